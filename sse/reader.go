@@ -1,0 +1,219 @@
+package sse
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"math"
+	"time"
+)
+
+// ErrTooLarge is returned by Reader.Next for an event that is larger than the
+// Reader's limit. The event is skipped; Next can be called again.
+var ErrTooLarge = errors.New("sse: event is larger than the limit")
+
+// Reader reads events from a stream. It is not for concurrent use. It starts
+// no goroutine and has nothing to close; who closes the underlying reader
+// unblocks Next.
+//
+// It parses as the WHATWG standard says, but for three things that MCP needs
+// otherwise: an event without data is returned if it has an id; the bytes are
+// passed on as they came, where a browser would put U+FFFD in the place of
+// invalid UTF-8; and an event has a size limit.
+type Reader struct {
+	in       lineReader
+	maxEvent int
+
+	lastID   string        // last event id: that of the last event that was complete
+	retry    time.Duration // reconnection time
+	hasRetry bool
+
+	event    Event // the event being read
+	hasField bool  // event has an id or a data field, so Next returns it
+	tooLarge bool  // event is over the limit: no data is kept
+}
+
+// NewReader returns a Reader of r. An event whose data, or whose id or name,
+// is longer than maxEvent bytes is skipped; 0 means no limit. No more than
+// about three times maxEvent is held, and 4 KiB while only small events come.
+func NewReader(r io.Reader, maxEvent int) *Reader {
+	if maxEvent <= 0 {
+		maxEvent = math.MaxInt / 4
+	}
+	return &Reader{in: newLineReader(r), maxEvent: maxEvent}
+}
+
+// LastEventID returns the last event id: what to send as Last-Event-ID when
+// the stream is resumed. An event that never became complete does not count.
+func (r *Reader) LastEventID() string { return r.lastID }
+
+// Retry returns the reconnection time last received, and whether there was one.
+func (r *Reader) Retry() (time.Duration, bool) { return r.retry, r.hasRetry }
+
+// Next returns the next event that has an id or a data field. One with empty
+// Data, such as the priming event of MCP, carries no message: the caller skips
+// it. Data is freshly allocated and belongs to the caller.
+//
+// At the end of the stream Next returns io.EOF, and an event that is not yet
+// complete is dropped. A failed read gives the error of the underlying reader.
+// Both are returned again by every later call. ErrTooLarge comes with the
+// event's other fields, when all of it has passed by; its id counts as
+// received, because a resumption that asks for the event again would only meet
+// it again.
+func (r *Reader) Next() (Event, error) {
+	for {
+		line, whole, err := r.in.next()
+		switch {
+		case err != nil:
+			return Event{}, err
+		case !whole:
+			r.partial(line)
+		case len(line) > 0:
+			r.field(line)
+		case r.hasField || r.tooLarge:
+			return r.dispatch()
+		default:
+			r.event = Event{} // nothing in it, or only a name
+		}
+	}
+}
+
+// partial decides about a line that fills the buffer and is not at its end:
+// read on only if the line is wanted and can still be within the limit.
+func (r *Reader) partial(line []byte) {
+	name, value := splitField(line)
+	switch string(name) {
+	case "data":
+		r.checkSize(len(value))
+		if r.tooLarge {
+			r.in.skipRest()
+			return
+		}
+	case "id", "event":
+		if len(value) > r.maxEvent {
+			r.drop()
+			r.in.skipRest()
+			return
+		}
+	default: // a comment, or a field without meaning
+		r.in.skipRest()
+		return
+	}
+	r.in.grow()
+}
+
+// field processes one line that is not empty. Names are matched exactly, in
+// case too.
+func (r *Reader) field(line []byte) {
+	name, value := splitField(line)
+	switch string(name) {
+	case "data":
+		r.hasField = true
+		r.checkSize(len(value))
+		if !r.tooLarge {
+			r.addData(value)
+		}
+	case "id":
+		if bytes.IndexByte(value, 0) >= 0 {
+			return
+		}
+		if len(value) > r.maxEvent {
+			r.drop()
+			return
+		}
+		r.hasField = true
+		r.event.HasID = true
+		r.event.ID = string(value)
+	case "event":
+		if len(value) > r.maxEvent {
+			r.drop()
+			return
+		}
+		r.event.Name = eventName(value)
+	case "retry":
+		if d, ok := parseRetry(value); ok {
+			r.retry, r.hasRetry = d, true
+			r.event.Retry = d
+		}
+	}
+}
+
+// checkSize drops the event if n more bytes of data make it too large.
+func (r *Reader) checkSize(n int) {
+	if r.event.Data != nil {
+		n += len(r.event.Data) + 1
+	}
+	if n > r.maxEvent {
+		r.drop()
+	}
+}
+
+func (r *Reader) drop() {
+	r.tooLarge = true
+	r.event.Data = nil
+}
+
+// addData keeps one line of data. The first gets exactly the memory it needs:
+// nearly every event of MCP has one line.
+func (r *Reader) addData(line []byte) {
+	if r.event.Data == nil {
+		r.event.Data = make([]byte, len(line))
+		copy(r.event.Data, line)
+		return
+	}
+	r.event.Data = append(r.event.Data, '\n')
+	r.event.Data = append(r.event.Data, line...)
+}
+
+func (r *Reader) dispatch() (Event, error) {
+	e := r.event
+	if e.HasID {
+		r.lastID = e.ID
+	}
+	var err error
+	if r.tooLarge {
+		err = ErrTooLarge
+	}
+	r.event, r.hasField, r.tooLarge = Event{}, false, false
+	return e, err
+}
+
+// splitField splits a line at its first colon and takes one space from the
+// value. A line without a colon is a name; a comment has an empty name.
+func splitField(line []byte) (name, value []byte) {
+	// The longest name that means anything is "event" or "retry".
+	i := bytes.IndexByte(line[:min(len(line), len("event:"))], ':')
+	if i < 0 {
+		return line, nil
+	}
+	value = line[i+1:]
+	if len(value) > 0 && value[0] == ' ' {
+		value = value[1:]
+	}
+	return line[:i], value
+}
+
+// eventName is string(b), without an allocation for the names that MCP uses.
+func eventName(b []byte) string {
+	switch string(b) {
+	case "message":
+		return "message"
+	case "endpoint":
+		return "endpoint"
+	}
+	return string(b)
+}
+
+// parseRetry takes ASCII digits only. A number too large for a Duration
+// becomes the largest Duration of whole milliseconds.
+func parseRetry(b []byte) (time.Duration, bool) {
+	const most = math.MaxInt64 / int64(time.Millisecond)
+	var ms int64
+	for _, c := range b {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		ms = min(ms*10+int64(c-'0'), most)
+	}
+	return time.Duration(ms) * time.Millisecond, len(b) > 0
+}
