@@ -1,0 +1,68 @@
+package jsonrpc
+
+import "strconv"
+
+// IsBatch reports whether raw, after a byte order mark and white space, begins with '['.
+func IsBatch(raw []byte) bool {
+	data, _ := trim(raw)
+	return len(data) > 0 && data[0] == '['
+}
+
+// SplitBatch returns the elements of a batch in order, each a slice of raw still to be given to Parse
+// (an element may be no valid message, or no object at all; the others still count, LI10).
+// The error is an *Error when raw is no JSON array, is empty, or has more than max elements (max 0: no limit).
+func SplitBatch(raw []byte, max int) ([][]byte, error) {
+	data, cut := trim(raw)
+	if len(data) == 0 {
+		return nil, newError(CodeParseError, "no text", cut)
+	}
+	s := scanner{data: data}
+	elements, refused, at := s.split(max)
+	switch {
+	case s.fault != "":
+		return nil, newError(CodeParseError, s.fault, cut+s.faultAt)
+	case refused != "":
+		return nil, newError(CodeInvalidRequest, refused, cut+at)
+	}
+	return elements, nil
+}
+
+// split returns the elements, or why the batch is refused, and where.
+func (s *scanner) split(max int) (elements [][]byte, refused string, at int) {
+	if s.peek() != '[' {
+		s.value()
+		s.end()
+		return nil, "no batch: expected an array", 0
+	}
+	s.pos++
+	s.space()
+	if s.peek() == ']' {
+		s.pos++
+		s.end()
+		return nil, "an empty batch", 0
+	}
+	for {
+		if max > 0 && len(elements) == max {
+			// What follows is not looked at.
+			return nil, "more than " + strconv.Itoa(max) + " messages in a batch", s.pos
+		}
+		at := s.pos
+		if !s.value() {
+			return nil, "", 0
+		}
+		elements = append(elements, s.data[at:s.pos:s.pos])
+		s.space()
+		switch s.peek() {
+		case ',':
+			s.pos++
+			s.space()
+		case ']':
+			s.pos++
+			s.end()
+			return elements, "", 0
+		default:
+			s.unexpected("a comma or the end of the array")
+			return nil, "", 0
+		}
+	}
+}

@@ -1,0 +1,115 @@
+package jsonrpc
+
+import "strconv"
+
+// splice replaces what stands at the span at.
+func (m Message) splice(at span, id ID, field string) Message {
+	if at.end == 0 {
+		panic("jsonrpc: the message has no " + field)
+	}
+	if id.IsZero() || id == NullID && !m.failure {
+		panic("jsonrpc: the new " + field + " is no string or integer")
+	}
+	grown := len(m.raw) - int(at.end-at.start) + len(id.text)
+	raw := make([]byte, 0, grown)
+	raw = append(raw, m.raw[:at.start]...)
+	raw = append(raw, id.text...)
+	raw = append(raw, m.raw[at.end:]...)
+	delta := uint32(len(raw) - len(m.raw)) // wraps around when negative, and so does the sum
+	for _, s := range []*span{&m.id, &m.method, &m.params, &m.token, &m.requestID, &m.outcome} {
+		// What begins behind moves; what contains the place, or is it, grows.
+		if s.start >= at.end {
+			s.start += delta
+		}
+		if s.end >= at.end {
+			s.end += delta
+		}
+	}
+	m.raw = raw
+	return m
+}
+
+// WithID returns a copy with the id replaced where it stands; every other byte
+// stays. It panics if the message has no id, if id is zero, and if id is
+// NullID and the message no error response.
+func (m Message) WithID(id ID) Message { return m.splice(m.id, id, "id") }
+
+// WithProgressToken returns a copy with what ProgressToken returns replaced
+// where it stands; every other byte stays. It panics if there is no such token
+// and if id is zero or NullID.
+func (m Message) WithProgressToken(id ID) Message { return m.splice(m.token, id, "progress token") }
+
+// WithRequestID returns a copy with what RequestID returns replaced where it
+// stands; every other byte stays. It panics if there is no such field and if
+// id is zero or NullID.
+func (m Message) WithRequestID(id ID) Message {
+	if m.kind != Notification {
+		panic("jsonrpc: only a notification has a params.requestId")
+	}
+	return m.splice(m.requestID, id, "params.requestId")
+}
+
+// NewRequest builds a request from raw JSON params, nil for none. It panics
+// if id is no request id or params are no JSON object or array.
+func NewRequest(id ID, method string, params []byte) Message {
+	return build(begin(id, method, len(params)), "params", params)
+}
+
+// NewNotification builds a notification from raw JSON params, nil for none.
+// It panics if params are no JSON object or array.
+func NewNotification(method string, params []byte) Message {
+	return build(begin(ID{}, method, len(params)), "params", params)
+}
+
+// NewResult builds a response from a raw JSON result, nil for MCP's empty
+// result {}. It panics if id is no request id or result is no JSON.
+func NewResult(id ID, result []byte) Message {
+	if len(result) == 0 {
+		result = []byte("{}")
+	}
+	return build(begin(id, "", len(result)), "result", result)
+}
+
+// NewError builds an error response. data is raw JSON or nil for none. A zero
+// id is left out, NullID is written as null (J4 says which revision wants
+// what). It panics if data is no JSON.
+func NewError(id ID, code int, message string, data []byte) Message {
+	object := append(make([]byte, 0, 48+len(message)+len(data)), `{"code":`...)
+	object = strconv.AppendInt(object, int64(code), 10)
+	object = append(object, `,"message":`...)
+	object = appendString(object, message)
+	if len(data) > 0 {
+		object = append(object, `,"data":`...)
+		object = append(object, data...)
+	}
+	return build(begin(id, "", len(object)), "error", append(object, '}'))
+}
+
+// begin writes a message up to the member that build adds; room is for that member.
+func begin(id ID, method string, room int) []byte {
+	b := make([]byte, 0, len(`{"jsonrpc":"2.0","id":,"method":"","params":}`)+len(id.text)+len(method)+room)
+	b = append(b, `{"jsonrpc":"2.0"`...)
+	if !id.IsZero() {
+		b = append(b, `,"id":`...)
+		b = append(b, id.text...)
+	}
+	if method != "" {
+		b = append(b, `,"method":`...)
+		b = appendString(b, method)
+	}
+	return b
+}
+
+func build(b []byte, key string, value []byte) Message {
+	if len(value) > 0 {
+		b = append(b, `,"`...)
+		b = append(b, key...)
+		b = append(b, `":`...)
+		b = append(b, value...)
+	}
+	m, err := Parse(append(b, '}'))
+	if err != nil {
+		panic("jsonrpc: cannot build a message: " + err.Error())
+	}
+	return m
+}

@@ -1,0 +1,31 @@
+package jsonrpc
+
+import "strconv"
+
+// Codes of JSON-RPC 2.0 (section 5.1).
+const (
+	CodeParseError     = -32700
+	CodeInvalidRequest = -32600
+	CodeMethodNotFound = -32601
+	CodeInvalidParams  = -32602
+	CodeInternalError  = -32603
+)
+
+// Error says why bytes are no valid message, and how to answer (J4).
+type Error struct {
+	Code    int    // JSON-RPC code: CodeParseError or CodeInvalidRequest
+	Message string // what is wrong and where (byte offset); never the content itself
+	ID      ID     // the id, where it could be read; zero otherwise
+	Kind    Kind   // what the message would have been, where that could be told
+}
+
+// Error returns Message.
+func (e *Error) Error() string { return e.Message }
+
+func newError(code int, fault string, at int) *Error {
+	text := "invalid message: "
+	if code == CodeParseError {
+		text = "parse error: "
+	}
+	return &Error{Code: code, Message: text + fault + " at byte " + strconv.Itoa(at)}
+}

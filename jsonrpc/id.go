@@ -1,0 +1,93 @@
+package jsonrpc
+
+import (
+	"bytes"
+	"strconv"
+)
+
+// ID is a request id or a progress token: a JSON string or integer, compared
+// as it was spelled, so 1 is not "1" and nothing is ever rounded. It is
+// comparable with == and usable as a map key. The zero ID means "none".
+type ID struct{ text string }
+
+// NullID is the id of a response to a request whose id could not be read.
+var NullID = ID{"null"}
+
+// StringID returns the id that is the JSON string s. Bytes of s that are not
+// UTF-8 become U+FFFD.
+func StringID(s string) ID { return ID{string(appendString(make([]byte, 0, len(s)+2), s))} }
+
+// IntID returns the id that is the integer n.
+func IntID(n int64) ID { return ID{strconv.FormatInt(n, 10)} }
+
+// ParseID takes raw JSON text, white space around it allowed; ok is false
+// unless it is a string or an integer (J1) of any size. 1.0 and 1e2 are
+// integers; numbers with a fraction or a negative exponent are not.
+func ParseID(raw []byte) (id ID, ok bool) {
+	raw = bytes.Trim(raw, " \t\r\n")
+	if len(raw) == 0 || raw[0] != '"' && raw[0] != '-' && !isDigit(raw[0]) {
+		return ID{}, false
+	}
+	s := scanner{data: raw}
+	if !s.value() || s.pos != len(raw) || !isID(raw) {
+		return ID{}, false
+	}
+	return ID{string(raw)}, true
+}
+
+// isID reports whether a valid JSON value is a string or an integer.
+func isID(value []byte) bool { return value[0] == '"' || isInteger(value) }
+
+// isInteger reports whether a valid JSON value is an integer.
+func isInteger(value []byte) bool {
+	if value[0] != '-' && !isDigit(value[0]) {
+		return false
+	}
+	fraction := false
+	for i, c := range value {
+		switch {
+		case c == '.':
+			fraction = true
+		case c|0x20 == 'e':
+			return value[i+1] != '-'
+		case fraction && c != '0':
+			return false
+		}
+	}
+	return true
+}
+
+// IsZero reports whether there is no id.
+func (id ID) IsZero() bool { return id.text == "" }
+
+// String returns the JSON text, quotes included.
+func (id ID) String() string { return id.text }
+
+// Equivalent reports whether two ids are the same JSON value although they may be spelled
+// differently ("a" and "\u0061", 1 and 1.0), or numbers that are equal as float64:
+// many peers read numbers so. Numbers too large for a float64 must be spelled
+// alike. Two zero IDs are equivalent.
+func (id ID) Equivalent(other ID) bool {
+	a, b := id.text, other.text
+	if a == b {
+		return true
+	}
+	if a == "" || b == "" || a[0] == 'n' || b[0] == 'n' || (a[0] == '"') != (b[0] == '"') {
+		return false
+	}
+	if a[0] != '"' {
+		x, errX := strconv.ParseFloat(a, 64)
+		y, errY := strconv.ParseFloat(b, 64)
+		return errX == nil && errY == nil && x == y
+	}
+	a, b = a[1:len(a)-1], b[1:len(b)-1]
+	for a != "" && b != "" {
+		var ra, rb rune
+		ra, a = nextRune(a)
+		rb, b = nextRune(b)
+		if ra != rb {
+			return false
+		}
+	}
+	return a == b
+}

@@ -1,0 +1,195 @@
+package jsonrpc
+
+// Where an IDFinder stands.
+type finderState uint8
+
+const (
+	finderStart finderState = iota // before the object
+	finderKey                      // between members, a key may follow
+	finderInKey                    // in the string of a key of the envelope
+	finderColon                    // behind such a key
+	finderValue                    // in front of or in a value of the envelope
+	finderDone                     // behind the object, or it was none
+)
+
+// IDFinder finds the envelope's id in a message that is too large to be kept: it is fed the
+// bytes as they pass by and keeps almost none. The zero value is ready. It takes the text to be
+// JSON and checks only what it needs. Not for concurrent use.
+type IDFinder struct {
+	state    finderState
+	inString bool // in a string inside a value
+	escaped  bool // behind a backslash in a string
+	keyEsc   bool // the key has escapes
+	twoIDs   bool
+	capture  bool // the value is the id and is being kept
+	depth    int  // of objects and arrays inside the value
+	seen     fields
+
+	key   [40]byte // the key as spelled; "method" spelled in \u escapes has 36 bytes
+	keyN  int      // may go past len(key): then it is no key we know
+	id    [256]byte
+	idN   int
+	valid bool // id holds a whole value
+}
+
+// Write feeds more of the message. It never fails.
+func (f *IDFinder) Write(p []byte) (int, error) {
+	for i := 0; i < len(p) && f.state != finderDone; {
+		if f.inString && !f.escaped && !f.capture {
+			// The bulk of a large message is in strings.
+			if i, _ = plain(p, i); i == len(p) {
+				break
+			}
+		}
+		f.feed(p[i])
+		i++
+	}
+	return len(p), nil
+}
+
+func (f *IDFinder) feed(c byte) {
+	switch f.state {
+	case finderStart:
+		switch c {
+		case '{':
+			f.state = finderKey
+		case ' ', '\t', '\r', '\n', 0xEF, 0xBB, 0xBF: // or the byte order mark
+		default:
+			f.state = finderDone
+		}
+	case finderKey:
+		switch c {
+		case '"':
+			f.state, f.keyN, f.keyEsc = finderInKey, 0, false
+		case '}':
+			f.state = finderDone
+			f.seen |= 1 // fieldOther: the object is complete
+		}
+	case finderInKey:
+		f.inKey(c)
+	case finderColon:
+		if c == ':' {
+			f.beginValue()
+		}
+	case finderValue:
+		f.inValue(c)
+	}
+}
+
+func (f *IDFinder) inKey(c byte) {
+	switch {
+	case f.escaped:
+		f.escaped = false
+	case c == '\\':
+		f.escaped, f.keyEsc = true, true
+	case c == '"':
+		f.state = finderColon
+		return
+	}
+	if f.keyN < len(f.key) {
+		f.key[f.keyN] = c
+	}
+	f.keyN++
+}
+
+// beginValue takes note of the key.
+func (f *IDFinder) beginValue() {
+	f.state, f.depth, f.capture = finderValue, 0, false
+	if f.keyN > len(f.key) {
+		return
+	}
+	text := f.key[:f.keyN]
+	if f.keyEsc && !validText(text) {
+		return
+	}
+	switch name := fieldOf(text, f.keyEsc); name {
+	case fieldID:
+		f.twoIDs = f.twoIDs || f.seen.has(fieldID)
+		f.seen |= 1 << fieldID
+		f.capture, f.idN, f.valid = true, 0, false
+	case fieldMethod, fieldResult, fieldError:
+		f.seen |= 1 << name
+	}
+}
+
+// validText reports whether all escapes in text are whole.
+func validText(text []byte) bool {
+	for i := 0; i < len(text); {
+		n := 1
+		if text[i] == '\\' {
+			if n = escapeLen(text[i:]); n == 0 {
+				return false
+			}
+		}
+		i += n
+	}
+	return true
+}
+
+func (f *IDFinder) inValue(c byte) {
+	if f.inString {
+		f.keep(c)
+		switch {
+		case f.escaped:
+			f.escaped = false
+		case c == '\\':
+			f.escaped = true
+		case c == '"':
+			f.inString = false
+		}
+		return
+	}
+	switch c {
+	case ' ', '\t', '\r', '\n':
+		return
+	case '"':
+		f.inString = true
+	case '{', '[':
+		f.depth++
+	case '}', ']':
+		if f.depth == 0 {
+			f.endValue()
+			f.feed('}')
+			return
+		}
+		f.depth--
+	case ',':
+		if f.depth == 0 {
+			f.endValue()
+			return
+		}
+	}
+	f.keep(c)
+}
+
+func (f *IDFinder) keep(c byte) {
+	if !f.capture {
+		return
+	}
+	if f.idN == len(f.id) {
+		f.capture = false
+		return
+	}
+	f.id[f.idN] = c
+	f.idN++
+}
+
+func (f *IDFinder) endValue() {
+	f.state = finderKey
+	f.valid = f.valid || f.capture
+	f.capture = false
+}
+
+// Result returns what is known after the last Write: the id (zero if none was seen, if it
+// stands twice, or is longer than 256 bytes) and the kind (Invalid if unknown).
+func (f *IDFinder) Result() (ID, Kind) {
+	kind := f.seen.kind(f.seen.has(fieldOther))
+	if !f.valid || f.twoIDs {
+		return ID{}, kind
+	}
+	if string(f.id[:f.idN]) == "null" && f.seen.has(fieldError) {
+		return NullID, kind
+	}
+	id, _ := ParseID(f.id[:f.idN])
+	return id, kind
+}

@@ -1,0 +1,165 @@
+// Package jsonrpc reads JSON-RPC 2.0 messages without changing them.
+//
+// A Message is the exact bytes that crossed the wire plus an index of the
+// envelope made by one scan. Nothing is decoded and encoded again: what must
+// change (an id, a progress token) is spliced, and every other byte stays.
+package jsonrpc
+
+import "bytes"
+
+// Kind tells requests, notifications and responses apart.
+type Kind uint8
+
+const (
+	Invalid      Kind = iota // the zero Message
+	Request                  // has method and id
+	Notification             // has method and no id
+	Response                 // has result or error
+)
+
+// span is where a value stands in a message; the zero span is nowhere.
+type span struct{ start, end uint32 }
+
+// Message is one immutable JSON-RPC message: its exact bytes, and where in
+// them the fields lie that routing needs. The zero Message is invalid.
+// Messages are values; they may be copied and used by many goroutines.
+type Message struct {
+	raw       []byte
+	id        span
+	method    span
+	params    span
+	token     span // params._meta.progressToken of a request, params.progressToken of a notification
+	requestID span // params.requestId
+	outcome   span // result or error
+	kind      Kind
+	failure   bool // outcome is an error
+	breaks    bool // line breaks stand between tokens
+}
+
+func (m Message) cut(s span) []byte {
+	if s.end == 0 {
+		return nil
+	}
+	return m.raw[s.start:s.end:s.end]
+}
+
+func (m Message) cutID(s span) ID { return ID{string(m.cut(s))} }
+
+// Bytes returns the message as it crossed the wire. The caller must not change it.
+func (m Message) Bytes() []byte { return m.raw }
+
+// Line returns the message without the line breaks between its tokens, for
+// framings in which a line break ends the message (stdio ST1, SSE data). It is
+// Bytes itself when there are none. The caller must not change it.
+func (m Message) Line() []byte {
+	if !m.breaks {
+		return m.raw
+	}
+	// Every line break stands between tokens: in a string it would be a fault.
+	line := make([]byte, 0, len(m.raw))
+	for rest := m.raw; len(rest) > 0; {
+		i := bytes.IndexByte(rest, '\n')
+		part := rest
+		if i < 0 {
+			rest = nil
+		} else {
+			part, rest = rest[:i], rest[i+1:]
+		}
+		for len(part) > 0 {
+			i := bytes.IndexByte(part, '\r')
+			if i < 0 {
+				line = append(line, part...)
+				break
+			}
+			line = append(line, part[:i]...)
+			part = part[i+1:]
+		}
+	}
+	return line
+}
+
+// Kind returns what the message is.
+func (m Message) Kind() Kind { return m.kind }
+
+// ID returns the id as spelled; the zero ID for a notification and for an
+// error response without one, NullID for an error response with "id":null.
+func (m Message) ID() ID { return m.cutID(m.id) }
+
+// Method returns the method; "" for a response.
+func (m Message) Method() string {
+	if m.method.end == 0 {
+		return ""
+	}
+	text := m.raw[m.method.start+1 : m.method.end-1]
+	if name, ok := knownMethods[string(text)]; ok {
+		return name // saves the allocation
+	}
+	if bytes.IndexByte(text, '\\') < 0 {
+		return string(text)
+	}
+	return decode(text)
+}
+
+// Params returns the raw params, nil when they are absent or null. The caller must not change them.
+func (m Message) Params() []byte { return m.cut(m.params) }
+
+// Result returns the raw result, nil when the message has none. The caller must not change it.
+func (m Message) Result() []byte {
+	if m.failure {
+		return nil
+	}
+	return m.cut(m.outcome)
+}
+
+// ErrorObject returns the raw error, nil when the message has none. The caller must not change it.
+func (m Message) ErrorObject() []byte {
+	if !m.failure {
+		return nil
+	}
+	return m.cut(m.outcome)
+}
+
+// IsError reports whether the message is a response with an error.
+func (m Message) IsError() bool { return m.failure }
+
+// ProgressToken returns params._meta.progressToken of a request, or params.progressToken
+// of a notification; the zero ID when there is none that is a string or an integer.
+func (m Message) ProgressToken() ID { return m.cutID(m.token) }
+
+// RequestID returns params.requestId of a notification (notifications/cancelled names its
+// target so); zero when there is none that is a string or an integer.
+func (m Message) RequestID() ID {
+	if m.kind != Notification {
+		return ID{}
+	}
+	return m.cutID(m.requestID)
+}
+
+// Lookup returns the raw JSON value at the path of object keys, from the top
+// of the message ("params", "protocolVersion"); nil when there is none. Keys
+// are compared decoded, and of several equal keys the last counts. It scans
+// the objects on the path anew. The caller must not change the value.
+func (m Message) Lookup(path ...string) []byte {
+	value := m.raw
+	for _, name := range path {
+		value = lookup(value, name)
+	}
+	return value
+}
+
+// lookup returns the member name of the object that value is.
+func lookup(value []byte, name string) (found []byte) {
+	if len(value) == 0 || value[0] != '{' {
+		return nil
+	}
+	s := scanner{data: value}
+	for more := s.open(); more; more = s.next() {
+		text, escaped, _ := s.key()
+		at := s.pos
+		s.value()
+		if sameText(text, escaped, name) {
+			found = value[at:s.pos:s.pos]
+		}
+	}
+	return found
+}

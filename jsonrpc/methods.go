@@ -1,0 +1,29 @@
+package jsonrpc
+
+// knownMethods maps the methods of MCP, all revisions, to themselves, so that
+// Method need not allocate for them. Nothing else depends on the list.
+var knownMethods = makeKnown(
+	"initialize", "ping", "server/discover",
+	"tools/list", "tools/call",
+	"prompts/list", "prompts/get",
+	"resources/list", "resources/templates/list", "resources/read",
+	"resources/subscribe", "resources/unsubscribe",
+	"completion/complete", "logging/setLevel",
+	"sampling/createMessage", "elicitation/create", "roots/list",
+	"tasks/get", "tasks/result", "tasks/list", "tasks/cancel", "tasks/update",
+	"subscriptions/listen",
+	"notifications/initialized", "notifications/cancelled", "notifications/progress",
+	"notifications/message",
+	"notifications/tools/list_changed", "notifications/prompts/list_changed",
+	"notifications/resources/list_changed", "notifications/resources/updated",
+	"notifications/roots/list_changed", "notifications/elicitation/complete",
+	"notifications/tasks/status", "notifications/tasks", "notifications/subscriptions/acknowledged",
+)
+
+func makeKnown(names ...string) map[string]string {
+	m := make(map[string]string, len(names))
+	for _, name := range names {
+		m[name] = name
+	}
+	return m
+}

@@ -1,0 +1,358 @@
+package jsonrpc
+
+import (
+	"bytes"
+	"math"
+)
+
+// field is a key that the envelope or its index knows.
+type field uint8
+
+const (
+	fieldOther field = iota
+	fieldJSONRPC
+	fieldID
+	fieldMethod
+	fieldParams
+	fieldResult
+	fieldError
+	fieldMeta
+	fieldProgressToken
+	fieldRequestID
+	fieldCode
+	fieldMessage
+)
+
+var fieldNames = [...]string{
+	"", "jsonrpc", "id", "method", "params", "result", "error",
+	"_meta", "progressToken", "requestId", "code", "message",
+}
+
+// fieldOf returns the field that the text of a key names.
+func fieldOf(text []byte, escaped bool) field {
+	if escaped {
+		for f := fieldJSONRPC; int(f) < len(fieldNames); f++ {
+			if sameText(text, true, fieldNames[f]) {
+				return f
+			}
+		}
+		return fieldOther
+	}
+	switch string(text) {
+	case "jsonrpc":
+		return fieldJSONRPC
+	case "id":
+		return fieldID
+	case "method":
+		return fieldMethod
+	case "params":
+		return fieldParams
+	case "result":
+		return fieldResult
+	case "error":
+		return fieldError
+	case "_meta":
+		return fieldMeta
+	case "progressToken":
+		return fieldProgressToken
+	case "requestId":
+		return fieldRequestID
+	case "code":
+		return fieldCode
+	case "message":
+		return fieldMessage
+	}
+	return fieldOther
+}
+
+// fields is a set of fields.
+type fields uint16
+
+func (s fields) has(f field) bool { return s&(1<<f) != 0 }
+
+// kind tells from the members seen so far what a message is or would be.
+// Without its end, a request whose id follows looks like a notification.
+func (s fields) kind(complete bool) Kind {
+	response := s.has(fieldResult) || s.has(fieldError)
+	switch {
+	case s.has(fieldMethod) && response:
+		return Invalid
+	case response:
+		return Response
+	case s.has(fieldMethod) && s.has(fieldID):
+		return Request
+	case s.has(fieldMethod) && complete:
+		return Notification
+	}
+	return Invalid
+}
+
+// A parser makes the index of one message. A fault of the scanner ends it; a
+// fault of shape is kept while the scan goes on, because an id that stands
+// behind it must still be found.
+type parser struct {
+	scanner
+	m         Message
+	seen      fields
+	metaToken span // params._meta.progressToken
+	token     span // params.progressToken
+	badParams bool
+	nullID    bool
+	twoIDs    bool
+	shape     string // the first fault of shape
+	shapeAt   int
+}
+
+// trim returns data without a byte order mark in front and without white
+// space around it, and how many bytes it cut off in front.
+func trim(data []byte) (rest []byte, cut int) {
+	rest = bytes.TrimPrefix(data, []byte("\uFEFF"))
+	rest = bytes.TrimLeft(rest, " \t\r\n")
+	cut = len(data) - len(rest)
+	return bytes.TrimRight(rest, " \t\r\n"), cut
+}
+
+// Parse scans raw, which must hold exactly one JSON-RPC message (surrounding
+// white space and a byte order mark in front are allowed and kept out of
+// Bytes), and takes ownership of it: the caller must not change it afterwards.
+// The error is always an *Error that says which JSON-RPC code to answer with
+// and, where it could be read, the id.
+//
+// Parse refuses what two readers could understand differently: text that is
+// not JSON or not UTF-8, and keys of the envelope, and of the index, that
+// stand twice. Keys are case-sensitive; unknown members are kept. "params":null,
+// which some servers print, counts as no params. (J1, J4, J5)
+func Parse(raw []byte) (Message, error) {
+	data, cut := trim(raw)
+	if len(data) == 0 {
+		return Message{}, newError(CodeParseError, "no text", cut)
+	}
+	if len(data) > math.MaxInt32 {
+		return Message{}, newError(CodeInvalidRequest, "the message is longer than 2 GiB", math.MaxInt32)
+	}
+	p := parser{scanner: scanner{data: data}}
+	p.message()
+	if p.fault == "" && p.shape == "" {
+		return p.m, nil
+	}
+	return Message{}, p.error(cut)
+}
+
+func (p *parser) error(cut int) *Error {
+	var e *Error
+	if p.fault != "" {
+		e = newError(CodeParseError, p.fault, cut+p.faultAt)
+	} else {
+		e = newError(CodeInvalidRequest, p.shape, cut+p.shapeAt)
+	}
+	if p.m.id.end > 0 && !p.nullID && !p.twoIDs {
+		e.ID = ID{string(p.cut(p.m.id))}
+	}
+	e.Kind = p.seen.kind(p.fault == "")
+	return e
+}
+
+func (p *parser) cut(s span) []byte { return p.data[s.start:s.end] }
+
+// refuse notes a fault of shape.
+func (p *parser) refuse(at int, fault string) {
+	if p.shape == "" {
+		p.shape, p.shapeAt = fault, at
+	}
+}
+
+func (p *parser) message() {
+	switch p.peek() {
+	case '{':
+		p.envelope()
+	case '[':
+		p.refuse(0, "a batch where a single message is expected")
+		p.value()
+	default:
+		p.refuse(0, "a message must be an object")
+		p.value()
+	}
+	p.end()
+	if p.fault == "" && p.shape == "" {
+		p.finish()
+	}
+}
+
+// member scans a key up to its value. once holds the keys that may stand only once.
+func (p *parser) member(seen *fields, once fields) (f field, ok bool) {
+	at := p.pos
+	text, escaped, ok := p.key()
+	if !ok {
+		return 0, false
+	}
+	f = fieldOf(text, escaped)
+	if once.has(f) {
+		if seen.has(f) {
+			p.refuse(at, `the key "`+fieldNames[f]+`" stands twice`)
+			p.twoIDs = p.twoIDs || f == fieldID
+		}
+		*seen |= 1 << f
+	}
+	return f, true
+}
+
+func (p *parser) envelope() {
+	const once = 1<<fieldJSONRPC | 1<<fieldID | 1<<fieldMethod | 1<<fieldParams | 1<<fieldResult | 1<<fieldError
+	for more := p.open(); more; more = p.next() {
+		f, ok := p.member(&p.seen, once)
+		if !ok {
+			return
+		}
+		at := p.pos
+		switch {
+		case f == fieldParams && p.peek() == '{':
+			p.params()
+		case f == fieldError && p.peek() == '{':
+			p.errorObject()
+		default:
+			p.value()
+		}
+		if p.fault != "" {
+			return
+		}
+		p.take(f, span{uint32(at), uint32(p.pos)})
+	}
+}
+
+// take puts a member of the envelope into the index.
+func (p *parser) take(f field, s span) {
+	value := p.cut(s)
+	at := int(s.start)
+	switch f {
+	case fieldJSONRPC:
+		if string(value) != `"2.0"` && (value[0] != '"' || !sameText(value[1:len(value)-1], true, "2.0")) {
+			p.refuse(at, `"jsonrpc" must be "2.0"`)
+		}
+	case fieldID:
+		p.nullID = value[0] == 'n'
+		if p.nullID || isID(value) {
+			p.m.id = s
+		} else {
+			p.refuse(at, "the id must be a string or an integer")
+		}
+	case fieldMethod:
+		p.m.method = s
+		if value[0] != '"' {
+			p.refuse(at, "the method must be a string")
+		}
+	case fieldParams:
+		if value[0] != 'n' {
+			p.m.params = s
+			p.badParams = value[0] != '{' && value[0] != '['
+		}
+	case fieldResult:
+		p.m.outcome = s
+	case fieldError:
+		p.m.outcome = s
+		if value[0] != '{' {
+			p.refuse(at, "the error must be an object")
+		}
+	}
+}
+
+// params scans the params object for what the index holds.
+func (p *parser) params() {
+	const once = 1<<fieldMeta | 1<<fieldProgressToken | 1<<fieldRequestID
+	var seen fields
+	for more := p.open(); more; more = p.next() {
+		f, ok := p.member(&seen, once)
+		if !ok {
+			return
+		}
+		switch {
+		case f == fieldProgressToken:
+			p.token = p.tokenSpan()
+		case f == fieldRequestID:
+			p.m.requestID = p.tokenSpan()
+		case f == fieldMeta && p.peek() == '{':
+			p.meta()
+		default:
+			p.value()
+		}
+	}
+}
+
+func (p *parser) meta() {
+	var seen fields
+	for more := p.open(); more; more = p.next() {
+		f, ok := p.member(&seen, 1<<fieldProgressToken)
+		if !ok {
+			return
+		}
+		if f == fieldProgressToken {
+			p.metaToken = p.tokenSpan()
+		} else {
+			p.value()
+		}
+	}
+}
+
+// tokenSpan scans a value. It returns nothing if that cannot be an id or a token.
+func (p *parser) tokenSpan() span {
+	at := p.pos
+	if !p.value() || !isID(p.data[at:p.pos]) {
+		return span{}
+	}
+	return span{uint32(at), uint32(p.pos)}
+}
+
+func (p *parser) errorObject() {
+	at := p.pos
+	code, message := false, false
+	for more := p.open(); more; more = p.next() {
+		text, escaped, ok := p.key()
+		if !ok {
+			return
+		}
+		value := p.pos
+		if !p.value() {
+			return
+		}
+		switch fieldOf(text, escaped) {
+		case fieldCode:
+			code = isInteger(p.data[value:p.pos])
+		case fieldMessage:
+			message = p.data[value] == '"'
+		}
+	}
+	if !code || !message {
+		p.refuse(at, "the error must have an integer code and a string message")
+	}
+}
+
+// finish checks what can be told only at the end, and fills the index.
+func (p *parser) finish() {
+	result, failure := p.seen.has(fieldResult), p.seen.has(fieldError)
+	method, id := p.seen.has(fieldMethod), p.seen.has(fieldID)
+	switch {
+	case !p.seen.has(fieldJSONRPC):
+		p.refuse(0, `"jsonrpc" is missing in the object`)
+	case result && failure:
+		p.refuse(0, "both a result and an error in the object")
+	case method && (result || failure):
+		p.refuse(0, "both a method and a result or error in the object")
+	case !method && !result && !failure:
+		p.refuse(0, "neither a method nor a result nor an error in the object")
+	case p.nullID && !failure:
+		p.refuse(int(p.m.id.start), "the id must not be null")
+	case result && !id:
+		p.refuse(0, "no id in the response")
+	case method && p.badParams:
+		p.refuse(int(p.m.params.start), "the params must be an object or an array")
+	}
+	p.m.raw = p.data[:len(p.data):len(p.data)]
+	p.m.kind = p.seen.kind(true)
+	p.m.failure = failure
+	p.m.breaks = p.breaks
+	switch p.m.kind {
+	case Request:
+		p.m.token = p.metaToken
+	case Notification:
+		p.m.token = p.token
+	}
+}

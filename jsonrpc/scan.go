@@ -1,0 +1,381 @@
+package jsonrpc
+
+import (
+	"encoding/binary"
+	"math/bits"
+	"unicode/utf8"
+)
+
+// A scanner walks over JSON text once and checks its grammar (RFC 8259) and
+// its UTF-8. It stops at the first fault. Nothing in it recurses: only the few
+// levels of the envelope are walked by nested calls, all others by value.
+type scanner struct {
+	data    []byte
+	pos     int
+	breaks  bool   // a line break stands between two tokens
+	fault   string // the first fault, "" when there is none
+	faultAt int
+}
+
+func (s *scanner) fail(at int, fault string) bool {
+	if s.fault == "" {
+		s.fault, s.faultAt = fault, at
+	}
+	return false
+}
+
+// peek returns the next byte, 0 at the end. (A NUL in the text is no token
+// either, so that both end in the same fault branch.)
+func (s *scanner) peek() byte {
+	if s.pos < len(s.data) {
+		return s.data[s.pos]
+	}
+	return 0
+}
+
+// end notes a fault if there is more text.
+func (s *scanner) end() {
+	if s.fault == "" && s.pos < len(s.data) {
+		s.fail(s.pos, "expected the end of the text")
+	}
+}
+
+// space skips white space.
+func (s *scanner) space() {
+	for i := s.pos; i < len(s.data); i++ {
+		switch s.data[i] {
+		case ' ', '\t':
+		case '\n', '\r':
+			s.breaks = true
+		default:
+			s.pos = i
+			return
+		}
+	}
+	s.pos = len(s.data)
+}
+
+// unexpected reports what stands at pos where want should.
+func (s *scanner) unexpected(want string) bool {
+	if s.pos >= len(s.data) {
+		return s.fail(s.pos, "the text ends where "+want+" should follow")
+	}
+	return s.fail(s.pos, "expected "+want)
+}
+
+// open steps into the object at pos. It reports whether a key follows.
+func (s *scanner) open() bool {
+	s.pos++
+	s.space()
+	if s.peek() == '}' {
+		s.pos++
+		return false
+	}
+	return true
+}
+
+// next steps from a member's value to the next key. It is false at the end of
+// the object and after a fault.
+func (s *scanner) next() bool {
+	if s.fault != "" {
+		return false
+	}
+	s.space()
+	switch s.peek() {
+	case ',':
+		s.pos++
+		s.space()
+		return true
+	case '}':
+		s.pos++
+		return false
+	}
+	return s.unexpected("a comma or the end of the object")
+}
+
+// key scans a key and the colon, up to the value. It returns the text between
+// the quotes and whether that contains escapes.
+func (s *scanner) key() (text []byte, escaped, ok bool) {
+	if s.peek() != '"' {
+		return nil, false, s.unexpected("a key")
+	}
+	start := s.pos + 1
+	if escaped, ok = s.str(); !ok {
+		return nil, false, false
+	}
+	text = s.data[start : s.pos-1]
+	s.space()
+	if s.peek() != ':' {
+		return nil, false, s.unexpected("a colon")
+	}
+	s.pos++
+	s.space()
+	return text, escaped, true
+}
+
+// levels is a stack of one bit per nesting level: 1 for an object, 0 for an
+// array. The innermost 64 levels need no memory.
+type levels struct {
+	top   uint64
+	rest  []uint64
+	depth int
+}
+
+func (l *levels) push(bit uint64) {
+	if l.depth > 0 && l.depth%64 == 0 {
+		l.rest = append(l.rest, l.top)
+	}
+	l.top = l.top<<1 | bit
+	l.depth++
+}
+
+func (l *levels) pop() {
+	l.depth--
+	l.top >>= 1
+	if l.depth > 0 && l.depth%64 == 0 {
+		l.top = l.rest[len(l.rest)-1]
+		l.rest = l.rest[:len(l.rest)-1]
+	}
+}
+
+// value scans one value of any depth; white space before it has been skipped.
+func (s *scanner) value() bool {
+	if done, ok := s.scalar(); done {
+		return ok
+	}
+	var l levels
+	for {
+		// A value is due at pos.
+		done, ok := s.scalar()
+		if done && !ok {
+			return false
+		}
+		if !done {
+			object := s.peek() == '{'
+			s.pos++
+			s.space()
+			switch c := s.peek(); {
+			case object && c == '}', !object && c == ']':
+				s.pos++
+			case object:
+				l.push(1)
+				if _, _, ok := s.key(); !ok {
+					return false
+				}
+				continue
+			default:
+				l.push(0)
+				continue
+			}
+		}
+		if !s.after(&l) {
+			return s.fault == ""
+		}
+	}
+}
+
+// after goes on behind a value inside the levels l: it closes what closes
+// here and stops in front of the next value. It is false when all is closed
+// and after a fault.
+func (s *scanner) after(l *levels) bool {
+	for l.depth > 0 {
+		s.space()
+		object := l.top&1 == 1
+		switch c := s.peek(); {
+		case c == ',':
+			s.pos++
+			s.space()
+			if object {
+				_, _, ok := s.key()
+				return ok
+			}
+			return true
+		case c == '}' && object, c == ']' && !object:
+			s.pos++
+			l.pop()
+		case object:
+			return s.unexpected("a comma or the end of the object")
+		default:
+			return s.unexpected("a comma or the end of the array")
+		}
+	}
+	return false
+}
+
+// scalar scans a string, number or literal. done is false, and nothing is
+// consumed, when an object or array begins here.
+func (s *scanner) scalar() (done, ok bool) {
+	switch c := s.peek(); c {
+	case '{', '[':
+		return false, true
+	case '"':
+		_, ok = s.str()
+	case 't':
+		ok = s.literal("true")
+	case 'f':
+		ok = s.literal("false")
+	case 'n':
+		ok = s.literal("null")
+	default:
+		if c != '-' && !isDigit(c) {
+			return true, s.unexpected("a value")
+		}
+		ok = s.number()
+	}
+	return true, ok
+}
+
+func (s *scanner) literal(word string) bool {
+	rest := s.data[s.pos:]
+	if len(rest) < len(word) || string(rest[:len(word)]) != word {
+		return s.fail(s.pos, "invalid literal")
+	}
+	s.pos += len(word)
+	return true
+}
+
+func isDigit(c byte) bool { return c-'0' <= 9 }
+
+func (s *scanner) number() bool {
+	if s.peek() == '-' {
+		s.pos++
+	}
+	if s.peek() == '0' {
+		s.pos++
+	} else if !s.digits() {
+		return false
+	}
+	if s.peek() == '.' {
+		s.pos++
+		if !s.digits() {
+			return false
+		}
+	}
+	if s.peek()|0x20 == 'e' {
+		s.pos++
+		if c := s.peek(); c == '+' || c == '-' {
+			s.pos++
+		}
+		return s.digits()
+	}
+	return true
+}
+
+func (s *scanner) digits() bool {
+	i := s.pos
+	for i < len(s.data) && isDigit(s.data[i]) {
+		i++
+	}
+	if i == s.pos {
+		return s.unexpected("a digit")
+	}
+	s.pos = i
+	return true
+}
+
+// str scans the string whose opening quote is at pos.
+func (s *scanner) str() (escaped, ok bool) {
+	start := s.pos + 1
+	nonASCII := false
+	for i := start; ; {
+		j, high := plain(s.data, i)
+		nonASCII = nonASCII || high
+		if j == len(s.data) {
+			return false, s.fail(j, "the text ends inside a string")
+		}
+		switch s.data[j] {
+		case '"':
+			if nonASCII && !utf8.Valid(s.data[start:j]) {
+				return false, s.fail(start+invalidUTF8(s.data[start:j]), "invalid UTF-8 in a string")
+			}
+			s.pos = j + 1
+			return escaped, true
+		case '\\':
+			n := escapeLen(s.data[j:])
+			if n == 0 {
+				return false, s.fail(j, "invalid escape in a string")
+			}
+			escaped = true
+			i = j + n
+		default:
+			return false, s.fail(j, "raw control character in a string")
+		}
+	}
+}
+
+const (
+	ones  = 0x0101010101010101
+	highs = 0x8080808080808080
+)
+
+// plain returns the index, from i on, of the first quote, backslash or control
+// character, or len(b); and whether a byte of non-ASCII text lies before it.
+//
+// It looks at eight bytes at a time: subtracting borrows into the top bit of
+// every byte that is smaller than the subtrahend, and bytes of non-ASCII text,
+// whose top bit is set anyway, are masked out. A borrow that runs on into the
+// next byte can only mark bytes above a true mark, so the lowest one is right.
+func plain(b []byte, i int) (int, bool) {
+	var high uint64
+	for ; i+8 <= len(b); i += 8 {
+		w := binary.LittleEndian.Uint64(b[i:])
+		stop := ((w - ones*0x20) | ((w ^ ones*'"') - ones) | ((w ^ ones*'\\') - ones)) &^ w & highs
+		if stop != 0 {
+			high |= w & (stop&-stop - 1)
+			return i + bits.TrailingZeros64(stop)/8, high&highs != 0
+		}
+		high |= w
+	}
+	for ; i < len(b); i++ {
+		c := b[i]
+		if c < 0x20 || c == '"' || c == '\\' {
+			break
+		}
+		high |= uint64(c)
+	}
+	return i, high&highs != 0
+}
+
+// escapeLen returns the length of the escape at the start of b, 0 if invalid.
+func escapeLen(b []byte) int {
+	if len(b) < 2 {
+		return 0
+	}
+	switch b[1] {
+	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
+		return 2
+	case 'u':
+		if len(b) >= 6 && hex4(b[2:]) >= 0 {
+			return 6
+		}
+	}
+	return 0
+}
+
+// hex4 returns the value of four hexadecimal digits, -1 if they are none.
+func hex4(b []byte) rune {
+	var r rune
+	for _, c := range b[:4] {
+		switch {
+		case isDigit(c):
+			c -= '0'
+		case c|0x20 >= 'a' && c|0x20 <= 'f':
+			c = c | 0x20 - 'a' + 10
+		default:
+			return -1
+		}
+		r = r<<4 | rune(c)
+	}
+	return r
+}
+
+func invalidUTF8(b []byte) int {
+	for i := 0; i < len(b); {
+		r, n := utf8.DecodeRune(b[i:])
+		if r == utf8.RuneError && n == 1 {
+			return i
+		}
+		i += n
+	}
+	return len(b)
+}
