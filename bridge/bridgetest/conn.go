@@ -1,0 +1,414 @@
+// Package bridgetest holds the contract that every bridge.Conn keeps, as a
+// test suite, and checks that a package's tests leave nothing behind. It is
+// for tests only.
+package bridgetest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// A MakeFunc makes two Conns of which each is the other's peer, ready for
+// notifications in both directions: a transport that opens with an exchange
+// (an initialize request) has it behind it. stop is called after a and b were
+// closed and ends all else that was started; it may be nil.
+type MakeFunc func(t *testing.T) (a, b bridge.Conn, stop func())
+
+// Options name what a transport cannot do by its nature. The zero value means
+// the whole contract; each field set needs its reason at the call.
+type Options struct {
+	// NoEOF: "a" or "b" is not told when its peer closes the conversation
+	// (an HTTP client finds out at its next request). "" means both are.
+	NoEOF string
+
+	// LateSends: "a" or "b" may still take messages after its peer has
+	// closed (an HTTP session keeps them for a client that comes back).
+	LateSends string
+
+	// CloseAborts: "a" or "b" gives up, when it is closed, what it was sent
+	// before and the peer has not received yet.
+	CloseAborts string
+}
+
+// Limits of the suite.
+const (
+	patience    = 30 * time.Second // a call that takes longer hangs
+	order       = 1000             // messages each way
+	senders     = 8
+	perSender   = 100
+	bigMessage  = 1 << 20
+	fillMessage = 64 << 10 // to fill what lies between the two sides
+	fillLimit   = 32 << 20 // a transport that took this much without waiting queues without bound
+	stalled     = 100 * time.Millisecond
+)
+
+// TestConn runs the contract of bridge.Conn against what newPair makes: each
+// part twice, on a pair of its own, so that both sides are put to the test.
+func TestConn(t *testing.T, newPair MakeFunc, opts Options) {
+	for _, c := range []struct {
+		name string
+		test func(t *testing.T, p *pair)
+	}{
+		{"order", testOrder},
+		{"big message", testBig},
+		{"concurrent Send", testConcurrentSend},
+		{"ctx ends Recv", testRecvContext},
+		{"ctx ends Send", testSendContext},
+		{"ctx already done", testDoneContext},
+		{"Close unblocks Recv", testCloseUnblocksRecv},
+		{"Close unblocks Send", testCloseUnblocksSend},
+		{"Close is idempotent and concurrent", testCloseTwice},
+		{"EOF after the peer's Close", testEOF},
+		{"what was sent before Close arrives", testSentBeforeClose},
+		{"calls after Close fail", testAfterClose},
+		{"Send to a closed peer fails", testSendToClosed},
+	} {
+		for _, name := range []string{"a", "b"} {
+			t.Run(c.name+"/"+name, func(t *testing.T) {
+				before := goroutines()
+				p := &pair{name: name, peerName: "b", opts: opts}
+				var stop func()
+				p.self, p.peer, stop = newPair(t)
+				if name == "b" {
+					p.self, p.peer, p.peerName = p.peer, p.self, "a"
+				}
+				t.Cleanup(func() {
+					p.close(t)
+					if stop != nil {
+						stop()
+					}
+					if left := settle(before); left != "" && !t.Failed() {
+						t.Errorf("goroutines left after Close:\n%s", left)
+					}
+				})
+				c.test(t, p)
+			})
+		}
+	}
+}
+
+// pair is a Conn under test, and its peer.
+type pair struct {
+	self, peer     bridge.Conn
+	name, peerName string // "a" or "b"
+	opts           Options
+}
+
+func (p *pair) close(t *testing.T) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		p.self.Close()
+		p.peer.Close()
+	}()
+	select {
+	case <-done:
+	case <-time.After(patience):
+		t.Errorf("Close hangs")
+	}
+}
+
+func testOrder(t *testing.T, p *pair) {
+	var wg sync.WaitGroup
+	stream := func(from, to bridge.Conn, name string) {
+		wg.Go(func() {
+			for i := 0; i < order && send(t, from, note(name, i, i%300)); i++ {
+			}
+		})
+		wg.Go(func() {
+			for i := 0; i < order && want(t, to, note(name, i, i%300)); i++ {
+			}
+		})
+	}
+	stream(p.self, p.peer, "there")
+	stream(p.peer, p.self, "back")
+	wg.Wait()
+}
+
+func testBig(t *testing.T, p *pair) {
+	m := note("big", 0, bigMessage)
+	var wg sync.WaitGroup
+	wg.Go(func() { send(t, p.self, m) })
+	want(t, p.peer, m)
+	wg.Wait()
+}
+
+func testConcurrentSend(t *testing.T, p *pair) {
+	var messages [senders][]jsonrpc.Message
+	for s := range messages {
+		for i := range perSender {
+			size := 10 * i
+			if i%25 == s {
+				size = 100_000 // more than lies between the two sides at once
+			}
+			messages[s] = append(messages[s], note(fmt.Sprint("sender", s), i, size))
+		}
+	}
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	for _, mine := range messages {
+		wg.Go(func() {
+			for i := 0; i < perSender && send(t, p.self, mine[i]); i++ {
+			}
+		})
+	}
+	for range senders * perSender {
+		m, ok := recv(t, p.peer)
+		if !ok {
+			return
+		}
+		// Each message arrives whole, and those of one sender in order.
+		s := slices.IndexFunc(messages[:], func(left []jsonrpc.Message) bool {
+			return len(left) > 0 && bytes.Equal(m.Bytes(), left[0].Bytes())
+		})
+		if s < 0 {
+			t.Errorf("received %s, which no sender was to send next", clip(m.Bytes()))
+			p.self.Close()
+			return
+		}
+		messages[s] = messages[s][1:]
+	}
+}
+
+func testRecvContext(t *testing.T, p *pair) {
+	ctx, cancel := context.WithCancel(t.Context())
+	err := blocked(t, cancel, func() error { _, err := p.self.Recv(ctx); return err })
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("Recv returned %v when its ctx ended, want context.Canceled", err)
+	}
+}
+
+func testSendContext(t *testing.T, p *pair) {
+	ctx, cancel := context.WithCancel(t.Context())
+	err := fill(t, ctx, p.self, cancel)
+	if err != nil && !errors.Is(err, context.Canceled) { // nil: it never waits
+		t.Errorf("Send returned %v when its ctx ended, want context.Canceled", err)
+	}
+}
+
+func testDoneContext(t *testing.T, p *pair) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := p.self.Recv(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("Recv = %v, want context.Canceled", err)
+	}
+	if err := p.self.Send(ctx, note("refused", 0, 10)); !errors.Is(err, context.Canceled) {
+		t.Errorf("Send = %v, want context.Canceled", err)
+	}
+	// Neither did any harm, and what was refused does not arrive.
+	var wg sync.WaitGroup
+	wg.Go(func() { send(t, p.self, note("taken", 1, 10)) })
+	want(t, p.peer, note("taken", 1, 10))
+	wg.Wait()
+}
+
+func testCloseUnblocksRecv(t *testing.T, p *pair) {
+	err := blocked(t, func() { p.self.Close() }, func() error { _, err := p.self.Recv(t.Context()); return err })
+	if err == nil {
+		t.Errorf("Recv returned a message that nobody sent")
+	}
+}
+
+func testCloseUnblocksSend(t *testing.T, p *pair) {
+	fill(t, t.Context(), p.self, func() { p.self.Close() })
+}
+
+func testCloseTwice(t *testing.T, p *pair) {
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() { p.close(t) })
+	}
+	wg.Wait()
+	p.close(t)
+}
+
+func testEOF(t *testing.T, p *pair) {
+	if p.opts.NoEOF == p.name {
+		t.Skip("is not told")
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() { p.peer.Close() }) // which may wait for self to take notice
+	wantEOF(t, p.self)
+	wantEOF(t, p.self)
+	wg.Wait()
+}
+
+func testSentBeforeClose(t *testing.T, p *pair) {
+	if p.opts.CloseAborts == p.name {
+		t.Skip("aborts")
+	}
+	const n = 10
+	for i := range n {
+		if !send(t, p.self, note("early", i, 100)) {
+			return
+		}
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() { p.self.Close() })
+	for i := range n {
+		want(t, p.peer, note("early", i, 100))
+	}
+	if p.opts.NoEOF != p.peerName {
+		wantEOF(t, p.peer)
+	}
+	wg.Wait()
+}
+
+func testAfterClose(t *testing.T, p *pair) {
+	p.close(t)
+	if err := p.self.Send(t.Context(), note("late", 0, 10)); err == nil {
+		t.Errorf("Send after Close gave no error")
+	}
+	if m, err := p.self.Recv(t.Context()); err == nil {
+		t.Errorf("Recv after Close gave %s", clip(m.Bytes()))
+	}
+}
+
+func testSendToClosed(t *testing.T, p *pair) {
+	if p.opts.LateSends == p.name {
+		t.Skip("accepts late messages")
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() { p.peer.Close() })
+	if p.opts.NoEOF != p.name {
+		wantEOF(t, p.self)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	var err error
+	for i := 0; i < 10_000 && err == nil; i++ { // the first ones may lie in a buffer of the system
+		err = p.self.Send(ctx, note("late", i, 1000))
+	}
+	if err == nil || ctx.Err() != nil {
+		t.Errorf("Send to a peer that has closed = %v, want an error at once", err)
+	}
+	wg.Wait()
+}
+
+// fill sends until Send waits, then calls end, and returns what Send gave; nil
+// if the transport took everything without waiting.
+func fill(t *testing.T, ctx context.Context, c bridge.Conn, end func()) error {
+	t.Helper()
+	sent := make(chan struct{}, fillLimit/fillMessage)
+	result := make(chan error, 1)
+	go func() {
+		for i := range cap(sent) {
+			if err := c.Send(ctx, note("fill", i, fillMessage)); err != nil {
+				result <- err
+				return
+			}
+			sent <- struct{}{}
+		}
+		result <- nil
+	}()
+	for {
+		select {
+		case <-sent:
+			continue
+		case err := <-result:
+			end()
+			return err
+		case <-time.After(stalled):
+		}
+		break
+	}
+	end()
+	select {
+	case err := <-result:
+		return err
+	case <-time.After(patience):
+		t.Errorf("Send still waits")
+		return nil
+	}
+}
+
+// blocked calls f, lets it wait a moment, calls end, and returns what f gave.
+func blocked(t *testing.T, end func(), f func() error) error {
+	t.Helper()
+	result := make(chan error, 1)
+	go func() { result <- f() }()
+	select {
+	case err := <-result:
+		t.Errorf("did not wait: %v", err)
+		end()
+		return err
+	case <-time.After(stalled):
+	}
+	end()
+	select {
+	case err := <-result:
+		return err
+	case <-time.After(patience):
+		t.Errorf("still waits")
+		return nil
+	}
+}
+
+// note makes a notification that no other call with other arguments makes.
+func note(from string, n, pad int) jsonrpc.Message {
+	// Text that a transport that decodes and encodes again would change.
+	const odd = `"n":9007199254740993,"f":1.0,"e":1e400,"s":"\u00e9\/\n\u2028 \ud83d\ude00 ‍ ","k":{"b":1,"a":2}`
+	params := fmt.Sprintf(`{"from":%q,"i":%d,%s,"pad":"%s"}`, from, n, odd, strings.Repeat("é", pad/2))
+	return jsonrpc.NewNotification("notifications/message", []byte(params))
+}
+
+func send(t *testing.T, c bridge.Conn, m jsonrpc.Message) bool {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := c.Send(ctx, m); err != nil {
+		t.Errorf("Send: %v", err)
+		return false
+	}
+	return true
+}
+
+func recv(t *testing.T, c bridge.Conn) (jsonrpc.Message, bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	m, err := c.Recv(ctx)
+	if err != nil {
+		t.Errorf("Recv: %v", err)
+		return m, false
+	}
+	return m, true
+}
+
+func want(t *testing.T, c bridge.Conn, m jsonrpc.Message) bool {
+	t.Helper()
+	got, ok := recv(t, c)
+	if ok && !bytes.Equal(got.Bytes(), m.Bytes()) {
+		t.Errorf("received %s, want %s", clip(got.Bytes()), clip(m.Bytes()))
+		return false
+	}
+	return ok
+}
+
+func wantEOF(t *testing.T, c bridge.Conn) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if m, err := c.Recv(ctx); err != io.EOF {
+		t.Errorf("Recv = %s, %v; want io.EOF", clip(m.Bytes()), err)
+	}
+}
+
+func clip(b []byte) string {
+	if len(b) > 100 {
+		return fmt.Sprintf("%q... (%d bytes)", b[:100], len(b))
+	}
+	return fmt.Sprintf("%q", b)
+}

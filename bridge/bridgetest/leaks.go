@@ -1,0 +1,132 @@
+package bridgetest
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// settleTime is how long what has been told to end may take to be gone.
+const settleTime = 3 * time.Second
+
+// CheckLeaks is the whole of a TestMain: it runs the tests and exits with a
+// failure if they failed or left a goroutine or (on Linux) a child process
+// behind.
+func CheckLeaks(m *testing.M) {
+	before := goroutines()
+	code := m.Run()
+	if code == 0 {
+		if left := settle(before); left != "" {
+			fmt.Fprintf(os.Stderr, "goroutines left after the tests:\n%s\n", left)
+			code = 1
+		}
+		if left := settleChildren(); len(left) > 0 {
+			fmt.Fprintf(os.Stderr, "processes left after the tests: %v\n", left)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+// FDs returns how many files this process has open; -1 where that cannot be
+// told (anywhere but on Linux).
+func FDs() int {
+	names, err := readNames("/proc/self/fd")
+	if err != nil {
+		return -1
+	}
+	return len(names) - 1 // less the one that read them
+}
+
+// Children returns the process ids of this process's children, dead ones that
+// nobody has waited for included; nil where that cannot be told (anywhere but
+// on Linux).
+func Children() []int {
+	lists, _ := filepath.Glob("/proc/self/task/*/children")
+	var pids []int
+	for _, list := range lists {
+		text, _ := os.ReadFile(list)
+		for _, field := range strings.Fields(string(text)) {
+			if pid, err := strconv.Atoi(field); err == nil {
+				pids = append(pids, pid)
+			}
+		}
+	}
+	return pids
+}
+
+func readNames(dir string) ([]string, error) {
+	d, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	return d.Readdirnames(-1)
+}
+
+func settleChildren() (left []int) {
+	eventually(func() bool {
+		left = Children()
+		return len(left) == 0
+	})
+	return left
+}
+
+// settle waits until no goroutines run but those in before, and returns the
+// stacks of those that do not end.
+func settle(before map[string]string) (left string) {
+	eventually(func() bool {
+		left = newStacks(before)
+		return left == ""
+	})
+	return left
+}
+
+func newStacks(before map[string]string) string {
+	var stacks []string
+	for id, stack := range goroutines() {
+		if _, old := before[id]; !old {
+			stacks = append(stacks, stack)
+		}
+	}
+	return strings.Join(stacks, "\n\n")
+}
+
+// eventually polls: the end of a goroutine is no event that can be waited for.
+func eventually(ok func() bool) {
+	deadline := time.Now().Add(settleTime)
+	for !ok() && time.Now().Before(deadline) {
+		runtime.Gosched()
+		<-time.After(time.Millisecond)
+	}
+}
+
+// goroutines returns the stacks of all goroutines but the caller's and those
+// of the runtime and the testing package, by their number.
+func goroutines() map[string]string {
+	buf := make([]byte, 64<<10)
+	for {
+		n := runtime.Stack(buf, true)
+		if n < len(buf) {
+			buf = buf[:n]
+			break
+		}
+		buf = make([]byte, 2*len(buf))
+	}
+	all := make(map[string]string)
+	stacks := strings.Split(string(buf), "\n\n")
+	for _, stack := range stacks[1:] { // the first is the caller's
+		if strings.Contains(stack, "created by testing.") || strings.Contains(stack, "created by os/signal.") ||
+			strings.Contains(stack, "testing.(*M).Run(") || strings.Contains(stack, "os/signal.signal_recv") {
+			continue
+		}
+		id, _, _ := strings.Cut(strings.TrimPrefix(stack, "goroutine "), " ")
+		all[id] = stack
+	}
+	return all
+}
