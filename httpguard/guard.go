@@ -1,0 +1,127 @@
+// Package httpguard keeps web pages away from a server that only local
+// programs are meant to reach. A browser sends requests to any address a page
+// names, loopback included; what tells them apart is the Origin header (rules
+// LI1 and LI31), and the Host header when a page's own name was pointed at
+// the loopback address, which is called DNS rebinding (rule LI2).
+package httpguard
+
+import "net/http"
+
+// Policy says which web pages and which Host names a listener accepts. The
+// zero Policy accepts pages from loopback origins and every Host.
+//
+// A Policy may be used by many goroutines as long as nobody changes it. Call
+// Validate once before; an entry that is not valid matches nothing.
+type Policy struct {
+	// AllowOrigins are origins accepted beside the loopback ones (http and
+	// https, any port, of localhost, *.localhost, 127.0.0.0/8 and [::1]).
+	// An entry is an origin as a browser sends it ("https://app.example"), one
+	// with a wildcard for one or more labels ("https://*.app.example"; it does
+	// not match app.example itself), or "*" for every origin. The origin
+	// "null" is refused whatever stands here: any page can have it.
+	//
+	// The origin that equals the request's own Host gets no special trust:
+	// after DNS rebinding the two are equal.
+	AllowOrigins []string
+
+	// AllowHosts are Host names accepted beside the loopback ones when
+	// Loopback is set, without a port: behind a reverse proxy that passes the
+	// public name on, for instance. "*.example.com" and "*" work as above.
+	AllowHosts []string
+
+	// Loopback says that the listener is bound to a loopback address, so that
+	// a request with another Host can only be a mistake or DNS rebinding.
+	// Leave it unset for other addresses and for Unix sockets, which no
+	// browser reaches.
+	Loopback bool
+}
+
+// Refusal is the reason not to serve a request. Reason is a fixed text, fit for
+// the client; it holds nothing of the request.
+type Refusal struct {
+	Status int // 400 or 403
+	Reason string
+}
+
+// Check returns nil if r may be served. It must be called for every request of
+// every endpoint, before anything else and also for preflights (CORS answers
+// these). It does not allocate for a request that is served and has no Origin.
+//
+// A request without Origin does not come from a page's script and is accepted,
+// unless the browser says (Sec-Fetch-Site) that another site caused it: an
+// image or a frame whose address is ours has no Origin.
+func (p *Policy) Check(r *http.Request) *Refusal {
+	if refusal := p.checkHost(r); refusal != nil {
+		return refusal
+	}
+	origins := r.Header["Origin"]
+	switch {
+	case len(origins) == 0:
+		if r.Header.Get("Sec-Fetch-Site") == "cross-site" && !p.anyOrigin() {
+			return &Refusal{http.StatusForbidden, "request caused by a page of another site"}
+		}
+		return nil
+	case len(origins) > 1:
+		return &Refusal{http.StatusForbidden, "more than one Origin header"}
+	case !p.allowsOrigin(origins[0]):
+		return &Refusal{http.StatusForbidden, "origin is not allowed"}
+	}
+	return nil
+}
+
+func (p *Policy) checkHost(r *http.Request) *Refusal {
+	if len(r.Header["Host"]) > 0 {
+		// net/http moves the Host header to r.Host; what is left is a second one.
+		return &Refusal{http.StatusBadRequest, "more than one Host header"}
+	}
+	if !p.Loopback {
+		return nil
+	}
+	host, _, ok := splitHostPort(r.Host)
+	if !ok {
+		return &Refusal{http.StatusBadRequest, "Host header is missing or malformed"}
+	}
+	if IsLoopbackHost(host) || p.allowsHost(host) {
+		return nil
+	}
+	return &Refusal{http.StatusForbidden, "host is not allowed on a loopback address"}
+}
+
+func (p *Policy) allowsHost(host string) bool {
+	host = trimDot(host)
+	for _, pattern := range p.AllowHosts {
+		if pattern == "*" || matchHost(pattern, host) {
+			return true
+		}
+	}
+	return false
+}
+
+func (p *Policy) allowsOrigin(s string) bool {
+	o, ok := parseOrigin(s)
+	if !ok { // "null" has no scheme and ends here
+		return false
+	}
+	if o.isWeb() && IsLoopbackHost(o.host) {
+		return true
+	}
+	for _, allowed := range p.AllowOrigins {
+		if allowed == "*" {
+			return true
+		}
+		pattern, ok := parsePattern(allowed)
+		if ok && pattern.matches(o) {
+			return true
+		}
+	}
+	return false
+}
+
+func (p *Policy) anyOrigin() bool {
+	for _, allowed := range p.AllowOrigins {
+		if allowed == "*" {
+			return true
+		}
+	}
+	return false
+}
