@@ -46,6 +46,8 @@ func originProblem(s string) string {
 		return `the origin "null" is never allowed, because every page can have it; give the page an address of its own`
 	case strings.Contains(s, "@"):
 		return "an origin has no user name; write scheme://host"
+	case strings.ContainsAny(s, ", \t"):
+		return "this is more than one origin; make each an entry of its own, without spaces"
 	case !hasScheme:
 		return "the scheme is missing; write an origin such as https://app.example"
 	case hasPath:
