@@ -1,0 +1,159 @@
+// Package demo is a small MCP server that shows everything a client can meet:
+// tools with progress and cancellation, requests to the client, resources that
+// change, prompts with completion, errors, and a crash on demand.
+//
+// It is the quick start of mcp-bridge and the fixture of its tests. It is
+// written on package jsonrpc alone, not on an SDK, so that it neither hides
+// nor repairs what a bridge does to the messages on the way.
+//
+// It speaks the revisions with an initialize handshake, 2024-11-05 to 2025-11-25.
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// Defaults and limits.
+const (
+	defaultClock = time.Second
+	defaultDrain = time.Second
+	askTimeout   = 10 * time.Minute // a person may have to answer
+	maxCalls     = 256              // tools/call in flight per session
+)
+
+// Server is the demo server. The zero value works. It is immutable while in
+// use; one Server may serve any number of sessions at once, and sessions share
+// nothing.
+type Server struct {
+	// Version is what serverInfo reports; empty means "dev".
+	Version string
+
+	// Clock is how often demo://clock changes; zero means 1 s.
+	Clock time.Duration
+
+	// Drain is how long calls in progress may go on after the client's end
+	// of input; zero means 1 s. What is then unfinished is dropped.
+	Drain time.Duration
+
+	// Exit ends the process for the tool "crash". With nil, as when many
+	// sessions live in one process, that tool only reports an error.
+	Exit func(status int)
+
+	// Stderr takes what the tools "crash" and "stderr" write; nil discards it.
+	// It must be safe for concurrent use, as an *os.File is.
+	Stderr io.Writer
+
+	// Environ lists the "K=V" pairs whose names the tool "env" tells; nil means os.Environ().
+	Environ []string
+}
+
+// errSessionOver is why a session's context ends when nothing went wrong.
+var errSessionOver = errors.New("demo: the session is over")
+
+// ServeConn serves one client until it has sent its last message and the calls
+// in progress are answered or given up (see Drain). It then returns nil, and
+// otherwise what ended the session: ctx's cause, or the error of conn. Nothing it
+// started is left running. The caller closes conn.
+//
+// ServeConn makes *Server a [bridge.Handler].
+func (srv *Server) ServeConn(ctx context.Context, conn bridge.Conn) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	s := &session{
+		srv:     srv,
+		conn:    conn,
+		ctx:     ctx,
+		fail:    cancel,
+		eof:     make(chan struct{}),
+		calls:   map[jsonrpc.ID]context.CancelFunc{},
+		pending: map[jsonrpc.ID]chan<- jsonrpc.Message{},
+		level:   levelInfo,
+		subs:    map[string]bool{},
+	}
+	err := s.receive()
+	close(s.eof) // nobody will answer our requests any more
+	if err != nil {
+		cancel(err)
+	} else {
+		t := time.AfterFunc(orDefault(srv.Drain, defaultDrain), func() { cancel(errSessionOver) })
+		defer t.Stop()
+	}
+	s.stopClock()
+	s.running.Wait()
+	cancel(errSessionOver)
+	// The first cause is the one that counts: a failed Send makes Recv fail too.
+	if cause := context.Cause(ctx); cause != errSessionOver {
+		return cause
+	}
+	return nil
+}
+
+// receive takes messages until the end of input (nil), or until the session fails.
+func (s *session) receive() error {
+	for {
+		m, err := s.conn.Recv(s.ctx)
+		switch {
+		case err == io.EOF:
+			return nil
+		case err != nil:
+			return fmt.Errorf("demo: receive: %w", err)
+		}
+		s.dispatch(m)
+	}
+}
+
+func orDefault(d, def time.Duration) time.Duration {
+	if d > 0 {
+		return d
+	}
+	return def
+}
+
+func (srv *Server) stderr() io.Writer {
+	if srv.Stderr == nil {
+		return io.Discard
+	}
+	return srv.Stderr
+}
+
+func (srv *Server) environ() []string {
+	if srv.Environ == nil {
+		return os.Environ()
+	}
+	return srv.Environ
+}
+
+// session is one conversation with one client.
+//
+// Requests are handled one by one in the order of arrival, in the goroutine of
+// ServeConn; only tools/call gets a goroutine of its own, since it can take long.
+type session struct {
+	srv  *Server
+	conn bridge.Conn
+	ctx  context.Context         // of the session: what is sent is sent under it
+	fail context.CancelCauseFunc // ends the session
+	eof  chan struct{}           // closed when the client will say nothing more
+
+	running sync.WaitGroup // calls
+
+	clock *clock // the ticking of demo://clock; only ServeConn's goroutine uses it
+
+	mu           sync.Mutex // guards the rest; never held while sending or receiving
+	client       clientInfo // zero until initialize
+	calls        map[jsonrpc.ID]context.CancelFunc
+	pending      map[jsonrpc.ID]chan<- jsonrpc.Message // our requests to the client
+	lastID       int64                                 // of our requests
+	elicitations int64                                 // in mode url
+	level        int                                   // logging/setLevel
+	subs         map[string]bool                       // subscribed resources
+	extra        bool                                  // whether tool "extra" is there
+	revision     map[string]int                        // how often an item was changed
+}

@@ -1,0 +1,153 @@
+package demo
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// schema is the part of JSON Schema that the tools here use. Arguments are
+// checked against it, so that what a tool says of itself and what it does agree.
+type schema struct {
+	Type        string            `json:"type,omitempty"` // none: any JSON value
+	Title       string            `json:"title,omitempty"`
+	Description string            `json:"description,omitempty"`
+	Enum        []string          `json:"enum,omitempty"`
+	EnumNames   []string          `json:"enumNames,omitempty"`
+	Format      string            `json:"format,omitempty"`
+	Minimum     *float64          `json:"minimum,omitempty"`
+	Maximum     *float64          `json:"maximum,omitempty"`
+	Default     any               `json:"default,omitempty"`
+	Items       *schema           `json:"items,omitempty"`
+	Properties  map[string]schema `json:"properties,omitempty"`
+	Required    []string          `json:"required,omitempty"`
+	Additional  *bool             `json:"additionalProperties,omitempty"`
+}
+
+type props = map[string]schema
+
+// object is the schema of an object with these properties only.
+func object(properties props, required ...string) *schema {
+	closed := false
+	return &schema{Type: "object", Properties: properties, Required: required, Additional: &closed}
+}
+
+// output is the schema of a structured result.
+func output(properties props, required ...string) *schema {
+	return &schema{Type: "object", Properties: properties, Required: required}
+}
+
+func str(description string) schema { return schema{Type: "string", Description: description} }
+func number(description string) schema {
+	return schema{Type: "number", Description: description}
+}
+
+func (s schema) between(low, high float64) schema {
+	s.Minimum, s.Maximum = &low, &high
+	return s
+}
+
+func (s schema) or(def any) schema {
+	s.Default = def
+	return s
+}
+
+func integer(description string, low, high, def int) schema {
+	return schema{Type: "integer", Description: description}.between(float64(low), float64(high)).or(def)
+}
+
+func choice(description, def string, values ...string) schema {
+	return schema{Type: "string", Description: description, Enum: values, Default: def}
+}
+
+// check returns args with the defaults filled in, or what is wrong with them.
+func (s *schema) check(args map[string]json.RawMessage) (map[string]json.RawMessage, error) {
+	full := map[string]json.RawMessage{}
+	for name, value := range args {
+		p, ok := s.Properties[name]
+		if !ok {
+			return nil, fmt.Errorf("there is no argument %s; there is: %s", clip(name), s.names())
+		}
+		if err := p.accepts(value); err != nil {
+			return nil, fmt.Errorf("argument %s %w", name, err)
+		}
+		full[name] = value
+	}
+	for _, name := range s.Required {
+		if _, ok := full[name]; !ok {
+			return nil, fmt.Errorf("argument %s is missing", name)
+		}
+	}
+	for name, p := range s.Properties {
+		if _, ok := full[name]; !ok && p.Default != nil {
+			full[name], _ = json.Marshal(p.Default) // ours: it can be encoded
+		}
+	}
+	return full, nil
+}
+
+func (s *schema) names() string {
+	var names []string
+	for name := range s.Properties {
+		names = append(names, name)
+	}
+	if names == nil {
+		return "none"
+	}
+	slices.Sort(names)
+	return strings.Join(names, ", ")
+}
+
+// accepts checks one argument.
+func (s *schema) accepts(raw json.RawMessage) error {
+	switch s.Type {
+	case "string":
+		return s.acceptsString(raw)
+	case "boolean":
+		var b *bool
+		if json.Unmarshal(raw, &b) != nil || b == nil {
+			return fmt.Errorf("must be true or false")
+		}
+	case "integer":
+		var n *int64
+		if json.Unmarshal(raw, &n) != nil || n == nil {
+			return fmt.Errorf("must be an integer")
+		}
+		return s.inRange(float64(*n))
+	case "number":
+		var n *float64
+		if json.Unmarshal(raw, &n) != nil || n == nil {
+			return fmt.Errorf("must be a number")
+		}
+		return s.inRange(*n)
+	}
+	return nil
+}
+
+func (s *schema) acceptsString(raw json.RawMessage) error {
+	var v *string
+	if json.Unmarshal(raw, &v) != nil || v == nil {
+		return fmt.Errorf("must be a string")
+	}
+	if s.Enum != nil && !slices.Contains(s.Enum, *v) {
+		return fmt.Errorf("must be one of %s", strings.Join(s.Enum, ", "))
+	}
+	return nil
+}
+
+func (s *schema) inRange(n float64) error {
+	if s.Minimum != nil && n < *s.Minimum || s.Maximum != nil && n > *s.Maximum {
+		return fmt.Errorf("must be from %.0f to %.0f", *s.Minimum, *s.Maximum)
+	}
+	return nil
+}
+
+// clip keeps a name that the client made up short in an error message.
+func clip(name string) string {
+	const most = 40
+	if r := []rune(name); len(r) > most {
+		name = string(r[:most]) + "..."
+	}
+	return fmt.Sprintf("%q", name)
+}

@@ -1,0 +1,116 @@
+package demo
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+var update = flag.Bool("update", false, "write the transcripts in testdata anew")
+
+// The transcripts in testdata are conversations that can be read as
+// documentation. "-->" is what the client sends, "<--" what the server answers
+// (a long message is laid out over several lines), "2>" a line on the server's
+// stderr, "..." a time that passes.
+func TestTranscripts(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no transcripts: %v", err)
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			want, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want = bytes.ReplaceAll(want, []byte("\r\n"), []byte("\n"))
+			got := play(t, string(want))
+			if *update {
+				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			if got != string(want) {
+				t.Errorf("the conversation is not as in %s; run the test with -update and look at the difference:\n%s", file, got)
+			}
+		})
+	}
+}
+
+// play repeats what the client says in a transcript and returns the transcript of that.
+func play(t *testing.T, script string) string {
+	var out strings.Builder
+	var stderr lines
+	srv := &Server{
+		Version: "1.0.0",
+		Stderr:  &stderr,
+		Exit:    func(status int) { fmt.Fprintf(&stderr, "(the process exits with status %d)\n", status) },
+		Environ: []string{"PATH=/bin", "HOME=/root", "SECRET=hidden"},
+	}
+	run(t, srv, func(c *client) {
+		for line := range strings.Lines(script) {
+			line = strings.TrimSuffix(line, "\n")
+			switch {
+			case strings.HasPrefix(line, "--> "):
+				fmt.Fprintln(&out, line)
+				c.send(line[4:])
+			case strings.HasPrefix(line, "... "):
+				fmt.Fprintln(&out, line)
+				d, err := time.ParseDuration(line[4:])
+				if err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(d)
+			case line == "" || strings.HasPrefix(line, "#"):
+				fmt.Fprintln(&out, line)
+			}
+			for _, m := range c.take() {
+				fmt.Fprintln(&out, "<-- "+layOut(m))
+			}
+			for _, l := range stderr.take() {
+				fmt.Fprintln(&out, "2>  "+l)
+			}
+		}
+	})
+	return out.String()
+}
+
+// layOut breaks long messages into lines.
+func layOut(m string) string {
+	var b bytes.Buffer
+	if len(m) < 200 || json.Indent(&b, []byte(m), "    ", "  ") != nil {
+		return m
+	}
+	return b.String()
+}
+
+// lines is an io.Writer that gives back what was written line by line.
+type lines struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lines) take() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	text := strings.TrimSuffix(l.b.String(), "\n")
+	l.b.Reset()
+	if text == "" {
+		return nil
+	}
+	return strings.Split(text, "\n")
+}
