@@ -1,0 +1,241 @@
+// Package peers builds and starts the programs that the interop and
+// conformance tests put on either side of the bridge: the bridge itself, the
+// servers of the Go and TypeScript SDKs, and Node.
+//
+// Nothing here is skipped when it is missing: a test that lacks its peer
+// fails and says what to install.
+package peers
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Root is the top folder of the project.
+func Root() string {
+	_, file, _, _ := runtime.Caller(0)
+	return filepath.Join(filepath.Dir(file), "..", "..", "..")
+}
+
+// Modules is the folder that `npm ci` in tests/ fills.
+func Modules() string { return filepath.Join(Root(), "tests", "node_modules") }
+
+// Node is the pinned Node.js, new enough for the conformance suite.
+func Node(t testing.TB) string {
+	t.Helper()
+	found, _ := filepath.Glob(filepath.Join(Modules(), "node-*", "bin", "node"))
+	if len(found) == 0 {
+		t.Fatal("no Node in tests/node_modules: run `npm ci` in tests/")
+	}
+	return found[0]
+}
+
+// Conformance is the command line prefix of the official conformance suite.
+func Conformance(t testing.TB) []string {
+	t.Helper()
+	return []string{Node(t), module(t, "@modelcontextprotocol/conformance/dist/index.js")}
+}
+
+// NodeEverything is the command line of npm's server-everything; with no mode
+// it speaks stdio.
+func NodeEverything(t testing.TB, mode ...string) []string {
+	t.Helper()
+	return append([]string{Node(t), module(t, "@modelcontextprotocol/server-everything/dist/index.js")}, mode...)
+}
+
+// Inspector is the command line prefix of the official inspector's CLI.
+func Inspector(t testing.TB) []string {
+	t.Helper()
+	return []string{Node(t), filepath.Join(Modules(), ".bin", "mcp-inspector-cli")}
+}
+
+func module(t testing.TB, name string) string {
+	t.Helper()
+	path := filepath.Join(Modules(), filepath.FromSlash(name))
+	if _, err := os.Stat(path); err != nil {
+		t.Fatalf("%v: run `npm ci` in tests/", err)
+	}
+	return path
+}
+
+var build = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "mcp-bridge-peers-")
+	if err != nil {
+		return "", err
+	}
+	for _, b := range []struct{ from, pkg string }{
+		{Root(), "./cmd/mcp-bridge"},
+		{filepath.Join(Root(), "tests", "interop"), "./stdioclient"},
+		{filepath.Join(Root(), "tests", "interop"), "github.com/modelcontextprotocol/go-sdk/conformance/everything-server"},
+	} {
+		cmd := exec.Command("go", "build", "-o", dir+string(filepath.Separator), b.pkg)
+		cmd.Dir = b.from
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return dir, fmt.Errorf("go build %s: %v\n%s", b.pkg, err, out)
+		}
+	}
+	return dir, nil
+})
+
+// Main runs the tests and removes what was built for them. TestMain calls it.
+func Main(m *testing.M) {
+	code := m.Run()
+	if dir, _ := build(); dir != "" {
+		os.RemoveAll(dir)
+	}
+	os.Exit(code)
+}
+
+func built(t testing.TB, name string) string {
+	t.Helper()
+	dir, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(dir, name)
+}
+
+// Bridge is the binary under test, built from this tree.
+func Bridge(t testing.TB) string { t.Helper(); return built(t, "mcp-bridge") }
+
+// StdioClient is the stdio client that the conformance suite drives.
+func StdioClient(t testing.TB) string { t.Helper(); return built(t, "stdioclient") }
+
+// GoEverything is the Go SDK's conformance server; without flags it speaks stdio.
+func GoEverything(t testing.TB) string { t.Helper(); return built(t, "everything-server") }
+
+// listening matches the bridge's log line that names its endpoint, in text and
+// in JSON.
+var listening = regexp.MustCompile(`listening.*url"?[=:]\s*"?(http://[^\s"]+)`)
+
+// Serve starts `mcp-bridge serve ARGS` on a free port and returns its endpoint.
+func Serve(t testing.TB, args ...string) string {
+	t.Helper()
+	urls := make(chan string, 1)
+	Start(t, func(line string) {
+		if m := listening.FindStringSubmatch(line); m != nil {
+			select {
+			case urls <- m[1]:
+			default:
+			}
+		}
+	}, nil, append([]string{Bridge(t), "serve", "--listen", "127.0.0.1:0"}, args...)...)
+	select {
+	case url := <-urls:
+		return url
+	case <-time.After(20 * time.Second):
+		t.Fatal("the bridge did not say what it listens on")
+		return ""
+	}
+}
+
+// GoHTTP starts the Go SDK's everything-server on a port of its own.
+func GoHTTP(t testing.TB) string {
+	t.Helper()
+	addr := freeAddr(t)
+	Start(t, nil, nil, GoEverything(t), "-http", addr, "-stateless=false")
+	waitFor(t, addr)
+	return "http://" + addr + "/"
+}
+
+// NodeHTTP starts npm's server-everything on a port of its own.
+func NodeHTTP(t testing.TB) string {
+	t.Helper()
+	addr := freeAddr(t)
+	_, port, _ := net.SplitHostPort(addr)
+	Start(t, nil, []string{"PORT=" + port}, NodeEverything(t, "streamableHttp")...)
+	waitFor(t, addr)
+	return "http://" + addr + "/mcp"
+}
+
+// Start runs a long-lived program until the test ends. line, if not nil, sees
+// every line of its stderr. A failed test shows the last of what it wrote.
+func Start(t testing.TB, line func(string), env []string, argv ...string) {
+	t.Helper()
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Env = append(os.Environ(), env...)
+	pipe, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var tail bytes.Buffer
+	drained := make(chan struct{})
+	go func() {
+		defer close(drained)
+		in := bufio.NewScanner(pipe)
+		in.Buffer(nil, 1<<24)
+		for in.Scan() {
+			if line != nil {
+				line(in.Text())
+			}
+			if tail.Len() > 1<<16 {
+				tail.Reset()
+			}
+			tail.Write(in.Bytes())
+			tail.WriteByte('\n')
+		}
+		io.Copy(io.Discard, pipe)
+	}()
+	t.Cleanup(func() {
+		cmd.Process.Signal(os.Interrupt)
+		stopped := make(chan struct{})
+		go func() { <-drained; cmd.Wait(); close(stopped) }()
+		select {
+		case <-stopped:
+		case <-time.After(15 * time.Second):
+			cmd.Process.Kill()
+			t.Errorf("%s was still running 15 s after an interrupt", filepath.Base(argv[0]))
+			<-stopped
+		}
+		if t.Failed() {
+			t.Logf("stderr of %s:\n%s", filepath.Base(argv[0]), tail.Bytes())
+		}
+	})
+}
+
+func freeAddr(t testing.TB) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// waitFor asks until somebody answers HTTP at addr.
+func waitFor(t testing.TB, addr string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		req, _ := http.NewRequestWithContext(ctx, http.MethodOptions, "http://"+addr+"/", nil)
+		if resp, err := http.DefaultClient.Do(req); err == nil {
+			resp.Body.Close()
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("nothing answers at %s", addr)
+		}
+	}
+}

@@ -1,0 +1,115 @@
+// Command stdioclient is the client that the conformance suite drives: an MCP
+// client that speaks stdio, so that a bridge can stand between it and the
+// suite's HTTP server.
+//
+//	stdioclient [BRIDGE [ARG...]] URL
+//
+// It starts `BRIDGE ARG... URL` as its stdio server and does what the scenario
+// named by MCP_CONFORMANCE_SCENARIO asks of a client. Without BRIDGE it goes to
+// URL directly over Streamable HTTP: that is the baseline.
+package main
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"os"
+	"os/exec"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// scenarios maps each non-auth client scenario to what the client does in it.
+// The test fails for a scenario that the suite lists and this map lacks.
+var scenarios = map[string]func(context.Context, *mcp.ClientSession) error{
+	"initialize":                          listOnly,
+	"tools_call":                          callTool("add_numbers", map[string]any{"a": 5, "b": 3}),
+	"elicitation-sep1034-client-defaults": callTool("test_client_elicitation_defaults", map[string]any{}),
+	"sse-retry":                           callTool("test_reconnection", map[string]any{}),
+	"json-schema-2020-12-preservation":    echoSchema,
+}
+
+func main() {
+	log.SetFlags(0)
+	log.SetPrefix("stdioclient: ")
+	ctx, cancel := context.WithTimeout(context.Background(), 25*time.Second)
+	defer cancel()
+	if err := run(ctx, os.Args[1:]); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func run(ctx context.Context, args []string) error {
+	name := os.Getenv("MCP_CONFORMANCE_SCENARIO")
+	scenario, ok := scenarios[name]
+	if !ok || len(args) == 0 {
+		return fmt.Errorf("no such scenario %q, or no URL in %q", name, args)
+	}
+	client := mcp.NewClient(&mcp.Implementation{Name: "stdioclient", Version: "1.0.0"}, &mcp.ClientOptions{
+		ElicitationHandler: func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+			return &mcp.ElicitResult{Action: "accept", Content: map[string]any{}}, nil
+		},
+	})
+	session, err := client.Connect(ctx, transport(args), &mcp.ClientSessionOptions{
+		ProtocolVersion: os.Getenv("MCP_CONFORMANCE_PROTOCOL_VERSION"),
+	})
+	if err != nil {
+		return fmt.Errorf("connecting: %w", err)
+	}
+	if err := scenario(ctx, session); err != nil {
+		session.Close()
+		return fmt.Errorf("scenario %s: %w", name, err)
+	}
+	return session.Close()
+}
+
+func transport(args []string) mcp.Transport {
+	if len(args) == 1 {
+		return &mcp.StreamableClientTransport{Endpoint: args[0]}
+	}
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Stderr = os.Stderr
+	return &mcp.CommandTransport{Command: cmd}
+}
+
+func listOnly(ctx context.Context, s *mcp.ClientSession) error {
+	_, err := s.ListTools(ctx, nil)
+	return err
+}
+
+func callTool(name string, args map[string]any) func(context.Context, *mcp.ClientSession) error {
+	return func(ctx context.Context, s *mcp.ClientSession) error {
+		if _, err := findTool(ctx, s, name); err != nil {
+			return err
+		}
+		_, err := s.CallTool(ctx, &mcp.CallToolParams{Name: name, Arguments: args})
+		return err
+	}
+}
+
+// echoSchema sends the input schema of one tool back through another, as it
+// was seen.
+func echoSchema(ctx context.Context, s *mcp.ClientSession) error {
+	tool, err := findTool(ctx, s, "json_schema_2020_12_tool")
+	if err != nil {
+		return err
+	}
+	_, err = s.CallTool(ctx, &mcp.CallToolParams{
+		Name:      "json_schema_echo",
+		Arguments: map[string]any{"schema": tool.InputSchema},
+	})
+	return err
+}
+
+func findTool(ctx context.Context, s *mcp.ClientSession, name string) (*mcp.Tool, error) {
+	for tool, err := range s.Tools(ctx, nil) {
+		if err != nil {
+			return nil, fmt.Errorf("listing tools: %w", err)
+		}
+		if tool.Name == name {
+			return tool, nil
+		}
+	}
+	return nil, fmt.Errorf("the server has no tool %q", name)
+}

@@ -1,0 +1,252 @@
+package tests
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// A watched process is one that is not our child: its end is seen through a
+// pidfd, which a reused pid cannot deceive.
+type watched struct{ pid, fd int }
+
+// watch opens pidfds for the processes that a fixture noted in file, when it
+// has noted n of them.
+func watch(t *testing.T, file string, n int) []watched {
+	t.Helper()
+	text := waitFile(t, file, func(s string) bool { return strings.Count(s, "\n") >= n })
+	var ws []watched
+	for line := range strings.Lines(text) {
+		pid, err := strconv.Atoi(strings.TrimSpace(line))
+		if err != nil {
+			t.Fatal(err)
+		}
+		fd, err := unix.PidfdOpen(pid, 0)
+		if err != nil {
+			t.Fatalf("pid %d: %v", pid, err)
+		}
+		t.Cleanup(func() {
+			unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
+			unix.Close(fd)
+		})
+		ws = append(ws, watched{pid, fd})
+	}
+	return ws
+}
+
+// waitGone waits for the end of every process.
+func waitGone(t *testing.T, ws []watched) {
+	t.Helper()
+	for _, w := range ws {
+		poll := []unix.PollFd{{Fd: int32(w.fd), Events: unix.POLLIN}}
+		for {
+			n, err := unix.Poll(poll, int(patience.Milliseconds()))
+			if err == unix.EINTR {
+				continue
+			}
+			if n != 1 {
+				t.Errorf("process %d is still there (%v)", w.pid, err)
+			}
+			break
+		}
+	}
+}
+
+// children returns the pids of all children of pid, zombies included.
+func children(t *testing.T, pid int) []string {
+	t.Helper()
+	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	var all []string
+	for _, f := range files {
+		data, _ := os.ReadFile(f) // a thread may have ended meanwhile
+		all = append(all, strings.Fields(string(data))...)
+	}
+	return all
+}
+
+func openFiles(t *testing.T, pid int) int {
+	t.Helper()
+	entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(entries)
+}
+
+var goroutine = regexp.MustCompile(`(?m)^goroutine \d+ `)
+
+// goroutines ends the bridge with SIGQUIT and counts the stacks that the Go
+// runtime then prints.
+func goroutines(s *server) int {
+	s.t.Helper()
+	s.signal(syscall.SIGQUIT)
+	s.wait()
+	return len(goroutine.FindAllString(s.log(), -1))
+}
+
+// TestServe500Sessions: 500 sessions, all open at the same time, used and
+// deleted, leave no process, no file descriptor and no goroutine.
+func TestServe500Sessions(t *testing.T) {
+	t.Parallel()
+	run := func(n int) (files, gos int) {
+		s := serveArgv(t, []string{"GOTRACEBACK=all"}, bridgeBin, "serve", "--listen", "127.0.0.1:0", "--max-sessions", "1000", "--", childBin)
+		s.useSessions(n)
+		s.client.CloseIdleConnections()
+		pid := s.cmd.Process.Pid
+		waitUntil(t, "the children to be reaped", func() bool { return len(children(t, pid)) == 0 })
+		want := 0
+		waitUntil(t, "the connections to be closed", func() bool {
+			files = openFiles(t, pid)
+			settled := files == want
+			want = files
+			return settled && connections(t, pid) == 0
+		})
+		return files, goroutines(s)
+	}
+	files1, gos1 := run(1)
+	files500, gos500 := run(500)
+	if files500 > files1 {
+		t.Errorf("%d open files after 500 sessions, %d after one", files500, files1)
+	}
+	if gos500 > gos1 {
+		t.Errorf("%d goroutines after 500 sessions, %d after one", gos500, gos1)
+	}
+	t.Logf("open files %d and %d, goroutines %d and %d", files1, files500, gos1, gos500)
+}
+
+// connections counts the sockets of a process, less the one that listens.
+func connections(t *testing.T, pid int) int {
+	t.Helper()
+	links, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
+	n := -1
+	for _, l := range links {
+		if to, _ := os.Readlink(l); strings.HasPrefix(to, "socket:") {
+			n++
+		}
+	}
+	return n
+}
+
+// useSessions opens n sessions, uses each, and then deletes them all.
+func (s *server) useSessions(n int) {
+	s.t.Helper()
+	sessions := make([]*session, n)
+	each := func(f func(i int) error) {
+		var wg sync.WaitGroup
+		next := make(chan int)
+		for range 8 {
+			wg.Go(func() {
+				for i := range next {
+					if err := f(i); err != nil {
+						s.t.Error(err)
+					}
+				}
+			})
+		}
+		for i := range n {
+			next <- i
+		}
+		close(next)
+		wg.Wait()
+	}
+	each(func(i int) (err error) {
+		sessions[i], err = s.tryOpen("2025-11-25")
+		return err
+	})
+	if s.t.Failed() {
+		s.t.FailNow()
+	}
+	each(func(i int) error {
+		want := fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":{"i":%d}}`, i, i)
+		got, err := sessions[i].tryCall(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"echo","params":{"i":%d}}`, i, i))
+		if err != nil || len(got) != 1 || got[0] != want {
+			return fmt.Errorf("session %d: %q %v", i, got, err)
+		}
+		return nil
+	})
+	each(func(i int) error {
+		if status := sessions[i].end(); status != http.StatusNoContent && status != http.StatusOK {
+			return fmt.Errorf("DELETE of session %d: status %d", i, status)
+		}
+		return nil
+	})
+}
+
+// TestServeKilled: SIGKILL of the bridge leaves nothing behind: not a child
+// that ignores the end of stdin and SIGTERM, nor a grandchild that works on
+// the pipes it inherited, as under npx.
+func TestServeKilled(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name string
+		args []string
+		n    int
+	}{
+		{"stubborn child", []string{"-ignore-eof", "-ignore-term"}, 2},
+		{"grandchild", []string{"-ignore-eof", "-grandchild", "reader"}, 4},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			pids := filepath.Join(t.TempDir(), "pids")
+			s := serve(t, nil, append(c.args, "-pids", pids)...)
+			// Sessions started from more than one thread of the bridge.
+			s.open("2025-06-18")
+			s.open("2025-11-25")
+			ws := watch(t, pids, c.n)
+			s.signal(os.Kill)
+			s.wait()
+			waitGone(t, ws)
+		})
+	}
+}
+
+// TestServeGrandchildren: ST7. The end of a session, and that of the bridge,
+// takes with it grandchildren that hold stdout open and ignore SIGTERM, even
+// in a session of their own, and is not held up by them.
+func TestServeGrandchildren(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"holder", "session"} {
+		for _, how := range []string{"delete", "terminate", "crash"} {
+			t.Run(kind+"/"+how, func(t *testing.T) {
+				t.Parallel()
+				pids := filepath.Join(t.TempDir(), "pids")
+				s := serve(t, nil, "-pids", pids, "-grandchild", kind)
+				c := s.open("2025-06-18")
+				ws := watch(t, pids, 2)
+				switch how {
+				case "delete":
+					c.end()
+				case "terminate":
+					s.signal(syscall.SIGTERM)
+					if code := s.wait(); code != 0 {
+						t.Errorf("exit status %d, want 0", code)
+					}
+				case "crash":
+					c.call(`{"jsonrpc":"2.0","id":1,"method":"exit","params":{"code":3}}`)
+				}
+				waitGone(t, ws)
+			})
+		}
+	}
+}
+
+// TestServeStubbornChild: ST7. A child that ignores the end of its stdin and
+// SIGTERM is killed.
+func TestServeStubbornChild(t *testing.T) {
+	t.Parallel()
+	pids := filepath.Join(t.TempDir(), "pids")
+	s := serve(t, nil, "-pids", pids, "-ignore-eof", "-ignore-term")
+	c := s.open("2025-06-18")
+	ws := watch(t, pids, 1)
+	c.end()
+	waitGone(t, ws)
+}
