@@ -79,6 +79,7 @@ func NewError(id ID, code int, message string, data []byte) Message {
 	object = append(object, `,"message":`...)
 	object = appendString(object, message)
 	if len(data) > 0 {
+		mustBeOneValue(data)
 		object = append(object, `,"data":`...)
 		object = append(object, data...)
 	}
@@ -100,8 +101,10 @@ func begin(id ID, method string, room int) []byte {
 	return b
 }
 
+// build adds the last member, unless value is empty, and makes the index.
 func build(b []byte, key string, value []byte) Message {
 	if len(value) > 0 {
+		mustBeOneValue(value)
 		b = append(b, `,"`...)
 		b = append(b, key...)
 		b = append(b, `":`...)
@@ -112,4 +115,16 @@ func build(b []byte, key string, value []byte) Message {
 		panic("jsonrpc: cannot build a message: " + err.Error())
 	}
 	return m
+}
+
+// mustBeOneValue keeps text that is several members, such as {},"id":1, from
+// making another message than was asked for.
+func mustBeOneValue(raw []byte) {
+	data, _ := trim(raw)
+	s := scanner{data: data}
+	s.value()
+	s.end()
+	if s.fault != "" {
+		panic("jsonrpc: cannot build a message: " + newError(CodeParseError, s.fault, s.faultAt).Message)
+	}
 }

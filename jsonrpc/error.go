@@ -12,6 +12,10 @@ const (
 )
 
 // Error says why bytes are no valid message, and how to answer (J4).
+//
+// A message that is both a request and a response has Kind Invalid, and so has
+// text that breaks off before it shows what it is; an id that stands twice is
+// as good as unread.
 type Error struct {
 	Code    int    // JSON-RPC code: CodeParseError or CodeInvalidRequest
 	Message string // what is wrong and where (byte offset); never the content itself

@@ -57,25 +57,12 @@ func (m Message) Line() []byte {
 	}
 	// Every line break stands between tokens: in a string it would be a fault.
 	line := make([]byte, 0, len(m.raw))
-	for rest := m.raw; len(rest) > 0; {
-		i := bytes.IndexByte(rest, '\n')
-		part := rest
-		if i < 0 {
-			rest = nil
-		} else {
-			part, rest = rest[:i], rest[i+1:]
-		}
-		for len(part) > 0 {
-			i := bytes.IndexByte(part, '\r')
-			if i < 0 {
-				line = append(line, part...)
-				break
-			}
-			line = append(line, part[:i]...)
-			part = part[i+1:]
-		}
+	rest := m.raw
+	for i := bytes.IndexAny(rest, "\n\r"); i >= 0; i = bytes.IndexAny(rest, "\n\r") {
+		line = append(line, rest[:i]...)
+		rest = rest[i+1:]
 	}
-	return line
+	return append(line, rest...)
 }
 
 // Kind returns what the message is.
@@ -141,6 +128,9 @@ func (m Message) RequestID() ID {
 // the objects on the path anew. The caller must not change the value.
 func (m Message) Lookup(path ...string) []byte {
 	value := m.raw
+	if len(path) > 0 && path[0] == "params" && m.params.end > 0 {
+		value, path = m.Params(), path[1:] // the index knows the way
+	}
 	for _, name := range path {
 		value = lookup(value, name)
 	}

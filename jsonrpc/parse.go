@@ -215,6 +215,10 @@ func (p *parser) envelope() {
 		if p.fault != "" {
 			return
 		}
+		if p.pos == len(p.data) {
+			p.next()
+			return // cut off here: the value may be the beginning of a longer number
+		}
 		p.take(f, span{uint32(at), uint32(p.pos)})
 	}
 }
