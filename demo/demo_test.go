@@ -239,9 +239,10 @@ func TestCrashWithoutAProcess(t *testing.T) {
 	})
 }
 
-// ST8: what was asked before the end of input is answered after it; what waits for the client fails at once.
+// ST8: what was asked before the end of input is answered after it; what waits for the client
+// fails at once, and what was subscribed to ends.
 func TestEndOfInputDrains(t *testing.T) {
-	run(t, &Server{}, func(c *client) {
+	run(t, &Server{Clock: 100 * time.Millisecond}, func(c *client) {
 		c.initialize(latest, `{"roots":{}}`)
 		c.send(`{"jsonrpc":"2.0","id":0,"method":"resources/subscribe","params":{"uri":"demo://clock"}}`,
 			callTool(`1`, "slow", `{"steps":1,"seconds":0.9}`), callTool(`2`, "roots", `{}`))
