@@ -1,0 +1,272 @@
+package streamhttp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/httpguard"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// HandlerOptions tune a Handler. The zero value works; durations below zero
+// mean "never" or "no limit" where that is said.
+type HandlerOptions struct {
+	// Guard checks Origin and Host. The zero value admits loopback origins only.
+	Guard httpguard.Policy
+
+	MaxMessageSize int           // bytes in a body; more is answered 413. 0: 64 MiB
+	MaxSessions    int           // more are answered 503 with Retry-After. 0: 1000
+	MaxBatch       int           // messages in a batch (LI9). 0: 50
+	SessionTimeout time.Duration // idle sessions end after it (LI30). 0: 30 min; negative: never
+
+	// CommitAfter is how long the reply to a POST may become plain JSON; then
+	// it turns into an SSE stream (LI7). 0: 50 ms.
+	CommitAfter time.Duration
+
+	KeepAlive   time.Duration // between comments on a silent SSE stream (LI26). 0: 15 s
+	BodyTimeout time.Duration // to send a request's body in. 0: 30 s
+	StallAfter  time.Duration // a reader that takes nothing for that long is cut off. 0: 30 s
+	HoldTimeout time.Duration // how long a server request waits for a stream (B.3). 0: 10 s
+
+	ReplayBytes  int           // what is kept for resumption, per session: bytes. 0: 4 MiB
+	ReplayEvents int           // and events. 0: 10,000
+	ReplayAge    time.Duration // and for how long. 0: 5 min
+
+	Logger hclog.Logger // nil: silence
+}
+
+func (o HandlerOptions) withDefaults() HandlerOptions {
+	number := func(p *int, d int) {
+		if *p == 0 {
+			*p = d
+		}
+	}
+	duration := func(p *time.Duration, d time.Duration) {
+		if *p == 0 {
+			*p = d
+		}
+	}
+	number(&o.MaxMessageSize, 64<<20)
+	number(&o.MaxSessions, 1000)
+	number(&o.MaxBatch, 50)
+	number(&o.ReplayBytes, 4<<20)
+	number(&o.ReplayEvents, 10_000)
+	duration(&o.SessionTimeout, 30*time.Minute)
+	duration(&o.CommitAfter, 50*time.Millisecond)
+	duration(&o.KeepAlive, 15*time.Second)
+	duration(&o.BodyTimeout, 30*time.Second)
+	duration(&o.StallAfter, 30*time.Second)
+	duration(&o.HoldTimeout, 10*time.Second)
+	duration(&o.ReplayAge, 5*time.Minute)
+	if o.Logger == nil {
+		o.Logger = hclog.NewNullLogger()
+	}
+	return o
+}
+
+// initializeCommit is how long the answer to initialize may take before its
+// reply turns into an SSE stream. It is long because the session id, which is
+// due only when initialize succeeds (LI20), must be sent with the headers.
+const initializeCommit = 10 * time.Second
+
+// tidyEvery is how often sessions are looked at for what has become too old.
+const tidyEvery = 15 * time.Second
+
+// Handler serves one MCP endpoint over Streamable HTTP to clients of the
+// revisions 2024-11-05 to 2025-11-25 (PROTOCOL.md, A.3). It is an
+// http.Handler; every path it is given is the endpoint.
+type Handler struct {
+	server bridge.Handler
+	opts   HandlerOptions
+
+	ctx    context.Context // done when the handler shuts down: sessions drain
+	cancel context.CancelFunc
+	wg     sync.WaitGroup // sessions and the tidier
+
+	mu       sync.Mutex
+	sessions map[string]*session
+	closing  bool
+}
+
+// NewHandler makes a Handler that gives each session, as a bridge.Conn, to
+// server. Close ends it.
+func NewHandler(server bridge.Handler, opts HandlerOptions) *Handler {
+	h := &Handler{server: server, opts: opts.withDefaults(), sessions: make(map[string]*session)}
+	h.ctx, h.cancel = context.WithCancel(context.Background())
+	h.wg.Go(h.tidy)
+	return h
+}
+
+// Close stops taking sessions, lets those there are finish what is in
+// progress (their bridge.Handler's context is done; it bounds the wait), ends
+// them, and returns when all of them have ended. It may be called more than once.
+func (h *Handler) Close() error {
+	h.mu.Lock()
+	h.closing = true
+	h.mu.Unlock()
+	h.cancel()
+	h.wg.Wait()
+	return nil
+}
+
+// Sessions returns how many sessions there are.
+func (h *Handler) Sessions() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.sessions)
+}
+
+// ServeHTTP answers one request. The order of the checks is that of
+// PROTOCOL.md, A.3.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header()["X-Content-Type-Options"] = valueNoSniff
+	if no := h.opts.Guard.Check(r); no != nil {
+		h.opts.Logger.Warn("request refused", "reason", no.Reason, "remote", r.RemoteAddr)
+		refuse(w, r, no.Status, jsonrpc.CodeInvalidRequest, no.Reason)
+		return
+	}
+	if h.opts.Guard.CORS(w, r) {
+		return
+	}
+	switch r.Method {
+	case http.MethodPost:
+		h.servePOST(w, r)
+	case http.MethodGet:
+		h.serveGET(w, r)
+	case http.MethodDelete:
+		h.serveDELETE(w, r)
+	default:
+		w.Header().Set("Allow", "GET, POST, DELETE")
+		refuse(w, r, http.StatusMethodNotAllowed, jsonrpc.CodeInvalidRequest, "method "+r.Method+" is not allowed here; use POST, GET or DELETE")
+	}
+}
+
+// serveDELETE ends a session at its client's wish (LI23).
+func (h *Handler) serveDELETE(w http.ResponseWriter, r *http.Request) {
+	s := h.find(w, r, jsonrpc.ID{})
+	if s == nil {
+		return
+	}
+	h.opts.Logger.Debug("session deleted by its client", "session", s.tag())
+	s.end("the session was deleted")
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// find returns the session that a request names, or answers the request with
+// what is wrong (LI21, LI24). The caller owes the session a finish.
+func (h *Handler) find(w http.ResponseWriter, r *http.Request, id jsonrpc.ID) *session {
+	name := r.Header.Get(headerSession)
+	if name == "" {
+		refuseID(w, r, http.StatusBadRequest, id, "the Mcp-Session-Id header is missing; begin with an initialize request")
+		return nil
+	}
+	h.mu.Lock()
+	s := h.sessions[name]
+	h.mu.Unlock()
+	if s == nil || s.owner != principal(r) {
+		refuseID(w, r, http.StatusNotFound, id, "there is no such session (it may have ended); begin anew with an initialize request")
+		return nil
+	}
+	if v := r.Header.Get(headerVersion); v != "" && !knownVersion(v) {
+		refuseID(w, r, http.StatusBadRequest, id, "unsupported MCP-Protocol-Version; supported: "+supportedVersions)
+		return nil
+	}
+	return s
+}
+
+// principal names who is behind a request. Nobody is authenticated yet.
+func principal(*http.Request) string { return "" }
+
+var (
+	errTooMany = errors.New("too many sessions; try again later")
+	errClosing = errors.New("the bridge is shutting down")
+)
+
+// start makes a session and lets the bridge.Handler serve it.
+func (h *Handler) start(r *http.Request, init jsonrpc.Message) (*session, error) {
+	var asked string
+	_ = json.Unmarshal(init.Lookup("params", "protocolVersion"), &asked) // not a string: the server will say so
+	s := newSession(&h.opts, principal(r), asked, init.ID(), time.Now())
+	s.onEnd = func() {
+		h.mu.Lock()
+		delete(h.sessions, s.id)
+		h.mu.Unlock()
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closing {
+		return nil, errClosing
+	}
+	if len(h.sessions) >= h.opts.MaxSessions {
+		return nil, errTooMany
+	}
+	h.sessions[s.id] = s
+	h.wg.Go(func() {
+		why := "the server has ended the session"
+		if err := h.server.ServeConn(h.ctx, s); err != nil && !errors.Is(err, errSessionEnded) {
+			h.opts.Logger.Warn("session ended", "session", s.tag(), "error", err)
+		}
+		s.end(why)
+	})
+	return s, nil
+}
+
+// tidy ends idle sessions and drops old events.
+func (h *Handler) tidy() {
+	every := tidyEvery
+	if t := h.opts.SessionTimeout; t > 0 {
+		every = min(every, max(t/4, 10*time.Millisecond))
+	}
+	every = min(every, max(h.opts.ReplayAge/2, 10*time.Millisecond))
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	var all []*session
+	for {
+		select {
+		case <-h.ctx.Done():
+			return
+		case now := <-tick.C:
+			all = all[:0]
+			h.mu.Lock()
+			for _, s := range h.sessions {
+				all = append(all, s)
+			}
+			h.mu.Unlock()
+			for _, s := range all {
+				if s.tidy(now) {
+					h.opts.Logger.Info("session ended: idle for too long", "session", s.tag())
+					s.end("the session was idle for too long")
+				}
+			}
+			clear(all)
+		}
+	}
+}
+
+// refuse answers a request that has not become a message with a JSON-RPC error.
+func refuse(w http.ResponseWriter, r *http.Request, status, code int, text string) {
+	writeError(w, r, status, code, jsonrpc.ID{}, text)
+}
+
+func refuseID(w http.ResponseWriter, r *http.Request, status int, id jsonrpc.ID, text string) {
+	writeError(w, r, status, jsonrpc.CodeInvalidRequest, id, text)
+}
+
+// writeError writes a JSON-RPC error with an HTTP status. An unknown id is
+// null before 2025-11-25, whose schema made it optional (J4).
+func writeError(w http.ResponseWriter, r *http.Request, status, code int, id jsonrpc.ID, text string) {
+	if id.IsZero() && r.Header.Get(headerVersion) < version2025_11_25 {
+		id = jsonrpc.NullID
+	}
+	w.Header()["Content-Type"] = valueJSON
+	w.WriteHeader(status)
+	if r.Method != http.MethodHead {
+		_, _ = w.Write(jsonrpc.NewError(id, code, text, nil).Bytes())
+	}
+}

@@ -1,0 +1,302 @@
+package streamhttp
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// This file decides which stream a message of the server travels on
+// (PROTOCOL.md, B.1 to B.3). All of it runs under the session's lock.
+
+// maxWaiting bounds what a session keeps for a standalone stream that nobody
+// has opened.
+const maxWaiting = 1000
+
+// target returns the stream that m belongs to, or nil when there is none now.
+func (s *session) target(m jsonrpc.Message) *stream {
+	switch m.Kind() {
+	case jsonrpc.Response:
+		if c := s.calls[m.ID()]; c != nil {
+			return c.stream
+		}
+		return nil
+	case jsonrpc.Request:
+		if s.tooEarly(m) {
+			return nil
+		}
+		if c := s.related(true); c != nil {
+			return c.stream
+		}
+		return s.standalone()
+	}
+	switch m.Method() {
+	case "notifications/progress":
+		if c := s.tokens[m.ProgressToken()]; c != nil {
+			return c.stream
+		}
+		if _, ok := s.tasks[m.ProgressToken()]; ok {
+			return s.standalone()
+		}
+		return nil
+	case "notifications/cancelled":
+		return s.asks[m.RequestID()]
+	case "notifications/tools/list_changed", "notifications/prompts/list_changed", "notifications/resources/list_changed",
+		"notifications/resources/updated", "notifications/tasks/status":
+		if s.tooEarly(m) {
+			return nil
+		}
+		return s.standalone()
+	}
+	if s.tooEarly(m) {
+		return nil
+	}
+	// A log line, or a notification that only the two ends know.
+	st := s.standalone()
+	if len(s.calls) == 1 || st == nil {
+		if c := s.related(false); c != nil {
+			return c.stream
+		}
+	}
+	return st
+}
+
+// tooEarly reports whether m must wait until the client has said
+// notifications/initialized (LI29), or until initialize was answered.
+func (s *session) tooEarly(m jsonrpc.Message) bool {
+	if s.ready {
+		return false
+	}
+	if !s.answered {
+		return true
+	}
+	return m.Method() != "ping" && m.Method() != "notifications/message"
+}
+
+// related returns the call in flight that an unattributed message most likely
+// belongs to: the only one, else the one forwarded last among those in whose
+// course servers ask (B.1.8). A request needs a stream that somebody will read.
+func (s *session) related(request bool) *call {
+	var best *call
+	rank := func(c *call) int {
+		r := 0
+		if c.stream.reader != nil {
+			r += 2
+		}
+		switch c.method {
+		case "tools/call", "prompts/get", "resources/read", "tasks/result":
+			r++
+		}
+		return r
+	}
+	for _, c := range s.calls {
+		if c.id == s.opening || c.stream.void || (c.stream.reader == nil && !c.stream.committed) {
+			continue
+		}
+		if best == nil || rank(c) > rank(best) || (rank(c) == rank(best) && c.order > best.order) {
+			best = c
+		}
+	}
+	if request && best != nil && best.stream.reader == nil && len(s.gets) > 0 {
+		return nil // somebody listens elsewhere, nobody there
+	}
+	return best
+}
+
+// standalone returns the newest standalone stream that somebody reads.
+func (s *session) standalone() *stream {
+	if len(s.gets) == 0 {
+		return nil
+	}
+	return s.gets[len(s.gets)-1]
+}
+
+// route puts m on its stream, or where it waits for one.
+func (s *session) route(m jsonrpc.Message, st *stream) {
+	now := time.Now()
+	if st != nil && !st.closed && !st.void {
+		switch {
+		case m.Kind() == jsonrpc.Request:
+			s.carry(m, st)
+		case m.Method() == "notifications/cancelled":
+			delete(s.asks, m.RequestID())
+		}
+		st.push(m, now)
+		if st.reader == nil && (st.bytes > s.replay.maxBytes || len(st.pending) > s.replay.maxCount) {
+			s.lose(st, "nobody reads the stream and its buffer is full")
+		}
+	}
+	switch m.Kind() {
+	case jsonrpc.Response:
+		s.routeResponse(m, st)
+	case jsonrpc.Request:
+		if st == nil {
+			s.hold(m)
+		}
+	case jsonrpc.Notification:
+		if st == nil {
+			s.later(m)
+		}
+	}
+}
+
+// routeResponse closes the books on a call.
+func (s *session) routeResponse(m jsonrpc.Message, st *stream) {
+	c := s.calls[m.ID()]
+	if c == nil {
+		s.opts.Logger.Debug("response dropped: nothing waits for it", "session", s.tag())
+		return
+	}
+	if st.void {
+		s.opts.Logger.Warn("response dropped: the client has gone and left no way to resume", "session", s.tag(), "method", c.method)
+	}
+	if c.id == s.opening && !m.IsError() {
+		s.answered = true
+		var version string
+		if json.Unmarshal(m.Lookup("result", "protocolVersion"), &version) == nil && version != "" {
+			s.version = version
+		}
+	}
+	s.settle(c)
+	if c.id == s.opening && s.answered {
+		early := s.early
+		s.early = nil
+		for _, e := range early {
+			s.route(e, s.target(e))
+		}
+	}
+}
+
+// carry notes which stream a request of the server travels on, so that a
+// cancellation follows it (B.1.3).
+func (s *session) carry(m jsonrpc.Message, st *stream) {
+	if s.asks == nil {
+		s.asks = make(map[jsonrpc.ID]*stream)
+	}
+	s.asks[m.ID()] = st
+}
+
+// later keeps a notification that has no stream now, if it is of use later (B.3).
+func (s *session) later(m jsonrpc.Message) {
+	switch m.Method() {
+	case "notifications/progress":
+		if _, task := s.tasks[m.ProgressToken()]; !task {
+			s.opts.Logger.Debug("progress dropped: no call in flight has its token", "session", s.tag())
+			return
+		}
+	case "notifications/cancelled":
+		s.unhold(m.RequestID())
+		return
+	}
+	if s.tooEarly(m) {
+		if len(s.early) >= maxWaiting {
+			s.opts.Logger.Warn("notification dropped: too many before the client is initialized", "session", s.tag(), "method", m.Method())
+			return
+		}
+		s.early = append(s.early, m)
+		return
+	}
+	for i, o := range s.backlog {
+		if coalesces(o, m) {
+			s.backlog = append(append(s.backlog[:i:i], s.backlog[i+1:]...), m)
+			return
+		}
+	}
+	if len(s.backlog) >= maxWaiting {
+		s.opts.Logger.Warn("oldest notification dropped: nobody listens on a GET stream", "session", s.tag(), "method", s.backlog[0].Method())
+		s.backlog = s.backlog[1:]
+	}
+	s.backlog = append(s.backlog, m)
+}
+
+// coalesces reports whether the newer notification says all that the older one says.
+func coalesces(older, newer jsonrpc.Message) bool {
+	if older.Method() != newer.Method() {
+		return false
+	}
+	switch newer.Method() {
+	case "notifications/tools/list_changed", "notifications/prompts/list_changed", "notifications/resources/list_changed":
+		return true
+	case "notifications/resources/updated":
+		return string(older.Lookup("params", "uri")) == string(newer.Lookup("params", "uri"))
+	}
+	return false
+}
+
+// hold keeps a server request until a stream opens that can carry it, for a
+// bounded time. A ping needs no client: the bridge answers for it (B.1.7).
+func (s *session) hold(m jsonrpc.Message) {
+	wait, instead := s.opts.HoldTimeout, unreachable(m)
+	switch {
+	case m.Method() == "ping":
+		wait, instead = 0, jsonrpc.NewResult(m.ID(), []byte(`{}`))
+	case len(s.held) >= maxWaiting:
+		wait = 0
+	}
+	h := &held{m: m}
+	h.timer = time.AfterFunc(wait, func() {
+		s.mu.Lock()
+		ours := s.drop(h)
+		s.mu.Unlock()
+		if ours {
+			_ = s.accept(context.Background(), instead) // the only error is that the session has ended
+		}
+	})
+	s.held = append(s.held, h)
+}
+
+// unreachable is the answer to a server request that no stream could carry.
+func unreachable(m jsonrpc.Message) jsonrpc.Message {
+	const text = "the client listens on no stream that could carry the request"
+	if m.Method() == "roots/list" {
+		return jsonrpc.NewError(m.ID(), jsonrpc.CodeMethodNotFound, text, nil)
+	}
+	return jsonrpc.NewError(m.ID(), jsonrpc.CodeInternalError, text, nil)
+}
+
+func (s *session) drop(h *held) bool {
+	for i, o := range s.held {
+		if o == h {
+			s.held = append(s.held[:i:i], s.held[i+1:]...)
+			return true
+		}
+	}
+	return false
+}
+
+// unhold forgets a held request that the server has cancelled.
+func (s *session) unhold(id jsonrpc.ID) {
+	for _, h := range s.held {
+		if h.m.ID() == id {
+			h.timer.Stop()
+			s.drop(h)
+			return
+		}
+	}
+}
+
+// retry sends the held requests on their way that have a stream now.
+func (s *session) retry() {
+	waiting := s.held
+	s.held = nil
+	for _, h := range waiting {
+		st := s.target(h.m)
+		if st == nil {
+			s.held = append(s.held, h)
+			continue
+		}
+		h.timer.Stop()
+		s.route(h.m, st)
+	}
+}
+
+// catchUp puts the notifications that have waited for a standalone stream on st.
+func (s *session) catchUp(st *stream) {
+	now := time.Now()
+	for _, m := range s.backlog {
+		st.push(m, now)
+	}
+	s.backlog = nil
+}

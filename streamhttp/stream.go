@@ -1,0 +1,204 @@
+package streamhttp
+
+import (
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// event is one message on its way to a client, or kept after it was written.
+type event struct {
+	seq      uint64
+	at       time.Time
+	line     []byte // the message without line breaks between its tokens
+	response bool
+}
+
+// stream is one logical SSE stream of a session: what a POST asked for, or what
+// a standalone GET listens to. It outlives the connection that reads it, so
+// that Last-Event-ID can go on where the connection broke (LI16, LI17).
+//
+// The session's lock guards every field.
+type stream struct {
+	key       uint64 // the first half of its event ids; unique in the session
+	get       bool   // a standalone GET stream; otherwise born of a POST
+	owed      int    // responses still to come on a POST's stream
+	next      uint64 // sequence number of the next event; the first is 1
+	pending   []event
+	sent      []event // written before, kept for replay, oldest first
+	bytes     int     // of pending
+	reader    *reader // the connection that writes it; nil: nobody is connected
+	detached  time.Time
+	committed bool          // a client was told its event ids
+	closed    bool          // nothing more will be appended
+	void      bool          // it cannot be resumed: cancelled, or events had to be dropped
+	room      chan struct{} // closed when pending shrinks; nil when nobody waits
+}
+
+// reader is one HTTP exchange that writes a stream.
+type reader struct {
+	wake chan struct{} // has a token when there may be something to do
+	gone chan struct{} // closed when another connection took the stream over
+}
+
+func newReader() *reader {
+	return &reader{wake: make(chan struct{}, 1), gone: make(chan struct{})}
+}
+
+func (r *reader) poke() {
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+// last returns the sequence number of the newest event; 0 before the first.
+func (st *stream) last() uint64 { return st.next - 1 }
+
+// cursor returns the sequence number of the newest event written.
+func (st *stream) cursor() uint64 {
+	if len(st.pending) > 0 {
+		return st.pending[0].seq - 1
+	}
+	return st.last()
+}
+
+// push appends a message.
+func (st *stream) push(m jsonrpc.Message, now time.Time) {
+	line := m.Line()
+	st.pending = append(st.pending, event{seq: st.next, at: now, line: line, response: m.Kind() == jsonrpc.Response})
+	st.bytes += len(line)
+	st.next++
+	if st.reader != nil {
+		st.reader.poke()
+	}
+}
+
+// finish says that nothing more comes.
+func (st *stream) finish() {
+	st.closed = true
+	st.release()
+	if st.reader != nil {
+		st.reader.poke()
+	}
+}
+
+// abandon drops what is kept: the stream is of no use to anybody any more.
+func (st *stream) abandon() {
+	st.void = true
+	st.pending, st.bytes = nil, 0
+	st.finish()
+}
+
+// release lets those go on who wait for the stream to have room.
+func (st *stream) release() {
+	if st.room != nil {
+		close(st.room)
+		st.room = nil
+	}
+}
+
+// reply returns the pending events if they are the whole answer to the POST
+// and nothing but responses, so that it can be plain JSON (LI7).
+func (st *stream) reply() ([]event, bool) {
+	if !st.closed || st.committed {
+		return nil, false
+	}
+	for _, e := range st.pending {
+		if !e.response {
+			return nil, false
+		}
+	}
+	return st.pending, true
+}
+
+// rewind moves what was written after seq back to pending. It is false when
+// the stream cannot go on from there (LI18).
+func (st *stream) rewind(seq uint64) (back int, ok bool) {
+	if st.void || seq > st.cursor() {
+		return 0, false
+	}
+	if st.closed && seq == st.last() {
+		return 0, false // its response has been delivered
+	}
+	i := len(st.sent)
+	for i > 0 && st.sent[i-1].seq > seq {
+		i--
+	}
+	again := st.sent[i:]
+	if seq < st.cursor() && (len(again) == 0 || again[0].seq != seq+1) {
+		return 0, false // some of it is no longer kept
+	}
+	for _, e := range again {
+		back += len(e.line)
+	}
+	st.pending = append(append(make([]event, 0, len(again)+len(st.pending)), again...), st.pending...)
+	st.bytes += back
+	st.sent = st.sent[:i:i]
+	return back, true
+}
+
+// replay is the session's store of what was written, bounded by bytes, count
+// and age. It holds no events itself: each stream keeps its own, and order
+// says whose oldest one goes next.
+type replay struct {
+	maxBytes int
+	maxCount int
+	maxAge   time.Duration
+	bytes    int
+	order    []*stream // one entry for each event kept, oldest first
+}
+
+// keep moves the first n pending events of st to what is kept of it.
+func (rp *replay) keep(st *stream, n int) {
+	for _, e := range st.pending[:n] {
+		st.bytes -= len(e.line)
+		rp.bytes += len(e.line)
+		rp.order = append(rp.order, st)
+	}
+	st.sent = append(st.sent, st.pending[:n]...)
+	clear(st.pending[:n])
+	if st.pending = st.pending[n:]; len(st.pending) == 0 {
+		st.pending = nil
+	}
+	for len(rp.order) > 0 && (rp.bytes > rp.maxBytes || len(rp.order) > rp.maxCount) {
+		rp.evict()
+	}
+}
+
+// expire drops what was appended before the age limit.
+func (rp *replay) expire(now time.Time) {
+	for len(rp.order) > 0 {
+		st := rp.order[0]
+		if len(st.sent) > 0 && now.Sub(st.sent[0].at) < rp.maxAge {
+			return
+		}
+		rp.evict()
+	}
+}
+
+// evict drops the oldest event. A resumed stream leaves entries in order for
+// events that went back to pending; they find nothing, or make one go early.
+func (rp *replay) evict() {
+	st := rp.order[0]
+	rp.order[0] = nil
+	if rp.order = rp.order[1:]; len(rp.order) == 0 {
+		rp.order = nil
+	}
+	if len(st.sent) == 0 {
+		return
+	}
+	rp.bytes -= len(st.sent[0].line)
+	st.sent[0] = event{}
+	if st.sent = st.sent[1:]; len(st.sent) == 0 {
+		st.sent = nil
+	}
+}
+
+// forget drops everything kept of st.
+func (rp *replay) forget(st *stream) {
+	for _, e := range st.sent {
+		rp.bytes -= len(e.line)
+	}
+	st.sent = nil
+}
