@@ -1,0 +1,111 @@
+package supervisor
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+// Check reports what Start would complain about without starting anything: a
+// command that is not found or not executable, a working directory that is
+// none. So a server can fail when it starts, not at its first client.
+func (s Spec) Check() error {
+	if _, err := s.lookPath(); err != nil {
+		return fmt.Errorf("start %s: %w", s.name(), err)
+	}
+	return nil
+}
+
+// lookPath checks Dir and returns the file to execute.
+func (s *Spec) lookPath() (string, error) {
+	if s.Dir != "" {
+		info, err := os.Stat(s.Dir)
+		if err == nil && !info.IsDir() {
+			err = syscall.ENOTDIR
+		}
+		if err != nil {
+			return "", fmt.Errorf("working directory %q: %w: name an existing directory", s.Dir, cause(err))
+		}
+	}
+	switch {
+	case s.Path == "":
+		return "", errors.New("no command: name the program to run")
+	case filepath.Base(s.Path) != s.Path:
+		return s.path()
+	}
+	list, ok := lookVar(s.Env, "PATH")
+	if !ok {
+		list = os.Getenv("PATH")
+	}
+	var denied error
+	for _, dir := range filepath.SplitList(list) {
+		if !filepath.IsAbs(dir) {
+			continue // what runs must not depend on where we were started
+		}
+		// With a directory before it, LookPath checks that one file, and on
+		// Windows tries the endings in PATHEXT.
+		file, err := exec.LookPath(filepath.Join(dir, s.Path))
+		if err == nil {
+			return file, nil
+		}
+		if errors.Is(err, fs.ErrPermission) {
+			denied = err
+		}
+	}
+	if denied != nil {
+		return "", fmt.Errorf("command %q: %w: make it executable", s.Path, cause(denied))
+	}
+	return "", fmt.Errorf("command %q: not found in PATH: install it or give its full path (%w)", s.Path, fs.ErrNotExist)
+}
+
+// path checks a command that is given with its directory.
+func (s *Spec) path() (string, error) {
+	file := s.Path
+	if !filepath.IsAbs(file) {
+		dir, err := filepath.Abs(s.Dir)
+		if err != nil {
+			return "", err
+		}
+		file = filepath.Join(dir, file)
+	}
+	file, err := exec.LookPath(file)
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		return "", fmt.Errorf("command %q: %w: make it executable", s.Path, cause(err))
+	case err != nil:
+		return "", fmt.Errorf("command %q: %w: check the path", s.Path, cause(err))
+	}
+	return file, nil
+}
+
+// explainStart says more about what the system found wrong with a file that
+// looked right.
+func explainStart(err error, path, dir string) error {
+	switch {
+	case errors.Is(err, syscall.ENOEXEC):
+		return fmt.Errorf("command %q: %w: a script needs a first line such as #!/bin/sh", path, err)
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("command %q: %w: the interpreter in its first line, or its loader, is missing", path, err)
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("command %q: %w: check that it may be executed and %q entered", path, err, strings.TrimSpace(dir))
+	}
+	return fmt.Errorf("command %q: %w", path, err)
+}
+
+// cause strips the operation and the path, which our errors name themselves.
+func cause(err error) error {
+	var path *fs.PathError
+	if errors.As(err, &path) {
+		return path.Err
+	}
+	var exe *exec.Error
+	if errors.As(err, &exe) {
+		return exe.Err
+	}
+	return err
+}

@@ -1,0 +1,57 @@
+//go:build unix && !linux
+
+package supervisor
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// system is the part of a child that only these systems have.
+type system struct{}
+
+func (c *child) start(_ context.Context, path string, s *Spec, files [3]*os.File) (err error) {
+	env := s.Env
+	if env == nil {
+		env = []string{}
+	}
+	c.pid, err = children.fork(path, s, env, files, &syscall.SysProcAttr{})
+	return err
+}
+
+// wait waits until the process has exited and tells how. It also reaps: these
+// systems have no reliable way to wait without. So the group's id is
+// free as soon as the group is empty; that is checked at once, and an empty group is
+// never signalled again. What remains: members that outlive the child and end
+// later, before Stop, may give their group's id to a stranger.
+func (c *child) wait() error {
+	var ws syscall.WaitStatus
+	for {
+		_, err := syscall.Wait4(c.pid, &ws, 0, nil)
+		if err == syscall.EINTR {
+			continue
+		}
+		if unix.Kill(-c.pid, 0) == unix.ESRCH {
+			c.leaveGroup()
+		}
+		if err != nil {
+			return fmt.Errorf("exit status unknown: %w", err)
+		}
+		return exitError(ws)
+	}
+}
+
+func (c *child) free()    {}
+func (c *child) release() {}
+
+func groupIsDead(int) bool { return false }
+
+func (t *childTable) reapGroup(int)                {}
+func (t *childTable) eachOrphan(string, func(int)) {}
+
+// Subreap does nothing here: only Linux can adopt orphans.
+func Subreap() (stop func(), err error) { return func() {}, nil }

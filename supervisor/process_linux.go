@@ -1,0 +1,266 @@
+package supervisor
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// system is the part of a child that only Linux has.
+type system struct {
+	// pidfd becomes readable when the process exits, so that a waiting
+	// goroutine needs no thread; nil if the kernel has none (before 5.4).
+	pidfd *os.File
+}
+
+func (c *child) start(ctx context.Context, path string, s *Spec, files [3]*os.File) error {
+	c.marker = newMarker()
+	env := withVar(s.Env, markerVar, c.marker)
+	pidfd := -1
+	var err error
+	aborted := starts.run(ctx, func() {
+		c.pid, err = children.fork(path, s, env, files, &syscall.SysProcAttr{
+			Pdeathsig: unix.SIGKILL,
+			PidFD:     &pidfd,
+		})
+	})
+	if aborted != nil {
+		return aborted
+	}
+	if err != nil {
+		starts.release()
+		return err
+	}
+	if pidfd >= 0 {
+		_ = unix.SetNonblock(pidfd, true)
+		c.pidfd = os.NewFile(uintptr(pidfd), "pidfd")
+	}
+	return nil
+}
+
+// siginfo is the kernel's siginfo_t as waitid fills it. The word after code is
+// padding that only 64-bit systems have.
+type siginfo struct {
+	signo, errno, code int32
+	_                  [unsafe.Sizeof(uintptr(0)) / 8]int32
+	pid, uid, status   int32
+	_                  [128]byte
+}
+
+// wait waits until the process has exited, tells how, and leaves it unreaped:
+// as long as it is, its id and its group's id belong to no other.
+func (c *child) wait() error {
+	var info siginfo
+	look := func(options int) (exited bool, err error) {
+		for {
+			err = unix.Waitid(unix.P_PID, c.pid, (*unix.Siginfo)(unsafe.Pointer(&info)), unix.WEXITED|unix.WNOWAIT|options, nil)
+			if err != unix.EINTR {
+				return info.pid == int32(c.pid), err
+			}
+		}
+	}
+	exited, err := c.awaitPidfd(func() (bool, error) { return look(unix.WNOHANG) })
+	if !exited && err == nil {
+		_, err = look(0)
+	}
+	if err != nil {
+		return fmt.Errorf("exit status unknown: %w", err)
+	}
+	const cldExited = 1
+	if info.code == cldExited {
+		return exitError(syscall.WaitStatus(info.status << 8))
+	}
+	return signalError(syscall.Signal(info.status))
+}
+
+// awaitPidfd calls look whenever the pidfd tells something, until look
+// succeeds or fails. It returns false, nil if there is no usable pidfd.
+func (c *child) awaitPidfd(look func() (bool, error)) (exited bool, err error) {
+	if c.pidfd == nil {
+		return false, nil
+	}
+	raw, rawErr := c.pidfd.SyscallConn()
+	if rawErr != nil {
+		return false, nil
+	}
+	_ = raw.Read(func(uintptr) bool {
+		exited, err = look()
+		return exited || err != nil
+	})
+	return exited, err
+}
+
+func (c *child) free() {
+	var ws syscall.WaitStatus
+	for {
+		if _, err := syscall.Wait4(c.pid, &ws, 0, nil); err != syscall.EINTR {
+			return
+		}
+	}
+}
+
+func (c *child) release() {
+	if c.pidfd != nil {
+		_ = c.pidfd.Close()
+	}
+	starts.release()
+}
+
+// starts is the thread that starts all children. The parent-death signal is
+// sent when the *thread* that forked ends, and Go ends threads as it likes; so
+// one goroutine, locked to its thread, does it while there is any child.
+var starts starter
+
+type starter struct {
+	mu    sync.Mutex
+	users int
+	jobs  chan func()
+	ended chan struct{}
+}
+
+// run runs f on the thread and keeps the thread until release is called. If
+// ctx is done before f's turn, it returns ctx's error and nothing is kept.
+func (s *starter) run(ctx context.Context, f func()) error {
+	s.mu.Lock()
+	s.users++
+	if s.users == 1 {
+		s.jobs, s.ended = make(chan func()), make(chan struct{})
+		go serveStarts(s.jobs, s.ended)
+	}
+	jobs := s.jobs
+	s.mu.Unlock()
+
+	done := make(chan struct{})
+	select {
+	case jobs <- func() { f(); close(done) }:
+		<-done
+		return nil
+	case <-ctx.Done():
+		s.release()
+		return ctx.Err()
+	}
+}
+
+func (s *starter) release() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.users--
+	if s.users == 0 {
+		close(s.jobs)
+		<-s.ended
+	}
+}
+
+func serveStarts(jobs <-chan func(), ended chan<- struct{}) {
+	defer close(ended)
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	for f := range jobs {
+		f()
+	}
+}
+
+// markerVar names the variable that marks the environment of a child, and so of its
+// descendants.
+const markerVar = "MCP_BRIDGE_PROCESS"
+
+// newMarker returns a marker that nobody else has. If we are ourselves a
+// marked child, it extends our own, so that the outer supervisor finds our
+// descendants too.
+func newMarker() string {
+	b := make([]byte, 8)
+	_, _ = rand.Read(b) // never fails
+	own := hex.EncodeToString(b)
+	if outer := os.Getenv(markerVar); outer != "" {
+		return outer + "." + own
+	}
+	return own
+}
+
+// marks reports whether marker, found in a process's environment, is m or
+// extends it.
+func marks(m, marker string) bool {
+	rest, ok := strings.CutPrefix(marker, m)
+	return ok && m != "" && (rest == "" || rest[0] == '.')
+}
+
+// markerOf returns the marker in the environment of a process, "" if it has
+// none or we may not know.
+func markerOf(pid int) string {
+	env, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
+	if err != nil {
+		return ""
+	}
+	for v := range bytes.SplitSeq(env, []byte{0}) {
+		if m, ok := bytes.CutPrefix(v, []byte(markerVar+"=")); ok {
+			return string(m)
+		}
+	}
+	return ""
+}
+
+// A procStat is the part of /proc/PID/stat that we use.
+type procStat struct {
+	state      byte
+	ppid, pgid int
+}
+
+func readStat(pid int) (st procStat, err error) {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return st, err
+	}
+	// The command name in parentheses may hold anything, so start after it.
+	_, err = fmt.Sscanf(string(b[bytes.LastIndexByte(b, ')')+1:]), " %c %d %d", &st.state, &st.ppid, &st.pgid)
+	return st, err
+}
+
+func (st procStat) dead() bool { return st.state == 'Z' || st.state == 'X' }
+
+// allPids lists the processes of the system.
+func allPids() ([]int, error) {
+	d, err := os.Open("/proc")
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	names, err := d.Readdirnames(-1)
+	var pids []int
+	for _, name := range names {
+		if pid, err := strconv.Atoi(name); err == nil {
+			pids = append(pids, pid)
+		}
+	}
+	return pids, err
+}
+
+// groupIsDead reports whether all members of the group are zombies, which is so where
+// process 1 does not do its duty.
+func groupIsDead(pgid int) bool {
+	pids, err := allPids()
+	if err != nil {
+		return false
+	}
+	for _, pid := range pids {
+		st, err := readStat(pid)
+		if err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, unix.ESRCH) {
+			return false
+		}
+		if err == nil && st.pgid == pgid && !st.dead() {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,169 @@
+//go:build unix
+
+package supervisor
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// A child is the system's side of a Process. Its methods other than wait are
+// called by Stop only, hence by one goroutine at a time.
+type child struct {
+	pid    int // and process group id
+	marker string
+	system // what differs between the Unixes
+
+	groupGone  atomic.Bool  // the group is empty: its id may belong to others
+	killed     bool         // SIGKILL was sent
+	terminated map[int]bool // strays that got SIGTERM
+}
+
+// fork starts a process in a group of its own and enters it in the table of
+// our children, with no room between the two for the reaper to look.
+func (t *childTable) fork(path string, s *Spec, env []string, files [3]*os.File, sys *syscall.SysProcAttr) (int, error) {
+	sys.Setpgid = true
+	attr := &syscall.ProcAttr{Dir: s.Dir, Env: env, Sys: sys}
+	for _, f := range files {
+		attr.Files = append(attr.Files, f.Fd()) // Fd also makes the child's end blocking, as programs expect
+	}
+	argv := append([]string{s.Path}, s.Args...)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	pid, err := syscall.ForkExec(path, argv, attr)
+	if err != nil {
+		return 0, err
+	}
+	t.enter(pid)
+	return pid, nil
+}
+
+// enter puts a child that we just started in the table; the lock is held.
+func (t *childTable) enter(pid int) {
+	if t.own == nil {
+		t.own = make(map[int]bool)
+	}
+	t.own[pid] = true
+}
+
+// children is the one table of the children of this operating-system process.
+var children childTable
+
+// A childTable knows which children this package started, and on Linux which
+// ones it adopted. Children leave it, and are reaped, under its lock only: whoever
+// holds the lock may signal any pid in it.
+type childTable struct {
+	mu      sync.Mutex
+	own     map[int]bool
+	orphans map[int]string // adopted children and their markers, see reaper_linux.go
+	adopts  bool           // Subreap was called
+}
+
+func startChild(ctx context.Context, path string, s *Spec, files [3]*os.File) (*child, error) {
+	c := &child{}
+	if err := c.start(ctx, path, s, files); err != nil {
+		return nil, err
+	}
+	watchdog.add(c.pid, c.marker)
+	return c, nil
+}
+
+// reap frees the process id. The process must have exited.
+func (c *child) reap() {
+	children.mu.Lock()
+	c.free()
+	delete(children.own, c.pid)
+	children.mu.Unlock()
+	c.release()
+}
+
+// terminate sends SIGTERM to the group and to the strays. The group id is
+// valid: until the child is reaped the child itself holds it, and afterwards gone has seen a
+// member at most one poll ago.
+func (c *child) terminate() {
+	c.signalGroup(unix.SIGTERM)
+	c.terminateStrays()
+}
+
+func (c *child) kill() {
+	c.killed = true
+	c.signalGroup(unix.SIGKILL)
+	c.killStrays()
+}
+
+func (c *child) signalGroup(sig syscall.Signal) {
+	if !c.groupGone.Load() {
+		_ = unix.Kill(-c.pid, sig)
+	}
+}
+
+// terminateStrays sends SIGTERM to the strays that did not get it yet.
+func (c *child) terminateStrays() {
+	children.eachOrphan(c.marker, func(pid int) {
+		if pgid, _ := unix.Getpgid(pid); pgid == c.pid || c.terminated[pid] {
+			return // has it from the group, or from here
+		}
+		if c.terminated == nil {
+			c.terminated = make(map[int]bool)
+		}
+		c.terminated[pid] = true
+		_ = unix.Kill(pid, unix.SIGTERM)
+	})
+}
+
+func (c *child) killStrays() {
+	children.eachOrphan(c.marker, func(pid int) { _ = unix.Kill(pid, unix.SIGKILL) })
+}
+
+// gone reports whether nothing of the child is left. The child is reaped.
+func (c *child) gone() bool {
+	if !c.groupGone.Load() {
+		if !c.groupEmpty() {
+			return false
+		}
+		c.leaveGroup()
+	}
+	none := true
+	children.eachOrphan(c.marker, func(int) { none = false })
+	return none
+}
+
+func (c *child) leaveGroup() {
+	c.groupGone.Store(true)
+	watchdog.remove(c.pid)
+}
+
+func (c *child) groupEmpty() bool {
+	children.reapGroup(c.pid)
+	if unix.Kill(-c.pid, 0) == unix.ESRCH {
+		return true
+	}
+	// A member that is dead but was not reaped by its parent still counts for
+	// kill. That matters only when we would wait for it in vain.
+	return c.killed && groupIsDead(c.pid)
+}
+
+// exitError describes how a process ended.
+func exitError(ws syscall.WaitStatus) error {
+	switch {
+	case ws.Signaled():
+		return signalError(ws.Signal())
+	case ws.ExitStatus() != 0:
+		return fmt.Errorf("exit status %d", ws.ExitStatus())
+	}
+	return nil
+}
+
+func signalError(sig syscall.Signal) error {
+	name := unix.SignalName(sig)
+	if name == "" {
+		name = fmt.Sprintf("%d", int(sig))
+	}
+	return fmt.Errorf("killed by signal %s", name)
+}

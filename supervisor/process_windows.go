@@ -1,0 +1,214 @@
+package supervisor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync/atomic"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/windows"
+)
+
+// A child is the system's side of a Process: a process and the job object
+// that holds it and its descendants. The system kills the job when the last handle
+// to it is closed, hence also when we are killed.
+type child struct {
+	pid    int
+	proc   *os.Process
+	job    windows.Handle
+	killed atomic.Bool
+}
+
+func startChild(_ context.Context, path string, s *Spec, files [3]*os.File) (*child, error) {
+	job, err := newJob()
+	if err != nil {
+		return nil, fmt.Errorf("job object: %w", err)
+	}
+	env := s.Env
+	if root, ok := lookVar(env, "SYSTEMROOT"); !ok || root == "" {
+		env = withVar(env, "SYSTEMROOT", os.Getenv("SYSTEMROOT")) // most programs cannot start without
+	}
+	proc, err := os.StartProcess(path, append([]string{s.Path}, s.Args...), &os.ProcAttr{
+		Dir:   s.Dir,
+		Env:   env,
+		Files: files[:],
+		Sys: &syscall.SysProcAttr{
+			HideWindow: true,
+			// Suspended, so that it has no descendants before it is in the job.
+			CreationFlags: windows.CREATE_SUSPENDED | windows.CREATE_NEW_PROCESS_GROUP,
+		},
+	})
+	if err != nil {
+		_ = windows.CloseHandle(job)
+		return nil, err
+	}
+	c := &child{pid: proc.Pid, proc: proc, job: job}
+	if err := c.enterJob(); err != nil {
+		_ = proc.Kill()
+		_, _ = proc.Wait()
+		_ = windows.CloseHandle(job)
+		return nil, err
+	}
+	return c, nil
+}
+
+func newJob() (windows.Handle, error) {
+	job, err := windows.CreateJobObject(nil, nil)
+	if err != nil {
+		return 0, err
+	}
+	var limits windows.JOBOBJECT_EXTENDED_LIMIT_INFORMATION
+	limits.BasicLimitInformation.LimitFlags = windows.JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE
+	_, err = windows.SetInformationJobObject(job, windows.JobObjectExtendedLimitInformation,
+		uintptr(unsafe.Pointer(&limits)), uint32(unsafe.Sizeof(limits)))
+	if err != nil {
+		_ = windows.CloseHandle(job)
+		return 0, err
+	}
+	return job, nil
+}
+
+// enterJob puts the suspended process into the job and lets it run.
+func (c *child) enterJob() error {
+	var jobErr error
+	err := c.proc.WithHandle(func(h uintptr) {
+		jobErr = windows.AssignProcessToJobObject(c.job, windows.Handle(h))
+	})
+	if err := errors.Join(err, jobErr); err != nil {
+		return fmt.Errorf("job object: %w", err)
+	}
+	if err := resume(uint32(c.pid)); err != nil {
+		return fmt.Errorf("resume: %w", err)
+	}
+	return nil
+}
+
+// resume resumes the threads of a process that was started suspended.
+func resume(pid uint32) error {
+	snapshot, err := windows.CreateToolhelp32Snapshot(windows.TH32CS_SNAPTHREAD, 0)
+	if err != nil {
+		return err
+	}
+	defer windows.CloseHandle(snapshot)
+	entry := windows.ThreadEntry32{Size: uint32(unsafe.Sizeof(windows.ThreadEntry32{}))}
+	resumed := false
+	for err = windows.Thread32First(snapshot, &entry); err == nil; err = windows.Thread32Next(snapshot, &entry) {
+		if entry.OwnerProcessID != pid {
+			continue
+		}
+		thread, err := windows.OpenThread(windows.THREAD_SUSPEND_RESUME, false, entry.ThreadID)
+		if err != nil {
+			return err
+		}
+		_, err = windows.ResumeThread(thread)
+		_ = windows.CloseHandle(thread)
+		if err != nil {
+			return err
+		}
+		resumed = true
+	}
+	if !resumed {
+		return errors.New("the process has no thread")
+	}
+	return nil
+}
+
+// wait waits for the process and then ends the rest of its job: a pipe's Read cannot be
+// given a deadline here, so a descendant that holds it open must go.
+func (c *child) wait() error {
+	state, err := c.proc.Wait()
+	_ = windows.TerminateJobObject(c.job, 1)
+	if err != nil {
+		return fmt.Errorf("exit status unknown: %w", err)
+	}
+	switch code := uint32(state.ExitCode()); {
+	case code == 0:
+		return nil
+	case c.killed.Load():
+		return errors.New("killed by the bridge")
+	case code >= 1<<31: // an NTSTATUS, which people know in hex
+		return fmt.Errorf("exit status 0x%x", code)
+	default:
+		return fmt.Errorf("exit status %d", code)
+	}
+}
+
+// terminate is the closest to SIGTERM. It fails without harm if the child does
+// not share our console.
+func (c *child) terminate() {
+	_ = windows.GenerateConsoleCtrlEvent(windows.CTRL_BREAK_EVENT, uint32(c.pid))
+}
+
+func (c *child) kill() {
+	c.killed.Store(true)
+	_ = windows.TerminateJobObject(c.job, 1)
+}
+
+func (c *child) terminateStrays() {}
+func (c *child) killStrays()      {}
+
+// reap does nothing: Wait did it, and the open job keeps the rest.
+func (c *child) reap() {}
+
+// jobAccounting is JOBOBJECT_BASIC_ACCOUNTING_INFORMATION.
+type jobAccounting struct {
+	TotalUserTime, TotalKernelTime             int64
+	ThisPeriodUserTime, ThisPeriodKernelTime   int64
+	PageFaults, Total, Active, TotalTerminated uint32
+}
+
+// gone reports whether the job is empty, and closes it then.
+func (c *child) gone() bool {
+	if c.job == 0 {
+		return true
+	}
+	var info jobAccounting
+	err := windows.QueryInformationJobObject(c.job, windows.JobObjectBasicAccountingInformation,
+		uintptr(unsafe.Pointer(&info)), uint32(unsafe.Sizeof(info)), nil)
+	if err != nil || info.Active > 0 {
+		return false
+	}
+	_ = windows.CloseHandle(c.job)
+	c.job = 0
+	return true
+}
+
+func openTerminal() (ours, childs *os.File, err error) {
+	return nil, nil, errors.New("a terminal for stdout is not available on Windows: run without it")
+}
+
+func isTerminalEnd(err error) bool { return errors.Is(err, windows.ERROR_BROKEN_PIPE) }
+
+var peekNamedPipe = windows.NewLazySystemDLL("kernel32.dll").NewProc("PeekNamedPipe")
+
+// readNow reads what is there and does not wait. It returns 0, nil if nothing is.
+func (o *output) readNow(b []byte) (int, error) {
+	raw, err := o.f.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var available uint32
+	var peekErr error
+	err = raw.Control(func(fd uintptr) {
+		ok, _, err := peekNamedPipe.Call(fd, 0, 0, 0, uintptr(unsafe.Pointer(&available)), 0)
+		if ok == 0 {
+			peekErr = err
+		}
+	})
+	if err := errors.Join(err, peekErr); err != nil || available == 0 {
+		return 0, err
+	}
+	return o.f.Read(b)
+}
+
+// Subreap does nothing here: a job object holds all descendants.
+func Subreap() (stop func(), err error) { return func() {}, nil }
+
+// StartWatchdog does nothing here: a job object dies with us.
+func StartWatchdog() error { return nil }
+
+// WatchdogMain returns false: there is no watchdog here.
+func WatchdogMain() bool { return false }

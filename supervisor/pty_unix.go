@@ -1,0 +1,52 @@
+//go:build unix
+
+package supervisor
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+
+	"github.com/creack/pty"
+	"golang.org/x/sys/unix"
+)
+
+// openTerminal makes a raw pseudo-terminal: our end to read from, and the end
+// that becomes a child's stdout.
+func openTerminal() (ours, childs *os.File, err error) {
+	ours, childs, err = pty.Open()
+	if err != nil {
+		return nil, nil, fmt.Errorf("open a pseudo-terminal: %w", err)
+	}
+	if err := makeRaw(childs); err != nil {
+		_, _ = ours.Close(), childs.Close()
+		return nil, nil, fmt.Errorf("set up the pseudo-terminal: %w", err)
+	}
+	return ours, childs, nil
+}
+
+// makeRaw turns off everything that would change the output (\n to \r\n, tabs)
+// and, should anyone write to our end, the echo.
+func makeRaw(f *os.File) error {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var opErr error
+	err = raw.Control(func(fd uintptr) {
+		t, err := unix.IoctlGetTermios(int(fd), getTermios)
+		if err != nil {
+			opErr = err
+			return
+		}
+		t.Oflag &^= unix.OPOST
+		t.Lflag &^= unix.ECHO | unix.ECHONL | unix.ICANON | unix.ISIG | unix.IEXTEN
+		opErr = unix.IoctlSetTermios(int(fd), setTermios, t)
+	})
+	return errors.Join(err, opErr)
+}
+
+// isTerminalEnd reports whether err is how a terminal ends on Linux: EIO, when
+// nobody has the other end open.
+func isTerminalEnd(err error) bool { return errors.Is(err, syscall.EIO) }

@@ -1,0 +1,61 @@
+package supervisor
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/iotest"
+)
+
+func TestStderrLines(t *testing.T) {
+	long := strings.Repeat("x", MaxStderrLine)
+	cut := long[:MaxStderrLine-len(cutMark)] + cutMark
+	for _, c := range []struct {
+		name, in string
+		want     []string
+	}{
+		{"ends", "a\r\nb\n\nlast", []string{"a", "b", "", "last"}},
+		{"nothing", "", nil},
+		{"longest line", long + "\r\n" + long + "\nz", []string{long, long, "z"}},
+		{"one byte too long", long + "y\nz\n", []string{cut, "z"}},
+		{"much too long", strings.Repeat(long, 5) + "\nz\n", []string{cut, "z"}},
+		{"too long at the end", long + "yyyyyy", []string{cut}},
+	} {
+		for _, reader := range []string{"whole", "bytewise"} {
+			var got []string
+			l := &stderrLines{sink: func(line []byte) { got = append(got, string(line)) }}
+			r := bytes.NewReader([]byte(c.in))
+			if reader == "bytewise" {
+				l.copyFrom(iotest.OneByteReader(r))
+			} else {
+				l.copyFrom(r)
+			}
+			if !slices.Equal(got, c.want) {
+				t.Errorf("%s, %s: got %d lines %.40q, want %.40q", c.name, reader, len(got), got, c.want)
+			}
+		}
+	}
+}
+
+func TestStderrTailIsBounded(t *testing.T) {
+	var in bytes.Buffer
+	for i := range 25 {
+		fmt.Fprintf(&in, "line %d %s\n", i, strings.Repeat("x", 1000))
+	}
+	l := &stderrLines{}
+	if got := l.lastLines(); len(got) != 0 {
+		t.Errorf("before any line: %q", got)
+	}
+	l.copyFrom(&in)
+	got := l.lastLines()
+	if len(got) != tailLines || !strings.HasPrefix(got[0], "line 15 ") || !strings.HasPrefix(got[9], "line 24 ") {
+		t.Fatalf("got %d lines, first %.20q", len(got), got[0])
+	}
+	for _, line := range got {
+		if len(line) != tailBytes {
+			t.Errorf("a line has %d bytes, want %d", len(line), tailBytes)
+		}
+	}
+}
