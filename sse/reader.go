@@ -114,11 +114,11 @@ func (r *Reader) field(line []byte) {
 			r.addData(value)
 		}
 	case "id":
-		if bytes.IndexByte(value, 0) >= 0 {
-			return
-		}
 		if len(value) > r.maxEvent {
 			r.drop()
+			return
+		}
+		if bytes.IndexByte(value, 0) >= 0 {
 			return
 		}
 		r.hasField = true
