@@ -57,7 +57,7 @@ func TestIsBatch(t *testing.T) {
 }
 
 func TestIDFinder(t *testing.T) {
-	long := strings.Repeat("x", 253)
+	long := strings.Repeat("x", 254) // and two quotes: the longest id that is kept
 	for _, c := range []struct {
 		text string
 		id   string
@@ -73,12 +73,14 @@ func TestIDFinder(t *testing.T) {
 		{`{"id":12`, ``, Invalid},
 		{`{"id":12,"id":13,"result":1}`, ``, Response},
 		{`{"id":"` + long + `","result":1}`, `"` + long + `"`, Response},
-		{`{"id":"` + long + `xx","result":1}`, ``, Response},
+		{`{"id":"` + long + `x","result":1}`, ``, Response},
 		{`{"\u0069\u0064":1,"\u006d\u0065\u0074\u0068\u006f\u0064":"m"}`, `1`, Request},
 		{`{"ID":1,"id ":2,"` + strings.Repeat("id", 100) + `":3,"result":1}`, ``, Response},
 		{`{"id":{"id":1},"result":1}`, ``, Response},
 		{`[{"id":1,"result":1}]`, ``, Invalid},
 		{`{"result":1}{"id":1}`, ``, Response},
+		{`{"\u12":1,"\ud800\":2,"i\u0064`, ``, Invalid},
+		{`{"\u006":1,"\q":2,"id":3,"result":1}`, `3`, Response},
 		{`garbage`, ``, Invalid},
 		{``, ``, Invalid},
 	} {

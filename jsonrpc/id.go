@@ -72,10 +72,11 @@ func (id ID) Equivalent(other ID) bool {
 	if a == b {
 		return true
 	}
-	if a == "" || b == "" || a[0] == 'n' || b[0] == 'n' || (a[0] == '"') != (b[0] == '"') {
+	if a == "" || b == "" || (a[0] == '"') != (b[0] == '"') {
 		return false
 	}
 	if a[0] != '"' {
+		// The text "null" is no number either.
 		x, errX := strconv.ParseFloat(a, 64)
 		y, errY := strconv.ParseFloat(b, 64)
 		return errX == nil && errY == nil && x == y

@@ -53,6 +53,9 @@ func TestParseKinds(t *testing.T) {
 		if want := strings.Trim(c.text, "\uFEFF \r\n\t"); string(m.Bytes()) != want {
 			t.Errorf("Bytes are %q, want %q", m.Bytes(), want)
 		}
+		if cap(m.Bytes()) != len(m.Bytes()) {
+			t.Error("appending to Bytes would write into the caller's buffer")
+		}
 		if m.IsError() != strings.Contains(c.text, `"error"`) {
 			t.Errorf("%s: IsError is %v", c.text, m.IsError())
 		}
