@@ -54,6 +54,8 @@ type Server struct {
 
 	// Environ lists the "K=V" pairs whose names the tool "env" tells; nil means os.Environ().
 	Environ []string
+
+	negotiated func(revision string) // told the revision of the session; nil is fine
 }
 
 // errSessionOver is why a session's context ends when nothing went wrong.

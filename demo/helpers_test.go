@@ -10,11 +10,8 @@ import (
 	"testing/synctest"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
-	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
-
-func TestMain(m *testing.M) { bridgetest.CheckLeaks(m) }
 
 // client talks to a Server over a pipe, in JSON text. Its tests run in a
 // synctest bubble, where time is fake and a goroutine left behind fails the test.

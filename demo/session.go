@@ -148,6 +148,9 @@ func (s *session) initialize(params []byte) (any, error) {
 	s.mu.Lock()
 	s.client = p
 	s.mu.Unlock()
+	if s.srv.negotiated != nil {
+		s.srv.negotiated(p.Revision)
+	}
 
 	type flags map[string]bool
 	return struct {
