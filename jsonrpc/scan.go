@@ -140,9 +140,6 @@ func (l *levels) pop() {
 
 // value scans one value of any depth; white space before it has been skipped.
 func (s *scanner) value() bool {
-	if done, ok := s.scalar(); done {
-		return ok
-	}
 	var l levels
 	for {
 		// A value is due at pos.
