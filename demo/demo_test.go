@@ -178,6 +178,16 @@ func TestBadArgumentsBefore20251125(t *testing.T) {
 	})
 }
 
+func TestParamsThatCannotBeRead(t *testing.T) {
+	run(t, &Server{}, func(c *client) {
+		c.open()
+		c.send(`{"jsonrpc":"2.0","id":1,"method":"tools/list","params":[1]}`,
+			callTool(`2`, "echo", `{"message":"m","value":`+strings.Repeat("[", 20_000)+strings.Repeat("]", 20_000)+`}`))
+		c.expect(errorOf(`1`, `-32602`, "params must be an object, not array"),
+			errorOf(`2`, `-32602`, "params cannot be read; they may be nested too deeply"))
+	})
+}
+
 // Elicitation in its three forms of capability, and a client that has none.
 func TestElicitationCapability(t *testing.T) {
 	for caps, want := range map[string][2]bool{ // form, url

@@ -231,12 +231,12 @@ func decode(params []byte, into any) error {
 func explain(err error) string {
 	var t *json.UnmarshalTypeError
 	switch {
-	case errors.As(err, &t) && t.Field == "":
-		return "must be a JSON object, not " + t.Value
-	case errors.As(err, &t):
-		return t.Field + " must be of another type than " + t.Value
+	case !errors.As(err, &t):
+		return "params cannot be read; they may be nested too deeply"
+	case t.Field == "":
+		return "params must be an object, not " + t.Value
 	}
-	return "must be a JSON object"
+	return t.Field + " must be of another type than " + t.Value
 }
 
 // take forgets a call and reports whether it was known; its context ends.
