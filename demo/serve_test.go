@@ -126,3 +126,28 @@ func TestProcessEndsWithItsInput(t *testing.T) {
 		t.Errorf("status %d, stdout %q, stderr %q", status, stdout, stderr)
 	}
 }
+
+// A client that is gone while it still holds our stdin open ends the process: nothing can be answered.
+func TestProcessEndsWhenStdoutIsGone(t *testing.T) {
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), asProcess+"=1")
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stdout = w
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	out.Close()
+	io.WriteString(in, initialize20250326+"\n")
+	cmd.Wait()
+	if status := cmd.ProcessState.ExitCode(); status != 99 {
+		t.Errorf("status %d, want that of an error", status)
+	}
+}
