@@ -109,6 +109,10 @@ func TestCORSOfRequest(t *testing.T) {
 			checkHeader(t, w.Header(), "Vary", "Origin")
 		})
 	}
+	post := request("POST", "localhost", "Origin", "http://localhost", "Access-Control-Request-Method", "POST")
+	if p.CORS(httptest.NewRecorder(), post) {
+		t.Error("a POST was taken for a preflight")
+	}
 	w := httptest.NewRecorder()
 	if p.CORS(w, request("POST", "localhost")) || len(w.Header()) > 0 {
 		t.Errorf("no Origin: headers %v", w.Header())

@@ -31,7 +31,7 @@ func IsLoopbackHost(host string) bool {
 		}
 	}
 	addr, err := netip.ParseAddr(host)
-	if err != nil || addr.Zone() != "" {
+	if err != nil {
 		return false
 	}
 	return addr == netip.IPv6Loopback() || addr.Is4() && addr.IsLoopback()
@@ -140,7 +140,7 @@ func hasSuffixFold(s, suffix string) bool {
 // matchHost matches host, which must be valid, with a host or with "*." and a name.
 func matchHost(pattern, host string) bool {
 	if suffix, ok := strings.CutPrefix(pattern, "*"); ok && isWildcard(pattern) {
-		return len(host) > len(suffix) && hasSuffixFold(host, suffix)
+		return hasSuffixFold(host, suffix) // host has no empty label
 	}
 	return equalFold(pattern, host)
 }

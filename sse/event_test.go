@@ -92,11 +92,11 @@ func (r *repeat) Read(p []byte) (n int, err error) {
 // TestLinear: the inputs that make a simple reader quadratic. Each takes some
 // milliseconds; quadratic, each would take a minute or more.
 func TestLinear(t *testing.T) {
-	const size = 2 << 20
+	const size = 4 << 20
 	for name, in := range map[string]io.Reader{
 		"one line":          io.MultiReader(strings.NewReader("data: "), filler(size), strings.NewReader("\n\n")),
 		"one line, CR":      io.MultiReader(strings.NewReader("data: "), filler(size), strings.NewReader("\r\r")),
-		"small reads":       &sizesReader{r: io.MultiReader(strings.NewReader("data: "), filler(size), strings.NewReader("\n\n")), sizes: []byte{100}},
+		"small reads":       &sizesReader{r: io.MultiReader(strings.NewReader("data: "), filler(size), strings.NewReader("\n\n")), sizes: []byte{20}},
 		"short lines":       strings.NewReader(strings.Repeat("data: x\n", size/8) + "\n"),
 		"short lines, CR":   strings.NewReader(strings.Repeat("data: x\r", size/8) + "\r"),
 		"short CR, no LF":   strings.NewReader("data: " + strings.Repeat("x", size) + "\r\r" + strings.Repeat("data\r\r", size/8)),

@@ -41,6 +41,7 @@ func TestTooLarge(t *testing.T) {
 		{"id too large", "id: " + x(3*limit) + "\ndata: a\n\n", "", true},
 		{"name too large", "event: " + x(3*limit) + "\ndata: a\n\n", "", true},
 		{"comments do not count", ":" + x(3*limit) + "\n" + strings.Repeat(":"+x(100)+"\n", 200) + "data: a\n\n", "", false},
+		{"a comment that looks like data in every buffer", ":" + strings.Repeat("data: x", limit) + "\ndata: a\n\n", "", false},
 		{"unknown fields do not count", x(3*limit) + ": a\n" + x(limit) + "\ndata: a\n\n", "", false},
 	}
 	for _, tt := range tests {
@@ -101,6 +102,20 @@ func TestIdleReaderIsSmall(t *testing.T) {
 		if buffered != smallBuffer {
 			t.Errorf("buffer of %d bytes while idle, want %d", buffered, smallBuffer)
 		}
+	}
+}
+
+// TestSmallPooledBuffers: a buffer that a smaller event left in the pool is of
+// no use for a larger one.
+func TestSmallPooledBuffers(t *testing.T) {
+	for i := range 20 { // the pool may lose some
+		b := make([]byte, (2+2*(i%2))*smallBuffer)
+		buffers.Put(&b)
+	}
+	want := strings.Repeat("x", 100_000)
+	got, _, err := readAll(NewReader(strings.NewReader("data: "+want+"\n\n"), 0))
+	if err != io.EOF || len(got) != 1 || string(got[0].Data) != want {
+		t.Errorf("%d events, error %v", len(got), err)
 	}
 }
 

@@ -45,6 +45,7 @@ func TestReader(t *testing.T) {
 		{"LF", "data: a\n\ndata: b\n\n", "", []Event{data("a"), data("b")}},
 		{"CR only", "data: a\r\rdata: b\r\r", "", []Event{data("a"), data("b")}},
 		{"CRLF", "data: a\r\n\r\ndata: b\r\n\r\n", "", []Event{data("a"), data("b")}},
+		{"CRLF between fields", "data: a\r\ndata: b\r\n\r\n", "", []Event{data("a\nb")}},
 		{"mixed ends", "data: a\rdata: b\ndata: c\r\n\n", "", []Event{data("a\nb\nc")}},
 		{"LF CR is two ends", "data: a\n\rdata: b\n\r", "", []Event{data("a"), data("b")}},
 		{"BOM", "\xEF\xBB\xBFdata: a\n\n", "", []Event{data("a")}},
