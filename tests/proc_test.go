@@ -32,6 +32,20 @@ type proc struct {
 // start runs argv with extra environment variables.
 func start(t testing.TB, env []string, argv ...string) *proc {
 	t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.Close() })
+	p := startTo(t, w, env, argv...)
+	p.stdout = bufio.NewReaderSize(r, 1<<16)
+	return p
+}
+
+// startTo is start with a stdout that the caller reads. It closes stdout on
+// our side.
+func startTo(t testing.TB, stdout *os.File, env []string, argv ...string) *proc {
+	t.Helper()
 	p := &proc{t: t, cmd: exec.Command(argv[0], argv[1:]...), done: make(chan struct{}), changed: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), env...)
 	p.cmd.Stderr = writerFunc(p.note)
@@ -41,22 +55,17 @@ func start(t testing.TB, env []string, argv ...string) *proc {
 	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
 		t.Fatal(err)
 	}
-	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.cmd.Stdout, p.stdout = w, bufio.NewReaderSize(r, 1<<16)
+	p.cmd.Stdout = stdout
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	w.Close()
+	stdout.Close()
 	go func() {
 		p.cmd.Wait()
 		close(p.done)
 	}()
 	t.Cleanup(func() {
 		p.stop()
-		r.Close()
 		if out := p.log(); strings.Contains(out, "DATA RACE") || strings.Contains(out, "panic:") || t.Failed() {
 			if !t.Failed() {
 				t.Error("the program reported a race or a panic")

@@ -16,6 +16,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"regexp"
 	"runtime"
@@ -71,51 +72,57 @@ func module(t testing.TB, name string) string {
 	return path
 }
 
-var build = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "mcp-bridge-peers-")
-	if err != nil {
-		return "", err
-	}
-	for _, b := range []struct{ from, pkg string }{
-		{Root(), "./cmd/mcp-bridge"},
-		{filepath.Join(Root(), "tests", "interop"), "./stdioclient"},
-		{filepath.Join(Root(), "tests", "interop"), "github.com/modelcontextprotocol/go-sdk/conformance/everything-server"},
-	} {
-		cmd := exec.Command("go", "build", "-o", dir+string(filepath.Separator), b.pkg)
-		cmd.Dir = b.from
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return dir, fmt.Errorf("go build %s: %v\n%s", b.pkg, err, out)
+// bin is the folder of what is built, made once.
+var bin = sync.OnceValues(func() (string, error) { return os.MkdirTemp("", "mcp-bridge-peers-") })
+
+// goBuild returns a function that builds a program once.
+func goBuild(dir, pkg string) func() (string, error) {
+	return sync.OnceValues(func() (string, error) {
+		to, err := bin()
+		if err != nil {
+			return "", err
 		}
-	}
-	return dir, nil
-})
+		cmd := exec.Command("go", "build", "-o", to+string(filepath.Separator), pkg)
+		cmd.Dir = filepath.Join(Root(), dir)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return "", fmt.Errorf("go build %s: %v\n%s", pkg, err, out)
+		}
+		return filepath.Join(to, path.Base(pkg)), nil
+	})
+}
+
+var (
+	buildBridge       = goBuild(".", "./cmd/mcp-bridge")
+	buildStdioClient  = goBuild("tests/interop", "./stdioclient")
+	buildGoEverything = goBuild("tests/interop", "github.com/modelcontextprotocol/go-sdk/conformance/everything-server")
+)
 
 // Main runs the tests and removes what was built for them. TestMain calls it.
 func Main(m *testing.M) {
 	code := m.Run()
-	if dir, _ := build(); dir != "" {
+	if dir, err := bin(); err == nil {
 		os.RemoveAll(dir)
 	}
 	os.Exit(code)
 }
 
-func built(t testing.TB, name string) string {
+func built(t testing.TB, build func() (string, error)) string {
 	t.Helper()
-	dir, err := build()
+	name, err := build()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return filepath.Join(dir, name)
+	return name
 }
 
 // Bridge is the binary under test, built from this tree.
-func Bridge(t testing.TB) string { t.Helper(); return built(t, "mcp-bridge") }
+func Bridge(t testing.TB) string { t.Helper(); return built(t, buildBridge) }
 
 // StdioClient is the stdio client that the conformance suite drives.
-func StdioClient(t testing.TB) string { t.Helper(); return built(t, "stdioclient") }
+func StdioClient(t testing.TB) string { t.Helper(); return built(t, buildStdioClient) }
 
 // GoEverything is the Go SDK's conformance server; without flags it speaks stdio.
-func GoEverything(t testing.TB) string { t.Helper(); return built(t, "everything-server") }
+func GoEverything(t testing.TB) string { t.Helper(); return built(t, buildGoEverything) }
 
 // listening matches the bridge's log line that names its endpoint, in text and
 // in JSON.

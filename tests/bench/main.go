@@ -1,0 +1,95 @@
+// Command bench measures what the bridge costs, with real processes over
+// loopback, and prints the ratio to the floor measured in the same run: what
+// a bare net/http call and a bare stdio call with the same bytes cost together.
+//
+//	go run ./tests/bench
+package main
+
+import (
+	"cmp"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"time"
+)
+
+func main() {
+	if role := os.Getenv("BENCH_ROLE"); role != "" {
+		play(role)
+		return
+	}
+	quick := flag.Bool("quick", false, "few calls, to see that it works")
+	binary := flag.String("binary", "", "the mcp-bridge to measure (default: build it)")
+	flag.Parse()
+	if err := measure(*binary, *quick); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+// play is the process's role when it was started by itself.
+func play(role string) {
+	var err error
+	switch role {
+	case "stdio":
+		err = stdioServer(os.Stdin, os.Stdout)
+	case "http":
+		err = httpServer()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench", role+":", err)
+		os.Exit(1)
+	}
+}
+
+func measure(binary string, quick bool) error {
+	dir, err := os.MkdirTemp("", "mcp-bridge-bench")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	if binary == "" {
+		binary = filepath.Join(dir, "mcp-bridge")
+		if runtime.GOOS == "windows" {
+			binary += ".exe"
+		}
+		build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", binary, "github.com/mcp-bridge/mcp-bridge/cmd/mcp-bridge")
+		build.Stderr = os.Stderr
+		if err := build.Run(); err != nil {
+			return fmt.Errorf("building the bridge: %w", err)
+		}
+	}
+	b := &bench{binary: binary, calls: 4000, bigCalls: 200, rounds: 3, window: time.Second, notes: 200_000, sessions: 500}
+	if quick {
+		b.calls, b.bigCalls, b.rounds, b.window, b.notes, b.sessions = 200, 10, 1, 100*time.Millisecond, 10_000, 50
+	}
+	fmt.Printf("%s %s/%s, %d cores; medians of %d rounds, floor and bridge in turn\n\n",
+		runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), b.rounds)
+	for _, step := range []func() error{b.latency, b.throughput, b.notifications, b.connect, b.start, b.memory} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+type bench struct {
+	binary          string
+	calls, bigCalls int
+	rounds          int
+	window          time.Duration
+	notes           int
+	sessions        int
+}
+
+func median[T cmp.Ordered](v []T) T {
+	v = slices.Clone(v)
+	slices.Sort(v)
+	return v[len(v)/2]
+}
+
+func micros(d time.Duration) string { return fmt.Sprintf("%.0f µs", float64(d)/1e3) }

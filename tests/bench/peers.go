@@ -1,0 +1,108 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+)
+
+// stdioServer answers each line as fast as a program can: initialize with a
+// result, any other request with an echo of its params, and a request that
+// asks for notes with so many progress notifications first.
+func stdioServer(r io.Reader, w io.Writer) error {
+	in := bufio.NewReaderSize(r, 1<<20)
+	out := bufio.NewWriterSize(w, 1<<16)
+	var long []byte
+	for {
+		line, err := in.ReadSlice('\n')
+		if err == bufio.ErrBufferFull {
+			long = append(long[:0], line...)
+			for err == bufio.ErrBufferFull {
+				line, err = in.ReadSlice('\n')
+				long = append(long, line...)
+			}
+			line = long
+		}
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		respond(out, line)
+		if in.Buffered() == 0 {
+			if err := out.Flush(); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// respond relies on how the benchmark's client spells its messages:
+// {"jsonrpc":"2.0","id":N,"method":"...","params":{...}}
+func respond(out *bufio.Writer, line []byte) {
+	const before = `{"jsonrpc":"2.0","id":`
+	if !bytes.HasPrefix(line, []byte(before)) {
+		return // a notification
+	}
+	id, rest, _ := bytes.Cut(line[len(before):], []byte{','})
+	if bytes.HasPrefix(rest, []byte(`"method":"initialize"`)) {
+		fmt.Fprintf(out, "%s%s,\"result\":{\"protocolVersion\":\"2025-06-18\",\"capabilities\":{\"tools\":{}},\"serverInfo\":{\"name\":\"bench\",\"version\":\"1\"}}}\n", before, id)
+		return
+	}
+	_, params, _ := bytes.Cut(rest, []byte(`"params":`))
+	params = bytes.TrimRight(params, "}\r\n")
+	if _, n, ok := bytes.Cut(params, []byte(`"notes":`)); ok {
+		digits := bytes.TrimRight(n, "}")
+		count, _ := strconv.Atoi(string(digits))
+		var note []byte
+		for i := range count {
+			note = append(note[:0], `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"t","progress":`...)
+			note = strconv.AppendInt(note, int64(i), 10)
+			note = append(note, "}}\n"...)
+			out.Write(note)
+		}
+	}
+	out.WriteString(before)
+	out.Write(id)
+	out.WriteString(`,"result":`)
+	out.Write(params)
+	out.WriteString("}}\n")
+}
+
+// httpServer is the bare HTTP floor: it answers the bytes it was sent.
+func httpServer() error {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	fmt.Println(l.Addr())
+	go func() { // the benchmark ends us by closing stdin
+		io.Copy(io.Discard, os.Stdin)
+		os.Exit(0)
+	}()
+	return http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body := make([]byte, r.ContentLength)
+		if _, err := io.ReadFull(r.Body, body); err != nil {
+			return
+		}
+		if r.URL.Path == "/notes" {
+			n, _ := strconv.Atoi(r.URL.Query().Get("n"))
+			w.Header().Set("Content-Type", "text/event-stream")
+			buf := bufio.NewWriterSize(w, 16<<10)
+			for i := range n {
+				fmt.Fprintf(buf, "id: 1_%d\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{\"progressToken\":\"t\",\"progress\":%d}}\n\n", i, i)
+			}
+			buf.Flush()
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+		w.Write(body)
+	}))
+}
