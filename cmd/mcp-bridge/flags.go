@@ -1,0 +1,265 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/spf13/pflag"
+
+	"github.com/mcp-bridge/mcp-bridge/supervisor"
+)
+
+// logFlags say what is logged and how. Every command has them.
+type logFlags struct {
+	level, format string
+}
+
+func (f *logFlags) register(fs *pflag.FlagSet) {
+	fs.StringVar(&f.level, "log-level", "info", "")
+	fs.StringVar(&f.format, "log-format", "text", "")
+}
+
+// logger writes to w, which is stderr: stdout may carry messages.
+func (f *logFlags) logger(w io.Writer) (hclog.Logger, error) {
+	level := hclog.LevelFromString(f.level)
+	if level == hclog.NoLevel {
+		return nil, usagef("--log-level %q: use trace, debug, info, warn, error or off", f.level)
+	}
+	if f.format != "text" && f.format != "json" {
+		return nil, usagef("--log-format %q: use text or json", f.format)
+	}
+	return hclog.New(&hclog.LoggerOptions{
+		Name: "mcp-bridge", Level: level, Output: w, JSONFormat: f.format == "json",
+	}), nil
+}
+
+// childFlags say how a stdio server is run.
+type childFlags struct {
+	name, cwd, passEnv, envFile   string
+	env                           []string
+	pty                           bool
+	stdinWait, termWait, killWait time.Duration
+}
+
+func (f *childFlags) register(fs *pflag.FlagSet) {
+	fs.StringVar(&f.name, "name", "", "")
+	fs.StringVar(&f.cwd, "cwd", "", "")
+	fs.StringVar(&f.passEnv, "pass-env", "all", "")
+	fs.StringVar(&f.envFile, "env-file", "", "")
+	fs.StringArrayVarP(&f.env, "env", "e", nil, "")
+	fs.BoolVar(&f.pty, "pty", false, "")
+	fs.DurationVar(&f.stdinWait, "stdin-wait", 5*time.Second, "")
+	fs.DurationVar(&f.termWait, "term-wait", 5*time.Second, "")
+	fs.DurationVar(&f.killWait, "kill-wait", 5*time.Second, "")
+}
+
+// spec describes the child that runs argv.
+func (f *childFlags) spec(argv []string) (supervisor.Spec, error) {
+	extra, err := f.extraEnv()
+	if err != nil {
+		return supervisor.Spec{}, err
+	}
+	env, err := supervisor.Environ(f.passEnv, extra)
+	if err != nil {
+		return supervisor.Spec{}, usagef("%v", err)
+	}
+	name := f.name
+	if name == "" {
+		name = baseName(argv[0])
+	}
+	wait := func(d time.Duration) time.Duration {
+		if d == 0 {
+			return -1 // what the supervisor calls "do not wait"
+		}
+		return d
+	}
+	return supervisor.Spec{
+		Name: name, Path: argv[0], Args: argv[1:], Env: env, Dir: f.cwd, PTY: f.pty,
+		Stop: supervisor.StopWaits{Stdin: wait(f.stdinWait), Term: wait(f.termWait), Kill: wait(f.killWait)},
+	}, nil
+}
+
+func baseName(path string) string {
+	return path[strings.LastIndexAny(path, `/\`)+1:]
+}
+
+// extraEnv returns the variables of --env-file and --env, the latter last.
+func (f *childFlags) extraEnv() ([]string, error) {
+	var extra []string
+	if f.envFile != "" {
+		err := eachLine(f.envFile, func(n int, line string) error {
+			if k, _, ok := strings.Cut(line, "="); !ok || k == "" {
+				return usagef("--env-file %s, line %d: write NAME=value", f.envFile, n)
+			}
+			extra = append(extra, line)
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	for _, kv := range f.env {
+		if k, _, ok := strings.Cut(kv, "="); !ok || k == "" {
+			return nil, usagef("--env %q: write NAME=value", k)
+		}
+		extra = append(extra, kv)
+	}
+	return extra, nil
+}
+
+// eachLine calls f for each line of a file that is neither blank nor a # comment.
+func eachLine(name string, f func(n int, line string) error) error {
+	file, err := os.Open(name)
+	if err != nil {
+		return usagef("%v", err)
+	}
+	defer file.Close()
+	lines := bufio.NewScanner(file)
+	lines.Buffer(nil, 1<<20)
+	for n := 1; lines.Scan(); n++ {
+		line := strings.TrimSpace(lines.Text())
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		if err := f(n, line); err != nil {
+			return err
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return usagef("%s: %v", name, err)
+	}
+	return nil
+}
+
+// headers reads --header and --header-file values.
+func headers(values []string, file string, lookup func(string) (string, bool)) (http.Header, error) {
+	h := http.Header{}
+	add := func(where, line string) error {
+		k, v, ok := strings.Cut(line, ":")
+		k = strings.TrimSpace(k)
+		if !ok || !validHeaderName(k) {
+			return usagef("%s: write \"Name: value\" (or \"Name:value\")", where)
+		}
+		v, err := expand(strings.TrimSpace(v), lookup)
+		if err != nil {
+			return usagef("%s: %s: %v", where, k, err)
+		}
+		if strings.ContainsAny(v, "\r\n\x00") {
+			return usagef("%s: the value of %s has a line break", where, k)
+		}
+		h.Add(k, v)
+		return nil
+	}
+	if file != "" {
+		err := eachLine(file, func(n int, line string) error {
+			return add(fmt.Sprintf("--header-file %s, line %d", file, n), line)
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	for _, v := range values {
+		if err := add("--header", v); err != nil {
+			return nil, err
+		}
+	}
+	return h, nil
+}
+
+func validHeaderName(s string) bool {
+	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
+		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("!#$%&'*+-.^_`|~", r))
+	})
+}
+
+// expand replaces ${NAME} with the environment variable. One that is not set
+// is an error: an empty credential would only fail later, and less clearly.
+func expand(s string, lookup func(string) (string, bool)) (string, error) {
+	var out strings.Builder
+	for {
+		before, rest, ok := strings.Cut(s, "${")
+		out.WriteString(before)
+		if !ok {
+			return out.String(), nil
+		}
+		name, after, ok := strings.Cut(rest, "}")
+		if !ok {
+			return "", errors.New("\"${\" has no closing \"}\"")
+		}
+		value, set := lookup(name)
+		if !set {
+			return "", fmt.Errorf("the environment variable %s is not set", name)
+		}
+		out.WriteString(value)
+		s = after
+	}
+}
+
+// listenFlags say where to listen.
+type listenFlags struct {
+	addrs    []string
+	host     string
+	port     int
+	insecure bool
+}
+
+func (f *listenFlags) register(fs *pflag.FlagSet) {
+	fs.StringArrayVar(&f.addrs, "listen", nil, "")
+	fs.StringVar(&f.host, "host", "127.0.0.1", "")
+	fs.IntVar(&f.port, "port", 8080, "")
+	fs.BoolVar(&f.insecure, "insecure", false, "")
+}
+
+// addresses returns the addresses to bind, checked.
+func (f *listenFlags) addresses(fs *pflag.FlagSet) ([]string, error) {
+	if len(f.addrs) == 0 {
+		return []string{net.JoinHostPort(f.host, strconv.Itoa(f.port))}, nil
+	}
+	if fs.Changed("host") || fs.Changed("port") {
+		return nil, usagef("--listen already names host and port; leave --host and --port out")
+	}
+	for _, a := range f.addrs {
+		if _, port, err := net.SplitHostPort(a); err != nil || port == "" {
+			return nil, usagef("--listen %q: write HOST:PORT, for example 127.0.0.1:8080", a)
+		}
+	}
+	return f.addrs, nil
+}
+
+// parseFlags parses args and returns what is left: before "--" and after it.
+func parseFlags(fs *pflag.FlagSet, args []string) (positional, command []string, err error) {
+	fs.SetOutput(io.Discard)
+	fs.Usage = func() {}
+	if err := fs.Parse(args); err != nil {
+		return nil, nil, usagef("%v", err)
+	}
+	rest := fs.Args()
+	if n := fs.ArgsLenAtDash(); n >= 0 {
+		return rest[:n], rest[n:], nil
+	}
+	return rest, nil, nil
+}
+
+// serverURL checks the URL of a remote server.
+func serverURL(s string) (string, error) {
+	u, err := url.Parse(s)
+	switch {
+	case err != nil || u.Host == "":
+		return "", usagef("the URL must look like https://host/mcp")
+	case u.Scheme != "http" && u.Scheme != "https":
+		return "", usagef("URL scheme %q: only http and https can be connected to", u.Scheme)
+	case u.Fragment != "":
+		return "", usagef("a server's URL has no fragment (#%s)", u.Fragment)
+	}
+	return s, nil
+}

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+
+	"github.com/hashicorp/go-hclog"
+)
+
+// limitFlags bound messages and waits. serve and connect have them.
+type limitFlags struct {
+	maxMessage                   size
+	requestTimeout, drain, grace time.Duration
+}
+
+func (f *limitFlags) register(fs *pflag.FlagSet) {
+	f.maxMessage = 64 << 20
+	fs.Var(&f.maxMessage, "max-message-size", "")
+	fs.DurationVar(&f.requestTimeout, "request-timeout", 0, "")
+	fs.DurationVar(&f.drain, "drain-timeout", bridge.DefaultDrain, "")
+	fs.DurationVar(&f.grace, "grace", bridge.DefaultGrace, "")
+}
+
+// pump returns the options of every pump.
+func (f *limitFlags) pump(log hclog.Logger) bridge.PumpOptions {
+	none := func(d time.Duration) time.Duration {
+		if d == 0 {
+			return -1 // what the pump calls "do not wait"
+		}
+		return d
+	}
+	return bridge.PumpOptions{
+		Drain: none(f.drain), Grace: none(f.grace), RequestTimeout: f.requestTimeout,
+		Dropped: func(m jsonrpc.Message, reason string) {
+			log.Debug("message dropped", "reason", reason, "method", m.Method(), "id", m.ID().String())
+		},
+	}
+}
+
+// size is a flag value in bytes.
+type size int
+
+func (s *size) String() string { return strconv.Itoa(int(*s)) }
+func (s *size) Type() string   { return "size" }
+
+func (s *size) Set(text string) error {
+	number, unit := strings.TrimSpace(text), 1
+	for suffix, n := range map[string]int{"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30} {
+		if rest, ok := strings.CutSuffix(number, suffix); ok {
+			number, unit = strings.TrimSpace(rest), n
+			break
+		}
+	}
+	n, err := strconv.Atoi(number)
+	if err != nil || n <= 0 || n > (1<<40)/unit {
+		return usagef("write a number of bytes, or one with KiB, MiB or GiB")
+	}
+	*s = size(n * unit)
+	return nil
+}

@@ -1,0 +1,109 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+)
+
+// Exit statuses. They are part of the command line's contract.
+const (
+	exitOK    = 0
+	exitFail  = 1 // something went wrong while running; stderr says what
+	exitUsage = 2 // the command line or a file it names is wrong
+)
+
+// environment is what a run may touch of the process around it.
+type environment struct {
+	stdin, stdout, stderr *os.File
+	lookup                func(string) (string, bool) // environment variables
+}
+
+// usageError is a mistake in how the program was called.
+type usageError struct{ text string }
+
+func (e *usageError) Error() string { return e.text }
+
+func usagef(format string, args ...any) error {
+	return &usageError{fmt.Sprintf(format, args...)}
+}
+
+// run is the program: it returns the exit status. ctx ends it gracefully.
+func run(ctx context.Context, args []string, env environment) int {
+	err := dispatch(ctx, args, env)
+	var usage *usageError
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, &usage):
+		fmt.Fprintf(env.stderr, "mcp-bridge: %s\nRun \"mcp-bridge help\" for the manual.\n", usage.text)
+		return exitUsage
+	default:
+		fmt.Fprintf(env.stderr, "mcp-bridge: %v\n", err)
+		return exitFail
+	}
+}
+
+func dispatch(ctx context.Context, args []string, env environment) error {
+	if wantsHelp(args) {
+		_, err := io.WriteString(env.stdout, usage)
+		return err
+	}
+	command, rest := split(args)
+	switch command {
+	case "serve":
+		return serve(ctx, rest, env)
+	case "connect":
+		return connect(ctx, rest, env)
+	case "demo":
+		return runDemo(ctx, rest, env)
+	case "version":
+		return printVersion(env)
+	case "":
+		return usagef("nothing to do: give a command to serve after \"--\", or a URL to connect to; try \"mcp-bridge serve --demo\"")
+	}
+	return usagef("%q is no command of mcp-bridge; to serve a program, write \"mcp-bridge -- %s\"", command, strings.Join(args, " "))
+}
+
+// wantsHelp looks for a request for help among our own arguments.
+func wantsHelp(args []string) bool {
+	for i, a := range args {
+		switch {
+		case a == "--":
+			return false
+		case a == "-h", a == "--help", a == "help" && i == 0:
+			return true
+		}
+	}
+	return false
+}
+
+// split finds the subcommand. Without one, a "--" or --demo means serve, and a
+// URL means connect.
+func split(args []string) (command string, rest []string) {
+	if len(args) == 0 {
+		return "", nil
+	}
+	switch args[0] {
+	case "serve", "connect", "demo", "version":
+		return args[0], args[1:]
+	case "--version":
+		return "version", args[1:]
+	}
+	switch {
+	case slices.Contains(args, "--"), slices.Contains(args, "--demo"):
+		return "serve", args
+	case slices.ContainsFunc(args, isURL), strings.HasPrefix(args[0], "-"):
+		return "connect", args
+	}
+	return args[0], args
+}
+
+func isURL(s string) bool {
+	scheme, _, ok := strings.Cut(s, "://")
+	return ok && scheme != "" && !strings.HasPrefix(s, "-") && !strings.ContainsAny(scheme, " =:/")
+}

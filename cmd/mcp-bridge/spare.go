@@ -1,0 +1,113 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+const (
+	// trial is how long a server must live after its start to be called started.
+	trial = 2 * time.Second
+	// spareFor is how long a server that was started ahead waits for its client.
+	spareFor = 30 * time.Second
+)
+
+// spare is a Dialer that starts one server ahead, so that a command that
+// cannot work is found out at once, and the first client need not wait.
+type spare struct {
+	dialer bridge.Dialer
+	failed func(error) // told when the server ends on trial
+
+	cancel context.CancelFunc // ends the watch
+	done   chan struct{}      // closed when ready says what came of it
+	wg     sync.WaitGroup     // the watch
+
+	mu    sync.Mutex
+	ready bridge.Conn // what Dial hands out next; nil: nothing is kept
+}
+
+// newSpare starts a server ahead. The error is that of its start.
+func newSpare(d bridge.Dialer, failed func(error)) (*spare, error) {
+	conn, err := d.Dial(context.Background())
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), spareFor)
+	s := &spare{dialer: d, failed: failed, cancel: cancel, done: make(chan struct{}), ready: conn}
+	s.wg.Go(func() { s.watch(ctx, conn) })
+	return s, nil
+}
+
+// watch waits until the server says something, ends, is asked for, or has
+// waited long enough.
+func (s *spare) watch(ctx context.Context, conn bridge.Conn) {
+	defer s.cancel()
+	started := time.Now()
+	m, err := conn.Recv(ctx)
+	keep := conn
+	switch {
+	case err == nil:
+		keep = &primed{Conn: conn, first: &m}
+	case errors.Is(ctx.Err(), context.Canceled) && errors.Is(err, context.Canceled): // asked for
+	default:
+		keep = nil
+	}
+	s.mu.Lock()
+	s.ready = keep
+	s.mu.Unlock()
+	close(s.done)
+	if keep != nil {
+		return
+	}
+	closeErr := conn.Close()
+	if ctx.Err() == nil && time.Since(started) < trial {
+		s.failed(fmt.Errorf("the server ended at once: %w", errors.Join(err, closeErr)))
+	}
+}
+
+// Dial hands out the server that was started ahead, or starts one.
+func (s *spare) Dial(ctx context.Context) (bridge.Conn, error) {
+	if conn := s.take(); conn != nil {
+		return conn, nil
+	}
+	return s.dialer.Dial(ctx)
+}
+
+func (s *spare) take() bridge.Conn {
+	s.cancel()
+	<-s.done
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	conn := s.ready
+	s.ready = nil
+	return conn
+}
+
+// close stops what nobody asked for.
+func (s *spare) close() error {
+	defer s.wg.Wait()
+	if conn := s.take(); conn != nil {
+		return conn.Close()
+	}
+	return nil
+}
+
+// primed is a Conn of which the first message was read already.
+type primed struct {
+	bridge.Conn
+	first *jsonrpc.Message
+}
+
+func (p *primed) Recv(ctx context.Context) (jsonrpc.Message, error) {
+	if m := p.first; m != nil {
+		p.first = nil
+		return *m, nil
+	}
+	return p.Conn.Recv(ctx)
+}
