@@ -1,0 +1,396 @@
+package streamhttp
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/http/httptrace"
+	"sync"
+
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// clientCall is one message on its way to the server and, for a request, what
+// comes back.
+type clientCall struct {
+	msg    jsonrpc.Message
+	kind   jsonrpc.Kind
+	id     jsonrpc.ID
+	method string
+
+	ctx    context.Context
+	cancel context.CancelFunc // ends the POST, and the reading of its reply
+
+	sent     chan struct{} // closed when the next message may set out
+	sentOnce sync.Once
+	done     chan struct{} // closed when a request was answered or given up
+
+	session *clientSession // where it belongs, nil: the current one
+
+	gate     chan struct{}  // of the client's initialize
+	opening  *clientSession // of any initialize: the session in its making
+	replaced *clientSession // to be ended when the call is over
+
+	private bool // the bridge's own: its response goes to replied
+	replied chan jsonrpc.Message
+	reply   jsonrpc.Message // what came over replied
+}
+
+func newClientCall(c *clientConn, m jsonrpc.Message) *clientCall {
+	call := &clientCall{
+		msg: m, kind: m.Kind(), id: m.ID(), method: m.Method(),
+		sent: make(chan struct{}), done: make(chan struct{}), replied: make(chan jsonrpc.Message, 1),
+	}
+	switch {
+	case call.method == "initialize":
+		call.ctx, call.cancel = context.WithTimeout(c.ctx, c.opts.InitializeTimeout)
+	case call.kind != jsonrpc.Request:
+		call.ctx, call.cancel = context.WithTimeout(c.ctx, clientNoteTimeout)
+	default:
+		call.ctx, call.cancel = context.WithCancel(c.ctx)
+	}
+	return call
+}
+
+func (call *clientCall) setSent() { call.sentOnce.Do(func() { close(call.sent) }) }
+
+// awaits reports whether a response is what the call is about.
+func (call *clientCall) awaits() bool { return call.kind == jsonrpc.Request }
+
+func (call *clientCall) isDone() bool {
+	select {
+	case <-call.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// exchange posts the message, and for a request reads the reply until it is
+// answered. It returns nil when that is so, or when nobody waits any more.
+func (c *clientConn) exchange(call *clientCall) *clientFault {
+	resent, repeats := false, 0
+	for {
+		session := c.sessionOf(call)
+		if call.kind == jsonrpc.Request && !call.private {
+			c.listenOnce(session)
+		}
+		fault := c.post(call, session)
+		switch {
+		case fault == nil, call.isDone(), c.ctx.Err() != nil:
+			return nil
+		case fault.lost && !call.private && !resent: // LE5
+			resent = true
+			if fault := c.recoverSession(call.ctx, session); fault != nil {
+				return fault
+			}
+			if call.kind == jsonrpc.Response || call.method == "notifications/initialized" {
+				return nil // the new session did not ask, or was told
+			}
+		case fault.busy && mayRepeat(call.method) && pauseBusy(call.ctx, repeats, fault.retryAfter): // LE14
+			repeats++
+		default:
+			return fault
+		}
+	}
+}
+
+func (c *clientConn) post(call *clientCall, session *clientSession) *clientFault {
+	ctx := call.ctx
+	if call.kind != jsonrpc.Notification {
+		ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+			WroteRequest: func(httptrace.WroteRequestInfo) { call.setSent() },
+		})
+	}
+	req := c.newRequest(ctx, http.MethodPost, session)
+	req.Header["Accept"] = clientAcceptBoth
+	req.Header["Content-Type"] = clientTypeJSON
+	if call.method == "initialize" || mayRepeat(call.method) {
+		// Not sent: it tells net/http that it may repeat the request when a
+		// kept connection turns out to have been closed by the server.
+		req.Header["Idempotency-Key"] = nil
+	}
+	setBody(req, call.msg.Bytes())
+	resp, fault := c.do(req)
+	if fault != nil {
+		return fault
+	}
+	defer resp.Body.Close()
+	return c.readReply(call, session, resp)
+}
+
+var (
+	clientAcceptBoth = []string{acceptsBothWay}
+	clientAcceptSSE  = []string{typeSSE}
+	clientTypeJSON   = []string{typeJSON}
+)
+
+// readReply handles what came back for a POST. Its caller closes the body.
+func (c *clientConn) readReply(call *clientCall, session *clientSession, resp *http.Response) *clientFault {
+	if resp.StatusCode/100 != 2 {
+		return c.readRefusal(session, resp)
+	}
+	session, fault := c.noteSession(call, session, resp)
+	if fault != nil {
+		return fault
+	}
+	mediaType := replyType(resp)
+	switch {
+	case mediaType == typeSSE:
+		return c.readCallStream(call, session, resp)
+	case mediaType == typeJSON, mediaType == "":
+		return c.readBody(call, session, resp)
+	case call.kind != jsonrpc.Request || resp.StatusCode == http.StatusNoContent:
+		drain(resp.Body)
+		return c.accepted(call, session, resp.StatusCode)
+	}
+	drain(resp.Body)
+	return &clientFault{
+		reason: reasonNotMCP, status: resp.StatusCode,
+		text: fmt.Sprintf("%s answered with %q, not with JSON or an event stream; is this the URL of an MCP server?", c.where, mediaType),
+	}
+}
+
+// replyType returns the media type of a reply, "" if there is none. A reply
+// that is compressed, although that was not asked for, has a strange one.
+func replyType(resp *http.Response) string {
+	if e := resp.Header.Get("Content-Encoding"); e != "" && e != "identity" {
+		return "encoding " + e
+	}
+	switch v := resp.Header.Get("Content-Type"); v {
+	case "", typeJSON, typeSSE:
+		return v
+	default:
+		mediaType, _, _ := mime.ParseMediaType(v)
+		if mediaType == "" {
+			return "unknown type"
+		}
+		return mediaType
+	}
+}
+
+// drain reads what is left of a short body, so that the connection can be used
+// again.
+func drain(body io.Reader) { io.CopyN(io.Discard, body, 64<<10) }
+
+// readBody reads a reply that is JSON: a message, an array of them, or nothing.
+func (c *clientConn) readBody(call *clientCall, session *clientSession, resp *http.Response) *clientFault {
+	raw, fault := c.readAll(resp)
+	if fault != nil {
+		return fault
+	}
+	if len(bytes.TrimSpace(raw)) == 0 {
+		return c.accepted(call, session, resp.StatusCode)
+	}
+	fault = c.incoming(raw, call, session)
+	switch {
+	case call.kind != jsonrpc.Request:
+		return nil // there is nothing that it could mean
+	case fault != nil:
+		return fault
+	case !call.isDone():
+		return c.noAnswerFault(resp.StatusCode)
+	}
+	return nil
+}
+
+// exactSize is the largest body that is believed to be as long as it says
+// before it has come.
+const exactSize = 4 << 20
+
+func (c *clientConn) readAll(resp *http.Response) ([]byte, *clientFault) {
+	limit := int64(c.opts.MaxMessageSize)
+	if resp.ContentLength > limit {
+		return nil, c.tooLargeFault()
+	}
+	var raw []byte
+	var err error
+	if n := resp.ContentLength; n >= 0 && n <= exactSize {
+		raw = make([]byte, n)
+		if _, err = io.ReadFull(resp.Body, raw); err == nil {
+			drain(resp.Body)
+		}
+	} else {
+		raw, err = io.ReadAll(io.LimitReader(resp.Body, limit+1))
+	}
+	switch {
+	case err != nil:
+		return nil, c.netFault(err)
+	case int64(len(raw)) > limit:
+		return nil, c.tooLargeFault()
+	}
+	return raw, nil
+}
+
+// accepted handles a success without a message.
+func (c *clientConn) accepted(call *clientCall, session *clientSession, status int) *clientFault {
+	if call.kind != jsonrpc.Request {
+		if status != http.StatusAccepted {
+			c.log.Debug("the server did not answer 202 where there is nothing to say", "status", status) // LE2
+		}
+		return nil
+	}
+	if status == http.StatusOK || session == nil {
+		return c.noAnswerFault(status)
+	}
+	// LE10: the response may come on another stream.
+	c.log.Warn("the server accepted a request without answering it; waiting for the response on another stream", "method", call.method)
+	call.setSent()
+	c.listenOnce(session)
+	select {
+	case <-call.done:
+		return nil
+	case <-session.deaf:
+	case <-session.ctx.Done():
+	case <-call.ctx.Done():
+		return c.netFault(call.ctx.Err())
+	}
+	return c.noAnswerFault(status)
+}
+
+func (c *clientConn) noAnswerFault(status int) *clientFault {
+	return &clientFault{reason: reasonNoAnswer, status: status,
+		text: fmt.Sprintf("%s answered %s, but without a response to the request", c.where, statusText(status))}
+}
+
+// readRefusal handles a status that is no success: the body may hold a
+// JSON-RPC error, and 404 may mean that the session is gone (LE5, LE6).
+func (c *clientConn) readRefusal(session *clientSession, resp *http.Response) *clientFault {
+	fault := c.statusFault(resp)
+	raw, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+	if err == nil {
+		if m, err := jsonrpc.Parse(raw); err == nil && m.IsError() {
+			fault.own = m
+		}
+	}
+	if session == nil || session.id == "" {
+		return fault
+	}
+	switch resp.StatusCode {
+	case http.StatusNotFound:
+		// A body that says "no such method" is about the method.
+		fault.lost = string(fault.own.Lookup("error", "code")) != "-32601"
+	case http.StatusBadRequest:
+		fault.lost = fault.own.IsError() && deadSession(fault.own)
+	}
+	return fault
+}
+
+// incoming hands on what a reply or an event carries: a message, or an array
+// of them (LE2). from is the call whose reply it is, nil on the standalone
+// stream. The fault is about the call.
+func (c *clientConn) incoming(raw []byte, from *clientCall, session *clientSession) *clientFault {
+	if !jsonrpc.IsBatch(raw) {
+		return c.incomingOne(raw, from, session)
+	}
+	elements, err := jsonrpc.SplitBatch(raw, 0)
+	if err != nil {
+		return c.invalidFault(err)
+	}
+	var first *clientFault
+	for _, element := range elements {
+		if fault := c.incomingOne(element, from, session); fault != nil && first == nil {
+			first = fault
+		}
+	}
+	return first
+}
+
+func (c *clientConn) incomingOne(raw []byte, from *clientCall, session *clientSession) *clientFault {
+	m, err := jsonrpc.Parse(raw)
+	if err != nil {
+		return c.invalidFault(err)
+	}
+	switch m.Kind() {
+	case jsonrpc.Response:
+		c.incomingResponse(m, from)
+		return nil
+	case jsonrpc.Request:
+		m = c.track(m, session)
+	case jsonrpc.Notification:
+		if from != nil && from.isDone() && isProgressOf(m, from) { // J12, J13
+			return nil
+		}
+		if m.Method() == "notifications/cancelled" {
+			m = c.untrack(m, session)
+		}
+	}
+	c.push(m)
+	return nil
+}
+
+func isProgressOf(m jsonrpc.Message, call *clientCall) bool {
+	return m.Method() == "notifications/progress" && !m.ProgressToken().IsZero() &&
+		m.ProgressToken().Equivalent(call.msg.ProgressToken())
+}
+
+// incomingResponse finds the call that a response answers, whichever stream it
+// came on (LE10). One without an id, in the reply to a call, is about that.
+func (c *clientConn) incomingResponse(m jsonrpc.Message, from *clientCall) {
+	id := m.ID()
+	if m.IsError() && (id.IsZero() || id == jsonrpc.NullID) && from != nil && from.kind == jsonrpc.Request {
+		id = from.id
+	}
+	call := c.claim(id)
+	if call == nil {
+		c.log.Debug("response dropped: nobody waits for it")
+		return
+	}
+	c.answer(call, m)
+	if call != from {
+		call.cancel()
+	}
+}
+
+// answer completes a claimed call.
+func (c *clientConn) answer(call *clientCall, m jsonrpc.Message) {
+	if m.ID() != call.id {
+		m = withAnyID(m, call.id)
+	}
+	if call.gate != nil {
+		c.opened(call, m)
+	} else if !m.IsError() && !call.private {
+		c.remember(call)
+	}
+	if call.private {
+		call.replied <- m // has room for it
+	} else {
+		c.push(m)
+	}
+	if call.gate != nil {
+		c.openGate(call.gate)
+	}
+}
+
+// fail answers a call with the fault. Of other messages only the log hears.
+func (c *clientConn) fail(call *clientCall, fault *clientFault) {
+	if call.kind != jsonrpc.Request {
+		c.log.Warn("the server did not take a message", "method", call.method, "reason", fault.reason, "status", fault.status)
+		return
+	}
+	if fault.reason != reasonDown && !c.claimCall(call) {
+		return
+	}
+	c.log.Warn("request failed", "method", call.method, "reason", fault.reason, "status", fault.status)
+	if call.gate != nil {
+		c.notOpened(call, fault)
+	}
+	c.push(fault.response(call.id))
+	if call.gate != nil {
+		c.openGate(call.gate)
+	}
+}
+
+// abandon takes back a message that was entered but never sent.
+func (c *clientConn) abandon(call *clientCall) {
+	if call.kind == jsonrpc.Request {
+		c.claimCall(call)
+	}
+	call.setSent()
+	if call.gate != nil {
+		c.openGate(call.gate)
+	}
+}

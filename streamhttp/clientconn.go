@@ -1,0 +1,230 @@
+package streamhttp
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+const (
+	clientQueue       = 64               // messages for Recv that may wait
+	clientNotes       = 64               // notifications and responses on their way at once
+	clientNoteWait    = time.Second      // how long Send waits until a notification was accepted
+	clientNoteTimeout = time.Minute      // how long the server may take to accept one
+	clientLinger      = time.Second / 2  // how long a stream may stay open after its response
+	clientCancelWait  = 2 * time.Second  // and after its call was cancelled
+	clientRestore     = 10 * time.Second // for subscriptions and log level of a new session
+)
+
+var (
+	errClientClosed    = errors.New("streamhttp: the connection is closed")
+	errClientDuplicate = errors.New("streamhttp: a request with this id is already in progress")
+)
+
+// clientConn is the Conn that Client.Dial returns. Its goroutines are one per
+// message being sent, which reads the whole reply (run); one per session that
+// reads the standalone stream (listen); and one while there is no session that
+// should be (repair). All are started by spawn and awaited by Close.
+type clientConn struct {
+	url    *url.URL
+	where  string      // the URL for people, without secrets
+	host   string      // the Host header, "": the URL's
+	header http.Header // on every request
+	rt     http.RoundTripper
+	idle   func() // closes the transport's idle connections
+	opts   ClientOptions
+	log    hclog.Logger
+
+	ctx    context.Context // done when Close begins
+	cancel context.CancelCauseFunc
+	wg     sync.WaitGroup
+	once   sync.Once
+
+	in       chan jsonrpc.Message // for Recv
+	requests chan struct{}        // one element per request in progress
+	notes    chan struct{}        // and per notification or response
+
+	mu sync.Mutex // guards st and is never held while waiting
+	st clientState
+}
+
+func newClientConn(u *url.URL, header http.Header, rt http.RoundTripper, idle func(), opts ClientOptions) *clientConn {
+	c := &clientConn{
+		url: u, where: u.Scheme + "://" + u.Host + u.EscapedPath(), host: header.Get("Host"), header: header,
+		rt: rt, idle: idle, opts: opts, log: opts.Logger,
+		in:       make(chan jsonrpc.Message, clientQueue),
+		requests: make(chan struct{}, opts.MaxInFlight),
+		notes:    make(chan struct{}, clientNotes),
+	}
+	header.Del("Host")
+	c.ctx, c.cancel = context.WithCancelCause(context.Background())
+	c.st.calls = make(map[jsonrpc.ID]*clientCall)
+	c.st.asked = make(map[jsonrpc.ID]clientAsked)
+	c.st.subs = make(map[string]jsonrpc.Message)
+	return c
+}
+
+// spawn runs f in a goroutine that Close awaits; false: the Conn is closed.
+func (c *clientConn) spawn(f func()) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.st.closed {
+		return false
+	}
+	c.wg.Go(f)
+	return true
+}
+
+// over returns why nothing may begin any more.
+func (c *clientConn) over(ctx context.Context) error {
+	if c.ctx.Err() != nil {
+		return errClientClosed
+	}
+	return ctx.Err()
+}
+
+// Recv returns the next message from the server, whichever stream it came on.
+func (c *clientConn) Recv(ctx context.Context) (jsonrpc.Message, error) {
+	if err := c.over(ctx); err != nil {
+		return jsonrpc.Message{}, err
+	}
+	select {
+	case m := <-c.in:
+		return m, nil
+	case <-ctx.Done():
+		return jsonrpc.Message{}, ctx.Err()
+	case <-c.ctx.Done():
+		return jsonrpc.Message{}, errClientClosed
+	}
+}
+
+// push queues a message for Recv. It waits while the queue is full: the
+// stream that the message came on is then not read, and TCP slows the server.
+func (c *clientConn) push(m jsonrpc.Message) {
+	select {
+	case c.in <- m:
+	case <-c.ctx.Done():
+	}
+}
+
+// Send sends m in a POST of its own (LE1). It keeps the order: no message sets
+// out before the one ahead of it was written, none but a response before
+// initialize was answered, and after a notification none before the server has
+// accepted it (for at most a second). HTTP knows no order between requests, so
+// that is all that can be done.
+func (c *clientConn) Send(ctx context.Context, m jsonrpc.Message) error {
+	if err := c.over(ctx); err != nil {
+		return err
+	}
+	call := newClientCall(c, m)
+	slots := c.notes
+	if call.kind == jsonrpc.Request {
+		slots = c.requests
+	}
+	select {
+	case slots <- struct{}{}:
+	case <-ctx.Done():
+		call.cancel()
+		return ctx.Err()
+	case <-c.ctx.Done():
+		return errClientClosed
+	}
+	started, err := c.launch(ctx, call, slots)
+	if !started {
+		call.cancel()
+		<-slots
+	}
+	if err != nil || !started || call.kind != jsonrpc.Notification {
+		return err
+	}
+	return c.awaitNote(ctx, call)
+}
+
+// launch starts the goroutine of a message when its turn has come. A message
+// that is not to be sent is dealt with here.
+func (c *clientConn) launch(ctx context.Context, call *clientCall, slots chan struct{}) (started bool, err error) {
+	ahead, fault, err := c.enter(ctx, call)
+	switch {
+	case fault != nil:
+		c.fail(call, fault)
+		return false, nil
+	case ahead == nil:
+		return false, err
+	}
+	select {
+	case <-ahead:
+	case <-ctx.Done():
+		err = ctx.Err()
+	case <-c.ctx.Done():
+		err = errClientClosed
+	}
+	if err == nil && !c.spawn(func() { c.run(call); <-slots }) {
+		err = errClientClosed
+	}
+	if err != nil {
+		c.abandon(call)
+		return false, err
+	}
+	return true, nil
+}
+
+// awaitNote waits until a notification was accepted, so that what is sent
+// next cannot overtake it.
+func (c *clientConn) awaitNote(ctx context.Context, call *clientCall) error {
+	select {
+	case <-call.sent: // mostly so when it was quick
+		return nil
+	default:
+	}
+	t := time.NewTimer(clientNoteWait)
+	defer t.Stop()
+	defer call.setSent()
+	select {
+	case <-call.sent:
+	case <-t.C:
+	case <-c.ctx.Done():
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return nil
+}
+
+// run carries one message from beginning to end.
+func (c *clientConn) run(call *clientCall) {
+	fault := c.exchange(call)
+	call.setSent()
+	if fault != nil {
+		c.fail(call, fault)
+	}
+	call.cancel()
+	switch {
+	case call.replaced != nil:
+		c.deleteSession(call.replaced)
+	case fault == nil && call.method == "notifications/initialized":
+		c.listenOnce(c.current())
+	}
+}
+
+// Close ends the session with a DELETE (LE11) and returns when every
+// goroutine has ended. What is still in progress is cut off without an answer.
+func (c *clientConn) Close() error {
+	c.once.Do(func() {
+		c.mu.Lock()
+		c.st.closed = true
+		c.mu.Unlock()
+		c.cancel(errClientClosed)
+		c.wg.Wait()
+		for _, s := range c.shut() {
+			c.deleteSession(s)
+		}
+		c.idle()
+	})
+	return nil
+}

@@ -1,0 +1,381 @@
+package streamhttp
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// noteSession looks at the session id of a reply (LE3). For an initialize it
+// returns the session that begins with it.
+func (c *clientConn) noteSession(call *clientCall, session *clientSession, resp *http.Response) (*clientSession, *clientFault) {
+	id := resp.Header.Get(headerSession)
+	if call.method != "initialize" {
+		if id != "" && (session == nil || id != session.id) {
+			c.log.Debug("the server sent another session id in mid-session, which is ignored")
+		}
+		return session, nil
+	}
+	if !isVisibleASCII(id) {
+		return nil, &clientFault{reason: reasonInvalid, status: resp.StatusCode,
+			text: fmt.Sprintf("%s sent a session id with characters other than visible ASCII", c.where)}
+	}
+	s := &clientSession{id: id, deaf: make(chan struct{})}
+	s.ctx, s.stop = context.WithCancel(c.ctx)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	call.opening = s
+	if !call.private {
+		c.st.opening = s
+	}
+	return s, nil
+}
+
+func isVisibleASCII(s string) bool {
+	for i := range len(s) {
+		if s[i] < 0x21 || s[i] > 0x7e {
+			return false
+		}
+	}
+	return true
+}
+
+// negotiated returns the version in an initialize result; "" if there is none
+// that could stand in a header.
+func negotiated(result jsonrpc.Message) string {
+	var version string
+	if json.Unmarshal(result.Lookup("result", "protocolVersion"), &version) != nil || !isVisibleASCII(version) {
+		return ""
+	}
+	return version
+}
+
+// opened makes the answer to the client's initialize the current session.
+func (c *clientConn) opened(call *clientCall, m jsonrpc.Message) {
+	c.mu.Lock()
+	c.st.opening = nil
+	s := call.opening
+	if m.IsError() || s == nil {
+		call.replaced = s
+		c.mu.Unlock()
+		return
+	}
+	s.version = negotiated(m)
+	if old := c.st.session; old != nil {
+		old.lost = true
+		old.stop()
+		call.replaced = old
+	}
+	c.st.session = s
+	c.mu.Unlock()
+	c.log.Info("connected", "url", c.where, "version", s.version, "session", s.id != "")
+}
+
+// notOpened is called when the client's initialize has failed. If that may
+// pass, the bridge goes on trying in the client's place.
+func (c *clientConn) notOpened(call *clientCall, fault *clientFault) {
+	c.mu.Lock()
+	call.replaced, c.st.opening = call.opening, nil
+	if !fault.transient || c.st.session != nil || c.st.closed {
+		c.mu.Unlock()
+		return
+	}
+	r := c.newRepair(false)
+	r.fault = fault
+	c.st.repair = r
+	c.mu.Unlock()
+	fault.text += "; the bridge keeps trying in the background"
+	c.spawn(func() { c.repairLoop(r) })
+}
+
+// clientRepair is the attempt of the bridge to get a session that the client
+// takes for granted. There is one at a time.
+type clientRepair struct {
+	ctx   context.Context
+	stop  context.CancelFunc
+	now   bool          // the first attempt is made without delay, and behind a shut gate
+	first chan struct{} // that gate: closed after the first attempt
+
+	fault *clientFault // of the last attempt
+	next  time.Time    // of the next attempt; zero: under way
+}
+
+// newRepair is called with c.mu held.
+func (c *clientConn) newRepair(now bool) *clientRepair {
+	r := &clientRepair{first: make(chan struct{}), now: now}
+	if !now {
+		close(r.first) // nobody shall wait for it
+	}
+	r.ctx, r.stop = context.WithCancel(c.ctx)
+	return r
+}
+
+func (c *clientConn) downFault(r *clientRepair) *clientFault {
+	f := &clientFault{reason: reasonDown}
+	f.text = fmt.Sprintf("no connection to %s yet", c.where)
+	if r.fault != nil {
+		f.text, f.status = "not connected: "+r.fault.text, r.fault.status
+	}
+	if wait := time.Until(r.next); !r.next.IsZero() && wait > 0 {
+		f.text += fmt.Sprintf("; the next attempt is in %v", wait.Round(100*time.Millisecond))
+	} else {
+		f.text += "; an attempt is being made now"
+	}
+	return f
+}
+
+// recoverSession gets a new session in the place of one that the server has
+// forgotten (LE5). However many messages notice, it is done once.
+func (c *clientConn) recoverSession(ctx context.Context, session *clientSession) *clientFault {
+	r := c.loseSession(session)
+	if r == nil {
+		return nil
+	}
+	select {
+	case <-r.first:
+	case <-ctx.Done():
+		return c.netFault(ctx.Err())
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.st.session != nil {
+		return nil
+	}
+	f := &clientFault{reason: reasonSessionLost}
+	f.text = fmt.Sprintf("%s has forgotten the session, and there is no new one yet", c.where)
+	if r.fault != nil {
+		f.text, f.status = f.text+": "+r.fault.text, r.fault.status
+	}
+	return f
+}
+
+// loseSession starts the repair of a session that the server has forgotten,
+// unless there is one already; nil: a newer session is there.
+func (c *clientConn) loseSession(session *clientSession) *clientRepair {
+	c.mu.Lock()
+	if c.st.session != session {
+		defer c.mu.Unlock()
+		if c.st.session != nil {
+			return nil
+		}
+		return c.st.repair
+	}
+	c.st.session = nil
+	session.lost = true
+	session.stop()
+	if c.st.gate != nil { // the client itself is initializing again
+		defer c.mu.Unlock()
+		return &clientRepair{first: c.st.gate}
+	}
+	r := c.newRepair(true)
+	c.st.repair, c.st.gate = r, r.first
+	c.mu.Unlock()
+	c.log.Warn("the server has forgotten the session: initializing again", "url", c.where)
+	c.spawn(func() {
+		c.withdraw(session)
+		c.repairLoop(r)
+	})
+	return r
+}
+
+// repairLoop tries until there is a session, or until the client or Close
+// stops it.
+func (c *clientConn) repairLoop(r *clientRepair) {
+	defer r.stop()
+	for n := 0; ; n++ {
+		if n > 0 || !r.now {
+			d := backoff(n)
+			c.mu.Lock()
+			r.next = time.Now().Add(d)
+			c.mu.Unlock()
+			if !pause(r.ctx, nil, d) {
+				return
+			}
+		}
+		c.mu.Lock()
+		r.next = time.Time{}
+		c.mu.Unlock()
+		session, fault := c.handshake(r.ctx)
+		if c.repaired(r, session, fault) {
+			return
+		}
+	}
+}
+
+// repaired takes over the result of an attempt; false: another one is needed.
+func (c *clientConn) repaired(r *clientRepair, session *clientSession, fault *clientFault) bool {
+	c.mu.Lock()
+	if c.st.gate == r.first {
+		c.st.gate = nil
+		defer close(r.first)
+	}
+	switch {
+	case c.st.repair != r: // the client initializes by itself
+		c.mu.Unlock()
+		if session != nil {
+			session.stop()
+			c.deleteSession(session)
+		}
+		return true
+	case fault != nil:
+		r.fault = fault
+		c.mu.Unlock()
+		c.log.Warn("cannot initialize", "url", c.where, "reason", fault.reason, "status", fault.status)
+		return false
+	}
+	c.st.session, c.st.repair = session, nil
+	c.mu.Unlock()
+	c.log.Info("connected again", "url", c.where)
+	c.listenOnce(session)
+	return true
+}
+
+// handshake initializes in the client's place, with the client's own words but
+// another id, and tells the new session what the old one knew.
+func (c *clientConn) handshake(ctx context.Context) (*clientSession, *clientFault) {
+	c.mu.Lock()
+	initialize, initialized := c.st.initialize, c.st.initialized
+	c.mu.Unlock()
+	if initialized.Kind() == jsonrpc.Invalid {
+		initialized = jsonrpc.NewNotification("notifications/initialized", nil)
+	}
+	call, fault := c.ask(ctx, initialize, nil)
+	session := call.opening
+	if fault == nil && call.reply.IsError() {
+		fault = &clientFault{reason: reasonRefused, own: call.reply,
+			text: fmt.Sprintf("%s refused to initialize the session again", c.where)}
+	}
+	if fault == nil && session != nil {
+		c.mu.Lock()
+		session.version, session.initialized = negotiated(call.reply), true
+		c.mu.Unlock()
+		fault = c.tell(ctx, initialized, session)
+	}
+	if fault != nil || session == nil {
+		if session != nil {
+			session.stop()
+			c.deleteSession(session)
+		}
+		return nil, fault
+	}
+	c.restore(ctx, session)
+	return session, nil
+}
+
+// restore sets the log level and the subscriptions of a new session (LE5).
+func (c *clientConn) restore(ctx context.Context, session *clientSession) {
+	ctx, cancel := context.WithTimeout(ctx, clientRestore)
+	defer cancel()
+	c.mu.Lock()
+	requests := slices.Collect(maps.Values(c.st.subs))
+	if c.st.level.Kind() == jsonrpc.Request {
+		requests = append(requests, c.st.level)
+	}
+	c.mu.Unlock()
+	for _, m := range requests {
+		call, fault := c.ask(ctx, m, session)
+		if fault != nil || call.reply.IsError() {
+			c.log.Warn("the new session did not take over a setting of the old one", "method", m.Method())
+		}
+	}
+}
+
+// ask makes a request of the bridge's own, in the words of m, and waits for
+// the response.
+func (c *clientConn) ask(ctx context.Context, m jsonrpc.Message, session *clientSession) (*clientCall, *clientFault) {
+	c.mu.Lock()
+	c.st.serial++
+	id := jsonrpc.StringID("mcp-bridge-" + strconv.FormatInt(c.st.serial, 10))
+	call := newClientCall(c, m.WithID(id))
+	call.private, call.session = true, session
+	c.st.calls[id] = call
+	c.mu.Unlock()
+	defer call.cancel()
+	defer context.AfterFunc(ctx, call.cancel)()
+	fault := c.exchange(call)
+	if fault != nil && c.claimCall(call) {
+		return call, fault
+	}
+	select {
+	case call.reply = <-call.replied:
+		return call, nil
+	case <-call.ctx.Done():
+		return call, c.netFault(call.ctx.Err())
+	}
+}
+
+// tell sends a notification of the bridge's own.
+func (c *clientConn) tell(ctx context.Context, m jsonrpc.Message, session *clientSession) *clientFault {
+	call := newClientCall(c, m)
+	call.private, call.session = true, session
+	defer call.cancel()
+	defer context.AfterFunc(ctx, call.cancel)()
+	return c.exchange(call)
+}
+
+// track remembers a request of the server, so that its response goes to the
+// session that asked, or nowhere if that is gone. The id is changed where the
+// client has one like it open from a session that is gone: servers count from
+// the start again.
+func (c *clientConn) track(m jsonrpc.Message, session *clientSession) jsonrpc.Message {
+	if session == nil {
+		return m
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	id := m.ID()
+	if before, open := c.st.asked[id]; open && before.session != session {
+		c.st.serial++
+		id = jsonrpc.StringID("mcp-bridge-" + strconv.FormatInt(c.st.serial, 10))
+	}
+	if len(c.st.asked) < mostAsked {
+		c.st.asked[id] = clientAsked{session: session, id: m.ID()}
+	}
+	if id != m.ID() {
+		m = m.WithID(id)
+	}
+	return m
+}
+
+// untrack forgets the request that the server cancels, and names it as the
+// client knows it.
+func (c *clientConn) untrack(m jsonrpc.Message, session *clientSession) jsonrpc.Message {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	target := m.RequestID()
+	for id, asked := range c.st.asked {
+		if asked.session != session || !asked.id.Equivalent(target) {
+			continue
+		}
+		delete(c.st.asked, id)
+		if id != target {
+			m = m.WithRequestID(id)
+		}
+		break
+	}
+	return m
+}
+
+// withdraw tells the client that nobody waits any more for the answers that
+// the lost session has asked for.
+func (c *clientConn) withdraw(session *clientSession) {
+	c.mu.Lock()
+	var open []jsonrpc.ID
+	for id, asked := range c.st.asked {
+		if asked.session == session {
+			open = append(open, id)
+		}
+	}
+	c.mu.Unlock()
+	for _, id := range open {
+		c.push(jsonrpc.NewNotification("notifications/cancelled",
+			[]byte(`{"requestId":`+id.String()+`,"reason":"the server has forgotten the session"}`)))
+	}
+}

@@ -1,0 +1,329 @@
+package streamhttp
+
+import (
+	"context"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// clientState is everything about a clientConn that changes.
+type clientState struct {
+	closed bool
+
+	// calls are the requests that wait for a response, the bridge's own among
+	// them. Who takes a call out ends it: closes its done.
+	calls map[jsonrpc.ID]*clientCall
+
+	// last is the sent of the message that was entered last; see Send.
+	last <-chan struct{}
+
+	// gate is not nil while initialize is on its way, and closed when it was
+	// answered. Nothing but responses goes out meanwhile.
+	gate chan struct{}
+
+	session *clientSession // nil before initialize and while the server is down
+	opening *clientSession // what the reply to the client's initialize said so far
+	repair  *clientRepair  // not nil while the bridge tries to get a session
+
+	// What a new session has to be told (LE5), each as the client sent it.
+	initialize  jsonrpc.Message
+	initialized jsonrpc.Message
+	level       jsonrpc.Message            // logging/setLevel
+	subs        map[string]jsonrpc.Message // resources/subscribe, by URI
+
+	asked  map[jsonrpc.ID]clientAsked // the server's requests, as the client knows them
+	serial int64                      // of the bridge's own ids
+}
+
+// clientSession is what one initialize has set up. It also stands for a
+// server without sessions: then id is empty.
+type clientSession struct {
+	id   string
+	ctx  context.Context // done when the session is over
+	stop context.CancelFunc
+	deaf chan struct{} // closed when the server offers no standalone stream
+
+	version     string // negotiated, "" until the result is there
+	initialized bool   // it was told notifications/initialized
+	listening   bool   // a goroutine reads its standalone stream, or did
+	lost        bool   // the server has forgotten it, or it was replaced
+}
+
+// clientAsked is a request of the server that the client has not answered.
+type clientAsked struct {
+	session *clientSession
+	id      jsonrpc.ID // as the server knows it
+}
+
+// mostAsked and mostSubs bound what is remembered on behalf of others.
+const (
+	mostAsked = 1024
+	mostSubs  = 4096
+)
+
+// enter waits while the gate is shut, and enters the call into the books. It
+// returns what to wait for until it is the call's turn; nil when the message
+// is not to be sent, because of the fault or because nobody needs it.
+func (c *clientConn) enter(ctx context.Context, call *clientCall) (ahead <-chan struct{}, fault *clientFault, err error) {
+	for {
+		e := c.tryEnter(call)
+		if e.drop != "" {
+			c.log.Debug("message dropped: "+e.drop, "method", call.method)
+		}
+		if e.gate == nil {
+			return e.ahead, e.fault, e.err
+		}
+		select {
+		case <-e.gate:
+		case <-ctx.Done():
+			return nil, nil, ctx.Err()
+		case <-c.ctx.Done():
+			return nil, nil, errClientClosed
+		}
+	}
+}
+
+// clientEntry is what becomes of a message: exactly one field is set.
+type clientEntry struct {
+	ahead <-chan struct{} // it is sent after this was closed
+	gate  <-chan struct{} // it has to come again after this was closed
+	fault *clientFault    // it is answered with this
+	drop  string          // it is not needed, for this reason
+	err   error           // it cannot be taken
+}
+
+func (c *clientConn) tryEnter(call *clientCall) (e clientEntry) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	target := c.cancels(call)
+	switch {
+	case c.st.closed:
+		return clientEntry{err: errClientClosed}
+	case target != nil && target.method == "initialize": // J11
+		return clientEntry{drop: "initialize cannot be cancelled"}
+	case c.st.gate != nil && call.kind != jsonrpc.Response:
+		return clientEntry{gate: c.st.gate}
+	}
+	switch call.kind {
+	case jsonrpc.Request:
+		e.fault, e.err = c.enterRequest(call)
+	case jsonrpc.Notification:
+		e.drop = c.enterNotification(call, target)
+	case jsonrpc.Response:
+		e.drop = c.enterResponse(call)
+	}
+	if e != (clientEntry{}) {
+		return e
+	}
+	e.ahead = c.st.last
+	if e.ahead == nil {
+		e.ahead = closedChannel
+	}
+	c.st.last = call.sent
+	return e
+}
+
+var closedChannel = func() <-chan struct{} {
+	ch := make(chan struct{})
+	close(ch)
+	return ch
+}()
+
+// down reports whether the bridge tries in vain to get a session.
+func (c *clientConn) down() bool { return c.st.session == nil && c.st.repair != nil }
+
+// cancels returns the call that a notification cancels, nil: none.
+func (c *clientConn) cancels(call *clientCall) *clientCall {
+	if call.method != "notifications/cancelled" {
+		return nil
+	}
+	return c.find(call.msg.RequestID())
+}
+
+func (c *clientConn) enterRequest(call *clientCall) (*clientFault, error) {
+	if _, dup := c.st.calls[call.id]; dup {
+		return nil, errClientDuplicate
+	}
+	if call.method == "initialize" {
+		c.beginInitialize(call)
+	} else if c.down() {
+		return c.downFault(c.st.repair), nil
+	}
+	c.st.calls[call.id] = call
+	return nil, nil
+}
+
+// beginInitialize forgets what belonged to the client's session before.
+func (c *clientConn) beginInitialize(call *clientCall) {
+	if c.st.repair != nil { // the client does it itself
+		c.st.repair.stop()
+		c.st.repair = nil
+	}
+	c.st.initialize, c.st.initialized, c.st.level = call.msg, jsonrpc.Message{}, jsonrpc.Message{}
+	clear(c.st.subs)
+	call.gate = make(chan struct{})
+	c.st.gate = call.gate
+}
+
+// enterNotification returns why the notification is not to be sent.
+func (c *clientConn) enterNotification(call, target *clientCall) (drop string) {
+	if call.method == "notifications/initialized" {
+		c.st.initialized = call.msg
+		if s := c.st.session; s != nil {
+			if s.initialized {
+				return "the bridge has said so already"
+			}
+			s.initialized = true
+		}
+	}
+	if target != nil {
+		c.remove(target)
+		// The server need not answer now, but it may end the stream (LE12): to
+		// end it here and now would cost the connection.
+		time.AfterFunc(clientCancelWait, target.cancel)
+	}
+	if c.down() {
+		return "the server is down"
+	}
+	return ""
+}
+
+// enterResponse gives the client's response the id that the server knows
+// (LE15), or returns why it is not to be sent.
+func (c *clientConn) enterResponse(call *clientCall) (drop string) {
+	id := call.msg.ID()
+	asked, ok := c.st.asked[id]
+	delete(c.st.asked, id)
+	switch {
+	case !ok && c.down():
+		return "the server is down"
+	case !ok:
+		return ""
+	case asked.session.lost:
+		return "the session that asked is gone"
+	case asked.id != id:
+		call.msg = call.msg.WithID(asked.id)
+	}
+	call.session = asked.session
+	return ""
+}
+
+// find returns the call with this id: as spelled, or else the only one whose
+// id is the same JSON value.
+func (c *clientConn) find(id jsonrpc.ID) *clientCall {
+	if call, ok := c.st.calls[id]; ok {
+		return call
+	}
+	var found *clientCall
+	for _, call := range c.st.calls {
+		if call.id.Equivalent(id) {
+			if found != nil {
+				return nil
+			}
+			found = call
+		}
+	}
+	return found
+}
+
+func (c *clientConn) remove(call *clientCall) {
+	delete(c.st.calls, call.id)
+	close(call.done)
+}
+
+// claim takes the call that a response with this id answers out of the books;
+// nil: there is none (any more).
+func (c *clientConn) claim(id jsonrpc.ID) *clientCall {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	call := c.find(id)
+	if call != nil {
+		c.remove(call)
+	}
+	return call
+}
+
+// claimCall is claim for a call at hand; false: somebody else has ended it.
+func (c *clientConn) claimCall(call *clientCall) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.st.calls[call.id] != call {
+		return false
+	}
+	c.remove(call)
+	return true
+}
+
+// current returns the session there is; nil: none.
+func (c *clientConn) current() *clientSession {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.st.session
+}
+
+// sessionOf returns the session that a message belongs to; nil: none.
+func (c *clientConn) sessionOf(call *clientCall) *clientSession {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case call.session != nil:
+		return call.session
+	case call.method == "initialize":
+		return nil
+	case c.st.session == nil:
+		return c.st.opening
+	}
+	return c.st.session
+}
+
+// openGate lets the messages pass that have waited for this initialize.
+func (c *clientConn) openGate(gate chan struct{}) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.st.gate == gate {
+		c.st.gate = nil
+	}
+	close(gate)
+}
+
+// shut returns the sessions that Close has to end.
+func (c *clientConn) shut() []*clientSession {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var all []*clientSession
+	for _, s := range []*clientSession{c.st.session, c.st.opening} {
+		if s != nil && !s.lost {
+			s.stop()
+			s.lost = true
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// remember keeps what a new session would have to be told as well.
+func (c *clientConn) remember(call *clientCall) {
+	switch call.method {
+	case "resources/subscribe", "resources/unsubscribe", "logging/setLevel":
+	default:
+		return
+	}
+	c.mu.Lock()
+	forgotten := false
+	uri := string(call.msg.Lookup("params", "uri"))
+	switch {
+	case call.method == "logging/setLevel":
+		c.st.level = call.msg
+	case call.method == "resources/unsubscribe":
+		delete(c.st.subs, uri)
+	case len(c.st.subs) < mostSubs:
+		c.st.subs[uri] = call.msg
+	default:
+		forgotten = true
+	}
+	c.mu.Unlock()
+	if forgotten {
+		c.log.Warn("too many subscriptions: this one will not survive a restart of the server")
+	}
+}

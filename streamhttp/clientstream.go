@@ -1,0 +1,239 @@
+package streamhttp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/sse"
+)
+
+const (
+	streamRetry   = time.Second      // before a stream is opened again, if the server has not said
+	streamLongest = 30 * time.Second // the wait grows up to this
+	mostResumes   = 8                // fruitless ones in a row, for the stream of a call
+	streamSteady  = 10 * time.Second // a stream that has lived so long was no failure
+)
+
+// clientCursor is how far a stream was read, over all its connections, and when to
+// connect again.
+type clientCursor struct {
+	lastID   string
+	retry    time.Duration
+	hasRetry bool
+	failures int // fruitless connections in a row
+}
+
+// note takes over what the reader of a connection has learned.
+func (s *clientCursor) note(r *sse.Reader, fruitful bool) {
+	if id := r.LastEventID(); id != "" {
+		s.lastID = id
+	}
+	if d, ok := r.Retry(); ok { // a server that says when to come back is alive
+		s.retry, s.hasRetry, fruitful = d, true, true
+	}
+	if fruitful {
+		s.failures = 0
+	} else {
+		s.failures++
+	}
+}
+
+// delay returns how long to wait before the next connection: exactly as long
+// as the server has said, at first (LE7, LE8).
+func (s *clientCursor) delay() time.Duration {
+	d := streamRetry
+	if s.hasRetry {
+		d = s.retry
+	}
+	if s.failures == 0 || d >= streamLongest {
+		return d
+	}
+	d = max(d, firstBackoff)
+	for range min(s.failures, 10) {
+		d *= 2
+	}
+	d = min(d, streamLongest)
+	return d - rand.N(d/4)
+}
+
+// readEvents hands on what a stream carries, until the stream ends or a fault
+// of call; seen says that there was an event. A nil call means the standalone
+// stream, which no single event can make fail.
+func (c *clientConn) readEvents(r *sse.Reader, call *clientCall, session *clientSession) (seen bool, fault *clientFault) {
+	lingering := false
+	for {
+		event, err := r.Next()
+		switch {
+		case errors.Is(err, sse.ErrTooLarge):
+			fault = c.tooLargeFault()
+		case err != nil:
+			return seen, nil
+		case len(event.Data) == 0, event.Name != "" && event.Name != "message": // LE8
+			seen = true
+			continue
+		default:
+			fault = c.incoming(event.Data, call, session)
+		}
+		seen = true
+		if fault != nil {
+			if call != nil {
+				return seen, fault
+			}
+			c.log.Warn("event of the server dropped", "reason", fault.reason)
+		}
+		if call != nil && !lingering && call.isDone() {
+			// The server should end the stream now; see to it that it ends.
+			lingering = true
+			defer time.AfterFunc(clientLinger, call.cancel).Stop()
+		}
+	}
+}
+
+// readCallStream reads the event stream that answers a POST, and resumes it as
+// often as it ends before the response (LE7).
+func (c *clientConn) readCallStream(call *clientCall, session *clientSession, resp *http.Response) *clientFault {
+	at := clientCursor{}
+	for {
+		r := sse.NewReader(resp.Body, c.opts.MaxMessageSize)
+		seen, fault := c.readEvents(r, call, session)
+		resp.Body.Close()
+		at.note(r, seen)
+		switch {
+		case call.isDone() || !call.awaits():
+			return nil
+		case fault != nil:
+			return fault
+		case call.ctx.Err() != nil:
+			return c.netFault(call.ctx.Err())
+		case at.lastID == "":
+			return &clientFault{reason: reasonBroken, transient: true,
+				text: fmt.Sprintf("%s ended the stream before the response, which cannot be fetched again", c.where)}
+		}
+		c.log.Debug("resuming a stream", "method", call.method)
+		if resp, fault = c.resume(call, session, &at); resp == nil {
+			return fault
+		}
+	}
+}
+
+// resume connects to the rest of the stream of a call. Without a response and
+// without a fault the call was answered meanwhile.
+func (c *clientConn) resume(call *clientCall, session *clientSession, at *clientCursor) (*http.Response, *clientFault) {
+	for at.failures < mostResumes {
+		if !pause(call.ctx, call.done, at.delay()) {
+			if call.isDone() {
+				return nil, nil
+			}
+			return nil, c.netFault(call.ctx.Err())
+		}
+		resp, fault := c.get(call.ctx, session, at.lastID)
+		switch {
+		case fault != nil && !fault.transient:
+			return nil, c.lostFault(fault)
+		case fault != nil:
+			at.failures++
+		case replyType(resp) == typeSSE:
+			return resp, nil
+		case replyType(resp) == typeJSON: // not foreseen, but plain what it means
+			defer resp.Body.Close()
+			return nil, c.readBody(call, session, resp)
+		default:
+			resp.Body.Close()
+			return nil, c.lostFault(&clientFault{status: resp.StatusCode})
+		}
+	}
+	return nil, c.lostFault(&clientFault{})
+}
+
+// lostFault says that a call may have been processed, but nobody will know the
+// result. It is not sent again: only its sender can say whether that is safe.
+func (c *clientConn) lostFault(why *clientFault) *clientFault {
+	f := &clientFault{reason: reasonResultLost, status: why.status}
+	f.text = fmt.Sprintf("the stream from %s broke and cannot be resumed; the request may have been carried out, but its result is lost", c.where)
+	if why.status != 0 {
+		f.text += " (the server answered " + statusText(why.status) + ")"
+	}
+	return f
+}
+
+// listenOnce starts to read the standalone stream of the session (LE9), unless
+// that was done. The right time is when the server has accepted
+// notifications/initialized; a client that leaves that out gets the stream
+// with its first request.
+func (c *clientConn) listenOnce(session *clientSession) {
+	if session == nil {
+		return
+	}
+	c.mu.Lock()
+	begun := session.listening
+	session.listening = true
+	c.mu.Unlock()
+	if !begun {
+		c.spawn(func() { c.listen(session) })
+	}
+}
+
+// listen reads the standalone stream for as long as the session lasts, or
+// until it is known that the server offers none.
+func (c *clientConn) listen(session *clientSession) {
+	defer close(session.deaf)
+	at := clientCursor{}
+	for opened := false; ; {
+		resp, fault := c.get(session.ctx, session, at.lastID)
+		switch {
+		case session.ctx.Err() != nil:
+			if resp != nil {
+				resp.Body.Close()
+			}
+			return
+		case fault == nil && replyType(resp) == typeSSE:
+			opened = true
+			c.listenTo(session, resp, &at)
+		case fault == nil:
+			resp.Body.Close()
+			c.log.Warn("the server's standalone stream is no event stream: going without", "status", resp.StatusCode)
+			return
+		case fault.status == http.StatusNotFound && opened && session.id != "": // LE5
+			c.loseSession(session)
+			return
+		case fault.transient && fault.status != http.StatusNotImplemented:
+			at.failures++
+		case fault.status == http.StatusBadRequest && at.lastID != "": // the event is not known any more
+			at.lastID = ""
+			at.failures++
+		default:
+			if fault.status != http.StatusMethodNotAllowed {
+				c.log.Warn("the server's standalone stream cannot be had: going without", "reason", fault.reason, "status", fault.status)
+			}
+			return
+		}
+		if !pause(session.ctx, nil, at.delay()) {
+			return
+		}
+	}
+}
+
+func (c *clientConn) listenTo(session *clientSession, resp *http.Response, at *clientCursor) {
+	defer resp.Body.Close()
+	since := time.Now()
+	r := sse.NewReader(resp.Body, c.opts.MaxMessageSize)
+	seen, _ := c.readEvents(r, nil, session)
+	at.note(r, seen || time.Since(since) >= streamSteady)
+}
+
+// pause waits for d; false: ctx or done was closed before.
+func pause(ctx context.Context, done <-chan struct{}, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return ctx.Err() == nil
+	case <-done:
+	case <-ctx.Done():
+	}
+	return false
+}
