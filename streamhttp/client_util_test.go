@@ -67,22 +67,47 @@ type seenRequest struct {
 
 func (f *fakeServer) start() {
 	l := &memListener{conns: make(chan net.Conn), done: make(chan struct{})}
-	f.conns = l.conns
-	f.http = &http.Server{Handler: f}
-	go f.http.Serve(l)
+	h := &http.Server{Handler: f}
+	f.mu.Lock()
+	f.conns, f.http = l.conns, h
+	f.mu.Unlock()
+	go h.Serve(l)
+}
+
+// stop cuts all connections and takes no more until start.
+func (f *fakeServer) stop() {
+	f.setDown(true)
+	f.mu.Lock()
+	h := f.http
+	f.mu.Unlock()
+	h.Close()
+}
+
+// script replaces onPost while the server runs.
+func (f *fakeServer) script(post func(w http.ResponseWriter, r *http.Request, m jsonrpc.Message) bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.onPost = post
+}
+
+// knows reports whether the request is of the session that is valid.
+func (f *fakeServer) knows(r *http.Request) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return r.Header.Get(headerSession) == f.session
 }
 
 func (f *fakeServer) dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	f.mu.Lock()
 	f.dials++
-	down := f.down
+	down, conns := f.down, f.conns
 	f.mu.Unlock()
 	if down {
 		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connect: connection refused")}
 	}
 	client, server := net.Pipe()
 	select {
-	case f.conns <- server:
+	case conns <- server:
 		return client, nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
@@ -94,11 +119,11 @@ func (f *fakeServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	m, _ := jsonrpc.Parse(bytes.Clone(body))
 	f.mu.Lock()
 	f.seen = append(f.seen, seenRequest{r.Method, r.Header.Clone(), string(body), m, time.Now()})
-	session := f.session
+	onPost := f.onPost
 	f.mu.Unlock()
 	switch r.Method {
 	case http.MethodPost:
-		if f.onPost != nil && f.onPost(w, r, m) {
+		if onPost != nil && onPost(w, r, m) {
 			return
 		}
 	case http.MethodGet:
@@ -115,7 +140,7 @@ func (f *fakeServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		f.initialize(w, m)
 		return
 	}
-	if !f.stateless && r.Header.Get(headerSession) != session {
+	if !f.stateless && !f.knows(r) {
 		w.Header().Set("Content-Type", typeJSON)
 		w.WriteHeader(http.StatusNotFound)
 		io.WriteString(w, `{"jsonrpc":"2.0","id":null,"error":{"code":-32001,"message":"Session not found"}}`)
@@ -216,7 +241,7 @@ func testClient(t *testing.T, set func(s *fakeServer, o *ClientOptions), f func(
 		defer func() {
 			conn.Close()
 			transport.CloseIdleConnections()
-			s.http.Close()
+			s.stop()
 			time.Sleep(24 * time.Hour) // for scripts that sleep
 		}()
 		f(&clientTest{t, s, conn})

@@ -100,21 +100,30 @@ func (c *clientConn) notOpened(call *clientCall, fault *clientFault) {
 type clientRepair struct {
 	ctx   context.Context
 	stop  context.CancelFunc
-	now   bool          // the first attempt is made without delay, and behind a shut gate
-	first chan struct{} // that gate: closed after the first attempt
+	first chan struct{} // closed after an attempt that is made at once, behind a shut gate
 
-	fault *clientFault // of the last attempt
-	next  time.Time    // of the next attempt; zero: under way
+	fault *clientFault  // of the last attempt
+	tries int           // attempts that were put off so far
+	wait  time.Duration // before the next attempt
+	next  time.Time     // when that is; zero: it is under way
 }
 
 // newRepair is called with c.mu held.
 func (c *clientConn) newRepair(now bool) *clientRepair {
-	r := &clientRepair{first: make(chan struct{}), now: now}
+	r := &clientRepair{first: make(chan struct{})}
 	if !now {
 		close(r.first) // nobody shall wait for it
+		r.putOff()
 	}
 	r.ctx, r.stop = context.WithCancel(c.ctx)
 	return r
+}
+
+// putOff is called with c.mu held.
+func (r *clientRepair) putOff() {
+	r.wait = backoff(r.tries)
+	r.next = time.Now().Add(r.wait)
+	r.tries++
 }
 
 func (c *clientConn) downFault(r *clientRepair) *clientFault {
@@ -189,16 +198,7 @@ func (c *clientConn) loseSession(session *clientSession) *clientRepair {
 // stops it.
 func (c *clientConn) repairLoop(r *clientRepair) {
 	defer r.stop()
-	for n := 0; ; n++ {
-		if n > 0 || !r.now {
-			d := backoff(n)
-			c.mu.Lock()
-			r.next = time.Now().Add(d)
-			c.mu.Unlock()
-			if !pause(r.ctx, nil, d) {
-				return
-			}
-		}
+	for pause(r.ctx, nil, r.wait) {
 		c.mu.Lock()
 		r.next = time.Time{}
 		c.mu.Unlock()
@@ -226,6 +226,7 @@ func (c *clientConn) repaired(r *clientRepair, session *clientSession, fault *cl
 		return true
 	case fault != nil:
 		r.fault = fault
+		r.putOff()
 		c.mu.Unlock()
 		c.log.Warn("cannot initialize", "url", c.where, "reason", fault.reason, "status", fault.status)
 		return false

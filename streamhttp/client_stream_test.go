@@ -1,0 +1,420 @@
+package streamhttp
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// onCall scripts the answer to tools/call.
+func onCall(s *fakeServer, f func(w http.ResponseWriter, r *http.Request, m jsonrpc.Message)) {
+	s.onPost = func(w http.ResponseWriter, r *http.Request, m jsonrpc.Message) bool {
+		if m.Method() != "tools/call" {
+			return false
+		}
+		f(w, r, m)
+		return true
+	}
+}
+
+// resumes scripts the answers to GETs with Last-Event-ID, in order; others get 405.
+func resumes(s *fakeServer, scripts ...func(w http.ResponseWriter, r *http.Request)) {
+	n := 0
+	s.onGet = func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Header.Get("Last-Event-Id") == "" || n >= len(scripts) {
+			return false
+		}
+		n++
+		scripts[n-1](w, r)
+		return true
+	}
+}
+
+const answer1 = `{"jsonrpc":"2.0","id":1,"result":{}}`
+
+func status(code int) func(w http.ResponseWriter, r *http.Request) {
+	return func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(code) }
+}
+
+func events(text string) func(w http.ResponseWriter, r *http.Request) {
+	return func(w http.ResponseWriter, r *http.Request) { writeSSE(w, text) }
+}
+
+// LE7, LE8: a stream that ends before the response is resumed, exactly when
+// the server has said, as often as it takes, from where it ended.
+func TestClientResume(t *testing.T) {
+	const log = `{"jsonrpc":"2.0","method":"notifications/message","params":{"data":1}}`
+	for name, c := range map[string]struct {
+		first   string
+		scripts []func(w http.ResponseWriter, r *http.Request)
+		ids     []string
+		waits   []time.Duration
+		want    []string
+	}{
+		"retry is exact": {"id: a\nretry: 507\ndata:\n\n",
+			[]func(http.ResponseWriter, *http.Request){events(sseEvent("b", answer1))},
+			[]string{"a"}, []time.Duration{507 * time.Millisecond}, []string{answer1}},
+		"one second by default": {sseEvent("a", log),
+			[]func(http.ResponseWriter, *http.Request){events(sseEvent("b", answer1))},
+			[]string{"a"}, []time.Duration{time.Second}, []string{log, answer1}},
+		"newer ids and retries count": {"id: a\nretry: 100\ndata:\n\n",
+			[]func(http.ResponseWriter, *http.Request){
+				events("id: b\nretry: 200\ndata: " + log + "\n\n"),
+				events("retry: 300\n\n"),
+				events(": nothing\n\nid: c\ndata:\n\n" + sseEvent("", log)),
+				events(sseEvent("", answer1))},
+			[]string{"a", "b", "b", "c"}, []time.Duration{100 * time.Millisecond, 200 * time.Millisecond, 300 * time.Millisecond, 300 * time.Millisecond},
+			[]string{log, log, answer1}},
+		"busy": {"id: a\nretry: 1000\ndata:\n\n",
+			[]func(http.ResponseWriter, *http.Request){status(503), status(500), events(sseEvent("b", answer1))},
+			[]string{"a", "a", "a"}, nil, []string{answer1}},
+		"retry of zero": {"id: a\nretry: 0\ndata:\n\n",
+			[]func(http.ResponseWriter, *http.Request){events(sseEvent("b", answer1))},
+			[]string{"a"}, []time.Duration{0}, []string{answer1}},
+		"JSON": {sseEvent("a", log),
+			[]func(http.ResponseWriter, *http.Request){func(w http.ResponseWriter, r *http.Request) { writeJSON(w, answer1) }},
+			[]string{"a"}, nil, []string{log, answer1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			testClient(t, func(s *fakeServer, o *ClientOptions) {
+				onCall(s, func(w http.ResponseWriter, r *http.Request, m jsonrpc.Message) { writeSSE(w, c.first) })
+				resumes(s, c.scripts...)
+			}, func(t *clientTest) {
+				t.open()
+				synctest.Wait()
+				start := time.Now()
+				t.send(request("1", "tools/call"))
+				for _, want := range c.want {
+					t.want(want)
+				}
+				synctest.Wait()
+				gets := t.server.requests("GET")[1:]
+				if len(gets) != len(c.ids) {
+					t.Fatalf("%d resumptions, want %d", len(gets), len(c.ids))
+				}
+				for i, get := range gets {
+					if got := get.header.Get("Last-Event-Id"); got != c.ids[i] {
+						t.Errorf("resumption %d asks for what follows %q, want %q", i, got, c.ids[i])
+					}
+					if get.header.Get(headerSession) != "session-1" || get.header.Get(headerVersion) == "" {
+						t.Errorf("resumption %d without session or version: %v", i, get.header)
+					}
+					if d := get.at.Sub(start); c.waits != nil && d != c.waits[i] {
+						t.Errorf("resumption %d after %v, want %v", i, d, c.waits[i])
+					}
+					start = get.at
+				}
+				if n := len(t.server.requests("tools/call")); n != 1 {
+					t.Errorf("the call was sent %d times", n)
+				}
+			})
+		})
+	}
+}
+
+// LE7: what cannot be resumed is an error, and is never sent again.
+func TestClientResumeFails(t *testing.T) {
+	for name, c := range map[string]struct {
+		first   string
+		scripts []func(w http.ResponseWriter, r *http.Request)
+		reason  string
+		most    time.Duration
+	}{
+		"no id":          {sseEvent("", `{"jsonrpc":"2.0","method":"notifications/x"}`), nil, reasonBroken, 0},
+		"nothing":        {"", nil, reasonBroken, 0},
+		"400":            {sseEvent("a", ""), []func(http.ResponseWriter, *http.Request){status(400)}, reasonResultLost, time.Second},
+		"404":            {sseEvent("a", ""), []func(http.ResponseWriter, *http.Request){status(404)}, reasonResultLost, time.Second},
+		"405":            {sseEvent("a", ""), nil, reasonResultLost, time.Second},
+		"200 HTML":       {sseEvent("a", ""), []func(http.ResponseWriter, *http.Request){func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "<html>") }}, reasonResultLost, time.Second},
+		"empty for ever": {sseEvent("a", ""), repeat(20, events("")), reasonResultLost, 3 * time.Minute},
+		"500 for ever":   {sseEvent("a", ""), repeat(20, status(500)), reasonResultLost, 3 * time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			testClient(t, func(s *fakeServer, o *ClientOptions) {
+				onCall(s, func(w http.ResponseWriter, r *http.Request, m jsonrpc.Message) { writeSSE(w, c.first) })
+				resumes(s, c.scripts...)
+			}, func(t *clientTest) {
+				t.open()
+				start := time.Now()
+				t.send(request("1", "tools/call"))
+				m := t.recv()
+				for m.Kind() == jsonrpc.Notification {
+					m = t.recv()
+				}
+				if got := string(m.Lookup("error", "data", "reason")); got != `"`+c.reason+`"` || m.ID().String() != "1" {
+					t.Errorf("received %s, want reason %s", m.Bytes(), c.reason)
+				}
+				if d := time.Since(start); d > c.most {
+					t.Errorf("after %v, want at most %v", d, c.most)
+				}
+				t.call("2", "ping")
+				if n := len(t.server.requests("tools/call")); n != 1 {
+					t.Errorf("the call was sent %d times", n)
+				}
+			})
+		})
+	}
+}
+
+func repeat(n int, f func(w http.ResponseWriter, r *http.Request)) (fs []func(w http.ResponseWriter, r *http.Request)) {
+	for range n {
+		fs = append(fs, f)
+	}
+	return fs
+}
+
+// LE7: a server that polls its client for long is no failure.
+func TestClientResumeLong(t *testing.T) {
+	testClient(t, func(s *fakeServer, o *ClientOptions) {
+		onCall(s, func(w http.ResponseWriter, r *http.Request, m jsonrpc.Message) {
+			writeSSE(w, "id: a\nretry: 500\ndata:\n\n")
+		})
+		resumes(s, append(repeat(1000, events("id: a\ndata:\n\n")), events(sseEvent("b", answer1)))...)
+	}, func(t *clientTest) {
+		t.open()
+		start := time.Now()
+		t.send(request("1", "tools/call"))
+		t.want(answer1)
+		if d := time.Since(start); d != 1001*500*time.Millisecond {
+			t.Errorf("it took %v", d)
+		}
+	})
+}
+
+// LE8: bad data in an event fails that stream's call only.
+func TestClientBadEvent(t *testing.T) {
+	for name, c := range map[string]struct{ data, reason string }{
+		"no JSON":     {"{oops", reasonInvalid},
+		"no message":  {`{"jsonrpc":"2.0"}`, reasonInvalid},
+		"too large":   {`{"jsonrpc":"2.0","id":1,"result":"` + strings.Repeat("x", 5000) + `"}`, reasonTooLarge},
+		"empty array": {"[]", reasonInvalid},
+	} {
+		t.Run(name, func(t *testing.T) {
+			release := make(chan struct{})
+			testClient(t, func(s *fakeServer, o *ClientOptions) {
+				release = make(chan struct{})
+				o.MaxMessageSize = 4000
+				onCall(s, func(w http.ResponseWriter, r *http.Request, m jsonrpc.Message) {
+					if m.ID().String() == "1" {
+						writeSSE(w, sseEvent("a", c.data))
+						<-r.Context().Done()
+						return
+					}
+					writeSSE(w, ": wait\n\n")
+					<-release
+					writeSSE(w, sseEvent("", result(m, "{}")))
+				})
+			}, func(t *clientTest) {
+				t.open()
+				t.send(request("2", "tools/call"))
+				t.send(request("1", "tools/call"))
+				t.wantError("1", c.reason)
+				close(release)
+				t.want(`{"jsonrpc":"2.0","id":2,"result":{}}`)
+			})
+		})
+	}
+}
+
+// LE8, LE9: on the standalone stream bad events are dropped, and it goes on.
+func TestClientBadEventOnGet(t *testing.T) {
+	const good = `{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`
+	testClient(t, func(s *fakeServer, o *ClientOptions) {
+		o.MaxMessageSize = 4000
+		s.onGet = func(w http.ResponseWriter, r *http.Request) bool {
+			writeSSE(w, sseEvent("1", "{oops")+sseEvent("2", strings.Repeat("x", 5000))+sseEvent("3", good))
+			<-r.Context().Done()
+			return true
+		}
+	}, func(t *clientTest) {
+		t.open()
+		t.want(good)
+	})
+}
+
+// LE9: what GET may meet; the session works in any case.
+func TestClientNoStandaloneStream(t *testing.T) {
+	for name, c := range map[string]struct {
+		reply func(w http.ResponseWriter, r *http.Request)
+		gets  int
+	}{
+		"405":  {status(405), 1},
+		"404":  {status(404), 1},
+		"401":  {status(401), 1},
+		"400":  {status(400), 1},
+		"501":  {status(501), 1},
+		"204":  {status(204), 1},
+		"HTML": {func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "<html>") }, 1},
+		"302":  {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/login", 302) }, 1},
+		"500":  {status(500), 0},
+		"429":  {status(429), 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			testClient(t, func(s *fakeServer, o *ClientOptions) {
+				s.onGet = func(w http.ResponseWriter, r *http.Request) bool { c.reply(w, r); return true }
+			}, func(t *clientTest) {
+				t.open()
+				t.call("1", "ping")
+				time.Sleep(time.Hour)
+				t.call("2", "ping")
+				n := len(t.server.requests("GET"))
+				if c.gets != 0 && n != c.gets || n > 200 {
+					t.Errorf("%d GETs", n)
+				}
+				if n := len(t.server.requests("initialize")); n != 1 {
+					t.Errorf("%d initializes, want 1", n)
+				}
+			})
+		})
+	}
+}
+
+// LE9: the standalone stream is opened again, from the last event if there
+// were ids, and in the server's time; it outlives a restart of the server.
+func TestClientStandaloneStreamReconnects(t *testing.T) {
+	n := 0
+	testClient(t, func(s *fakeServer, o *ClientOptions) {
+		n = 0
+		s.onGet = func(w http.ResponseWriter, r *http.Request) bool {
+			n++
+			text := fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/message","params":{"data":"%d %s"}}`, n, r.Header.Get("Last-Event-Id"))
+			switch n {
+			case 1:
+				writeSSE(w, sseEvent("", text))
+			case 2:
+				writeSSE(w, "retry: 2500\n"+sseEvent("e2", text))
+			case 3:
+				writeSSE(w, sseEvent("", text))
+				s.stop()
+			case 4:
+				writeSSE(w, sseEvent("", text))
+				<-r.Context().Done()
+			}
+			return true
+		}
+	}, func(t *clientTest) {
+		t.open()
+		start := time.Now()
+		for i, want := range []struct {
+			text string
+			at   time.Duration
+		}{{"1 ", 0}, {"2 ", time.Second}, {"3 e2", 3500 * time.Millisecond}} {
+			if m := t.recv(); string(m.Lookup("params", "data")) != `"`+want.text+`"` {
+				t.Errorf("message %d: %s, want %q", i, m.Bytes(), want.text)
+			}
+			if d := time.Since(start); d != want.at {
+				t.Errorf("message %d after %v, want %v", i, d, want.at)
+			}
+		}
+		time.Sleep(10 * time.Minute)
+		t.server.start()
+		t.server.setDown(false)
+		m := t.recv()
+		if string(m.Lookup("params", "data")) != `"4 e2"` {
+			t.Errorf("after the restart: %s", m.Bytes())
+		}
+		t.call("1", "ping")
+	})
+}
+
+// LE10: the response comes on the standalone stream, after a 202 or while the
+// POST's own stream is open, which is then ended.
+func TestClientAnswerOnGet(t *testing.T) {
+	for name, reply := range map[string]func(w http.ResponseWriter, r *http.Request){
+		"202":        status(202),
+		"204":        status(204),
+		"own stream": func(w http.ResponseWriter, r *http.Request) { writeSSE(w, ": hm\n\n"); <-r.Context().Done() },
+		"no reply":   func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			calls := make(chan jsonrpc.Message, 1)
+			ended := make(chan struct{})
+			testClient(t, func(s *fakeServer, o *ClientOptions) {
+				calls = make(chan jsonrpc.Message, 1)
+				ended = make(chan struct{})
+				onCall(s, func(w http.ResponseWriter, r *http.Request, m jsonrpc.Message) {
+					calls <- m
+					reply(w, r)
+					close(ended)
+				})
+				s.onGet = func(w http.ResponseWriter, r *http.Request) bool {
+					writeSSE(w, ": open\n\n")
+					m := <-calls
+					time.Sleep(time.Second)
+					writeSSE(w, sseEvent("", result(m, "{}")))
+					<-r.Context().Done()
+					return true
+				}
+			}, func(t *clientTest) {
+				t.open()
+				t.send(request("1", "tools/call"))
+				t.want(answer1)
+				<-ended
+				t.call("2", "ping")
+			})
+		})
+	}
+}
+
+// LE10: a 202 for a request, where there is no other stream for the response.
+func TestClientAcceptedForNothing(t *testing.T) {
+	testClient(t, func(s *fakeServer, o *ClientOptions) {
+		onCall(s, func(w http.ResponseWriter, r *http.Request, m jsonrpc.Message) { w.WriteHeader(202) })
+	}, func(t *clientTest) {
+		t.open()
+		t.send(request("1", "tools/call"))
+		t.wantError("1", reasonNoAnswer, "202")
+	})
+}
+
+// A server that leaves the stream open after the response cannot keep it.
+func TestClientStreamLingers(t *testing.T) {
+	testClient(t, func(s *fakeServer, o *ClientOptions) {
+		o.MaxInFlight = 1
+		onCall(s, func(w http.ResponseWriter, r *http.Request, m jsonrpc.Message) {
+			writeSSE(w, sseEvent("a", result(m, "{}")))
+			<-r.Context().Done()
+		})
+	}, func(t *clientTest) {
+		t.open()
+		t.send(request("1", "tools/call"))
+		t.want(answer1)
+		start := time.Now()
+		t.call("2", "ping")
+		if d := time.Since(start); d > time.Second {
+			t.Errorf("the next request had to wait %v", d)
+		}
+		if n := len(t.server.requests("GET")); n != 1 {
+			t.Errorf("%d GETs: an answered call was resumed", n)
+		}
+	})
+}
+
+// 20,000 notifications and the response, in order.
+func TestClientManyNotifications(t *testing.T) {
+	const n = 20000
+	testClient(t, func(s *fakeServer, o *ClientOptions) {
+		onCall(s, func(w http.ResponseWriter, r *http.Request, m jsonrpc.Message) {
+			w.Header().Set("Content-Type", typeSSE)
+			for i := range n {
+				io.WriteString(w, sseEvent("", fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":%d}}`, i)))
+			}
+			io.WriteString(w, sseEvent("", result(m, "{}")))
+		})
+	}, func(t *clientTest) {
+		t.open()
+		t.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"_meta":{"progressToken":1}}}`)
+		for i := range n {
+			if m := t.recv(); string(m.Lookup("params", "progress")) != fmt.Sprint(i) {
+				t.Fatalf("received %s, want progress %d", m.Bytes(), i)
+			}
+		}
+		t.want(answer1)
+	})
+}
