@@ -82,10 +82,6 @@ func (s *Spec) name() string {
 	return filepath.Base(s.Path)
 }
 
-// outputGrace is how long output may be silent before it counts as ended,
-// once the process has exited and only a descendant holds the pipe open.
-const outputGrace = 200 * time.Millisecond
-
 // A Process is a child that was started. All methods may be called
 // concurrently.
 type Process struct {
@@ -184,8 +180,11 @@ func (p *Process) Stdin() io.WriteCloser { return p.stdin }
 // Stdout returns the child's stdout. Its Read returns io.EOF at the end of the
 // output. Once the process has exited, a descendant that holds the pipe open
 // delays this only until it was silent for a short time; what is in the pipe
-// is always delivered first, however late it is read. After Stop, what was not read
-// yet (a pipe's worth at most) can still be read.
+// is always delivered first, however late it is read. After Stop, what was not
+// read yet (a pipe's worth at most) can still be read.
+//
+// It has a method SetReadDeadline(time.Time) error like a file's, which works
+// until Stop (not on Windows).
 func (p *Process) Stdout() io.Reader { return p.stdout }
 
 // Done is closed when the process has exited and its stderr was read to the

@@ -21,7 +21,7 @@ type child struct {
 	system // what differs between the Unixes
 
 	groupGone  atomic.Bool  // the group is empty: its id may belong to others
-	killed     bool         // SIGKILL was sent
+	looks      int          // how often the group was looked at
 	terminated map[int]bool // strays that got SIGTERM
 }
 
@@ -92,7 +92,6 @@ func (c *child) terminate() {
 }
 
 func (c *child) kill() {
-	c.killed = true
 	c.signalGroup(unix.SIGKILL)
 	c.killStrays()
 }
@@ -145,8 +144,10 @@ func (c *child) groupEmpty() bool {
 		return true
 	}
 	// A member that is dead but was not reaped by its parent still counts for
-	// kill. That matters only when we would wait for it in vain.
-	return c.killed && groupIsDead(c.pid)
+	// kill, and some parents (even some that are process 1) are slow to reap or never do.
+	// To find out is not cheap, so less and less often.
+	c.looks++
+	return (c.looks&(c.looks-1) == 0 || c.looks%32 == 0) && groupIsDead(c.pid)
 }
 
 // exitError describes how a process ended.

@@ -95,14 +95,9 @@ func (p *Process) runStop() error {
 // awaitGone waits for the process and all that belongs to it to end, as long
 // as the step allows, and reports whether they have.
 func (p *Process) awaitGone(step stopStep) bool {
-	deadline := time.NewTimer(max(step.wait, 0))
-	defer deadline.Stop()
-	select {
-	case <-p.exited:
-	case <-deadline.C:
-		if !p.hasExited() {
-			return false
-		}
+	end := time.Now().Add(step.wait)
+	if !p.awaitExit(step.wait) {
+		return false
 	}
 	p.reap()
 	// Nothing tells when a group becomes empty, so look; rarely more than once.
@@ -110,16 +105,26 @@ func (p *Process) awaitGone(step stopStep) bool {
 		if p.child.gone() {
 			return true
 		}
+		left := time.Until(end)
+		if left <= 0 {
+			return false
+		}
 		if step.again != nil {
 			step.again()
 		}
-		poll := time.NewTimer(delay)
-		select {
-		case <-poll.C:
-		case <-deadline.C:
-			poll.Stop()
-			return p.child.gone()
-		}
+		time.Sleep(min(delay, left))
+	}
+}
+
+// awaitExit waits for the process alone.
+func (p *Process) awaitExit(wait time.Duration) bool {
+	timer := time.NewTimer(max(wait, 0))
+	defer timer.Stop()
+	select {
+	case <-p.exited:
+		return true
+	case <-timer.C:
+		return p.hasExited()
 	}
 }
 

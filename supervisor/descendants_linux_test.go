@@ -1,0 +1,280 @@
+package supervisor
+
+import (
+	"bufio"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A process that exited keeps its id until Stop, so that no signal can go
+// astray.
+func TestExitedProcessIsHeldUntilStop(t *testing.T) {
+	p := mustStart(t, sh("exit 0"))
+	<-p.Done()
+	if st, err := readStat(p.Pid()); err != nil || st.state != 'Z' || st.pgid != p.Pid() {
+		t.Errorf("before Stop: %c, %v; want a zombie that leads its group", st.state, err)
+	}
+	mustStop(t, p)
+	if st, err := readStat(p.Pid()); err == nil && st.ppid == os.Getpid() {
+		t.Error("not reaped by Stop")
+	}
+}
+
+// Without pidfd (before Linux 5.4) waiting works as well.
+func TestWaitWithoutPidfd(t *testing.T) {
+	p := mustStart(t, sh("exit 5"))
+	<-p.Done()
+	old := &child{pid: p.Pid()}
+	if err := old.wait(); err == nil || err.Error() != "exit status 5" {
+		t.Errorf("wait: %v", err)
+	}
+}
+
+// The end of the thread on which Start was called must not kill the child.
+func TestStartingThreadMayEnd(t *testing.T) {
+	type started struct {
+		p   *Process
+		tid int
+	}
+	got := make(chan started)
+	go func() {
+		runtime.LockOSThread() // and not unlocked: the thread ends with the goroutine
+		p := mustStart(t, sh("cat"))
+		got <- started{p, unix.Gettid()}
+	}()
+	s := <-got
+	if s.tid != os.Getpid() { // the main thread never ends
+		for {
+			if _, err := os.Stat("/proc/self/task/" + strconv.Itoa(s.tid)); err != nil {
+				break
+			}
+			runtime.Gosched()
+		}
+	}
+	io.WriteString(s.p.Stdin(), "alive\n")
+	if line := readLine(t, s.p.Stdout()); line != "alive" {
+		t.Errorf("got %q", line)
+	}
+}
+
+// When the bridge is killed, its child dies with it...
+func TestKilledBridgeTakesItsChild(t *testing.T) {
+	life := newLifeline(t)
+	b := startBridge(t)
+	b.say(t, "start", `exec 9>"$1"; echo; exec sleep 1000`, life.path)
+	kill(t, b.process.Pid())
+	life.awaitEnd(t)
+}
+
+// ... and with the watchdog every descendant, also one in its own session.
+func TestKilledBridgeTakesDescendants(t *testing.T) {
+	for _, script := range []string{
+		`exec 9>"$1"; trap '' TERM HUP; sleep 1000 & echo; cat; sleep 1000`,
+		`exec 9>"$1"; setsid sh -c 'sleep 1000; :' & echo; sleep 1000`,
+	} {
+		life := newLifeline(t)
+		b := startBridge(t)
+		b.say(t, "watchdog")
+		b.say(t, "watchdog") // a second is none
+		b.say(t, "start", script, life.path)
+		b.say(t, "start", "echo")
+		kill(t, b.process.Pid())
+		life.awaitEnd(t)
+	}
+}
+
+// The watchdog ends with a bridge that ends by itself, and touches nothing
+// that was stopped.
+func TestWatchdogEndsWithTheBridge(t *testing.T) {
+	b := startBridge(t)
+	b.say(t, "watchdog")
+	b.say(t, "start", "echo; cat")
+	b.say(t, "stop")
+	dog := watchdogOf(t, b.process.Pid())
+	fd, err := unix.PidfdOpen(dog, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	for _, sig := range []syscall.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGHUP} {
+		awaitIgnored(t, dog, sig)
+	}
+	b.process.Stdin().Close()
+	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+	if n, err := unix.Poll(fds, 10_000); n != 1 {
+		t.Error("the watchdog outlives the bridge", err)
+	}
+}
+
+// watchdogOf returns the only child of a process.
+func watchdogOf(t *testing.T, pid int) int {
+	t.Helper()
+	all, err := allPids()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range all {
+		if st, err := readStat(p); err == nil && st.ppid == pid {
+			return p
+		}
+	}
+	t.Fatal("no watchdog")
+	return 0
+}
+
+// awaitIgnored waits until a process that has just started ignores sig.
+func awaitIgnored(t *testing.T, pid int, sig syscall.Signal) {
+	t.Helper()
+	for start := time.Now(); time.Since(start) < 10*time.Second; runtime.Gosched() {
+		status, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, rest, _ := strings.Cut(string(status), "SigIgn:\t")
+		mask, _ := strconv.ParseUint(rest[:16], 16, 64)
+		if mask&(1<<(sig-1)) != 0 {
+			return
+		}
+	}
+	t.Errorf("the watchdog does not ignore %v", sig)
+}
+
+// Descendants that made their own session are ended by Stop, those of other
+// processes are not.
+func TestSubreapEndsStrays(t *testing.T) {
+	for _, stray := range []string{
+		"sleep 1000",
+		`trap "" TERM; sleep 1000; sleep 1000`,
+		"setsid sh -c \"sleep 1000; :\" & sleep 1000", // comes to light when its parent dies
+	} {
+		mine, other := newLifeline(t), newLifeline(t)
+		b := startBridge(t)
+		b.say(t, "subreap")
+		b.say(t, "watchdog") // is no stray
+		b.say(t, "start", `exec 9>"$1"; setsid sh -c "$2" & echo; cat`, mine.path, stray)
+		b.say(t, "stop")
+		if mine.held() {
+			t.Errorf("%s: outlived Stop", stray)
+		}
+		b.say(t, "start", `exec 9>"$1"; setsid sleep 1000 & echo; cat`, other.path)
+		b.say(t, "stop") // stops the second one only; the first stays stopped
+		if other.held() {
+			t.Errorf("%s: second outlived Stop", stray)
+		}
+		if n := b.say(t, "children"); n != "1" {
+			t.Errorf("%s: %s children left, want the watchdog only", stray, n)
+		}
+		b.say(t, "unreap")
+	}
+}
+
+// An orphan whose origin cannot be told, because it cleared its environment,
+// lives until the end and not longer; one that exits is reaped.
+func TestSubreapUnknownOrphans(t *testing.T) {
+	life := newLifeline(t)
+	b := startBridge(t)
+	b.say(t, "subreap")
+	b.say(t, "start", `exec 9>"$1"; setsid env -i sh -c "echo up; exec sleep 1000" & (setsid env -i true &) ; cat`, life.path)
+	b.say(t, "stop")
+	if !life.held() {
+		t.Error("a process that may be anyone's was ended")
+	}
+	b.say(t, "wait-children", "1") // the other one is reaped
+	b.say(t, "unreap")
+	if life.held() {
+		t.Error("outlived the end")
+	}
+	if n := b.say(t, "children"); n != "0" {
+		t.Errorf("%s children left", n)
+	}
+}
+
+// As process 1 every orphan is reaped, wherever it came from.
+func TestProcessOneReaps(t *testing.T) {
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(exe)
+	cmd.Env = append(os.Environ(), roleVar+"=init", noPause)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS}
+	in, _ := cmd.StdinPipe()
+	out, _ := cmd.StdoutPipe()
+	if err := cmd.Start(); err != nil {
+		t.Skip("needs the right to make namespaces:", err)
+	}
+	defer cmd.Wait()
+	defer in.Close()
+	b := &bridgeProcess{in: in, out: bufio.NewReader(out)}
+	b.say(t, "subreap")
+	b.say(t, "watchdog") // is not needed, and not started
+	for range 3 {
+		b.say(t, "start", `(setsid env -i true &); setsid true & sh -c "true &" ; exec echo`)
+	}
+	b.say(t, "wait-children", "3") // the shells, until they are stopped
+	b.say(t, "stop")
+	if n := b.say(t, "children"); n != "0" {
+		t.Errorf("%s children left", n)
+	}
+}
+
+func init() { roles["init"] = roleInit }
+
+// roleInit is the role "bridge" as process 1 with a /proc of its own.
+func roleInit([]string) {
+	if err := unix.Mount("", "/", "", unix.MS_PRIVATE|unix.MS_REC, ""); err != nil {
+		panic(err)
+	}
+	if err := unix.Mount("proc", "/proc", "proc", 0, ""); err != nil {
+		panic(err)
+	}
+	roleBridge(nil)
+}
+
+// kill kills a process that is our child, as kill -9 would.
+func kill(t *testing.T, pid int) {
+	t.Helper()
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Both ways to list children agree.
+func TestOurChildren(t *testing.T) {
+	p, q := mustStart(t, sh("cat")), mustStart(t, sh("exit 0"))
+	<-q.Done() // a zombie counts
+	for name, list := range map[string]func() ([]int, error){"children": ourChildren, "by parent": childrenByParent} {
+		pids, err := list()
+		if err != nil || len(pids) != 2 || !slices.Contains(pids, p.Pid()) || !slices.Contains(pids, q.Pid()) {
+			t.Errorf("%s: %v, %v; want %d and %d", name, pids, err, p.Pid(), q.Pid())
+		}
+	}
+}
+
+func TestMarks(t *testing.T) {
+	for _, c := range []struct {
+		m, marker string
+		want      bool
+	}{
+		{"a", "a", true}, {"a", "a.b", true}, {"a.b", "a.b.c", true},
+		{"a", "ab", false}, {"a.b", "a", false}, {"a", "", false}, {"", "a", false}, {"b", "a.b", false},
+	} {
+		if got := marks(c.m, c.marker); got != c.want {
+			t.Errorf("marks(%q, %q) = %v", c.m, c.marker, got)
+		}
+	}
+	t.Setenv(markerVar, "outer")
+	if m := newMarker(); !marks("outer", m) || strings.Count(m, ".") != 1 {
+		t.Errorf("newMarker inside a marked process: %q", m)
+	}
+}
