@@ -17,6 +17,7 @@ const (
 	clientQueue       = 64               // messages for Recv that may wait
 	clientNotes       = 64               // notifications and responses on their way at once
 	clientNoteWait    = time.Second      // how long Send waits until a notification was accepted
+	clientListenWait  = time.Second / 10 // how long what follows initialized waits for the standalone stream
 	clientNoteTimeout = time.Minute      // how long the server may take to accept one
 	clientLinger      = time.Second / 2  // how long a stream may stay open after its response
 	clientCancelWait  = 2 * time.Second  // and after its call was cancelled
@@ -199,16 +200,16 @@ func (c *clientConn) awaitNote(ctx context.Context, call *clientCall) error {
 // run carries one message from beginning to end.
 func (c *clientConn) run(call *clientCall) {
 	fault := c.exchange(call)
+	if fault == nil && call.method == "notifications/initialized" {
+		c.listenFirst(c.current())
+	}
 	call.setSent()
 	if fault != nil {
 		c.fail(call, fault)
 	}
 	call.cancel()
-	switch {
-	case call.replaced != nil:
+	if call.replaced != nil {
 		c.deleteSession(call.replaced)
-	case fault == nil && call.method == "notifications/initialized":
-		c.listenOnce(c.current())
 	}
 }
 

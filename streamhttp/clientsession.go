@@ -27,7 +27,7 @@ func (c *clientConn) noteSession(call *clientCall, session *clientSession, resp 
 		return nil, &clientFault{reason: reasonInvalid, status: resp.StatusCode,
 			text: fmt.Sprintf("%s sent a session id with characters other than visible ASCII", c.where)}
 	}
-	s := &clientSession{id: id, deaf: make(chan struct{})}
+	s := &clientSession{id: id, heard: make(chan struct{}), deaf: make(chan struct{})}
 	s.ctx, s.stop = context.WithCancel(c.ctx)
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -39,10 +39,11 @@ type clientState struct {
 // clientSession is what one initialize has set up. It also stands for a
 // server without sessions: then id is empty.
 type clientSession struct {
-	id   string
-	ctx  context.Context // done when the session is over
-	stop context.CancelFunc
-	deaf chan struct{} // closed when the server offers no standalone stream
+	id    string
+	ctx   context.Context // done when the session is over
+	stop  context.CancelFunc
+	heard chan struct{} // closed when the server has answered the first GET
+	deaf  chan struct{} // closed when the server offers no standalone stream
 
 	version     string // negotiated, "" until the result is there
 	initialized bool   // it was told notifications/initialized

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/sse"
@@ -177,13 +178,26 @@ func (c *clientConn) listenOnce(session *clientSession) {
 	}
 }
 
+// listenFirst is listenOnce, and waits a moment until the server has answered:
+// what the server says to the requests that follow should find the stream, and
+// some servers take the first GET after a request for a resumption.
+func (c *clientConn) listenFirst(session *clientSession) {
+	if session == nil {
+		return
+	}
+	c.listenOnce(session)
+	pause(session.ctx, session.heard, clientListenWait)
+}
+
 // listen reads the standalone stream for as long as the session lasts, or
 // until it is known that the server offers none.
 func (c *clientConn) listen(session *clientSession) {
 	defer close(session.deaf)
+	heard := sync.OnceFunc(func() { close(session.heard) })
 	at := clientCursor{}
 	for opened := false; ; {
 		resp, fault := c.get(session.ctx, session, at.lastID)
+		heard()
 		switch {
 		case session.ctx.Err() != nil:
 			if resp != nil {

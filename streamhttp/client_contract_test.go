@@ -1,0 +1,65 @@
+package streamhttp
+
+import (
+	"context"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// The client keeps the contract of bridge.Conn, and so does a session of the
+// Handler, as each other's peers over real HTTP.
+func TestClientContract(t *testing.T) {
+	bridgetest.TestConn(t, newContractPair, bridgetest.Options{
+		NoEOF:     "a", // a session that ends is an HTTP status of the next request
+		LateSends: "a", // which gets a new session
+	})
+}
+
+// newContractPair returns a client and the session that it has opened.
+func newContractPair(t *testing.T) (client, session bridge.Conn, stop func()) {
+	sessions := make(chan bridge.Conn, 100)
+	handler := NewHandler(bridge.HandlerFunc(func(ctx context.Context, conn bridge.Conn) error {
+		sessions <- conn
+		<-ctx.Done()
+		return nil
+	}), HandlerOptions{})
+	server := httptest.NewServer(handler)
+	client, err := (&Client{URL: server.URL}).Dial(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	send := func(c bridge.Conn, m jsonrpc.Message) {
+		if err := c.Send(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	recv := func(c bridge.Conn) jsonrpc.Message {
+		m, err := c.Recv(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+	send(client, msg(initializeText))
+	session = <-sessions
+	send(session, msg(result(recv(session), `{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"1"}}`)))
+	recv(client)
+	accepted := make(chan struct{})
+	go func() { // the session has to take it before the client is done
+		defer close(accepted)
+		send(client, msg(initializedText))
+	}()
+	recv(session)
+	<-accepted
+	// What the session sends now may wait for the standalone stream.
+	send(session, jsonrpc.NewNotification("notifications/ready", nil))
+	recv(client)
+	return client, session, func() {
+		handler.Close()
+		server.Close()
+	}
+}
