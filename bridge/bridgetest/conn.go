@@ -250,13 +250,12 @@ func testSentBeforeClose(t *testing.T, p *pair) {
 		t.Skip("aborts")
 	}
 	const n = 10
-	for i := range n {
-		if !send(t, p.self, note("early", i, 100)) {
-			return
-		}
-	}
 	var wg sync.WaitGroup
-	wg.Go(func() { p.self.Close() })
+	wg.Go(func() {
+		for i := 0; i < n && send(t, p.self, note("early", i, 100)); i++ {
+		}
+		p.self.Close()
+	})
 	for i := range n {
 		want(t, p.peer, note("early", i, 100))
 	}

@@ -1,0 +1,105 @@
+package stdio
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+var benchSizes = []struct {
+	name string
+	size int
+}{{"100B", 100}, {"10KB", 10_000}, {"1MB", 1_000_000}}
+
+func benchMessage(size int) jsonrpc.Message {
+	const frame = `{"jsonrpc":"2.0","method":"notifications/message","params":{"pad":""}}`
+	return jsonrpc.NewNotification("notifications/message", []byte(`{"pad":"`+strings.Repeat("x", max(size-len(frame), 0))+`"}`))
+}
+
+// plain hides what else a reader can do.
+type plain struct{ io.Reader }
+
+// BenchmarkRoundTrip is a message there and back over two pipes of the operating system.
+func BenchmarkRoundTrip(b *testing.B) {
+	for _, s := range benchSizes {
+		b.Run(s.name, func(b *testing.B) {
+			x, y := pipes(b, Options{}, Options{})
+			benchRoundTrip(b, x, y, benchMessage(s.size))
+		})
+		b.Run(fmt.Sprintf("%s/background", s.name), func(b *testing.B) {
+			ar, bw := osPipe(b)
+			br, aw := osPipe(b)
+			x := NewConn(plain{ar}, aw, closeAll(ar, aw), Options{})
+			y := NewConn(plain{br}, bw, closeAll(br, bw), Options{})
+			benchRoundTrip(b, x, y, benchMessage(s.size))
+		})
+	}
+}
+
+func benchRoundTrip(b *testing.B, x, y *Conn, m jsonrpc.Message) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			m, err := y.Recv(ctx)
+			if err != nil || y.Send(ctx, m) != nil {
+				return
+			}
+		}
+	}()
+	b.SetBytes(int64(2 * len(m.Bytes())))
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := x.Send(ctx, m); err != nil {
+			b.Fatal(err)
+		}
+		if _, err := x.Recv(ctx); err != nil {
+			b.Fatal(err)
+		}
+	}
+	cancel()
+	x.Close()
+	y.Close()
+	<-done
+}
+
+// BenchmarkFloor is the same without a Conn: bytes through the same pipes.
+func BenchmarkFloor(b *testing.B) {
+	for _, s := range benchSizes {
+		b.Run(s.name, func(b *testing.B) {
+			ar, bw := osPipe(b)
+			br, aw := osPipe(b)
+			m := benchMessage(s.size).Bytes()
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				buf := make([]byte, len(m))
+				for {
+					if _, err := io.ReadFull(br, buf); err != nil {
+						return
+					}
+					if _, err := bw.Write(buf); err != nil {
+						return
+					}
+				}
+			}()
+			buf := make([]byte, len(m))
+			b.SetBytes(int64(2 * len(m)))
+			for b.Loop() {
+				if _, err := aw.Write(m); err != nil {
+					b.Fatal(err)
+				}
+				if _, err := io.ReadFull(ar, buf); err != nil {
+					b.Fatal(err)
+				}
+			}
+			closeAll(aw, bw, ar, br)()
+			<-done
+		})
+	}
+}

@@ -1,0 +1,167 @@
+package stdio
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+	"github.com/mcp-bridge/mcp-bridge/supervisor"
+)
+
+// exitGrace is how long a child that has closed its stdout may take to exit
+// before it is reported without an exit status. It has ended in any case.
+const exitGrace = time.Second
+
+// Command is a bridge.Dialer that starts a child process and talks to it over
+// its stdin and stdout. Each Dial starts one; Dial may be called concurrently.
+type Command struct {
+	// Spec says what to start, and how to stop it.
+	Spec supervisor.Spec
+
+	// Options are those of the Conn. Options.Peer is Server.
+	Options Options
+}
+
+// Dial starts the child. Recv on the Conn returns an *ExitError when the child
+// ends by itself or closes its stdout, and io.EOF after Close. Close stops the
+// child as supervisor.Process.Stop does, and returns its error.
+func (c *Command) Dial(ctx context.Context) (bridge.Conn, error) {
+	p, err := supervisor.Start(ctx, c.Spec)
+	if err != nil {
+		return nil, err
+	}
+	opts := c.Options
+	opts.Peer = Server
+	child := &childConn{name: c.Spec.Name, process: p}
+	child.Conn = newConn(p.Stdout(), p.Stdin(), child.stop, opts, false)
+	if child.name == "" {
+		child.name = c.Spec.Path
+	}
+	return child, nil
+}
+
+// childConn is the Conn to a child.
+type childConn struct {
+	*Conn
+	name    string
+	process *supervisor.Process
+	end     error // what Recv returns after the end of stdout; only Recv uses it
+}
+
+// Recv implements bridge.Conn.
+func (c *childConn) Recv(ctx context.Context) (jsonrpc.Message, error) {
+	m, err := c.Conn.Recv(ctx)
+	switch {
+	case err == nil || ctx.Err() != nil:
+		return m, err
+	case errors.Is(err, io.ErrClosedPipe):
+		return m, io.EOF // by Close
+	case !errors.Is(err, io.EOF):
+		return m, fmt.Errorf("server %q: %w", c.name, err)
+	}
+	if c.end == nil {
+		c.end = c.ended()
+	}
+	return m, c.end
+}
+
+// Send implements bridge.Conn.
+func (c *childConn) Send(ctx context.Context, m jsonrpc.Message) error {
+	err := c.Conn.Send(ctx, m)
+	if err != nil && ctx.Err() == nil {
+		return fmt.Errorf("server %q: %w", c.name, err)
+	}
+	return err
+}
+
+var errStdoutClosed = errors.New("closed its stdout")
+
+// ended finds out why stdout is at its end. Most often because the process
+// exits, which then takes no more than a moment.
+func (c *childConn) ended() error {
+	grace := time.NewTimer(exitGrace)
+	defer grace.Stop()
+	e := &ExitError{Name: c.name}
+	select {
+	case <-c.process.Done():
+		e.Err = c.process.ExitError()
+	case <-grace.C:
+		e.Err = errStdoutClosed
+	case <-c.done:
+		return io.EOF // by Close
+	}
+	e.Stderr = c.process.StderrTail()
+	return e
+}
+
+// stop is the closer. It goes on reading meanwhile: a child that is blocked in
+// a write would not see that its stdin has ended.
+func (c *childConn) stop() error {
+	drained := make(chan struct{})
+	go func() {
+		defer close(drained)
+		io.Copy(io.Discard, c.process.Stdout())
+	}()
+	err := c.process.Stop()
+	<-drained
+	return err
+}
+
+// ExitError says how a child ended that was not asked to.
+type ExitError struct {
+	Name   string   // of the server
+	Err    error    // how its process ended; nil for exit status 0
+	Stderr []string // the last lines that it wrote to stderr, oldest first
+}
+
+// maxStderrText bounds the part of an error that quotes stderr, in bytes.
+const maxStderrText = 1000
+
+// Error returns one line, of bounded length, that may be shown to the client.
+func (e *ExitError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "server %q ended: ", e.Name)
+	if e.Err == nil {
+		b.WriteString("exit status 0")
+	} else {
+		b.WriteString(e.Err.Error())
+	}
+	if text := lastText(e.Stderr, maxStderrText); text != "" {
+		b.WriteString("; last stderr: ")
+		b.WriteString(text)
+	}
+	return b.String()
+}
+
+// Unwrap returns Err.
+func (e *ExitError) Unwrap() error { return e.Err }
+
+// lastText joins the last lines that fit into max bytes, without what a
+// terminal would take for commands.
+func lastText(lines []string, max int) string {
+	var kept []string
+	for i := len(lines) - 1; i >= 0 && max > 0; i-- {
+		line := strings.TrimSpace(strings.Map(printable, strings.ToValidUTF8(lines[i], "\uFFFD")))
+		if line == "" {
+			continue
+		}
+		if len(line) > max {
+			line = strings.ToValidUTF8(line[:max], "") + "..."
+		}
+		kept = append([]string{line}, kept...)
+		max -= len(line)
+	}
+	return strings.Join(kept, " | ")
+}
+
+func printable(r rune) rune {
+	if r < ' ' || r >= 0x7f && r < 0xa0 {
+		return ' '
+	}
+	return r
+}

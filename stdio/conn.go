@@ -1,0 +1,303 @@
+// Package stdio carries JSON-RPC messages as lines: one message, one line
+// (PROTOCOL.md A.2). Command starts a child process and talks to it; Std is
+// this process's own client.
+package stdio
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"sync/atomic"
+
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// DefaultMaxMessageSize is the largest message in bytes, unless Options say otherwise (J9).
+const DefaultMaxMessageSize = 64 << 20
+
+// maxBatch is how many messages a client's batch may have (LI9).
+const maxBatch = 50
+
+// Peer says who is at the other end: what is done about invalid input differs.
+type Peer uint8
+
+const (
+	// Server: many print banners and logs between their messages. Such lines
+	// are skipped (ST4).
+	Server Peer = iota
+	// Client: whatever it writes is meant as a message; it is told what was
+	// wrong with it (J4).
+	Client
+)
+
+// Options tune a Conn. The zero value works.
+type Options struct {
+	// Peer is what is at the other end.
+	Peer Peer
+
+	// MaxMessageSize is the longest line that is kept, in bytes, in the
+	// direction of Recv; 0 means DefaultMaxMessageSize. A longer one is thrown
+	// away as it arrives, but whoever waits for it gets an error.
+	MaxMessageSize int
+
+	// AcceptBatch says whether a client may send arrays now (ST5: only when
+	// 2025-03-26 was negotiated); nil means never. Servers always may. Recv calls it.
+	AcceptBatch func() bool
+
+	// OnNoise is told of each line, or element of a batch, that was no valid
+	// message: its size in bytes and what was wrong, never its content. Recv
+	// calls it; nil is fine.
+	OnNoise func(size int, reason string)
+}
+
+// Conn is a bridge.Conn over two byte streams. An array is received as the
+// single messages in it; arrays are never sent.
+type Conn struct {
+	opts    Options
+	closer  func() error
+	src     source
+	out     sink
+	skipped atomic.Int64
+
+	recv  sync.Mutex // held during Recv
+	lines lines
+	batch []jsonrpc.Message // what is left of an array
+
+	sending chan struct{} // holds one element during Send; a channel, because waiting must end with ctx
+	sendErr error         // why nothing can be sent any more
+
+	done      chan struct{} // closed by fail
+	failOnce  sync.Once
+	err       error // set before done is closed
+	closeOnce sync.Once
+	closeErr  error
+}
+
+// NewConn returns a Conn that reads lines from r and writes lines to w. Close
+// calls closer, once, which must end what r and w lead to; nil does nothing.
+//
+// If r and w have working deadlines (pipes, sockets and terminals of the os
+// and net packages), Recv reads in the caller's goroutine, and a context ends
+// a blocked Recv or Send at once. Otherwise a goroutine reads r from the first
+// Recv on, Close waits for it, and closer must make a blocked r.Read return.
+//
+// Send makes one write of each message up to 64 KiB. When its context ends in
+// the middle of a message the peer would take the next one for the rest of it:
+// the Conn then fails with ErrCutOff, as if it was closed; Close is still needed.
+func NewConn(r io.Reader, w io.Writer, closer func() error, opts Options) *Conn {
+	return newConn(r, w, closer, opts, false)
+}
+
+func newConn(r io.Reader, w io.Writer, closer func() error, opts Options, abandon bool) *Conn {
+	if opts.MaxMessageSize <= 0 {
+		opts.MaxMessageSize = DefaultMaxMessageSize
+	}
+	if closer == nil {
+		closer = func() error { return nil }
+	}
+	c := &Conn{
+		opts:    opts,
+		closer:  closer,
+		src:     newSource(r, abandon),
+		sending: make(chan struct{}, 1),
+		done:    make(chan struct{}),
+	}
+	c.out = newSink(w, c.abort)
+	c.lines = lines{src: c.src, max: opts.MaxMessageSize}
+	return c
+}
+
+// Skipped returns how many lines, or elements of batches, were no valid
+// message so far. It may be called at any time.
+func (c *Conn) Skipped() int64 { return c.skipped.Load() }
+
+// Recv implements bridge.Conn. The end of the stream is io.EOF.
+func (c *Conn) Recv(ctx context.Context) (jsonrpc.Message, error) {
+	c.recv.Lock()
+	defer c.recv.Unlock()
+	for {
+		if err := c.stopped(ctx); err != nil {
+			return jsonrpc.Message{}, err
+		}
+		if len(c.batch) > 0 {
+			m := c.batch[0]
+			c.batch = c.batch[1:]
+			return m, nil
+		}
+		ln, err := c.lines.next(ctx)
+		if errors.Is(err, errInterrupted) {
+			continue
+		}
+		if err != nil {
+			if stopped := c.stopped(ctx); stopped != nil {
+				err = stopped // closing a file makes many errors
+			}
+			return jsonrpc.Message{}, err
+		}
+		m, err := c.message(ctx, ln)
+		if err != nil || m.Kind() != jsonrpc.Invalid {
+			return m, err
+		}
+	}
+}
+
+// stopped returns why a call must end, nil if it need not.
+func (c *Conn) stopped(ctx context.Context) error {
+	select {
+	case <-c.done:
+		return c.err
+	default:
+		return ctx.Err()
+	}
+}
+
+var byteOrderMark = []byte("\uFEFF")
+
+// message returns the message in a line; the zero Message if there is none,
+// or several, which are then in c.batch.
+func (c *Conn) message(ctx context.Context, ln line) (jsonrpc.Message, error) {
+	if ln.tooLong {
+		return c.invalid(ctx, ln.size, &jsonrpc.Error{
+			Code: jsonrpc.CodeInvalidRequest,
+			Message: fmt.Sprintf("the message is longer than %d bytes, which is the limit (--max-message-size)",
+				c.opts.MaxMessageSize),
+			ID: ln.id, Kind: ln.kind,
+		})
+	}
+	text := trim(ln.text)
+	switch {
+	case len(text) == 0:
+		return jsonrpc.Message{}, nil
+	case text[0] == '[':
+		return c.array(ctx, ln)
+	case text[0] != '{' && c.opts.Peer == Server:
+		c.noise(ln.size, "the line is not a JSON object")
+		return jsonrpc.Message{}, nil
+	}
+	if !ln.owned {
+		text = bytes.Clone(text)
+	}
+	m, err := jsonrpc.Parse(text)
+	if err != nil {
+		return c.invalid(ctx, ln.size, asError(err))
+	}
+	return m, nil
+}
+
+// trim leaves out a byte order mark in front, and white space around (ST2).
+func trim(text []byte) []byte {
+	text = bytes.TrimPrefix(text, byteOrderMark)
+	for len(text) > 0 && isSpace(text[0]) {
+		text = text[1:]
+	}
+	for len(text) > 0 && isSpace(text[len(text)-1]) {
+		text = text[:len(text)-1]
+	}
+	return text
+}
+
+func isSpace(b byte) bool { return b == ' ' || b == '\t' || b == '\r' }
+
+// array takes a batch apart (ST5). An invalid element does not hurt the others (LI12).
+func (c *Conn) array(ctx context.Context, ln line) (jsonrpc.Message, error) {
+	limit := 0
+	if c.opts.Peer == Client {
+		limit = maxBatch
+		if c.opts.AcceptBatch == nil || !c.opts.AcceptBatch() {
+			return c.invalid(ctx, ln.size, &jsonrpc.Error{
+				Code:    jsonrpc.CodeInvalidRequest,
+				Message: "batches are part of protocol version 2025-03-26 only",
+			})
+		}
+	}
+	elements, err := jsonrpc.SplitBatch(ln.text, limit)
+	if err != nil {
+		return c.invalid(ctx, ln.size, asError(err))
+	}
+	var batch []jsonrpc.Message
+	for _, element := range elements {
+		m, err := jsonrpc.Parse(bytes.Clone(element)) // cloned: no element keeps all the others in memory
+		if err == nil && c.opts.Peer == Client && m.Method() == "initialize" {
+			err = &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "initialize must not be in a batch",
+				ID: m.ID(), Kind: m.Kind()} // J7
+		}
+		if err != nil {
+			if m, err = c.invalid(ctx, len(element), asError(err)); err != nil {
+				return m, err
+			}
+		}
+		if m.Kind() != jsonrpc.Invalid {
+			batch = append(batch, m)
+		}
+	}
+	c.batch = batch
+	return jsonrpc.Message{}, nil
+}
+
+func asError(err error) *jsonrpc.Error {
+	var e *jsonrpc.Error
+	if errors.As(err, &e) {
+		return e
+	}
+	return &jsonrpc.Error{Code: jsonrpc.CodeParseError, Message: err.Error()}
+}
+
+// invalid deals with input that is no valid message. Where it was to be the
+// answer to a request, it returns an error in its place, so that the caller
+// does not wait forever; a client is told about anything else it may wait for.
+func (c *Conn) invalid(ctx context.Context, size int, e *jsonrpc.Error) (jsonrpc.Message, error) {
+	c.noise(size, e.Message)
+	known := !e.ID.IsZero() && e.ID != jsonrpc.NullID
+	switch {
+	case e.Kind == jsonrpc.Response:
+		if !known {
+			return jsonrpc.Message{}, nil
+		}
+		from := "server"
+		if c.opts.Peer == Client {
+			from = "client"
+		}
+		text := fmt.Sprintf("the %s's answer was not valid JSON-RPC: %s", from, e.Message)
+		return jsonrpc.NewError(e.ID, jsonrpc.CodeInternalError, text, nil), nil
+	case c.opts.Peer == Server || e.Kind == jsonrpc.Notification: // J6
+		return jsonrpc.Message{}, nil
+	}
+	id := e.ID
+	if !known {
+		id = jsonrpc.NullID // J4
+	}
+	return jsonrpc.Message{}, c.Send(ctx, jsonrpc.NewError(id, e.Code, e.Message, nil))
+}
+
+func (c *Conn) noise(size int, reason string) {
+	c.skipped.Add(1)
+	if c.opts.OnNoise != nil {
+		c.opts.OnNoise(size, reason)
+	}
+}
+
+// Close implements bridge.Conn. It returns what closer returned.
+func (c *Conn) Close() error {
+	c.abort(io.ErrClosedPipe)
+	c.src.wait()
+	return c.closeErr
+}
+
+// abort ends the conversation for the reason err.
+func (c *Conn) abort(err error) {
+	c.fail(err)
+	c.closeOnce.Do(func() { c.closeErr = c.closer() })
+}
+
+// fail makes all calls return err, now and for good. The first one counts.
+func (c *Conn) fail(err error) {
+	c.failOnce.Do(func() {
+		c.err = err
+		close(c.done)
+	})
+	c.src.close()
+	c.out.close()
+}

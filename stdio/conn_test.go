@@ -1,0 +1,296 @@
+package stdio
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// All three ways to read and all three ways to write keep the contract.
+func TestContract(t *testing.T) {
+	for name, streams := range map[string]func(t *testing.T) (a, b [2]io.ReadWriteCloser){
+		"polled": func(t *testing.T) (a, b [2]io.ReadWriteCloser) {
+			ar, bw := osPipe(t)
+			br, aw := osPipe(t)
+			return [2]io.ReadWriteCloser{ar, aw}, [2]io.ReadWriteCloser{br, bw}
+		},
+		"deadlines": func(t *testing.T) (a, b [2]io.ReadWriteCloser) {
+			x, y := net.Pipe()
+			return [2]io.ReadWriteCloser{x, x}, [2]io.ReadWriteCloser{y, y}
+		},
+		"nothing but Read and Write": func(t *testing.T) (a, b [2]io.ReadWriteCloser) {
+			ar, bw := io.Pipe()
+			br, aw := io.Pipe()
+			return [2]io.ReadWriteCloser{half{ar, nil, ar}, half{nil, aw, aw}},
+				[2]io.ReadWriteCloser{half{br, nil, br}, half{nil, bw, bw}}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bridgetest.TestConn(t, func(t *testing.T) (bridge.Conn, bridge.Conn, func()) {
+				a, b := streams(t)
+				return NewConn(a[0], a[1], closeAll(a[0], a[1]), Options{Peer: Client}),
+					NewConn(b[0], b[1], closeAll(b[0], b[1]), Options{Peer: Server}), nil
+			}, bridgetest.Options{})
+		})
+	}
+}
+
+type half struct {
+	io.Reader
+	io.Writer
+	io.Closer
+}
+
+// ST1: one message, one line, one write; strings are untouched.
+func TestSendMakesOneLine(t *testing.T) {
+	var out output
+	c := reading(t, strings.NewReader(""), &out, Options{})
+	pretty := "{\r\n  \"jsonrpc\": \"2.0\",\n\t\"id\" : 9007199254740993,\n  \"method\": \"a\\nb\\r\\n\",\n \"params\": {\"x\": \"\\u000a \u2028 \\/ 1.0\", \"y\": 1e400}\n}"
+	line := "{  \"jsonrpc\": \"2.0\",\t\"id\" : 9007199254740993,  \"method\": \"a\\nb\\r\\n\", \"params\": {\"x\": \"\\u000a \u2028 \\/ 1.0\", \"y\": 1e400}}\n"
+	if err := c.Send(t.Context(), parse(t, pretty)); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(out.writes, []string{line}) {
+		t.Errorf("wrote %q, want %q in one write", out.writes, line)
+	}
+	if err := c.Send(t.Context(), jsonrpc.Message{}); err == nil {
+		t.Errorf("the zero Message was sent")
+	}
+}
+
+// Around the size of a chunk, where Send goes over to two writes.
+func TestSendSizes(t *testing.T) {
+	for size := chunkSize - 3; size <= chunkSize+3; size++ {
+		var out output
+		c := reading(t, strings.NewReader(""), &out, Options{})
+		m := benchMessage(size)
+		if err := c.Send(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+		if text := strings.Join(out.writes, ""); text != string(m.Bytes())+"\n" {
+			t.Errorf("size %d: wrote %d bytes, want the message and a line feed", size, len(text))
+		}
+		if len(out.writes) > 1 && size < chunkSize {
+			t.Errorf("size %d: %d writes, want one", size, len(out.writes))
+		}
+	}
+}
+
+const (
+	ping = `{"jsonrpc":"2.0","id":1,"method":"ping"}`
+	pong = `{"jsonrpc":"2.0","id":1,"result":{}}`
+	note = `{"jsonrpc":"2.0","method":"notifications/x"}`
+)
+
+// ST2.
+func TestRecvAccepts(t *testing.T) {
+	for name, in := range map[string]string{
+		"plain":             ping + "\n" + note + "\n",
+		"CRLF":              ping + "\r\n" + note + "\r\n",
+		"byte order mark":   "\uFEFF" + ping + "\n" + note + "\n",
+		"blank lines":       "\n\r\n  \t\n" + ping + "\n\n\n" + note + "\n\n",
+		"white space":       "  " + ping + " \t\r\n\t" + note + "  \n",
+		"unterminated last": ping + "\n" + note,
+		"unterminated CR":   ping + "\n" + note + "\r",
+	} {
+		t.Run(name, func(t *testing.T) {
+			var n noise
+			var out output
+			c := reading(t, strings.NewReader(in), &out, Options{Peer: Client, OnNoise: n.hook})
+			if got := all(t, c); !slices.Equal(got, []string{ping, note}) {
+				t.Errorf("received %q", got)
+			}
+			if c.Skipped() != 0 || len(n.reasons) != 0 || len(out.lines()) != 0 {
+				t.Errorf("skipped %d %q, answered %q", c.Skipped(), n.reasons, out.lines())
+			}
+			if _, err := c.Recv(t.Context()); err != io.EOF {
+				t.Errorf("second Recv at the end = %v, want io.EOF", err)
+			}
+		})
+	}
+}
+
+// ST4: noise of a server is skipped, counted and reported, without its content.
+func TestNoise(t *testing.T) {
+	lines := []string{
+		"Server ready", "[INFO] secret-4711 listening", "[]", "12", `"text"`, "null", "{", `{"a":1}`,
+		`{"jsonrpc":"2.0","id":7,"method":4711}`, "\x1b[32mok\x1b[0m", "\xff\xfe\x00", `{"jsonrpc":"2.0","id":null,"result":{}}`,
+	}
+	for _, line := range lines {
+		t.Run(line, func(t *testing.T) {
+			var n noise
+			var out output
+			c := reading(t, strings.NewReader(line+"\n"+pong+"\n"+line), &out, Options{OnNoise: n.hook})
+			if got := all(t, c); !slices.Equal(got, []string{pong}) {
+				t.Errorf("received %q, want what stands behind the noise", got)
+			}
+			if c.Skipped() != 2 || !slices.Equal(n.sizes, []int{len(line), len(line)}) {
+				t.Errorf("skipped %d, sizes %d; want 2 times %d bytes", c.Skipped(), n.sizes, len(line))
+			}
+			for _, reason := range n.reasons {
+				if reason == "" || strings.Contains(reason, "4711") {
+					t.Errorf("reason %q", reason)
+				}
+			}
+			if len(out.lines()) != 0 {
+				t.Errorf("a server was told %q about its noise", out.lines())
+			}
+		})
+	}
+}
+
+// Whoever waits for an answer gets one, even if the answer was broken.
+func TestInvalidAnswer(t *testing.T) {
+	for _, c := range []struct {
+		peer     Peer
+		in, want string
+	}{
+		{Server, `{"id":"a","result":{}}`, "the server's answer was not valid"},
+		{Server, `{"jsonrpc":"2.0","id":"a","result":{"x":}}`, "the server's answer was not valid"},
+		{Server, `[{"jsonrpc":"2.0","id":"a","error":"text"}]`, "the server's answer was not valid"},
+		{Client, `{"id":"a","result":{}}`, "the client's answer was not valid"},
+	} {
+		var n noise
+		var out output
+		conn := reading(t, strings.NewReader(c.in+"\n"), &out, Options{Peer: c.peer, OnNoise: n.hook})
+		m, err := conn.Recv(t.Context())
+		if err != nil {
+			t.Errorf("%s: %v", c.in, err)
+			continue
+		}
+		if m.Kind() != jsonrpc.Response || m.ID() != jsonrpc.StringID("a") || string(m.Lookup("error", "code")) != "-32603" ||
+			!strings.Contains(string(m.Lookup("error", "message")), c.want) {
+			t.Errorf("%s gave %s", c.in, m.Bytes())
+		}
+		if conn.Skipped() != 1 || len(out.lines()) != 0 {
+			t.Errorf("%s: skipped %d, answered %q", c.in, conn.Skipped(), out.lines())
+		}
+	}
+}
+
+// J4, J6: a client is told what was wrong, with the id if it could be read.
+func TestClientIsAnswered(t *testing.T) {
+	for in, want := range map[string]string{
+		"hello":                                    `null -32700`,
+		`{"jsonrpc":"2.0","id":5,"method":"x"`:     `5 -32700`,
+		`{"jsonrpc":"2.0","id":5,"method":1}`:      `5 -32600`,
+		`{"jsonrpc":"2.0","id":"x","params":{}}`:   `"x" -32600`,
+		`{"jsonrpc":"2.0","id":null,"method":"x"}`: `null -32600`,
+		`17`: `null -32600`,
+		`{"jsonrpc":"2.0","method":"notifications/x","params":1}`: ``,
+	} {
+		var out output
+		c := reading(t, strings.NewReader(in+"\n"+ping+"\n"), &out, Options{Peer: Client})
+		if got := all(t, c); !slices.Equal(got, []string{ping}) {
+			t.Errorf("%s: received %q", in, got)
+		}
+		if got := answers(t, &out); got != want {
+			t.Errorf("%s was answered %q, want %q", in, got, want)
+		}
+		if c.Skipped() != 1 {
+			t.Errorf("%s: skipped %d, want 1", in, c.Skipped())
+		}
+	}
+}
+
+// answers returns "ID CODE" of each line that was written.
+func answers(t *testing.T, out *output) string {
+	t.Helper()
+	var list []string
+	for _, line := range out.lines() {
+		m := parse(t, line)
+		list = append(list, fmt.Sprintf("%s %s", m.ID(), m.Lookup("error", "code")))
+	}
+	return strings.Join(list, ", ")
+}
+
+// ST5, LI9, LI12, J7.
+func TestBatch(t *testing.T) {
+	yes := func() bool { return true }
+	no := func() bool { return false }
+	two := "[" + ping + " , " + note + "]"
+	many := "[" + note + strings.Repeat(","+note, maxBatch) + "]"
+	initialize := `{"jsonrpc":"2.0","id":0,"method":"initialize"}`
+	for _, c := range []struct {
+		name    string
+		opts    Options
+		in      string
+		want    []string
+		answers string
+	}{
+		{"server", Options{}, two, []string{ping, note}, ""},
+		{"server, many", Options{}, many, slices.Repeat([]string{note}, maxBatch+1), ""},
+		{"server, one invalid", Options{}, "[" + ping + ",1,[]," + note + "]", []string{ping, note}, ""},
+		{"client", Options{Peer: Client, AcceptBatch: yes}, two, []string{ping, note}, ""},
+		{"client, one invalid", Options{Peer: Client, AcceptBatch: yes}, "[" + ping + `,1,{"id":3,"jsonrpc":"2.0"}]`, []string{ping}, "null -32600, 3 -32600"},
+		{"client, empty", Options{Peer: Client, AcceptBatch: yes}, "[]", nil, "null -32600"},
+		{"client, too many", Options{Peer: Client, AcceptBatch: yes}, many, nil, "null -32600"},
+		{"client, initialize", Options{Peer: Client, AcceptBatch: yes}, "[" + initialize + "," + note + "]", []string{note}, "0 -32600"},
+		{"client, not negotiated", Options{Peer: Client, AcceptBatch: no}, two, nil, "null -32600"},
+		{"client, by default", Options{Peer: Client}, two, nil, "null -32600"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var out output
+			conn := reading(t, strings.NewReader(c.in+"\n"+pong+"\n"), &out, c.opts)
+			if got := all(t, conn); !slices.Equal(got, append(c.want, pong)) {
+				t.Errorf("received %q, want %q and what stands behind the array", got, c.want)
+			}
+			if got := answers(t, &out); got != c.answers {
+				t.Errorf("answered %q, want %q", got, c.answers)
+			}
+		})
+	}
+}
+
+// J9: what is too long is not kept, but whoever waits for it hears of it.
+func TestTooLong(t *testing.T) {
+	const limit = 100_000
+	pad := strings.Repeat("x", 10*limit)
+	for _, c := range []struct {
+		name, in   string
+		peer       Peer
+		receives   string // "ID CODE" of an error in its place
+		isAnswered string
+	}{
+		{"answer of a server", `{"jsonrpc":"2.0","id":7,"result":{"pad":"` + pad + `"}}`, Server, "7 -32603", ""},
+		{"answer of a server, id last", `{"jsonrpc":"2.0","result":{"pad":"` + pad + `"},"id":7}`, Server, "7 -32603", ""},
+		{"request of a server", `{"jsonrpc":"2.0","id":7,"method":"x","params":{"pad":"` + pad + `"}}`, Server, "", ""},
+		{"noise of a server", pad, Server, "", ""},
+		{"request of a client", `{"jsonrpc":"2.0","id":7,"method":"x","params":{"pad":"` + pad + `"}}`, Client, "", "7 -32600"},
+		{"notification of a client", `{"jsonrpc":"2.0","method":"x","params":{"pad":"` + pad + `"}}`, Client, "", ""},
+		{"answer of a client", `{"jsonrpc":"2.0","id":7,"result":{"pad":"` + pad + `"}}`, Client, "7 -32603", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var n noise
+			var out output
+			conn := reading(t, strings.NewReader(c.in+"\n"+pong+"\n"), &out,
+				Options{Peer: c.peer, MaxMessageSize: limit, OnNoise: n.hook})
+			got := all(t, conn)
+			if c.receives != "" && len(got) > 0 {
+				m := parse(t, got[0])
+				text := string(m.Lookup("error", "message"))
+				if s := fmt.Sprintf("%s %s", m.ID(), m.Lookup("error", "code")); s != c.receives ||
+					!strings.Contains(text, "100000") || !strings.Contains(text, "--max-message-size") {
+					t.Errorf("received %s, want %s that names the limit and the option", got[0], c.receives)
+				}
+				got = got[1:]
+			}
+			if !slices.Equal(got, []string{pong}) {
+				t.Errorf("received %.200q, want what stands behind it", got)
+			}
+			if a := answers(t, &out); a != c.isAnswered {
+				t.Errorf("answered %q, want %q", a, c.isAnswered)
+			}
+			if !slices.Equal(n.sizes, []int{len(c.in)}) {
+				t.Errorf("reported sizes %d, want %d", n.sizes, len(c.in))
+			}
+		})
+	}
+}

@@ -1,0 +1,221 @@
+package stdio
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+const (
+	chunkSize = 64 << 10 // what a pipe holds, on most systems
+	smallSize = 4 << 10  // what a reader that cannot wait without a buffer waits with
+	keptLong  = 32       // how long a list of chunks is worth keeping
+)
+
+// chunks are lent to a Conn while it holds bytes of a line that has not ended,
+// and for the time of one write. Idle Conns have none.
+var chunks = sync.Pool{New: func() any { return new([chunkSize]byte) }}
+
+func getChunk() []byte { return chunks.Get().(*[chunkSize]byte)[:] }
+
+func putChunk(b []byte) { chunks.Put((*[chunkSize]byte)(b)) }
+
+// errInterrupted says that a read or write was given up because its context
+// has ended or the Conn was closed. It never leaves the package.
+var errInterrupted = errors.New("stdio: interrupted")
+
+// A source reads bytes.
+type source interface {
+	// fill reads once into space that it asks of l and returns the number of
+	// bytes read. After errInterrupted it may be called again.
+	fill(ctx context.Context, l *lines) (int, error)
+	// close makes fill return errInterrupted, now and for good.
+	close()
+	// wait returns when everything that the source started has ended. It is
+	// called after close.
+	wait()
+}
+
+// lines cuts a stream into lines. A line that fits into one chunk is a view
+// of it; a longer one is kept in chunks and joined once, so that every byte is
+// copied once however small the pieces are in which it arrives. A line longer
+// than max is not kept; only the id of its message is looked for.
+type lines struct {
+	src source
+	max int
+
+	buf     []byte // nil, the small buffer, or a chunk; holds the line's end from r on
+	small   []byte
+	r, w    int // buf[r:w] is read and not yet returned
+	scanned int // buf[r:scanned] has no line feed
+
+	long [][]byte // chunks before buf of a line that has not ended
+	from int      // where the line begins in long[0]
+
+	over    *jsonrpc.IDFinder // not nil: the line is longer than max and is thrown away
+	dropped int               // bytes of it
+
+	err error // how the stream ended
+}
+
+// line is one line without its line feed.
+type line struct {
+	text  []byte // valid until the next call of next, unless owned
+	owned bool   // text is an allocation of its own, of its exact size
+	size  int    // in bytes
+
+	tooLong bool // there is no text, but perhaps this:
+	id      jsonrpc.ID
+	kind    jsonrpc.Kind
+}
+
+// next returns the next line, or how the stream ended. What stands behind the last line feed is a line too.
+func (l *lines) next(ctx context.Context) (line, error) {
+	for {
+		if i := bytes.IndexByte(l.buf[l.scanned:l.w], '\n'); i >= 0 {
+			end := l.scanned + i
+			return l.take(end, end+1), nil
+		}
+		l.scanned = l.w
+		if l.err != nil {
+			if l.size(l.w) > 0 {
+				return l.take(l.w, l.w), nil
+			}
+			l.release()
+			return line{}, l.err
+		}
+		l.makeRoom()
+		n, err := l.src.fill(ctx, l)
+		l.w += n
+		switch {
+		case errors.Is(err, errInterrupted):
+			return line{}, err
+		case err != nil:
+			l.err = err
+		}
+	}
+}
+
+// size is the length of the line if it ended at end.
+func (l *lines) size(end int) int {
+	return l.dropped + len(l.long)*chunkSize - l.from + end - l.r
+}
+
+// take returns the line that ends at end; the next one begins at next.
+func (l *lines) take(end, next int) line {
+	ln := line{size: l.size(end)}
+	if ln.size > l.max {
+		l.drop(end)
+		ln.tooLong = true
+		ln.id, ln.kind = l.over.Result()
+		l.over, l.dropped = nil, 0
+	} else if len(l.long) > 0 {
+		ln.text, ln.owned = l.join(end), true
+	} else {
+		ln.text = l.buf[l.r:end]
+	}
+	l.r, l.scanned = next, next
+	return ln
+}
+
+// join returns a long line in one piece. (bytes.Join does not clear the memory
+// that it is about to fill; for a megabyte that matters.)
+func (l *lines) join(end int) []byte {
+	first := l.long[0]
+	l.long[0] = first[l.from:]
+	text := bytes.Join(append(l.long, l.buf[l.r:end]), nil)
+	l.long[0] = first
+	l.forgetLong()
+	return text
+}
+
+func (l *lines) forgetLong() {
+	for _, chunk := range l.long {
+		putChunk(chunk)
+	}
+	clear(l.long)
+	l.long, l.from = l.long[:0], 0
+	if cap(l.long) > keptLong {
+		l.long = nil
+	}
+}
+
+// drop throws away the line up to end, after a look for its id.
+func (l *lines) drop(end int) {
+	l.dropped = l.size(end)
+	if l.over == nil {
+		l.over = new(jsonrpc.IDFinder)
+	}
+	for i, chunk := range l.long {
+		if i == 0 {
+			chunk = chunk[l.from:]
+		}
+		l.over.Write(chunk)
+	}
+	l.forgetLong()
+	l.over.Write(l.buf[l.r:end])
+	l.r = end
+}
+
+// makeRoom sees to it that the buffer, if there is one, has space behind w.
+func (l *lines) makeRoom() {
+	if l.size(l.w) > l.max {
+		l.drop(l.w)
+	}
+	switch kept := l.w - l.r; {
+	case kept == 0:
+		l.r, l.w = 0, 0
+	case l.w < len(l.buf):
+		return
+	case kept <= len(l.buf)/2:
+		copy(l.buf, l.buf[l.r:l.w])
+		l.r, l.w = 0, kept
+	case len(l.buf) < chunkSize:
+		chunk := getChunk()
+		copy(chunk, l.buf[l.r:l.w])
+		l.buf, l.r, l.w = chunk, 0, kept
+	default:
+		if len(l.long) == 0 {
+			l.from = l.r
+		}
+		l.long = append(l.long, l.buf)
+		l.buf, l.r, l.w = getChunk(), 0, 0
+	}
+	l.scanned = l.w
+}
+
+// space returns where the next bytes go. It is for sources that know that
+// there are bytes.
+func (l *lines) space() []byte {
+	if len(l.buf) == 0 {
+		l.buf = getChunk()
+	}
+	return l.buf[l.w:]
+}
+
+// waitSpace is space for sources that must wait with a buffer in hand: a small
+// one, as long as nothing else is in it.
+func (l *lines) waitSpace() []byte {
+	if l.w == 0 && len(l.buf) != smallSize {
+		l.release()
+		if l.small == nil {
+			l.small = make([]byte, smallSize)
+		}
+		l.buf = l.small
+	}
+	return l.buf[l.w:]
+}
+
+// release gives an empty buffer back.
+func (l *lines) release() {
+	if l.r < l.w {
+		return
+	}
+	if len(l.buf) == chunkSize {
+		putChunk(l.buf)
+	}
+	l.buf, l.r, l.w, l.scanned = nil, 0, 0, 0
+}

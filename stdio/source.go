@@ -1,0 +1,206 @@
+package stdio
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"sync"
+	"time"
+)
+
+// newSource chooses how to read r. If a blocked read cannot be ended,
+// abandon says that Close need not wait for it.
+func newSource(r io.Reader, abandon bool) source {
+	d, ok := r.(interface{ SetReadDeadline(time.Time) error })
+	if !ok || d.SetReadDeadline(time.Time{}) != nil {
+		return &background{r: r, abandon: abandon, ask: make(chan []byte), got: make(chan readResult, 1),
+			done: make(chan struct{}), ended: make(chan struct{})}
+	}
+	in := &interrupter{set: d.SetReadDeadline}
+	if s := newPolled(r, in); s != nil {
+		return s
+	}
+	return &direct{r: r, in: in}
+}
+
+// direct reads in the caller's goroutine and is interrupted by a deadline.
+type direct struct {
+	r  io.Reader
+	in *interrupter
+}
+
+func (s *direct) fill(ctx context.Context, l *lines) (int, error) {
+	if !s.in.watch(ctx) {
+		return 0, errInterrupted
+	}
+	n, err := s.r.Read(l.waitSpace())
+	return n, interruption(err)
+}
+
+func (s *direct) close() { s.in.shut() }
+func (s *direct) wait()  {}
+
+func interruption(err error) error {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return errInterrupted
+	}
+	return err
+}
+
+// background reads in a goroutine of its own, because nothing else than
+// closing it, and perhaps not even that, ends a blocked read of r. The
+// goroutine starts with the first read and ends with close, or, where the
+// read cannot be ended, with the process.
+type background struct {
+	r       io.Reader
+	abandon bool
+	ask     chan []byte
+	got     chan readResult
+
+	mu      sync.Mutex
+	started bool
+	reading bool // asked, and nothing got yet
+	closed  bool
+	done    chan struct{} // closed by close
+	ended   chan struct{} // closed when the goroutine has ended
+}
+
+type readResult struct {
+	n   int
+	err error
+}
+
+func (s *background) fill(ctx context.Context, l *lines) (int, error) {
+	if !s.begin(l) {
+		return 0, errInterrupted
+	}
+	select {
+	case res := <-s.got:
+		s.mu.Lock()
+		s.reading = false
+		s.mu.Unlock()
+		return res.n, res.err
+	case <-ctx.Done():
+	case <-s.done:
+	}
+	// The read goes on, into space that stays where it is until it ends.
+	return 0, errInterrupted
+}
+
+// begin asks for a read unless one is under way.
+func (s *background) begin(l *lines) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.closed:
+		return false
+	case s.reading:
+		return true
+	case !s.started:
+		s.started = true
+		go s.run()
+	}
+	s.reading = true
+	s.ask <- l.waitSpace() // run waits for it
+	return true
+}
+
+func (s *background) run() {
+	defer close(s.ended)
+	for {
+		select {
+		case <-s.done:
+			return
+		case p := <-s.ask:
+			n, err := s.r.Read(p)
+			s.got <- readResult{n, err}
+		}
+	}
+}
+
+func (s *background) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed {
+		s.closed = true
+		close(s.done)
+	}
+}
+
+func (s *background) wait() {
+	s.mu.Lock()
+	blocked := !s.started || s.reading && s.abandon
+	s.mu.Unlock()
+	if !blocked {
+		<-s.ended
+	}
+}
+
+// interrupter ends blocked reads or writes of a file when a context ends or
+// the Conn is closed, by moving the file's deadline into the past. It goes on
+// watching a context from call to call, because registering with one costs
+// more than a small read.
+type interrupter struct {
+	set func(time.Time) error
+
+	mu     sync.Mutex
+	done   <-chan struct{} // of the context that is watched; nil: none
+	stop   func() bool
+	past   bool // the deadline is in the past since that context ended
+	closed bool // the deadline is in the past for good
+}
+
+var longAgo = time.Unix(1, 0)
+
+// watch makes the end of ctx end reads and writes from now on. It reports
+// whether there is anything left to do: false after shut.
+func (i *interrupter) watch(ctx context.Context) bool {
+	done := ctx.Done()
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.closed || done == i.done {
+		return !i.closed
+	}
+	i.forget()
+	if done != nil {
+		i.done = done
+		i.stop = context.AfterFunc(ctx, func() { i.expire(done) })
+	}
+	return true
+}
+
+func (i *interrupter) expire(done <-chan struct{}) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.done == done && !i.closed { // else it came too late
+		i.past = true
+		i.set(longAgo)
+	}
+}
+
+// unwatch forgets the context and what it has done.
+func (i *interrupter) unwatch() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.forget()
+}
+
+func (i *interrupter) forget() {
+	if i.stop != nil {
+		i.stop()
+	}
+	i.done, i.stop = nil, nil
+	if i.past && !i.closed {
+		i.set(time.Time{})
+	}
+	i.past = false
+}
+
+func (i *interrupter) shut() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.forget()
+	i.closed = true
+	i.set(longAgo)
+}

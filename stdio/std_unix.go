@@ -1,0 +1,97 @@
+//go:build unix
+
+package stdio
+
+import (
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// openIn returns f in a form in which the runtime can poll it, so that a read
+// can be ended, if there is one, else f itself; and what undoes it.
+func openIn(f *os.File) (*os.File, func()) {
+	if g, undo := pollable(f, unix.O_RDONLY); g != nil {
+		return g, undo
+	}
+	return f, func() {}
+}
+
+// openOut does the same for writing. It never returns f itself: a failing
+// write to os.Stdout would kill the process.
+func openOut(f *os.File) (*os.File, func()) {
+	if g, undo := pollable(f, unix.O_WRONLY); g != nil {
+		return g, undo
+	}
+	if g := duplicate(f); g != nil {
+		return g, func() { g.Close() }
+	}
+	return f, func() {}
+}
+
+func pollable(f *os.File, mode int) (*os.File, func()) {
+	info, err := f.Stat()
+	if err != nil || info.Mode().IsRegular() {
+		return nil, nil
+	}
+	if g := reopen(f, mode); g != nil {
+		return g, func() { g.Close() }
+	}
+	if info.Mode()&(os.ModeNamedPipe|os.ModeSocket) == 0 || sameAsStderr(info) {
+		return nil, nil
+	}
+	return unblock(f)
+}
+
+// unblock makes f non-blocking. That is a property of the open file, which
+// other processes may share (a terminal: the shell), and our own stderr too;
+// hence only for pipes and sockets that are not stderr, and until Close.
+func unblock(f *os.File) (*os.File, func()) {
+	was, err := control(f, func(fd int) (int, error) { return unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0) })
+	if err != nil {
+		return nil, nil
+	}
+	block := func(on bool) error {
+		_, err := control(f, func(fd int) (int, error) { return 0, unix.SetNonblock(fd, !on) })
+		return err
+	}
+	if err := block(false); err != nil {
+		return nil, nil
+	}
+	g := duplicate(f)
+	if g == nil {
+		block(was&unix.O_NONBLOCK == 0)
+		return nil, nil
+	}
+	return g, func() {
+		g.Close()
+		block(was&unix.O_NONBLOCK == 0)
+	}
+}
+
+func sameAsStderr(info os.FileInfo) bool {
+	stderr, err := os.Stderr.Stat()
+	return err == nil && os.SameFile(info, stderr)
+}
+
+func duplicate(f *os.File) *os.File {
+	fd, err := control(f, func(fd int) (int, error) {
+		return unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3)
+	})
+	if err != nil {
+		return nil
+	}
+	return os.NewFile(uintptr(fd), f.Name())
+}
+
+// control calls call with f's descriptor. (f.Fd would make it blocking.)
+func control(f *os.File, call func(fd int) (int, error)) (n int, err error) {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	if e := raw.Control(func(fd uintptr) { n, err = call(int(fd)) }); e != nil {
+		return 0, e
+	}
+	return n, err
+}
