@@ -21,6 +21,9 @@ type call struct {
 // A response leaves the books in two steps, take and settled, so that "nothing
 // is owed" becomes true only after the answer was handed on.
 type ledger struct {
+	max    int            // calls at once; 0: no limit
+	timers sync.WaitGroup // time-outs that are running or may still run
+
 	mu      sync.Mutex
 	calls   map[jsonrpc.ID]*call
 	handing int           // answers taken but not settled yet
@@ -28,11 +31,15 @@ type ledger struct {
 	empty   chan struct{} // closed when somebody waits for it and nothing is owed
 }
 
-func (l *ledger) init() { l.calls = make(map[jsonrpc.ID]*call) }
+func (l *ledger) init(max int) {
+	l.max = max
+	l.calls = make(map[jsonrpc.ID]*call)
+}
 
 var (
-	errInUse = errors.New("a request with this id is already in progress")
-	errShut  = errors.New("the other side has gone")
+	errInUse   = errors.New("a request with this id is already in progress")
+	errShut    = errors.New("the other side has gone")
+	errTooMany = errors.New("too many requests wait for an answer")
 )
 
 // open enters a request.
@@ -45,20 +52,34 @@ func (l *ledger) open(c *call) error {
 	if _, dup := l.calls[c.id]; dup {
 		return errInUse
 	}
+	if l.max > 0 && len(l.calls) >= l.max {
+		return errTooMany
+	}
 	l.calls[c.id] = c
 	return nil
 }
 
-// arm gives an open request its time-out.
-func (l *ledger) arm(c *call, t *time.Timer) {
+// arm gives an open request a time-out: expired runs in a goroutine of its own
+// when the request is still open after d. It is not called after wait.
+func (l *ledger) arm(c *call, d time.Duration, expired func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.calls[c.id] != c {
-		t.Stop()
 		return
 	}
-	c.timeout = t
+	l.timers.Add(1)
+	c.timeout = time.AfterFunc(d, func() {
+		defer l.timers.Done()
+		if l.takeCall(c) {
+			defer l.settled()
+			expired()
+		}
+	})
 }
+
+// wait returns when no time-out runs, or will run, any more. Every request
+// must have been removed before.
+func (l *ledger) wait() { l.timers.Wait() }
 
 func (l *ledger) method(id jsonrpc.ID) (string, bool) {
 	l.mu.Lock()
@@ -83,17 +104,28 @@ func (l *ledger) take(id jsonrpc.ID) (jsonrpc.ID, bool) {
 	return c.id, true
 }
 
-// settled says that what take returned was handed on. Without a take before it, it does nothing.
+// takeCall is take for a request of which the caller knows which one it is.
+func (l *ledger) takeCall(c *call) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.calls[c.id] != c {
+		return false
+	}
+	l.remove(c)
+	l.handing++
+	return true
+}
+
+// settled says that what take returned was handed on.
 func (l *ledger) settled() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.handing > 0 {
-		l.handing--
-	}
+	l.handing--
 	l.signal()
 }
 
-// close removes a request that needs no answer any more.
+// close removes a request that needs no answer any more, and returns its id
+// as it was asked.
 func (l *ledger) close(id jsonrpc.ID) (jsonrpc.ID, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -106,8 +138,9 @@ func (l *ledger) close(id jsonrpc.ID) (jsonrpc.ID, bool) {
 	return c.id, true
 }
 
-// shut removes and returns everything that is owed; nothing can be opened afterwards.
-func (l *ledger) shut() []*call {
+// shut removes and returns everything that is owed; nothing can be opened
+// afterwards. With handing, each must be settled, as after take.
+func (l *ledger) shut(handing bool) []*call {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.closed = true
@@ -115,6 +148,9 @@ func (l *ledger) shut() []*call {
 	for _, c := range l.calls {
 		l.remove(c)
 		all = append(all, c)
+	}
+	if handing {
+		l.handing += len(all)
 	}
 	l.signal()
 	return all
@@ -140,7 +176,8 @@ func (l *ledger) progress(token jsonrpc.ID, d time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, c := range l.calls {
-		if c.token == token && c.timeout != nil {
+		// One that has run out already must not run again.
+		if c.token == token && c.timeout != nil && c.timeout.Stop() {
 			c.timeout.Reset(d)
 		}
 	}
@@ -166,8 +203,8 @@ func (l *ledger) find(id jsonrpc.ID) *call {
 
 func (l *ledger) remove(c *call) {
 	delete(l.calls, c.id)
-	if c.timeout != nil {
-		c.timeout.Stop()
+	if c.timeout != nil && c.timeout.Stop() {
+		l.timers.Done()
 	}
 }
 

@@ -19,8 +19,13 @@ const DefaultGrace = 5 * time.Second
 // the client has said that it sends nothing more.
 const DefaultDrain = 30 * time.Second
 
-// cancelWait bounds what is done for an ended conversation on its way out.
+// cancelWait bounds what is said to one side on the way out of an ended
+// conversation: it may take nothing any more.
 const cancelWait = time.Second
+
+// maxUnanswered is how many requests of the server may wait for the client's
+// answers. A client that answers none must not make the books grow for ever.
+const maxUnanswered = 10_000
 
 // PumpOptions tune a Pump. The zero value works.
 type PumpOptions struct {
@@ -28,8 +33,8 @@ type PumpOptions struct {
 	// 0 means DefaultDrain, negative means not to wait.
 	Drain time.Duration
 
-	// Grace bounds the wait for owed answers after ctx is done.
-	// 0 means DefaultGrace, negative means not to wait.
+	// Grace bounds the wait for owed answers, and for a server that takes
+	// nothing, after ctx is done. 0 means DefaultGrace, negative means not to wait.
 	Grace time.Duration
 
 	// RequestTimeout is how long the server may stay silent on a request
@@ -44,7 +49,8 @@ type PumpOptions struct {
 
 // Pump copies messages between one client and one server, byte for byte and
 // in order, until the conversation is over. It runs two goroutines, one per
-// direction, and returns when both have ended; it closes neither Conn.
+// direction, and returns when everything it started has ended; it closes
+// neither Conn.
 //
 // It keeps the books on who owes whom an answer, so that no request is left
 // hanging:
@@ -57,23 +63,27 @@ type PumpOptions struct {
 //   - When the server ends, every request it owes is answered with a JSON-RPC
 //     error that carries the server's error, and that error is returned.
 //   - When the client is gone (any error but io.EOF), the server is told to
-//     cancel what it owes, and the error is returned.
+//     cancel what it owes, and the error is returned. A Pump that is blocked
+//     in a Send to the server learns of it only by ctx: whoever knows that the
+//     client has gone should end ctx too.
 //
 // A response that nobody waits for is dropped (J12), except that an id which
 // is the same JSON value in another spelling finds its request and gets back
 // the spelling that was asked with.
 func Pump(ctx context.Context, client, server Conn, opts PumpOptions) error {
 	p := &pump{client: client, server: server, opts: opts}
-	p.toServer.init()
-	p.toClient.init()
+	p.toServer.init(0)
+	p.toClient.init(maxUnanswered)
 	return p.run(ctx)
 }
 
 type pump struct {
 	client, server Conn
 	opts           PumpOptions
-	toServer       ledger // the client's requests, owed by the server
-	toClient       ledger // the server's requests, owed by the client
+	ctx            context.Context // of the conversation; done when it is over
+	toServer       ledger          // the client's requests, owed by the server
+	toClient       ledger          // the server's requests, owed by the client
+	lateness       sync.WaitGroup  // what waits for a grace to be over
 }
 
 var errServerEnded = errors.New("the server has ended the conversation")
@@ -85,15 +95,19 @@ func (p *pump) run(parent context.Context) error {
 	// The copying goes on for a while after parent is done, so it has a
 	// context of its own; the cause tells the directions why they stop.
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(parent))
+	p.ctx = ctx
+	defer p.toServer.wait()
+	defer p.lateness.Wait()
 	defer cancel(nil)
+	late, stop := p.late(ctx, parent)
+	defer stop()
 
 	var wg sync.WaitGroup
 	var clientErr error
-	clientDone := make(chan struct{})
 	wg.Go(func() {
-		defer close(clientDone)
-		clientErr = p.fromClient(ctx, parent)
-		p.clientEnded(ctx, parent, clientErr, cancel)
+		clientErr = p.fromClient(late, parent)
+		p.clientEnded(ctx, late, clientErr)
+		cancel(errDrained)
 	})
 	serverErr := p.fromServer(ctx)
 	serverEnded := context.Cause(ctx) == nil
@@ -108,14 +122,52 @@ func (p *pump) run(parent context.Context) error {
 			return errServerEnded
 		}
 		return serverErr
-	case clientErr != nil && !errors.Is(clientErr, io.EOF) && parent.Err() == nil:
+	case clientErr != nil && !over(clientErr):
 		return fmt.Errorf("client: %w", clientErr)
 	}
 	return nil
 }
 
+// over reports whether the client's direction ended in an orderly way.
+func over(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, errStopped) }
+
+// errStopped says that the client's direction ended because Pump's ctx is done.
+var errStopped = errors.New("stopped")
+
+// late returns a context that is done a grace after parent is, when waiting
+// must have an end; stop ends it at once.
+func (p *pump) late(ctx, parent context.Context) (late context.Context, stop func()) {
+	late, cancel := context.WithCancel(ctx)
+	p.lateness.Add(1)
+	unused := context.AfterFunc(parent, func() {
+		defer p.lateness.Done()
+		defer cancel()
+		if d := orDefault(p.opts.Grace, DefaultGrace); d > 0 {
+			t := time.NewTimer(d)
+			defer t.Stop()
+			select {
+			case <-t.C:
+			case <-late.Done():
+			}
+		}
+	})
+	return late, func() {
+		if unused() {
+			p.lateness.Done()
+		}
+		cancel()
+	}
+}
+
+func orDefault(d, byDefault time.Duration) time.Duration {
+	if d == 0 {
+		return byDefault
+	}
+	return d
+}
+
 // fromClient copies from the client to the server until the client ends or
-// parent is done.
+// parent is done. What it waits for ends with ctx.
 func (p *pump) fromClient(ctx, parent context.Context) error {
 	recv, stop := context.WithCancel(ctx)
 	defer stop()
@@ -123,17 +175,18 @@ func (p *pump) fromClient(ctx, parent context.Context) error {
 	for {
 		m, err := p.client.Recv(recv)
 		if err != nil {
-			if parent.Err() != nil {
-				return parent.Err()
+			if recv.Err() != nil && errors.Is(err, context.Canceled) {
+				return errStopped
 			}
 			return err
 		}
-		if !p.admit(ctx, m) {
+		m, ok := p.admit(ctx, m)
+		if !ok {
 			continue
 		}
 		if err := p.server.Send(ctx, m); err != nil {
 			if ctx.Err() != nil {
-				return err
+				return errStopped
 			}
 			// A server that takes nothing more is as good as gone. Its
 			// Recv says what became of it, if it still can say anything.
@@ -142,38 +195,42 @@ func (p *pump) fromClient(ctx, parent context.Context) error {
 	}
 }
 
-// admit enters a client's message into the books and reports whether the
-// server is to get it.
-func (p *pump) admit(ctx context.Context, m jsonrpc.Message) bool {
+// admit enters a client's message into the books. It reports whether the
+// server is to get it, and in what spelling.
+func (p *pump) admit(ctx context.Context, m jsonrpc.Message) (jsonrpc.Message, bool) {
 	switch m.Kind() {
 	case jsonrpc.Request:
 		c := &call{id: m.ID(), method: m.Method(), token: m.ProgressToken()}
 		switch err := p.toServer.open(c); err {
 		case nil:
-		case errInUse: // J3
-			p.answer(ctx, c.id, jsonrpc.CodeInvalidRequest, err.Error(), nil)
-			return false
-		default:
+		case errShut:
 			p.answer(ctx, c.id, jsonrpc.CodeInternalError, "the server has ended", serverEndedData)
-			return false
+			return m, false
+		default: // J3
+			p.answer(ctx, c.id, jsonrpc.CodeInvalidRequest, err.Error(), nil)
+			return m, false
 		}
-		p.arm(ctx, c)
+		p.arm(c)
 	case jsonrpc.Notification:
 		if m.Method() != "notifications/cancelled" {
-			return true
+			return m, true
 		}
 		if method, ok := p.toServer.method(m.RequestID()); !ok || method == "initialize" { // J11, J12
 			p.drop(m, "cancels no request that can be cancelled")
-			return false
+			return m, false
 		}
 		p.toServer.close(m.RequestID())
 	case jsonrpc.Response:
-		if _, ok := p.toClient.close(m.ID()); !ok {
+		id, ok := p.toClient.close(m.ID())
+		if !ok {
 			p.drop(m, "answers no request of the server")
-			return false
+			return m, false
+		}
+		if id != m.ID() {
+			m = m.WithID(id)
 		}
 	}
-	return true
+	return m, true
 }
 
 // fromServer copies from the server to the client until the server ends.
@@ -183,22 +240,28 @@ func (p *pump) fromServer(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if m, ok := p.returned(ctx, m); ok {
-			if err := p.client.Send(ctx, m); err != nil {
-				p.drop(m, "the client did not take it")
-				if m.Kind() == jsonrpc.Request {
-					p.toClient.close(m.ID())
-				}
-			}
+		m, ok := p.returned(ctx, m)
+		if !ok {
+			continue
 		}
-		if m.Kind() == jsonrpc.Response {
+		err = p.client.Send(ctx, m)
+		if err != nil {
+			p.drop(m, "the client did not take it")
+		}
+		switch {
+		case m.Kind() == jsonrpc.Response:
 			p.toServer.settled()
+		case m.Kind() == jsonrpc.Request && err != nil:
+			if id, ok := p.toClient.close(m.ID()); ok {
+				p.refuse(ctx, id, jsonrpc.CodeInternalError, "the client did not take the request")
+			}
 		}
 	}
 }
 
 // returned enters a server's message into the books. It reports whether the
-// client is to get it, and in what spelling.
+// client is to get it, and in what spelling. A response that it is to get
+// must be settled afterwards.
 func (p *pump) returned(ctx context.Context, m jsonrpc.Message) (jsonrpc.Message, bool) {
 	switch m.Kind() {
 	case jsonrpc.Response:
@@ -227,59 +290,60 @@ func (p *pump) returned(ctx context.Context, m jsonrpc.Message) (jsonrpc.Message
 }
 
 // clientEnded runs when nothing more comes from the client. It lets the
-// server finish what it owes, where somebody still waits for it, and then
-// ends the other direction.
-func (p *pump) clientEnded(ctx, parent context.Context, err error, cancel context.CancelCauseFunc) {
-	defer cancel(errDrained)
+// server finish what it owes, where somebody still waits for it.
+func (p *pump) clientEnded(ctx, late context.Context, err error) {
 	if ctx.Err() != nil { // the server ended first
 		return
 	}
 	// Nobody answers the server's requests any more; it must not wait for it.
-	for _, c := range p.toClient.shut() {
-		p.refuse(ctx, c.id, jsonrpc.CodeInternalError, "the client has gone")
-	}
-	switch {
-	case parent.Err() != nil:
-		p.drain(ctx, nil, p.opts.Grace, DefaultGrace)
-	case errors.Is(err, io.EOF):
-		p.drain(ctx, parent, p.opts.Drain, DefaultDrain)
+	p.farewell(ctx, p.toClient.shut(false), func(ctx context.Context, c *call) {
+		p.refuse(ctx, c.id, jsonrpc.CodeInternalError, errShut.Error())
+	})
+	if over(err) {
+		p.drain(late, errors.Is(err, io.EOF))
 	}
 	if ctx.Err() != nil {
 		return
 	}
-	left := p.toServer.shut()
-	for _, c := range left {
-		if c.method == "initialize" {
-			continue
+	left := p.toServer.shut(false)
+	p.farewell(ctx, left, func(ctx context.Context, c *call) {
+		if c.method != "initialize" {
+			p.cancelAtServer(ctx, c.id, "the client has gone")
 		}
-		p.cancelAtServer(ctx, c.id, "the client has gone")
-	}
-	if parent.Err() != nil || errors.Is(err, io.EOF) {
-		p.answerAll(ctx, left, "the bridge is shutting down", shuttingDownData)
+	})
+	if over(err) {
+		p.farewell(ctx, left, func(ctx context.Context, c *call) {
+			p.answer(ctx, c.id, jsonrpc.CodeInternalError, "the bridge is shutting down", shuttingDownData)
+		})
 	}
 }
 
-// drain waits until the server owes nothing, for at most d. A parent that is
-// done meanwhile shortens the wait to the grace.
-func (p *pump) drain(ctx, parent context.Context, d, byDefault time.Duration) {
-	if d == 0 {
-		d = byDefault
+// farewell says something about each of calls, to a side that may be stuck:
+// all of it together takes a bounded time.
+func (p *pump) farewell(ctx context.Context, calls []*call, say func(ctx context.Context, c *call)) {
+	ctx, cancel := context.WithTimeout(ctx, cancelWait)
+	defer cancel()
+	for _, c := range calls {
+		say(ctx, c)
 	}
-	if d < 0 {
-		return
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	var stop <-chan struct{}
-	if parent != nil {
-		stop = parent.Done()
+}
+
+// drain waits until the server owes nothing or late is done; after the
+// client's end, for no more than Drain.
+func (p *pump) drain(late context.Context, clientEnd bool) {
+	var enough <-chan time.Time
+	if d := orDefault(p.opts.Drain, DefaultDrain); clientEnd {
+		if d < 0 {
+			return
+		}
+		t := time.NewTimer(d)
+		defer t.Stop()
+		enough = t.C
 	}
 	select {
 	case <-p.toServer.drained():
-	case <-t.C:
-	case <-ctx.Done():
-	case <-stop:
-		p.drain(ctx, nil, p.opts.Grace, DefaultGrace)
+	case <-enough:
+	case <-late.Done():
 	}
 }
 
@@ -289,7 +353,10 @@ func (p *pump) fail(ctx context.Context, err error) {
 	if err != nil && !errors.Is(err, io.EOF) {
 		text = err.Error()
 	}
-	p.answerAll(ctx, p.toServer.shut(), text, serverEndedData)
+	for _, c := range p.toServer.shut(true) {
+		p.answer(ctx, c.id, jsonrpc.CodeInternalError, text, serverEndedData)
+		p.toServer.settled()
+	}
 }
 
 // What errors of the bridge's own carry as data, for programs (C.7).
@@ -298,12 +365,6 @@ var (
 	shuttingDownData = []byte(`{"reason":"shutting_down"}`)
 	timeoutData      = []byte(`{"reason":"timeout"}`)
 )
-
-func (p *pump) answerAll(ctx context.Context, calls []*call, text string, data []byte) {
-	for _, c := range calls {
-		p.answer(ctx, c.id, jsonrpc.CodeInternalError, text, data)
-	}
-}
 
 // answer sends the client an error of the bridge's own.
 func (p *pump) answer(ctx context.Context, id jsonrpc.ID, code int, text string, data []byte) {
@@ -352,21 +413,18 @@ func (p *pump) cancelAtServer(ctx context.Context, id jsonrpc.ID, why string) {
 	}
 }
 
-// arm starts the time-out of a request.
-func (p *pump) arm(ctx context.Context, c *call) {
+// arm starts the time-out of a request (J8).
+func (p *pump) arm(c *call) {
 	if p.opts.RequestTimeout <= 0 {
 		return
 	}
-	p.toServer.arm(c, time.AfterFunc(p.opts.RequestTimeout, func() {
-		if _, ok := p.toServer.close(c.id); !ok || ctx.Err() != nil {
-			return
-		}
+	p.toServer.arm(c, p.opts.RequestTimeout, func() {
 		if c.method != "initialize" {
-			p.cancelAtServer(ctx, c.id, "timed out")
+			p.cancelAtServer(p.ctx, c.id, "timed out")
 		}
-		p.answer(ctx, c.id, jsonrpc.CodeInternalError,
+		p.answer(p.ctx, c.id, jsonrpc.CodeInternalError,
 			fmt.Sprintf("the server did not answer within %v", p.opts.RequestTimeout), timeoutData)
-	}))
+	})
 }
 
 func (p *pump) drop(m jsonrpc.Message, reason string) {

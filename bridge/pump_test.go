@@ -1,0 +1,827 @@
+package bridge_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// peer is one end of a Pump, played by the test.
+type peer struct {
+	t    *testing.T
+	in   chan string          // what Recv gives
+	end  chan error           // what Recv returns then
+	out  chan jsonrpc.Message // what Send took; unbuffered: the test takes it
+	gone chan struct{}        // closed: Send fails
+}
+
+func newPeer(t *testing.T, buffer int) *peer {
+	return &peer{t: t, in: make(chan string, 10), end: make(chan error, 1),
+		out: make(chan jsonrpc.Message, buffer), gone: make(chan struct{})}
+}
+
+func (p *peer) Recv(ctx context.Context) (jsonrpc.Message, error) {
+	select { // in order: what was said before the end comes before it
+	case text := <-p.in:
+		return p.parse(text), nil
+	default:
+	}
+	select {
+	case text := <-p.in:
+		return p.parse(text), nil
+	case err := <-p.end:
+		p.end <- err // for good
+		return jsonrpc.Message{}, err
+	case <-ctx.Done():
+		return jsonrpc.Message{}, ctx.Err()
+	}
+}
+
+func (p *peer) parse(text string) jsonrpc.Message {
+	m, err := jsonrpc.Parse([]byte(text))
+	if err != nil {
+		panic(err)
+	}
+	return m
+}
+
+func (p *peer) Send(ctx context.Context, m jsonrpc.Message) error {
+	select {
+	case <-p.gone:
+		return io.ErrClosedPipe
+	default:
+	}
+	select {
+	case p.out <- m:
+		return nil
+	case <-p.gone:
+		return io.ErrClosedPipe
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (p *peer) Close() error { return nil }
+
+// says lets the Pump receive a message, and do with it what it can.
+func (p *peer) says(format string, args ...any) {
+	p.in <- fmt.Sprintf(format, args...)
+	synctest.Wait()
+}
+
+// gets wants exactly these messages, and no others, to have come by now.
+func (p *peer) gets(want ...string) {
+	p.t.Helper()
+	synctest.Wait()
+	for _, w := range want {
+		select {
+		case m := <-p.out:
+			if got := string(m.Bytes()); got != w {
+				p.t.Errorf("got %s, want %s", got, w)
+			}
+		default:
+			p.t.Errorf("nothing came, want %s", w)
+		}
+		synctest.Wait()
+	}
+	select {
+	case m := <-p.out:
+		p.t.Errorf("got %s, want nothing more", m.Bytes())
+	default:
+	}
+}
+
+// pumping is a Pump that runs.
+type pumping struct {
+	client, server *peer
+	stop           context.CancelFunc
+	done           chan struct{}
+	err            error
+	mu             sync.Mutex
+	dropped        []string
+}
+
+// pump starts a Pump whose ends take what they are sent.
+func pump(t *testing.T, opts bridge.PumpOptions) *pumping { return pumpBuffered(t, opts, 100, 100) }
+
+func pumpBuffered(t *testing.T, opts bridge.PumpOptions, client, server int) *pumping {
+	p := &pumping{client: newPeer(t, client), server: newPeer(t, server), done: make(chan struct{})}
+	opts.Dropped = func(m jsonrpc.Message, reason string) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.dropped = append(p.dropped, reason)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	p.stop = cancel
+	go func() {
+		defer close(p.done)
+		p.err = bridge.Pump(ctx, p.client, p.server, opts)
+	}()
+	return p
+}
+
+// ended wants the Pump to have returned.
+func (p *pumping) ended(t *testing.T) error {
+	t.Helper()
+	synctest.Wait()
+	select {
+	case <-p.done:
+		return p.err
+	default:
+		t.Fatal("Pump still runs")
+		return nil
+	}
+}
+
+func (p *pumping) running(t *testing.T) {
+	t.Helper()
+	synctest.Wait()
+	select {
+	case <-p.done:
+		t.Fatalf("Pump has returned: %v", p.err)
+	default:
+	}
+}
+
+func bubble(t *testing.T, name string, f func(t *testing.T)) {
+	t.Run(name, func(t *testing.T) { synctest.Test(t, f) })
+}
+
+const (
+	callOne   = `{"jsonrpc":"2.0","id":1,"method":"tools/call"}`
+	resultOne = `{"jsonrpc":"2.0","id":1,"result":{}}`
+	askOne    = `{"jsonrpc":"2.0","id":"s1","method":"roots/list"}`
+)
+
+// J5: what goes in comes out, byte for byte and in order, both ways.
+func TestPumpCopies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := pump(t, bridge.PumpOptions{})
+		call := `{"params":{"z":9007199254740993,"a":1.0,"e":1e400,"s":"\u00e9\/ ` + "\u200d\u00a0" + `"}, "unknown":[] ,"id":9007199254740993,"method":"x/y","jsonrpc":"2.0"}`
+		note := `{"jsonrpc":"2.0","method":"notifications/unknown"}`
+		p.client.says("%s", call)
+		p.client.says("%s", note)
+		p.server.gets(call, note)
+		result := `{"result":{"b":1.0,"a":[1e400]},"id":9007199254740993,"jsonrpc":"2.0"}`
+		p.server.says("%s", note)
+		p.server.says("%s", result)
+		p.client.gets(note, result)
+		p.client.end <- io.EOF
+		if err := p.ended(t); err != nil {
+			t.Errorf("Pump = %v", err)
+		}
+	})
+}
+
+// ST8: after the client's EOF the answers that are owed still arrive.
+func TestPumpDrainsAfterEOF(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := pump(t, bridge.PumpOptions{})
+		p.client.says(callOne)
+		p.client.says(`{"jsonrpc":"2.0","id":"1","method":"tools/call"}`)
+		p.client.end <- io.EOF
+		p.running(t)
+		time.Sleep(bridge.DefaultDrain - time.Second)
+		p.server.says(resultOne)
+		p.running(t) // "1" is not 1
+		p.server.says(`{"jsonrpc":"2.0","method":"notifications/message"}`)
+		p.server.says(`{"jsonrpc":"2.0","id":"1","result":{}}`)
+		if err := p.ended(t); err != nil {
+			t.Errorf("Pump = %v", err)
+		}
+		p.client.gets(resultOne, `{"jsonrpc":"2.0","method":"notifications/message"}`, `{"jsonrpc":"2.0","id":"1","result":{}}`)
+	})
+}
+
+// The answer counts as given only when the client has taken it.
+func TestPumpDrainWaitsForASlowClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := pumpBuffered(t, bridge.PumpOptions{}, 0, 10)
+		p.client.says(callOne)
+		p.client.end <- io.EOF
+		p.server.says(resultOne)
+		p.running(t)
+		time.Sleep(20 * time.Second)
+		p.running(t)
+		p.client.gets(resultOne)
+		if err := p.ended(t); err != nil {
+			t.Errorf("Pump = %v", err)
+		}
+	})
+}
+
+// After EOF a server that never answers is given up; the client is told, the
+// server too.
+func TestPumpDrainIsBounded(t *testing.T) {
+	const cancelled = `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1,"reason":"the client has gone"}}`
+	const sorry = `{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"the bridge is shutting down","data":{"reason":"shutting_down"}}}`
+	for _, c := range []struct {
+		name  string
+		drain time.Duration
+		want  time.Duration
+	}{{"default", 0, bridge.DefaultDrain}, {"option", 3 * time.Second, 3 * time.Second}, {"none", -1, 0}} {
+		bubble(t, c.name, func(t *testing.T) {
+			p := pump(t, bridge.PumpOptions{Drain: c.drain})
+			p.client.says(callOne)
+			start := time.Now()
+			p.client.end <- io.EOF
+			<-p.done
+			if took := time.Since(start); took != c.want {
+				t.Errorf("Pump waited %v, want %v", took, c.want)
+			}
+			if p.err != nil {
+				t.Errorf("Pump = %v", p.err)
+			}
+			p.server.gets(callOne, cancelled)
+			p.client.gets(sorry)
+		})
+	}
+}
+
+// J11: initialize is not cancelled, not even on the way out.
+func TestPumpNeverCancelsInitialize(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := pump(t, bridge.PumpOptions{})
+		const initialize = `{"jsonrpc":"2.0","id":0,"method":"initialize"}`
+		p.client.says(initialize)
+		p.client.says(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":0}}`)
+		p.server.gets(initialize)
+		p.client.end <- io.ErrUnexpectedEOF
+		if err := p.ended(t); !errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Errorf("Pump = %v, want the client's error", err)
+		}
+		p.server.gets()
+	})
+}
+
+// When ctx is done nothing more is taken from the client, and what is owed is
+// waited for: until it is answered, or for Grace.
+func TestPumpStops(t *testing.T) {
+	bubble(t, "answered", func(t *testing.T) {
+		p := pump(t, bridge.PumpOptions{})
+		p.client.says(callOne)
+		p.server.gets(callOne)
+		p.stop()
+		p.running(t)
+		p.client.says(`{"jsonrpc":"2.0","id":2,"method":"tools/call"}`)
+		time.Sleep(time.Second)
+		p.running(t)
+		p.server.says(resultOne)
+		if err := p.ended(t); err != nil {
+			t.Errorf("Pump = %v", err)
+		}
+		p.client.gets(resultOne)
+		p.server.gets()
+	})
+	bubble(t, "nothing owed", func(t *testing.T) {
+		p := pump(t, bridge.PumpOptions{})
+		p.stop()
+		if err := p.ended(t); err != nil {
+			t.Errorf("Pump = %v", err)
+		}
+	})
+	for _, c := range []struct{ grace, want time.Duration }{{0, bridge.DefaultGrace}, {time.Minute, time.Minute}, {-1, 0}} {
+		bubble(t, fmt.Sprint("grace ", c.grace), func(t *testing.T) {
+			p := pump(t, bridge.PumpOptions{Grace: c.grace})
+			p.client.says(callOne)
+			synctest.Wait()
+			start := time.Now()
+			p.stop()
+			<-p.done
+			if took := time.Since(start); took != c.want || p.err != nil {
+				t.Errorf("Pump = %v after %v, want nil after %v", p.err, took, c.want)
+			}
+			p.client.gets(`{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"the bridge is shutting down","data":{"reason":"shutting_down"}}}`)
+		})
+	}
+	bubble(t, "while it drains after EOF", func(t *testing.T) {
+		p := pump(t, bridge.PumpOptions{Drain: time.Hour, Grace: time.Second})
+		p.client.says(callOne)
+		p.client.end <- io.EOF
+		p.running(t)
+		p.stop()
+		start := time.Now()
+		<-p.done
+		if took := time.Since(start); took != time.Second {
+			t.Errorf("the drain went on for %v after ctx was done, want the grace", took)
+		}
+	})
+}
+
+// A server that takes nothing, or a client that takes nothing, must not keep a
+// Pump from stopping.
+func TestPumpStopsWhenStuck(t *testing.T) {
+	bubble(t, "server", func(t *testing.T) {
+		p := pumpBuffered(t, bridge.PumpOptions{}, 10, 0)
+		p.client.says(callOne)
+		p.client.says(`{"jsonrpc":"2.0","id":2,"method":"tools/call"}`)
+		p.server.says(askOne)
+		synctest.Wait()
+		start := time.Now()
+		p.stop()
+		<-p.done
+		if took := time.Since(start); took > bridge.DefaultGrace+5*time.Second {
+			t.Errorf("Pump took %v to stop", took)
+		}
+		p.client.gets(askOne, `{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"the bridge is shutting down","data":{"reason":"shutting_down"}}}`)
+	})
+	bubble(t, "client", func(t *testing.T) {
+		p := pumpBuffered(t, bridge.PumpOptions{}, 0, 10)
+		p.client.says(callOne)
+		p.client.says(`{"jsonrpc":"2.0","id":2,"method":"tools/call"}`)
+		p.server.says(resultOne)
+		synctest.Wait()
+		start := time.Now()
+		p.stop()
+		<-p.done
+		if took := time.Since(start); took > bridge.DefaultGrace+5*time.Second {
+			t.Errorf("Pump took %v to stop", took)
+		}
+	})
+	bubble(t, "many questions of a server that takes nothing", func(t *testing.T) {
+		p := pumpBuffered(t, bridge.PumpOptions{}, 100, 0)
+		for i := range 50 {
+			p.server.says(`{"jsonrpc":"2.0","id":%d,"method":"roots/list"}`, i)
+		}
+		p.client.says(callOne) // stuck
+		start := time.Now()
+		p.client.end <- io.ErrUnexpectedEOF // not seen: Send is blocked
+		p.stop()
+		<-p.done
+		if took := time.Since(start); took > bridge.DefaultGrace+5*time.Second {
+			t.Errorf("Pump took %v to stop", took)
+		}
+	})
+}
+
+// When the server ends, everything it owes is answered with what became of it.
+func TestPumpServerEnds(t *testing.T) {
+	died := errors.New("exit status 3; last stderr: out of cheese")
+	for _, c := range []struct {
+		name string
+		err  error
+		text string
+	}{
+		{"error", died, died.Error()},
+		{"EOF", io.EOF, "the server ended before it answered"},
+	} {
+		bubble(t, c.name, func(t *testing.T) {
+			p := pump(t, bridge.PumpOptions{})
+			p.client.says(callOne)
+			p.server.gets(callOne)
+			p.server.says(`{"jsonrpc":"2.0","method":"notifications/message"}`)
+			p.server.end <- c.err
+			err := p.ended(t)
+			if err == nil || (c.err != io.EOF && !errors.Is(err, c.err)) {
+				t.Errorf("Pump = %v", err)
+			}
+			p.client.gets(`{"jsonrpc":"2.0","method":"notifications/message"}`,
+				`{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"`+c.text+`","data":{"reason":"server_ended"}}}`)
+		})
+	}
+	// The client's EOF must not cut off the errors that are on their way.
+	bubble(t, "after the client's EOF", func(t *testing.T) {
+		p := pumpBuffered(t, bridge.PumpOptions{}, 0, 10)
+		for i := range 5 {
+			p.client.says(`{"jsonrpc":"2.0","id":%d,"method":"tools/call"}`, i)
+		}
+		p.client.end <- io.EOF
+		synctest.Wait()
+		p.server.end <- died
+		p.running(t)
+		for i := range 5 {
+			time.Sleep(time.Second)
+			select {
+			case m := <-p.client.out:
+				if !m.IsError() || !strings.Contains(string(m.Bytes()), "out of cheese") {
+					t.Errorf("got %s", m.Bytes())
+				}
+			default:
+				t.Fatalf("%d of 5 errors arrived", i)
+			}
+			synctest.Wait()
+		}
+		if err := p.ended(t); !errors.Is(err, died) {
+			t.Errorf("Pump = %v", err)
+		}
+	})
+	bubble(t, "while it takes nothing", func(t *testing.T) {
+		p := pumpBuffered(t, bridge.PumpOptions{}, 10, 0)
+		p.client.says(callOne)
+		synctest.Wait()
+		p.server.end <- died
+		if err := p.ended(t); !errors.Is(err, died) {
+			t.Errorf("Pump = %v", err)
+		}
+		p.client.gets(`{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"` + died.Error() + `","data":{"reason":"server_ended"}}}`)
+	})
+	bubble(t, "stdin first", func(t *testing.T) { // a child that dies closes stdin before its end is seen
+		p := pump(t, bridge.PumpOptions{})
+		close(p.server.gone)
+		p.client.says(callOne)
+		p.running(t)
+		time.Sleep(time.Millisecond)
+		p.server.end <- died
+		if err := p.ended(t); !errors.Is(err, died) {
+			t.Errorf("Pump = %v", err)
+		}
+		p.client.gets(`{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"` + died.Error() + `","data":{"reason":"server_ended"}}}`)
+	})
+	bubble(t, "stdin only", func(t *testing.T) {
+		p := pump(t, bridge.PumpOptions{})
+		close(p.server.gone)
+		p.client.says(callOne)
+		time.Sleep(5 * time.Second)
+		p.client.gets(`{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"the server did not take the request: io: read/write on closed pipe","data":{"reason":"server_ended"}}}`)
+		p.client.end <- io.EOF
+		p.ended(t)
+	})
+}
+
+// When the client is gone, the server is told to stop working for it (LI23).
+func TestPumpClientGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := pump(t, bridge.PumpOptions{})
+		p.client.says(`{"jsonrpc":"2.0","id":"a\"b","method":"tools/call"}`)
+		p.server.says(askOne)
+		synctest.Wait()
+		p.client.end <- io.ErrUnexpectedEOF
+		if err := p.ended(t); !errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Errorf("Pump = %v, want the client's error", err)
+		}
+		p.server.gets(`{"jsonrpc":"2.0","id":"a\"b","method":"tools/call"}`,
+			`{"jsonrpc":"2.0","id":"s1","error":{"code":-32603,"message":"the other side has gone"}}`,
+			`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"a\"b","reason":"the client has gone"}}`)
+		p.client.gets(askOne)
+	})
+}
+
+// A transport that knows that its client has gone ends ctx and Recv: this is
+// no graceful stop, nobody waits for answers any more.
+func TestPumpClientGoneAndStopped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := pump(t, bridge.PumpOptions{})
+		p.client.says(callOne)
+		p.server.gets(callOne)
+		p.client.end <- io.ErrUnexpectedEOF
+		p.stop()
+		synctest.Wait()
+		if err := p.ended(t); err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Errorf("Pump = %v", err)
+		}
+		p.server.gets(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1,"reason":"the client has gone"}}`)
+	})
+}
+
+// The server's requests are answered for a client that says no more.
+func TestPumpRefusesServerRequestsAfterEOF(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := pump(t, bridge.PumpOptions{})
+		p.client.says(callOne)
+		p.server.says(askOne)
+		synctest.Wait()
+		p.client.end <- io.EOF
+		p.server.gets(callOne, `{"jsonrpc":"2.0","id":"s1","error":{"code":-32603,"message":"the other side has gone"}}`)
+		p.server.says(`{"jsonrpc":"2.0","id":"s2","method":"sampling/createMessage"}`)
+		p.server.gets(`{"jsonrpc":"2.0","id":"s2","error":{"code":-32603,"message":"the other side has gone"}}`)
+		p.client.gets(askOne)
+		p.server.says(resultOne)
+		if err := p.ended(t); err != nil {
+			t.Errorf("Pump = %v", err)
+		}
+		p.client.gets(resultOne)
+	})
+}
+
+// J3: a second request with an id in progress is refused and does not disturb
+// the first; J2: once answered, a sloppy client may use the id again.
+func TestPumpDuplicateIDs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := pump(t, bridge.PumpOptions{})
+		p.client.says(callOne)
+		p.client.says(callOne)
+		p.server.gets(callOne)
+		const inUse = `"message":"a request with this id is already in progress"}}`
+		p.client.gets(`{"jsonrpc":"2.0","id":1,"error":{"code":-32600,` + inUse)
+		p.server.says(resultOne)
+		p.client.gets(resultOne)
+		p.client.says(callOne)
+		p.server.gets(callOne)
+		// The server's ids are another space, and have the same rule.
+		p.server.says(`{"jsonrpc":"2.0","id":1,"method":"ping"}`)
+		p.server.says(`{"jsonrpc":"2.0","id":1,"method":"ping"}`)
+		p.client.gets(`{"jsonrpc":"2.0","id":1,"method":"ping"}`)
+		p.server.gets(`{"jsonrpc":"2.0","id":1,"error":{"code":-32603,` + inUse)
+		p.client.says(resultOne)
+		p.server.gets(resultOne)
+		p.server.says(resultOne)
+		p.client.gets(resultOne)
+		p.client.end <- io.EOF
+		p.ended(t)
+	})
+}
+
+// J2: ids are the client's own, each reaches the server once and unchanged.
+func TestPumpManyCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 10_000
+		p := pump(t, bridge.PumpOptions{})
+		go func() {
+			for i := range n {
+				p.client.in <- fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"ping"}`, i)
+			}
+		}()
+		seen := make(map[jsonrpc.ID]bool)
+		for range n {
+			m := <-p.server.out
+			if seen[m.ID()] {
+				t.Fatalf("id %v came twice", m.ID())
+			}
+			seen[m.ID()] = true
+			p.server.in <- fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{}}`, m.ID())
+			if got := <-p.client.out; got.ID() != m.ID() {
+				t.Fatalf("the answer to %v has id %v", m.ID(), got.ID())
+			}
+		}
+		p.client.end <- io.EOF
+		if err := p.ended(t); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A peer that decodes and encodes ids may spell them otherwise; who asked gets
+// its own spelling. An id that several could mean finds none (J12).
+func TestPumpRestoresSpelling(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := pump(t, bridge.PumpOptions{})
+		p.client.says(`{"jsonrpc":"2.0","id":"\u0061","method":"ping"}`)
+		p.client.says(`{"jsonrpc":"2.0","id":1.0,"method":"ping"}`)
+		p.client.says(`{"jsonrpc":"2.0","id":"1","method":"ping"}`)
+		p.server.says(`{"jsonrpc":"2.0","id":1e0,"method":"ping"}`)
+		synctest.Wait()
+		p.server.says(`{"jsonrpc":"2.0","id":"a","result":{"id":"a"}}`)
+		p.server.says(resultOne)
+		p.server.says(resultOne) // answered already
+		p.client.gets(`{"jsonrpc":"2.0","id":1e0,"method":"ping"}`,
+			`{"jsonrpc":"2.0","id":"\u0061","result":{"id":"a"}}`, `{"jsonrpc":"2.0","id":1.0,"result":{}}`)
+		p.client.says(resultOne)
+		synctest.Wait()
+		for range 3 {
+			<-p.server.out
+		}
+		p.server.gets(`{"jsonrpc":"2.0","id":1e0,"result":{}}`)
+
+		p.client.says(`{"jsonrpc":"2.0","id":2.0,"method":"ping"}`)
+		p.client.says(`{"jsonrpc":"2.0","id":2.00,"method":"ping"}`)
+		synctest.Wait()
+		p.server.says(`{"jsonrpc":"2.0","id":2,"result":{}}`)
+		p.client.gets()
+		p.server.says(`{"jsonrpc":"2.0","id":2.00,"result":{}}`)
+		p.server.says(`{"jsonrpc":"2.0","id":2,"result":{}}`) // now only one is meant
+		p.client.gets(`{"jsonrpc":"2.0","id":2.00,"result":{}}`, `{"jsonrpc":"2.0","id":2.0,"result":{}}`)
+		p.stop()
+		<-p.done
+	})
+}
+
+// J12: cancellations of nothing go nowhere, late answers to what was cancelled
+// neither, and the server's own cancellations end its requests.
+func TestPumpCancellations(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := pump(t, bridge.PumpOptions{})
+		const cancel = `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1,"reason":"x"}}`
+		p.client.says(cancel)
+		p.client.says(`{"jsonrpc":"2.0","method":"notifications/cancelled"}`)
+		p.client.says(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":{}}}`)
+		p.server.gets()
+		p.client.says(callOne)
+		p.client.says(cancel)
+		p.client.says(cancel)
+		p.server.gets(callOne, cancel)
+		p.server.says(resultOne)
+		p.client.gets()
+		p.server.says(askOne)
+		p.server.says(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"s1"}}`)
+		p.client.gets(askOne, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"s1"}}`)
+		p.client.says(`{"jsonrpc":"2.0","id":"s1","result":{}}`)
+		p.server.gets()
+		p.client.end <- io.EOF
+		if err := p.ended(t); err != nil { // what was cancelled is not owed
+			t.Error(err)
+		}
+		if len(p.dropped) != 6 {
+			t.Errorf("%d messages were reported as dropped, want 6: %q", len(p.dropped), p.dropped)
+		}
+	})
+}
+
+// A response that answers nothing is dropped, on both sides.
+func TestPumpStrayResponses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := pump(t, bridge.PumpOptions{})
+		p.server.says(resultOne)
+		p.server.says(`{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"parse error"}}`)
+		p.server.says(`{"jsonrpc":"2.0","error":{"code":-32700,"message":"parse error"}}`)
+		p.client.says(resultOne)
+		p.client.gets()
+		p.server.gets()
+		// And such a thing does not make a drain end too early.
+		p.client.says(callOne)
+		p.client.end <- io.EOF
+		synctest.Wait()
+		p.server.says(`{"jsonrpc":"2.0","id":7,"result":{}}`)
+		p.running(t)
+		p.server.says(resultOne)
+		p.ended(t)
+		p.client.gets(resultOne)
+	})
+}
+
+// J8: a silent server is cancelled and the client gets an error; progress
+// starts the time anew.
+func TestPumpRequestTimeout(t *testing.T) {
+	const timedOut = `{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"the server did not answer within 10s","data":{"reason":"timeout"}}}`
+	const call = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"_meta":{"progressToken":"t"}}}`
+	bubble(t, "silent", func(t *testing.T) {
+		p := pump(t, bridge.PumpOptions{RequestTimeout: 10 * time.Second})
+		p.client.says(call)
+		p.server.gets(call)
+		time.Sleep(9 * time.Second)
+		p.server.says(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"t","progress":1}}`)
+		p.server.says(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"u","progress":1}}`)
+		synctest.Wait()
+		<-p.client.out
+		<-p.client.out
+		time.Sleep(10*time.Second - 1)
+		p.client.gets()
+		time.Sleep(1)
+		p.client.gets(timedOut)
+		p.server.gets(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1,"reason":"timed out"}}`)
+		p.server.says(resultOne)
+		p.client.gets()
+		p.client.end <- io.EOF
+		if err := p.ended(t); err != nil {
+			t.Error(err)
+		}
+	})
+	bubble(t, "answered", func(t *testing.T) {
+		p := pump(t, bridge.PumpOptions{RequestTimeout: 10 * time.Second})
+		p.client.says(call)
+		time.Sleep(9 * time.Second)
+		p.server.says(resultOne)
+		p.client.gets(resultOne)
+		p.client.says(call) // the same id again: the old time-out is not its own
+		time.Sleep(9 * time.Second)
+		p.client.gets()
+		time.Sleep(time.Second)
+		p.client.gets(timedOut)
+		p.client.end <- io.EOF
+		p.ended(t)
+	})
+	bubble(t, "initialize is not cancelled", func(t *testing.T) {
+		p := pump(t, bridge.PumpOptions{RequestTimeout: 10 * time.Second})
+		const initialize = `{"jsonrpc":"2.0","id":1,"method":"initialize"}`
+		p.client.says(initialize)
+		time.Sleep(10 * time.Second)
+		p.client.gets(timedOut)
+		p.server.gets(initialize)
+		p.client.end <- io.EOF
+		p.ended(t)
+	})
+	// The answer of the time-out is owed like any other: EOF does not cut it off.
+	bubble(t, "drain", func(t *testing.T) {
+		p := pumpBuffered(t, bridge.PumpOptions{RequestTimeout: 10 * time.Second}, 0, 0)
+		p.client.says(call)
+		synctest.Wait()
+		<-p.server.out
+		p.client.end <- io.EOF
+		time.Sleep(15 * time.Second)
+		p.running(t)
+		p.client.gets(timedOut)
+		p.ended(t)
+	})
+	// A time-out that has begun when everything ends does not outlive Pump.
+	bubble(t, "end", func(t *testing.T) {
+		p := pumpBuffered(t, bridge.PumpOptions{RequestTimeout: 10 * time.Second}, 0, 0)
+		p.client.says(call)
+		synctest.Wait()
+		<-p.server.out
+		time.Sleep(15 * time.Second)
+		p.server.end <- io.EOF
+		synctest.Wait()
+		p.stop()
+		<-p.done // the bubble fails if anything of it goes on
+	})
+}
+
+// A client that answers none of the server's requests does not make the books
+// grow for ever; its silence is the server's to know.
+func TestPumpUnansweredServerRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := pump(t, bridge.PumpOptions{})
+		refused := 0
+		for i := 0; refused == 0 && i < 20_000; i++ {
+			p.server.in <- fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"ping"}`, i)
+			select {
+			case <-p.client.out:
+			case m := <-p.server.out:
+				if !m.IsError() {
+					t.Fatalf("got %s", m.Bytes())
+				}
+				refused++
+			}
+		}
+		if refused == 0 {
+			t.Error("20,000 requests wait for an answer")
+		}
+		p.client.says(`{"jsonrpc":"2.0","id":5,"result":{}}`)
+		p.server.gets(`{"jsonrpc":"2.0","id":5,"result":{}}`)
+		p.server.says(`{"jsonrpc":"2.0","id":"more","method":"ping"}`)
+		p.client.gets(`{"jsonrpc":"2.0","id":"more","method":"ping"}`)
+		p.server.end <- io.EOF
+		p.ended(t)
+	})
+}
+
+// A server request that cannot be handed to the client is answered, not lost.
+func TestPumpClientDoesNotTakeRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := pump(t, bridge.PumpOptions{})
+		close(p.client.gone)
+		p.server.says(askOne)
+		p.server.gets(`{"jsonrpc":"2.0","id":"s1","error":{"code":-32603,"message":"the client did not take the request"}}`)
+		p.client.end <- io.EOF
+		p.ended(t)
+	})
+}
+
+// dialer is a bridge.Dialer.
+type dialer func(ctx context.Context) (bridge.Conn, error)
+
+func (d dialer) Dial(ctx context.Context) (bridge.Conn, error) { return d(ctx) }
+
+// When there is no server every request is answered; why stays in the error.
+func TestServeWithoutServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		missing := errors.New("fork/exec /opt/secret/server: no such file")
+		h := bridge.Serve(dialer(func(context.Context) (bridge.Conn, error) { return nil, missing }), bridge.PumpOptions{})
+		client := newPeer(t, 10)
+		done := make(chan error, 1)
+		go func() { done <- h.ServeConn(t.Context(), client) }()
+		client.says(callOne)
+		client.says(`{"jsonrpc":"2.0","method":"notifications/x"}`)
+		client.says(`{"jsonrpc":"2.0","id":2,"method":"ping"}`)
+		synctest.Wait()
+		for range 2 {
+			if m := <-client.out; !m.IsError() || strings.Contains(string(m.Bytes()), "secret") {
+				t.Errorf("got %s", m.Bytes())
+			}
+		}
+		client.end <- io.EOF
+		if err := <-done; !errors.Is(err, missing) {
+			t.Errorf("ServeConn = %v", err)
+		}
+	})
+}
+
+// Serve closes both sides, the client first: nobody waits for a slow stop.
+func TestServeClosesBoth(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, ours := bridge.Pipe()
+		theirs, server := bridge.Pipe()
+		h := bridge.Serve(dialer(func(context.Context) (bridge.Conn, error) { return slowClose{theirs}, nil }), bridge.PumpOptions{})
+		done := make(chan error, 1)
+		go func() { done <- h.ServeConn(t.Context(), ours) }()
+		if err := server.Close(); err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		if _, err := client.Recv(t.Context()); err != io.EOF {
+			t.Errorf("Recv = %v, want io.EOF", err)
+		}
+		if took := time.Since(start); took != 0 {
+			t.Errorf("the client waited %v for the server's stop", took)
+		}
+		if err := <-done; err == nil {
+			t.Error("ServeConn = nil, although the server ended by itself")
+		}
+		client.Close()
+	})
+}
+
+type slowClose struct{ bridge.Conn }
+
+func (s slowClose) Close() error {
+	time.Sleep(time.Minute)
+	return s.Conn.Close()
+}
