@@ -65,7 +65,10 @@ func (c *childConn) Recv(ctx context.Context) (jsonrpc.Message, error) {
 		return m, fmt.Errorf("server %q: %w", c.name, err)
 	}
 	if c.end == nil {
-		c.end = c.ended()
+		c.end = c.ended(ctx)
+	}
+	if c.end == nil {
+		return m, ctx.Err()
 	}
 	return m, c.end
 }
@@ -82,8 +85,8 @@ func (c *childConn) Send(ctx context.Context, m jsonrpc.Message) error {
 var errStdoutClosed = errors.New("closed its stdout")
 
 // ended finds out why stdout is at its end. Most often because the process
-// exits, which then takes no more than a moment.
-func (c *childConn) ended() error {
+// exits, which then takes no more than a moment. It returns nil if ctx ends first.
+func (c *childConn) ended(ctx context.Context) error {
 	grace := time.NewTimer(exitGrace)
 	defer grace.Stop()
 	e := &ExitError{Name: c.name}
@@ -94,6 +97,8 @@ func (c *childConn) ended() error {
 		e.Err = errStdoutClosed
 	case <-c.done:
 		return io.EOF // by Close
+	case <-ctx.Done():
+		return nil
 	}
 	e.Stderr = c.process.StderrTail()
 	return e
@@ -102,10 +107,16 @@ func (c *childConn) ended() error {
 // stop is the closer. It goes on reading meanwhile: a child that is blocked in
 // a write would not see that its stdin has ended.
 func (c *childConn) stop() error {
+	c.recv.Lock() // Recv is on its way out; after it stdout is ours
+	defer c.recv.Unlock()
+	stdout := c.process.Stdout()
+	if d, ok := stdout.(interface{ SetReadDeadline(time.Time) error }); ok {
+		d.SetReadDeadline(time.Time{})
+	}
 	drained := make(chan struct{})
 	go func() {
 		defer close(drained)
-		io.Copy(io.Discard, c.process.Stdout())
+		io.Copy(io.Discard, stdout)
 	}()
 	err := c.process.Stop()
 	<-drained

@@ -49,7 +49,7 @@ type Options struct {
 
 	// OnNoise is told of each line, or element of a batch, that was no valid
 	// message: its size in bytes and what was wrong, never its content. Recv
-	// calls it; nil is fine.
+	// calls it, so it must not wait for the Conn; nil is fine.
 	OnNoise func(size int, reason string)
 }
 

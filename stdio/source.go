@@ -197,9 +197,14 @@ func (i *interrupter) forget() {
 	i.past = false
 }
 
+// shut ends what is going on and forbids everything else. Only the first call
+// counts: the closer may want to use the file once more.
 func (i *interrupter) shut() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
+	if i.closed {
+		return
+	}
 	i.forget()
 	i.closed = true
 	i.set(longAgo)

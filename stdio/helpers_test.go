@@ -7,13 +7,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
-
-func TestMain(m *testing.M) {
-	bridgetest.CheckLeaks(m)
-}
 
 // pipes returns two Conns over two pipes of the operating system: a talks to
 // a client, b to a server.
