@@ -5,7 +5,10 @@
 // the loopback address, which is called DNS rebinding (rule LI2).
 package httpguard
 
-import "net/http"
+import (
+	"net"
+	"net/http"
+)
 
 // Policy says which web pages and which Host names a listener accepts. The
 // zero Policy accepts pages from loopback origins and every Host.
@@ -24,15 +27,17 @@ type Policy struct {
 	// after DNS rebinding the two are equal.
 	AllowOrigins []string
 
-	// AllowHosts are Host names accepted beside the loopback ones when
-	// Loopback is set, without a port: behind a reverse proxy that passes the
-	// public name on, for instance. "*.example.com" and "*" work as above.
+	// AllowHosts are Host names accepted beside the loopback ones on a
+	// connection to a loopback address, without a port: behind a reverse proxy
+	// that passes the public name on, for instance. "*.example.com" and "*"
+	// work as above.
 	AllowHosts []string
 
-	// Loopback says that the listener is bound to a loopback address, so that
-	// a request with another Host can only be a mistake or DNS rebinding.
-	// Leave it unset for other addresses and for Unix sockets, which no
-	// browser reaches.
+	// Loopback says that every connection is one to a loopback address. Unset,
+	// each tells by itself (http.LocalAddrContextKey, which http.Server sets):
+	// there, a request with another Host can only be a mistake or DNS
+	// rebinding. On other addresses any Host is accepted, and on Unix sockets,
+	// which no browser reaches.
 	Loopback bool
 }
 
@@ -74,7 +79,7 @@ func (p *Policy) checkHost(r *http.Request) *Refusal {
 		// net/http moves the Host header to r.Host; what is left is a second one.
 		return &Refusal{http.StatusBadRequest, "more than one Host header"}
 	}
-	if !p.Loopback {
+	if !p.Loopback && !toLoopback(r) {
 		return nil
 	}
 	host, _, ok := splitHostPort(r.Host)
@@ -85,6 +90,12 @@ func (p *Policy) checkHost(r *http.Request) *Refusal {
 		return nil
 	}
 	return &Refusal{http.StatusForbidden, "host is not allowed on a loopback address"}
+}
+
+// toLoopback reports whether r arrived at a loopback address of ours.
+func toLoopback(r *http.Request) bool {
+	local, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
+	return ok && local.IP.IsLoopback()
 }
 
 func (p *Policy) allowsHost(host string) bool {

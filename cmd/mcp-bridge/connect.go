@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"time"
 
@@ -26,7 +27,7 @@ type connectFlags struct {
 	connectTimeout time.Duration
 }
 
-func (f *connectFlags) parse(args []string) (url string, argv []string, err error) {
+func (f *connectFlags) flagSet() *pflag.FlagSet {
 	fs := pflag.NewFlagSet("connect", pflag.ContinueOnError)
 	f.log.register(fs)
 	f.child.register(fs)
@@ -34,7 +35,11 @@ func (f *connectFlags) parse(args []string) (url string, argv []string, err erro
 	fs.StringArrayVar(&f.header, "header", nil, "")
 	fs.StringVar(&f.headerFile, "header-file", "", "")
 	fs.DurationVar(&f.connectTimeout, "connect-timeout", 10*time.Second, "")
-	before, argv, err := parseFlags(fs, args)
+	return fs
+}
+
+func (f *connectFlags) parse(args []string) (url string, argv []string, err error) {
+	before, argv, err := parseFlags(f.flagSet(), args)
 	switch {
 	case err != nil:
 		return "", nil, err
@@ -128,5 +133,9 @@ func runDemo(ctx context.Context, args []string, env environment) error {
 	if len(args) > 0 {
 		return usagef("demo takes no arguments")
 	}
-	return demo.Serve(ctx, env.stdin, env.stdout, env.stderr)
+	err := demo.Serve(ctx, env.stdin, env.stdout, env.stderr)
+	if ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
+		return nil // we were asked to end
+	}
+	return err
 }

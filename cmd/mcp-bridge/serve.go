@@ -32,7 +32,7 @@ type serveFlags struct {
 	sessionTimeout time.Duration
 }
 
-func (f *serveFlags) parse(args []string) (addrs, argv []string, err error) {
+func (f *serveFlags) flagSet() *pflag.FlagSet {
 	fs := pflag.NewFlagSet("serve", pflag.ContinueOnError)
 	f.log.register(fs)
 	f.child.register(fs)
@@ -43,6 +43,11 @@ func (f *serveFlags) parse(args []string) (addrs, argv []string, err error) {
 	fs.StringArrayVar(&f.hosts, "allow-host", nil, "")
 	fs.IntVar(&f.maxSessions, "max-sessions", 1000, "")
 	fs.DurationVar(&f.sessionTimeout, "session-timeout", 30*time.Minute, "")
+	return fs
+}
+
+func (f *serveFlags) parse(args []string) (addrs, argv []string, err error) {
+	fs := f.flagSet()
 	before, argv, err := parseFlags(fs, args)
 	if err != nil {
 		return nil, nil, err
@@ -88,6 +93,10 @@ func serve(ctx context.Context, args []string, env environment) error {
 	if err != nil {
 		return err
 	}
+	options, err := f.handlerOptions(log)
+	if err != nil {
+		return err
+	}
 	defer supervise(log)()
 	children := newChildren(spec, int(f.limits.maxMessage), log)
 	if err := children.check(); err != nil {
@@ -101,11 +110,6 @@ func serve(ctx context.Context, args []string, env environment) error {
 	})
 	listeners, err := f.bind(addrs)
 	if err != nil {
-		return err
-	}
-	options, err := f.handlerOptions(listeners, log)
-	if err != nil {
-		closeAll(listeners)
 		return err
 	}
 	ahead, err := newSpare(children, cancel)
@@ -150,11 +154,8 @@ func closeAll(listeners []net.Listener) {
 	}
 }
 
-func (f *serveFlags) handlerOptions(listeners []net.Listener, log hclog.Logger) (streamhttp.HandlerOptions, error) {
-	guard := httpguard.Policy{AllowOrigins: f.origins, AllowHosts: f.hosts, Loopback: true}
-	for _, l := range listeners {
-		guard.Loopback = guard.Loopback && httpguard.IsLoopbackAddr(l.Addr().String())
-	}
+func (f *serveFlags) handlerOptions(log hclog.Logger) (streamhttp.HandlerOptions, error) {
+	guard := httpguard.Policy{AllowOrigins: f.origins, AllowHosts: f.hosts}
 	if err := guard.Validate(); err != nil {
 		return streamhttp.HandlerOptions{}, usagef("%v", err)
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -134,7 +135,7 @@ func (p *peer) call(body []byte, buf []byte) error {
 		n += m
 	}
 	resp.Body.Close()
-	if err != io.EOF || resp.StatusCode != 200 || n < len(body)-80 {
+	if err != io.EOF || resp.StatusCode != 200 || n < len(body)-40 {
 		return fmt.Errorf("call: %s, %d bytes back for %d: %v", resp.Status, n, len(body), err)
 	}
 	return nil
@@ -284,4 +285,18 @@ func (p *pipePeer) rate(inFlight int, d time.Duration) (float64, error) {
 		count++
 	}
 	return float64(count) / time.Since(begin).Seconds(), nil
+}
+
+// pipeRate adds up what the processes answer side by side.
+func pipeRate(pipes []*pipePeer, inFlight int, d time.Duration) (sum float64, err error) {
+	rates, errs := make([]float64, len(pipes)), make([]error, len(pipes))
+	var wg sync.WaitGroup
+	for i, p := range pipes {
+		wg.Go(func() { rates[i], errs[i] = p.rate(inFlight, d) })
+	}
+	wg.Wait()
+	for i := range pipes {
+		sum, err = sum+rates[i], errors.Join(err, errs[i])
+	}
+	return sum, err
 }

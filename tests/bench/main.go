@@ -23,9 +23,10 @@ func main() {
 		return
 	}
 	quick := flag.Bool("quick", false, "few calls, to see that it works")
+	only := flag.String("only", "", "one step: latency, throughput, notifications, connect, start, memory")
 	binary := flag.String("binary", "", "the mcp-bridge to measure (default: build it)")
 	flag.Parse()
-	if err := measure(*binary, *quick); err != nil {
+	if err := measure(*binary, *only, *quick); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
@@ -46,7 +47,7 @@ func play(role string) {
 	}
 }
 
-func measure(binary string, quick bool) error {
+func measure(binary, only string, quick bool) error {
 	dir, err := os.MkdirTemp("", "mcp-bridge-bench")
 	if err != nil {
 		return err
@@ -69,8 +70,17 @@ func measure(binary string, quick bool) error {
 	}
 	fmt.Printf("%s %s/%s, %d cores; medians of %d rounds, floor and bridge in turn\n\n",
 		runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), b.rounds)
-	for _, step := range []func() error{b.latency, b.throughput, b.notifications, b.connect, b.start, b.memory} {
-		if err := step(); err != nil {
+	for _, step := range []struct {
+		name string
+		run  func() error
+	}{
+		{"latency", b.latency}, {"throughput", b.throughput}, {"notifications", b.notifications},
+		{"connect", b.connect}, {"start", b.start}, {"memory", b.memory},
+	} {
+		if only != "" && only != step.name {
+			continue
+		}
+		if err := step.run(); err != nil {
 			return err
 		}
 	}

@@ -102,14 +102,22 @@ func (b *bench) throughput() error {
 			return err
 		}
 	}
+	pipes := make([]*pipePeer, n)
+	for i := range pipes {
+		if pipes[i], err = startPipe(role("stdio")); err != nil {
+			return err
+		}
+		defer pipes[i].close()
+	}
 	fmt.Printf("%-34s %12s %12s %12s %12s %8s\n", "serve: calls a second, 100 B", "stdio", "HTTP", "floor", "bridge", "ratio")
 	for _, c := range []struct {
 		name    string
+		pipes   []*pipePeer
 		workers []*peer
-	}{{"1 session, 32 in flight", same}, {"32 sessions, 1 in flight each", own}} {
+	}{{"1 session, 32 in flight", pipes[:1], same}, {"32 sessions, 1 in flight each", pipes, own}} {
 		var stdio, web, floor, bridged, ratio []float64
 		for range b.rounds {
-			s, err := t.pipe.rate(n, b.window)
+			s, err := pipeRate(c.pipes, n/len(c.pipes), b.window)
 			if err != nil {
 				return err
 			}

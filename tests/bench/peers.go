@@ -72,7 +72,7 @@ func respond(out *bufio.Writer, line []byte) {
 	out.Write(id)
 	out.WriteString(`,"result":`)
 	out.Write(params)
-	out.WriteString("}}\n")
+	out.WriteString("}}}\n")
 }
 
 // httpServer is the bare HTTP floor: it answers the bytes it was sent.

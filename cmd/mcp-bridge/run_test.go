@@ -1,0 +1,209 @@
+package main
+
+import (
+	"context"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+
+	"github.com/mcp-bridge/mcp-bridge/supervisor"
+)
+
+// The program starts itself again: as its watchdog, and as the demo server.
+func TestMain(m *testing.M) {
+	if supervisor.WatchdogMain() {
+		return
+	}
+	if len(os.Args) == 2 && os.Args[1] == "demo" {
+		main()
+	}
+	os.Exit(m.Run())
+}
+
+// try runs the program with args and returns its exit status and output.
+func try(t *testing.T, args ...string) (status int, stdout, stderr string) {
+	t.Helper()
+	dir := t.TempDir()
+	out, err := os.Create(filepath.Join(dir, "stdout"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	errs, err := os.Create(filepath.Join(dir, "stderr"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer errs.Close()
+	in, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	lookup := func(name string) (string, bool) {
+		return "secret", name == "SET"
+	}
+	status = run(context.Background(), args, environment{stdin: in, stdout: out, stderr: errs, lookup: lookup})
+	read := func(f *os.File) string {
+		b, err := os.ReadFile(f.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	return status, read(out), read(errs)
+}
+
+func TestHelp(t *testing.T) {
+	golden, err := os.ReadFile("testdata/usage.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"help"}, {"-h"}, {"--help"}, {"serve", "--help"}, {"connect", "-h"}} {
+		status, out, errs := try(t, args...)
+		if status != exitOK || out != string(golden) || errs != "" {
+			t.Errorf("%q: status %d, stderr %q; stdout differs from testdata/usage.txt: %v", args, status, errs, out != string(golden))
+		}
+	}
+}
+
+// Every flag there is stands in the manual.
+func TestManualNamesEveryFlag(t *testing.T) {
+	for _, set := range []*pflag.FlagSet{new(serveFlags).flagSet(), new(connectFlags).flagSet()} {
+		set.VisitAll(func(f *pflag.Flag) {
+			if !strings.Contains(usage, "--"+f.Name+" ") {
+				t.Errorf("the manual does not mention --%s", f.Name)
+			}
+		})
+	}
+}
+
+func TestMistakes(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "headers")
+	if err := os.WriteFile(file, []byte("# comment\n\nGood: 1\nno colon here\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tests := []struct {
+		args   string
+		status int
+		says   string // on stderr
+	}{
+		{"", exitUsage, "nothing to do"},
+		{"uvx mcp-server-git", exitUsage, `mcp-bridge -- uvx mcp-server-git`},
+		{"serve", exitUsage, `needs a command after "--"`},
+		{"serve ls", exitUsage, `mcp-bridge serve -- ls`},
+		{"serve http://localhost/mcp", exitUsage, "mcp-bridge connect http://localhost/mcp"},
+		{"serve --demo -- ls", exitUsage, "leave the command out"},
+		{"serve --nonsense -- ls", exitUsage, "unknown flag: --nonsense"},
+		{"serve --max-sessions 0 -- ls", exitUsage, "--max-sessions"},
+		{"serve --listen 8080 -- ls", exitUsage, "write HOST:PORT"},
+		{"serve --listen 127.0.0.1:0 --port 1 -- ls", exitUsage, "leave --host and --port out"},
+		{"serve --listen 0.0.0.0:0 -- ls", exitUsage, "--insecure"},
+		{"serve --max-message-size lots -- ls", exitUsage, "KiB"},
+		{"serve --allow-origin nonsense -- ls", exitUsage, "nonsense"},
+		{"serve --log-level loud -- ls", exitUsage, "--log-level"},
+		{"serve --log-format xml -- ls", exitUsage, "--log-format"},
+		{"serve --env NOVALUE -- ls", exitUsage, "NAME=value"},
+		{"serve --env-file /does/not/exist -- ls", exitUsage, "/does/not/exist"},
+		{"serve --pass-env =x -- ls", exitUsage, ""},
+		{"serve --listen 127.0.0.1:0 -- this-command-does-not-exist", exitFail, "this-command-does-not-exist"},
+		{"serve --listen 127.0.0.1:0 --cwd /does/not/exist -- ls", exitFail, "/does/not/exist"},
+		{"connect", exitUsage, "needs a URL"},
+		{"connect ftp://x/y", exitUsage, "only http and https"},
+		{"connect http://a/ http://b/", exitUsage, "one URL"},
+		{"connect http://a/ -- ls", exitUsage, "not both"},
+		{"connect --header nonsense http://a/", exitUsage, "Name: value"},
+		{"connect --header X:${UNSET} http://a/", exitUsage, "UNSET is not set"},
+		{"connect --header-file " + file + " http://a/", exitUsage, "line 4"},
+		{"connect -- this-command-does-not-exist", exitFail, "this-command-does-not-exist"},
+		{"demo now", exitUsage, "no arguments"},
+	}
+	for _, tt := range tests {
+		status, out, errs := try(t, strings.Fields(tt.args)...)
+		if status != tt.status || !strings.Contains(errs, tt.says) || out != "" {
+			t.Errorf("mcp-bridge %s\nstatus %d, want %d\nstdout %q\nstderr %q, want it to say %q", tt.args, status, tt.status, out, errs, tt.says)
+		}
+	}
+}
+
+// A command that ends at once is a failure of serve, and says why.
+func TestServeReportsACommandThatEndsAtOnce(t *testing.T) {
+	if _, err := os.Stat("/bin/sh"); err != nil {
+		t.Skip("needs /bin/sh")
+	}
+	status, _, errs := try(t, "serve", "--listen", "127.0.0.1:0", "--", "/bin/sh", "-c", "echo no database >&2; exit 3")
+	if status != exitFail || !strings.Contains(errs, "ended at once") || !strings.Contains(errs, "exit status 3") || !strings.Contains(errs, "no database") {
+		t.Errorf("status %d, stderr %q", status, errs)
+	}
+}
+
+func TestHeaders(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "headers")
+	if err := os.WriteFile(file, []byte("# a comment\nX-File: from file\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	lookup := func(name string) (string, bool) { return "s3cret", name == "TOKEN" }
+	h, err := headers([]string{"Authorization:Bearer ${TOKEN}", "X-Two: a:b", "x-two: c"}, file, lookup)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := http.Header{"Authorization": {"Bearer s3cret"}, "X-Two": {"a:b", "c"}, "X-File": {"from file"}}
+	for k, v := range want {
+		if strings.Join(h[k], "|") != strings.Join(v, "|") {
+			t.Errorf("%s = %q, want %q", k, h[k], v)
+		}
+	}
+	if len(h) != len(want) {
+		t.Errorf("headers = %v", h)
+	}
+	for _, bad := range []string{"X: ${TOKEN", "X Y: 1", ": 1", "X: a\r\nEvil: 1"} {
+		if _, err := headers([]string{bad}, "", lookup); err == nil {
+			t.Errorf("header %q was accepted", bad)
+		}
+	}
+}
+
+func TestSize(t *testing.T) {
+	for text, want := range map[string]int{"1": 1, "100": 100, "4KiB": 4 << 10, "64 MiB": 64 << 20, "1GiB": 1 << 30} {
+		var s size
+		if err := s.Set(text); err != nil || int(s) != want {
+			t.Errorf("%q = %d, %v; want %d", text, s, err, want)
+		}
+	}
+	for _, text := range []string{"", "0", "-1", "MiB", "1TB", "9999999999GiB"} {
+		var s size
+		if err := s.Set(text); err == nil {
+			t.Errorf("%q was accepted as %d", text, s)
+		}
+	}
+}
+
+func TestSplit(t *testing.T) {
+	tests := []struct{ args, command string }{
+		{"-- npx thing", "serve"},
+		{"--port 9 -- npx thing", "serve"},
+		{"--demo", "serve"},
+		{"https://h/mcp", "connect"},
+		{"--header A:b https://h/mcp", "connect"},
+		{"serve -- connect", "serve"},
+		{"connect -- serve", "connect"},
+		{"version", "version"},
+		{"--version", "version"},
+		{"", ""},
+	}
+	for _, tt := range tests {
+		if got, _ := split(strings.Fields(tt.args)); got != tt.command {
+			t.Errorf("%q is %q, want %q", tt.args, got, tt.command)
+		}
+	}
+}
+
+func TestVersion(t *testing.T) {
+	status, out, _ := try(t, "version")
+	if status != exitOK || !strings.HasPrefix(out, "mcp-bridge ") {
+		t.Errorf("status %d, stdout %q", status, out)
+	}
+}
