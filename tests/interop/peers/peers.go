@@ -124,12 +124,17 @@ func StdioClient(t testing.TB) string { t.Helper(); return built(t, buildStdioCl
 // GoEverything is the Go SDK's conformance server; without flags it speaks stdio.
 func GoEverything(t testing.TB) string { t.Helper(); return built(t, buildGoEverything) }
 
-// listening matches the bridge's log line that names its endpoint, in text and
-// in JSON.
+// listening matches the log line that names an endpoint, in text and in JSON.
 var listening = regexp.MustCompile(`listening.*url"?[=:]\s*"?(http://[^\s"]+)`)
 
 // Serve starts `mcp-bridge serve ARGS` on a free port and returns its endpoint.
 func Serve(t testing.TB, args ...string) string {
+	t.Helper()
+	return StartAndListen(t, append([]string{Bridge(t), "serve", "--listen", "127.0.0.1:0"}, args...))
+}
+
+// StartAndListen is Start for a program that logs "listening" with its URL.
+func StartAndListen(t testing.TB, argv []string) string {
 	t.Helper()
 	urls := make(chan string, 1)
 	Start(t, func(line string) {
@@ -139,12 +144,12 @@ func Serve(t testing.TB, args ...string) string {
 			default:
 			}
 		}
-	}, nil, append([]string{Bridge(t), "serve", "--listen", "127.0.0.1:0"}, args...)...)
+	}, nil, argv...)
 	select {
 	case url := <-urls:
 		return url
 	case <-time.After(20 * time.Second):
-		t.Fatal("the bridge did not say what it listens on")
+		t.Fatalf("%q did not say what it listens on", argv)
 		return ""
 	}
 }

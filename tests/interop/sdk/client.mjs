@@ -135,13 +135,15 @@ out.version = transport.protocolVersion ?? '';
 out.server = client.getServerVersion().name;
 out.caps = JSON.stringify(client.getServerCapabilities());
 out.tools = await pages(client.listTools, 'tools');
-out.resources = await pages(client.listResources, 'resources');
-out.templates = await pages(client.listResourceTemplates, 'resourceTemplates');
-out.prompts = await pages(client.listPrompts, 'prompts');
+if (client.getServerCapabilities().resources) {
+  out.resources = await pages(client.listResources, 'resources');
+  out.templates = await pages(client.listResourceTemplates, 'resourceTemplates');
+  out.prompts = await pages(client.listPrompts, 'prompts');
+}
 out.result = await call(plan.progress, 'progress');
 await until('progress', () => progress.progress?.length >= plan.steps);
 out.progress = progress.progress;
-await client.setLoggingLevel('debug');
+if (plan.logs) await client.setLoggingLevel('debug');
 if (plan.log) {
   await call(plan.log);
   await takeLogs();
@@ -149,7 +151,7 @@ if (plan.log) {
 if (plan.elicit) out.elicit = await call(plan.elicit);
 if (plan.sample) out.sample = await call(plan.sample);
 if (plan.roots) out.roots = await call(plan.roots);
-await subscribe();
+if (plan.subscribe) await subscribe();
 await cancel();
 if (to.drop) await drop();
 if (transport.terminateSession) await transport.terminateSession();

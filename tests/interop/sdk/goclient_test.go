@@ -38,7 +38,8 @@ type goClient struct {
 // runGo runs the script and returns what the client saw.
 func runGo(t *testing.T, to target, p plan, version string) transcript {
 	t.Helper()
-	ctx := t.Context()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	defer cancel()
 	c := &goClient{changed: make(chan struct{}), tokens: map[string][]string{}}
 	client := mcp.NewClient(&mcp.Implementation{Name: "interop", Version: "1"}, c.options())
 	client.AddRoots(&mcp.Root{URI: "file:///srv/data", Name: "data"})
@@ -139,6 +140,9 @@ func (c *goClient) list(ctx context.Context, _ target, _ plan) error {
 		}
 		c.out.Tools = append(c.out.Tools, whole(x))
 	}
+	if c.InitializeResult().Capabilities.Resources == nil {
+		return nil
+	}
 	for x, err := range c.ClientSession.Resources(ctx, nil) {
 		if err != nil {
 			return err
@@ -191,6 +195,9 @@ func (c *goClient) progress(ctx context.Context, _ target, p plan) (err error) {
 }
 
 func (c *goClient) log(ctx context.Context, _ target, p plan) error {
+	if p.Logs == 0 {
+		return nil
+	}
 	if err := c.SetLoggingLevel(ctx, &mcp.SetLoggingLevelParams{Level: "debug"}); err != nil {
 		return err
 	}
@@ -235,6 +242,9 @@ func (c *goClient) ask(ctx context.Context, _ target, p plan) error {
 }
 
 func (c *goClient) subscribe(ctx context.Context, _ target, p plan) error {
+	if p.Subscribe == "" {
+		return nil
+	}
 	if err := c.Subscribe(ctx, &mcp.SubscribeParams{URI: p.Subscribe}); err != nil {
 		return err
 	}

@@ -7,7 +7,7 @@ type call struct {
 }
 
 // A plan says with which tools of a server each step of the script is done. A
-// nil step is one that the server does not offer.
+// step that is not given is one that the server does not offer.
 type plan struct {
 	Progress  *call  `json:"progress"`
 	Steps     int    `json:"steps"`    // progress notifications of Progress
@@ -101,13 +101,14 @@ func (p plan) incomplete(t transcript, drop bool) []string {
 		}
 	}
 	check("initialize", true, t.Server != "")
-	check("list", true, len(t.Tools) > 0 && len(t.Resources) > 0 && len(t.Prompts) > 0)
+	check("list", true, len(t.Tools) > 0)
+	check("list resources and prompts", p.Subscribe != "", len(t.Resources) > 0 && len(t.Prompts) > 0)
 	check("progress", true, len(t.Progress) == p.Steps && t.Result != "")
-	check("log", true, len(t.Logs) == p.Logs)
+	check("log", p.Logs > 0, len(t.Logs) == p.Logs)
 	check("elicit", p.Elicit != nil, t.Elicit != "" && len(t.Elicited) > 0)
 	check("sample", p.Sample != nil, t.Sample != "" && len(t.Sampled) > 0)
 	check("roots", p.Roots != nil, t.Roots != "")
-	check("subscribe", true, t.Updated == p.Subscribe)
+	check("subscribe", p.Subscribe != "", t.Updated == p.Subscribe)
 	check("cancel", true, t.Cancelled)
 	check("drop", drop, len(t.Dropped) == p.SlowSteps && t.Resumed != "")
 	return missing

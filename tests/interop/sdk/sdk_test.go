@@ -4,6 +4,7 @@
 package sdk
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"os/exec"
@@ -58,7 +59,9 @@ func runTypeScript(t *testing.T, to target, p plan) transcript {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), peers.Node(t), "client.mjs", string(arg))
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, peers.Node(t), "client.mjs", string(arg))
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
@@ -112,10 +115,10 @@ func TestConnect(t *testing.T) {
 		name string
 		plan plan
 		url  func(testing.TB) string
-		drop bool // whether the server keeps events, so that a call can be resumed
+		drop bool // whether calls of the server can be resumed; see TestConnectResumes
 	}{
-		{"go", goPlan, peers.GoHTTP, false}, // made without an event store
-		{"node", nodePlan, peers.NodeHTTP, true},
+		{"go", goPlan, peers.GoHTTP, false},
+		{"node", nodePlan, peers.NodeHTTP, false},
 		{"demo", demoPlan, func(t testing.TB) string { return peers.Serve(t, "--demo") }, true},
 	} {
 		for _, client := range clients {

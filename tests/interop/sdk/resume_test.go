@@ -1,0 +1,77 @@
+package sdk
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/tests/interop/peers"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// resumePlan is for servers that have the tool "slow" and nothing else.
+var resumePlan = plan{
+	Progress:  &call{"slow", map[string]any{"steps": 3, "seconds": 0.3}},
+	Steps:     3,
+	Slow:      &call{"slow", map[string]any{"steps": 20, "seconds": 2}},
+	SlowSteps: 20,
+}
+
+// TestConnectResumes: a call's connection between `mcp-bridge connect` and a
+// server of either SDK is cut, and the bridge resumes it. The everything
+// servers cannot show this: that of the Go SDK keeps no events, and that of
+// npm replays the events of all streams and then forgets which one it resumed.
+func TestConnectResumes(t *testing.T) {
+	for _, server := range []struct {
+		name string
+		url  func(testing.TB) string
+	}{{"go", goResumable}, {"typescript", typeScriptResumable}} {
+		for _, client := range clients {
+			t.Run(server.name+"/"+client.name, func(t *testing.T) {
+				t.Parallel()
+				direct := client.direct(t, target{URL: server.url(t), Drop: true}, resumePlan)
+				c := newCutter(t, server.url(t))
+				bridge := []string{peers.Bridge(t), "connect", c.url}
+				bridged := client.run(t, target{Command: bridge, Cut: c.control, Drop: true}, resumePlan)
+				compare(t, resumePlan, direct, bridged, true)
+				if c.cuts() == 0 {
+					t.Error("no connection was cut: nothing was resumed")
+				}
+			})
+		}
+	}
+}
+
+func typeScriptResumable(t testing.TB) string {
+	return peers.StartAndListen(t, []string{peers.Node(t), "server.mjs"})
+}
+
+func goResumable(t testing.TB) string {
+	type args struct {
+		Steps   int     `json:"steps"`
+		Seconds float64 `json:"seconds"`
+	}
+	server := mcp.NewServer(&mcp.Implementation{Name: "resumable", Version: "1"}, nil)
+	mcp.AddTool(server, &mcp.Tool{Name: "slow"}, func(ctx context.Context, r *mcp.CallToolRequest, a args) (*mcp.CallToolResult, any, error) {
+		tick := time.NewTicker(time.Duration(a.Seconds * float64(time.Second) / float64(a.Steps)))
+		defer tick.Stop()
+		for i := range a.Steps {
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				return nil, nil, ctx.Err()
+			}
+			r.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{ProgressToken: r.Params.GetProgressToken(), Progress: float64(i + 1), Total: float64(a.Steps)})
+		}
+		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "done"}}}, nil, nil
+	})
+	s := httptest.NewServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server },
+		&mcp.StreamableHTTPOptions{EventStore: mcp.NewMemoryEventStore(nil)}))
+	t.Cleanup(func() {
+		s.CloseClientConnections()
+		s.Close()
+	})
+	return s.URL
+}
