@@ -3,7 +3,6 @@ package streamhttp
 import (
 	"net/http"
 	"slices"
-	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
@@ -49,10 +48,8 @@ func (h *Handler) serveBatch(w http.ResponseWriter, r *http.Request, body []byte
 	case len(onlyRequests(messages)) > 0:
 		h.serveRequests(w, r, s, messages, failed, true)
 	case len(failed) > 0:
-		for _, m := range messages {
-			if !h.hand(w, r, s, m) {
-				return
-			}
+		if !h.passAll(w, r, s, messages) {
+			return
 		}
 		w.Header()["Content-Type"] = valueJSON
 		w.WriteHeader(http.StatusBadRequest)
@@ -98,21 +95,9 @@ func inOrder(events []event, requests []jsonrpc.Message) []event {
 
 // prepend puts the bridge's own answers on a stream before the server's.
 func (s *session) prepend(st *stream, failed []jsonrpc.Message) {
-	if len(failed) == 0 {
-		return
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, m := range failed {
-		st.push(m, time.Now())
-	}
-}
-
-// withdraw takes back a request that the server never got.
-func (s *session) withdraw(id jsonrpc.ID) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if c := s.calls[id]; c != nil {
-		s.settle(c)
+		st.push(m)
 	}
 }

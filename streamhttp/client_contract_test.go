@@ -16,6 +16,7 @@ func TestClientContract(t *testing.T) {
 	bridgetest.TestConn(t, newContractPair, bridgetest.Options{
 		NoEOF:     "a", // a session that ends is an HTTP status of the next request
 		LateSends: "a", // which gets a new session
+		Gone:      "b", // a deleted session has no client to send to
 	})
 }
 

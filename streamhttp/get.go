@@ -16,6 +16,12 @@ func (h *Handler) serveGET(w http.ResponseWriter, r *http.Request) {
 		refuse(w, r, http.StatusNotAcceptable, jsonrpc.CodeInvalidRequest, "the Accept header must admit text/event-stream")
 		return
 	}
+	if r.ContentLength != 0 { // odd, but it must be out of the way before a long reply
+		if _, err := h.readBody(w, r); err != nil {
+			h.badBody(w, r, err)
+			return
+		}
+	}
 	s := h.find(w, r, jsonrpc.ID{})
 	if s == nil {
 		return
@@ -32,7 +38,7 @@ func (h *Handler) serveGET(w http.ResponseWriter, r *http.Request) {
 	}
 	switch {
 	case err != nil:
-		refuse(w, r, http.StatusNotFound, jsonrpc.CodeInvalidRequest, "the session has ended; begin anew with an initialize request")
+		refuse(w, r, http.StatusNotFound, jsonrpc.CodeInvalidRequest, sessionGone)
 		return
 	case st == nil:
 		refuse(w, r, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "the stream of this Last-Event-ID cannot be resumed: it is unknown, complete, cancelled, or no longer kept")
@@ -72,15 +78,16 @@ func (h *Handler) serveSSE(w http.ResponseWriter, r *http.Request, s *session, s
 	header["X-Accel-Buffering"] = valueNoBuffer
 	w.WriteHeader(http.StatusOK)
 	out := &replyWriter{w: w, rc: http.NewResponseController(w), stall: h.opts.StallAfter, dirty: true}
-	defer out.close()
 
-	var events []event
-	events, over := s.take(st, rd, events)
 	if s.revision() >= version2025_11_25 {
 		// A client that loses the connection before the first real event
 		// must still have an id to come back with (LI14, LI17).
-		out.prime(st.key, s.before(st, events))
+		if seq, ours := s.cursor(st, rd); ours {
+			out.prime(st.key, seq)
+		}
 	}
+	var events []event
+	events, over := s.take(st, rd, events)
 	keepAlive := time.NewTimer(h.opts.KeepAlive)
 	defer keepAlive.Stop()
 	for {
@@ -105,16 +112,6 @@ func (h *Handler) serveSSE(w http.ResponseWriter, r *http.Request, s *session, s
 		clear(events)
 		events, over = s.take(st, rd, events[:0])
 	}
-}
-
-// before returns the number of the event before those taken.
-func (s *session) before(st *stream, taken []event) uint64 {
-	if len(taken) > 0 {
-		return taken[0].seq - 1
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return st.cursor()
 }
 
 // replyWriter writes to one HTTP reply. The first error stays.
@@ -185,11 +182,4 @@ func (o *replyWriter) flush() error {
 		o.dirty = false
 	}
 	return o.err
-}
-
-// close leaves the connection without the deadline, for the next request on it.
-func (o *replyWriter) close() {
-	if !o.until.IsZero() {
-		_ = o.rc.SetWriteDeadline(time.Time{})
-	}
 }

@@ -21,7 +21,7 @@ type HandlerOptions struct {
 	Guard httpguard.Policy
 
 	MaxMessageSize int           // bytes in a body; more is answered 413. 0: 64 MiB
-	MaxSessions    int           // more are answered 503 with Retry-After. 0: 1000
+	MaxSessions    int           // more are answered 503 with Retry-After; one counts until its server is gone. 0: 1000
 	MaxBatch       int           // messages in a batch (LI9). 0: 50
 	SessionTimeout time.Duration // idle sessions end after it (LI30). 0: 30 min; negative: never
 
@@ -89,8 +89,13 @@ type Handler struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup // sessions and the tidier
 
+	bodies   alarms // bodies that do not arrive
+	commits  alarms // replies that have to become SSE streams
+	openings alarms // and those to initialize
+
 	mu       sync.Mutex
 	sessions map[string]*session
+	served   int // sessions being served, those included that have ended but whose server is not gone yet
 	closing  bool
 }
 
@@ -99,6 +104,18 @@ type Handler struct {
 func NewHandler(server bridge.Handler, opts HandlerOptions) *Handler {
 	h := &Handler{server: server, opts: opts.withDefaults(), sessions: make(map[string]*session)}
 	h.ctx, h.cancel = context.WithCancel(context.Background())
+	// The connection is read on while a request is served, to notice that the
+	// client hangs up. So a deadline is not set ahead, only once it has passed.
+	h.bodies = alarms{wait: h.opts.BodyTimeout, ring: func(a *alarm) {
+		_ = a.owner.(*http.ResponseController).SetReadDeadline(time.Unix(1, 0)) // not every ResponseWriter can
+	}}
+	commit := func(a *alarm) {
+		rd := a.owner.(*reader)
+		rd.late.Store(true)
+		rd.poke()
+	}
+	h.commits = alarms{wait: h.opts.CommitAfter, ring: commit}
+	h.openings = alarms{wait: initializeCommit, ring: commit}
 	h.wg.Go(h.tidy)
 	return h
 }
@@ -112,6 +129,9 @@ func (h *Handler) Close() error {
 	h.mu.Unlock()
 	h.cancel()
 	h.wg.Wait()
+	for _, as := range []*alarms{&h.bodies, &h.commits, &h.openings} {
+		as.close()
+	}
 	return nil
 }
 
@@ -125,6 +145,17 @@ func (h *Handler) Sessions() int {
 // ServeHTTP answers one request. The order of the checks is that of
 // PROTOCOL.md, A.3.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	rc := http.NewResponseController(w)
+	if h.opts.BodyTimeout > 0 && r.ContentLength != 0 {
+		// From the start: net/http reads what is left of a body even when the
+		// request was refused, and would wait for it without end.
+		_ = rc.SetReadDeadline(time.Now().Add(h.opts.BodyTimeout)) // not every ResponseWriter can
+	}
+	if h.opts.StallAfter > 0 {
+		// net/http sends the end of the reply after this returns, and then
+		// takes the deadline away.
+		defer func() { _ = rc.SetWriteDeadline(time.Now().Add(h.opts.StallAfter)) }()
+	}
 	w.Header()["X-Content-Type-Options"] = valueNoSniff
 	if no := h.opts.Guard.Check(r); no != nil {
 		h.opts.Logger.Warn("request refused", "reason", no.Reason, "remote", r.RemoteAddr)
@@ -188,33 +219,48 @@ var (
 	errClosing = errors.New("the bridge is shutting down")
 )
 
-// start makes a session and lets the bridge.Handler serve it.
-func (h *Handler) start(r *http.Request, init jsonrpc.Message) (*session, error) {
+// start makes a session, enters the initialize request into its books, and
+// lets the bridge.Handler serve it.
+func (h *Handler) start(r *http.Request, init jsonrpc.Message) (*session, *stream, *reader, error) {
 	var asked string
 	_ = json.Unmarshal(init.Lookup("params", "protocolVersion"), &asked) // not a string: the server will say so
-	s := newSession(&h.opts, principal(r), asked, init.ID(), time.Now())
-	s.onEnd = func() {
-		h.mu.Lock()
-		delete(h.sessions, s.id)
-		h.mu.Unlock()
+	s := newSession(&h.opts, principal(r), asked, time.Now())
+	st, rd, _, err := s.open([]jsonrpc.Message{init})
+	if err != nil {
+		return nil, nil, nil, err
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closing {
-		return nil, errClosing
+		return nil, nil, nil, errClosing
 	}
-	if len(h.sessions) >= h.opts.MaxSessions {
-		return nil, errTooMany
+	if h.served >= h.opts.MaxSessions {
+		return nil, nil, nil, errTooMany
 	}
+	ctx, cancel := context.WithCancel(h.ctx)
+	s.onEnd = func() {
+		cancel()
+		h.mu.Lock()
+		delete(h.sessions, s.id)
+		h.mu.Unlock()
+	}
+	h.served++
 	h.sessions[s.id] = s
-	h.wg.Go(func() {
-		why := "the server has ended the session"
-		if err := h.server.ServeConn(h.ctx, s); err != nil && !errors.Is(err, errSessionEnded) {
-			h.opts.Logger.Warn("session ended", "session", s.tag(), "error", err)
-		}
-		s.end(why)
-	})
-	return s, nil
+	h.wg.Go(func() { h.serve(ctx, s) })
+	return s, st, rd, nil
+}
+
+// serve runs the bridge.Handler for a session. ctx is done when the session
+// has ended or the Handler shuts down.
+func (h *Handler) serve(ctx context.Context, s *session) {
+	err := h.server.ServeConn(ctx, s)
+	if err != nil && !errors.Is(err, errSessionEnded) && !(ctx.Err() != nil && errors.Is(err, context.Canceled)) {
+		h.opts.Logger.Warn("session ended", "session", s.tag(), "error", err)
+	}
+	s.end("the server has ended the session")
+	h.mu.Lock()
+	h.served--
+	h.mu.Unlock()
 }
 
 // tidy ends idle sessions and drops old events.

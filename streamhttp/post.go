@@ -1,6 +1,7 @@
 package streamhttp
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -26,16 +27,8 @@ func (h *Handler) servePOST(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	body, err := h.readBody(w, r)
-	switch {
-	case errors.Is(err, errBodyTooLarge):
-		h.tooLarge(w, r)
-		return
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		w.Header().Set("Connection", "close")
-		refuse(w, r, http.StatusRequestTimeout, jsonrpc.CodeInvalidRequest, "the body did not arrive within "+h.opts.BodyTimeout.String())
-		return
-	case err != nil:
-		refuse(w, r, http.StatusBadRequest, jsonrpc.CodeParseError, "the body could not be read")
+	if err != nil {
+		h.badBody(w, r, err)
 		return
 	}
 	if jsonrpc.IsBatch(body) {
@@ -65,6 +58,19 @@ func (h *Handler) servePOST(w http.ResponseWriter, r *http.Request) {
 	h.serveOneWay(w, r, s, []jsonrpc.Message{m})
 }
 
+// badBody answers a request of which the body could not be read.
+func (h *Handler) badBody(w http.ResponseWriter, r *http.Request, err error) {
+	switch {
+	case errors.Is(err, errBodyTooLarge):
+		h.tooLarge(w, r)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		w.Header().Set("Connection", "close")
+		refuse(w, r, http.StatusRequestTimeout, jsonrpc.CodeInvalidRequest, "the body did not arrive within "+h.opts.BodyTimeout.String())
+	default:
+		refuse(w, r, http.StatusBadRequest, jsonrpc.CodeParseError, "the body could not be read")
+	}
+}
+
 func (h *Handler) tooLarge(w http.ResponseWriter, r *http.Request) {
 	refuse(w, r, http.StatusRequestEntityTooLarge, jsonrpc.CodeInvalidRequest,
 		"the message is larger than "+strconv.Itoa(h.opts.MaxMessageSize)+" bytes (--max-message-size)")
@@ -91,40 +97,48 @@ var errBodyTooLarge = errors.New("body too large")
 // readBody reads the whole body, in one buffer of the right size where the
 // client says how long it is.
 func (h *Handler) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	if h.opts.BodyTimeout > 0 {
-		rc := http.NewResponseController(w)
-		if rc.SetReadDeadline(time.Now().Add(h.opts.BodyTimeout)) == nil {
-			// The connection is read on while the request is served, to
-			// notice that the client hangs up; that has no deadline.
-			defer func() { _ = rc.SetReadDeadline(time.Time{}) }()
-		}
+	body, err := readAll(r.Body, r.ContentLength, int64(h.opts.MaxMessageSize))
+	if err == nil && h.opts.BodyTimeout > 0 {
+		// The connection is read on while the request is served, to notice
+		// that the client hangs up; that has no deadline. After an error the
+		// deadline stays: net/http still reads what is left.
+		_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
 	}
-	if n := r.ContentLength; n >= 0 && n <= 1<<20 {
-		body := make([]byte, n)
-		_, err := io.ReadFull(r.Body, body)
+	return body, err
+}
+
+// readAll reads r, which is said to have size bytes (-1: unknown), but not
+// more than max.
+func readAll(r io.Reader, size, max int64) ([]byte, error) {
+	const trusted = 1 << 20
+	if size >= 0 && size <= min(trusted, max) {
+		body := make([]byte, size)
+		_, err := io.ReadFull(r, body)
 		return body, err
 	}
-	// A length is only a claim: memory is taken as the bytes arrive.
-	body := make([]byte, 0, 64<<10)
-	limit := h.opts.MaxMessageSize
+	// A length is only a claim: memory is taken as the bytes arrive. One byte
+	// of room is left at the end, to see the end.
+	if size < 0 || size > max {
+		size = max
+	}
+	body := make([]byte, 0, min(64<<10, size+1))
 	for {
 		if len(body) == cap(body) {
-			grown := make([]byte, len(body), 4*cap(body))
+			grown := make([]byte, len(body), min(4*int64(cap(body)), size+1))
 			copy(grown, body)
 			body = grown
 		}
-		n, err := r.Body.Read(body[len(body):cap(body)])
+		n, err := r.Read(body[len(body):cap(body)])
 		body = body[:len(body)+n]
-		if len(body) > limit {
+		switch {
+		case int64(len(body)) > size:
 			return nil, errBodyTooLarge
-		}
-		if err == io.EOF {
+		case err == io.EOF:
 			if cap(body)-len(body) > len(body)/4 {
 				body = append(make([]byte, 0, len(body)), body...)
 			}
 			return body, nil
-		}
-		if err != nil {
+		case err != nil:
 			return nil, err
 		}
 	}
@@ -133,30 +147,39 @@ func (h *Handler) readBody(w http.ResponseWriter, r *http.Request) ([]byte, erro
 // serveOneWay takes notifications and responses: accepted, and no more to
 // say (LI6).
 func (h *Handler) serveOneWay(w http.ResponseWriter, r *http.Request, s *session, messages []jsonrpc.Message) {
-	for _, m := range messages {
-		if !h.hand(w, r, s, m) {
-			return
-		}
+	if h.passAll(w, r, s, messages) {
+		w.WriteHeader(http.StatusAccepted)
 	}
-	w.WriteHeader(http.StatusAccepted)
 }
 
-// hand gives the server a message that needs no answer.
-func (h *Handler) hand(w http.ResponseWriter, r *http.Request, s *session, m jsonrpc.Message) bool {
-	cancels := m.Kind() == jsonrpc.Notification && m.Method() == "notifications/cancelled"
-	if err := s.accept(r.Context(), m); err != nil {
-		refuse(w, r, http.StatusNotFound, jsonrpc.CodeInvalidRequest, "the session has ended; begin anew with an initialize request")
-		return false
+// passAll passes on messages that need no answer, or answers the request.
+func (h *Handler) passAll(w http.ResponseWriter, r *http.Request, s *session, messages []jsonrpc.Message) bool {
+	for _, m := range messages {
+		if err := pass(r.Context(), s, m); err != nil {
+			refuse(w, r, http.StatusNotFound, jsonrpc.CodeInvalidRequest, sessionGone)
+			return false
+		}
+	}
+	return true
+}
+
+const sessionGone = "the session has ended; begin anew with an initialize request"
+
+// pass gives the server a message, and the session what it says about it.
+func pass(ctx context.Context, s *session, m jsonrpc.Message) error {
+	if err := s.accept(ctx, m); err != nil {
+		return err
 	}
 	switch {
-	case cancels:
-		s.cancel(m.RequestID())
 	case m.Kind() == jsonrpc.Response:
 		s.responded(m.ID())
+	case m.Kind() == jsonrpc.Request:
+	case m.Method() == "notifications/cancelled":
+		s.cancel(m.RequestID())
 	case m.Method() == "notifications/initialized":
 		s.initialized()
 	}
-	return true
+	return nil
 }
 
 // serveInitialize opens a session (LI20, LI22).
@@ -167,7 +190,7 @@ func (h *Handler) serveInitialize(w http.ResponseWriter, r *http.Request, m json
 		}
 		return
 	}
-	s, err := h.start(r, m)
+	s, st, rd, err := h.start(r, m)
 	if err != nil {
 		h.opts.Logger.Warn("session refused", "reason", err)
 		w.Header().Set("Retry-After", "5")
@@ -176,57 +199,71 @@ func (h *Handler) serveInitialize(w http.ResponseWriter, r *http.Request, m json
 	}
 	s.begin()
 	defer s.finish()
-	h.serveRequests(w, r, s, []jsonrpc.Message{m}, nil, false)
-	s.mu.Lock()
-	open := s.answered || s.calls[s.opening] != nil && s.calls[s.opening].stream.committed
-	s.mu.Unlock()
-	if !open {
+	p := &post{w: w, r: r, s: s, st: st, rd: rd, requests: []jsonrpc.Message{m}, opens: true}
+	h.serveStream(p, p.requests)
+	if !s.begun() {
 		s.end("initialize failed")
 	}
+}
+
+// post is the exchange of one POST that has requests in it.
+type post struct {
+	w        http.ResponseWriter
+	r        *http.Request
+	s        *session
+	st       *stream
+	rd       *reader
+	requests []jsonrpc.Message
+	batch    bool
+	opens    bool // the request is initialize
 }
 
 // serveRequests passes the messages of one POST to the server and answers the
 // requests among them. failed are the answers that the bridge gives itself.
 func (h *Handler) serveRequests(w http.ResponseWriter, r *http.Request, s *session, messages, failed []jsonrpc.Message, batch bool) {
-	requests := messages
+	p := &post{w: w, r: r, s: s, requests: messages, batch: batch}
 	if batch {
-		requests = onlyRequests(messages)
+		p.requests = onlyRequests(messages)
 	}
-	st, rd, used, err := s.open(requests)
+	var used jsonrpc.ID
+	var err error
+	p.st, p.rd, used, err = s.open(p.requests)
 	switch {
 	case err != nil:
-		refuseID(w, r, http.StatusNotFound, requests[0].ID(), "the session has ended; begin anew with an initialize request")
+		refuseID(w, r, http.StatusNotFound, p.requests[0].ID(), sessionGone)
 		return
-	case st == nil:
+	case p.st == nil:
 		refuseID(w, r, http.StatusBadRequest, used, "a request with this id is already in progress")
 		return
 	}
-	defer s.detach(st, rd)
-	s.prepend(st, failed)
+	s.prepend(p.st, failed)
+	h.serveStream(p, messages)
+}
+
+// serveStream passes messages to the server and writes what the stream brings.
+func (h *Handler) serveStream(p *post, messages []jsonrpc.Message) {
+	defer p.s.detach(p.st, p.rd)
 	for _, m := range messages {
-		if m.Kind() != jsonrpc.Request {
-			if !h.hand(w, r, s, m) {
-				return
-			}
+		err := pass(p.r.Context(), p.s, m)
+		if err == nil {
 			continue
 		}
-		if err := s.accept(r.Context(), m); err != nil {
-			if r.Context().Err() != nil {
-				s.withdraw(m.ID())
-				return
+		if p.r.Context().Err() != nil {
+			if m.Kind() == jsonrpc.Request {
+				p.s.withdraw(m.ID())
 			}
-			break // the session has ended, and that has answered every request
+			return
 		}
+		break // the session has ended, and that has answered every request
 	}
-	h.answer(w, r, s, st, rd, requests, batch)
+	h.answer(p)
 }
 
 // answer waits for what comes first: the whole answer, which becomes JSON, or
 // anything else, which makes it an SSE stream (LI7).
-func (h *Handler) answer(w http.ResponseWriter, r *http.Request, s *session, st *stream, rd *reader, requests []jsonrpc.Message, batch bool) {
+func (h *Handler) answer(p *post) {
 	wait := h.opts.CommitAfter
-	opening := requests[0].ID() == s.opening
-	if opening {
+	if p.opens {
 		wait = initializeCommit
 	}
 	commit := time.NewTimer(wait)
@@ -234,29 +271,23 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request, s *session, st 
 	for {
 		timeUp := false
 		select {
-		case <-rd.wake:
+		case <-p.rd.wake:
 		case <-commit.C:
 			timeUp = true
-		case <-r.Context().Done():
+		case <-p.r.Context().Done():
 			return
 		}
-		if events, ok := s.reply(st); ok {
-			if opening {
-				s.mu.Lock()
-				if s.answered {
-					w.Header().Set(headerSession, s.id)
-				}
-				s.mu.Unlock()
-			}
-			h.writeJSON(w, events, requests, batch)
-			return
+		whole, stream := p.s.reply(p.st)
+		if p.opens && (stream || timeUp || p.s.begun()) {
+			p.w.Header()[headerSession] = []string{p.s.id}
 		}
-		if timeUp || s.waiting(st) {
-			if opening {
-				w.Header().Set(headerSession, s.id)
-			}
-			s.commit(st)
-			h.serveSSE(w, r, s, st, rd)
+		switch {
+		case whole != nil:
+			h.writeJSON(p.w, whole, p.requests, p.batch)
+			return
+		case stream || timeUp:
+			p.s.commit(p.st)
+			h.serveSSE(p.w, p.r, p.s, p.st, p.rd)
 			return
 		}
 	}
@@ -280,15 +311,17 @@ func (h *Handler) writeJSON(w http.ResponseWriter, events []event, requests []js
 	h.writeBody(w, append(body, ']'))
 }
 
+// smallReply is how much net/http keeps until the handler returns.
+const smallReply = 2048
+
 func (h *Handler) writeBody(w http.ResponseWriter, body []byte) {
-	if len(body) > 2048 { // net/http counts what is shorter itself
+	if len(body) > smallReply { // net/http counts what is shorter itself
 		w.Header()["Content-Length"] = []string{strconv.Itoa(len(body))}
 	}
-	if len(body) <= largeEvent {
-		_, _ = w.Write(body) // an error: the client has gone, and nobody is left to tell
+	if len(body) <= smallReply { // it is written after all is done here
+		_, _ = w.Write(body)
 		return
 	}
 	out := &replyWriter{w: w, rc: http.NewResponseController(w), stall: h.opts.StallAfter}
-	defer out.close()
-	out.write(body)
+	out.write(body) // an error: the client has gone, and nobody is left to tell
 }

@@ -3,6 +3,7 @@ package streamhttp
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
@@ -11,9 +12,36 @@ import (
 // This file decides which stream a message of the server travels on
 // (PROTOCOL.md, B.1 to B.3). All of it runs under the session's lock.
 
-// maxWaiting bounds what a session keeps for a standalone stream that nobody
-// has opened.
+// maxWaiting bounds what a session keeps for a stream that nobody has opened,
+// in messages; HandlerOptions.ReplayBytes bounds it in bytes.
 const maxWaiting = 1000
+
+// held is a server request that waits for a stream to travel on (B.3).
+type held struct {
+	m     jsonrpc.Message
+	timer *time.Timer
+}
+
+// shelf keeps notifications for later.
+type shelf struct {
+	list  []jsonrpc.Message
+	bytes int
+}
+
+// fits reports whether m can be put on the shelf too.
+func (q *shelf) fits(m jsonrpc.Message, maxBytes int) bool {
+	return len(q.list) < maxWaiting && q.bytes+len(m.Bytes()) <= maxBytes
+}
+
+func (q *shelf) add(m jsonrpc.Message) {
+	q.list = append(q.list, m)
+	q.bytes += len(m.Bytes())
+}
+
+func (q *shelf) remove(i int) {
+	q.bytes -= len(q.list[i].Bytes())
+	q.list = slices.Delete(q.list, i, i+1)
+}
 
 // target returns the stream that m belongs to, or nil when there is none now.
 func (s *session) target(m jsonrpc.Message) *stream {
@@ -26,6 +54,9 @@ func (s *session) target(m jsonrpc.Message) *stream {
 	case jsonrpc.Request:
 		if s.tooEarly(m) {
 			return nil
+		}
+		if c := s.about(m); c != nil {
+			return c.stream
 		}
 		if c := s.related(true); c != nil {
 			return c.stream
@@ -42,16 +73,22 @@ func (s *session) target(m jsonrpc.Message) *stream {
 		}
 		return nil
 	case "notifications/cancelled":
-		return s.asks[m.RequestID()]
+		return s.carrier(m.RequestID())
 	case "notifications/tools/list_changed", "notifications/prompts/list_changed", "notifications/resources/list_changed",
 		"notifications/resources/updated", "notifications/tasks/status":
 		if s.tooEarly(m) {
 			return nil
 		}
+		if c := s.about(m); c != nil {
+			return c.stream
+		}
 		return s.standalone()
 	}
 	if s.tooEarly(m) {
 		return nil
+	}
+	if c := s.about(m); c != nil {
+		return c.stream
 	}
 	// A log line, or a notification that only the two ends know.
 	st := s.standalone()
@@ -92,7 +129,7 @@ func (s *session) related(request bool) *call {
 		return r
 	}
 	for _, c := range s.calls {
-		if c.id == s.opening || c.stream.void || (c.stream.reader == nil && !c.stream.committed) {
+		if !c.carries() {
 			continue
 		}
 		if best == nil || rank(c) > rank(best) || (rank(c) == rank(best) && c.order > best.order) {
@@ -105,6 +142,49 @@ func (s *session) related(request bool) *call {
 	return best
 }
 
+// carries reports whether a message of the server may travel on c's stream.
+func (c *call) carries() bool {
+	st := c.stream
+	return !c.opens() && !st.void && (st.reader != nil || st.committed)
+}
+
+// about returns the tasks/result in flight for the task that m is about (B.1.4).
+func (s *session) about(m jsonrpc.Message) *call {
+	var task []byte
+	for _, c := range s.calls {
+		if c.results == "" || !c.carries() {
+			continue
+		}
+		if task == nil {
+			if task = taskOf(m); task == nil {
+				return nil
+			}
+		}
+		if c.results == string(task) {
+			return c
+		}
+	}
+	return nil
+}
+
+// taskOf returns the id of the task that m is about, as raw JSON.
+func taskOf(m jsonrpc.Message) []byte {
+	if m.Method() == "notifications/tasks/status" {
+		return m.Lookup("params", "taskId")
+	}
+	return m.Lookup("params", "_meta", "io.modelcontextprotocol/related-task", "taskId")
+}
+
+// carrier returns the stream for the cancellation of a request of the
+// server's: that of the request, or if it has ended, a standalone one.
+func (s *session) carrier(id jsonrpc.ID) *stream {
+	st := s.asks[id]
+	if st != nil && (st.closed || st.void || (st.get && st.reader == nil)) {
+		return s.standalone()
+	}
+	return st
+}
+
 // standalone returns the newest standalone stream that somebody reads.
 func (s *session) standalone() *stream {
 	if len(s.gets) == 0 {
@@ -115,29 +195,25 @@ func (s *session) standalone() *stream {
 
 // route puts m on its stream, or where it waits for one.
 func (s *session) route(m jsonrpc.Message, st *stream) {
-	now := time.Now()
-	if st != nil && !st.closed && !st.void {
-		switch {
-		case m.Kind() == jsonrpc.Request:
-			s.carry(m, st)
-		case m.Method() == "notifications/cancelled":
-			delete(s.asks, m.RequestID())
-		}
-		st.push(m, now)
-		if st.reader == nil && (st.bytes > s.replay.maxBytes || len(st.pending) > s.replay.maxCount) {
-			s.lose(st, "nobody reads the stream and its buffer is full")
-		}
-	}
 	switch m.Kind() {
 	case jsonrpc.Response:
 		s.routeResponse(m, st)
 	case jsonrpc.Request:
 		if st == nil {
 			s.hold(m)
+			return
 		}
+		s.carry(m, st)
+		s.push(st, m)
 	case jsonrpc.Notification:
-		if st == nil {
+		if m.Method() == "notifications/cancelled" {
+			delete(s.asks, m.RequestID())
+		}
+		switch {
+		case st == nil:
 			s.later(m)
+		case !st.void:
+			s.push(st, m)
 		}
 	}
 }
@@ -151,8 +227,10 @@ func (s *session) routeResponse(m jsonrpc.Message, st *stream) {
 	}
 	if st.void {
 		s.opts.Logger.Warn("response dropped: the client has gone and left no way to resume", "session", s.tag(), "method", c.method)
+	} else {
+		s.push(st, m)
 	}
-	if c.id == s.opening && !m.IsError() {
+	if c.opens() && !m.IsError() {
 		s.answered = true
 		var version string
 		if json.Unmarshal(m.Lookup("result", "protocolVersion"), &version) == nil && version != "" {
@@ -160,19 +238,24 @@ func (s *session) routeResponse(m jsonrpc.Message, st *stream) {
 		}
 	}
 	s.settle(c)
-	if c.id == s.opening && s.answered {
-		early := s.early
-		s.early = nil
-		for _, e := range early {
-			s.route(e, s.target(e))
-		}
+	if c.opens() && s.answered {
+		s.release()
+	}
+}
+
+// release sends the notifications on their way that had come too early.
+func (s *session) release() {
+	early := s.early.list
+	s.early = shelf{}
+	for _, m := range early {
+		s.route(m, s.target(m))
 	}
 }
 
 // carry notes which stream a request of the server travels on, so that a
 // cancellation follows it (B.1.3).
 func (s *session) carry(m jsonrpc.Message, st *stream) {
-	if s.asks == nil {
+	if s.asks == nil || len(s.asks) >= maxWaiting { // a client that answers nothing: forget
 		s.asks = make(map[jsonrpc.ID]*stream)
 	}
 	s.asks[m.ID()] = st
@@ -191,24 +274,35 @@ func (s *session) later(m jsonrpc.Message) {
 		return
 	}
 	if s.tooEarly(m) {
-		if len(s.early) >= maxWaiting {
-			s.opts.Logger.Warn("notification dropped: too many before the client is initialized", "session", s.tag(), "method", m.Method())
+		if !s.early.fits(m, s.opts.ReplayBytes) {
+			s.warnLost(m, "too many before the client is initialized")
 			return
 		}
-		s.early = append(s.early, m)
+		s.early.add(m)
 		return
 	}
-	for i, o := range s.backlog {
+	for i, o := range s.backlog.list {
 		if coalesces(o, m) {
-			s.backlog = append(append(s.backlog[:i:i], s.backlog[i+1:]...), m)
-			return
+			s.backlog.remove(i)
+			break
 		}
 	}
-	if len(s.backlog) >= maxWaiting {
-		s.opts.Logger.Warn("oldest notification dropped: nobody listens on a GET stream", "session", s.tag(), "method", s.backlog[0].Method())
-		s.backlog = s.backlog[1:]
+	for len(s.backlog.list) > 0 && !s.backlog.fits(m, s.opts.ReplayBytes) {
+		s.warnLost(s.backlog.list[0], "nobody listens on a GET stream")
+		s.backlog.remove(0)
 	}
-	s.backlog = append(s.backlog, m)
+	if s.backlog.fits(m, s.opts.ReplayBytes) {
+		s.backlog.add(m)
+	}
+}
+
+// warnLost says once in a session's life that a notification was dropped: a
+// server that logs much to a client that does not listen would flood ours.
+func (s *session) warnLost(m jsonrpc.Message, why string) {
+	if !s.lost {
+		s.lost = true
+		s.opts.Logger.Warn("notification dropped, and maybe more to come: "+why, "session", s.tag(), "method", m.Method())
+	}
 }
 
 // coalesces reports whether the newer notification says all that the older one says.
@@ -228,11 +322,16 @@ func coalesces(older, newer jsonrpc.Message) bool {
 // hold keeps a server request until a stream opens that can carry it, for a
 // bounded time. A ping needs no client: the bridge answers for it (B.1.7).
 func (s *session) hold(m jsonrpc.Message) {
+	delete(s.asks, m.ID()) // if it has travelled before, that was in vain
 	wait, instead := s.opts.HoldTimeout, unreachable(m)
+	size := len(m.Bytes())
+	for _, h := range s.held {
+		size += len(h.m.Bytes())
+	}
 	switch {
 	case m.Method() == "ping":
 		wait, instead = 0, jsonrpc.NewResult(m.ID(), []byte(`{}`))
-	case len(s.held) >= maxWaiting:
+	case len(s.held) >= maxWaiting, size > s.opts.ReplayBytes:
 		wait = 0
 	}
 	h := &held{m: m}
@@ -290,13 +389,4 @@ func (s *session) retry() {
 		h.timer.Stop()
 		s.route(h.m, st)
 	}
-}
-
-// catchUp puts the notifications that have waited for a standalone stream on st.
-func (s *session) catchUp(st *stream) {
-	now := time.Now()
-	for _, m := range s.backlog {
-		st.push(m, now)
-	}
-	s.backlog = nil
 }

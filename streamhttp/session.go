@@ -19,19 +19,17 @@ const highWater = 256 << 10
 
 // call is a client's request in flight.
 type call struct {
-	id     jsonrpc.ID
-	method string
-	token  jsonrpc.ID
-	task   bool // augmented as a task: its token outlives the response (J13)
-	order  uint64
-	stream *stream
+	id      jsonrpc.ID
+	method  string
+	token   jsonrpc.ID
+	task    bool   // augmented as a task: its token outlives the response (J13)
+	results string // the task that a tasks/result is about, as raw JSON
+	order   uint64
+	stream  *stream
 }
 
-// held is a server request that waits for a stream to travel on (B.3).
-type held struct {
-	m     jsonrpc.Message
-	timer *time.Timer
-}
+// opens reports whether c is the initialize request: no other comes first.
+func (c *call) opens() bool { return c.order == 1 }
 
 // session is one client's session: the bridge.Conn that the Handler hands to
 // its bridge.Handler. Recv yields what the client POSTs; Send picks the
@@ -39,13 +37,12 @@ type held struct {
 //
 // No lock is held across I/O or a wait.
 type session struct {
-	id      string
-	owner   string // the principal that opened it; "" when nobody was authenticated (LI25)
-	opts    *HandlerOptions
-	in      chan jsonrpc.Message // unbuffered: an accepted message has reached Recv
-	done    chan struct{}        // closed by end
-	onEnd   func()
-	opening jsonrpc.ID // id of the initialize request
+	id    string
+	owner string // the principal that opened it; "" when nobody was authenticated (LI25)
+	opts  *HandlerOptions
+	in    chan jsonrpc.Message // unbuffered: an accepted message has reached Recv
+	done  chan struct{}        // closed by end
+	onEnd func()
 
 	mu       sync.Mutex
 	ended    bool
@@ -60,23 +57,24 @@ type session struct {
 	gets     []*stream               // standalone streams with a reader, newest last
 	idle     []*stream               // standalone streams without a reader, oldest first
 	held     []*held                 // server requests with no stream to go on
-	early    []jsonrpc.Message       // what must wait for initialized
-	backlog  []jsonrpc.Message       // what waits for a standalone stream
+	early    shelf                   // what must wait for initialized
+	backlog  shelf                   // what waits for a standalone stream
 	replay   replay
-	keys     uint64    // streams made
-	orders   uint64    // calls made
-	exchange int       // HTTP exchanges being served
-	quiet    time.Time // when the last of them ended
+	parked   struct{ bytes, events int } // what waits on streams that nobody reads
+	keys     uint64                      // streams made
+	orders   uint64                      // calls made
+	lost     bool                        // a warning about lost notifications was logged
+	exchange int                         // HTTP exchanges being served
+	quiet    time.Time                   // when the last of them ended
 }
 
-func newSession(opts *HandlerOptions, owner, version string, opening jsonrpc.ID, now time.Time) *session {
+func newSession(opts *HandlerOptions, owner, version string, now time.Time) *session {
 	return &session{
 		id:      rand.Text(), // 130 bits, base32 (LI20)
 		owner:   owner,
 		opts:    opts,
 		in:      make(chan jsonrpc.Message),
 		done:    make(chan struct{}),
-		opening: opening,
 		version: version,
 		calls:   make(map[jsonrpc.ID]*call),
 		replay:  replay{maxBytes: opts.ReplayBytes, maxCount: opts.ReplayEvents, maxAge: opts.ReplayAge},
@@ -84,12 +82,16 @@ func newSession(opts *HandlerOptions, owner, version string, opening jsonrpc.ID,
 	}
 }
 
-// Recv returns the client's next message.
+// Recv returns the client's next message. A client that has ended its session
+// has gone for good, so that is no io.EOF.
 func (s *session) Recv(ctx context.Context) (jsonrpc.Message, error) {
-	select {
-	case m := <-s.in:
-		return m, nil
+	select { // before what else there is to choose from
+	case <-s.done:
+		return jsonrpc.Message{}, errSessionEnded
 	default:
+	}
+	if err := ctx.Err(); err != nil {
+		return jsonrpc.Message{}, err
 	}
 	select {
 	case m := <-s.in:
@@ -97,6 +99,11 @@ func (s *session) Recv(ctx context.Context) (jsonrpc.Message, error) {
 	case <-s.done:
 		return jsonrpc.Message{}, errSessionEnded
 	case <-ctx.Done():
+	}
+	select { // the end of a session ends its context too, but says more
+	case <-s.done:
+		return jsonrpc.Message{}, errSessionEnded
+	default:
 		return jsonrpc.Message{}, ctx.Err()
 	}
 }
@@ -104,6 +111,9 @@ func (s *session) Recv(ctx context.Context) (jsonrpc.Message, error) {
 // Send routes one message of the server to the client. It waits while the
 // stream that the message belongs to is full and somebody reads it.
 func (s *session) Send(ctx context.Context, m jsonrpc.Message) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	s.mu.Lock()
 	for {
 		if s.ended {
@@ -145,15 +155,14 @@ func (s *session) end(why string) {
 		return
 	}
 	s.ended = true
-	now := time.Now()
 	for _, c := range s.calls {
-		c.stream.push(jsonrpc.NewError(c.id, jsonrpc.CodeInternalError, why, sessionEndedData), now)
+		c.stream.push(jsonrpc.NewError(c.id, jsonrpc.CodeInternalError, why, sessionEndedData))
 		s.settle(c)
 	}
 	for _, h := range s.held {
 		h.timer.Stop()
 	}
-	s.held, s.early, s.backlog = nil, nil, nil
+	s.held, s.early, s.backlog = nil, shelf{}, shelf{}
 	for _, st := range s.gets {
 		st.finish()
 	}
@@ -163,12 +172,6 @@ func (s *session) end(why string) {
 }
 
 var sessionEndedData = []byte(`{"reason":"session_ended"}`)
-
-// newStream makes a stream; the caller holds the lock.
-func (s *session) newStream(get bool) *stream {
-	s.keys++
-	return &stream{key: s.keys, get: get, next: 1}
-}
 
 // open enters the requests of one POST, which all answer on one stream, and
 // returns the stream with its reader. It is nil when an id is in use (J3);
@@ -192,6 +195,9 @@ func (s *session) open(requests []jsonrpc.Message) (*stream, *reader, jsonrpc.ID
 		s.orders++
 		c := &call{id: m.ID(), method: m.Method(), token: m.ProgressToken(), order: s.orders, stream: st}
 		s.calls[c.id] = c
+		if c.method == "tasks/result" {
+			c.results = string(m.Lookup("params", "taskId"))
+		}
 		if !c.token.IsZero() {
 			if s.tokens == nil {
 				s.tokens = make(map[jsonrpc.ID]*call)
@@ -202,6 +208,25 @@ func (s *session) open(requests []jsonrpc.Message) (*stream, *reader, jsonrpc.ID
 	}
 	s.retry()
 	return st, st.reader, jsonrpc.ID{}, nil
+}
+
+// newStream makes a stream; the caller holds the lock.
+func (s *session) newStream(get bool) *stream {
+	s.keys++
+	return &stream{key: s.keys, get: get, next: 1}
+}
+
+// begun reports whether the initialize exchange has left a session that the
+// client knows: it was answered, or its reply is a stream that goes on.
+func (s *session) begun() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.calls {
+		if c.opens() && c.stream.committed {
+			return true
+		}
+	}
+	return s.answered
 }
 
 // accept hands a message to Recv. It waits while the server does not take
@@ -242,32 +267,38 @@ func (s *session) responded(id jsonrpc.ID) {
 	s.mu.Unlock()
 }
 
-// cancel ends a call without a response, as the client asked to (LI28). It is
-// false when there is no such call, or when it cannot be cancelled (J11).
-func (s *session) cancel(id jsonrpc.ID) bool {
+// cancel ends a call without a response, as the client asked to (LI28),
+// unless it cannot be cancelled (J11).
+func (s *session) cancel(id jsonrpc.ID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := s.calls[id]
-	if c == nil || id == s.opening {
-		return false
+	if c == nil || c.opens() {
+		return
 	}
 	st := c.stream
 	if !st.committed && st.reader != nil {
 		// The POST has seen no byte yet, so its exchange must be completed.
-		st.push(jsonrpc.NewError(c.id, jsonrpc.CodeInternalError, "cancelled", cancelledData), time.Now())
+		st.push(jsonrpc.NewError(c.id, jsonrpc.CodeInternalError, "cancelled", cancelledData))
 		s.settle(c)
-		return true
+		return
 	}
 	s.settle(c)
 	if st.owed == 0 {
-		s.replay.forget(st)
-		delete(s.streams, st.key)
-		st.void = true
+		s.abandon(st)
 	}
-	return true
 }
 
 var cancelledData = []byte(`{"reason":"cancelled"}`)
+
+// withdraw takes back a request that the server never got.
+func (s *session) withdraw(id jsonrpc.ID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c := s.calls[id]; c != nil {
+		s.settle(c)
+	}
+}
 
 // initialized notes that the client is ready and lets go what waited for it.
 func (s *session) initialized() {
@@ -277,167 +308,8 @@ func (s *session) initialized() {
 		return
 	}
 	s.ready = true
-	early := s.early
-	s.early = nil
-	for _, m := range early {
-		s.route(m, s.target(m))
-	}
+	s.release()
 	s.retry()
-}
-
-// take moves what waits on st to its reader r. It reports over when r is to
-// stop: the stream is finished, or another connection took it over.
-func (s *session) take(st *stream, r *reader, buf []event) (events []event, over bool) {
-	const maxEvents, maxBytes = 256, 256 << 10
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if st.reader != r {
-		return buf, true
-	}
-	n, size := 0, 0
-	for n < len(st.pending) && n < maxEvents && size < maxBytes {
-		size += len(st.pending[n].line)
-		n++
-	}
-	buf = append(buf, st.pending[:n]...)
-	s.replay.keep(st, n)
-	if st.bytes < highWater {
-		st.release()
-	}
-	return buf, n == 0 && st.closed
-}
-
-// commit turns a POST's stream into an SSE stream, which can be resumed.
-func (s *session) commit(st *stream) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	st.committed = true
-	s.keepStream(st)
-}
-
-func (s *session) keepStream(st *stream) {
-	if s.streams == nil {
-		s.streams = make(map[uint64]*stream)
-	}
-	s.streams[st.key] = st
-}
-
-// reply returns the whole answer to a POST if it can be plain JSON.
-func (s *session) reply(st *stream) ([]event, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return st.reply()
-}
-
-// waiting reports whether something waits on st to be written.
-func (s *session) waiting(st *stream) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(st.pending) > 0 || st.closed
-}
-
-// detach takes r off its stream when its connection has ended.
-func (s *session) detach(st *stream, r *reader) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if st.reader != r {
-		return // another connection has it
-	}
-	st.reader = nil
-	st.detached = time.Now()
-	st.release()
-	switch {
-	case st.get:
-		s.gets = slices.DeleteFunc(s.gets, func(o *stream) bool { return o == st })
-		s.detachGet(st)
-	case !st.committed:
-		st.abandon() // nobody knows an event id to resume it with (B.2)
-	case st.closed && len(st.pending) == 0 && len(st.sent) == 0:
-		delete(s.streams, st.key)
-	}
-}
-
-// maxIdleGets is how many standalone streams without a connection a session
-// remembers, so that they can be resumed.
-const maxIdleGets = 16
-
-// detachGet puts what was not written yet back for the next standalone stream.
-func (s *session) detachGet(st *stream) {
-	var back []jsonrpc.Message
-	for _, e := range st.pending {
-		if m, err := jsonrpc.Parse(e.line); err == nil {
-			back = append(back, m)
-		}
-	}
-	st.next -= uint64(len(st.pending))
-	st.pending, st.bytes = nil, 0
-	if s.ended {
-		return
-	}
-	for _, m := range back {
-		s.route(m, s.target(m))
-	}
-	s.idle = append(s.idle, st)
-	if len(s.idle) > maxIdleGets {
-		old := s.idle[0]
-		s.idle = slices.Delete(s.idle, 0, 1)
-		s.replay.forget(old)
-		delete(s.streams, old.key)
-	}
-}
-
-// listen makes a standalone stream and attaches a reader to it (LI19).
-func (s *session) listen() (*stream, *reader, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.ended {
-		return nil, nil, errSessionEnded
-	}
-	st := s.newStream(true)
-	st.committed = true
-	s.keepStream(st)
-	return st, s.attach(st), nil
-}
-
-// resume attaches a reader to the stream of an event id, to go on after that
-// event. It is nil when that cannot be done (LI18).
-func (s *session) resume(key, seq uint64) (*stream, *reader, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.ended {
-		return nil, nil, errSessionEnded
-	}
-	st := s.streams[key]
-	if st == nil {
-		return nil, nil, nil
-	}
-	back, ok := st.rewind(seq)
-	if !ok {
-		return nil, nil, nil
-	}
-	s.replay.bytes -= back
-	return st, s.attach(st), nil
-}
-
-// attach makes a reader st's. A connection that had the stream loses it:
-// half-open connections are common (LI18).
-func (s *session) attach(st *stream) *reader {
-	r := newReader()
-	if st.reader != nil {
-		close(st.reader.gone)
-	}
-	st.reader = r
-	if st.get {
-		same := func(o *stream) bool { return o == st }
-		s.idle = slices.DeleteFunc(s.idle, same)
-		s.gets = append(slices.DeleteFunc(s.gets, same), st)
-		s.retry()
-		if s.answered {
-			s.catchUp(st)
-		}
-	}
-	r.poke()
-	return r
 }
 
 // begin and finish bracket every HTTP exchange of the session.
@@ -478,14 +350,6 @@ func (s *session) tidy(now time.Time) (expired bool) {
 	}
 	idle := now.Sub(s.quiet)
 	return idle >= s.opts.SessionTimeout && (len(s.calls) == 0 || idle >= max(s.opts.SessionTimeout, abandonedAfter))
-}
-
-// lose gives up a stream whose events can be kept no longer.
-func (s *session) lose(st *stream, why string) {
-	s.opts.Logger.Warn("messages dropped: "+why, "session", s.tag(), "stream", st.key, "messages", len(st.pending))
-	s.replay.forget(st)
-	st.void = true
-	st.pending, st.bytes = nil, 0
 }
 
 // tag names the session in logs; the id itself is a credential of sorts.

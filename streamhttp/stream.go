@@ -1,6 +1,8 @@
 package streamhttp
 
 import (
+	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
@@ -8,10 +10,10 @@ import (
 
 // event is one message on its way to a client, or kept after it was written.
 type event struct {
-	seq      uint64
-	at       time.Time
-	line     []byte // the message without line breaks between its tokens
-	response bool
+	seq  uint64
+	at   time.Time // when it was kept for replay
+	line []byte    // the message without line breaks between its tokens
+	kind jsonrpc.Kind
 }
 
 // stream is one logical SSE stream of a session: what a POST asked for, or what
@@ -28,6 +30,7 @@ type stream struct {
 	sent      []event // written before, kept for replay, oldest first
 	bytes     int     // of pending
 	reader    *reader // the connection that writes it; nil: nobody is connected
+	parked    bool    // nobody is connected, and pending waits for a resumption
 	detached  time.Time
 	committed bool          // a client was told its event ids
 	closed    bool          // nothing more will be appended
@@ -39,6 +42,7 @@ type stream struct {
 type reader struct {
 	wake chan struct{} // has a token when there may be something to do
 	gone chan struct{} // closed when another connection took the stream over
+	late atomic.Bool   // it is time to turn the reply into an SSE stream
 }
 
 func newReader() *reader {
@@ -64,9 +68,9 @@ func (st *stream) cursor() uint64 {
 }
 
 // push appends a message.
-func (st *stream) push(m jsonrpc.Message, now time.Time) {
+func (st *stream) push(m jsonrpc.Message) {
 	line := m.Line()
-	st.pending = append(st.pending, event{seq: st.next, at: now, line: line, response: m.Kind() == jsonrpc.Response})
+	st.pending = append(st.pending, event{seq: st.next, line: line, kind: m.Kind()})
 	st.bytes += len(line)
 	st.next++
 	if st.reader != nil {
@@ -83,13 +87,6 @@ func (st *stream) finish() {
 	}
 }
 
-// abandon drops what is kept: the stream is of no use to anybody any more.
-func (st *stream) abandon() {
-	st.void = true
-	st.pending, st.bytes = nil, 0
-	st.finish()
-}
-
 // release lets those go on who wait for the stream to have room.
 func (st *stream) release() {
 	if st.room != nil {
@@ -99,43 +96,38 @@ func (st *stream) release() {
 }
 
 // reply returns the pending events if they are the whole answer to the POST
-// and nothing but responses, so that it can be plain JSON (LI7).
-func (st *stream) reply() ([]event, bool) {
-	if !st.closed || st.committed {
-		return nil, false
-	}
+// and nothing but responses, so that it can be plain JSON (LI7). It reports
+// stream when that cannot come true any more.
+func (st *stream) reply() (whole []event, stream bool) {
 	for _, e := range st.pending {
-		if !e.response {
-			return nil, false
+		if e.kind != jsonrpc.Response {
+			return nil, true
 		}
 	}
-	return st.pending, true
+	if !st.closed {
+		return nil, false
+	}
+	return st.pending, len(st.pending) == 0
 }
 
-// rewind moves what was written after seq back to pending. It is false when
-// the stream cannot go on from there (LI18).
-func (st *stream) rewind(seq uint64) (back int, ok bool) {
+// rewound returns which of sent come after seq. It is false when the stream
+// cannot go on from there (LI18).
+func (st *stream) rewound(seq uint64) (again []event, ok bool) {
 	if st.void || seq > st.cursor() {
-		return 0, false
+		return nil, false
 	}
 	if st.closed && seq == st.last() {
-		return 0, false // its response has been delivered
+		return nil, false // its response has been delivered
 	}
 	i := len(st.sent)
 	for i > 0 && st.sent[i-1].seq > seq {
 		i--
 	}
-	again := st.sent[i:]
+	again = st.sent[i:]
 	if seq < st.cursor() && (len(again) == 0 || again[0].seq != seq+1) {
-		return 0, false // some of it is no longer kept
+		return nil, false // some of it is no longer kept
 	}
-	for _, e := range again {
-		back += len(e.line)
-	}
-	st.pending = append(append(make([]event, 0, len(again)+len(st.pending)), again...), st.pending...)
-	st.bytes += back
-	st.sent = st.sent[:i:i]
-	return back, true
+	return again, true
 }
 
 // replay is the session's store of what was written, bounded by bytes, count
@@ -150,8 +142,10 @@ type replay struct {
 }
 
 // keep moves the first n pending events of st to what is kept of it.
-func (rp *replay) keep(st *stream, n int) {
-	for _, e := range st.pending[:n] {
+func (rp *replay) keep(st *stream, n int, now time.Time) {
+	for i := range st.pending[:n] {
+		e := &st.pending[i]
+		e.at = now
 		st.bytes -= len(e.line)
 		rp.bytes += len(e.line)
 		rp.order = append(rp.order, st)
@@ -166,39 +160,61 @@ func (rp *replay) keep(st *stream, n int) {
 	}
 }
 
-// expire drops what was appended before the age limit.
-func (rp *replay) expire(now time.Time) {
-	for len(rp.order) > 0 {
-		st := rp.order[0]
-		if len(st.sent) > 0 && now.Sub(st.sent[0].at) < rp.maxAge {
-			return
+// rewind moves what was written after seq back to pending. It is false when
+// the stream cannot go on from there.
+func (rp *replay) rewind(st *stream, seq uint64) bool {
+	again, ok := st.rewound(seq)
+	if !ok {
+		return false
+	}
+	st.pending = append(append(make([]event, 0, len(again)+len(st.pending)), again...), st.pending...)
+	for _, e := range again {
+		st.bytes += len(e.line)
+	}
+	rp.drop(st, len(again))
+	return true
+}
+
+// forget drops everything kept of st.
+func (rp *replay) forget(st *stream) { rp.drop(st, len(st.sent)) }
+
+// drop takes the newest n events kept of st out of the store.
+func (rp *replay) drop(st *stream, n int) {
+	if n == 0 {
+		return
+	}
+	i := len(st.sent) - n
+	for _, e := range st.sent[i:] {
+		rp.bytes -= len(e.line)
+	}
+	clear(st.sent[i:])
+	st.sent = st.sent[:i]
+	for i := len(rp.order) - 1; n > 0; i-- {
+		if rp.order[i] == st {
+			rp.order[i] = nil
+			n--
 		}
+	}
+	rp.order = slices.DeleteFunc(rp.order, func(o *stream) bool { return o == nil })
+}
+
+// expire drops what was written before the age limit.
+func (rp *replay) expire(now time.Time) {
+	for len(rp.order) > 0 && now.Sub(rp.order[0].sent[0].at) >= rp.maxAge {
 		rp.evict()
 	}
 }
 
-// evict drops the oldest event. A resumed stream leaves entries in order for
-// events that went back to pending; they find nothing, or make one go early.
+// evict drops the oldest event.
 func (rp *replay) evict() {
 	st := rp.order[0]
 	rp.order[0] = nil
 	if rp.order = rp.order[1:]; len(rp.order) == 0 {
 		rp.order = nil
 	}
-	if len(st.sent) == 0 {
-		return
-	}
 	rp.bytes -= len(st.sent[0].line)
 	st.sent[0] = event{}
 	if st.sent = st.sent[1:]; len(st.sent) == 0 {
 		st.sent = nil
 	}
-}
-
-// forget drops everything kept of st.
-func (rp *replay) forget(st *stream) {
-	for _, e := range st.sent {
-		rp.bytes -= len(e.line)
-	}
-	st.sent = nil
 }

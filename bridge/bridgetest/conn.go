@@ -32,6 +32,11 @@ type Options struct {
 	// (an HTTP client finds out at its next request). "" means both are.
 	NoEOF string
 
+	// Gone: "a" or "b" is told that its peer has closed by another error than
+	// io.EOF, because the peer cannot be sent to any more (a session that its
+	// client has deleted).
+	Gone string
+
 	// LateSends: "a" or "b" may still take messages after its peer has
 	// closed (an HTTP session keeps them for a client that comes back).
 	LateSends string
@@ -240,8 +245,8 @@ func testEOF(t *testing.T, p *pair) {
 	}
 	var wg sync.WaitGroup
 	wg.Go(func() { p.peer.Close() }) // which may wait for self to take notice
-	wantEOF(t, p.self)
-	wantEOF(t, p.self)
+	p.wantEnd(t, p.self, p.name)
+	p.wantEnd(t, p.self, p.name)
 	wg.Wait()
 }
 
@@ -260,7 +265,7 @@ func testSentBeforeClose(t *testing.T, p *pair) {
 		want(t, p.peer, note("early", i, 100))
 	}
 	if p.opts.NoEOF != p.peerName {
-		wantEOF(t, p.peer)
+		p.wantEnd(t, p.peer, p.peerName)
 	}
 	wg.Wait()
 }
@@ -282,7 +287,7 @@ func testSendToClosed(t *testing.T, p *pair) {
 	var wg sync.WaitGroup
 	wg.Go(func() { p.peer.Close() })
 	if p.opts.NoEOF != p.name {
-		wantEOF(t, p.self)
+		p.wantEnd(t, p.self, p.name)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -396,12 +401,17 @@ func want(t *testing.T, c bridge.Conn, m jsonrpc.Message) bool {
 	return ok
 }
 
-func wantEOF(t *testing.T, c bridge.Conn) {
+// wantEnd wants c, which is called name, to know that its peer has closed.
+func (p *pair) wantEnd(t *testing.T, c bridge.Conn, name string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	if m, err := c.Recv(ctx); err != io.EOF {
-		t.Errorf("Recv = %s, %v; want io.EOF", clip(m.Bytes()), err)
+	m, err := c.Recv(ctx)
+	switch {
+	case p.opts.Gone == name && err != nil && err != io.EOF && ctx.Err() == nil:
+	case p.opts.Gone != name && err == io.EOF:
+	default:
+		t.Errorf("Recv = %s, %v; want the end of the conversation", clip(m.Bytes()), err)
 	}
 }
 
