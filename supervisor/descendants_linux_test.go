@@ -2,13 +2,16 @@ package supervisor
 
 import (
 	"bufio"
+	"context"
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -47,24 +50,31 @@ func TestStartingThreadMayEnd(t *testing.T) {
 		tid int
 	}
 	got := make(chan started)
-	go func() {
-		runtime.LockOSThread() // and not unlocked: the thread ends with the goroutine
-		p := mustStart(t, sh("cat"))
-		got <- started{p, unix.Gettid()}
-	}()
-	s := <-got
-	if s.tid != os.Getpid() { // the main thread never ends
-		for {
-			if _, err := os.Stat("/proc/self/task/" + strconv.Itoa(s.tid)); err != nil {
-				break
-			}
+	var both sync.WaitGroup
+	both.Add(2)
+	for range 2 { // two threads at once, of which one is not the main one, which never ends
+		go func() {
+			runtime.LockOSThread() // and not unlocked: the thread ends with the goroutine
+			both.Done()
+			both.Wait()
+			got <- started{mustStart(t, Spec{Path: "cat"}), unix.Gettid()}
+		}()
+	}
+	for range 2 {
+		s := <-got
+		for s.tid != os.Getpid() && threadLives(s.tid) {
 			runtime.Gosched()
 		}
+		io.WriteString(s.p.Stdin(), "alive\n")
+		if line := readLine(t, s.p.Stdout()); line != "alive" {
+			t.Errorf("got %q", line)
+		}
 	}
-	io.WriteString(s.p.Stdin(), "alive\n")
-	if line := readLine(t, s.p.Stdout()); line != "alive" {
-		t.Errorf("got %q", line)
-	}
+}
+
+func threadLives(tid int) bool {
+	_, err := os.Stat("/proc/self/task/" + strconv.Itoa(tid))
+	return err == nil
 }
 
 // When the bridge is killed, its child dies with it...
@@ -81,6 +91,7 @@ func TestKilledBridgeTakesDescendants(t *testing.T) {
 	for _, script := range []string{
 		`exec 9>"$1"; trap '' TERM HUP; sleep 1000 & echo; cat; sleep 1000`,
 		`exec 9>"$1"; setsid sh -c 'sleep 1000; :' & echo; sleep 1000`,
+		`exec 9>"$1"; env -i sh -c 'echo; exec sleep 1000' & sleep 1000`, // known by its group only
 	} {
 		life := newLifeline(t)
 		b := startBridge(t)
@@ -175,6 +186,94 @@ func TestSubreapEndsStrays(t *testing.T) {
 			t.Errorf("%s: %s children left, want the watchdog only", stray, n)
 		}
 		b.say(t, "unreap")
+		if n := b.say(t, "children"); n != "1" {
+			t.Errorf("%s: %s children left in the end, want the watchdog", stray, n)
+		}
+	}
+}
+
+// A stray gets one SIGTERM, however long Stop waits for it.
+func TestStrayIsAskedOnce(t *testing.T) {
+	unreap, err := Subreap()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unreap()
+	log := filepath.Join(t.TempDir(), "log")
+	s := sh(`setsid sh -c 'trap "echo TERM >>$0" TERM; echo; while :; do sleep 0.01; done' "$1" & cat`, log)
+	s.Stop = short
+	p := mustStart(t, s)
+	readLine(t, p.Stdout())
+	mustStop(t, p)
+	if got, _ := os.ReadFile(log); string(got) != "TERM\n" {
+		t.Errorf("it got %q", got)
+	}
+}
+
+// Without Subreap a stray survives, but it cannot hold up anything.
+func TestStrayCannotHoldOutput(t *testing.T) {
+	for name, stray := range map[string]string{"writes": "yes", "silent": "sleep 1000"} {
+		for _, reads := range []bool{true, false} {
+			s := sh(`setsid "$@" & echo $!; echo; echo >&2; cat`, strings.Fields(stray)...)
+			p := mustStart(t, s)
+			pid, _ := strconv.Atoi(readLine(t, p.Stdout()))
+			read := make(chan int64, 1)
+			drain := func() { n, _ := io.Copy(io.Discard, p.Stdout()); read <- n }
+			if reads {
+				go drain()
+			}
+			mustStop(t, p)
+			if !reads {
+				drain()
+			}
+			if n := <-read; !reads && n > 2*maxRest {
+				t.Errorf("%s, read after Stop: %d bytes", name, n)
+			}
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+	}
+}
+
+// The table of orphans does not grow, and a second Subreap is refused.
+func TestSubreapForgets(t *testing.T) {
+	unreap, err := Subreap()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Subreap(); err == nil {
+		t.Error("Subreap twice: no error")
+	}
+	s := sh(`setsid sleep 1000 & echo; cat`)
+	s.Stop = short
+	p := mustStart(t, s)
+	readLine(t, p.Stdout())
+	mustStop(t, p)
+	unreap()
+	unreap()
+	if len(children.orphans) != 0 || len(children.own) != 0 {
+		t.Errorf("left: %v, %v", children.orphans, children.own)
+	}
+}
+
+// All starts happen on one thread.
+func TestStartsAreOnOneThread(t *testing.T) {
+	first := 0
+	for i := range 200 {
+		tid := 0
+		if err := starts.run(context.Background(), func() { tid = unix.Gettid() }); err != nil {
+			t.Fatal(err)
+		}
+		defer starts.release()
+		if i == 0 {
+			first = tid
+		} else if tid != first {
+			t.Fatalf("start %d on thread %d, the first one on %d", i, tid, first)
+		}
+		var wg sync.WaitGroup
+		for range 4 { // gives the scheduler reasons to move goroutines around
+			wg.Go(func() { unix.Nanosleep(&unix.Timespec{Nsec: 100_000}, nil) })
+		}
+		wg.Wait()
 	}
 }
 
@@ -216,6 +315,9 @@ func TestProcessOneReaps(t *testing.T) {
 	defer cmd.Wait()
 	defer in.Close()
 	b := &bridgeProcess{in: in, out: bufio.NewReader(out)}
+	// Before Subreap nobody reaps: what is dead must not count as a survivor.
+	b.say(t, "start", "sleep 1000 & echo; cat")
+	b.say(t, "stop")
 	b.say(t, "subreap")
 	b.say(t, "watchdog") // is not needed, and not started
 	for range 3 {

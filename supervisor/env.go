@@ -12,6 +12,10 @@ import (
 // secrets; no child gets them unless they are given by name and value.
 const ownPrefix = "MCP_BRIDGE_"
 
+// markerVar names the variable that marks the environment of a child, and so
+// of its descendants, on Linux.
+const markerVar = ownPrefix + "PROCESS"
+
 // safeNames are the variables that the MCP SDKs pass to a server.
 func safeNames() []string {
 	if runtime.GOOS == "windows" {

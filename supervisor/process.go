@@ -156,7 +156,6 @@ func (p *Process) wait(stderrEnd <-chan struct{}) {
 	p.exitErr = p.child.wait()
 	close(p.exited)
 	p.stdout.processExited()
-	p.stderr.processExited()
 	if p.abandoned.Load() {
 		p.reap()
 	}

@@ -50,7 +50,7 @@ func (c *child) release() {}
 
 func groupIsDead(int) bool { return false }
 
-func (t *childTable) reapGroup(int)                {}
+func (t *childTable) reapOrphans()                 {}
 func (t *childTable) eachOrphan(string, func(int)) {}
 
 // Subreap does nothing here: only Linux can adopt orphans.

@@ -172,10 +172,6 @@ func serveStarts(jobs <-chan func(), ended chan<- struct{}) {
 	}
 }
 
-// markerVar names the variable that marks the environment of a child, and so of its
-// descendants.
-const markerVar = "MCP_BRIDGE_PROCESS"
-
 // newMarker returns a marker that nobody else has. If we are ourselves a
 // marked child, it extends our own, so that the outer supervisor finds our
 // descendants too.

@@ -54,6 +54,20 @@ func TestExitError(t *testing.T) {
 	}
 }
 
+// Whoever waits for a crash hears of it at once, not after a grace.
+func TestDoneIsPrompt(t *testing.T) {
+	const times = 10
+	began := time.Now()
+	for range times {
+		p := mustStart(t, sh("exit 1"))
+		readAll(t, p.Stdout())
+		<-p.Done()
+	}
+	if took := time.Since(began); took >= times*outputGrace {
+		t.Errorf("%d exits took %v", times, took)
+	}
+}
+
 func TestStartErrors(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, content string, mode os.FileMode) string {
@@ -103,6 +117,11 @@ func TestStartErrors(t *testing.T) {
 
 func TestLookPath(t *testing.T) {
 	dir := t.TempDir()
+	t.Chdir(dir)
+	if err := os.Mkdir("bin", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	dir = filepath.Join(dir, "bin")
 	if err := os.WriteFile(filepath.Join(dir, "mine"), []byte("#!/bin/sh\necho $0 $(pwd)\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +133,7 @@ func TestLookPath(t *testing.T) {
 		{"in the child's PATH", Spec{Path: "mine", Env: []string{"PATH=/nowhere:" + dir + ":/bin:/usr/bin"}}, true},
 		{"not in ours", Spec{Path: "mine"}, false},
 		{"ours serves without one", Spec{Path: "sh", Args: []string{"-c", "echo " + dir + "/mine /"}, Env: []string{"A=b"}}, true},
-		{"not in the working directory", Spec{Path: "mine", Dir: dir, Env: []string{"PATH=::."}}, false},
+		{"not in the working directory", Spec{Path: "mine", Dir: dir, Env: []string{"PATH=:bin:."}}, false},
 		{"relative to Dir", Spec{Path: "./mine", Dir: dir, Env: []string{"PATH=/bin:/usr/bin"}}, true},
 	} {
 		if err := c.spec.Check(); (err == nil) != c.ok {
@@ -149,8 +168,10 @@ func TestEnvIsComplete(t *testing.T) {
 func TestStartNotAfterCtxDone(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := Start(ctx, sh("exit 0")); !errors.Is(err, context.Canceled) {
-		t.Errorf("Start: %v", err)
+	for range 20 { // it must not be a matter of luck
+		if _, err := Start(ctx, sh("exit 0")); !errors.Is(err, context.Canceled) {
+			t.Errorf("Start: %v", err)
+		}
 	}
 }
 
@@ -230,6 +251,48 @@ func TestGrandchildHoldsPipesReaderWaits(t *testing.T) {
 	p.Stdin().Close()
 	if got := <-read; got != "" {
 		t.Errorf("read %q", got)
+	}
+}
+
+// The reader's own deadline is not the end of the output, and does not get in
+// the way of it.
+func TestReadDeadline(t *testing.T) {
+	s := sh(`read x; echo one; read x; echo two; sleep 1000 & exit 0`)
+	s.Stop = StopWaits{Stdin: -1}
+	p := mustStart(t, s)
+	out := p.Stdout().(interface {
+		io.Reader
+		SetReadDeadline(time.Time) error
+	})
+	b := make([]byte, 10)
+	timesOut := func(when string) {
+		t.Helper()
+		if n, err := out.Read(b); n != 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("%s: Read: %d, %v", when, n, err)
+		}
+	}
+	set := func(d time.Time) {
+		t.Helper()
+		if err := out.SetReadDeadline(d); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set(time.Now().Add(-time.Hour))
+	timesOut("past")
+	set(time.Now().Add(10 * time.Millisecond))
+	timesOut("soon")
+	set(time.Time{})
+	io.WriteString(p.Stdin(), "\n")
+	if got := readLine(t, out); got != "one" {
+		t.Errorf("got %q", got)
+	}
+	io.WriteString(p.Stdin(), "\n")
+	<-p.Done()
+	set(time.Now().Add(-time.Hour))
+	timesOut("after exit")
+	set(time.Now().Add(time.Hour))
+	if got := readAll(t, out); got != "two\n" {
+		t.Errorf("got %q", got)
 	}
 }
 

@@ -93,7 +93,6 @@ func (c *child) terminate() {
 
 func (c *child) kill() {
 	c.signalGroup(unix.SIGKILL)
-	c.killStrays()
 }
 
 func (c *child) signalGroup(sig syscall.Signal) {
@@ -139,7 +138,10 @@ func (c *child) leaveGroup() {
 }
 
 func (c *child) groupEmpty() bool {
-	children.reapGroup(c.pid)
+	if unix.Kill(-c.pid, 0) == unix.ESRCH {
+		return true
+	}
+	children.reapOrphans()
 	if unix.Kill(-c.pid, 0) == unix.ESRCH {
 		return true
 	}

@@ -39,7 +39,7 @@ func Subreap() (stop func(), err error) {
 	sigchld := make(chan os.Signal, 1)
 	signal.Notify(sigchld, unix.SIGCHLD)
 	quit, ended := make(chan struct{}), make(chan struct{})
-	go reapOrphans(sigchld, quit, ended)
+	go serveSigchld(sigchld, quit, ended)
 	return sync.OnceFunc(func() {
 		endAllOrphans()
 		signal.Stop(sigchld)
@@ -52,16 +52,16 @@ func Subreap() (stop func(), err error) {
 	}), nil
 }
 
-// reapOrphans reaps orphans as they exit. Children of our own that exit call
+// serveSigchld reaps orphans as they exit. Children of our own that exit call
 // for it too, in vain, so it pauses after each look.
-func reapOrphans(sigchld <-chan os.Signal, quit <-chan struct{}, ended chan<- struct{}) {
+func serveSigchld(sigchld <-chan os.Signal, quit <-chan struct{}, ended chan<- struct{}) {
 	defer close(ended)
 	pause := time.NewTicker(reapPause)
 	defer pause.Stop()
 	for {
 		select {
 		case <-sigchld:
-			children.eachOrphan("", nil)
+			children.reapOrphans()
 		case <-quit:
 			return
 		}
@@ -98,9 +98,12 @@ func endAllOrphans() {
 	}
 }
 
-// eachOrphan reaps the orphans that have exited and calls f, which may be nil,
-// for each living one whose marker is or extends m; every one if m is "". f
-// may signal the pid: nobody reaps it meanwhile.
+// reapOrphans reaps the orphans that have exited.
+func (t *childTable) reapOrphans() { t.eachOrphan("", func(int) {}) }
+
+// eachOrphan reaps the orphans that have exited and calls f for each living
+// one whose marker is or extends m; every one if m is "". f may signal the
+// pid: nobody reaps it meanwhile.
 func (t *childTable) eachOrphan(m string, f func(pid int)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -116,7 +119,7 @@ func (t *childTable) eachOrphan(m string, f func(pid int)) {
 			}
 			t.orphans[pid] = marker
 		}
-		if f != nil && (m == "" || marks(m, marker)) {
+		if m == "" || marks(m, marker) {
 			f(pid)
 		}
 	}
@@ -142,19 +145,6 @@ func (t *childTable) adopted() []int {
 		living = append(living, pid)
 	}
 	return living
-}
-
-// reapGroup reaps the orphans of a group whose leader, our child, is reaped.
-func (t *childTable) reapGroup(pgid int) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for {
-		pid, err := syscall.Wait4(-pgid, nil, syscall.WNOHANG, nil)
-		if pid <= 0 && err != syscall.EINTR {
-			return
-		}
-		delete(t.orphans, pid)
-	}
 }
 
 // ourChildren lists the children of all our threads, reaped ones excluded.
