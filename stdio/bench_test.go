@@ -2,8 +2,8 @@ package stdio
 
 import (
 	"context"
-	"fmt"
 	"io"
+	"os"
 	"strings"
 	"testing"
 
@@ -23,20 +23,25 @@ func benchMessage(size int) jsonrpc.Message {
 // plain hides what else a reader can do.
 type plain struct{ io.Reader }
 
-// BenchmarkRoundTrip is a message there and back over two pipes of the operating system.
+// BenchmarkRoundTrip is a message there and back over two pipes of the
+// operating system, for each way to read.
 func BenchmarkRoundTrip(b *testing.B) {
 	for _, s := range benchSizes {
-		b.Run(s.name, func(b *testing.B) {
-			x, y := pipes(b, Options{}, Options{})
-			benchRoundTrip(b, x, y, benchMessage(s.size))
-		})
-		b.Run(fmt.Sprintf("%s/background", s.name), func(b *testing.B) {
-			ar, bw := osPipe(b)
-			br, aw := osPipe(b)
-			x := NewConn(plain{ar}, aw, closeAll(ar, aw), Options{})
-			y := NewConn(plain{br}, bw, closeAll(br, bw), Options{})
-			benchRoundTrip(b, x, y, benchMessage(s.size))
-		})
+		for _, way := range []struct {
+			name string
+			wrap func(*os.File) io.Reader
+		}{
+			{"direct", func(f *os.File) io.Reader { return f }},
+			{"background", func(f *os.File) io.Reader { return plain{f} }},
+		} {
+			b.Run(s.name+"/"+way.name, func(b *testing.B) {
+				ar, bw := osPipe(b)
+				br, aw := osPipe(b)
+				x := NewConn(way.wrap(ar), aw, closeAll(ar, aw), Options{})
+				y := NewConn(way.wrap(br), bw, closeAll(br, bw), Options{})
+				benchRoundTrip(b, x, y, benchMessage(s.size))
+			})
+		}
 	}
 }
 

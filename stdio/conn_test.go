@@ -13,10 +13,10 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// All three ways to read and all three ways to write keep the contract.
+// Both ways to read and both ways to write keep the contract.
 func TestContract(t *testing.T) {
 	for name, streams := range map[string]func(t *testing.T) (a, b [2]io.ReadWriteCloser){
-		"polled": func(t *testing.T) (a, b [2]io.ReadWriteCloser) {
+		"files": func(t *testing.T) (a, b [2]io.ReadWriteCloser) {
 			ar, bw := osPipe(t)
 			br, aw := osPipe(t)
 			return [2]io.ReadWriteCloser{ar, aw}, [2]io.ReadWriteCloser{br, bw}

@@ -55,7 +55,7 @@ func TestSendGivenUp(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	result := make(chan error)
 	go func() { result <- c.Send(ctx, benchMessage(1000)) }()
-	for !c.out.(*polledSink).in.watching() {
+	for !c.out.(*deadlineSink).in.watching() {
 		runtime.Gosched() // until Send waits
 	}
 	cancel()
@@ -77,7 +77,7 @@ func TestSendGivenUp(t *testing.T) {
 // A Recv that was given up in the middle of a line loses nothing of it.
 func TestRecvGivenUp(t *testing.T) {
 	for name, wrap := range map[string]func(*os.File) io.Reader{
-		"polled":     func(f *os.File) io.Reader { return f },
+		"direct":     func(f *os.File) io.Reader { return f },
 		"background": func(f *os.File) io.Reader { return plain{f} },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -112,19 +112,16 @@ func TestRecvGivenUp(t *testing.T) {
 	}
 }
 
-// A Conn that waits holds no buffer, even after a long message: there are
+// A Conn that waits holds a small buffer, even after a long message: there are
 // hundreds of idle sessions.
 func TestIdleMemory(t *testing.T) {
-	for name, c := range map[string]struct {
-		wrap func(*os.File) io.Reader
-		most int
-	}{
-		"polled":     {func(f *os.File) io.Reader { return f }, 0},
-		"background": {func(f *os.File) io.Reader { return plain{f} }, smallSize},
+	for name, wrap := range map[string]func(*os.File) io.Reader{
+		"direct":     func(f *os.File) io.Reader { return f },
+		"background": func(f *os.File) io.Reader { return plain{f} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, w := osPipe(t)
-			conn := NewConn(c.wrap(r), io.Discard, closeAll(r, w), Options{})
+			conn := NewConn(wrap(r), io.Discard, closeAll(r, w), Options{})
 			defer conn.Close()
 			m := benchMessage(300_000)
 			go w.Write(append(m.Bytes(), '\n'))
@@ -143,12 +140,12 @@ func TestIdleMemory(t *testing.T) {
 					t.Errorf("Recv = %v", err)
 				}
 				cancel()
-				if len(conn.lines.buf) <= c.most {
+				if len(conn.lines.buf) <= smallSize {
 					break
 				}
 			}
-			if got := len(conn.lines.buf); got > c.most {
-				t.Errorf("an idle Conn holds a buffer of %d bytes, want at most %d", got, c.most)
+			if got := len(conn.lines.buf); got > smallSize {
+				t.Errorf("an idle Conn holds a buffer of %d bytes, want at most %d", got, smallSize)
 			}
 		})
 	}

@@ -11,12 +11,12 @@ import (
 
 const (
 	chunkSize = 64 << 10 // what a pipe holds, on most systems
-	smallSize = 4 << 10  // what a reader that cannot wait without a buffer waits with
+	smallSize = 4 << 10  // what a Conn waits with
 	keptLong  = 32       // how long a list of chunks is worth keeping
 )
 
-// chunks are lent to a Conn while it holds bytes of a line that has not ended,
-// and for the time of one write. Idle Conns have none.
+// chunks are lent to a Conn while it reads a line that is longer than its small
+// buffer, and for the time of one write. Idle Conns have none: there are many.
 var chunks = sync.Pool{New: func() any { return new([chunkSize]byte) }}
 
 func getChunk() []byte { return chunks.Get().(*[chunkSize]byte)[:] }
@@ -47,7 +47,7 @@ type lines struct {
 	src source
 	max int
 
-	buf     []byte // nil, the small buffer, or a chunk; holds the line's end from r on
+	buf     []byte // nil, the small buffer, or a chunk
 	small   []byte
 	r, w    int // buf[r:w] is read and not yet returned
 	scanned int // buf[r:scanned] has no line feed
@@ -187,18 +187,9 @@ func (l *lines) makeRoom() {
 	l.scanned = l.w
 }
 
-// space returns where the next bytes go. It is for sources that know that
-// there are bytes.
+// space returns where the next bytes go: a small buffer, as long as nothing
+// else is in it, because this is what a source waits with.
 func (l *lines) space() []byte {
-	if len(l.buf) == 0 {
-		l.buf = getChunk()
-	}
-	return l.buf[l.w:]
-}
-
-// waitSpace is space for sources that must wait with a buffer in hand: a small
-// one, as long as nothing else is in it.
-func (l *lines) waitSpace() []byte {
 	if l.w == 0 && len(l.buf) != smallSize {
 		l.release()
 		if l.small == nil {

@@ -12,11 +12,10 @@ import (
 )
 
 // pieces is a source that gives out data in pieces of the given sizes, over
-// and over. waits says which of the two kinds of space it asks for.
+// and over.
 type pieces struct {
 	data  []byte
 	sizes []byte
-	waits bool
 	turn  int
 	most  int // the most bytes kept by l at any time
 }
@@ -25,10 +24,6 @@ func (p *pieces) fill(_ context.Context, l *lines) (int, error) {
 	p.most = max(p.most, len(l.long)*chunkSize+len(l.buf))
 	if len(p.data) == 0 {
 		return 0, io.EOF
-	}
-	space := l.space
-	if p.waits {
-		space = l.waitSpace
 	}
 	size := 1 << 20
 	if len(p.sizes) > 0 {
@@ -41,7 +36,7 @@ func (p *pieces) fill(_ context.Context, l *lines) (int, error) {
 	if size > 1<<16 && p.turn%3 == 1 {
 		return 0, errInterrupted
 	}
-	to := space()
+	to := l.space()
 	if len(to) == 0 {
 		panic("no space")
 	}
@@ -55,26 +50,26 @@ func (p *pieces) wait()  {}
 
 // FuzzLines compares with the obvious: cut the whole input at its line feeds.
 func FuzzLines(f *testing.F) {
-	f.Add([]byte("a\nbb\n\nccc"), uint16(1), []byte{0}, uint32(100), false)
-	f.Add([]byte(pong+"\n"), uint16(4000), []byte{3, 255, 0}, uint32(1<<20), true)
-	f.Add([]byte("x\n"+strings.Repeat("y", 5000)), uint16(40), []byte{201, 7}, uint32(70_000), false)
-	f.Add([]byte(strings.Repeat("z", 999)), uint16(200), []byte{230, 255}, uint32(100_000), true)
-	f.Fuzz(func(t *testing.T, piece []byte, times uint16, sizes []byte, limit uint32, wait bool) {
+	f.Add([]byte("a\nbb\n\nccc"), uint16(1), []byte{0}, uint32(100))
+	f.Add([]byte(pong+"\n"), uint16(4000), []byte{3, 255, 0}, uint32(1<<20))
+	f.Add([]byte("x\n"+strings.Repeat("y", 5000)), uint16(40), []byte{201, 7}, uint32(70_000))
+	f.Add([]byte(strings.Repeat("z", 999)), uint16(200), []byte{230, 255}, uint32(100_000))
+	f.Fuzz(func(t *testing.T, piece []byte, times uint16, sizes []byte, limit uint32) {
 		if len(piece)*int(times) > 1<<18 || len(sizes) > 10 {
 			return
 		}
 		data := bytes.Repeat(piece, int(times))
-		testLines(t, data, sizes, int(limit%(1<<18))+1, wait)
+		testLines(t, data, sizes, int(limit%(1<<18))+1)
 	})
 }
 
-func testLines(t *testing.T, data, sizes []byte, limit int, wait bool) {
+func testLines(t *testing.T, data, sizes []byte, limit int) {
 	t.Helper()
 	want := bytes.Split(data, []byte("\n"))
 	if len(want[len(want)-1]) == 0 {
 		want = want[:len(want)-1]
 	}
-	src := &pieces{data: data, sizes: sizes, waits: wait}
+	src := &pieces{data: data, sizes: sizes}
 	l := &lines{src: src, max: limit}
 	for i, text := range want {
 		ln, err := l.next(t.Context())
@@ -128,15 +123,20 @@ func TestLinesAtTheEdges(t *testing.T) {
 			for _, before := range []string{"", "y\n", strings.Repeat("y", chunkSize/2+1) + "\n"} {
 				for _, sizes := range [][]byte{nil, {255}, {254, 10}} {
 					data := []byte(before + long + "\nz\n" + long)
-					for _, wait := range []bool{false, true} {
-						testLines(t, data, sizes, 1<<20, wait)
-						testLines(t, data, sizes, size-1, wait)
-						testLines(t, data, sizes, size, wait)
-					}
+					testLines(t, data, sizes, 1<<20)
+					testLines(t, data, sizes, size-1)
+					testLines(t, data, sizes, size)
 				}
 			}
 		}
 	}
+}
+
+// J9: what is thrown away is not kept first.
+func TestTooLongIsNotKept(t *testing.T) {
+	data := []byte(strings.Repeat("x", 1<<20) + "\ny")
+	testLines(t, data, nil, 1000)
+	testLines(t, data, []byte{255, 10}, 1000)
 }
 
 // A line of 64 MiB that arrives in small pieces costs one allocation of its
@@ -153,7 +153,7 @@ func TestHugeLine(t *testing.T) {
 	}
 }
 
-// smallPieces reads at most 1000 bytes at a time.
+// smallPieces reads at most 5000 bytes at a time.
 type smallPieces struct{ io.Reader }
 
-func (p smallPieces) Read(b []byte) (int, error) { return p.Reader.Read(b[:min(len(b), 1000)]) }
+func (p smallPieces) Read(b []byte) (int, error) { return p.Reader.Read(b[:min(len(b), 5000)]) }

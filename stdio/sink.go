@@ -21,17 +21,13 @@ func newSink(w io.Writer, abort func(error)) sink {
 	if !ok || d.SetWriteDeadline(time.Time{}) != nil {
 		return &blockingSink{w: w, abort: abort}
 	}
-	in := &interrupter{set: d.SetWriteDeadline}
-	if s := newPolledSink(w, in); s != nil {
-		return s
-	}
-	return &deadlineSink{w: w, in: in}
+	return &deadlineSink{w: w, in: interrupter{set: d.SetWriteDeadline}}
 }
 
 // deadlineSink is interrupted by a deadline.
 type deadlineSink struct {
 	w  io.Writer
-	in *interrupter
+	in interrupter
 }
 
 func (s *deadlineSink) write(ctx context.Context, p []byte) (int, error) {

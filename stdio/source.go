@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -17,30 +18,30 @@ func newSource(r io.Reader, abandon bool) source {
 		return &background{r: r, abandon: abandon, ask: make(chan []byte), got: make(chan readResult, 1),
 			done: make(chan struct{}), ended: make(chan struct{})}
 	}
-	in := &interrupter{set: d.SetReadDeadline}
-	if s := newPolled(r, in); s != nil {
-		return s
-	}
-	return &direct{r: r, in: in}
+	return &direct{r: r, in: interrupter{set: d.SetReadDeadline}}
 }
 
 // direct reads in the caller's goroutine and is interrupted by a deadline.
 type direct struct {
 	r  io.Reader
-	in *interrupter
+	in interrupter
 }
 
 func (s *direct) fill(ctx context.Context, l *lines) (int, error) {
 	if !s.in.watch(ctx) {
 		return 0, errInterrupted
 	}
-	n, err := s.r.Read(l.waitSpace())
+	n, err := s.r.Read(l.space())
+	if errors.Is(err, syscall.EIO) { // how a terminal says that nobody is there any more
+		err = io.EOF
+	}
 	return n, interruption(err)
 }
 
 func (s *direct) close() { s.in.shut() }
 func (s *direct) wait()  {}
 
+// interruption tells the errors of deadlines from all others.
 func interruption(err error) error {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return errInterrupted
@@ -102,7 +103,7 @@ func (s *background) begin(l *lines) bool {
 		go s.run()
 	}
 	s.reading = true
-	s.ask <- l.waitSpace() // run waits for it
+	s.ask <- l.space() // run waits for it
 	return true
 }
 
@@ -179,13 +180,7 @@ func (i *interrupter) expire(done <-chan struct{}) {
 	}
 }
 
-// unwatch forgets the context and what it has done.
-func (i *interrupter) unwatch() {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.forget()
-}
-
+// forget undoes watch, and what it has done.
 func (i *interrupter) forget() {
 	if i.stop != nil {
 		i.stop()

@@ -188,17 +188,28 @@ func TestStdLeavesFilesAlone(t *testing.T) {
 func TestStdPlain(t *testing.T) {
 	var out output
 	c := Std(strings.NewReader(ping+"\n"), &out, Options{})
-	defer c.Close()
 	if got := all(t, c); !slices.Equal(got, []string{ping}) {
 		t.Errorf("received %q", got)
 	}
-	r, w := io.Pipe()
-	defer w.Close()
-	blocked := Std(r, &out, Options{})
+	c.Close()
+
+	stuck := stuckReader{entered: make(chan struct{}), leave: make(chan struct{})}
+	defer close(stuck.leave)
+	c = Std(stuck, &out, Options{})
 	received := make(chan error)
-	go func() { _, err := blocked.Recv(t.Context()); received <- err }()
-	blocked.Close() // does not wait for a read that nothing ends
+	go func() { _, err := c.Recv(t.Context()); received <- err }()
+	<-stuck.entered
+	c.Close() // does not wait for a read that nothing ends
 	if err := <-received; !errors.Is(err, io.ErrClosedPipe) {
 		t.Errorf("Recv = %v, want io.ErrClosedPipe", err)
 	}
+}
+
+// stuckReader is as a terminal at which nobody types.
+type stuckReader struct{ entered, leave chan struct{} }
+
+func (r stuckReader) Read([]byte) (int, error) {
+	close(r.entered)
+	<-r.leave
+	return 0, io.EOF
 }
