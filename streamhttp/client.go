@@ -183,7 +183,10 @@ func isToken(s string) bool {
 }
 
 func newClientTransport(o ClientOptions) *http.Transport {
-	dialer := &net.Dialer{Timeout: o.ConnectTimeout, KeepAlive: 15 * time.Second}
+	// A connection that has died without a word is noticed after a minute.
+	dialer := &net.Dialer{Timeout: o.ConnectTimeout, KeepAliveConfig: net.KeepAliveConfig{
+		Enable: true, Idle: 15 * time.Second, Interval: 15 * time.Second, Count: 4,
+	}}
 	return &http.Transport{
 		Proxy:               http.ProxyFromEnvironment,
 		DialContext:         dialer.DialContext,
@@ -193,7 +196,6 @@ func newClientTransport(o ClientOptions) *http.Transport {
 		MaxIdleConnsPerHost: o.MaxInFlight,
 		IdleConnTimeout:     90 * time.Second,
 		ReadBufferSize:      16 << 10,
-		// A connection that has died without a word is noticed.
-		HTTP2: &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 15 * time.Second},
+		HTTP2:               &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 15 * time.Second},
 	}
 }

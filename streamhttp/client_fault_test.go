@@ -25,13 +25,16 @@ func TestClientFaults(t *testing.T) {
 		reason string
 		words  []string
 	}{
-		"401":       {func(w W) { w.Header().Set("WWW-Authenticate", "Bearer"); w.WriteHeader(401) }, reasonAuth, []string{"401 Unauthorized", "--header", "http://fake.test/mcp"}},
-		"403":       {func(w W) { w.WriteHeader(403) }, reasonForbidden, []string{"403", "denied"}},
-		"404 plain": {func(w W) { w.WriteHeader(410) }, reasonStatus, []string{"410 Gone"}},
-		"405":       {func(w W) { w.WriteHeader(405) }, reasonStatus, []string{"405"}},
-		"413":       {func(w W) { w.WriteHeader(413) }, reasonTooLarge, []string{"413"}},
-		"500":       {func(w W) { w.WriteHeader(500); io.WriteString(w, "<h1>panic at secret.go:1") }, reasonStatus, []string{"500 Internal Server Error"}},
-		"599":       {func(w W) { w.WriteHeader(599) }, reasonStatus, []string{"599"}},
+		"401":           {func(w W) { w.Header().Set("WWW-Authenticate", "Bearer"); w.WriteHeader(401) }, reasonAuth, []string{"401 Unauthorized", "--header", "http://fake.test/mcp"}},
+		"403":           {func(w W) { w.WriteHeader(403) }, reasonForbidden, []string{"403", "denied"}},
+		"404 plain":     {func(w W) { w.WriteHeader(410) }, reasonStatus, []string{"410 Gone"}},
+		"400 plain":     {func(w W) { http.Error(w, "Bad Request: no such thing", 400) }, reasonStatus, []string{`it says: \"Bad Request: no such thing\"`}},
+		"endless error": {func(w W) { w.WriteHeader(500); forever(w) }, reasonStatus, []string{"500"}},
+		"endless text":  {func(w W) { w.Header().Set("Content-Type", "text/plain"); forever(w) }, reasonNotMCP, []string{"text/plain"}},
+		"405":           {func(w W) { w.WriteHeader(405) }, reasonStatus, []string{"405"}},
+		"413":           {func(w W) { w.WriteHeader(413) }, reasonTooLarge, []string{"413"}},
+		"500":           {func(w W) { w.WriteHeader(500); io.WriteString(w, "<h1>panic at secret.go:1") }, reasonStatus, []string{"500 Internal Server Error"}},
+		"599":           {func(w W) { w.WriteHeader(599) }, reasonStatus, []string{"599"}},
 		"HTML": {func(w W) {
 			w.Header().Set("Content-Type", "text/html; charset=utf-8")
 			io.WriteString(w, "<html>secret</html>")
@@ -73,6 +76,19 @@ func TestClientFaults(t *testing.T) {
 				t.call("2", "ping")
 			})
 		})
+	}
+}
+
+// forever sends something now and then until the client has gone.
+func forever(w http.ResponseWriter) {
+	for {
+		if _, err := io.WriteString(w, "data: x\n\n"); err != nil {
+			return
+		}
+		if err := http.NewResponseController(w).Flush(); err != nil {
+			return
+		}
+		time.Sleep(time.Second)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -417,4 +418,59 @@ func TestClientManyNotifications(t *testing.T) {
 		}
 		t.want(answer1)
 	})
+}
+
+// LE9: what follows initialized waits for the standalone stream, but not long.
+func TestClientSlowStandaloneStream(t *testing.T) {
+	testClient(t, func(s *fakeServer, o *ClientOptions) {
+		s.onGet = func(w http.ResponseWriter, r *http.Request) bool { <-r.Context().Done(); return true }
+	}, func(t *clientTest) {
+		start := time.Now()
+		t.open()
+		t.call("1", "ping")
+		if d := time.Since(start); d != clientListenWait {
+			t.Errorf("the first call was answered after %v, want %v", d, clientListenWait)
+		}
+	})
+}
+
+// The client over HTTP/2, where all streams share a connection.
+func TestClientHTTP2(t *testing.T) {
+	s := &fakeServer{t: t}
+	asked := make(chan jsonrpc.Message, 1)
+	onCall(s, func(w http.ResponseWriter, r *http.Request, m jsonrpc.Message) {
+		if r.ProtoMajor != 2 {
+			t.Errorf("the call came over %s", r.Proto)
+		}
+		writeSSE(w, sseEvent("a", `{"jsonrpc":"2.0","method":"notifications/x"}`))
+		asked <- m
+		panic(http.ErrAbortHandler)
+	})
+	s.onGet = func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Header.Get("Last-Event-Id") == "a" {
+			writeSSE(w, sseEvent("b", result(<-asked, "{}")))
+			return true
+		}
+		writeSSE(w, sseEvent("", `{"jsonrpc":"2.0","method":"notifications/y"}`))
+		<-r.Context().Done()
+		return true
+	}
+	server := httptest.NewUnstartedServer(s)
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	defer server.Close()
+	conn, err := (&Client{URL: server.URL, Options: ClientOptions{Transport: server.Client().Transport}}).Dial(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ct := &clientTest{T: t, server: s, conn: conn}
+	ct.open()
+	ct.want(`{"jsonrpc":"2.0","method":"notifications/y"}`)
+	ct.send(request("1", "tools/call"))
+	ct.want(`{"jsonrpc":"2.0","method":"notifications/x"}`)
+	ct.want(answer1)
+	conn.Close()
+	if n := len(s.requests("DELETE")); n != 1 {
+		t.Errorf("%d DELETEs", n)
+	}
 }

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"sync"
+	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
@@ -144,10 +145,9 @@ func (c *clientConn) readReply(call *clientCall, session *clientSession, resp *h
 	case mediaType == typeJSON, mediaType == "":
 		return c.readBody(call, session, resp)
 	case call.kind != jsonrpc.Request || resp.StatusCode == http.StatusNoContent:
-		drain(resp.Body)
+		drain(resp)
 		return c.accepted(call, session, resp.StatusCode)
 	}
-	drain(resp.Body)
 	return &clientFault{
 		reason: reasonNotMCP, status: resp.StatusCode,
 		text: fmt.Sprintf("%s answered with %q, not with JSON or an event stream; is this the URL of an MCP server?", c.where, mediaType),
@@ -173,8 +173,12 @@ func replyType(resp *http.Response) string {
 }
 
 // drain reads what is left of a short body, so that the connection can be used
-// again.
-func drain(body io.Reader) { io.CopyN(io.Discard, body, 64<<10) }
+// again. A body of unknown length might never end.
+func drain(resp *http.Response) {
+	if resp.ContentLength >= 0 && resp.ContentLength <= 64<<10 {
+		io.Copy(io.Discard, resp.Body)
+	}
+}
 
 // readBody reads a reply that is JSON: a message, an array of them, or nothing.
 func (c *clientConn) readBody(call *clientCall, session *clientSession, resp *http.Response) *clientFault {
@@ -211,7 +215,7 @@ func (c *clientConn) readAll(resp *http.Response) ([]byte, *clientFault) {
 	if n := resp.ContentLength; n >= 0 && n <= exactSize {
 		raw = make([]byte, n)
 		if _, err = io.ReadFull(resp.Body, raw); err == nil {
-			drain(resp.Body)
+			drain(resp) // sees the end
 		}
 	} else {
 		raw, err = io.ReadAll(io.LimitReader(resp.Body, limit+1))
@@ -260,10 +264,13 @@ func (c *clientConn) noAnswerFault(status int) *clientFault {
 // JSON-RPC error, and 404 may mean that the session is gone (LE5, LE6).
 func (c *clientConn) readRefusal(session *clientSession, resp *http.Response) *clientFault {
 	fault := c.statusFault(resp)
+	defer time.AfterFunc(clientRefusalWait, func() { resp.Body.Close() }).Stop()
 	raw, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
 	if err == nil {
 		if m, err := jsonrpc.Parse(raw); err == nil && m.IsError() {
 			fault.own = m
+		} else if replyType(resp) == "text/plain" {
+			fault.text += plainDetail(raw)
 		}
 	}
 	if session == nil || session.id == "" {
@@ -318,7 +325,7 @@ func (c *clientConn) incomingOne(raw []byte, from *clientCall, session *clientSe
 			m = c.untrack(m, session)
 		}
 	}
-	c.push(m)
+	c.push(c.ctx, m)
 	return nil
 }
 
@@ -358,7 +365,7 @@ func (c *clientConn) answer(call *clientCall, m jsonrpc.Message) {
 	if call.private {
 		call.replied <- m // has room for it
 	} else {
-		c.push(m)
+		c.push(c.ctx, m)
 	}
 	if call.gate != nil {
 		c.openGate(call.gate)
@@ -366,7 +373,7 @@ func (c *clientConn) answer(call *clientCall, m jsonrpc.Message) {
 }
 
 // fail answers a call with the fault. Of other messages only the log hears.
-func (c *clientConn) fail(call *clientCall, fault *clientFault) {
+func (c *clientConn) fail(ctx context.Context, call *clientCall, fault *clientFault) {
 	if call.kind != jsonrpc.Request {
 		c.log.Warn("the server did not take a message", "method", call.method, "reason", fault.reason, "status", fault.status)
 		return
@@ -378,7 +385,7 @@ func (c *clientConn) fail(call *clientCall, fault *clientFault) {
 	if call.gate != nil {
 		c.notOpened(call, fault)
 	}
-	c.push(fault.response(call.id))
+	c.push(ctx, fault.response(call.id))
 	if call.gate != nil {
 		c.openGate(call.gate)
 	}

@@ -19,6 +19,7 @@ const (
 	clientNoteWait    = time.Second      // how long Send waits until a notification was accepted
 	clientListenWait  = time.Second / 10 // how long what follows initialized waits for the standalone stream
 	clientNoteTimeout = time.Minute      // how long the server may take to accept one
+	clientRefusalWait = 5 * time.Second  // how long the body of an HTTP error may take
 	clientLinger      = time.Second / 2  // how long a stream may stay open after its response
 	clientCancelWait  = 2 * time.Second  // and after its call was cancelled
 	clientRestore     = 10 * time.Second // for subscriptions and log level of a new session
@@ -108,9 +109,10 @@ func (c *clientConn) Recv(ctx context.Context) (jsonrpc.Message, error) {
 
 // push queues a message for Recv. It waits while the queue is full: the
 // stream that the message came on is then not read, and TCP slows the server.
-func (c *clientConn) push(m jsonrpc.Message) {
+func (c *clientConn) push(ctx context.Context, m jsonrpc.Message) {
 	select {
 	case c.in <- m:
+	case <-ctx.Done():
 	case <-c.ctx.Done():
 	}
 }
@@ -154,8 +156,8 @@ func (c *clientConn) launch(ctx context.Context, call *clientCall, slots chan st
 	ahead, fault, err := c.enter(ctx, call)
 	switch {
 	case fault != nil:
-		c.fail(call, fault)
-		return false, nil
+		c.fail(ctx, call, fault)
+		return false, ctx.Err()
 	case ahead == nil:
 		return false, err
 	}
@@ -205,11 +207,14 @@ func (c *clientConn) run(call *clientCall) {
 	}
 	call.setSent()
 	if fault != nil {
-		c.fail(call, fault)
+		c.fail(c.ctx, call, fault)
 	}
 	call.cancel()
-	if call.replaced != nil {
-		c.deleteSession(call.replaced)
+	c.mu.Lock()
+	replaced := call.replaced
+	c.mu.Unlock()
+	if replaced != nil {
+		c.deleteSession(replaced)
 	}
 }
 

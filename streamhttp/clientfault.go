@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
@@ -100,8 +102,8 @@ func (c *clientConn) netFault(err error) *clientFault {
 	case errors.As(err, &cert), errors.As(err, &record), errors.As(err, &alert), strings.Contains(err.Error(), "HTTP response to HTTPS client"):
 		f.reason = reasonTLS
 		f.text = fmt.Sprintf("no secure connection to %s: %v", c.where, err)
-	case strings.Contains(err.Error(), "malformed HTTP"): // err repeats what the server sent
-		f.reason = reasonNotMCP
+	case strings.Contains(err.Error(), "malformed"): // err repeats what the server sent
+		f.reason, f.transient = reasonNotMCP, false
 		f.text = fmt.Sprintf("%s does not speak HTTP", c.where)
 	default:
 		f.text = fmt.Sprintf("the connection to %s was lost before the answer came: %v", c.where, err)
@@ -139,6 +141,17 @@ func (c *clientConn) statusFault(resp *http.Response) *clientFault {
 		f.retryAfter = retryAfter(resp.Header.Get("Retry-After"), time.Now())
 	}
 	return f
+}
+
+// plainDetail returns what a server says in plain words about an error: the
+// first line, if it is short. HTML and the like is for other eyes.
+func plainDetail(body []byte) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(string(body)), "\n")
+	line = strings.TrimSpace(line)
+	if line == "" || len(line) > 200 || !utf8.ValidString(line) || strings.ContainsFunc(line, unicode.IsControl) {
+		return ""
+	}
+	return fmt.Sprintf("; it says: %q", line)
 }
 
 func statusText(status int) string {

@@ -49,7 +49,7 @@ func (c *clientConn) do(req *http.Request) (*http.Response, *clientFault) {
 		if resp.StatusCode/100 != 3 || resp.StatusCode == http.StatusNotModified {
 			return resp, nil
 		}
-		drain(resp.Body)
+		drain(resp)
 		resp.Body.Close()
 		target, err := resp.Location()
 		if err != nil {
@@ -127,6 +127,6 @@ func (c *clientConn) deleteSession(session *clientSession) {
 		c.log.Debug("could not end the session", "reason", fault.reason)
 		return
 	}
-	drain(resp.Body)
+	drain(resp)
 	resp.Body.Close()
 }
