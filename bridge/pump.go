@@ -84,6 +84,9 @@ type pump struct {
 	toServer       ledger          // the client's requests, owed by the server
 	toClient       ledger          // the server's requests, owed by the client
 	lateness       sync.WaitGroup  // what waits for a grace to be over
+
+	recv     context.Context         // of receiving from the client
+	stopRecv context.CancelCauseFunc // with why, when the client is known to be gone
 }
 
 var errServerEnded = errors.New("the server has ended the conversation")
@@ -101,11 +104,14 @@ func (p *pump) run(parent context.Context) error {
 	defer cancel(nil)
 	late, stop := p.late(ctx, parent)
 	defer stop()
+	p.recv, p.stopRecv = context.WithCancelCause(late)
+	defer p.stopRecv(nil)
+	defer context.AfterFunc(parent, func() { p.stopRecv(errStopped) })()
 
 	var wg sync.WaitGroup
 	var clientErr error
 	wg.Go(func() {
-		clientErr = p.fromClient(late, parent)
+		clientErr = p.fromClient(late)
 		p.clientEnded(ctx, late, clientErr)
 		cancel(errDrained)
 	})
@@ -129,7 +135,9 @@ func (p *pump) run(parent context.Context) error {
 }
 
 // over reports whether the client's direction ended in an orderly way.
-func over(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, errStopped) }
+func over(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, errStopped) || errors.Is(err, context.Canceled)
+}
 
 // errStopped says that the client's direction ended because Pump's ctx is done.
 var errStopped = errors.New("stopped")
@@ -167,16 +175,13 @@ func orDefault(d, byDefault time.Duration) time.Duration {
 }
 
 // fromClient copies from the client to the server until the client ends or
-// parent is done. What it waits for ends with ctx.
-func (p *pump) fromClient(ctx, parent context.Context) error {
-	recv, stop := context.WithCancel(ctx)
-	defer stop()
-	defer context.AfterFunc(parent, stop)()
+// Pump's ctx is done. What it waits for ends with ctx.
+func (p *pump) fromClient(ctx context.Context) error {
 	for {
-		m, err := p.client.Recv(recv)
+		m, err := p.client.Recv(p.recv)
 		if err != nil {
-			if recv.Err() != nil && errors.Is(err, context.Canceled) {
-				return errStopped
+			if p.recv.Err() != nil && errors.Is(err, context.Canceled) {
+				return context.Cause(p.recv)
 			}
 			return err
 		}
@@ -247,6 +252,9 @@ func (p *pump) fromServer(ctx context.Context) error {
 		err = p.client.Send(ctx, m)
 		if err != nil {
 			p.drop(m, "the client did not take it")
+			if ctx.Err() == nil {
+				p.stopRecv(err) // it takes nothing more: it is gone
+			}
 		}
 		switch {
 		case m.Kind() == jsonrpc.Response:
@@ -340,10 +348,19 @@ func (p *pump) drain(late context.Context, clientEnd bool) {
 		defer t.Stop()
 		enough = t.C
 	}
-	select {
-	case <-p.toServer.drained():
-	case <-enough:
-	case <-late.Done():
+	gone, drained := p.recv.Done(), p.toServer.drained()
+	for {
+		select {
+		case <-gone:
+			if over(context.Cause(p.recv)) {
+				gone = nil // told to stop, but somebody still listens
+				continue
+			}
+		case <-drained:
+		case <-enough:
+		case <-late.Done():
+		}
+		return
 	}
 }
 

@@ -760,7 +760,32 @@ func TestPumpClientDoesNotTakeRequest(t *testing.T) {
 		close(p.client.gone)
 		p.server.says(askOne)
 		p.server.gets(`{"jsonrpc":"2.0","id":"s1","error":{"code":-32603,"message":"the client did not take the request"}}`)
+		p.ended(t) // who takes nothing is gone, whatever may still come from it
+	})
+}
+
+// A client that takes nothing more is gone: after its end of input nobody
+// waits for what it is owed, but the server learns that it may stop.
+func TestPumpClientTakesNothing(t *testing.T) {
+	note := `{"jsonrpc":"2.0","method":"notifications/message"}`
+	bubble(t, "while it may still send", func(t *testing.T) {
+		p := pump(t, bridge.PumpOptions{})
+		p.client.says(callOne)
+		p.server.gets(callOne)
+		close(p.client.gone)
+		p.server.says("%s", note)
+		if err := p.ended(t); !errors.Is(err, io.ErrClosedPipe) {
+			t.Errorf("Pump = %v", err)
+		}
+		p.server.gets(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1,"reason":"the client has gone"}}`)
+	})
+	bubble(t, "after its end of input", func(t *testing.T) {
+		p := pump(t, bridge.PumpOptions{Drain: time.Hour})
+		p.client.says(callOne)
 		p.client.end <- io.EOF
+		p.running(t)
+		close(p.client.gone)
+		p.server.says("%s", note)
 		p.ended(t)
 	})
 }
