@@ -3,6 +3,7 @@ package supervisor
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -315,6 +316,9 @@ func TestProcessOneReaps(t *testing.T) {
 	defer cmd.Wait()
 	defer in.Close()
 	b := &bridgeProcess{in: in, out: bufio.NewReader(out)}
+	if ready, _ := b.out.ReadString('\n'); ready != "ready\n" {
+		t.Skip("needs the right to mount /proc: ", ready)
+	}
 	// Before Subreap nobody reaps: what is dead must not count as a survivor.
 	b.say(t, "start", "sleep 1000 & echo; cat")
 	b.say(t, "stop")
@@ -334,12 +338,15 @@ func init() { roles["init"] = roleInit }
 
 // roleInit is the role "bridge" as process 1 with a /proc of its own.
 func roleInit([]string) {
-	if err := unix.Mount("", "/", "", unix.MS_PRIVATE|unix.MS_REC, ""); err != nil {
-		panic(err)
+	err := unix.Mount("", "/", "", unix.MS_PRIVATE|unix.MS_REC, "")
+	if err == nil {
+		err = unix.Mount("proc", "/proc", "proc", 0, "")
 	}
-	if err := unix.Mount("proc", "/proc", "proc", 0, ""); err != nil {
-		panic(err)
+	if err != nil {
+		fmt.Println(err)
+		return
 	}
+	fmt.Println("ready")
 	roleBridge(nil)
 }
 

@@ -83,9 +83,9 @@ func (c *child) reap() {
 	c.release()
 }
 
-// terminate sends SIGTERM to the group and to the strays. The group id is
-// valid: until the child is reaped the child itself holds it, and afterwards gone has seen a
-// member at most one poll ago.
+// terminate sends SIGTERM to the group and to the strays. The group id is valid:
+// until the child is reaped the child itself holds it, and afterwards gone has
+// seen a member at most one poll ago.
 func (c *child) terminate() {
 	c.signalGroup(unix.SIGTERM)
 	c.terminateStrays()
@@ -146,8 +146,8 @@ func (c *child) groupEmpty() bool {
 		return true
 	}
 	// A member that is dead but was not reaped by its parent still counts for
-	// kill, and some parents (even some that are process 1) are slow to reap or never do.
-	// To find out is not cheap, so less and less often.
+	// kill, and some parents (even some that are process 1) are slow to reap or
+	// never do. To find out is not cheap, so less and less often.
 	c.looks++
 	return (c.looks&(c.looks-1) == 0 || c.looks%32 == 0) && groupIsDead(c.pid)
 }

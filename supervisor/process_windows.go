@@ -116,8 +116,8 @@ func resume(pid uint32) error {
 	return nil
 }
 
-// wait waits for the process and then ends the rest of its job: a pipe's Read cannot be
-// given a deadline here, so a descendant that holds it open must go.
+// wait waits for the process and then ends the rest of its job: a pipe's Read
+// cannot be given a deadline here, so a descendant that holds it open must go.
 func (c *child) wait() error {
 	state, err := c.proc.Wait()
 	_ = windows.TerminateJobObject(c.job, 1)
