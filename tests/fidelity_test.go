@@ -254,3 +254,21 @@ func waitUntil(t testing.TB, what string, ok func() bool) {
 }
 
 func quote(s string) string { return string(mustJSON(s)) }
+
+func copyFile(t testing.TB, from, to string) {
+	t.Helper()
+	data, err := os.ReadFile(from)
+	if err == nil {
+		err = os.WriteFile(to, data, 0o700)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func removeFile(t testing.TB, path string) {
+	t.Helper()
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+}

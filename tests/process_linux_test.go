@@ -225,7 +225,7 @@ func TestServeGrandchildren(t *testing.T) {
 			t.Run(kind+"/"+how, func(t *testing.T) {
 				t.Parallel()
 				pids := filepath.Join(t.TempDir(), "pids")
-				s := serve(t, nil, "-pids", pids, "-grandchild", kind)
+				s := serve(t, hurry, "-pids", pids, "-grandchild", kind)
 				c := s.open("2025-06-18")
 				ws := watch(t, pids, 2)
 				switch how {
@@ -250,7 +250,7 @@ func TestServeGrandchildren(t *testing.T) {
 func TestServeStubbornChild(t *testing.T) {
 	t.Parallel()
 	pids := filepath.Join(t.TempDir(), "pids")
-	s := serve(t, nil, "-pids", pids, "-ignore-eof", "-ignore-term")
+	s := serve(t, hurry, "-pids", pids, "-ignore-eof", "-ignore-term")
 	c := s.open("2025-06-18")
 	ws := watch(t, pids, 1)
 	c.end()

@@ -6,9 +6,13 @@ import (
 	"net/http"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
+
+// hurry makes a stubborn child cost a test no more time than it must.
+var hurry = []string{"--stdin-wait", "300ms", "--term-wait", "300ms", "--grace", "300ms"}
 
 // TestServeAsks: server requests of every kind reach the client on the reply
 // of the call that caused them, and the answer reaches the child byte for byte.
@@ -162,10 +166,10 @@ func TestServeEndedSession(t *testing.T) {
 }
 
 // TestServeBackPressure: a child that no longer reads makes its own session
-// wait and does not make the bridge grow.
+// wait, does not make the bridge grow, and does not keep it from stopping.
 func TestServeBackPressure(t *testing.T) {
 	t.Parallel()
-	s := serve(t, nil)
+	s := serve(t, hurry)
 	deaf, healthy := s.open("2025-06-18"), s.open("2025-06-18")
 	deaf.answer(`{"jsonrpc":"2.0","id":1,"method":"deaf"}`)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -203,6 +207,17 @@ func TestServeBackPressure(t *testing.T) {
 	if took > posts/2 {
 		t.Errorf("%d of %d MiB were accepted for a child that reads nothing", took, posts)
 	}
+	began := time.Now()
+	if status := deaf.end(); status != http.StatusNoContent && status != http.StatusOK {
+		t.Errorf("DELETE of the deaf session: status %d", status)
+	}
+	s.signal(syscall.SIGTERM)
+	if code := s.wait(); code != 0 {
+		t.Errorf("exit status %d, want 0", code)
+	}
+	if took := time.Since(began); took > 15*time.Second {
+		t.Errorf("the bridge took %v to stop", took)
+	}
 }
 
 // TestServeStops: SIGTERM and SIGINT end the bridge with status 0, with calls
@@ -212,7 +227,7 @@ func TestServeStops(t *testing.T) {
 	for _, sig := range stopSignals {
 		t.Run(sig.String(), func(t *testing.T) {
 			t.Parallel()
-			s := serve(t, nil)
+			s := serve(t, hurry)
 			c := s.open("2025-11-25")
 			get := c.listen(t.Context(), "")
 			defer get.body.Close()

@@ -10,6 +10,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -63,6 +64,20 @@ func Inspector(t testing.TB) []string {
 	return []string{Node(t), filepath.Join(Modules(), ".bin", "mcp-inspector-cli")}
 }
 
+// Version is the version of an npm package that is installed here.
+func Version(t testing.TB, name string) string {
+	t.Helper()
+	data, err := os.ReadFile(module(t, name+"/package.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pkg struct{ Version string }
+	if err := json.Unmarshal(data, &pkg); err != nil {
+		t.Fatal(err)
+	}
+	return pkg.Version
+}
+
 func module(t testing.TB, name string) string {
 	t.Helper()
 	path := filepath.Join(Modules(), filepath.FromSlash(name))
@@ -82,7 +97,11 @@ func goBuild(dir, pkg string) func() (string, error) {
 		if err != nil {
 			return "", err
 		}
-		cmd := exec.Command("go", "build", "-o", to+string(filepath.Separator), pkg)
+		args := []string{"build", "-o", to + string(filepath.Separator)}
+		if raceEnabled {
+			args = append(args, "-race")
+		}
+		cmd := exec.Command("go", append(args, pkg)...)
 		cmd.Dir = filepath.Join(Root(), dir)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return "", fmt.Errorf("go build %s: %v\n%s", pkg, err, out)
@@ -98,7 +117,10 @@ var (
 )
 
 // Main runs the tests and removes what was built for them. TestMain calls it.
+// With the race detector in the tests, it is in what they build, too, and a
+// race ends the program that has it.
 func Main(m *testing.M) {
+	os.Setenv("GORACE", "halt_on_error=1")
 	code := m.Run()
 	if dir, err := bin(); err == nil {
 		os.RemoveAll(dir)

@@ -1,3 +1,5 @@
+//lint:file-ignore SA1019 Roots, sampling and logging are what a bridge has to carry, deprecated or not.
+
 package sdk
 
 import (
