@@ -106,6 +106,7 @@ func newSite(t *testing.T, opts streamhttp.HandlerOptions) *site {
 		s.srv.Close()
 		transport.CloseIdleConnections()
 		<-done
+		time.Sleep(time.Second) // net/http lingers on connections that it breaks off
 	})
 	return s
 }
@@ -448,6 +449,11 @@ func (r *reply) open() {
 
 // lastID returns the id of the last event with one.
 func (r *reply) lastID() string {
+	synctest.Wait()
+	return r.lastIDNow()
+}
+
+func (r *reply) lastIDNow() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.ids) == 0 {
