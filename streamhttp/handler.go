@@ -89,10 +89,6 @@ type Handler struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup // sessions and the tidier
 
-	bodies   alarms // bodies that do not arrive
-	commits  alarms // replies that have to become SSE streams
-	openings alarms // and those to initialize
-
 	mu       sync.Mutex
 	sessions map[string]*session
 	served   int // sessions being served, those included that have ended but whose server is not gone yet
@@ -104,18 +100,6 @@ type Handler struct {
 func NewHandler(server bridge.Handler, opts HandlerOptions) *Handler {
 	h := &Handler{server: server, opts: opts.withDefaults(), sessions: make(map[string]*session)}
 	h.ctx, h.cancel = context.WithCancel(context.Background())
-	// The connection is read on while a request is served, to notice that the
-	// client hangs up. So a deadline is not set ahead, only once it has passed.
-	h.bodies = alarms{wait: h.opts.BodyTimeout, ring: func(a *alarm) {
-		_ = a.owner.(*http.ResponseController).SetReadDeadline(time.Unix(1, 0)) // not every ResponseWriter can
-	}}
-	commit := func(a *alarm) {
-		rd := a.owner.(*reader)
-		rd.late.Store(true)
-		rd.poke()
-	}
-	h.commits = alarms{wait: h.opts.CommitAfter, ring: commit}
-	h.openings = alarms{wait: initializeCommit, ring: commit}
 	h.wg.Go(h.tidy)
 	return h
 }
@@ -129,9 +113,6 @@ func (h *Handler) Close() error {
 	h.mu.Unlock()
 	h.cancel()
 	h.wg.Wait()
-	for _, as := range []*alarms{&h.bodies, &h.commits, &h.openings} {
-		as.close()
-	}
 	return nil
 }
 

@@ -2,7 +2,6 @@ package streamhttp
 
 import (
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
@@ -42,7 +41,6 @@ type stream struct {
 type reader struct {
 	wake chan struct{} // has a token when there may be something to do
 	gone chan struct{} // closed when another connection took the stream over
-	late atomic.Bool   // it is time to turn the reply into an SSE stream
 }
 
 func newReader() *reader {
