@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -325,6 +326,52 @@ func TestClientCancel(t *testing.T) {
 			t.Errorf("the server got %v", got)
 		}
 		t.call("2", "ping")
+	})
+}
+
+// LE12: the stream of a cancelled call is ended though the server stays silent.
+func TestClientCancelSilent(t *testing.T) {
+	testClient(t, func(s *fakeServer, o *ClientOptions) {
+		o.MaxInFlight = 1
+		s.onPost = func(w http.ResponseWriter, r *http.Request, m jsonrpc.Message) bool {
+			if m.Method() == "tools/call" {
+				<-r.Context().Done()
+				return true
+			}
+			return false
+		}
+	}, func(t *clientTest) {
+		t.open()
+		t.send(request("1", "tools/call"))
+		t.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
+		t.call("2", "ping") // when the first one is out of the way
+		t.wantNothing(time.Minute)
+	})
+}
+
+// No message overtakes the one ahead of it on the way out.
+func TestClientOrder(t *testing.T) {
+	testClient(t, func(s *fakeServer, o *ClientOptions) {
+		s.stateless = true
+		first := true
+		o.Transport.(*http.Transport).DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			if first {
+				first = false
+				time.Sleep(time.Second)
+			}
+			return s.dial(ctx, network, addr)
+		}
+	}, func(t *clientTest) {
+		t.send(request("1", "tools/call"))
+		synctest.Wait()
+		t.send(`{"jsonrpc":"2.0","method":"notifications/x"}`)
+		var got []string
+		for _, r := range t.server.requests("POST") {
+			got = append(got, r.msg.Method())
+		}
+		if strings.Join(got, " ") != "tools/call notifications/x" {
+			t.Errorf("the server got %v", got)
+		}
 	})
 }
 

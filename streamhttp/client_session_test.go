@@ -307,6 +307,21 @@ func TestClientServerDownAtStart(t *testing.T) {
 	})
 }
 
+// The server is told notifications/initialized once, by the bridge or by the client.
+func TestClientInitializedOnce(t *testing.T) {
+	testClient(t, func(s *fakeServer, o *ClientOptions) { s.down = true }, func(t *clientTest) {
+		t.send(initializeText)
+		t.wantError("0", reasonUnreachable)
+		t.server.setDown(false)
+		time.Sleep(time.Second)
+		t.send(initializedText)
+		t.call("1", "ping")
+		if n := len(t.server.requests("notifications/initialized")); n != 1 {
+			t.Errorf("it was told %d times", n)
+		}
+	})
+}
+
 // A client that initializes again after the bridge has done so gets a session
 // of its own, and the bridge's is ended.
 func TestClientInitializeAgain(t *testing.T) {
