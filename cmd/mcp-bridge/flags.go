@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	stdlog "log"
 	"net"
 	"net/http"
 	"net/url"
@@ -38,9 +39,14 @@ func (f *logFlags) logger(w io.Writer) (hclog.Logger, error) {
 	if f.format != "text" && f.format != "json" {
 		return nil, usagef("--log-format %q: use text or json", f.format)
 	}
-	return hclog.New(&hclog.LoggerOptions{
+	log := hclog.New(&hclog.LoggerOptions{
 		Name: "mcp-bridge", Level: level, Output: w, JSONFormat: f.format == "json",
-	}), nil
+	})
+	// net/http reports some oddities of its peers to the standard logger, with
+	// the first bytes of what they sent.
+	stdlog.SetFlags(0)
+	stdlog.SetOutput(log.StandardWriter(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}))
+	return log, nil
 }
 
 // childFlags say how a stdio server is run.
