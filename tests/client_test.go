@@ -50,7 +50,11 @@ func (s *server) do(ctx context.Context, method, body string, header http.Header
 	return resp
 }
 
+// try is do for a test that goes on after an error. No exchange, body
+// included, may take longer than twice our patience.
 func (s *server) try(ctx context.Context, method, body string, header http.Header) (*http.Response, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*patience)
+	context.AfterFunc(s.t.Context(), cancel)
 	req, err := http.NewRequestWithContext(ctx, method, s.url, strings.NewReader(body))
 	if err != nil {
 		return nil, err

@@ -53,6 +53,28 @@ func TestConnectKeepsBytes(t *testing.T) {
 	}
 }
 
+// TestConnectPrettyPrinted: ST1. A pretty-printed answer is one line for the
+// client, with the strings untouched.
+func TestConnectPrettyPrinted(t *testing.T) {
+	t.Parallel()
+	u := newUpstream(t)
+	u.answer = func(w http.ResponseWriter, _ *http.Request, body string) {
+		if strings.Contains(body, `"json"`) {
+			reply(w, "{\r\n  \"jsonrpc\": \"2.0\",\n\t\"id\": 1,\n  \"result\": {\n    \"s\": \"a\\nb  c\",\n    \"n\": 1.0\n  }\n}\n")
+			return
+		}
+		sse(w)("data: {\"jsonrpc\": \"2.0\",\ndata: \"id\": 1,\ndata:   \"result\": {\"s\": \"a\\nb  c\", \"n\": 1.0}}")
+	}
+	p := connected(t, u)
+	for _, method := range []string{"json", "sse"} {
+		p.send(`{"jsonrpc":"2.0","id":1,"method":"` + method + `"}`)
+		line := p.line()
+		if !strings.HasPrefix(line, "{") || !strings.HasSuffix(line, "}") || !strings.Contains(line, `"a\nb  c"`) || !strings.Contains(line, "1.0") {
+			t.Errorf("%s: the client read the line %q", method, line)
+		}
+	}
+}
+
 // TestConnectBigMessage: 30 MB cross the bridge both ways unchanged.
 func TestConnectBigMessage(t *testing.T) {
 	t.Parallel()
