@@ -189,7 +189,8 @@ func (s *server) useSessions(n int) {
 
 // TestServeKilled: SIGKILL of the bridge leaves nothing behind: not a child
 // that ignores the end of stdin and SIGTERM, nor a grandchild that works on
-// the pipes it inherited, as under npx.
+// the pipes it inherited, as under npx, or that ignores everything, even in a
+// session of its own.
 func TestServeKilled(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -199,6 +200,8 @@ func TestServeKilled(t *testing.T) {
 	}{
 		{"stubborn child", []string{"-ignore-eof", "-ignore-term"}, 2},
 		{"grandchild", []string{"-ignore-eof", "-grandchild", "reader"}, 4},
+		{"stubborn grandchild", []string{"-grandchild", "holder"}, 4},
+		{"grandchild in its own session", []string{"-grandchild", "session"}, 4},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
