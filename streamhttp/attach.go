@@ -225,9 +225,7 @@ func (s *session) attach(st *stream) *reader {
 		same := func(o *stream) bool { return o == st }
 		s.idle = slices.DeleteFunc(s.idle, same)
 		s.gets = append(slices.DeleteFunc(s.gets, same), st)
-		if s.answered {
-			s.catchUp(st)
-		}
+		s.catchUp(st)
 		s.retry()
 		if len(s.gets) > maxGets {
 			s.gets[0].finish()

@@ -16,12 +16,6 @@ func (h *Handler) serveGET(w http.ResponseWriter, r *http.Request) {
 		refuse(w, r, http.StatusNotAcceptable, jsonrpc.CodeInvalidRequest, "the Accept header must admit text/event-stream")
 		return
 	}
-	if r.ContentLength != 0 { // odd, but it must be out of the way before a long reply
-		if _, err := h.readBody(w, r); err != nil {
-			h.badBody(w, r, err)
-			return
-		}
-	}
 	s := h.find(w, r, jsonrpc.ID{})
 	if s == nil {
 		return

@@ -129,7 +129,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	rc := http.NewResponseController(w)
 	if h.opts.BodyTimeout > 0 && r.ContentLength != 0 {
 		// From the start: net/http reads what is left of a body even when the
-		// request was refused, and would wait for it without end.
+		// request was refused, and would wait for it without end. It takes the
+		// deadline away when it has the whole body.
 		_ = rc.SetReadDeadline(time.Now().Add(h.opts.BodyTimeout)) // not every ResponseWriter can
 	}
 	if h.opts.StallAfter > 0 {

@@ -26,7 +26,7 @@ func (h *Handler) servePOST(w http.ResponseWriter, r *http.Request) {
 		refuse(w, r, http.StatusUnsupportedMediaType, jsonrpc.CodeInvalidRequest, "the Content-Type must be application/json")
 		return
 	}
-	body, err := h.readBody(w, r)
+	body, err := readAll(r.Body, r.ContentLength, int64(h.opts.MaxMessageSize))
 	if err != nil {
 		h.badBody(w, r, err)
 		return
@@ -94,21 +94,8 @@ func asError(err error) *jsonrpc.Error {
 
 var errBodyTooLarge = errors.New("body too large")
 
-// readBody reads the whole body, in one buffer of the right size where the
-// client says how long it is.
-func (h *Handler) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	body, err := readAll(r.Body, r.ContentLength, int64(h.opts.MaxMessageSize))
-	if err == nil && h.opts.BodyTimeout > 0 {
-		// The connection is read on while the request is served, to notice
-		// that the client hangs up; that has no deadline. After an error the
-		// deadline stays: net/http still reads what is left.
-		_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
-	}
-	return body, err
-}
-
 // readAll reads r, which is said to have size bytes (-1: unknown), but not
-// more than max.
+// more than max, in one buffer of the right size where that is known.
 func readAll(r io.Reader, size, max int64) ([]byte, error) {
 	const trusted = 1 << 20
 	if size >= 0 && size <= min(trusted, max) {

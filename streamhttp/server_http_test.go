@@ -1,6 +1,8 @@
 package streamhttp_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"regexp"
@@ -488,6 +490,27 @@ func TestServerDelete(t *testing.T) {
 		q.gets()
 		q.says(result("1"))
 		r.isJSON(result("1"))
+	})
+}
+
+// A server that waits for the client's next message hears that there is no
+// client any more, although its context ends at the same time.
+func TestServerDeleteSaysGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, streamhttp.HandlerOptions{})
+		for range 50 {
+			u, p := s.open(r25c)
+			got := make(chan error, 1)
+			go func() {
+				_, err := p.Recv(p.ctx)
+				got <- err
+			}()
+			synctest.Wait()
+			u.request("DELETE", "").is(http.StatusNoContent)
+			if err := <-got; err == nil || errors.Is(err, context.Canceled) {
+				t.Fatalf("Recv = %v, want that the session has ended", err)
+			}
+		}
 	})
 }
 

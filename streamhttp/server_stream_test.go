@@ -471,10 +471,16 @@ func TestServerBeforeInitialized(t *testing.T) {
 		p.says(`{"jsonrpc":"2.0","id":"r","method":"roots/list"}`)
 		time.Sleep(10 * time.Second)
 		p.getsText(`{"jsonrpc":"2.0","id":"r","error":{"code":-32601,"message":"the client listens on no stream that could carry the request"}}`)
-		for range 3000 { // bounded
-			p.says(listChanged)
+		for i := range 3000 { // bounded
+			_ = p.Send(t.Context(), message(`{"jsonrpc":"2.0","method":"vendor/n`+fmt.Sprint(i)+`"}`))
 		}
 		get.gets()
+		r := u.post(initialized)
+		p.gets()
+		r.is(http.StatusAccepted)
+		if n := len(get.isStream().events); n == 0 || n > 1000 {
+			t.Errorf("%d notifications were kept", n)
+		}
 	})
 }
 
@@ -586,6 +592,16 @@ func TestServerRequestRouting(t *testing.T) {
 		replies[1].gets(ask(`"q"`), logLine("l")).open()
 		replies[0].gets()
 		replies[2].gets()
+	})
+	bubble(t, "rather a GET than a call whose client is away", func(t *testing.T) {
+		s := newSite(t, streamhttp.HandlerOptions{})
+		u, p := s.open(r25b)
+		r, get := u.call("1"), u.get()
+		p.gets()
+		time.Sleep(time.Second)
+		r.gets().cut()
+		p.says(ask(`"q"`))
+		get.gets(ask(`"q"`)).open()
 	})
 	// B.1.4: what is about a task goes where its result is awaited.
 	bubble(t, "task", func(t *testing.T) {
