@@ -85,7 +85,7 @@ func newSession(opts *HandlerOptions, owner, version string, now time.Time) *ses
 // Recv returns the client's next message. A client that has ended its session
 // has gone for good, so that is no io.EOF.
 func (s *session) Recv(ctx context.Context) (jsonrpc.Message, error) {
-	select { // before what else there is to choose from
+	select { // first: the end of a session ends its context too, but says more
 	case <-s.done:
 		return jsonrpc.Message{}, errSessionEnded
 	default:
@@ -99,11 +99,6 @@ func (s *session) Recv(ctx context.Context) (jsonrpc.Message, error) {
 	case <-s.done:
 		return jsonrpc.Message{}, errSessionEnded
 	case <-ctx.Done():
-	}
-	select { // the end of a session ends its context too, but says more
-	case <-s.done:
-		return jsonrpc.Message{}, errSessionEnded
-	default:
 		return jsonrpc.Message{}, ctx.Err()
 	}
 }

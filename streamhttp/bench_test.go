@@ -1,0 +1,182 @@
+package streamhttp
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+var benchSizes = []struct {
+	name string
+	size int
+}{{"100B", 100}, {"10KB", 10_000}, {"1MB", 1_000_000}}
+
+// echo answers each call with its params. A call of notify is answered with
+// that many notifications first.
+func echo(notify int) bridge.Handler {
+	return bridge.HandlerFunc(func(ctx context.Context, c bridge.Conn) error {
+		note := jsonrpc.NewNotification("notifications/message", []byte(`{"level":"info","data":"`+strings.Repeat("x", 30)+`"}`))
+		for {
+			m, err := c.Recv(ctx)
+			if err != nil {
+				return err
+			}
+			if m.Kind() != jsonrpc.Request {
+				continue
+			}
+			if m.Method() == "notify" {
+				for range notify {
+					if err := c.Send(ctx, note); err != nil {
+						return err
+					}
+				}
+			}
+			params := m.Params()
+			if m.Method() == "initialize" {
+				params = []byte(`{"protocolVersion":"2025-11-25"}`)
+			}
+			if err := c.Send(ctx, jsonrpc.NewResult(m.ID(), params)); err != nil {
+				return err
+			}
+		}
+	})
+}
+
+func benchBody(method string, size int) []byte {
+	frame := `{"jsonrpc":"2.0","id":1,"method":"` + method + `","params":{"pad":""}}`
+	return []byte(strings.Replace(frame, `""`, `"`+strings.Repeat("x", max(size-len(frame), 0))+`"`, 1))
+}
+
+// nowhere is a ResponseWriter that keeps nothing.
+type nowhere struct {
+	header http.Header
+	status int
+	bytes  int64
+}
+
+func (w *nowhere) Header() http.Header  { return w.header }
+func (w *nowhere) WriteHeader(code int) { w.status = code }
+func (w *nowhere) Flush()               {}
+func (w *nowhere) Write(p []byte) (int, error) {
+	w.bytes += int64(len(p))
+	return len(p), nil
+}
+
+func benchSession(b *testing.B, h *Handler) (session string) {
+	w := httptest.NewRecorder()
+	r := httptest.NewRequest("POST", "/mcp", strings.NewReader(`{"jsonrpc":"2.0","id":"init","method":"initialize","params":{"protocolVersion":"2025-11-25"}}`))
+	r.Header.Set("Content-Type", typeJSON)
+	h.ServeHTTP(w, r)
+	session = w.Header().Get(headerSession)
+	if session == "" {
+		b.Fatalf("no session: %d %s", w.Code, w.Body)
+	}
+	return session
+}
+
+// BenchmarkHandler is one exchange through a Handler without a network: what
+// the bridge's own code costs.
+func BenchmarkHandler(b *testing.B) {
+	run := func(name string, body []byte, notify int) {
+		b.Run(name, func(b *testing.B) {
+			h := NewHandler(echo(notify), HandlerOptions{})
+			defer h.Close()
+			header := http.Header{
+				"Content-Type": {typeJSON}, "Accept": {acceptsBothWay},
+				headerSession: {benchSession(b, h)}, headerVersion: {version2025_11_25},
+			}
+			b.ReportAllocs()
+			b.SetBytes(int64(2 * len(body)))
+			for b.Loop() {
+				r := (&http.Request{
+					Method: "POST", Host: "127.0.0.1", Header: header, ContentLength: int64(len(body)),
+					Body: io.NopCloser(bytes.NewReader(body)),
+				}).WithContext(b.Context())
+				w := &nowhere{header: make(http.Header)}
+				h.ServeHTTP(w, r)
+				if w.bytes < int64(len(body)-30) {
+					b.Fatalf("status %d, %d bytes", w.status, w.bytes)
+				}
+			}
+			if notify > 0 {
+				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*notify), "ns/notification")
+			}
+		})
+	}
+	for _, s := range benchSizes {
+		run(s.name, benchBody("x", s.size), 0)
+	}
+	run("1000-notifications", benchBody("notify", 100), 1000)
+}
+
+// BenchmarkServed is one exchange over a loopback connection that is kept
+// alive, and the same bytes through bare net/http, which is its floor.
+func BenchmarkServed(b *testing.B) {
+	for _, s := range benchSizes {
+		body := benchBody("x", s.size)
+		b.Run(s.name, func(b *testing.B) {
+			h := NewHandler(echo(0), HandlerOptions{})
+			srv := httptest.NewServer(h)
+			defer srv.Close()
+			defer h.Close()
+			benchExchange(b, srv.Listener.Addr().String(), benchSession(b, h), body)
+		})
+		b.Run(s.name+"/floor", func(b *testing.B) {
+			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				body := make([]byte, r.ContentLength)
+				_, _ = io.ReadFull(r.Body, body)
+				w.Header()["Content-Type"] = valueJSON
+				w.Header().Set("Content-Length", fmt.Sprint(len(body)))
+				_, _ = w.Write(body)
+			}))
+			defer srv.Close()
+			benchExchange(b, srv.Listener.Addr().String(), "x", body)
+		})
+	}
+}
+
+// benchExchange posts body again and again, with a client that costs little.
+func benchExchange(b *testing.B, addr, session string, body []byte) {
+	c, err := net.Dial("tcp", addr)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer c.Close()
+	request := append(fmt.Appendf(nil, "POST /mcp HTTP/1.1\r\nHost: %s\r\nAccept: %s\r\nContent-Type: %s\r\nMcp-Session-Id: %s\r\nContent-Length: %d\r\n\r\n",
+		addr, acceptsBothWay, typeJSON, session, len(body)), body...)
+	br := bufio.NewReaderSize(c, 64<<10)
+	b.ReportAllocs()
+	b.SetBytes(int64(2 * len(body)))
+	for b.Loop() {
+		if _, err := c.Write(request); err != nil {
+			b.Fatal(err)
+		}
+		length := -1
+		for {
+			line, err := br.ReadSlice('\n')
+			if err != nil {
+				b.Fatal(err)
+			}
+			if len(line) == 2 {
+				break
+			}
+			_, _ = fmt.Sscanf(string(line), "Content-Length: %d", &length)
+		}
+		if length < 0 {
+			b.Fatal("the reply has no Content-Length")
+		}
+		if _, err := br.Discard(length); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
