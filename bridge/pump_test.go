@@ -664,7 +664,7 @@ func TestPumpRequestTimeout(t *testing.T) {
 		<-p.client.out
 		time.Sleep(10*time.Second - 1)
 		p.client.gets()
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		p.client.gets(timedOut)
 		p.server.gets(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1,"reason":"timed out"}}`)
 		p.server.says(resultOne)

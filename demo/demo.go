@@ -157,5 +157,4 @@ type session struct {
 	level        int                                   // logging/setLevel
 	subs         map[string]bool                       // subscribed resources
 	extra        bool                                  // whether tool "extra" is there
-	revision     map[string]int                        // how often an item was changed
 }

@@ -252,7 +252,7 @@ func TestClientNoStandaloneStream(t *testing.T) {
 		"501":  {status(501), 1},
 		"204":  {status(204), 1},
 		"HTML": {func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "<html>") }, 1},
-		"302":  {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/login", 302) }, 1},
+		"302":  {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/login", http.StatusFound) }, 1},
 		"500":  {status(500), 0},
 		"429":  {status(429), 0},
 	} {

@@ -115,7 +115,6 @@ type replyWriter struct {
 	stall time.Duration
 	until time.Time // the write deadline that is set
 	buf   []byte
-	id    []byte
 	dirty bool
 	err   error
 }

@@ -363,7 +363,7 @@ func blocked(t *testing.T, end func(), f func() error) error {
 // note makes a notification that no other call with other arguments makes.
 func note(from string, n, pad int) jsonrpc.Message {
 	// Text that a transport that decodes and encodes again would change.
-	const odd = `"n":9007199254740993,"f":1.0,"e":1e400,"s":"\u00e9\/\n\u2028 \ud83d\ude00 ‍ ","k":{"b":1,"a":2}`
+	const odd = `"n":9007199254740993,"f":1.0,"e":1e400,"s":"\u00e9\/\n\u2028 \ud83d\ude00 ` + "\u200d" + ` ","k":{"b":1,"a":2}`
 	params := fmt.Sprintf(`{"from":%q,"i":%d,%s,"pad":"%s"}`, from, n, odd, strings.Repeat("é", pad/2))
 	return jsonrpc.NewNotification("notifications/message", []byte(params))
 }
