@@ -111,13 +111,18 @@ func (p *pump) run(parent context.Context) error {
 	var wg sync.WaitGroup
 	var clientErr error
 	wg.Go(func() {
-		clientErr = p.fromClient(late)
+		if clientErr = p.fromClient(late); clientErr == errServerEnded {
+			return // what is owed is being answered
+		}
 		p.clientEnded(ctx, late, clientErr)
 		cancel(errDrained)
 	})
 	serverErr := p.fromServer(ctx)
 	serverEnded := context.Cause(ctx) == nil
 	if serverEnded {
+		// First, nothing more is taken. What the client sends once it knows
+		// is for its transport to refuse: no server has seen it.
+		p.stopRecv(errServerEnded)
 		p.fail(ctx, serverErr)
 	}
 	cancel(errDrained)
@@ -352,7 +357,7 @@ func (p *pump) drain(late context.Context, clientEnd bool) {
 	for {
 		select {
 		case <-gone:
-			if over(context.Cause(p.recv)) {
+			if why := context.Cause(p.recv); over(why) || why == errServerEnded {
 				gone = nil // told to stop, but somebody still listens
 				continue
 			}

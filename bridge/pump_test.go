@@ -414,6 +414,21 @@ func TestPumpServerEnds(t *testing.T) {
 			t.Errorf("Pump = %v", err)
 		}
 	})
+	// What the client says once it knows is left for others to answer.
+	bubble(t, "nothing more is taken", func(t *testing.T) {
+		p := pumpBuffered(t, bridge.PumpOptions{}, 0, 10)
+		p.client.says(callOne)
+		p.server.end <- died
+		synctest.Wait()
+		p.client.says(`{"jsonrpc":"2.0","id":2,"method":"ping"}`)
+		if m := <-p.client.out; m.ID().String() != "1" {
+			t.Errorf("got %s", m.Bytes())
+		}
+		p.ended(t)
+		if len(p.client.in) != 1 {
+			t.Error("a request was taken after the server had ended")
+		}
+	})
 	bubble(t, "while it takes nothing", func(t *testing.T) {
 		p := pumpBuffered(t, bridge.PumpOptions{}, 10, 0)
 		p.client.says(callOne)

@@ -230,7 +230,7 @@ func (h *Handler) serveRequests(w http.ResponseWriter, r *http.Request, s *sessi
 // serveStream passes messages to the server and writes what the stream brings.
 func (h *Handler) serveStream(p *post, messages []jsonrpc.Message) {
 	defer p.s.detach(p.st, p.rd)
-	for _, m := range messages {
+	for i, m := range messages {
 		err := pass(p.r.Context(), p.s, m)
 		if err == nil {
 			continue
@@ -239,6 +239,12 @@ func (h *Handler) serveStream(p *post, messages []jsonrpc.Message) {
 			if m.Kind() == jsonrpc.Request {
 				p.s.withdraw(m.ID())
 			}
+			return
+		}
+		if i == 0 && !p.opens {
+			// No server has seen anything of it: the client may safely send it
+			// again, to a new session (LI21).
+			refuseID(p.w, p.r, http.StatusNotFound, p.requests[0].ID(), sessionGone)
 			return
 		}
 		break // the session has ended, and that has answered every request

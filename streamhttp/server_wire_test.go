@@ -431,7 +431,7 @@ func TestServerClose(t *testing.T) {
 		waiting := u.post(request("2"))
 		close(s.wait)
 		<-closed
-		waiting.isError(http.StatusOK, -32603, "2")
+		waiting.isError(http.StatusNotFound, -32600, "2")
 		get.gets().over()
 		p.gone()
 		q.gone()
