@@ -38,7 +38,8 @@ type Dialer interface {
 }
 
 // A Handler serves one client. Listening transports call it once per session,
-// in a goroutine of its own; it returns when the conversation is over. The
+// in a goroutine of its own; it returns when the conversation is over, soon
+// after ctx is done: because the client has gone, or everything shuts down. The
 // transport closes client afterwards.
 type Handler interface {
 	ServeConn(ctx context.Context, client Conn) error

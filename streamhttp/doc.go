@@ -7,6 +7,6 @@
 // The files of the server: handler.go checks what comes in and keeps the
 // sessions; post.go, batch.go and get.go are the exchanges; session.go is the
 // Conn; route.go decides which stream a message goes to; attach.go who reads
-// the streams; stream.go keeps events for replay; headers.go has the rules on headers. The client's files begin with
-// client.
+// the streams; stream.go keeps events for replay; headers.go has the rules on
+// headers. The client's files begin with client.
 package streamhttp
