@@ -62,7 +62,7 @@ func (c *children) Dial(ctx context.Context) (bridge.Conn, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err != nil {
-		c.lastError = err.Error()
+		c.lastError = notStarted
 		return nil, err
 	}
 	c.running++
@@ -80,7 +80,7 @@ type child struct {
 func (c *child) Recv(ctx context.Context) (jsonrpc.Message, error) {
 	m, err := c.Conn.Recv(ctx)
 	if exit, ok := errors.AsType[*stdio.ExitError](err); ok {
-		c.of.failed(exit)
+		c.of.failed(exitText(exit))
 	}
 	return m, err
 }
@@ -92,17 +92,28 @@ func (c *child) Close() error {
 		c.of.running--
 		c.of.mu.Unlock()
 		if err != nil {
-			c.of.failed(err)
+			c.of.failed("the server could not be stopped")
 			c.of.log.Error("the server could not be stopped", "error", err)
 		}
 	})
 	return err
 }
 
-func (c *children) failed(err error) {
+func (c *children) failed(what string) {
 	c.mu.Lock()
-	c.lastError = err.Error()
+	c.lastError = what
 	c.mu.Unlock()
+}
+
+// What /readyz says is for everybody who reaches the port: neither paths nor
+// what a server wrote to its stderr. The log has both.
+const notStarted = "the server could not be started; the log says why"
+
+func exitText(e *stdio.ExitError) string {
+	if e.Err == nil {
+		return "the server ended: exit status 0"
+	}
+	return "the server ended: " + e.Err.Error()
 }
 
 // readiness is what /readyz answers.
@@ -117,9 +128,8 @@ func (c *children) readyz(w http.ResponseWriter, _ *http.Request) {
 	state := readiness{Running: c.running, LastError: c.lastError}
 	c.mu.Unlock()
 	if state.Ready = state.Running > 0; !state.Ready {
-		err := c.check()
-		if state.Ready = err == nil; err != nil {
-			state.LastError = err.Error()
+		if state.Ready = c.check() == nil; !state.Ready {
+			state.LastError = notStarted
 		}
 	}
 	w.Header().Set("Content-Type", "application/json")

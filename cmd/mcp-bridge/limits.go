@@ -5,12 +5,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/pflag"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
-
-	"github.com/hashicorp/go-hclog"
 )
 
 // limitFlags bound messages and waits. serve and connect have them.

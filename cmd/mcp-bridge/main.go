@@ -15,8 +15,15 @@ func main() {
 	if supervisor.WatchdogMain() {
 		return
 	}
+	// A closed stderr or stdout is an error of the write, no reason to die.
+	// (Ignoring the signal would be inherited by the servers.)
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	// The first signal asks for a graceful end; after that the default applies.
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ends := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) { // as under nohup
+		ends = append(ends, syscall.SIGHUP)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), ends...)
 	context.AfterFunc(ctx, stop)
 	os.Exit(run(ctx, os.Args[1:], environment{
 		stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr,

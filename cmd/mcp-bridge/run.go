@@ -19,8 +19,9 @@ const (
 
 // environment is what a run may touch of the process around it.
 type environment struct {
-	stdin, stdout, stderr *os.File
-	lookup                func(string) (string, bool) // environment variables
+	stdin, stdout *os.File
+	stderr        io.Writer
+	lookup        func(string) (string, bool) // environment variables
 }
 
 // usageError is a mistake in how the program was called.
@@ -34,6 +35,9 @@ func usagef(format string, args ...any) error {
 
 // run is the program: it returns the exit status. ctx ends it gracefully.
 func run(ctx context.Context, args []string, env environment) int {
+	errs := newLogWriter(env.stderr)
+	defer errs.close()
+	env.stderr = errs
 	err := dispatch(ctx, args, env)
 	var usage *usageError
 	switch {

@@ -119,7 +119,7 @@ func serve(ctx context.Context, args []string, env environment) error {
 	}
 	defer ahead.close()
 	handler := streamhttp.NewHandler(bridge.Serve(ahead, f.limits.pump(log)), options)
-	srv := newServer(routes(handler, children), log)
+	srv := newServer(routes(handler, children, &options.Guard), log)
 	for _, l := range listeners {
 		log.Info("listening", "url", "http://"+l.Addr().String()+"/mcp", "server", spec.Name)
 	}
@@ -134,16 +134,17 @@ func serve(ctx context.Context, args []string, env environment) error {
 func (f *serveFlags) bind(addrs []string) ([]net.Listener, error) {
 	var listeners []net.Listener
 	for _, a := range addrs {
-		if !httpguard.IsLoopbackAddr(a) && !f.listen.insecure {
-			closeAll(listeners)
-			return nil, usagef("%s can be reached by other machines and nobody is authenticated; bind 127.0.0.1, or say --insecure if something in front takes care of that", a)
-		}
 		l, err := net.Listen("tcp", a)
 		if err != nil {
 			closeAll(listeners)
 			return nil, fmt.Errorf("listening on %s: %w", a, err)
 		}
 		listeners = append(listeners, l)
+		// What counts is the address, whatever name it was given by.
+		if !httpguard.IsLoopbackAddr(l.Addr().String()) && !f.listen.insecure {
+			closeAll(listeners)
+			return nil, usagef("%s can be reached by other machines and nobody is authenticated; bind 127.0.0.1, or say --insecure if something in front takes care of that", a)
+		}
 	}
 	return listeners, nil
 }
@@ -182,12 +183,21 @@ func newServer(h http.Handler, log hclog.Logger) *http.Server {
 	}
 }
 
-// routes maps the paths of the one port.
-func routes(mcp http.Handler, children *children) http.Handler {
+// routes maps the paths of the one port. Those beside the endpoint are guarded
+// as it is.
+func routes(mcp http.Handler, children *children, guard *httpguard.Policy) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch r.URL.Path {
-		case "/mcp":
+		if r.URL.Path == "/mcp" {
 			mcp.ServeHTTP(w, r)
+			return
+		}
+		// net/http reads what is left of a body, and would wait for it without end.
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout))
+		if no := guard.Check(r); no != nil {
+			http.Error(w, no.Reason, no.Status)
+			return
+		}
+		switch r.URL.Path {
 		case "/healthz":
 			healthz(w, r)
 		case "/readyz":
@@ -197,6 +207,9 @@ func routes(mcp http.Handler, children *children) http.Handler {
 		}
 	})
 }
+
+// bodyTimeout is how long a body may take that nobody wants.
+const bodyTimeout = 10 * time.Second
 
 // serveUntil serves until ctx is done, and then ends everything in order: no
 // new connections, the sessions drain and end, what is left is cut off.

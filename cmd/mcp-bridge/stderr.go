@@ -1,0 +1,73 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"sync"
+	"time"
+)
+
+const (
+	logQueue = 1000        // lines that may wait to be written
+	logWait  = time.Second // how long the last ones may take at the end
+)
+
+// logWriter writes lines to stderr without ever making their author wait:
+// whoever started us may not read our stderr, or may have closed it, and the
+// bridge must not stand still for that. What does not fit is dropped and counted.
+type logWriter struct {
+	w     io.Writer
+	lines chan []byte
+	done  chan struct{} // closed when the last line was written
+
+	mu      sync.Mutex
+	dropped int
+	closed  bool
+}
+
+func newLogWriter(w io.Writer) *logWriter {
+	l := &logWriter{w: w, lines: make(chan []byte, logQueue), done: make(chan struct{})}
+	go l.run()
+	return l
+}
+
+// Write queues one line.
+func (l *logWriter) Write(line []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return len(line), nil
+	}
+	if l.dropped > 0 && len(l.lines) < logQueue-1 {
+		l.lines <- fmt.Appendf(nil, "mcp-bridge: %d lines of the log were dropped: stderr was not read fast enough\n", l.dropped)
+		l.dropped = 0
+	}
+	select {
+	case l.lines <- append([]byte(nil), line...):
+	default:
+		l.dropped++
+	}
+	return len(line), nil
+}
+
+func (l *logWriter) run() {
+	defer close(l.done)
+	for line := range l.lines {
+		_, _ = l.w.Write(line) // there is nobody to tell
+	}
+}
+
+// close writes what is queued, unless that takes too long: then the goroutine
+// stays behind in its write, and ends with the process.
+func (l *logWriter) close() {
+	l.mu.Lock()
+	l.closed = true
+	close(l.lines)
+	l.mu.Unlock()
+	t := time.NewTimer(logWait)
+	defer t.Stop()
+	select {
+	case <-l.done:
+	case <-t.C:
+	}
+}
