@@ -17,6 +17,9 @@ func TestLogWriterNeverWaits(t *testing.T) {
 		l := newLogWriter(w)
 		for i := range 3 * logQueue {
 			fmt.Fprintf(l, "line %d\n", i)
+			if i == 0 {
+				synctest.Wait() // it is in the write, which blocks
+			}
 		}
 		var out bytes.Buffer
 		read := make(chan struct{})
