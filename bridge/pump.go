@@ -257,9 +257,6 @@ func (p *pump) fromServer(ctx context.Context) error {
 		err = p.client.Send(ctx, m)
 		if err != nil {
 			p.drop(m, "the client did not take it")
-			if ctx.Err() == nil {
-				p.stopRecv(err) // it takes nothing more: it is gone
-			}
 		}
 		switch {
 		case m.Kind() == jsonrpc.Response:
@@ -268,6 +265,9 @@ func (p *pump) fromServer(ctx context.Context) error {
 			if id, ok := p.toClient.close(m.ID()); ok {
 				p.refuse(ctx, id, jsonrpc.CodeInternalError, "the client did not take the request")
 			}
+		}
+		if err != nil && ctx.Err() == nil {
+			p.stopRecv(err) // it takes nothing more: it is gone
 		}
 	}
 }
