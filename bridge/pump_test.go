@@ -7,6 +7,7 @@ import (
 	"io"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,6 +23,8 @@ type peer struct {
 	end  chan error           // what Recv returns then
 	out  chan jsonrpc.Message // what Send took; unbuffered: the test takes it
 	gone chan struct{}        // closed: Send fails
+	lag  time.Duration        // what Send takes to return when its ctx ends
+	busy atomic.Int32         // Sends under way
 }
 
 func newPeer(t *testing.T, buffer int) *peer {
@@ -55,6 +58,8 @@ func (p *peer) parse(text string) jsonrpc.Message {
 }
 
 func (p *peer) Send(ctx context.Context, m jsonrpc.Message) error {
+	p.busy.Add(1)
+	defer p.busy.Add(-1)
 	select {
 	case <-p.gone:
 		return io.ErrClosedPipe
@@ -66,6 +71,7 @@ func (p *peer) Send(ctx context.Context, m jsonrpc.Message) error {
 	case <-p.gone:
 		return io.ErrClosedPipe
 	case <-ctx.Done():
+		time.Sleep(p.lag)
 		return ctx.Err()
 	}
 }
@@ -732,10 +738,14 @@ func TestPumpRequestTimeout(t *testing.T) {
 		synctest.Wait()
 		<-p.server.out
 		time.Sleep(15 * time.Second)
+		p.client.lag = time.Second
 		p.server.end <- io.EOF
 		synctest.Wait()
 		p.stop()
-		<-p.done // the bubble fails if anything of it goes on
+		<-p.done
+		if n := p.client.busy.Load(); n > 0 {
+			t.Errorf("%d Sends go on after Pump has returned", n)
+		}
 	})
 }
 
