@@ -1,5 +1,5 @@
 // Package stdio carries JSON-RPC messages as lines: one message, one line
-// (PROTOCOL.md A.2). Command starts a child process and talks to it; Std is
+// (docs/rules.md, ST). Command starts a child process and talks to it; Std is
 // this process's own client.
 package stdio
 

@@ -79,7 +79,7 @@ const initializeCommit = 10 * time.Second
 const tidyEvery = 15 * time.Second
 
 // Handler serves one MCP endpoint over Streamable HTTP to clients of the
-// revisions 2024-11-05 to 2025-11-25 (PROTOCOL.md, A.3). It is an
+// revisions 2024-11-05 to 2025-11-25 (docs/rules.md, LI). It is an
 // http.Handler; every path it is given is the endpoint.
 type Handler struct {
 	server bridge.Handler
@@ -124,7 +124,7 @@ func (h *Handler) Sessions() int {
 }
 
 // ServeHTTP answers one request. The order of the checks is that of
-// PROTOCOL.md, A.3.
+// docs/rules.md, LI.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	rc := http.NewResponseController(w)
 	if h.opts.BodyTimeout > 0 && r.ContentLength != 0 {

@@ -10,7 +10,7 @@ import (
 )
 
 // This file decides which stream a message of the server travels on
-// (PROTOCOL.md, B.1 to B.3). All of it runs under the session's lock.
+// (docs/rules.md, B.1 to B.3). All of it runs under the session's lock.
 
 // maxWaiting bounds what a session keeps for a stream that nobody has opened,
 // in messages; HandlerOptions.ReplayBytes bounds it in bytes.

@@ -381,7 +381,7 @@ func (r *reply) isError(status, code int, id string) {
 	if got := string(m.Lookup("error", "code")); got != fmt.Sprint(code) {
 		r.t.Errorf("the error has the code %s, want %d: %s", got, code, body)
 	}
-	for _, leak := range []string{".go", "goroutine", "panic", "/usr", "/work", "0x", "runtime"} {
+	for _, leak := range []string{".go", "goroutine", "panic", "/usr", "/home", "0x", "runtime"} {
 		if strings.Contains(body, leak) {
 			r.t.Errorf("the error tells of our insides: %s", body)
 		}

@@ -33,7 +33,7 @@ func (c *call) opens() bool { return c.order == 1 }
 
 // session is one client's session: the bridge.Conn that the Handler hands to
 // its bridge.Handler. Recv yields what the client POSTs; Send picks the
-// response stream (PROTOCOL.md, part B).
+// response stream (docs/rules.md, part B).
 //
 // No lock is held across I/O or a wait.
 type session struct {

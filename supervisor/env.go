@@ -27,7 +27,7 @@ func safeNames() []string {
 	return []string{"HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER"}
 }
 
-// Environ returns the environment for a child (PROTOCOL rule ST16).
+// Environ returns the environment for a child (docs/rules.md, ST16).
 //
 // policy says what is passed on of ours: a comma-separated list of variable
 // names, "safe" for the names that the MCP SDKs pass (HOME, LOGNAME, PATH,
