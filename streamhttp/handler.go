@@ -21,7 +21,7 @@ type HandlerOptions struct {
 	Guard httpguard.Policy
 
 	MaxMessageSize int           // bytes in a body; more is answered 413. 0: 64 MiB
-	MaxSessions    int           // more are answered 503 with Retry-After; one counts until its server is gone. 0: 1000
+	MaxSessions    int           // more are answered 503 with Retry-After, as are twice as many servers that run or are being stopped. 0: 1000
 	MaxBatch       int           // messages in a batch (LI9). 0: 50
 	SessionTimeout time.Duration // idle sessions end after it (LI30). 0: 30 min; negative: never
 
@@ -90,8 +90,8 @@ type Handler struct {
 	wg     sync.WaitGroup // sessions and the tidier
 
 	mu       sync.Mutex
-	sessions map[string]*session
-	served   int // sessions being served, those included that have ended but whose server is not gone yet
+	sessions map[string]*session // by id, until they end
+	served   int                 // bridge.Handlers that run: of sessions, and of ended ones whose server is not gone yet
 	closing  bool
 }
 
@@ -116,7 +116,8 @@ func (h *Handler) Close() error {
 	return nil
 }
 
-// Sessions returns how many sessions there are.
+// Sessions returns how many sessions there are. One that has ended does not
+// count, although its server may still be on its way out.
 func (h *Handler) Sessions() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -216,7 +217,8 @@ func (h *Handler) start(r *http.Request, init jsonrpc.Message) (*session, *strea
 	if h.closing {
 		return nil, nil, nil, errClosing
 	}
-	if h.served >= h.opts.MaxSessions {
+	// Servers that are still being stopped do not count, but cannot pile up.
+	if len(h.sessions) >= h.opts.MaxSessions || h.served >= 2*h.opts.MaxSessions {
 		return nil, nil, nil, errTooMany
 	}
 	ctx, cancel := context.WithCancel(h.ctx)
