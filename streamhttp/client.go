@@ -42,8 +42,10 @@ type ClientOptions struct {
 	// 0 means DefaultClientMaxMessageSize.
 	MaxMessageSize int
 
-	// MaxInFlight bounds the requests in progress; Send waits when there are
-	// as many. 0 means DefaultClientMaxInFlight.
+	// MaxInFlight bounds the requests in progress. One more is answered with
+	// an error: to wait would hold up the responses and cancellations behind
+	// it, and they may be what the others need to end.
+	// 0 means DefaultClientMaxInFlight.
 	MaxInFlight int
 
 	// ConnectTimeout bounds dialling and the TLS handshake, each. It is not
@@ -95,8 +97,10 @@ type Client struct {
 // the server sends unasked, resumes streams that break, initializes again when
 // the server has forgotten the session (LE5), and keeps trying in the
 // background while the server is down. Its Send fails only when the Conn is
-// closed or ctx is done: whatever goes wrong with a request becomes a JSON-RPC
-// error response that Recv returns. Its Recv ends only with Close.
+// closed, when ctx is done, or for a request with the id of one in progress,
+// which could not be answered unmistakably: whatever else goes wrong with a
+// request becomes a JSON-RPC error response that Recv returns. Its Recv ends
+// only with Close.
 func (c *Client) Dial(ctx context.Context) (bridge.Conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

@@ -2,7 +2,7 @@ package streamhttp
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -207,8 +207,8 @@ func TestClientSlowNotification(t *testing.T) {
 	})
 }
 
-// Back-pressure: Send waits while MaxInFlight requests are in progress, and
-// neither notifications nor responses wait for them.
+// A request over MaxInFlight is answered with an error at once, and disturbs
+// neither the others nor what follows it.
 func TestClientMaxInFlight(t *testing.T) {
 	release := make(chan struct{})
 	testClient(t, func(s *fakeServer, o *ClientOptions) {
@@ -222,22 +222,89 @@ func TestClientMaxInFlight(t *testing.T) {
 		}
 	}, func(t *clientTest) {
 		t.open()
+		start := time.Now()
 		t.send(request("1", "tools/call"))
 		t.send(request("2", "tools/call"))
+		t.send(request("3", "tools/call"))
+		m := t.wantError("3", reasonTooMany, "too many requests in progress")
+		if code := string(m.Lookup("error", "code")); code != "-32603" {
+			t.Errorf("code %s", code)
+		}
 		t.send(`{"jsonrpc":"2.0","method":"notifications/x"}`)
 		t.send(`{"jsonrpc":"2.0","id":7,"result":{}}`)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		if err := t.conn.Send(ctx, msg(request("3", "tools/call"))); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("third Send = %v, want it to wait", err)
+		if d := time.Since(start); d != 0 {
+			t.Errorf("it took %v", d)
 		}
 		close(release)
 		t.recv()
 		t.recv()
-		t.call("3", "ping")
+		for i := range 10 { // an answer makes room at once
+			t.call(fmt.Sprint(10+i), "ping")
+		}
 		if n := len(t.server.requests("tools/call")); n != 2 {
 			t.Errorf("%d calls reached the server, want 2", n)
 		}
+	})
+}
+
+// Calls that ask the client something need its responses to end: these pass,
+// although there are as many calls as there may be, and more are made.
+func TestClientMaxInFlightElicit(t *testing.T) {
+	var answered map[string]chan struct{}
+	testClient(t, func(s *fakeServer, o *ClientOptions) {
+		o.MaxInFlight = 2
+		answered = map[string]chan struct{}{`"e1"`: make(chan struct{}), `"e2"`: make(chan struct{})}
+		s.onPost = func(w http.ResponseWriter, r *http.Request, m jsonrpc.Message) bool {
+			switch {
+			case m.Kind() == jsonrpc.Response:
+				close(answered[m.ID().String()])
+			case m.Method() == "tools/call":
+				id := `"e` + m.ID().String() + `"`
+				writeSSE(w, sseEvent("", request(id, "elicitation/create")))
+				<-answered[id]
+				writeSSE(w, sseEvent("", result(m, "{}")))
+				return true
+			}
+			return false
+		}
+	}, func(t *clientTest) {
+		t.open()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		for _, text := range []string{
+			request("1", "tools/call"), request("2", "tools/call"), request("3", "tools/call"),
+			`{"jsonrpc":"2.0","id":"e1","result":{}}`, `{"jsonrpc":"2.0","id":"e2","result":{}}`,
+		} {
+			synctest.Wait()
+			if err := t.conn.Send(ctx, msg(text)); err != nil {
+				t.Fatalf("Send(%s): %v", text, err)
+			}
+		}
+		got := map[string]int{}
+		for range 5 {
+			m := t.recv()
+			got[fmt.Sprint(m.ID(), " ", m.IsError())]++
+		}
+		for _, want := range []string{`"e1" false`, `"e2" false`, "1 false", "2 false", "3 true"} {
+			if got[want] != 1 {
+				t.Errorf("received %v, want one %s", got, want)
+			}
+		}
+	})
+}
+
+// Calls that were cancelled make room at once.
+func TestClientMaxInFlightCancelled(t *testing.T) {
+	testClient(t, func(s *fakeServer, o *ClientOptions) {
+		o.MaxInFlight = 1
+		onCall(s, func(w http.ResponseWriter, r *http.Request, m jsonrpc.Message) { <-r.Context().Done() })
+	}, func(t *clientTest) {
+		t.open()
+		for i := range 10 {
+			t.send(request(fmt.Sprint(i), "tools/call"))
+			t.send(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, i))
+		}
+		t.call("10", "ping")
 	})
 }
 
@@ -500,17 +567,15 @@ func TestClientDelete(t *testing.T) {
 // Close cuts off what is in progress and ends Send and Recv.
 func TestClientCloseUnblocks(t *testing.T) {
 	testClient(t, func(s *fakeServer, o *ClientOptions) {
-		o.MaxInFlight = 1
 		s.onPost = func(w http.ResponseWriter, r *http.Request, m jsonrpc.Message) bool {
-			if m.Method() == "tools/call" {
+			if m.Method() == "initialize" {
 				<-r.Context().Done()
 				return true
 			}
 			return false
 		}
 	}, func(t *clientTest) {
-		t.open()
-		t.send(request("1", "tools/call"))
+		t.send(initializeText)
 		errs := make(chan error, 2)
 		go func() { errs <- t.conn.Send(t.Context(), msg(request("2", "tools/call"))) }()
 		go func() { _, err := t.conn.Recv(t.Context()); errs <- err }()

@@ -378,7 +378,7 @@ func (c *clientConn) fail(ctx context.Context, call *clientCall, fault *clientFa
 		c.log.Warn("the server did not take a message", "method", call.method, "reason", fault.reason, "status", fault.status)
 		return
 	}
-	if fault.reason != reasonDown && !c.claimCall(call) {
+	if !c.claimCall(call) {
 		return
 	}
 	c.log.Warn("request failed", "method", call.method, "reason", fault.reason, "status", fault.status)
@@ -389,6 +389,12 @@ func (c *clientConn) fail(ctx context.Context, call *clientCall, fault *clientFa
 	if call.gate != nil {
 		c.openGate(call.gate)
 	}
+}
+
+// refuse answers a request that was not entered into the books.
+func (c *clientConn) refuse(ctx context.Context, call *clientCall, fault *clientFault) {
+	c.log.Warn("request refused", "method", call.method, "reason", fault.reason)
+	c.push(ctx, fault.response(call.id))
 }
 
 // abandon takes back a message that was entered but never sent.

@@ -50,7 +50,7 @@ type clientConn struct {
 	once   sync.Once
 
 	in       chan jsonrpc.Message // for Recv
-	requests chan struct{}        // one element per request in progress
+	requests chan struct{}        // one element per request that has a goroutine
 	notes    chan struct{}        // and per notification or response
 
 	mu sync.Mutex // guards st and is never held while waiting
@@ -61,8 +61,9 @@ func newClientConn(u *url.URL, header http.Header, rt http.RoundTripper, idle fu
 	c := &clientConn{
 		url: u, where: u.Scheme + "://" + u.Host + u.EscapedPath(), host: header.Get("Host"), header: header,
 		rt: rt, idle: idle, opts: opts, log: opts.Logger,
-		in:       make(chan jsonrpc.Message, clientQueue),
-		requests: make(chan struct{}, opts.MaxInFlight),
+		in: make(chan jsonrpc.Message, clientQueue),
+		// Twice MaxInFlight: a goroutine lingers a moment after its request.
+		requests: make(chan struct{}, 2*opts.MaxInFlight),
 		notes:    make(chan struct{}, clientNotes),
 	}
 	header.Del("Host")
@@ -122,6 +123,9 @@ func (c *clientConn) push(ctx context.Context, m jsonrpc.Message) {
 // initialize was answered, and after a notification none before the server has
 // accepted it (for at most a second). HTTP knows no order between requests, so
 // that is all that can be done.
+//
+// Send waits for time to pass, for the server, and for Recv to be called, but
+// never for what only a later message can bring about.
 func (c *clientConn) Send(ctx context.Context, m jsonrpc.Message) error {
 	if err := c.over(ctx); err != nil {
 		return err
@@ -156,7 +160,7 @@ func (c *clientConn) launch(ctx context.Context, call *clientCall, slots chan st
 	ahead, fault, err := c.enter(ctx, call)
 	switch {
 	case fault != nil:
-		c.fail(ctx, call, fault)
+		c.refuse(ctx, call, fault)
 		return false, ctx.Err()
 	case ahead == nil:
 		return false, err

@@ -34,6 +34,7 @@ const (
 	reasonResultLost  = "result_lost"            // processed perhaps, but the result cannot be had
 	reasonSessionLost = "session_lost"           // the server forgot the session and gives no new one
 	reasonDown        = "server_down"            // not initialized yet; being retried in the background
+	reasonTooMany     = "too_many_requests"      // over MaxInFlight
 	reasonRefused     = "initialize_refused"     // the server answered the bridge's initialize with an error
 )
 
@@ -175,6 +176,10 @@ func retryAfter(v string, now time.Time) time.Duration {
 // invalidFault explains a message from the server that is none.
 func (c *clientConn) invalidFault(err error) *clientFault {
 	return &clientFault{reason: reasonInvalid, text: fmt.Sprintf("%s sent what is no JSON-RPC message: %v", c.where, err)}
+}
+
+func (c *clientConn) tooManyFault() *clientFault {
+	return &clientFault{reason: reasonTooMany, text: "too many requests in progress"}
 }
 
 func (c *clientConn) tooLargeFault() *clientFault {

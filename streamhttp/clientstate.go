@@ -13,7 +13,8 @@ type clientState struct {
 
 	// calls are the requests that wait for a response, the bridge's own among
 	// them. Who takes a call out ends it: closes its done.
-	calls map[jsonrpc.ID]*clientCall
+	calls    map[jsonrpc.ID]*clientCall
+	inFlight int // how many of them are the client's
 
 	// last is the sent of the message that was entered last; see Send.
 	last <-chan struct{}
@@ -146,12 +147,16 @@ func (c *clientConn) enterRequest(call *clientCall) (*clientFault, error) {
 	if _, dup := c.st.calls[call.id]; dup {
 		return nil, errClientDuplicate
 	}
+	if c.st.inFlight >= c.opts.MaxInFlight {
+		return c.tooManyFault(), nil
+	}
 	if call.method == "initialize" {
 		c.beginInitialize(call)
 	} else if c.down() {
 		return c.downFault(c.st.repair), nil
 	}
 	c.st.calls[call.id] = call
+	c.st.inFlight++
 	return nil, nil
 }
 
@@ -230,6 +235,9 @@ func (c *clientConn) find(id jsonrpc.ID) *clientCall {
 
 func (c *clientConn) remove(call *clientCall) {
 	delete(c.st.calls, call.id)
+	if !call.private {
+		c.st.inFlight--
+	}
 	close(call.done)
 }
 
