@@ -12,7 +12,7 @@ import (
 type call struct {
 	id      jsonrpc.ID
 	method  string
-	token   jsonrpc.ID
+	token   jsonrpc.ID  // of progress; zero: none
 	timeout *time.Timer // nil: none
 }
 
@@ -26,6 +26,7 @@ type ledger struct {
 
 	mu      sync.Mutex
 	calls   map[jsonrpc.ID]*call
+	tokens  map[jsonrpc.ID]*call // those with a progress token
 	handing int           // answers taken but not settled yet
 	closed  bool          // nothing may be opened any more
 	empty   chan struct{} // closed when somebody waits for it and nothing is owed
@@ -34,6 +35,7 @@ type ledger struct {
 func (l *ledger) init(max int) {
 	l.max = max
 	l.calls = make(map[jsonrpc.ID]*call)
+	l.tokens = make(map[jsonrpc.ID]*call)
 }
 
 var (
@@ -56,6 +58,9 @@ func (l *ledger) open(c *call) error {
 		return errTooMany
 	}
 	l.calls[c.id] = c
+	if !c.token.IsZero() {
+		l.tokens[c.token] = c
+	}
 	return nil
 }
 
@@ -168,41 +173,31 @@ func (l *ledger) drained() <-chan struct{} {
 	return done
 }
 
-// progress starts the time-out of the request with this token anew.
-func (l *ledger) progress(token jsonrpc.ID, d time.Duration) {
-	if d <= 0 || token.IsZero() {
-		return
-	}
+// progress starts the time-out of the request with this progress token anew,
+// and returns the token as it was asked with.
+func (l *ledger) progress(token jsonrpc.ID, d time.Duration) (jsonrpc.ID, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, c := range l.calls {
-		// One that has run out already must not run again.
-		if c.token == token && c.timeout != nil && c.timeout.Stop() {
-			c.timeout.Reset(d)
-		}
+	token, c, ok := jsonrpc.Find(l.tokens, token)
+	// A time-out that has run out already must not run again.
+	if ok && c.timeout != nil && c.timeout.Stop() {
+		c.timeout.Reset(d)
 	}
+	return token, ok
 }
 
 // find returns the request with this id: as spelled, or else the only one that
 // is the same JSON value (a peer may have decoded and encoded it).
 func (l *ledger) find(id jsonrpc.ID) *call {
-	if c, ok := l.calls[id]; ok {
-		return c
-	}
-	var found *call
-	for _, c := range l.calls {
-		if c.id.Equivalent(id) {
-			if found != nil {
-				return nil
-			}
-			found = c
-		}
-	}
-	return found
+	_, c, _ := jsonrpc.Find(l.calls, id)
+	return c
 }
 
 func (l *ledger) remove(c *call) {
 	delete(l.calls, c.id)
+	if l.tokens[c.token] == c {
+		delete(l.tokens, c.token)
+	}
 	if c.timeout != nil && c.timeout.Stop() {
 		l.timers.Done()
 	}

@@ -69,7 +69,7 @@ type PumpOptions struct {
 //
 // A response that nobody waits for is dropped (J12), except that an id which
 // is the same JSON value in another spelling finds its request and gets back
-// the spelling that was asked with.
+// the spelling that was asked with; so do progress tokens and cancellations.
 func Pump(ctx context.Context, client, server Conn, opts PumpOptions) error {
 	p := &pump{client: client, server: server, opts: opts}
 	p.toServer.init(0)
@@ -222,14 +222,16 @@ func (p *pump) admit(ctx context.Context, m jsonrpc.Message) (jsonrpc.Message, b
 		}
 		p.arm(c)
 	case jsonrpc.Notification:
-		if m.Method() != "notifications/cancelled" {
-			return m, true
+		switch m.Method() {
+		case "notifications/progress":
+			return withToken(m, &p.toClient, 0), true
+		case "notifications/cancelled":
+			if method, ok := p.toServer.method(m.RequestID()); !ok || method == "initialize" { // J11, J12
+				p.drop(m, "cancels no request that can be cancelled")
+				return m, false
+			}
+			return closing(m, &p.toServer), true
 		}
-		if method, ok := p.toServer.method(m.RequestID()); !ok || method == "initialize" { // J11, J12
-			p.drop(m, "cancels no request that can be cancelled")
-			return m, false
-		}
-		p.toServer.close(m.RequestID())
 	case jsonrpc.Response:
 		id, ok := p.toClient.close(m.ID())
 		if !ok {
@@ -241,6 +243,26 @@ func (p *pump) admit(ctx context.Context, m jsonrpc.Message) (jsonrpc.Message, b
 		}
 	}
 	return m, true
+}
+
+// withToken returns a progress notification with the token as it was asked
+// with. It starts the time-out of the request anew.
+func withToken(m jsonrpc.Message, l *ledger, timeout time.Duration) jsonrpc.Message {
+	token := m.ProgressToken()
+	if asked, ok := l.progress(token, timeout); ok && asked != token {
+		return m.WithProgressToken(asked)
+	}
+	return m
+}
+
+// closing takes the request that a cancellation is about out of the books, and
+// returns the cancellation with its id as it was asked with.
+func closing(m jsonrpc.Message, l *ledger) jsonrpc.Message {
+	id := m.RequestID()
+	if asked, ok := l.close(id); ok && asked != id {
+		return m.WithRequestID(asked)
+	}
+	return m
 }
 
 // fromServer copies from the server to the client until the server ends.
@@ -287,16 +309,16 @@ func (p *pump) returned(ctx context.Context, m jsonrpc.Message) (jsonrpc.Message
 			m = m.WithID(id)
 		}
 	case jsonrpc.Request:
-		if err := p.toClient.open(&call{id: m.ID(), method: m.Method()}); err != nil {
+		if err := p.toClient.open(&call{id: m.ID(), method: m.Method(), token: m.ProgressToken()}); err != nil {
 			p.refuse(ctx, m.ID(), jsonrpc.CodeInternalError, err.Error())
 			return m, false
 		}
 	case jsonrpc.Notification:
 		switch m.Method() {
 		case "notifications/progress":
-			p.toServer.progress(m.ProgressToken(), p.opts.RequestTimeout)
+			m = withToken(m, &p.toServer, p.opts.RequestTimeout)
 		case "notifications/cancelled":
-			p.toClient.close(m.RequestID())
+			m = closing(m, &p.toClient)
 		}
 	}
 	return m, true

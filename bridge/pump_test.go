@@ -615,6 +615,41 @@ func TestPumpRestoresSpelling(t *testing.T) {
 	})
 }
 
+// So may progress tokens and the ids in cancellations be spelled otherwise.
+func TestPumpRestoresTokens(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := pump(t, bridge.PumpOptions{RequestTimeout: 10 * time.Second})
+		const progress = `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s}}`
+		const cancel = `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%s}}`
+		const call = `{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"_meta":{"progressToken":%s}}}`
+		both := func(from, to *peer) {
+			t.Helper()
+			from.says(call, `7`, `"a/b"`)
+			from.says(call, `8`, `1`)
+			<-to.out
+			<-to.out
+			time.Sleep(6 * time.Second)
+			to.says(progress, `"a\/b"`)
+			to.says(progress, `1.0`)
+			to.says(progress, `"other"`)
+			from.gets(fmt.Sprintf(progress, `"a/b"`), fmt.Sprintf(progress, `1`), fmt.Sprintf(progress, `"other"`))
+			time.Sleep(6 * time.Second) // the progress has counted (J8)
+			from.gets()
+			from.says(cancel, `7.0`)
+			from.says(cancel, `8`)
+			to.gets(fmt.Sprintf(cancel, `7`), fmt.Sprintf(cancel, `8`))
+			to.says(progress, `"a\/b"`)
+			from.gets(fmt.Sprintf(progress, `"a\/b"`)) // nobody's any more
+		}
+		both(p.client, p.server)
+		both(p.server, p.client)
+		p.client.end <- io.EOF
+		if err := p.ended(t); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // J12: cancellations of nothing go nowhere, late answers to what was cancelled
 // neither, and the server's own cancellations end its requests.
 func TestPumpCancellations(t *testing.T) {

@@ -92,3 +92,28 @@ func (id ID) Equivalent(other ID) bool {
 	}
 	return a == b
 }
+
+// Find returns the entry of m that id names: the one that is spelled alike, or
+// else the only one that is Equivalent, because a peer may have decoded and
+// encoded the id; with the key as it stands in m. An id that several entries
+// could mean finds none. Only an id that is not spelled alike costs a scan.
+func Find[T any](m map[ID]T, id ID) (key ID, value T, ok bool) {
+	if value, ok = m[id]; ok || id.IsZero() {
+		return id, value, ok
+	}
+	return findEquivalent(m, id)
+}
+
+func findEquivalent[T any](m map[ID]T, id ID) (key ID, value T, ok bool) {
+	for k, v := range m {
+		if !k.Equivalent(id) {
+			continue
+		}
+		if ok {
+			var none T
+			return ID{}, none, false
+		}
+		key, value, ok = k, v, true
+	}
+	return key, value, ok
+}

@@ -73,3 +73,31 @@ func TestEquivalent(t *testing.T) {
 		t.Error("null and none are mixed up")
 	}
 }
+
+func TestFind(t *testing.T) {
+	id := func(text string) ID {
+		id, ok := ParseID([]byte(text))
+		if !ok {
+			t.Fatalf("%s is no id", text)
+		}
+		return id
+	}
+	m := map[ID]int{id(`"a/b"`): 1, id(`7`): 2, id(`"7"`): 3, id(`1.0`): 4, id(`1e0`): 5}
+	for text, want := range map[string]int{`"a/b"`: 1, `"a\/b"`: 1, `7`: 2, `7.0`: 2, `"\u0037"`: 3, `1.0`: 4, `1e0`: 5, `1`: 0, `8`: 0, `"x"`: 0} {
+		key, got, ok := Find(m, id(text))
+		if got != want || ok != (want != 0) || ok && m[key] != want {
+			t.Errorf("Find(%s) = %s, %d, %v; want %d", text, key, got, ok, want)
+		}
+	}
+	if _, _, ok := Find(map[ID]int{{}: 1}, id(`1`)); ok {
+		t.Error("an id was found where none is")
+	}
+	raw := []byte(`{"jsonrpc":"2.0","id":"a/b","result":{}}`)
+	msg, err := Parse(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := testing.AllocsPerRun(100, func() { Find(m, msg.ID()) }); n > 0 {
+		t.Errorf("%v allocations to find an id as spelled", n)
+	}
+}

@@ -100,6 +100,31 @@ func (s *session) target(m jsonrpc.Message) *stream {
 	return st
 }
 
+// respell returns m with the id or token that ties it to a request spelled as
+// in the request. A Pump does so too, but does not know the tokens of tasks.
+func (s *session) respell(m jsonrpc.Message) jsonrpc.Message {
+	switch {
+	case m.Kind() == jsonrpc.Response:
+		if id, _, ok := jsonrpc.Find(s.calls, m.ID()); ok && id != m.ID() {
+			return m.WithID(id)
+		}
+	case m.Kind() == jsonrpc.Request:
+	case m.Method() == "notifications/progress":
+		token, _, ok := jsonrpc.Find(s.tokens, m.ProgressToken())
+		if !ok {
+			token, _, ok = jsonrpc.Find(s.tasks, m.ProgressToken())
+		}
+		if ok && token != m.ProgressToken() {
+			return m.WithProgressToken(token)
+		}
+	case m.Method() == "notifications/cancelled":
+		if id, _, ok := jsonrpc.Find(s.asks, m.RequestID()); ok && id != m.RequestID() {
+			return m.WithRequestID(id)
+		}
+	}
+	return m
+}
+
 // tooEarly reports whether m must wait until the client has said
 // notifications/initialized (LI29), or until initialize was answered.
 func (s *session) tooEarly(m jsonrpc.Message) bool {
@@ -367,12 +392,13 @@ func (s *session) drop(h *held) bool {
 
 // unhold forgets a held request that the server has cancelled.
 func (s *session) unhold(id jsonrpc.ID) {
+	held := make(map[jsonrpc.ID]*held, len(s.held))
 	for _, h := range s.held {
-		if h.m.ID() == id {
-			h.timer.Stop()
-			s.drop(h)
-			return
-		}
+		held[h.m.ID()] = h
+	}
+	if _, h, ok := jsonrpc.Find(held, id); ok {
+		h.timer.Stop()
+		s.drop(h)
 	}
 }
 

@@ -418,7 +418,7 @@ func TestServerProgress(t *testing.T) {
 		p.gets()
 		p.says(progress("1", 1), progress(`"1"`, 2), progress("1.0", 3), progress("9", 4))
 		p.says(result("1"), progress("1", 5))
-		one.gets(progress("1", 1), result("1")).over()
+		one.gets(progress("1", 1), progress("1", 3), result("1")).over() // 1.0 is 1
 		text.gets(progress(`"1"`, 2)).open()
 		get.gets()
 		p.says(result(`"1"`))
@@ -852,6 +852,37 @@ func TestServerBacklog(t *testing.T) {
 		if refused != 11 {
 			t.Errorf("%d requests were refused at once, want 11", refused)
 		}
+		p.getsNothing()
+	})
+}
+
+// Ids and tokens are found by value; the client gets its own spelling.
+func TestServerSpelling(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, streamhttp.HandlerOptions{})
+		u, p := s.open(r25c)
+		for _, tt := range [][2]string{{`"a/b"`, `"a\/b"`}, {`"ż"`, `"\u017c"`}, {`1`, `1.0`}} {
+			r := u.call(tt[0])
+			p.gets()
+			p.says(progress(tt[1], 1), result(tt[1]))
+			r.gets(progress(tt[0], 1), result(tt[0])).over()
+		}
+		r := u.call(`7`)
+		p.gets()
+		c := u.post(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7.0}}`)
+		p.gets()
+		c.is(http.StatusAccepted)
+		if !r.finished() {
+			t.Error("a cancelled POST hangs")
+		}
+		const cancel = `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%s}}`
+		r = u.call(`8`)
+		p.gets()
+		p.says(ask(`1`), fmt.Sprintf(cancel, `1.0`))
+		r.gets(ask(`1`), fmt.Sprintf(cancel, `1`))
+		p.says(result(`8`))
+		p.says(ask(`"x"`), fmt.Sprintf(cancel, `"\u0078"`)) // held, and taken back
+		time.Sleep(time.Minute)
 		p.getsNothing()
 	})
 }

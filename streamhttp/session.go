@@ -116,6 +116,10 @@ func (s *session) Send(ctx context.Context, m jsonrpc.Message) error {
 			return errSessionEnded
 		}
 		st := s.target(m)
+		if st == nil {
+			m = s.respell(m)
+			st = s.target(m)
+		}
 		if st == nil || st.reader == nil || st.bytes < highWater {
 			s.route(m, st)
 			s.mu.Unlock()
@@ -258,7 +262,9 @@ func (s *session) settle(c *call) {
 // responded notes that the client has answered a request of the server's.
 func (s *session) responded(id jsonrpc.ID) {
 	s.mu.Lock()
-	delete(s.asks, id)
+	if id, _, ok := jsonrpc.Find(s.asks, id); ok {
+		delete(s.asks, id)
+	}
 	s.mu.Unlock()
 }
 
@@ -267,8 +273,8 @@ func (s *session) responded(id jsonrpc.ID) {
 func (s *session) cancel(id jsonrpc.ID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c := s.calls[id]
-	if c == nil || c.opens() {
+	_, c, ok := jsonrpc.Find(s.calls, id)
+	if !ok || c.opens() {
 		return
 	}
 	st := c.stream
