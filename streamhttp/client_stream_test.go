@@ -1,6 +1,7 @@
 package streamhttp
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -77,7 +78,7 @@ func TestClientResume(t *testing.T) {
 			[]string{"a", "a", "a"}, nil, []string{answer1}},
 		"retry of zero": {"id: a\nretry: 0\ndata:\n\n",
 			[]func(http.ResponseWriter, *http.Request){events(sseEvent("b", answer1))},
-			[]string{"a"}, []time.Duration{0}, []string{answer1}},
+			[]string{"a"}, []time.Duration{10 * time.Millisecond}, []string{answer1}},
 		"JSON": {sseEvent("a", log),
 			[]func(http.ResponseWriter, *http.Request){func(w http.ResponseWriter, r *http.Request) { writeJSON(w, answer1) }},
 			[]string{"a"}, nil, []string{log, answer1}},
@@ -127,14 +128,16 @@ func TestClientResumeFails(t *testing.T) {
 		reason  string
 		most    time.Duration
 	}{
-		"no id":          {sseEvent("", `{"jsonrpc":"2.0","method":"notifications/x"}`), nil, reasonBroken, 0},
-		"nothing":        {"", nil, reasonBroken, 0},
-		"400":            {sseEvent("a", ""), []func(http.ResponseWriter, *http.Request){status(400)}, reasonResultLost, time.Second},
-		"404":            {sseEvent("a", ""), []func(http.ResponseWriter, *http.Request){status(404)}, reasonResultLost, time.Second},
-		"405":            {sseEvent("a", ""), nil, reasonResultLost, time.Second},
-		"200 HTML":       {sseEvent("a", ""), []func(http.ResponseWriter, *http.Request){func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "<html>") }}, reasonResultLost, time.Second},
-		"empty for ever": {sseEvent("a", ""), repeat(20, events("")), reasonResultLost, 3 * time.Minute},
-		"500 for ever":   {sseEvent("a", ""), repeat(20, status(500)), reasonResultLost, 3 * time.Minute},
+		"no id":                            {sseEvent("", `{"jsonrpc":"2.0","method":"notifications/x"}`), nil, reasonBroken, 0},
+		"nothing":                          {"", nil, reasonBroken, 0},
+		"400":                              {sseEvent("a", ""), []func(http.ResponseWriter, *http.Request){status(400)}, reasonResultLost, time.Second},
+		"404":                              {sseEvent("a", ""), []func(http.ResponseWriter, *http.Request){status(404)}, reasonResultLost, time.Second},
+		"405":                              {sseEvent("a", ""), nil, reasonResultLost, time.Second},
+		"200 HTML":                         {sseEvent("a", ""), []func(http.ResponseWriter, *http.Request){func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "<html>") }}, reasonResultLost, time.Second},
+		"empty for ever":                   {sseEvent("a", ""), repeat(20, events("")), reasonResultLost, 3 * time.Minute},
+		"retry 0 for ever, without events": {sseEvent("a", ""), repeat(1000, events("retry: 0\n\n")), reasonResultLost, 3 * time.Minute},
+		"retry 0 for ever, without data":   {"id: a\nretry: 0\ndata:\n\n", repeat(1000, events("id: a\nretry: 0\ndata:\n\n")), reasonResultLost, 3 * time.Minute},
+		"500 for ever":                     {sseEvent("a", ""), repeat(20, status(500)), reasonResultLost, 3 * time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
 			testClient(t, func(s *fakeServer, o *ClientOptions) {
@@ -150,6 +153,9 @@ func TestClientResumeFails(t *testing.T) {
 				}
 				if got := string(m.Lookup("error", "data", "reason")); got != `"`+c.reason+`"` || m.ID().String() != "1" {
 					t.Errorf("received %s, want reason %s", m.Bytes(), c.reason)
+				}
+				if n := len(t.server.requests("GET")); n > 10 {
+					t.Errorf("%d GETs", n)
 				}
 				if d := time.Since(start); d > c.most {
 					t.Errorf("after %v, want at most %v", d, c.most)
@@ -322,6 +328,43 @@ func TestClientStandaloneStreamReconnects(t *testing.T) {
 		}
 		t.call("1", "ping")
 	})
+}
+
+// A server that wants the standalone stream to be opened again at once, for
+// nothing, does not get more than a handful of GETs.
+func TestClientStandaloneStreamHotLoop(t *testing.T) {
+	for name, c := range map[string]struct {
+		text string
+		most int // GETs in two seconds
+	}{
+		"no event": {"retry: 0\n\n", 10},
+		"no data":  {"id: a\nretry: 0\ndata:\n\n", 10},
+		"data":     {"retry: 0\n" + sseEvent("a", `{"jsonrpc":"2.0","method":"notifications/x"}`), 201},
+	} {
+		t.Run(name, func(t *testing.T) {
+			testClient(t, func(s *fakeServer, o *ClientOptions) {
+				s.onGet = func(w http.ResponseWriter, r *http.Request) bool {
+					if len(s.requests("GET")) < 10_000 { // ends the loop of a client without a limit
+						writeSSE(w, c.text)
+						return true
+					}
+					return false
+				}
+			}, func(t *clientTest) {
+				t.open()
+				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+				defer cancel()
+				for {
+					if _, err := t.conn.Recv(ctx); err != nil {
+						break
+					}
+				}
+				if n := len(t.server.requests("GET")); n < 2 || n > c.most {
+					t.Errorf("%d GETs, want 2 to %d", n, c.most)
+				}
+			})
+		})
+	}
 }
 
 // LE10: the response comes on the standalone stream, after a 202 or while the

@@ -13,10 +13,12 @@ import (
 )
 
 const (
-	streamRetry   = time.Second      // before a stream is opened again, if the server has not said
-	streamLongest = 30 * time.Second // the wait grows up to this
-	mostResumes   = 8                // fruitless ones in a row, for the stream of a call
-	streamSteady  = 10 * time.Second // a stream that has lived so long was no failure
+	streamRetry   = time.Second           // before a stream is opened again, if the server has not said
+	streamLeast   = 10 * time.Millisecond // the wait is never shorter, whatever the server says
+	streamPolled  = time.Second / 4       // the shortest wait that a server gives to be polled
+	streamLongest = 30 * time.Second      // the wait grows up to this
+	mostResumes   = 8                     // fruitless ones in a row, for the stream of a call
+	streamSteady  = 10 * time.Second      // a stream that has lived so long was no failure
 )
 
 // clientCursor is how far a stream was read, over all its connections, and when to
@@ -28,29 +30,38 @@ type clientCursor struct {
 	failures int // fruitless connections in a row
 }
 
-// note takes over what the reader of a connection has learned.
+// note takes over what the reader of a connection has learned. A connection
+// without data is fruitless, unless the server lets itself be polled: it sends
+// an id each time, and a retry that makes that bearable (LE7).
 func (s *clientCursor) note(r *sse.Reader, fruitful bool) {
+	if d, ok := r.Retry(); ok {
+		s.retry, s.hasRetry = d, true
+	}
+	polled := false
 	if id := r.LastEventID(); id != "" {
 		s.lastID = id
+		polled = s.wait() >= streamPolled
 	}
-	if d, ok := r.Retry(); ok { // a server that says when to come back is alive
-		s.retry, s.hasRetry, fruitful = d, true, true
-	}
-	if fruitful {
+	if fruitful || polled {
 		s.failures = 0
 	} else {
 		s.failures++
 	}
 }
 
+// wait returns how long the server wants its client to wait.
+func (s *clientCursor) wait() time.Duration {
+	if s.hasRetry {
+		return max(s.retry, streamLeast)
+	}
+	return streamRetry
+}
+
 // delay returns how long to wait before the next connection: exactly as long
 // as the server has said, at first (LE7, LE8).
 func (s *clientCursor) delay() time.Duration {
-	d := streamRetry
-	if s.hasRetry {
-		d = s.retry
-	}
-	if s.failures == 0 || d >= streamLongest {
+	d := s.wait()
+	if s.failures <= 1 || d >= streamLongest {
 		return d
 	}
 	d = max(d, firstBackoff)
@@ -62,9 +73,9 @@ func (s *clientCursor) delay() time.Duration {
 }
 
 // readEvents hands on what a stream carries, until the stream ends or a fault
-// of call; seen says that there was an event. A nil call means the standalone
-// stream, which no single event can make fail.
-func (c *clientConn) readEvents(r *sse.Reader, call *clientCall, session *clientSession) (seen bool, fault *clientFault) {
+// of call; data says that there was an event with data. A nil call means the
+// standalone stream, which no single event can make fail.
+func (c *clientConn) readEvents(r *sse.Reader, call *clientCall, session *clientSession) (data bool, fault *clientFault) {
 	lingering := false
 	for {
 		event, err := r.Next()
@@ -72,17 +83,19 @@ func (c *clientConn) readEvents(r *sse.Reader, call *clientCall, session *client
 		case errors.Is(err, sse.ErrTooLarge):
 			fault = c.tooLargeFault()
 		case err != nil:
-			return seen, nil
-		case len(event.Data) == 0, event.Name != "" && event.Name != "message": // LE8
-			seen = true
+			return data, nil
+		case len(event.Data) == 0:
+			continue
+		case event.Name != "" && event.Name != "message": // LE8
+			data = true
 			continue
 		default:
 			fault = c.incoming(event.Data, call, session)
 		}
-		seen = true
+		data = true
 		if fault != nil {
 			if call != nil {
-				return seen, fault
+				return data, fault
 			}
 			c.log.Warn("event of the server dropped", "reason", fault.reason)
 		}
@@ -100,9 +113,9 @@ func (c *clientConn) readCallStream(call *clientCall, session *clientSession, re
 	at := clientCursor{}
 	for {
 		r := sse.NewReader(resp.Body, c.opts.MaxMessageSize)
-		seen, fault := c.readEvents(r, call, session)
+		data, fault := c.readEvents(r, call, session)
 		resp.Body.Close()
-		at.note(r, seen)
+		at.note(r, data)
 		switch {
 		case call.isDone() || !call.awaits():
 			return nil
@@ -235,8 +248,8 @@ func (c *clientConn) listenTo(session *clientSession, resp *http.Response, at *c
 	defer resp.Body.Close()
 	since := time.Now()
 	r := sse.NewReader(resp.Body, c.opts.MaxMessageSize)
-	seen, _ := c.readEvents(r, nil, session)
-	at.note(r, seen || time.Since(since) >= streamSteady)
+	data, _ := c.readEvents(r, nil, session)
+	at.note(r, data || time.Since(since) >= streamSteady)
 }
 
 // pause waits for d; false: ctx or done was closed before.
