@@ -296,6 +296,24 @@ func TestReadDeadline(t *testing.T) {
 	}
 }
 
+// A terminal's read must end like a pipe's: whoever waits for output has to be
+// able to give up.
+func TestTerminalReadDeadline(t *testing.T) {
+	s := sh("cat")
+	s.PTY = true
+	p := mustStart(t, s)
+	out := p.Stdout().(interface {
+		io.Reader
+		SetReadDeadline(time.Time) error
+	})
+	if err := out.SetReadDeadline(time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := out.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("Read = %v, want a time-out", err)
+	}
+}
+
 func TestOutputIsReadableAfterStop(t *testing.T) {
 	for _, terminal := range []bool{false, true} {
 		s := sh("echo first; cat >/dev/null; echo last")

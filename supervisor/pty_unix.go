@@ -19,11 +19,39 @@ func openTerminal() (ours, childs *os.File, err error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("open a pseudo-terminal: %w", err)
 	}
-	if err := makeRaw(childs); err != nil {
-		_, _ = ours.Close(), childs.Close()
+	polled, err := polledFile(ours)
+	if err == nil {
+		err = makeRaw(childs)
+	}
+	_ = ours.Close()
+	if err != nil {
+		_, _ = polled.Close(), childs.Close()
 		return nil, nil, fmt.Errorf("set up the pseudo-terminal: %w", err)
 	}
-	return ours, childs, nil
+	return polled, childs, nil
+}
+
+// polledFile returns f as a file whose reads a deadline ends. The library has
+// asked for the descriptor's number, which makes reads block for good.
+func polledFile(f *os.File) (*os.File, error) {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	var polled *os.File
+	var opErr error
+	err = raw.Control(func(fd uintptr) {
+		var again int
+		if again, opErr = unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 0); opErr != nil {
+			return
+		}
+		if opErr = unix.SetNonblock(again, true); opErr != nil {
+			_ = unix.Close(again)
+			return
+		}
+		polled = os.NewFile(uintptr(again), f.Name())
+	})
+	return polled, errors.Join(err, opErr)
 }
 
 // makeRaw turns off everything that would change the output (\n to \r\n, tabs)
