@@ -236,9 +236,7 @@ func (h *Handler) serveStream(p *post, messages []jsonrpc.Message) {
 			continue
 		}
 		if p.r.Context().Err() != nil {
-			if m.Kind() == jsonrpc.Request {
-				p.s.withdraw(m.ID())
-			}
+			p.s.withdraw(messages[i:])
 			return
 		}
 		if i == 0 && !p.opens {

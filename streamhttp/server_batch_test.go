@@ -1,6 +1,7 @@
 package streamhttp_test
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -215,4 +216,28 @@ func TestServerBatchSessionEnds(t *testing.T) {
 		p.says(result("2"))
 		r.isJSON(`[{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"cancelled","data":{"reason":"cancelled"}}},` + result("2") + `]`)
 	})
+}
+
+// A batch that is cut off before the server has taken all of it leaves
+// nothing behind: the ids can be used again, and the session can end.
+func TestServerBatchCutOff(t *testing.T) {
+	for _, taken := range []int{0, 1} {
+		bubble(t, fmt.Sprint(taken), func(t *testing.T) {
+			s := newSite(t, streamhttp.HandlerOptions{})
+			u, p := s.open(r25a)
+			const request, note = `{"jsonrpc":"2.0","id":%d,"method":"tools/call"}`, `{"jsonrpc":"2.0","method":"x"}`
+			r := u.post("[" + note + "," + note + "," + fmt.Sprintf(request, 1) + "," + fmt.Sprintf(request, 2) + "]")
+			for range taken {
+				p.getsText(note)
+			}
+			r.cut()
+			p.getsNothing()
+			for id := 1; id <= 2; id++ {
+				again := u.post(fmt.Sprintf(request, id))
+				p.getsText(fmt.Sprintf(request, id))
+				p.says(result(fmt.Sprint(id)))
+				again.isJSON(result(fmt.Sprint(id)))
+			}
+		})
+	}
 }

@@ -292,12 +292,17 @@ func (s *session) cancel(id jsonrpc.ID) {
 
 var cancelledData = []byte(`{"reason":"cancelled"}`)
 
-// withdraw takes back a request that the server never got.
-func (s *session) withdraw(id jsonrpc.ID) {
+// withdraw takes back requests that the server never got.
+func (s *session) withdraw(messages []jsonrpc.Message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if c := s.calls[id]; c != nil {
-		s.settle(c)
+	for _, m := range messages {
+		if m.Kind() != jsonrpc.Request {
+			continue
+		}
+		if c := s.calls[m.ID()]; c != nil {
+			s.settle(c)
+		}
 	}
 }
 
