@@ -59,8 +59,8 @@ func TestClient(t *testing.T) {
 			t.Errorf("%s: the suite has the non-auth client scenarios %q, want %d", version, scenarios, n.client)
 		}
 		for _, scenario := range scenarios {
+			// Not parallel: sse-retry measures time, to 200 ms.
 			t.Run(version+"/"+scenario, func(t *testing.T) {
-				t.Parallel()
 				client := peers.StdioClient(t)
 				direct := runClientScenario(t, client, scenario, version)
 				bridged := runClientScenario(t, client+" "+peers.Bridge(t)+" connect", scenario, version)
