@@ -442,6 +442,32 @@ func TestClientOrder(t *testing.T) {
 	})
 }
 
+// A request that the server leaves unread holds up what follows, its own
+// cancellation in the first place, but not for ever.
+func TestClientUnreadRequest(t *testing.T) {
+	testClient(t, func(s *fakeServer, o *ClientOptions) {
+		s.onRaw = func(w http.ResponseWriter, r *http.Request) bool {
+			if r.ContentLength < 100_000 {
+				return false
+			}
+			time.Sleep(time.Hour)
+			return true
+		}
+	}, func(t *clientTest) {
+		t.open()
+		start := time.Now()
+		t.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"x":"` + strings.Repeat("x", 200_000) + `"}}`)
+		t.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
+		t.call("2", "ping")
+		if d := time.Since(start); d != time.Second {
+			t.Errorf("the next call was answered after %v, want 1s", d)
+		}
+		if n := len(t.server.requests("notifications/cancelled")); n != 1 {
+			t.Errorf("%d cancellations reached the server, want 1", n)
+		}
+	})
+}
+
 // J11: initialize is never cancelled.
 func TestClientCancelInitialize(t *testing.T) {
 	testClient(t, func(s *fakeServer, o *ClientOptions) {

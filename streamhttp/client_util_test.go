@@ -53,6 +53,7 @@ type fakeServer struct {
 	down      bool // connections are refused
 	// The scripts report whether they have handled the request.
 	onPost   func(w http.ResponseWriter, r *http.Request, m jsonrpc.Message) bool
+	onRaw    func(w http.ResponseWriter, r *http.Request) bool // before the body is read
 	onGet    func(w http.ResponseWriter, r *http.Request) bool
 	onDelete func(w http.ResponseWriter, r *http.Request) bool
 }
@@ -115,6 +116,9 @@ func (f *fakeServer) dial(ctx context.Context, network, addr string) (net.Conn, 
 }
 
 func (f *fakeServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if f.onRaw != nil && f.onRaw(w, r) {
+		return
+	}
 	body, _ := io.ReadAll(r.Body)
 	m, _ := jsonrpc.Parse(bytes.Clone(body))
 	f.mu.Lock()

@@ -16,6 +16,7 @@ import (
 const (
 	clientQueue       = 64               // messages for Recv that may wait
 	clientNotes       = 64               // notifications and responses on their way at once
+	clientAheadWait   = time.Second      // how long Send waits until the message ahead was written
 	clientNoteWait    = time.Second      // how long Send waits until a notification was accepted
 	clientListenWait  = time.Second / 10 // how long what follows initialized waits for the standalone stream
 	clientNoteTimeout = time.Minute      // how long the server may take to accept one
@@ -119,9 +120,10 @@ func (c *clientConn) push(ctx context.Context, m jsonrpc.Message) {
 }
 
 // Send sends m in a POST of its own (LE1). It keeps the order: no message sets
-// out before the one ahead of it was written, none but a response before
-// initialize was answered, and after a notification none before the server has
-// accepted it (for at most a second). HTTP knows no order between requests, so
+// out before the one ahead of it was written (for at most a second: a server
+// may leave a long one unread), none but a response before initialize was
+// answered, and after a notification none before the server has accepted it
+// (for at most a second). HTTP knows no order between requests, so
 // that is all that can be done.
 //
 // Send waits for time to pass, for the server, and for Recv to be called, but
@@ -165,13 +167,7 @@ func (c *clientConn) launch(ctx context.Context, call *clientCall, slots chan st
 	case ahead == nil:
 		return false, err
 	}
-	select {
-	case <-ahead:
-	case <-ctx.Done():
-		err = ctx.Err()
-	case <-c.ctx.Done():
-		err = errClientClosed
-	}
+	err = c.awaitAhead(ctx, ahead)
 	if err == nil && !c.spawn(func() { c.run(call); <-slots }) {
 		err = errClientClosed
 	}
@@ -180,6 +176,27 @@ func (c *clientConn) launch(ctx context.Context, call *clientCall, slots chan st
 		return false, err
 	}
 	return true, nil
+}
+
+// awaitAhead waits until the message ahead was written. It goes by when that
+// takes long: the message now at hand may be what cancels it.
+func (c *clientConn) awaitAhead(ctx context.Context, ahead <-chan struct{}) error {
+	select {
+	case <-ahead: // mostly so
+		return nil
+	default:
+	}
+	t := time.NewTimer(clientAheadWait)
+	defer t.Stop()
+	select {
+	case <-ahead:
+	case <-t.C:
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-c.ctx.Done():
+		return errClientClosed
+	}
+	return nil
 }
 
 // awaitNote waits until a notification was accepted, so that what is sent
