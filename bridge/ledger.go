@@ -10,10 +10,11 @@ import (
 
 // call is one request that is owed an answer.
 type call struct {
-	id      jsonrpc.ID
-	method  string
-	token   jsonrpc.ID  // of progress; zero: none
-	timeout *time.Timer // nil: none
+	id       jsonrpc.ID
+	method   string
+	token    jsonrpc.ID  // of progress; zero: none
+	timeout  *time.Timer // nil: none
+	deadline time.Time   // when there is a timeout: it is not put off beyond this
 }
 
 // ledger keeps the requests that one side owes the other an answer to.
@@ -21,15 +22,15 @@ type call struct {
 // A response leaves the books in two steps, take and settled, so that "nothing
 // is owed" becomes true only after the answer was handed on.
 type ledger struct {
-	max    int            // calls at once; 0: no limit
+	max    int            // calls at once
 	timers sync.WaitGroup // time-outs that are running or may still run
 
 	mu      sync.Mutex
 	calls   map[jsonrpc.ID]*call
 	tokens  map[jsonrpc.ID]*call // those with a progress token
-	handing int           // answers taken but not settled yet
-	closed  bool          // nothing may be opened any more
-	empty   chan struct{} // closed when somebody waits for it and nothing is owed
+	handing int                  // answers taken but not settled yet
+	closed  bool                 // nothing may be opened any more
+	empty   chan struct{}        // closed when somebody waits for it and nothing is owed
 }
 
 func (l *ledger) init(max int) {
@@ -54,7 +55,7 @@ func (l *ledger) open(c *call) error {
 	if _, dup := l.calls[c.id]; dup {
 		return errInUse
 	}
-	if l.max > 0 && len(l.calls) >= l.max {
+	if len(l.calls) >= l.max {
 		return errTooMany
 	}
 	l.calls[c.id] = c
@@ -73,6 +74,7 @@ func (l *ledger) arm(c *call, d time.Duration, expired func()) {
 		return
 	}
 	l.timers.Add(1)
+	c.deadline = time.Now().Add(maxRenewal * d)
 	c.timeout = time.AfterFunc(d, func() {
 		defer l.timers.Done()
 		if l.takeCall(c) {
@@ -174,14 +176,14 @@ func (l *ledger) drained() <-chan struct{} {
 }
 
 // progress starts the time-out of the request with this progress token anew,
-// and returns the token as it was asked with.
+// within its deadline, and returns the token as it was asked with.
 func (l *ledger) progress(token jsonrpc.ID, d time.Duration) (jsonrpc.ID, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	token, c, ok := jsonrpc.Find(l.tokens, token)
 	// A time-out that has run out already must not run again.
 	if ok && c.timeout != nil && c.timeout.Stop() {
-		c.timeout.Reset(d)
+		c.timeout.Reset(min(d, time.Until(c.deadline)))
 	}
 	return token, ok
 }

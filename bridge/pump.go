@@ -23,8 +23,12 @@ const DefaultDrain = 30 * time.Second
 // conversation: it may take nothing any more.
 const cancelWait = time.Second
 
-// maxUnanswered is how many requests of the server may wait for the client's
-// answers. A client that answers none must not make the books grow for ever.
+// maxRenewal is how many times RequestTimeout a request may take at most when
+// progress goes on and on.
+const maxRenewal = 10
+
+// maxUnanswered is how many requests of each side may wait for the other's
+// answers. A side that answers none must not make the books grow for ever.
 const maxUnanswered = 10_000
 
 // PumpOptions tune a Pump. The zero value works.
@@ -39,7 +43,8 @@ type PumpOptions struct {
 
 	// RequestTimeout is how long the server may stay silent on a request
 	// before it is cancelled and answered with an error (J8). Progress on the
-	// request starts it anew. 0 means forever.
+	// request starts it anew, but no request lasts longer than ten times as
+	// long. 0 means forever.
 	RequestTimeout time.Duration
 
 	// Dropped is told of each message that reached nobody, and why. The
@@ -72,7 +77,7 @@ type PumpOptions struct {
 // the spelling that was asked with; so do progress tokens and cancellations.
 func Pump(ctx context.Context, client, server Conn, opts PumpOptions) error {
 	p := &pump{client: client, server: server, opts: opts}
-	p.toServer.init(0)
+	p.toServer.init(maxUnanswered)
 	p.toClient.init(maxUnanswered)
 	return p.run(ctx)
 }
@@ -215,6 +220,9 @@ func (p *pump) admit(ctx context.Context, m jsonrpc.Message) (jsonrpc.Message, b
 		case nil:
 		case errShut:
 			p.answer(ctx, c.id, jsonrpc.CodeInternalError, "the server has ended", serverEndedData)
+			return m, false
+		case errTooMany:
+			p.answer(ctx, c.id, jsonrpc.CodeInternalError, err.Error(), nil)
 			return m, false
 		default: // J3
 			p.answer(ctx, c.id, jsonrpc.CodeInvalidRequest, err.Error(), nil)
@@ -466,8 +474,11 @@ func (p *pump) arm(c *call) {
 		if c.method != "initialize" {
 			p.cancelAtServer(p.ctx, c.id, "timed out")
 		}
-		p.answer(p.ctx, c.id, jsonrpc.CodeInternalError,
-			fmt.Sprintf("the server did not answer within %v", p.opts.RequestTimeout), timeoutData)
+		within := p.opts.RequestTimeout
+		if !time.Now().Before(c.deadline) {
+			within *= maxRenewal
+		}
+		p.answer(p.ctx, c.id, jsonrpc.CodeInternalError, fmt.Sprintf("the server did not answer within %v", within), timeoutData)
 	})
 }
 

@@ -730,6 +730,23 @@ func TestPumpRequestTimeout(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	bubble(t, "progress without end", func(t *testing.T) {
+		p := pump(t, bridge.PumpOptions{RequestTimeout: 10 * time.Second})
+		p.client.says(call)
+		p.server.gets(call)
+		const progress = `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"t","progress":1}}`
+		for range 14 {
+			time.Sleep(7 * time.Second)
+			p.server.says(progress)
+			p.client.gets(progress)
+		}
+		time.Sleep(2*time.Second - 1)
+		p.client.gets()
+		time.Sleep(time.Nanosecond)
+		p.client.gets(strings.Replace(timedOut, "10s", "1m40s", 1))
+		p.client.end <- io.EOF
+		p.ended(t)
+	})
 	bubble(t, "answered", func(t *testing.T) {
 		p := pump(t, bridge.PumpOptions{RequestTimeout: 10 * time.Second})
 		p.client.says(call)
@@ -909,4 +926,34 @@ type slowClose struct{ bridge.Conn }
 func (s slowClose) Close() error {
 	time.Sleep(time.Minute)
 	return s.Conn.Close()
+}
+
+// Neither may a server that answers nothing.
+func TestPumpUnansweredRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := pump(t, bridge.PumpOptions{})
+		taken, refused := 0, jsonrpc.Message{}
+		for refused.Kind() == jsonrpc.Invalid && taken < 20_000 {
+			p.client.in <- fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"ping"}`, taken)
+			select {
+			case <-p.server.out:
+				taken++
+			case refused = <-p.client.out:
+			}
+		}
+		if taken < 10_000 || !refused.IsError() || string(refused.Lookup("error", "code")) != "-32603" {
+			t.Errorf("after %d requests: %s", taken, refused.Bytes())
+		}
+		p.server.says(`{"jsonrpc":"2.0","id":0,"result":{}}`)
+		<-p.client.out
+		p.client.in <- `{"jsonrpc":"2.0","id":"again","method":"ping"}`
+		if m := <-p.server.out; m.ID().String() != `"again"` {
+			t.Errorf("the server got %s", m.Bytes())
+		}
+		p.server.end <- io.EOF
+		for range taken {
+			<-p.client.out
+		}
+		p.ended(t)
+	})
 }

@@ -288,6 +288,12 @@ func refuseID(w http.ResponseWriter, r *http.Request, status int, id jsonrpc.ID,
 	writeError(w, r, status, jsonrpc.CodeInvalidRequest, id, text)
 }
 
+// busy answers a request that may succeed later.
+func busy(w http.ResponseWriter, r *http.Request, id jsonrpc.ID, err error) {
+	w.Header().Set("Retry-After", "5")
+	writeError(w, r, http.StatusServiceUnavailable, jsonrpc.CodeInternalError, id, err.Error())
+}
+
 // writeError writes a JSON-RPC error with an HTTP status. An unknown id is
 // null before 2025-11-25, whose schema made it optional (J4).
 func writeError(w http.ResponseWriter, r *http.Request, status, code int, id jsonrpc.ID, text string) {

@@ -180,8 +180,7 @@ func (h *Handler) serveInitialize(w http.ResponseWriter, r *http.Request, m json
 	s, st, rd, err := h.start(r, m)
 	if err != nil {
 		h.opts.Logger.Warn("session refused", "reason", err)
-		w.Header().Set("Retry-After", "5")
-		writeError(w, r, http.StatusServiceUnavailable, jsonrpc.CodeInternalError, m.ID(), err.Error())
+		busy(w, r, m.ID(), err)
 		return
 	}
 	s.begin()
@@ -216,6 +215,9 @@ func (h *Handler) serveRequests(w http.ResponseWriter, r *http.Request, s *sessi
 	var err error
 	p.st, p.rd, used, err = s.open(p.requests)
 	switch {
+	case err == errTooManyCalls:
+		busy(w, r, p.requests[0].ID(), err)
+		return
 	case err != nil:
 		refuseID(w, r, http.StatusNotFound, p.requests[0].ID(), sessionGone)
 		return

@@ -55,6 +55,57 @@ func TestServerOwner(t *testing.T) {
 	}
 }
 
+// A server that answers nothing does not make the books grow for ever.
+func TestServerMaxCalls(t *testing.T) {
+	s := newTestSession()
+	open := func(from, to int) error {
+		var batch []jsonrpc.Message
+		for id := from; id < to; id++ {
+			batch = append(batch, jsonrpc.NewRequest(jsonrpc.IntID(int64(id)), "ping", nil))
+		}
+		_, _, _, err := s.open(batch)
+		return err
+	}
+	for id := range maxCalls - 1 {
+		if err := open(id, id+1); err != nil {
+			t.Fatalf("call %d: %v", id, err)
+		}
+	}
+	if err := open(maxCalls, maxCalls+2); err != errTooManyCalls {
+		t.Errorf("two more than fit: %v", err)
+	}
+	if err := open(maxCalls, maxCalls+1); err != nil {
+		t.Errorf("the last one that fits: %v", err)
+	}
+	h := NewHandler(bridge.HandlerFunc(func(context.Context, bridge.Conn) error { return nil }), HandlerOptions{})
+	defer h.Close()
+	post := func() *httptest.ResponseRecorder {
+		w := httptest.NewRecorder()
+		m := jsonrpc.NewRequest(jsonrpc.IntID(-1), "ping", nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		h.serveRequests(w, httptest.NewRequestWithContext(ctx, "POST", "/mcp", nil), s, []jsonrpc.Message{m}, nil, false)
+		return w
+	}
+	w := post()
+	if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" || !strings.Contains(w.Body.String(), `"id":-1,"error":{"code":-32603`) {
+		t.Errorf("one too many is answered %d %v %s", w.Code, w.Header(), w.Body)
+	}
+	if err := s.Send(t.Context(), jsonrpc.NewResult(jsonrpc.IntID(7), nil)); err != nil {
+		t.Fatal(err)
+	}
+	if w := post(); w.Code == http.StatusServiceUnavailable {
+		t.Error("a call that was answered still counts")
+	}
+}
+
+func newTestSession() *session {
+	opts := HandlerOptions{}.withDefaults()
+	s := newSession(&opts, "", version2025_11_25, time.Now())
+	s.onEnd = func() {}
+	return s
+}
+
 // The store of events, against a model that keeps everything in plain lists.
 func TestServerReplayModel(t *testing.T) {
 	for seed := range uint64(60) {

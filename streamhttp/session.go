@@ -11,11 +11,18 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-var errSessionEnded = errors.New("the session has ended")
+var (
+	errSessionEnded = errors.New("the session has ended")
+	errTooManyCalls = errors.New("too many requests are in progress; try again later")
+)
 
 // highWater is how many bytes may wait for one connected reader before Send
 // waits too.
 const highWater = 256 << 10
+
+// maxCalls is how many requests of the client may wait for the server's
+// answers. A server that answers none must not make the books grow for ever.
+const maxCalls = 10_000
 
 // call is a client's request in flight.
 type call struct {
@@ -174,12 +181,15 @@ var sessionEndedData = []byte(`{"reason":"session_ended"}`)
 
 // open enters the requests of one POST, which all answer on one stream, and
 // returns the stream with its reader. It is nil when an id is in use (J3);
-// the id is returned then.
+// the id is returned then. The error is errSessionEnded or errTooManyCalls.
 func (s *session) open(requests []jsonrpc.Message) (*stream, *reader, jsonrpc.ID, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ended {
 		return nil, nil, jsonrpc.ID{}, errSessionEnded
+	}
+	if len(s.calls)+len(requests) > maxCalls {
+		return nil, nil, jsonrpc.ID{}, errTooManyCalls
 	}
 	for i, m := range requests {
 		_, used := s.calls[m.ID()]
