@@ -25,12 +25,14 @@ func TestClientFaults(t *testing.T) {
 		reason string
 		words  []string
 	}{
-		"401":           {func(w W) { w.Header().Set("WWW-Authenticate", "Bearer"); w.WriteHeader(401) }, reasonAuth, []string{"401 Unauthorized", "--header", "http://fake.test/mcp"}},
+		"401":           {func(w W) { w.Header().Set("WWW-Authenticate", "Bearer"); w.WriteHeader(401) }, reasonAuth, []string{"401 Unauthorized", "--header", "http://fake.test answered"}},
 		"403":           {func(w W) { w.WriteHeader(403) }, reasonForbidden, []string{"403", "denied"}},
 		"404 plain":     {func(w W) { w.WriteHeader(410) }, reasonStatus, []string{"410 Gone"}},
 		"400 plain":     {func(w W) { http.Error(w, "Bad Request: no such thing", 400) }, reasonStatus, []string{`it says: \"Bad Request: no such thing\"`}},
 		"endless error": {func(w W) { w.WriteHeader(500); forever(w) }, reasonStatus, []string{"500"}},
 		"endless text":  {func(w W) { w.Header().Set("Content-Type", "text/plain"); forever(w) }, reasonNotMCP, []string{"text/plain"}},
+		"path":          {func(w W) { http.Error(w, "cannot POST /mcp/secret", 400) }, reasonStatus, []string{"400 Bad Request"}},
+		"query":         {func(w W) { http.Error(w, "wrong key=secret", 400) }, reasonStatus, []string{"400 Bad Request"}},
 		"405":           {func(w W) { w.WriteHeader(405) }, reasonStatus, []string{"405"}},
 		"413":           {func(w W) { w.WriteHeader(413) }, reasonTooLarge, []string{"413"}},
 		"500":           {func(w W) { w.WriteHeader(500); io.WriteString(w, "<h1>panic at secret.go:1") }, reasonStatus, []string{"500 Internal Server Error"}},
@@ -125,17 +127,17 @@ func TestClientRedirects(t *testing.T) {
 		follow   bool
 		words    string
 	}{
-		"307":             {307, "/mcp/", true, ""},
-		"308, absolute":   {308, "http://FAKE.test:80/mcp/", true, ""},
-		"301":             {301, "/mcp/", false, "http://fake.test/mcp/"},
-		"302":             {302, "/mcp/", false, "302 Found"},
-		"303":             {303, "/mcp/", false, "303"},
-		"other host":      {307, "http://evil.test/mcp/?a=secret", false, "http://evil.test/mcp/"},
-		"other scheme":    {308, "https://fake.test/mcp/", false, "https://fake.test/mcp/"},
-		"other port":      {307, "http://fake.test:81/mcp/", false, "http://fake.test:81/mcp/"},
+		"307":             {307, "/other/", true, ""},
+		"308, absolute":   {308, "http://FAKE.test:80/other/", true, ""},
+		"301":             {301, "/mcp/secret2", false, "http://fake.test"},
+		"302":             {302, "/other/", false, "302 Found"},
+		"303":             {303, "/other/", false, "303"},
+		"other host":      {307, "http://evil.test/secret/?a=secret", false, "http://evil.test"},
+		"other scheme":    {308, "https://fake.test/mcp/", false, "https://fake.test"},
+		"other port":      {307, "http://fake.test:81/mcp/", false, "http://fake.test:81"},
 		"302 to evil":     {302, "http://evil.test/", false, "evil.test"},
 		"no location":     {307, "", false, "307"},
-		"round and round": {307, "/mcp", false, "too many"},
+		"round and round": {307, "/mcp/secret", false, "too many"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var hosts []string
@@ -144,7 +146,7 @@ func TestClientRedirects(t *testing.T) {
 				o.Header = http.Header{"X-Key": {"k"}}
 				s.onPost = func(w http.ResponseWriter, r *http.Request, m jsonrpc.Message) bool {
 					hosts = append(hosts, r.Host)
-					if r.URL.Path != "/mcp" {
+					if r.URL.Path == "/other/" {
 						return false
 					}
 					if c.location != "" {
@@ -276,7 +278,7 @@ func TestClientNetFaults(t *testing.T) {
 		reason string
 		words  []string
 	}{
-		"refused":      {"http://" + refused + "/mcp?token=secret", reasonUnreachable, []string{"is the server running?", refused + "/mcp"}},
+		"refused":      {"http://" + refused + "/secret?token=secret", reasonUnreachable, []string{"is the server running?", refused + ": dial"}},
 		"certificate":  {tlsServer.URL, reasonTLS, []string{"certificate"}},
 		"TLS to plain": {"https://" + strings.TrimPrefix(plain.URL, "http://"), reasonTLS, nil},
 		"no HTTP":      {"http://" + raw.Addr().String(), reasonNotMCP, []string{"does not speak HTTP"}},
@@ -302,9 +304,14 @@ func TestClientNetFaults(t *testing.T) {
 		{&net.OpError{Op: "read", Err: errors.New("connection reset by peer")}, reasonBroken},
 		{tls.AlertError(40), reasonTLS},
 		{io.ErrUnexpectedEOF, reasonBroken},
+		{errors.New(`invalid proxy address "http://user:secret@proxy:x": invalid port`), reasonBroken},
+		{errors.New(`invalid proxy address "user:secret@proxy"`), reasonBroken},
+		{&url.Error{Op: "Post", URL: "http://x/secret", Err: io.EOF}, reasonBroken},
 	} {
 		if got := c.netFault(f.err); got.reason != f.reason || !strings.Contains(got.text, "http://x/") {
 			t.Errorf("%v: %+v, want %s", f.err, got, f.reason)
+		} else if strings.Contains(got.text, "secret") {
+			t.Errorf("the error shows a secret: %s", got.text)
 		}
 	}
 }

@@ -284,7 +284,7 @@ func TestClientServerDownAtStart(t *testing.T) {
 	testClient(t, func(s *fakeServer, o *ClientOptions) { s.down = true }, func(t *clientTest) {
 		start := time.Now()
 		t.send(initializeText)
-		t.wantError("0", reasonUnreachable, "connection refused", "http://fake.test/mcp", "background")
+		t.wantError("0", reasonUnreachable, "connection refused", "http://fake.test: ", "background")
 		t.send(initializedText)
 		t.send(request("1", "tools/list"))
 		t.wantError("1", reasonDown, "connection refused", "next attempt is in")

@@ -14,6 +14,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
+
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
@@ -233,17 +235,23 @@ func testClient(t *testing.T, set func(s *fakeServer, o *ClientOptions), f func(
 	synctest.Test(t, func(t *testing.T) {
 		s := &fakeServer{t: t}
 		transport := &http.Transport{DialContext: s.dial, MaxIdleConnsPerHost: 100, DisableCompression: true}
-		opts := ClientOptions{Transport: transport}
+		var log bytes.Buffer
+		opts := ClientOptions{Transport: transport, Logger: hclog.New(&hclog.LoggerOptions{Output: &log, Level: hclog.Info})}
 		if set != nil {
 			set(s, &opts)
 		}
 		s.start()
-		conn, err := (&Client{URL: "http://user:pass@fake.test/mcp?key=secret", Options: opts}).Dial(t.Context())
+		conn, err := (&Client{URL: "http://user:pass@fake.test/mcp/secret?key=secret", Options: opts}).Dial(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer func() {
 			conn.Close()
+			for _, secret := range []string{"pass", "secret"} {
+				if strings.Contains(log.String(), secret) {
+					t.Errorf("the log shows a secret: %s", log.String())
+				}
+			}
 			transport.CloseIdleConnections()
 			s.stop()
 			time.Sleep(24 * time.Hour) // for scripts that sleep

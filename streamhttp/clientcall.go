@@ -270,7 +270,7 @@ func (c *clientConn) readRefusal(session *clientSession, resp *http.Response) *c
 		if m, err := jsonrpc.Parse(raw); err == nil && m.IsError() {
 			fault.own = m
 		} else if replyType(resp) == "text/plain" {
-			fault.text += plainDetail(raw)
+			fault.text += plainDetail(raw, c.url)
 		}
 	}
 	if session == nil || session.id == "" {

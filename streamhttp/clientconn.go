@@ -37,7 +37,7 @@ var (
 // should be (repair). All are started by spawn and awaited by Close.
 type clientConn struct {
 	url    *url.URL
-	where  string      // the URL for people, without secrets
+	where  string      // the server for people: no path and no query, there may be keys in them
 	host   string      // the Host header, "": the URL's
 	header http.Header // on every request
 	rt     http.RoundTripper
@@ -60,7 +60,7 @@ type clientConn struct {
 
 func newClientConn(u *url.URL, header http.Header, rt http.RoundTripper, idle func(), opts ClientOptions) *clientConn {
 	c := &clientConn{
-		url: u, where: u.Scheme + "://" + u.Host + u.EscapedPath(), host: header.Get("Host"), header: header,
+		url: u, where: u.Scheme + "://" + u.Host, host: header.Get("Host"), header: header,
 		rt: rt, idle: idle, opts: opts, log: opts.Logger,
 		in: make(chan jsonrpc.Message, clientQueue),
 		// Twice MaxInFlight: a goroutine lingers a moment after its request.

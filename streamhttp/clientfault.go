@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -96,20 +97,29 @@ func (c *clientConn) netFault(err error) *clientFault {
 		f.text = fmt.Sprintf("%s did not answer in time", c.where)
 	case errors.As(err, &dns):
 		f.reason = reasonUnreachable
-		f.text = fmt.Sprintf("cannot reach %s: %v; is the host name right?", c.where, err)
+		f.text = fmt.Sprintf("cannot reach %s: %s; is the host name right?", c.where, netText(err))
 	case errors.As(err, &op) && op.Op == "dial":
 		f.reason = reasonUnreachable
-		f.text = fmt.Sprintf("cannot reach %s: %v; is the server running?", c.where, err)
+		f.text = fmt.Sprintf("cannot reach %s: %s; is the server running?", c.where, netText(err))
 	case errors.As(err, &cert), errors.As(err, &record), errors.As(err, &alert), strings.Contains(err.Error(), "HTTP response to HTTPS client"):
 		f.reason = reasonTLS
-		f.text = fmt.Sprintf("no secure connection to %s: %v", c.where, err)
+		f.text = fmt.Sprintf("no secure connection to %s: %s", c.where, netText(err))
 	case strings.Contains(err.Error(), "malformed"): // err repeats what the server sent
 		f.reason, f.transient = reasonNotMCP, false
 		f.text = fmt.Sprintf("%s does not speak HTTP", c.where)
 	default:
-		f.text = fmt.Sprintf("the connection to %s was lost before the answer came: %v", c.where, err)
+		f.text = fmt.Sprintf("the connection to %s was lost before the answer came: %s", c.where, netText(err))
 	}
 	return f
+}
+
+// netText returns what err says, unless there is a URL in it, of a proxy
+// perhaps: then it may quote credentials.
+func netText(err error) string {
+	if text := err.Error(); !strings.Contains(text, "://") && !strings.Contains(text, "@") {
+		return text
+	}
+	return "its details hold a URL and are not shown"
 }
 
 // statusFault explains an HTTP status that is no success.
@@ -145,12 +155,18 @@ func (c *clientConn) statusFault(resp *http.Response) *clientFault {
 }
 
 // plainDetail returns what a server says in plain words about an error: the
-// first line, if it is short. HTML and the like is for other eyes.
-func plainDetail(body []byte) string {
+// first line, if it is short. HTML and the like is for other eyes, and a line
+// that repeats the path or the query of the URL as well.
+func plainDetail(body []byte, u *url.URL) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(string(body)), "\n")
 	line = strings.TrimSpace(line)
 	if line == "" || len(line) > 200 || !utf8.ValidString(line) || strings.ContainsFunc(line, unicode.IsControl) {
 		return ""
+	}
+	for _, secret := range []string{u.Path, u.EscapedPath(), u.RawQuery} {
+		if len(secret) > 1 && strings.Contains(line, secret) {
+			return ""
+		}
 	}
 	return fmt.Sprintf("; it says: %q", line)
 }

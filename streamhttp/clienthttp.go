@@ -78,7 +78,8 @@ func (c *clientConn) redirectFault(status int, target *url.URL) *clientFault {
 	f := &clientFault{reason: reasonRedirect, status: status}
 	f.text = fmt.Sprintf("%s answered %s, which is not followed", c.where, statusText(status))
 	if target != nil && target.Host != "" {
-		f.text += fmt.Sprintf("; if you trust %s://%s%s, use that URL", target.Scheme, target.Host, target.EscapedPath())
+		f.text += fmt.Sprintf("; it points to %s://%s: if you trust that, give the URL that it is now", target.Scheme, target.Host)
+		c.log.Debug("redirected", "path", target.EscapedPath())
 	}
 	return f
 }
