@@ -3,6 +3,7 @@ package streamhttp
 import (
 	"mime"
 	"net/http"
+	"strconv"
 	"strings"
 )
 
@@ -89,7 +90,8 @@ func admits(values []string, mediaType string) bool {
 }
 
 func zeroQuality(q string) bool {
-	return q != "" && strings.Trim(q, "0.") == "" && strings.Contains(q, "0")
+	_, err := strconv.ParseFloat(q, 64)
+	return err == nil && strings.Trim(q, "0.") == ""
 }
 
 // isJSON reports whether the Content-Type is application/json, with any parameters (LI5).
