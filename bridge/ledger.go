@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"errors"
+	"math"
 	"sync"
 	"time"
 
@@ -74,7 +75,7 @@ func (l *ledger) arm(c *call, d time.Duration, expired func()) {
 		return
 	}
 	l.timers.Add(1)
-	c.deadline = time.Now().Add(maxRenewal * d)
+	c.deadline = time.Now().Add(min(d, math.MaxInt64/maxRenewal) * maxRenewal)
 	c.timeout = time.AfterFunc(d, func() {
 		defer l.timers.Done()
 		if l.takeCall(c) {

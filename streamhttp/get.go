@@ -39,7 +39,7 @@ func (h *Handler) serveGET(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer s.detach(st, rd)
-	h.serveSSE(w, r, s, st, rd)
+	h.serveSSE(w, r, s, st, rd, &outbox{})
 }
 
 // An event id is the stream's key and the event's number in it (LI15).
@@ -64,8 +64,8 @@ func parseEventID(id string) (key, seq uint64, ok bool) {
 const largeEvent = 16 << 10
 
 // serveSSE writes a stream until it is finished, the client has gone, or
-// another connection takes the stream over.
-func (h *Handler) serveSSE(w http.ResponseWriter, r *http.Request, s *session, st *stream, rd *reader) {
+// another connection takes the stream over. Meanwhile the server gets todo.
+func (h *Handler) serveSSE(w http.ResponseWriter, r *http.Request, s *session, st *stream, rd *reader, todo *outbox) {
 	header := w.Header()
 	header["Content-Type"] = valueSSE
 	header["Cache-Control"] = valueNoCache
@@ -91,8 +91,19 @@ func (h *Handler) serveSSE(w http.ResponseWriter, r *http.Request, s *session, s
 		if out.flush() != nil || over {
 			return
 		}
+		in, next := todo.next()
+		if len(events) > 0 && in != nil {
+			select {
+			case in <- next:
+				todo.passed()
+			default:
+			}
+		}
 		if len(events) == 0 {
 			select {
+			case in <- next:
+				todo.passed()
+				continue
 			case <-rd.wake:
 			case <-rd.gone:
 				return

@@ -26,7 +26,8 @@ type HandlerOptions struct {
 	SessionTimeout time.Duration // idle sessions end after it (LI30). 0: 30 min; negative: never
 
 	// CommitAfter is how long the reply to a POST may become plain JSON; then
-	// it turns into an SSE stream (LI7). 0: 50 ms.
+	// it turns into an SSE stream (LI7), whether or not the server has taken the
+	// request by then. The reply to initialize has ten seconds. 0: 50 ms.
 	CommitAfter time.Duration
 
 	KeepAlive   time.Duration // between comments on a silent SSE stream (LI26). 0: 15 s

@@ -157,15 +157,7 @@ func pass(ctx context.Context, s *session, m jsonrpc.Message) error {
 	if err := s.accept(ctx, m); err != nil {
 		return err
 	}
-	switch {
-	case m.Kind() == jsonrpc.Response:
-		s.responded(m.ID())
-	case m.Kind() == jsonrpc.Request:
-	case m.Method() == "notifications/cancelled":
-		s.cancel(m.RequestID())
-	case m.Method() == "notifications/initialized":
-		s.initialized()
-	}
+	s.passed(m)
 	return nil
 }
 
@@ -230,60 +222,75 @@ func (h *Handler) serveRequests(w http.ResponseWriter, r *http.Request, s *sessi
 }
 
 // serveStream passes messages to the server and writes what the stream brings.
+// First it waits for what comes first: the whole answer, which becomes JSON,
+// or anything else, which makes it an SSE stream (LI7).
 func (h *Handler) serveStream(p *post, messages []jsonrpc.Message) {
 	defer p.s.detach(p.st, p.rd)
-	for i, m := range messages {
-		err := pass(p.r.Context(), p.s, m)
-		if err == nil {
-			continue
-		}
-		if p.r.Context().Err() != nil {
-			p.s.withdraw(messages[i:])
-			return
-		}
-		if i == 0 && !p.opens {
-			// No server has seen anything of it: the client may safely send it
-			// again, to a new session (LI21).
-			refuseID(p.w, p.r, http.StatusNotFound, p.requests[0].ID(), sessionGone)
-			return
-		}
-		break // the session has ended, and that has answered every request
-	}
-	h.answer(p)
-}
-
-// answer waits for what comes first: the whole answer, which becomes JSON, or
-// anything else, which makes it an SSE stream (LI7).
-func (h *Handler) answer(p *post) {
 	wait := h.opts.CommitAfter
 	if p.opens {
 		wait = initializeCommit
 	}
 	commit := time.NewTimer(wait)
 	defer commit.Stop()
+	todo := outbox{s: p.s, messages: messages}
 	for {
 		timeUp := false
+		in, next := todo.next()
 		select {
+		case in <- next:
+			todo.passed()
 		case <-p.rd.wake:
 		case <-commit.C:
 			timeUp = true
 		case <-p.r.Context().Done():
+			p.s.withdraw(todo.messages)
 			return
 		}
 		whole, stream := p.s.reply(p.st)
+		if len(todo.messages) > 0 && p.s.over() {
+			if len(todo.messages) == len(messages) && !p.opens {
+				// No server has seen anything of it: the client may safely send
+				// it again, to a new session (LI21).
+				refuseID(p.w, p.r, http.StatusNotFound, p.requests[0].ID(), sessionGone)
+				return
+			}
+			todo.messages = nil // the end of the session has answered every request
+		}
 		if p.opens && (stream || timeUp || p.s.begun()) {
 			p.w.Header()[headerSession] = []string{p.s.id}
 		}
 		switch {
-		case whole != nil:
+		case whole != nil && len(todo.messages) == 0:
 			h.writeJSON(p.w, whole, p.requests, p.batch)
 			return
 		case stream || timeUp:
 			p.s.commit(p.st)
-			h.serveSSE(p.w, p.r, p.s, p.st, p.rd)
+			h.serveSSE(p.w, p.r, p.s, p.st, p.rd, &todo)
+			p.s.undelivered(todo.messages)
 			return
 		}
 	}
+}
+
+// outbox is what a POST still has to pass to the server. The zero outbox is empty.
+type outbox struct {
+	s        *session
+	messages []jsonrpc.Message
+}
+
+// next returns the first message, and the channel that takes it; nil when
+// there is none.
+func (o *outbox) next() (chan<- jsonrpc.Message, jsonrpc.Message) {
+	if len(o.messages) == 0 {
+		return nil, jsonrpc.Message{}
+	}
+	return o.s.in, o.messages[0]
+}
+
+// passed says that the server has got the first message.
+func (o *outbox) passed() {
+	o.s.passed(o.messages[0])
+	o.messages = o.messages[1:]
 }
 
 // writeJSON answers a POST with one response, or a batch with an array of

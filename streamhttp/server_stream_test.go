@@ -886,3 +886,70 @@ func TestServerSpelling(t *testing.T) {
 		p.getsNothing()
 	})
 }
+
+// LI7: a server that does not take a request yet keeps no client waiting for
+// the first byte.
+func TestServerCommitsWhileTheServerIsBusy(t *testing.T) {
+	bubble(t, "initialize", func(t *testing.T) {
+		s := newSite(t, streamhttp.HandlerOptions{})
+		r := (&user{site: s}).post(initialize(r25c))
+		p := <-s.servers
+		time.Sleep(9 * time.Second)
+		if r.begun() != 0 {
+			t.Fatal("the reply has begun too early")
+		}
+		time.Sleep(time.Second)
+		if r.isStream(); r.header.Get("Mcp-Session-Id") == "" {
+			t.Error("no session id")
+		}
+		p.getsText(initialize(r25c))
+		p.says(initializeResult(r25c))
+		r.gets(initializeResult(r25c)).over()
+	})
+	bubble(t, "call", func(t *testing.T) {
+		s := newSite(t, streamhttp.HandlerOptions{})
+		u, p := s.open(r25c)
+		one := u.call("1")
+		time.Sleep(time.Second)
+		one.isStream()
+		p.gets()
+		p.says(progress("1", 1), result("1"))
+		one.gets(progress("1", 1), result("1")).over()
+	})
+	// Nobody waits for a request that cannot come any more.
+	bubble(t, "cut", func(t *testing.T) {
+		s := newSite(t, streamhttp.HandlerOptions{})
+		u, p := s.open(r25c)
+		one := u.call("1")
+		time.Sleep(time.Second)
+		id := one.isStream().lastID()
+		one.cut()
+		p.getsNothing()
+		u.get("Last-Event-ID: " + id).gets(`{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"the connection broke before the server took the request","data":{"reason":"undelivered"}}}`).over()
+		one = u.call("1")
+		p.gets()
+		p.says(result("1"))
+		one.isJSON(result("1"))
+	})
+	bubble(t, "the session ends", func(t *testing.T) {
+		s := newSite(t, streamhttp.HandlerOptions{})
+		u, _ := s.open(r25c)
+		one := u.call("1")
+		time.Sleep(time.Second)
+		u.request("DELETE", "").is(http.StatusNoContent)
+		one.gets(`{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"the session was deleted","data":{"reason":"session_ended"}}}`).over()
+	})
+	bubble(t, "batch", func(t *testing.T) {
+		s := newSite(t, streamhttp.HandlerOptions{})
+		u, p := s.open(r25a)
+		r := u.post("[" + request("1") + "," + note + "," + request("2") + "]")
+		p.gets()
+		time.Sleep(time.Second)
+		p.says(result("1"))
+		r.gets(result("1")).open()
+		p.gets()
+		p.gets()
+		p.says(result("2"))
+		r.gets(result("2")).over()
+	})
+}

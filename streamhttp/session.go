@@ -251,6 +251,29 @@ func (s *session) accept(ctx context.Context, m jsonrpc.Message) error {
 	}
 }
 
+// passed notes what a message says about the session, once Recv has it.
+func (s *session) passed(m jsonrpc.Message) {
+	switch {
+	case m.Kind() == jsonrpc.Response:
+		s.responded(m.ID())
+	case m.Kind() == jsonrpc.Request:
+	case m.Method() == "notifications/cancelled":
+		s.cancel(m.RequestID())
+	case m.Method() == "notifications/initialized":
+		s.initialized()
+	}
+}
+
+// over reports whether the session has ended.
+func (s *session) over() bool {
+	select {
+	case <-s.done:
+		return true
+	default:
+		return false
+	}
+}
+
 // settle takes a call out of the books after its response was pushed, or in
 // place of one. The caller holds the lock.
 func (s *session) settle(c *call) {
@@ -315,6 +338,24 @@ func (s *session) withdraw(messages []jsonrpc.Message) {
 		}
 	}
 }
+
+// undelivered answers requests that the server never got, although their reply
+// has begun: the connection broke before, and the client may resume the stream.
+func (s *session) undelivered(messages []jsonrpc.Message) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, m := range messages {
+		if m.Kind() != jsonrpc.Request {
+			continue
+		}
+		if c := s.calls[m.ID()]; c != nil {
+			s.push(c.stream, jsonrpc.NewError(c.id, jsonrpc.CodeInternalError, "the connection broke before the server took the request", undeliveredData))
+			s.settle(c)
+		}
+	}
+}
+
+var undeliveredData = []byte(`{"reason":"undelivered"}`)
 
 // initialized notes that the client is ready and lets go what waited for it.
 func (s *session) initialized() {
