@@ -1,7 +1,9 @@
 package streamhttp
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -94,6 +96,90 @@ func refusal(w http.ResponseWriter, status, code int, text string) {
 	w.WriteHeader(status)
 	fmt.Fprintf(w, `{"jsonrpc":"2.0","id":null,"error":{"code":%d,"message":%q}}`, code, text)
 }
+
+// A 400 that only mentions a session is an error like any other: the session
+// lives on.
+func TestClientSessionMentioned(t *testing.T) {
+	testClient(t, func(s *fakeServer, o *ClientOptions) {
+		onCall(s, func(w http.ResponseWriter, r *http.Request, m jsonrpc.Message) {
+			refusal(w, 400, -32000, "the browser session is not initialized")
+		})
+	}, func(t *clientTest) {
+		t.open()
+		t.send(request("1", "tools/call"))
+		if m := t.recv(); !m.IsError() || string(m.Lookup("error", "code")) != "-32000" {
+			t.Errorf("received %s", m.Bytes())
+		}
+		t.call("2", "ping")
+		if n := len(t.server.requests("initialize")); n != 1 {
+			t.Errorf("%d times initialize, want 1", n)
+		}
+	})
+}
+
+// A session that an initialize has begun in vain is ended on both sides.
+func TestClientInitializeRefusedWithSession(t *testing.T) {
+	testClient(t, func(s *fakeServer, o *ClientOptions) {
+		s.onPost = func(w http.ResponseWriter, r *http.Request, m jsonrpc.Message) bool {
+			w.Header().Set(headerSession, "begun")
+			writeJSON(w, `{"jsonrpc":"2.0","id":0,"error":{"code":-32602,"message":"no"}}`)
+			return true
+		}
+	}, func(t *clientTest) {
+		c := t.conn.(*clientConn)
+		call := newClientCall(c, msg(initializeText))
+		c.tryEnter(call)
+		c.run(call)
+		if call.opening == nil || call.opening.ctx.Err() == nil {
+			t.Error("the context of the session is left behind")
+		}
+		if n := len(t.server.requests("DELETE")); n != 1 {
+			t.Errorf("%d DELETEs, want 1", n)
+		}
+	})
+}
+
+// A request of the bridge's own that was answered counts as answered, even if
+// its time is up in the same moment; and the client cannot cancel it.
+func TestClientAsk(t *testing.T) {
+	ask := func(t *clientTest, cancelled bool) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		c := t.conn.(*clientConn)
+		c.rt = roundTripFunc(func(r *http.Request) (*http.Response, error) {
+			body, _ := io.ReadAll(r.Body)
+			m := msg(string(body))
+			if cancelled {
+				note := newClientCall(c, msg(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":`+m.ID().String()+`}}`))
+				defer note.cancel()
+				c.tryEnter(note)
+			}
+			answer := result(m, "{}")
+			return &http.Response{StatusCode: 200, Header: http.Header{"Content-Type": {typeJSON}}, ContentLength: int64(len(answer)),
+				Body: &closeFunc{strings.NewReader(answer), func() { cancel(); synctest.Wait() }}}, nil
+		})
+		if call, fault := c.ask(ctx, msg(request("1", "logging/setLevel")), nil); fault != nil || call.reply.Kind() != jsonrpc.Response {
+			t.Fatalf("fault %v, reply %s", fault, call.reply.Bytes())
+		}
+	}
+	testClient(t, nil, func(t *clientTest) {
+		for range 50 {
+			ask(t, false)
+		}
+		ask(t, true)
+	})
+}
+
+type roundTripFunc func(r *http.Request) (*http.Response, error)
+
+func (f roundTripFunc) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+type closeFunc struct {
+	io.Reader
+	close func()
+}
+
+func (c *closeFunc) Close() error { c.close(); return nil }
 
 // LE5: many notice at once, one initialize.
 func TestClientSessionLostOnce(t *testing.T) {

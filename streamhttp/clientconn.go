@@ -235,6 +235,7 @@ func (c *clientConn) run(call *clientCall) {
 	replaced := call.replaced
 	c.mu.Unlock()
 	if replaced != nil {
+		replaced.stop()
 		c.deleteSession(replaced)
 	}
 }

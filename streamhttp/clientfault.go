@@ -205,7 +205,8 @@ func (c *clientConn) tooLargeFault() *clientFault {
 // deadSession matches the 400 that many deployed servers give for a session
 // they do not know, where the specification has 404: the examples of the
 // TypeScript SDK answer -32000 "Bad Request: No valid session ID provided",
-// or "Server not initialized" when they have been restarted.
+// or "Server not initialized" when they have been restarted. Only whole texts
+// count: an error that merely mentions a session must not end one that lives.
 func deadSession(m jsonrpc.Message) bool {
 	if code, _ := strconv.Atoi(string(m.Lookup("error", "code"))); code != -32000 {
 		return false
@@ -214,6 +215,11 @@ func deadSession(m jsonrpc.Message) bool {
 	if json.Unmarshal(m.Lookup("error", "message"), &text) != nil {
 		return false
 	}
-	text = strings.ToLower(text)
-	return strings.Contains(text, "session") || strings.Contains(text, "not initialized")
+	text = strings.TrimPrefix(strings.ToLower(text), "bad request: ")
+	switch strings.TrimRight(text, ".") {
+	case "no valid session id provided", "server not initialized", "session not found",
+		"invalid session id", "invalid or missing session id":
+		return true
+	}
+	return false
 }

@@ -302,15 +302,14 @@ func (c *clientConn) ask(ctx context.Context, m jsonrpc.Message, session *client
 	defer call.cancel()
 	defer context.AfterFunc(ctx, call.cancel)()
 	fault := c.exchange(call)
-	if fault != nil && c.claimCall(call) {
+	if c.claimCall(call) {
+		if fault == nil { // the Conn is being closed
+			fault = c.netFault(context.Canceled)
+		}
 		return call, fault
 	}
-	select {
-	case call.reply = <-call.replied:
-		return call, nil
-	case <-call.ctx.Done():
-		return call, c.netFault(call.ctx.Err())
-	}
+	call.reply = <-call.replied // whoever has claimed the call is about to answer it
+	return call, nil
 }
 
 // tell sends a notification of the bridge's own.

@@ -135,12 +135,16 @@ var closedChannel = func() <-chan struct{} {
 // down reports whether the bridge tries in vain to get a session.
 func (c *clientConn) down() bool { return c.st.session == nil && c.st.repair != nil }
 
-// cancels returns the call that a notification cancels, nil: none.
+// cancels returns the call that a notification cancels, nil: none. The bridge's
+// own are not the client's to cancel.
 func (c *clientConn) cancels(call *clientCall) *clientCall {
 	if call.method != "notifications/cancelled" {
 		return nil
 	}
-	return c.find(call.msg.RequestID())
+	if target := c.find(call.msg.RequestID()); target != nil && !target.private {
+		return target
+	}
+	return nil
 }
 
 func (c *clientConn) enterRequest(call *clientCall) (*clientFault, error) {
@@ -215,22 +219,10 @@ func (c *clientConn) enterResponse(call *clientCall) (drop string) {
 	return ""
 }
 
-// find returns the call with this id: as spelled, or else the only one whose
-// id is the same JSON value.
+// find returns the call with this id, see jsonrpc.Find; nil: none.
 func (c *clientConn) find(id jsonrpc.ID) *clientCall {
-	if call, ok := c.st.calls[id]; ok {
-		return call
-	}
-	var found *clientCall
-	for _, call := range c.st.calls {
-		if call.id.Equivalent(id) {
-			if found != nil {
-				return nil
-			}
-			found = call
-		}
-	}
-	return found
+	_, call, _ := jsonrpc.Find(c.st.calls, id)
+	return call
 }
 
 func (c *clientConn) remove(call *clientCall) {
