@@ -9,7 +9,7 @@ import (
 
 // serveBatch takes an array of messages, which is part of revision 2025-03-26
 // alone (LI8 to LI12).
-func (h *Handler) serveBatch(w http.ResponseWriter, r *http.Request, body []byte) {
+func (h *Handler) serveBatch(w http.ResponseWriter, r *http.Request, body []byte, share *share) {
 	parts, err := jsonrpc.SplitBatch(body, h.opts.MaxBatch)
 	if err != nil {
 		e := asError(err)
@@ -44,9 +44,14 @@ func (h *Handler) serveBatch(w http.ResponseWriter, r *http.Request, body []byte
 		refuseID(w, r, http.StatusBadRequest, jsonrpc.ID{}, "a batch is no message of revision "+v+"; POST the messages one by one")
 		return
 	}
+	requests := onlyRequests(messages)
 	switch {
-	case len(onlyRequests(messages)) > 0:
-		h.serveRequests(w, r, s, messages, failed, true)
+	case len(requests) > 0:
+		p := &post{w: w, r: r, s: s, share: share}
+		for _, m := range requests {
+			p.batch = append(p.batch, m.ID())
+		}
+		h.serveRequests(p, messages, requests, failed)
 	case len(failed) > 0:
 		if !h.passAll(w, r, s, messages) {
 			return
@@ -76,10 +81,10 @@ func array(messages []jsonrpc.Message) []byte {
 
 // inOrder sorts responses as their requests stood in the batch; the bridge's
 // own errors about what was no request come last.
-func inOrder(events []event, requests []jsonrpc.Message) []event {
+func inOrder(events []event, requests []jsonrpc.ID) []event {
 	place := make(map[jsonrpc.ID]int, len(requests))
-	for i, m := range requests {
-		place[m.ID()] = i
+	for i, id := range requests {
+		place[id] = i
 	}
 	at := func(e event) int {
 		if m, err := jsonrpc.Parse(e.line); err == nil {

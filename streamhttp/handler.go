@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -22,6 +23,7 @@ type HandlerOptions struct {
 
 	MaxMessageSize int           // bytes in a body; more is answered 413. 0: 64 MiB
 	MaxSessions    int           // more are answered 503 with Retry-After, as are twice as many servers that run or are being stopped. 0: 1000
+	MaxBodies      int           // bytes of all bodies that are being read or wait for their server; beyond, 503. Negative: no limit. 0: 4 x MaxMessageSize
 	MaxBatch       int           // messages in a batch (LI9). 0: 50
 	SessionTimeout time.Duration // idle sessions end after it (LI30). 0: 30 min; negative: never
 
@@ -54,6 +56,7 @@ func (o HandlerOptions) withDefaults() HandlerOptions {
 		}
 	}
 	number(&o.MaxMessageSize, 64<<20)
+	number(&o.MaxBodies, 4*o.MaxMessageSize)
 	number(&o.MaxSessions, 1000)
 	number(&o.MaxBatch, 50)
 	number(&o.ReplayBytes, 4<<20)
@@ -89,6 +92,7 @@ type Handler struct {
 	ctx    context.Context // done when the handler shuts down: sessions drain
 	cancel context.CancelFunc
 	wg     sync.WaitGroup // sessions and the tidier
+	bodies atomic.Int64   // bytes taken of MaxBodies
 
 	mu       sync.Mutex
 	sessions map[string]*session // by id, until they end
@@ -181,15 +185,30 @@ func (h *Handler) find(w http.ResponseWriter, r *http.Request, id jsonrpc.ID) *s
 		refuseID(w, r, http.StatusBadRequest, id, "the Mcp-Session-Id header is missing; begin with an initialize request")
 		return nil
 	}
-	h.mu.Lock()
-	s := h.sessions[name]
-	h.mu.Unlock()
-	if s == nil || s.owner != principal(r) {
-		refuseID(w, r, http.StatusNotFound, id, "there is no such session (it may have ended); begin anew with an initialize request")
+	s := h.named(r)
+	if s == nil {
+		refuseID(w, r, http.StatusNotFound, id, noSuchSession)
 		return nil
 	}
 	if v := r.Header.Get(headerVersion); v != "" && !knownVersion(v) {
 		refuseID(w, r, http.StatusBadRequest, id, "unsupported MCP-Protocol-Version; supported: "+supportedVersions)
+		return nil
+	}
+	return s
+}
+
+const noSuchSession = "there is no such session (it may have ended); begin anew with an initialize request"
+
+// named returns the session that a request names and may use, or nil.
+func (h *Handler) named(r *http.Request) *session {
+	name := r.Header.Get(headerSession)
+	if name == "" {
+		return nil
+	}
+	h.mu.Lock()
+	s := h.sessions[name]
+	h.mu.Unlock()
+	if s == nil || s.owner != principal(r) {
 		return nil
 	}
 	return s

@@ -3,9 +3,7 @@ package streamhttp
 import (
 	"context"
 	"errors"
-	"io"
 	"net/http"
-	"os"
 	"strconv"
 	"time"
 
@@ -14,8 +12,9 @@ import (
 
 // servePOST takes the messages of one POST and answers them.
 func (h *Handler) servePOST(w http.ResponseWriter, r *http.Request) {
-	if r.ContentLength > int64(h.opts.MaxMessageSize) {
-		h.tooLarge(w, r)
+	max, outside := h.maxBody(r)
+	if r.ContentLength > int64(max) {
+		h.tooLarge(w, r, outside)
 		return
 	}
 	if !accepts(r.Header, typeJSON, typeSSE) {
@@ -26,13 +25,15 @@ func (h *Handler) servePOST(w http.ResponseWriter, r *http.Request) {
 		refuse(w, r, http.StatusUnsupportedMediaType, jsonrpc.CodeInvalidRequest, "the Content-Type must be application/json")
 		return
 	}
-	body, err := readAll(r.Body, r.ContentLength, int64(h.opts.MaxMessageSize))
+	share := &share{budget: &h.bodies, max: int64(h.opts.MaxBodies)}
+	defer share.free()
+	body, err := share.readAll(r.Body, r.ContentLength, int64(max))
 	if err != nil {
-		h.badBody(w, r, err)
+		h.badBody(w, r, err, outside)
 		return
 	}
 	if jsonrpc.IsBatch(body) {
-		h.serveBatch(w, r, body)
+		h.serveBatch(w, r, body, share)
 		return
 	}
 	m, err := jsonrpc.Parse(body)
@@ -42,7 +43,7 @@ func (h *Handler) servePOST(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if m.Kind() == jsonrpc.Request && m.Method() == "initialize" {
-		h.serveInitialize(w, r, m)
+		h.serveInitialize(w, r, m, share)
 		return
 	}
 	s := h.find(w, r, requestID(m))
@@ -52,28 +53,11 @@ func (h *Handler) servePOST(w http.ResponseWriter, r *http.Request) {
 	s.begin()
 	defer s.finish()
 	if m.Kind() == jsonrpc.Request {
-		h.serveRequests(w, r, s, []jsonrpc.Message{m}, nil, false)
+		one := []jsonrpc.Message{m}
+		h.serveRequests(&post{w: w, r: r, s: s, share: share}, one, one, nil)
 		return
 	}
 	h.serveOneWay(w, r, s, []jsonrpc.Message{m})
-}
-
-// badBody answers a request of which the body could not be read.
-func (h *Handler) badBody(w http.ResponseWriter, r *http.Request, err error) {
-	switch {
-	case errors.Is(err, errBodyTooLarge):
-		h.tooLarge(w, r)
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		w.Header().Set("Connection", "close")
-		refuse(w, r, http.StatusRequestTimeout, jsonrpc.CodeInvalidRequest, "the body did not arrive within "+h.opts.BodyTimeout.String())
-	default:
-		refuse(w, r, http.StatusBadRequest, jsonrpc.CodeParseError, "the body could not be read")
-	}
-}
-
-func (h *Handler) tooLarge(w http.ResponseWriter, r *http.Request) {
-	refuse(w, r, http.StatusRequestEntityTooLarge, jsonrpc.CodeInvalidRequest,
-		"the message is larger than "+strconv.Itoa(h.opts.MaxMessageSize)+" bytes (--max-message-size)")
 }
 
 // requestID returns the id that an error about m has to carry: only requests
@@ -90,45 +74,6 @@ func asError(err error) *jsonrpc.Error {
 		return e
 	}
 	return &jsonrpc.Error{Code: jsonrpc.CodeParseError, Message: "the body is no JSON-RPC message"}
-}
-
-var errBodyTooLarge = errors.New("body too large")
-
-// readAll reads r, which is said to have size bytes (-1: unknown), but not
-// more than max, in one buffer of the right size where that is known.
-func readAll(r io.Reader, size, max int64) ([]byte, error) {
-	const trusted = 1 << 20
-	if size >= 0 && size <= min(trusted, max) {
-		body := make([]byte, size)
-		_, err := io.ReadFull(r, body)
-		return body, err
-	}
-	// A length is only a claim: memory is taken as the bytes arrive. One byte
-	// of room is left at the end, to see the end.
-	if size < 0 || size > max {
-		size = max
-	}
-	body := make([]byte, 0, min(64<<10, size+1))
-	for {
-		if len(body) == cap(body) {
-			grown := make([]byte, len(body), min(4*int64(cap(body)), size+1))
-			copy(grown, body)
-			body = grown
-		}
-		n, err := r.Read(body[len(body):cap(body)])
-		body = body[:len(body)+n]
-		switch {
-		case int64(len(body)) > size:
-			return nil, errBodyTooLarge
-		case err == io.EOF:
-			if cap(body)-len(body) > len(body)/4 {
-				body = append(make([]byte, 0, len(body)), body...)
-			}
-			return body, nil
-		case err != nil:
-			return nil, err
-		}
-	}
 }
 
 // serveOneWay takes notifications and responses: accepted, and no more to
@@ -162,7 +107,7 @@ func pass(ctx context.Context, s *session, m jsonrpc.Message) error {
 }
 
 // serveInitialize opens a session (LI20, LI22).
-func (h *Handler) serveInitialize(w http.ResponseWriter, r *http.Request, m jsonrpc.Message) {
+func (h *Handler) serveInitialize(w http.ResponseWriter, r *http.Request, m jsonrpc.Message, share *share) {
 	if r.Header.Get(headerSession) != "" {
 		if s := h.find(w, r, m.ID()); s != nil {
 			refuseID(w, r, http.StatusBadRequest, m.ID(), "the session is already initialized")
@@ -177,8 +122,8 @@ func (h *Handler) serveInitialize(w http.ResponseWriter, r *http.Request, m json
 	}
 	s.begin()
 	defer s.finish()
-	p := &post{w: w, r: r, s: s, st: st, rd: rd, requests: []jsonrpc.Message{m}, opens: true}
-	h.serveStream(p, p.requests)
+	p := &post{w: w, r: r, s: s, st: st, rd: rd, first: m.ID(), opens: true, share: share}
+	h.serveStream(p, []jsonrpc.Message{m})
 	if !s.begun() {
 		s.end("initialize failed")
 	}
@@ -186,32 +131,31 @@ func (h *Handler) serveInitialize(w http.ResponseWriter, r *http.Request, m json
 
 // post is the exchange of one POST that has requests in it.
 type post struct {
-	w        http.ResponseWriter
-	r        *http.Request
-	s        *session
-	st       *stream
-	rd       *reader
-	requests []jsonrpc.Message
-	batch    bool
-	opens    bool // the request is initialize
+	w     http.ResponseWriter
+	r     *http.Request
+	s     *session
+	st    *stream
+	rd    *reader
+	first jsonrpc.ID   // of the requests
+	batch []jsonrpc.ID // of the requests of a batch, in order; nil: there is no batch
+	opens bool         // the request is initialize
+	share *share       // what the messages take until the server has them
 }
 
 // serveRequests passes the messages of one POST to the server and answers the
 // requests among them. failed are the answers that the bridge gives itself.
-func (h *Handler) serveRequests(w http.ResponseWriter, r *http.Request, s *session, messages, failed []jsonrpc.Message, batch bool) {
-	p := &post{w: w, r: r, s: s, requests: messages, batch: batch}
-	if batch {
-		p.requests = onlyRequests(messages)
-	}
+func (h *Handler) serveRequests(p *post, messages, requests, failed []jsonrpc.Message) {
+	w, r, s := p.w, p.r, p.s
+	p.first = requests[0].ID()
 	var used jsonrpc.ID
 	var err error
-	p.st, p.rd, used, err = s.open(p.requests)
+	p.st, p.rd, used, err = s.open(requests)
 	switch {
 	case err == errTooManyCalls:
-		busy(w, r, p.requests[0].ID(), err)
+		busy(w, r, p.first, err)
 		return
 	case err != nil:
-		refuseID(w, r, http.StatusNotFound, p.requests[0].ID(), sessionGone)
+		refuseID(w, r, http.StatusNotFound, p.first, sessionGone)
 		return
 	case p.st == nil:
 		refuseID(w, r, http.StatusBadRequest, used, "a request with this id is already in progress")
@@ -232,7 +176,7 @@ func (h *Handler) serveStream(p *post, messages []jsonrpc.Message) {
 	}
 	commit := time.NewTimer(wait)
 	defer commit.Stop()
-	todo := outbox{s: p.s, messages: messages}
+	todo := outbox{s: p.s, messages: messages, share: p.share}
 	for {
 		timeUp := false
 		in, next := todo.next()
@@ -251,7 +195,7 @@ func (h *Handler) serveStream(p *post, messages []jsonrpc.Message) {
 			if len(todo.messages) == len(messages) && !p.opens {
 				// No server has seen anything of it: the client may safely send
 				// it again, to a new session (LI21).
-				refuseID(p.w, p.r, http.StatusNotFound, p.requests[0].ID(), sessionGone)
+				refuseID(p.w, p.r, http.StatusNotFound, p.first, sessionGone)
 				return
 			}
 			todo.messages = nil // the end of the session has answered every request
@@ -261,7 +205,7 @@ func (h *Handler) serveStream(p *post, messages []jsonrpc.Message) {
 		}
 		switch {
 		case whole != nil && len(todo.messages) == 0:
-			h.writeJSON(p.w, whole, p.requests, p.batch)
+			h.writeJSON(p.w, whole, p.batch)
 			return
 		case stream || timeUp:
 			p.s.commit(p.st)
@@ -276,6 +220,7 @@ func (h *Handler) serveStream(p *post, messages []jsonrpc.Message) {
 type outbox struct {
 	s        *session
 	messages []jsonrpc.Message
+	share    *share // is given back when the server has got all
 }
 
 // next returns the first message, and the channel that takes it; nil when
@@ -290,19 +235,22 @@ func (o *outbox) next() (chan<- jsonrpc.Message, jsonrpc.Message) {
 // passed says that the server has got the first message.
 func (o *outbox) passed() {
 	o.s.passed(o.messages[0])
-	o.messages = o.messages[1:]
+	o.messages[0] = jsonrpc.Message{} // its bytes are the server's now
+	if o.messages = o.messages[1:]; len(o.messages) == 0 {
+		o.share.free()
+	}
 }
 
 // writeJSON answers a POST with one response, or a batch with an array of
 // them in the order of the requests (LI10).
-func (h *Handler) writeJSON(w http.ResponseWriter, events []event, requests []jsonrpc.Message, batch bool) {
+func (h *Handler) writeJSON(w http.ResponseWriter, events []event, batch []jsonrpc.ID) {
 	w.Header()["Content-Type"] = valueJSON
-	if !batch {
+	if batch == nil {
 		h.writeBody(w, events[0].line)
 		return
 	}
 	body := []byte{'['}
-	for i, e := range inOrder(events, requests) {
+	for i, e := range inOrder(events, batch) {
 		if i > 0 {
 			body = append(body, ',')
 		}

@@ -84,7 +84,8 @@ func TestServerMaxCalls(t *testing.T) {
 		m := jsonrpc.NewRequest(jsonrpc.IntID(-1), "ping", nil)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		h.serveRequests(w, httptest.NewRequestWithContext(ctx, "POST", "/mcp", nil), s, []jsonrpc.Message{m}, nil, false)
+		one := []jsonrpc.Message{m}
+		h.serveRequests(&post{w: w, r: httptest.NewRequestWithContext(ctx, "POST", "/mcp", nil), s: s}, one, one, nil)
 		return w
 	}
 	w := post()

@@ -543,3 +543,68 @@ func (u *user) unsteadyCall(id string, steps int, life time.Duration) {
 		}
 	}
 }
+
+// Who has no session gets no memory for large bodies, and none is read.
+func TestServerLargeBodyOutsideSession(t *testing.T) {
+	head := func(u *user, id string) string {
+		return strings.Replace(u.posting(), "Mcp-Session-Id: "+u.id+"\r\n", id, 1)
+	}
+	for _, tt := range []struct {
+		name, header string
+		status       int
+	}{{"no session", "", http.StatusRequestEntityTooLarge}, {"unknown session", "Mcp-Session-Id: x\r\n", http.StatusNotFound}} {
+		bubble(t, tt.name, func(t *testing.T) {
+			s := newSite(t, streamhttp.HandlerOptions{})
+			u, p := s.open(r25c)
+			c := s.raw()
+			c.write(head(u, tt.header) + "Content-Length: 1048577\r\n\r\n") // and not one byte of it
+			if resp, body := c.reply(); resp.StatusCode != tt.status || !strings.Contains(body, `"code":-32600`) {
+				t.Errorf("status %d: %s", resp.StatusCode, body)
+			}
+			c = s.raw()
+			c.write(head(u, tt.header) + "Transfer-Encoding: chunked\r\n\r\n100001\r\n" + big(1<<20+1))
+			if resp, body := c.reply(); resp.StatusCode != tt.status {
+				t.Errorf("chunked: status %d: %s", resp.StatusCode, body)
+			}
+			large := `{"jsonrpc":"2.0","id":1,"method":"x","params":{"x":"` + big(2<<20) + `"}}`
+			r := u.post(large)
+			p.getsText(large)
+			p.says(result("1"))
+			r.isJSON(result("1"))
+		})
+	}
+}
+
+// The memory for bodies that are being read, or wait for their server, is bounded.
+func TestServerMaxBodies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, streamhttp.HandlerOptions{MaxBodies: 10_000})
+		u, p := s.open(r25c)
+		large := func(id string) string {
+			return `{"jsonrpc":"2.0","id":` + id + `,"method":"x","params":{"x":"` + big(6000) + `"}}`
+		}
+		one := u.post(large("1")) // waits for the server
+		two := u.post(large("2"))
+		two.isError(http.StatusServiceUnavailable, -32603, "")
+		if two.header.Get("Retry-After") == "" {
+			t.Errorf("headers %v", two.header)
+		}
+		p.getsText(large("1")) // it counts no more, although it is not answered
+		two = u.post(large("2"))
+		two.cut() // nor what was given up
+		half := s.raw()
+		half.write(u.posting() + "Content-Length: 9000\r\n\r\n{")
+		synctest.Wait()
+		u.post(large("3")).isError(http.StatusServiceUnavailable, -32603, "")
+		half.Close()
+		synctest.Wait()
+		three := u.post("[" + large("3") + "]")
+		three.is(http.StatusBadRequest)
+		note := strings.Replace(large("4"), `"id":4,`, "", 1)
+		four := u.post(note)
+		p.getsText(note)
+		four.is(http.StatusAccepted)
+		p.says(result("1"))
+		one.isJSON(result("1"))
+	})
+}
