@@ -66,6 +66,10 @@ func connect(ctx context.Context, args []string, env environment) error {
 	if err != nil {
 		return err
 	}
+	return f.log.report(log, f.run(ctx, url, argv, env, log))
+}
+
+func (f *connectFlags) run(ctx context.Context, url string, argv []string, env environment, log hclog.Logger) error {
 	dialer, cleanUp, err := f.dialer(url, argv, env, log)
 	if err != nil {
 		return err
@@ -104,7 +108,7 @@ func (n *negotiated) Send(ctx context.Context, m jsonrpc.Message) error {
 // dialer returns how the server is reached.
 func (f *connectFlags) dialer(url string, argv []string, env environment, log hclog.Logger) (bridge.Dialer, func(), error) {
 	if url == "" {
-		spec, err := f.child.spec(argv)
+		spec, err := f.child.spec(argv, env.lookup)
 		if err != nil {
 			return nil, nil, err
 		}

@@ -49,6 +49,16 @@ func (f *logFlags) logger(w io.Writer) (hclog.Logger, error) {
 	return log, nil
 }
 
+// report makes an error of a run the last line of the log where the log is
+// for programs; people get it as plain text.
+func (f *logFlags) report(log hclog.Logger, err error) error {
+	if err == nil || f.format != "json" {
+		return err
+	}
+	log.Error("failed", "error", err)
+	return &loggedError{err}
+}
+
 // childFlags say how a stdio server is run.
 type childFlags struct {
 	name, cwd, passEnv, envFile   string
@@ -70,8 +80,8 @@ func (f *childFlags) register(fs *pflag.FlagSet) {
 }
 
 // spec describes the child that runs argv.
-func (f *childFlags) spec(argv []string) (supervisor.Spec, error) {
-	extra, err := f.extraEnv()
+func (f *childFlags) spec(argv []string, lookup func(string) (string, bool)) (supervisor.Spec, error) {
+	extra, err := f.extraEnv(lookup)
 	if err != nil {
 		return supervisor.Spec{}, err
 	}
@@ -100,10 +110,10 @@ func baseName(path string) string {
 }
 
 // extraEnv returns the variables of --env-file and --env, the latter last.
-func (f *childFlags) extraEnv() ([]string, error) {
+func (f *childFlags) extraEnv(lookup func(string) (string, bool)) ([]string, error) {
 	var extra []string
 	if f.envFile != "" {
-		err := eachLine(f.envFile, func(n int, line string) error {
+		err := eachLine("--env-file", f.envFile, func(n int, line string) error {
 			if k, _, ok := strings.Cut(line, "="); !ok || k == "" {
 				return usagef("--env-file %s, line %d: write NAME=value", f.envFile, n)
 			}
@@ -115,8 +125,16 @@ func (f *childFlags) extraEnv() ([]string, error) {
 		}
 	}
 	for _, kv := range f.env {
-		if k, _, ok := strings.Cut(kv, "="); !ok || k == "" {
-			return nil, usagef("--env %q: write NAME=value", k)
+		name, _, given := strings.Cut(kv, "=")
+		if name == "" {
+			return nil, usagef("--env: write NAME=value, or NAME for the value it has here")
+		}
+		if !given {
+			value, set := lookup(name)
+			if !set {
+				return nil, usagef("--env %s: the environment variable is not set; write %s=value", name, name)
+			}
+			kv = name + "=" + value
 		}
 		extra = append(extra, kv)
 	}
@@ -124,10 +142,10 @@ func (f *childFlags) extraEnv() ([]string, error) {
 }
 
 // eachLine calls f for each line of a file that is neither blank nor a # comment.
-func eachLine(name string, f func(n int, line string) error) error {
+func eachLine(flag, name string, f func(n int, line string) error) error {
 	file, err := os.Open(name)
 	if err != nil {
-		return usagef("%v", err)
+		return usagef("%s: %v", flag, err)
 	}
 	defer file.Close()
 	lines := bufio.NewScanner(file)
@@ -142,7 +160,7 @@ func eachLine(name string, f func(n int, line string) error) error {
 		}
 	}
 	if err := lines.Err(); err != nil {
-		return usagef("%s: %v", name, err)
+		return usagef("%s %s: %v", flag, name, err)
 	}
 	return nil
 }
@@ -167,7 +185,7 @@ func headers(values []string, file string, lookup func(string) (string, bool)) (
 		return nil
 	}
 	if file != "" {
-		err := eachLine(file, func(n int, line string) error {
+		err := eachLine("--header-file", file, func(n int, line string) error {
 			return add(fmt.Sprintf("--header-file %s, line %d", file, n), line)
 		})
 		if err != nil {

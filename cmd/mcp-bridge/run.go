@@ -33,6 +33,9 @@ func usagef(format string, args ...any) error {
 	return &usageError{fmt.Sprintf(format, args...)}
 }
 
+// loggedError is an error that the log has already.
+type loggedError struct{ error }
+
 // run is the program: it returns the exit status. ctx ends it gracefully.
 func run(ctx context.Context, args []string, env environment) int {
 	errs := newLogWriter(env.stderr)
@@ -40,9 +43,12 @@ func run(ctx context.Context, args []string, env environment) int {
 	env.stderr = errs
 	err := dispatch(ctx, args, env)
 	var usage *usageError
+	var logged *loggedError
 	switch {
 	case err == nil:
 		return exitOK
+	case errors.As(err, &logged):
+		return exitFail
 	case errors.As(err, &usage):
 		fmt.Fprintf(env.stderr, "mcp-bridge: %s\nRun \"mcp-bridge help\" for the manual.\n", usage.text)
 		return exitUsage
@@ -98,10 +104,11 @@ func split(args []string) (command string, rest []string) {
 	case "--version":
 		return "version", args[1:]
 	}
+	flags := strings.HasPrefix(args[0], "-")
 	switch {
-	case slices.Contains(args, "--"), slices.Contains(args, "--demo"):
+	case flags && (slices.Contains(args, "--") || slices.Contains(args, "--demo")):
 		return "serve", args
-	case slices.ContainsFunc(args, isURL), strings.HasPrefix(args[0], "-"):
+	case flags || isURL(args[0]):
 		return "connect", args
 	}
 	return args[0], args

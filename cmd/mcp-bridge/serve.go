@@ -7,8 +7,10 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -55,6 +57,8 @@ func (f *serveFlags) parse(args []string) (addrs, argv []string, err error) {
 	switch {
 	case len(before) > 0 && isURL(before[0]):
 		return nil, nil, usagef("serve exposes a command, not a URL; \"mcp-bridge connect %s\" presents it as a stdio process", before[0])
+	case len(before) > 0 && slices.Contains([]string{"serve", "connect", "demo", "version", "help"}, before[0]):
+		return nil, nil, usagef("put %q first: mcp-bridge %s [flags] ...", before[0], before[0])
 	case len(before) > 0:
 		return nil, nil, usagef("unexpected %q: write the command to serve after \"--\", as in \"mcp-bridge serve -- %s\"", before[0], strings.Join(before, " "))
 	case f.demo && len(argv) > 0:
@@ -89,7 +93,11 @@ func serve(ctx context.Context, args []string, env environment) error {
 	if err != nil {
 		return err
 	}
-	spec, err := f.child.spec(argv)
+	return f.log.report(log, f.run(ctx, addrs, argv, env, log))
+}
+
+func (f *serveFlags) run(ctx context.Context, addrs, argv []string, env environment, log hclog.Logger) error {
+	spec, err := f.child.spec(argv, env.lookup)
 	if err != nil {
 		return err
 	}
@@ -112,7 +120,7 @@ func serve(ctx context.Context, args []string, env environment) error {
 	if err != nil {
 		return err
 	}
-	ahead, err := newSpare(children, cancel)
+	ahead, err := newSpare(children, cancel, children.log)
 	if err != nil {
 		closeAll(listeners)
 		return err
@@ -137,6 +145,9 @@ func (f *serveFlags) bind(addrs []string) ([]net.Listener, error) {
 		l, err := net.Listen("tcp", a)
 		if err != nil {
 			closeAll(listeners)
+			if errors.Is(err, syscall.EADDRINUSE) {
+				err = fmt.Errorf("%w: stop the other program, or choose another with --port or --listen", syscall.EADDRINUSE)
+			}
 			return nil, fmt.Errorf("listening on %s: %w", a, err)
 		}
 		listeners = append(listeners, l)
@@ -223,7 +234,7 @@ func serveUntil(ctx context.Context, srv *http.Server, listeners []net.Listener,
 		})
 	}
 	<-ctx.Done()
-	log.Info("shutting down", "sessions", handler.Sessions())
+	log.Info("shutting down: calls in progress may finish, within --grace", "sessions", handler.Sessions())
 	closing, cancel := context.WithCancel(context.Background())
 	wg.Go(func() { _ = srv.Shutdown(closing) }) // its error is that closing is done
 	_ = handler.Close()

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
+
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
@@ -22,7 +24,8 @@ const (
 // cannot work is found out at once, and the first client need not wait.
 type spare struct {
 	dialer bridge.Dialer
-	failed func(error) // told when the server ends on trial
+	failed context.CancelCauseFunc // told when the server ends on trial
+	log    hclog.Logger
 
 	cancel context.CancelFunc // ends the watch
 	done   chan struct{}      // closed when ready says what came of it
@@ -33,13 +36,13 @@ type spare struct {
 }
 
 // newSpare starts a server ahead. The error is that of its start.
-func newSpare(d bridge.Dialer, failed func(error)) (*spare, error) {
+func newSpare(d bridge.Dialer, failed context.CancelCauseFunc, log hclog.Logger) (*spare, error) {
 	conn, err := d.Dial(context.Background())
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), spareFor)
-	s := &spare{dialer: d, failed: failed, cancel: cancel, done: make(chan struct{}), ready: conn}
+	s := &spare{dialer: d, failed: failed, log: log, cancel: cancel, done: make(chan struct{}), ready: conn}
 	s.wg.Go(func() { s.watch(ctx, conn) })
 	return s, nil
 }
@@ -66,8 +69,12 @@ func (s *spare) watch(ctx context.Context, conn bridge.Conn) {
 		return
 	}
 	closeErr := conn.Close()
-	if ctx.Err() == nil && time.Since(started) < trial {
+	switch {
+	case ctx.Err() != nil: // nobody has come for it
+	case time.Since(started) < trial:
 		s.failed(fmt.Errorf("the server ended at once: %w", errors.Join(err, closeErr)))
+	default:
+		s.log.Warn("the server that was started ahead has ended", "error", err)
 	}
 }
 

@@ -31,7 +31,7 @@ Sessions of serve
   --session-timeout D      end a session that is idle for so long; 0 means never (default 30m)
 
 The server that is run (serve, connect)
-  --env NAME=VALUE, -e     set a variable in its environment; may be repeated
+  --env NAME=VALUE, -e     set a variable in its environment, or pass ours on with NAME alone; may be repeated
   --env-file FILE          variables, one NAME=VALUE a line
   --pass-env WHAT          what it inherits: all (without MCP_BRIDGE_*), safe, or NAME,NAME,... (default all)
   --cwd DIR                its working directory
@@ -58,7 +58,8 @@ Log
   --log-format FORMAT      text or json (default text)
 
 serve answers at /mcp; /healthz says that the process lives, /readyz that a server runs or can be started.
-When serve is given a pipe as stdin, it stops once the pipe is closed.
+When serve has a pipe as stdin, it stops once that is closed; one that is closed from the start says nothing.
+SIGTERM, SIGINT and SIGHUP end everything gracefully; a second one, at once.
 
 Exit status: 0 after a graceful end, 1 when something failed (the log says what), 2 for a mistake in the
 command line. Durations are written 500ms, 30s, 5m, 1h30m.
