@@ -49,10 +49,34 @@ type Event struct {
 // Retry is rounded up to a millisecond; a negative one is left out.
 func AppendEvent(dst []byte, e Event) []byte {
 	dst = slices.Grow(dst, len(e.Data)+len(e.ID)+len(e.Name)+64)
+	dst, hasID := appendHead(dst, e)
+	if e.Data != nil || hasID {
+		dst = appendData(dst, e.Data)
+	}
+	return append(dst, '\n')
+}
+
+// AppendHead appends what goes before e's data when that is written without
+// being copied: one line, whose end is Tail. e.Data itself is ignored.
+//
+//	write(AppendHead(nil, Event{ID: id})); write(line); write(Tail)
+//
+// writes what AppendEvent makes of Event{ID: id, Data: line}, if line is not
+// empty and holds no line break.
+func AppendHead(dst []byte, e Event) []byte {
+	dst, _ = appendHead(dst, e)
+	return append(dst, "data: "...)
+}
+
+// Tail ends the data field and the event that AppendHead has begun.
+const Tail = "\n\n"
+
+// appendHead appends the fields before the data.
+func appendHead(dst []byte, e Event) (longer []byte, hasID bool) {
 	if e.Name != "" && isOneLine(e.Name) {
 		dst = appendField(dst, "event: ", e.Name)
 	}
-	hasID := (e.HasID || e.ID != "") && isOneLine(e.ID)
+	hasID = (e.HasID || e.ID != "") && isOneLine(e.ID)
 	if hasID {
 		dst = appendField(dst, "id: ", e.ID)
 	}
@@ -62,10 +86,7 @@ func AppendEvent(dst []byte, e Event) []byte {
 		dst = strconv.AppendInt(dst, int64(ms), 10)
 		dst = append(dst, '\n')
 	}
-	if e.Data != nil || hasID {
-		dst = appendData(dst, e.Data)
-	}
-	return append(dst, '\n')
+	return dst, hasID
 }
 
 // AppendComment appends text as a comment, which every reader ignores: it

@@ -156,3 +156,15 @@ func BenchmarkReader(b *testing.B) {
 		})
 	}
 }
+
+func TestAppendHead(t *testing.T) {
+	for _, e := range []Event{{ID: "1_2"}, {}, {Name: "n", ID: "x", Retry: time.Second}, {ID: "no\nid"}} {
+		line := []byte(" {}")
+		parts := append(AppendHead([]byte("before"), e), line...)
+		parts = append(parts, Tail...)
+		e.Data = line
+		if whole := AppendEvent([]byte("before"), e); string(parts) != string(whole) {
+			t.Errorf("in parts %q, whole %q", parts, whole)
+		}
+	}
+}

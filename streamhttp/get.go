@@ -73,7 +73,7 @@ func (h *Handler) serveSSE(w http.ResponseWriter, r *http.Request, s *session, s
 	w.WriteHeader(http.StatusOK)
 	out := &replyWriter{w: w, rc: http.NewResponseController(w), stall: h.opts.StallAfter, dirty: true}
 
-	if s.revision() >= version2025_11_25 {
+	if v := s.revision(); knownVersion(v) && v >= version2025_11_25 {
 		// A client that loses the connection before the first real event
 		// must still have an id to come back with (LI14, LI17).
 		if seq, ours := s.cursor(st, rd); ours {
@@ -132,23 +132,21 @@ type replyWriter struct {
 
 // prime writes an event without data, whose id is where the stream stands.
 func (o *replyWriter) prime(key, seq uint64) {
-	o.buf = append(o.buf, "id: "...)
-	o.buf = appendEventID(o.buf, key, seq)
-	o.buf = append(o.buf, "\ndata:\n\n"...)
+	var id [41]byte
+	o.buf = sse.AppendEvent(o.buf, sse.Event{ID: string(appendEventID(id[:0], key, seq))})
 }
 
 func (o *replyWriter) event(key uint64, e event) {
-	o.buf = append(o.buf, "id: "...)
-	o.buf = appendEventID(o.buf, key, e.seq)
-	o.buf = append(o.buf, "\ndata: "...)
+	var room [41]byte
+	id := string(appendEventID(room[:0], key, e.seq))
 	if len(e.line) < largeEvent {
-		o.buf = append(o.buf, e.line...)
+		o.buf = sse.AppendEvent(o.buf, sse.Event{ID: id, Data: e.line})
 	} else {
+		o.buf = sse.AppendHead(o.buf, sse.Event{ID: id})
 		o.write(o.buf)
-		o.buf = o.buf[:0]
 		o.write(e.line)
+		o.buf = append(o.buf[:0], sse.Tail...)
 	}
-	o.buf = append(o.buf, "\n\n"...)
 	if len(o.buf) >= largeEvent {
 		o.write(o.buf)
 		o.buf = o.buf[:0]
