@@ -16,7 +16,9 @@ const (
 	maxIdleGets = 16
 
 	// maxGets is how many standalone streams may be connected at once. Only
-	// the newest is written to; the oldest one ends when there are more.
+	// the newest is written to; the oldest one ends when there are more. A client
+	// that keeps more of them, and reconnects each, makes them displace each
+	// other in turn: that costs it its own requests, and nobody else anything.
 	maxGets = 16
 )
 

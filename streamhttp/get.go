@@ -1,6 +1,7 @@
 package streamhttp
 
 import (
+	"math"
 	"net/http"
 	"strconv"
 	"strings"
@@ -82,7 +83,11 @@ func (h *Handler) serveSSE(w http.ResponseWriter, r *http.Request, s *session, s
 	}
 	var events []event
 	events, over := s.take(st, rd, events)
-	keepAlive := time.NewTimer(h.opts.KeepAlive)
+	every := h.opts.KeepAlive
+	if every < 0 {
+		every = math.MaxInt64
+	}
+	keepAlive := time.NewTimer(every)
 	defer keepAlive.Stop()
 	for {
 		for _, e := range events {
@@ -112,7 +117,7 @@ func (h *Handler) serveSSE(w http.ResponseWriter, r *http.Request, s *session, s
 			case <-keepAlive.C:
 				out.buf = sse.AppendComment(out.buf, "keep-alive")
 			}
-			keepAlive.Reset(h.opts.KeepAlive)
+			keepAlive.Reset(every)
 		}
 		clear(events)
 		events, over = s.take(st, rd, events[:0])

@@ -25,14 +25,14 @@ type HandlerOptions struct {
 	MaxSessions    int           // more are answered 503 with Retry-After, as are twice as many servers that run or are being stopped. 0: 1000
 	MaxBodies      int           // bytes of all bodies that are being read or wait for their server; beyond, 503. Negative: no limit. 0: 4 x MaxMessageSize
 	MaxBatch       int           // messages in a batch (LI9). 0: 50
-	SessionTimeout time.Duration // idle sessions end after it (LI30). 0: 30 min; negative: never
+	SessionTimeout time.Duration // idle sessions end after it (LI30), those with calls in progress not before an hour. 0: 30 min; negative: none ever ends so
 
 	// CommitAfter is how long the reply to a POST may become plain JSON; then
 	// it turns into an SSE stream (LI7), whether or not the server has taken the
 	// request by then. The reply to initialize has ten seconds. 0: 50 ms.
 	CommitAfter time.Duration
 
-	KeepAlive   time.Duration // between comments on a silent SSE stream (LI26). 0: 15 s
+	KeepAlive   time.Duration // between comments on a silent SSE stream (LI26). 0: 15 s; negative: none
 	BodyTimeout time.Duration // to send a request's body in. 0: 30 s
 	StallAfter  time.Duration // a reader that takes nothing for that long is cut off. 0: 30 s
 	HoldTimeout time.Duration // how long a server request waits for a stream (B.3). 0: 10 s
@@ -82,6 +82,10 @@ const initializeCommit = 10 * time.Second
 // tidyEvery is how often sessions are looked at for what has become too old.
 const tidyEvery = 15 * time.Second
 
+// maxRefusedWarnings is how many requests refused by the Guard are worth a
+// warning between two looks of the tidier.
+const maxRefusedWarnings = 10
+
 // Handler serves one MCP endpoint over Streamable HTTP to clients of the
 // revisions 2024-11-05 to 2025-11-25 (docs/rules.md, LI). It is an
 // http.Handler; every path it is given is the endpoint.
@@ -93,6 +97,8 @@ type Handler struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup // sessions and the tidier
 	bodies atomic.Int64   // bytes taken of MaxBodies
+
+	refused atomic.Int64 // requests refused by the Guard since the tidier last looked
 
 	mu       sync.Mutex
 	sessions map[string]*session // by id, until they end
@@ -146,7 +152,11 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header()["X-Content-Type-Options"] = valueNoSniff
 	if no := h.opts.Guard.Check(r); no != nil {
-		h.opts.Logger.Warn("request refused", "reason", no.Reason, "remote", r.RemoteAddr)
+		level := hclog.Warn
+		if h.refused.Add(1) > maxRefusedWarnings { // a web page must not be able to flood the log
+			level = hclog.Debug
+		}
+		h.opts.Logger.Log(level, "request refused", "reason", no.Reason, "remote", r.RemoteAddr)
 		refuse(w, r, no.Status, jsonrpc.CodeInvalidRequest, no.Reason)
 		return
 	}
@@ -282,6 +292,7 @@ func (h *Handler) tidy() {
 		case <-h.ctx.Done():
 			return
 		case now := <-tick.C:
+			h.refused.Store(0)
 			all = all[:0]
 			h.mu.Lock()
 			for _, s := range h.sessions {

@@ -346,6 +346,9 @@ func coalesces(older, newer jsonrpc.Message) bool {
 
 // hold keeps a server request until a stream opens that can carry it, for a
 // bounded time. A ping needs no client: the bridge answers for it (B.1.7).
+//
+// The goroutine of the timer belongs to the session, whose end lets it go. It
+// only hands one message to Recv, so nobody has to wait for it.
 func (s *session) hold(m jsonrpc.Message) {
 	delete(s.asks, m.ID()) // if it has travelled before, that was in vain
 	wait, instead := s.opts.HoldTimeout, unreachable(m)

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/mcp-bridge/mcp-bridge/httpguard"
 	"github.com/mcp-bridge/mcp-bridge/streamhttp"
 )
@@ -585,6 +586,28 @@ func TestServerCORS(t *testing.T) {
 				r.header.Get("Access-Control-Expose-Headers") != "Mcp-Session-Id, MCP-Protocol-Version, WWW-Authenticate" {
 				t.Errorf("status %d with %v", r.status, r.header)
 			}
+		}
+	})
+}
+
+// A web page that tries again and again does not flood the log.
+func TestServerRefusalsInLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		s := newSite(t, streamhttp.HandlerOptions{Logger: hclog.New(&hclog.LoggerOptions{Output: &log, Level: hclog.Warn})})
+		refuse := func() int {
+			log.Reset()
+			for range 100 {
+				(&user{site: s}).post(ping, "Origin: https://evil.example").is(http.StatusForbidden)
+			}
+			return strings.Count(log.String(), "request refused")
+		}
+		if n := refuse(); n == 0 || n > 20 {
+			t.Errorf("%d warnings", n)
+		}
+		time.Sleep(time.Minute)
+		if n := refuse(); n == 0 || n > 20 {
+			t.Errorf("%d warnings a minute later", n)
 		}
 	})
 }

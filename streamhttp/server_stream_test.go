@@ -953,3 +953,45 @@ func TestServerCommitsWhileTheServerIsBusy(t *testing.T) {
 		r.gets(result("2")).over()
 	})
 }
+
+func TestServerNoKeepAlive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, streamhttp.HandlerOptions{KeepAlive: -1, SessionTimeout: -1})
+		u, p := s.open(r25c)
+		c := s.raw()
+		c.write("GET /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: text/event-stream\r\nMcp-Session-Id: " + u.id + "\r\n\r\n")
+		resp, err := http.ReadResponse(c.r, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			time.Sleep(100 * time.Hour)
+			_ = p.Send(t.Context(), message(listChanged))
+		}()
+		var got strings.Builder
+		for buf := make([]byte, 1000); !strings.Contains(got.String(), "list_changed"); {
+			n, err := resp.Body.Read(buf)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got.Write(buf[:n])
+		}
+		if strings.Contains(got.String(), "keep-alive") {
+			t.Errorf("the stream is %q", got.String())
+		}
+	})
+}
+
+// LI14: only revisions that know of it have a priming event.
+func TestServerNoPrimingForUnknownRevisions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, streamhttp.HandlerOptions{})
+		r := (&user{site: s}).post(initialize("zzz"))
+		p := <-s.servers
+		p.gets()
+		time.Sleep(time.Minute)
+		if id := r.isStream().lastID(); id != "" {
+			t.Errorf("the stream begins with the event id %q", id)
+		}
+	})
+}

@@ -51,28 +51,28 @@ type session struct {
 	done  chan struct{}        // closed by end
 	onEnd func()
 
-	mu       sync.Mutex
-	ended    bool
-	version  string // negotiated; until then what the client asked for
-	answered bool   // initialize was answered with a result
-	ready    bool   // notifications/initialized has arrived (LI29)
-	calls    map[jsonrpc.ID]*call
-	tokens   map[jsonrpc.ID]*call
-	tasks    map[jsonrpc.ID]struct{} // progress tokens of tasks
-	asks     map[jsonrpc.ID]*stream  // the server's requests under way to the client
-	streams  map[uint64]*stream      // those that can be resumed
-	gets     []*stream               // standalone streams with a reader, newest last
-	idle     []*stream               // standalone streams without a reader, oldest first
-	held     []*held                 // server requests with no stream to go on
-	early    shelf                   // what must wait for initialized
-	backlog  shelf                   // what waits for a standalone stream
-	replay   replay
-	parked   struct{ bytes, events int } // what waits on streams that nobody reads
-	keys     uint64                      // streams made
-	orders   uint64                      // calls made
-	lost     bool                        // a warning about lost notifications was logged
-	exchange int                         // HTTP exchanges being served
-	quiet    time.Time                   // when the last of them ended
+	mu        sync.Mutex
+	ended     bool
+	version   string // negotiated; until then what the client asked for
+	answered  bool   // initialize was answered with a result
+	ready     bool   // notifications/initialized has arrived (LI29)
+	calls     map[jsonrpc.ID]*call
+	tokens    map[jsonrpc.ID]*call
+	tasks     map[jsonrpc.ID]struct{} // progress tokens of tasks
+	asks      map[jsonrpc.ID]*stream  // the server's requests under way to the client
+	streams   map[uint64]*stream      // those that can be resumed
+	gets      []*stream               // standalone streams with a reader, newest last
+	idle      []*stream               // standalone streams without a reader, oldest first
+	held      []*held                 // server requests with no stream to go on
+	early     shelf                   // what must wait for initialized
+	backlog   shelf                   // what waits for a standalone stream
+	replay    replay
+	parked    struct{ bytes, events int } // what waits on streams that nobody reads
+	keys      uint64                      // streams made
+	orders    uint64                      // calls made
+	lost      bool                        // a warning about lost notifications was logged
+	exchanges int                         // HTTP exchanges being served
+	quiet     time.Time                   // when the last of them ended
 }
 
 func newSession(opts *HandlerOptions, owner, version string, now time.Time) *session {
@@ -372,19 +372,19 @@ func (s *session) initialized() {
 // begin and finish bracket every HTTP exchange of the session.
 func (s *session) begin() {
 	s.mu.Lock()
-	s.exchange++
+	s.exchanges++
 	s.mu.Unlock()
 }
 
 func (s *session) finish() {
 	s.mu.Lock()
-	s.exchange--
+	s.exchanges--
 	s.quiet = time.Now()
 	s.mu.Unlock()
 }
 
 // abandonedAfter is how long a call in flight keeps a session alive whose
-// client has not been seen.
+// client has not been seen. It bounds nothing where idle sessions never end.
 const abandonedAfter = time.Hour
 
 // tidy drops what has become too old and reports whether the session has
@@ -402,7 +402,7 @@ func (s *session) tidy(now time.Time) (expired bool) {
 			s.lose(st, "nobody came back for them in time")
 		}
 	}
-	if s.exchange > 0 || s.opts.SessionTimeout < 0 {
+	if s.exchanges > 0 || s.opts.SessionTimeout < 0 {
 		return false
 	}
 	idle := now.Sub(s.quiet)
