@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
@@ -89,6 +90,11 @@ type pump struct {
 	toServer       ledger          // the client's requests, owed by the server
 	toClient       ledger          // the server's requests, owed by the client
 	lateness       sync.WaitGroup  // what waits for a grace to be over
+
+	// deaf is true after the server did not take a refusal in time: who floods
+	// us with requests and does not read must not make its own output wait
+	// for each of them. It is false again once the server has taken something.
+	deaf atomic.Bool
 
 	recv     context.Context         // of receiving from the client
 	stopRecv context.CancelCauseFunc // with why, when the client is known to be gone
@@ -199,7 +205,11 @@ func (p *pump) fromClient(ctx context.Context) error {
 		if !ok {
 			continue
 		}
-		if err := p.server.Send(ctx, m); err != nil {
+		err = p.server.Send(ctx, m)
+		if err == nil && p.deaf.Load() {
+			p.deaf.Store(false)
+		}
+		if err != nil {
 			if ctx.Err() != nil {
 				return errStopped
 			}
@@ -431,7 +441,12 @@ func (p *pump) refuse(ctx context.Context, id jsonrpc.ID, code int, text string)
 	ctx, cancel := context.WithTimeout(ctx, cancelWait)
 	defer cancel()
 	m := jsonrpc.NewError(id, code, text, nil)
+	if p.deaf.Load() {
+		p.drop(m, "the server takes nothing")
+		return
+	}
 	if err := p.server.Send(ctx, m); err != nil {
+		p.deaf.Store(true)
 		p.drop(m, "the server did not take it")
 	}
 }

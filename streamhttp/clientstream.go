@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/mcp-bridge/mcp-bridge/sse"
 )
@@ -18,6 +21,7 @@ const (
 	streamPolled  = time.Second / 4       // the shortest wait that a server gives to be polled
 	streamLongest = 30 * time.Second      // the wait grows up to this
 	mostResumes   = 8                     // fruitless ones in a row, for the stream of a call
+	streamMost    = 10 * time.Minute      // the longest retry that is honoured
 	streamSteady  = 10 * time.Second      // a stream that has lived so long was no failure
 )
 
@@ -39,6 +43,9 @@ func (s *clientCursor) note(r *sse.Reader, fruitful bool) {
 	}
 	polled := false
 	if id := r.LastEventID(); id != "" {
+		if !sendable(id) {
+			id = "" // it cannot be asked for: the stream cannot be resumed
+		}
 		s.lastID = id
 		polled = s.wait() >= streamPolled
 	}
@@ -49,10 +56,16 @@ func (s *clientCursor) note(r *sse.Reader, fruitful bool) {
 	}
 }
 
-// wait returns how long the server wants its client to wait.
+// sendable reports whether an event id can be the value of a header.
+func sendable(id string) bool {
+	return utf8.ValidString(id) && !strings.ContainsFunc(id, unicode.IsControl)
+}
+
+// wait returns how long the server wants its client to wait. Nobody waits for
+// a call for as long as some could name.
 func (s *clientCursor) wait() time.Duration {
 	if s.hasRetry {
-		return max(s.retry, streamLeast)
+		return min(max(s.retry, streamLeast), streamMost)
 	}
 	return streamRetry
 }

@@ -190,6 +190,10 @@ func (h *Handler) serveDELETE(w http.ResponseWriter, r *http.Request) {
 // find returns the session that a request names, or answers the request with
 // what is wrong (LI21, LI24). The caller owes the session a finish.
 func (h *Handler) find(w http.ResponseWriter, r *http.Request, id jsonrpc.ID) *session {
+	if len(r.Header[headerSession]) > 1 || len(r.Header[headerVersion]) > 1 {
+		refuseID(w, r, http.StatusBadRequest, id, "the headers Mcp-Session-Id and MCP-Protocol-Version may each be sent once")
+		return nil
+	}
 	name := r.Header.Get(headerSession)
 	if name == "" {
 		refuseID(w, r, http.StatusBadRequest, id, "the Mcp-Session-Id header is missing; begin with an initialize request")

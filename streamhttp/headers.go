@@ -94,12 +94,19 @@ func zeroQuality(q string) bool {
 	return err == nil && strings.Trim(q, "0.") == ""
 }
 
-// isJSON reports whether the Content-Type is application/json, with any parameters (LI5).
+// isJSON reports whether the body is JSON as it stands: application/json in
+// UTF-8, not compressed (LI5).
 func isJSON(h http.Header) bool {
+	if e := h.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
+		return false
+	}
 	v := h.Get("Content-Type")
 	if v == typeJSON {
 		return true
 	}
-	mt, _, err := mime.ParseMediaType(v)
+	mt, params, err := mime.ParseMediaType(v)
+	if charset, ok := params["charset"]; ok && !strings.EqualFold(charset, "utf-8") && !strings.EqualFold(charset, "us-ascii") {
+		return false
+	}
 	return (err == nil || mt != "") && mt == typeJSON
 }

@@ -22,7 +22,7 @@ func (h *Handler) servePOST(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if !isJSON(r.Header) {
-		refuse(w, r, http.StatusUnsupportedMediaType, jsonrpc.CodeInvalidRequest, "the Content-Type must be application/json")
+		refuse(w, r, http.StatusUnsupportedMediaType, jsonrpc.CodeInvalidRequest, "the Content-Type must be application/json, in UTF-8 and without a Content-Encoding")
 		return
 	}
 	share := &share{budget: &h.bodies, max: int64(h.opts.MaxBodies)}

@@ -336,3 +336,37 @@ func naiveAdmits(accept, mediaType string) bool {
 	}
 	return false
 }
+
+// LI5: what is not plain JSON in UTF-8 is refused as such, not misread.
+func TestServerRefusesOtherEncodings(t *testing.T) {
+	for _, h := range []http.Header{
+		{"Content-Type": {"application/json"}, "Content-Encoding": {"gzip"}},
+		{"Content-Type": {"application/json; charset=utf-16"}},
+	} {
+		if isJSON(h) {
+			t.Errorf("%v was taken for JSON", h)
+		}
+	}
+	for _, h := range []http.Header{
+		{"Content-Type": {"application/json; charset=UTF-8"}, "Content-Encoding": {"identity"}},
+		{"Content-Type": {"application/json"}},
+	} {
+		if !isJSON(h) {
+			t.Errorf("%v was refused", h)
+		}
+	}
+}
+
+// An event id that no header can carry is none: asking for it would never work
+// (LE7). And a server cannot make a call wait for as long as it likes.
+func TestClientCursorLimits(t *testing.T) {
+	for id, want := range map[string]bool{"1_2": true, "\u00e9": true, "a\x01": false, "\x7f": false, "\xff": false} {
+		if got := sendable(id); got != want {
+			t.Errorf("sendable(%q) = %v", id, got)
+		}
+	}
+	c := clientCursor{retry: 24 * time.Hour, hasRetry: true}
+	if got := c.delay(); got != streamMost {
+		t.Errorf("a retry of a day waits %v", got)
+	}
+}

@@ -217,7 +217,10 @@ func TestStrayCannotHoldOutput(t *testing.T) {
 		for _, reads := range []bool{true, false} {
 			s := sh(`setsid "$@" & echo $!; echo; echo >&2; cat`, strings.Fields(stray)...)
 			p := mustStart(t, s)
-			pid, _ := strconv.Atoi(readLine(t, p.Stdout()))
+			pid := 0
+			for pid == 0 { // "yes" may have written before
+				pid, _ = strconv.Atoi(strings.Trim(readLine(t, p.Stdout()), "y"))
+			}
 			read := make(chan int64, 1)
 			drain := func() { n, _ := io.Copy(io.Discard, p.Stdout()); read <- n }
 			if reads {
@@ -353,6 +356,9 @@ func roleInit([]string) {
 // kill kills a process that is our child, as kill -9 would.
 func kill(t *testing.T, pid int) {
 	t.Helper()
+	if pid <= 1 {
+		t.Fatalf("kill %d would reach others", pid)
+	}
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}

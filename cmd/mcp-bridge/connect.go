@@ -84,7 +84,28 @@ func (f *connectFlags) run(ctx context.Context, url string, argv []string, env e
 		},
 	})
 	client := &negotiated{Conn: conn, batches: &batches}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go f.giveUp(ctx, hungUp(env.stdin), cancel)
 	return bridge.Serve(dialer, f.limits.pump(log)).ServeConn(ctx, client)
+}
+
+// giveUp ends the run some time after the client has gone. Otherwise a server
+// that takes nothing would keep us from reading on to the end of the input,
+// for ever. It ends with ctx.
+func (f *connectFlags) giveUp(ctx context.Context, gone <-chan struct{}, cancel func()) {
+	select {
+	case <-gone:
+	case <-ctx.Done():
+		return
+	}
+	t := time.NewTimer(f.limits.drain)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		cancel()
+	case <-ctx.Done():
+	}
 }
 
 // negotiated watches for the answer to initialize, which says whether the
