@@ -50,9 +50,10 @@ func (f *logFlags) logger(w io.Writer) (hclog.Logger, error) {
 }
 
 // report makes an error of a run the last line of the log where the log is
-// for programs; people get it as plain text.
+// for programs; people get it as plain text, and so does who called us wrongly.
 func (f *logFlags) report(log hclog.Logger, err error) error {
-	if err == nil || f.format != "json" {
+	var usage *usageError
+	if err == nil || f.format != "json" || errors.As(err, &usage) {
 		return err
 	}
 	log.Error("failed", "error", err)

@@ -102,6 +102,7 @@ func TestMistakes(t *testing.T) {
 		{"serve --listen 8080 -- ls", exitUsage, "write HOST:PORT"},
 		{"serve --listen 127.0.0.1:0 --port 1 -- ls", exitUsage, "leave --host and --port out"},
 		{"serve --listen 0.0.0.0:0 -- ls", exitUsage, "--insecure"},
+		{"serve --log-format json --listen 0.0.0.0:0 -- ls", exitUsage, "--insecure"},
 		{"serve --max-message-size lots -- ls", exitUsage, "KiB"},
 		{"serve --allow-origin nonsense -- ls", exitUsage, "nonsense"},
 		{"serve --log-level loud -- ls", exitUsage, "--log-level"},
