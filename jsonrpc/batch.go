@@ -1,6 +1,9 @@
 package jsonrpc
 
-import "strconv"
+import (
+	"bytes"
+	"strconv"
+)
 
 // IsBatch reports whether raw, after a byte order mark and white space, begins with '['.
 func IsBatch(raw []byte) bool {
@@ -65,4 +68,41 @@ func (s *scanner) split(max int) (elements [][]byte, refused string, at int) {
 			return nil, "", 0
 		}
 	}
+}
+
+// Decode returns the messages in what a client has sent in one piece: a
+// message, or with batches (ST5, WS5) an array of them. What is no message is
+// in faults, each with the id and kind that could be read: whoever takes the
+// piece answers with them (Error.Reply). An invalid element leaves the others
+// as they are (LI12), and initialize is none in a batch (J7). A batch has at
+// most max elements (0: no limit).
+//
+// It takes ownership of raw, as Parse does.
+func Decode(raw []byte, batches bool, max int) (messages []Message, faults []*Error) {
+	if !IsBatch(raw) {
+		m, err := Parse(raw)
+		if err != nil {
+			return nil, []*Error{err.(*Error)}
+		}
+		return []Message{m}, nil
+	}
+	if !batches {
+		return nil, []*Error{{Code: CodeInvalidRequest, Message: "batches are part of protocol version 2025-03-26 only"}}
+	}
+	elements, err := SplitBatch(raw, max)
+	if err != nil {
+		return nil, []*Error{err.(*Error)}
+	}
+	for _, element := range elements {
+		m, err := Parse(bytes.Clone(element)) // cloned: no element keeps all the others in memory
+		switch {
+		case err != nil:
+			faults = append(faults, err.(*Error))
+		case m.Method() == "initialize":
+			faults = append(faults, &Error{Code: CodeInvalidRequest, Message: "initialize must not be in a batch", ID: m.ID(), Kind: m.Kind()})
+		default:
+			messages = append(messages, m)
+		}
+	}
+	return messages, faults
 }

@@ -33,3 +33,17 @@ func newError(code int, fault string, at int) *Error {
 	}
 	return &Error{Code: code, Message: text + fault + " at byte " + strconv.Itoa(at)}
 }
+
+// Reply returns the response that tells the sender of an invalid message what
+// was wrong with it; an id that could not be read is null (J4). ok is false
+// where none is due: a notification is never answered (J6), nor is a response.
+func (e *Error) Reply() (m Message, ok bool) {
+	if e.Kind == Notification || e.Kind == Response {
+		return Message{}, false
+	}
+	id := e.ID
+	if id.IsZero() {
+		id = NullID
+	}
+	return NewError(id, e.Code, e.Message, nil), true
+}

@@ -34,6 +34,8 @@ type Message struct {
 	kind      Kind
 	failure   bool // outcome is an error
 	breaks    bool // line breaks stand between tokens
+
+	related ID // no part of the bytes; see Related
 }
 
 func (m Message) cut(s span) []byte {
@@ -120,6 +122,18 @@ func (m Message) RequestID() ID {
 		return ID{}
 	}
 	return m.cutID(m.requestID)
+}
+
+// Related returns the id of the request in whose course the message came,
+// where its transport tells: over Streamable HTTP every request has a stream of
+// its own (B.4). It is NullID for what came in the course of none, and zero
+// where the transport does not tell. It is no part of the bytes.
+func (m Message) Related() ID { return m.related }
+
+// WithRelated returns the message with another Related; its bytes stay.
+func (m Message) WithRelated(request ID) Message {
+	m.related = request
+	return m
 }
 
 // Lookup returns the raw JSON value at the path of object keys, from the top

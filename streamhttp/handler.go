@@ -228,8 +228,8 @@ func (h *Handler) named(r *http.Request) *session {
 	return s
 }
 
-// principal names who is behind a request. Nobody is authenticated yet.
-func principal(*http.Request) string { return "" }
+// principal names who is behind a request.
+func principal(r *http.Request) string { return httpguard.Principal(r) }
 
 var (
 	errTooMany = errors.New("too many sessions; try again later")
