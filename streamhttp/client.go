@@ -3,25 +3,20 @@ package streamhttp
 import (
 	"cmp"
 	"context"
-	"encoding/base64"
-	"errors"
-	"fmt"
-	"net"
 	"net/http"
-	"net/url"
-	"strings"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/httpclient"
 )
 
 // Defaults of ClientOptions.
 const (
 	DefaultClientMaxMessageSize    = 64 << 20
 	DefaultClientMaxInFlight       = 256
-	DefaultClientConnectTimeout    = 10 * time.Second
+	DefaultClientConnectTimeout    = httpclient.DefaultConnectTimeout
 	DefaultClientInitializeTimeout = 60 * time.Second
 	DefaultClientCloseTimeout      = 2 * time.Second
 )
@@ -105,11 +100,11 @@ func (c *Client) Dial(ctx context.Context) (bridge.Conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	u, err := clientURL(c.URL)
+	u, err := httpclient.URL(c.URL, "http", "https")
 	if err != nil {
 		return nil, err
 	}
-	header, err := clientHeader(c.Options.Header, u.User)
+	header, err := httpclient.Header(c.Options.Header, u.User, clientReserved...)
 	if err != nil {
 		return nil, err
 	}
@@ -118,88 +113,13 @@ func (c *Client) Dial(ctx context.Context) (bridge.Conn, error) {
 	rt := opts.Transport
 	idle := func() {}
 	if rt == nil {
-		own := newClientTransport(opts)
+		own := httpclient.NewTransport(httpclient.TransportOptions{
+			ConnectTimeout: opts.ConnectTimeout, MaxIdleConnsPerHost: opts.MaxInFlight,
+		})
 		rt, idle = own, own.CloseIdleConnections
 	}
 	return newClientConn(u, header, rt, idle, opts), nil
 }
 
-func clientURL(text string) (*url.URL, error) {
-	u, err := url.Parse(text)
-	switch {
-	case err != nil: // its text would repeat the URL, secrets and all
-		return nil, errors.New("the server's URL is not valid")
-	case u.Scheme != "http" && u.Scheme != "https":
-		return nil, fmt.Errorf("the server's URL must begin with http:// or https://, not %q", u.Scheme+":")
-	case u.Host == "" || u.Hostname() == "":
-		return nil, errors.New("the server's URL has no host")
-	}
-	u.Fragment, u.RawFragment = "", ""
-	return u, nil
-}
-
 // clientReserved are the headers that are the transport's own business.
-// Accept-Encoding is among them because nothing here decompresses.
-var clientReserved = []string{
-	"Accept", "Accept-Encoding", "Connection", "Content-Length", "Content-Type", "Transfer-Encoding",
-	headerSession, headerVersion, headerLastEventID,
-}
-
-// clientHeader returns what goes on every request.
-func clientHeader(from http.Header, user *url.Userinfo) (http.Header, error) {
-	header := http.Header{}
-	for name, values := range from {
-		if !isToken(name) {
-			return nil, fmt.Errorf("%q is not a header name", name)
-		}
-		for _, v := range values {
-			if strings.ContainsFunc(v, isControl) {
-				return nil, fmt.Errorf("the value of header %q contains a control character", name)
-			}
-			header.Add(name, strings.TrimSpace(v))
-		}
-	}
-	for _, name := range clientReserved {
-		header.Del(name)
-	}
-	if user != nil && header.Get("Authorization") == "" {
-		password, _ := user.Password()
-		both := base64.StdEncoding.EncodeToString([]byte(user.Username() + ":" + password))
-		header.Set("Authorization", "Basic "+both)
-	}
-	if header.Get("User-Agent") == "" {
-		header.Set("User-Agent", "mcp-bridge")
-	}
-	return header, nil
-}
-
-func isControl(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
-
-// isToken reports whether s is a token (RFC 9110, 5.6.2).
-func isToken(s string) bool {
-	for _, r := range s {
-		letter := 'a' <= r|0x20 && r|0x20 <= 'z'
-		if !letter && !('0' <= r && r <= '9') && !strings.ContainsRune("!#$%&'*+-.^_`|~", r) {
-			return false
-		}
-	}
-	return s != ""
-}
-
-func newClientTransport(o ClientOptions) *http.Transport {
-	// A connection that has died without a word is noticed after a minute.
-	dialer := &net.Dialer{Timeout: o.ConnectTimeout, KeepAliveConfig: net.KeepAliveConfig{
-		Enable: true, Idle: 15 * time.Second, Interval: 15 * time.Second, Count: 4,
-	}}
-	return &http.Transport{
-		Proxy:               http.ProxyFromEnvironment,
-		DialContext:         dialer.DialContext,
-		TLSHandshakeTimeout: o.ConnectTimeout,
-		ForceAttemptHTTP2:   true,
-		DisableCompression:  true, // events would wait in the compressor
-		MaxIdleConnsPerHost: o.MaxInFlight,
-		IdleConnTimeout:     90 * time.Second,
-		ReadBufferSize:      16 << 10,
-		HTTP2:               &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 15 * time.Second},
-	}
-}
+var clientReserved = []string{"Accept", "Content-Type", headerSession, headerVersion, headerLastEventID}

@@ -1,18 +1,16 @@
 package streamhttp
 
 import (
-	"crypto/tls"
-	"errors"
 	"io"
 	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/mcp-bridge/mcp-bridge/httpclient"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -25,41 +23,41 @@ func TestClientFaults(t *testing.T) {
 		reason string
 		words  []string
 	}{
-		"401":           {func(w W) { w.Header().Set("WWW-Authenticate", "Bearer"); w.WriteHeader(401) }, reasonAuth, []string{"401 Unauthorized", "--header", "http://fake.test answered"}},
-		"403":           {func(w W) { w.WriteHeader(403) }, reasonForbidden, []string{"403", "denied"}},
-		"404 plain":     {func(w W) { w.WriteHeader(410) }, reasonStatus, []string{"410 Gone"}},
-		"400 plain":     {func(w W) { http.Error(w, "Bad Request: no such thing", 400) }, reasonStatus, []string{`it says: \"Bad Request: no such thing\"`}},
-		"endless error": {func(w W) { w.WriteHeader(500); forever(w) }, reasonStatus, []string{"500"}},
-		"endless text":  {func(w W) { w.Header().Set("Content-Type", "text/plain"); forever(w) }, reasonNotMCP, []string{"text/plain"}},
-		"path":          {func(w W) { http.Error(w, "cannot POST /mcp/secret", 400) }, reasonStatus, []string{"400 Bad Request"}},
-		"query":         {func(w W) { http.Error(w, "wrong key=secret", 400) }, reasonStatus, []string{"400 Bad Request"}},
-		"405":           {func(w W) { w.WriteHeader(405) }, reasonStatus, []string{"405"}},
-		"413":           {func(w W) { w.WriteHeader(413) }, reasonTooLarge, []string{"413"}},
-		"500":           {func(w W) { w.WriteHeader(500); io.WriteString(w, "<h1>panic at secret.go:1") }, reasonStatus, []string{"500 Internal Server Error"}},
-		"599":           {func(w W) { w.WriteHeader(599) }, reasonStatus, []string{"599"}},
+		"401":           {func(w W) { w.Header().Set("WWW-Authenticate", "Bearer"); w.WriteHeader(401) }, httpclient.ReasonAuth, []string{"401 Unauthorized", "--header", "http://fake.test answered"}},
+		"403":           {func(w W) { w.WriteHeader(403) }, httpclient.ReasonForbidden, []string{"403", "denied"}},
+		"404 plain":     {func(w W) { w.WriteHeader(410) }, httpclient.ReasonStatus, []string{"410 Gone"}},
+		"400 plain":     {func(w W) { http.Error(w, "Bad Request: no such thing", 400) }, httpclient.ReasonStatus, []string{`it says: \"Bad Request: no such thing\"`}},
+		"endless error": {func(w W) { w.WriteHeader(500); forever(w) }, httpclient.ReasonStatus, []string{"500"}},
+		"endless text":  {func(w W) { w.Header().Set("Content-Type", "text/plain"); forever(w) }, httpclient.ReasonNotMCP, []string{"text/plain"}},
+		"path":          {func(w W) { http.Error(w, "cannot POST /mcp/secret", 400) }, httpclient.ReasonStatus, []string{"400 Bad Request"}},
+		"query":         {func(w W) { http.Error(w, "wrong key=secret", 400) }, httpclient.ReasonStatus, []string{"400 Bad Request"}},
+		"405":           {func(w W) { w.WriteHeader(405) }, httpclient.ReasonStatus, []string{"405"}},
+		"413":           {func(w W) { w.WriteHeader(413) }, httpclient.ReasonTooLarge, []string{"413"}},
+		"500":           {func(w W) { w.WriteHeader(500); io.WriteString(w, "<h1>panic at secret.go:1") }, httpclient.ReasonStatus, []string{"500 Internal Server Error"}},
+		"599":           {func(w W) { w.WriteHeader(599) }, httpclient.ReasonStatus, []string{"599"}},
 		"HTML": {func(w W) {
 			w.Header().Set("Content-Type", "text/html; charset=utf-8")
 			io.WriteString(w, "<html>secret</html>")
-		}, reasonNotMCP, []string{"text/html"}},
-		"gzip":     {func(w W) { w.Header().Set("Content-Encoding", "gzip"); writeJSON(w, "xx") }, reasonNotMCP, []string{"gzip"}},
-		"bad type": {func(w W) { w.Header().Set("Content-Type", ";;"); io.WriteString(w, "x") }, reasonNotMCP, nil},
-		"empty":    {func(w W) { w.Header().Set("Content-Type", typeJSON); w.WriteHeader(200) }, reasonNoAnswer, []string{"200"}},
-		"bad JSON": {func(w W) { writeJSON(w, `{"secret":`) }, reasonInvalid, nil},
-		"other id": {func(w W) { writeJSON(w, `{"jsonrpc":"2.0","id":"1","result":{}}`) }, reasonNoAnswer, nil},
+		}, httpclient.ReasonNotMCP, []string{"text/html"}},
+		"gzip":     {func(w W) { w.Header().Set("Content-Encoding", "gzip"); writeJSON(w, "xx") }, httpclient.ReasonNotMCP, []string{"gzip"}},
+		"bad type": {func(w W) { w.Header().Set("Content-Type", ";;"); io.WriteString(w, "x") }, httpclient.ReasonNotMCP, nil},
+		"empty":    {func(w W) { w.Header().Set("Content-Type", typeJSON); w.WriteHeader(200) }, httpclient.ReasonNoAnswer, []string{"200"}},
+		"bad JSON": {func(w W) { writeJSON(w, `{"secret":`) }, httpclient.ReasonInvalid, nil},
+		"other id": {func(w W) { writeJSON(w, `{"jsonrpc":"2.0","id":"1","result":{}}`) }, httpclient.ReasonNoAnswer, nil},
 		"truncated": {func(w W) {
 			w.Header().Set("Content-Length", "1000")
 			writeJSON(w, `{"jsonrpc":"2.0","id":1,"result":`)
 			w.(http.Flusher).Flush()
 			panic(http.ErrAbortHandler)
-		}, reasonBroken, nil},
+		}, httpclient.ReasonBroken, nil},
 		"truncated, chunked": {func(w W) {
 			writeJSON(w, `{"jsonrpc":"2.0","id":1,"result":{}}`)
 			w.(http.Flusher).Flush()
 			panic(http.ErrAbortHandler)
-		}, reasonBroken, nil},
-		"cut off":            {func(w W) { panic(http.ErrAbortHandler) }, reasonBroken, nil},
-		"too large":          {func(w W) { w.Header().Set("Content-Length", "100000000000"); writeJSON(w, "{") }, reasonTooLarge, nil},
-		"too large, chunked": {func(w W) { writeJSON(w, strings.Repeat(" ", 200_000)); w.(http.Flusher).Flush() }, reasonTooLarge, []string{"100000"}},
+		}, httpclient.ReasonBroken, nil},
+		"cut off":            {func(w W) { panic(http.ErrAbortHandler) }, httpclient.ReasonBroken, nil},
+		"too large":          {func(w W) { w.Header().Set("Content-Length", "100000000000"); writeJSON(w, "{") }, httpclient.ReasonTooLarge, nil},
+		"too large, chunked": {func(w W) { writeJSON(w, strings.Repeat(" ", 200_000)); w.(http.Flusher).Flush() }, httpclient.ReasonTooLarge, []string{"100000"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			testClient(t, func(s *fakeServer, o *ClientOptions) {
@@ -158,7 +156,7 @@ func TestClientRedirects(t *testing.T) {
 			}, func(t *clientTest) {
 				t.send(initializeText)
 				if !c.follow {
-					t.wantError("0", reasonRedirect, c.words)
+					t.wantError("0", httpclient.ReasonRedirect, c.words)
 					for _, h := range hosts {
 						if h != "fake.test" {
 							t.Errorf("a request went to %s", h)
@@ -228,21 +226,6 @@ func TestClientBusy(t *testing.T) {
 	}
 }
 
-func TestRetryAfter(t *testing.T) {
-	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	for text, want := range map[string]time.Duration{
-		"": 0, "0": 0, "7": 7 * time.Second, "-1": 0, "x": 0,
-		"Fri, 02 Jan 2026 03:04:15 GMT": 10 * time.Second,
-		"Fri, 02 Jan 2026 03:04:00 GMT": 0,
-		"99999999999999999999":          0,
-		"9999999999":                    (1 << 31) * time.Second,
-	} {
-		if got := retryAfter(text, now); got != want {
-			t.Errorf("retryAfter(%q) = %v, want %v", text, got, want)
-		}
-	}
-}
-
 // Faults of the network are told apart, in words that help.
 func TestClientNetFaults(t *testing.T) {
 	tlsServer := httptest.NewUnstartedServer(http.NotFoundHandler())
@@ -278,10 +261,10 @@ func TestClientNetFaults(t *testing.T) {
 		reason string
 		words  []string
 	}{
-		"refused":      {"http://" + refused + "/secret?token=secret", reasonUnreachable, []string{"is the server running?", refused + ": dial"}},
-		"certificate":  {tlsServer.URL, reasonTLS, []string{"certificate"}},
-		"TLS to plain": {"https://" + strings.TrimPrefix(plain.URL, "http://"), reasonTLS, nil},
-		"no HTTP":      {"http://" + raw.Addr().String(), reasonNotMCP, []string{"does not speak HTTP"}},
+		"refused":      {"http://" + refused + "/secret?token=secret", httpclient.ReasonUnreachable, []string{"is the server running?", refused + ": dial"}},
+		"certificate":  {tlsServer.URL, httpclient.ReasonTLS, []string{"certificate"}},
+		"TLS to plain": {"https://" + strings.TrimPrefix(plain.URL, "http://"), httpclient.ReasonTLS, nil},
+		"no HTTP":      {"http://" + raw.Addr().String(), httpclient.ReasonNotMCP, []string{"does not speak HTTP"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			conn, err := (&Client{URL: c.url}).Dial(t.Context())
@@ -294,32 +277,7 @@ func TestClientNetFaults(t *testing.T) {
 			ct.wantError("0", c.reason, c.words...)
 		})
 	}
-	c := &clientConn{where: "http://x/"}
-	for _, f := range []struct {
-		err    error
-		reason string
-	}{
-		{&net.OpError{Op: "dial", Err: &net.DNSError{Err: "no such host", Name: "x", IsNotFound: true}}, reasonUnreachable},
-		{&net.OpError{Op: "dial", Err: timeoutError{}}, reasonTimeout},
-		{&net.OpError{Op: "read", Err: errors.New("connection reset by peer")}, reasonBroken},
-		{tls.AlertError(40), reasonTLS},
-		{io.ErrUnexpectedEOF, reasonBroken},
-		{errors.New(`invalid proxy address "http://user:secret@proxy:x": invalid port`), reasonBroken},
-		{errors.New(`invalid proxy address "user:secret@proxy"`), reasonBroken},
-		{&url.Error{Op: "Post", URL: "http://x/secret", Err: io.EOF}, reasonBroken},
-	} {
-		if got := c.netFault(f.err); got.reason != f.reason || !strings.Contains(got.text, "http://x/") {
-			t.Errorf("%v: %+v, want %s", f.err, got, f.reason)
-		} else if strings.Contains(got.text, "secret") {
-			t.Errorf("the error shows a secret: %s", got.text)
-		}
-	}
 }
-
-type timeoutError struct{}
-
-func (timeoutError) Error() string { return "i/o timeout" }
-func (timeoutError) Timeout() bool { return true }
 
 func TestClientDialChecks(t *testing.T) {
 	for _, u := range []string{"", "x", "ftp://h/", "http://", "http:///mcp", "http://:80/", "http://h\x7f/", "stdio:x", "http://user:secret@[::1/"} {
@@ -335,36 +293,6 @@ func TestClientDialChecks(t *testing.T) {
 			t.Errorf("Dial took the header %q: %q", name, value)
 		} else if strings.Contains(err.Error(), "secret") {
 			t.Errorf("the error shows the value: %v", err)
-		}
-	}
-}
-
-func TestSameOrigin(t *testing.T) {
-	for _, c := range []struct {
-		a, b string
-		same bool
-	}{
-		{"http://h/a", "http://h:80/b?c", true},
-		{"https://H/a", "https://h:443/", true},
-		{"http://[::1]/", "http://[::1]:80/", true},
-		{"http://h/", "https://h/", false},
-		{"http://h:81/", "http://h/", false},
-		{"http://h/", "http://h.evil/", false},
-		{"http://h/", "http://evil@h2/", false},
-	} {
-		a, _ := url.Parse(c.a)
-		b, _ := url.Parse(c.b)
-		if sameOrigin(a, b) != c.same {
-			t.Errorf("sameOrigin(%s, %s) = %v", c.a, c.b, !c.same)
-		}
-	}
-}
-
-func TestBackoff(t *testing.T) {
-	for n := range 100 {
-		full := min(firstBackoff<<min(n, 20), longestBackoff)
-		if d := backoff(n); d > full || d < full/2 {
-			t.Errorf("backoff(%d) = %v, want %v to %v", n, d, full/2, full)
 		}
 	}
 }

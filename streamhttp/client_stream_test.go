@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/mcp-bridge/mcp-bridge/httpclient"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -128,16 +129,16 @@ func TestClientResumeFails(t *testing.T) {
 		reason  string
 		most    time.Duration
 	}{
-		"no id":                            {sseEvent("", `{"jsonrpc":"2.0","method":"notifications/x"}`), nil, reasonBroken, 0},
-		"nothing":                          {"", nil, reasonBroken, 0},
-		"400":                              {sseEvent("a", ""), []func(http.ResponseWriter, *http.Request){status(400)}, reasonResultLost, time.Second},
-		"404":                              {sseEvent("a", ""), []func(http.ResponseWriter, *http.Request){status(404)}, reasonResultLost, time.Second},
-		"405":                              {sseEvent("a", ""), nil, reasonResultLost, time.Second},
-		"200 HTML":                         {sseEvent("a", ""), []func(http.ResponseWriter, *http.Request){func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "<html>") }}, reasonResultLost, time.Second},
-		"empty for ever":                   {sseEvent("a", ""), repeat(20, events("")), reasonResultLost, 3 * time.Minute},
-		"retry 0 for ever, without events": {sseEvent("a", ""), repeat(1000, events("retry: 0\n\n")), reasonResultLost, 3 * time.Minute},
-		"retry 0 for ever, without data":   {"id: a\nretry: 0\ndata:\n\n", repeat(1000, events("id: a\nretry: 0\ndata:\n\n")), reasonResultLost, 3 * time.Minute},
-		"500 for ever":                     {sseEvent("a", ""), repeat(20, status(500)), reasonResultLost, 3 * time.Minute},
+		"no id":                            {sseEvent("", `{"jsonrpc":"2.0","method":"notifications/x"}`), nil, httpclient.ReasonBroken, 0},
+		"nothing":                          {"", nil, httpclient.ReasonBroken, 0},
+		"400":                              {sseEvent("a", ""), []func(http.ResponseWriter, *http.Request){status(400)}, httpclient.ReasonResultLost, time.Second},
+		"404":                              {sseEvent("a", ""), []func(http.ResponseWriter, *http.Request){status(404)}, httpclient.ReasonResultLost, time.Second},
+		"405":                              {sseEvent("a", ""), nil, httpclient.ReasonResultLost, time.Second},
+		"200 HTML":                         {sseEvent("a", ""), []func(http.ResponseWriter, *http.Request){func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "<html>") }}, httpclient.ReasonResultLost, time.Second},
+		"empty for ever":                   {sseEvent("a", ""), repeat(20, events("")), httpclient.ReasonResultLost, 3 * time.Minute},
+		"retry 0 for ever, without events": {sseEvent("a", ""), repeat(1000, events("retry: 0\n\n")), httpclient.ReasonResultLost, 3 * time.Minute},
+		"retry 0 for ever, without data":   {"id: a\nretry: 0\ndata:\n\n", repeat(1000, events("id: a\nretry: 0\ndata:\n\n")), httpclient.ReasonResultLost, 3 * time.Minute},
+		"500 for ever":                     {sseEvent("a", ""), repeat(20, status(500)), httpclient.ReasonResultLost, 3 * time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
 			testClient(t, func(s *fakeServer, o *ClientOptions) {
@@ -197,10 +198,10 @@ func TestClientResumeLong(t *testing.T) {
 // LE8: bad data in an event fails that stream's call only.
 func TestClientBadEvent(t *testing.T) {
 	for name, c := range map[string]struct{ data, reason string }{
-		"no JSON":     {"{oops", reasonInvalid},
-		"no message":  {`{"jsonrpc":"2.0"}`, reasonInvalid},
-		"too large":   {`{"jsonrpc":"2.0","id":1,"result":"` + strings.Repeat("x", 5000) + `"}`, reasonTooLarge},
-		"empty array": {"[]", reasonInvalid},
+		"no JSON":     {"{oops", httpclient.ReasonInvalid},
+		"no message":  {`{"jsonrpc":"2.0"}`, httpclient.ReasonInvalid},
+		"too large":   {`{"jsonrpc":"2.0","id":1,"result":"` + strings.Repeat("x", 5000) + `"}`, httpclient.ReasonTooLarge},
+		"empty array": {"[]", httpclient.ReasonInvalid},
 	} {
 		t.Run(name, func(t *testing.T) {
 			release := make(chan struct{})
@@ -413,7 +414,7 @@ func TestClientAcceptedForNothing(t *testing.T) {
 	}, func(t *clientTest) {
 		t.open()
 		t.send(request("1", "tools/call"))
-		t.wantError("1", reasonNoAnswer, "202")
+		t.wantError("1", httpclient.ReasonNoAnswer, "202")
 	})
 }
 

@@ -5,12 +5,11 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"mime"
 	"net/http"
 	"net/http/httptrace"
 	"sync"
-	"time"
 
+	"github.com/mcp-bridge/mcp-bridge/httpclient"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -72,7 +71,7 @@ func (call *clientCall) isDone() bool {
 
 // exchange posts the message, and for a request reads the reply until it is
 // answered. It returns nil when that is so, or when nobody waits any more.
-func (c *clientConn) exchange(call *clientCall) *clientFault {
+func (c *clientConn) exchange(call *clientCall) *httpclient.Fault {
 	resent, repeats := false, 0
 	for {
 		session := c.sessionOf(call)
@@ -83,7 +82,7 @@ func (c *clientConn) exchange(call *clientCall) *clientFault {
 		switch {
 		case fault == nil, call.isDone(), c.ctx.Err() != nil:
 			return nil
-		case fault.lost && !call.private && !resent: // LE5
+		case fault.Lost && !call.private && !resent: // LE5
 			resent = true
 			if fault := c.recoverSession(call.ctx, session); fault != nil {
 				return fault
@@ -91,7 +90,7 @@ func (c *clientConn) exchange(call *clientCall) *clientFault {
 			if call.kind == jsonrpc.Response || call.method == "notifications/initialized" {
 				return nil // the new session did not ask, or was told
 			}
-		case fault.busy && mayRepeat(call.method) && pauseBusy(call.ctx, repeats, fault.retryAfter): // LE14
+		case fault.Busy && mayRepeat(call.method) && pauseBusy(call.ctx, repeats, fault.RetryAfter): // LE14
 			repeats++
 		default:
 			return fault
@@ -99,7 +98,7 @@ func (c *clientConn) exchange(call *clientCall) *clientFault {
 	}
 }
 
-func (c *clientConn) post(call *clientCall, session *clientSession) *clientFault {
+func (c *clientConn) post(call *clientCall, session *clientSession) *httpclient.Fault {
 	ctx := call.ctx
 	if call.kind != jsonrpc.Notification {
 		ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
@@ -115,7 +114,7 @@ func (c *clientConn) post(call *clientCall, session *clientSession) *clientFault
 		req.Header["Idempotency-Key"] = nil
 	}
 	setBody(req, call.msg.Bytes())
-	resp, fault := c.do(req)
+	resp, fault := c.peer.Do(c.rt, req)
 	if fault != nil {
 		return fault
 	}
@@ -130,7 +129,7 @@ var (
 )
 
 // readReply handles what came back for a POST. Its caller closes the body.
-func (c *clientConn) readReply(call *clientCall, session *clientSession, resp *http.Response) *clientFault {
+func (c *clientConn) readReply(call *clientCall, session *clientSession, resp *http.Response) *httpclient.Fault {
 	if resp.StatusCode/100 != 2 {
 		return c.readRefusal(session, resp)
 	}
@@ -138,50 +137,24 @@ func (c *clientConn) readReply(call *clientCall, session *clientSession, resp *h
 	if fault != nil {
 		return fault
 	}
-	mediaType := replyType(resp)
+	mediaType := httpclient.MediaType(resp)
 	switch {
 	case mediaType == typeSSE:
 		return c.readCallStream(call, session, resp)
 	case mediaType == typeJSON, mediaType == "":
 		return c.readBody(call, session, resp)
 	case call.kind != jsonrpc.Request || resp.StatusCode == http.StatusNoContent:
-		drain(resp)
+		httpclient.Drain(resp)
 		return c.accepted(call, session, resp.StatusCode)
 	}
-	return &clientFault{
-		reason: reasonNotMCP, status: resp.StatusCode,
-		text: fmt.Sprintf("%s answered with %q, not with JSON or an event stream; is this the URL of an MCP server?", c.where, mediaType),
-	}
-}
-
-// replyType returns the media type of a reply, "" if there is none. A reply
-// that is compressed, although that was not asked for, has a strange one.
-func replyType(resp *http.Response) string {
-	if e := resp.Header.Get("Content-Encoding"); e != "" && e != "identity" {
-		return "encoding " + e
-	}
-	switch v := resp.Header.Get("Content-Type"); v {
-	case "", typeJSON, typeSSE:
-		return v
-	default:
-		mediaType, _, _ := mime.ParseMediaType(v)
-		if mediaType == "" {
-			return "unknown type"
-		}
-		return mediaType
-	}
-}
-
-// drain reads what is left of a short body, so that the connection can be used
-// again. A body of unknown length might never end.
-func drain(resp *http.Response) {
-	if resp.ContentLength >= 0 && resp.ContentLength <= 64<<10 {
-		io.Copy(io.Discard, resp.Body)
+	return &httpclient.Fault{
+		Reason: httpclient.ReasonNotMCP, Status: resp.StatusCode,
+		Text: fmt.Sprintf("%s answered with %q, not with JSON or an event stream; is this the URL of an MCP server?", c.peer, mediaType),
 	}
 }
 
 // readBody reads a reply that is JSON: a message, an array of them, or nothing.
-func (c *clientConn) readBody(call *clientCall, session *clientSession, resp *http.Response) *clientFault {
+func (c *clientConn) readBody(call *clientCall, session *clientSession, resp *http.Response) *httpclient.Fault {
 	raw, fault := c.readAll(resp)
 	if fault != nil {
 		return fault
@@ -205,32 +178,32 @@ func (c *clientConn) readBody(call *clientCall, session *clientSession, resp *ht
 // before it has come.
 const exactSize = 4 << 20
 
-func (c *clientConn) readAll(resp *http.Response) ([]byte, *clientFault) {
+func (c *clientConn) readAll(resp *http.Response) ([]byte, *httpclient.Fault) {
 	limit := int64(c.opts.MaxMessageSize)
 	if resp.ContentLength > limit {
-		return nil, c.tooLargeFault()
+		return nil, c.peer.TooLargeFault(c.opts.MaxMessageSize)
 	}
 	var raw []byte
 	var err error
 	if n := resp.ContentLength; n >= 0 && n <= exactSize {
 		raw = make([]byte, n)
 		if _, err = io.ReadFull(resp.Body, raw); err == nil {
-			drain(resp) // sees the end
+			httpclient.Drain(resp) // sees the end
 		}
 	} else {
 		raw, err = io.ReadAll(io.LimitReader(resp.Body, limit+1))
 	}
 	switch {
 	case err != nil:
-		return nil, c.netFault(err)
+		return nil, c.peer.NetFault(err)
 	case int64(len(raw)) > limit:
-		return nil, c.tooLargeFault()
+		return nil, c.peer.TooLargeFault(c.opts.MaxMessageSize)
 	}
 	return raw, nil
 }
 
 // accepted handles a success without a message.
-func (c *clientConn) accepted(call *clientCall, session *clientSession, status int) *clientFault {
+func (c *clientConn) accepted(call *clientCall, session *clientSession, status int) *httpclient.Fault {
 	if call.kind != jsonrpc.Request {
 		if status != http.StatusAccepted {
 			c.log.Debug("the server did not answer 202 where there is nothing to say", "status", status) // LE2
@@ -250,38 +223,29 @@ func (c *clientConn) accepted(call *clientCall, session *clientSession, status i
 	case <-session.deaf:
 	case <-session.ctx.Done():
 	case <-call.ctx.Done():
-		return c.netFault(call.ctx.Err())
+		return c.peer.NetFault(call.ctx.Err())
 	}
 	return c.noAnswerFault(status)
 }
 
-func (c *clientConn) noAnswerFault(status int) *clientFault {
-	return &clientFault{reason: reasonNoAnswer, status: status,
-		text: fmt.Sprintf("%s answered %s, but without a response to the request", c.where, statusText(status))}
+func (c *clientConn) noAnswerFault(status int) *httpclient.Fault {
+	return &httpclient.Fault{Reason: httpclient.ReasonNoAnswer, Status: status,
+		Text: fmt.Sprintf("%s answered %s, but without a response to the request", c.peer, httpclient.StatusText(status))}
 }
 
 // readRefusal handles a status that is no success: the body may hold a
 // JSON-RPC error, and 404 may mean that the session is gone (LE5, LE6).
-func (c *clientConn) readRefusal(session *clientSession, resp *http.Response) *clientFault {
-	fault := c.statusFault(resp)
-	defer time.AfterFunc(clientRefusalWait, func() { resp.Body.Close() }).Stop()
-	raw, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
-	if err == nil {
-		if m, err := jsonrpc.Parse(raw); err == nil && m.IsError() {
-			fault.own = m
-		} else if replyType(resp) == "text/plain" {
-			fault.text += plainDetail(raw, c.url)
-		}
-	}
+func (c *clientConn) readRefusal(session *clientSession, resp *http.Response) *httpclient.Fault {
+	fault := c.peer.RefusalFault(resp)
 	if session == nil || session.id == "" {
 		return fault
 	}
 	switch resp.StatusCode {
 	case http.StatusNotFound:
 		// A body that says "no such method" is about the method.
-		fault.lost = string(fault.own.Lookup("error", "code")) != "-32601"
+		fault.Lost = string(fault.Own.Lookup("error", "code")) != "-32601"
 	case http.StatusBadRequest:
-		fault.lost = fault.own.IsError() && deadSession(fault.own)
+		fault.Lost = fault.Own.IsError() && deadSession(fault.Own)
 	}
 	return fault
 }
@@ -289,15 +253,15 @@ func (c *clientConn) readRefusal(session *clientSession, resp *http.Response) *c
 // incoming hands on what a reply or an event carries: a message, or an array
 // of them (LE2). from is the call whose reply it is, nil on the standalone
 // stream. The fault is about the call.
-func (c *clientConn) incoming(raw []byte, from *clientCall, session *clientSession) *clientFault {
+func (c *clientConn) incoming(raw []byte, from *clientCall, session *clientSession) *httpclient.Fault {
 	if !jsonrpc.IsBatch(raw) {
 		return c.incomingOne(raw, from, session)
 	}
 	elements, err := jsonrpc.SplitBatch(raw, 0)
 	if err != nil {
-		return c.invalidFault(err)
+		return c.peer.InvalidFault(err)
 	}
-	var first *clientFault
+	var first *httpclient.Fault
 	for _, element := range elements {
 		if fault := c.incomingOne(element, from, session); fault != nil && first == nil {
 			first = fault
@@ -306,10 +270,10 @@ func (c *clientConn) incoming(raw []byte, from *clientCall, session *clientSessi
 	return first
 }
 
-func (c *clientConn) incomingOne(raw []byte, from *clientCall, session *clientSession) *clientFault {
+func (c *clientConn) incomingOne(raw []byte, from *clientCall, session *clientSession) *httpclient.Fault {
 	m, err := jsonrpc.Parse(raw)
 	if err != nil {
-		return c.invalidFault(err)
+		return c.peer.InvalidFault(err)
 	}
 	switch m.Kind() {
 	case jsonrpc.Response:
@@ -355,7 +319,7 @@ func (c *clientConn) incomingResponse(m jsonrpc.Message, from *clientCall) {
 // answer completes a claimed call.
 func (c *clientConn) answer(call *clientCall, m jsonrpc.Message) {
 	if m.ID() != call.id {
-		m = withAnyID(m, call.id)
+		m = httpclient.WithID(m, call.id)
 	}
 	if call.gate != nil {
 		c.opened(call, m)
@@ -373,28 +337,28 @@ func (c *clientConn) answer(call *clientCall, m jsonrpc.Message) {
 }
 
 // fail answers a call with the fault. Of other messages only the log hears.
-func (c *clientConn) fail(ctx context.Context, call *clientCall, fault *clientFault) {
+func (c *clientConn) fail(ctx context.Context, call *clientCall, fault *httpclient.Fault) {
 	if call.kind != jsonrpc.Request {
-		c.log.Warn("the server did not take a message", "method", call.method, "reason", fault.reason, "status", fault.status)
+		c.log.Warn("the server did not take a message", "method", call.method, "reason", fault.Reason, "status", fault.Status)
 		return
 	}
 	if !c.claimCall(call) {
 		return
 	}
-	c.log.Warn("request failed", "method", call.method, "reason", fault.reason, "status", fault.status)
+	c.log.Warn("request failed", "method", call.method, "reason", fault.Reason, "status", fault.Status)
 	if call.gate != nil {
 		c.notOpened(call, fault)
 	}
-	c.push(ctx, fault.response(call.id))
+	c.push(ctx, fault.Response(call.id))
 	if call.gate != nil {
 		c.openGate(call.gate)
 	}
 }
 
 // refuse answers a request that was not entered into the books.
-func (c *clientConn) refuse(ctx context.Context, call *clientCall, fault *clientFault) {
-	c.log.Warn("request refused", "method", call.method, "reason", fault.reason)
-	c.push(ctx, fault.response(call.id))
+func (c *clientConn) refuse(ctx context.Context, call *clientCall, fault *httpclient.Fault) {
+	c.log.Warn("request refused", "method", call.method, "reason", fault.Reason)
+	c.push(ctx, fault.Response(call.id))
 }
 
 // abandon takes back a message that was entered but never sent.

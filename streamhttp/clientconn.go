@@ -10,6 +10,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/mcp-bridge/mcp-bridge/httpclient"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -20,7 +21,6 @@ const (
 	clientNoteWait    = time.Second      // how long Send waits until a notification was accepted
 	clientListenWait  = time.Second / 10 // how long what follows initialized waits for the standalone stream
 	clientNoteTimeout = time.Minute      // how long the server may take to accept one
-	clientRefusalWait = 5 * time.Second  // how long the body of an HTTP error may take
 	clientLinger      = time.Second / 2  // how long a stream may stay open after its response
 	clientCancelWait  = 2 * time.Second  // and after its call was cancelled
 	clientRestore     = 10 * time.Second // for subscriptions and log level of a new session
@@ -37,7 +37,7 @@ var (
 // should be (repair). All are started by spawn and awaited by Close.
 type clientConn struct {
 	url    *url.URL
-	where  string      // the server for people: no path and no query, there may be keys in them
+	peer   *httpclient.Peer
 	host   string      // the Host header, "": the URL's
 	header http.Header // on every request
 	rt     http.RoundTripper
@@ -60,7 +60,7 @@ type clientConn struct {
 
 func newClientConn(u *url.URL, header http.Header, rt http.RoundTripper, idle func(), opts ClientOptions) *clientConn {
 	c := &clientConn{
-		url: u, where: u.Scheme + "://" + u.Host, host: header.Get("Host"), header: header,
+		url: u, peer: httpclient.NewPeer(u, clientHints), host: header.Get("Host"), header: header,
 		rt: rt, idle: idle, opts: opts, log: opts.Logger,
 		in: make(chan jsonrpc.Message, clientQueue),
 		// Twice MaxInFlight: a goroutine lingers a moment after its request.

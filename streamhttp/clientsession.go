@@ -10,12 +10,13 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/mcp-bridge/mcp-bridge/httpclient"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
 // noteSession looks at the session id of a reply (LE3). For an initialize it
 // returns the session that begins with it.
-func (c *clientConn) noteSession(call *clientCall, session *clientSession, resp *http.Response) (*clientSession, *clientFault) {
+func (c *clientConn) noteSession(call *clientCall, session *clientSession, resp *http.Response) (*clientSession, *httpclient.Fault) {
 	id := resp.Header.Get(headerSession)
 	if call.method != "initialize" {
 		if id != "" && (session == nil || id != session.id) {
@@ -24,8 +25,8 @@ func (c *clientConn) noteSession(call *clientCall, session *clientSession, resp 
 		return session, nil
 	}
 	if !isVisibleASCII(id) {
-		return nil, &clientFault{reason: reasonInvalid, status: resp.StatusCode,
-			text: fmt.Sprintf("%s sent a session id with characters other than visible ASCII", c.where)}
+		return nil, &httpclient.Fault{Reason: httpclient.ReasonInvalid, Status: resp.StatusCode,
+			Text: fmt.Sprintf("%s sent a session id with characters other than visible ASCII", c.peer)}
 	}
 	s := &clientSession{id: id, heard: make(chan struct{}), deaf: make(chan struct{})}
 	s.ctx, s.stop = context.WithCancel(c.ctx)
@@ -75,16 +76,16 @@ func (c *clientConn) opened(call *clientCall, m jsonrpc.Message) {
 	}
 	c.st.session = s
 	c.mu.Unlock()
-	c.log.Info("connected", "url", c.where, "version", s.version, "session", s.id != "")
+	c.log.Info("connected", "url", c.peer.String(), "version", s.version, "session", s.id != "")
 }
 
 // notOpened is called when the client's initialize has failed. If that may
 // pass, the bridge goes on trying in the client's place. (A fallback to the
 // older HTTP+SSE transport, on 400, 404 and 405, would begin here: LE13.)
-func (c *clientConn) notOpened(call *clientCall, fault *clientFault) {
+func (c *clientConn) notOpened(call *clientCall, fault *httpclient.Fault) {
 	c.mu.Lock()
 	call.replaced, c.st.opening = call.opening, nil
-	if !fault.transient || c.st.session != nil || c.st.closed {
+	if !fault.Transient || c.st.session != nil || c.st.closed {
 		c.mu.Unlock()
 		return
 	}
@@ -92,7 +93,7 @@ func (c *clientConn) notOpened(call *clientCall, fault *clientFault) {
 	r.fault = fault
 	c.st.repair = r
 	c.mu.Unlock()
-	fault.text += "; the bridge keeps trying in the background"
+	fault.Text += "; the bridge keeps trying in the background"
 	c.spawn(func() { c.repairLoop(r) })
 }
 
@@ -103,10 +104,10 @@ type clientRepair struct {
 	stop  context.CancelFunc
 	first chan struct{} // closed after an attempt that is made at once, behind a shut gate
 
-	fault *clientFault  // of the last attempt
-	tries int           // attempts that were put off so far
-	wait  time.Duration // before the next attempt
-	next  time.Time     // when that is; zero: it is under way
+	fault *httpclient.Fault // of the last attempt
+	tries int               // attempts that were put off so far
+	wait  time.Duration     // before the next attempt
+	next  time.Time         // when that is; zero: it is under way
 }
 
 // newRepair is called with c.mu held.
@@ -122,28 +123,28 @@ func (c *clientConn) newRepair(now bool) *clientRepair {
 
 // putOff is called with c.mu held.
 func (r *clientRepair) putOff() {
-	r.wait = backoff(r.tries)
+	r.wait = httpclient.Backoff(r.tries)
 	r.next = time.Now().Add(r.wait)
 	r.tries++
 }
 
-func (c *clientConn) downFault(r *clientRepair) *clientFault {
-	f := &clientFault{reason: reasonDown}
-	f.text = fmt.Sprintf("no connection to %s yet", c.where)
+func (c *clientConn) downFault(r *clientRepair) *httpclient.Fault {
+	f := &httpclient.Fault{Reason: httpclient.ReasonDown}
+	f.Text = fmt.Sprintf("no connection to %s yet", c.peer)
 	if r.fault != nil {
-		f.text, f.status = "not connected: "+r.fault.text, r.fault.status
+		f.Text, f.Status = "not connected: "+r.fault.Text, r.fault.Status
 	}
 	if wait := time.Until(r.next); !r.next.IsZero() && wait > 0 {
-		f.text += fmt.Sprintf("; the next attempt is in %v", wait.Round(100*time.Millisecond))
+		f.Text += fmt.Sprintf("; the next attempt is in %v", wait.Round(100*time.Millisecond))
 	} else {
-		f.text += "; an attempt is being made now"
+		f.Text += "; an attempt is being made now"
 	}
 	return f
 }
 
 // recoverSession gets a new session in the place of one that the server has
 // forgotten (LE5). However many messages notice, it is done once.
-func (c *clientConn) recoverSession(ctx context.Context, session *clientSession) *clientFault {
+func (c *clientConn) recoverSession(ctx context.Context, session *clientSession) *httpclient.Fault {
 	r := c.loseSession(session)
 	if r == nil {
 		return nil
@@ -151,17 +152,17 @@ func (c *clientConn) recoverSession(ctx context.Context, session *clientSession)
 	select {
 	case <-r.first:
 	case <-ctx.Done():
-		return c.netFault(ctx.Err())
+		return c.peer.NetFault(ctx.Err())
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.st.session != nil {
 		return nil
 	}
-	f := &clientFault{reason: reasonSessionLost}
-	f.text = fmt.Sprintf("%s has forgotten the session, and there is no new one yet", c.where)
+	f := &httpclient.Fault{Reason: httpclient.ReasonSessionLost}
+	f.Text = fmt.Sprintf("%s has forgotten the session, and there is no new one yet", c.peer)
 	if r.fault != nil {
-		f.text, f.status = f.text+": "+r.fault.text, r.fault.status
+		f.Text, f.Status = f.Text+": "+r.fault.Text, r.fault.Status
 	}
 	return f
 }
@@ -187,7 +188,7 @@ func (c *clientConn) loseSession(session *clientSession) *clientRepair {
 	r := c.newRepair(true)
 	c.st.repair, c.st.gate = r, r.first
 	c.mu.Unlock()
-	c.log.Warn("the server has forgotten the session: initializing again", "url", c.where)
+	c.log.Warn("the server has forgotten the session: initializing again", "url", c.peer.String())
 	c.spawn(func() {
 		c.withdraw(session)
 		c.repairLoop(r)
@@ -199,7 +200,7 @@ func (c *clientConn) loseSession(session *clientSession) *clientRepair {
 // stops it.
 func (c *clientConn) repairLoop(r *clientRepair) {
 	defer r.stop()
-	for pause(r.ctx, nil, r.wait) {
+	for httpclient.Pause(r.ctx, nil, r.wait) {
 		c.mu.Lock()
 		r.next = time.Time{}
 		c.mu.Unlock()
@@ -211,7 +212,7 @@ func (c *clientConn) repairLoop(r *clientRepair) {
 }
 
 // repaired takes over the result of an attempt; false: another one is needed.
-func (c *clientConn) repaired(r *clientRepair, session *clientSession, fault *clientFault) bool {
+func (c *clientConn) repaired(r *clientRepair, session *clientSession, fault *httpclient.Fault) bool {
 	c.mu.Lock()
 	if c.st.gate == r.first {
 		c.st.gate = nil
@@ -229,19 +230,19 @@ func (c *clientConn) repaired(r *clientRepair, session *clientSession, fault *cl
 		r.fault = fault
 		r.putOff()
 		c.mu.Unlock()
-		c.log.Warn("cannot initialize", "url", c.where, "reason", fault.reason, "status", fault.status)
+		c.log.Warn("cannot initialize", "url", c.peer.String(), "reason", fault.Reason, "status", fault.Status)
 		return false
 	}
 	c.st.session, c.st.repair = session, nil
 	c.mu.Unlock()
-	c.log.Info("connected again", "url", c.where)
+	c.log.Info("connected again", "url", c.peer.String())
 	c.listenOnce(session)
 	return true
 }
 
 // handshake initializes in the client's place, with the client's own words but
 // another id, and tells the new session what the old one knew.
-func (c *clientConn) handshake(ctx context.Context) (*clientSession, *clientFault) {
+func (c *clientConn) handshake(ctx context.Context) (*clientSession, *httpclient.Fault) {
 	c.mu.Lock()
 	initialize, initialized := c.st.initialize, c.st.initialized
 	c.mu.Unlock()
@@ -251,8 +252,8 @@ func (c *clientConn) handshake(ctx context.Context) (*clientSession, *clientFaul
 	call, fault := c.ask(ctx, initialize, nil)
 	session := call.opening
 	if fault == nil && call.reply.IsError() {
-		fault = &clientFault{reason: reasonRefused, own: call.reply,
-			text: fmt.Sprintf("%s refused to initialize the session again", c.where)}
+		fault = &httpclient.Fault{Reason: httpclient.ReasonRefused, Own: call.reply,
+			Text: fmt.Sprintf("%s refused to initialize the session again", c.peer)}
 	}
 	if fault == nil && session != nil {
 		c.mu.Lock()
@@ -291,7 +292,7 @@ func (c *clientConn) restore(ctx context.Context, session *clientSession) {
 
 // ask makes a request of the bridge's own, in the words of m, and waits for
 // the response.
-func (c *clientConn) ask(ctx context.Context, m jsonrpc.Message, session *clientSession) (*clientCall, *clientFault) {
+func (c *clientConn) ask(ctx context.Context, m jsonrpc.Message, session *clientSession) (*clientCall, *httpclient.Fault) {
 	c.mu.Lock()
 	c.st.serial++
 	id := jsonrpc.StringID("mcp-bridge-" + strconv.FormatInt(c.st.serial, 10))
@@ -304,7 +305,7 @@ func (c *clientConn) ask(ctx context.Context, m jsonrpc.Message, session *client
 	fault := c.exchange(call)
 	if c.claimCall(call) {
 		if fault == nil { // the Conn is being closed
-			fault = c.netFault(context.Canceled)
+			fault = c.peer.NetFault(context.Canceled)
 		}
 		return call, fault
 	}
@@ -313,7 +314,7 @@ func (c *clientConn) ask(ctx context.Context, m jsonrpc.Message, session *client
 }
 
 // tell sends a notification of the bridge's own.
-func (c *clientConn) tell(ctx context.Context, m jsonrpc.Message, session *clientSession) *clientFault {
+func (c *clientConn) tell(ctx context.Context, m jsonrpc.Message, session *clientSession) *httpclient.Fault {
 	call := newClientCall(c, m)
 	call.private, call.session = true, session
 	defer call.cancel()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/mcp-bridge/mcp-bridge/httpclient"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -67,7 +68,7 @@ const (
 // enter waits while the gate is shut, and enters the call into the books. It
 // returns what to wait for until it is the call's turn; nil when the message
 // is not to be sent, because of the fault or because nobody needs it.
-func (c *clientConn) enter(ctx context.Context, call *clientCall) (ahead <-chan struct{}, fault *clientFault, err error) {
+func (c *clientConn) enter(ctx context.Context, call *clientCall) (ahead <-chan struct{}, fault *httpclient.Fault, err error) {
 	for {
 		e := c.tryEnter(call)
 		if e.drop != "" {
@@ -88,11 +89,11 @@ func (c *clientConn) enter(ctx context.Context, call *clientCall) (ahead <-chan 
 
 // clientEntry is what becomes of a message: exactly one field is set.
 type clientEntry struct {
-	ahead <-chan struct{} // it is sent after this was closed
-	gate  <-chan struct{} // it has to come again after this was closed
-	fault *clientFault    // it is answered with this
-	drop  string          // it is not needed, for this reason
-	err   error           // it cannot be taken
+	ahead <-chan struct{}   // it is sent after this was closed
+	gate  <-chan struct{}   // it has to come again after this was closed
+	fault *httpclient.Fault // it is answered with this
+	drop  string            // it is not needed, for this reason
+	err   error             // it cannot be taken
 }
 
 func (c *clientConn) tryEnter(call *clientCall) (e clientEntry) {
@@ -147,12 +148,12 @@ func (c *clientConn) cancels(call *clientCall) *clientCall {
 	return nil
 }
 
-func (c *clientConn) enterRequest(call *clientCall) (*clientFault, error) {
+func (c *clientConn) enterRequest(call *clientCall) (*httpclient.Fault, error) {
 	if _, dup := c.st.calls[call.id]; dup {
 		return nil, errClientDuplicate
 	}
 	if c.st.inFlight >= c.opts.MaxInFlight {
-		return c.tooManyFault(), nil
+		return tooManyFault(), nil
 	}
 	if call.method == "initialize" {
 		c.beginInitialize(call)

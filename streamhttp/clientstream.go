@@ -1,7 +1,6 @@
 package streamhttp
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -12,12 +11,14 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/mcp-bridge/mcp-bridge/httpclient"
 	"github.com/mcp-bridge/mcp-bridge/sse"
 )
 
 const (
 	streamRetry   = time.Second           // before a stream is opened again, if the server has not said
 	streamLeast   = 10 * time.Millisecond // the wait is never shorter, whatever the server says
+	streamFirst   = time.Second / 4       // what the wait grows from, at least
 	streamPolled  = time.Second / 4       // the shortest wait that a server gives to be polled
 	streamLongest = 30 * time.Second      // the wait grows up to this
 	mostResumes   = 8                     // fruitless ones in a row, for the stream of a call
@@ -77,7 +78,7 @@ func (s *clientCursor) delay() time.Duration {
 	if s.failures <= 1 || d >= streamLongest {
 		return d
 	}
-	d = max(d, firstBackoff)
+	d = max(d, streamFirst)
 	for range min(s.failures, 10) {
 		d *= 2
 	}
@@ -88,13 +89,13 @@ func (s *clientCursor) delay() time.Duration {
 // readEvents hands on what a stream carries, until the stream ends or a fault
 // of call; data says that there was an event with data. A nil call means the
 // standalone stream, which no single event can make fail.
-func (c *clientConn) readEvents(r *sse.Reader, call *clientCall, session *clientSession) (data bool, fault *clientFault) {
+func (c *clientConn) readEvents(r *sse.Reader, call *clientCall, session *clientSession) (data bool, fault *httpclient.Fault) {
 	lingering := false
 	for {
 		event, err := r.Next()
 		switch {
 		case errors.Is(err, sse.ErrTooLarge):
-			fault = c.tooLargeFault()
+			fault = c.peer.TooLargeFault(c.opts.MaxMessageSize)
 		case err != nil:
 			return data, nil
 		case len(event.Data) == 0:
@@ -110,7 +111,7 @@ func (c *clientConn) readEvents(r *sse.Reader, call *clientCall, session *client
 			if call != nil {
 				return data, fault
 			}
-			c.log.Warn("event of the server dropped", "reason", fault.reason)
+			c.log.Warn("event of the server dropped", "reason", fault.Reason)
 		}
 		if call != nil && !lingering && call.isDone() {
 			// The server should end the stream now; see to it that it ends.
@@ -122,7 +123,7 @@ func (c *clientConn) readEvents(r *sse.Reader, call *clientCall, session *client
 
 // readCallStream reads the event stream that answers a POST, and resumes it as
 // often as it ends before the response (LE7).
-func (c *clientConn) readCallStream(call *clientCall, session *clientSession, resp *http.Response) *clientFault {
+func (c *clientConn) readCallStream(call *clientCall, session *clientSession, resp *http.Response) *httpclient.Fault {
 	at := clientCursor{}
 	for {
 		r := sse.NewReader(resp.Body, c.opts.MaxMessageSize)
@@ -135,10 +136,10 @@ func (c *clientConn) readCallStream(call *clientCall, session *clientSession, re
 		case fault != nil:
 			return fault
 		case call.ctx.Err() != nil:
-			return c.netFault(call.ctx.Err())
+			return c.peer.NetFault(call.ctx.Err())
 		case at.lastID == "":
-			return &clientFault{reason: reasonBroken, transient: true,
-				text: fmt.Sprintf("%s ended the stream before the response, which cannot be fetched again", c.where)}
+			return &httpclient.Fault{Reason: httpclient.ReasonBroken, Transient: true,
+				Text: fmt.Sprintf("%s ended the stream before the response, which cannot be fetched again", c.peer)}
 		}
 		c.log.Debug("resuming a stream", "method", call.method)
 		if resp, fault = c.resume(call, session, &at); resp == nil {
@@ -149,40 +150,40 @@ func (c *clientConn) readCallStream(call *clientCall, session *clientSession, re
 
 // resume connects to the rest of the stream of a call. Without a response and
 // without a fault the call was answered meanwhile.
-func (c *clientConn) resume(call *clientCall, session *clientSession, at *clientCursor) (*http.Response, *clientFault) {
+func (c *clientConn) resume(call *clientCall, session *clientSession, at *clientCursor) (*http.Response, *httpclient.Fault) {
 	for at.failures < mostResumes {
-		if !pause(call.ctx, call.done, at.delay()) {
+		if !httpclient.Pause(call.ctx, call.done, at.delay()) {
 			if call.isDone() {
 				return nil, nil
 			}
-			return nil, c.netFault(call.ctx.Err())
+			return nil, c.peer.NetFault(call.ctx.Err())
 		}
 		resp, fault := c.get(call.ctx, session, at.lastID)
 		switch {
-		case fault != nil && !fault.transient:
+		case fault != nil && !fault.Transient:
 			return nil, c.lostFault(fault)
 		case fault != nil:
 			at.failures++
-		case replyType(resp) == typeSSE:
+		case httpclient.MediaType(resp) == typeSSE:
 			return resp, nil
-		case replyType(resp) == typeJSON: // not foreseen, but plain what it means
+		case httpclient.MediaType(resp) == typeJSON: // not foreseen, but plain what it means
 			defer resp.Body.Close()
 			return nil, c.readBody(call, session, resp)
 		default:
 			resp.Body.Close()
-			return nil, c.lostFault(&clientFault{status: resp.StatusCode})
+			return nil, c.lostFault(&httpclient.Fault{Status: resp.StatusCode})
 		}
 	}
-	return nil, c.lostFault(&clientFault{})
+	return nil, c.lostFault(&httpclient.Fault{})
 }
 
 // lostFault says that a call may have been processed, but nobody will know the
 // result. It is not sent again: only its sender can say whether that is safe.
-func (c *clientConn) lostFault(why *clientFault) *clientFault {
-	f := &clientFault{reason: reasonResultLost, status: why.status}
-	f.text = fmt.Sprintf("the stream from %s broke and cannot be resumed; the request may have been carried out, but its result is lost", c.where)
-	if why.status != 0 {
-		f.text += " (the server answered " + statusText(why.status) + ")"
+func (c *clientConn) lostFault(why *httpclient.Fault) *httpclient.Fault {
+	f := &httpclient.Fault{Reason: httpclient.ReasonResultLost, Status: why.Status}
+	f.Text = fmt.Sprintf("the stream from %s broke and cannot be resumed; the request may have been carried out, but its result is lost", c.peer)
+	if why.Status != 0 {
+		f.Text += " (the server answered " + httpclient.StatusText(why.Status) + ")"
 	}
 	return f
 }
@@ -212,7 +213,7 @@ func (c *clientConn) listenFirst(session *clientSession) {
 		return
 	}
 	c.listenOnce(session)
-	pause(session.ctx, session.heard, clientListenWait)
+	httpclient.Pause(session.ctx, session.heard, clientListenWait)
 }
 
 // listen reads the standalone stream for as long as the session lasts, or
@@ -230,28 +231,28 @@ func (c *clientConn) listen(session *clientSession) {
 				resp.Body.Close()
 			}
 			return
-		case fault == nil && replyType(resp) == typeSSE:
+		case fault == nil && httpclient.MediaType(resp) == typeSSE:
 			opened = true
 			c.listenTo(session, resp, &at)
 		case fault == nil:
 			resp.Body.Close()
 			c.log.Warn("the server's standalone stream is no event stream: going without", "status", resp.StatusCode)
 			return
-		case fault.status == http.StatusNotFound && opened && session.id != "": // LE5
+		case fault.Status == http.StatusNotFound && opened && session.id != "": // LE5
 			c.loseSession(session)
 			return
-		case fault.transient && fault.status != http.StatusNotImplemented:
+		case fault.Transient && fault.Status != http.StatusNotImplemented:
 			at.failures++
-		case fault.status == http.StatusBadRequest && at.lastID != "": // the event is not known any more
+		case fault.Status == http.StatusBadRequest && at.lastID != "": // the event is not known any more
 			at.lastID = ""
 			at.failures++
 		default:
-			if fault.status != http.StatusMethodNotAllowed {
-				c.log.Warn("the server's standalone stream cannot be had: going without", "reason", fault.reason, "status", fault.status)
+			if fault.Status != http.StatusMethodNotAllowed {
+				c.log.Warn("the server's standalone stream cannot be had: going without", "reason", fault.Reason, "status", fault.Status)
 			}
 			return
 		}
-		if !pause(session.ctx, nil, at.delay()) {
+		if !httpclient.Pause(session.ctx, nil, at.delay()) {
 			return
 		}
 	}
@@ -263,17 +264,4 @@ func (c *clientConn) listenTo(session *clientSession, resp *http.Response, at *c
 	r := sse.NewReader(resp.Body, c.opts.MaxMessageSize)
 	data, _ := c.readEvents(r, nil, session)
 	at.note(r, data || time.Since(since) >= streamSteady)
-}
-
-// pause waits for d; false: ctx or done was closed before.
-func pause(ctx context.Context, done <-chan struct{}, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return ctx.Err() == nil
-	case <-done:
-	case <-ctx.Done():
-	}
-	return false
 }

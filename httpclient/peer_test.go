@@ -1,0 +1,90 @@
+package httpclient
+
+import (
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Faults of the network are told apart, and their texts show no secret.
+func TestNetFault(t *testing.T) {
+	u, err := URL("http://x/secret?token=secret", "http")
+	if err != nil {
+		t.Fatal(err)
+	}
+	peer := NewPeer(u, nil)
+	for _, f := range []struct {
+		err    error
+		reason string
+	}{
+		{&net.OpError{Op: "dial", Err: &net.DNSError{Err: "no such host", Name: "x", IsNotFound: true}}, ReasonUnreachable},
+		{&net.OpError{Op: "dial", Err: timeoutError{}}, ReasonTimeout},
+		{&net.OpError{Op: "read", Err: errors.New("connection reset by peer")}, ReasonBroken},
+		{tls.AlertError(40), ReasonTLS},
+		{io.ErrUnexpectedEOF, ReasonBroken},
+		{errors.New(`invalid proxy address "http://user:secret@proxy:x": invalid port`), ReasonBroken},
+		{errors.New(`invalid proxy address "user:secret@proxy"`), ReasonBroken},
+		{&url.Error{Op: "Post", URL: "http://x/secret", Err: io.EOF}, ReasonBroken},
+	} {
+		if got := peer.NetFault(f.err); got.Reason != f.reason || !strings.Contains(got.Text, "http://x") {
+			t.Errorf("%v: %+v, want %s", f.err, got, f.reason)
+		} else if strings.Contains(got.Text, "secret") {
+			t.Errorf("the error shows a secret: %s", got.Text)
+		}
+	}
+}
+
+type timeoutError struct{}
+
+func (timeoutError) Error() string { return "i/o timeout" }
+func (timeoutError) Timeout() bool { return true }
+
+func TestRetryAfter(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for text, want := range map[string]time.Duration{
+		"": 0, "0": 0, "7": 7 * time.Second, "-1": 0, "x": 0,
+		"Fri, 02 Jan 2026 03:04:15 GMT": 10 * time.Second,
+		"Fri, 02 Jan 2026 03:04:00 GMT": 0,
+		"99999999999999999999":          0,
+		"9999999999":                    (1 << 31) * time.Second,
+	} {
+		if got := retryAfter(text, now); got != want {
+			t.Errorf("retryAfter(%q) = %v, want %v", text, got, want)
+		}
+	}
+}
+
+func TestSameOrigin(t *testing.T) {
+	for _, c := range []struct {
+		a, b string
+		same bool
+	}{
+		{"http://h/a", "http://h:80/b?c", true},
+		{"https://H/a", "https://h:443/", true},
+		{"http://[::1]/", "http://[::1]:80/", true},
+		{"http://h/", "https://h/", false},
+		{"http://h:81/", "http://h/", false},
+		{"http://h/", "http://h.evil/", false},
+		{"http://h/", "http://evil@h2/", false},
+	} {
+		a, _ := url.Parse(c.a)
+		b, _ := url.Parse(c.b)
+		if SameOrigin(a, b) != c.same {
+			t.Errorf("SameOrigin(%s, %s) = %v", c.a, c.b, !c.same)
+		}
+	}
+}
+
+func TestBackoff(t *testing.T) {
+	for n := range 100 {
+		full := min(firstBackoff<<min(n, 20), longestBackoff)
+		if d := Backoff(n); d > full || d < full/2 {
+			t.Errorf("Backoff(%d) = %v, want %v to %v", n, d, full/2, full)
+		}
+	}
+}
