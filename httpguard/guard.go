@@ -2,16 +2,20 @@
 // programs are meant to reach. A browser sends requests to any address a page
 // names, loopback included; what tells them apart is the Origin header (rules
 // LI1 and LI31), and the Host header when a page's own name was pointed at
-// the loopback address, which is called DNS rebinding (rule LI2).
+// the loopback address, which is called DNS rebinding (rule LI2). It also keeps
+// out who has no token, where tokens are asked for (rules A2 to A9), and says
+// which forwarded headers to believe. Policy.Enter does all of it.
 package httpguard
 
 import (
 	"net"
 	"net/http"
+	"net/netip"
 )
 
-// Policy says which web pages and which Host names a listener accepts. The
-// zero Policy accepts pages from loopback origins and every Host.
+// Policy says which web pages, Host names and tokens a listener accepts. The
+// zero Policy accepts pages from loopback origins and every Host, authenticates
+// nobody, and believes no forwarded header.
 //
 // A Policy may be used by many goroutines as long as nobody changes it. Call
 // Validate once before; an entry that is not valid matches nothing.
@@ -39,12 +43,28 @@ type Policy struct {
 	// rebinding. On other addresses any Host is accepted, and on Unix sockets,
 	// which no browser reaches.
 	Loopback bool
+
+	// Tokens are the tokens that a request must carry one of, as
+	// "Authorization: Bearer TOKEN" or "X-API-Key: TOKEN", on every connection,
+	// whatever its address. nil: no request needs one.
+	Tokens *Tokens
+
+	// TrustedProxies are the networks of reverse proxies whose X-Forwarded-For
+	// (RemoteAddr) and X-Forwarded-Prefix (Prefix) are believed; what counts is
+	// the address of the connection's own peer. X-Forwarded-Host and -Proto are
+	// never looked at: the Host header is checked as it comes, so a proxy on
+	// this machine must pass on a Host that is allowed, and no URL of ours
+	// names a scheme or a host.
+	TrustedProxies []netip.Prefix
+
+	// TrustUnix says that the peers of Unix sockets are trusted proxies too.
+	TrustUnix bool
 }
 
 // Refusal is the reason not to serve a request. Reason is a fixed text, fit for
 // the client; it holds nothing of the request.
 type Refusal struct {
-	Status int // 400 or 403
+	Status int // 400, 401 or 403
 	Reason string
 }
 

@@ -18,7 +18,7 @@ func (p *Policy) Validate() error {
 			return fmt.Errorf("allowed host %d, %s: %s", i+1, quote(s), problem)
 		}
 	}
-	return nil
+	return p.validateProxies()
 }
 
 // quote leaves out what may hold a password.

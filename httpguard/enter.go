@@ -1,0 +1,163 @@
+package httpguard
+
+import (
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/hex"
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// Enter is the one call that every endpoint, of every transport, begins with,
+// before it looks at anything else of the request. In this order:
+//
+//   - Check: Host and Origin (LI1, LI2).
+//   - CORS (LI31). Was r a preflight, it has been answered, and Enter returns
+//     nil and nil: the caller is done. A preflight carries no token.
+//   - Authentication (A2, A5, A7), by Policy.Tokens, or if there are none by
+//     the certificate of the TLS client, which the listener has verified.
+//
+// The request returned is r with its Principal; the caller goes on with that
+// one. With a Refusal it is r as it was. Enter writes no reply for a Refusal,
+// but has set what belongs to it on w: the CORS headers, so that a page can
+// read it, and WWW-Authenticate with status 401.
+//
+// Where nobody is authenticated, Enter allocates nothing for a request without
+// Origin.
+func (p *Policy) Enter(w http.ResponseWriter, r *http.Request) (*http.Request, *Refusal) {
+	if no := p.Check(r); no != nil {
+		return r, no
+	}
+	if p.CORS(w, r) {
+		return nil, nil
+	}
+	name := ""
+	if p.Tokens != nil {
+		var no *challenge
+		if name, no = p.Tokens.authenticate(r); no != nil {
+			w.Header()["Www-Authenticate"] = no.header
+			return r, &Refusal{http.StatusUnauthorized, no.reason}
+		}
+	} else if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
+		name = certificateName(r.TLS.VerifiedChains[0][0])
+	}
+	if no := p.checkForwarded(r); no != nil {
+		return r, no
+	}
+	if name == "" {
+		return r, nil
+	}
+	return WithPrincipal(r, name), nil
+}
+
+// challenge is why a request is not authenticated, and the WWW-Authenticate
+// header that goes with it: RFC 6750, section 3.
+type challenge struct {
+	reason string
+	header []string
+}
+
+const realm = `Bearer realm="mcp-bridge"`
+
+var (
+	missing = &challenge{
+		"authentication is needed: send Authorization: Bearer TOKEN, or X-API-Key: TOKEN",
+		[]string{realm},
+	}
+	unknown = &challenge{
+		"the token is not valid",
+		[]string{realm + `, error="invalid_token"`},
+	}
+	ambiguous = &challenge{
+		"more than one credential was sent: send one, as Authorization: Bearer TOKEN or as X-API-Key: TOKEN",
+		[]string{realm + `, error="invalid_request"`},
+	}
+	inQuery = &challenge{
+		"a token in the URL is not accepted, because URLs end up in logs: send it as Authorization: Bearer TOKEN, and replace it by a new one",
+		[]string{realm + `, error="invalid_request"`},
+	}
+)
+
+// authenticate returns the name of the token that r carries.
+func (t *Tokens) authenticate(r *http.Request) (string, *challenge) {
+	if tokenInQuery(r.URL.RawQuery) {
+		return "", inQuery
+	}
+	auth, keys := r.Header["Authorization"], r.Header["X-Api-Key"]
+	if len(auth) > 1 || len(keys) > 1 {
+		return "", ambiguous
+	}
+	token, key := "", ""
+	if len(auth) == 1 {
+		var ok bool
+		if token, ok = bearer(auth[0]); !ok {
+			return "", missing
+		}
+	}
+	if len(keys) == 1 {
+		key = strings.Trim(keys[0], " \t")
+	}
+	switch {
+	case token == "" && key == "":
+		return "", missing
+	case token == "":
+		token = key
+	case key != "" && token != key: // both are the sender's own: nothing is learned from the time this takes
+		return "", ambiguous
+	}
+	if name := t.lookup(token); name != "" {
+		return name, nil
+	}
+	return "", unknown
+}
+
+// bearer returns the token of an Authorization header. The name of the scheme
+// has no case: RFC 9110, section 11.1.
+func bearer(header string) (token string, ok bool) {
+	scheme, token, _ := strings.Cut(strings.Trim(header, " \t"), " ")
+	return strings.Trim(token, " \t"), equalFold(scheme, "Bearer")
+}
+
+// tokenInQuery reports whether a parameter has a name that tokens go by (A5).
+// What url.ParseQuery would not understand is read all the same.
+func tokenInQuery(query string) bool {
+	for query != "" {
+		end := strings.IndexAny(query, "&;")
+		param := query
+		if end >= 0 {
+			param, query = query[:end], query[end+1:]
+		} else {
+			query = ""
+		}
+		name, _, _ := strings.Cut(param, "=")
+		if plain, err := url.QueryUnescape(name); err == nil {
+			name = plain
+		}
+		for _, known := range [...]string{"access_token", "token", "api_key"} {
+			if equalFold(name, known) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// certificateName is the principal that a verified certificate stands for.
+func certificateName(c *x509.Certificate) string {
+	const prefix = "cert:" // the name of a token has no colon
+	switch {
+	case c.Subject.CommonName != "":
+		return prefix + c.Subject.CommonName
+	case len(c.DNSNames) > 0:
+		return prefix + c.DNSNames[0]
+	case len(c.EmailAddresses) > 0:
+		return prefix + c.EmailAddresses[0]
+	case len(c.URIs) > 0:
+		return prefix + c.URIs[0].String()
+	case len(c.IPAddresses) > 0:
+		return prefix + c.IPAddresses[0].String()
+	}
+	sum := sha256.Sum256(c.Raw)
+	return prefix + hex.EncodeToString(sum[:])
+}
