@@ -1,6 +1,6 @@
 // Package sse writes and reads Server-Sent Events as the WHATWG HTML standard
-// defines them (section 9.2, "Server-sent events"). It knows neither HTTP nor
-// JSON-RPC: it turns events into bytes and bytes into events.
+// defines them (section 9.2, "Server-sent events"): events into bytes, bytes
+// into events, and events into an HTTP reply. It knows nothing of JSON-RPC.
 package sse
 
 import (

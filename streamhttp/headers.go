@@ -40,9 +40,6 @@ const (
 // Values shared by all replies; net/http does not change them.
 var (
 	valueJSON      = []string{typeJSON}
-	valueSSE       = []string{typeSSE}
-	valueNoCache   = []string{"no-cache, no-transform"}
-	valueNoBuffer  = []string{"no"}
 	valueNoSniff   = []string{"nosniff"}
 	acceptsBothWay = "application/json, text/event-stream" // what clients send
 )

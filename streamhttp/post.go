@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+	"github.com/mcp-bridge/mcp-bridge/sse"
 )
 
 // servePOST takes the messages of one POST and answers them.
@@ -270,6 +271,6 @@ func (h *Handler) writeBody(w http.ResponseWriter, body []byte) {
 		_, _ = w.Write(body)
 		return
 	}
-	out := &replyWriter{w: w, rc: http.NewResponseController(w), stall: h.opts.StallAfter}
-	out.write(body) // an error: the client has gone, and nobody is left to tell
+	// An error: the client has gone, and nobody is left to tell.
+	_, _ = sse.NewWriter(w, h.opts.StallAfter).Write(body)
 }

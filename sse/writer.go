@@ -1,0 +1,147 @@
+package sse
+
+import (
+	"net/http"
+	"time"
+)
+
+// largeEvent is the size from which Line writes data as they are instead of
+// copying them into a buffer together with other events.
+const largeEvent = 16 << 10
+
+// writeChunk is written under one deadline, so that a slow reader of a large
+// message is told from one that reads nothing.
+const writeChunk = 256 << 10
+
+// Writer writes a stream of events as the reply to one HTTP request. Events
+// wait in a buffer until Flush, or until there is much of them: many go out in
+// one write.
+//
+// The first error stays: what is written afterwards goes nowhere, and Flush
+// says so. A Writer belongs to one goroutine, ends with the request, and needs
+// no closing.
+type Writer struct {
+	w     http.ResponseWriter
+	rc    *http.ResponseController
+	stall time.Duration
+	until time.Time // the write deadline that is set; zero: none
+	buf   []byte
+	dirty bool // something was written since the last Flush
+	err   error
+}
+
+// NewWriter makes a Writer for the reply w. A reader that takes nothing for
+// stall while something is being written is cut off; 0 or less waits for ever,
+// as does a ResponseWriter that has no deadlines.
+func NewWriter(w http.ResponseWriter, stall time.Duration) *Writer {
+	return &Writer{w: w, rc: http.NewResponseController(w), stall: stall}
+}
+
+// Begin sends the status 200 and the headers of an event stream, which nobody
+// on the way shall keep, change, or hold back (LI26). They go out with the next Flush.
+func (w *Writer) Begin() {
+	h := w.w.Header()
+	h["Content-Type"] = valueType
+	h["Cache-Control"] = valueNoCache
+	h["X-Accel-Buffering"] = valueNoBuffer
+	w.w.WriteHeader(http.StatusOK)
+	w.dirty = true
+}
+
+// Values shared by all replies; net/http does not change them.
+var (
+	valueType     = []string{"text/event-stream"}
+	valueNoCache  = []string{"no-cache, no-transform"}
+	valueNoBuffer = []string{"no"}
+)
+
+// Event writes e, as AppendEvent does.
+func (w *Writer) Event(e Event) {
+	w.buf = AppendEvent(w.buf, e)
+	w.spill()
+}
+
+// Line writes e, whose Data is not empty and holds no line break. Large Data
+// is not copied; nobody may change it before Line returns.
+func (w *Writer) Line(e Event) {
+	if len(e.Data) < largeEvent {
+		w.Event(e)
+		return
+	}
+	w.buf = AppendHead(w.buf, e)
+	w.drain()
+	w.write(e.Data)
+	w.buf = append(w.buf, Tail...)
+}
+
+// Comment writes text as a comment, as AppendComment does: it keeps a silent
+// connection alive, and finds out whether it still is.
+func (w *Writer) Comment(text string) {
+	w.buf = AppendComment(w.buf, text)
+	w.spill()
+}
+
+// Write writes p as it is, behind the events that wait, and without waiting
+// for Flush. It is for replies that are no event stream but are to have the
+// same deadlines.
+func (w *Writer) Write(p []byte) (int, error) {
+	w.drain()
+	n := w.write(p)
+	return n, w.err
+}
+
+// Flush sends everything on its way and returns the first error there was.
+func (w *Writer) Flush() error {
+	w.drain()
+	if cap(w.buf) > 4*largeEvent {
+		w.buf = nil
+	}
+	if w.dirty && w.err == nil {
+		w.extend() // what is written may wait in net/http until now
+		w.err = w.rc.Flush()
+		w.dirty = false
+	}
+	if !w.until.IsZero() {
+		// Nothing is being written now. Over HTTP/2 a deadline that passes
+		// resets the stream all the same.
+		w.until = time.Time{}
+		_ = w.rc.SetWriteDeadline(w.until)
+	}
+	return w.err
+}
+
+// spill writes the buffer when there is enough for a write of its own.
+func (w *Writer) spill() {
+	if len(w.buf) >= largeEvent {
+		w.drain()
+	}
+}
+
+// drain writes the buffer.
+func (w *Writer) drain() {
+	w.write(w.buf)
+	w.buf = w.buf[:0]
+}
+
+func (w *Writer) write(p []byte) (written int) {
+	for len(p) > 0 && w.err == nil {
+		w.dirty = true
+		w.extend()
+		var n int
+		n, w.err = w.w.Write(p[:min(len(p), writeChunk)])
+		written += n
+		p = p[n:]
+	}
+	return written
+}
+
+// extend puts the deadline off when much of it has passed.
+func (w *Writer) extend() {
+	if w.stall <= 0 {
+		return
+	}
+	if now := time.Now(); w.until.Sub(now) < w.stall/2 {
+		w.until = now.Add(w.stall)
+		_ = w.rc.SetWriteDeadline(w.until) // not every ResponseWriter can
+	}
+}
