@@ -77,7 +77,8 @@ func (s *scanner) split(max int) (elements [][]byte, refused string, at int) {
 // as they are (LI12), and initialize is none in a batch (J7). A batch has at
 // most max elements (0: no limit).
 //
-// It takes ownership of raw, as Parse does.
+// It takes ownership of raw, as Parse does, unless raw is an array: of that it
+// keeps copies of the elements.
 func Decode(raw []byte, batches bool, max int) (messages []Message, faults []*Error) {
 	if !IsBatch(raw) {
 		m, err := Parse(raw)

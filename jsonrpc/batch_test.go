@@ -1,6 +1,7 @@
 package jsonrpc
 
 import (
+	"slices"
 	"strings"
 	"testing"
 )
@@ -95,5 +96,68 @@ func TestIDFinder(t *testing.T) {
 				t.Errorf("%.60q in pieces of %d: got %s, kind %d", c.text, size, id, kind)
 			}
 		}
+	}
+}
+
+// ST5, WS5, J4, J7, LI9, LI12: what a client sends in one piece becomes messages, and
+// what is none becomes the answers that are due.
+func TestDecode(t *testing.T) {
+	const (
+		ping   = `{"jsonrpc":"2.0","id":1,"method":"ping"}`
+		note   = `{"jsonrpc":"2.0","method":"notifications/x"}`
+		result = `{"jsonrpc":"2.0","id":"r","result":{}}`
+	)
+	for _, c := range []struct {
+		name, raw string
+		batches   bool
+		max       int
+		messages  []string
+		replies   string // "ID CODE" of what is answered
+		faults    int
+	}{
+		{"single", "\uFEFF " + ping + "\r\n", false, 2, []string{ping}, "", 0},
+		{"single, invalid", `{"jsonrpc":"2.0","id":5,"method":1}`, false, 2, nil, "5 -32600", 1},
+		{"no JSON", `hello`, true, 2, nil, "null -32700", 1},
+		{"nothing", ``, true, 2, nil, "null -32700", 1},
+		{"invalid notification", `{"jsonrpc":"2.0","method":"x","params":1}`, true, 2, nil, "", 1},
+		{"invalid response", `{"jsonrpc":"2.0","id":7,"result":1,"error":{"code":1,"message":""}}`, true, 2, nil, "", 1},
+		{"batch", " [" + ping + " ,\n" + note + "," + result + "]", true, 3, []string{ping, note, result}, "", 0},
+		{"batch without a limit", "[" + ping + "," + note + "]", true, 0, []string{ping, note}, "", 0},
+		{"batch in another revision", "[" + ping + "]", false, 3, nil, "null -32600", 1},
+		{"empty batch", "[]", true, 3, nil, "null -32600", 1},
+		{"batch with too many", "[" + ping + "," + note + "," + result + "]", true, 2, nil, "null -32600", 1},
+		{"batch that breaks off", "[" + ping + ",", true, 3, nil, "null -32700", 1},
+		{"elements that are none", "[1," + ping + `,[],{"id":3,"jsonrpc":"2.0"},` + note + "]", true, 9,
+			[]string{ping, note}, "null -32600, null -32600, 3 -32600", 3},
+		{"initialize in a batch", `[{"jsonrpc":"2.0","id":0,"method":"initialize"},` + note + "]", true, 9, []string{note}, "0 -32600", 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			messages, faults := Decode([]byte(c.raw), c.batches, c.max)
+			var got, replies []string
+			for _, m := range messages {
+				got = append(got, string(m.Bytes()))
+			}
+			for _, e := range faults {
+				if m, due := e.Reply(); due {
+					replies = append(replies, m.ID().String()+" "+string(m.Lookup("error", "code")))
+				}
+			}
+			if !slices.Equal(got, c.messages) {
+				t.Errorf("messages %q, want %q", got, c.messages)
+			}
+			if text := strings.Join(replies, ", "); text != c.replies || len(faults) != c.faults {
+				t.Errorf("replies %q to %d faults, want %q to %d", text, len(faults), c.replies, c.faults)
+			}
+		})
+	}
+}
+
+// The elements of a batch do not hold on to the memory it came in.
+func TestDecodeCopiesElements(t *testing.T) {
+	raw := []byte(`[{"jsonrpc":"2.0","method":"a"}]`)
+	messages, _ := Decode(raw, true, 0)
+	clear(raw)
+	if len(messages) != 1 || messages[0].Method() != "a" {
+		t.Errorf("got %v after the text has changed", messages)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -44,12 +45,13 @@ type Options struct {
 	MaxMessageSize int
 
 	// AcceptBatch says whether a client may send arrays now (ST5: only when
-	// 2025-03-26 was negotiated); nil means never. Servers always may. Recv calls it.
+	// 2025-03-26 was negotiated). nil means that the Conn finds out: the answer
+	// to initialize passes through Send. Servers always may. Recv calls it.
 	AcceptBatch func() bool
 
 	// OnNoise is told of each line, or element of a batch, that was no valid
-	// message: its size in bytes and what was wrong, never its content. Recv
-	// calls it, so it must not wait for the Conn; nil is fine.
+	// message: the size of its line in bytes and what was wrong, never its
+	// content. Recv calls it, so it must not wait for the Conn; nil is fine.
 	OnNoise func(size int, reason string)
 }
 
@@ -61,6 +63,8 @@ type Conn struct {
 	src     source
 	out     sink
 	skipped atomic.Int64
+
+	revision bridge.Revision // of a client that AcceptBatch says nothing about
 
 	recv  sync.Mutex // held during Recv
 	lines lines
@@ -201,33 +205,19 @@ func trim(text []byte) []byte {
 
 func isSpace(b byte) bool { return b == ' ' || b == '\t' || b == '\r' }
 
-// array takes a batch apart (ST5). An invalid element does not hurt the others (LI12).
+// array takes a batch apart (ST5). What is wrong with an element is said before
+// the others are received.
 func (c *Conn) array(ctx context.Context, ln line) (jsonrpc.Message, error) {
-	limit := 0
+	accept, limit := true, 0
 	if c.opts.Peer == Client {
-		limit = maxBatch
-		if c.opts.AcceptBatch == nil || !c.opts.AcceptBatch() {
-			return c.invalid(ctx, ln.size, &jsonrpc.Error{
-				Code:    jsonrpc.CodeInvalidRequest,
-				Message: "batches are part of protocol version 2025-03-26 only",
-			})
-		}
+		accept, limit = c.acceptsBatch(), maxBatch
 	}
-	elements, err := jsonrpc.SplitBatch(ln.text, limit)
-	if err != nil {
-		return c.invalid(ctx, ln.size, asError(err))
-	}
-	var batch []jsonrpc.Message
-	for _, element := range elements {
-		m, err := jsonrpc.Parse(bytes.Clone(element)) // cloned: no element keeps all the others in memory
-		if err == nil && c.opts.Peer == Client && m.Method() == "initialize" {
-			err = &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "initialize must not be in a batch",
-				ID: m.ID(), Kind: m.Kind()} // J7
-		}
+	// The text is not ours, but of an array only copies of the elements are kept.
+	batch, faults := jsonrpc.Decode(ln.text, accept, limit)
+	for _, e := range faults {
+		m, err := c.invalid(ctx, ln.size, e)
 		if err != nil {
-			if m, err = c.invalid(ctx, len(element), asError(err)); err != nil {
-				return m, err
-			}
+			return m, err
 		}
 		if m.Kind() != jsonrpc.Invalid {
 			batch = append(batch, m)
@@ -235,6 +225,13 @@ func (c *Conn) array(ctx context.Context, ln line) (jsonrpc.Message, error) {
 	}
 	c.batch = batch
 	return jsonrpc.Message{}, nil
+}
+
+func (c *Conn) acceptsBatch() bool {
+	if c.opts.AcceptBatch != nil {
+		return c.opts.AcceptBatch()
+	}
+	return c.revision.Batches()
 }
 
 func asError(err error) *jsonrpc.Error {
@@ -250,10 +247,8 @@ func asError(err error) *jsonrpc.Error {
 // does not wait forever; a client is told about anything else it may wait for.
 func (c *Conn) invalid(ctx context.Context, size int, e *jsonrpc.Error) (jsonrpc.Message, error) {
 	c.noise(size, e.Message)
-	known := !e.ID.IsZero() && e.ID != jsonrpc.NullID
-	switch {
-	case e.Kind == jsonrpc.Response:
-		if !known {
+	if e.Kind == jsonrpc.Response {
+		if e.ID.IsZero() || e.ID == jsonrpc.NullID {
 			return jsonrpc.Message{}, nil
 		}
 		from := "server"
@@ -262,14 +257,12 @@ func (c *Conn) invalid(ctx context.Context, size int, e *jsonrpc.Error) (jsonrpc
 		}
 		text := fmt.Sprintf("the %s's answer was not valid JSON-RPC: %s", from, e.Message)
 		return jsonrpc.NewError(e.ID, jsonrpc.CodeInternalError, text, nil), nil
-	case c.opts.Peer == Server || e.Kind == jsonrpc.Notification: // J6
+	}
+	reply, due := e.Reply()
+	if c.opts.Peer == Server || !due {
 		return jsonrpc.Message{}, nil
 	}
-	id := e.ID
-	if !known {
-		id = jsonrpc.NullID // J4
-	}
-	return jsonrpc.Message{}, c.Send(ctx, jsonrpc.NewError(id, e.Code, e.Message, nil))
+	return jsonrpc.Message{}, c.Send(ctx, reply)
 }
 
 func (c *Conn) noise(size int, reason string) {

@@ -36,6 +36,9 @@ func (c *Conn) Send(ctx context.Context, m jsonrpc.Message) error {
 	if c.sendErr != nil {
 		return c.sendErr
 	}
+	if c.opts.Peer == Client && c.opts.AcceptBatch == nil {
+		c.revision.Note(m) // before the client can know of it
+	}
 	return c.writeLine(ctx, m.Line())
 }
 
