@@ -61,16 +61,20 @@ func (w *Writer) Event(e Event) {
 	w.spill()
 }
 
-// Line writes e, whose Data is not empty and holds no line break. Large Data
-// is not copied; nobody may change it before Line returns.
-func (w *Writer) Line(e Event) {
-	if len(e.Data) < largeEvent {
+// Line writes e with line as its data, which is not empty and holds no line
+// break; e.Data is ignored. A large line is not copied; nobody may change it
+// before Line returns.
+func (w *Writer) Line(e Event, line []byte) {
+	// The line is no part of e because it may get to the ResponseWriter: e
+	// would have to be allocated along with it, for every event.
+	if len(line) < largeEvent {
+		e.Data = line
 		w.Event(e)
 		return
 	}
 	w.buf = AppendHead(w.buf, e)
 	w.drain()
-	w.write(e.Data)
+	w.write(line)
 	w.buf = append(w.buf, Tail...)
 }
 
@@ -142,6 +146,8 @@ func (w *Writer) extend() {
 	}
 	if now := time.Now(); w.until.Sub(now) < w.stall/2 {
 		w.until = now.Add(w.stall)
-		_ = w.rc.SetWriteDeadline(w.until) // not every ResponseWriter can
+		if w.rc.SetWriteDeadline(w.until) != nil { // not every ResponseWriter can
+			w.until, w.stall = time.Time{}, 0
+		}
 	}
 }

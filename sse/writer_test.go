@@ -78,7 +78,7 @@ func TestWriterEvents(t *testing.T) {
 		{ID: "1_3", Data: large[:largeEvent-1]},
 		{ID: "1_4", Data: []byte("z")},
 	} {
-		w.Line(e)
+		w.Line(e, e.Data)
 		want = AppendEvent(want, e)
 	}
 	w.Event(Event{ID: "1_5", Data: []byte("two\nlines")})
@@ -110,7 +110,7 @@ func TestWriterCoalesces(t *testing.T) {
 	r := newRecorder()
 	w := NewWriter(r, 0)
 	for range 20 {
-		w.Line(Event{Data: []byte("x")})
+		w.Line(Event{}, []byte("x"))
 	}
 	if len(r.writes) > 0 {
 		t.Errorf("%d writes before Flush", len(r.writes))
@@ -126,11 +126,11 @@ func TestWriterCoalesces(t *testing.T) {
 // TestWriterStall wants a slow reader to be told from one that takes nothing.
 func TestWriterStall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		large := Event{Data: []byte(strings.Repeat("x", 10*writeChunk))}
+		large := []byte(strings.Repeat("x", 10*writeChunk))
 		r := newRecorder()
 		r.slow = 700 * time.Millisecond // for each chunk; all together take longer than the deadline
 		w := NewWriter(r, 2*time.Second)
-		w.Line(large)
+		w.Line(Event{}, large)
 		if err := w.Flush(); err != nil {
 			t.Errorf("a slow reader was cut off: %v", err)
 		}
@@ -148,6 +148,17 @@ func TestWriterStall(t *testing.T) {
 			t.Errorf("the first error does not stay: %v", err)
 		}
 	})
+}
+
+// TestWriterAllocates wants an event to cost no memory of its own.
+func TestWriterAllocates(t *testing.T) {
+	r := newRecorder()
+	w := NewWriter(r, time.Minute)
+	id, line := []byte("12_345"), []byte(`{"jsonrpc":"2.0"}`)
+	w.Event(Event{Data: make([]byte, largeEvent/2)}) // the buffer grows once
+	if n := testing.AllocsPerRun(50, func() { w.Line(Event{ID: string(id)}, line) }); n > 0 {
+		t.Errorf("%v allocations for an event", n)
+	}
 }
 
 func TestWriterErrors(t *testing.T) {

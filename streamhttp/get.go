@@ -85,7 +85,7 @@ func (h *Handler) serveSSE(w http.ResponseWriter, r *http.Request, s *session, s
 		for _, e := range events {
 			var room [41]byte
 			id := string(appendEventID(room[:0], st.key, e.seq))
-			out.Line(sse.Event{ID: id, Data: e.line})
+			out.Line(sse.Event{ID: id}, e.line)
 		}
 		if out.Flush() != nil || over {
 			return
