@@ -57,6 +57,20 @@ type ClientOptions struct {
 	// 0 means DefaultClientCloseTimeout.
 	CloseTimeout time.Duration
 
+	// NoRenew: the Conn never initializes by itself. When the server has
+	// forgotten the session (404), Recv ends with ErrSessionLost: the client is to
+	// learn of it and begin anew. What is in progress gets no answer then.
+	NoRenew bool
+
+	// ReportUnopened: when the client's first initialize is refused the way
+	// that a server of another transport refuses it (LE13), Recv ends with an
+	// UnopenedError instead of answering it.
+	//
+	// All that may have to be sent to the other transport then is that
+	// initialize and the messages whose Send gave the UnopenedError, which
+	// wait behind it: what was sent before is over, each request with an answer.
+	ReportUnopened bool
+
 	// Logger is told what happens to the connection, never what messages
 	// contain. nil means no logging.
 	Logger hclog.Logger
@@ -95,7 +109,7 @@ type Client struct {
 // closed, when ctx is done, or for a request with the id of one in progress,
 // which could not be answered unmistakably: whatever else goes wrong with a
 // request becomes a JSON-RPC error response that Recv returns. Its Recv ends
-// only with Close.
+// only with Close, and as NoRenew and ReportUnopened say.
 func (c *Client) Dial(ctx context.Context) (bridge.Conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

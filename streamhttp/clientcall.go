@@ -87,6 +87,9 @@ func (c *clientConn) exchange(call *clientCall) *httpclient.Fault {
 			if fault := c.recoverSession(call.ctx, session); fault != nil {
 				return fault
 			}
+			if c.ctx.Err() != nil {
+				return nil // NoRenew
+			}
 			if call.kind == jsonrpc.Response || call.method == "notifications/initialized" {
 				return nil // the new session did not ask, or was told
 			}
@@ -289,8 +292,19 @@ func (c *clientConn) incomingOne(raw []byte, from *clientCall, session *clientSe
 			m = c.untrack(m, session)
 		}
 	}
-	c.push(c.ctx, m)
+	c.push(c.ctx, m.WithRelated(relation(from)))
 	return nil
+}
+
+// relation returns the request in whose course a message comes that came with
+// the reply to from: upstream's streams are told apart downstream (B.4). What
+// the bridge has asked for itself is nobody else's business, and what comes
+// after the response belongs to no request any more.
+func relation(from *clientCall) jsonrpc.ID {
+	if from == nil || from.private || from.kind != jsonrpc.Request || from.isDone() {
+		return jsonrpc.NullID
+	}
+	return from.id
 }
 
 func isProgressOf(m jsonrpc.Message, call *clientCall) bool {
@@ -361,13 +375,13 @@ func (c *clientConn) refuse(ctx context.Context, call *clientCall, fault *httpcl
 	c.push(ctx, fault.Response(call.id))
 }
 
-// abandon takes back a message that was entered but never sent.
-func (c *clientConn) abandon(call *clientCall) {
-	if call.kind == jsonrpc.Request {
-		c.claimCall(call)
-	}
+// abandon takes back a message that was entered but never sent; false: it was
+// answered before.
+func (c *clientConn) abandon(call *clientCall) bool {
+	ours := call.kind != jsonrpc.Request || c.claimCall(call)
 	call.setSent()
 	if call.gate != nil {
 		c.openGate(call.gate)
 	}
+	return ours
 }

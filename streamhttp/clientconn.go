@@ -89,24 +89,36 @@ func (c *clientConn) spawn(f func()) bool {
 // over returns why nothing may begin any more.
 func (c *clientConn) over(ctx context.Context) error {
 	if c.ctx.Err() != nil {
-		return errClientClosed
+		return context.Cause(c.ctx)
 	}
 	return ctx.Err()
 }
 
 // Recv returns the next message from the server, whichever stream it came on.
 func (c *clientConn) Recv(ctx context.Context) (jsonrpc.Message, error) {
-	if err := c.over(ctx); err != nil {
+	if err := ctx.Err(); err != nil {
 		return jsonrpc.Message{}, err
 	}
-	select {
-	case m := <-c.in:
-		return m, nil
-	case <-ctx.Done():
-		return jsonrpc.Message{}, ctx.Err()
-	case <-c.ctx.Done():
-		return jsonrpc.Message{}, errClientClosed
+	if c.ctx.Err() == nil {
+		select {
+		case m := <-c.in:
+			return m, nil
+		case <-ctx.Done():
+			return jsonrpc.Message{}, ctx.Err()
+		case <-c.ctx.Done():
+		}
 	}
+	c.mu.Lock()
+	closed := c.st.closed
+	c.mu.Unlock()
+	if !closed { // it has ended by itself: first what came before
+		select {
+		case m := <-c.in:
+			return m, nil
+		default:
+		}
+	}
+	return jsonrpc.Message{}, context.Cause(c.ctx)
 }
 
 // push queues a message for Recv. It waits while the queue is full: the
@@ -143,7 +155,7 @@ func (c *clientConn) Send(ctx context.Context, m jsonrpc.Message) error {
 		call.cancel()
 		return ctx.Err()
 	case <-c.ctx.Done():
-		return errClientClosed
+		return context.Cause(c.ctx)
 	}
 	started, err := c.launch(ctx, call, slots)
 	if !started {
@@ -169,10 +181,12 @@ func (c *clientConn) launch(ctx context.Context, call *clientCall, slots chan st
 	}
 	err = c.awaitAhead(ctx, ahead)
 	if err == nil && !c.spawn(func() { c.run(call); <-slots }) {
-		err = errClientClosed
+		err = context.Cause(c.ctx)
 	}
 	if err != nil {
-		c.abandon(call)
+		if !c.abandon(call) {
+			err = nil // it was answered meanwhile
+		}
 		return false, err
 	}
 	return true, nil
@@ -194,7 +208,7 @@ func (c *clientConn) awaitAhead(ctx context.Context, ahead <-chan struct{}) erro
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-c.ctx.Done():
-		return errClientClosed
+		return context.Cause(c.ctx)
 	}
 	return nil
 }
@@ -227,7 +241,7 @@ func (c *clientConn) run(call *clientCall) {
 		c.listenFirst(c.current())
 	}
 	call.setSent()
-	if fault != nil {
+	if fault != nil && !c.unopened(call, fault) {
 		c.fail(c.ctx, call, fault)
 	}
 	call.cancel()

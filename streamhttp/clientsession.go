@@ -80,12 +80,11 @@ func (c *clientConn) opened(call *clientCall, m jsonrpc.Message) {
 }
 
 // notOpened is called when the client's initialize has failed. If that may
-// pass, the bridge goes on trying in the client's place. (A fallback to the
-// older HTTP+SSE transport, on 400, 404 and 405, would begin here: LE13.)
+// pass, the bridge goes on trying in the client's place.
 func (c *clientConn) notOpened(call *clientCall, fault *httpclient.Fault) {
 	c.mu.Lock()
 	call.replaced, c.st.opening = call.opening, nil
-	if !fault.Transient || c.st.session != nil || c.st.closed {
+	if !fault.Transient || c.st.session != nil || c.st.closed || c.opts.NoRenew {
 		c.mu.Unlock()
 		return
 	}
@@ -184,6 +183,12 @@ func (c *clientConn) loseSession(session *clientSession) *clientRepair {
 	if c.st.gate != nil { // the client itself is initializing again
 		defer c.mu.Unlock()
 		return &clientRepair{first: c.st.gate}
+	}
+	if c.opts.NoRenew {
+		c.mu.Unlock()
+		c.log.Warn("the server has forgotten the session", "url", c.peer.String())
+		c.cancel(ErrSessionLost)
+		return nil
 	}
 	r := c.newRepair(true)
 	c.st.repair, c.st.gate = r, r.first

@@ -82,7 +82,7 @@ func (c *clientConn) enter(ctx context.Context, call *clientCall) (ahead <-chan 
 		case <-ctx.Done():
 			return nil, nil, ctx.Err()
 		case <-c.ctx.Done():
-			return nil, nil, errClientClosed
+			return nil, nil, context.Cause(c.ctx)
 		}
 	}
 }

@@ -1,0 +1,65 @@
+package streamhttp
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/mcp-bridge/mcp-bridge/httpclient"
+)
+
+// ErrSessionLost is how Recv of a client with NoRenew ends when the server has
+// forgotten the session.
+var ErrSessionLost = errors.New("the server has forgotten the session")
+
+// UnopenedError is how Recv of a client with ReportUnopened ends when the
+// server has refused to initialize the way that one refuses which is no
+// Streamable HTTP server (LE13). Compare with errors.As.
+type UnopenedError struct {
+	// Fault says what the server has answered. Its Response is what the
+	// initialize request would have been answered with.
+	Fault *httpclient.Fault
+}
+
+// Error returns the text of the Fault.
+func (e *UnopenedError) Error() string { return e.Fault.Error() }
+
+// saysUnopened reports whether a server that is no Streamable HTTP server may
+// have answered initialize like this (LE13): with a 4xx that says nothing about
+// who asks, how much, or when.
+func saysUnopened(fault *httpclient.Fault) bool {
+	switch fault.Status {
+	case http.StatusUnauthorized, http.StatusPaymentRequired, http.StatusForbidden, http.StatusProxyAuthRequired,
+		http.StatusRequestTimeout, http.StatusRequestEntityTooLarge, http.StatusTooEarly, http.StatusTooManyRequests,
+		http.StatusRequestHeaderFieldsTooLarge, http.StatusUnavailableForLegalReasons:
+		return false
+	}
+	return fault.Status/100 == 4
+}
+
+// unopened ends the Conn with an UnopenedError, if that was wanted and the
+// fault of the client's first initialize calls for it. What else is in progress
+// is answered before, so that nothing is owed but the initialize.
+func (c *clientConn) unopened(call *clientCall, fault *httpclient.Fault) bool {
+	if !c.opts.ReportUnopened || call.gate == nil || !saysUnopened(fault) {
+		return false
+	}
+	c.mu.Lock()
+	if c.st.session != nil || c.st.calls[call.id] != call {
+		c.mu.Unlock()
+		return false
+	}
+	var others []*clientCall
+	for _, other := range c.st.calls {
+		if other != call && !other.private {
+			others = append(others, other)
+		}
+	}
+	call.replaced, c.st.opening = call.opening, nil
+	c.mu.Unlock()
+	for _, other := range others {
+		c.fail(c.ctx, other, fault)
+	}
+	c.log.Debug("this is no Streamable HTTP server", "url", c.peer.String(), "status", fault.Status)
+	c.cancel(&UnopenedError{Fault: fault})
+	return true
+}
