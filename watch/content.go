@@ -1,0 +1,105 @@
+package watch
+
+import (
+	"crypto/sha256"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// maxFile bounds what is read of a file: more is no configuration.
+const maxFile = 16 << 20
+
+// A content is what a file contains, or why that is not known.
+type content struct {
+	sum   [sha256.Size]byte
+	state string
+}
+
+// read returns what is behind a name now. Only a regular file is opened: a
+// pipe could block.
+func read(name string) content {
+	info, err := os.Stat(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return content{state: "missing"}
+	case err != nil:
+		return content{state: "unreadable"}
+	case !info.Mode().IsRegular():
+		return content{state: "no regular file"}
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return content{state: "unreadable"}
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, io.LimitReader(f, maxFile)); err != nil {
+		return content{state: "unreadable"}
+	}
+	return content{sum: [sha256.Size]byte(h.Sum(nil))}
+}
+
+// places returns the directories in which something happens when a name comes
+// to mean another file: where the file is, and where each symbolic link on the
+// way is; as far as the path exists. None of them has a link in its own path.
+func places(file string) (dirs []string) {
+	file, err := filepath.Abs(file)
+	if err != nil {
+		return nil
+	}
+	dir, rest := root(file)
+	for links := 0; len(rest) > 0; {
+		name := rest[0]
+		rest = rest[1:]
+		if name == ".." {
+			dir = filepath.Dir(dir)
+			continue
+		}
+		path := filepath.Join(dir, name)
+		info, err := os.Lstat(path)
+		if err != nil {
+			return append(dirs, dir)
+		}
+		if info.Mode()&fs.ModeSymlink == 0 {
+			if len(rest) == 0 {
+				dirs = append(dirs, dir)
+			}
+			dir = path
+			continue
+		}
+		dirs = append(dirs, dir)
+		target, err := os.Readlink(path)
+		if links++; err != nil || links > 40 { // more is a circle
+			return dirs
+		}
+		if filepath.IsAbs(target) {
+			var steps []string
+			dir, steps = root(target)
+			rest = append(steps, rest...)
+		} else {
+			rest = append(steps(target), rest...)
+		}
+	}
+	return dirs
+}
+
+// root splits an absolute path into where it starts and the steps from there.
+func root(path string) (dir string, rest []string) {
+	volume := filepath.VolumeName(path)
+	return volume + string(filepath.Separator), steps(path[len(volume):])
+}
+
+func steps(path string) []string {
+	all := strings.FieldsFunc(path, func(r rune) bool { return r < 0x80 && os.IsPathSeparator(uint8(r)) })
+	kept := all[:0]
+	for _, s := range all {
+		if s != "." {
+			kept = append(kept, s)
+		}
+	}
+	return kept
+}
