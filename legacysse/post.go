@@ -1,0 +1,159 @@
+package legacysse
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// ServeMessage takes what a client POSTs: one message, or a batch where the
+// session's revision has them. It answers 202 when the server has taken it;
+// whatever there is to say to it comes on the event stream (SS3).
+//
+// What is wrong is looked for in the order of docs/rules.md, LI, except that
+// the session is looked up before the body is read: strangers send none.
+func (h *Handler) ServeMessage(w http.ResponseWriter, r *http.Request) {
+	defer h.end(w)
+	if r = h.begin(w, r); r == nil {
+		return
+	}
+	if r.Method != http.MethodPost {
+		w.Header().Set("Allow", "POST")
+		refuse(w, r, http.StatusMethodNotAllowed, jsonrpc.ID{}, "method "+r.Method+" is not allowed here; use POST")
+		return
+	}
+	if r.ContentLength > int64(h.opts.MaxMessageSize) {
+		h.tooLarge(w, r)
+		return
+	}
+	if !isJSON(r.Header) {
+		refuse(w, r, http.StatusUnsupportedMediaType, jsonrpc.ID{}, "the Content-Type must be application/json, in UTF-8 and without a Content-Encoding")
+		return
+	}
+	s := h.named(w, r)
+	if s == nil {
+		return
+	}
+	share := &share{budget: &h.bodies, max: int64(h.opts.MaxBodies)}
+	defer share.free()
+	body, err := share.readAll(r.Body, r.ContentLength, int64(h.opts.MaxMessageSize))
+	if err != nil {
+		h.badBody(w, r, err)
+		return
+	}
+	messages, replies, ok := h.decode(w, r, s, body)
+	if !ok {
+		return
+	}
+	if err := s.pass(r.Context(), messages, replies); err != nil {
+		refuse(w, r, http.StatusNotFound, jsonrpc.ID{}, noSuchSession)
+		return
+	}
+	w.WriteHeader(http.StatusAccepted)
+}
+
+const noSuchSession = "there is no such session (it ends with its event stream); begin anew with a GET"
+
+// named returns the session that a request names in its query, or answers the
+// request.
+func (h *Handler) named(w http.ResponseWriter, r *http.Request) *session {
+	ids := r.URL.Query()["sessionId"]
+	if len(ids) != 1 || ids[0] == "" {
+		refuse(w, r, http.StatusBadRequest, jsonrpc.ID{}, "the query must have one sessionId, as the endpoint event has it; begin with a GET of the event stream")
+		return nil
+	}
+	s := h.find(r, ids[0])
+	if s == nil {
+		refuse(w, r, http.StatusNotFound, jsonrpc.ID{}, noSuchSession)
+	}
+	return s
+}
+
+// decode returns the messages in a body, and what the bridge itself has to
+// say on the event stream; or it answers the request.
+func (h *Handler) decode(w http.ResponseWriter, r *http.Request, s *session, body []byte) (messages, replies []jsonrpc.Message, ok bool) {
+	messages, faults := jsonrpc.Decode(body, s.revision.Batches(), h.opts.MaxBatch)
+	if len(messages) == 0 && len(faults) == 1 {
+		writeError(w, r, http.StatusBadRequest, faults[0].Code, faults[0].ID, faults[0].Message)
+		return nil, nil, false
+	}
+	for _, fault := range faults {
+		if reply, ok := fault.Reply(); ok {
+			replies = append(replies, reply)
+		}
+	}
+	legacy := messages[:0]
+	var id jsonrpc.ID // of the first request, for errors
+	for _, m := range messages {
+		if no, modern := refusalOfModern(m); modern {
+			replies = append(replies, no)
+			continue
+		}
+		legacy = append(legacy, m)
+		if id.IsZero() && m.Kind() == jsonrpc.Request {
+			id = m.ID()
+		}
+	}
+	// The body says more than the header: of a request of another era it is
+	// told on the stream.
+	if len(legacy) > 0 || len(messages) == 0 {
+		if text := badVersion(r.Header); text != "" {
+			refuse(w, r, http.StatusBadRequest, id, text)
+			return nil, nil, false
+		}
+	}
+	return legacy, replies, true
+}
+
+// badVersion returns what is wrong with the MCP-Protocol-Version header, if
+// there is one (SS8).
+func badVersion(h http.Header) string {
+	switch v := h[headerVersion]; {
+	case len(v) == 0 || len(v) == 1 && (v[0] == "" || knownVersion(v[0])):
+		return ""
+	case len(v) > 1:
+		return "the header MCP-Protocol-Version may be sent once"
+	}
+	return "unsupported MCP-Protocol-Version; supported: " + version2024_11_05 + ", " + version2025_03_26 + ", " + version2025_06_18 + ", " + version2025_11_25
+}
+
+// codeUnsupportedVersion says that a request names a revision that is not
+// served; its data lists those that are (revision 2026-07-28).
+const codeUnsupportedVersion = -32022
+
+const metaVersion = "io.modelcontextprotocol/protocolVersion"
+
+// refusalOfModern returns the answer to a request of the revision 2026-07-28 or
+// a later one: it has no sessions, and this transport has nothing else (SS9).
+func refusalOfModern(m jsonrpc.Message) (no jsonrpc.Message, modern bool) {
+	if m.Kind() != jsonrpc.Request || !bytes.Contains(m.Params(), []byte(metaVersion)) {
+		return jsonrpc.Message{}, false
+	}
+	raw := m.Lookup("params", "_meta", metaVersion)
+	var claim string
+	if raw == nil || json.Unmarshal(raw, &claim) != nil || knownVersion(claim) {
+		return jsonrpc.Message{}, false
+	}
+	data := `{"supported":["` + version2024_11_05 + `","` + version2025_03_26 + `","` + version2025_06_18 + `","` + version2025_11_25 + `"],"requested":` + string(raw) + `}`
+	return jsonrpc.NewError(m.ID(), codeUnsupportedVersion,
+		"HTTP+SSE has no requests without a session; begin with initialize, or use Streamable HTTP", []byte(data)), true
+}
+
+// pass gives the server the messages, and the client what the bridge itself
+// has to say to them.
+func (s *session) pass(ctx context.Context, messages, replies []jsonrpc.Message) error {
+	for _, m := range replies {
+		if err := s.Send(ctx, m); err != nil {
+			return err
+		}
+	}
+	for _, m := range messages {
+		if err := s.accept(ctx, m); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,137 @@
+package legacysse
+
+import (
+	"context"
+	"errors"
+	"math"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+	"github.com/mcp-bridge/mcp-bridge/sse"
+)
+
+// ServeSSE answers a GET with the event stream of a new session (SS1), and
+// ends the session when the stream ends (SS5).
+func (h *Handler) ServeSSE(w http.ResponseWriter, r *http.Request) {
+	defer h.end(w)
+	if r = h.begin(w, r); r == nil {
+		return
+	}
+	if r.Method != http.MethodGet {
+		w.Header().Set("Allow", "GET")
+		refuse(w, r, http.StatusMethodNotAllowed, jsonrpc.ID{}, "method "+r.Method+" is not allowed here; use GET")
+		return
+	}
+	if !acceptsSSE(r.Header) {
+		refuse(w, r, http.StatusNotAcceptable, jsonrpc.ID{}, "the Accept header must admit text/event-stream")
+		return
+	}
+	s, err := h.start(r)
+	if err != nil {
+		h.notStarted(w, r, err)
+		return
+	}
+	defer close(s.written)
+	err = h.write(w, r, s)
+	s.end(err)
+	h.opts.Logger.Debug("event stream ended", "session", s.tag(), "reason", s.over())
+}
+
+// notStarted answers a client for which there is no session.
+func (h *Handler) notStarted(w http.ResponseWriter, r *http.Request, err error) {
+	switch {
+	case r.Context().Err() != nil: // the client has gone while it waited
+	case err == errTooMany, err == errClosing:
+		h.opts.Logger.Warn("session refused", "reason", err)
+		busy(w, r, err.Error())
+	case h.ctx.Err() != nil:
+		busy(w, r, errClosing.Error())
+	default:
+		h.opts.Logger.Warn("session refused", "reason", err)
+		busy(w, r, bridge.ErrBusy.Error())
+	}
+}
+
+// messageURL returns the path for POSTs as the client of r must see it.
+func (h *Handler) messageURL(r *http.Request) string {
+	if h.opts.MessageURL != nil {
+		return h.opts.MessageURL(r)
+	}
+	path := strings.TrimLeft(r.URL.EscapedPath(), "/") // two slashes would begin a host name
+	return h.opts.Guard.Prefix(r) + "/" + path[:strings.LastIndexByte(path, '/')+1] + "message"
+}
+
+// endpoint returns the address for the POSTs of a session.
+func endpoint(messageURL, id string) string {
+	if strings.Contains(messageURL, "?") {
+		return messageURL + "&sessionId=" + id
+	}
+	return messageURL + "?sessionId=" + id
+}
+
+// write writes the event stream until the session is over, and returns why.
+func (h *Handler) write(w http.ResponseWriter, r *http.Request, s *session) error {
+	out := sse.NewWriter(w, h.opts.StallAfter)
+	out.Begin()
+	out.Event(sse.Event{Name: "endpoint", Data: []byte(endpoint(h.messageURL(r), s.id))})
+
+	every := h.opts.KeepAlive
+	if every < 0 {
+		every = math.MaxInt64
+	}
+	keepAlive := time.NewTimer(every)
+	defer keepAlive.Stop()
+	idle := idleTimer(h.opts.SessionTimeout)
+	defer idle.Stop()
+	var lines [][]byte
+	for last := false; ; {
+		for _, line := range lines {
+			out.Line(sse.Event{Name: "message", Data: line})
+		}
+		if err := out.Flush(); err != nil {
+			return cutOff(err)
+		}
+		if last {
+			return errSessionEnded
+		}
+		if len(lines) == 0 {
+			select {
+			case <-s.wake:
+			case <-s.done:
+			case <-r.Context().Done():
+				return errClientGone
+			case <-idle.C:
+				left := h.opts.SessionTimeout - s.quiet()
+				if left <= 0 {
+					return errIdle
+				}
+				idle.Reset(left)
+				continue
+			case <-keepAlive.C:
+				out.Comment("keep-alive")
+			}
+			keepAlive.Reset(every)
+		}
+		lines, last = s.take(lines)
+	}
+}
+
+// idleTimer returns a timer of d, or one that never fires.
+func idleTimer(d time.Duration) *time.Timer {
+	if d <= 0 {
+		d = math.MaxInt64
+	}
+	return time.NewTimer(d)
+}
+
+// cutOff explains an error of writing to the client.
+func cutOff(err error) error {
+	if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded) {
+		return errStalled
+	}
+	return errClientGone
+}
