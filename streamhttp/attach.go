@@ -120,6 +120,7 @@ func (s *session) reroute(events []event) {
 		if err != nil || e.kind == jsonrpc.Response {
 			continue
 		}
+		m = m.WithRelated(e.related)
 		s.route(m, s.target(m))
 	}
 }

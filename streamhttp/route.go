@@ -10,7 +10,7 @@ import (
 )
 
 // This file decides which stream a message of the server travels on
-// (docs/rules.md, B.1 to B.3). All of it runs under the session's lock.
+// (docs/rules.md, B.1 to B.4). All of it runs under the session's lock.
 
 // maxWaiting bounds what a session keeps for a stream that nobody has opened,
 // in messages; HandlerOptions.ReplayBytes bounds it in bytes.
@@ -19,6 +19,7 @@ const maxWaiting = 1000
 // held is a server request that waits for a stream to travel on (B.3).
 type held struct {
 	m     jsonrpc.Message
+	since uint64 // the last call that was made before
 	timer *time.Timer
 }
 
@@ -55,49 +56,65 @@ func (s *session) target(m jsonrpc.Message) *stream {
 		if s.tooEarly(m) {
 			return nil
 		}
+		if !m.Related().IsZero() {
+			return s.exact(m)
+		}
 		if c := s.about(m); c != nil {
 			return c.stream
 		}
-		if c := s.related(true); c != nil {
+		if c := s.likely(true, 0); c != nil {
 			return c.stream
 		}
 		return s.standalone()
 	}
+	return s.targetNotification(m)
+}
+
+func (s *session) targetNotification(m jsonrpc.Message) *stream {
 	switch m.Method() {
 	case "notifications/progress":
 		if c := s.tokens[m.ProgressToken()]; c != nil {
 			return c.stream
 		}
 		if _, ok := s.tasks[m.ProgressToken()]; ok {
-			return s.standalone()
+			return s.exact(m)
 		}
 		return nil
 	case "notifications/cancelled":
 		return s.carrier(m.RequestID())
-	case "notifications/tools/list_changed", "notifications/prompts/list_changed", "notifications/resources/list_changed",
-		"notifications/resources/updated", "notifications/tasks/status":
-		if s.tooEarly(m) {
-			return nil
-		}
-		if c := s.about(m); c != nil {
-			return c.stream
-		}
-		return s.standalone()
 	}
 	if s.tooEarly(m) {
 		return nil
 	}
+	if !m.Related().IsZero() {
+		return s.exact(m)
+	}
 	if c := s.about(m); c != nil {
 		return c.stream
 	}
-	// A log line, or a notification that only the two ends know.
 	st := s.standalone()
+	switch m.Method() {
+	case "notifications/tools/list_changed", "notifications/prompts/list_changed", "notifications/resources/list_changed",
+		"notifications/resources/updated", "notifications/tasks/status":
+		return st
+	}
+	// A log line, or a notification that only the two ends know.
 	if len(s.calls) == 1 || st == nil {
-		if c := s.related(false); c != nil {
+		if c := s.likely(false, 0); c != nil {
 			return c.stream
 		}
 	}
 	return st
+}
+
+// exact returns the stream for a message whose relation the server's transport
+// tells (B.4): that of the call in whose course it came, a standalone one for
+// what came in the course of none, or of one that is over.
+func (s *session) exact(m jsonrpc.Message) *stream {
+	if c := s.calls[m.Related()]; c != nil && c.carries() {
+		return c.stream
+	}
+	return s.standalone()
 }
 
 // respell returns m with the id or token that ties it to a request spelled as
@@ -137,10 +154,11 @@ func (s *session) tooEarly(m jsonrpc.Message) bool {
 	return m.Method() != "ping" && m.Method() != "notifications/message"
 }
 
-// related returns the call in flight that an unattributed message most likely
+// likely returns the call in flight that an unattributed message most likely
 // belongs to: the only one, else the one forwarded last among those in whose
 // course servers ask (B.1.8). A request needs a stream that somebody will read.
-func (s *session) related(request bool) *call {
+// Only calls made after since count.
+func (s *session) likely(request bool, since uint64) *call {
 	var best *call
 	rank := func(c *call) int {
 		r := 0
@@ -154,7 +172,7 @@ func (s *session) related(request bool) *call {
 		return r
 	}
 	for _, c := range s.calls {
-		if !c.carries() {
+		if !c.carries() || c.order <= since {
 			continue
 		}
 		if best == nil || rank(c) > rank(best) || (rank(c) == rank(best) && c.order > best.order) {
@@ -362,7 +380,7 @@ func (s *session) hold(m jsonrpc.Message) {
 	case len(s.held) >= maxWaiting, size > s.opts.ReplayBytes:
 		wait = 0
 	}
-	h := &held{m: m}
+	h := &held{m: m, since: s.orders}
 	h.timer = time.AfterFunc(wait, func() {
 		s.mu.Lock()
 		ours := s.drop(h)
@@ -405,12 +423,19 @@ func (s *session) unhold(id jsonrpc.ID) {
 	}
 }
 
-// retry sends the held requests on their way that have a stream now.
+// retry sends the held requests on their way that have a stream now. One that
+// belongs to no call would have travelled on a standalone stream; once it has
+// had to wait, that of a newer call will do as well (B.3).
 func (s *session) retry() {
 	waiting := s.held
 	s.held = nil
 	for _, h := range waiting {
 		st := s.target(h.m)
+		if st == nil && !s.tooEarly(h.m) {
+			if c := s.likely(true, h.since); c != nil {
+				st = c.stream
+			}
+		}
 		if st == nil {
 			s.held = append(s.held, h)
 			continue

@@ -9,10 +9,11 @@ import (
 
 // event is one message on its way to a client, or kept after it was written.
 type event struct {
-	seq  uint64
-	at   time.Time // when it was kept for replay
-	line []byte    // the message without line breaks between its tokens
-	kind jsonrpc.Kind
+	seq     uint64
+	at      time.Time // when it was kept for replay
+	line    []byte    // the message without line breaks between its tokens
+	kind    jsonrpc.Kind
+	related jsonrpc.ID // as the message has it, should it need another stream
 }
 
 // stream is one logical SSE stream of a session: what a POST asked for, or what
@@ -68,7 +69,7 @@ func (st *stream) cursor() uint64 {
 // push appends a message.
 func (st *stream) push(m jsonrpc.Message) {
 	line := m.Line()
-	st.pending = append(st.pending, event{seq: st.next, line: line, kind: m.Kind()})
+	st.pending = append(st.pending, event{seq: st.next, line: line, kind: m.Kind(), related: m.Related()})
 	st.bytes += len(line)
 	st.next++
 	if st.reader != nil {
