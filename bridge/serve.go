@@ -13,13 +13,14 @@ import (
 // waits for an answer until a slow server has stopped.
 //
 // When there is no server to be had, each request is answered with an error
-// that says so and no more: the reason may name files and hosts, so it is only
-// returned.
+// that says so and no more: the reason may name files, so it is only returned.
+// An error of Dial that wraps ErrBusy, or has a method PublicError() string,
+// is one whose text clients may see.
 func Serve(d Dialer, opts PumpOptions) Handler {
 	return HandlerFunc(func(ctx context.Context, client Conn) error {
 		server, err := d.Dial(ctx)
 		if err != nil {
-			refuseAll(ctx, client)
+			refuseAll(ctx, client, err)
 			return fmt.Errorf("no server: %w", err)
 		}
 		err = Pump(ctx, client, server, opts)
@@ -27,8 +28,23 @@ func Serve(d Dialer, opts PumpOptions) Handler {
 	})
 }
 
+// unavailable is what clients are told of a server that could not be had, and
+// the data for programs that goes with it (C.7).
+func unavailable(err error) (text string, data []byte) {
+	data = []byte(`{"reason":"server_unavailable"}`)
+	var public interface{ PublicError() string }
+	switch {
+	case errors.As(err, &public):
+		return public.PublicError(), data
+	case errors.Is(err, ErrBusy):
+		return ErrBusy.Error(), []byte(`{"reason":"busy"}`)
+	}
+	return "the server could not be started; the bridge's log says why", data
+}
+
 // refuseAll answers a client in place of a server that is not there.
-func refuseAll(ctx context.Context, client Conn) {
+func refuseAll(ctx context.Context, client Conn, why error) {
+	text, data := unavailable(why)
 	for {
 		m, err := client.Recv(ctx)
 		if err != nil {
@@ -37,9 +53,7 @@ func refuseAll(ctx context.Context, client Conn) {
 		if m.Kind() != jsonrpc.Request {
 			continue
 		}
-		e := jsonrpc.NewError(m.ID(), jsonrpc.CodeInternalError,
-			"the server could not be started; the bridge's log says why", []byte(`{"reason":"server_unavailable"}`))
-		if client.Send(ctx, e) != nil {
+		if client.Send(ctx, jsonrpc.NewError(m.ID(), jsonrpc.CodeInternalError, text, data)) != nil {
 			return
 		}
 	}

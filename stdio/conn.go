@@ -1,6 +1,7 @@
 // Package stdio carries JSON-RPC messages as lines: one message, one line
-// (docs/rules.md, ST). Command starts a child process and talks to it; Std is
-// this process's own client.
+// (docs/rules.md, ST). Command starts a child process and talks to it, Socket
+// connects to a server; Std is this process's own client, and SocketServer serves
+// those that connect to a socket.
 package stdio
 
 import (
@@ -146,6 +147,13 @@ func (c *Conn) Recv(ctx context.Context) (jsonrpc.Message, error) {
 			return m, err
 		}
 	}
+}
+
+// unread makes m the message that Recv returns next.
+func (c *Conn) unread(m jsonrpc.Message) {
+	c.recv.Lock()
+	defer c.recv.Unlock()
+	c.batch = append([]jsonrpc.Message{m}, c.batch...)
 }
 
 // stopped returns why a call must end, nil if it need not.

@@ -1,0 +1,58 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+type noServer struct{ err error }
+
+func (d noServer) Dial(context.Context) (Conn, error) { return nil, d.err }
+
+type publicError struct{}
+
+func (publicError) Error() string       { return "no /secret/file" }
+func (publicError) PublicError() string { return "no file" }
+
+// Each request of a client without a server is answered, with what may be
+// said and no more.
+func TestServeWithoutServer(t *testing.T) {
+	for _, c := range []struct {
+		err          error
+		text, reason string
+	}{
+		{errors.New("no /secret/file"), "the server could not be started; the bridge's log says why", `"server_unavailable"`},
+		{fmt.Errorf("dial: %w", publicError{}), "no file", `"server_unavailable"`},
+		{fmt.Errorf("20 run in /secret: %w", ErrBusy), ErrBusy.Error(), `"busy"`},
+	} {
+		client, far := Pipe()
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if err := Serve(noServer{c.err}, PumpOptions{}).ServeConn(t.Context(), far); !errors.Is(err, c.err) {
+				t.Errorf("ServeConn returned %v, want %v", err, c.err)
+			}
+		})
+		for i := range int64(2) {
+			for _, m := range []jsonrpc.Message{jsonrpc.NewNotification("n", nil), jsonrpc.NewRequest(jsonrpc.IntID(i), "m", nil)} {
+				if err := client.Send(t.Context(), m); err != nil {
+					t.Fatal(err)
+				}
+			}
+			m, err := client.Recv(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, _ := jsonrpc.Text(m.Lookup("error", "message"))
+			if m.ID() != jsonrpc.IntID(i) || text != c.text || string(m.Lookup("error", "data", "reason")) != c.reason {
+				t.Errorf("%v: answered %s", c.err, m.Bytes())
+			}
+		}
+		client.Close()
+		wg.Wait()
+	}
+}

@@ -1,0 +1,221 @@
+package stdio
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// DefaultConnectTimeout bounds connecting to a Socket.
+const DefaultConnectTimeout = 10 * time.Second
+
+// closeWait is how long the peer of a socket may take to finish once it was
+// told that nothing more comes.
+const closeWait = time.Second
+
+// keepAlive notices within a minute that the peer of an idle TCP connection is gone.
+var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 20 * time.Second, Interval: 10 * time.Second, Count: 3}
+
+// Socket is a bridge.Dialer that connects to a server which takes its lines
+// over a Unix socket or TCP. Each Dial makes a connection, and a connection is
+// a session: when it is lost, the session has ended and is not begun anew, as
+// with a child. Dial may be called concurrently.
+type Socket struct {
+	// Network is "unix" or "tcp".
+	Network string
+
+	// Address is the path of the Unix socket (on Linux, one that begins with
+	// '@' is a name in the abstract namespace), or HOST:PORT. Windows has Unix
+	// sockets since version 10 (1803); they do not cross into WSL or containers.
+	Address string
+
+	// ConnectTimeout bounds Dial, beside its ctx. 0 means
+	// DefaultConnectTimeout, negative means no limit.
+	ConnectTimeout time.Duration
+
+	// Options are those of the Conn. Options.Peer is Server.
+	Options Options
+}
+
+// ParseSocket reads unix:PATH or tcp:HOST:PORT. An IPv6 address is written in
+// brackets. The error says what is wrong and how it is written.
+func ParseSocket(text string) (Socket, error) {
+	network, address, _ := strings.Cut(text, ":")
+	var wrong string
+	switch network {
+	case "unix":
+		wrong = checkPath(address)
+	case "tcp":
+		wrong = checkHostPort(address)
+	default:
+		return Socket{}, fmt.Errorf("%q is no socket; write unix:PATH or tcp:HOST:PORT", text)
+	}
+	if wrong != "" {
+		return Socket{}, fmt.Errorf("%q: %s", text, wrong)
+	}
+	return Socket{Network: network, Address: address}, nil
+}
+
+// maxSocketPath is what fits everywhere into the operating system's address
+// of a Unix socket, with the NUL at its end (macOS: 104 bytes, others 108).
+const maxSocketPath = 103
+
+func checkPath(path string) string {
+	switch {
+	case path == "":
+		return "the path is missing; write unix:PATH"
+	case strings.HasPrefix(path, "//") && !strings.HasPrefix(path, "///"):
+		return "no slashes belong between unix: and the path; write unix:PATH"
+	case strings.IndexByte(path, 0) >= 0:
+		return "a path cannot hold a NUL"
+	case len(path) > maxSocketPath:
+		return fmt.Sprintf("the path has %d bytes; a Unix socket's may have %d", len(path), maxSocketPath)
+	}
+	return ""
+}
+
+func checkHostPort(address string) string {
+	if strings.HasPrefix(address, "//") {
+		return "no slashes belong between tcp: and the host; write tcp:HOST:PORT"
+	}
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return "a host and a port are needed (an IPv6 address in brackets); write tcp:HOST:PORT"
+	}
+	if host == "" || strings.ContainsAny(host, " /@") {
+		return "the host is missing or no host name; write tcp:HOST:PORT"
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+		return "the port must be a number from 1 to 65535"
+	}
+	return ""
+}
+
+// String returns the socket as ParseSocket reads it.
+func (s Socket) String() string { return s.Network + ":" + s.Address }
+
+// Dial connects. Recv on the Conn returns io.EOF when the server has closed
+// the connection, and an error when it was lost: either way the server answers
+// nothing more. Close tells the server that no more requests come, gives it a
+// second to finish, and closes the connection.
+//
+// A TCP peer that is dead is noticed within a minute or so.
+func (s Socket) Dial(ctx context.Context) (bridge.Conn, error) {
+	if s.Network != "unix" && s.Network != "tcp" {
+		return nil, fmt.Errorf("stdio: a socket's network is unix or tcp, not %q", s.Network)
+	}
+	d := net.Dialer{Timeout: s.ConnectTimeout, KeepAliveConfig: keepAlive}
+	switch {
+	case d.Timeout == 0:
+		d.Timeout = DefaultConnectTimeout
+	case d.Timeout < 0:
+		d.Timeout = 0
+	}
+	nc, err := d.DialContext(ctx, s.Network, s.Address)
+	if err != nil {
+		return nil, &connectError{socket: s, err: err}
+	}
+	opts := s.Options
+	opts.Peer = Server
+	return newSocketConn(nc, opts), nil
+}
+
+// connectError says why there is no connection.
+type connectError struct {
+	socket Socket
+	err    error
+}
+
+// Error is for the log: it may name a file.
+func (e *connectError) Error() string { return e.text(e.socket.String()) }
+
+// PublicError is for clients.
+func (e *connectError) PublicError() string {
+	if e.socket.Network == "unix" {
+		return e.text("the server's Unix socket")
+	}
+	return e.text(e.socket.String())
+}
+
+func (e *connectError) Unwrap() error { return e.err }
+
+func (e *connectError) text(where string) string {
+	hint := "is the server running?"
+	var dns *net.DNSError
+	var timeout net.Error
+	switch {
+	case errors.Is(e.err, fs.ErrPermission):
+		hint = "may this user connect to it?"
+	case errors.As(e.err, &dns):
+		hint = "is the host name right?"
+	case errors.As(e.err, &timeout) && timeout.Timeout():
+		return fmt.Sprintf("cannot connect to %s: no answer in time; %s", where, hint)
+	}
+	return fmt.Sprintf("cannot connect to %s: %v; %s", where, cause(e.err), hint)
+}
+
+// cause leaves out what an error of the network says about addresses: that of
+// a Unix socket is a path.
+func cause(err error) error {
+	var op *net.OpError
+	if errors.As(err, &op) {
+		return op.Err
+	}
+	return err
+}
+
+// socketConn is a Conn over a connection, of either side.
+type socketConn struct {
+	*Conn
+	nc   net.Conn
+	wait time.Duration
+}
+
+// newSocketConn makes a Conn of nc, whose deadlines must work, and which it
+// then owns.
+func newSocketConn(nc net.Conn, opts Options) *socketConn {
+	c := &socketConn{nc: nc, wait: closeWait}
+	c.Conn = newConn(nc, nc, c.hangUp, opts, false)
+	return c
+}
+
+// Recv implements bridge.Conn.
+func (c *socketConn) Recv(ctx context.Context) (jsonrpc.Message, error) {
+	m, err := c.Conn.Recv(ctx)
+	return m, lost(err)
+}
+
+// Send implements bridge.Conn.
+func (c *socketConn) Send(ctx context.Context, m jsonrpc.Message) error {
+	return lost(c.Conn.Send(ctx, m))
+}
+
+// lost makes an error of the network one that a client may see.
+func lost(err error) error {
+	var op *net.OpError
+	if errors.As(err, &op) {
+		return fmt.Errorf("the connection was lost: %w", op.Err)
+	}
+	return err
+}
+
+// hangUp is the closer. It lets the peer take what it was sent: closing a
+// connection that holds unread input would throw that away.
+func (c *socketConn) hangUp() error {
+	c.recv.Lock() // Recv is on its way out; what still comes is ours
+	defer c.recv.Unlock()
+	half, ok := c.nc.(interface{ CloseWrite() error })
+	if ok && half.CloseWrite() == nil && c.nc.SetReadDeadline(time.Now().Add(c.wait)) == nil {
+		io.Copy(io.Discard, c.nc)
+	}
+	return c.nc.Close()
+}
