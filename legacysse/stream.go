@@ -90,7 +90,7 @@ func (h *Handler) write(w http.ResponseWriter, r *http.Request, s *session) erro
 	var lines [][]byte
 	for last := false; ; {
 		for _, line := range lines {
-			out.Line(sse.Event{Name: "message", Data: line})
+			out.Line(sse.Event{Name: "message"}, line)
 		}
 		if err := out.Flush(); err != nil {
 			return cutOff(err)

@@ -1,0 +1,140 @@
+package legacysse
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/httpclient"
+)
+
+// Defaults of ClientOptions.
+const (
+	DefaultClientMaxMessageSize  = 64 << 20
+	DefaultClientMaxInFlight     = 256
+	DefaultClientConnectTimeout  = httpclient.DefaultConnectTimeout
+	DefaultClientEndpointTimeout = 10 * time.Second
+)
+
+// ErrSessionLost is what Recv ends with after the event stream has, where
+// ClientOptions.NoRenew asks for that.
+var ErrSessionLost = errors.New("legacysse: the event stream has ended, and with it the session")
+
+// UnopenedError says that what answers at the URL is no HTTP+SSE server: it
+// refuses the GET, its reply is no event stream, or no endpoint event comes.
+type UnopenedError struct {
+	Status int    // HTTP status
+	Text   string // what is wrong, for people
+}
+
+// Error returns Text.
+func (e *UnopenedError) Error() string { return e.Text }
+
+// ClientOptions tune a Client. The zero value works.
+type ClientOptions struct {
+	// Header is added to every request. Headers that belong to the transport
+	// (Accept, Content-Type and the like) are ignored. "Host" sets the Host
+	// header.
+	Header http.Header
+
+	// Transport makes the requests. nil means one of the Conn's own, see
+	// httpclient.NewTransport.
+	Transport http.RoundTripper
+
+	// MaxMessageSize bounds an event of the server, in bytes. A larger one
+	// ends the stream. 0 means DefaultClientMaxMessageSize.
+	MaxMessageSize int
+
+	// MaxInFlight bounds the requests in progress. One more is answered with
+	// an error. 0 means DefaultClientMaxInFlight.
+	MaxInFlight int
+
+	// ConnectTimeout bounds dialling and the TLS handshake, each. It is not
+	// used with a Transport. 0 means DefaultClientConnectTimeout.
+	ConnectTimeout time.Duration
+
+	// EndpointTimeout bounds the wait for the reply to the GET, once
+	// connected, and then for the endpoint event (SS6).
+	// 0 means DefaultClientEndpointTimeout.
+	EndpointTimeout time.Duration
+
+	// NoRenew says not to connect again after the event stream has ended:
+	// Recv ends with ErrSessionLost.
+	NoRenew bool
+
+	// ReportUnopened says to end Recv with an *UnopenedError where there is
+	// no HTTP+SSE server, instead of answering the request that had the
+	// stream opened. Send fails with it as well from then on.
+	ReportUnopened bool
+
+	// Logger is told what happens to the connection, never what messages
+	// contain. nil means no logging.
+	Logger hclog.Logger
+}
+
+func (o ClientOptions) withDefaults() ClientOptions {
+	o.MaxMessageSize = cmp.Or(o.MaxMessageSize, DefaultClientMaxMessageSize)
+	o.MaxInFlight = cmp.Or(o.MaxInFlight, DefaultClientMaxInFlight)
+	o.ConnectTimeout = cmp.Or(o.ConnectTimeout, DefaultClientConnectTimeout)
+	o.EndpointTimeout = cmp.Or(o.EndpointTimeout, DefaultClientEndpointTimeout)
+	if o.Logger == nil {
+		o.Logger = hclog.NewNullLogger()
+	}
+	return o
+}
+
+// Client is a bridge.Dialer for an HTTP+SSE server.
+type Client struct {
+	// URL is the address of the event stream, http or https. User and password
+	// in it become an Authorization header, unless Options.Header has one.
+	URL string
+
+	Options ClientOptions
+}
+
+// Dial checks the URL and the headers and returns a Conn. It makes no network
+// call: the first request does, which is the local client's own initialize,
+// and a server that is down answers it with a JSON-RPC error.
+//
+// When the event stream ends the session is lost (SS7): requests in progress
+// are answered with an error, and unless NoRenew says otherwise the Conn
+// connects and initializes again, for as long as it takes, and restores
+// subscriptions and log level. Meanwhile requests are answered with an error.
+//
+// Send fails only when the Conn is closed, when ctx is done, or for a request
+// with the id of one in progress, which could not be answered unmistakably:
+// whatever else goes wrong with a request becomes a JSON-RPC error response
+// that Recv returns. Recv ends only with Close, or as NoRenew and
+// ReportUnopened say.
+func (c *Client) Dial(ctx context.Context) (bridge.Conn, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	u, err := httpclient.URL(c.URL, "http", "https")
+	if err != nil {
+		return nil, err
+	}
+	header, err := httpclient.Header(c.Options.Header, u.User, clientReserved...)
+	if err != nil {
+		return nil, err
+	}
+	u.User = nil
+	opts := c.Options.withDefaults()
+	rt := opts.Transport
+	idle := func() {}
+	if rt == nil {
+		own := httpclient.NewTransport(httpclient.TransportOptions{
+			ConnectTimeout: opts.ConnectTimeout, MaxIdleConnsPerHost: opts.MaxInFlight,
+		})
+		rt, idle = own, own.CloseIdleConnections
+	}
+	return newClientConn(u, header, rt, idle, opts), nil
+}
+
+// clientReserved are the headers that are the transport's own business.
+var clientReserved = []string{"Accept", "Content-Type", headerVersion, "Last-Event-Id"}

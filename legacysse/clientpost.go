@@ -1,0 +1,313 @@
+package legacysse
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptrace"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/httpclient"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// clientCall is one message on its way to the server and, for a request, what
+// comes back on the event stream.
+type clientCall struct {
+	msg    jsonrpc.Message
+	kind   jsonrpc.Kind
+	id     jsonrpc.ID
+	method string
+
+	session *clientSession // where it is sent; nil: it waits for one
+
+	ctx    context.Context
+	cancel context.CancelFunc // ends the POST
+
+	written   chan struct{} // closed when the POST was written
+	writeOnce sync.Once
+	accepted  chan struct{} // closed when the POST was answered, or has failed
+
+	gate  chan struct{}        // of the client's initialize
+	late  *time.Timer          // of the client's initialize, once it is sent
+	reply chan jsonrpc.Message // of the bridge's own requests; nil: the client's
+}
+
+func newClientCall(c *clientConn, m jsonrpc.Message) *clientCall {
+	call := &clientCall{
+		msg: m, kind: m.Kind(), id: m.ID(), method: m.Method(),
+		written: make(chan struct{}), accepted: make(chan struct{}),
+	}
+	if call.kind == jsonrpc.Request {
+		call.ctx, call.cancel = context.WithCancel(c.ctx)
+	} else {
+		call.ctx, call.cancel = context.WithTimeout(c.ctx, clientNoteTimeout)
+	}
+	return call
+}
+
+// private reports whether the call is the bridge's own.
+func (call *clientCall) private() bool { return call.reply != nil }
+
+func (call *clientCall) isAccepted() bool {
+	select {
+	case <-call.accepted:
+		return true
+	default:
+		return false
+	}
+}
+
+// carry posts a message and deals with what goes wrong with that.
+func (c *clientConn) carry(call *clientCall) {
+	if call.gate != nil { // nothing else goes out before the answer, so it cannot take for ever
+		c.mu.Lock()
+		call.late = time.AfterFunc(clientInitialize, func() { c.spawn(func() { c.timeOut(call) }) })
+		c.mu.Unlock()
+	}
+	fault := c.post(call)
+	close(call.accepted)
+	call.cancel()
+	if fault == nil || c.ctx.Err() != nil {
+		return
+	}
+	if fault.Lost {
+		c.forget(call.session, fault)
+	}
+	c.fail(call, fault)
+}
+
+func (c *clientConn) timeOut(call *clientCall) {
+	c.fail(call, &httpclient.Fault{Reason: httpclient.ReasonTimeout, Transient: true,
+		Text: c.peer.String() + " did not answer initialize within " + clientInitialize.String()})
+}
+
+// newRequest makes a request with the headers that all have.
+func (c *clientConn) newRequest(ctx context.Context, method string) *http.Request {
+	return (&http.Request{Method: method, URL: c.url, Host: c.host, Header: maps.Clone(c.header)}).WithContext(ctx)
+}
+
+var (
+	clientAccept      = []string{"*/*"}
+	clientAcceptSSE   = []string{typeSSE}
+	clientContentType = []string{typeJSON}
+)
+
+// post sends the message to the endpoint of its session. Any success will do,
+// and what it says does not matter (SS7).
+func (c *clientConn) post(call *clientCall) *httpclient.Fault {
+	ctx := httptrace.WithClientTrace(call.ctx, &httptrace.ClientTrace{
+		WroteRequest: func(httptrace.WroteRequestInfo) { call.writeOnce.Do(func() { close(call.written) }) },
+	})
+	req := c.newRequest(ctx, http.MethodPost)
+	req.URL = call.session.endpoint
+	req.Header["Accept"] = clientAccept
+	req.Header["Content-Type"] = clientContentType
+	if v := c.versionOf(call); v >= version2025_06_18 { // SS8
+		req.Header[headerVersion] = []string{v}
+	}
+	setBody(req, call.msg.Bytes())
+	resp, fault := call.session.peer.Do(c.rt, req)
+	if fault != nil {
+		return fault
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode/100 != 2 {
+		return refusal(call.session.peer, resp)
+	}
+	// Read, so that the connection can be used again; but not for long.
+	defer time.AfterFunc(clientLinger, call.cancel).Stop()
+	_, _ = io.CopyN(io.Discard, resp.Body, 4<<10)
+	return nil
+}
+
+func (c *clientConn) versionOf(call *clientCall) string {
+	if call.method == "initialize" {
+		return ""
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return call.session.version
+}
+
+func setBody(req *http.Request, body []byte) {
+	req.ContentLength = int64(len(body))
+	req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
+	req.Body, _ = req.GetBody()
+}
+
+// refusal explains a status that is no success; Lost says that the server does
+// not know the session.
+func refusal(peer *httpclient.Peer, resp *http.Response) *httpclient.Fault {
+	var said bytes.Buffer
+	body := resp.Body
+	resp.Body = readCloser{io.TeeReader(body, &said), body}
+	fault := peer.RefusalFault(resp)
+	switch resp.StatusCode {
+	case http.StatusNotFound:
+		// A body that says "no such method" is about the method.
+		fault.Lost = string(fault.Own.Lookup("error", "code")) != "-32601"
+	case http.StatusBadRequest:
+		fault.Lost = deadSession(said.Bytes(), fault.Own)
+	}
+	if fault.Lost && fault.Own.Kind() != jsonrpc.Response {
+		fault.Reason = httpclient.ReasonSessionLost
+		fault.Text = peer.String() + " has forgotten the session (" + httpclient.StatusText(resp.StatusCode) + ")"
+	}
+	return fault
+}
+
+type readCloser struct {
+	io.Reader
+	io.Closer
+}
+
+// deadSession matches the 400 that many deployed servers give for a session
+// they do not know, the examples of the SDKs among them. Only whole texts
+// count: an error that merely mentions a session must not end one that lives.
+func deadSession(body []byte, own jsonrpc.Message) bool {
+	text := string(body)
+	if own.IsError() {
+		text = ""
+		_ = json.Unmarshal(own.Lookup("error", "message"), &text)
+	}
+	text = strings.TrimPrefix(strings.ToLower(strings.TrimSpace(text)), "bad request: ")
+	switch strings.TrimRight(text, ".") {
+	case "no transport found for sessionid", "session not found", "could not find session",
+		"invalid session id", "invalid or missing session id", "no valid session id provided":
+		return true
+	}
+	return false
+}
+
+// forget ends the stream of a session that is of no use any more, because the
+// server does not know it for instance, so that the keeper gets a new one.
+func (c *clientConn) forget(session *clientSession, fault *httpclient.Fault) {
+	c.mu.Lock()
+	session.forgotten = fault
+	c.mu.Unlock()
+	session.stop()
+}
+
+// incoming hands on what an event carries: a message, or an array of them.
+func (c *clientConn) incoming(raw []byte, session *clientSession) {
+	elements := [][]byte{raw}
+	if jsonrpc.IsBatch(raw) {
+		var err error
+		if elements, err = jsonrpc.SplitBatch(raw, 0); err != nil {
+			c.log.Warn("event of the server dropped", "error", err)
+			return
+		}
+	}
+	for _, element := range elements {
+		m, err := jsonrpc.Parse(element)
+		if err != nil {
+			c.log.Warn("event of the server dropped", "error", err)
+			continue
+		}
+		c.incomingOne(m, session)
+	}
+}
+
+func (c *clientConn) incomingOne(m jsonrpc.Message, session *clientSession) {
+	switch {
+	case m.Kind() == jsonrpc.Response:
+		call := c.claim(m.ID())
+		if call == nil {
+			c.log.Debug("response dropped: nobody waits for it")
+			return
+		}
+		c.answer(call, m)
+		return
+	case m.Kind() == jsonrpc.Request:
+		m = c.track(m, session)
+	case m.Method() == "notifications/cancelled":
+		m = c.untrack(m, session)
+	}
+	c.push(c.ctx, m)
+}
+
+// answer completes a claimed call.
+func (c *clientConn) answer(call *clientCall, m jsonrpc.Message) {
+	if m.ID() != call.id {
+		m = httpclient.WithID(m, call.id)
+	}
+	if call.private() {
+		call.reply <- m // has room for it
+		return
+	}
+	if call.gate != nil {
+		c.opened(call, m)
+	} else if !m.IsError() {
+		c.remember(call)
+	}
+	c.push(c.ctx, m)
+	if call.gate != nil {
+		c.openGate(call.gate)
+	}
+}
+
+// fail answers a call with the fault. Of other messages only the log hears.
+func (c *clientConn) fail(call *clientCall, fault *httpclient.Fault) {
+	if call.kind != jsonrpc.Request {
+		c.log.Warn("the server did not take a message", "method", call.method, "reason", fault.Reason, "status", fault.Status)
+		return
+	}
+	if !c.claimCall(call) {
+		return
+	}
+	if call.gate != nil { // without it the session is of no use
+		if !fault.Transient {
+			c.mu.Lock()
+			c.st.initialize = jsonrpc.Message{}
+			c.mu.Unlock()
+		}
+		c.forget(call.session, fault)
+	}
+	c.answerFault(call, fault)
+}
+
+// answerFault answers a claimed call with the fault.
+func (c *clientConn) answerFault(call *clientCall, fault *httpclient.Fault) {
+	c.log.Warn("request failed", "method", call.method, "reason", fault.Reason, "status", fault.Status)
+	if call.private() {
+		call.reply <- fault.Response(call.id)
+		return
+	}
+	c.push(c.ctx, fault.Response(call.id))
+	if call.gate != nil {
+		c.openGate(call.gate)
+	}
+}
+
+// opened notes what the server has answered to the client's initialize.
+func (c *clientConn) opened(call *clientCall, m jsonrpc.Message) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if m.IsError() {
+		c.st.initialize = jsonrpc.Message{} // there is nothing to renew
+		return
+	}
+	call.session.version = negotiated(m)
+	c.log.Info("connected", "url", c.peer.String(), "version", call.session.version)
+}
+
+// negotiated returns the version in an initialize result; "" if there is none
+// that could stand in a header.
+func negotiated(result jsonrpc.Message) string {
+	var version string
+	if json.Unmarshal(result.Lookup("result", "protocolVersion"), &version) != nil {
+		return ""
+	}
+	for i := range len(version) {
+		if version[i] < 0x21 || version[i] > 0x7e {
+			return ""
+		}
+	}
+	return version
+}

@@ -1,0 +1,93 @@
+package legacysse
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/mcp-bridge/mcp-bridge/httpclient"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// handshake initializes a new session in the client's place, with the client's
+// own words but another id, and tells it what the old one knew (SS7).
+func (c *clientConn) handshake(s *clientSession) *httpclient.Fault {
+	c.mu.Lock()
+	initialize, initialized := c.st.initialize, c.st.initialized
+	c.mu.Unlock()
+	if initialized.Kind() == jsonrpc.Invalid {
+		initialized = jsonrpc.NewNotification("notifications/initialized", nil)
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, clientInitialize)
+	defer cancel()
+	result, fault := c.ask(ctx, initialize, s)
+	if fault == nil && result.IsError() {
+		fault = &httpclient.Fault{Reason: httpclient.ReasonRefused, Text: c.peer.String() + " refused to initialize the session again"}
+	}
+	if fault != nil {
+		return fault
+	}
+	c.mu.Lock()
+	s.version, s.initialized = negotiated(result), true
+	c.mu.Unlock()
+	if fault := c.tell(initialized, s); fault != nil {
+		return fault
+	}
+	c.restore(s)
+	return nil
+}
+
+// restore sets the log level and the subscriptions of a new session.
+func (c *clientConn) restore(s *clientSession) {
+	ctx, cancel := context.WithTimeout(s.ctx, clientRestore)
+	defer cancel()
+	c.mu.Lock()
+	requests := slices.Collect(maps.Values(c.st.subs))
+	if c.st.level.Kind() == jsonrpc.Request {
+		requests = append(requests, c.st.level)
+	}
+	c.mu.Unlock()
+	for _, m := range requests {
+		result, fault := c.ask(ctx, m, s)
+		if fault != nil || result.IsError() {
+			c.log.Warn("the new session did not take over a setting of the old one", "method", m.Method())
+		}
+	}
+}
+
+// ask makes a request of the bridge's own, in the words of m, and waits for
+// the response.
+func (c *clientConn) ask(ctx context.Context, m jsonrpc.Message, s *clientSession) (jsonrpc.Message, *httpclient.Fault) {
+	c.mu.Lock()
+	call := newClientCall(c, m.WithID(c.ownID()))
+	call.session, call.reply = s, make(chan jsonrpc.Message, 1)
+	c.st.calls[call.id] = call
+	c.mu.Unlock()
+	defer call.cancel()
+	defer context.AfterFunc(ctx, call.cancel)()
+	fault := c.post(call)
+	close(call.accepted)
+	if fault == nil {
+		select {
+		case reply := <-call.reply:
+			return reply, nil
+		case <-s.ended:
+			fault = s.why
+		case <-ctx.Done():
+			fault = c.peer.NetFault(ctx.Err())
+		}
+	}
+	if !c.claimCall(call) {
+		return <-call.reply, nil // whoever has claimed the call is about to answer it
+	}
+	return jsonrpc.Message{}, fault
+}
+
+// tell sends a notification of the bridge's own.
+func (c *clientConn) tell(m jsonrpc.Message, s *clientSession) *httpclient.Fault {
+	call := newClientCall(c, m)
+	defer call.cancel()
+	call.session = s
+	defer context.AfterFunc(s.ctx, call.cancel)()
+	return c.post(call)
+}

@@ -1,0 +1,319 @@
+package legacysse
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/httpclient"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// clientState is everything about a clientConn that changes.
+type clientState struct {
+	closed bool
+	end    error // what Recv ends with, and Send fails with; nil: nothing yet
+
+	// calls are the requests that wait for a response, the bridge's own among
+	// them. Who takes a call out ends it.
+	calls    map[jsonrpc.ID]*clientCall
+	inFlight int // how many of them are the client's
+
+	// gate is not nil while the client's initialize is in progress, and closed
+	// when it was answered. Nothing but responses goes out meanwhile.
+	gate chan struct{}
+
+	keeper  bool              // a keeper runs
+	session *clientSession    // nil: there is none (yet)
+	pending []*clientCall     // requests that wait for the first stream
+	down    *httpclient.Fault // why there is no session although there should be one; nil: there is, or nobody has asked for it
+
+	// What a new session has to be told (SS7), each as the client sent it.
+	initialize  jsonrpc.Message
+	initialized jsonrpc.Message
+	level       jsonrpc.Message            // logging/setLevel
+	subs        map[string]jsonrpc.Message // resources/subscribe, by URI
+
+	asked  map[jsonrpc.ID]clientAsked // the server's requests, as the client knows them
+	serial int64                      // of the bridge's own ids
+}
+
+// clientSession is one event stream.
+type clientSession struct {
+	endpoint *url.URL         // for the POSTs
+	peer     *httpclient.Peer // explains what goes wrong with them
+	ctx      context.Context
+	stop     context.CancelFunc // ends the stream
+	ended    chan struct{}      // closed when the reader has ended
+	began    time.Time
+	retry    time.Duration     // what the server said of when to come back, 0: nothing; once ended is closed
+	why      *httpclient.Fault // why the stream has ended; once ended is closed
+
+	// Guarded by the Conn's mu:
+	version     string            // negotiated, "" until the result is there
+	initialized bool              // it was told notifications/initialized
+	lost        bool              // it is over
+	forgotten   *httpclient.Fault // why the bridge has ended the stream itself
+}
+
+// clientAsked is a request of the server that the client has not answered.
+type clientAsked struct {
+	session *clientSession
+	id      jsonrpc.ID // as the server knows it
+}
+
+// mostAsked and mostSubs bound what is remembered on behalf of others.
+const (
+	mostAsked = 1024
+	mostSubs  = 4096
+)
+
+// clientEntry is what becomes of a message: one field is set but for after.
+type clientEntry struct {
+	send  bool              // it is sent now
+	after *clientCall       // once this one was accepted
+	waits bool              // it will be sent by the keeper
+	gate  <-chan struct{}   // it has to come again after this was closed
+	fault *httpclient.Fault // it is answered with this
+	drop  string            // it is not needed, for this reason
+	err   error             // it cannot be taken
+}
+
+// enter enters a message of the client into the books.
+func (c *clientConn) enter(call *clientCall) clientEntry {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.st.closed:
+		return clientEntry{err: errClientClosed}
+	case c.st.end != nil:
+		return clientEntry{err: c.st.end}
+	case call.kind == jsonrpc.Response:
+		return c.enterResponse(call)
+	}
+	target := c.cancels(call)
+	switch {
+	case target != nil && target.method == "initialize": // J11
+		return clientEntry{drop: "initialize cannot be cancelled"}
+	case c.st.gate != nil:
+		return clientEntry{gate: c.st.gate}
+	case call.kind == jsonrpc.Request:
+		return c.enterRequest(call)
+	}
+	return c.enterNotification(call, target)
+}
+
+func (c *clientConn) enterRequest(call *clientCall) clientEntry {
+	opens := call.method == "initialize"
+	switch {
+	case c.st.calls[call.id] != nil:
+		return clientEntry{err: errClientDuplicate}
+	case c.st.inFlight >= c.opts.MaxInFlight:
+		return clientEntry{fault: &httpclient.Fault{Reason: httpclient.ReasonTooMany, Text: "too many requests in progress"}}
+	case c.st.down != nil && !opens:
+		return clientEntry{fault: c.downFault()}
+	}
+	if opens {
+		c.st.initialize, c.st.initialized, c.st.level = call.msg, jsonrpc.Message{}, jsonrpc.Message{}
+		clear(c.st.subs)
+		call.gate = make(chan struct{})
+		c.st.gate = call.gate
+	}
+	c.st.calls[call.id] = call
+	c.st.inFlight++
+	if call.session = c.st.session; call.session != nil {
+		return clientEntry{send: true}
+	}
+	c.st.pending = append(c.st.pending, call)
+	c.wake()
+	return clientEntry{waits: true}
+}
+
+// wake sees to it that a keeper runs, and does so now. c.mu is held.
+func (c *clientConn) wake() {
+	if !c.st.keeper {
+		c.st.keeper = true
+		c.wg.Go(c.keep)
+		return
+	}
+	select {
+	case c.kick <- struct{}{}:
+	default:
+	}
+}
+
+func (c *clientConn) downFault() *httpclient.Fault {
+	return &httpclient.Fault{Reason: httpclient.ReasonDown, Status: c.st.down.Status,
+		Text: fmt.Sprintf("not connected: %s; the bridge keeps trying", c.st.down.Text)}
+}
+
+func (c *clientConn) enterNotification(call, target *clientCall) clientEntry {
+	s := c.st.session
+	if call.method == "notifications/initialized" {
+		c.st.initialized = call.msg
+		if s != nil {
+			if s.initialized {
+				return clientEntry{drop: "the bridge has said so already"}
+			}
+			s.initialized = true
+		}
+	}
+	if target != nil { // its response is not wanted any more (J12)
+		c.remove(target)
+		if target.session != nil && target.session != s {
+			target = nil
+		}
+	}
+	if s == nil {
+		return clientEntry{drop: "there is no session"}
+	}
+	call.session = s
+	return clientEntry{send: true, after: target}
+}
+
+// enterResponse gives the client's response the id that the server knows.
+func (c *clientConn) enterResponse(call *clientCall) clientEntry {
+	id, asked, ok := jsonrpc.Find(c.st.asked, call.msg.ID())
+	if !ok { // more were asked than are remembered
+		asked = clientAsked{session: c.st.session, id: call.msg.ID()}
+	}
+	delete(c.st.asked, id)
+	if asked.session == nil || asked.session.lost {
+		return clientEntry{drop: "the session that asked is gone"}
+	}
+	if asked.id != call.msg.ID() {
+		call.msg = call.msg.WithID(asked.id)
+	}
+	call.session = asked.session
+	return clientEntry{send: true}
+}
+
+// cancels returns the call that a notification cancels, nil: none. The bridge's
+// own are not the client's to cancel.
+func (c *clientConn) cancels(call *clientCall) *clientCall {
+	if call.method != "notifications/cancelled" {
+		return nil
+	}
+	if _, target, ok := jsonrpc.Find(c.st.calls, call.msg.RequestID()); ok && !target.private() {
+		return target
+	}
+	return nil
+}
+
+// remove takes a call out of the books. Its POST has a moment left to come to
+// its end: to cut it off here and now would cost the connection. c.mu is held.
+func (c *clientConn) remove(call *clientCall) {
+	delete(c.st.calls, call.id)
+	if !call.private() {
+		c.st.inFlight--
+	}
+	if call.late != nil {
+		call.late.Stop()
+	}
+	if !call.isAccepted() {
+		time.AfterFunc(clientLinger, call.cancel)
+	}
+}
+
+// claim takes the call that a response with this id answers out of the books;
+// nil: there is none (any more).
+func (c *clientConn) claim(id jsonrpc.ID) *clientCall {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, call, ok := jsonrpc.Find(c.st.calls, id)
+	if !ok {
+		return nil
+	}
+	c.remove(call)
+	return call
+}
+
+// claimCall is claim for a call at hand; false: somebody else has ended it.
+func (c *clientConn) claimCall(call *clientCall) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.st.calls[call.id] != call {
+		return false
+	}
+	c.remove(call)
+	return true
+}
+
+// openGate lets the messages pass that have waited for this initialize.
+func (c *clientConn) openGate(gate chan struct{}) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.st.gate == gate {
+		c.st.gate = nil
+	}
+	close(gate)
+}
+
+// ownID returns an id for the bridge's own use. c.mu is held.
+func (c *clientConn) ownID() jsonrpc.ID {
+	c.st.serial++
+	return jsonrpc.StringID("mcp-bridge-" + strconv.FormatInt(c.st.serial, 10))
+}
+
+// track remembers a request of the server, so that its response goes to the
+// session that asked, or nowhere if that is gone. The id is changed where the
+// client has one like it open from a session that is gone: servers count from
+// the start again.
+func (c *clientConn) track(m jsonrpc.Message, session *clientSession) jsonrpc.Message {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	id := m.ID()
+	if before, open := c.st.asked[id]; open && before.session != session {
+		id = c.ownID()
+	}
+	if len(c.st.asked) < mostAsked {
+		c.st.asked[id] = clientAsked{session: session, id: m.ID()}
+	}
+	if id != m.ID() {
+		m = m.WithID(id)
+	}
+	return m
+}
+
+// untrack forgets the request that the server cancels, and names it as the
+// client knows it.
+func (c *clientConn) untrack(m jsonrpc.Message, session *clientSession) jsonrpc.Message {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	target := m.RequestID()
+	for id, asked := range c.st.asked {
+		if asked.session != session || !asked.id.Equivalent(target) {
+			continue
+		}
+		delete(c.st.asked, id)
+		if id != target {
+			m = m.WithRequestID(id)
+		}
+		break
+	}
+	return m
+}
+
+// remember keeps what a new session would have to be told as well.
+func (c *clientConn) remember(call *clientCall) {
+	switch call.method {
+	case "resources/subscribe", "resources/unsubscribe", "logging/setLevel":
+	default:
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	uri := string(call.msg.Lookup("params", "uri"))
+	switch {
+	case call.method == "logging/setLevel":
+		c.st.level = call.msg
+	case call.method == "resources/unsubscribe":
+		delete(c.st.subs, uri)
+	case len(c.st.subs) < mostSubs:
+		c.st.subs[uri] = call.msg
+	default:
+		c.log.Warn("too many subscriptions: this one will not survive a restart of the server")
+	}
+}
