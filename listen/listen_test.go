@@ -1,0 +1,109 @@
+package listen
+
+import (
+	"errors"
+	"net"
+	"os"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+func isOptionError(err error) bool {
+	var o *OptionError
+	return errors.As(err, &o)
+}
+
+// TestPublic proves A9: what other machines can reach needs authentication.
+func TestPublic(t *testing.T) {
+	for _, addr := range []string{":0", "0.0.0.0:0", "[::]:0"} {
+		fails(t, Options{Addrs: []string{"127.0.0.1:0", addr}}, true, "nobody is authenticated", "--insecure")
+		mustOpen(t, Options{Addrs: []string{addr}, Insecure: true})
+		j, log := newJournal()
+		mustOpen(t, Options{Addrs: []string{addr}, Authenticated: true, Logger: log})
+		if !strings.Contains(j.String(), "unencrypted") {
+			t.Errorf("%s: no warning: %q", addr, j)
+		}
+	}
+	for _, addr := range []string{"127.0.0.1:0", "localhost:0", "127.0.0.2:0"} {
+		if runtime.GOOS != "linux" && addr == "127.0.0.2:0" {
+			continue
+		}
+		j, log := newJournal()
+		ls := mustOpen(t, Options{Addrs: []string{addr}, Logger: log})
+		if ls[0].IsUnix() || !strings.HasPrefix(ls[0].URL(), "http://") || j.String() != "" {
+			t.Errorf("%s: URL %s, log %q", addr, ls[0].URL(), j)
+		}
+	}
+}
+
+func TestDefault(t *testing.T) {
+	if ls := mustOpen(t, Options{}); len(ls) != 0 || ls.Reload() != nil {
+		t.Errorf("opened %v", ls)
+	}
+	if ls := mustOpen(t, Options{Default: "127.0.0.1:0"}); len(ls) != 1 {
+		t.Errorf("%d listeners, want the default", len(ls))
+	}
+	path := socketPath(t)
+	if ls := mustOpen(t, Options{Default: "127.0.0.1:0", Addrs: []string{"unix:" + path}}); len(ls) != 1 || ls[0].URL() != "unix:"+path {
+		t.Errorf("%d listeners, want one that is not the default", len(ls))
+	}
+}
+
+func TestNotOpened(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	taken := l.Addr().String()
+	fails(t, Options{Addrs: []string{taken}}, false, taken, "address already in use", "stop the other program")
+	fails(t, Options{Addrs: []string{"192.0.2.1:0"}, Insecure: true}, false, "no such address")
+	for _, addr := range []string{"", "8080", "localhost", "::1:8080", "/run/x.sock", "http://localhost:1"} {
+		fails(t, Options{Addrs: []string{addr}}, true, "HOST:PORT")
+	}
+	fails(t, Options{Addrs: []string{"127.0.0.1:x"}}, false, "127.0.0.1:x")
+
+	// One that fails takes the others with it.
+	path := socketPath(t)
+	fails(t, Options{Addrs: []string{"unix:" + path, taken}}, false)
+	if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the socket has stayed: %v", err)
+	}
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := free.Addr().String()
+	_ = free.Close()
+	fails(t, Options{Addrs: []string{addr, taken}}, false)
+	if _, err := net.Dial("tcp", addr); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("the first address is still open: %v", err)
+	}
+}
+
+func TestCloseTwice(t *testing.T) {
+	ls := mustOpen(t, Options{Addrs: []string{"127.0.0.1:0", "unix:" + socketPath(t)}})
+	for range 2 {
+		if err := ls.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := ls[0].Accept(); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("Accept: %v", err)
+	}
+}
+
+func TestParseMode(t *testing.T) {
+	for text, want := range map[string]os.FileMode{"0600": 0o600, "600": 0o600, "0660": 0o660, "0666": 0o666, "0777": 0o777} {
+		if got, err := ParseMode(text); err != nil || got != want {
+			t.Errorf("%s: %o, %v", text, got, err)
+		}
+	}
+	for _, text := range []string{"", "0", "0444", "1600", "0o600", "-600", "rw", "0800"} {
+		if got, err := ParseMode(text); err == nil || !isOptionError(err) {
+			t.Errorf("%q: %o, %v", text, got, err)
+		}
+	}
+}

@@ -1,0 +1,203 @@
+package listen
+
+import (
+	"errors"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+)
+
+// silence is how long a connection may take to send its first byte.
+const silence = time.Minute
+
+// Split makes two listeners of one, by what a client sends first: '{', '[' or
+// JSON white space begins newline-delimited messages (lines), anything else is
+// for HTTP. A connection that sends nothing for a minute is closed.
+//
+// What Accept of either returns is the accepted connection, the first byte
+// included. It can CloseWrite if that one can. Who accepts must go on doing so:
+// connections of the other kind do not wait for it, but those of its own do.
+//
+// Close of either closes l and ends both: Accept returns net.ErrClosed. It
+// returns when no connection is being looked at any more; those that were
+// accepted belong to who took them. An error of l's Accept comes out of http's.
+//
+// log is told, at level debug, of connections that are closed; nil is nobody.
+func Split(l net.Listener, log hclog.Logger) (http, lines net.Listener) {
+	if log == nil {
+		log = hclog.NewNullLogger()
+	}
+	s := &splitter{
+		l: l, log: log, done: make(chan struct{}),
+		http: make(chan accepted), lines: make(chan accepted),
+		looking: make(map[net.Conn]struct{}),
+	}
+	s.wg.Go(s.accept)
+	return &half{s, s.http}, &half{s, s.lines}
+}
+
+type splitter struct {
+	l           net.Listener
+	log         hclog.Logger
+	http, lines chan accepted
+	done        chan struct{}
+	once        sync.Once
+	closeErr    error
+	wg          sync.WaitGroup // accept, and one for each connection in looking
+
+	mu      sync.Mutex
+	looking map[net.Conn]struct{} // nil when closed
+}
+
+type accepted struct {
+	conn net.Conn
+	err  error
+}
+
+// half is one of the two listeners.
+type half struct {
+	s  *splitter
+	in chan accepted
+}
+
+func (h *half) Accept() (net.Conn, error) {
+	select {
+	case a := <-h.in:
+		return a.conn, a.err
+	case <-h.s.done:
+		return nil, net.ErrClosed
+	}
+}
+
+func (h *half) Addr() net.Addr { return h.s.l.Addr() }
+
+func (h *half) Close() error {
+	s := h.s
+	s.once.Do(func() {
+		close(s.done)
+		s.closeErr = s.l.Close()
+		s.mu.Lock()
+		conns := s.looking
+		s.looking = nil
+		s.mu.Unlock()
+		for c := range conns {
+			_ = c.Close()
+		}
+	})
+	s.wg.Wait()
+	return s.closeErr
+}
+
+func (s *splitter) accept() {
+	for {
+		conn, err := s.l.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil { // too many open files, say: http.Server pauses before it asks again
+			if !s.hand(s.http, accepted{err: err}) {
+				return
+			}
+			continue
+		}
+		if s.enter(conn) {
+			s.wg.Go(func() { s.look(conn) })
+		}
+	}
+}
+
+// hand gives a to who accepts from in, or reports that nobody will.
+func (s *splitter) hand(in chan accepted, a accepted) bool {
+	select {
+	case in <- a:
+		return true
+	case <-s.done:
+		return false
+	}
+}
+
+func (s *splitter) enter(conn net.Conn) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.looking == nil {
+		_ = conn.Close()
+		return false
+	}
+	s.looking[conn] = struct{}{}
+	return true
+}
+
+// leave reports whether the connection is still ours to give away: Close
+// closes what it finds.
+func (s *splitter) leave(conn net.Conn) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, ours := s.looking[conn]
+	delete(s.looking, conn)
+	return ours
+}
+
+// look reads the first byte and hands the connection on.
+func (s *splitter) look(conn net.Conn) {
+	peeked := &peekedConn{Conn: conn, have: true}
+	_ = conn.SetReadDeadline(time.Now().Add(silence))
+	_, err := conn.Read(peeked.first[:])
+	if !s.leave(conn) {
+		return
+	}
+	if err == nil {
+		err = conn.SetReadDeadline(time.Time{})
+	}
+	if err != nil {
+		s.log.Debug("a connection ended before it sent anything", "error", err)
+		_ = conn.Close()
+		return
+	}
+	in := s.http
+	if beginsMessage(peeked.first[0]) {
+		in = s.lines
+	}
+	if !s.hand(in, accepted{conn: peeked}) {
+		_ = conn.Close()
+	}
+}
+
+func beginsMessage(c byte) bool {
+	switch c {
+	case '{', '[', ' ', '\t', '\r', '\n':
+		return true
+	}
+	return false
+}
+
+// peekedConn is a connection with its first byte put back.
+type peekedConn struct {
+	net.Conn
+	mu    sync.Mutex
+	first [1]byte
+	have  bool
+}
+
+func (c *peekedConn) Read(p []byte) (int, error) {
+	if len(p) > 0 {
+		c.mu.Lock()
+		if c.have {
+			c.have = false
+			c.mu.Unlock()
+			p[0] = c.first[0]
+			return 1, nil
+		}
+		c.mu.Unlock()
+	}
+	return c.Conn.Read(p)
+}
+
+// CloseWrite ends our direction; the other stays open.
+func (c *peekedConn) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return errors.ErrUnsupported
+}

@@ -1,0 +1,40 @@
+package listen
+
+import (
+	"fmt"
+	"net"
+	"os"
+
+	"github.com/coreos/go-systemd/v22/activation"
+)
+
+// inherited returns the sockets that systemd has opened for this process:
+// sd_listen_fds(3). Their mode and owner are what the socket unit says. It
+// returns those it has with an error too.
+func inherited() (Listeners, error) {
+	var ls Listeners
+	var first error
+	for i, f := range activation.Files(true) {
+		l, err := fromFile(f)
+		_ = f.Close() // the listener has its own
+		if err != nil && first == nil {
+			first = fmt.Errorf("socket %d that systemd has passed, named %q: %w", i+1, f.Name(), err)
+		}
+		if err == nil {
+			ls = append(ls, &Listener{Listener: l, name: f.Name()})
+		}
+	}
+	return ls, first
+}
+
+func fromFile(f *os.File) (net.Listener, error) {
+	l, err := net.FileListener(f)
+	if err != nil {
+		return nil, optionf("this is no stream socket; the socket unit needs ListenStream= (%v)", err)
+	}
+	if !accepts(l) {
+		_ = l.Close()
+		return nil, optionf("this is a connection and not a socket to listen on; the socket unit needs Accept=no")
+	}
+	return l, nil
+}

@@ -1,0 +1,25 @@
+package listen
+
+import (
+	"net"
+	"syscall"
+)
+
+// accepts reports whether somebody has called listen on the socket.
+func accepts(l net.Listener) bool {
+	s, ok := l.(syscall.Conn)
+	if !ok {
+		return true
+	}
+	raw, err := s.SyscallConn()
+	if err != nil {
+		return true
+	}
+	value := 1
+	_ = raw.Control(func(fd uintptr) {
+		if v, err := syscall.GetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_ACCEPTCONN); err == nil {
+			value = v
+		}
+	})
+	return value != 0
+}

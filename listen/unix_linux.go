@@ -1,0 +1,26 @@
+package listen
+
+import (
+	"context"
+	"io/fs"
+	"net"
+	"syscall"
+)
+
+// listenMode makes a socket that has its mode, less the umask, from the moment
+// that its name exists: on Linux, bind gives the name the mode of the socket.
+func listenMode(path string, mode fs.FileMode) (*net.UnixListener, error) {
+	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
+		var chmod error
+		err := c.Control(func(fd uintptr) { chmod = syscall.Fchmod(int(fd), uint32(mode)) })
+		if err != nil {
+			return err
+		}
+		return chmod
+	}}
+	l, err := config.Listen(context.Background(), "unix", path)
+	if err != nil {
+		return nil, err
+	}
+	return l.(*net.UnixListener), nil
+}

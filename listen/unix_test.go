@@ -1,0 +1,190 @@
+//go:build unix
+
+package listen
+
+import (
+	"errors"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+)
+
+func lstat(t *testing.T, path string) fs.FileInfo {
+	t.Helper()
+	info, err := os.Lstat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info
+}
+
+func umask(t *testing.T, mask int) {
+	old := syscall.Umask(mask)
+	t.Cleanup(func() { syscall.Umask(old) })
+}
+
+func TestUnixMode(t *testing.T) {
+	tests := []struct {
+		umask      int
+		mode, want fs.FileMode
+	}{
+		{0o022, 0, 0o600},
+		{0, 0, 0o600},
+		{0o077, 0o660, 0o660},
+		{0o777, 0o666, 0o666},
+		{0, 0o620, 0o620},
+	}
+	for _, tt := range tests {
+		umask(t, tt.umask)
+		path := socketPath(t)
+		mustOpen(t, Options{Addrs: []string{"unix:" + path}, UnixMode: tt.mode})
+		if info := lstat(t, path); info.Mode() != fs.ModeSocket|tt.want {
+			t.Errorf("umask %o, mode %o: %v", tt.umask, tt.mode, info.Mode())
+		}
+	}
+	fails(t, Options{Addrs: []string{"unix:" + socketPath(t)}, UnixMode: 0o444}, true, "444 is no mode")
+	fails(t, Options{Addrs: []string{"unix:" + socketPath(t)}, UnixMode: fs.ModeSetuid | 0o600}, true, "is no mode")
+}
+
+// TestUnixModeFromTheStart: there is no moment at which others could connect.
+func TestUnixModeFromTheStart(t *testing.T) {
+	umask(t, 0)
+	path := socketPath(t)
+	l, err := listenMode(path, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if info := lstat(t, path); info.Mode().Perm() != 0o600 {
+		t.Errorf("bound with mode %o", info.Mode().Perm())
+	}
+}
+
+// leave makes a socket that nobody listens on.
+func leave(t *testing.T, path string) fs.FileInfo {
+	t.Helper()
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.SetUnlinkOnClose(false)
+	_ = l.Close()
+	return lstat(t, path)
+}
+
+func TestUnixStale(t *testing.T) {
+	path := socketPath(t)
+	leave(t, path)
+	ls := mustOpen(t, Options{Addrs: []string{"unix:" + path}})
+	conn, err := net.Dial("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = conn.Close()
+	_ = ls.Close()
+	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("Close has left the socket: %v", err)
+	}
+}
+
+// TestUnixNotOurs: what is not a socket that was left behind stays as it is.
+func TestUnixNotOurs(t *testing.T) {
+	dir := shortDir(t)
+	file, link, live, gram := filepath.Join(dir, "file"), filepath.Join(dir, "link"), filepath.Join(dir, "live"), filepath.Join(dir, "gram")
+	if err := os.WriteFile(file, []byte("data"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	leave(t, filepath.Join(dir, "stale"))
+	if err := os.Symlink("stale", link); err != nil {
+		t.Fatal(err)
+	}
+	mustOpen(t, Options{Addrs: []string{"unix:" + live}})
+	g, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: gram, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Close()
+	for path, says := range map[string]string{
+		file: "no socket", dir: "no socket", link: "no socket",
+		live: "stop the other program", gram: "cannot be told",
+	} {
+		before := lstat(t, path)
+		fails(t, Options{Addrs: []string{"unix:" + path}}, false, "listening on unix:"+path, says)
+		if !os.SameFile(before, lstat(t, path)) {
+			t.Errorf("%s is another one now", path)
+		}
+	}
+	if data, _ := os.ReadFile(file); string(data) != "data" {
+		t.Errorf("the file holds %q", data)
+	}
+}
+
+// TestUnixCloseLeavesOthers: a socket that somebody has put in the place of
+// ours is not removed.
+func TestUnixCloseLeavesOthers(t *testing.T) {
+	path := socketPath(t)
+	ls := mustOpen(t, Options{Addrs: []string{"unix:" + path}})
+	if err := os.Rename(path, path+".old"); err != nil {
+		t.Fatal(err)
+	}
+	other := mustOpen(t, Options{Addrs: []string{"unix:" + path}})
+	_ = ls.Close()
+	conn, err := net.Dial("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = conn.Close()
+	_ = other.Close()
+}
+
+func TestUnixPath(t *testing.T) {
+	dir := shortDir(t)
+	longest := filepath.Join(dir, strings.Repeat("x", pathLimit()-len(dir)-1))
+	mustOpen(t, Options{Addrs: []string{"unix:" + longest}}) // what we allow works
+	fails(t, Options{Addrs: []string{"unix:" + longest + "x"}}, true, "bytes here", "shorter")
+	fails(t, Options{Addrs: []string{"unix:"}}, true, "write unix:PATH")
+	fails(t, Options{Addrs: []string{"unix:@x"}}, true, "abstract")
+	fails(t, Options{Addrs: []string{"unix:a\x00b"}}, true, "zero byte")
+	fails(t, Options{Addrs: []string{"unix:" + filepath.Join(dir, "no", "s")}}, false, "make the directory")
+	t.Chdir(dir)
+	ls := mustOpen(t, Options{Addrs: []string{"unix:relative"}})
+	if ls[0].URL() != "unix:relative" {
+		t.Errorf("URL %s", ls[0].URL())
+	}
+}
+
+// TestUnixAtOnce: of those that start at the same time, with a stale socket in
+// the way, exactly one gets the name, and keeps it.
+func TestUnixAtOnce(t *testing.T) {
+	path := socketPath(t)
+	for range 20 {
+		leave(t, path)
+		var wg sync.WaitGroup
+		opened := make(chan Listeners, 8)
+		for range cap(opened) {
+			wg.Go(func() {
+				ls, err := Open(Options{Addrs: []string{"unix:" + path}})
+				if err == nil {
+					opened <- ls
+				} else if !errors.Is(err, syscall.EADDRINUSE) {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if len(opened) != 1 {
+			t.Fatalf("%d have the socket", len(opened))
+		}
+		conn, err := net.Dial("unix", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = conn.Close()
+		_ = (<-opened).Close()
+	}
+}
