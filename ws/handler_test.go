@@ -1,0 +1,326 @@
+package ws
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// WS2: messages travel as text, unchanged, whatever their ids look like.
+func TestMessages(t *testing.T) {
+	s := newSite(t, HandlerOptions{})
+	c := s.dialRaw(t, nil)
+	session := <-s.sessions
+	for _, id := range []string{`1`, `"1"`, `9007199254740993`, `"a\u00e9\/"`, `-5`, `"client:7"`} {
+		request := `{"id": ` + id + ` ,"method":"tools/call","params":{"n":1.0,"e":1e400},"jsonrpc":"2.0"}`
+		c.write(frame(fin|opText, []byte(request)))
+		m := recv(t, session)
+		wantText(t, m, request)
+		answer := jsonrpc.NewResult(m.ID(), []byte(`{"x": [1 ]}`))
+		send(t, session, answer)
+		if got := c.text(); got != string(answer.Bytes()) || !strings.Contains(got, `"id":`+id) {
+			t.Errorf("id %s came back in %s", id, got)
+		}
+	}
+}
+
+func TestMegabyte(t *testing.T) {
+	s := newSite(t, HandlerOptions{})
+	c := s.dialRaw(t, nil)
+	session := <-s.sessions
+	big := `{"jsonrpc":"2.0","method":"big","params":{"s":"` + strings.Repeat("ä", 1<<19) + `"}}`
+	go c.write(frame(fin|opText, []byte(big)))
+	wantText(t, recv(t, session), big)
+	send(t, session, msg(big))
+	send(t, session, msg(initializedText))
+	if got := c.text(); got != big {
+		t.Errorf("a message of 1 MiB came as %d bytes", len(got))
+	}
+	if got := c.text(); got != initializedText {
+		t.Errorf("after it came %.100q", got)
+	}
+}
+
+// Frames may come with the request, and messages in pieces, with control
+// frames between them.
+func TestFragments(t *testing.T) {
+	s := newSite(t, HandlerOptions{})
+	early := frame(fin|opText, []byte(initializeText))
+	early = append(early, frame(opText, []byte(initializedText[:9]))...)
+	c := s.dialRaw(t, early)
+	session := <-s.sessions
+	wantText(t, recv(t, session), initializeText)
+	c.write(frame(opContinuation, nil))
+	c.write(frame(fin|opPing, []byte("are you there")))
+	if first, payload, _ := c.next(); first != fin|opPong || string(payload) != "are you there" {
+		t.Errorf("a ping was answered with %x %q", first, payload)
+	}
+	c.write(frame(opContinuation, []byte(initializedText[9:20])))
+	c.write(frame(fin|opContinuation, []byte(initializedText[20:])))
+	wantText(t, recv(t, session), initializedText)
+}
+
+// WS2: what is no text message ends the session with the right status.
+func TestViolations(t *testing.T) {
+	const limit = 1 << 20
+	s := newSite(t, HandlerOptions{MaxMessageSize: limit})
+	huge := bytes.Repeat([]byte(" "), limit+1)
+	for name, v := range map[string]struct {
+		status int
+		bytes  []byte
+	}{
+		"binary":                    {1003, frame(fin|opBinary, []byte(initializeText))},
+		"binary, announced":         {1003, append(header(opBinary, 1<<40, 0x80), 1, 2, 3, 4)},
+		"not UTF-8":                 {1007, frame(fin|opText, []byte("{\"jsonrpc\":\"2.0\",\"method\":\"\xff\"}"))},
+		"not UTF-8, in a batch":     {1007, frame(fin|opText, []byte("[\"\xff\"]"))},
+		"too long":                  {1009, frame(fin|opText, huge)},
+		"too long in pieces":        {1009, append(frame(opText, huge[:limit]), frame(fin|opContinuation, []byte("{}"))...)},
+		"too long, announced":       {1009, append(header(fin|opText, 1<<40, 0x80), bytes.Repeat(huge, 2)...)},
+		"not masked":                {1002, append(header(fin|opText, 2, 0), "{}"...)},
+		"reserved bits":             {1002, frame(fin|0x40|opText, []byte("{}"))},
+		"unknown type":              {1002, frame(fin|0x3, []byte("{}"))},
+		"continuation of nothing":   {1002, frame(fin|opContinuation, []byte("{}"))},
+		"a ping in pieces":          {1002, frame(opPing, []byte("x"))},
+		"a message within another ": {1002, append(frame(opText, []byte("{")), frame(fin|opText, []byte("{}"))...)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := s.dialRaw(t, nil)
+			session := <-s.sessions
+			go c.conn.Write(v.bytes) // which may not be taken to its end
+			c.wantClose(v.status)
+			if m, err := session.Recv(t.Context()); err == nil || err == io.EOF {
+				t.Errorf("Recv = %s, %v; want the end, by error", m.Bytes(), err)
+			}
+			<-s.over
+			c.conn.Close()
+		})
+	}
+	if n := s.h.Sessions(); n != 0 {
+		t.Errorf("%d sessions are left", n)
+	}
+}
+
+// J4, LI12: what is no message is answered, and the session goes on. J7:
+// arrays are for 2025-03-26 only.
+func TestInvalid(t *testing.T) {
+	s := newSite(t, HandlerOptions{MaxBatch: 3})
+	c := s.dialRaw(t, nil)
+	session := <-s.sessions
+	ask := func(text string, codes ...string) {
+		t.Helper()
+		c.write(frame(fin|opText, []byte(text)))
+		for _, want := range codes {
+			if got := c.text(); !strings.HasPrefix(got, `{"jsonrpc":"2.0","id":`) || !strings.Contains(got, want) {
+				t.Errorf("%s was answered with %s, want %s", text, got, want)
+			}
+		}
+	}
+	ask(`{`, `"id":null,"error":{"code":-32700`)
+	ask(`{"jsonrpc":"2.0","id":"x","method":5}`, `"id":"x","error":{"code":-32600`)
+	ask(`{"jsonrpc":"2.0","id":null,"method":"x"}`, `"id":null,"error":{"code":-32600`)
+	ask(``, `"id":null,"error":{"code":-32700`)
+	ask(`[{"jsonrpc":"2.0","id":2,"method":"x"}]`, `"id":null,"error":{"code":-32600`)
+	ask(`{"jsonrpc":"2.0","method":5}`) // J6: never answered
+	c.write(frame(fin|opText, []byte(initializeText)))
+	wantText(t, recv(t, session), initializeText)
+	send(t, session, msg(`{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-03-26"}}`))
+	c.text()
+	ask(`[{"jsonrpc":"2.0","id":2,"method":"x"},1,{"jsonrpc":"2.0","id":3,"method":"initialize"}]`,
+		`"id":null,"error":{"code":-32600`, `"id":3,"error":{"code":-32600`)
+	wantText(t, recv(t, session), `{"jsonrpc":"2.0","id":2,"method":"x"}`)
+	ask(`[]`, `"id":null,"error":{"code":-32600`)
+	ask(`[1,2,3,4]`, `"id":null,"error":{"code":-32600`)
+	// An answer that is none is still one.
+	c.write(frame(fin|opText, []byte(`{"jsonrpc":"2.0","id":7,"result":{},"error":{}}`)))
+	if m := recv(t, session); m.ID().String() != "7" || !m.IsError() {
+		t.Errorf("the server got %s in place of an invalid answer", m.Bytes())
+	}
+}
+
+// The end of the server, in each way, is the end of the WebSocket, after what
+// the client was sent.
+func TestServerEnds(t *testing.T) {
+	for name, end := range map[string]struct {
+		status int
+		how    func(s *site, session *session)
+	}{
+		"normally":    {1000, func(s *site, _ *session) { s.quit <- nil }},
+		"by Close":    {1000, func(_ *site, session *session) { session.Close() }},
+		"by error":    {1011, func(s *site, _ *session) { s.quit <- errors.New("secret /path") }},
+		"by CloseFor": {1011, func(_ *site, session *session) { session.CloseFor(errors.New("secret /path")) }},
+		"by shutdown": {1001, func(s *site, _ *session) { s.h.Close() }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t, HandlerOptions{})
+			c := s.dialRaw(t, nil)
+			session := <-s.sessions
+			big := strings.Repeat("x", 3<<20)
+			send(t, session, msg(`{"jsonrpc":"2.0","id":1,"result":"`+big+`"}`))
+			send(t, session, msg(`{"jsonrpc":"2.0","id":2,"result":{}}`))
+			done := make(chan struct{})
+			go func() { defer close(done); end.how(s, session) }()
+			if got := c.text(); len(got) < len(big) {
+				t.Errorf("got %d bytes", len(got))
+			}
+			if got := c.text(); !strings.Contains(got, `"id":2`) {
+				t.Errorf("got %.100q", got)
+			}
+			if reason := c.wantClose(end.status); strings.Contains(reason, "secret") {
+				t.Errorf("the reason shows a secret: %q", reason)
+			}
+			c.write(frame(fin|opClose, binary.BigEndian.AppendUint16(nil, uint16(end.status))))
+			if _, err := c.r.ReadByte(); err != io.EOF {
+				t.Errorf("after the close frames: %v, want the end", err)
+			}
+			<-done
+		})
+	}
+}
+
+// WS4: the end of the client, in each way, cancels its calls at the server.
+func TestClientEnds(t *testing.T) {
+	for name, how := range map[string]func(c *raw){
+		"close frame": func(c *raw) { c.write(frame(fin|opClose, []byte{0x03, 0xe8})); c.wantClose(1000) },
+		"no status":   func(c *raw) { c.write(frame(fin|opClose, nil)); c.wantClose(0) },
+		"TCP end":     func(c *raw) { c.conn.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			child, peer := bridge.Pipe()
+			h := bridge.HandlerFunc(func(ctx context.Context, client bridge.Conn) error {
+				return bridge.Pump(ctx, client, peer, bridge.PumpOptions{})
+			})
+			s := newSite(t, HandlerOptions{})
+			s.h.server = h
+			c := s.dialRaw(t, nil)
+			c.write(frame(fin|opText, []byte(`{"jsonrpc":"2.0","id":"a","method":"tools/call"}`)))
+			recv(t, child)
+			how(c)
+			if m := recv(t, child); m.Method() != "notifications/cancelled" || m.RequestID().String() != `"a"` {
+				t.Errorf("the server got %s, want a cancellation", m.Bytes())
+			}
+			s.h.wg.Wait() // the session is over
+			if s.h.Sessions() != 0 {
+				t.Errorf("the session is still there")
+			}
+		})
+	}
+}
+
+// WS3: what is wrong is said before the upgrade.
+func TestRefusals(t *testing.T) {
+	s := newSite(t, HandlerOptions{MaxSessions: 1})
+	refused := func(status int, text string, headers ...string) *http.Response {
+		t.Helper()
+		c, resp := s.upgrade(t, nil, headers...)
+		body, _ := io.ReadAll(resp.Body)
+		if resp.StatusCode != status || !strings.Contains(string(body), text) {
+			t.Errorf("%q: %s %q, want %d %q", headers, resp.Status, body, status, text)
+		}
+		c.conn.Close()
+		return resp
+	}
+	refused(403, "origin is not allowed", "Origin: http://evil.example")
+	refused(403, "origin is not allowed", "Origin: null")
+	refused(400, "Sec-WebSocket-Key", "Sec-WebSocket-Key: x")
+	if s.h.Sessions() != 0 || len(s.sessions) != 0 {
+		t.Fatal("a refused upgrade has made a session")
+	}
+
+	get := func(method string, header http.Header) *http.Response {
+		t.Helper()
+		r, _ := http.NewRequestWithContext(t.Context(), method, s.srv.URL, nil)
+		r.Header = header
+		resp, err := s.srv.Client().Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		return resp
+	}
+	if resp := get("GET", nil); resp.StatusCode != 426 || resp.Header.Get("Upgrade") != "websocket" {
+		t.Errorf("a plain GET: %s, Upgrade %q", resp.Status, resp.Header.Get("Upgrade"))
+	}
+	if resp := get("POST", http.Header{"Upgrade": {"websocket"}, "Connection": {"Upgrade"}}); resp.StatusCode != 405 || resp.Header.Get("Allow") != "GET" {
+		t.Errorf("POST: %s, Allow %q", resp.Status, resp.Header.Get("Allow"))
+	}
+
+	first := s.dialRaw(t, nil, "Origin: http://localhost:3000")
+	<-s.sessions
+	if resp := refused(503, "too many sessions"); resp.Header.Get("Retry-After") == "" {
+		t.Error("503 without Retry-After")
+	}
+	first.conn.Close()
+	<-s.over
+	s.h.Close()
+	if resp := refused(503, "shutting down"); resp.Header.Get("Retry-After") == "" {
+		t.Error("503 without Retry-After")
+	}
+}
+
+// WS2: mcp is selected if it is offered, and nobody has to offer it.
+func TestSubprotocol(t *testing.T) {
+	s := newSite(t, HandlerOptions{})
+	for offered, want := range map[string]string{
+		"":                                         "",
+		"Sec-WebSocket-Protocol: mcp":              "mcp",
+		"Sec-WebSocket-Protocol: graphql-ws , mcp": "mcp",
+		"Sec-WebSocket-Protocol: graphql-ws":       "",
+	} {
+		var headers []string
+		if offered != "" {
+			headers = append(headers, offered)
+		}
+		c, resp := s.upgrade(t, nil, headers...)
+		if got := resp.Header.Get("Sec-WebSocket-Protocol"); resp.StatusCode != 101 || got != want {
+			t.Errorf("%q: %s, selected %q, want %q", offered, resp.Status, got, want)
+		}
+		c.conn.Close()
+	}
+}
+
+func TestAdmit(t *testing.T) {
+	left := make(chan struct{}, 10)
+	var full error
+	s := newSite(t, HandlerOptions{Admit: func(context.Context) (func(), error) {
+		return func() { left <- struct{}{} }, full
+	}})
+	c := s.dialRaw(t, nil)
+	<-s.sessions
+	c.conn.Close()
+	<-left // after ServeConn has returned
+	if len(s.over) != 1 {
+		t.Error("leave was called before ServeConn has returned")
+	}
+	full = errors.Join(errors.New("secret"), bridge.ErrBusy)
+	c, resp := s.upgrade(t, nil)
+	body, _ := io.ReadAll(resp.Body)
+	if resp.StatusCode != 503 || resp.Header.Get("Retry-After") == "" || strings.Contains(string(body), "secret") {
+		t.Errorf("busy: %s, Retry-After %q, %q", resp.Status, resp.Header.Get("Retry-After"), body)
+	}
+	c.conn.Close()
+	if s.h.Sessions() != 0 || len(left) != 0 {
+		t.Error("who was not admitted has a place")
+	}
+	full = nil
+	s.dialRaw(t, nil).conn.Close()
+	<-s.sessions
+}
+
+func TestIdle(t *testing.T) {
+	s := newSite(t, HandlerOptions{SessionTimeout: 50 * time.Millisecond})
+	c := s.dialRaw(t, nil)
+	if reason := c.wantClose(1001); !strings.Contains(reason, "idle") {
+		t.Errorf("reason %q", reason)
+	}
+	c.conn.Close()
+	<-s.over
+}

@@ -1,0 +1,167 @@
+package ws
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"unicode/utf8"
+
+	"github.com/coder/websocket"
+
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// read is the goroutine that reads what the peer sends, until it is gone, or
+// has sent what must not be.
+func (c *conn) read() {
+	for {
+		kind, r, err := c.ws.Reader(context.Background())
+		if err == nil && kind != websocket.MessageText {
+			c.refuse(websocket.StatusUnsupportedData, "a binary message; messages must be text") // WS2
+			return
+		}
+		var text []byte
+		if err == nil {
+			text, err = readAll(r)
+		}
+		if err != nil {
+			c.cannotRead(err)
+			return
+		}
+		if !c.take(text) {
+			return
+		}
+	}
+}
+
+// readAll returns all of r in memory of its exact size. Every byte is copied
+// once, however long the message is.
+func readAll(r io.Reader) ([]byte, error) {
+	first := getChunk()
+	defer putChunk(first)
+	n, err := fill(r, first)
+	if err == io.EOF {
+		return bytes.Clone(first[:n]), nil
+	}
+	all := [][]byte{first}
+	defer func() {
+		for _, chunk := range all[1:] {
+			putChunk(chunk)
+		}
+	}()
+	for err == nil {
+		chunk := getChunk()
+		n, err = fill(r, chunk)
+		all = append(all, chunk[:n])
+	}
+	if err != io.EOF {
+		return nil, err
+	}
+	return bytes.Join(all, nil), nil
+}
+
+// fill reads until p is full, which gives no error, or r ends: io.EOF.
+func fill(r io.Reader, p []byte) (n int, err error) {
+	for n < len(p) && err == nil {
+		var more int
+		more, err = r.Read(p[n:])
+		n += more
+	}
+	if n == len(p) {
+		err = nil
+	}
+	return n, err
+}
+
+// take hands on what the peer has sent in one piece. false: the conversation
+// is over.
+func (c *conn) take(text []byte) bool {
+	messages, faults := jsonrpc.Decode(text, c.batches(), c.maxBatch)
+	if len(faults) > 0 && !utf8.Valid(text) {
+		c.refuse(websocket.StatusInvalidFramePayloadData, "the text is not UTF-8") // WS2
+		return false
+	}
+	for _, fault := range faults {
+		c.noise(len(text), fault.Message)
+		if !c.invalid(fault) {
+			return false
+		}
+	}
+	for _, m := range messages {
+		if !c.deliver(m) {
+			return false
+		}
+	}
+	return true
+}
+
+// invalid deals with what is no valid message. The conversation goes on (J4).
+// Where it was to answer a request, whoever has asked gets an error instead;
+// a client is told about anything else it may wait for.
+func (c *conn) invalid(fault *jsonrpc.Error) bool {
+	if fault.Kind == jsonrpc.Response {
+		if fault.ID.IsZero() || fault.ID == jsonrpc.NullID {
+			return true
+		}
+		text := fmt.Sprintf("the %s's answer was not valid JSON-RPC: %s", c.peer, fault.Message)
+		return c.deliver(jsonrpc.NewError(fault.ID, jsonrpc.CodeInternalError, text, nil))
+	}
+	reply, due := fault.Reply()
+	if !due || c.peer != "client" {
+		return true
+	}
+	return c.Send(context.Background(), reply) == nil
+}
+
+// deliver queues a message for Recv. It waits while the queue is full: the
+// WebSocket is then not read, and TCP slows the peer.
+func (c *conn) deliver(m jsonrpc.Message) bool {
+	for {
+		if c.in.put(m) == nil {
+			c.touch()
+			return true
+		}
+		select {
+		case <-c.in.room:
+		case <-c.done:
+			return false
+		}
+	}
+}
+
+// refuse ends the conversation because of what the peer has sent.
+func (c *conn) refuse(code websocket.StatusCode, what string) {
+	c.end(fmt.Errorf("the %s has sent what cannot be accepted: %s", c.peer, what), code, what, false)
+}
+
+// cannotRead ends the conversation when nothing can be read any more.
+func (c *conn) cannotRead(err error) {
+	var closed websocket.CloseError
+	switch {
+	case errors.As(err, &closed):
+		c.end(&closeError{peer: c.peer, code: int(closed.Code), reason: closed.Reason}, websocket.StatusNormalClosure, "", false)
+	case errors.Is(err, websocket.ErrMessageTooBig):
+		c.refuse(websocket.StatusMessageTooBig, fmt.Sprintf("a message longer than %d bytes", c.maxMessage))
+	default:
+		// If it is not the network but a violation of the protocol, the peer is told.
+		c.end(fmt.Errorf("the connection to the %s was lost: %w", c.peer, rootCause(err)),
+			websocket.StatusProtocolError, "protocol error", false)
+	}
+}
+
+// closeError says that the peer has closed the WebSocket.
+type closeError struct {
+	peer   string
+	code   int
+	reason string // in the peer's words
+}
+
+// Error leaves the peer's words out: they may be anything.
+func (e *closeError) Error() string {
+	if e.code == int(websocket.StatusNoStatusRcvd) {
+		return fmt.Sprintf("the %s has closed the WebSocket", e.peer)
+	}
+	return fmt.Sprintf("the %s has closed the WebSocket with status %d", e.peer, e.code)
+}

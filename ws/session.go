@@ -1,0 +1,74 @@
+package ws
+
+import (
+	"context"
+	"errors"
+
+	"github.com/coder/websocket"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// session is one client's session: the bridge.Conn that the Handler hands to
+// its bridge.Handler. A client that has closed its end, in whatever way, cannot
+// be sent to: it is gone, and Recv gives no io.EOF.
+type session struct {
+	*conn
+	handler  *Handler
+	owner    string // the principal that opened it; "" when nobody was authenticated
+	revision bridge.Revision
+	ctx      context.Context // done when the client is gone or the Handler shuts down
+	cancel   context.CancelFunc
+}
+
+func newSession(h *Handler, socket *websocket.Conn, w *wire, owner string) *session {
+	s := &session{handler: h, owner: owner}
+	s.ctx, s.cancel = context.WithCancel(h.ctx)
+	s.conn = newConn(socket, w, endpoint{
+		peer:       "client",
+		maxMessage: h.opts.MaxMessageSize,
+		maxBatch:   h.opts.MaxBatch,
+		batches:    s.revision.Batches,
+		ping:       h.opts.PingInterval,
+		idle:       h.opts.SessionTimeout,
+		noise: func(size int, reason string) {
+			h.opts.Logger.Debug("the client has sent what is no message", "bytes", size, "reason", reason)
+		},
+		ended: func() {
+			h.clientGone()
+			s.cancel()
+		},
+	})
+	return s
+}
+
+// Send implements bridge.Conn.
+func (s *session) Send(ctx context.Context, m jsonrpc.Message) error {
+	s.revision.Note(m)
+	return s.conn.Send(ctx, m)
+}
+
+// Close implements bridge.Conn: the end of the conversation is nobody's fault.
+func (s *session) Close() error { return s.CloseFor(nil) }
+
+// CloseFor is Close by somebody who knows more: err is why the server has ended
+// the conversation, or why there is none. After what was sent, the client gets
+// a close frame: status 1001 when the Handler shuts down, 1000 without an
+// error, 1011 with one. Its text is not for the client.
+func (s *session) CloseFor(err error) error {
+	switch {
+	case s.handler.ctx.Err() != nil:
+		s.close(websocket.StatusGoingAway, errClosing.Error())
+	case err != nil:
+		s.close(websocket.StatusInternalError, "the server has ended or could not be started")
+	default:
+		s.close(websocket.StatusNormalClosure, "")
+	}
+	return nil
+}
+
+// isGone reports whether err says no more than that the client has gone.
+func (s *session) isGone(err error) bool {
+	return isDone(s.done) && s.err != errClosed && errors.Is(err, s.err)
+}

@@ -1,0 +1,69 @@
+package ws
+
+import (
+	"bufio"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// upgradable reports whether r asks for a WebSocket, in a way in which it can
+// be given one; otherwise it answers r.
+func upgradable(w http.ResponseWriter, r *http.Request) bool {
+	switch {
+	case r.ProtoMajor != 1:
+		// A 426 would have to name the way to upgrade, which HTTP/2 cannot.
+		http.Error(w, "a WebSocket needs HTTP/1.1; this request came over "+r.Proto, http.StatusNotImplemented)
+	case !hasToken(r.Header["Upgrade"], "websocket") || !hasToken(r.Header["Connection"], "upgrade"):
+		w.Header().Set("Upgrade", "websocket")
+		w.Header().Set("Connection", "Upgrade")
+		http.Error(w, "this is a WebSocket endpoint: connect with a ws:// or wss:// URL", http.StatusUpgradeRequired)
+	case r.Method != http.MethodGet:
+		w.Header().Set("Allow", "GET")
+		http.Error(w, "a WebSocket begins with a GET", http.StatusMethodNotAllowed)
+	default:
+		return true
+	}
+	return false
+}
+
+// hasToken reports whether a header that is a list has an element.
+func hasToken(lines []string, token string) bool {
+	for _, line := range lines {
+		for element := range strings.SplitSeq(line, ",") {
+			if strings.EqualFold(strings.TrimSpace(element), token) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// upgrader puts a wire under the WebSocket that is made with it.
+type upgrader struct {
+	http.ResponseWriter
+	stall time.Duration
+	wire  *wire
+}
+
+// Hijack implements http.Hijacker.
+func (u *upgrader) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	under, rw, err := http.NewResponseController(u.ResponseWriter).Hijack()
+	if err != nil {
+		return nil, nil, err
+	}
+	u.wire = newWire(under, u.stall)
+	rw.Writer.Reset(u.wire)
+	return &wiredConn{Conn: under, wire: u.wire}, rw, nil
+}
+
+// wiredConn is a net.Conn by way of a wire.
+type wiredConn struct {
+	net.Conn
+	wire *wire
+}
+
+func (c *wiredConn) Read(p []byte) (int, error)  { return c.wire.Read(p) }
+func (c *wiredConn) Write(p []byte) (int, error) { return c.wire.Write(p) }
+func (c *wiredConn) Close() error                { return c.wire.Close() }

@@ -1,0 +1,239 @@
+package ws
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+const (
+	initializeText  = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`
+	initializedText = `{"jsonrpc":"2.0","method":"notifications/initialized"}`
+)
+
+func msg(text string) jsonrpc.Message {
+	m, err := jsonrpc.Parse([]byte(text))
+	if err != nil {
+		panic(err)
+	}
+	return m
+}
+
+// site is a Handler behind a real HTTP server. Each session goes to sessions,
+// and lives until its client is gone or quit gets what ServeConn is to return.
+type site struct {
+	t        *testing.T
+	h        *Handler
+	srv      *httptest.Server
+	sessions chan *session
+	quit     chan error
+	over     chan error // what ServeConn has returned
+}
+
+func newSite(t *testing.T, o HandlerOptions) *site {
+	s := &site{t: t, sessions: make(chan *session, 100), quit: make(chan error), over: make(chan error, 100)}
+	s.h = NewHandler(bridge.HandlerFunc(s.serve), o)
+	s.srv = httptest.NewServer(s.h)
+	t.Cleanup(func() {
+		s.h.Close()
+		s.srv.Close()
+	})
+	return s
+}
+
+func (s *site) serve(ctx context.Context, c bridge.Conn) error {
+	s.sessions <- c.(*session)
+	select {
+	case <-ctx.Done():
+		s.over <- ctx.Err()
+		return ctx.Err()
+	case err := <-s.quit:
+		s.over <- err
+		return err
+	}
+}
+
+// raw is a WebSocket client that is made by hand, and may do what none does.
+type raw struct {
+	t    *testing.T
+	conn net.Conn
+	r    *bufio.Reader
+}
+
+// Opcodes of RFC 6455, and the bit of a last frame.
+const (
+	opContinuation = 0x0
+	opText         = 0x1
+	opBinary       = 0x2
+	opClose        = 0x8
+	opPing         = 0x9
+	opPong         = 0xA
+	fin            = 0x80
+)
+
+// dialRaw upgrades; more is sent in the same write as the request.
+func (s *site) dialRaw(t *testing.T, more []byte, headers ...string) *raw {
+	t.Helper()
+	c, resp := s.upgrade(t, more, headers...)
+	if resp.StatusCode != http.StatusSwitchingProtocols {
+		t.Fatalf("the upgrade was answered %s", resp.Status)
+	}
+	return c
+}
+
+func (s *site) upgrade(t *testing.T, more []byte, headers ...string) (*raw, *http.Response) {
+	t.Helper()
+	conn, err := net.Dial("tcp", s.srv.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	conn.SetDeadline(time.Now().Add(30 * time.Second))
+	c := &raw{t: t, conn: conn, r: bufio.NewReader(conn)}
+	request := "GET /ws HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: keep-alive, Upgrade\r\nUpgrade: WebSocket\r\n" +
+		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+	for _, h := range headers {
+		request += h + "\r\n"
+	}
+	c.write(append([]byte(request+"\r\n"), more...))
+	resp, err := http.ReadResponse(c.r, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, resp
+}
+
+func (c *raw) write(b []byte) {
+	c.t.Helper()
+	if _, err := c.conn.Write(b); err != nil {
+		c.t.Errorf("write: %v", err)
+	}
+}
+
+// frame returns a frame as a client sends it.
+func frame(first byte, payload []byte) []byte {
+	b := append(header(first, len(payload), 0x80), 1, 2, 3, 4)
+	for i, x := range payload {
+		b = append(b, x^[4]byte{1, 2, 3, 4}[i%4])
+	}
+	return b
+}
+
+func header(first byte, size int, masked byte) []byte {
+	b := []byte{first}
+	switch {
+	case size < 126:
+		return append(b, masked|byte(size))
+	case size < 1<<16:
+		return binary.BigEndian.AppendUint16(append(b, masked|126), uint16(size))
+	}
+	return binary.BigEndian.AppendUint64(append(b, masked|127), uint64(size))
+}
+
+// next reads one frame of the server, which must not be masked.
+func (c *raw) next() (first byte, payload []byte, err error) {
+	var h [10]byte
+	if _, err = io.ReadFull(c.r, h[:2]); err != nil {
+		return 0, nil, err
+	}
+	size := uint64(h[1])
+	switch size {
+	case 126:
+		_, err = io.ReadFull(c.r, h[2:4])
+		size = uint64(binary.BigEndian.Uint16(h[2:]))
+	case 127:
+		_, err = io.ReadFull(c.r, h[2:10])
+		size = binary.BigEndian.Uint64(h[2:])
+	}
+	if err == nil && size > 1<<30 {
+		err = errors.New("masked, or far too long")
+	}
+	if err != nil {
+		return 0, nil, err
+	}
+	payload = make([]byte, size)
+	_, err = io.ReadFull(c.r, payload)
+	return h[0], payload, err
+}
+
+// text reads the next text message, of however many frames.
+func (c *raw) text() string {
+	c.t.Helper()
+	var text strings.Builder
+	for {
+		first, payload, err := c.next()
+		if err != nil {
+			c.t.Errorf("no message: %v", err)
+			return ""
+		}
+		if op := first & 0xf; op != opText && op != opContinuation {
+			c.t.Errorf("frame of type %x, want text", op)
+		}
+		text.Write(payload)
+		if first&fin != 0 {
+			return text.String()
+		}
+	}
+}
+
+// wantClose reads up to the close frame, and wants its status.
+func (c *raw) wantClose(status int) (reason string) {
+	c.t.Helper()
+	for {
+		first, payload, err := c.next()
+		if err != nil {
+			c.t.Errorf("no close frame: %v", err)
+			return ""
+		}
+		if first&0xf != opClose {
+			continue
+		}
+		got := 0
+		if len(payload) >= 2 {
+			got = int(binary.BigEndian.Uint16(payload))
+			reason = string(payload[2:])
+		}
+		if got != status {
+			c.t.Errorf("closed with %d %q, want %d", got, reason, status)
+		}
+		return reason
+	}
+}
+
+func send(t *testing.T, c bridge.Conn, m jsonrpc.Message) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	if err := c.Send(ctx, m); err != nil {
+		t.Errorf("Send: %v", err)
+	}
+}
+
+func recv(t *testing.T, c bridge.Conn) jsonrpc.Message {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	m, err := c.Recv(ctx)
+	if err != nil {
+		t.Errorf("Recv: %v", err)
+	}
+	return m
+}
+
+func wantText(t *testing.T, m jsonrpc.Message, text string) {
+	t.Helper()
+	if string(m.Bytes()) != text {
+		t.Errorf("got %.200s, want %.200s", m.Bytes(), text)
+	}
+}

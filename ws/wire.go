@@ -1,0 +1,216 @@
+package ws
+
+import (
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// chunkSize is how much is written at once, and what a wire lends itself from
+// the pool while something waits to be written. Idle wires have nothing.
+const chunkSize = 64 << 10
+
+var chunks = sync.Pool{New: func() any { return new([chunkSize]byte) }}
+
+func getChunk() []byte { return chunks.Get().(*[chunkSize]byte)[:] }
+
+func putChunk(b []byte) { chunks.Put((*[chunkSize]byte)(b[:chunkSize])) }
+
+var errStalled = errors.New("it takes nothing of what it is sent")
+
+// wire is the byte stream under a WebSocket. The library flushes every frame
+// for itself, and holds its lock, with a time limit of five seconds for control
+// frames, while it does so. A wire takes frames into memory at once instead, and
+// its owner writes them, several at a time, without holding anybody up:
+//
+//   - While it is corked, frames only gather.
+//   - When it is not, whoever writes a frame writes out all that waits, unless
+//     somebody is doing so: control frames need no one to push them.
+//
+// The gathering is bounded because the owner flushes after each message.
+type wire struct {
+	rwc   io.ReadWriteCloser
+	stall time.Duration // without progress in writing; beyond, the stream is cut. Negative: never
+	late  *time.Timer   // runs while something is being written
+	began time.Time
+
+	reading atomic.Int64 // when the Read began that is under way, since began; 0: none is
+	stalled atomic.Bool
+
+	mu     sync.Mutex
+	free   *sync.Cond // busy has ended, or err is set
+	buf    []byte     // frames that wait
+	corked bool
+	busy   bool // somebody writes
+	err    error
+}
+
+// maxWaiting is how many bytes of control frames may wait while the peer takes
+// nothing; then their writers wait too.
+const maxWaiting = chunkSize
+
+func newWire(rwc io.ReadWriteCloser, stall time.Duration) *wire {
+	w := &wire{rwc: rwc, stall: stall, began: time.Now()}
+	w.free = sync.NewCond(&w.mu)
+	w.late = time.AfterFunc(time.Hour, func() {
+		w.stalled.Store(true)
+		w.cut()
+	})
+	w.late.Stop()
+	return w
+}
+
+// Read implements io.Reader.
+func (w *wire) Read(p []byte) (int, error) {
+	w.reading.Store(int64(w.now()) | 1)
+	n, err := w.rwc.Read(p)
+	w.reading.Store(0)
+	return n, err
+}
+
+// silence returns for how long a Read has been waiting for the peer; 0 when
+// nobody reads: then it is not the peer that is silent.
+func (w *wire) silence() time.Duration {
+	since := w.reading.Load()
+	if since == 0 {
+		return 0
+	}
+	return w.now() - time.Duration(since)
+}
+
+// now returns the time since the wire was made.
+func (w *wire) now() time.Duration { return time.Since(w.began) }
+
+// Write implements io.Writer.
+func (w *wire) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for w.err == nil && w.busy && !w.corked && len(w.buf) > maxWaiting {
+		w.free.Wait()
+	}
+	if w.err != nil {
+		return 0, w.err
+	}
+	if w.buf == nil {
+		w.buf = getChunk()[:0]
+	}
+	w.buf = append(w.buf, p...)
+	if w.corked || w.busy {
+		return len(p), nil
+	}
+	if err := w.drain(); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// cork makes frames gather until flush.
+func (w *wire) cork() {
+	w.mu.Lock()
+	w.corked = true
+	w.mu.Unlock()
+}
+
+// waiting returns how many bytes have gathered.
+func (w *wire) waiting() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.buf)
+}
+
+// flush writes what has gathered, and returns when that is done.
+func (w *wire) flush() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.corked = false
+	for w.busy && w.err == nil {
+		w.free.Wait()
+	}
+	return w.drain()
+}
+
+// drain writes until nothing waits. It is called with mu held and without
+// anybody being busy, and gives mu away while it writes.
+func (w *wire) drain() error {
+	w.busy = true
+	for len(w.buf) > 0 && w.err == nil {
+		out := w.buf
+		w.buf = nil
+		w.mu.Unlock()
+		err := w.writeOut(out)
+		if cap(out) == chunkSize {
+			putChunk(out)
+		}
+		w.mu.Lock()
+		if err != nil && w.err == nil {
+			w.err = err
+		}
+	}
+	w.busy = false
+	w.free.Broadcast()
+	return w.err
+}
+
+func (w *wire) writeOut(p []byte) error {
+	for len(p) > 0 {
+		n := min(len(p), chunkSize)
+		w.watch(true)
+		_, err := w.rwc.Write(p[:n])
+		w.watch(false)
+		if err != nil {
+			if w.stalled.Load() {
+				return errStalled
+			}
+			return err
+		}
+		p = p[n:]
+	}
+	return nil
+}
+
+// watch starts or stops the time for one write.
+func (w *wire) watch(on bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case !on:
+		w.late.Stop()
+	case w.stall > 0:
+		w.late.Reset(w.stall)
+	}
+}
+
+// hurry makes a write that is under way, and those to come, end within stall.
+func (w *wire) hurry(stall time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.stall > 0 && w.stall <= stall {
+		return
+	}
+	w.stall = stall
+	if w.busy {
+		w.late.Reset(stall)
+	}
+}
+
+// Close implements io.Closer. What is being written has a moment to be written
+// to its end: the answer to a close frame may be part of it.
+func (w *wire) Close() error {
+	w.hurry(time.Second)
+	w.mu.Lock()
+	for w.busy && w.err == nil {
+		w.free.Wait()
+	}
+	if w.err == nil {
+		w.err = net.ErrClosed
+	}
+	w.free.Broadcast()
+	w.mu.Unlock()
+	return w.cut()
+}
+
+// cut closes the stream at once, whatever is going on.
+func (w *wire) cut() error { return w.rwc.Close() }
