@@ -1,0 +1,285 @@
+package matrix
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// stepTwoClients: two clients at once, who use the same ids and tokens for
+// everything, each hear and say only what is theirs.
+func stepTwoClients(t *testing.T, s *scene) string {
+	a, b := s.open(t, "2024-11-05"), s.open(t, "2025-06-18")
+	both := []*talk{a, b}
+	mark := func(k *talk, n string) string { return fmt.Sprintf(`{"of":%q,"n":%q}`, k.name, n) }
+	call := func(k *talk) string {
+		return request("1", "tools/call", `{"_meta":{"progressToken":1},"of":"`+k.name+`"}`)
+	}
+	a.next, b.next = 1000, 1000
+	for _, k := range both {
+		k.c.say(t, call(k))
+	}
+	for _, k := range both {
+		k.s.hear(t, "", call(k))
+	}
+	each := func(on string, text func(k *talk) string) { // said by both before one is heard
+		t.Helper()
+		for _, k := range both {
+			k.s.say(t, on, text(k))
+		}
+		for _, k := range both {
+			k.c.hear(t, k.on(on), text(k))
+		}
+	}
+	each("1", func(k *talk) string {
+		return note("notifications/progress", `{"progressToken":1,"progress":1,"message":"`+k.name+`"}`)
+	})
+	each("1", func(k *talk) string { return note("notifications/message", mark(k, "log")) })
+	each("1", func(k *talk) string { return request("1", "sampling/createMessage", mark(k, "ask")) })
+	for _, k := range both {
+		k.c.say(t, response("1", mark(k, "answer")))
+	}
+	for _, k := range both {
+		k.s.hear(t, "", response("1", mark(k, "answer")))
+	}
+	// What one of them cancels, and what is said to one of them, is nothing to the other.
+	cancel := note("notifications/cancelled", `{"requestId":1,"reason":"a"}`)
+	a.c.giveUp("1")
+	a.up(t, cancel)
+	if !s.floor {
+		_ = a.s.wire.send("1", response("1", mark(a, "late")))
+	}
+	b.down(t, "1", note("notifications/progress", `{"progressToken":1,"progress":2}`))
+	b.down(t, "1", response("1", mark(b, "result")))
+	each("", func(k *talk) string { return note("notifications/resources/updated", mark(k, "updated")) })
+	a.down(t, "", note("notifications/tools/list_changed", mark(a, "changed")))
+	for _, k := range both {
+		id := k.id()
+		k.call(t, id, request(id, "resources/subscribe", mark(k, "subscribe")), response(id, mark(k, "subscribed")))
+	}
+	for _, k := range both {
+		k.settle(t)
+	}
+	a.c.wire.hangUp(t)
+	a.closed(t, a.s)
+	b.settle(t)
+	b.c.wire.hangUp(t)
+	b.closed(t, b.s)
+	return ""
+}
+
+// stepBatch: what a client of 2025-03-26 batches reaches the server one by
+// one, in order, and each request is answered; a server's batch is taken apart
+// too; and nobody else may send any (J7, C.6).
+func stepBatch(t *testing.T, s *scene) string {
+	k := s.open(t, "2025-03-26")
+	first, second, third := k.id(), k.id(), k.id()
+	x, y := note("notifications/x", `{"n":1.0}`), note("notifications/y", tricky)
+	one, two := request(first, "tools/call", `{"n":1}`), request(second, "tools/list", tricky)
+	k.c.say(t, `[`+one+`, `+x+` ,`+two+`,`+y+`]`)
+	for _, text := range []string{one, x, two, y} {
+		on := ""
+		if s.egress == "http" {
+			on = anywhere // what follows a request may overtake it: each is a POST of its own
+		}
+		k.s.hear(t, on, text)
+	}
+	k.s.say(t, second, response(second, tricky))
+	k.s.say(t, first, failure(first, `{"code":-32602,"message":"no","data":1.0}`))
+	k.c.hear(t, anywhere, response(second, tricky))
+	k.c.hear(t, anywhere, failure(first, `{"code":-32602,"message":"no","data":1.0}`))
+	k.c.say(t, `[`+x+`,`+y+`]`)
+	k.s.hear(t, "", x)
+	k.s.hear(t, "", y)
+	k.c.wire.reject(t, `[]`, -32600)
+	k.c.wire.reject(t, `[`+strings.Replace(k.init, `"init-\u00e9"`, `"again"`, 1)+`]`, -32600, `"again"`)
+	k.settle(t)
+
+	// The server's: with the answer to a call, what belongs to it, and a
+	// question that is open.
+	k.up(t, request(third, "tools/call", `{}`))
+	ask := request(`"b"`, "roots/list", `{}`)
+	k.s.say(t, third, `[`+x+` , `+y+`,`+ask+`,`+response(third, tricky)+`]`)
+	for _, text := range []string{x, y, ask, response(third, tricky)} {
+		k.c.hear(t, k.on(third), text)
+	}
+	k.c.say(t, `[`+response(`"b"`, `{"roots":[]}`)+`]`)
+	k.s.hear(t, "", response(`"b"`, `{"roots":[]}`))
+	k.s.say(t, "", `[`+x+`,`+y+`]`)
+	k.c.hear(t, "", x)
+	k.c.hear(t, "", y)
+	k.settle(t)
+	k.c.wire.hangUp(t)
+	k.closed(t, k.s)
+
+	for _, other := range []string{"2024-11-05", "2025-06-18", "2025-11-25"} {
+		k := s.open(t, other)
+		k.c.wire.reject(t, `[`+x+`,`+request(first, "tools/call", `{}`)+`]`, -32600)
+		k.settle(t)
+		k.c.wire.hangUp(t)
+		k.closed(t, k.s)
+	}
+	return ""
+}
+
+// stepHangUp: the end of the client's session is the end of the server's, each
+// in its own way.
+func stepHangUp(t *testing.T, s *scene) string {
+	k := s.open(t, revision)
+	k.settle(t)
+	k.c.wire.hangUp(t)
+	k.closed(t, k.s)
+	k.c.wire.ended(t, s.ingress == "stdio")
+	return ""
+}
+
+// stepHangUpInCall: the end of stdin lets the call end first (ST8); DELETE,
+// the end of the event stream and of the WebSocket cancel it (LI23, SS5, WS4).
+// Over Streamable HTTP a lost connection is no end at all (LI16).
+func stepHangUpInCall(t *testing.T, s *scene) string {
+	k := s.open(t, revision)
+	id := k.id()
+	k.up(t, request(id, "tools/call", `{"_meta":{"progressToken":"p"}}`))
+	progress := func(n int) string {
+		return note("notifications/progress", fmt.Sprintf(`{"progressToken":"p","progress":%d}`, n))
+	}
+	k.down(t, id, progress(1))
+	switch w := k.c.wire.(type) {
+	case *lineClient:
+		w.hangUp(t)
+		k.down(t, id, progress(2))
+		k.down(t, id, response(id, `{}`))
+		w.ended(t, true)
+		k.closed(t, k.s)
+		return ""
+	case *httpClient:
+		w.resume(t, id)
+		k.down(t, id, progress(2))
+		k.down(t, id, response(id, tricky))
+		k.settle(t)
+		id = k.id()
+		k.up(t, request(id, "tools/call", `{}`))
+	}
+	k.c.giveUp(id)
+	k.c.wire.hangUp(t)
+	k.s.take(t, "notifications/cancelled for "+id, "", func(text string) bool {
+		m, _ := open(text)
+		var p struct{ RequestID json.RawMessage }
+		return m.Method == "notifications/cancelled" && json.Unmarshal(m.Params, &p) == nil && string(p.RequestID) == id
+	})
+	k.closed(t, k.s)
+	return ""
+}
+
+// stepRestart: the server crashes in mid-call and comes back. The call gets an
+// error. Then the session goes on in a new one of the server's, which learns
+// of log level and subscriptions (LE5, SS7), or it ends in its transport's
+// way; and a new client is served in any case.
+func stepRestart(t *testing.T, s *scene) string {
+	if s.main != nil { // it would end with the server
+		s.main.c.wire.hangUp(t)
+		s.main.closed(t, s.main.s)
+		s.main = nil
+	}
+	k := s.open(t, revision)
+	level := request(k.id(), "logging/setLevel", `{"level":"info"}`)
+	k.call(t, fmt.Sprint(k.next), level, response(fmt.Sprint(k.next), `{}`))
+	subscribe := request(k.id(), "resources/subscribe", `{"uri":"a:\/b"}`)
+	k.call(t, fmt.Sprint(k.next), subscribe, response(fmt.Sprint(k.next), `{}`))
+	call := k.id()
+	k.up(t, request(call, "tools/call", `{"_meta":{"progressToken":1}}`))
+	k.down(t, call, note("notifications/progress", `{"progressToken":1,"progress":1}`))
+	s.v.restart(t)
+	k.c.hearError(t, k.on(call), call, -32603)
+	how := k.after(t)
+	n := s.open(t, revision)
+	n.settle(t)
+	n.c.wire.hangUp(t)
+	n.closed(t, n.s)
+	return how
+}
+
+// after finds out what has become of a session whose server has restarted.
+func (k *talk) after(t *testing.T) string {
+	t.Helper()
+	timeout := time.After(patience)
+	for {
+		_, over, clientChanged := k.c.peek()
+		next, serverChanged := k.v.pending(k.name)
+		switch {
+		case next != nil:
+			k.renewed(t, next)
+			return "renews"
+		case over != "":
+			k.c.wire.ended(t, false)
+			return "ends"
+		}
+		select {
+		case <-clientChanged:
+		case <-serverChanged:
+		case <-timeout:
+			t.Fatal("the server is back, but the session is neither renewed nor ended")
+		}
+	}
+}
+
+// renewed plays the server's part in the renewal of a session: the bridge says
+// what the client has said, and the client notices nothing.
+func (k *talk) renewed(t *testing.T, next *session) {
+	t.Helper()
+	old := k.s
+	k.s = next
+	first := next.take(t, "initialize", "", func(text string) bool { m, _ := open(text); return m.Method == "initialize" })
+	m, _ := open(first.text)
+	was, _ := open(k.init)
+	if string(m.Params) != string(was.Params) {
+		t.Errorf("the bridge initializes with\n%s, the client did with\n%s", m.Params, was.Params)
+	}
+	next.say(t, "", strings.Replace(k.result, `"init-\u00e9"`, string(m.ID), 1))
+	next.hear(t, "", note("notifications/initialized", `{}`))
+	for range 2 {
+		f := next.take(t, "log level and subscription", anywhere, func(text string) bool {
+			m, _ := open(text)
+			return m.Method == "logging/setLevel" && string(m.Params) == `{"level":"info"}` ||
+				m.Method == "resources/subscribe" && string(m.Params) == `{"uri":"a:\/b"}`
+		})
+		m, _ := open(f.text)
+		next.say(t, string(m.ID), response(string(m.ID), `{}`))
+	}
+	k.settle(t)
+	k.c.wire.hangUp(t)
+	k.closed(t, k.s)
+	old.silent(t)
+}
+
+// stepTerminate: SIGTERM lets calls in flight end, for a time; then everybody
+// is told, and everything ends in its own way.
+func stepTerminate(t *testing.T, s *scene) string {
+	var bridge *proc
+	var base string
+	if s.ingress != "stdio" {
+		bridge, base = s.serve(t)
+	}
+	k := s.dialTo(t, bridge, base)
+	k.initialize(t, revision)
+	answered, owed := k.id(), k.id()
+	for _, id := range []string{answered, owed} {
+		k.up(t, request(id, "tools/call", `{}`))
+	}
+	k.bridge.cmd.Process.Signal(syscall.SIGTERM)
+	k.down(t, answered, response(answered, tricky))
+	k.s.take(t, "notifications/cancelled for "+owed, "", func(text string) bool {
+		m, _ := open(text)
+		return m.Method == "notifications/cancelled" && strings.Contains(text, owed)
+	})
+	k.c.hearError(t, k.on(owed), owed, -32603)
+	k.c.wire.ended(t, true)
+	k.closed(t, k.s)
+	if status := k.bridge.wait(t); status != 0 {
+		t.Errorf("exit status %d, want 0", status)
+	}
+	return ""
+}
