@@ -99,7 +99,7 @@ func TestIDFinder(t *testing.T) {
 	}
 }
 
-// ST5, WS5, J4, J7, LI9, LI12: what a client sends in one piece becomes messages, and
+// ST5, J4, J7, LI9, LI12: what a client sends in one piece becomes messages, and
 // what is none becomes the answers that are due.
 func TestDecode(t *testing.T) {
 	const (

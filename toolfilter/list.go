@@ -1,0 +1,164 @@
+package toolfilter
+
+import (
+	"strings"
+	"sync"
+
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// Bounds of what is remembered of tools/list requests.
+const (
+	maxLists  = 1000
+	maxListID = 256 // bytes of an id
+)
+
+// lists remembers which tools/list requests have no answer yet. Where it
+// cannot be sure, an answer counts as one of theirs: a request whose id only
+// nearly came back stays, and so does a cancelled one, whose answer may still
+// come when the client has used its id again for something else. When there
+// are too many, all answers count.
+type lists struct {
+	mu   sync.Mutex
+	open map[jsonrpc.ID]bool // true: cancelled
+	all  bool
+}
+
+func (l *lists) sent(id jsonrpc.ID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, known := l.open[id]; known {
+		return
+	}
+	if len(l.open) >= maxLists || len(id.String()) > maxListID {
+		l.all = true
+		return
+	}
+	if l.open == nil {
+		l.open = make(map[jsonrpc.ID]bool)
+	}
+	l.open[id] = false
+}
+
+func (l *lists) cancelled(id jsonrpc.ID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, known := l.open[id]; known {
+		l.open[id] = true
+	}
+}
+
+// answered reports whether a response with this id may answer tools/list.
+func (l *lists) answered(id jsonrpc.ID) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.all {
+		return true
+	}
+	if cancelled, known := l.open[id]; known {
+		if !cancelled {
+			delete(l.open, id)
+		}
+		return true
+	}
+	for asked := range l.open {
+		if asked.Equivalent(id) {
+			return true
+		}
+	}
+	return false
+}
+
+// fromServer returns the answer to tools/list without what is hidden. Apart
+// from that every byte stays.
+func (f *filter) fromServer(m jsonrpc.Message) jsonrpc.Message {
+	withheld := func(why string) jsonrpc.Message {
+		text := "the server's list of tools cannot be filtered and is withheld: " + why
+		return jsonrpc.NewError(m.ID(), jsonrpc.CodeInternalError, text, nil).WithRelated(m.Related())
+	}
+	if name := nearKey(m); name != "" {
+		return withheld(caseOnly(name))
+	}
+	if m.IsError() {
+		return m
+	}
+	result := m.Result()
+	if result[0] != '{' {
+		return withheld("it is no object")
+	}
+	if kept, changed := f.prune(result); changed {
+		return m.WithResult(kept)
+	}
+	return m
+}
+
+// prune returns a result without the hidden tools. Readers may disagree about
+// which of several equal keys counts, and some take Tools for tools, so none
+// of them shows a hidden one.
+func (f *filter) prune(result []byte) (kept []byte, changed bool) {
+	copied := 0
+	for m := range jsonrpc.Members(result) {
+		if !strings.EqualFold(m.Key, "tools") {
+			continue
+		}
+		if tools, less := f.pruneTools(m.Value); less {
+			kept = append(append(kept, result[copied:m.At]...), tools...)
+			copied = m.At + len(m.Value)
+		}
+	}
+	return append(kept, result[copied:]...), copied > 0
+}
+
+// pruneTools returns an array without the hidden tools, and whether there were
+// any. What is no array may hide anything.
+func (f *filter) pruneTools(array []byte) (kept []byte, less bool) {
+	switch array[0] {
+	case '[':
+	case 'n':
+		return array, false // null, from servers that have none
+	default:
+		return []byte("[]"), true
+	}
+	type piece struct{ gap, tool []byte } // a tool and what stands before it
+	var pieces []piece
+	first, end, n := 0, 1, 0
+	for at, tool := range jsonrpc.Elements(array) {
+		if n == 0 {
+			first = at
+		}
+		if f.shows(tool) {
+			pieces = append(pieces, piece{array[end:at], tool})
+		}
+		n++
+		end = at + len(tool)
+	}
+	switch len(pieces) {
+	case n:
+		return array, false
+	case 0:
+		return []byte("[]"), true
+	}
+	pieces[0].gap = array[1:first] // no comma before the first one
+	kept = append(make([]byte, 0, len(array)), '[')
+	for _, p := range pieces {
+		kept = append(append(kept, p.gap...), p.tool...)
+	}
+	return append(kept, array[end:]...), true
+}
+
+// shows reports whether an element of a list is a tool that may be seen: it
+// has a name, and whichever of its names counts, it is not hidden.
+func (f *filter) shows(tool []byte) bool {
+	named := false
+	for m := range jsonrpc.Members(tool) {
+		if !strings.EqualFold(m.Key, "name") {
+			continue
+		}
+		name, ok := jsonrpc.Text(m.Value)
+		if !ok || !f.visible(name) {
+			return false
+		}
+		named = named || m.Key == "name"
+	}
+	return named
+}

@@ -1,0 +1,203 @@
+// Package toolfilter hides some tools of a server from its clients: they are
+// neither listed, on any page, nor callable. It is a bridge.Dialer around
+// another one and knows no transport.
+//
+// Names count, decoded from JSON and compared exactly. What a server would
+// take for the same tool in another spelling (upper case, a space behind it)
+// is another name to the filter, so a list of what is allowed is safer than
+// one of what is ignored. Prose that mentions a tool (the server's
+// instructions, errors, logs) is left as it is.
+package toolfilter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge"
+)
+
+// Rules say by name which tools clients may see and call. The zero value
+// hides none.
+//
+// A pattern is as for path.Match, and matches the whole name: '*' stands for
+// any text, '?' for one character, [a-z] and [^a-z] for one of a class or none
+// of it, and a backslash takes away the meaning of what follows. Unlike there,
+// '*' and '?' stand for '/' too. Upper and lower case differ.
+type Rules struct {
+	Allow  []string // patterns of the tools there are; none at all: every one
+	Ignore []string // patterns of tools that are hidden although Allow has them
+}
+
+// Validate returns an error that names the first bad pattern, and says what
+// is wrong with it.
+func (r Rules) Validate() error {
+	_, err := r.compile()
+	return err
+}
+
+// Wrap returns a Dialer that hides tools of d's servers. It is d itself when
+// there are no rules. With rules that Validate refuses, Dial fails.
+func Wrap(d bridge.Dialer, r Rules) bridge.Dialer {
+	if len(r.Allow) == 0 && len(r.Ignore) == 0 {
+		return d
+	}
+	f, err := r.compile()
+	return &dialer{server: d, filter: f, err: err}
+}
+
+type dialer struct {
+	server bridge.Dialer
+	filter *filter
+	err    error // why there is no filter
+}
+
+// Dial implements bridge.Dialer.
+func (d *dialer) Dial(ctx context.Context) (bridge.Conn, error) {
+	if d.err != nil {
+		return nil, d.err
+	}
+	server, err := d.server.Dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return newConn(server, d.filter), nil
+}
+
+// filter is Rules, ready for use by many goroutines.
+type filter struct{ allow, ignore []*regexp.Regexp }
+
+func (r Rules) compile() (*filter, error) {
+	f := new(filter)
+	for _, list := range []struct {
+		from []string
+		to   *[]*regexp.Regexp
+	}{{r.Allow, &f.allow}, {r.Ignore, &f.ignore}} {
+		for _, pattern := range list.from {
+			re, err := compile(pattern)
+			if err != nil {
+				return nil, fmt.Errorf("the tool pattern %q: %w", pattern, err)
+			}
+			*list.to = append(*list.to, re)
+		}
+	}
+	return f, nil
+}
+
+// visible reports whether clients get to know the tool of that name.
+func (f *filter) visible(name string) bool {
+	return !matches(f.ignore, name) && (len(f.allow) == 0 || matches(f.allow, name))
+}
+
+func matches(patterns []*regexp.Regexp, name string) bool {
+	for _, re := range patterns {
+		if re.MatchString(name) {
+			return true
+		}
+	}
+	return false
+}
+
+var (
+	errEmpty    = errors.New("it is empty")
+	errUTF8     = errors.New("it is not UTF-8")
+	errEscape   = errors.New("nothing follows the last backslash")
+	errClass    = errors.New("a [ has no ] (a [ that is meant as such is written \\[)")
+	errNoClass  = errors.New("there is nothing between [ and ]")
+	errRange    = errors.New("a - in [ ] has no character on one side (one that is meant as such is written \\-)")
+	errBackward = errors.New("a range in [ ] goes backwards")
+)
+
+// compile translates a pattern into a regular expression: path.Match itself
+// cannot be told that '/' is a character like others.
+func compile(pattern string) (*regexp.Regexp, error) {
+	switch {
+	case pattern == "":
+		return nil, errEmpty
+	case !utf8.ValidString(pattern):
+		return nil, errUTF8
+	}
+	var re strings.Builder
+	re.WriteString(`\A(?s:`)
+	for rest := pattern; rest != ""; {
+		var err error
+		switch rest[0] {
+		case '*':
+			re.WriteString(".*")
+			rest = strings.TrimLeft(rest, "*")
+		case '?':
+			re.WriteByte('.')
+			rest = rest[1:]
+		case '[':
+			rest, err = class(&re, rest[1:])
+		default:
+			var r rune
+			r, rest, err = character(rest)
+			fmt.Fprintf(&re, `\x{%x}`, r)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	re.WriteString(`)\z`)
+	return regexp.Compile(re.String())
+}
+
+// character takes one character, perhaps behind a backslash, off text.
+func character(text string) (r rune, rest string, err error) {
+	if text[0] == '\\' {
+		if text = text[1:]; text == "" {
+			return 0, "", errEscape
+		}
+	}
+	r, n := utf8.DecodeRuneInString(text)
+	return r, text[n:], nil
+}
+
+// class translates what stands behind a [ up to its ].
+func class(re *strings.Builder, text string) (rest string, err error) {
+	re.WriteByte('[')
+	if strings.HasPrefix(text, "^") {
+		re.WriteByte('^')
+		text = text[1:]
+	}
+	for n := 0; ; n++ {
+		switch {
+		case text == "":
+			return "", errClass
+		case text[0] == ']' && n == 0:
+			return "", errNoClass
+		case text[0] == ']':
+			re.WriteByte(']')
+			return text[1:], nil
+		}
+		var low, high rune
+		if low, text, err = bound(text); err != nil {
+			return "", err
+		}
+		high = low
+		if strings.HasPrefix(text, "-") {
+			if high, text, err = bound(text[1:]); err != nil {
+				return "", err
+			}
+		}
+		if high < low {
+			return "", errBackward
+		}
+		fmt.Fprintf(re, `\x{%x}-\x{%x}`, low, high)
+	}
+}
+
+// bound takes one end of a range off text.
+func bound(text string) (r rune, rest string, err error) {
+	switch {
+	case text == "":
+		return 0, "", errClass
+	case text[0] == '-', text[0] == ']':
+		return 0, "", errRange
+	}
+	return character(text)
+}
