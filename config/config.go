@@ -1,0 +1,198 @@
+// Package config reads the configuration file of many servers: the mcpServers
+// JSON that MCP clients use, with comments, trailing commas and ${VAR}, and
+// with the bridge's own settings under the key "mcp-bridge", so that the same
+// file still loads in a client. docs/config.md describes every key.
+//
+// Nothing of this package prints the values of "env" and "headers", of
+// arguments or of URLs: they hold secrets.
+package config
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A Config is what a file says.
+type Config struct {
+	// Servers are in the order of the file. Their names differ.
+	Servers []Server
+
+	// MaxChildrenTotal bounds the child processes of all servers together; 0
+	// means no bound, -1 that the file does not say.
+	MaxChildrenTotal int
+
+	// Files are the files that were read or should have been: the file itself and
+	// each envFile and headerFile, as absolute paths. A change of any of them
+	// can change the Config.
+	Files []string
+
+	// Notices are what the reader should know although it is no mistake, such
+	// as a key that is for a client and means nothing here. In the order of
+	// the file.
+	Notices []Problem
+}
+
+// A Server is one server of the file, with variables expanded and defaults
+// filled in. It has either a Command or a URL.
+type Server struct {
+	Name        string // can be one segment of a path, percent-encoded
+	Description string
+	Disabled    bool // of a disabled server, strings with unset variables are empty
+
+	Command string
+	Args    []string
+	Env     map[string]string // of envFile and env; the latter wins
+	Dir     string            // working directory: absolute, or "" for the bridge's own
+
+	URL    string      // http, https, ws, wss, unix:PATH or tcp:HOST:PORT
+	Header http.Header // of headerFile and headers; the latter wins
+
+	Settings
+}
+
+// Equal reports whether s and other are the same in every respect. As
+// variables are expanded and files read, a variable that has another value
+// now, or an envFile or headerFile with other content, makes a difference.
+func (s Server) Equal(other Server) bool { return reflect.DeepEqual(s, other) }
+
+// Environ returns Env as NAME=VALUE, sorted by name.
+func (s Server) Environ() []string {
+	env := make([]string, 0, len(s.Env))
+	for name, value := range s.Env {
+		env = append(env, name+"="+value)
+	}
+	slices.Sort(env)
+	return env
+}
+
+// Settings are the bridge's own settings for a server. Each means what the
+// flag of the same name means: 0 is "never", "do not wait" or "no limit" where
+// the flag's 0 is.
+type Settings struct {
+	Isolation      string        // what gets a child of its own: session or request
+	MaxChildren    int           // child processes at a time; 0: no limit
+	Queue          int           // clients that wait when there are so many
+	QueueTimeout   time.Duration // how long they wait
+	MaxSessions    int
+	SessionTimeout time.Duration // 0: never
+	Lazy           bool          // start it when it is first used
+	PassEnv        string        // as supervisor.Environ takes it
+	PTY            bool
+	StdinWait      time.Duration
+	TermWait       time.Duration
+	KillWait       time.Duration
+	RequestTimeout time.Duration // 0: never
+	DrainTimeout   time.Duration
+	Grace          time.Duration
+	MaxMessageSize int // bytes
+	AllowTools     []string
+	IgnoreTools    []string
+	Transport      string // http-first, sse-first, http-only or sse-only
+	ConnectTimeout time.Duration
+}
+
+// DefaultSettings returns what holds where nobody says anything. It is what
+// the flags default to, but for PassEnv: the child of a file's server gets the
+// safe variables only (ST16).
+func DefaultSettings() Settings {
+	return Settings{
+		Isolation:      "session",
+		Queue:          64,
+		QueueTimeout:   30 * time.Second,
+		MaxSessions:    1000,
+		SessionTimeout: 30 * time.Minute,
+		Lazy:           true,
+		PassEnv:        "safe",
+		StdinWait:      5 * time.Second,
+		TermWait:       5 * time.Second,
+		KillWait:       5 * time.Second,
+		DrainTimeout:   30 * time.Second,
+		Grace:          5 * time.Second,
+		MaxMessageSize: 64 << 20,
+		Transport:      "http-first",
+		ConnectTimeout: 10 * time.Second,
+	}
+}
+
+// Options are how a file is read. The zero value reads it for the daemon.
+type Options struct {
+	// Lookup returns the value of an environment variable; nil is
+	// os.LookupEnv.
+	Lookup func(name string) (value string, set bool)
+
+	// Defaults hold where neither the server nor the file's own defaults say
+	// otherwise; nil is DefaultSettings.
+	Defaults *Settings
+
+	// Only is the server that is wanted; "" means all. What is missing around
+	// us for another one, such as a variable, is a notice then and no error.
+	// The same holds for a disabled server that is not this one.
+	Only string
+}
+
+// maxFile bounds the files that are read, in bytes.
+const maxFile = 1 << 20
+
+// Load reads a file and those it names. Its error is Problems, all that are
+// found at once, or says why the file cannot be read. The Config is never nil:
+// with an error it has no more than Files, so that they can be watched for
+// what mends it.
+func Load(file string, o Options) (*Config, error) {
+	abs, err := filepath.Abs(file)
+	if err != nil {
+		return &Config{}, fmt.Errorf("config file %s: %w", file, err)
+	}
+	data, err := readFile(file)
+	if err != nil {
+		return &Config{Files: []string{abs}}, fmt.Errorf("config file %s: %w", file, reason(err))
+	}
+	return parse(file, data, o, readFile)
+}
+
+// Parse reads a file's content; name stands in the errors, and what is
+// relative in the file is relative to name's directory. No other file is read:
+// an envFile or headerFile counts as empty. Otherwise it is Load.
+func Parse(name string, data []byte, o Options) (*Config, error) {
+	return parse(name, data, o, nil)
+}
+
+// Server returns the server of a name; the error says which there are.
+func (c *Config) Server(name string) (Server, error) {
+	names := make([]string, len(c.Servers))
+	for i, s := range c.Servers {
+		if s.Name == name {
+			return s, nil
+		}
+		names[i] = s.Name
+	}
+	switch similar := suggest(name, names); {
+	case len(names) == 0:
+		return Server{}, fmt.Errorf("there is no server %s: the file has none at all", quote(name))
+	case similar != "":
+		return Server{}, fmt.Errorf("there is no server %s: did you mean %s?", quote(name), quote(similar))
+	}
+	for i := range names {
+		names[i] = quote(names[i])
+	}
+	return Server{}, fmt.Errorf("there is no server %s: the file has %s", quote(name), strings.Join(names, ", "))
+}
+
+func readFile(name string) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err == nil && len(data) > maxFile {
+		err = fmt.Errorf("is larger than %d bytes", maxFile)
+	}
+	return data, err
+}

@@ -1,0 +1,344 @@
+package config
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"reflect"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
+)
+
+func TestMain(m *testing.M) { bridgetest.CheckLeaks(m) }
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// golden compares text with a file of testdata. Paths in it are relative to
+// where the files are.
+func golden(t *testing.T, name, text string) {
+	t.Helper()
+	if runtime.GOOS == "windows" {
+		return // other separators, and other words for a file that is not there
+	}
+	abs, err := filepath.Abs(filepath.Dir(name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text = strings.ReplaceAll(text, abs+string(filepath.Separator), "")
+	text = strings.ReplaceAll(text, filepath.Dir(name)+string(filepath.Separator), "") + "\n"
+	if *update {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text != string(want) {
+		t.Errorf("%s differs:\n%s\nwant:\n%s", name, text, want)
+	}
+}
+
+func env(vars ...string) func(string) (string, bool) {
+	return func(name string) (string, bool) {
+		for _, v := range vars {
+			if value, ok := strings.CutPrefix(v, name+"="); ok {
+				return value, true
+			}
+		}
+		return "", false
+	}
+}
+
+// The files of clients load as they are, and say what they ignore.
+func TestClientFiles(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("testdata/clients/*.json")
+	if err != nil || len(files) < 10 {
+		t.Fatal(files, err)
+	}
+	for _, file := range files {
+		c, err := Load(file, Options{Lookup: env("API_TOKEN=t0ken", "HOME=/home/ann")})
+		if err != nil {
+			t.Errorf("%s:\n%v", file, err)
+			continue
+		}
+		golden(t, strings.TrimSuffix(file, ".json")+".golden", dump(c))
+	}
+}
+
+// dump shows all of a Config that differs from the defaults.
+func dump(c *Config) string {
+	var lines []string
+	if c.MaxChildrenTotal != -1 {
+		lines = append(lines, "maxChildrenTotal "+quoteAny(c.MaxChildrenTotal))
+	}
+	for _, s := range c.Servers {
+		lines = append(lines, "server "+quote(s.Name))
+		v := reflect.ValueOf(s)
+		for i := range v.NumField() {
+			f := v.Type().Field(i)
+			if f.Name == "Name" || f.Name == "Settings" || v.Field(i).IsZero() {
+				continue
+			}
+			lines = append(lines, "  "+f.Name+" "+quoteAny(v.Field(i).Interface()))
+		}
+		got, base := reflect.ValueOf(s.Settings), reflect.ValueOf(DefaultSettings())
+		for i := range got.NumField() {
+			if !reflect.DeepEqual(got.Field(i).Interface(), base.Field(i).Interface()) {
+				lines = append(lines, "  Settings."+got.Type().Field(i).Name+" "+quoteAny(got.Field(i).Interface()))
+			}
+		}
+	}
+	for _, n := range c.Notices {
+		lines = append(lines, "notice "+n.String())
+	}
+	return strings.Join(append(lines, "files "+strings.Join(c.Files, " ")), "\n")
+}
+
+// Every mistake of a file is told at once, with its place, and no secret is.
+func TestBrokenFiles(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("testdata/broken/*.json")
+	if err != nil || len(files) < 10 {
+		t.Fatal(files, err)
+	}
+	for _, file := range files {
+		c, err := Load(file, Options{Lookup: env()})
+		var problems Problems
+		if !errors.As(err, &problems) {
+			t.Errorf("%s: error %v, want Problems", file, err)
+			continue
+		}
+		if c == nil || len(c.Servers) > 0 || len(c.Files) == 0 {
+			t.Errorf("%s: a file with mistakes gives %+v", file, c)
+		}
+		golden(t, strings.TrimSuffix(file, ".json")+".golden", err.Error())
+		if strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%s: the error shows a secret:\n%v", file, err)
+		}
+	}
+}
+
+const one = `{"mcpServers": {"a": `
+
+func parseOne(t *testing.T, server string, o Options) Server {
+	t.Helper()
+	c, err := Parse("x.json", []byte(one+server+"}}"), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.Servers[0]
+}
+
+func TestExpand(t *testing.T) {
+	t.Parallel()
+	lookup := env("A=1", "EMPTY=", "NESTED=${A}")
+	for _, tt := range []struct{ in, want, flaw string }{
+		{"", "", ""},
+		{"plain $ $A $$ {A}", "plain $ $A $$ {A}", ""},
+		{"${A}", "1", ""},
+		{"x${A}y${A}z", "x1y1z", ""},
+		{"${env:A}", "1", ""},
+		{"${env:NONE:-d}", "d", ""},
+		{"${NONE:-}", "", ""},
+		{"${NONE:-a b$c:-d}", "a b$c:-d", ""},
+		{"${EMPTY:-d}", "d", ""},
+		{"${EMPTY}", "", ""},
+		{"${NESTED}", "${A}", ""}, // once is enough: a value is no template
+		{"$${A}", "${A}", ""},
+		{"$$${A}", "$${A}", ""},
+		{"$${A}${A}", "${A}1", ""},
+		{"${NONE}", "", "the environment variable NONE is not set"},
+		{"${}", "", "does not begin a variable"},
+		{"${A", "", "no closing"},
+		{"${1A}", "", "does not begin a variable"},
+		{"${A:?no}", "", "does not begin a variable"},
+		{"${A-b}", "", "does not begin a variable"},
+		{"${input:x}", "", "VS Code asks"},
+	} {
+		got, flaws := expand(tt.in, lookup)
+		switch {
+		case tt.flaw == "" && (len(flaws) > 0 || got != tt.want):
+			t.Errorf("%q became %q, %v; want %q", tt.in, got, flaws, tt.want)
+		case tt.flaw != "" && (len(flaws) != 1 || !strings.Contains(flaws[0].text, tt.flaw)):
+			t.Errorf("%q: flaws %v, want %q", tt.in, flaws, tt.flaw)
+		}
+	}
+}
+
+// What is nearer to a server counts: the server, the file's defaults, the
+// flags, what is built in.
+func TestDefaults(t *testing.T) {
+	t.Parallel()
+	flags := DefaultSettings()
+	flags.Grace, flags.Queue, flags.MaxSessions, flags.PassEnv = 11*time.Second, 12, 13, "all"
+	c, err := Parse("x.json", []byte(`{
+		"mcpServers": {
+			"own": {"command": "x", "mcp-bridge": {"grace": "31s", "pty": null}},
+			"none": {"command": "x"}
+		},
+		"mcp-bridge": {"defaults": {"grace": "21s", "queue": 22, "pty": true}}
+	}`), Options{Defaults: &flags})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, grace := range []time.Duration{31 * time.Second, 21 * time.Second} {
+		s := c.Servers[i]
+		if s.Grace != grace || s.Queue != 22 || s.MaxSessions != 13 || s.PassEnv != "all" || !s.PTY || s.KillWait != 5*time.Second {
+			t.Errorf("%s has %+v", s.Name, s.Settings)
+		}
+	}
+	// ST16: a child of the file's gets the safe variables only, if nobody says
+	// otherwise.
+	if s := parseOne(t, `{"command": "x"}`, Options{}); s.PassEnv != "safe" || !s.Lazy {
+		t.Errorf("built in: %+v", s.Settings)
+	}
+}
+
+// A reload tells by Equal which servers it can leave alone.
+func TestEqual(t *testing.T) {
+	t.Parallel()
+	const text = `{"command": "x", "args": ["${A:-0}"], "env": {"K": "${B:-0}"}, "mcp-bridge": {"queue": 3}}`
+	base := parseOne(t, text, Options{Lookup: env()})
+	if !base.Equal(parseOne(t, " /* moved */ "+text, Options{Lookup: env("C=1")})) {
+		t.Error("the same server is not equal")
+	}
+	for name, other := range map[string]Server{
+		"a variable in args": parseOne(t, text, Options{Lookup: env("A=1")}),
+		"a variable in env":  parseOne(t, text, Options{Lookup: env("B=1")}),
+		"a setting":          parseOne(t, strings.Replace(text, "3", "4", 1), Options{Lookup: env()}),
+		"disabled":           parseOne(t, strings.Replace(text, "{", `{"disabled": true, `, 1), Options{Lookup: env()}),
+	} {
+		if base.Equal(other) {
+			t.Errorf("another value of %s makes no difference", name)
+		}
+	}
+}
+
+// The content of files that a server names belongs to it.
+func TestFilesOfServers(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	put := func(name, text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	load := func() *Config {
+		t.Helper()
+		c, err := Load(filepath.Join(dir, "c.json"), Options{Lookup: env("T=token")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	put("c.json", "\xef\xbb\xbf"+`{"mcpServers": {
+		"child": {"command": "x", "envFile": "e", "env": {"B": "own"}, "cwd": "sub/../w"},
+		"far": {"url": "http://h/", "headers": {"x-b": "own"}, "mcp-bridge": {"headerFile": "h"}}}}`)
+	put("e", "A=1\nB=file\n")
+	put("h", "X-A: ${T}\nX-A: second\nX-B: file\n")
+	c := load()
+	if got := c.Servers[0].Environ(); !slices.Equal(got, []string{"A=1", "B=own"}) {
+		t.Errorf("the child gets %q", got)
+	}
+	if got := c.Servers[0].Dir; got != filepath.Join(dir, "w") {
+		t.Errorf("a relative cwd became %s", got)
+	}
+	h := c.Servers[1].Header
+	if !slices.Equal(h.Values("X-A"), []string{"token", "second"}) || !slices.Equal(h.Values("X-B"), []string{"own"}) {
+		t.Errorf("headers are %v", h)
+	}
+	if want := []string{filepath.Join(dir, "c.json"), filepath.Join(dir, "e"), filepath.Join(dir, "h")}; !slices.Equal(c.Files, want) {
+		t.Errorf("files are %q, want %q", c.Files, want)
+	}
+	put("e", "A=2\n")
+	if again := load(); again.Servers[0].Equal(c.Servers[0]) || !again.Servers[1].Equal(c.Servers[1]) {
+		t.Error("a changed envFile must make a difference to its server, and to no other")
+	}
+}
+
+// Who wants one server need not have what the others need.
+func TestOnly(t *testing.T) {
+	t.Parallel()
+	text := []byte(`{"mcpServers": {
+		"a": {"command": "${A}"},
+		"b": {"command": "${B}", "disabled": true}}}`)
+	for _, tt := range []struct {
+		only   string
+		lookup func(string) (string, bool)
+		wrong  string
+	}{
+		{"a", env("A=1"), ""},
+		{"b", env("B=1"), ""},
+		{"b", env("A=1"), "x.json:3:20: \"command\": the environment variable B is not set"},
+		{"", env("A=1"), ""}, // b is disabled
+		{"", env("B=1"), "x.json:2:20: \"command\": the environment variable A is not set"},
+	} {
+		c, err := Parse("x.json", text, Options{Lookup: tt.lookup, Only: tt.only})
+		switch {
+		case tt.wrong == "" && (err != nil || len(c.Notices) != 1):
+			t.Errorf("only %q: %v, notices %v; want the other server's variable as a notice", tt.only, err, c.Notices)
+		case tt.wrong != "" && (err == nil || !strings.HasPrefix(err.Error(), tt.wrong)):
+			t.Errorf("only %q: %v, want %s", tt.only, err, tt.wrong)
+		}
+	}
+}
+
+func TestServerByName(t *testing.T) {
+	t.Parallel()
+	c, err := Parse("x.json", []byte(`{"mcpServers": {"files": {"command": "x"}, "My Tracker": {"command": "y"}}}`), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s, err := c.Server("My Tracker"); err != nil || s.Command != "y" {
+		t.Error(s, err)
+	}
+	for name, want := range map[string]string{
+		"fiels": `there is no server "fiels": did you mean "files"?`,
+		"other": `there is no server "other": the file has "files", "My Tracker"`,
+	} {
+		if _, err := c.Server(name); err == nil || err.Error() != want {
+			t.Errorf("%s: %v, want %s", name, err, want)
+		}
+	}
+}
+
+func TestUnreadable(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "none.json")
+	c, err := Load(file, Options{})
+	if !errors.Is(err, os.ErrNotExist) || !slices.Equal(c.Files, []string{file}) {
+		t.Errorf("a file that is not there: %+v, %v", c, err)
+	}
+	if err := os.WriteFile(file, make([]byte, maxFile+1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Load(file, Options{}); err == nil || !strings.Contains(err.Error(), "larger than") {
+		t.Errorf("a huge file: %v", err)
+	}
+	// The parser of JSON recurses: what is nested without bound must not reach it.
+	if _, err := Parse("x", []byte(strings.Repeat("[", maxFile)), Options{}); err == nil || !strings.Contains(err.Error(), "brackets") {
+		t.Errorf("deeply nested: %v", err)
+	}
+	if _, err := Parse("x", []byte(strings.Repeat("[", maxBrackets)), Options{}); err == nil {
+		t.Error("deeply nested: no error")
+	}
+}
+
+func quoteAny(v any) string {
+	text, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return string(text)
+}

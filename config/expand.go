@@ -1,0 +1,90 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+)
+
+// A flaw is what is wrong with a string. Its text never shows the string.
+type flaw struct {
+	text    string
+	missing bool // nothing is wrong with the file: something is not there
+}
+
+// expand replaces what a string has of
+//
+//	${NAME}            the environment variable; it must be set
+//	${NAME:-default}   the default if the variable is unset or empty
+//	${env:NAME}        the same as ${NAME}, as VS Code and Cursor write it
+//	$${                the two characters ${
+//
+// and leaves every other $ alone. It does not stop at the first flaw.
+func expand(s string, lookup func(string) (string, bool)) (out string, flaws []flaw) {
+	var b strings.Builder
+	for {
+		i := strings.IndexByte(s, '$')
+		if i < 0 {
+			b.WriteString(s)
+			return b.String(), flaws
+		}
+		b.WriteString(s[:i])
+		s = s[i:]
+		switch {
+		case strings.HasPrefix(s, "$${"):
+			b.WriteString("${")
+			s = s[3:]
+		case strings.HasPrefix(s, "${"):
+			inside, after, closed := strings.Cut(s[2:], "}")
+			if !closed {
+				return "", append(flaws, flaw{text: `"${" has no closing "}": write $${ where the two characters are meant`})
+			}
+			value, wrong := variable(inside, lookup)
+			if wrong.text != "" {
+				flaws = append(flaws, wrong)
+			}
+			b.WriteString(value)
+			s = after
+		default:
+			b.WriteByte('$')
+			s = s[1:]
+		}
+	}
+}
+
+// variable returns the value of what stands between ${ and }.
+func variable(inside string, lookup func(string) (string, bool)) (value string, wrong flaw) {
+	if strings.HasPrefix(inside, "input:") {
+		return "", flaw{`${input:...} is what VS Code asks a person for: use an environment variable, as in ${NAME}`, true}
+	}
+	name, fallback, hasFallback := strings.Cut(strings.TrimPrefix(inside, "env:"), ":-")
+	if !isName(name) {
+		// What stands there may be part of a password.
+		return "", flaw{text: `"${" does not begin a variable here: write ${NAME} or ${NAME:-default}, and $${ where the two characters are meant`}
+	}
+	value, set := lookup(name)
+	if !set && name == "userHome" { // Cursor and VS Code know it
+		if value, set = lookup("HOME"); !set {
+			value, set = lookup("USERPROFILE")
+		}
+	}
+	switch {
+	case hasFallback && value == "":
+		return fallback, flaw{}
+	case set:
+		return value, flaw{}
+	case name == "workspaceFolder":
+		return "", flaw{"${workspaceFolder} is known to editors only: write the path, or set an environment variable of this name", true}
+	}
+	return "", flaw{fmt.Sprintf("the environment variable %s is not set: set it, or write ${%s:-default}", name, name), true}
+}
+
+// isName reports whether s can be the name of a variable.
+func isName(s string) bool {
+	for i, r := range s {
+		letter := r == '_' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z'
+		if !letter && (i == 0 || r < '0' || r > '9') {
+			return false
+		}
+	}
+	return s != "" && len(s) <= 200
+}

@@ -1,0 +1,87 @@
+package config
+
+import (
+	"net/http"
+	"strings"
+)
+
+// envFile reads variables from a file, one NAME=VALUE a line. As in the .env
+// files of editors, "export" may stand before the name and quotes around the
+// value; in double quotes, \n, \r, \t, \" and \\ are what they are in JSON.
+func (p *parser) envFile(m member, env map[string]string) {
+	p.eachLine(m, func(line string) (wrong string) {
+		name, value, ok := strings.Cut(strings.TrimPrefix(line, "export "), "=")
+		name = strings.TrimSpace(name)
+		if !ok || name == "" || strings.ContainsAny(name, " \t\"'") {
+			return "write NAME=VALUE"
+		}
+		value = strings.TrimSpace(value)
+		if value != "" && (value[0] == '"' || value[0] == '\'') {
+			if len(value) < 2 || value[len(value)-1] != value[0] {
+				return "the value begins with a quote and does not end with it"
+			}
+			double := value[0] == '"'
+			if value = value[1 : len(value)-1]; double {
+				value = escapes.Replace(value)
+			}
+		}
+		if strings.ContainsRune(value, 0) {
+			return "the value contains a zero character"
+		}
+		env[name] = value
+		return ""
+	})
+}
+
+var escapes = strings.NewReplacer(`\n`, "\n", `\r`, "\r", `\t`, "\t", `\"`, `"`, `\\`, `\`)
+
+// headerFile reads headers from a file, one "Name: value" a line, with
+// variables expanded. A name may be there several times.
+func (p *parser) headerFile(m member, header http.Header) {
+	p.eachLine(m, func(line string) (wrong string) {
+		name, value, ok := strings.Cut(line, ":")
+		name = strings.TrimSpace(name)
+		if !ok || !isToken(name) {
+			return `write "Name: value"`
+		}
+		value, flaws := expand(strings.TrimSpace(value), p.lookup)
+		if len(flaws) > 0 {
+			return flaws[0].text
+		}
+		if strings.ContainsFunc(value, isControl) {
+			return "the value contains a control character"
+		}
+		header.Add(name, value)
+		return ""
+	})
+}
+
+// eachLine calls f for each line that is neither blank nor a # comment of the
+// file that m names. What is wrong in it, it shows by the line's number only.
+func (p *parser) eachLine(m member, f func(line string) (wrong string)) {
+	name, ok := p.path(m)
+	if !ok {
+		return
+	}
+	p.config.Files = append(p.config.Files, name)
+	if p.read == nil {
+		return
+	}
+	data, err := p.read(name)
+	if err != nil {
+		p.missing(p.problem(m.value.StartOffset, m.what+": "+name+": "+reason(err).Error()))
+		return
+	}
+	text := strings.TrimPrefix(string(data), "\ufeff")
+	n := 0
+	for line := range strings.SplitSeq(text, "\n") {
+		n++
+		line = strings.TrimSpace(line)
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		if wrong := f(line); wrong != "" {
+			p.missing(Problem{File: name, Line: n, Column: 1, Text: wrong})
+		}
+	}
+}

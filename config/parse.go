@@ -1,0 +1,261 @@
+package config
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sort"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/tailscale/hujson"
+)
+
+// A parser reads one file and collects what is wrong with it.
+type parser struct {
+	name  string // of the file, for problems
+	dir   string // what paths in the file are relative to
+	data  []byte
+	lines []int // offset of each line
+
+	lookup func(string) (string, bool)
+	read   func(string) ([]byte, error) // nil: other files are not read
+	only   string
+	base   Settings
+
+	lenient  bool // what is missing around us is a notice
+	config   Config
+	problems []Problem
+}
+
+func parse(name string, data []byte, o Options, read func(string) ([]byte, error)) (*Config, error) {
+	abs, err := filepath.Abs(name)
+	if err != nil {
+		return &Config{}, fmt.Errorf("config file %s: %w", name, err)
+	}
+	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")) // a byte order mark
+	p := &parser{
+		name: name, dir: filepath.Dir(abs), data: data, lines: lineStarts(data),
+		lookup: o.Lookup, read: read, only: o.Only,
+		config: Config{MaxChildrenTotal: -1, Files: []string{abs}},
+	}
+	if p.lookup == nil {
+		p.lookup = os.LookupEnv
+	}
+	p.base = DefaultSettings()
+	if o.Defaults != nil {
+		p.base = *o.Defaults
+	}
+	if root, ok := p.syntax(); ok {
+		p.file(root)
+	}
+	slices.Sort(p.config.Files)
+	p.config.Files = slices.Compact(p.config.Files)
+	if len(p.problems) > 0 {
+		return &Config{Files: p.config.Files}, Problems(sorted(p.problems, name))
+	}
+	p.config.Notices = sorted(p.config.Notices, name)
+	return &p.config, nil
+}
+
+// errorf records a mistake at an offset of the file.
+func (p *parser) errorf(at int, format string, args ...any) {
+	record(&p.problems, p.problem(at, fmt.Sprintf(format, args...)))
+}
+
+// notef records what is no mistake.
+func (p *parser) notef(at int, format string, args ...any) {
+	record(&p.config.Notices, p.problem(at, fmt.Sprintf(format, args...)))
+}
+
+// missing records that something which the file needs is not there.
+func (p *parser) missing(problem Problem) {
+	if p.lenient {
+		record(&p.config.Notices, problem)
+	} else {
+		record(&p.problems, problem)
+	}
+}
+
+// maxProblems bounds what is told about one file: nobody reads more.
+const maxProblems = 1000
+
+func record(list *[]Problem, problem Problem) {
+	if len(*list) == maxProblems {
+		problem.Text = "there is more like this"
+	}
+	if len(*list) <= maxProblems {
+		*list = append(*list, problem)
+	}
+}
+
+func (p *parser) problem(at int, text string) Problem {
+	line := sort.SearchInts(p.lines, at+1)
+	column := 1 + utf8.RuneCount(p.data[p.lines[line-1]:at])
+	return Problem{File: p.name, Line: line, Column: column, Text: text}
+}
+
+// A member is a key of an object with its value.
+type member struct {
+	key   string
+	at    int    // offset of the key
+	what  string // the key as messages call it
+	value hujson.Value
+}
+
+// members returns what is in an object; what names it in messages. A key that
+// is there twice, and keys that are comments by convention, are left out.
+func (p *parser) members(v hujson.Value, what string) (all []member, ok bool) {
+	object, ok := v.Value.(*hujson.Object)
+	if !ok {
+		p.errorf(v.StartOffset, "%s is %s: write an object, {...}", what, describe(v))
+		return nil, false
+	}
+	seen := map[string]int{}
+	for _, m := range object.Members {
+		key := m.Name.Value.(hujson.Literal).String()
+		at := m.Name.StartOffset
+		if isComment(key) {
+			continue
+		}
+		if first, twice := seen[key]; twice {
+			p.errorf(at, "%s is here for the second time: the first is in line %d", quote(key), p.problem(first, "").Line)
+			continue
+		}
+		seen[key] = at
+		all = append(all, member{key: key, at: at, what: quote(key), value: m.Value})
+	}
+	return all, true
+}
+
+// file reads the whole.
+func (p *parser) file(root hujson.Value) {
+	all, ok := p.members(root, "the file")
+	if !ok {
+		return
+	}
+	i := slices.IndexFunc(all, func(m member) bool { return m.key == ours })
+	if i >= 0 {
+		p.daemon(all[i])
+	}
+	found := false
+	for _, m := range all {
+		switch {
+		case m.key == ours:
+		case slices.Contains(serverKeys, m.key):
+			found = true
+			p.servers(m)
+		case slices.Contains(clientTopKeys, m.key):
+			p.notef(m.at, "%s is for a client, and ignored here", m.what)
+		default:
+			p.errorf(m.at, "%s is not known here%s", m.what, p.meant(m.key, slices.Concat(serverKeys, []string{ours})))
+		}
+	}
+	if !found && len(p.problems) == 0 {
+		p.errorf(root.StartOffset, `the file names no servers: write {"mcpServers": {...}}`)
+	}
+}
+
+// ours is the key of what is the bridge's own.
+const ours = "mcp-bridge"
+
+// serverKeys are the names under which clients keep their servers.
+var serverKeys = []string{"mcpServers", "servers", "context_servers"}
+
+// daemon reads the settings that are for no single server.
+func (p *parser) daemon(top member) {
+	all, ok := p.members(top.value, top.what)
+	if !ok {
+		return
+	}
+	for _, m := range all {
+		switch flag := daemonFlags[plain(m.key)]; {
+		case m.key == "defaults":
+			if all, ok := p.members(m.value, m.what); ok {
+				for _, m := range all {
+					p.setting(&p.base, m)
+				}
+			}
+		case m.key == "maxChildrenTotal":
+			p.integer(m, 0, &p.config.MaxChildrenTotal)
+		case flag != "":
+			p.errorf(m.at, "%s is said on the command line: %s", m.what, flag)
+		case settings[m.key] != nil:
+			p.errorf(m.at, `%s is for servers: put it into "defaults" for all of them, or into the "mcp-bridge" of one`, m.what)
+		default:
+			p.errorf(m.at, "%s is not known in \"mcp-bridge\"%s", m.what, p.meant(m.key, []string{"defaults", "maxChildrenTotal"}))
+		}
+	}
+}
+
+// daemonFlags are settings of the daemon that people may look for here.
+var daemonFlags = map[string]string{
+	"listen": "--listen", "host": "--host", "port": "--port", "unixmode": "--unix-mode",
+	"tlscert": "--tls-cert", "tlskey": "--tls-key", "tlsclientca": "--tls-client-ca",
+	"pathprefix": "--path-prefix", "trustedproxy": "--trusted-proxy", "trustedproxies": "--trusted-proxy",
+	"tokenfile": "--token-file", "tokens": "--token-file", "insecure": "--insecure",
+	"alloworigin": "--allow-origin", "alloworigins": "--allow-origin",
+	"allowhost": "--allow-host", "allowhosts": "--allow-host",
+	"loglevel": "--log-level", "logformat": "--log-format",
+}
+
+// meant returns the end of a message: what was probably meant.
+func (p *parser) meant(key string, known []string) string {
+	if similar := suggest(key, known); similar != "" {
+		return fmt.Sprintf(": did you mean %q?", similar)
+	}
+	return ": remove it"
+}
+
+// servers reads the object of servers.
+func (p *parser) servers(top member) {
+	all, ok := p.members(top.value, top.what)
+	if !ok {
+		return
+	}
+	for _, m := range all {
+		if wrong := checkName(m.key); wrong != "" {
+			p.errorf(m.at, "the server name %s %s", m.what, wrong)
+		}
+		if slices.ContainsFunc(p.config.Servers, func(s Server) bool { return s.Name == m.key }) {
+			p.errorf(m.at, "there is another server %s in this file", m.what)
+		}
+		p.config.Servers = append(p.config.Servers, p.server(m))
+	}
+}
+
+// checkName says what is wrong with a server's name, which is a segment of the
+// path under which it is reached.
+func checkName(name string) string {
+	switch {
+	case name == "":
+		return "is empty"
+	case name == "." || name == "..":
+		return "means a directory in a path: choose another"
+	case len(name) > 100:
+		return "is longer than 100 bytes"
+	case strings.TrimSpace(name) != name:
+		return "begins or ends with white space"
+	case strings.ContainsAny(name, `/\%?#`):
+		return `contains one of / \ % ? #, which paths cannot carry: ` + rename(name)
+	case strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == 0x7f || r == utf8.RuneError }):
+		return "contains a control character"
+	}
+	return ""
+}
+
+// rename proposes a name that is similar and allowed.
+func rename(name string) string {
+	name = strings.Trim(strings.Map(func(r rune) rune {
+		if strings.ContainsRune(`/\%?# `, r) || r < ' ' {
+			return '-'
+		}
+		return r
+	}, name), "-. ")
+	if name == "" {
+		return "choose another"
+	}
+	return "call it " + quote(name) + ", for example"
+}
