@@ -3,6 +3,8 @@ package httpguard
 import (
 	"net/http"
 	"net/netip"
+	"net/url"
+	"path"
 	"strings"
 	"testing"
 )
@@ -153,6 +155,22 @@ func FuzzRemoteAddr(f *testing.F) {
 		got := p.RemoteAddr(r)
 		if _, err := netip.ParseAddr(got); err != nil && got != r.RemoteAddr {
 			t.Errorf("%q became %q", forwarded, got)
+		}
+	})
+}
+
+// FuzzIsCleanPath: a clean path means itself, alone and in front of others.
+func FuzzIsCleanPath(f *testing.F) {
+	for _, s := range []string{"/a", "/a/b.c", "//", "/..", "/a/../b", "/%2e", "/a?b"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		if !IsCleanPath(s) {
+			return
+		}
+		u, err := url.Parse("http://localhost" + s + "/message")
+		if err != nil || u.Host != "localhost" || u.EscapedPath() != s+"/message" || path.Clean(s) != s {
+			t.Errorf("%q: %v, %v", s, u, err)
 		}
 	})
 }

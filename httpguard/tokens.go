@@ -76,9 +76,13 @@ func ParseTokens(text string) (*Tokens, error) {
 // Reload reads the file anew. The new tokens take the place of the old ones at
 // once; with an error the old ones stay. Sessions belong to a name, and so
 // outlive a token that another one of that name has replaced. Reload does
-// nothing if the tokens are not from a file.
+// nothing if the tokens are not from a file, or from one that can be read only
+// once, such as a pipe.
 func (t *Tokens) Reload() error {
 	if t.file == "" {
+		return nil
+	}
+	if info, err := os.Stat(t.file); err == nil && !info.Mode().IsRegular() && t.set.Load() != nil {
 		return nil
 	}
 	text, warning, err := readSecret(t.file)

@@ -186,6 +186,43 @@ func TestSplitClose(t *testing.T) {
 	})
 }
 
+// stuck is a connection whose Read takes its time to notice that it is closed.
+type stuck struct {
+	net.Conn
+	release chan struct{}
+}
+
+func (c *stuck) Read(p []byte) (int, error) {
+	<-c.release
+	return c.Conn.Read(p)
+}
+
+// TestSplitCloseWaits: no goroutine is left when Close returns.
+func TestSplitCloseWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		web, _ := Split(m, nil)
+		client, server := net.Pipe()
+		defer client.Close()
+		release := make(chan struct{})
+		m.conns <- &stuck{server, release}
+		synctest.Wait()
+		closed := make(chan struct{})
+		go func() {
+			_ = web.Close()
+			close(closed)
+		}()
+		synctest.Wait()
+		select {
+		case <-closed:
+			t.Error("Close has not waited")
+		default:
+		}
+		close(release)
+		<-closed
+	})
+}
+
 // TestSplitErrors: an error of Accept comes out, and is not the end.
 func TestSplitErrors(t *testing.T) {
 	m := newMemory()

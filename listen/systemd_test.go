@@ -67,7 +67,7 @@ func activate(t *testing.T, o Options, pid string, names string, sockets ...inte
 	}
 	// The process id is known only once the process exists.
 	cmd := exec.Command("/bin/sh", "-c", `LISTEN_PID=`+pid+` exec "$0"`, os.Args[0])
-	cmd.Env = append(os.Environ(), activatedVar+"="+string(options),
+	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0", activatedVar+"="+string(options),
 		fmt.Sprintf("LISTEN_FDS=%d", len(sockets)), "LISTEN_FDNAMES="+names)
 	for _, s := range sockets {
 		f, err := s.File()

@@ -122,9 +122,8 @@ func (c *certificates) reload() error {
 func (c *certificates) use(l *Listener) {
 	l.certs = c
 	l.Listener = tls.NewListener(l.Listener, &tls.Config{
-		MinVersion:             tls.VersionTLS12,
-		SessionTicketsDisabled: c.caFile != "",
-		GetConfigForClient:     func(*tls.ClientHelloInfo) (*tls.Config, error) { return c.current.Load(), nil },
+		MinVersion:         tls.VersionTLS12,
+		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return c.current.Load(), nil },
 	})
 	c.users.Add(1)
 }
@@ -141,12 +140,21 @@ func (c *certificates) watch() {
 	if c.caFile != "" {
 		files = append(files, c.caFile)
 	}
+	changed := func() {
+		if err := c.reload(); err != nil {
+			c.log.Error("the old TLS certificate stays in use", "error", err)
+		}
+	}
+	asked := 0
 	c.wg.Go(func() {
-		watch.Files(ctx, func() []string { return files }, func() {
-			if err := c.reload(); err != nil {
-				c.log.Error("the old TLS certificate stays in use", "error", err)
+		watch.Files(ctx, func() []string {
+			// What has changed after we loaded the files and before they were
+			// watched is no change to the watch. When it asks again, it has begun.
+			if asked++; asked == 2 {
+				changed()
 			}
-		})
+			return files
+		}, changed)
 	})
 }
 

@@ -1,0 +1,34 @@
+//go:build unix
+
+package httpguard
+
+import (
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+)
+
+// TestTokensFromPipe: a shell's <(...) is read once, and Reload does not wait
+// for more.
+func TestTokensFromPipe(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(file, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := os.WriteFile(file, []byte("alice "+tokenA), 0); err != nil {
+			t.Error(err)
+		}
+	})
+	tokens, err := LoadTokens(file)
+	wg.Wait()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := tokens.Reload(); err != nil || tokens.lookup(tokenA) != "alice" {
+		t.Errorf("Reload: %v, and the name is %q", err, tokens.lookup(tokenA))
+	}
+}
