@@ -82,7 +82,7 @@ func (t *Tokens) Reload() error {
 	if t.file == "" {
 		return nil
 	}
-	if info, err := os.Stat(t.file); err == nil && !info.Mode().IsRegular() && t.set.Load() != nil {
+	if info, err := os.Stat(t.file); err == nil && info.Mode()&os.ModeNamedPipe != 0 && t.set.Load() != nil {
 		return nil
 	}
 	text, warning, err := readSecret(t.file)
