@@ -28,6 +28,10 @@ type network struct {
 	once  sync.Once
 }
 
+func newNetwork() *network {
+	return &network{conns: make(chan net.Conn), done: make(chan struct{})}
+}
+
 func (n *network) Accept() (net.Conn, error) {
 	select {
 	case c := <-n.conns:
@@ -69,7 +73,7 @@ type site struct {
 // newSite starts a Handler. prepare may change what the requests carry before
 // the Handler sees them; nil: nothing.
 func newSite(t *testing.T, opts HandlerOptions, prepare func(r *http.Request) *http.Request) *site {
-	s := &site{t: t, net: &network{conns: make(chan net.Conn), done: make(chan struct{})}, servers: make(chan *server, 1000)}
+	s := &site{t: t, net: newNetwork(), servers: make(chan *server, 1000)}
 	s.h = NewHandler(bridge.HandlerFunc(s.serveConn), opts)
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if prepare != nil {
