@@ -29,6 +29,8 @@ type httpClient struct {
 	ids      map[string]bool   // event ids of the session
 	last     map[string]string // by stream: the last event id
 	cuts     int               // how often we have cut all connections
+	busy     int               // POSTs whose reply has not ended
+	deaf     bool              // the standalone stream has ended
 	closing  bool
 }
 
@@ -79,7 +81,11 @@ func (c *httpClient) send(t testing.TB, text string) {
 		}
 	}
 	if len(ids) > 0 {
-		go c.exchange(text, ids, first == "initialize")
+		c.replying(1, false)
+		go func() {
+			c.exchange(text, ids, first == "initialize")
+			c.replying(-1, false)
+		}()
 		return
 	}
 	resp, err := c.do(http.MethodPost, text)
@@ -92,6 +98,19 @@ func (c *httpClient) send(t testing.TB, text string) {
 	}
 	if m, _ := open(text); m.Method == "notifications/initialized" {
 		c.listen(t)
+	}
+}
+
+// replying counts replies. The session has ended when the standalone stream
+// has, and no reply is under way any more.
+func (c *httpClient) replying(more int, deaf bool) {
+	c.mu.Lock()
+	c.busy += more
+	c.deaf = c.deaf || deaf
+	over := c.deaf && c.busy == 0
+	c.mu.Unlock()
+	if over {
+		c.end.ended("end of the streams")
 	}
 }
 
@@ -311,7 +330,7 @@ func (c *httpClient) streamEnd(on string, owed map[string]bool, cuts int, err er
 		return
 	}
 	if on == "" {
-		c.end.ended("end of the standalone stream")
+		c.replying(0, true)
 		return
 	}
 	c.end.mu.Lock()
@@ -411,9 +430,11 @@ func (c *httpClient) resume(t testing.TB, id string) {
 		body, _ := read(resp)
 		t.Fatalf("GET with Last-Event-ID %q: status %d %s", last, resp.StatusCode, clip(body))
 	}
+	c.replying(1, false)
 	go func() {
 		defer resp.Body.Close()
 		c.stream(resp, id, []string{id})
+		c.replying(-1, false)
 	}()
 	c.listen(t)
 }

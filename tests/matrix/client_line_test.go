@@ -30,7 +30,7 @@ func startLines(pt, t testing.TB, e *end, argv ...string) *lineClient {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &lineClient{end: e, out: inW, p: start(pt, inR, outW, argv...)}
+	c := &lineClient{end: e, out: inW, p: start(pt, t, inR, outW, argv...)}
 	inR.Close()
 	outW.Close()
 	go func() {

@@ -9,6 +9,9 @@
 // (client_*_test.go and server_*_test.go): statuses, headers, event ids, one
 // message a frame, how a session ends.
 //
+// MATRIX_BRIDGE names another program to be tested than the one that is built
+// here; MATRIX_TABLE a file for the table.
+//
 // In the rows called "floor" client and server talk without a bridge. They
 // prove the test itself.
 package matrix
@@ -64,15 +67,19 @@ func build(dir string) error {
 		exe = ".exe"
 	}
 	bridgeBin = filepath.Join(dir, "mcp-bridge"+exe)
+	if other := os.Getenv("MATRIX_BRIDGE"); other != "" {
+		bridgeBin = other
+	}
 	relayBin = filepath.Join(dir, "relay"+exe)
 	bridge := []string{"build", "-o", bridgeBin}
 	if raceEnabled {
 		bridge = append(bridge, "-race")
 	}
-	for _, args := range [][]string{
-		append(bridge, "../../cmd/mcp-bridge"),
-		{"build", "-o", relayBin, "../fixtures/relay"},
-	} {
+	builds := [][]string{{"build", "-o", relayBin, "../fixtures/relay"}}
+	if os.Getenv("MATRIX_BRIDGE") == "" {
+		builds = append(builds, append(bridge, "../../cmd/mcp-bridge"))
+	}
+	for _, args := range builds {
 		if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
 			return fmt.Errorf("go %v: %v\n%s", args, err, out)
 		}

@@ -23,8 +23,9 @@ type proc struct {
 }
 
 // start runs argv. With pipes, the caller has the ends of its stdin and stdout.
-// The program is stopped when t ends, and a race or a panic in it fails t.
-func start(t testing.TB, stdin, stdout *os.File, argv ...string) *proc {
+// The program is stopped when pt ends, a test around t or t itself, and a race
+// or a panic in it fails pt.
+func start(pt, t testing.TB, stdin, stdout *os.File, argv ...string) *proc {
 	t.Helper()
 	p := &proc{cmd: exec.Command(argv[0], argv[1:]...), done: make(chan struct{}), changed: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0") // it would be a second
@@ -44,14 +45,14 @@ func start(t testing.TB, stdin, stdout *os.File, argv ...string) *proc {
 		p.cmd.Wait()
 		close(p.done)
 	}()
-	t.Cleanup(func() {
-		p.stop(t)
+	pt.Cleanup(func() {
+		p.stop(pt)
 		out := p.log()
 		if strings.Contains(out, "DATA RACE") || strings.Contains(out, "panic:") {
-			t.Errorf("%s reported a race or a panic", argv[:2])
+			pt.Errorf("%s reported a race or a panic", argv[:2])
 		}
-		if t.Failed() {
-			t.Logf("stderr of %q:\n%s", argv, out[max(0, len(out)-8<<10):])
+		if pt.Failed() && out != "" {
+			pt.Logf("stderr of %q:\n%s", argv, out[max(0, len(out)-8<<10):])
 		}
 	})
 	return p

@@ -59,7 +59,7 @@ var listening = regexp.MustCompile(`listening.*?http://([0-9.]+:[0-9]+)`)
 func (s *scene) serve(t testing.TB) (p *proc, base string) {
 	t.Helper()
 	argv := append([]string{bridgeBin, "serve", "--listen", "127.0.0.1:0"}, flags...)
-	p = start(s.pt, nil, nil, append(argv, s.v.target...)...)
+	p = start(s.pt, t, nil, nil, append(argv, s.v.target...)...)
 	return p, p.waitLog(t, listening)[1]
 }
 

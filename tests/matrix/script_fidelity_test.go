@@ -82,10 +82,10 @@ func big(n int) string {
 	return b.String()
 }
 
+var mebibyte = big(1 << 20)
+
 // stepBig: a mebibyte of everything, both ways.
 func stepBig(t *testing.T, k *talk) {
-	mebibyte := big(1 << 20)
-	defer opened.Clear()
 	id := k.id()
 	k.up(t, request(id, "tools/call", mebibyte))
 	k.up(t, note("notifications/x", mebibyte))

@@ -249,10 +249,43 @@ func (k *talk) renewed(t *testing.T, next *session) {
 		m, _ := open(f.text)
 		next.say(t, string(m.ID), response(string(m.ID), `{}`))
 	}
+	k.back(t)
 	k.settle(t)
 	k.c.wire.hangUp(t)
 	k.closed(t, k.s)
 	old.silent(t)
+}
+
+// back calls until the bridge has seen that the server is back: until then it
+// may refuse calls, but leaves none without an answer.
+func (k *talk) back(t *testing.T) {
+	t.Helper()
+	timeout := time.After(patience)
+	for {
+		id := k.id()
+		text := request(id, "tools/call", `{}`)
+		k.c.say(t, text)
+		for refused := false; !refused; {
+			up, _, serverChanged := k.s.peek()
+			down, _, clientChanged := k.c.peek()
+			switch {
+			case len(up) > 0:
+				k.s.hear(t, "", text)
+				k.down(t, id, response(id, `{}`))
+				return
+			case len(down) > 0:
+				k.c.hearError(t, k.on(id), id, -32603)
+				refused = true
+				continue
+			}
+			select {
+			case <-serverChanged:
+			case <-clientChanged:
+			case <-timeout:
+				t.Fatal("the server is back, but a call has neither reached it nor been refused")
+			}
+		}
+	}
 }
 
 // stepTerminate: SIGTERM lets calls in flight end, for a time; then everybody

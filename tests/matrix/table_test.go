@@ -55,6 +55,9 @@ func (b *table) String() string {
 	}
 	out.WriteString("\n")
 	for _, row := range b.rows {
+		if len(b.cells[row]) == 0 {
+			continue // nobody asked for it
+		}
 		fmt.Fprintf(&out, "%-16s", row)
 		for _, s := range steps {
 			cell := b.cells[row][s.name]
