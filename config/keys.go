@@ -74,7 +74,8 @@ var clientTopKeys = []string{
 	"version", "name", "description",
 }
 
-// isComment reports whether a key is a comment by convention.
+// isComment reports whether a key is a comment by convention. It is only where
+// the keys are ours to say: a variable may well be called _X.
 func isComment(key string) bool {
 	return key == "$schema" || strings.HasPrefix(key, "//") || strings.HasPrefix(key, "_") || strings.HasPrefix(key, "#")
 }

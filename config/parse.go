@@ -106,7 +106,7 @@ type member struct {
 }
 
 // members returns what is in an object; what names it in messages. A key that
-// is there twice, and keys that are comments by convention, are left out.
+// is there twice is left out.
 func (p *parser) members(v hujson.Value, what string) (all []member, ok bool) {
 	object, ok := v.Value.(*hujson.Object)
 	if !ok {
@@ -117,9 +117,6 @@ func (p *parser) members(v hujson.Value, what string) (all []member, ok bool) {
 	for _, m := range object.Members {
 		key := m.Name.Value.(hujson.Literal).String()
 		at := m.Name.StartOffset
-		if isComment(key) {
-			continue
-		}
 		if first, twice := seen[key]; twice {
 			p.errorf(at, "%s is here for the second time: the first is in line %d", quote(key), p.problem(first, "").Line)
 			continue
@@ -130,9 +127,22 @@ func (p *parser) members(v hujson.Value, what string) (all []member, ok bool) {
 	return all, true
 }
 
+// fixed returns what is in an object whose keys are ours to say: without those
+// that are comments by convention, and without nulls, which programs write for
+// what is not there.
+func (p *parser) fixed(v hujson.Value, what string) (kept []member, ok bool) {
+	all, ok := p.members(v, what)
+	for _, m := range all {
+		if !isComment(m.key) && !isNull(m.value) {
+			kept = append(kept, m)
+		}
+	}
+	return kept, ok
+}
+
 // file reads the whole.
 func (p *parser) file(root hujson.Value) {
-	all, ok := p.members(root, "the file")
+	all, ok := p.fixed(root, "the file")
 	if !ok {
 		return
 	}
@@ -166,14 +176,14 @@ var serverKeys = []string{"mcpServers", "servers", "context_servers"}
 
 // daemon reads the settings that are for no single server.
 func (p *parser) daemon(top member) {
-	all, ok := p.members(top.value, top.what)
+	all, ok := p.fixed(top.value, top.what)
 	if !ok {
 		return
 	}
 	for _, m := range all {
 		switch flag := daemonFlags[plain(m.key)]; {
 		case m.key == "defaults":
-			if all, ok := p.members(m.value, m.what); ok {
+			if all, ok := p.fixed(m.value, m.what); ok {
 				for _, m := range all {
 					p.setting(&p.base, m)
 				}
@@ -216,6 +226,9 @@ func (p *parser) servers(top member) {
 		return
 	}
 	for _, m := range all {
+		if isComment(m.key) && m.value.Value.Kind() != '{' {
+			continue
+		}
 		if wrong := checkName(m.key); wrong != "" {
 			p.errorf(m.at, "the server name %s %s", m.what, wrong)
 		}

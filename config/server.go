@@ -22,7 +22,7 @@ type draft struct {
 // server reads one server.
 func (p *parser) server(m member) Server {
 	s := Server{Name: m.key, Settings: p.base}
-	all, ok := p.members(m.value, "the server "+m.what)
+	all, ok := p.fixed(m.value, "the server "+m.what)
 	if !ok {
 		return s
 	}
@@ -68,9 +68,6 @@ func (p *parser) sort(d *draft, all []member) {
 			p.foreign(m)
 			continue
 		}
-		if isNull(m.value) {
-			continue // as if it were not there: programs write such files
-		}
 		if first, twice := d.keys[meaning]; twice {
 			if meaning != "disabled" && !same(first.value, m.value) {
 				p.errorf(m.at, "%s and %s mean the same and differ: keep one of them", first.what, m.what)
@@ -109,14 +106,11 @@ func (p *parser) disabled(d *draft) bool {
 
 // own reads the bridge's own settings of a server.
 func (p *parser) own(d *draft, own member) {
-	all, ok := p.members(own.value, own.what)
+	all, ok := p.fixed(own.value, own.what)
 	if !ok {
 		return
 	}
 	for _, m := range all {
-		if isNull(m.value) {
-			continue
-		}
 		d.given = append(d.given, m.key)
 		switch m.key {
 		case "headerFile":

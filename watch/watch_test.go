@@ -217,6 +217,43 @@ func TestPolling(t *testing.T) {
 	awaitCall(t, calls, "a write")
 }
 
+// What happens before the directories are watched is found, although nothing
+// reports it.
+func TestChangeBeforeWatch(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "a.json")
+	write(t, file, "1")
+	w := &watcher{poll: time.Hour}
+	w.adopt([]string{file})
+	write(t, file, "2")
+	awaitCall(t, startWith(t, w, only(file)), "a write that nothing reported")
+}
+
+// What happens while changed is at work is a change of its own.
+func TestChangeDuringCall(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "a.json")
+	write(t, file, "1")
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	timer := time.AfterFunc(patience, cancel)
+	defer timer.Stop()
+	w := &watcher{poll: 10 * time.Millisecond}
+	w.adopt([]string{file})
+	write(t, file, "2")
+	calls := 0
+	run(ctx, w, only(file), func() {
+		if calls++; calls == 1 {
+			write(t, file, "3")
+		} else {
+			cancel()
+		}
+	})
+	if calls != 2 {
+		t.Errorf("called %d times, want 2", calls)
+	}
+}
+
 // Nobody is called when the context is done, and Files returns.
 func TestEnd(t *testing.T) {
 	t.Parallel()
