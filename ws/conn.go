@@ -30,7 +30,8 @@ var (
 
 // endpoint says what a conn has at its other end, and what it may do.
 type endpoint struct {
-	peer       string // "client" or "server", for texts
+	peer       string // for texts: "the client", or the server's address
+	client     bool   // it is a client, which is told what is wrong with its messages
 	maxMessage int
 	maxBatch   int           // 0: no limit
 	batches    func() bool   // whether the peer may send arrays now
@@ -254,7 +255,7 @@ func (c *conn) writeAll(batch []jsonrpc.Message) error {
 // writeMessage puts a message into the wire. The contexts of the library are
 // of no use: when one ends, so does the connection.
 func (c *conn) writeMessage(text []byte) error {
-	c.wire.cork()
+	c.wire.cork(min(len(text), maxFrame))
 	if len(text) <= maxFrame {
 		return c.ws.Write(context.Background(), websocket.MessageText, text)
 	}
@@ -263,9 +264,9 @@ func (c *conn) writeMessage(text []byte) error {
 		n := min(len(text), maxFrame)
 		if _, err = w.Write(text[:n]); err == nil {
 			err = c.wire.flush()
-			c.wire.cork()
 		}
 		text = text[n:]
+		c.wire.cork(min(len(text), maxFrame))
 	}
 	if err != nil {
 		return err
@@ -277,10 +278,10 @@ func (c *conn) writeMessage(text []byte) error {
 // sent before may still be on its way: there is a moment to read it.
 func (c *conn) cannotWrite(err error) {
 	if c.wire.stalled.Load() {
-		c.end(fmt.Errorf("the %s is gone: %w", c.peer, errStalled), websocket.StatusGoingAway, "", false)
+		c.end(fmt.Errorf("%s is gone: %w", c.peer, errStalled), websocket.StatusGoingAway, "", false)
 		return
 	}
-	gone := fmt.Errorf("the connection to the %s was lost: %w", c.peer, rootCause(err))
+	gone := c.broken(err)
 	c.failed.Store(&gone)
 	c.out.close()
 	t := time.NewTimer(closeWait)
@@ -310,7 +311,7 @@ func (c *conn) watch() {
 		if c.answers(c.ping) || c.answers(c.ping/5) || c.wire.silence() < 2*c.ping {
 			continue
 		}
-		c.end(fmt.Errorf("the %s is gone: no sign of life for %v", c.peer, c.wire.silence().Round(time.Second)),
+		c.end(fmt.Errorf("%s is gone: no sign of life for %v", c.peer, c.wire.silence().Round(time.Second)),
 			websocket.StatusGoingAway, "no sign of life", false)
 		return
 	}
@@ -358,6 +359,11 @@ func isDone(c <-chan struct{}) bool {
 	default:
 		return false
 	}
+}
+
+// broken says that the network has failed.
+func (c *conn) broken(err error) error {
+	return fmt.Errorf("the connection to %s was lost: %w", c.peer, rootCause(err))
 }
 
 // rootCause returns the innermost error: what the library adds is its own

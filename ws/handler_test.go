@@ -270,8 +270,8 @@ func TestRefusals(t *testing.T) {
 func TestSubprotocol(t *testing.T) {
 	s := newSite(t, HandlerOptions{})
 	for offered, want := range map[string]string{
-		"":                                         "",
-		"Sec-WebSocket-Protocol: mcp":              "mcp",
+		"":                            "",
+		"Sec-WebSocket-Protocol: mcp": "mcp",
 		"Sec-WebSocket-Protocol: graphql-ws , mcp": "mcp",
 		"Sec-WebSocket-Protocol: graphql-ws":       "",
 	} {

@@ -105,11 +105,11 @@ func (c *conn) invalid(fault *jsonrpc.Error) bool {
 		if fault.ID.IsZero() || fault.ID == jsonrpc.NullID {
 			return true
 		}
-		text := fmt.Sprintf("the %s's answer was not valid JSON-RPC: %s", c.peer, fault.Message)
+		text := fmt.Sprintf("the answer of %s was not valid JSON-RPC: %s", c.peer, fault.Message)
 		return c.deliver(jsonrpc.NewError(fault.ID, jsonrpc.CodeInternalError, text, nil))
 	}
 	reply, due := fault.Reply()
-	if !due || c.peer != "client" {
+	if !due || !c.client {
 		return true
 	}
 	return c.Send(context.Background(), reply) == nil
@@ -133,7 +133,7 @@ func (c *conn) deliver(m jsonrpc.Message) bool {
 
 // refuse ends the conversation because of what the peer has sent.
 func (c *conn) refuse(code websocket.StatusCode, what string) {
-	c.end(fmt.Errorf("the %s has sent what cannot be accepted: %s", c.peer, what), code, what, false)
+	c.end(fmt.Errorf("%s has sent what cannot be accepted: %s", c.peer, what), code, what, false)
 }
 
 // cannotRead ends the conversation when nothing can be read any more.
@@ -146,8 +146,7 @@ func (c *conn) cannotRead(err error) {
 		c.refuse(websocket.StatusMessageTooBig, fmt.Sprintf("a message longer than %d bytes", c.maxMessage))
 	default:
 		// If it is not the network but a violation of the protocol, the peer is told.
-		c.end(fmt.Errorf("the connection to the %s was lost: %w", c.peer, rootCause(err)),
-			websocket.StatusProtocolError, "protocol error", false)
+		c.end(c.broken(err), websocket.StatusProtocolError, "protocol error", false)
 	}
 }
 
@@ -161,7 +160,7 @@ type closeError struct {
 // Error leaves the peer's words out: they may be anything.
 func (e *closeError) Error() string {
 	if e.code == int(websocket.StatusNoStatusRcvd) {
-		return fmt.Sprintf("the %s has closed the WebSocket", e.peer)
+		return fmt.Sprintf("%s has closed the WebSocket", e.peer)
 	}
-	return fmt.Sprintf("the %s has closed the WebSocket with status %d", e.peer, e.code)
+	return fmt.Sprintf("%s has closed the WebSocket with status %d", e.peer, e.code)
 }

@@ -26,7 +26,8 @@ func newSession(h *Handler, socket *websocket.Conn, w *wire, owner string) *sess
 	s := &session{handler: h, owner: owner}
 	s.ctx, s.cancel = context.WithCancel(h.ctx)
 	s.conn = newConn(socket, w, endpoint{
-		peer:       "client",
+		peer:       "the client",
+		client:     true,
 		maxMessage: h.opts.MaxMessageSize,
 		maxBatch:   h.opts.MaxBatch,
 		batches:    s.revision.Batches,

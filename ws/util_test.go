@@ -33,29 +33,45 @@ func msg(text string) jsonrpc.Message {
 // site is a Handler behind a real HTTP server. Each session goes to sessions,
 // and lives until its client is gone or quit gets what ServeConn is to return.
 type site struct {
-	t        *testing.T
 	h        *Handler
 	srv      *httptest.Server
 	sessions chan *session
 	quit     chan error
 	over     chan error // what ServeConn has returned
+
+	// hold keeps ServeConn from returning when the client is gone, as long as
+	// it is open; nil: it returns.
+	hold chan struct{}
+
+	// answer is what ServeConn does instead of all that; nil: nothing.
+	answer func(ctx context.Context, c bridge.Conn) error
 }
 
 func newSite(t *testing.T, o HandlerOptions) *site {
-	s := &site{t: t, sessions: make(chan *session, 100), quit: make(chan error), over: make(chan error, 100)}
+	s := &site{sessions: make(chan *session, 100), quit: make(chan error), over: make(chan error, 100)}
+	s.start(t, o)
+	return s
+}
+
+func (s *site) start(t testing.TB, o HandlerOptions) {
 	s.h = NewHandler(bridge.HandlerFunc(s.serve), o)
 	s.srv = httptest.NewServer(s.h)
 	t.Cleanup(func() {
 		s.h.Close()
 		s.srv.Close()
 	})
-	return s
 }
 
 func (s *site) serve(ctx context.Context, c bridge.Conn) error {
+	if s.answer != nil {
+		return s.answer(ctx, c)
+	}
 	s.sessions <- c.(*session)
 	select {
 	case <-ctx.Done():
+		if s.hold != nil {
+			<-s.hold
+		}
 		s.over <- ctx.Err()
 		return ctx.Err()
 	case err := <-s.quit:
@@ -66,7 +82,7 @@ func (s *site) serve(ctx context.Context, c bridge.Conn) error {
 
 // raw is a WebSocket client that is made by hand, and may do what none does.
 type raw struct {
-	t    *testing.T
+	t    testing.TB
 	conn net.Conn
 	r    *bufio.Reader
 }
@@ -83,7 +99,7 @@ const (
 )
 
 // dialRaw upgrades; more is sent in the same write as the request.
-func (s *site) dialRaw(t *testing.T, more []byte, headers ...string) *raw {
+func (s *site) dialRaw(t testing.TB, more []byte, headers ...string) *raw {
 	t.Helper()
 	c, resp := s.upgrade(t, more, headers...)
 	if resp.StatusCode != http.StatusSwitchingProtocols {
@@ -92,7 +108,7 @@ func (s *site) dialRaw(t *testing.T, more []byte, headers ...string) *raw {
 	return c
 }
 
-func (s *site) upgrade(t *testing.T, more []byte, headers ...string) (*raw, *http.Response) {
+func (s *site) upgrade(t testing.TB, more []byte, headers ...string) (*raw, *http.Response) {
 	t.Helper()
 	conn, err := net.Dial("tcp", s.srv.Listener.Addr().String())
 	if err != nil {
@@ -235,5 +251,44 @@ func wantText(t *testing.T, m jsonrpc.Message, text string) {
 	t.Helper()
 	if string(m.Bytes()) != text {
 		t.Errorf("got %.200s, want %.200s", m.Bytes(), text)
+	}
+}
+
+// benchEcho sends size bytes over TCP to an echo and back, again and again.
+func benchEcho(b *testing.B, size int) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		defer c.Close()
+		buf := make([]byte, size)
+		for {
+			if _, err := io.ReadFull(c, buf); err != nil {
+				return
+			}
+			if _, err := c.Write(buf); err != nil {
+				return
+			}
+		}
+	}()
+	c, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer c.Close()
+	buf := make([]byte, size)
+	for b.Loop() {
+		if _, err := c.Write(buf); err != nil {
+			b.Fatal(err)
+		}
+		if _, err := io.ReadFull(c, buf); err != nil {
+			b.Fatal(err)
+		}
 	}
 }

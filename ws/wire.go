@@ -107,12 +107,17 @@ func (w *wire) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// cork makes frames gather until flush.
-func (w *wire) cork() {
+// cork makes frames gather until flush; size is how many bytes of them are to come.
+func (w *wire) cork(size int) {
 	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.corked = true
-	w.mu.Unlock()
+	if size > chunkSize-frameHeader && w.buf == nil {
+		w.buf = make([]byte, 0, size+frameHeader)
+	}
 }
+
+const frameHeader = 14 // bytes at most, RFC 6455
 
 // waiting returns how many bytes have gathered.
 func (w *wire) waiting() int {

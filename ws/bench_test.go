@@ -1,0 +1,135 @@
+package ws
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// benchSession opens a session, and counts the writes to its client.
+func benchSession(b *testing.B) (*session, *raw, *atomic.Int64) {
+	s := &site{sessions: make(chan *session, 1), quit: make(chan error), over: make(chan error, 1)}
+	s.start(b, HandlerOptions{})
+	c := s.dialRaw(b, nil)
+	session := <-s.sessions
+	var writes atomic.Int64
+	session.wire.mu.Lock()
+	session.wire.rwc = &countingConn{session.wire.rwc, &writes}
+	session.wire.mu.Unlock()
+	return session, c, &writes
+}
+
+type countingConn struct {
+	io.ReadWriteCloser
+	n *atomic.Int64
+}
+
+func (c *countingConn) Write(p []byte) (int, error) {
+	c.n.Add(1)
+	return c.ReadWriteCloser.Write(p)
+}
+
+// BenchmarkNotifications: a session sends notifications of 100 bytes to a
+// reader that does nothing with them, over TCP.
+func BenchmarkNotifications(b *testing.B) {
+	session, c, writes := benchSession(b)
+	m := msg(`{"jsonrpc":"2.0","method":"notifications/message","params":{"data":"` + strings.Repeat("x", 29) + `"}}`)
+	if len(m.Bytes()) != 100 {
+		b.Fatal(len(m.Bytes()))
+	}
+	r := bufio.NewReaderSize(c.r, 64<<10)
+	b.ReportAllocs()
+	b.SetBytes(int64(len(m.Bytes())))
+	b.ResetTimer()
+	go func() {
+		for range b.N {
+			if session.Send(context.Background(), m) != nil {
+				return
+			}
+		}
+	}()
+	for range b.N {
+		if _, err := r.Discard(len(m.Bytes()) + 2); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.StopTimer()
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "msgs/s")
+	b.ReportMetric(float64(writes.Load())/float64(b.N), "writes/msg")
+}
+
+// BenchmarkReceive is the other direction: a client's notifications.
+func BenchmarkReceive(b *testing.B) {
+	session, c, _ := benchSession(b)
+	one := frame(fin|opText, []byte(`{"jsonrpc":"2.0","method":"notifications/message","params":{"data":"`+strings.Repeat("x", 29)+`"}}`))
+	b.ReportAllocs()
+	b.ResetTimer()
+	go func() {
+		w := bufio.NewWriterSize(c.conn, 64<<10)
+		for range b.N {
+			if _, err := w.Write(one); err != nil {
+				return
+			}
+		}
+		w.Flush()
+	}()
+	for range b.N {
+		if _, err := session.Recv(context.Background()); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "msgs/s")
+}
+
+// BenchmarkCall is one call at a time, there and back: from a Client to a
+// session that answers.
+func BenchmarkCall(b *testing.B) {
+	for _, size := range []int{100, 10_000, 1 << 20} {
+		b.Run(fmt.Sprint(size), func(b *testing.B) {
+			s := &site{}
+			s.answer = func(ctx context.Context, c bridge.Conn) error {
+				for {
+					m, err := c.Recv(ctx)
+					if err != nil {
+						return err
+					}
+					if err := c.Send(ctx, jsonrpc.NewResult(m.ID(), m.Params())); err != nil {
+						return err
+					}
+				}
+			}
+			s.start(b, HandlerOptions{})
+			client, err := (&Client{URL: s.url()}).Dial(context.Background())
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer client.Close()
+			params := []byte(`{"s":"` + strings.Repeat("x", size) + `"}`)
+			b.ReportAllocs()
+			for n := 0; b.Loop(); n++ {
+				m := jsonrpc.NewRequest(jsonrpc.IntID(int64(n)), "tools/call", params)
+				if err := client.Send(context.Background(), m); err != nil {
+					b.Fatal(err)
+				}
+				if _, err := client.Recv(context.Background()); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkFloor is the floor of BenchmarkCall: the same bytes on a bare TCP
+// connection, answered by an echo.
+func BenchmarkFloor(b *testing.B) {
+	for _, size := range []int{100, 10_000, 1 << 20} {
+		b.Run(fmt.Sprint(size), func(b *testing.B) { benchEcho(b, size) })
+	}
+}

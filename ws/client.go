@@ -1,0 +1,103 @@
+package ws
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/httpclient"
+)
+
+// ErrSessionLost is what Recv ends with after the connection was lost, where
+// ClientOptions.NoRenew asks for that.
+var ErrSessionLost = errors.New("ws: the connection was lost, and with it the session")
+
+// ClientOptions tune a Client. The zero value works.
+type ClientOptions struct {
+	// Header is added to the request for the upgrade. Headers that belong to
+	// the transport (Upgrade, Sec-WebSocket-Key and the like) are ignored.
+	// "Host" sets the Host header.
+	Header http.Header
+
+	// Transport makes that request. What it returns with status 101 must have
+	// a body that can be written to, as http.Transport has it. nil means one
+	// of the Conn's own, see httpclient.NewTransport.
+	Transport http.RoundTripper
+
+	// MaxMessageSize bounds a message from the server, in bytes. A longer one
+	// ends the connection. 0 means DefaultMaxMessageSize.
+	MaxMessageSize int
+
+	// ConnectTimeout bounds dialling, the TLS handshake and the reply to the
+	// upgrade, each. With a Transport, thrice as long bounds all of it.
+	// 0 means httpclient.DefaultConnectTimeout.
+	ConnectTimeout time.Duration
+
+	// PingInterval is how often the server is pinged (WS5). One from which
+	// nothing comes for 2.2 times as long is gone.
+	// 0 means DefaultPingInterval, negative never.
+	PingInterval time.Duration
+
+	// StallAfter is how long the server may take nothing of what it is sent
+	// before it is gone. 0 means DefaultStallAfter, negative for ever.
+	StallAfter time.Duration
+
+	// NoRenew says not to connect again after the connection was lost: Recv
+	// ends with ErrSessionLost.
+	NoRenew bool
+
+	// Logger is told what happens to the connection, never what messages
+	// contain. nil means no logging.
+	Logger hclog.Logger
+}
+
+func (o ClientOptions) withDefaults() ClientOptions {
+	o.MaxMessageSize = cmp.Or(o.MaxMessageSize, DefaultMaxMessageSize)
+	o.ConnectTimeout = cmp.Or(o.ConnectTimeout, httpclient.DefaultConnectTimeout)
+	o.PingInterval = cmp.Or(o.PingInterval, DefaultPingInterval)
+	o.StallAfter = cmp.Or(o.StallAfter, DefaultStallAfter)
+	if o.Logger == nil {
+		o.Logger = hclog.NewNullLogger()
+	}
+	return o
+}
+
+// Client is a bridge.Dialer for an MCP server that speaks WebSocket.
+type Client struct {
+	// URL is the address of the server, ws or wss. User and password in it
+	// become an Authorization header, unless Options.Header has one.
+	URL string
+
+	Options ClientOptions
+}
+
+// Dial checks the URL and the headers and returns a Conn. It makes no network
+// call: the first Send does, which is that of the local client's own
+// initialize, and a server that is down answers it with a JSON-RPC error.
+//
+// The end of the connection is the end of the session (WS4): requests in
+// progress are answered with an error, and unless NoRenew says otherwise the
+// Conn connects and initializes again, for as long as it takes, and restores
+// subscriptions and log level (LE5). Meanwhile requests are answered with an error.
+//
+// Send fails only when the Conn is closed, when ctx is done, or for a request
+// with the id of one in progress, which could not be answered unmistakably:
+// whatever else goes wrong with a request becomes a JSON-RPC error response
+// that Recv returns. Recv ends only with Close, or as NoRenew says.
+func (c *Client) Dial(ctx context.Context) (bridge.Conn, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	d, err := newDialer(c.URL, c.Options.withDefaults())
+	if err != nil {
+		return nil, err
+	}
+	return newRenewer(d.dial, d.close, renewOptions{
+		Where: d.peer.String(), NoRenew: c.Options.NoRenew, Logger: d.opts.Logger,
+	}), nil
+}

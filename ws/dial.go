@@ -1,0 +1,176 @@
+package ws
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"unicode"
+
+	"github.com/coder/websocket"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/httpclient"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// clientReserved are the headers that are the transport's own business.
+var clientReserved = []string{
+	"Upgrade", "Sec-WebSocket-Key", "Sec-WebSocket-Version", "Sec-WebSocket-Protocol",
+	"Sec-WebSocket-Extensions", "Sec-WebSocket-Accept",
+}
+
+// clientHints are what the texts about an HTTP status end in.
+var clientHints = map[int]string{
+	http.StatusOK:               "there is no WebSocket server at this path; is the path of the URL right? It is often /ws",
+	http.StatusNotFound:         "is the path of the URL right? It is often /ws",
+	http.StatusBadRequest:       notHere,
+	http.StatusMethodNotAllowed: notHere,
+	http.StatusNotAcceptable:    notHere,
+	http.StatusUpgradeRequired:  "does a proxy on the way not pass WebSockets on?",
+	http.StatusNotImplemented:   "does a proxy on the way not pass WebSockets on?",
+}
+
+const notHere = "there is no WebSocket server at this path; the URL of a Streamable HTTP server begins with http"
+
+// dialer makes connections to one server.
+type dialer struct {
+	url    *url.URL
+	peer   *httpclient.Peer
+	host   string // the Host header, "": the URL's
+	header http.Header
+	rt     http.RoundTripper
+	close  func() // closes the transport's idle connections
+	opts   ClientOptions
+}
+
+func newDialer(address string, opts ClientOptions) (*dialer, error) {
+	u, err := httpclient.URL(address, "ws", "wss")
+	if err != nil {
+		return nil, err
+	}
+	header, err := httpclient.Header(opts.Header, u.User, clientReserved...)
+	if err != nil {
+		return nil, err
+	}
+	u.User = nil
+	d := &dialer{url: u, peer: httpclient.NewPeer(u, clientHints), host: header.Get("Host"), header: header, rt: opts.Transport, opts: opts}
+	header.Del("Host")
+	d.close = func() {}
+	if d.rt == nil {
+		own := httpclient.NewTransport(httpclient.TransportOptions{ConnectTimeout: opts.ConnectTimeout})
+		own.ResponseHeaderTimeout = opts.ConnectTimeout
+		own.ForceAttemptHTTP2 = false
+		d.rt, d.close = own, own.CloseIdleConnections
+	}
+	return d, nil
+}
+
+// dial makes a connection. The error is a *httpclient.Fault, as is that of the
+// Conn's Recv when the connection is lost.
+func (d *dialer) dial(ctx context.Context) (bridge.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, 3*d.opts.ConnectTimeout)
+	defer cancel()
+	hand := &handshake{dialer: d}
+	socket, _, err := websocket.Dial(ctx, d.url.String(), &websocket.DialOptions{
+		HTTPClient: &http.Client{
+			Transport:     hand,
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+		HTTPHeader:   d.header,
+		Host:         d.host,
+		Subprotocols: []string{subprotocol}, // WS2: a server may select none
+	})
+	if err != nil {
+		return nil, d.notOpened(err)
+	}
+	c := newConn(socket, hand.wire, endpoint{
+		peer:       d.peer.String(),
+		maxMessage: d.opts.MaxMessageSize,
+		batches:    func() bool { return true },
+		ping:       d.opts.PingInterval,
+		noise: func(size int, reason string) {
+			d.opts.Logger.Debug("the server has sent what is no message", "bytes", size, "reason", reason)
+		},
+	})
+	return &serverConn{conn: c, dialer: d}, nil
+}
+
+// handshake is the RoundTripper of one opening handshake. It follows redirects
+// within the origin (LE14) and puts a wire under the WebSocket.
+type handshake struct {
+	*dialer
+	wire *wire
+}
+
+// RoundTrip implements http.RoundTripper.
+func (h *handshake) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, fault := h.peer.Do(h.rt, req)
+	if fault != nil {
+		return nil, fault
+	}
+	if resp.StatusCode != http.StatusSwitchingProtocols {
+		defer resp.Body.Close()
+		return nil, h.peer.RefusalFault(resp)
+	}
+	body, ok := resp.Body.(io.ReadWriteCloser)
+	if !ok {
+		resp.Body.Close()
+		return nil, errors.New("the transport in use cannot upgrade")
+	}
+	h.wire = newWire(body, h.opts.StallAfter)
+	resp.Body = h.wire
+	return resp, nil
+}
+
+// notOpened explains why there is no connection.
+func (d *dialer) notOpened(err error) *httpclient.Fault {
+	var fault *httpclient.Fault
+	switch {
+	case errors.As(err, &fault):
+		return fault
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return d.peer.NetFault(context.DeadlineExceeded)
+	}
+	d.opts.Logger.Debug("the server's upgrade is not valid", "url", d.peer.String(), "reason", err)
+	return &httpclient.Fault{Reason: httpclient.ReasonNotMCP, Text: fmt.Sprintf("%s does not speak the WebSocket protocol", d.peer)}
+}
+
+// lostFault explains the end of a connection to those who wait for a response.
+func (d *dialer) lostFault(err error, code websocket.StatusCode) *httpclient.Fault {
+	if code == websocket.StatusMessageTooBig {
+		return d.peer.TooLargeFault(d.opts.MaxMessageSize)
+	}
+	text := err.Error()
+	var closed *closeError
+	if errors.As(err, &closed) && closed.reason != "" && !strings.ContainsFunc(closed.reason, unicode.IsControl) {
+		text += fmt.Sprintf("; it says: %q", closed.reason)
+	}
+	return &httpclient.Fault{Reason: httpclient.ReasonBroken, Transient: true,
+		Text: text + "; no answer has come, but the request may have been carried out"}
+}
+
+// serverConn is the Conn of one connection to a server. Its Recv ends with a
+// *httpclient.Fault when the connection is lost.
+type serverConn struct {
+	*conn
+	dialer *dialer
+}
+
+// Recv implements bridge.Conn.
+func (c *serverConn) Recv(ctx context.Context) (jsonrpc.Message, error) {
+	m, err := c.conn.Recv(ctx)
+	if err != nil && err != errClosed && ctx.Err() == nil {
+		return m, c.dialer.lostFault(err, c.code)
+	}
+	return m, err
+}
+
+// Close implements bridge.Conn.
+func (c *serverConn) Close() error {
+	c.close(websocket.StatusNormalClosure, "")
+	return nil
+}

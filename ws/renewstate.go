@@ -1,0 +1,244 @@
+package ws
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/httpclient"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// mostAsked and mostSubs bound what is remembered on behalf of others.
+const (
+	mostAsked = 1024
+	mostSubs  = 4096
+)
+
+// renewState is everything about a renewer that changes.
+type renewState struct {
+	closed bool
+	lost   bool // with NoRenew: the session is over
+	keeper bool // the keeper runs
+
+	link    *link             // the connection there is; nil: none
+	attempt *attempt          // what messages wait for; nil: nothing
+	down    *httpclient.Fault // not nil while the keeper tries again and again
+	next    time.Time         // when it will
+
+	calls map[jsonrpc.ID]jsonrpc.Message // the client's requests that were sent over link and wait for a response
+	asked map[jsonrpc.ID]renewAsked      // the server's requests, as the client knows them
+
+	// What a new session has to be told (LE5), each as the client sent it.
+	resume      bool // the client takes it for granted that there is a session
+	initialize  jsonrpc.Message
+	initialized jsonrpc.Message
+	level       jsonrpc.Message            // logging/setLevel
+	subs        map[string]jsonrpc.Message // resources/subscribe, by URI
+	serial      int64                      // of the bridge's own ids
+}
+
+// link is one connection.
+type link struct {
+	conn bridge.Conn
+	told bool // notifications/initialized; guarded by the renewer's mu
+}
+
+// attempt is an attempt to connect.
+type attempt struct {
+	done  chan struct{}
+	fault *httpclient.Fault // set before done is closed; nil: there is a connection
+}
+
+func newAttempt() *attempt { return &attempt{done: make(chan struct{})} }
+
+type renewAsked struct {
+	link *link
+	id   jsonrpc.ID // as the server knows it
+}
+
+// entry is what becomes of a message: one of these.
+type entry struct {
+	link  *link // it is sent here, as msg
+	msg   jsonrpc.Message
+	wait  *attempt          // it has to come again after this has succeeded
+	fault *httpclient.Fault // it is answered with this
+	drop  string            // it is not needed, for this reason
+	err   error             // it cannot be taken
+}
+
+// enter decides what becomes of a message of the client, and enters it into
+// the books.
+func (r *renewer) enter(m jsonrpc.Message) entry {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := &r.st
+	request := m.Kind() == jsonrpc.Request
+	opens := request && m.Method() == "initialize"
+	switch {
+	case s.closed:
+		return entry{err: errClosed}
+	case s.lost:
+		return entry{err: ErrSessionLost}
+	case s.link != nil:
+		return r.enterLink(m)
+	case s.attempt != nil:
+		return entry{wait: s.attempt}
+	case !request:
+		return entry{drop: "there is no connection"}
+	case s.down != nil && !opens:
+		return entry{fault: r.downFault()}
+	}
+	if opens { // the client begins anew; nobody needs to do so in its place
+		s.resume = false
+		r.begin(m)
+	}
+	s.attempt = newAttempt()
+	if s.keeper {
+		signal(r.kick)
+	} else {
+		s.keeper = true
+		r.wg.Go(r.keep)
+	}
+	return entry{wait: s.attempt}
+}
+
+// begin notes the client's initialize, and forgets what belonged to the
+// session before. r.mu is held.
+func (r *renewer) begin(initialize jsonrpc.Message) {
+	r.st.initialize = initialize
+	r.st.initialized, r.st.level = jsonrpc.Message{}, jsonrpc.Message{}
+	clear(r.st.subs)
+}
+
+// enterLink is enter for a message that can be sent. r.mu is held.
+func (r *renewer) enterLink(m jsonrpc.Message) entry {
+	l := r.st.link
+	switch m.Kind() {
+	case jsonrpc.Request:
+		if _, dup := r.st.calls[m.ID()]; dup {
+			return entry{err: errDuplicate}
+		}
+		r.st.calls[m.ID()] = m
+		if m.Method() == "initialize" {
+			r.begin(m)
+		}
+	case jsonrpc.Notification:
+		switch m.Method() {
+		case "notifications/initialized":
+			r.st.initialized = m
+			if l.told {
+				return entry{drop: "the bridge has said so already"}
+			}
+			l.told = true
+		case "notifications/cancelled": // its response is not wanted any more (J12)
+			if id, _, ok := jsonrpc.Find(r.st.calls, m.RequestID()); ok {
+				delete(r.st.calls, id)
+			}
+		}
+	case jsonrpc.Response:
+		id, asked, ok := jsonrpc.Find(r.st.asked, m.ID())
+		delete(r.st.asked, id)
+		switch {
+		case !ok:
+			return entry{drop: "it answers nothing that the server has asked"}
+		case asked.link != l:
+			return entry{drop: "the session that asked is gone"}
+		case asked.id != m.ID():
+			m = m.WithID(asked.id)
+		}
+	}
+	return entry{link: l, msg: m}
+}
+
+// forget takes a request that was not sent out of the books.
+func (r *renewer) forget(m jsonrpc.Message) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if m.Kind() == jsonrpc.Request {
+		delete(r.st.calls, m.ID())
+	}
+}
+
+// claim takes the request that a response answers out of the books, and keeps
+// what a new session would have to be told as well.
+func (r *renewer) claim(answer jsonrpc.Message) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	id, call, ok := jsonrpc.Find(r.st.calls, answer.ID())
+	delete(r.st.calls, id)
+	if !ok || answer.IsError() {
+		return
+	}
+	uri := func() string { return string(call.Lookup("params", "uri")) }
+	switch call.Method() {
+	case "initialize":
+		r.st.resume = true
+		r.opts.Logger.Info("connected", "url", r.opts.Where)
+	case "logging/setLevel":
+		r.st.level = call
+	case "resources/unsubscribe":
+		delete(r.st.subs, uri())
+	case "resources/subscribe":
+		if len(r.st.subs) >= mostSubs {
+			r.opts.Logger.Warn("too many subscriptions: this one will not survive a restart of the server")
+			return
+		}
+		r.st.subs[uri()] = call
+	}
+}
+
+// track remembers a request of the server, so that its response goes to the
+// session that asked, or nowhere if that is gone. The id is changed where the
+// client has one like it open from a session that is gone: servers count from
+// the start again. false: there are too many.
+func (r *renewer) track(l *link, m jsonrpc.Message) (jsonrpc.Message, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.st.asked) >= mostAsked {
+		return m, false
+	}
+	id := m.ID()
+	if before, open := r.st.asked[id]; open && before.link != l {
+		id = r.ownID()
+		m = m.WithID(id)
+	}
+	r.st.asked[id] = renewAsked{link: l, id: m.ID()}
+	return m, true
+}
+
+// untrack forgets the request that the server cancels, and names it as the
+// client knows it.
+func (r *renewer) untrack(l *link, m jsonrpc.Message) jsonrpc.Message {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	target := m.RequestID()
+	for id, asked := range r.st.asked {
+		if asked.link == l && asked.id.Equivalent(target) {
+			delete(r.st.asked, id)
+			if id != target {
+				m = m.WithRequestID(id)
+			}
+			break
+		}
+	}
+	return m
+}
+
+// ownID returns an id for the bridge's own use. r.mu is held.
+func (r *renewer) ownID() jsonrpc.ID {
+	r.st.serial++
+	return jsonrpc.StringID("mcp-bridge-" + strconv.FormatInt(r.st.serial, 10))
+}
+
+// downFault says that there is no connection, and when there may be. r.mu is held.
+func (r *renewer) downFault() *httpclient.Fault {
+	f := &httpclient.Fault{Reason: httpclient.ReasonDown, Status: r.st.down.Status, Text: "not connected: " + r.st.down.Text}
+	if wait := time.Until(r.st.next); wait > 0 {
+		f.Text += fmt.Sprintf("; the next attempt is in %v", wait.Round(100*time.Millisecond))
+	} else {
+		f.Text += "; an attempt is being made now"
+	}
+	return f
+}
