@@ -46,6 +46,9 @@ func (s *session) take(st *stream, r *reader, buf []event) (events []event, over
 
 // commit turns a POST's stream into an SSE stream, which can be resumed.
 func (s *session) commit(st *stream) {
+	if s.alone {
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st.committed = true

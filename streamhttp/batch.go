@@ -10,13 +10,45 @@ import (
 // serveBatch takes an array of messages, which is part of revision 2025-03-26
 // alone (LI8 to LI12).
 func (h *Handler) serveBatch(w http.ResponseWriter, r *http.Request, body []byte, share *share) {
+	messages, failed, ok := h.parseBatch(w, r, body)
+	if !ok {
+		return
+	}
+	if h.opts.Stateless {
+		h.serveAloneBatch(w, r, messages, failed, share)
+		return
+	}
+	s := h.find(w, r, jsonrpc.ID{})
+	if s == nil {
+		return
+	}
+	s.begin()
+	defer s.finish()
+	if !batchAllowed(w, r, s.revision()) {
+		return
+	}
+	requests := onlyRequests(messages)
+	switch {
+	case len(requests) > 0:
+		h.serveRequests(&post{w: w, r: r, s: s, share: share, batch: ids(requests)}, messages, requests, failed)
+	case len(failed) > 0:
+		if h.passAll(w, r, s, messages) {
+			refuseElements(w, failed)
+		}
+	default:
+		h.serveOneWay(w, r, s, messages)
+	}
+}
+
+// parseBatch returns the messages in an array, and the answers to what is
+// none, or answers the request with what is wrong.
+func (h *Handler) parseBatch(w http.ResponseWriter, r *http.Request, body []byte) (messages, failed []jsonrpc.Message, ok bool) {
 	parts, err := jsonrpc.SplitBatch(body, h.opts.MaxBatch)
 	if err != nil {
 		e := asError(err)
 		writeError(w, r, http.StatusBadRequest, e.Code, e.ID, e.Message)
-		return
+		return nil, nil, false
 	}
-	var messages, failed []jsonrpc.Message
 	for _, part := range parts {
 		m, err := jsonrpc.Parse(part)
 		if err != nil {
@@ -30,38 +62,36 @@ func (h *Handler) serveBatch(w http.ResponseWriter, r *http.Request, body []byte
 		}
 		if m.Method() == "initialize" {
 			refuseID(w, r, http.StatusBadRequest, jsonrpc.ID{}, "initialize must not be part of a batch")
-			return
+			return nil, nil, false
 		}
 		messages = append(messages, m)
 	}
-	s := h.find(w, r, jsonrpc.ID{})
-	if s == nil {
-		return
+	return messages, failed, true
+}
+
+// batchAllowed reports whether the revision has batches, or answers the request (LI8).
+func batchAllowed(w http.ResponseWriter, r *http.Request, revision string) bool {
+	if revision == version2025_03_26 {
+		return true
 	}
-	s.begin()
-	defer s.finish()
-	if v := s.revision(); v != version2025_03_26 {
-		refuseID(w, r, http.StatusBadRequest, jsonrpc.ID{}, "a batch is no message of revision "+v+"; POST the messages one by one")
-		return
+	refuseID(w, r, http.StatusBadRequest, jsonrpc.ID{}, "a batch is no message of revision "+revision+"; POST the messages one by one")
+	return false
+}
+
+// refuseElements answers a batch in which nothing is a request, but some of it
+// is no message at all.
+func refuseElements(w http.ResponseWriter, failed []jsonrpc.Message) {
+	w.Header()["Content-Type"] = valueJSON
+	w.WriteHeader(http.StatusBadRequest)
+	_, _ = w.Write(array(failed))
+}
+
+func ids(requests []jsonrpc.Message) []jsonrpc.ID {
+	ids := make([]jsonrpc.ID, len(requests))
+	for i, m := range requests {
+		ids[i] = m.ID()
 	}
-	requests := onlyRequests(messages)
-	switch {
-	case len(requests) > 0:
-		p := &post{w: w, r: r, s: s, share: share}
-		for _, m := range requests {
-			p.batch = append(p.batch, m.ID())
-		}
-		h.serveRequests(p, messages, requests, failed)
-	case len(failed) > 0:
-		if !h.passAll(w, r, s, messages) {
-			return
-		}
-		w.Header()["Content-Type"] = valueJSON
-		w.WriteHeader(http.StatusBadRequest)
-		_, _ = w.Write(array(failed))
-	default:
-		h.serveOneWay(w, r, s, messages)
-	}
+	return ids
 }
 
 func onlyRequests(messages []jsonrpc.Message) []jsonrpc.Message {

@@ -21,7 +21,7 @@ const maxOutside = 1 << 20
 // usual because r belongs to no session.
 func (h *Handler) maxBody(r *http.Request) (max int, outside bool) {
 	max = h.opts.MaxMessageSize
-	if max <= maxOutside || h.named(r) != nil {
+	if max <= maxOutside || h.opts.Stateless || h.named(r) != nil {
 		return max, false
 	}
 	return maxOutside, true
@@ -33,13 +33,21 @@ func (h *Handler) badBody(w http.ResponseWriter, r *http.Request, err error, out
 	case errors.Is(err, errBodyTooLarge):
 		h.tooLarge(w, r, outside)
 	case errors.Is(err, errBodies):
-		w.Header().Set("Connection", "close") // the rest is not worth reading
+		lastOne(w, r) // the rest is not worth reading
 		busy(w, r, jsonrpc.ID{}, err)
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		w.Header().Set("Connection", "close")
+		lastOne(w, r)
 		refuse(w, r, http.StatusRequestTimeout, jsonrpc.CodeInvalidRequest, "the body did not arrive within "+h.opts.BodyTimeout.String())
 	default:
 		refuse(w, r, http.StatusBadRequest, jsonrpc.CodeParseError, "the body could not be read")
+	}
+}
+
+// lastOne makes r the last request of its connection. Over HTTP/2 it ends
+// alone: the header would end what other requests have on the connection.
+func lastOne(w http.ResponseWriter, r *http.Request) {
+	if r.ProtoMajor == 1 {
+		w.Header()["Connection"] = valueClose
 	}
 }
 
@@ -48,7 +56,7 @@ func (h *Handler) badBody(w http.ResponseWriter, r *http.Request, err error, out
 func (h *Handler) tooLarge(w http.ResponseWriter, r *http.Request, outside bool) {
 	text := "the message is larger than " + strconv.Itoa(h.opts.MaxMessageSize) + " bytes (--max-message-size)"
 	if outside && r.ContentLength <= int64(h.opts.MaxMessageSize) {
-		w.Header().Set("Connection", "close") // at once: the rest is not worth reading
+		lastOne(w, r) // at once: the rest is not worth reading
 		if r.Header.Get(headerSession) != "" {
 			refuse(w, r, http.StatusNotFound, jsonrpc.CodeInvalidRequest, noSuchSession)
 			return

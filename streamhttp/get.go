@@ -65,7 +65,7 @@ func parseEventID(id string) (key, seq uint64, ok bool) {
 func (h *Handler) serveSSE(w http.ResponseWriter, r *http.Request, s *session, st *stream, rd *reader, todo *outbox) {
 	out := sse.NewWriter(w, h.opts.StallAfter)
 	out.Begin()
-	if v := s.revision(); knownVersion(v) && v >= version2025_11_25 {
+	if v := s.revision(); knownVersion(v) && v >= version2025_11_25 && !s.alone {
 		// A client that loses the connection before the first real event
 		// must still have an id to come back with (LI14, LI17).
 		if seq, ours := s.cursor(st, rd); ours {
@@ -84,8 +84,11 @@ func (h *Handler) serveSSE(w http.ResponseWriter, r *http.Request, s *session, s
 	for {
 		for _, e := range events {
 			var room [41]byte
-			id := string(appendEventID(room[:0], st.key, e.seq))
-			out.Line(sse.Event{ID: id}, e.line)
+			id := room[:0]
+			if !s.alone { // nothing of it could be resumed
+				id = appendEventID(id, st.key, e.seq)
+			}
+			out.Line(sse.Event{ID: string(id)}, e.line)
 		}
 		if out.Flush() != nil || over {
 			return

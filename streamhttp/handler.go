@@ -2,8 +2,6 @@ package streamhttp
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -18,11 +16,22 @@ import (
 // HandlerOptions tune a Handler. The zero value works; durations below zero
 // mean "never" or "no limit" where that is said.
 type HandlerOptions struct {
-	// Guard checks Origin and Host. The zero value admits loopback origins only.
+	// Guard checks Origin and Host, and who a request comes from. The zero value
+	// admits loopback origins only, and everybody.
 	Guard httpguard.Policy
 
+	// Admit is asked for a place before a session is made, or with Stateless
+	// before a request is served; the POST waits as long as it does. What it
+	// refuses is answered 503 with Retry-After. nil: everybody is admitted.
+	Admit bridge.Admit
+
+	// Stateless gives each POST with requests in it a bridge.Handler of its own,
+	// which ends when they are answered. There are no session ids then, and no
+	// streams to resume or to listen to; nobody can answer the server's requests.
+	Stateless bool
+
 	MaxMessageSize int           // bytes in a body; more is answered 413. 0: 64 MiB
-	MaxSessions    int           // more are answered 503 with Retry-After, as are twice as many servers that run or are being stopped. 0: 1000
+	MaxSessions    int           // more are answered 503 with Retry-After, as are twice as many servers that run or are being stopped; with Stateless, POSTs at once. 0: 1000
 	MaxBodies      int           // bytes of all bodies that are being read or wait for their server; beyond, 503. Negative: no limit. 0: 4 x MaxMessageSize
 	MaxBatch       int           // messages in a batch (LI9). 0: 50
 	SessionTimeout time.Duration // idle sessions end after it (LI30), those with calls in progress not before an hour. 0: 30 min; negative: none ever ends so
@@ -82,8 +91,8 @@ const initializeCommit = 10 * time.Second
 // tidyEvery is how often sessions are looked at for what has become too old.
 const tidyEvery = 15 * time.Second
 
-// maxRefusedWarnings is how many requests refused by the Guard are worth a
-// warning between two looks of the tidier.
+// maxRefusedWarnings is how many refused requests are worth a warning between
+// two looks of the tidier.
 const maxRefusedWarnings = 10
 
 // Handler serves one MCP endpoint over Streamable HTTP to clients of the
@@ -98,7 +107,7 @@ type Handler struct {
 	wg     sync.WaitGroup // sessions and the tidier
 	bodies atomic.Int64   // bytes taken of MaxBodies
 
-	refused atomic.Int64 // requests refused by the Guard since the tidier last looked
+	refused atomic.Int64 // requests refused since the tidier last looked
 
 	mu       sync.Mutex
 	sessions map[string]*session // by id, until they end
@@ -151,29 +160,45 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		defer func() { _ = rc.SetWriteDeadline(time.Now().Add(h.opts.StallAfter)) }()
 	}
 	w.Header()["X-Content-Type-Options"] = valueNoSniff
-	if no := h.opts.Guard.Check(r); no != nil {
-		level := hclog.Warn
-		if h.refused.Add(1) > maxRefusedWarnings { // a web page must not be able to flood the log
-			level = hclog.Debug
-		}
-		h.opts.Logger.Log(level, "request refused", "reason", no.Reason, "remote", r.RemoteAddr)
+	known, no := h.opts.Guard.Enter(w, r)
+	switch {
+	case no != nil:
+		h.logRefused(r, no.Reason)
 		refuse(w, r, no.Status, jsonrpc.CodeInvalidRequest, no.Reason)
-		return
+	case known != nil:
+		h.dispatch(w, known)
 	}
-	if h.opts.Guard.CORS(w, r) {
-		return
+}
+
+// logRefused says that a request was refused. Nobody must be able to flood the
+// log with it, a web page least of all.
+func (h *Handler) logRefused(r *http.Request, reason string) {
+	level := hclog.Warn
+	if h.refused.Add(1) > maxRefusedWarnings {
+		level = hclog.Debug
 	}
-	switch r.Method {
-	case http.MethodPost:
+	h.opts.Logger.Log(level, "request refused", "reason", reason, "remote", h.opts.Guard.RemoteAddr(r))
+}
+
+// dispatch answers a request that the Guard has let in.
+func (h *Handler) dispatch(w http.ResponseWriter, r *http.Request) {
+	switch {
+	case r.Method == http.MethodPost:
 		h.servePOST(w, r)
-	case http.MethodGet:
+	case h.opts.Stateless:
+		notAllowed(w, r, "POST")
+	case r.Method == http.MethodGet:
 		h.serveGET(w, r)
-	case http.MethodDelete:
+	case r.Method == http.MethodDelete:
 		h.serveDELETE(w, r)
 	default:
-		w.Header().Set("Allow", "GET, POST, DELETE")
-		refuse(w, r, http.StatusMethodNotAllowed, jsonrpc.CodeInvalidRequest, "method "+r.Method+" is not allowed here; use POST, GET or DELETE")
+		notAllowed(w, r, "GET, POST, DELETE")
 	}
+}
+
+func notAllowed(w http.ResponseWriter, r *http.Request, allowed string) {
+	w.Header()["Allow"] = []string{allowed}
+	refuse(w, r, http.StatusMethodNotAllowed, jsonrpc.CodeInvalidRequest, "method "+r.Method+" is not allowed here; allowed: "+allowed)
 }
 
 // serveDELETE ends a session at its client's wish (LI23).
@@ -205,11 +230,13 @@ func (h *Handler) find(w http.ResponseWriter, r *http.Request, id jsonrpc.ID) *s
 		return nil
 	}
 	if v := r.Header.Get(headerVersion); v != "" && !knownVersion(v) {
-		refuseID(w, r, http.StatusBadRequest, id, "unsupported MCP-Protocol-Version; supported: "+supportedVersions)
+		refuseID(w, r, http.StatusBadRequest, id, unsupportedVersion)
 		return nil
 	}
 	return s
 }
+
+const unsupportedVersion = "unsupported MCP-Protocol-Version; supported: " + supportedVersions
 
 const noSuchSession = "there is no such session (it may have ended); begin anew with an initialize request"
 
@@ -226,59 +253,6 @@ func (h *Handler) named(r *http.Request) *session {
 		return nil
 	}
 	return s
-}
-
-// principal names who is behind a request.
-func principal(r *http.Request) string { return httpguard.Principal(r) }
-
-var (
-	errTooMany = errors.New("too many sessions; try again later")
-	errClosing = errors.New("the bridge is shutting down")
-)
-
-// start makes a session, enters the initialize request into its books, and
-// lets the bridge.Handler serve it.
-func (h *Handler) start(r *http.Request, init jsonrpc.Message) (*session, *stream, *reader, error) {
-	var asked string
-	_ = json.Unmarshal(init.Lookup("params", "protocolVersion"), &asked) // not a string: the server will say so
-	s := newSession(&h.opts, principal(r), asked, time.Now())
-	st, rd, _, err := s.open([]jsonrpc.Message{init})
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.closing {
-		return nil, nil, nil, errClosing
-	}
-	// Servers that are still being stopped do not count, but cannot pile up.
-	if len(h.sessions) >= h.opts.MaxSessions || h.served >= 2*h.opts.MaxSessions {
-		return nil, nil, nil, errTooMany
-	}
-	ctx, cancel := context.WithCancel(h.ctx)
-	s.onEnd = func() {
-		cancel()
-		h.mu.Lock()
-		delete(h.sessions, s.id)
-		h.mu.Unlock()
-	}
-	h.served++
-	h.sessions[s.id] = s
-	h.wg.Go(func() { h.serve(ctx, s) })
-	return s, st, rd, nil
-}
-
-// serve runs the bridge.Handler for a session. ctx is done when the session
-// has ended or the Handler shuts down.
-func (h *Handler) serve(ctx context.Context, s *session) {
-	err := h.server.ServeConn(ctx, s)
-	if err != nil && !errors.Is(err, errSessionEnded) && !(ctx.Err() != nil && errors.Is(err, context.Canceled)) {
-		h.opts.Logger.Warn("session ended", "session", s.tag(), "error", err)
-	}
-	s.end("the server has ended the session")
-	h.mu.Lock()
-	h.served--
-	h.mu.Unlock()
 }
 
 // tidy ends idle sessions and drops old events.

@@ -41,6 +41,7 @@ const (
 var (
 	valueJSON      = []string{typeJSON}
 	valueNoSniff   = []string{"nosniff"}
+	valueClose     = []string{"close"}
 	acceptsBothWay = "application/json, text/event-stream" // what clients send
 )
 

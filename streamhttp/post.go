@@ -2,6 +2,7 @@ package streamhttp
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"strconv"
@@ -41,6 +42,10 @@ func (h *Handler) servePOST(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		e := asError(err)
 		writeError(w, r, http.StatusBadRequest, e.Code, e.ID, e.Message)
+		return
+	}
+	if h.opts.Stateless {
+		h.serveAlone(w, r, []jsonrpc.Message{m}, share)
 		return
 	}
 	if m.Kind() == jsonrpc.Request && m.Method() == "initialize" {
@@ -96,6 +101,8 @@ func (h *Handler) passAll(w http.ResponseWriter, r *http.Request, s *session, me
 	return true
 }
 
+const sameIDTwice = "a request with this id is already in progress"
+
 const sessionGone = "the session has ended; begin anew with an initialize request"
 
 // pass gives the server a message, and the session what it says about it.
@@ -115,16 +122,18 @@ func (h *Handler) serveInitialize(w http.ResponseWriter, r *http.Request, m json
 		}
 		return
 	}
-	s, st, rd, err := h.start(r, m)
-	if err != nil {
-		h.opts.Logger.Warn("session refused", "reason", err)
-		busy(w, r, m.ID(), err)
-		return
-	}
+	var asked string
+	_ = json.Unmarshal(m.Lookup("params", "protocolVersion"), &asked) // not a string: the server will say so
+	s := newSession(&h.opts, principal(r), asked, time.Now())
+	one := []jsonrpc.Message{m}
+	st, rd, _, _ := s.open(one) // nothing stands against the first request
 	s.begin()
 	defer s.finish()
+	if !h.start(w, r, s, m.ID()) {
+		return
+	}
 	p := &post{w: w, r: r, s: s, st: st, rd: rd, first: m.ID(), opens: true, share: share}
-	h.serveStream(p, []jsonrpc.Message{m})
+	h.serveStream(p, one)
 	if !s.begun() {
 		s.end("initialize failed")
 	}
@@ -159,7 +168,7 @@ func (h *Handler) serveRequests(p *post, messages, requests, failed []jsonrpc.Me
 		refuseID(w, r, http.StatusNotFound, p.first, sessionGone)
 		return
 	case p.st == nil:
-		refuseID(w, r, http.StatusBadRequest, used, "a request with this id is already in progress")
+		refuseID(w, r, http.StatusBadRequest, used, sameIDTwice)
 		return
 	}
 	s.prepend(p.st, failed)
@@ -172,7 +181,7 @@ func (h *Handler) serveRequests(p *post, messages, requests, failed []jsonrpc.Me
 func (h *Handler) serveStream(p *post, messages []jsonrpc.Message) {
 	defer p.s.detach(p.st, p.rd)
 	wait := h.opts.CommitAfter
-	if p.opens {
+	if p.opens || p.s.alone {
 		wait = initializeCommit
 	}
 	commit := time.NewTimer(wait)
@@ -193,7 +202,7 @@ func (h *Handler) serveStream(p *post, messages []jsonrpc.Message) {
 		}
 		whole, stream := p.s.reply(p.st)
 		if len(todo.messages) > 0 && p.s.over() {
-			if len(todo.messages) == len(messages) && !p.opens {
+			if len(todo.messages) == len(messages) && !p.opens && !p.s.alone {
 				// No server has seen anything of it: the client may safely send
 				// it again, to a new session (LI21).
 				refuseID(p.w, p.r, http.StatusNotFound, p.first, sessionGone)
@@ -221,13 +230,14 @@ func (h *Handler) serveStream(p *post, messages []jsonrpc.Message) {
 type outbox struct {
 	s        *session
 	messages []jsonrpc.Message
+	begun    bool   // the server has got a message
 	share    *share // is given back when the server has got all
 }
 
 // next returns the first message, and the channel that takes it; nil when
-// there is none.
+// there is none, or when it is not yet its turn.
 func (o *outbox) next() (chan<- jsonrpc.Message, jsonrpc.Message) {
-	if len(o.messages) == 0 {
+	if len(o.messages) == 0 || o.begun && o.s.unwelcome() {
 		return nil, jsonrpc.Message{}
 	}
 	return o.s.in, o.messages[0]
@@ -235,6 +245,7 @@ func (o *outbox) next() (chan<- jsonrpc.Message, jsonrpc.Message) {
 
 // passed says that the server has got the first message.
 func (o *outbox) passed() {
+	o.begun = true
 	o.s.passed(o.messages[0])
 	o.messages[0] = jsonrpc.Message{} // its bytes are the server's now
 	if o.messages = o.messages[1:]; len(o.messages) == 0 {

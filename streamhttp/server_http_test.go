@@ -559,9 +559,6 @@ func TestServerMaxSessions(t *testing.T) {
 	})
 }
 
-// LI25: a session belongs to who opened it. (There is no authentication yet;
-// server_internal_test.go proves that the owner is compared.)
-
 // LI31: pages of allowed origins may read what they need.
 func TestServerCORS(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -17,44 +17,6 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// LI25: to anybody but its owner a session does not exist.
-func TestServerOwner(t *testing.T) {
-	h := NewHandler(bridge.HandlerFunc(func(ctx context.Context, c bridge.Conn) error {
-		m, err := c.Recv(ctx)
-		if err != nil {
-			return err
-		}
-		_ = c.Send(ctx, jsonrpc.NewResult(m.ID(), nil))
-		<-ctx.Done()
-		return nil
-	}), HandlerOptions{})
-	defer h.Close()
-	do := func(method, id, body string) *httptest.ResponseRecorder {
-		r := httptest.NewRequest(method, "/mcp", strings.NewReader(body))
-		r.Header.Set("Content-Type", typeJSON)
-		r.Header.Set(headerSession, id)
-		w := httptest.NewRecorder()
-		h.ServeHTTP(w, r)
-		return w
-	}
-	id := do("POST", "", `{"jsonrpc":"2.0","id":1,"method":"initialize"}`).Header().Get(headerSession)
-	h.mu.Lock()
-	s := h.sessions[id]
-	h.mu.Unlock()
-	if s == nil {
-		t.Fatal("no session")
-	}
-	s.owner = "somebody"
-	for _, method := range []string{"POST", "GET", "DELETE"} {
-		if got := do(method, id, `{"jsonrpc":"2.0","method":"x"}`).Code; got != http.StatusNotFound {
-			t.Errorf("%s by somebody else: status %d, want 404", method, got)
-		}
-	}
-	if h.Sessions() != 1 {
-		t.Error("somebody else has ended the session")
-	}
-}
-
 // A server that answers nothing does not make the books grow for ever.
 func TestServerMaxCalls(t *testing.T) {
 	s := newTestSession()

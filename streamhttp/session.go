@@ -50,12 +50,15 @@ type session struct {
 	in    chan jsonrpc.Message // unbuffered: an accepted message has reached Recv
 	done  chan struct{}        // closed by end
 	onEnd func()
+	alone bool // it serves one POST of a stateless Handler, without an id
 
 	mu        sync.Mutex
 	ended     bool
 	version   string // negotiated; until then what the client asked for
 	answered  bool   // initialize was answered with a result
 	ready     bool   // notifications/initialized has arrived (LI29)
+	greeting  bool   // the bridge's own initialize request is not answered with a result (yet)
+	rejected  bool   // it was answered with an error
 	calls     map[jsonrpc.ID]*call
 	tokens    map[jsonrpc.ID]*call
 	tasks     map[jsonrpc.ID]struct{} // progress tokens of tasks
@@ -121,6 +124,11 @@ func (s *session) Send(ctx context.Context, m jsonrpc.Message) error {
 		if s.ended {
 			s.mu.Unlock()
 			return errSessionEnded
+		}
+		if s.greeting && m.ID() == greetingID && m.Kind() == jsonrpc.Response {
+			s.greeted(m)
+			s.mu.Unlock()
+			return nil
 		}
 		st := s.target(m)
 		if st == nil {
@@ -264,14 +272,11 @@ func (s *session) passed(m jsonrpc.Message) {
 	}
 }
 
-// over reports whether the session has ended.
+// over reports whether the session takes no more messages of the client.
 func (s *session) over() bool {
-	select {
-	case <-s.done:
-		return true
-	default:
-		return false
-	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ended || s.rejected
 }
 
 // settle takes a call out of the books after its response was pushed, or in

@@ -1,0 +1,160 @@
+package streamhttp
+
+import (
+	"net/http"
+	"runtime/debug"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// This file serves POSTs without a session (HandlerOptions.Stateless). Each is
+// to its bridge.Handler a session of its own, that nobody else can name and
+// that lasts for as long as the POST. The server knows no sessionless
+// requests: it is greeted first, with an initialize request of the bridge's own.
+
+// greetingID is the id of that request. It cannot be mistaken: the client's
+// requests are passed on when it has been answered.
+var greetingID = jsonrpc.StringID("mcp-bridge-initialize")
+
+// greeting returns what opens a conversation in the client's place. The server
+// must ask for nothing: the client could not answer.
+func greeting(version string) []jsonrpc.Message {
+	return []jsonrpc.Message{
+		jsonrpc.NewRequest(greetingID, "initialize", []byte(`{"protocolVersion":"`+version+
+			`","capabilities":{},"clientInfo":{"name":"mcp-bridge","version":`+bridgeVersion()+`}}`)),
+		jsonrpc.NewNotification("notifications/initialized", nil),
+	}
+}
+
+// bridgeVersion is the version of this module, as JSON.
+var bridgeVersion = sync.OnceValue(func() string {
+	version := "(devel)"
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		version = info.Main.Version
+	}
+	return strconv.QuoteToASCII(version)
+})
+
+// serveAlone answers a POST of one message.
+func (h *Handler) serveAlone(w http.ResponseWriter, r *http.Request, one []jsonrpc.Message, share *share) {
+	m := one[0]
+	opens := m.Kind() == jsonrpc.Request && m.Method() == "initialize"
+	version, ok := revisionOf(w, r, requestID(m), opens)
+	switch {
+	case !ok:
+	case m.Kind() != jsonrpc.Request:
+		w.WriteHeader(http.StatusAccepted) // there is nobody whom it could concern
+	case opens:
+		s := newAlone(&h.opts, principal(r), version)
+		s.greeting = false // the client does it
+		h.serveOnce(&post{w: w, r: r, s: s, share: share}, one, one, nil)
+	default:
+		s := newAlone(&h.opts, principal(r), version)
+		h.serveOnce(&post{w: w, r: r, s: s, share: share}, append(greeting(version), m), one, nil)
+	}
+}
+
+// serveAloneBatch answers a POST of an array.
+func (h *Handler) serveAloneBatch(w http.ResponseWriter, r *http.Request, messages, failed []jsonrpc.Message, share *share) {
+	version, ok := revisionOf(w, r, jsonrpc.ID{}, false)
+	if !ok || !batchAllowed(w, r, version) {
+		return
+	}
+	requests := onlyRequests(messages)
+	switch {
+	case len(requests) > 0:
+		s := newAlone(&h.opts, principal(r), version)
+		p := &post{w: w, r: r, s: s, share: share, batch: ids(requests)}
+		h.serveOnce(p, append(greeting(version), messages...), requests, failed)
+	case len(failed) > 0:
+		refuseElements(w, failed)
+	default:
+		w.WriteHeader(http.StatusAccepted)
+	}
+}
+
+// revisionOf returns the revision that a request without a session is made in
+// (LI11, LI24), or answers it with what is wrong. To initialize the header says nothing.
+func revisionOf(w http.ResponseWriter, r *http.Request, id jsonrpc.ID, opens bool) (version string, ok bool) {
+	values := r.Header[headerVersion]
+	switch {
+	case len(values) == 0 || values[0] == "" || opens:
+		return version2025_03_26, true
+	case len(values) > 1:
+		refuseID(w, r, http.StatusBadRequest, id, "the header MCP-Protocol-Version may be sent once")
+		return "", false
+	case !knownVersion(values[0]):
+		refuseID(w, r, http.StatusBadRequest, id, unsupportedVersion)
+		return "", false
+	}
+	return values[0], true
+}
+
+// serveOnce lets a bridge.Handler of their own serve the requests among messages.
+func (h *Handler) serveOnce(p *post, messages, requests, failed []jsonrpc.Message) {
+	s := p.s
+	p.first = requests[0].ID()
+	var used jsonrpc.ID
+	var err error
+	p.st, p.rd, used, err = s.open(requests)
+	switch {
+	case err != nil:
+		busy(p.w, p.r, p.first, err)
+		return
+	case p.st == nil:
+		refuseID(p.w, p.r, http.StatusBadRequest, used, sameIDTwice)
+		return
+	}
+	s.begin()
+	defer s.finish()
+	if !h.start(p.w, p.r, s, p.first) {
+		return
+	}
+	// The server must not go on for a client that has its answer, or has gone:
+	// it cannot come back.
+	defer s.end("the request is over")
+	s.prepend(p.st, failed)
+	h.serveStream(p, messages)
+}
+
+// newAlone makes the session of one POST, in which the bridge greets the server.
+func newAlone(opts *HandlerOptions, owner, version string) *session {
+	s := newSession(opts, owner, version, time.Now())
+	s.alone, s.greeting = true, true
+	s.answered, s.ready = true, true
+	s.orders = 1                                // whether the client sends it or the bridge does, initialize is nothing special here
+	s.replay.maxBytes, s.replay.maxCount = 0, 0 // nobody can ask for it
+	return s
+}
+
+// unwelcome reports whether the server must not get the client's messages (yet).
+func (s *session) unwelcome() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.greeting
+}
+
+// greeted takes the server's answer to the bridge's own initialize request. An
+// error answers the client's requests. The caller holds the lock.
+func (s *session) greeted(m jsonrpc.Message) {
+	s.greeting, s.rejected = m.IsError(), m.IsError()
+	for _, c := range s.calls {
+		if s.rejected {
+			s.push(c.stream, m.WithID(c.id))
+			s.settle(c)
+		} else if c.stream.reader != nil {
+			c.stream.reader.poke()
+		}
+	}
+}
+
+// only returns the stream that there is while a request is not answered.
+func (s *session) only() *stream {
+	for _, c := range s.calls {
+		return c.stream
+	}
+	return nil
+}
