@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -84,21 +85,33 @@ type site struct {
 	client  *http.Client
 	servers chan *server
 	wait    chan struct{} // a server whose session has ended leaves when this is closed
+	dialled atomic.Int32  // connections
 }
 
 func newSite(t *testing.T, opts streamhttp.HandlerOptions) *site {
+	t.Helper()
+	var http1 http.Protocols
+	http1.SetHTTP1(true)
+	return newSiteOver(t, &http1, opts)
+}
+
+func newSiteOver(t *testing.T, protocols *http.Protocols, opts streamhttp.HandlerOptions) *site {
 	s := &site{t: t, net: newNetwork(), servers: make(chan *server, 2000), wait: make(chan struct{})}
 	close(s.wait)
 	s.h = streamhttp.NewHandler(bridge.HandlerFunc(s.serve), opts)
-	s.srv = &http.Server{Handler: s.h}
+	s.srv = &http.Server{Handler: s.h, Protocols: protocols}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		_ = s.srv.Serve(s.net)
 	}()
 	transport := &http.Transport{
-		DialContext:        func(ctx context.Context, _, _ string) (net.Conn, error) { return s.net.dial(ctx) },
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			s.dialled.Add(1)
+			return s.net.dial(ctx)
+		},
 		DisableCompression: true,
+		Protocols:          protocols,
 	}
 	s.client = &http.Client{Transport: transport}
 	t.Cleanup(func() {
