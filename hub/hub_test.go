@@ -231,7 +231,7 @@ func TestMaxChildren(t *testing.T) {
 			header = nil
 		}
 		status, h, text := do(t, method, url+path, body, header...)
-		if status != http.StatusServiceUnavailable || h.Get("Retry-After") == "" || !strings.Contains(text, "--max-children") {
+		if status != http.StatusServiceUnavailable || h.Get("Retry-After") == "" || !strings.Contains(text, "too many clients") {
 			t.Errorf("%s: %d, Retry-After %q, %s", path, status, h.Get("Retry-After"), text)
 		}
 	}

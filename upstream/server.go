@@ -61,13 +61,15 @@ func New(spec Spec) (*Server, error) {
 		s.once = s.lasting
 		return s, nil
 	}
-	opts := spec.Remote
-	opts.MaxMessageSize, opts.Logger = spec.MaxMessageSize, s.log
-	far, err := remote.New(spec.URL, opts)
-	if err != nil {
+	if err := remote.CheckURL(spec.URL); err != nil {
 		return nil, err
 	}
-	s.lasting, s.once = far, far.Once()
+	opts := spec.Remote
+	opts.MaxMessageSize, opts.Logger = spec.MaxMessageSize, s.log
+	opts.NoRenew = false
+	s.lasting = &remote.Dialer{URL: spec.URL, Options: opts}
+	opts.NoRenew = true
+	s.once = &remote.Dialer{URL: spec.URL, Options: opts}
 	return s, nil
 }
 

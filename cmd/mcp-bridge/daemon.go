@@ -31,6 +31,7 @@ type daemon struct {
 	sockets listen.Listeners
 
 	reloading sync.Mutex               // one reload at a time
+	begun     bool                     // there is something to reload
 	files     atomic.Pointer[[]string] // those to watch
 }
 
@@ -40,29 +41,44 @@ func (d *daemon) run(ctx context.Context, where addresses, to target) (err error
 		d.log.Warn("no watchdog", "error", err)
 	}
 	defer supervise(d.log)()
-	first, err := d.prepare(to)
-	if err != nil {
-		return err
-	}
 	defer d.hub.Close()
-	if d.sockets, err = d.flags.listen.open(where, d.guard.Tokens != nil, d.log); err != nil {
-		return err
-	}
-	defer d.sockets.Close()
-	if err := d.hub.Apply(first); err != nil {
-		return err
-	}
 	var wg sync.WaitGroup
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer wg.Wait()
 	defer stop()
-	wg.Go(func() { d.reloads(background) })
-	wg.Go(func() { watch.Files(background, d.watched, d.reload) })
+	if d.hasFiles() {
+		// Before they are read, so that no change goes by unseen.
+		wg.Go(func() { watch.Files(background, d.watched, d.reload) })
+	}
+	if err := d.begin(where, to); err != nil {
+		return err
+	}
+	defer d.sockets.Close()
+	wg.Go(func() { d.hangups(background) })
 	defer d.notify.Watch(nil, d.unheard)()
 	d.serve(ctx)
 	if err := context.Cause(ctx); err != nil && !errors.Is(err, context.Canceled) {
 		return err
 	}
+	return nil
+}
+
+// begin sets up the servers and the sockets. No reload comes in between.
+func (d *daemon) begin(where addresses, to target) error {
+	d.reloading.Lock()
+	defer d.reloading.Unlock()
+	first, err := d.prepare(to)
+	if err != nil {
+		return err
+	}
+	if d.sockets, err = d.flags.listen.open(where, d.guard.Tokens != nil, d.log); err != nil {
+		return err
+	}
+	if err = d.hub.Apply(first); err != nil {
+		_ = d.sockets.Close()
+		return err
+	}
+	d.begun = true
 	return nil
 }
 
@@ -106,12 +122,17 @@ func (d *daemon) load() ([]hub.Spec, error) {
 	return all, err
 }
 
+// hasFiles reports whether there is anything to load again.
+func (d *daemon) hasFiles() bool { return d.flags.config != "" || d.flags.access.tokenFile != "" }
+
 // watched returns the files whose change is worth a reload. TLS files have a
 // watcher of their own.
 func (d *daemon) watched() []string {
 	var files []string
 	if p := d.files.Load(); p != nil {
 		files = append(files, *p...)
+	} else if d.flags.config != "" {
+		files = append(files, d.flags.config)
 	}
 	if d.flags.access.tokenFile != "" {
 		files = append(files, d.flags.access.tokenFile)
@@ -119,16 +140,16 @@ func (d *daemon) watched() []string {
 	return files
 }
 
-// reloads reloads at each SIGHUP, until ctx is done. Where there is nothing to
+// hangups reloads at each SIGHUP, until ctx is done. Where there is nothing to
 // load again, the first one ends the run.
-func (d *daemon) reloads(ctx context.Context) {
+func (d *daemon) hangups(ctx context.Context) {
 	for {
 		select {
 		case <-d.env.hangup:
 		case <-ctx.Done():
 			return
 		}
-		if d.flags.config == "" && d.flags.access.tokenFile == "" && d.flags.listen.cert == "" {
+		if !d.hasFiles() && d.flags.listen.cert == "" {
 			lastHangup()
 			d.log.Info("hangup: stopping")
 			d.fail(nil)
@@ -145,6 +166,9 @@ func (d *daemon) reloads(ctx context.Context) {
 func (d *daemon) reload() {
 	d.reloading.Lock()
 	defer d.reloading.Unlock()
+	if !d.begun {
+		return
+	}
 	d.unheard(d.notify.Reloading())
 	defer func() { d.unheard(d.notify.Ready("")) }()
 	if t := d.guard.Tokens; t != nil && d.flags.access.tokenFile != "" {
