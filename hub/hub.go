@@ -31,9 +31,6 @@ type Options struct {
 	// each has these below /servers/NAME, and /servers lists them.
 	Alone bool
 
-	// MaxChildren bounds the processes of all servers together. 0: no bound.
-	MaxChildren int
-
 	// Logger is told what happens. nil means no logging.
 	Logger hclog.Logger
 }
@@ -49,7 +46,7 @@ func (o *Options) publicPrefix(r *http.Request) string {
 // Hub is an http.Handler for all servers. Its methods may be called concurrently.
 type Hub struct {
 	opts Options
-	all  *places // of processes; nil: no bound
+	all  *places // of processes
 
 	apply   sync.Mutex          // one Apply at a time
 	going   sync.WaitGroup      // servers that were removed and are on their way out
@@ -67,12 +64,14 @@ func New(o Options) *Hub {
 		o.Logger = hclog.NewNullLogger()
 	}
 	h := &Hub{opts: o, servers: make(map[string]*server)}
+	h.all = &places{queue: 10 * DefaultQueue, wait: DefaultQueueTimeout, flag: "--max-children-total"}
 	h.refuser = stdio.NewServer(refusal(o), stdio.ServerOptions{Logger: o.Logger})
-	if o.MaxChildren > 0 {
-		h.all = &places{max: o.MaxChildren, queue: 10 * DefaultQueue, wait: DefaultQueueTimeout, flag: "--max-children-total"}
-	}
 	return h
 }
+
+// SetMaxChildren bounds the processes of all servers together, from now on.
+// 0 is no bound, as at the beginning.
+func (h *Hub) SetMaxChildren(n int) { h.all.resize(n) }
 
 var errClosed = errors.New("the hub is closed")
 

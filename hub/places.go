@@ -15,7 +15,7 @@ import (
 // waits in a queue, first come, first served; the queue is bounded too, and so
 // is the wait. A nil *places has room for all.
 type places struct {
-	max   int           // places
+	max   int           // places; 0 or less: no bound
 	queue int           // who may wait for one
 	wait  time.Duration // and for how long
 	flag  string        // what to change if that is too little
@@ -31,7 +31,7 @@ func (p *places) take(ctx context.Context) error {
 		return nil
 	}
 	p.mu.Lock()
-	if p.taken < p.max {
+	if p.max <= 0 || p.taken < p.max {
 		p.taken++
 		p.mu.Unlock()
 		return nil
@@ -66,6 +66,23 @@ func (p *places) take(ctx context.Context) error {
 	return ctx.Err()
 }
 
+// resize changes the number of places. Those who have one keep it.
+func (p *places) resize(max int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.max = max
+	for len(p.waiting) > 0 && (max <= 0 || p.taken < max) {
+		p.taken++
+		p.next()
+	}
+}
+
+// next lets the one in who waits longest.
+func (p *places) next() {
+	close(p.waiting[0])
+	p.waiting = slices.Delete(p.waiting, 0, 1)
+}
+
 // leave gives a place to the one who waits longest, or back.
 func (p *places) leave() {
 	if p == nil {
@@ -73,12 +90,11 @@ func (p *places) leave() {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.waiting) == 0 {
+	if len(p.waiting) == 0 || p.max > 0 && p.taken > p.max {
 		p.taken--
 		return
 	}
-	close(p.waiting[0])
-	p.waiting = slices.Delete(p.waiting, 0, 1)
+	p.next()
 }
 
 // admit takes a place of each, in order.

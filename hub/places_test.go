@@ -82,6 +82,41 @@ func TestPlacesOfWhoGoes(t *testing.T) {
 	})
 }
 
+// More places let in who waits; fewer take nothing away.
+func TestPlacesResized(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &places{max: 1, queue: 2, wait: time.Minute}
+		in := make(chan error)
+		for range 3 {
+			go func() { in <- p.take(t.Context()) }()
+			synctest.Wait()
+		}
+		if err := <-in; err != nil {
+			t.Fatal(err)
+		}
+		p.resize(2)
+		if err := <-in; err != nil {
+			t.Fatal(err)
+		}
+		p.resize(1)
+		p.leave() // two are in where one may be: nobody follows
+		synctest.Wait()
+		select {
+		case <-in:
+			t.Error("one more than may be was let in")
+		default:
+		}
+		p.leave()
+		if err := <-in; err != nil {
+			t.Fatal(err)
+		}
+		p.resize(0)
+		if err := p.take(t.Context()); err != nil {
+			t.Errorf("without a bound: %v", err)
+		}
+	})
+}
+
 // Without a bound there is always a place.
 func TestNoPlaces(t *testing.T) {
 	leave, err := admit(nil, nil)(t.Context())

@@ -94,6 +94,7 @@ func (d *daemon) prepare(to target) ([]hub.Spec, error) {
 	if d.flags.config != "" {
 		return d.load()
 	}
+	d.hub.SetMaxChildren(d.flags.scale.maxTotal)
 	spec, err := d.flags.spec(to, d.env, d.log)
 	if err != nil {
 		return nil, err
@@ -111,15 +112,23 @@ func (d *daemon) prepare(to target) ([]hub.Spec, error) {
 func (d *daemon) load() ([]hub.Spec, error) {
 	defaults := d.flags.settings()
 	c, err := loadConfig(d.flags.config, config.Options{Lookup: d.env.lookup, Defaults: &defaults}, d.log)
+	d.files.Store(&c.Files) // of a broken one too: it may be mended
 	if err != nil {
 		return nil, err
 	}
-	d.files.Store(&c.Files)
 	all, err := specs(c, d.log)
-	if err == nil && len(all) == 0 {
+	if err != nil {
+		return nil, err
+	}
+	if len(all) == 0 {
 		d.log.Warn("no server is enabled", "file", d.flags.config)
 	}
-	return all, err
+	total := d.flags.scale.maxTotal
+	if c.MaxChildrenTotal >= 0 {
+		total = c.MaxChildrenTotal
+	}
+	d.hub.SetMaxChildren(total)
+	return all, nil
 }
 
 // hasFiles reports whether there is anything to load again.
@@ -129,7 +138,7 @@ func (d *daemon) hasFiles() bool { return d.flags.config != "" || d.flags.access
 // watcher of their own.
 func (d *daemon) watched() []string {
 	var files []string
-	if p := d.files.Load(); p != nil {
+	if p := d.files.Load(); p != nil && len(*p) > 0 {
 		files = append(files, *p...)
 	} else if d.flags.config != "" {
 		files = append(files, d.flags.config)

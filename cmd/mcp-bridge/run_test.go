@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spf13/pflag"
 
@@ -46,7 +47,10 @@ func try(t *testing.T, args ...string) (status int, stdout, stderr string) {
 	lookup := func(name string) (string, bool) {
 		return "secret", name == "SET"
 	}
-	status = run(context.Background(), args, environment{stdin: in, stdout: out, stderr: errs, lookup: lookup})
+	// What is no mistake would go on for ever.
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	status = run(ctx, args, environment{stdin: in, stdout: out, stderr: errs, lookup: lookup})
 	read := func(f *os.File) string {
 		b, err := os.ReadFile(f.Name())
 		if err != nil {
@@ -103,7 +107,7 @@ func TestMistakes(t *testing.T) {
 		{"serve --max-children -1 -- ls", exitUsage, "cannot be negative"},
 		{"serve --tls-cert x -- ls", exitUsage, "belong together"},
 		{"serve --tls-client-ca x -- ls", exitUsage, "needs --tls-cert"},
-		{"serve --listen 127.0.0.1:0 --tls-cert /does/not/exist --tls-key /does/not/exist --demo", exitUsage, "/does/not/exist"},
+		{"serve --listen 127.0.0.1:0 --tls-cert /does/not/exist --tls-key /does/not/exist --demo", exitFail, "/does/not/exist"},
 		{"serve --token-file /does/not/exist -- ls", exitUsage, "/does/not/exist"},
 		{"serve --token-file " + file + " -- ls", exitUsage, file + ":"},
 		{"serve --path-prefix tools -- ls", exitUsage, "--path-prefix"},

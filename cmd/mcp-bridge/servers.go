@@ -83,7 +83,7 @@ func configured(s config.Server, log hclog.Logger) (upstream.Spec, error) {
 func loadConfig(file string, options config.Options, log hclog.Logger) (*config.Config, error) {
 	c, err := config.Load(file, options)
 	if err != nil {
-		return nil, &usageError{err.Error()}
+		return c, &usageError{err.Error()}
 	}
 	for _, notice := range c.Notices {
 		log.Warn("configuration", "notice", notice.String())

@@ -74,6 +74,9 @@ func (f *targetFlags) spec(to target, limits *limitFlags, env environment, log h
 	if err != nil {
 		return spec, err
 	}
+	if len(header) > 0 && !strings.Contains(to.url, "://") {
+		return spec, usagef("a socket (unix:, tcp:) has no place for headers")
+	}
 	if spec.Name == "" {
 		spec.Name = "remote"
 	}
