@@ -24,8 +24,17 @@ func Serve(d Dialer, opts PumpOptions) Handler {
 			return fmt.Errorf("no server: %w", err)
 		}
 		err = Pump(ctx, client, server, opts)
-		return errors.Join(err, client.Close(), server.Close())
+		return errors.Join(err, closeFor(client, err), server.Close())
 	})
+}
+
+// closeFor closes a Conn that was served until err. One that can tell its peer
+// why has a method CloseFor(error) error: nil is an orderly end.
+func closeFor(c Conn, err error) error {
+	if c, ok := c.(interface{ CloseFor(err error) error }); ok {
+		return c.CloseFor(err)
+	}
+	return c.Close()
 }
 
 // unavailable is what clients are told of a server that could not be had, and

@@ -104,8 +104,8 @@ type Settings struct {
 func DefaultSettings() Settings {
 	return Settings{
 		Isolation:      "session",
-		Queue:          64,
-		QueueTimeout:   30 * time.Second,
+		Queue:          100,
+		QueueTimeout:   10 * time.Second,
 		MaxSessions:    1000,
 		SessionTimeout: 30 * time.Minute,
 		Lazy:           true,

@@ -26,24 +26,40 @@ var imports = map[string][]string{
 	"jsonrpc":    {},
 	"sse":        {},
 	"httpguard":  {},
+	"httpclient": {"jsonrpc"},
 	"supervisor": {"github.com/creack/pty", "golang.org/x/sys/unix", "golang.org/x/sys/windows"},
+	"watch":      {"github.com/fsnotify/fsnotify"},
+	"config":     {"github.com/tailscale/hujson"},
+	"listen": {"httpguard", "watch", "github.com/hashicorp/go-hclog",
+		"github.com/coreos/go-systemd/v22/activation", "github.com/coreos/go-systemd/v22/daemon"},
 
 	// The middle never knows a transport.
 	"bridge":            {"jsonrpc"},
 	"bridge/bridgetest": {"bridge", "jsonrpc"},
+	"toolfilter":        {"bridge", "jsonrpc"},
 
 	// Transports know the middle and the leaves, and not each other.
-	"stdio":      {"bridge", "jsonrpc", "supervisor", "golang.org/x/sys/unix", "golang.org/x/sys/windows"},
-	"streamhttp": {"bridge", "jsonrpc", "sse", "httpguard", "github.com/hashicorp/go-hclog"},
+	"stdio":      {"bridge", "jsonrpc", "supervisor", "github.com/hashicorp/go-hclog", "golang.org/x/sys/unix", "golang.org/x/sys/windows"},
+	"streamhttp": {"bridge", "jsonrpc", "sse", "httpguard", "httpclient", "github.com/hashicorp/go-hclog"},
+	"legacysse":  {"bridge", "jsonrpc", "sse", "httpguard", "httpclient", "github.com/hashicorp/go-hclog"},
+	"ws":         {"bridge", "jsonrpc", "httpguard", "httpclient", "github.com/hashicorp/go-hclog", "github.com/coder/websocket"},
+
+	// What brings transports together: towards the server, and towards clients.
+	"remote":   {"bridge", "jsonrpc", "httpclient", "streamhttp", "legacysse", "ws", "stdio", "github.com/hashicorp/go-hclog"},
+	"upstream": {"bridge", "jsonrpc", "remote", "stdio", "supervisor", "toolfilter", "github.com/hashicorp/go-hclog"},
+	"hub":      {"bridge", "httpguard", "streamhttp", "legacysse", "ws", "stdio", "upstream", "github.com/hashicorp/go-hclog"},
 
 	"demo": {"bridge", "jsonrpc", "stdio"},
-	"cmd/mcp-bridge": {"bridge", "demo", "httpguard", "jsonrpc", "stdio", "streamhttp", "supervisor",
+	"cmd/mcp-bridge": {"bridge", "config", "demo", "httpguard", "hub", "jsonrpc", "listen", "remote", "stdio", "supervisor",
+		"toolfilter", "upstream", "watch",
 		"github.com/hashicorp/go-hclog", "github.com/spf13/pflag", "golang.org/x/sys/unix", "golang.org/x/sys/windows"},
 
 	// Tests look at the binary from outside.
 	"tests":                {},
 	"tests/bench":          {},
+	"tests/matrix":         {},
 	"tests/fixtures/child": {},
+	"tests/fixtures/relay": {},
 }
 
 // TestImports asserts the import graph, on every system that we build for.

@@ -3,62 +3,65 @@ package main
 import (
 	"context"
 	"errors"
-	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/pflag"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/config"
 	"github.com/mcp-bridge/mcp-bridge/demo"
-	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/stdio"
-	"github.com/mcp-bridge/mcp-bridge/streamhttp"
+	"github.com/mcp-bridge/mcp-bridge/upstream"
 )
 
 // connectFlags are the flags of connect.
 type connectFlags struct {
 	log    logFlags
-	child  childFlags
+	target targetFlags
 	limits limitFlags
-
-	header         []string
-	headerFile     string
-	connectTimeout time.Duration
+	config string
 }
 
 func (f *connectFlags) flagSet() *pflag.FlagSet {
 	fs := pflag.NewFlagSet("connect", pflag.ContinueOnError)
 	f.log.register(fs)
-	f.child.register(fs)
+	f.target.register(fs)
 	f.limits.register(fs)
-	fs.StringArrayVar(&f.header, "header", nil, "")
-	fs.StringVar(&f.headerFile, "header-file", "", "")
-	fs.DurationVar(&f.connectTimeout, "connect-timeout", 10*time.Second, "")
+	fs.StringVar(&f.config, "config", "", "")
 	return fs
 }
 
-func (f *connectFlags) parse(args []string) (url string, argv []string, err error) {
+// parse returns the server; with --config, its name.
+func (f *connectFlags) parse(args []string) (to target, name string, err error) {
 	before, argv, err := parseFlags(f.flagSet(), args)
 	switch {
 	case err != nil:
-		return "", nil, err
+		return to, "", err
+	case f.config != "" && len(argv) > 0:
+		return to, "", usagef("connect --config takes the name of a server in the file, no command")
+	case f.config != "" && len(before) != 1:
+		return to, "", usagef("connect --config FILE takes the name of one server in the file")
+	case f.config != "":
+		return to, before[0], nil
 	case len(before) == 0 && len(argv) == 0:
-		return "", nil, usagef("connect needs a URL, or a command after \"--\"")
+		return to, "", usagef("connect needs a URL, a command after \"--\", or --config FILE and a name")
 	case len(before) > 0 && len(argv) > 0:
-		return "", nil, usagef("connect takes a URL or a command after \"--\", not both")
+		return to, "", usagef("connect takes a URL or a command after \"--\", not both")
 	case len(before) > 1:
-		return "", nil, usagef("connect takes one URL; %q is one argument too many", before[1])
+		return to, "", usagef("connect takes one URL; %q is one argument too many", before[1])
 	case len(before) == 1:
-		url, err = serverURL(before[0])
+		to.url, err = serverURL(before[0])
+	default:
+		to.argv = argv
 	}
-	return url, argv, err
+	return to, "", err
 }
 
 // connect presents a server to the client at our stdin and stdout.
 func connect(ctx context.Context, args []string, env environment) error {
 	var f connectFlags
-	url, argv, err := f.parse(args)
+	to, name, err := f.parse(args)
 	if err != nil {
 		return err
 	}
@@ -66,28 +69,55 @@ func connect(ctx context.Context, args []string, env environment) error {
 	if err != nil {
 		return err
 	}
-	return f.log.report(log, f.run(ctx, url, argv, env, log))
+	ctx, cancel := untilHangup(ctx, env.hangup)
+	defer cancel()
+	return f.log.report(log, f.run(ctx, to, name, env, log))
 }
 
-func (f *connectFlags) run(ctx context.Context, url string, argv []string, env environment, log hclog.Logger) error {
-	dialer, cleanUp, err := f.dialer(url, argv, env, log)
+func (f *connectFlags) run(ctx context.Context, to target, name string, env environment, log hclog.Logger) error {
+	settings := f.target.settings()
+	f.limits.into(&settings)
+	spec, err := f.spec(to, name, &settings, env, log)
 	if err != nil {
 		return err
 	}
-	defer cleanUp()
-	var batches atomic.Bool
-	conn := stdio.Std(env.stdin, env.stdout, stdio.Options{
-		MaxMessageSize: int(f.limits.maxMessage),
-		AcceptBatch:    batches.Load,
+	server, err := upstream.New(spec)
+	if err != nil {
+		return err
+	}
+	if server.IsCommand() {
+		defer supervise(log)()
+		if err := server.Check(); err != nil {
+			return err
+		}
+	}
+	client := stdio.Std(env.stdin, env.stdout, stdio.Options{
+		MaxMessageSize: settings.MaxMessageSize,
 		OnNoise: func(n int, reason string) {
 			log.Warn("input refused", "bytes", n, "reason", reason)
 		},
 	})
-	client := &negotiated{Conn: conn, batches: &batches}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go f.giveUp(ctx, hungUp(env.stdin), cancel)
-	return bridge.Serve(dialer, f.limits.pump(log)).ServeConn(ctx, client)
+	return bridge.Serve(server.Dialer(true), pumpOptions(settings, log)).ServeConn(ctx, client)
+}
+
+// spec describes the server. With --config, settings become those of the file.
+func (f *connectFlags) spec(to target, name string, settings *config.Settings, env environment, log hclog.Logger) (upstream.Spec, error) {
+	if f.config == "" {
+		return f.target.spec(to, &f.limits, env, log)
+	}
+	c, err := loadConfig(f.config, config.Options{Lookup: env.lookup, Defaults: settings, Only: name}, log)
+	if err != nil {
+		return upstream.Spec{}, err
+	}
+	s, err := c.Server(name)
+	if err != nil {
+		return upstream.Spec{}, usagef("%v", err)
+	}
+	*settings = s.Settings
+	return configured(s, log)
 }
 
 // giveUp ends the run some time after the client has gone. Otherwise a server
@@ -106,51 +136,6 @@ func (f *connectFlags) giveUp(ctx context.Context, gone <-chan struct{}, cancel 
 		cancel()
 	case <-ctx.Done():
 	}
-}
-
-// negotiated watches for the answer to initialize, which says whether the
-// client may send batches (ST5): only revision 2025-03-26 has them.
-type negotiated struct {
-	bridge.Conn
-	batches *atomic.Bool
-	known   atomic.Bool
-}
-
-func (n *negotiated) Send(ctx context.Context, m jsonrpc.Message) error {
-	if m.Kind() == jsonrpc.Response && !n.known.Load() {
-		if v := m.Lookup("result", "protocolVersion"); v != nil {
-			n.batches.Store(string(v) == `"2025-03-26"`)
-			n.known.Store(true)
-		}
-	}
-	return n.Conn.Send(ctx, m)
-}
-
-// dialer returns how the server is reached.
-func (f *connectFlags) dialer(url string, argv []string, env environment, log hclog.Logger) (bridge.Dialer, func(), error) {
-	if url == "" {
-		spec, err := f.child.spec(argv, env.lookup)
-		if err != nil {
-			return nil, nil, err
-		}
-		cleanUp := supervise(log)
-		children := newChildren(spec, int(f.limits.maxMessage), log)
-		if err := children.check(); err != nil {
-			cleanUp()
-			return nil, nil, err
-		}
-		return children, cleanUp, nil
-	}
-	header, err := headers(f.header, f.headerFile, env.lookup)
-	if err != nil {
-		return nil, nil, err
-	}
-	return &streamhttp.Client{URL: url, Options: streamhttp.ClientOptions{
-		Header:         header,
-		MaxMessageSize: int(f.limits.maxMessage),
-		ConnectTimeout: f.connectTimeout,
-		Logger:         log,
-	}}, func() {}, nil
 }
 
 // runDemo is the demo server on our stdin and stdout.

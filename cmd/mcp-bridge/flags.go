@@ -6,11 +6,8 @@ import (
 	"fmt"
 	"io"
 	stdlog "log"
-	"net"
 	"net/http"
-	"net/url"
 	"os"
-	"strconv"
 	"strings"
 	"time"
 
@@ -94,15 +91,9 @@ func (f *childFlags) spec(argv []string, lookup func(string) (string, bool)) (su
 	if name == "" {
 		name = baseName(argv[0])
 	}
-	wait := func(d time.Duration) time.Duration {
-		if d == 0 {
-			return -1 // what the supervisor calls "do not wait"
-		}
-		return d
-	}
 	return supervisor.Spec{
 		Name: name, Path: argv[0], Args: argv[1:], Env: env, Dir: f.cwd, PTY: f.pty,
-		Stop: supervisor.StopWaits{Stdin: wait(f.stdinWait), Term: wait(f.termWait), Kill: wait(f.killWait)},
+		Stop: supervisor.StopWaits{Stdin: orNever(f.stdinWait), Term: orNever(f.termWait), Kill: orNever(f.killWait)},
 	}, nil
 }
 
@@ -230,37 +221,6 @@ func expand(s string, lookup func(string) (string, bool)) (string, error) {
 	}
 }
 
-// listenFlags say where to listen.
-type listenFlags struct {
-	addrs    []string
-	host     string
-	port     int
-	insecure bool
-}
-
-func (f *listenFlags) register(fs *pflag.FlagSet) {
-	fs.StringArrayVar(&f.addrs, "listen", nil, "")
-	fs.StringVar(&f.host, "host", "127.0.0.1", "")
-	fs.IntVar(&f.port, "port", 8080, "")
-	fs.BoolVar(&f.insecure, "insecure", false, "")
-}
-
-// addresses returns the addresses to bind, checked.
-func (f *listenFlags) addresses(fs *pflag.FlagSet) ([]string, error) {
-	if len(f.addrs) == 0 {
-		return []string{net.JoinHostPort(f.host, strconv.Itoa(f.port))}, nil
-	}
-	if fs.Changed("host") || fs.Changed("port") {
-		return nil, usagef("--listen already names host and port; leave --host and --port out")
-	}
-	for _, a := range f.addrs {
-		if _, port, err := net.SplitHostPort(a); err != nil || port == "" {
-			return nil, usagef("--listen %q: write HOST:PORT, for example 127.0.0.1:8080", a)
-		}
-	}
-	return f.addrs, nil
-}
-
 // parseFlags parses args and returns what is left: before "--" and after it.
 func parseFlags(fs *pflag.FlagSet, args []string) (positional, command []string, err error) {
 	fs.SetOutput(io.Discard)
@@ -273,18 +233,4 @@ func parseFlags(fs *pflag.FlagSet, args []string) (positional, command []string,
 		return rest[:n], rest[n:], nil
 	}
 	return rest, nil, nil
-}
-
-// serverURL checks the URL of a remote server.
-func serverURL(s string) (string, error) {
-	u, err := url.Parse(s)
-	switch {
-	case err != nil || u.Host == "":
-		return "", usagef("the URL must look like https://host/mcp")
-	case u.Scheme != "http" && u.Scheme != "https":
-		return "", usagef("URL scheme %q: only http and https can be connected to", u.Scheme)
-	case u.Fragment != "":
-		return "", usagef("a server's URL has no fragment (#%s)", u.Fragment)
-	}
-	return s, nil
 }

@@ -5,11 +5,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/pflag"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
-	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+	"github.com/mcp-bridge/mcp-bridge/config"
 )
 
 // limitFlags bound messages and waits. serve and connect have them.
@@ -26,20 +25,10 @@ func (f *limitFlags) register(fs *pflag.FlagSet) {
 	fs.DurationVar(&f.grace, "grace", bridge.DefaultGrace, "")
 }
 
-// pump returns the options of every pump.
-func (f *limitFlags) pump(log hclog.Logger) bridge.PumpOptions {
-	none := func(d time.Duration) time.Duration {
-		if d == 0 {
-			return -1 // what the pump calls "do not wait"
-		}
-		return d
-	}
-	return bridge.PumpOptions{
-		Drain: none(f.drain), Grace: none(f.grace), RequestTimeout: f.requestTimeout,
-		Dropped: func(m jsonrpc.Message, reason string) {
-			log.Debug("message dropped", "reason", reason, "method", m.Method(), "id", m.ID().String())
-		},
-	}
+// into puts the limits into a server's settings.
+func (f *limitFlags) into(s *config.Settings) {
+	s.MaxMessageSize = int(f.maxMessage)
+	s.RequestTimeout, s.DrainTimeout, s.Grace = f.requestTimeout, f.drain, f.grace
 }
 
 // size is a flag value in bytes.

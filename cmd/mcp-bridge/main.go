@@ -19,14 +19,17 @@ func main() {
 	// (Ignoring the signal would be inherited by the servers.)
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	// The first signal asks for a graceful end; after that the default applies.
-	ends := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	hangup := make(chan os.Signal, 1)
 	if !signal.Ignored(syscall.SIGHUP) { // as under nohup
-		ends = append(ends, syscall.SIGHUP)
+		signal.Notify(hangup, syscall.SIGHUP)
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), ends...)
-	context.AfterFunc(ctx, stop)
+	context.AfterFunc(ctx, func() {
+		stop()
+		signal.Reset(syscall.SIGHUP)
+	})
 	os.Exit(run(ctx, os.Args[1:], environment{
 		stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr,
-		lookup: os.LookupEnv,
+		lookup: os.LookupEnv, hangup: hangup,
 	}))
 }

@@ -22,6 +22,7 @@ type environment struct {
 	stdin, stdout *os.File
 	stderr        io.Writer
 	lookup        func(string) (string, bool) // environment variables
+	hangup        <-chan os.Signal            // SIGHUP; nil: never
 }
 
 // usageError is a mistake in how the program was called.
@@ -69,6 +70,8 @@ func dispatch(ctx context.Context, args []string, env environment) error {
 		return serve(ctx, rest, env)
 	case "connect":
 		return connect(ctx, rest, env)
+	case "check-config":
+		return checkConfig(rest, env)
 	case "demo":
 		return runDemo(ctx, rest, env)
 	case "version":
@@ -99,22 +102,19 @@ func split(args []string) (command string, rest []string) {
 		return "", nil
 	}
 	switch args[0] {
-	case "serve", "connect", "demo", "version":
+	case "serve", "connect", "check-config", "demo", "version":
 		return args[0], args[1:]
 	case "--version":
 		return "version", args[1:]
 	}
 	flags := strings.HasPrefix(args[0], "-")
 	switch {
-	case flags && (slices.Contains(args, "--") || slices.Contains(args, "--demo")):
+	case flags && slices.ContainsFunc(args, func(a string) bool {
+		return a == "--" || a == "--demo" || a == "--config" || strings.HasPrefix(a, "--config=")
+	}):
 		return "serve", args
 	case flags || isURL(args[0]):
 		return "connect", args
 	}
 	return args[0], args
-}
-
-func isURL(s string) bool {
-	scheme, _, ok := strings.Cut(s, "://")
-	return ok && scheme != "" && !strings.HasPrefix(s, "-") && !strings.ContainsAny(scheme, " =:/")
 }

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spf13/pflag"
 
@@ -46,7 +47,10 @@ func try(t *testing.T, args ...string) (status int, stdout, stderr string) {
 	lookup := func(name string) (string, bool) {
 		return "secret", name == "SET"
 	}
-	status = run(context.Background(), args, environment{stdin: in, stdout: out, stderr: errs, lookup: lookup})
+	// What is no mistake would go on for ever.
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	status = run(ctx, args, environment{stdin: in, stdout: out, stderr: errs, lookup: lookup})
 	read := func(f *os.File) string {
 		b, err := os.ReadFile(f.Name())
 		if err != nil {
@@ -94,8 +98,31 @@ func TestMistakes(t *testing.T) {
 		{"", exitUsage, "nothing to do"},
 		{"uvx mcp-server-git", exitUsage, `mcp-bridge -- uvx mcp-server-git`},
 		{"serve", exitUsage, `needs a command after "--"`},
+		{"serve http://localhost/mcp -- ls", exitUsage, "one of"},
+		{"serve http://localhost/mcp http://localhost/sse", exitUsage, "one URL"},
+		{"serve --config " + file + " --demo", exitUsage, "one of"},
+		{"serve --config /does/not/exist.json", exitUsage, "/does/not/exist.json"},
+		{"serve --config " + file, exitUsage, file + ":"},
+		{"serve --isolation all -- ls", exitUsage, "session or request"},
+		{"serve --max-children -1 -- ls", exitUsage, "cannot be negative"},
+		{"serve --tls-cert x -- ls", exitUsage, "belong together"},
+		{"serve --tls-client-ca x -- ls", exitUsage, "needs --tls-cert"},
+		{"serve --listen 127.0.0.1:0 --tls-cert /does/not/exist --tls-key /does/not/exist --demo", exitFail, "/does/not/exist"},
+		{"serve --token-file /does/not/exist -- ls", exitUsage, "/does/not/exist"},
+		{"serve --token-file " + file + " -- ls", exitUsage, file + ":"},
+		{"serve --path-prefix tools -- ls", exitUsage, "--path-prefix"},
+		{"serve --trusted-proxy nonsense -- ls", exitUsage, "--trusted-proxy"},
+		{"serve --listen unix: -- ls", exitUsage, "unix:PATH"},
+		{"serve --unix-mode 9 -- ls", exitUsage, "--unix-mode"},
+		{"serve --ignore-tool [ -- ls", exitUsage, "["},
+		{"serve --transport quickly http://localhost/mcp", exitUsage, "http-first"},
+		{"serve --listen 127.0.0.1:0 unix:/x --header A:b", exitUsage, "headers"},
+		{"connect --config x", exitUsage, "the name of one server"},
+		{"connect --config x y -- ls", exitUsage, "no command"},
+		{"connect --config " + file + " y", exitUsage, file + ":"},
+		{"check-config", exitUsage, "one file"},
+		{"check-config " + file, exitUsage, file + ":"},
 		{"serve ls", exitUsage, `mcp-bridge serve -- ls`},
-		{"serve http://localhost/mcp", exitUsage, "mcp-bridge connect http://localhost/mcp"},
 		{"serve --demo -- ls", exitUsage, "leave the command out"},
 		{"serve --nonsense -- ls", exitUsage, "unknown flag: --nonsense"},
 		{"serve --max-sessions 0 -- ls", exitUsage, "--max-sessions"},
@@ -117,7 +144,7 @@ func TestMistakes(t *testing.T) {
 		{"serve --listen 127.0.0.1:0 -- this-command-does-not-exist", exitFail, "this-command-does-not-exist"},
 		{"serve --listen 127.0.0.1:0 --cwd /does/not/exist -- ls", exitFail, "/does/not/exist"},
 		{"connect", exitUsage, "needs a URL"},
-		{"connect ftp://x/y", exitUsage, "only http and https"},
+		{"connect ftp://x/y", exitUsage, "must begin with"},
 		{"connect http://a/ http://b/", exitUsage, "one URL"},
 		{"connect http://a/ -- ls", exitUsage, "not both"},
 		{"connect --header nonsense http://a/", exitUsage, "Name: value"},

@@ -2,90 +2,131 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"net"
-	"net/http"
-	"os"
 	"slices"
 	"strings"
-	"sync"
-	"syscall"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/pflag"
 
-	"github.com/mcp-bridge/mcp-bridge/bridge"
-	"github.com/mcp-bridge/mcp-bridge/httpguard"
-	"github.com/mcp-bridge/mcp-bridge/streamhttp"
+	"github.com/mcp-bridge/mcp-bridge/config"
+	"github.com/mcp-bridge/mcp-bridge/hub"
 )
 
 // serveFlags are the flags of serve.
 type serveFlags struct {
 	log    logFlags
-	child  childFlags
+	target targetFlags
 	limits limitFlags
 	listen listenFlags
+	access accessFlags
+	scale  scaleFlags
 
-	demo           bool
-	origins, hosts []string
-	maxSessions    int
-	sessionTimeout time.Duration
+	demo   bool
+	config string
 }
 
 func (f *serveFlags) flagSet() *pflag.FlagSet {
 	fs := pflag.NewFlagSet("serve", pflag.ContinueOnError)
 	f.log.register(fs)
-	f.child.register(fs)
+	f.target.register(fs)
 	f.limits.register(fs)
 	f.listen.register(fs)
+	f.access.register(fs)
+	f.scale.register(fs)
 	fs.BoolVar(&f.demo, "demo", false, "")
-	fs.StringArrayVar(&f.origins, "allow-origin", nil, "")
-	fs.StringArrayVar(&f.hosts, "allow-host", nil, "")
-	fs.IntVar(&f.maxSessions, "max-sessions", 1000, "")
-	fs.DurationVar(&f.sessionTimeout, "session-timeout", 30*time.Minute, "")
+	fs.StringVar(&f.config, "config", "", "")
 	return fs
 }
 
-func (f *serveFlags) parse(args []string) (addrs, argv []string, err error) {
+// scaleFlags bound what runs.
+type scaleFlags struct {
+	isolation                          string
+	maxSessions, maxChildren, maxTotal int
+	queue                              int
+	queueTimeout, sessionTimeout       time.Duration
+}
+
+func (f *scaleFlags) register(fs *pflag.FlagSet) {
+	fs.StringVar(&f.isolation, "isolation", "session", "")
+	fs.IntVar(&f.maxSessions, "max-sessions", hub.DefaultMaxSessions, "")
+	fs.IntVar(&f.maxChildren, "max-children", 0, "")
+	fs.IntVar(&f.maxTotal, "max-children-total", 0, "")
+	fs.IntVar(&f.queue, "queue", hub.DefaultQueue, "")
+	fs.DurationVar(&f.queueTimeout, "queue-timeout", hub.DefaultQueueTimeout, "")
+	fs.DurationVar(&f.sessionTimeout, "session-timeout", 30*time.Minute, "")
+}
+
+func (f *scaleFlags) check() error {
+	switch {
+	case f.isolation != "session" && f.isolation != "request":
+		return usagef("--isolation %q: use session or request", f.isolation)
+	case f.maxSessions <= 0:
+		return usagef("--max-sessions must be at least 1")
+	case f.maxChildren < 0 || f.maxTotal < 0 || f.queue < 0:
+		return usagef("--max-children, --max-children-total and --queue cannot be negative")
+	}
+	return nil
+}
+
+// parse returns what is served (nothing with --config) and where.
+func (f *serveFlags) parse(args []string) (where addresses, to target, err error) {
 	fs := f.flagSet()
 	before, argv, err := parseFlags(fs, args)
 	if err != nil {
-		return nil, nil, err
+		return where, to, err
 	}
-	switch {
-	case len(before) > 0 && isURL(before[0]):
-		return nil, nil, usagef("serve exposes a command, not a URL; \"mcp-bridge connect %s\" presents it as a stdio process", before[0])
-	case len(before) > 0 && slices.Contains([]string{"serve", "connect", "demo", "version", "help"}, before[0]):
-		return nil, nil, usagef("put %q first: mcp-bridge %s [flags] ...", before[0], before[0])
-	case len(before) > 0:
-		return nil, nil, usagef("unexpected %q: write the command to serve after \"--\", as in \"mcp-bridge serve -- %s\"", before[0], strings.Join(before, " "))
-	case f.demo && len(argv) > 0:
-		return nil, nil, usagef("--demo serves the built-in server; leave the command out")
-	case !f.demo && len(argv) == 0:
-		return nil, nil, usagef("serve needs a command after \"--\", or --demo")
-	case f.maxSessions <= 0:
-		return nil, nil, usagef("--max-sessions must be at least 1")
+	if to, err = f.what(before, argv); err != nil {
+		return where, to, err
 	}
-	if f.demo {
-		self, err := os.Executable()
-		if err != nil {
-			return nil, nil, fmt.Errorf("finding this program to run the demo: %w", err)
-		}
-		argv = []string{self, "demo"}
-		if f.child.name == "" {
-			f.child.name = "demo"
-		}
+	if err := f.scale.check(); err != nil {
+		return where, to, err
 	}
-	addrs, err = f.listen.addresses(fs)
-	return addrs, argv, err
+	if err := f.listen.check(); err != nil {
+		return where, to, err
+	}
+	where, err = f.listen.addresses(fs)
+	return where, to, err
 }
 
-// serve exposes a stdio server over HTTP until ctx is done.
+// what finds out which server is meant.
+func (f *serveFlags) what(before, argv []string) (to target, err error) {
+	named := 0
+	for _, given := range []bool{len(before) > 0, len(argv) > 0, f.demo, f.config != ""} {
+		if given {
+			named++
+		}
+	}
+	switch {
+	case len(before) > 0 && slices.Contains([]string{"serve", "connect", "check-config", "demo", "version", "help"}, before[0]):
+		return to, usagef("put %q first: mcp-bridge %s [flags] ...", before[0], before[0])
+	case len(before) > 0 && !isURL(before[0]):
+		return to, usagef("unexpected %q: write the command to serve after \"--\", as in \"mcp-bridge serve -- %s\"", before[0], strings.Join(before, " "))
+	case len(before) > 1:
+		return to, usagef("serve takes one URL; %q is one argument too many", before[1])
+	case f.demo && len(argv) > 0:
+		return to, usagef("--demo serves the built-in server; leave the command out")
+	case named > 1:
+		return to, usagef("serve takes one of a command after \"--\", a URL, --config and --demo")
+	case named == 0:
+		return to, usagef("serve needs a command after \"--\", a URL, --config FILE, or --demo")
+	case f.demo:
+		to.argv, err = demoCommand()
+		if f.target.child.name == "" {
+			f.target.child.name = "demo"
+		}
+	case len(before) == 1:
+		to.url, err = serverURL(before[0])
+	default:
+		to.argv = argv
+	}
+	return to, err
+}
+
+// serve exposes servers until ctx is done.
 func serve(ctx context.Context, args []string, env environment) error {
 	var f serveFlags
-	addrs, argv, err := f.parse(args)
+	where, to, err := f.parse(args)
 	if err != nil {
 		return err
 	}
@@ -93,21 +134,16 @@ func serve(ctx context.Context, args []string, env environment) error {
 	if err != nil {
 		return err
 	}
-	return f.log.report(log, f.run(ctx, addrs, argv, env, log))
+	return f.log.report(log, f.run(ctx, where, to, env, log))
 }
 
-func (f *serveFlags) run(ctx context.Context, addrs, argv []string, env environment, log hclog.Logger) error {
-	spec, err := f.child.spec(argv, env.lookup)
+func (f *serveFlags) run(ctx context.Context, where addresses, to target, env environment, log hclog.Logger) error {
+	guard, err := f.access.policy(env, log)
 	if err != nil {
 		return err
 	}
-	options, err := f.handlerOptions(log)
+	prefix, err := f.access.publicPrefix()
 	if err != nil {
-		return err
-	}
-	defer supervise(log)()
-	children := newChildren(spec, int(f.limits.maxMessage), log)
-	if err := children.check(); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -116,131 +152,33 @@ func (f *serveFlags) run(ctx context.Context, addrs, argv []string, env environm
 		log.Info("stdin was closed: stopping")
 		cancel(nil)
 	})
-	listeners, err := f.bind(addrs)
+	d := &daemon{
+		flags: f, env: env, log: log, fail: cancel, guard: guard,
+		hub: hub.New(hub.Options{
+			Guard: guard, PathPrefix: prefix, Alone: f.config == "", Logger: log,
+		}),
+	}
+	return d.run(ctx, where, to)
+}
+
+// spec describes the one server of the command line.
+func (f *serveFlags) spec(to target, env environment, log hclog.Logger) (hub.Spec, error) {
+	up, err := f.target.spec(to, &f.limits, env, log)
 	if err != nil {
-		return err
+		return hub.Spec{}, err
 	}
-	ahead, err := newSpare(children, cancel, children.log)
-	if err != nil {
-		closeAll(listeners)
-		return err
-	}
-	defer ahead.close()
-	handler := streamhttp.NewHandler(bridge.Serve(ahead, f.limits.pump(log)), options)
-	srv := newServer(routes(handler, children, &options.Guard), log)
-	for _, l := range listeners {
-		log.Info("listening", "url", "http://"+l.Addr().String()+"/mcp", "server", spec.Name)
-	}
-	serveUntil(ctx, srv, listeners, handler, cancel, log)
-	if err := context.Cause(ctx); err != nil && !errors.Is(err, context.Canceled) {
-		return err
-	}
-	return nil
+	spec := serverSpec(up.Name, f.settings(), log)
+	spec.Upstream = up
+	return spec, nil
 }
 
-// bind opens the listening sockets.
-func (f *serveFlags) bind(addrs []string) ([]net.Listener, error) {
-	var listeners []net.Listener
-	for _, a := range addrs {
-		l, err := net.Listen("tcp", a)
-		if err != nil {
-			closeAll(listeners)
-			if errors.Is(err, syscall.EADDRINUSE) {
-				err = fmt.Errorf("%w: stop the other program, or choose another with --port or --listen", syscall.EADDRINUSE)
-			}
-			return nil, fmt.Errorf("listening on %s: %w", a, err)
-		}
-		listeners = append(listeners, l)
-		// What counts is the address, whatever name it was given by.
-		if !httpguard.IsLoopbackAddr(l.Addr().String()) && !f.listen.insecure {
-			closeAll(listeners)
-			return nil, usagef("%s can be reached by other machines and nobody is authenticated; bind 127.0.0.1, or say --insecure if something in front takes care of that", a)
-		}
-	}
-	return listeners, nil
-}
-
-func closeAll(listeners []net.Listener) {
-	for _, l := range listeners {
-		_ = l.Close()
-	}
-}
-
-func (f *serveFlags) handlerOptions(log hclog.Logger) (streamhttp.HandlerOptions, error) {
-	guard := httpguard.Policy{AllowOrigins: f.origins, AllowHosts: f.hosts}
-	if err := guard.Validate(); err != nil {
-		return streamhttp.HandlerOptions{}, usagef("%v", err)
-	}
-	timeout := f.sessionTimeout
-	if timeout == 0 {
-		timeout = -1 // what the handler calls "never"
-	}
-	return streamhttp.HandlerOptions{
-		Guard:          guard,
-		MaxMessageSize: int(f.limits.maxMessage),
-		MaxSessions:    f.maxSessions,
-		SessionTimeout: timeout,
-		Logger:         log,
-	}, nil
-}
-
-func newServer(h http.Handler, log hclog.Logger) *http.Server {
-	return &http.Server{
-		Handler:           h,
-		ReadHeaderTimeout: 10 * time.Second,
-		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    64 << 10,
-		ErrorLog:          log.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}),
-	}
-}
-
-// routes maps the paths of the one port. Those beside the endpoint are guarded
-// as it is.
-func routes(mcp http.Handler, children *children, guard *httpguard.Policy) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/mcp" {
-			mcp.ServeHTTP(w, r)
-			return
-		}
-		// net/http reads what is left of a body, and would wait for it without end.
-		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout))
-		if no := guard.Check(r); no != nil {
-			http.Error(w, no.Reason, no.Status)
-			return
-		}
-		switch r.URL.Path {
-		case "/healthz":
-			healthz(w, r)
-		case "/readyz":
-			children.readyz(w, r)
-		default:
-			http.Error(w, "not found; the MCP endpoint is /mcp", http.StatusNotFound)
-		}
-	})
-}
-
-// bodyTimeout is how long a body may take that nobody wants.
-const bodyTimeout = 10 * time.Second
-
-// serveUntil serves until ctx is done, and then ends everything in order: no
-// new connections, the sessions drain and end, what is left is cut off.
-func serveUntil(ctx context.Context, srv *http.Server, listeners []net.Listener, handler *streamhttp.Handler, fail context.CancelCauseFunc, log hclog.Logger) {
-	var wg sync.WaitGroup
-	for _, l := range listeners {
-		wg.Go(func() {
-			if err := srv.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-				fail(fmt.Errorf("serving on %s: %w", l.Addr(), err))
-			}
-		})
-	}
-	<-ctx.Done()
-	log.Info("shutting down: calls in progress may finish, within --grace", "sessions", handler.Sessions())
-	closing, cancel := context.WithCancel(context.Background())
-	wg.Go(func() { _ = srv.Shutdown(closing) }) // its error is that closing is done
-	_ = handler.Close()
-	// Every exchange of a session has ended by itself or does so at once now.
-	time.AfterFunc(time.Second, cancel)
-	wg.Wait()
-	cancel()
-	_ = srv.Close()
+// settings returns what the flags say about any server.
+func (f *serveFlags) settings() config.Settings {
+	s := f.target.settings()
+	f.limits.into(&s)
+	s.Isolation = f.scale.isolation
+	s.MaxSessions, s.MaxChildren = f.scale.maxSessions, f.scale.maxChildren
+	s.Queue, s.QueueTimeout = f.scale.queue, f.scale.queueTimeout
+	s.SessionTimeout = f.scale.sessionTimeout
+	return s
 }

@@ -3,10 +3,14 @@ package main
 // usage is the manual, as "mcp-bridge help" prints it.
 const usage = `mcp-bridge - converts between the transports of the Model Context Protocol
 
-  mcp-bridge serve [flags] -- COMMAND [ARG...]    expose a stdio server over Streamable HTTP
+  mcp-bridge serve [flags] -- COMMAND [ARG...]    expose a stdio server over every transport
+  mcp-bridge serve [flags] URL                    expose a remote server over every transport
+  mcp-bridge serve [flags] --config FILE          expose many servers
   mcp-bridge serve [flags] --demo                 expose the built-in demo server
   mcp-bridge connect [flags] URL                  present a remote server as a stdio process
   mcp-bridge connect [flags] -- COMMAND [ARG...]  run a stdio server under supervision, for a stdio client
+  mcp-bridge connect [flags] --config FILE NAME   the same for one server of a file
+  mcp-bridge check-config FILE                    say what is wrong with a configuration file
   mcp-bridge demo                                 the demo server itself, on stdin and stdout
   mcp-bridge version                              print the version
   mcp-bridge help                                 print this page
@@ -17,23 +21,53 @@ const usage = `mcp-bridge - converts between the transports of the Model Context
 "--" ends the flags of mcp-bridge; what follows is run as it is, without a shell.
 Messages travel on stdin and stdout; the log goes to stderr.
 
+A URL is http://... or https://... (Streamable HTTP, or HTTP+SSE where the server has only that),
+ws://... or wss://... (WebSocket), unix:PATH or tcp:HOST:PORT (messages in lines over a socket).
+
+Where serve answers
+  /mcp                     Streamable HTTP
+  /sse, /message           HTTP+SSE, the transport of 2024-11-05
+  /ws                      WebSocket
+  /healthz, /readyz        the process lives; a server runs or can be started
+  With --config: /servers/NAME/mcp and so on, and /servers, the list.
+
 Where serve listens
   --listen HOST:PORT       address to bind; may be repeated (default 127.0.0.1:8080; port 0 picks one)
-  --host HOST, --port N    the same in two parts
+  --listen unix:PATH       a Unix socket, for HTTP and for messages in lines; may be repeated
+  --unix-mode MODE         who may use it, as an octal file mode (default 0600)
+  --host HOST, --port N    host and port of --listen in two parts
+  --tls-cert FILE          certificate chain, PEM: TLS and HTTP/2 on every HOST:PORT
+  --tls-key FILE           its private key, PEM; both are loaded again when they change
+  --tls-client-ca FILE     admit only clients with a certificate of these authorities
+  --path-prefix PATH       what a reverse proxy has put in front of the paths above
+  --trusted-proxy CIDR     believe the X-Forwarded headers of this address, network, "loopback" or "unix";
+                           may be repeated
+  Sockets that systemd has opened are used too; without --listen, they alone.
+
+Who may come in
+  --token-file FILE        clients need a token; one "NAME TOKEN" a line, loaded again when it changes
+                           (or the same lines in the environment variable MCP_BRIDGE_TOKENS)
   --insecure               bind an address that other machines can reach, though nobody is authenticated
   --allow-origin ORIGIN    admit a browser origin besides loopback, such as https://app.example;
                            may be repeated
   --allow-host HOST        admit a Host header besides loopback names when bound to loopback;
                            may be repeated
 
-Sessions of serve
-  --max-sessions N         more are answered 503 (default 1000)
+How much serve runs
+  --isolation HOW          session: a server process for each session (default);
+                           request: one for each request over Streamable HTTP, without sessions
+  --max-sessions N         of each transport; more are answered 503 (default 1000)
   --session-timeout D      end a session that is idle for so long; 0 means never (default 30m)
+  --max-children N         processes of one server (default: --max-sessions; 32 with --isolation request)
+  --max-children-total N   processes of all servers; 0 means no limit (default 0)
+  --queue N                clients that may wait for a process to end (default 100)
+  --queue-timeout D        and for how long, before they are answered 503 (default 10s)
 
-The server that is run (serve, connect)
+A server that is run (serve, connect)
   --env NAME=VALUE, -e     set a variable in its environment, or pass ours on with NAME alone; may be repeated
   --env-file FILE          variables, one NAME=VALUE a line
-  --pass-env WHAT          what it inherits: all (without MCP_BRIDGE_*), safe, or NAME,NAME,... (default all)
+  --pass-env WHAT          what it inherits: all (without MCP_BRIDGE_*), safe, or NAME,NAME,...
+                           (default all; in a configuration file, safe)
   --cwd DIR                its working directory
   --name NAME              what to call it in the log (default: the command's name)
   --pty                    give it a terminal as stdout, for programs that otherwise buffer
@@ -41,10 +75,16 @@ The server that is run (serve, connect)
   --term-wait D            its process group gets SIGTERM, and after D (default 5s)
   --kill-wait D            SIGKILL; so long for the group to be gone (default 5s)
 
-The remote server (connect)
+A remote server (serve, connect)
   --header "NAME: VALUE"   send a header with every request; ${VAR} is expanded; may be repeated
   --header-file FILE       headers, one "NAME: VALUE" a line
   --connect-timeout D      time to connect in (default 10s)
+  --transport WHICH        for http and https: http-first, sse-first, http-only or sse-only
+                           (default http-first: Streamable HTTP, and HTTP+SSE if that is refused)
+
+Tools (serve, connect)
+  --allow-tool GLOB        show only these tools; may be repeated
+  --ignore-tool GLOB       hide these tools; may be repeated
 
 Limits
   --max-message-size N     largest message, in bytes or with a unit: KiB, MiB, GiB (default 64MiB)
@@ -57,10 +97,10 @@ Log
   --log-level LEVEL        trace, debug, info, warn, error, off (default info)
   --log-format FORMAT      text or json (default text)
 
-serve answers at /mcp; /healthz says that the process lives, /readyz that a server runs or can be started.
 When serve has a pipe as stdin, it stops once that is closed; one that is closed from the start says nothing.
-SIGTERM, SIGINT and SIGHUP end everything gracefully; a second one, at once.
+SIGTERM and SIGINT end everything gracefully; a second one, at once. SIGHUP makes serve load its files again
+(--config, --token-file, --tls-*), which it also does when they change; where there are none, it ends it.
 
 Exit status: 0 after a graceful end, 1 when something failed (the log says what), 2 for a mistake in the
-command line. Durations are written 500ms, 30s, 5m, 1h30m.
+command line or a configuration file. Durations are written 500ms, 30s, 5m, 1h30m.
 `

@@ -1,4 +1,4 @@
-package main
+package upstream
 
 import (
 	"context"
@@ -16,15 +16,14 @@ import (
 const (
 	// trial is how long a server must live after its start to be called started.
 	trial = 2 * time.Second
-	// spareFor is how long a server that was started ahead waits for its client.
-	spareFor = 30 * time.Second
+	// aheadFor is how long a server that was started ahead waits for its client.
+	aheadFor = 30 * time.Second
 )
 
-// spare is a Dialer that starts one server ahead, so that a command that
-// cannot work is found out at once, and the first client need not wait.
-type spare struct {
-	dialer bridge.Dialer
-	failed context.CancelCauseFunc // told when the server ends on trial
+// ahead is one server that was started before there was a client, so that a
+// command that cannot work is found out at once, and the first client need not wait.
+type ahead struct {
+	failed func(error) // told when the server ends on trial
 	log    hclog.Logger
 
 	cancel context.CancelFunc // ends the watch
@@ -32,24 +31,24 @@ type spare struct {
 	wg     sync.WaitGroup     // the watch
 
 	mu    sync.Mutex
-	ready bridge.Conn // what Dial hands out next; nil: nothing is kept
+	ready bridge.Conn // what take hands out; nil: nothing is kept
 }
 
-// newSpare starts a server ahead. The error is that of its start.
-func newSpare(d bridge.Dialer, failed context.CancelCauseFunc, log hclog.Logger) (*spare, error) {
+// startAhead starts a server ahead. The error is that of its start.
+func startAhead(d bridge.Dialer, failed func(error), log hclog.Logger) (*ahead, error) {
 	conn, err := d.Dial(context.Background())
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), spareFor)
-	s := &spare{dialer: d, failed: failed, log: log, cancel: cancel, done: make(chan struct{}), ready: conn}
+	ctx, cancel := context.WithTimeout(context.Background(), aheadFor)
+	s := &ahead{failed: failed, log: log, cancel: cancel, done: make(chan struct{}), ready: conn}
 	s.wg.Go(func() { s.watch(ctx, conn) })
 	return s, nil
 }
 
 // watch waits until the server says something, ends, is asked for, or has
 // waited long enough.
-func (s *spare) watch(ctx context.Context, conn bridge.Conn) {
+func (s *ahead) watch(ctx context.Context, conn bridge.Conn) {
 	defer s.cancel()
 	started := time.Now()
 	m, err := conn.Recv(ctx)
@@ -78,15 +77,8 @@ func (s *spare) watch(ctx context.Context, conn bridge.Conn) {
 	}
 }
 
-// Dial hands out the server that was started ahead, or starts one.
-func (s *spare) Dial(ctx context.Context) (bridge.Conn, error) {
-	if conn := s.take(); conn != nil {
-		return conn, nil
-	}
-	return s.dialer.Dial(ctx)
-}
-
-func (s *spare) take() bridge.Conn {
+// take hands out the server, once; nil: there is none (any more).
+func (s *ahead) take() bridge.Conn {
 	s.cancel()
 	<-s.done
 	s.mu.Lock()
@@ -97,7 +89,7 @@ func (s *spare) take() bridge.Conn {
 }
 
 // close stops what nobody asked for.
-func (s *spare) close() error {
+func (s *ahead) close() error {
 	defer s.wg.Wait()
 	if conn := s.take(); conn != nil {
 		return conn.Close()

@@ -1,0 +1,162 @@
+package main
+
+import (
+	"errors"
+	"io/fs"
+	"net"
+	"strconv"
+	"strings"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/spf13/pflag"
+
+	"github.com/mcp-bridge/mcp-bridge/httpguard"
+	"github.com/mcp-bridge/mcp-bridge/listen"
+)
+
+// listenFlags say where to listen.
+type listenFlags struct {
+	addrs             []string
+	host              string
+	port              int
+	insecure          bool
+	unixMode          fileMode
+	cert, key, caFile string
+}
+
+func (f *listenFlags) register(fs *pflag.FlagSet) {
+	f.unixMode = 0o600
+	fs.StringArrayVar(&f.addrs, "listen", nil, "")
+	fs.StringVar(&f.host, "host", "127.0.0.1", "")
+	fs.IntVar(&f.port, "port", 8080, "")
+	fs.BoolVar(&f.insecure, "insecure", false, "")
+	fs.Var(&f.unixMode, "unix-mode", "")
+	fs.StringVar(&f.cert, "tls-cert", "", "")
+	fs.StringVar(&f.key, "tls-key", "", "")
+	fs.StringVar(&f.caFile, "tls-client-ca", "", "")
+}
+
+// addresses returns the addresses to bind, checked, and the one that is bound
+// if there are none and systemd has opened none either.
+func (f *listenFlags) addresses(fs *pflag.FlagSet) (where addresses, err error) {
+	byPart := fs.Changed("host") || fs.Changed("port")
+	inParts := net.JoinHostPort(f.host, strconv.Itoa(f.port))
+	switch {
+	case len(f.addrs) == 0 && !byPart:
+		return addresses{byDefault: inParts}, nil
+	case len(f.addrs) == 0:
+		return addresses{list: []string{inParts}}, nil
+	case byPart:
+		return where, usagef("--listen already names host and port; leave --host and --port out")
+	}
+	for _, a := range f.addrs {
+		if path, unix := strings.CutPrefix(a, "unix:"); unix {
+			if path == "" {
+				return where, usagef("--listen %q: write unix:PATH", a)
+			}
+			continue
+		}
+		if _, port, err := net.SplitHostPort(a); err != nil || port == "" {
+			return where, usagef("--listen %q: write HOST:PORT, for example 127.0.0.1:8080, or unix:PATH", a)
+		}
+	}
+	return addresses{list: f.addrs}, nil
+}
+
+// addresses are where to listen.
+type addresses struct {
+	list      []string
+	byDefault string
+}
+
+// check finds mistakes that do not depend on the system.
+func (f *listenFlags) check() error {
+	switch {
+	case (f.cert == "") != (f.key == ""):
+		return usagef("--tls-cert and --tls-key belong together")
+	case f.caFile != "" && f.cert == "":
+		return usagef("--tls-client-ca needs --tls-cert and --tls-key")
+	}
+	return nil
+}
+
+// open opens the listening sockets.
+func (f *listenFlags) open(where addresses, authenticated bool, log hclog.Logger) (listen.Listeners, error) {
+	ls, err := listen.Open(listen.Options{
+		Addrs: where.list, Default: where.byDefault, UnixMode: fs.FileMode(f.unixMode),
+		CertFile: f.cert, KeyFile: f.key, ClientCAFile: f.caFile,
+		Insecure: f.insecure, Authenticated: authenticated,
+		Logger: log,
+	})
+	if wrong, ok := errors.AsType[*listen.OptionError](err); ok {
+		return nil, usagef("%v", wrong)
+	}
+	return ls, err
+}
+
+// fileMode is a flag value like 0660.
+type fileMode fs.FileMode
+
+func (m *fileMode) String() string { return "0" + strconv.FormatUint(uint64(*m), 8) }
+func (m *fileMode) Type() string   { return "mode" }
+
+func (m *fileMode) Set(text string) error {
+	mode, err := listen.ParseMode(text)
+	*m = fileMode(mode)
+	return err
+}
+
+// accessFlags say who may come in.
+type accessFlags struct {
+	origins, hosts, proxies []string
+	tokenFile, prefix       string
+}
+
+func (f *accessFlags) register(fs *pflag.FlagSet) {
+	fs.StringArrayVar(&f.origins, "allow-origin", nil, "")
+	fs.StringArrayVar(&f.hosts, "allow-host", nil, "")
+	fs.StringArrayVar(&f.proxies, "trusted-proxy", nil, "")
+	fs.StringVar(&f.tokenFile, "token-file", "", "")
+	fs.StringVar(&f.prefix, "path-prefix", "", "")
+}
+
+// tokensVariable holds tokens in the form of --token-file. Like everything of
+// its name, servers do not inherit it.
+const tokensVariable = "MCP_BRIDGE_TOKENS"
+
+// policy returns the guard of all listeners.
+func (f *accessFlags) policy(env environment, log hclog.Logger) (httpguard.Policy, error) {
+	guard := httpguard.Policy{AllowOrigins: f.origins, AllowHosts: f.hosts}
+	var err error
+	if guard.TrustedProxies, guard.TrustUnix, err = httpguard.ParseProxies(f.proxies); err != nil {
+		return guard, usagef("--trusted-proxy: %v", err)
+	}
+	if err := guard.Validate(); err != nil {
+		return guard, usagef("%v", err)
+	}
+	text, given := env.lookup(tokensVariable)
+	switch {
+	case f.tokenFile != "" && given:
+		return guard, usagef("--token-file and %s both name the tokens; use one of them", tokensVariable)
+	case f.tokenFile != "":
+		guard.Tokens, err = httpguard.LoadTokens(f.tokenFile)
+	case given:
+		guard.Tokens, err = httpguard.ParseTokens(text)
+	}
+	if err != nil {
+		return guard, usagef("%v", err)
+	}
+	if guard.Tokens != nil && guard.Tokens.Warning() != "" {
+		log.Warn(guard.Tokens.Warning())
+	}
+	return guard, nil
+}
+
+// publicPrefix returns --path-prefix, checked and without a slash at the end.
+func (f *accessFlags) publicPrefix() (string, error) {
+	prefix := strings.TrimRight(f.prefix, "/")
+	if prefix != "" && !httpguard.IsCleanPath(prefix) {
+		return "", usagef("--path-prefix %q: write a path such as /tools", f.prefix)
+	}
+	return prefix, nil
+}

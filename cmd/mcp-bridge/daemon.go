@@ -1,0 +1,251 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/mcp-bridge/mcp-bridge/config"
+	"github.com/mcp-bridge/mcp-bridge/httpguard"
+	"github.com/mcp-bridge/mcp-bridge/hub"
+	"github.com/mcp-bridge/mcp-bridge/listen"
+	"github.com/mcp-bridge/mcp-bridge/watch"
+)
+
+// daemon is one run of serve.
+type daemon struct {
+	flags   *serveFlags
+	env     environment
+	log     hclog.Logger
+	fail    context.CancelCauseFunc // ends the run with an error
+	guard   httpguard.Policy
+	hub     *hub.Hub
+	notify  *listen.Notifier
+	sockets listen.Listeners
+
+	reloading sync.Mutex               // one reload at a time
+	begun     bool                     // there is something to reload
+	files     atomic.Pointer[[]string] // those to watch
+}
+
+func (d *daemon) run(ctx context.Context, where addresses, to target) (err error) {
+	d.notify, err = listen.NewNotifier() // before there is a child
+	if err != nil {
+		d.log.Warn("no watchdog", "error", err)
+	}
+	defer supervise(d.log)()
+	defer d.hub.Close()
+	var wg sync.WaitGroup
+	background, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer wg.Wait()
+	defer stop()
+	if d.hasFiles() {
+		// Before they are read, so that no change goes by unseen.
+		wg.Go(func() { watch.Files(background, d.watched, d.reload) })
+	}
+	if err := d.begin(where, to); err != nil {
+		return err
+	}
+	defer d.sockets.Close()
+	wg.Go(func() { d.hangups(background) })
+	defer d.notify.Watch(nil, d.unheard)()
+	d.serve(ctx)
+	if err := context.Cause(ctx); err != nil && !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
+}
+
+// begin sets up the servers and the sockets. No reload comes in between.
+func (d *daemon) begin(where addresses, to target) error {
+	d.reloading.Lock()
+	defer d.reloading.Unlock()
+	first, err := d.prepare(to)
+	if err != nil {
+		return err
+	}
+	if d.sockets, err = d.flags.listen.open(where, d.guard.Tokens != nil, d.log); err != nil {
+		return err
+	}
+	if err = d.hub.Apply(first); err != nil {
+		_ = d.sockets.Close()
+		return err
+	}
+	d.begun = true
+	return nil
+}
+
+// unheard takes what the service manager could not be told.
+func (d *daemon) unheard(err error) {
+	if err != nil {
+		d.log.Warn("the service manager does not hear", "error", err)
+	}
+}
+
+// prepare returns the servers to begin with.
+func (d *daemon) prepare(to target) ([]hub.Spec, error) {
+	if d.flags.config != "" {
+		return d.load()
+	}
+	d.hub.SetMaxChildren(d.flags.scale.maxTotal)
+	spec, err := d.flags.spec(to, d.env, d.log)
+	if err != nil {
+		return nil, err
+	}
+	if spec.Upstream.URL == "" {
+		if err := spec.Upstream.Command.Check(); err != nil {
+			return nil, err
+		}
+	}
+	spec.Eager, spec.OnFailure = true, d.fail
+	return []hub.Spec{spec}, nil
+}
+
+// load reads the configuration file.
+func (d *daemon) load() ([]hub.Spec, error) {
+	defaults := d.flags.settings()
+	c, err := loadConfig(d.flags.config, config.Options{Lookup: d.env.lookup, Defaults: &defaults}, d.log)
+	d.files.Store(&c.Files) // of a broken one too: it may be mended
+	if err != nil {
+		return nil, err
+	}
+	all, err := specs(c, d.log)
+	if err != nil {
+		return nil, err
+	}
+	if len(all) == 0 {
+		d.log.Warn("no server is enabled", "file", d.flags.config)
+	}
+	total := d.flags.scale.maxTotal
+	if c.MaxChildrenTotal >= 0 {
+		total = c.MaxChildrenTotal
+	}
+	d.hub.SetMaxChildren(total)
+	return all, nil
+}
+
+// hasFiles reports whether there is anything to load again.
+func (d *daemon) hasFiles() bool { return d.flags.config != "" || d.flags.access.tokenFile != "" }
+
+// watched returns the files whose change is worth a reload. TLS files have a
+// watcher of their own.
+func (d *daemon) watched() []string {
+	var files []string
+	if p := d.files.Load(); p != nil && len(*p) > 0 {
+		files = append(files, *p...)
+	} else if d.flags.config != "" {
+		files = append(files, d.flags.config)
+	}
+	if d.flags.access.tokenFile != "" {
+		files = append(files, d.flags.access.tokenFile)
+	}
+	return files
+}
+
+// hangups reloads at each SIGHUP, until ctx is done. Where there is nothing to
+// load again, the first one ends the run.
+func (d *daemon) hangups(ctx context.Context) {
+	for {
+		select {
+		case <-d.env.hangup:
+		case <-ctx.Done():
+			return
+		}
+		if !d.hasFiles() && d.flags.listen.cert == "" {
+			lastHangup()
+			d.log.Info("hangup: stopping")
+			d.fail(nil)
+			return
+		}
+		if err := d.sockets.Reload(); err != nil {
+			d.log.Error("the TLS files cannot be used; what was there goes on", "error", err)
+		}
+		d.reload()
+	}
+}
+
+// reload takes over what the files say now. What is wrong changes nothing.
+func (d *daemon) reload() {
+	d.reloading.Lock()
+	defer d.reloading.Unlock()
+	if !d.begun {
+		return
+	}
+	d.unheard(d.notify.Reloading())
+	defer func() { d.unheard(d.notify.Ready("")) }()
+	if t := d.guard.Tokens; t != nil && d.flags.access.tokenFile != "" {
+		if err := t.Reload(); err != nil {
+			d.log.Error("the token file cannot be used; the tokens from before go on", "error", err)
+		}
+	}
+	if d.flags.config == "" {
+		return
+	}
+	all, err := d.load()
+	if err == nil {
+		err = d.hub.Apply(all)
+	}
+	if err != nil {
+		d.log.Error("the configuration cannot be used; what was there goes on", "error", err)
+		return
+	}
+	d.log.Info("configuration loaded", "servers", len(all))
+}
+
+// serve serves until ctx is done, and then ends everything in order: no new
+// connections, the sessions drain and end, what is left is cut off.
+func (d *daemon) serve(ctx context.Context) {
+	srv := &http.Server{
+		Handler:           d.hub,
+		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    64 << 10,
+		ErrorLog:          d.log.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}),
+	}
+	var wg sync.WaitGroup
+	for _, l := range d.sockets {
+		d.log.Info("listening", "url", d.url(l))
+		var requests net.Listener = l
+		if l.IsUnix() {
+			var lines net.Listener
+			requests, lines = listen.Split(l, d.log)
+			wg.Go(func() { _ = d.hub.ServeLines(lines) }) // ends with the listener
+		}
+		wg.Go(func() {
+			if err := srv.Serve(requests); !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
+				d.fail(fmt.Errorf("serving on %s: %w", l.Addr(), err))
+			}
+		})
+	}
+	d.unheard(d.notify.Ready(""))
+	<-ctx.Done()
+	d.unheard(d.notify.Stopping(""))
+	d.log.Info("shutting down: calls in progress may finish, within --grace", "sessions", d.hub.Sessions())
+	closing, cancel := context.WithCancel(context.Background())
+	wg.Go(func() { _ = srv.Shutdown(closing) }) // its error is that closing is done
+	_ = d.sockets.Close()
+	_ = d.hub.Close()
+	// Every exchange of a session has ended by itself or does so at once now.
+	time.AfterFunc(time.Second, cancel)
+	wg.Wait()
+	cancel()
+	_ = srv.Close()
+}
+
+// url is what to tell people about a listener.
+func (d *daemon) url(l *listen.Listener) string {
+	switch {
+	case l.IsUnix():
+		return l.URL()
+	case d.flags.config != "":
+		return l.URL() + "/servers"
+	}
+	return l.URL() + "/mcp"
+}

@@ -1,0 +1,150 @@
+package main
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/config"
+	"github.com/mcp-bridge/mcp-bridge/hub"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+	"github.com/mcp-bridge/mcp-bridge/remote"
+	"github.com/mcp-bridge/mcp-bridge/supervisor"
+	"github.com/mcp-bridge/mcp-bridge/toolfilter"
+	"github.com/mcp-bridge/mcp-bridge/upstream"
+)
+
+// This file makes of settings, from flags or a file, what the packages take.
+// The two speak differently of zero: to people 0 means never, or not at all.
+
+// orNever makes 0 mean "never", which options write as a negative number.
+func orNever(d time.Duration) time.Duration {
+	if d == 0 {
+		return -1
+	}
+	return d
+}
+
+// serverSpec describes how a server is exposed.
+func serverSpec(name string, s config.Settings, log hclog.Logger) hub.Spec {
+	queue := s.Queue
+	if queue == 0 {
+		queue = -1
+	}
+	return hub.Spec{
+		Name:           name,
+		Pump:           pumpOptions(s, log),
+		Stateless:      s.Isolation == "request",
+		MaxMessageSize: s.MaxMessageSize,
+		MaxSessions:    s.MaxSessions,
+		SessionTimeout: orNever(s.SessionTimeout),
+		MaxChildren:    s.MaxChildren,
+		Queue:          queue,
+		QueueTimeout:   s.QueueTimeout,
+		Eager:          !s.Lazy,
+	}
+}
+
+// pumpOptions returns the options of a server's conversations.
+func pumpOptions(s config.Settings, log hclog.Logger) bridge.PumpOptions {
+	return bridge.PumpOptions{
+		Drain: orNever(s.DrainTimeout), Grace: orNever(s.Grace), RequestTimeout: s.RequestTimeout,
+		Dropped: func(m jsonrpc.Message, reason string) {
+			log.Debug("message dropped", "reason", reason, "method", m.Method(), "id", m.ID().String())
+		},
+	}
+}
+
+// configured returns how the server of a configuration file is reached.
+func configured(s config.Server, log hclog.Logger) (upstream.Spec, error) {
+	spec := upstream.Spec{
+		Name: s.Name, URL: s.URL, MaxMessageSize: s.MaxMessageSize, Logger: log,
+		Tools: toolfilter.Rules{Allow: s.AllowTools, Ignore: s.IgnoreTools},
+	}
+	if s.URL != "" {
+		mode, err := remote.ParseMode(s.Transport)
+		spec.Remote = remote.Options{Mode: mode, Header: s.Header, ConnectTimeout: s.ConnectTimeout}
+		return spec, err
+	}
+	env, err := supervisor.Environ(s.PassEnv, s.Environ())
+	spec.Command = supervisor.Spec{
+		Name: s.Name, Path: s.Command, Args: s.Args, Env: env, Dir: s.Dir, PTY: s.PTY,
+		Stop: supervisor.StopWaits{Stdin: orNever(s.StdinWait), Term: orNever(s.TermWait), Kill: orNever(s.KillWait)},
+	}
+	return spec, err
+}
+
+// loadConfig reads a configuration file and reports what it says in vain.
+func loadConfig(file string, options config.Options, log hclog.Logger) (*config.Config, error) {
+	c, err := config.Load(file, options)
+	if err != nil {
+		return c, &usageError{err.Error()}
+	}
+	for _, notice := range c.Notices {
+		log.Warn("configuration", "notice", notice.String())
+	}
+	return c, nil
+}
+
+// fingerprint stands for all that is configured about a server. It holds
+// secrets, so it is a hash.
+func fingerprint(s config.Server) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%#v", s)) // maps are printed in order
+	return string(sum[:])
+}
+
+// specs describes the servers of a configuration file, without the disabled ones.
+func specs(c *config.Config, log hclog.Logger) ([]hub.Spec, error) {
+	var all []hub.Spec
+	for _, s := range c.Servers {
+		if s.Disabled {
+			continue
+		}
+		spec := serverSpec(s.Name, s.Settings, log)
+		spec.Description, spec.Fingerprint = s.Description, fingerprint(s)
+		var err error
+		if spec.Upstream, err = configured(s, log); err != nil {
+			return nil, fmt.Errorf("server %q: %w", s.Name, err)
+		}
+		all = append(all, spec)
+	}
+	return all, nil
+}
+
+// checkConfig says what is wrong with a configuration file.
+func checkConfig(args []string, env environment) error {
+	if len(args) != 1 {
+		return usagef("check-config takes one file")
+	}
+	c, err := config.Load(args[0], config.Options{Lookup: env.lookup})
+	if err != nil {
+		return &usageError{err.Error()}
+	}
+	for _, notice := range c.Notices {
+		fmt.Fprintln(env.stderr, notice)
+	}
+	all, err := specs(c, hclog.NewNullLogger())
+	if err != nil {
+		return &usageError{err.Error()}
+	}
+	var problems []error
+	for _, spec := range all {
+		up, err := upstream.New(spec.Upstream)
+		if err == nil {
+			err = up.Check()
+		}
+		if err != nil {
+			problems = append(problems, fmt.Errorf("%s: server %q: %w", args[0], spec.Name, err))
+		}
+	}
+	if err := errors.Join(problems...); err != nil {
+		return err
+	}
+	_, err = io.WriteString(env.stdout, fmt.Sprintf("%s: %d servers, %d of them disabled: no mistake found\n", args[0], len(c.Servers), len(c.Servers)-len(all)))
+	return err
+}

@@ -1,0 +1,126 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/spf13/pflag"
+
+	"github.com/mcp-bridge/mcp-bridge/config"
+	"github.com/mcp-bridge/mcp-bridge/remote"
+	"github.com/mcp-bridge/mcp-bridge/supervisor"
+	"github.com/mcp-bridge/mcp-bridge/toolfilter"
+	"github.com/mcp-bridge/mcp-bridge/upstream"
+)
+
+// targetFlags describe the one server that is served or connected to.
+type targetFlags struct {
+	child      childFlags
+	header     []string
+	headerFile string
+	connect    time.Duration
+	transport  string
+	tools      toolfilter.Rules
+}
+
+func (f *targetFlags) register(fs *pflag.FlagSet) {
+	f.child.register(fs)
+	fs.StringArrayVar(&f.header, "header", nil, "")
+	fs.StringVar(&f.headerFile, "header-file", "", "")
+	fs.DurationVar(&f.connect, "connect-timeout", 10*time.Second, "")
+	fs.StringVar(&f.transport, "transport", "http-first", "")
+	fs.StringArrayVar(&f.tools.Allow, "allow-tool", nil, "")
+	fs.StringArrayVar(&f.tools.Ignore, "ignore-tool", nil, "")
+}
+
+// settings returns what the flags say about any server.
+func (f *targetFlags) settings() config.Settings {
+	s := config.DefaultSettings()
+	s.PTY = f.child.pty
+	s.StdinWait, s.TermWait, s.KillWait = f.child.stdinWait, f.child.termWait, f.child.killWait
+	if f.child.passEnv != "all" { // a file's servers inherit what is safe, unless somebody says otherwise
+		s.PassEnv = f.child.passEnv
+	}
+	s.Transport, s.ConnectTimeout = f.transport, f.connect
+	s.AllowTools, s.IgnoreTools = f.tools.Allow, f.tools.Ignore
+	return s
+}
+
+// target is what stands behind the flags: one of the two.
+type target struct {
+	url  string
+	argv []string
+}
+
+// spec describes the server.
+func (f *targetFlags) spec(to target, limits *limitFlags, env environment, log hclog.Logger) (upstream.Spec, error) {
+	if err := f.tools.Validate(); err != nil {
+		return upstream.Spec{}, usagef("%v", err)
+	}
+	spec := upstream.Spec{Name: f.child.name, Tools: f.tools, MaxMessageSize: int(limits.maxMessage), Logger: log}
+	if to.url == "" {
+		command, err := f.child.spec(to.argv, env.lookup)
+		spec.Name, spec.Command = command.Name, command
+		return spec, err
+	}
+	mode, err := remote.ParseMode(f.transport)
+	if err != nil {
+		return spec, usagef("--transport: %v", err)
+	}
+	header, err := headers(f.header, f.headerFile, env.lookup)
+	if err != nil {
+		return spec, err
+	}
+	if len(header) > 0 && !strings.Contains(to.url, "://") {
+		return spec, usagef("a socket (unix:, tcp:) has no place for headers")
+	}
+	if spec.Name == "" {
+		spec.Name = "remote"
+	}
+	spec.URL = to.url
+	spec.Remote = remote.Options{Mode: mode, Header: header, ConnectTimeout: f.connect}
+	return spec, nil
+}
+
+// isURL reports whether an argument is meant as the address of a remote server.
+func isURL(s string) bool {
+	if strings.HasPrefix(s, "unix:") || strings.HasPrefix(s, "tcp:") {
+		return true
+	}
+	scheme, _, ok := strings.Cut(s, "://")
+	return ok && scheme != "" && !strings.HasPrefix(s, "-") && !strings.ContainsAny(scheme, " =:/")
+}
+
+// serverURL checks the address of a remote server.
+func serverURL(s string) (string, error) {
+	if err := remote.CheckURL(s); err != nil {
+		return "", usagef("%v", err)
+	}
+	return s, nil
+}
+
+// supervise sets up what the whole process does for its children. The
+// function it returns ends what is left of them.
+func supervise(log hclog.Logger) func() {
+	stop, err := supervisor.Subreap()
+	if err != nil {
+		log.Warn("descendants that leave their process group will not be found", "error", err)
+		stop = func() {}
+	}
+	if err := supervisor.StartWatchdog(); err != nil {
+		log.Warn("if this process is killed, descendants of servers may stay", "error", err)
+	}
+	return stop
+}
+
+// demoCommand is the command that runs the built-in demo server.
+func demoCommand() ([]string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("finding this program to run the demo: %w", err)
+	}
+	return []string{self, "demo"}, nil
+}

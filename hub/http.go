@@ -1,0 +1,161 @@
+package hub
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/upstream"
+)
+
+// bodyTimeout is how long a body may take that nobody wants.
+const bodyTimeout = 10 * time.Second
+
+// ServeHTTP answers one request.
+func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	path := h.path(r)
+	if handler := h.handler(path); handler != nil {
+		handler.ServeHTTP(w, r)
+		return
+	}
+	// net/http reads what is left of a body, and would wait for it without end.
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout))
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	if path == "/healthz" || path == "/readyz" {
+		// Who watches the process has no token; there is nothing to hide here.
+		if no := h.opts.Guard.Check(r); no != nil {
+			http.Error(w, no.Reason, no.Status)
+			return
+		}
+		h.health(w, path)
+		return
+	}
+	r, no := h.opts.Guard.Enter(w, r)
+	switch {
+	case no != nil:
+		http.Error(w, no.Reason, no.Status)
+	case r == nil: // a preflight
+	case !h.opts.Alone && path == "/servers":
+		h.index(w, r)
+	case h.opts.Alone:
+		http.Error(w, "not found; the MCP endpoints are /mcp (Streamable HTTP), /sse (HTTP+SSE) and /ws (WebSocket)", http.StatusNotFound)
+	default:
+		http.Error(w, "not found; /servers lists the servers, each at /servers/NAME/mcp (Streamable HTTP), /servers/NAME/sse (HTTP+SSE) and /servers/NAME/ws (WebSocket)", http.StatusNotFound)
+	}
+}
+
+// path returns the path of a request without the prefix and without a slash
+// at its end.
+func (h *Hub) path(r *http.Request) string {
+	path := r.URL.Path
+	if h.opts.PathPrefix != "" {
+		if rest, ok := strings.CutPrefix(path, h.opts.PathPrefix); ok && strings.HasPrefix(rest, "/") {
+			path = rest
+		}
+	}
+	if len(path) > 1 {
+		path = strings.TrimSuffix(path, "/")
+	}
+	return path
+}
+
+// handler returns the endpoint at a path, nil: there is none.
+func (h *Hub) handler(path string) http.Handler {
+	name, endpoint := "", strings.TrimPrefix(path, "/")
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	switch {
+	case !h.opts.Alone:
+		rest, ok := strings.CutPrefix(path, "/servers/")
+		if !ok {
+			return nil
+		}
+		if name, endpoint, ok = strings.Cut(rest, "/"); !ok {
+			return nil
+		}
+	case len(h.order) > 0:
+		name = h.order[0]
+	}
+	if s := h.servers[name]; s != nil {
+		return s.endpoint(endpoint)
+	}
+	return nil
+}
+
+// entry is one server in the index.
+type entry struct {
+	Name        string            `json:"name"`
+	Description string            `json:"description,omitempty"`
+	Endpoints   map[string]string `json:"endpoints"`
+	Sessions    int               `json:"sessions"`
+	upstream.State
+}
+
+// index lists the servers.
+func (h *Hub) index(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		w.Header().Set("Allow", "GET, HEAD")
+		http.Error(w, "use GET", http.StatusMethodNotAllowed)
+		return
+	}
+	prefix := h.opts.publicPrefix(r)
+	list := []entry{}
+	for _, s := range h.list() {
+		e := entry{
+			Name: s.spec.Name, Description: s.spec.Description,
+			Endpoints: map[string]string{}, Sessions: s.sessions(), State: s.up.State(),
+		}
+		for _, name := range endpoints {
+			e.Endpoints[name] = prefix + h.base(s.spec.Name) + "/" + name
+		}
+		list = append(list, e)
+	}
+	writeJSON(w, http.StatusOK, map[string]any{"servers": list})
+}
+
+// readiness is what /readyz answers. Of many servers one that can work is
+// enough: the others must not take it out of service.
+type readiness struct {
+	upstream.State
+	Servers map[string]upstream.State `json:"servers,omitempty"`
+}
+
+func (h *Hub) health(w http.ResponseWriter, path string) {
+	if path == "/healthz" {
+		writeJSON(w, http.StatusOK, map[string]string{"status": "ok"})
+		return
+	}
+	ready := h.readiness()
+	status := http.StatusOK
+	if !ready.Ready {
+		status = http.StatusServiceUnavailable
+	}
+	writeJSON(w, status, ready)
+}
+
+func (h *Hub) readiness() readiness {
+	list := h.list()
+	if h.opts.Alone && len(list) == 1 {
+		return readiness{State: list[0].up.State()}
+	}
+	all := readiness{Servers: map[string]upstream.State{}}
+	all.Ready = len(list) == 0
+	for _, s := range list {
+		state := s.up.State()
+		all.Ready = all.Ready || state.Ready
+		all.Running += state.Running
+		all.Servers[s.spec.Name] = state
+	}
+	if h.opts.Guard.Tokens != nil {
+		all.Servers = nil // names are for those who may use them
+	}
+	return all
+}
+
+func writeJSON(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(v)
+}

@@ -1,0 +1,194 @@
+// Package hub exposes servers: one alone, or many by name. It maps paths to the
+// transports of each, bounds what runs, and takes over a new configuration
+// without disturbing the servers that it leaves as they are.
+package hub
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/mcp-bridge/mcp-bridge/httpguard"
+	"github.com/mcp-bridge/mcp-bridge/stdio"
+)
+
+// Options tune a Hub. The zero value works.
+type Options struct {
+	// Guard checks Origin, Host and tokens on every path.
+	Guard httpguard.Policy
+
+	// PathPrefix is a path that a reverse proxy has put in front of ours, such
+	// as "/tools". Requests are understood with it and without, as some proxies
+	// take it off and some do not; what clients are told has it.
+	PathPrefix string
+
+	// Alone exposes the only server at /mcp, /sse, /message and /ws. Otherwise
+	// each has these below /servers/NAME, and /servers lists them.
+	Alone bool
+
+	// Logger is told what happens. nil means no logging.
+	Logger hclog.Logger
+}
+
+// publicPrefix returns what clients must put in front of our paths.
+func (o *Options) publicPrefix(r *http.Request) string {
+	if o.PathPrefix != "" {
+		return o.PathPrefix
+	}
+	return o.Guard.Prefix(r)
+}
+
+// Hub is an http.Handler for all servers. Its methods may be called concurrently.
+type Hub struct {
+	opts Options
+	all  *places // of processes
+
+	apply   sync.Mutex          // one Apply at a time
+	going   sync.WaitGroup      // servers that were removed and are on their way out
+	refuser *stdio.SocketServer // for message lines that could be meant for any server
+
+	mu      sync.RWMutex
+	servers map[string]*server
+	order   []string // as configured
+	closed  bool
+}
+
+// New returns a Hub without servers. Close ends it.
+func New(o Options) *Hub {
+	if o.Logger == nil {
+		o.Logger = hclog.NewNullLogger()
+	}
+	h := &Hub{opts: o, servers: make(map[string]*server)}
+	h.all = &places{queue: 10 * DefaultQueue, wait: DefaultQueueTimeout, flag: "--max-children-total"}
+	h.refuser = stdio.NewServer(refusal(o), stdio.ServerOptions{Logger: o.Logger})
+	return h
+}
+
+// SetMaxChildren bounds the processes of all servers together, from now on.
+// 0 is no bound, as at the beginning.
+func (h *Hub) SetMaxChildren(n int) { h.all.resize(n) }
+
+var errClosed = errors.New("the hub is closed")
+
+// Apply makes specs the servers that there are. A server that is there already
+// (see Spec.Fingerprint) keeps its sessions; one that is gone or was changed
+// takes no new ones, finishes what is in progress, and stops. The error says
+// which server cannot be; then nothing has changed.
+func (h *Hub) Apply(specs []Spec) error {
+	h.apply.Lock()
+	defer h.apply.Unlock()
+	h.mu.RLock()
+	old, closed := h.servers, h.closed
+	h.mu.RUnlock()
+	if closed {
+		return errClosed
+	}
+	next, order, made, err := h.plan(old, specs)
+	if err != nil {
+		for _, s := range made {
+			s.close()
+		}
+		return err
+	}
+	h.mu.Lock()
+	h.servers, h.order = next, order
+	h.mu.Unlock()
+	for name, s := range old {
+		if next[name] != s {
+			s.log.Info("the server is not configured so any more: calls in progress may finish", "sessions", s.sessions())
+			h.going.Go(s.close)
+		}
+	}
+	return nil
+}
+
+// plan returns the servers as specs want them, and those among them, made
+// anew, that have to be closed if nothing comes of it.
+func (h *Hub) plan(old map[string]*server, specs []Spec) (next map[string]*server, order []string, made []*server, err error) {
+	next = make(map[string]*server, len(specs))
+	for _, spec := range specs {
+		if next[spec.Name] != nil {
+			return nil, nil, made, fmt.Errorf("two servers have the name %q", spec.Name)
+		}
+		s := old[spec.Name]
+		if s == nil || s.spec.Fingerprint != spec.Fingerprint {
+			if s, err = newServer(spec, h.base(spec.Name), &h.opts, h.all); err != nil {
+				return nil, nil, made, fmt.Errorf("server %q: %w", spec.Name, err)
+			}
+			made = append(made, s)
+			if err := s.startAhead(); err != nil {
+				return nil, nil, made, fmt.Errorf("server %q: %w", spec.Name, err)
+			}
+		}
+		next[spec.Name] = s
+		order = append(order, spec.Name)
+	}
+	return next, order, made, nil
+}
+
+// base returns the path in front of a server's endpoints.
+func (h *Hub) base(name string) string {
+	if h.opts.Alone {
+		return ""
+	}
+	return basePath(name)
+}
+
+// Close ends all servers as Apply does with removed ones, and returns when
+// they, and those removed before, have ended.
+func (h *Hub) Close() error {
+	h.apply.Lock()
+	h.mu.Lock()
+	h.closed = true
+	all := h.servers
+	h.mu.Unlock()
+	h.apply.Unlock()
+	for _, s := range all {
+		h.going.Go(s.close)
+	}
+	h.going.Go(func() { _ = h.refuser.Close() })
+	h.going.Wait()
+	return nil
+}
+
+// Sessions returns how many sessions all servers have.
+func (h *Hub) Sessions() int {
+	n := 0
+	for _, s := range h.list() {
+		n += s.sessions()
+	}
+	return n
+}
+
+// list returns the servers as configured.
+func (h *Hub) list() []*server {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	list := make([]*server, 0, len(h.order))
+	for _, name := range h.order {
+		list = append(list, h.servers[name])
+	}
+	return list
+}
+
+// ServeLines serves clients that send messages in lines on l's connections,
+// until l is closed. Only a server alone can be meant, and where tokens are
+// wanted, a line has no place for one: then clients get an error.
+func (h *Hub) ServeLines(l net.Listener) error {
+	if list := h.list(); h.opts.Alone && h.opts.Guard.Tokens == nil && len(list) == 1 {
+		return list[0].lines.Serve(l)
+	}
+	return h.refuser.Serve(l)
+}
+
+// Names returns the names of the servers, as configured.
+func (h *Hub) Names() []string {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	return slices.Clone(h.order)
+}

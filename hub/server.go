@@ -1,0 +1,189 @@
+package hub
+
+import (
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/legacysse"
+	"github.com/mcp-bridge/mcp-bridge/stdio"
+	"github.com/mcp-bridge/mcp-bridge/streamhttp"
+	"github.com/mcp-bridge/mcp-bridge/upstream"
+	"github.com/mcp-bridge/mcp-bridge/ws"
+)
+
+// Defaults of Spec.
+const (
+	DefaultMaxSessions  = 1000
+	DefaultMaxRequests  = 32 // MaxChildren of a stateless server
+	DefaultQueue        = 100
+	DefaultQueueTimeout = 10 * time.Second
+)
+
+// Spec is one server and how it is exposed. The zero value of everything but
+// Name and Upstream works.
+type Spec struct {
+	// Name is the server's in the paths, the index and the log.
+	Name string
+
+	// Description is for people who read the index.
+	Description string
+
+	// Fingerprint tells a server that was configured anew from one that was
+	// not: Apply leaves a server alone whose Name and Fingerprint stay.
+	Fingerprint string
+
+	// Upstream says how the server is reached.
+	Upstream upstream.Spec
+
+	// Pump tunes each conversation.
+	Pump bridge.PumpOptions
+
+	// Stateless gives each request over Streamable HTTP a server of its own,
+	// and no sessions.
+	Stateless bool
+
+	MaxMessageSize int           // of a client's message, in bytes. 0: 64 MiB
+	MaxSessions    int           // of each transport; more are answered 503. 0: DefaultMaxSessions
+	SessionTimeout time.Duration // idle Streamable HTTP sessions end after it. 0: 30 min; negative: never
+
+	MaxChildren  int           // processes at once. 0: MaxSessions, or DefaultMaxRequests where Stateless
+	Queue        int           // clients that may wait for one. 0: DefaultQueue; negative: none
+	QueueTimeout time.Duration // and for how long. 0: DefaultQueueTimeout
+
+	// Eager starts one process before there is a client.
+	Eager bool
+
+	// OnFailure is told when that one has ended at once, and one that cannot
+	// even be started is an error of Apply. nil: both are only logged.
+	OnFailure func(error)
+}
+
+func (s Spec) withDefaults() Spec {
+	if s.MaxSessions <= 0 {
+		s.MaxSessions = DefaultMaxSessions
+	}
+	if s.MaxChildren <= 0 {
+		s.MaxChildren = s.MaxSessions
+		if s.Stateless {
+			s.MaxChildren = DefaultMaxRequests
+		}
+	}
+	if s.Queue == 0 {
+		s.Queue = DefaultQueue
+	}
+	s.Queue = max(s.Queue, 0)
+	if s.QueueTimeout <= 0 {
+		s.QueueTimeout = DefaultQueueTimeout
+	}
+	return s
+}
+
+// server is a Spec at work: the server on all listening transports.
+type server struct {
+	spec Spec
+	up   *upstream.Server
+	log  hclog.Logger
+
+	streams *streamhttp.Handler
+	events  *legacysse.Handler
+	sockets *ws.Handler
+	lines   *stdio.SocketServer
+}
+
+// newServer makes a server. base is the path in front of its endpoints, and
+// all bounds the processes of all servers.
+func newServer(spec Spec, base string, o *Options, all *places) (*server, error) {
+	spec = spec.withDefaults()
+	up, err := upstream.New(spec.Upstream)
+	if err != nil {
+		return nil, err
+	}
+	s := &server{spec: spec, up: up, log: o.Logger.With("server", spec.Name)}
+	var enter bridge.Admit
+	if up.IsCommand() {
+		own := &places{max: spec.MaxChildren, queue: spec.Queue, wait: spec.QueueTimeout, flag: "--max-children"}
+		enter = admit(own, all)
+	}
+	// Over Streamable HTTP and on a line, a session that the remote server has
+	// forgotten is renewed: the client notices nothing (LE5). Where the
+	// connection is the session, its end tells the client (C.6).
+	lasting := bridge.Serve(up.Dialer(true), spec.Pump)
+	once := bridge.Serve(up.Dialer(false), spec.Pump)
+	s.streams = streamhttp.NewHandler(lasting, streamhttp.HandlerOptions{
+		Guard: o.Guard, MaxMessageSize: spec.MaxMessageSize, MaxSessions: spec.MaxSessions,
+		SessionTimeout: spec.SessionTimeout, Stateless: spec.Stateless, Admit: enter, Logger: s.log,
+	})
+	s.events = legacysse.NewHandler(once, legacysse.HandlerOptions{
+		Guard: o.Guard, MaxMessageSize: spec.MaxMessageSize, MaxSessions: spec.MaxSessions, Admit: enter, Logger: s.log,
+		MessageURL: func(r *http.Request) string { return o.publicPrefix(r) + base + "/message" },
+	})
+	s.sockets = ws.NewHandler(once, ws.HandlerOptions{
+		Guard: o.Guard, MaxMessageSize: spec.MaxMessageSize, MaxSessions: spec.MaxSessions, Admit: enter, Logger: s.log,
+	})
+	s.lines = stdio.NewServer(lasting, stdio.ServerOptions{
+		MaxMessageSize: spec.MaxMessageSize, MaxSessions: spec.MaxSessions, Admit: enter, Logger: s.log,
+	})
+	return s, nil
+}
+
+// endpoint returns the handler of one of the server's paths, nil: there is none.
+func (s *server) endpoint(name string) http.Handler {
+	switch name {
+	case "mcp":
+		return s.streams
+	case "sse":
+		return http.HandlerFunc(s.events.ServeSSE)
+	case "message":
+		return http.HandlerFunc(s.events.ServeMessage)
+	case "ws":
+		return s.sockets
+	}
+	return nil
+}
+
+// endpoints are the names that clients have to know: of "message" the stream
+// tells them.
+var endpoints = []string{"mcp", "sse", "ws"}
+
+// basePath is what stands in front of a named server's endpoints.
+func basePath(name string) string { return "/servers/" + url.PathEscape(name) }
+
+func (s *server) sessions() int {
+	return s.streams.Sessions() + s.events.Sessions() + s.sockets.Sessions() + s.lines.Sessions()
+}
+
+// startAhead starts a process before there is a client, if that is wanted.
+func (s *server) startAhead() error {
+	if !s.spec.Eager {
+		return nil
+	}
+	failed := s.spec.OnFailure
+	if failed == nil {
+		failed = func(err error) { s.log.Error("the server cannot work as configured", "error", err) }
+	}
+	err := s.up.StartAhead(failed)
+	if err != nil && s.spec.OnFailure == nil {
+		failed(err)
+		return nil
+	}
+	return err
+}
+
+// close lets the sessions finish what is in progress, ends them, and returns
+// when everything has ended.
+func (s *server) close() {
+	var wg sync.WaitGroup
+	for _, end := range []func() error{s.streams.Close, s.events.Close, s.sockets.Close, s.lines.Close, s.up.Close} {
+		wg.Go(func() {
+			if err := end(); err != nil {
+				s.log.Warn("closing", "error", err)
+			}
+		})
+	}
+	wg.Wait()
+}

@@ -1,0 +1,148 @@
+// Package upstream is the server's side of a bridge: one MCP server as it was
+// configured, a command that is run for each client or a remote server, with
+// what there is to know about it.
+package upstream
+
+import (
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/remote"
+	"github.com/mcp-bridge/mcp-bridge/stdio"
+	"github.com/mcp-bridge/mcp-bridge/supervisor"
+	"github.com/mcp-bridge/mcp-bridge/toolfilter"
+)
+
+// Spec says how a server is reached: by a command or by a URL.
+type Spec struct {
+	// Name is what the log calls it.
+	Name string
+
+	// Command is run for each client, unless URL is set.
+	Command supervisor.Spec
+
+	// URL is the remote server's, and Remote says how to talk to it.
+	URL    string
+	Remote remote.Options
+
+	// Tools says which tools clients see. The zero Rules hide none.
+	Tools toolfilter.Rules
+
+	// MaxMessageSize bounds a message from the server, in bytes.
+	// 0 means the transport's default.
+	MaxMessageSize int
+
+	// Logger is told of starts, ends and stderr. nil means no logging.
+	Logger hclog.Logger
+}
+
+// Server is one configured server. All methods may be called concurrently.
+type Server struct {
+	spec  Spec
+	log   hclog.Logger
+	books books
+
+	lasting, once bridge.Dialer // see Dialer
+}
+
+// New returns the Server for spec. It starts nothing, and Close is needed only
+// after StartAhead.
+func New(spec Spec) (*Server, error) {
+	s := &Server{spec: spec, log: spec.Logger}
+	if s.log == nil {
+		s.log = hclog.NewNullLogger()
+	}
+	s.log = s.log.With("server", spec.Name)
+	if err := spec.Tools.Validate(); err != nil {
+		return nil, err
+	}
+	if s.IsCommand() {
+		s.lasting = s.command()
+		s.once = s.lasting
+		return s, nil
+	}
+	if err := remote.CheckURL(spec.URL); err != nil {
+		return nil, err
+	}
+	opts := spec.Remote
+	opts.MaxMessageSize, opts.Logger = spec.MaxMessageSize, s.log
+	opts.NoRenew = false
+	s.lasting = &remote.Dialer{URL: spec.URL, Options: opts}
+	opts.NoRenew = true
+	s.once = &remote.Dialer{URL: spec.URL, Options: opts}
+	return s, nil
+}
+
+// command returns the Dialer that starts the command.
+func (s *Server) command() bridge.Dialer {
+	spec := s.spec.Command
+	spec.Name = s.spec.Name
+	spec.Stderr = func(line []byte) { s.log.Info("stderr", "line", string(line)) }
+	return &stdio.Command{Spec: spec, Options: stdio.Options{
+		MaxMessageSize: s.spec.MaxMessageSize,
+		OnNoise: func(n int, reason string) {
+			s.log.Warn("output of the server skipped", "bytes", n, "reason", reason)
+		},
+	}}
+}
+
+// IsCommand reports whether each client gets a process of its own.
+func (s *Server) IsCommand() bool { return s.spec.URL == "" }
+
+// Check finds a command that cannot be started before anything is set up for
+// it. Of a remote server it knows nothing: that may come up later.
+func (s *Server) Check() error {
+	if !s.IsCommand() {
+		return nil
+	}
+	return s.spec.Command.Check()
+}
+
+// Dialer returns what gives a client its Conn to the server.
+//
+// With lasting the Conn outlives the session of a remote server: when the
+// server has forgotten it, or the connection broke, a new one is made with the
+// client's own initialize (LE5). Otherwise the Conn ends with it, for clients
+// whose own connection is their session (C.6). A command's Conn ends with the
+// process in any case (ST9).
+func (s *Server) Dialer(lasting bool) bridge.Dialer {
+	d := s.once
+	if lasting {
+		d = s.lasting
+	}
+	return toolfilter.Wrap(&counted{of: &s.books, log: s.log, dialer: d}, s.spec.Tools)
+}
+
+// StartAhead starts the command once before there is a client, for the first
+// one to take over, so that it need not wait and a command that cannot work is
+// found out: failed is called, at most once, when it has ended within two
+// seconds. Without a client it is stopped after half a minute. The error is
+// that of the start. It does nothing for a remote server.
+func (s *Server) StartAhead(failed func(error)) error {
+	if !s.IsCommand() {
+		return nil
+	}
+	a, err := startAhead(s.lasting, failed, s.log)
+	if err != nil {
+		return err
+	}
+	s.books.keep(a)
+	return nil
+}
+
+// Close stops what was started ahead and not taken, and waits for it.
+func (s *Server) Close() error {
+	if a := s.books.kept(); a != nil {
+		return a.close()
+	}
+	return nil
+}
+
+// State returns the state now.
+func (s *Server) State() State {
+	state := s.books.state()
+	if state.Ready = state.Running > 0 || s.Check() == nil; !state.Ready {
+		state.LastError = notStarted
+	}
+	return state
+}

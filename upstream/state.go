@@ -1,0 +1,123 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+	"github.com/mcp-bridge/mcp-bridge/stdio"
+)
+
+// State is what there is to know about a server, fit for everybody who reaches
+// the port: neither paths nor what a server wrote to its stderr. The log has both.
+type State struct {
+	Ready     bool   `json:"ready"`   // one runs, or nothing speaks against starting one
+	Running   int    `json:"running"` // processes, or connections to a remote server
+	LastError string `json:"lastError,omitempty"`
+}
+
+const notStarted = "the server could not be started; the log says why"
+
+// books are what is known of a server's Conns.
+type books struct {
+	mu        sync.Mutex
+	running   int
+	lastError string
+	ahead     *ahead // nil: none was started ahead
+}
+
+func (b *books) state() State {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return State{Running: b.running, LastError: b.lastError}
+}
+
+func (b *books) failed(what string) {
+	b.mu.Lock()
+	b.lastError = what
+	b.mu.Unlock()
+}
+
+func (b *books) count(n int) {
+	b.mu.Lock()
+	b.running += n
+	b.mu.Unlock()
+}
+
+func (b *books) keep(a *ahead) {
+	b.mu.Lock()
+	b.ahead = a
+	b.mu.Unlock()
+}
+
+func (b *books) kept() *ahead {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.ahead
+}
+
+// counted is a Dialer whose Conns stand in the books. The first one is the
+// Conn that was started ahead, if there is one.
+type counted struct {
+	of     *books
+	log    hclog.Logger
+	dialer bridge.Dialer
+}
+
+func (c *counted) Dial(ctx context.Context) (bridge.Conn, error) {
+	var conn bridge.Conn
+	if a := c.of.kept(); a != nil {
+		conn = a.take()
+	}
+	if conn == nil {
+		var err error
+		if conn, err = c.dialer.Dial(ctx); err != nil {
+			c.of.failed(notStarted)
+			return nil, err
+		}
+	}
+	c.of.count(1)
+	return &countedConn{Conn: conn, of: c.of, log: c.log}, nil
+}
+
+// countedConn takes itself off the books when it is closed.
+type countedConn struct {
+	bridge.Conn
+	of   *books
+	log  hclog.Logger
+	once sync.Once
+}
+
+// Recv notes how a process ended.
+func (c *countedConn) Recv(ctx context.Context) (jsonrpc.Message, error) {
+	m, err := c.Conn.Recv(ctx)
+	if err != nil {
+		if exit, ok := errors.AsType[*stdio.ExitError](err); ok {
+			c.of.failed(exitText(exit))
+		}
+	}
+	return m, err
+}
+
+func (c *countedConn) Close() error {
+	err := c.Conn.Close()
+	c.once.Do(func() {
+		c.of.count(-1)
+		if err != nil {
+			c.of.failed("the server could not be stopped")
+			c.log.Error("the server could not be stopped", "error", err)
+		}
+	})
+	return err
+}
+
+func exitText(e *stdio.ExitError) string {
+	if e.Err == nil {
+		return "the server ended: exit status 0"
+	}
+	return "the server ended: " + e.Err.Error()
+}
