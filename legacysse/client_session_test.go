@@ -1,6 +1,7 @@
 package legacysse
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -241,6 +242,15 @@ func TestUnopened(t *testing.T) {
 				f.set(func() { f.onGET = c.onGET })
 				u = f.dial(ClientOptions{ReportUnopened: true})
 				u.sends(initializeText)
+				if c.status != 0 && c.name == "no endpoint" {
+					behind := make(chan error)
+					go func() { behind <- u.Send(t.Context(), msg(note)) }()
+					defer func() {
+						if err := <-behind; err == nil {
+							t.Error("Send behind initialize gave no error")
+						}
+					}()
+				}
 				time.Sleep(DefaultClientEndpointTimeout)
 				if c.status == 0 {
 					u.getsError("0", c.reason)
@@ -265,12 +275,11 @@ func TestServerDown(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := newFake(t)
 		down := true
-		f.rt.DialContext = nil
-		f.rt.Dial = func(network, addr string) (net.Conn, error) {
+		f.rt.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
 			if down {
 				return nil, &net.OpError{Op: "dial", Err: errors.New("connection refused")}
 			}
-			return f.net.dial(t.Context(), network, addr)
+			return f.net.dial(ctx, network, addr)
 		}
 		u := f.dial(ClientOptions{})
 		u.sends(initializeText)

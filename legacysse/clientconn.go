@@ -220,6 +220,7 @@ func (c *clientConn) takeTurn(ctx context.Context, call *clientCall) (clientEntr
 		}
 		select {
 		case <-e.gate:
+		case <-c.finished:
 		case <-ctx.Done():
 			return clientEntry{}, ctx.Err()
 		case <-c.ctx.Done():

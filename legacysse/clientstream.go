@@ -33,8 +33,10 @@ func (c *clientConn) keep() {
 	failures := 0 // in a row
 	for {
 		session, fault := c.connect()
-		wait := time.Duration(0)
-		if fault == nil {
+		var wait time.Duration
+		if fault != nil {
+			wait = fault.RetryAfter
+		} else {
 			<-session.ended
 			wait = session.retry
 			if time.Since(session.began) >= streamSteady {

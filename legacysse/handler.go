@@ -216,7 +216,12 @@ func (h *Handler) admit(ctx context.Context) (leave func(), err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(h.ctx, cancel)()
-	return h.opts.Admit(ctx)
+	leave, err = h.opts.Admit(ctx)
+	if err == nil && h.ctx.Err() != nil {
+		leave()
+		return nil, errClosing
+	}
+	return leave, err
 }
 
 // serve runs the bridge.Handler for a session. ctx is done when the session

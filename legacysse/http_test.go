@@ -3,6 +3,8 @@ package legacysse
 import (
 	"context"
 	"fmt"
+	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -106,9 +108,10 @@ func TestTLS(t *testing.T) {
 
 // A certificate that nobody trusts is what initialize is answered with.
 func TestUntrusted(t *testing.T) {
-	srv := httptest.NewTLSServer(http.NotFoundHandler())
+	srv := httptest.NewUnstartedServer(http.NotFoundHandler())
+	srv.Config.ErrorLog = log.New(io.Discard, "", 0)
+	srv.StartTLS()
 	defer srv.Close()
-	srv.Config.ErrorLog = nil
 	conn, err := (&Client{URL: srv.URL + "/sse"}).Dial(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -529,6 +529,32 @@ func TestClose(t *testing.T) {
 	})
 }
 
+// Close returns when slow clients have taken what they were owed.
+func TestCloseSlowReader(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newSite(t, HandlerOptions{}, nil)
+		conn, err := s.net.dial(t.Context(), "", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if _, err := io.WriteString(conn, "GET /sse HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		p := <-s.servers
+		p.says(note)
+		go func() {
+			time.Sleep(3 * time.Second)
+			_, _ = io.Copy(io.Discard, conn)
+		}()
+		start := time.Now()
+		s.h.Close()
+		if d := time.Since(start); d != 3*time.Second {
+			t.Errorf("Close took %v", d)
+		}
+	})
+}
+
 // Close does not wait for ever for a client that reads nothing.
 func TestCloseStuckReader(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -607,7 +633,9 @@ func TestAdmit(t *testing.T) {
 		if e := waiting.event(); e.Name != "endpoint" {
 			t.Errorf("event %q", e.Name)
 		}
-		waiting.cancel()
+		late := s.request("GET", "/sse", nil)
+		s.h.Close()
+		late.want(http.StatusServiceUnavailable, "shutting down")
 		synctest.Wait()
 		if len(places) > 0 || s.h.Sessions() > 0 {
 			t.Errorf("%d places taken, %d sessions, when all have gone", len(places), s.h.Sessions())

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
+
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/sse"
@@ -37,8 +39,12 @@ func (h *Handler) ServeSSE(w http.ResponseWriter, r *http.Request) {
 	}
 	defer close(s.written)
 	err = h.write(w, r, s)
+	level := hclog.Debug
+	if err == errStalled || err == errIdle { // it was not the client's doing
+		level = hclog.Info
+	}
+	h.opts.Logger.Log(level, "event stream ended", "session", s.tag(), "reason", err)
 	s.end(err)
-	h.opts.Logger.Debug("event stream ended", "session", s.tag(), "reason", s.over())
 }
 
 // notStarted answers a client for which there is no session.
