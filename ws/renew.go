@@ -33,7 +33,8 @@ type renewer struct {
 	wg     sync.WaitGroup
 	once   sync.Once
 
-	in    chan jsonrpc.Message // for Recv; unbuffered: each connection has a queue
+	in    chan jsonrpc.Message // for Recv, by the keeper; unbuffered: each connection has a queue
+	own   chan jsonrpc.Message // for Recv, by Send: errors of the bridge's own
 	ended chan struct{}        // closed when Recv is to end with ErrSessionLost
 	kick  chan struct{}        // ends the keeper's pause
 
@@ -41,12 +42,15 @@ type renewer struct {
 	st renewState
 }
 
+// ownQueue is how many errors of the bridge's own may wait for Recv.
+const ownQueue = 64
+
 var errDuplicate = errors.New("ws: a request with this id is already in progress")
 
 func newRenewer(open func(ctx context.Context) (bridge.Conn, error), clean func(), opts renewOptions) *renewer {
 	r := &renewer{
 		open: open, clean: clean, opts: opts,
-		in: make(chan jsonrpc.Message), ended: make(chan struct{}), kick: make(chan struct{}, 1),
+		in: make(chan jsonrpc.Message), own: make(chan jsonrpc.Message, ownQueue), ended: make(chan struct{}), kick: make(chan struct{}, 1),
 	}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	r.st.calls = make(map[jsonrpc.ID]jsonrpc.Message)
@@ -63,11 +67,18 @@ func (r *renewer) Recv(ctx context.Context) (jsonrpc.Message, error) {
 	select {
 	case m := <-r.in:
 		return m, nil
+	case m := <-r.own:
+		return m, nil
 	case <-ctx.Done():
 		return jsonrpc.Message{}, ctx.Err()
 	case <-r.ctx.Done():
 		return jsonrpc.Message{}, errClosed
-	case <-r.ended: // the keeper has ended: nothing is left to push
+	case <-r.ended: // and with it the keeper
+	}
+	select {
+	case m := <-r.own:
+		return m, nil
+	default:
 		return jsonrpc.Message{}, ErrSessionLost
 	}
 }
@@ -80,10 +91,10 @@ func (r *renewer) over(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// push hands a message to Recv.
-func (r *renewer) push(ctx context.Context, m jsonrpc.Message) error {
+// push hands a message to Recv, by way of to.
+func (r *renewer) push(ctx context.Context, to chan<- jsonrpc.Message, m jsonrpc.Message) error {
 	select {
-	case r.in <- m:
+	case to <- m:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
@@ -144,7 +155,7 @@ func (r *renewer) refuse(ctx context.Context, m jsonrpc.Message, f *httpclient.F
 		return nil
 	}
 	r.opts.Logger.Debug("request refused", "method", m.Method(), "reason", f.Reason)
-	return r.push(ctx, f.Response(m.ID()))
+	return r.push(ctx, r.own, f.Response(m.ID()))
 }
 
 // sendOver sends over a connection. If that is lost, the keeper deals with it,

@@ -172,7 +172,7 @@ func (r *renewer) incoming(l *link, m jsonrpc.Message) {
 			m = r.untrack(l, m)
 		}
 	}
-	_ = r.push(r.ctx, m)
+	_ = r.push(r.ctx, r.in, m)
 }
 
 // lose deals with a connection that is lost: who waits for a response gets an
@@ -201,10 +201,10 @@ func (r *renewer) lose(l *link, f *httpclient.Fault, failures int) (again bool) 
 	}
 	r.opts.Logger.Warn("the session is lost", "url", r.opts.Where, "reason", f.Reason)
 	for _, id := range calls {
-		_ = r.push(r.ctx, f.Response(id))
+		_ = r.push(r.ctx, r.in, f.Response(id))
 	}
 	for _, id := range asked {
-		_ = r.push(r.ctx, jsonrpc.NewNotification("notifications/cancelled",
+		_ = r.push(r.ctx, r.in, jsonrpc.NewNotification("notifications/cancelled",
 			[]byte(`{"requestId":`+id.String()+`,"reason":"the connection to the server was lost"}`)))
 	}
 	return r.goesOn(renew, f, failures)

@@ -199,13 +199,14 @@ func (r *renewer) track(l *link, m jsonrpc.Message) (jsonrpc.Message, bool) {
 	if len(r.st.asked) >= mostAsked {
 		return m, false
 	}
-	id := m.ID()
-	if before, open := r.st.asked[id]; open && before.link != l {
-		id = r.ownID()
-		m = m.WithID(id)
+	before, open := r.st.asked[m.ID()]
+	if !open || before.link == l {
+		r.st.asked[m.ID()] = renewAsked{link: l, id: m.ID()}
+		return m, true
 	}
+	id := r.ownID()
 	r.st.asked[id] = renewAsked{link: l, id: m.ID()}
-	return m, true
+	return m.WithID(id), true
 }
 
 // untrack forgets the request that the server cancels, and names it as the

@@ -37,7 +37,9 @@ type site struct {
 	srv      *httptest.Server
 	sessions chan *session
 	quit     chan error
-	over     chan error // what ServeConn has returned
+	over     chan error   // what ServeConn has returned
+	listener net.Listener // nil: one of its own
+	tls      bool
 
 	// hold keeps ServeConn from returning when the client is gone, as long as
 	// it is open; nil: it returns.
@@ -55,7 +57,17 @@ func newSite(t *testing.T, o HandlerOptions) *site {
 
 func (s *site) start(t testing.TB, o HandlerOptions) {
 	s.h = NewHandler(bridge.HandlerFunc(s.serve), o)
-	s.srv = httptest.NewServer(s.h)
+	s.srv = httptest.NewUnstartedServer(s.h)
+	if s.listener != nil {
+		s.srv.Listener.Close()
+		s.srv.Listener = s.listener
+	}
+	if s.tls {
+		s.srv.EnableHTTP2 = true
+		s.srv.StartTLS()
+	} else {
+		s.srv.Start()
+	}
 	t.Cleanup(func() {
 		s.h.Close()
 		s.srv.Close()
