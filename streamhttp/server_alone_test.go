@@ -3,6 +3,7 @@ package streamhttp_test
 import (
 	"context"
 	"net/http"
+	"net/http/httptest"
 	"regexp"
 	"strings"
 	"testing"
@@ -406,4 +407,52 @@ func TestServerStatelessBatch(t *testing.T) {
 			t.Error("a server was started for nothing")
 		}
 	})
+}
+
+// Our own client, which takes what it is given, finishes a whole conversation.
+func TestServerStatelessClient(t *testing.T) {
+	h := streamhttp.NewHandler(bridge.HandlerFunc(func(ctx context.Context, c bridge.Conn) error {
+		ready := 0
+		for {
+			m, err := c.Recv(ctx)
+			if err != nil {
+				return err
+			}
+			switch {
+			case m.Method() == "initialize":
+				ready++
+				_ = c.Send(ctx, jsonrpc.NewResult(m.ID(), []byte(`{"protocolVersion":"2025-06-18"}`)))
+			case m.Method() == "notifications/initialized":
+				ready++
+			case ready == 2:
+				_ = c.Send(ctx, message(logLine(m.Method())))
+				_ = c.Send(ctx, jsonrpc.NewResult(m.ID(), []byte(`{"method":"`+m.Method()+`"}`)))
+			}
+		}
+	}), streamhttp.HandlerOptions{Stateless: true})
+	srv := httptest.NewServer(h)
+	defer srv.Close()
+	defer h.Close()
+	c, err := (&streamhttp.Client{URL: srv.URL}).Dial(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	says := func(text string, want ...string) {
+		t.Helper()
+		if err := c.Send(t.Context(), message(text)); err != nil {
+			t.Fatal(err)
+		}
+		for _, w := range want {
+			m, err := c.Recv(t.Context())
+			if err != nil || string(m.Bytes()) != w {
+				t.Fatalf("got %s, %v; want %s", m.Bytes(), err, w)
+			}
+		}
+	}
+	says(initialize(r25b), initializeResult(r25b))
+	says(initialized)
+	for _, method := range []string{"tools/list", "tools/call", "ping"} {
+		says(`{"jsonrpc":"2.0","id":"x","method":"`+method+`"}`, logLine(method), `{"jsonrpc":"2.0","id":"x","result":{"method":"`+method+`"}}`)
+	}
 }
