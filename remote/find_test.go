@@ -82,15 +82,17 @@ func TestNoFallback(t *testing.T) {
 		answer http.HandlerFunc
 		reason string
 	}{
-		"401":      {status(401), httpclient.ReasonAuth},
-		"403":      {status(403), httpclient.ReasonForbidden},
-		"407":      {status(407), httpclient.ReasonStatus},
-		"408":      {status(408), httpclient.ReasonStatus},
-		"429":      {status(429), httpclient.ReasonStatus},
-		"500":      {status(500), httpclient.ReasonStatus},
-		"503":      {status(503), httpclient.ReasonStatus},
-		"cut off":  {func(w http.ResponseWriter, r *http.Request) { panic(http.ErrAbortHandler) }, httpclient.ReasonBroken},
-		"redirect": {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "http://other.test/", 302) }, httpclient.ReasonRedirect},
+		"401":     {status(401), httpclient.ReasonAuth},
+		"403":     {status(403), httpclient.ReasonForbidden},
+		"407":     {status(407), httpclient.ReasonStatus},
+		"408":     {status(408), httpclient.ReasonStatus},
+		"429":     {status(429), httpclient.ReasonStatus},
+		"500":     {status(500), httpclient.ReasonStatus},
+		"503":     {status(503), httpclient.ReasonStatus},
+		"cut off": {func(w http.ResponseWriter, r *http.Request) { panic(http.ErrAbortHandler) }, httpclient.ReasonBroken},
+		"redirect": {func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "http://other.test/", http.StatusFound)
+		}, httpclient.ReasonRedirect},
 	} {
 		for mode, method := range map[Mode]string{HTTPFirst: "POST", SSEFirst: "GET"} {
 			t.Run(name+"/"+mode.String(), func(t *testing.T) {
@@ -482,16 +484,11 @@ func TestRelatedPasses(t *testing.T) {
 func TestContract(t *testing.T) {
 	for _, legacy := range []bool{false, true} {
 		opts := bridgetest.Options{
-			NoEOF:     "a", // a session that ends is an HTTP status of the next request
-			LateSends: "a", // which gets a new session
-			Gone:      "b", // a deleted session has no client to send to
+			NoEOF:     "a", // a session that ends is the status of the next request, or a stream to be opened again
+			LateSends: "a", // and there is a new one
+			Gone:      "b", // a session that has ended has no client to send to
 		}
-		name := "Streamable HTTP"
-		if legacy {
-			name = "HTTP+SSE"
-			opts = bridgetest.Options{NoEOF: "a", LateSends: "a", Gone: "b"}
-		}
-		t.Run(name, func(t *testing.T) {
+		t.Run(map[bool]string{false: "Streamable HTTP", true: "HTTP+SSE"}[legacy], func(t *testing.T) {
 			bridgetest.TestConn(t, func(t *testing.T) (a, b bridge.Conn, stop func()) { return newPair(t, legacy) }, opts)
 		})
 	}
@@ -548,8 +545,5 @@ func newPair(t *testing.T, legacy bool) (conn, session bridge.Conn, stop func())
 	// What the session sends now may wait for the standalone stream.
 	send(jsonrpc.NewNotification("notifications/ready", nil))
 	recv(conn)
-	return conn, session, func() {
-		s.streamable.Close()
-		s.legacy.Close()
-	}
+	return conn, session, s.stop
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/legacysse"
 	"github.com/mcp-bridge/mcp-bridge/stdio"
 	"github.com/mcp-bridge/mcp-bridge/streamhttp"
+	"github.com/mcp-bridge/mcp-bridge/ws"
 )
 
 // Mode says which transports are tried at an http or https URL, and in which
@@ -70,8 +71,7 @@ type Options struct {
 	ConnectTimeout time.Duration
 
 	// NoRenew: when the session is lost, the Conn ends instead of making a new
-	// one in the client's name. Where the connection is the session (WebSocket,
-	// sockets) that is so in any case.
+	// one in the client's name. With a socket that is so in any case.
 	NoRenew bool
 
 	// Logger is told what happens to the connection, never what messages
@@ -104,7 +104,7 @@ func schemeOf(text string) (scheme string, err error) {
 	case "unix", "tcp":
 		_, err = stdio.ParseSocket(text)
 	default:
-		err = errors.New("the server's URL must begin with http://, https://, ws://, wss://, unix: or tcp:")
+		err = errors.New("the server's URL is http://..., https://..., ws://..., wss://..., unix:PATH or tcp:HOST:PORT")
 	}
 	return scheme, err
 }
@@ -129,7 +129,10 @@ func (d *Dialer) Dial(ctx context.Context) (bridge.Conn, error) {
 	case "unix", "tcp":
 		return d.dialSocket(ctx)
 	case "ws", "wss":
-		return nil, errors.New("WebSocket: not yet")
+		return (&ws.Client{URL: d.URL, Options: ws.ClientOptions{
+			Header: d.Options.Header, MaxMessageSize: d.Options.MaxMessageSize, ConnectTimeout: d.Options.ConnectTimeout,
+			NoRenew: d.Options.NoRenew, Logger: d.Options.Logger,
+		}}).Dial(ctx)
 	}
 	switch d.Options.Mode {
 	case HTTPOnly:

@@ -25,6 +25,7 @@ type site struct {
 	URL        string // of /mcp
 	streamable *streamhttp.Handler
 	legacy     *legacysse.Handler
+	stop       func()
 
 	mu        sync.Mutex
 	seen      []string // "POST initialize", "GET", ... at /mcp
@@ -41,12 +42,13 @@ func newSite(t *testing.T) *site {
 	s.legacy = legacysse.NewHandler(bridge.HandlerFunc(s.serve), legacysse.HandlerOptions{})
 	server := httptest.NewServer(s)
 	s.URL = server.URL + "/mcp"
-	t.Cleanup(func() {
+	s.stop = sync.OnceFunc(func() {
 		s.streamable.Close()
 		s.legacy.Close()
 		server.CloseClientConnections()
 		server.Close()
 	})
+	t.Cleanup(s.stop)
 	return s
 }
 
