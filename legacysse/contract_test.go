@@ -14,7 +14,7 @@ import (
 // The client keeps the contract of bridge.Conn, and so does a session of the
 // Handler, as each other's peers over real HTTP.
 func TestContract(t *testing.T) {
-	bridgetest.TestConn(t, newContractPair, bridgetest.Options{
+	bridgetest.TestConn(t, func(t *testing.T) (a, b bridge.Conn, stop func()) { return newContractPair(t) }, bridgetest.Options{
 		NoEOF:     "a", // a client gets a new session when one has ended
 		LateSends: "a", // which takes what it sends
 		Gone:      "b", // a client whose stream has ended cannot be sent to
@@ -47,7 +47,7 @@ func mux(h *Handler) http.Handler {
 }
 
 // newContractPair returns a client and the session that it has opened.
-func newContractPair(t *testing.T) (client, session bridge.Conn, stop func()) {
+func newContractPair(t testing.TB) (client, session bridge.Conn, stop func()) {
 	sessions := make(chan bridge.Conn, 100)
 	handler := NewHandler(bridge.HandlerFunc(func(ctx context.Context, conn bridge.Conn) error {
 		sessions <- conn
