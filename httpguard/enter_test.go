@@ -109,7 +109,7 @@ func TestTokenCarriers(t *testing.T) {
 	}
 }
 
-// TestEnterOrder proves A.3's order: Host and Origin, preflights, and then
+// TestEnterOrder proves A7's order: Host and Origin, preflights, and then
 // tokens; and LI31: a page of an allowed origin can read the 401.
 func TestEnterOrder(t *testing.T) {
 	p := &Policy{Loopback: true, Tokens: mustParse(t, "alice "+tokenA)}

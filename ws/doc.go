@@ -2,7 +2,7 @@
 // message of RFC 6455 (docs/rules.md, WS; docs/websocket.md). Handler serves
 // clients, Client connects to a server.
 //
-// MCP has no WebSocket transport of its own; this is the custom one that is in
+// MCP has no WebSocket transport of its own; this custom one (WS1) is the one in
 // use, with the subprotocol "mcp". One connection is one client: its messages
 // travel as they do over stdio, and its end is the end of the session.
 package ws

@@ -144,7 +144,7 @@ func TestMistakes(t *testing.T) {
 		{"serve --listen 127.0.0.1:0 -- this-command-does-not-exist", exitFail, "this-command-does-not-exist"},
 		{"serve --listen 127.0.0.1:0 --cwd /does/not/exist -- ls", exitFail, "/does/not/exist"},
 		{"connect", exitUsage, "needs a URL"},
-		{"connect ftp://x/y", exitUsage, "must begin with"},
+		{"connect ftp://x/y", exitUsage, "ftp: the server's URL"},
 		{"connect http://a/ http://b/", exitUsage, "one URL"},
 		{"connect http://a/ -- ls", exitUsage, "not both"},
 		{"connect --header nonsense http://a/", exitUsage, "Name: value"},

@@ -97,7 +97,8 @@ func isURL(s string) bool {
 // serverURL checks the address of a remote server.
 func serverURL(s string) (string, error) {
 	if err := remote.CheckURL(s); err != nil {
-		return "", usagef("%v", err)
+		scheme, _, _ := strings.Cut(s, ":") // the rest may hold a key
+		return "", usagef("%s: %v", scheme, err)
 	}
 	return s, nil
 }
