@@ -308,7 +308,14 @@ func (c *conn) hangUp() {
 // times the interval. Where nobody takes what the peer sends, it is not silent.
 func (c *conn) watch() {
 	for c.pause(c.ping) {
-		if c.answers(c.ping) || c.answers(c.ping/5) || c.wire.silence() < 2*c.ping {
+		if c.answers(c.ping) || c.answers(c.ping/5) {
+			continue
+		}
+		if err := c.wire.failed(); err != nil { // which nobody need have noticed
+			c.cannotWrite(err)
+			return
+		}
+		if c.wire.silence() < 2*c.ping {
 			continue
 		}
 		c.end(fmt.Errorf("%s is gone: no sign of life for %v", c.peer, c.wire.silence().Round(time.Second)),

@@ -126,19 +126,14 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer h.finish()
-	if h.opts.Admit != nil {
-		leave, err := h.opts.Admit(r.Context())
-		if err != nil {
-			h.opts.Logger.Debug("session refused", "reason", err)
-			h.clientGone()
-			if errors.Is(err, bridge.ErrBusy) {
-				err = bridge.ErrBusy // what wraps it is for the log
-			}
-			busy(w, err)
-			return
-		}
-		defer leave()
+	leave, err := h.admit(r.Context())
+	if err != nil {
+		h.opts.Logger.Debug("session refused", "reason", err)
+		h.clientGone()
+		busy(w, bridge.ErrBusy) // what may wrap it is for the log
+		return
 	}
+	defer leave()
 	h.serve(w, r)
 }
 
@@ -177,6 +172,17 @@ func (h *Handler) finish() {
 	h.served--
 	h.mu.Unlock()
 	h.wg.Done()
+}
+
+// admit asks for a place, for as long as the client waits.
+func (h *Handler) admit(ctx context.Context) (leave func(), err error) {
+	if h.opts.Admit == nil {
+		return func() {}, nil
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(h.ctx, cancel)()
+	return h.opts.Admit(ctx)
 }
 
 // busy answers a request that may succeed later.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/httpguard"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -313,6 +314,68 @@ func TestAdmit(t *testing.T) {
 	full = nil
 	s.dialRaw(t, nil).conn.Close()
 	<-s.sessions
+}
+
+// Close does not wait for those who wait to be admitted.
+func TestAdmitWaits(t *testing.T) {
+	waits := make(chan struct{})
+	s := newSite(t, HandlerOptions{Admit: func(ctx context.Context) (func(), error) {
+		close(waits)
+		<-ctx.Done()
+		return nil, bridge.ErrBusy
+	}})
+	answered := make(chan int)
+	go func() {
+		c, resp := s.upgrade(t, nil)
+		c.conn.Close()
+		answered <- resp.StatusCode
+	}()
+	<-waits
+	s.h.Close()
+	if got := <-answered; got != 503 {
+		t.Errorf("answered %d, want 503", got)
+	}
+}
+
+// WS3: who has no token does not get as far as the upgrade; who has one owns
+// the session.
+func TestTokens(t *testing.T) {
+	tokens, err := httpguard.ParseTokens("alice 0123456789abcdef0123456789abcdef\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newSite(t, HandlerOptions{Guard: httpguard.Policy{Tokens: tokens}})
+	for _, header := range []string{"X-Nothing: x", "Authorization: Bearer wrong", "Sec-WebSocket-Protocol: mcp, 0123456789abcdef0123456789abcdef"} {
+		if c, resp := s.upgrade(t, nil, header); resp.StatusCode != 401 || resp.Header.Get("WWW-Authenticate") == "" {
+			t.Errorf("%s: %s, WWW-Authenticate %q", header, resp.Status, resp.Header.Get("WWW-Authenticate"))
+		} else {
+			c.conn.Close()
+		}
+	}
+	s.dialRaw(t, nil, "Authorization: Bearer 0123456789abcdef0123456789abcdef")
+	if owner := (<-s.sessions).owner; owner != "alice" {
+		t.Errorf("the session belongs to %q", owner)
+	}
+}
+
+// A client that goes while nobody takes its messages is found out by the
+// pings: the server is told by its context, so that it need not be stuck.
+func TestGoneWhileStuck(t *testing.T) {
+	s := newSite(t, HandlerOptions{PingInterval: 20 * time.Millisecond})
+	c := s.dialRaw(t, nil)
+	session := <-s.sessions
+	flood := bytes.Repeat(frame(fin|opText, []byte(`{"jsonrpc":"2.0","method":"x","params":{"s":"`+strings.Repeat("x", 9000)+`"}}`)), 100)
+	c.conn.SetWriteDeadline(time.Now().Add(200 * time.Millisecond))
+	for range 100 {
+		if _, err := c.conn.Write(flood); err != nil {
+			break // nothing fits any more
+		}
+	}
+	if session.ctx.Err() != nil {
+		t.Fatal("the session has ended although the client is there")
+	}
+	c.conn.Close()
+	<-s.over
 }
 
 func TestIdle(t *testing.T) {

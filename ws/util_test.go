@@ -3,6 +3,8 @@ package ws
 import (
 	"bufio"
 	"context"
+	"crypto/sha1"
+	"encoding/base64"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -92,6 +94,15 @@ func (s *site) serve(ctx context.Context, c bridge.Conn) error {
 	}
 }
 
+const upgradeRequest = "GET /ws HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: keep-alive, Upgrade\r\nUpgrade: WebSocket\r\n" +
+	"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+
+// acceptKey is what a server answers to a key (RFC 6455, section 4.2.2).
+func acceptKey(key string) string {
+	sum := sha1.Sum([]byte(key + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"))
+	return base64.StdEncoding.EncodeToString(sum[:])
+}
+
 // raw is a WebSocket client that is made by hand, and may do what none does.
 type raw struct {
 	t    testing.TB
@@ -129,8 +140,7 @@ func (s *site) upgrade(t testing.TB, more []byte, headers ...string) (*raw, *htt
 	t.Cleanup(func() { conn.Close() })
 	conn.SetDeadline(time.Now().Add(30 * time.Second))
 	c := &raw{t: t, conn: conn, r: bufio.NewReader(conn)}
-	request := "GET /ws HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: keep-alive, Upgrade\r\nUpgrade: WebSocket\r\n" +
-		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+	request := upgradeRequest
 	for _, h := range headers {
 		request += h + "\r\n"
 	}

@@ -126,6 +126,13 @@ func (w *wire) waiting() int {
 	return len(w.buf)
 }
 
+// failed returns why nothing can be written any more; nil: it can.
+func (w *wire) failed() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.err
+}
+
 // flush writes what has gathered, and returns when that is done.
 func (w *wire) flush() error {
 	w.mu.Lock()
