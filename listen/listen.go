@@ -183,7 +183,7 @@ func openOne(addr string, o Options) (*Listener, error) {
 	if _, _, err := net.SplitHostPort(addr); err != nil {
 		return nil, optionf("%q is no address to listen on: write HOST:PORT, such as 127.0.0.1:8080 or [::1]:8080, or unix:PATH", addr)
 	}
-	l, err := net.Listen("tcp", addr)
+	l, err := listenTCP(addr)
 	if err != nil {
 		return nil, fmt.Errorf("listening on %s: %w", addr, advise(err))
 	}

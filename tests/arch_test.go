@@ -30,7 +30,7 @@ var imports = map[string][]string{
 	"supervisor": {"github.com/creack/pty", "golang.org/x/sys/unix", "golang.org/x/sys/windows"},
 	"watch":      {"github.com/fsnotify/fsnotify"},
 	"config":     {"github.com/tailscale/hujson"},
-	"listen": {"httpguard", "watch", "github.com/hashicorp/go-hclog",
+	"listen": {"httpguard", "watch", "github.com/hashicorp/go-hclog", "golang.org/x/sys/unix",
 		"github.com/coreos/go-systemd/v22/activation", "github.com/coreos/go-systemd/v22/daemon"},
 
 	// The middle never knows a transport.

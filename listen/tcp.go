@@ -1,0 +1,24 @@
+package listen
+
+import (
+	"context"
+	"net"
+	"time"
+)
+
+// deadAfter is how long a TCP peer may be without a sign of life: it answers no
+// probe (an idle connection), or acknowledges nothing that it was sent. Its
+// session would otherwise keep a server running.
+const deadAfter = time.Minute
+
+// listenTCP opens a TCP socket whose connections notice that a peer is dead.
+func listenTCP(addr string) (net.Listener, error) {
+	const probes = 4
+	config := net.ListenConfig{
+		Control: setUserTimeout,
+		KeepAliveConfig: net.KeepAliveConfig{
+			Enable: true, Idle: deadAfter / probes, Interval: deadAfter / probes, Count: probes - 1,
+		},
+	}
+	return config.Listen(context.Background(), "tcp", addr)
+}

@@ -1,0 +1,49 @@
+package listen
+
+import (
+	"net"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// A client that dies without a word is noticed within about a minute, whether
+// or not something was on its way to it.
+func TestDeadPeersAreNoticed(t *testing.T) {
+	ls, err := Open(Options{Addrs: []string{"127.0.0.1:0"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ls.Close()
+	client, err := net.Dial("tcp", ls[0].Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	conn, err := ls[0].Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	raw, err := conn.(*net.TCPConn).SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	option := func(level, name int) int {
+		n := -1
+		if err := raw.Control(func(fd uintptr) { n, _ = unix.GetsockoptInt(int(fd), level, name) }); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	if ms := option(unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT); ms != 60_000 {
+		t.Errorf("what is not acknowledged is given up after %d ms", ms)
+	}
+	if on := option(unix.SOL_SOCKET, unix.SO_KEEPALIVE); on != 1 {
+		t.Error("idle connections are not probed")
+	}
+	idle, every, count := option(unix.IPPROTO_TCP, unix.TCP_KEEPIDLE), option(unix.IPPROTO_TCP, unix.TCP_KEEPINTVL), option(unix.IPPROTO_TCP, unix.TCP_KEEPCNT)
+	if total := idle + every*count; total > 60 {
+		t.Errorf("an idle connection is given up after %d s", total)
+	}
+}
