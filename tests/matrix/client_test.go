@@ -54,12 +54,18 @@ func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, erro
 	return conn, err
 }
 
-// cut breaks every connection without a word.
-func (d *dialer) cut() {
+// cut breaks every connection, as a lost network does.
+func (d *dialer) cut() { d.each(abort) }
+
+// drop closes every connection, as the operating system does when a process
+// is killed.
+func (d *dialer) drop() { d.each(func(conn net.Conn) { conn.Close() }) }
+
+func (d *dialer) each(f func(net.Conn)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, conn := range d.conns {
-		abort(conn)
+		f(conn)
 	}
 	d.conns = nil
 }

@@ -3,6 +3,7 @@ package matrix
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"testing"
 	"time"
 
@@ -16,7 +17,7 @@ const noLimit = -1
 type wsClient struct {
 	*end
 	conn   *websocket.Conn
-	cancel context.CancelFunc
+	dialer dialer
 }
 
 // dialWS connects and offers the subprotocol mcp, which a server must choose (WS2).
@@ -24,7 +25,11 @@ func dialWS(t testing.TB, e *end, url string) *wsClient {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	conn, _, err := websocket.Dial(ctx, url, &websocket.DialOptions{Subprotocols: []string{"mcp"}})
+	c := &wsClient{end: e}
+	conn, _, err := websocket.Dial(ctx, url, &websocket.DialOptions{
+		Subprotocols: []string{"mcp"},
+		HTTPClient:   &http.Client{Transport: &http.Transport{DialContext: c.dialer.dial}},
+	})
 	if err != nil {
 		t.Fatalf("connecting to %s: %v", url, err)
 	}
@@ -32,9 +37,8 @@ func dialWS(t testing.TB, e *end, url string) *wsClient {
 		t.Fatalf("the server chose the subprotocol %q, want mcp", conn.Subprotocol())
 	}
 	conn.SetReadLimit(noLimit)
-	c := &wsClient{end: e, conn: conn}
-	ctx, c.cancel = context.WithCancel(context.Background())
-	go c.read(ctx)
+	c.conn = conn
+	go c.read(context.Background())
 	return c
 }
 
@@ -96,6 +100,6 @@ func (c *wsClient) ended(t testing.TB, gone bool) {
 }
 
 func (c *wsClient) cut() {
-	c.cancel()
+	c.dialer.drop()
 	c.conn.CloseNow()
 }

@@ -39,8 +39,10 @@ var steps = []step{
 	{name: "batch", run: stepBatch, bridged: true},
 	{name: "hangup", run: stepHangUp},
 	{name: "hangup+call", run: stepHangUpInCall, bridged: true},
+	{name: "vanish", run: stepVanish, bridged: true},
 	{name: "restart", run: stepRestart, bridged: true},
 	{name: "sigterm", run: stepTerminate, bridged: true},
+	{name: "leftovers", run: stepLeftovers, bridged: true},
 }
 
 // inMain runs a step in the main session. After one that failed, the next has

@@ -51,6 +51,9 @@ func start(pt, t testing.TB, stdin, stdout *os.File, argv ...string) *proc {
 		if strings.Contains(out, "DATA RACE") || strings.Contains(out, "panic:") {
 			pt.Errorf("%s reported a race or a panic", argv[:2])
 		}
+		if strings.Contains(out, "9007199254740993") || strings.Contains(out, "zwj") {
+			pt.Errorf("the log of %s quotes messages", argv[:2])
+		}
 		if pt.Failed() && out != "" {
 			pt.Logf("stderr of %q:\n%s", argv, out[max(0, len(out)-8<<10):])
 		}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // What goes into the matrix.
@@ -29,8 +30,8 @@ type scene struct {
 	bridge          *proc  // nil: each client has its own, or there is none
 	base            string // of the bridge: HOST:PORT
 
-	main    *talk // nil: none, or it is broken
-	clients int
+	main  *talk // nil: none, or it is broken
+	talks []*talk
 }
 
 func newScene(t testing.TB, ingress, egress string, floor bool) *scene {
@@ -50,15 +51,16 @@ func newScene(t testing.TB, ingress, egress string, floor bool) *scene {
 	return s
 }
 
-// flags of the bridge: the grace bounds what the SIGTERM step takes.
-var flags = []string{"--grace", "2s"}
+// What calls get when the bridge is told to stop. The longer one is for where
+// nothing may take that long.
+const shortGrace, grace = 2 * time.Second, 20 * time.Second
 
 var listening = regexp.MustCompile(`listening.*?http://([0-9.]+:[0-9]+)`)
 
 // serve starts a bridge that listens.
-func (s *scene) serve(t testing.TB) (p *proc, base string) {
+func (s *scene) serve(t testing.TB, grace time.Duration) (p *proc, base string) {
 	t.Helper()
-	argv := append([]string{bridgeBin, "serve", "--listen", "127.0.0.1:0"}, flags...)
+	argv := []string{bridgeBin, "serve", "--listen", "127.0.0.1:0", "--grace", grace.String()}
 	p = start(s.pt, t, nil, nil, append(argv, s.v.target...)...)
 	return p, p.waitLog(t, listening)[1]
 }
@@ -67,16 +69,15 @@ func (s *scene) serve(t testing.TB) (p *proc, base string) {
 func (s *scene) dial(t testing.TB) *talk {
 	t.Helper()
 	if !s.floor && s.ingress != "stdio" && s.bridge == nil {
-		s.bridge, s.base = s.serve(t)
+		s.bridge, s.base = s.serve(t, grace)
 	}
-	return s.dialTo(t, s.bridge, s.base)
+	return s.dialTo(t, s.bridge, s.base, grace)
 }
 
-// dialTo makes a client of a bridge that listens.
-func (s *scene) dialTo(t testing.TB, bridge *proc, base string) *talk {
+// dialTo makes a client of a bridge that listens, or of one with that grace.
+func (s *scene) dialTo(t testing.TB, bridge *proc, base string, grace time.Duration) *talk {
 	t.Helper()
-	s.clients++
-	k := &talk{scene: s, name: fmt.Sprintf("client %d of %s to %s", s.clients, s.ingress, s.egress), bridge: bridge, next: 1000}
+	k := &talk{scene: s, name: fmt.Sprintf("client %d of %s to %s", len(s.talks)+1, s.ingress, s.egress), bridge: bridge, next: 1000}
 	e := newEnd(k.name)
 	url := "http://" + base + paths[s.ingress]
 	if s.floor {
@@ -85,7 +86,7 @@ func (s *scene) dialTo(t testing.TB, bridge *proc, base string) *talk {
 	var w clientWire
 	switch s.ingress {
 	case "stdio":
-		argv := append(append([]string{bridgeBin, "connect"}, flags...), s.v.target...)
+		argv := append([]string{bridgeBin, "connect", "--grace", grace.String()}, s.v.target...)
 		if s.floor {
 			argv = s.v.target[1:]
 		}
@@ -102,6 +103,7 @@ func (s *scene) dialTo(t testing.TB, bridge *proc, base string) *talk {
 	}
 	s.pt.Cleanup(w.cut)
 	k.c = &client{e, w}
+	s.talks = append(s.talks, k)
 	return k
 }
 
@@ -131,7 +133,7 @@ func (k *talk) initialize(t testing.TB, revision string) {
 	k.init = fmt.Sprintf(`{"params":{"clientInfo":{"version":"1.0","name":%q}, "protocolVersion":%q,"capabilities":{"sampling":{},"elicitation":{"form":{},"url":{}},"roots":{"listChanged":true}},"x":1.50},"jsonrpc":"2.0","id":"init-\u00e9","method":"initialize"}`, k.name, revision)
 	k.result = fmt.Sprintf(`{"result":{"x":1e400,"protocolVersion":%q,"capabilities":{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},"logging":{},"completions":{}},"serverInfo":{"name":"\u00e9 ","version":"1.0"}},"id":"init-\u00e9","jsonrpc":"2.0"}`, revision)
 	k.c.say(t, k.init)
-	k.s = k.v.session(t, k.name)
+	k.s = k.v.session(t, k.name, k.c)
 	k.s.hear(t, "", k.init)
 	k.s.say(t, "", k.result)
 	k.c.hear(t, k.on(`"init-\u00e9"`), k.result)

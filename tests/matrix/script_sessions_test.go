@@ -165,17 +165,91 @@ func stepHangUpInCall(t *testing.T, s *scene) string {
 	}
 	k.c.giveUp(id)
 	k.c.wire.hangUp(t)
+	k.cancelled(t, id)
+	k.closed(t, k.s)
+	return ""
+}
+
+// cancelled wants the server to hear that a call is cancelled, in whatever words.
+func (k *talk) cancelled(t testing.TB, id string) {
+	t.Helper()
 	k.s.take(t, "notifications/cancelled for "+id, "", func(text string) bool {
 		m, _ := open(text)
 		var p struct{ RequestID json.RawMessage }
 		return m.Method == "notifications/cancelled" && json.Unmarshal(m.Params, &p) == nil && string(p.RequestID) == id
 	})
-	k.closed(t, k.s)
+}
+
+// stepVanish: a client that is suddenly not there any more takes its session
+// at the server with it. Over Streamable HTTP that takes half an hour
+// (LI30), so there it only goes on.
+func stepVanish(t *testing.T, s *scene) string {
+	k := s.open(t, revision)
+	id := k.id()
+	k.up(t, request(id, "tools/call", `{}`))
+	switch w := k.c.wire.(type) {
+	case *lineClient: // the bridge is killed, and can say nothing
+		k.s.update(func() { k.s.pardon = true })
+		w.p.cmd.Process.Kill()
+		if s.egress == "http" {
+			w.p.wait(t)
+			return ""
+		}
+		k.s.waitOver(t)
+		return "" // its process ends because this test's server does
+	case *httpClient:
+		w.dialer.cut()
+		w.cut()
+		k.s.say(t, id, response(id, `{}`)) // to nobody, and nobody minds
+	default:
+		began := time.Now()
+		w.cut()
+		k.cancelled(t, id)
+		k.closed(t, k.s)
+		if took := time.Since(began); took > grace/2 {
+			t.Errorf("the call was cancelled and the session ended after %v: nobody was there to wait for", took)
+		}
+	}
+	n := s.open(t, revision)
+	n.settle(t)
+	n.c.wire.hangUp(t)
+	n.closed(t, n.s)
+	k.s.silent(t)
 	return ""
 }
 
-// stepRestart: the server crashes in mid-call and comes back. The call gets an
-// error. Then the session goes on in a new one of the server's, which learns
+// stepLeftovers: the bridge stops, and nothing is left of what it had to do
+// with the server: no session, no connection, no process.
+func stepLeftovers(t *testing.T, s *scene) string {
+	for _, k := range s.talks { // what a failed step has left is not what we look for
+		k.c.wire.cut()
+	}
+	if s.bridge != nil {
+		s.bridge.cmd.Process.Signal(syscall.SIGTERM)
+		if status := s.bridge.wait(t); status != 0 {
+			t.Errorf("exit status %d, want 0", status)
+		}
+	}
+	s.v.mu.Lock()
+	all := s.v.all
+	s.v.mu.Unlock()
+	for _, one := range all {
+		if s.ingress == "stdio" && s.egress == "http" {
+			break // that of the bridge that was killed can only be told by its server
+		}
+		waitUntil(t, "the end of "+one.who, func() bool { _, over, _ := one.peek(); return over != "" })
+		if one.pid != 0 {
+			waitUntil(t, "the end of its process", func() bool { return !alive(one.pid) })
+		}
+	}
+	if wrong := s.v.wrong(); len(wrong) > 0 {
+		t.Error(strings.Join(wrong, "\n"))
+	}
+	return ""
+}
+
+// stepRestart: the server crashes, in mid-call and while nothing happens, and
+// comes back. The call gets an error. Then the session goes on in a new one of the server's, which learns
 // of log level and subscriptions (LE5, SS7), or it ends in its transport's
 // way; and a new client is served in any case.
 func stepRestart(t *testing.T, s *scene) string {
@@ -184,22 +258,35 @@ func stepRestart(t *testing.T, s *scene) string {
 		s.main.closed(t, s.main.s)
 		s.main = nil
 	}
-	k := s.open(t, revision)
-	level := request(k.id(), "logging/setLevel", `{"level":"info"}`)
-	k.call(t, fmt.Sprint(k.next), level, response(fmt.Sprint(k.next), `{}`))
-	subscribe := request(k.id(), "resources/subscribe", `{"uri":"a:\/b"}`)
-	k.call(t, fmt.Sprint(k.next), subscribe, response(fmt.Sprint(k.next), `{}`))
-	call := k.id()
-	k.up(t, request(call, "tools/call", `{"_meta":{"progressToken":1}}`))
-	k.down(t, call, note("notifications/progress", `{"progressToken":1,"progress":1}`))
-	s.v.restart(t)
-	k.c.hearError(t, k.on(call), call, -32603)
-	how := k.after(t)
+	how := ""
+	for _, idle := range []bool{false, true} {
+		how = restartIn(t, s, idle)
+	}
 	n := s.open(t, revision)
 	n.settle(t)
 	n.c.wire.hangUp(t)
 	n.closed(t, n.s)
 	return how
+}
+
+// restartIn restarts the server in a session, idle or in mid-call.
+func restartIn(t *testing.T, s *scene, idle bool) string {
+	t.Helper()
+	k := s.open(t, revision)
+	level := request(k.id(), "logging/setLevel", `{"level":"info"}`)
+	k.call(t, fmt.Sprint(k.next), level, response(fmt.Sprint(k.next), `{}`))
+	subscribe := request(k.id(), "resources/subscribe", `{"uri":"a:\/b"}`)
+	k.call(t, fmt.Sprint(k.next), subscribe, response(fmt.Sprint(k.next), `{}`))
+	if idle {
+		s.v.restart(t)
+		return k.after(t)
+	}
+	call := k.id()
+	k.up(t, request(call, "tools/call", `{"_meta":{"progressToken":1}}`))
+	k.down(t, call, note("notifications/progress", `{"progressToken":1,"progress":1}`))
+	s.v.restart(t)
+	k.c.hearError(t, k.on(call), call, -32603)
+	return k.after(t)
 }
 
 // after finds out what has become of a session whose server has restarted.
@@ -294,9 +381,9 @@ func stepTerminate(t *testing.T, s *scene) string {
 	var bridge *proc
 	var base string
 	if s.ingress != "stdio" {
-		bridge, base = s.serve(t)
+		bridge, base = s.serve(t, shortGrace)
 	}
-	k := s.dialTo(t, bridge, base)
+	k := s.dialTo(t, bridge, base, shortGrace)
 	k.initialize(t, revision)
 	answered, owed := k.id(), k.id()
 	for _, id := range []string{answered, owed} {
@@ -304,10 +391,7 @@ func stepTerminate(t *testing.T, s *scene) string {
 	}
 	k.bridge.cmd.Process.Signal(syscall.SIGTERM)
 	k.down(t, answered, response(answered, tricky))
-	k.s.take(t, "notifications/cancelled for "+owed, "", func(text string) bool {
-		m, _ := open(text)
-		return m.Method == "notifications/cancelled" && strings.Contains(text, owed)
-	})
+	k.cancelled(t, owed)
 	k.c.hearError(t, k.on(owed), owed, -32603)
 	k.c.wire.ended(t, true)
 	k.closed(t, k.s)

@@ -42,6 +42,9 @@ func newHTTPServer(t testing.TB) *server {
 	again := v.restart
 	v.restart = func(t testing.TB) {
 		v.mu.Lock()
+		for _, w := range v.live {
+			w.s.ended("the server's own end")
+		}
 		clear(v.live)
 		v.mu.Unlock()
 		again(t)

@@ -101,17 +101,22 @@ func (v *server) pending(name string) (*session, <-chan struct{}) {
 	return list[0], v.changed
 }
 
-// session waits for the next session of a client.
-func (v *server) session(t testing.TB, name string) *session {
+// session waits for the session of a client, which hears nothing meanwhile.
+func (v *server) session(t testing.TB, name string, c *client) *session {
 	t.Helper()
 	timeout := time.After(patience)
 	for {
 		s, changed := v.pending(name)
-		if s != nil {
+		heard, over, clientChanged := c.peek()
+		switch {
+		case s != nil:
 			return s
+		case len(heard) > 0 || over != "":
+			t.Fatalf("%s has not reached the server, and heard %s %s", name, list(heard), over)
 		}
 		select {
 		case <-changed:
+		case <-clientChanged:
 		case <-timeout:
 			t.Fatalf("no session of %s reached the server; %s", name, strings.Join(v.wrong(), "\n"))
 		}
