@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -97,17 +98,21 @@ type Dialer struct {
 
 // schemeOf returns the scheme of a server's address that is well formed.
 func schemeOf(text string) (scheme string, err error) {
-	scheme, _, _ = strings.Cut(text, ":")
-	switch scheme = strings.ToLower(scheme); scheme {
-	case "http", "https", "ws", "wss":
+	scheme, rest, _ := strings.Cut(text, ":")
+	switch scheme = strings.ToLower(scheme); {
+	case slices.Contains([]string{"http", "https", "ws", "wss"}, scheme):
 		_, err = httpclient.URL(text, scheme)
-	case "unix", "tcp":
+	case scheme == "unix" || scheme == "tcp":
 		_, err = stdio.ParseSocket(text)
+	case strings.HasPrefix(rest, "//"):
+		err = fmt.Errorf("%s, not %.20q", howWritten, scheme+"://...")
 	default:
-		err = errors.New("the server's URL is http://..., https://..., ws://..., wss://..., unix:PATH or tcp:HOST:PORT")
+		err = errors.New(howWritten)
 	}
 	return scheme, err
 }
+
+const howWritten = "the server's URL must be http://..., https://..., ws://..., wss://..., unix:PATH or tcp:HOST:PORT"
 
 // CheckURL says what is wrong with the address of a server, if anything. The
 // error does not repeat a URL, there may be keys in it.
