@@ -45,8 +45,11 @@ func (p *Policy) Enter(w http.ResponseWriter, r *http.Request) (*http.Request, *
 	if no := p.checkForwarded(r); no != nil {
 		return r, no
 	}
-	if name == "" {
+	switch {
+	case name == "":
 		return r, nil
+	case p.Tokens != nil:
+		return with(r, principal{name, p.Tokens.standing(name)}), nil
 	}
 	return WithPrincipal(r, name), nil
 }

@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 )
 
@@ -29,6 +30,9 @@ const (
 type Tokens struct {
 	file string // "": not from a file
 	set  atomic.Pointer[tokenSet]
+
+	mu    sync.Mutex
+	names map[string]standing // of those who have come
 }
 
 type tokenSet struct {
@@ -75,7 +79,8 @@ func ParseTokens(text string) (*Tokens, error) {
 
 // Reload reads the file anew. The new tokens take the place of the old ones at
 // once; with an error the old ones stay. Sessions belong to a name, and so
-// outlive a token that another one of that name has replaced. Reload does
+// outlive a token that another one of that name has replaced; without any, what
+// the name has open ends (Standing). Reload does
 // nothing if the tokens are not from a file, or from one that can be read only
 // once, such as a pipe.
 func (t *Tokens) Reload() error {
@@ -97,7 +102,7 @@ func (t *Tokens) Reload() error {
 		return fmt.Errorf("%s: %w", t.file, err)
 	}
 	set.warning = warning
-	t.set.Store(set)
+	t.replace(set)
 	return nil
 }
 
@@ -105,9 +110,7 @@ func (t *Tokens) Reload() error {
 // file last read, such as that everybody may read it; "" if nothing.
 func (t *Tokens) Warning() string { return t.set.Load().warning }
 
-// Names returns the names that there are tokens for, sorted. A principal that
-// is not among them any more after Reload cannot send another request; what it
-// has open is for the caller to end.
+// Names returns the names that there are tokens for, sorted.
 func (t *Tokens) Names() []string {
 	var names []string
 	for _, e := range t.set.Load().entries {

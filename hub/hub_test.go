@@ -9,9 +9,13 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/coder/websocket"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
@@ -324,6 +328,75 @@ func TestHealth(t *testing.T) {
 	for _, path := range []string{"/healthz", "/readyz", "/servers", "/other"} {
 		if status, _, _ := do(t, http.MethodGet, many+path, "", "Origin", "https://evil.example"); status != http.StatusForbidden {
 			t.Errorf("%s for a foreign Origin: %d", path, status)
+		}
+	}
+}
+
+// A token that is taken away ends what its owner has open, on every transport,
+// and nothing of others.
+func TestWithdrawnToken(t *testing.T) {
+	const ann, bob = "0123456789abcdef-of-ann", "0123456789abcdef-of-bob"
+	file := filepath.Join(t.TempDir(), "tokens")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("ann " + ann + "\nbob " + bob + "\n")
+	tokens, err := httpguard.LoadTokens(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, url := start(t, hub.Options{Alone: true, Guard: httpguard.Policy{Tokens: tokens}}, demoSpec(t, "demo"))
+
+	ended := make(chan string)
+	for _, token := range []string{ann, bob} {
+		key := http.Header{"X-Api-Key": {token}}
+		name := strings.TrimPrefix(token, "0123456789abcdef-of-")
+		_, header, _ := do(t, http.MethodPost, url+"/mcp", hello, "X-API-Key", token)
+		socket, _, err := websocket.Dial(t.Context(), strings.Replace(url, "http", "ws", 1)+"/ws", &websocket.DialOptions{HTTPHeader: key})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer socket.CloseNow()
+		go func() {
+			_, _, err := socket.Read(t.Context())
+			ended <- fmt.Sprint(name, " ws ", websocket.CloseStatus(err))
+		}()
+		for _, path := range []string{"/mcp", "/sse"} {
+			req, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, url+path, nil)
+			req.Header = http.Header{"X-Api-Key": {token}, "Mcp-Session-Id": {header.Get("Mcp-Session-Id")}}
+			resp, err := http.DefaultClient.Do(req)
+			if err != nil || resp.StatusCode != http.StatusOK {
+				t.Fatalf("%s: %v %v", path, err, resp)
+			}
+			go func() {
+				defer resp.Body.Close()
+				_, err := io.Copy(io.Discard, resp.Body)
+				ended <- fmt.Sprint(name, " ", path, " ", err)
+			}()
+		}
+	}
+	write("bob " + bob + "\n")
+	if err := tokens.Reload(); err != nil {
+		t.Fatal(err)
+	}
+	got := []string{<-ended, <-ended, <-ended}
+	slices.Sort(got)
+	if want := []string{"ann /mcp <nil>", "ann /sse <nil>", "ann ws StatusPolicyViolation"}; !slices.Equal(got, want) {
+		t.Errorf("ended: %q, want %q", got, want)
+	}
+	if n := h.Sessions(); n != 3 {
+		t.Errorf("%d sessions are left, want bob's 3", n)
+	}
+	if status, _, _ := do(t, http.MethodGet, url+"/mcp", "", "X-API-Key", ann); status != http.StatusUnauthorized {
+		t.Errorf("a request with the token: %d", status)
+	}
+	go func() { _ = h.Close() }()
+	for range 3 {
+		if who := <-ended; !strings.HasPrefix(who, "bob") {
+			t.Errorf("ended: %s", who)
 		}
 	}
 }

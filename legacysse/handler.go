@@ -157,6 +157,8 @@ func (h *Handler) end(w http.ResponseWriter) {
 var (
 	errTooMany = errors.New("too many sessions; try again later")
 	errClosing = errors.New("the bridge is shutting down")
+
+	errNoStanding = errors.New("there is no token any more for who has opened the session")
 )
 
 // start makes a session and lets the bridge.Handler serve it. The error is
@@ -180,7 +182,7 @@ func (h *Handler) start(r *http.Request) (*session, error) {
 		h.leave()
 		return nil, err
 	}
-	go h.serve(ctx, s, leave)
+	go h.serve(ctx, s, leave, httpguard.Standing(r))
 	return s, nil
 }
 
@@ -225,9 +227,11 @@ func (h *Handler) admit(ctx context.Context) (leave func(), err error) {
 }
 
 // serve runs the bridge.Handler for a session. ctx is done when the session
-// has ended or the Handler shuts down.
-func (h *Handler) serve(ctx context.Context, s *session, leave func()) {
+// has ended or the Handler shuts down; the session ends with the standing of
+// who has opened it.
+func (h *Handler) serve(ctx context.Context, s *session, leave func(), standing context.Context) {
 	defer h.leave()
+	defer context.AfterFunc(standing, func() { s.end(errNoStanding) })()
 	err := h.server.ServeConn(ctx, s)
 	leave()
 	why := s.over()

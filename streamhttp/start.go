@@ -25,7 +25,7 @@ var (
 func (h *Handler) start(w http.ResponseWriter, r *http.Request, s *session, id jsonrpc.ID) (ok bool) {
 	leave, err := h.admit(r.Context())
 	if err == nil {
-		if err = h.launch(s, leave); err == nil {
+		if err = h.launch(s, leave, httpguard.Standing(r)); err == nil {
 			return true
 		}
 		leave()
@@ -62,8 +62,8 @@ func (h *Handler) admit(ctx context.Context) (leave func(), err error) {
 }
 
 // launch enters the session and runs a bridge.Handler for it, after which it
-// calls leave.
-func (h *Handler) launch(s *session, leave func()) error {
+// calls leave. The session ends with the standing of who has opened it.
+func (h *Handler) launch(s *session, leave func(), standing context.Context) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closing {
@@ -84,6 +84,7 @@ func (h *Handler) launch(s *session, leave func()) error {
 	h.sessions[s.id] = s
 	h.wg.Go(func() {
 		defer leave()
+		defer context.AfterFunc(standing, func() { s.end("there is no token any more for who has opened the session") })()
 		h.serve(ctx, s)
 	})
 	return nil

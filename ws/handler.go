@@ -205,6 +205,9 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	s := newSession(h, socket, up.wire, httpguard.Principal(r))
 	h.opts.Logger.Debug("session opened", "remote", h.opts.Guard.RemoteAddr(r), "principal", s.owner)
+	defer context.AfterFunc(httpguard.Standing(r), func() {
+		s.close(websocket.StatusPolicyViolation, "there is no token any more for who has opened the session")
+	})()
 	err = h.server.ServeConn(s.ctx, s)
 	if err != nil && !s.isGone(err) && !(s.ctx.Err() != nil && errors.Is(err, context.Canceled)) {
 		h.opts.Logger.Warn("session ended", "error", err)
