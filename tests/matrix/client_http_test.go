@@ -370,8 +370,23 @@ func (c *httpClient) reject(t testing.TB, text string, code int, ids ...string) 
 	}
 }
 
-// hangUp: DELETE (LI23), after which there is no session.
+// hangUp: DELETE, after which there is no session.
 func (c *httpClient) hangUp(t testing.TB) {
+	t.Helper()
+	c.delete(t)
+	c.ended(t, false)
+}
+
+// vanish breaks every connection, and lets go of what was to come.
+func (c *httpClient) vanish() {
+	c.mu.Lock()
+	c.closing = true
+	c.mu.Unlock()
+	c.dialer.cut()
+}
+
+// delete ends the session (LI23).
+func (c *httpClient) delete(t testing.TB) {
 	t.Helper()
 	c.mu.Lock()
 	c.closing = true
@@ -383,7 +398,6 @@ func (c *httpClient) hangUp(t testing.TB) {
 	if body, err := read(resp); resp.StatusCode != http.StatusNoContent || body != "" || err != nil {
 		t.Fatalf("DELETE: status %d %s %v, want 204", resp.StatusCode, clip(body), err)
 	}
-	c.ended(t, false)
 }
 
 // ended: the standalone stream has ended, and the session does not exist (LI21).

@@ -198,9 +198,12 @@ func stepVanish(t *testing.T, s *scene) string {
 		k.s.waitOver(t)
 		return "" // its process ends because this test's server does
 	case *httpClient:
-		w.dialer.cut()
-		w.cut()
+		w.vanish()
 		k.s.say(t, id, response(id, `{}`)) // to nobody, and nobody minds
+		defer func() {
+			w.delete(t)
+			k.closed(t, k.s)
+		}()
 	default:
 		began := time.Now()
 		w.cut()
@@ -249,9 +252,11 @@ func stepLeftovers(t *testing.T, s *scene) string {
 }
 
 // stepRestart: the server crashes, in mid-call and while nothing happens, and
-// comes back. The call gets an error. Then the session goes on in a new one of the server's, which learns
-// of log level and subscriptions (LE5, SS7), or it ends in its transport's
-// way; and a new client is served in any case.
+// comes back. The call gets an error. Then the session goes on in a new one of
+// the server's, which learns of log level and subscriptions (LE5, SS7): where
+// the server is a remote one that can be initialized anew, and the client's
+// session is more than a connection. Else it ends in its transport's way (C.6).
+// A new client is served in any case.
 func stepRestart(t *testing.T, s *scene) string {
 	if s.main != nil { // it would end with the server
 		s.main.c.wire.hangUp(t)
@@ -261,6 +266,13 @@ func stepRestart(t *testing.T, s *scene) string {
 	how := ""
 	for _, idle := range []bool{false, true} {
 		how = restartIn(t, s, idle)
+		want := "ends"
+		if (s.ingress == "stdio" || s.ingress == "http") && s.egress != "stdio" && s.egress != "unix" {
+			want = "renews"
+		}
+		if how != want {
+			t.Errorf("after the restart (idle %t) the session %s; want: %s", idle, how, want)
+		}
 	}
 	n := s.open(t, revision)
 	n.settle(t)
