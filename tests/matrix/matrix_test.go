@@ -99,6 +99,9 @@ func runPair(t *testing.T, b *table, ingress, egress string, floor bool) {
 			if !ok && step.name == "initialize" {
 				return // nothing else can work
 			}
+			if !ok {
+				s.abandon()
+			}
 			if ok {
 				b.set(row, step.name, fmt.Sprint(time.Since(began).Milliseconds()))
 			}

@@ -107,6 +107,23 @@ func (s *scene) dialTo(t testing.TB, bridge *proc, base string, grace time.Durat
 	return k
 }
 
+// abandon lets go of what a failed step has left, so that it can fail no other.
+func (s *scene) abandon() {
+	for _, k := range s.talks {
+		if k != s.main {
+			k.c.wire.cut()
+		}
+	}
+	s.v.mu.Lock()
+	defer s.v.mu.Unlock()
+	s.v.faults = nil
+	for _, one := range s.v.all {
+		if s.main == nil || one != s.main.s {
+			one.update(func() { one.pardon, one.faults = true, nil })
+		}
+	}
+}
+
 // open makes a client and initializes its session.
 func (s *scene) open(t testing.TB, revision string) *talk {
 	t.Helper()
