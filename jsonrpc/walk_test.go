@@ -70,6 +70,8 @@ func TestKeys(t *testing.T) {
 		`{"jsonrpc":"2.0","id":1,"method":"m"}`:                                       {"jsonrpc", "id", "method"},
 		`{"x":{"y":1}, "params" : {"k":[1]} ,"m\u0065thod":"m","jsonrpc":"2.0"}`:      {"x", "params", "method", "jsonrpc"},
 		`{"jsonrpc":"2.0","result":[{"a":1}],"Result":2,"id":"a","\u0052esult":null}`: {"jsonrpc", "result", "Result", "id", "Result"},
+		`{"params":{"a":{}},"id":1,"method":"m","jsonrpc":"2.0"}`:                     {"params", "id", "method", "jsonrpc"},
+		`{"error":{"code":1,"message":""},"id":1,"jsonrpc":"2.0"}`:                    {"error", "id", "jsonrpc"},
 		`{"jsonrpc":"2.0","method":"m","params":null,"\u017f":0}`:                     {"jsonrpc", "method", "params", "ſ"},
 	} {
 		if got := slices.Collect(mustParse(t, text).Keys()); !slices.Equal(got, want) {

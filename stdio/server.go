@@ -64,8 +64,8 @@ func NewServer(server bridge.Handler, opts ServerOptions) *SocketServer {
 	return s
 }
 
-// Serve takes connections from l and returns nil after Close, or the error
-// that l ended with. It closes l. It may be called for several listeners at a
+// Serve takes connections from l and returns nil when it or l was closed, or
+// the error that l ended with. It closes l. It may be called for several listeners at a
 // time. Who may connect is for l to say. A connection's deadlines must work;
 // without a CloseWrite method its client is not told of an end before the end.
 func (s *SocketServer) Serve(l net.Listener) error {
@@ -82,7 +82,7 @@ func (s *SocketServer) Serve(l net.Listener) error {
 			s.take(nc)
 			continue
 		}
-		if s.ctx.Err() != nil {
+		if s.ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
 			return nil
 		}
 		var t interface{ Temporary() bool }
@@ -123,7 +123,7 @@ func (s *SocketServer) leave(l net.Listener) {
 func (s *SocketServer) Close() error {
 	s.mu.Lock()
 	s.closing = true
-	s.cancel() // first: the errors of Accept are then expected
+	s.cancel()
 	for l := range s.listeners {
 		l.Close()
 	}

@@ -50,6 +50,7 @@ type Socket struct {
 // brackets. The error says what is wrong and how it is written.
 func ParseSocket(text string) (Socket, error) {
 	network, address, _ := strings.Cut(text, ":")
+	network = strings.ToLower(network)
 	var wrong string
 	switch network {
 	case "unix":
@@ -108,7 +109,9 @@ func (s Socket) String() string { return s.Network + ":" + s.Address }
 // nothing more. Close tells the server that no more requests come, gives it a
 // second to finish, and closes the connection.
 //
-// A TCP peer that is dead is noticed within a minute or so.
+// A TCP server that is dead is noticed within a minute when the connection is
+// idle, and within two while something is on its way to it. (The latter on
+// Linux; other systems have their own patience, on Windows shorter.)
 func (s Socket) Dial(ctx context.Context) (bridge.Conn, error) {
 	if s.Network != "unix" && s.Network != "tcp" {
 		return nil, fmt.Errorf("stdio: a socket's network is unix or tcp, not %q", s.Network)
@@ -176,8 +179,9 @@ func cause(err error) error {
 // socketConn is a Conn over a connection, of either side.
 type socketConn struct {
 	*Conn
-	nc   net.Conn
-	wait time.Duration
+	nc    net.Conn
+	wait  time.Duration
+	watch *deadPeer
 }
 
 // newSocketConn makes a Conn of nc, whose deadlines must work, and which it
@@ -185,6 +189,7 @@ type socketConn struct {
 func newSocketConn(nc net.Conn, opts Options) *socketConn {
 	c := &socketConn{nc: nc, wait: closeWait}
 	c.Conn = newConn(nc, nc, c.hangUp, opts, false)
+	c.watch = watchPeer(nc, func() { c.fail(errDeadPeer) })
 	return c
 }
 
@@ -196,6 +201,7 @@ func (c *socketConn) Recv(ctx context.Context) (jsonrpc.Message, error) {
 
 // Send implements bridge.Conn.
 func (c *socketConn) Send(ctx context.Context, m jsonrpc.Message) error {
+	c.watch.sending()
 	return lost(c.Conn.Send(ctx, m))
 }
 
@@ -211,6 +217,7 @@ func lost(err error) error {
 // hangUp is the closer. It lets the peer take what it was sent: closing a
 // connection that holds unread input would throw that away.
 func (c *socketConn) hangUp() error {
+	c.watch.stop()
 	c.recv.Lock() // Recv is on its way out; what still comes is ours
 	defer c.recv.Unlock()
 	half, ok := c.nc.(interface{ CloseWrite() error })

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
@@ -246,6 +247,43 @@ func TestEnd(t *testing.T) {
 	if _, err := c.Recv(t.Context()); err != io.EOF {
 		t.Errorf("Recv = %v", err)
 	}
+}
+
+// slowEnd is a Conn whose Recv takes its time to notice Close.
+type slowEnd struct {
+	bridge.Conn
+	closed, let chan struct{}
+}
+
+func (s *slowEnd) Recv(context.Context) (jsonrpc.Message, error) {
+	<-s.closed
+	<-s.let
+	return jsonrpc.Message{}, io.EOF
+}
+
+func (s *slowEnd) Close() error { close(s.closed); return errors.New("closed badly") }
+
+// Close waits for what it owns, and returns the server's error each time.
+func TestCloseWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := &slowEnd{closed: make(chan struct{}), let: make(chan struct{})}
+		c := newConn(server, hiding(t, "h"))
+		result := make(chan error, 2)
+		go func() {
+			result <- c.Close()
+			result <- c.Close()
+		}()
+		synctest.Wait()
+		if len(result) > 0 {
+			t.Error("Close did not wait")
+		}
+		close(server.let)
+		for range 2 {
+			if err := <-result; err == nil || err.Error() != "closed badly" {
+				t.Errorf("Close: %v", err)
+			}
+		}
+	})
 }
 
 // Whatever a client sends: if a reader that takes no notice of case finds a

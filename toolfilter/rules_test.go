@@ -88,6 +88,8 @@ func FuzzPattern(f *testing.F) {
 		f.Add(s, "abc")
 		f.Add(s, s)
 	}
+	f.Add("a*", "a\nb")
+	f.Add("a?b", "a\nb")
 	f.Fuzz(func(t *testing.T, pattern, name string) {
 		if len(pattern) > 100 || len(name) > 100 || !utf8.ValidString(name) || strings.Contains(name, "/") {
 			return

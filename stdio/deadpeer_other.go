@@ -1,0 +1,12 @@
+//go:build !linux
+
+package stdio
+
+import (
+	"net"
+	"time"
+)
+
+// unacknowledged leaves it to the system to give up. Windows does so within
+// half a minute.
+func unacknowledged(net.Conn) (silent time.Duration, waiting bool) { return 0, false }
