@@ -71,7 +71,7 @@ func (s *scanner) split(max int) (elements [][]byte, refused string, at int) {
 }
 
 // Decode returns the messages in what a client has sent in one piece: a
-// message, or with batches (ST5, WS5) an array of them. What is no message is
+// message, or with batches (ST5, LI9) an array of them. What is no message is
 // in faults, each with the id and kind that could be read: whoever takes the
 // piece answers with them (Error.Reply). An invalid element leaves the others
 // as they are (LI12), and initialize is none in a batch (J7). A batch has at
