@@ -13,15 +13,9 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-const (
-	// closeWait bounds the close handshake, and, while a conn is being closed,
-	// how long the peer may take nothing of what it is still owed.
-	closeWait = 3 * time.Second
-
-	// maxFrame is the most that goes into one frame. A longer message is
-	// fragmented, so that pings and pongs find a gap.
-	maxFrame = 1 << 20
-)
+// closeWait bounds the close handshake, and, while a conn is being closed, how
+// long the peer may take nothing of what it is still owed.
+const closeWait = 2 * time.Second
 
 var (
 	errClosed    = errors.New("ws: the connection is closed")
@@ -55,8 +49,9 @@ type conn struct {
 	turn    chan struct{} // holds one element while somebody waits for room in out
 	failed  atomic.Pointer[error]
 
-	recv  sync.Mutex // held during Recv
-	batch []jsonrpc.Message
+	recv  sync.Mutex        // held during Recv
+	batch []jsonrpc.Message // taken from in
+	taken int               // of them, by Recv
 
 	wg     sync.WaitGroup
 	once   sync.Once
@@ -101,24 +96,32 @@ func (c *conn) Recv(ctx context.Context) (jsonrpc.Message, error) {
 		if err := c.mayRecv(ctx); err != nil {
 			return jsonrpc.Message{}, err
 		}
-		if len(c.batch) == 0 {
-			c.batch = c.in.takeAll(c.batch[:0])
-		}
-		if len(c.batch) > 0 {
-			m := c.batch[0]
-			c.batch[0] = jsonrpc.Message{}
-			c.batch = c.batch[1:]
+		if m, ok := c.received(); ok {
 			return m, nil
 		}
 		select {
 		case <-c.in.filled:
 		case <-ctx.Done():
 		case <-c.done:
-			if c.batch = c.in.takeAll(c.batch[:0]); len(c.batch) == 0 {
-				return jsonrpc.Message{}, c.err
+			if m, ok := c.received(); ok { // just before
+				return m, nil
 			}
+			return jsonrpc.Message{}, c.err
 		}
 	}
+}
+
+// received returns the next message that has arrived.
+func (c *conn) received() (m jsonrpc.Message, ok bool) {
+	if c.taken == len(c.batch) {
+		c.batch, c.taken = c.in.takeAll(c.batch[:0]), 0
+	}
+	if c.taken == len(c.batch) {
+		return m, false
+	}
+	m, c.batch[c.taken] = c.batch[c.taken], m
+	c.taken++
+	return m, true
 }
 
 // mayRecv returns why Recv must end now. That the peer is gone comes before
@@ -200,163 +203,6 @@ func (c *conn) end(err error, code websocket.StatusCode, reason string, keep boo
 			c.ended()
 		}
 	})
-}
-
-// write is the goroutine that writes what was sent. It coalesces: as long as
-// there is more to write, frames gather in the wire.
-func (c *conn) write() {
-	defer c.hangUp()
-	var batch []jsonrpc.Message
-	for {
-		batch = c.out.takeAll(batch[:0])
-		err := error(nil)
-		if len(batch) == 0 {
-			if err = c.wire.flush(); err == nil && !c.more() {
-				return
-			}
-		} else {
-			err = c.writeAll(batch)
-			clear(batch)
-		}
-		if err != nil {
-			c.cannotWrite(err)
-			return
-		}
-	}
-}
-
-// more waits until there is something to write. false: nothing comes any more.
-func (c *conn) more() bool {
-	select {
-	case <-c.out.filled:
-		return true
-	case <-c.done: // out is shut before done is closed
-		return c.kept && c.out.len() > 0
-	}
-}
-
-func (c *conn) writeAll(batch []jsonrpc.Message) error {
-	for _, m := range batch {
-		if isDone(c.done) && !c.kept {
-			return c.err
-		}
-		if err := c.writeMessage(m.Bytes()); err != nil {
-			return err
-		}
-		if c.wire.waiting() >= chunkSize {
-			if err := c.wire.flush(); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// writeMessage puts a message into the wire. The contexts of the library are
-// of no use: when one ends, so does the connection.
-func (c *conn) writeMessage(text []byte) error {
-	c.wire.cork(min(len(text), maxFrame))
-	if len(text) <= maxFrame {
-		return c.ws.Write(context.Background(), websocket.MessageText, text)
-	}
-	w, err := c.ws.Writer(context.Background(), websocket.MessageText)
-	for err == nil && len(text) > 0 {
-		n := min(len(text), maxFrame)
-		if _, err = w.Write(text[:n]); err == nil {
-			err = c.wire.flush()
-		}
-		text = text[n:]
-		c.wire.cork(min(len(text), maxFrame))
-	}
-	if err != nil {
-		return err
-	}
-	return w.Close()
-}
-
-// cannotWrite ends a conn to which nothing can be written. What the peer has
-// sent before may still be on its way: there is a moment to read it.
-func (c *conn) cannotWrite(err error) {
-	if c.wire.stalled.Load() {
-		c.end(fmt.Errorf("%s is gone: %w", c.peer, errStalled), websocket.StatusGoingAway, "", false)
-		return
-	}
-	gone := c.broken(err)
-	c.failed.Store(&gone)
-	c.out.close()
-	t := time.NewTimer(closeWait)
-	defer t.Stop()
-	select {
-	case <-c.done:
-	case <-t.C:
-		c.end(gone, websocket.StatusGoingAway, "", false)
-	}
-}
-
-// hangUp is the end of the writer, and of the WebSocket: the close handshake
-// where the peer takes part in it, within closeWait.
-func (c *conn) hangUp() {
-	_ = c.wire.flush() // takes the cork off
-	t := time.AfterFunc(closeWait, func() { _ = c.wire.cut() })
-	_ = c.ws.Close(c.code, c.reason)
-	t.Stop()
-	_ = c.ws.CloseNow()
-}
-
-// watch is the goroutine that pings (WS5). It gives the peer up when two pings
-// have brought nothing at all, not even a part of a message, after 2.2
-// times the interval. Where nobody takes what the peer sends, it is not silent.
-func (c *conn) watch() {
-	for c.pause(c.ping) {
-		if c.answers(c.ping) || c.answers(c.ping/5) {
-			continue
-		}
-		if err := c.wire.failed(); err != nil { // which nobody need have noticed
-			c.cannotWrite(err)
-			return
-		}
-		if c.wire.silence() < 2*c.ping {
-			continue
-		}
-		c.end(fmt.Errorf("%s is gone: no sign of life for %v", c.peer, c.wire.silence().Round(time.Second)),
-			websocket.StatusGoingAway, "no sign of life", false)
-		return
-	}
-}
-
-// answers pings, and reports whether a pong came in time.
-func (c *conn) answers(within time.Duration) bool {
-	ctx, cancel := context.WithTimeout(context.Background(), within)
-	defer cancel()
-	return c.ws.Ping(ctx) == nil
-}
-
-// pause waits for d; false: the conversation is over.
-func (c *conn) pause(d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return !isDone(c.done)
-	case <-c.done:
-		return false
-	}
-}
-
-// touch says that a message goes.
-func (c *conn) touch() {
-	if c.idle > 0 {
-		c.active.Store(int64(c.wire.now()))
-	}
-}
-
-// expire ends a conversation in which nothing was said for too long.
-func (c *conn) expire() {
-	if left := c.idle - c.wire.now() + time.Duration(c.active.Load()); left > 0 {
-		c.expiry.Reset(left)
-		return
-	}
-	c.end(fmt.Errorf("no message went for %v", c.idle), websocket.StatusGoingAway, "idle for too long", true)
 }
 
 func isDone(c <-chan struct{}) bool {

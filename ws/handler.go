@@ -73,8 +73,11 @@ type Handler struct {
 }
 
 // NewHandler makes a Handler that gives each session, as a bridge.Conn, to
-// server. Close ends it. The Conn is also a bridge.Conn with CloseFor, see
-// session.
+// server. Close ends it.
+//
+// The Conn has one more method, CloseFor(err error) error: Close that tells the
+// client by the close status whether the server has ended by error. The end of
+// server's ServeConn closes a Conn that is still open like this.
 func NewHandler(server bridge.Handler, o HandlerOptions) *Handler {
 	h := &Handler{server: server, opts: o.withDefaults()}
 	h.ctx, h.cancel = context.WithCancel(context.Background())

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -216,6 +217,48 @@ func TestClientEnds(t *testing.T) {
 	}
 }
 
+// That the client is gone comes before the end of the context that this
+// brings about: a Pump must not take it for a shutdown, and wait.
+func TestGoneBeforeContext(t *testing.T) {
+	s := newSite(t, HandlerOptions{})
+	s.hold = make(chan struct{})
+	defer close(s.hold)
+	c := s.dialRaw(t, nil)
+	session := <-s.sessions
+	c.conn.Close()
+	<-session.ctx.Done()
+	if _, err := session.Recv(session.ctx); err == nil || errors.Is(err, context.Canceled) || !session.isGone(err) {
+		t.Errorf("Recv = %v, want that the client is gone", err)
+	}
+}
+
+// However soon the end comes after a message, the message comes first.
+func TestLastWords(t *testing.T) {
+	s := newSite(t, HandlerOptions{})
+	for range 200 {
+		c := s.dialRaw(t, nil)
+		session := <-s.sessions
+		closed := make(chan struct{})
+		go func() {
+			defer close(closed)
+			for range 5 { // of which some find the writer writing
+				send(t, session, msg(initializedText))
+				runtime.Gosched()
+			}
+			session.Close()
+		}()
+		for range 5 {
+			if got := c.text(); got != initializedText {
+				t.Fatalf("got %q", got)
+			}
+		}
+		c.wantClose(1000)
+		c.conn.Close()
+		<-closed
+		<-s.over
+	}
+}
+
 // WS3: what is wrong is said before the upgrade.
 func TestRefusals(t *testing.T) {
 	s := newSite(t, HandlerOptions{MaxSessions: 1})
@@ -361,7 +404,7 @@ func TestTokens(t *testing.T) {
 // A client that goes while nobody takes its messages is found out by the
 // pings: the server is told by its context, so that it need not be stuck.
 func TestGoneWhileStuck(t *testing.T) {
-	s := newSite(t, HandlerOptions{PingInterval: 20 * time.Millisecond})
+	s := newSite(t, HandlerOptions{PingInterval: 200 * time.Millisecond})
 	c := s.dialRaw(t, nil)
 	session := <-s.sessions
 	flood := bytes.Repeat(frame(fin|opText, []byte(`{"jsonrpc":"2.0","method":"x","params":{"s":"`+strings.Repeat("x", 9000)+`"}}`)), 100)

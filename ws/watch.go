@@ -1,0 +1,65 @@
+package ws
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/coder/websocket"
+)
+
+// watch is the goroutine that pings (WS5). It gives the peer up when two pings
+// have brought nothing at all, not even a part of a message, after 2.2
+// times the interval. Where nobody takes what the peer sends, it is not silent.
+func (c *conn) watch() {
+	for c.pause(c.ping) {
+		if c.answers(c.ping) || c.answers(c.ping/5) {
+			continue
+		}
+		if err := c.wire.failed(); err != nil { // which nobody need have noticed
+			c.cannotWrite(err)
+			return
+		}
+		if c.wire.silence() < 2*c.ping {
+			continue
+		}
+		c.end(fmt.Errorf("%s is gone: no sign of life for %v", c.peer, c.wire.silence().Round(time.Second)),
+			websocket.StatusGoingAway, "no sign of life", false)
+		return
+	}
+}
+
+// answers pings, and reports whether a pong came in time.
+func (c *conn) answers(within time.Duration) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), within)
+	defer cancel()
+	return c.ws.Ping(ctx) == nil
+}
+
+// pause waits for d; false: the conversation is over.
+func (c *conn) pause(d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return !isDone(c.done)
+	case <-c.done:
+		return false
+	}
+}
+
+// touch says that a message goes.
+func (c *conn) touch() {
+	if c.idle > 0 {
+		c.active.Store(int64(c.wire.now()))
+	}
+}
+
+// expire ends a conversation in which nothing was said for too long.
+func (c *conn) expire() {
+	if left := c.idle - c.wire.now() + time.Duration(c.active.Load()); left > 0 {
+		c.expiry.Reset(left)
+		return
+	}
+	c.end(fmt.Errorf("no message went for %v", c.idle), websocket.StatusGoingAway, "idle for too long", true)
+}

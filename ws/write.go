@@ -1,0 +1,116 @@
+package ws
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// maxFrame is the most that goes into one frame. A longer message is
+// fragmented, so that pings and pongs find a gap.
+const maxFrame = 1 << 20
+
+// write is the goroutine that writes what was sent. It coalesces: as long as
+// there is more to write, frames gather in the wire.
+func (c *conn) write() {
+	defer c.hangUp()
+	var batch []jsonrpc.Message
+	for {
+		batch = c.out.takeAll(batch[:0])
+		err := error(nil)
+		if len(batch) == 0 {
+			if err = c.wire.flush(); err == nil && !c.more() {
+				return
+			}
+		} else {
+			err = c.writeAll(batch)
+			clear(batch)
+		}
+		if err != nil {
+			c.cannotWrite(err)
+			return
+		}
+	}
+}
+
+// more waits until there is something to write. false: nothing comes any more.
+func (c *conn) more() bool {
+	select {
+	case <-c.out.filled:
+		return true
+	case <-c.done: // out is shut before done is closed
+		return c.kept && c.out.len() > 0
+	}
+}
+
+func (c *conn) writeAll(batch []jsonrpc.Message) error {
+	for _, m := range batch {
+		if isDone(c.done) && !c.kept {
+			return c.err
+		}
+		if err := c.writeMessage(m.Bytes()); err != nil {
+			return err
+		}
+		if c.wire.waiting() >= chunkSize {
+			if err := c.wire.flush(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// writeMessage puts a message into the wire. The contexts of the library are
+// of no use: when one ends, so does the connection.
+func (c *conn) writeMessage(text []byte) error {
+	c.wire.cork(min(len(text), maxFrame))
+	if len(text) <= maxFrame {
+		return c.ws.Write(context.Background(), websocket.MessageText, text)
+	}
+	w, err := c.ws.Writer(context.Background(), websocket.MessageText)
+	for err == nil && len(text) > 0 {
+		n := min(len(text), maxFrame)
+		if _, err = w.Write(text[:n]); err == nil {
+			err = c.wire.flush()
+		}
+		text = text[n:]
+		c.wire.cork(min(len(text), maxFrame))
+	}
+	if err != nil {
+		return err
+	}
+	return w.Close()
+}
+
+// cannotWrite ends a conn to which nothing can be written. What the peer has
+// sent before may still be on its way: there is a moment to read it.
+func (c *conn) cannotWrite(err error) {
+	if c.wire.stalled.Load() {
+		c.end(fmt.Errorf("%s is gone: %w", c.peer, errStalled), websocket.StatusGoingAway, "", false)
+		return
+	}
+	gone := c.broken(err)
+	c.failed.Store(&gone)
+	c.out.close()
+	t := time.NewTimer(closeWait)
+	defer t.Stop()
+	select {
+	case <-c.done:
+	case <-t.C:
+		c.end(gone, websocket.StatusGoingAway, "", false)
+	}
+}
+
+// hangUp is the end of the writer, and of the WebSocket: the close handshake
+// where the peer takes part in it, within closeWait.
+func (c *conn) hangUp() {
+	_ = c.wire.flush() // takes the cork off
+	t := time.AfterFunc(closeWait, func() { _ = c.wire.cut() })
+	_ = c.ws.Close(c.code, c.reason)
+	t.Stop()
+	_ = c.ws.CloseNow()
+}
