@@ -214,9 +214,10 @@ func isDone(c <-chan struct{}) bool {
 	}
 }
 
-// broken says that the network has failed.
+// broken says that the network has failed. It wraps nothing: io.EOF would be
+// an orderly end to others.
 func (c *conn) broken(err error) error {
-	return fmt.Errorf("the connection to %s was lost: %w", c.peer, rootCause(err))
+	return fmt.Errorf("the connection to %s was lost: %v", c.peer, rootCause(err))
 }
 
 // rootCause returns the innermost error: what the library adds is its own
