@@ -214,9 +214,12 @@ func isDone(c <-chan struct{}) bool {
 	}
 }
 
-// broken says that the network has failed. It wraps nothing: io.EOF would be
-// an orderly end to others.
+// broken says that the network has failed, or that we have cut it. It wraps
+// nothing of it: io.EOF would be an orderly end to others.
 func (c *conn) broken(err error) error {
+	if c.wire.stalled.Load() {
+		return fmt.Errorf("%s is gone: %w", c.peer, errStalled)
+	}
 	return fmt.Errorf("the connection to %s was lost: %v", c.peer, rootCause(err))
 }
 

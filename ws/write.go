@@ -2,7 +2,6 @@ package ws
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/coder/websocket"
@@ -89,10 +88,6 @@ func (c *conn) writeMessage(text []byte) error {
 // cannotWrite ends a conn to which nothing can be written. What the peer has
 // sent before may still be on its way: there is a moment to read it.
 func (c *conn) cannotWrite(err error) {
-	if c.wire.stalled.Load() {
-		c.end(fmt.Errorf("%s is gone: %w", c.peer, errStalled), websocket.StatusGoingAway, "", false)
-		return
-	}
 	gone := c.broken(err)
 	c.failed.Store(&gone)
 	c.out.close()
