@@ -14,6 +14,7 @@ type call struct {
 	id       jsonrpc.ID
 	method   string
 	token    jsonrpc.ID  // of progress; zero: none
+	task     bool        // augmented as a task: its token outlives the response (J13)
 	timeout  *time.Timer // nil: none
 	deadline time.Time   // when there is a timeout: it is not put off beyond this
 }
@@ -29,6 +30,8 @@ type ledger struct {
 	mu      sync.Mutex
 	calls   map[jsonrpc.ID]*call
 	tokens  map[jsonrpc.ID]*call // those with a progress token
+	same    bool                 // some had the same token at the same time
+	tasks   map[jsonrpc.ID]bool  // progress tokens of tasks
 	handing int                  // answers taken but not settled yet
 	closed  bool                 // nothing may be opened any more
 	empty   chan struct{}        // closed when somebody waits for it and nothing is owed
@@ -61,9 +64,17 @@ func (l *ledger) open(c *call) error {
 	}
 	l.calls[c.id] = c
 	if !c.token.IsZero() {
+		l.same = l.same || l.tokens[c.token] != nil
 		l.tokens[c.token] = c
 	}
 	return nil
+}
+
+// newCall returns the call that a request makes.
+func newCall(m jsonrpc.Message) *call {
+	c := &call{id: m.ID(), method: m.Method(), token: m.ProgressToken()}
+	c.task = !c.token.IsZero() && m.Lookup("params", "task") != nil
+	return c
 }
 
 // arm gives an open request a time-out: expired runs in a goroutine of its own
@@ -108,8 +119,24 @@ func (l *ledger) take(id jsonrpc.ID) (jsonrpc.ID, bool) {
 		return id, false
 	}
 	l.remove(c)
+	l.keepTask(c)
 	l.handing++
 	return c.id, true
+}
+
+// maxTasks is how many tokens of tasks are remembered: nothing here says when
+// a task is over.
+const maxTasks = 1000
+
+// keepTask remembers the token of a request whose answer has made a task.
+func (l *ledger) keepTask(c *call) {
+	if !c.task {
+		return
+	}
+	if l.tasks == nil || len(l.tasks) >= maxTasks {
+		l.tasks = make(map[jsonrpc.ID]bool)
+	}
+	l.tasks[c.token] = true
 }
 
 // takeCall is take for a request of which the caller knows which one it is.
@@ -134,7 +161,12 @@ func (l *ledger) settled() {
 
 // close removes a request that needs no answer any more, and returns its id
 // as it was asked.
-func (l *ledger) close(id jsonrpc.ID) (jsonrpc.ID, bool) {
+func (l *ledger) close(id jsonrpc.ID) (jsonrpc.ID, bool) { return l.end(id, false) }
+
+// answered is close for a request whose answer is there.
+func (l *ledger) answered(id jsonrpc.ID) (jsonrpc.ID, bool) { return l.end(id, true) }
+
+func (l *ledger) end(id jsonrpc.ID, answered bool) (jsonrpc.ID, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c := l.find(id)
@@ -142,6 +174,9 @@ func (l *ledger) close(id jsonrpc.ID) (jsonrpc.ID, bool) {
 		return id, false
 	}
 	l.remove(c)
+	if answered {
+		l.keepTask(c)
+	}
 	l.signal()
 	return c.id, true
 }
@@ -177,16 +212,21 @@ func (l *ledger) drained() <-chan struct{} {
 }
 
 // progress starts the time-out of the request with this progress token anew,
-// within its deadline, and returns the token as it was asked with.
+// within its deadline, and returns the token as it was asked with. It is false
+// if there is no such request any more (J13).
 func (l *ledger) progress(token jsonrpc.ID, d time.Duration) (jsonrpc.ID, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	token, c, ok := jsonrpc.Find(l.tokens, token)
+	asked, c, ok := jsonrpc.Find(l.tokens, token)
+	if !ok {
+		asked, _, ok = jsonrpc.Find(l.tasks, token)
+		return asked, ok
+	}
 	// A time-out that has run out already must not run again.
-	if ok && c.timeout != nil && c.timeout.Stop() {
+	if c.timeout != nil && c.timeout.Stop() {
 		c.timeout.Reset(min(d, time.Until(c.deadline)))
 	}
-	return token, ok
+	return asked, true
 }
 
 // find returns the request with this id: as spelled, or else the only one that
@@ -200,6 +240,13 @@ func (l *ledger) remove(c *call) {
 	delete(l.calls, c.id)
 	if l.tokens[c.token] == c {
 		delete(l.tokens, c.token)
+		if l.same { // which should not be, but then none of them is to suffer
+			for _, o := range l.calls {
+				if o.token == c.token {
+					l.tokens[c.token] = o
+				}
+			}
+		}
 	}
 	if c.timeout != nil && c.timeout.Stop() {
 		l.timers.Done()

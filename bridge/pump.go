@@ -225,7 +225,7 @@ func (p *pump) fromClient(ctx context.Context) error {
 func (p *pump) admit(ctx context.Context, m jsonrpc.Message) (jsonrpc.Message, bool) {
 	switch m.Kind() {
 	case jsonrpc.Request:
-		c := &call{id: m.ID(), method: m.Method(), token: m.ProgressToken()}
+		c := newCall(m)
 		switch err := p.toServer.open(c); err {
 		case nil:
 		case errShut:
@@ -242,7 +242,7 @@ func (p *pump) admit(ctx context.Context, m jsonrpc.Message) (jsonrpc.Message, b
 	case jsonrpc.Notification:
 		switch m.Method() {
 		case "notifications/progress":
-			return withToken(m, &p.toClient, 0), true
+			return p.withToken(m, &p.toClient, 0)
 		case "notifications/cancelled":
 			if method, ok := p.toServer.method(m.RequestID()); !ok || method == "initialize" { // J11, J12
 				p.drop(m, "cancels no request that can be cancelled")
@@ -251,7 +251,7 @@ func (p *pump) admit(ctx context.Context, m jsonrpc.Message) (jsonrpc.Message, b
 			return closing(m, &p.toServer), true
 		}
 	case jsonrpc.Response:
-		id, ok := p.toClient.close(m.ID())
+		id, ok := p.toClient.answered(m.ID())
 		if !ok {
 			p.drop(m, "answers no request of the server")
 			return m, false
@@ -264,13 +264,23 @@ func (p *pump) admit(ctx context.Context, m jsonrpc.Message) (jsonrpc.Message, b
 }
 
 // withToken returns a progress notification with the token as it was asked
-// with. It starts the time-out of the request anew.
-func withToken(m jsonrpc.Message, l *ledger, timeout time.Duration) jsonrpc.Message {
+// with. It starts the time-out of the request anew. Progress of a request that
+// is over, or was cancelled, reaches nobody (J12, J13); whether what is no
+// token is meant as one is left to the receiver.
+func (p *pump) withToken(m jsonrpc.Message, l *ledger, timeout time.Duration) (jsonrpc.Message, bool) {
 	token := m.ProgressToken()
-	if asked, ok := l.progress(token, timeout); ok && asked != token {
-		return m.WithProgressToken(asked)
+	if token.IsZero() {
+		return m, true
 	}
-	return m
+	asked, ok := l.progress(token, timeout)
+	if !ok {
+		p.drop(m, "progress of no request that is in progress")
+		return m, false
+	}
+	if asked != token {
+		m = m.WithProgressToken(asked)
+	}
+	return m, true
 }
 
 // closing takes the request that a cancellation is about out of the books, and
@@ -327,14 +337,14 @@ func (p *pump) returned(ctx context.Context, m jsonrpc.Message) (jsonrpc.Message
 			m = m.WithID(id)
 		}
 	case jsonrpc.Request:
-		if err := p.toClient.open(&call{id: m.ID(), method: m.Method(), token: m.ProgressToken()}); err != nil {
+		if err := p.toClient.open(newCall(m)); err != nil {
 			p.refuse(ctx, m.ID(), jsonrpc.CodeInternalError, err.Error())
 			return m, false
 		}
 	case jsonrpc.Notification:
 		switch m.Method() {
 		case "notifications/progress":
-			m = withToken(m, &p.toServer, p.opts.RequestTimeout)
+			return p.withToken(m, &p.toServer, p.opts.RequestTimeout)
 		case "notifications/cancelled":
 			m = closing(m, &p.toClient)
 		}

@@ -631,15 +631,15 @@ func TestPumpRestoresTokens(t *testing.T) {
 			time.Sleep(6 * time.Second)
 			to.says(progress, `"a\/b"`)
 			to.says(progress, `1.0`)
-			to.says(progress, `"other"`)
-			from.gets(fmt.Sprintf(progress, `"a/b"`), fmt.Sprintf(progress, `1`), fmt.Sprintf(progress, `"other"`))
+			to.says(progress, `"other"`) // nobody's (J13)
+			from.gets(fmt.Sprintf(progress, `"a/b"`), fmt.Sprintf(progress, `1`))
 			time.Sleep(6 * time.Second) // the progress has counted (J8)
 			from.gets()
 			from.says(cancel, `7.0`)
 			from.says(cancel, `8`)
 			to.gets(fmt.Sprintf(cancel, `7`), fmt.Sprintf(cancel, `8`))
-			to.says(progress, `"a\/b"`)
-			from.gets(fmt.Sprintf(progress, `"a\/b"`)) // nobody's any more
+			to.says(progress, `"a\/b"`) // nobody's any more (J12)
+			from.gets()
 		}
 		both(p.client, p.server)
 		both(p.server, p.client)
@@ -681,6 +681,45 @@ func TestPumpCancellations(t *testing.T) {
 	})
 }
 
+// J13: progress ends with the response, except that of a task, whose token
+// stays valid. One of two requests with the same token goes on.
+func TestPumpLateProgress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := pump(t, bridge.PumpOptions{})
+		const progress = `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s}}`
+		const result = `{"jsonrpc":"2.0","id":%s,"result":{}}`
+		both := func(from, to *peer) {
+			t.Helper()
+			from.says(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"_meta":{"progressToken":"t"}}}`)
+			from.says(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"task":{},"_meta":{"progressToken":"task"}}}`)
+			from.says(`{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"_meta":{"progressToken":0}}}`)
+			from.says(`{"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"_meta":{"progressToken":0}}}`)
+			for range 4 {
+				<-to.out
+			}
+			for _, id := range []string{"1", "2", "4"} {
+				to.says(result, id)
+				from.gets(fmt.Sprintf(result, id))
+			}
+			to.says(progress, `"t"`)
+			to.says(progress, `"task"`)
+			to.says(progress, `0`)
+			to.says(progress, `1.5`) // no token of any request that could be known
+			from.gets(fmt.Sprintf(progress, `"task"`), fmt.Sprintf(progress, `0`), fmt.Sprintf(progress, `1.5`))
+			to.says(result, "3")
+			from.gets(fmt.Sprintf(result, "3"))
+			to.says(progress, `0`)
+			from.gets()
+		}
+		both(p.client, p.server)
+		both(p.server, p.client)
+		p.client.end <- io.EOF
+		if err := p.ended(t); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // A response that answers nothing is dropped, on both sides.
 func TestPumpStrayResponses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -716,7 +755,6 @@ func TestPumpRequestTimeout(t *testing.T) {
 		p.server.says(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"t","progress":1}}`)
 		p.server.says(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"u","progress":1}}`)
 		synctest.Wait()
-		<-p.client.out
 		<-p.client.out
 		time.Sleep(10*time.Second - 1)
 		p.client.gets()
