@@ -6,14 +6,12 @@
 package main
 
 import (
-	"cmp"
 	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"time"
 )
 
@@ -23,7 +21,7 @@ func main() {
 		return
 	}
 	quick := flag.Bool("quick", false, "few calls, to see that it works")
-	only := flag.String("only", "", "one step: latency, throughput, notifications, connect, start, memory")
+	only := flag.String("only", "", "one step: latency, throughput, notifications, remote, connect, start, memory")
 	binary := flag.String("binary", "", "the mcp-bridge to measure (default: build it)")
 	flag.Parse()
 	if err := measure(*binary, *only, *quick); err != nil {
@@ -39,7 +37,7 @@ func play(role string) {
 	case "stdio":
 		err = stdioServer(os.Stdin, os.Stdout)
 	case "http":
-		err = httpServer()
+		err = httpServer(os.Stdin, os.Stdout)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench", role+":", err)
@@ -64,7 +62,7 @@ func measure(binary, only string, quick bool) error {
 			return fmt.Errorf("building the bridge: %w", err)
 		}
 	}
-	b := &bench{binary: binary, calls: 4000, bigCalls: 200, rounds: 3, window: time.Second, notes: 200_000, sessions: 500}
+	b := &bench{binary: binary, dir: dir, calls: 4000, bigCalls: 200, rounds: 3, window: time.Second, notes: 200_000, sessions: 500}
 	if quick {
 		b.calls, b.bigCalls, b.rounds, b.window, b.notes, b.sessions = 200, 10, 1, 100*time.Millisecond, 10_000, 50
 	}
@@ -75,7 +73,7 @@ func measure(binary, only string, quick bool) error {
 		run  func() error
 	}{
 		{"latency", b.latency}, {"throughput", b.throughput}, {"notifications", b.notifications},
-		{"connect", b.connect}, {"start", b.start}, {"memory", b.memory},
+		{"remote", b.remote}, {"connect", b.connect}, {"start", b.start}, {"memory", b.memory},
 	} {
 		if only != "" && only != step.name {
 			continue
@@ -89,17 +87,13 @@ func measure(binary, only string, quick bool) error {
 
 type bench struct {
 	binary          string
+	dir             string // for sockets
+	bridges         int    // started so far
 	calls, bigCalls int
 	rounds          int
 	window          time.Duration
 	notes           int
 	sessions        int
-}
-
-func median[T cmp.Ordered](v []T) T {
-	v = slices.Clone(v)
-	slices.Sort(v)
-	return v[len(v)/2]
 }
 
 func micros(d time.Duration) string { return fmt.Sprintf("%.0f µs", float64(d)/1e3) }

@@ -57,9 +57,7 @@ func respond(out *bufio.Writer, line []byte) {
 	}
 	_, params, _ := bytes.Cut(rest, []byte(`"params":`))
 	params = bytes.TrimRight(params, "}\r\n")
-	if _, n, ok := bytes.Cut(params, []byte(`"notes":`)); ok {
-		digits := bytes.TrimRight(n, "}")
-		count, _ := strconv.Atoi(string(digits))
+	if count, ok := notesWanted(line); ok {
 		var note []byte
 		for i := range count {
 			note = append(note[:0], `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"t","progress":`...)
@@ -75,34 +73,47 @@ func respond(out *bufio.Writer, line []byte) {
 	out.WriteString("}}}\n")
 }
 
-// httpServer is the bare HTTP floor: it answers the bytes it was sent.
-func httpServer() error {
+// httpServer is the bare HTTP server. It tells its address, and ends with its stdin.
+func httpServer(stdin io.Reader, stdout io.Writer) error {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
-	fmt.Println(l.Addr())
-	go func() { // the benchmark ends us by closing stdin
-		io.Copy(io.Discard, os.Stdin)
+	fmt.Fprintln(stdout, l.Addr())
+	go func() {
+		_, _ = io.Copy(io.Discard, stdin)
 		os.Exit(0)
 	}()
-	return http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body := make([]byte, r.ContentLength)
-		if _, err := io.ReadFull(r.Body, body); err != nil {
-			return
+	return http.Serve(l, http.HandlerFunc(answerBare))
+}
+
+// answerBare is the floor of HTTP: it answers the bytes it was sent, and a
+// call that asks for notes with as many events.
+func answerBare(w http.ResponseWriter, r *http.Request) {
+	body := make([]byte, r.ContentLength)
+	if _, err := io.ReadFull(r.Body, body); err != nil {
+		return
+	}
+	if n, ok := notesWanted(body); ok {
+		w.Header().Set("Content-Type", "text/event-stream")
+		buf := bufio.NewWriterSize(w, 16<<10)
+		for i := range n {
+			fmt.Fprintf(buf, "id: 1_%d\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{\"progressToken\":\"t\",\"progress\":%d}}\n\n", i, i)
 		}
-		if r.URL.Path == "/notes" {
-			n, _ := strconv.Atoi(r.URL.Query().Get("n"))
-			w.Header().Set("Content-Type", "text/event-stream")
-			buf := bufio.NewWriterSize(w, 16<<10)
-			for i := range n {
-				fmt.Fprintf(buf, "id: 1_%d\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{\"progressToken\":\"t\",\"progress\":%d}}\n\n", i, i)
-			}
-			buf.Flush()
-			return
-		}
-		w.Header().Set("Content-Type", "application/json")
-		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
-		w.Write(body)
-	}))
+		buf.Flush()
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	w.Write(body)
+}
+
+// notesWanted returns how many notes a request asks for (see requestNotes).
+func notesWanted(text []byte) (n int, ok bool) {
+	_, digits, ok := bytes.Cut(text[max(0, len(text)-40):], []byte(`"notes":`))
+	if !ok {
+		return 0, false
+	}
+	n, err := strconv.Atoi(string(bytes.TrimRight(digits, "}\n")))
+	return n, err == nil
 }

@@ -1,0 +1,279 @@
+package main
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
+	"github.com/mcp-bridge/mcp-bridge/hub"
+	"github.com/mcp-bridge/mcp-bridge/remote"
+	"github.com/mcp-bridge/mcp-bridge/supervisor"
+	"github.com/mcp-bridge/mcp-bridge/upstream"
+)
+
+// These benchmarks are the same chain as the program measures, but with the
+// bridge in this process, where profiles and the count of allocations see it:
+// a raw client, TCP or a socket, the hub with all its handlers, the pump, and a
+// child process that answers at once.
+//
+// x-floor is how many times the floor of Streamable HTTP something takes, on
+// whatever transport: one round trip over the pipe of such a child, and one
+// over bare net/http. Both are measured here too, in turn with the bridge.
+
+// TestMain lets this program be the child as well.
+func TestMain(m *testing.M) {
+	if role := os.Getenv("BENCH_ROLE"); role != "" {
+		play(role)
+		return
+	}
+	bridgetest.CheckLeaks(m)
+}
+
+// serve starts a hub for one server, on TCP and on a Unix socket.
+func serve(tb testing.TB, up upstream.Spec) *site {
+	tb.Helper()
+	up.Name = "bench"
+	h := hub.New(hub.Options{Alone: true})
+	tb.Cleanup(func() { _ = h.Close() })
+	if err := h.Apply([]hub.Spec{{Name: up.Name, Upstream: up}}); err != nil {
+		tb.Fatal(err)
+	}
+	srv := httptest.NewServer(h)
+	tb.Cleanup(srv.Close)
+	tb.Cleanup(transport.CloseIdleConnections)
+	at := &site{url: srv.URL}
+	if runtime.GOOS != "windows" {
+		at.unix = filepath.Join(tb.TempDir(), "s")
+		l, err := net.Listen("unix", at.unix)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			_ = h.ServeLines(l)
+		}()
+		tb.Cleanup(func() { l.Close(); <-done })
+	}
+	return at
+}
+
+// child is our stdio server as a process.
+func child(tb testing.TB) upstream.Spec {
+	tb.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return upstream.Spec{Command: supervisor.Spec{Path: self, Env: append(os.Environ(), "BENCH_ROLE=stdio")}}
+}
+
+// open opens a session that ends with the test.
+func open(tb testing.TB, k kind, at *site) client {
+	tb.Helper()
+	c, err := k.open(at)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := c.close(); err != nil {
+			tb.Errorf("closing: %v", err)
+		}
+	})
+	return c
+}
+
+// floor is what everything is compared with.
+type floor struct {
+	pipe client
+	http client
+	hops int // round trips over net/http
+}
+
+func newFloor(tb testing.TB, hops int) *floor {
+	tb.Helper()
+	pipe, err := startPipe(role("stdio"))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = pipe.close() })
+	srv := httptest.NewServer(http.HandlerFunc(answerBare))
+	tb.Cleanup(srv.Close)
+	tb.Cleanup(transport.CloseIdleConnections)
+	return &floor{linkClient{pipe}, &peer{url: srv.URL}, hops}
+}
+
+func (f *floor) call(body []byte) error {
+	err := f.pipe.call(body)
+	for i := 0; i < f.hops && err == nil; i++ {
+		err = f.http.call(body)
+	}
+	return err
+}
+
+// BenchmarkCall is one call after the other on one session, over each transport.
+func BenchmarkCall(b *testing.B) {
+	f, at := newFloor(b, 1), serve(b, child(b))
+	for _, k := range kinds() {
+		b.Run(k.name, func(b *testing.B) { benchCalls(b, open(b, k, at), f) })
+	}
+}
+
+// BenchmarkNotifications is what gets to a client of what a server sends in
+// one go.
+func BenchmarkNotifications(b *testing.B) {
+	f, at := newFloor(b, 1), serve(b, child(b))
+	for _, k := range kinds() {
+		b.Run(k.name, func(b *testing.B) { benchNotes(b, open(b, k, at), f) })
+	}
+}
+
+// BenchmarkServeURL is a bridge whose server is another bridge; the floor has
+// a round trip over net/http for each.
+func BenchmarkServeURL(b *testing.B) {
+	f, last := newFloor(b, 2), serve(b, child(b))
+	for _, c := range chains() {
+		b.Run(c.name, func(b *testing.B) {
+			mode, err := remote.ParseMode(c.mode)
+			if err != nil {
+				b.Fatal(err)
+			}
+			session := open(b, c.kind, serve(b, upstream.Spec{URL: last.url + c.path, Remote: remote.Options{Mode: mode}}))
+			benchCalls(b, session, f)
+			b.Run("notifications", func(b *testing.B) { benchNotes(b, session, f) })
+		})
+	}
+}
+
+// caller makes calls of one size.
+type caller struct {
+	body []byte
+	id   int64
+}
+
+func newCaller(size int) *caller {
+	c := &caller{id: 1e9} // all ids have as many digits
+	c.body = request(c.id, size)
+	return c
+}
+
+// next returns the next call. It is good until the one after it.
+func (c *caller) next() []byte {
+	c.id++
+	strconv.AppendInt(c.body[:len(`{"jsonrpc":"2.0","id":`)], c.id, 10)
+	return c.body
+}
+
+// timed makes n calls and appends how long each took.
+func (c *caller) timed(b *testing.B, call func([]byte) error, n int, times []time.Duration) []time.Duration {
+	for range n {
+		body := c.next()
+		begin := time.Now()
+		if err := call(body); err != nil {
+			b.Fatal(err)
+		}
+		times = append(times, time.Since(begin))
+	}
+	return times
+}
+
+// turn is how many calls are made before it is the floor's turn, or the bridge's.
+const turn = 50
+
+func benchCalls(b *testing.B, session client, f *floor) {
+	for _, size := range sizes {
+		b.Run(size.name, func(b *testing.B) {
+			b.ReportAllocs()
+			b.StopTimer()
+			calls := newCaller(size.size)
+			calls.timed(b, session.call, 5, nil) // warms up
+			calls.timed(b, f.call, 5, nil)
+			var all []time.Duration
+			var ratios []float64
+			for left := b.N; left > 0; left -= turn {
+				n := min(left, turn)
+				b.StartTimer()
+				all = calls.timed(b, session.call, n, all)
+				b.StopTimer()
+				bare := calls.timed(b, f.call, n, nil)
+				ratios = append(ratios, float64(median(all[len(all)-n:]))/float64(median(bare)))
+			}
+			b.ReportMetric(float64(median(all))/1e3, "p50-µs")
+			b.ReportMetric(median(ratios), "x-floor")
+		})
+	}
+}
+
+func benchNotes(b *testing.B, session client, f *floor) {
+	b.ReportAllocs()
+	b.ResetTimer()
+	if err := session.notes(b.N); err != nil {
+		b.Fatal(err)
+	}
+	b.StopTimer()
+	took := b.Elapsed()
+	begin := time.Now()
+	if err := f.http.notes(b.N); err != nil {
+		b.Fatal(err)
+	}
+	b.ReportMetric(float64(b.N)/took.Seconds(), "msgs/s")
+	b.ReportMetric(float64(took)/float64(time.Since(begin)), "x-floor")
+}
+
+// TestTransports: every client gets an answer of every size, and each note.
+func TestTransports(t *testing.T) {
+	at := serve(t, child(t))
+	for _, k := range kinds() {
+		t.Run(k.name, func(t *testing.T) {
+			c := open(t, k, at)
+			for _, size := range sizes {
+				if err := c.call(request(ids.Add(1), size.size)); err != nil {
+					t.Error(err)
+				}
+			}
+			if err := c.notes(1000); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestWrongAnswers: what is wrong does not look like what is fast.
+func TestWrongAnswers(t *testing.T) {
+	const (
+		note   = `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"t","progress":0}}` + "\n"
+		result = `{"jsonrpc":"2.0","id":1,"result":{}}` + "\n"
+		no     = `{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"the server cannot be reached just now, alas"}}` + "\n"
+	)
+	for name, c := range map[string]struct {
+		answer string
+		call   func(client) error
+	}{
+		"an error":       {no, func(c client) error { return c.call(request(1, 100)) }},
+		"a short answer": {result, func(c client) error { return c.call(request(1, 100)) }},
+		"the end":        {"", func(c client) error { return c.call(request(1, 100)) }},
+		"a note less":    {note + result, func(c client) error { return c.notes(2) }},
+		"a note more":    {note + note + note + result, func(c client) error { return c.notes(2) }},
+		"no notes":       {no, func(c client) error { return c.notes(2) }},
+	} {
+		over := newLines(strings.NewReader(c.answer), io.Discard, func() error { return nil })
+		if err := c.call(linkClient{over}); err == nil {
+			t.Errorf("%s is taken for the right answer", name)
+		}
+		web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, c.answer) }))
+		if err := c.call(&peer{url: web.URL}); err == nil {
+			t.Errorf("%s over HTTP is taken for the right answer", name)
+		}
+		transport.CloseIdleConnections()
+		web.Close()
+	}
+}

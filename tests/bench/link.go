@@ -1,0 +1,276 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// client is something that can be called: a session with a bridge over one of
+// its transports, or a floor. It belongs to one goroutine.
+type client interface {
+	// call makes one call, waits for the answer and checks it.
+	call(body []byte) error
+
+	// notes makes a call that is answered with n notifications first, and
+	// checks that none is missing.
+	notes(n int) error
+
+	close() error
+}
+
+// link is a connection for messages in both directions. One goroutine may
+// send, and another receive, at the same time.
+type link interface {
+	send(body []byte) error
+
+	// recv returns the next message's length and up to headSize bytes from its
+	// beginning, which are good until the next recv.
+	recv() (head []byte, size int, err error)
+
+	close() error
+}
+
+// headSize is enough of a message to see what it is.
+const headSize = 64
+
+// linkClient makes a client of a link.
+type linkClient struct{ link }
+
+func (c linkClient) call(body []byte) error {
+	if err := c.send(body); err != nil {
+		return err
+	}
+	head, size, err := c.recv()
+	if err != nil {
+		return err
+	}
+	return checkAnswer(head, size, body)
+}
+
+func (c linkClient) notes(n int) error {
+	if err := c.send(requestNotes(n)); err != nil {
+		return err
+	}
+	for got := 0; ; got++ {
+		head, _, err := c.recv()
+		switch {
+		case err != nil:
+			return err
+		case isNote(head):
+		case got != n:
+			return fmt.Errorf("%d notifications arrived of %d", got, n)
+		default:
+			return nil
+		}
+	}
+}
+
+// initialize opens the session of a link.
+func initialize(l link) error {
+	if err := l.send([]byte(hello)); err != nil {
+		return err
+	}
+	head, _, err := l.recv()
+	if err != nil {
+		return err
+	}
+	if bytes.Contains(head, []byte(`"error":`)) {
+		return fmt.Errorf("initialize: %s", head)
+	}
+	return l.send([]byte(ready))
+}
+
+// checkAnswer tells an echo of body from anything else.
+func checkAnswer(head []byte, size int, body []byte) error {
+	if size < len(body)-40 || bytes.Contains(head, []byte(`"error":`)) {
+		return fmt.Errorf("call: %d bytes back for %d: %s", size, len(body), head)
+	}
+	return nil
+}
+
+func isNote(text []byte) bool { return bytes.Contains(text, []byte(`"notifications/progress"`)) }
+
+var ids atomic.Int64
+
+// request spells a call of about size bytes. Its capacity has room for more.
+func request(id int64, size int) []byte {
+	const head, tail = `"method":"tools/call","params":{"name":"echo","arguments":{"pad":"`, `"}}}`
+	pad := max(size-len(head)-len(tail)-30, 1)
+	return fmt.Appendf(make([]byte, 0, size+64), `{"jsonrpc":"2.0","id":%d,%s%s%s`, id, head, strings.Repeat("x", pad), tail)
+}
+
+// requestNotes spells a call that is answered with n notifications first.
+func requestNotes(n int) []byte {
+	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"n","_meta":{"progressToken":"t"},"arguments":{"notes":%d}}}`, ids.Add(1), n)
+}
+
+// timeCalls returns the median time of n calls, one after the other.
+func timeCalls(c client, n, size int) (time.Duration, error) {
+	times := make([]time.Duration, 0, n)
+	for i := range n + n/10 {
+		body := request(ids.Add(1), size)
+		begin := time.Now()
+		if err := c.call(body); err != nil {
+			return 0, err
+		}
+		if i >= n/10 { // the first tenth warms up
+			times = append(times, time.Since(begin))
+		}
+	}
+	return median(times), nil
+}
+
+// noteRate returns how many notifications a second arrive.
+func noteRate(c client, n int) (float64, error) {
+	begin := time.Now()
+	err := c.notes(n)
+	return float64(n) / time.Since(begin).Seconds(), err
+}
+
+// rate returns how many calls a second the workers make together.
+func rate(workers []client, d time.Duration) (float64, error) {
+	var wg sync.WaitGroup
+	var count atomic.Int64
+	var failed atomic.Pointer[error]
+	begin := time.Now()
+	until := begin.Add(d)
+	for _, c := range workers {
+		wg.Go(func() {
+			for time.Now().Before(until) {
+				if err := c.call(request(ids.Add(1), 100)); err != nil {
+					failed.Store(&err)
+					return
+				}
+				count.Add(1)
+			}
+		})
+	}
+	wg.Wait()
+	if err := failed.Load(); err != nil {
+		return 0, *err
+	}
+	return float64(count.Load()) / time.Since(begin).Seconds(), nil
+}
+
+// linkRate keeps inFlight calls in the link. Of those, senders are being
+// written at a time: more than one where a send waits for something.
+func linkRate(l link, inFlight, senders int, d time.Duration) (float64, error) {
+	slots := make(chan struct{}, inFlight)
+	stop := make(chan struct{})
+	sent := make(chan int)
+	send := func() { // ends when stop is closed
+		n := 0
+		defer func() { sent <- n }()
+		for {
+			select {
+			case slots <- struct{}{}:
+				if l.send(request(ids.Add(1), 100)) != nil {
+					return // recv finds out
+				}
+				n++
+			case <-stop:
+				return
+			}
+		}
+	}
+	for range senders {
+		go send()
+	}
+	begin := time.Now()
+	count, total := 0, -1
+	for count != total {
+		if total < 0 && time.Since(begin) > d {
+			close(stop)
+			total = 0
+			for range senders {
+				total += <-sent
+			}
+			if count == total {
+				break
+			}
+		}
+		if _, _, err := l.recv(); err != nil {
+			return 0, err
+		}
+		<-slots
+		count++
+	}
+	return float64(count) / time.Since(begin).Seconds(), nil
+}
+
+// linkRates adds up what the links answer side by side.
+func linkRates(links []link, inFlight int, d time.Duration) (sum float64, err error) {
+	rates, errs := make([]float64, len(links)), make([]error, len(links))
+	var wg sync.WaitGroup
+	for i, l := range links {
+		wg.Go(func() { rates[i], errs[i] = linkRate(l, inFlight, 1, d) })
+	}
+	wg.Wait()
+	for i := range links {
+		sum, err = sum+rates[i], errors.Join(err, errs[i])
+	}
+	return sum, err
+}
+
+// lines is a link of one message a line.
+type lines struct {
+	w    io.Writer
+	r    *bufio.Reader
+	end  func() error
+	head [headSize]byte
+}
+
+func newLines(r io.Reader, w io.Writer, end func() error) *lines {
+	return &lines{w: w, r: bufio.NewReaderSize(r, 256<<10), end: end}
+}
+
+// startPipe starts a process that is called over its stdin and stdout.
+func startPipe(cmd *exec.Cmd) (*lines, error) {
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	end := func() error {
+		in.Close()
+		return cmd.Wait()
+	}
+	return newLines(out, in, end), cmd.Start()
+}
+
+func (l *lines) close() error { return l.end() }
+
+func (l *lines) send(body []byte) error {
+	_, err := l.w.Write(append(body, '\n')) // request left room for it
+	return err
+}
+
+func (l *lines) recv() (head []byte, size int, err error) {
+	text, err := l.r.ReadSlice('\n')
+	head = l.head[:copy(l.head[:], text)]
+	size = len(text)
+	for err == bufio.ErrBufferFull {
+		text, err = l.r.ReadSlice('\n')
+		size += len(text)
+	}
+	return head, size, err
+}
+
+func median[T cmp.Ordered](v []T) T {
+	v = slices.Clone(v)
+	slices.Sort(v)
+	return v[len(v)/2]
+}

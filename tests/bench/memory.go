@@ -1,0 +1,78 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// memory is what the process keeps for its sessions.
+func (b *bench) memory() error {
+	fmt.Println()
+	for i, k := range kinds() {
+		err := b.memoryOf(k, i == 0)
+		if errors.Is(err, os.ErrNotExist) {
+			fmt.Println("resident memory is measured on Linux only")
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *bench) memoryOf(k kind, first bool) error {
+	p, at, err := startBridge(b.binary, b.socket(), childArgs()...)
+	if err != nil {
+		return err
+	}
+	defer p.close()
+	empty, err := rss(p.cmd.Process.Pid)
+	if err != nil {
+		return err
+	}
+	sessions := make([]client, b.sessions)
+	var wg sync.WaitGroup
+	errs := make([]error, 8)
+	for w := range errs {
+		wg.Go(func() {
+			for i := w; i < b.sessions && errs[w] == nil; i += len(errs) {
+				sessions[i], errs[w] = k.open(at)
+			}
+		})
+	}
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	full, err := rss(p.cmd.Process.Pid)
+	if err != nil {
+		return err
+	}
+	if first {
+		fmt.Printf("%-34s %47.1f MiB\n", "serve: resident, no session", float64(empty)/(1<<20))
+	}
+	fmt.Printf("%-34s %47.1f MiB\n", fmt.Sprintf("%s, %d sessions", k.name, b.sessions), float64(full)/(1<<20))
+	fmt.Printf("%-34s %47.1f KiB\n", k.name+", each", float64(full-empty)/float64(b.sessions)/1024)
+	for _, s := range sessions {
+		if err := s.close(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rss returns the resident set of a process in bytes.
+func rss(pid int) (int, error) {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, err
+	}
+	_, rest, _ := strings.Cut(string(status), "VmRSS:")
+	kb, err := strconv.Atoi(strings.Fields(rest)[0])
+	return kb << 10, err
+}

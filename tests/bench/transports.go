@@ -1,0 +1,257 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"runtime"
+	"strings"
+)
+
+// kind is a transport by which a bridge is called. The clients are minimal:
+// what they cost is added to what the bridge costs.
+type kind struct {
+	name    string
+	open    func(*site) (client, error) // a session
+	senders int                         // for linkRate
+}
+
+var streamable = kind{"Streamable HTTP", openStreamable, 0}
+
+// kinds are all transports that this system has.
+func kinds() []kind {
+	all := []kind{streamable, {"HTTP+SSE", openLink(dialSSE), 8}, {"WebSocket", openLink(dialWS), 1}}
+	if runtime.GOOS != "windows" {
+		all = append(all, kind{"Unix socket", openLink(dialUnix), 1})
+	}
+	return all
+}
+
+func openStreamable(s *site) (client, error) {
+	p := &peer{url: s.url + "/mcp"}
+	return p, p.initialize()
+}
+
+// openLink opens a session over what dial returns.
+func openLink(dial func(*site) (link, error)) func(*site) (client, error) {
+	return func(s *site) (client, error) {
+		l, err := dial(s)
+		if err != nil {
+			return nil, err
+		}
+		if err := initialize(l); err != nil {
+			l.close()
+			return nil, err
+		}
+		return linkClient{l}, nil
+	}
+}
+
+func dialUnix(s *site) (link, error) {
+	c, err := net.Dial("unix", s.unix)
+	if err != nil {
+		return nil, err
+	}
+	return newLines(c, c, c.Close), nil
+}
+
+// events is a link over HTTP+SSE.
+type events struct {
+	body io.Closer
+	r    *bufio.Reader
+	post string // URL
+	head [headSize]byte
+}
+
+func dialSSE(s *site) (link, error) {
+	req, err := http.NewRequest(http.MethodGet, s.url+"/sse", nil)
+	if err != nil {
+		return nil, err
+	}
+	req.Header["Accept"] = []string{"text/event-stream"}
+	resp, err := transport.RoundTrip(req)
+	if err != nil {
+		return nil, err
+	}
+	e := &events{body: resp.Body, r: bufio.NewReaderSize(resp.Body, 256<<10), post: s.url}
+	if resp.StatusCode != http.StatusOK {
+		e.close()
+		return nil, errors.New("GET of the event stream: " + resp.Status)
+	}
+	for { // of the endpoint event
+		line, err := e.r.ReadString('\n')
+		if err != nil {
+			e.close()
+			return nil, err
+		}
+		if path, ok := strings.CutPrefix(line, "data: "); ok {
+			e.post += strings.TrimSpace(path)
+		}
+		if line == "\n" {
+			return e, nil
+		}
+	}
+}
+
+func (e *events) close() error { return e.body.Close() }
+
+// send may be called concurrently.
+func (e *events) send(body []byte) error {
+	req, err := http.NewRequest(http.MethodPost, e.post, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	req.Header["Content-Type"] = []string{"application/json"}
+	resp, err := transport.RoundTrip(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusAccepted {
+		return errors.New("POST: " + resp.Status)
+	}
+	return nil
+}
+
+// recv returns when it has read the end of an event that has data.
+func (e *events) recv() (head []byte, size int, err error) {
+	const field = "data: "
+	for {
+		line, err := e.r.ReadSlice('\n')
+		switch {
+		case err == nil && len(line) == 1 && size > 0:
+			return head, size, nil
+		case bytes.HasPrefix(line, []byte(field)):
+			head = e.head[:copy(e.head[:], line[len(field):])]
+			size = len(line) - len(field)
+		}
+		for err == bufio.ErrBufferFull {
+			line, err = e.r.ReadSlice('\n')
+			size += len(line)
+		}
+		if err != nil {
+			return nil, 0, err
+		}
+	}
+}
+
+// webSocket is a link over WebSocket (RFC 6455).
+type webSocket struct {
+	conn net.Conn
+	r    *bufio.Reader
+	head [headSize]byte
+}
+
+// Of a frame's first two bytes.
+const (
+	wsFin   = 0x80
+	wsText  = 0x1
+	wsClose = 0x8
+	wsPing  = 0x9
+	wsPong  = 0xA
+	wsMask  = 0x80
+)
+
+func dialWS(s *site) (link, error) {
+	host := strings.TrimPrefix(s.url, "http://")
+	conn, err := net.Dial("tcp", host)
+	if err != nil {
+		return nil, err
+	}
+	ws := &webSocket{conn: conn, r: bufio.NewReaderSize(conn, 256<<10)}
+	fmt.Fprintf(conn, "GET /ws HTTP/1.1\r\nHost: %s\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"+
+		"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Protocol: mcp\r\n\r\n", host)
+	resp, err := http.ReadResponse(ws.r, nil)
+	if err == nil && resp.StatusCode != http.StatusSwitchingProtocols {
+		err = errors.New("WebSocket: " + resp.Status)
+	}
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return ws, nil
+}
+
+func (ws *webSocket) close() error {
+	err := ws.frame(wsClose, []byte{1000 >> 8, 1000 & 0xff})
+	return errors.Join(err, ws.conn.Close())
+}
+
+func (ws *webSocket) send(body []byte) error { return ws.frame(wsText, body) }
+
+// frame writes one frame. Its mask is 0: that saves the client the work, but
+// not the bridge.
+func (ws *webSocket) frame(op byte, payload []byte) error {
+	h := []byte{wsFin | op}
+	switch n := len(payload); {
+	case n < 126:
+		h = append(h, wsMask|byte(n))
+	case n < 1<<16:
+		h = binary.BigEndian.AppendUint16(append(h, wsMask|126), uint16(n))
+	default:
+		h = binary.BigEndian.AppendUint64(append(h, wsMask|127), uint64(n))
+	}
+	parts := net.Buffers{append(h, 0, 0, 0, 0), payload}
+	_, err := parts.WriteTo(ws.conn)
+	return err
+}
+
+// recv returns when it has read the last frame of a text message.
+func (ws *webSocket) recv() (head []byte, size int, err error) {
+	for {
+		first, n, err := ws.header()
+		if err != nil {
+			return nil, 0, err
+		}
+		start, err := ws.r.Peek(min(n, 125)) // all of a control frame
+		if err != nil {
+			return nil, 0, err
+		}
+		switch first &^ wsFin {
+		case wsClose:
+			return nil, 0, io.EOF
+		case wsPing:
+			if err := ws.frame(wsPong, start); err != nil {
+				return nil, 0, err
+			}
+		case wsText:
+			head = ws.head[:copy(ws.head[:], start)]
+			fallthrough
+		default: // the rest of a fragmented message
+			size += n
+		}
+		if _, err := ws.r.Discard(n); err != nil {
+			return nil, 0, err
+		}
+		if first&wsFin != 0 && first&wsClose == 0 {
+			return head, size, nil
+		}
+	}
+}
+
+// header reads the beginning of a frame, and returns its first byte and the
+// length of its payload.
+func (ws *webSocket) header() (first byte, size int, err error) {
+	h, err := ws.r.Peek(2)
+	if err != nil {
+		return 0, 0, err
+	}
+	first, size = h[0], int(h[1])
+	long := map[int]int{126: 2, 127: 8}[size]
+	if h, err = ws.r.Peek(2 + long); err != nil {
+		return 0, 0, err
+	}
+	switch long {
+	case 2:
+		size = int(binary.BigEndian.Uint16(h[2:]))
+	case 8:
+		size = int(binary.BigEndian.Uint64(h[2:]))
+	}
+	_, err = ws.r.Discard(2 + long)
+	return first, size, err
+}
