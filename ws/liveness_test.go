@@ -59,7 +59,7 @@ func (n *network) dial() (net.Conn, error) {
 // pipeSession serves one raw client over a pipe.
 func pipeSession(t *testing.T, o HandlerOptions) (*raw, *session) {
 	n := newNetwork()
-	s := &site{sessions: make(chan *session, 1), quit: make(chan error), over: make(chan error, 1)}
+	s := &site{sessions: make(chan *session, 1), quit: make(chan error), over: make(chan error, 1), hold: make(chan struct{})}
 	s.h = NewHandler(bridge.HandlerFunc(s.serve), o)
 	srv := &http.Server{Handler: s.h}
 	done := make(chan struct{})
@@ -72,6 +72,7 @@ func pipeSession(t *testing.T, o HandlerOptions) (*raw, *session) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
+		close(s.hold)
 		conn.Close()
 		s.h.Close()
 		srv.Close()
@@ -126,7 +127,7 @@ func TestLivelyClient(t *testing.T) {
 		"pongs": func(c *raw, ctx context.Context) {
 			c.read(func(first byte, payload []byte) {
 				if first&0xf == opPing {
-					c.write(frame(fin|opPong, payload))
+					_, _ = c.conn.Write(frame(fin|opPong, payload))
 				}
 			})
 		},
