@@ -117,13 +117,14 @@ func requestNotes(n int) []byte {
 // timeCalls returns the median time of n calls, one after the other.
 func timeCalls(c client, n, size int) (time.Duration, error) {
 	times := make([]time.Duration, 0, n)
-	for i := range n + n/10 {
+	warm := n/10 + 1
+	for i := range n + warm {
 		body := request(ids.Add(1), size)
 		begin := time.Now()
 		if err := c.call(body); err != nil {
 			return 0, err
 		}
-		if i >= n/10 { // the first tenth warms up
+		if i >= warm {
 			times = append(times, time.Since(begin))
 		}
 	}

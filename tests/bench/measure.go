@@ -104,14 +104,18 @@ func (b *bench) latency() error {
 	return b.printCalls(s, "serve: one call, p50", rows)
 }
 
+// turns is how many times a round of calls goes from the floor through all
+// rows: the machine may be another one a moment later.
+const turns = 10
+
 // printCalls times the calls of all rows and their floor in turn.
 func (b *bench) printCalls(s *scene, title string, rows []row) error {
 	fmt.Printf("%-34s %12s %12s %12s %12s %8s\n", title, "stdio", "HTTP", "floor", "bridge", "ratio")
 	for _, size := range sizes {
-		n := b.callsOf(size.size)
+		n := b.callsOf(size.size) / turns
 		var stdio, bare []time.Duration
 		bridged, ratios := make([][]time.Duration, len(rows)), make([][]float64, len(rows))
-		for range b.rounds {
+		for range b.rounds * turns {
 			p, err := timeCalls(linkClient{s.pipe}, n, size.size)
 			if err != nil {
 				return err
