@@ -46,6 +46,15 @@ type Fault struct {
 // Error returns Text.
 func (f *Fault) Error() string { return f.Text }
 
+// Attrs are the pairs that a log is told of a fault. The text of one with a
+// status may quote what the server has said, so the status stands for it.
+func (f *Fault) Attrs() []any {
+	if f.Status != 0 {
+		return []any{"reason", f.Reason, "status", f.Status}
+	}
+	return []any{"reason", f.Reason, "error", f.Text}
+}
+
 // Response returns the error response for the request id: the server's own,
 // or one with Text, and with Reason and Status as its data.
 func (f *Fault) Response(id jsonrpc.ID) jsonrpc.Message {

@@ -160,6 +160,9 @@ func (p *Peer) NetFault(err error) *Fault {
 	case errors.As(err, &cert), errors.As(err, &record), errors.As(err, &alert), strings.Contains(err.Error(), "HTTP response to HTTPS client"):
 		f.Reason = ReasonTLS
 		f.Text = fmt.Sprintf("no secure connection to %s: %s", p.where, netText(err))
+		if errors.As(err, &record) || strings.Contains(err.Error(), "HTTP response to HTTPS client") {
+			f.Text += "; does the URL begin with http:// (or ws://) there, without the s?"
+		}
 	case strings.Contains(err.Error(), "malformed"): // err repeats what the server sent
 		f.Reason, f.Transient = ReasonNotMCP, false
 		f.Text = fmt.Sprintf("%s does not speak HTTP", p.where)

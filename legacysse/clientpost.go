@@ -308,7 +308,7 @@ func (c *clientConn) fail(call *clientCall, fault *httpclient.Fault) {
 
 // answerFault answers a claimed call with the fault.
 func (c *clientConn) answerFault(call *clientCall, fault *httpclient.Fault) {
-	c.log.Warn("request failed", "method", call.method, "reason", fault.Reason, "status", fault.Status)
+	c.log.With(fault.Attrs()...).Warn("request failed", "method", call.method)
 	if call.private() {
 		call.reply <- fault.Response(call.id)
 		return

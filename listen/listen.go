@@ -74,6 +74,7 @@ func optionf(format string, args ...any) error {
 type Listener struct {
 	net.Listener
 	name  string // given by systemd
+	given string // what was asked for: there may be more than one name for an address
 	path  *socketFile
 	certs *certificates // nil: no TLS
 
@@ -187,7 +188,7 @@ func openOne(addr string, o Options) (*Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listening on %s: %w", addr, advise(err))
 	}
-	return &Listener{Listener: l}, nil
+	return &Listener{Listener: l, given: addr}, nil
 }
 
 // wsaeaddrinuse is what Windows calls EADDRINUSE.
@@ -213,6 +214,9 @@ func (ls Listeners) checkPublic(o Options) error {
 		switch addr := l.Addr().String(); {
 		case l.IsUnix() || httpguard.IsLoopbackAddr(addr):
 		case !authenticated && !o.Insecure:
+			if l.given != "" {
+				addr = l.given
+			}
 			return optionf("%s can be reached by other machines and nobody is authenticated; bind 127.0.0.1, ask for tokens with --token-file, or say --insecure if something in front takes care of that", addr)
 		case o.CertFile == "" && !o.Insecure:
 			o.Logger.Warn("tokens and messages cross the network unencrypted, unless something in front takes care of that; --tls-cert and --tls-key encrypt them", "address", addr)

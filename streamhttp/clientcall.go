@@ -359,7 +359,7 @@ func (c *clientConn) fail(ctx context.Context, call *clientCall, fault *httpclie
 	if !c.claimCall(call) {
 		return
 	}
-	c.log.Warn("request failed", "method", call.method, "reason", fault.Reason, "status", fault.Status)
+	c.log.With(fault.Attrs()...).Warn("request failed", "method", call.method)
 	if call.gate != nil {
 		c.notOpened(call, fault)
 	}

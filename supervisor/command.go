@@ -78,9 +78,17 @@ func (s *Spec) path() (string, error) {
 	case errors.Is(err, fs.ErrPermission):
 		return "", fmt.Errorf("command %q: %w: make it executable", s.Path, cause(err))
 	case err != nil:
-		return "", fmt.Errorf("command %q: %w: check the path", s.Path, cause(err))
+		return "", fmt.Errorf("command %q: %w: check the path%s", s.Path, cause(err), s.startsAt())
 	}
 	return file, nil
+}
+
+// startsAt says where a relative path begins, if that may surprise.
+func (s *Spec) startsAt() string {
+	if s.Dir == "" || filepath.IsAbs(s.Path) {
+		return ""
+	}
+	return fmt.Sprintf(", which begins at the working directory %q", s.Dir)
 }
 
 // explainStart says more about what the system found wrong with a file that

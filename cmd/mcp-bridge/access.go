@@ -39,6 +39,9 @@ func (f *listenFlags) register(fs *pflag.FlagSet) {
 // addresses returns the addresses to bind, checked, and the one that is bound
 // if there are none and systemd has opened none either.
 func (f *listenFlags) addresses(fs *pflag.FlagSet) (where addresses, err error) {
+	if f.port < 0 || f.port > 65535 {
+		return where, usagef("--port %d: ports are numbers up to 65535", f.port)
+	}
 	byPart := fs.Changed("host") || fs.Changed("port")
 	inParts := net.JoinHostPort(f.host, strconv.Itoa(f.port))
 	switch {

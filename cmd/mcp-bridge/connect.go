@@ -21,6 +21,8 @@ type connectFlags struct {
 	target targetFlags
 	limits limitFlags
 	config string
+
+	set *pflag.FlagSet // all of them, once parsed
 }
 
 func (f *connectFlags) flagSet() *pflag.FlagSet {
@@ -34,7 +36,8 @@ func (f *connectFlags) flagSet() *pflag.FlagSet {
 
 // parse returns the server; with --config, its name.
 func (f *connectFlags) parse(args []string) (to target, name string, err error) {
-	before, argv, err := parseFlags(f.flagSet(), args)
+	f.set = f.flagSet()
+	before, argv, err := parseFlags(f.set, args)
 	switch {
 	case err != nil:
 		return to, "", err
@@ -75,6 +78,7 @@ func connect(ctx context.Context, args []string, env environment) error {
 }
 
 func (f *connectFlags) run(ctx context.Context, to target, name string, env environment, log hclog.Logger) error {
+	warnIdle(f.set, to, log)
 	settings := f.target.settings()
 	f.limits.into(&settings)
 	spec, err := f.spec(to, name, &settings, env, log)

@@ -8,6 +8,7 @@ import (
 	stdlog "log"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -221,12 +222,37 @@ func expand(s string, lookup func(string) (string, bool)) (string, error) {
 	}
 }
 
+// badFlags says more about arguments that are no flags of a command: they are
+// another command's, or those of a program that should stand behind "--".
+func badFlags(command string, args []string, err error) error {
+	var unknown *pflag.NotExistError
+	if !errors.As(err, &unknown) {
+		return usagef("%v", err)
+	}
+	for _, other := range []*pflag.FlagSet{new(serveFlags).flagSet(), new(connectFlags).flagSet()} {
+		if other.Name() != command && other.Lookup(unknown.GetSpecifiedName()) != nil {
+			return usagef("--%s is a flag of %s, not of %s", unknown.GetSpecifiedName(), other.Name(), command)
+		}
+	}
+	dash := slices.Index(args, "--")
+	for i, a := range args {
+		if i == dash {
+			break
+		}
+		program := !strings.HasPrefix(a, "-") && !isURL(a) && (i == 0 || !strings.HasPrefix(args[i-1], "-"))
+		if program && dash < 0 {
+			return usagef("%v; if %q is the command to run, write \"--\" in front of it: mcp-bridge %s -- %s", err, a, command, strings.Join(args[i:], " "))
+		}
+	}
+	return usagef("%v", err)
+}
+
 // parseFlags parses args and returns what is left: before "--" and after it.
 func parseFlags(fs *pflag.FlagSet, args []string) (positional, command []string, err error) {
 	fs.SetOutput(io.Discard)
 	fs.Usage = func() {}
 	if err := fs.Parse(args); err != nil {
-		return nil, nil, usagef("%v", err)
+		return nil, nil, badFlags(fs.Name(), args, err)
 	}
 	rest := fs.Args()
 	if n := fs.ArgsLenAtDash(); n >= 0 {

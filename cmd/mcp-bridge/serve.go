@@ -24,6 +24,8 @@ type serveFlags struct {
 
 	demo   bool
 	config string
+
+	set *pflag.FlagSet // all of them, once parsed
 }
 
 func (f *serveFlags) flagSet() *pflag.FlagSet {
@@ -72,6 +74,7 @@ func (f *scaleFlags) check() error {
 // parse returns what is served (nothing with --config) and where.
 func (f *serveFlags) parse(args []string) (where addresses, to target, err error) {
 	fs := f.flagSet()
+	f.set = fs
 	before, argv, err := parseFlags(fs, args)
 	if err != nil {
 		return where, to, err
@@ -100,6 +103,9 @@ func (f *serveFlags) what(before, argv []string) (to target, err error) {
 	switch {
 	case len(before) > 0 && slices.Contains([]string{"serve", "connect", "check-config", "demo", "version", "help"}, before[0]):
 		return to, usagef("put %q first: mcp-bridge %s [flags] ...", before[0], before[0])
+	case len(before) > 0 && looksLikeHost(before[0]):
+		_, err := serverURL(before[0])
+		return to, err
 	case len(before) > 0 && !isURL(before[0]):
 		return to, usagef("unexpected %q: write the command to serve after \"--\", as in \"mcp-bridge serve -- %s\"", before[0], strings.Join(before, " "))
 	case len(before) > 1:
@@ -138,6 +144,7 @@ func serve(ctx context.Context, args []string, env environment) error {
 }
 
 func (f *serveFlags) run(ctx context.Context, where addresses, to target, env environment, log hclog.Logger) error {
+	warnIdle(f.set, to, log)
 	guard, err := f.access.policy(env, log)
 	if err != nil {
 		return err

@@ -2,7 +2,9 @@ package main
 
 import (
 	"fmt"
+	"net"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -85,6 +87,30 @@ func (f *targetFlags) spec(to target, limits *limitFlags, env environment, log h
 	return spec, nil
 }
 
+// Flags that mean something for one kind of server only.
+var (
+	commandFlags = []string{"env", "env-file", "pass-env", "cwd", "pty", "stdin-wait", "term-wait", "kill-wait",
+		"isolation", "max-children", "max-children-total", "queue", "queue-timeout"}
+	remoteFlags = []string{"header", "header-file", "connect-timeout", "transport"}
+)
+
+// warnIdle tells of flags that were given and mean nothing for this server.
+func warnIdle(fs *pflag.FlagSet, to target, log hclog.Logger) {
+	idle := remoteFlags
+	kind := "a command"
+	switch {
+	case to.url != "":
+		idle, kind = commandFlags, "a URL"
+	case to.argv == nil:
+		return // of a file's servers, each may be either
+	}
+	for _, name := range idle {
+		if fs.Changed(name) {
+			log.Warn("--" + name + " has no effect with " + kind)
+		}
+	}
+}
+
 // isURL reports whether an argument is meant as the address of a remote server.
 func isURL(s string) bool {
 	if strings.HasPrefix(s, "unix:") || strings.HasPrefix(s, "tcp:") {
@@ -96,11 +122,33 @@ func isURL(s string) bool {
 
 // serverURL checks the address of a remote server.
 func serverURL(s string) (string, error) {
+	if !isURL(s) {
+		return "", usagef("%q is no URL; write %s", s, likelyURL(s))
+	}
 	if err := remote.CheckURL(s); err != nil {
 		scheme, _, _ := strings.Cut(s, ":") // the rest may hold a key
 		return "", usagef("%s: %v", scheme, err)
 	}
 	return s, nil
+}
+
+// likelyURL guesses what URL was meant.
+func likelyURL(s string) string {
+	if filepath.IsAbs(s) {
+		return "unix:" + s + " for a socket"
+	}
+	return "http://" + s + " or https://" + s
+}
+
+// looksLikeHost reports whether an argument is rather a host, with a port or a
+// path perhaps, than a command.
+func looksLikeHost(s string) bool {
+	host, _, _ := strings.Cut(s, "/")
+	name, port, err := net.SplitHostPort(host)
+	if err == nil {
+		return name != "" && port != ""
+	}
+	return host == "localhost" || net.ParseIP(host) != nil
 }
 
 // supervise sets up what the whole process does for its children. The
