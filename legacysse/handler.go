@@ -5,13 +5,13 @@ import (
 	"errors"
 	"net/http"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/httpguard"
+	"github.com/mcp-bridge/mcp-bridge/httpserver"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -84,7 +84,7 @@ type Handler struct {
 	ctx     context.Context // done when the handler shuts down: sessions drain
 	cancel  context.CancelFunc
 	wg      sync.WaitGroup // sessions
-	bodies  atomic.Int64   // bytes taken of MaxBodies
+	bodies  httpserver.Bodies
 	refused warnings
 
 	mu       sync.Mutex
@@ -96,7 +96,9 @@ type Handler struct {
 // NewHandler makes a Handler that gives each session, as a bridge.Conn, to
 // server. Close ends it.
 func NewHandler(server bridge.Handler, o HandlerOptions) *Handler {
-	h := &Handler{server: server, opts: o.withDefaults(), sessions: make(map[string]*session)}
+	o = o.withDefaults()
+	h := &Handler{server: server, opts: o, sessions: make(map[string]*session)}
+	h.bodies.Max, h.bodies.Total, h.bodies.Timeout = o.MaxMessageSize, o.MaxBodies, o.BodyTimeout
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	return h
 }
@@ -126,12 +128,7 @@ func (h *Handler) Sessions() int {
 // begin does what every request needs first. It returns nil when the request
 // was answered: it was refused, or it was a preflight.
 func (h *Handler) begin(w http.ResponseWriter, r *http.Request) *http.Request {
-	if h.opts.BodyTimeout > 0 && r.ContentLength != 0 {
-		// From the start: net/http reads what is left of a body even when the
-		// request was refused, and would wait for it without end. It takes the
-		// deadline away when it has the whole body.
-		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(h.opts.BodyTimeout)) // not every ResponseWriter can
-	}
+	h.bodies.Expect(w, r)
 	w.Header()["X-Content-Type-Options"] = valueNoSniff
 	r, no := h.opts.Guard.Enter(w, r)
 	if no != nil {
@@ -262,26 +259,7 @@ func (h *Handler) find(r *http.Request, id string) *session {
 // refuse answers a request with a JSON-RPC error of the code for what is no
 // valid request.
 func refuse(w http.ResponseWriter, r *http.Request, status int, id jsonrpc.ID, text string) {
-	writeError(w, r, status, jsonrpc.CodeInvalidRequest, id, text)
-}
-
-// busy answers a request that may succeed later.
-func busy(w http.ResponseWriter, r *http.Request, text string) {
-	w.Header().Set("Retry-After", "5")
-	writeError(w, r, http.StatusServiceUnavailable, jsonrpc.CodeInternalError, jsonrpc.ID{}, text)
-}
-
-// writeError writes a JSON-RPC error with an HTTP status. An unknown id is
-// null before 2025-11-25, whose schema made it optional (J4).
-func writeError(w http.ResponseWriter, r *http.Request, status, code int, id jsonrpc.ID, text string) {
-	if id.IsZero() && r.Header.Get(headerVersion) < version2025_11_25 {
-		id = jsonrpc.NullID
-	}
-	w.Header()["Content-Type"] = valueJSON
-	w.WriteHeader(status)
-	if r.Method != http.MethodHead {
-		_, _ = w.Write(jsonrpc.NewError(id, code, text, nil).Bytes())
-	}
+	httpserver.WriteError(w, r, status, jsonrpc.CodeInvalidRequest, id, text)
 }
 
 // warnings keeps a web page that is refused again and again from flooding the

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"net/http"
 
+	"github.com/mcp-bridge/mcp-bridge/httpserver"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -25,11 +26,11 @@ func (h *Handler) ServeMessage(w http.ResponseWriter, r *http.Request) {
 		refuse(w, r, http.StatusMethodNotAllowed, jsonrpc.ID{}, "method "+r.Method+" is not allowed here; use POST")
 		return
 	}
-	if r.ContentLength > int64(h.opts.MaxMessageSize) {
-		h.tooLarge(w, r)
+	if r.ContentLength > int64(h.bodies.Max) {
+		h.bodies.Refuse(w, r, httpserver.ErrTooLarge)
 		return
 	}
-	if !isJSON(r.Header) {
+	if !httpserver.IsJSON(r.Header) {
 		refuse(w, r, http.StatusUnsupportedMediaType, jsonrpc.ID{}, "the Content-Type must be application/json, in UTF-8 and without a Content-Encoding")
 		return
 	}
@@ -37,11 +38,11 @@ func (h *Handler) ServeMessage(w http.ResponseWriter, r *http.Request) {
 	if s == nil {
 		return
 	}
-	share := &share{budget: &h.bodies, max: int64(h.opts.MaxBodies)}
-	defer share.free()
-	body, err := share.readAll(r.Body, r.ContentLength, int64(h.opts.MaxMessageSize))
+	share := h.bodies.Share()
+	defer share.Free()
+	body, err := share.Read(r, h.bodies.Max)
 	if err != nil {
-		h.badBody(w, r, err)
+		h.bodies.Refuse(w, r, err)
 		return
 	}
 	messages, replies, ok := h.decode(w, r, s, body)
@@ -77,7 +78,7 @@ func (h *Handler) named(w http.ResponseWriter, r *http.Request) *session {
 func (h *Handler) decode(w http.ResponseWriter, r *http.Request, s *session, body []byte) (messages, replies []jsonrpc.Message, ok bool) {
 	messages, faults := jsonrpc.Decode(body, s.revision.Batches(), h.opts.MaxBatch)
 	if len(messages) == 0 && len(faults) == 1 {
-		writeError(w, r, http.StatusBadRequest, faults[0].Code, faults[0].ID, faults[0].Message)
+		httpserver.WriteError(w, r, http.StatusBadRequest, faults[0].Code, faults[0].ID, faults[0].Message)
 		return nil, nil, false
 	}
 	for _, fault := range faults {

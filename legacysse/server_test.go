@@ -701,7 +701,7 @@ func TestBodies(t *testing.T) {
 		four := c.post(large)
 		c.session.gets(large)
 		four.want(http.StatusAccepted, "")
-		if n := s.h.bodies.Load(); n != 0 {
+		if n := s.h.bodies.Taken(); n != 0 {
 			t.Errorf("%d bytes are still counted", n)
 		}
 	})

@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/httpserver"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/sse"
 )
@@ -28,7 +29,7 @@ func (h *Handler) ServeSSE(w http.ResponseWriter, r *http.Request) {
 		refuse(w, r, http.StatusMethodNotAllowed, jsonrpc.ID{}, "method "+r.Method+" is not allowed here; use GET")
 		return
 	}
-	if !acceptsSSE(r.Header) {
+	if !httpserver.Accepts(r.Header, typeSSE) {
 		refuse(w, r, http.StatusNotAcceptable, jsonrpc.ID{}, "the Accept header must admit text/event-stream")
 		return
 	}
@@ -53,12 +54,12 @@ func (h *Handler) notStarted(w http.ResponseWriter, r *http.Request, err error) 
 	case r.Context().Err() != nil: // the client has gone while it waited
 	case err == errTooMany, err == errClosing:
 		h.opts.Logger.Warn("session refused", "reason", err)
-		busy(w, r, err.Error())
+		httpserver.Busy(w, r, jsonrpc.ID{}, err.Error())
 	case h.ctx.Err() != nil:
-		busy(w, r, errClosing.Error())
+		httpserver.Busy(w, r, jsonrpc.ID{}, errClosing.Error())
 	default:
 		h.opts.Logger.Warn("session refused", "reason", err)
-		busy(w, r, bridge.ErrBusy.Error())
+		httpserver.Busy(w, r, jsonrpc.ID{}, bridge.ErrBusy.Error())
 	}
 }
 

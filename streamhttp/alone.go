@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mcp-bridge/mcp-bridge/httpserver"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -39,7 +40,7 @@ var bridgeVersion = sync.OnceValue(func() string {
 })
 
 // serveAlone answers a POST of one message.
-func (h *Handler) serveAlone(w http.ResponseWriter, r *http.Request, one []jsonrpc.Message, share *share) {
+func (h *Handler) serveAlone(w http.ResponseWriter, r *http.Request, one []jsonrpc.Message, share *httpserver.Share) {
 	m := one[0]
 	opens := m.Kind() == jsonrpc.Request && m.Method() == "initialize"
 	version, ok := revisionOf(w, r, requestID(m), opens)
@@ -58,7 +59,7 @@ func (h *Handler) serveAlone(w http.ResponseWriter, r *http.Request, one []jsonr
 }
 
 // serveAloneBatch answers a POST of an array.
-func (h *Handler) serveAloneBatch(w http.ResponseWriter, r *http.Request, messages, failed []jsonrpc.Message, share *share) {
+func (h *Handler) serveAloneBatch(w http.ResponseWriter, r *http.Request, messages, failed []jsonrpc.Message, share *httpserver.Share) {
 	version, ok := revisionOf(w, r, jsonrpc.ID{}, false)
 	if !ok || !batchAllowed(w, r, version) {
 		return
@@ -102,7 +103,7 @@ func (h *Handler) serveOnce(p *post, messages, requests, failed []jsonrpc.Messag
 	p.st, p.rd, used, err = s.open(requests)
 	switch {
 	case err != nil:
-		busy(p.w, p.r, p.first, err)
+		httpserver.Busy(p.w, p.r, p.first, err.Error())
 		return
 	case p.st == nil:
 		refuseID(p.w, p.r, http.StatusBadRequest, used, sameIDTwice)

@@ -7,13 +7,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mcp-bridge/mcp-bridge/httpserver"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/sse"
 )
 
 // serveGET opens a standalone stream, or resumes any stream (LI17 to LI19).
 func (h *Handler) serveGET(w http.ResponseWriter, r *http.Request) {
-	if !accepts(r.Header, typeSSE) {
+	if !httpserver.Accepts(r.Header, typeSSE) {
 		refuse(w, r, http.StatusNotAcceptable, jsonrpc.CodeInvalidRequest, "the Accept header must admit text/event-stream")
 		return
 	}

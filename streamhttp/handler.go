@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/httpguard"
+	"github.com/mcp-bridge/mcp-bridge/httpserver"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -105,7 +106,7 @@ type Handler struct {
 	ctx    context.Context // done when the handler shuts down: sessions drain
 	cancel context.CancelFunc
 	wg     sync.WaitGroup // sessions and the tidier
-	bodies atomic.Int64   // bytes taken of MaxBodies
+	bodies httpserver.Bodies
 
 	refused atomic.Int64 // requests refused since the tidier last looked
 
@@ -118,7 +119,9 @@ type Handler struct {
 // NewHandler makes a Handler that gives each session, as a bridge.Conn, to
 // server. Close ends it.
 func NewHandler(server bridge.Handler, opts HandlerOptions) *Handler {
-	h := &Handler{server: server, opts: opts.withDefaults(), sessions: make(map[string]*session)}
+	opts = opts.withDefaults()
+	h := &Handler{server: server, opts: opts, sessions: make(map[string]*session)}
+	h.bodies.Max, h.bodies.Total, h.bodies.Timeout = opts.MaxMessageSize, opts.MaxBodies, opts.BodyTimeout
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	h.wg.Go(h.tidy)
 	return h
@@ -147,17 +150,11 @@ func (h *Handler) Sessions() int {
 // ServeHTTP answers one request. The order of the checks is that of
 // docs/rules.md, LI.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	rc := http.NewResponseController(w)
-	if h.opts.BodyTimeout > 0 && r.ContentLength != 0 {
-		// From the start: net/http reads what is left of a body even when the
-		// request was refused, and would wait for it without end. It takes the
-		// deadline away when it has the whole body.
-		_ = rc.SetReadDeadline(time.Now().Add(h.opts.BodyTimeout)) // not every ResponseWriter can
-	}
+	h.bodies.Expect(w, r)
 	if h.opts.StallAfter > 0 {
 		// net/http sends the end of the reply after this returns, and then
 		// takes the deadline away.
-		defer func() { _ = rc.SetWriteDeadline(time.Now().Add(h.opts.StallAfter)) }()
+		defer func() { _ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(h.opts.StallAfter)) }()
 	}
 	w.Header()["X-Content-Type-Options"] = valueNoSniff
 	known, no := h.opts.Guard.Enter(w, r)
@@ -290,28 +287,9 @@ func (h *Handler) tidy() {
 
 // refuse answers a request that has not become a message with a JSON-RPC error.
 func refuse(w http.ResponseWriter, r *http.Request, status, code int, text string) {
-	writeError(w, r, status, code, jsonrpc.ID{}, text)
+	httpserver.WriteError(w, r, status, code, jsonrpc.ID{}, text)
 }
 
 func refuseID(w http.ResponseWriter, r *http.Request, status int, id jsonrpc.ID, text string) {
-	writeError(w, r, status, jsonrpc.CodeInvalidRequest, id, text)
-}
-
-// busy answers a request that may succeed later.
-func busy(w http.ResponseWriter, r *http.Request, id jsonrpc.ID, err error) {
-	w.Header().Set("Retry-After", "5")
-	writeError(w, r, http.StatusServiceUnavailable, jsonrpc.CodeInternalError, id, err.Error())
-}
-
-// writeError writes a JSON-RPC error with an HTTP status. An unknown id is
-// null before 2025-11-25, whose schema made it optional (J4).
-func writeError(w http.ResponseWriter, r *http.Request, status, code int, id jsonrpc.ID, text string) {
-	if id.IsZero() && r.Header.Get(headerVersion) < version2025_11_25 {
-		id = jsonrpc.NullID
-	}
-	w.Header()["Content-Type"] = valueJSON
-	w.WriteHeader(status)
-	if r.Method != http.MethodHead {
-		_, _ = w.Write(jsonrpc.NewError(id, code, text, nil).Bytes())
-	}
+	httpserver.WriteError(w, r, status, jsonrpc.CodeInvalidRequest, id, text)
 }

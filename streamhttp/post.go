@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/mcp-bridge/mcp-bridge/httpserver"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/sse"
 )
@@ -16,20 +17,20 @@ import (
 func (h *Handler) servePOST(w http.ResponseWriter, r *http.Request) {
 	max, outside := h.maxBody(r)
 	if r.ContentLength > int64(max) {
-		h.tooLarge(w, r, outside)
+		h.badBody(w, r, httpserver.ErrTooLarge, outside)
 		return
 	}
-	if !accepts(r.Header, typeJSON, typeSSE) {
+	if !httpserver.Accepts(r.Header, typeJSON, typeSSE) {
 		refuse(w, r, http.StatusNotAcceptable, jsonrpc.CodeInvalidRequest, "the Accept header must admit both application/json and text/event-stream")
 		return
 	}
-	if !isJSON(r.Header) {
+	if !httpserver.IsJSON(r.Header) {
 		refuse(w, r, http.StatusUnsupportedMediaType, jsonrpc.CodeInvalidRequest, "the Content-Type must be application/json, in UTF-8 and without a Content-Encoding")
 		return
 	}
-	share := &share{budget: &h.bodies, max: int64(h.opts.MaxBodies)}
-	defer share.free()
-	body, err := share.readAll(r.Body, r.ContentLength, int64(max))
+	share := h.bodies.Share()
+	defer share.Free()
+	body, err := share.Read(r, max)
 	if err != nil {
 		h.badBody(w, r, err, outside)
 		return
@@ -41,7 +42,7 @@ func (h *Handler) servePOST(w http.ResponseWriter, r *http.Request) {
 	m, err := jsonrpc.Parse(body)
 	if err != nil {
 		e := asError(err)
-		writeError(w, r, http.StatusBadRequest, e.Code, e.ID, e.Message)
+		httpserver.WriteError(w, r, http.StatusBadRequest, e.Code, e.ID, e.Message)
 		return
 	}
 	if h.opts.Stateless {
@@ -115,7 +116,7 @@ func pass(ctx context.Context, s *session, m jsonrpc.Message) error {
 }
 
 // serveInitialize opens a session (LI20, LI22).
-func (h *Handler) serveInitialize(w http.ResponseWriter, r *http.Request, m jsonrpc.Message, share *share) {
+func (h *Handler) serveInitialize(w http.ResponseWriter, r *http.Request, m jsonrpc.Message, share *httpserver.Share) {
 	if r.Header.Get(headerSession) != "" {
 		if s := h.find(w, r, m.ID()); s != nil {
 			refuseID(w, r, http.StatusBadRequest, m.ID(), "the session is already initialized")
@@ -146,10 +147,10 @@ type post struct {
 	s     *session
 	st    *stream
 	rd    *reader
-	first jsonrpc.ID   // of the requests
-	batch []jsonrpc.ID // of the requests of a batch, in order; nil: there is no batch
-	opens bool         // the request is initialize
-	share *share       // what the messages take until the server has them
+	first jsonrpc.ID        // of the requests
+	batch []jsonrpc.ID      // of the requests of a batch, in order; nil: there is no batch
+	opens bool              // the request is initialize
+	share *httpserver.Share // what the messages take until the server has them
 }
 
 // serveRequests passes the messages of one POST to the server and answers the
@@ -162,7 +163,7 @@ func (h *Handler) serveRequests(p *post, messages, requests, failed []jsonrpc.Me
 	p.st, p.rd, used, err = s.open(requests)
 	switch {
 	case err == errTooManyCalls:
-		busy(w, r, p.first, err)
+		httpserver.Busy(w, r, p.first, err.Error())
 		return
 	case err != nil:
 		refuseID(w, r, http.StatusNotFound, p.first, sessionGone)
@@ -230,8 +231,8 @@ func (h *Handler) serveStream(p *post, messages []jsonrpc.Message) {
 type outbox struct {
 	s        *session
 	messages []jsonrpc.Message
-	begun    bool   // the server has got a message
-	share    *share // is given back when the server has got all
+	begun    bool              // the server has got a message
+	share    *httpserver.Share // is given back when the server has got all
 }
 
 // next returns the first message, and the channel that takes it; nil when
@@ -249,7 +250,7 @@ func (o *outbox) passed() {
 	o.s.passed(o.messages[0])
 	o.messages[0] = jsonrpc.Message{} // its bytes are the server's now
 	if o.messages = o.messages[1:]; len(o.messages) == 0 {
-		o.share.free()
+		o.share.Free()
 	}
 }
 

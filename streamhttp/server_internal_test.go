@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"mime"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -258,63 +257,6 @@ func TestServerEventIDRoundTrip(t *testing.T) {
 		k, s, ok := parseEventID(string(appendEventID(nil, key, seq)))
 		if !ok || k != key || s != seq {
 			t.Fatalf("%d, %d became %d, %d, %v", key, seq, k, s, ok)
-		}
-	}
-}
-
-func FuzzAccepts(f *testing.F) {
-	for _, s := range []string{
-		"", "*/*", "application/json, text/event-stream", "application/json;q=0, */*", "text/*;q=0.000", "a/b;q=\"0\",,;",
-		"application/json;q=0.0001", "*/*;q=1;x=\"a,b\"", "text/event-stream ; q = 0", "APPLICATION/JSON;Q=0", "application/json;q=0;q=1",
-	} {
-		f.Add(s, "")
-		f.Add(s, "text/event-stream")
-	}
-	f.Fuzz(func(t *testing.T, a, b string) {
-		h := http.Header{"Accept": {a, b}}
-		for _, mt := range []string{typeJSON, typeSSE} {
-			if got, want := accepts(h, mt), naiveAdmits(a+","+b, mt); got != want {
-				t.Errorf("%q, %q: accepts(%s) = %v, want %v", a, b, mt, got, want)
-			}
-		}
-		if accepts(h, typeJSON, typeSSE) != (accepts(h, typeJSON) && accepts(h, typeSSE)) {
-			t.Errorf("%q, %q: both is not each", a, b)
-		}
-		isJSON(http.Header{"Content-Type": {a}})
-	})
-}
-
-// naiveAdmits looks for the exact type, then for the half one, then for the whole wildcard.
-func naiveAdmits(accept, mediaType string) bool {
-	major := strings.Split(mediaType, "/")[0]
-	for _, want := range []string{mediaType, major + "/*", "*/*"} {
-		for item := range strings.SplitSeq(accept, ",") {
-			mt, params, err := mime.ParseMediaType(strings.TrimSpace(item))
-			if (err == nil || mt != "") && mt == want {
-				q, err := strconv.ParseFloat(params["q"], 64)
-				return err != nil || q != 0 || strings.Trim(params["q"], "0.") != ""
-			}
-		}
-	}
-	return false
-}
-
-// LI5: what is not plain JSON in UTF-8 is refused as such, not misread.
-func TestServerRefusesOtherEncodings(t *testing.T) {
-	for _, h := range []http.Header{
-		{"Content-Type": {"application/json"}, "Content-Encoding": {"gzip"}},
-		{"Content-Type": {"application/json; charset=utf-16"}},
-	} {
-		if isJSON(h) {
-			t.Errorf("%v was taken for JSON", h)
-		}
-	}
-	for _, h := range []http.Header{
-		{"Content-Type": {"application/json; charset=UTF-8"}, "Content-Encoding": {"identity"}},
-		{"Content-Type": {"application/json"}},
-	} {
-		if !isJSON(h) {
-			t.Errorf("%v was refused", h)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/httpguard"
+	"github.com/mcp-bridge/mcp-bridge/httpserver"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -37,7 +38,7 @@ func (h *Handler) start(w http.ResponseWriter, r *http.Request, s *session, id j
 	if err != errTooMany && err != errClosing {
 		err = bridge.ErrBusy // what it wraps is for the log
 	}
-	busy(w, r, id, err)
+	httpserver.Busy(w, r, id, err.Error())
 	return false
 }
 

@@ -27,6 +27,7 @@ var imports = map[string][]string{
 	"sse":        {},
 	"httpguard":  {},
 	"httpclient": {"jsonrpc"},
+	"httpserver": {"jsonrpc"},
 	"supervisor": {"github.com/creack/pty", "golang.org/x/sys/unix", "golang.org/x/sys/windows"},
 	"watch":      {"github.com/fsnotify/fsnotify"},
 	"config":     {"github.com/tailscale/hujson"},
@@ -40,8 +41,8 @@ var imports = map[string][]string{
 
 	// Transports know the middle and the leaves, and not each other.
 	"stdio":      {"bridge", "jsonrpc", "supervisor", "github.com/hashicorp/go-hclog", "golang.org/x/sys/unix", "golang.org/x/sys/windows"},
-	"streamhttp": {"bridge", "jsonrpc", "sse", "httpguard", "httpclient", "github.com/hashicorp/go-hclog"},
-	"legacysse":  {"bridge", "jsonrpc", "sse", "httpguard", "httpclient", "github.com/hashicorp/go-hclog"},
+	"streamhttp": {"bridge", "jsonrpc", "sse", "httpguard", "httpserver", "httpclient", "github.com/hashicorp/go-hclog"},
+	"legacysse":  {"bridge", "jsonrpc", "sse", "httpguard", "httpserver", "httpclient", "github.com/hashicorp/go-hclog"},
 	"ws":         {"bridge", "jsonrpc", "httpguard", "httpclient", "github.com/hashicorp/go-hclog", "github.com/coder/websocket"},
 
 	// What brings transports together: towards the server, and towards clients.

@@ -1,0 +1,136 @@
+package httpserver
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// Whatever the header says of its length, a body is read whole or refused for
+// its size, within the memory for all of them.
+func FuzzRead(f *testing.F) {
+	for _, size := range []int{0, 1, 64<<10 - 1, 64 << 10, 64<<10 + 1, 1 << 20, 1<<20 + 1} {
+		f.Add(size, int64(-1), size, 4<<20)
+		f.Add(size, int64(size), size, -1)
+		f.Add(size, int64(5<<20), 4<<20, size)
+		f.Add(size, int64(-1), size-1, 4<<20)
+	}
+	f.Fuzz(func(t *testing.T, size int, claim int64, max, total int) {
+		if size < 0 || size > 2<<20 || max < 0 || max > 8<<20 || claim < -1 || claim >= 0 && claim < int64(size) {
+			return // net/http never gives more than was claimed
+		}
+		b := &Bodies{Total: total}
+		sent := bytes.Repeat([]byte("0123456789abcdef-"), size/17+1)[:size]
+		var r io.Reader = bytes.NewReader(sent)
+		if claim > int64(size) {
+			r = io.MultiReader(r, iotest.ErrReader(io.ErrUnexpectedEOF))
+		}
+		s := b.Share()
+		got, err := s.readAll(r, claim, int64(max))
+		switch {
+		case err == nil && !bytes.Equal(got, sent):
+			t.Errorf("%d bytes came of %d", len(got), size)
+		case err == nil && len(got) > max:
+			t.Errorf("%d bytes came, although no more than %d may", len(got), max)
+		case err == nil && total >= 0 && b.Taken() > int64(total):
+			t.Errorf("%d bytes are taken of %d", b.Taken(), total)
+		case err == nil && total >= 0 && cap(got) > int(b.Taken()):
+			t.Errorf("a body in %d bytes counts as %d", cap(got), b.Taken())
+		case err == ErrTooLarge && size <= max:
+			t.Errorf("%d bytes are too large for %d", size, max)
+		case err == ErrTooMuch && total < 0:
+			t.Error("there is no limit, and it was reached")
+		case err != nil && err != ErrTooMuch && size <= max && claim <= int64(size):
+			t.Errorf("%d of %d bytes: %v", size, max, err)
+		}
+		s.Free()
+		if s.Free(); b.Taken() != 0 {
+			t.Errorf("%d bytes are taken by nobody", b.Taken())
+		}
+	})
+}
+
+// What is held counts, for as long as it is held, and no longer.
+func TestTotal(t *testing.T) {
+	b := &Bodies{Max: 1000, Total: 2000}
+	read := func(size int) (*Share, error) {
+		s := b.Share()
+		_, err := s.Read(httptest.NewRequest(http.MethodPost, "/", strings.NewReader(strings.Repeat("x", size))), b.Max)
+		return s, err
+	}
+	one, err1 := read(1000)
+	two, err2 := read(1000)
+	three, err3 := read(1)
+	if err1 != nil || err2 != nil || err3 != ErrTooMuch {
+		t.Errorf("%v, %v, and one byte too many: %v", err1, err2, err3)
+	}
+	three.Free()
+	one.Free()
+	four, err := read(1000)
+	if err != nil {
+		t.Errorf("when there is room again: %v", err)
+	}
+	two.Free()
+	four.Free()
+	(*Share)(nil).Free()
+	if _, err := read(1001); err != ErrTooLarge {
+		t.Errorf("a body of 1001 bytes: %v", err)
+	}
+}
+
+// J9: why a body could not be read decides the status, and whether the
+// connection goes on.
+func TestRefuse(t *testing.T) {
+	b := &Bodies{Max: 1234, Timeout: 30 * time.Second}
+	for _, c := range []struct {
+		err               error
+		status, code      int
+		text              string
+		lasts, retryAfter bool
+	}{
+		{ErrTooLarge, 413, jsonrpc.CodeInvalidRequest, "larger than 1234 bytes (--max-message-size)", true, false},
+		{ErrTooMuch, 503, jsonrpc.CodeInternalError, "try again later", false, true},
+		{os.ErrDeadlineExceeded, 408, jsonrpc.CodeInvalidRequest, "within 30s", false, false},
+		{errors.New("secret"), 400, jsonrpc.CodeParseError, "could not be read", true, false},
+	} {
+		for _, major := range []int{1, 2} {
+			r := httptest.NewRequest(http.MethodPost, "/", nil)
+			r.ProtoMajor = major
+			w := httptest.NewRecorder()
+			b.Refuse(w, r, c.err)
+			e, err := jsonrpc.Parse(w.Body.Bytes())
+			if err != nil || w.Code != c.status || !e.IsError() || e.ID() != jsonrpc.NullID ||
+				!strings.Contains(w.Body.String(), c.text) || strings.Contains(w.Body.String(), "secret") {
+				t.Errorf("%v: %d %s", c.err, w.Code, w.Body)
+			}
+			if lasts := w.Header().Get("Connection") == ""; lasts != (c.lasts || major == 2) {
+				t.Errorf("%v, HTTP/%d: the connection goes on: %v", c.err, major, lasts)
+			}
+			if (w.Header().Get("Retry-After") != "") != c.retryAfter {
+				t.Errorf("%v: %v", c.err, w.Header())
+			}
+		}
+	}
+}
+
+// J4: an id that is not known is null, and since 2025-11-25 left out.
+func TestUnknownID(t *testing.T) {
+	for version, want := range map[string]bool{"": true, "2025-06-18": true, "2025-11-25": false} {
+		r := httptest.NewRequest(http.MethodPost, "/", nil)
+		r.Header.Set("Mcp-Protocol-Version", version)
+		w := httptest.NewRecorder()
+		Busy(w, r, jsonrpc.ID{}, "no")
+		if got := strings.Contains(w.Body.String(), `"id":null`); got != want {
+			t.Errorf("%s: %s", version, w.Body)
+		}
+	}
+}
