@@ -1,6 +1,7 @@
 package legacysse
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -48,23 +49,13 @@ type HandlerOptions struct {
 }
 
 func (o HandlerOptions) withDefaults() HandlerOptions {
-	number := func(p *int, d int) {
-		if *p == 0 {
-			*p = d
-		}
-	}
-	duration := func(p *time.Duration, d time.Duration) {
-		if *p == 0 {
-			*p = d
-		}
-	}
-	number(&o.MaxMessageSize, 64<<20)
-	number(&o.MaxBodies, 4*o.MaxMessageSize)
-	number(&o.MaxSessions, 1000)
-	number(&o.MaxBatch, 50)
-	duration(&o.KeepAlive, 15*time.Second)
-	duration(&o.BodyTimeout, 30*time.Second)
-	duration(&o.StallAfter, 30*time.Second)
+	o.MaxMessageSize = cmp.Or(o.MaxMessageSize, 64<<20)
+	o.MaxBodies = cmp.Or(o.MaxBodies, 4*o.MaxMessageSize)
+	o.MaxSessions = cmp.Or(o.MaxSessions, 1000)
+	o.MaxBatch = cmp.Or(o.MaxBatch, 50)
+	o.KeepAlive = cmp.Or(o.KeepAlive, 15*time.Second)
+	o.BodyTimeout = cmp.Or(o.BodyTimeout, 30*time.Second)
+	o.StallAfter = cmp.Or(o.StallAfter, 30*time.Second)
 	if o.Logger == nil {
 		o.Logger = hclog.NewNullLogger()
 	}
@@ -81,25 +72,21 @@ type Handler struct {
 	server bridge.Handler
 	opts   HandlerOptions
 
-	ctx     context.Context // done when the handler shuts down: sessions drain
-	cancel  context.CancelFunc
-	wg      sync.WaitGroup // sessions
+	lobby   *bridge.Lobby
+	wg      sync.WaitGroup // sessions, until they have said their last words
 	bodies  httpserver.Bodies
-	refused warnings
+	refused httpguard.Warnings
 
 	mu       sync.Mutex
 	sessions map[string]*session // by id, until they end
-	served   int                 // places taken: of sessions, and of ended ones whose server is not gone yet
-	closing  bool
 }
 
 // NewHandler makes a Handler that gives each session, as a bridge.Conn, to
 // server. Close ends it.
 func NewHandler(server bridge.Handler, o HandlerOptions) *Handler {
 	o = o.withDefaults()
-	h := &Handler{server: server, opts: o, sessions: make(map[string]*session)}
+	h := &Handler{server: server, opts: o, lobby: bridge.NewLobby(o.MaxSessions, o.Admit), sessions: make(map[string]*session)}
 	h.bodies.Max, h.bodies.Total, h.bodies.Timeout = o.MaxMessageSize, o.MaxBodies, o.BodyTimeout
-	h.ctx, h.cancel = context.WithCancel(context.Background())
 	return h
 }
 
@@ -109,21 +96,14 @@ func NewHandler(server bridge.Handler, o HandlerOptions) *Handler {
 // what they were owed, for which they have five seconds. It may be called more
 // than once.
 func (h *Handler) Close() error {
-	h.mu.Lock()
-	h.closing = true
-	h.mu.Unlock()
-	h.cancel()
+	h.lobby.Close()
 	h.wg.Wait()
 	return nil
 }
 
 // Sessions returns how many sessions there are. One that has ended does not
 // count, although its server may still be on its way out.
-func (h *Handler) Sessions() int {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return len(h.sessions)
-}
+func (h *Handler) Sessions() int { return h.lobby.Sessions() }
 
 // begin does what every request needs first. It returns nil when the request
 // was answered: it was refused, or it was a preflight.
@@ -132,15 +112,20 @@ func (h *Handler) begin(w http.ResponseWriter, r *http.Request) *http.Request {
 	w.Header()["X-Content-Type-Options"] = valueNoSniff
 	r, no := h.opts.Guard.Enter(w, r)
 	if no != nil {
-		level := hclog.Debug
-		if h.refused.due(time.Now()) {
-			level = hclog.Warn
-		}
-		h.opts.Logger.Log(level, "request refused", "reason", no.Reason, "remote", h.opts.Guard.RemoteAddr(r))
+		h.logRefused(r, no.Reason)
 		refuse(w, r, no.Status, jsonrpc.ID{}, no.Reason)
 		return nil
 	}
 	return r
+}
+
+// logRefused says that a request was refused.
+func (h *Handler) logRefused(r *http.Request, reason string) {
+	level := hclog.Debug
+	if h.refused.Due() {
+		level = hclog.Warn
+	}
+	h.opts.Logger.Log(level, "request refused", "reason", reason, "remote", h.opts.Guard.RemoteAddr(r))
 }
 
 // end gives the last bytes of a reply, which net/http sends after a handler
@@ -151,91 +136,42 @@ func (h *Handler) end(w http.ResponseWriter) {
 	}
 }
 
-var (
-	errTooMany = errors.New("too many sessions; try again later")
-	errClosing = errors.New("the bridge is shutting down")
-
-	errNoStanding = errors.New("there is no token any more for who has opened the session")
-)
-
 // start makes a session and lets the bridge.Handler serve it. The error is
-// errTooMany, errClosing, or Admit's.
+// that of Lobby.Enter.
 func (h *Handler) start(r *http.Request) (*session, error) {
+	guest, err := h.lobby.Enter(r.Context())
+	if err != nil {
+		return nil, err
+	}
 	s := newSession(httpguard.Principal(r))
-	ctx, cancel := context.WithCancel(h.ctx)
 	s.onEnd = func() {
-		cancel()
 		h.mu.Lock()
 		delete(h.sessions, s.id)
 		h.mu.Unlock()
+		guest.Gone()
 	}
-	if err := h.enter(s); err != nil {
-		cancel()
-		return nil, err
-	}
-	leave, err := h.admit(r.Context())
-	if err != nil {
-		s.end(err)
-		h.leave()
-		return nil, err
-	}
-	go h.serve(ctx, s, leave, httpguard.Standing(r))
+	h.mu.Lock()
+	h.sessions[s.id] = s
+	h.mu.Unlock()
+	h.wg.Go(func() { h.serve(guest, s, httpguard.Standing(r)) })
 	return s, nil
 }
 
-// enter takes a place for a session. Who has one owes a leave.
-func (h *Handler) enter(s *session) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.closing {
-		return errClosing
-	}
-	// Servers that are still being stopped do not count, but cannot pile up.
-	if len(h.sessions) >= h.opts.MaxSessions || h.served >= 2*h.opts.MaxSessions {
-		return errTooMany
-	}
-	h.served++
-	h.sessions[s.id] = s
-	h.wg.Add(1)
-	return nil
-}
+// errNoStanding ends the sessions of who has no token any more.
+var errNoStanding = errors.New("there is no token any more for who has opened the session")
 
-func (h *Handler) leave() {
-	h.mu.Lock()
-	h.served--
-	h.mu.Unlock()
-	h.wg.Done()
-}
-
-// admit asks for a place, for as long as the client and the Handler wait for one.
-func (h *Handler) admit(ctx context.Context) (leave func(), err error) {
-	if h.opts.Admit == nil {
-		return func() {}, nil
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(h.ctx, cancel)()
-	leave, err = h.opts.Admit(ctx)
-	if err == nil && h.ctx.Err() != nil {
-		leave()
-		return nil, errClosing
-	}
-	return leave, err
-}
-
-// serve runs the bridge.Handler for a session. ctx is done when the session
-// has ended or the Handler shuts down; the session ends with the standing of
-// who has opened it.
-func (h *Handler) serve(ctx context.Context, s *session, leave func(), standing context.Context) {
-	defer h.leave()
+// serve runs the bridge.Handler for a session, which ends with the standing of
+// who has opened it, and waits for its last words.
+func (h *Handler) serve(guest *bridge.Guest, s *session, standing context.Context) {
 	defer context.AfterFunc(standing, func() { s.end(errNoStanding) })()
+	ctx := guest.Context()
 	err := h.server.ServeConn(ctx, s)
-	leave()
 	why := s.over()
 	if err != nil && !(why != nil && errors.Is(err, why)) && !(ctx.Err() != nil && errors.Is(err, context.Canceled)) {
 		h.opts.Logger.Warn("session ended", "session", s.tag(), "error", err)
 	}
 	s.end(errSessionEnded)
+	guest.Leave()
 	t := time.NewTimer(lastWords)
 	defer t.Stop()
 	select {
@@ -260,23 +196,4 @@ func (h *Handler) find(r *http.Request, id string) *session {
 // valid request.
 func refuse(w http.ResponseWriter, r *http.Request, status int, id jsonrpc.ID, text string) {
 	httpserver.WriteError(w, r, status, jsonrpc.CodeInvalidRequest, id, text)
-}
-
-// warnings keeps a web page that is refused again and again from flooding the
-// log: a few in a quarter of a minute are worth a warning.
-type warnings struct {
-	mu    sync.Mutex
-	since time.Time
-	n     int
-}
-
-func (w *warnings) due(now time.Time) bool {
-	const most, per = 10, 15 * time.Second
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if now.Sub(w.since) >= per {
-		w.since, w.n = now, 0
-	}
-	w.n++
-	return w.n <= most
 }

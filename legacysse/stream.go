@@ -35,7 +35,10 @@ func (h *Handler) ServeSSE(w http.ResponseWriter, r *http.Request) {
 	}
 	s, err := h.start(r)
 	if err != nil {
-		h.notStarted(w, r, err)
+		if r.Context().Err() == nil { // the client has not gone while it waited
+			h.logRefused(r, err.Error())
+			httpserver.Busy(w, r, jsonrpc.ID{}, bridge.Excuse(err))
+		}
 		return
 	}
 	defer close(s.written)
@@ -46,21 +49,6 @@ func (h *Handler) ServeSSE(w http.ResponseWriter, r *http.Request) {
 	}
 	h.opts.Logger.Log(level, "event stream ended", "session", s.tag(), "reason", err)
 	s.end(err)
-}
-
-// notStarted answers a client for which there is no session.
-func (h *Handler) notStarted(w http.ResponseWriter, r *http.Request, err error) {
-	switch {
-	case r.Context().Err() != nil: // the client has gone while it waited
-	case err == errTooMany, err == errClosing:
-		h.opts.Logger.Warn("session refused", "reason", err)
-		httpserver.Busy(w, r, jsonrpc.ID{}, err.Error())
-	case h.ctx.Err() != nil:
-		httpserver.Busy(w, r, jsonrpc.ID{}, errClosing.Error())
-	default:
-		h.opts.Logger.Warn("session refused", "reason", err)
-		httpserver.Busy(w, r, jsonrpc.ID{}, bridge.ErrBusy.Error())
-	}
 }
 
 // messageURL returns the path for POSTs as the client of r must see it.

@@ -1,10 +1,9 @@
 package streamhttp
 
 import (
-	"context"
+	"cmp"
 	"net/http"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -55,29 +54,19 @@ type HandlerOptions struct {
 }
 
 func (o HandlerOptions) withDefaults() HandlerOptions {
-	number := func(p *int, d int) {
-		if *p == 0 {
-			*p = d
-		}
-	}
-	duration := func(p *time.Duration, d time.Duration) {
-		if *p == 0 {
-			*p = d
-		}
-	}
-	number(&o.MaxMessageSize, 64<<20)
-	number(&o.MaxBodies, 4*o.MaxMessageSize)
-	number(&o.MaxSessions, 1000)
-	number(&o.MaxBatch, 50)
-	number(&o.ReplayBytes, 4<<20)
-	number(&o.ReplayEvents, 10_000)
-	duration(&o.SessionTimeout, 30*time.Minute)
-	duration(&o.CommitAfter, 50*time.Millisecond)
-	duration(&o.KeepAlive, 15*time.Second)
-	duration(&o.BodyTimeout, 30*time.Second)
-	duration(&o.StallAfter, 30*time.Second)
-	duration(&o.HoldTimeout, 10*time.Second)
-	duration(&o.ReplayAge, 5*time.Minute)
+	o.MaxMessageSize = cmp.Or(o.MaxMessageSize, 64<<20)
+	o.MaxBodies = cmp.Or(o.MaxBodies, 4*o.MaxMessageSize)
+	o.MaxSessions = cmp.Or(o.MaxSessions, 1000)
+	o.MaxBatch = cmp.Or(o.MaxBatch, 50)
+	o.ReplayBytes = cmp.Or(o.ReplayBytes, 4<<20)
+	o.ReplayEvents = cmp.Or(o.ReplayEvents, 10_000)
+	o.SessionTimeout = cmp.Or(o.SessionTimeout, 30*time.Minute)
+	o.CommitAfter = cmp.Or(o.CommitAfter, 50*time.Millisecond)
+	o.KeepAlive = cmp.Or(o.KeepAlive, 15*time.Second)
+	o.BodyTimeout = cmp.Or(o.BodyTimeout, 30*time.Second)
+	o.StallAfter = cmp.Or(o.StallAfter, 30*time.Second)
+	o.HoldTimeout = cmp.Or(o.HoldTimeout, 10*time.Second)
+	o.ReplayAge = cmp.Or(o.ReplayAge, 5*time.Minute)
 	if o.Logger == nil {
 		o.Logger = hclog.NewNullLogger()
 	}
@@ -92,10 +81,6 @@ const initializeCommit = 10 * time.Second
 // tidyEvery is how often sessions are looked at for what has become too old.
 const tidyEvery = 15 * time.Second
 
-// maxRefusedWarnings is how many refused requests are worth a warning between
-// two looks of the tidier.
-const maxRefusedWarnings = 10
-
 // Handler serves one MCP endpoint over Streamable HTTP to clients of the
 // revisions 2024-11-05 to 2025-11-25 (docs/rules.md, LI). It is an
 // http.Handler; every path it is given is the endpoint.
@@ -103,27 +88,22 @@ type Handler struct {
 	server bridge.Handler
 	opts   HandlerOptions
 
-	ctx    context.Context // done when the handler shuts down: sessions drain
-	cancel context.CancelFunc
-	wg     sync.WaitGroup // sessions and the tidier
-	bodies httpserver.Bodies
-
-	refused atomic.Int64 // requests refused since the tidier last looked
+	lobby   *bridge.Lobby
+	tidier  sync.WaitGroup
+	bodies  httpserver.Bodies
+	refused httpguard.Warnings
 
 	mu       sync.Mutex
 	sessions map[string]*session // by id, until they end
-	served   int                 // bridge.Handlers that run: of sessions, and of ended ones whose server is not gone yet
-	closing  bool
 }
 
 // NewHandler makes a Handler that gives each session, as a bridge.Conn, to
 // server. Close ends it.
 func NewHandler(server bridge.Handler, opts HandlerOptions) *Handler {
 	opts = opts.withDefaults()
-	h := &Handler{server: server, opts: opts, sessions: make(map[string]*session)}
+	h := &Handler{server: server, opts: opts, lobby: bridge.NewLobby(opts.MaxSessions, opts.Admit), sessions: make(map[string]*session)}
 	h.bodies.Max, h.bodies.Total, h.bodies.Timeout = opts.MaxMessageSize, opts.MaxBodies, opts.BodyTimeout
-	h.ctx, h.cancel = context.WithCancel(context.Background())
-	h.wg.Go(h.tidy)
+	h.tidier.Go(h.tidy)
 	return h
 }
 
@@ -131,21 +111,14 @@ func NewHandler(server bridge.Handler, opts HandlerOptions) *Handler {
 // progress (their bridge.Handler's context is done; it bounds the wait), ends
 // them, and returns when all of them have ended. It may be called more than once.
 func (h *Handler) Close() error {
-	h.mu.Lock()
-	h.closing = true
-	h.mu.Unlock()
-	h.cancel()
-	h.wg.Wait()
+	h.lobby.Close()
+	h.tidier.Wait()
 	return nil
 }
 
 // Sessions returns how many sessions there are. One that has ended does not
 // count, although its server may still be on its way out.
-func (h *Handler) Sessions() int {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return len(h.sessions)
-}
+func (h *Handler) Sessions() int { return h.lobby.Sessions() }
 
 // ServeHTTP answers one request. The order of the checks is that of
 // docs/rules.md, LI.
@@ -167,12 +140,11 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// logRefused says that a request was refused. Nobody must be able to flood the
-// log with it, a web page least of all.
+// logRefused says that a request was refused.
 func (h *Handler) logRefused(r *http.Request, reason string) {
-	level := hclog.Warn
-	if h.refused.Add(1) > maxRefusedWarnings {
-		level = hclog.Debug
+	level := hclog.Debug
+	if h.refused.Due() {
+		level = hclog.Warn
 	}
 	h.opts.Logger.Log(level, "request refused", "reason", reason, "remote", h.opts.Guard.RemoteAddr(r))
 }
@@ -264,10 +236,9 @@ func (h *Handler) tidy() {
 	var all []*session
 	for {
 		select {
-		case <-h.ctx.Done():
+		case <-h.lobby.Context().Done():
 			return
 		case now := <-tick.C:
-			h.refused.Store(0)
 			all = all[:0]
 			h.mu.Lock()
 			for _, s := range h.sessions {

@@ -1,0 +1,191 @@
+package bridge_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge"
+)
+
+// There are no more clients than places, and no more servers than twice as many.
+func TestLobbyPlaces(t *testing.T) {
+	l := bridge.NewLobby(2, nil)
+	enter := func(want error) *bridge.Guest {
+		t.Helper()
+		g, err := l.Enter(t.Context())
+		if err != want || (g != nil) != (want == nil) {
+			t.Errorf("Enter = %v, %v, want %v", g, err, want)
+		}
+		return g
+	}
+	sessions := func(want int) {
+		t.Helper()
+		if n := l.Sessions(); n != want {
+			t.Errorf("%d sessions, want %d", n, want)
+		}
+	}
+	one, two := enter(nil), enter(nil)
+	sessions(2)
+	enter(bridge.ErrTooMany)
+	if one.Context().Err() != nil {
+		t.Error("a client that is there is gone")
+	}
+	one.Gone()
+	one.Gone() // it counts once
+	sessions(1)
+	if one.Context().Err() == nil || two.Context().Err() != nil {
+		t.Error("not the client that is gone is gone")
+	}
+	three := enter(nil)
+	three.Gone()
+	four := enter(nil)
+	four.Gone()
+	enter(bridge.ErrTooMany) // the servers of four clients are still there
+	one.Leave()
+	five := enter(nil)
+	sessions(2)
+	for _, g := range []*bridge.Guest{two, three, four, five} {
+		g.Leave()
+	}
+	sessions(0)
+	l.Close()
+	enter(bridge.ErrClosing)
+}
+
+// Close tells everybody, and waits until the last one has left.
+func TestLobbyClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := bridge.NewLobby(2, nil)
+		one, _ := l.Enter(t.Context())
+		two, _ := l.Enter(t.Context())
+		closed := false
+		go func() {
+			l.Close()
+			l.Close()
+			closed = true
+		}()
+		synctest.Wait()
+		if l.Context().Err() == nil || one.Context().Err() == nil || two.Context().Err() == nil {
+			t.Error("somebody was not told")
+		}
+		one.Leave()
+		two.Gone()
+		if synctest.Wait(); closed {
+			t.Error("Close has not waited")
+		}
+		two.Leave()
+		if synctest.Wait(); !closed {
+			t.Error("Close waits for nobody")
+		}
+	})
+}
+
+// Admit is asked about everybody, and what it gives is given back once: also
+// if it comes too late, or there is no place here.
+func TestLobbyAdmit(t *testing.T) {
+	for name, c := range map[string]struct {
+		after   time.Duration // Admit answers, whatever its ctx says
+		refuses error
+		happens func(l *bridge.Lobby, cancel func())
+		want    error
+		given   int64
+	}{
+		"a place":            {given: 1},
+		"a wait":             {after: time.Hour, given: 1},
+		"none":               {refuses: bridge.ErrBusy, want: bridge.ErrBusy},
+		"the client goes":    {after: time.Minute, happens: func(_ *bridge.Lobby, cancel func()) { cancel() }, want: context.Canceled, given: 1},
+		"shutdown":           {after: time.Minute, happens: func(l *bridge.Lobby, _ func()) { l.Close() }, want: bridge.ErrClosing, given: 1},
+		"shutdown, and none": {after: time.Minute, refuses: bridge.ErrBusy, happens: func(l *bridge.Lobby, _ func()) { l.Close() }, want: bridge.ErrClosing},
+		"somebody else has the place": {after: time.Minute, given: 2, want: bridge.ErrTooMany,
+			happens: func(l *bridge.Lobby, _ func()) {
+				g, err := l.Enter(context.WithValue(context.Background(), quick{}, true))
+				if err == nil {
+					time.Sleep(time.Hour)
+					g.Leave()
+				}
+			}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var given, back atomic.Int64
+				l := bridge.NewLobby(1, func(ctx context.Context) (func(), error) {
+					if ctx.Value(quick{}) == nil {
+						time.Sleep(c.after)
+					}
+					if c.refuses != nil {
+						return nil, c.refuses
+					}
+					given.Add(1)
+					return func() { back.Add(1) }, nil
+				})
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				var g *bridge.Guest
+				err := errors.New("waits")
+				go func() { g, err = l.Enter(ctx) }()
+				synctest.Wait()
+				if c.happens != nil {
+					c.happens(l, cancel)
+				}
+				time.Sleep(2 * time.Hour)
+				synctest.Wait()
+				if !errors.Is(err, c.want) {
+					t.Errorf("Enter = %v, want %v", err, c.want)
+				}
+				if err == nil && (given.Load() != 1 || back.Load() != 0) {
+					t.Errorf("who is there has %d places, and has given back %d", given.Load(), back.Load())
+				}
+				if err == nil {
+					g.Leave()
+				}
+				if given.Load() != c.given || back.Load() != c.given {
+					t.Errorf("%d places were given, and %d given back; want %d", given.Load(), back.Load(), c.given)
+				}
+				if n := l.Sessions(); n != 0 {
+					t.Errorf("%d sessions", n)
+				}
+				l.Close()
+			})
+		})
+	}
+}
+
+// quick marks the context of who need not wait.
+type quick struct{}
+
+// Admit need not wait any longer when its client has gone, or all is over.
+func TestLobbyAdmitEnds(t *testing.T) {
+	for _, closes := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			l := bridge.NewLobby(1, func(ctx context.Context) (func(), error) {
+				<-ctx.Done()
+				return nil, fmt.Errorf("secret: %w", bridge.ErrBusy)
+			})
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			var err error
+			go func() { _, err = l.Enter(ctx) }()
+			if synctest.Wait(); closes {
+				l.Close()
+				if synctest.Wait(); err != bridge.ErrClosing {
+					t.Errorf("Enter = %v when all is over", err)
+				}
+				return
+			}
+			cancel()
+			if synctest.Wait(); !errors.Is(err, bridge.ErrBusy) || bridge.Excuse(err) != bridge.ErrBusy.Error() {
+				t.Errorf("Enter = %v, excused as %q", err, bridge.Excuse(err))
+			}
+		})
+	}
+	for _, err := range []error{bridge.ErrTooMany, bridge.ErrClosing} {
+		if bridge.Excuse(err) != err.Error() {
+			t.Errorf("%v is excused as %q", err, bridge.Excuse(err))
+		}
+	}
+}
