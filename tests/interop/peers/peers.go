@@ -90,15 +90,16 @@ func module(t testing.TB, name string) string {
 // bin is the folder of what is built, made once.
 var bin = sync.OnceValues(func() (string, error) { return os.MkdirTemp("", "mcp-bridge-peers-") })
 
-// goBuild returns a function that builds a program once.
-func goBuild(dir, pkg string) func() (string, error) {
+// goBuild returns a function that builds a program once. race puts the race
+// detector in, if the tests have it.
+func goBuild(dir, pkg string, race bool) func() (string, error) {
 	return sync.OnceValues(func() (string, error) {
 		to, err := bin()
 		if err != nil {
 			return "", err
 		}
 		args := []string{"build", "-o", to + string(filepath.Separator)}
-		if raceEnabled {
+		if race && raceEnabled {
 			args = append(args, "-race")
 		}
 		cmd := exec.Command("go", append(args, pkg)...)
@@ -111,9 +112,10 @@ func goBuild(dir, pkg string) func() (string, error) {
 }
 
 var (
-	buildBridge       = goBuild(".", "./cmd/mcp-bridge")
-	buildStdioClient  = goBuild("tests/interop", "./stdioclient")
-	buildGoEverything = goBuild("tests/interop", "github.com/modelcontextprotocol/go-sdk/conformance/everything-server")
+	buildBridge       = goBuild(".", "./cmd/mcp-bridge", true)
+	buildStdioClient  = goBuild("tests/interop", "./stdioclient", true)
+	buildGoPeer       = goBuild("tests/interop", "./gopeer", false) // with it, the SDK takes seconds for a megabyte
+	buildGoEverything = goBuild("tests/interop", "github.com/modelcontextprotocol/go-sdk/conformance/everything-server", true)
 )
 
 // Main runs the tests and removes what was built for them. TestMain calls it.
@@ -143,11 +145,21 @@ func Bridge(t testing.TB) string { t.Helper(); return built(t, buildBridge) }
 // StdioClient is the stdio client that the conformance suite drives.
 func StdioClient(t testing.TB) string { t.Helper(); return built(t, buildStdioClient) }
 
+// GoPeer is a client on the Go SDK: the command line prefix of gopeer.
+func GoPeer(t testing.TB) []string { t.Helper(); return []string{built(t, buildGoPeer), "play"} }
+
+// GoServer starts a server on the Go SDK on a transport of gopeer's, and
+// returns its URL.
+func GoServer(t testing.TB, transport string) string {
+	t.Helper()
+	return StartAndListen(t, []string{built(t, buildGoPeer), transport})
+}
+
 // GoEverything is the Go SDK's conformance server; without flags it speaks stdio.
 func GoEverything(t testing.TB) string { t.Helper(); return built(t, buildGoEverything) }
 
 // listening matches the log line that names an endpoint, in text and in JSON.
-var listening = regexp.MustCompile(`listening.*url"?[=:]\s*"?(http://[^\s"]+)`)
+var listening = regexp.MustCompile(`listening.*url"?[=:]\s*"?((?:http:/|unix:)/[^\s"]+)`)
 
 // Serve starts `mcp-bridge serve ARGS` on a free port and returns its endpoint.
 func Serve(t testing.TB, args ...string) string {
@@ -186,13 +198,18 @@ func GoHTTP(t testing.TB) string {
 }
 
 // NodeHTTP starts npm's server-everything on a port of its own.
-func NodeHTTP(t testing.TB) string {
+func NodeHTTP(t testing.TB) string { t.Helper(); return nodeOnPort(t, "streamableHttp") + "/mcp" }
+
+// NodeSSE is NodeHTTP over HTTP+SSE.
+func NodeSSE(t testing.TB) string { t.Helper(); return nodeOnPort(t, "sse") + "/sse" }
+
+func nodeOnPort(t testing.TB, mode string) string {
 	t.Helper()
 	addr := freeAddr(t)
 	_, port, _ := net.SplitHostPort(addr)
-	Start(t, nil, []string{"PORT=" + port}, NodeEverything(t, "streamableHttp")...)
+	Start(t, nil, []string{"PORT=" + port}, NodeEverything(t, mode)...)
 	waitFor(t, addr)
-	return "http://" + addr + "/mcp"
+	return "http://" + addr
 }
 
 // Start runs a long-lived program until the test ends. line, if not nil, sees

@@ -1,99 +1,87 @@
 package sdk
 
-// A call names a tool and its arguments.
-type call struct {
-	Name string         `json:"name"`
-	Args map[string]any `json:"args"`
-}
+import (
+	"fmt"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
 
-// A plan says with which tools of a server each step of the script is done. A
-// step that is not given is one that the server does not offer.
-type plan struct {
-	Progress  *call  `json:"progress"`
-	Steps     int    `json:"steps"`    // progress notifications of Progress
-	Log       *call  `json:"log"`      // nil: the server logs on subscribe
-	LogMatch  string `json:"logMatch"` // only log messages with this text count
-	Logs      int    `json:"logs"`     // how many of these there are
-	Elicit    *call  `json:"elicit"`
-	Sample    *call  `json:"sample"`
-	Roots     *call  `json:"roots"`
-	Subscribe string `json:"subscribe"` // a resource that changes
-	Touch     *call  `json:"touch"`     // makes it change; nil: it does so by itself
-	Slow      *call  `json:"slow"`      // for cancel, and for drop and resume
-	SlowSteps int    `json:"slowSteps"`
-}
+	"github.com/mcp-bridge/mcp-bridge/tests/interop/script"
+)
 
-// A transcript is what a client saw. The same client and the same server must
-// give the same transcript with and without a bridge between them.
-type transcript struct {
-	Version   string   `json:"version"`
-	Server    string   `json:"server"`
-	Caps      string   `json:"caps"`
-	Tools     []string `json:"tools"`
-	Resources []string `json:"resources"`
-	Templates []string `json:"templates"`
-	Prompts   []string `json:"prompts"`
-	Progress  []string `json:"progress"`
-	Result    string   `json:"result"`
-	Logs      []string `json:"logs"`
-	Elicit    string   `json:"elicit"`
-	Elicited  []string `json:"elicited"` // messages that the user was shown
-	Sample    string   `json:"sample"`
-	Sampled   []string `json:"sampled"` // prompts that the model was given
-	Roots     string   `json:"roots"`
-	Updated   string   `json:"updated"`
-	Cancelled bool     `json:"cancelled"` // the client gave a call up, and the session went on
-	Dropped   []string `json:"dropped"`   // progress of a call whose connection was cut
-	Resumed   string   `json:"resumed"`   // the result of that call
-}
+type args = map[string]any
+
+func use(tool string, with args) *script.Call { return &script.Call{Name: tool, Args: with} }
 
 // The Go SDK's conformance server has no tool that asks for roots in a session
 // with an initialize handshake, and none that takes longer than 150 ms.
 var goPlan = plan{
-	Progress:  &call{"test_tool_with_progress", map[string]any{}},
+	Progress:  use("test_tool_with_progress", args{}),
 	Steps:     3,
-	Log:       &call{"test_tool_with_logging", map[string]any{}},
+	Log:       use("test_tool_with_logging", args{}),
 	LogMatch:  "Tool ",
 	Logs:      3,
-	Elicit:    &call{"test_elicitation", map[string]any{"message": "Who are you?"}},
-	Sample:    &call{"test_sampling", map[string]any{"prompt": "Say hello"}},
+	Elicit:    use("test_elicitation", args{"message": "Who are you, client-{n}.?"}),
+	Sample:    use("test_sampling", args{"prompt": "Say hello to client-{n}."}),
 	Subscribe: "test://watched-resource",
-	Slow:      &call{"test_tool_with_progress", map[string]any{}},
+	Slow:      use("test_tool_with_progress", args{}),
 	SlowSteps: 3,
 }
 
 var nodePlan = plan{
-	Progress:  &call{"trigger-long-running-operation", map[string]any{"duration": 0.3, "steps": 3}},
+	Echo:      use("echo", args{"message": "client-{n}. sends {blob}"}),
+	Progress:  use("trigger-long-running-operation", args{"duration": 0.3, "steps": 3}),
 	Steps:     3,
 	LogMatch:  "Received Subscribe Resource request",
 	Logs:      1,
-	Elicit:    &call{"trigger-elicitation-request", map[string]any{}},
-	Sample:    &call{"trigger-sampling-request", map[string]any{"prompt": "Say hello"}},
-	Roots:     &call{"get-roots-list", map[string]any{}},
-	Subscribe: "demo://resource/dynamic/text/1",
-	Touch:     &call{"toggle-subscriber-updates", map[string]any{}},
-	Slow:      &call{"trigger-long-running-operation", map[string]any{"duration": 2, "steps": 20}},
+	Elicit:    use("trigger-elicitation-request", args{}),
+	Sample:    use("trigger-sampling-request", args{"prompt": "Say hello to client-{n}."}),
+	Roots:     use("get-roots-list", args{}),
+	Subscribe: "demo://resource/dynamic/text/{n}",
+	Touch:     use("toggle-subscriber-updates", args{}),
+	Slow:      use("trigger-long-running-operation", args{"duration": 2, "steps": 20}),
 	SlowSteps: 20,
 }
 
 var demoPlan = plan{
-	Progress:  &call{"slow", map[string]any{"seconds": 0.3, "steps": 3}},
+	Pages:     2,
+	Echo:      use("echo", args{"message": "client-{n}. sends {blob}"}),
+	Progress:  use("slow", args{"seconds": 0.3, "steps": 3}),
 	Steps:     3,
-	Log:       &call{"log", map[string]any{"level": "warning", "message": "watch out"}},
+	Log:       use("log", args{"level": "warning", "message": "client-{n}. has to watch out"}),
 	LogMatch:  "watch out",
 	Logs:      1,
-	Elicit:    &call{"elicit", map[string]any{"message": "Who are you?"}},
-	Sample:    &call{"sample", map[string]any{"prompt": "Say hello"}},
-	Roots:     &call{"roots", map[string]any{}},
-	Subscribe: "demo://item/1",
-	Touch:     &call{"notify", map[string]any{"kind": "resource", "uri": "demo://item/1"}},
-	Slow:      &call{"slow", map[string]any{"seconds": 2, "steps": 20}},
+	Elicit:    use("elicit", args{"message": "Who are you, client-{n}.?"}),
+	Sample:    use("sample", args{"prompt": "Say hello to client-{n}."}),
+	Roots:     use("roots", args{}),
+	Subscribe: "demo://item/{n}",
+	Touch:     use("notify", args{"kind": "resource", "uri": "demo://item/{n}"}),
+	Slow:      use("slow", args{"seconds": 2, "steps": 20}),
 	SlowSteps: 20,
+}
+
+// sdkPlan is for the server of gopeer: all steps, and lists of many pages.
+var sdkPlan = plan{
+	Pages:     3,
+	Echo:      use("echo", args{"text": "client-{n}. sends {blob}"}),
+	Progress:  use("count", args{}),
+	Steps:     3,
+	Log:       use("log", args{"text": "client-{n}. has to watch out"}),
+	LogMatch:  "watch out",
+	Logs:      1,
+	Elicit:    use("elicit", args{"text": "Who are you, client-{n}.?"}),
+	Sample:    use("sample", args{"text": "Say hello to client-{n}."}),
+	Roots:     use("roots", args{}),
+	Subscribe: "test://item/{n}",
+	Touch:     use("touch", args{"text": "test://item/{n}"}),
+	Slow:      use("hang", args{}),
+	Cancelled: use("cancelled", args{}),
 }
 
 // incomplete names the steps of a plan that left nothing in the transcript: a
 // baseline that proves nothing.
-func (p plan) incomplete(t transcript, drop bool) []string {
+func incomplete(p plan, t transcript, drop bool) []string {
 	var missing []string
 	check := func(name string, planned, seen bool) {
 		if planned && !seen {
@@ -101,15 +89,44 @@ func (p plan) incomplete(t transcript, drop bool) []string {
 		}
 	}
 	check("initialize", true, t.Server != "")
-	check("list", true, len(t.Tools) > 0)
+	check("list", true, len(t.Tools) > 0 && t.Pages == max(p.Pages, 1))
+	check("echo", p.Echo != nil, strings.Contains(t.Echo, "{blob}"))
 	check("list resources and prompts", p.Subscribe != "", len(t.Resources) > 0 && len(t.Prompts) > 0)
 	check("progress", true, len(t.Progress) == p.Steps && t.Result != "")
 	check("log", p.Logs > 0, len(t.Logs) == p.Logs)
 	check("elicit", p.Elicit != nil, t.Elicit != "" && len(t.Elicited) > 0)
 	check("sample", p.Sample != nil, t.Sample != "" && len(t.Sampled) > 0)
 	check("roots", p.Roots != nil, t.Roots != "")
-	check("subscribe", p.Subscribe != "", t.Updated == p.Subscribe)
+	check("subscribe", p.Subscribe != "", len(t.Updated) == 1 && t.Updated[0] == p.Subscribe)
 	check("cancel", true, t.Cancelled)
+	check("cancelled at the server", p.Cancelled != nil, t.Told != "")
 	check("drop", drop, len(t.Dropped) == p.SlowSteps && t.Resumed != "")
 	return missing
+}
+
+// session matches what differs between two sessions of one server.
+var session = regexp.MustCompile(` *(from|for) session .*| *- SessionId .*`)
+
+// differences lists the fields that differ.
+func differences(direct, bridged transcript) (out []string) {
+	a, b := reflect.ValueOf(normal(direct)), reflect.ValueOf(normal(bridged))
+	for i := range a.NumField() {
+		x, y := a.Field(i).Interface(), b.Field(i).Interface()
+		if name := a.Type().Field(i).Name; !reflect.DeepEqual(x, y) && name != "Version" {
+			out = append(out, fmt.Sprintf("%s differs:\ndirectly %v\nbridged  %v", name, x, y))
+		}
+	}
+	// The TypeScript client tells the revision on Streamable HTTP only.
+	if direct.Version != bridged.Version && direct.Version != "" && bridged.Version != "" {
+		out = append(out, fmt.Sprintf("the revision is %q directly and %q through the bridge", direct.Version, bridged.Version))
+	}
+	return out
+}
+
+func normal(t transcript) transcript {
+	t.Logs = slices.Clone(t.Logs)
+	for i, l := range t.Logs {
+		t.Logs[i] = session.ReplaceAllString(l, "")
+	}
+	return t
 }

@@ -63,8 +63,8 @@ func TestLaunchers(t *testing.T) {
 		t.Run(l.name, func(t *testing.T) {
 			t.Parallel()
 			url := peers.Serve(t, append(append(l.flags, "--"), l.argv...)...)
-			got := runTypeScript(t, target{URL: url, Drop: true}, l.plan)
-			if missing := l.plan.incomplete(got, true); missing != nil {
+			got := typeScript.run(t, target{URL: url, Drop: true}, l.plan)
+			if missing := incomplete(l.plan, got, true); missing != nil {
 				t.Errorf("these steps did not work: %q", missing)
 			}
 		})

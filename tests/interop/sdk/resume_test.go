@@ -13,9 +13,9 @@ import (
 
 // resumePlan is for servers that have the tool "slow" and nothing else.
 var resumePlan = plan{
-	Progress:  &call{"slow", map[string]any{"steps": 3, "seconds": 0.3}},
+	Progress:  use("slow", args{"steps": 3, "seconds": 0.3}),
 	Steps:     3,
-	Slow:      &call{"slow", map[string]any{"steps": 20, "seconds": 2}},
+	Slow:      use("slow", args{"steps": 20, "seconds": 2}),
 	SlowSteps: 20,
 }
 

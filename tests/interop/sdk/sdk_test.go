@@ -6,14 +6,16 @@ package sdk
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
-	"reflect"
-	"regexp"
+	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/tests/interop/peers"
+	"github.com/mcp-bridge/mcp-bridge/tests/interop/script"
 )
 
 // patience bounds each wait of a script.
@@ -21,57 +23,99 @@ const patience = 30 * time.Second
 
 func TestMain(m *testing.M) { peers.Main(m) }
 
-// A client is one way to run the script.
+type (
+	plan       = script.Plan
+	target     = script.Target
+	transcript = script.Transcript
+)
+
+// A client of an SDK that can run the script.
 type client struct {
-	name     string
-	run      func(*testing.T, target, plan) transcript
-	baseline func(*testing.T, target, plan) transcript // without the bridge; nil is run
+	name, sdk string
+	version   string // the revision that the Go SDK's is pinned to
+	directly  string // the same without the bridge
 }
+
+var (
+	goPinned   = client{"go-2025-11-25", "go", "2025-11-25", "2025-11-25"}
+	goNewest   = client{"go", "go", "", "2025-11-25"}
+	typeScript = client{"typescript", "typescript", "", ""}
+)
 
 // clients are those of the SDKs. The Go SDK is pinned to each revision that
 // has sessions. Left alone it first tries the newest, which has none, and
 // falls back; a server that it reaches directly may speak the newest, so its
 // yardstick is the pinned client. The TypeScript SDK 1.x proposes 2025-11-25.
 var clients = []client{
-	{"go", goAt(""), goAt("2025-11-25")},
-	{"go-2025-11-25", goAt("2025-11-25"), nil},
-	{"go-2025-06-18", goAt("2025-06-18"), nil},
-	{"go-2025-03-26", goAt("2025-03-26"), nil},
-	{"typescript", runTypeScript, nil},
+	goNewest,
+	goPinned,
+	{"go-2025-06-18", "go", "2025-06-18", "2025-06-18"},
+	{"go-2025-03-26", "go", "2025-03-26", "2025-03-26"},
+	typeScript,
 }
 
-func goAt(version string) func(*testing.T, target, plan) transcript {
-	return func(t *testing.T, to target, p plan) transcript { return runGo(t, to, p, version) }
-}
-
-// direct runs the client without the bridge.
-func (c client) direct(t *testing.T, to target, p plan) transcript {
-	if c.baseline != nil {
-		return c.baseline(t, to, p)
+// argv is the command line of the client, but for its jobs.
+func (c client) argv(t testing.TB) []string {
+	if c.sdk == "go" {
+		return peers.GoPeer(t)
 	}
+	return []string{peers.Node(t), "client.mjs"}
+}
+
+// run runs the script and returns what the client saw.
+func (c client) run(t *testing.T, to target, p plan) transcript {
+	t.Helper()
+	to.N = 1
+	out := play(t, c.argv(t), p, []script.Job{{To: to, Version: c.version}})[0]
+	if out.Error != "" {
+		t.Error(out.Error)
+	}
+	return out.Transcript
+}
+
+// direct is run without the bridge.
+func (c client) direct(t *testing.T, to target, p plan) transcript {
+	t.Helper()
+	c.version = c.directly
 	return c.run(t, to, p)
 }
 
-// runTypeScript runs client.mjs.
-func runTypeScript(t *testing.T, to target, p plan) transcript {
-	t.Helper()
-	arg, err := json.Marshal(map[string]any{"to": to, "plan": p})
-	if err != nil {
-		t.Fatal(err)
+// play lets one process run the script for all jobs at once.
+func play(t *testing.T, argv []string, p plan, jobs []script.Job) []script.Outcome {
+	for i := range jobs {
+		jobs[i].Plan = p.Of(jobs[i].To.N)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	out, err := playJobs(t.Context(), argv, jobs)
+	if err != nil {
+		err = fmt.Errorf("%s: %w", filepath.Base(argv[len(argv)-1]), err)
+		return slices.Repeat([]script.Outcome{{Error: err.Error()}}, len(jobs))
+	}
+	for i := range out {
+		out[i].Transcript = out[i].Transcript.Anonymous(jobs[i].To, p)
+	}
+	return out
+}
+
+func playJobs(ctx context.Context, argv []string, jobs []script.Job) (out []script.Outcome, err error) {
+	arg, err := json.Marshal(jobs)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*patience)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, peers.Node(t), "client.mjs", string(arg))
+	cmd := exec.CommandContext(ctx, argv[0], append(argv[1:len(argv):len(argv)], string(arg))...)
 	cmd.Stderr = os.Stderr
-	out, err := cmd.Output()
+	text, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("client.mjs: %v\n%s", err, out)
+		return nil, err
 	}
-	var tr transcript
-	if err := json.Unmarshal(out, &tr); err != nil {
-		t.Fatalf("client.mjs: %v\n%s", err, out)
+	if err := json.Unmarshal(text, &out); err != nil {
+		return nil, err
 	}
-	return tr
+	if len(out) != len(jobs) {
+		return nil, fmt.Errorf("%d clients were started and %d have ended", len(jobs), len(out))
+	}
+	return out, nil
 }
 
 // TestServe: every client, over Streamable HTTP, through `mcp-bridge serve` to
@@ -137,31 +181,13 @@ func TestConnect(t *testing.T) {
 	}
 }
 
-// session matches what differs between two sessions of one server.
-var session = regexp.MustCompile(` *(from|for) session .*| *- SessionId .*`)
-
 // compare fails for every field of the transcripts that differs.
 func compare(t *testing.T, p plan, direct, bridged transcript, drop bool) {
 	t.Helper()
-	if missing := p.incomplete(direct, drop); missing != nil {
+	if missing := incomplete(p, direct, drop); missing != nil {
 		t.Errorf("without the bridge these steps did not work: %q", missing)
 	}
-	a, b := reflect.ValueOf(normal(direct)), reflect.ValueOf(normal(bridged))
-	for i := range a.NumField() {
-		x, y := a.Field(i).Interface(), b.Field(i).Interface()
-		if name := a.Type().Field(i).Name; !reflect.DeepEqual(x, y) && name != "Version" {
-			t.Errorf("%s differs:\ndirectly %v\nbridged  %v", name, x, y)
-		}
+	for _, d := range differences(direct, bridged) {
+		t.Error(d)
 	}
-	// The TypeScript client does not tell the revision on stdio.
-	if direct.Version != bridged.Version && direct.Version != "" && bridged.Version != "" {
-		t.Errorf("the revision is %q directly and %q through the bridge", direct.Version, bridged.Version)
-	}
-}
-
-func normal(t transcript) transcript {
-	for i, l := range t.Logs {
-		t.Logs[i] = session.ReplaceAllString(l, "")
-	}
-	return t
 }

@@ -1,87 +1,99 @@
 //lint:file-ignore SA1019 Roots, sampling and logging are what a bridge has to carry, deprecated or not.
 
-package sdk
+package main
 
 import (
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"maps"
+	"net"
 	"net/http"
 	"os/exec"
 	"slices"
 	"strings"
 	"sync"
-	"testing"
 
+	"github.com/mcp-bridge/mcp-bridge/tests/interop/script"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
-
-// A target is what a client is pointed at: a command that it runs as a stdio
-// server, or a URL. Cut is a URL that cuts every TCP connection on the way.
-type target struct {
-	Command []string `json:"command"`
-	URL     string   `json:"url"`
-	Cut     string   `json:"cut"`
-	Drop    bool     `json:"drop"` // do the last step, with or without Cut
-}
 
 // goClient is the script on the Go SDK.
 type goClient struct {
 	*mcp.ClientSession
+	name    string
 	mu      sync.Mutex
 	changed chan struct{} // closed and replaced with every notification
 	tokens  map[string][]string
 	logs    []string
 	updated []string
-	out     transcript
+	out     script.Transcript
 }
 
-// runGo runs the script and returns what the client saw.
-func runGo(t *testing.T, to target, p plan, version string) transcript {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
-	defer cancel()
-	c := &goClient{changed: make(chan struct{}), tokens: map[string][]string{}}
+// play runs the script and returns what the client saw, and what failed.
+func play(ctx context.Context, to script.Target, p script.Plan, version string) (script.Transcript, error) {
+	c := &goClient{name: to.Name(), changed: make(chan struct{}), tokens: map[string][]string{}}
 	client := mcp.NewClient(&mcp.Implementation{Name: "interop", Version: "1"}, c.options())
-	client.AddRoots(&mcp.Root{URI: "file:///srv/data", Name: "data"})
-	var err error
-	c.ClientSession, err = client.Connect(ctx, transportTo(to), &mcp.ClientSessionOptions{ProtocolVersion: version})
+	client.AddRoots(&mcp.Root{URI: "file:///srv/" + c.name, Name: "data"})
+	transport, err := transportTo(to)
 	if err != nil {
-		t.Fatalf("connecting: %v", err)
+		return c.out, err
 	}
+	c.ClientSession, err = client.Connect(ctx, transport, &mcp.ClientSessionOptions{ProtocolVersion: version})
+	if err != nil {
+		return c.out, fmt.Errorf("connecting: %w", err)
+	}
+	var errs []error
 	for _, step := range []struct {
 		name string
-		run  func(context.Context, target, plan) error
-	}{{"initialize", c.describe}, {"list", c.list}, {"call with progress", c.progress}, {"log", c.log},
-		{"ask", c.ask}, {"subscribe", c.subscribe}, {"cancel", c.cancel}, {"drop", c.drop}} {
+		run  func(context.Context, script.Target, script.Plan) error
+	}{{"initialize", c.describe}, {"list", c.list}, {"call with progress", c.progress}, {"a megabyte", c.echo},
+		{"log", c.log}, {"ask", c.ask}, {"subscribe", c.subscribe}, {"cancel", c.cancel}, {"drop", c.drop}} {
 		if err := step.run(ctx, to, p); err != nil {
-			t.Errorf("%s: %v", step.name, err)
+			errs = append(errs, fmt.Errorf("%s: %w", step.name, err))
 		}
 	}
 	if err := c.Close(); err != nil {
-		t.Errorf("closing: %v", err)
+		errs = append(errs, fmt.Errorf("closing: %w", err))
 	}
-	return c.out
+	c.collect(p)
+	return c.out, errors.Join(errs...)
 }
 
-func transportTo(to target) mcp.Transport {
-	if to.URL != "" {
-		return &mcp.StreamableClientTransport{Endpoint: to.URL}
+func transportTo(to script.Target) (mcp.Transport, error) {
+	if to.Command != nil {
+		return &mcp.CommandTransport{Command: exec.Command(to.Command[0], to.Command[1:]...)}, nil
 	}
-	return &mcp.CommandTransport{Command: exec.Command(to.Command[0], to.Command[1:]...)}
+	if path, ok := strings.CutPrefix(to.URL, "unix:"); ok {
+		conn, err := net.Dial("unix", path)
+		return overConn(conn), err
+	}
+	if to.Via == "sse" {
+		return &mcp.SSEClientTransport{Endpoint: to.URL}, nil
+	}
+	return &mcp.StreamableClientTransport{Endpoint: to.URL}, nil
+}
+
+// overConn speaks in lines. The SDK closes reader and writer, which are one.
+func overConn(conn net.Conn) mcp.Transport {
+	return &mcp.IOTransport{Reader: conn, Writer: struct {
+		io.Writer
+		io.Closer
+	}{conn, io.NopCloser(nil)}}
 }
 
 func (c *goClient) options() *mcp.ClientOptions {
 	return &mcp.ClientOptions{
 		ElicitationHandler: func(_ context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
 			c.note(func() { c.out.Elicited = append(c.out.Elicited, r.Params.Message) })
-			return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"name": "Ada", "username": "ada"}}, nil
+			return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"name": c.name, "username": c.name}}, nil
 		},
 		CreateMessageHandler: func(_ context.Context, r *mcp.CreateMessageRequest) (*mcp.CreateMessageResult, error) {
 			prompt := r.Params.Messages[0].Content.(*mcp.TextContent).Text
 			c.note(func() { c.out.Sampled = append(c.out.Sampled, prompt) })
-			return &mcp.CreateMessageResult{Model: "test-model", Role: "assistant", Content: &mcp.TextContent{Text: "Hello, 👨‍👩‍👧!"}, StopReason: "endTurn"}, nil
+			return &mcp.CreateMessageResult{Model: "test-model", Role: "assistant", Content: &mcp.TextContent{Text: "Hello from 👨‍👩‍👧 " + c.name}, StopReason: "endTurn"}, nil
 		},
 		ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) {
 			token := fmt.Sprint(r.Params.ProgressToken)
@@ -127,7 +139,7 @@ func (c *goClient) until(ctx context.Context, ok func() bool) error {
 	}
 }
 
-func (c *goClient) describe(context.Context, target, plan) error {
+func (c *goClient) describe(context.Context, script.Target, script.Plan) error {
 	r := c.InitializeResult()
 	caps, err := json.Marshal(r.Capabilities)
 	c.out.Version, c.out.Server, c.out.Caps = r.ProtocolVersion, r.ServerInfo.Name, string(caps)
@@ -135,12 +147,16 @@ func (c *goClient) describe(context.Context, target, plan) error {
 }
 
 // list goes through all pages of all lists.
-func (c *goClient) list(ctx context.Context, _ target, _ plan) error {
-	for x, err := range c.Tools(ctx, nil) {
+func (c *goClient) list(ctx context.Context, _ script.Target, _ script.Plan) error {
+	for cursor := ""; cursor != "" || c.out.Pages == 0; c.out.Pages++ {
+		page, err := c.ListTools(ctx, &mcp.ListToolsParams{Cursor: cursor})
 		if err != nil {
 			return err
 		}
-		c.out.Tools = append(c.out.Tools, whole(x))
+		for _, x := range page.Tools {
+			c.out.Tools = append(c.out.Tools, whole(x))
+		}
+		cursor = page.NextCursor
 	}
 	if c.InitializeResult().Capabilities.Resources == nil {
 		return nil
@@ -175,7 +191,7 @@ func whole(x any) string {
 }
 
 // call returns the whole result as text.
-func (c *goClient) call(ctx context.Context, what *call, token string) (string, error) {
+func (c *goClient) call(ctx context.Context, what *script.Call, token string) (string, error) {
 	params := &mcp.CallToolParams{Name: what.Name, Arguments: what.Args}
 	if token != "" {
 		params.SetProgressToken(token)
@@ -187,16 +203,34 @@ func (c *goClient) call(ctx context.Context, what *call, token string) (string, 
 	return whole(r), nil
 }
 
-func (c *goClient) progress(ctx context.Context, _ target, p plan) (err error) {
+func (c *goClient) progress(ctx context.Context, _ script.Target, p script.Plan) (err error) {
 	if c.out.Result, err = c.call(ctx, p.Progress, "progress"); err != nil {
 		return err
 	}
-	err = c.until(ctx, func() bool { return len(c.tokens["progress"]) >= p.Steps })
-	c.out.Progress = c.tokens["progress"]
+	return c.until(ctx, func() bool { return len(c.tokens["progress"]) >= p.Steps })
+}
+
+// blob is what is sent as "{blob}": a megabyte in letters of two bytes.
+var blob = strings.Repeat("é", 1<<19)
+
+// echo sends a megabyte there and back.
+func (c *goClient) echo(ctx context.Context, _ script.Target, p script.Plan) error {
+	if p.Echo == nil {
+		return nil
+	}
+	args := maps.Clone(p.Echo.Args)
+	for name, text := range args {
+		args[name] = strings.ReplaceAll(text.(string), "{blob}", blob)
+	}
+	text, err := c.call(ctx, &script.Call{Name: p.Echo.Name, Args: args}, "")
+	c.out.Echo = strings.ReplaceAll(text, blob, "{blob}")
+	if len(c.out.Echo) > 1<<10 {
+		return fmt.Errorf("of a megabyte came back %d bytes that are something else", len(text))
+	}
 	return err
 }
 
-func (c *goClient) log(ctx context.Context, _ target, p plan) error {
+func (c *goClient) log(ctx context.Context, _ script.Target, p script.Plan) error {
 	if p.Logs == 0 {
 		return nil
 	}
@@ -212,23 +246,35 @@ func (c *goClient) log(ctx context.Context, _ target, p plan) error {
 	return c.takeLogs(ctx, p)
 }
 
-func (c *goClient) takeLogs(ctx context.Context, p plan) error {
-	matching := func() (out []string) {
-		for _, l := range c.logs {
-			if strings.Contains(l, p.LogMatch) {
-				out = append(out, l)
-			}
-		}
-		return out
-	}
-	err := c.until(ctx, func() bool { return len(matching()) >= p.Logs })
-	c.out.Logs = matching()
-	return err
+func (c *goClient) takeLogs(ctx context.Context, p script.Plan) error {
+	return c.until(ctx, func() bool { return len(c.matching(p)) >= p.Logs })
 }
 
-func (c *goClient) ask(ctx context.Context, _ target, p plan) error {
+func (c *goClient) matching(p script.Plan) (out []string) {
+	for _, l := range c.logs {
+		if strings.Contains(l, p.LogMatch) {
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
+// collect takes over what the handlers have collected until the end: what came
+// twice or should not have come at all is in there, too.
+func (c *goClient) collect(p script.Plan) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.out.Progress, c.out.Dropped = c.tokens["progress"], c.tokens["drop"]
+	if p.Logs > 0 {
+		c.out.Logs = c.matching(p)
+	}
+	slices.Sort(c.updated)
+	c.out.Updated = slices.Compact(c.updated)
+}
+
+func (c *goClient) ask(ctx context.Context, _ script.Target, p script.Plan) error {
 	for _, a := range []struct {
-		what *call
+		what *script.Call
 		to   *string
 	}{{p.Elicit, &c.out.Elicit}, {p.Sample, &c.out.Sample}, {p.Roots, &c.out.Roots}} {
 		if a.what == nil {
@@ -243,7 +289,7 @@ func (c *goClient) ask(ctx context.Context, _ target, p plan) error {
 	return nil
 }
 
-func (c *goClient) subscribe(ctx context.Context, _ target, p plan) error {
+func (c *goClient) subscribe(ctx context.Context, _ script.Target, p script.Plan) error {
 	if p.Subscribe == "" {
 		return nil
 	}
@@ -258,7 +304,6 @@ func (c *goClient) subscribe(ctx context.Context, _ target, p plan) error {
 	if err := c.until(ctx, func() bool { return slices.Contains(c.updated, p.Subscribe) }); err != nil {
 		return err
 	}
-	c.out.Updated = p.Subscribe
 	if p.Log == nil {
 		if err := c.takeLogs(ctx, p); err != nil {
 			return err
@@ -273,7 +318,7 @@ func (c *goClient) subscribe(ctx context.Context, _ target, p plan) error {
 }
 
 // cancel gives a call up at its first progress; the session must go on.
-func (c *goClient) cancel(ctx context.Context, _ target, p plan) error {
+func (c *goClient) cancel(ctx context.Context, _ script.Target, p script.Plan) error {
 	callCtx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	started := make(chan error, 1)
@@ -289,11 +334,15 @@ func (c *goClient) cancel(ctx context.Context, _ target, p plan) error {
 		return fmt.Errorf("the cancelled call gave %w", err)
 	}
 	c.out.Cancelled = true
+	if p.Cancelled != nil {
+		c.out.Told, err = c.call(ctx, p.Cancelled, "")
+		return err
+	}
 	return c.Ping(ctx, nil)
 }
 
 // drop cuts the connections below a call at its first progress.
-func (c *goClient) drop(ctx context.Context, to target, p plan) (err error) {
+func (c *goClient) drop(ctx context.Context, to script.Target, p script.Plan) (err error) {
 	if !to.Drop {
 		return nil
 	}
@@ -311,9 +360,7 @@ func (c *goClient) drop(ctx context.Context, to target, p plan) (err error) {
 	if c.out.Resumed, err = c.call(ctx, p.Slow, "drop"); err != nil {
 		return err
 	}
-	err = c.until(ctx, func() bool { return len(c.tokens["drop"]) >= p.SlowSteps })
-	c.out.Dropped = c.tokens["drop"]
-	return err
+	return c.until(ctx, func() bool { return len(c.tokens["drop"]) >= p.SlowSteps })
 }
 
 func get(ctx context.Context, url string) error {

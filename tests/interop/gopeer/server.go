@@ -1,0 +1,166 @@
+//lint:file-ignore SA1019 Roots, sampling and logging are what a bridge has to carry, deprecated or not.
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// newServer makes a server on the Go SDK with a tool for each step.
+func newServer() *mcp.Server {
+	none := func(context.Context, string) error { return nil }
+	server := mcp.NewServer(&mcp.Implementation{Name: "sdk", Version: "1"}, &mcp.ServerOptions{
+		PageSize:           3,
+		SubscribeHandler:   func(ctx context.Context, r *mcp.SubscribeRequest) error { return none(ctx, r.Params.URI) },
+		UnsubscribeHandler: func(ctx context.Context, r *mcp.UnsubscribeRequest) error { return none(ctx, r.Params.URI) },
+	})
+	type args struct {
+		Text string `json:"text,omitempty"`
+	}
+	add := func(name string, do func(ctx context.Context, r *mcp.CallToolRequest, text string) (string, error)) {
+		mcp.AddTool(server, &mcp.Tool{Name: name}, func(ctx context.Context, r *mcp.CallToolRequest, a args) (*mcp.CallToolResult, any, error) {
+			text, err := do(ctx, r, a.Text)
+			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}}, nil, err
+		})
+	}
+	progress := func(ctx context.Context, r *mcp.CallToolRequest, at float64) error {
+		return r.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{
+			ProgressToken: r.Params.GetProgressToken(), Progress: at, Total: 3})
+	}
+	add("echo", func(_ context.Context, _ *mcp.CallToolRequest, text string) (string, error) { return text, nil })
+	add("count", func(ctx context.Context, r *mcp.CallToolRequest, _ string) (string, error) {
+		return "done", errors.Join(progress(ctx, r, 1), progress(ctx, r, 2), progress(ctx, r, 3))
+	})
+	add("log", func(ctx context.Context, r *mcp.CallToolRequest, text string) (string, error) {
+		return "done", r.Session.Log(ctx, &mcp.LoggingMessageParams{Level: "warning", Data: text})
+	})
+	add("elicit", func(ctx context.Context, r *mcp.CallToolRequest, text string) (string, error) {
+		schema := map[string]any{"type": "object", "properties": map[string]any{"name": map[string]any{"type": "string"}}}
+		got, err := r.Session.Elicit(ctx, &mcp.ElicitParams{Message: text, RequestedSchema: schema})
+		return whole(got), err
+	})
+	add("sample", func(ctx context.Context, r *mcp.CallToolRequest, text string) (string, error) {
+		got, err := r.Session.CreateMessage(ctx, &mcp.CreateMessageParams{MaxTokens: 10,
+			Messages: []*mcp.SamplingMessage{{Role: "user", Content: &mcp.TextContent{Text: text}}}})
+		return whole(got), err
+	})
+	add("roots", func(ctx context.Context, r *mcp.CallToolRequest, _ string) (string, error) {
+		got, err := r.Session.ListRoots(ctx, nil)
+		return whole(got), err
+	})
+	add("touch", func(ctx context.Context, _ *mcp.CallToolRequest, uri string) (string, error) {
+		return "done", server.ResourceUpdated(ctx, &mcp.ResourceUpdatedNotificationParams{URI: uri})
+	})
+	hung := newHung()
+	add("hang", func(ctx context.Context, r *mcp.CallToolRequest, _ string) (string, error) {
+		if err := progress(ctx, r, 1); err != nil {
+			return "", err
+		}
+		<-ctx.Done()
+		hung.of(r.Session) <- struct{}{}
+		return "", ctx.Err()
+	})
+	add("cancelled", func(ctx context.Context, r *mcp.CallToolRequest, _ string) (string, error) {
+		ctx, cancel := context.WithTimeout(ctx, patience/2)
+		defer cancel()
+		select {
+		case <-hung.of(r.Session):
+			return "a call was cancelled", nil
+		case <-ctx.Done():
+			return "", errors.New("no call was cancelled")
+		}
+	})
+	for i := range 5 {
+		item := "test://item/" + strconv.Itoa(i)
+		server.AddResource(&mcp.Resource{Name: item, URI: item}, nil)
+	}
+	server.AddResourceTemplate(&mcp.ResourceTemplate{Name: "items", URITemplate: "test://item/{id}"}, nil)
+	server.AddPrompt(&mcp.Prompt{Name: "hello"}, nil)
+	return server
+}
+
+// hung has the calls of each session that hung until they were cancelled.
+type hung struct {
+	mu  sync.Mutex
+	ids map[*mcp.ServerSession]chan struct{}
+}
+
+func newHung() *hung { return &hung{ids: map[*mcp.ServerSession]chan struct{}{}} }
+
+func (h *hung) of(s *mcp.ServerSession) chan struct{} {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.ids[s] == nil {
+		h.ids[s] = make(chan struct{}, 10)
+	}
+	return h.ids[s]
+}
+
+// serve runs newServer on one transport until ctx ends.
+func serve(ctx context.Context, args []string) error {
+	if len(args) != 1 {
+		return fmt.Errorf("what is %q?", args)
+	}
+	server := newServer()
+	get := func(*http.Request) *mcp.Server { return server }
+	switch args[0] {
+	case "http":
+		return serveHTTP(ctx, mcp.NewStreamableHTTPHandler(get, nil))
+	case "sse":
+		return serveHTTP(ctx, mcp.NewSSEHandler(get, nil))
+	case "unix":
+		return serveUnix(ctx, server)
+	}
+	return fmt.Errorf("no such transport: %q", args[0])
+}
+
+func serveHTTP(ctx context.Context, h http.Handler) error {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	s := &http.Server{Handler: h}
+	defer context.AfterFunc(ctx, func() { s.Close() })()
+	log.Printf("listening url=http://%s", l.Addr())
+	if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// serveUnix accepts connections: the SDK's transport is for one.
+func serveUnix(ctx context.Context, server *mcp.Server) error {
+	dir, err := os.MkdirTemp("", "gopeer-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "socket")
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		return err
+	}
+	defer context.AfterFunc(ctx, func() { l.Close() })()
+	log.Printf("listening url=unix:%s", path)
+	for {
+		conn, err := l.Accept()
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		go server.Run(ctx, overConn(conn))
+	}
+}

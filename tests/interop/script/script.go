@@ -1,0 +1,124 @@
+// Package script is what the clients of both SDKs do with a server, and what
+// they saw: the language between the tests and the programs that are the
+// clients (gopeer, client.mjs).
+package script
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// A Target is what a client is pointed at: a command that it runs as a stdio
+// server, or a URL. Cut is a URL that cuts every TCP connection on the way.
+type Target struct {
+	Command []string `json:"command"`
+	URL     string   `json:"url"` // ws://..., unix:PATH, or what Via says
+	Via     string   `json:"via"` // "sse" for HTTP+SSE; "" for Streamable HTTP
+	N       int      `json:"n"`   // the client's number
+	Cut     string   `json:"cut"`
+	Drop    bool     `json:"drop"` // do the last step, with or without Cut
+}
+
+// Name is how the client calls itself in everything it says.
+func (to Target) Name() string { return fmt.Sprintf("client-%d.", to.N) }
+
+// A Call names a tool and its arguments.
+type Call struct {
+	Name string         `json:"name"`
+	Args map[string]any `json:"args"`
+}
+
+// A Plan says with which tools of a server each step of the script is done. A
+// step that is not given is one that the server does not offer. In texts, "{n}"
+// is the number of the client, and "{blob}" a megabyte: with their own names
+// in what they say, clients that get something of one another do not go
+// unnoticed.
+type Plan struct {
+	Pages     int    `json:"pages"` // of tools/list; 0 is 1
+	Echo      *Call  `json:"echo"`  // gives its "{blob}" back
+	Progress  *Call  `json:"progress"`
+	Steps     int    `json:"steps"`    // progress notifications of Progress
+	Log       *Call  `json:"log"`      // nil: the server logs on subscribe
+	LogMatch  string `json:"logMatch"` // only log messages with this text count
+	Logs      int    `json:"logs"`     // how many of these there are
+	Elicit    *Call  `json:"elicit"`
+	Sample    *Call  `json:"sample"`
+	Roots     *Call  `json:"roots"`
+	Subscribe string `json:"subscribe"` // a resource that changes
+	Touch     *Call  `json:"touch"`     // makes it change; nil: it does so by itself
+	Slow      *Call  `json:"slow"`      // for cancel, and for drop and resume
+	Cancelled *Call  `json:"cancelled"` // tells how many calls of the session were cancelled
+	SlowSteps int    `json:"slowSteps"`
+}
+
+// A Job is what one client has to do.
+type Job struct {
+	To      Target `json:"to"`
+	Plan    Plan   `json:"plan"`    // for this client: see Of
+	Version string `json:"version"` // what the Go SDK's client is pinned to; "" is not at all
+}
+
+// An Outcome is what became of a Job. Error, if not "", says what went wrong.
+type Outcome struct {
+	Transcript Transcript `json:"transcript"`
+	Error      string     `json:"error"`
+}
+
+// A Transcript is what a client saw. The same client and the same server must
+// give the same transcript with and without a bridge between them.
+type Transcript struct {
+	Version   string   `json:"version"`
+	Server    string   `json:"server"`
+	Caps      string   `json:"caps"`
+	Pages     int      `json:"pages"` // of the list of tools
+	Tools     []string `json:"tools"`
+	Resources []string `json:"resources"`
+	Templates []string `json:"templates"`
+	Prompts   []string `json:"prompts"`
+	Progress  []string `json:"progress"`
+	Result    string   `json:"result"`
+	Echo      string   `json:"echo"`
+	Logs      []string `json:"logs"`
+	Elicit    string   `json:"elicit"`
+	Elicited  []string `json:"elicited"` // messages that the user was shown
+	Sample    string   `json:"sample"`
+	Sampled   []string `json:"sampled"` // prompts that the model was given
+	Roots     string   `json:"roots"`
+	Updated   []string `json:"updated"`   // the resources that were said to have changed
+	Cancelled bool     `json:"cancelled"` // the client gave a call up, and the session went on
+	Told      string   `json:"told"`      // what the server says about that
+	Dropped   []string `json:"dropped"`   // progress of a call whose connection was cut
+	Resumed   string   `json:"resumed"`   // the result of that call
+}
+
+// Of is the plan of the client with number n.
+func (p Plan) Of(n int) (out Plan) {
+	data, err := json.Marshal(p)
+	if err == nil {
+		err = json.Unmarshal([]byte(strings.ReplaceAll(string(data), "{n}", strconv.Itoa(n))), &out)
+	}
+	if err != nil {
+		panic(err)
+	}
+	return out
+}
+
+// Anonymous replaces what is the client's own: its name, and the resource that
+// only it has subscribed to. What remains of others is theirs.
+func (t Transcript) Anonymous(to Target, p Plan) (out Transcript) {
+	data, err := json.Marshal(t)
+	if err == nil {
+		err = json.Unmarshal([]byte(strings.ReplaceAll(string(data), to.Name(), "client-{n}.")), &out)
+	}
+	if err != nil {
+		panic(err)
+	}
+	for _, list := range [][]string{out.Updated, out.Logs} {
+		for i := range list {
+			list[i] = strings.ReplaceAll(list[i], p.Of(to.N).Subscribe, p.Subscribe)
+		}
+	}
+	return out
+}
