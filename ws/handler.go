@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/coder/websocket"
@@ -61,15 +60,8 @@ type Handler struct {
 	server bridge.Handler
 	opts   HandlerOptions
 
-	ctx     context.Context // done when the handler shuts down: sessions drain
-	cancel  context.CancelFunc
-	wg      sync.WaitGroup // requests for sessions that have a place
-	refused warnings
-
-	mu      sync.Mutex
-	open    int // sessions whose client is there, and upgrades under way
-	served  int // bridge.Handlers that run, and upgrades under way
-	closing bool
+	lobby   *bridge.Lobby
+	refused httpguard.Warnings
 }
 
 // NewHandler makes a Handler that gives each session, as a bridge.Conn, to
@@ -79,9 +71,8 @@ type Handler struct {
 // client by the close status whether the server has ended by error. The end of
 // server's ServeConn closes a Conn that is still open like this.
 func NewHandler(server bridge.Handler, o HandlerOptions) *Handler {
-	h := &Handler{server: server, opts: o.withDefaults()}
-	h.ctx, h.cancel = context.WithCancel(context.Background())
-	return h
+	o = o.withDefaults()
+	return &Handler{server: server, opts: o, lobby: bridge.NewLobby(o.MaxSessions, o.Admit)}
 }
 
 // Close stops taking sessions, lets those there are finish what is in
@@ -89,21 +80,13 @@ func NewHandler(server bridge.Handler, o HandlerOptions) *Handler {
 // them with status 1001, and returns when all of them have ended. It may be
 // called more than once.
 func (h *Handler) Close() error {
-	h.mu.Lock()
-	h.closing = true
-	h.mu.Unlock()
-	h.cancel()
-	h.wg.Wait()
+	h.lobby.Close()
 	return nil
 }
 
 // Sessions returns how many sessions there are. One whose client is gone does
 // not count, although its server may still be on its way out.
-func (h *Handler) Sessions() int {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.open
-}
+func (h *Handler) Sessions() int { return h.lobby.Sessions() }
 
 // ServeHTTP upgrades a request to a WebSocket and serves its session; it
 // returns when the session is over. What is wrong with the request is answered
@@ -112,11 +95,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r, no := h.opts.Guard.Enter(w, r)
 	switch {
 	case no != nil:
-		level := hclog.Debug
-		if h.refused.due(time.Now()) {
-			level = hclog.Warn
-		}
-		h.opts.Logger.Log(level, "request refused", "reason", no.Reason, "remote", h.opts.Guard.RemoteAddr(r))
+		h.logRefused(r, no.Reason)
 		http.Error(w, no.Reason, no.Status)
 		return
 	case r == nil:
@@ -124,78 +103,30 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case !upgradable(w, r):
 		return
 	}
-	if err := h.begin(); err != nil {
-		busy(w, err)
-		return
-	}
-	defer h.finish()
-	leave, err := h.admit(r.Context())
+	guest, err := h.lobby.Enter(r.Context())
 	if err != nil {
-		h.opts.Logger.Debug("session refused", "reason", err)
-		h.clientGone()
-		busy(w, bridge.ErrBusy) // what may wrap it is for the log
+		if r.Context().Err() == nil { // somebody is left to tell
+			h.logRefused(r, err.Error())
+			w.Header().Set("Retry-After", "5")
+			http.Error(w, bridge.Excuse(err), http.StatusServiceUnavailable)
+		}
 		return
 	}
-	defer leave()
-	h.serve(w, r)
+	defer guest.Leave()
+	h.serve(w, r, guest)
 }
 
-var (
-	errTooMany = errors.New("too many sessions; try again later")
-	errClosing = errors.New("the bridge is shutting down")
-)
-
-// begin takes a place for a session.
-func (h *Handler) begin() error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	// Servers that are still being stopped do not count, but cannot pile up.
-	switch {
-	case h.closing:
-		return errClosing
-	case h.open >= h.opts.MaxSessions || h.served >= 2*h.opts.MaxSessions:
-		return errTooMany
+// logRefused says that a request was refused.
+func (h *Handler) logRefused(r *http.Request, reason string) {
+	level := hclog.Debug
+	if h.refused.Due() {
+		level = hclog.Warn
 	}
-	h.open++
-	h.served++
-	h.wg.Add(1)
-	return nil
-}
-
-// clientGone is called once for each begin, when there is no client any more.
-func (h *Handler) clientGone() {
-	h.mu.Lock()
-	h.open--
-	h.mu.Unlock()
-}
-
-// finish gives the place back.
-func (h *Handler) finish() {
-	h.mu.Lock()
-	h.served--
-	h.mu.Unlock()
-	h.wg.Done()
-}
-
-// admit asks for a place, for as long as the client waits.
-func (h *Handler) admit(ctx context.Context) (leave func(), err error) {
-	if h.opts.Admit == nil {
-		return func() {}, nil
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(h.ctx, cancel)()
-	return h.opts.Admit(ctx)
-}
-
-// busy answers a request that may succeed later.
-func busy(w http.ResponseWriter, err error) {
-	w.Header().Set("Retry-After", "5")
-	http.Error(w, err.Error(), http.StatusServiceUnavailable)
+	h.opts.Logger.Log(level, "request refused", "reason", reason, "remote", h.opts.Guard.RemoteAddr(r))
 }
 
 // serve upgrades the connection and runs the bridge.Handler for it.
-func (h *Handler) serve(w http.ResponseWriter, r *http.Request) {
+func (h *Handler) serve(w http.ResponseWriter, r *http.Request, guest *bridge.Guest) {
 	up := &upgrader{ResponseWriter: w, stall: h.opts.StallAfter}
 	socket, err := websocket.Accept(up, r, &websocket.AcceptOptions{
 		Subprotocols:       []string{subprotocol}, // WS2: whoever offers none, or others only, gets none
@@ -203,10 +134,9 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) {
 	})
 	if err != nil { // and was answered
 		h.opts.Logger.Debug("no WebSocket", "reason", err)
-		h.clientGone()
 		return
 	}
-	s := newSession(h, socket, up.wire, httpguard.Principal(r))
+	s := newSession(h, guest, socket, up.wire, httpguard.Principal(r))
 	h.opts.Logger.Debug("session opened", "remote", h.opts.Guard.RemoteAddr(r), "principal", s.owner)
 	defer context.AfterFunc(httpguard.Standing(r), func() {
 		s.close(websocket.StatusPolicyViolation, "there is no token any more for who has opened the session")
@@ -217,23 +147,4 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	_ = s.CloseFor(err)
 	h.opts.Logger.Debug("session closed", "how", s.err)
-}
-
-// warnings says which refusals are worth a warning: a web page must not be
-// able to flood the log.
-type warnings struct {
-	mu    sync.Mutex
-	since time.Time
-	n     int
-}
-
-func (w *warnings) due(now time.Time) bool {
-	const most, per = 10, 15 * time.Second
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if now.Sub(w.since) >= per {
-		w.since, w.n = now, 0
-	}
-	w.n++
-	return w.n <= most
 }

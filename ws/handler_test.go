@@ -210,7 +210,7 @@ func TestClientEnds(t *testing.T) {
 			if m := recv(t, child); m.Method() != "notifications/cancelled" || m.RequestID().String() != `"a"` {
 				t.Errorf("the server got %s, want a cancellation", m.Bytes())
 			}
-			s.h.wg.Wait() // the session is over
+			s.h.Close() // returns when the session is over
 			if s.h.Sessions() != 0 {
 				t.Errorf("the session is still there")
 			}

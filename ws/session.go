@@ -19,12 +19,10 @@ type session struct {
 	owner    string // the principal that opened it; "" when nobody was authenticated
 	revision bridge.Revision
 	ctx      context.Context // done when the client is gone or the Handler shuts down
-	cancel   context.CancelFunc
 }
 
-func newSession(h *Handler, socket *websocket.Conn, w *wire, owner string) *session {
-	s := &session{handler: h, owner: owner}
-	s.ctx, s.cancel = context.WithCancel(h.ctx)
+func newSession(h *Handler, guest *bridge.Guest, socket *websocket.Conn, w *wire, owner string) *session {
+	s := &session{handler: h, owner: owner, ctx: guest.Context()}
 	s.conn = newConn(socket, w, endpoint{
 		peer:       "the client",
 		client:     true,
@@ -36,10 +34,7 @@ func newSession(h *Handler, socket *websocket.Conn, w *wire, owner string) *sess
 		noise: func(size int, reason string) {
 			h.opts.Logger.Debug("the client has sent what is no message", "bytes", size, "reason", reason)
 		},
-		ended: func() {
-			h.clientGone()
-			s.cancel()
-		},
+		ended: guest.Gone,
 	})
 	return s
 }
@@ -59,8 +54,8 @@ func (s *session) Close() error { return s.CloseFor(nil) }
 // error, 1011 with one. Its text is not for the client.
 func (s *session) CloseFor(err error) error {
 	switch {
-	case s.handler.ctx.Err() != nil:
-		s.close(websocket.StatusGoingAway, errClosing.Error())
+	case s.handler.lobby.Context().Err() != nil:
+		s.close(websocket.StatusGoingAway, bridge.ErrClosing.Error())
 	case err != nil:
 		s.close(websocket.StatusInternalError, "the server has ended or could not be started")
 	default:
