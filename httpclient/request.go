@@ -91,6 +91,11 @@ type TransportOptions struct {
 	MaxIdleConnsPerHost int
 }
 
+// idleTimeout is how long an unused connection is kept. Many servers (those in
+// Node.js, and Python's uvicorn) close one after five seconds; a request that is
+// on its way then is lost, and no tools/call may be sent twice.
+const idleTimeout = 4 * time.Second
+
 // NewTransport returns a transport that suits streams: with keep-alive,
 // HTTP/2 where TLS offers it, no compression, and the proxy from the
 // environment. Who has it calls CloseIdleConnections in the end.
@@ -109,7 +114,7 @@ func NewTransport(o TransportOptions) *http.Transport {
 		ForceAttemptHTTP2:   true,
 		DisableCompression:  true, // events would wait in the compressor
 		MaxIdleConnsPerHost: o.MaxIdleConnsPerHost,
-		IdleConnTimeout:     90 * time.Second,
+		IdleConnTimeout:     idleTimeout,
 		ReadBufferSize:      16 << 10,
 		HTTP2:               &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 15 * time.Second},
 	}

@@ -9,11 +9,16 @@ import (
 )
 
 // ParseProxies reads entries for Policy.TrustedProxies: networks such as
-// 10.0.0.0/8, addresses, or the word "unix" for Policy.TrustUnix.
+// 10.0.0.0/8, addresses, the word "loopback" for those of this machine, or
+// "unix" for Policy.TrustUnix.
 func ParseProxies(entries []string) (prefixes []netip.Prefix, unix bool, err error) {
 	for i, s := range entries {
-		if s == "unix" {
+		switch s {
+		case "unix":
 			unix = true
+			continue
+		case "loopback":
+			prefixes = append(prefixes, netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128"))
 			continue
 		}
 		prefix, err := netip.ParsePrefix(s)
@@ -21,7 +26,7 @@ func ParseProxies(entries []string) (prefixes []netip.Prefix, unix bool, err err
 			prefix, err = netip.PrefixFrom(addr, addr.BitLen()), nil
 		}
 		if err != nil {
-			return nil, false, fmt.Errorf("trusted proxy %d, %s: write an address, a network such as 10.0.0.0/8, or \"unix\"", i+1, quote(s))
+			return nil, false, fmt.Errorf("trusted proxy %d, %s: write an address, a network such as 10.0.0.0/8, \"loopback\" or \"unix\"", i+1, quote(s))
 		}
 		prefixes = append(prefixes, prefix)
 	}

@@ -130,6 +130,12 @@ func TestParseProxies(t *testing.T) {
 			t.Errorf("%q: error %v", bad, err)
 		}
 	}
+	local := proxies(t, "loopback")
+	for peer, want := range map[string]bool{"127.8.0.1:1": true, "[::1]:1": true, "10.0.0.1:1": false} {
+		if got := local.fromProxy(from(peer)); got != want {
+			t.Errorf("with loopback, %s trusted: %v", peer, got)
+		}
+	}
 	p := &Policy{TrustedProxies: []netip.Prefix{{}}}
 	if err := p.Validate(); err == nil || !strings.Contains(err.Error(), "trusted proxy 1") {
 		t.Errorf("Validate: %v", err)

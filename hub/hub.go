@@ -121,6 +121,9 @@ func (h *Hub) plan(old map[string]*server, specs []Spec) (next map[string]*serve
 				return nil, nil, made, fmt.Errorf("server %q: %w", spec.Name, err)
 			}
 			made = append(made, s)
+			if err := s.up.Check(); err != nil {
+				s.log.Warn("the server cannot be started as things are", "error", err)
+			}
 			if err := s.startAhead(); err != nil {
 				return nil, nil, made, fmt.Errorf("server %q: %w", spec.Name, err)
 			}

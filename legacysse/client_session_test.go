@@ -217,8 +217,8 @@ func TestUnopened(t *testing.T) {
 		{"the end", answer(200, "text/event-stream", "data: {}\n\n"), 200, "not_mcp", "without an endpoint event", false},
 		{"unauthorized", answer(401, "", ""), 0, "authorization_required", "--header", false},
 		{"forbidden", answer(403, "", ""), 0, "forbidden", "", false},
-		{"busy", answer(429, "", ""), 0, "http_status", "keeps trying", true},
-		{"down", answer(502, "", ""), 0, "http_status", "keeps trying", true},
+		{"busy", answer(429, "", ""), 0, "http_status", "tried again", true},
+		{"down", answer(502, "", ""), 0, "http_status", "tried again", true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {

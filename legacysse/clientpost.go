@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"io"
 	"maps"
-	"math/rand/v2"
 	"net/http"
 	"net/http/httptrace"
 	"strings"
@@ -72,7 +71,7 @@ func (c *clientConn) carry(call *clientCall) {
 		c.mu.Unlock()
 	}
 	fault := c.post(call)
-	for repeats := 0; fault != nil && fault.Busy && mayRepeat(call.method) && pauseBusy(call.ctx, repeats, fault.RetryAfter); repeats++ {
+	for repeats := 0; fault != nil && fault.Busy && httpclient.MayRepeat(call.method) && httpclient.PauseBusy(call.ctx, repeats, fault.RetryAfter); repeats++ {
 		fault = c.post(call) // LE14
 	}
 	close(call.accepted)
@@ -115,11 +114,7 @@ func (c *clientConn) post(call *clientCall) *httpclient.Fault {
 	if v := c.versionOf(call); v >= version2025_06_18 { // SS8
 		req.Header[headerVersion] = []string{v}
 	}
-	if call.kind != jsonrpc.Request || call.method == "initialize" || mayRepeat(call.method) {
-		// Not sent: it tells net/http that it may repeat the request when a
-		// kept connection turns out to have been closed by the server.
-		req.Header["Idempotency-Key"] = nil
-	}
+	httpclient.AllowReplay(req, call.msg)
 	setBody(req, call.msg.Bytes())
 	resp, fault := call.session.peer.Do(c.rt, req)
 	if fault != nil {
@@ -133,31 +128,6 @@ func (c *clientConn) post(call *clientCall) *httpclient.Fault {
 	defer time.AfterFunc(clientLinger, call.cancel).Stop()
 	_, _ = io.CopyN(io.Discard, resp.Body, 4<<10)
 	return nil
-}
-
-// mayRepeat reports whether a request of this method changes nothing, so that
-// doing it twice does no harm (LE14).
-func mayRepeat(method string) bool {
-	switch method {
-	case "ping", "resources/read", "prompts/get", "completion/complete":
-		return true
-	}
-	return strings.HasSuffix(method, "/list")
-}
-
-const (
-	mostBusy        = 2               // repetitions of a request that the server is too busy for
-	firstBusy       = time.Second / 2 // before the first of them
-	longestBusyWait = 5 * time.Second // a longer Retry-After is the client's to wait for
-)
-
-// pauseBusy waits before the server is asked again; false: it is not asked again.
-func pauseBusy(ctx context.Context, repeats int, retryAfter time.Duration) bool {
-	if repeats >= mostBusy || retryAfter > longestBusyWait {
-		return false
-	}
-	d := firstBusy << repeats
-	return httpclient.Pause(ctx, nil, max(d-rand.N(d/4), retryAfter))
 }
 
 func (c *clientConn) versionOf(call *clientCall) string {

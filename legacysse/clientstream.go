@@ -163,7 +163,7 @@ func (c *clientConn) notOpened(fault *httpclient.Fault, unopened bool) {
 	c.mu.Unlock()
 	if goesOn {
 		more := *fault
-		more.Text += "; the bridge keeps trying in the background"
+		more.Text += "; it is tried again for as long as the client stays"
 		fault = &more
 	}
 	for _, call := range calls {

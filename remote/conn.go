@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
@@ -288,18 +289,24 @@ func (c *conn) answered(l *leg, m jsonrpc.Message) jsonrpc.Message {
 	if opened {
 		c.d.found(l.transport)
 	}
-	if r.refused != nil && isOurs(m) {
-		var text string
-		_ = json.Unmarshal(m.Lookup("error", "message"), &text) // it is ours: it has one
+	if text := c.ours(m); r.refused != nil && text != "" {
 		return r.answer(l.transport, text)
 	}
 	return m
 }
 
-// isOurs reports whether an error response is the bridge's own (C.7) rather
-// than the server's.
-func isOurs(m jsonrpc.Message) bool {
-	return string(m.Lookup("error", "code")) == "-32603" && m.Lookup("error", "data", "reason") != nil
+// ours returns the text of an error response that is the leg's own (C.7) rather
+// than the server's, "": it is not. A server that is a bridge too speaks as the
+// leg does, but of another server.
+func (c *conn) ours(m jsonrpc.Message) (text string) {
+	if string(m.Lookup("error", "code")) != "-32603" || m.Lookup("error", "data", "reason") == nil {
+		return ""
+	}
+	_ = json.Unmarshal(m.Lookup("error", "message"), &text) // an error that is ours has one
+	if u, err := httpclient.URL(c.d.URL, "http", "https"); err != nil || !strings.Contains(text, u.Scheme+"://"+u.Host) {
+		return ""
+	}
+	return text
 }
 
 // answer returns the error of the first attempt, with what has become of the

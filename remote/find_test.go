@@ -547,3 +547,30 @@ func newPair(t *testing.T, legacy bool) (conn, session bridge.Conn, stop func())
 	recv(conn)
 	return conn, session, s.stop
 }
+
+// LE13: the transport is found when the server answers initialize, with an
+// error too. That error is the server's, even if it is a bridge that says it
+// of a server of its own.
+func TestErrorOfABridgeBehind(t *testing.T) {
+	s := newSite(t)
+	s.sessions = make(chan bridge.Conn, 1)
+	s.beLegacy(status(405))
+	conn := dial(t, &Dialer{URL: s.URL})
+	const text = "cannot reach http://far.example: connection refused"
+	done := make(chan error, 1)
+	go func() {
+		server := <-s.sessions
+		m, err := server.Recv(t.Context())
+		if err == nil {
+			err = server.Send(t.Context(), jsonrpc.NewError(m.ID(), jsonrpc.CodeInternalError, text, []byte(`{"reason":"unreachable"}`)))
+		}
+		done <- err
+	}()
+	conn.send(initializeText)
+	if got := string(conn.answerTo("0").Lookup("error", "message")); got != `"`+text+`"` {
+		t.Errorf("the client hears %s", got)
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}

@@ -371,7 +371,7 @@ func TestClientServerDownAtStart(t *testing.T) {
 	testClient(t, func(s *fakeServer, o *ClientOptions) { s.down = true }, func(t *clientTest) {
 		start := time.Now()
 		t.send(initializeText)
-		t.wantError("0", httpclient.ReasonUnreachable, "connection refused", "http://fake.test: ", "background")
+		t.wantError("0", httpclient.ReasonUnreachable, "connection refused", "http://fake.test: ", "tried again")
 		t.send(initializedText)
 		t.send(request("1", "tools/list"))
 		t.wantError("1", httpclient.ReasonDown, "connection refused", "next attempt is in")

@@ -93,7 +93,7 @@ func (c *clientConn) exchange(call *clientCall) *httpclient.Fault {
 			if call.kind == jsonrpc.Response || call.method == "notifications/initialized" {
 				return nil // the new session did not ask, or was told
 			}
-		case fault.Busy && mayRepeat(call.method) && pauseBusy(call.ctx, repeats, fault.RetryAfter): // LE14
+		case fault.Busy && httpclient.MayRepeat(call.method) && httpclient.PauseBusy(call.ctx, repeats, fault.RetryAfter): // LE14
 			repeats++
 		default:
 			return fault
@@ -111,11 +111,7 @@ func (c *clientConn) post(call *clientCall, session *clientSession) *httpclient.
 	req := c.newRequest(ctx, http.MethodPost, session)
 	req.Header["Accept"] = clientAcceptBoth
 	req.Header["Content-Type"] = clientTypeJSON
-	if call.method == "initialize" || mayRepeat(call.method) {
-		// Not sent: it tells net/http that it may repeat the request when a
-		// kept connection turns out to have been closed by the server.
-		req.Header["Idempotency-Key"] = nil
-	}
+	httpclient.AllowReplay(req, call.msg)
 	setBody(req, call.msg.Bytes())
 	resp, fault := c.peer.Do(c.rt, req)
 	if fault != nil {

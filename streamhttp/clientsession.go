@@ -92,7 +92,7 @@ func (c *clientConn) notOpened(call *clientCall, fault *httpclient.Fault) {
 	r.fault = fault
 	c.st.repair = r
 	c.mu.Unlock()
-	fault.Text += "; the bridge keeps trying in the background"
+	fault.Text += "; it is tried again for as long as the client stays"
 	c.spawn(func() { c.repairLoop(r) })
 }
 

@@ -160,7 +160,7 @@ func TestDown(t *testing.T) {
 	l.Close()
 	c := dialClient(t, "ws://"+l.Addr().String()+"/ws", ClientOptions{})
 	send(t, c, msg(initializeText))
-	wantError(t, recv(t, c), "1", `"reason":"unreachable"`, "is the server running?", "keeps trying")
+	wantError(t, recv(t, c), "1", `"reason":"unreachable"`, "is the server running?", "tried again")
 	send(t, c, msg(`{"jsonrpc":"2.0","id":2,"method":"tools/list"}`))
 	wantError(t, recv(t, c), "2", `"reason":"server_down"`, "the next attempt is in")
 

@@ -103,6 +103,8 @@ func (f *serveFlags) what(before, argv []string) (to target, err error) {
 	switch {
 	case len(before) > 0 && slices.Contains([]string{"serve", "connect", "check-config", "demo", "version", "help"}, before[0]):
 		return to, usagef("put %q first: mcp-bridge %s [flags] ...", before[0], before[0])
+	case len(before) > 0 && f.config != "":
+		return to, usagef("serve --config exposes every server of the file; leave %q out", before[0])
 	case len(before) > 0 && looksLikeHost(before[0]):
 		_, err := serverURL(before[0])
 		return to, err

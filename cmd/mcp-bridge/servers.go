@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -145,6 +144,6 @@ func checkConfig(args []string, env environment) error {
 	if err := errors.Join(problems...); err != nil {
 		return err
 	}
-	_, err = io.WriteString(env.stdout, fmt.Sprintf("%s: %d servers, %d of them disabled: no mistake found\n", args[0], len(c.Servers), len(c.Servers)-len(all)))
+	_, err = fmt.Fprintf(env.stdout, "%s: no mistake found (servers: %d, disabled: %d)\n", args[0], len(all), len(c.Servers)-len(all))
 	return err
 }
