@@ -1,7 +1,8 @@
 // Package conformance runs the official MCP conformance suite against the
 // bridge: its server scenarios through `mcp-bridge serve` in front of a stdio
-// server, its client scenarios through `mcp-bridge connect` behind a stdio
-// client. The same peers without the bridge are the yardstick.
+// server and in front of a Streamable HTTP server, its client scenarios
+// through `mcp-bridge connect` behind a stdio client. The same peers without
+// the bridge are the yardstick.
 package conformance
 
 import (
@@ -42,12 +43,21 @@ func TestServer(t *testing.T) {
 	for version, n := range want {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
-			direct := runServerSuite(t, peers.GoHTTP(t), version)
+			// The exceptions call the legs so.
+			urls := map[string]string{
+				"direct":     peers.GoHTTP(t),
+				"server":     peers.Serve(t, "--", peers.GoEverything(t)),
+				"server-url": peers.Serve(t, peers.GoHTTP(t)),
+			}
+			all := runServerSuites(t, urls, version)
+			direct := all["direct"]
+			delete(all, "direct")
 			if len(direct) != n.server {
 				t.Errorf("the suite ran %d scenarios, want %d", len(direct), n.server)
 			}
-			bridged := runServerSuite(t, peers.Serve(t, "--", peers.GoEverything(t)), version)
-			judge(t, "server", version, direct, bridged)
+			for leg, bridged := range all {
+				judge(t, leg, version, direct, bridged)
+			}
 		})
 	}
 }
@@ -143,42 +153,75 @@ func exceptions(t *testing.T, leg, version, scenario string) []exception {
 	})
 }
 
-// runServerSuite runs every server scenario of a revision against url.
-func runServerSuite(t *testing.T, url, version string) results {
+// runServerSuites runs every server scenario of a revision against each URL,
+// at the same time.
+func runServerSuites(t *testing.T, urls map[string]string, version string) map[string]results {
 	t.Helper()
-	return runSuite(t, "server", "--url", url, "--suite", "all", "--spec-version", version)
+	type ended struct {
+		leg string
+		results
+		error
+	}
+	all := make(chan ended)
+	for leg, url := range urls {
+		argv := suite(t, "server", "--url", url, "--suite", "all", "--spec-version", version)
+		go func() {
+			res, err := runSuite(t, argv)
+			all <- ended{leg, res, err}
+		}()
+	}
+	out := map[string]results{}
+	for range urls {
+		e := <-all
+		if e.error != nil {
+			t.Errorf("%s: %v", e.leg, e.error)
+		}
+		out[e.leg] = e.results
+	}
+	return out
 }
 
 // runClientScenario lets the suite start command, with its server's URL added,
 // as the client of one scenario.
 func runClientScenario(t *testing.T, command, scenario, version string) results {
 	t.Helper()
-	return runSuite(t, "client", "--command", command, "--scenario", scenario, "--spec-version", version)
+	res, err := runSuite(t, suite(t, "client", "--command", command, "--scenario", scenario, "--spec-version", version))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res
+}
+
+// suite is a command line of the suite.
+func suite(t *testing.T, args ...string) []string {
+	t.Helper()
+	return append(peers.Conformance(t), args...)
 }
 
 // runSuite leaves the verdict to judge: the suite's exit status is only the
-// presence of failures. What cannot be read back is a failure of the test.
-func runSuite(t *testing.T, args ...string) results {
-	t.Helper()
-	dir := t.TempDir()
-	argv := append(peers.Conformance(t), append(args, "-o", dir)...)
+// presence of failures. What cannot be read back is an error.
+func runSuite(t *testing.T, argv []string) (results, error) {
+	leg, dir := argv[2], t.TempDir()
+	argv = append(argv, "-o", dir)
 	out, err := exec.CommandContext(t.Context(), argv[0], argv[1:]...).CombinedOutput()
 	files, _ := filepath.Glob(filepath.Join(dir, "*", "checks.json"))
 	if len(files) == 0 {
-		t.Fatalf("the suite left no result (%v):\n%s", err, out)
+		return nil, fmt.Errorf("the suite left no result (%v):\n%s", err, out)
 	}
 	if err != nil {
 		t.Cleanup(func() {
 			if t.Failed() {
-				t.Logf("conformance %s: %v\n%s", strings.Join(args, " "), err, tail(out))
+				t.Logf("conformance %s: %v\n%s", strings.Join(argv[2:], " "), err, tail(out))
 			}
 		})
 	}
 	res := results{}
 	for _, file := range files {
-		res[scenarioOf(args[0], file)] = readChecks(t, file)
+		if res[scenarioOf(leg, file)], err = readChecks(file); err != nil {
+			return nil, err
+		}
 	}
-	return res
+	return res, nil
 }
 
 func tail(out []byte) []byte {
@@ -197,26 +240,25 @@ func scenarioOf(leg, file string) string {
 	return name
 }
 
-func readChecks(t *testing.T, file string) checks {
-	t.Helper()
+func readChecks(file string) (checks, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	var list []struct{ ID, Status string }
 	if err := json.Unmarshal(data, &list); err != nil {
-		t.Fatalf("%s: %v", file, err)
+		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	out := checks{}
 	for _, c := range list {
 		if rank[c.Status] == 0 {
-			t.Fatalf("%s: unknown status %q", file, c.Status)
+			return nil, fmt.Errorf("%s: unknown status %q", file, c.Status)
 		}
 		if rank[c.Status] > rank[out[c.ID]] {
 			out[c.ID] = c.Status
 		}
 	}
-	return out
+	return out, nil
 }
 
 var listed = regexp.MustCompile(`(?m)^  - (\S+) \[`)

@@ -14,7 +14,8 @@ import (
 // told to, every connection that is open.
 type cutter struct {
 	url     string // the server as seen through the cutter
-	control string // a GET here cuts
+	control string // a GET here cuts, and lets beyond do so
+	beyond  *cutter
 
 	mu     sync.Mutex
 	open   map[net.Conn]bool
@@ -32,7 +33,12 @@ func newCutter(t *testing.T, server string) *cutter {
 		t.Fatal(err)
 	}
 	c := &cutter{open: map[net.Conn]bool{}}
-	control := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { c.cut() }))
+	control := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		c.cut()
+		if c.beyond != nil {
+			c.beyond.cut()
+		}
+	}))
 	t.Cleanup(func() {
 		l.Close()
 		c.cut()

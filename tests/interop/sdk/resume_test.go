@@ -44,6 +44,30 @@ func TestConnectResumes(t *testing.T) {
 	}
 }
 
+// TestServeURLResumes: a call is cut on both sides of `mcp-bridge serve URL` at
+// once; the bridge resumes it at the server, and the client at the bridge.
+func TestServeURLResumes(t *testing.T) {
+	for _, server := range []struct {
+		name string
+		url  func(testing.TB) string
+	}{{"go", goResumable}, {"typescript", typeScriptResumable}} {
+		for _, client := range []client{goPinned, typeScript} {
+			t.Run(server.name+"/"+client.name, func(t *testing.T) {
+				t.Parallel()
+				direct := client.direct(t, target{URL: server.url(t), Drop: true}, resumePlan)
+				far := newCutter(t, server.url(t))
+				near := newCutter(t, peers.Serve(t, far.url))
+				near.beyond = far
+				bridged := client.run(t, target{URL: near.url, Cut: near.control, Drop: true}, resumePlan)
+				compare(t, resumePlan, direct, bridged, true)
+				if near.cuts() == 0 || far.cuts() == 0 {
+					t.Error("no connection was cut: nothing was resumed")
+				}
+			})
+		}
+	}
+}
+
 func typeScriptResumable(t testing.TB) string {
 	return peers.StartAndListen(t, []string{peers.Node(t), "server.mjs"})
 }
