@@ -93,7 +93,9 @@ func (f *fleet) broken() (text string, line int) {
 func served(t testing.TB, s *site) map[string]string {
 	t.Helper()
 	resp := s.ask(t, http.MethodGet, "/servers", "", nil)
-	var index struct{ Servers []struct{ Name, Description string } }
+	var index struct {
+		Servers []struct{ Name, Description string }
+	}
 	if err := json.Unmarshal([]byte(resp.body), &index); err != nil || resp.status != http.StatusOK {
 		t.Fatalf("/servers: %v %v", resp, err)
 	}
