@@ -139,7 +139,7 @@ func TestServeUnixSocketFile(t *testing.T) {
 			p.signal(os.Kill)
 			p.wait()
 			checkMode(t, path, want) // the dead leave it
-			p, _ = startServe(t, nil, 1, "--listen", "unix:"+path, "--", childBin)
+			startServe(t, nil, 1, "--listen", "unix:"+path, "--", childBin)
 			checkMode(t, path, 0o600)
 			first := mustLines(t, path)
 			second := start(t, nil, bridgeBin, "serve", "--listen", "unix:"+path, "--", childBin)

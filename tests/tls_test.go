@@ -139,9 +139,7 @@ func TestServeMutualTLS(t *testing.T) {
 	_, urls := startServe(t, nil, 1, "--listen", "0.0.0.0:0", "--tls-cert", filepath.Join(dir, "server.pem"), "--tls-key", filepath.Join(dir, "server.key"),
 		"--tls-client-ca", clients.write(t, dir), "--", childBin)
 	at := strings.Replace(urls[0], "0.0.0.0", "127.0.0.1", 1)
-	if strings.Contains(at, "[::]") {
-		at = strings.Replace(at, "[::]", "127.0.0.1", 1)
-	}
+	at = strings.Replace(at, "[::]", "127.0.0.1", 1)
 	ping := `{"jsonrpc":"2.0","id":1,"method":"ping"}`
 	for _, transport := range transports {
 		t.Run(transport, func(t *testing.T) {
