@@ -19,6 +19,33 @@ func getChunk() []byte { return chunks.Get().(*[chunkSize]byte)[:] }
 
 func putChunk(b []byte) { chunks.Put((*[chunkSize]byte)(b[:chunkSize])) }
 
+// largeSize holds the longest frame. Frames that fill much of that have a pool
+// too; for those between the two, it would be too much.
+const largeSize = maxFrame + frameHeader
+
+var larges = sync.Pool{New: func() any { return new([largeSize]byte) }}
+
+// bufferFor returns an empty buffer for a frame with size bytes.
+func bufferFor(size int) []byte {
+	switch {
+	case size <= chunkSize-frameHeader:
+		return getChunk()[:0]
+	case size <= maxFrame/2:
+		return make([]byte, 0, size+frameHeader)
+	}
+	return larges.Get().(*[largeSize]byte)[:0]
+}
+
+// recycle takes back what bufferFor returned.
+func recycle(b []byte) {
+	switch cap(b) {
+	case chunkSize:
+		putChunk(b)
+	case largeSize:
+		larges.Put((*[largeSize]byte)(b[:largeSize]))
+	}
+}
+
 var errStalled = errors.New("it takes nothing of what it is sent")
 
 // wire is the byte stream under a WebSocket. The library flushes every frame
@@ -112,8 +139,8 @@ func (w *wire) cork(size int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.corked = true
-	if size > chunkSize-frameHeader && w.buf == nil {
-		w.buf = make([]byte, 0, size+frameHeader)
+	if w.buf == nil {
+		w.buf = bufferFor(size)
 	}
 }
 
@@ -153,9 +180,7 @@ func (w *wire) drain() error {
 		w.buf = nil
 		w.mu.Unlock()
 		err := w.writeOut(out)
-		if cap(out) == chunkSize {
-			putChunk(out)
-		}
+		recycle(out)
 		w.mu.Lock()
 		if err != nil && w.err == nil {
 			w.err = err
