@@ -268,7 +268,7 @@ func (c *clientConn) fail(call *clientCall, fault *httpclient.Fault) {
 	if call.gate != nil { // without it the session is of no use
 		if !fault.Transient {
 			c.mu.Lock()
-			c.st.initialize = jsonrpc.Message{}
+			c.st.books.Initialize = jsonrpc.Message{}
 			c.mu.Unlock()
 		}
 		c.forget(call.session, fault)
@@ -294,7 +294,7 @@ func (c *clientConn) opened(call *clientCall, m jsonrpc.Message) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if m.IsError() {
-		c.st.initialize = jsonrpc.Message{} // there is nothing to renew
+		c.st.books.Initialize = jsonrpc.Message{} // there is nothing to renew
 		return
 	}
 	call.session.version = negotiated(m)

@@ -2,8 +2,6 @@ package legacysse
 
 import (
 	"context"
-	"maps"
-	"slices"
 
 	"github.com/mcp-bridge/mcp-bridge/httpclient"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
@@ -13,11 +11,8 @@ import (
 // own words but another id, and tells it what the old one knew (SS7).
 func (c *clientConn) handshake(s *clientSession) *httpclient.Fault {
 	c.mu.Lock()
-	initialize, initialized := c.st.initialize, c.st.initialized
+	initialize, initialized := c.st.books.Greeting()
 	c.mu.Unlock()
-	if initialized.Kind() == jsonrpc.Invalid {
-		initialized = jsonrpc.NewNotification("notifications/initialized", nil)
-	}
 	ctx, cancel := context.WithTimeout(s.ctx, clientInitialize)
 	defer cancel()
 	result, fault := c.ask(ctx, initialize, s)
@@ -42,10 +37,7 @@ func (c *clientConn) restore(s *clientSession) {
 	ctx, cancel := context.WithTimeout(s.ctx, clientRestore)
 	defer cancel()
 	c.mu.Lock()
-	requests := slices.Collect(maps.Values(c.st.subs))
-	if c.st.level.Kind() == jsonrpc.Request {
-		requests = append(requests, c.st.level)
-	}
+	requests := c.st.books.Settings()
 	c.mu.Unlock()
 	for _, m := range requests {
 		result, fault := c.ask(ctx, m, s)
@@ -55,12 +47,11 @@ func (c *clientConn) restore(s *clientSession) {
 	}
 }
 
-// ask makes a request of the bridge's own, in the words of m, and waits for
-// the response.
+// ask makes a request of the bridge's own, and waits for the response.
 func (c *clientConn) ask(ctx context.Context, m jsonrpc.Message, s *clientSession) (jsonrpc.Message, *httpclient.Fault) {
-	c.mu.Lock()
-	call := newClientCall(c, m.WithID(c.ownID()))
+	call := newClientCall(c, m)
 	call.session, call.reply = s, make(chan jsonrpc.Message, 1)
+	c.mu.Lock()
 	c.st.calls[call.id] = call
 	c.mu.Unlock()
 	defer call.cancel()

@@ -4,11 +4,11 @@ import (
 	"context"
 	"fmt"
 	"net/url"
-	"strconv"
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/httpclient"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+	"github.com/mcp-bridge/mcp-bridge/renew"
 )
 
 // clientState is everything about a clientConn that changes.
@@ -30,14 +30,7 @@ type clientState struct {
 	pending []*clientCall     // requests that wait for the first stream
 	down    *httpclient.Fault // why there is no session although there should be one; nil: there is, or nobody has asked for it
 
-	// What a new session has to be told (SS7), each as the client sent it.
-	initialize  jsonrpc.Message
-	initialized jsonrpc.Message
-	level       jsonrpc.Message            // logging/setLevel
-	subs        map[string]jsonrpc.Message // resources/subscribe, by URI
-
-	asked  map[jsonrpc.ID]clientAsked // the server's requests, as the client knows them
-	serial int64                      // of the bridge's own ids
+	books renew.Books[*clientSession] // what a new session has to be told (SS7), and what the server has asked
 }
 
 // clientSession is one event stream.
@@ -57,18 +50,6 @@ type clientSession struct {
 	lost        bool              // it is over
 	forgotten   *httpclient.Fault // why the bridge has ended the stream itself
 }
-
-// clientAsked is a request of the server that the client has not answered.
-type clientAsked struct {
-	session *clientSession
-	id      jsonrpc.ID // as the server knows it
-}
-
-// mostAsked and mostSubs bound what is remembered on behalf of others.
-const (
-	mostAsked = 1024
-	mostSubs  = 4096
-)
 
 // clientEntry is what becomes of a message: one field is set but for after.
 type clientEntry struct {
@@ -116,8 +97,7 @@ func (c *clientConn) enterRequest(call *clientCall) clientEntry {
 		return clientEntry{fault: c.downFault()}
 	}
 	if opens {
-		c.st.initialize, c.st.initialized, c.st.level = call.msg, jsonrpc.Message{}, jsonrpc.Message{}
-		clear(c.st.subs)
+		c.st.books.Begin(call.msg)
 		call.gate = make(chan struct{})
 		c.st.gate = call.gate
 	}
@@ -152,7 +132,7 @@ func (c *clientConn) downFault() *httpclient.Fault {
 func (c *clientConn) enterNotification(call, target *clientCall) clientEntry {
 	s := c.st.session
 	if call.method == "notifications/initialized" {
-		c.st.initialized = call.msg
+		c.st.books.Initialized = call.msg
 		if s != nil {
 			if s.initialized {
 				return clientEntry{drop: "the bridge has said so already"}
@@ -175,18 +155,14 @@ func (c *clientConn) enterNotification(call, target *clientCall) clientEntry {
 
 // enterResponse gives the client's response the id that the server knows.
 func (c *clientConn) enterResponse(call *clientCall) clientEntry {
-	id, asked, ok := jsonrpc.Find(c.st.asked, call.msg.ID())
-	if !ok { // more were asked than are remembered
-		asked = clientAsked{session: c.st.session, id: call.msg.ID()}
+	session, answer, ok := c.st.books.Answered(call.msg)
+	if !ok { // more were asked than are noted
+		session = c.st.session
 	}
-	delete(c.st.asked, id)
-	if asked.session == nil || asked.session.lost {
+	if session == nil || session.lost {
 		return clientEntry{drop: "the session that asked is gone"}
 	}
-	if asked.id != call.msg.ID() {
-		call.msg = call.msg.WithID(asked.id)
-	}
-	call.session = asked.session
+	call.msg, call.session = answer, session
 	return clientEntry{send: true}
 }
 
@@ -251,29 +227,11 @@ func (c *clientConn) openGate(gate chan struct{}) {
 	close(gate)
 }
 
-// ownID returns an id for the bridge's own use. c.mu is held.
-func (c *clientConn) ownID() jsonrpc.ID {
-	c.st.serial++
-	return jsonrpc.StringID("mcp-bridge-" + strconv.FormatInt(c.st.serial, 10))
-}
-
-// track remembers a request of the server, so that its response goes to the
-// session that asked, or nowhere if that is gone. The id is changed where the
-// client has one like it open from a session that is gone: servers count from
-// the start again.
+// track notes a request of the server, and returns it as the client is to know it.
 func (c *clientConn) track(m jsonrpc.Message, session *clientSession) jsonrpc.Message {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	id := m.ID()
-	if before, open := c.st.asked[id]; open && before.session != session {
-		id = c.ownID()
-	}
-	if len(c.st.asked) < mostAsked {
-		c.st.asked[id] = clientAsked{session: session, id: m.ID()}
-	}
-	if id != m.ID() {
-		m = m.WithID(id)
-	}
+	m, _ = c.st.books.Asked(session, m)
 	return m
 }
 
@@ -282,38 +240,15 @@ func (c *clientConn) track(m jsonrpc.Message, session *clientSession) jsonrpc.Me
 func (c *clientConn) untrack(m jsonrpc.Message, session *clientSession) jsonrpc.Message {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	target := m.RequestID()
-	for id, asked := range c.st.asked {
-		if asked.session != session || !asked.id.Equivalent(target) {
-			continue
-		}
-		delete(c.st.asked, id)
-		if id != target {
-			m = m.WithRequestID(id)
-		}
-		break
-	}
-	return m
+	return c.st.books.Cancelled(session, m)
 }
 
 // remember keeps what a new session would have to be told as well.
 func (c *clientConn) remember(call *clientCall) {
-	switch call.method {
-	case "resources/subscribe", "resources/unsubscribe", "logging/setLevel":
-	default:
-		return
-	}
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	uri := string(call.msg.Lookup("params", "uri"))
-	switch {
-	case call.method == "logging/setLevel":
-		c.st.level = call.msg
-	case call.method == "resources/unsubscribe":
-		delete(c.st.subs, uri)
-	case len(c.st.subs) < mostSubs:
-		c.st.subs[uri] = call.msg
-	default:
+	ok := c.st.books.Remember(call.msg)
+	c.mu.Unlock()
+	if !ok {
 		c.log.Warn("too many subscriptions: this one will not survive a restart of the server")
 	}
 }

@@ -150,11 +150,11 @@ func (c *clientConn) notOpened(fault *httpclient.Fault, unopened bool) {
 		c.finish(&UnopenedError{Status: fault.Status, Text: fault.Text})
 		return
 	}
-	goesOn := !first || fault.Transient && !c.opts.NoRenew && c.st.initialize.Kind() == jsonrpc.Request
+	goesOn := !first || fault.Transient && !c.opts.NoRenew && c.st.books.Initialize.Kind() == jsonrpc.Request
 	if goesOn {
 		c.st.down = fault
 	} else {
-		c.st.initialize = jsonrpc.Message{}
+		c.st.books.Initialize = jsonrpc.Message{}
 	}
 	calls = slices.DeleteFunc(calls, func(call *clientCall) bool { return c.st.calls[call.id] != call })
 	for _, call := range calls {
@@ -313,7 +313,7 @@ func (c *clientConn) lose(s *clientSession) {
 	}
 	if c.st.session == s {
 		c.st.session = nil
-		if c.st.initialize.Kind() == jsonrpc.Request && !c.opts.NoRenew {
+		if c.st.books.Initialize.Kind() == jsonrpc.Request && !c.opts.NoRenew {
 			c.st.down = &httpclient.Fault{Reason: fault.Reason, Status: fault.Status,
 				Text: fmt.Sprintf("the session with %s is lost", c.peer)}
 		}
@@ -325,14 +325,7 @@ func (c *clientConn) lose(s *clientSession) {
 			c.remove(call)
 		}
 	}
-	var open []jsonrpc.ID
-	for id, asked := range c.st.asked {
-		if asked.session == s {
-			open = append(open, id) // it stays: the client may have answered already
-		} else {
-			delete(c.st.asked, id)
-		}
-	}
+	withdrawn := c.st.books.Withdrawn(s, "the connection to the server was lost")
 	c.mu.Unlock()
 	if c.ctx.Err() != nil {
 		return
@@ -341,9 +334,8 @@ func (c *clientConn) lose(s *clientSession) {
 	for _, call := range calls {
 		c.answerFault(call, fault)
 	}
-	for _, id := range open {
-		c.push(c.ctx, jsonrpc.NewNotification("notifications/cancelled",
-			[]byte(`{"requestId":`+id.String()+`,"reason":"the connection to the server was lost"}`)))
+	for _, m := range withdrawn {
+		c.push(c.ctx, m)
 	}
 	if c.opts.NoRenew {
 		c.finish(ErrSessionLost)

@@ -70,8 +70,6 @@ func newClientConn(u *url.URL, header http.Header, rt http.RoundTripper, idle fu
 	header.Del("Host")
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	c.st.calls = make(map[jsonrpc.ID]*clientCall)
-	c.st.asked = make(map[jsonrpc.ID]clientAsked)
-	c.st.subs = make(map[string]jsonrpc.Message)
 	return c
 }
 

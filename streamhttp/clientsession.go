@@ -4,10 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"net/http"
-	"slices"
-	"strconv"
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/httpclient"
@@ -249,11 +246,8 @@ func (c *clientConn) repaired(r *clientRepair, session *clientSession, fault *ht
 // another id, and tells the new session what the old one knew.
 func (c *clientConn) handshake(ctx context.Context) (*clientSession, *httpclient.Fault) {
 	c.mu.Lock()
-	initialize, initialized := c.st.initialize, c.st.initialized
+	initialize, initialized := c.st.books.Greeting()
 	c.mu.Unlock()
-	if initialized.Kind() == jsonrpc.Invalid {
-		initialized = jsonrpc.NewNotification("notifications/initialized", nil)
-	}
 	call, fault := c.ask(ctx, initialize, nil)
 	session := call.opening
 	if fault == nil && call.reply.IsError() {
@@ -282,10 +276,7 @@ func (c *clientConn) restore(ctx context.Context, session *clientSession) {
 	ctx, cancel := context.WithTimeout(ctx, clientRestore)
 	defer cancel()
 	c.mu.Lock()
-	requests := slices.Collect(maps.Values(c.st.subs))
-	if c.st.level.Kind() == jsonrpc.Request {
-		requests = append(requests, c.st.level)
-	}
+	requests := c.st.books.Settings()
 	c.mu.Unlock()
 	for _, m := range requests {
 		call, fault := c.ask(ctx, m, session)
@@ -295,15 +286,12 @@ func (c *clientConn) restore(ctx context.Context, session *clientSession) {
 	}
 }
 
-// ask makes a request of the bridge's own, in the words of m, and waits for
-// the response.
+// ask makes a request of the bridge's own, and waits for the response.
 func (c *clientConn) ask(ctx context.Context, m jsonrpc.Message, session *clientSession) (*clientCall, *httpclient.Fault) {
-	c.mu.Lock()
-	c.st.serial++
-	id := jsonrpc.StringID("mcp-bridge-" + strconv.FormatInt(c.st.serial, 10))
-	call := newClientCall(c, m.WithID(id))
+	call := newClientCall(c, m)
 	call.private, call.session = true, session
-	c.st.calls[id] = call
+	c.mu.Lock()
+	c.st.calls[call.id] = call
 	c.mu.Unlock()
 	defer call.cancel()
 	defer context.AfterFunc(ctx, call.cancel)()
@@ -327,27 +315,14 @@ func (c *clientConn) tell(ctx context.Context, m jsonrpc.Message, session *clien
 	return c.exchange(call)
 }
 
-// track remembers a request of the server, so that its response goes to the
-// session that asked, or nowhere if that is gone. The id is changed where the
-// client has one like it open from a session that is gone: servers count from
-// the start again.
+// track notes a request of the server, and returns it as the client is to know it.
 func (c *clientConn) track(m jsonrpc.Message, session *clientSession) jsonrpc.Message {
 	if session == nil {
 		return m
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	id := m.ID()
-	if before, open := c.st.asked[id]; open && before.session != session {
-		c.st.serial++
-		id = jsonrpc.StringID("mcp-bridge-" + strconv.FormatInt(c.st.serial, 10))
-	}
-	if len(c.st.asked) < mostAsked {
-		c.st.asked[id] = clientAsked{session: session, id: m.ID()}
-	}
-	if id != m.ID() {
-		m = m.WithID(id)
-	}
+	m, _ = c.st.books.Asked(session, m)
 	return m
 }
 
@@ -356,33 +331,16 @@ func (c *clientConn) track(m jsonrpc.Message, session *clientSession) jsonrpc.Me
 func (c *clientConn) untrack(m jsonrpc.Message, session *clientSession) jsonrpc.Message {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	target := m.RequestID()
-	for id, asked := range c.st.asked {
-		if asked.session != session || !asked.id.Equivalent(target) {
-			continue
-		}
-		delete(c.st.asked, id)
-		if id != target {
-			m = m.WithRequestID(id)
-		}
-		break
-	}
-	return m
+	return c.st.books.Cancelled(session, m)
 }
 
 // withdraw tells the client that nobody waits any more for the answers that
 // the lost session has asked for.
 func (c *clientConn) withdraw(session *clientSession) {
 	c.mu.Lock()
-	var open []jsonrpc.ID
-	for id, asked := range c.st.asked {
-		if asked.session == session {
-			open = append(open, id)
-		}
-	}
+	notes := c.st.books.Withdrawn(session, "the server has forgotten the session")
 	c.mu.Unlock()
-	for _, id := range open {
-		c.push(c.ctx, jsonrpc.NewNotification("notifications/cancelled",
-			[]byte(`{"requestId":`+id.String()+`,"reason":"the server has forgotten the session"}`)))
+	for _, m := range notes {
+		c.push(c.ctx, m)
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/mcp-bridge/mcp-bridge/httpclient"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+	"github.com/mcp-bridge/mcp-bridge/renew"
 )
 
 // clientState is everything about a clientConn that changes.
@@ -28,14 +29,7 @@ type clientState struct {
 	opening *clientSession // what the reply to the client's initialize said so far
 	repair  *clientRepair  // not nil while the bridge tries to get a session
 
-	// What a new session has to be told (LE5), each as the client sent it.
-	initialize  jsonrpc.Message
-	initialized jsonrpc.Message
-	level       jsonrpc.Message            // logging/setLevel
-	subs        map[string]jsonrpc.Message // resources/subscribe, by URI
-
-	asked  map[jsonrpc.ID]clientAsked // the server's requests, as the client knows them
-	serial int64                      // of the bridge's own ids
+	books renew.Books[*clientSession] // what a new session has to be told (LE5), and what the server has asked
 }
 
 // clientSession is what one initialize has set up. It also stands for a
@@ -52,18 +46,6 @@ type clientSession struct {
 	listening   bool   // a goroutine reads its standalone stream, or did
 	lost        bool   // the server has forgotten it, or it was replaced
 }
-
-// clientAsked is a request of the server that the client has not answered.
-type clientAsked struct {
-	session *clientSession
-	id      jsonrpc.ID // as the server knows it
-}
-
-// mostAsked and mostSubs bound what is remembered on behalf of others.
-const (
-	mostAsked = 1024
-	mostSubs  = 4096
-)
 
 // enter waits while the gate is shut, and enters the call into the books. It
 // returns what to wait for until it is the call's turn; nil when the message
@@ -171,8 +153,7 @@ func (c *clientConn) beginInitialize(call *clientCall) {
 		c.st.repair.stop()
 		c.st.repair = nil
 	}
-	c.st.initialize, c.st.initialized, c.st.level = call.msg, jsonrpc.Message{}, jsonrpc.Message{}
-	clear(c.st.subs)
+	c.st.books.Begin(call.msg)
 	call.gate = make(chan struct{})
 	c.st.gate = call.gate
 }
@@ -180,7 +161,7 @@ func (c *clientConn) beginInitialize(call *clientCall) {
 // enterNotification returns why the notification is not to be sent.
 func (c *clientConn) enterNotification(call, target *clientCall) (drop string) {
 	if call.method == "notifications/initialized" {
-		c.st.initialized = call.msg
+		c.st.books.Initialized = call.msg
 		if s := c.st.session; s != nil {
 			if s.initialized {
 				return "the bridge has said so already"
@@ -203,20 +184,14 @@ func (c *clientConn) enterNotification(call, target *clientCall) (drop string) {
 // enterResponse gives the client's response the id that the server knows
 // (LE15), or returns why it is not to be sent.
 func (c *clientConn) enterResponse(call *clientCall) (drop string) {
-	id := call.msg.ID()
-	asked, ok := c.st.asked[id]
-	delete(c.st.asked, id)
+	session, answer, ok := c.st.books.Answered(call.msg)
 	switch {
 	case !ok && c.down():
 		return "the server is down"
-	case !ok:
-		return ""
-	case asked.session.lost:
+	case ok && session.lost:
 		return "the session that asked is gone"
-	case asked.id != id:
-		call.msg = call.msg.WithID(asked.id)
 	}
-	call.session = asked.session
+	call.msg, call.session = answer, session
 	return ""
 }
 
@@ -306,26 +281,10 @@ func (c *clientConn) shut() []*clientSession {
 
 // remember keeps what a new session would have to be told as well.
 func (c *clientConn) remember(call *clientCall) {
-	switch call.method {
-	case "resources/subscribe", "resources/unsubscribe", "logging/setLevel":
-	default:
-		return
-	}
 	c.mu.Lock()
-	forgotten := false
-	uri := string(call.msg.Lookup("params", "uri"))
-	switch {
-	case call.method == "logging/setLevel":
-		c.st.level = call.msg
-	case call.method == "resources/unsubscribe":
-		delete(c.st.subs, uri)
-	case len(c.st.subs) < mostSubs:
-		c.st.subs[uri] = call.msg
-	default:
-		forgotten = true
-	}
+	ok := c.st.books.Remember(call.msg)
 	c.mu.Unlock()
-	if forgotten {
+	if !ok {
 		c.log.Warn("too many subscriptions: this one will not survive a restart of the server")
 	}
 }

@@ -28,6 +28,7 @@ var imports = map[string][]string{
 	"httpguard":  {},
 	"httpclient": {"jsonrpc"},
 	"httpserver": {"jsonrpc"},
+	"renew":      {"jsonrpc"},
 	"supervisor": {"github.com/creack/pty", "golang.org/x/sys/unix", "golang.org/x/sys/windows"},
 	"watch":      {"github.com/fsnotify/fsnotify"},
 	"config":     {"github.com/tailscale/hujson"},
@@ -41,9 +42,9 @@ var imports = map[string][]string{
 
 	// Transports know the middle and the leaves, and not each other.
 	"stdio":      {"bridge", "jsonrpc", "supervisor", "github.com/hashicorp/go-hclog", "golang.org/x/sys/unix", "golang.org/x/sys/windows"},
-	"streamhttp": {"bridge", "jsonrpc", "sse", "httpguard", "httpserver", "httpclient", "github.com/hashicorp/go-hclog"},
-	"legacysse":  {"bridge", "jsonrpc", "sse", "httpguard", "httpserver", "httpclient", "github.com/hashicorp/go-hclog"},
-	"ws":         {"bridge", "jsonrpc", "httpguard", "httpclient", "github.com/hashicorp/go-hclog", "github.com/coder/websocket"},
+	"streamhttp": {"bridge", "jsonrpc", "sse", "httpguard", "httpserver", "httpclient", "renew", "github.com/hashicorp/go-hclog"},
+	"legacysse":  {"bridge", "jsonrpc", "sse", "httpguard", "httpserver", "httpclient", "renew", "github.com/hashicorp/go-hclog"},
+	"ws":         {"bridge", "jsonrpc", "httpguard", "httpclient", "renew", "github.com/hashicorp/go-hclog", "github.com/coder/websocket"},
 
 	// What brings transports together: towards the server, and towards clients.
 	"remote":   {"bridge", "jsonrpc", "httpclient", "streamhttp", "legacysse", "ws", "stdio", "github.com/hashicorp/go-hclog"},
