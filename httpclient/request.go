@@ -1,6 +1,7 @@
 package httpclient
 
 import (
+	"crypto/tls"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -86,6 +87,10 @@ type TransportOptions struct {
 	// 0 means DefaultConnectTimeout.
 	ConnectTimeout time.Duration
 
+	// TLS says which servers are trusted, and who we are; see LoadTLS.
+	// nil means the system's authorities, and nobody.
+	TLS *tls.Config
+
 	// MaxIdleConnsPerHost is how many idle connections are kept, to be used
 	// again. 0 means http.DefaultMaxIdleConnsPerHost.
 	MaxIdleConnsPerHost int
@@ -110,6 +115,7 @@ func NewTransport(o TransportOptions) *http.Transport {
 	return &http.Transport{
 		Proxy:               http.ProxyFromEnvironment,
 		DialContext:         dialer.DialContext,
+		TLSClientConfig:     o.TLS.Clone(),
 		TLSHandshakeTimeout: o.ConnectTimeout,
 		ForceAttemptHTTP2:   true,
 		DisableCompression:  true, // events would wait in the compressor

@@ -89,7 +89,7 @@ func (p *Policy) Check(r *http.Request) *Refusal {
 	case len(origins) > 1:
 		return &Refusal{http.StatusForbidden, "more than one Origin header"}
 	case !p.allowsOrigin(origins[0]):
-		return &Refusal{http.StatusForbidden, "origin is not allowed"}
+		return &Refusal{http.StatusForbidden, "origin is not allowed (--allow-origin)"}
 	}
 	return nil
 }
@@ -109,7 +109,7 @@ func (p *Policy) checkHost(r *http.Request) *Refusal {
 	if IsLoopbackHost(host) || p.allowsHost(host) {
 		return nil
 	}
-	return &Refusal{http.StatusForbidden, "host is not allowed on a loopback address"}
+	return &Refusal{http.StatusForbidden, "host is not allowed on a loopback address (--allow-host)"}
 }
 
 // toLoopback reports whether r arrived at a loopback address of ours.

@@ -3,6 +3,7 @@ package legacysse
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"net/http"
 	"time"
@@ -45,6 +46,10 @@ type ClientOptions struct {
 	// Transport makes the requests. nil means one of the Conn's own, see
 	// httpclient.NewTransport.
 	Transport http.RoundTripper
+
+	// TLS says which servers are trusted, and who we are (httpclient.LoadTLS).
+	// It is not used with a Transport. nil means the system's authorities.
+	TLS *tls.Config
 
 	// MaxMessageSize bounds an event of the server, in bytes. A larger one
 	// ends the stream. 0 means DefaultClientMaxMessageSize.
@@ -129,7 +134,7 @@ func (c *Client) Dial(ctx context.Context) (bridge.Conn, error) {
 	idle := func() {}
 	if rt == nil {
 		own := httpclient.NewTransport(httpclient.TransportOptions{
-			ConnectTimeout: opts.ConnectTimeout, MaxIdleConnsPerHost: opts.MaxInFlight,
+			ConnectTimeout: opts.ConnectTimeout, TLS: opts.TLS, MaxIdleConnsPerHost: opts.MaxInFlight,
 		})
 		rt, idle = own, own.CloseIdleConnections
 	}

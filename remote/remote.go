@@ -5,6 +5,7 @@ package remote
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net/http"
@@ -71,6 +72,10 @@ type Options struct {
 	// ConnectTimeout bounds dialling. 0 means the default of the transport.
 	ConnectTimeout time.Duration
 
+	// TLS says which servers are trusted, and who we are, for https and wss
+	// (httpclient.LoadTLS). nil means the system's authorities.
+	TLS *tls.Config
+
 	// NoRenew: when the session is lost, the Conn ends instead of making a new
 	// one in the client's name. With a socket that is so in any case.
 	NoRenew bool
@@ -135,7 +140,7 @@ func (d *Dialer) Dial(ctx context.Context) (bridge.Conn, error) {
 		return d.dialSocket(ctx)
 	case "ws", "wss":
 		return (&ws.Client{URL: d.URL, Options: ws.ClientOptions{
-			Header: d.Options.Header, MaxMessageSize: d.Options.MaxMessageSize, ConnectTimeout: d.Options.ConnectTimeout,
+			Header: d.Options.Header, MaxMessageSize: d.Options.MaxMessageSize, ConnectTimeout: d.Options.ConnectTimeout, TLS: d.Options.TLS,
 			NoRenew: d.Options.NoRenew, Logger: d.Options.Logger,
 		}}).Dial(ctx)
 	}
@@ -202,12 +207,12 @@ func (d *Dialer) dialer(t transport, report bool) bridge.Dialer {
 		return d.dialers(t)
 	case t == streamable:
 		return &streamhttp.Client{URL: d.URL, Options: streamhttp.ClientOptions{
-			Header: d.Options.Header, MaxMessageSize: d.Options.MaxMessageSize, ConnectTimeout: d.Options.ConnectTimeout,
+			Header: d.Options.Header, MaxMessageSize: d.Options.MaxMessageSize, ConnectTimeout: d.Options.ConnectTimeout, TLS: d.Options.TLS,
 			NoRenew: d.Options.NoRenew, ReportUnopened: report, Logger: d.Options.Logger,
 		}}
 	}
 	return &legacysse.Client{URL: d.URL, Options: legacysse.ClientOptions{
-		Header: d.Options.Header, MaxMessageSize: d.Options.MaxMessageSize, ConnectTimeout: d.Options.ConnectTimeout,
+		Header: d.Options.Header, MaxMessageSize: d.Options.MaxMessageSize, ConnectTimeout: d.Options.ConnectTimeout, TLS: d.Options.TLS,
 		NoRenew: d.Options.NoRenew, ReportUnopened: report, Logger: d.Options.Logger,
 	}}
 }

@@ -3,6 +3,7 @@ package streamhttp
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"net/http"
 	"time"
 
@@ -32,6 +33,10 @@ type ClientOptions struct {
 	// keep-alive, HTTP/2 where TLS offers it, no compression, the proxy from
 	// the environment, and ConnectTimeout.
 	Transport http.RoundTripper
+
+	// TLS says which servers are trusted, and who we are (httpclient.LoadTLS).
+	// It is not used with a Transport. nil means the system's authorities.
+	TLS *tls.Config
 
 	// MaxMessageSize bounds a message from the server, in bytes.
 	// 0 means DefaultClientMaxMessageSize.
@@ -128,7 +133,7 @@ func (c *Client) Dial(ctx context.Context) (bridge.Conn, error) {
 	idle := func() {}
 	if rt == nil {
 		own := httpclient.NewTransport(httpclient.TransportOptions{
-			ConnectTimeout: opts.ConnectTimeout, MaxIdleConnsPerHost: opts.MaxInFlight,
+			ConnectTimeout: opts.ConnectTimeout, TLS: opts.TLS, MaxIdleConnsPerHost: opts.MaxInFlight,
 		})
 		rt, idle = own, own.CloseIdleConnections
 	}

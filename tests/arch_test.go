@@ -52,7 +52,7 @@ var imports = map[string][]string{
 	"hub":      {"bridge", "httpguard", "streamhttp", "legacysse", "ws", "stdio", "upstream", "github.com/hashicorp/go-hclog"},
 
 	"demo": {"bridge", "jsonrpc", "stdio"},
-	"cmd/mcp-bridge": {"bridge", "config", "demo", "httpguard", "hub", "jsonrpc", "listen", "remote", "stdio", "supervisor",
+	"cmd/mcp-bridge": {"bridge", "config", "demo", "httpclient", "httpguard", "hub", "jsonrpc", "listen", "remote", "stdio", "supervisor",
 		"toolfilter", "upstream", "watch",
 		"github.com/hashicorp/go-hclog", "github.com/spf13/pflag", "golang.org/x/sys/unix", "golang.org/x/sys/windows"},
 

@@ -3,6 +3,7 @@ package ws
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"net/http"
 	"time"
@@ -28,6 +29,10 @@ type ClientOptions struct {
 	// a body that can be written to, as http.Transport has it. nil means one
 	// of the Conn's own, see httpclient.NewTransport.
 	Transport http.RoundTripper
+
+	// TLS says which servers are trusted, and who we are (httpclient.LoadTLS).
+	// It is not used with a Transport. nil means the system's authorities.
+	TLS *tls.Config
 
 	// MaxMessageSize bounds a message from the server, in bytes. A longer one
 	// ends the connection. 0 means DefaultMaxMessageSize.

@@ -61,7 +61,7 @@ func newDialer(address string, opts ClientOptions) (*dialer, error) {
 	header.Del("Host")
 	d.close = func() {}
 	if d.rt == nil {
-		own := httpclient.NewTransport(httpclient.TransportOptions{ConnectTimeout: opts.ConnectTimeout})
+		own := httpclient.NewTransport(httpclient.TransportOptions{ConnectTimeout: opts.ConnectTimeout, TLS: opts.TLS})
 		own.ResponseHeaderTimeout = opts.ConnectTimeout
 		own.ForceAttemptHTTP2 = false
 		d.rt, d.close = own, own.CloseIdleConnections

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"net"
 	"strconv"
@@ -138,13 +139,18 @@ func (f *accessFlags) policy(env environment, log hclog.Logger) (httpguard.Polic
 		return guard, usagef("%v", err)
 	}
 	text, given := env.lookup(tokensVariable)
+	_, almost := env.lookup("MCP_BRIDGE_TOKEN")
 	switch {
+	case almost:
+		return guard, usagef("the environment variable for tokens is %s, not MCP_BRIDGE_TOKEN", tokensVariable)
 	case f.tokenFile != "" && given:
 		return guard, usagef("--token-file and %s both name the tokens; use one of them", tokensVariable)
 	case f.tokenFile != "":
 		guard.Tokens, err = httpguard.LoadTokens(f.tokenFile)
 	case given:
-		guard.Tokens, err = httpguard.ParseTokens(text)
+		if guard.Tokens, err = httpguard.ParseTokens(text); err != nil {
+			err = fmt.Errorf("%s: %w", tokensVariable, err)
+		}
 	}
 	if err != nil {
 		return guard, usagef("%v", err)

@@ -120,6 +120,9 @@ func (f *connectFlags) spec(to target, name string, settings *config.Settings, e
 	if err != nil {
 		return upstream.Spec{}, usagef("%v", err)
 	}
+	if s.Disabled {
+		log.Warn("the file says that this server is disabled; it is connected to all the same, because it was named")
+	}
 	*settings = s.Settings
 	return configured(s, log)
 }

@@ -27,6 +27,7 @@ type daemon struct {
 	fail    context.CancelCauseFunc // ends the run with an error
 	guard   httpguard.Policy
 	hub     *hub.Hub
+	prefix  string // of the paths, as clients see them
 	notify  *listen.Notifier
 	sockets listen.Listeners
 
@@ -183,6 +184,8 @@ func (d *daemon) reload() {
 	if t := d.guard.Tokens; t != nil && d.flags.access.tokenFile != "" {
 		if err := t.Reload(); err != nil {
 			d.log.Error("the token file cannot be used; the tokens from before go on", "error", err)
+		} else {
+			d.log.Info("tokens loaded", "names", len(t.Names()))
 		}
 	}
 	if d.flags.config == "" {
@@ -193,6 +196,12 @@ func (d *daemon) reload() {
 		err = d.hub.Apply(all)
 	}
 	if err != nil {
+		if problems, ok := errors.AsType[config.Problems](err); ok {
+			for _, p := range problems {
+				d.log.Error("a mistake in the configuration", "problem", p.String())
+			}
+			err = errors.New("see the mistakes above")
+		}
 		d.log.Error("the configuration cannot be used; what was there goes on", "error", err)
 		return
 	}
@@ -245,7 +254,7 @@ func (d *daemon) url(l *listen.Listener) string {
 	case l.IsUnix():
 		return l.URL()
 	case d.flags.config != "":
-		return l.URL() + "/servers"
+		return l.URL() + d.prefix + "/servers"
 	}
-	return l.URL() + "/mcp"
+	return l.URL() + d.prefix + "/mcp"
 }

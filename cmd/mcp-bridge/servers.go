@@ -82,7 +82,7 @@ func configured(s config.Server, log hclog.Logger) (upstream.Spec, error) {
 func loadConfig(file string, options config.Options, log hclog.Logger) (*config.Config, error) {
 	c, err := config.Load(file, options)
 	if err != nil {
-		return c, &usageError{err.Error()}
+		return c, &configError{usageError{err.Error()}, err}
 	}
 	for _, notice := range c.Notices {
 		log.Warn("configuration", "notice", notice.String())
@@ -96,6 +96,14 @@ func fingerprint(s config.Server) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%#v", s)) // maps are printed in order
 	return string(sum[:])
 }
+
+// configError is a usageError that keeps the list of what is wrong.
+type configError struct {
+	usageError
+	cause error
+}
+
+func (e *configError) Unwrap() []error { return []error{&e.usageError, e.cause} }
 
 // specs describes the servers of a configuration file, without the disabled ones.
 func specs(c *config.Config, log hclog.Logger) ([]hub.Spec, error) {

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/mcp-bridge/mcp-bridge/config"
+	"github.com/mcp-bridge/mcp-bridge/httpclient"
 	"github.com/mcp-bridge/mcp-bridge/remote"
 	"github.com/mcp-bridge/mcp-bridge/supervisor"
 	"github.com/mcp-bridge/mcp-bridge/toolfilter"
@@ -25,7 +26,9 @@ type targetFlags struct {
 	headerFile string
 	connect    time.Duration
 	transport  string
-	tools      toolfilter.Rules
+
+	caFile, clientCert, clientKey string
+	tools                         toolfilter.Rules
 }
 
 func (f *targetFlags) register(fs *pflag.FlagSet) {
@@ -34,6 +37,9 @@ func (f *targetFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.headerFile, "header-file", "", "")
 	fs.DurationVar(&f.connect, "connect-timeout", 10*time.Second, "")
 	fs.StringVar(&f.transport, "transport", "http-first", "")
+	fs.StringVar(&f.caFile, "ca-file", "", "")
+	fs.StringVar(&f.clientCert, "client-cert", "", "")
+	fs.StringVar(&f.clientKey, "client-key", "", "")
 	fs.StringArrayVar(&f.tools.Allow, "allow-tool", nil, "")
 	fs.StringArrayVar(&f.tools.Ignore, "ignore-tool", nil, "")
 }
@@ -84,6 +90,12 @@ func (f *targetFlags) spec(to target, limits *limitFlags, env environment, log h
 	}
 	spec.URL = to.url
 	spec.Remote = remote.Options{Mode: mode, Header: header, ConnectTimeout: f.connect}
+	if (f.clientCert == "") != (f.clientKey == "") {
+		return spec, usagef("--client-cert and --client-key belong together")
+	}
+	if spec.Remote.TLS, err = httpclient.LoadTLS(f.caFile, f.clientCert, f.clientKey); err != nil {
+		return spec, usagef("%v", err)
+	}
 	return spec, nil
 }
 
@@ -91,7 +103,7 @@ func (f *targetFlags) spec(to target, limits *limitFlags, env environment, log h
 var (
 	commandFlags = []string{"env", "env-file", "pass-env", "cwd", "pty", "stdin-wait", "term-wait", "kill-wait",
 		"isolation", "max-children", "max-children-total", "queue", "queue-timeout"}
-	remoteFlags = []string{"header", "header-file", "connect-timeout", "transport"}
+	remoteFlags = []string{"header", "header-file", "connect-timeout", "transport", "ca-file", "client-cert", "client-key"}
 )
 
 // warnIdle tells of flags that were given and mean nothing for this server.

@@ -80,6 +80,9 @@ A remote server (serve, connect)
   --header "NAME: VALUE"   send a header with every request; ${VAR} is expanded; may be repeated
   --header-file FILE       headers, one "NAME: VALUE" a line
   --connect-timeout D      time to connect in (default 10s)
+  --ca-file FILE           trust the certificates of these authorities too, PEM (https, wss)
+  --client-cert FILE       show this certificate to a server that asks for one, PEM
+  --client-key FILE        its private key, PEM
   --transport WHICH        for http and https: http-first, sse-first, http-only or sse-only
                            (default http-first: Streamable HTTP, and HTTP+SSE if that is refused)
 
