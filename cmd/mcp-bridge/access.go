@@ -139,10 +139,10 @@ func (f *accessFlags) policy(env environment, log hclog.Logger) (httpguard.Polic
 		return guard, usagef("%v", err)
 	}
 	text, given := env.lookup(tokensVariable)
-	_, almost := env.lookup("MCP_BRIDGE_TOKEN")
+	if _, almost := env.lookup("MCP_BRIDGE_TOKEN"); almost && !given {
+		log.Warn("the environment variable MCP_BRIDGE_TOKEN is not read: tokens are in " + tokensVariable)
+	}
 	switch {
-	case almost:
-		return guard, usagef("the environment variable for tokens is %s, not MCP_BRIDGE_TOKEN", tokensVariable)
 	case f.tokenFile != "" && given:
 		return guard, usagef("--token-file and %s both name the tokens; use one of them", tokensVariable)
 	case f.tokenFile != "":
