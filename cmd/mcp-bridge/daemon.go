@@ -68,17 +68,21 @@ func (d *daemon) run(ctx context.Context, where addresses, to target) (err error
 func (d *daemon) begin(where addresses, to target) error {
 	d.reloading.Lock()
 	defer d.reloading.Unlock()
-	first, err := d.prepare(to)
+	// The sockets come first: those of systemd stand in environment variables,
+	// which are gone then and which no server is to see.
+	sockets, err := d.flags.listen.open(where, d.guard.Tokens != nil, d.log)
 	if err != nil {
 		return err
 	}
-	if d.sockets, err = d.flags.listen.open(where, d.guard.Tokens != nil, d.log); err != nil {
+	first, err := d.prepare(to)
+	if err == nil {
+		err = d.hub.Apply(first)
+	}
+	if err != nil {
+		_ = sockets.Close()
 		return err
 	}
-	if err = d.hub.Apply(first); err != nil {
-		_ = d.sockets.Close()
-		return err
-	}
+	d.sockets = sockets
 	d.begun = true
 	return nil
 }
