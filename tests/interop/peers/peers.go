@@ -120,9 +120,10 @@ var (
 
 // Main runs the tests and removes what was built for them. TestMain calls it.
 // With the race detector in the tests, it is in what they build, too, and a
-// race ends the program that has it.
+// race ends the program that has it. On its own, the detector makes every
+// program stay for a second longer.
 func Main(m *testing.M) {
-	os.Setenv("GORACE", "halt_on_error=1")
+	os.Setenv("GORACE", "halt_on_error=1 atexit_sleep_ms=50")
 	code := m.Run()
 	if dir, err := bin(); err == nil {
 		os.RemoveAll(dir)

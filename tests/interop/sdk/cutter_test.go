@@ -14,15 +14,16 @@ import (
 // told to, every connection that is open.
 type cutter struct {
 	url     string // the server as seen through the cutter
-	control string // a GET here cuts, and lets beyond do so
-	beyond  *cutter
+	control string // a GET here cuts, and so does what is beyond
 
 	mu     sync.Mutex
 	open   map[net.Conn]bool
 	cutted int
 }
 
-func newCutter(t *testing.T, server string) *cutter {
+// newCutter makes a cutter in front of a server. When it is told to cut, those
+// beyond do so as well.
+func newCutter(t *testing.T, server string, beyond ...*cutter) *cutter {
 	t.Helper()
 	u, err := url.Parse(server)
 	if err != nil {
@@ -34,9 +35,8 @@ func newCutter(t *testing.T, server string) *cutter {
 	}
 	c := &cutter{open: map[net.Conn]bool{}}
 	control := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		c.cut()
-		if c.beyond != nil {
-			c.beyond.cut()
+		for _, c := range append(beyond, c) {
+			c.cut()
 		}
 	}))
 	t.Cleanup(func() {

@@ -27,9 +27,9 @@ var servers = []struct {
 // both SDKs on all its transports at once, and on stdio with `connect` between
 // them and serve, or between them and the server.
 func TestEveryDirection(t *testing.T) {
+	t.Parallel() // one server after the other: each keeps the machine busy
 	for _, server := range servers {
 		t.Run(server.name, func(t *testing.T) {
-			t.Parallel()
 			at := server.at(t)
 			direct := map[client]target{goPinned: at, typeScript: at}
 			if strings.HasPrefix(at.URL, "unix:") { // of which the TypeScript SDK knows nothing
@@ -68,6 +68,7 @@ func TestEveryDirection(t *testing.T) {
 // TestTwoBridges: a server that speaks HTTP+SSE, re-exposed, and re-exposed
 // once more over each transport of the first bridge.
 func TestTwoBridges(t *testing.T) {
+	t.Parallel()
 	at := target{URL: peers.NodeSSE(t), Via: "sse"}
 	a := serveAll(t, at.URL)
 	for _, middle := range []struct {
@@ -80,7 +81,6 @@ func TestTwoBridges(t *testing.T) {
 		{"Unix socket", []string{a.unix}},
 	} {
 		t.Run(middle.name, func(t *testing.T) {
-			t.Parallel()
 			b := serveAll(t, middle.args...)
 			party(t, nodePlan, map[client]target{goPinned: at, typeScript: at}, append(b.few(),
 				guest{typeScript, "connect to WebSocket", connect(t, b.ws)})...)

@@ -31,11 +31,10 @@ func TestConnectResumes(t *testing.T) {
 		for _, client := range clients {
 			t.Run(server.name+"/"+client.name, func(t *testing.T) {
 				t.Parallel()
-				direct := client.direct(t, target{URL: server.url(t), Drop: true}, resumePlan)
 				c := newCutter(t, server.url(t))
-				bridge := []string{peers.Bridge(t), "connect", c.url}
-				bridged := client.run(t, target{Command: bridge, Cut: c.control, Drop: true}, resumePlan)
-				compare(t, resumePlan, direct, bridged, true)
+				bridged := connect(t, c.url)
+				bridged.Cut, bridged.Drop = c.control, true
+				client.compare(t, resumePlan, target{URL: server.url(t), Drop: true}, bridged)
 				if c.cuts() == 0 {
 					t.Error("no connection was cut: nothing was resumed")
 				}
@@ -54,12 +53,10 @@ func TestServeURLResumes(t *testing.T) {
 		for _, client := range []client{goPinned, typeScript} {
 			t.Run(server.name+"/"+client.name, func(t *testing.T) {
 				t.Parallel()
-				direct := client.direct(t, target{URL: server.url(t), Drop: true}, resumePlan)
 				far := newCutter(t, server.url(t))
-				near := newCutter(t, peers.Serve(t, far.url))
-				near.beyond = far
-				bridged := client.run(t, target{URL: near.url, Cut: near.control, Drop: true}, resumePlan)
-				compare(t, resumePlan, direct, bridged, true)
+				near := newCutter(t, peers.Serve(t, far.url), far)
+				client.compare(t, resumePlan, target{URL: server.url(t), Drop: true},
+					target{URL: near.url, Cut: near.control, Drop: true})
 				if near.cuts() == 0 || far.cuts() == 0 {
 					t.Error("no connection was cut: nothing was resumed")
 				}

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -73,11 +74,24 @@ func (c client) run(t *testing.T, to target, p plan) transcript {
 	return out.Transcript
 }
 
-// direct is run without the bridge.
-func (c client) direct(t *testing.T, to target, p plan) transcript {
+// compare runs the script without and with the bridge, and fails for what
+// differs.
+func (c client) compare(t *testing.T, p plan, direct, bridged target) {
 	t.Helper()
-	c.version = c.directly
-	return c.run(t, to, p)
+	yardstick := c
+	yardstick.version = c.directly
+	c.argv(t) // is built once, and here
+	var a, b transcript
+	var both sync.WaitGroup
+	both.Go(func() { a = yardstick.run(t, direct, p) })
+	both.Go(func() { b = c.run(t, bridged, p) })
+	both.Wait()
+	if missing := incomplete(p, a, direct.Drop); missing != nil {
+		t.Errorf("without the bridge these steps did not work: %q", missing)
+	}
+	for _, d := range differences(a, b) {
+		t.Error(d)
+	}
 }
 
 // play lets one process run the script for all jobs at once.
@@ -136,10 +150,9 @@ func TestServe(t *testing.T) {
 			t.Run(server.name+"/"+client.name, func(t *testing.T) {
 				t.Parallel()
 				argv := server.argv(t)
-				direct := client.direct(t, target{Command: argv, Drop: true}, server.plan)
 				c := newCutter(t, server.serve(t, argv))
-				bridged := client.run(t, target{URL: c.url, Cut: c.control, Drop: true}, server.plan)
-				compare(t, server.plan, direct, bridged, true)
+				client.compare(t, server.plan, target{Command: argv, Drop: true},
+					target{URL: c.url, Cut: c.control, Drop: true})
 				if c.cuts() == 0 {
 					t.Error("no connection was cut: nothing was resumed")
 				}
@@ -168,26 +181,14 @@ func TestConnect(t *testing.T) {
 		for _, client := range clients {
 			t.Run(server.name+"/"+client.name, func(t *testing.T) {
 				t.Parallel()
-				direct := client.direct(t, target{URL: server.url(t), Drop: server.drop}, server.plan)
 				c := newCutter(t, server.url(t))
-				bridge := []string{peers.Bridge(t), "connect", c.url}
-				bridged := client.run(t, target{Command: bridge, Cut: c.control, Drop: server.drop}, server.plan)
-				compare(t, server.plan, direct, bridged, server.drop)
+				bridged := connect(t, c.url)
+				bridged.Cut, bridged.Drop = c.control, server.drop
+				client.compare(t, server.plan, target{URL: server.url(t), Drop: server.drop}, bridged)
 				if server.drop && c.cuts() == 0 {
 					t.Error("no connection was cut: nothing was resumed")
 				}
 			})
 		}
-	}
-}
-
-// compare fails for every field of the transcripts that differs.
-func compare(t *testing.T, p plan, direct, bridged transcript, drop bool) {
-	t.Helper()
-	if missing := incomplete(p, direct, drop); missing != nil {
-		t.Errorf("without the bridge these steps did not work: %q", missing)
-	}
-	for _, d := range differences(direct, bridged) {
-		t.Error(d)
 	}
 }
