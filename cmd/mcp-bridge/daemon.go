@@ -27,7 +27,6 @@ type daemon struct {
 	fail    context.CancelCauseFunc // ends the run with an error
 	guard   httpguard.Policy
 	hub     *hub.Hub
-	prefix  string // of the paths, as clients see them
 	notify  *listen.Notifier
 	sockets listen.Listeners
 
@@ -258,7 +257,7 @@ func (d *daemon) url(l *listen.Listener) string {
 	case l.IsUnix():
 		return l.URL()
 	case d.flags.config != "":
-		return l.URL() + d.prefix + "/servers"
+		return l.URL() + "/servers"
 	}
-	return l.URL() + d.prefix + "/mcp"
+	return l.URL() + "/mcp"
 }

@@ -162,7 +162,7 @@ func (f *serveFlags) run(ctx context.Context, where addresses, to target, env en
 		cancel(nil)
 	})
 	d := &daemon{
-		flags: f, env: env, log: log, fail: cancel, guard: guard, prefix: prefix,
+		flags: f, env: env, log: log, fail: cancel, guard: guard,
 		hub: hub.New(hub.Options{
 			Guard: guard, PathPrefix: prefix, Alone: f.config == "", Logger: log,
 		}),
