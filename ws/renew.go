@@ -54,8 +54,6 @@ func newRenewer(open func(ctx context.Context) (bridge.Conn, error), clean func(
 	}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	r.st.calls = make(map[jsonrpc.ID]jsonrpc.Message)
-	r.st.asked = make(map[jsonrpc.ID]renewAsked)
-	r.st.subs = make(map[string]jsonrpc.Message)
 	return r
 }
 

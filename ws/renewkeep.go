@@ -109,7 +109,7 @@ func (r *renewer) notConnected(waiting *attempt, f *httpclient.Fault, failures i
 	}
 	r.opts.Logger.Warn("cannot connect", "url", r.opts.Where, "reason", f.Reason, "status", f.Status)
 	if !r.st.resume {
-		if !f.Transient || r.opts.NoRenew || r.st.initialize.Kind() != jsonrpc.Request {
+		if !f.Transient || r.opts.NoRenew || r.st.books.Initialize.Kind() != jsonrpc.Request {
 			r.settle(f)
 			r.st.keeper = false
 			return false
@@ -187,14 +187,7 @@ func (r *renewer) lose(l *link, f *httpclient.Fault, failures int) (again bool) 
 	}
 	calls := slices.Collect(maps.Keys(r.st.calls))
 	clear(r.st.calls)
-	var asked []jsonrpc.ID
-	for id, a := range r.st.asked {
-		if a.link == l {
-			asked = append(asked, id) // it stays: the client may have answered already
-		} else {
-			delete(r.st.asked, id)
-		}
-	}
+	withdrawn := r.st.books.Withdrawn(l, "the connection to the server was lost")
 	r.mu.Unlock()
 	if r.ctx.Err() != nil {
 		return false
@@ -203,9 +196,8 @@ func (r *renewer) lose(l *link, f *httpclient.Fault, failures int) (again bool) 
 	for _, id := range calls {
 		_ = r.push(r.ctx, r.in, f.Response(id))
 	}
-	for _, id := range asked {
-		_ = r.push(r.ctx, r.in, jsonrpc.NewNotification("notifications/cancelled",
-			[]byte(`{"requestId":`+id.String()+`,"reason":"the connection to the server was lost"}`)))
+	for _, m := range withdrawn {
+		_ = r.push(r.ctx, r.in, m)
 	}
 	return r.goesOn(renew, f, failures)
 }
@@ -245,15 +237,9 @@ type replay struct {
 // another id, and restores log level and subscriptions (LE5).
 func (p *replay) run() *httpclient.Fault {
 	p.r.mu.Lock()
-	initialize, initialized, level := p.r.st.initialize, p.r.st.initialized, p.r.st.level
-	settings := slices.Collect(maps.Values(p.r.st.subs))
+	initialize, initialized := p.r.st.books.Greeting()
+	settings := p.r.st.books.Settings()
 	p.r.mu.Unlock()
-	if initialized.Kind() == jsonrpc.Invalid {
-		initialized = jsonrpc.NewNotification("notifications/initialized", nil)
-	}
-	if level.Kind() == jsonrpc.Request {
-		settings = append(settings, level)
-	}
 	ctx, cancel := context.WithTimeout(p.r.ctx, renewInitialize)
 	defer cancel()
 	answer, err := p.ask(ctx, initialize)
@@ -287,13 +273,10 @@ func (p *replay) fault(err error) *httpclient.Fault {
 	return fault(err, p.r.opts.Where)
 }
 
-// ask makes a request of the bridge's own, in the words of m, and waits for
-// the response. Pings are answered, all else waits for the client.
+// ask makes a request of the bridge's own and waits for the response. Pings are answered, all else waits for the client.
 func (p *replay) ask(ctx context.Context, m jsonrpc.Message) (jsonrpc.Message, error) {
-	p.r.mu.Lock()
-	id := p.r.ownID()
-	p.r.mu.Unlock()
-	if err := p.conn.Send(ctx, m.WithID(id)); err != nil {
+	id := m.ID()
+	if err := p.conn.Send(ctx, m); err != nil {
 		return jsonrpc.Message{}, err
 	}
 	for {

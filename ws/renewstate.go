@@ -2,18 +2,12 @@ package ws
 
 import (
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/httpclient"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
-)
-
-// mostAsked and mostSubs bound what is remembered on behalf of others.
-const (
-	mostAsked = 1024
-	mostSubs  = 4096
+	"github.com/mcp-bridge/mcp-bridge/renew"
 )
 
 // renewState is everything about a renewer that changes.
@@ -28,15 +22,9 @@ type renewState struct {
 	next    time.Time         // when it will
 
 	calls map[jsonrpc.ID]jsonrpc.Message // the client's requests that were sent over link and wait for a response
-	asked map[jsonrpc.ID]renewAsked      // the server's requests, as the client knows them
 
-	// What a new session has to be told (LE5), each as the client sent it.
-	resume      bool // the client takes it for granted that there is a session
-	initialize  jsonrpc.Message
-	initialized jsonrpc.Message
-	level       jsonrpc.Message            // logging/setLevel
-	subs        map[string]jsonrpc.Message // resources/subscribe, by URI
-	serial      int64                      // of the bridge's own ids
+	resume bool               // the client takes it for granted that there is a session
+	books  renew.Books[*link] // what a new session has to be told (LE5), and what the server has asked
 }
 
 // link is one connection.
@@ -52,11 +40,6 @@ type attempt struct {
 }
 
 func newAttempt() *attempt { return &attempt{done: make(chan struct{})} }
-
-type renewAsked struct {
-	link *link
-	id   jsonrpc.ID // as the server knows it
-}
 
 // entry is what becomes of a message: one of these.
 type entry struct {
@@ -92,7 +75,7 @@ func (r *renewer) enter(m jsonrpc.Message) entry {
 	}
 	if opens { // the client begins anew; nobody needs to do so in its place
 		s.resume = false
-		r.begin(m)
+		r.st.books.Begin(m)
 	}
 	s.attempt = newAttempt()
 	if s.keeper {
@@ -102,14 +85,6 @@ func (r *renewer) enter(m jsonrpc.Message) entry {
 		r.wg.Go(r.keep)
 	}
 	return entry{wait: s.attempt}
-}
-
-// begin notes the client's initialize, and forgets what belonged to the
-// session before. r.mu is held.
-func (r *renewer) begin(initialize jsonrpc.Message) {
-	r.st.initialize = initialize
-	r.st.initialized, r.st.level = jsonrpc.Message{}, jsonrpc.Message{}
-	clear(r.st.subs)
 }
 
 // enterLink is enter for a message that can be sent. r.mu is held.
@@ -122,12 +97,12 @@ func (r *renewer) enterLink(m jsonrpc.Message) entry {
 		}
 		r.st.calls[m.ID()] = m
 		if m.Method() == "initialize" {
-			r.begin(m)
+			r.st.books.Begin(m)
 		}
 	case jsonrpc.Notification:
 		switch m.Method() {
 		case "notifications/initialized":
-			r.st.initialized = m
+			r.st.books.Initialized = m
 			if l.told {
 				return entry{drop: "the bridge has said so already"}
 			}
@@ -138,16 +113,14 @@ func (r *renewer) enterLink(m jsonrpc.Message) entry {
 			}
 		}
 	case jsonrpc.Response:
-		id, asked, ok := jsonrpc.Find(r.st.asked, m.ID())
-		delete(r.st.asked, id)
+		asked, answer, ok := r.st.books.Answered(m)
 		switch {
 		case !ok:
 			return entry{drop: "it answers nothing that the server has asked"}
-		case asked.link != l:
+		case asked != l:
 			return entry{drop: "the session that asked is gone"}
-		case asked.id != m.ID():
-			m = m.WithID(asked.id)
 		}
+		m = answer
 	}
 	return entry{link: l, msg: m}
 }
@@ -171,42 +144,21 @@ func (r *renewer) claim(answer jsonrpc.Message) {
 	if !ok || answer.IsError() {
 		return
 	}
-	uri := func() string { return string(call.Lookup("params", "uri")) }
-	switch call.Method() {
-	case "initialize":
+	switch {
+	case call.Method() == "initialize":
 		r.st.resume = true
 		r.opts.Logger.Info("connected", "url", r.opts.Where)
-	case "logging/setLevel":
-		r.st.level = call
-	case "resources/unsubscribe":
-		delete(r.st.subs, uri())
-	case "resources/subscribe":
-		if len(r.st.subs) >= mostSubs {
-			r.opts.Logger.Warn("too many subscriptions: this one will not survive a restart of the server")
-			return
-		}
-		r.st.subs[uri()] = call
+	case !r.st.books.Remember(call):
+		r.opts.Logger.Warn("too many subscriptions: this one will not survive a restart of the server")
 	}
 }
 
-// track remembers a request of the server, so that its response goes to the
-// session that asked, or nowhere if that is gone. The id is changed where the
-// client has one like it open from a session that is gone: servers count from
-// the start again. false: there are too many.
+// track notes a request of the server, and returns it as the client is to know
+// it; false: there are too many.
 func (r *renewer) track(l *link, m jsonrpc.Message) (jsonrpc.Message, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.st.asked) >= mostAsked {
-		return m, false
-	}
-	before, open := r.st.asked[m.ID()]
-	if !open || before.link == l {
-		r.st.asked[m.ID()] = renewAsked{link: l, id: m.ID()}
-		return m, true
-	}
-	id := r.ownID()
-	r.st.asked[id] = renewAsked{link: l, id: m.ID()}
-	return m.WithID(id), true
+	return r.st.books.Asked(l, m)
 }
 
 // untrack forgets the request that the server cancels, and names it as the
@@ -214,23 +166,7 @@ func (r *renewer) track(l *link, m jsonrpc.Message) (jsonrpc.Message, bool) {
 func (r *renewer) untrack(l *link, m jsonrpc.Message) jsonrpc.Message {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	target := m.RequestID()
-	for id, asked := range r.st.asked {
-		if asked.link == l && asked.id.Equivalent(target) {
-			delete(r.st.asked, id)
-			if id != target {
-				m = m.WithRequestID(id)
-			}
-			break
-		}
-	}
-	return m
-}
-
-// ownID returns an id for the bridge's own use. r.mu is held.
-func (r *renewer) ownID() jsonrpc.ID {
-	r.st.serial++
-	return jsonrpc.StringID("mcp-bridge-" + strconv.FormatInt(r.st.serial, 10))
+	return r.st.books.Cancelled(l, m)
 }
 
 // downFault says that there is no connection, and when there may be. r.mu is held.
