@@ -4,7 +4,8 @@
 //
 // MCP has no WebSocket transport of its own; this custom one (WS1) is the one in
 // use, with the subprotocol "mcp". One connection is one client: its messages
-// travel as they do over stdio, and its end is the end of the session.
+// travel as they do over stdio, nothing of them stands in headers (WS6), and
+// its end is the end of the session.
 package ws
 
 import "time"
