@@ -42,7 +42,7 @@ func newClient(t testing.TB, transport *http.Transport) *http.Client {
 }
 
 // site returns where the server's endpoints are.
-func (s *server) site() *site { return newSite(s.t, strings.TrimSuffix(s.url, "/mcp")) }
+func (s *server) site() *site { return newSite(s.t, "http://"+s.host()) }
 
 // as returns the same site for a client that sends these headers too.
 func (s *site) as(pairs ...string) *site {
