@@ -50,8 +50,8 @@ func (c *child) release() {}
 
 func groupIsDead(int) bool { return false }
 
-func (t *childTable) reapOrphans()                 {}
-func (t *childTable) eachOrphan(string, func(int)) {}
+func (t *childTable) reapOrphans()                               {}
+func (t *childTable) eachOrphan(string, func(int)) (unsure bool) { return false }
 
 // Subreap does nothing here: only Linux can adopt orphans.
 func Subreap() (stop func(), err error) { return func() {}, nil }

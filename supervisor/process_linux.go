@@ -194,17 +194,17 @@ func marks(m, marker string) bool {
 
 // markerOf returns the marker in the environment of a process, "" if it has
 // none or we may not know.
-func markerOf(pid int) string {
+func markerOf(pid int) (marker string, sure bool) {
 	env, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
-	if err != nil {
-		return ""
+	if err != nil || len(env) == 0 { // as in the middle of an exec
+		return "", false
 	}
 	for v := range bytes.SplitSeq(env, []byte{0}) {
 		if m, ok := bytes.CutPrefix(v, []byte(markerVar+"=")); ok {
-			return string(m)
+			return string(m), true
 		}
 	}
-	return ""
+	return "", true
 }
 
 // A procStat is the part of /proc/PID/stat that we use.

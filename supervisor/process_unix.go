@@ -22,6 +22,7 @@ type child struct {
 
 	groupGone  atomic.Bool  // the group is empty: its id may belong to others
 	looks      int          // how often the group was looked at
+	unsure     int          // looks at orphans that did not show whose they are
 	terminated map[int]bool // strays that got SIGTERM
 }
 
@@ -128,9 +129,17 @@ func (c *child) gone() bool {
 		c.leaveGroup()
 	}
 	none := true
-	children.eachOrphan(c.marker, func(int) { none = false })
+	unsure := children.eachOrphan(c.marker, func(int) { none = false })
+	if none && unsure && c.unsure < maxUnsure {
+		c.unsure++ // it may be in the middle of an exec: look again
+		return false
+	}
 	return none
 }
+
+// maxUnsure is how often a process that does not show whose it is keeps Stop
+// waiting: it may be a stranger's with nothing in its environment.
+const maxUnsure = 20
 
 func (c *child) leaveGroup() {
 	c.groupGone.Store(true)

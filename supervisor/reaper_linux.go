@@ -103,17 +103,21 @@ func (t *childTable) reapOrphans() { t.eachOrphan("", func(int) {}) }
 
 // eachOrphan reaps the orphans that have exited and calls f for each living
 // one whose marker is or extends m; every one if m is "". f may signal the
-// pid: nobody reaps it meanwhile.
-func (t *childTable) eachOrphan(m string, f func(pid int)) {
+// pid: nobody reaps it meanwhile. unsure says that there is one whose marker
+// could not be read, so that it may be one of them.
+func (t *childTable) eachOrphan(m string, f func(pid int)) (unsure bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.adopts {
-		return
+		return false
 	}
 	for _, pid := range t.adopted() {
 		marker := t.orphans[pid]
 		if marker == "" { // new, or not readable the last time (in the middle of an exec)
-			marker = markerOf(pid)
+			var sure bool
+			if marker, sure = markerOf(pid); !sure {
+				unsure = true
+			}
 			if t.orphans == nil {
 				t.orphans = make(map[int]string)
 			}
@@ -123,6 +127,7 @@ func (t *childTable) eachOrphan(m string, f func(pid int)) {
 			f(pid)
 		}
 	}
+	return unsure
 }
 
 // adopted lists the living children that we did not start, and reaps the dead

@@ -20,7 +20,8 @@ func (g guarded) killMarked() {
 
 func (g guarded) killIn(pids []int) (killed int) {
 	for _, pid := range pids {
-		if pid != os.Getpid() && g.covers(markerOf(pid)) && unix.Kill(pid, unix.SIGKILL) == nil {
+		marker, _ := markerOf(pid)
+		if pid != os.Getpid() && g.covers(marker) && unix.Kill(pid, unix.SIGKILL) == nil {
 			killed++
 		}
 	}
