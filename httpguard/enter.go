@@ -32,26 +32,23 @@ func (p *Policy) Enter(w http.ResponseWriter, r *http.Request) (*http.Request, *
 	if p.CORS(w, r) {
 		return nil, nil
 	}
-	name := ""
+	var who principal
 	if p.Tokens != nil {
 		var no *challenge
-		if name, no = p.Tokens.authenticate(r); no != nil {
+		if who, no = p.Tokens.authenticate(r); no != nil {
 			w.Header()["Www-Authenticate"] = no.header
 			return r, &Refusal{http.StatusUnauthorized, no.reason}
 		}
 	} else if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
-		name = certificateName(r.TLS.VerifiedChains[0][0])
+		who.name = certificateName(r.TLS.VerifiedChains[0][0])
 	}
 	if no := p.checkForwarded(r); no != nil {
 		return r, no
 	}
-	switch {
-	case name == "":
+	if who.name == "" {
 		return r, nil
-	case p.Tokens != nil:
-		return with(r, principal{name, p.Tokens.standing(name)}), nil
 	}
-	return WithPrincipal(r, name), nil
+	return with(r, who), nil
 }
 
 // challenge is why a request is not authenticated, and the WWW-Authenticate
@@ -82,20 +79,20 @@ var (
 	}
 )
 
-// authenticate returns the name of the token that r carries.
-func (t *Tokens) authenticate(r *http.Request) (string, *challenge) {
+// authenticate returns who has sent r, by the token that it carries.
+func (t *Tokens) authenticate(r *http.Request) (principal, *challenge) {
 	if tokenInQuery(r.URL.RawQuery) {
-		return "", inQuery
+		return principal{}, inQuery
 	}
 	auth, keys := r.Header["Authorization"], r.Header["X-Api-Key"]
 	if len(auth) > 1 || len(keys) > 1 {
-		return "", ambiguous
+		return principal{}, ambiguous
 	}
 	token, key := "", ""
 	if len(auth) == 1 {
 		var ok bool
 		if token, ok = bearer(auth[0]); !ok {
-			return "", missing
+			return principal{}, missing
 		}
 	}
 	if len(keys) == 1 {
@@ -103,16 +100,16 @@ func (t *Tokens) authenticate(r *http.Request) (string, *challenge) {
 	}
 	switch {
 	case token == "" && key == "":
-		return "", missing
+		return principal{}, missing
 	case token == "":
 		token = key
 	case key != "" && token != key: // both are the sender's own: nothing is learned from the time this takes
-		return "", ambiguous
+		return principal{}, ambiguous
 	}
-	if name := t.lookup(token); name != "" {
-		return name, nil
+	if name, sum := t.lookup(token); name != "" {
+		return t.sender(name, sum), nil
 	}
-	return "", unknown
+	return principal{}, unknown
 }
 
 // bearer returns the token of an Authorization header. The name of the scheme

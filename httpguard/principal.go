@@ -2,6 +2,7 @@ package httpguard
 
 import (
 	"context"
+	"crypto/sha256"
 	"net/http"
 	"slices"
 )
@@ -10,8 +11,10 @@ type principalKey struct{}
 
 // principal is what a request's context knows about its sender.
 type principal struct {
-	name     string
-	standing context.Context // nil: for ever
+	name string
+
+	// How long they are, nil: for ever.
+	standing, session context.Context
 }
 
 // WithPrincipal returns r with the name of whoever is behind it, for Principal.
@@ -31,41 +34,89 @@ func Principal(r *http.Request) string {
 	return p.name
 }
 
-// Standing returns a context that is done when there is no token any more for
-// the Principal of r: Tokens.Reload has taken its last one away. What the
-// principal has open is to end then. It outlives r.
+// Standing returns a context that is done when the token that r was sent with
+// is one no more: Tokens.Reload has taken it away, perhaps because others know
+// it. A connection that it has opened is to end then. It outlives r.
 func Standing(r *http.Request) context.Context {
 	p, _ := r.Context().Value(principalKey{}).(principal)
-	if p.standing == nil {
-		return context.Background()
-	}
-	return p.standing
+	return orBackground(p.standing)
 }
 
-// standing is one principal's, as long as there is a token for it.
+// EndWithStanding returns r with a context that ends with Standing too. stop
+// must be called in the end.
+func EndWithStanding(r *http.Request) (bound *http.Request, stop func()) {
+	p, _ := r.Context().Value(principalKey{}).(principal)
+	if p.standing == nil {
+		return r, func() {}
+	}
+	ctx, cancel := context.WithCancel(r.Context())
+	unbind := context.AfterFunc(p.standing, cancel)
+	return r.WithContext(ctx), func() {
+		unbind()
+		cancel()
+	}
+}
+
+// SessionStanding returns a context that is done when there is no token any more
+// for the Principal of r. A session whose connections each have a token of
+// their own is to end then. It outlives r.
+func SessionStanding(r *http.Request) context.Context {
+	p, _ := r.Context().Value(principalKey{}).(principal)
+	return orBackground(p.session)
+}
+
+func orBackground(ctx context.Context) context.Context {
+	if ctx == nil {
+		return context.Background()
+	}
+	return ctx
+}
+
+// standing is that of a token or a name, as long as there is one such.
 type standing struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 }
 
-// standing returns the context of a name, which is done already if there is no
-// token for it any more.
-func (t *Tokens) standing(name string) context.Context {
+func newStanding() standing {
+	ctx, cancel := context.WithCancel(context.Background())
+	return standing{ctx, cancel}
+}
+
+// sender returns what there is to know about who sends a token with this sum.
+// What is gone meanwhile is done already.
+func (t *Tokens) sender(name string, sum [sha256.Size]byte) principal {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	s, ok := t.names[name]
+	if t.names == nil {
+		t.names = make(map[string]standing)
+		t.sums = make(map[[sha256.Size]byte]standing)
+	}
+	set := t.set.Load()
+	return principal{name, stand(t.sums, sum, set.hasSum(sum)), stand(t.names, name, set.has(name))}
+}
+
+func stand[K comparable](of map[K]standing, key K, lasts bool) context.Context {
+	s, ok := of[key]
 	if !ok {
-		s.ctx, s.cancel = context.WithCancel(context.Background())
-		if !t.set.Load().has(name) {
+		s = newStanding()
+		if !lasts {
 			s.cancel()
 			return s.ctx
 		}
-		if t.names == nil {
-			t.names = make(map[string]standing)
-		}
-		t.names[name] = s
+		of[key] = s
 	}
 	return s.ctx
+}
+
+// end ends what does not last.
+func end[K comparable](of map[K]standing, lasts func(K) bool) {
+	for key, s := range of {
+		if !lasts(key) {
+			s.cancel()
+			delete(of, key)
+		}
+	}
 }
 
 // replace puts another set in place of the old one.
@@ -73,12 +124,12 @@ func (t *Tokens) replace(set *tokenSet) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.set.Store(set)
-	for name, s := range t.names {
-		if !set.has(name) {
-			s.cancel()
-			delete(t.names, name)
-		}
-	}
+	end(t.names, set.has)
+	end(t.sums, set.hasSum)
+}
+
+func (s *tokenSet) hasSum(sum [sha256.Size]byte) bool {
+	return slices.ContainsFunc(s.entries, func(e tokenEntry) bool { return e.sum == sum })
 }
 
 func (s *tokenSet) has(name string) bool {

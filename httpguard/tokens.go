@@ -32,7 +32,8 @@ type Tokens struct {
 	set  atomic.Pointer[tokenSet]
 
 	mu    sync.Mutex
-	names map[string]standing // of those who have come
+	names map[string]standing            // of those who have come
+	sums  map[[sha256.Size]byte]standing // of the tokens that they have shown
 }
 
 type tokenSet struct {
@@ -78,9 +79,9 @@ func ParseTokens(text string) (*Tokens, error) {
 }
 
 // Reload reads the file anew. The new tokens take the place of the old ones at
-// once; with an error the old ones stay. Sessions belong to a name, and so
-// outlive a token that another one of that name has replaced; without any, what
-// the name has open ends (Standing). Reload does
+// once; with an error the old ones stay. A session
+// belongs to a name, and so outlives a token that another one of that name has
+// replaced, but what was opened with the old one ends (Standing). Reload does
 // nothing if the tokens are not from a file, or from one that can be read only
 // once, such as a pipe.
 func (t *Tokens) Reload() error {
@@ -122,9 +123,9 @@ func (t *Tokens) Names() []string {
 
 // lookup returns the name of a token, or "". How long it takes tells nothing
 // of how much of a token was right.
-func (t *Tokens) lookup(token string) string {
+func (t *Tokens) lookup(token string) (name string, sum [sha256.Size]byte) {
 	var room [128]byte // tokens of a usual length need no allocation
-	sum := sha256.Sum256(append(room[:0], token...))
+	sum = sha256.Sum256(append(room[:0], token...))
 	found := -1
 	entries := t.set.Load().entries
 	for i := range entries {
@@ -132,9 +133,9 @@ func (t *Tokens) lookup(token string) string {
 		found = subtle.ConstantTimeSelect(equal, i, found)
 	}
 	if found < 0 {
-		return ""
+		return "", sum
 	}
-	return entries[found].name
+	return entries[found].name, sum
 }
 
 // readSecret reads a file that others should not be able to read.

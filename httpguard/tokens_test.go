@@ -172,7 +172,7 @@ func TestReloadWhileServing(t *testing.T) {
 	for range 4 {
 		wg.Go(func() {
 			for range 500 {
-				if name := tokens.lookup(tokenA); name != "alice" {
+				if name := nameOf(tokens.lookup(tokenA)); name != "alice" {
 					t.Errorf("name %q", name)
 				}
 			}
@@ -205,10 +205,13 @@ func FuzzParseTokens(f *testing.F) {
 		for line := range strings.FieldsFuncSeq(strings.TrimPrefix(text, "\ufeff"), func(r rune) bool { return r == '\n' || r == ';' }) {
 			line = strings.Trim(line, " \t\r")
 			if fields := strings.Fields(line); len(fields) == 2 && line[0] != '#' {
-				if got := tokens.lookup(fields[1]); got != fields[0] {
+				if got := nameOf(tokens.lookup(fields[1])); got != fields[0] {
 					t.Errorf("the token of %q stands for %q", fields[0], got)
 				}
 			}
 		}
 	})
 }
+
+// nameOf takes the name of what lookup returns.
+func nameOf(name string, _ [32]byte) string { return name }

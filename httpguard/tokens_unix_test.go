@@ -28,7 +28,7 @@ func TestTokensFromPipe(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := tokens.Reload(); err != nil || tokens.lookup(tokenA) != "alice" {
-		t.Errorf("Reload: %v, and the name is %q", err, tokens.lookup(tokenA))
+	if err := tokens.Reload(); err != nil || nameOf(tokens.lookup(tokenA)) != "alice" {
+		t.Errorf("Reload: %v, and the name is %q", err, nameOf(tokens.lookup(tokenA)))
 	}
 }

@@ -34,6 +34,15 @@ func newError(code int, fault string, at int) *Error {
 	return &Error{Code: code, Message: text + fault + " at byte " + strconv.Itoa(at)}
 }
 
+// Answers reports whether what a server has sent as e was meant as the answer
+// to the request e.ID, as far as can be told: a response, or an object with an
+// id that says neither what it asks nor what it answers. Nothing else will come,
+// so whoever has asked is to hear of it.
+func (e *Error) Answers() bool {
+	known := !e.ID.IsZero() && e.ID != NullID
+	return known && (e.Kind == Response || e.Kind == Invalid && e.Code == CodeInvalidRequest)
+}
+
 // Reply returns the response that tells the sender of an invalid message what
 // was wrong with it; an id that could not be read is null (J4). ok is false
 // where none is due: a notification is never answered (J6), nor is a response.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"maps"
 	"net/http"
@@ -212,7 +213,11 @@ func (c *clientConn) incoming(raw []byte, session *clientSession) {
 		m, err := jsonrpc.Parse(element)
 		if err != nil {
 			c.log.Warn("event of the server dropped", "error", err)
-			continue
+			e, ok := errors.AsType[*jsonrpc.Error](err)
+			if !ok || !e.Answers() {
+				continue
+			}
+			m = c.peer.InvalidFault(err).Response(e.ID)
 		}
 		c.incomingOne(m, session)
 	}

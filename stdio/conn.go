@@ -255,10 +255,10 @@ func asError(err error) *jsonrpc.Error {
 // does not wait forever; a client is told about anything else it may wait for.
 func (c *Conn) invalid(ctx context.Context, size int, e *jsonrpc.Error) (jsonrpc.Message, error) {
 	c.noise(size, e.Message)
-	if e.Kind == jsonrpc.Response {
-		if e.ID.IsZero() || e.ID == jsonrpc.NullID {
-			return jsonrpc.Message{}, nil
-		}
+	switch {
+	case e.Kind == jsonrpc.Response && !e.Answers():
+		return jsonrpc.Message{}, nil
+	case e.Kind == jsonrpc.Response, c.opts.Peer == Server && e.Answers():
 		from := "server"
 		if c.opts.Peer == Client {
 			from = "client"

@@ -200,6 +200,16 @@ func TestClientIsAnswered(t *testing.T) {
 	}
 }
 
+// A line of a server that can only be the answer to a request, but says
+// nothing, becomes an error: whoever has asked would wait for ever.
+func TestVoidAnswer(t *testing.T) {
+	c := reading(t, strings.NewReader(`{"jsonrpc":"2.0","id":8}`+"\n"), &output{}, Options{})
+	got := all(t, c)
+	if len(got) != 1 || !strings.Contains(got[0], `"id":8,"error"`) {
+		t.Errorf("received %q", got)
+	}
+}
+
 // answers returns "ID CODE" of each line that was written.
 func answers(t *testing.T, out *output) string {
 	t.Helper()

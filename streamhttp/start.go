@@ -36,7 +36,7 @@ func (h *Handler) start(w http.ResponseWriter, r *http.Request, s *session, id j
 	h.mu.Lock()
 	h.sessions[s.id] = s
 	h.mu.Unlock()
-	go h.serve(guest, s, httpguard.Standing(r))
+	go h.serve(guest, s, httpguard.SessionStanding(r))
 	return true
 }
 

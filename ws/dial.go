@@ -93,7 +93,7 @@ func (d *dialer) dial(ctx context.Context) (bridge.Conn, error) {
 		batches:    func() bool { return true },
 		ping:       d.opts.PingInterval,
 		noise: func(size int, reason string) {
-			d.opts.Logger.Debug("the server has sent what is no message", "bytes", size, "reason", reason)
+			d.opts.Logger.Warn("the server has sent what is no message", "bytes", size, "reason", reason)
 		},
 	})
 	return &serverConn{conn: c, dialer: d}, nil

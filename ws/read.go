@@ -101,10 +101,10 @@ func (c *conn) take(text []byte) bool {
 // Where it was to answer a request, whoever has asked gets an error instead;
 // a client is told about anything else it may wait for.
 func (c *conn) invalid(fault *jsonrpc.Error) bool {
-	if fault.Kind == jsonrpc.Response {
-		if fault.ID.IsZero() || fault.ID == jsonrpc.NullID {
-			return true
-		}
+	switch {
+	case fault.Kind == jsonrpc.Response && !fault.Answers():
+		return true
+	case fault.Kind == jsonrpc.Response, !c.client && fault.Answers():
 		text := fmt.Sprintf("the answer of %s was not valid JSON-RPC: %s", c.peer, fault.Message)
 		return c.deliver(jsonrpc.NewError(fault.ID, jsonrpc.CodeInternalError, text, nil))
 	}
