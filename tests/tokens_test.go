@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/coder/websocket"
 )
 
 // Tokens of clients, and what asks for them.
@@ -152,8 +154,9 @@ func TestServeTokensBindSessions(t *testing.T) {
 }
 
 // TestServeTokensReload: a new token works and one that is gone does not, once
-// the file says so, without a signal. What a name that is gone has open ends;
-// a file with a mistake changes nothing and is named, with its line.
+// the file says so, without a signal; a file with a mistake changes nothing and
+// is named, with its line. A session outlives the token that opened it if its
+// owner has another one; a connection does not.
 func TestServeTokensReload(t *testing.T) {
 	t.Parallel()
 	const next = "fedcba9876543210-of-ann"
@@ -191,17 +194,17 @@ func TestServeTokensReload(t *testing.T) {
 	if resp := s.bearer(next).ask(t, http.MethodPost, "/mcp", ping, c.headers()); resp.status != http.StatusOK {
 		t.Errorf("ann's session, after a change of her token: %v", resp)
 	}
-	// Bob's streams end; ann's, opened with the old token, go on, as she is still known.
-	if e, err := bob["sse"].(*sseTalker).in.next(); !errors.Is(err, io.EOF) {
-		t.Errorf("bob's event stream goes on: %+v %v", e, err)
+	// What a token has opened ends with it: others may know it, which is why it is gone.
+	for name, opened := range map[string]map[string]talker{"ann": ann, "bob": bob} {
+		if e, err := opened["sse"].(*sseTalker).in.next(); !errors.Is(err, io.EOF) {
+			t.Errorf("%s's event stream goes on: %+v %v", name, e, err)
+		}
+		_, _, err := opened["ws"].(*wsTalker).conn.Read(t.Context())
+		if code := websocket.CloseStatus(err); code != websocket.StatusPolicyViolation {
+			t.Errorf("%s's WebSocket was closed with %v (%v), want 1008", name, code, err)
+		}
 	}
-	if _, _, err := bob["ws"].(*wsTalker).conn.Read(t.Context()); err == nil {
-		t.Error("bob's WebSocket goes on")
-	}
-	mustAnswer(t, ann["ws"], ping)
-	e := ann["sse"].(*sseTalker)
-	e.site = s.bearer(next)
-	mustAnswer(t, e, ping)
+	mustAnswer(t, s.bearer(next).mustOpen(t, "ws"), ping)
 }
 
 // TestServeTokensEnvironment: MCP_BRIDGE_TOKENS is as good as a file, and no
