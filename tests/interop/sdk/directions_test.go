@@ -20,7 +20,7 @@ var servers = []struct {
 	{"go HTTP+SSE", sdkPlan, func(t testing.TB) target { return target{URL: peers.GoServer(t, "sse"), Via: "sse"} }},
 	{"go Streamable HTTP", sdkPlan, func(t testing.TB) target { return target{URL: peers.GoServer(t, "http")} }},
 	{"go Unix socket", sdkPlan, func(t testing.TB) target { return target{URL: peers.GoServer(t, "unix")} }},
-	{"demo stdio", demoPlan, func(t testing.TB) target { return target{Command: []string{peers.Bridge(t), "demo"}} }},
+	{"demo", demoPlan, func(t testing.TB) target { return target{Command: []string{peers.Bridge(t), "demo"}} }},
 }
 
 // TestEveryDirection: every server behind `mcp-bridge serve`, with clients of
@@ -31,15 +31,12 @@ func TestEveryDirection(t *testing.T) {
 	for _, server := range servers {
 		t.Run(server.name, func(t *testing.T) {
 			at := server.at(t)
-			direct := map[client]target{goPinned: at, typeScript: at}
-			if strings.HasPrefix(at.URL, "unix:") { // of which the TypeScript SDK knows nothing
-				direct[typeScript] = target{URL: peers.GoServer(t, "http")}
+			args := behind(at)
+			serve := args
+			if server.name == "demo" {
+				serve = []string{"--demo"}
 			}
-			args := []string{at.URL}
-			if at.Command != nil {
-				args = append([]string{"--"}, at.Command...)
-			}
-			e := serveAll(t, args...)
+			e := serveAll(t, serve...)
 			guests := e.everybody()
 			if at.Command != nil {
 				guests = e.few() // each starts a server
@@ -51,17 +48,32 @@ func TestEveryDirection(t *testing.T) {
 				guest{goNewest, "connect", connect(t, args...)},
 				guest{typeScript, "connect", connect(t, args...)},
 			)
-			// The newest revision, if both ends know it, crosses the bridge from
-			// one stream of lines to another; the script is for the others.
-			if strings.HasPrefix(at.URL, "unix:") {
-				for i := range guests {
-					if guests[i].client == goNewest {
-						guests[i].client = goPinned
-					}
-				}
+			direct := map[client]target{goPinned: at, typeScript: at}
+			if strings.HasPrefix(at.URL, "unix:") { // of which the TypeScript SDK knows nothing
+				direct[typeScript] = target{URL: peers.GoServer(t, "http")}
+				pin(guests)
 			}
 			party(t, server.plan, direct, guests...)
 		})
+	}
+}
+
+// behind is the arguments for a bridge in front of a server.
+func behind(at target) []string {
+	if at.Command != nil {
+		return append([]string{"--"}, at.Command...)
+	}
+	return []string{at.URL}
+}
+
+// pin keeps the newest revision out of it. If both ends know it, it crosses
+// the bridge from one stream of lines to another, and the script is for the
+// revisions before it.
+func pin(guests []guest) {
+	for i := range guests {
+		if guests[i].client == goNewest {
+			guests[i].client = goPinned
+		}
 	}
 }
 
@@ -120,7 +132,7 @@ func TestTransportFlag(t *testing.T) {
 			}
 			for _, g := range guests {
 				out := play(t, g.argv(t), sdkPlan, []script.Job{{To: g.to, Version: g.version}})[0]
-				if !strings.Contains(out.Error, `calling "initialize"`) || !strings.Contains(out.Error, "http://") {
+				if !strings.Contains(out.Error, `calling "initialize"`) || !strings.Contains(out.Error, "answered 400 Bad Request") {
 					t.Errorf("%s: the client was told %q", g.over, out.Error)
 				}
 			}
