@@ -83,6 +83,10 @@ func (s Spec) withDefaults() Spec {
 	return s
 }
 
+// firstMessage is how long a client of HTTP+SSE or WebSocket may be connected
+// before it says anything.
+const firstMessage = 30 * time.Second
+
 // server is a Spec at work: the server on all listening transports.
 type server struct {
 	spec Spec
@@ -113,7 +117,8 @@ func newServer(spec Spec, base string, o *Options, all *places) (*server, error)
 	// forgotten is renewed: the client notices nothing (LE5). Where the
 	// connection is the session, its end tells the client (C.6).
 	lasting := bridge.Serve(up.Dialer(true), spec.Pump)
-	once := bridge.Serve(up.Dialer(false), spec.Pump)
+	// Its process starts with the first message, not with the connection.
+	once := bridge.AwaitFirst(bridge.Serve(up.Dialer(false), spec.Pump), firstMessage)
 	s.streams = streamhttp.NewHandler(lasting, streamhttp.HandlerOptions{
 		Guard: o.Guard, MaxMessageSize: spec.MaxMessageSize, MaxSessions: spec.MaxSessions,
 		SessionTimeout: spec.SessionTimeout, Stateless: spec.Stateless, Admit: enter, Logger: s.log,

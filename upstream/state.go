@@ -90,11 +90,19 @@ type countedConn struct {
 	of   *books
 	log  hclog.Logger
 	once sync.Once
+	told bool // the first answer was seen; only Recv uses it
 }
 
-// Recv notes how a process ended.
+// Recv notes how the first request, initialize, was answered, and how a
+// process ended.
 func (c *countedConn) Recv(ctx context.Context) (jsonrpc.Message, error) {
 	m, err := c.Conn.Recv(ctx)
+	if !c.told && m.Kind() == jsonrpc.Response {
+		c.told = true
+		if m.IsError() {
+			c.of.failed("the server refused to initialize or could not be reached; the log says more")
+		}
+	}
 	if err != nil {
 		if exit, ok := errors.AsType[*stdio.ExitError](err); ok {
 			c.of.failed(exitText(exit))
