@@ -9,7 +9,7 @@ import (
 // Why a Lobby lets nobody in, beside what its Admit says.
 var (
 	ErrTooMany = errors.New("too many sessions; try again later")
-	ErrClosing = errors.New("the bridge is shutting down")
+	ErrClosing = errors.New("the bridge is shutting down or was configured anew")
 )
 
 // Excuse returns what clients may be told of an error of Lobby.Enter. What

@@ -376,7 +376,7 @@ func (p *pump) clientEnded(ctx, late context.Context, err error) {
 	})
 	if over(err) {
 		p.farewell(ctx, left, func(ctx context.Context, c *call) {
-			p.answer(ctx, c.id, jsonrpc.CodeInternalError, "the bridge is shutting down", shuttingDownData)
+			p.answer(ctx, c.id, jsonrpc.CodeInternalError, "the bridge is shutting down or was configured anew", shuttingDownData)
 		})
 	}
 }

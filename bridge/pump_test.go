@@ -229,7 +229,7 @@ func TestPumpDrainWaitsForASlowClient(t *testing.T) {
 // server too.
 func TestPumpDrainIsBounded(t *testing.T) {
 	const cancelled = `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1,"reason":"the client has gone"}}`
-	const sorry = `{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"the bridge is shutting down","data":{"reason":"shutting_down"}}}`
+	const sorry = `{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"the bridge is shutting down or was configured anew","data":{"reason":"shutting_down"}}}`
 	for _, c := range []struct {
 		name  string
 		drain time.Duration
@@ -306,7 +306,7 @@ func TestPumpStops(t *testing.T) {
 			if took := time.Since(start); took != c.want || p.err != nil {
 				t.Errorf("Pump = %v after %v, want nil after %v", p.err, took, c.want)
 			}
-			p.client.gets(`{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"the bridge is shutting down","data":{"reason":"shutting_down"}}}`)
+			p.client.gets(`{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"the bridge is shutting down or was configured anew","data":{"reason":"shutting_down"}}}`)
 		})
 	}
 	bubble(t, "while it drains after EOF", func(t *testing.T) {
@@ -338,7 +338,7 @@ func TestPumpStopsWhenStuck(t *testing.T) {
 		if took := time.Since(start); took > bridge.DefaultGrace+5*time.Second {
 			t.Errorf("Pump took %v to stop", took)
 		}
-		p.client.gets(askOne, `{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"the bridge is shutting down","data":{"reason":"shutting_down"}}}`)
+		p.client.gets(askOne, `{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"the bridge is shutting down or was configured anew","data":{"reason":"shutting_down"}}}`)
 	})
 	bubble(t, "client", func(t *testing.T) {
 		p := pumpBuffered(t, bridge.PumpOptions{}, 0, 10)
