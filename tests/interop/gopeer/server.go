@@ -19,11 +19,10 @@ import (
 
 // newServer makes a server on the Go SDK with a tool for each step.
 func newServer() *mcp.Server {
-	none := func(context.Context, string) error { return nil }
 	server := mcp.NewServer(&mcp.Implementation{Name: "sdk", Version: "1"}, &mcp.ServerOptions{
 		PageSize:           3,
-		SubscribeHandler:   func(ctx context.Context, r *mcp.SubscribeRequest) error { return none(ctx, r.Params.URI) },
-		UnsubscribeHandler: func(ctx context.Context, r *mcp.UnsubscribeRequest) error { return none(ctx, r.Params.URI) },
+		SubscribeHandler:   func(context.Context, *mcp.SubscribeRequest) error { return nil },
+		UnsubscribeHandler: func(context.Context, *mcp.UnsubscribeRequest) error { return nil },
 	})
 	type args struct {
 		Text string `json:"text,omitempty"`
