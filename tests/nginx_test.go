@@ -19,10 +19,10 @@ import (
 	"time"
 )
 
-// nginxBin finds nginx. NGINX, which CI sets, names it; then it must be there.
+// nginxBin finds nginx. TEST_NGINX, which CI sets, names it; then it must be there.
 func nginxBin(t testing.TB) string {
 	t.Helper()
-	if named := os.Getenv("NGINX"); named != "" {
+	if named := os.Getenv("TEST_NGINX"); named != "" {
 		return named
 	}
 	for _, name := range []string{"nginx", "/usr/sbin/nginx"} {
@@ -30,7 +30,7 @@ func nginxBin(t testing.TB) string {
 			return path
 		}
 	}
-	t.Skip("there is no nginx here, and NGINX does not say that there should be")
+	t.Skip("there is no nginx here, and TEST_NGINX does not say that there should be")
 	return ""
 }
 
