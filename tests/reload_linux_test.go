@@ -3,7 +3,6 @@ package tests
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -89,23 +88,6 @@ func (f *fleet) broken() (text string, line int) {
 	}
 }
 
-// served asks the index which servers there are.
-func served(t testing.TB, s *site) map[string]string {
-	t.Helper()
-	resp := s.ask(t, http.MethodGet, "/servers", "", nil)
-	var index struct {
-		Servers []struct{ Name, Description string }
-	}
-	if err := json.Unmarshal([]byte(resp.body), &index); err != nil || resp.status != http.StatusOK {
-		t.Fatalf("/servers: %v %v", resp, err)
-	}
-	names := map[string]string{}
-	for _, server := range index.Servers {
-		names[server.Name] = server.Description
-	}
-	return names
-}
-
 // TestReloadUnderLoad: 20 servers, and 50 new configurations while clients of
 // every transport call. No call to a server that stays the same fails, a
 // broken file changes nothing and is named with its line, and at the end the
@@ -179,11 +161,6 @@ func warmUp(t *testing.T, front *site, pid int) {
 	}
 	front.client.CloseIdleConnections()
 	waitUntil(t, "the first sessions to end", func() bool { return len(serversRunning(t, pid)) == 0 && connections(t, pid) == 0 })
-}
-
-// demoCall is a call that takes a moment, with progress after each step.
-func demoCall(id, seconds string, steps int) string {
-	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":"slow","arguments":{"seconds":%s,"steps":%d},"_meta":{"progressToken":"p%[1]s"}}}`, id, seconds, steps)
 }
 
 // callDemo makes the call and checks all that comes of it.

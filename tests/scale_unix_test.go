@@ -4,24 +4,56 @@ package tests
 
 import (
 	"errors"
+	"net/http"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 )
 
-// processesGone reports whether none of the processes is there whose ids a
-// fixture has noted in a file.
-func processesGone(t testing.TB, file string) bool {
+// alive returns how many of the processes are there whose ids a fixture has
+// noted in a file.
+func alive(t testing.TB, file string) int {
 	t.Helper()
+	n := 0
 	for line := range strings.Lines(mustRead(t, file)) {
 		pid, err := strconv.Atoi(strings.TrimSpace(line))
 		if err != nil {
 			t.Fatal(err)
 		}
 		if !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
-			return false
+			n++
 		}
 	}
-	return true
+	return n
+}
+
+// processesGone reports whether none of them is.
+func processesGone(t testing.TB, file string) bool { return alive(t, file) == 0 }
+
+// TestServeIdle: LI30. A Streamable HTTP session that nobody uses ends, and its
+// process with it. An open stream is use, and the other transports have one.
+func TestServeIdle(t *testing.T) {
+	t.Parallel()
+	pids := filepath.Join(t.TempDir(), "pids")
+	s := serve(t, append([]string{"--session-timeout", "300ms"}, hurry...), "-pids", pids).site()
+	idle := s.mustOpen(t, "mcp").(*httpTalker)
+	waitUntil(t, "the idle session's process to end", func() bool { return alive(t, pids) == 0 })
+	if resp := s.ask(t, http.MethodPost, "/mcp", ping, idle.headers()); resp.status != http.StatusNotFound {
+		t.Errorf("a session that was idle for too long: %v, want 404", resp)
+	}
+	busy := s.mustOpen(t, "mcp").(*httpTalker)
+	get, err := s.request(t.Context(), http.MethodGet, "/mcp", "", busy.headers())
+	if err != nil || get.StatusCode != http.StatusOK {
+		t.Fatalf("GET: %v %v", get, err)
+	}
+	defer get.Body.Close()
+	event, socket := s.mustOpen(t, "sse"), s.mustOpen(t, "ws")
+	// Another session comes, is idle, and goes: so much time has passed.
+	s.mustOpen(t, "mcp")
+	waitUntil(t, "another idle session's process to end", func() bool { return alive(t, pids) == 3 })
+	for _, c := range []talker{busy, event, socket} {
+		mustAnswer(t, c, ping)
+	}
 }
