@@ -132,6 +132,8 @@ func TestNginx(t *testing.T) {
 	nginxBin(t)
 	many := filepath.Join(t.TempDir(), "servers.json")
 	writeFile(t, many, `{"mcpServers":{"a b":{"command":`+quote(childBin)+`}}}`)
+	socket := filepath.Join(socketDir(t), "s")
+	startServe(t, nil, 1, "--listen", "unix:"+socket, "--trusted-proxy", "unix", "--", childBin)
 	n := startNginx(t, webSocketMap+fmt.Sprintf(`server {
 	listen ADDR;
 	location / { proxy_pass http://%[1]s; }
@@ -140,14 +142,15 @@ func TestNginx(t *testing.T) {
 	location /stripped/ { proxy_pass http://%[3]s/; %[6]s }
 	location /told/ { proxy_pass http://%[4]s/; proxy_set_header X-Forwarded-Prefix /told; %[6]s }
 	location /many/ { proxy_pass http://%[5]s; %[6]s }
+	location /socket/ { proxy_pass http://unix:%[7]s:/; proxy_set_header X-Forwarded-Prefix /socket; %[6]s }
 }`,
 		serve(t, nil).host(),
 		serve(t, []string{"--path-prefix", "/kept"}).host(),
 		serve(t, []string{"--path-prefix", "/stripped"}).host(),
 		serve(t, []string{"--trusted-proxy", "127.0.0.1"}).host(),
 		serveArgv(t, nil, bridgeBin, "serve", "--listen", "127.0.0.1:0", "--path-prefix", "/many", "--config", many).host(),
-		webSocket))
-	for _, prefix := range []string{"", "/kept", "/stripped", "/told", "/many/servers/a%20b"} {
+		webSocket, socket))
+	for _, prefix := range []string{"", "/kept", "/stripped", "/told", "/socket", "/many/servers/a%20b"} {
 		for _, transport := range transports {
 			t.Run(prefix+"/"+transport, func(t *testing.T) {
 				t.Parallel()

@@ -17,17 +17,6 @@ import (
 	"testing"
 )
 
-// socketDir is a folder whose path is short enough for a socket.
-func socketDir(t testing.TB) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "mcp-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	return dir
-}
-
 // unixSite is the site behind a Unix socket.
 func unixSite(t testing.TB, path string) *site {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	bignum "math/big"
 	"net/http"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -31,6 +32,17 @@ func (p *proc) addresses(n int) []string {
 		urls = append(urls, m[1])
 	}
 	return urls
+}
+
+// socketDir is a folder whose path is short enough for a socket.
+func socketDir(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "mcp-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
 }
 
 // tlsSite is the site of a serve with TLS, for a client with that configuration.
