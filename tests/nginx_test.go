@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -64,10 +65,15 @@ func startNginx(t testing.TB, site string) *nginx {
 	return nil
 }
 
-// freeAddr returns an address that is free now, and may not be in a moment.
+// freeAddr returns an address that is free now, and may not be in a moment. On
+// Linux at least no client gets its port, as none connects from there.
 func freeAddr(t testing.TB) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	host := "127.0.0.1"
+	if runtime.GOOS == "linux" {
+		host = "127.0.0.2"
+	}
+	l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
 	if err != nil {
 		t.Fatal(err)
 	}
