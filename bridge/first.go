@@ -3,14 +3,13 @@ package bridge
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
 // AwaitFirst returns a Handler that serves a client with h once it has said
-// something, and gives up on one that says nothing for d: a connection alone
+// something, and is done with one that says nothing for d: a connection alone
 // must not keep a server running.
 func AwaitFirst(h Handler, d time.Duration) Handler {
 	return HandlerFunc(func(ctx context.Context, client Conn) error {
@@ -22,7 +21,7 @@ func AwaitFirst(h Handler, d time.Duration) Handler {
 		case err == nil:
 			return h.ServeConn(ctx, &begun{Conn: client, first: &m})
 		case silent && errors.Is(err, context.DeadlineExceeded):
-			return fmt.Errorf("the client has said nothing for %v", d)
+			return nil // nothing has gone wrong
 		}
 		return err
 	})

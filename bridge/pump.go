@@ -42,6 +42,10 @@ type PumpOptions struct {
 	// nothing, after ctx is done. 0 means DefaultGrace, negative means not to wait.
 	Grace time.Duration
 
+	// GraceNow, if not nil, is asked for the Grace when ctx is done: why it is
+	// done may make a difference.
+	GraceNow func() time.Duration
+
 	// RequestTimeout is how long the server may stay silent on a request
 	// before it is cancelled and answered with an error (J8). Progress on the
 	// request starts it anew, but no request lasts longer than ten times as
@@ -166,7 +170,7 @@ func (p *pump) late(ctx, parent context.Context) (late context.Context, stop fun
 	unused := context.AfterFunc(parent, func() {
 		defer p.lateness.Done()
 		defer cancel()
-		if d := orDefault(p.opts.Grace, DefaultGrace); d > 0 {
+		if d := p.grace(); d > 0 {
 			t := time.NewTimer(d)
 			defer t.Stop()
 			select {
@@ -181,6 +185,13 @@ func (p *pump) late(ctx, parent context.Context) (late context.Context, stop fun
 		}
 		cancel()
 	}
+}
+
+func (p *pump) grace() time.Duration {
+	if p.opts.GraceNow != nil {
+		return p.opts.GraceNow()
+	}
+	return orDefault(p.opts.Grace, DefaultGrace)
 }
 
 func orDefault(d, byDefault time.Duration) time.Duration {

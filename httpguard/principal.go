@@ -42,21 +42,6 @@ func Standing(r *http.Request) context.Context {
 	return orBackground(p.standing)
 }
 
-// EndWithStanding returns r with a context that ends with Standing too. stop
-// must be called in the end.
-func EndWithStanding(r *http.Request) (bound *http.Request, stop func()) {
-	p, _ := r.Context().Value(principalKey{}).(principal)
-	if p.standing == nil {
-		return r, func() {}
-	}
-	ctx, cancel := context.WithCancel(r.Context())
-	unbind := context.AfterFunc(p.standing, cancel)
-	return r.WithContext(ctx), func() {
-		unbind()
-		cancel()
-	}
-}
-
 // SessionStanding returns a context that is done when there is no token any more
 // for the Principal of r. A session whose connections each have a token of
 // their own is to end then. It outlives r.

@@ -14,8 +14,13 @@ const bodyTimeout = 10 * time.Second
 
 // ServeHTTP answers one request.
 func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	path := h.path(r)
-	if handler := h.handler(path); handler != nil {
+	path := trimSlash(r.URL.Path)
+	handler := h.handler(path)
+	if handler == nil {
+		path = h.withoutPrefix(path)
+		handler = h.handler(path)
+	}
+	if handler != nil {
 		handler.ServeHTTP(w, r)
 		return
 	}
@@ -45,17 +50,18 @@ func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// path returns the path of a request without the prefix and without a slash
-// at its end.
-func (h *Hub) path(r *http.Request) string {
-	path := r.URL.Path
-	if h.opts.PathPrefix != "" {
-		if rest, ok := strings.CutPrefix(path, h.opts.PathPrefix); ok && strings.HasPrefix(rest, "/") {
-			path = rest
-		}
-	}
+// trimSlash takes a slash off the end of a path.
+func trimSlash(path string) string {
 	if len(path) > 1 {
 		path = strings.TrimSuffix(path, "/")
+	}
+	return path
+}
+
+// withoutPrefix takes off what a proxy has put in front of a path, if it left it.
+func (h *Hub) withoutPrefix(path string) string {
+	if rest, ok := strings.CutPrefix(path, h.opts.PathPrefix); ok && h.opts.PathPrefix != "" && strings.HasPrefix(rest, "/") {
+		return rest
 	}
 	return path
 }
@@ -103,7 +109,7 @@ func (h *Hub) index(w http.ResponseWriter, r *http.Request) {
 	list := []entry{}
 	for _, s := range h.list() {
 		e := entry{
-			Name: s.spec.Name, Description: s.spec.Description,
+			Name: s.spec.Name, Description: h.described(s.spec.Name),
 			Endpoints: map[string]string{}, Sessions: s.sessions(), State: s.up.State(),
 		}
 		for _, name := range endpoints {

@@ -54,7 +54,8 @@ type Hub struct {
 
 	mu      sync.RWMutex
 	servers map[string]*server
-	order   []string // as configured
+	order   []string          // as configured
+	texts   map[string]string // descriptions, which may change while a server stays
 	closed  bool
 }
 
@@ -95,11 +96,16 @@ func (h *Hub) Apply(specs []Spec) error {
 		}
 		return err
 	}
+	texts := make(map[string]string, len(specs))
+	for _, spec := range specs {
+		texts[spec.Name] = spec.Description
+	}
 	h.mu.Lock()
-	h.servers, h.order = next, order
+	h.servers, h.order, h.texts = next, order, texts
 	h.mu.Unlock()
 	for name, s := range old {
 		if next[name] != s {
+			s.removed.Store(true)
 			s.log.Info("the server is not configured so any more: calls in progress may finish", "sessions", s.sessions())
 			h.going.Go(s.close)
 		}
@@ -177,6 +183,13 @@ func (h *Hub) list() []*server {
 		list = append(list, h.servers[name])
 	}
 	return list
+}
+
+// described returns what is said about a server.
+func (h *Hub) described(name string) string {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	return h.texts[name]
 }
 
 // ServeLines serves clients that send messages in lines on l's connections,

@@ -124,10 +124,12 @@ func end(t *testing.T, url, session string) {
 func TestPaths(t *testing.T) {
 	_, one := start(t, hub.Options{Alone: true, PathPrefix: "/tools"}, demoSpec(t, "demo"))
 	_, many := start(t, hub.Options{}, demoSpec(t, "demo"), demoSpec(t, "My Server"))
+	_, behind := start(t, hub.Options{PathPrefix: "/servers"}, demoSpec(t, "demo"))
 	tests := []struct {
 		url    string
 		status int // of a GET
 	}{
+		{behind + "/servers/demo/mcp", 406}, {behind + "/servers/servers/demo/mcp", 406},
 		{one + "/mcp", 406}, {one + "/mcp/", 406}, {one + "/tools/mcp", 406}, {one + "/toolsmcp", 404}, {one + "/tools", 404},
 		{one + "/ws", 426}, {one + "/message", 405}, {one + "/servers", 404}, {one + "/", 404}, {one + "/nothing", 404},
 		{one + "/healthz", 200}, {one + "/readyz", 200}, {one + "/tools/healthz", 200},
@@ -254,6 +256,7 @@ func TestMaxChildren(t *testing.T) {
 // finishes its calls first.
 func TestApply(t *testing.T) {
 	stays, goes := demoSpec(t, "stays"), demoSpec(t, "goes")
+	goes.Pump.Grace = 10 * time.Millisecond // which is for the end of all
 	h, url := start(t, hub.Options{}, stays, goes)
 	kept, lost := session(t, url+"/servers/stays/mcp"), session(t, url+"/servers/goes/mcp")
 
@@ -286,8 +289,19 @@ func TestApply(t *testing.T) {
 	if status, body := echo(t, url+"/servers/stays/mcp", kept); status != 200 {
 		t.Errorf("a session of an unchanged server: %d %s", status, body)
 	}
-	if text := <-answered; !strings.Contains(text, `"id":9,"result"`) && !strings.Contains(text, `"result"`) {
+	if text := <-answered; !strings.Contains(text, `"id":9,"result"`) {
 		t.Errorf("the call in progress at the removed server: %s", text)
+	}
+
+	stays.Description = "said anew"
+	if err := h.Apply([]hub.Spec{stays}); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, index := do(t, http.MethodGet, url+"/servers", ""); !strings.Contains(index, "said anew") {
+		t.Errorf("the index: %s", index)
+	}
+	if status, body := echo(t, url+"/servers/stays/mcp", kept); status != 200 {
+		t.Errorf("a session of a server that is described anew: %d %s", status, body)
 	}
 
 	stays.Fingerprint = "changed"

@@ -1,9 +1,11 @@
 package hub
 
 import (
+	"cmp"
 	"net/http"
 	"net/url"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -93,6 +95,8 @@ type server struct {
 	up   *upstream.Server
 	log  hclog.Logger
 
+	removed atomic.Bool // by a new configuration, while the hub goes on
+
 	streams *streamhttp.Handler
 	events  *legacysse.Handler
 	sockets *ws.Handler
@@ -108,6 +112,8 @@ func newServer(spec Spec, base string, o *Options, all *places) (*server, error)
 		return nil, err
 	}
 	s := &server{spec: spec, up: up, log: o.Logger.With("server", spec.Name)}
+	pump := spec.Pump
+	pump.GraceNow = s.grace
 	var enter bridge.Admit
 	if up.IsCommand() {
 		own := &places{max: spec.MaxChildren, queue: spec.Queue, wait: spec.QueueTimeout, flag: "--max-children"}
@@ -116,9 +122,9 @@ func newServer(spec Spec, base string, o *Options, all *places) (*server, error)
 	// Over Streamable HTTP and on a line, a session that the remote server has
 	// forgotten is renewed: the client notices nothing (LE5). Where the
 	// connection is the session, its end tells the client (C.6).
-	lasting := bridge.Serve(up.Dialer(true), spec.Pump)
+	lasting := bridge.Serve(up.Dialer(true), pump)
 	// Its process starts with the first message, not with the connection.
-	once := bridge.AwaitFirst(bridge.Serve(up.Dialer(false), spec.Pump), firstMessage)
+	once := bridge.AwaitFirst(bridge.Serve(up.Dialer(false), pump), firstMessage)
 	s.streams = streamhttp.NewHandler(lasting, streamhttp.HandlerOptions{
 		Guard: o.Guard, MaxMessageSize: spec.MaxMessageSize, MaxSessions: spec.MaxSessions,
 		SessionTimeout: spec.SessionTimeout, Stateless: spec.Stateless, Admit: enter, Logger: s.log,
@@ -134,6 +140,16 @@ func newServer(spec Spec, base string, o *Options, all *places) (*server, error)
 		MaxMessageSize: spec.MaxMessageSize, MaxSessions: spec.MaxSessions, Admit: enter, Logger: s.log,
 	})
 	return s, nil
+}
+
+// grace returns how long calls in progress may take at the end: nobody waits
+// for the end of a server that was removed, so those have as long as at the end
+// of a client's input.
+func (s *server) grace() time.Duration {
+	if s.removed.Load() {
+		return cmp.Or(s.spec.Pump.Drain, bridge.DefaultDrain)
+	}
+	return cmp.Or(s.spec.Pump.Grace, bridge.DefaultGrace)
 }
 
 // endpoint returns the handler of one of the server's paths, nil: there is none.

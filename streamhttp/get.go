@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mcp-bridge/mcp-bridge/httpguard"
 	"github.com/mcp-bridge/mcp-bridge/httpserver"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/sse"
@@ -74,6 +75,7 @@ func (h *Handler) serveSSE(w http.ResponseWriter, r *http.Request, s *session, s
 			out.Event(sse.Event{ID: string(appendEventID(room[:0], st.key, seq))})
 		}
 	}
+	standing := httpguard.Standing(r).Done()
 	var events []event
 	events, over := s.take(st, rd, events)
 	every := h.opts.KeepAlive
@@ -111,6 +113,9 @@ func (h *Handler) serveSSE(w http.ResponseWriter, r *http.Request, s *session, s
 			case <-rd.gone:
 				return
 			case <-r.Context().Done():
+				return
+			case <-standing:
+				// The session belongs to a name, but this connection to a token.
 				return
 			case <-keepAlive.C:
 				out.Comment("keep-alive")

@@ -136,9 +136,6 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.logRefused(r, no.Reason)
 		refuse(w, r, no.Status, jsonrpc.CodeInvalidRequest, no.Reason)
 	case known != nil:
-		// A session belongs to a name, each exchange to a token.
-		known, stop := httpguard.EndWithStanding(known)
-		defer stop()
 		h.dispatch(w, known)
 	}
 }

@@ -46,19 +46,30 @@ func startAhead(d bridge.Dialer, failed func(error), log hclog.Logger) (*ahead, 
 	return s, nil
 }
 
-// watch waits until the server says something, ends, is asked for, or has
-// waited long enough.
+// maxEarly is how many messages a server may say before anybody has asked for
+// it. More are left in its pipe.
+const maxEarly = 100
+
+// watch waits until the server ends, is asked for, or has waited long enough.
+// What it says meanwhile is kept for the client.
 func (s *ahead) watch(ctx context.Context, conn bridge.Conn) {
 	defer s.cancel()
 	started := time.Now()
-	m, err := conn.Recv(ctx)
-	keep := conn
-	switch {
-	case err == nil:
-		keep = &primed{Conn: conn, first: &m}
-	case errors.Is(ctx.Err(), context.Canceled) && errors.Is(err, context.Canceled): // asked for
-	default:
-		keep = nil
+	var early []jsonrpc.Message
+	var err error
+	for err == nil && len(early) < maxEarly {
+		var m jsonrpc.Message
+		if m, err = conn.Recv(ctx); err == nil {
+			early = append(early, m)
+		}
+	}
+	if err == nil {
+		<-ctx.Done()
+		err = ctx.Err()
+	}
+	var keep bridge.Conn
+	if errors.Is(ctx.Err(), context.Canceled) && errors.Is(err, context.Canceled) { // asked for
+		keep = &primed{Conn: conn, early: early}
 	}
 	s.mu.Lock()
 	s.ready = keep
@@ -97,16 +108,17 @@ func (s *ahead) close() error {
 	return nil
 }
 
-// primed is a Conn of which the first message was read already.
+// primed is a Conn of which the first messages were read already.
 type primed struct {
 	bridge.Conn
-	first *jsonrpc.Message
+	early []jsonrpc.Message
 }
 
 func (p *primed) Recv(ctx context.Context) (jsonrpc.Message, error) {
-	if m := p.first; m != nil {
-		p.first = nil
-		return *m, nil
+	if len(p.early) > 0 {
+		m := p.early[0]
+		p.early = p.early[1:]
+		return m, nil
 	}
 	return p.Conn.Recv(ctx)
 }

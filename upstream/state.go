@@ -101,6 +101,8 @@ func (c *countedConn) Recv(ctx context.Context) (jsonrpc.Message, error) {
 		c.told = true
 		if m.IsError() {
 			c.of.failed("the server refused to initialize or could not be reached; the log says more")
+		} else {
+			c.of.failed("") // it works
 		}
 	}
 	if err != nil {

@@ -124,7 +124,11 @@ func (f *connectFlags) spec(to target, name string, settings *config.Settings, e
 		log.Warn("the file says that this server is disabled; it is connected to all the same, because it was named")
 	}
 	*settings = s.Settings
-	return configured(s, log)
+	trust, err := f.target.tls()
+	if err != nil {
+		return upstream.Spec{}, err
+	}
+	return configured(s, trust, log)
 }
 
 // giveUp ends the run some time after the client has gone. Otherwise a server

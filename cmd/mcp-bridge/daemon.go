@@ -32,6 +32,7 @@ type daemon struct {
 
 	reloading sync.Mutex               // one reload at a time
 	begun     bool                     // there is something to reload
+	total     int                      // processes of all servers; guarded by reloading
 	files     atomic.Pointer[[]string] // those to watch
 }
 
@@ -55,7 +56,7 @@ func (d *daemon) run(ctx context.Context, where addresses, to target) (err error
 	}
 	defer d.sockets.Close()
 	wg.Go(func() { d.hangups(background) })
-	defer d.notify.Watch(nil, d.unheard)()
+	defer d.notify.Watch(d.alive, d.unheard)()
 	d.serve(ctx)
 	if err := context.Cause(ctx); err != nil && !errors.Is(err, context.Canceled) {
 		return err
@@ -75,7 +76,7 @@ func (d *daemon) begin(where addresses, to target) error {
 	}
 	first, err := d.prepare(to)
 	if err == nil {
-		err = d.hub.Apply(first)
+		err = d.apply(first)
 	}
 	if err != nil {
 		_ = sockets.Close()
@@ -98,7 +99,7 @@ func (d *daemon) prepare(to target) ([]hub.Spec, error) {
 	if d.flags.config != "" {
 		return d.load()
 	}
-	d.hub.SetMaxChildren(d.flags.scale.maxTotal)
+	d.total = d.flags.scale.maxTotal
 	spec, err := d.flags.spec(to, d.env, d.log)
 	if err != nil {
 		return nil, err
@@ -120,19 +121,49 @@ func (d *daemon) load() ([]hub.Spec, error) {
 	if err != nil {
 		return nil, err
 	}
-	all, err := specs(c, d.log)
+	trust, err := d.flags.target.tls()
+	if err != nil {
+		return nil, err
+	}
+	all, err := specs(c, trust, d.log)
 	if err != nil {
 		return nil, err
 	}
 	if len(all) == 0 {
 		d.log.Warn("no server is enabled", "file", d.flags.config)
 	}
-	total := d.flags.scale.maxTotal
+	d.total = d.flags.scale.maxTotal
 	if c.MaxChildrenTotal >= 0 {
-		total = c.MaxChildrenTotal
+		d.total = c.MaxChildrenTotal
 	}
-	d.hub.SetMaxChildren(total)
 	return all, nil
+}
+
+// apply makes these the servers, and what was loaded with them the bound.
+func (d *daemon) apply(all []hub.Spec) error {
+	if err := d.hub.Apply(all); err != nil {
+		return err
+	}
+	d.hub.SetMaxChildren(d.total)
+	return nil
+}
+
+// alive reports whether the servers can be asked anything: the service manager
+// restarts a bridge that cannot.
+func (d *daemon) alive() bool {
+	answered := make(chan struct{})
+	go func() { // ends at once, or never: then the process is about to be ended
+		d.hub.Sessions()
+		close(answered)
+	}()
+	t := time.NewTimer(5 * time.Second)
+	defer t.Stop()
+	select {
+	case <-answered:
+		return true
+	case <-t.C:
+		return false
+	}
 }
 
 // hasFiles reports whether there is anything to load again.
@@ -196,7 +227,7 @@ func (d *daemon) reload() {
 	}
 	all, err := d.load()
 	if err == nil {
-		err = d.hub.Apply(all)
+		err = d.apply(all)
 	}
 	if err != nil {
 		if problems, ok := errors.AsType[config.Problems](err); ok {
@@ -238,6 +269,9 @@ func (d *daemon) serve(ctx context.Context) {
 	}
 	d.unheard(d.notify.Ready(""))
 	<-ctx.Done()
+	d.reloading.Lock()
+	d.begun = false
+	d.reloading.Unlock()
 	d.unheard(d.notify.Stopping(""))
 	d.log.Info("shutting down: calls in progress may finish, within --grace", "sessions", d.hub.Sessions())
 	closing, cancel := context.WithCancel(context.Background())

@@ -69,7 +69,7 @@ type childFlags struct {
 func (f *childFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.name, "name", "", "")
 	fs.StringVar(&f.cwd, "cwd", "", "")
-	fs.StringVar(&f.passEnv, "pass-env", "all", "")
+	fs.StringVar(&f.passEnv, "pass-env", "", "")
 	fs.StringVar(&f.envFile, "env-file", "", "")
 	fs.StringArrayVarP(&f.env, "env", "e", nil, "")
 	fs.BoolVar(&f.pty, "pty", false, "")
@@ -84,7 +84,11 @@ func (f *childFlags) spec(argv []string, lookup func(string) (string, bool)) (su
 	if err != nil {
 		return supervisor.Spec{}, err
 	}
-	env, err := supervisor.Environ(f.passEnv, extra)
+	policy := f.passEnv
+	if policy == "" {
+		policy = "all"
+	}
+	env, err := supervisor.Environ(policy, extra)
 	if err != nil {
 		return supervisor.Spec{}, usagef("%v", err)
 	}

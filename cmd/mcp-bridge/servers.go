@@ -2,6 +2,7 @@ package main
 
 import (
 	"crypto/sha256"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"time"
@@ -59,15 +60,16 @@ func pumpOptions(s config.Settings, log hclog.Logger) bridge.PumpOptions {
 	}
 }
 
-// configured returns how the server of a configuration file is reached.
-func configured(s config.Server, log hclog.Logger) (upstream.Spec, error) {
+// configured returns how the server of a configuration file is reached; trust
+// is for those that are remote.
+func configured(s config.Server, trust *tls.Config, log hclog.Logger) (upstream.Spec, error) {
 	spec := upstream.Spec{
 		Name: s.Name, URL: s.URL, MaxMessageSize: s.MaxMessageSize, Logger: log,
 		Tools: toolfilter.Rules{Allow: s.AllowTools, Ignore: s.IgnoreTools},
 	}
 	if s.URL != "" {
 		mode, err := remote.ParseMode(s.Transport)
-		spec.Remote = remote.Options{Mode: mode, Header: s.Header, ConnectTimeout: s.ConnectTimeout}
+		spec.Remote = remote.Options{Mode: mode, Header: s.Header, ConnectTimeout: s.ConnectTimeout, TLS: trust}
 		return spec, err
 	}
 	env, err := supervisor.Environ(s.PassEnv, s.Environ())
@@ -93,6 +95,7 @@ func loadConfig(file string, options config.Options, log hclog.Logger) (*config.
 // fingerprint stands for all that is configured about a server. It holds
 // secrets, so it is a hash.
 func fingerprint(s config.Server) string {
+	s.Description = ""                               // is not worth a new server
 	sum := sha256.Sum256(fmt.Appendf(nil, "%#v", s)) // maps are printed in order
 	return string(sum[:])
 }
@@ -106,7 +109,7 @@ type configError struct {
 func (e *configError) Unwrap() []error { return []error{&e.usageError, e.cause} }
 
 // specs describes the servers of a configuration file, without the disabled ones.
-func specs(c *config.Config, log hclog.Logger) ([]hub.Spec, error) {
+func specs(c *config.Config, trust *tls.Config, log hclog.Logger) ([]hub.Spec, error) {
 	var all []hub.Spec
 	for _, s := range c.Servers {
 		if s.Disabled {
@@ -115,7 +118,7 @@ func specs(c *config.Config, log hclog.Logger) ([]hub.Spec, error) {
 		spec := serverSpec(s.Name, s.Settings, log)
 		spec.Description, spec.Fingerprint = s.Description, fingerprint(s)
 		var err error
-		if spec.Upstream, err = configured(s, log); err != nil {
+		if spec.Upstream, err = configured(s, trust, log); err != nil {
 			return nil, fmt.Errorf("server %q: %w", s.Name, err)
 		}
 		all = append(all, spec)
@@ -135,7 +138,7 @@ func checkConfig(args []string, env environment) error {
 	for _, notice := range c.Notices {
 		fmt.Fprintln(env.stderr, notice)
 	}
-	all, err := specs(c, hclog.NewNullLogger())
+	all, err := specs(c, nil, hclog.NewNullLogger())
 	if err != nil {
 		return &usageError{err.Error()}
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"crypto/tls"
 	"fmt"
 	"net"
 	"os"
@@ -49,7 +50,7 @@ func (f *targetFlags) settings() config.Settings {
 	s := config.DefaultSettings()
 	s.PTY = f.child.pty
 	s.StdinWait, s.TermWait, s.KillWait = f.child.stdinWait, f.child.termWait, f.child.killWait
-	if f.child.passEnv != "all" { // a file's servers inherit what is safe, unless somebody says otherwise
+	if f.child.passEnv != "" { // otherwise a file's servers inherit what is safe
 		s.PassEnv = f.child.passEnv
 	}
 	s.Transport, s.ConnectTimeout = f.transport, f.connect
@@ -90,31 +91,38 @@ func (f *targetFlags) spec(to target, limits *limitFlags, env environment, log h
 	}
 	spec.URL = to.url
 	spec.Remote = remote.Options{Mode: mode, Header: header, ConnectTimeout: f.connect}
+	spec.Remote.TLS, err = f.tls()
+	return spec, err
+}
+
+// tls returns whom to trust, and who we are, for all remote servers.
+func (f *targetFlags) tls() (*tls.Config, error) {
 	if (f.clientCert == "") != (f.clientKey == "") {
-		return spec, usagef("--client-cert and --client-key belong together")
+		return nil, usagef("--client-cert and --client-key belong together")
 	}
-	if spec.Remote.TLS, err = httpclient.LoadTLS(f.caFile, f.clientCert, f.clientKey); err != nil {
-		return spec, usagef("%v", err)
+	c, err := httpclient.LoadTLS(f.caFile, f.clientCert, f.clientKey)
+	if err != nil {
+		return nil, usagef("%v", err)
 	}
-	return spec, nil
+	return c, nil
 }
 
 // Flags that mean something for one kind of server only.
 var (
 	commandFlags = []string{"env", "env-file", "pass-env", "cwd", "pty", "stdin-wait", "term-wait", "kill-wait",
 		"isolation", "max-children", "max-children-total", "queue", "queue-timeout"}
+	fileFlags   = []string{"header", "header-file", "env", "env-file", "cwd", "name"} // not for servers of a file
 	remoteFlags = []string{"header", "header-file", "connect-timeout", "transport", "ca-file", "client-cert", "client-key"}
 )
 
 // warnIdle tells of flags that were given and mean nothing for this server.
 func warnIdle(fs *pflag.FlagSet, to target, log hclog.Logger) {
-	idle := remoteFlags
-	kind := "a command"
+	idle, kind := remoteFlags, "a command"
 	switch {
 	case to.url != "":
 		idle, kind = commandFlags, "a URL"
 	case to.argv == nil:
-		return // of a file's servers, each may be either
+		idle, kind = fileFlags, "--config: write it into the file"
 	}
 	for _, name := range idle {
 		if fs.Changed(name) {

@@ -1,0 +1,86 @@
+package upstream
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// piped is a Dialer of one Conn.
+type piped struct{ conn bridge.Conn }
+
+func (p piped) Dial(context.Context) (bridge.Conn, error) { return p.conn, nil }
+
+func say(t *testing.T, server bridge.Conn, method string) {
+	t.Helper()
+	if err := server.Send(t.Context(), jsonrpc.NewNotification(method, nil)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What a server says before its first client has come is the client's, in order.
+func TestAheadKeepsWhatIsSaid(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ours, server := bridge.Pipe()
+		a, err := startAhead(piped{ours}, func(err error) { t.Error(err) }, hclog.NewNullLogger())
+		if err != nil {
+			t.Fatal(err)
+		}
+		say(t, server, "a")
+		say(t, server, "b")
+		synctest.Wait()
+		conn := a.take()
+		if conn == nil {
+			t.Fatal("nothing was kept")
+		}
+		go say(t, server, "c")
+		for _, want := range []string{"a", "b", "c"} {
+			if m, err := conn.Recv(t.Context()); err != nil || m.Method() != want {
+				t.Errorf("received %q, %v, want %q", m.Method(), err, want)
+			}
+		}
+		if a.take() != nil {
+			t.Error("it was handed out twice")
+		}
+		_ = conn.Close()
+		_ = a.close()
+	})
+}
+
+// A server that speaks and then ends, or that nobody asks for, is not kept.
+func TestAheadIsWatched(t *testing.T) {
+	for name, wait := range map[string]time.Duration{"ends at once": time.Second, "ends later": 5 * time.Second, "is not asked for": 31 * time.Second} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ours, server := bridge.Pipe()
+				var failed error
+				a, err := startAhead(piped{ours}, func(err error) { failed = err }, hclog.NewNullLogger())
+				if err != nil {
+					t.Fatal(err)
+				}
+				say(t, server, "a")
+				time.Sleep(wait)
+				if name != "is not asked for" {
+					_ = server.Close()
+				}
+				synctest.Wait()
+				if conn := a.take(); conn != nil {
+					t.Error("it was handed out")
+				}
+				if (failed != nil) != (name == "ends at once") {
+					t.Errorf("failed: %v", failed)
+				}
+				if _, err := server.Recv(t.Context()); err == nil {
+					t.Error("it was not stopped")
+				}
+				_ = a.close()
+			})
+		})
+	}
+}
