@@ -14,9 +14,9 @@ import (
 
 // drainConfig is a server "a" that waits so long for calls when it has to go,
 // in a version of its configuration, and one that has nothing to do with it.
-func drainConfig(grace string, version int) string {
-	a := fmt.Sprintf(`"a": {"command": %s, "args": ["demo"], "env": {"VERSION": "%d"}, "description": "version %[2]d", "mcp-bridge": {"grace": %[3]q}},`,
-		quote(bridgeBin), version, grace)
+func drainConfig(drain string, version int) string {
+	a := fmt.Sprintf(`"a": {"command": %s, "args": ["demo"], "env": {"VERSION": "%d"}, "description": "version %[2]d", "mcp-bridge": {"drainTimeout": %[3]q}},`,
+		quote(bridgeBin), version, drain)
 	if version < 0 {
 		a = ""
 	}
@@ -43,7 +43,7 @@ func served(t testing.TB, s *site) map[string]string {
 // TestReloadDrains: a call in progress at a server that the new configuration
 // changes, or does not have, still gets its progress and its answer; then the
 // session is over, as its transport says it. A call that takes longer than
-// grace is answered with an error. New clients have the new server meanwhile.
+// drainTimeout is answered with an error. New clients have the new server meanwhile.
 func TestReloadDrains(t *testing.T) {
 	t.Parallel()
 	finished := func(e lastWords) bool {
@@ -54,7 +54,7 @@ func TestReloadDrains(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		version int // of the next configuration
-		grace   string
+		drain   string
 		seconds int // that the call takes
 		want    func(lastWords) bool
 	}{
@@ -64,7 +64,7 @@ func TestReloadDrains(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			file := configFile(t, drainConfig(c.grace, 1))
+			file := configFile(t, drainConfig(c.drain, 1))
 			s := serveArgv(t, nil, bridgeBin, "serve", "--listen", "127.0.0.1:0", "--config", file)
 			front := newSite(t, "http://"+s.host())
 			other := front.at("/servers/b").mustOpen(t, "mcp")
@@ -77,7 +77,7 @@ func TestReloadDrains(t *testing.T) {
 			if c.version > 0 {
 				want["a"] = fmt.Sprintf("version %d", c.version)
 			}
-			replaceFile(t, file, drainConfig(c.grace, c.version))
+			replaceFile(t, file, drainConfig(c.drain, c.version))
 			waitUntil(t, "the new configuration", func() bool { return maps.Equal(served(t, front), want) })
 			for _, transport := range transports {
 				fresh, err := front.at("/servers/a").open(t.Context(), transport)

@@ -94,7 +94,8 @@ Limits
   --max-message-size N     largest message, in bytes or with a unit: KiB, MiB, GiB (default 64MiB)
   --request-timeout D      cancel a request on which the server stays silent for so long;
                            0 means never (default 0)
-  --drain-timeout D        how long answers that are owed are waited for at the end of input (default 30s)
+  --drain-timeout D        how long answers that are owed are waited for at the end of input, and from a server
+                           that a new configuration changes or removes (default 30s)
   --grace D                the same after SIGTERM or SIGINT (default 5s)
 
 Log
