@@ -53,7 +53,7 @@ type Spec struct {
 	MaxSessions    int           // of each transport; more are answered 503. 0: DefaultMaxSessions
 	SessionTimeout time.Duration // idle Streamable HTTP sessions end after it. 0: 30 min; negative: never
 
-	MaxChildren  int           // processes at once. 0: MaxSessions, or DefaultMaxRequests where Stateless
+	MaxChildren  int           // processes at once. 0: as many as sessions may be, or DefaultMaxRequests where Stateless
 	Queue        int           // clients that may wait for one. 0: DefaultQueue; negative: none
 	QueueTimeout time.Duration // and for how long. 0: DefaultQueueTimeout
 
@@ -69,11 +69,8 @@ func (s Spec) withDefaults() Spec {
 	if s.MaxSessions <= 0 {
 		s.MaxSessions = DefaultMaxSessions
 	}
-	if s.MaxChildren <= 0 {
-		s.MaxChildren = s.MaxSessions
-		if s.Stateless {
-			s.MaxChildren = DefaultMaxRequests
-		}
+	if s.MaxChildren <= 0 && s.Stateless {
+		s.MaxChildren = DefaultMaxRequests
 	}
 	if s.Queue == 0 {
 		s.Queue = DefaultQueue
