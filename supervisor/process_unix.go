@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -22,7 +23,6 @@ type child struct {
 
 	groupGone  atomic.Bool  // the group is empty: its id may belong to others
 	looks      int          // how often the group was looked at
-	unsure     int          // looks at orphans that did not show whose they are
 	terminated map[int]bool // strays that got SIGTERM
 }
 
@@ -62,8 +62,9 @@ var children childTable
 type childTable struct {
 	mu      sync.Mutex
 	own     map[int]bool
-	orphans map[int]string // adopted children and their markers, see reaper_linux.go
-	adopts  bool           // Subreap was called
+	orphans map[int]string    // adopted children and their markers, see reaper_linux.go
+	unsure  map[int]time.Time // those that showed none yet, and since when
+	adopts  bool              // Subreap was called
 }
 
 func startChild(ctx context.Context, path string, s *Spec, files [3]*os.File) (*child, error) {
@@ -130,16 +131,8 @@ func (c *child) gone() bool {
 	}
 	none := true
 	unsure := children.eachOrphan(c.marker, func(int) { none = false })
-	if none && unsure && c.unsure < maxUnsure {
-		c.unsure++ // it may be in the middle of an exec: look again
-		return false
-	}
-	return none
+	return none && !unsure
 }
-
-// maxUnsure is how often a process that does not show whose it is keeps Stop
-// waiting: it may be a stranger's with nothing in its environment.
-const maxUnsure = 20
 
 func (c *child) leaveGroup() {
 	c.groupGone.Store(true)

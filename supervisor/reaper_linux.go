@@ -104,7 +104,7 @@ func (t *childTable) reapOrphans() { t.eachOrphan("", func(int) {}) }
 // eachOrphan reaps the orphans that have exited and calls f for each living
 // one whose marker is or extends m; every one if m is "". f may signal the
 // pid: nobody reaps it meanwhile. unsure says that there is one whose marker
-// could not be read, so that it may be one of them.
+// cannot be read yet, so that it may be one of them.
 func (t *childTable) eachOrphan(m string, f func(pid int)) (unsure bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -116,7 +116,7 @@ func (t *childTable) eachOrphan(m string, f func(pid int)) (unsure bool) {
 		if marker == "" { // new, or not readable the last time (in the middle of an exec)
 			var sure bool
 			if marker, sure = markerOf(pid); !sure {
-				unsure = true
+				unsure = t.execs(pid) || unsure
 			}
 			if t.orphans == nil {
 				t.orphans = make(map[int]string)
@@ -128,6 +128,23 @@ func (t *childTable) eachOrphan(m string, f func(pid int)) (unsure bool) {
 		}
 	}
 	return unsure
+}
+
+// execWait is how long an orphan without an environment is taken for one in the
+// middle of an exec, which shows none. After that it has none.
+const execWait = 2 * time.Second
+
+// execs reports whether an orphan may be in the middle of an exec.
+func (t *childTable) execs(pid int) bool {
+	since, seen := t.unsure[pid]
+	if !seen {
+		if t.unsure == nil {
+			t.unsure = make(map[int]time.Time)
+		}
+		since = time.Now()
+		t.unsure[pid] = since
+	}
+	return time.Since(since) < execWait
 }
 
 // adopted lists the living children that we did not start, and reaps the dead
@@ -145,6 +162,7 @@ func (t *childTable) adopted() []int {
 		}
 		if reaped, _ := syscall.Wait4(pid, nil, syscall.WNOHANG, nil); reaped == pid {
 			delete(t.orphans, pid)
+			delete(t.unsure, pid)
 			continue
 		}
 		living = append(living, pid)
