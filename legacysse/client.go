@@ -12,6 +12,7 @@ import (
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/httpclient"
+	"github.com/mcp-bridge/mcp-bridge/renew"
 )
 
 // Defaults of ClientOptions.
@@ -31,6 +32,11 @@ var ErrSessionLost = errors.New("legacysse: the event stream has ended, and with
 type UnopenedError struct {
 	Status int    // HTTP status
 	Text   string // what is wrong, for people
+
+	// Estate is for ClientOptions.Estate of the Conn that takes over, if it was
+	// a lost session that was to be renewed. nil: it was the client's first
+	// request, which is still to be answered.
+	Estate *renew.Estate
 }
 
 // Error returns Text.
@@ -74,8 +80,16 @@ type ClientOptions struct {
 
 	// ReportUnopened says to end Recv with an *UnopenedError where there is
 	// no HTTP+SSE server, instead of answering the request that had the
-	// stream opened. Send fails with it as well from then on.
+	// stream opened. Send fails with it as well from then on. Where there is
+	// none any more when a session is renewed, the UnopenedError has an Estate.
 	ReportUnopened bool
+
+	// Estate is what a Conn of another transport has left: this one begins by
+	// renewing that session. nil: it begins with the client's initialize.
+	Estate *renew.Estate
+
+	// Renewed is called when a session was renewed, and must not wait. It may be nil.
+	Renewed func()
 
 	// Logger is told what happens to the connection, never what messages
 	// contain. nil means no logging.
@@ -138,7 +152,11 @@ func (c *Client) Dial(ctx context.Context) (bridge.Conn, error) {
 		})
 		rt, idle = own, own.CloseIdleConnections
 	}
-	return newClientConn(u, header, rt, idle, opts), nil
+	conn := newClientConn(u, header, rt, idle, opts)
+	if opts.Estate != nil {
+		conn.inherit(opts.Estate)
+	}
+	return conn, nil
 }
 
 // clientReserved are the headers that are the transport's own business.

@@ -48,6 +48,8 @@ type clientConn struct {
 	wg     sync.WaitGroup
 	once   sync.Once
 
+	refusals sync.WaitGroup // of requests, from the entry that calls for it on
+
 	in       chan jsonrpc.Message // for Recv
 	finished chan struct{}        // closed when Recv is to end with st.end
 	turn     chan struct{}        // has room for who may send next
@@ -179,6 +181,7 @@ func (c *clientConn) Send(ctx context.Context, m jsonrpc.Message) error {
 	if entry.fault != nil {
 		c.log.Warn("request refused", "method", call.method, "reason", entry.fault.Reason)
 		c.push(ctx, entry.fault.Response(call.id))
+		c.refusals.Done()
 	}
 	return err
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/mcp-bridge/mcp-bridge/httpclient"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+	"github.com/mcp-bridge/mcp-bridge/renew"
 )
 
 // handshake initializes a new session in the client's place, with the client's
@@ -81,4 +82,25 @@ func (c *clientConn) tell(m jsonrpc.Message, s *clientSession) *httpclient.Fault
 	call.session = s
 	defer context.AfterFunc(s.ctx, call.cancel)()
 	return c.post(call)
+}
+
+// renewed is called when a session was renewed.
+func (c *clientConn) renewed() {
+	c.mu.Lock()
+	c.st.refused = 0
+	c.mu.Unlock()
+	if c.opts.Renewed != nil {
+		c.opts.Renewed()
+	}
+}
+
+// inherit takes over the session that another Conn has lost, and renews it: at
+// once, or later if the server has refused that more than once.
+func (c *clientConn) inherit(e *renew.Estate) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.st.books.Inherit(e, &clientSession{lost: true})
+	c.st.refused = e.Refused
+	c.st.down = &httpclient.Fault{Reason: httpclient.ReasonDown, Text: "the session with " + c.peer.String() + " is lost"}
+	c.wake()
 }

@@ -28,6 +28,7 @@ type clientState struct {
 	keeper  bool              // a keeper runs
 	session *clientSession    // nil: there is none (yet)
 	pending []*clientCall     // requests that wait for the first stream
+	refused int               // renewals in a row that a Conn before this one has ended with
 	down    *httpclient.Fault // why there is no session although there should be one; nil: there is, or nobody has asked for it
 
 	books renew.Books[*clientSession] // what a new session has to be told (SS7), and what the server has asked
@@ -81,7 +82,11 @@ func (c *clientConn) enter(call *clientCall) clientEntry {
 	case c.st.gate != nil:
 		return clientEntry{gate: c.st.gate}
 	case call.kind == jsonrpc.Request:
-		return c.enterRequest(call)
+		e := c.enterRequest(call)
+		if e.fault != nil {
+			c.refusals.Add(1)
+		}
+		return e
 	}
 	return c.enterNotification(call, target)
 }

@@ -31,7 +31,14 @@ const reasonEndpoint = "foreign_endpoint" // the endpoint event names another se
 // use in it any more.
 func (c *clientConn) keep() {
 	failures := 0 // in a row
-	for {
+	c.mu.Lock()
+	refused := c.st.refused
+	c.mu.Unlock()
+	if refused > 1 {
+		failures = refused - 1
+		c.pause(delay(0, failures-1))
+	}
+	for c.ctx.Err() == nil {
 		session, fault := c.connect()
 		var wait time.Duration
 		if fault != nil {
@@ -100,6 +107,7 @@ func (c *clientConn) connect() (*clientSession, *httpclient.Fault) {
 		} else {
 			c.log.Info("connected again", "url", c.peer.String())
 			c.install(session)
+			c.renewed()
 		}
 	}
 	if fault != nil && c.ctx.Err() == nil {
@@ -145,9 +153,17 @@ func (c *clientConn) notOpened(fault *httpclient.Fault, unopened bool) {
 	calls := c.st.pending
 	c.st.pending = nil
 	first := c.st.down == nil
-	if first && unopened && c.opts.ReportUnopened {
+	if unopened && c.opts.ReportUnopened {
+		end := &UnopenedError{Status: fault.Status, Text: fault.Text}
+		if !first {
+			end.Estate = c.st.books.Estate(c.st.refused + 1)
+			if c.st.gate == nil {
+				c.st.gate = make(chan struct{}) // which stays shut
+			}
+		}
 		c.mu.Unlock()
-		c.finish(&UnopenedError{Status: fault.Status, Text: fault.Text})
+		c.refusals.Wait()
+		c.finish(end)
 		return
 	}
 	goesOn := !first || fault.Transient && !c.opts.NoRenew && c.st.books.Initialize.Kind() == jsonrpc.Request

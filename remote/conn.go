@@ -11,6 +11,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/httpclient"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+	"github.com/mcp-bridge/mcp-bridge/renew"
 )
 
 var errClosed = errors.New("remote: the connection is closed")
@@ -24,6 +25,11 @@ var errClosed = errors.New("remote: the connection is closed")
 // If the server does not speak the other one either, the client gets the error
 // of the first attempt, with a word on the second, and may initialize again,
 // which begins anew.
+//
+// A server may change in mid-session. Then the leg ends when it fails to renew
+// the session, and leaves an estate: the other leg begins by renewing that
+// session, and goes the same way if it is refused too, so that the legs take
+// turns, at growing intervals, until one is taken.
 //
 // Its goroutines are two for each time that it goes over, awaited by Close:
 // one closes the leg that is left, the other one sends to the new one.
@@ -64,7 +70,7 @@ type request struct {
 
 func newConn(d *Dialer) (*conn, error) {
 	c := &conn{d: d}
-	first, err := c.dial(d.first())
+	first, err := c.dial(d.first(), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -74,13 +80,14 @@ func newConn(d *Dialer) (*conn, error) {
 	return c, nil
 }
 
-// dial makes a leg. That takes no time: no Dial makes a network call.
-func (c *conn) dial(t transport) (*leg, error) {
-	inner, err := c.d.dialer(t, true).Dial(context.Background())
+// dial makes a leg. That takes no time: no Dial waits for the network. Where
+// there is an estate, the client has been answered its initialize long since.
+func (c *conn) dial(t transport, estate *renew.Estate) (*leg, error) {
+	inner, err := c.d.dialer(t, true, estate).Dial(context.Background())
 	if err != nil {
 		return nil, err
 	}
-	return &leg{Conn: inner, transport: t, ready: make(chan struct{}), left: make(chan struct{})}, nil
+	return &leg{Conn: inner, transport: t, ready: make(chan struct{}), left: make(chan struct{}), opened: estate != nil}, nil
 }
 
 // wait waits until ch is closed.
@@ -173,14 +180,15 @@ func (c *conn) Recv(ctx context.Context) (jsonrpc.Message, error) {
 		case fault == nil:
 			return m, err
 		}
-		if err := c.goOver(ctx, l, fault); err != nil {
+		if err := c.goOver(ctx, l, fault, estateOf(err)); err != nil {
 			return jsonrpc.Message{}, err
 		}
 	}
 }
 
-// goOver replaces a leg that the server has refused.
-func (c *conn) goOver(ctx context.Context, old *leg, fault *httpclient.Fault) error {
+// goOver replaces a leg that the server has refused. With an estate it was in
+// mid-session.
+func (c *conn) goOver(ctx context.Context, old *leg, fault *httpclient.Fault, estate *renew.Estate) error {
 	if err := c.retire(old); err != nil {
 		return err
 	}
@@ -197,7 +205,10 @@ func (c *conn) goOver(ctx context.Context, old *leg, fault *httpclient.Fault) er
 		if slices.ContainsFunc(open, func(r *request) bool { return r.refused != nil }) {
 			next = c.d.first() // both were refused: the next initialize begins anew
 		}
-		l, err := c.dial(next)
+		if slices.ContainsFunc(open, func(r *request) bool { return r.m.Method() == "initialize" }) {
+			estate = nil // the client begins anew itself
+		}
+		l, err := c.dial(next, estate)
 		if err != nil {
 			return err
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/httpclient"
 	"github.com/mcp-bridge/mcp-bridge/legacysse"
+	"github.com/mcp-bridge/mcp-bridge/renew"
 	"github.com/mcp-bridge/mcp-bridge/stdio"
 	"github.com/mcp-bridge/mcp-bridge/streamhttp"
 	"github.com/mcp-bridge/mcp-bridge/ws"
@@ -146,9 +147,9 @@ func (d *Dialer) Dial(ctx context.Context) (bridge.Conn, error) {
 	}
 	switch d.Options.Mode {
 	case HTTPOnly:
-		return d.dialer(streamable, false).Dial(ctx)
+		return d.dialer(streamable, false, nil).Dial(ctx)
 	case SSEOnly:
-		return d.dialer(legacy, false).Dial(ctx)
+		return d.dialer(legacy, false, nil).Dial(ctx)
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -200,20 +201,21 @@ func (t transport) other() transport {
 }
 
 // dialer returns a Dialer for one transport; report: it is to tell when the
-// server speaks another one.
-func (d *Dialer) dialer(t transport, report bool) bridge.Dialer {
+// server speaks another one. The estate is nil but in mid-session.
+func (d *Dialer) dialer(t transport, report bool, estate *renew.Estate) bridge.Dialer {
+	renewed := func() { d.found(t) }
 	switch {
 	case d.dialers != nil:
 		return d.dialers(t)
 	case t == streamable:
 		return &streamhttp.Client{URL: d.URL, Options: streamhttp.ClientOptions{
 			Header: d.Options.Header, MaxMessageSize: d.Options.MaxMessageSize, ConnectTimeout: d.Options.ConnectTimeout, TLS: d.Options.TLS,
-			NoRenew: d.Options.NoRenew, ReportUnopened: report, Logger: d.Options.Logger,
+			NoRenew: d.Options.NoRenew, ReportUnopened: report, Estate: estate, Renewed: renewed, Logger: d.Options.Logger,
 		}}
 	}
 	return &legacysse.Client{URL: d.URL, Options: legacysse.ClientOptions{
 		Header: d.Options.Header, MaxMessageSize: d.Options.MaxMessageSize, ConnectTimeout: d.Options.ConnectTimeout, TLS: d.Options.TLS,
-		NoRenew: d.Options.NoRenew, ReportUnopened: report, Logger: d.Options.Logger,
+		NoRenew: d.Options.NoRenew, ReportUnopened: report, Estate: estate, Renewed: renewed, Logger: d.Options.Logger,
 	}}
 }
 
@@ -262,6 +264,20 @@ func unopened(err error) *httpclient.Fault {
 			f.Reason = httpclient.ReasonNotMCP
 		}
 		return f
+	}
+	return nil
+}
+
+// estateOf returns what a leg has left that was refused in mid-session; nil: it
+// was not.
+func estateOf(err error) *renew.Estate {
+	var s *streamhttp.UnopenedError
+	var l *legacysse.UnopenedError
+	switch {
+	case errors.As(err, &s):
+		return s.Estate
+	case errors.As(err, &l):
+		return l.Estate
 	}
 	return nil
 }

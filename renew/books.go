@@ -164,3 +164,36 @@ func (b *Books[S]) Withdrawn(session S, why string) []jsonrpc.Message {
 	}
 	return notes
 }
+
+// Estate is what the books of a client hold when it goes over to another
+// transport, whose sessions are others.
+type Estate struct {
+	// Refused is how many renewals in a row the server has refused, by way of
+	// one transport or another.
+	Refused int
+
+	initialize, initialized, level jsonrpc.Message
+	subs                           map[string]jsonrpc.Message
+	asked                          map[jsonrpc.ID]jsonrpc.ID // as the client knows them, as the server did
+	serial                         int64
+}
+
+// Estate returns what the books hold, for Inherit.
+func (b *Books[S]) Estate(refused int) *Estate {
+	e := &Estate{Refused: refused, initialize: b.Initialize, initialized: b.Initialized, level: b.level,
+		subs: maps.Clone(b.subs), asked: make(map[jsonrpc.ID]jsonrpc.ID, len(b.asked)), serial: b.serial}
+	for id, a := range b.asked {
+		e.asked[id] = a.id
+	}
+	return e
+}
+
+// Inherit makes the estate what the books hold. What was asked is noted as of
+// gone, a session that nothing is sent to, so that no other one gets the answers.
+func (b *Books[S]) Inherit(e *Estate, gone S) {
+	*b = Books[S]{Initialize: e.initialize, Initialized: e.initialized, level: e.level,
+		subs: maps.Clone(e.subs), asked: make(map[jsonrpc.ID]asked[S], len(e.asked)), serial: e.serial}
+	for id, was := range e.asked {
+		b.asked[id] = asked[S]{session: gone, id: was}
+	}
+}

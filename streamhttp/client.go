@@ -11,6 +11,7 @@ import (
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/httpclient"
+	"github.com/mcp-bridge/mcp-bridge/renew"
 )
 
 // Defaults of ClientOptions.
@@ -74,7 +75,18 @@ type ClientOptions struct {
 	// All that may have to be sent to the other transport then is that
 	// initialize and the messages whose Send gave the UnopenedError, which
 	// wait behind it: what was sent before is over, each request with an answer.
+	//
+	// The renewal of a session may be refused like that as well, when the
+	// server has changed. The UnopenedError then has an Estate, and nothing but
+	// those messages is to be sent.
 	ReportUnopened bool
+
+	// Estate is what a Conn of another transport has left: this one begins by
+	// renewing that session. nil: it begins with the client's initialize.
+	Estate *renew.Estate
+
+	// Renewed is called when a session was renewed, and must not wait. It may be nil.
+	Renewed func()
 
 	// Logger is told what happens to the connection, never what messages
 	// contain. nil means no logging.
@@ -137,7 +149,11 @@ func (c *Client) Dial(ctx context.Context) (bridge.Conn, error) {
 		})
 		rt, idle = own, own.CloseIdleConnections
 	}
-	return newClientConn(u, header, rt, idle, opts), nil
+	conn := newClientConn(u, header, rt, idle, opts)
+	if opts.Estate != nil {
+		conn.inherit(opts.Estate)
+	}
+	return conn, nil
 }
 
 // clientReserved are the headers that are the transport's own business.

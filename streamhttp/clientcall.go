@@ -236,7 +236,15 @@ func (c *clientConn) noAnswerFault(status int) *httpclient.Fault {
 // JSON-RPC error, and 404 may mean that the session is gone (LE5, LE6).
 func (c *clientConn) readRefusal(session *clientSession, resp *http.Response) *httpclient.Fault {
 	fault := c.peer.RefusalFault(resp)
-	if session == nil || session.id == "" {
+	if session == nil {
+		return fault
+	}
+	gone := c.opts.ReportUnopened && !c.opts.NoRenew // if it is no Streamable HTTP server any more
+	switch status := resp.StatusCode; {
+	case status == http.StatusMethodNotAllowed:
+		fault.Lost = gone
+		return fault
+	case session.id == "" && (status != http.StatusNotFound || !gone):
 		return fault
 	}
 	switch resp.StatusCode {
@@ -367,6 +375,7 @@ func (c *clientConn) fail(ctx context.Context, call *clientCall, fault *httpclie
 
 // refuse answers a request that was not entered into the books.
 func (c *clientConn) refuse(ctx context.Context, call *clientCall, fault *httpclient.Fault) {
+	defer c.refusals.Done()
 	c.log.Warn("request refused", "method", call.method, "reason", fault.Reason)
 	c.push(ctx, fault.Response(call.id))
 }

@@ -50,6 +50,8 @@ type clientConn struct {
 	wg     sync.WaitGroup
 	once   sync.Once
 
+	refusals sync.WaitGroup // of refuse, from the entry that calls for it on
+
 	in       chan jsonrpc.Message // for Recv
 	requests chan struct{}        // one element per request that has a goroutine
 	notes    chan struct{}        // and per notification or response

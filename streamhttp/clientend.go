@@ -5,19 +5,25 @@ import (
 	"net/http"
 
 	"github.com/mcp-bridge/mcp-bridge/httpclient"
+	"github.com/mcp-bridge/mcp-bridge/renew"
 )
 
 // ErrSessionLost is how Recv of a client with NoRenew ends when the server has
 // forgotten the session.
 var ErrSessionLost = errors.New("the server has forgotten the session")
 
-// UnopenedError is how Recv of a client with ReportUnopened ends when the
-// server has refused to initialize the way that one refuses which is no
-// Streamable HTTP server (LE13). Compare with errors.As.
+// UnopenedError is how Recv of a client with ReportUnopened ends, and Send
+// fails from then on, when the server has refused to initialize the way that
+// one refuses which is no Streamable HTTP server (LE13). Compare with errors.As.
 type UnopenedError struct {
 	// Fault says what the server has answered. Its Response is what the
 	// initialize request would have been answered with.
 	Fault *httpclient.Fault
+
+	// Estate is for ClientOptions.Estate of the Conn that takes over, if it was
+	// the renewal of a session that was refused. nil: it was the client's own
+	// initialize, which is still to be answered.
+	Estate *renew.Estate
 }
 
 // Error returns the text of the Fault.
@@ -62,4 +68,56 @@ func (c *clientConn) unopened(call *clientCall, fault *httpclient.Fault) bool {
 	c.log.Debug("this is no Streamable HTTP server", "url", c.peer.String(), "status", fault.Status)
 	c.cancel(&UnopenedError{Fault: fault})
 	return true
+}
+
+// unrenewed ends the Conn with an UnopenedError, if that was wanted and what
+// the server has said to the renewal r calls for it: it speaks another
+// transport by now. Whoever waits for an answer gets one before.
+func (c *clientConn) unrenewed(r *clientRepair, fault *httpclient.Fault) bool {
+	if !c.opts.ReportUnopened || !saysUnopened(fault) {
+		return false
+	}
+	c.mu.Lock()
+	if c.st.repair != r { // the client initializes by itself
+		c.mu.Unlock()
+		return false
+	}
+	if c.st.gate == nil {
+		c.st.gate = make(chan struct{}) // which stays shut
+	}
+	var calls []*clientCall
+	for _, call := range c.st.calls {
+		if !call.private {
+			calls = append(calls, call)
+		}
+	}
+	estate := c.st.books.Estate(c.st.refused + 1)
+	c.mu.Unlock()
+	lost := c.forgottenFault(fault)
+	for _, call := range calls {
+		c.fail(c.ctx, call, lost)
+	}
+	c.refusals.Wait()
+	c.log.Warn("this is no Streamable HTTP server any more", "url", c.peer.String(), "status", fault.Status)
+	c.cancel(&UnopenedError{Fault: fault, Estate: estate})
+	return true
+}
+
+// inherit takes over the session that another Conn has lost, and renews it: at
+// once, or later if the server has refused that more than once.
+func (c *clientConn) inherit(e *renew.Estate) {
+	c.mu.Lock()
+	c.st.books.Inherit(e, &clientSession{lost: true})
+	c.st.refused = e.Refused
+	r := c.newRepair(true)
+	c.st.repair = r
+	if e.Refused < 2 {
+		c.st.gate = r.first
+	} else {
+		close(r.first)
+		r.tries = e.Refused - 2
+		r.putOff()
+	}
+	c.mu.Unlock()
+	c.spawn(func() { c.repairLoop(r) })
 }

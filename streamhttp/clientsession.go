@@ -155,10 +155,15 @@ func (c *clientConn) recoverSession(ctx context.Context, session *clientSession)
 	if c.st.session != nil {
 		return nil
 	}
+	return c.forgottenFault(r.fault)
+}
+
+// forgottenFault explains that there is no session; why may be nil.
+func (c *clientConn) forgottenFault(why *httpclient.Fault) *httpclient.Fault {
 	f := &httpclient.Fault{Reason: httpclient.ReasonSessionLost}
 	f.Text = fmt.Sprintf("%s has forgotten the session, and there is no new one yet", c.peer)
-	if r.fault != nil {
-		f.Text, f.Status = f.Text+": "+r.fault.Text, r.fault.Status
+	if why != nil {
+		f.Text, f.Status = f.Text+": "+why.Text, why.Status
 	}
 	return f
 }
@@ -206,8 +211,8 @@ func (c *clientConn) repairLoop(r *clientRepair) {
 		c.mu.Lock()
 		r.next = time.Time{}
 		c.mu.Unlock()
-		session, fault := c.handshake(r.ctx)
-		if c.repaired(r, session, fault) {
+		session, refused, fault := c.handshake(r.ctx)
+		if refused && c.unrenewed(r, fault) || c.repaired(r, session, fault) {
 			return
 		}
 	}
@@ -235,21 +240,25 @@ func (c *clientConn) repaired(r *clientRepair, session *clientSession, fault *ht
 		c.log.Warn("cannot initialize", "url", c.peer.String(), "reason", fault.Reason, "status", fault.Status)
 		return false
 	}
-	c.st.session, c.st.repair = session, nil
+	c.st.session, c.st.repair, c.st.refused = session, nil, 0
 	c.mu.Unlock()
 	c.log.Info("connected again", "url", c.peer.String())
+	if c.opts.Renewed != nil {
+		c.opts.Renewed()
+	}
 	c.listenOnce(session)
 	return true
 }
 
 // handshake initializes in the client's place, with the client's own words but
-// another id, and tells the new session what the old one knew.
-func (c *clientConn) handshake(ctx context.Context) (*clientSession, *httpclient.Fault) {
+// another id, and tells the new session what the old one knew. refused: the
+// fault is how the server has answered initialize, if it has.
+func (c *clientConn) handshake(ctx context.Context) (session *clientSession, refused bool, fault *httpclient.Fault) {
 	c.mu.Lock()
 	initialize, initialized := c.st.books.Greeting()
 	c.mu.Unlock()
 	call, fault := c.ask(ctx, initialize, nil)
-	session := call.opening
+	session, refused = call.opening, fault != nil
 	if fault == nil && call.reply.IsError() {
 		fault = &httpclient.Fault{Reason: httpclient.ReasonRefused, Own: call.reply,
 			Text: fmt.Sprintf("%s refused to initialize the session again", c.peer)}
@@ -265,10 +274,10 @@ func (c *clientConn) handshake(ctx context.Context) (*clientSession, *httpclient
 			session.stop()
 			c.deleteSession(session)
 		}
-		return nil, fault
+		return nil, refused, fault
 	}
 	c.restore(ctx, session)
-	return session, nil
+	return session, false, nil
 }
 
 // restore sets the log level and the subscriptions of a new session (LE5).

@@ -28,6 +28,7 @@ type clientState struct {
 	session *clientSession // nil before initialize and while the server is down
 	opening *clientSession // what the reply to the client's initialize said so far
 	repair  *clientRepair  // not nil while the bridge tries to get a session
+	refused int            // renewals in a row that a Conn before this one has ended with
 
 	books renew.Books[*clientSession] // what a new session has to be told (LE5), and what the server has asked
 }
@@ -92,7 +93,9 @@ func (c *clientConn) tryEnter(call *clientCall) (e clientEntry) {
 	}
 	switch call.kind {
 	case jsonrpc.Request:
-		e.fault, e.err = c.enterRequest(call)
+		if e.fault, e.err = c.enterRequest(call); e.fault != nil {
+			c.refusals.Add(1)
+		}
 	case jsonrpc.Notification:
 		e.drop = c.enterNotification(call, target)
 	case jsonrpc.Response:

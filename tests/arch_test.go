@@ -47,7 +47,7 @@ var imports = map[string][]string{
 	"ws":         {"bridge", "jsonrpc", "httpguard", "httpclient", "renew", "github.com/hashicorp/go-hclog", "github.com/coder/websocket"},
 
 	// What brings transports together: towards the server, and towards clients.
-	"remote":   {"bridge", "jsonrpc", "httpclient", "streamhttp", "legacysse", "ws", "stdio", "github.com/hashicorp/go-hclog"},
+	"remote":   {"bridge", "jsonrpc", "httpclient", "streamhttp", "legacysse", "ws", "stdio", "renew", "github.com/hashicorp/go-hclog"},
 	"upstream": {"bridge", "jsonrpc", "remote", "stdio", "supervisor", "toolfilter", "github.com/hashicorp/go-hclog"},
 	"hub":      {"bridge", "httpguard", "streamhttp", "legacysse", "ws", "stdio", "upstream", "github.com/hashicorp/go-hclog"},
 
