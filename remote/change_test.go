@@ -116,18 +116,21 @@ func TestServerChanges(t *testing.T) {
 // LE13: a server that is down, or away for a while, is no reason to go over.
 func TestDownIsNoChange(t *testing.T) {
 	both(t, func(t *testing.T, s *site, from transport) {
-		for _, code := range []int{503, 401} {
+		for _, code := range []int{503, 401, 0} {
 			c := dial(t, &Dialer{URL: s.URL, Options: Options{Mode: map[transport]Mode{streamable: HTTPFirst, legacy: SSEFirst}[from]}})
 			c.open()
 			c.call("1", "ping")
 			s.requests()
 			tried := make(chan struct{}, 100)
 			refuse := func(w http.ResponseWriter, r *http.Request) {
-				status(code)(w, r)
 				select {
 				case tried <- struct{}{}:
 				default:
 				}
+				if code == 0 {
+					panic(http.ErrAbortHandler) // no answer at all
+				}
+				status(code)(w, r)
 			}
 			lost := func(w http.ResponseWriter, r *http.Request) {
 				if r.Header.Get("Mcp-Session-Id") != "" {

@@ -77,8 +77,9 @@ type ClientOptions struct {
 	// wait behind it: what was sent before is over, each request with an answer.
 	//
 	// The renewal of a session may be refused like that as well, when the
-	// server has changed. The UnopenedError then has an Estate, and nothing but
-	// those messages is to be sent.
+	// server has changed, which 405 in mid-session is taken for a sign of. The
+	// UnopenedError then has an Estate, and what is to be sent is at most those
+	// messages.
 	ReportUnopened bool
 
 	// Estate is what a Conn of another transport has left: this one begins by
