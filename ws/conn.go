@@ -32,7 +32,14 @@ type endpoint struct {
 	ping       time.Duration // negative: never
 	idle       time.Duration // without a message in either direction; 0 or negative: for ever
 	noise      func(size int, reason string)
-	ended      func() // called once, when nothing can be sent any more; may be nil
+
+	// Against a client that takes our memory.
+	budget   *budget       // for all its likes; nil: none
+	maxFirst int           // bytes in its messages until one was valid; 0: maxMessage
+	pace     time.Duration // for each chunkSize of a message to arrive in; 0 or negative: no limit
+	crowded  func()        // called when budget is used up
+
+	ended func() // called once, when nothing can be sent any more; may be nil
 }
 
 // conn is the messages on one WebSocket that is open. Three goroutines serve
@@ -62,6 +69,10 @@ type conn struct {
 	kept   bool        // what is queued for the peer is still to be delivered
 	closed atomic.Bool // by us: nothing is received any more either
 
+	limit int         // bytes in a message now; the reader's
+	owed  int         // to budget, for what is being read; the reader's
+	slow  *time.Timer // runs while a message arrives
+
 	active atomic.Int64 // when the last message went, as wire.now
 	expiry *time.Timer  // looks at active
 }
@@ -73,7 +84,13 @@ func newConn(socket *websocket.Conn, w *wire, e endpoint) *conn {
 		turn: make(chan struct{}, 1),
 		done: make(chan struct{}),
 	}
-	socket.SetReadLimit(int64(e.maxMessage))
+	c.in.budget = e.budget
+	c.allow(e.maxMessage)
+	if e.maxFirst > 0 {
+		c.allow(min(e.maxFirst, e.maxMessage))
+	}
+	c.slow = time.AfterFunc(time.Hour, c.dribbled)
+	c.slow.Stop()
 	c.expiry = time.AfterFunc(time.Hour, c.expire)
 	c.expiry.Stop()
 	if c.idle > 0 {
@@ -188,6 +205,7 @@ func (c *conn) close(code websocket.StatusCode, reason string) {
 	c.closed.Store(true)
 	c.end(errClosed, code, reason, true)
 	c.wg.Wait()
+	c.in.drop()
 }
 
 // end ends the conversation; the first one counts. What is queued for the peer

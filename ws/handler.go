@@ -27,6 +27,18 @@ type HandlerOptions struct {
 	// nothing comes for 2.2 times as long is gone. 0: 25 s; negative: never.
 	PingInterval time.Duration
 
+	// MaxBodies is how many bytes of messages may be on their way from all
+	// clients together: being received, or waiting for their server to take
+	// them. The first 64 KiB of each message do not count. Who exceeds it is
+	// closed with status 1013. 0: 4 x MaxMessageSize; negative: no limit.
+	//
+	// A message that is complete is copied once, and takes twice its size for
+	// that moment. Until a client has sent one valid message, its messages
+	// may have 1 MiB at most (1009), whatever MaxMessageSize is.
+	MaxBodies int
+
+	BodyTimeout time.Duration // to send each 64 KiB of a message in, or what there is of it; then status 1008. 0: 30 s; negative: no limit
+
 	StallAfter time.Duration // a client that takes nothing for that long is cut off. 0: 30 s; negative: never
 
 	// SessionTimeout ends a session in which no message went either way for
@@ -43,6 +55,8 @@ type HandlerOptions struct {
 func (o HandlerOptions) withDefaults() HandlerOptions {
 	o.MaxMessageSize = cmp.Or(o.MaxMessageSize, DefaultMaxMessageSize)
 	o.MaxSessions = cmp.Or(o.MaxSessions, 1000)
+	o.MaxBodies = cmp.Or(o.MaxBodies, 4*o.MaxMessageSize)
+	o.BodyTimeout = cmp.Or(o.BodyTimeout, 30*time.Second)
 	o.MaxBatch = cmp.Or(o.MaxBatch, defaultMaxBatch)
 	o.PingInterval = cmp.Or(o.PingInterval, DefaultPingInterval)
 	o.StallAfter = cmp.Or(o.StallAfter, DefaultStallAfter)
@@ -62,6 +76,8 @@ type Handler struct {
 
 	lobby   *bridge.Lobby
 	refused httpguard.Warnings
+	bodies  budget
+	crowded httpguard.Warnings
 }
 
 // NewHandler makes a Handler that gives each session, as a bridge.Conn, to
@@ -72,7 +88,9 @@ type Handler struct {
 // server's ServeConn closes a Conn that is still open like this.
 func NewHandler(server bridge.Handler, o HandlerOptions) *Handler {
 	o = o.withDefaults()
-	return &Handler{server: server, opts: o, lobby: bridge.NewLobby(o.MaxSessions, o.Admit)}
+	h := &Handler{server: server, opts: o, lobby: bridge.NewLobby(o.MaxSessions, o.Admit)}
+	h.bodies.total = int64(o.MaxBodies)
+	return h
 }
 
 // Close stops taking sessions, lets those there are finish what is in
@@ -123,6 +141,15 @@ func (h *Handler) logRefused(r *http.Request, reason string) {
 		level = hclog.Warn
 	}
 	h.opts.Logger.Log(level, "request refused", "reason", reason, "remote", h.opts.Guard.RemoteAddr(r))
+}
+
+// logCrowded says that a client was closed because of MaxBodies.
+func (h *Handler) logCrowded() {
+	level := hclog.Debug
+	if h.crowded.Due() {
+		level = hclog.Warn
+	}
+	h.opts.Logger.Log(level, "session closed: too much is being received", "limit", h.opts.MaxBodies)
 }
 
 // serve upgrades the connection and runs the bridge.Handler for it.

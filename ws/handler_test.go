@@ -40,6 +40,8 @@ func TestMegabyte(t *testing.T) {
 	c := s.dialRaw(t, nil)
 	session := <-s.sessions
 	big := `{"jsonrpc":"2.0","method":"big","params":{"s":"` + strings.Repeat("ä", 1<<19) + `"}}`
+	c.write(frame(fin|opText, []byte(initializeText))) // a first message is smaller
+	recv(t, session)
 	go c.write(frame(fin|opText, []byte(big)))
 	wantText(t, recv(t, session), big)
 	send(t, session, msg(big))

@@ -22,6 +22,9 @@ type queue struct {
 	items []jsonrpc.Message
 	size  int
 	shut  bool
+
+	budget *budget // may be nil
+	owed   int     // to budget, for what is in items
 }
 
 func newQueue() *queue {
@@ -34,7 +37,11 @@ var (
 )
 
 // put adds m, or returns errFull or errShut.
-func (q *queue) put(m jsonrpc.Message) error {
+func (q *queue) put(m jsonrpc.Message) error { return q.putOwing(m, 0) }
+
+// putOwing is put of a message for which owed bytes of the budget are taken.
+// They are given back when it leaves the queue.
+func (q *queue) putOwing(m jsonrpc.Message, owed int) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	switch {
@@ -45,6 +52,7 @@ func (q *queue) put(m jsonrpc.Message) error {
 	}
 	q.items = append(q.items, m)
 	q.size += perMessage + len(m.Bytes())
+	q.owed += owed
 	signal(q.filled)
 	return nil
 }
@@ -59,8 +67,23 @@ func (q *queue) takeAll(into []jsonrpc.Message) []jsonrpc.Message {
 	into = append(into, q.items...)
 	clear(q.items)
 	q.items, q.size = q.items[:0], 0
+	q.settle()
 	signal(q.room)
 	return into
+}
+
+// settle gives back what is owed. It is called with mu held.
+func (q *queue) settle() {
+	q.budget.free(q.owed)
+	q.owed = 0
+}
+
+// drop forgets what is in the queue, from which nobody takes any more.
+func (q *queue) drop() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.items, q.size = nil, 0
+	q.settle()
 }
 
 // close makes put fail. What is in the queue can still be taken.

@@ -16,6 +16,7 @@ import (
 // read is the goroutine that reads what the peer sends, until it is gone, or
 // has sent what must not be.
 func (c *conn) read() {
+	defer func() { c.budget.free(c.owed) }()
 	for {
 		kind, r, err := c.ws.Reader(context.Background())
 		if err == nil && kind != websocket.MessageText {
@@ -24,7 +25,7 @@ func (c *conn) read() {
 		}
 		var text []byte
 		if err == nil {
-			text, err = readAll(r)
+			text, err = c.readAll(r)
 		}
 		if err != nil {
 			c.cannotRead(err)
@@ -37,8 +38,11 @@ func (c *conn) read() {
 }
 
 // readAll returns all of r in memory of its exact size. Every byte is copied
-// once, however long the message is.
-func readAll(r io.Reader) ([]byte, error) {
+// once, however long the message is. What is beyond the first chunk is owed to
+// the budget: a small message passes even when that is used up.
+func (c *conn) readAll(r io.Reader) ([]byte, error) {
+	c.hasten()
+	defer c.slow.Stop()
 	first := getChunk()
 	defer putChunk(first)
 	n, err := fill(r, first)
@@ -52,6 +56,11 @@ func readAll(r io.Reader) ([]byte, error) {
 		}
 	}()
 	for err == nil {
+		if !c.budget.take(chunkSize) {
+			return nil, errTooMuch
+		}
+		c.owed += chunkSize
+		c.hasten()
 		chunk := getChunk()
 		n, err = fill(r, chunk)
 		all = append(all, chunk[:n])
@@ -89,10 +98,20 @@ func (c *conn) take(text []byte) bool {
 			return false
 		}
 	}
-	for _, m := range messages {
-		if !c.deliver(m) {
+	for i, m := range messages {
+		owed := 0
+		if i == len(messages)-1 {
+			owed = c.owed
+		}
+		if !c.deliver(m, owed) {
 			return false
 		}
+		c.owed -= owed
+	}
+	c.budget.free(c.owed) // by a text without a message
+	c.owed = 0
+	if len(messages) > 0 {
+		c.allow(c.maxMessage)
 	}
 	return true
 }
@@ -106,7 +125,7 @@ func (c *conn) invalid(fault *jsonrpc.Error) bool {
 		return true
 	case fault.Kind == jsonrpc.Response, !c.client && fault.Answers():
 		text := fmt.Sprintf("the answer of %s was not valid JSON-RPC: %s", c.peer, fault.Message)
-		return c.deliver(jsonrpc.NewError(fault.ID, jsonrpc.CodeInternalError, text, nil))
+		return c.deliver(jsonrpc.NewError(fault.ID, jsonrpc.CodeInternalError, text, nil), 0)
 	}
 	reply, due := fault.Reply()
 	if !due || !c.client {
@@ -116,10 +135,11 @@ func (c *conn) invalid(fault *jsonrpc.Error) bool {
 }
 
 // deliver queues a message for Recv. It waits while the queue is full: the
-// WebSocket is then not read, and TCP slows the peer.
-func (c *conn) deliver(m jsonrpc.Message) bool {
+// WebSocket is then not read, and TCP slows the peer. With m, the queue takes
+// over what is owed to the budget.
+func (c *conn) deliver(m jsonrpc.Message, owed int) bool {
 	for {
-		if c.in.put(m) == nil {
+		if c.in.putOwing(m, owed) == nil {
 			c.touch()
 			return true
 		}
@@ -143,7 +163,10 @@ func (c *conn) cannotRead(err error) {
 	case errors.As(err, &closed):
 		c.end(&closeError{peer: c.peer, code: int(closed.Code), reason: closed.Reason}, websocket.StatusNormalClosure, "", false)
 	case errors.Is(err, websocket.ErrMessageTooBig):
-		c.refuse(websocket.StatusMessageTooBig, fmt.Sprintf("a message longer than %d bytes", c.maxMessage))
+		c.refuse(websocket.StatusMessageTooBig, fmt.Sprintf("a message longer than %d bytes", c.limit))
+	case err == errTooMuch:
+		c.crowded()
+		c.end(errTooMuch, websocket.StatusTryAgainLater, errTooMuch.Error(), false)
 	default:
 		// If it is not the network but a violation of the protocol, the peer is told.
 		c.end(c.broken(err), websocket.StatusProtocolError, "protocol error", false)

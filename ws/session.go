@@ -34,7 +34,11 @@ func newSession(h *Handler, guest *bridge.Guest, socket *websocket.Conn, w *wire
 		noise: func(size int, reason string) {
 			h.opts.Logger.Debug("the client has sent what is no message", "bytes", size, "reason", reason)
 		},
-		ended: guest.Gone,
+		budget:   &h.bodies,
+		maxFirst: maxFirst,
+		pace:     h.opts.BodyTimeout,
+		crowded:  h.logCrowded,
+		ended:    guest.Gone,
 	})
 	return s
 }

@@ -1,0 +1,122 @@
+package ws
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+)
+
+// begun is a client that has sent initialize, which the session has got.
+func (s *site) begun(t *testing.T) (*raw, *session) {
+	t.Helper()
+	c := s.dialRaw(t, nil)
+	session := <-s.sessions
+	c.write(frame(fin|opText, []byte(initializeText)))
+	wantText(t, recv(t, session), initializeText)
+	return c, session
+}
+
+// part sends a part of a message, and returns when the server has read it.
+func (c *raw) part(op byte, payload []byte) {
+	c.t.Helper()
+	c.write(append(frame(op, payload), frame(fin|opPing, nil)...))
+	if first, _, err := c.next(); first != fin|opPong {
+		c.t.Errorf("a ping after %d bytes was answered with %x, %v", len(payload), first, err)
+	}
+}
+
+const bigStart, bigEnd = `{"jsonrpc":"2.0","method":"big","params":{"s":"`, `"}}`
+
+// J9: what all clients together make the server hold is bounded, and small
+// messages of others pass all the while.
+func TestManyUnfinished(t *testing.T) {
+	const total = 4 << 20
+	var log bytes.Buffer
+	s := newSite(t, HandlerOptions{MaxBodies: total, Logger: hclog.New(&hclog.LoggerOptions{Output: &log})})
+	other, otherSession := s.begun(t)
+	flood := append(frame(opText, []byte(bigStart)), header(opContinuation, 40<<20, 0x80)...)
+	flood = append(flood, make([]byte, 4+40<<20)...)
+	var clients []*raw
+	for range 12 {
+		c, _ := s.begun(t)
+		clients = append(clients, c)
+		go c.conn.Write(flood) // which is not taken to its end
+	}
+	other.write(frame(fin|opText, []byte(initializedText)))
+	wantText(t, recv(t, otherSession), initializedText)
+	for _, c := range clients {
+		if reason := c.wantClose(1013); reason != errTooMuch.Error() {
+			t.Errorf("the reason is %q", reason)
+		}
+		c.conn.Close()
+		<-s.over
+	}
+	other.write(frame(fin|opText, []byte(initializedText)))
+	wantText(t, recv(t, otherSession), initializedText)
+	s.h.Close()
+	if n := s.h.bodies.taken.Load(); n != 0 {
+		t.Errorf("%d bytes are still taken", n)
+	}
+	if n := strings.Count(log.String(), "too much is being received"); n == 0 || n > 10 {
+		t.Errorf("%d warnings", n)
+	}
+}
+
+// The memory is given back when the message has left the queue.
+func TestBudgetIsGivenBack(t *testing.T) {
+	s := newSite(t, HandlerOptions{MaxBodies: 4 << 20})
+	fill := bytes.Repeat([]byte("x"), 3<<20)
+	holder, holding := s.begun(t)
+	holder.part(opText, []byte(bigStart))
+	holder.part(opContinuation, fill)
+	if n := s.h.bodies.taken.Load(); n != 3<<20 {
+		t.Errorf("%d bytes are taken for 3 MiB", n)
+	}
+	second, _ := s.begun(t)
+	go second.conn.Write(append(frame(opText, []byte(bigStart)), frame(opContinuation, fill)...))
+	second.wantClose(1013)
+	second.conn.Close()
+	<-s.over
+
+	holder.write(frame(fin|opContinuation, []byte(bigEnd)))
+	<-holding.in.filled // nobody has taken it yet
+	if n := s.h.bodies.taken.Load(); n != 3<<20 {
+		t.Errorf("%d bytes are taken while 3 MiB wait", n)
+	}
+	signal(holding.in.filled)
+	wantText(t, recv(t, holding), bigStart+string(fill)+bigEnd)
+	if n := s.h.bodies.taken.Load(); n != 0 {
+		t.Errorf("%d bytes are taken after the message", n)
+	}
+	third, taking := s.begun(t)
+	go third.conn.Write(frame(fin|opText, []byte(bigStart+string(fill)+bigEnd)))
+	wantText(t, recv(t, taking), bigStart+string(fill)+bigEnd)
+}
+
+// Before there is a session's first message, nobody needs much.
+func TestFirstMessage(t *testing.T) {
+	s := newSite(t, HandlerOptions{})
+	big := frame(fin|opText, []byte(bigStart+strings.Repeat("x", 2<<20)+bigEnd))
+	c := s.dialRaw(t, nil)
+	<-s.sessions
+	go c.conn.Write(append(frame(fin|opText, []byte("{}")), big...)) // what is no message changes nothing
+	c.wantClose(1009)
+	c, session := s.begun(t)
+	go c.conn.Write(big)
+	if n := len(recv(t, session).Bytes()); n < 2<<20 {
+		t.Errorf("%d bytes came", n)
+	}
+}
+
+// Who begins a message and does not go on holds memory for nothing.
+func TestDribble(t *testing.T) {
+	s := newSite(t, HandlerOptions{BodyTimeout: 200 * time.Millisecond})
+	c, _ := s.begun(t)
+	c.write(frame(opText, []byte(bigStart+strings.Repeat("x", 100<<10))))
+	c.wantClose(1008)
+	c.conn.Close()
+	<-s.over
+}
