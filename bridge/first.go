@@ -19,7 +19,7 @@ func AwaitFirst(h Handler, d time.Duration) Handler {
 		cancel()
 		switch {
 		case err == nil:
-			return h.ServeConn(ctx, &begun{Conn: client, first: &m})
+			return h.ServeConn(ctx, Unread(client, m))
 		case silent && errors.Is(err, context.DeadlineExceeded):
 			return nil // nothing has gone wrong
 		}
@@ -27,19 +27,23 @@ func AwaitFirst(h Handler, d time.Duration) Handler {
 	})
 }
 
-// begun is a Conn of which the first message was received already.
-type begun struct {
+// Unread returns c with messages that were received from it already, which
+// Recv returns first.
+func Unread(c Conn, early ...jsonrpc.Message) Conn { return &unread{Conn: c, early: early} }
+
+type unread struct {
 	Conn
-	first *jsonrpc.Message // nil: it was handed on
+	early []jsonrpc.Message
 }
 
-func (b *begun) Recv(ctx context.Context) (jsonrpc.Message, error) {
-	if m := b.first; m != nil {
-		b.first = nil
-		return *m, nil
+func (u *unread) Recv(ctx context.Context) (jsonrpc.Message, error) {
+	if len(u.early) > 0 {
+		m := u.early[0]
+		u.early = u.early[1:]
+		return m, nil
 	}
-	return b.Conn.Recv(ctx)
+	return u.Conn.Recv(ctx)
 }
 
 // CloseFor passes on why the Conn is closed, to one that can say it.
-func (b *begun) CloseFor(err error) error { return closeFor(b.Conn, err) }
+func (u *unread) CloseFor(err error) error { return closeFor(u.Conn, err) }

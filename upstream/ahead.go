@@ -69,7 +69,7 @@ func (s *ahead) watch(ctx context.Context, conn bridge.Conn) {
 	}
 	var keep bridge.Conn
 	if errors.Is(ctx.Err(), context.Canceled) && errors.Is(err, context.Canceled) { // asked for
-		keep = &primed{Conn: conn, early: early}
+		keep = bridge.Unread(conn, early...)
 	}
 	s.mu.Lock()
 	s.ready = keep
@@ -106,19 +106,4 @@ func (s *ahead) close() error {
 		return conn.Close()
 	}
 	return nil
-}
-
-// primed is a Conn of which the first messages were read already.
-type primed struct {
-	bridge.Conn
-	early []jsonrpc.Message
-}
-
-func (p *primed) Recv(ctx context.Context) (jsonrpc.Message, error) {
-	if len(p.early) > 0 {
-		m := p.early[0]
-		p.early = p.early[1:]
-		return m, nil
-	}
-	return p.Conn.Recv(ctx)
 }
