@@ -24,6 +24,8 @@ const module = "github.com/mcp-bridge/mcp-bridge/"
 var imports = map[string][]string{
 	// Leaves: they know nothing of the project.
 	"jsonrpc":    {},
+	"era":        {"jsonrpc"},
+	"toolheader": {"jsonrpc"},
 	"sse":        {},
 	"httpguard":  {},
 	"httpclient": {"jsonrpc"},
@@ -36,23 +38,23 @@ var imports = map[string][]string{
 		"github.com/coreos/go-systemd/v22/activation", "github.com/coreos/go-systemd/v22/daemon"},
 
 	// The middle never knows a transport.
-	"bridge":            {"jsonrpc"},
+	"bridge":            {"era", "jsonrpc"},
 	"bridge/bridgetest": {"bridge", "jsonrpc"},
 	"toolfilter":        {"bridge", "jsonrpc"},
 
 	// Transports know the middle and the leaves, and not each other.
 	"stdio":      {"bridge", "jsonrpc", "supervisor", "github.com/hashicorp/go-hclog", "golang.org/x/sys/unix", "golang.org/x/sys/windows"},
-	"streamhttp": {"bridge", "jsonrpc", "sse", "httpguard", "httpserver", "httpclient", "renew", "github.com/hashicorp/go-hclog"},
+	"streamhttp": {"bridge", "era", "toolheader", "jsonrpc", "sse", "httpguard", "httpserver", "httpclient", "renew", "github.com/hashicorp/go-hclog"},
 	"legacysse":  {"bridge", "jsonrpc", "sse", "httpguard", "httpserver", "httpclient", "renew", "github.com/hashicorp/go-hclog"},
 	"ws":         {"bridge", "jsonrpc", "httpguard", "httpclient", "renew", "github.com/hashicorp/go-hclog", "github.com/coder/websocket"},
 
 	// What brings transports together: towards the server, and towards clients.
-	"remote":   {"bridge", "jsonrpc", "httpclient", "streamhttp", "legacysse", "ws", "stdio", "renew", "github.com/hashicorp/go-hclog"},
-	"upstream": {"bridge", "jsonrpc", "remote", "stdio", "supervisor", "toolfilter", "github.com/hashicorp/go-hclog"},
-	"hub":      {"bridge", "httpguard", "streamhttp", "legacysse", "ws", "stdio", "upstream", "github.com/hashicorp/go-hclog"},
+	"remote":   {"bridge", "era", "jsonrpc", "httpclient", "streamhttp", "legacysse", "ws", "stdio", "renew", "github.com/hashicorp/go-hclog"},
+	"upstream": {"bridge", "era", "jsonrpc", "remote", "stdio", "supervisor", "toolfilter", "github.com/hashicorp/go-hclog"},
+	"hub":      {"bridge", "era", "httpguard", "streamhttp", "legacysse", "ws", "stdio", "upstream", "github.com/hashicorp/go-hclog"},
 
-	"demo": {"bridge", "jsonrpc", "stdio"},
-	"cmd/mcp-bridge": {"bridge", "config", "demo", "httpclient", "httpguard", "hub", "jsonrpc", "listen", "remote", "stdio", "supervisor",
+	"demo": {"bridge", "era", "jsonrpc", "stdio"},
+	"cmd/mcp-bridge": {"bridge", "config", "demo", "era", "httpclient", "httpguard", "hub", "jsonrpc", "listen", "remote", "stdio", "supervisor",
 		"toolfilter", "upstream", "watch",
 		"github.com/hashicorp/go-hclog", "github.com/spf13/pflag", "golang.org/x/sys/unix", "golang.org/x/sys/windows"},
 

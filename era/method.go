@@ -1,0 +1,40 @@
+package era
+
+// IsModernMethod reports whether 2026-07-28 or an extension of it that is in
+// use has the request method.
+func IsModernMethod(method string) bool {
+	switch method {
+	case "server/discover", "subscriptions/listen",
+		"tools/list", "tools/call", "prompts/list", "prompts/get",
+		"resources/list", "resources/templates/list", "resources/read", "completion/complete",
+		"tasks/get", "tasks/update", "tasks/cancel":
+		return true
+	}
+	return false
+}
+
+// IsRemovedMethod reports whether method is a request of older revisions that
+// 2026-07-28 does not have (MI11). Nothing is known of other methods: an
+// extension may define them.
+func IsRemovedMethod(method string) bool {
+	switch method {
+	case "initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe",
+		"tasks/list", "tasks/result", "roots/list", "sampling/createMessage", "elicitation/create":
+		return true
+	}
+	return false
+}
+
+// MayAskForInput reports whether a call of method may be answered input_required (MI20).
+func MayAskForInput(method string) bool {
+	return method == "tools/call" || method == "prompts/get" || method == "resources/read"
+}
+
+// IsCacheable reports whether results of method carry ttlMs and cacheScope (MI16).
+func IsCacheable(method string) bool {
+	switch method {
+	case "server/discover", "tools/list", "prompts/list", "resources/list", "resources/templates/list", "resources/read":
+		return true
+	}
+	return false
+}

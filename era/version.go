@@ -1,0 +1,57 @@
+package era
+
+import "slices"
+
+// Revisions of the protocol. Being dates, they compare as strings.
+const (
+	Version2024_11_05 = "2024-11-05"
+	Version2025_03_26 = "2025-03-26"
+	Version2025_06_18 = "2025-06-18"
+	Version2025_11_25 = "2025-11-25"
+	Version2026_07_28 = "2026-07-28"
+
+	NewestLegacy = Version2025_11_25 // what initialize is answered at most (ED6)
+	NewestModern = Version2026_07_28
+)
+
+var (
+	legacyVersions = []string{Version2025_11_25, Version2025_06_18, Version2025_03_26, Version2024_11_05}
+	modernVersions = []string{Version2026_07_28}
+)
+
+// IsLegacy reports whether v is a revision with sessions that the bridge knows.
+func IsLegacy(v string) bool { return slices.Contains(legacyVersions, v) }
+
+// IsModern reports whether v is a stateless revision that the bridge knows.
+func IsModern(v string) bool { return slices.Contains(modernVersions, v) }
+
+// Eras says which eras an endpoint serves. The zero value serves both.
+type Eras int
+
+// The values of Eras, as --protocol and --client-protocol name them.
+const (
+	Auto       Eras = iota // both: "auto"
+	OnlyLegacy             // "legacy"
+	OnlyModern             // "modern"
+)
+
+// ParseEras reads "auto", "legacy" or "modern".
+func ParseEras(s string) (Eras, bool) {
+	i := slices.Index(erasNames, s)
+	return Eras(max(i, 0)), i >= 0
+}
+
+var erasNames = []string{"auto", "legacy", "modern"}
+
+func (e Eras) String() string { return erasNames[e] }
+
+// Versions returns the revisions that are served, the newest first.
+func (e Eras) Versions() []string {
+	switch e {
+	case OnlyLegacy:
+		return slices.Clone(legacyVersions)
+	case OnlyModern:
+		return slices.Clone(modernVersions)
+	}
+	return append(slices.Clone(modernVersions), legacyVersions...)
+}

@@ -1,0 +1,109 @@
+package jsonrpc
+
+import "slices"
+
+// With returns a copy of a raw JSON object in which the member key has value:
+// it is replaced where it stands, or added at the end. Every other byte stays.
+// It takes valid JSON; an empty object means {}. A key that stands twice is
+// replaced where it counts, the last time.
+func With(object []byte, key string, value []byte) []byte {
+	at, end := -1, 0
+	empty := true
+	for m := range Members(object) {
+		empty = false
+		if m.Key == key {
+			at, end = m.At, m.At+len(m.Value)
+		}
+	}
+	out := make([]byte, 0, len(object)+len(key)+len(value)+len(`{"":},`))
+	if at >= 0 {
+		out = append(append(out, object[:at]...), value...)
+		return append(out, object[end:]...)
+	}
+	close := lastBrace(object)
+	if close < 0 {
+		out = append(out, '{')
+	} else {
+		out = append(out, object[:close]...)
+	}
+	if !empty {
+		out = append(out, ',')
+	}
+	out = append(appendString(out, key), ':')
+	out = append(out, value...)
+	if close < 0 {
+		return append(out, '}')
+	}
+	return append(out, object[close:]...)
+}
+
+func lastBrace(object []byte) int {
+	for i := len(object) - 1; i >= 0; i-- {
+		if object[i] == '}' {
+			return i
+		}
+	}
+	return -1
+}
+
+// Without returns a copy of a raw JSON object without the members of these
+// keys, or the object itself if it has none of them. Every other byte stays,
+// but for the commas between. It takes valid JSON.
+func Without(object []byte, keys ...string) []byte {
+	type cut struct{ from, to int }
+	var buf [4]cut
+	cuts := buf[:0]
+	last := -1 // the end of the last member that stays
+	s := scanner{data: object}
+	if len(object) == 0 || object[0] != '{' {
+		return object
+	}
+	for more := s.open(); more; more = s.next() {
+		at := s.pos
+		text, escaped, ok := s.key()
+		if !ok || !s.value() {
+			return object
+		}
+		end := s.pos
+		if !slices.ContainsFunc(keys, func(k string) bool { return sameText(text, escaped, k) }) {
+			last = end
+			continue
+		}
+		if last >= 0 {
+			cuts = append(cuts, cut{last, end}) // with the comma ahead of it
+			last = end
+			continue
+		}
+		s.space()
+		if s.peek() == ',' { // with the comma and the space behind it
+			end = s.pos + 1
+			for end < len(object) && (object[end] == ' ' || object[end] == '\t' || object[end] == '\n' || object[end] == '\r') {
+				end++
+			}
+		}
+		cuts = append(cuts, cut{at, end})
+	}
+	if len(cuts) == 0 {
+		return object
+	}
+	out := make([]byte, 0, len(object))
+	from := 0
+	for _, c := range cuts {
+		out = append(out, object[from:c.from]...)
+		from = c.to
+	}
+	return append(out, object[from:]...)
+}
+
+// Quote returns text as a raw JSON string.
+func Quote(text string) []byte { return appendString(make([]byte, 0, len(text)+2), text) }
+
+// WithParams returns a copy of a request or notification with other raw params,
+// an object; nil takes them away. Id and method stay, and so does Related; what
+// else stands in the envelope goes. It panics if params are no JSON.
+func (m Message) WithParams(params []byte) Message {
+	if m.kind == Request {
+		return NewRequest(m.ID(), m.Method(), params).WithRelated(m.related)
+	}
+	return NewNotification(m.Method(), params).WithRelated(m.related)
+}
