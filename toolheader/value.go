@@ -1,0 +1,76 @@
+package toolheader
+
+import (
+	"encoding/base64"
+	"errors"
+	"strings"
+	"unicode/utf8"
+)
+
+// The sentinel: what stands between the two is base64.
+const (
+	sentinelStart = "=?base64?"
+	sentinelEnd   = "?="
+)
+
+// Encode returns the value of a Mcp-Name or Mcp-Param header for a text: the
+// text itself, or its base64 between the marks of the sentinel where the text
+// cannot be the value of a header, would lose space at its ends, or looks as if
+// it were encoded (ME2). "" stays "".
+func Encode(value string) string {
+	if !mustEncode(value) {
+		return value
+	}
+	return encoded(value)
+}
+
+func encoded(value string) string {
+	return sentinelStart + base64.StdEncoding.EncodeToString([]byte(value)) + sentinelEnd
+}
+
+func mustEncode(value string) bool {
+	if value == "" {
+		return false
+	}
+	return !isPlain(value) || isSpace(value[0]) || isSpace(value[len(value)-1]) ||
+		strings.HasPrefix(value, sentinelStart) && strings.HasSuffix(value, sentinelEnd)
+}
+
+func isSpace(c byte) bool { return c == ' ' || c == '\t' }
+
+// isPlain reports whether s has nothing but visible ASCII, space and tab.
+func isPlain(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; (c < ' ' || c > '~') && c != '\t' {
+			return false
+		}
+	}
+	return true
+}
+
+var (
+	errNotPlain = errors.New("it has characters that the value of a header must not have")
+	errBase64   = errors.New("what stands between the marks of base64 is no base64 of UTF-8")
+)
+
+// Decode returns the text that the value of a Mcp-Name or Mcp-Param header
+// means. An error says that the value is not allowed, and does not repeat it
+// (MI6). Space around the value is no part of it.
+func Decode(header string) (string, error) {
+	header = strings.Trim(header, " \t")
+	if !isPlain(header) {
+		return "", errNotPlain
+	}
+	inner, ok := strings.CutPrefix(header, sentinelStart)
+	if ok {
+		inner, ok = strings.CutSuffix(inner, sentinelEnd)
+	}
+	if !ok {
+		return header, nil
+	}
+	raw, err := base64.StdEncoding.Strict().DecodeString(inner)
+	if err != nil || !utf8.Valid(raw) {
+		return "", errBase64
+	}
+	return string(raw), nil
+}
