@@ -1,13 +1,14 @@
 // Package conformance runs the official MCP conformance suite against the
-// bridge: its server scenarios through `mcp-bridge serve` in front of a stdio
-// server and in front of a Streamable HTTP server, its client scenarios
-// through `mcp-bridge connect` behind a stdio client. The same peers without
-// the bridge are the yardstick.
+// bridge: its server scenarios through `mcp-bridge serve` in front of stdio
+// and Streamable HTTP servers of both eras, its client scenarios through
+// `mcp-bridge connect` behind stdio clients of both eras. The same peers
+// without the bridge are the yardstick.
 package conformance
 
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -16,6 +17,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/mcp-bridge/mcp-bridge/tests/interop/peers"
@@ -28,7 +30,13 @@ func TestMain(m *testing.M) { peers.Main(m) }
 var want = map[string]struct{ server, client int }{
 	"2025-06-18": {server: 27, client: 2},
 	"2025-11-25": {server: 33, client: 5},
+	modern:       {server: 40, client: 8},
 }
+
+const modern = "2026-07-28"
+
+// eras says whether the bridge speaks 2026-07-28 already.
+var eras = os.Getenv("TEST_ERAS") != ""
 
 // checks maps each check of a scenario to the worst status it had.
 type checks map[string]string
@@ -39,75 +47,152 @@ type results map[string]checks
 // rank orders the suite's statuses from harmless to bad.
 var rank = map[string]int{"": 0, "INFO": 1, "SKIPPED": 1, "SUCCESS": 2, "WARNING": 3, "FAILURE": 4}
 
+// A leg is a bridge with a server behind it. The exceptions call it by its name.
+type leg struct {
+	name   string
+	direct string // the yardstick: the server's SDK
+	serve  func(t testing.TB) []string
+	only   string // the one revision that it is for; "" for all of them
+	eras   bool   // it needs both eras
+}
+
+const everything = "everything.mjs"
+
+func tsCommand(t testing.TB, mode string) []string {
+	return append([]string{"--"}, peers.TypeScript(t, everything, mode)...)
+}
+
+var legs = []leg{
+	{name: "server", direct: "go", serve: func(t testing.TB) []string {
+		args := []string{"--", peers.GoEverything(t)}
+		if eras {
+			args = append([]string{"--protocol", "legacy"}, args...)
+		}
+		return args
+	}},
+	{name: "server-url", direct: "go", serve: func(t testing.TB) []string { return []string{peers.GoHTTP(t)} }},
+	{name: "legacy typescript", direct: "typescript", serve: func(t testing.TB) []string { return tsCommand(t, "legacy") }},
+	{name: "modern go", direct: "go", eras: true, serve: func(t testing.TB) []string { return []string{"--", peers.GoEverything(t)} }},
+	{name: "modern typescript", direct: "typescript", eras: true, serve: func(t testing.TB) []string { return tsCommand(t, "stdio") }},
+	{name: "modern go url", direct: "go", eras: true, only: modern, serve: func(t testing.TB) []string { return []string{peers.GoModernHTTP(t)} }},
+	{name: "modern typescript url", direct: "typescript", eras: true, serve: func(t testing.TB) []string { return []string{peers.TypeScriptHTTP(t, everything)} }},
+}
+
+// TestServer runs the server scenarios: directly, which must leave nothing to
+// be desired but what exceptions.json lists, and through the bridge.
 func TestServer(t *testing.T) {
 	for version, n := range want {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
-			// The exceptions call the legs so.
-			urls := map[string]string{
-				"direct":     peers.GoHTTP(t),
-				"server":     peers.Serve(t, "--", peers.GoEverything(t)),
-				"server-url": peers.Serve(t, peers.GoHTTP(t)),
+			direct := runDirectly(t, version)
+			for sdk, res := range direct {
+				if len(res) != n.server {
+					t.Errorf("the suite ran %d scenarios against %s, want %d", len(res), sdk, n.server)
+				}
+				judge(t, "direct "+sdk, version, nil, res)
 			}
-			all := runServerSuites(t, urls, version)
-			direct := all["direct"]
-			delete(all, "direct")
-			if len(direct) != n.server {
-				t.Errorf("the suite ran %d scenarios, want %d", len(direct), n.server)
-			}
-			for leg, bridged := range all {
-				judge(t, leg, version, direct, bridged)
+			for _, l := range legs {
+				if l.only != "" && l.only != version || (l.eras || version == modern) && !eras {
+					continue
+				}
+				t.Run(l.name, func(t *testing.T) {
+					t.Parallel()
+					bridged, err := serverSuite(t, peers.Serve(t, l.serve(t)...), version)
+					if err != nil {
+						t.Fatal(err)
+					}
+					judge(t, l.name, version, direct[l.direct], bridged)
+				})
 			}
 		})
 	}
 }
 
+// runDirectly runs the server scenarios without the bridge, by SDK.
+func runDirectly(t *testing.T, version string) map[string]results {
+	t.Helper()
+	goURL := peers.GoHTTP
+	if version == modern {
+		goURL = peers.GoModernHTTP
+	}
+	goServer, tsServer := goURL(t), peers.TypeScriptHTTP(t, everything)
+	var res, tsRes results
+	var err, tsErr error
+	var both sync.WaitGroup
+	both.Go(func() { res, err = serverSuite(t, goServer, version) })
+	both.Go(func() { tsRes, tsErr = serverSuite(t, tsServer, version) })
+	both.Wait()
+	if err := errors.Join(err, tsErr); err != nil {
+		t.Fatal(err)
+	}
+	return map[string]results{"go": res, "typescript": tsRes}
+}
+
+// TestClient runs the client scenarios: with a client of the suite's revision
+// directly, and through the bridge with that and with one of the other era.
 func TestClient(t *testing.T) {
 	for version, n := range want {
 		scenarios := clientScenarios(t, version)
 		if len(scenarios) != n.client {
 			t.Errorf("%s: the suite has the non-auth client scenarios %q, want %d", version, scenarios, n.client)
 		}
+		clients := map[string]string{"client": version}
+		switch {
+		case !eras && version == modern:
+			clients = nil
+		case eras && version == modern:
+			clients["legacy client"] = "2025-11-25"
+		case eras:
+			clients["modern client"] = modern
+		}
 		for _, scenario := range scenarios {
 			// Not parallel: sse-retry measures time, to 200 ms.
 			t.Run(version+"/"+scenario, func(t *testing.T) {
 				client := peers.StdioClient(t)
 				direct := runClientScenario(t, client, scenario, version)
-				bridged := runClientScenario(t, client+" "+peers.Bridge(t)+" connect", scenario, version)
-				judge(t, "client", version, direct, bridged)
+				judge(t, "direct client", version, nil, direct)
+				for leg, speaks := range clients {
+					command := client + " -revision " + speaks + " " + peers.Bridge(t) + " connect"
+					judge(t, leg, version, direct, runClientScenario(t, command, scenario, version))
+				}
 			})
 		}
 	}
 }
 
 // judge fails for every failed check, for every warning that the direct run
-// did not give, and for every check that succeeded directly and is not even
-// reported through the bridge, save the exceptions of exceptions.json. It also
-// fails for an exception that is not needed.
+// did not give, and for every check that succeeded directly and is skipped or
+// not even reported through the bridge, save the exceptions of exceptions.json.
+// It also fails for an exception that is not needed. The direct run itself has
+// no yardstick.
 func judge(t *testing.T, leg, version string, direct, bridged results) {
 	t.Helper()
 	passed := 0
-	for _, scenario := range slices.Sorted(maps.Keys(direct)) {
+	all := direct
+	if direct == nil {
+		all = bridged
+	}
+	for _, scenario := range slices.Sorted(maps.Keys(all)) {
 		got, ran := bridged[scenario]
 		if !ran {
-			t.Errorf("%s did not run through the bridge", scenario)
+			t.Errorf("%s: %s did not run", leg, scenario)
 			continue
 		}
 		bad := problems(direct[scenario], got)
 		for _, e := range exceptions(t, leg, version, scenario) {
 			if bad[e.Check] != e.Status {
-				t.Errorf("%s: exceptions.json excuses %s %s, but it was %q: remove the exception", scenario, e.Check, e.Status, bad[e.Check])
+				t.Errorf("%s: %s: exceptions.json excuses %s %s, but it was %q: remove the exception", leg, scenario, e.Check, e.Status, bad[e.Check])
 			}
 			delete(bad, e.Check)
 		}
 		for _, check := range slices.Sorted(maps.Keys(bad)) {
-			t.Errorf("%s: check %s was %q directly and is %q through the bridge", scenario, check, direct[scenario][check], bad[check])
+			t.Errorf("%s: %s: check %s is %q; directly %q", leg, scenario, check, bad[check], direct[scenario][check])
 		}
 		if len(bad) == 0 {
 			passed++
 		}
 	}
-	t.Logf("%s %s: %d of %d scenarios passed", leg, version, passed, len(direct))
+	t.Logf("%s %s: %d of %d scenarios passed", leg, version, passed, len(all))
 }
 
 func problems(direct, bridged checks) map[string]string {
@@ -118,17 +203,23 @@ func problems(direct, bridged checks) map[string]string {
 		}
 	}
 	for check, status := range direct {
+		if status != "SUCCESS" {
+			continue
+		}
 		// INFO is a verdict too: "valid, but nothing to test here". The suite
 		// gives it where a server answers with JSON instead of SSE.
-		if _, reported := bridged[check]; status == "SUCCESS" && !reported {
+		switch bridged[check] {
+		case "":
 			bad[check] = "MISSING"
+		case "SKIPPED":
+			bad[check] = "SKIPPED"
 		}
 	}
 	return bad
 }
 
-// exception excuses one check. Status is what the bridged run gives: FAILURE,
-// WARNING, or MISSING for a check that is no longer reported.
+// exception excuses one check. Status is what the run gives: FAILURE, WARNING,
+// or, through the bridge, SKIPPED or MISSING for a check that succeeds directly.
 type exception struct {
 	Leg, Version, Scenario, Check, Status, Reason string
 }
@@ -153,32 +244,10 @@ func exceptions(t *testing.T, leg, version, scenario string) []exception {
 	})
 }
 
-// runServerSuites runs every server scenario of a revision against each URL,
-// at the same time.
-func runServerSuites(t *testing.T, urls map[string]string, version string) map[string]results {
+// serverSuite runs every server scenario of a revision against a URL.
+func serverSuite(t *testing.T, url, version string) (results, error) {
 	t.Helper()
-	type ended struct {
-		leg string
-		results
-		error
-	}
-	all := make(chan ended)
-	for leg, url := range urls {
-		argv := suite(t, "server", "--url", url, "--suite", "all", "--spec-version", version)
-		go func() {
-			res, err := runSuite(t, argv)
-			all <- ended{leg, res, err}
-		}()
-	}
-	out := map[string]results{}
-	for range urls {
-		e := <-all
-		if e.error != nil {
-			t.Errorf("%s: %v", e.leg, e.error)
-		}
-		out[e.leg] = e.results
-	}
-	return out
+	return runSuite(t, suite(t, "server", "--url", url, "--suite", "all", "--spec-version", version))
 }
 
 // runClientScenario lets the suite start command, with its server's URL added,
@@ -245,7 +314,7 @@ func readChecks(file string) (checks, error) {
 	if err != nil {
 		return nil, err
 	}
-	var list []struct{ ID, Status string }
+	var list []struct{ ID, Name, Status string }
 	if err := json.Unmarshal(data, &list); err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
@@ -254,8 +323,10 @@ func readChecks(file string) (checks, error) {
 		if rank[c.Status] == 0 {
 			return nil, fmt.Errorf("%s: unknown status %q", file, c.Status)
 		}
-		if rank[c.Status] > rank[out[c.ID]] {
-			out[c.ID] = c.Status
+		// One id has many checks of different names.
+		check := c.ID + " " + c.Name
+		if rank[c.Status] > rank[out[check]] {
+			out[check] = c.Status
 		}
 	}
 	return out, nil

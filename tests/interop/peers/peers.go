@@ -189,13 +189,34 @@ func StartAndListen(t testing.TB, argv []string) string {
 	}
 }
 
-// GoHTTP starts the Go SDK's everything-server on a port of its own.
-func GoHTTP(t testing.TB) string {
+// GoHTTP starts the Go SDK's everything-server on a port of its own, with
+// sessions, that is, for the revisions before 2026-07-28.
+func GoHTTP(t testing.TB) string { t.Helper(); return goOnPort(t, "-stateless=false") }
+
+// GoModernHTTP is GoHTTP without sessions, that is, for 2026-07-28. It takes the
+// older revisions, too, but has nothing to ask their clients with.
+func GoModernHTTP(t testing.TB) string { t.Helper(); return goOnPort(t) }
+
+func goOnPort(t testing.TB, flags ...string) string {
 	t.Helper()
 	addr := freeAddr(t)
-	Start(t, nil, nil, GoEverything(t), "-http", addr, "-stateless=false")
+	Start(t, nil, nil, append([]string{GoEverything(t), "-http", addr}, flags...)...)
 	waitFor(t, addr)
 	return "http://" + addr + "/"
+}
+
+// TypeScript is the command line of a server on the TypeScript SDK 2.x: a
+// script in the folder of the test, and a mode of serve.mjs: "stdio" for both
+// eras, "legacy" for stdio without 2026-07-28.
+func TypeScript(t testing.TB, script, mode string) []string {
+	t.Helper()
+	return []string{Node(t), script, mode}
+}
+
+// TypeScriptHTTP starts such a server on a port of its own, for all revisions.
+func TypeScriptHTTP(t testing.TB, script string) string {
+	t.Helper()
+	return StartAndListen(t, TypeScript(t, script, "http"))
 }
 
 // NodeHTTP starts npm's server-everything on a port of its own.

@@ -2,15 +2,18 @@
 // client that speaks stdio, so that a bridge can stand between it and the
 // suite's HTTP server.
 //
-//	stdioclient [BRIDGE [ARG...]] URL
+//	stdioclient [-revision R] [BRIDGE [ARG...]] URL
 //
 // It starts `BRIDGE ARG... URL` as its stdio server and does what the scenario
-// named by MCP_CONFORMANCE_SCENARIO asks of a client. Without BRIDGE it goes to
-// URL directly over Streamable HTTP: that is the baseline.
+// named by MCP_CONFORMANCE_SCENARIO asks of a client, in the words of revision
+// R, which by default is the suite's, MCP_CONFORMANCE_PROTOCOL_VERSION. Without
+// BRIDGE it goes to URL directly over Streamable HTTP: that is the baseline.
 package main
 
 import (
 	"context"
+	"encoding/json"
+	"flag"
 	"fmt"
 	"log"
 	"os"
@@ -28,6 +31,12 @@ var scenarios = map[string]func(context.Context, *mcp.ClientSession) error{
 	"elicitation-sep1034-client-defaults": callTool("test_client_elicitation_defaults", map[string]any{}),
 	"sse-retry":                           callTool("test_reconnection", map[string]any{}),
 	"json-schema-2020-12-preservation":    echoSchema,
+	"json-schema-ref-no-deref":            listOnly,
+	"request-metadata":                    listOnly,
+	"sep-2322-client-request-state":       callAll(map[string]any{}),
+	"http-standard-headers":               oneOfEach,
+	"http-custom-headers":                 callAsTold,
+	"http-invalid-tool-headers":           callAll(map[string]any{"region": "us-west1"}),
 }
 
 func main() {
@@ -35,12 +44,14 @@ func main() {
 	log.SetPrefix("stdioclient: ")
 	ctx, cancel := context.WithTimeout(context.Background(), 25*time.Second)
 	defer cancel()
-	if err := run(ctx, os.Args[1:]); err != nil {
+	revision := flag.String("revision", os.Getenv("MCP_CONFORMANCE_PROTOCOL_VERSION"), "")
+	flag.Parse()
+	if err := run(ctx, *revision, flag.Args()); err != nil {
 		log.Fatal(err)
 	}
 }
 
-func run(ctx context.Context, args []string) error {
+func run(ctx context.Context, revision string, args []string) error {
 	name := os.Getenv("MCP_CONFORMANCE_SCENARIO")
 	scenario, ok := scenarios[name]
 	if !ok || len(args) == 0 {
@@ -52,7 +63,7 @@ func run(ctx context.Context, args []string) error {
 		},
 	})
 	session, err := client.Connect(ctx, transport(args), &mcp.ClientSessionOptions{
-		ProtocolVersion: os.Getenv("MCP_CONFORMANCE_PROTOCOL_VERSION"),
+		ProtocolVersion: revision,
 	})
 	if err != nil {
 		return fmt.Errorf("connecting: %w", err)
@@ -99,6 +110,68 @@ func echoSchema(ctx context.Context, s *mcp.ClientSession) error {
 		Name:      "json_schema_echo",
 		Arguments: map[string]any{"schema": tool.InputSchema},
 	})
+	return err
+}
+
+// callAll calls every tool that it is shown. That some are refused is for the
+// suite to judge.
+func callAll(args map[string]any) func(context.Context, *mcp.ClientSession) error {
+	return func(ctx context.Context, s *mcp.ClientSession) error {
+		for tool, err := range s.Tools(ctx, nil) {
+			if err != nil {
+				return fmt.Errorf("listing tools: %w", err)
+			}
+			call(ctx, s, tool.Name, args)
+		}
+		return nil
+	}
+}
+
+// callAsTold makes the calls that the suite asks for.
+func callAsTold(ctx context.Context, s *mcp.ClientSession) error {
+	var told struct {
+		ToolCalls []struct {
+			Name      string
+			Arguments json.RawMessage
+		}
+	}
+	if err := json.Unmarshal([]byte(os.Getenv("MCP_CONFORMANCE_CONTEXT")), &told); err != nil {
+		return fmt.Errorf("the suite's context: %w", err)
+	}
+	if err := listOnly(ctx, s); err != nil {
+		return err
+	}
+	for _, c := range told.ToolCalls {
+		call(ctx, s, c.Name, c.Arguments)
+	}
+	return nil
+}
+
+func call(ctx context.Context, s *mcp.ClientSession, tool string, args any) {
+	if _, err := s.CallTool(ctx, &mcp.CallToolParams{Name: tool, Arguments: args}); err != nil {
+		log.Printf("tool %s: %v", tool, err)
+	}
+}
+
+// oneOfEach uses the first tool, resource and prompt.
+func oneOfEach(ctx context.Context, s *mcp.ClientSession) error {
+	tools, err := s.ListTools(ctx, nil)
+	if err != nil {
+		return err
+	}
+	call(ctx, s, tools.Tools[0].Name, map[string]any{})
+	resources, err := s.ListResources(ctx, nil)
+	if err != nil {
+		return err
+	}
+	if _, err := s.ReadResource(ctx, &mcp.ReadResourceParams{URI: resources.Resources[0].URI}); err != nil {
+		return err
+	}
+	prompts, err := s.ListPrompts(ctx, nil)
+	if err != nil {
+		return err
+	}
+	_, err = s.GetPrompt(ctx, &mcp.GetPromptParams{Name: prompts.Prompts[0].Name})
 	return err
 }
 
