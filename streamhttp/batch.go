@@ -12,7 +12,7 @@ import (
 // alone (LI8 to LI12).
 func (h *Handler) serveBatch(w http.ResponseWriter, r *http.Request, body []byte, share *httpserver.Share) {
 	messages, failed, ok := h.parseBatch(w, r, body)
-	if !ok {
+	if !ok || h.refuseModernBatch(w, r, messages) {
 		return
 	}
 	if h.opts.Stateless {

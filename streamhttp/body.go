@@ -13,10 +13,10 @@ import (
 const maxOutside = 1 << 20
 
 // maxBody returns how many bytes r may send, and whether that is less than
-// usual because r belongs to no session.
+// usual because r belongs to no session, and says that there are such.
 func (h *Handler) maxBody(r *http.Request) (max int, outside bool) {
 	max = h.bodies.Max
-	if max <= maxOutside || h.opts.Stateless || h.named(r) != nil {
+	if max <= maxOutside || h.opts.Stateless || h.servesModern() && namesModern(r.Header) || h.named(r) != nil {
 		return max, false
 	}
 	return maxOutside, true

@@ -2,12 +2,14 @@ package streamhttp
 
 import (
 	"cmp"
+	"context"
 	"net/http"
 	"sync"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/httpguard"
 	"github.com/mcp-bridge/mcp-bridge/httpserver"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
@@ -25,7 +27,29 @@ type HandlerOptions struct {
 	// refuses is answered 503 with Retry-After. nil: everybody is admitted.
 	Admit bridge.Admit
 
-	// Stateless gives each POST with requests in it a bridge.Handler of its own,
+	// Modern serves requests of revision 2026-07-28, which have no session: it is
+	// called once for each, in net/http's goroutine, with a bridge.Conn that is
+	// one request long. Recv gives the request, and if the client hangs up
+	// before it is answered a notifications/cancelled for it; then io.EOF. The
+	// response that is sent ends the exchange. The context is done when the
+	// client has hung up or its token was revoked: nothing can be sent any more.
+	// With bridge.ErrClosing as its cause the Handler is being closed: the client
+	// is still there. nil: such requests are refused (MI9).
+	Modern bridge.Handler
+
+	// Eras says whom to serve. Without Modern it is era.OnlyLegacy.
+	Eras era.Eras
+
+	// ToolSchema returns the input schema of the tool that a modern call is
+	// for, if it can be had: its Mcp-Param headers are checked (MI22). ctx is
+	// that of the call. nil: they are not.
+	ToolSchema func(ctx context.Context, call jsonrpc.Message, tool string) (inputSchema []byte, known bool)
+
+	// RawNames admits Mcp-Name headers in plain UTF-8 beside those that are
+	// encoded as the revision says (MI6): there are clients that send them.
+	RawNames bool
+
+	// Stateless gives each legacy POST with requests in it a bridge.Handler of its own,
 	// which ends when they are answered. There are no session ids then, and no
 	// streams to resume or to listen to; nobody can answer the server's requests.
 	Stateless bool
@@ -33,6 +57,7 @@ type HandlerOptions struct {
 	MaxMessageSize int           // bytes in a body; more is answered 413. 0: 64 MiB
 	MaxSessions    int           // more are answered 503 with Retry-After, as are twice as many servers that run or are being stopped; with Stateless, POSTs at once. 0: 1000
 	MaxBodies      int           // bytes of all bodies that are being read or wait for their server; beyond, 503. Negative: no limit. 0: 4 x MaxMessageSize
+	MaxExchanges   int           // modern requests at once; more are answered 503 with Retry-After. 0: 10 x MaxSessions
 	MaxBatch       int           // messages in a batch (LI9). 0: 50
 	SessionTimeout time.Duration // idle sessions end after it (LI30), those with calls in progress not before an hour. 0: 30 min; negative: none ever ends so
 
@@ -40,6 +65,10 @@ type HandlerOptions struct {
 	// it turns into an SSE stream (LI7), whether or not the server has taken the
 	// request by then. The reply to initialize has ten seconds. 0: 50 ms.
 	CommitAfter time.Duration
+
+	// CommitModern is how long the status of the reply to a modern request may
+	// wait for its first message; then it becomes an SSE stream (MI13). 0: 10 s.
+	CommitModern time.Duration
 
 	KeepAlive   time.Duration // between comments on a silent SSE stream (LI26). 0: 15 s; negative: none
 	BodyTimeout time.Duration // to send a request's body in. 0: 30 s
@@ -57,16 +86,21 @@ func (o HandlerOptions) withDefaults() HandlerOptions {
 	o.MaxMessageSize = cmp.Or(o.MaxMessageSize, 64<<20)
 	o.MaxBodies = cmp.Or(o.MaxBodies, 4*o.MaxMessageSize)
 	o.MaxSessions = cmp.Or(o.MaxSessions, 1000)
+	o.MaxExchanges = cmp.Or(o.MaxExchanges, 10*o.MaxSessions)
 	o.MaxBatch = cmp.Or(o.MaxBatch, 50)
 	o.ReplayBytes = cmp.Or(o.ReplayBytes, 4<<20)
 	o.ReplayEvents = cmp.Or(o.ReplayEvents, 10_000)
 	o.SessionTimeout = cmp.Or(o.SessionTimeout, 30*time.Minute)
 	o.CommitAfter = cmp.Or(o.CommitAfter, 50*time.Millisecond)
+	o.CommitModern = cmp.Or(o.CommitModern, 10*time.Second)
 	o.KeepAlive = cmp.Or(o.KeepAlive, 15*time.Second)
 	o.BodyTimeout = cmp.Or(o.BodyTimeout, 30*time.Second)
 	o.StallAfter = cmp.Or(o.StallAfter, 30*time.Second)
 	o.HoldTimeout = cmp.Or(o.HoldTimeout, 10*time.Second)
 	o.ReplayAge = cmp.Or(o.ReplayAge, 5*time.Minute)
+	if o.Modern == nil {
+		o.Eras = era.OnlyLegacy
+	}
 	if o.Logger == nil {
 		o.Logger = hclog.NewNullLogger()
 	}
@@ -82,23 +116,25 @@ const initializeCommit = 10 * time.Second
 const tidyEvery = 15 * time.Second
 
 // Handler serves one MCP endpoint over Streamable HTTP to clients of the
-// revisions 2024-11-05 to 2025-11-25 (docs/rules.md, LI). It is an
-// http.Handler; every path it is given is the endpoint.
+// revisions 2024-11-05 to 2025-11-25 (docs/rules.md, LI) and of 2026-07-28
+// (MI), which it tells apart by what they send (ED). It is an http.Handler;
+// every path it is given is the endpoint.
 type Handler struct {
 	server bridge.Handler
 	opts   HandlerOptions
 
-	lobby   *bridge.Lobby
-	tidier  sync.WaitGroup
-	bodies  httpserver.Bodies
-	refused httpguard.Warnings
+	lobby     *bridge.Lobby
+	exchanges exchanges
+	tidier    sync.WaitGroup
+	bodies    httpserver.Bodies
+	refused   httpguard.Warnings
 
 	mu       sync.Mutex
 	sessions map[string]*session // by id, until they end
 }
 
 // NewHandler makes a Handler that gives each session, as a bridge.Conn, to
-// server. Close ends it.
+// server; nil with era.OnlyModern. Close ends it.
 func NewHandler(server bridge.Handler, opts HandlerOptions) *Handler {
 	opts = opts.withDefaults()
 	h := &Handler{server: server, opts: opts, lobby: bridge.NewLobby(opts.MaxSessions, opts.Admit), sessions: make(map[string]*session)}
@@ -107,11 +143,14 @@ func NewHandler(server bridge.Handler, opts HandlerOptions) *Handler {
 	return h
 }
 
-// Close stops taking sessions, lets those there are finish what is in
-// progress (their bridge.Handler's context is done; it bounds the wait), ends
-// them, and returns when all of them have ended. It may be called more than once.
+// Close stops taking sessions and modern requests, lets those there are finish
+// what is in progress (their bridge.Handler's context is done; it bounds the
+// wait), ends them, and returns when all of them have ended. It may be called
+// more than once.
 func (h *Handler) Close() error {
+	h.exchanges.close()
 	h.lobby.Close()
+	h.exchanges.wait()
 	h.tidier.Wait()
 	return nil
 }
@@ -154,6 +193,7 @@ func (h *Handler) dispatch(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.Method == http.MethodPost:
 		h.servePOST(w, r)
+	case h.refuseModernMethod(w, r):
 	case h.opts.Stateless:
 		notAllowed(w, r, "POST")
 	case r.Method == http.MethodGet:

@@ -45,11 +45,18 @@ func (h *Handler) servePOST(w http.ResponseWriter, r *http.Request) {
 		httpserver.WriteError(w, r, http.StatusBadRequest, e.Code, e.ID, e.Message)
 		return
 	}
+	if h.serveByEra(w, r, m, share) {
+		return
+	}
+	opens := m.Kind() == jsonrpc.Request && m.Method() == "initialize"
+	if opens {
+		m = withOldVersion(m)
+	}
 	if h.opts.Stateless {
 		h.serveAlone(w, r, []jsonrpc.Message{m}, share)
 		return
 	}
-	if m.Kind() == jsonrpc.Request && m.Method() == "initialize" {
+	if opens {
 		h.serveInitialize(w, r, m, share)
 		return
 	}

@@ -1,0 +1,295 @@
+package streamhttp
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/httpserver"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+	"github.com/mcp-bridge/mcp-bridge/sse"
+)
+
+var (
+	errClientGone = errors.New("the client has hung up")
+	errRevoked    = errors.New("the token of the request has been revoked")
+	errAnswered   = errors.New("the request has been answered")
+)
+
+// exchange is one POST of 2026-07-28: a bridge.Conn that is one request long.
+// Recv gives the request; then, if the client hangs up, its cancellation
+// (MI15); then io.EOF. Send writes to the reply at once, in the caller's
+// goroutine: the answer alone as JSON, anything else as an SSE stream (MI13).
+type exchange struct {
+	h      *Handler
+	r      *http.Request
+	ctx    context.Context // of the bridge.Handler; its cause tells why it is done
+	cancel context.CancelCauseFunc
+	id     jsonrpc.ID
+	method string
+
+	// What Recv has to give; one goroutine at a time calls it.
+	m         jsonrpc.Message
+	share     *httpserver.Share
+	withdrawn bool
+
+	done chan struct{} // closed when the request is answered, or never will be
+
+	mu    sync.Mutex // held while the reply is being written
+	reply reply
+	out   *sse.Writer // the stream; nil as long as the reply has not begun
+	over  bool        // done is closed
+	timer *time.Timer // begins the stream, then keeps it alive
+}
+
+func newExchange(h *Handler, w http.ResponseWriter, r *http.Request, m jsonrpc.Message, share *httpserver.Share) *exchange {
+	e := &exchange{h: h, r: r, id: m.ID(), method: m.Method(), m: m, share: share, done: make(chan struct{})}
+	e.reply.ResponseWriter = w
+	e.ctx, e.cancel = context.WithCancelCause(bridge.WithPrincipal(r.Context(), principal(r)))
+	return e
+}
+
+// begin starts the time after which the reply becomes a stream.
+func (e *exchange) begin() {
+	e.mu.Lock()
+	e.timer = time.AfterFunc(e.h.opts.CommitModern, e.tick)
+	e.mu.Unlock()
+}
+
+// tick begins the stream, or says something on it because nobody else does.
+func (e *exchange) tick() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.over {
+		return
+	}
+	defer e.reply.write(e.ctx)()
+	if e.out == nil {
+		e.commit()
+	} else {
+		e.out.Comment("keep-alive")
+	}
+	_ = e.flush()
+}
+
+// lost returns why the client gets nothing any more; nil: it does.
+func (e *exchange) lost() error {
+	if e.r.Context().Err() != nil {
+		return errClientGone
+	}
+	if err := context.Cause(e.ctx); err != nil && err != bridge.ErrClosing {
+		return err
+	}
+	return nil
+}
+
+// Recv gives the request, and after it what becomes of its client.
+func (e *exchange) Recv(ctx context.Context) (jsonrpc.Message, error) {
+	if m := e.m; m.Kind() != jsonrpc.Invalid {
+		if err := ctx.Err(); err != nil {
+			return jsonrpc.Message{}, err
+		}
+		e.m = jsonrpc.Message{} // its bytes are the server's now
+		e.share.Free()
+		return m, nil
+	}
+	changed := e.ctx.Done()
+	for {
+		select {
+		case <-e.done:
+			return jsonrpc.Message{}, io.EOF
+		default:
+		}
+		if e.lost() != nil {
+			return e.withdraw()
+		}
+		if e.ctx.Err() != nil {
+			changed = nil // the bridge is shutting down, but the client is there
+		}
+		if err := ctx.Err(); err != nil {
+			return jsonrpc.Message{}, err
+		}
+		select {
+		case <-e.done:
+		case <-changed:
+		case <-e.r.Context().Done():
+		case <-ctx.Done():
+		}
+	}
+}
+
+// withdraw gives the cancellation of the request, once.
+func (e *exchange) withdraw() (jsonrpc.Message, error) {
+	if e.withdrawn {
+		return jsonrpc.Message{}, io.EOF
+	}
+	e.withdrawn = true
+	return jsonrpc.NewNotification("notifications/cancelled", []byte(`{"requestId":`+e.id.String()+`}`)), nil
+}
+
+// Send writes one message of the server. The answer ends the exchange. What a
+// client must not get here is dropped: requests (MI14), other requests'
+// answers, and what is known to belong to none.
+func (e *exchange) Send(ctx context.Context, m jsonrpc.Message) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if !e.mu.TryLock() {
+		defer context.AfterFunc(ctx, e.reply.aborter())()
+		e.mu.Lock()
+	}
+	defer e.mu.Unlock()
+	if e.over {
+		return errAnswered
+	}
+	if err := e.lost(); err != nil {
+		return err
+	}
+	switch {
+	case m.Kind() == jsonrpc.Response && m.ID() == e.id:
+		return e.answer(ctx, m)
+	case m.Kind() == jsonrpc.Response && e.id.Equivalent(m.ID()):
+		return e.answer(ctx, m.WithID(e.id))
+	case m.Kind() == jsonrpc.Notification && m.Method() == "notifications/cancelled":
+		if e.id.Equivalent(m.RequestID()) {
+			e.conclude(ctx) // the server's end of a subscription
+		}
+		return nil
+	case m.Kind() == jsonrpc.Notification && m.Related() != jsonrpc.NullID:
+		return e.notify(ctx, m)
+	}
+	e.h.opts.Logger.Debug("message dropped: it is none that the reply to a request may have", "method", m.Method())
+	return nil
+}
+
+// notify writes a notification. The caller holds the lock, as for all that follows.
+func (e *exchange) notify(ctx context.Context, m jsonrpc.Message) error {
+	defer e.reply.write(ctx)()
+	if e.out == nil {
+		e.commit()
+	}
+	e.out.Line(sse.Event{}, m.Line())
+	return e.sent(ctx)
+}
+
+// answer writes the response, which ends the exchange.
+func (e *exchange) answer(ctx context.Context, m jsonrpc.Message) error {
+	defer e.finish()
+	if e.out == nil && (m.IsError() || e.method != "subscriptions/listen") { // MI21
+		return e.answerJSON(ctx, m)
+	}
+	return e.notify(ctx, m)
+}
+
+func (e *exchange) answerJSON(ctx context.Context, m jsonrpc.Message) error {
+	status, body := statusOf(m, e.method), m.Bytes()
+	header := e.reply.Header()
+	header["Content-Type"] = valueJSON
+	header["Content-Length"] = []string{strconv.Itoa(len(body))}
+	if status == http.StatusServiceUnavailable {
+		header["Retry-After"] = valueRetryAfter
+	}
+	e.reply.WriteHeader(status)
+	if len(body) <= smallReply {
+		_, err := e.reply.Write(body) // is kept until the end, or until Close
+		return err
+	}
+	defer e.reply.write(ctx)()
+	_, err := sse.NewWriter(&e.reply, e.h.opts.StallAfter).Write(body)
+	if err != nil {
+		e.cancel(errClientGone)
+	}
+	return errors.Join(ctx.Err(), err)
+}
+
+// Values shared by all replies; net/http does not change them.
+var (
+	valueRetryAfter = []string{"5"}
+	valueRevoked    = []string{`Bearer realm="mcp-bridge", error="invalid_token"`}
+)
+
+// commit makes the reply a stream.
+func (e *exchange) commit() {
+	e.out = sse.NewWriter(&e.reply, e.h.opts.StallAfter)
+	e.out.Begin()
+}
+
+// flush sends on its way what was written to the stream.
+func (e *exchange) flush() error {
+	if err := e.out.Flush(); err != nil {
+		e.cancel(errClientGone)
+		return errClientGone
+	}
+	every := e.h.opts.KeepAlive
+	if every < 0 {
+		every = math.MaxInt64
+	}
+	if !e.over {
+		e.timer.Reset(every)
+	}
+	return nil
+}
+
+// sent flushes, and says that ctx is done if that has broken the reply off.
+func (e *exchange) sent(ctx context.Context) error {
+	err := e.flush()
+	if err != nil && ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return err
+}
+
+// finish says that the request is answered, or never will be.
+func (e *exchange) finish() {
+	if !e.over {
+		e.over = true
+		e.timer.Stop()
+		close(e.done)
+	}
+}
+
+// conclude ends a request that has no answer: with an error, if anybody is
+// there and no stream has begun that can end without.
+func (e *exchange) conclude(ctx context.Context) {
+	why := e.lost()
+	switch {
+	case e.over:
+	case why == nil:
+		_ = e.answer(ctx, jsonrpc.NewError(e.id, jsonrpc.CodeInternalError, "the server has ended the conversation without an answer", serverEndedData))
+	case why == errRevoked && e.out == nil:
+		e.reply.Header()["Www-Authenticate"] = valueRevoked
+		refuseID(&e.reply, e.r, http.StatusUnauthorized, e.id, why.Error())
+	}
+	e.finish()
+}
+
+var serverEndedData = []byte(`{"reason":"server_ended"}`)
+
+// Close ends the exchange. An answer that was sent gets to the client now, and
+// not only when the bridge.Handler returns.
+func (e *exchange) Close() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.reply.left { // nobody looks at what becomes of it
+		return nil
+	}
+	ctx := e.r.Context()
+	e.conclude(ctx)
+	defer e.reply.write(ctx)()
+	e.reply.flush(e.h.opts.StallAfter)
+	return nil
+}
+
+// leave ends the exchange for good: the reply belongs to net/http again.
+func (e *exchange) leave() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.conclude(e.r.Context())
+	e.reply.leave()
+}

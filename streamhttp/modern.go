@@ -1,0 +1,231 @@
+package streamhttp
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/mcp-bridge/mcp-bridge/era"
+	"github.com/mcp-bridge/mcp-bridge/httpguard"
+	"github.com/mcp-bridge/mcp-bridge/httpserver"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// This file tells the eras apart (docs/rules.md, ED) and serves requests of
+// 2026-07-28 (MI): each POST is alone, and nothing is known from one to the next.
+
+// servesModern reports whether requests of 2026-07-28 are served.
+func (h *Handler) servesModern() bool { return h.opts.Eras != era.OnlyLegacy }
+
+// refuseModernMethod answers a GET or DELETE of 2026-07-28, which has none (MI1).
+func (h *Handler) refuseModernMethod(w http.ResponseWriter, r *http.Request) bool {
+	modern := h.opts.Eras == era.OnlyModern || h.servesModern() && namesModern(r.Header)
+	if modern {
+		notAllowed(w, r, "POST")
+	}
+	return modern
+}
+
+// serveByEra answers a POST, if it is one of 2026-07-28 or is to be refused by
+// its era. The body decides; the version header is only checked against it (ED1 to ED5).
+func (h *Handler) serveByEra(w http.ResponseWriter, r *http.Request, m jsonrpc.Message, share *httpserver.Share) (served bool) {
+	if m.Kind() == jsonrpc.Response {
+		if h.servesModern() && (h.opts.Eras == era.OnlyModern || namesModern(r.Header)) {
+			refuseID(w, r, http.StatusBadRequest, jsonrpc.ID{}, "a response is no message that a client of "+era.NewestModern+" sends") // MI3
+			return true
+		}
+		return false // ED4
+	}
+	var q query
+	if namesModern(r.Header) || bytes.Contains(m.Bytes(), claim) {
+		q = readQuery(m)
+	}
+	switch {
+	case m.Kind() == jsonrpc.Notification:
+		return h.takeNotification(w, r, m, &q)
+	case !q.meta.Claims():
+		no := h.refuseUnclaimed(r, m, &q)
+		if no == nil {
+			return false
+		}
+		writeRefusal(w, m.ID(), no)
+	default:
+		if no := h.refuseQuery(r, m, &q); no != nil {
+			writeRefusal(w, m.ID(), no)
+			return true
+		}
+		h.serveModern(w, r, m, &q, share)
+	}
+	return true
+}
+
+// claim is part of the key by which a message claims to be modern. That of
+// most legacy clients have none of it, and are not looked at any closer.
+var claim = []byte("protocolVersion")
+
+// takeNotification answers a notification of 2026-07-28. There is none that
+// could mean anything here: a cancellation names an id that other clients use
+// as well (MI4).
+func (h *Handler) takeNotification(w http.ResponseWriter, r *http.Request, m jsonrpc.Message, q *query) bool {
+	claims := q.meta.Claims()
+	if !claims && h.opts.Eras != era.OnlyModern && !(h.servesModern() && namesModern(r.Header)) {
+		return false // ED4
+	}
+	var no *era.Refusal
+	version, method := r.Header[headerVersion], r.Header[headerMethod]
+	switch {
+	case len(version) > 0 && q.meta.Version != nil && !only(version, q.meta.Version):
+		no = mismatch("the " + headerVersion + " header is not what " + era.KeyVersion + " is")
+	case claims && (!h.servesModern() || !era.IsModern(q.meta.Revision())):
+		no = era.Unsupported(h.opts.Eras, q.meta.Revision())
+	case len(method) > 0 && (len(method) > 1 || trim(method[0]) != m.Method()):
+		no = mismatch("the " + headerMethod + " header is not what the method is")
+	}
+	if no != nil {
+		writeRefusal(w, jsonrpc.ID{}, no)
+		return true
+	}
+	w.WriteHeader(http.StatusAccepted)
+	return true
+}
+
+// refuseUnclaimed says what is wrong with a request that does not claim to be
+// a modern one; nil: nothing, it is legacy.
+func (h *Handler) refuseUnclaimed(r *http.Request, m jsonrpc.Message, q *query) *era.Refusal {
+	switch {
+	case namesModern(r.Header) && m.Method() == "initialize": // ED2
+		return mismatch("the " + headerVersion + " header names a revision that has no initialize")
+	case namesModern(r.Header) && q.meta.Version != nil: // MI8
+		return mismatch("the " + headerVersion + " header is not what " + era.KeyVersion + " is")
+	case namesModern(r.Header): // ED3
+		return &era.Refusal{Code: jsonrpc.CodeInvalidParams, Text: "params._meta needs " + era.KeyVersion + " and " + era.KeyCapabilities}
+	case h.opts.Eras == era.OnlyModern: // ED5
+		return era.Unsupported(h.opts.Eras, asked(r, m, q))
+	}
+	return nil
+}
+
+// asked returns the version that a legacy request wants.
+func asked(r *http.Request, m jsonrpc.Message, q *query) string {
+	if q.meta.Version != nil {
+		return q.meta.Revision()
+	}
+	if m.Method() == "initialize" {
+		text, _ := jsonrpc.Text(m.Lookup("params", "protocolVersion"))
+		return text
+	}
+	return r.Header.Get(headerVersion)
+}
+
+// refuseQuery says what is wrong with a modern request, in the order of MI10;
+// nil: nothing that can be told without its server.
+func (h *Handler) refuseQuery(r *http.Request, m jsonrpc.Message, q *query) *era.Refusal {
+	if q.twice != "" {
+		return &era.Refusal{Code: jsonrpc.CodeInvalidRequest, Text: "the key " + q.twice + " stands twice"}
+	}
+	if _, ok := jsonrpc.Text(q.meta.Version); ok && !only(r.Header[headerVersion], q.meta.Version) {
+		return mismatch("the " + headerVersion + " header is missing, or is not what " + era.KeyVersion + " is") // MI8
+	}
+	if no := q.meta.Check(h.opts.Eras); no != nil { // MI7, MI9
+		return no
+	}
+	if era.IsRemovedMethod(m.Method()) { // MI11
+		return era.NotFound(m.Method())
+	}
+	return h.refuseHeaders(r.Header, m.Method(), q)
+}
+
+// serveModern lets a bridge.Handler serve one request.
+func (h *Handler) serveModern(w http.ResponseWriter, r *http.Request, m jsonrpc.Message, q *query, share *httpserver.Share) {
+	e := newExchange(h, w, r, m, share)
+	defer e.cancel(nil)
+	if err := h.exchanges.add(e, h.opts.MaxExchanges); err != nil {
+		h.logRefused(r, err.Error())
+		httpserver.Busy(w, r, e.id, err.Error())
+		return
+	}
+	defer h.exchanges.remove(e)
+	if standing := httpguard.Standing(r); standing.Done() != nil {
+		defer context.AfterFunc(standing, func() { e.cancel(errRevoked) })()
+	}
+	if no := h.refuseParams(e.ctx, r.Header, m, q); no != nil {
+		writeRefusal(w, e.id, no)
+		return
+	}
+	e.begin()
+	defer e.leave()
+	if err := h.opts.Modern.ServeConn(e.ctx, e); err != nil && e.ctx.Err() == nil {
+		h.logUnserved(err)
+	}
+}
+
+// logUnserved says why a request was not served, at most every so often: it may
+// be the same for each of them.
+func (h *Handler) logUnserved(err error) {
+	level := hclog.Debug
+	if h.refused.Due() {
+		level = hclog.Warn
+	}
+	h.opts.Logger.Log(level, "request not served", "error", err)
+}
+
+// writeRefusal answers a request that is not served with the status of the error (MI13).
+func writeRefusal(w http.ResponseWriter, id jsonrpc.ID, no *era.Refusal) {
+	status := http.StatusBadRequest
+	if no.Code == jsonrpc.CodeMethodNotFound {
+		status = http.StatusNotFound
+	}
+	w.Header()["Content-Type"] = valueJSON
+	w.WriteHeader(status)
+	_, _ = w.Write(no.Response(id).Bytes())
+}
+
+// statusOf returns the status for the answer to a request of method, where it
+// comes first (MI13).
+func statusOf(m jsonrpc.Message, method string) int {
+	if !m.IsError() {
+		return http.StatusOK
+	}
+	switch string(m.Lookup("error", "code")) {
+	case "-32020", "-32021", "-32022":
+		return http.StatusBadRequest
+	case "-32601":
+		if !namesThing(method) {
+			return http.StatusNotFound
+		}
+	case "-32603":
+		if reason, _ := jsonrpc.Text(m.Lookup("error", "data", "reason")); reason == "busy" {
+			return http.StatusServiceUnavailable
+		}
+	}
+	return http.StatusOK
+}
+
+// namesThing reports whether requests of method ask for a thing by its name:
+// servers have been seen to say "method not found" where they mean the thing.
+// To all others that answer says what it says (MI11).
+func namesThing(method string) bool { return nameKey(method) != "" }
+
+// withOldVersion returns an initialize request that asks for a revision that
+// has initialize: no server shall be led to answer it with another one (ED6).
+func withOldVersion(m jsonrpc.Message) jsonrpc.Message {
+	version, ok := jsonrpc.Text(m.Lookup("params", "protocolVersion"))
+	if !ok || !era.IsModern(version) {
+		return m
+	}
+	return m.WithParams(jsonrpc.With(m.Params(), "protocolVersion", jsonrpc.Quote(era.NewestLegacy)))
+}
+
+// refuseModernBatch answers an array that 2026-07-28 has a part in, which has
+// no arrays (MI3).
+func (h *Handler) refuseModernBatch(w http.ResponseWriter, r *http.Request, messages []jsonrpc.Message) bool {
+	modern := h.opts.Eras == era.OnlyModern || h.servesModern() && namesModern(r.Header)
+	for _, m := range messages {
+		modern = modern || era.IsModernMessage(m)
+	}
+	if modern {
+		refuseID(w, r, http.StatusBadRequest, jsonrpc.ID{}, "a batch is no message of revision "+era.NewestModern+"; POST the messages one by one")
+	}
+	return modern
+}

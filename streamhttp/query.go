@@ -1,0 +1,172 @@
+package streamhttp
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+	"strings"
+
+	"github.com/mcp-bridge/mcp-bridge/era"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+	"github.com/mcp-bridge/mcp-bridge/toolheader"
+)
+
+// Headers of 2026-07-28 that repeat what stands in the body (MI5).
+const (
+	headerMethod = "Mcp-Method"
+	headerName   = "Mcp-Name"
+)
+
+// query is what a request says of itself in its params: what its headers have
+// to repeat.
+type query struct {
+	meta  era.Meta
+	name  []byte // what it asks for, raw; nil: nothing is named
+	twice string // a key of these that stands twice: two readers could differ about it
+}
+
+// nameKey returns the key of params whose value Mcp-Name repeats for requests
+// of method; "": there is none.
+func nameKey(method string) string {
+	switch method {
+	case "tools/call", "prompts/get":
+		return "name"
+	case "resources/read":
+		return "uri"
+	case "tasks/get", "tasks/update", "tasks/cancel":
+		return "taskId"
+	}
+	return ""
+}
+
+// readQuery walks over the params once, and once over their _meta.
+func readQuery(m jsonrpc.Message) (q query) {
+	name := nameKey(m.Method())
+	for member := range jsonrpc.Members(m.Params()) {
+		switch member.Key {
+		case "_meta": // Parse refuses two
+			q.readMeta(member.Value)
+		case name:
+			q.note(&q.name, member)
+		}
+	}
+	return q
+}
+
+func (q *query) readMeta(meta []byte) {
+	for member := range jsonrpc.Members(meta) {
+		switch member.Key {
+		case era.KeyVersion:
+			q.note(&q.meta.Version, member)
+		case era.KeyClientInfo:
+			q.note(&q.meta.ClientInfo, member)
+		case era.KeyCapabilities:
+			q.note(&q.meta.Capabilities, member)
+		case era.KeyLogLevel:
+			q.note(&q.meta.LogLevel, member)
+		}
+	}
+}
+
+func (q *query) note(field *[]byte, member jsonrpc.Member) {
+	if *field != nil {
+		q.twice = member.Key
+	}
+	*field = member.Value
+}
+
+// namesModern reports whether a version header names a modern revision.
+func namesModern(header http.Header) bool {
+	for _, v := range header[headerVersion] {
+		if era.IsModern(trim(v)) {
+			return true
+		}
+	}
+	return false
+}
+
+// trim takes away what RFC 9110 (5.5) does not count to the value of a header.
+// Over HTTP/1 net/http has done so.
+func trim(value string) string { return strings.Trim(value, " \t") }
+
+// only reports whether a header was sent once, with what a raw JSON string means.
+func only(values []string, raw []byte) bool {
+	return len(values) == 1 && means(raw, trim(values[0]))
+}
+
+// means reports whether a raw JSON string means text.
+func means(raw []byte, text string) bool {
+	if len(raw) < 2 || raw[0] != '"' {
+		return false
+	}
+	if inner := raw[1 : len(raw)-1]; bytes.IndexByte(inner, '\\') < 0 {
+		return string(inner) == text // copies nothing
+	}
+	got, _ := jsonrpc.Text(raw)
+	return got == text
+}
+
+func mismatch(text string) *era.Refusal {
+	return &era.Refusal{Code: era.CodeHeaderMismatch, Text: "header mismatch: " + text}
+}
+
+// refuseHeaders compares Mcp-Method and Mcp-Name with the body (MI5, MI6).
+func (h *Handler) refuseHeaders(header http.Header, method string, q *query) *era.Refusal {
+	values := header[headerMethod]
+	switch {
+	case len(values) != 1:
+		return mismatch("the " + headerMethod + " header is needed, once")
+	case trim(values[0]) != method:
+		return mismatch("the " + headerMethod + " header is not what the method is")
+	}
+	key := nameKey(method)
+	if key == "" {
+		return nil
+	}
+	values = header[headerName]
+	_, named := jsonrpc.Text(q.name)
+	switch {
+	case len(values) == 0 && !named:
+		return nil // that something is not named well is for the server to say
+	case len(values) != 1:
+		return mismatch("the " + headerName + " header is needed, once")
+	case h.opts.RawNames && means(q.name, trim(values[0])):
+		return nil
+	}
+	got, err := toolheader.Decode(values[0])
+	switch {
+	case err != nil:
+		return mismatch("the " + headerName + " header is invalid: " + err.Error())
+	case !means(q.name, got):
+		return mismatch("the " + headerName + " header is not what params." + key + " is")
+	}
+	return nil
+}
+
+// annotation is the key of an input schema that asks for a header. Where it
+// does not stand, not even in disguise, there is no need to look closer.
+var annotation, escape = []byte("x-mcp-header"), []byte(`\u`)
+
+// refuseParams compares the Mcp-Param headers of a tool's call with its
+// arguments, if the tool has any (MI22).
+func (h *Handler) refuseParams(ctx context.Context, header http.Header, m jsonrpc.Message, q *query) *era.Refusal {
+	if h.opts.ToolSchema == nil || m.Method() != "tools/call" {
+		return nil
+	}
+	tool, ok := jsonrpc.Text(q.name)
+	if !ok {
+		return nil
+	}
+	schema, known := h.opts.ToolSchema(ctx, m, tool)
+	if !known || !bytes.Contains(schema, annotation) && !bytes.Contains(schema, escape) {
+		return nil
+	}
+	params, err := toolheader.Parse(schema)
+	if err != nil || len(params) == 0 {
+		return nil // whoever lists such a tool to clients says what is wrong with it
+	}
+	if err := toolheader.Check(params, m.Lookup("params", "arguments"), header); err != nil {
+		return &era.Refusal{Code: era.CodeHeaderMismatch, Text: err.Error()}
+	}
+	return nil
+}

@@ -1,0 +1,128 @@
+package streamhttp
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge"
+)
+
+// reply is the reply to one POST, written by whoever has something to say. A
+// write that waits for the client can be broken off; nothing can be written
+// after it, so that the client does not take half a reply for a whole one.
+type reply struct {
+	http.ResponseWriter
+
+	mu      sync.Mutex // never held during a write
+	writes  uint64     // begun and ended
+	aborted bool
+	left    bool // net/http goes on with the connection
+}
+
+// write is called before something is written that may have to wait; written
+// is called afterwards. When ctx is done meanwhile, the write fails.
+func (p *reply) write(ctx context.Context) (written func()) {
+	p.mu.Lock()
+	p.writes++
+	p.mu.Unlock()
+	stop := context.AfterFunc(ctx, p.aborter())
+	return func() {
+		stop()
+		p.mu.Lock()
+		p.writes++ // one that comes too late must not break the next off
+		p.mu.Unlock()
+	}
+}
+
+// aborter returns what breaks off the write that is going on now.
+func (p *reply) aborter() func() {
+	p.mu.Lock()
+	now := p.writes
+	p.mu.Unlock()
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.writes == now && !p.left {
+			p.aborted = true
+			_ = http.NewResponseController(p.ResponseWriter).SetWriteDeadline(longAgo)
+		}
+	}
+}
+
+var longAgo = time.Unix(1, 0)
+
+// SetWriteDeadline does so, unless the reply was broken off.
+func (p *reply) SetWriteDeadline(t time.Time) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.aborted {
+		t = longAgo
+	}
+	return http.NewResponseController(p.ResponseWriter).SetWriteDeadline(t)
+}
+
+// Unwrap is for the http.ResponseController.
+func (p *reply) Unwrap() http.ResponseWriter { return p.ResponseWriter }
+
+// flush sends on its way what net/http still keeps.
+func (p *reply) flush(stall time.Duration) {
+	if stall > 0 {
+		_ = p.SetWriteDeadline(time.Now().Add(stall))
+	}
+	_ = http.NewResponseController(p.ResponseWriter).Flush()
+}
+
+// leave leaves the reply to net/http.
+func (p *reply) leave() {
+	p.mu.Lock()
+	p.left = true
+	p.mu.Unlock()
+}
+
+// exchanges are those in progress. The zero value has none.
+type exchanges struct {
+	mu     sync.Mutex
+	all    map[*exchange]struct{}
+	closed bool
+	wg     sync.WaitGroup // one for each
+}
+
+// add enters e, or says why there is no place for it.
+func (x *exchanges) add(e *exchange, max int) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	switch {
+	case x.closed:
+		return bridge.ErrClosing
+	case len(x.all) >= max:
+		return errTooManyCalls
+	}
+	if x.all == nil {
+		x.all = make(map[*exchange]struct{})
+	}
+	x.all[e] = struct{}{}
+	x.wg.Add(1)
+	return nil
+}
+
+func (x *exchanges) remove(e *exchange) {
+	x.mu.Lock()
+	delete(x.all, e)
+	x.mu.Unlock()
+	x.wg.Done()
+}
+
+// close lets nobody in any more, and tells all that are there.
+func (x *exchanges) close() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.closed = true
+	for e := range x.all {
+		e.cancel(bridge.ErrClosing)
+	}
+}
+
+// wait returns when all have left. Call it after close.
+func (x *exchanges) wait() { x.wg.Wait() }
