@@ -6,7 +6,11 @@
 // written on package jsonrpc alone, not on an SDK, so that it neither hides
 // nor repairs what a bridge does to the messages on the way.
 //
-// It speaks the revisions with an initialize handshake, 2024-11-05 to 2025-11-25.
+// It speaks both eras of MCP on one connection, without a mode: a request
+// that claims a modern version in its _meta is served by itself, as 2026-07-28
+// wants it, and all else belongs to the session that initialize opens, in one
+// of the revisions 2024-11-05 to 2025-11-25 (ST14). The tools are the same; what
+// the eras do differently with a request is a face.
 package demo
 
 import (
@@ -28,6 +32,7 @@ const (
 	defaultDrain = time.Second
 	askTimeout   = 10 * time.Minute // a person may have to answer
 	maxCalls     = 256              // tools/call in flight per session
+	maxListens   = 64               // subscriptions/listen open per session
 )
 
 // Server is the demo server. The zero value works. It is immutable while in
@@ -52,10 +57,16 @@ type Server struct {
 	// It must be safe for concurrent use, as an *os.File is.
 	Stderr io.Writer
 
+	// Conformance adds the tools, prompts and resources that the official
+	// conformance suite asks for by name, and puts each list on one page,
+	// because the suite reads one only.
+	Conformance bool
+
 	// Environ lists the "K=V" pairs whose names the tool "env" tells; nil means os.Environ().
 	Environ []string
 
 	negotiated func(revision string) // told the revision of the session; nil is fine
+	key        []byte                // signs requestState; nil: a random one for each session
 }
 
 // errSessionOver is why a session's context ends when nothing went wrong.
@@ -79,6 +90,7 @@ func (srv *Server) ServeConn(ctx context.Context, conn bridge.Conn) error {
 		pending: map[jsonrpc.ID]chan<- jsonrpc.Message{},
 		level:   levelInfo,
 		subs:    map[string]bool{},
+		signer:  newSigner(srv.key),
 	}
 	err := s.receive()
 	close(s.eof) // nobody will answer our requests any more
@@ -90,6 +102,7 @@ func (srv *Server) ServeConn(ctx context.Context, conn bridge.Conn) error {
 	}
 	s.stopClock()
 	s.running.Wait()
+	s.endListens()
 	cancel(errSessionOver)
 	// The first cause is the one that counts: a failed Send makes Recv fail too.
 	if cause := context.Cause(ctx); cause != errSessionOver {
@@ -136,7 +149,9 @@ func (srv *Server) environ() []string {
 // session is one conversation with one client.
 //
 // Requests are handled one by one in the order of arrival, in the goroutine of
-// ServeConn; only tools/call gets a goroutine of its own, since it can take long.
+// ServeConn; only what can take long or asks the client gets one of its own (see job).
+// Modern requests share with the legacy session what belongs to this process:
+// the connection, the ids in use, and whether "extra" is there.
 type session struct {
 	srv  *Server
 	conn bridge.Conn
@@ -146,15 +161,18 @@ type session struct {
 
 	running sync.WaitGroup // calls
 
-	clock *clock // the ticking of demo://clock; only ServeConn's goroutine uses it
+	clock  *clock // the ticking of demo://clock; only ServeConn's goroutine uses it
+	signer signer // of requestState
 
 	mu           sync.Mutex // guards the rest; never held while sending or receiving
-	client       clientInfo // zero until initialize
+	hello        clientInfo // of the legacy session; zero until initialize
 	calls        map[jsonrpc.ID]context.CancelFunc
 	pending      map[jsonrpc.ID]chan<- jsonrpc.Message // our requests to the client
 	lastID       int64                                 // of our requests
 	elicitations int64                                 // in mode url
 	level        int                                   // logging/setLevel
-	subs         map[string]bool                       // subscribed resources
+	subs         map[string]bool                       // resources subscribed to in the legacy session
+	listens      []*listen                             // open subscriptions/listen, the oldest first
 	extra        bool                                  // whether tool "extra" is there
+	extraPrompt  bool                                  // whether prompt "extra" is there
 }

@@ -8,8 +8,15 @@ import (
 // pageSize is small enough that the lists of tools and resources have two pages.
 const pageSize = 12
 
+func (srv *Server) pageSize() int {
+	if srv.Conformance {
+		return 1000
+	}
+	return pageSize
+}
+
 // page returns the part of all that params' cursor asks for, and the cursor of the next part.
-func page[T any](params []byte, all []T) (part []T, next string, err error) {
+func page[T any](params []byte, all []T, size int) (part []T, next string, err error) {
 	var p struct {
 		Cursor *string `json:"cursor"`
 	}
@@ -23,7 +30,7 @@ func page[T any](params []byte, all []T) (part []T, next string, err error) {
 		}
 	}
 	start = min(start, len(all)) // a list may have become shorter
-	end := min(start+pageSize, len(all))
+	end := min(start+size, len(all))
 	if end < len(all) {
 		next = cursor(end)
 	}

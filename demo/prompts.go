@@ -12,6 +12,7 @@ type prompt struct {
 	Arguments   []promptArgument `json:"arguments,omitempty"`
 
 	render   func(args map[string]string) []promptMessage
+	ask      func(c *call) ([]promptMessage, error) // instead of render
 	complete func(argument, prefix string, known map[string]string) []string
 }
 
@@ -102,8 +103,22 @@ var allPrompts = []*prompt{
 	},
 }
 
-func listPrompts(params []byte) (any, error) {
-	part, next, err := page(params, allPrompts)
+// prompts are those that there are now.
+func (s *session) prompts() []*prompt {
+	all := allPrompts[:len(allPrompts):len(allPrompts)]
+	if s.srv.Conformance {
+		all = append(all, conformancePrompts...)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.extraPrompt {
+		all = append(all, extraPrompt)
+	}
+	return all
+}
+
+func (s *session) listPrompts(params []byte) (any, error) {
+	part, next, err := page(params, s.prompts(), s.srv.pageSize())
 	if err != nil {
 		return nil, err
 	}
@@ -113,8 +128,8 @@ func listPrompts(params []byte) (any, error) {
 	}{part, next}, nil
 }
 
-func promptNamed(name string) (*prompt, error) {
-	for _, p := range allPrompts {
+func (s *session) prompt(name string) (*prompt, error) {
+	for _, p := range s.prompts() {
 		if p.Name == name {
 			return p, nil
 		}
@@ -130,7 +145,7 @@ func (s *session) getPrompt(params []byte) (any, error) {
 	if err := decode(params, &p); err != nil {
 		return nil, err
 	}
-	found, err := promptNamed(p.Name)
+	found, err := s.prompt(p.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -143,10 +158,30 @@ func (s *session) getPrompt(params []byte) (any, error) {
 	if messages == nil {
 		return nil, invalidParams("there is no such item")
 	}
-	return struct {
-		Description string          `json:"description"`
-		Messages    []promptMessage `json:"messages"`
-	}{found.Description, messages}, nil
+	return promptResult{found.Description, messages}, nil
+}
+
+type promptResult struct {
+	Description string          `json:"description"`
+	Messages    []promptMessage `json:"messages"`
+}
+
+// promptJob returns the job of a prompts/get whose prompt asks the client; nil for others.
+func (s *session) promptJob(params []byte) (job, error) {
+	var p struct {
+		Name string `json:"name"`
+	}
+	if err := decode(params, &p); err != nil {
+		return nil, err
+	}
+	found, err := s.prompt(p.Name)
+	if err != nil || found.ask == nil {
+		return nil, err
+	}
+	return func(c *call) (any, error) {
+		messages, err := found.ask(c)
+		return promptResult{found.Description, messages}, err
+	}, nil
 }
 
 // maxCompletions is how many values completion/complete may return at once.
@@ -179,7 +214,7 @@ func (s *session) complete(params []byte) (any, error) {
 		}
 		values = append(values, completeItem(p.Argument.Value)...)
 	case "ref/prompt":
-		found, err := promptNamed(p.Ref.Name)
+		found, err := s.prompt(p.Ref.Name)
 		if err != nil {
 			return nil, err
 		}

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -62,12 +63,15 @@ func itemResource(n int) resource {
 	}
 }
 
-func listResources(params []byte) (any, error) {
+func (s *session) listResources(params []byte) (any, error) {
 	all := staticResources[:len(staticResources):len(staticResources)]
+	if s.srv.Conformance {
+		all = append(all, conformanceResources...)
+	}
 	for n := 1; n <= listed; n++ {
 		all = append(all, itemResource(n))
 	}
-	part, next, err := page(params, all)
+	part, next, err := page(params, all, s.srv.pageSize())
 	if err != nil {
 		return nil, err
 	}
@@ -91,8 +95,12 @@ var templates = []template{{
 	MimeType:    "application/json",
 }}
 
-func listTemplates(params []byte) (any, error) {
-	part, next, err := page(params, templates)
+func (s *session) listTemplates(params []byte) (any, error) {
+	all := templates[:len(templates):len(templates)]
+	if s.srv.Conformance {
+		all = append(all, conformanceTemplate)
+	}
+	part, next, err := page(params, all, s.srv.pageSize())
 	if err != nil {
 		return nil, err
 	}
@@ -107,13 +115,15 @@ func (s *session) readResource(params []byte) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := read(uri)
+	c := s.read(uri)
 	if c == nil {
 		return nil, notFound(uri)
 	}
-	return struct {
-		Contents []contents `json:"contents"`
-	}{[]contents{*c}}, nil
+	return readResult{[]contents{*c}}, nil
+}
+
+type readResult struct {
+	Contents []contents `json:"contents"`
 }
 
 func uriOf(params []byte) (string, error) {
@@ -135,7 +145,15 @@ func notFound(uri string) error {
 
 var itemPattern = regexp.MustCompile(`^` + regexp.QuoteMeta(itemURI) + `([1-9][0-9]?)$`)
 
-// read returns the contents of a resource, nil if there is no such resource.
+// read returns the contents of a resource of this server, nil if there is no such resource.
+func (s *session) read(uri string) *contents {
+	if c := read(uri); c != nil || !s.srv.Conformance {
+		return c
+	}
+	return conformanceRead(uri)
+}
+
+// read returns the contents of a resource that is always there.
 func read(uri string) *contents {
 	c := &contents{URI: uri, MimeType: "text/plain"}
 	switch uri {
@@ -179,7 +197,7 @@ func (s *session) subscribe(params []byte) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if read(uri) == nil {
+	if s.read(uri) == nil {
 		return nil, notFound(uri)
 	}
 	s.mu.Lock()
@@ -200,22 +218,22 @@ func (s *session) unsubscribe(params []byte) (any, error) {
 	delete(s.subs, uri)
 	s.mu.Unlock()
 	if uri == clockURI {
-		s.stopClock()
+		s.stopClock() // and with it an update on its way
+		if s.subscribed(uri) {
+			s.startClock()
+		}
 	}
 	return struct{}{}, nil
 }
 
+// subscribed reports whether anybody is to be told when a resource changes.
 func (s *session) subscribed(uri string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.subs[uri]
+	return s.subs[uri] || slices.ContainsFunc(s.listens, func(l *listen) bool { return slices.Contains(l.URIs, uri) })
 }
 
-func (s *session) updated(uri string) {
-	s.notify("notifications/resources/updated", map[string]string{"uri": uri})
-}
-
-// clock is the goroutine that tells a subscriber of demo://clock about every tick.
+// clock is the goroutine that tells the subscribers of demo://clock about every tick.
 type clock struct {
 	stop context.CancelFunc
 	done chan struct{}

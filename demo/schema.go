@@ -23,6 +23,18 @@ type schema struct {
 	Properties  map[string]schema `json:"properties,omitempty"`
 	Required    []string          `json:"required,omitempty"`
 	Additional  *bool             `json:"additionalProperties,omitempty"`
+	Header      string            `json:"x-mcp-header,omitempty"` // mirrored into Mcp-Param-<Header>
+
+	raw string // the schema itself, as JSON; all else is then only checked, not told
+}
+
+// MarshalJSON makes a schema that this type has no words for what it says itself.
+func (s schema) MarshalJSON() ([]byte, error) {
+	if s.raw != "" {
+		return []byte(s.raw), nil
+	}
+	type plain schema
+	return encode(plain(s))
 }
 
 type props = map[string]schema
@@ -48,6 +60,11 @@ func (s schema) between(low, high float64) schema {
 	return s
 }
 
+func (s schema) header(name string) schema {
+	s.Header = name
+	return s
+}
+
 func (s schema) or(def any) schema {
 	s.Default = def
 	return s
@@ -66,7 +83,7 @@ func (s *schema) check(args map[string]json.RawMessage) (map[string]json.RawMess
 	full := map[string]json.RawMessage{}
 	for name, value := range args {
 		p, ok := s.Properties[name]
-		if !ok {
+		if !ok && s.raw == "" {
 			return nil, fmt.Errorf("there is no argument %s; there is: %s", clip(name), s.names())
 		}
 		if err := p.accepts(value); err != nil {
@@ -121,6 +138,14 @@ func (s *schema) accepts(raw json.RawMessage) error {
 			return fmt.Errorf("must be a number")
 		}
 		return s.inRange(*n)
+	case "object":
+		var o map[string]json.RawMessage
+		if json.Unmarshal(raw, &o) != nil || o == nil {
+			return fmt.Errorf("must be an object")
+		}
+		if _, err := s.check(o); err != nil {
+			return fmt.Errorf("is not as it should be: %w", err)
+		}
 	}
 	return nil
 }

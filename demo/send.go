@@ -2,11 +2,9 @@ package demo
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
@@ -26,14 +24,10 @@ func (s *session) send(m jsonrpc.Message) {
 	}
 }
 
-// reply answers a request.
-func (s *session) reply(id jsonrpc.ID, result any, err error) {
-	var raw []byte
+// respond answers a request with a result that is encoded, or an error.
+func (s *session) respond(id jsonrpc.ID, result []byte, err error) {
 	if err == nil {
-		raw, err = encode(result)
-	}
-	if err == nil {
-		s.send(jsonrpc.NewResult(id, raw))
+		s.send(jsonrpc.NewResult(id, result))
 		return
 	}
 	code, data := jsonrpc.CodeInternalError, []byte(nil)
@@ -71,80 +65,6 @@ func encode(v any) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
-// errClientGone is the answer to what we ask of a client that has ended its input.
-var errClientGone = errors.New("the client has ended its input and can no longer answer")
-
-// ask sends a request to the client and waits for the result.
-// An error response of the client is returned as an *rpcError.
-func (s *session) ask(ctx context.Context, method string, params any) (json.RawMessage, error) {
-	raw, err := encode(params)
-	if err != nil {
-		return nil, err
-	}
-	answer := make(chan jsonrpc.Message, 1)
-	s.mu.Lock()
-	s.lastID++
-	id := jsonrpc.IntID(s.lastID)
-	s.pending[id] = answer
-	s.mu.Unlock()
-
-	s.send(jsonrpc.NewRequest(id, method, raw))
-	timeout := time.NewTimer(askTimeout)
-	defer timeout.Stop()
-	select {
-	case m := <-answer:
-		return result(m)
-	case <-s.eof:
-		select {
-		case m := <-answer: // it came before the end
-			return result(m)
-		default:
-			err = errClientGone
-		}
-	case <-timeout.C:
-		err = errors.New("the client did not answer in time")
-	case <-ctx.Done():
-		err = errors.New("the call was cancelled")
-	}
-	s.mu.Lock()
-	delete(s.pending, id)
-	s.mu.Unlock()
-	if err != errClientGone && s.ctx.Err() == nil {
-		s.notify("notifications/cancelled", struct {
-			ID     json.RawMessage `json:"requestId"`
-			Reason string          `json:"reason"`
-		}{json.RawMessage(id.String()), err.Error()})
-	}
-	return nil, err
-}
-
-// answered gives a response of the client to the call that waits for it.
-// A response that nobody waits for came too late, and is dropped.
-func (s *session) answered(m jsonrpc.Message) {
-	s.mu.Lock()
-	answer := s.pending[m.ID()]
-	delete(s.pending, m.ID())
-	s.mu.Unlock()
-	if answer != nil {
-		answer <- m // has room: there is one response at most
-	}
-}
-
-// result takes a response apart.
-func result(m jsonrpc.Message) (json.RawMessage, error) {
-	if !m.IsError() {
-		return m.Result(), nil
-	}
-	var e struct {
-		Code    int    `json:"code"`
-		Message string `json:"message"`
-	}
-	if err := json.Unmarshal(m.ErrorObject(), &e); err != nil {
-		return nil, errors.New("the client answered with an error that cannot be read")
-	}
-	return nil, &rpcError{code: e.Code, message: e.Message}
-}
-
 // Levels of RFC 5424 as MCP names them, the least severe first.
 var levels = []string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
 
@@ -159,19 +79,19 @@ func levelIndex(name string) int {
 	return -1
 }
 
-// log sends a log message unless the client asked for more severe ones only; it reports whether it did.
-func (s *session) log(level int, logger string, data any) bool {
+// logs reports whether the legacy session takes log messages of that level.
+func (s *session) logs(level int) bool {
 	s.mu.Lock()
-	wanted := level >= s.level
-	s.mu.Unlock()
-	if wanted {
-		s.notify("notifications/message", struct {
-			Level  string `json:"level"`
-			Logger string `json:"logger"`
-			Data   any    `json:"data"`
-		}{levels[level], logger, data})
-	}
-	return wanted
+	defer s.mu.Unlock()
+	return level >= s.level
+}
+
+func (s *session) sendLog(level int, logger string, data any) {
+	s.notify("notifications/message", struct {
+		Level  string `json:"level"`
+		Logger string `json:"logger"`
+		Data   any    `json:"data"`
+	}{levels[level], logger, data})
 }
 
 func (s *session) setLevel(params []byte) (any, error) {

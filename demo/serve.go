@@ -18,13 +18,19 @@ import (
 // r and w are as [stdio.Std] describes them, usually os.Stdin and os.Stdout;
 // neither is closed.
 func Serve(ctx context.Context, r io.Reader, w io.Writer, stderr io.Writer) error {
+	return serve(ctx, r, w, &Server{Stderr: stderr})
+}
+
+// ServeConformance is Serve with [Server.Conformance].
+func ServeConformance(ctx context.Context, r io.Reader, w io.Writer, stderr io.Writer) error {
+	return serve(ctx, r, w, &Server{Stderr: stderr, Conformance: true})
+}
+
+func serve(ctx context.Context, r io.Reader, w io.Writer, srv *Server) error {
 	var batches atomic.Bool
-	srv := &Server{
-		Version:    buildVersion(),
-		Exit:       os.Exit,
-		Stderr:     stderr,
-		negotiated: func(revision string) { batches.Store(revision == "2025-03-26") }, // ST5
-	}
+	srv.Version = buildVersion()
+	srv.Exit = os.Exit
+	srv.negotiated = func(revision string) { batches.Store(revision == "2025-03-26") } // ST5
 	conn := stdio.Std(r, w, stdio.Options{AcceptBatch: batches.Load})
 	err := srv.ServeConn(ctx, conn)
 	if closing := conn.Close(); err == nil {

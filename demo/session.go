@@ -37,6 +37,11 @@ func invalidParams(message string) error {
 	return &rpcError{code: jsonrpc.CodeInvalidParams, message: message}
 }
 
+// toolError is what a model is meant to read; it becomes a result with isError.
+type toolError struct{ message string }
+
+func (e *toolError) Error() string { return e.message }
+
 // dispatch handles one message from the client.
 func (s *session) dispatch(m jsonrpc.Message) {
 	switch m.Kind() {
@@ -45,16 +50,30 @@ func (s *session) dispatch(m jsonrpc.Message) {
 	case jsonrpc.Notification:
 		s.notified(m)
 	case jsonrpc.Request:
+		if isModern(m) {
+			s.modern(m)
+			return
+		}
+		f := &legacyFace{s, m.ID(), m.Method()}
 		if err := s.admit(m); err != nil {
-			s.reply(m.ID(), nil, err)
+			f.reply(nil, err)
 			return
 		}
-		if m.Method() == "tools/call" {
-			s.startCall(m)
-			return
-		}
+		s.serve(m, f)
+	}
+}
+
+// serve answers a request that was admitted.
+func (s *session) serve(m jsonrpc.Message, f face) {
+	run, err := s.job(m, f.client())
+	switch {
+	case err != nil:
+		f.reply(nil, err)
+	case run != nil:
+		s.start(m, f, run)
+	default:
 		result, err := s.handle(m.Method(), m.Params())
-		s.reply(m.ID(), result, err)
+		f.reply(result, err)
 	}
 }
 
@@ -63,10 +82,10 @@ func (s *session) dispatch(m jsonrpc.Message) {
 func (s *session) admit(m jsonrpc.Message) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, used := s.calls[m.ID()]; used {
-		return &rpcError{code: jsonrpc.CodeInvalidRequest, message: "a request with this id is in progress"}
+	if s.used(m.ID()) {
+		return errIDInUse
 	}
-	initialized := s.client.Revision != ""
+	initialized := s.hello.Revision != ""
 	switch m.Method() {
 	case "ping":
 		return nil
@@ -85,6 +104,15 @@ func (s *session) admit(m jsonrpc.Message) error {
 	return nil
 }
 
+// errIDInUse refuses a request whose id would be ambiguous (J3).
+var errIDInUse = &rpcError{code: jsonrpc.CodeInvalidRequest, message: "a request with this id is in progress"}
+
+// used reports whether a request with that id is in progress. The caller holds s.mu.
+func (s *session) used(id jsonrpc.ID) bool {
+	_, called := s.calls[id]
+	return called || s.listenAt(id) >= 0
+}
+
 // known are the methods that need a session.
 var known = map[string]bool{
 	"logging/setLevel": true, "completion/complete": true,
@@ -94,7 +122,7 @@ var known = map[string]bool{
 	"resources/subscribe": true, "resources/unsubscribe": true,
 }
 
-// handle answers every request but tools/call.
+// handle answers what is no job. Who calls it has seen to it that the method is one of the era.
 func (s *session) handle(method string, params []byte) (any, error) {
 	switch method {
 	case "initialize":
@@ -106,13 +134,13 @@ func (s *session) handle(method string, params []byte) (any, error) {
 	case "tools/list":
 		return s.listTools(params)
 	case "prompts/list":
-		return listPrompts(params)
+		return s.listPrompts(params)
 	case "prompts/get":
 		return s.getPrompt(params)
 	case "resources/list":
-		return listResources(params)
+		return s.listResources(params)
 	case "resources/templates/list":
-		return listTemplates(params)
+		return s.listTemplates(params)
 	case "resources/read":
 		return s.readResource(params)
 	case "resources/subscribe":
@@ -127,9 +155,13 @@ func (s *session) handle(method string, params []byte) (any, error) {
 func (s *session) notified(m jsonrpc.Message) {
 	switch m.Method() {
 	case "notifications/cancelled":
-		s.take(m.RequestID()) // and its context with it; an unknown id is a race that was lost
+		if id := m.RequestID(); !s.take(id) { // and its context with it
+			s.unlisten(id) // an unknown id is a race that was lost
+		}
 	case "notifications/roots/list_changed":
-		s.log(levelInfo, "roots", "the client says that its roots changed; the tool \"roots\" lists them")
+		if !isModern(m) && s.logs(levelInfo) { // modern clients do not tell
+			s.sendLog(levelInfo, "roots", "the client says that its roots changed; the tool \"roots\" lists them")
+		}
 	}
 }
 
@@ -146,34 +178,40 @@ func (s *session) initialize(params []byte) (any, error) {
 		p.Capabilities = map[string]json.RawMessage{}
 	}
 	s.mu.Lock()
-	s.client = p
+	s.hello = p
 	s.mu.Unlock()
 	if s.srv.negotiated != nil {
 		s.srv.negotiated(p.Revision)
 	}
 
-	type flags map[string]bool
 	return struct {
 		ProtocolVersion string         `json:"protocolVersion"`
-		Capabilities    map[string]any `json:"capabilities"`
-		ServerInfo      any            `json:"serverInfo"`
+		Capabilities    any            `json:"capabilities"`
+		ServerInfo      implementation `json:"serverInfo"`
 		Instructions    string         `json:"instructions"`
-	}{
-		ProtocolVersion: p.Revision,
-		Capabilities: map[string]any{
-			"completions": flags{},
-			"logging":     flags{},
-			"prompts":     flags{"listChanged": true},
-			"resources":   flags{"listChanged": true, "subscribe": true},
-			"tools":       flags{"listChanged": true},
-		},
-		ServerInfo: struct {
-			Name    string `json:"name"`
-			Title   string `json:"title"`
-			Version string `json:"version"`
-		}{"mcp-bridge-demo", "mcp-bridge demo server", s.srv.version()},
-		Instructions: instructions,
-	}, nil
+	}{p.Revision, capabilities, s.srv.info(), instructions}, nil
+}
+
+type flags map[string]bool
+
+// capabilities are what this server can do, in both eras.
+var capabilities = map[string]flags{
+	"completions": {},
+	"logging":     {},
+	"prompts":     {"listChanged": true},
+	"resources":   {"listChanged": true, "subscribe": true},
+	"tools":       {"listChanged": true},
+}
+
+// implementation is what this server says about itself.
+type implementation struct {
+	Name    string `json:"name"`
+	Title   string `json:"title"`
+	Version string `json:"version"`
+}
+
+func (srv *Server) info() implementation {
+	return implementation{"mcp-bridge-demo", "mcp-bridge demo server", srv.version()}
 }
 
 const instructions = "A server to try clients and bridges with. Start with the tools \"echo\" and \"slow\"; " +
@@ -213,7 +251,7 @@ func (c clientInfo) can(capability, part string) bool {
 func (s *session) peer() clientInfo {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.client
+	return s.hello
 }
 
 // decode reads params; absent params are like {}.

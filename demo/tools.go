@@ -1,7 +1,6 @@
 package demo
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -95,64 +94,37 @@ func structured(v any) (*toolResult, error) {
 	return &toolResult{Content: []content{text(string(raw))}, Structured: json.RawMessage(raw)}, nil
 }
 
-// call is one tools/call in progress.
-type call struct {
-	*session
-	ctx   context.Context // ends when the call is cancelled
-	id    jsonrpc.ID
-	token jsonrpc.ID // progress token, zero if the client wants no progress
-	meta  json.RawMessage
-}
-
-// startCall starts a tools/call, or answers it at once if it makes no sense.
-func (s *session) startCall(m jsonrpc.Message) {
+// toolCall makes the job of a tools/call, or says why it makes no sense.
+func (s *session) toolCall(params []byte, client clientInfo) (job, error) {
 	var p struct {
 		Name      string                     `json:"name"`
 		Arguments map[string]json.RawMessage `json:"arguments"`
-		Meta      json.RawMessage            `json:"_meta"`
 	}
-	if err := decode(m.Params(), &p); err != nil {
-		s.reply(m.ID(), nil, err)
-		return
+	if err := decode(params, &p); err != nil {
+		return nil, err
 	}
 	t := s.tool(p.Name)
 	if t == nil {
-		s.reply(m.ID(), nil, invalidParams("there is no tool "+clip(p.Name)))
-		return
+		return nil, invalidParams("there is no tool " + clip(p.Name))
 	}
 	args, err := t.Input.check(p.Arguments)
 	if err != nil {
-		result, err := s.badArguments(err)
-		s.reply(m.ID(), result, err)
-		return
+		return nil, badArguments(err, client)
 	}
 	raw, err := encode(args)
 	if err != nil {
-		s.reply(m.ID(), nil, err)
-		return
+		return nil, err
 	}
-	ctx, cancel := context.WithCancel(s.ctx)
-	if !s.put(m.ID(), cancel) {
-		cancel()
-		s.reply(m.ID(), nil, &rpcError{code: jsonrpc.CodeInternalError, message: fmt.Sprintf("more than %d calls in progress", maxCalls)})
-		return
-	}
-	c := &call{session: s, ctx: ctx, id: m.ID(), token: m.ProgressToken(), meta: p.Meta}
-	s.running.Go(func() {
-		result, err := t.run(c, raw)
-		if s.take(c.id) {
-			s.reply(c.id, result, err)
-		}
-	})
+	return func(c *call) (any, error) { return t.run(c, raw) }, nil
 }
 
 // badArguments reports arguments that do not fit the schema: since 2025-11-25
 // to the model, which can do better next time, and before to the client.
-func (s *session) badArguments(err error) (any, error) {
-	if s.peer().Revision >= "2025-11-25" {
-		return failure("%s", err), nil
+func badArguments(err error, client clientInfo) error {
+	if client.Revision >= "2025-11-25" {
+		return &toolError{err.Error()}
 	}
-	return nil, invalidParams(err.Error())
+	return invalidParams(err.Error())
 }
 
 // tool returns the tool with that name, nil if there is none now.
@@ -166,16 +138,20 @@ func (s *session) tool(name string) *tool {
 }
 
 func (s *session) tools() []*tool {
+	all := allTools[:len(allTools):len(allTools)]
+	if s.srv.Conformance {
+		all = append(all, conformanceTools...)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.extra {
-		return append(allTools[:len(allTools):len(allTools)], extraTool)
+		all = append(all, extraTool)
 	}
-	return allTools
+	return all
 }
 
 func (s *session) listTools(params []byte) (any, error) {
-	part, next, err := page(params, s.tools())
+	part, next, err := page(params, s.tools(), s.srv.pageSize())
 	if err != nil {
 		return nil, err
 	}

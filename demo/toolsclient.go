@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"strconv"
+
+	"github.com/mcp-bridge/mcp-bridge/era"
 )
 
 // The tools that ask the client for something, and those that show what it is.
@@ -69,37 +71,45 @@ var form = &schema{
 	Required: []string{"name"},
 }
 
+// elicitation is the params of a form.
+type elicitation struct {
+	Message string `json:"message"`
+	Schema  any    `json:"requestedSchema"`
+}
+
 func elicit(c *call, a struct{ Message string }) (*toolResult, error) {
-	client := c.peer()
-	// An empty elicitation capability means forms; with parts, forms must be among them.
-	if !client.can("elicitation", "") || client.can("elicitation", "url") && !client.can("elicitation", "form") {
-		return lacks("elicitation"), nil
+	if err := c.needs("elicitation", "form"); err != nil {
+		return nil, err
 	}
-	answer, err := c.ask(c.ctx, "elicitation/create", struct {
-		Message string  `json:"message"`
-		Schema  *schema `json:"requestedSchema"`
-	}{a.Message, form})
+	answer, err := c.ask(question{key: "form", method: "elicitation/create", params: elicitation{a.Message, form}})
 	return told("the user's answer", answer, err)
 }
 
 func elicitURL(c *call, a struct{ Message, URL string }) (*toolResult, error) {
-	if !c.peer().can("elicitation", "url") {
-		return lacks("elicitation.url"), nil
+	if err := c.needs("elicitation", "url"); err != nil {
+		return nil, err
 	}
-	id := "elicitation-" + strconv.FormatInt(c.nextElicitation(), 10)
-	answer, err := c.ask(c.ctx, "elicitation/create", struct {
+	id := "" // 2026-07-28 has none, and no notification that the page is done with
+	if !era.IsModern(c.client().Revision) {
+		id = "elicitation-" + strconv.FormatInt(c.nextElicitation(), 10)
+	}
+	answer, err := c.ask(question{key: "page", method: "elicitation/create", params: struct {
 		Mode    string `json:"mode"`
-		ID      string `json:"elicitationId"`
+		ID      string `json:"elicitationId,omitempty"`
 		Message string `json:"message"`
 		URL     string `json:"url"`
-	}{"url", id, a.Message, a.URL})
-	var said struct {
-		Action string `json:"action"`
-	}
-	if err == nil && json.Unmarshal(answer, &said) == nil && said.Action == "accept" {
+	}{"url", id, a.Message, a.URL}})
+	if err == nil && id != "" && accepted(answer) {
 		c.notify("notifications/elicitation/complete", map[string]string{"elicitationId": id})
 	}
 	return told("the user's answer", answer, err)
+}
+
+func accepted(answer json.RawMessage) bool {
+	var said struct {
+		Action string `json:"action"`
+	}
+	return json.Unmarshal(answer, &said) == nil && said.Action == "accept"
 }
 
 func (c *call) nextElicitation() int64 {
@@ -109,52 +119,56 @@ func (c *call) nextElicitation() int64 {
 	return c.elicitations
 }
 
+// sampling is the params of sampling/createMessage.
+type sampling struct {
+	Messages     []promptMessage `json:"messages"`
+	SystemPrompt string          `json:"systemPrompt,omitempty"`
+	MaxTokens    int             `json:"maxTokens"`
+}
+
 func sample(c *call, a struct {
 	Prompt    string
 	MaxTokens int
 }) (*toolResult, error) {
-	if !c.peer().can("sampling", "") {
-		return lacks("sampling"), nil
+	if err := c.needs("sampling", ""); err != nil {
+		return nil, err
 	}
-	answer, err := c.ask(c.ctx, "sampling/createMessage", struct {
-		Messages     []promptMessage `json:"messages"`
-		SystemPrompt string          `json:"systemPrompt"`
-		MaxTokens    int             `json:"maxTokens"`
-	}{
+	answer, err := c.ask(question{key: "model", method: "sampling/createMessage", params: sampling{
 		Messages:     []promptMessage{{"user", text(a.Prompt)}},
 		SystemPrompt: "You are helping to try out an MCP server.",
 		MaxTokens:    a.MaxTokens,
-	})
+	}})
 	return told("the model's answer", answer, err)
 }
 
 func listRoots(c *call, _ struct{}) (*toolResult, error) {
-	if !c.peer().can("roots", "") {
-		return lacks("roots"), nil
+	if err := c.needs("roots", ""); err != nil {
+		return nil, err
 	}
-	answer, err := c.ask(c.ctx, "roots/list", struct{}{})
+	answer, err := c.ask(question{key: "roots", method: "roots/list", params: struct{}{}})
 	return told("the client's roots", answer, err)
-}
-
-func lacks(capability string) *toolResult {
-	return failure("the client has not declared the capability %s", capability)
 }
 
 // told shows what the client answered, exactly.
 func told(what string, answer json.RawMessage, err error) (*toolResult, error) {
-	var e *rpcError
-	switch {
-	case errors.As(err, &e):
-		return failure("the client refused, with error %d: %s", e.code, e.message), nil
-	case err != nil:
-		return failure("%s", err), nil
+	if err != nil {
+		return unanswered(err)
 	}
 	return textResult("%s: %s", what, answer), nil
+}
+
+// unanswered is what a tool ends with when the client does not answer.
+func unanswered(err error) (*toolResult, error) {
+	var why *askError
+	if errors.As(err, &why) {
+		return failure("%s", why), nil
+	}
+	return nil, err
 }
 
 func showSession(c *call, _ struct{}) (*toolResult, error) {
 	return structured(struct {
 		clientInfo
 		Meta json.RawMessage `json:"meta,omitempty"`
-	}{c.peer(), c.meta})
+	}{c.client(), c.meta})
 }

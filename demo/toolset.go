@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -97,6 +98,7 @@ var allTools = []*tool{
 		Input:       object(nil),
 		Annotations: changes, run: typed(toggle),
 	},
+	headersTool, interviewTool,
 	{
 		Name: "big", Title: "Big result",
 		Description: "Returns a text of exactly that many bytes.",
@@ -192,6 +194,9 @@ func count(c *call, a struct{ N int }) (*toolResult, error) {
 
 func logMessage(c *call, a struct{ Level, Message, Logger string }) (*toolResult, error) {
 	if !c.log(levelIndex(a.Level), a.Logger, a.Message) {
+		if era.IsModern(c.client().Revision) {
+			return textResult("not sent: the request has no %s that takes it", era.KeyLogLevel), nil
+		}
 		return textResult("not sent: the client asked for more severe messages only"), nil
 	}
 	return textResult("sent"), nil
@@ -215,13 +220,14 @@ func rpcFailure(c *call, a struct {
 
 func notifyChange(c *call, a struct{ Kind, URI string }) (*toolResult, error) {
 	if a.Kind != "resource" {
-		c.notify("notifications/"+a.Kind+"/list_changed", nil)
+		if !c.changed(a.Kind) {
+			return textResult("not sent: the client does not listen for it"), nil
+		}
 		return textResult("sent"), nil
 	}
-	if !c.subscribed(a.URI) {
+	if !c.updated(a.URI) {
 		return textResult("not sent: the client has not subscribed to this resource"), nil
 	}
-	c.updated(a.URI)
 	return textResult("sent"), nil
 }
 
@@ -230,7 +236,7 @@ func toggle(c *call, _ struct{}) (*toolResult, error) {
 	c.extra = !c.extra
 	there := c.extra
 	c.mu.Unlock()
-	c.notify("notifications/tools/list_changed", nil)
+	c.changed("tools")
 	if there {
 		return textResult("the tool extra is there now"), nil
 	}
