@@ -1,0 +1,317 @@
+package era
+
+import (
+	"crypto/rand"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// LegacyClientOptions are the options of LegacyClient. The zero value works.
+type LegacyClientOptions struct {
+	// InputTimeout is how long the client may take to answer what the server
+	// asks of it in the course of a call; 0: 10 minutes (C.4.6).
+	InputTimeout time.Duration
+
+	// DefaultLogLevel is what calls ask the server to log at least, until the
+	// client sets a level; "": info (C.2).
+	DefaultLogLevel string
+
+	// ServerInfo, raw JSON, is who the server is said to be if it does not tell;
+	// nil: the bridge.
+	ServerInfo []byte
+
+	// Dropped, if set, is told of every message that goes nowhere, and why.
+	Dropped func(m jsonrpc.Message, reason string)
+}
+
+const (
+	defaultInputTimeout = 10 * time.Minute
+	maxQueued           = 1000 // messages of a client that does not wait for the answer to initialize
+)
+
+// LegacyClient returns the Filter that lets one client of revisions 2024-11-05
+// to 2025-11-25 talk to a server of 2026-07-28 (PROTOCOL C.2, C.4.6). One
+// Filter is one session, from initialize on. Its requests to the server have
+// ids of their own, 1 and up, never used twice (J2); progress tokens stay.
+// A message for the client is Related to the client's request in whose course
+// it comes, or to NullID.
+func LegacyClient(o LegacyClientOptions) Filter {
+	if o.InputTimeout <= 0 {
+		o.InputTimeout = defaultInputTimeout
+	}
+	if o.DefaultLogLevel == "" {
+		o.DefaultLogLevel = "info"
+	}
+	if o.Dropped == nil {
+		o.Dropped = func(jsonrpc.Message, string) {}
+	}
+	return &legacyClient{
+		opts:     o,
+		calls:    map[jsonrpc.ID]*clientCall{},
+		owed:     map[jsonrpc.ID]*clientCall{},
+		asks:     map[jsonrpc.ID]*ask{},
+		wrapped:  map[string]bool{},
+		randomID: rand.Text,
+	}
+}
+
+// legacyClient is one session. The phases of its life: fresh, discovering
+// (initialize waits for server/discover), ready.
+type legacyClient struct {
+	opts LegacyClientOptions
+
+	phase      phase
+	initialize jsonrpc.Message // that waits for the server's answer
+	discover   jsonrpc.ID      // the request to the server that initialize has become
+	queued     []jsonrpc.Message
+
+	version  string          // negotiated
+	declared declared        // what the client can do
+	server   advertised      // what the server can do
+	level    int             // index in LogLevels that the client has set; -1: none
+	meta     []byte          // the members of _meta for every call: precomputed, only spliced in
+	bareMeta []byte          // the same without the log level
+	wrapped  map[string]bool // tools whose output schema was wrapped when the client saw it
+
+	lastID  int64                      // towards the server
+	lastAsk int64                      // towards the client
+	calls   map[jsonrpc.ID]*clientCall // at the server, by the id there
+	owed    map[jsonrpc.ID]*clientCall // by the client's id
+	asks    map[jsonrpc.ID]*ask        // questions to the client that are open
+	waiting []*clientCall              // that have a deadline, in no order
+	listen  listener
+
+	randomID func() string
+}
+
+type phase int
+
+const (
+	fresh phase = iota
+	discovering
+	ready
+)
+
+func (f *legacyClient) Start(time.Time, *Out) { f.level = -1 }
+
+func (f *legacyClient) FromClient(now time.Time, m jsonrpc.Message, out *Out) {
+	switch m.Kind() {
+	case jsonrpc.Request:
+		f.request(now, m, out)
+	case jsonrpc.Notification:
+		f.notification(now, m, out)
+	case jsonrpc.Response:
+		f.answered(now, m, out)
+	}
+}
+
+// request takes a request of the client.
+func (f *legacyClient) request(now time.Time, m jsonrpc.Message, out *Out) {
+	method := m.Method()
+	switch {
+	case method == "ping": // never forwarded, in no phase (C.2)
+		f.reply(m.ID(), nil, out)
+	case method == "initialize":
+		f.begin(m, out)
+	case f.phase == fresh:
+		f.refuse(m.ID(), jsonrpc.CodeInvalidRequest, "the session has not begun: send initialize first", nil, out)
+	case f.phase == discovering:
+		f.queue(m, out)
+	default:
+		f.serve(now, m, method, out)
+	}
+}
+
+// queue keeps a message that came while initialize waits for the server: a
+// client in a pipe of a shell does not wait.
+func (f *legacyClient) queue(m jsonrpc.Message, out *Out) {
+	if len(f.queued) < maxQueued {
+		f.queued = append(f.queued, m)
+		return
+	}
+	if m.Kind() == jsonrpc.Request {
+		f.refuse(m.ID(), jsonrpc.CodeInternalError, "too many requests before the answer to initialize", reasonData("busy"), out)
+		return
+	}
+	f.opts.Dropped(m, "too many messages before the answer to initialize")
+}
+
+// serve takes a request of a session that has begun.
+func (f *legacyClient) serve(now time.Time, m jsonrpc.Message, method string, out *Out) {
+	id := m.ID()
+	if f.inFlight(id) { // J3
+		f.refuse(id, jsonrpc.CodeInvalidRequest, "the id is that of another request in flight", nil, out)
+		return
+	}
+	switch method {
+	case "logging/setLevel":
+		f.setLevel(m, out)
+	case "resources/subscribe":
+		f.subscribe(now, m, out)
+	case "resources/unsubscribe":
+		f.unsubscribe(now, m, out)
+	case "server/discover", "subscriptions/listen":
+		f.refuse(id, jsonrpc.CodeMethodNotFound, "there is no method "+method+" in "+f.version, nil, out)
+	default:
+		if strings.HasPrefix(method, "tasks/") || IsRemovedMethod(method) {
+			f.refuse(id, jsonrpc.CodeMethodNotFound, "the server has no method "+method, nil, out)
+			return
+		}
+		f.forward(m, method, out)
+	}
+}
+
+func (f *legacyClient) inFlight(id jsonrpc.ID) bool {
+	_, used := f.owed[id]
+	return used || slices.ContainsFunc(f.listen.waiters, func(w waiter) bool { return w.id == id })
+}
+
+// notification takes a notification of the client.
+func (f *legacyClient) notification(now time.Time, m jsonrpc.Message, out *Out) {
+	switch f.phase {
+	case fresh:
+		f.opts.Dropped(m, "the session has not begun")
+		return
+	case discovering:
+		f.queue(m, out)
+		return
+	}
+	switch method := m.Method(); method {
+	case "notifications/initialized":
+		f.initialized(now, out)
+	case "notifications/cancelled":
+		f.cancelled(now, m, out)
+	case "notifications/roots/list_changed", "notifications/progress", "notifications/tasks/status":
+		f.opts.Dropped(m, "2026-07-28 has no "+method+" from clients")
+	default:
+		out.Server(m) // an extension's (J6)
+	}
+}
+
+// FromServer takes a message of the server.
+func (f *legacyClient) FromServer(now time.Time, m jsonrpc.Message, out *Out) {
+	switch m.Kind() {
+	case jsonrpc.Response:
+		f.response(now, m, out)
+	case jsonrpc.Notification:
+		f.fromServer(now, m, out)
+	case jsonrpc.Request: // 2026-07-28 has none, but ping is harmless (C.2)
+		if m.Method() == "ping" {
+			out.Server(jsonrpc.NewResult(m.ID(), nil))
+			return
+		}
+		f.opts.Dropped(m, "servers of 2026-07-28 send no requests")
+		out.Server(NotFound(m.Method()).Response(m.ID()))
+	}
+}
+
+// response takes an answer of the server.
+func (f *legacyClient) response(now time.Time, m jsonrpc.Message, out *Out) {
+	id, c, ok := jsonrpc.Find(f.calls, m.ID())
+	switch {
+	case ok:
+		delete(f.calls, id)
+		c.upstream = jsonrpc.ID{}
+		if m.IsError() {
+			f.failed(c, m, out)
+		} else {
+			f.completed(now, c, m, out)
+		}
+	case f.phase == discovering && f.discover.Equivalent(m.ID()):
+		f.discovered(now, m, out)
+	default:
+		if !f.listenEnded(now, m.ID(), m, out) {
+			f.opts.Dropped(m, "nobody waits for this answer") // J12
+		}
+	}
+}
+
+// fromServer takes a notification of the server.
+func (f *legacyClient) fromServer(now time.Time, m jsonrpc.Message, out *Out) {
+	switch method := m.Method(); method {
+	case "notifications/progress":
+		f.progress(m, out)
+	case "notifications/message":
+		f.logMessage(m, out)
+	case "notifications/subscriptions/acknowledged":
+		f.acknowledged(now, m, out)
+	case "notifications/tools/list_changed", "notifications/prompts/list_changed",
+		"notifications/resources/list_changed", "notifications/resources/updated":
+		f.changed(m, method, out)
+	case "notifications/cancelled": // servers only end a listen with it (ST13)
+		if !f.listenEnded(now, m.RequestID(), jsonrpc.Message{}, out) {
+			f.opts.Dropped(m, "it names no open request")
+		}
+	case "notifications/elicitation/complete", "notifications/tasks", "notifications/tasks/status":
+		f.opts.Dropped(m, "nothing that the client knows of")
+	default:
+		f.relay(m, out)
+	}
+}
+
+func (f *legacyClient) Due() time.Time {
+	due := f.listen.due()
+	for _, c := range f.waiting {
+		due = earlier(due, c.due)
+	}
+	return due
+}
+
+// earlier returns the earlier of two times, of which zero is never.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+func (f *legacyClient) Tick(now time.Time, out *Out) {
+	for _, c := range slices.Clone(f.waiting) {
+		if !c.due.After(now) {
+			f.callDue(c, out)
+		}
+	}
+	f.listenDue(now, out)
+}
+
+func (f *legacyClient) ServerEnded(_ time.Time, err error, out *Out) {
+	text := "the server has ended"
+	if err != nil {
+		text += ": " + err.Error()
+	}
+	data := reasonData("server_ended")
+	if f.phase == discovering {
+		f.refuse(f.initialize.ID(), jsonrpc.CodeInternalError, text, data, out)
+	}
+	for _, m := range f.queued {
+		if m.Kind() == jsonrpc.Request {
+			f.refuse(m.ID(), jsonrpc.CodeInternalError, text, data, out)
+		}
+	}
+	for _, c := range f.owed {
+		f.withdraw(c, nil, out)
+		f.refuse(c.id, jsonrpc.CodeInternalError, text, data, out)
+	}
+	for _, w := range f.listen.waiters {
+		f.refuse(w.id, jsonrpc.CodeInternalError, text, data, out)
+	}
+	f.phase, f.queued, f.listen = fresh, nil, listener{}
+	clear(f.owed)
+	clear(f.calls)
+}
+
+// reply answers a request of the client; nil is {}.
+func (f *legacyClient) reply(id jsonrpc.ID, result []byte, out *Out) {
+	out.Client(jsonrpc.NewResult(id, result).WithRelated(id))
+}
+
+// refuse answers a request of the client with an error.
+func (f *legacyClient) refuse(id jsonrpc.ID, code int, text string, data []byte, out *Out) {
+	out.Client(jsonrpc.NewError(id, code, text, data).WithRelated(id))
+}
+
+// reasonData is the data of an error of the bridge itself: a word for machines (C.7).
+func reasonData(word string) []byte { return []byte(`{"reason":"` + word + `"}`) }

@@ -1,0 +1,278 @@
+package era
+
+import (
+	"bytes"
+	"strconv"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// clientCall is a request of the client that is not answered yet. It is either
+// at the server (upstream is set), or waits for the client's answers (asks), or
+// for the time of the next attempt.
+type clientCall struct {
+	id       jsonrpc.ID      // the client's
+	m        jsonrpc.Message // as the client has sent it
+	method   string
+	upstream jsonrpc.ID // the id at the server; zero: not there
+	input    *input     // nil until the server asks for something
+	due      time.Time  // when waiting ends
+	progress float64    // the last that went to the client
+}
+
+// forward sends a request of the client to the server.
+func (f *legacyClient) forward(m jsonrpc.Message, method string, out *Out) {
+	c := &clientCall{id: m.ID(), m: m, method: method, progress: -1}
+	params, ok := f.params(c, nil)
+	if !ok {
+		f.refuse(c.id, jsonrpc.CodeInvalidParams, "params must be an object", nil, out)
+		return
+	}
+	f.owed[c.id] = c
+	f.send(c, params, out)
+}
+
+// send gives the call to the server under a new id.
+func (f *legacyClient) send(c *clientCall, params []byte, out *Out) {
+	f.lastID++
+	c.upstream = jsonrpc.IntID(f.lastID)
+	f.calls[c.upstream] = c
+	out.Server(jsonrpc.NewRequest(c.upstream, c.method, params))
+}
+
+// params returns what the client has sent as params with our _meta spliced in
+// (C.0) and, ahead of everything, the raw members of a retry. It is false when
+// the client's are no object.
+func (f *legacyClient) params(c *clientCall, retry []byte) ([]byte, bool) {
+	params := c.m.Params()
+	if params == nil {
+		params = []byte("{}")
+	}
+	if params[0] != '{' {
+		return nil, false
+	}
+	if MayAskForInput(c.method) {
+		// A task would be ignored (C.5); the others have a meaning only in a retry.
+		params = jsonrpc.Without(params, "task", "inputResponses", "requestState")
+	}
+	at, meta, alone := findMeta(params)
+	rest := meta
+	if isObject(rest) {
+		rest = withoutReserved(rest)
+	} else {
+		rest = []byte("{}") // none, or none that can be kept
+	}
+	b := make([]byte, 0, len(params)+len(f.meta)+len(retry)+len(`{"_meta":{},},`))
+	b = append(b, '{')
+	if len(retry) > 0 {
+		b = append(append(b, retry...), ',')
+	}
+	if meta != nil {
+		b = append(b, params[1:at]...)
+	} else {
+		b = append(b, `"_meta":`...)
+	}
+	b = append(append(b, '{'), f.meta...)
+	if !isEmpty(rest) {
+		b = append(b, ',')
+	}
+	b = append(b, rest[1:]...)
+	if meta != nil {
+		return append(b, params[at+len(meta):]...), true
+	}
+	if !alone {
+		b = append(b, ',')
+	}
+	return append(b, params[1:]...), true
+}
+
+// findMeta returns the member _meta of an object and where it stands; alone is
+// whether the object has no members at all.
+func findMeta(object []byte) (at int, meta []byte, alone bool) {
+	if !isObject(object) {
+		return 0, nil, true
+	}
+	if bytes.IndexByte(object, '\\') < 0 && !bytes.Contains(object, []byte(`"_meta"`)) {
+		return 0, nil, isEmpty(object) // so in most calls, and quickly seen
+	}
+	alone = true
+	for m := range jsonrpc.Members(object) {
+		alone = false
+		if m.Key == "_meta" {
+			at, meta = m.At, m.Value
+		}
+	}
+	return at, meta, alone
+}
+
+// withoutReserved takes out of a request's _meta what only a modern client says.
+func withoutReserved(meta []byte) []byte {
+	if bytes.IndexByte(meta, '\\') < 0 && !bytes.Contains(meta, []byte("io.modelcontextprotocol/")) {
+		return meta
+	}
+	return jsonrpc.Without(meta, KeyVersion, KeyClientInfo, KeyCapabilities, KeyLogLevel, KeyRelatedTask)
+}
+
+// isEmpty reports whether an object has no members.
+func isEmpty(object []byte) bool {
+	for _, c := range object[1:] {
+		switch c {
+		case ' ', '\t', '\n', '\r':
+		default:
+			return c == '}'
+		}
+	}
+	return true
+}
+
+// completed takes a result of the server.
+func (f *legacyClient) completed(now time.Time, c *clientCall, m jsonrpc.Message, out *Out) {
+	result := m.Result()
+	kind, ok := resultType(result)
+	switch {
+	case !ok || !isObject(result):
+		f.finishError(c, "the server's result is none of 2026-07-28", "invalid_result", out)
+	case kind == "complete":
+		f.finish(c, m.WithResult(f.translated(c, result)).WithID(c.id), out)
+	case kind == "input_required" && MayAskForInput(c.method):
+		f.inputRequired(now, c, result, out)
+	default: // ME7
+		f.finishError(c, "the server's result is of a type that the bridge does not know here", "invalid_result", out)
+	}
+}
+
+// translated makes a complete result one that the client knows.
+func (f *legacyClient) translated(c *clientCall, result []byte) []byte {
+	result = legalResult(result, IsModernMethod(c.method))
+	switch c.method {
+	case "tools/list":
+		return f.showTools(result)
+	case "tools/call":
+		return f.showStructured(c, result)
+	}
+	return result
+}
+
+// failed takes an error of the server.
+func (f *legacyClient) failed(c *clientCall, m jsonrpc.Message, out *Out) {
+	switch code := errorCode(m); {
+	case code == CodeHeaderMismatch || code == CodeUnsupportedVersion:
+		// Between the bridge and the server; the client can do nothing (C.2).
+		f.finishError(c, "the server does not take the bridge's requests", "protocol_mismatch", out)
+	case code == jsonrpc.CodeInvalidParams && c.method == "resources/read" && namesURI(m, c.m):
+		f.finish(c, withErrorCode(m, CodeResourceNotFound).WithID(c.id), out)
+	default:
+		f.finish(c, m.WithID(c.id), out)
+	}
+}
+
+// namesURI reports whether an error of resources/read says that there is no
+// such resource: its data has the URI (C.0).
+func namesURI(failure, read jsonrpc.Message) bool {
+	missing, ok := jsonrpc.Text(failure.Lookup("error", "data", "uri"))
+	wanted, _ := jsonrpc.Text(read.Lookup("params", "uri"))
+	return ok && missing == wanted
+}
+
+// errorCode returns the code of an error response, 0 if it cannot be read.
+func errorCode(m jsonrpc.Message) int {
+	code, _ := strconv.Atoi(string(m.Lookup("error", "code")))
+	return code
+}
+
+// finish answers the client's request; m has the client's id.
+func (f *legacyClient) finish(c *clientCall, m jsonrpc.Message, out *Out) {
+	delete(f.owed, c.id)
+	out.Client(m.WithRelated(c.id))
+}
+
+// finishError answers the client's request with an error of the bridge (C.7).
+func (f *legacyClient) finishError(c *clientCall, text, why string, out *Out) {
+	f.finish(c, jsonrpc.NewError(c.id, jsonrpc.CodeInternalError, text, reasonData(why)), out)
+}
+
+// cancelled takes notifications/cancelled of the client. Nothing more goes to
+// it for that request (J12).
+func (f *legacyClient) cancelled(now time.Time, m jsonrpc.Message, out *Out) {
+	id, c, ok := jsonrpc.Find(f.owed, m.RequestID())
+	if !ok {
+		if !f.forgetWaiter(now, m.RequestID()) {
+			f.opts.Dropped(m, "it names no request in flight")
+		}
+		return
+	}
+	delete(f.owed, id)
+	f.withdraw(c, nil, out)
+	if !c.upstream.IsZero() {
+		delete(f.calls, c.upstream)
+		out.Server(m.WithRequestID(c.upstream))
+	}
+}
+
+// progress passes progress of a call on; its token is the client's own.
+func (f *legacyClient) progress(m jsonrpc.Message, out *Out) {
+	c := f.callOf(m)
+	if c == nil || !c.m.ProgressToken().Equivalent(m.ProgressToken()) {
+		f.opts.Dropped(m, "progress of no call in flight") // J13
+		return
+	}
+	done, err := strconv.ParseFloat(string(m.Lookup("params", "progress")), 64)
+	if c.input != nil && (err != nil || done <= c.progress) {
+		f.opts.Dropped(m, "progress that went further in an earlier round") // J13: it increases
+		return
+	}
+	c.progress = done
+	out.Client(m.WithRelated(c.id))
+}
+
+// callOf returns the call in whose course a message came: as its transport
+// tells, or else by the progress token; nil if there is none.
+func (f *legacyClient) callOf(m jsonrpc.Message) *clientCall {
+	if related := m.Related(); !related.IsZero() && related != jsonrpc.NullID {
+		_, c, _ := jsonrpc.Find(f.calls, related)
+		return c
+	}
+	token := m.ProgressToken()
+	if token.IsZero() {
+		return nil
+	}
+	for _, c := range f.calls {
+		if c.m.ProgressToken().Equivalent(token) {
+			return c
+		}
+	}
+	return nil
+}
+
+// logMessage passes a log line on, on the stream of its call.
+func (f *legacyClient) logMessage(m jsonrpc.Message, out *Out) {
+	if f.level >= 0 {
+		if rank := LogRank(m.Lookup("params", "level")); rank >= 0 && rank < f.level {
+			f.opts.Dropped(m, "below the level that the client has set")
+			return
+		}
+	}
+	f.relay(m, out)
+}
+
+// relay passes a notification on, on the stream of the call in whose course it
+// came if there was one.
+func (f *legacyClient) relay(m jsonrpc.Message, out *Out) {
+	if f.phase != ready {
+		f.opts.Dropped(m, "the session has not begun")
+		return
+	}
+	related := jsonrpc.NullID
+	if c := f.callOf(m); c != nil {
+		related = c.id
+	} else if of := m.Related(); !of.IsZero() && of != jsonrpc.NullID {
+		f.opts.Dropped(m, "its call has ended") // J12
+		return
+	} else if of.IsZero() && len(f.calls) == 1 {
+		for _, c := range f.calls {
+			related = c.id // the only one it can be of (B.1)
+		}
+	}
+	out.Client(m.WithRelated(related))
+}

@@ -1,0 +1,271 @@
+package era
+
+import (
+	"strings"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// declared is what the client can do, as it said in initialize.
+type declared struct {
+	raw           []byte // as a modern clientCapabilities
+	roots         bool
+	sampling      bool
+	samplingTools bool
+	form, url     bool // modes of elicitation
+}
+
+// advertised is what the server can do, as far as the Filter must know.
+type advertised struct {
+	logging   bool
+	subscribe bool
+	changes   changes
+}
+
+// ownServerInfo stands for a server that does not say who it is: in
+// InitializeResult serverInfo is required.
+var ownServerInfo = []byte(`{"name":"mcp-bridge","version":"unknown"}`)
+
+// begin takes initialize: it becomes server/discover (C.2).
+func (f *legacyClient) begin(m jsonrpc.Message, out *Out) {
+	if f.phase != fresh {
+		f.refuse(m.ID(), jsonrpc.CodeInvalidRequest, "the session has begun already: initialize is sent once", nil, out)
+		return
+	}
+	version, ok := jsonrpc.Text(m.Lookup("params", "protocolVersion"))
+	if !ok {
+		f.refuse(m.ID(), jsonrpc.CodeInvalidParams, "params.protocolVersion must be a string", nil, out)
+		return
+	}
+	if !IsLegacy(version) {
+		version = NewestLegacy // ED6: never a modern one
+	}
+	f.phase = discovering
+	f.initialize = m
+	f.version = version
+	f.declared = projectDeclared(m.Lookup("params", "capabilities"), version)
+	f.bareMeta = f.metaMembers(m.Lookup("params", "clientInfo"))
+	f.lastID++
+	f.discover = jsonrpc.IntID(f.lastID)
+	out.Server(jsonrpc.NewRequest(f.discover, "server/discover", f.bareParams("")))
+}
+
+// metaMembers returns the members of _meta that every request has, without the
+// braces.
+func (f *legacyClient) metaMembers(clientInfo []byte) []byte {
+	meta := []byte(`"` + KeyVersion + `":"` + NewestModern + `",`)
+	if isObject(clientInfo) {
+		meta = append(append(append(meta, `"`+KeyClientInfo+`":`...), clientInfo...), ',')
+	}
+	return append(append(meta, `"`+KeyCapabilities+`":`...), f.declared.raw...)
+}
+
+// bareParams returns the params of a request of the Filter's own; members are
+// those after _meta, with their comma.
+func (f *legacyClient) bareParams(members string) []byte {
+	return []byte(`{"_meta":{` + string(f.bareMeta) + `}` + members + `}`)
+}
+
+// projectDeclared makes the capabilities of a client of a legacy version modern
+// (C.2): roots without listChanged, no tasks, and elicitation as far as the
+// version has it: nothing before 2025-06-18, then forms only, from 2025-11-25 as declared.
+// Everything else stays.
+func projectDeclared(raw []byte, version string) declared {
+	if !isObject(raw) {
+		return declared{raw: []byte("{}")}
+	}
+	var d declared
+	d.raw = jsonrpc.Without(raw, "tasks")
+	for m := range jsonrpc.Members(raw) {
+		if m.Key == "extensions" {
+			d.raw = replaceCapability(d.raw, m.Key, withoutTasks(m.Value))
+			continue
+		}
+		if m.Key != "roots" && m.Key != "sampling" && m.Key != "elicitation" {
+			continue
+		}
+		if !isObject(m.Value) {
+			d.raw = jsonrpc.Without(d.raw, m.Key)
+			continue
+		}
+		switch m.Key {
+		case "roots":
+			d.roots = true
+			d.raw = replaceCapability(d.raw, m.Key, jsonrpc.Without(m.Value, "listChanged"))
+		case "sampling":
+			d.sampling = true
+			d.samplingTools = isObject(member(m.Value, "tools"))
+		case "elicitation":
+			if version < Version2025_06_18 {
+				d.raw = jsonrpc.Without(d.raw, m.Key)
+				continue
+			}
+			if version < Version2025_11_25 {
+				d.form = true
+				d.raw = replaceCapability(d.raw, m.Key, []byte(`{"form":{}}`))
+				continue
+			}
+			d.url = isObject(member(m.Value, "url"))
+			d.form = !d.url || isObject(member(m.Value, "form")) // {} means forms
+		}
+	}
+	return d
+}
+
+// replaceCapability replaces a capability; nil takes it away.
+func replaceCapability(capabilities []byte, key string, value []byte) []byte {
+	if value == nil {
+		return jsonrpc.Without(capabilities, key)
+	}
+	return jsonrpc.With(capabilities, key, value)
+}
+
+// withoutTasks takes the extension for tasks out of extensions (C.5); nil if
+// there is no other.
+func withoutTasks(extensions []byte) []byte {
+	if !isObject(extensions) {
+		return nil
+	}
+	rest := jsonrpc.Without(extensions, extensionTasks)
+	if len(rest) != len(extensions) && isEmpty(rest) {
+		return nil
+	}
+	return rest
+}
+
+// discovered takes the answer to server/discover and answers initialize.
+func (f *legacyClient) discovered(now time.Time, m jsonrpc.Message, out *Out) {
+	id := f.initialize.ID()
+	f.initialize, f.discover = jsonrpc.Message{}, jsonrpc.ID{}
+	if refusal := checkDiscovery(m); refusal != nil {
+		f.phase = fresh
+		out.Client(refusal.Response(id).WithRelated(id))
+	} else {
+		f.phase = ready
+		f.readCapabilities(m.Lookup("result", "capabilities"))
+		f.reply(id, f.initializeResult(m.Result()), out)
+	}
+	queued := f.queued
+	f.queued = nil
+	for _, m := range queued {
+		f.FromClient(now, m, out)
+	}
+}
+
+// checkDiscovery finds out why a session cannot be had with the server that
+// answers so; nil: it can.
+func checkDiscovery(m jsonrpc.Message) *Refusal {
+	if m.IsError() {
+		return discoveryFailed(m)
+	}
+	if kind, ok := resultType(m.Result()); !isObject(m.Result()) || !ok || kind != "complete" {
+		return &Refusal{jsonrpc.CodeInternalError, "the server has answered server/discover with no valid result", reasonData("invalid_result")}
+	}
+	supported := m.Lookup("result", "supportedVersions")
+	if supported != nil && !listsModern(supported) {
+		return noCommonVersion(supported)
+	}
+	return nil
+}
+
+// discoveryFailed is what an error in answer to server/discover means for initialize.
+func discoveryFailed(m jsonrpc.Message) *Refusal {
+	code := errorCode(m)
+	text, _ := jsonrpc.Text(m.Lookup("error", "message"))
+	switch code {
+	case CodeUnsupportedVersion:
+		return noCommonVersion(m.Lookup("error", "data", "supported"))
+	case CodeHeaderMismatch, jsonrpc.CodeMethodNotFound:
+		return &Refusal{jsonrpc.CodeInternalError, "the server cannot be discovered: " + text, reasonData("discovery_failed")}
+	case CodeMissingCapability:
+		return &Refusal{code, text, m.Lookup("error", "data")}
+	}
+	return &Refusal{jsonrpc.CodeInternalError, text, m.Lookup("error", "data")}
+}
+
+func listsModern(versions []byte) bool {
+	for _, v := range jsonrpc.Elements(versions) {
+		if text, _ := jsonrpc.Text(v); IsModern(text) {
+			return true
+		}
+	}
+	return false
+}
+
+// noCommonVersion refuses initialize since the server has no version that the
+// bridge could speak with it; supported is the raw list of those it has.
+func noCommonVersion(supported []byte) *Refusal {
+	if len(supported) == 0 || supported[0] != '[' {
+		supported = []byte("[]")
+	}
+	return &Refusal{
+		jsonrpc.CodeInvalidParams,
+		"unsupported protocol version: the server has none that the bridge can translate to",
+		[]byte(`{"supported":` + string(supported) + `}`),
+	}
+}
+
+// readCapabilities notes what the server can do and completes the _meta of calls.
+func (f *legacyClient) readCapabilities(capabilities []byte) {
+	isTrue := func(feature, flag string) bool { return string(member(member(capabilities, feature), flag)) == "true" }
+	f.server = advertised{
+		logging:   isObject(member(capabilities, "logging")),
+		subscribe: isTrue("resources", "subscribe"),
+		changes: changes{
+			tools:     isTrue("tools", "listChanged"),
+			prompts:   isTrue("prompts", "listChanged"),
+			resources: isTrue("resources", "listChanged"),
+		},
+	}
+	f.meta = f.bareMeta
+	if f.server.logging {
+		f.askForLogs(jsonrpc.Quote(f.opts.DefaultLogLevel))
+	}
+}
+
+// askForLogs makes later calls ask for a level of logs, raw JSON.
+func (f *legacyClient) askForLogs(level []byte) {
+	meta := append(make([]byte, 0, len(f.bareMeta)+64), f.bareMeta...)
+	f.meta = append(append(meta, `,"`+KeyLogLevel+`":`...), level...)
+}
+
+// initializeResult makes a DiscoverResult an InitializeResult.
+func (f *legacyClient) initializeResult(result []byte) []byte {
+	capabilities := jsonrpc.Without(member(result, "capabilities"), "tasks")
+	if !isObject(capabilities) {
+		capabilities = []byte("{}")
+	}
+	if extensions := member(capabilities, "extensions"); extensions != nil {
+		capabilities = replaceCapability(capabilities, "extensions", withoutTasks(extensions))
+	}
+	info := member(member(result, "_meta"), KeyServerInfo)
+	if !isObject(info) {
+		info = f.opts.ServerInfo
+	}
+	if !isObject(info) {
+		info = ownServerInfo
+	}
+	b := []byte(`{"protocolVersion":"` + f.version + `","capabilities":` + string(capabilities) + `,"serverInfo":` + string(info))
+	rest := jsonrpc.Without(legalResult(result, true), "supportedVersions", "capabilities", "protocolVersion", "serverInfo")
+	if isEmpty(rest) {
+		return append(b, '}')
+	}
+	return append(append(b, ','), rest[1:]...)
+}
+
+// setLevel takes logging/setLevel: it holds for every later call (C.2).
+func (f *legacyClient) setLevel(m jsonrpc.Message, out *Out) {
+	if !f.server.logging {
+		f.refuse(m.ID(), jsonrpc.CodeMethodNotFound, "the server has no logging", nil, out)
+		return
+	}
+	level := LogRank(m.Lookup("params", "level"))
+	if level < 0 {
+		f.refuse(m.ID(), jsonrpc.CodeInvalidParams, "params.level must be one of "+strings.Join(LogLevels, ", "), nil, out)
+		return
+	}
+	f.level = level
+	f.askForLogs(jsonrpc.Quote(LogLevels[level]))
+	f.reply(m.ID(), nil, out)
+}

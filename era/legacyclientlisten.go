@@ -1,0 +1,413 @@
+package era
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+const (
+	subscribePace = 20 * time.Millisecond // subscriptions that come together are one new listen
+	ackTimeout    = 10 * time.Second      // for a server to acknowledge a listen
+	steadyListen  = 5 * time.Second       // a listen that ended sooner after its acknowledgement has failed
+	listenBackoff = time.Second           // after the first failure; doubled with each more
+	maxBackoff    = time.Minute
+	maxReopens    = 5           // of listens that were lost, in a row; then
+	reopenRefill  = time.Minute // each takes as long
+)
+
+// changes are the lists of whose changes one hears.
+type changes struct{ tools, prompts, resources bool }
+
+// listener is the session's subscription to the server's news: one listen, and
+// while that is being replaced two (C.2). A listen's filter cannot be changed,
+// so another is opened first, and when that is acknowledged the old one is
+// closed: nothing is missed between.
+type listener struct {
+	changes changes  // that the client is to hear of; none before it is initialized
+	uris    []string // that the client has subscribed to, in order
+	cur     *stream  // acknowledged
+	next    *stream  // to replace cur; not acknowledged
+	waiters []waiter // subscribe requests that wait for an acknowledgement
+
+	openAt   time.Time // when to open the next; zero: not planned
+	resync   bool      // what happened in between may have been missed
+	failures int       // in a row
+	reopens  int       // since the budget was full
+	refilled time.Time
+}
+
+// stream is one subscriptions/listen.
+type stream struct {
+	id       jsonrpc.ID
+	changes  changes
+	uris     []string  // that were asked for
+	honoured []string  // of them, those that the server has taken
+	granted  changes   // likewise
+	due      time.Time // for the acknowledgement
+	acked    time.Time
+}
+
+// waiter is a resources/subscribe of the client that is not answered.
+type waiter struct {
+	id  jsonrpc.ID
+	uri string
+}
+
+func (l *listener) due() time.Time {
+	if l.next != nil {
+		return l.next.due // openAt has to wait for it
+	}
+	return l.openAt
+}
+
+func (l *listener) plan(at time.Time) { l.openAt = earlier(l.openAt, at) }
+
+// initialized is when the client may hear of changes.
+func (f *legacyClient) initialized(now time.Time, out *Out) {
+	if f.listen.changes = f.server.changes; f.listen.changes != (changes{}) {
+		f.listen.plan(now)
+		f.listenDue(now, out)
+	}
+}
+
+// subscribe takes resources/subscribe.
+func (f *legacyClient) subscribe(now time.Time, m jsonrpc.Message, out *Out) {
+	l := &f.listen
+	uri, ok := f.subscriptionURI(m, out)
+	if !ok {
+		return
+	}
+	if !slices.Contains(l.uris, uri) {
+		l.uris = append(l.uris, uri)
+	}
+	if l.cur != nil && l.next == nil && slices.Contains(l.cur.honoured, uri) {
+		f.reply(m.ID(), nil, out)
+		return
+	}
+	l.waiters = append(l.waiters, waiter{m.ID(), uri})
+	if l.next == nil || !slices.Contains(l.next.uris, uri) {
+		l.plan(now.Add(subscribePace))
+	}
+}
+
+// unsubscribe takes resources/unsubscribe. The client hears no more of the URI
+// from now on, and soon the server is told.
+func (f *legacyClient) unsubscribe(now time.Time, m jsonrpc.Message, out *Out) {
+	uri, ok := f.subscriptionURI(m, out)
+	if !ok {
+		return
+	}
+	f.forgetURI(now, uri)
+	f.listen.waiters = slices.DeleteFunc(f.listen.waiters, func(w waiter) bool {
+		if w.uri == uri {
+			f.refuse(w.id, jsonrpc.CodeInvalidParams, "not subscribed: resources/unsubscribe came first", nil, out)
+		}
+		return w.uri == uri
+	})
+	f.reply(m.ID(), nil, out)
+}
+
+// subscriptionURI returns params.uri; if there is none, or nothing to subscribe to, it answers.
+func (f *legacyClient) subscriptionURI(m jsonrpc.Message, out *Out) (uri string, ok bool) {
+	if !f.server.subscribe {
+		f.refuse(m.ID(), jsonrpc.CodeMethodNotFound, "the server has no subscriptions to resources", nil, out)
+		return "", false
+	}
+	if uri, ok = jsonrpc.Text(m.Lookup("params", "uri")); !ok {
+		f.refuse(m.ID(), jsonrpc.CodeInvalidParams, "params.uri must be a string", nil, out)
+	}
+	return uri, ok
+}
+
+// forgetURI takes back a subscription.
+func (f *legacyClient) forgetURI(now time.Time, uri string) {
+	l := &f.listen
+	if i := slices.Index(l.uris, uri); i >= 0 {
+		l.uris = slices.Delete(l.uris, i, i+1)
+		l.plan(now.Add(subscribePace))
+	}
+}
+
+// forgetWaiter is for a resources/subscribe that the client has cancelled.
+func (f *legacyClient) forgetWaiter(now time.Time, id jsonrpc.ID) bool {
+	l := &f.listen
+	i := slices.IndexFunc(l.waiters, func(w waiter) bool { return w.id.Equivalent(id) })
+	if i < 0 {
+		return false
+	}
+	uri := l.waiters[i].uri
+	l.waiters = slices.Delete(l.waiters, i, i+1)
+	held := l.cur != nil && slices.Contains(l.cur.honoured, uri)
+	if !held && !slices.ContainsFunc(l.waiters, func(w waiter) bool { return w.uri == uri }) {
+		f.forgetURI(now, uri)
+	}
+	return true
+}
+
+// listenDue does what is due: it gives up a listen that is not acknowledged, or
+// opens one.
+func (f *legacyClient) listenDue(now time.Time, out *Out) {
+	l := &f.listen
+	if due := l.due(); due.IsZero() || due.After(now) {
+		return
+	}
+	if l.next != nil {
+		id := l.next.id
+		f.closeListen(id, out)
+		f.nextFailed(now, &Refusal{jsonrpc.CodeInternalError, "the server does not acknowledge subscriptions/listen", reasonData("timeout")}, out)
+		return
+	}
+	l.openAt = time.Time{}
+	if l.changes == (changes{}) && len(l.uris) == 0 {
+		l.resync = false
+		if l.cur != nil {
+			f.closeListen(l.cur.id, out)
+			l.cur = nil
+		}
+		return
+	}
+	if l.cur != nil && len(l.waiters) == 0 && l.cur.changes == l.changes && slices.Equal(l.cur.uris, l.uris) {
+		return
+	}
+	f.openListen(now, out)
+}
+
+func (f *legacyClient) openListen(now time.Time, out *Out) {
+	l := &f.listen
+	f.lastID++
+	l.next = &stream{id: jsonrpc.IntID(f.lastID), changes: l.changes, uris: slices.Clone(l.uris), due: now.Add(ackTimeout)}
+	filter := []byte("{")
+	for _, kind := range []struct {
+		key string
+		on  bool
+	}{
+		{"toolsListChanged", l.changes.tools},
+		{"promptsListChanged", l.changes.prompts},
+		{"resourcesListChanged", l.changes.resources},
+	} {
+		if kind.on {
+			filter = appendMember(filter, kind.key, []byte("true"))
+		}
+	}
+	if len(l.uris) > 0 {
+		uris := []byte("[")
+		for i, uri := range l.uris {
+			if i > 0 {
+				uris = append(uris, ',')
+			}
+			uris = append(uris, jsonrpc.Quote(uri)...)
+		}
+		filter = appendMember(filter, "resourceSubscriptions", append(uris, ']'))
+	}
+	out.Server(jsonrpc.NewRequest(l.next.id, "subscriptions/listen", f.bareParams(`,"notifications":`+string(filter)+`}`)))
+}
+
+func (f *legacyClient) closeListen(id jsonrpc.ID, out *Out) {
+	out.Server(jsonrpc.NewNotification("notifications/cancelled", []byte(`{"requestId":`+id.String()+`}`)))
+}
+
+// streamOf returns the id of the listen that a notification came over; zero: none.
+func streamOf(m jsonrpc.Message) jsonrpc.ID {
+	id, ok := jsonrpc.ParseID(m.Lookup("params", "_meta", KeySubscription))
+	if !ok && m.Related() != jsonrpc.NullID {
+		id = m.Related()
+	}
+	return id
+}
+
+// acknowledged takes the first message of a listen: which of what was asked for
+// the server has taken.
+func (f *legacyClient) acknowledged(now time.Time, m jsonrpc.Message, out *Out) {
+	l := &f.listen
+	if l.next == nil || !l.next.id.Equivalent(streamOf(m)) {
+		f.opts.Dropped(m, "it acknowledges no listen that waits for it")
+		return
+	}
+	if l.cur != nil {
+		f.closeListen(l.cur.id, out)
+	}
+	l.cur, l.next = l.next, nil
+	s := l.cur
+	s.acked = now
+	s.read(m.Lookup("params", "notifications"))
+	l.waiters = slices.DeleteFunc(l.waiters, func(w waiter) bool {
+		switch {
+		case !slices.Contains(s.uris, w.uri):
+			return false // the next one will have it
+		case slices.Contains(s.honoured, w.uri):
+			f.reply(w.id, nil, out)
+		default:
+			f.notSubscribable(w, out)
+		}
+		return true
+	})
+	if l.resync {
+		l.resync = false
+		f.announceAll(out)
+	}
+}
+
+// read notes what an acknowledgement grants.
+func (s *stream) read(notifications []byte) {
+	for m := range jsonrpc.Members(notifications) {
+		on := string(m.Value) == "true"
+		switch m.Key {
+		case "toolsListChanged":
+			s.granted.tools = on
+		case "promptsListChanged":
+			s.granted.prompts = on
+		case "resourcesListChanged":
+			s.granted.resources = on
+		case "resourceSubscriptions":
+			for _, e := range jsonrpc.Elements(m.Value) {
+				if uri, ok := jsonrpc.Text(e); ok {
+					s.honoured = append(s.honoured, uri)
+				}
+			}
+		}
+	}
+}
+
+// notSubscribable refuses a subscription that the server has left out.
+func (f *legacyClient) notSubscribable(w waiter, out *Out) {
+	f.listen.uris = slices.DeleteFunc(f.listen.uris, func(uri string) bool { return uri == w.uri })
+	f.refuse(w.id, jsonrpc.CodeInvalidParams, "the resource is not subscribable", nil, out)
+}
+
+// announceAll tells the client that everything may have changed.
+func (f *legacyClient) announceAll(out *Out) {
+	l := &f.listen
+	tell := func(method string, params []byte) {
+		out.Client(jsonrpc.NewNotification(method, params).WithRelated(jsonrpc.NullID))
+	}
+	if l.cur.granted.tools && l.changes.tools {
+		tell("notifications/tools/list_changed", nil)
+	}
+	if l.cur.granted.prompts && l.changes.prompts {
+		tell("notifications/prompts/list_changed", nil)
+	}
+	if l.cur.granted.resources && l.changes.resources {
+		tell("notifications/resources/list_changed", nil)
+	}
+	for _, uri := range l.cur.honoured {
+		if slices.Contains(l.uris, uri) {
+			tell("notifications/resources/updated", []byte(`{"uri":`+string(jsonrpc.Quote(uri))+`}`))
+		}
+	}
+}
+
+// changed passes on what comes over the listen.
+func (f *legacyClient) changed(m jsonrpc.Message, method string, out *Out) {
+	l := &f.listen
+	if l.cur == nil || !l.cur.id.Equivalent(streamOf(m)) {
+		f.opts.Dropped(m, "it comes over no listen of the session")
+		return
+	}
+	wanted := false
+	switch method {
+	case "notifications/tools/list_changed":
+		wanted = l.changes.tools
+	case "notifications/prompts/list_changed":
+		wanted = l.changes.prompts
+	case "notifications/resources/list_changed":
+		wanted = l.changes.resources
+	case "notifications/resources/updated":
+		uri, _ := jsonrpc.Text(m.Lookup("params", "uri"))
+		wanted = slices.ContainsFunc(l.uris, func(of string) bool { return covers(of, uri) })
+	}
+	if !wanted {
+		f.opts.Dropped(m, "the client has not subscribed to it")
+		return
+	}
+	out.Client(legalNotification(m).WithRelated(jsonrpc.NullID))
+}
+
+// covers reports whether news of uri are news for a subscription: of the URI
+// itself or of a part of it, which a server may name.
+func covers(subscribed, uri string) bool {
+	rest, ok := strings.CutPrefix(uri, subscribed)
+	return ok && (rest == "" || strings.HasSuffix(subscribed, "/") || strings.ContainsRune("/?#", rune(rest[0])))
+}
+
+// listenEnded is called when the server has ended the request id, with the
+// response if there was one. It is false if that is no listen. (ST13: a result, an error or
+// notifications/cancelled ends one.)
+func (f *legacyClient) listenEnded(now time.Time, id jsonrpc.ID, m jsonrpc.Message, out *Out) bool {
+	l := &f.listen
+	switch {
+	case l.next != nil && l.next.id.Equivalent(id):
+		why := &Refusal{jsonrpc.CodeInternalError, "the server has ended subscriptions/listen", reasonData("listen_ended")}
+		if m.IsError() {
+			if text, ok := jsonrpc.Text(m.Lookup("error", "message")); ok {
+				why.Text += ": " + text
+			}
+			if code := errorCode(m); code == jsonrpc.CodeMethodNotFound || code == jsonrpc.CodeInvalidParams {
+				why.Code = code
+			}
+		}
+		f.nextFailed(now, why, out)
+	case l.cur != nil && l.cur.id.Equivalent(id):
+		s := l.cur
+		l.cur = nil
+		if s.granted == (changes{}) && len(s.honoured) == 0 {
+			return true // it had nothing to tell, and so will the next
+		}
+		l.resync = true
+		if now.Sub(s.acked) >= steadyListen {
+			l.failures = 0
+			l.reopen(now, 0)
+		} else {
+			l.failed(now)
+		}
+	default:
+		return false
+	}
+	return true
+}
+
+// nextFailed is when a listen is not acknowledged. Subscriptions that wait for it
+// are refused; what was subscribed to before stays as it is.
+func (f *legacyClient) nextFailed(now time.Time, why *Refusal, out *Out) {
+	l := &f.listen
+	s := l.next
+	l.next = nil
+	l.waiters = slices.DeleteFunc(l.waiters, func(w waiter) bool {
+		if !slices.Contains(s.uris, w.uri) {
+			return false
+		}
+		l.uris = slices.DeleteFunc(l.uris, func(uri string) bool { return uri == w.uri })
+		out.Client(why.Response(w.id).WithRelated(w.id))
+		return true
+	})
+	if l.cur == nil && why.Code == jsonrpc.CodeInternalError {
+		l.resync = true
+		l.failed(now)
+	}
+}
+
+// failed plans to open another listen, the later the more have failed.
+func (l *listener) failed(now time.Time) {
+	wait := listenBackoff << min(l.failures, 10)
+	l.failures++
+	l.reopen(now, min(wait, maxBackoff))
+}
+
+// reopen plans to open another listen, within the budget for it: a server that
+// takes listens and ends them is not to be kept busy with them.
+func (l *listener) reopen(now time.Time, wait time.Duration) {
+	if l.reopens == 0 {
+		l.refilled = now
+	}
+	for l.reopens > 0 && now.Sub(l.refilled) >= reopenRefill {
+		l.reopens--
+		l.refilled = l.refilled.Add(reopenRefill)
+	}
+	if l.reopens >= maxReopens {
+		wait = max(wait, l.refilled.Add(reopenRefill).Sub(now))
+	}
+	l.reopens++
+	l.plan(now.Add(wait))
+}
