@@ -199,6 +199,35 @@ func (l *ledger) shut(handing bool) []*call {
 	return all
 }
 
+// takeListens removes and returns the open subscriptions. Each must be settled.
+func (l *ledger) takeListens() []*call {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var all []*call
+	for _, c := range l.calls {
+		if c.method == methodListen {
+			l.remove(c)
+			l.handing++
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+// endListen removes the open subscription with this id, if there is one, and
+// returns the id as it was asked.
+func (l *ledger) endListen(id jsonrpc.ID) (jsonrpc.ID, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c := l.find(id)
+	if c == nil || c.method != methodListen {
+		return id, false
+	}
+	l.remove(c)
+	l.signal()
+	return c.id, true
+}
+
 // drained returns a channel that is closed when nothing is owed.
 func (l *ledger) drained() <-chan struct{} {
 	l.mu.Lock()

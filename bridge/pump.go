@@ -76,6 +76,9 @@ type PumpOptions struct {
 //     cancel what it owes, and the error is returned. A Pump that is blocked
 //     in a Send to the server learns of it only by ctx: whoever knows that the
 //     client has gone should end ctx too.
+//   - A subscriptions/listen of 2026-07-28 is not waited for: when any of this
+//     happens it is cancelled at the server, and ends with its result for a
+//     client that is still there (ST13). It has no RequestTimeout.
 //
 // A response that nobody waits for is dropped (J12), except that an id which
 // is the same JSON value in another spelling finds its request and gets back
@@ -99,6 +102,10 @@ type pump struct {
 	// us with requests and does not read must not make its own output wait
 	// for each of them. It is false again once the server has taken something.
 	deaf atomic.Bool
+
+	// unheard is true once all subscriptions (subscriptions/listen) were ended:
+	// what the server still says about them reaches nobody.
+	unheard atomic.Bool
 
 	recv     context.Context         // of receiving from the client
 	stopRecv context.CancelCauseFunc // with why, when the client is known to be gone
@@ -252,9 +259,9 @@ func (p *pump) admit(ctx context.Context, m jsonrpc.Message) (jsonrpc.Message, b
 		p.arm(c)
 	case jsonrpc.Notification:
 		switch m.Method() {
-		case "notifications/progress":
+		case methodProgress:
 			return p.withToken(m, &p.toClient, 0)
-		case "notifications/cancelled":
+		case methodCancelled:
 			if method, ok := p.toServer.method(m.RequestID()); !ok || method == "initialize" { // J11, J12
 				p.drop(m, "cancels no request that can be cancelled")
 				return m, false
@@ -354,10 +361,17 @@ func (p *pump) returned(ctx context.Context, m jsonrpc.Message) (jsonrpc.Message
 		}
 	case jsonrpc.Notification:
 		switch m.Method() {
-		case "notifications/progress":
+		case methodProgress:
 			return p.withToken(m, &p.toServer, p.opts.RequestTimeout)
-		case "notifications/cancelled":
+		case methodCancelled:
+			if asked, ok := p.toServer.endListen(m.RequestID()); ok { // ST13
+				return m.WithRequestID(asked), true
+			}
 			m = closing(m, &p.toClient)
+		}
+		if p.unheard.Load() && !subscriptionOf(m).IsZero() {
+			p.drop(m, "belongs to a subscription that is over")
+			return m, false
 		}
 	}
 	return m, true
@@ -373,6 +387,7 @@ func (p *pump) clientEnded(ctx, late context.Context, err error) {
 	p.farewell(ctx, p.toClient.shut(false), func(ctx context.Context, c *call) {
 		p.refuse(ctx, c.id, jsonrpc.CodeInternalError, errShut.Error())
 	})
+	p.endListens(ctx, over(err))
 	if over(err) {
 		p.drain(late, errors.Is(err, io.EOF))
 	}
@@ -390,6 +405,22 @@ func (p *pump) clientEnded(ctx, late context.Context, err error) {
 			p.answer(ctx, c.id, jsonrpc.CodeInternalError, "the bridge is shutting down or was configured anew", shuttingDownData)
 		})
 	}
+}
+
+// endListens ends the client's open subscriptions. Nobody waits for what they
+// still might say: the server may be silent on them for ever.
+func (p *pump) endListens(ctx context.Context, listening bool) {
+	p.unheard.Store(true)
+	open := p.toServer.takeListens()
+	p.farewell(ctx, open, func(ctx context.Context, c *call) {
+		p.cancelAtServer(ctx, c.id, "the client has gone")
+	})
+	p.farewell(ctx, open, func(ctx context.Context, c *call) {
+		if listening {
+			p.endListen(ctx, c.id)
+		}
+		p.toServer.settled()
+	})
 }
 
 // farewell says something about each of calls, to a side that may be stuck:
@@ -432,13 +463,36 @@ func (p *pump) drain(late context.Context, clientEnd bool) {
 
 // fail answers everything the server owes once it has ended.
 func (p *pump) fail(ctx context.Context, err error) {
-	text := "the server ended before it answered"
-	if err != nil && !errors.Is(err, io.EOF) {
-		text = err.Error()
-	}
+	text, data := ending(err)
 	for _, c := range p.toServer.shut(true) {
-		p.answer(ctx, c.id, jsonrpc.CodeInternalError, text, serverEndedData)
+		if c.method == methodListen {
+			p.endListen(ctx, c.id)
+		} else {
+			p.answer(ctx, c.id, jsonrpc.CodeInternalError, text, data)
+		}
 		p.toServer.settled()
+	}
+}
+
+// ending is what clients are told of a server's end, and the data that goes
+// with it.
+func ending(err error) (text string, data []byte) {
+	switch {
+	case errors.Is(err, ErrClosing):
+		return ErrClosing.Error(), shuttingDownData
+	case err != nil && !errors.Is(err, io.EOF):
+		return err.Error(), serverEndedData
+	}
+	return "the server ended before it answered", serverEndedData
+}
+
+// endListen ends a client's open subscription gracefully (ST13).
+func (p *pump) endListen(ctx context.Context, id jsonrpc.ID) {
+	result, cancelled := listenEnd(id)
+	for _, m := range []jsonrpc.Message{result, cancelled} {
+		if err := p.client.Send(ctx, m); err != nil {
+			p.drop(m, "the client did not take it")
+		}
 	}
 }
 
@@ -495,15 +549,21 @@ func (p *pump) reject(ctx context.Context, m jsonrpc.Message, err error) {
 func (p *pump) cancelAtServer(ctx context.Context, id jsonrpc.ID, why string) {
 	ctx, cancel := context.WithTimeout(ctx, cancelWait)
 	defer cancel()
-	m := jsonrpc.NewNotification("notifications/cancelled", []byte(`{"requestId":`+id.String()+`,"reason":"`+why+`"}`))
+	m := cancellation(id, why)
 	if err := p.server.Send(ctx, m); err != nil {
 		p.drop(m, "the server did not take it")
 	}
 }
 
-// arm starts the time-out of a request (J8).
+// cancellation is the client's word that nobody waits for the answer to the
+// request id any more. why is plain text.
+func cancellation(id jsonrpc.ID, why string) jsonrpc.Message {
+	return jsonrpc.NewNotification(methodCancelled, []byte(`{"requestId":`+id.String()+`,"reason":"`+why+`"}`))
+}
+
+// arm starts the time-out of a request (J8). A subscription has none.
 func (p *pump) arm(c *call) {
-	if p.opts.RequestTimeout <= 0 {
+	if p.opts.RequestTimeout <= 0 || c.method == methodListen {
 		return
 	}
 	p.toServer.arm(c, p.opts.RequestTimeout, func() {

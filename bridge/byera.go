@@ -1,0 +1,319 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+
+	"github.com/mcp-bridge/mcp-bridge/era"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// ByEra returns a Handler for connections that may carry both eras (ST14,
+// WS4): each request goes to the Handler of its own era, which for one without
+// a modern claim is legacy. A Handler is started by the first message for it,
+// and closes the client only when the other has done so, too. When one returns
+// although the client has not ended, the other is told to stop.
+//
+// A cancellation goes where its request is; responses, and notifications
+// without a claim, go to legacy if that runs, else to modern.
+func ByEra(legacy, modern Handler) Handler {
+	return HandlerFunc(func(ctx context.Context, client Conn) error {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		s := &split{client: client, ctx: ctx, cancel: cancel, reading: make(chan struct{}, 1)}
+		for i, h := range []Handler{legacy, modern} {
+			over, leave := context.WithCancel(context.Background())
+			defer leave()
+			s.halves[i] = half{split: s, handler: h, over: over, leaves: leave,
+				filled: make(chan struct{}, 1), room: make(chan struct{}, 1)}
+		}
+		m, err := client.Recv(ctx)
+		if err != nil {
+			if over(err) {
+				return nil
+			}
+			return err
+		}
+		s.mu.Lock()
+		h := s.route(m)
+		h.started = true
+		h.early = append(h.early, m)
+		s.mu.Unlock()
+		err = h.run()
+		s.wg.Wait()
+		return errors.Join(err, s.otherErr)
+	})
+}
+
+const (
+	legacyHalf = iota
+	modernHalf
+)
+
+// maxEarly is how many messages of one era wait for their Handler before the
+// other era's have to wait, too.
+const maxEarly = 16
+
+// split shares one client's Conn between two Handlers. Whoever waits in Recv
+// and has the turn reads the client, and puts aside what is for the other.
+type split struct {
+	client  Conn
+	ctx     context.Context
+	cancel  context.CancelFunc
+	reading chan struct{}  // holds one element while somebody reads the client
+	wg      sync.WaitGroup // the Handler that was started second
+
+	mu       sync.Mutex
+	halves   [2]half
+	both     bool // both have been started
+	first    *half
+	asked    map[jsonrpc.ID]*half // requests in progress since then
+	ended    error                // what the client's Recv has ended with
+	why      error                // the first reason to close the client
+	otherErr error                // of the Handler that was started second
+}
+
+// half is the client's Conn as the Handler of one era sees it.
+type half struct {
+	*split
+	handler Handler
+	filled  chan struct{} // holds one element when something was put into early
+	room    chan struct{} // holds one element when something was taken
+	over    context.Context // done when it is closed, or its Handler has returned
+	leaves  context.CancelFunc
+
+	started bool              // under split.mu, as all below
+	early   []jsonrpc.Message // read by the other half
+	closed  bool
+}
+
+// run serves the client, and tells the other half when it is over.
+func (h *half) run() error {
+	err := h.handler.ServeConn(h.ctx, h)
+	h.leave(nil)
+	return err
+}
+
+// leave says that the half takes nothing any more. It reports whether the
+// other one does not either.
+func (h *half) leave(why error) (last bool) {
+	h.mu.Lock()
+	unheard := h.early
+	h.closed, h.early = true, nil
+	h.leaves()
+	if h.why == nil {
+		h.why = why
+	}
+	last = h.leaveOther()
+	h.mu.Unlock()
+	for _, m := range unheard {
+		h.refuse(m)
+	}
+	return last
+}
+
+// leaveOther lets the other half end, too, unless it is about to, and reports
+// whether there is nothing to end. It is called with mu held.
+func (h *half) leaveOther() (last bool) {
+	for i := range h.halves {
+		if o := &h.halves[i]; o.started && !o.closed {
+			if !errors.Is(h.ended, io.EOF) {
+				h.cancel()
+			}
+			return false
+		}
+	}
+	return true
+}
+
+// refuse answers a request of which the Handler has returned.
+func (h *half) refuse(m jsonrpc.Message) {
+	if m.Kind() != jsonrpc.Request {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), cancelWait)
+	defer cancel()
+	_ = h.client.Send(ctx, jsonrpc.NewError(m.ID(), jsonrpc.CodeInternalError, errShut.Error(), serverEndedData))
+}
+
+// route returns the half that a message is for. It is called with mu held.
+func (s *split) route(m jsonrpc.Message) *half {
+	legacy, modern := &s.halves[legacyHalf], &s.halves[modernHalf]
+	claim := era.Meta{Version: m.Lookup("params", "_meta", era.KeyVersion)}
+	switch {
+	case m.Kind() != jsonrpc.Response && claim.Claims():
+		return modern
+	case m.Kind() == jsonrpc.Request:
+		return legacy
+	case m.Method() == methodCancelled && s.both:
+		if _, h, ok := jsonrpc.Find(s.asked, m.RequestID()); ok {
+			return h
+		}
+		return s.first
+	case legacy.started:
+		return legacy
+	}
+	return modern
+}
+
+// note keeps track of where requests are, once both halves run. It is called
+// with mu held.
+func (s *split) note(m jsonrpc.Message, h *half) {
+	switch {
+	case !s.both:
+	case m.Kind() == jsonrpc.Request:
+		s.asked[m.ID()] = h
+	case m.Method() == methodCancelled:
+		id, _, _ := jsonrpc.Find(s.asked, m.RequestID())
+		delete(s.asked, id)
+	}
+}
+
+// Recv implements Conn.
+func (h *half) Recv(ctx context.Context) (jsonrpc.Message, error) {
+	for {
+		if m, err := h.waiting(ctx); err != errNothing {
+			return m, err
+		}
+		select {
+		case h.reading <- struct{}{}:
+		case <-h.filled:
+			continue
+		case <-ctx.Done():
+			continue
+		case <-h.over.Done():
+			continue
+		}
+		m, mine, err := h.read(ctx)
+		<-h.reading
+		if mine || err != nil {
+			return m, err
+		}
+	}
+}
+
+// waiting returns what the other half has put aside, or why nothing will come.
+func (h *half) waiting(ctx context.Context) (m jsonrpc.Message, err error) {
+	if err := ctx.Err(); err != nil {
+		return m, err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case h.closed:
+		return m, io.ErrClosedPipe
+	case len(h.early) > 0:
+		m, h.early = h.early[0], h.early[1:]
+		signal(h.room)
+		return m, nil
+	case h.ended != nil:
+		return m, h.ended
+	}
+	return m, errNothing
+}
+
+// read takes one message from the client; mine says that it is for h.
+func (h *half) read(ctx context.Context) (m jsonrpc.Message, mine bool, err error) {
+	if m, err := h.waiting(ctx); err != errNothing {
+		return m, err == nil, err
+	}
+	if h.isShared() { // then closing h does not close the client
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(h.over, cancel)()
+	}
+	m, err = h.client.Recv(ctx)
+	h.mu.Lock()
+	if err != nil {
+		defer h.mu.Unlock()
+		if h.closed {
+			return m, false, io.ErrClosedPipe
+		}
+		if ctx.Err() == nil {
+			h.ended = err
+			for i := range h.halves {
+				signal(h.halves[i].filled)
+			}
+		}
+		return m, false, err
+	}
+	to := h.route(m)
+	h.note(m, to)
+	if to == h {
+		h.mu.Unlock()
+		return m, true, nil
+	}
+	return m, false, h.divert(ctx, to, m)
+}
+
+func (h *half) isShared() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.both
+}
+
+// divert puts a message aside for the other half. It is called with mu held,
+// and gives it back.
+func (h *half) divert(ctx context.Context, to *half, m jsonrpc.Message) error {
+	if !to.started {
+		to.started, h.both, h.first = true, true, h
+		h.asked = make(map[jsonrpc.ID]*half)
+		h.note(m, to)
+		h.wg.Go(func() {
+			err := to.run()
+			h.mu.Lock()
+			h.otherErr = err
+			h.mu.Unlock()
+		})
+	}
+	for waited := ctx.Err(); waited == nil && !to.closed && len(to.early) >= maxEarly; waited = ctx.Err() {
+		h.mu.Unlock()
+		select {
+		case <-to.room:
+		case <-to.over.Done():
+		case <-ctx.Done(): // one too many, but it must not be lost
+		}
+		h.mu.Lock()
+	}
+	closed := to.closed
+	if !closed {
+		to.early = append(to.early, m)
+		signal(to.filled)
+	}
+	h.mu.Unlock()
+	if closed {
+		to.refuse(m)
+	}
+	return nil
+}
+
+// Send implements Conn.
+func (h *half) Send(ctx context.Context, m jsonrpc.Message) error {
+	h.mu.Lock()
+	if h.closed {
+		h.mu.Unlock()
+		return io.ErrClosedPipe
+	}
+	if h.both && m.Kind() == jsonrpc.Response {
+		delete(h.asked, m.ID())
+	}
+	h.mu.Unlock()
+	return h.client.Send(ctx, m)
+}
+
+// Close implements Conn. The client is closed when no half needs it any more.
+func (h *half) Close() error { return h.CloseFor(nil) }
+
+// CloseFor passes on why the Conn is closed, to one that can say it.
+func (h *half) CloseFor(err error) error {
+	if !h.leave(err) {
+		return nil
+	}
+	h.mu.Lock()
+	why := h.why
+	h.mu.Unlock()
+	return closeFor(h.client, why)
+}

@@ -1,0 +1,215 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// swift is how long an Exchange waits for the answer before it begins to
+// listen to the client, too, which takes a goroutine.
+const swift = time.Second
+
+// Exchange serves a client Conn that is one request long, as one POST of
+// 2026-07-28 is: the request goes to server, and all that comes from server
+// goes to client until the response has. It closes neither Conn; server must
+// serve this request only, as a Mux's Conn does.
+//
+// When the request is cancelled, or the client ends, or ctx does, the server
+// gets notifications/cancelled and the client nothing more; only an open
+// subscriptions/listen is ended with its result where the client may still
+// want it. An end of the client of which only its Recv knows is noticed after
+// a second.
+//
+// Of o it uses RequestTimeout, except for subscriptions/listen, and Dropped.
+// It returns nil once the request is answered or cancelled, else what went
+// wrong; a request that fails with the server is answered with an error.
+func Exchange(ctx context.Context, client, server Conn, o PumpOptions) error {
+	first, err := client.Recv(ctx)
+	if err != nil {
+		if over(err) {
+			return nil
+		}
+		return fmt.Errorf("client: %w", err)
+	}
+	if err := server.Send(ctx, first); first.Kind() != jsonrpc.Request {
+		return err
+	} else if err != nil && ctx.Err() == nil {
+		return errors.Join(err, client.Send(ctx, jsonrpc.NewError(first.ID(), jsonrpc.CodeInternalError,
+			"the server did not take the request: "+err.Error(), serverEndedData)))
+	}
+	x := &exchange{client: client, server: server, id: first.ID(), opts: o, ctx: ctx}
+	x.listen = first.Method() == methodListen
+	if o.RequestTimeout > 0 && !x.listen {
+		now := time.Now()
+		x.due = now.Add(o.RequestTimeout)
+		x.latest = now.Add(min(o.RequestTimeout, maxWait) * maxRenewal)
+	}
+	return x.run(ctx)
+}
+
+// maxWait is the longest RequestTimeout that can be renewed maxRenewal times.
+const maxWait = (1<<63 - 1) / maxRenewal
+
+type exchange struct {
+	client, server Conn
+	opts           PumpOptions
+	ctx            context.Context // of what is sent to the client
+	id             jsonrpc.ID
+	listen         bool
+	due, latest    time.Time // of the answer; zero: whenever it comes
+}
+
+// Why an exchange ends before the answer.
+var (
+	errTimeout   = errors.New("timed out")
+	errGone      = errors.New("the client has gone")
+	errCancelled = errors.New("cancelled")
+)
+
+func (x *exchange) run(ctx context.Context) error {
+	wait := swift
+	if x.opts.RequestTimeout > 0 {
+		wait = min(wait, x.opts.RequestTimeout)
+	}
+	quick, cancel := context.WithTimeout(ctx, wait)
+	done, err := x.relay(quick)
+	cancel()
+	if !done && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
+		done, err = x.slow(ctx)
+	}
+	if done {
+		return err
+	}
+	if ctx.Err() != nil && err != errCancelled && err != errGone {
+		err = ctx.Err()
+	}
+	return x.end(err)
+}
+
+// slow goes on with relay, and listens to the client meanwhile.
+func (x *exchange) slow(ctx context.Context) (done bool, err error) {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	x.ctx = ctx
+	wg.Go(func() {
+		for {
+			m, err := x.client.Recv(ctx)
+			switch {
+			case err != nil:
+				cancel(errGone)
+				return
+			case m.Method() == methodCancelled && m.RequestID().Equivalent(x.id):
+				cancel(errCancelled)
+				return
+			}
+			x.drop(m, "is no part of the exchange")
+		}
+	})
+	for {
+		round, stop := ctx, context.CancelFunc(func() {})
+		if !x.due.IsZero() {
+			round, stop = context.WithDeadline(ctx, x.due)
+		}
+		done, err = x.relay(round)
+		stop()
+		switch {
+		case done:
+			return done, err
+		case ctx.Err() != nil:
+			return false, context.Cause(ctx)
+		case !errors.Is(err, context.DeadlineExceeded):
+			return false, err
+		case !time.Now().Before(x.due):
+			return false, errTimeout
+		}
+	}
+}
+
+// relay passes on what comes from the server. done says that there is nothing
+// left to do; otherwise err is why it has stopped.
+func (x *exchange) relay(ctx context.Context) (done bool, err error) {
+	for x.due.IsZero() || time.Now().Before(x.due) {
+		m, err := x.server.Recv(ctx)
+		if err != nil {
+			return false, err
+		}
+		switch m.Kind() {
+		case jsonrpc.Response:
+			if !m.ID().Equivalent(x.id) {
+				x.drop(m, "answers no request that is in progress")
+				continue
+			}
+			if m.ID() != x.id {
+				m = m.WithID(x.id)
+			}
+			return true, x.client.Send(x.ctx, m)
+		case jsonrpc.Notification:
+			if m.Method() == methodProgress && !x.due.IsZero() {
+				x.due = time.Now().Add(x.opts.RequestTimeout)
+				if x.due.After(x.latest) {
+					x.due = x.latest
+				}
+			}
+			if err := x.client.Send(x.ctx, m); err != nil && x.ctx.Err() == nil {
+				x.drop(m, "the client did not take it")
+				return false, errGone
+			}
+		default:
+			x.drop(m, "a server of 2026-07-28 makes no requests") // ST10
+		}
+	}
+	return false, errTimeout
+}
+
+// end ends an exchange that has no answer.
+func (x *exchange) end(why error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), cancelWait)
+	defer cancel()
+	switch {
+	case why == errTimeout:
+		x.cancel(ctx, "timed out")
+		within := x.opts.RequestTimeout
+		if !time.Now().Before(x.latest) {
+			within *= maxRenewal
+		}
+		text := fmt.Sprintf("the server did not answer within %v", within)
+		return x.client.Send(ctx, jsonrpc.NewError(x.id, jsonrpc.CodeInternalError, text, timeoutData))
+	case why == errCancelled, why == errGone:
+		x.cancel(ctx, "the client has gone")
+		return nil
+	case why == context.Canceled, why == context.DeadlineExceeded: // ctx
+		x.cancel(ctx, "the client has gone")
+		if x.listen {
+			result, _ := listenEnd(x.id)
+			_ = x.client.Send(ctx, result)
+		}
+		return nil
+	}
+	m, _ := listenEnd(x.id)
+	if !x.listen {
+		text, data := ending(why)
+		m = jsonrpc.NewError(x.id, jsonrpc.CodeInternalError, text, data)
+	}
+	return errors.Join(why, x.client.Send(ctx, m))
+}
+
+// cancel tells the server that nobody waits for the answer any more.
+func (x *exchange) cancel(ctx context.Context, why string) {
+	m := cancellation(x.id, why)
+	if err := x.server.Send(ctx, m); err != nil {
+		x.drop(m, "the server did not take it")
+	}
+}
+
+func (x *exchange) drop(m jsonrpc.Message, reason string) {
+	if x.opts.Dropped != nil {
+		x.opts.Dropped(m, reason)
+	}
+}

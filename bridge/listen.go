@@ -1,0 +1,79 @@
+package bridge
+
+import (
+	"github.com/mcp-bridge/mcp-bridge/era"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// What of 2026-07-28 stays open, or is about what stays open.
+const (
+	methodListen       = "subscriptions/listen"
+	methodAcknowledged = "notifications/subscriptions/acknowledged"
+	methodCancelled    = "notifications/cancelled"
+	methodProgress     = "notifications/progress"
+	methodLog          = "notifications/message"
+)
+
+// listenEnd is how a subscription ends that nobody has cancelled (ST13): the
+// result, and then the cancellation, each in the course of the request id.
+func listenEnd(id jsonrpc.ID) (result, cancelled jsonrpc.Message) {
+	text := id.String()
+	result = jsonrpc.NewResult(id, []byte(`{"resultType":"complete","_meta":{"`+era.KeySubscription+`":`+text+`}}`))
+	return result.WithRelated(id), cancelledBy(id).WithRelated(id)
+}
+
+// cancelledBy is the server's word that the subscription id is over.
+func cancelledBy(id jsonrpc.ID) jsonrpc.Message {
+	return jsonrpc.NewNotification(methodCancelled, []byte(`{"requestId":`+id.String()+`}`))
+}
+
+// subscriptionOf returns the subscription that a notification belongs to
+// (ST12); zero: none.
+func subscriptionOf(m jsonrpc.Message) jsonrpc.ID {
+	id, _ := jsonrpc.ParseID(m.Lookup("params", "_meta", era.KeySubscription))
+	return id
+}
+
+// withSubscription returns m with another id where it names its subscription,
+// in params (of a notification) or result (of a response); m itself if it
+// names none. Every other byte stays.
+func withSubscription(m jsonrpc.Message, id jsonrpc.ID) jsonrpc.Message {
+	in := "params"
+	if m.Kind() == jsonrpc.Response {
+		in = "result"
+	}
+	at, end := find(m.Bytes(), in, "_meta", era.KeySubscription)
+	if end == 0 {
+		return m
+	}
+	old := m.Bytes()
+	raw := make([]byte, 0, len(old)-(end-at)+len(id.String()))
+	raw = append(raw, old[:at]...)
+	raw = append(raw, id.String()...)
+	raw = append(raw, old[end:]...)
+	changed, err := jsonrpc.Parse(raw)
+	if err != nil { // cannot be: one value took the place of another
+		return m
+	}
+	return changed.WithRelated(m.Related())
+}
+
+// find returns where the value at a path of keys stands in a raw JSON object;
+// end is 0 if there is none. Of equal keys the last counts.
+func find(object []byte, path ...string) (at, end int) {
+	base := 0
+	for _, key := range path {
+		at, end = 0, 0
+		for member := range jsonrpc.Members(object) {
+			if member.Key == key {
+				at, end = member.At, member.At+len(member.Value)
+			}
+		}
+		if end == 0 {
+			return 0, 0
+		}
+		object = object[at:end]
+		base += at
+	}
+	return base, base + len(object)
+}

@@ -1,0 +1,386 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/era"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+const (
+	// readAhead is how many messages for the client wait for Recv before the
+	// server has to, and so have those who send.
+	readAhead = 16
+
+	// maxUnsent is how many messages that nobody waits for (answers of the
+	// filter, what a timer wants said) may wait for a server that takes nothing.
+	maxUnsent = 1000
+)
+
+// errDeaf ends a Conn whose server takes nothing and yet goes on asking.
+var errDeaf = errors.New("the server does not take what it is sent")
+
+// Translate returns a Conn to server whose user speaks the other era: f
+// rewrites the messages of both directions. It starts reading the server at
+// once. Close closes server and waits for everything that Translate started;
+// it returns server's error.
+//
+// Send writes in the caller's goroutine. What f wants said to the server when
+// nobody sends is written by a goroutine of the Conn's own, so that a server
+// which reads nothing until its own output is taken does not stop the reader;
+// when too much of it is left waiting, the Conn ends.
+//
+// When the server ends, Recv returns what f has to say about it, and then the
+// error of server's Recv. Send fails then.
+func Translate(server Conn, f era.Filter) Conn {
+	t := &translated{
+		server: server, filter: f, done: make(chan struct{}),
+		filled: make(chan struct{}, 1), room: make(chan struct{}, 1),
+		turn: make(chan struct{}, 1), unsent: make(chan struct{}, 1),
+	}
+	t.mu.Lock()
+	f.Start(time.Now(), &t.out)
+	t.collect(nil)
+	t.mu.Unlock()
+	t.wg.Go(t.read)
+	t.wg.Go(t.write)
+	return t
+}
+
+type translated struct {
+	server Conn
+	filled chan struct{} // holds one element when something was put into toClient
+	room   chan struct{} // holds one element when something was taken from it
+	turn   chan struct{} // holds one element while somebody writes to the server
+	unsent chan struct{} // holds one element when there is something for write
+	done   chan struct{} // closed by Close
+
+	mu       sync.Mutex // held while the filter works, never while anything waits
+	filter   era.Filter
+	out      era.Out
+	toClient []jsonrpc.Message
+	toServer []outgoing
+	ended    error // why nothing more comes from the server; nil: it may
+	closed   bool
+	timers   timers
+
+	wg       sync.WaitGroup // read and write
+	closing  sync.Once
+	closeErr error
+}
+
+// outgoing is one message for the server, with the Send that waits for it; nil
+// if none does.
+type outgoing struct {
+	m      jsonrpc.Message
+	sender *sender
+}
+
+// sender is one Send.
+type sender struct{ err error }
+
+// collect takes over what the filter has put out, in its order. It is called
+// with mu held. s is the Send in whose course it was; nil: none.
+func (t *translated) collect(s *sender) {
+	if len(t.out.ToClient) > 0 {
+		t.toClient = append(t.toClient, t.out.ToClient...)
+		clear(t.out.ToClient)
+		t.out.ToClient = t.out.ToClient[:0]
+		signal(t.filled)
+	}
+	if len(t.out.ToServer) > 0 {
+		for _, m := range t.out.ToServer {
+			t.toServer = append(t.toServer, outgoing{m, s})
+		}
+		clear(t.out.ToServer)
+		t.out.ToServer = t.out.ToServer[:0]
+		if s == nil {
+			signal(t.unsent)
+		}
+	}
+	if t.ended == nil && !t.closed {
+		t.timers.set(t.filter.Due(), t.tick)
+	}
+}
+
+// read takes the server's messages until it ends. Close ends it, too.
+func (t *translated) read() {
+	for {
+		m, err := t.server.Recv(context.Background())
+		now := time.Now()
+		t.mu.Lock()
+		switch {
+		case t.ended != nil: // by finish
+		case err != nil:
+			t.finish(now, err)
+		default:
+			t.filter.FromServer(now, m, &t.out)
+			t.collect(nil)
+			if len(t.toServer) > maxUnsent {
+				t.finish(now, errDeaf)
+			}
+		}
+		over, full := t.ended != nil || t.closed, len(t.toClient) >= readAhead
+		t.mu.Unlock()
+		if over || full && t.waitRoom(context.Background()) != nil {
+			return
+		}
+	}
+}
+
+// finish lets the filter answer what is owed. It is called with mu held.
+func (t *translated) finish(now time.Time, err error) {
+	t.ended = err
+	t.filter.ServerEnded(now, err, &t.out)
+	t.out.ToServer = nil
+	t.toServer = nil
+	t.collect(nil)
+	signal(t.filled)
+}
+
+// tick lets the filter do what is due.
+func (t *translated) tick() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.ended != nil || t.closed {
+		return
+	}
+	now := time.Now()
+	if due := t.filter.Due(); !due.IsZero() && !due.After(now) {
+		t.filter.Tick(now, &t.out)
+	}
+	t.collect(nil)
+}
+
+// write writes what nobody's Send waits for.
+func (t *translated) write() {
+	for {
+		select {
+		case <-t.unsent:
+			_ = t.flush(context.Background(), nil)
+		case <-t.done:
+			return
+		}
+	}
+}
+
+// flush writes to the server, in order, until nothing is left, or only what
+// others will write; what s has to say is written then.
+func (t *translated) flush(ctx context.Context, s *sender) error {
+	select {
+	case t.turn <- struct{}{}:
+	case <-ctx.Done():
+		signal(t.unsent) // it is the filter's word now: it must get there
+		return ctx.Err()
+	case <-t.done:
+		return io.ErrClosedPipe
+	}
+	defer func() { <-t.turn }()
+	for {
+		next, ok := t.first()
+		if !ok {
+			break
+		}
+		err := t.server.Send(ctx, next.m)
+		if err != nil && ctx.Err() != nil {
+			signal(t.unsent)
+			return err
+		}
+		t.sent()
+		if err != nil && next.sender != nil {
+			next.sender.err = err
+		}
+	}
+	if s == nil {
+		return nil
+	}
+	return s.err
+}
+
+// first returns the message that is to be written next, and leaves it.
+func (t *translated) first() (next outgoing, ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.toServer) == 0 || t.closed {
+		return next, false
+	}
+	return t.toServer[0], true
+}
+
+// sent takes away what first has returned.
+func (t *translated) sent() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.toServer) == 0 { // the server has ended
+		return
+	}
+	t.toServer[0] = outgoing{}
+	t.toServer = t.toServer[1:]
+	if len(t.toServer) == 0 {
+		t.toServer = nil
+	}
+}
+
+// Send implements Conn.
+func (t *translated) Send(ctx context.Context, m jsonrpc.Message) error {
+	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		t.mu.Lock()
+		if t.closed || t.ended != nil {
+			err := t.gone()
+			t.mu.Unlock()
+			return err
+		}
+		if len(t.toClient) < readAhead {
+			break
+		}
+		t.mu.Unlock()
+		if err := t.waitRoom(ctx); err != nil {
+			return err
+		}
+	}
+	s := &sender{}
+	t.filter.FromClient(time.Now(), m, &t.out)
+	quiet := len(t.out.ToServer) == 0
+	t.collect(s)
+	t.mu.Unlock()
+	if quiet {
+		return nil
+	}
+	return t.flush(ctx, s)
+}
+
+// gone returns why nothing can be sent. It is called with mu held.
+func (t *translated) gone() error {
+	if t.closed || errors.Is(t.ended, io.EOF) {
+		return io.ErrClosedPipe
+	}
+	return fmt.Errorf("the server has ended: %w", t.ended)
+}
+
+// waitRoom waits until toClient is no longer full, or may not be.
+func (t *translated) waitRoom(ctx context.Context) error {
+	for {
+		t.mu.Lock()
+		full := len(t.toClient) >= readAhead && t.ended == nil
+		t.mu.Unlock()
+		if !full {
+			signal(t.room) // others may wait, too
+			return nil
+		}
+		select {
+		case <-t.room:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-t.done:
+			return io.ErrClosedPipe
+		}
+	}
+}
+
+// Recv implements Conn.
+func (t *translated) Recv(ctx context.Context) (jsonrpc.Message, error) {
+	for {
+		if err := ctx.Err(); err != nil {
+			return jsonrpc.Message{}, err
+		}
+		if m, err := t.received(); err != errNothing {
+			return m, err
+		}
+		select {
+		case <-t.filled:
+		case <-ctx.Done():
+		case <-t.done:
+		}
+	}
+}
+
+var errNothing = errors.New("nothing has come")
+
+// received returns the next message for the client, or why there is none.
+func (t *translated) received() (m jsonrpc.Message, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case t.closed:
+		return m, io.ErrClosedPipe
+	case len(t.toClient) > 0:
+		m, t.toClient[0] = t.toClient[0], m
+		if t.toClient = t.toClient[1:]; len(t.toClient) == 0 {
+			t.toClient = nil
+		}
+		if len(t.toClient) == readAhead-1 || len(t.toClient) == 0 {
+			signal(t.room)
+		}
+		return m, nil
+	case t.ended != nil:
+		return m, t.ended
+	}
+	return m, errNothing
+}
+
+// Close implements Conn.
+func (t *translated) Close() error {
+	t.closing.Do(func() {
+		t.mu.Lock()
+		t.closed = true
+		t.timers.stop()
+		t.mu.Unlock()
+		close(t.done)
+		t.closeErr = t.server.Close()
+		t.wg.Wait()
+		t.timers.wait()
+	})
+	return t.closeErr
+}
+
+func signal(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// soonest keeps a filter whose Due stays in the past from being called without end.
+const soonest = time.Millisecond
+
+// timers call a function when something is due. A time that is put off costs
+// nothing: the timer goes off as it was set, and finds out.
+type timers struct {
+	running sync.WaitGroup
+	timer   *time.Timer
+	at      time.Time // when it goes off; zero: it has, or none was set
+}
+
+// set makes f be called at due or earlier, in a goroutine of its own; f must
+// find out whether anything is due and call set again. A zero due is never.
+func (s *timers) set(due time.Time, f func()) {
+	if due.IsZero() || !due.Before(s.at) && time.Now().Before(s.at) {
+		return
+	}
+	s.stop()
+	wait := max(time.Until(due), soonest)
+	s.at = time.Now().Add(wait)
+	s.running.Add(1)
+	s.timer = time.AfterFunc(wait, func() {
+		defer s.running.Done()
+		f()
+	})
+}
+
+func (s *timers) stop() {
+	if s.timer != nil && s.timer.Stop() {
+		s.running.Done()
+	}
+	s.timer = nil
+}
+
+// wait returns when no f runs any more, after stop.
+func (s *timers) wait() { s.running.Wait() }
