@@ -66,7 +66,6 @@ type Server struct {
 	Environ []string
 
 	negotiated func(revision string) // told the revision of the session; nil is fine
-	key        []byte                // signs requestState; nil: a random one for each session
 }
 
 // errSessionOver is why a session's context ends when nothing went wrong.
@@ -90,7 +89,7 @@ func (srv *Server) ServeConn(ctx context.Context, conn bridge.Conn) error {
 		pending: map[jsonrpc.ID]chan<- jsonrpc.Message{},
 		level:   levelInfo,
 		subs:    map[string]bool{},
-		signer:  newSigner(srv.key),
+		signer:  newSigner(),
 	}
 	err := s.receive()
 	close(s.eof) // nobody will answer our requests any more

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -419,7 +420,7 @@ func TestPages(t *testing.T) {
 
 // People read the descriptions in an inspector: there is one for everything.
 func TestEverythingIsDescribed(t *testing.T) {
-	for _, tool := range append(allTools[:len(allTools):len(allTools)], extraTool) {
+	for _, tool := range slices.Concat(allTools, conformanceTools, []*tool{extraTool}) {
 		if tool.Title == "" || len(tool.Description) < 20 || tool.Input == nil || tool.run == nil {
 			t.Errorf("tool %s lacks a title, a description or a schema", tool.Name)
 		}
@@ -437,8 +438,9 @@ func TestEverythingIsDescribed(t *testing.T) {
 			}
 		}
 	}
-	for _, r := range staticResources {
-		if c := read(r.URI); c == nil || c.MimeType != r.MimeType {
+	s := &session{srv: &Server{Conformance: true}}
+	for _, r := range slices.Concat(staticResources, conformanceResources) {
+		if c := s.read(r.URI); c == nil || c.MimeType != r.MimeType {
 			t.Errorf("resource %s cannot be read, or is of another type", r.URI)
 		}
 	}

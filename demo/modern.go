@@ -221,8 +221,8 @@ func (f *modernFace) reply(result any, err error) {
 	}
 	raw = jsonrpc.With(raw, "resultType", jsonrpc.Quote(kind))
 	if kind == "complete" && era.IsCacheable(f.method) { // MI16
-		raw = jsonrpc.With(raw, "ttlMs", f.ttl())
-		raw = jsonrpc.With(raw, "cacheScope", []byte(`"public"`)) // the same for everybody
+		ttl, scope := f.cache()
+		raw = jsonrpc.With(jsonrpc.With(raw, "ttlMs", ttl), "cacheScope", scope)
 	}
 	f.respond(f.id, f.signed(raw), nil)
 }
@@ -230,28 +230,30 @@ func (f *modernFace) reply(result any, err error) {
 // signed puts into a result whose it is (MI17).
 func (s *session) signed(result []byte) []byte {
 	info, _ := encode(s.srv.info()) // strings: it can be encoded
-	meta := result
 	for member := range jsonrpc.Members(result) {
 		if member.Key == "_meta" {
 			return jsonrpc.With(result, "_meta", jsonrpc.With(member.Value, era.KeyServerInfo, info))
 		}
 	}
-	meta = jsonrpc.With([]byte("{}"), era.KeyServerInfo, info)
-	return jsonrpc.With(result, "_meta", meta)
+	return jsonrpc.With(result, "_meta", jsonrpc.With([]byte("{}"), era.KeyServerInfo, info))
 }
 
-// ttl is for how many milliseconds a result may be kept: not at all what a tool
-// or the clock can change at any time.
-func (f *modernFace) ttl() []byte {
-	switch f.method {
-	case "tools/list", "prompts/list":
-		return []byte("0")
-	case "resources/read":
-		if uri, _ := uriOf(f.params); uri == clockURI {
-			return []byte("0")
-		}
+// cache is for how many milliseconds a result may be kept, and for whom: not at
+// all what a tool or the clock can change at any time, and what a user has said
+// for that user only.
+func (f *modernFace) cache() (ttl, scope []byte) {
+	ttl, scope = []byte("60000"), []byte(`"public"`)
+	uri := ""
+	if f.method == "resources/read" {
+		uri, _ = uriOf(f.params)
 	}
-	return []byte("60000")
+	if f.method == "tools/list" || f.method == "prompts/list" || uri == clockURI || uri == askingURI {
+		ttl = []byte("0")
+	}
+	if uri == askingURI {
+		scope = []byte(`"private"`)
+	}
+	return ttl, scope
 }
 
 func (e *inputRequired) result() any {

@@ -56,11 +56,9 @@ func digest(params []byte) []byte {
 // the process, so another process refuses them.
 type signer struct{ key []byte }
 
-func newSigner(key []byte) signer {
-	if key == nil {
-		key = make([]byte, 32)
-		rand.Read(key) // never fails
-	}
+func newSigner() signer {
+	key := make([]byte, 32)
+	rand.Read(key) // never fails
 	return signer{key}
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -18,7 +19,8 @@ var update = flag.Bool("update", false, "write the transcripts in testdata anew"
 // The transcripts in testdata are conversations that can be read as
 // documentation. "-->" is what the client sends, "<--" what the server answers
 // (a long message is laid out over several lines), "2>" a line on the server's
-// stderr, "..." a time that passes.
+// stderr, "..." a time that passes, "--|" the end of the client's input. The
+// requestStates of the server are called $STATE1, $STATE2, ... in order.
 func TestTranscripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
@@ -31,7 +33,7 @@ func TestTranscripts(t *testing.T) {
 				t.Fatal(err)
 			}
 			want = bytes.ReplaceAll(want, []byte("\r\n"), []byte("\n"))
-			got := play(t, string(want))
+			got := play(t, string(want), strings.Contains(file, "conformance"))
 			if *update {
 				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
 					t.Fatal(err)
@@ -46,11 +48,12 @@ func TestTranscripts(t *testing.T) {
 }
 
 // play repeats what the client says in a transcript and returns the transcript of that.
-func play(t *testing.T, script string) string {
+func play(t *testing.T, script string, conformance bool) string {
 	var out strings.Builder
 	var stderr lines
+	var states states
 	srv := &Server{
-		Version: "1.0.0",
+		Version: "1.0.0", Conformance: conformance,
 		Stderr:  &stderr,
 		Exit:    func(status int) { fmt.Fprintf(&stderr, "(the process exits with status %d)\n", status) },
 		Environ: []string{"PATH=/bin", "HOME=/root", "SECRET=hidden"},
@@ -61,7 +64,10 @@ func play(t *testing.T, script string) string {
 			switch {
 			case strings.HasPrefix(line, "--> "):
 				fmt.Fprintln(&out, line)
-				c.send(line[4:])
+				c.send(states.insert(line[4:]))
+			case strings.HasPrefix(line, "--|"):
+				fmt.Fprintln(&out, line)
+				c.end.stop()
 			case strings.HasPrefix(line, "... "):
 				fmt.Fprintln(&out, line)
 				d, err := time.ParseDuration(line[4:])
@@ -73,7 +79,7 @@ func play(t *testing.T, script string) string {
 				fmt.Fprintln(&out, line)
 			}
 			for _, m := range c.take() {
-				fmt.Fprintln(&out, "<-- "+layOut(m))
+				fmt.Fprintln(&out, "<-- "+layOut(states.name(m)))
 			}
 			for _, l := range stderr.take() {
 				fmt.Fprintln(&out, "2>  "+l)
@@ -81,6 +87,29 @@ func play(t *testing.T, script string) string {
 		}
 	})
 	return out.String()
+}
+
+// states are the requestStates that were given out, which differ from run to run.
+type states []string
+
+var stateOf = regexp.MustCompile(`"requestState":"([^"]*)"`)
+
+// name puts a name in the place of a requestState.
+func (s *states) name(m string) string {
+	found := stateOf.FindStringSubmatch(m)
+	if found == nil {
+		return m
+	}
+	*s = append(*s, found[1])
+	return strings.Replace(m, found[1], fmt.Sprintf("$STATE%d", len(*s)), 1)
+}
+
+// insert does the opposite.
+func (s *states) insert(line string) string {
+	for i := len(*s); i > 0; i-- {
+		line = strings.ReplaceAll(line, fmt.Sprintf("$STATE%d", i), (*s)[i-1])
+	}
+	return line
 }
 
 // layOut breaks long messages into lines.
