@@ -178,9 +178,14 @@ func (c *clientConn) readBody(call *clientCall, session *clientSession, resp *ht
 const exactSize = 4 << 20
 
 func (c *clientConn) readAll(resp *http.Response) ([]byte, *httpclient.Fault) {
-	limit := int64(c.opts.MaxMessageSize)
+	return readReply(c.peer, resp, c.opts.MaxMessageSize)
+}
+
+// readReply reads the body of a reply, which may be up to most bytes long.
+func readReply(peer *httpclient.Peer, resp *http.Response, most int) ([]byte, *httpclient.Fault) {
+	limit := int64(most)
 	if resp.ContentLength > limit {
-		return nil, c.peer.TooLargeFault(c.opts.MaxMessageSize)
+		return nil, peer.TooLargeFault(most)
 	}
 	var raw []byte
 	var err error
@@ -194,9 +199,9 @@ func (c *clientConn) readAll(resp *http.Response) ([]byte, *httpclient.Fault) {
 	}
 	switch {
 	case err != nil:
-		return nil, c.peer.NetFault(err)
+		return nil, peer.NetFault(err)
 	case int64(len(raw)) > limit:
-		return nil, c.peer.TooLargeFault(c.opts.MaxMessageSize)
+		return nil, peer.TooLargeFault(most)
 	}
 	return raw, nil
 }

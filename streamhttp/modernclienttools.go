@@ -1,0 +1,169 @@
+package streamhttp
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/era"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+	"github.com/mcp-bridge/mcp-bridge/toolheader"
+)
+
+const (
+	modernListPages   = 100              // of a list of tools that the bridge asks for itself
+	modernListTimeout = 30 * time.Second // how long that may take
+	modernMostTools   = 1 << 15          // that are remembered
+)
+
+// modernTool is what is known of a tool.
+type modernTool struct {
+	params []toolheader.Param // what goes as headers with a call
+	err    error              // why there is no such tool: its annotations are invalid
+	seq    uint64             // grows with everything that is learned; 0: nothing is known
+}
+
+// modernTools remembers the tools that were seen in lists, and the names that
+// no list had. Nothing depends on its being right: a server that wants other
+// headers says so (ME4).
+type modernTools struct {
+	mu      sync.Mutex
+	seq     uint64
+	byName  map[string]modernTool
+	listing *modernListing // not nil while the bridge asks for the list itself
+}
+
+// modernListing is one walk through the server's list of tools.
+type modernListing struct {
+	done chan struct{}
+	ok   bool // the server has answered; to be read after done
+}
+
+// look returns what is known of a tool that was learned after seq; or else the
+// walk to wait for, which is the caller's to make if mine.
+func (t *modernTools) look(name string, seq uint64) (tool modernTool, l *modernListing, mine bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if tool = t.byName[name]; tool.seq > seq {
+		return tool, nil, false
+	}
+	if t.listing != nil {
+		return modernTool{}, t.listing, false
+	}
+	t.listing = &modernListing{done: make(chan struct{})}
+	return modernTool{}, t.listing, true
+}
+
+// listed ends a walk that was made for the sake of the tool called name.
+func (t *modernTools) listed(l *modernListing, name string, seq uint64) modernTool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.listing = nil
+	close(l.done)
+	tool := t.byName[name]
+	if l.ok && tool.seq <= seq { // there is none in the list: it need not be looked for again
+		tool = t.put(name, modernTool{})
+	}
+	return tool
+}
+
+// put enters a tool. Its caller holds mu.
+func (t *modernTools) put(name string, tool modernTool) modernTool {
+	t.seq++
+	tool.seq = t.seq
+	if t.byName == nil || len(t.byName) >= modernMostTools {
+		t.byName = make(map[string]modernTool)
+	}
+	t.byName[name] = tool
+	return tool
+}
+
+// learn enters the tools of a list, and returns those that are invalid and were
+// not known to be.
+func (t *modernTools) learn(tools []toolheader.Tool) (excluded []toolheader.Tool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, tool := range tools {
+		if tool.Err != nil && t.byName[tool.Name].err == nil {
+			excluded = append(excluded, tool)
+		}
+		t.put(tool.Name, modernTool{params: tool.Params, err: tool.Err})
+	}
+	return excluded
+}
+
+// forget makes that the tools are asked for again: they have changed.
+func (t *modernTools) forget() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	clear(t.byName)
+}
+
+// toolOf returns what is known of the tool that call is for, learned after seq.
+// If that is nothing, the bridge asks for the list of tools first; so few
+// clients call what they have not seen in a list that one does it for all who
+// wait (ME3, ME4). The zero modernTool means that nothing could be learned.
+func (c *modernConn) toolOf(call *modernCall, name string, seq uint64) modernTool {
+	for {
+		tool, l, mine := c.tools.look(name, seq)
+		switch {
+		case l == nil:
+			return tool
+		case mine:
+			l.ok = c.listTools(call)
+			return c.tools.listed(l, name, seq)
+		}
+		select {
+		case <-l.done:
+			if !l.ok {
+				return modernTool{}
+			}
+		case <-call.ctx.Done():
+			return modernTool{}
+		}
+	}
+}
+
+// listTools asks for the list of tools in the name of a call: with its _meta,
+// but for what would make the server report on it. It reports whether the
+// server has answered.
+func (c *modernConn) listTools(call *modernCall) bool {
+	ctx, cancel := context.WithTimeout(c.ctx, modernListTimeout)
+	defer cancel()
+	params := []byte("{}")
+	if meta := call.msg.Lookup("params", "_meta"); meta != nil {
+		params = jsonrpc.With(params, "_meta", jsonrpc.Without(meta, "progressToken", era.KeyLogLevel))
+	}
+	for range modernListPages {
+		page := c.newCall(ctx, jsonrpc.NewRequest(c.ownID(), "tools/list", params))
+		page.private = true
+		answer, fault := c.ask(page)
+		if fault != nil {
+			c.log.With(fault.Attrs()...).Warn("could not ask for the tools before one is called")
+			return false
+		}
+		next := answer.Lookup("result", "nextCursor")
+		if _, ok := jsonrpc.Text(next); !ok {
+			return true
+		}
+		params = jsonrpc.With(params, "cursor", next)
+	}
+	c.log.Warn("the server's list of tools has no end", "pages", modernListPages)
+	return true
+}
+
+// withoutInvalidTools learns from a list of tools, and leaves out of it those
+// whose annotations are invalid (ME3).
+func (c *modernConn) withoutInvalidTools(call *modernCall, answer jsonrpc.Message) jsonrpc.Message {
+	if call.method != "tools/list" || answer.IsError() {
+		return answer
+	}
+	for _, tool := range c.tools.learn(toolheader.Tools(answer.Result())) {
+		c.log.Warn("tool left out: its definition is invalid", "tool", fmt.Sprintf("%.100q", tool.Name), "reason", tool.Err)
+	}
+	if kept, excluded := toolheader.Filter(answer.Result()); len(excluded) > 0 {
+		return answer.WithResult(kept)
+	}
+	return answer
+}
