@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	maxRounds  = 10                     // results input_required in a row to one call (ME8)
+	maxInputRounds  = 10                     // results input_required in a row to one call (ME8)
 	maxRepeats = 3                      // of them, those that ask nothing and only want the call again
 	repeatPace = 250 * time.Millisecond // ahead of each of these
 )
@@ -41,7 +41,7 @@ func (f *legacyClient) inputRequired(now time.Time, c *clientCall, result []byte
 	}
 	in := c.input
 	in.rounds++
-	if in.rounds > maxRounds {
+	if in.rounds > maxInputRounds {
 		f.finishError(c, "the server asks for input again and again", "rounds_exceeded", out)
 		return
 	}
