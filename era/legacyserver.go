@@ -1,6 +1,8 @@
 package era
 
 import (
+	"cmp"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -43,7 +45,27 @@ type LegacyServerOptions struct {
 type LegacyServerFilter struct {
 	o      LegacyServerOptions
 	parked atomic.Int64
+
+	alarms alarms
+	link   serverLink
+	lastID int64 // of our requests: never used twice (J2)
+	turns  int64 // counts what calls are ordered by
+
+	calls   map[jsonrpc.ID]*serverCall // by the client's id: an answer is owed
+	sent    map[jsonrpc.ID]*serverCall // by our id: in progress at the server
+	tokens  map[jsonrpc.ID]*serverCall // by the token the server knows
+	own     map[jsonrpc.ID]ownAnswer   // our own requests
+	asked   map[jsonrpc.ID]*question   // by the server's id: an answer is owed to it
+	records map[string]*serverCall     // parked calls
+	asking  int                        // calls whose questions are being collected
+
+	logs  serverLogs
+	tools taskTools
+	subs  subscriptions
 }
+
+// ownAnswer takes the response to a request of our own.
+type ownAnswer func(now time.Time, m jsonrpc.Message, out *Out)
 
 var _ Filter = (*LegacyServerFilter)(nil)
 
@@ -51,27 +73,156 @@ var _ Filter = (*LegacyServerFilter)(nil)
 // front of which are any number of modern clients, the ids and progress tokens
 // of whose requests are unique over all of them.
 func LegacyServer(o LegacyServerOptions) *LegacyServerFilter {
-	return &LegacyServerFilter{o: o}
+	if o.ParkTimeout == 0 {
+		o.ParkTimeout = 10 * time.Minute
+	}
+	if o.MaxParked == 0 {
+		o.MaxParked = 100
+	}
+	if !isObject(o.Capabilities) {
+		o.Capabilities = []byte("{}")
+	}
+	return &LegacyServerFilter{
+		o:       o,
+		calls:   make(map[jsonrpc.ID]*serverCall),
+		sent:    make(map[jsonrpc.ID]*serverCall),
+		tokens:  make(map[jsonrpc.ID]*serverCall),
+		own:     make(map[jsonrpc.ID]ownAnswer),
+		asked:   make(map[jsonrpc.ID]*question),
+		records: make(map[string]*serverCall),
+		logs:    serverLogs{rank: len(LogLevels), setting: len(LogLevels)},
+	}
 }
 
 // Parked returns how many calls wait for their retry. It may be called at any
 // time by any goroutine.
 func (f *LegacyServerFilter) Parked() int { return int(f.parked.Load()) }
 
-// Start sends initialize.
-func (f *LegacyServerFilter) Start(now time.Time, out *Out) {}
-
 // FromClient implements Filter.
-func (f *LegacyServerFilter) FromClient(now time.Time, m jsonrpc.Message, out *Out) {}
+func (f *LegacyServerFilter) FromClient(now time.Time, m jsonrpc.Message, out *Out) {
+	switch m.Kind() {
+	case jsonrpc.Request:
+		f.fromClient(now, m, out)
+	case jsonrpc.Notification:
+		if m.Method() == "notifications/cancelled" {
+			f.cancelled(now, m, out)
+			return
+		}
+		f.drop(m, "a modern client has no such notification")
+	default:
+		f.drop(m, "a modern client sends no responses") // ST10
+	}
+}
 
 // FromServer implements Filter.
-func (f *LegacyServerFilter) FromServer(now time.Time, m jsonrpc.Message, out *Out) {}
+func (f *LegacyServerFilter) FromServer(now time.Time, m jsonrpc.Message, out *Out) {
+	switch m.Kind() {
+	case jsonrpc.Request:
+		f.question(now, m, out)
+	case jsonrpc.Notification:
+		f.notification(now, m, out)
+	case jsonrpc.Response:
+		f.response(now, m, out)
+	}
+}
+
+func (f *LegacyServerFilter) response(now time.Time, m jsonrpc.Message, out *Out) {
+	id := m.ID()
+	if key, c, ok := jsonrpc.Find(f.sent, id); ok {
+		if c.task != nil {
+			f.taskResponse(now, c, key, m, out)
+		} else {
+			f.complete(now, c, m, out)
+		}
+		return
+	}
+	key, take, ok := jsonrpc.Find(f.own, id)
+	if !ok {
+		f.drop(m, "a response to nothing that is in progress") // J12
+		return
+	}
+	delete(f.own, key)
+	take(now, m, out)
+}
+
+func (f *LegacyServerFilter) notification(now time.Time, m jsonrpc.Message, out *Out) {
+	switch m.Method() {
+	case "notifications/progress":
+		f.progress(m, out)
+	case "notifications/message":
+		f.logMessage(m, out)
+	case "notifications/cancelled":
+		f.withdrawn(m)
+	case "notifications/tasks/status":
+		f.taskStatus(now, m, out)
+	case "notifications/tools/list_changed":
+		f.toolsChanged(now, out)
+		f.fanOut(m, out)
+	case "notifications/prompts/list_changed", "notifications/resources/list_changed", "notifications/resources/updated":
+		f.fanOut(m, out)
+	default:
+		f.drop(m, "no notification of "+NewestModern)
+	}
+}
 
 // Due implements Filter.
-func (f *LegacyServerFilter) Due() time.Time { return time.Time{} }
+func (f *LegacyServerFilter) Due() time.Time { return f.alarms.next() }
 
 // Tick implements Filter.
-func (f *LegacyServerFilter) Tick(now time.Time, out *Out) {}
+func (f *LegacyServerFilter) Tick(now time.Time, out *Out) { f.alarms.due(now, out) }
 
-// ServerEnded implements Filter.
-func (f *LegacyServerFilter) ServerEnded(now time.Time, err error, out *Out) {}
+// ServerEnded answers every call with -32603, data.reason "server_ended". Open
+// subscriptions/listen are not answered: who owns the connections knows whether
+// they end with the server or are opened again at its successor (ST9). Retries
+// of parked calls are told by another filter, whose Instance is another.
+func (f *LegacyServerFilter) ServerEnded(now time.Time, err error, out *Out) {
+	text := "the server has ended"
+	if err != nil {
+		text += ": " + err.Error()
+	}
+	for _, m := range f.link.held {
+		f.refuse(m.ID(), jsonrpc.CodeInternalError, text, reasonData("server_ended"), out)
+	}
+	owed := make([]*serverCall, 0, len(f.calls))
+	for _, c := range f.calls {
+		owed = append(owed, c)
+	}
+	slices.SortFunc(owed, func(a, b *serverCall) int { return cmp.Compare(a.turn, b.turn) })
+	for _, c := range owed {
+		f.refuse(c.id, jsonrpc.CodeInternalError, text, reasonData("server_ended"), out)
+	}
+	f.link.held = nil
+	clear(f.calls)
+	clear(f.records)
+	f.alarms = alarms{}
+	f.parked.Store(0)
+}
+
+// ask sends a request of our own; take gets the response.
+func (f *LegacyServerFilter) ask(method string, params []byte, take ownAnswer, out *Out) jsonrpc.ID {
+	id := f.nextID()
+	f.own[id] = take
+	out.Server(jsonrpc.NewRequest(id, method, params))
+	return id
+}
+
+func (f *LegacyServerFilter) nextID() jsonrpc.ID {
+	f.lastID++
+	return jsonrpc.IntID(f.lastID)
+}
+
+func (f *LegacyServerFilter) nextTurn() int64 {
+	f.turns++
+	return f.turns
+}
+
+// refuse answers a client's request with an error.
+func (f *LegacyServerFilter) refuse(id jsonrpc.ID, code int, text string, data []byte, out *Out) {
+	out.Client(jsonrpc.NewError(id, code, text, data).WithRelated(id))
+}
+
+func (f *LegacyServerFilter) drop(m jsonrpc.Message, reason string) {
+	if f.o.Dropped != nil {
+		f.o.Dropped(m, reason)
+	}
+}

@@ -1,0 +1,261 @@
+package era
+
+import (
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+const (
+	// Questions that come within askWindow of the last are asked together, but
+	// the first is not kept waiting for longer than askWindowMax (C.4.1).
+	askWindow    = 30 * time.Millisecond
+	askWindowMax = 200 * time.Millisecond
+
+	// maxQuestions is how many questions of one call may be open.
+	maxQuestions = 100
+)
+
+// question is a request of the server that is to be answered by a client.
+type question struct {
+	id     jsonrpc.ID // the server's
+	key    string     // the client's, in inputRequests
+	method string
+	params []byte // as the client gets them
+	task   []byte // the related-task that it came with; nil: none
+	call   *serverCall
+	shown  bool // it is in the inputRequests that the call is parked with
+}
+
+// callInput is what the server has asked in the course of a call.
+type callInput struct {
+	questions  []*question // that are open, in order
+	keys       int         // how many there have been
+	firstAsked time.Time   // of those in the window
+	window     *alarm      // they are being collected; nil: no
+	generation int         // which inputRequests are the current ones: one more with each, and with each retry
+	rounds     int         // how often the call was parked
+
+	parked   bool // it waits for the retry
+	name     string
+	deadline *alarm
+	outcome  *outcome // the server has finished meanwhile; nil: no
+}
+
+// question takes a request of the server.
+func (f *LegacyServerFilter) question(now time.Time, m jsonrpc.Message, out *Out) {
+	method := m.Method()
+	switch {
+	case method == "ping":
+		out.Server(jsonrpc.NewResult(m.ID(), nil))
+		return
+	case !isQuestion(method):
+		out.Server(jsonrpc.NewError(m.ID(), jsonrpc.CodeMethodNotFound, "there is no method "+method, nil))
+		return
+	}
+	if _, _, again := jsonrpc.Find(f.asked, m.ID()); again {
+		f.drop(m, "its id is that of another question that is open")
+		return
+	}
+	q := newQuestion(m)
+	c, certain := f.attribute(m, q)
+	if c == nil {
+		out.Server(q.noCall())
+		return
+	}
+	lacking := missingCapability(c.capabilities, q.method, q.params)
+	undeclared := missingCapability(f.o.Capabilities, q.method, q.params) != nil
+	switch {
+	case lacking == nil && !undeclared:
+		f.take(now, c, q, out)
+	case lacking == nil || !certain || q.method == "roots/list":
+		out.Server(q.unsupported()) // D5; and servers list roots just to see whether they can (C.4.3)
+	default:
+		out.Server(q.unsupported())
+		f.rejectCall(now, c, lacking, out)
+	}
+}
+
+// newQuestion makes the edits that a question needs (C.4.1): a modern client has
+// no tasks, no progress to report, and no ids of elicitations.
+func newQuestion(m jsonrpc.Message) *question {
+	q := &question{id: m.ID(), method: m.Method(), params: jsonrpc.Without(m.Params(), "task", "elicitationId")}
+	if meta := member(q.params, "_meta"); isObject(meta) {
+		q.task = member(meta, KeyRelatedTask)
+		rest := jsonrpc.Without(meta, "progressToken", KeyRelatedTask)
+		switch {
+		case len(rest) == len(meta):
+		case isEmpty(rest):
+			q.params = jsonrpc.Without(q.params, "_meta")
+		default:
+			q.params = jsonrpc.With(q.params, "_meta", rest)
+		}
+	}
+	return q
+}
+
+// attribute finds the call in whose course a question came (B.1): certain is
+// false if others could be it. Of several calls it is the one that came last,
+// best one whose client can answer and waits. All belong to one principal, and
+// the answer goes back by the question's own id, so a mistake does little harm.
+func (f *LegacyServerFilter) attribute(m jsonrpc.Message, q *question) (c *serverCall, certain bool) {
+	if id := m.Related(); !id.IsZero() && id != jsonrpc.NullID {
+		if _, c, ok := jsonrpc.Find(f.sent, id); ok && MayAskForInput(c.method) {
+			return c, true
+		}
+		return nil, false
+	}
+	if c := f.callOfTaskID(q.task); c != nil {
+		return c, true
+	}
+	var best *serverCall
+	candidates := 0
+	rank := func(c *serverCall) (n int) {
+		if missingCapability(c.capabilities, q.method, q.params) == nil {
+			n = 2
+		}
+		if c.live(f) {
+			n++
+		}
+		return n
+	}
+	for id, c := range f.sent {
+		if id != c.atServer || !MayAskForInput(c.method) {
+			continue
+		}
+		candidates++
+		if best == nil || rank(c) > rank(best) || rank(c) == rank(best) && c.turn > best.turn {
+			best = c
+		}
+	}
+	return best, candidates == 1
+}
+
+// take adds a question to those of a call. A parked call goes on waiting for the
+// answers to those that the client knows.
+func (f *LegacyServerFilter) take(now time.Time, c *serverCall, q *question, out *Out) {
+	if f.o.Sealer == nil {
+		out.Server(q.refusal(jsonrpc.CodeInternalError, "nobody can be asked here"))
+		return
+	}
+	if c.input == nil {
+		c.input = &callInput{name: strconv.FormatInt(f.nextTurn(), 10)}
+	}
+	in := c.input
+	idle := !in.parked && in.window == nil
+	if len(in.questions) >= maxQuestions || idle && len(f.records)+f.asking >= f.o.MaxParked {
+		out.Server(q.refusal(jsonrpc.CodeInternalError, "too many questions are open"))
+		return
+	}
+	in.keys++
+	q.key, q.call = "m"+strconv.Itoa(in.keys), c
+	in.questions = append(in.questions, q)
+	f.asked[q.id] = q
+	if in.parked {
+		return
+	}
+	if idle {
+		in.firstAsked = now
+	}
+	f.closeWindow(c)
+	at := now.Add(askWindow)
+	if last := in.firstAsked.Add(askWindowMax); last.Before(at) {
+		at = last
+	}
+	f.asking++
+	in.window = f.alarms.set(at, func(now time.Time, out *Out) {
+		f.closeWindow(c)
+		f.park(now, c, out)
+	})
+}
+
+func (f *LegacyServerFilter) closeWindow(c *serverCall) {
+	if c.input.window != nil {
+		f.alarms.stop(c.input.window)
+		c.input.window = nil
+		f.asking--
+	}
+}
+
+// withdrawn takes the server's notifications/cancelled: it has no use for the
+// answer to a question any more. A call without questions is not parked; one that
+// is parked already comes back for what it has missed.
+func (f *LegacyServerFilter) withdrawn(m jsonrpc.Message) {
+	_, q, ok := jsonrpc.Find(f.asked, m.RequestID())
+	if !ok {
+		return
+	}
+	f.forget(q)
+	if len(q.call.input.questions) == 0 {
+		f.closeWindow(q.call)
+	}
+}
+
+// forget takes a question off the list; it has been answered, or nobody waits for an answer.
+func (f *LegacyServerFilter) forget(q *question) {
+	delete(f.asked, q.id)
+	in := q.call.input
+	in.questions = slices.DeleteFunc(in.questions, func(other *question) bool { return other == q })
+}
+
+// settle answers all open questions of a call for the user who will not (C.4.5).
+func (f *LegacyServerFilter) settle(c *serverCall, out *Out) {
+	f.closeWindow(c)
+	for _, q := range c.input.questions {
+		delete(f.asked, q.id)
+		out.Server(q.abandoned())
+	}
+	c.input.questions = nil
+}
+
+// rejectCall ends a call whose client lacks a capability (C.4.3).
+func (f *LegacyServerFilter) rejectCall(now time.Time, c *serverCall, lacking []byte, out *Out) {
+	f.abort(c, nil, out)
+	data := append(appendMember([]byte{'{'}, "requiredCapabilities", lacking), '}')
+	f.conclude(now, c, outcome{refusal: &Refusal{CodeMissingCapability, "the call needs a capability that the client does not have", data}}, out)
+}
+
+// answer is the response to a question with a client's answer.
+func (q *question) answer(result []byte) jsonrpc.Message {
+	if q.task != nil { // what belongs to a task says so (2025-11-25, tasks)
+		meta := member(result, "_meta")
+		if !isObject(meta) {
+			meta = []byte("{}")
+		}
+		result = jsonrpc.With(result, "_meta", jsonrpc.With(meta, KeyRelatedTask, q.task))
+	}
+	return jsonrpc.NewResult(q.id, result)
+}
+
+func (q *question) refusal(code int, text string) jsonrpc.Message {
+	return jsonrpc.NewError(q.id, code, text, nil)
+}
+
+func (q *question) unsupported() jsonrpc.Message {
+	return q.refusal(jsonrpc.CodeMethodNotFound, q.method+" is not supported by the client")
+}
+
+// abandoned is the answer when the user does not give one.
+func (q *question) abandoned() jsonrpc.Message {
+	switch q.method {
+	case "elicitation/create":
+		return q.answer([]byte(`{"action":"cancel"}`))
+	case "sampling/createMessage":
+		return q.refusal(-1, "User rejected sampling request") // the words of 2025-11-25
+	}
+	return q.refusal(jsonrpc.CodeInternalError, "the client has not answered")
+}
+
+// noCall is the answer when there is no call in whose course a client could be
+// asked: a modern client has no other way to be (B.3).
+func (q *question) noCall() jsonrpc.Message {
+	switch q.method {
+	case "elicitation/create":
+		return q.answer([]byte(`{"action":"cancel"}`))
+	case "roots/list":
+		return q.unsupported()
+	}
+	return q.refusal(jsonrpc.CodeInternalError, "no call is in progress that could ask the client")
+}

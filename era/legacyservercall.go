@@ -1,0 +1,187 @@
+package era
+
+import (
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// serverCall is a request of a client that the server works on. It is in calls
+// while the client waits for its answer, and in sent while the server owes one;
+// a parked call is only in sent, one that waits to be sent only in calls.
+type serverCall struct {
+	request             // the client's: the first, or the retry that came last
+	atServer jsonrpc.ID // the id of our request; zero: not sent yet
+	token    jsonrpc.ID // the progress token in it
+	turn     int64      // when it, or its last retry, came
+
+	input *callInput // what the server has asked; nil: nothing yet
+	task  *callTask  // it runs as a task; nil: as an ordinary call
+}
+
+// live reports whether a client waits for the answer.
+func (c *serverCall) live(f *LegacyServerFilter) bool { return f.calls[c.id] == c }
+
+// call takes a request that is the server's to answer.
+func (f *LegacyServerFilter) call(now time.Time, r request, out *Out) {
+	if r.state != nil {
+		f.retry(now, r, out)
+		return
+	}
+	f.begin(now, r, out)
+}
+
+// begin starts a call, once the server has the log level that it wants and it
+// is known how the tool is run.
+func (f *LegacyServerFilter) begin(now time.Time, r request, out *Out) {
+	c := &serverCall{request: r, turn: f.nextTurn()}
+	f.calls[c.id] = c
+	if c.logLevel != nil && f.awaitLevel(now, c, out) {
+		return
+	}
+	f.beginTool(now, c, out)
+}
+
+func (f *LegacyServerFilter) beginTool(now time.Time, c *serverCall, out *Out) {
+	if c.method == "tools/call" && f.awaitTools(c) {
+		return
+	}
+	f.send(c, out)
+}
+
+// send sends the call to the server.
+func (f *LegacyServerFilter) send(c *serverCall, out *Out) {
+	params := c.params
+	if c.method == "tools/call" && f.runsAsTask(c) {
+		c.task = &callTask{}
+		params = jsonrpc.With(params, "task", []byte("{}"))
+	}
+	c.atServer = f.nextID()
+	f.sent[c.atServer] = c
+	if c.token = c.m.ProgressToken(); !c.token.IsZero() {
+		f.tokens[c.token] = c
+	}
+	out.Server(jsonrpc.NewRequest(c.atServer, c.method, params))
+}
+
+// complete takes the server's last word on a call.
+func (f *LegacyServerFilter) complete(now time.Time, c *serverCall, m jsonrpc.Message, out *Out) {
+	f.leave(c, out)
+	f.conclude(now, c, outcome{m: m}, out)
+}
+
+// outcome is how a call ends: by the server's response, or for a reason of our own.
+type outcome struct {
+	m       jsonrpc.Message
+	refusal *Refusal
+}
+
+// conclude answers the client, or keeps the outcome for the retry of a parked call.
+func (f *LegacyServerFilter) conclude(now time.Time, c *serverCall, o outcome, out *Out) {
+	if c.input != nil && c.input.parked {
+		c.input.outcome = &o
+		return
+	}
+	if !c.live(f) {
+		return
+	}
+	delete(f.calls, c.id)
+	if o.refusal != nil {
+		out.Client(o.refusal.Response(c.id).WithRelated(c.id))
+		return
+	}
+	if o.m.IsError() {
+		out.Client(f.failure(now, c, o.m))
+		return
+	}
+	out.Client(f.resultMessage(c.id, c.method, f.ofMethod(c, o.m.Result())))
+}
+
+// ofMethod makes the edits that results of single methods need.
+func (f *LegacyServerFilter) ofMethod(c *serverCall, result []byte) []byte {
+	if c.method == "tools/list" {
+		return f.readTools(result)
+	}
+	return result
+}
+
+// leave forgets a call that is over at the server. Questions that are still open
+// get an answer, which the server does not need any more but is owed.
+func (f *LegacyServerFilter) leave(c *serverCall, out *Out) {
+	delete(f.sent, c.atServer)
+	if !c.token.IsZero() && f.tokens[c.token] == c {
+		delete(f.tokens, c.token)
+	}
+	if c.task != nil {
+		f.leaveTask(c)
+	}
+	if c.input != nil {
+		f.settle(c, out)
+	}
+}
+
+// abort ends a call at the server. Its answer, should one come, is dropped.
+func (f *LegacyServerFilter) abort(c *serverCall, reason []byte, out *Out) {
+	f.leave(c, out)
+	switch {
+	case c.atServer.IsZero():
+	case c.task != nil:
+		f.abortTask(c, out)
+	default:
+		f.cancelAtServer(c.atServer, reason, out)
+	}
+}
+
+// cancelAtServer cancels a request of ours; reason is raw JSON, nil for none.
+func (f *LegacyServerFilter) cancelAtServer(id jsonrpc.ID, reason []byte, out *Out) {
+	params := appendMember([]byte{'{'}, "requestId", []byte(id.String()))
+	if reason != nil {
+		params = appendMember(params, "reason", reason)
+	}
+	out.Server(jsonrpc.NewNotification("notifications/cancelled", append(params, '}')))
+}
+
+// cancelled takes a client's notifications/cancelled. Nothing more is said about
+// the request (J12). A parked call has been answered and cannot be cancelled.
+func (f *LegacyServerFilter) cancelled(now time.Time, m jsonrpc.Message, out *Out) {
+	id := m.RequestID()
+	for i, held := range f.link.held {
+		if held.ID().Equivalent(id) {
+			f.link.held = append(f.link.held[:i], f.link.held[i+1:]...)
+			return
+		}
+	}
+	if f.subs.listening(id) {
+		f.endListen(now, id)
+		return
+	}
+	key, c, ok := jsonrpc.Find(f.calls, id)
+	if !ok {
+		return
+	}
+	delete(f.calls, key)
+	reason := m.Lookup("params", "reason")
+	if _, text := jsonrpc.Text(reason); !text {
+		reason = nil
+	}
+	f.abort(c, reason, out)
+}
+
+// progress passes on what a call of a waiting client has got to. The server
+// knows the token of the first request; after a retry the client knows another.
+func (f *LegacyServerFilter) progress(m jsonrpc.Message, out *Out) {
+	_, c, ok := jsonrpc.Find(f.tokens, m.ProgressToken())
+	if !ok || !c.live(f) {
+		f.drop(m, "progress of no call that is in progress") // J13
+		return
+	}
+	token := c.m.ProgressToken()
+	if token.IsZero() {
+		f.drop(m, "the retry of the call does not ask for progress")
+		return
+	}
+	if token != m.ProgressToken() {
+		m = m.WithProgressToken(token)
+	}
+	out.Client(f.ofTask(c, m).WithRelated(c.id))
+}

@@ -1,0 +1,180 @@
+package era
+
+import (
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+const (
+	// openTimeout is how long requests wait for the answer to initialize.
+	openTimeout = time.Minute
+
+	// maxHeld is how many requests wait for it.
+	maxHeld = 1000
+
+	// maxCause is how much of the server's own words an error repeats.
+	maxCause = 500
+)
+
+// serverLink is what initialize has brought.
+type serverLink struct {
+	state   linkState
+	held    []jsonrpc.Message // requests that wait for it, in order
+	failure *Refusal          // when it is linkFailed, or linkLate
+
+	capabilities []byte // as the server declares them; raw
+	discovery    []byte // the result of server/discover
+	meta         []byte // the _meta of results: who the server is; nil: it does not say
+	version      string
+}
+
+type linkState int
+
+const (
+	linkOpening linkState = iota // initialize is not answered; requests are held
+	linkLate                     // nor in good time; requests are refused until it is
+	linkOpen
+	linkFailed // for good
+)
+
+// Start sends initialize. It declares what the clients can do, so that all of
+// them must be able to do it (C.1).
+func (f *LegacyServerFilter) Start(now time.Time, out *Out) {
+	info := f.o.ClientInfo
+	if !isObject(info) {
+		info = ownServerInfo
+	}
+	params := appendMember([]byte{'{'}, "protocolVersion", jsonrpc.Quote(NewestLegacy))
+	params = appendMember(params, "capabilities", f.o.Capabilities)
+	params = appendMember(params, "clientInfo", info)
+	late := f.alarms.set(now.Add(openTimeout), func(_ time.Time, out *Out) {
+		f.link.state = linkLate
+		f.unheld(&Refusal{jsonrpc.CodeInternalError, "the server has not answered initialize", reasonData("initialize_timeout")}, out)
+	})
+	f.ask("initialize", append(params, '}'), func(now time.Time, m jsonrpc.Message, out *Out) {
+		f.alarms.stop(late)
+		f.initialized(now, m, out)
+	}, out)
+}
+
+// unheld refuses what waits, and what will come.
+func (f *LegacyServerFilter) unheld(why *Refusal, out *Out) {
+	f.link.failure = why
+	for _, m := range f.link.held {
+		out.Client(why.Response(m.ID()).WithRelated(m.ID()))
+	}
+	f.link.held = nil
+}
+
+// initialized takes the answer to initialize.
+func (f *LegacyServerFilter) initialized(now time.Time, m jsonrpc.Message, out *Out) {
+	version, _ := jsonrpc.Text(m.Lookup("result", "protocolVersion"))
+	if m.IsError() || !IsLegacy(version) {
+		f.link.state = linkFailed
+		f.unheld(initializeFailed(m, version), out)
+		return
+	}
+	l := &f.link
+	l.state, l.failure, l.version = linkOpen, nil, version
+	l.capabilities = []byte("{}")
+	if c := m.Lookup("result", "capabilities"); isObject(c) {
+		l.capabilities = c
+	}
+	if info := m.Lookup("result", "serverInfo"); isObject(info) {
+		l.meta = append(appendMember([]byte{'{'}, KeyServerInfo, info), '}')
+	}
+	l.discovery = discoveryResult(l, m.Lookup("result", "instructions"))
+	f.logs.supported = member(l.capabilities, "logging") != nil
+	out.Server(jsonrpc.NewNotification("notifications/initialized", nil))
+	f.learnTools(now, out)
+
+	held := l.held
+	l.held = nil
+	for _, m := range held {
+		f.serve(now, m, out)
+	}
+}
+
+// initializeFailed says why initialize has come to nothing.
+func initializeFailed(m jsonrpc.Message, version string) *Refusal {
+	text := "the server answered initialize with a protocol version that the bridge does not know"
+	if m.IsError() {
+		text = "the server refused initialize"
+		if cause, ok := jsonrpc.Text(m.Lookup("error", "message")); ok {
+			text += ": " + cause[:min(len(cause), maxCause)]
+		}
+	} else if version != "" {
+		text += ": " + version[:min(len(version), maxCause)]
+	}
+	return &Refusal{jsonrpc.CodeInternalError, text, reasonData("initialize_failed")}
+}
+
+// discoveryResult is what server/discover is answered (C.1). The bridge serves
+// listen and every version itself; of the capabilities only tasks are no more
+// what they were (C.0, C.5).
+func discoveryResult(l *serverLink, instructions []byte) []byte {
+	capabilities := jsonrpc.Without(l.capabilities, "tasks")
+	if extensions := member(capabilities, "extensions"); isObject(extensions) {
+		capabilities = jsonrpc.With(capabilities, "extensions", jsonrpc.Without(extensions, extensionTasks))
+	}
+	versions := []byte{'['}
+	for i, v := range Auto.Versions() {
+		if i > 0 {
+			versions = append(versions, ',')
+		}
+		versions = append(versions, jsonrpc.Quote(v)...)
+	}
+	out := appendMember([]byte{'{'}, "supportedVersions", append(versions, ']'))
+	out = appendMember(out, "capabilities", capabilities)
+	if _, ok := jsonrpc.Text(instructions); ok {
+		out = appendMember(out, "instructions", instructions)
+	}
+	return append(out, '}')
+}
+
+// fromClient checks a request and serves it, as soon as that is possible.
+func (f *LegacyServerFilter) fromClient(now time.Time, m jsonrpc.Message, out *Out) {
+	switch {
+	case f.link.state == linkOpen:
+		f.serve(now, m, out)
+	case f.link.failure != nil:
+		out.Client(f.link.failure.Response(m.ID()).WithRelated(m.ID()))
+	case len(f.link.held) == maxHeld:
+		f.refuse(m.ID(), jsonrpc.CodeInternalError, "too many requests wait for the server to start", reasonData("busy"), out)
+	default:
+		f.link.held = append(f.link.held, m)
+	}
+}
+
+// serve serves a request; the server has been initialized.
+func (f *LegacyServerFilter) serve(now time.Time, m jsonrpc.Message, out *Out) {
+	r := readRequest(m)
+	if r.refusal != nil {
+		out.Client(r.refusal.Response(r.id).WithRelated(r.id))
+		return
+	}
+	if f.inProgress(r.id) {
+		f.refuse(r.id, jsonrpc.CodeInvalidRequest, "a request with this id is in progress", nil, out) // J3
+		return
+	}
+	switch r.method {
+	case "server/discover":
+		out.Client(f.resultMessage(r.id, r.method, f.link.discovery))
+	case "subscriptions/listen":
+		f.listen(now, r, out)
+	case "tasks/get", "tasks/update", "tasks/cancel": // not advertised (C.5)
+		out.Client(NotFound(r.method).Response(r.id).WithRelated(r.id))
+	default:
+		if IsRemovedMethod(r.method) {
+			out.Client(NotFound(r.method).Response(r.id).WithRelated(r.id))
+			return
+		}
+		f.call(now, r, out)
+	}
+}
+
+// inProgress reports whether an answer is owed for the id.
+func (f *LegacyServerFilter) inProgress(id jsonrpc.ID) bool {
+	return f.calls[id] != nil || f.subs.listening(id)
+}

@@ -1,0 +1,117 @@
+package era
+
+import (
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// levelTimeout is how long a call waits until the server has the log level that
+// the call wants.
+const levelTimeout = 2 * time.Second
+
+// serverLogs is the server's log level. It is one for all clients, so it is as
+// verbose as any has wanted; each gets what it has asked for (D8).
+type serverLogs struct {
+	supported bool
+	rank      int // what the server has, by LogRank; len(LogLevels): not known
+	setting   int // what it is being asked for; len(LogLevels): nothing
+	waiting   []levelWaiter
+}
+
+type levelWaiter struct {
+	c    *serverCall
+	rank int
+}
+
+// awaitLevel makes the server log what the call wants (C.1), and reports
+// whether the call is to wait for that; then it is sent on in time.
+func (f *LegacyServerFilter) awaitLevel(now time.Time, c *serverCall, out *Out) bool {
+	rank := LogRank(c.logLevel)
+	if !f.logs.supported || rank >= f.logs.rank {
+		return false
+	}
+	f.logs.waiting = append(f.logs.waiting, levelWaiter{c, rank})
+	f.raiseLevel(now, rank, c.logLevel, out)
+	return true
+}
+
+// raiseLevel makes the server as verbose as level, unless it is or is about to be.
+func (f *LegacyServerFilter) raiseLevel(now time.Time, rank int, level []byte, out *Out) {
+	if !f.logs.supported || rank >= f.logs.rank || rank >= f.logs.setting {
+		return
+	}
+	f.logs.setting = rank
+	overdue := f.alarms.set(now.Add(levelTimeout), func(now time.Time, out *Out) {
+		f.logs.rank = min(f.logs.rank, rank) // or else the next call waited as long
+		f.levelSet(now, rank, out)
+	})
+	params := append(appendMember([]byte{'{'}, "level", level), '}')
+	f.ask("logging/setLevel", params, func(now time.Time, m jsonrpc.Message, out *Out) {
+		f.alarms.stop(overdue)
+		switch {
+		case !m.IsError():
+			f.logs.rank = min(f.logs.rank, rank)
+		case errorCode(m) == jsonrpc.CodeMethodNotFound:
+			f.logs.supported = false // whatever it says in capabilities
+		}
+		f.levelSet(now, rank, out)
+	}, out)
+}
+
+// levelSet sends on the calls that have waited for rank or less: the server has
+// it, or will not have it.
+func (f *LegacyServerFilter) levelSet(now time.Time, rank int, out *Out) {
+	if f.logs.setting == rank {
+		f.logs.setting = len(LogLevels)
+	}
+	var ready, still []levelWaiter
+	for _, w := range f.logs.waiting {
+		if w.rank >= rank {
+			ready = append(ready, w)
+		} else {
+			still = append(still, w)
+		}
+	}
+	f.logs.waiting = still
+	for _, w := range ready {
+		if w.c.live(f) { // else it was cancelled
+			f.beginTool(now, w.c, out)
+		}
+	}
+}
+
+// logMessage passes notifications/message to the one call that it can be about,
+// if that has asked for it (MI18).
+func (f *LegacyServerFilter) logMessage(m jsonrpc.Message, out *Out) {
+	c := f.loggingCall(m)
+	switch {
+	case c == nil || !c.live(f):
+		f.drop(m, "a log message that belongs to no one call")
+	case c.logLevel == nil:
+		f.drop(m, "a log message of a call that wants none")
+	case LogRank(m.Lookup("params", "level")) < LogRank(c.logLevel):
+		f.drop(m, "a log message below the level that its call wants")
+	default:
+		out.Client(f.ofTask(c, m).WithRelated(c.id))
+	}
+}
+
+// loggingCall returns the call that a log message belongs to, if that is certain.
+func (f *LegacyServerFilter) loggingCall(m jsonrpc.Message) *serverCall {
+	if id := m.Related(); !id.IsZero() && id != jsonrpc.NullID {
+		_, c, _ := jsonrpc.Find(f.sent, id)
+		return c
+	}
+	if c := f.callOfTask(m); c != nil {
+		return c
+	}
+	var only *serverCall
+	for _, c := range f.sent {
+		if only != nil && only != c {
+			return nil
+		}
+		only = c
+	}
+	return only
+}
