@@ -67,6 +67,10 @@ func elements(text string) []string {
 // delivers; what must never happen is a fault, and fails whatever step runs.
 type end struct {
 	who string // for the reader
+	// sink takes what is heard, and gone is told of the end, where it is a
+	// program that listens and not the script; set before anything comes.
+	sink func(frame)
+	gone func()
 
 	mu      sync.Mutex // guards all below
 	changed chan struct{}
@@ -107,6 +111,9 @@ func (e *end) ended(how string) {
 			e.over = how
 		}
 	})
+	if e.gone != nil {
+		e.gone()
+	}
 }
 
 // said enters what is about to be sent into the books.
@@ -153,12 +160,15 @@ func (e *end) deliver(f frame) {
 		case m.Method == "":
 			wrong = "neither request nor notification nor response"
 		}
-		if wrong == "" {
+		if wrong == "" && e.sink == nil {
 			e.inbox = append(e.inbox, f)
 		}
 	})
-	if wrong != "" {
+	switch {
+	case wrong != "":
 		e.fault("%s came: %s", wrong, clip(f.text))
+	case e.sink != nil:
+		e.sink(f)
 	}
 }
 

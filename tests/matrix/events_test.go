@@ -11,6 +11,7 @@ import (
 type event struct {
 	id, name, data string
 	hasID, hasData bool
+	hasRetry       bool
 }
 
 // events reads server-sent events. It takes no more than the bridge and the
@@ -57,6 +58,7 @@ func (r *events) next() (event, error) {
 			}
 			e.data, e.hasData = value, true
 		case "retry":
+			e.hasRetry = true
 		default:
 			return e, fmt.Errorf("a stream with the line %q", clip(line))
 		}

@@ -10,7 +10,7 @@
 // message a frame, how a session ends.
 //
 // MATRIX_BRIDGE names another program to be tested than the one that is built
-// here; MATRIX_TABLE a file for the table.
+// here; MATRIX_TABLE a file for the tables.
 //
 // In the rows called "floor" client and server talk without a bridge. They
 // prove the test itself.
@@ -44,6 +44,9 @@ func TestMain(m *testing.M) {
 	flag.Visit(func(f *flag.Flag) { explicit = explicit || f.Name == "test.parallel" })
 	if !explicit {
 		flag.Set("test.parallel", atOnce)
+	}
+	if file := os.Getenv("MATRIX_TABLE"); file != "" {
+		os.Remove(file)
 	}
 	dir, err := os.MkdirTemp("", "matrix-")
 	if err == nil {

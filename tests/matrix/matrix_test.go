@@ -64,7 +64,11 @@ func inMain(run func(t *testing.T, k *talk)) func(*testing.T, *scene) string {
 // TestMatrix runs the script for every pair of transports, and before it for
 // each transport without a bridge.
 func TestMatrix(t *testing.T) {
-	b := &table{cells: map[string]map[string]string{}}
+	var names []string
+	for _, step := range steps {
+		names = append(names, step.name)
+	}
+	b := newTable(names, "Milliseconds; \"-\" is what needs a bridge; \"renews\" and \"ends\" is what a session did after its server had restarted.\n")
 	defer b.publish(t)
 	t.Run("pair", func(t *testing.T) {
 		for _, egress := range egresses {

@@ -120,6 +120,12 @@ func (v *httpServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if m, err := open(text); err == nil && m.Method == "initialize" {
 		v.initialize(w, r, text, m)
 		return
+	} else if err == nil && m.Method == "server/discover" && r.Header.Get("Mcp-Session-Id") == "" {
+		// As the SDKs' servers with sessions do.
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusBadRequest)
+		io.WriteString(w, `{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"Bad Request: Server not initialized"}}`)
+		return
 	}
 	v.mu.Lock()
 	s := v.live[r.Header.Get("Mcp-Session-Id")]

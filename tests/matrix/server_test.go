@@ -41,7 +41,15 @@ func (s *session) say(t testing.TB, on, text string) {
 
 // deliver takes a message from the wire. The first one says whose session it is.
 func (s *session) deliver(f frame) {
-	if m, err := open(f.text); err == nil && m.Method == "initialize" {
+	m, err := open(f.text)
+	switch {
+	case s.sink != nil:
+		s.end.deliver(f)
+		return
+	case err == nil && m.Method == "server/discover": // who asks is told that there is no such method
+		go s.wire.send(string(m.ID), failure(string(m.ID), noMethod))
+		return
+	case err == nil && m.Method == "initialize":
 		s.once.Do(func() {
 			var p struct{ ClientInfo struct{ Name string } }
 			json.Unmarshal(m.Params, &p)
@@ -64,6 +72,7 @@ type server struct {
 	ends []string
 
 	mu       sync.Mutex
+	host     *host // nil: the script plays the server
 	changed  chan struct{}
 	sessions map[string][]*session // by client, those that nobody has asked for
 	all      []*session
@@ -78,7 +87,11 @@ func (v *server) newSession() *session {
 	s := &session{end: newEnd("a server"), from: v}
 	v.mu.Lock()
 	v.all = append(v.all, s)
+	h := v.host
 	v.mu.Unlock()
+	if h != nil {
+		h.seat(s)
+	}
 	return s
 }
 

@@ -1,6 +1,7 @@
 package matrix
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -26,9 +27,16 @@ func waitUntil(t testing.TB, what string, ok func() bool) {
 
 // table collects what came of each step of each pair.
 type table struct {
+	columns []string // the steps
+	legend  string   // what stands below
+
 	mu    sync.Mutex
 	rows  []string
 	cells map[string]map[string]string // by row and step
+}
+
+func newTable(columns []string, legend string) *table {
+	return &table{columns: columns, legend: legend, cells: map[string]map[string]string{}}
 }
 
 func (b *table) row(name string) {
@@ -49,36 +57,45 @@ func (b *table) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var out strings.Builder
-	fmt.Fprintf(&out, "%-16s", "client > server")
-	for _, s := range steps {
-		fmt.Fprintf(&out, " %*s", width(s.name), s.name)
+	first := len("client > server")
+	for _, row := range b.rows {
+		first = max(first, len(row))
+	}
+	fmt.Fprintf(&out, "%-*s", first, "client > server")
+	for _, name := range b.columns {
+		fmt.Fprintf(&out, " %*s", width(name), name)
 	}
 	out.WriteString("\n")
 	for _, row := range b.rows {
 		if len(b.cells[row]) == 0 {
 			continue // nobody asked for it
 		}
-		fmt.Fprintf(&out, "%-16s", row)
-		for _, s := range steps {
-			cell := b.cells[row][s.name]
+		fmt.Fprintf(&out, "%-*s", first, row)
+		for _, name := range b.columns {
+			cell := b.cells[row][name]
 			if cell == "" {
 				cell = "not run"
 			}
-			fmt.Fprintf(&out, " %*s", width(s.name), cell)
+			fmt.Fprintf(&out, " %*s", width(name), cell)
 		}
 		out.WriteString("\n")
 	}
-	out.WriteString("Milliseconds; \"-\" is what needs a bridge; \"renews\" and \"ends\" is what a session did after its server had restarted.\n")
+	out.WriteString(b.legend)
 	return out.String()
 }
 
 func width(name string) int { return max(len(name), len("not run")) }
 
-// publish prints the table, and writes it where MATRIX_TABLE says.
+// publish prints the table, and adds it to the file that MATRIX_TABLE names.
 func (b *table) publish(t *testing.T) {
 	t.Logf("the matrix:\n%s", b)
 	if file := os.Getenv("MATRIX_TABLE"); file != "" {
-		if err := os.WriteFile(file, []byte(b.String()), 0o644); err != nil {
+		f, err := os.OpenFile(file, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+		if err == nil {
+			_, err = fmt.Fprintf(f, "%s\n", b)
+			err = errors.Join(err, f.Close())
+		}
+		if err != nil {
 			t.Error(err)
 		}
 	}

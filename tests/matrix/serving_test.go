@@ -1,0 +1,179 @@
+package matrix
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+)
+
+// A serving is the server's end of one call.
+type serving struct {
+	h            *host
+	seat         *seat
+	id, method   string
+	mark         string // by which the script knows it
+	text         string // its params, as spelled
+	params, meta map[string]json.RawMessage
+	token        string        // as spelled, "" for none
+	gone         chan struct{} // closed when it is cancelled, or its connection has ended
+	open         map[string]chan answer
+	state        string // modern: what was given with the last questions
+	keys         []string
+}
+
+// heard waits for the server to get a call, with a mark that the client has
+// put into it.
+func (h *host) heard(t testing.TB, mark string) *serving {
+	t.Helper()
+	var sc *serving
+	h.await(t, "the call "+mark, func() bool {
+		for i, one := range h.calls {
+			if one.mark == mark {
+				sc = one
+				h.calls = append(h.calls[:i:i], h.calls[i+1:]...)
+				return true
+			}
+		}
+		return false
+	})
+	return sc
+}
+
+func (sc *serving) say(t testing.TB, text string) {
+	t.Helper()
+	sc.seat.s.say(t, sc.id, text)
+}
+
+// end takes the call out of the books before its answer is sent.
+func (sc *serving) end() {
+	sc.h.update(func() { delete(sc.seat.live, sc.id) })
+}
+
+// finish answers with a result of these members, and what the era adds.
+func (sc *serving) finish(t testing.TB, members string) {
+	t.Helper()
+	sc.end()
+	sc.say(t, response(sc.id, `{`+sc.h.decorated(sc.method, members)+`}`))
+}
+
+// fail answers with an error.
+func (sc *serving) fail(t testing.TB, body string) {
+	t.Helper()
+	sc.end()
+	sc.say(t, failure(sc.id, body))
+}
+
+// late answers a call that is over, to nobody.
+func (sc *serving) late() {
+	_ = sc.seat.s.wire.send(sc.id, response(sc.id, `{`+sc.h.decorated(sc.method, `"late":true`)+`}`))
+}
+
+// progress says how far the call is; members are what there is beside the token.
+func (sc *serving) progress(t testing.TB, members string) {
+	t.Helper()
+	sc.say(t, note("notifications/progress", `{"progressToken":`+sc.token+`,`+members+`}`))
+}
+
+// log says something in the course of the call.
+func (sc *serving) log(t testing.TB, level, data string) {
+	t.Helper()
+	sc.say(t, note("notifications/message", fmt.Sprintf(`{"level":%q,"logger":"l","data":%s}`, level, data)))
+}
+
+// cancelled waits until the server knows that nobody waits for the answer.
+func (sc *serving) cancelled(t testing.TB) {
+	t.Helper()
+	select {
+	case <-sc.gone:
+	case <-time.After(patience):
+		t.Fatalf("the server does not hear that %s %s is cancelled", sc.method, sc.mark)
+	}
+}
+
+// A question is what a server asks in the course of a call.
+type question struct {
+	key    string // the script's, as the server spells it; the id or key that it came with, at the client
+	method string
+	params string
+}
+
+// ask asks all at once.
+func (sc *serving) ask(t testing.TB, questions ...question) {
+	t.Helper()
+	sc.keys = nil
+	for _, q := range questions {
+		sc.keys = append(sc.keys, q.key)
+	}
+	if sc.h.modern {
+		text := ""
+		for i, q := range questions {
+			if i > 0 {
+				text += ", "
+			}
+			text += fmt.Sprintf(`%s:{"method":%q,"params":%s}`, q.key, q.method, q.params)
+		}
+		sc.h.mu.Lock()
+		sc.h.next++
+		sc.state = fmt.Sprintf(`"state \u00e9\/é %d"`, sc.h.next)
+		sc.h.mu.Unlock()
+		sc.end()
+		sc.say(t, response(sc.id, `{"resultType":"input_required","inputRequests":{`+text+`},"requestState":`+sc.state+`}`))
+		return
+	}
+	if sc.open == nil {
+		sc.open = map[string]chan answer{}
+	}
+	for _, q := range questions {
+		to := make(chan answer, 1)
+		var id string
+		sc.h.update(func() {
+			sc.h.next++
+			id = fmt.Sprintf(`"q\/%d"`, sc.h.next)
+			sc.seat.asked[id] = to
+		})
+		sc.open[q.key] = to
+		sc.say(t, request(id, q.method, q.params))
+	}
+}
+
+// answers waits for the answers to all that was asked last, by key.
+func (sc *serving) answers(t testing.TB) map[string]answer {
+	t.Helper()
+	out := map[string]answer{}
+	if sc.h.modern {
+		sc.retried(t)
+		for key, result := range members(sc.params["inputResponses"]) {
+			out[fmt.Sprintf("%q", key)] = answer{result: string(result)}
+		}
+		return out
+	}
+	for _, key := range sc.keys {
+		select {
+		case a := <-sc.open[key]:
+			out[key] = a
+		case <-time.After(patience):
+			t.Fatalf("the server's question %s in %s got no answer; %v", key, sc.mark, sc.h.v.wrong())
+		}
+	}
+	return out
+}
+
+// retried waits for the client to come back with what it was asked for, as a
+// request of its own that is otherwise the same.
+func (sc *serving) retried(t testing.TB) {
+	t.Helper()
+	next := sc.h.heard(t, sc.mark)
+	if next.id == sc.id && next.seat == sc.seat {
+		t.Errorf("the retry has the id of the call, %s", sc.id)
+	}
+	if got := string(next.params["requestState"]); got != sc.state {
+		t.Errorf("the retry comes with the state %s, want %s", got, sc.state)
+	}
+	for key, was := range sc.params {
+		if key != "_meta" && key != "requestState" && key != "inputResponses" && string(next.params[key]) != string(was) {
+			t.Errorf("the retry has %q: %s, the call had %s", key, next.params[key], was)
+		}
+	}
+	*sc = *next
+}
