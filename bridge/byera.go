@@ -79,8 +79,8 @@ type split struct {
 type half struct {
 	*split
 	handler Handler
-	filled  chan struct{} // holds one element when something was put into early
-	room    chan struct{} // holds one element when something was taken
+	filled  chan struct{}   // holds one element when something was put into early
+	room    chan struct{}   // holds one element when something was taken
 	over    context.Context // done when it is closed, or its Handler has returned
 	leaves  context.CancelFunc
 

@@ -501,6 +501,7 @@ var (
 	serverEndedData  = []byte(`{"reason":"server_ended"}`)
 	shuttingDownData = []byte(`{"reason":"shutting_down"}`)
 	timeoutData      = []byte(`{"reason":"timeout"}`)
+	unavailableData  = []byte(`{"reason":"server_unavailable"}`)
 )
 
 // answer sends the client an error of the bridge's own.

@@ -40,7 +40,7 @@ func closeFor(c Conn, err error) error {
 // unavailable is what clients are told of a server that could not be had, and
 // the data for programs that goes with it (C.7).
 func unavailable(err error) (text string, data []byte) {
-	data = []byte(`{"reason":"server_unavailable"}`)
+	data = unavailableData
 	var public interface{ PublicError() string }
 	switch {
 	case errors.As(err, &public):

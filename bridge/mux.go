@@ -1,0 +1,247 @@
+package bridge
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// Defaults of MuxOptions.
+const (
+	DefaultQueue      = 1000
+	DefaultQueueBytes = 16 << 20
+	DefaultBackoff    = 500 * time.Millisecond
+	DefaultMaxBackoff = 30 * time.Second
+)
+
+// maxCalls is how many requests of one client may wait for an answer (D12).
+const maxCalls = 1000
+
+// ErrSlow ends the Conn of a Mux whose client does not read what it is sent (D11).
+var ErrSlow = errors.New("the client does not read what it is sent")
+
+// MuxOptions tune a Mux. All but Dialer may be zero.
+type MuxOptions struct {
+	// Dialer makes the Conn to the server, which speaks 2026-07-28. It is
+	// asked when somebody wants something of the server and none is there, by
+	// one goroutine at a time, and not again before that Conn is closed.
+	Dialer Dialer
+
+	// Queue is how many messages a client may leave unread, and QueueBytes how
+	// many bytes, before its Conn is ended; one message always fits.
+	// 0 means DefaultQueue and DefaultQueueBytes.
+	Queue      int
+	QueueBytes int
+
+	// Backoff is the time to the next attempt after a first failure to start
+	// the server or keep it up for a minute; it doubles with each one that
+	// follows, up to MaxBackoff. 0 means DefaultBackoff and DefaultMaxBackoff.
+	Backoff    time.Duration
+	MaxBackoff time.Duration
+
+	// Dropped is told of each message that reached nobody, and why. The reason
+	// never holds content. It may be called concurrently and must not wait;
+	// nil is fine.
+	Dropped func(m jsonrpc.Message, reason string)
+
+	// Restarting is told that there is no server any more, or could not be
+	// had, why, and after what time another may be tried, if anybody wants one
+	// then. It is called by one goroutine at a time; nil is fine.
+	Restarting func(err error, wait time.Duration)
+}
+
+// Mux makes one server that speaks 2026-07-28 look like many: it is a Dialer
+// whose Conns share the server (part D of docs/rules.md). Any number of
+// goroutines may use it. It starts nothing until a client says something;
+// Close ends all.
+//
+// Towards the server each request has an id, and a progress token if it had
+// one, of the Mux's own; what comes back goes to the one client that it is
+// about, with that client's ids, and is marked (Message.Related) with the
+// request in whose course it came. What cannot be attributed reaches nobody.
+//
+// When the server ends, the calls it owes are answered with an error, and
+// subscriptions are opened again at the next one without their clients' doing;
+// these are told that all they watch may have changed (ST9).
+type Mux struct {
+	opts   MuxOptions
+	prefix string // of progress tokens: no client can guess those of another
+
+	ctx    context.Context // done when the Mux is closed
+	cancel context.CancelFunc
+	wg     sync.WaitGroup // keep
+	wake   chan struct{}  // holds one element when keep has to look again
+
+	mu       sync.Mutex
+	closed   bool
+	closeErr error // of the last server
+	keeping  bool  // keep runs
+	conns    map[*muxConn]struct{}
+	idle     time.Time // since when there is no Conn
+	calls    map[int64]*muxCall
+	loggers  map[int64]*muxCall // those of calls that asked for log messages
+	quiet    time.Time          // until then log messages may be about what was cancelled,
+	quietFor *muxConn           // by this client; nil: by several
+	lastID   int64
+	listens  int // of calls
+
+	server  *muxServer    // nil: none is up
+	waiting int           // Sends that wait for one
+	failed  int           // how often there was none to be had
+	changed chan struct{} // closed, and replaced, when server or failed has changed
+	breaker breaker
+	pause   time.Time // before which subscriptions alone are no reason to dial
+}
+
+// NewMux returns a Mux. It starts nothing.
+func NewMux(o MuxOptions) *Mux {
+	if o.Queue <= 0 {
+		o.Queue = DefaultQueue
+	}
+	if o.QueueBytes <= 0 {
+		o.QueueBytes = DefaultQueueBytes
+	}
+	if o.Backoff <= 0 {
+		o.Backoff = DefaultBackoff
+	}
+	if o.MaxBackoff <= 0 {
+		o.MaxBackoff = max(DefaultMaxBackoff, o.Backoff)
+	}
+	x := &Mux{
+		opts: o, prefix: rand.Text()[:12] + "-", idle: time.Now(),
+		wake: make(chan struct{}, 1), changed: make(chan struct{}),
+		conns: make(map[*muxConn]struct{}), calls: make(map[int64]*muxCall), loggers: make(map[int64]*muxCall),
+		breaker: breaker{first: o.Backoff, most: o.MaxBackoff},
+	}
+	x.ctx, x.cancel = context.WithCancel(context.Background())
+	return x
+}
+
+// Dial returns a Conn for one more client, whose Principal is in ctx. It does
+// not wait for the server.
+func (x *Mux) Dial(ctx context.Context) (Conn, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.closed {
+		return nil, ErrClosing
+	}
+	c := &muxConn{mux: x, principal: Principal(ctx), filled: make(chan struct{}, 1), done: make(chan struct{})}
+	x.conns[c] = struct{}{}
+	return c, nil
+}
+
+// Load is what a Mux has to do.
+type Load struct {
+	Conns   int // clients
+	Calls   int // requests in progress, without subscriptions
+	Listens int // open subscriptions
+
+	// IdleSince is when the last client has gone; zero: there is one.
+	IdleSince time.Time
+}
+
+// Load returns the load now.
+func (x *Mux) Load() Load {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	l := Load{Conns: len(x.conns), Calls: len(x.calls) - x.listens, Listens: x.listens}
+	if l.Conns == 0 {
+		l.IdleSince = x.idle
+	}
+	return l
+}
+
+// Close ends all Conns, with ErrClosing, closes the server, and returns its
+// error when everything that the Mux has started has ended.
+func (x *Mux) Close() error {
+	x.mu.Lock()
+	x.closed = true
+	conns := make([]*muxConn, 0, len(x.conns))
+	for c := range x.conns {
+		conns = append(conns, c)
+	}
+	server := x.server
+	x.mu.Unlock()
+	for _, c := range conns {
+		c.end(ErrClosing)
+	}
+	x.cancel()
+	if server != nil {
+		_ = server.conn.Close() // its error is keep's
+	}
+	x.wg.Wait()
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.closeErr
+}
+
+// muxCall is one request in progress.
+type muxCall struct {
+	conn   *muxConn
+	id     jsonrpc.ID // as its client knows it
+	number int64      // its id at the server
+	token  jsonrpc.ID // of progress, as its client knows it; zero: none
+	logs   bool       // it asked for log messages
+	listen *muxListen // nil: it is no subscription
+
+	server  *muxServer // which has it, or is about to get it; nil: it waits for one
+	written bool       // the server may know of it
+	gone    bool       // answered or cancelled
+
+	cancelled flag // nothing more about it reaches its client
+}
+
+// add enters a call. It is called with mu held.
+func (x *Mux) add(call *muxCall) {
+	x.lastID++
+	call.number = x.lastID
+	x.calls[call.number] = call
+	if call.logs {
+		x.loggers[call.number] = call
+	}
+}
+
+// remove takes a call out of the books. It is called with mu held.
+func (x *Mux) remove(call *muxCall) {
+	delete(x.calls, call.number)
+	if call.logs {
+		delete(x.loggers, call.number)
+	}
+	if call.listen != nil {
+		x.listens--
+	}
+	delete(call.conn.calls, call.id)
+	call.gone = true
+}
+
+// forget cancels a call: at the server, if that may know of it. It is called
+// with mu held.
+func (x *Mux) forget(call *muxCall, reason, meta []byte) {
+	x.remove(call)
+	call.cancelled.set()
+	if !call.written || call.server == nil {
+		return
+	}
+	if now := time.Now(); call.logs {
+		if now.Before(x.quiet) && !call.conn.isLike(x.quietFor) {
+			x.quietFor = nil
+		} else {
+			x.quietFor = call.conn
+		}
+		x.quiet = now.Add(quietTime)
+	}
+	call.server.cancel(call.number, reason, meta)
+}
+
+func (x *Mux) drop(m jsonrpc.Message, reason string) {
+	if x.opts.Dropped != nil {
+		x.opts.Dropped(m, reason)
+	}
+}

@@ -1,0 +1,269 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/era"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// flag is a bool that many goroutines may set and see.
+type flag struct{ atomic.Bool }
+
+func (f *flag) set() { f.Store(true) }
+
+// muxConn is a Mux's server as one client sees it.
+type muxConn struct {
+	mux       *Mux
+	principal string // "": anybody
+
+	left   bool                    // it has ended; under mux.mu
+	calls  map[jsonrpc.ID]*muxCall // in progress, by the client's ids; under mux.mu
+	filled chan struct{}           // holds one element when something was put into items
+	done   chan struct{}           // closed when err is set
+
+	mu    sync.Mutex // may be taken while mux.mu is held
+	items []muxItem
+	bytes int
+	err   error // why it has ended
+}
+
+// muxItem is a message on its way, and the call that it is about, if any.
+type muxItem struct {
+	call *muxCall
+	m    jsonrpc.Message
+}
+
+var errNoMessage = errors.New("bridge: send of an invalid message")
+
+// Send implements Conn. It waits for a server, and until that takes m, or has
+// taken what was sent before.
+func (c *muxConn) Send(ctx context.Context, m jsonrpc.Message) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := c.ended(); err != nil {
+		return err
+	}
+	switch m.Kind() {
+	case jsonrpc.Request:
+		return c.request(ctx, m)
+	case jsonrpc.Notification:
+		switch m.Method() {
+		case methodCancelled:
+			c.cancel(m)
+			return nil
+		case methodProgress:
+			c.mux.drop(m, "a client of 2026-07-28 makes no progress")
+			return nil
+		}
+		return c.mux.submit(ctx, c, nil, m)
+	case jsonrpc.Response: // ST10
+		c.mux.drop(m, "a server of 2026-07-28 makes no requests")
+		return nil
+	}
+	return errNoMessage
+}
+
+// request sends a request to the server.
+func (c *muxConn) request(ctx context.Context, m jsonrpc.Message) error {
+	id := m.ID()
+	if name := ambiguous(m); name != "" {
+		text := `a key of the message differs from "` + name + `" by upper and lower case only`
+		c.push(nil, jsonrpc.NewError(id, jsonrpc.CodeInvalidRequest, text, nil).WithRelated(id))
+		return nil
+	}
+	call := &muxCall{conn: c, id: id, token: m.ProgressToken()}
+	call.logs = m.Lookup("params", "_meta", era.KeyLogLevel) != nil
+	if m.Method() == methodListen {
+		call.listen = &muxListen{asked: m}
+	}
+	no, err := c.open(call)
+	if no.Kind() != jsonrpc.Invalid {
+		c.push(nil, no)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return c.mux.submit(ctx, c, call, m)
+}
+
+// ambiguous returns the key of the envelope that another key of m is equal to
+// but for upper and lower case, "" if there is none. A server that takes the
+// one for the other would answer another client's request.
+func ambiguous(m jsonrpc.Message) string {
+	for key := range m.Keys() {
+		switch key {
+		case "jsonrpc", "id", "method", "params":
+			continue
+		}
+		for _, name := range [...]string{"jsonrpc", "id", "method", "params"} {
+			if strings.EqualFold(key, name) {
+				return name
+			}
+		}
+	}
+	return ""
+}
+
+// open enters a call into the books, or returns the error to answer it with.
+func (c *muxConn) open(call *muxCall) (no jsonrpc.Message, err error) {
+	x := c.mux
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	refuse := func(code int, text string, data []byte) jsonrpc.Message {
+		return jsonrpc.NewError(call.id, code, text, data).WithRelated(call.id)
+	}
+	switch {
+	case c.left:
+		return no, io.ErrClosedPipe
+	case x.closed:
+		return no, ErrClosing
+	case c.calls[call.id] != nil: // J3
+		return refuse(jsonrpc.CodeInvalidRequest, errInUse.Error(), nil), nil
+	case len(c.calls) >= maxCalls: // D12
+		return refuse(jsonrpc.CodeInternalError, errTooMany.Error(), nil), nil
+	case x.server == nil && x.breaker.open(time.Now()):
+		wait := time.Until(x.breaker.due).Round(time.Second)
+		text := fmt.Sprintf("the server has failed %d times in a row; it is tried again in %v", x.breaker.failures, wait)
+		return refuse(jsonrpc.CodeInternalError, text, unavailableData), nil
+	}
+	if c.calls == nil {
+		c.calls = make(map[jsonrpc.ID]*muxCall)
+	}
+	c.calls[call.id] = call
+	x.add(call)
+	if call.listen != nil {
+		x.listens++
+	}
+	return no, nil
+}
+
+// cancel takes the call that a cancellation is about out of the books. A
+// client can only cancel its own (D3).
+func (c *muxConn) cancel(m jsonrpc.Message) {
+	x := c.mux
+	x.mu.Lock()
+	_, call, ok := jsonrpc.Find(c.calls, m.RequestID())
+	if ok {
+		x.forget(call, m.Lookup("params", "reason"), m.Lookup("params", "_meta"))
+	}
+	x.mu.Unlock()
+	if !ok { // J12
+		x.drop(m, "cancels no request that is in progress")
+	}
+}
+
+// push hands a message to the client. A client that has left too much unread
+// is ended: nobody waits for it (D11).
+func (c *muxConn) push(call *muxCall, m jsonrpc.Message) {
+	size := len(m.Bytes())
+	o := &c.mux.opts
+	c.mu.Lock()
+	if c.err != nil {
+		c.mu.Unlock()
+		return // it has gone, and so has whoever waited
+	}
+	full := len(c.items) >= o.Queue || len(c.items) > 0 && c.bytes+size > o.QueueBytes
+	if !full {
+		c.items = append(c.items, muxItem{call, m})
+		c.bytes += size
+		signal(c.filled)
+	}
+	c.mu.Unlock()
+	if full {
+		c.mux.drop(m, ErrSlow.Error())
+		c.end(ErrSlow)
+	}
+}
+
+// Recv implements Conn. Each message has Related: the client's own id of the
+// request that it is about.
+func (c *muxConn) Recv(ctx context.Context) (jsonrpc.Message, error) {
+	for {
+		if err := ctx.Err(); err != nil {
+			return jsonrpc.Message{}, err
+		}
+		if m, err := c.take(); err != errNothing {
+			return m, err
+		}
+		select {
+		case <-c.filled:
+		case <-ctx.Done():
+		case <-c.done:
+		}
+	}
+}
+
+// take returns the next message for the client, or why there is none.
+func (c *muxConn) take() (jsonrpc.Message, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err != nil {
+		return jsonrpc.Message{}, c.err
+	}
+	for len(c.items) > 0 {
+		it := c.items[0]
+		c.items[0] = muxItem{}
+		if c.items = c.items[1:]; len(c.items) == 0 {
+			c.items = nil
+		}
+		c.bytes -= len(it.m.Bytes())
+		if it.call == nil || !it.call.cancelled.Load() { // J12
+			return it.m, nil
+		}
+	}
+	return jsonrpc.Message{}, errNothing
+}
+
+func (c *muxConn) ended() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
+}
+
+// Close implements Conn. What the client still waits for is cancelled at the
+// server (D10); it does not wait for that.
+func (c *muxConn) Close() error {
+	c.end(io.ErrClosedPipe)
+	return nil
+}
+
+// end ends the Conn for the reason err; the first one counts.
+func (c *muxConn) end(err error) {
+	c.mu.Lock()
+	if c.err != nil {
+		c.mu.Unlock()
+		return
+	}
+	c.err, c.items, c.bytes = err, nil, 0
+	close(c.done)
+	c.mu.Unlock()
+
+	x := c.mux
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	c.left = true
+	for _, call := range c.calls {
+		x.forget(call, goneReason, nil)
+	}
+	delete(x.conns, c)
+	if len(x.conns) == 0 {
+		x.idle = time.Now()
+	}
+}
+
+// isLike reports whether what is said to one may be said to the other.
+func (c *muxConn) isLike(o *muxConn) bool {
+	return c == o || c.principal != "" && o != nil && c.principal == o.principal
+}
+
+var goneReason = []byte(`"the client has gone"`)

@@ -1,0 +1,219 @@
+package bridge
+
+import (
+	"context"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// quietTime is how long after the cancellation of a call that asked for log
+// messages one may still be about it.
+const quietTime = 5 * time.Second
+
+// muxListen is what a Mux remembers of an open subscription.
+type muxListen struct {
+	asked    jsonrpc.Message // as its client has sent it
+	honoured []byte          // what the server has agreed to; nil: it has not answered yet
+	again    bool            // a server that had it has ended
+}
+
+// read takes the server's messages until it ends. It waits for nobody.
+func (s *muxServer) read() error {
+	for {
+		m, err := s.conn.Recv(context.Background())
+		if err != nil {
+			return err
+		}
+		switch m.Kind() {
+		case jsonrpc.Response:
+			s.answer(m)
+		case jsonrpc.Notification:
+			s.route(m)
+		default: // ST10
+			s.mux.drop(m, "a server of 2026-07-28 makes no requests")
+		}
+	}
+}
+
+// answer hands a response to whoever has asked.
+func (s *muxServer) answer(m jsonrpc.Message) {
+	x := s.mux
+	x.mu.Lock()
+	call := s.call(m.ID())
+	if call != nil {
+		x.remove(call)
+	}
+	x.mu.Unlock()
+	if call == nil { // J12
+		x.drop(m, "answers no request that is in progress")
+		return
+	}
+	m = m.WithID(call.id).WithRelated(call.id)
+	if call.listen == nil || m.IsError() {
+		call.conn.push(call, m)
+		return
+	}
+	call.conn.push(call, withSubscription(m, call.id))
+	call.conn.push(call, cancelledBy(call.id).WithRelated(call.id)) // ST13
+}
+
+// call returns the call that the server knows by id; nil: there is none. It is
+// called with mu held.
+func (s *muxServer) call(id jsonrpc.ID) *muxCall {
+	n, ok := number(id)
+	if !ok {
+		return nil
+	}
+	call := s.mux.calls[n]
+	if call == nil || call.server != s {
+		return nil
+	}
+	return call
+}
+
+// number returns the integer that an id is, which the server may have decoded
+// and encoded.
+func number(id jsonrpc.ID) (int64, bool) {
+	text := id.String()
+	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
+		return n, true
+	}
+	f, err := strconv.ParseFloat(text, 64)
+	return int64(f), err == nil && f == math.Trunc(f) && math.Abs(f) < 1<<53
+}
+
+// token returns the progress token of the call with this number, at the server.
+func (x *Mux) token(number int64) jsonrpc.ID {
+	return jsonrpc.StringID(x.prefix + strconv.FormatInt(number, 10))
+}
+
+// route hands a notification to the one client that it is about.
+func (s *muxServer) route(m jsonrpc.Message) {
+	x := s.mux
+	switch m.Method() {
+	case methodProgress:
+		s.progress(m)
+		return
+	case methodCancelled:
+		s.cancelListen(m)
+		return
+	}
+	if id := subscriptionOf(m); !id.IsZero() {
+		s.toListen(m, id)
+		return
+	}
+	x.mu.Lock()
+	var call *muxCall
+	if related := m.Related(); !related.IsZero() && related != jsonrpc.NullID {
+		call = s.call(related)
+	} else if m.Method() == methodLog && len(x.loggers) == 1 {
+		for _, call = range x.loggers { // the only one
+		}
+		if !time.Now().After(x.quiet) && !call.conn.isLike(x.quietFor) {
+			call = nil
+		}
+	}
+	x.mu.Unlock()
+	if call == nil { // B.1
+		x.drop(m, "cannot be attributed to a request in progress")
+		return
+	}
+	call.conn.push(call, m.WithRelated(call.id))
+}
+
+// progress restores the token as its client knows it (D2, J13).
+func (s *muxServer) progress(m jsonrpc.Message) {
+	x := s.mux
+	text := m.ProgressToken().String()
+	tail, ours := strings.CutPrefix(strings.Trim(text, `"`), x.prefix)
+	var call *muxCall
+	if n, err := strconv.ParseInt(tail, 10, 64); ours && err == nil {
+		x.mu.Lock()
+		call = x.calls[n]
+		if call != nil && (call.server != s || call.token.IsZero()) {
+			call = nil
+		}
+		x.mu.Unlock()
+	}
+	if call == nil {
+		x.drop(m, "progress of no request that is in progress")
+		return
+	}
+	call.conn.push(call, m.WithProgressToken(call.token).WithRelated(call.id))
+}
+
+// cancelListen ends a subscription that the server has torn down, in the way
+// that a client of any transport understands (ST13).
+func (s *muxServer) cancelListen(m jsonrpc.Message) {
+	x := s.mux
+	x.mu.Lock()
+	call := s.call(m.RequestID())
+	if call != nil && call.listen != nil {
+		x.remove(call)
+	} else {
+		call = nil
+	}
+	x.mu.Unlock()
+	if call == nil {
+		x.drop(m, "cancels no subscription that is open")
+		return
+	}
+	result, _ := listenEnd(call.id)
+	call.conn.push(call, result)
+	call.conn.push(call, m.WithRequestID(call.id).WithRelated(call.id))
+}
+
+// toListen hands a notification to its subscription (ST12, D7).
+func (s *muxServer) toListen(m jsonrpc.Message, id jsonrpc.ID) {
+	x := s.mux
+	acknowledged := m.Method() == methodAcknowledged
+	var known []byte // of a subscription that its client has open already
+	x.mu.Lock()
+	call := s.call(id)
+	if call != nil && call.listen == nil {
+		call = nil
+	}
+	if call != nil && acknowledged {
+		known = call.listen.honoured
+		if known == nil {
+			call.listen.honoured = m.Lookup("params", "notifications")
+		}
+	}
+	x.mu.Unlock()
+	switch {
+	case call == nil:
+		x.drop(m, "belongs to no subscription that is open")
+	case known != nil:
+		call.refresh(known)
+	default:
+		call.conn.push(call, withSubscription(m, call.id).WithRelated(call.id))
+	}
+}
+
+// refresh tells a client that all it has subscribed to may have changed: its
+// server is another one (ST9).
+func (call *muxCall) refresh(honoured []byte) {
+	meta := `"_meta":{"io.modelcontextprotocol/subscriptionId":` + call.id.String() + `}`
+	say := func(method, params string) {
+		call.conn.push(call, jsonrpc.NewNotification(method, []byte("{"+meta+params+"}")).WithRelated(call.id))
+	}
+	for member := range jsonrpc.Members(honoured) {
+		wanted := string(member.Value) == "true"
+		switch {
+		case member.Key == "toolsListChanged" && wanted:
+			say("notifications/tools/list_changed", "")
+		case member.Key == "promptsListChanged" && wanted:
+			say("notifications/prompts/list_changed", "")
+		case member.Key == "resourcesListChanged" && wanted:
+			say("notifications/resources/list_changed", "")
+		case member.Key == "resourceSubscriptions":
+			for _, uri := range jsonrpc.Elements(member.Value) {
+				say("notifications/resources/updated", `,"uri":`+string(uri))
+			}
+		}
+	}
+}

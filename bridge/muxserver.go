@@ -1,0 +1,413 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// outBuffer is how many messages wait for the server to take them, before
+// those who send them do, in turn.
+const outBuffer = 16
+
+// muxServer is one server of a Mux, while it lives. Two goroutines serve it:
+// keep reads, and write writes. A client never writes itself: it could not
+// leave in the middle of a message without cutting it off for all.
+type muxServer struct {
+	mux  *Mux
+	conn Conn
+	out  chan muxItem
+	gone chan struct{} // closed when it has ended and all that it owed is answered
+
+	again     []*muxCall    // subscriptions that it gets first
+	cancelled chan struct{} // holds one element when there is something in cancels
+	cancels   []jsonrpc.Message
+	broken    error // why nothing can be written; under mux.mu, and so is cancels
+
+	unsent []unsent // of the writer
+}
+
+// unsent is a request that the server did not take.
+type unsent struct {
+	call *muxCall
+	err  error
+	due  time.Time // when its client is told, unless the server ends before
+}
+
+// submit hands a message to the server; call is nil for a notification.
+func (x *Mux) submit(ctx context.Context, c *muxConn, call *muxCall, m jsonrpc.Message) error {
+	s, err := x.await(ctx, c, call)
+	if s == nil {
+		if call == nil && err == nil {
+			x.drop(m, "there is no server")
+		}
+		return err
+	}
+	if call != nil {
+		m = x.renamed(call, m)
+	}
+	select {
+	case s.out <- muxItem{call, m}:
+		return nil
+	case <-s.gone: // a call was answered
+		if call == nil {
+			x.drop(m, "the server has ended")
+		}
+		return nil
+	case <-c.done:
+		return c.ended()
+	case <-ctx.Done():
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if call != nil && !call.gone {
+		x.forget(call, goneReason, nil) // a subscription may have got there all the same
+	}
+	return ctx.Err()
+}
+
+// renamed returns a client's request as the server gets it (D1, D2).
+func (x *Mux) renamed(call *muxCall, m jsonrpc.Message) jsonrpc.Message {
+	m = m.WithID(jsonrpc.IntID(call.number))
+	if !call.token.IsZero() {
+		m = m.WithProgressToken(x.token(call.number))
+	}
+	return m
+}
+
+// await returns the server as soon as there is one. It is nil when the call
+// has been answered or cancelled before, or no server was to be had.
+func (x *Mux) await(ctx context.Context, c *muxConn, call *muxCall) (*muxServer, error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	failed := x.failed
+	if x.server == nil {
+		x.waiting++
+		defer func() {
+			if x.failed == failed {
+				x.waiting--
+			}
+		}()
+	}
+	for {
+		switch {
+		case call != nil && call.gone, c.left:
+			return nil, c.ended()
+		case x.server != nil:
+			if call != nil {
+				call.server = x.server
+			}
+			return x.server, nil
+		case call == nil && (x.failed != failed || x.breaker.open(time.Now())):
+			return nil, nil
+		}
+		if !x.keeping {
+			x.keeping = true
+			x.wg.Go(x.keep)
+		}
+		signal(x.wake)
+		changed := x.changed
+		x.mu.Unlock()
+		select {
+		case <-changed:
+		case <-c.done:
+		case <-ctx.Done():
+		}
+		x.mu.Lock()
+		if ctx.Err() != nil {
+			if call != nil && !call.gone {
+				x.remove(call)
+			}
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// keep keeps a server up while anybody wants one, until the Mux is closed.
+func (x *Mux) keep() {
+	for x.wanted() {
+		conn, err := x.opts.Dialer.Dial(x.ctx)
+		if err != nil {
+			x.unavailable(err)
+			continue
+		}
+		x.serve(conn)
+	}
+}
+
+// wanted waits until a server is wanted and may be tried. It is false when the
+// Mux is closed.
+func (x *Mux) wanted() bool {
+	for {
+		x.mu.Lock()
+		closed, wait, wanted := x.closed, time.Until(x.breaker.due), x.waiting > 0
+		if !wanted && x.listens > 0 {
+			wanted = true
+			wait = max(wait, time.Until(x.pause))
+		}
+		x.mu.Unlock()
+		switch {
+		case closed:
+			return false
+		case wanted && wait <= 0:
+			return true
+		case !wanted:
+			wait = time.Hour
+		}
+		t := time.NewTimer(wait)
+		select {
+		case <-x.wake:
+		case <-t.C:
+		case <-x.ctx.Done():
+		}
+		t.Stop()
+	}
+}
+
+// unavailable answers everybody who waits for a server that was not to be had.
+func (x *Mux) unavailable(err error) {
+	x.mu.Lock()
+	if x.closed {
+		x.mu.Unlock()
+		return
+	}
+	now := time.Now()
+	if errors.Is(err, ErrBusy) {
+		x.pause = now.Add(x.opts.Backoff)
+	} else {
+		x.breaker.failed(now)
+	}
+	wait := x.breaker.due.Sub(now)
+	x.failed++
+	x.waiting = 0 // all of them return
+	text, data := unavailable(err)
+	owed := x.fail(nil, text, data)
+	x.notify()
+	x.mu.Unlock()
+	owed.send()
+	if x.opts.Restarting != nil {
+		x.opts.Restarting(err, max(wait, 0))
+	}
+}
+
+// notify wakes whoever waits for a server. It is called with mu held.
+func (x *Mux) notify() {
+	close(x.changed)
+	x.changed = make(chan struct{})
+}
+
+// answers are error responses that are still to be handed to their clients.
+type answers []muxItem
+
+func (a answers) send() {
+	for _, it := range a {
+		it.call.conn.push(it.call, it.m)
+	}
+}
+
+// fail takes the calls of a server, or those that wait for one, out of the
+// books, and returns the answers to them. Subscriptions that were open stay,
+// and so do those that s had: the next server gets them. It is called with mu held.
+func (x *Mux) fail(s *muxServer, text string, data []byte) answers {
+	var owed answers
+	for _, call := range x.calls {
+		switch {
+		case call.server != s:
+		case call.listen != nil && (s != nil || call.listen.again):
+			call.server, call.written, call.listen.again = nil, false, true
+		default:
+			x.remove(call)
+			owed = append(owed, muxItem{call, refusal(call, text, data)})
+		}
+	}
+	return owed
+}
+
+func refusal(call *muxCall, text string, data []byte) jsonrpc.Message {
+	return jsonrpc.NewError(call.id, jsonrpc.CodeInternalError, text, data).WithRelated(call.id)
+}
+
+// serve reads a server until it ends, and sees to it that whoever waits for it
+// then learns of it before it is closed, which may take a while.
+func (x *Mux) serve(conn Conn) {
+	s := &muxServer{mux: x, conn: conn, out: make(chan muxItem, outBuffer),
+		gone: make(chan struct{}), cancelled: make(chan struct{}, 1)}
+	started := time.Now()
+	var writer sync.WaitGroup
+	if x.up(s) {
+		writer.Go(s.write)
+		x.down(s, s.read(), time.Since(started))
+	}
+	close(s.gone)
+	err := conn.Close()
+	writer.Wait()
+	for len(s.out) > 0 {
+		if it := <-s.out; it.call == nil {
+			x.drop(it.m, "the server has ended")
+		}
+	}
+	x.mu.Lock()
+	x.closeErr = err
+	x.mu.Unlock()
+}
+
+// up says that s is the server now. It is false when the Mux is closed.
+func (x *Mux) up(s *muxServer) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.closed {
+		return false
+	}
+	x.server = s
+	for _, call := range x.calls {
+		if call.listen != nil && call.listen.again {
+			s.again = append(s.again, call)
+		}
+	}
+	for _, call := range s.again { // ids are never used twice (J2)
+		delete(x.calls, call.number)
+		delete(x.loggers, call.number)
+		x.add(call)
+		call.server = s
+	}
+	x.notify()
+	return true
+}
+
+// down says that s has ended.
+func (x *Mux) down(s *muxServer, err error, lived time.Duration) {
+	x.mu.Lock()
+	x.server = nil
+	if s.broken != nil {
+		err = s.broken
+	}
+	if x.closed {
+		x.mu.Unlock()
+		return
+	}
+	now := time.Now()
+	x.breaker.ended(now, lived)
+	wait := x.breaker.due.Sub(now)
+	text, data := ending(err)
+	owed := x.fail(s, text, data)
+	x.notify()
+	x.mu.Unlock()
+	owed.send()
+	if x.opts.Restarting != nil {
+		x.opts.Restarting(err, wait)
+	}
+}
+
+// write writes to the server what clients send, until it has ended.
+func (s *muxServer) write() {
+	for _, call := range s.again {
+		s.send(call, s.mux.renamed(call, call.listen.asked))
+	}
+	var late *time.Timer
+	var due <-chan time.Time
+	for {
+		if len(s.unsent) > 0 && due == nil {
+			late = time.NewTimer(time.Until(s.unsent[0].due))
+			due = late.C
+		}
+		select {
+		case it := <-s.out:
+			s.send(it.call, it.m)
+		case <-s.cancelled:
+			for _, m := range s.takeCancels() {
+				if err := s.conn.Send(context.Background(), m); err != nil {
+					s.mux.drop(m, "the server did not take it")
+				}
+			}
+		case <-due:
+			due = nil
+			s.reject()
+		case <-s.gone:
+			if late != nil {
+				late.Stop()
+			}
+			return
+		}
+	}
+}
+
+// send writes one message, unless its call is no longer wanted.
+func (s *muxServer) send(call *muxCall, m jsonrpc.Message) {
+	if call != nil && !s.begin(call) {
+		return
+	}
+	err := s.conn.Send(context.Background(), m)
+	switch {
+	case err == nil:
+	case call == nil:
+		s.mux.drop(m, "the server did not take it")
+	default:
+		s.unsent = append(s.unsent, unsent{call, err, time.Now().Add(cancelWait)})
+	}
+}
+
+// begin says that the server will know of a call.
+func (s *muxServer) begin(call *muxCall) bool {
+	s.mux.mu.Lock()
+	defer s.mux.mu.Unlock()
+	if call.gone || call.server != s {
+		return false
+	}
+	call.written = true
+	return true
+}
+
+// reject answers the requests that the server did not take. One that was about
+// to end would have done so by now, and said better why. One to which nothing
+// can be written is closed, and so ends.
+func (s *muxServer) reject() {
+	now := time.Now()
+	for len(s.unsent) > 0 && !s.unsent[0].due.After(now) {
+		u := s.unsent[0]
+		s.unsent = s.unsent[1:]
+		if errors.Is(u.err, io.ErrClosedPipe) || errors.Is(u.err, syscall.EPIPE) {
+			s.mux.mu.Lock()
+			s.broken = u.err
+			s.mux.mu.Unlock()
+			_ = s.conn.Close() // its error is keep's
+			return
+		}
+		s.mux.mu.Lock()
+		owed := !u.call.gone && u.call.server == s
+		if owed {
+			s.mux.remove(u.call)
+		}
+		s.mux.mu.Unlock()
+		if owed {
+			u.call.conn.push(u.call, refusal(u.call, "the server did not take the request: "+u.err.Error(), serverEndedData))
+		}
+	}
+}
+
+// cancel tells the server that nobody waits for a call any more. The
+// notification is made anew: a server that takes another of two equal keys
+// than we do must not cancel somebody else's call. It is called with mu held.
+func (s *muxServer) cancel(number int64, reason, meta []byte) {
+	params := append([]byte(`{"requestId":`), jsonrpc.IntID(number).String()...)
+	if _, ok := jsonrpc.Text(reason); ok {
+		params = append(append(params, `,"reason":`...), reason...)
+	}
+	if len(meta) > 0 {
+		params = append(append(params, `,"_meta":`...), meta...)
+	}
+	s.cancels = append(s.cancels, jsonrpc.NewNotification(methodCancelled, append(params, '}')))
+	signal(s.cancelled)
+}
+
+func (s *muxServer) takeCancels() []jsonrpc.Message {
+	s.mux.mu.Lock()
+	defer s.mux.mu.Unlock()
+	all := s.cancels
+	s.cancels = nil
+	return all
+}
