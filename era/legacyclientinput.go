@@ -9,9 +9,9 @@ import (
 )
 
 const (
-	maxInputRounds  = 10                     // results input_required in a row to one call (ME8)
-	maxRepeats = 3                      // of them, those that ask nothing and only want the call again
-	repeatPace = 250 * time.Millisecond // ahead of each of these
+	maxInputRounds = 10                     // results input_required in a row to one call (ME8)
+	maxRepeats     = 3                      // of them, those that ask nothing and only want the call again
+	repeatPace     = 250 * time.Millisecond // ahead of each of these
 )
 
 // input is what a call needs that the server has asked for input.

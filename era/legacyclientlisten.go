@@ -273,7 +273,9 @@ func (s *stream) read(notifications []byte) {
 
 // notSubscribable refuses a subscription that the server has left out.
 func (f *legacyClient) notSubscribable(w waiter, out *Out) {
-	f.listen.uris = slices.DeleteFunc(f.listen.uris, func(uri string) bool { return uri == w.uri })
+	this := func(uri string) bool { return uri == w.uri }
+	f.listen.uris = slices.DeleteFunc(f.listen.uris, this)
+	f.listen.cur.uris = slices.DeleteFunc(f.listen.cur.uris, this) // no reason for another listen
 	f.refuse(w.id, jsonrpc.CodeInvalidParams, "the resource is not subscribable", nil, out)
 }
 
