@@ -75,14 +75,24 @@ func (l *Lobby) Enter(ctx context.Context) (*Guest, error) {
 	leave, err := l.ask(ctx)
 	if err == nil {
 		if err = l.seat(); err == nil {
-			g := &Guest{lobby: l, leave: leave}
-			g.ctx, g.cancel = context.WithCancel(l.ctx)
+			g := &Guest{lobby: l, leave: sync.OnceFunc(leave)}
+			g.ctx, g.cancel = context.WithCancel(context.WithValue(l.ctx, placeKey{}, g.leave))
 			return g, nil
 		}
 		leave()
 	}
 	l.wg.Done()
 	return nil, err
+}
+
+type placeKey struct{}
+
+// GiveBack gives back what Admit gave to the guest whose Context ctx comes
+// from: a Handler does it that needs it no more. The guest stays.
+func GiveBack(ctx context.Context) {
+	if leave, ok := ctx.Value(placeKey{}).(func()); ok {
+		leave()
+	}
 }
 
 // begin makes Close wait for the caller.

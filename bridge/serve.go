@@ -51,6 +51,13 @@ func unavailable(err error) (text string, data []byte) {
 	return "the server could not be started; the bridge's log says why", data
 }
 
+// Unavailable answers a request in place of a server that could not be had:
+// err is that of a Dialer. What clients may see of it is said at Serve.
+func Unavailable(id jsonrpc.ID, err error) jsonrpc.Message {
+	text, data := unavailable(err)
+	return jsonrpc.NewError(id, jsonrpc.CodeInternalError, text, data)
+}
+
 // refuseAll answers a client in place of a server that is not there.
 func refuseAll(ctx context.Context, client Conn, why error) {
 	text, data := unavailable(why)

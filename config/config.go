@@ -76,7 +76,10 @@ func (s Server) Environ() []string {
 // flag of the same name means: 0 is "never", "do not wait" or "no limit" where
 // the flag's 0 is.
 type Settings struct {
-	Isolation      string        // what gets a child of its own: session or request
+	Isolation      string        // which clients share a process: auto, session, principal, shared or request
+	Protocol       string        // what is spoken with the server: auto, legacy or modern
+	ClientProtocol string        // what clients may speak: auto, legacy or modern
+	ParkTimeout    time.Duration // how long a call waits for what its client was asked
 	MaxChildren    int           // child processes at a time; 0: no limit
 	Queue          int           // clients that wait when there are so many
 	QueueTimeout   time.Duration // how long they wait
@@ -103,7 +106,10 @@ type Settings struct {
 // safe variables only (ST16).
 func DefaultSettings() Settings {
 	return Settings{
-		Isolation:      "session",
+		Isolation:      "auto",
+		Protocol:       "auto",
+		ClientProtocol: "auto",
+		ParkTimeout:    10 * time.Minute,
 		Queue:          100,
 		QueueTimeout:   10 * time.Second,
 		MaxSessions:    1000,

@@ -15,7 +15,10 @@ import (
 // settings are the keys that "defaults" and each server's "mcp-bridge" take.
 // They are named as the flags are.
 var settings = map[string]func(p *parser, s *Settings, m member){
-	"isolation":      func(p *parser, s *Settings, m member) { p.oneOf(m, &s.Isolation, "session", "request") },
+	"isolation":      func(p *parser, s *Settings, m member) { p.oneOf(m, &s.Isolation, isolations...) },
+	"protocol":       func(p *parser, s *Settings, m member) { p.oneOf(m, &s.Protocol, protocols...) },
+	"clientProtocol": func(p *parser, s *Settings, m member) { p.oneOf(m, &s.ClientProtocol, protocols...) },
+	"parkTimeout":    func(p *parser, s *Settings, m member) { p.duration(m, &s.ParkTimeout) },
 	"maxChildren":    func(p *parser, s *Settings, m member) { p.integer(m, 0, &s.MaxChildren) },
 	"queue":          func(p *parser, s *Settings, m member) { p.integer(m, 0, &s.Queue) },
 	"queueTimeout":   func(p *parser, s *Settings, m member) { p.duration(m, &s.QueueTimeout) },
@@ -40,10 +43,17 @@ var settings = map[string]func(p *parser, s *Settings, m member){
 // modes are the values of "transport".
 var modes = []string{"http-first", "sse-first", "http-only", "sse-only"}
 
+// isolations and protocols are the values of "isolation", and of "protocol" and
+// "clientProtocol".
+var (
+	isolations = []string{"auto", "session", "principal", "shared", "request"}
+	protocols  = []string{"auto", "legacy", "modern"}
+)
+
 // forCommand and forURL are the settings that have an effect on one kind of
 // server only.
 var (
-	forCommand = []string{"isolation", "maxChildren", "passEnv", "pty", "stdinWait", "termWait", "killWait"}
+	forCommand = []string{"maxChildren", "passEnv", "pty", "stdinWait", "termWait", "killWait"}
 	forURL     = []string{"transport", "connectTimeout", "headerFile"}
 )
 

@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/legacysse"
 	"github.com/mcp-bridge/mcp-bridge/stdio"
 	"github.com/mcp-bridge/mcp-bridge/streamhttp"
@@ -21,7 +22,7 @@ import (
 // Defaults of Spec.
 const (
 	DefaultMaxSessions  = 1000
-	DefaultMaxRequests  = 32 // MaxChildren of a stateless server
+	DefaultMaxRequests  = 32 // MaxChildren with a process for each request
 	DefaultQueue        = 100
 	DefaultQueueTimeout = 10 * time.Second
 )
@@ -45,15 +46,20 @@ type Spec struct {
 	// Pump tunes each conversation.
 	Pump bridge.PumpOptions
 
-	// Stateless gives each request over Streamable HTTP a server of its own,
-	// and no sessions.
-	Stateless bool
+	// Clients is what clients may speak. The zero value is both eras.
+	Clients era.Eras
+
+	// Isolation says which clients share a server process.
+	Isolation upstream.Isolation
+
+	// ParkTimeout is how long a call waits for what its client was asked. 0: 10 min.
+	ParkTimeout time.Duration
 
 	MaxMessageSize int           // of a client's message, in bytes. 0: 64 MiB
 	MaxSessions    int           // of each transport; more are answered 503. 0: DefaultMaxSessions
 	SessionTimeout time.Duration // idle Streamable HTTP sessions end after it. 0: 30 min; negative: never
 
-	MaxChildren  int           // processes at once. 0: as many as sessions may be, or DefaultMaxRequests where Stateless
+	MaxChildren  int           // processes at once. 0: as many as sessions may be, or DefaultMaxRequests with one for each request
 	Queue        int           // clients that may wait for one. 0: DefaultQueue; negative: none
 	QueueTimeout time.Duration // and for how long. 0: DefaultQueueTimeout
 
@@ -69,7 +75,7 @@ func (s Spec) withDefaults() Spec {
 	if s.MaxSessions <= 0 {
 		s.MaxSessions = DefaultMaxSessions
 	}
-	if s.MaxChildren <= 0 && s.Stateless {
+	if s.MaxChildren <= 0 && s.Isolation == upstream.PerRequest {
 		s.MaxChildren = DefaultMaxRequests
 	}
 	if s.Queue == 0 {
@@ -80,6 +86,14 @@ func (s Spec) withDefaults() Spec {
 		s.QueueTimeout = DefaultQueueTimeout
 	}
 	return s
+}
+
+// upstream describes the server's side; enter is asked for places for its processes.
+func (s Spec) upstream(enter bridge.Admit) upstream.Spec {
+	up := s.Upstream
+	up.Clients, up.Isolation, up.ParkTimeout = s.Clients, s.Isolation, s.ParkTimeout
+	up.Admit, up.MaxUnits, up.Idle, up.Dropped = enter, s.MaxChildren, s.SessionTimeout, s.Pump.Dropped
+	return up
 }
 
 // firstMessage is how long a client of HTTP+SSE or WebSocket may be connected
@@ -104,36 +118,40 @@ type server struct {
 // all bounds the processes of all servers.
 func newServer(spec Spec, base string, o *Options, all *places) (*server, error) {
 	spec = spec.withDefaults()
-	up, err := upstream.New(spec.Upstream)
-	if err != nil {
-		return nil, err
-	}
-	s := &server{spec: spec, up: up, log: o.Logger.With("server", spec.Name)}
-	pump := spec.Pump
-	pump.GraceNow = s.grace
+	s := &server{spec: spec, log: o.Logger.With("server", spec.Name)}
 	var enter bridge.Admit
-	if up.IsCommand() {
+	if spec.Upstream.URL == "" {
 		own := &places{max: spec.MaxChildren, queue: spec.Queue, wait: spec.QueueTimeout, flag: "--max-children"}
 		enter = admit(own, all)
 	}
+	var err error
+	if s.up, err = upstream.New(spec.upstream(enter)); err != nil {
+		return nil, err
+	}
+	up := s.up
+	if up.SharesAlways() {
+		enter = nil // sessions need no processes of their own
+	}
+	pump := spec.Pump
+	pump.GraceNow = s.grace
 	// Over Streamable HTTP and on a line, a session that the remote server has
 	// forgotten is renewed: the client notices nothing (LE5). Where the
 	// connection is the session, its end tells the client (C.6).
-	lasting := bridge.Serve(up.Dialer(true), pump)
 	// Its process starts with the first message, not with the connection.
-	once := bridge.AwaitFirst(bridge.Serve(up.Dialer(false), pump), firstMessage)
-	s.streams = streamhttp.NewHandler(lasting, streamhttp.HandlerOptions{
+	s.streams = streamhttp.NewHandler(up.Legacy(true, pump), streamhttp.HandlerOptions{
 		Guard: o.Guard, MaxMessageSize: spec.MaxMessageSize, MaxSessions: spec.MaxSessions,
-		SessionTimeout: spec.SessionTimeout, Stateless: spec.Stateless, Admit: enter, Logger: s.log,
+		SessionTimeout: spec.SessionTimeout, Stateless: spec.Isolation == upstream.PerRequest, Admit: enter, Logger: s.log,
+		Eras: spec.Clients, Modern: up.Exchange(pump), ToolSchema: up.ToolSchema,
 	})
-	s.events = legacysse.NewHandler(once, legacysse.HandlerOptions{
+	once := bridge.AwaitFirst(up.Handler(false, pump), firstMessage)
+	s.events = legacysse.NewHandler(bridge.AwaitFirst(up.LegacyOnly(pump), firstMessage), legacysse.HandlerOptions{
 		Guard: o.Guard, MaxMessageSize: spec.MaxMessageSize, MaxSessions: spec.MaxSessions, Admit: enter, Logger: s.log,
 		MessageURL: func(r *http.Request) string { return o.publicPrefix(r) + base + "/message" },
 	})
 	s.sockets = ws.NewHandler(once, ws.HandlerOptions{
 		Guard: o.Guard, MaxMessageSize: spec.MaxMessageSize, MaxSessions: spec.MaxSessions, Admit: enter, Logger: s.log,
 	})
-	s.lines = stdio.NewServer(lasting, stdio.ServerOptions{
+	s.lines = stdio.NewServer(up.Handler(true, pump), stdio.ServerOptions{
 		MaxMessageSize: spec.MaxMessageSize, MaxSessions: spec.MaxSessions, Admit: enter, Logger: s.log,
 	})
 	return s, nil
@@ -196,12 +214,15 @@ func (s *server) startAhead() error {
 // when everything has ended.
 func (s *server) close() {
 	var wg sync.WaitGroup
-	for _, end := range []func() error{s.streams.Close, s.events.Close, s.sockets.Close, s.lines.Close, s.up.Close} {
-		wg.Go(func() {
-			if err := end(); err != nil {
-				s.log.Warn("closing", "error", err)
-			}
-		})
+	for _, end := range []func() error{s.streams.Close, s.events.Close, s.sockets.Close, s.lines.Close} {
+		wg.Go(func() { s.report(end()) })
 	}
 	wg.Wait()
+	s.report(s.up.Close()) // what clients share, once they have gone
+}
+
+func (s *server) report(err error) {
+	if err != nil {
+		s.log.Warn("closing", "error", err)
+	}
 }

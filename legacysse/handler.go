@@ -165,7 +165,7 @@ var errNoStanding = errors.New("there is no token any more for who has opened th
 func (h *Handler) serve(guest *bridge.Guest, s *session, standing context.Context) {
 	defer context.AfterFunc(standing, func() { s.end(errNoStanding) })()
 	ctx := guest.Context()
-	err := h.server.ServeConn(ctx, s)
+	err := h.server.ServeConn(bridge.WithPrincipal(ctx, s.owner), s)
 	why := s.over()
 	if err != nil && !(why != nil && errors.Is(err, why)) && !(ctx.Err() != nil && errors.Is(err, context.Canceled)) {
 		h.opts.Logger.Warn("session ended", "session", s.tag(), "error", err)

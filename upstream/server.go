@@ -4,9 +4,18 @@
 package upstream
 
 import (
+	"cmp"
+	"context"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/era"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/remote"
 	"github.com/mcp-bridge/mcp-bridge/stdio"
 	"github.com/mcp-bridge/mcp-bridge/supervisor"
@@ -28,6 +37,32 @@ type Spec struct {
 	// Tools says which tools clients see. The zero Rules hide none.
 	Tools toolfilter.Rules
 
+	// Protocol is what is spoken with the server. The zero value finds out.
+	Protocol era.Eras
+
+	// Clients is what clients may speak. The zero value is both.
+	Clients era.Eras
+
+	// Isolation says which clients share a process.
+	Isolation Isolation
+
+	// Admit is asked before a process starts that clients share, or that is
+	// probed. nil: there is always a place.
+	Admit bridge.Admit
+
+	// MaxUnits is how many processes with different clients are kept, if some
+	// are idle. 0: no bound.
+	MaxUnits int
+
+	// Idle is how long a process without clients is kept. 0: 30 min; negative: for ever.
+	Idle time.Duration
+
+	// ParkTimeout is how long a call waits for what its client was asked for. 0: 10 min.
+	ParkTimeout time.Duration
+
+	// Dropped is told of messages that reached nobody. nil is fine.
+	Dropped func(m jsonrpc.Message, reason string)
+
 	// MaxMessageSize bounds a message from the server, in bytes.
 	// 0 means the transport's default.
 	MaxMessageSize int
@@ -38,11 +73,28 @@ type Spec struct {
 
 // Server is one configured server. All methods may be called concurrently.
 type Server struct {
-	spec  Spec
-	log   hclog.Logger
-	books books
+	spec   Spec
+	log    hclog.Logger
+	books  books
+	sealer *era.Sealer
 
-	lasting, once bridge.Dialer // see Dialer
+	lasting, once bridge.Dialer  // see Dialer
+	modern        bridge.Dialer  // Conns that speak modern, if the server does
+	remote        *remote.Dialer // of a URL
+
+	verdict verdict
+	tools   schemas
+	number  atomic.Uint64 // of units that are not shared
+
+	ctx    context.Context // ends with Close
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+
+	mu    sync.Mutex
+	ended bool
+	units map[unitKey]*unit
+	byID  map[string]*unit
+	count int
 }
 
 // New returns the Server for spec. It starts nothing, and Close is needed only
@@ -56,9 +108,20 @@ func New(spec Spec) (*Server, error) {
 	if err := spec.Tools.Validate(); err != nil {
 		return nil, err
 	}
+	var err error
+	if s.sealer, err = era.NewSealer(); err != nil {
+		return nil, err
+	}
+	s.spec.ParkTimeout = cmp.Or(spec.ParkTimeout, 10*time.Minute)
+	if s.spec.Idle = cmp.Or(spec.Idle, 30*time.Minute); s.spec.Idle < 0 {
+		s.spec.Idle = math.MaxInt64
+	}
+	s.units, s.byID = make(map[unitKey]*unit), make(map[string]*unit)
+	s.ctx, s.cancel = context.WithCancel(context.Background())
 	if s.IsCommand() {
 		s.lasting = s.command()
 		s.once = s.lasting
+		s.modern = s.wrapped(s.lasting)
 		return s, nil
 	}
 	if err := remote.CheckURL(spec.URL); err != nil {
@@ -69,7 +132,9 @@ func New(spec Spec) (*Server, error) {
 	opts.NoRenew = false
 	s.lasting = &remote.Dialer{URL: spec.URL, Options: opts}
 	opts.NoRenew = true
-	s.once = &remote.Dialer{URL: spec.URL, Options: opts}
+	s.remote = &remote.Dialer{URL: spec.URL, Options: opts}
+	s.once = s.remote
+	s.modern = s.wrapped(s.remote.Modern())
 	return s, nil
 }
 
@@ -110,7 +175,40 @@ func (s *Server) Dialer(lasting bool) bridge.Dialer {
 	if lasting {
 		d = s.lasting
 	}
+	return s.wrapped(d)
+}
+
+// wrapped returns a Dialer whose Conns are counted and filtered.
+func (s *Server) wrapped(d bridge.Dialer) bridge.Dialer {
 	return toolfilter.Wrap(&counted{of: &s.books, log: s.log, dialer: d}, s.spec.Tools)
+}
+
+// dialAdmitted takes a place for as long as the Conn is open.
+func (s *Server) dialAdmitted(ctx context.Context, d bridge.Dialer) (bridge.Conn, error) {
+	if s.spec.Admit == nil {
+		return d.Dial(ctx)
+	}
+	leave, err := s.spec.Admit(ctx)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := d.Dial(ctx)
+	if err != nil {
+		leave()
+		return nil, err
+	}
+	return &placed{Conn: conn, leave: sync.OnceFunc(leave)}, nil
+}
+
+// placed is a Conn with a place.
+type placed struct {
+	bridge.Conn
+	leave func()
+}
+
+func (p *placed) Close() error {
+	defer p.leave()
+	return p.Conn.Close()
 }
 
 // StartAhead starts the command once before there is a client, for the first
@@ -130,8 +228,29 @@ func (s *Server) StartAhead(failed func(error)) error {
 	return nil
 }
 
-// Close stops what was started ahead and not taken, and waits for it.
+// spawn runs f in a goroutine that Close awaits; false: the Server is closed.
+func (s *Server) spawn(f func()) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		return false
+	}
+	s.wg.Go(f)
+	return true
+}
+
+// Close ends what clients share, stops what was started ahead and not taken,
+// and waits for it. The clients must have gone: their Handlers have returned.
 func (s *Server) Close() error {
+	s.mu.Lock()
+	s.ended = true
+	s.cancel()
+	for _, u := range s.units {
+		s.end(u)
+	}
+	s.mu.Unlock()
+	s.dropSpare()
+	s.wg.Wait()
 	if a := s.books.kept(); a != nil {
 		return a.close()
 	}

@@ -168,7 +168,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, guest *bridge.Gu
 	defer context.AfterFunc(httpguard.Standing(r), func() {
 		s.close(websocket.StatusPolicyViolation, "there is no token any more for who has opened the session")
 	})()
-	err = h.server.ServeConn(s.ctx, s)
+	err = h.server.ServeConn(bridge.WithPrincipal(s.ctx, s.owner), s)
 	if err != nil && !s.isGone(err) && !(s.ctx.Err() != nil && errors.Is(err, context.Canceled)) {
 		h.opts.Logger.Warn("session ended", "error", err)
 	}

@@ -8,7 +8,6 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/pflag"
 
-	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/config"
 	"github.com/mcp-bridge/mcp-bridge/demo"
 	"github.com/mcp-bridge/mcp-bridge/stdio"
@@ -81,10 +80,17 @@ func (f *connectFlags) run(ctx context.Context, to target, name string, env envi
 	warnIdle(f.set, to, log)
 	settings := f.target.settings()
 	f.limits.into(&settings)
+	if _, _, err := erasOf(settings); err != nil {
+		return err
+	}
 	spec, err := f.spec(to, name, &settings, env, log)
 	if err != nil {
 		return err
 	}
+	if spec.Clients, _, err = erasOf(settings); err != nil {
+		return err
+	}
+	spec.ParkTimeout, spec.Dropped = settings.ParkTimeout, dropped(log)
 	server, err := upstream.New(spec)
 	if err != nil {
 		return err
@@ -104,7 +110,12 @@ func (f *connectFlags) run(ctx context.Context, to target, name string, env envi
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go f.giveUp(ctx, hungUp(env.stdin), cancel)
-	return bridge.Serve(server.Dialer(true), pumpOptions(settings, log)).ServeConn(ctx, client)
+	defer func() {
+		if err := server.Close(); err != nil {
+			log.Warn("closing", "error", err)
+		}
+	}()
+	return server.Handler(true, pumpOptions(settings, log)).ServeConn(ctx, client)
 }
 
 // spec describes the server. With --config, settings become those of the file.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/mcp-bridge/mcp-bridge/config"
 	"github.com/mcp-bridge/mcp-bridge/hub"
+	"github.com/mcp-bridge/mcp-bridge/upstream"
 )
 
 // serveFlags are the flags of serve.
@@ -50,7 +51,7 @@ type scaleFlags struct {
 }
 
 func (f *scaleFlags) register(fs *pflag.FlagSet) {
-	fs.StringVar(&f.isolation, "isolation", "session", "")
+	fs.StringVar(&f.isolation, "isolation", "auto", "")
 	fs.IntVar(&f.maxSessions, "max-sessions", hub.DefaultMaxSessions, "")
 	fs.IntVar(&f.maxChildren, "max-children", 0, "")
 	fs.IntVar(&f.maxTotal, "max-children-total", 0, "")
@@ -60,9 +61,10 @@ func (f *scaleFlags) register(fs *pflag.FlagSet) {
 }
 
 func (f *scaleFlags) check() error {
+	_, known := upstream.ParseIsolation(f.isolation)
 	switch {
-	case f.isolation != "session" && f.isolation != "request":
-		return usagef("--isolation %q: use session or request", f.isolation)
+	case !known:
+		return usagef("--isolation %q: use %s", f.isolation, strings.Join(upstream.Isolations(), ", "))
 	case f.maxSessions <= 0:
 		return usagef("--max-sessions must be at least 1")
 	case f.maxChildren < 0 || f.maxTotal < 0 || f.queue < 0:
@@ -83,6 +85,9 @@ func (f *serveFlags) parse(args []string) (where addresses, to target, err error
 		return where, to, err
 	}
 	if err := f.scale.check(); err != nil {
+		return where, to, err
+	}
+	if _, _, err := erasOf(f.target.settings()); err != nil {
 		return where, to, err
 	}
 	if err := f.listen.check(); err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/config"
+	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/hub"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/remote"
@@ -36,10 +37,14 @@ func serverSpec(name string, s config.Settings, log hclog.Logger) hub.Spec {
 	if queue == 0 {
 		queue = -1
 	}
+	isolation, _ := upstream.ParseIsolation(s.Isolation) // which was checked, and so was
+	clients, _ := era.ParseEras(s.ClientProtocol)
 	return hub.Spec{
 		Name:           name,
 		Pump:           pumpOptions(s, log),
-		Stateless:      s.Isolation == "request",
+		Clients:        clients,
+		Isolation:      isolation,
+		ParkTimeout:    s.ParkTimeout,
 		MaxMessageSize: s.MaxMessageSize,
 		MaxSessions:    s.MaxSessions,
 		SessionTimeout: orNever(s.SessionTimeout),
@@ -54,17 +59,23 @@ func serverSpec(name string, s config.Settings, log hclog.Logger) hub.Spec {
 func pumpOptions(s config.Settings, log hclog.Logger) bridge.PumpOptions {
 	return bridge.PumpOptions{
 		Drain: orNever(s.DrainTimeout), Grace: orNever(s.Grace), RequestTimeout: s.RequestTimeout,
-		Dropped: func(m jsonrpc.Message, reason string) {
-			log.Debug("message dropped", "reason", reason, "method", m.Method(), "id", m.ID().String())
-		},
+		Dropped: dropped(log),
+	}
+}
+
+// dropped tells the log of messages that reached nobody.
+func dropped(log hclog.Logger) func(m jsonrpc.Message, reason string) {
+	return func(m jsonrpc.Message, reason string) {
+		log.Debug("message dropped", "reason", reason, "method", m.Method(), "id", m.ID().String())
 	}
 }
 
 // configured returns how the server of a configuration file is reached; trust
 // is for those that are remote.
 func configured(s config.Server, trust *tls.Config, log hclog.Logger) (upstream.Spec, error) {
+	protocol, _ := era.ParseEras(s.Protocol)
 	spec := upstream.Spec{
-		Name: s.Name, URL: s.URL, MaxMessageSize: s.MaxMessageSize, Logger: log,
+		Name: s.Name, URL: s.URL, MaxMessageSize: s.MaxMessageSize, Logger: log, Protocol: protocol,
 		Tools: toolfilter.Rules{Allow: s.AllowTools, Ignore: s.IgnoreTools},
 	}
 	if s.URL != "" {

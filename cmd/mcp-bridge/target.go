@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/mcp-bridge/mcp-bridge/config"
+	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/httpclient"
 	"github.com/mcp-bridge/mcp-bridge/remote"
 	"github.com/mcp-bridge/mcp-bridge/supervisor"
@@ -28,6 +29,9 @@ type targetFlags struct {
 	connect    time.Duration
 	transport  string
 
+	protocol, clients string
+	park              time.Duration
+
 	caFile, clientCert, clientKey string
 	tools                         toolfilter.Rules
 }
@@ -38,6 +42,9 @@ func (f *targetFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.headerFile, "header-file", "", "")
 	fs.DurationVar(&f.connect, "connect-timeout", 10*time.Second, "")
 	fs.StringVar(&f.transport, "transport", "http-first", "")
+	fs.StringVar(&f.protocol, "protocol", "auto", "")
+	fs.StringVar(&f.clients, "client-protocol", "auto", "")
+	fs.DurationVar(&f.park, "park-timeout", 10*time.Minute, "")
 	fs.StringVar(&f.caFile, "ca-file", "", "")
 	fs.StringVar(&f.clientCert, "client-cert", "", "")
 	fs.StringVar(&f.clientKey, "client-key", "", "")
@@ -53,6 +60,7 @@ func (f *targetFlags) settings() config.Settings {
 	if f.child.passEnv != "" { // otherwise a file's servers inherit what is safe
 		s.PassEnv = f.child.passEnv
 	}
+	s.Protocol, s.ClientProtocol, s.ParkTimeout = f.protocol, f.clients, f.park
 	s.Transport, s.ConnectTimeout = f.transport, f.connect
 	s.AllowTools, s.IgnoreTools = f.tools.Allow, f.tools.Ignore
 	return s
@@ -69,7 +77,13 @@ func (f *targetFlags) spec(to target, limits *limitFlags, env environment, log h
 	if err := f.tools.Validate(); err != nil {
 		return upstream.Spec{}, usagef("%v", err)
 	}
-	spec := upstream.Spec{Name: f.child.name, Tools: f.tools, MaxMessageSize: int(limits.maxMessage), Logger: log}
+	_, protocol, err := erasOf(f.settings())
+	if err != nil {
+		return upstream.Spec{}, err
+	}
+	spec := upstream.Spec{
+		Name: f.child.name, Tools: f.tools, MaxMessageSize: int(limits.maxMessage), Logger: log, Protocol: protocol,
+	}
 	if to.url == "" {
 		command, err := f.child.spec(to.argv, env.lookup)
 		spec.Name, spec.Command = command.Name, command
@@ -95,6 +109,21 @@ func (f *targetFlags) spec(to target, limits *limitFlags, env environment, log h
 	return spec, err
 }
 
+// erasOf returns what clients may speak, and what is spoken with the server.
+func erasOf(s config.Settings) (clients, protocol era.Eras, err error) {
+	protocol, ok := era.ParseEras(s.Protocol)
+	if !ok {
+		return 0, 0, usagef("--protocol %q: use auto, legacy or modern", s.Protocol)
+	}
+	if clients, ok = era.ParseEras(s.ClientProtocol); !ok {
+		return 0, 0, usagef("--client-protocol %q: use auto, legacy or modern", s.ClientProtocol)
+	}
+	if s.ParkTimeout <= 0 {
+		return 0, 0, usagef("--park-timeout must be more than 0")
+	}
+	return clients, protocol, nil
+}
+
 // tls returns whom to trust, and who we are, for all remote servers.
 func (f *targetFlags) tls() (*tls.Config, error) {
 	if (f.clientCert == "") != (f.clientKey == "") {
@@ -110,7 +139,7 @@ func (f *targetFlags) tls() (*tls.Config, error) {
 // Flags that mean something for one kind of server only.
 var (
 	commandFlags = []string{"env", "env-file", "pass-env", "cwd", "pty", "stdin-wait", "term-wait", "kill-wait",
-		"isolation", "max-children", "max-children-total", "queue", "queue-timeout"}
+		"max-children", "max-children-total", "queue", "queue-timeout"}
 	fileFlags   = []string{"header", "header-file", "env", "env-file", "cwd", "name"} // not for servers of a file
 	remoteFlags = []string{"header", "header-file", "connect-timeout", "transport", "ca-file", "client-cert", "client-key"}
 )

@@ -54,8 +54,13 @@ Who may come in
                            may be repeated
 
 How much serve runs
-  --isolation HOW          session: a server process for each session (default);
-                           request: one for each request over Streamable HTTP, without sessions
+  --isolation HOW          which clients share a server process:
+                           auto (default): none where both sides have sessions; clients of 2026-07-28 with the
+                           same token and capabilities share one of an older server; all share one of 2026-07-28;
+                           session: auto, but each session has its own of the latter, too;
+                           principal: those with the same token, and of an older server the same capabilities;
+                           shared: all; an older server is told that its client can be asked nothing;
+                           request: none; one for each request over Streamable HTTP, without sessions
   --max-sessions N         of each transport; more are answered 503 (default 1000)
   --session-timeout D      end a Streamable HTTP session that is idle for so long; 0 means never (default 30m);
                            those of HTTP+SSE and WebSocket last as long as their connection
@@ -85,6 +90,12 @@ A remote server (serve, connect)
   --client-key FILE        its private key, PEM
   --transport WHICH        for http and https: http-first, sse-first, http-only or sse-only
                            (default http-first: Streamable HTTP, and HTTP+SSE if that is refused)
+
+Revisions of the protocol (serve, connect)
+  --protocol WHICH         what to speak with the server: auto (default) finds out; legacy is initialize and
+                           sessions, 2024-11-05 to 2025-11-25; modern is 2026-07-28
+  --client-protocol WHICH  what clients may speak: auto (default) is all of these; or legacy, or modern
+  --park-timeout D         how long a call waits for what its 2026-07-28 client was asked (default 10m)
 
 Tools (serve, connect)
   --allow-tool GLOB        show only these tools; may be repeated

@@ -1,0 +1,315 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/era"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+	"github.com/mcp-bridge/mcp-bridge/supervisor"
+)
+
+// kind says how a fake server behaves.
+type kind int
+
+const (
+	legacyServer kind = iota
+	exits             // legacy; ends at anything before initialize
+	silent            // legacy; answers nothing before initialize
+	modernServer      // refuses initialize
+	dual              // both; fixes its era by the first message
+	stateful          // legacy; answers the probe with a list of legacy versions
+)
+
+// fleet is a Dialer of fake servers, each at one end of a Pipe.
+type fleet struct {
+	kind kind
+
+	mu     sync.Mutex
+	starts int
+	heard  [][]string // per server: what it was sent, method or kind
+	bytes  []string   // all messages of all servers
+	wg     sync.WaitGroup
+}
+
+func (f *fleet) Dial(context.Context) (bridge.Conn, error) {
+	ours, theirs := bridge.Pipe()
+	f.mu.Lock()
+	n := f.starts
+	f.starts++
+	f.heard = append(f.heard, nil)
+	f.mu.Unlock()
+	f.wg.Go(func() {
+		defer func() { _ = theirs.Close() }()
+		f.serve(n, theirs)
+	})
+	return ours, nil
+}
+
+func (f *fleet) serve(n int, conn bridge.Conn) {
+	var opened, modern bool
+	ctx := context.Background()
+	for {
+		m, err := conn.Recv(ctx)
+		if err != nil {
+			return
+		}
+		f.mu.Lock()
+		f.heard[n] = append(f.heard[n], m.Method())
+		f.bytes = append(f.bytes, string(m.Bytes()))
+		f.mu.Unlock()
+		if m.Kind() != jsonrpc.Request {
+			continue
+		}
+		claims := era.IsModernMessage(m)
+		answer := func(result string) { _ = conn.Send(ctx, jsonrpc.NewResult(m.ID(), []byte(result))) }
+		refuse := func(code int, data string) {
+			_ = conn.Send(ctx, jsonrpc.NewError(m.ID(), code, "no", []byte(data)))
+		}
+		speaksModern := f.kind == modernServer || f.kind == dual && (modern || !opened)
+		switch {
+		case claims && speaksModern:
+			modern = true
+			switch m.Method() {
+			case "server/discover":
+				answer(`{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}}}`)
+			default:
+				answer(`{"resultType":"complete","content":[]}`)
+			}
+		case f.kind == modernServer || modern:
+			refuse(era.CodeUnsupportedVersion, `{"supported":["2026-07-28"]}`)
+		case m.Method() == "initialize":
+			opened = true
+			answer(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"fake","version":"1"}}`)
+		case opened:
+			answer(`{"content":[]}`)
+		case f.kind == exits:
+			return
+		case f.kind == silent:
+		case f.kind == stateful && m.Method() == "server/discover":
+			answer(`{"supportedVersions":["2025-11-25","2025-06-18"]}`)
+		default:
+			refuse(jsonrpc.CodeInvalidRequest, `{}`)
+		}
+	}
+}
+
+func (f *fleet) count() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.starts
+}
+
+func serverOf(t *testing.T, f *fleet, spec Spec) *Server {
+	t.Helper()
+	spec.Command = supervisor.Spec{Name: "fake", Path: "fake"}
+	s, err := New(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.lasting, s.once, s.modern = f, f, s.wrapped(f)
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		f.wg.Wait()
+	})
+	return s
+}
+
+// party runs a Handler for a client, whose end it returns.
+func party(t *testing.T, ctx context.Context, h bridge.Handler) bridge.Conn {
+	t.Helper()
+	client, ours := bridge.Pipe()
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = h.ServeConn(ctx, ours)
+		_ = ours.Close()
+	}()
+	t.Cleanup(func() {
+		_ = client.Close()
+		cancel()
+		<-done
+	})
+	return client
+}
+
+func send(t *testing.T, c bridge.Conn, text string) {
+	t.Helper()
+	m, err := jsonrpc.Parse([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Send(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// ask sends a request and returns its response.
+func ask(t *testing.T, c bridge.Conn, text string) jsonrpc.Message {
+	t.Helper()
+	send(t, c, text)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	for {
+		m, err := c.Recv(ctx)
+		if err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+		if m.Kind() == jsonrpc.Response {
+			return m
+		}
+	}
+}
+
+const (
+	initialize = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`
+	legacyCall = `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"x"}}`
+	modernCall = `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"x","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`
+)
+
+// TestVerdict: ED7, ED9, ST15. Whatever a server does with the probe, clients
+// of both eras are served, and it is asked once.
+func TestVerdict(t *testing.T) {
+	for name, c := range map[string]struct {
+		kind   kind
+		starts int // by one modern client after the other: probe and unit
+	}{
+		"legacy": {legacyServer, 2}, "legacy that exits": {exits, 2}, "legacy that is silent": {silent, 2},
+		"stateful": {stateful, 2}, "modern": {modernServer, 1}, "both": {dual, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := &fleet{kind: c.kind}
+			s := serverOf(t, f, Spec{})
+			for range 2 {
+				client := party(t, t.Context(), s.Handler(true, bridge.PumpOptions{}))
+				if m := ask(t, client, modernCall); m.IsError() || string(m.Lookup("result", "resultType")) != `"complete"` {
+					t.Errorf("a modern call: %s", m.Bytes())
+				}
+			}
+			if n := f.count(); n != c.starts {
+				t.Errorf("%d servers were started, want %d", n, c.starts)
+			}
+			client := party(t, t.Context(), s.Handler(true, bridge.PumpOptions{}))
+			if m := ask(t, client, initialize); string(m.Lookup("result", "protocolVersion")) == "" {
+				t.Fatalf("initialize: %s", m.Bytes())
+			}
+			send(t, client, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+			if m := ask(t, client, legacyCall); m.IsError() {
+				t.Errorf("a legacy call: %s", m.Bytes())
+			}
+		})
+	}
+}
+
+// A legacy client of a legacy server has a process of its own, which sees its
+// bytes and nothing else: no probe.
+func TestLegacyIsNotProbed(t *testing.T) {
+	f := &fleet{kind: exits}
+	s := serverOf(t, f, Spec{})
+	client := party(t, t.Context(), s.Handler(true, bridge.PumpOptions{}))
+	ask(t, client, initialize)
+	ask(t, client, legacyCall)
+	if got := strings.Join(f.bytes, "\n"); f.count() != 1 || got != initialize+"\n"+legacyCall {
+		t.Errorf("%d servers, which saw:\n%s", f.count(), got)
+	}
+}
+
+// What a client sends before initialize is answered reaches a modern server, too.
+func TestPipelined(t *testing.T) {
+	f := &fleet{kind: modernServer}
+	s := serverOf(t, f, Spec{})
+	client := party(t, t.Context(), s.Handler(true, bridge.PumpOptions{}))
+	send(t, client, initialize)
+	send(t, client, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+	send(t, client, legacyCall)
+	got := map[string]bool{}
+	for range 2 {
+		m, err := client.Recv(t.Context())
+		if err != nil || m.IsError() {
+			t.Fatalf("%v %s", err, m.Bytes())
+		}
+		got[m.ID().String()] = true
+	}
+	if !got["1"] || !got["2"] {
+		t.Errorf("answered: %v", got)
+	}
+}
+
+// TestIsolation: D.1. Who shares a server with whom.
+func TestIsolation(t *testing.T) {
+	withCaps := strings.Replace(modernCall, `clientCapabilities":{}`, `clientCapabilities":{"sampling":{}}`, 1)
+	for name, c := range map[string]struct {
+		kind      kind
+		isolation Isolation
+		starts    int // by: a, a, b, a with other capabilities; without probes
+	}{
+		"modern, auto":            {modernServer, Auto, 1},
+		"modern, principal":       {modernServer, PerPrincipal, 2},
+		"modern, shared":          {modernServer, Shared, 1},
+		"modern, request":         {modernServer, PerRequest, 4},
+		"legacy, auto":            {legacyServer, Auto, 3},
+		"legacy, principal":       {legacyServer, PerPrincipal, 3},
+		"legacy, shared":          {legacyServer, Shared, 1},
+		"legacy, session":         {legacyServer, PerSession, 3},
+		"legacy, request, modern": {legacyServer, PerRequest, 4},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := &fleet{kind: c.kind}
+			spec := Spec{Isolation: c.isolation, Protocol: era.OnlyLegacy}
+			if c.kind == modernServer {
+				spec.Protocol = era.OnlyModern
+			}
+			s := serverOf(t, f, spec)
+			for _, who := range []struct{ principal, call string }{{"a", modernCall}, {"a", modernCall}, {"b", modernCall}, {"a", withCaps}} {
+				client := party(t, bridge.WithPrincipal(t.Context(), who.principal), s.Exchange(bridge.PumpOptions{}))
+				if m := ask(t, client, who.call); m.IsError() {
+					t.Errorf("%s", m.Bytes())
+				}
+			}
+			if n := f.count(); n != c.starts {
+				t.Errorf("%d servers were started, want %d", n, c.starts)
+			}
+		})
+	}
+}
+
+// Eras that are not wanted are refused, with the versions that are (ED5).
+func TestClientEras(t *testing.T) {
+	for served, text := range map[era.Eras]string{era.OnlyModern: initialize, era.OnlyLegacy: modernCall} {
+		s := serverOf(t, &fleet{kind: dual}, Spec{Clients: served})
+		client := party(t, t.Context(), s.Handler(true, bridge.PumpOptions{}))
+		m := ask(t, client, text)
+		if string(m.Lookup("error", "code")) != "-32022" || !strings.Contains(string(m.Lookup("error", "data", "supported")), served.Versions()[0]) {
+			t.Errorf("%v: %s", served, m.Bytes())
+		}
+	}
+}
+
+// A server that cannot be started is an error for who asks, and found anew by
+// the next.
+func TestProbeFails(t *testing.T) {
+	f := &fleet{kind: modernServer}
+	s := serverOf(t, f, Spec{})
+	broken := dialFunc(func(context.Context) (bridge.Conn, error) { return nil, errors.New("no such file") })
+	s.modern = broken
+	client := party(t, t.Context(), s.Exchange(bridge.PumpOptions{}))
+	if m := ask(t, client, modernCall); string(m.Lookup("error", "data", "reason")) != `"server_unavailable"` {
+		t.Errorf("%s", m.Bytes())
+	}
+	s.modern = s.wrapped(f)
+	client = party(t, t.Context(), s.Exchange(bridge.PumpOptions{}))
+	if m := ask(t, client, modernCall); m.IsError() {
+		t.Errorf("%s", m.Bytes())
+	}
+}
+

@@ -1,0 +1,358 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/era"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// Handler returns what serves clients of both eras on connections of their
+// own: a socket, our stdin. What lasting means is said at Dialer.
+func (s *Server) Handler(lasting bool, o bridge.PumpOptions) bridge.Handler {
+	return bridge.ByEra(s.Legacy(lasting, o), s.Modern(o))
+}
+
+// Legacy returns what serves the sessions of legacy clients.
+func (s *Server) Legacy(lasting bool, o bridge.PumpOptions) bridge.Handler {
+	if s.spec.Clients == era.OnlyModern {
+		return refuse(s.spec.Clients)
+	}
+	translated := &translator{s}
+	own := s.Dialer(lasting)
+	switch {
+	case s.spec.Protocol == era.OnlyModern:
+		return bridge.Serve(translated, o)
+	case s.spec.Isolation == PerPrincipal || s.spec.Isolation == Shared:
+		return s.sharing(o)
+	case s.spec.Protocol == era.OnlyLegacy:
+		return bridge.Serve(own, o)
+	}
+	return bridge.Serve(&finder{s: s, first: own, other: translated}, o)
+}
+
+// LegacyOnly returns what serves clients of a transport that has no place for
+// modern requests (SS9): each of those is refused.
+func (s *Server) LegacyOnly(o bridge.PumpOptions) bridge.Handler {
+	served := era.OnlyLegacy
+	if s.spec.Clients == era.OnlyModern {
+		served = era.OnlyModern
+	}
+	return bridge.ByEra(s.Legacy(false, o), refuse(served))
+}
+
+// SharesAlways reports whether no client ever has a process of its own.
+func (s *Server) SharesAlways() bool {
+	return s.spec.Protocol == era.OnlyModern || s.spec.Isolation == PerPrincipal || s.spec.Isolation == Shared
+}
+
+// translator is the Dialer of legacy clients for a modern server.
+type translator struct{ s *Server }
+
+func (t *translator) Dial(ctx context.Context) (bridge.Conn, error) {
+	return t.s.translated(ctx, t.s.modernKey(ctx, true), nil)
+}
+
+func (s *Server) translated(ctx context.Context, key unitKey, clientInfo []byte) (bridge.Conn, error) {
+	conn, err := s.join(ctx, key, clientInfo)
+	if err != nil {
+		return nil, err
+	}
+	return bridge.Translate(conn, era.LegacyClient(era.LegacyClientOptions{Dropped: s.spec.Dropped})), nil
+}
+
+// sharing returns what serves legacy clients that share a server. Which one may
+// depend on what initialize says.
+func (s *Server) sharing(o bridge.PumpOptions) bridge.Handler {
+	return bridge.HandlerFunc(func(ctx context.Context, client bridge.Conn) error {
+		m, err := client.Recv(ctx)
+		if err != nil {
+			return err
+		}
+		d := dialFunc(func(ctx context.Context) (bridge.Conn, error) {
+			modern, err := s.speaksModern(ctx)
+			if err != nil {
+				return nil, err
+			}
+			if modern {
+				return s.translated(ctx, s.modernKey(ctx, true), nil)
+			}
+			key := unitKey{legacy: true}
+			if s.spec.Isolation == Shared {
+				return s.translated(ctx, key, nil)
+			}
+			key.principal = bridge.Principal(ctx)
+			key.capabilities = string(era.ProjectCapabilities(m.Lookup("params", "capabilities")))
+			return s.translated(ctx, key, m.Lookup("params", "clientInfo"))
+		})
+		return bridge.Serve(d, o).ServeConn(ctx, bridge.Unread(client, m))
+	})
+}
+
+type dialFunc func(ctx context.Context) (bridge.Conn, error)
+
+func (f dialFunc) Dial(ctx context.Context) (bridge.Conn, error) { return f(ctx) }
+
+// modernKey returns which unit of a modern server a client uses.
+func (s *Server) modernKey(ctx context.Context, session bool) unitKey {
+	switch s.spec.Isolation {
+	case PerPrincipal:
+		return unitKey{principal: bridge.Principal(ctx)}
+	case PerSession:
+		if session {
+			return unitKey{alone: s.number.Add(1)}
+		}
+		return unitKey{principal: bridge.Principal(ctx)}
+	case PerRequest:
+		return unitKey{alone: s.number.Add(1)}
+	}
+	return unitKey{}
+}
+
+// keyFor returns which unit a modern request goes to, and what that is told of
+// its client if it begins with it.
+func (s *Server) keyFor(ctx context.Context, m jsonrpc.Message) (key unitKey, clientInfo []byte, err error) {
+	modern, err := s.speaksModern(ctx)
+	if err != nil || modern {
+		return s.modernKey(ctx, false), nil, err
+	}
+	if key, ok := s.keyOfState(ctx, m); ok {
+		return key, nil, nil
+	}
+	key.legacy = true
+	if s.spec.Isolation == Shared {
+		return key, nil, nil
+	}
+	meta := era.MetaOf(m)
+	key.principal = bridge.Principal(ctx)
+	key.capabilities = string(era.ProjectCapabilities(meta.Capabilities))
+	if s.spec.Isolation == PerRequest {
+		key.alone = s.number.Add(1)
+	}
+	return key, meta.ClientInfo, nil
+}
+
+// keyOfState returns the unit in which the call waits that m goes on with, if
+// it is the client's.
+func (s *Server) keyOfState(ctx context.Context, m jsonrpc.Message) (unitKey, bool) {
+	text, ok := era.StateOf(m)
+	if !ok {
+		return unitKey{}, false
+	}
+	state, err := s.sealer.Open(text)
+	if err != nil {
+		return unitKey{}, false // the unit that gets it will say so
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	u := s.byID[state.Unit]
+	if u == nil || u.key.principal != bridge.Principal(ctx) {
+		return unitKey{}, false
+	}
+	return u.key, true
+}
+
+// memberFor makes the client who sends a modern request a member of the unit
+// that is to answer it.
+func (s *Server) memberFor(ctx context.Context, m jsonrpc.Message) (*member, error) {
+	key, clientInfo, err := s.keyFor(ctx, m)
+	if err != nil {
+		return nil, err
+	}
+	return s.join(ctx, key, clientInfo)
+}
+
+// Exchange returns what serves the single request of a modern client's Conn.
+func (s *Server) Exchange(o bridge.PumpOptions) bridge.Handler {
+	return bridge.HandlerFunc(func(ctx context.Context, client bridge.Conn) error {
+		m, err := client.Recv(ctx)
+		if err != nil {
+			return err
+		}
+		client = bridge.Unread(client, m)
+		conn, err := s.memberFor(ctx, m)
+		if err != nil {
+			return errors.Join(err, bridge.Serve(failing{err}, o).ServeConn(ctx, client))
+		}
+		err = bridge.Exchange(ctx, client, conn, o)
+		return errors.Join(err, conn.Close())
+	})
+}
+
+// failing is a Dialer that fails.
+type failing struct{ err error }
+
+func (f failing) Dial(context.Context) (bridge.Conn, error) { return nil, f.err }
+
+// Modern returns what serves modern clients that send many requests on one Conn.
+func (s *Server) Modern(o bridge.PumpOptions) bridge.Handler {
+	if s.spec.Clients == era.OnlyLegacy {
+		return refuse(s.spec.Clients)
+	}
+	return bridge.Serve(dialFunc(func(ctx context.Context) (bridge.Conn, error) {
+		bridge.GiveBack(ctx) // units ask for places themselves
+		modern, err := s.speaksModern(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if modern {
+			return s.join(ctx, s.modernKey(ctx, true), nil)
+		}
+		return newDesk(ctx, s), nil
+	}), o)
+}
+
+// refuse returns what answers clients of an era that is not served (ED5).
+func refuse(served era.Eras) bridge.Handler {
+	return bridge.HandlerFunc(func(ctx context.Context, client bridge.Conn) error {
+		for {
+			m, err := client.Recv(ctx)
+			if err != nil {
+				return nil
+			}
+			if m.Kind() != jsonrpc.Request {
+				continue
+			}
+			asked := era.MetaOf(m).Revision()
+			if v, ok := jsonrpc.Text(m.Lookup("params", "protocolVersion")); ok && asked == "" {
+				asked = v
+			}
+			if err := client.Send(ctx, era.Unsupported(served, asked).Response(m.ID())); err != nil {
+				return err
+			}
+		}
+	})
+}
+
+// desk is the Conn of a modern client whose requests may go to several units of
+// a legacy server: each says what capabilities it may count on.
+type desk struct {
+	s      *Server
+	ctx    context.Context // the client's, until Close
+	cancel context.CancelCauseFunc
+	in     chan jsonrpc.Message
+	wg     sync.WaitGroup
+
+	mu     sync.Mutex
+	seats  map[unitKey]*member
+	calls  map[jsonrpc.ID]*member // requests in progress
+	closed bool
+}
+
+// deskQueue is how many messages for the client may wait.
+const deskQueue = 64
+
+func newDesk(ctx context.Context, s *Server) *desk {
+	d := &desk{s: s, in: make(chan jsonrpc.Message, deskQueue), seats: make(map[unitKey]*member), calls: make(map[jsonrpc.ID]*member)}
+	d.ctx, d.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	return d
+}
+
+func (d *desk) Send(ctx context.Context, m jsonrpc.Message) error {
+	switch {
+	case m.Kind() == jsonrpc.Request:
+		seat, err := d.seatFor(m)
+		if err != nil {
+			return d.refuse(ctx, m, err)
+		}
+		return seat.Send(ctx, m)
+	case m.Kind() == jsonrpc.Notification && m.Method() == "notifications/cancelled":
+		d.mu.Lock()
+		_, seat, ok := jsonrpc.Find(d.calls, m.RequestID())
+		d.mu.Unlock()
+		if ok {
+			return seat.Send(ctx, m)
+		}
+	}
+	return nil // nobody whom it could concern
+}
+
+// seatFor returns the client's Conn to the unit for a request.
+func (d *desk) seatFor(m jsonrpc.Message) (*member, error) {
+	key, clientInfo, err := d.s.keyFor(d.ctx, m)
+	if err != nil {
+		return nil, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return nil, context.Canceled
+	}
+	seat := d.seats[key]
+	if seat == nil {
+		if seat, err = d.s.join(d.ctx, key, clientInfo); err != nil {
+			return nil, err
+		}
+		d.seats[key] = seat
+		d.wg.Go(func() { d.read(seat) })
+	}
+	d.calls[m.ID()] = seat
+	return seat, nil
+}
+
+// refuse answers a request that no unit can be had for.
+func (d *desk) refuse(ctx context.Context, m jsonrpc.Message, err error) error {
+	select {
+	case d.in <- bridge.Unavailable(m.ID(), err):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-d.ctx.Done():
+		return context.Cause(d.ctx)
+	}
+}
+
+// read hands on what comes from one unit.
+func (d *desk) read(seat *member) {
+	for {
+		m, err := seat.Recv(d.ctx)
+		if err != nil {
+			d.cancel(err) // the unit is gone, or the client was too slow
+			return
+		}
+		if m.Kind() == jsonrpc.Response {
+			d.mu.Lock()
+			delete(d.calls, m.ID())
+			d.mu.Unlock()
+		}
+		select {
+		case d.in <- m:
+		case <-d.ctx.Done():
+			return
+		}
+	}
+}
+
+func (d *desk) Recv(ctx context.Context) (jsonrpc.Message, error) {
+	select {
+	case m := <-d.in:
+		return m, nil
+	default:
+	}
+	select {
+	case m := <-d.in:
+		return m, nil
+	case <-ctx.Done():
+		return jsonrpc.Message{}, ctx.Err()
+	case <-d.ctx.Done():
+		return jsonrpc.Message{}, context.Cause(d.ctx)
+	}
+}
+
+func (d *desk) Close() error {
+	d.mu.Lock()
+	d.closed = true
+	seats := d.seats
+	d.seats = nil
+	d.mu.Unlock()
+	d.cancel(context.Canceled)
+	var errs []error
+	for _, seat := range seats {
+		errs = append(errs, seat.Close())
+	}
+	d.wg.Wait()
+	return errors.Join(errs...)
+}

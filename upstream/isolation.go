@@ -1,0 +1,44 @@
+package upstream
+
+import "slices"
+
+// Isolation says which clients share a server's process, or its connection
+// (docs/rules.md, D.1). The zero value is Auto.
+type Isolation int
+
+// The values of Isolation, as --isolation names them.
+const (
+	// Auto gives a legacy client of a legacy server a process of its own. Modern
+	// clients of a legacy server share one by principal and capabilities. A
+	// modern server keeps nothing about its clients: all share it.
+	Auto Isolation = iota
+
+	// PerSession is Auto, but that modern servers, too, run once for each legacy
+	// session, and for each principal where there are no sessions.
+	PerSession
+
+	// PerPrincipal: clients share a process that have authenticated under the
+	// same name and, if the server is a legacy one, have the same capabilities.
+	PerPrincipal
+
+	// Shared: all clients share one process. A legacy server is told that its
+	// client has no capabilities, for it could not say which client it asks.
+	Shared
+
+	// PerRequest gives each request over Streamable HTTP a process of its own.
+	PerRequest
+)
+
+var isolations = []string{"auto", "session", "principal", "shared", "request"}
+
+// Isolations returns the names that ParseIsolation takes.
+func Isolations() []string { return slices.Clone(isolations) }
+
+// ParseIsolation takes auto, session, principal, shared or request.
+func ParseIsolation(name string) (Isolation, bool) {
+	i := slices.Index(isolations, name)
+	return Isolation(max(i, 0)), i >= 0
+}
+
+// String returns the name.
+func (i Isolation) String() string { return isolations[i] }

@@ -1,0 +1,198 @@
+package upstream
+
+import (
+	"bytes"
+	"context"
+	"sync"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/era"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// schemas is what is known of a server's tools: MI22 has to know
+// which arguments of a call also stand in headers.
+type schemas struct {
+	mu     sync.Mutex
+	inputs map[string][]byte // input schemas by tool; nil for those without x-mcp-header
+	asked  time.Time         // when the list was last fetched for a tool that is not in it
+	fetch  sync.Mutex        // one fetch at a time
+}
+
+// maxTools bounds what is kept.
+const maxTools = 10_000
+
+// again is how long a tool that is not in the list is taken for unknown.
+const again = 5 * time.Second
+
+func (t *schemas) input(tool string) (schema []byte, known, fresh bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	schema, known = t.inputs[tool]
+	return schema, known, time.Since(t.asked) < again
+}
+
+// learn takes the tools of a result of tools/list.
+func (t *schemas) learn(result []byte) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.inputs == nil {
+		t.inputs = make(map[string][]byte)
+	}
+	var tools []byte
+	for m := range jsonrpc.Members(result) {
+		if m.Key == "tools" {
+			tools = m.Value
+		}
+	}
+	for _, tool := range jsonrpc.Elements(tools) {
+		var name string
+		var schema []byte
+		for m := range jsonrpc.Members(tool) {
+			switch m.Key {
+			case "name":
+				name, _ = jsonrpc.Text(m.Value)
+			case "inputSchema":
+				schema = m.Value
+			}
+		}
+		if !bytes.Contains(schema, []byte("x-mcp-header")) && !bytes.ContainsRune(schema, '\\') {
+			schema = nil // mostly so
+		}
+		if len(t.inputs) < maxTools {
+			t.inputs[name] = bytes.Clone(schema)
+		}
+	}
+}
+
+// forget is for when the list has changed.
+func (t *schemas) forget() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.inputs, t.asked = nil, time.Time{}
+}
+
+// tap is a unit's Conn to its server. It sees the lists of tools pass by, and
+// what says that the server's era is another one than was thought (ED9).
+type tap struct {
+	bridge.Conn
+	unit *unit
+
+	mu    sync.Mutex
+	lists map[jsonrpc.ID]struct{} // requests for lists of tools
+}
+
+func newTap(conn bridge.Conn, u *unit) *tap {
+	return &tap{Conn: conn, unit: u, lists: make(map[jsonrpc.ID]struct{})}
+}
+
+func (t *tap) Send(ctx context.Context, m jsonrpc.Message) error {
+	if m.Kind() == jsonrpc.Request && m.Method() == "tools/list" {
+		t.mu.Lock()
+		t.lists[m.ID()] = struct{}{}
+		t.mu.Unlock()
+	}
+	return t.Conn.Send(ctx, m)
+}
+
+func (t *tap) Recv(ctx context.Context) (jsonrpc.Message, error) {
+	m, err := t.Conn.Recv(ctx)
+	if err != nil {
+		return m, err
+	}
+	switch m.Kind() {
+	case jsonrpc.Response:
+		t.mu.Lock()
+		if len(t.lists) > 0 {
+			if id := m.ID(); has(t.lists, id) {
+				delete(t.lists, id)
+				t.unit.s.tools.learn(m.Result())
+			}
+		}
+		t.mu.Unlock()
+		if m.IsError() && !t.unit.key.legacy && notModern(m) {
+			t.unit.s.forget()
+		}
+	case jsonrpc.Notification:
+		if m.Method() == "notifications/tools/list_changed" {
+			t.unit.s.tools.forget()
+		}
+	}
+	return m, nil
+}
+
+func has(set map[jsonrpc.ID]struct{}, id jsonrpc.ID) bool {
+	_, ok := set[id]
+	return ok
+}
+
+// notModern reports whether an error says that the server does not speak
+// 2026-07-28 (any more).
+func notModern(m jsonrpc.Message) bool {
+	if reason, _ := jsonrpc.Text(m.Lookup("error", "data", "reason")); reason == "status" || reason == "not_mcp" {
+		return true
+	}
+	return string(m.Lookup("error", "code")) == "-32022" && !answersModern(m)
+}
+
+// ToolSchema returns the input schema of the tool that a modern client calls.
+// It may be nil when the schema has no x-mcp-header. known is false if the server has no such tool.
+func (s *Server) ToolSchema(ctx context.Context, call jsonrpc.Message, tool string) (schema []byte, known bool) {
+	t := &s.tools
+	schema, known, fresh := t.input(tool)
+	if known || fresh {
+		return schema, known
+	}
+	t.fetch.Lock()
+	defer t.fetch.Unlock()
+	if schema, known, fresh = t.input(tool); known || fresh {
+		return schema, known
+	}
+	member, err := s.memberFor(ctx, call)
+	if err != nil {
+		return nil, false // the call itself will say why
+	}
+	fetchTools(ctx, member, era.MetaOf(call))
+	_ = member.Close()
+	t.mu.Lock()
+	t.asked = time.Now()
+	t.mu.Unlock()
+	schema, known, _ = t.input(tool)
+	return schema, known
+}
+
+// maxPages bounds how much of a list is fetched.
+const maxPages = 100
+
+// fetchTools asks for the list of tools, which the tap learns.
+func fetchTools(ctx context.Context, conn bridge.Conn, meta era.Meta) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	head := append([]byte(`{"_meta":{"`+era.KeyVersion+`":`), meta.Version...)
+	head = append(append(head, `,"`+era.KeyCapabilities+`":`...), meta.Capabilities...)
+	var cursor []byte
+	for page := range maxPages {
+		params := append(bytes.Clone(head), '}')
+		if cursor != nil {
+			params = append(append(params, `,"cursor":`...), cursor...)
+		}
+		id := jsonrpc.IntID(int64(page) + 1)
+		if conn.Send(ctx, jsonrpc.NewRequest(id, "tools/list", append(params, '}'))) != nil {
+			return
+		}
+		for {
+			m, err := conn.Recv(ctx)
+			if err != nil {
+				return
+			}
+			if m.Kind() == jsonrpc.Response && m.ID() == id {
+				cursor = m.Lookup("result", "nextCursor")
+				break
+			}
+		}
+		if _, more := jsonrpc.Text(cursor); !more {
+			return
+		}
+	}
+}

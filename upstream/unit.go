@@ -1,0 +1,194 @@
+package upstream
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/era"
+)
+
+// unitKey says which clients share a unit (D.1).
+type unitKey struct {
+	legacy       bool   // the server is a legacy one
+	principal    string // of those who may use it
+	capabilities string // that the server was told of, as ProjectCapabilities writes them
+	alone        uint64 // not 0: of one client only
+}
+
+// unit is one server process, or connection to a remote server, that clients
+// share. The server may end and be started again; the unit stays.
+type unit struct {
+	s          *Server
+	key        unitKey
+	id         string // in states
+	clientInfo []byte
+	mux        *bridge.Mux
+	filter     atomic.Pointer[era.LegacyServerFilter] // of a legacy server, once it was started
+
+	// Under Server.mu.
+	members int
+	idle    *time.Timer // closes the unit; nil while there are members
+	since   time.Time   // when it became idle
+	gone    bool
+}
+
+// Dial starts the server, or connects to it, as one that speaks modern. It is
+// what the Mux calls.
+func (u *unit) Dial(ctx context.Context) (bridge.Conn, error) {
+	if !u.key.legacy {
+		conn := u.s.takeSpare()
+		if conn == nil {
+			var err error
+			if conn, err = u.s.dialAdmitted(ctx, u.s.modern); err != nil {
+				return nil, err
+			}
+		}
+		return newTap(conn, u), nil
+	}
+	conn, err := u.s.dialAdmitted(ctx, u.s.Dialer(true))
+	if err != nil {
+		return nil, err
+	}
+	f := era.LegacyServer(era.LegacyServerOptions{
+		Capabilities: []byte(u.key.capabilities), ClientInfo: u.clientInfo,
+		Principal: u.key.principal, Unit: u.id, Instance: rand.Text(), Sealer: u.s.sealer,
+		ParkTimeout: u.s.spec.ParkTimeout, Dropped: u.s.spec.Dropped,
+	})
+	u.filter.Store(f)
+	return newTap(bridge.Translate(conn, f), u), nil
+}
+
+// parked reports whether calls wait for their clients in the unit.
+func (u *unit) parked() bool {
+	f := u.filter.Load()
+	return f != nil && f.Parked() > 0
+}
+
+// member is a client's Conn to a unit. Close leaves the unit.
+type member struct {
+	bridge.Conn
+	unit *unit
+	left atomic.Bool
+}
+
+func (m *member) Close() error {
+	err := m.Conn.Close()
+	if m.left.CompareAndSwap(false, true) {
+		m.unit.s.leave(m.unit)
+	}
+	return err
+}
+
+// join makes a client a member of the unit with this key, which begins if
+// there is none. ctx carries the client's principal.
+func (s *Server) join(ctx context.Context, key unitKey, clientInfo []byte) (*member, error) {
+	s.mu.Lock()
+	if s.ended {
+		s.mu.Unlock()
+		return nil, errClosed
+	}
+	u := s.units[key]
+	if u == nil {
+		u = s.begin(key, clientInfo)
+	}
+	u.members++
+	if u.idle != nil {
+		u.idle.Stop()
+		u.idle = nil
+	}
+	s.mu.Unlock()
+	conn, err := u.mux.Dial(ctx)
+	if err != nil {
+		s.leave(u)
+		return nil, err
+	}
+	return &member{Conn: conn, unit: u}, nil
+}
+
+// begin makes a unit, and ends one that is idle if there would be too many.
+// The caller holds s.mu.
+func (s *Server) begin(key unitKey, clientInfo []byte) *unit {
+	if n := s.spec.MaxUnits; n > 0 && len(s.units) >= n {
+		s.evict()
+	}
+	s.count++
+	u := &unit{s: s, key: key, clientInfo: clientInfo, id: fmt.Sprint(s.count)}
+	u.mux = bridge.NewMux(bridge.MuxOptions{
+		Dialer: u, Dropped: s.spec.Dropped,
+		Restarting: func(err error, wait time.Duration) {
+			s.log.Warn("the server has ended and is started again", "error", err, "wait", wait)
+		},
+	})
+	s.units[key] = u
+	s.byID[u.id] = u
+	return u
+}
+
+// evict ends the unit that nobody has used for longest. The caller holds s.mu.
+func (s *Server) evict() {
+	var oldest *unit
+	for _, u := range s.units {
+		if u.members == 0 && !u.parked() && (oldest == nil || u.since.Before(oldest.since)) {
+			oldest = u
+		}
+	}
+	if oldest != nil {
+		s.end(oldest)
+	}
+}
+
+// leave is what members do.
+func (s *Server) leave(u *unit) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	u.members--
+	if u.members > 0 || u.gone {
+		return
+	}
+	u.since = time.Now()
+	if u.key.alone != 0 && !u.parked() {
+		s.end(u)
+		return
+	}
+	u.idle = time.AfterFunc(s.idleFor(u), func() { s.expire(u) })
+}
+
+// idleFor returns how long a unit without members stays.
+func (s *Server) idleFor(u *unit) time.Duration {
+	if u.key.alone != 0 {
+		return s.spec.ParkTimeout
+	}
+	return s.spec.Idle
+}
+
+// expire ends a unit that is idle still. One in which calls wait stays.
+func (s *Server) expire(u *unit) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case u.members > 0 || u.gone:
+	case u.parked():
+		u.idle = time.AfterFunc(time.Minute, func() { s.expire(u) })
+	default:
+		s.end(u)
+	}
+}
+
+// end takes a unit out and closes it. The caller holds s.mu.
+func (s *Server) end(u *unit) {
+	u.gone = true
+	if u.idle != nil {
+		u.idle.Stop()
+	}
+	delete(s.units, u.key)
+	delete(s.byID, u.id)
+	s.wg.Go(func() {
+		if err := u.mux.Close(); err != nil {
+			s.log.Warn("closing", "error", err)
+		}
+	})
+}

@@ -1,0 +1,221 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/era"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+	"github.com/mcp-bridge/mcp-bridge/remote"
+)
+
+// This file finds out which era a server speaks (docs/rules.md, ED7-ED10).
+
+const (
+	// probeWait is how long a server that is no HTTP server may take to answer
+	// the probe. Servers that wait for initialize never do.
+	probeWait = 3 * time.Second
+
+	// probeLimit bounds a probe with everything, such as starting the server.
+	probeLimit = 30 * time.Second
+
+	// spareFor is how long the process that was probed waits for its first client.
+	spareFor = 10 * time.Second
+)
+
+// probeID is the id of the probe.
+var probeID = jsonrpc.StringID("mcp-bridge-probe")
+
+// discover is the probe.
+func discover() jsonrpc.Message {
+	return jsonrpc.NewRequest(probeID, "server/discover", []byte(`{"_meta":{"`+era.KeyVersion+`":"`+era.NewestModern+`","`+era.KeyCapabilities+`":{}}}`))
+}
+
+// verdict is what is known of a server's eras.
+type verdict struct {
+	mu      sync.Mutex
+	known   bool
+	modern  bool          // it speaks 2026-07-28
+	refuses bool          // initialize
+	probing chan struct{} // closed when the probe that runs has ended; nil: none runs
+	failed  error         // of the last probe
+	spare   bridge.Conn   // the process that has answered the probe
+	give    *time.Timer   // gives the spare up
+}
+
+// speaksModern reports whether the server speaks 2026-07-28. The error is why
+// it cannot be known now.
+func (s *Server) speaksModern(ctx context.Context) (bool, error) {
+	switch s.spec.Protocol {
+	case era.OnlyModern:
+		return true, nil
+	case era.OnlyLegacy:
+		return false, nil
+	}
+	v := &s.verdict
+	v.mu.Lock()
+	if v.known {
+		defer v.mu.Unlock()
+		return v.modern, nil
+	}
+	if v.probing == nil {
+		done := make(chan struct{})
+		if !s.spawn(func() { s.probe(); close(done) }) {
+			v.mu.Unlock()
+			return false, errClosed
+		}
+		v.probing = done
+	}
+	done := v.probing
+	v.mu.Unlock()
+	select {
+	case <-done:
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if !v.known && v.failed == nil {
+		return false, errUndecided
+	}
+	return v.modern, v.failed
+}
+
+var (
+	errClosed    = errors.New("the server is not configured any more")
+	errUndecided = errors.New("the server has changed its protocol; try again")
+)
+
+// probe asks the server, and keeps what it says.
+func (s *Server) probe() {
+	ctx, cancel := context.WithTimeout(s.ctx, probeLimit)
+	defer cancel()
+	modern, spare, err := s.ask(ctx)
+	v := &s.verdict
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.probing, v.failed = nil, err
+	v.known = err == nil
+	v.modern = modern
+	if spare != nil {
+		v.spare = spare
+		v.give = time.AfterFunc(spareFor, s.dropSpare)
+	}
+	if err == nil {
+		s.log.Debug("the server's era is found", "modern", modern)
+	}
+}
+
+// ask asks the server whether it is a modern one, and returns the Conn that has
+// answered, if it can go on with it.
+func (s *Server) ask(ctx context.Context) (modern bool, spare bridge.Conn, err error) {
+	if !s.IsCommand() && s.remote.IsHTTP() {
+		m, err := s.remote.Discover(ctx)
+		if errors.Is(err, remote.ErrNotModern) {
+			return false, nil, nil
+		}
+		return err == nil && answersModern(m), nil, err
+	}
+	conn, err := s.dialAdmitted(ctx, s.modern)
+	if err != nil {
+		return false, nil, err
+	}
+	if modern = s.answers(ctx, conn); modern {
+		return true, conn, nil
+	}
+	// Some servers end at anything but initialize, and some fix their era by
+	// what comes first: this one is not used any more (ST15).
+	s.spawn(func() { s.closed(conn) })
+	return false, nil, ctx.Err()
+}
+
+// answers sends the probe on conn.
+func (s *Server) answers(ctx context.Context, conn bridge.Conn) bool {
+	ctx, cancel := context.WithTimeout(ctx, probeWait)
+	defer cancel()
+	if conn.Send(ctx, discover()) != nil {
+		return false
+	}
+	for {
+		m, err := conn.Recv(ctx)
+		if err != nil {
+			return false
+		}
+		if m.Kind() == jsonrpc.Response && m.ID().Equivalent(probeID) {
+			return answersModern(m)
+		}
+	}
+}
+
+// answersModern reports whether a response to the probe says that the server
+// speaks 2026-07-28. The list of versions decides, whatever it comes with (ED7).
+func answersModern(m jsonrpc.Message) bool {
+	versions := m.Lookup("result", "supportedVersions")
+	if m.IsError() {
+		versions = m.Lookup("error", "data", "supported")
+	}
+	for _, raw := range jsonrpc.Elements(versions) {
+		if v, _ := jsonrpc.Text(raw); era.IsModern(v) {
+			return true
+		}
+	}
+	return false
+}
+
+// takeSpare returns the process that has answered the probe, once.
+func (s *Server) takeSpare() bridge.Conn {
+	v := &s.verdict
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	conn := v.spare
+	if conn != nil {
+		v.give.Stop()
+		v.spare = nil
+	}
+	return conn
+}
+
+func (s *Server) dropSpare() {
+	if conn := s.takeSpare(); conn != nil && !s.spawn(func() { s.closed(conn) }) {
+		s.closed(conn)
+	}
+}
+
+// closed closes a Conn of which nobody waits for the error.
+func (s *Server) closed(conn bridge.Conn) {
+	if err := conn.Close(); err != nil {
+		s.log.Warn("closing", "error", err)
+	}
+}
+
+// forget makes the next client find out anew (ED9).
+func (s *Server) forget() {
+	v := &s.verdict
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.known, v.refuses = false, false
+}
+
+// refusesInitialize reports whether the server is known to be a modern one only.
+func (s *Server) refusesInitialize() bool {
+	switch s.spec.Protocol {
+	case era.OnlyModern:
+		return true
+	case era.OnlyLegacy:
+		return false
+	}
+	v := &s.verdict
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.known && v.modern && v.refuses
+}
+
+func (s *Server) initializeRefused() {
+	v := &s.verdict
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.refuses = true
+}
