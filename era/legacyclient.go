@@ -139,6 +139,18 @@ func (f *legacyClient) queue(m jsonrpc.Message, out *Out) {
 	f.opts.Dropped(m, "too many messages before the answer to initialize")
 }
 
+// unqueue takes a cancelled request out of the queue. Initialize itself cannot be
+// cancelled (J11).
+func (f *legacyClient) unqueue(cancel jsonrpc.Message) {
+	before := len(f.queued)
+	f.queued = slices.DeleteFunc(f.queued, func(m jsonrpc.Message) bool {
+		return m.Kind() == jsonrpc.Request && m.ID().Equivalent(cancel.RequestID())
+	})
+	if len(f.queued) == before {
+		f.opts.Dropped(cancel, "it names no request in flight")
+	}
+}
+
 // serve takes a request of a session that has begun.
 func (f *legacyClient) serve(now time.Time, m jsonrpc.Message, method string, out *Out) {
 	id := m.ID()
@@ -176,7 +188,11 @@ func (f *legacyClient) notification(now time.Time, m jsonrpc.Message, out *Out) 
 		f.opts.Dropped(m, "the session has not begun")
 		return
 	case discovering:
-		f.queue(m, out)
+		if m.Method() == "notifications/cancelled" {
+			f.unqueue(m)
+		} else {
+			f.queue(m, out)
+		}
 		return
 	}
 	switch method := m.Method(); method {

@@ -233,17 +233,7 @@ func (f *legacyClient) acknowledged(now time.Time, m jsonrpc.Message, out *Out) 
 	s := l.cur
 	s.acked = now
 	s.read(m.Lookup("params", "notifications"))
-	l.waiters = slices.DeleteFunc(l.waiters, func(w waiter) bool {
-		switch {
-		case !slices.Contains(s.uris, w.uri):
-			return false // the next one will have it
-		case slices.Contains(s.honoured, w.uri):
-			f.reply(w.id, nil, out)
-		default:
-			f.notSubscribable(w, out)
-		}
-		return true
-	})
+	f.settleWaiters(out)
 	if l.resync {
 		l.resync = false
 		f.announceAll(out)
@@ -271,12 +261,25 @@ func (s *stream) read(notifications []byte) {
 	}
 }
 
-// notSubscribable refuses a subscription that the server has left out.
-func (f *legacyClient) notSubscribable(w waiter, out *Out) {
-	this := func(uri string) bool { return uri == w.uri }
-	f.listen.uris = slices.DeleteFunc(f.listen.uris, this)
-	f.listen.cur.uris = slices.DeleteFunc(f.listen.cur.uris, this) // no reason for another listen
-	f.refuse(w.id, jsonrpc.CodeInvalidParams, "the resource is not subscribable", nil, out)
+// settleWaiters answers the subscriptions that the acknowledged listen was opened for.
+func (f *legacyClient) settleWaiters(out *Out) {
+	l := &f.listen
+	var refused []string
+	l.waiters = slices.DeleteFunc(l.waiters, func(w waiter) bool {
+		switch {
+		case !slices.Contains(l.cur.uris, w.uri):
+			return false // the next one will have it
+		case slices.Contains(l.cur.honoured, w.uri):
+			f.reply(w.id, nil, out)
+		default:
+			refused = append(refused, w.uri)
+			f.refuse(w.id, jsonrpc.CodeInvalidParams, "the resource is not subscribable", nil, out)
+		}
+		return true
+	})
+	isRefused := func(uri string) bool { return slices.Contains(refused, uri) }
+	l.uris = slices.DeleteFunc(l.uris, isRefused)
+	l.cur.uris = slices.DeleteFunc(l.cur.uris, isRefused) // no reason for another listen
 }
 
 // announceAll tells the client that everything may have changed.
