@@ -8,7 +8,7 @@ import (
 )
 
 // ruleID is what a rule's number looks like, in Go files and in docs/rules.md.
-const ruleID = `(?:(?:A|J|LE|LI|ME|MI|SS|ST|WS)[1-9][0-9]?|[A-E]\.[1-9][0-9]?(?:\.[1-9][0-9]?)?)`
+const ruleID = `(?:(?:A|ED|J|LE|LI|ME|MI|SS|ST|WS)[1-9][0-9]?|[A-E]\.[1-9][0-9]?(?:\.[1-9][0-9]?)?)`
 
 var (
 	ruleCited  = regexp.MustCompile(`\b` + ruleID + `\b`)

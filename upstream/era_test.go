@@ -295,6 +295,19 @@ func TestClientEras(t *testing.T) {
 	}
 }
 
+// TestDiscoverFirst: MI19. server/discover needs nothing before it, whatever
+// the server is.
+func TestDiscoverFirst(t *testing.T) {
+	for _, k := range []kind{exits, modernServer} {
+		s := serverOf(t, &fleet{kind: k}, Spec{})
+		client := party(t, t.Context(), s.Exchange(bridge.PumpOptions{}))
+		m := ask(t, client, strings.Replace(modernCall, "tools/call", "server/discover", 1))
+		if !answersModern(m) {
+			t.Errorf("%s", m.Bytes())
+		}
+	}
+}
+
 // A server that cannot be started is an error for who asks, and found anew by
 // the next.
 func TestProbeFails(t *testing.T) {

@@ -136,7 +136,7 @@ func (s *Server) keyFor(ctx context.Context, m jsonrpc.Message) (key unitKey, cl
 }
 
 // keyOfState returns the unit in which the call waits that m goes on with, if
-// it is the client's.
+// it is the client's (C.4.2).
 func (s *Server) keyOfState(ctx context.Context, m jsonrpc.Message) (unitKey, bool) {
 	text, ok := era.StateOf(m)
 	if !ok {

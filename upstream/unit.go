@@ -20,7 +20,7 @@ type unitKey struct {
 }
 
 // unit is one server process, or connection to a remote server, that clients
-// share. The server may end and be started again; the unit stays.
+// share (D.2). The server may end and be started again; the unit stays.
 type unit struct {
 	s          *Server
 	key        unitKey
