@@ -57,14 +57,16 @@ func newExchange(h *Handler, w http.ResponseWriter, r *http.Request, m jsonrpc.M
 
 // begin starts the time after which the reply becomes a stream.
 func (e *exchange) begin() {
-	e.mu.Lock()
-	e.timer = time.AfterFunc(e.h.opts.CommitModern, e.tick)
-	e.mu.Unlock()
+	e.timer = time.AfterFunc(math.MaxInt64, e.tick)
+	e.timer.Reset(e.h.opts.CommitModern) // not before tick can see it
 }
 
 // tick begins the stream, or says something on it because nobody else does.
 func (e *exchange) tick() {
-	e.mu.Lock()
+	if !e.mu.TryLock() { // somebody does
+		e.timer.Reset(e.every())
+		return
+	}
 	defer e.mu.Unlock()
 	if e.over {
 		return
@@ -91,6 +93,11 @@ func (e *exchange) lost() error {
 
 // Recv gives the request, and after it what becomes of its client.
 func (e *exchange) Recv(ctx context.Context) (jsonrpc.Message, error) {
+	select {
+	case <-e.done:
+		return jsonrpc.Message{}, io.EOF
+	default:
+	}
 	if m := e.m; m.Kind() != jsonrpc.Invalid {
 		if err := ctx.Err(); err != nil {
 			return jsonrpc.Message{}, err
@@ -158,7 +165,7 @@ func (e *exchange) Send(ctx context.Context, m jsonrpc.Message) error {
 		return e.answer(ctx, m.WithID(e.id))
 	case m.Kind() == jsonrpc.Notification && m.Method() == "notifications/cancelled":
 		if e.id.Equivalent(m.RequestID()) {
-			e.conclude(ctx) // the server's end of a subscription
+			e.subside(ctx)
 		}
 		return nil
 	case m.Kind() == jsonrpc.Notification && m.Related() != jsonrpc.NullID:
@@ -201,11 +208,9 @@ func (e *exchange) answerJSON(ctx context.Context, m jsonrpc.Message) error {
 		return err
 	}
 	defer e.reply.write(ctx)()
-	_, err := sse.NewWriter(&e.reply, e.h.opts.StallAfter).Write(body)
-	if err != nil {
-		e.cancel(errClientGone)
-	}
-	return errors.Join(ctx.Err(), err)
+	e.out = sse.NewWriter(&e.reply, e.h.opts.StallAfter)
+	_, _ = e.out.Write(body) // Flush returns the error
+	return e.sent(ctx)
 }
 
 // Values shared by all replies; net/http does not change them.
@@ -226,14 +231,18 @@ func (e *exchange) flush() error {
 		e.cancel(errClientGone)
 		return errClientGone
 	}
-	every := e.h.opts.KeepAlive
-	if every < 0 {
-		every = math.MaxInt64
-	}
 	if !e.over {
-		e.timer.Reset(every)
+		e.timer.Reset(e.every())
 	}
 	return nil
+}
+
+// every is how long a stream may be silent.
+func (e *exchange) every() time.Duration {
+	if every := e.h.opts.KeepAlive; every > 0 {
+		return every
+	}
+	return math.MaxInt64
 }
 
 // sent flushes, and says that ctx is done if that has broken the reply off.
@@ -245,6 +254,15 @@ func (e *exchange) sent(ctx context.Context) error {
 	return err
 }
 
+// subside ends a subscription that the server has cancelled, which only other
+// transports have a message for: its stream ends.
+func (e *exchange) subside(ctx context.Context) {
+	if e.out == nil {
+		e.conclude(ctx)
+	}
+	e.finish()
+}
+
 // finish says that the request is answered, or never will be.
 func (e *exchange) finish() {
 	if !e.over {
@@ -254,14 +272,13 @@ func (e *exchange) finish() {
 	}
 }
 
-// conclude ends a request that has no answer: with an error, if anybody is
-// there and no stream has begun that can end without.
+// conclude ends a request that has no answer: with an error, if anybody is there.
 func (e *exchange) conclude(ctx context.Context) {
 	why := e.lost()
 	switch {
 	case e.over:
 	case why == nil:
-		_ = e.answer(ctx, jsonrpc.NewError(e.id, jsonrpc.CodeInternalError, "the server has ended the conversation without an answer", serverEndedData))
+		_ = e.answer(ctx, e.unanswered())
 	case why == errRevoked && e.out == nil:
 		e.reply.Header()["Www-Authenticate"] = valueRevoked
 		refuseID(&e.reply, e.r, http.StatusUnauthorized, e.id, why.Error())
@@ -269,7 +286,19 @@ func (e *exchange) conclude(ctx context.Context) {
 	e.finish()
 }
 
-var serverEndedData = []byte(`{"reason":"server_ended"}`)
+// unanswered is what a client is told whose request has had no answer.
+func (e *exchange) unanswered() jsonrpc.Message {
+	text, data := "the server has ended the conversation without an answer", serverEndedData
+	if context.Cause(e.ctx) == bridge.ErrClosing {
+		text, data = bridge.ErrClosing.Error(), shuttingDownData
+	}
+	return jsonrpc.NewError(e.id, jsonrpc.CodeInternalError, text, data)
+}
+
+var (
+	serverEndedData = []byte(`{"reason":"server_ended"}`)
+	shuttingDownData     = []byte(`{"reason":"shutting_down"}`)
+)
 
 // Close ends the exchange. An answer that was sent gets to the client now, and
 // not only when the bridge.Handler returns.

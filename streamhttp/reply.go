@@ -72,6 +72,7 @@ func (p *reply) flush(stall time.Duration) {
 		_ = p.SetWriteDeadline(time.Now().Add(stall))
 	}
 	_ = http.NewResponseController(p.ResponseWriter).Flush()
+	_ = p.SetWriteDeadline(time.Time{}) // over HTTP/2 it would end a silence, too
 }
 
 // leave leaves the reply to net/http.
