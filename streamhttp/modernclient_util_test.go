@@ -2,7 +2,6 @@ package streamhttp
 
 import (
 	"bytes"
-	"context"
 	"io"
 	"net/http"
 	"strings"
@@ -141,13 +140,4 @@ func cut() { panic(http.ErrAbortHandler) }
 
 func cancelOf(id string) string {
 	return `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + id + `}}`
-}
-
-// recvNow receives what has come already.
-func (t *modernTest) recvNow() (jsonrpc.Message, bool) {
-	synctest.Wait()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Nanosecond)
-	defer cancel()
-	m, err := t.conn.Recv(ctx)
-	return m, err == nil
 }
