@@ -16,7 +16,7 @@ type LegacyClientOptions struct {
 	InputTimeout time.Duration
 
 	// DefaultLogLevel is what calls ask the server to log at least, until the
-	// client sets a level; "": info (C.2).
+	// client sets a level; none of LogLevels: info (C.2).
 	DefaultLogLevel string
 
 	// ServerInfo, raw JSON, is who the server is said to be if it does not tell;
@@ -29,11 +29,14 @@ type LegacyClientOptions struct {
 
 const (
 	defaultInputTimeout = 10 * time.Minute
-	maxQueued           = 1000 // messages of a client that does not wait for the answer to initialize
+
+	// What a client may send while initialize waits for the server.
+	maxQueued      = 10_000   // messages
+	maxQueuedBytes = 16 << 20 // of them all
 )
 
 // LegacyClient returns the Filter that lets one client of revisions 2024-11-05
-// to 2025-11-25 talk to a server of 2026-07-28 (PROTOCOL C.2, C.4.6). One
+// to 2025-11-25 talk to a server of 2026-07-28 (C.2, C.4.6). One
 // Filter is one session, from initialize on. Its requests to the server have
 // ids of their own, 1 and up, never used twice (J2); progress tokens stay.
 // A message for the client is Related to the client's request in whose course
@@ -42,7 +45,7 @@ func LegacyClient(o LegacyClientOptions) Filter {
 	if o.InputTimeout <= 0 {
 		o.InputTimeout = defaultInputTimeout
 	}
-	if o.DefaultLogLevel == "" {
+	if !slices.Contains(LogLevels, o.DefaultLogLevel) {
 		o.DefaultLogLevel = "info"
 	}
 	if o.Dropped == nil {
@@ -50,6 +53,7 @@ func LegacyClient(o LegacyClientOptions) Filter {
 	}
 	return &legacyClient{
 		opts:     o,
+		level:    -1,
 		calls:    map[jsonrpc.ID]*clientCall{},
 		owed:     map[jsonrpc.ID]*clientCall{},
 		asks:     map[jsonrpc.ID]*ask{},
@@ -63,10 +67,11 @@ func LegacyClient(o LegacyClientOptions) Filter {
 type legacyClient struct {
 	opts LegacyClientOptions
 
-	phase      phase
-	initialize jsonrpc.Message // that waits for the server's answer
-	discover   jsonrpc.ID      // the request to the server that initialize has become
-	queued     []jsonrpc.Message
+	phase       phase
+	initialize  jsonrpc.Message // that waits for the server's answer
+	discover    jsonrpc.ID      // the request to the server that initialize has become
+	queued      []jsonrpc.Message
+	queuedBytes int
 
 	version  string          // negotiated
 	declared declared        // what the client can do
@@ -95,7 +100,7 @@ const (
 	ready
 )
 
-func (f *legacyClient) Start(time.Time, *Out) { f.level = -1 }
+func (f *legacyClient) Start(time.Time, *Out) {}
 
 func (f *legacyClient) FromClient(now time.Time, m jsonrpc.Message, out *Out) {
 	switch m.Kind() {
@@ -128,8 +133,8 @@ func (f *legacyClient) request(now time.Time, m jsonrpc.Message, out *Out) {
 // queue keeps a message that came while initialize waits for the server: a
 // client in a pipe of a shell does not wait.
 func (f *legacyClient) queue(m jsonrpc.Message, out *Out) {
-	if len(f.queued) < maxQueued {
-		f.queued = append(f.queued, m)
+	if size := f.queuedBytes + len(m.Bytes()); len(f.queued) < maxQueued && size <= maxQueuedBytes {
+		f.queued, f.queuedBytes = append(f.queued, m), size
 		return
 	}
 	if m.Kind() == jsonrpc.Request {
@@ -144,7 +149,11 @@ func (f *legacyClient) queue(m jsonrpc.Message, out *Out) {
 func (f *legacyClient) unqueue(cancel jsonrpc.Message) {
 	before := len(f.queued)
 	f.queued = slices.DeleteFunc(f.queued, func(m jsonrpc.Message) bool {
-		return m.Kind() == jsonrpc.Request && m.ID().Equivalent(cancel.RequestID())
+		meant := m.Kind() == jsonrpc.Request && m.ID().Equivalent(cancel.RequestID())
+		if meant {
+			f.queuedBytes -= len(m.Bytes())
+		}
+		return meant
 	})
 	if len(f.queued) == before {
 		f.opts.Dropped(cancel, "it names no request in flight")

@@ -114,28 +114,19 @@ func withoutReserved(meta []byte) []byte {
 	return jsonrpc.Without(meta, KeyVersion, KeyClientInfo, KeyCapabilities, KeyLogLevel, KeyRelatedTask)
 }
 
-// isEmpty reports whether an object has no members.
-func isEmpty(object []byte) bool {
-	for _, c := range object[1:] {
-		switch c {
-		case ' ', '\t', '\n', '\r':
-		default:
-			return c == '}'
-		}
-	}
-	return true
-}
-
 // completed takes a result of the server.
 func (f *legacyClient) completed(now time.Time, c *clientCall, m jsonrpc.Message, out *Out) {
 	result := m.Result()
-	kind, ok := resultType(result)
+	parts := readResult(result)
 	switch {
-	case !ok || !isObject(result):
+	case !parts.ok:
 		f.finishError(c, "the server's result is none of 2026-07-28", "invalid_result", out)
-	case kind == "complete":
-		f.finish(c, m.WithResult(f.translated(c, result)).WithID(c.id), out)
-	case kind == "input_required" && MayAskForInput(c.method):
+	case parts.kind == "complete":
+		if legal := f.translated(c, result, parts); &legal[0] != &result[0] {
+			m = m.WithResult(legal)
+		}
+		f.finish(c, m.WithID(c.id), out)
+	case parts.kind == "input_required" && MayAskForInput(c.method):
 		f.inputRequired(now, c, result, out)
 	default: // ME7
 		f.finishError(c, "the server's result is of a type that the bridge does not know here", "invalid_result", out)
@@ -143,8 +134,8 @@ func (f *legacyClient) completed(now time.Time, c *clientCall, m jsonrpc.Message
 }
 
 // translated makes a complete result one that the client knows.
-func (f *legacyClient) translated(c *clientCall, result []byte) []byte {
-	result = legalResult(result, IsModernMethod(c.method))
+func (f *legacyClient) translated(c *clientCall, result []byte, parts resultParts) []byte {
+	result = legalResult(result, parts, IsModernMethod(c.method))
 	switch c.method {
 	case "tools/list":
 		return f.showTools(result)
@@ -173,12 +164,6 @@ func namesURI(failure, read jsonrpc.Message) bool {
 	missing, ok := jsonrpc.Text(failure.Lookup("error", "data", "uri"))
 	wanted, _ := jsonrpc.Text(read.Lookup("params", "uri"))
 	return ok && missing == wanted
-}
-
-// errorCode returns the code of an error response, 0 if it cannot be read.
-func errorCode(m jsonrpc.Message) int {
-	code, _ := strconv.Atoi(string(m.Lookup("error", "code")))
-	return code
 }
 
 // finish answers the client's request; m has the client's id.
@@ -264,6 +249,10 @@ func (f *legacyClient) relay(m jsonrpc.Message, out *Out) {
 		return
 	}
 	related := jsonrpc.NullID
+	if f.isNews(m) { // of an extension
+		out.Client(legalNotification(m).WithRelated(related))
+		return
+	}
 	if c := f.callOf(m); c != nil {
 		related = c.id
 	} else if of := m.Related(); !of.IsZero() && of != jsonrpc.NullID {

@@ -147,7 +147,7 @@ func (f *legacyClient) discovered(now time.Time, m jsonrpc.Message, out *Out) {
 		f.reply(id, f.initializeResult(m.Result()), out)
 	}
 	queued := f.queued
-	f.queued = nil
+	f.queued, f.queuedBytes = nil, 0
 	for _, m := range queued {
 		f.FromClient(now, m, out)
 	}
@@ -159,7 +159,7 @@ func checkDiscovery(m jsonrpc.Message) *Refusal {
 	if m.IsError() {
 		return discoveryFailed(m)
 	}
-	if kind, ok := resultType(m.Result()); !isObject(m.Result()) || !ok || kind != "complete" {
+	if parts := readResult(m.Result()); !parts.ok || parts.kind != "complete" {
 		return &Refusal{jsonrpc.CodeInternalError, "the server has answered server/discover with no valid result", reasonData("invalid_result")}
 	}
 	supported := m.Lookup("result", "supportedVersions")
@@ -239,7 +239,8 @@ func (f *legacyClient) initializeResult(result []byte) []byte {
 	if extensions := member(capabilities, "extensions"); extensions != nil {
 		capabilities = replaceCapability(capabilities, "extensions", withoutTasks(extensions))
 	}
-	info := member(member(result, "_meta"), KeyServerInfo)
+	parts := readResult(result)
+	info := member(parts.meta, KeyServerInfo)
 	if !isObject(info) {
 		info = f.opts.ServerInfo
 	}
@@ -247,7 +248,7 @@ func (f *legacyClient) initializeResult(result []byte) []byte {
 		info = ownServerInfo
 	}
 	b := []byte(`{"protocolVersion":"` + f.version + `","capabilities":` + string(capabilities) + `,"serverInfo":` + string(info))
-	rest := jsonrpc.Without(legalResult(result, true), "supportedVersions", "capabilities", "protocolVersion", "serverInfo")
+	rest := jsonrpc.Without(legalResult(result, parts, true), "supportedVersions", "capabilities", "protocolVersion", "serverInfo")
 	if isEmpty(rest) {
 		return append(b, '}')
 	}

@@ -7,41 +7,44 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// resultType returns the type of a result; one that has none is complete (2026-07-28,
-// "ResultType"). ok is false if it is no string.
-func resultType(result []byte) (kind string, ok bool) {
-	if bytes.IndexByte(result, '\\') < 0 && !bytes.Contains(result, []byte(`"resultType"`)) {
-		return "complete", true
+// resultParts are what the bridge reads in a modern result.
+type resultParts struct {
+	kind string // resultType; a result that has none is complete (2026-07-28, "ResultType")
+	meta []byte // raw; nil: none
+	ok   bool   // it is an object, and its type a string
+}
+
+func readResult(result []byte) resultParts {
+	parts := resultParts{kind: "complete", ok: isObject(result)}
+	if bytes.IndexByte(result, '\\') < 0 && !bytes.Contains(result, []byte(`"resultType"`)) && !bytes.Contains(result, []byte(`"_meta"`)) {
+		return parts // nothing to find
 	}
-	raw := member(result, "resultType")
-	if raw == nil {
-		return "complete", true
+	for m := range jsonrpc.Members(result) {
+		switch m.Key {
+		case "_meta":
+			parts.meta = m.Value
+		case "resultType":
+			parts.kind, parts.ok = jsonrpc.Text(m.Value)
+		}
 	}
-	switch string(raw) { // saves the allocation
-	case `"complete"`:
-		return "complete", true
-	case `"input_required"`:
-		return "input_required", true
-	}
-	return jsonrpc.Text(raw)
+	return parts
 }
 
 // legalResult takes out of a result what legacy revisions do not have (C.0):
 // resultType, who the server is, the caching hints. core is whether the method is
 // one of 2026-07-28: in results of others, ttlMs may be anything.
-func legalResult(result []byte, core bool) []byte {
-	_, meta, _ := findMeta(result)
-	cut := [4]string{"resultType"}
-	keys := cut[:1]
+func legalResult(result []byte, parts resultParts, core bool) []byte {
+	var room [4]string
+	keys := append(room[:0], "resultType")
 	if core {
 		keys = append(keys, "ttlMs", "cacheScope")
 	}
-	if meta != nil {
-		rest := legalMeta(meta)
+	if parts.meta != nil {
+		rest := legalMeta(parts.meta)
 		switch {
 		case rest == nil:
 			keys = append(keys, "_meta")
-		case len(rest) != len(meta):
+		case len(rest) != len(parts.meta):
 			return jsonrpc.With(jsonrpc.Without(result, keys...), "_meta", rest)
 		}
 	}
@@ -91,4 +94,22 @@ func withErrorCode(m jsonrpc.Message, code int) jsonrpc.Message {
 		panic("era: cannot replace an error code: " + err.Error())
 	}
 	return changed.WithRelated(m.Related())
+}
+
+// errorCode returns the code of an error response, 0 if it cannot be read.
+func errorCode(m jsonrpc.Message) int {
+	code, _ := strconv.Atoi(string(m.Lookup("error", "code")))
+	return code
+}
+
+// isEmpty reports whether an object has no members.
+func isEmpty(object []byte) bool {
+	for _, c := range object[1:] {
+		switch c {
+		case ' ', '\t', '\n', '\r':
+		default:
+			return c == '}'
+		}
+	}
+	return true
 }
