@@ -35,7 +35,7 @@ type callInput struct {
 	keys       int         // how many there have been
 	firstAsked time.Time   // of those in the window
 	window     *alarm      // they are being collected; nil: no
-	generation int         // which inputRequests are the current ones: one more with each, and with each retry
+	generation int         // which inputRequests are the current ones
 	rounds     int         // how often the call was parked
 
 	parked   bool // it waits for the retry
@@ -183,13 +183,8 @@ func (f *LegacyServerFilter) closeWindow(c *serverCall) {
 // answer to a question any more. A call without questions is not parked; one that
 // is parked already comes back for what it has missed.
 func (f *LegacyServerFilter) withdrawn(m jsonrpc.Message) {
-	_, q, ok := jsonrpc.Find(f.asked, m.RequestID())
-	if !ok {
-		return
-	}
-	f.forget(q)
-	if len(q.call.input.questions) == 0 {
-		f.closeWindow(q.call)
+	if _, q, ok := jsonrpc.Find(f.asked, m.RequestID()); ok {
+		f.forget(q)
 	}
 }
 

@@ -1,0 +1,182 @@
+package era
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+const serverTestMeta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"elicitation":{}}}`
+
+// openServer returns a filter whose server has these capabilities.
+func openServer(t testing.TB, capabilities string) (f *LegacyServerFilter, now time.Time) {
+	sealer, err := NewSealer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f = LegacyServer(LegacyServerOptions{Capabilities: []byte(`{"elicitation":{}}`), Sealer: sealer})
+	now = time.Unix(1700000000, 0)
+	f.Start(now, &Out{})
+	f.FromServer(now, serverMessage(t, `{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":`+capabilities+`,"serverInfo":{"name":"everything","version":"1.0.0"}}}`), &Out{})
+	return f, now
+}
+
+func serverMessage(t testing.TB, text string) jsonrpc.Message {
+	m, err := jsonrpc.Parse([]byte(text))
+	if err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+	return m
+}
+
+// A call that asks and asks is ended after 16 rounds (C.4.4).
+func TestRounds(t *testing.T) {
+	f, now := openServer(t, `{}`)
+	var out Out
+	f.FromClient(now, serverMessage(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x",`+serverTestMeta+`}}`), &out)
+	for round := 1; ; round++ {
+		f.FromServer(now, serverMessage(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"elicitation/create","params":{}}`, round)), &out)
+		now = now.Add(time.Second)
+		out = Out{}
+		f.Tick(now, &out)
+		if len(out.ToClient) != 1 {
+			t.Fatalf("round %d: %d messages", round, len(out.ToClient))
+		}
+		m := out.ToClient[0]
+		if m.IsError() {
+			if round != 17 || errorCode(m) != jsonrpc.CodeInternalError {
+				t.Fatalf("round %d: %s", round, m.Bytes())
+			}
+			break
+		}
+		state, _ := jsonrpc.Text(m.Lookup("result", "requestState"))
+		out = Out{}
+		f.FromClient(now, serverMessage(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"x","requestState":%q,"inputResponses":{"m%d":{"action":"accept"}},%s}}`,
+			round+1, state, round, serverTestMeta)), &out)
+		if len(out.ToServer) != 1 || out.ToServer[0].IsError() {
+			t.Fatalf("round %d: %v", round, out)
+		}
+	}
+	if len(out.ToServer) != 2 || string(out.ToServer[0].Result()) != `{"action":"cancel"}` || out.ToServer[1].Method() != "notifications/cancelled" {
+		t.Errorf("the server was sent %v", out.ToServer)
+	}
+	if f.Parked() != 0 {
+		t.Error("something is kept")
+	}
+}
+
+// A refusal until the user has been at a URL is a round like others, although
+// nothing is kept of it (C.1).
+func TestRoundsOfURLs(t *testing.T) {
+	f, now := openServer(t, `{}`)
+	meta := strings.Replace(serverTestMeta, `"elicitation":{}`, `"elicitation":{"url":{}}`, 1)
+	state := ""
+	for round := 1; ; round++ {
+		var out Out
+		f.FromClient(now, serverMessage(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"x",%s%s}}`, round, state, meta)), &out)
+		f.FromServer(now, serverMessage(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":%v,"error":{"code":-32042,"message":"go","data":{"elicitations":[{"mode":"url","url":"https://example.com"}]}}}`, out.ToServer[0].ID())), &out)
+		m := out.ToClient[0]
+		if m.IsError() {
+			if round != 17 {
+				t.Errorf("round %d: %s", round, m.Bytes())
+			}
+			return
+		}
+		state = `"requestState":` + string(m.Lookup("result", "requestState")) + `,"inputResponses":{"m1":{"action":"accept"}},`
+	}
+}
+
+// Neither requests that wait for the server to start nor questions of one call
+// pile up without bound.
+func TestServerFilterBounds(t *testing.T) {
+	f := LegacyServer(LegacyServerOptions{})
+	now := time.Unix(1700000000, 0)
+	f.Start(now, &Out{})
+	var out Out
+	for id := range 1001 {
+		f.FromClient(now, serverMessage(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/list","params":{%s}}`, id, serverTestMeta)), &out)
+	}
+	if len(out.ToClient) != 1 || string(out.ToClient[0].Lookup("error", "data", "reason")) != `"busy"` {
+		t.Errorf("of 1001 requests, %d are refused", len(out.ToClient))
+	}
+
+	f, now = openServer(t, `{}`)
+	f.FromClient(now, serverMessage(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x",`+serverTestMeta+`}}`), &Out{})
+	out = Out{}
+	for id := range 101 {
+		f.FromServer(now, serverMessage(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"elicitation/create","params":{}}`, id)), &out)
+	}
+	if len(out.ToServer) != 1 || !out.ToServer[0].IsError() {
+		t.Errorf("of 101 questions, %d are refused", len(out.ToServer))
+	}
+}
+
+// Our ids towards the server are never used twice (J2).
+func TestServerIDs(t *testing.T) {
+	f, now := openServer(t, `{}`)
+	seen := map[jsonrpc.ID]bool{}
+	for id := range 10000 {
+		var out Out
+		f.FromClient(now, serverMessage(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/list","params":{%s}}`, id, serverTestMeta)), &out)
+		sent := out.ToServer[0].ID()
+		if seen[sent] {
+			t.Fatalf("id %v twice", sent)
+		}
+		seen[sent] = true
+		f.FromServer(now, jsonrpc.NewResult(sent, nil), &out)
+	}
+}
+
+// The hot path: an ordinary call of about 100 bytes and its result.
+func callAndResult(t testing.TB) (step func()) {
+	f, now := openServer(t, `{"tools":{}}`)
+	call := serverMessage(t, `{"jsonrpc":"2.0","id":123456,"method":"tools/call","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}},"name":"echo","arguments":{"text":"0123456789012345678901234567890123456789"}}}`)
+	first := int64(f.lastID)
+	var out Out
+	return func() {
+		out.ToClient, out.ToServer = out.ToClient[:0], out.ToServer[:0]
+		f.FromClient(now, call, &out)
+		first++
+		result := serverResult(t, first)
+		f.FromServer(now, result, &out)
+		if len(out.ToClient) != 1 || len(out.ToServer) != 1 || out.ToClient[0].IsError() {
+			t.Fatal("no call")
+		}
+	}
+}
+
+var serverResultBytes = []byte(`{"jsonrpc":"2.0","id":00000000,"result":{"content":[{"type":"text","text":"0123456789012345678901234567890123456789"}]}}`)
+
+// serverResult makes a result without allocations that would count.
+func serverResult(t testing.TB, id int64) jsonrpc.Message {
+	raw := append([]byte(nil), serverResultBytes[:22]...)
+	raw = append(raw, jsonrpc.IntID(id).String()...)
+	raw = append(raw, serverResultBytes[30:]...)
+	m, err := jsonrpc.Parse(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// The translation of a call costs few allocations; this test's own are 2.
+func TestCallAllocations(t *testing.T) {
+	step := callAndResult(t)
+	for range 200 {
+		step() // ids of three digits cost one more
+	}
+	if n := testing.AllocsPerRun(500, step); n > 2+16 {
+		t.Errorf("%v allocations", n-2)
+	}
+}
+
+func BenchmarkLegacyServerCall(b *testing.B) {
+	step := callAndResult(b)
+	b.ReportAllocs()
+	for b.Loop() {
+		step()
+	}
+}
