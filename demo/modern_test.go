@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -82,6 +83,42 @@ func TestCancelledSubscriptionIsSilent(t *testing.T) {
 		c.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"1"}}`)
 		time.Sleep(time.Minute)
 		c.expect()
+	})
+}
+
+// So it is when a notification for all is on its way, and the one before it was not taken yet.
+func TestCancelledWhileNotified(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := dial(t, &Server{})
+		recv := func() string {
+			m, err := c.conn.Recv(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			return string(m.Bytes())
+		}
+		for _, id := range []string{`1`, `2`, `3`} {
+			c.send(modernCall(id, "subscriptions/listen", `"notifications":{"toolsListChanged":true},`))
+			recv()
+		}
+		const buffered = 16 // messages that the pipe takes
+		c.send(strings.Replace(modernCall(`4`, "tools/call", `"name":"count","arguments":{"n":15},`), `"_meta":{`, `"_meta":{"progressToken":1,`, 1))
+		synctest.Wait()
+		c.send(modernCall(`5`, "tools/call", `"name":"toggle",`))
+		synctest.Wait() // the first notification is not taken
+		c.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`)
+		synctest.Wait()
+		for range buffered {
+			recv()
+		}
+		for _, id := range []string{`1`, `3`} {
+			want := `{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":` + id + `}}}`
+			if got := recv(); got != want {
+				t.Errorf("received %s, want %s", got, want)
+			}
+		}
+		c.conn.Close()
+		<-c.done
 	})
 }
 

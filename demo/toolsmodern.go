@@ -15,8 +15,8 @@ var headersTool = &tool{
 		"region":  str("Any text, also one that a header cannot hold as it is.").header("Region"),
 		"shard":   schema{Type: "integer", Description: "An integer."}.between(-maxSafe, maxSafe).header("Shard"),
 		"dry_run": schema{Type: "boolean", Description: "A boolean."}.header("Dry-Run"),
-		"target": target,
-		"query": str("A text that is not mirrored."),
+		"target":  target,
+		"query":   str("A text that is not mirrored."),
 	}),
 	Output: output(props{
 		"region":  str("As it came."),
