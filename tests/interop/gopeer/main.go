@@ -2,7 +2,9 @@
 // run the script, and a server with a tool for each step of it.
 //
 //	gopeer play JOBS   run the jobs, JSON as in package script, all at once
-//	gopeer http        serve Streamable HTTP
+//	gopeer stdio       serve stdio, in both eras
+//	gopeer http        serve Streamable HTTP, with sessions, so without 2026-07-28
+//	gopeer http-modern serve Streamable HTTP as of 2026-07-28
 //	gopeer sse         serve HTTP+SSE
 //	gopeer unix        serve messages in lines over a Unix socket
 //

@@ -39,42 +39,50 @@ func newServer() *mcp.Server {
 	}
 	add("echo", func(_ context.Context, _ *mcp.CallToolRequest, text string) (string, error) { return text, nil })
 	add("count", func(ctx context.Context, r *mcp.CallToolRequest, _ string) (string, error) {
+		if r.Params.GetProgressToken() == nil {
+			return "done", nil
+		}
 		return "done", errors.Join(progress(ctx, r, 1), progress(ctx, r, 2), progress(ctx, r, 3))
 	})
 	add("log", func(ctx context.Context, r *mcp.CallToolRequest, text string) (string, error) {
 		return "done", r.Session.Log(ctx, &mcp.LoggingMessageParams{Level: "warning", Data: text})
 	})
-	add("elicit", func(ctx context.Context, r *mcp.CallToolRequest, text string) (string, error) {
+	// In the words of 2026-07-28; in a session of an older revision, the SDK
+	// makes real requests of it.
+	ask := func(name string, question func(text string) mcp.InputRequest) {
+		mcp.AddTool(server, &mcp.Tool{Name: name}, func(_ context.Context, r *mcp.CallToolRequest, a args) (*mcp.CallToolResult, any, error) {
+			if got := r.Params.InputResponses["answer"]; got != nil {
+				return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: whole(got)}}}, nil, nil
+			}
+			return &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{"answer": question(a.Text)}}, nil, nil
+		})
+	}
+	ask("elicit", func(text string) mcp.InputRequest {
 		schema := map[string]any{"type": "object", "properties": map[string]any{"name": map[string]any{"type": "string"}}}
-		got, err := r.Session.Elicit(ctx, &mcp.ElicitParams{Message: text, RequestedSchema: schema})
-		return whole(got), err
+		return &mcp.ElicitParams{Message: text, RequestedSchema: schema}
 	})
-	add("sample", func(ctx context.Context, r *mcp.CallToolRequest, text string) (string, error) {
-		got, err := r.Session.CreateMessage(ctx, &mcp.CreateMessageParams{MaxTokens: 10,
-			Messages: []*mcp.SamplingMessage{{Role: "user", Content: &mcp.TextContent{Text: text}}}})
-		return whole(got), err
+	ask("sample", func(text string) mcp.InputRequest {
+		return &mcp.CreateMessageParams{MaxTokens: 10,
+			Messages: []*mcp.SamplingMessage{{Role: "user", Content: &mcp.TextContent{Text: text}}}}
 	})
-	add("roots", func(ctx context.Context, r *mcp.CallToolRequest, _ string) (string, error) {
-		got, err := r.Session.ListRoots(ctx, nil)
-		return whole(got), err
-	})
+	ask("roots", func(string) mcp.InputRequest { return &mcp.ListRootsParams{} })
 	add("touch", func(ctx context.Context, _ *mcp.CallToolRequest, uri string) (string, error) {
 		return "done", server.ResourceUpdated(ctx, &mcp.ResourceUpdatedNotificationParams{URI: uri})
 	})
 	hung := newHung()
-	add("hang", func(ctx context.Context, r *mcp.CallToolRequest, _ string) (string, error) {
+	add("hang", func(ctx context.Context, r *mcp.CallToolRequest, who string) (string, error) {
 		if err := progress(ctx, r, 1); err != nil {
 			return "", err
 		}
 		<-ctx.Done()
-		hung.of(r.Session) <- struct{}{}
+		hung.by(who) <- struct{}{}
 		return "", ctx.Err()
 	})
-	add("cancelled", func(ctx context.Context, r *mcp.CallToolRequest, _ string) (string, error) {
+	add("cancelled", func(ctx context.Context, _ *mcp.CallToolRequest, who string) (string, error) {
 		ctx, cancel := context.WithTimeout(ctx, patience/2)
 		defer cancel()
 		select {
-		case <-hung.of(r.Session):
+		case <-hung.by(who):
 			return "a call was cancelled", nil
 		case <-ctx.Done():
 			return "", errors.New("no call was cancelled")
@@ -89,21 +97,22 @@ func newServer() *mcp.Server {
 	return server
 }
 
-// hung has the calls of each session that hung until they were cancelled.
+// hung has the calls of each client that hung until they were cancelled. Since
+// 2026-07-28 there are no sessions to tell clients by.
 type hung struct {
 	mu  sync.Mutex
-	ids map[*mcp.ServerSession]chan struct{}
+	who map[string]chan struct{}
 }
 
-func newHung() *hung { return &hung{ids: map[*mcp.ServerSession]chan struct{}{}} }
+func newHung() *hung { return &hung{who: map[string]chan struct{}{}} }
 
-func (h *hung) of(s *mcp.ServerSession) chan struct{} {
+func (h *hung) by(who string) chan struct{} {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.ids[s] == nil {
-		h.ids[s] = make(chan struct{}, 10)
+	if h.who[who] == nil {
+		h.who[who] = make(chan struct{}, 10)
 	}
-	return h.ids[s]
+	return h.who[who]
 }
 
 // serve runs newServer on one transport until ctx ends.
@@ -114,8 +123,12 @@ func serve(ctx context.Context, args []string) error {
 	server := newServer()
 	get := func(*http.Request) *mcp.Server { return server }
 	switch args[0] {
+	case "stdio":
+		return server.Run(ctx, &mcp.StdioTransport{})
 	case "http":
 		return serveHTTP(ctx, mcp.NewStreamableHTTPHandler(get, nil))
+	case "http-modern":
+		return serveHTTP(ctx, mcp.NewStreamableHTTPHandler(get, &mcp.StreamableHTTPOptions{Stateless: true}))
 	case "sse":
 		return serveHTTP(ctx, mcp.NewSSEHandler(get, nil))
 	case "unix":

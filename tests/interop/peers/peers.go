@@ -156,6 +156,9 @@ func GoServer(t testing.TB, transport string) string {
 	return StartAndListen(t, []string{built(t, buildGoPeer), transport})
 }
 
+// GoStdio is the command line of that server on stdio.
+func GoStdio(t testing.TB) []string { t.Helper(); return []string{built(t, buildGoPeer), "stdio"} }
+
 // GoEverything is the Go SDK's conformance server; without flags it speaks stdio.
 func GoEverything(t testing.TB) string { t.Helper(); return built(t, buildGoEverything) }
 

@@ -57,7 +57,7 @@ type Plan struct {
 type Job struct {
 	To      Target `json:"to"`
 	Plan    Plan   `json:"plan"`    // for this client: see Of
-	Version string `json:"version"` // what the Go SDK's client is pinned to; "" is not at all
+	Version string `json:"version"` // what the client is pinned to; "" is not at all
 }
 
 // An Outcome is what became of a Job. Error, if not "", says what went wrong.

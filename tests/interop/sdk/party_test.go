@@ -64,15 +64,15 @@ func connect(t testing.TB, args ...string) target {
 // sees, and nothing that is meant for another.
 func party(t *testing.T, p plan, direct map[client]target, guests ...guest) {
 	t.Helper()
-	var bySDK sync.WaitGroup
+	var byYardstick sync.WaitGroup
 	n := 0
-	for _, yardstick := range []client{goPinned, typeScript} {
+	for _, yardstick := range []client{goPinned, typeScript, goModern, typeScript2, typeScript2Modern} {
 		own := []guest{{yardstick, "nothing", direct[yardstick]}}
 		if _, ok := direct[yardstick]; !ok {
 			continue // nobody comes with it
 		}
 		for _, g := range guests {
-			if g.sdk == yardstick.sdk {
+			if g.measuredBy(yardstick) {
 				own = append(own, g)
 			}
 		}
@@ -83,7 +83,7 @@ func party(t *testing.T, p plan, direct map[client]target, guests ...guest) {
 			jobs = append(jobs, script.Job{To: g.to, Version: g.version})
 		}
 		argv := yardstick.argv(t)
-		bySDK.Go(func() {
+		byYardstick.Go(func() {
 			out := play(t, argv, p, jobs)
 			for i, g := range own {
 				for _, e := range wrong(p, out[0], out[i]) {
@@ -92,7 +92,7 @@ func party(t *testing.T, p plan, direct map[client]target, guests ...guest) {
 			}
 		})
 	}
-	bySDK.Wait()
+	byYardstick.Wait()
 }
 
 // wrong lists what is wrong with an outcome.

@@ -61,7 +61,8 @@ var demoPlan = plan{
 	SlowSteps: 20,
 }
 
-// sdkPlan is for the server of gopeer: all steps, and lists of many pages.
+// sdkPlan is for the servers of gopeer and sdkserver.mjs: all steps, and in
+// gopeer's case lists of many pages.
 var sdkPlan = plan{
 	Pages:     3,
 	Echo:      use("echo", args{"text": "client-{n}. sends {blob}"}),
@@ -75,8 +76,8 @@ var sdkPlan = plan{
 	Roots:     use("roots", args{}),
 	Subscribe: "test://item/{n}",
 	Touch:     use("touch", args{"text": "test://item/{n}"}),
-	Slow:      use("hang", args{}),
-	Cancelled: use("cancelled", args{}),
+	Slow:      use("hang", args{"text": "{n}"}),
+	Cancelled: use("cancelled", args{"text": "{n}"}),
 }
 
 // incomplete names the steps of a plan that left nothing in the transcript: a

@@ -33,7 +33,7 @@ type (
 // A client of an SDK that can run the script.
 type client struct {
 	name, sdk string
-	version   string // the revision that the Go SDK's is pinned to
+	version   string // the revision that the client is pinned to
 	directly  string // the same without the bridge
 }
 
@@ -59,6 +59,9 @@ var clients = []client{
 func (c client) argv(t testing.TB) []string {
 	if c.sdk == "go" {
 		return peers.GoPeer(t)
+	}
+	if c.sdk == "typescript 2" {
+		return []string{peers.Node(t), "client2.mjs"}
 	}
 	return []string{peers.Node(t), "client.mjs"}
 }
