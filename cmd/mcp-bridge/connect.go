@@ -162,10 +162,20 @@ func (f *connectFlags) giveUp(ctx context.Context, gone <-chan struct{}, cancel 
 
 // runDemo is the demo server on our stdin and stdout.
 func runDemo(ctx context.Context, args []string, env environment) error {
-	if len(args) > 0 {
+	fs := pflag.NewFlagSet("demo", pflag.ContinueOnError)
+	conformance := fs.Bool("conformance", false, "")
+	before, argv, err := parseFlags(fs, args)
+	switch {
+	case err != nil:
+		return err
+	case len(before) > 0 || len(argv) > 0:
 		return usagef("demo takes no arguments")
 	}
-	err := demo.Serve(ctx, env.stdin, env.stdout, env.stderr)
+	serve := demo.Serve
+	if *conformance {
+		serve = demo.ServeConformance
+	}
+	err = serve(ctx, env.stdin, env.stdout, env.stderr)
 	if ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
 		return nil // we were asked to end
 	}
