@@ -143,9 +143,9 @@ type muxClient struct {
 }
 
 // says sends, in a goroutine where that waits for a server.
-func (c *muxClient) says(format string, args ...any) {
+func (c *muxClient) says(text string) {
 	c.t.Helper()
-	m := parse(c.t, fmt.Sprintf(format, args...))
+	m := parse(c.t, text)
 	go func() {
 		if err := c.Send(c.t.Context(), m); err != nil && !errors.Is(err, io.ErrClosedPipe) {
 			c.t.Errorf("Send = %v", err)
@@ -211,4 +211,301 @@ func (x *muxed) serverGetsOne(want string) (token string) {
 		x.t.Errorf("the server got %s, want %s", got, want)
 	}
 	return token
+}
+
+// serverGets wants exactly these messages to have reached the server.
+func (x *muxed) serverGets(want ...string) {
+	x.t.Helper()
+	for _, w := range want {
+		x.serverGetsOne(w)
+	}
+	if m, ok := soon(x.server); ok {
+		x.t.Errorf("the server got %s, want nothing more", m.Bytes())
+	}
+}
+
+func call(id string) string { return `{"jsonrpc":"2.0","id":` + id + `,"method":"tools/call"}` }
+
+func cancelledNote(id string) string {
+	return `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + id + `}}`
+}
+
+// D3, ST11, J12: a client cancels its own calls only, by the server's id, and
+// then hears nothing more of them, not even what has come before and lies
+// there unread; it may use the id again.
+func TestMuxCancel(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := newMux(t, bridge.MuxOptions{})
+		a, b := x.dial(), x.dial()
+		a.says(call("7"))
+		x.up()
+		b.says(call("8"))
+		x.serverGets(call("1"), call("2"))
+		b.says(cancelledNote("7"))
+		b.says(cancelledNote("1")) // the server's id of a's call
+		x.serverGets()
+		x.drops("cancels no request that is in progress", "cancels no request that is in progress")
+		x.serverSays(`{"jsonrpc":"2.0","id":1,"result":{}}`)
+		a.gets(`7 {"jsonrpc":"2.0","id":7,"result":{}}`)
+
+		b.says(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":8.0,"RequestID":1,"reason":"\u0061","_meta":{"a":1}}}`)
+		x.serverGets(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2,"reason":"\u0061","_meta":{"a":1}}}`)
+		x.serverSays(`{"jsonrpc":"2.0","id":2,"result":{}}`)
+		b.gets()
+		x.drops("answers no request that is in progress")
+
+		b.says(call(`"x"`))
+		x.serverGets(call("3"))
+		x.serverSays(`{"jsonrpc":"2.0","id":3,"result":{"old":true}}`)
+		b.says(cancelledNote(`"x"`)) // too late for the server
+		x.serverGets()
+		b.says(call(`"x"`))
+		x.serverSays(`{"jsonrpc":"2.0","id":4,"result":{"new":true}}`)
+		b.gets(`"x" {"jsonrpc":"2.0","id":"x","result":{"new":true}}`)
+	})
+}
+
+// J12: progress that has come but was not read is about the cancelled call no more.
+func TestMuxCancelTakesBackWhatIsUnread(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := newMux(t, bridge.MuxOptions{})
+		a := x.dial()
+		a.says(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"_meta":{"progressToken":"p"}}}`)
+		x.up()
+		token := x.serverGetsOne(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"_meta":{"progressToken":$1}}}`)
+		x.serverSays(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":1}}`, token)
+		a.says(cancelledNote("1"))
+		a.gets()
+	})
+}
+
+// D10: what a client that leaves still waits for is cancelled, and what has not
+// reached the server yet does not.
+func TestMuxClientLeaves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := newMux(t, bridge.MuxOptions{})
+		a, b := x.dial(), x.dial()
+		if l := x.mux.Load(); l.Conns != 2 || l.Calls != 0 || !l.IdleSince.IsZero() {
+			t.Errorf("Load = %+v", l)
+		}
+		a.says(call("7"))
+		x.up()
+		a.says(`{"jsonrpc":"2.0","id":8,"method":"subscriptions/listen"}`)
+		b.says(call("7"))
+		x.serverGets(call("1"), `{"jsonrpc":"2.0","id":2,"method":"subscriptions/listen"}`, call("3"))
+		if l := x.mux.Load(); l.Conns != 2 || l.Calls != 2 || l.Listens != 1 {
+			t.Errorf("Load = %+v", l)
+		}
+		_ = a.Close()
+		synctest.Wait()
+		got := map[string]bool{}
+		for range 2 {
+			m, _ := soon(x.server)
+			got[m.RequestID().String()] = m.Method() == "notifications/cancelled"
+		}
+		if !got["1"] || !got["2"] {
+			t.Errorf("cancelled: %v, want 1 and 2", got)
+		}
+		x.serverSays(`{"jsonrpc":"2.0","id":1,"result":{}}`)
+		x.serverSays(`{"jsonrpc":"2.0","id":3,"result":{}}`)
+		b.gets(`7 {"jsonrpc":"2.0","id":7,"result":{}}`)
+		x.serverGets()
+		_ = b.Close()
+		if l := x.mux.Load(); l.Conns != 0 || l.Calls != 0 || l.Listens != 0 || !l.IdleSince.Equal(time.Now()) {
+			t.Errorf("Load = %+v", l)
+		}
+	})
+}
+
+// J3, D12, and messages that two servers could read differently.
+func TestMuxRefuses(t *testing.T) {
+	const inUse = `{"jsonrpc":"2.0","id":1,"error":{"code":-32600,"message":"a request with this id is already in progress"}}`
+	synctest.Test(t, func(t *testing.T) {
+		x := newMux(t, bridge.MuxOptions{})
+		a := x.dial()
+		a.says(call("1"))
+		x.up()
+		a.says(call("1"))
+		a.gets("1 " + inUse)
+		a.says(`{"jsonrpc":"2.0","id":2,"ID":1,"method":"tools/call"}`)
+		a.gets(`2 {"jsonrpc":"2.0","id":2,"error":{"code":-32600,"message":"a key of the message differs from \"id\" by upper and lower case only"}}`)
+		x.serverGets(call("1"))
+		x.serverSays(`{"jsonrpc":"2.0","id":1,"result":{}}`) // the first was not disturbed
+		a.gets(`1 {"jsonrpc":"2.0","id":1,"result":{}}`)
+	})
+	synctest.Test(t, func(t *testing.T) {
+		x := newMux(t, bridge.MuxOptions{})
+		a, b := x.dial(), x.dial()
+		a.says(call("0"))
+		x.up()
+		go func() { // it takes everything and answers nothing
+			for {
+				if _, err := x.server.Recv(t.Context()); err != nil {
+					return
+				}
+			}
+		}()
+		for i := 1; i < 1000; i++ {
+			a.says(call(fmt.Sprint(i)))
+		}
+		a.gets()
+		a.says(call("1000"))
+		a.gets(`1000 {"jsonrpc":"2.0","id":1000,"error":{"code":-32603,"message":"too many requests wait for an answer"}}`)
+		b.says(call("1"))
+		x.serverSays(`{"jsonrpc":"2.0","id":1001,"result":{}}`)
+		b.gets(`1 {"jsonrpc":"2.0","id":1,"result":{}}`)
+		a.says(cancelledNote("5"))
+		a.says(call("1000"))
+		a.gets()
+	})
+}
+
+// ST10: neither side of 2026-07-28 makes requests of the other's.
+func TestMuxNoRequestsBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := newMux(t, bridge.MuxOptions{})
+		a := x.dial()
+		a.says(call("1"))
+		x.up()
+		x.serverGets(call("1"))
+		x.serverSays(`{"jsonrpc":"2.0","id":1,"method":"roots/list"}`)
+		a.says(`{"jsonrpc":"2.0","id":1,"result":{}}`)
+		a.says(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1}}`)
+		x.serverGets()
+		a.gets()
+		x.drops("a server of 2026-07-28 makes no requests", "a server of 2026-07-28 makes no requests",
+			"a client of 2026-07-28 makes no progress")
+		a.says(`{"jsonrpc":"2.0","method":"notifications/vendor"}`)
+		x.serverGets(`{"jsonrpc":"2.0","method":"notifications/vendor"}`)
+	})
+}
+
+// B.1: what does not say whose it is goes to the only call that it can be
+// about, and otherwise to nobody.
+func TestMuxAttribution(t *testing.T) {
+	const log = `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}`
+	const nobody = "cannot be attributed to a request in progress"
+	logCall := func(id string) string {
+		return `{"jsonrpc":"2.0","id":` + id + `,"method":"tools/call","params":{"_meta":{"io.modelcontextprotocol/logLevel":"info"}}}`
+	}
+	synctest.Test(t, func(t *testing.T) {
+		x := newMux(t, bridge.MuxOptions{})
+		a, b, other := x.dial("p"), x.dial("p"), x.dial("q")
+		a.says(call("1"))
+		x.up()
+		x.serverSays(log)
+		a.gets()
+		x.drops(nobody)
+		b.says(logCall("1"))
+		x.serverSays(log)
+		a.gets()
+		b.gets("1 " + log)
+		a.says(logCall("2"))
+		x.serverSays(log)
+		a.gets()
+		b.gets()
+		x.drops(nobody)
+
+		// The transport says it.
+		_ = x.server.Send(t.Context(), parse(t, log).WithRelated(jsonrpc.IntID(1)))
+		_ = x.server.Send(t.Context(), parse(t, log).WithRelated(jsonrpc.IntID(9)))
+		_ = x.server.Send(t.Context(), parse(t, `{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`).WithRelated(jsonrpc.NullID))
+		synctest.Wait()
+		a.gets("1 " + log)
+		b.gets()
+		x.drops(nobody, nobody)
+
+		// After a cancellation the last words may be about what was cancelled.
+		a.says(cancelledNote("2"))
+		x.serverSays(log)
+		b.gets("1 " + log) // of the same principal
+		b.says(cancelledNote("1"))
+		other.says(logCall("1"))
+		x.serverSays(log)
+		other.gets()
+		x.drops(nobody)
+		time.Sleep(5*time.Second + 1)
+		x.serverSays(log)
+		other.gets("1 " + log)
+	})
+}
+
+// D11: a client that does not read is ended with a named error; others go on,
+// and the server does not wait for anybody.
+func TestMuxSlowClient(t *testing.T) {
+	progress := `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":%d,"message":"%s"}}`
+	for _, c := range []struct {
+		name  string
+		opts  bridge.MuxOptions
+		fits  int
+		bytes int
+	}{
+		{"count", bridge.MuxOptions{Queue: 10}, 10, 0},
+		{"default count", bridge.MuxOptions{}, 1000, 0},
+		{"bytes", bridge.MuxOptions{QueueBytes: 1000}, 2, 300},
+		{"one always fits", bridge.MuxOptions{QueueBytes: 1000}, 1, 10_000},
+	} {
+		bubble(t, c.name, func(t *testing.T) {
+			x := newMux(t, c.opts)
+			slow, b := x.dial(), x.dial()
+			slow.says(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"_meta":{"progressToken":1}}}`)
+			x.up()
+			b.says(call("1"))
+			token := x.serverGetsOne(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"_meta":{"progressToken":$1}}}`)
+			x.serverGets(call("2"))
+			for i := range c.fits {
+				x.serverSays(progress, token, i, strings.Repeat("x", c.bytes))
+			}
+			x.drops()
+			x.serverSays(progress, token, c.fits, strings.Repeat("x", c.bytes))
+			x.serverGets(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1,"reason":"the client has gone"}}`)
+			if _, err := slow.Recv(t.Context()); err != bridge.ErrSlow {
+				t.Errorf("Recv = %v", err)
+			}
+			if err := slow.Send(t.Context(), parse(t, call("2"))); err != bridge.ErrSlow {
+				t.Errorf("Send = %v", err)
+			}
+			x.serverSays(`{"jsonrpc":"2.0","id":2,"result":{}}`)
+			b.gets(`1 {"jsonrpc":"2.0","id":1,"result":{}}`)
+		})
+	}
+}
+
+// A client may leave while the server takes nothing; nobody's message is cut off.
+func TestMuxServerTakesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := newMux(t, bridge.MuxOptions{})
+		a, b := x.dial(), x.dial()
+		a.says(call("0"))
+		x.up()
+		for i := 1; i < 40; i++ {
+			a.says(call(fmt.Sprint(i)))
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := b.Send(ctx, parse(t, call("1"))); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Send = %v", err)
+		}
+		if l := x.mux.Load(); l.Calls != 40 {
+			t.Errorf("Load = %+v", l)
+		}
+		_ = a.Close()
+		synctest.Wait()
+		seen := map[string]int{}
+		for m, ok := soon(x.server); ok; m, ok = soon(x.server) {
+			if m.Method() == "notifications/cancelled" {
+				seen[m.RequestID().String()]--
+			} else {
+				seen[m.ID().String()]++
+			}
+		}
+		for id, n := range seen {
+			if n != 0 {
+				t.Errorf("call %s reached the server and was not cancelled", id)
+			}
+		}
+		if len(seen) > 20 {
+			t.Errorf("%d calls reached the server that nobody waited for", len(seen))
+		}
+	})
 }

@@ -87,7 +87,7 @@ func (c *muxConn) request(ctx context.Context, m jsonrpc.Message) error {
 	}
 	no, err := c.open(call)
 	if no.Kind() != jsonrpc.Invalid {
-		c.push(nil, no)
+		c.push(call, no)
 		return nil
 	}
 	if err != nil {
@@ -148,18 +148,32 @@ func (c *muxConn) open(call *muxCall) (no jsonrpc.Message, err error) {
 }
 
 // cancel takes the call that a cancellation is about out of the books. A
-// client can only cancel its own (D3).
+// client can only cancel its own (D3). Of a call that is answered already it
+// takes back what the client has not read: the id may be in use again soon.
 func (c *muxConn) cancel(m jsonrpc.Message) {
-	x := c.mux
+	x, id := c.mux, m.RequestID()
 	x.mu.Lock()
-	_, call, ok := jsonrpc.Find(c.calls, m.RequestID())
+	_, call, ok := jsonrpc.Find(c.calls, id)
 	if ok {
 		x.forget(call, m.Lookup("params", "reason"), m.Lookup("params", "_meta"))
 	}
 	x.mu.Unlock()
-	if !ok { // J12
+	if !ok && !c.takeBack(id) { // J12
 		x.drop(m, "cancels no request that is in progress")
 	}
+}
+
+// takeBack sees to it that nothing more of an answered call reaches the client.
+func (c *muxConn) takeBack(id jsonrpc.ID) (found bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, it := range c.items {
+		if it.call != nil && it.call.id.Equivalent(id) {
+			it.call.cancelled.set()
+			found = true
+		}
+	}
+	return found
 }
 
 // push hands a message to the client. A client that has left too much unread

@@ -65,7 +65,16 @@ func (x *Mux) submit(ctx context.Context, c *muxConn, call *muxCall, m jsonrpc.M
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if call != nil && !call.gone {
+	return x.giveUp(ctx, call)
+}
+
+// giveUp ends a Send whose ctx is done; the error says that no answer will
+// come. It is called with mu held.
+func (x *Mux) giveUp(ctx context.Context, call *muxCall) error {
+	if call != nil && call.gone {
+		return nil // answered at the same time
+	}
+	if call != nil {
 		x.forget(call, goneReason, nil) // a subscription may have got there all the same
 	}
 	return ctx.Err()
@@ -120,10 +129,7 @@ func (x *Mux) await(ctx context.Context, c *muxConn, call *muxCall) (*muxServer,
 		}
 		x.mu.Lock()
 		if ctx.Err() != nil {
-			if call != nil && !call.gone {
-				x.remove(call)
-			}
-			return nil, ctx.Err()
+			return nil, x.giveUp(ctx, call)
 		}
 	}
 }
@@ -390,8 +396,9 @@ func (s *muxServer) reject() {
 }
 
 // cancel tells the server that nobody waits for a call any more. The
-// notification is made anew: a server that takes another of two equal keys
-// than we do must not cancel somebody else's call. It is called with mu held.
+// notification is made anew: one with another key that differs from requestId
+// by upper and lower case only could cancel somebody else's call at a server
+// that takes the one for the other. It is called with mu held.
 func (s *muxServer) cancel(number int64, reason, meta []byte) {
 	params := append([]byte(`{"requestId":`), jsonrpc.IntID(number).String()...)
 	if _, ok := jsonrpc.Text(reason); ok {

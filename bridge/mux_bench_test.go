@@ -1,0 +1,101 @@
+package bridge_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// echo answers each request of a Conn at once.
+func echo(c bridge.Conn, result []byte) {
+	for {
+		m, err := c.Recv(context.Background())
+		if err != nil {
+			return
+		}
+		if m.Kind() == jsonrpc.Request && c.Send(context.Background(), jsonrpc.NewResult(m.ID(), result)) != nil {
+			return
+		}
+	}
+}
+
+// single is a client's Conn that is one request long.
+type single struct {
+	asked  jsonrpc.Message
+	answer jsonrpc.Message
+	done   bool
+}
+
+func (s *single) Recv(ctx context.Context) (jsonrpc.Message, error) {
+	if !s.done {
+		s.done = true
+		return s.asked, nil
+	}
+	<-ctx.Done()
+	return jsonrpc.Message{}, ctx.Err()
+}
+
+func (s *single) Send(_ context.Context, m jsonrpc.Message) error {
+	s.answer = m
+	return nil
+}
+
+func (s *single) Close() error { return nil }
+
+const modernMeta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}`
+
+// One call of 2026-07-28, 100 bytes each way: first the server alone, at the
+// other end of a Pipe, then through Mux and Exchange. The difference is what
+// these cost.
+func BenchmarkModernCall(b *testing.B) {
+	call, err := jsonrpc.Parse([]byte(`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{` + modernMeta +
+		`,"name":"echo","arguments":{"text":"` + strings.Repeat("x", 100) + `"}}}`))
+	if err != nil {
+		b.Fatal(err)
+	}
+	result := []byte(`{"resultType":"complete","content":[{"type":"text","text":"` + strings.Repeat("x", 100) + `"}]}`)
+	b.Run("pipe", func(b *testing.B) {
+		ours, theirs := bridge.Pipe()
+		go echo(theirs, result)
+		defer ours.Close()
+		b.ReportAllocs()
+		for b.Loop() {
+			if err := ours.Send(b.Context(), call); err != nil {
+				b.Fatal(err)
+			}
+			if _, err := ours.Recv(b.Context()); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("mux", func(b *testing.B) {
+		x := bridge.NewMux(bridge.MuxOptions{Dialer: dialFunc(func(context.Context) (bridge.Conn, error) {
+			ours, theirs := bridge.Pipe()
+			go echo(theirs, result)
+			return ours, nil
+		})})
+		defer x.Close()
+		b.ReportAllocs()
+		for b.Loop() {
+			client := &single{asked: call}
+			server, err := x.Dial(b.Context())
+			if err != nil {
+				b.Fatal(err)
+			}
+			if err := bridge.Exchange(b.Context(), client, server, bridge.PumpOptions{}); err != nil {
+				b.Fatal(err)
+			}
+			_ = server.Close()
+			if client.answer.ID() != call.ID() {
+				b.Fatalf("answer: %s", client.answer.Bytes())
+			}
+		}
+	})
+}
+
+type dialFunc func(ctx context.Context) (bridge.Conn, error)
+
+func (f dialFunc) Dial(ctx context.Context) (bridge.Conn, error) { return f(ctx) }
