@@ -61,6 +61,7 @@ func (f *LegacyServerFilter) send(c *serverCall, out *Out) {
 	if c.token = c.m.ProgressToken(); !c.token.IsZero() {
 		f.tokens[c.token] = c
 	}
+	c.params = nil // not needed any more, and perhaps large
 	out.Server(jsonrpc.NewRequest(c.atServer, c.method, params))
 }
 
@@ -79,10 +80,8 @@ type outcome struct {
 // conclude answers the client, or keeps the outcome for the retry of a parked call.
 func (f *LegacyServerFilter) conclude(now time.Time, c *serverCall, o outcome, out *Out) {
 	if c.input != nil && c.input.parked {
-		c.input.outcome = &o
-		return
-	}
-	if !c.live(f) {
+		kept := o // a copy, so that o is on the stack in every other case
+		c.input.outcome = &kept
 		return
 	}
 	delete(f.calls, c.id)

@@ -163,7 +163,7 @@ func (f *LegacyServerFilter) serve(now time.Time, m jsonrpc.Message, out *Out) {
 		out.Client(f.resultMessage(r.id, r.method, f.link.discovery))
 	case "subscriptions/listen":
 		f.listen(now, r, out)
-	case "tasks/get", "tasks/update", "tasks/cancel": // not advertised (C.5)
+	case "", "tasks/get", "tasks/update", "tasks/cancel": // the extension for tasks is not advertised (C.5)
 		out.Client(NotFound(r.method).Response(r.id).WithRelated(r.id))
 	default:
 		if IsRemovedMethod(r.method) {
