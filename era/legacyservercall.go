@@ -108,9 +108,7 @@ func (f *LegacyServerFilter) ofMethod(c *serverCall, result []byte) []byte {
 // get an answer, which the server does not need any more but is owed.
 func (f *LegacyServerFilter) leave(c *serverCall, out *Out) {
 	delete(f.sent, c.atServer)
-	if !c.token.IsZero() && f.tokens[c.token] == c {
-		delete(f.tokens, c.token)
-	}
+	delete(f.tokens, c.token)
 	if c.task != nil {
 		f.leaveTask(c)
 	}

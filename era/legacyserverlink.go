@@ -19,24 +19,15 @@ const (
 
 // serverLink is what initialize has brought.
 type serverLink struct {
-	state   linkState
-	held    []jsonrpc.Message // requests that wait for it, in order
-	failure *Refusal          // when it is linkFailed, or linkLate
+	open    bool
+	failure *Refusal          // why it is not; nil: initialize is not answered yet, and requests are held
+	held    []jsonrpc.Message // in order
 
 	capabilities []byte // as the server declares them; raw
 	discovery    []byte // the result of server/discover
 	meta         []byte // the _meta of results: who the server is; nil: it does not say
 	version      string
 }
-
-type linkState int
-
-const (
-	linkOpening linkState = iota // initialize is not answered; requests are held
-	linkLate                     // nor in good time; requests are refused until it is
-	linkOpen
-	linkFailed // for good
-)
 
 // Start sends initialize. It declares what the clients can do, so that all of
 // them must be able to do it (C.1).
@@ -49,7 +40,6 @@ func (f *LegacyServerFilter) Start(now time.Time, out *Out) {
 	params = appendMember(params, "capabilities", f.o.Capabilities)
 	params = appendMember(params, "clientInfo", info)
 	late := f.alarms.set(now.Add(openTimeout), func(_ time.Time, out *Out) {
-		f.link.state = linkLate
 		f.unheld(&Refusal{jsonrpc.CodeInternalError, "the server has not answered initialize", reasonData("initialize_timeout")}, out)
 	})
 	f.ask("initialize", append(params, '}'), func(now time.Time, m jsonrpc.Message, out *Out) {
@@ -58,7 +48,7 @@ func (f *LegacyServerFilter) Start(now time.Time, out *Out) {
 	}, out)
 }
 
-// unheld refuses what waits, and what will come.
+// unheld refuses what waits, and what will come, unless initialize is answered after all.
 func (f *LegacyServerFilter) unheld(why *Refusal, out *Out) {
 	f.link.failure = why
 	for _, m := range f.link.held {
@@ -71,12 +61,11 @@ func (f *LegacyServerFilter) unheld(why *Refusal, out *Out) {
 func (f *LegacyServerFilter) initialized(now time.Time, m jsonrpc.Message, out *Out) {
 	version, _ := jsonrpc.Text(m.Lookup("result", "protocolVersion"))
 	if m.IsError() || !IsLegacy(version) {
-		f.link.state = linkFailed
 		f.unheld(initializeFailed(m, version), out)
 		return
 	}
 	l := &f.link
-	l.state, l.failure, l.version = linkOpen, nil, version
+	l.open, l.failure, l.version = true, nil, version
 	l.capabilities = []byte("{}")
 	if c := m.Lookup("result", "capabilities"); isObject(c) {
 		l.capabilities = c
@@ -136,7 +125,7 @@ func discoveryResult(l *serverLink, instructions []byte) []byte {
 // fromClient checks a request and serves it, as soon as that is possible.
 func (f *LegacyServerFilter) fromClient(now time.Time, m jsonrpc.Message, out *Out) {
 	switch {
-	case f.link.state == linkOpen:
+	case f.link.open:
 		f.serve(now, m, out)
 	case f.link.failure != nil:
 		out.Client(f.link.failure.Response(m.ID()).WithRelated(m.ID()))

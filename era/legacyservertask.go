@@ -162,12 +162,11 @@ func (f *LegacyServerFilter) taskResponse(now time.Time, c *serverCall, id jsonr
 	case id == t.get:
 		delete(f.sent, t.get)
 		t.get = jsonrpc.ID{}
-		switch {
-		case m.IsError():
+		if m.IsError() {
 			f.complete(now, c, m, out)
-		case t.result.IsZero():
-			f.taskAt(now, c, m.Result(), out)
+			return
 		}
+		f.taskAt(now, c, m.Result(), out)
 	default:
 		f.complete(now, c, m, out)
 	}
