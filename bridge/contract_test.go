@@ -1,0 +1,77 @@
+package bridge_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
+	"github.com/mcp-bridge/mcp-bridge/era"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// onlyClient is the only client of a Mux, which ends with it.
+type onlyClient struct {
+	bridge.Conn
+	mux *bridge.Mux
+}
+
+func (c onlyClient) Close() error {
+	_ = c.Conn.Close()
+	return c.mux.Close()
+}
+
+// uncancelled is a server's Conn that does not see what the Mux itself says.
+type uncancelled struct{ bridge.Conn }
+
+func (c uncancelled) Recv(ctx context.Context) (jsonrpc.Message, error) {
+	for {
+		if m, err := c.Conn.Recv(ctx); err != nil || m.Method() != "notifications/cancelled" {
+			return m, err
+		}
+	}
+}
+
+// A Mux's Conn keeps the contract of every Conn.
+func TestMuxContract(t *testing.T) {
+	bridgetest.TestConn(t, func(t *testing.T) (a, b bridge.Conn, stop func()) {
+		servers := newServers()
+		mux := bridge.NewMux(bridge.MuxOptions{Dialer: servers})
+		client, err := mux.Dial(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		// What the suite sends are log messages: a call must have asked for them.
+		open := parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"_meta":{"io.modelcontextprotocol/logLevel":"debug"}}}`)
+		if err := client.Send(t.Context(), open); err != nil {
+			t.Fatal(err)
+		}
+		server := <-servers.next
+		if _, err := server.Recv(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return onlyClient{client, mux}, uncancelled{server}, nil
+	}, bridgetest.Options{
+		NoEOF:       "a", // the end of a server is not that of its clients:
+		LateSends:   "a", // the next one takes what they send
+		CloseAborts: "a", // the Mux does, not the client's Conn
+	})
+}
+
+// passing is a Filter that changes nothing.
+type passing struct{}
+
+func (passing) Start(time.Time, *era.Out)                               {}
+func (passing) FromClient(_ time.Time, m jsonrpc.Message, out *era.Out) { out.Server(m) }
+func (passing) FromServer(_ time.Time, m jsonrpc.Message, out *era.Out) { out.Client(m) }
+func (passing) Due() time.Time                                          { return time.Time{} }
+func (passing) Tick(time.Time, *era.Out)                                {}
+func (passing) ServerEnded(now time.Time, err error, out *era.Out)      {}
+
+func TestTranslateContract(t *testing.T) {
+	bridgetest.TestConn(t, func(*testing.T) (a, b bridge.Conn, stop func()) {
+		a, b = bridge.Pipe()
+		return bridge.Translate(a, passing{}), b, nil
+	}, bridgetest.Options{})
+}

@@ -1,0 +1,219 @@
+package bridge_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge"
+)
+
+// exchanging is an Exchange that runs.
+type exchanging struct {
+	client, server *peer
+	stop           context.CancelFunc
+	done           chan struct{}
+	err            error
+	at             time.Time // when it has returned
+}
+
+func exchange(t *testing.T, first string, opts bridge.PumpOptions) *exchanging {
+	x := &exchanging{client: newPeer(t, 100), server: newPeer(t, 100), done: make(chan struct{})}
+	ctx, cancel := context.WithCancel(t.Context())
+	x.stop = cancel
+	x.client.in <- first
+	go func() {
+		defer close(x.done)
+		x.err = bridge.Exchange(ctx, x.client, x.server, opts)
+		x.at = time.Now()
+	}()
+	x.server.gets(first)
+	return x
+}
+
+func (x *exchanging) ended(t *testing.T) error {
+	t.Helper()
+	synctest.Wait()
+	select {
+	case <-x.done:
+		return x.err
+	default:
+		t.Fatal("Exchange still runs")
+		return nil
+	}
+}
+
+const (
+	progressOne  = `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1}}`
+	clientGone   = `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1,"reason":"the client has gone"}}`
+	timedOut     = `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1,"reason":"timed out"}}`
+	listenOne    = `{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen"}`
+	listenOneEnd = `{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/subscriptionId":1}}}`
+)
+
+func TestExchange(t *testing.T) {
+	for name, wait := range map[string]time.Duration{"quick": 0, "slow": time.Hour} {
+		bubble(t, name, func(t *testing.T) {
+			x := exchange(t, callOne, bridge.PumpOptions{})
+			x.server.says(progressOne)
+			time.Sleep(wait)
+			x.server.says(askOne) // ST10
+			x.server.says(`{"jsonrpc":"2.0","id":2,"result":{}}`)
+			x.server.says(progressOne)
+			x.client.gets(progressOne, progressOne)
+			x.server.says(`{"jsonrpc":"2.0","id":1.0,"result":{"x":1e400}}`)
+			if err := x.ended(t); err != nil {
+				t.Errorf("Exchange = %v", err)
+			}
+			x.client.gets(`{"jsonrpc":"2.0","id":1,"result":{"x":1e400}}`)
+			x.server.gets()
+		})
+	}
+}
+
+// The end of the client's connection cancels the request, and nothing more is
+// said to the client but the end of a subscription.
+func TestExchangeCancels(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		end  func(x *exchanging)
+		said bool // the client may still want to know
+	}{
+		{"ctx", func(x *exchanging) { x.stop() }, true},
+		{"ctx later", func(x *exchanging) { time.Sleep(time.Minute); x.stop() }, true},
+		{"EOF", func(x *exchanging) { x.client.end <- io.EOF; time.Sleep(time.Second) }, false},
+		{"error", func(x *exchanging) { x.client.end <- errors.New("gone"); time.Sleep(time.Second) }, false},
+		{"cancelled", func(x *exchanging) { x.client.says("%s", cancelledNote("1.0")); time.Sleep(time.Second) }, false},
+		{"takes nothing", func(x *exchanging) { close(x.client.gone); x.server.says(progressOne) }, false},
+	} {
+		bubble(t, c.name, func(t *testing.T) {
+			x := exchange(t, callOne, bridge.PumpOptions{})
+			c.end(x)
+			if err := x.ended(t); err != nil {
+				t.Errorf("Exchange = %v", err)
+			}
+			x.server.gets(clientGone)
+			x.client.gets()
+		})
+		bubble(t, "listen "+c.name, func(t *testing.T) {
+			x := exchange(t, listenOne, bridge.PumpOptions{})
+			c.end(x)
+			if err := x.ended(t); err != nil {
+				t.Errorf("Exchange = %v", err)
+			}
+			x.server.gets(clientGone)
+			if c.said {
+				x.client.gets(listenOneEnd)
+			}
+			x.client.gets()
+		})
+	}
+}
+
+// J8: the time-out, which progress puts off, but not for ever; a subscription
+// has none.
+func TestExchangeTimeout(t *testing.T) {
+	for _, c := range []struct {
+		timeout  time.Duration
+		progress int // every three quarters of it
+		want     time.Duration
+		text     string
+	}{
+		{100 * time.Millisecond, 0, 100 * time.Millisecond, "100ms"},
+		{4 * time.Second, 0, 4 * time.Second, "4s"},
+		{4 * time.Second, 3, 13 * time.Second, "4s"},
+		{100 * time.Millisecond, 4, 400 * time.Millisecond, "100ms"},
+		{4 * time.Second, 1000, 40 * time.Second, "40s"},
+	} {
+		bubble(t, c.text, func(t *testing.T) {
+			start := time.Now()
+			x := exchange(t, callOne, bridge.PumpOptions{RequestTimeout: c.timeout})
+			for i := 0; i < c.progress; i++ {
+				time.Sleep(c.timeout * 3 / 4)
+				select {
+				case <-x.done:
+					i = c.progress
+					continue
+				default:
+				}
+				x.server.says(progressOne)
+				<-x.client.out
+			}
+			<-x.done
+			if took := x.at.Sub(start); took != c.want {
+				t.Errorf("it took %v, want %v", took, c.want)
+			}
+			x.server.gets(timedOut)
+			m := <-x.client.out
+			if want := `{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"the server did not answer within ` + c.text + `","data":{"reason":"timeout"}}}`; string(m.Bytes()) != want {
+				t.Errorf("got %s", m.Bytes())
+			}
+		})
+	}
+	bubble(t, "listen", func(t *testing.T) {
+		x := exchange(t, listenOne, bridge.PumpOptions{RequestTimeout: time.Second})
+		time.Sleep(time.Hour)
+		x.server.says(listenOneEnd)
+		if err := x.ended(t); err != nil {
+			t.Errorf("Exchange = %v", err)
+		}
+		x.client.gets(listenOneEnd)
+	})
+}
+
+// C.7: the server's end is an answer.
+func TestExchangeServerEnds(t *testing.T) {
+	for _, c := range []struct {
+		name, asked, want string
+		end               error
+	}{
+		{"EOF", callOne, `{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"the server ended before it answered","data":{"reason":"server_ended"}}}`, io.EOF},
+		{"error", callOne, `{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"exit status 1","data":{"reason":"server_ended"}}}`, errors.New("exit status 1")},
+		{"shutdown", callOne, `{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"the bridge is shutting down or was configured anew","data":{"reason":"shutting_down"}}}`, bridge.ErrClosing},
+		{"listen", listenOne, listenOneEnd, errors.New("exit status 1")},
+	} {
+		bubble(t, c.name, func(t *testing.T) {
+			x := exchange(t, c.asked, bridge.PumpOptions{})
+			x.server.end <- c.end
+			if err := x.ended(t); !errors.Is(err, c.end) {
+				t.Errorf("Exchange = %v", err)
+			}
+			x.client.gets(c.want)
+			x.server.gets()
+		})
+	}
+	bubble(t, "takes no request", func(t *testing.T) {
+		client, server := newPeer(t, 1), newPeer(t, 1)
+		close(server.gone)
+		client.in <- callOne
+		if err := bridge.Exchange(t.Context(), client, server, bridge.PumpOptions{}); !errors.Is(err, io.ErrClosedPipe) {
+			t.Errorf("Exchange = %v", err)
+		}
+		client.gets(`{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"the server did not take the request: io: read/write on closed pipe","data":{"reason":"server_ended"}}}`)
+	})
+	bubble(t, "notification", func(t *testing.T) {
+		client, server := newPeer(t, 1), newPeer(t, 1)
+		client.in <- `{"jsonrpc":"2.0","method":"notifications/vendor"}`
+		if err := bridge.Exchange(t.Context(), client, server, bridge.PumpOptions{}); err != nil {
+			t.Errorf("Exchange = %v", err)
+		}
+		server.gets(`{"jsonrpc":"2.0","method":"notifications/vendor"}`)
+	})
+}
+
+// The quick case takes no goroutine: what the client says then is not read.
+func TestExchangeTakesNoGoroutine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := exchange(t, callOne, bridge.PumpOptions{})
+		x.client.in <- "never parsed"
+		time.Sleep(time.Second - time.Millisecond)
+		x.server.says(resultOne)
+		if err := x.ended(t); err != nil || len(x.client.in) != 1 {
+			t.Errorf("Exchange = %v, %d messages unread", err, len(x.client.in))
+		}
+		x.client.gets(resultOne)
+	})
+}

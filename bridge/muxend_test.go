@@ -1,0 +1,169 @@
+package bridge_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// A server that takes long to start holds nobody up whose ctx ends, and its
+// calls do not reach the server.
+func TestMuxSlowDial(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		servers := newServers()
+		x := newMux(t, bridge.MuxOptions{Dialer: dialFunc(func(ctx context.Context) (bridge.Conn, error) {
+			time.Sleep(10 * time.Second)
+			return servers.Dial(ctx)
+		})})
+		x.servers = servers
+		a, b, c := x.dial(), x.dial(), x.dial()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := a.Send(ctx, parse(t, call("1"))); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Send = %v", err)
+		}
+		b.says(call("1"))
+		c.says(call("2"))
+		b.says(cancelledNote("1"))
+		time.AfterFunc(time.Second, func() { _ = b.Close() })
+		time.Sleep(9 * time.Second)
+		x.up()
+		x.serverGets(call("3"))
+		a.gets()
+	})
+}
+
+// A Mux that is closed in the middle of a start, with calls waiting, ends all.
+func TestMuxCloseWhileDialing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := newMux(t, bridge.MuxOptions{Dialer: dialFunc(func(ctx context.Context) (bridge.Conn, error) {
+			<-ctx.Done()
+			time.Sleep(time.Second) // until it is stopped
+			return nil, ctx.Err()
+		})})
+		a := x.dial()
+		sent := make(chan error)
+		go func() { sent <- a.Send(t.Context(), parse(t, call("1"))) }()
+		synctest.Wait()
+		start := time.Now()
+		go x.mux.Close()
+		if err := <-sent; err != bridge.ErrClosing {
+			t.Errorf("Send = %v", err)
+		}
+		if err := x.mux.Close(); err != nil || time.Since(start) != time.Second {
+			t.Errorf("Close = %v after %v", err, time.Since(start))
+		}
+	})
+}
+
+// stubborn is a server's Conn that fails in the ways that a test wants.
+type stubborn struct {
+	bridge.Conn
+	sendErr  error
+	closeErr error
+	slow     time.Duration // what Close takes
+}
+
+func (s *stubborn) Send(ctx context.Context, m jsonrpc.Message) error {
+	if s.sendErr != nil {
+		return s.sendErr
+	}
+	return s.Conn.Send(ctx, m)
+}
+
+func (s *stubborn) Close() error {
+	_ = s.Conn.Close()
+	time.Sleep(s.slow)
+	return s.closeErr
+}
+
+// Close ends all Conns by name and waits for the server, whose error it returns.
+func TestMuxClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		why := errors.New("would not end")
+		servers := newServers()
+		x := newMux(t, bridge.MuxOptions{Dialer: dialFunc(func(ctx context.Context) (bridge.Conn, error) {
+			c, _ := servers.Dial(ctx)
+			return &stubborn{Conn: c, closeErr: why, slow: time.Second}, nil
+		})})
+		x.servers = servers
+		a := x.dial()
+		a.says(call("1"))
+		x.up()
+		x.serverGets(call("1"))
+		start := time.Now()
+		if err := x.mux.Close(); err != why || time.Since(start) < time.Second {
+			t.Errorf("Close = %v after %v", err, time.Since(start))
+		}
+		if _, err := a.Recv(t.Context()); err != bridge.ErrClosing {
+			t.Errorf("Recv = %v", err)
+		}
+		if err := a.Send(t.Context(), parse(t, call("2"))); err != bridge.ErrClosing {
+			t.Errorf("Send = %v", err)
+		}
+		if _, err := x.mux.Dial(t.Context()); err != bridge.ErrClosing {
+			t.Errorf("Dial = %v", err)
+		}
+		if err := x.mux.Close(); err != why {
+			t.Errorf("Close = %v", err)
+		}
+	})
+}
+
+// A request that the server does not take is answered, a server to which
+// nothing can be written is replaced; while a server stops, nobody waits for it.
+func TestMuxServerTakesNoRequest(t *testing.T) {
+	const lost = `1 {"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"io: read/write on closed pipe","data":{"reason":"server_ended"}}}`
+	const refused = `1 {"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"the server did not take the request: too much","data":{"reason":"server_ended"}}}`
+	for _, c := range []struct {
+		name  string
+		err   error
+		want  string
+		dials int
+	}{{"pipe", io.ErrClosedPipe, lost, 2}, {"this one", errors.New("too much"), refused, 1}} {
+		bubble(t, c.name, func(t *testing.T) {
+			servers := newServers()
+			first := &stubborn{sendErr: c.err, slow: 5 * time.Second}
+			x := newMux(t, bridge.MuxOptions{Dialer: dialFunc(func(ctx context.Context) (bridge.Conn, error) {
+				conn, err := servers.Dial(ctx)
+				if first.Conn == nil {
+					first.Conn = conn
+					conn = first
+				}
+				return conn, err
+			})})
+			x.servers = servers
+			a := x.dial()
+			a.says(call("1"))
+			a.gets()
+			time.Sleep(time.Second)
+			a.gets(c.want)
+			a.says(call("2"))
+			time.Sleep(7 * time.Second)
+			if n := servers.count(); n != c.dials {
+				t.Errorf("%d servers, want %d", n, c.dials)
+			}
+		})
+	}
+}
+
+// C.7: the error of the server's end reaches the client.
+func TestMuxServerEndsWithError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := newPeer(t, 10)
+		x := newMux(t, bridge.MuxOptions{Dialer: dialFunc(func(context.Context) (bridge.Conn, error) { return server, nil })})
+		a := x.dial()
+		a.says(call("1"))
+		server.gets(call("1"))
+		server.end <- errors.New(`server "x" ended: exit status 3`)
+		synctest.Wait()
+		a.gets(`1 {"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"server \"x\" ended: exit status 3","data":{"reason":"server_ended"}}}`)
+		_ = a.Close()
+	})
+}
