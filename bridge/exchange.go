@@ -82,6 +82,12 @@ func (x *exchange) run(ctx context.Context) error {
 	if !done && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
 		done, err = x.slow(ctx)
 	}
+	if !done && !x.listen && context.Cause(ctx) == ErrClosing {
+		if done, err = x.last(ctx); !done && err == context.DeadlineExceeded {
+			x.cancel(ctx, "shutting down")
+			return x.refuse(ctx)
+		}
+	}
 	if done {
 		return err
 	}
@@ -89,6 +95,25 @@ func (x *exchange) run(ctx context.Context) error {
 		err = ctx.Err()
 	}
 	return x.end(err)
+}
+
+// last goes on for the Grace: nobody takes new requests any more, but this one
+// may be answered.
+func (x *exchange) last(ctx context.Context) (done bool, err error) {
+	d := x.opts.grace()
+	if d <= 0 {
+		return false, context.DeadlineExceeded
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d)
+	defer cancel()
+	return x.slow(ctx)
+}
+
+// refuse answers a request that has not been answered within the Grace.
+func (x *exchange) refuse(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelWait)
+	defer cancel()
+	return x.client.Send(ctx, jsonrpc.NewError(x.id, jsonrpc.CodeInternalError, ErrClosing.Error(), shuttingDownData))
 }
 
 // slow goes on with relay, and listens to the client meanwhile.
@@ -202,6 +227,8 @@ func (x *exchange) end(why error) error {
 
 // cancel tells the server that nobody waits for the answer any more.
 func (x *exchange) cancel(ctx context.Context, why string) {
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), cancelWait)
+	defer stop()
 	m := cancellation(x.id, why)
 	if err := x.server.Send(ctx, m); err != nil {
 		x.drop(m, "the server did not take it")

@@ -177,7 +177,7 @@ func (p *pump) late(ctx, parent context.Context) (late context.Context, stop fun
 	unused := context.AfterFunc(parent, func() {
 		defer p.lateness.Done()
 		defer cancel()
-		if d := p.grace(); d > 0 {
+		if d := p.opts.grace(); d > 0 {
 			t := time.NewTimer(d)
 			defer t.Stop()
 			select {
@@ -194,11 +194,12 @@ func (p *pump) late(ctx, parent context.Context) (late context.Context, stop fun
 	}
 }
 
-func (p *pump) grace() time.Duration {
-	if p.opts.GraceNow != nil {
-		return p.opts.GraceNow()
+// grace returns the Grace as it is now.
+func (o PumpOptions) grace() time.Duration {
+	if o.GraceNow != nil {
+		return o.GraceNow()
 	}
-	return orDefault(p.opts.Grace, DefaultGrace)
+	return orDefault(o.Grace, DefaultGrace)
 }
 
 func orDefault(d, byDefault time.Duration) time.Duration {

@@ -52,13 +52,13 @@ func (m Message) WithRequestID(id ID) Message {
 // NewRequest builds a request from raw JSON params, nil for none. It panics
 // if id is no request id or params are no JSON object or array.
 func NewRequest(id ID, method string, params []byte) Message {
-	return build(begin(id, method, len(params)), "params", params)
+	return build(appendMethod(begin(id, len(method)+len(params)), method), "params", params)
 }
 
 // NewNotification builds a notification from raw JSON params, nil for none.
 // It panics if params are no JSON object or array.
 func NewNotification(method string, params []byte) Message {
-	return build(begin(ID{}, method, len(params)), "params", params)
+	return build(appendMethod(begin(ID{}, len(method)+len(params)), method), "params", params)
 }
 
 // NewResult builds a response from a raw JSON result, nil for MCP's empty
@@ -67,7 +67,7 @@ func NewResult(id ID, result []byte) Message {
 	if len(result) == 0 {
 		result = []byte("{}")
 	}
-	return build(begin(id, "", len(result)), "result", result)
+	return build(begin(id, len(result)), "result", result)
 }
 
 // NewError builds an error response. data is raw JSON or nil for none. A zero
@@ -83,22 +83,22 @@ func NewError(id ID, code int, message string, data []byte) Message {
 		object = append(object, `,"data":`...)
 		object = append(object, data...)
 	}
-	return build(begin(id, "", len(object)), "error", append(object, '}'))
+	return build(begin(id, len(object)), "error", append(object, '}'))
 }
 
-// begin writes a message up to the member that build adds; room is for that member.
-func begin(id ID, method string, room int) []byte {
-	b := make([]byte, 0, len(`{"jsonrpc":"2.0","id":,"method":"","params":}`)+len(id.text)+len(method)+room)
+// begin writes a message up to the members that follow the id; room is for those.
+func begin(id ID, room int) []byte {
+	b := make([]byte, 0, len(`{"jsonrpc":"2.0","id":,"method":"","params":}`)+len(id.text)+room)
 	b = append(b, `{"jsonrpc":"2.0"`...)
 	if !id.IsZero() {
 		b = append(b, `,"id":`...)
 		b = append(b, id.text...)
 	}
-	if method != "" {
-		b = append(b, `,"method":`...)
-		b = appendString(b, method)
-	}
 	return b
+}
+
+func appendMethod(b []byte, method string) []byte {
+	return appendString(append(b, `,"method":`...), method)
 }
 
 // build adds the last member, unless value is empty, and makes the index.

@@ -47,6 +47,19 @@ func TestWithout(t *testing.T) {
 	}
 }
 
+// A method may be empty, and nothing comes of it but a message.
+func TestWithParamsOfNoMethod(t *testing.T) {
+	for _, text := range []string{`{"jsonrpc":"2.0","id":1,"method":""}`, `{"jsonrpc":"2.0","method":"","params":{"a":1}}`} {
+		m, err := Parse([]byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := m.WithParams([]byte(`{"b":2}`)); got.Kind() != m.Kind() || string(got.Params()) != `{"b":2}` {
+			t.Errorf("%s became %s", text, got.Bytes())
+		}
+	}
+}
+
 // Whatever is cut out or put in, the rest is JSON with the other members as they were.
 func FuzzEdit(f *testing.F) {
 	f.Add(`{"a":1,"b":[2,{}],"c":"x,}"}`)

@@ -1,0 +1,56 @@
+package bridge
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// A request in progress when the bridge shuts down may be answered within the
+// Grace; then it gets an error, and the server hears that nobody waits.
+func TestExchangeGrace(t *testing.T) {
+	for name, c := range map[string]struct {
+		after  time.Duration // until the server answers
+		reason string
+	}{"answered": {4 * time.Second, ""}, "too late": {time.Hour, `"shutting_down"`}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				client, clientEnd := Pipe()
+				server, serverEnd := Pipe()
+				ctx, cancel := context.WithCancelCause(t.Context())
+				done := make(chan error, 1)
+				go func() { done <- Exchange(ctx, clientEnd, serverEnd, PumpOptions{}) }()
+				must(t, client.Send(t.Context(), jsonrpc.NewRequest(jsonrpc.IntID(1), "tools/call", nil)))
+				asked, err := server.Recv(t.Context())
+				must(t, err)
+				time.Sleep(100 * time.Millisecond)
+				cancel(ErrClosing)
+				answer := time.AfterFunc(c.after, func() { _ = server.Send(t.Context(), jsonrpc.NewResult(asked.ID(), nil)) })
+				defer answer.Stop()
+				m, err := client.Recv(t.Context())
+				must(t, err)
+				if reason := string(m.Lookup("error", "data", "reason")); reason != c.reason {
+					t.Errorf("the client got %s", m.Bytes())
+				}
+				must(t, <-done)
+				if c.reason != "" {
+					if m, err := server.Recv(t.Context()); err != nil || m.Method() != "notifications/cancelled" {
+						t.Errorf("the server got %s, %v", m.Bytes(), err)
+					}
+				}
+				_ = client.Close()
+				_ = server.Close()
+			})
+		})
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
