@@ -8,6 +8,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
@@ -94,4 +96,33 @@ func (s *Sealer) Open(text string) (State, error) {
 // none that is a string.
 func StateOf(m jsonrpc.Message) (text string, ok bool) {
 	return jsonrpc.Text(m.Lookup("params", "requestState"))
+}
+
+// Bind returns a modern server's own requestState as text that only principal
+// can come back with (A6): the server knows nothing of principals.
+func (s *Sealer) Bind(principal, state string) string {
+	plain := strconv.AppendInt(nil, int64(len(principal)), 10)
+	plain = append(append(append(plain, ':'), principal...), state...)
+	return base64.RawURLEncoding.EncodeToString(s.aead.Seal([]byte{bound}, nil, plain, []byte{bound}))
+}
+
+// bound begins what Bind makes.
+const bound = 2
+
+// Unbind returns the requestState that text was made from. The error says that
+// it was made for somebody else, or not by this Sealer.
+func (s *Sealer) Unbind(principal, text string) (string, error) {
+	raw, err := base64.RawURLEncoding.Strict().DecodeString(text)
+	if err != nil || len(raw) == 0 || raw[0] != bound {
+		return "", errState
+	}
+	plain, err := s.aead.Open(nil, nil, raw[1:], raw[:1])
+	if err != nil {
+		return "", errState
+	}
+	state, ok := strings.CutPrefix(string(plain), strconv.Itoa(len(principal))+":"+principal)
+	if !ok {
+		return "", errState
+	}
+	return state, nil
 }

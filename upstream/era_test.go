@@ -76,6 +76,12 @@ func (f *fleet) serve(n int, conn bridge.Conn) {
 		case claims && speaksModern:
 			modern = true
 			switch m.Method() {
+			case "prompts/get":
+				if state, ok := era.StateOf(m); ok {
+					answer(`{"resultType":"complete","messages":[],"state":` + string(jsonrpc.Quote(state)) + `}`)
+				} else {
+					answer(`{"resultType":"input_required","requestState":"secret \u00e9"}`)
+				}
 			case "server/discover":
 				answer(`{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}}}`)
 			default:
@@ -308,6 +314,33 @@ func TestDiscoverFirst(t *testing.T) {
 	}
 }
 
+// TestStateIsBound: A6. What a shared server wants back from one principal, no
+// other can come with; it gets its own bytes back.
+func TestStateIsBound(t *testing.T) {
+	s := serverOf(t, &fleet{kind: modernServer}, Spec{})
+	first := strings.Replace(modernCall, "tools/call", "prompts/get", 1)
+	for name, h := range map[string]bridge.Handler{"POST": s.Exchange(bridge.PumpOptions{}), "connection": s.Modern(bridge.PumpOptions{})} {
+		t.Run(name, func(t *testing.T) {
+			as := func(principal, text string) jsonrpc.Message {
+				return ask(t, party(t, bridge.WithPrincipal(t.Context(), principal), h), text)
+			}
+			state := string(as("a", first).Lookup("result", "requestState"))
+			again := strings.Replace(first, `"name":"x"`, `"name":"x","requestState":`+state, 1)
+			if m := as("a", again); string(m.Lookup("result", "state")) != `"secret é"` {
+				t.Errorf("its own: %s", m.Bytes())
+			}
+			for _, thief := range []string{"b", "aa"} {
+				if m := as(thief, again); string(m.Lookup("error", "code")) != "-32602" {
+					t.Errorf("of %s: %s", thief, m.Bytes())
+				}
+			}
+			if m := as("", first); string(m.Lookup("result", "requestState")) != `"secret \u00e9"` {
+				t.Errorf("nobody has authenticated, and it is not passed as it is: %s", m.Bytes())
+			}
+		})
+	}
+}
+
 // A server that cannot be started is an error for who asks, and found anew by
 // the next.
 func TestProbeFails(t *testing.T) {
@@ -325,4 +358,3 @@ func TestProbeFails(t *testing.T) {
 		t.Errorf("%s", m.Bytes())
 	}
 }
-

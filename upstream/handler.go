@@ -172,7 +172,11 @@ func (s *Server) Exchange(o bridge.PumpOptions) bridge.Handler {
 		if err != nil {
 			return err
 		}
-		client = bridge.Unread(client, m)
+		m, ok, err := s.unbound(ctx, client, m)
+		if !ok {
+			return err
+		}
+		client = s.bind(ctx, bridge.Unread(client, m), false)
 		conn, err := s.memberFor(ctx, m)
 		if err != nil {
 			return errors.Join(err, bridge.Serve(failing{err}, o).ServeConn(ctx, client))
@@ -192,7 +196,7 @@ func (s *Server) Modern(o bridge.PumpOptions) bridge.Handler {
 	if s.spec.Clients == era.OnlyLegacy {
 		return refuse(s.spec.Clients)
 	}
-	return bridge.Serve(dialFunc(func(ctx context.Context) (bridge.Conn, error) {
+	h := bridge.Serve(dialFunc(func(ctx context.Context) (bridge.Conn, error) {
 		bridge.GiveBack(ctx) // units ask for places themselves
 		modern, err := s.speaksModern(ctx)
 		if err != nil {
@@ -203,6 +207,9 @@ func (s *Server) Modern(o bridge.PumpOptions) bridge.Handler {
 		}
 		return newDesk(ctx, s), nil
 	}), o)
+	return bridge.HandlerFunc(func(ctx context.Context, client bridge.Conn) error {
+		return h.ServeConn(ctx, s.bind(ctx, client, true))
+	})
 }
 
 // refuse returns what answers clients of an era that is not served (ED5).

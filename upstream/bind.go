@@ -1,0 +1,79 @@
+package upstream
+
+import (
+	"bytes"
+	"context"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/era"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// bind returns the Conn of a modern client who has authenticated as one that
+// gets requestState under its own name only (A6): a server that principals
+// share cannot tell who comes back with one. unread: what is received has not
+// been looked at.
+func (s *Server) bind(ctx context.Context, client bridge.Conn, unread bool) bridge.Conn {
+	if bridge.Principal(ctx) == "" {
+		return client
+	}
+	return &bound{Conn: client, s: s, principal: bridge.Principal(ctx), unread: unread}
+}
+
+type bound struct {
+	bridge.Conn
+	s         *Server
+	principal string
+	unread    bool
+}
+
+func (b *bound) Recv(ctx context.Context) (jsonrpc.Message, error) {
+	for {
+		m, err := b.Conn.Recv(ctx)
+		if err != nil || !b.unread {
+			return m, err
+		}
+		m, ok, err := b.s.unbound(bridge.WithPrincipal(ctx, b.principal), b.Conn, m)
+		if ok || err != nil {
+			return m, err
+		}
+	}
+}
+
+// unbound returns a client's request with the server's own requestState. ok is
+// false when it was answered, because that is not the client's.
+func (s *Server) unbound(ctx context.Context, client bridge.Conn, m jsonrpc.Message) (_ jsonrpc.Message, ok bool, err error) {
+	principal := bridge.Principal(ctx)
+	if principal == "" || m.Kind() != jsonrpc.Request || !era.MayAskForInput(m.Method()) {
+		return m, true, nil
+	}
+	text, has := era.StateOf(m)
+	if !has {
+		return m, true, nil
+	}
+	state, err := s.sealer.Unbind(principal, text)
+	if err != nil {
+		return m, false, client.Send(ctx, jsonrpc.NewError(m.ID(), jsonrpc.CodeInvalidParams, "Invalid or expired requestState", nil))
+	}
+	return m.WithParams(jsonrpc.With(m.Params(), "requestState", jsonrpc.Quote(state))), true, nil
+}
+
+func (b *bound) Send(ctx context.Context, m jsonrpc.Message) error {
+	if m.Kind() == jsonrpc.Response && !m.IsError() && bytes.Contains(m.Result(), []byte(`"requestState"`)) {
+		kind, _ := jsonrpc.Text(m.Lookup("result", "resultType"))
+		state, ok := jsonrpc.Text(m.Lookup("result", "requestState"))
+		if ok && kind == "input_required" {
+			text := jsonrpc.Quote(b.s.sealer.Bind(b.principal, state))
+			m = m.WithResult(jsonrpc.With(m.Result(), "requestState", text))
+		}
+	}
+	return b.Conn.Send(ctx, m)
+}
+
+// CloseFor passes on why the Conn is closed, to one that can say it.
+func (b *bound) CloseFor(err error) error {
+	if c, ok := b.Conn.(interface{ CloseFor(err error) error }); ok {
+		return c.CloseFor(err)
+	}
+	return b.Conn.Close()
+}
