@@ -25,7 +25,11 @@ const swift = time.Second
 // want it. An end of the client of which only its Recv knows is noticed after
 // a second.
 //
-// Of o it uses RequestTimeout, except for subscriptions/listen, and Dropped.
+// When the cause of ctx is ErrClosing the request may still be answered within
+// the Grace, and is answered with an error then.
+//
+// Of o it uses RequestTimeout, except for subscriptions/listen, Grace and
+// GraceNow, and Dropped.
 // It returns nil once the request is answered or cancelled, else what went
 // wrong; a request that fails with the server is answered with an error.
 func Exchange(ctx context.Context, client, server Conn, o PumpOptions) error {
@@ -69,6 +73,7 @@ var (
 	errTimeout   = errors.New("timed out")
 	errGone      = errors.New("the client has gone")
 	errCancelled = errors.New("cancelled")
+	errShutdown  = errors.New("shutting down")
 )
 
 func (x *exchange) run(ctx context.Context) error {
@@ -82,38 +87,33 @@ func (x *exchange) run(ctx context.Context) error {
 	if !done && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
 		done, err = x.slow(ctx)
 	}
-	if !done && !x.listen && context.Cause(ctx) == ErrClosing {
-		if done, err = x.last(ctx); !done && err == context.DeadlineExceeded {
-			x.cancel(ctx, "shutting down")
-			return x.refuse(ctx)
-		}
-	}
-	if done {
+	switch {
+	case done:
 		return err
+	case ctx.Err() == nil, err == errCancelled, err == errGone, err == errTimeout:
+		return x.end(err)
+	case !x.listen && context.Cause(ctx) == ErrClosing:
+		return x.last(ctx)
 	}
-	if ctx.Err() != nil && err != errCancelled && err != errGone {
-		err = ctx.Err()
-	}
-	return x.end(err)
+	return x.end(ctx.Err())
 }
 
 // last goes on for the Grace: nobody takes new requests any more, but this one
 // may be answered.
-func (x *exchange) last(ctx context.Context) (done bool, err error) {
-	d := x.opts.grace()
-	if d <= 0 {
-		return false, context.DeadlineExceeded
+func (x *exchange) last(ctx context.Context) error {
+	err := context.DeadlineExceeded
+	if d := x.opts.grace(); d > 0 {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d)
+		defer cancel()
+		done := false
+		if done, err = x.slow(ctx); done {
+			return err
+		}
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d)
-	defer cancel()
-	return x.slow(ctx)
-}
-
-// refuse answers a request that has not been answered within the Grace.
-func (x *exchange) refuse(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelWait)
-	defer cancel()
-	return x.client.Send(ctx, jsonrpc.NewError(x.id, jsonrpc.CodeInternalError, ErrClosing.Error(), shuttingDownData))
+	if err == context.DeadlineExceeded {
+		err = errShutdown
+	}
+	return x.end(err)
 }
 
 // slow goes on with relay, and listens to the client meanwhile.
@@ -206,6 +206,9 @@ func (x *exchange) end(why error) error {
 		}
 		text := fmt.Sprintf("the server did not answer within %v", within)
 		return x.client.Send(ctx, jsonrpc.NewError(x.id, jsonrpc.CodeInternalError, text, timeoutData))
+	case why == errShutdown:
+		x.cancel(ctx, "shutting down")
+		return x.client.Send(ctx, jsonrpc.NewError(x.id, jsonrpc.CodeInternalError, ErrClosing.Error(), shuttingDownData))
 	case why == errCancelled, why == errGone:
 		x.cancel(ctx, "the client has gone")
 		return nil
@@ -227,8 +230,6 @@ func (x *exchange) end(why error) error {
 
 // cancel tells the server that nobody waits for the answer any more.
 func (x *exchange) cancel(ctx context.Context, why string) {
-	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), cancelWait)
-	defer stop()
 	m := cancellation(x.id, why)
 	if err := x.server.Send(ctx, m); err != nil {
 		x.drop(m, "the server did not take it")

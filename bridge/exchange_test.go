@@ -217,3 +217,43 @@ func TestExchangeTakesNoGoroutine(t *testing.T) {
 		x.client.gets(resultOne)
 	})
 }
+
+// A server that ends, or a time that runs out, within the Grace is answered as ever.
+func TestExchangeGraceEnds(t *testing.T) {
+	for name, end := range map[string]func(x *exchanging){
+		"server":  func(x *exchanging) { x.server.end <- io.EOF },
+		"timeout": func(*exchanging) { time.Sleep(3 * time.Second) },
+		"gone":    func(x *exchanging) { x.client.end <- io.EOF },
+	} {
+		bubble(t, name, func(t *testing.T) {
+			client, server := newPeer(t, 10), newPeer(t, 10)
+			ctx, cancel := context.WithCancelCause(t.Context())
+			done := make(chan struct{})
+			client.in <- callOne
+			go func() {
+				defer close(done)
+				_ = bridge.Exchange(ctx, client, server, bridge.PumpOptions{RequestTimeout: 3 * time.Second})
+			}()
+			server.gets(callOne)
+			cancel(bridge.ErrClosing)
+			synctest.Wait()
+			end(&exchanging{client: client, server: server})
+			synctest.Wait()
+			select {
+			case <-done:
+			default:
+				t.Fatal("Exchange still runs")
+			}
+			switch name {
+			case "server":
+				client.gets(`{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"the server ended before it answered","data":{"reason":"server_ended"}}}`)
+			case "timeout":
+				client.gets(`{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"the server did not answer within 3s","data":{"reason":"timeout"}}}`)
+				server.gets(timedOut)
+			case "gone":
+				client.gets()
+				server.gets(clientGone)
+			}
+		})
+	}
+}

@@ -1,0 +1,357 @@
+package bridge_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// reasoned is a client's Conn that is closed for a reason.
+type reasoned struct {
+	*peer
+	mu     sync.Mutex
+	closed []string
+}
+
+func (r *reasoned) CloseFor(err error) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.closed = append(r.closed, fmt.Sprint(err))
+	return nil
+}
+
+func (r *reasoned) closedFor(t *testing.T, want ...string) {
+	t.Helper()
+	synctest.Wait()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if fmt.Sprint(r.closed) != fmt.Sprint(want) {
+		t.Errorf("closed for %q, want %q", r.closed, want)
+	}
+}
+
+// played is a Handler that the test plays.
+type played struct {
+	conn  bridge.Conn
+	ctx   context.Context
+	calls chan struct{}
+	leave chan error
+}
+
+func newPlayed() *played {
+	return &played{calls: make(chan struct{}, 10), leave: make(chan error, 1)}
+}
+
+func (p *played) ServeConn(ctx context.Context, client bridge.Conn) error {
+	p.conn, p.ctx = client, ctx
+	p.calls <- struct{}{}
+	return <-p.leave
+}
+
+// gets wants this message to come next.
+func (p *played) gets(t *testing.T, want string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	m, err := p.conn.Recv(ctx)
+	if err != nil || string(m.Bytes()) != want {
+		t.Errorf("got %s, %v; want %s", m.Bytes(), err, want)
+	}
+}
+
+// started waits until it was called.
+func (p *played) started(t *testing.T) {
+	t.Helper()
+	synctest.Wait()
+	select {
+	case <-p.calls:
+	default:
+		t.Fatal("the Handler was not started")
+	}
+}
+
+type byEra struct {
+	client         *reasoned
+	legacy, modern *played
+	done           chan struct{}
+	stop           context.CancelFunc
+	err            error
+}
+
+func serveByEra(t *testing.T, says ...string) *byEra {
+	b := &byEra{client: &reasoned{peer: newPeer(t, 100)}, legacy: newPlayed(), modern: newPlayed(), done: make(chan struct{})}
+	ctx, cancel := context.WithCancel(t.Context())
+	b.stop = cancel
+	for _, text := range says {
+		b.client.in <- text
+	}
+	go func() {
+		defer close(b.done)
+		b.err = bridge.ByEra(b.legacy, b.modern).ServeConn(ctx, b.client)
+	}()
+	return b
+}
+
+const (
+	initializeZero = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}`
+	modernOne      = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}`
+	modernTwo      = `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2099-01-01"}}}`
+	legacyThree    = `{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2025-11-25"}}}`
+	someNote       = `{"jsonrpc":"2.0","method":"notifications/vendor"}`
+)
+
+// ST14: each request is served in its own era, on one connection.
+func TestByEra(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := serveByEra(t, initializeZero, modernOne, callOne, modernTwo)
+		b.legacy.started(t)
+		b.legacy.gets(t, initializeZero)
+		b.legacy.gets(t, callOne) // whose id is in use, which is not ours to judge
+		b.modern.started(t)
+		b.modern.gets(t, modernOne)
+		b.modern.gets(t, modernTwo)
+		for i, h := range []*played{b.legacy, b.modern} {
+			if err := h.conn.Send(t.Context(), jsonrpc.NewResult(jsonrpc.IntID(int64(i)), nil)); err != nil {
+				t.Error(err)
+			}
+		}
+		b.client.gets(`{"jsonrpc":"2.0","id":0,"result":{}}`, `{"jsonrpc":"2.0","id":1,"result":{}}`)
+		// Both see the client's end, and what they do then is their own.
+		b.client.end <- io.EOF
+		for _, h := range []*played{b.legacy, b.modern} {
+			if _, err := h.conn.Recv(t.Context()); err != io.EOF {
+				t.Errorf("Recv = %v", err)
+			}
+		}
+		b.legacy.leave <- nil
+		synctest.Wait()
+		if b.modern.ctx.Err() != nil {
+			t.Error("the other was stopped while it drains")
+		}
+		b.modern.leave <- errors.New("m")
+		<-b.done
+		if b.err == nil || b.err.Error() != "m" {
+			t.Errorf("ServeConn = %v", b.err)
+		}
+		b.client.closedFor(t)
+	})
+}
+
+// A connection of one era starts one Handler only, and is its own.
+func TestByEraAlone(t *testing.T) {
+	for name, first := range map[string]string{"legacy": initializeZero, "modern": modernOne, "modern, by a notification": someNote} {
+		bubble(t, name, func(t *testing.T) {
+			b := serveByEra(t, first)
+			h, other := b.legacy, b.modern
+			if name != "legacy" {
+				h, other = other, h
+			}
+			h.started(t)
+			h.gets(t, first)
+			for _, text := range []string{someNote, cancelledNote("0"), resultOne} {
+				b.client.in <- text
+				h.gets(t, text)
+			}
+			got := make(chan error)
+			go func() { _, err := h.conn.Recv(t.Context()); got <- err }()
+			synctest.Wait()
+			b.client.end <- io.EOF
+			if err := <-got; err != io.EOF {
+				t.Errorf("Recv = %v", err)
+			}
+			_ = h.conn.(interface{ CloseFor(error) error }).CloseFor(io.EOF)
+			b.client.closedFor(t, "EOF")
+			if err := h.conn.Send(t.Context(), parse(t, someNote)); err == nil {
+				t.Error("Send after Close gave no error")
+			}
+			h.leave <- nil
+			<-b.done
+			if len(other.calls) > 0 {
+				t.Error("the other Handler was started")
+			}
+		})
+	}
+	bubble(t, "nothing", func(t *testing.T) {
+		b := serveByEra(t)
+		b.client.end <- io.EOF
+		<-b.done
+		if b.err != nil {
+			t.Errorf("ServeConn = %v", b.err)
+		}
+	})
+	bubble(t, "gone", func(t *testing.T) {
+		b := serveByEra(t)
+		b.client.end <- errors.New("gone")
+		<-b.done
+		if b.err == nil {
+			t.Error("no error")
+		}
+	})
+}
+
+// A cancellation goes where its request is, the rest to the legacy side.
+func TestByEraRoutes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := serveByEra(t, modernOne, someNote, legacyThree)
+		b.modern.started(t)
+		b.modern.gets(t, modernOne)
+		b.modern.gets(t, someNote) // legacy does not run yet
+		recv(t, b.modern)
+		b.legacy.started(t)
+		b.legacy.gets(t, legacyThree)
+		for _, c := range []struct {
+			text string
+			to   *played
+		}{
+			{modernTwo, b.modern}, {cancelledNote("3"), b.legacy}, {cancelledNote("2.0"), b.modern}, {cancelledNote("1"), b.modern},
+			{someNote, b.legacy}, {resultOne, b.legacy},
+			{`{"jsonrpc":"2.0","method":"notifications/vendor","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}`, b.modern},
+		} {
+			b.client.in <- c.text
+			other := b.legacy
+			if c.to == b.legacy {
+				other = b.modern
+			}
+			recv(t, other)
+			c.to.gets(t, c.text)
+		}
+		b.legacy.leave <- nil
+		b.modern.leave <- nil
+		<-b.done
+	})
+}
+
+// recv lets a Handler read without getting anything.
+func recv(t *testing.T, p *played) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	if m, err := p.conn.Recv(ctx); err == nil {
+		t.Errorf("got %s", m.Bytes())
+	}
+}
+
+// When one Handler is done although the client is there, the connection is
+// over: the other is told, and the client closed for the first one's reason.
+func TestByEraOneEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := serveByEra(t, initializeZero, modernOne, modernTwo)
+		b.legacy.started(t)
+		b.legacy.gets(t, initializeZero)
+		recv(t, b.legacy)
+		b.modern.started(t)
+		b.modern.gets(t, modernOne)
+		b.modern.gets(t, modernTwo)
+		waiting := make(chan error)
+		go func() { _, err := b.legacy.conn.Recv(t.Context()); waiting <- err }()
+		synctest.Wait()
+		_ = b.legacy.conn.(interface{ CloseFor(error) error }).CloseFor(errors.New("the server has ended"))
+		if err := <-waiting; err != io.ErrClosedPipe {
+			t.Errorf("Recv = %v", err)
+		}
+		if b.modern.ctx.Err() == nil {
+			t.Error("the other was not stopped")
+		}
+		b.client.closedFor(t)
+		// What comes for the closed side is answered, by whoever reads it.
+		b.client.in <- legacyThree
+		recv(t, b.modern)
+		b.client.gets(`{"jsonrpc":"2.0","id":3,"error":{"code":-32603,"message":"the other side has gone","data":{"reason":"server_ended"}}}`)
+		if err := b.modern.conn.Send(t.Context(), parse(t, resultOne)); err != nil {
+			t.Error(err)
+		}
+		b.client.gets(resultOne)
+		_ = b.modern.conn.Close()
+		b.client.closedFor(t, "the server has ended")
+		b.legacy.leave <- errors.New("l")
+		b.modern.leave <- nil
+		<-b.done
+		if b.err == nil || b.err.Error() != "l" {
+			t.Errorf("ServeConn = %v", b.err)
+		}
+	})
+}
+
+// What waits for a Handler that returns is answered.
+func TestByEraEarlyAnswered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := serveByEra(t, modernOne, initializeZero, legacyThree)
+		b.modern.started(t)
+		b.modern.gets(t, modernOne)
+		recv(t, b.modern)
+		b.legacy.started(t)
+		b.legacy.leave <- nil
+		b.client.gets(`{"jsonrpc":"2.0","id":0,"error":{"code":-32603,"message":"the other side has gone","data":{"reason":"server_ended"}}}`,
+			`{"jsonrpc":"2.0","id":3,"error":{"code":-32603,"message":"the other side has gone","data":{"reason":"server_ended"}}}`)
+		b.modern.leave <- nil
+		<-b.done
+	})
+}
+
+// A Handler that does not read holds up the other only after a number of
+// messages, and loses none.
+func TestByEraBackpressure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := serveByEra(t, initializeZero, modernOne)
+		b.legacy.started(t)
+		b.legacy.gets(t, initializeZero)
+		recv(t, b.legacy)
+		b.modern.started(t)
+		b.modern.gets(t, modernOne)
+		const n = 40
+		go func() {
+			for i := range n {
+				b.client.in <- fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/vendor","params":{"n":%d}}`, i)
+			}
+		}()
+		for range 5 {
+			recv(t, b.modern) // gives up in the middle of waiting, too
+		}
+		for i := range n {
+			b.legacy.gets(t, string(vendor(i).Bytes()))
+		}
+		b.legacy.leave <- nil
+		b.modern.leave <- nil
+		<-b.done
+	})
+}
+
+// Two Pumps on one connection, which end with it.
+func TestByEraServes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		echoing := dialFunc(func(context.Context) (bridge.Conn, error) {
+			ours, theirs := bridge.Pipe()
+			go echo(theirs, nil)
+			return ours, nil
+		})
+		h := bridge.Serve(echoing, bridge.PumpOptions{})
+		ours, client := bridge.Pipe()
+		done := make(chan error)
+		go func() { done <- bridge.ByEra(h, h).ServeConn(t.Context(), ours) }()
+		const n = 100
+		for i := range n {
+			text := modernOne
+			if i%2 == 0 {
+				text = legacyThree
+			}
+			if err := client.Send(t.Context(), parse(t, text).WithID(jsonrpc.IntID(int64(i)))); err != nil {
+				t.Fatal(err)
+			}
+			if m, err := client.Recv(t.Context()); err != nil || m.ID() != jsonrpc.IntID(int64(i)) {
+				t.Fatalf("got %s, %v", m.Bytes(), err)
+			}
+		}
+		_ = client.Close()
+		if err := <-done; err != nil {
+			t.Errorf("ServeConn = %v", err)
+		}
+	})
+}

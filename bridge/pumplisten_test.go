@@ -1,0 +1,128 @@
+package bridge_test
+
+import (
+	"errors"
+	"io"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge"
+)
+
+const listenEnds = `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`
+
+// ST8, ST13: an open subscription does not hold up the end of a conversation,
+// whoever ends it: it is over at the server, and its client gets the result and
+// then the cancellation.
+func TestPumpEndsListens(t *testing.T) {
+	const call = `{"jsonrpc":"2.0","id":2,"method":"tools/call"}`
+	const result = `{"jsonrpc":"2.0","id":2,"result":{}}`
+	for _, c := range []struct {
+		name string
+		end  func(p *pumping)
+		told bool // the server is told
+	}{
+		{"EOF", func(p *pumping) { p.client.end <- io.EOF }, true},
+		{"shutdown", func(p *pumping) { p.stop() }, true},
+		{"server", func(p *pumping) { p.server.end <- errors.New("exit status 1") }, false},
+	} {
+		bubble(t, c.name, func(t *testing.T) {
+			p := pump(t, bridge.PumpOptions{})
+			p.client.says(listenOne)
+			p.server.gets(listenOne)
+			start := time.Now()
+			c.end(p)
+			<-p.done
+			if took := time.Since(start); took != 0 {
+				t.Errorf("Pump waited %v", took)
+			}
+			p.client.gets(listenOneEnd, listenEnds)
+			if c.told {
+				p.server.gets(clientGone)
+			}
+			p.server.gets()
+		})
+		if !c.told {
+			continue
+		}
+		bubble(t, c.name+" with a call", func(t *testing.T) {
+			p := pump(t, bridge.PumpOptions{})
+			p.client.says(listenOne)
+			p.client.says(call)
+			p.server.gets(listenOne, call)
+			c.end(p)
+			p.running(t) // for the call
+			p.client.gets(listenOneEnd, listenEnds)
+			p.server.gets(clientGone)
+			p.server.says("%s", changed("tools/list_changed", "1", ""))
+			p.server.says("%s", listenOneEnd)
+			p.server.says(someNote)
+			p.client.gets(someNote) // and nothing more of the subscription
+			p.server.says(result)
+			p.client.gets(result)
+			if err := p.ended(t); err != nil {
+				t.Errorf("Pump = %v", err)
+			}
+		})
+	}
+	bubble(t, "client gone", func(t *testing.T) {
+		p := pump(t, bridge.PumpOptions{})
+		p.client.says(listenOne)
+		p.client.end <- errors.New("reset")
+		if err := p.ended(t); err == nil {
+			t.Error("no error")
+		}
+		p.server.gets(listenOne, clientGone)
+		p.client.gets()
+	})
+}
+
+// ST13: what the server says about the end of a subscription passes through
+// untouched, and then it is over: its id may be used again.
+func TestPumpListenEndedByServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := pump(t, bridge.PumpOptions{})
+		p.client.says(listenOne)
+		p.server.says("%s", changed("tools/list_changed", "1", ""))
+		p.server.says(listenOneEnd)
+		p.server.says(listenEnds)
+		p.client.gets(changed("tools/list_changed", "1", ""), listenOneEnd, listenEnds)
+		p.client.says(listenOne)
+		p.server.says(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1.0,"reason":"bye"}}`)
+		p.client.gets(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1,"reason":"bye"}}`)
+		p.client.says(listenOne)
+		p.server.gets(listenOne, listenOne, listenOne)
+		p.client.says("%s", cancelledNote("1"))
+		p.server.gets(cancelledNote("1"))
+		p.client.end <- io.EOF
+		if err := p.ended(t); err != nil {
+			t.Errorf("Pump = %v", err)
+		}
+		p.client.gets()
+	})
+}
+
+// J8: a subscription has no time-out.
+func TestPumpListenHasNoTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := pump(t, bridge.PumpOptions{RequestTimeout: time.Second})
+		p.client.says(listenOne)
+		time.Sleep(time.Hour)
+		p.server.gets(listenOne)
+		p.client.gets()
+		p.client.end <- io.EOF
+		p.ended(t)
+	})
+}
+
+// C.7: a server Conn that ends because everything does, says so.
+func TestPumpServerShutsDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := pump(t, bridge.PumpOptions{})
+		p.client.says(callOne)
+		p.server.end <- bridge.ErrClosing
+		p.ended(t)
+		p.client.gets(`{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"the bridge is shutting down or was configured anew","data":{"reason":"shutting_down"}}}`)
+	})
+}
