@@ -20,6 +20,16 @@ var knownMethods = makeKnown(
 	"notifications/tasks/status", "notifications/tasks", "notifications/subscriptions/acknowledged",
 )
 
+// knownKeys are keys that stand in nearly every request and result; it is used
+// as knownMethods is.
+var knownKeys = makeKnown(
+	"name", "arguments", "uri", "cursor", "requestState", "inputResponses", "inputRequests",
+	"content", "structuredContent", "resultType", "ttlMs", "cacheScope", "tools", "inputSchema", "description",
+	"io.modelcontextprotocol/protocolVersion", "io.modelcontextprotocol/clientInfo",
+	"io.modelcontextprotocol/clientCapabilities", "io.modelcontextprotocol/logLevel",
+	"io.modelcontextprotocol/serverInfo", "io.modelcontextprotocol/subscriptionId",
+)
+
 func makeKnown(names ...string) map[string]string {
 	m := make(map[string]string, len(names))
 	for _, name := range names {

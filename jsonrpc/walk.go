@@ -65,6 +65,9 @@ func textOf(text []byte, escaped bool) string {
 	if escaped {
 		return decode(text)
 	}
+	if key, ok := knownKeys[string(text)]; ok {
+		return key // so does this
+	}
 	return string(text)
 }
 
