@@ -223,6 +223,12 @@ func TestByEraRoutes(t *testing.T) {
 			recv(t, other)
 			c.to.gets(t, c.text)
 		}
+		// One that a side has read itself.
+		b.client.in <- initializeZero
+		b.legacy.gets(t, initializeZero)
+		b.client.in <- cancelledNote("0")
+		recv(t, b.modern)
+		b.legacy.gets(t, cancelledNote("0"))
 		b.legacy.leave <- nil
 		b.modern.leave <- nil
 		<-b.done
@@ -315,8 +321,16 @@ func TestByEraBackpressure(t *testing.T) {
 		for range 5 {
 			recv(t, b.modern) // gives up in the middle of waiting, too
 		}
+		waiting, stop := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { _, err := b.modern.conn.Recv(waiting); done <- err }()
+		synctest.Wait()
 		for i := range n {
 			b.legacy.gets(t, string(vendor(i).Bytes()))
+		}
+		stop()
+		if err := <-done; err != context.Canceled {
+			t.Errorf("Recv = %v", err)
 		}
 		b.legacy.leave <- nil
 		b.modern.leave <- nil

@@ -152,7 +152,15 @@ func TestTranslateTicks(t *testing.T) {
 		if len(ticks) < 5 || len(ticks) > 10 {
 			t.Errorf("%d ticks: a filter that is always due must not take the whole processor", len(ticks))
 		}
-	}) // Close, by Cleanup, ends the timer
+	})
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		client, _ := newTranslated(t, &script{due: start.Add(time.Hour)})
+		_ = client.Close()
+		if took := time.Since(start); took != 0 {
+			t.Errorf("Close took %v", took)
+		}
+	})
 }
 
 // ServerEnded's messages come after all that came before, and before the error.
@@ -168,7 +176,7 @@ func TestTranslateServerEnds(t *testing.T) {
 			out.Server(vendor(3)) // which nobody takes
 		}}
 		client := bridge.Translate(server, f)
-		server.in <- string(vendor(1).Bytes())
+		server.says("%s", vendor(1).Bytes())
 		server.end <- why
 		synctest.Wait()
 		wantVendor(t, client, 1)
@@ -203,6 +211,7 @@ func TestTranslateDoesNotLock(t *testing.T) {
 				t.Fatalf("message %d: %v", i, err)
 			}
 		}
+		synctest.Wait()
 		sent := make(chan error, 1)
 		go func() { sent <- client.Send(t.Context(), vendor(n)) }()
 		synctest.Wait()
