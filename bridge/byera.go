@@ -27,7 +27,7 @@ func ByEra(legacy, modern Handler) Handler {
 			over, leave := context.WithCancel(context.Background())
 			defer leave()
 			s.halves[i] = half{split: s, handler: h, over: over, leaves: leave,
-				room: make(chan struct{}, 1)}
+				filled: make(chan struct{}, 1), room: make(chan struct{}, 1)}
 		}
 		m, err := client.Recv(ctx)
 		if err != nil {
@@ -57,8 +57,7 @@ const (
 const maxEarly = 16
 
 // split shares one client's Conn between two Handlers. Whoever waits in Recv
-// and has the turn reads one message from the client, and puts aside what is for
-// the other; then it is the other's turn.
+// and has the turn reads the client, and puts aside what is for the other.
 type split struct {
 	client  Conn
 	ctx     context.Context
@@ -180,6 +179,8 @@ func (h *half) Recv(ctx context.Context) (jsonrpc.Message, error) {
 		}
 		select {
 		case h.reading <- struct{}{}:
+		case <-h.filled: // between our look and our wait
+			continue
 		case <-ctx.Done():
 			continue
 		case <-h.over.Done():
@@ -233,6 +234,9 @@ func (h *half) read(ctx context.Context) (m jsonrpc.Message, mine bool, err erro
 		}
 		if ctx.Err() == nil {
 			h.ended = err
+			for i := range h.halves {
+				signal(h.halves[i].filled)
+			}
 		}
 		return m, false, err
 	}
@@ -277,6 +281,7 @@ func (h *half) divert(ctx context.Context, to *half, m jsonrpc.Message) error {
 	closed := to.closed
 	if !closed {
 		to.early = append(to.early, m)
+		signal(to.filled)
 	}
 	h.mu.Unlock()
 	if closed {
