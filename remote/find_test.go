@@ -112,6 +112,27 @@ func TestNoFallback(t *testing.T) {
 	}
 }
 
+// LE13, ME9: a server of 2026-07-28 that refuses initialize says so itself, and
+// is asked nothing else in the older transport.
+func TestModernRefusal(t *testing.T) {
+	for status, code := range map[int]string{400: "-32022", 404: "-32601"} {
+		s := newSite(t)
+		refusal := func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(status)
+			io.WriteString(w, `{"jsonrpc":"2.0","id":null,"error":{"code":`+code+`,"message":"no","data":{"supported":["2026-07-28"]}}}`)
+		}
+		s.be(refusal, refusal)
+		conn := dial(t, &Dialer{URL: s.URL})
+		conn.send(initializeText)
+		m, err := conn.conn.Recv(t.Context())
+		if err != nil || string(m.Lookup("error", "code")) != code {
+			t.Errorf("%d: %s, %v", status, m.Bytes(), err)
+		}
+		conn.wantRequests(s, "POST initialize")
+	}
+}
+
 // LE13: while a server takes its time, nothing else is tried.
 func TestHangingServer(t *testing.T) {
 	for mode, method := range map[Mode]string{HTTPFirst: "POST", SSEFirst: "GET"} {

@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/mcp-bridge/mcp-bridge/httpclient"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/renew"
 )
 
@@ -39,7 +40,17 @@ func saysUnopened(fault *httpclient.Fault) bool {
 		http.StatusRequestHeaderFieldsTooLarge, http.StatusUnavailableForLegalReasons:
 		return false
 	}
-	return fault.Status/100 == 4
+	return fault.Status/100 == 4 && !saysModern(fault.Own)
+}
+
+// saysModern reports whether a server's error is one of 2026-07-28: it has
+// understood what it was sent, and does not want it (ME9).
+func saysModern(m jsonrpc.Message) bool {
+	switch string(m.Lookup("error", "code")) {
+	case "-32020", "-32021", "-32022", "-32601":
+		return true
+	}
+	return false
 }
 
 // unopened ends the Conn with an UnopenedError, if that was wanted and the
