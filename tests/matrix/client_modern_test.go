@@ -94,6 +94,25 @@ func (c *modernClient) post(ctx context.Context, body string, h http.Header) (*h
 	return c.client.Do(req)
 }
 
+// refused POSTs what is wrong, and returns what is said about it.
+func (c *modernClient) refused(t testing.TB, what, text string, h http.Header) (status int, body string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	resp, err := c.post(ctx, text, h)
+	if err == nil {
+		status = resp.StatusCode
+		body, err = read(resp)
+		if got := resp.Header.Values("Mcp-Session-Id"); len(got) > 0 { // MI2
+			t.Errorf("%s: the reply names a session", what)
+		}
+	}
+	if err != nil {
+		t.Errorf("%s: status %d %s %v", what, status, clip(body), err)
+	}
+	return status, body
+}
+
 // send: a POST, whose reply is read in the background.
 func (c *modernClient) send(t testing.TB, text string) {
 	t.Helper()

@@ -294,6 +294,15 @@ func (e *end) waitOver(t testing.TB) string {
 	}
 }
 
+// endsWith waits for the end, before which nothing may come but what is allowed.
+func (e *end) endsWith(t testing.TB, allowed func(envelope) bool) {
+	t.Helper()
+	e.waitFor(t, "the end", func() bool {
+		e.inbox = slices.DeleteFunc(e.inbox, func(f frame) bool { m, _ := open(f.text); return allowed(m) })
+		return e.over != ""
+	})
+}
+
 // silent wants nothing to wait here, and no fault.
 func (e *end) silent(t testing.TB) {
 	t.Helper()

@@ -78,6 +78,9 @@ func eraProgress(t *testing.T, k *visitor) {
 	}
 }
 
+// levels are those of log lines, the most verbose first.
+var levels = []string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
+
 // eraLog: log lines in the course of a call, at the level that was asked for
 // and above. A modern client asks with each call, a legacy one once (MI18).
 func eraLog(t *testing.T, k *visitor) {
@@ -90,7 +93,10 @@ func eraLog(t *testing.T, k *visitor) {
 		c := k.call(t, "tools/call", `"name":"log"`)
 		sc := c.heard(t)
 		if !k.h.modern {
-			k.h.await(t, "the log level", func() bool { return sc.seat.level == level })
+			k.h.await(t, "a log level as verbose", func() bool {
+				at := slices.Index(levels, sc.seat.level)
+				return at >= 0 && at <= slices.Index(levels, level)
+			})
 		}
 		for i, at := range []string{level, "emergency"} {
 			data := fmt.Sprintf(`{"n":%d,"t":%s}`, i, tricky)
@@ -321,6 +327,9 @@ func eraTwoClients(t *testing.T, w *world) string {
 	for _, k := range both {
 		heard[k].hears(t, "tools")
 		heard[k].close(t)
+	}
+	if w.main != nil && !w.main.modern { // that one hears of it, too
+		(&subscription{k: w.main}).hears(t, "tools")
 	}
 	for _, k := range both {
 		k.settle(t)

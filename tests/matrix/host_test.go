@@ -16,6 +16,9 @@ import (
 type host struct {
 	v      *server
 	modern bool
+	// relayed says that the clients are modern themselves: then what comes is
+	// theirs, and it is for the server to refuse it.
+	relayed bool
 
 	mu      sync.Mutex // guards all below, and the seats
 	changed chan struct{}
@@ -35,7 +38,7 @@ type seat struct {
 	begun, ready bool
 	caps         map[string]json.RawMessage
 	level        string
-	uris         map[string]int // by URI as spelled: how often somebody has subscribed, less how often not
+	uris         map[string]int // by URI: how often somebody has subscribed, less how often not
 	asked        map[string]chan answer
 
 	listens map[string]*hearer // modern, by id
@@ -82,7 +85,7 @@ func (f filter) wants(what string) bool {
 	case "resources":
 		return f.ResourcesListChanged
 	}
-	return slices.ContainsFunc(f.ResourceSubscriptions, func(uri json.RawMessage) bool { return string(uri) == what })
+	return slices.ContainsFunc(f.ResourceSubscriptions, func(uri json.RawMessage) bool { return stringOf(uri) == what })
 }
 
 // answer is what a client says to a question: one of both.
@@ -239,7 +242,7 @@ func (x *seat) requested(m envelope, params, meta map[string]json.RawMessage, sp
 	case strings.HasPrefix(m.Method, "x/"):
 		go x.s.wire.send(id, failure(id, noMethod))
 		return
-	case m.Method == "tools/list" && mark == "": // the bridge's own: what headers are there?
+	case m.Method == "tools/list" && !strings.Contains(mark, m.Method): // the bridge's own: what headers are there?
 		go x.s.wire.send(id, response(id, x.h.listResult()))
 		return
 	case mark == "":
@@ -320,10 +323,10 @@ func (x *seat) legacyRequest(m envelope, params, meta map[string]json.RawMessage
 		x.level = strings.Trim(string(params["level"]), `"`)
 		return response(id, `{}`), true
 	case "resources/subscribe":
-		x.uris[string(params["uri"])]++
+		x.uris[stringOf(params["uri"])]++
 		return response(id, `{}`), true
 	case "resources/unsubscribe":
-		x.uris[string(params["uri"])]--
+		x.uris[stringOf(params["uri"])]--
 		return response(id, `{}`), true
 	}
 	if !x.begun {
@@ -335,13 +338,21 @@ func (x *seat) legacyRequest(m envelope, params, meta map[string]json.RawMessage
 // removed are requests that 2026-07-28 does not have (MI11).
 var removed = []string{"initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe", "tasks/list", "tasks/result"}
 
+// onlyModern is what a modern server says to whoever is not (ED5).
+const onlyModern = `{"code":-32022,"message":"Unsupported protocol version","data":{"supported":["` + modernRevision + `"],"requested":"` + revision + `"}}`
+
 func (x *seat) modernRequest(m envelope, params, meta map[string]json.RawMessage) (reply string, done bool) {
 	id := string(m.ID)
 	switch {
+	case m.Method == "initialize" && meta[keyVersion] == nil: // who does not know us may ask
+		return failure(id, onlyModern), true
 	case string(meta[keyVersion]) != `"`+modernRevision+`"` || members(meta[keyCaps]) == nil:
 		x.s.fault("%s came with the meta %s", m.Method, params["_meta"]) // MI7
 	case slices.Contains(removed, m.Method):
-		x.s.fault("%s came", m.Method)
+		if !x.h.relayed {
+			x.s.fault("%s came", m.Method)
+		}
+		return failure(id, noMethod), true
 	}
 	switch m.Method {
 	case "server/discover":
@@ -357,16 +368,15 @@ func (x *seat) modernRequest(m envelope, params, meta map[string]json.RawMessage
 func (x *seat) listen(id string, params map[string]json.RawMessage) {
 	l := &hearer{seat: x, id: id}
 	if params["notifications"] == nil || json.Unmarshal(params["notifications"], &l.filter) != nil {
-		x.s.fault("subscriptions/listen came with %s", params["notifications"])
+		go x.s.wire.send(id, failure(id, `{"code":-32602,"message":"notifications: what do you want to hear?"}`)) // MI21
+		return
 	}
-	go func() {
+	go x.h.update(func() { // nobody may emit between the two
 		x.s.wire.send(id, note("notifications/subscriptions/acknowledged", `{"notifications":`+string(params["notifications"])+`,"_meta":{"`+keySubscription+`":`+id+`}}`))
-		x.h.update(func() {
-			if _, over, _ := x.s.peek(); over == "" {
-				x.listens[id] = l
-			}
-		})
-	}()
+		if _, over, _ := x.s.peek(); over == "" {
+			x.listens[id] = l
+		}
+	})
 }
 
 // interested returns the number of connections, or of listens, on which what
@@ -374,6 +384,7 @@ func (x *seat) listen(id string, params map[string]json.RawMessage) {
 // has the lock.
 func (h *host) interested(what string) int {
 	n := 0
+	what = plain(what)
 	for _, x := range h.seats {
 		for _, l := range x.listens {
 			if l.filter.wants(what) {
@@ -385,6 +396,14 @@ func (h *host) interested(what string) int {
 		}
 	}
 	return n
+}
+
+// plain is a URI as it is meant, or what is none as it stands.
+func plain(what string) string {
+	if strings.HasPrefix(what, `"`) {
+		return stringOf(json.RawMessage(what))
+	}
+	return what
 }
 
 // awaitInterest waits until somebody wants to hear of a change, or nobody.
@@ -408,11 +427,11 @@ func (h *host) emit(t testing.TB, what string) {
 	h.mu.Lock()
 	for _, x := range h.seats {
 		for _, l := range x.listens {
-			if l.filter.wants(what) {
+			if l.filter.wants(plain(what)) {
 				out = append(out, parcel{x, l.id, note(method, `{`+params+`"_meta":{"`+keySubscription+`":`+l.id+`,"com.example/n":1.0}}`)})
 			}
 		}
-		if x.ready && (params == "" || x.uris[what] > 0) {
+		if x.ready && (params == "" || x.uris[plain(what)] > 0) {
 			if _, over, _ := x.s.peek(); over == "" {
 				out = append(out, parcel{x, "", note(method, `{`+params+`"_meta":{"com.example/n":1.0}}`)})
 			}

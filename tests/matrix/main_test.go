@@ -28,8 +28,9 @@ import (
 )
 
 // patience bounds every wait. It is long because a loaded machine may stall;
-// no test relies on it passing.
-const patience = 30 * time.Second
+// no test relies on it passing. MATRIX_PATIENCE names another, for who looks for
+// a mistake.
+var patience = 30 * time.Second
 
 // atOnce is how many pairs run at a time. They mostly wait for one another,
 // and for times that the protocol has in it.
@@ -40,6 +41,9 @@ var bridgeBin, relayBin string
 
 func TestMain(m *testing.M) {
 	flag.Parse()
+	if d, err := time.ParseDuration(os.Getenv("MATRIX_PATIENCE")); err == nil {
+		patience = d
+	}
 	explicit := false
 	flag.Visit(func(f *flag.Flag) { explicit = explicit || f.Name == "test.parallel" })
 	if !explicit {

@@ -55,6 +55,11 @@ func (v *modernServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		v.fault("POST of " + clip(text))
 		w.WriteHeader(http.StatusBadRequest)
 		return
+	case m.Method == "initialize" && r.Header.Get("Mcp-Protocol-Version") != modernRevision: // who does not know us may ask
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusBadRequest)
+		io.WriteString(w, failure(string(m.ID), onlyModern))
+		return
 	}
 	if wrong := v.headers(r, m); wrong != "" {
 		w.Header().Set("Content-Type", "application/json")

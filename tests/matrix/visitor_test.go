@@ -137,7 +137,7 @@ func (k *visitor) call(t testing.TB, method, params string, with ...opening) *ca
 		c.id = k.id()
 	}
 	k.marks++
-	c.mark = fmt.Sprintf(`"%s #%d"`, k.name, k.marks)
+	c.mark = fmt.Sprintf(`"%s #%d %s"`, k.name, k.marks, strings.ReplaceAll(method, `"`, ""))
 	c.send(t, "")
 	return c
 }

@@ -42,6 +42,7 @@ func newWorld(t testing.TB, modernClient bool, ingress string, modernServer bool
 		w.v = unixServer(t)
 	}
 	w.h = newHost(w.v, modernServer)
+	w.h.relayed = modernClient
 	return w
 }
 
