@@ -346,3 +346,48 @@ func TestMuxBusyListens(t *testing.T) {
 		a.gets()
 	})
 }
+
+// C.2, J2: a subscription whose own connection is lost, while the server lives,
+// is opened again under another id, at longer and longer intervals while that
+// is fruitless; its client learns that something may have changed. One that was
+// refused, or is not acknowledged yet, is over.
+func TestMuxListenLost(t *testing.T) {
+	lost := func(id string) string {
+		return `{"jsonrpc":"2.0","id":` + id + `,"error":{"code":-32603,"message":"lost","data":{"reason":"connection_lost"}}}`
+	}
+	synctest.Test(t, func(t *testing.T) {
+		x := newMux(t, bridge.MuxOptions{Backoff: time.Second, MaxBackoff: 3 * time.Second})
+		a, b := x.dial(), x.dial()
+		a.says(listenCall(`"l"`))
+		x.up()
+		x.serverGets(listenCall("1"))
+		x.serverSays("%s", ack("1", `{"toolsListChanged":true}`))
+		a.gets(`"l" ` + ack(`"l"`, `{"toolsListChanged":true}`))
+		time.Sleep(time.Minute)
+		b.says(listenCall("7"))
+		x.serverGets(listenCall("2"))
+		x.serverSays("%s", lost("2"))
+		b.gets(`7 ` + lost("7"))
+
+		x.serverSays("%s", lost("1"))
+		for i, wait := range []time.Duration{time.Second, 2 * time.Second, 3 * time.Second, 3 * time.Second} {
+			time.Sleep(wait - time.Millisecond)
+			x.serverGets()
+			time.Sleep(time.Millisecond)
+			id := string(rune('3' + i))
+			x.serverGets(listenCall(id))
+			if i < 3 {
+				x.serverSays("%s", lost(id))
+			}
+		}
+		a.gets()
+		x.serverSays("%s", ack("6", `{"toolsListChanged":true}`))
+		a.gets(`"l" ` + changed("tools/list_changed", `"l"`, ""))
+
+		x.serverSays("%s", lost("6"))
+		a.says(cancelledNote(`"l"`))
+		time.Sleep(time.Minute)
+		x.serverGets()
+		x.drops()
+	})
+}

@@ -19,6 +19,8 @@ type muxListen struct {
 	asked    jsonrpc.Message // as its client has sent it
 	honoured []byte          // what the server has agreed to; nil: it has not answered yet
 	again    bool            // a server that had it has ended
+	tries    int             // how often it was sent again in a row, to a server that lives
+	acked    time.Time       // when the server has acknowledged it; zero: it has not since it was sent
 }
 
 // read takes the server's messages until it ends. It waits for nobody.
@@ -44,6 +46,11 @@ func (s *muxServer) answer(m jsonrpc.Message) {
 	x := s.mux
 	x.mu.Lock()
 	call := s.call(m.ID())
+	if call != nil && call.listen != nil && call.listen.honoured != nil && isLoss(m) {
+		s.relisten(call)
+		x.mu.Unlock()
+		return
+	}
 	if call != nil {
 		x.remove(call)
 	}
@@ -179,6 +186,7 @@ func (s *muxServer) toListen(m jsonrpc.Message, id jsonrpc.ID) {
 	}
 	if call != nil && acknowledged {
 		known = call.listen.honoured
+		call.listen.acked = time.Now()
 		if known == nil {
 			call.listen.honoured = m.Lookup("params", "notifications")
 		}

@@ -30,6 +30,9 @@ type muxServer struct {
 	broken    error // why nothing can be written; under mux.mu, and so is cancels
 
 	unsent []unsent // of the writer
+
+	lost chan struct{} // holds one element when there is something new in late
+	late []lateListen  // under mux.mu
 }
 
 // unsent is a request that the server did not take.
@@ -242,7 +245,7 @@ func refusal(call *muxCall, text string, data []byte) jsonrpc.Message {
 // then learns of it before it is closed, which may take a while.
 func (x *Mux) serve(conn Conn) {
 	s := &muxServer{mux: x, conn: conn, out: make(chan muxItem, outBuffer),
-		gone: make(chan struct{}), cancelled: make(chan struct{}, 1)}
+		gone: make(chan struct{}), cancelled: make(chan struct{}, 1), lost: make(chan struct{}, 1)}
 	started := time.Now()
 	var writer sync.WaitGroup
 	if x.up(s) {
@@ -316,6 +319,9 @@ func (s *muxServer) write() {
 	}
 	var late *time.Timer
 	var due <-chan time.Time
+	again := time.NewTimer(time.Hour)
+	again.Stop()
+	defer again.Stop()
 	for {
 		if len(s.unsent) > 0 && due == nil {
 			late = time.NewTimer(time.Until(s.unsent[0].due))
@@ -333,6 +339,13 @@ func (s *muxServer) write() {
 		case <-due:
 			due = nil
 			s.reject()
+		case <-s.lost:
+			again.Reset(time.Until(s.nextListen()))
+		case <-again.C:
+			s.sendListens()
+			if next := s.nextListen(); !next.IsZero() {
+				again.Reset(time.Until(next))
+			}
 		case <-s.gone:
 			if late != nil {
 				late.Stop()
