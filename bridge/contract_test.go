@@ -75,3 +75,65 @@ func TestTranslateContract(t *testing.T) {
 		return bridge.Translate(a, passing{}), b, nil
 	}, bridgetest.Options{})
 }
+
+// bothHalves is one half of a ByEra's client that is closed with the other.
+type bothHalves struct {
+	bridge.Conn
+	other bridge.Conn
+}
+
+func (b bothHalves) Close() error {
+	_ = b.other.Close()
+	return b.Conn.Close()
+}
+
+// What a Handler of ByEra gets is a Conn like any other, also while the other
+// Handler runs.
+func TestByEraContract(t *testing.T) {
+	for name, firsts := range map[string][]string{"alone": {initializeZero}, "both": {initializeZero, modernOne}} {
+		t.Run(name, func(t *testing.T) {
+			bridgetest.TestConn(t, func(t *testing.T) (a, b bridge.Conn, stop func()) {
+				ours, theirs := bridge.Pipe()
+				conns, leave, done := make(chan bridge.Conn, 2), make(chan struct{}), make(chan struct{})
+				h := bridge.HandlerFunc(func(_ context.Context, client bridge.Conn) error {
+					conns <- client
+					<-leave
+					return nil
+				})
+				go func() {
+					defer close(done)
+					_ = bridge.ByEra(h, h).ServeConn(context.Background(), ours)
+				}()
+				for _, text := range firsts {
+					if err := theirs.Send(t.Context(), parse(t, text)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				legacy := <-conns
+				if _, err := legacy.Recv(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				a = legacy
+				if name == "both" {
+					ctx, cancel := context.WithCancel(t.Context())
+					reading := make(chan struct{})
+					go func() {
+						defer close(reading)
+						_, _ = legacy.Recv(ctx) // which finds the other's message
+					}()
+					modern := <-conns
+					if _, err := modern.Recv(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+					cancel()
+					<-reading
+					a = bothHalves{legacy, modern}
+				}
+				return a, theirs, func() {
+					close(leave)
+					<-done
+				}
+			}, bridgetest.Options{})
+		})
+	}
+}

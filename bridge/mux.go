@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
@@ -195,7 +196,7 @@ type muxCall struct {
 	written bool       // the server may know of it
 	gone    bool       // answered or cancelled
 
-	cancelled flag // nothing more about it reaches its client
+	cancelled atomic.Bool // nothing more about it reaches its client
 }
 
 // add enters a call. It is called with mu held.
@@ -225,7 +226,7 @@ func (x *Mux) remove(call *muxCall) {
 // with mu held.
 func (x *Mux) forget(call *muxCall, reason, meta []byte) {
 	x.remove(call)
-	call.cancelled.set()
+	call.cancelled.Store(true)
 	if !call.written || call.server == nil {
 		return
 	}

@@ -509,3 +509,30 @@ func TestMuxServerTakesNothing(t *testing.T) {
 		}
 	})
 }
+
+// D11: a Pump whose client is stuck ends by name, though it is waiting for the
+// client; also with a filter in between.
+func TestMuxSlowClientOfPump(t *testing.T) {
+	for name, wrap := range map[string]func(bridge.Conn) bridge.Conn{
+		"mux":        func(c bridge.Conn) bridge.Conn { return c },
+		"translated": func(c bridge.Conn) bridge.Conn { return bridge.Translate(c, passing{}) },
+	} {
+		bubble(t, name, func(t *testing.T) {
+			x := newMux(t, bridge.MuxOptions{Queue: 50})
+			conn := wrap(x.dial().Conn)
+			client := newPeer(t, 0) // which takes nothing
+			done := make(chan error)
+			go func() { done <- bridge.Pump(t.Context(), client, conn, bridge.PumpOptions{}) }()
+			client.says(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"_meta":{"progressToken":1}}}`)
+			x.up()
+			token := x.serverGetsOne(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"_meta":{"progressToken":$1}}}`)
+			for i := range 100 {
+				x.serverSays(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":%d}}`, token, i)
+			}
+			if err := <-done; err != bridge.ErrSlow {
+				t.Errorf("Pump = %v", err)
+			}
+			_ = conn.Close()
+		})
+	}
+}

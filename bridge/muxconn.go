@@ -7,17 +7,11 @@ import (
 	"io"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
-
-// flag is a bool that many goroutines may set and see.
-type flag struct{ atomic.Bool }
-
-func (f *flag) set() { f.Store(true) }
 
 // muxConn is a Mux's server as one client sees it.
 type muxConn struct {
@@ -33,6 +27,7 @@ type muxConn struct {
 	items []muxItem
 	bytes int
 	err   error // why it has ended
+	slow  func()
 }
 
 // muxItem is a message on its way, and the call that it is about, if any.
@@ -169,7 +164,7 @@ func (c *muxConn) takeBack(id jsonrpc.ID) (found bool) {
 	defer c.mu.Unlock()
 	for _, it := range c.items {
 		if it.call != nil && it.call.id.Equivalent(id) {
-			it.call.cancelled.set()
+			it.call.cancelled.Store(true)
 			found = true
 		}
 	}
@@ -260,7 +255,11 @@ func (c *muxConn) end(err error) {
 	}
 	c.err, c.items, c.bytes = err, nil, 0
 	close(c.done)
+	slow := c.slow
 	c.mu.Unlock()
+	if slow != nil && err == ErrSlow {
+		slow()
+	}
 
 	x := c.mux
 	x.mu.Lock()
@@ -272,6 +271,34 @@ func (c *muxConn) end(err error) {
 	delete(x.conns, c)
 	if len(x.conns) == 0 {
 		x.idle = time.Now()
+	}
+}
+
+// OnSlow makes the Conn call f, which must not wait, when it ends with ErrSlow:
+// whoever hands messages on to the client waits in that client's Send then.
+func (c *muxConn) OnSlow(f func()) {
+	c.mu.Lock()
+	late := c.err == ErrSlow
+	c.slow = f
+	c.mu.Unlock()
+	if late {
+		f()
+	}
+}
+
+// onSlow has f called, once or never, when a Conn of a Mux that c is or wraps
+// ends with ErrSlow. A Conn that wraps another says so by a method Unwrap.
+func onSlow(c Conn, f func()) {
+	for {
+		switch v := c.(type) {
+		case interface{ OnSlow(f func()) }:
+			v.OnSlow(f)
+			return
+		case interface{ Unwrap() Conn }:
+			c = v.Unwrap()
+		default:
+			return
+		}
 	}
 }
 

@@ -160,21 +160,20 @@ func (x *Mux) wanted() bool {
 			wait = max(wait, time.Until(x.pause))
 		}
 		x.mu.Unlock()
+		var due <-chan time.Time
 		switch {
 		case closed:
 			return false
 		case wanted && wait <= 0:
 			return true
-		case !wanted:
-			wait = time.Hour
+		case wanted:
+			due = time.After(wait)
 		}
-		t := time.NewTimer(wait)
 		select {
 		case <-x.wake:
-		case <-t.C:
+		case <-due:
 		case <-x.ctx.Done():
 		}
-		t.Stop()
 	}
 }
 

@@ -80,6 +80,9 @@ type PumpOptions struct {
 //     happens it is cancelled at the server, and ends with its result for a
 //     client that is still there (ST13). It has no RequestTimeout.
 //
+//   - When server is a Mux's Conn, or wraps one, and the client leaves too much
+//     unread, nobody waits for the client any more: ErrSlow is returned (D11).
+//
 // A response that nobody waits for is dropped (J12), except that an id which
 // is the same JSON value in another spelling finds its request and gets back
 // the spelling that was asked with; so do progress tokens and cancellations.
@@ -124,6 +127,7 @@ func (p *pump) run(parent context.Context) error {
 	defer p.toServer.wait()
 	defer p.lateness.Wait()
 	defer cancel(nil)
+	onSlow(p.server, func() { cancel(ErrSlow) })
 	late, stop := p.late(ctx, parent)
 	defer stop()
 	p.recv, p.stopRecv = context.WithCancelCause(late)
@@ -150,6 +154,8 @@ func (p *pump) run(parent context.Context) error {
 	cancel(errDrained)
 	wg.Wait()
 	switch {
+	case context.Cause(ctx) == ErrSlow:
+		return ErrSlow
 	case serverEnded:
 		if errors.Is(serverErr, io.EOF) {
 			return errServerEnded

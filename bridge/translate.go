@@ -326,6 +326,9 @@ func (t *translated) received() (m jsonrpc.Message, err error) {
 	return m, errNothing
 }
 
+// Unwrap returns the server's Conn.
+func (t *translated) Unwrap() Conn { return t.server }
+
 // Close implements Conn.
 func (t *translated) Close() error {
 	t.closing.Do(func() {
