@@ -30,11 +30,12 @@ const (
 type fleet struct {
 	kind kind
 
-	mu     sync.Mutex
-	starts int
-	heard  [][]string // per server: what it was sent, method or kind
-	bytes  []string   // all messages of all servers
-	wg     sync.WaitGroup
+	mu              sync.Mutex
+	starts, running int
+	changed         chan struct{} // closed, and replaced, when running has changed
+	heard           [][]string    // per server: what it was sent, method or kind
+	bytes           []string      // all messages of all servers
+	wg              sync.WaitGroup
 }
 
 func (f *fleet) Dial(context.Context) (bridge.Conn, error) {
@@ -42,11 +43,20 @@ func (f *fleet) Dial(context.Context) (bridge.Conn, error) {
 	f.mu.Lock()
 	n := f.starts
 	f.starts++
+	f.running++
+	if f.changed == nil {
+		f.changed = make(chan struct{})
+	}
 	f.heard = append(f.heard, nil)
 	f.mu.Unlock()
 	f.wg.Go(func() {
-		defer func() { _ = theirs.Close() }()
 		f.serve(n, theirs)
+		_ = theirs.Close()
+		f.mu.Lock()
+		f.running--
+		close(f.changed)
+		f.changed = make(chan struct{})
+		f.mu.Unlock()
 	})
 	return ours, nil
 }
@@ -87,6 +97,7 @@ func (f *fleet) serve(n int, conn bridge.Conn) {
 			default:
 				answer(`{"resultType":"complete","content":[]}`)
 			}
+		case m.Method() == "hang":
 		case f.kind == modernServer || modern:
 			refuse(era.CodeUnsupportedVersion, `{"supported":["2026-07-28"]}`)
 		case m.Method() == "initialize":
@@ -105,6 +116,26 @@ func (f *fleet) serve(n int, conn bridge.Conn) {
 	}
 }
 
+// wait waits until so many servers were started, and so many run.
+func (f *fleet) wait(t *testing.T, starts, running int) {
+	t.Helper()
+	for t.Context().Err() == nil {
+		f.mu.Lock()
+		ok := f.starts == starts && f.running == running
+		changed := f.changed
+		f.mu.Unlock()
+		if ok {
+			return
+		}
+		select {
+		case <-changed:
+		case <-time.After(20 * time.Second):
+			t.Fatalf("%d servers were started and %d run, want %d and %d", f.starts, f.running, starts, running)
+		}
+	}
+}
+
+// count says how many servers there were.
 func (f *fleet) count() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -341,20 +372,41 @@ func TestStateIsBound(t *testing.T) {
 	}
 }
 
-// A server that cannot be started is an error for who asks, and found anew by
-// the next.
+// A server that cannot be started is an error for who asks, and the next
+// request tries again, also on the same connection.
 func TestProbeFails(t *testing.T) {
-	f := &fleet{kind: modernServer}
-	s := serverOf(t, f, Spec{})
-	broken := dialFunc(func(context.Context) (bridge.Conn, error) { return nil, errors.New("no such file") })
-	s.modern = broken
-	client := party(t, t.Context(), s.Exchange(bridge.PumpOptions{}))
-	if m := ask(t, client, modernCall); string(m.Lookup("error", "data", "reason")) != `"server_unavailable"` {
-		t.Errorf("%s", m.Bytes())
+	for name, of := range map[string]func(*Server) bridge.Handler{
+		"POST":       func(s *Server) bridge.Handler { return s.Exchange(bridge.PumpOptions{}) },
+		"connection": func(s *Server) bridge.Handler { return s.Modern(bridge.PumpOptions{}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := &fleet{kind: modernServer}
+			s := serverOf(t, f, Spec{})
+			s.modern = dialFunc(func(context.Context) (bridge.Conn, error) { return nil, errors.New("no such file") })
+			client := party(t, t.Context(), of(s))
+			if m := ask(t, client, modernCall); string(m.Lookup("error", "data", "reason")) != `"server_unavailable"` {
+				t.Errorf("%s", m.Bytes())
+			}
+			s.modern = s.wrapped(f)
+			if name == "POST" {
+				client = party(t, t.Context(), of(s))
+			}
+			if m := ask(t, client, modernCall); m.IsError() {
+				t.Errorf("%s", m.Bytes())
+			}
+		})
 	}
-	s.modern = s.wrapped(f)
-	client = party(t, t.Context(), s.Exchange(bridge.PumpOptions{}))
-	if m := ask(t, client, modernCall); m.IsError() {
-		t.Errorf("%s", m.Bytes())
-	}
+}
+
+// With a process for each request, those on one connection, too, have their own,
+// which ends with the request; also when it is cancelled.
+func TestRequestsOnOneConnection(t *testing.T) {
+	f := &fleet{kind: legacyServer}
+	s := serverOf(t, f, Spec{Isolation: PerRequest, Protocol: era.OnlyLegacy})
+	client := party(t, t.Context(), s.Modern(bridge.PumpOptions{}))
+	ask(t, client, modernCall)
+	send(t, client, strings.Replace(modernCall, "tools/call", "hang", 1))
+	send(t, client, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`)
+	ask(t, client, modernCall)
+	f.wait(t, 3, 0)
 }

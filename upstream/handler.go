@@ -53,7 +53,7 @@ func (s *Server) SharesAlways() bool {
 type translator struct{ s *Server }
 
 func (t *translator) Dial(ctx context.Context) (bridge.Conn, error) {
-	return t.s.translated(ctx, t.s.modernKey(ctx, true), nil)
+	return t.s.translated(ctx, t.s.sessionKey(ctx), nil)
 }
 
 func (s *Server) translated(ctx context.Context, key unitKey, clientInfo []byte) (bridge.Conn, error) {
@@ -78,7 +78,7 @@ func (s *Server) sharing(o bridge.PumpOptions) bridge.Handler {
 				return nil, err
 			}
 			if modern {
-				return s.translated(ctx, s.modernKey(ctx, true), nil)
+				return s.translated(ctx, s.sessionKey(ctx), nil)
 			}
 			key := unitKey{legacy: true}
 			if s.spec.Isolation == Shared {
@@ -96,15 +96,10 @@ type dialFunc func(ctx context.Context) (bridge.Conn, error)
 
 func (f dialFunc) Dial(ctx context.Context) (bridge.Conn, error) { return f(ctx) }
 
-// modernKey returns which unit of a modern server a client uses.
-func (s *Server) modernKey(ctx context.Context, session bool) unitKey {
+// modernKey returns which unit of a modern server a request uses.
+func (s *Server) modernKey(ctx context.Context) unitKey {
 	switch s.spec.Isolation {
-	case PerPrincipal:
-		return unitKey{principal: bridge.Principal(ctx)}
-	case PerSession:
-		if session {
-			return unitKey{alone: s.number.Add(1)}
-		}
+	case PerPrincipal, PerSession:
 		return unitKey{principal: bridge.Principal(ctx)}
 	case PerRequest:
 		return unitKey{alone: s.number.Add(1)}
@@ -112,12 +107,20 @@ func (s *Server) modernKey(ctx context.Context, session bool) unitKey {
 	return unitKey{}
 }
 
+// sessionKey returns which unit of a modern server a legacy client's session uses.
+func (s *Server) sessionKey(ctx context.Context) unitKey {
+	if s.spec.Isolation == PerSession {
+		return unitKey{alone: s.number.Add(1)}
+	}
+	return s.modernKey(ctx)
+}
+
 // keyFor returns which unit a modern request goes to, and what that is told of
 // its client if it begins with it.
 func (s *Server) keyFor(ctx context.Context, m jsonrpc.Message) (key unitKey, clientInfo []byte, err error) {
 	modern, err := s.speaksModern(ctx)
 	if err != nil || modern {
-		return s.modernKey(ctx, false), nil, err
+		return s.modernKey(ctx), nil, err
 	}
 	if key, ok := s.keyOfState(ctx, m); ok {
 		return key, nil, nil
@@ -198,13 +201,6 @@ func (s *Server) Modern(o bridge.PumpOptions) bridge.Handler {
 	}
 	h := bridge.Serve(dialFunc(func(ctx context.Context) (bridge.Conn, error) {
 		bridge.GiveBack(ctx) // units ask for places themselves
-		modern, err := s.speaksModern(ctx)
-		if err != nil {
-			return nil, err
-		}
-		if modern {
-			return s.join(ctx, s.modernKey(ctx, true), nil)
-		}
 		return newDesk(ctx, s), nil
 	}), o)
 	return bridge.HandlerFunc(func(ctx context.Context, client bridge.Conn) error {
@@ -234,8 +230,10 @@ func refuse(served era.Eras) bridge.Handler {
 	})
 }
 
-// desk is the Conn of a modern client whose requests may go to several units of
-// a legacy server: each says what capabilities it may count on.
+// desk is the Conn of a modern client. Its requests may go to several units:
+// each says what capabilities a legacy server may count on, and the server may
+// turn out to be of the other era. When there is no server, the next request
+// may find one.
 type desk struct {
 	s      *Server
 	ctx    context.Context // the client's, until Close
@@ -268,11 +266,17 @@ func (d *desk) Send(ctx context.Context, m jsonrpc.Message) error {
 		return seat.Send(ctx, m)
 	case m.Kind() == jsonrpc.Notification && m.Method() == "notifications/cancelled":
 		d.mu.Lock()
-		_, seat, ok := jsonrpc.Find(d.calls, m.RequestID())
+		id, seat, ok := jsonrpc.Find(d.calls, m.RequestID())
+		delete(d.calls, id) // nothing more will come
 		d.mu.Unlock()
-		if ok {
-			return seat.Send(ctx, m)
+		if !ok {
+			break
 		}
+		err := seat.Send(ctx, m)
+		if key := seat.unit.key; key.alone != 0 && d.vacate(key) {
+			d.wg.Go(func() { d.s.closed(seat) })
+		}
+		return err
 	}
 	return nil // nobody whom it could concern
 }
@@ -294,7 +298,7 @@ func (d *desk) seatFor(m jsonrpc.Message) (*member, error) {
 			return nil, err
 		}
 		d.seats[key] = seat
-		d.wg.Go(func() { d.read(seat) })
+		d.wg.Go(func() { d.read(seat, key) })
 	}
 	d.calls[m.ID()] = seat
 	return seat, nil
@@ -312,15 +316,20 @@ func (d *desk) refuse(ctx context.Context, m jsonrpc.Message, err error) error {
 	}
 }
 
-// read hands on what comes from one unit.
-func (d *desk) read(seat *member) {
+// read hands on what comes from one unit. One that is for a single request is
+// left after the answer.
+func (d *desk) read(seat *member, key unitKey) {
 	for {
 		m, err := seat.Recv(d.ctx)
 		if err != nil {
-			d.cancel(err) // the unit is gone, or the client was too slow
+			if d.vacate(key) {
+				d.s.closed(seat)
+				d.cancel(err) // the unit is gone, or the client was too slow
+			}
 			return
 		}
-		if m.Kind() == jsonrpc.Response {
+		answer := m.Kind() == jsonrpc.Response
+		if answer {
 			d.mu.Lock()
 			delete(d.calls, m.ID())
 			d.mu.Unlock()
@@ -330,7 +339,22 @@ func (d *desk) read(seat *member) {
 		case <-d.ctx.Done():
 			return
 		}
+		if answer && key.alone != 0 {
+			if d.vacate(key) {
+				d.s.closed(seat)
+			}
+			return
+		}
 	}
+}
+
+// vacate takes a seat from the desk. It is true for who is to close it.
+func (d *desk) vacate(key unitKey) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	_, ok := d.seats[key]
+	delete(d.seats, key)
+	return ok
 }
 
 func (d *desk) Recv(ctx context.Context) (jsonrpc.Message, error) {
