@@ -1,13 +1,12 @@
 package era
 
-// IsModernMethod reports whether 2026-07-28 or an extension of it that is in
-// use has the request method.
+// IsModernMethod reports whether 2026-07-28 has the request method. A server
+// may have more, from extensions.
 func IsModernMethod(method string) bool {
 	switch method {
 	case "server/discover", "subscriptions/listen",
 		"tools/list", "tools/call", "prompts/list", "prompts/get",
-		"resources/list", "resources/templates/list", "resources/read", "completion/complete",
-		"tasks/get", "tasks/update", "tasks/cancel":
+		"resources/list", "resources/templates/list", "resources/read", "completion/complete":
 		return true
 	}
 	return false

@@ -35,9 +35,12 @@ type State struct {
 // of its own. It may be used by many goroutines.
 type Sealer struct{ aead cipher.AEAD }
 
-// sealed begins every sealed state: the version of what follows, a nonce and
-// the encrypted State.
-const sealed = 1
+// sealed begins every sealed state, and bound what Bind makes: the kind and
+// version of what follows, a nonce and the encrypted text.
+const (
+	sealed = 1
+	bound  = 2
+)
 
 // maxState bounds what Open looks at; no State that a client gets is as long.
 const maxState = 16 << 10
@@ -67,7 +70,26 @@ func (s *Sealer) Seal(state State) string {
 	if err != nil {
 		panic("era: cannot write a state: " + err.Error()) // only for a year that no clock shows
 	}
-	return base64.RawURLEncoding.EncodeToString(s.aead.Seal([]byte{sealed}, nil, plain, []byte{sealed}))
+	return s.seal(sealed, plain)
+}
+
+func (s *Sealer) seal(kind byte, plain []byte) string {
+	return base64.RawURLEncoding.EncodeToString(s.aead.Seal([]byte{kind}, nil, plain, []byte{kind}))
+}
+
+func (s *Sealer) open(kind byte, text string) ([]byte, error) {
+	if strings.ContainsAny(text, "\r\n") { // which the decoder skips
+		return nil, errState
+	}
+	raw, err := base64.RawURLEncoding.Strict().DecodeString(text)
+	if err != nil || len(raw) == 0 || raw[0] != kind {
+		return nil, errState
+	}
+	plain, err := s.aead.Open(nil, nil, raw[1:], raw[:1])
+	if err != nil {
+		return nil, errState
+	}
+	return plain, nil
 }
 
 // Open returns the State that text was made from. An error says that text is
@@ -77,13 +99,9 @@ func (s *Sealer) Open(text string) (State, error) {
 	if len(text) > maxState {
 		return State{}, errState
 	}
-	raw, err := base64.RawURLEncoding.Strict().DecodeString(text)
-	if err != nil || len(raw) == 0 || raw[0] != sealed {
-		return State{}, errState
-	}
-	plain, err := s.aead.Open(nil, nil, raw[1:], raw[:1])
+	plain, err := s.open(sealed, text)
 	if err != nil {
-		return State{}, errState
+		return State{}, err
 	}
 	var state State
 	if err := json.Unmarshal(plain, &state); err != nil {
@@ -103,22 +121,15 @@ func StateOf(m jsonrpc.Message) (text string, ok bool) {
 func (s *Sealer) Bind(principal, state string) string {
 	plain := strconv.AppendInt(nil, int64(len(principal)), 10)
 	plain = append(append(append(plain, ':'), principal...), state...)
-	return base64.RawURLEncoding.EncodeToString(s.aead.Seal([]byte{bound}, nil, plain, []byte{bound}))
+	return s.seal(bound, plain)
 }
-
-// bound begins what Bind makes.
-const bound = 2
 
 // Unbind returns the requestState that text was made from. The error says that
 // it was made for somebody else, or not by this Sealer.
 func (s *Sealer) Unbind(principal, text string) (string, error) {
-	raw, err := base64.RawURLEncoding.Strict().DecodeString(text)
-	if err != nil || len(raw) == 0 || raw[0] != bound {
-		return "", errState
-	}
-	plain, err := s.aead.Open(nil, nil, raw[1:], raw[:1])
+	plain, err := s.open(bound, text)
 	if err != nil {
-		return "", errState
+		return "", err
 	}
 	state, ok := strings.CutPrefix(string(plain), strconv.Itoa(len(principal))+":"+principal)
 	if !ok {

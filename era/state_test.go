@@ -52,7 +52,7 @@ func TestSealTampered(t *testing.T) {
 			t.Errorf("%d bytes are enough", i)
 		}
 	}
-	for _, text := range []string{"", "=", "A", string(make([]byte, 1<<20))} {
+	for _, text := range []string{s.Seal(testState) + "\n", "\r" + s.Seal(testState), "", "=", "A", string(make([]byte, 1<<20))} {
 		if _, err := s.Open(text); err == nil {
 			t.Errorf("%.9q is a state", text)
 		}

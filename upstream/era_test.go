@@ -345,6 +345,23 @@ func TestDiscoverFirst(t *testing.T) {
 	}
 }
 
+// MI9: server/discover names the versions that clients may speak to the bridge,
+// not those that its server speaks.
+func TestDiscoveredVersions(t *testing.T) {
+	for clients, want := range map[era.Eras]string{
+		era.Auto: `["2026-07-28","2025-11-25","2025-06-18","2025-03-26","2024-11-05"]`, era.OnlyModern: `["2026-07-28"]`,
+	} {
+		for _, k := range []kind{legacyServer, modernServer} {
+			s := serverOf(t, &fleet{kind: k}, Spec{Clients: clients})
+			client := party(t, t.Context(), s.Exchange(bridge.PumpOptions{}))
+			m := ask(t, client, strings.Replace(modernCall, "tools/call", "server/discover", 1))
+			if got := string(m.Lookup("result", "supportedVersions")); got != want {
+				t.Errorf("clients %v, server %d: %s, want %s", clients, k, got, want)
+			}
+		}
+	}
+}
+
 // TestStateIsBound: A6. What a shared server wants back from one principal, no
 // other can come with; it gets its own bytes back.
 func TestStateIsBound(t *testing.T) {

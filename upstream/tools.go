@@ -80,18 +80,20 @@ type tap struct {
 	unit *unit
 
 	mu    sync.Mutex
-	lists map[jsonrpc.ID]struct{} // requests for lists of tools
+	asked map[jsonrpc.ID]string // tools/list and server/discover in progress
 }
 
 func newTap(conn bridge.Conn, u *unit) *tap {
-	return &tap{Conn: conn, unit: u, lists: make(map[jsonrpc.ID]struct{})}
+	return &tap{Conn: conn, unit: u, asked: make(map[jsonrpc.ID]string)}
 }
 
 func (t *tap) Send(ctx context.Context, m jsonrpc.Message) error {
-	if m.Kind() == jsonrpc.Request && m.Method() == "tools/list" {
-		t.mu.Lock()
-		t.lists[m.ID()] = struct{}{}
-		t.mu.Unlock()
+	if m.Kind() == jsonrpc.Request {
+		if method := m.Method(); method == "tools/list" || method == "server/discover" {
+			t.mu.Lock()
+			t.asked[m.ID()] = method
+			t.mu.Unlock()
+		}
 	}
 	return t.Conn.Send(ctx, m)
 }
@@ -103,14 +105,12 @@ func (t *tap) Recv(ctx context.Context) (jsonrpc.Message, error) {
 	}
 	switch m.Kind() {
 	case jsonrpc.Response:
-		t.mu.Lock()
-		if len(t.lists) > 0 {
-			if id := m.ID(); has(t.lists, id) {
-				delete(t.lists, id)
-				t.unit.s.tools.learn(m.Result())
-			}
+		switch t.answered(m) {
+		case "tools/list":
+			t.unit.s.tools.learn(m.Result())
+		case "server/discover":
+			m = t.unit.s.served(m)
 		}
-		t.mu.Unlock()
 		if m.IsError() && !t.unit.key.legacy && notModern(m) {
 			t.unit.s.forget()
 		}
@@ -122,9 +122,32 @@ func (t *tap) Recv(ctx context.Context) (jsonrpc.Message, error) {
 	return m, nil
 }
 
-func has(set map[jsonrpc.ID]struct{}, id jsonrpc.ID) bool {
-	_, ok := set[id]
-	return ok
+// answered returns what m answers, if that is of interest.
+func (t *tap) answered(m jsonrpc.Message) (method string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.asked) == 0 {
+		return ""
+	}
+	method = t.asked[m.ID()]
+	delete(t.asked, m.ID())
+	return method
+}
+
+// served returns the answer to server/discover with the versions that clients
+// may speak to us: the bridge understands more than its server (MI9).
+func (s *Server) served(m jsonrpc.Message) jsonrpc.Message {
+	if m.Lookup("result", "supportedVersions") == nil || s.spec.Clients == era.OnlyLegacy || !answersModern(m) {
+		return m
+	}
+	list := []byte{'['}
+	for i, v := range s.spec.Clients.Versions() {
+		if i > 0 {
+			list = append(list, ',')
+		}
+		list = append(list, jsonrpc.Quote(v)...)
+	}
+	return m.WithResult(jsonrpc.With(m.Result(), "supportedVersions", append(list, ']')))
 }
 
 // notModern reports whether an error says that the server does not speak
