@@ -257,6 +257,10 @@ func (g *guest) call(ctx context.Context, do string) (answer string, err error) 
 
 // abandon makes a call that hangs, and cancels it when the server has it.
 func (g *guest) abandon(ctx context.Context, b *brain) error {
+	if !g.modern && g.over == "mcp" { // its talker waits for the answer
+		_, err := g.call(ctx, "echo")
+		return err
+	}
 	g.n++
 	request := fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"t","arguments":{"who":%q,"n":%d,"do":"hang"},%s}}`, g.n%10, g.name, g.n, g.meta("0"))
 	key := errand{Who: g.name, N: g.n}.key()
@@ -274,11 +278,7 @@ func (g *guest) abandon(ctx context.Context, b *brain) error {
 		<-done
 		return errors.Join(err, b.hears(ctx, key, b.stopped))
 	}
-	c, ok := g.talker.(*wsTalker)
-	if !ok {
-		_, err := g.call(ctx, "echo")
-		return err
-	}
+	c := g.talker.(*wsTalker)
 	if err := c.notify(ctx, request); err != nil {
 		return err
 	}
