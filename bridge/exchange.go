@@ -10,23 +10,20 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// swift is how long an Exchange waits for the answer before it begins to
-// listen to the client, too, which takes a goroutine.
-const swift = time.Second
-
 // Exchange serves a client Conn that is one request long, as one POST of
 // 2026-07-28 is: the request goes to server, and all that comes from server
 // goes to client until the response has. It closes neither Conn; server must
 // serve this request only, as a Mux's Conn does.
 //
-// When the request is cancelled, or the client ends, or ctx does, the server
-// gets notifications/cancelled and the client nothing more; only an open
-// subscriptions/listen is ended with its result where the client may still
-// want it. An end of the client of which only its Recv knows is noticed after
-// a second.
+// ctx must be done when the client has gone: nobody waits in client's Recv, so
+// that a request takes no goroutine. Then, and when the client takes nothing
+// more, the server gets notifications/cancelled and the client nothing; only an
+// open subscriptions/listen is ended with its result, in case ctx ended for
+// another reason and the client still wants it.
 //
-// When the cause of ctx is ErrClosing the request may still be answered within
-// the Grace, and is answered with an error then.
+// When the cause of ctx is ErrClosing the client is still there: the request
+// may be answered within the Grace, unless it is cancelled or the client ends,
+// and is answered with an error then.
 //
 // Of o it uses RequestTimeout, except for subscriptions/listen, Grace and
 // GraceNow, and Dropped.
@@ -70,27 +67,17 @@ type exchange struct {
 
 // Why an exchange ends before the answer.
 var (
-	errTimeout   = errors.New("timed out")
-	errGone      = errors.New("the client has gone")
-	errCancelled = errors.New("cancelled")
-	errShutdown  = errors.New("shutting down")
+	errTimeout  = errors.New("timed out")
+	errGone     = errors.New("the client has gone")
+	errShutdown = errors.New("shutting down")
 )
 
 func (x *exchange) run(ctx context.Context) error {
-	wait := swift
-	if x.opts.RequestTimeout > 0 {
-		wait = min(wait, x.opts.RequestTimeout)
-	}
-	quick, cancel := context.WithTimeout(ctx, wait)
-	done, err := x.relay(quick)
-	cancel()
-	if !done && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
-		done, err = x.slow(ctx)
-	}
+	done, err := x.rounds(ctx)
 	switch {
 	case done:
 		return err
-	case ctx.Err() == nil, err == errCancelled, err == errGone, err == errTimeout:
+	case ctx.Err() == nil, err == errGone, err == errTimeout:
 		return x.end(err)
 	case !x.listen && context.Cause(ctx) == ErrClosing:
 		return x.last(ctx)
@@ -98,62 +85,55 @@ func (x *exchange) run(ctx context.Context) error {
 	return x.end(ctx.Err())
 }
 
-// last goes on for the Grace: nobody takes new requests any more, but this one
-// may be answered.
-func (x *exchange) last(ctx context.Context) error {
-	err := context.DeadlineExceeded
-	if d := x.opts.grace(); d > 0 {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d)
-		defer cancel()
-		done := false
-		if done, err = x.slow(ctx); done {
-			return err
+// rounds goes on with relay for as long as there is time.
+func (x *exchange) rounds(ctx context.Context) (done bool, err error) {
+	if x.due.IsZero() {
+		return x.relay(ctx)
+	}
+	for time.Now().Before(x.due) {
+		round, stop := context.WithDeadline(ctx, x.due)
+		done, err = x.relay(round)
+		stop()
+		if done || ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
+			return done, err
 		}
 	}
-	if err == context.DeadlineExceeded {
-		err = errShutdown
+	return false, errTimeout
+}
+
+// last goes on for the Grace: nobody takes new requests any more, but this one
+// may be answered. Only the client itself can tell now whether it has gone.
+func (x *exchange) last(ctx context.Context) error {
+	d := x.opts.grace()
+	if d <= 0 {
+		return x.end(errShutdown)
+	}
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel(nil)
+	enough := time.AfterFunc(d, func() { cancel(errShutdown) })
+	defer enough.Stop()
+	wg.Go(func() { cancel(x.untilGone(ctx)) })
+	x.ctx = ctx
+	done, err := x.rounds(ctx)
+	switch {
+	case done:
+		return err
+	case ctx.Err() != nil:
+		err = context.Cause(ctx)
 	}
 	return x.end(err)
 }
 
-// slow goes on with relay, and listens to the client meanwhile.
-func (x *exchange) slow(ctx context.Context) (done bool, err error) {
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	x.ctx = ctx
-	wg.Go(func() {
-		for {
-			m, err := x.client.Recv(ctx)
-			switch {
-			case err != nil:
-				cancel(errGone)
-				return
-			case m.Method() == methodCancelled && m.RequestID().Equivalent(x.id):
-				cancel(errCancelled)
-				return
-			}
-			x.drop(m, "is no part of the exchange")
-		}
-	})
+// untilGone waits until the client cancels the request or ends.
+func (x *exchange) untilGone(ctx context.Context) error {
 	for {
-		round, stop := ctx, context.CancelFunc(func() {})
-		if !x.due.IsZero() {
-			round, stop = context.WithDeadline(ctx, x.due)
+		m, err := x.client.Recv(ctx)
+		if err != nil || m.Method() == methodCancelled && m.RequestID().Equivalent(x.id) {
+			return errGone
 		}
-		done, err = x.relay(round)
-		stop()
-		switch {
-		case done:
-			return done, err
-		case ctx.Err() != nil:
-			return false, context.Cause(ctx)
-		case !errors.Is(err, context.DeadlineExceeded):
-			return false, err
-		case !time.Now().Before(x.due):
-			return false, errTimeout
-		}
+		x.drop(m, "is no part of the exchange")
 	}
 }
 
@@ -174,7 +154,7 @@ func (x *exchange) relay(ctx context.Context) (done bool, err error) {
 			if m.ID() != x.id {
 				m = m.WithID(x.id)
 			}
-			return true, x.client.Send(x.ctx, m)
+			return true, x.client.Send(context.WithoutCancel(x.ctx), m) // also if everything shuts down just now
 		case jsonrpc.Notification:
 			if m.Method() == methodProgress && !x.due.IsZero() {
 				x.due = time.Now().Add(x.opts.RequestTimeout)
@@ -182,9 +162,11 @@ func (x *exchange) relay(ctx context.Context) (done bool, err error) {
 					x.due = x.latest
 				}
 			}
-			if err := x.client.Send(x.ctx, m); err != nil && x.ctx.Err() == nil {
+			if err := x.client.Send(x.ctx, m); err != nil {
 				x.drop(m, "the client did not take it")
-				return false, errGone
+				if x.ctx.Err() == nil {
+					return false, errGone
+				}
 			}
 		default:
 			x.drop(m, "a server of 2026-07-28 makes no requests") // ST10
@@ -209,7 +191,7 @@ func (x *exchange) end(why error) error {
 	case why == errShutdown:
 		x.cancel(ctx, "shutting down")
 		return x.client.Send(ctx, jsonrpc.NewError(x.id, jsonrpc.CodeInternalError, ErrClosing.Error(), shuttingDownData))
-	case why == errCancelled, why == errGone:
+	case why == errGone:
 		x.cancel(ctx, "the client has gone")
 		return nil
 	case why == context.Canceled, why == context.DeadlineExceeded: // ctx

@@ -84,9 +84,6 @@ func TestExchangeCancels(t *testing.T) {
 	}{
 		{"ctx", func(x *exchanging) { x.stop() }, true},
 		{"ctx later", func(x *exchanging) { time.Sleep(time.Minute); x.stop() }, true},
-		{"EOF", func(x *exchanging) { x.client.end <- io.EOF; time.Sleep(time.Second) }, false},
-		{"error", func(x *exchanging) { x.client.end <- errors.New("gone"); time.Sleep(time.Second) }, false},
-		{"cancelled", func(x *exchanging) { x.client.says("%s", cancelledNote("1.0")); time.Sleep(time.Second) }, false},
 		{"takes nothing", func(x *exchanging) { close(x.client.gone); x.server.says(progressOne) }, false},
 	} {
 		bubble(t, c.name, func(t *testing.T) {
@@ -204,12 +201,12 @@ func TestExchangeServerEnds(t *testing.T) {
 	})
 }
 
-// The quick case takes no goroutine: what the client says then is not read.
-func TestExchangeTakesNoGoroutine(t *testing.T) {
+// An Exchange takes no goroutine to listen to its client.
+func TestExchangeLeavesTheClientAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := exchange(t, callOne, bridge.PumpOptions{})
 		x.client.in <- "never parsed"
-		time.Sleep(time.Second - time.Millisecond)
+		time.Sleep(time.Hour)
 		x.server.says(resultOne)
 		if err := x.ended(t); err != nil || len(x.client.in) != 1 {
 			t.Errorf("Exchange = %v, %d messages unread", err, len(x.client.in))
@@ -224,6 +221,7 @@ func TestExchangeGraceEnds(t *testing.T) {
 		"server":  func(x *exchanging) { x.server.end <- io.EOF },
 		"timeout": func(*exchanging) { time.Sleep(3 * time.Second) },
 		"gone":    func(x *exchanging) { x.client.end <- io.EOF },
+		"cancel":  func(x *exchanging) { x.client.says(someNote); x.client.says("%s", cancelledNote("1.0")) },
 	} {
 		bubble(t, name, func(t *testing.T) {
 			client, server := newPeer(t, 10), newPeer(t, 10)
@@ -250,7 +248,7 @@ func TestExchangeGraceEnds(t *testing.T) {
 			case "timeout":
 				client.gets(`{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"the server did not answer within 3s","data":{"reason":"timeout"}}}`)
 				server.gets(timedOut)
-			case "gone":
+			case "gone", "cancel":
 				client.gets()
 				server.gets(clientGone)
 			}

@@ -96,6 +96,32 @@ func BenchmarkModernCall(b *testing.B) {
 	})
 }
 
+// One call there and back, with a Filter that changes nothing: what Translate
+// itself costs.
+func BenchmarkTranslate(b *testing.B) {
+	call := jsonrpc.NewRequest(jsonrpc.IntID(7), "tools/call", []byte(`{"text":"`+strings.Repeat("x", 100)+`"}`))
+	for name, wrap := range map[string]func(bridge.Conn) bridge.Conn{
+		"pipe":       func(c bridge.Conn) bridge.Conn { return c },
+		"translated": func(c bridge.Conn) bridge.Conn { return bridge.Translate(c, passing{}) },
+	} {
+		b.Run(name, func(b *testing.B) {
+			ours, theirs := bridge.Pipe()
+			go echo(theirs, []byte(`{"text":"`+strings.Repeat("x", 100)+`"}`))
+			c := wrap(ours)
+			defer c.Close()
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := c.Send(b.Context(), call); err != nil {
+					b.Fatal(err)
+				}
+				if _, err := c.Recv(b.Context()); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
 type dialFunc func(ctx context.Context) (bridge.Conn, error)
 
 func (f dialFunc) Dial(ctx context.Context) (bridge.Conn, error) { return f(ctx) }
