@@ -70,6 +70,7 @@ type legacyClient struct {
 	phase       phase
 	initialize  jsonrpc.Message // that waits for the server's answer
 	discover    jsonrpc.ID      // the request to the server that initialize has become
+	insisted    bool            // it was sent twice
 	queued      []jsonrpc.Message
 	queuedBytes int
 

@@ -136,7 +136,16 @@ func withoutTasks(extensions []byte) []byte {
 
 // discovered takes the answer to server/discover and answers initialize.
 func (f *legacyClient) discovered(now time.Time, m jsonrpc.Message, out *Out) {
+	if errorCode(m) == CodeUnsupportedVersion && !f.insisted && listsModern(m.Lookup("error", "data", "supported")) {
+		// It has what we have asked for: once more (C.2).
+		f.insisted = true
+		f.lastID++
+		f.discover = jsonrpc.IntID(f.lastID)
+		out.Server(jsonrpc.NewRequest(f.discover, "server/discover", f.bareParams("")))
+		return
+	}
 	id := f.initialize.ID()
+	f.insisted = false
 	f.initialize, f.discover = jsonrpc.Message{}, jsonrpc.ID{}
 	if refusal := checkDiscovery(m); refusal != nil {
 		f.phase = fresh

@@ -74,7 +74,8 @@ func makeResult(id jsonrpc.ID, members string, meta, rest []byte) jsonrpc.Messag
 
 // failure is the response for an error of the server. Codes that 2026-07-28 has
 // reserved are replaced (J10): what a legacy server means by them, no modern
-// client would understand.
+// client would understand. One that says which capability is missing is
+// understood.
 func (f *LegacyServerFilter) failure(now time.Time, c *serverCall, m jsonrpc.Message) jsonrpc.Message {
 	code := errorCode(m)
 	data := m.Lookup("error", "data")
@@ -89,6 +90,8 @@ func (f *LegacyServerFilter) failure(now time.Time, c *serverCall, m jsonrpc.Mes
 			return response
 		}
 		code, data = jsonrpc.CodeInternalError, originalCode(code, data)
+	case code == CodeMissingCapability && isObject(member(data, "requiredCapabilities")):
+		return m.WithID(c.id).WithRelated(c.id)
 	case code <= -32020 && code >= -32099:
 		code, data = jsonrpc.CodeInternalError, originalCode(code, data)
 	default:

@@ -3,6 +3,7 @@ package upstream
 import (
 	"context"
 	"errors"
+	"io"
 	"strings"
 	"sync"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+	"github.com/mcp-bridge/mcp-bridge/stdio"
 	"github.com/mcp-bridge/mcp-bridge/supervisor"
 )
 
@@ -82,6 +84,9 @@ func (f *fleet) serve(n int, conn bridge.Conn) {
 			_ = conn.Send(ctx, jsonrpc.NewError(m.ID(), code, "no", []byte(data)))
 		}
 		speaksModern := f.kind == modernServer || f.kind == dual && (modern || !opened)
+		if m.Method() == "leave" {
+			return
+		}
 		switch {
 		case claims && speaksModern:
 			modern = true
@@ -386,6 +391,47 @@ func TestStateIsBound(t *testing.T) {
 				t.Errorf("nobody has authenticated, and it is not passed as it is: %s", m.Bytes())
 			}
 		})
+	}
+}
+
+// leaving is a Dialer of servers that end at the first call, with last words.
+type leaving struct{ bridge.Dialer }
+
+func (l leaving) Dial(ctx context.Context) (bridge.Conn, error) {
+	conn, err := l.Dialer.Dial(ctx)
+	return &leavingConn{conn}, err
+}
+
+type leavingConn struct{ bridge.Conn }
+
+func (c *leavingConn) Recv(ctx context.Context) (jsonrpc.Message, error) {
+	m, err := c.Conn.Recv(ctx)
+	if errors.Is(err, io.EOF) {
+		err = &stdio.ExitError{Name: "fake", Stderr: []string{"a's secret"}}
+	}
+	return m, err
+}
+
+// What a shared server has written to stderr may be about one client: no other
+// gets it. One who has the server alone does.
+func TestLastWords(t *testing.T) {
+	for _, k := range []kind{legacyServer, modernServer} {
+		f := &fleet{kind: k}
+		s := serverOf(t, f, Spec{})
+		s.lasting, s.modern = leaving{f}, s.wrapped(leaving{f})
+		client := party(t, t.Context(), s.Modern(bridge.PumpOptions{}))
+		m := ask(t, client, strings.Replace(modernCall, "tools/call", "leave", 1))
+		if text := string(m.Lookup("error", "message")); !strings.Contains(text, "ended") || strings.Contains(text, "secret") {
+			t.Errorf("shared: %s", m.Bytes())
+		}
+	}
+	f := &fleet{kind: legacyServer}
+	s := serverOf(t, f, Spec{})
+	s.lasting, s.once = leaving{f}, leaving{f}
+	client := party(t, t.Context(), s.Legacy(true, bridge.PumpOptions{}))
+	ask(t, client, initialize)
+	if m := ask(t, client, strings.Replace(legacyCall, "tools/call", "leave", 1)); !strings.Contains(string(m.Lookup("error", "message")), "secret") {
+		t.Errorf("alone: %s", m.Bytes())
 	}
 }
 

@@ -3,12 +3,15 @@ package upstream
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/era"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+	"github.com/mcp-bridge/mcp-bridge/stdio"
 )
 
 // unitKey says which clients share a unit (D.1).
@@ -47,12 +50,13 @@ func (u *unit) Dial(ctx context.Context) (bridge.Conn, error) {
 				return nil, err
 			}
 		}
-		return newTap(conn, u), nil
+		return newTap(discreet{conn}, u), nil
 	}
 	conn, err := u.s.dialAdmitted(ctx, u.s.Dialer(true))
 	if err != nil {
 		return nil, err
 	}
+	conn = discreet{conn}
 	f := era.LegacyServer(era.LegacyServerOptions{
 		Capabilities: []byte(u.key.capabilities), ClientInfo: u.clientInfo,
 		Principal: u.key.principal, Unit: u.id, Instance: rand.Text(), Sealer: u.s.sealer,
@@ -60,6 +64,18 @@ func (u *unit) Dial(ctx context.Context) (bridge.Conn, error) {
 	})
 	u.filter.Store(f)
 	return newTap(bridge.Translate(conn, f), u), nil
+}
+
+// discreet is a Conn to a server that clients share. How the server has ended is
+// said to all of them, but not its last words on stderr: they may be about one.
+type discreet struct{ bridge.Conn }
+
+func (d discreet) Recv(ctx context.Context) (jsonrpc.Message, error) {
+	m, err := d.Conn.Recv(ctx)
+	if exit, ok := errors.AsType[*stdio.ExitError](err); ok {
+		err = &stdio.ExitError{Name: exit.Name, Err: exit.Err}
+	}
+	return m, err
 }
 
 // parked reports whether calls wait for their clients in the unit.
