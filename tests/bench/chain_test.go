@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -72,14 +73,14 @@ func serve(tb testing.TB, up upstream.Spec) *site {
 	return at
 }
 
-// child is our stdio server as a process.
-func child(tb testing.TB) upstream.Spec {
+// child is our stdio server as a process, in one of its roles.
+func child(tb testing.TB, role string) upstream.Spec {
 	tb.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return upstream.Spec{Command: supervisor.Spec{Path: self, Env: append(os.Environ(), "BENCH_ROLE=stdio")}}
+	return upstream.Spec{Command: supervisor.Spec{Path: self, Env: append(os.Environ(), "BENCH_ROLE="+role)}}
 }
 
 // open opens a session that ends with the test.
@@ -114,7 +115,7 @@ func newFloor(tb testing.TB, hops int) *floor {
 	srv := httptest.NewServer(http.HandlerFunc(answerBare))
 	tb.Cleanup(srv.Close)
 	tb.Cleanup(transport.CloseIdleConnections)
-	return &floor{linkClient{pipe}, &peer{url: srv.URL}, hops}
+	return &floor{linkClient{link: pipe}, &peer{url: srv.URL}, hops}
 }
 
 func (f *floor) call(body []byte) error {
@@ -127,7 +128,7 @@ func (f *floor) call(body []byte) error {
 
 // BenchmarkCall is one call after the other on one session, over each transport.
 func BenchmarkCall(b *testing.B) {
-	f, at := newFloor(b, 1), serve(b, child(b))
+	f, at := newFloor(b, 1), serve(b, child(b, "stdio"))
 	for _, k := range kinds() {
 		b.Run(k.name, func(b *testing.B) { benchCalls(b, open(b, k, at), f) })
 	}
@@ -136,7 +137,7 @@ func BenchmarkCall(b *testing.B) {
 // BenchmarkNotifications is what gets to a client of what a server sends in
 // one go.
 func BenchmarkNotifications(b *testing.B) {
-	f, at := newFloor(b, 1), serve(b, child(b))
+	f, at := newFloor(b, 1), serve(b, child(b, "stdio"))
 	for _, k := range kinds() {
 		b.Run(k.name, func(b *testing.B) { benchNotes(b, open(b, k, at), f) })
 	}
@@ -145,7 +146,7 @@ func BenchmarkNotifications(b *testing.B) {
 // BenchmarkServeURL is a bridge whose server is another bridge; the floor has
 // a round trip over net/http for each.
 func BenchmarkServeURL(b *testing.B) {
-	f, last := newFloor(b, 2), serve(b, child(b))
+	f, last := newFloor(b, 2), serve(b, child(b, "stdio"))
 	for _, c := range chains() {
 		b.Run(c.name, func(b *testing.B) {
 			mode, err := remote.ParseMode(c.mode)
@@ -165,9 +166,9 @@ type caller struct {
 	id   int64
 }
 
-func newCaller(size int) *caller {
+func newCaller(f form, size int) *caller {
 	c := &caller{id: 1e9} // all ids have as many digits
-	c.body = request(c.id, size)
+	c.body = f.request(c.id, size)
 	return c
 }
 
@@ -196,7 +197,7 @@ func benchCalls(b *testing.B, session client, f *floor) {
 		b.Run(size.name, func(b *testing.B) {
 			b.ReportAllocs()
 			b.StopTimer()
-			calls := newCaller(size.size)
+			calls := newCaller(session.spelling(), size.size)
 			calls.timed(b, session.call, 5, nil) // warms up
 			calls.timed(b, f.call, 5, nil)
 			turn := 20 // calls of the bridge, and then of the floor
@@ -235,21 +236,26 @@ func benchNotes(b *testing.B, session client, f *floor) {
 	b.ReportMetric(float64(took)/float64(time.Since(begin)), "x-floor")
 }
 
-// TestTransports: every client gets an answer of every size, and each note.
+// TestTransports: every client gets an answer of every size, and each note, of
+// a server of either era.
 func TestTransports(t *testing.T) {
-	at := serve(t, child(t))
-	for _, k := range kinds() {
-		t.Run(k.name, func(t *testing.T) {
-			c := open(t, k, at)
-			for _, size := range sizes {
-				if err := c.call(request(ids.Add(1), size.size)); err != nil {
-					t.Error(err)
-				}
+	for _, role := range []string{"stdio", "modern"} {
+		at := serve(t, child(t, role))
+		for f, all := range map[form][]kind{legacy: kinds(), modern: modernKinds()} {
+			for _, k := range all {
+				t.Run(fmt.Sprintf("%s/%d/%s", role, f, k.name), func(t *testing.T) {
+					c := open(t, k, at)
+					for _, size := range sizes {
+						if err := c.call(f.request(ids.Add(1), size.size)); err != nil {
+							t.Error(err)
+						}
+					}
+					if err := c.notes(burst); err != nil {
+						t.Error(err)
+					}
+				})
 			}
-			if err := c.notes(1000); err != nil {
-				t.Error(err)
-			}
-		})
+		}
 	}
 }
 
@@ -264,15 +270,15 @@ func TestWrongAnswers(t *testing.T) {
 		answer string
 		call   func(client) error
 	}{
-		"an error":       {no, func(c client) error { return c.call(request(1, 100)) }},
-		"a short answer": {result, func(c client) error { return c.call(request(1, 100)) }},
-		"the end":        {"", func(c client) error { return c.call(request(1, 100)) }},
+		"an error":       {no, func(c client) error { return c.call(legacy.request(1, 100)) }},
+		"a short answer": {result, func(c client) error { return c.call(legacy.request(1, 100)) }},
+		"the end":        {"", func(c client) error { return c.call(legacy.request(1, 100)) }},
 		"a note less":    {note + result, func(c client) error { return c.notes(2) }},
 		"a note more":    {note + note + note + result, func(c client) error { return c.notes(2) }},
 		"no notes":       {no, func(c client) error { return c.notes(2) }},
 	} {
 		over := newLines(strings.NewReader(c.answer), io.Discard, func() error { return nil })
-		if err := c.call(linkClient{over}); err == nil {
+		if err := c.call(linkClient{link: over}); err == nil {
 			t.Errorf("%s is taken for the right answer", name)
 		}
 		web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, c.answer) }))
@@ -281,5 +287,55 @@ func TestWrongAnswers(t *testing.T) {
 		}
 		transport.CloseIdleConnections()
 		web.Close()
+	}
+}
+
+// BenchmarkEras is one call after the other, where client and server are of the
+// same era and where they are not. What translation adds is the difference.
+func BenchmarkEras(b *testing.B) {
+	f := newFloor(b, 1)
+	at := map[string]*site{"2025": serve(b, child(b, "stdio")), "2026": serve(b, child(b, "modern"))}
+	for _, server := range []string{"2025", "2026"} {
+		for i, k := range kinds() {
+			b.Run("2025 to "+server+"/"+k.name, func(b *testing.B) { benchCalls(b, open(b, k, at[server]), f) })
+			if i < len(modernKinds()) {
+				k := modernKinds()[i]
+				b.Run("2026 to "+server+"/"+k.name, func(b *testing.B) { benchCalls(b, open(b, k, at[server]), f) })
+			}
+		}
+	}
+}
+
+// TestTranslationAllocates: what a call of 100 B allocates more when client and
+// server are of different eras, than when both are of 2026-07-28.
+func TestTranslationAllocates(t *testing.T) {
+	const most = 20
+	older, newer := serve(t, child(t, "stdio")), serve(t, child(t, "modern"))
+	count := func(k kind, at *site) float64 {
+		t.Helper()
+		session := open(t, k, at)
+		calls := newCaller(session.spelling(), 100)
+		one := func() {
+			if err := session.call(calls.next()); err != nil {
+				t.Error(err)
+			}
+		}
+		for range 100 { // until what is kept for later has grown
+			one()
+		}
+		return testing.AllocsPerRun(1000, one)
+	}
+	for _, k := range modernKinds() {
+		before := kinds()[0]
+		for _, other := range kinds() {
+			if other.name == k.name {
+				before = other
+			}
+		}
+		same, down, up := count(k, newer), count(k, older), count(before, newer)
+		t.Logf("%s: %.0f allocations; to a legacy server %+.0f, from a legacy client %+.0f", k.name, same, down-same, up-same)
+		if down-same > most || up-same > most {
+			t.Errorf("over %s translation adds %.0f and %.0f allocations to a call, want at most %d", k.name, down-same, up-same, most)
+		}
 	}
 }

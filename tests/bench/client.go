@@ -82,10 +82,10 @@ func startBridge(binary, socket string, args ...string) (*process, *site, error)
 	}
 }
 
-// childArgs make "serve" run our stdio server.
-func childArgs() []string {
+// childArgs make the bridge run our stdio server, in the role of one era.
+func childArgs(role string) []string {
 	self, _ := os.Executable()
-	return []string{"--env", "BENCH_ROLE=stdio", "--", self}
+	return []string{"--env", "BENCH_ROLE=" + role, "--", self}
 }
 
 const (
@@ -93,16 +93,19 @@ const (
 	ready = `{"jsonrpc":"2.0","method":"notifications/initialized"}`
 )
 
-// peer is one session over Streamable HTTP, or the bare HTTP server. Several
-// goroutines may use copies of it.
+// peer is one session over Streamable HTTP, or a client of the era without
+// sessions, or of the bare HTTP server. Several goroutines may use copies of it.
 type peer struct {
 	url     string
 	session string
+	form    form
 	buf     []byte
 }
 
 // clone returns a peer for the same session and another goroutine.
-func (p *peer) clone() *peer { return &peer{url: p.url, session: p.session} }
+func (p *peer) clone() *peer { return &peer{url: p.url, session: p.session, form: p.form} }
+
+func (p *peer) spelling() form { return p.form }
 
 // initialize opens the session.
 func (p *peer) initialize() error {
@@ -146,6 +149,11 @@ func (p *peer) send(body []byte) (*http.Response, error) {
 		req.Header["Mcp-Session-Id"] = []string{p.session}
 		req.Header["Mcp-Protocol-Version"] = []string{"2025-06-18"}
 	}
+	if p.form == modern {
+		req.Header["Mcp-Protocol-Version"] = []string{"2026-07-28"}
+		req.Header["Mcp-Method"] = []string{"tools/call"}
+		req.Header["Mcp-Name"] = []string{"echo"}
+	}
 	return transport.RoundTrip(req)
 }
 
@@ -176,7 +184,7 @@ func (p *peer) call(body []byte) error {
 // notes makes a call that n notifications belong to, and counts the events in
 // its reply.
 func (p *peer) notes(n int) error {
-	resp, err := p.send(requestNotes(n))
+	resp, err := p.send(p.form.requestNotes(n))
 	if err != nil {
 		return err
 	}

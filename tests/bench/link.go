@@ -25,6 +25,9 @@ type client interface {
 	// checks that none is missing.
 	notes(n int) error
 
+	// spelling is how its requests are spelled.
+	spelling() form
+
 	close() error
 }
 
@@ -44,7 +47,12 @@ type link interface {
 const headSize = 64
 
 // linkClient makes a client of a link.
-type linkClient struct{ link }
+type linkClient struct {
+	link
+	form form
+}
+
+func (c linkClient) spelling() form { return c.form }
 
 func (c linkClient) call(body []byte) error {
 	if err := c.send(body); err != nil {
@@ -58,7 +66,7 @@ func (c linkClient) call(body []byte) error {
 }
 
 func (c linkClient) notes(n int) error {
-	if err := c.send(requestNotes(n)); err != nil {
+	if err := c.send(c.form.requestNotes(n)); err != nil {
 		return err
 	}
 	for got := 0; ; got++ {
@@ -90,9 +98,14 @@ func initialize(l link) error {
 	return l.send([]byte(ready))
 }
 
-// checkAnswer tells an echo of body from anything else.
+// checkAnswer tells an echo of body from anything else. What belongs to an era
+// need not come back.
 func checkAnswer(head []byte, size int, body []byte) error {
-	if size < len(body)-40 || bytes.Contains(head, []byte(`"error":`)) {
+	want := len(body) - 40
+	if bytes.Contains(body[:min(len(body), 300)], []byte(meta)) {
+		want -= len(meta)
+	}
+	if size < want || bytes.Contains(head, []byte(`"error":`)) {
 		return fmt.Errorf("call: %d bytes back for %d: %s", size, len(body), head)
 	}
 	return nil
@@ -102,24 +115,45 @@ func isNote(text []byte) bool { return bytes.Contains(text, []byte(`"notificatio
 
 var ids atomic.Int64
 
-// request spells a call of about size bytes. Its capacity has room for more.
-func request(id int64, size int) []byte {
-	const head, tail = `"method":"tools/call","params":{"name":"echo","arguments":{"pad":"`, `"}}}`
-	pad := max(size-len(head)-len(tail)-30, 1)
-	return fmt.Appendf(make([]byte, 0, size+64), `{"jsonrpc":"2.0","id":%d,%s%s%s`, id, head, strings.Repeat("x", pad), tail)
+// form is how the requests of an era are spelled.
+type form int
+
+const (
+	legacy form = iota // 2025-06-18
+	modern             // 2026-07-28: each request says what sessions knew
+)
+
+// meta is what a modern request says about itself.
+const meta = `"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}`
+
+// request spells a call of about size bytes, and of more by what its era wants
+// said. Its capacity has room for more.
+func (f form) request(id int64, size int) []byte {
+	const head, tail = `"method":"tools/call","params":{"name":"echo",`, `"}}}`
+	const pad = `"arguments":{"pad":"`
+	about := ""
+	if f == modern {
+		about = `"_meta":{` + meta + `},`
+	}
+	n := max(size-len(head)-len(pad)-len(tail)-30, 1)
+	return fmt.Appendf(make([]byte, 0, size+len(about)+64), `{"jsonrpc":"2.0","id":%d,%s%s%s%s%s`, id, head, about, pad, strings.Repeat("x", n), tail)
 }
 
 // requestNotes spells a call that is answered with n notifications first.
-func requestNotes(n int) []byte {
-	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"n","_meta":{"progressToken":"t"},"arguments":{"notes":%d}}}`, ids.Add(1), n)
+func (f form) requestNotes(n int) []byte {
+	about := `"progressToken":"t"`
+	if f == modern {
+		about += "," + meta
+	}
+	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"echo","_meta":{%s},"arguments":{"notes":%d}}}`, ids.Add(1), about, n)
 }
 
 // timeCalls returns the median time of n calls, one after the other.
-func timeCalls(c client, n, size int) (time.Duration, error) {
+func timeCalls(c client, f form, n, size int) (time.Duration, error) {
 	times := make([]time.Duration, 0, n)
 	warm := n/10 + 1
 	for i := range n + warm {
-		body := request(ids.Add(1), size)
+		body := f.request(ids.Add(1), size)
 		begin := time.Now()
 		if err := c.call(body); err != nil {
 			return 0, err
@@ -131,10 +165,14 @@ func timeCalls(c client, n, size int) (time.Duration, error) {
 	return median(times), nil
 }
 
-// noteRate returns how many notifications a second arrive.
-func noteRate(c client, n int) (float64, error) {
+// noteRate returns how many notifications a second arrive, of as many in one go
+// as burst says.
+func noteRate(c client, n, burst int) (float64, error) {
 	begin := time.Now()
-	err := c.notes(n)
+	var err error
+	for left := n; left > 0 && err == nil; left -= burst {
+		err = c.notes(min(left, burst))
+	}
 	return float64(n) / time.Since(begin).Seconds(), err
 }
 
@@ -148,7 +186,7 @@ func rate(workers []client, d time.Duration) (float64, error) {
 	for _, c := range workers {
 		wg.Go(func() {
 			for time.Now().Before(until) {
-				if err := c.call(request(ids.Add(1), 100)); err != nil {
+				if err := c.call(c.spelling().request(ids.Add(1), 100)); err != nil {
 					failed.Store(&err)
 					return
 				}
@@ -165,7 +203,7 @@ func rate(workers []client, d time.Duration) (float64, error) {
 
 // linkRate keeps inFlight calls in the link. Of those, senders are being
 // written at a time: more than one where a send waits for something.
-func linkRate(l link, inFlight, senders int, d time.Duration) (float64, error) {
+func linkRate(l linkClient, inFlight, senders int, d time.Duration) (float64, error) {
 	slots := make(chan struct{}, inFlight)
 	stop := make(chan struct{})
 	sent := make(chan int)
@@ -175,7 +213,7 @@ func linkRate(l link, inFlight, senders int, d time.Duration) (float64, error) {
 		for {
 			select {
 			case slots <- struct{}{}:
-				if l.send(request(ids.Add(1), 100)) != nil {
+				if l.send(l.form.request(ids.Add(1), 100)) != nil {
 					return // recv finds out
 				}
 				n++
@@ -214,7 +252,7 @@ func linkRates(links []link, inFlight int, d time.Duration) (sum float64, err er
 	rates, errs := make([]float64, len(links)), make([]error, len(links))
 	var wg sync.WaitGroup
 	for i, l := range links {
-		wg.Go(func() { rates[i], errs[i] = linkRate(l, inFlight, 1, d) })
+		wg.Go(func() { rates[i], errs[i] = linkRate(linkClient{link: l}, inFlight, 1, d) })
 	}
 	wg.Wait()
 	for i := range links {

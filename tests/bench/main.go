@@ -21,7 +21,7 @@ func main() {
 		return
 	}
 	quick := flag.Bool("quick", false, "few calls, to see that it works")
-	only := flag.String("only", "", "one step: latency, throughput, notifications, remote, connect, start, memory")
+	only := flag.String("only", "", "one step: latency, throughput, notifications, eras, remote, connect, start, memory")
 	binary := flag.String("binary", "", "the mcp-bridge to measure (default: build it)")
 	flag.Parse()
 	if err := measure(*binary, *only, *quick); err != nil {
@@ -35,7 +35,9 @@ func play(role string) {
 	var err error
 	switch role {
 	case "stdio":
-		err = stdioServer(os.Stdin, os.Stdout)
+		err = stdioServer(os.Stdin, os.Stdout, legacy)
+	case "modern":
+		err = stdioServer(os.Stdin, os.Stdout, modern)
 	case "http":
 		err = httpServer(os.Stdin, os.Stdout)
 	}
@@ -72,7 +74,7 @@ func measure(binary, only string, quick bool) error {
 		name string
 		run  func() error
 	}{
-		{"latency", b.latency}, {"throughput", b.throughput}, {"notifications", b.notifications},
+		{"latency", b.latency}, {"throughput", b.throughput}, {"notifications", b.notifications}, {"eras", b.eras},
 		{"remote", b.remote}, {"connect", b.connect}, {"start", b.start}, {"memory", b.memory},
 	} {
 		if only != "" && only != step.name {

@@ -31,7 +31,7 @@ func (b *bench) begin() (*scene, error) {
 	}
 	s.http = http
 	s.ends = append(s.ends, process.close)
-	s.bridge, err = b.start1(s, childArgs()...)
+	s.bridge, err = b.start1(s, childArgs("stdio")...)
 	return s, err
 }
 
@@ -81,9 +81,15 @@ func (b *bench) callsOf(size int) int {
 
 // row is one line of a table of calls.
 type row struct {
-	name string
-	c    client
-	hops int // bare HTTP calls in its floor
+	name  string
+	c     client
+	pipes int // bare stdio calls in its floor
+	hops  int // bare HTTP calls in its floor
+}
+
+// floor is what a row's call costs without a bridge.
+func (r row) floor(pipe, hop time.Duration) time.Duration {
+	return time.Duration(r.pipes)*pipe + time.Duration(r.hops)*hop
 }
 
 // latency compares each transport with the same floor, that of Streamable HTTP.
@@ -99,9 +105,9 @@ func (b *bench) latency() error {
 		if err != nil {
 			return err
 		}
-		rows = append(rows, row{k.name, c, 1})
+		rows = append(rows, row{k.name, c, 1, 1})
 	}
-	return b.printCalls(s, "serve: one call, p50", rows)
+	return b.printCalls(s, "serve: one call, p50", rows, legacy)
 }
 
 // turns is how many times a round of calls goes from the floor through all
@@ -109,35 +115,35 @@ func (b *bench) latency() error {
 const turns = 10
 
 // printCalls times the calls of all rows and their floor in turn.
-func (b *bench) printCalls(s *scene, title string, rows []row) error {
+func (b *bench) printCalls(s *scene, title string, rows []row, f form) error {
 	fmt.Printf("%-34s %12s %12s %12s %12s %8s\n", title, "stdio", "HTTP", "floor", "bridge", "ratio")
 	for _, size := range sizes {
 		n := b.callsOf(size.size) / turns
 		var stdio, bare []time.Duration
 		bridged, ratios := make([][]time.Duration, len(rows)), make([][]float64, len(rows))
 		for range b.rounds * turns {
-			p, err := timeCalls(linkClient{s.pipe}, n, size.size)
+			p, err := timeCalls(linkClient{link: s.pipe}, f, n, size.size)
 			if err != nil {
 				return err
 			}
-			h, err := timeCalls(s.http, n, size.size)
+			h, err := timeCalls(s.http, f, n, size.size)
 			if err != nil {
 				return err
 			}
 			stdio, bare = append(stdio, p), append(bare, h)
 			for i, r := range rows {
-				t, err := timeCalls(r.c, n, size.size)
+				t, err := timeCalls(r.c, f, n, size.size)
 				if err != nil {
 					return fmt.Errorf("%s: %w", r.name, err)
 				}
 				bridged[i] = append(bridged[i], t)
-				ratios[i] = append(ratios[i], float64(t)/float64(p+time.Duration(r.hops)*h))
+				ratios[i] = append(ratios[i], float64(t)/float64(r.floor(p, h)))
 			}
 		}
 		for i, r := range rows {
 			p, h := median(stdio), median(bare)
 			fmt.Printf("%-34s %12s %12s %12s %12s %8.2f\n", r.name+", "+size.name,
-				micros(p), micros(h), micros(p+time.Duration(r.hops)*h), micros(median(bridged[i])), median(ratios[i]))
+				micros(p), micros(h), micros(r.floor(p, h)), micros(median(bridged[i])), median(ratios[i]))
 		}
 	}
 	fmt.Println()
@@ -162,12 +168,12 @@ func (b *bench) remote() error {
 		if err != nil {
 			return err
 		}
-		rows = append(rows, row{c.name, session, 2})
+		rows = append(rows, row{c.name, session, 1, 2})
 	}
-	if err := b.printCalls(s, "serve URL: one call, p50", rows); err != nil {
+	if err := b.printCalls(s, "serve URL: one call, p50", rows, legacy); err != nil {
 		return err
 	}
-	return b.printNotes(s, "serve URL: notifications a second", rows)
+	return b.printNotes(s, "serve URL: notifications a second", rows, b.notes)
 }
 
 // chain is a way through two bridges, the first of which serves a URL.
@@ -210,15 +216,15 @@ func (b *bench) connect() error {
 	fmt.Printf("%-34s %12s %12s %12s %12s %8s\n", "connect: one call, p50", "stdio", "serve", "floor", "both bridges", "ratio")
 	for _, size := range sizes {
 		n := b.callsOf(size.size)
-		p, err := timeCalls(linkClient{s.pipe}, n, size.size)
+		p, err := timeCalls(linkClient{link: s.pipe}, legacy, n, size.size)
 		if err != nil {
 			return err
 		}
-		h, err := timeCalls(session, n, size.size)
+		h, err := timeCalls(session, legacy, n, size.size)
 		if err != nil {
 			return err
 		}
-		br, err := timeCalls(linkClient{both}, n, size.size)
+		br, err := timeCalls(linkClient{link: both}, legacy, n, size.size)
 		if err != nil {
 			return err
 		}
@@ -233,7 +239,7 @@ func (b *bench) start() error {
 	var ready []time.Duration
 	for range 5 * b.rounds {
 		begin := time.Now()
-		p, _, err := startBridge(b.binary, b.socket(), childArgs()...)
+		p, _, err := startBridge(b.binary, b.socket(), childArgs("stdio")...)
 		if err != nil {
 			return err
 		}

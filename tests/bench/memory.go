@@ -26,7 +26,7 @@ func (b *bench) memory() error {
 }
 
 func (b *bench) memoryOf(k kind, first bool) error {
-	p, at, err := startBridge(b.binary, b.socket(), childArgs()...)
+	p, at, err := startBridge(b.binary, b.socket(), childArgs("stdio")...)
 	if err != nil {
 		return err
 	}

@@ -11,10 +11,10 @@ import (
 	"strconv"
 )
 
-// stdioServer answers each line as fast as a program can: initialize with a
-// result, any other request with an echo of its params, and a request that
-// asks for notes with so many progress notifications first.
-func stdioServer(r io.Reader, w io.Writer) error {
+// stdioServer answers each line as fast as a program can: what its era begins
+// with as it should, any other request with an echo of its params, and a
+// request that asks for notes with so many progress notifications first.
+func stdioServer(r io.Reader, w io.Writer, f form) error {
 	in := bufio.NewReaderSize(r, 1<<20)
 	out := bufio.NewWriterSize(w, 1<<16)
 	var long []byte
@@ -34,7 +34,7 @@ func stdioServer(r io.Reader, w io.Writer) error {
 		if err != nil {
 			return err
 		}
-		respond(out, line)
+		respond(out, line, f)
 		if in.Buffered() == 0 {
 			if err := out.Flush(); err != nil {
 				return err
@@ -45,22 +45,26 @@ func stdioServer(r io.Reader, w io.Writer) error {
 
 // respond relies on how the benchmark's client spells its messages:
 // {"jsonrpc":"2.0","id":N,"method":"...","params":{...}}
-func respond(out *bufio.Writer, line []byte) {
+func respond(out *bufio.Writer, line []byte, f form) {
 	const before = `{"jsonrpc":"2.0","id":`
 	if !bytes.HasPrefix(line, []byte(before)) {
 		return // a notification
 	}
 	id, rest, _ := bytes.Cut(line[len(before):], []byte{','})
-	if bytes.HasPrefix(rest, []byte(`"method":"initialize"`)) {
-		fmt.Fprintf(out, "%s%s,\"result\":{\"protocolVersion\":\"2025-06-18\",\"capabilities\":{\"tools\":{}},\"serverInfo\":{\"name\":\"bench\",\"version\":\"1\"}}}\n", before, id)
+	method, _, _ := bytes.Cut(rest, []byte{','})
+	if reply := greeting(string(method), f); reply != "" {
+		fmt.Fprintf(out, "%s%s,%s}\n", before, id, reply)
 		return
 	}
-	_, params, _ := bytes.Cut(rest, []byte(`"params":`))
-	params = bytes.TrimRight(params, "}\r\n")
+	_, params, _ := bytes.Cut(rest, []byte(`"params":{`))
+	params = bytes.TrimRight(params, "\r\n")
 	if count, ok := notesWanted(line); ok {
+		token := tokenOf(line)
 		var note []byte
 		for i := range count {
-			note = append(note[:0], `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"t","progress":`...)
+			note = append(note[:0], `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":`...)
+			note = append(note, token...)
+			note = append(note, `,"progress":`...)
 			note = strconv.AppendInt(note, int64(i), 10)
 			note = append(note, "}}\n"...)
 			out.Write(note)
@@ -68,9 +72,37 @@ func respond(out *bufio.Writer, line []byte) {
 	}
 	out.WriteString(before)
 	out.Write(id)
-	out.WriteString(`,"result":`)
-	out.Write(params)
-	out.WriteString("}}}\n")
+	out.WriteString(`,"result":{`)
+	if f == modern {
+		out.WriteString(`"resultType":"complete",`)
+	}
+	out.Write(params) // the request's end is the response's
+	out.WriteByte('\n')
+}
+
+// greeting is what answers the requests by which a client gets to know a server
+// of one era, and nothing for others.
+func greeting(method string, f form) string {
+	switch {
+	case method == `"method":"initialize"` && f == legacy:
+		return `"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"bench","version":"1"}}`
+	case method == `"method":"server/discover"` && f == modern:
+		return `"result":{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"private"}`
+	case method == `"method":"initialize"`, method == `"method":"server/discover"`:
+		return `"error":{"code":-32601,"message":"Method not found"}`
+	case method == `"method":"tools/list"`:
+		return `"result":{"tools":[],"resultType":"complete","ttlMs":0,"cacheScope":"private"}`
+	}
+	return ""
+}
+
+// tokenOf returns the progress token of a request, as it is spelled.
+func tokenOf(line []byte) []byte {
+	_, token, _ := bytes.Cut(line, []byte(`"progressToken":`))
+	if end := bytes.IndexAny(token, ",}"); end >= 0 {
+		return token[:end]
+	}
+	return []byte(`"t"`)
 }
 
 // httpServer is the bare HTTP server. It tells its address, and ends with its stdin.

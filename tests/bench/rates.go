@@ -88,24 +88,24 @@ func (b *bench) notifications() error {
 		if err != nil {
 			return err
 		}
-		rows = append(rows, row{k.name, c, 1})
+		rows = append(rows, row{k.name, c, 1, 1})
 	}
-	return b.printNotes(s, "serve: notifications a second", rows)
+	return b.printNotes(s, "serve: notifications a second", rows, b.notes)
 }
 
 // printNotes measures how fast notifications of 100 B get to clients. The floor
 // is one SSE reply of the bare server.
-func (b *bench) printNotes(s *scene, title string, rows []row) error {
+func (b *bench) printNotes(s *scene, title string, rows []row, burst int) error {
 	var bare []float64
 	bridged, ratios := make([][]float64, len(rows)), make([][]float64, len(rows))
 	for range b.rounds {
-		h, err := noteRate(s.http, b.notes)
+		h, err := noteRate(s.http, b.notes, burst)
 		if err != nil {
 			return err
 		}
 		bare = append(bare, h)
 		for i, r := range rows {
-			rate, err := noteRate(r.c, b.notes)
+			rate, err := noteRate(r.c, b.notes, burst)
 			if err != nil {
 				return fmt.Errorf("%s: %w", r.name, err)
 			}

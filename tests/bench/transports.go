@@ -48,7 +48,7 @@ func openLink(dial func(*site) (link, error)) func(*site) (client, error) {
 			l.close()
 			return nil, err
 		}
-		return linkClient{l}, nil
+		return linkClient{link: l}, nil
 	}
 }
 

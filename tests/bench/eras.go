@@ -1,0 +1,109 @@
+package main
+
+import (
+	"fmt"
+	"os/exec"
+	"runtime"
+)
+
+// modernKinds are the transports on which a bridge is called in the era
+// without sessions.
+func modernKinds() []kind {
+	all := []kind{
+		{"Streamable HTTP", func(s *site) (client, error) { return &peer{url: s.url + "/mcp", form: modern}, nil }, 0},
+		{"WebSocket", plainLink(dialWS), 1},
+	}
+	if runtime.GOOS != "windows" {
+		all = append(all, kind{"Unix socket", plainLink(dialUnix), 1})
+	}
+	return all
+}
+
+// plainLink opens what dial returns: nothing need be said first.
+func plainLink(dial func(*site) (link, error)) func(*site) (client, error) {
+	return func(s *site) (client, error) {
+		l, err := dial(s)
+		return linkClient{l, modern}, err
+	}
+}
+
+// eras measures clients of 2026-07-28, whose server is one process for all of
+// them, and what it costs when server and client are of different eras.
+func (b *bench) eras() error {
+	s, err := b.begin()
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	shared, err := b.start1(s, childArgs("modern")...)
+	if err != nil {
+		return err
+	}
+	same, err := s.rows(modernKinds(), shared, "")
+	if err != nil {
+		return err
+	}
+	mixed, err := s.rows(modernKinds(), s.bridge, ", 2025 child")
+	if err != nil {
+		return err
+	}
+	both, err := startPipe(exec.Command(b.binary, append([]string{"connect", "--log-level", "warn"}, childArgs("modern")...)...))
+	if err != nil {
+		return err
+	}
+	defer both.close()
+	stdio := row{"stdio to stdio", linkClient{both, modern}, 2, 0}
+	if err := b.printCalls(s, "2026-07-28: one call, p50", append(append(same, stdio), mixed...), modern); err != nil {
+		return err
+	}
+	old, err := s.rows(kinds(), shared, ", 2026 child")
+	if err != nil {
+		return err
+	}
+	if err := b.printCalls(s, "2025-06-18: one call, p50", old, legacy); err != nil {
+		return err
+	}
+	fmt.Printf("%-34s %12s %12s %12s %12s %8s\n", "2026-07-28: calls a second, 100 B", "stdio", "HTTP", "floor", "bridge", "ratio")
+	for i, k := range modernKinds() {
+		if err := b.printInFlight(s, k, same[i].c); err != nil {
+			return err
+		}
+	}
+	fmt.Println()
+	return b.printNotes(s, "2026-07-28: notifications a second", same, burst)
+}
+
+// burst is how many notifications a client of a shared server gets in one go: a
+// server that is shared cannot wait for one of its clients, so there are more
+// than a client may leave unread at some number.
+const burst = 500
+
+// rows opens a session over each transport.
+func (s *scene) rows(kinds []kind, at *site, more string) ([]row, error) {
+	var rows []row
+	for _, k := range kinds {
+		c, err := s.open(k, at)
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, row{k.name + more, c, 1, 1})
+	}
+	return rows, nil
+}
+
+// printInFlight measures 32 calls at a time over one transport.
+func (b *bench) printInFlight(s *scene, k kind, c client) error {
+	const n = 32
+	bare, same := make([]client, n), make([]client, n)
+	for i := range n {
+		bare[i] = s.http.clone()
+		if p, ok := c.(*peer); ok {
+			same[i] = p.clone()
+		}
+	}
+	one := func() (float64, error) { return rate(same, b.window) }
+	if l, ok := c.(linkClient); ok {
+		one = func() (float64, error) { return linkRate(l, n, k.senders, b.window) }
+	}
+	return b.printRate(k.name+", 32 in flight", []link{s.pipe}, bare, one)
+}
