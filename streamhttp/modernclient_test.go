@@ -218,21 +218,23 @@ func TestModernCancel(t *testing.T) {
 
 // A cancellation gets through although nobody receives and every queue is full.
 func TestModernCancelWhenFull(t *testing.T) {
-	gone := make(chan struct{})
+	gone := make(chan struct{}, 10)
 	testModern(t, func(s *fakeServer, o *ModernOptions) {
 		o.MaxInFlight = 1
 		s.onPost = func(w http.ResponseWriter, r *http.Request, m jsonrpc.Message) bool {
 			for r.Context().Err() == nil {
 				writeSSE(w, sseEvent("", `{"jsonrpc":"2.0","method":"notifications/n"}`))
 			}
-			close(gone)
+			gone <- struct{}{}
 			return true
 		}
 	}, func(t *modernTest) {
-		t.send(modern("1", "subscriptions/listen", ""))
-		synctest.Wait()
-		t.send(cancelOf("1"))
-		<-gone
+		for range 5 {
+			t.send(modern("1", "subscriptions/listen", ""))
+			synctest.Wait()
+			t.send(cancelOf("1"))
+			<-gone
+		}
 	})
 }
 
@@ -334,6 +336,30 @@ func TestModernInFlight(t *testing.T) {
 		}
 		t.send(modern("2", "prompts/list", ""))
 		t.want(echoed("2", "prompts/list"))
+	})
+}
+
+// A server that leaves a reply open after the response is not waited for.
+func TestModernLinger(t *testing.T) {
+	const n = 5
+	var closed chan struct{}
+	testModern(t, func(s *fakeServer, o *ModernOptions) {
+		closed = make(chan struct{}, n) // of the bubble
+		o.MaxInFlight = 1
+		s.onPost = func(w http.ResponseWriter, r *http.Request, m jsonrpc.Message) bool {
+			writeSSE(w, sseEvent("", result(m, "{}")))
+			<-r.Context().Done()
+			closed <- struct{}{}
+			return true
+		}
+	}, func(t *modernTest) {
+		for i := range n {
+			t.send(modern(fmt.Sprint(i), "prompts/get", ""))
+			t.want(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":{}}`, i))
+		}
+		for range n {
+			<-closed
+		}
 	})
 }
 

@@ -115,13 +115,13 @@ func TestModernNameRefused(t *testing.T) {
 			t.send(modern("1", "prompts/get", `"name":"é"`))
 			t.want(`{"jsonrpc":"2.0","id":1,"error":{"code":-32020,"message":"I do not like your Mcp-Name"}}`)
 			t.wantSeen("prompts/get", "prompts/get")
+			if t.client.rawNames.Load() {
+				t.Error("it has learned that names go raw")
+			}
 		}
 		t.send(modern("1", "prompts/get", `"name":"plain"`))
 		t.recv()
 		t.wantSeen("prompts/get")
-		if t.client.rawNames.Load() {
-			t.Error("it has learned that names go raw")
-		}
 	})
 }
 
@@ -151,6 +151,7 @@ func (s *toolServer) serve(w http.ResponseWriter, r *http.Request, m jsonrpc.Mes
 	s.mu.Unlock()
 	switch m.Method() {
 	case "tools/list":
+		writeSSE(w, sseEvent("", `{"jsonrpc":"2.0","method":"notifications/message"}`))
 		page := 0
 		if cursor, ok := jsonrpc.Text(m.Lookup("params", "cursor")); ok {
 			page = int(cursor[0] - '0')
@@ -159,7 +160,7 @@ func (s *toolServer) serve(w http.ResponseWriter, r *http.Request, m jsonrpc.Mes
 		if page+1 < len(pages) {
 			next = fmt.Sprintf(`,"nextCursor":"%d"`, page+1)
 		}
-		writeJSON(w, result(m, `{"tools":[`+pages[page]+`]`+next+`}`))
+		writeSSE(w, sseEvent("", result(m, `{"tools":[`+pages[page]+`]`+next+`}`)))
 		return true
 	case "tools/call":
 		for _, tool := range toolheader.Tools([]byte(`{"tools":[` + strings.Join(pages, ",") + `]}`)) {
@@ -194,6 +195,7 @@ func (t *modernTest) callTool(id, name, arguments string) {
 func TestModernParamHeaders(t *testing.T) {
 	testTools(t, []string{regionTool + "," + plainTool}, func(t *modernTest, s *toolServer) {
 		t.send(modern("1", "tools/list", ""))
+		t.want(`{"jsonrpc":"2.0","method":"notifications/message"}`)
 		t.want(`{"jsonrpc":"2.0","id":1,"result":{"tools":[` + regionTool + "," + plainTool + `]}}`)
 		t.callTool("2", "deploy", `{"region":"us-west1","n":42.0,"s":"x"}`)
 		t.callTool("3", "deploy", `{"region":"zażółć","n":null}`)
@@ -215,6 +217,7 @@ func TestModernInvalidTools(t *testing.T) {
 	testTools(t, []string{regionTool + ",  " + invalidTool + "," + plainTool}, func(t *modernTest, s *toolServer) {
 		for _, id := range []string{"1", "2"} {
 			t.send(modern(id, "tools/list", ""))
+			t.wantRelated(id, `{"jsonrpc":"2.0","method":"notifications/message"}`)
 			t.wantRelated(id, `{"jsonrpc":"2.0","id":`+id+`,"result":{"tools":[`+regionTool+","+plainTool+`]}}`)
 		}
 		if log := t.log.String(); strings.Count(log, "tool left out") != 1 || !strings.Contains(log, "broken") || !strings.Contains(log, "not string, integer or boolean") {
@@ -291,13 +294,21 @@ func TestModernNoList(t *testing.T) {
 	testModern(t, func(s *fakeServer, o *ModernOptions) {
 		s.onPost = func(w http.ResponseWriter, r *http.Request, m jsonrpc.Message) bool {
 			if m.Method() == "tools/list" {
+				time.Sleep(time.Second) // all wait for the one
 				cut()
 			}
 			return false
 		}
 	}, func(t *modernTest) {
-		t.callTool("1", "x", "{}")
-		t.wantSeen("tools/list", "tools/list", "tools/call")
+		for _, id := range []string{"1", "2", "3"} {
+			t.send(modern(id, "tools/call", `"name":"x"`))
+		}
+		for range 3 {
+			if m := t.recv(); m.IsError() {
+				t.Errorf("received %s", m.Bytes())
+			}
+		}
+		t.wantSeen("tools/list", "tools/list", "tools/call", "tools/call", "tools/call")
 		t.server.script(func(w http.ResponseWriter, r *http.Request, m jsonrpc.Message) bool {
 			if m.Method() == "tools/list" {
 				writeStatus(w, 404, failure(m, "-32601", "no such method"))
@@ -363,12 +374,28 @@ func TestModernSchemaChanges(t *testing.T) {
 		s.set(zoneTool)
 		t.send(modern("5", "tools/list", ""))
 		t.recv()
+		t.recv()
 		t.send(modern("6", "tools/call", `"name":"deploy","arguments":{"region":"r"}`))
 		t.want(`{"jsonrpc":"2.0","id":6,"error":{"code":-32020,"message":"no"}}`)
 		t.wantSeen("tools/list", "tools/call", "tools/list")
 		t.send(modern("7", "prompts/get", `"name":"deploy"`))
 		t.recv()
 		t.wantSeen("prompts/get")
+
+		// The list changes all the time.
+		n := 0
+		t.server.script(func(w http.ResponseWriter, r *http.Request, m jsonrpc.Message) bool {
+			n++
+			s.set(strings.Replace(zoneTool, "Zone", fmt.Sprint("Zone", n), 1))
+			if m.Method() == "tools/call" {
+				writeStatus(w, 400, failure(m, "-32020", "no"))
+				return true
+			}
+			return s.serve(w, r, m)
+		})
+		t.send(modern("8", "tools/call", `"name":"deploy","arguments":{"region":"r"}`))
+		t.want(`{"jsonrpc":"2.0","id":8,"error":{"code":-32020,"message":"no"}}`)
+		t.wantSeen("tools/call", "tools/list", "tools/call")
 	})
 }
 

@@ -62,24 +62,10 @@ func (at *modernAttempt) read(call *modernCall) *era.Refusal {
 			return era.Unsupported(era.OnlyModern, at.version)
 		}
 	}
-	if key := modernNameKey(call.method); key != "" && call.msg.Kind() == jsonrpc.Request {
+	if key := nameKey(call.method); key != "" && call.msg.Kind() == jsonrpc.Request {
 		at.name, at.named = jsonrpc.Text(call.msg.Lookup("params", key))
 	}
 	return nil
-}
-
-// modernNameKey returns which member of params a method's Mcp-Name repeats;
-// "": it has none.
-func modernNameKey(method string) string {
-	switch method {
-	case "tools/call", "prompts/get":
-		return "name"
-	case "resources/read":
-		return "uri"
-	case "tasks/get", "tasks/update", "tasks/cancel":
-		return "taskId"
-	}
-	return ""
 }
 
 // headerOf makes the headers of a message: those that all have, and what the
@@ -91,23 +77,18 @@ func (c *modernConn) headerOf(call *modernCall, at *modernAttempt) http.Header {
 	header["Content-Type"] = clientTypeJSON
 	values := []string{at.version, call.method, at.name}
 	header[headerVersion] = values[0:1:1]
-	header[modernMethodHeader] = values[1:2:2]
+	header[headerMethod] = values[1:2:2]
 	if at.named {
 		if !at.rawName {
 			values[2] = toolheader.Encode(at.name)
 		}
-		header[modernNameHeader] = values[2:3:3]
+		header[headerName] = values[2:3:3]
 	}
 	if len(at.tool.params) > 0 {
 		maps.Copy(header, toolheader.Headers(at.tool.params, call.msg.Lookup("params", "arguments")))
 	}
 	return header
 }
-
-const (
-	modernMethodHeader = "Mcp-Method"
-	modernNameHeader   = "Mcp-Name"
-)
 
 // isHeaderText reports whether s can be the value of a header as it is.
 func isHeaderText(s string) bool { return s != "" && toolheader.Encode(s) == s }
