@@ -68,10 +68,10 @@ func (e *exchange) tick() {
 		return
 	}
 	defer e.mu.Unlock()
-	if e.over {
+	if e.over || e.reply.begin(e.r.Context()) != nil {
 		return
 	}
-	defer e.reply.write(e.ctx)()
+	defer e.reply.end()
 	if e.out == nil {
 		e.commit()
 	} else {
@@ -177,7 +177,15 @@ func (e *exchange) Send(ctx context.Context, m jsonrpc.Message) error {
 
 // notify writes a notification. The caller holds the lock, as for all that follows.
 func (e *exchange) notify(ctx context.Context, m jsonrpc.Message) error {
-	defer e.reply.write(ctx)()
+	if err := e.reply.begin(ctx); err != nil {
+		return err
+	}
+	defer e.reply.end()
+	return e.event(ctx, m)
+}
+
+// event writes a message to the stream.
+func (e *exchange) event(ctx context.Context, m jsonrpc.Message) error {
 	if e.out == nil {
 		e.commit()
 	}
@@ -187,30 +195,36 @@ func (e *exchange) notify(ctx context.Context, m jsonrpc.Message) error {
 
 // answer writes the response, which ends the exchange.
 func (e *exchange) answer(ctx context.Context, m jsonrpc.Message) error {
-	defer e.finish()
-	if e.out == nil && (m.IsError() || e.method != "subscriptions/listen") { // MI21
-		return e.answerJSON(ctx, m)
+	stream := e.out != nil || e.method == "subscriptions/listen" && !m.IsError() // MI21
+	if body := m.Bytes(); !stream && len(body) <= smallReply {
+		e.beginJSON(m)
+		e.finish()
+		_, err := e.reply.Write(body) // is kept until the end, or until Close
+		return err
 	}
-	return e.notify(ctx, m)
+	if err := e.reply.begin(ctx); err != nil {
+		return err
+	}
+	defer e.reply.end()
+	defer e.finish()
+	if stream {
+		return e.event(ctx, m)
+	}
+	e.beginJSON(m)
+	e.out = sse.NewWriter(&e.reply, e.h.opts.StallAfter)
+	_, _ = e.out.Write(m.Bytes()) // Flush returns the error
+	return e.sent(ctx)
 }
 
-func (e *exchange) answerJSON(ctx context.Context, m jsonrpc.Message) error {
-	status, body := statusOf(m, e.method), m.Bytes()
-	header := e.reply.Header()
+// beginJSON makes the reply one response, with the status that it means.
+func (e *exchange) beginJSON(m jsonrpc.Message) {
+	status, header := statusOf(m, e.method), e.reply.Header()
 	header["Content-Type"] = valueJSON
-	header["Content-Length"] = []string{strconv.Itoa(len(body))}
+	header["Content-Length"] = []string{strconv.Itoa(len(m.Bytes()))}
 	if status == http.StatusServiceUnavailable {
 		header["Retry-After"] = valueRetryAfter
 	}
 	e.reply.WriteHeader(status)
-	if len(body) <= smallReply {
-		_, err := e.reply.Write(body) // is kept until the end, or until Close
-		return err
-	}
-	defer e.reply.write(ctx)()
-	e.out = sse.NewWriter(&e.reply, e.h.opts.StallAfter)
-	_, _ = e.out.Write(body) // Flush returns the error
-	return e.sent(ctx)
 }
 
 // Values shared by all replies; net/http does not change them.
@@ -296,8 +310,8 @@ func (e *exchange) unanswered() jsonrpc.Message {
 }
 
 var (
-	serverEndedData = []byte(`{"reason":"server_ended"}`)
-	shuttingDownData     = []byte(`{"reason":"shutting_down"}`)
+	serverEndedData  = []byte(`{"reason":"server_ended"}`)
+	shuttingDownData = []byte(`{"reason":"shutting_down"}`)
 )
 
 // Close ends the exchange. An answer that was sent gets to the client now, and
@@ -310,8 +324,10 @@ func (e *exchange) Close() error {
 	}
 	ctx := e.r.Context()
 	e.conclude(ctx)
-	defer e.reply.write(ctx)()
-	e.reply.flush(e.h.opts.StallAfter)
+	if e.reply.begin(ctx) == nil {
+		e.reply.flush(e.h.opts.StallAfter)
+		e.reply.end()
+	}
 	return nil
 }
 

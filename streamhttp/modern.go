@@ -44,7 +44,7 @@ func (h *Handler) serveByEra(w http.ResponseWriter, r *http.Request, m jsonrpc.M
 	switch {
 	case m.Kind() == jsonrpc.Notification:
 		return h.takeNotification(w, r, m, &q)
-	case !q.meta.Claims():
+	case !q.claims():
 		no := h.refuseUnclaimed(r, m, &q)
 		if no == nil {
 			return false
@@ -68,7 +68,7 @@ var claim = []byte("protocolVersion")
 // could mean anything here: a cancellation names an id that other clients use
 // as well (MI4).
 func (h *Handler) takeNotification(w http.ResponseWriter, r *http.Request, m jsonrpc.Message, q *query) bool {
-	claims := q.meta.Claims()
+	claims := q.claims()
 	if !claims && h.opts.Eras != era.OnlyModern && !(h.servesModern() && namesModern(r.Header)) {
 		return false // ED4
 	}
@@ -124,7 +124,7 @@ func (h *Handler) refuseQuery(r *http.Request, m jsonrpc.Message, q *query) *era
 	if q.twice != "" {
 		return &era.Refusal{Code: jsonrpc.CodeInvalidRequest, Text: "the key " + q.twice + " stands twice"}
 	}
-	if _, ok := jsonrpc.Text(q.meta.Version); ok && !only(r.Header[headerVersion], q.meta.Version) {
+	if q.meta.Version[0] == '"' && !only(r.Header[headerVersion], q.meta.Version) {
 		return mismatch("the " + headerVersion + " header is missing, or is not what " + era.KeyVersion + " is") // MI8
 	}
 	if no := q.meta.Check(h.opts.Eras); no != nil { // MI7, MI9
@@ -191,7 +191,7 @@ func statusOf(m jsonrpc.Message, method string) int {
 	case "-32020", "-32021", "-32022":
 		return http.StatusBadRequest
 	case "-32601":
-		if !namesThing(method) {
+		if !era.IsModernMethod(method) { // MI11
 			return http.StatusNotFound
 		}
 	case "-32603":
@@ -201,11 +201,6 @@ func statusOf(m jsonrpc.Message, method string) int {
 	}
 	return http.StatusOK
 }
-
-// namesThing reports whether requests of method ask for a thing by its name:
-// servers have been seen to say "method not found" where they mean the thing.
-// To all others that answer says what it says (MI11).
-func namesThing(method string) bool { return nameKey(method) != "" }
 
 // withOldVersion returns an initialize request that asks for a revision that
 // has initialize: no server shall be led to answer it with another one (ED6).

@@ -22,6 +22,7 @@ const (
 type query struct {
 	meta  era.Meta
 	name  []byte // what it asks for, raw; nil: nothing is named
+	args  []byte // the arguments of a tool's call, raw; nil: none
 	twice string // a key of these that stands twice: two readers could differ about it
 }
 
@@ -48,6 +49,8 @@ func readQuery(m jsonrpc.Message) (q query) {
 			q.readMeta(member.Value)
 		case name:
 			q.note(&q.name, member)
+		case "arguments":
+			q.note(&q.args, member)
 		}
 	}
 	return q
@@ -73,6 +76,11 @@ func (q *query) note(field *[]byte, member jsonrpc.Member) {
 		q.twice = member.Key
 	}
 	*field = member.Value
+}
+
+// claims reports whether the request is a modern one (ED1).
+func (q *query) claims() bool {
+	return means(q.meta.Version, era.NewestModern) || q.meta.Claims()
 }
 
 // namesModern reports whether a version header names a modern revision.
@@ -165,7 +173,7 @@ func (h *Handler) refuseParams(ctx context.Context, header http.Header, m jsonrp
 	if err != nil || len(params) == 0 {
 		return nil // whoever lists such a tool to clients says what is wrong with it
 	}
-	if err := toolheader.Check(params, m.Lookup("params", "arguments"), header); err != nil {
+	if err := toolheader.Check(params, q.args, header); err != nil {
 		return &era.Refusal{Code: era.CodeHeaderMismatch, Text: err.Error()}
 	}
 	return nil

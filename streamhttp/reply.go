@@ -16,27 +16,57 @@ type reply struct {
 	http.ResponseWriter
 
 	mu      sync.Mutex // never held during a write
-	writes  uint64     // begun and ended
+	writing bool
+	writes  uint64          // begun
+	watched <-chan struct{} // the end of a context, at which the write that is for it is broken off
+	unwatch func() bool
 	aborted bool
 	left    bool // net/http goes on with the connection
 }
 
-// write is called before something is written that may have to wait; written
-// is called afterwards. When ctx is done meanwhile, the write fails.
-func (p *reply) write(ctx context.Context) (written func()) {
+// begin is called before something is written that may have to wait, and end
+// afterwards. When ctx is done meanwhile, the write fails.
+func (p *reply) begin(ctx context.Context) error {
 	p.mu.Lock()
+	defer p.mu.Unlock()
+	// One context is mostly for all that is written: it is watched for good.
+	if done := ctx.Done(); done != p.watched {
+		p.forget()
+		p.watched = done
+		p.unwatch = context.AfterFunc(ctx, func() { p.abortFor(done) })
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	p.writing = true
 	p.writes++
+	return nil
+}
+
+func (p *reply) end() {
+	p.mu.Lock()
+	p.writing = false
 	p.mu.Unlock()
-	stop := context.AfterFunc(ctx, p.aborter())
-	return func() {
-		stop()
-		p.mu.Lock()
-		p.writes++ // one that comes too late must not break the next off
-		p.mu.Unlock()
+}
+
+// forget ends the watch; the caller holds the lock.
+func (p *reply) forget() {
+	if p.unwatch != nil {
+		p.unwatch()
 	}
 }
 
-// aborter returns what breaks off the write that is going on now.
+// abortFor breaks off a write for the context that has ended so.
+func (p *reply) abortFor(done <-chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.watched == done {
+		p.abort()
+	}
+}
+
+// aborter returns what breaks off the write that is going on now, for somebody
+// who has to wait for it.
 func (p *reply) aborter() func() {
 	p.mu.Lock()
 	now := p.writes
@@ -44,10 +74,17 @@ func (p *reply) aborter() func() {
 	return func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		if p.writes == now && !p.left {
-			p.aborted = true
-			_ = http.NewResponseController(p.ResponseWriter).SetWriteDeadline(longAgo)
+		if p.writes == now {
+			p.abort()
 		}
+	}
+}
+
+// abort breaks off what is being written; the caller holds the lock.
+func (p *reply) abort() {
+	if p.writing && !p.left {
+		p.aborted = true
+		_ = http.NewResponseController(p.ResponseWriter).SetWriteDeadline(longAgo)
 	}
 }
 
@@ -78,6 +115,7 @@ func (p *reply) flush(stall time.Duration) {
 // leave leaves the reply to net/http.
 func (p *reply) leave() {
 	p.mu.Lock()
+	p.forget()
 	p.left = true
 	p.mu.Unlock()
 }

@@ -53,7 +53,7 @@ func itoa(n int) string { return string(jsonrpc.IntID(int64(n)).String()) }
 
 // What a modern endpoint refuses, with which status and code, and always with
 // the id of the request (J4).
-func TestModernRefusals(t *testing.T) {
+func TestServerModernRefusals(t *testing.T) {
 	good := []string{vHeader + r26, mHeader + "tools/list"}
 	call := `"name":"t","arguments":{}`
 	callHeaders := func(name string) []string { return []string{vHeader + r26, mHeader + "tools/call", name} }
@@ -97,6 +97,7 @@ func TestModernRefusals(t *testing.T) {
 		{"J1", `{"jsonrpc":"2.0","id":null,"method":"tools/list","params":{` + meta26 + `}}`, good, 400, -32600, ""},
 		{"J4", `{`, good, 400, -32700, ""},
 		{"twice", request26("7", "tools/call", `"name":"a","name":"b"`), callHeaders(nHeader + "b"), 400, -32600, "7"},
+		{"twice", request26("7", "tools/call", `"name":"a","arguments":{},"arguments":{"x":1}`), callHeaders(nHeader + "a"), 400, -32600, "7"},
 		{"twice", body26("7", "tools/list", claim26+`,`+caps26+`,`+keyCaps+`:{"sampling":{}}`), good, 400, -32600, "7"},
 		{"ED1", request26("8", "initialize", ""), []string{vHeader + r26, mHeader + "initialize"}, 404, -32601, "8"},
 		{"ED2", initialize(r26), []string{vHeader + r26}, 400, -32020, `"init"`},
@@ -134,7 +135,7 @@ func TestModernRefusals(t *testing.T) {
 }
 
 // Of several faults the first of MI10 is named.
-func TestModernPrecedence(t *testing.T) {
+func TestServerModernPrecedence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, u := newModern(t, streamhttp.HandlerOptions{ToolSchema: regionSchema})
 		const bad = "v999.0.0"
@@ -155,7 +156,7 @@ func TestModernPrecedence(t *testing.T) {
 }
 
 // The versions that are served stand in the error, the newest first (MI9, ED5).
-func TestModernUnsupported(t *testing.T) {
+func TestServerModernUnsupported(t *testing.T) {
 	both := `"2026-07-28","2025-11-25","2025-06-18","2025-03-26","2024-11-05"`
 	legacy := `"2025-11-25","2025-06-18","2025-03-26","2024-11-05"`
 	unknown := body26("1", "tools/list", keyV+`:"v999.0.0",`+caps26)
@@ -191,7 +192,7 @@ func TestModernUnsupported(t *testing.T) {
 }
 
 // GET and DELETE are methods of the older revisions (MI1, ED4).
-func TestModernMethods(t *testing.T) {
+func TestServerModernMethods(t *testing.T) {
 	for _, c := range []struct {
 		eras   era.Eras
 		header string
@@ -232,7 +233,7 @@ func TestModernMethods(t *testing.T) {
 }
 
 // Notifications are accepted and reach nobody (MI4); a cancellation above all.
-func TestModernNotifications(t *testing.T) {
+func TestServerModernNotifications(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, u := newModern(t, streamhttp.HandlerOptions{})
 		r := u.ask26("1", "tools/call", `"name":"t"`)
@@ -279,7 +280,7 @@ func regionSchema(_ context.Context, _ jsonrpc.Message, tool string) ([]byte, bo
 }
 
 // Mcp-Param headers are compared with the arguments (MI22).
-func TestModernParams(t *testing.T) {
+func TestServerModernParams(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, u := newModern(t, streamhttp.HandlerOptions{ToolSchema: regionSchema})
 		for _, c := range []struct {

@@ -17,7 +17,7 @@ import (
 )
 
 // A request and its answer: no session, whatever the client says (MI2, MI13, MI23).
-func TestModernRequest(t *testing.T) {
+func TestServerModernRequest(t *testing.T) {
 	for _, stateless := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			s, u := newModern(t, streamhttp.HandlerOptions{Stateless: stateless})
@@ -40,7 +40,7 @@ func TestModernRequest(t *testing.T) {
 }
 
 // The headers that repeat the body, in all spellings that mean the same (MI5, MI6).
-func TestModernHeaders(t *testing.T) {
+func TestServerModernHeaders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, u := newModern(t, streamhttp.HandlerOptions{})
 		for _, c := range []struct {
@@ -104,7 +104,7 @@ func TestModernHeaders(t *testing.T) {
 }
 
 // The first message makes the status (MI11, MI12, MI13, MI24).
-func TestModernStatus(t *testing.T) {
+func TestServerModernStatus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, u := newModern(t, streamhttp.HandlerOptions{})
 		for _, c := range []struct {
@@ -121,9 +121,9 @@ func TestModernStatus(t *testing.T) {
 			{"tools/call", `"name":"t"`, failure("1", -32603, ""), 200},
 			{"tools/call", `"name":"t"`, failure("1", 7, ""), 200},
 			{"tools/call", `"name":"t"`, failure("1", -32603, `,"data":{"reason":"busy"}`), 503},
-			{"prompts/list", "", failure("1", -32601, ""), 404}, // MI11: it is not
-			{"vendor/method", "", failure("1", -32601, ""), 404},
-			{"subscriptions/listen", "", failure("1", -32601, ""), 404},
+			{"prompts/list", "", failure("1", -32601, ""), 200},
+			{"vendor/method", "", failure("1", -32601, ""), 404}, // MI11: it is not
+			{"subscriptions/listen", "", failure("1", -32601, ""), 200},
 			{"subscriptions/listen", "", failure("1", -32602, ""), 200},
 		} {
 			r := u.ask26("1", c.method, c.params)
@@ -145,7 +145,7 @@ func TestModernStatus(t *testing.T) {
 
 // What begins with a notification is a stream, in which errors are in-band;
 // it ends with the answer (MI13, MI14, LI26).
-func TestModernStream(t *testing.T) {
+func TestServerModernStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, u := newModern(t, streamhttp.HandlerOptions{})
 		for _, answer := range []string{result("1"), failure("1", -32021, ""), result(`1`)} {
@@ -171,7 +171,7 @@ func TestModernStream(t *testing.T) {
 }
 
 // A stream never has what belongs to others, or what a client cannot answer (MI14).
-func TestModernForeign(t *testing.T) {
+func TestServerModernForeign(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, u := newModern(t, streamhttp.HandlerOptions{})
 		r := u.ask26("1", "tools/call", `"name":"t"`)
@@ -191,7 +191,7 @@ func TestModernForeign(t *testing.T) {
 
 // A call that takes long becomes a stream, on which comments keep the
 // connection alive (MI13, MI14).
-func TestModernSlow(t *testing.T) {
+func TestServerModernSlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, u := newModern(t, streamhttp.HandlerOptions{})
 		c := s.raw()
@@ -245,7 +245,7 @@ func TestModernSlow(t *testing.T) {
 }
 
 // subscriptions/listen is a stream in every case, and ends with its result (MI21).
-func TestModernListen(t *testing.T) {
+func TestServerModernListen(t *testing.T) {
 	ack := `{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{}}`
 	synctest.Test(t, func(t *testing.T) {
 		s, u := newModern(t, streamhttp.HandlerOptions{})
@@ -278,7 +278,7 @@ func TestModernListen(t *testing.T) {
 
 // A client that hangs up has cancelled, whether or not the reply had begun,
 // and gets nothing more (MI15).
-func TestModernHangUp(t *testing.T) {
+func TestServerModernHangUp(t *testing.T) {
 	hangUp := func(t *testing.T, s *modernSite, u *user) {
 		for _, begun := range []bool{false, true} {
 			r, other := u.ask26("1", "tools/call", `"name":"t"`), u.ask26("1", "tools/call", `"name":"t"`)
@@ -328,7 +328,7 @@ func TestModernHangUp(t *testing.T) {
 }
 
 // A server that goes without an answer leaves nobody waiting.
-func TestModernUnanswered(t *testing.T) {
+func TestServerModernUnanswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, u := newModern(t, streamhttp.HandlerOptions{})
 		r := u.ask26("1", "tools/call", `"name":"t"`)
@@ -365,7 +365,7 @@ func TestModernUnanswered(t *testing.T) {
 }
 
 // More requests than may be are refused at once; there is room again when one is done.
-func TestModernTooMany(t *testing.T) {
+func TestServerModernTooMany(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, u := newModern(t, streamhttp.HandlerOptions{MaxExchanges: 2})
 		r := u.ask26("1", "tools/call", `"name":"t"`)
@@ -388,7 +388,7 @@ func TestModernTooMany(t *testing.T) {
 }
 
 // At shutdown what is in progress may still be answered; new requests may not come.
-func TestModernClose(t *testing.T) {
+func TestServerModernClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, u := newModern(t, streamhttp.HandlerOptions{})
 		call, listen, lazy := u.ask26("1", "tools/call", `"name":"t"`), u.ask26("2", "subscriptions/listen", `"notifications":{}`), u.ask26("3", "tools/list", "")
@@ -448,7 +448,7 @@ func TestModernClose(t *testing.T) {
 
 // Each server knows whom it serves, in both eras; a token that is taken away
 // takes its requests along.
-func TestModernPrincipal(t *testing.T) {
+func TestServerModernPrincipal(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "tokens")
 	alice, bob := "alice "+strings.Repeat("a", 40)+"\n", "bob "+strings.Repeat("b", 40)+"\n"
 	write := func(text string) {
@@ -506,7 +506,7 @@ func TestModernPrincipal(t *testing.T) {
 }
 
 // The budget for bodies is given back when the server has the request.
-func TestModernBudget(t *testing.T) {
+func TestServerModernBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, u := newModern(t, streamhttp.HandlerOptions{MaxMessageSize: 3 << 20, MaxBodies: 4 << 20})
 		params := `"name":"t","arguments":{"x":"` + big(2<<20) + `"}`
@@ -526,7 +526,7 @@ func TestModernBudget(t *testing.T) {
 }
 
 // A reader that takes nothing is cut off, and so is one that the server gives up on.
-func TestModernStalled(t *testing.T) {
+func TestServerModernStalled(t *testing.T) {
 	stall := func(t *testing.T, opts streamhttp.HandlerOptions, send func(p *served) error) time.Duration {
 		s, _ := newModern(t, opts)
 		c := s.raw() // that reads nothing
@@ -590,7 +590,7 @@ func TestModernStalled(t *testing.T) {
 }
 
 // A large answer, and one that is a large event.
-func TestModernLarge(t *testing.T) {
+func TestServerModernLarge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, u := newModern(t, streamhttp.HandlerOptions{})
 		large := `{"jsonrpc":"2.0","id":1,"result":{"x":"` + big(3<<20) + `"}}`
@@ -615,8 +615,8 @@ func TestModernLarge(t *testing.T) {
 }
 
 // Legacy clients are served as ever on the same endpoint: they may say what
-// modern ones do (A.0), and may ask initialize for more than there is (ED6).
-func TestModernBesideLegacy(t *testing.T) {
+// modern ones do, and may ask initialize for more than there is (ED6).
+func TestServerModernBesideLegacy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, u := newModern(t, streamhttp.HandlerOptions{})
 		old, p := s.open(r25c)
@@ -624,6 +624,9 @@ func TestModernBesideLegacy(t *testing.T) {
 		p.getsText(ping)
 		p.says(result("1"))
 		r.isJSON(result("1"))
+		// A response is of the revision that the header names (MI3).
+		old.post(`{"jsonrpc":"2.0","id":1,"result":{}}`, vHeader+r26).isError(http.StatusBadRequest, -32600, "")
+		p.getsNothing()
 		// A claim to be legacy is one more way to be legacy (ED3b).
 		claims := body26("1", "tools/list", keyV+`:"`+r25c+`"`)
 		r = old.post(claims)
@@ -647,7 +650,7 @@ func TestModernBesideLegacy(t *testing.T) {
 }
 
 // A page may send what a modern client sends (LI31).
-func TestModernPreflight(t *testing.T) {
+func TestServerModernPreflight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, u := newModern(t, streamhttp.HandlerOptions{})
 		asked := "mcp-protocol-version, mcp-method, mcp-name, mcp-param-region, content-type"
