@@ -67,23 +67,18 @@ type PumpOptions struct {
 //
 //   - After the client's io.EOF it goes on until the server owes nothing
 //     (bounded by Drain), then returns nil.
-//
 //   - When ctx is done it takes nothing more from the client, waits likewise
 //     (bounded by Grace), answers what is still owed with an error, and
 //     returns nil.
-//
 //   - When the server ends, every request it owes is answered with a JSON-RPC
 //     error that carries the server's error, and that error is returned.
-//
 //   - When the client is gone (any error but io.EOF), the server is told to
 //     cancel what it owes, and the error is returned. A Pump that is blocked
 //     in a Send to the server learns of it only by ctx: whoever knows that the
 //     client has gone should end ctx too.
-//
 //   - A subscriptions/listen of 2026-07-28 is not waited for: when any of this
 //     happens it is cancelled at the server, and ends with its result for a
 //     client that is still there (ST13). It has no RequestTimeout.
-//
 //   - When server is a Mux's Conn, or wraps one, and the client leaves too much
 //     unread, nobody waits for the client any more: ErrSlow is returned (D11).
 //
