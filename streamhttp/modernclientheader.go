@@ -116,7 +116,7 @@ func (c *modernConn) correct(call *modernCall, at *modernAttempt, answer jsonrpc
 	text, _ := jsonrpc.Text(answer.Lookup("error", "message"))
 	text = strings.ToLower(text)
 	switch {
-	case strings.Contains(text, "mcp-name"): // ME2
+	case strings.Contains(text, "mcp-name") && !strings.Contains(text, "mcp-param-"): // ME2
 		if at.renamed || toolheader.Encode(at.name) == at.name || !at.rawName && !maySendRaw(at.name) {
 			return false
 		}
