@@ -19,10 +19,10 @@ const (
 	DefaultMaxBackoff = 30 * time.Second
 )
 
-// maxCalls is how many requests of one client may wait for an answer (D12).
+// maxCalls is how many requests of one client may wait for an answer (D.2).
 const maxCalls = 1000
 
-// ErrSlow ends the Conn of a Mux whose client does not read what it is sent (D11).
+// ErrSlow ends the Conn of a Mux whose client does not read what it is sent (D.2).
 var ErrSlow = errors.New("the client does not read what it is sent")
 
 // MuxOptions tune a Mux. All but Dialer may be zero.

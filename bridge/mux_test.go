@@ -169,7 +169,7 @@ func (c *muxClient) gets(want ...string) {
 	}
 }
 
-// D1, D2, J2: equal ids and tokens of several clients do not meet, and each
+// D.2, J2: equal ids and tokens of several clients do not meet, and each
 // gets its own back as it has spelled them.
 func TestMuxIDs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -230,7 +230,7 @@ func cancelledNote(id string) string {
 	return `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + id + `}}`
 }
 
-// D3, ST11, J12: a client cancels its own calls only, by the server's id, and
+// D.2, ST11, J12: a client cancels its own calls only, by the server's id, and
 // then hears nothing more of them, not even what has come before and lies
 // there unread; it may use the id again.
 func TestMuxCancel(t *testing.T) {
@@ -279,7 +279,7 @@ func TestMuxCancelTakesBackWhatIsUnread(t *testing.T) {
 	})
 }
 
-// D10: what a client that leaves still waits for is cancelled, and what has not
+// D.2: what a client that leaves still waits for is cancelled, and what has not
 // reached the server yet does not.
 func TestMuxClientLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -317,7 +317,7 @@ func TestMuxClientLeaves(t *testing.T) {
 	})
 }
 
-// J3, D12, and messages that two servers could read differently.
+// J3, D.2, and messages that two servers could read differently.
 func TestMuxRefuses(t *testing.T) {
 	const inUse = `{"jsonrpc":"2.0","id":1,"error":{"code":-32600,"message":"a request with this id is already in progress"}}`
 	synctest.Test(t, func(t *testing.T) {
@@ -430,7 +430,7 @@ func TestMuxAttribution(t *testing.T) {
 	})
 }
 
-// D11: a client that does not read is ended with a named error; others go on,
+// D.2: a client that does not read is ended with a named error; others go on,
 // and the server does not wait for anybody.
 func TestMuxSlowClient(t *testing.T) {
 	progress := `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":%d,"message":"%s"}}`
@@ -510,7 +510,7 @@ func TestMuxServerTakesNothing(t *testing.T) {
 	})
 }
 
-// D11: a Pump whose client is stuck ends by name, though it is waiting for the
+// D.2: a Pump whose client is stuck ends by name, though it is waiting for the
 // client; also with a filter in between.
 func TestMuxSlowClientOfPump(t *testing.T) {
 	for name, wrap := range map[string]func(bridge.Conn) bridge.Conn{

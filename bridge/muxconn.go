@@ -124,7 +124,7 @@ func (c *muxConn) open(call *muxCall) (no jsonrpc.Message, err error) {
 		return no, ErrClosing
 	case c.calls[call.id] != nil: // J3
 		return refuse(jsonrpc.CodeInvalidRequest, errInUse.Error(), nil), nil
-	case len(c.calls) >= maxCalls: // D12
+	case len(c.calls) >= maxCalls: // D.2
 		return refuse(jsonrpc.CodeInternalError, errTooMany.Error(), nil), nil
 	case x.server == nil && x.breaker.open(time.Now()):
 		wait := time.Until(x.breaker.due).Round(time.Second)
@@ -143,7 +143,7 @@ func (c *muxConn) open(call *muxCall) (no jsonrpc.Message, err error) {
 }
 
 // cancel takes the call that a cancellation is about out of the books. A
-// client can only cancel its own (D3). Of a call that is answered already it
+// client can only cancel its own (D.2). Of a call that is answered already it
 // takes back what the client has not read: the id may be in use again soon.
 func (c *muxConn) cancel(m jsonrpc.Message) {
 	x, id := c.mux, m.RequestID()
@@ -172,7 +172,7 @@ func (c *muxConn) takeBack(id jsonrpc.ID) (found bool) {
 }
 
 // push hands a message to the client. A client that has left too much unread
-// is ended: nobody waits for it (D11).
+// is ended: nobody waits for it (D.2).
 func (c *muxConn) push(call *muxCall, m jsonrpc.Message) {
 	size := len(m.Bytes())
 	o := &c.mux.opts
@@ -240,7 +240,7 @@ func (c *muxConn) ended() error {
 }
 
 // Close implements Conn. What the client still waits for is cancelled at the
-// server (D10); it does not wait for that.
+// server (D.2); it does not wait for that.
 func (c *muxConn) Close() error {
 	c.end(io.ErrClosedPipe)
 	return nil

@@ -27,7 +27,7 @@ func listenResult(id string) string {
 	return `{"jsonrpc":"2.0","id":` + id + `,"result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/subscriptionId":` + id + `}}}`
 }
 
-// ST12, D7: each subscription gets what is its own, under the id that its
+// ST12, D.2: each subscription gets what is its own, under the id that its
 // client has given it, value and type.
 func TestMuxListens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

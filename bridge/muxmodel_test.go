@@ -19,7 +19,7 @@ import (
 // Clients with equal ids and tokens, calls with progress and log messages,
 // subscriptions, cancellations, clients that leave, and a server that ends and
 // comes again: whatever the order, nothing reaches the wrong client, nothing
-// is lost, and every request is answered exactly once (D1-D3, D7, D10, J12,
+// is lost, and every request is answered exactly once (D.2, J12,
 // J13, ST9, ST11, ST12).
 func TestMuxModel(t *testing.T) {
 	seeds := 12

@@ -132,7 +132,7 @@ func (s *muxServer) route(m jsonrpc.Message) {
 	call.conn.push(call, m.WithRelated(call.id))
 }
 
-// progress restores the token as its client knows it (D2, J13).
+// progress restores the token as its client knows it (D.2, J13).
 func (s *muxServer) progress(m jsonrpc.Message) {
 	x := s.mux
 	text := m.ProgressToken().String()
@@ -174,7 +174,7 @@ func (s *muxServer) cancelListen(m jsonrpc.Message) {
 	call.conn.push(call, m.WithRequestID(call.id).WithRelated(call.id))
 }
 
-// toListen hands a notification to its subscription (ST12, D7).
+// toListen hands a notification to its subscription (ST12, D.2).
 func (s *muxServer) toListen(m jsonrpc.Message, id jsonrpc.ID) {
 	x := s.mux
 	acknowledged := m.Method() == methodAcknowledged

@@ -83,7 +83,7 @@ func (x *Mux) giveUp(ctx context.Context, call *muxCall) error {
 	return ctx.Err()
 }
 
-// renamed returns a client's request as the server gets it (D1, D2).
+// renamed returns a client's request as the server gets it (D.2).
 func (x *Mux) renamed(call *muxCall, m jsonrpc.Message) jsonrpc.Message {
 	m = m.WithID(jsonrpc.IntID(call.number))
 	if !call.token.IsZero() {

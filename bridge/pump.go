@@ -80,7 +80,7 @@ type PumpOptions struct {
 //     happens it is cancelled at the server, and ends with its result for a
 //     client that is still there (ST13). It has no RequestTimeout.
 //   - When server is a Mux's Conn, or wraps one, and the client leaves too much
-//     unread, nobody waits for the client any more: ErrSlow is returned (D11).
+//     unread, nobody waits for the client any more: ErrSlow is returned (D.2).
 //
 // A response that nobody waits for is dropped (J12), except that an id which
 // is the same JSON value in another spelling finds its request and gets back
