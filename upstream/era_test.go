@@ -325,6 +325,21 @@ func TestIsolation(t *testing.T) {
 	}
 }
 
+// TestInitializeIsLegacy: ED6. Who asks for 2026-07-28 with initialize is not
+// led to believe that it was agreed on.
+func TestInitializeIsLegacy(t *testing.T) {
+	f := &fleet{kind: legacyServer}
+	s := serverOf(t, f, Spec{})
+	for _, h := range []bridge.Handler{s.Handler(true, bridge.PumpOptions{}), s.LegacyOnly(bridge.PumpOptions{})} {
+		ask(t, party(t, t.Context(), h), strings.Replace(initialize, "2025-06-18", "2026-07-28", 1))
+		f.mu.Lock()
+		if got := f.bytes[len(f.bytes)-1]; !strings.Contains(got, `"protocolVersion":"2025-11-25"`) {
+			t.Errorf("the server got %s", got)
+		}
+		f.mu.Unlock()
+	}
+}
+
 // Eras that are not wanted are refused, with the versions that are (ED5).
 func TestClientEras(t *testing.T) {
 	for served, text := range map[era.Eras]string{era.OnlyModern: initialize, era.OnlyLegacy: modernCall} {
