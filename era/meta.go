@@ -71,3 +71,16 @@ func LogRank(raw []byte) int {
 	}
 	return slices.Index(LogLevels, text)
 }
+
+// LegacyInitialize returns an initialize request that asks for a modern version
+// as one that asks for the newest with initialize, and anything else as it is:
+// no server shall be led to answer it with a modern one (ED6).
+func LegacyInitialize(m jsonrpc.Message) jsonrpc.Message {
+	if m.Kind() != jsonrpc.Request || m.Method() != "initialize" {
+		return m
+	}
+	if v, _ := jsonrpc.Text(m.Lookup("params", "protocolVersion")); !IsModern(v) {
+		return m
+	}
+	return m.WithParams(jsonrpc.With(m.Params(), "protocolVersion", jsonrpc.Quote(NewestLegacy)))
+}

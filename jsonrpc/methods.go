@@ -24,6 +24,7 @@ var knownMethods = makeKnown(
 // as knownMethods is.
 var knownKeys = makeKnown(
 	"name", "arguments", "uri", "cursor", "requestState", "inputResponses", "inputRequests",
+	"2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05", "complete", "input_required",
 	"content", "structuredContent", "resultType", "ttlMs", "cacheScope", "tools", "inputSchema", "description",
 	"io.modelcontextprotocol/protocolVersion", "io.modelcontextprotocol/clientInfo",
 	"io.modelcontextprotocol/clientCapabilities", "io.modelcontextprotocol/logLevel",

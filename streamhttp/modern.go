@@ -202,16 +202,6 @@ func statusOf(m jsonrpc.Message, method string) int {
 	return http.StatusOK
 }
 
-// withOldVersion returns an initialize request that asks for a revision that
-// has initialize: no server shall be led to answer it with another one (ED6).
-func withOldVersion(m jsonrpc.Message) jsonrpc.Message {
-	version, ok := jsonrpc.Text(m.Lookup("params", "protocolVersion"))
-	if !ok || !era.IsModern(version) {
-		return m
-	}
-	return m.WithParams(jsonrpc.With(m.Params(), "protocolVersion", jsonrpc.Quote(era.NewestLegacy)))
-}
-
 // refuseModernBatch answers an array that 2026-07-28 has a part in, which has
 // no arrays (MI3).
 func (h *Handler) refuseModernBatch(w http.ResponseWriter, r *http.Request, messages []jsonrpc.Message) bool {

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/httpserver"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/sse"
@@ -50,7 +51,7 @@ func (h *Handler) servePOST(w http.ResponseWriter, r *http.Request) {
 	}
 	opens := m.Kind() == jsonrpc.Request && m.Method() == "initialize"
 	if opens {
-		m = withOldVersion(m)
+		m = era.LegacyInitialize(m)
 	}
 	if h.opts.Stateless {
 		h.serveAlone(w, r, []jsonrpc.Message{m}, share)

@@ -43,7 +43,7 @@ type fleet struct {
 func (f *fleet) Dial(context.Context) (bridge.Conn, error) {
 	ours, theirs := bridge.Pipe()
 	f.mu.Lock()
-	n := f.starts
+	n, k := f.starts, f.kind
 	f.starts++
 	f.running++
 	if f.changed == nil {
@@ -52,7 +52,7 @@ func (f *fleet) Dial(context.Context) (bridge.Conn, error) {
 	f.heard = append(f.heard, nil)
 	f.mu.Unlock()
 	f.wg.Go(func() {
-		f.serve(n, theirs)
+		f.serve(n, k, theirs)
 		_ = theirs.Close()
 		f.mu.Lock()
 		f.running--
@@ -63,7 +63,7 @@ func (f *fleet) Dial(context.Context) (bridge.Conn, error) {
 	return ours, nil
 }
 
-func (f *fleet) serve(n int, conn bridge.Conn) {
+func (f *fleet) serve(n int, k kind, conn bridge.Conn) {
 	var opened, modern bool
 	ctx := context.Background()
 	for {
@@ -83,7 +83,7 @@ func (f *fleet) serve(n int, conn bridge.Conn) {
 		refuse := func(code int, data string) {
 			_ = conn.Send(ctx, jsonrpc.NewError(m.ID(), code, "no", []byte(data)))
 		}
-		speaksModern := f.kind == modernServer || f.kind == dual && (modern || !opened)
+		speaksModern := k == modernServer || k == dual && (modern || !opened)
 		if m.Method() == "leave" {
 			return
 		}
@@ -103,17 +103,17 @@ func (f *fleet) serve(n int, conn bridge.Conn) {
 				answer(`{"resultType":"complete","content":[]}`)
 			}
 		case m.Method() == "hang":
-		case f.kind == modernServer || modern:
+		case k == modernServer || modern:
 			refuse(era.CodeUnsupportedVersion, `{"supported":["2026-07-28"]}`)
 		case m.Method() == "initialize":
 			opened = true
 			answer(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"fake","version":"1"}}`)
 		case opened:
 			answer(`{"content":[]}`)
-		case f.kind == exits:
+		case k == exits:
 			return
-		case f.kind == silent:
-		case f.kind == stateful && m.Method() == "server/discover":
+		case k == silent:
+		case k == stateful && m.Method() == "server/discover":
 			answer(`{"supportedVersions":["2025-11-25","2025-06-18"]}`)
 		default:
 			refuse(jsonrpc.CodeInvalidRequest, `{}`)
@@ -325,6 +325,21 @@ func TestIsolation(t *testing.T) {
 	}
 }
 
+// TestInitializeIsLegacy: ED6. Who asks for 2026-07-28 with initialize is not
+// led to believe that it was agreed on.
+func TestInitializeIsLegacy(t *testing.T) {
+	f := &fleet{kind: legacyServer}
+	s := serverOf(t, f, Spec{})
+	for _, h := range []bridge.Handler{s.Handler(true, bridge.PumpOptions{}), s.LegacyOnly(bridge.PumpOptions{})} {
+		ask(t, party(t, t.Context(), h), strings.Replace(initialize, "2025-06-18", "2026-07-28", 1))
+		f.mu.Lock()
+		if got := f.bytes[len(f.bytes)-1]; !strings.Contains(got, `"protocolVersion":"2025-11-25"`) {
+			t.Errorf("the server got %s", got)
+		}
+		f.mu.Unlock()
+	}
+}
+
 // Eras that are not wanted are refused, with the versions that are (ED5).
 func TestClientEras(t *testing.T) {
 	for served, text := range map[era.Eras]string{era.OnlyModern: initialize, era.OnlyLegacy: modernCall} {
@@ -389,6 +404,53 @@ func TestStateIsBound(t *testing.T) {
 			}
 			if m := as("", first); string(m.Lookup("result", "requestState")) != `"secret \u00e9"` {
 				t.Errorf("nobody has authenticated, and it is not passed as it is: %s", m.Bytes())
+			}
+		})
+	}
+}
+
+// become makes the servers that are started from now on behave so.
+func (f *fleet) become(k kind) {
+	f.mu.Lock()
+	f.kind = k
+	f.mu.Unlock()
+}
+
+// TestEraChanges: ED9. A server that speaks another era after a restart serves
+// the clients of both eras again, after an error or a few.
+func TestEraChanges(t *testing.T) {
+	for name, c := range map[string]struct{ from, to kind }{
+		"legacy to modern": {legacyServer, modernServer}, "modern to legacy": {modernServer, legacyServer},
+		"modern to one that exits": {modernServer, exits}, "modern to both": {modernServer, dual},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := &fleet{kind: c.from}
+			s := serverOf(t, f, Spec{})
+			s.settled = 0
+			modern := party(t, t.Context(), s.Modern(bridge.PumpOptions{}))
+			if m := ask(t, modern, modernCall); m.IsError() {
+				t.Fatalf("%s", m.Bytes())
+			}
+			f.become(c.to)
+			ask(t, modern, strings.Replace(modernCall, "tools/call", "leave", 1))
+			tries := 0
+			for {
+				client := party(t, t.Context(), s.Exchange(bridge.PumpOptions{}))
+				m := ask(t, client, modernCall)
+				if !m.IsError() {
+					break
+				}
+				if tries++; tries == 10 {
+					t.Fatalf("a modern client still gets %s", m.Bytes())
+				}
+			}
+			legacy := party(t, t.Context(), s.Handler(true, bridge.PumpOptions{}))
+			if m := ask(t, legacy, initialize); m.IsError() {
+				t.Fatalf("initialize: %s", m.Bytes())
+			}
+			if m := ask(t, legacy, legacyCall); m.IsError() {
+				t.Fatalf("a legacy client gets %s", m.Bytes())
 			}
 		})
 	}

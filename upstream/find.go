@@ -123,6 +123,7 @@ func (c *finding) settle() {
 // initialize, is a modern one.
 func (c *finding) change(ctx context.Context) bool {
 	s := c.f.s
+	s.doubt()
 	modern, err := s.speaksModern(ctx)
 	if err != nil || !modern {
 		return false

@@ -13,7 +13,7 @@ import (
 // Handler returns what serves clients of both eras on connections of their
 // own: a socket, our stdin. What lasting means is said at Dialer.
 func (s *Server) Handler(lasting bool, o bridge.PumpOptions) bridge.Handler {
-	return bridge.ByEra(s.Legacy(lasting, o), s.Modern(o))
+	return bridge.ByEra(asLegacy(s.Legacy(lasting, o)), s.Modern(o))
 }
 
 // Legacy returns what serves the sessions of legacy clients.
@@ -21,17 +21,31 @@ func (s *Server) Legacy(lasting bool, o bridge.PumpOptions) bridge.Handler {
 	if s.spec.Clients == era.OnlyModern {
 		return refuse(s.spec.Clients)
 	}
+	var h bridge.Handler
 	translated := &translator{s}
 	own := s.Dialer(lasting)
 	switch {
 	case s.spec.Protocol == era.OnlyModern:
-		return bridge.Serve(translated, o)
+		h = bridge.Serve(translated, o)
 	case s.spec.Isolation == PerPrincipal || s.spec.Isolation == Shared:
-		return s.sharing(o)
+		h = s.sharing(o)
 	case s.spec.Protocol == era.OnlyLegacy:
-		return bridge.Serve(own, o)
+		h = bridge.Serve(own, o)
+	default:
+		h = bridge.Serve(&finder{s: s, first: own, other: translated}, o)
 	}
-	return bridge.Serve(&finder{s: s, first: own, other: translated}, o)
+	return h
+}
+
+// asLegacy returns h for clients whose initialize may ask for a modern version.
+func asLegacy(h bridge.Handler) bridge.Handler {
+	return bridge.HandlerFunc(func(ctx context.Context, client bridge.Conn) error {
+		m, err := client.Recv(ctx)
+		if err != nil {
+			return h.ServeConn(ctx, client) // which sees the same
+		}
+		return h.ServeConn(ctx, bridge.Unread(client, era.LegacyInitialize(m)))
+	})
 }
 
 // LegacyOnly returns what serves clients of a transport that has no place for
@@ -41,7 +55,7 @@ func (s *Server) LegacyOnly(o bridge.PumpOptions) bridge.Handler {
 	if s.spec.Clients == era.OnlyModern {
 		served = era.OnlyModern
 	}
-	return bridge.ByEra(s.Legacy(false, o), refuse(served))
+	return bridge.ByEra(asLegacy(s.Legacy(false, o)), refuse(served))
 }
 
 // SharesAlways reports whether no client ever has a process of its own.

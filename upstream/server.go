@@ -83,6 +83,7 @@ type Server struct {
 	remote        *remote.Dialer // of a URL
 
 	verdict verdict
+	settled time.Duration // the constant, but in tests
 	tools   schemas
 	number  atomic.Uint64 // of units that are not shared
 
@@ -116,6 +117,7 @@ func New(spec Spec) (*Server, error) {
 	if s.spec.Idle = cmp.Or(spec.Idle, 30*time.Minute); s.spec.Idle < 0 {
 		s.spec.Idle = math.MaxInt64
 	}
+	s.settled = settled
 	s.units, s.byID = make(map[unitKey]*unit), make(map[string]*unit)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	if s.IsCommand() {

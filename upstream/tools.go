@@ -112,7 +112,7 @@ func (t *tap) Recv(ctx context.Context) (jsonrpc.Message, error) {
 			m = t.unit.s.served(m)
 		}
 		if m.IsError() && !t.unit.key.legacy && notModern(m) {
-			t.unit.s.forget()
+			t.unit.doubt()
 		}
 	case jsonrpc.Notification:
 		if m.Method() == "notifications/tools/list_changed" {

@@ -32,6 +32,8 @@ type unit struct {
 	mux        *bridge.Mux
 	filter     atomic.Pointer[era.LegacyServerFilter] // of a legacy server, once it was started
 
+	starts, failed int // of servers; failed: ended at the question which era they speak. Only Dial uses them
+
 	// Under Server.mu.
 	members int
 	idle    *time.Timer // closes the unit; nil while there are members
@@ -49,14 +51,18 @@ func (u *unit) Dial(ctx context.Context) (bridge.Conn, error) {
 			if conn, err = u.s.dialAdmitted(ctx, u.s.modern); err != nil {
 				return nil, err
 			}
+			if err := u.check(ctx, conn); err != nil {
+				return nil, errors.Join(err, conn.Close())
+			}
 		}
-		return newTap(discreet{conn}, u), nil
+		u.starts++
+		return newTap(&discreet{Conn: conn, unit: u}, u), nil
 	}
 	conn, err := u.s.dialAdmitted(ctx, u.s.Dialer(true))
 	if err != nil {
 		return nil, err
 	}
-	conn = discreet{conn}
+	conn = &discreet{Conn: conn, unit: u, asked: true}
 	f := era.LegacyServer(era.LegacyServerOptions{
 		Capabilities: []byte(u.key.capabilities), ClientInfo: u.clientInfo,
 		Principal: u.key.principal, Unit: u.id, Instance: rand.Text(), Sealer: u.s.sealer,
@@ -66,12 +72,66 @@ func (u *unit) Dial(ctx context.Context) (bridge.Conn, error) {
 	return newTap(bridge.Translate(conn, f), u), nil
 }
 
+// errChanged is why a unit ends whose server is one of the other era by now.
+var errChanged = errors.New("the server has changed its protocol; try again")
+
+// maxFailed is how many servers in a row may end at the question which era
+// they speak. An older one may do just that.
+const maxFailed = 3
+
+// check asks a process that takes the place of one that has ended whether it
+// still speaks 2026-07-28: what it is started from may have changed. (A server
+// at a URL says so with each answer.)
+func (u *unit) check(ctx context.Context, conn bridge.Conn) error {
+	if u.starts == 0 || u.s.spec.Protocol != era.Auto || u.s.remote != nil && u.s.remote.IsHTTP() {
+		return nil
+	}
+	modern, err := u.s.answers(ctx, conn)
+	switch {
+	case modern:
+		u.failed = 0
+		return nil
+	case err != nil:
+		if u.failed++; u.failed < maxFailed {
+			return err
+		}
+	}
+	if !u.doubt() {
+		return err
+	}
+	return errChanged
+}
+
+// doubt ends the unit if the server may be one of the other era by now: the
+// next client finds out.
+func (u *unit) doubt() bool {
+	if u.s.spec.Protocol != era.Auto || !u.s.doubt() {
+		return false
+	}
+	u.s.mu.Lock()
+	defer u.s.mu.Unlock()
+	if !u.gone && !u.s.ended {
+		u.s.end(u)
+	}
+	return true
+}
+
 // discreet is a Conn to a server that clients share. How the server has ended is
 // said to all of them, but not its last words on stderr: they may be about one.
-type discreet struct{ bridge.Conn }
+type discreet struct {
+	bridge.Conn
+	unit  *unit
+	asked bool // initialize, which is not answered yet; only Recv uses it
+}
 
-func (d discreet) Recv(ctx context.Context) (jsonrpc.Message, error) {
+func (d *discreet) Recv(ctx context.Context) (jsonrpc.Message, error) {
 	m, err := d.Conn.Recv(ctx)
+	if d.asked && m.Kind() == jsonrpc.Response {
+		d.asked = false
+		if m.IsError() {
+			d.unit.doubt()
+		}
+	}
 	if exit, ok := errors.AsType[*stdio.ExitError](err); ok {
 		err = &stdio.ExitError{Name: exit.Name, Err: exit.Err}
 	}

@@ -38,6 +38,7 @@ func discover() jsonrpc.Message {
 type verdict struct {
 	mu      sync.Mutex
 	known   bool
+	at      time.Time     // when it was found
 	modern  bool          // it speaks 2026-07-28
 	refuses bool          // initialize
 	probing chan struct{} // closed when the probe that runs has ended; nil: none runs
@@ -86,7 +87,7 @@ func (s *Server) speaksModern(ctx context.Context) (bool, error) {
 
 var (
 	errClosed    = errors.New("the server is not configured any more")
-	errUndecided = errors.New("the server has changed its protocol; try again")
+	errUndecided = errChanged
 )
 
 // probe asks the server, and keeps what it says.
@@ -98,7 +99,7 @@ func (s *Server) probe() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.probing, v.failed = nil, err
-	v.known = err == nil
+	v.known, v.at = err == nil, time.Now()
 	v.modern = modern
 	if spare != nil {
 		v.spare = spare
@@ -123,7 +124,7 @@ func (s *Server) ask(ctx context.Context) (modern bool, spare bridge.Conn, err e
 	if err != nil {
 		return false, nil, err
 	}
-	if modern = s.answers(ctx, conn); modern {
+	if modern, _ = s.answers(ctx, conn); modern {
 		return true, conn, nil
 	}
 	// Some servers end at anything but initialize, and some fix their era by
@@ -132,20 +133,22 @@ func (s *Server) ask(ctx context.Context) (modern bool, spare bridge.Conn, err e
 	return false, nil, ctx.Err()
 }
 
-// answers sends the probe on conn.
-func (s *Server) answers(ctx context.Context, conn bridge.Conn) bool {
+// answers sends the probe on conn. The error is why conn is of no use any more.
+func (s *Server) answers(ctx context.Context, conn bridge.Conn) (modern bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, probeWait)
 	defer cancel()
-	if conn.Send(ctx, discover()) != nil {
-		return false
+	if err := conn.Send(ctx, discover()); err != nil {
+		return false, err
 	}
 	for {
 		m, err := conn.Recv(ctx)
-		if err != nil {
-			return false
-		}
-		if m.Kind() == jsonrpc.Response && m.ID().Equivalent(probeID) {
-			return answersModern(m)
+		switch {
+		case ctx.Err() != nil:
+			return false, nil // silence
+		case err != nil:
+			return false, err
+		case m.Kind() == jsonrpc.Response && m.ID().Equivalent(probeID):
+			return answersModern(m), nil
 		}
 	}
 }
@@ -191,12 +194,22 @@ func (s *Server) closed(conn bridge.Conn) {
 	}
 }
 
-// forget makes the next client find out anew (ED9).
-func (s *Server) forget() {
+// settled is how long a verdict stands before it is doubted: a server that
+// refuses everybody must not be probed for each of them.
+const settled = 10 * time.Second
+
+// doubt makes the next client find out anew (ED9), if the verdict has stood
+// for a while.
+func (s *Server) doubt() bool {
 	v := &s.verdict
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	if !v.known || time.Since(v.at) < s.settled {
+		return false
+	}
 	v.known, v.refuses = false, false
+	s.log.Info("the server speaks another era than before, it seems: it is asked again")
+	return true
 }
 
 // refusesInitialize reports whether the server is known to be a modern one only.
