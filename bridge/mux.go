@@ -241,6 +241,37 @@ func (x *Mux) forget(call *muxCall, reason, meta []byte) {
 	call.server.cancel(call.number, reason, meta)
 }
 
+// finish takes a call out of the books and hands its client the last that there
+// is to say about it. Both is one step: a cancellation comes before, and then
+// nothing is said, or after, and then takes back what is unread. It is called
+// with mu held, for a call that is not gone.
+func (x *Mux) finish(call *muxCall, last ...jsonrpc.Message) {
+	c := call.conn
+	x.remove(call)
+	for _, m := range last {
+		if !c.put(call, m) {
+			c.shut(ErrSlow)
+			x.expel(c)
+			return
+		}
+	}
+}
+
+// expel forgets a client whose Conn is shut. It is called with mu held.
+func (x *Mux) expel(c *muxConn) {
+	if c.left {
+		return
+	}
+	c.left = true
+	for _, call := range c.calls {
+		x.forget(call, goneReason, nil)
+	}
+	delete(x.conns, c)
+	if len(x.conns) == 0 {
+		x.idle = time.Now()
+	}
+}
+
 func (x *Mux) drop(m jsonrpc.Message, reason string) {
 	if x.opts.Dropped != nil {
 		x.opts.Dropped(m, reason)

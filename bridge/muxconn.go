@@ -172,26 +172,31 @@ func (c *muxConn) takeBack(id jsonrpc.ID) (found bool) {
 }
 
 // push hands a message to the client. A client that has left too much unread
-// is ended: nobody waits for it (D.2).
+// is ended: nobody waits for it (D.2). mux.mu is not held; finish is for what
+// takes a call out of the books.
 func (c *muxConn) push(call *muxCall, m jsonrpc.Message) {
+	if !c.put(call, m) {
+		c.end(ErrSlow)
+	}
+}
+
+// put queues a message; false: there is no room for it.
+func (c *muxConn) put(call *muxCall, m jsonrpc.Message) bool {
 	size := len(m.Bytes())
 	o := &c.mux.opts
 	c.mu.Lock()
-	if c.err != nil {
-		c.mu.Unlock()
-		return // it has gone, and so has whoever waited
-	}
-	full := len(c.items) >= o.Queue || len(c.items) > 0 && c.bytes+size > o.QueueBytes
-	if !full {
-		c.items = append(c.items, muxItem{call, m})
-		c.bytes += size
-		signal(c.filled)
-	}
-	c.mu.Unlock()
-	if full {
+	defer c.mu.Unlock()
+	switch {
+	case c.err != nil:
+		return true // it has gone, and so has whoever waited
+	case len(c.items) >= o.Queue, len(c.items) > 0 && c.bytes+size > o.QueueBytes:
 		c.mux.drop(m, ErrSlow.Error())
-		c.end(ErrSlow)
+		return false
 	}
+	c.items = append(c.items, muxItem{call, m})
+	c.bytes += size
+	signal(c.filled)
+	return true
 }
 
 // Recv implements Conn. Each message has Related: the client's own id of the
@@ -248,6 +253,14 @@ func (c *muxConn) Close() error {
 
 // end ends the Conn for the reason err; the first one counts.
 func (c *muxConn) end(err error) {
+	c.shut(err)
+	c.mux.mu.Lock()
+	defer c.mux.mu.Unlock()
+	c.mux.expel(c)
+}
+
+// shut makes Recv and Send return err. The Mux must expel the Conn then.
+func (c *muxConn) shut(err error) {
 	c.mu.Lock()
 	if c.err != nil {
 		c.mu.Unlock()
@@ -259,18 +272,6 @@ func (c *muxConn) end(err error) {
 	c.mu.Unlock()
 	if slow != nil && err == ErrSlow {
 		slow()
-	}
-
-	x := c.mux
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	c.left = true
-	for _, call := range c.calls {
-		x.forget(call, goneReason, nil)
-	}
-	delete(x.conns, c)
-	if len(x.conns) == 0 {
-		x.idle = time.Now()
 	}
 }
 

@@ -35,7 +35,11 @@ func runModel(t *testing.T, seed uint64) {
 	w := &world{t: t, rand: rand.New(rand.NewPCG(seed, 7))}
 	mux := bridge.NewMux(bridge.MuxOptions{Dialer: dialFunc(w.dial), Backoff: 5 * time.Millisecond, MaxBackoff: 20 * time.Millisecond})
 	var wg sync.WaitGroup
-	for i := range 6 {
+	clients := 6
+	if seed == 0 && !testing.Short() {
+		clients = 60
+	}
+	for i := range clients {
 		wg.Go(func() {
 			for life := range 3 {
 				w.client(mux, fmt.Sprintf("%d-%d", i, life))

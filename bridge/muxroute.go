@@ -51,21 +51,29 @@ func (s *muxServer) answer(m jsonrpc.Message) {
 		x.mu.Unlock()
 		return
 	}
-	if call != nil {
-		x.remove(call)
-	}
 	x.mu.Unlock()
 	if call == nil { // J12
 		x.drop(m, "answers no request that is in progress")
 		return
 	}
-	m = m.WithID(call.id).WithRelated(call.id)
-	if call.listen == nil || m.IsError() {
-		call.conn.push(call, m)
-		return
+	m = m.WithID(call.id).WithRelated(call.id) // without the lock: it may be long
+	ends := call.listen != nil && !m.IsError()
+	if ends {
+		m = withSubscription(m, call.id)
 	}
-	call.conn.push(call, withSubscription(m, call.id))
-	call.conn.push(call, cancelledBy(call.id).WithRelated(call.id)) // ST13
+	x.mu.Lock()
+	gone := call.gone
+	switch {
+	case gone:
+	case ends: // ST13
+		x.finish(call, m, cancelledBy(call.id).WithRelated(call.id))
+	default:
+		x.finish(call, m)
+	}
+	x.mu.Unlock()
+	if gone {
+		x.drop(m, "answers no request that is in progress")
+	}
 }
 
 // call returns the call that the server knows by id; nil: there is none. It is
@@ -159,19 +167,15 @@ func (s *muxServer) cancelListen(m jsonrpc.Message) {
 	x := s.mux
 	x.mu.Lock()
 	call := s.call(m.RequestID())
-	if call != nil && call.listen != nil {
-		x.remove(call)
-	} else {
-		call = nil
+	ours := call != nil && call.listen != nil
+	if ours {
+		result, _ := listenEnd(call.id)
+		x.finish(call, result, m.WithRequestID(call.id).WithRelated(call.id))
 	}
 	x.mu.Unlock()
-	if call == nil {
+	if !ours {
 		x.drop(m, "cancels no subscription that is open")
-		return
 	}
-	result, _ := listenEnd(call.id)
-	call.conn.push(call, result)
-	call.conn.push(call, m.WithRequestID(call.id).WithRelated(call.id))
 }
 
 // toListen hands a notification to its subscription (ST12, D.2).

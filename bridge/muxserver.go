@@ -194,10 +194,9 @@ func (x *Mux) unavailable(err error) {
 	x.failed++
 	x.waiting = 0 // all of them return
 	text, data := unavailable(err)
-	owed := x.fail(nil, text, data)
+	x.fail(nil, text, data)
 	x.notify()
 	x.mu.Unlock()
-	owed.send()
 	if x.opts.Restarting != nil {
 		x.opts.Restarting(err, max(wait, 0))
 	}
@@ -209,31 +208,19 @@ func (x *Mux) notify() {
 	x.changed = make(chan struct{})
 }
 
-// answers are error responses that are still to be handed to their clients.
-type answers []muxItem
-
-func (a answers) send() {
-	for _, it := range a {
-		it.call.conn.push(it.call, it.m)
-	}
-}
-
-// fail takes the calls of a server, or those that wait for one, out of the
-// books, and returns the answers to them. Subscriptions that were open stay,
-// and so do those that s had: the next server gets them. It is called with mu held.
-func (x *Mux) fail(s *muxServer, text string, data []byte) answers {
-	var owed answers
+// fail answers the calls of a server, or those that wait for one. Subscriptions
+// that were open stay, and so do those that s had: the next server gets them.
+// It is called with mu held.
+func (x *Mux) fail(s *muxServer, text string, data []byte) {
 	for _, call := range x.calls {
 		switch {
 		case call.server != s:
 		case call.listen != nil && (s != nil || call.listen.again):
 			call.server, call.written, call.listen.again = nil, false, true
 		default:
-			x.remove(call)
-			owed = append(owed, muxItem{call, refusal(call, text, data)})
+			x.finish(call, refusal(call, text, data))
 		}
 	}
-	return owed
 }
 
 func refusal(call *muxCall, text string, data []byte) jsonrpc.Message {
@@ -302,10 +289,9 @@ func (x *Mux) down(s *muxServer, err error, lived time.Duration) {
 	x.breaker.ended(now, lived)
 	wait := x.breaker.due.Sub(now)
 	text, data := ending(err)
-	owed := x.fail(s, text, data)
+	x.fail(s, text, data)
 	x.notify()
 	x.mu.Unlock()
-	owed.send()
 	if x.opts.Restarting != nil {
 		x.opts.Restarting(err, wait)
 	}
@@ -396,14 +382,10 @@ func (s *muxServer) reject() {
 			return
 		}
 		s.mux.mu.Lock()
-		owed := !u.call.gone && u.call.server == s
-		if owed {
-			s.mux.remove(u.call)
+		if !u.call.gone && u.call.server == s {
+			s.mux.finish(u.call, refusal(u.call, "the server did not take the request: "+u.err.Error(), serverEndedData))
 		}
 		s.mux.mu.Unlock()
-		if owed {
-			u.call.conn.push(u.call, refusal(u.call, "the server did not take the request: "+u.err.Error(), serverEndedData))
-		}
 	}
 }
 
