@@ -71,14 +71,14 @@ async function rounds(_args, ctx) {
 }
 
 // askWhatIsDeclared asks for all that the client says it can do.
-async function askWhatIsDeclared(_args, ctx) {
+const askWhatIsDeclared = (server) => (_args, ctx) => {
   if (ctx.mcpReq.inputResponses !== undefined) return says('All was answered.');
-  const declared = ctx.mcpReq.envelope?.[CLIENT_CAPABILITIES_META_KEY] ?? {};
+  const declared = ctx.mcpReq.envelope?.[CLIENT_CAPABILITIES_META_KEY] ?? server.server.getClientCapabilities();
   const all = { elicitation: name, sampling: completion('Generate a greeting'), roots };
   const able = Object.fromEntries(Object.entries(all).filter(([capability]) => declared[capability]));
   if (Object.keys(able).length === 0) return says('The client can do nothing.');
   return inputRequired({ inputRequests: requests(able) });
-}
+};
 
 async function progress(_args, ctx) {
   const progressToken = ctx.mcpReq._meta?.progressToken;
@@ -187,7 +187,7 @@ function addTools(server, notify) {
   const several = { user_name: name, greeting: completion('Generate a greeting', 50), client_roots: roots };
   add('test_input_required_result_multiple_inputs', ask(several, { state: 'several' }));
   add('test_input_required_result_multi_round', rounds);
-  add('test_input_required_result_capabilities', askWhatIsDeclared);
+  add('test_input_required_result_capabilities', askWhatIsDeclared(server));
 }
 
 function addResources(server) {

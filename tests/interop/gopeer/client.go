@@ -37,7 +37,11 @@ type goClient struct {
 // play runs the script and returns what the client saw, and what failed.
 func play(ctx context.Context, to script.Target, p script.Plan, version string) (script.Transcript, error) {
 	c := &goClient{name: to.Name(), changed: make(chan struct{}), tokens: map[string][]string{}}
-	client := mcp.NewClient(&mcp.Implementation{Name: "interop", Version: "1"}, c.options())
+	options := c.options()
+	if p.Roots == nil {
+		options.Capabilities = &mcp.ClientCapabilities{} // or it would be asked whenever the server likes
+	}
+	client := mcp.NewClient(&mcp.Implementation{Name: "interop", Version: "1"}, options)
 	client.AddRoots(&mcp.Root{URI: "file:///srv/" + c.name, Name: "data"})
 	transport, err := transportTo(to)
 	if err != nil {

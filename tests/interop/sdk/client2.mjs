@@ -75,7 +75,8 @@ async function play({ to, plan, version }) {
 
   const client = new Client(
     { name: 'interop', version: '1' },
-    { capabilities: { roots: { listChanged: true }, sampling: {}, elicitation: {} }, ...negotiation(version) },
+    // Without a plan for roots it would be asked for them whenever the server likes.
+    { capabilities: { ...(plan.roots && { roots: { listChanged: true } }), sampling: {}, elicitation: {} }, ...negotiation(version) },
   );
   client.setRequestHandler('elicitation/create', (r) => {
     note(out.elicited, r.params.message);
@@ -86,7 +87,7 @@ async function play({ to, plan, version }) {
     const text = `Hello from 👨‍👩‍👧 ${name}`;
     return { model: 'test-model', role: 'assistant', content: { type: 'text', text }, stopReason: 'endTurn' };
   });
-  client.setRequestHandler('roots/list', () => ({ roots: [{ uri: `file:///srv/${name}`, name: 'data' }] }));
+  if (plan.roots) client.setRequestHandler('roots/list', () => ({ roots: [{ uri: `file:///srv/${name}`, name: 'data' }] }));
   client.setNotificationHandler('notifications/message', (n) => note(logs, `${n.params.level}: ${n.params.data}`));
   client.setNotificationHandler('notifications/resources/updated', (n) => note(updated, n.params.uri));
   client.setNotificationHandler('notifications/progress', (n) => {
@@ -219,8 +220,11 @@ async function play({ to, plan, version }) {
   return out;
 }
 
+// Node ends when nothing is open any more, whatever is waited for.
+const awake = setInterval(() => {}, patience);
 const jobs = JSON.parse(process.argv[2]);
 const ended = await Promise.allSettled(jobs.map(play));
+clearInterval(awake);
 const told = (err) => (err?.cause ? `${err.message}: ${told(err.cause)}` : String(err));
 console.log(JSON.stringify(ended.map((e) => (e.status === 'fulfilled' ? { transcript: e.value } : { error: told(e.reason) }))));
 // A client that failed may still have something open.

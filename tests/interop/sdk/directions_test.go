@@ -45,16 +45,14 @@ func TestEveryDirection(t *testing.T) {
 				guest{typeScript, "connect to WebSocket", connect(t, e.ws)},
 				guest{goPinned, "connect to HTTP+SSE", connect(t, "--transport", "sse-only", e.sse)},
 				guest{goPinned, "connect to a Unix socket", connect(t, e.unix)},
-				guest{goNewest, "connect", connect(t, args...)},
+				guest{goPinned, "connect", connect(t, args...)},
 				guest{typeScript, "connect", connect(t, args...)},
+				guest{typeScript2, "connect", connect(t, args...)},
 			)
-			direct := map[client]target{goPinned: at, typeScript: at}
-			if server.name == "demo" && !bridged {
-				pin(guests)
-			}
-			if strings.HasPrefix(at.URL, "unix:") { // of which the TypeScript SDK knows nothing
-				direct[typeScript] = target{URL: peers.GoServer(t, "http")}
-				pin(guests)
+			direct := map[client]target{goPinned: at, typeScript: at, typeScript2: at}
+			if strings.HasPrefix(at.URL, "unix:") { // of which the TypeScript SDKs know nothing
+				http := target{URL: peers.GoServer(t, "http")}
+				direct[typeScript], direct[typeScript2] = http, http
 			}
 			party(t, server.plan, direct, guests...)
 		})
@@ -67,17 +65,6 @@ func behind(at target) []string {
 		return append([]string{"--"}, at.Command...)
 	}
 	return []string{at.URL}
-}
-
-// pin keeps the newest revision out of it. If both ends know it, it crosses
-// the bridge from one stream of lines to another, and the script is for the
-// revisions before it.
-func pin(guests []guest) {
-	for i := range guests {
-		if guests[i].client == goNewest {
-			guests[i].client = goPinned
-		}
-	}
 }
 
 // TestTwoBridges: a server that speaks HTTP+SSE, re-exposed, and re-exposed
@@ -127,7 +114,7 @@ func TestTransportFlag(t *testing.T) {
 			args := []string{"--transport", c.mode, c.at.URL}
 			guests := []guest{
 				{goPinned, "serve", target{URL: peers.Serve(t, args...)}},
-				{goNewest, "connect", connect(t, args...)},
+				{goPinned, "connect", connect(t, args...)},
 			}
 			if !c.refused {
 				party(t, sdkPlan, map[client]target{goPinned: c.at}, guests...)

@@ -1,7 +1,7 @@
 package sdk
 
 import (
-	"fmt"
+	"encoding/json"
 	"os"
 	"testing"
 
@@ -10,14 +10,6 @@ import (
 
 // bridged says whether the bridge speaks 2026-07-28 already.
 var bridged = os.Getenv("TEST_ERAS") != ""
-
-// The clients of 2026-07-28, and the SDK's that go with them.
-var (
-	goModern          = client{"go-2026-07-28", "go", "2026-07-28", "2026-07-28"}
-	typeScript2       = client{"typescript2-2025-11-25", "typescript 2", "2025-11-25", "2025-11-25"}
-	typeScript2Modern = client{"typescript2-2026-07-28", "typescript 2", "2026-07-28", "2026-07-28"}
-	typeScript2Newest = client{"typescript2", "typescript 2", "", ""}
-)
 
 // measuredBy says whether a client has to see what another one sees directly:
 // the same SDK in the same era. One that is not pinned finds, at a bridge that
@@ -42,26 +34,77 @@ func goURL(transport string) face {
 
 func tsURL(t testing.TB) target { return target{URL: peers.TypeScriptHTTP(t, "sdkserver.mjs")} }
 
-// eraServers are the servers of both SDKs in both eras. What is legacy is so
-// because it knows no better, or because the bridge is told so.
+// eraServers are the servers of both SDKs in both eras. What speaks both is
+// legacy or modern because the bridge is told so.
 var eraServers = []struct {
 	name           string
 	pages          int
 	legacy, modern face // what clients of each era find without the bridge
 	behind         face // what the bridge stands in front of
 	flags          []string
-	own            bool // a stdio server of an era that does not say to which call a question belongs
-	deaf           bool // the server does not notice that a call is given up
+	own            bool // each client has a bridge, and so a server process, of its own
+	without        func(*plan)
 }{
-	{name: "go stdio modern", pages: 3, legacy: goCommand, modern: goCommand, behind: goCommand},
-	{name: "go stdio legacy", pages: 3, legacy: goCommand, modern: goCommand, behind: goCommand, flags: []string{"--protocol", "legacy"}, own: true},
-	{name: "go HTTP modern", pages: 3, legacy: goURL("http"), modern: goURL("http-modern"), behind: goURL("http-modern"), deaf: true},
+	{name: "go stdio modern", pages: 3, legacy: goCommand, modern: goCommand, behind: goCommand, flags: toModern, own: true},
+	{name: "go stdio modern, shared", pages: 3, legacy: goCommand, modern: goCommand, behind: goCommand, flags: toModern, without: logs},
+	{name: "go stdio legacy", pages: 3, legacy: goCommand, modern: goCommand, behind: goCommand, flags: toLegacy, own: true},
+	{name: "go HTTP modern", pages: 3, legacy: goURL("http"), modern: goURL("http-modern"), behind: goURL("http-modern"), flags: toModern, without: hearing},
 	{name: "go HTTP legacy", pages: 3, legacy: goURL("http"), modern: goCommand, behind: goURL("http")},
-	{name: "typescript 2 stdio modern", pages: 1, legacy: tsCommand("stdio"), modern: tsCommand("stdio"), behind: tsCommand("stdio")},
+	{name: "typescript 2 stdio modern", pages: 1, legacy: tsCommand("stdio"), modern: tsCommand("stdio"), behind: tsCommand("stdio"), flags: toModern, own: true},
+	{name: "typescript 2 stdio modern, shared", pages: 1, legacy: tsCommand("stdio"), modern: tsCommand("stdio"), behind: tsCommand("stdio"), flags: toModern, without: logs},
 	{name: "typescript 2 stdio legacy", pages: 1, legacy: tsCommand("stdio"), modern: tsCommand("stdio"), behind: tsCommand("legacy"), own: true},
-	{name: "typescript 2 HTTP modern", pages: 1, legacy: tsURL, modern: tsURL, behind: tsURL},
-	{name: "typescript 2 HTTP legacy", pages: 1, legacy: tsURL, modern: tsURL, behind: tsURL, flags: []string{"--protocol", "legacy"}},
+	{name: "typescript 2 HTTP modern", pages: 1, legacy: tsURL, modern: tsURL, behind: tsURL, flags: toModern},
+	{name: "typescript 2 HTTP legacy", pages: 1, legacy: tsURL, modern: tsURL, behind: tsURL, flags: toLegacy},
 }
+
+var (
+	toModern = []string{"--protocol", "modern"}
+	toLegacy = []string{"--protocol", "legacy"}
+)
+
+// logs are of nobody where many calls at once of one process have asked for
+// them: they do not say to which call they belong.
+func logs(p *plan) { p.Log, p.Logs = nil, 0 }
+
+// hearing that a call is given up is beyond the Go SDK's server in the modern
+// era of HTTP.
+func hearing(p *plan) { p.Cancelled = nil }
+
+// eraGuests are clients of both eras over each transport that their SDK has. A
+// Unix socket speaks in lines, as the Go SDK does over any connection; the
+// TypeScript SDK 2.x has no WebSocket, but takes one.
+var eraGuests = []struct {
+	client
+	over string
+	to   func(t testing.TB, e endpoints, args []string) target
+}{
+	{typeScript, "WebSocket", overWS},
+	{typeScript, "Streamable HTTP", overHTTP},
+	{goPinned, "Streamable HTTP", overHTTP},
+	{goPinned, "HTTP+SSE", func(_ testing.TB, e endpoints, _ []string) target { return target{URL: e.sse, Via: "sse"} }},
+	{goPinned, "a Unix socket", overUnix},
+	{goPinned, "connect", overStdio},
+	{goPinned, "connect to Streamable HTTP", connectToHTTP},
+	{typeScript2, "WebSocket", overWS},
+	{typeScript2, "Streamable HTTP", overHTTP},
+	{typeScript2, "connect", overStdio},
+	{goModern, "Streamable HTTP", overHTTP},
+	{goModern, "a Unix socket", overUnix},
+	{goModern, "connect", overStdio},
+	{goModern, "connect to Streamable HTTP", connectToHTTP},
+	{goNewest, "Streamable HTTP", overHTTP},
+	{typeScript2Modern, "WebSocket", overWS},
+	{typeScript2Modern, "Streamable HTTP", overHTTP},
+	{typeScript2Modern, "connect", overStdio},
+	{typeScript2Modern, "connect to WebSocket", func(t testing.TB, e endpoints, _ []string) target { return connect(t, e.ws) }},
+	{typeScript2Newest, "Streamable HTTP", overHTTP},
+}
+
+func overHTTP(_ testing.TB, e endpoints, _ []string) target      { return target{URL: e.http} }
+func overWS(_ testing.TB, e endpoints, _ []string) target        { return target{URL: e.ws} }
+func overUnix(_ testing.TB, e endpoints, _ []string) target      { return target{URL: e.unix} }
+func overStdio(t testing.TB, _ endpoints, args []string) target  { return connect(t, args...) }
+func connectToHTTP(t testing.TB, e endpoints, _ []string) target { return connect(t, e.http) }
 
 // TestEras: clients of both SDKs in both eras, with servers of both SDKs in
 // both eras, over every transport of the clients. A client sees what it sees
@@ -71,8 +114,8 @@ func TestEras(t *testing.T) {
 		t.Run(server.name, func(t *testing.T) {
 			p := sdkPlan
 			p.Pages = server.pages
-			if server.deaf {
-				p.Cancelled = nil
+			if server.without != nil {
+				server.without(&p)
 			}
 			legacy, modern := server.legacy(t), server.modern(t)
 			direct := map[client]target{goPinned: legacy, typeScript: legacy, typeScript2: legacy, goModern: modern, typeScript2Modern: modern}
@@ -82,42 +125,93 @@ func TestEras(t *testing.T) {
 			}
 			args := append(server.flags, behind(server.behind(t))...)
 			e := serveAll(t, args...)
-			guests := []guest{
-				{typeScript, "WebSocket", target{URL: e.ws}},
-				{typeScript, "Streamable HTTP", target{URL: e.http}},
-				{goPinned, "Streamable HTTP", target{URL: e.http}},
-				{goPinned, "HTTP+SSE", target{URL: e.sse, Via: "sse"}},
-				{goPinned, "a Unix socket", target{URL: e.unix}},
-				{goPinned, "connect", connect(t, args...)},
-				{goPinned, "connect to Streamable HTTP", connect(t, e.http)},
-				{typeScript2, "WebSocket", target{URL: e.ws}},
-				{typeScript2, "Streamable HTTP", target{URL: e.http}},
-				{typeScript2, "connect", connect(t, args...)},
-			}
-			for i, g := range []struct {
-				client
-				over string
-				to   func(endpoints) target
-			}{
-				{goModern, "Streamable HTTP", func(e endpoints) target { return target{URL: e.http} }},
-				{goModern, "a Unix socket", func(e endpoints) target { return target{URL: e.unix} }},
-				{goModern, "connect", func(endpoints) target { return connect(t, args...) }},
-				{goModern, "connect to Streamable HTTP", func(e endpoints) target { return connect(t, e.http) }},
-				{goNewest, "Streamable HTTP", func(e endpoints) target { return target{URL: e.http} }},
-				{typeScript2Modern, "WebSocket", func(e endpoints) target { return target{URL: e.ws} }},
-				{typeScript2Modern, "Streamable HTTP", func(e endpoints) target { return target{URL: e.http} }},
-				{typeScript2Modern, "connect", func(endpoints) target { return connect(t, args...) }},
-				{typeScript2Modern, "connect to WebSocket", func(e endpoints) target { return connect(t, e.ws) }},
-				{typeScript2Newest, "Streamable HTTP", func(e endpoints) target { return target{URL: e.http} }},
-			} {
-				if server.own {
-					// Nobody says who they are, so they would share a server that
-					// does not say to which of their calls a question belongs.
+			var guests []guest
+			for i, g := range eraGuests {
+				if server.own && i > 0 {
 					e = serveAll(t, args...)
 				}
-				guests = append(guests, guest{g.client, fmt.Sprintf("%s (%d)", g.over, i), g.to(e)})
+				g := guest{g.client, g.over, g.to(t, e, args)}
+				guests = append(guests, g)
 			}
 			party(t, p, direct, guests...)
 		})
 	}
+}
+
+// TestOldServer: clients of 2026-07-28 with a server that has never heard of
+// it, npm's everything server. What it says outside of calls reaches nobody:
+// the log messages on a subscription. And it asks for roots soon after
+// initialize: if there is a call by then, that will be stopped to ask for them,
+// and a progress notification may fall into that time.
+func TestOldServer(t *testing.T) {
+	if !bridged {
+		return
+	}
+	p := nodePlan
+	p.Logs, p.Roots = 0, nil
+	direct := map[string]transcript{}
+	for _, c := range []client{goPinned, typeScript2} {
+		direct[c.sdk] = inLegacyWords(t, c.run(t, target{Command: peers.NodeEverything(t)}, p))
+	}
+	command := behind(target{Command: peers.NodeEverything(t)})
+	for _, g := range []struct {
+		client
+		over string
+		args []string
+		to   func(t testing.TB, e endpoints, args []string) target
+	}{
+		{goModern, "Streamable HTTP", command, overHTTP},
+		{goModern, "a Unix socket", command, overUnix},
+		{goModern, "connect", command, overStdio},
+		{goModern, "connect to HTTP+SSE", []string{peers.NodeSSE(t)}, overStdio},
+		{goModern, "connect to Streamable HTTP", []string{peers.NodeHTTP(t)}, overStdio},
+		{typeScript2Modern, "WebSocket", command, overWS},
+		{typeScript2Modern, "Streamable HTTP", command, overHTTP},
+	} {
+		t.Run(g.name+"/"+g.over, func(t *testing.T) {
+			got := g.run(t, g.to(t, serveAll(t, g.args...), g.args), p)
+			if missing := incomplete(p, got, false); missing != nil {
+				t.Errorf("these steps did not work: %q", missing)
+			}
+			for _, d := range differences(direct[g.sdk], inLegacyWords(t, got)) {
+				t.Error(d)
+			}
+		})
+	}
+}
+
+// inLegacyWords takes out what 2026-07-28 adds to each result, and tasks, of
+// which it has none.
+func inLegacyWords(t *testing.T, of transcript) transcript {
+	t.Helper()
+	of.Version = ""
+	of.Caps = without(t, of.Caps, "tasks")
+	for i, tool := range of.Tools {
+		of.Tools[i] = without(t, tool, "execution")
+	}
+	for _, result := range []*string{&of.Result, &of.Echo, &of.Elicit, &of.Sample} {
+		*result = without(t, *result, "_meta", "resultType")
+	}
+	return of
+}
+
+// without is an object in order, less some of its members.
+func without(t *testing.T, object string, names ...string) string {
+	t.Helper()
+	var members map[string]any
+	if err := json.Unmarshal([]byte(object), &members); err != nil {
+		t.Errorf("%q: %v", object, err)
+	}
+	for _, name := range names {
+		delete(members, name)
+	}
+	return whole(members)
+}
+
+func whole(x any) string {
+	data, err := json.Marshal(x)
+	if err != nil {
+		panic(err)
+	}
+	return string(data)
 }

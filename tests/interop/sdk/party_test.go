@@ -43,15 +43,16 @@ func (e endpoints) few() []guest {
 	}
 }
 
-// everybody is few, twice.
+// everybody is few, and more of each transport.
 func (e endpoints) everybody() []guest {
-	more := e.few()
-	for i := range more {
-		if more[i].name == goPinned.name {
-			more[i].client = goNewest
-		}
-	}
-	return append(e.few(), more...)
+	return append(e.few(),
+		guest{typeScript2, "HTTP+SSE", target{URL: e.sse, Via: "sse"}},
+		guest{typeScript2, "WebSocket", target{URL: e.ws}},
+		guest{typeScript2, "Streamable HTTP", target{URL: e.http}},
+		guest{goPinned, "HTTP+SSE, too", target{URL: e.sse, Via: "sse"}},
+		guest{goPinned, "Streamable HTTP, too", target{URL: e.http}},
+		guest{goPinned, "a Unix socket, too", target{URL: e.unix}},
+	)
 }
 
 // connect is how a client on stdio reaches a server through the bridge.

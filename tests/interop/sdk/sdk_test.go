@@ -33,26 +33,28 @@ type (
 // A client of an SDK that can run the script.
 type client struct {
 	name, sdk string
-	version   string // the revision that the client is pinned to
-	directly  string // the same without the bridge
+	version   string // the revision that it is pinned to; "" is not at all
 }
 
 var (
-	goPinned   = client{"go-2025-11-25", "go", "2025-11-25", "2025-11-25"}
-	goNewest   = client{"go", "go", "", "2025-11-25"}
-	typeScript = client{"typescript", "typescript", "", ""}
+	goPinned          = client{"go-2025-11-25", "go", "2025-11-25"}
+	goModern          = client{"go-2026-07-28", "go", "2026-07-28"}
+	goNewest          = client{"go", "go", ""}
+	typeScript        = client{"typescript", "typescript", ""}
+	typeScript2       = client{"typescript2-2025-11-25", "typescript 2", "2025-11-25"}
+	typeScript2Modern = client{"typescript2-2026-07-28", "typescript 2", "2026-07-28"}
+	typeScript2Newest = client{"typescript2", "typescript 2", ""}
 )
 
-// clients are those of the SDKs. The Go SDK is pinned to each revision that
-// has sessions. Left alone it first tries the newest, which has none, and
-// falls back; a server that it reaches directly may speak the newest, so its
-// yardstick is the pinned client. The TypeScript SDK 1.x proposes 2025-11-25.
+// clients are those of the SDKs for revisions that have sessions. The
+// TypeScript SDK 1.x knows no others, and proposes 2025-11-25. See eraGuests for
+// the newest revision.
 var clients = []client{
-	goNewest,
 	goPinned,
-	{"go-2025-06-18", "go", "2025-06-18", "2025-06-18"},
-	{"go-2025-03-26", "go", "2025-03-26", "2025-03-26"},
+	{"go-2025-06-18", "go", "2025-06-18"},
+	{"go-2025-03-26", "go", "2025-03-26"},
 	typeScript,
+	typeScript2,
 }
 
 // argv is the command line of the client, but for its jobs.
@@ -81,12 +83,10 @@ func (c client) run(t *testing.T, to target, p plan) transcript {
 // differs.
 func (c client) compare(t *testing.T, p plan, direct, bridged target) {
 	t.Helper()
-	yardstick := c
-	yardstick.version = c.directly
 	c.argv(t) // is built once, and here
 	var a, b transcript
 	var both sync.WaitGroup
-	both.Go(func() { a = yardstick.run(t, direct, p) })
+	both.Go(func() { a = c.run(t, direct, p) })
 	both.Go(func() { b = c.run(t, bridged, p) })
 	both.Wait()
 	if missing := incomplete(p, a, direct.Drop); missing != nil {

@@ -8,7 +8,11 @@ const patience = 15_000;
 const says = (text) => ({ content: [{ type: 'text', text }] });
 
 // The SDK's order of what it was answered depends on the era.
-const sorted = (x) => (x instanceof Object && !Array.isArray(x) ? Object.fromEntries(Object.keys(x).sort().map((k) => [k, sorted(x[k])])) : x);
+function sorted(x) {
+  if (Array.isArray(x)) return x.map(sorted);
+  if (x instanceof Object) return Object.fromEntries(Object.keys(x).sort().map((key) => [key, sorted(x[key])]));
+  return x;
+}
 
 // hung counts the calls of each client that hung until they were cancelled.
 const hung = new Map();
