@@ -17,9 +17,10 @@ const (
 	// server has to, and so have those who send.
 	readAhead = 16
 
-	// maxUnsent is how many messages that nobody waits for (answers of the
-	// filter, what a timer wants said) may wait for a server that takes nothing.
-	maxUnsent = 1000
+	// maxUnheard is how many times a server may make the filter say something
+	// to it, or a timer may, before it takes any of that. What was held back
+	// for it and is let go of at once counts as one.
+	maxUnheard = 1000
 )
 
 // errDeaf ends a Conn whose server takes nothing and yet goes on asking.
@@ -65,6 +66,7 @@ type translated struct {
 	out      era.Out
 	toClient []jsonrpc.Message
 	toServer []outgoing
+	unheard  int   // how many of toServer are the last of something
 	ended    error // why nothing more comes from the server; nil: it may
 	closed   bool
 	timers   timers
@@ -79,6 +81,7 @@ type translated struct {
 type outgoing struct {
 	m      jsonrpc.Message
 	sender *sender
+	last   bool // of all that the filter has said at once, and nobody waits for
 }
 
 // sender is one Send.
@@ -95,11 +98,13 @@ func (t *translated) collect(s *sender) {
 	}
 	if len(t.out.ToServer) > 0 {
 		for _, m := range t.out.ToServer {
-			t.toServer = append(t.toServer, outgoing{m, s})
+			t.toServer = append(t.toServer, outgoing{m: m, sender: s})
 		}
 		clear(t.out.ToServer)
 		t.out.ToServer = t.out.ToServer[:0]
 		if s == nil {
+			t.toServer[len(t.toServer)-1].last = true
+			t.unheard++
 			signal(t.unsent)
 		}
 	}
@@ -121,7 +126,7 @@ func (t *translated) read() {
 		default:
 			t.filter.FromServer(now, m, &t.out)
 			t.collect(nil)
-			if len(t.toServer) > maxUnsent {
+			if t.unheard > maxUnheard {
 				t.finish(now, errDeaf)
 			}
 		}
@@ -218,6 +223,9 @@ func (t *translated) sent() {
 	defer t.mu.Unlock()
 	if len(t.toServer) == 0 { // the server has ended
 		return
+	}
+	if t.toServer[0].last {
+		t.unheard--
 	}
 	t.toServer[0] = outgoing{}
 	t.toServer = t.toServer[1:]

@@ -248,6 +248,36 @@ func TestTranslateDeafServer(t *testing.T) {
 	})
 }
 
+// A server is not deaf because much was held back for it while it started, not
+// even if it says something before it has taken all of that.
+func TestTranslateLetsGo(t *testing.T) {
+	const held = 10_000
+	synctest.Test(t, func(t *testing.T) {
+		f := &script{}
+		f.fromServer = func(m jsonrpc.Message, out *era.Out) {
+			if string(m.Lookup("params", "n")) != "-1" {
+				out.Client(m)
+				return
+			}
+			for i := range held {
+				out.Server(vendor(i))
+			}
+		}
+		client, server := newTranslated(t, f)
+		for _, n := range []int{-1, 1, 2} {
+			if err := server.Send(t.Context(), vendor(n)); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+		}
+		wantVendor(t, client, 1)
+		wantVendor(t, client, 2)
+		for i := range held {
+			wantVendor(t, server, i)
+		}
+	})
+}
+
 // What the filter has taken gets to the server, although the Send that
 // brought it has been given up; so the filter's books are right.
 func TestTranslateSendGivenUp(t *testing.T) {
