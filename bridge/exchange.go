@@ -21,12 +21,13 @@ import (
 // open subscriptions/listen is ended with its result, in case ctx ended for
 // another reason and the client still wants it.
 //
-// When the cause of ctx is ErrClosing the client is still there: the request
-// may be answered within the Grace, unless it is cancelled or the client ends,
-// and is answered with an error then.
+// When the cause of ctx is ErrClosing the client is still there: a request that
+// the server has taken may be answered within the Grace, unless it is cancelled
+// or the client ends, and is answered with an error then.
 //
 // Of o it uses RequestTimeout, except for subscriptions/listen, Grace and
-// GraceNow, and Dropped.
+// GraceNow, and Dropped. The time runs from the moment the request is there, so
+// it holds for a server that does not take the request, too.
 // It returns nil once the request is answered or cancelled, else what went
 // wrong; a request that fails with the server is answered with an error.
 func Exchange(ctx context.Context, client, server Conn, o PumpOptions) error {
@@ -37,12 +38,6 @@ func Exchange(ctx context.Context, client, server Conn, o PumpOptions) error {
 		}
 		return fmt.Errorf("client: %w", err)
 	}
-	if err := server.Send(ctx, first); first.Kind() != jsonrpc.Request {
-		return err
-	} else if err != nil && ctx.Err() == nil {
-		return errors.Join(err, client.Send(ctx, jsonrpc.NewError(first.ID(), jsonrpc.CodeInternalError,
-			"the server did not take the request: "+err.Error(), serverEndedData)))
-	}
 	x := &exchange{client: client, server: server, id: first.ID(), opts: o, ctx: ctx}
 	x.listen = first.Method() == methodListen
 	if o.RequestTimeout > 0 && !x.listen {
@@ -50,7 +45,35 @@ func Exchange(ctx context.Context, client, server Conn, o PumpOptions) error {
 		x.due = now.Add(o.RequestTimeout)
 		x.latest = now.Add(min(o.RequestTimeout, maxWait) * maxRenewal)
 	}
-	return x.run(ctx)
+	err = x.submit(ctx, first)
+	switch {
+	case first.Kind() != jsonrpc.Request:
+		return err
+	case err == nil:
+		return x.run(ctx)
+	case ctx.Err() == nil && err != errTimeout:
+		return errors.Join(err, client.Send(ctx, jsonrpc.NewError(x.id, jsonrpc.CodeInternalError,
+			"the server did not take the request: "+err.Error(), serverEndedData)))
+	case ctx.Err() == nil:
+		return x.end(err)
+	case !x.listen && context.Cause(ctx) == ErrClosing:
+		return x.end(errShutdown) // the Grace is for what the server works on
+	}
+	return x.end(ctx.Err())
+}
+
+// submit hands the request to the server, which may take its time to do so.
+func (x *exchange) submit(ctx context.Context, m jsonrpc.Message) error {
+	if x.due.IsZero() {
+		return x.server.Send(ctx, m)
+	}
+	ctx, stop := context.WithDeadline(ctx, x.due)
+	defer stop()
+	err := x.server.Send(ctx, m)
+	if err != nil && !time.Now().Before(x.due) {
+		return errTimeout
+	}
+	return err
 }
 
 // maxWait is the longest RequestTimeout that can be renewed maxRenewal times.
