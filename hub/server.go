@@ -137,12 +137,12 @@ func newServer(spec Spec, base string, o *Options, all *places) (*server, error)
 	// Over Streamable HTTP and on a line, a session that the remote server has
 	// forgotten is renewed: the client notices nothing (LE5). Where the
 	// connection is the session, its end tells the client (C.6).
-	// Its process starts with the first message, not with the connection.
 	s.streams = streamhttp.NewHandler(up.Legacy(true, pump), streamhttp.HandlerOptions{
 		Guard: o.Guard, MaxMessageSize: spec.MaxMessageSize, MaxSessions: spec.MaxSessions,
 		SessionTimeout: spec.SessionTimeout, Stateless: spec.Isolation == upstream.PerRequest, Admit: enter, Logger: s.log,
 		Eras: spec.Clients, Modern: up.Exchange(pump), ToolSchema: up.ToolSchema,
 	})
+	// A process starts with the first message, not with the connection.
 	once := bridge.AwaitFirst(up.Handler(false, pump), firstMessage)
 	s.events = legacysse.NewHandler(bridge.AwaitFirst(up.LegacyOnly(pump), firstMessage), legacysse.HandlerOptions{
 		Guard: o.Guard, MaxMessageSize: spec.MaxMessageSize, MaxSessions: spec.MaxSessions, Admit: enter, Logger: s.log,

@@ -31,6 +31,7 @@ const (
 // fleet is a Dialer of fake servers, each at one end of a Pipe.
 type fleet struct {
 	kind kind
+	deaf int // so many servers, from the first, answer nothing
 
 	mu              sync.Mutex
 	starts, running int
@@ -46,10 +47,9 @@ func (f *fleet) Dial(context.Context) (bridge.Conn, error) {
 	n, k := f.starts, f.kind
 	f.starts++
 	f.running++
-	if f.changed == nil {
-		f.changed = make(chan struct{})
-	}
 	f.heard = append(f.heard, nil)
+	close(f.changed)
+	f.changed = make(chan struct{})
 	f.mu.Unlock()
 	f.wg.Go(func() {
 		f.serve(n, k, theirs)
@@ -86,6 +86,9 @@ func (f *fleet) serve(n int, k kind, conn bridge.Conn) {
 		speaksModern := k == modernServer || k == dual && (modern || !opened)
 		if m.Method() == "leave" {
 			return
+		}
+		if n < f.deaf {
+			continue
 		}
 		switch {
 		case claims && speaksModern:
@@ -149,6 +152,7 @@ func (f *fleet) count() int {
 
 func serverOf(t *testing.T, f *fleet, spec Spec) *Server {
 	t.Helper()
+	f.changed = make(chan struct{})
 	spec.Command = supervisor.Spec{Name: "fake", Path: "fake"}
 	s, err := New(spec)
 	if err != nil {
@@ -183,13 +187,18 @@ func party(t *testing.T, ctx context.Context, h bridge.Handler) bridge.Conn {
 	return client
 }
 
-func send(t *testing.T, c bridge.Conn, text string) {
+func parse(t *testing.T, text string) jsonrpc.Message {
 	t.Helper()
 	m, err := jsonrpc.Parse([]byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Send(t.Context(), m); err != nil {
+	return m
+}
+
+func send(t *testing.T, c bridge.Conn, text string) {
+	t.Helper()
+	if err := c.Send(t.Context(), parse(t, text)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -224,7 +233,7 @@ func TestVerdict(t *testing.T) {
 		kind   kind
 		starts int // by one modern client after the other: probe and unit
 	}{
-		"legacy": {legacyServer, 2}, "legacy that exits": {exits, 2}, "legacy that is silent": {silent, 2},
+		"legacy": {legacyServer, 2}, "legacy that exits": {exits, 2}, "legacy that is silent": {silent, 3},
 		"stateful": {stateful, 2}, "modern": {modernServer, 1}, "both": {dual, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -454,6 +463,111 @@ func TestEraChanges(t *testing.T) {
 			}
 		})
 	}
+}
+
+// ED7: a server that takes its time to start is not taken for a legacy one,
+// when it says itself that it is not.
+func TestSlowStart(t *testing.T) {
+	f := &fleet{kind: modernServer, deaf: 1}
+	s := serverOf(t, f, Spec{})
+	s.patient = 10 * time.Millisecond
+	if m := ask(t, party(t, t.Context(), s.Exchange(bridge.PumpOptions{})), modernCall); m.IsError() {
+		t.Errorf("a modern call: %s", m.Bytes())
+	}
+	if m := ask(t, party(t, t.Context(), s.Handler(true, bridge.PumpOptions{})), initialize); m.IsError() {
+		t.Errorf("initialize: %s", m.Bytes())
+	}
+}
+
+// A client that says much before it reads gets all its answers.
+func TestPingsBehindInitialize(t *testing.T) {
+	f := &fleet{kind: modernServer}
+	s := serverOf(t, f, Spec{})
+	client := party(t, t.Context(), s.Handler(true, bridge.PumpOptions{}))
+	const pings = 100
+	sent := make(chan struct{})
+	go func() {
+		defer close(sent)
+		_ = client.Send(t.Context(), parse(t, initialize))
+		for i := range pings {
+			_ = client.Send(t.Context(), jsonrpc.NewRequest(jsonrpc.IntID(int64(100+i)), "ping", nil))
+		}
+	}()
+	for range pings + 1 {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		m, err := client.Recv(ctx)
+		cancel()
+		if err != nil || m.IsError() {
+			t.Fatalf("%s, %v", m.Bytes(), err)
+		}
+	}
+	<-sent
+}
+
+// Where there is a place for one process, clients of both eras are served, one
+// after the other, whatever the server speaks.
+func TestOnePlace(t *testing.T) {
+	for _, k := range []kind{legacyServer, silent, modernServer} {
+		place := make(chan struct{}, 1)
+		admit := func(ctx context.Context) (func(), error) {
+			select {
+			case place <- struct{}{}:
+				return func() { <-place }, nil
+			case <-time.After(5 * time.Second):
+				return nil, bridge.ErrBusy
+			}
+		}
+		f := &fleet{kind: k}
+		s := serverOf(t, f, Spec{Admit: admit, MaxUnits: 1})
+		s.patient = 10 * time.Millisecond
+		lobby := bridge.NewLobby(10, admit)
+		guest, err := lobby.Enter(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		client := party(t, guest.Context(), s.Legacy(true, bridge.PumpOptions{}))
+		if m := ask(t, client, initialize); m.IsError() {
+			t.Errorf("server %d: %s", k, m.Bytes())
+		}
+		guest.Leave()
+		_ = client.Close()
+		if m := ask(t, party(t, t.Context(), s.Exchange(bridge.PumpOptions{})), modernCall); m.IsError() {
+			t.Errorf("server %d: %s", k, m.Bytes())
+		}
+		lobby.Close()
+	}
+}
+
+// D12: capabilities that nobody has heard of do not start processes without end.
+func TestManyCapabilities(t *testing.T) {
+	f := &fleet{kind: legacyServer}
+	s := serverOf(t, f, Spec{MaxUnits: 3, Protocol: era.OnlyLegacy})
+	with := func(caps string) jsonrpc.Message {
+		call := strings.Replace(modernCall, `clientCapabilities":{}`, `clientCapabilities":{"experimental":{"`+caps+`":{}}}`, 1)
+		return ask(t, party(t, t.Context(), s.Exchange(bridge.PumpOptions{})), call)
+	}
+	for i := range 20 {
+		if m := with(strings.Repeat("x", i+1)); m.IsError() {
+			t.Errorf("%s", m.Bytes())
+		}
+	}
+	if m := with(strings.Repeat("x", 5000)); !m.IsError() {
+		t.Error("a server is told of 5000 bytes of capabilities")
+	}
+	f.wait(t, 20, 3)
+}
+
+// A server that is being asked what it speaks at the end is ended, too.
+func TestCloseWhileAsking(t *testing.T) {
+	f := &fleet{kind: silent}
+	s := serverOf(t, f, Spec{})
+	client := party(t, t.Context(), s.Exchange(bridge.PumpOptions{}))
+	send(t, client, modernCall)
+	f.wait(t, 1, 1)
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	f.wait(t, 1, 0)
 }
 
 // leaving is a Dialer of servers that end at the first call, with last words.

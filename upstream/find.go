@@ -28,59 +28,88 @@ func (f *finder) Dial(ctx context.Context) (bridge.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &finding{f: f, ctx: ctx, conn: conn}, nil
+	c := &finding{f: f, client: ctx, conn: conn, decided: make(chan struct{})}
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	return c, nil
 }
 
-// maxHeld is how many messages may follow initialize before it is answered.
-const maxHeld = 1000
+// maxSince is how many messages may follow initialize before it is answered;
+// then Send waits.
+const maxSince = 1000
 
 // finding is a Conn that may change its server until initialize is answered.
 // Until then, what is sent after it is kept, to be sent again.
 type finding struct {
-	f   *finder
-	ctx context.Context // of Dial: whom it is for
+	f      *finder
+	client context.Context // of Dial: whom it is for
+	ctx    context.Context // done by Close
+	cancel context.CancelFunc
+	wg     sync.WaitGroup // what sends again
 
-	mu     sync.Mutex
-	conn   bridge.Conn
-	closed bool
-	asked  jsonrpc.ID        // initialize's id; zero: it was not sent, or is answered
-	since  []jsonrpc.Message // initialize and what was sent after it
+	mu      sync.Mutex
+	conn    bridge.Conn
+	closed  bool
+	asked   jsonrpc.ID        // initialize's id; zero: it was not sent
+	since   []jsonrpc.Message // initialize and what was sent after it
+	again   bool              // that is being sent to another conn: Send waits
+	decided chan struct{}     // closed when conn stays, and has got what was sent before
 
-	settled bool // initialize is answered; only Recv uses it
+	settled bool // conn stays; only Recv uses it
 	held    []jsonrpc.Message
 	ready   []jsonrpc.Message // for Recv
 }
 
-// current returns the Conn of now, and notes what is sent while that can change.
-func (c *finding) current(m jsonrpc.Message) bridge.Conn {
+// note keeps what may have to be sent again. It is false when Send has to wait
+// for the decision.
+func (c *finding) note(m jsonrpc.Message) (conn bridge.Conn, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
-	case m.Kind() == jsonrpc.Request && m.Method() == "initialize" && c.since == nil:
-		c.asked = m.ID()
-		c.since = append(c.since, m)
-	case !c.asked.IsZero() && len(c.since) < maxHeld:
+	case c.isDecided():
+	case c.asked.IsZero() && (m.Kind() != jsonrpc.Request || m.Method() != "initialize"):
+	case c.again || len(c.since) == maxSince:
+		return nil, false
+	default:
+		if c.asked.IsZero() {
+			c.asked = m.ID()
+		}
 		c.since = append(c.since, m)
 	}
-	return c.conn
+	return c.conn, true
+}
+
+func (c *finding) isDecided() bool {
+	select {
+	case <-c.decided:
+		return true
+	default:
+		return false
+	}
 }
 
 func (c *finding) Send(ctx context.Context, m jsonrpc.Message) error {
-	conn := c.current(m)
-	err := conn.Send(ctx, m)
-	if err != nil {
-		if now, _ := c.waiting(); now != conn {
-			return nil // it was sent again
+	conn, ok := c.note(m)
+	if !ok {
+		select {
+		case <-c.decided:
+		case <-c.ctx.Done():
+			return context.Canceled
+		case <-ctx.Done():
+			return ctx.Err()
 		}
+		conn = c.current()
+	}
+	err := conn.Send(ctx, m)
+	if err != nil && c.current() != conn {
+		return nil // it is sent again
 	}
 	return err
 }
 
-// waiting returns the id of an initialize that is not answered, and the Conn.
-func (c *finding) waiting() (bridge.Conn, jsonrpc.ID) {
+func (c *finding) current() bridge.Conn {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.conn, c.asked
+	return c.conn
 }
 
 func (c *finding) Recv(ctx context.Context) (jsonrpc.Message, error) {
@@ -90,58 +119,68 @@ func (c *finding) Recv(ctx context.Context) (jsonrpc.Message, error) {
 		return m, nil
 	}
 	for {
-		conn, _ := c.waiting()
+		conn := c.current()
 		m, err := conn.Recv(ctx)
 		if err != nil || c.settled {
 			return m, err
 		}
-		_, asked := c.waiting()
+		c.mu.Lock()
+		asked := c.asked
+		c.mu.Unlock()
 		switch {
 		case asked.IsZero() || m.Kind() != jsonrpc.Response:
 			return m, nil
 		case !m.ID().Equivalent(asked):
 			c.held = append(c.held, m) // what came of it depends on initialize
 			continue
-		case m.IsError() && c.change(ctx):
-			c.held = nil
+		case m.IsError() && c.change(ctx, m):
+			c.settled, c.held = true, nil
 			continue
 		}
-		c.settle()
+		c.settled = true
 		c.ready, c.held = c.held, nil
+		c.decide(conn)
 		return m, nil
 	}
 }
 
-func (c *finding) settle() {
-	c.settled = true
+// decide says that conn stays.
+func (c *finding) decide(conn bridge.Conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.asked, c.since = jsonrpc.ID{}, []jsonrpc.Message{}
+	c.conn, c.since = conn, nil
+	close(c.decided)
 }
 
 // change goes on with a translated Conn if the server, which has refused
-// initialize, is a modern one.
-func (c *finding) change(ctx context.Context) bool {
+// initialize, is a modern one. What was sent before is sent again by a goroutine: that
+// may have to wait for Recv.
+func (c *finding) change(ctx context.Context, refusal jsonrpc.Message) bool {
 	s := c.f.s
-	s.doubt()
-	modern, err := s.speaksModern(ctx)
-	if err != nil || !modern {
-		return false
+	old := c.current()
+	if answersModern(refusal) {
+		s.decided(true)
+	} else {
+		if s.spec.Admit != nil { // the question takes a place, too
+			s.closed(old)
+			bridge.GiveBack(c.client)
+		}
+		s.doubt()
+		if modern, err := s.speaksModern(ctx); err != nil || !modern {
+			if err != nil {
+				s.log.Warn("the server has refused initialize, and could not be asked what it speaks", "error", err)
+			}
+			return false
+		}
 	}
 	s.initializeRefused()
-	c.mu.Lock()
-	old := c.conn
-	c.mu.Unlock()
-	if err := old.Close(); err != nil {
-		s.log.Warn("closing", "error", err)
-	}
-	bridge.GiveBack(c.ctx) // its place is the other's
-	other, err := c.f.other.Dial(c.ctx)
+	s.closed(old)
+	bridge.GiveBack(c.client) // its place is the other's
+	other, err := c.f.other.Dial(c.client)
 	if err != nil {
 		s.log.Warn("the server speaks 2026-07-28 only, and could not be reached", "error", err)
 		return false
 	}
-	c.settled = true
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
@@ -149,12 +188,16 @@ func (c *finding) change(ctx context.Context) bool {
 		return false
 	}
 	c.conn = other
-	for _, m := range c.since {
-		if err := other.Send(ctx, m); err != nil && !errors.Is(err, context.Canceled) {
-			s.log.Debug("message dropped", "reason", "the server did not take it", "method", m.Method())
+	sent := c.since
+	c.again = true
+	c.wg.Go(func() {
+		for _, m := range sent {
+			if err := other.Send(c.ctx, m); err != nil && !errors.Is(err, context.Canceled) {
+				s.log.Debug("message dropped", "reason", "the server did not take it", "method", m.Method())
+			}
 		}
-	}
-	c.asked, c.since = jsonrpc.ID{}, []jsonrpc.Message{}
+		c.decide(other)
+	})
 	return true
 }
 
@@ -163,5 +206,8 @@ func (c *finding) Close() error {
 	c.closed = true
 	conn := c.conn
 	c.mu.Unlock()
-	return conn.Close()
+	c.cancel()
+	err := conn.Close()
+	c.wg.Wait()
+	return err
 }

@@ -82,7 +82,7 @@ func (s *Server) translated(ctx context.Context, key unitKey, clientInfo []byte)
 // depend on what initialize says.
 func (s *Server) sharing(o bridge.PumpOptions) bridge.Handler {
 	return bridge.HandlerFunc(func(ctx context.Context, client bridge.Conn) error {
-		m, err := client.Recv(ctx)
+		m, err := opening(ctx, client)
 		if err != nil {
 			return err
 		}
@@ -104,6 +104,25 @@ func (s *Server) sharing(o bridge.PumpOptions) bridge.Handler {
 		})
 		return bridge.Serve(d, o).ServeConn(ctx, bridge.Unread(client, m))
 	})
+}
+
+// opening returns a legacy client's first message but for pings, which need no
+// server, and notifications, which can mean nothing yet.
+func opening(ctx context.Context, client bridge.Conn) (jsonrpc.Message, error) {
+	for {
+		m, err := client.Recv(ctx)
+		switch {
+		case err != nil:
+			return m, err
+		case m.Kind() != jsonrpc.Request:
+		case m.Method() != "ping":
+			return m, nil
+		default:
+			if err := client.Send(ctx, jsonrpc.NewResult(m.ID(), nil)); err != nil {
+				return m, err
+			}
+		}
+	}
 }
 
 type dialFunc func(ctx context.Context) (bridge.Conn, error)
@@ -273,7 +292,7 @@ func newDesk(ctx context.Context, s *Server) *desk {
 func (d *desk) Send(ctx context.Context, m jsonrpc.Message) error {
 	switch {
 	case m.Kind() == jsonrpc.Request:
-		seat, err := d.seatFor(m)
+		seat, err := d.seatFor(bridge.WithPrincipal(ctx, bridge.Principal(d.ctx)), m)
 		if err != nil {
 			return d.refuse(ctx, m, err)
 		}
@@ -296,8 +315,8 @@ func (d *desk) Send(ctx context.Context, m jsonrpc.Message) error {
 }
 
 // seatFor returns the client's Conn to the unit for a request.
-func (d *desk) seatFor(m jsonrpc.Message) (*member, error) {
-	key, clientInfo, err := d.s.keyFor(d.ctx, m)
+func (d *desk) seatFor(ctx context.Context, m jsonrpc.Message) (*member, error) {
+	key, clientInfo, err := d.s.keyFor(ctx, m)
 	if err != nil {
 		return nil, err
 	}
@@ -336,10 +355,7 @@ func (d *desk) read(seat *member, key unitKey) {
 	for {
 		m, err := seat.Recv(d.ctx)
 		if err != nil {
-			if d.vacate(key) {
-				d.s.closed(seat)
-				d.cancel(err) // the unit is gone, or the client was too slow
-			}
+			d.left(seat, key, err)
 			return
 		}
 		answer := m.Kind() == jsonrpc.Response
@@ -348,15 +364,55 @@ func (d *desk) read(seat *member, key unitKey) {
 			delete(d.calls, m.ID())
 			d.mu.Unlock()
 		}
-		select {
-		case d.in <- m:
-		case <-d.ctx.Done():
+		if !d.hand(m) {
 			return
 		}
 		if answer && key.alone != 0 {
 			if d.vacate(key) {
 				d.s.closed(seat)
 			}
+			return
+		}
+	}
+}
+
+// hand gives a message to Recv; false: the desk is closed.
+func (d *desk) hand(m jsonrpc.Message) bool {
+	select {
+	case d.in <- m:
+		return true
+	default:
+	}
+	select {
+	case d.in <- m:
+		return true
+	case <-d.ctx.Done():
+		return false
+	}
+}
+
+// left is for a unit that has ended, or has cut its client off. What is in
+// progress there is answered; other units are not concerned.
+func (d *desk) left(seat *member, key unitKey, err error) {
+	if !d.vacate(key) {
+		return
+	}
+	d.s.closed(seat)
+	if errors.Is(err, bridge.ErrSlow) {
+		d.cancel(err)
+		return
+	}
+	d.mu.Lock()
+	var owed []jsonrpc.ID
+	for id, s := range d.calls {
+		if s == seat {
+			owed = append(owed, id)
+			delete(d.calls, id)
+		}
+	}
+	d.mu.Unlock()
+	for _, id := range owed {
+		if !d.hand(bridge.Unavailable(id, err)) {
 			return
 		}
 	}
@@ -383,6 +439,11 @@ func (d *desk) Recv(ctx context.Context) (jsonrpc.Message, error) {
 	case <-ctx.Done():
 		return jsonrpc.Message{}, ctx.Err()
 	case <-d.ctx.Done():
+	}
+	select {
+	case m := <-d.in: // it came before
+		return m, nil
+	default:
 		return jsonrpc.Message{}, context.Cause(d.ctx)
 	}
 }

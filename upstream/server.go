@@ -50,8 +50,8 @@ type Spec struct {
 	// probed. nil: there is always a place.
 	Admit bridge.Admit
 
-	// MaxUnits is how many processes with different clients are kept, if some
-	// are idle. 0: no bound.
+	// MaxUnits is how many processes with different clients there may be; for
+	// one more, one that is idle is ended. 0: 100.
 	MaxUnits int
 
 	// Idle is how long a process without clients is kept. 0: 30 min; negative: for ever.
@@ -83,8 +83,8 @@ type Server struct {
 	remote        *remote.Dialer // of a URL
 
 	verdict verdict
-	settled time.Duration // the constant, but in tests
-	tools   schemas
+	settled time.Duration // the constants, but in tests
+	patient time.Duration
 	number  atomic.Uint64 // of units that are not shared
 
 	ctx    context.Context // ends with Close
@@ -94,12 +94,12 @@ type Server struct {
 	mu    sync.Mutex
 	ended bool
 	units map[unitKey]*unit
+	tools map[unitKey]*schemas
 	byID  map[string]*unit
 	count int
 }
 
-// New returns the Server for spec. It starts nothing, and Close is needed only
-// after StartAhead.
+// New returns the Server for spec. It starts nothing; Close ends it.
 func New(spec Spec) (*Server, error) {
 	s := &Server{spec: spec, log: spec.Logger}
 	if s.log == nil {
@@ -113,11 +113,13 @@ func New(spec Spec) (*Server, error) {
 	if s.sealer, err = era.NewSealer(); err != nil {
 		return nil, err
 	}
+	s.spec.MaxUnits = cmp.Or(spec.MaxUnits, 100)
 	s.spec.ParkTimeout = cmp.Or(spec.ParkTimeout, 10*time.Minute)
 	if s.spec.Idle = cmp.Or(spec.Idle, 30*time.Minute); s.spec.Idle < 0 {
 		s.spec.Idle = math.MaxInt64
 	}
-	s.settled = settled
+	s.settled, s.patient = settled, probeWait
+	s.tools = make(map[unitKey]*schemas)
 	s.units, s.byID = make(map[unitKey]*unit), make(map[string]*unit)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	if s.IsCommand() {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/era"
+	"github.com/mcp-bridge/mcp-bridge/httpclient"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -17,8 +18,28 @@ type schemas struct {
 	mu     sync.Mutex
 	inputs map[string][]byte // input schemas by tool; nil for those without x-mcp-header
 	asked  time.Time         // when the list was last fetched for a tool that is not in it
-	fetch  sync.Mutex        // one fetch at a time
+	fetch  chan struct{}     // holds an element while one fetches
 }
+
+// table returns the tools of the servers that have this key. They may differ by
+// what a server was told of its client, and of whom.
+func (s *Server) table(key unitKey) *schemas {
+	key.alone = 0
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.tools[key]
+	if t == nil {
+		if len(s.tools) >= maxTables {
+			clear(s.tools)
+		}
+		t = &schemas{fetch: make(chan struct{}, 1)}
+		s.tools[key] = t
+	}
+	return t
+}
+
+// maxTables bounds the tables that are kept.
+const maxTables = 1000
 
 // maxTools bounds what is kept.
 const maxTools = 10_000
@@ -60,7 +81,7 @@ func (t *schemas) learn(result []byte) {
 		if !bytes.Contains(schema, []byte("x-mcp-header")) && !bytes.ContainsRune(schema, '\\') {
 			schema = nil // mostly so
 		}
-		if len(t.inputs) < maxTools {
+		if _, known := t.inputs[name]; known || len(t.inputs) < maxTools {
 			t.inputs[name] = bytes.Clone(schema)
 		}
 	}
@@ -77,23 +98,27 @@ func (t *schemas) forget() {
 // what says that the server's era is another one than was thought (ED9).
 type tap struct {
 	bridge.Conn
-	unit *unit
+	unit  *unit
+	tools *schemas
 
 	mu    sync.Mutex
 	asked map[jsonrpc.ID]string // tools/list and server/discover in progress
 }
 
 func newTap(conn bridge.Conn, u *unit) *tap {
-	return &tap{Conn: conn, unit: u, asked: make(map[jsonrpc.ID]string)}
+	return &tap{Conn: conn, unit: u, tools: u.s.table(u.key), asked: make(map[jsonrpc.ID]string)}
 }
 
 func (t *tap) Send(ctx context.Context, m jsonrpc.Message) error {
-	if m.Kind() == jsonrpc.Request {
-		if method := m.Method(); method == "tools/list" || method == "server/discover" {
-			t.mu.Lock()
-			t.asked[m.ID()] = method
-			t.mu.Unlock()
-		}
+	switch method := m.Method(); method {
+	case "tools/list", "server/discover":
+		t.mu.Lock()
+		t.asked[m.ID()] = method
+		t.mu.Unlock()
+	case "notifications/cancelled":
+		t.mu.Lock()
+		delete(t.asked, m.RequestID())
+		t.mu.Unlock()
 	}
 	return t.Conn.Send(ctx, m)
 }
@@ -107,7 +132,7 @@ func (t *tap) Recv(ctx context.Context) (jsonrpc.Message, error) {
 	case jsonrpc.Response:
 		switch t.answered(m) {
 		case "tools/list":
-			t.unit.s.tools.learn(m.Result())
+			t.tools.learn(m.Result())
 		case "server/discover":
 			m = t.unit.s.served(m)
 		}
@@ -116,7 +141,7 @@ func (t *tap) Recv(ctx context.Context) (jsonrpc.Message, error) {
 		}
 	case jsonrpc.Notification:
 		if m.Method() == "notifications/tools/list_changed" {
-			t.unit.s.tools.forget()
+			t.tools.forget()
 		}
 	}
 	return m, nil
@@ -153,7 +178,11 @@ func (s *Server) served(m jsonrpc.Message) jsonrpc.Message {
 // notModern reports whether an error says that the server does not speak
 // 2026-07-28 (any more).
 func notModern(m jsonrpc.Message) bool {
-	if reason, _ := jsonrpc.Text(m.Lookup("error", "data", "reason")); reason == "status" || reason == "not_mcp" {
+	switch reason, _ := jsonrpc.Text(m.Lookup("error", "data", "reason")); reason {
+	case httpclient.ReasonStatus:
+		status := m.Lookup("error", "data", "status")
+		return len(status) == 3 && status[0] == '4'
+	case httpclient.ReasonNotMCP:
 		return true
 	}
 	return string(m.Lookup("error", "code")) == "-32022" && !answersModern(m)
@@ -162,19 +191,29 @@ func notModern(m jsonrpc.Message) bool {
 // ToolSchema returns the input schema of the tool that a modern client calls.
 // It may be nil when the schema has no x-mcp-header. known is false if the server has no such tool.
 func (s *Server) ToolSchema(ctx context.Context, call jsonrpc.Message, tool string) (schema []byte, known bool) {
-	t := &s.tools
+	key, clientInfo, err := s.keyFor(ctx, call)
+	if err != nil {
+		return nil, false // the call itself will say why
+	}
+	t := s.table(key)
 	schema, known, fresh := t.input(tool)
 	if known || fresh {
 		return schema, known
 	}
-	t.fetch.Lock()
-	defer t.fetch.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, fetchWait)
+	defer cancel()
+	select {
+	case t.fetch <- struct{}{}:
+		defer func() { <-t.fetch }()
+	case <-ctx.Done():
+		return nil, false
+	}
 	if schema, known, fresh = t.input(tool); known || fresh {
 		return schema, known
 	}
-	member, err := s.memberFor(ctx, call)
+	member, err := s.join(ctx, key, clientInfo)
 	if err != nil {
-		return nil, false // the call itself will say why
+		return nil, false
 	}
 	fetchTools(ctx, member, era.MetaOf(call))
 	_ = member.Close()
@@ -185,13 +224,15 @@ func (s *Server) ToolSchema(ctx context.Context, call jsonrpc.Message, tool stri
 	return schema, known
 }
 
+// fetchWait is how long a call waits for the list of tools; then it is not known
+// which headers it should have, and the server has to see to it.
+const fetchWait = 5 * time.Second
+
 // maxPages bounds how much of a list is fetched.
 const maxPages = 100
 
 // fetchTools asks for the list of tools, which the tap learns.
 func fetchTools(ctx context.Context, conn bridge.Conn, meta era.Meta) {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
 	head := append([]byte(`{"_meta":{"`+era.KeyVersion+`":`), meta.Version...)
 	head = append(append(head, `,"`+era.KeyCapabilities+`":`...), meta.Capabilities...)
 	var cursor []byte

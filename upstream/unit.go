@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -73,7 +74,7 @@ func (u *unit) Dial(ctx context.Context) (bridge.Conn, error) {
 }
 
 // errChanged is why a unit ends whose server is one of the other era by now.
-var errChanged = errors.New("the server has changed its protocol; try again")
+var errChanged = publicError("the server has changed its protocol; try again")
 
 // maxFailed is how many servers in a row may end at the question which era
 // they speak. An older one may do just that.
@@ -86,9 +87,9 @@ func (u *unit) check(ctx context.Context, conn bridge.Conn) error {
 	if u.starts == 0 || u.s.spec.Protocol != era.Auto || u.s.remote != nil && u.s.remote.IsHTTP() {
 		return nil
 	}
-	modern, err := u.s.answers(ctx, conn)
+	m, err := u.s.answer(ctx, conn, discover(), u.s.patient)
 	switch {
-	case modern:
+	case answersModern(m):
 		u.failed = 0
 		return nil
 	case err != nil:
@@ -108,12 +109,17 @@ func (u *unit) doubt() bool {
 	if u.s.spec.Protocol != era.Auto || !u.s.doubt() {
 		return false
 	}
+	u.retire()
+	return true
+}
+
+// retire ends the unit: the next client begins another.
+func (u *unit) retire() {
 	u.s.mu.Lock()
 	defer u.s.mu.Unlock()
 	if !u.gone && !u.s.ended {
 		u.s.end(u)
 	}
-	return true
 }
 
 // discreet is a Conn to a server that clients share. How the server has ended is
@@ -128,7 +134,12 @@ func (d *discreet) Recv(ctx context.Context) (jsonrpc.Message, error) {
 	m, err := d.Conn.Recv(ctx)
 	if d.asked && m.Kind() == jsonrpc.Response {
 		d.asked = false
-		if m.IsError() {
+		switch {
+		case !m.IsError():
+		case d.unit.s.spec.Protocol == era.Auto && answersModern(m): // it says so itself
+			d.unit.s.decided(true)
+			d.unit.retire()
+		default:
 			d.unit.doubt()
 		}
 	}
@@ -151,6 +162,9 @@ type member struct {
 	left atomic.Bool
 }
 
+// Unwrap returns the Conn within.
+func (m *member) Unwrap() bridge.Conn { return m.Conn }
+
 func (m *member) Close() error {
 	err := m.Conn.Close()
 	if m.left.CompareAndSwap(false, true) {
@@ -169,7 +183,11 @@ func (s *Server) join(ctx context.Context, key unitKey, clientInfo []byte) (*mem
 	}
 	u := s.units[key]
 	if u == nil {
-		u = s.begin(key, clientInfo)
+		var err error
+		if u, err = s.begin(key, clientInfo); err != nil {
+			s.mu.Unlock()
+			return nil, err
+		}
 	}
 	u.members++
 	if u.idle != nil {
@@ -185,11 +203,28 @@ func (s *Server) join(ctx context.Context, key unitKey, clientInfo []byte) (*mem
 	return &member{Conn: conn, unit: u}, nil
 }
 
+// maxCapabilities bounds what is kept of a client's capabilities, in bytes.
+const maxCapabilities = 4 << 10
+
+var errCapabilities = publicError("clientCapabilities are longer than the 4 KiB that a server is told of")
+
+// publicError is an error that clients may see (bridge.Serve).
+type publicError string
+
+func (e publicError) Error() string       { return string(e) }
+func (e publicError) PublicError() string { return string(e) }
+
 // begin makes a unit, and ends one that is idle if there would be too many.
 // The caller holds s.mu.
-func (s *Server) begin(key unitKey, clientInfo []byte) *unit {
-	if n := s.spec.MaxUnits; n > 0 && len(s.units) >= n {
-		s.evict()
+func (s *Server) begin(key unitKey, clientInfo []byte) (*unit, error) {
+	if len(key.capabilities) > maxCapabilities {
+		return nil, errCapabilities
+	}
+	if len(clientInfo) > maxCapabilities {
+		clientInfo = nil
+	}
+	if len(s.units) >= s.spec.MaxUnits && !s.evict(key.principal) {
+		return nil, fmt.Errorf("%w: %d processes with different clients run", bridge.ErrBusy, len(s.units))
 	}
 	s.count++
 	u := &unit{s: s, key: key, clientInfo: clientInfo, id: fmt.Sprint(s.count)}
@@ -201,20 +236,30 @@ func (s *Server) begin(key unitKey, clientInfo []byte) *unit {
 	})
 	s.units[key] = u
 	s.byID[u.id] = u
-	return u
+	return u, nil
 }
 
-// evict ends the unit that nobody has used for longest. The caller holds s.mu.
-func (s *Server) evict() {
-	var oldest *unit
+// evict ends the unit that nobody has used for longest, one of the principal
+// if it has some: who needs many shall not take those of others. The caller holds s.mu.
+func (s *Server) evict(principal string) bool {
+	var own, any *unit
 	for _, u := range s.units {
-		if u.members == 0 && !u.parked() && (oldest == nil || u.since.Before(oldest.since)) {
-			oldest = u
+		if u.members > 0 || u.parked() {
+			continue
+		}
+		if any == nil || u.since.Before(any.since) {
+			any = u
+		}
+		if u.key.principal == principal && (own == nil || u.since.Before(own.since)) {
+			own = u
 		}
 	}
-	if oldest != nil {
-		s.end(oldest)
+	oldest := cmp.Or(own, any)
+	if oldest == nil {
+		return false
 	}
+	s.end(oldest)
+	return true
 }
 
 // leave is what members do.

@@ -101,7 +101,9 @@ func (s *Server) probe() {
 	v.probing, v.failed = nil, err
 	v.known, v.at = err == nil, time.Now()
 	v.modern = modern
-	if spare != nil {
+	if spare != nil && s.ctx.Err() != nil {
+		s.closed(spare)
+	} else if spare != nil {
 		v.spare = spare
 		v.give = time.AfterFunc(spareFor, s.dropSpare)
 	}
@@ -124,33 +126,66 @@ func (s *Server) ask(ctx context.Context) (modern bool, spare bridge.Conn, err e
 	if err != nil {
 		return false, nil, err
 	}
-	if modern, _ = s.answers(ctx, conn); modern {
+	m, err := s.answer(ctx, conn, discover(), s.patient)
+	if answersModern(m) {
 		return true, conn, nil
 	}
 	// Some servers end at anything but initialize, and some fix their era by
 	// what comes first: this one is not used any more (ST15).
-	s.spawn(func() { s.closed(conn) })
-	return false, nil, ctx.Err()
+	silent := m.Kind() == jsonrpc.Invalid && err == nil
+	switch {
+	case silent:
+		s.closed(conn) // its place is needed
+	case !s.spawn(func() { s.closed(conn) }):
+		s.closed(conn)
+	}
+	switch {
+	case ctx.Err() != nil:
+		return false, nil, ctx.Err()
+	case err != nil && !s.IsCommand():
+		return false, nil, err // the connection was lost, which says nothing
+	case silent:
+		modern, err = s.refusesAsModern(ctx)
+		return modern, nil, err
+	}
+	return false, nil, nil
 }
 
-// answers sends the probe on conn. The error is why conn is of no use any more.
-func (s *Server) answers(ctx context.Context, conn bridge.Conn) (modern bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, probeWait)
-	defer cancel()
-	if err := conn.Send(ctx, discover()); err != nil {
+// refusesAsModern is for a server that was silent to the probe: it waits for
+// initialize, or takes long to start. What it says to initialize tells.
+func (s *Server) refusesAsModern(ctx context.Context) (bool, error) {
+	conn, err := s.dialAdmitted(ctx, s.modern)
+	if err != nil {
 		return false, err
 	}
-	for {
-		m, err := conn.Recv(ctx)
-		switch {
-		case ctx.Err() != nil:
-			return false, nil // silence
-		case err != nil:
-			return false, err
-		case m.Kind() == jsonrpc.Response && m.ID().Equivalent(probeID):
-			return answersModern(m), nil
+	defer s.closed(conn)
+	hello := jsonrpc.NewRequest(probeID, "initialize", []byte(`{"protocolVersion":"`+era.NewestLegacy+`","capabilities":{},"clientInfo":{"name":"mcp-bridge","version":"1"}}`))
+	m, err := s.answer(ctx, conn, hello, probeLimit)
+	switch {
+	case ctx.Err() != nil:
+		return false, ctx.Err()
+	case err != nil && !s.IsCommand():
+		return false, err
+	}
+	return answersModern(m), nil
+}
+
+// answer asks conn something and returns the response, an invalid Message if
+// none has come in time. The error is why conn is of no use any more.
+func (s *Server) answer(ctx context.Context, conn bridge.Conn, question jsonrpc.Message, wait time.Duration) (jsonrpc.Message, error) {
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	err := conn.Send(ctx, question)
+	for err == nil {
+		var m jsonrpc.Message
+		if m, err = conn.Recv(ctx); err == nil && m.Kind() == jsonrpc.Response && m.ID().Equivalent(probeID) {
+			return m, nil
 		}
 	}
+	if ctx.Err() != nil {
+		err = nil // silence
+	}
+	return jsonrpc.Message{}, err
 }
 
 // answersModern reports whether a response to the probe says that the server
@@ -197,6 +232,17 @@ func (s *Server) closed(conn bridge.Conn) {
 // settled is how long a verdict stands before it is doubted: a server that
 // refuses everybody must not be probed for each of them.
 const settled = 10 * time.Second
+
+// decided keeps what the server has said by itself.
+func (s *Server) decided(modern bool) {
+	v := &s.verdict
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if !v.known || v.modern != modern {
+		s.log.Info("the server has said what it speaks", "modern", modern)
+	}
+	v.known, v.at, v.modern, v.failed = true, time.Now(), modern, nil
+}
 
 // doubt makes the next client find out anew (ED9), if the verdict has stood
 // for a while.
