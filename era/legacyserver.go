@@ -45,6 +45,7 @@ type LegacyServerOptions struct {
 type LegacyServerFilter struct {
 	o      LegacyServerOptions
 	parked atomic.Int64
+	failed atomic.Bool
 
 	alarms alarms
 	link   serverLink
@@ -98,6 +99,12 @@ func LegacyServer(o LegacyServerOptions) *LegacyServerFilter {
 // time by any goroutine.
 func (f *LegacyServerFilter) Parked() int { return int(f.parked.Load()) }
 
+// Failed reports whether initialize has come to nothing: the server has refused
+// it, has not answered in time or with a version that the bridge does not know.
+// Whoever has waited was told; the connection is of no more use, and the next one
+// may have better luck (D4). It may be called at any time by any goroutine.
+func (f *LegacyServerFilter) Failed() bool { return f.failed.Load() }
+
 // FromClient implements Filter.
 func (f *LegacyServerFilter) FromClient(now time.Time, m jsonrpc.Message, out *Out) {
 	switch m.Kind() {
@@ -150,7 +157,7 @@ func (f *LegacyServerFilter) notification(now time.Time, m jsonrpc.Message, out 
 	case "notifications/progress":
 		f.progress(m, out)
 	case "notifications/message":
-		f.logMessage(m, out)
+		f.logMessage(now, m, out)
 	case "notifications/cancelled":
 		f.withdrawn(m)
 	case "notifications/tasks/status":

@@ -25,6 +25,7 @@ import (
 //	+30ms             time passes
 //	dropped REASON    the message before went no further
 //	parked 1          so many calls wait for their retry
+//	failed true       whether initialize has come to nothing
 //	server ended: WHY
 //
 // What is sent must be listed, in order, and nothing else may be sent. s(3)->
@@ -132,6 +133,10 @@ func (s *serverScript) line(line string) error {
 	case "parked":
 		if got := strconv.Itoa(s.f.Parked()); got != rest {
 			return fmt.Errorf("%s are parked", got)
+		}
+	case "failed":
+		if got := strconv.FormatBool(s.f.Failed()); got != rest {
+			return fmt.Errorf("failed is %s", got)
 		}
 	case "dropped":
 		if len(s.dropped) != 1 || s.dropped[0] != rest {

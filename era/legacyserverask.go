@@ -207,7 +207,7 @@ func (f *LegacyServerFilter) settle(c *serverCall, out *Out) {
 
 // rejectCall ends a call whose client lacks a capability (C.4.3).
 func (f *LegacyServerFilter) rejectCall(now time.Time, c *serverCall, lacking []byte, out *Out) {
-	f.abort(c, nil, out)
+	f.abort(now, c, nil, out)
 	data := append(appendMember([]byte{'{'}, "requiredCapabilities", lacking), '}')
 	f.conclude(now, c, outcome{refusal: &Refusal{CodeMissingCapability, "the call needs a capability that the client does not have", data}}, out)
 }

@@ -118,8 +118,11 @@ func (f *LegacyServerFilter) leave(c *serverCall, out *Out) {
 }
 
 // abort ends a call at the server. Its answer, should one come, is dropped.
-func (f *LegacyServerFilter) abort(c *serverCall, reason []byte, out *Out) {
+func (f *LegacyServerFilter) abort(now time.Time, c *serverCall, reason []byte, out *Out) {
 	f.leave(c, out)
+	if !c.atServer.IsZero() {
+		f.logs.quiet = now.Add(quietTime)
+	}
 	switch {
 	case c.atServer.IsZero():
 	case c.task != nil:
@@ -161,7 +164,7 @@ func (f *LegacyServerFilter) cancelled(now time.Time, m jsonrpc.Message, out *Ou
 	if _, text := jsonrpc.Text(reason); !text {
 		reason = nil
 	}
-	f.abort(c, reason, out)
+	f.abort(now, c, reason, out)
 }
 
 // progress passes on what a call of a waiting client has got to. The server

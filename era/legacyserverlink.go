@@ -55,6 +55,7 @@ func (f *LegacyServerFilter) unheld(why *Refusal, out *Out) {
 		out.Client(why.Response(m.ID()).WithRelated(m.ID()))
 	}
 	f.link.held = nil
+	f.failed.Store(true)
 }
 
 // initialized takes the answer to initialize.
@@ -66,6 +67,7 @@ func (f *LegacyServerFilter) initialized(now time.Time, m jsonrpc.Message, out *
 	}
 	l := &f.link
 	l.open, l.failure, l.version = true, nil, version
+	f.failed.Store(false)
 	l.capabilities = []byte("{}")
 	if c := m.Lookup("result", "capabilities"); isObject(c) {
 		l.capabilities = c

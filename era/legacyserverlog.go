@@ -10,6 +10,9 @@ import (
 // the call wants.
 const levelTimeout = 2 * time.Second
 
+// quietTime is how long after its cancellation a call may still be logging.
+const quietTime = 5 * time.Second
+
 // serverLogs is the server's log level. It is one for all clients, so it is as
 // verbose as any has wanted; each gets what it has asked for (D8).
 type serverLogs struct {
@@ -17,6 +20,7 @@ type serverLogs struct {
 	rank      int // what the server has, by LogRank; len(LogLevels): not known
 	setting   int // what it is being asked for; len(LogLevels): nothing
 	waiting   []levelWaiter
+	quiet     time.Time // until then a message may be about a call that was cancelled
 }
 
 type levelWaiter struct {
@@ -83,8 +87,8 @@ func (f *LegacyServerFilter) levelSet(now time.Time, rank int, out *Out) {
 
 // logMessage passes notifications/message to the one call that it can be about,
 // if that has asked for it (MI18).
-func (f *LegacyServerFilter) logMessage(m jsonrpc.Message, out *Out) {
-	c := f.loggingCall(m)
+func (f *LegacyServerFilter) logMessage(now time.Time, m jsonrpc.Message, out *Out) {
+	c := f.loggingCall(now, m)
 	switch {
 	case c == nil || !c.live(f):
 		f.drop(m, "a log message that belongs to no one call")
@@ -98,13 +102,20 @@ func (f *LegacyServerFilter) logMessage(m jsonrpc.Message, out *Out) {
 }
 
 // loggingCall returns the call that a log message belongs to, if that is certain.
-func (f *LegacyServerFilter) loggingCall(m jsonrpc.Message) *serverCall {
+// Where nothing in the message tells, it is that of the only call in progress,
+// parked ones and those without logs counted. In front of a server that
+// principals share that is not enough: a call that was cancelled may go on
+// talking for a while, and what it says is for nobody else (D8, B.1).
+func (f *LegacyServerFilter) loggingCall(now time.Time, m jsonrpc.Message) *serverCall {
 	if id := m.Related(); !id.IsZero() && id != jsonrpc.NullID {
 		_, c, _ := jsonrpc.Find(f.sent, id)
 		return c
 	}
-	if c := f.callOfTask(m); c != nil {
-		return c
+	if m.Lookup("params", "_meta", KeyRelatedTask) != nil {
+		return f.callOfTask(m)
+	}
+	if f.o.Principal == "" && now.Before(f.logs.quiet) {
+		return nil
 	}
 	var only *serverCall
 	for _, c := range f.sent {

@@ -34,7 +34,7 @@ func (f *LegacyServerFilter) park(now time.Time, c *serverCall, out *Out) {
 		return
 	}
 	if in.rounds == parkRounds {
-		f.abort(c, nil, out)
+		f.abort(now, c, nil, out)
 		f.conclude(now, c, outcome{refusal: &Refusal{jsonrpc.CodeInternalError, "the call has asked too often", reasonData("rounds")}}, out)
 		return
 	}
@@ -48,7 +48,7 @@ func (f *LegacyServerFilter) park(now time.Time, c *serverCall, out *Out) {
 	}
 	state := f.stateOf(now, &c.request)
 	state.Call, state.Generation = in.name, in.generation
-	in.deadline = f.alarms.set(state.Expires, func(now time.Time, out *Out) { f.expire(c, out) })
+	in.deadline = f.alarms.set(state.Expires, func(now time.Time, out *Out) { f.expire(now, c, out) })
 	delete(f.calls, c.id)
 	f.records[in.name] = c
 	f.parked.Store(int64(len(f.records)))
@@ -100,10 +100,10 @@ func (f *LegacyServerFilter) unpark(c *serverCall) {
 
 // expire ends a parked call that nobody has come back for (C.4.5): such a client
 // says nothing, so only the clock can tell.
-func (f *LegacyServerFilter) expire(c *serverCall, out *Out) {
+func (f *LegacyServerFilter) expire(now time.Time, c *serverCall, out *Out) {
 	f.unpark(c)
 	if c.input.outcome == nil {
-		f.abort(c, nil, out)
+		f.abort(now, c, nil, out)
 	}
 }
 
