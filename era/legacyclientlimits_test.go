@@ -2,6 +2,7 @@ package era
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -74,5 +75,45 @@ func TestWrapSchema(t *testing.T) {
 	deep := strings.Repeat(`{"not":`, 10_000) + `{"$ref":"#"}` + strings.Repeat("}", 10_000)
 	if got := string(wrapSchema([]byte(deep))); !strings.Contains(got, deep) {
 		t.Error("what is nested too deep does not stay as it is")
+	}
+}
+
+// What a client subscribes to is named in each new listen, and so has bounds.
+func TestLegacyClientSubscriptions(t *testing.T) {
+	tooMany := `"error":{"code":-32603,"message":"too many subscriptions to resources","data":{"reason":"busy"}}}`
+	subscribe := func(id int, uri string) string {
+		return fmt.Sprintf(`c-> {"id":%d,"method":"resources/subscribe","params":{"uri":"%s"}}`, id, uri)
+	}
+	for name, fill := range map[string]func(p *clientPlay) (n int){
+		"many": func(p *clientPlay) int {
+			for i := range maxResources {
+				p.step(subscribe(i, fmt.Sprintf("x:%d", i)))
+			}
+			return maxResources
+		},
+		"long": func(p *clientPlay) int {
+			for i := range 4 {
+				p.step(subscribe(i, strings.Repeat(strconv.Itoa(i), maxURIBytes/4)))
+			}
+			return 4
+		},
+		"one again and again": func(p *clientPlay) int {
+			for i := range maxResources {
+				p.step(subscribe(i, "x:0"))
+			}
+			return maxResources
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newClientPlay(t)
+			p.step(`session 2025-11-25 {} {"resources":{"subscribe":true}}`)
+			n := fill(p)
+			p.step(subscribe(n, "x:y"))
+			p.step(fmt.Sprintf(`->c {"id":%d,`, n) + tooMany)
+			// One that is taken back makes room.
+			p.step(`c-> {"method":"notifications/cancelled","params":{"requestId":0}}`)
+			p.step(subscribe(n, "x:y"))
+			p.settled()
+		})
 	}
 }

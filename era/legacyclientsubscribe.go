@@ -8,6 +8,10 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
+// maxURIBytes is how long the URIs of all subscriptions may be together: each
+// new listen names them all.
+const maxURIBytes = 1 << 20
+
 // waiter is a resources/subscribe of the client that is not answered.
 type waiter struct {
 	id  jsonrpc.ID
@@ -21,7 +25,12 @@ func (f *legacyClient) subscribe(now time.Time, m jsonrpc.Message, out *Out) {
 	if !ok {
 		return
 	}
-	if !slices.Contains(l.uris, uri) {
+	known := slices.Contains(l.uris, uri)
+	if len(l.waiters) >= maxResources || !known && !l.hasRoom(uri) {
+		f.refuse(m.ID(), jsonrpc.CodeInternalError, "too many subscriptions to resources", reasonData("busy"), out)
+		return
+	}
+	if !known {
 		l.uris = append(l.uris, uri)
 	}
 	if l.cur != nil && l.next == nil && slices.Contains(l.cur.honoured, uri) {
@@ -32,6 +41,15 @@ func (f *legacyClient) subscribe(now time.Time, m jsonrpc.Message, out *Out) {
 	if l.next == nil || !slices.Contains(l.next.uris, uri) {
 		l.plan(now.Add(subscribePace))
 	}
+}
+
+// hasRoom reports whether there may be a subscription to uri besides the others.
+func (l *listener) hasRoom(uri string) bool {
+	size := len(uri)
+	for _, other := range l.uris {
+		size += len(other)
+	}
+	return len(l.uris) < maxResources && size <= maxURIBytes
 }
 
 // unsubscribe takes resources/unsubscribe. The client hears no more of the URI
