@@ -72,15 +72,31 @@ func LogRank(raw []byte) int {
 	return slices.Index(LogLevels, text)
 }
 
-// LegacyInitialize returns an initialize request that asks for a modern version
-// as one that asks for the newest with initialize, and anything else as it is:
-// no server shall be led to answer it with a modern one (ED6).
+// LegacyInitialize returns an initialize request that asks for a modern version,
+// or for one of a later date than the newest with initialize, as one that asks for
+// that, and anything else as it is: no server shall be led to answer it with a
+// modern one, or with one that nobody knows (ED6, C.6). What is no date stays: what
+// a client means by it, the server may know.
 func LegacyInitialize(m jsonrpc.Message) jsonrpc.Message {
 	if m.Kind() != jsonrpc.Request || m.Method() != "initialize" {
 		return m
 	}
-	if v, _ := jsonrpc.Text(m.Lookup("params", "protocolVersion")); !IsModern(v) {
+	if v, _ := jsonrpc.Text(m.Lookup("params", "protocolVersion")); !IsModern(v) && !isLater(v) {
 		return m
 	}
 	return m.WithParams(jsonrpc.With(m.Params(), "protocolVersion", jsonrpc.Quote(NewestLegacy)))
+}
+
+// isLater reports whether a version looks like a date after the newest with initialize.
+func isLater(version string) bool {
+	if len(version) != len(NewestLegacy) || version <= NewestLegacy {
+		return false
+	}
+	for i := range len(version) {
+		digit := '0' <= version[i] && version[i] <= '9'
+		if digit == (NewestLegacy[i] == '-') || !digit && version[i] != '-' {
+			return false
+		}
+	}
+	return true
 }

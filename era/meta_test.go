@@ -1,0 +1,43 @@
+package era
+
+import (
+	"testing"
+
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// ED6, C.6: initialize asks no server for what it cannot be answered with.
+func TestLegacyInitialize(t *testing.T) {
+	for version, want := range map[string]string{
+		`"2024-11-05"`:  "", // as it is
+		`"2025-11-25"`:  "",
+		`"2026-07-28"`:  "2025-11-25",
+		`"2099-01-01"`:  "2025-11-25", // nobody knows it yet
+		`"2025-11-26"`:  "2025-11-25",
+		`"2025-07-01"`:  "", // there was none, but it is not for us to say
+		`"2099-1-1"`:    "",
+		`"2099-01x01"`:  "",
+		`"20990-1-01"`:  "",
+		`"2099-01-011"`: "",
+		`"v9"`:          "",
+		`"draft"`:       "",
+		`"DRAFT-9999"`:  "",
+		`""`:            "",
+		`20990101`:      "",
+		`null`:          "",
+	} {
+		in := `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":` + version + `,"capabilities":{}}}`
+		m, err := jsonrpc.Parse([]byte(in))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want == "" {
+			want = in
+		} else {
+			want = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"` + want + `","capabilities":{}}}`
+		}
+		if got := string(LegacyInitialize(m).Bytes()); got != want {
+			t.Errorf("%s becomes\n%s, want\n%s", version, got, want)
+		}
+	}
+}
