@@ -1,5 +1,5 @@
 // Package streamhttp speaks MCP's Streamable HTTP transport: as a server
-// (Handler) and as a client (Client).
+// (Handler) and as a client (Client, and ModernClient for 2026-07-28).
 //
 // HTTP is not one stream. That is hidden in here: a session is one
 // bridge.Conn, whose Send picks the response stream a message belongs to. Since
@@ -13,5 +13,6 @@
 // to it; session.go is the Conn; route.go decides which stream a message goes
 // to, and hold.go keeps it until there is one; attach.go knows who reads the
 // streams; stream.go keeps events for replay; headers.go has the rules on
-// headers. The client's files begin with client.
+// headers. The files of Client begin with client, those of ModernClient with
+// modernclient.
 package streamhttp
