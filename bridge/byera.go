@@ -177,14 +177,24 @@ func (h *half) Recv(ctx context.Context) (jsonrpc.Message, error) {
 		if m, err := h.waiting(ctx); err != errNothing {
 			return m, err
 		}
-		select {
-		case h.reading <- struct{}{}:
-		case <-h.filled: // between our look and our wait
-			continue
-		case <-ctx.Done():
-			continue
-		case <-h.over.Done():
-			continue
+		if ctx.Err() != nil {
+			// The client may have something better to say: the end of a session
+			// ends its context, too.
+			select {
+			case h.reading <- struct{}{}:
+			default:
+				return jsonrpc.Message{}, ctx.Err()
+			}
+		} else {
+			select {
+			case h.reading <- struct{}{}:
+			case <-h.filled: // between our look and our wait
+				continue
+			case <-ctx.Done():
+				continue
+			case <-h.over.Done():
+				continue
+			}
 		}
 		m, mine, err := h.read(ctx)
 		<-h.reading
@@ -196,14 +206,13 @@ func (h *half) Recv(ctx context.Context) (jsonrpc.Message, error) {
 
 // waiting returns what the other half has put aside, or why nothing will come.
 func (h *half) waiting(ctx context.Context) (m jsonrpc.Message, err error) {
-	if err := ctx.Err(); err != nil {
-		return m, err
-	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
 	case h.closed:
 		return m, io.ErrClosedPipe
+	case ctx.Err() != nil && (h.ended == nil || len(h.early) > 0):
+		return m, errNothing
 	case len(h.early) > 0:
 		m, h.early = h.early[0], h.early[1:]
 		signal(h.room)

@@ -369,3 +369,53 @@ func TestByEraServes(t *testing.T) {
 		}
 	})
 }
+
+// leaver is a client's Conn whose Recv knows better than its ctx why it ends.
+type leaver struct{ bridge.Conn }
+
+var errLeft = errors.New("the client has vanished")
+
+func (l leaver) Recv(ctx context.Context) (jsonrpc.Message, error) {
+	m, err := l.Conn.Recv(ctx)
+	if ctx.Err() != nil {
+		err = errLeft
+	}
+	return m, err
+}
+
+// Listening transports end a session's context when its client goes, and Recv
+// says why: a Handler must hear that, for a shutdown is something else.
+func TestByEraTellsWhy(t *testing.T) {
+	for _, busy := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			client, ours := bridge.Pipe()
+			ctx, cancel := context.WithCancel(t.Context())
+			var why error
+			h := bridge.HandlerFunc(func(ctx context.Context, c bridge.Conn) error {
+				if _, err := c.Recv(ctx); err != nil {
+					t.Error(err)
+				}
+				if busy {
+					<-ctx.Done()
+				}
+				_, why = c.Recv(ctx)
+				return nil
+			})
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				_ = bridge.ByEra(h, h).ServeConn(ctx, leaver{ours})
+			}()
+			if err := client.Send(ctx, parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize"}`)); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			cancel()
+			<-done
+			if why != errLeft {
+				t.Errorf("busy %v: Recv = %v", busy, why)
+			}
+			_ = client.Close()
+		})
+	}
+}

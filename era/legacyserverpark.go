@@ -55,12 +55,14 @@ func (f *LegacyServerFilter) park(now time.Time, c *serverCall, out *Out) {
 	out.Client(f.inputRequired(c.id, append(requests, '}'), state))
 }
 
-// appendInput appends an entry to inputRequests.
+// appendInput appends an entry to inputRequests. Without params, which only
+// roots/list may be, some clients cannot read it.
 func appendInput(requests []byte, key, method string, params []byte) []byte {
-	entry := appendMember([]byte{'{'}, "method", jsonrpc.Quote(method))
-	if params != nil {
-		entry = appendMember(entry, "params", params)
+	if params == nil {
+		params = []byte("{}")
 	}
+	entry := appendMember([]byte{'{'}, "method", jsonrpc.Quote(method))
+	entry = appendMember(entry, "params", params)
 	return appendMember(requests, key, append(entry, '}'))
 }
 
