@@ -59,6 +59,10 @@ func (c *muxConn) Send(ctx context.Context, m jsonrpc.Message) error {
 			c.mux.drop(m, "a client of 2026-07-28 makes no progress")
 			return nil
 		}
+		if name := ambiguous(m); name != "" {
+			c.mux.drop(m, `a key differs from "`+name+`" by upper and lower case only`)
+			return nil
+		}
 		return c.mux.submit(ctx, c, nil, m)
 	case jsonrpc.Response: // ST10
 		c.mux.drop(m, "a server of 2026-07-28 makes no requests")
@@ -93,14 +97,14 @@ func (c *muxConn) request(ctx context.Context, m jsonrpc.Message) error {
 
 // ambiguous returns the key of the envelope that another key of m is equal to
 // but for upper and lower case, "" if there is none. A server that takes the
-// one for the other would answer another client's request.
+// one for the other would answer another client's request, or cancel it.
 func ambiguous(m jsonrpc.Message) string {
 	for key := range m.Keys() {
 		switch key {
 		case "jsonrpc", "id", "method", "params":
 			continue
 		}
-		for _, name := range [...]string{"jsonrpc", "id", "method", "params"} {
+		for _, name := range [...]string{"jsonrpc", "id", "method", "params", "result", "error"} {
 			if strings.EqualFold(key, name) {
 				return name
 			}
