@@ -84,9 +84,8 @@ type Mux struct {
 	conns    map[*muxConn]struct{}
 	idle     time.Time // since when there is no Conn
 	calls    map[int64]*muxCall
-	loggers  map[int64]*muxCall // those of calls that asked for log messages
-	quiet    time.Time          // until then log messages may be about what was cancelled,
-	quietFor *muxConn           // by this client; nil: by several
+	quiet    time.Time // until then log messages may be about what was cancelled,
+	quietFor *muxConn  // by this client; nil: by several
 	lastID   int64
 	listens  int // of calls
 
@@ -115,7 +114,7 @@ func NewMux(o MuxOptions) *Mux {
 	x := &Mux{
 		opts: o, prefix: rand.Text()[:12] + "-", idle: time.Now(),
 		wake: make(chan struct{}, 1), changed: make(chan struct{}),
-		conns: make(map[*muxConn]struct{}), calls: make(map[int64]*muxCall), loggers: make(map[int64]*muxCall),
+		conns: make(map[*muxConn]struct{}), calls: make(map[int64]*muxCall),
 		breaker: breaker{first: o.Backoff, most: o.MaxBackoff},
 	}
 	x.ctx, x.cancel = context.WithCancel(context.Background())
@@ -187,7 +186,7 @@ func (x *Mux) Close() error {
 type muxCall struct {
 	conn   *muxConn
 	id     jsonrpc.ID // as its client knows it
-	number int64      // its id at the server
+	number int64      // its id at the server; under Mux.mu, and so is what is below listen
 	token  jsonrpc.ID // of progress, as its client knows it; zero: none
 	logs   bool       // it asked for log messages
 	listen *muxListen // nil: it is no subscription
@@ -204,17 +203,11 @@ func (x *Mux) add(call *muxCall) {
 	x.lastID++
 	call.number = x.lastID
 	x.calls[call.number] = call
-	if call.logs {
-		x.loggers[call.number] = call
-	}
 }
 
 // remove takes a call out of the books. It is called with mu held.
 func (x *Mux) remove(call *muxCall) {
 	delete(x.calls, call.number)
-	if call.logs {
-		delete(x.loggers, call.number)
-	}
 	if call.listen != nil {
 		x.listens--
 	}
@@ -230,14 +223,13 @@ func (x *Mux) forget(call *muxCall, reason, meta []byte) {
 	if !call.written || call.server == nil {
 		return
 	}
-	if now := time.Now(); call.logs {
-		if now.Before(x.quiet) && !call.conn.isLike(x.quietFor) {
-			x.quietFor = nil
-		} else {
-			x.quietFor = call.conn
-		}
-		x.quiet = now.Add(quietTime)
+	now := time.Now()
+	if now.Before(x.quiet) && !call.conn.isLike(x.quietFor) {
+		x.quietFor = nil
+	} else {
+		x.quietFor = call.conn
 	}
+	x.quiet = now.Add(quietTime)
 	call.server.cancel(call.number, reason, meta)
 }
 

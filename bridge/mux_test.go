@@ -317,7 +317,8 @@ func TestMuxClientLeaves(t *testing.T) {
 	})
 }
 
-// J3, D.2, and messages that two servers could read differently.
+// J3, D.2, and messages that two servers could read differently: a client could
+// cancel another's call, or answer it, at one that takes "Method" for "method".
 func TestMuxRefuses(t *testing.T) {
 	const inUse = `{"jsonrpc":"2.0","id":1,"error":{"code":-32600,"message":"a request with this id is already in progress"}}`
 	synctest.Test(t, func(t *testing.T) {
@@ -329,7 +330,14 @@ func TestMuxRefuses(t *testing.T) {
 		a.gets("1 " + inUse)
 		a.says(`{"jsonrpc":"2.0","id":2,"ID":1,"method":"tools/call"}`)
 		a.gets(`2 {"jsonrpc":"2.0","id":2,"error":{"code":-32600,"message":"a key of the message differs from \"id\" by upper and lower case only"}}`)
+		a.says(`{"jsonrpc":"2.0","id":3,"method":"tools/call","Result":{}}`)
+		a.gets(`3 {"jsonrpc":"2.0","id":3,"error":{"code":-32600,"message":"a key of the message differs from \"result\" by upper and lower case only"}}`)
+		for _, key := range []string{`"Method":"notifications/cancelled"`, `"ID":1`, `"Params":{"requestId":1}`, `"\u004dethod":"notifications/cancelled"`} {
+			a.says(`{"jsonrpc":"2.0","method":"notifications/vendor","params":{"requestId":1},` + key + `}`)
+		}
 		x.serverGets(call("1"))
+		x.drops(`a key differs from "method" by upper and lower case only`, `a key differs from "id" by upper and lower case only`,
+			`a key differs from "params" by upper and lower case only`, `a key differs from "method" by upper and lower case only`)
 		x.serverSays(`{"jsonrpc":"2.0","id":1,"result":{}}`) // the first was not disturbed
 		a.gets(`1 {"jsonrpc":"2.0","id":1,"result":{}}`)
 	})
@@ -360,6 +368,34 @@ func TestMuxRefuses(t *testing.T) {
 	})
 }
 
+// J12: a server that guesses the id of a call which it has not got yet, they
+// count up, answers nothing by that.
+func TestMuxGuessedID(t *testing.T) {
+	lost := `{"jsonrpc":"2.0","id":%d,"error":{"code":-32603,"message":"no","data":{"reason":"connection_lost"}}}`
+	synctest.Test(t, func(t *testing.T) {
+		x := newMux(t, bridge.MuxOptions{})
+		a := x.dial()
+		const calls = 40
+		a.says(call("1"))
+		x.up()
+		for i := 2; i <= calls; i++ { // more than fit in between, and the server reads none
+			a.says(call(fmt.Sprint(i)))
+		}
+		x.serverSays(lost, calls)
+		a.gets()
+		x.drops("answers no request that is in progress")
+		for i := 1; i <= calls; i++ {
+			x.serverGetsOne(call(fmt.Sprint(i)))
+			synctest.Wait()
+		}
+		x.serverGets()
+		x.serverSays(lost, calls)
+		if m, ok := soon(a); !ok || m.ID().String() != fmt.Sprint(calls) {
+			t.Errorf("got %s", m.Bytes())
+		}
+	})
+}
+
 // ST10: neither side of 2026-07-28 makes requests of the other's.
 func TestMuxNoRequestsBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -380,8 +416,8 @@ func TestMuxNoRequestsBack(t *testing.T) {
 	})
 }
 
-// B.1: what does not say whose it is goes to the only call that it can be
-// about, and otherwise to nobody.
+// B.1, D.2: what does not say whose it is goes to the only call that it can be
+// about, and otherwise to nobody. A server may log for a call that wants none.
 func TestMuxAttribution(t *testing.T) {
 	const log = `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}`
 	const nobody = "cannot be attributed to a request in progress"
@@ -397,29 +433,27 @@ func TestMuxAttribution(t *testing.T) {
 		a.gets()
 		x.drops(nobody)
 		b.says(logCall("1"))
-		x.serverSays(log)
-		a.gets()
-		b.gets("1 " + log)
-		a.says(logCall("2"))
-		x.serverSays(log)
+		x.serverSays(log) // of which of the two?
 		a.gets()
 		b.gets()
 		x.drops(nobody)
 
 		// The transport says it.
-		_ = x.server.Send(t.Context(), parse(t, log).WithRelated(jsonrpc.IntID(1)))
+		_ = x.server.Send(t.Context(), parse(t, log).WithRelated(jsonrpc.IntID(2)))
 		_ = x.server.Send(t.Context(), parse(t, log).WithRelated(jsonrpc.IntID(9)))
 		_ = x.server.Send(t.Context(), parse(t, `{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`).WithRelated(jsonrpc.NullID))
 		synctest.Wait()
-		a.gets("1 " + log)
-		b.gets()
+		a.gets()
+		b.gets("1 " + log)
 		x.drops(nobody, nobody)
 
-		// After a cancellation the last words may be about what was cancelled.
-		a.says(cancelledNote("2"))
+		// After a cancellation the last words may be about what was cancelled,
+		// whether that wanted log messages or not.
+		a.says(cancelledNote("1"))
 		x.serverSays(log)
 		b.gets("1 " + log) // of the same principal
-		b.says(cancelledNote("1"))
+		x.serverSays(`{"jsonrpc":"2.0","id":2,"result":{}}`)
+		b.gets(`1 {"jsonrpc":"2.0","id":1,"result":{}}`)
 		other.says(logCall("1"))
 		x.serverSays(log)
 		other.gets()
@@ -427,6 +461,19 @@ func TestMuxAttribution(t *testing.T) {
 		time.Sleep(5*time.Second + 1)
 		x.serverSays(log)
 		other.gets("1 " + log)
+
+		// Another client's call, or subscription, counts as well.
+		a.says(`{"jsonrpc":"2.0","id":"l","method":"subscriptions/listen"}`)
+		x.serverSays(log)
+		other.gets()
+		x.drops(nobody)
+		x.serverSays(`{"jsonrpc":"2.0","id":3,"result":{}}`)
+		other.gets(`1 {"jsonrpc":"2.0","id":1,"result":{}}`)
+		b.says(logCall("2"))
+		x.serverSays(log) // the subscription is its own
+		b.gets("2 " + log)
+		a.gets()
+		x.drops()
 	})
 }
 

@@ -42,7 +42,6 @@ func (s *muxServer) relisten(call *muxCall) {
 	wait := min(x.opts.Backoff<<min(l.tries, 16), x.opts.MaxBackoff)
 	l.tries++
 	delete(x.calls, call.number) // ids are never used twice (J2)
-	delete(x.loggers, call.number)
 	x.add(call)
 	l.again, call.written = true, false
 	s.late = append(s.late, lateListen{call, time.Now().Add(wait)})
@@ -86,6 +85,6 @@ func (s *muxServer) sendListens() {
 	s.late = rest
 	s.mux.mu.Unlock()
 	for _, call := range due {
-		s.send(call, s.mux.renamed(call, call.listen.asked))
+		s.send(call, call.listen.asked)
 	}
 }

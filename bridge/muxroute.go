@@ -10,8 +10,8 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// quietTime is how long after the cancellation of a call that asked for log
-// messages one may still be about it.
+// quietTime is how long after the cancellation of a call a log message may
+// still be about it.
 const quietTime = 5 * time.Second
 
 // muxListen is what a Mux remembers of an open subscription.
@@ -76,19 +76,22 @@ func (s *muxServer) answer(m jsonrpc.Message) {
 	}
 }
 
-// call returns the call that the server knows by id; nil: there is none. It is
-// called with mu held.
+// call returns the call that the server knows by id; nil: there is none, or the
+// server has guessed the id of one that it has not got. It is called with mu held.
 func (s *muxServer) call(id jsonrpc.ID) *muxCall {
 	n, ok := number(id)
 	if !ok {
 		return nil
 	}
 	call := s.mux.calls[n]
-	if call == nil || call.server != s {
+	if call == nil || !s.has(call) {
 		return nil
 	}
 	return call
 }
+
+// has reports whether the server may know of a call. It is called with mu held.
+func (s *muxServer) has(call *muxCall) bool { return call.server == s && call.written }
 
 // number returns the integer that an id is, which the server may have decoded
 // and encoded.
@@ -125,12 +128,8 @@ func (s *muxServer) route(m jsonrpc.Message) {
 	var call *muxCall
 	if related := m.Related(); !related.IsZero() && related != jsonrpc.NullID {
 		call = s.call(related)
-	} else if m.Method() == methodLog && len(x.loggers) == 1 {
-		for _, call = range x.loggers { // the only one
-		}
-		if !time.Now().After(x.quiet) && !call.conn.isLike(x.quietFor) {
-			call = nil
-		}
+	} else if m.Method() == methodLog {
+		call = s.logging()
 	}
 	x.mu.Unlock()
 	if call == nil { // B.1
@@ -138,6 +137,36 @@ func (s *muxServer) route(m jsonrpc.Message) {
 		return
 	}
 	call.conn.push(call, m.WithRelated(call.id))
+}
+
+// logging returns the call that a log message is about when nothing tells: the
+// only one that the server has, if that has asked for log messages. Those that
+// have not count, for the server may log all the same; only beside a call of
+// the same client open subscriptions do not. It is called with mu held.
+func (s *muxServer) logging() *muxCall {
+	x := s.mux
+	var only, last *muxCall
+	listens := 0
+	for _, call := range x.calls {
+		switch {
+		case !s.has(call):
+			continue
+		case last != nil && !call.conn.isLike(last.conn), call.listen == nil && only != nil:
+			return nil
+		case call.listen == nil:
+			only = call
+		default:
+			listens++
+		}
+		last = call
+	}
+	if only == nil && listens == 1 {
+		only = last
+	}
+	if only == nil || !only.logs || !time.Now().After(x.quiet) && !only.conn.isLike(x.quietFor) {
+		return nil
+	}
+	return only
 }
 
 // progress restores the token as its client knows it (D.2, J13).
@@ -149,7 +178,7 @@ func (s *muxServer) progress(m jsonrpc.Message) {
 	if n, err := strconv.ParseInt(tail, 10, 64); ours && err == nil {
 		x.mu.Lock()
 		call = x.calls[n]
-		if call != nil && (call.server != s || call.token.IsZero()) {
+		if call != nil && (!s.has(call) || call.token.IsZero()) {
 			call = nil
 		}
 		x.mu.Unlock()

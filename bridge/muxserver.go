@@ -51,9 +51,6 @@ func (x *Mux) submit(ctx context.Context, c *muxConn, call *muxCall, m jsonrpc.M
 		}
 		return err
 	}
-	if call != nil {
-		m = x.renamed(call, m)
-	}
 	select {
 	case s.out <- muxItem{call, m}:
 		return nil
@@ -81,15 +78,6 @@ func (x *Mux) giveUp(ctx context.Context, call *muxCall) error {
 		x.forget(call, goneReason, nil) // a subscription may have got there all the same
 	}
 	return ctx.Err()
-}
-
-// renamed returns a client's request as the server gets it (D.2).
-func (x *Mux) renamed(call *muxCall, m jsonrpc.Message) jsonrpc.Message {
-	m = m.WithID(jsonrpc.IntID(call.number))
-	if !call.token.IsZero() {
-		m = m.WithProgressToken(x.token(call.number))
-	}
-	return m
 }
 
 // await returns the server as soon as there is one. It is nil when the call
@@ -266,7 +254,6 @@ func (x *Mux) up(s *muxServer) bool {
 	}
 	for _, call := range s.again { // ids are never used twice (J2)
 		delete(x.calls, call.number)
-		delete(x.loggers, call.number)
 		x.add(call)
 		call.server = s
 	}
@@ -300,7 +287,7 @@ func (x *Mux) down(s *muxServer, err error, lived time.Duration) {
 // write writes to the server what clients send, until it has ended.
 func (s *muxServer) write() {
 	for _, call := range s.again {
-		s.send(call, s.mux.renamed(call, call.listen.asked))
+		s.send(call, call.listen.asked)
 	}
 	var late *time.Timer
 	var due <-chan time.Time
@@ -340,10 +327,18 @@ func (s *muxServer) write() {
 	}
 }
 
-// send writes one message, unless its call is no longer wanted.
+// send writes one message, unless its call is no longer wanted: a client's
+// request with the id and the token that the server knows it by (D.2).
 func (s *muxServer) send(call *muxCall, m jsonrpc.Message) {
-	if call != nil && !s.begin(call) {
-		return
+	if call != nil {
+		number, ok := s.begin(call)
+		if !ok {
+			return
+		}
+		m = m.WithID(jsonrpc.IntID(number))
+		if !call.token.IsZero() {
+			m = m.WithProgressToken(s.mux.token(number))
+		}
 	}
 	err := s.conn.Send(context.Background(), m)
 	switch {
@@ -355,15 +350,15 @@ func (s *muxServer) send(call *muxCall, m jsonrpc.Message) {
 	}
 }
 
-// begin says that the server will know of a call.
-func (s *muxServer) begin(call *muxCall) bool {
+// begin says that the server will know of a call, and returns by which number.
+func (s *muxServer) begin(call *muxCall) (number int64, ok bool) {
 	s.mux.mu.Lock()
 	defer s.mux.mu.Unlock()
 	if call.gone || call.server != s {
-		return false
+		return 0, false
 	}
 	call.written = true
-	return true
+	return call.number, true
 }
 
 // reject answers the requests that the server did not take. One that was about
