@@ -21,6 +21,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/demo"
+	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/httpguard"
 	"github.com/mcp-bridge/mcp-bridge/hub"
 	"github.com/mcp-bridge/mcp-bridge/supervisor"
@@ -250,6 +251,25 @@ func TestMaxChildren(t *testing.T) {
 	go func() { second <- session(t, url+"/mcp") }()
 	end(t, url+"/mcp", id)
 	end(t, url+"/mcp", <-second)
+}
+
+// TestIdleProcessMakesRoom: a process that clients of 2026-07-28 share, and
+// nobody uses, keeps no other client out.
+func TestIdleProcessMakesRoom(t *testing.T) {
+	spec := demoSpec(t, "a")
+	spec.MaxChildren, spec.QueueTimeout, spec.Upstream.Protocol = 2, 20*time.Second, era.OnlyLegacy
+	_, url := start(t, hub.Options{Alone: true}, spec)
+	for _, caps := range []string{`{}`, `{"roots":{}}`, `{"sampling":{}}`} {
+		status, _, body := do(t, http.MethodPost, url+"/mcp", `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{`+
+			`"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":`+caps+`}}}`,
+			"MCP-Protocol-Version", "2026-07-28", "Mcp-Method", "tools/list")
+		if status != http.StatusOK || !strings.Contains(body, "echo") {
+			t.Fatalf("%s: %d %s", caps, status, body)
+		}
+	}
+	for range 2 {
+		session(t, url+"/mcp")
+	}
 }
 
 // A new configuration leaves what it does not change alone; what is gone

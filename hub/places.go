@@ -66,6 +66,16 @@ func (p *places) take(ctx context.Context) error {
 	return ctx.Err()
 }
 
+// full reports whether who takes a place has to wait.
+func (p *places) full() bool {
+	if p == nil {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.max > 0 && p.taken >= p.max
+}
+
 // resize changes the number of places. Those who have one keep it.
 func (p *places) resize(max int) {
 	p.mu.Lock()

@@ -2,6 +2,7 @@ package hub
 
 import (
 	"cmp"
+	"context"
 	"net/http"
 	"net/url"
 	"sync"
@@ -122,7 +123,13 @@ func newServer(spec Spec, base string, o *Options, all *places) (*server, error)
 	var enter bridge.Admit
 	if spec.Upstream.URL == "" {
 		own := &places{max: spec.MaxChildren, queue: spec.Queue, wait: spec.QueueTimeout, flag: "--max-children"}
-		enter = admit(own, all)
+		take := admit(own, all)
+		enter = func(ctx context.Context) (func(), error) {
+			if own.full() || all.full() {
+				s.up.Spare() // an idle process must not keep a client out
+			}
+			return take(ctx)
+		}
 	}
 	var err error
 	if s.up, err = upstream.New(spec.upstream(enter)); err != nil {

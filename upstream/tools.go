@@ -3,6 +3,7 @@ package upstream
 import (
 	"bytes"
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -98,15 +99,16 @@ func (t *schemas) forget() {
 // what says that the server's era is another one than was thought (ED9).
 type tap struct {
 	bridge.Conn
-	unit  *unit
-	tools *schemas
+	unit   *unit
+	tools  *schemas
+	filter *era.LegacyServerFilter // nil: the server is a modern one
 
 	mu    sync.Mutex
 	asked map[jsonrpc.ID]string // tools/list and server/discover in progress
 }
 
-func newTap(conn bridge.Conn, u *unit) *tap {
-	return &tap{Conn: conn, unit: u, tools: u.s.table(u.key), asked: make(map[jsonrpc.ID]string)}
+func newTap(conn bridge.Conn, u *unit, f *era.LegacyServerFilter) *tap {
+	return &tap{Conn: conn, unit: u, filter: f, tools: u.s.table(u.key), asked: make(map[jsonrpc.ID]string)}
 }
 
 func (t *tap) Send(ctx context.Context, m jsonrpc.Message) error {
@@ -123,8 +125,29 @@ func (t *tap) Send(ctx context.Context, m jsonrpc.Message) error {
 	return t.Conn.Send(ctx, m)
 }
 
+// lastAnswers is how long what a server still owes may take that could not be
+// initialized.
+const lastAnswers = 100 * time.Millisecond
+
+// errInitialize ends a server that could not be initialized: the next may (D4).
+var errInitialize = errors.New("the server could not be initialized")
+
+// receive ends with errInitialize once all is said.
+func (t *tap) receive(ctx context.Context) (jsonrpc.Message, error) {
+	if f := t.filter; f == nil || !f.Failed() {
+		return t.Conn.Recv(ctx)
+	}
+	soon, cancel := context.WithTimeout(ctx, lastAnswers)
+	defer cancel()
+	m, err := t.Conn.Recv(soon)
+	if err != nil && ctx.Err() == nil && soon.Err() != nil {
+		err = errInitialize
+	}
+	return m, err
+}
+
 func (t *tap) Recv(ctx context.Context) (jsonrpc.Message, error) {
-	m, err := t.Conn.Recv(ctx)
+	m, err := t.receive(ctx)
 	if err != nil {
 		return m, err
 	}
@@ -145,6 +168,12 @@ func (t *tap) Recv(ctx context.Context) (jsonrpc.Message, error) {
 		}
 	}
 	return m, nil
+}
+
+// Close says that the unit has no process any more.
+func (t *tap) Close() error {
+	defer t.unit.up.Store(false)
+	return t.Conn.Close()
 }
 
 // answered returns what m answers, if that is of interest.

@@ -31,6 +31,7 @@ type unit struct {
 	id         string // in states
 	clientInfo []byte
 	mux        *bridge.Mux
+	up         atomic.Bool                            // a process runs
 	filter     atomic.Pointer[era.LegacyServerFilter] // of a legacy server, once it was started
 
 	starts, failed int // of servers; failed: ended at the question which era they speak. Only Dial uses them
@@ -45,6 +46,15 @@ type unit struct {
 // Dial starts the server, or connects to it, as one that speaks modern. It is
 // what the Mux calls.
 func (u *unit) Dial(ctx context.Context) (bridge.Conn, error) {
+	conn, err := u.dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	u.up.Store(true)
+	return conn, nil
+}
+
+func (u *unit) dial(ctx context.Context) (bridge.Conn, error) {
 	if !u.key.legacy {
 		conn := u.s.takeSpare()
 		if conn == nil {
@@ -57,7 +67,7 @@ func (u *unit) Dial(ctx context.Context) (bridge.Conn, error) {
 			}
 		}
 		u.starts++
-		return newTap(&discreet{Conn: conn, unit: u}, u), nil
+		return newTap(&discreet{Conn: conn, unit: u}, u, nil), nil
 	}
 	conn, err := u.s.dialAdmitted(ctx, u.s.Dialer(true))
 	if err != nil {
@@ -70,7 +80,7 @@ func (u *unit) Dial(ctx context.Context) (bridge.Conn, error) {
 		ParkTimeout: u.s.spec.ParkTimeout, Dropped: u.s.spec.Dropped,
 	})
 	u.filter.Store(f)
-	return newTap(bridge.Translate(conn, f), u), nil
+	return newTap(bridge.Translate(conn, f), u, f), nil
 }
 
 // errChanged is why a unit ends whose server is one of the other era by now.
@@ -223,7 +233,7 @@ func (s *Server) begin(key unitKey, clientInfo []byte) (*unit, error) {
 	if len(clientInfo) > maxCapabilities {
 		clientInfo = nil
 	}
-	if len(s.units) >= s.spec.MaxUnits && !s.evict(key.principal) {
+	if len(s.units) >= s.spec.MaxUnits && !s.evict(key.principal, func(*unit) bool { return true }) {
 		return nil, fmt.Errorf("%w: %d processes with different clients run", bridge.ErrBusy, len(s.units))
 	}
 	s.count++
@@ -231,7 +241,11 @@ func (s *Server) begin(key unitKey, clientInfo []byte) (*unit, error) {
 	u.mux = bridge.NewMux(bridge.MuxOptions{
 		Dialer: u, Dropped: s.spec.Dropped,
 		Restarting: func(err error, wait time.Duration) {
-			s.log.Warn("the server has ended and is started again", "error", err, "wait", wait)
+			if errors.Is(err, bridge.ErrBusy) {
+				s.log.Warn("no place for one more process", "error", err)
+				return
+			}
+			s.log.Warn("the server has ended or could not be started; if it is wanted it is tried again", "error", err, "after", wait)
 		},
 	})
 	s.units[key] = u
@@ -239,12 +253,20 @@ func (s *Server) begin(key unitKey, clientInfo []byte) (*unit, error) {
 	return u, nil
 }
 
+// Spare ends a process that no client uses, the one that has been idle for
+// longest, if there is one: its place is wanted.
+func (s *Server) Spare() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.evict("", func(u *unit) bool { return u.up.Load() })
+}
+
 // evict ends the unit that nobody has used for longest, one of the principal
 // if it has some: who needs many shall not take those of others. The caller holds s.mu.
-func (s *Server) evict(principal string) bool {
+func (s *Server) evict(principal string, fits func(*unit) bool) bool {
 	var own, any *unit
 	for _, u := range s.units {
-		if u.members > 0 || u.parked() {
+		if u.members > 0 || u.parked() || !fits(u) {
 			continue
 		}
 		if any == nil || u.since.Before(any.since) {
