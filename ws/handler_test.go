@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"runtime"
@@ -160,6 +161,7 @@ func TestServerEnds(t *testing.T) {
 		"normally":    {1000, func(s *site, _ *session) { s.quit <- nil }},
 		"by Close":    {1000, func(_ *site, session *session) { session.Close() }},
 		"by error":    {1011, func(s *site, _ *session) { s.quit <- errors.New("secret /path") }},
+		"too slow":    {1008, func(_ *site, session *session) { session.CloseFor(fmt.Errorf("x: %w", bridge.ErrSlow)) }},
 		"by CloseFor": {1011, func(_ *site, session *session) { session.CloseFor(errors.New("secret /path")) }},
 		"by shutdown": {1001, func(s *site, _ *session) { s.h.Close() }},
 	} {
