@@ -38,6 +38,12 @@ type MuxOptions struct {
 	Queue      int
 	QueueBytes int
 
+	// MaxCalls is how many requests may be in progress at the server, open
+	// subscriptions among them. No client gets more of them than are left for
+	// the others then; what is too much is answered with an error (data.reason
+	// "busy"). Conns of one principal are one client here. 0 means no bound.
+	MaxCalls int
+
 	// Backoff is the time to the next attempt after a first failure to start
 	// the server or keep it up for a minute; it doubles with each one that
 	// follows, up to MaxBackoff. 0 means DefaultBackoff and DefaultMaxBackoff.
@@ -84,8 +90,9 @@ type Mux struct {
 	conns    map[*muxConn]struct{}
 	idle     time.Time // since when there is no Conn
 	calls    map[int64]*muxCall
-	quiet    time.Time // until then log messages may be about what was cancelled,
-	quietFor *muxConn  // by this client; nil: by several
+	quiet    time.Time      // until then log messages may be about what was cancelled,
+	quietFor *muxConn       // by this client; nil: by several
+	shares   map[string]int // how many of calls each principal has
 	lastID   int64
 	listens  int // of calls
 
@@ -115,6 +122,7 @@ func NewMux(o MuxOptions) *Mux {
 		opts: o, prefix: rand.Text()[:12] + "-", idle: time.Now(),
 		wake: make(chan struct{}, 1), changed: make(chan struct{}),
 		conns: make(map[*muxConn]struct{}), calls: make(map[int64]*muxCall),
+		shares:  make(map[string]int),
 		breaker: breaker{first: o.Backoff, most: o.MaxBackoff},
 	}
 	x.ctx, x.cancel = context.WithCancel(context.Background())
@@ -211,8 +219,22 @@ func (x *Mux) remove(call *muxCall) {
 	if call.listen != nil {
 		x.listens--
 	}
-	delete(call.conn.calls, call.id)
+	c := call.conn
+	delete(c.calls, call.id)
+	if x.shares[c.principal]--; x.shares[c.principal] == 0 {
+		delete(x.shares, c.principal)
+	}
 	call.gone = true
+}
+
+// isFull reports whether a client may have no more calls, for it has its share
+// of them (D.2). It is called with mu held.
+func (x *Mux) isFull(c *muxConn) bool {
+	share := len(c.calls)
+	if c.principal != "" {
+		share = x.shares[c.principal]
+	}
+	return x.opts.MaxCalls > 0 && share >= x.opts.MaxCalls-len(x.calls)
 }
 
 // forget cancels a call: at the server, if that may know of it. It is called

@@ -368,6 +368,60 @@ func TestMuxRefuses(t *testing.T) {
 	})
 }
 
+// D.2: of what the server takes no client gets so much that others get nothing.
+// What one gives up is another's at once.
+func TestMuxShares(t *testing.T) {
+	const busy = `{"code":-32603,"message":"too many requests wait for an answer","data":{"reason":"busy"}}`
+	synctest.Test(t, func(t *testing.T) {
+		x := newMux(t, bridge.MuxOptions{MaxCalls: 8})
+		// fill has clients, in turn, call for as long as they may.
+		fill := func(from int, clients ...*muxClient) (n int) {
+			for i := from; ; i++ {
+				c := clients[i%len(clients)]
+				if i%2 == 0 {
+					c.says(call(fmt.Sprint(i)))
+				} else {
+					c.says(listenCall(fmt.Sprint(i)))
+				}
+				if m, ok := soon(c); ok {
+					if got := string(m.Lookup("error")); got != busy {
+						t.Fatalf("got %s", m.Bytes())
+					}
+					return n
+				}
+				n++
+			}
+		}
+		p1, p2, q, anybody := x.dial("p"), x.dial("p"), x.dial("q"), x.dial()
+		p1.says(call("0"))
+		x.up()
+		if n := fill(1, p1, p2); n != 3 {
+			t.Errorf("the first got %d more, want 3", n)
+		}
+		if n := fill(100, q); n != 2 {
+			t.Errorf("the second got %d, want 2", n)
+		}
+		if n := fill(200, anybody); n != 1 {
+			t.Errorf("the third got %d, want 1", n)
+		}
+		if n := fill(300, x.dial()); n != 1 {
+			t.Errorf("the fourth got %d, want 1", n)
+		}
+		if n := fill(400, x.dial()); n != 0 {
+			t.Errorf("the fifth got %d, want 0", n)
+		}
+		_ = p1.Close()
+		_ = p2.Close()
+		synctest.Wait()
+		if n := fill(500, anybody); n != 2 {
+			t.Errorf("then the third got %d more, want 2", n)
+		}
+		if n := fill(600, x.dial("p")); n != 1 {
+			t.Errorf("then the first got %d, want 1", n)
+		}
+	})
+}
+
 // J12: a server that guesses the id of a call which it has not got yet, they
 // count up, answers nothing by that.
 func TestMuxGuessedID(t *testing.T) {

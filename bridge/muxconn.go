@@ -130,6 +130,8 @@ func (c *muxConn) open(call *muxCall) (no jsonrpc.Message, err error) {
 		return refuse(jsonrpc.CodeInvalidRequest, errInUse.Error(), nil), nil
 	case len(c.calls) >= maxCalls: // D.2
 		return refuse(jsonrpc.CodeInternalError, errTooMany.Error(), nil), nil
+	case x.isFull(c):
+		return refuse(jsonrpc.CodeInternalError, errTooMany.Error(), busyData), nil
 	case x.server == nil && x.breaker.open(time.Now()):
 		wait := time.Until(x.breaker.due).Round(time.Second)
 		text := fmt.Sprintf("the server has failed %d times in a row; it is tried again in %v", x.breaker.failures, wait)
@@ -140,6 +142,7 @@ func (c *muxConn) open(call *muxCall) (no jsonrpc.Message, err error) {
 	}
 	c.calls[call.id] = call
 	x.add(call)
+	x.shares[c.principal]++
 	if call.listen != nil {
 		x.listens++
 	}

@@ -508,6 +508,7 @@ var (
 	shuttingDownData = []byte(`{"reason":"shutting_down"}`)
 	timeoutData      = []byte(`{"reason":"timeout"}`)
 	unavailableData  = []byte(`{"reason":"server_unavailable"}`)
+	busyData         = []byte(`{"reason":"busy"}`)
 )
 
 // answer sends the client an error of the bridge's own.

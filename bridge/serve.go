@@ -46,7 +46,7 @@ func unavailable(err error) (text string, data []byte) {
 	case errors.As(err, &public):
 		return public.PublicError(), data
 	case errors.Is(err, ErrBusy):
-		return ErrBusy.Error(), []byte(`{"reason":"busy"}`)
+		return ErrBusy.Error(), busyData
 	}
 	return "the server could not be started; the bridge's log says why", data
 }
