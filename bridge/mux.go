@@ -13,7 +13,7 @@ import (
 
 // Defaults of MuxOptions.
 const (
-	DefaultQueue      = 1000
+	DefaultQueue      = 100_000 // a burst of small ones is read faster than any client can
 	DefaultQueueBytes = 16 << 20
 	DefaultBackoff    = 500 * time.Millisecond
 	DefaultMaxBackoff = 30 * time.Second

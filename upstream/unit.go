@@ -239,7 +239,7 @@ func (s *Server) begin(key unitKey, clientInfo []byte) (*unit, error) {
 	s.count++
 	u := &unit{s: s, key: key, clientInfo: clientInfo, id: fmt.Sprint(s.count)}
 	u.mux = bridge.NewMux(bridge.MuxOptions{
-		Dialer: u, Dropped: s.spec.Dropped,
+		Dialer: u, Dropped: s.spec.Dropped, MaxCalls: s.maxCalls(),
 		Restarting: func(err error, wait time.Duration) {
 			if errors.Is(err, bridge.ErrBusy) {
 				s.log.Warn("no place for one more process", "error", err)
@@ -251,6 +251,14 @@ func (s *Server) begin(key unitKey, clientInfo []byte) (*unit, error) {
 	s.units[key] = u
 	s.byID[u.id] = u
 	return u, nil
+}
+
+// maxCalls is how many requests of all clients one server is given at once.
+func (s *Server) maxCalls() int {
+	if s.remote != nil && s.remote.IsHTTP() {
+		return 1000 // each has a connection
+	}
+	return 10_000
 }
 
 // Spare ends a process that no client uses, the one that has been idle for
