@@ -542,7 +542,7 @@ func TestMuxSlowClient(t *testing.T) {
 		bytes int
 	}{
 		{"count", bridge.MuxOptions{Queue: 10}, 10, 0},
-		{"default count", bridge.MuxOptions{}, 1000, 0},
+		{"default", bridge.MuxOptions{}, 16, 1<<20 - 200},
 		{"bytes", bridge.MuxOptions{QueueBytes: 1000}, 2, 300},
 		{"one always fits", bridge.MuxOptions{QueueBytes: 1000}, 1, 10_000},
 	} {
