@@ -210,7 +210,7 @@ func noCommonVersion(supported []byte) *Refusal {
 	}
 	return &Refusal{
 		jsonrpc.CodeInvalidParams,
-		"unsupported protocol version: the server has none that the bridge can translate to",
+		"the server does not speak 2026-07-28, which the bridge was to speak with it (--protocol)",
 		[]byte(`{"supported":` + string(supported) + `}`),
 	}
 }

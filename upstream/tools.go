@@ -157,6 +157,9 @@ func (t *tap) Recv(ctx context.Context) (jsonrpc.Message, error) {
 		case "tools/list":
 			t.tools.learn(m.Result())
 		case "server/discover":
+			if m.IsError() && t.filter == nil {
+				t.unit.s.log.Warn("the server has refused server/discover; --protocol says what is spoken with it", "code", string(m.Lookup("error", "code")))
+			}
 			m = t.unit.s.served(m)
 		}
 		if m.IsError() && !t.unit.key.legacy && notModern(m) {

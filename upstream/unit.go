@@ -144,6 +144,9 @@ func (d *discreet) Recv(ctx context.Context) (jsonrpc.Message, error) {
 	m, err := d.Conn.Recv(ctx)
 	if d.asked && m.Kind() == jsonrpc.Response {
 		d.asked = false
+		if m.IsError() {
+			d.unit.s.log.Warn("the server has refused initialize; --protocol says what is spoken with it", "code", string(m.Lookup("error", "code")))
+		}
 		switch {
 		case !m.IsError():
 		case d.unit.s.spec.Protocol == era.Auto && answersModern(m): // it says so itself
