@@ -77,6 +77,7 @@ func (h *Handler) named(w http.ResponseWriter, r *http.Request) *session {
 // say on the event stream; or it answers the request.
 func (h *Handler) decode(w http.ResponseWriter, r *http.Request, s *session, body []byte) (messages, replies []jsonrpc.Message, ok bool) {
 	messages, faults := jsonrpc.Decode(body, s.revision.Batches(), h.opts.MaxBatch)
+	messages, faults = s.brokenAnswers(messages, faults)
 	if len(messages) == 0 && len(faults) == 1 {
 		httpserver.WriteError(w, r, http.StatusBadRequest, faults[0].Code, faults[0].ID, faults[0].Message)
 		return nil, nil, false
@@ -107,6 +108,22 @@ func (h *Handler) decode(w http.ResponseWriter, r *http.Request, s *session, bod
 		}
 	}
 	return legacy, replies, true
+}
+
+// brokenAnswers makes messages of those faults that were to be answers: whoever
+// has asked hears of it, and the client is told nothing, which could be taken for
+// the answer to a request of its own.
+func (s *session) brokenAnswers(messages []jsonrpc.Message, faults []*jsonrpc.Error) ([]jsonrpc.Message, []*jsonrpc.Error) {
+	others := faults[:0]
+	for _, fault := range faults {
+		if !s.asked.Answered(fault) {
+			others = append(others, fault)
+			continue
+		}
+		text := "the client's answer was not valid JSON-RPC: " + fault.Message
+		messages = append(messages, jsonrpc.NewError(fault.ID, jsonrpc.CodeInternalError, text, nil))
+	}
+	return messages, others
 }
 
 // badVersion returns what is wrong with the MCP-Protocol-Version header, if

@@ -153,6 +153,30 @@ func TestPosts(t *testing.T) {
 	})
 }
 
+// A broken answer to a question is told to whoever has asked, and not to the
+// client, which may have a request of its own under that id.
+func TestBrokenAnswers(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newSite(t, HandlerOptions{}, nil)
+		c := s.open()
+		void := `{"jsonrpc":"2.0","id":9}`
+		c.post(void).want(http.StatusBadRequest, `"id":9`) // J4
+		for _, broken := range []string{void, `{"jsonrpc":"2.0","id":9,"result":{},"error":{}}`} {
+			question := `{"jsonrpc":"2.0","id":9,"method":"elicitation/create"}`
+			c.session.says(question)
+			c.hears(question)
+			p := c.post(broken)
+			if m, err := c.session.Recv(t.Context()); err != nil || m.ID() != jsonrpc.IntID(9) || !m.IsError() {
+				t.Errorf("%s reaches the server as %s, %v", broken, m.Bytes(), err)
+			}
+			p.want(http.StatusAccepted, "")
+			c.hears()
+		}
+		c.post(void).want(http.StatusBadRequest, `"id":9`)
+		c.session.getsNothing()
+	})
+}
+
 // LI3, LI4: GET for the stream and POST for messages, and nothing else.
 func TestMethods(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -41,6 +41,7 @@ type session struct {
 
 	written  chan struct{} // closed when the event stream has ended
 	revision bridge.Revision
+	asked    bridge.Questions
 	active   atomic.Int64 // when a message last went either way, Unix nanoseconds
 
 	mu    sync.Mutex
@@ -98,6 +99,7 @@ func (s *session) Send(ctx context.Context, m jsonrpc.Message) error {
 		return err
 	}
 	s.revision.Note(m)
+	s.asked.Sent(m)
 	line := m.Line()
 	s.mu.Lock()
 	for s.why == nil && (s.bytes >= mostBytes || len(s.queue) >= mostQueued) {
@@ -173,6 +175,7 @@ func (s *session) over() error {
 // what came before.
 func (s *session) accept(ctx context.Context, m jsonrpc.Message) error {
 	s.touch()
+	s.asked.Received(m)
 	select {
 	case s.in <- m:
 		return nil

@@ -65,7 +65,8 @@ type Conn struct {
 	out     sink
 	skipped atomic.Int64
 
-	revision bridge.Revision // of a client that AcceptBatch says nothing about
+	revision  bridge.Revision  // of a client that AcceptBatch says nothing about
+	questions bridge.Questions // to a client
 
 	recv  sync.Mutex // held during Recv
 	lines lines
@@ -196,7 +197,15 @@ func (c *Conn) message(ctx context.Context, ln line) (jsonrpc.Message, error) {
 	if err != nil {
 		return c.invalid(ctx, ln.size, asError(err))
 	}
+	c.received(m)
 	return m, nil
+}
+
+// received takes note of a valid message.
+func (c *Conn) received(m jsonrpc.Message) {
+	if c.opts.Peer == Client {
+		c.questions.Received(m)
+	}
 }
 
 // trim leaves out a byte order mark in front, and white space around (ST2).
@@ -222,6 +231,9 @@ func (c *Conn) array(ctx context.Context, ln line) (jsonrpc.Message, error) {
 	}
 	// The text is not ours, but of an array only copies of the elements are kept.
 	batch, faults := jsonrpc.Decode(ln.text, accept, limit)
+	for _, m := range batch {
+		c.received(m)
+	}
 	for _, e := range faults {
 		m, err := c.invalid(ctx, ln.size, e)
 		if err != nil {
@@ -258,7 +270,7 @@ func (c *Conn) invalid(ctx context.Context, size int, e *jsonrpc.Error) (jsonrpc
 	switch {
 	case e.Kind == jsonrpc.Response && !e.Answers():
 		return jsonrpc.Message{}, nil
-	case e.Kind == jsonrpc.Response, c.opts.Peer == Server && e.Answers():
+	case c.opts.Peer == Server && e.Answers(), c.opts.Peer == Client && c.questions.Answered(e):
 		from := "server"
 		if c.opts.Peer == Client {
 			from = "client"

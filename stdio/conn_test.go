@@ -210,11 +210,57 @@ func TestVoidAnswer(t *testing.T) {
 	}
 }
 
+// So does that of a client which has the id of a question. The client may have
+// a request of its own under that id, and so is not told with it.
+func TestVoidAnswerOfClient(t *testing.T) {
+	question := parse(t, `{"jsonrpc":"2.0","id":8,"method":"elicitation/create"}`)
+	cancelled := parse(t, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":8}}`)
+	failed := `{"jsonrpc":"2.0","id":8,"error"`
+	void, good := `{"jsonrpc":"2.0","id":8}`, `{"jsonrpc":"2.0","id":8.0,"result":{}}`
+	for _, c := range []struct {
+		what    string
+		says    []jsonrpc.Message
+		in      string
+		want    []string // received
+		answers string
+	}{
+		{"asked", []jsonrpc.Message{question}, void, []string{failed}, ""},
+		{"both at once", []jsonrpc.Message{question}, `{"jsonrpc":"2.0","id":8,"method":"x","result":{}}`, []string{failed}, ""},
+		{"in a batch", []jsonrpc.Message{question}, `[` + void + `]`, []string{failed}, ""},
+		{"twice", []jsonrpc.Message{question}, void + "\n" + void, []string{failed}, "8 -32600"},
+		{"answered", []jsonrpc.Message{question}, good + "\n" + void, []string{good}, "8 -32600"},
+		{"answered in a batch", []jsonrpc.Message{question}, `[` + good + "]\n" + void, []string{good}, "8 -32600"},
+		{"cancelled", []jsonrpc.Message{question, cancelled}, void, nil, "8 -32600"},
+		{"another", []jsonrpc.Message{question}, `{"jsonrpc":"2.0","id":9}`, nil, "9 -32600"},
+		{"a request", []jsonrpc.Message{question}, `{"jsonrpc":"2.0","id":8,"method":5}`, nil, "8 -32600"},
+	} {
+		var out output
+		conn := reading(t, strings.NewReader(c.in+"\n"), &out, Options{Peer: Client, AcceptBatch: func() bool { return true }})
+		for _, m := range c.says {
+			if err := conn.Send(t.Context(), m); err != nil {
+				t.Fatal(err)
+			}
+		}
+		same := func(got, want string) bool { return strings.HasPrefix(got, want) }
+		if got := all(t, conn); !slices.EqualFunc(got, c.want, same) {
+			t.Errorf("%s: received %q, want %q", c.what, got, c.want)
+		}
+		if got := errorsIn(t, out.lines()[len(c.says):]); got != c.answers {
+			t.Errorf("%s: answered %q, want %q", c.what, got, c.answers)
+		}
+	}
+}
+
 // answers returns "ID CODE" of each line that was written.
 func answers(t *testing.T, out *output) string {
 	t.Helper()
+	return errorsIn(t, out.lines())
+}
+
+func errorsIn(t *testing.T, lines []string) string {
+	t.Helper()
 	var list []string
-	for _, line := range out.lines() {
+	for _, line := range lines {
 		m := parse(t, line)
 		list = append(list, fmt.Sprintf("%s %s", m.ID(), m.Lookup("error", "code")))
 	}

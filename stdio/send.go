@@ -36,8 +36,11 @@ func (c *Conn) Send(ctx context.Context, m jsonrpc.Message) error {
 	if c.sendErr != nil {
 		return c.sendErr
 	}
-	if c.opts.Peer == Client && c.opts.AcceptBatch == nil {
-		c.revision.Note(m) // before the client can know of it
+	if c.opts.Peer == Client { // before the client can know of it
+		c.questions.Sent(m)
+		if c.opts.AcceptBatch == nil {
+			c.revision.Note(m)
+		}
 	}
 	return c.writeLine(ctx, m.Line())
 }

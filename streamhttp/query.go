@@ -23,6 +23,8 @@ type query struct {
 	meta  era.Meta
 	name  []byte // what it asks for, raw; nil: nothing is named
 	args  []byte // the arguments of a tool's call, raw; nil: none
+	state []byte // requestState, raw; nil: none. Bound to who may come back with it (A6)
+	input []byte // inputResponses, raw; nil: none
 	twice string // a key of these that stands twice: two readers could differ about it
 }
 
@@ -51,6 +53,10 @@ func readQuery(m jsonrpc.Message) (q query) {
 			q.note(&q.name, member)
 		case "arguments":
 			q.note(&q.args, member)
+		case "requestState":
+			q.note(&q.state, member)
+		case "inputResponses":
+			q.note(&q.input, member)
 		}
 	}
 	return q

@@ -98,6 +98,8 @@ func TestServerModernRefusals(t *testing.T) {
 		{"J4", `{`, good, 400, -32700, ""},
 		{"twice", request26("7", "tools/call", `"name":"a","name":"b"`), callHeaders(nHeader + "b"), 400, -32600, "7"},
 		{"twice", request26("7", "tools/call", `"name":"a","arguments":{},"arguments":{"x":1}`), callHeaders(nHeader + "a"), 400, -32600, "7"},
+		{"twice", request26("7", "tools/call", `"name":"a","requestState":"b","requestSt\u0061te":"c"`), callHeaders(nHeader + "a"), 400, -32600, "7"},
+		{"twice", request26("7", "tools/call", `"name":"a","inputResponses":{},"inputResponses":{"x":1}`), callHeaders(nHeader + "a"), 400, -32600, "7"},
 		{"twice", body26("7", "tools/list", claim26+`,`+caps26+`,`+keyCaps+`:{"sampling":{}}`), good, 400, -32600, "7"},
 		{"ED1", request26("8", "initialize", ""), []string{vHeader + r26, mHeader + "initialize"}, 404, -32601, "8"},
 		{"ED2", initialize(r26), []string{vHeader + r26}, 400, -32020, `"init"`},

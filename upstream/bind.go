@@ -47,6 +47,10 @@ func (s *Server) unbound(ctx context.Context, client bridge.Conn, m jsonrpc.Mess
 	if principal == "" || m.Kind() != jsonrpc.Request || !era.MayAskForInput(m.Method()) {
 		return m, true, nil
 	}
+	if twice(m.Params(), "requestState") || twice(m.Params(), "inputResponses") {
+		// The server may take the one that was not looked at.
+		return m, false, client.Send(ctx, jsonrpc.NewError(m.ID(), jsonrpc.CodeInvalidRequest, "requestState or inputResponses stands twice", nil))
+	}
 	text, has := era.StateOf(m)
 	if !has {
 		return m, true, nil
@@ -56,6 +60,17 @@ func (s *Server) unbound(ctx context.Context, client bridge.Conn, m jsonrpc.Mess
 		return m, false, client.Send(ctx, jsonrpc.NewError(m.ID(), jsonrpc.CodeInvalidParams, "Invalid or expired requestState", nil))
 	}
 	return m.WithParams(jsonrpc.With(m.Params(), "requestState", jsonrpc.Quote(state))), true, nil
+}
+
+// twice reports whether key stands in an object more than once.
+func twice(object []byte, key string) bool {
+	n := 0
+	for member := range jsonrpc.Members(object) {
+		if member.Key == key {
+			n++
+		}
+	}
+	return n > 1
 }
 
 func (b *bound) Send(ctx context.Context, m jsonrpc.Message) error {

@@ -406,6 +406,11 @@ func TestStateIsBound(t *testing.T) {
 			if m := as("a", again); string(m.Lookup("result", "state")) != `"secret é"` {
 				t.Errorf("its own: %s", m.Bytes())
 			}
+			for _, second := range []string{`"requestState":"stolen","requestState":` + state, `"requestState":"stolen","requestSt\u0061te":5`, `"inputResponses":{},"inputResponses":{}`} {
+				if m := as("a", strings.Replace(first, `"name":"x"`, `"name":"x",`+second, 1)); string(m.Lookup("error", "code")) != "-32600" {
+					t.Errorf("%s: %s", second, m.Bytes())
+				}
+			}
 			for _, thief := range []string{"b", "aa"} {
 				if m := as(thief, again); string(m.Lookup("error", "code")) != "-32602" {
 					t.Errorf("of %s: %s", thief, m.Bytes())

@@ -10,6 +10,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -55,6 +56,8 @@ type conn struct {
 	in, out *queue
 	turn    chan struct{} // holds one element while somebody waits for room in out
 	failed  atomic.Pointer[error]
+
+	questions bridge.Questions // to a client
 
 	recv  sync.Mutex        // held during Recv
 	batch []jsonrpc.Message // taken from in
@@ -170,6 +173,9 @@ func (c *conn) Send(ctx context.Context, m jsonrpc.Message) error {
 		return ctx.Err()
 	case <-c.done:
 		return c.err
+	}
+	if c.client {
+		c.questions.Sent(m)
 	}
 	for {
 		err := c.out.put(m)

@@ -149,6 +149,23 @@ func TestInvalid(t *testing.T) {
 	if m := recv(t, session); m.ID().String() != "7" || !m.IsError() {
 		t.Errorf("the server got %s in place of an invalid answer", m.Bytes())
 	}
+	// So is what has the id of a question and no method. The client may have a
+	// request of its own under that id and is told nothing.
+	void := `{"jsonrpc":"2.0","id":9}`
+	ask(void, `"id":9,"error":{"code":-32600`)
+	send(t, session, msg(`{"jsonrpc":"2.0","id":9,"method":"elicitation/create"}`))
+	c.text()
+	c.write(frame(fin|opText, []byte(void)))
+	if m := recv(t, session); m.ID().String() != "9" || !m.IsError() {
+		t.Errorf("the server got %s in place of an answer that says nothing", m.Bytes())
+	}
+	ask(void, `"id":9,"error":{"code":-32600`) // nothing is asked any more
+	send(t, session, msg(`{"jsonrpc":"2.0","id":9,"method":"elicitation/create"}`))
+	c.text()
+	good := `{"jsonrpc":"2.0","id":9,"result":{}}`
+	c.write(frame(fin|opText, []byte(good)))
+	wantText(t, recv(t, session), good)
+	ask(void, `"id":9,"error":{"code":-32600`)
 }
 
 // The end of the server, in each way, is the end of the WebSocket, after what

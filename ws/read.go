@@ -92,6 +92,11 @@ func (c *conn) take(text []byte) bool {
 		c.refuse(websocket.StatusInvalidFramePayloadData, "the text is not UTF-8") // WS2
 		return false
 	}
+	if c.client {
+		for _, m := range messages {
+			c.questions.Received(m)
+		}
+	}
 	for _, fault := range faults {
 		c.noise(len(text), fault.Message)
 		if !c.invalid(fault) {
@@ -123,7 +128,7 @@ func (c *conn) invalid(fault *jsonrpc.Error) bool {
 	switch {
 	case fault.Kind == jsonrpc.Response && !fault.Answers():
 		return true
-	case fault.Kind == jsonrpc.Response, !c.client && fault.Answers():
+	case !c.client && fault.Answers(), c.client && c.questions.Answered(fault):
 		text := fmt.Sprintf("the answer of %s was not valid JSON-RPC: %s", c.peer, fault.Message)
 		return c.deliver(jsonrpc.NewError(fault.ID, jsonrpc.CodeInternalError, text, nil), 0)
 	}
