@@ -144,13 +144,16 @@ func New(spec Spec) (*Server, error) {
 
 // command returns the Dialer that starts the command.
 func (s *Server) command() bridge.Dialer {
+	skipped := new(noise) // of all its processes
 	spec := s.spec.Command
 	spec.Name = s.spec.Name
 	spec.Stderr = func(line []byte) { s.log.Info("stderr", "line", string(line)) }
 	return &stdio.Command{Spec: spec, Options: stdio.Options{
 		MaxMessageSize: s.spec.MaxMessageSize,
 		OnNoise: func(n int, reason string) {
-			s.log.Warn("output of the server skipped", "bytes", n, "reason", reason)
+			if lines, bytes, due := skipped.add(time.Now(), n); due {
+				s.log.Warn("output of the server skipped", "lines", lines, "bytes", bytes, "reason", reason)
+			}
 		},
 	}}
 }

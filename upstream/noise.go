@@ -1,0 +1,46 @@
+package upstream
+
+import (
+	"sync"
+	"time"
+)
+
+const (
+	// noiseFirst is how many lines of noise are each worth a warning: banners
+	// and the like. After that there is one per noisePace, with the number of
+	// lines that it stands for, until there was none for noiseCalm.
+	noiseFirst = 5
+	noisePace  = time.Second
+	noiseCalm  = time.Minute
+)
+
+// noise says when to warn of what a server prints between its messages (ST4): one
+// that prints without end must not fill the log. The zero value is ready; the
+// methods may be called concurrently.
+type noise struct {
+	mu           sync.Mutex
+	said         int       // warnings since it was calm
+	heard, spoke time.Time // when the last line came, and the last warning was due
+	lines, bytes int       // since that warning
+}
+
+// add counts a line. due says that a warning is due, which stands for so many
+// lines, and bytes in them. The last ones of a flood are counted by the warning
+// that comes next.
+func (n *noise) add(now time.Time, size int) (lines, bytes int, due bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if now.Sub(n.heard) >= noiseCalm {
+		n.said = 0
+	}
+	n.heard = now
+	n.lines++
+	n.bytes += size
+	if n.said >= noiseFirst && now.Sub(n.spoke) < noisePace {
+		return 0, 0, false
+	}
+	lines, bytes = n.lines, n.bytes
+	n.said++
+	n.spoke, n.lines, n.bytes = now, 0, 0
+	return lines, bytes, true
+}
