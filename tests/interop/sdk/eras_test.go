@@ -2,20 +2,16 @@ package sdk
 
 import (
 	"encoding/json"
-	"os"
 	"testing"
 
 	"github.com/mcp-bridge/mcp-bridge/tests/interop/peers"
 )
 
-// bridged says whether the bridge speaks 2026-07-28 already.
-var bridged = os.Getenv("TEST_ERAS") != ""
-
 // measuredBy says whether a client has to see what another one sees directly:
 // the same SDK in the same era. One that is not pinned finds, at a bridge that
 // speaks both eras, the newest.
 func (c client) measuredBy(yardstick client) bool {
-	modern := c.version == "2026-07-28" || bridged && c.version == "" && c.sdk != "typescript"
+	modern := c.version == "2026-07-28" || c.version == "" && c.sdk != "typescript"
 	return c.sdk == yardstick.sdk && modern == (yardstick.version == "2026-07-28")
 }
 
@@ -119,10 +115,6 @@ func TestEras(t *testing.T) {
 			}
 			legacy, modern := server.legacy(t), server.modern(t)
 			direct := map[client]target{goPinned: legacy, typeScript: legacy, typeScript2: legacy, goModern: modern, typeScript2Modern: modern}
-			if !bridged {
-				party(t, p, direct)
-				return
-			}
 			args := append(server.flags, behind(server.behind(t))...)
 			e := serveAll(t, args...)
 			var guests []guest
@@ -144,9 +136,6 @@ func TestEras(t *testing.T) {
 // initialize: if there is a call by then, that will be stopped to ask for them,
 // and a progress notification may fall into that time.
 func TestOldServer(t *testing.T) {
-	if !bridged {
-		return
-	}
 	p := nodePlan
 	p.Logs, p.Roots = 0, nil
 	direct := map[string]transcript{}
