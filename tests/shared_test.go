@@ -15,13 +15,6 @@ import (
 	"time"
 )
 
-// needsEras skips what needs both eras.
-func needsEras(t testing.TB) {
-	if os.Getenv("MATRIX_ERAS") == "" {
-		t.Skip("needs both eras")
-	}
-}
-
 // crowd is how long many clients use a shared server: SHARED_TIME, or not long.
 func crowd(t testing.TB) time.Duration {
 	if text := os.Getenv("SHARED_TIME"); text != "" {
@@ -52,7 +45,6 @@ func share(t testing.TB, b *brain, flags ...string) (srv *server, ann, bob *site
 // ids and tokens, at the same time. Nothing reaches the wrong one, nothing is
 // lost, nothing comes twice, and a cancelled call is nobody else's.
 func TestSharedCrowd(t *testing.T) {
-	needsEras(t)
 	for name, modern := range map[string]bool{"modern server": true, "legacy server": false} {
 		t.Run(name, func(t *testing.T) {
 			b := newBrain(t, modern)
@@ -174,7 +166,6 @@ func deaf(t testing.TB, s *site, over string) net.Conn {
 // TestSharedSlow: D11. A client that does not read what is meant for it is
 // ended, its call is cancelled, and the log says so; meanwhile nobody waits.
 func TestSharedSlow(t *testing.T) {
-	needsEras(t)
 	for _, modern := range []bool{true, false} {
 		for _, over := range []string{"mcp", "ws"} {
 			t.Run(fmt.Sprintf("modern server %t over %s", modern, over), func(t *testing.T) {
@@ -219,7 +210,6 @@ func TestSharedSlow(t *testing.T) {
 // under way: each gets an error, and the next works, in a new process.
 // Subscriptions go on, and who has one is told that something may have changed.
 func TestSharedKilled(t *testing.T) {
-	needsEras(t)
 	for _, modern := range []bool{true, false} {
 		t.Run(fmt.Sprintf("modern server %t", modern), func(t *testing.T) {
 			t.Parallel()
@@ -323,7 +313,6 @@ func (g *guest) who(t testing.TB, ctx context.Context) string {
 // processes; who is the same and can do the same shares one; who can do
 // something else has another. What one was asked the other cannot answer.
 func TestSharedByPrincipal(t *testing.T) {
-	needsEras(t)
 	for _, flags := range [][]string{{"--isolation", "principal"}, nil} {
 		t.Run(strings.Join(flags, " "), func(t *testing.T) {
 			t.Parallel()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"mime"
 	"net/http"
@@ -150,7 +151,7 @@ func (c *httpClient) exchange(text string, ids []string, initialize bool) {
 		return
 	}
 	if kind != "application/json" {
-		c.fault("POST: Content-Type %q", kind)
+		c.lost("POST", fmt.Errorf("Content-Type %q", kind))
 		return
 	}
 	body, err := io.ReadAll(resp.Body)
@@ -188,7 +189,7 @@ func (c *httpClient) answer(text, on string) {
 	if gaveUp && m.Error != nil {
 		return
 	}
-	c.deliver(frame{text, on})
+	c.deliver(frame{text: text, on: on})
 }
 
 var sessionID = regexp.MustCompile(`^[\x21-\x7e]{16,}$`)
@@ -256,7 +257,13 @@ func (c *httpClient) stream(resp *http.Response, on string, ids []string) {
 		}
 		for _, one := range elements(e.data) {
 			m, _ := open(one)
+			c.mu.Lock()
+			closing := c.closing
+			c.mu.Unlock()
 			switch id := string(m.ID); {
+			case closing && m.Error != nil: // what is said after DELETE is of no use to anybody
+				delete(owed, id)
+				continue
 			case len(ids) > 0 && len(owed) == 0:
 				c.fault("%s came after the answer, on its stream", clip(one))
 			case m.isResponse() && !owed[id]:
@@ -265,7 +272,7 @@ func (c *httpClient) stream(resp *http.Response, on string, ids []string) {
 				delete(owed, id)
 				c.negotiatedBy(on, one)
 			}
-			c.deliver(frame{one, on})
+			c.deliver(frame{text: one, on: on})
 		}
 	}
 }

@@ -177,7 +177,7 @@ func (c *modernClient) exchange(ctx context.Context, text string, m envelope) {
 		return
 	}
 	c.checkStatus(resp.StatusCode, string(body), id)
-	c.deliver(frame{strings.TrimSuffix(string(body), "\n"), id})
+	c.deliver(frame{text: strings.TrimSuffix(string(body), "\n"), on: id})
 }
 
 // checkStatus wants the status to be what the response says: 400 for what is
@@ -237,7 +237,7 @@ func (c *modernClient) stream(ctx context.Context, resp *http.Response, id strin
 			c.fault("%s came on the stream of %s", clip(e.data), id)
 		}
 		answered = m.isResponse()
-		c.deliver(frame{e.data, id})
+		c.deliver(frame{text: e.data, on: id})
 	}
 }
 

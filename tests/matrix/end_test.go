@@ -18,6 +18,8 @@ type frame struct {
 	// carried it; "" where it came in the course of no request, or the wire
 	// has but one channel.
 	on string
+	// message is what the text says, once it was delivered.
+	message envelope
 }
 
 // anywhere is for whoever does not mind where a frame comes.
@@ -160,6 +162,7 @@ func (e *end) deliver(f frame) {
 		case m.Method == "":
 			wrong = "neither request nor notification nor response"
 		}
+		f.message = m
 		if wrong == "" && e.sink == nil {
 			e.inbox = append(e.inbox, f)
 		}
@@ -201,10 +204,21 @@ func (e *end) waitFor(t testing.TB, what string, ok func() bool) {
 // is wanted, and removes it.
 func (e *end) take(t testing.TB, what, on string, wanted func(text string) bool) frame {
 	t.Helper()
+	return e.pick(t, what, on, func(f frame) bool { return wanted(f.text) })
+}
+
+// find is take for who looks at what a message says.
+func (e *end) find(t testing.TB, what, on string, wanted func(m envelope) bool) frame {
+	t.Helper()
+	return e.pick(t, what, on, func(f frame) bool { return wanted(f.message) })
+}
+
+func (e *end) pick(t testing.TB, what, on string, wanted func(frame) bool) frame {
+	t.Helper()
 	var got frame
 	e.waitFor(t, what, func() bool {
 		for i, f := range e.inbox {
-			if on != anywhere && f.on != on || on == anywhere && !wanted(f.text) {
+			if on != anywhere && f.on != on || on == anywhere && !wanted(f) {
 				continue
 			}
 			got = f
@@ -213,7 +227,7 @@ func (e *end) take(t testing.TB, what, on string, wanted func(text string) bool)
 		}
 		return false
 	})
-	if !wanted(got.text) {
+	if !wanted(got) {
 		t.Fatalf("%s, on stream %q: what came is\n%s, not\n%s", e.who, on, clip(got.text), what)
 	}
 	return got
@@ -298,7 +312,7 @@ func (e *end) waitOver(t testing.TB) string {
 func (e *end) endsWith(t testing.TB, allowed func(envelope) bool) {
 	t.Helper()
 	e.waitFor(t, "the end", func() bool {
-		e.inbox = slices.DeleteFunc(e.inbox, func(f frame) bool { m, _ := open(f.text); return allowed(m) })
+		e.inbox = slices.DeleteFunc(e.inbox, func(f frame) bool { return allowed(f.message) })
 		return e.over != ""
 	})
 }

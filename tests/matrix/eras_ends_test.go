@@ -100,8 +100,7 @@ func eraCancel(t *testing.T, k *visitor) {
 	sc.ask(t, three[0])
 	third.asked(t, 1)
 	third.cancel(t)
-	k.c.take(t, "notifications/cancelled for the question", anywhere, func(text string) bool {
-		m, _ := open(text)
+	k.c.find(t, "notifications/cancelled for the question", anywhere, func(m envelope) bool {
 		return m.Method == "notifications/cancelled"
 	})
 }
@@ -441,7 +440,7 @@ func eraRestart(t *testing.T, k *visitor) {
 func (k *visitor) forgetChanges() {
 	k.c.update(func() {
 		k.c.inbox = slices.DeleteFunc(k.c.inbox, func(f frame) bool {
-			m, _ := open(f.text)
+			m := f.message
 			return strings.HasSuffix(m.Method, "/list_changed") || m.Method == "notifications/resources/updated"
 		})
 	})
@@ -461,7 +460,7 @@ func (k *visitor) answeredOrHeard(t testing.TB, c *call) *serving {
 		}
 		frames, _, clientChanged := k.c.peek()
 		for _, f := range frames {
-			if m, _ := open(f.text); m.isResponse() && string(m.ID) == c.id {
+			if m := f.message; m.isResponse() && string(m.ID) == c.id {
 				c.fails(t, -32603)
 				return nil
 			}

@@ -54,12 +54,9 @@ func (s *subscription) take(t testing.TB, method string) envelope {
 	if on == "" {
 		on = anywhere
 	}
-	f := s.k.c.take(t, method+" for "+s.id, on, func(text string) bool {
-		m, _ := open(text)
+	return s.k.c.find(t, method+" for "+s.id, on, func(m envelope) bool {
 		return m.Method == method && (!s.k.modern || string(members(members(m.Params)["_meta"])[keySubscription]) == s.id)
-	})
-	m, _ := open(f.text)
-	return m
+	}).message
 }
 
 // hears wants to be told of a change: "tools", "prompts", "resources", or a
@@ -90,7 +87,7 @@ func (s *subscription) forget(t testing.TB, what ...string) {
 	s.k.c.update(func() {
 		var left []frame
 		for _, f := range s.k.c.inbox {
-			if m, _ := open(f.text); !strings.HasSuffix(m.Method, "/list_changed") && m.Method != "notifications/resources/updated" {
+			if m := f.message; !strings.HasSuffix(m.Method, "/list_changed") && m.Method != "notifications/resources/updated" {
 				left = append(left, f)
 			}
 		}
