@@ -250,7 +250,7 @@ func TestTransports(t *testing.T) {
 							t.Error(err)
 						}
 					}
-					if err := c.notes(burst); err != nil {
+					if err := c.notes(1000); err != nil {
 						t.Error(err)
 					}
 				})

@@ -173,7 +173,7 @@ func (b *bench) remote() error {
 	if err := b.printCalls(s, "serve URL: one call, p50", rows, legacy); err != nil {
 		return err
 	}
-	return b.printNotes(s, "serve URL: notifications a second", rows, b.notes)
+	return b.printNotes(s, "serve URL: notifications a second", rows)
 }
 
 // chain is a way through two bridges, the first of which serves a URL.

@@ -90,22 +90,22 @@ func (b *bench) notifications() error {
 		}
 		rows = append(rows, row{k.name, c, 1, 1})
 	}
-	return b.printNotes(s, "serve: notifications a second", rows, b.notes)
+	return b.printNotes(s, "serve: notifications a second", rows)
 }
 
 // printNotes measures how fast notifications of 100 B get to clients. The floor
 // is one SSE reply of the bare server.
-func (b *bench) printNotes(s *scene, title string, rows []row, burst int) error {
+func (b *bench) printNotes(s *scene, title string, rows []row) error {
 	var bare []float64
 	bridged, ratios := make([][]float64, len(rows)), make([][]float64, len(rows))
 	for range b.rounds {
-		h, err := noteRate(s.http, b.notes, burst)
+		h, err := noteRate(s.http, b.notes)
 		if err != nil {
 			return err
 		}
 		bare = append(bare, h)
 		for i, r := range rows {
-			rate, err := noteRate(r.c, b.notes, burst)
+			rate, err := noteRate(r.c, b.notes)
 			if err != nil {
 				return fmt.Errorf("%s: %w", r.name, err)
 			}
