@@ -18,7 +18,7 @@ var settings = map[string]func(p *parser, s *Settings, m member){
 	"isolation":      func(p *parser, s *Settings, m member) { p.oneOf(m, &s.Isolation, isolations...) },
 	"protocol":       func(p *parser, s *Settings, m member) { p.oneOf(m, &s.Protocol, protocols...) },
 	"clientProtocol": func(p *parser, s *Settings, m member) { p.oneOf(m, &s.ClientProtocol, protocols...) },
-	"parkTimeout":    func(p *parser, s *Settings, m member) { p.duration(m, &s.ParkTimeout) },
+	"parkTimeout":    func(p *parser, s *Settings, m member) { p.longer(m, &s.ParkTimeout) },
 	"maxChildren":    func(p *parser, s *Settings, m member) { p.integer(m, 0, &s.MaxChildren) },
 	"queue":          func(p *parser, s *Settings, m member) { p.integer(m, 0, &s.Queue) },
 	"queueTimeout":   func(p *parser, s *Settings, m member) { p.duration(m, &s.QueueTimeout) },
@@ -151,6 +151,16 @@ func (p *parser) duration(m member, to *time.Duration) {
 	default:
 		p.errorf(m.value.StartOffset, "%s: write %s", m.what, want)
 	}
+}
+
+// longer reads a duration that is not 0.
+func (p *parser) longer(m member, to *time.Duration) {
+	d := *to
+	if p.duration(m, &d); d == 0 {
+		p.errorf(m.value.StartOffset, "%s must be more than 0", m.what)
+		return
+	}
+	*to = d
 }
 
 // size reads a number of bytes: a number, or a string with a unit.
