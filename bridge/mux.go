@@ -180,6 +180,9 @@ func (x *Mux) Close() error {
 	for _, c := range conns {
 		c.end(ErrClosing)
 	}
+	if server != nil {
+		server.sayGoodbye()
+	}
 	x.cancel()
 	if server != nil {
 		_ = server.conn.Close() // its error is keep's

@@ -167,3 +167,31 @@ func TestMuxServerEndsWithError(t *testing.T) {
 		_ = a.Close()
 	})
 }
+
+// What is in progress when a Mux is closed is cancelled at the server before
+// its Conn is closed (LE12, ST11); one that takes nothing is not waited for long.
+func TestMuxCloseCancels(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := newMux(t, bridge.MuxOptions{})
+		a := x.dial()
+		for _, id := range []string{"5", "6"} {
+			a.says(call(id))
+		}
+		x.up()
+		x.serverGets(call("1"), call("2"))
+		if err := x.mux.Close(); err != nil {
+			t.Error(err)
+		}
+		got := map[string]bool{}
+		for {
+			m, err := x.server.Recv(t.Context())
+			if err != nil {
+				break
+			}
+			got[m.Method()+m.RequestID().String()] = true
+		}
+		if !got["notifications/cancelled1"] || !got["notifications/cancelled2"] {
+			t.Errorf("the server was told %v", got)
+		}
+	})
+}

@@ -31,6 +31,8 @@ type muxServer struct {
 
 	unsent []unsent // of the writer
 
+	bye chan struct{} // closed when cancels are written, for the Mux is closed; under mux.mu
+
 	lost chan struct{} // holds one element when there is something new in late
 	late []lateListen  // under mux.mu
 }
@@ -308,6 +310,7 @@ func (s *muxServer) write() {
 					s.mux.drop(m, "the server did not take it")
 				}
 			}
+			s.saidAll()
 		case <-due:
 			due = nil
 			s.reject()
@@ -398,6 +401,33 @@ func (s *muxServer) cancel(number int64, reason, meta []byte) {
 	}
 	s.cancels = append(s.cancels, jsonrpc.NewNotification(methodCancelled, append(params, '}')))
 	signal(s.cancelled)
+}
+
+// sayGoodbye waits until the server has been told what is cancelled, because its
+// clients end with the Mux, but not for one that takes nothing.
+func (s *muxServer) sayGoodbye() {
+	bye := make(chan struct{})
+	s.mux.mu.Lock()
+	s.bye = bye
+	s.mux.mu.Unlock()
+	signal(s.cancelled)
+	t := time.NewTimer(cancelWait)
+	defer t.Stop()
+	select {
+	case <-bye:
+	case <-s.gone:
+	case <-t.C:
+	}
+}
+
+// saidAll is for sayGoodbye. The writer calls it.
+func (s *muxServer) saidAll() {
+	s.mux.mu.Lock()
+	defer s.mux.mu.Unlock()
+	if s.bye != nil && len(s.cancels) == 0 {
+		close(s.bye)
+		s.bye = nil
+	}
 }
 
 func (s *muxServer) takeCancels() []jsonrpc.Message {
