@@ -77,7 +77,7 @@ func eraCancel(t *testing.T, k *visitor) {
 	first.progress(t, `"progress":1`)
 	second.progress(t, `"progress":1`)
 	first.cancel(t)
-	one.cancelled(t)
+	one.calledOff(t)
 	if !k.floor { // the bridge sees to it
 		_ = one.seat.s.wire.send(one.id, note("notifications/progress", `{"progress":2,"progressToken":`+one.token+`}`))
 		one.late()
@@ -385,7 +385,11 @@ func eraHangUp(t *testing.T, w *world) string {
 		})
 		k.c.wire.ended(t, true)
 	} else if w.ingress != "stdio" && w.ingress != "unix" || !w.floor {
-		sc.cancelled(t)
+		if w.floor {
+			sc.cancelled(t)
+		} else {
+			sc.calledOff(t)
+		}
 	}
 	if w.modernServer || w.egress == "stdio" && !w.modernClient {
 		w.h.awaitInterest(t, uri, false)
@@ -486,7 +490,7 @@ func eraTerminate(t *testing.T, w *world) string {
 	k.bridge.cmd.Process.Signal(syscall.SIGTERM)
 	one.finish(t, `"content":[],"x":`+tricky)
 	answered.gets(t, `"content":[],"x":`+tricky)
-	two.cancelled(t)
+	two.calledOff(t)
 	owed.fails(t, -32603)
 	s.ended(t)
 	k.c.wire.ended(t, true)

@@ -217,6 +217,7 @@ func (x *seat) notified(m envelope, params map[string]json.RawMessage) {
 			id := string(params["requestId"])
 			if sc := x.live[id]; sc != nil {
 				delete(x.live, id)
+				sc.told = true
 				close(sc.gone)
 			}
 			delete(x.listens, id)

@@ -17,6 +17,7 @@ type serving struct {
 	params, meta map[string]json.RawMessage
 	token        string        // as spelled, "" for none
 	gone         chan struct{} // closed when it is cancelled, or its connection has ended
+	told         bool          // it was cancelled in so many words; under host.mu, until gone is closed
 	open         map[string]chan answer
 	state        string // modern: what was given with the last questions
 	keys         []string
@@ -88,6 +89,16 @@ func (sc *serving) cancelled(t testing.TB) {
 	case <-sc.gone:
 	case <-time.After(patience):
 		t.Fatalf("the server does not hear that %s %s is cancelled", sc.method, sc.mark)
+	}
+}
+
+// calledOff is cancelled for who is told so, and does not only lose a
+// connection: over Streamable HTTP 2026-07-28 has no other way (ME5).
+func (sc *serving) calledOff(t testing.TB) {
+	t.Helper()
+	sc.cancelled(t)
+	if _, post := sc.seat.s.wire.(*postWire); !post && !sc.told {
+		t.Errorf("the server was not told that %s %s is cancelled: its connection has ended", sc.method, sc.mark)
 	}
 }
 
