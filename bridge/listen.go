@@ -8,6 +8,7 @@ import (
 // What of 2026-07-28 stays open, or is about what stays open.
 const (
 	methodListen       = "subscriptions/listen"
+	methodDiscover     = "server/discover"
 	methodAcknowledged = "notifications/subscriptions/acknowledged"
 	methodCancelled    = "notifications/cancelled"
 	methodProgress     = "notifications/progress"

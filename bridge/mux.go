@@ -200,7 +200,11 @@ type muxCall struct {
 	number int64      // its id at the server; under Mux.mu, and so is what is below listen
 	token  jsonrpc.ID // of progress, as its client knows it; zero: none
 	logs   bool       // it asked for log messages
-	listen *muxListen // nil: it is no subscription
+	// opening: it is server/discover, which is not cancelled: there are servers
+	// that take the cancellation, as their second message, for the beginning of a
+	// legacy session. Its answer reaches nobody.
+	opening bool
+	listen  *muxListen // nil: it is no subscription
 
 	server  *muxServer // which has it, or is about to get it; nil: it waits for one
 	written bool       // the server may know of it
@@ -245,7 +249,7 @@ func (x *Mux) isFull(c *muxConn) bool {
 func (x *Mux) forget(call *muxCall, reason, meta []byte) {
 	x.remove(call)
 	call.cancelled.Store(true)
-	if !call.written || call.server == nil {
+	if !call.written || call.server == nil || call.opening {
 		return
 	}
 	now := time.Now()

@@ -81,8 +81,11 @@ func (c *muxConn) request(ctx context.Context, m jsonrpc.Message) error {
 	}
 	call := &muxCall{conn: c, id: id, token: m.ProgressToken()}
 	call.logs = m.Lookup("params", "_meta", era.KeyLogLevel) != nil
-	if m.Method() == methodListen {
+	switch m.Method() {
+	case methodListen:
 		call.listen = &muxListen{asked: m}
+	case methodDiscover:
+		call.opening = true
 	}
 	no, err := c.open(call)
 	if no.Kind() != jsonrpc.Invalid {

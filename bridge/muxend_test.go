@@ -195,3 +195,20 @@ func TestMuxCloseCancels(t *testing.T) {
 		}
 	})
 }
+
+// A server/discover that its client gives up is not cancelled at the server:
+// some take that for the beginning of a legacy session. Its answer is dropped.
+func TestMuxDiscoverIsNotCancelled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := newMux(t, bridge.MuxOptions{})
+		a := x.dial()
+		a.says(`{"jsonrpc":"2.0","id":5,"method":"server/discover"}`)
+		x.up()
+		x.serverGets(`{"jsonrpc":"2.0","id":1,"method":"server/discover"}`)
+		a.says(cancelledNote("5"))
+		x.serverGets()
+		x.serverSays(`{"jsonrpc":"2.0","id":1,"result":{}}`)
+		a.gets()
+		x.drops("answers no request that is in progress")
+	})
+}
