@@ -2,10 +2,12 @@ package matrix
 
 import (
 	"encoding/json"
+	"errors"
 	"net"
 	"runtime"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -191,7 +193,14 @@ func listenAgain(t testing.TB, network, addr string) *listener {
 	default:
 		addr = "127.0.0.1:0"
 	}
-	l, err := net.Listen(network, addr)
+	var l net.Listener
+	var err error
+	// A process that is just being started has a copy of the old listener until
+	// it becomes what it is to be.
+	waitUntil(t, "an address that was ours", func() bool {
+		l, err = net.Listen(network, addr)
+		return !errors.Is(err, syscall.EADDRINUSE)
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
