@@ -50,6 +50,9 @@ func playAll(ctx context.Context, arg string) error {
 		return err
 	}
 	ended := make([]script.Outcome, len(jobs))
+	// One that is stuck must not keep from view what has become of the others.
+	ctx, cancel := context.WithTimeout(ctx, 3*patience)
+	defer cancel()
 	var playing sync.WaitGroup
 	for i, job := range jobs {
 		playing.Go(func() {

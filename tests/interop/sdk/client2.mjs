@@ -47,8 +47,18 @@ function negotiation(version) {
   return { supportedProtocolVersions: [version] };
 }
 
-// play runs the script and returns what the client saw.
-async function play({ to, plan, version }) {
+// play runs the script and returns what the client saw. One that is stuck must
+// not keep from view what has become of the others.
+async function play(job) {
+  let stuck;
+  const late = new Promise((_, reject) => {
+    stuck = setTimeout(() => reject(new Error(`stuck in ${job.at}`)), 3 * patience);
+  });
+  return Promise.race([playAll(job), late]).finally(() => clearTimeout(stuck));
+}
+
+async function playAll(job) {
+  const { to, plan, version } = job;
   const name = `client-${to.n}.`;
   const out = { elicited: [], sampled: [], tools: [], pages: 0, resources: [], templates: [], prompts: [] };
   const logs = [];
@@ -189,7 +199,7 @@ async function play({ to, plan, version }) {
   }
 
   const transport = transportTo(to);
-  const step = (what, done) => done.catch((err) => { throw new Error(what, { cause: err }); });
+  const step = (what, done) => ((job.at = what), done).catch((err) => { throw new Error(what, { cause: err }); });
   await step('initialize', client.connect(transport));
   out.version = client.getNegotiatedProtocolVersion();
   out.server = client.getServerVersion().name;

@@ -1,7 +1,13 @@
 package sdk
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptrace"
+	"strings"
 	"testing"
 
 	"github.com/mcp-bridge/mcp-bridge/tests/interop/peers"
@@ -203,4 +209,45 @@ func whole(x any) string {
 		panic(err)
 	}
 	return string(data)
+}
+
+// TestDiscoverGivenUp: a client that goes away while it waits for
+// server/discover does not spoil the server for those who come after it. A
+// server on the TypeScript SDK 2.x takes a cancellation, if it hears of one
+// before any other request, for the beginning of a session of an older
+// revision, and keeps to that.
+func TestDiscoverGivenUp(t *testing.T) {
+	url := peers.Serve(t, append(toModern, behind(tsCommand("stdio")(t))...)...)
+	gone, goAway := context.WithCancel(t.Context())
+	_, err := discover(httptrace.WithClientTrace(gone, &httptrace.ClientTrace{
+		WroteRequest: func(httptrace.WroteRequestInfo) { goAway() },
+	}), url)
+	if !errors.Is(err, context.Canceled) {
+		t.Fatalf("the first server/discover gave %v", err)
+	}
+	for range 2 {
+		if answer, err := discover(t.Context(), url); err != nil || !strings.Contains(answer, "supportedVersions") {
+			t.Errorf("server/discover gave %q, %v", answer, err)
+		}
+	}
+}
+
+func discover(ctx context.Context, url string) (string, error) {
+	const body = `{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{
+		"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(body))
+	if err != nil {
+		return "", err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "application/json, text/event-stream")
+	req.Header.Set("MCP-Protocol-Version", "2026-07-28")
+	req.Header.Set("Mcp-Method", "server/discover")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(resp.Body)
+	return string(answer), err
 }

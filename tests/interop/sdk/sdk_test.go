@@ -118,7 +118,7 @@ func playJobs(ctx context.Context, argv []string, jobs []script.Job) (out []scri
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, 2*patience)
+	ctx, cancel := context.WithTimeout(ctx, 4*patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, argv[0], append(argv[1:len(argv):len(argv)], string(arg))...)
 	cmd.Stderr = os.Stderr

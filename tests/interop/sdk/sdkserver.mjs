@@ -53,7 +53,8 @@ serve((notify) => {
   });
   add('hang', async (who, ctx) => {
     await progress(ctx, 1);
-    await new Promise((resolve) => ctx.mcpReq.signal.addEventListener('abort', resolve));
+    const { signal } = ctx.mcpReq;
+    await new Promise((resolve) => (signal.aborted ? resolve() : signal.addEventListener('abort', resolve)));
     hung.set(who, (hung.get(who) ?? 0) + 1);
     return says('cancelled');
   });
