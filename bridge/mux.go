@@ -252,13 +252,14 @@ func (x *Mux) forget(call *muxCall, reason, meta []byte) {
 	if !call.written || call.server == nil || call.opening {
 		return
 	}
-	now := time.Now()
-	if now.Before(x.quiet) && !call.conn.isLike(x.quietFor) {
-		x.quietFor = nil
-	} else {
-		x.quietFor = call.conn
+	if now := time.Now(); call.listen == nil { // no log message is about a subscription
+		if now.Before(x.quiet) && !call.conn.isLike(x.quietFor) {
+			x.quietFor = nil
+		} else {
+			x.quietFor = call.conn
+		}
+		x.quiet = now.Add(quietTime)
 	}
-	x.quiet = now.Add(quietTime)
 	call.server.cancel(call.number, reason, meta)
 }
 

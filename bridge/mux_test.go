@@ -516,15 +516,16 @@ func TestMuxAttribution(t *testing.T) {
 		x.serverSays(log)
 		other.gets("1 " + log)
 
-		// Another client's call, or subscription, counts as well.
+		// No log message is about a subscription, nor about one that was cancelled.
+		a.says(`{"jsonrpc":"2.0","id":"k","method":"subscriptions/listen"}`)
+		a.says(cancelledNote(`"k"`))
 		a.says(`{"jsonrpc":"2.0","id":"l","method":"subscriptions/listen"}`)
 		x.serverSays(log)
-		other.gets()
-		x.drops(nobody)
+		other.gets("1 " + log)
 		x.serverSays(`{"jsonrpc":"2.0","id":3,"result":{}}`)
 		other.gets(`1 {"jsonrpc":"2.0","id":1,"result":{}}`)
 		b.says(logCall("2"))
-		x.serverSays(log) // the subscription is its own
+		x.serverSays(log)
 		b.gets("2 " + log)
 		a.gets()
 		x.drops()

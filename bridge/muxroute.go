@@ -141,27 +141,19 @@ func (s *muxServer) route(m jsonrpc.Message) {
 
 // logging returns the call that a log message is about when nothing tells: the
 // only one that the server has, if that has asked for log messages. Those that
-// have not count, for the server may log all the same; only beside a call of
-// the same client open subscriptions do not. It is called with mu held.
+// have not count, for the server may log all the same; open subscriptions do
+// not, for no log message is about one. It is called with mu held.
 func (s *muxServer) logging() *muxCall {
 	x := s.mux
-	var only, last *muxCall
-	listens := 0
+	var only *muxCall
 	for _, call := range x.calls {
 		switch {
-		case !s.has(call):
+		case !s.has(call) || call.listen != nil:
 			continue
-		case last != nil && !call.conn.isLike(last.conn), call.listen == nil && only != nil:
+		case only != nil:
 			return nil
-		case call.listen == nil:
-			only = call
-		default:
-			listens++
 		}
-		last = call
-	}
-	if only == nil && listens == 1 {
-		only = last
+		only = call
 	}
 	if only == nil || !only.logs || !time.Now().After(x.quiet) && !only.conn.isLike(x.quietFor) {
 		return nil
