@@ -105,7 +105,7 @@ func (f *fleet) serve(n int, k kind, conn bridge.Conn) {
 			default:
 				answer(`{"resultType":"complete","content":[]}`)
 			}
-		case m.Method() == "hang", string(m.Lookup("params", "name")) == `"hang"`:
+		case m.Method() == "hang":
 		case k == modernServer || modern:
 			refuse(era.CodeUnsupportedVersion, `{"supported":["2026-07-28"]}`)
 		case m.Method() == "initialize":
@@ -560,32 +560,6 @@ func TestManyCapabilities(t *testing.T) {
 		t.Error("a server is told of 5000 bytes of capabilities")
 	}
 	f.wait(t, 20, 3)
-}
-
-// D.1: clients without a name that may be asked something, at the same time, have
-// each a process of their own; one after the other, the same.
-func TestClientsToBeAsked(t *testing.T) {
-	f := &fleet{kind: legacyServer}
-	s := serverOf(t, f, Spec{Protocol: era.OnlyLegacy, MaxUnits: 3})
-	call := strings.Replace(modernCall, `clientCapabilities":{}`, `clientCapabilities":{"elicitation":{}}`, 1)
-	hang := strings.Replace(call, `"name":"x"`, `"name":"hang"`, 1)
-	for range 3 {
-		ask(t, party(t, t.Context(), s.Exchange(bridge.PumpOptions{})), call)
-	}
-	f.wait(t, 1, 1)
-	for range 5 {
-		send(t, party(t, t.Context(), s.Exchange(bridge.PumpOptions{})), hang)
-	}
-	f.wait(t, 3, 3)
-	// With a name, they are one client.
-	named := bridge.WithPrincipal(t.Context(), "a")
-	f = &fleet{kind: legacyServer}
-	s = serverOf(t, f, Spec{Protocol: era.OnlyLegacy})
-	for range 3 {
-		send(t, party(t, named, s.Exchange(bridge.PumpOptions{})), hang)
-	}
-	ask(t, party(t, named, s.Exchange(bridge.PumpOptions{})), call)
-	f.wait(t, 1, 1)
 }
 
 // A server that is being asked what it speaks at the end is ended, too.

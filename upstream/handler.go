@@ -3,7 +3,6 @@ package upstream
 import (
 	"context"
 	"errors"
-	"strings"
 	"sync"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
@@ -199,19 +198,7 @@ func (s *Server) memberFor(ctx context.Context, m jsonrpc.Message) (*member, err
 	if err != nil {
 		return nil, err
 	}
-	if era.MayAskForInput(m.Method()) && s.mayBeAsked(key) {
-		if _, retry := era.StateOf(m); !retry { // which has its place
-			return s.joinToBeAsked(ctx, key, clientInfo)
-		}
-	}
 	return s.join(ctx, key, clientInfo)
-}
-
-// mayBeAsked reports whether clients of the unit are nobody that is known, and
-// may be asked something.
-func (s *Server) mayBeAsked(key unitKey) bool {
-	return key.legacy && key.principal == "" && key.alone == 0 && s.spec.Isolation == Auto &&
-		(strings.Contains(key.capabilities, `"elicitation"`) || strings.Contains(key.capabilities, `"sampling"`) || strings.Contains(key.capabilities, `"roots"`))
 }
 
 // Exchange returns what serves the single request of a modern client's Conn.
@@ -340,11 +327,7 @@ func (d *desk) seatFor(ctx context.Context, m jsonrpc.Message) (*member, error) 
 	}
 	seat := d.seats[key]
 	if seat == nil {
-		join := d.s.join
-		if d.s.mayBeAsked(key) {
-			join = d.s.joinToBeAsked
-		}
-		if seat, err = join(d.ctx, key, clientInfo); err != nil {
+		if seat, err = d.s.join(d.ctx, key, clientInfo); err != nil {
 			return nil, err
 		}
 		d.seats[key] = seat

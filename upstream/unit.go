@@ -21,7 +21,6 @@ type unitKey struct {
 	principal    string // of those who may use it
 	capabilities string // that the server was told of, as ProjectCapabilities writes them
 	alone        uint64 // not 0: of one client only
-	lane         int    // of clients without a name that may be asked: see joinToBeAsked
 }
 
 // unit is one server process, or connection to a remote server, that clients
@@ -39,7 +38,6 @@ type unit struct {
 
 	// Under Server.mu.
 	members int
-	askable int         // members that may be asked, and are nobody that is known
 	idle    *time.Timer // closes the unit; nil while there are members
 	since   time.Time   // when it became idle
 	gone    bool
@@ -173,9 +171,8 @@ func (u *unit) parked() bool {
 // member is a client's Conn to a unit. Close leaves the unit.
 type member struct {
 	bridge.Conn
-	unit    *unit
-	askable bool
-	left    atomic.Bool
+	unit *unit
+	left atomic.Bool
 }
 
 // Unwrap returns the Conn within.
@@ -184,7 +181,7 @@ func (m *member) Unwrap() bridge.Conn { return m.Conn }
 func (m *member) Close() error {
 	err := m.Conn.Close()
 	if m.left.CompareAndSwap(false, true) {
-		m.unit.s.leave(m.unit, m.askable)
+		m.unit.s.leave(m.unit)
 	}
 	return err
 }
@@ -205,46 +202,7 @@ func (s *Server) join(ctx context.Context, key unitKey, clientInfo []byte) (*mem
 			return nil, err
 		}
 	}
-	return s.enter(ctx, u, false)
-}
-
-// joinToBeAsked is join for a client without a name that the server may ask
-// something in mid-call. An older server does not say which call it asks in,
-// and clients without a name may be different people: while one may be asked
-// in a process, others get another one, as long as there may be more.
-func (s *Server) joinToBeAsked(ctx context.Context, key unitKey, clientInfo []byte) (*member, error) {
-	s.mu.Lock()
-	if s.ended {
-		s.mu.Unlock()
-		return nil, errClosed
-	}
-	for lane := 0; ; lane++ {
-		key.lane = lane
-		u := s.units[key]
-		if u != nil && (u.askable > 0 || u.parked()) {
-			continue
-		}
-		if u == nil {
-			var err error
-			if u, err = s.begin(key, clientInfo); errors.Is(err, bridge.ErrBusy) && lane > 0 {
-				s.log.Debug("clients that may be asked share a process: there may be no more of them", "processes", len(s.units))
-				key.lane = 0
-				u = s.units[key]
-			} else if err != nil {
-				s.mu.Unlock()
-				return nil, err
-			}
-		}
-		return s.enter(ctx, u, true)
-	}
-}
-
-// enter makes a client a member. The caller holds s.mu, which it lets go.
-func (s *Server) enter(ctx context.Context, u *unit, askable bool) (*member, error) {
 	u.members++
-	if askable {
-		u.askable++
-	}
 	if u.idle != nil {
 		u.idle.Stop()
 		u.idle = nil
@@ -252,10 +210,10 @@ func (s *Server) enter(ctx context.Context, u *unit, askable bool) (*member, err
 	s.mu.Unlock()
 	conn, err := u.mux.Dial(ctx)
 	if err != nil {
-		s.leave(u, askable)
+		s.leave(u)
 		return nil, err
 	}
-	return &member{Conn: conn, unit: u, askable: askable}, nil
+	return &member{Conn: conn, unit: u}, nil
 }
 
 // maxCapabilities bounds what is kept of a client's capabilities, in bytes.
@@ -338,13 +296,10 @@ func (s *Server) evict(principal string, fits func(*unit) bool) bool {
 }
 
 // leave is what members do.
-func (s *Server) leave(u *unit, askable bool) {
+func (s *Server) leave(u *unit) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	u.members--
-	if askable {
-		u.askable--
-	}
 	if u.members > 0 || u.gone {
 		return
 	}
