@@ -60,7 +60,7 @@ type Spec struct {
 	MaxSessions    int           // of each transport; more are answered 503. 0: DefaultMaxSessions
 	SessionTimeout time.Duration // idle Streamable HTTP sessions end after it. 0: 30 min; negative: never
 
-	MaxChildren  int           // processes at once. 0: as many as sessions may be, or DefaultMaxRequests with one for each request
+	MaxChildren  int           // processes at once. 0: as many as sessions may be, and 100 that clients share, or DefaultMaxRequests with one for each request
 	Queue        int           // clients that may wait for one. 0: DefaultQueue; negative: none
 	QueueTimeout time.Duration // and for how long. 0: DefaultQueueTimeout
 

@@ -65,7 +65,8 @@ How much serve runs
   --max-sessions N         of each transport; more are answered 503 (default 1000)
   --session-timeout D      end a Streamable HTTP session that is idle for so long; 0 means never (default 30m);
                            those of HTTP+SSE and WebSocket last as long as their connection
-  --max-children N         processes of one server (default: one a session; 32 with --isolation request)
+  --max-children N         processes of one server (default: one a session, and 100 that clients share;
+                           32 with --isolation request)
   --max-children-total N   processes of all servers; 0 means no limit (default 0)
   --queue N                clients that may wait for a process to end (default 100)
   --queue-timeout D        and for how long, before they are answered 503 (default 10s)
