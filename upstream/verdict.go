@@ -80,14 +80,13 @@ func (s *Server) speaksModern(ctx context.Context) (bool, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if !v.known && v.failed == nil {
-		return false, errUndecided
+		return false, errChanged
 	}
 	return v.modern, v.failed
 }
 
 var (
-	errClosed    = errors.New("the server is not configured any more")
-	errUndecided = errChanged
+	errClosed = errors.New("the server is not configured any more")
 )
 
 // probe asks the server, and keeps what it says.
