@@ -39,6 +39,11 @@ func (p *server) isGreeted(version string) {
 // isPlain wants nothing in the headers of a reply that would mean a session.
 func (r *reply) isPlain() *reply {
 	r.t.Helper()
+	if r.begun() == 0 {
+		r.t.Fatal("there is no reply yet")
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if id := r.header.Get("Mcp-Session-Id"); id != "" {
 		r.t.Errorf("the reply has the session id %q", id)
 	}
