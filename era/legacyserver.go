@@ -44,6 +44,7 @@ type LegacyServerOptions struct {
 // C.3, C.4, C.5). Make one with LegacyServer.
 type LegacyServerFilter struct {
 	o      LegacyServerOptions
+	asks   bool // the server was told that clients can be asked
 	parked atomic.Int64
 	failed atomic.Bool
 
@@ -60,6 +61,7 @@ type LegacyServerFilter struct {
 	records map[string]*serverCall     // parked calls
 	asking  int                        // calls whose questions are being collected
 
+	floor floor
 	logs  serverLogs
 	tools taskTools
 	subs  subscriptions
@@ -85,6 +87,7 @@ func LegacyServer(o LegacyServerOptions) *LegacyServerFilter {
 	}
 	return &LegacyServerFilter{
 		o:       o,
+		asks:    o.Sealer != nil && !isEmpty(o.Capabilities),
 		calls:   make(map[jsonrpc.ID]*serverCall),
 		sent:    make(map[jsonrpc.ID]*serverCall),
 		tokens:  make(map[jsonrpc.ID]*serverCall),
@@ -123,6 +126,7 @@ func (f *LegacyServerFilter) FromClient(now time.Time, m jsonrpc.Message, out *O
 
 // FromServer implements Filter.
 func (f *LegacyServerFilter) FromServer(now time.Time, m jsonrpc.Message, out *Out) {
+	f.overheard(now, m, out)
 	switch m.Kind() {
 	case jsonrpc.Request:
 		f.question(now, m, out)

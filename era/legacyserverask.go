@@ -42,6 +42,13 @@ type callInput struct {
 	name     string
 	deadline *alarm
 	outcome  *outcome // the server has finished meanwhile; nil: no
+
+	answers []questionAnswer // of the retry, for the server
+}
+
+type questionAnswer struct {
+	q      *question
+	result []byte // raw
 }
 
 // question takes a request of the server.
@@ -65,6 +72,7 @@ func (f *LegacyServerFilter) question(now time.Time, m jsonrpc.Message, out *Out
 		out.Server(q.noCall())
 		return
 	}
+	f.hasAsked(now, c, out)
 	lacking := missingCapability(c.capabilities, q.method, q.params)
 	undeclared := missingCapability(f.o.Capabilities, q.method, q.params) != nil
 	switch {
@@ -97,9 +105,10 @@ func newQuestion(m jsonrpc.Message) *question {
 }
 
 // attribute finds the call in whose course a question came (B.1): certain is
-// false if others could be it. Of several calls it is the one that came last,
-// best one whose client can answer and waits. All belong to one principal, and
-// the answer goes back by the question's own id, so a mistake does little harm.
+// false if others could be it. Of several calls it is the one that has the floor,
+// which only those have not waited for of which no question was expected, or that
+// have taken long. If it is one of those, then the one that came last, best one
+// whose client can answer and waits.
 func (f *LegacyServerFilter) attribute(m jsonrpc.Message, q *question) (c *serverCall, certain bool) {
 	if id := m.Related(); !id.IsZero() && id != jsonrpc.NullID {
 		if _, c, ok := jsonrpc.Find(f.sent, id); ok && MayAskForInput(c.method) {
@@ -110,27 +119,42 @@ func (f *LegacyServerFilter) attribute(m jsonrpc.Message, q *question) (c *serve
 	if c := f.callOfTaskID(q.task); c != nil {
 		return c, true
 	}
-	var best *serverCall
-	candidates := 0
+	if f.floor.gone {
+		return nil, false // it is the last word of a call that was cancelled
+	}
 	rank := func(c *serverCall) (n int) {
 		if missingCapability(c.capabilities, q.method, q.params) == nil {
-			n = 2
+			n += 8
 		}
-		if c.live(f) {
+		if c.live(f) && c.waits == nil {
+			n += 4
+		}
+		if c == f.floor.holder {
+			n += 2
+		}
+		if f.mayAsk(c) {
 			n++
 		}
 		return n
 	}
-	for id, c := range f.sent {
-		if id != c.atServer || !MayAskForInput(c.method) {
+	var candidates []*serverCall
+	for id, other := range f.sent {
+		if id != other.atServer || !MayAskForInput(other.method) {
 			continue
 		}
-		candidates++
-		if best == nil || rank(c) > rank(best) || rank(c) == rank(best) && c.turn > best.turn {
-			best = c
+		candidates = append(candidates, other)
+		if c == nil || rank(other) > rank(c) || rank(other) == rank(c) && other.turn > c.turn {
+			c = other
 		}
 	}
-	return best, candidates == 1
+	if c != f.floor.holder {
+		for _, other := range candidates { // one of them has asked: next time they wait for the floor
+			if other.live(f) {
+				f.expect(other, other.asked+1)
+			}
+		}
+	}
+	return c, len(candidates) == 1
 }
 
 // take adds a question to those of a call. A parked call goes on waiting for the
@@ -208,6 +232,7 @@ func (f *LegacyServerFilter) settle(c *serverCall, out *Out) {
 // rejectCall ends a call whose client lacks a capability (C.4.3).
 func (f *LegacyServerFilter) rejectCall(now time.Time, c *serverCall, lacking []byte, out *Out) {
 	f.abort(now, c, nil, out)
+	f.leaveFloor(now, c, out)
 	data := append(appendMember([]byte{'{'}, "requiredCapabilities", lacking), '}')
 	f.conclude(now, c, outcome{refusal: &Refusal{CodeMissingCapability, "the call needs a capability that the client does not have", data}}, out)
 }

@@ -16,6 +16,8 @@ type serverCall struct {
 	turn     int64      // when it, or its last retry, came
 
 	input *callInput // what the server has asked; nil: nothing yet
+	asked int        // how many questions there have been
+	waits *alarm     // it waits for the floor until then; nil: it does not
 	task  *callTask  // it runs as a task; nil: as an ordinary call
 }
 
@@ -46,14 +48,22 @@ func (f *LegacyServerFilter) beginTool(now time.Time, c *serverCall, out *Out) {
 	if c.method == "tools/call" && f.awaitTools(c) {
 		return
 	}
-	f.send(c, out)
+	f.beginTurn(now, c, out)
+}
+
+func (f *LegacyServerFilter) beginTurn(now time.Time, c *serverCall, out *Out) {
+	if c.method == "tools/call" && f.runsAsTask(c) {
+		c.task = &callTask{}
+	}
+	if !f.awaitFloor(now, c) {
+		f.send(c, out)
+	}
 }
 
 // send sends the call to the server.
 func (f *LegacyServerFilter) send(c *serverCall, out *Out) {
 	params := c.params
-	if c.method == "tools/call" && f.runsAsTask(c) {
-		c.task = &callTask{}
+	if c.task != nil {
 		params = jsonrpc.With(params, "task", []byte("{}"))
 	}
 	c.atServer = f.nextID()
@@ -68,6 +78,10 @@ func (f *LegacyServerFilter) send(c *serverCall, out *Out) {
 // complete takes the server's last word on a call.
 func (f *LegacyServerFilter) complete(now time.Time, c *serverCall, m jsonrpc.Message, out *Out) {
 	f.leave(c, out)
+	if !m.IsError() { // else the tool may not exist, or has not come so far
+		f.learn(now, c, out)
+	}
+	f.leaveFloor(now, c, out)
 	f.conclude(now, c, outcome{m: m}, out)
 }
 
@@ -112,6 +126,7 @@ func (f *LegacyServerFilter) leave(c *serverCall, out *Out) {
 	if c.task != nil {
 		f.leaveTask(c)
 	}
+	f.unwait(c)
 	if c.input != nil {
 		f.settle(c, out)
 	}
@@ -165,6 +180,7 @@ func (f *LegacyServerFilter) cancelled(now time.Time, m jsonrpc.Message, out *Ou
 		reason = nil
 	}
 	f.abort(now, c, reason, out)
+	f.cancelFloor(now, c)
 }
 
 // progress passes on what a call of a waiting client has got to. The server

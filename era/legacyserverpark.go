@@ -17,7 +17,14 @@ const parkRounds = 16
 // park answers a call with its open questions; what the server does with it
 // goes on, and the retry will find it (C.4.1).
 func (f *LegacyServerFilter) park(now time.Time, c *serverCall, out *Out) {
+	if c.waits != nil { // to answer some of them
+		f.unwait(c)
+		f.deliver(now, c, out)
+	}
 	in := c.input
+	if in.parked {
+		return
+	}
 	for _, q := range slices.Clone(in.questions) {
 		lacking := missingCapability(c.capabilities, q.method, q.params)
 		switch {
@@ -35,6 +42,7 @@ func (f *LegacyServerFilter) park(now time.Time, c *serverCall, out *Out) {
 	}
 	if in.rounds == parkRounds {
 		f.abort(now, c, nil, out)
+		f.leaveFloor(now, c, out)
 		f.conclude(now, c, outcome{refusal: &Refusal{jsonrpc.CodeInternalError, "the call has asked too often", reasonData("rounds")}}, out)
 		return
 	}
@@ -53,6 +61,7 @@ func (f *LegacyServerFilter) park(now time.Time, c *serverCall, out *Out) {
 	f.records[in.name] = c
 	f.parked.Store(int64(len(f.records)))
 	out.Client(f.inputRequired(c.id, append(requests, '}'), state))
+	f.leaveFloor(now, c, out)
 }
 
 // appendInput appends an entry to inputRequests. Without params, which only
@@ -191,14 +200,30 @@ func (f *LegacyServerFilter) claim(now time.Time, c *serverCall, r request, answ
 	if c.logLevel != nil {
 		f.raiseLevel(now, LogRank(c.logLevel), c.logLevel, out)
 	}
-	questions := slices.Clone(c.input.questions)
+	c.input.answers = nil
 	for i, a := range answers {
 		if a != nil {
-			f.forget(questions[i])
-			out.Server(questions[i].answer(a))
+			c.input.answers = append(c.input.answers, questionAnswer{c.input.questions[i], a})
 		}
 	}
-	f.park(now, c, out) // again, if not all is answered
+	if len(c.input.answers) == 0 || !f.awaitFloor(now, c) {
+		f.deliver(now, c, out)
+	}
+}
+
+// deliver sends the server the answers that a retry has brought.
+func (f *LegacyServerFilter) deliver(now time.Time, c *serverCall, out *Out) {
+	answers := c.input.answers
+	c.input.answers = nil
+	for _, a := range answers {
+		if f.asked[a.q.id] == a.q { // else it was taken back
+			f.forget(a.q)
+			out.Server(a.q.answer(a.result))
+		}
+	}
+	if c.input.window == nil {
+		f.park(now, c, out) // again, if not all is answered
+	}
 }
 
 // sendToURL answers a call that the server refuses until the user has been at

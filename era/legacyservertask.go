@@ -52,7 +52,7 @@ func (f *LegacyServerFilter) learnTools(now time.Time, out *Out) {
 		t.known = make(map[string]bool)
 	}
 	t.listing, t.pages = true, 0
-	t.overdue = f.alarms.set(now.Add(toolsTimeout), func(_ time.Time, out *Out) { f.toolsLearned(out) })
+	t.overdue = f.alarms.set(now.Add(toolsTimeout), f.toolsLearned)
 	f.listTools(nil, out)
 }
 
@@ -70,14 +70,14 @@ func (f *LegacyServerFilter) listTools(params []byte, out *Out) {
 			f.alarms.stop(t.overdue)
 			f.learnTools(now, out)
 		default:
-			f.toolsLearned(out)
+			f.toolsLearned(now, out)
 		}
 	}, out)
 }
 
 // toolsLearned sends the calls that have waited. What is not known by now is
 // run as an ordinary call.
-func (f *LegacyServerFilter) toolsLearned(out *Out) {
+func (f *LegacyServerFilter) toolsLearned(now time.Time, out *Out) {
 	t := &f.tools
 	f.alarms.stop(t.overdue)
 	t.listing = false
@@ -85,7 +85,7 @@ func (f *LegacyServerFilter) toolsLearned(out *Out) {
 	t.waiting = nil
 	for _, c := range waiting {
 		if c.live(f) { // else it was cancelled
-			f.send(c, out)
+			f.beginTurn(now, c, out)
 		}
 	}
 }
