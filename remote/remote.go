@@ -81,6 +81,9 @@ type Options struct {
 	// one in the client's name. With a socket that is so in any case.
 	NoRenew bool
 
+	// Opened is streamhttp.ClientOptions.Opened, for servers of that transport.
+	Opened func(session bool)
+
 	// Logger is told what happens to the connection, never what messages
 	// contain. nil means no logging.
 	Logger hclog.Logger
@@ -210,7 +213,7 @@ func (d *Dialer) dialer(t transport, report bool, estate *renew.Estate) bridge.D
 	case t == streamable:
 		return &streamhttp.Client{URL: d.URL, Options: streamhttp.ClientOptions{
 			Header: d.Options.Header, MaxMessageSize: d.Options.MaxMessageSize, ConnectTimeout: d.Options.ConnectTimeout, TLS: d.Options.TLS,
-			NoRenew: d.Options.NoRenew, ReportUnopened: report, Estate: estate, Renewed: renewed, Logger: d.Options.Logger,
+			NoRenew: d.Options.NoRenew, ReportUnopened: report, Estate: estate, Renewed: renewed, Opened: d.Options.Opened, Logger: d.Options.Logger,
 		}}
 	}
 	return &legacysse.Client{URL: d.URL, Options: legacysse.ClientOptions{

@@ -89,6 +89,12 @@ type ClientOptions struct {
 	// Renewed is called when a session was renewed, and must not wait. It may be nil.
 	Renewed func()
 
+	// Opened is called when the server has answered the client's initialize,
+	// ahead of Recv's returning the answer, and must not wait: session says
+	// whether there is a session id. Without one the server has no way to ask
+	// the client anything. It may be nil.
+	Opened func(session bool)
+
 	// Logger is told what happens to the connection, never what messages
 	// contain. nil means no logging.
 	Logger hclog.Logger

@@ -74,6 +74,9 @@ func (c *clientConn) opened(call *clientCall, m jsonrpc.Message) {
 	c.st.session = s
 	c.mu.Unlock()
 	c.log.Info("connected", "url", c.peer.String(), "version", s.version, "session", s.id != "")
+	if c.opts.Opened != nil {
+		c.opts.Opened(s.id != "")
+	}
 }
 
 // notOpened is called when the client's initialize has failed. If that may

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -211,5 +212,29 @@ func TestConnectCommand(t *testing.T) {
 	p.send(`{"jsonrpc":"2.0","id":1,"method":"exit","params":{"code":3,"lines":["the disk is on fire"]}}`)
 	if _, _, text := errorOf(t, p.line()); !strings.Contains(text, "3") || !strings.Contains(text, "the disk is on fire") {
 		t.Errorf("the error names neither exit status 3 nor the end of stderr: %s", text)
+	}
+}
+
+// TestConnectSessionless: ED9, C.2, C.4.6. A server that answers initialize
+// without beginning a session can ask its client nothing, but one that speaks
+// 2026-07-28 as well is spoken to in that: then a legacy client is asked.
+func TestConnectSessionless(t *testing.T) {
+	t.Parallel()
+	s := serveArgv(t, nil, bridgeBin, "serve", "--listen", "127.0.0.1:0", "--isolation", "request", "--", childBin, "-speak", "legacy")
+	p := start(t, nil, bridgeBin, "connect", s.url)
+	p.send(`{"jsonrpc":"2.0","id":"i","method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{"elicitation":{}},"clientInfo":{"name":"c","version":"1"}}}`)
+	if line := p.line(); !strings.Contains(line, `"protocolVersion":"2025-06-18"`) {
+		t.Fatalf("initialize is answered %s", line)
+	}
+	p.send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+	p.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"ask","arguments":{"rounds":[[{"method":"elicitation/create","params":{"message":"who?","requestedSchema":{"type":"object","properties":{}}}}]]}}}`)
+	question := p.line()
+	id := regexp.MustCompile(`"id":([^,]+),`).FindStringSubmatch(question)
+	if id == nil || !strings.Contains(question, `"message":"who?"`) {
+		t.Fatalf("the client gets %s", question)
+	}
+	p.send(`{"jsonrpc":"2.0","id":` + id[1] + `,"result":{"action":"accept","content":{"name":"ann"}}}`)
+	if line := p.line(); !strings.Contains(line, `ann`) || !strings.Contains(line, `"id":1,`) {
+		t.Errorf("the call is answered %s", line)
 	}
 }

@@ -11,8 +11,9 @@ import (
 
 // finder is the Dialer for a legacy client of a server whose era is not known.
 // Most servers understand initialize, so that is tried: a Conn whose server
-// refuses it, and turns out to be a modern one, goes on with a Conn of
-// the other Dialer, and nobody notices.
+// refuses it, or begins no session, in which it could ask its client something
+// or tell it of changes, and turns out to be a modern one, goes on with a Conn
+// of the other Dialer, and nobody notices.
 type finder struct {
 	s     *Server
 	first bridge.Dialer // speaks legacy to the server
@@ -20,7 +21,7 @@ type finder struct {
 }
 
 func (f *finder) Dial(ctx context.Context) (bridge.Conn, error) {
-	if f.s.refusesInitialize() {
+	if f.s.sparesInitialize() {
 		bridge.GiveBack(ctx)
 		return f.other.Dial(ctx)
 	}
@@ -133,7 +134,7 @@ func (c *finding) Recv(ctx context.Context) (jsonrpc.Message, error) {
 		case !m.ID().Equivalent(asked):
 			c.held = append(c.held, m) // what came of it depends on initialize
 			continue
-		case m.IsError() && c.change(ctx, m):
+		case (m.IsError() || c.f.s.sessionless.Load()) && c.change(ctx, m):
 			c.settled, c.held = true, nil
 			continue
 		}
@@ -152,33 +153,38 @@ func (c *finding) decide(conn bridge.Conn) {
 	close(c.decided)
 }
 
-// change goes on with a translated Conn if the server, which has refused
-// initialize, is a modern one. What was sent before is sent again by a goroutine: that
-// may have to wait for Recv.
-func (c *finding) change(ctx context.Context, refusal jsonrpc.Message) bool {
+// change goes on with a translated Conn if the server is a modern one. What was
+// sent before is sent again by a goroutine: that may have to wait for Recv.
+func (c *finding) change(ctx context.Context, answer jsonrpc.Message) bool {
 	s := c.f.s
 	old := c.current()
-	if answersModern(refusal) {
+	if answer.IsError() && answersModern(answer) {
 		s.decided(true)
 	} else {
-		if s.spec.Admit != nil { // the question takes a place, too
-			s.closed(old)
-			bridge.GiveBack(c.client)
+		if answer.IsError() {
+			if s.spec.Admit != nil { // the question takes a place, too
+				s.closed(old)
+				bridge.GiveBack(c.client)
+			}
+			s.doubt()
+		} else { // the client has its answer: it shall not wait for long
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, s.patient)
+			defer cancel()
 		}
-		s.doubt()
 		if modern, err := s.speaksModern(ctx); err != nil || !modern {
 			if err != nil {
-				s.log.Warn("the server has refused initialize, and could not be asked what it speaks", "error", err)
+				s.log.Warn("the server could not be asked whether it speaks 2026-07-28", "error", err)
 			}
 			return false
 		}
 	}
-	s.initializeRefused()
+	s.spareInitialize()
 	s.closed(old)
 	bridge.GiveBack(c.client) // its place is the other's
 	other, err := c.f.other.Dial(c.client)
 	if err != nil {
-		s.log.Warn("the server speaks 2026-07-28 only, and could not be reached", "error", err)
+		s.log.Warn("the server could not be reached with 2026-07-28", "error", err)
 		return false
 	}
 	c.mu.Lock()

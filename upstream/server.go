@@ -87,6 +87,8 @@ type Server struct {
 	patient time.Duration
 	number  atomic.Uint64 // of units that are not shared
 
+	sessionless atomic.Bool // a remote server has answered initialize without beginning a session
+
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
@@ -133,6 +135,7 @@ func New(spec Spec) (*Server, error) {
 	}
 	opts := spec.Remote
 	opts.MaxMessageSize, opts.Logger = spec.MaxMessageSize, s.log
+	opts.Opened = func(session bool) { s.sessionless.Store(!session) }
 	opts.NoRenew = false
 	s.lasting = &remote.Dialer{URL: spec.URL, Options: opts}
 	opts.NoRenew = true

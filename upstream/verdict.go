@@ -40,7 +40,7 @@ type verdict struct {
 	known   bool
 	at      time.Time     // when it was found
 	modern  bool          // it speaks 2026-07-28
-	refuses bool          // initialize
+	spares  bool          // initialize is of no use: it is refused, or begins no session
 	probing chan struct{} // closed when the probe that runs has ended; nil: none runs
 	failed  error         // of the last probe
 	spare   bridge.Conn   // the process that has answered the probe
@@ -252,13 +252,14 @@ func (s *Server) doubt() bool {
 	if !v.known || time.Since(v.at) < s.settled {
 		return false
 	}
-	v.known, v.refuses = false, false
+	v.known, v.spares = false, false
 	s.log.Info("the server speaks another era than before, it seems: it is asked again")
 	return true
 }
 
-// refusesInitialize reports whether the server is known to be a modern one only.
-func (s *Server) refusesInitialize() bool {
+// sparesInitialize reports whether the server is known to be a modern one that
+// is of no use to legacy clients unless they are translated.
+func (s *Server) sparesInitialize() bool {
 	switch s.spec.Protocol {
 	case era.OnlyModern:
 		return true
@@ -268,12 +269,12 @@ func (s *Server) refusesInitialize() bool {
 	v := &s.verdict
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return v.known && v.modern && v.refuses
+	return v.known && v.modern && v.spares
 }
 
-func (s *Server) initializeRefused() {
+func (s *Server) spareInitialize() {
 	v := &s.verdict
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.refuses = true
+	v.spares = true
 }

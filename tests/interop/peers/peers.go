@@ -222,6 +222,12 @@ func TypeScriptHTTP(t testing.TB, script string) string {
 	return StartAndListen(t, TypeScript(t, script, "http"))
 }
 
+// TypeScriptPlain is TypeScriptHTTP without sessions for any revision.
+func TypeScriptPlain(t testing.TB, script string) string {
+	t.Helper()
+	return StartAndListen(t, TypeScript(t, script, "plain"))
+}
+
 // NodeHTTP starts npm's server-everything on a port of its own.
 func NodeHTTP(t testing.TB) string { t.Helper(); return nodeOnPort(t, "streamableHttp") + "/mcp" }
 

@@ -3,6 +3,7 @@
 //   stdio    both eras, as the SDK's own entry point does it: the first message decides
 //   legacy   stdio, wired by hand as before the SDK knew of 2026-07-28
 //   http     Streamable HTTP: 2026-07-28, and sessions for the revisions before it
+//   plain    Streamable HTTP as the SDK serves it by itself: both eras, no sessions
 //
 // newServer makes a server for a connection, a session or a request. It gets
 // what tells of changes: in the modern era of HTTP, where a server is one
@@ -16,12 +17,13 @@ import { serveStdio, StdioServerTransport } from '@modelcontextprotocol/server/s
 export async function serve(newServer, mode = 'stdio') {
   if (mode === 'stdio') serveStdio(() => newServer());
   else if (mode === 'legacy') await newServer().connect(new StdioServerTransport());
-  else if (mode === 'http') serveHTTP(newServer);
+  else if (mode === 'http') serveHTTP(newServer, false);
+  else if (mode === 'plain') serveHTTP(newServer, true);
   else throw new Error(`no such transport: ${mode}`);
 }
 
-function serveHTTP(newServer) {
-  const handler = createMcpHandler(() => newServer(handler.notify), { legacy: 'reject' });
+function serveHTTP(newServer, plain) {
+  const handler = createMcpHandler(() => newServer(handler.notify), plain ? {} : { legacy: 'reject' });
   const modern = toNodeHandler(handler);
   const sessions = new Map();
 
@@ -50,7 +52,7 @@ function serveHTTP(newServer) {
       const chunks = await Array.fromAsync(req);
       const text = Buffer.concat(chunks).toString();
       const body = text === '' ? undefined : JSON.parse(text);
-      if (await isLegacyRequest(await toWebRequest(req, body))) await legacy(req, res, body);
+      if (!plain && await isLegacyRequest(await toWebRequest(req, body))) await legacy(req, res, body);
       else await modern(req, res, body);
     } catch (err) {
       console.error(err);
