@@ -70,6 +70,7 @@ type translated struct {
 	ended    error // why nothing more comes from the server; nil: it may
 	closed   bool
 	timers   timers
+	broken   timers // ends the Conn when the server takes nothing
 
 	wg       sync.WaitGroup // read and write
 	closing  sync.Once
@@ -197,14 +198,36 @@ func (t *translated) flush(ctx context.Context, s *sender) error {
 			return err
 		}
 		t.sent()
-		if err != nil && next.sender != nil {
+		switch {
+		case err == nil:
+		case next.sender != nil:
 			next.sender.err = err
+		case next.m.Kind() == jsonrpc.Request:
+			t.lost(err)
 		}
 	}
 	if s == nil {
 		return nil
 	}
 	return s.err
+}
+
+// lost is for a request that the server has not taken, and nobody's Send waited
+// for: it must be answered, so this is the server's end. Mostly it has ended, and
+// says in a moment why.
+func (t *translated) lost(err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed || t.ended != nil {
+		return
+	}
+	t.broken.set(time.Now().Add(cancelWait), func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if !t.closed && t.ended == nil {
+			t.finish(time.Now(), err)
+		}
+	})
 }
 
 // first returns the message that is to be written next, and leaves it.
@@ -343,11 +366,13 @@ func (t *translated) Close() error {
 		t.mu.Lock()
 		t.closed = true
 		t.timers.stop()
+		t.broken.stop()
 		t.mu.Unlock()
 		close(t.done)
 		t.closeErr = t.server.Close()
 		t.wg.Wait()
 		t.timers.wait()
+		t.broken.wait()
 	})
 	return t.closeErr
 }

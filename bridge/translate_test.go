@@ -349,3 +349,41 @@ func TestTranslateSendError(t *testing.T) {
 		}
 	})
 }
+
+// A request that the filter has kept back, and the server then does not take,
+// is answered all the same: this is the server's end.
+func TestTranslateLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		refused := errors.New("nobody reads this")
+		server, far := bridge.Pipe()
+		f := &script{
+			fromClient: func(jsonrpc.Message, *era.Out) {},
+			fromServer: func(_ jsonrpc.Message, out *era.Out) {
+				out.Server(jsonrpc.NewRequest(jsonrpc.IntID(1), "vendor", nil))
+			},
+			ended: func(err error, out *era.Out) {
+				if !errors.Is(err, refused) {
+					t.Errorf("the server has ended: %v", err)
+				}
+				out.Client(vendor(8))
+			},
+		}
+		client := bridge.Translate(&stubborn{Conn: server, sendErr: refused}, f)
+		if err := client.Send(t.Context(), vendor(1)); err != nil {
+			t.Fatal(err)
+		}
+		if err := far.Send(t.Context(), vendor(2)); err != nil {
+			t.Fatal(err)
+		}
+		wantVendor(t, client, 8)
+		if _, err := client.Recv(t.Context()); !errors.Is(err, refused) {
+			t.Errorf("Recv = %v", err)
+		}
+		if err := client.Close(); err != nil {
+			t.Error(err)
+		}
+		if f.ends != 1 {
+			t.Errorf("the server has ended %d times", f.ends)
+		}
+	})
+}

@@ -126,7 +126,6 @@ func (f *LegacyServerFilter) FromClient(now time.Time, m jsonrpc.Message, out *O
 
 // FromServer implements Filter.
 func (f *LegacyServerFilter) FromServer(now time.Time, m jsonrpc.Message, out *Out) {
-	f.overheard(now, m, out)
 	switch m.Kind() {
 	case jsonrpc.Request:
 		f.question(now, m, out)
@@ -146,6 +145,9 @@ func (f *LegacyServerFilter) response(now time.Time, m jsonrpc.Message, out *Out
 			f.complete(now, c, m, out)
 		}
 		return
+	}
+	if h := f.floor.holder; f.floor.gone && h.atServer.Equivalent(id) {
+		f.leaveFloor(now, h, out) // it asks no more
 	}
 	key, take, ok := jsonrpc.Find(f.own, id)
 	if !ok {

@@ -13,12 +13,15 @@ import (
 )
 
 // TestFloorModel runs many calls at a time of tools that ask nothing, once or
-// several times, at a server that does its work in any order, and cancels some.
-// Each question must reach the client in the course of whose call it was asked,
-// and every call comes to its end (B.1.8, D.2).
+// several times, one after another or all at once, at a server that does its work
+// in any order. Some calls are cancelled, and some clients never come back; then
+// the server may ask on before it knows. Each question must reach the client in
+// the course of whose call it was asked, or nobody if that has gone, and every call
+// comes to its end (B.1.8, D.2).
 func TestFloorModel(t *testing.T) {
 	for seed := range uint64(300) {
 		w := newFloorWorld(t, seed)
+		w.learnEager()
 		for range 300 {
 			w.step()
 		}
@@ -36,22 +39,28 @@ type floorWorld struct {
 	now     time.Time
 	history []string
 	ids     int
+	learnt  bool // which tools are eager
 	calls   []*floorCall
 }
+
+const floorParkTimeout = 20 * time.Second
 
 // floorCall is a call as the server and its client see it.
 type floorCall struct {
 	name      string // what no other call has
 	tool      int    // how often it asks
+	eager     bool   // it does not wait for an answer before it asks again
 	request   string // id of the client's request that is open; "": none
-	args      string
-	state     string            // of the client's next request
-	questions map[string]string // to be answered then, by key
+	state     string // of the client's next request; "": none
+	questions map[string]string
+	shown     map[string]bool // questions that the client has seen
 
-	atServer string    // id; "": it is not there
-	since    time.Time // when the server could go on with it
-	waits    string    // question that the server waits for
+	atServer string          // id; "": it is not there
+	since    time.Time       // when the server could go on with it
+	waits    map[string]bool // for the answers to these questions
 	asked    int
+	gone     bool // the client has no interest any more
+	last     bool // the server does not know that, and asks once more
 	over     bool
 }
 
@@ -61,7 +70,9 @@ func newFloorWorld(t *testing.T, seed uint64) *floorWorld {
 		t.Fatal(err)
 	}
 	w := &floorWorld{t: t, rand: rand.New(rand.NewPCG(seed, 2)), now: time.Unix(1700000000, 0)}
-	w.f = LegacyServer(LegacyServerOptions{Capabilities: []byte(`{"elicitation":{}}`), Sealer: sealer, Unit: "u", Instance: "i"})
+	w.f = LegacyServer(LegacyServerOptions{
+		Capabilities: []byte(`{"elicitation":{}}`), Sealer: sealer, Unit: "u", Instance: "i", ParkTimeout: floorParkTimeout,
+	})
 	var out Out
 	w.f.Start(w.now, &out)
 	w.server(`{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}}`)
@@ -69,14 +80,14 @@ func newFloorWorld(t *testing.T, seed uint64) *floorWorld {
 }
 
 func (w *floorWorld) client(text string) {
-	w.history = append(w.history, "c-> "+text)
+	w.history = append(w.history, w.now.Format("05.000 ")+"c-> "+text)
 	var out Out
 	w.f.FromClient(w.now, serverMessage(w.t, text), &out)
 	w.take(&out)
 }
 
 func (w *floorWorld) server(text string) {
-	w.history = append(w.history, "s-> "+text)
+	w.history = append(w.history, w.now.Format("05.000 ")+"s-> "+text)
 	var out Out
 	w.f.FromServer(w.now, serverMessage(w.t, text), &out)
 	w.take(&out)
@@ -91,58 +102,97 @@ func (w *floorWorld) find(is func(c *floorCall) bool) *floorCall {
 
 func (w *floorWorld) take(out *Out) {
 	for _, m := range out.ToServer {
-		w.history = append(w.history, "->s "+string(m.Bytes()))
-		switch m.Kind() {
-		case jsonrpc.Request:
-			who, _ := jsonrpc.Text(m.Lookup("params", "arguments", "who"))
-			c := w.find(func(c *floorCall) bool { return c.name == who })
-			c.atServer, c.since = m.ID().String(), w.now
-		case jsonrpc.Response:
-			if c := w.find(func(c *floorCall) bool { return c.waits == m.ID().String() }); c != nil {
-				c.waits, c.since = "", w.now
-			}
-		}
+		w.history = append(w.history, w.now.Format("05.000 ")+"->s "+string(m.Bytes()))
+		w.toServer(m)
 	}
 	for _, m := range out.ToClient {
-		w.history = append(w.history, "->c "+string(m.Bytes()))
-		c := w.find(func(c *floorCall) bool { return c.request == m.ID().String() })
+		w.history = append(w.history, w.now.Format("05.000 ")+"->c "+string(m.Bytes()))
+		w.toClient(m)
+	}
+}
+
+func (w *floorWorld) toServer(m jsonrpc.Message) {
+	switch m.Kind() {
+	case jsonrpc.Request:
+		who, _ := jsonrpc.Text(m.Lookup("params", "arguments", "who"))
+		c := w.find(func(c *floorCall) bool { return c.name == who })
+		c.atServer, c.since = m.ID().String(), w.now
+	case jsonrpc.Notification:
+		if c := w.find(func(c *floorCall) bool { return c.atServer != "" && c.atServer == m.RequestID().String() }); c != nil {
+			c.atServer, c.over = "", true
+			c.last = c.last || c.asked < c.tool && len(c.waits) == 0 && w.rand.IntN(2) == 0
+			c.since = w.now
+		}
+	case jsonrpc.Response:
+		id := m.ID().String()
+		c := w.find(func(c *floorCall) bool { return c.waits[id] })
 		if c == nil {
-			w.t.Errorf("nobody has asked for %s", m.Bytes())
-			continue
+			w.t.Errorf("a second answer, or one to no question: %s", m.Bytes())
+			return
 		}
-		c.request = ""
-		if kind, _ := jsonrpc.Text(m.Lookup("result", "resultType")); kind != "input_required" {
-			if who, _ := jsonrpc.Text(m.Lookup("result", "who")); who != c.name {
-				w.t.Errorf("call %s is answered %s", c.name, m.Bytes())
-			}
-			c.over = true
-			continue
-		}
-		c.state, _ = StateOf(serverMessage(w.t, `{"jsonrpc":"2.0","id":1,"method":"x","params":`+string(m.Result())+`}`))
-		c.questions = map[string]string{}
-		for e := range jsonrpc.Members(m.Lookup("result", "inputRequests")) {
-			who, _ := jsonrpc.Text(member(member(e.Value, "params"), "message"))
-			if who != c.name {
-				w.t.Errorf("call %s was asked what %s is to be asked", c.name, who)
-			}
-			c.questions[e.Key] = who
+		delete(c.waits, id)
+		c.since = w.now
+		action, _ := jsonrpc.Text(m.Lookup("result", "action"))
+		switch {
+		case action == "accept" != c.shown[id] || action != "accept" && !c.gone:
+			w.t.Errorf("%s was shown: %v; its client has gone: %v; the server gets %s", id, c.shown[id], c.gone, m.Bytes())
+		case c.gone && c.asked < c.tool: // as if the user had refused
+			c.last = c.last || w.rand.IntN(2) == 0
 		}
 	}
+}
+
+func (w *floorWorld) toClient(m jsonrpc.Message) {
+	c := w.find(func(c *floorCall) bool { return c.request != "" && c.request == m.ID().String() })
+	if c == nil {
+		w.t.Errorf("nobody has asked for %s", m.Bytes())
+		return
+	}
+	c.request = ""
+	if kind, _ := jsonrpc.Text(m.Lookup("result", "resultType")); kind != "input_required" {
+		if who, _ := jsonrpc.Text(m.Lookup("result", "who")); who != c.name {
+			w.t.Errorf("call %s is answered %s", c.name, m.Bytes())
+		}
+		c.over = true
+		return
+	}
+	c.state, _ = StateOf(serverMessage(w.t, `{"jsonrpc":"2.0","id":1,"method":"x","params":`+string(m.Result())+`}`))
+	c.questions = map[string]string{}
+	for e := range jsonrpc.Members(m.Lookup("result", "inputRequests")) {
+		id, _ := jsonrpc.Text(member(member(e.Value, "params"), "message"))
+		if who, _, _ := strings.Cut(id, "/"); who != c.name {
+			w.t.Errorf("call %s was asked what is %s", c.name, id)
+		}
+		c.questions[e.Key] = id
+	}
+	if w.learnt && w.rand.IntN(30) == 0 { // the client never comes back
+		c.gone, c.state = true, ""
+	}
+}
+
+func (w *floorWorld) call(tool int, eager bool) *floorCall {
+	c := &floorCall{name: "c" + strconv.Itoa(len(w.calls)), tool: tool, eager: eager, shown: map[string]bool{}, waits: map[string]bool{}}
+	w.calls = append(w.calls, c)
+	w.request(c, "")
+	return c
 }
 
 func (w *floorWorld) request(c *floorCall, more string) {
 	w.ids++
 	c.request = strconv.Itoa(w.ids)
-	w.client(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":"t%d","arguments":{"who":%q},"_meta":{%s}%s}}`, c.request, c.tool, c.name,
+	w.client(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":"t%d%v","arguments":{"who":%q},"_meta":{%s}%s}}`, c.request, c.tool, c.eager, c.name,
 		`"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"elicitation":{}}`, more))
 }
 
 // work is what the server does next in the course of a call.
 func (w *floorWorld) work(c *floorCall) {
-	if c.asked < c.tool {
+	c.since = w.now
+	if c.last || c.asked < c.tool {
+		c.last = false
 		c.asked++
-		c.waits = fmt.Sprintf(`"%s/%d"`, c.name, c.asked)
-		w.server(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":"elicitation/create","params":{"message":%q}}`, c.waits, c.name))
+		id := fmt.Sprintf(`"%s/%d"`, c.name, c.asked)
+		c.waits[id] = true
+		w.server(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":"elicitation/create","params":{"message":%s}}`, id, id))
 		return
 	}
 	id := c.atServer
@@ -150,21 +200,18 @@ func (w *floorWorld) work(c *floorCall) {
 	w.server(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"who":%q}}`, id, c.name))
 }
 
-func (w *floorWorld) open() (n int) {
-	for _, c := range w.calls {
-		if !c.over {
-			n++
-		}
-	}
-	return n
+// works reports whether the server has something to do for a call.
+func works(c *floorCall) bool {
+	return c.last || c.atServer != "" && (len(c.waits) == 0 || c.eager && c.asked < c.tool)
 }
 
 // retry comes back for a call with the answers, mostly.
 func (w *floorWorld) retry(c *floorCall) {
 	var answers []string
-	for key := range c.questions {
+	for key, id := range c.questions {
 		if w.rand.IntN(10) > 0 {
 			answers = append(answers, `"`+key+`":{"action":"accept"}`)
+			c.shown[`"`+id+`"`] = true
 		}
 	}
 	state := c.state
@@ -186,19 +233,40 @@ func (w *floorWorld) any(is func(c *floorCall) bool) *floorCall {
 	return fit[w.rand.IntN(len(fit))]
 }
 
-func working(c *floorCall) bool { return c.atServer != "" && c.waits == "" }
+func unfinished(c *floorCall) bool { return !c.over || c.last || len(c.waits) > 0 }
+
+// learnEager runs the tools alone that ask all at once: that they do is not known
+// before.
+func (w *floorWorld) learnEager() {
+	for tool := 2; tool < 4; tool++ {
+		c := w.call(tool, true)
+		for unfinished(c) {
+			if works(c) {
+				w.work(c)
+			} else if c.state != "" && c.asked == c.tool {
+				w.retry(c)
+			}
+			w.tick(50 * time.Millisecond)
+		}
+	}
+	w.learnt = true
+}
 
 func (w *floorWorld) step() {
 	switch w.rand.IntN(8) {
 	case 0, 1:
-		if w.open() == 12 {
-			break // or some wait for longer than anybody has to
+		open := 0
+		for _, c := range w.calls {
+			if unfinished(c) {
+				open++
+			}
 		}
-		c := &floorCall{name: "c" + strconv.Itoa(len(w.calls)), tool: w.rand.IntN(4)}
-		w.calls = append(w.calls, c)
-		w.request(c, "")
+		if open < 8 { // or some wait for longer than anybody has to
+			tool := w.rand.IntN(4)
+			w.call(tool, tool > 1 && w.rand.IntN(2) == 0)
+		}
 	case 2, 3:
-		if c := w.any(working); c != nil {
+		if c := w.any(works); c != nil {
 			w.work(c)
 		}
 	case 4, 5:
@@ -214,56 +282,55 @@ func (w *floorWorld) step() {
 	}
 }
 
-// cancel cancels a request. The server may have a question under way still.
+// cancel cancels a request.
 func (w *floorWorld) cancel(c *floorCall) {
 	id := c.request
-	c.request, c.over = "", true
-	asks := working(c) && c.asked < c.tool
-	w.client(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + id + `}}`)
-	c.atServer = ""
-	if asks && w.rand.IntN(2) == 0 {
-		w.pass(time.Duration(w.rand.IntN(400)) * time.Millisecond)
-		c.asked++
-		w.server(fmt.Sprintf(`{"jsonrpc":"2.0","id":"%s/%d","method":"elicitation/create","params":{"message":%q}}`, c.name, c.asked, c.name))
+	c.request, c.gone = "", true
+	c.over = c.atServer == ""
+	for id := range c.waits { // perhaps it waits with answers, and those are not given any more
+		c.shown[id] = false
 	}
+	w.client(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + id + `}}`)
 }
 
 // pass lets time pass. The server is not idle for long.
 func (w *floorWorld) pass(d time.Duration) {
-	end := w.now.Add(d)
-	for w.now.Before(end) {
-		if c := w.find(func(c *floorCall) bool { return working(c) && w.now.Sub(c.since) > floorNew/5 }); c != nil {
+	for end := w.now.Add(d); w.now.Before(end); {
+		if c := w.find(func(c *floorCall) bool { return works(c) && w.now.Sub(c.since) > floorNew/5 }); c != nil {
 			w.work(c)
 			continue
 		}
-		w.now = w.now.Add(5 * time.Millisecond)
-		var out Out
-		w.f.Tick(w.now, &out)
-		w.take(&out)
+		w.tick(5 * time.Millisecond)
 	}
+}
+
+func (w *floorWorld) tick(d time.Duration) {
+	w.now = w.now.Add(d)
+	var out Out
+	w.f.Tick(w.now, &out)
+	w.take(&out)
 }
 
 // finish lets everything come to its end.
 func (w *floorWorld) finish() {
-	open := func(c *floorCall) bool { return !c.over }
 	for range 100_000 {
-		c := w.any(open)
+		c := w.any(unfinished)
 		if c == nil {
 			break
 		}
 		switch {
 		case c.state != "":
 			w.retry(c)
-		case working(c):
+		case works(c):
 			w.work(c)
 		}
 		w.pass(5 * time.Millisecond)
 	}
-	if c := w.find(open); c != nil {
-		w.t.Errorf("call %s has no end", c.name)
+	if c := w.find(unfinished); c != nil {
+		w.t.Errorf("call %s has no end: %+v", c.name, c)
 	}
 	w.pass(time.Second)
-	if l := w.f.floor; l.holder != nil || len(l.waiting) > 0 {
+	if l := w.f.floor; l.holder != nil || l.gone || len(l.waiting) > 0 {
 		w.t.Error("somebody has the floor, or waits for it, when all is over")
 	}
 }

@@ -179,3 +179,32 @@ func BenchmarkLegacyServerCall(b *testing.B) {
 		step()
 	}
 }
+
+// TestHabitsAreBounded: D.2. Clients choose the names of what they call; however
+// many that are, it stays known which tools ask.
+func TestHabitsAreBounded(t *testing.T) {
+	sealer, err := NewSealer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := LegacyServer(LegacyServerOptions{Capabilities: []byte(`{"elicitation":{}}`), Sealer: sealer})
+	call := func(name string) *serverCall {
+		return &serverCall{request: request{method: "tools/call", name: []byte(name)}}
+	}
+	asks := call(`"asks"`)
+	f.hasAsked(asks, nil)
+	now := time.Unix(1700000000, 0)
+	f.learn(now, asks, &Out{})
+	for i := range 3 * maxHabits {
+		f.learn(now, call(fmt.Sprintf(`"%d"`, i)), &Out{})
+	}
+	if n := len(f.floor.habits); n != maxHabits {
+		t.Errorf("%d tools are remembered, want %d", n, maxHabits)
+	}
+	if !f.mayAsk(call(`"asks"`)) {
+		t.Error("it was forgotten which tool asks")
+	}
+	if f.mayAsk(call(fmt.Sprintf(`"%d"`, 3*maxHabits-1))) {
+		t.Error("nothing was learned of the last tool")
+	}
+}

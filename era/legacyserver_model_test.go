@@ -325,10 +325,13 @@ func (w *world) finish() {
 		w.take(&out)
 	} else {
 		w.pass(time.Second)
-		for _, id := range slices.Sorted(maps.Keys(w.atServer)) {
-			name := w.atServer[id]
-			delete(w.atServer, id)
-			w.server(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"name":%q}}`, id, name))
+		for len(w.atServer)+len(w.f.floor.waiting) > 0 {
+			for _, id := range slices.Sorted(maps.Keys(w.atServer)) {
+				name := w.atServer[id]
+				delete(w.atServer, id)
+				w.server(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"name":%q}}`, id, name))
+			}
+			w.pass(floorWait) // others may have waited for these
 		}
 		w.pass(time.Hour)
 		for id, q := range w.questions {

@@ -30,7 +30,7 @@ import (
 //
 // What is sent must be listed, in order, and nothing else may be sent. s(3)->
 // sends in the course of request 3, as a transport can tell that has a stream for
-// each; ->c(7) is a notification in the course of request 7 (a response always
+// each, s(null)-> on a standalone stream; ->c(7) is a notification in the course of request 7 (a response always
 // belongs to its request). Messages are compared byte by byte, but "jsonrpc" is
 // left out, and $ stands for what every message has:
 //
@@ -93,7 +93,7 @@ type serverScript struct {
 }
 
 var (
-	arrow   = regexp.MustCompile(`^(c->|->s|s->|->c|s\(\d+\)->|->c\([^)]+\))\s+(.*)$`)
+	arrow   = regexp.MustCompile(`^(c->|->s|s->|->c|s\((?:\d+|null)\)->|->c\([^)]+\))\s+(.*)$`)
 	unknown = regexp.MustCompile(`"\$(\d)"`)
 )
 
@@ -216,7 +216,10 @@ func (s *serverScript) message(arrow, text string) error {
 		return nil
 	}
 	if related, ok := strings.CutPrefix(arrow, "s("); ok {
-		id, _ := jsonrpc.ParseID([]byte(strings.TrimSuffix(related, ")->")))
+		id := jsonrpc.NullID
+		if text := strings.TrimSuffix(related, ")->"); text != "null" {
+			id, _ = jsonrpc.ParseID([]byte(text))
+		}
 		m = m.WithRelated(id)
 	}
 	s.f.FromServer(s.now, m, &s.out)

@@ -67,18 +67,19 @@ func (f *LegacyServerFilter) question(now time.Time, m jsonrpc.Message, out *Out
 		return
 	}
 	q := newQuestion(m)
-	c, certain := f.attribute(m, q)
+	f.overheard(now, m, out)
+	c, others := f.attribute(m, q)
 	if c == nil {
 		out.Server(q.noCall())
 		return
 	}
-	f.hasAsked(now, c, out)
+	f.hasAsked(c, others)
 	lacking := missingCapability(c.capabilities, q.method, q.params)
 	undeclared := missingCapability(f.o.Capabilities, q.method, q.params) != nil
 	switch {
 	case lacking == nil && !undeclared:
 		f.take(now, c, q, out)
-	case lacking == nil || !certain || q.method == "roots/list":
+	case lacking == nil || len(others) > 0 || q.method == "roots/list":
 		out.Server(q.unsupported()) // D5; and servers list roots just to see whether they can (C.4.3)
 	default:
 		out.Server(q.unsupported())
@@ -104,57 +105,53 @@ func newQuestion(m jsonrpc.Message) *question {
 	return q
 }
 
-// attribute finds the call in whose course a question came (B.1): certain is
-// false if others could be it. Of several calls it is the one that has the floor,
-// which only those have not waited for of which no question was expected, or that
-// have taken long. If it is one of those, then the one that came last, best one
-// whose client can answer and waits.
-func (f *LegacyServerFilter) attribute(m jsonrpc.Message, q *question) (c *serverCall, certain bool) {
+// attribute finds the call in whose course a question came (B.1), and what
+// others it could be of. Of several calls it is the one that has the floor;
+// others have not waited for it because no question was expected of them, or have
+// taken too long. If it is one of those, then one that has more to ask,
+// whose client waits, and that came last.
+func (f *LegacyServerFilter) attribute(m jsonrpc.Message, q *question) (c *serverCall, others []*serverCall) {
 	if id := m.Related(); !id.IsZero() && id != jsonrpc.NullID {
 		if _, c, ok := jsonrpc.Find(f.sent, id); ok && MayAskForInput(c.method) {
-			return c, true
+			return c, nil
 		}
-		return nil, false
+		return nil, nil
 	}
 	if c := f.callOfTaskID(q.task); c != nil {
-		return c, true
+		return c, nil
 	}
 	if f.floor.gone {
-		return nil, false // it is the last word of a call that was cancelled
+		return nil, nil // it is the last word of a call that was given up
 	}
-	rank := func(c *serverCall) (n int) {
-		if missingCapability(c.capabilities, q.method, q.params) == nil {
-			n += 8
-		}
-		if c.live(f) && c.waits == nil {
-			n += 4
-		}
-		if c == f.floor.holder {
-			n += 2
-		}
-		if f.mayAsk(c) {
-			n++
-		}
-		return n
-	}
-	var candidates []*serverCall
+	best := -1
 	for id, other := range f.sent {
 		if id != other.atServer || !MayAskForInput(other.method) {
 			continue
 		}
-		candidates = append(candidates, other)
-		if c == nil || rank(other) > rank(c) || rank(other) == rank(c) && other.turn > c.turn {
-			c = other
+		rank := f.rank(other, q)
+		if c == nil || rank > best || rank == best && other.turn > c.turn {
+			c, best = other, rank
 		}
+		others = append(others, other)
 	}
-	if c != f.floor.holder {
-		for _, other := range candidates { // one of them has asked: next time they wait for the floor
-			if other.live(f) {
-				f.expect(other, other.asked+1)
-			}
-		}
+	return c, slices.DeleteFunc(others, func(other *serverCall) bool { return other == c })
+}
+
+// rank says how likely it is that a question is of a call.
+func (f *LegacyServerFilter) rank(c *serverCall, q *question) (n int) {
+	if missingCapability(c.capabilities, q.method, q.params) == nil {
+		n += 8
 	}
-	return c, len(candidates) == 1
+	if c == f.floor.holder {
+		n += 4
+	}
+	if f.mayAsk(c) {
+		n += 2
+	}
+	if c.live(f) && c.waits == nil {
+		n++
+	}
+	return n
 }
 
 // take adds a question to those of a call. A parked call goes on waiting for the
@@ -169,7 +166,7 @@ func (f *LegacyServerFilter) take(now time.Time, c *serverCall, q *question, out
 	}
 	in := c.input
 	idle := !in.parked && in.window == nil
-	if len(in.questions) >= maxQuestions || idle && len(f.records)+f.asking >= f.o.MaxParked {
+	if len(in.questions) >= maxQuestions || idle && len(f.records)+f.asking+f.returning() >= f.o.MaxParked {
 		out.Server(q.refusal(jsonrpc.CodeInternalError, "too many questions are open"))
 		return
 	}
@@ -178,6 +175,7 @@ func (f *LegacyServerFilter) take(now time.Time, c *serverCall, q *question, out
 	in.questions = append(in.questions, q)
 	f.asked[q.id] = q
 	if in.parked {
+		f.parkFloor(now, c, out)
 		return
 	}
 	if idle {
@@ -232,7 +230,6 @@ func (f *LegacyServerFilter) settle(c *serverCall, out *Out) {
 // rejectCall ends a call whose client lacks a capability (C.4.3).
 func (f *LegacyServerFilter) rejectCall(now time.Time, c *serverCall, lacking []byte, out *Out) {
 	f.abort(now, c, nil, out)
-	f.leaveFloor(now, c, out)
 	data := append(appendMember([]byte{'{'}, "requiredCapabilities", lacking), '}')
 	f.conclude(now, c, outcome{refusal: &Refusal{CodeMissingCapability, "the call needs a capability that the client does not have", data}}, out)
 }

@@ -15,10 +15,11 @@ type serverCall struct {
 	token    jsonrpc.ID // the progress token in it
 	turn     int64      // when it, or its last retry, came
 
-	input *callInput // what the server has asked; nil: nothing yet
-	asked int        // how many questions there have been
-	waits *alarm     // it waits for the floor until then; nil: it does not
-	task  *callTask  // it runs as a task; nil: as an ordinary call
+	input   *callInput // what the server has asked; nil: nothing yet
+	asked   int        // how many questions there have been
+	waits   *alarm     // it waits for the floor until then; nil: it does not
+	givenUp bool       // only answers to its questions may be owed, to the server
+	task    *callTask  // it runs as a task; nil: as an ordinary call
 }
 
 // live reports whether a client waits for the answer.
@@ -77,8 +78,11 @@ func (f *LegacyServerFilter) send(c *serverCall, out *Out) {
 
 // complete takes the server's last word on a call.
 func (f *LegacyServerFilter) complete(now time.Time, c *serverCall, m jsonrpc.Message, out *Out) {
-	f.leave(c, out)
-	if !m.IsError() { // else the tool may not exist, or has not come so far
+	f.leave(c)
+	if c.input != nil {
+		f.settle(c, out)
+	}
+	if code := errorCode(m); code != jsonrpc.CodeMethodNotFound && code != jsonrpc.CodeInvalidParams { // then it has not run
 		f.learn(now, c, out)
 	}
 	f.leaveFloor(now, c, out)
@@ -118,9 +122,9 @@ func (f *LegacyServerFilter) ofMethod(c *serverCall, result []byte) []byte {
 	return result
 }
 
-// leave forgets a call that is over at the server. Questions that are still open
-// get an answer, which the server does not need any more but is owed.
-func (f *LegacyServerFilter) leave(c *serverCall, out *Out) {
+// leave forgets a call that is over at the server, but for its open questions:
+// those get an answer, which the server does not need any more but is owed.
+func (f *LegacyServerFilter) leave(c *serverCall) {
 	delete(f.sent, c.atServer)
 	delete(f.tokens, c.token)
 	if c.task != nil {
@@ -128,21 +132,24 @@ func (f *LegacyServerFilter) leave(c *serverCall, out *Out) {
 	}
 	f.unwait(c)
 	if c.input != nil {
-		f.settle(c, out)
+		f.closeWindow(c)
 	}
 }
 
 // abort ends a call at the server. Its answer, should one come, is dropped.
 func (f *LegacyServerFilter) abort(now time.Time, c *serverCall, reason []byte, out *Out) {
-	f.leave(c, out)
-	if !c.atServer.IsZero() {
-		f.logs.quiet = now.Add(quietTime)
+	f.leave(c)
+	if c.atServer.IsZero() {
+		return
 	}
-	switch {
-	case c.atServer.IsZero():
-	case c.task != nil:
+	f.logs.quiet = now.Add(quietTime)
+	c.givenUp = true
+	if !f.giveUpFloor(now, c, out) && c.input != nil {
+		f.settle(c, out)
+	}
+	if c.task != nil {
 		f.abortTask(c, out)
-	default:
+	} else {
 		f.cancelAtServer(c.atServer, reason, out)
 	}
 }
@@ -180,7 +187,6 @@ func (f *LegacyServerFilter) cancelled(now time.Time, m jsonrpc.Message, out *Ou
 		reason = nil
 	}
 	f.abort(now, c, reason, out)
-	f.cancelFloor(now, c)
 }
 
 // progress passes on what a call of a waiting client has got to. The server

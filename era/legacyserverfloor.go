@@ -1,6 +1,7 @@
 package era
 
 import (
+	"hash/maphash"
 	"slices"
 	"time"
 
@@ -10,86 +11,113 @@ import (
 // A question of a server does not say in whose course it comes (B.1). So that it
 // can be told, calls which may ask do it one after another: one has the floor,
 // from when it is sent until it has asked, and its client is asked, or is over;
-// others wait. A call's retry needs the floor again if there is more to come.
+// others wait. A call's retry needs the floor again if there is more to come,
+// and so do the answers to a call that is given up, which may make it go on.
 //
 // Which calls may ask is learned: of a tool that never does nobody has to wait,
 // and nobody ever waits for long.
 const (
-	// floorNew is how long a call of which nothing is known keeps the floor.
+	// floorNew is how long a call keeps the floor of which it is not known that
+	// it asks.
 	floorNew = time.Second
 
-	// floorKnown is the same for a call of a tool that is known to ask.
+	// floorKnown is the same for a call that is known to.
 	floorKnown = 10 * time.Second
 
 	// floorWait is how long a call waits for the floor before it goes on without.
-	floorWait = 10 * time.Second
+	floorWait = 30 * time.Second
 
-	// floorCancelled is how long a call that was cancelled may still ask.
-	floorCancelled = 500 * time.Millisecond
+	// floorGone is how long a call that was given up may still ask.
+	floorGone = 500 * time.Millisecond
 
-	// habitCalls is how many calls in a row ask for less before that is believed.
-	habitCalls = 20
+	// habitCalls is how many calls in a row ask for less before that is believed;
+	// suspectCalls is the same if it is not certain that it was theirs.
+	habitCalls, suspectCalls = 20, 3
 
-	// maxHabits is how many tools are remembered.
+	// maxHabits is how many tools and prompts are remembered.
 	maxHabits = 1000
-
-	// maxHabitName is how long their names may be, in bytes.
-	maxHabitName = 256
 )
 
 // floor is whose turn it is to ask.
 type floor struct {
-	told    bool          // the transport says whose questions are whose: nobody needs the floor
+	told    bool          // the transport has said whose the last question was: nobody needs the floor
 	holder  *serverCall   // nil: nobody has it
-	gone    bool          // the holder was cancelled
+	gone    bool          // the holder was given up: what it asks is nobody's question
 	late    *alarm        // takes it from the holder
-	waiting []*serverCall // for the floor, in order; each has an alarm
-	habits  map[habitKey]habit
+	waiting []*serverCall // for the floor, in order; each has an alarm, and no others wait
+
+	habits map[habitKey]habit
+	seed   maphash.Seed // of their keys
 }
 
-type habitKey struct{ method, name string }
+type habitKey struct {
+	method string
+	name   uint64 // its hash: clients choose names
+}
 
-// habit is how often calls of one tool or prompt ask. All resources are one.
+// habit is how calls of one tool or prompt ask. All resources are one.
 type habit struct {
-	known     bool // some call is over
+	known     bool // some call is over, or has not asked for a while
 	questions int  // so many at most
-	less      int  // so many calls in a row had less than that
+	certain   bool // they were theirs
+	eager     bool // they ask on before their first question is answered
+	less      int  // so many calls in a row had fewer
 	mostOfs   int  // so many had the one of these that had most
 }
 
+func (f *LegacyServerFilter) habitKeyOf(c *serverCall) habitKey {
+	return habitKey{c.method, maphash.Bytes(f.floor.seed, c.name)}
+}
+
 func (f *LegacyServerFilter) habitOf(c *serverCall) habit {
-	return f.floor.habits[habitKey{c.method, string(c.name)}] // makes no copy of the name
+	if f.floor.habits == nil {
+		return habit{}
+	}
+	return f.floor.habits[f.habitKeyOf(c)]
 }
 
 func (f *LegacyServerFilter) setHabit(c *serverCall, h habit) {
-	if len(c.name) > maxHabitName {
-		return
+	l := &f.floor
+	if l.habits == nil {
+		l.habits, l.seed = make(map[habitKey]habit), maphash.MakeSeed()
 	}
-	if f.floor.habits == nil || len(f.floor.habits) >= maxHabits {
-		f.floor.habits = make(map[habitKey]habit)
+	key := f.habitKeyOf(c)
+	if _, known := l.habits[key]; !known && len(l.habits) >= maxHabits {
+		victim := key
+		for other, h := range l.habits {
+			if victim = other; h.questions == 0 {
+				break
+			}
+		}
+		delete(l.habits, victim)
 	}
-	f.floor.habits[habitKey{c.method, string(c.name)}] = h
+	l.habits[key] = h
 }
 
-// mayAsk reports whether a call has questions that its client has not seen.
+// canAsk reports whether the floor has a meaning for a call.
+func (f *LegacyServerFilter) canAsk(c *serverCall) bool {
+	return f.asks && !f.floor.told && c.task == nil && MayAskForInput(c.method)
+}
+
+// mayAsk reports whether more questions are to be expected of a call.
 func (f *LegacyServerFilter) mayAsk(c *serverCall) bool {
-	if f.floor.told || !f.asks || c.task != nil || !MayAskForInput(c.method) {
+	if !f.canAsk(c) {
 		return false
 	}
 	h := f.habitOf(c)
 	return !h.known || c.asked < h.questions
 }
 
-// awaitFloor reports whether a call has to wait; then it goes on in time.
+// awaitFloor reports whether a call has to wait; then it proceeds in time.
 func (f *LegacyServerFilter) awaitFloor(now time.Time, c *serverCall) bool {
 	switch {
-	case !f.mayAsk(c):
+	case !f.mayAsk(c) || f.floor.holder == c:
 		return false
 	case f.floor.holder == nil:
 		f.takeFloor(now, c)
 		return false
 	}
-	f.floor.waiting = append(f.floor.waiting, c)
+	f.floor.waiting = slices.Insert(f.floor.waiting, f.placeOf(c), c)
 	c.waits = f.alarms.set(now.Add(floorWait), func(now time.Time, out *Out) {
 		f.unwait(c)
 		f.proceed(now, c, out)
@@ -97,14 +125,35 @@ func (f *LegacyServerFilter) awaitFloor(now time.Time, c *serverCall) bool {
 	return true
 }
 
+// placeOf returns where in the line a call waits: retries go first, for somebody
+// has answered, and those that nobody waits for go last.
+func (f *LegacyServerFilter) placeOf(c *serverCall) int {
+	w := f.floor.waiting
+	if c.givenUp || c.atServer.IsZero() {
+		return len(w)
+	}
+	for i, other := range w {
+		if other.givenUp || other.atServer.IsZero() {
+			return i
+		}
+	}
+	return len(w)
+}
+
 func (f *LegacyServerFilter) takeFloor(now time.Time, c *serverCall) {
-	l := &f.floor
-	l.holder, l.gone = c, false
 	patience := floorNew
-	if f.habitOf(c).questions > 0 {
+	if h := f.habitOf(c); h.certain && h.questions > 0 {
 		patience = floorKnown
 	}
-	l.late = f.alarms.set(now.Add(patience), func(now time.Time, out *Out) { f.leaveFloor(now, c, out) })
+	l := &f.floor
+	l.holder, l.gone = c, false
+	l.late = f.alarms.set(now.Add(patience), func(now time.Time, out *Out) {
+		h := f.habitOf(c)
+		h.eager = h.eager && !(c.input != nil && c.input.parked)
+		f.setHabit(c, h)
+		f.learn(now, c, out) // the next one of its kind need not wait for this
+		f.leaveFloor(now, c, out)
+	})
 }
 
 // leaveFloor is for a call that will not ask, or has taken too long. The next may.
@@ -114,7 +163,7 @@ func (f *LegacyServerFilter) leaveFloor(now time.Time, c *serverCall, out *Out) 
 		return
 	}
 	f.alarms.stop(l.late)
-	l.holder, l.late = nil, nil
+	l.holder, l.gone, l.late = nil, false, nil
 	for l.holder == nil && len(l.waiting) > 0 {
 		next := l.waiting[0]
 		f.unwait(next)
@@ -125,16 +174,30 @@ func (f *LegacyServerFilter) leaveFloor(now time.Time, c *serverCall, out *Out) 
 	}
 }
 
-// cancelFloor is for a call that was cancelled. What the server asks before it
-// knows is nobody's question.
-func (f *LegacyServerFilter) cancelFloor(now time.Time, c *serverCall) {
-	l := &f.floor
-	if l.holder != c {
-		return
+// parkFloor is for a call whose client is asked. Who asks on meanwhile keeps the
+// floor.
+func (f *LegacyServerFilter) parkFloor(now time.Time, c *serverCall, out *Out) {
+	if !f.mayAsk(c) || !f.habitOf(c).eager {
+		f.leaveFloor(now, c, out)
 	}
-	f.alarms.stop(l.late)
-	l.gone = true
-	l.late = f.alarms.set(now.Add(floorCancelled), func(now time.Time, out *Out) { f.leaveFloor(now, c, out) })
+}
+
+// giveUpFloor is for a call that was given up, and may ask before it knows. It
+// reports whether the answers to its questions have to wait until it has the
+// floor; then it proceeds in time.
+func (f *LegacyServerFilter) giveUpFloor(now time.Time, c *serverCall, out *Out) (wait bool) {
+	l := &f.floor
+	switch {
+	case !f.mayAsk(c):
+		f.leaveFloor(now, c, out)
+		return false
+	case l.holder == nil || l.holder == c:
+		f.alarms.stop(l.late)
+		l.holder, l.gone = c, true
+		l.late = f.alarms.set(now.Add(floorGone), func(now time.Time, out *Out) { f.leaveFloor(now, c, out) })
+		return false
+	}
+	return c.input != nil && len(c.input.questions) > 0 && f.awaitFloor(now, c)
 }
 
 // unwait takes a call out of those that wait.
@@ -153,56 +216,89 @@ func (f *LegacyServerFilter) unwait(c *serverCall) {
 	f.floor.waiting = slices.DeleteFunc(w, func(other *serverCall) bool { return other == c })
 }
 
-// proceed sends a call that has waited, or the answers that its retry has brought.
-func (f *LegacyServerFilter) proceed(now time.Time, c *serverCall, out *Out) {
-	if c.atServer.IsZero() {
-		f.send(c, out)
-		return
+// returning is how many calls wait with the answers of a retry, and may be parked
+// again.
+func (f *LegacyServerFilter) returning() (n int) {
+	for _, c := range f.floor.waiting {
+		if !c.atServer.IsZero() && !c.givenUp {
+			n++
+		}
 	}
-	f.deliver(now, c, out)
+	return n
 }
 
-// overheard takes note that the transport tells whose each message is: then
-// nobody has to wait.
-func (f *LegacyServerFilter) overheard(now time.Time, m jsonrpc.Message, out *Out) {
-	if f.floor.told || m.Related().IsZero() {
-		return
+// proceed sends what a call has waited with: itself, the answers that its retry
+// has brought, or those of a call that was given up.
+func (f *LegacyServerFilter) proceed(now time.Time, c *serverCall, out *Out) {
+	switch {
+	case c.givenUp:
+		f.settle(c, out)
+		if f.floor.holder == c {
+			f.giveUpFloor(now, c, out)
+		}
+	case c.atServer.IsZero():
+		f.send(c, out)
+	default:
+		f.deliver(now, c, out)
 	}
-	f.floor.told = true
-	if f.floor.holder != nil {
+}
+
+// overheard takes note whether the transport has told whose question m is: then
+// nobody has to wait. Where it could, but the server has not used it, it tells
+// no more than a pipe does.
+func (f *LegacyServerFilter) overheard(now time.Time, m jsonrpc.Message, out *Out) {
+	id := m.Related()
+	f.floor.told = !id.IsZero() && id != jsonrpc.NullID
+	if f.floor.told && f.floor.holder != nil {
 		f.leaveFloor(now, f.floor.holder, out)
 	}
 }
 
-// hasAsked takes note of a question in the course of a call.
-func (f *LegacyServerFilter) hasAsked(now time.Time, c *serverCall, out *Out) {
+// hasAsked takes note of a question that is taken to be of the call c. others
+// are what else it could be of.
+func (f *LegacyServerFilter) hasAsked(c *serverCall, others []*serverCall) {
 	c.asked++
-	f.expect(c, c.asked)
-	if !f.mayAsk(c) {
-		f.leaveFloor(now, c, out)
+	if !f.canAsk(c) {
+		return
 	}
-}
-
-// expect takes note that calls like this one ask as many questions as that.
-func (f *LegacyServerFilter) expect(c *serverCall, questions int) {
-	if h := f.habitOf(c); h.questions < questions {
-		h.questions, h.less, h.mostOfs = questions, 0, 0
-		f.setHabit(c, h)
+	h := f.habitOf(c)
+	expected := !h.known || c.asked <= h.questions
+	if h.questions < c.asked {
+		h.questions, h.less, h.mostOfs = c.asked, 0, 0
+		h.certain = expected || len(others) == 0
+	}
+	if c.input != nil && c.input.parked {
+		h.eager = true
+	}
+	f.setHabit(c, h)
+	if expected {
+		return
+	}
+	for _, other := range others { // one of them has asked, it seems: next time it is found out
+		h := f.habitOf(other)
+		if other.live(f) && h.known && h.questions <= other.asked {
+			h.questions, h.certain, h.less, h.mostOfs = other.asked+1, false, 0, 0
+			f.setHabit(other, h)
+		}
 	}
 }
 
 // learn takes note of how often a call has asked that is over. What only some
 // calls ask, or somebody else has asked in truth, is forgotten in time.
 func (f *LegacyServerFilter) learn(now time.Time, c *serverCall, out *Out) {
-	if !f.asks || c.task != nil || !MayAskForInput(c.method) {
+	if !f.canAsk(c) {
 		return
 	}
 	h := f.habitOf(c)
 	before := h
+	patience := suspectCalls
+	if h.certain {
+		patience = habitCalls
+	}
 	switch {
 	case c.asked >= h.questions:
 		h.less, h.mostOfs = 0, 0
-	case h.less+1 < habitCalls:
+	case h.less+1 < patience:
 		h.less, h.mostOfs = h.less+1, max(h.mostOfs, c.asked)
 	default:
 		h.questions, h.less, h.mostOfs = max(h.mostOfs, c.asked), 0, 0

@@ -42,7 +42,6 @@ func (f *LegacyServerFilter) park(now time.Time, c *serverCall, out *Out) {
 	}
 	if in.rounds == parkRounds {
 		f.abort(now, c, nil, out)
-		f.leaveFloor(now, c, out)
 		f.conclude(now, c, outcome{refusal: &Refusal{jsonrpc.CodeInternalError, "the call has asked too often", reasonData("rounds")}}, out)
 		return
 	}
@@ -61,7 +60,7 @@ func (f *LegacyServerFilter) park(now time.Time, c *serverCall, out *Out) {
 	f.records[in.name] = c
 	f.parked.Store(int64(len(f.records)))
 	out.Client(f.inputRequired(c.id, append(requests, '}'), state))
-	f.leaveFloor(now, c, out)
+	f.parkFloor(now, c, out)
 }
 
 // appendInput appends an entry to inputRequests. Without params, which only

@@ -97,8 +97,7 @@ func (f *LegacyServerFilter) failure(now time.Time, c *serverCall, m jsonrpc.Mes
 	default:
 		return m.WithID(c.id).WithRelated(c.id)
 	}
-	text, _ := jsonrpc.Text(m.Lookup("error", "message"))
-	return jsonrpc.NewError(c.id, code, text, data).WithRelated(c.id)
+	return withError(m, code, data).WithID(c.id).WithRelated(c.id)
 }
 
 // originalCode puts the code that an error had into its data.

@@ -86,9 +86,16 @@ func legalNotification(m jsonrpc.Message) jsonrpc.Message {
 	return m.WithParams(params)
 }
 
-// withErrorCode returns an error response with another code; message and data stay.
-func withErrorCode(m jsonrpc.Message, code int) jsonrpc.Message {
+// withErrorCode returns an error response with another code; the rest stays.
+func withErrorCode(m jsonrpc.Message, code int) jsonrpc.Message { return withError(m, code, nil) }
+
+// withError returns an error response with another code, and data; nil leaves
+// them. The rest stays.
+func withError(m jsonrpc.Message, code int, data []byte) jsonrpc.Message {
 	object := jsonrpc.With(m.ErrorObject(), "code", strconv.AppendInt(nil, int64(code), 10))
+	if data != nil {
+		object = jsonrpc.With(object, "data", data)
+	}
 	changed, err := jsonrpc.Parse([]byte(`{"jsonrpc":"2.0","id":` + m.ID().String() + `,"error":` + string(object) + `}`))
 	if err != nil {
 		panic("era: cannot replace an error code: " + err.Error())
