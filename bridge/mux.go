@@ -199,7 +199,7 @@ type muxCall struct {
 	id     jsonrpc.ID // as its client knows it
 	number int64      // its id at the server; under Mux.mu, and so is what is below listen
 	token  jsonrpc.ID // of progress, as its client knows it; zero: none
-	logs   bool       // it asked for log messages
+	level  int        // rank of the log messages that it asked for; negative: none
 	// opening: it is server/discover, which is not cancelled: there are servers
 	// that take the cancellation, as their second message, for the beginning of a
 	// legacy session. Its answer reaches nobody.

@@ -638,3 +638,46 @@ func TestMuxSlowClientOfPump(t *testing.T) {
 		})
 	}
 }
+
+// MI14, MI18, D.2: what comes in the course of one request says nothing about
+// another, and a request hears only what it has asked for.
+func TestMuxStrays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := newMux(t, bridge.MuxOptions{})
+		a, b := x.dial("p"), x.dial("q")
+		a.says(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"_meta":{"progressToken":1,"io.modelcontextprotocol/logLevel":"warning"}}}`)
+		x.up()
+		token := x.serverGetsOne(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"_meta":{"progressToken":$1,"io.modelcontextprotocol/logLevel":"warning"}}}`)
+		b.says(`{"jsonrpc":"2.0","id":"l","method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true}}}`)
+		during := func(id int64, text string) {
+			t.Helper()
+			if err := x.server.Send(t.Context(), parse(t, text).WithRelated(jsonrpc.IntID(id))); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+		}
+		progress := `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":` + token + `,"progress":1}}`
+		during(2, progress)
+		x.drops("progress of no request that is in progress")
+		during(1, progress)
+		a.gets(`1 {"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1}}`)
+		change := `{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":2}}}`
+		during(1, change)
+		x.drops("belongs to no subscription that is open")
+		during(1, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`)
+		x.drops("cancels no subscription that is open")
+		b.gets()
+		during(2, change)
+		b.gets(`"l" {"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":"l"}}}`)
+		log := func(level string) string {
+			return `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"` + level + `","data":1}}`
+		}
+		during(1, log("info"))
+		x.drops("a log message that its request has not asked for")
+		during(1, log("error"))
+		a.gets("1 " + log("error"))
+		during(2, log("error"))
+		x.drops("a log message that its request has not asked for")
+		b.gets()
+	})
+}

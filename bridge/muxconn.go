@@ -79,8 +79,10 @@ func (c *muxConn) request(ctx context.Context, m jsonrpc.Message) error {
 		c.push(nil, jsonrpc.NewError(id, jsonrpc.CodeInvalidRequest, text, nil).WithRelated(id))
 		return nil
 	}
-	call := &muxCall{conn: c, id: id, token: m.ProgressToken()}
-	call.logs = m.Lookup("params", "_meta", era.KeyLogLevel) != nil
+	call := &muxCall{conn: c, id: id, token: m.ProgressToken(), level: -1}
+	if level := m.Lookup("params", "_meta", era.KeyLogLevel); level != nil {
+		call.level = max(era.LogRank(level), 0) // the server says if it is none
+	}
 	switch m.Method() {
 	case methodListen:
 		call.listen = &muxListen{asked: m}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -124,19 +125,42 @@ func (s *muxServer) route(m jsonrpc.Message) {
 		s.toListen(m, id)
 		return
 	}
+	log := m.Method() == methodLog
 	x.mu.Lock()
 	var call *muxCall
-	if related := m.Related(); !related.IsZero() && related != jsonrpc.NullID {
-		call = s.call(related)
-	} else if m.Method() == methodLog {
+	if named(m) {
+		call = s.call(m.Related())
+	} else if log {
 		call = s.logging()
 	}
 	x.mu.Unlock()
-	if call == nil { // B.1
+	switch {
+	case call == nil: // B.1
 		x.drop(m, "cannot be attributed to a request in progress")
-		return
+	case log && !call.wants(m):
+		x.drop(m, "a log message that its request has not asked for")
+	default:
+		call.conn.push(call, m.WithRelated(call.id))
 	}
-	call.conn.push(call, m.WithRelated(call.id))
+}
+
+// wants reports whether a call has asked for a log message (MI18).
+func (call *muxCall) wants(m jsonrpc.Message) bool {
+	rank := era.LogRank(m.Lookup("params", "level"))
+	return call.level >= 0 && (rank < 0 || rank >= call.level)
+}
+
+// named reports whether the transport tells in the course of which request m came.
+func named(m jsonrpc.Message) bool {
+	related := m.Related()
+	return !related.IsZero() && related != jsonrpc.NullID
+}
+
+// strays reports whether m came in the course of another request than call: what
+// it says of that is not the server's to say there (MI14, D.2). It is called with
+// mu held.
+func (s *muxServer) strays(m jsonrpc.Message, call *muxCall) bool {
+	return named(m) && s.call(m.Related()) != call
 }
 
 // logging returns the call that a log message is about when nothing tells: the
@@ -155,7 +179,7 @@ func (s *muxServer) logging() *muxCall {
 		}
 		only = call
 	}
-	if only == nil || !only.logs || !time.Now().After(x.quiet) && !only.conn.isLike(x.quietFor) {
+	if only == nil || only.level < 0 || !time.Now().After(x.quiet) && !only.conn.isLike(x.quietFor) {
 		return nil
 	}
 	return only
@@ -170,7 +194,7 @@ func (s *muxServer) progress(m jsonrpc.Message) {
 	if n, err := strconv.ParseInt(tail, 10, 64); ours && err == nil {
 		x.mu.Lock()
 		call = x.calls[n]
-		if call != nil && (!s.has(call) || call.token.IsZero()) {
+		if call != nil && (!s.has(call) || call.token.IsZero() || s.strays(m, call)) {
 			call = nil
 		}
 		x.mu.Unlock()
@@ -188,7 +212,7 @@ func (s *muxServer) cancelListen(m jsonrpc.Message) {
 	x := s.mux
 	x.mu.Lock()
 	call := s.call(m.RequestID())
-	ours := call != nil && call.listen != nil
+	ours := call != nil && call.listen != nil && !s.strays(m, call)
 	if ours {
 		result, _ := listenEnd(call.id)
 		x.finish(call, result, m.WithRequestID(call.id).WithRelated(call.id))
@@ -206,7 +230,7 @@ func (s *muxServer) toListen(m jsonrpc.Message, id jsonrpc.ID) {
 	var known []byte // of a subscription that its client has open already
 	x.mu.Lock()
 	call := s.call(id)
-	if call != nil && call.listen == nil {
+	if call != nil && (call.listen == nil || s.strays(m, call)) {
 		call = nil
 	}
 	if call != nil && acknowledged {

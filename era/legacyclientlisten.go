@@ -276,8 +276,12 @@ func (f *legacyClient) nextFailed(now time.Time, why *Refusal, out *Out) {
 	s := l.next
 	l.next = nil
 	l.waiters = slices.DeleteFunc(l.waiters, func(w waiter) bool {
-		if !slices.Contains(s.uris, w.uri) {
+		switch {
+		case !slices.Contains(s.uris, w.uri):
 			return false
+		case l.cur != nil && slices.Contains(l.cur.honoured, w.uri): // it has been subscribed to before
+			f.reply(w.id, nil, out)
+			return true
 		}
 		l.uris = slices.DeleteFunc(l.uris, func(uri string) bool { return uri == w.uri })
 		out.Client(why.Response(w.id).WithRelated(w.id))

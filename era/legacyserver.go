@@ -16,7 +16,8 @@ type LegacyServerOptions struct {
 	// them. Nil or {}: none, then the server may ask for nothing.
 	Capabilities []byte
 
-	// ClientInfo is the raw clientInfo of initialize. Nil: the bridge's own.
+	// ClientInfo is the raw clientInfo of initialize. Nil, or one that a server
+	// would refuse: the bridge's own.
 	ClientInfo []byte
 
 	// Principal, Unit and Instance go into the State of a parked call, and a
@@ -87,7 +88,7 @@ func LegacyServer(o LegacyServerOptions) *LegacyServerFilter {
 	}
 	return &LegacyServerFilter{
 		o:       o,
-		asks:    o.Sealer != nil && !isEmpty(o.Capabilities),
+		asks:    o.Sealer != nil && (member(o.Capabilities, "elicitation") != nil || member(o.Capabilities, "sampling") != nil || member(o.Capabilities, "roots") != nil),
 		calls:   make(map[jsonrpc.ID]*serverCall),
 		sent:    make(map[jsonrpc.ID]*serverCall),
 		tokens:  make(map[jsonrpc.ID]*serverCall),

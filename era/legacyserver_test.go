@@ -36,11 +36,12 @@ import (
 //
 //	$meta             protocolVersion and clientCapabilities in a request's _meta
 //	$server           "_meta":{...serverInfo}
+//	$own              who the bridge is
 //	"$1" ... "$9"     a text that is made at random: the first time it is taken from what comes
 //	caps JSON         what clients say they can do from here on
 //	declare JSON      what initialize is to declare
 //	open JSON         the server starts, and has these capabilities
-//	max 2, timeout 5m, instance b, principal p    options, ahead of open
+//	max 2, timeout 5m, instance b, principal p, clientinfo {}    options, ahead of open
 func TestLegacyServer(t *testing.T) {
 	files, err := filepath.Glob("testdata/legacyserver/*.txt")
 	if err != nil || len(files) == 0 {
@@ -124,6 +125,8 @@ func (s *serverScript) line(line string) error {
 		s.o.Principal = rest
 	case "unit":
 		s.o.Unit = rest
+	case "clientinfo":
+		s.o.ClientInfo = []byte(rest)
 	case "nosealer":
 		s.o.Sealer = nil
 	case "start":
@@ -192,6 +195,7 @@ func (s *serverScript) pass(d time.Duration) {
 func (s *serverScript) message(arrow, text string) error {
 	text = strings.Replace(text, "{", `{"jsonrpc":"2.0",`, 1)
 	text = strings.ReplaceAll(text, "$meta", `"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":`+s.caps)
+	text = strings.ReplaceAll(text, "$own", string(ownServerInfo))
 	text = strings.ReplaceAll(text, "$server", `"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"old","version":"2"}}`)
 	for name, value := range s.texts {
 		text = strings.ReplaceAll(text, name, value)

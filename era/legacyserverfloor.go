@@ -28,13 +28,13 @@ const (
 	floorWait = 30 * time.Second
 
 	// floorGone is how long a call that was given up may still ask.
-	floorGone = 500 * time.Millisecond
+	floorGone = time.Second
 
 	// habitCalls is how many calls in a row ask for less before that is believed;
 	// suspectCalls is the same if it is not certain that it was theirs.
 	habitCalls, suspectCalls = 20, 3
 
-	// maxHabits is how many tools and prompts are remembered.
+	// maxHabits is how many tools, prompts and resources are remembered.
 	maxHabits = 1000
 )
 
@@ -47,6 +47,7 @@ type floor struct {
 	waiting []*serverCall // for the floor, in order; each has an alarm, and no others wait
 
 	habits map[habitKey]habit
+	reads  bool         // something is known of one resource: others are taken not to ask
 	seed   maphash.Seed // of their keys
 }
 
@@ -55,7 +56,7 @@ type habitKey struct {
 	name   uint64 // its hash: clients choose names
 }
 
-// habit is how calls of one tool or prompt ask. All resources are one.
+// habit is how calls of one tool, prompt or resource ask.
 type habit struct {
 	known     bool // some call is over, or has not asked for a while
 	questions int  // so many at most
@@ -73,13 +74,20 @@ func (f *LegacyServerFilter) habitOf(c *serverCall) habit {
 	if f.floor.habits == nil {
 		return habit{}
 	}
-	return f.floor.habits[f.habitKeyOf(c)]
+	h, ok := f.floor.habits[f.habitKeyOf(c)]
+	if !ok && c.method == "resources/read" {
+		h.known = f.floor.reads
+	}
+	return h
 }
 
 func (f *LegacyServerFilter) setHabit(c *serverCall, h habit) {
 	l := &f.floor
 	if l.habits == nil {
 		l.habits, l.seed = make(map[habitKey]habit), maphash.MakeSeed()
+	}
+	if c.method == "resources/read" {
+		l.reads = true
 	}
 	key := f.habitKeyOf(c)
 	if _, known := l.habits[key]; !known && len(l.habits) >= maxHabits {

@@ -33,7 +33,7 @@ type serverLink struct {
 // them must be able to do it (C.1).
 func (f *LegacyServerFilter) Start(now time.Time, out *Out) {
 	info := f.o.ClientInfo
-	if !isObject(info) {
+	if !isImplementation(info) { // the server may refuse it, and then everybody who shares it
 		info = ownServerInfo
 	}
 	params := appendMember([]byte{'{'}, "protocolVersion", jsonrpc.Quote(NewestLegacy))
@@ -46,6 +46,58 @@ func (f *LegacyServerFilter) Start(now time.Time, out *Out) {
 		f.alarms.stop(late)
 		f.initialized(now, m, out)
 	}, out)
+}
+
+// isImplementation reports whether info is what servers take for a clientInfo.
+// They are strict about the members that they know.
+func isImplementation(info []byte) bool {
+	if !isObject(info) {
+		return false
+	}
+	var name, version bool
+	for m := range jsonrpc.Members(info) {
+		ok := true
+		switch m.Key {
+		case "name":
+			ok = isText(m.Value)
+			name = ok
+		case "version":
+			ok = isText(m.Value)
+			version = ok
+		case "title", "description", "websiteUrl":
+			ok = isText(m.Value)
+		case "icons":
+			ok = areIcons(m.Value)
+		}
+		if !ok {
+			return false
+		}
+	}
+	return name && version
+}
+
+func areIcons(raw []byte) bool {
+	if !isArray(raw) {
+		return false
+	}
+	for _, icon := range jsonrpc.Elements(raw) {
+		if !isObject(icon) || !isText(member(icon, "src")) {
+			return false
+		}
+		for m := range jsonrpc.Members(icon) {
+			switch m.Key {
+			case "mimeType", "theme":
+				if !isText(m.Value) {
+					return false
+				}
+			case "sizes":
+				if !isArray(m.Value) {
+					return false
+				}
+			}
+		}
+	}
+	return true
 }
 
 // unheld refuses what waits, and what will come, unless initialize is answered after all.

@@ -15,7 +15,7 @@ type request struct {
 	logLevel     []byte // nil: no log messages are wanted
 	state        []byte // requestState; nil: no retry
 	answers      []byte // inputResponses
-	name         []byte // of the tool or prompt
+	name         []byte // of the tool or prompt, or the resource's URI
 	replays      int    // how often it was refused until the user had been at a URL
 
 	params []byte // as a legacy server wants them; nil: none
@@ -43,8 +43,10 @@ func readRequest(m jsonrpc.Message) request {
 			}
 		case "inputResponses":
 			r.answers = member.Value
-		case "name":
-			r.name = member.Value
+		case "name", "uri":
+			if (member.Key == "uri") == (r.method == "resources/read") {
+				r.name = member.Value
+			}
 			kept.keep(member, member.Value)
 			continue
 		default:

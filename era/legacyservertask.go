@@ -11,6 +11,10 @@ const (
 	// toolsTimeout is how long calls wait for the list of tools.
 	toolsTimeout = 5 * time.Second
 
+	// toolsPace is how often it is asked for at most: some servers say that it
+	// has changed whenever it is.
+	toolsPace = time.Second
+
 	// maxToolPages bounds a list whose pages never end.
 	maxToolPages = 100
 
@@ -28,6 +32,8 @@ type taskTools struct {
 	listing bool
 	again   bool // the list has changed meanwhile
 	pages   int
+	listed  time.Time // when it was asked for last
+	planned bool      // it will be asked for again
 	waiting []*serverCall // calls of tools that are not known yet
 	overdue *alarm
 }
@@ -51,7 +57,7 @@ func (f *LegacyServerFilter) learnTools(now time.Time, out *Out) {
 	if t.known == nil {
 		t.known = make(map[string]bool)
 	}
-	t.listing, t.pages = true, 0
+	t.listing, t.pages, t.listed = true, 0, now
 	t.overdue = f.alarms.set(now.Add(toolsTimeout), f.toolsLearned)
 	f.listTools(nil, out)
 }
@@ -65,12 +71,13 @@ func (f *LegacyServerFilter) listTools(params []byte, out *Out) {
 		switch {
 		case isText(next) && t.listing && t.pages < maxToolPages:
 			f.listTools(append(appendMember([]byte{'{'}, "cursor", next), '}'), out)
-		case t.again:
-			t.again = false
-			f.alarms.stop(t.overdue)
-			f.learnTools(now, out)
 		default:
+			again := t.again
+			t.again = false
 			f.toolsLearned(now, out)
+			if again {
+				f.toolsChanged(now, out)
+			}
 		}
 	}, out)
 }
@@ -95,6 +102,13 @@ func (f *LegacyServerFilter) toolsChanged(now time.Time, out *Out) {
 	case !t.can:
 	case t.listing:
 		t.again = true
+	case t.planned:
+	case now.Sub(t.listed) < toolsPace:
+		t.planned = true
+		f.alarms.set(t.listed.Add(toolsPace), func(now time.Time, out *Out) {
+			t.planned = false
+			f.learnTools(now, out)
+		})
 	default:
 		f.learnTools(now, out)
 	}
