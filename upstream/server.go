@@ -1,5 +1,5 @@
 // Package upstream is the server's side of a bridge: one MCP server as it was
-// configured, a command that is run for each client or a remote server, with
+// configured, a command that is run for clients or a remote server, with
 // what there is to know about it.
 package upstream
 
@@ -27,7 +27,7 @@ type Spec struct {
 	// Name is what the log calls it.
 	Name string
 
-	// Command is run for each client, unless URL is set.
+	// Command is run, for each client or for several (Isolation), unless URL is set.
 	Command supervisor.Spec
 
 	// URL is the remote server's, and Remote says how to talk to it.
@@ -161,7 +161,7 @@ func (s *Server) command() bridge.Dialer {
 	}}
 }
 
-// IsCommand reports whether each client gets a process of its own.
+// IsCommand reports whether the server is a command that is run, not a remote one.
 func (s *Server) IsCommand() bool { return s.spec.URL == "" }
 
 // Check finds a command that cannot be started before anything is set up for
