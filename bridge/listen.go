@@ -35,9 +35,8 @@ func subscriptionOf(m jsonrpc.Message) jsonrpc.ID {
 	return id
 }
 
-// withSubscription returns m with another id where it names its subscription,
-// in params (of a notification) or result (of a response); m itself if it
-// names none. Every other byte stays.
+// withSubscription returns m with id as that of its subscription, in params (of
+// a notification) or result (of a response). Every other byte stays.
 func withSubscription(m jsonrpc.Message, id jsonrpc.ID) jsonrpc.Message {
 	in := "params"
 	if m.Kind() == jsonrpc.Response {
@@ -45,7 +44,7 @@ func withSubscription(m jsonrpc.Message, id jsonrpc.ID) jsonrpc.Message {
 	}
 	at, end := find(m.Bytes(), in, "_meta", era.KeySubscription)
 	if end == 0 {
-		return m
+		return intoSubscription(m, id)
 	}
 	old := m.Bytes()
 	raw := make([]byte, 0, len(old)-(end-at)+len(id.String()))
@@ -58,6 +57,27 @@ func withSubscription(m jsonrpc.Message, id jsonrpc.ID) jsonrpc.Message {
 	}
 	return changed.WithRelated(m.Related())
 }
+
+// intoSubscription is withSubscription for a message that does not say to which
+// one it belongs; m itself if it has no place for that.
+func intoSubscription(m jsonrpc.Message, id jsonrpc.ID) jsonrpc.Message {
+	in, object := "params", m.Params()
+	if m.Kind() == jsonrpc.Response {
+		in, object = "result", m.Result()
+	}
+	meta := m.Lookup(in, "_meta")
+	if isNoObject(object) || isNoObject(meta) {
+		return m
+	}
+	object = jsonrpc.With(object, "_meta", jsonrpc.With(meta, era.KeySubscription, []byte(id.String())))
+	if m.Kind() == jsonrpc.Response {
+		return m.WithResult(object)
+	}
+	return m.WithParams(object)
+}
+
+// isNoObject reports whether a raw value is there and no object.
+func isNoObject(raw []byte) bool { return len(raw) > 0 && raw[0] != '{' }
 
 // find returns where the value at a path of keys stands in a raw JSON object;
 // end is 0 if there is none. Of equal keys the last counts.

@@ -676,8 +676,21 @@ func TestMuxStrays(t *testing.T) {
 		x.drops("a log message that its request has not asked for")
 		during(1, log("error"))
 		a.gets("1 " + log("error"))
-		during(2, log("error"))
-		x.drops("a log message that its request has not asked for")
+
+		// MI21: a subscription hears what it has asked for, under its id.
+		for _, other := range []string{
+			log("error"),
+			`{"jsonrpc":"2.0","method":"notifications/prompts/list_changed","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":2}}}`,
+			`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"a:b"}}`,
+		} {
+			during(2, other)
+			x.drops("its subscription has not asked for it")
+		}
 		b.gets()
+		during(2, `{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"x":1}}`)
+		b.gets(`"l" {"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"x":1,"_meta":{"io.modelcontextprotocol/subscriptionId":"l"}}}`)
+		during(2, `{"jsonrpc":"2.0","id":2,"result":{"x":1}}`)
+		b.gets(`"l" {"jsonrpc":"2.0","id":"l","result":{"x":1,"_meta":{"io.modelcontextprotocol/subscriptionId":"l"}}}`,
+			`"l" {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"l"}}`)
 	})
 }

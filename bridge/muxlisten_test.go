@@ -33,11 +33,14 @@ func TestMuxListens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := newMux(t, bridge.MuxOptions{})
 		a, b := x.dial(), x.dial()
-		a.says(listenCall(`"listen:1"`))
+		resources := func(id string) string {
+			return `{"jsonrpc":"2.0","id":` + id + `,"method":"subscriptions/listen","params":{"notifications":{"resourceSubscriptions":["a:/b"]}}}`
+		}
+		a.says(resources(`"listen:1"`))
 		x.up()
 		b.says(listenCall("1"))
 		b.says(listenCall("2.0"))
-		x.serverGets(listenCall("1"), listenCall("2"), listenCall("3"))
+		x.serverGets(resources("1"), listenCall("2"), listenCall("3"))
 		x.serverSays("%s", ack("3", `{"toolsListChanged":true}`))
 		x.serverSays("%s", ack("1", `{}`))
 		x.serverSays("%s", ack("2.0", `{}`))

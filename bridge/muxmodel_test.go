@@ -222,6 +222,7 @@ type modelClient struct {
 	mu     sync.Mutex
 	calls  map[string]*modelCall // by what they have said
 	inUse  map[string]*modelCall // by id
+	doneAt map[string]time.Time  // when one with this id was cancelled
 	closed time.Time
 }
 
@@ -232,7 +233,7 @@ func (w *world) client(mux *bridge.Mux, name string) {
 		w.t.Error(err)
 		return
 	}
-	c := &modelClient{world: w, name: name, conn: conn, calls: make(map[string]*modelCall), inUse: make(map[string]*modelCall)}
+	c := &modelClient{world: w, name: name, conn: conn, calls: make(map[string]*modelCall), inUse: make(map[string]*modelCall), doneAt: make(map[string]time.Time)}
 	var wg sync.WaitGroup
 	wg.Go(c.read)
 	for range 60 {
@@ -309,6 +310,7 @@ func (c *modelClient) done(call *modelCall) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	call.cancelled = time.Now()
+	c.doneAt[call.id] = call.cancelled
 	if c.inUse[call.id] == call {
 		delete(c.inUse, call.id)
 	}
@@ -364,6 +366,9 @@ func (c *modelClient) got(m jsonrpc.Message) {
 		call = c.inUse[m.Related().String()]
 		if call == nil && (m.Method() == "notifications/cancelled" || strings.Contains(m.Method(), "list_changed")) {
 			return // behind the result
+		}
+		if call == nil && !time.Now().After(c.doneAt[m.Related().String()]) {
+			return // it was received before the call was cancelled
 		}
 	}
 	switch {

@@ -135,6 +135,8 @@ func (s *muxServer) route(m jsonrpc.Message) {
 	}
 	x.mu.Unlock()
 	switch {
+	case call != nil && call.listen != nil: // it does not say so itself
+		s.toListen(m, m.Related())
 	case call == nil: // B.1
 		x.drop(m, "cannot be attributed to a request in progress")
 	case log && !call.wants(m):
@@ -246,9 +248,33 @@ func (s *muxServer) toListen(m jsonrpc.Message, id jsonrpc.ID) {
 		x.drop(m, "belongs to no subscription that is open")
 	case known != nil:
 		call.refresh(known)
+	case !call.listen.asksFor(m.Method()):
+		x.drop(m, "its subscription has not asked for it")
 	default:
 		call.conn.push(call, withSubscription(m, call.id).WithRelated(call.id))
 	}
+}
+
+// asksFor reports whether a notification is what the client has subscribed to
+// (MI21). What the bridge does not know passes.
+func (l *muxListen) asksFor(method string) bool {
+	key := ""
+	switch method {
+	case methodLog, methodProgress:
+		return false
+	case "notifications/tools/list_changed":
+		key = "toolsListChanged"
+	case "notifications/prompts/list_changed":
+		key = "promptsListChanged"
+	case "notifications/resources/list_changed":
+		key = "resourcesListChanged"
+	case "notifications/resources/updated":
+		asked := l.asked.Lookup("params", "notifications", "resourceSubscriptions")
+		return len(asked) > 0 && asked[0] == '['
+	default:
+		return true
+	}
+	return string(l.asked.Lookup("params", "notifications", key)) == "true"
 }
 
 // refresh tells a client that all it has subscribed to may have changed: its
