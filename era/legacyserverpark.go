@@ -190,6 +190,7 @@ func (f *LegacyServerFilter) answersTo(c *serverCall, answers []byte) (found [][
 func (f *LegacyServerFilter) claim(now time.Time, c *serverCall, r request, answers [][]byte, out *Out) {
 	f.unpark(c)
 	r.params = nil
+	r.replays = c.replays
 	c.request, c.turn = r, f.nextTurn()
 	f.calls[c.id] = c
 	if o := c.input.outcome; o != nil {
