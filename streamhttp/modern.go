@@ -191,7 +191,9 @@ func statusOf(m jsonrpc.Message, method string) int {
 	case "-32020", "-32021", "-32022":
 		return http.StatusBadRequest
 	case "-32601":
-		if !era.IsModernMethod(method) { // MI11
+		// The server has no such method, or nothing to serve it with. Only of
+		// a tool's call it may mean the tool: older servers say so (MI11).
+		if method != "tools/call" {
 			return http.StatusNotFound
 		}
 	case "-32603":
