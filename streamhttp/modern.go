@@ -149,12 +149,12 @@ func (h *Handler) serveModern(w http.ResponseWriter, r *http.Request, m jsonrpc.
 	if standing := httpguard.Standing(r); standing.Done() != nil {
 		defer context.AfterFunc(standing, func() { e.cancel(errRevoked) })()
 	}
+	e.begin() // what follows may have to ask the server
+	defer e.leave()
 	if no := h.refuseParams(e.ctx, r.Header, m, q); no != nil {
-		writeRefusal(w, e.id, no)
+		e.refuse(no)
 		return
 	}
-	e.begin()
-	defer e.leave()
 	if err := h.opts.Modern.ServeConn(e.ctx, e); err != nil && e.ctx.Err() == nil {
 		h.logUnserved(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
@@ -316,5 +317,74 @@ func TestServerModernParams(t *testing.T) {
 			s.server().answers(result("1"))
 			r.isJSON(result("1"))
 		}
+	})
+}
+
+// While the bridge must ask the server about a tool before it can look at the
+// headers of a call, the client is not kept without a byte either; what is
+// wrong with them is said on the stream then, and with a status before (MI13, MI22).
+func TestServerModernSlowSchema(t *testing.T) {
+	for _, c := range []struct {
+		name, region string
+		takes        time.Duration
+		status       int // of a reply that is no stream; 0: it is one
+	}{
+		{"wrong, soon", "us", 9 * time.Second, http.StatusBadRequest},
+		{"wrong, late", "us", 40 * time.Second, 0},
+		{"right, late", "eu", 40 * time.Second, 0},
+	} {
+		bubble(t, c.name, func(t *testing.T) {
+			s, u := newModern(t, streamhttp.HandlerOptions{ToolSchema: func(ctx context.Context, _ jsonrpc.Message, _ string) ([]byte, bool) {
+				select {
+				case <-time.After(c.takes):
+				case <-ctx.Done():
+				}
+				return []byte(schemaWithRegion), true
+			}})
+			r := u.ask26("1", "tools/call", `"name":"t","arguments":{"region":"eu"}`, "Mcp-Param-Region: "+c.region)
+			time.Sleep(c.takes - time.Nanosecond)
+			if late := c.takes > 10*time.Second; late {
+				r.isStream()
+			} else if synctest.Wait(); r.begun() != 0 {
+				t.Errorf("the reply has begun with %d", r.status)
+			}
+			time.Sleep(time.Nanosecond)
+			switch {
+			case c.status != 0:
+				r.isError(c.status, -32020, "1")
+				s.unserved()
+				return
+			case c.region == "eu":
+				p := s.server()
+				p.gets()
+				p.answers(result("1"))
+				r.isModern().gets(result("1")).over()
+				return
+			}
+			r.isModern().gets(`{"jsonrpc":"2.0","id":1,"error":{"code":-32020,"message":"header mismatch: the Mcp-Param-Region header is not what the argument is"}}`)
+			r.over()
+			s.unserved()
+		})
+	}
+	bubble(t, "the client hangs up meanwhile", func(t *testing.T) {
+		asked := make(chan context.Context, 1)
+		s, u := newModern(t, streamhttp.HandlerOptions{ToolSchema: func(ctx context.Context, _ jsonrpc.Message, _ string) ([]byte, bool) {
+			asked <- ctx
+			<-ctx.Done()
+			return nil, false
+		}})
+		r := u.ask26("1", "tools/call", `"name":"t"`)
+		time.Sleep(time.Minute)
+		r.isStream()
+		r.cut()
+		synctest.Wait()
+		if (<-asked).Err() == nil {
+			t.Error("the server is still being asked")
+		}
+		p := s.server()
+		if _, err := p.Recv(p.ctx); err == nil {
+			t.Error("the request was served")
+		}
+		p.quits(nil)
 	})
 }
