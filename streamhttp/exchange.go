@@ -341,10 +341,14 @@ func (e *exchange) Close() error {
 	return nil
 }
 
-// leave ends the exchange for good: the reply belongs to net/http again.
+// leave ends the exchange for good: the reply belongs to net/http again. If the
+// client has hung up before there was one, there will be none.
 func (e *exchange) leave() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.conclude(e.r.Context())
 	e.reply.leave()
+	if !e.reply.begun {
+		abort()
+	}
 }
