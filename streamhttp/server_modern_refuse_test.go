@@ -85,6 +85,8 @@ func TestServerModernRefusals(t *testing.T) {
 		{"MI8 another version header", request26("4", "tools/list", ""), []string{vHeader + r25c, mHeader + "tools/list"}, 400, -32020, "4"},
 		{"MI8 unknown version header", request26("4", "tools/list", ""), []string{vHeader + "2027-01-01", mHeader + "tools/list"}, 400, -32020, "4"},
 		{"MI8 no version header", request26("4", "tools/list", ""), []string{mHeader + "tools/list"}, 400, -32020, "4"},
+		{"MI8 no version header, escapes in the key", body26("4", "tools/list", `"io.modelcontextprotocol/protocol\u0056ersion":"`+r26+`",`+caps26), []string{mHeader + "tools/list"}, 400, -32020, "4"},
+		{"MI8 no version header, escapes all over", `{"jsonrpc":"2.0","id":4,"method":"tools/list","par\u0061ms":{"\u005fmeta":{"\u0069o.modelcontextprotocol\/\u0070rotocolVersio\u006E":"2026\u002d07-28",` + caps26 + `}}}`, []string{mHeader + "tools/list"}, 400, -32020, "4"},
 		{"MI8 two version headers", request26("4", "tools/list", ""), append([]string{vHeader + r26}, good...), 400, -32020, "4"},
 		{"MI8 unknown in the body only", body26("4", "tools/list", keyV+`:"v999.0.0",`+caps26), good, 400, -32020, "4"},
 		{"MI8 legacy in the body only", body26("4", "tools/list", keyV+`:"`+r25c+`",`+caps26), good, 400, -32020, "4"},
@@ -178,6 +180,7 @@ func TestServerModernUnsupported(t *testing.T) {
 		{era.OnlyModern, initialize(r25b), nil, `"2026-07-28"`, r25b, `"init"`},
 		{era.OnlyModern, ping, []string{vHeader + r25a}, `"2026-07-28"`, r25a, "1"},
 		{era.OnlyModern, ping, nil, `"2026-07-28"`, "", "1"},
+		{era.OnlyModern, body26("1", "tools/list", `"io.modelcontextprotocol/\u0070rotocolVersion":"`+r25c+`"`), nil, `"2026-07-28"`, r25c, "1"},
 		{era.OnlyModern, body26("1", "tools/list", keyV+`:"`+r25c+`"`), []string{vHeader + r25c}, `"2026-07-28"`, r25c, "1"},
 		{era.Auto, `{"jsonrpc":"2.0","method":"notifications/x","params":{"_meta":{` + keyV + `:"v999.0.0"}}}`, []string{vHeader + "v999.0.0"}, both, "v999.0.0", ""},
 	} {
