@@ -300,6 +300,9 @@ func TestServerModernParams(t *testing.T) {
 			{"t", `{"region":null}`, nil, true},
 			{"t", `{}`, nil, true},
 			{"t", `{"n":42}`, []string{"Mcp-Param-N: 42.0"}, true},
+			{"t", `{"n":9007199254740993}`, []string{"Mcp-Param-N: 9007199254740993"}, true},
+			{"t", `{"n":42.5}`, []string{"Mcp-Param-N: 42.5"}, true},
+			{"t", `{"region":""}`, []string{"Mcp-Param-Region: =?base64??="}, true},
 			{"t", `{"region":"eu"}`, []string{"Mcp-Param-Region: eu", "Mcp-Param-Other: x"}, true},
 			{"other", `{"region":"eu"}`, []string{"Mcp-Param-Region: us"}, true}, // nothing is known of it
 			{"t", `{"region":"eu"}`, nil, false},
@@ -309,6 +312,11 @@ func TestServerModernParams(t *testing.T) {
 			{"t", `{"region":null}`, []string{"Mcp-Param-Region: null"}, false},
 			{"t", `{}`, []string{"Mcp-Param-Region: eu"}, false},
 			{"t", `{"n":42}`, []string{"Mcp-Param-N: 43"}, false},
+			{"t", `{"n":9007199254740993}`, nil, false},
+			{"t", `{"n":9007199254740993}`, []string{"Mcp-Param-N: 9007199254740992"}, false},
+			{"t", `{"n":42.5}`, nil, false},
+			{"t", `{"n":42,"n":43}`, []string{"Mcp-Param-N: 43"}, false},
+			{"t", `{"region":""}`, nil, false},
 		} {
 			params := `"name":"` + c.tool + `","arguments":` + c.arguments
 			r := u.ask26("1", "tools/call", params, c.headers...)
@@ -319,6 +327,14 @@ func TestServerModernParams(t *testing.T) {
 			}
 			s.server().answers(result("1"))
 			r.isJSON(result("1"))
+		}
+		// ME2: the value of a header may be empty.
+		c := s.raw()
+		c.write("POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n" + vHeader + r26 + "\r\n" + mHeader + "tools/call\r\n" + nHeader +
+			"t\r\nMcp-Param-Region:\r\n" + sized(request26("1", "tools/call", `"name":"t","arguments":{"region":""}`)))
+		go s.server().answers(result("1"))
+		if resp, body := c.reply(); resp.StatusCode != 200 || body != result("1") {
+			t.Errorf("%s %s", resp.Status, body)
 		}
 	})
 }
