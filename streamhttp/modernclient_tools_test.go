@@ -460,3 +460,31 @@ func TestModernToolsBounded(t *testing.T) {
 		t.Error("the newest is not")
 	}
 }
+
+// The table of tools is bounded, and what is learned once it is full costs
+// little of it: nothing if the tool is known, else one of the others.
+func TestModernToolsFull(t *testing.T) {
+	var tools modernTools
+	for i := range modernMostTools {
+		tools.learn([]toolheader.Tool{{Name: fmt.Sprint(i)}})
+	}
+	region := []toolheader.Param{{Header: "Mcp-Param-Region", Path: []string{"region"}, Type: toolheader.String}}
+	known := func() (n int) {
+		for i := range modernMostTools {
+			if tool := tools.byName[fmt.Sprint(i)]; tool.seq > 0 {
+				n++
+			}
+		}
+		return n
+	}
+	tools.learn([]toolheader.Tool{{Name: "7", Params: region}})
+	if tool, _, _ := tools.look("7", 0); len(tool.params) != 1 || known() != modernMostTools {
+		t.Errorf("after news of a known tool %d are known, and its parameters are %v", known(), tool.params)
+	}
+	for i, name := range []string{"new", "newer"} {
+		tools.learn([]toolheader.Tool{{Name: name, Params: region}})
+		if tool, _, _ := tools.look(name, 0); len(tool.params) != 1 || known() < modernMostTools-1-i || len(tools.byName) != modernMostTools {
+			t.Errorf("after %s %d of the others are known, of %d; its parameters are %v", name, known(), len(tools.byName), tool.params)
+		}
+	}
+}
