@@ -462,7 +462,7 @@ func TestModernToolsBounded(t *testing.T) {
 }
 
 // The table of tools is bounded, and what is learned once it is full costs
-// little of it: nothing if the tool is known, else one of the others.
+// little of it: nothing if the tool is known, else one of the others (ME3).
 func TestModernToolsFull(t *testing.T) {
 	var tools modernTools
 	for i := range modernMostTools {

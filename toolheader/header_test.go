@@ -128,7 +128,7 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
-// Of an argument that stands twice the last goes, as most readers take it.
+// ME3: of an argument that stands twice the last goes, as most readers take it.
 func TestHeadersTwice(t *testing.T) {
 	got := Headers(params, []byte(`{"s":"a","s":"b","o":{"p":"x"},"o":{}}`))
 	if want := (http.Header{"Mcp-Param-S": {"b"}}); !reflect.DeepEqual(got, want) {
