@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/httpserver"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/sse"
@@ -53,6 +54,15 @@ func newExchange(h *Handler, w http.ResponseWriter, r *http.Request, m jsonrpc.M
 	e.reply.ResponseWriter = w
 	e.ctx, e.cancel = context.WithCancelCause(bridge.WithPrincipal(r.Context(), principal(r)))
 	return e
+}
+
+// refuse answers the request in the server's place.
+func (e *exchange) refuse(no *era.Refusal) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.lost() == nil {
+		_ = e.answer(e.r.Context(), no.Response(e.id))
+	}
 }
 
 // begin starts the time after which the reply becomes a stream.
@@ -331,10 +341,14 @@ func (e *exchange) Close() error {
 	return nil
 }
 
-// leave ends the exchange for good: the reply belongs to net/http again.
+// leave ends the exchange for good: the reply belongs to net/http again. If the
+// client has hung up before there was one, there will be none.
 func (e *exchange) leave() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.conclude(e.r.Context())
 	e.reply.leave()
+	if !e.reply.begun {
+		abort()
+	}
 }

@@ -38,7 +38,7 @@ func (h *Handler) serveByEra(w http.ResponseWriter, r *http.Request, m jsonrpc.M
 		return false // ED4
 	}
 	var q query
-	if namesModern(r.Header) || bytes.Contains(m.Bytes(), claim) {
+	if namesModern(r.Header) || mayClaim(m.Bytes()) {
 		q = readQuery(m)
 	}
 	switch {
@@ -60,9 +60,15 @@ func (h *Handler) serveByEra(w http.ResponseWriter, r *http.Request, m jsonrpc.M
 	return true
 }
 
-// claim is part of the key by which a message claims to be modern. That of
-// most legacy clients have none of it, and are not looked at any closer.
-var claim = []byte("protocolVersion")
+// claim is part of the key by which a message claims to be modern. It is all
+// ASCII letters: who spells it otherwise has hidden in the message.
+var claim, hidden = []byte("protocolVersion"), []byte(`\u00`)
+
+// mayClaim reports whether a message may claim to be modern. Most of those of
+// legacy clients cannot, and are not looked at any closer.
+func mayClaim(message []byte) bool {
+	return bytes.Contains(message, claim) || bytes.Contains(message, hidden)
+}
 
 // takeNotification answers a notification of 2026-07-28. There is none that
 // could mean anything here: a cancellation names an id that other clients use
@@ -149,12 +155,12 @@ func (h *Handler) serveModern(w http.ResponseWriter, r *http.Request, m jsonrpc.
 	if standing := httpguard.Standing(r); standing.Done() != nil {
 		defer context.AfterFunc(standing, func() { e.cancel(errRevoked) })()
 	}
+	e.begin() // what follows may have to ask the server
+	defer e.leave()
 	if no := h.refuseParams(e.ctx, r.Header, m, q); no != nil {
-		writeRefusal(w, e.id, no)
+		e.refuse(no)
 		return
 	}
-	e.begin()
-	defer e.leave()
 	if err := h.opts.Modern.ServeConn(e.ctx, e); err != nil && e.ctx.Err() == nil {
 		h.logUnserved(err)
 	}
@@ -191,7 +197,9 @@ func statusOf(m jsonrpc.Message, method string) int {
 	case "-32020", "-32021", "-32022":
 		return http.StatusBadRequest
 	case "-32601":
-		if !era.IsModernMethod(method) { // MI11
+		// The server has no such method, or nothing to serve it with. Only of
+		// a tool's call it may mean the tool: older servers say so (MI11).
+		if method != "tools/call" {
 			return http.StatusNotFound
 		}
 	case "-32603":

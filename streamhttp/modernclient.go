@@ -74,7 +74,8 @@ type ModernClient struct {
 
 	Options ModernOptions
 
-	rawNames atomic.Bool // the server takes Mcp-Name as it is, without base64 (ME2)
+	rawNames   atomic.Bool // the server takes Mcp-Name as it is, without base64 (ME2)
+	codedEmpty atomic.Bool // it takes an empty Mcp-Param for a missing one, unless it is in base64
 }
 
 // Dial checks the URL and the headers and returns a Conn. It makes no network

@@ -200,14 +200,42 @@ func TestModernParamHeaders(t *testing.T) {
 		t.callTool("2", "deploy", `{"region":"us-west1","n":42.0,"s":"x"}`)
 		t.callTool("3", "deploy", `{"region":"zażółć","n":null}`)
 		t.callTool("4", "plain", `{"region":"r"}`)
+		t.callTool("5", "deploy", `{"region":"","n":9007199254740993}`)
+		t.callTool("6", "deploy", `{"n":-42.50}`)
 		var got []string
 		for _, r := range t.server.requests("tools/call") {
 			got = append(got, fmt.Sprint(r.header["Mcp-Param-Region"], r.header["Mcp-Param-Count"], r.header["Mcp-Param-S"]))
 		}
-		if want := "[[us-west1] [42] [] [=?base64?emHFvMOzxYLEhw==?=] [] [] [] [] []]"; fmt.Sprint(got) != want {
+		if want := "[[us-west1] [42] [] [=?base64?emHFvMOzxYLEhw==?=] [] [] [] [] [] [] [9007199254740993] [] [] [-42.5] []]"; fmt.Sprint(got) != want {
 			t.Errorf("headers were %v, want %s", got, want)
 		}
-		t.wantSeen("tools/list", "tools/call", "tools/call", "tools/call")
+		if values := t.server.requests("tools/call")[3].header["Mcp-Param-Region"]; len(values) != 1 || values[0] != "" {
+			t.Errorf("an empty argument went as %q", values) // ME2
+		}
+		t.wantSeen("tools/list", "tools/call", "tools/call", "tools/call", "tools/call", "tools/call")
+	})
+}
+
+// ME2, ME4: a server that takes an empty header for a missing one gets it in
+// base64, from the second attempt on.
+func TestModernParamEmpty(t *testing.T) {
+	tools := &toolServer{pages: []string{regionTool}}
+	testModern(t, func(s *fakeServer, o *ModernOptions) {
+		s.onPost = func(w http.ResponseWriter, r *http.Request, m jsonrpc.Message) bool {
+			if m.Method() == "tools/call" && r.Header.Get("Mcp-Param-Region") == "" {
+				writeStatus(w, 400, failure(m, "-32020", "header mismatch: missing Mcp-Param-Region header"))
+				return true
+			}
+			return tools.serve(w, r, m)
+		}
+	}, func(t *modernTest) {
+		for _, id := range []string{"1", "2"} {
+			t.callTool(id, "deploy", `{"region":""}`)
+		}
+		if got := t.server.requests("tools/call")[2].header["Mcp-Param-Region"]; len(got) != 1 || got[0] != "=?base64??=" {
+			t.Errorf("it went as %q", got)
+		}
+		t.wantSeen("tools/list", "tools/call", "tools/list", "tools/call", "tools/call")
 	})
 }
 
@@ -430,5 +458,33 @@ func TestModernToolsBounded(t *testing.T) {
 	}
 	if _, l, _ := tools.look(fmt.Sprint(3*modernMostTools-1), 0); l != nil {
 		t.Error("the newest is not")
+	}
+}
+
+// The table of tools is bounded, and what is learned once it is full costs
+// little of it: nothing if the tool is known, else one of the others (ME3).
+func TestModernToolsFull(t *testing.T) {
+	var tools modernTools
+	for i := range modernMostTools {
+		tools.learn([]toolheader.Tool{{Name: fmt.Sprint(i)}})
+	}
+	region := []toolheader.Param{{Header: "Mcp-Param-Region", Path: []string{"region"}, Type: toolheader.String}}
+	known := func() (n int) {
+		for i := range modernMostTools {
+			if tool := tools.byName[fmt.Sprint(i)]; tool.seq > 0 {
+				n++
+			}
+		}
+		return n
+	}
+	tools.learn([]toolheader.Tool{{Name: "7", Params: region}})
+	if tool, _, _ := tools.look("7", 0); len(tool.params) != 1 || known() != modernMostTools {
+		t.Errorf("after news of a known tool %d are known, and its parameters are %v", known(), tool.params)
+	}
+	for i, name := range []string{"new", "newer"} {
+		tools.learn([]toolheader.Tool{{Name: name, Params: region}})
+		if tool, _, _ := tools.look(name, 0); len(tool.params) != 1 || known() < modernMostTools-1-i || len(tools.byName) != modernMostTools {
+			t.Errorf("after %s %d of the others are known, of %d; its parameters are %v", name, known(), len(tools.byName), tool.params)
+		}
 	}
 }

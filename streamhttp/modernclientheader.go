@@ -20,6 +20,8 @@ type modernAttempt struct {
 	name    string // what it says
 	rawName bool   // and as it is, not as base64
 	tool    modernTool
+	empty   bool // one of its Mcp-Params is empty
+	coded   bool // and goes as the base64 of nothing
 	header  http.Header
 
 	again     bool // it was sent again because the reply was lost
@@ -35,6 +37,7 @@ func (c *modernConn) prepare(call *modernCall, at *modernAttempt) (answer jsonrp
 		return no.Response(call.id), nil
 	}
 	at.rawName = c.client.rawNames.Load() && maySendRaw(at.name)
+	at.coded = c.client.codedEmpty.Load()
 	if call.method == "tools/call" && at.named {
 		at.tool = c.toolOf(call, at.name, 0)
 		if call.ctx.Err() != nil {
@@ -85,9 +88,25 @@ func (c *modernConn) headerOf(call *modernCall, at *modernAttempt) http.Header {
 		header[headerName] = values[2:3:3]
 	}
 	if len(at.tool.params) > 0 {
-		maps.Copy(header, toolheader.Headers(at.tool.params, call.msg.Lookup("params", "arguments")))
+		params := toolheader.Headers(at.tool.params, call.msg.Lookup("params", "arguments"))
+		at.encodeEmpty(params)
+		maps.Copy(header, params)
 	}
 	return header
+}
+
+// encodeEmpty writes empty Mcp-Params in base64 for a server that needs that.
+func (at *modernAttempt) encodeEmpty(params http.Header) {
+	at.empty = false
+	for _, values := range params {
+		if values[0] != "" {
+			continue
+		}
+		at.empty = true
+		if at.coded {
+			values[0] = toolheader.EncodedEmpty
+		}
+	}
 }
 
 // isHeaderText reports whether s can be the value of a header as it is.
@@ -135,14 +154,19 @@ func (c *modernConn) correct(call *modernCall, at *modernAttempt, answer jsonrpc
 		return false
 	}
 	at.tool = tool
+	at.coded = true // it may have missed an empty one; all servers must understand this
 	before := at.header
 	at.header = c.headerOf(call, at)
 	return !maps.EqualFunc(before, at.header, slices.Equal)
 }
 
-// accept remembers how the server wants its Mcp-Name, if that was found out.
+// accept remembers how the server wants its Mcp-Name and empty Mcp-Params, if
+// that was found out.
 func (c *modernConn) accept(at *modernAttempt, answer jsonrpc.Message) {
 	if at.renamed && !isMismatch(answer) && c.client.rawNames.Swap(at.rawName) != at.rawName {
 		c.log.Debug("learned how the server reads the Mcp-Name header", "base64", !at.rawName)
+	}
+	if at.refreshed && at.empty && !isMismatch(answer) {
+		c.client.codedEmpty.Store(true)
 	}
 }

@@ -68,12 +68,19 @@ func (t *modernTools) listed(l *modernListing, name string, seq uint64) modernTo
 	return tool
 }
 
-// put enters a tool. Its caller holds mu.
+// put enters a tool. If there are too many, any one of the others makes room:
+// it is asked for again when somebody calls it. Its caller holds mu.
 func (t *modernTools) put(name string, tool modernTool) modernTool {
 	t.seq++
 	tool.seq = t.seq
-	if t.byName == nil || len(t.byName) >= modernMostTools {
+	if t.byName == nil {
 		t.byName = make(map[string]modernTool)
+	}
+	if _, known := t.byName[name]; !known && len(t.byName) >= modernMostTools {
+		for other := range t.byName {
+			delete(t.byName, other)
+			break
+		}
 	}
 	t.byName[name] = tool
 	return tool

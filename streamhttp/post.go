@@ -142,10 +142,12 @@ func (h *Handler) serveInitialize(w http.ResponseWriter, r *http.Request, m json
 		return
 	}
 	p := &post{w: w, r: r, s: s, st: st, rd: rd, first: m.ID(), opens: true, share: share}
+	defer func() {
+		if !s.begun() {
+			s.end("initialize failed")
+		}
+	}()
 	h.serveStream(p, one)
-	if !s.begun() {
-		s.end("initialize failed")
-	}
 }
 
 // post is the exchange of one POST that has requests in it.
@@ -207,7 +209,7 @@ func (h *Handler) serveStream(p *post, messages []jsonrpc.Message) {
 			timeUp = true
 		case <-p.r.Context().Done():
 			p.s.withdraw(todo.messages)
-			return
+			abort()
 		}
 		whole, stream := p.s.reply(p.st)
 		if len(todo.messages) > 0 && p.s.over() {
@@ -234,6 +236,11 @@ func (h *Handler) serveStream(p *post, messages []jsonrpc.Message) {
 		}
 	}
 }
+
+// abort ends a POST whose client has hung up before there was a reply. To
+// return would be one: net/http would give it status 200 and no type, and a
+// client that has closed its own direction only would read that.
+func abort() { panic(http.ErrAbortHandler) }
 
 // outbox is what a POST still has to pass to the server. The zero outbox is empty.
 type outbox struct {

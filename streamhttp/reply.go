@@ -14,6 +14,7 @@ import (
 // after it, so that the client does not take half a reply for a whole one.
 type reply struct {
 	http.ResponseWriter
+	begun bool // it has a status; its writers have a lock of their own
 
 	mu      sync.Mutex // never held during a write
 	writing bool
@@ -98,6 +99,12 @@ func (p *reply) SetWriteDeadline(t time.Time) error {
 		t = longAgo
 	}
 	return http.NewResponseController(p.ResponseWriter).SetWriteDeadline(t)
+}
+
+// WriteHeader begins the reply.
+func (p *reply) WriteHeader(status int) {
+	p.begun = true
+	p.ResponseWriter.WriteHeader(status)
 }
 
 // Unwrap is for the http.ResponseController.

@@ -178,3 +178,62 @@ func TestServerModernHeaderBytes(t *testing.T) {
 		c.Close()
 	}
 }
+
+// A client that has closed its own direction only has hung up, as far as
+// net/http can tell. It gets no reply then, rather than an empty one that it
+// would take for the answer (MI15, LI7).
+func TestServerHalfClosed(t *testing.T) {
+	call := request26("1", "tools/call", `"name":"t"`)
+	modern := vHeader + r26 + "\r\n" + mHeader + "tools/call\r\n" + nHeader + "t\r\n"
+	for _, c := range []struct {
+		name, headers, body string
+		opts                streamhttp.HandlerOptions
+		slow                bool // it is the question about the tool that takes its time
+	}{
+		{name: "modern", headers: modern, body: call},
+		{name: "modern, before it is served", headers: modern, body: call, slow: true},
+		{name: "initialize", body: initialize(r25c)},
+		{name: "stateless", body: ping, opts: streamhttp.HandlerOptions{Stateless: true}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			taken := make(chan struct{})
+			hangs := bridge.HandlerFunc(func(ctx context.Context, conn bridge.Conn) error {
+				if _, err := conn.Recv(ctx); err != nil {
+					return err
+				}
+				close(taken)
+				for {
+					m, err := conn.Recv(ctx)
+					if err != nil || m.Method() == "notifications/cancelled" {
+						return err
+					}
+				}
+			})
+			c.opts.Modern = hangs
+			if c.slow {
+				c.opts.ToolSchema = func(ctx context.Context, _ jsonrpc.Message, _ string) ([]byte, bool) {
+					close(taken)
+					<-ctx.Done()
+					return nil, false
+				}
+			}
+			h := streamhttp.NewHandler(hangs, c.opts)
+			srv := httptest.NewServer(h)
+			defer srv.Close()
+			defer h.Close()
+			conn, err := net.Dial("tcp", srv.Listener.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n%s%s", c.headers, sized(c.body))
+			<-taken
+			if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
+				t.Fatal(err)
+			}
+			if got, _ := io.ReadAll(conn); len(got) > 0 {
+				t.Errorf("it got %q", got)
+			}
+		})
+	}
+}

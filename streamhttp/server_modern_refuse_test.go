@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
@@ -84,6 +85,8 @@ func TestServerModernRefusals(t *testing.T) {
 		{"MI8 another version header", request26("4", "tools/list", ""), []string{vHeader + r25c, mHeader + "tools/list"}, 400, -32020, "4"},
 		{"MI8 unknown version header", request26("4", "tools/list", ""), []string{vHeader + "2027-01-01", mHeader + "tools/list"}, 400, -32020, "4"},
 		{"MI8 no version header", request26("4", "tools/list", ""), []string{mHeader + "tools/list"}, 400, -32020, "4"},
+		{"MI8 no version header, escapes in the key", body26("4", "tools/list", `"io.modelcontextprotocol/protocol\u0056ersion":"`+r26+`",`+caps26), []string{mHeader + "tools/list"}, 400, -32020, "4"},
+		{"MI8 no version header, escapes all over", `{"jsonrpc":"2.0","id":4,"method":"tools/list","par\u0061ms":{"\u005fmeta":{"\u0069o.modelcontextprotocol\/\u0070rotocolVersio\u006E":"2026\u002d07-28",` + caps26 + `}}}`, []string{mHeader + "tools/list"}, 400, -32020, "4"},
 		{"MI8 two version headers", request26("4", "tools/list", ""), append([]string{vHeader + r26}, good...), 400, -32020, "4"},
 		{"MI8 unknown in the body only", body26("4", "tools/list", keyV+`:"v999.0.0",`+caps26), good, 400, -32020, "4"},
 		{"MI8 legacy in the body only", body26("4", "tools/list", keyV+`:"`+r25c+`",`+caps26), good, 400, -32020, "4"},
@@ -177,6 +180,7 @@ func TestServerModernUnsupported(t *testing.T) {
 		{era.OnlyModern, initialize(r25b), nil, `"2026-07-28"`, r25b, `"init"`},
 		{era.OnlyModern, ping, []string{vHeader + r25a}, `"2026-07-28"`, r25a, "1"},
 		{era.OnlyModern, ping, nil, `"2026-07-28"`, "", "1"},
+		{era.OnlyModern, body26("1", "tools/list", `"io.modelcontextprotocol/\u0070rotocolVersion":"`+r25c+`"`), nil, `"2026-07-28"`, r25c, "1"},
 		{era.OnlyModern, body26("1", "tools/list", keyV+`:"`+r25c+`"`), []string{vHeader + r25c}, `"2026-07-28"`, r25c, "1"},
 		{era.Auto, `{"jsonrpc":"2.0","method":"notifications/x","params":{"_meta":{` + keyV + `:"v999.0.0"}}}`, []string{vHeader + "v999.0.0"}, both, "v999.0.0", ""},
 	} {
@@ -296,6 +300,9 @@ func TestServerModernParams(t *testing.T) {
 			{"t", `{"region":null}`, nil, true},
 			{"t", `{}`, nil, true},
 			{"t", `{"n":42}`, []string{"Mcp-Param-N: 42.0"}, true},
+			{"t", `{"n":9007199254740993}`, []string{"Mcp-Param-N: 9007199254740993"}, true},
+			{"t", `{"n":42.5}`, []string{"Mcp-Param-N: 42.5"}, true},
+			{"t", `{"region":""}`, []string{"Mcp-Param-Region: =?base64??="}, true},
 			{"t", `{"region":"eu"}`, []string{"Mcp-Param-Region: eu", "Mcp-Param-Other: x"}, true},
 			{"other", `{"region":"eu"}`, []string{"Mcp-Param-Region: us"}, true}, // nothing is known of it
 			{"t", `{"region":"eu"}`, nil, false},
@@ -305,6 +312,11 @@ func TestServerModernParams(t *testing.T) {
 			{"t", `{"region":null}`, []string{"Mcp-Param-Region: null"}, false},
 			{"t", `{}`, []string{"Mcp-Param-Region: eu"}, false},
 			{"t", `{"n":42}`, []string{"Mcp-Param-N: 43"}, false},
+			{"t", `{"n":9007199254740993}`, nil, false},
+			{"t", `{"n":9007199254740993}`, []string{"Mcp-Param-N: 9007199254740992"}, false},
+			{"t", `{"n":42.5}`, nil, false},
+			{"t", `{"n":42,"n":43}`, []string{"Mcp-Param-N: 43"}, false},
+			{"t", `{"region":""}`, nil, false},
 		} {
 			params := `"name":"` + c.tool + `","arguments":` + c.arguments
 			r := u.ask26("1", "tools/call", params, c.headers...)
@@ -316,5 +328,82 @@ func TestServerModernParams(t *testing.T) {
 			s.server().answers(result("1"))
 			r.isJSON(result("1"))
 		}
+		// ME2: the value of a header may be empty.
+		c := s.raw()
+		c.write("POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n" + vHeader + r26 + "\r\n" + mHeader + "tools/call\r\n" + nHeader +
+			"t\r\nMcp-Param-Region:\r\n" + sized(request26("1", "tools/call", `"name":"t","arguments":{"region":""}`)))
+		go s.server().answers(result("1"))
+		if resp, body := c.reply(); resp.StatusCode != 200 || body != result("1") {
+			t.Errorf("%s %s", resp.Status, body)
+		}
+	})
+}
+
+// While the bridge must ask the server about a tool before it can look at the
+// headers of a call, the client is not kept without a byte either; what is
+// wrong with them is said on the stream then, and with a status before (MI13, MI22).
+func TestServerModernSlowSchema(t *testing.T) {
+	for _, c := range []struct {
+		name, region string
+		takes        time.Duration
+		status       int // of a reply that is no stream; 0: it is one
+	}{
+		{"wrong, soon", "us", 9 * time.Second, http.StatusBadRequest},
+		{"wrong, late", "us", 40 * time.Second, 0},
+		{"right, late", "eu", 40 * time.Second, 0},
+	} {
+		bubble(t, c.name, func(t *testing.T) {
+			s, u := newModern(t, streamhttp.HandlerOptions{ToolSchema: func(ctx context.Context, _ jsonrpc.Message, _ string) ([]byte, bool) {
+				select {
+				case <-time.After(c.takes):
+				case <-ctx.Done():
+				}
+				return []byte(schemaWithRegion), true
+			}})
+			r := u.ask26("1", "tools/call", `"name":"t","arguments":{"region":"eu"}`, "Mcp-Param-Region: "+c.region)
+			time.Sleep(c.takes - time.Nanosecond)
+			if late := c.takes > 10*time.Second; late {
+				r.isStream()
+			} else if synctest.Wait(); r.begun() != 0 {
+				t.Errorf("the reply has begun with %d", r.status)
+			}
+			time.Sleep(time.Nanosecond)
+			switch {
+			case c.status != 0:
+				r.isError(c.status, -32020, "1")
+				s.unserved()
+				return
+			case c.region == "eu":
+				p := s.server()
+				p.gets()
+				p.answers(result("1"))
+				r.isModern().gets(result("1")).over()
+				return
+			}
+			r.isModern().gets(`{"jsonrpc":"2.0","id":1,"error":{"code":-32020,"message":"header mismatch: the Mcp-Param-Region header is not what the argument is"}}`)
+			r.over()
+			s.unserved()
+		})
+	}
+	bubble(t, "the client hangs up meanwhile", func(t *testing.T) {
+		asked := make(chan context.Context, 1)
+		s, u := newModern(t, streamhttp.HandlerOptions{ToolSchema: func(ctx context.Context, _ jsonrpc.Message, _ string) ([]byte, bool) {
+			asked <- ctx
+			<-ctx.Done()
+			return nil, false
+		}})
+		r := u.ask26("1", "tools/call", `"name":"t"`)
+		time.Sleep(time.Minute)
+		r.isStream()
+		r.cut()
+		synctest.Wait()
+		if (<-asked).Err() == nil {
+			t.Error("the server is still being asked")
+		}
+		p := s.server()
+		if _, err := p.Recv(p.ctx); err == nil {
+			t.Error("the request was served")
+		}
+		p.quits(nil)
 	})
 }

@@ -117,13 +117,17 @@ func TestServerModernStatus(t *testing.T) {
 			{"tools/call", `"name":"t"`, failure("1", -32020, ""), 400},
 			{"tools/call", `"name":"t"`, failure("1", -32022, ""), 400},
 			{"tools/call", `"name":"t"`, failure("1", -32602, ""), 200}, // MI24
-			{"tools/call", `"name":"t"`, failure("1", -32601, ""), 200}, // MI11: the method is there
+			{"tools/call", `"name":"t"`, failure("1", -32601, ""), 200}, // MI11: so older servers name an unknown tool
 			{"tools/call", `"name":"t"`, failure("1", -32603, ""), 200},
 			{"tools/call", `"name":"t"`, failure("1", 7, ""), 200},
 			{"tools/call", `"name":"t"`, failure("1", -32603, `,"data":{"reason":"busy"}`), 503},
-			{"prompts/list", "", failure("1", -32601, ""), 200},
-			{"vendor/method", "", failure("1", -32601, ""), 404}, // MI11: it is not
-			{"subscriptions/listen", "", failure("1", -32601, ""), 200},
+			{"tools/list", "", failure("1", -32601, ""), 404}, // MI11: the server has no such method
+			{"prompts/list", "", failure("1", -32601, ""), 404},
+			{"prompts/get", `"name":"p"`, failure("1", -32601, ""), 404},
+			{"resources/read", `"uri":"x:y"`, failure("1", -32601, ""), 404},
+			{"completion/complete", "", failure("1", -32601, ""), 404},
+			{"vendor/method", "", failure("1", -32601, ""), 404},
+			{"subscriptions/listen", "", failure("1", -32601, ""), 404},
 			{"subscriptions/listen", "", failure("1", -32602, ""), 200},
 		} {
 			r := u.ask26("1", c.method, c.params)

@@ -21,10 +21,11 @@ func principal(r *http.Request) string { return httpguard.Principal(r) }
 func (h *Handler) start(w http.ResponseWriter, r *http.Request, s *session, id jsonrpc.ID) (ok bool) {
 	guest, err := h.lobby.Enter(r.Context())
 	if err != nil {
-		if r.Context().Err() == nil { // somebody is left to tell
-			h.logRefused(r, err.Error())
-			httpserver.Busy(w, r, id, bridge.Excuse(err))
+		if r.Context().Err() != nil { // nobody is left to tell
+			abort()
 		}
+		h.logRefused(r, err.Error())
+		httpserver.Busy(w, r, id, bridge.Excuse(err))
 		return false
 	}
 	s.onEnd = func() {

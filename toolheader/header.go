@@ -3,34 +3,30 @@ package toolheader
 import (
 	"fmt"
 	"net/http"
-	"strconv"
 
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
 // Headers returns the headers for a call with these arguments (raw; nil: none):
-// one for each parameter whose value is a string, a boolean, or an integer that
-// is safe. There is none for null, nor for values that a header cannot carry:
-// that they do not suit the schema is for the server to say (ME3). nil: none at
-// all.
+// one for each parameter whose value is a string, a boolean or a number. There
+// is none for null, nor for objects and arrays, for which no header is defined:
+// that they do not suit the schema is for the server to say (ME3). Nor does a
+// number go without because it does not: the header says what the body says.
+// nil: none at all.
 //
-// An empty text is written as the base64 of nothing. That means the same, and
-// there are servers that take an empty header for a missing one.
+// An empty text makes an empty value (ME2).
 func Headers(params []Param, arguments []byte) http.Header {
 	var header http.Header
 	for _, p := range params {
-		text, ok := mirrored(find(arguments, p.Path))
+		value, _ := find(arguments, p.Path)
+		text, ok := mirrored(value)
 		if !ok {
 			continue
-		}
-		value := Encode(text)
-		if value == "" {
-			value = encoded("")
 		}
 		if header == nil {
 			header = make(http.Header, len(params))
 		}
-		header[p.Header] = []string{value}
+		header[p.Header] = []string{Encode(text)}
 	}
 	return header
 }
@@ -38,10 +34,16 @@ func Headers(params []Param, arguments []byte) http.Header {
 // Check compares the headers of a call with its arguments (MI22). The error is
 // a sentence for the client; it names the header, and repeats no value. A
 // header for what is absent or null is one too many: somebody may have routed
-// the call by it. Headers that belong to no parameter are not looked at.
+// the call by it. An argument that stands twice has no header that fits: two
+// readers could differ about it. Headers that belong to no parameter are not
+// looked at.
 func Check(params []Param, arguments []byte, header http.Header) error {
 	for _, p := range params {
-		if err := p.check(find(arguments, p.Path), header[p.Header]); err != nil {
+		value, twice := find(arguments, p.Path)
+		if twice {
+			return fmt.Errorf("header mismatch: the argument for the %s header stands twice", p.Header)
+		}
+		if err := p.check(value, header[p.Header]); err != nil {
 			return err
 		}
 	}
@@ -66,7 +68,7 @@ func (p Param) check(value []byte, headers []string) error {
 	}
 	same := mirrors && got == text
 	if isNumber(value) {
-		same = sameNumber(got, string(value))
+		same = same || sameNumber(got, string(value))
 	}
 	if !same {
 		return fmt.Errorf("header mismatch: the %s header is not what the argument is", p.Header)
@@ -75,18 +77,20 @@ func (p Param) check(value []byte, headers []string) error {
 }
 
 // find returns the value at the path of object keys; nil: there is none. Of
-// several equal keys the last counts.
-func find(value []byte, path []string) []byte {
+// several equal keys the last counts, and twice says that there are such on the
+// path.
+func find(value []byte, path []string) (found []byte, twice bool) {
 	for _, key := range path {
-		var found []byte
+		found = nil
 		for m := range jsonrpc.Members(value) {
 			if m.Key == key {
+				twice = twice || found != nil
 				found = m.Value
 			}
 		}
 		value = found
 	}
-	return value
+	return value, twice
 }
 
 func isNull(value []byte) bool { return len(value) == 0 || value[0] == 'n' }
@@ -108,8 +112,7 @@ func mirrored(value []byte) (text string, ok bool) {
 	case value[0] == 'f':
 		return "false", true
 	case isNumber(value):
-		n, ok := integer(string(value))
-		return strconv.FormatInt(n, 10), ok
+		return plain(string(value)), true
 	}
 	return "", false
 }

@@ -5,22 +5,30 @@ import (
 	"strings"
 )
 
-// safest is the largest integer that every reader of JSON can tell from its
-// neighbours: 2^53 - 1.
-const safest = 1<<53 - 1
+// longest is how many zeros a number may need to be written without an exponent:
+// more than any that a float64 can hold.
+const longest = 350
 
-// integer returns the value of a JSON number, if it is an integer and safe:
-// 42, 42.0 and 4.2e1 are all 42.
-func integer(number string) (n int64, ok bool) {
+// plain returns a JSON number without an exponent and without needless digits:
+// 42.0 and 4.2e1 are both 42. One that would be very long stays as it is.
+func plain(number string) string {
 	digits, exponent, ok := decimal(number)
-	if !ok || digits == "" {
-		return 0, ok
+	switch {
+	case !ok, exponent > longest, exponent < -longest:
+		return number
+	case digits == "":
+		return "0"
+	case exponent >= 0:
+		return digits + strings.Repeat("0", exponent)
 	}
-	if exponent < 0 || len(strings.TrimPrefix(digits, "-"))+exponent > len("9007199254740991") {
-		return 0, false
+	digits, negative := strings.CutPrefix(digits, "-")
+	digits = strings.Repeat("0", max(0, 1-exponent-len(digits))) + digits
+	at := len(digits) + exponent
+	digits = digits[:at] + "." + digits[at:]
+	if negative {
+		return "-" + digits
 	}
-	n, err := strconv.ParseInt(digits+strings.Repeat("0", exponent), 10, 64)
-	return n, err == nil && -safest <= n && n <= safest
+	return digits
 }
 
 // sameNumber reports whether two texts are JSON numbers and equal, however

@@ -21,12 +21,12 @@ func Encode(value string) string {
 	if !mustEncode(value) {
 		return value
 	}
-	return encoded(value)
-}
-
-func encoded(value string) string {
 	return sentinelStart + base64.StdEncoding.EncodeToString([]byte(value)) + sentinelEnd
 }
+
+// EncodedEmpty means the empty text as "" does: there are servers that take an
+// empty header for a missing one.
+const EncodedEmpty = sentinelStart + sentinelEnd
 
 func mustEncode(value string) bool {
 	if value == "" {
