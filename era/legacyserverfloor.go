@@ -60,7 +60,7 @@ type habitKey struct {
 type habit struct {
 	known     bool // some call is over, or has not asked for a while
 	questions int  // so many at most
-	certain   bool // they were theirs
+	certain   int  // so many of them were theirs: others may have been another's
 	eager     bool // they ask on before their first question is answered
 	less      int  // so many calls in a row had fewer
 	mostOfs   int  // so many had the one of these that had most
@@ -150,7 +150,7 @@ func (f *LegacyServerFilter) placeOf(c *serverCall) int {
 
 func (f *LegacyServerFilter) takeFloor(now time.Time, c *serverCall) {
 	patience := floorNew
-	if h := f.habitOf(c); h.certain && h.questions > 0 {
+	if f.habitOf(c).certain > 0 {
 		patience = floorKnown
 	}
 	l := &f.floor
@@ -273,7 +273,9 @@ func (f *LegacyServerFilter) hasAsked(c *serverCall, others []*serverCall) {
 	expected := !h.known || c.asked <= h.questions
 	if h.questions < c.asked {
 		h.questions, h.less, h.mostOfs = c.asked, 0, 0
-		h.certain = expected || len(others) == 0
+	}
+	if len(others) == 0 || expected && (c == f.floor.holder || !slices.ContainsFunc(others, f.mayAsk)) {
+		h.certain = max(h.certain, c.asked)
 	}
 	if c.input != nil && c.input.parked {
 		h.eager = true
@@ -285,7 +287,7 @@ func (f *LegacyServerFilter) hasAsked(c *serverCall, others []*serverCall) {
 	for _, other := range others { // one of them has asked, it seems: next time it is found out
 		h := f.habitOf(other)
 		if other.live(f) && h.known && h.questions <= other.asked {
-			h.questions, h.certain, h.less, h.mostOfs = other.asked+1, false, 0, 0
+			h.questions, h.less, h.mostOfs = other.asked+1, 0, 0
 			f.setHabit(other, h)
 		}
 	}
@@ -299,9 +301,9 @@ func (f *LegacyServerFilter) learn(now time.Time, c *serverCall, out *Out) {
 	}
 	h := f.habitOf(c)
 	before := h
-	patience := suspectCalls
-	if h.certain {
-		patience = habitCalls
+	least, patience := 0, habitCalls
+	if h.questions > h.certain {
+		least, patience = h.certain, suspectCalls
 	}
 	switch {
 	case c.asked >= h.questions:
@@ -309,7 +311,8 @@ func (f *LegacyServerFilter) learn(now time.Time, c *serverCall, out *Out) {
 	case h.less+1 < patience:
 		h.less, h.mostOfs = h.less+1, max(h.mostOfs, c.asked)
 	default:
-		h.questions, h.less, h.mostOfs = max(h.mostOfs, c.asked), 0, 0
+		h.questions, h.less, h.mostOfs = max(h.mostOfs, c.asked, least), 0, 0
+		h.certain = min(h.certain, h.questions)
 	}
 	h.known = true
 	if h == before {
