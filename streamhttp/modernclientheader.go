@@ -137,7 +137,13 @@ func (c *modernConn) correct(call *modernCall, at *modernAttempt, answer jsonrpc
 	at.tool = tool
 	before := at.header
 	at.header = c.headerOf(call, at)
-	return !maps.EqualFunc(before, at.header, slices.Equal)
+	if maps.EqualFunc(before, at.header, slices.Equal) {
+		return false
+	}
+	if c.opts.ToolsChanged != nil {
+		c.opts.ToolsChanged()
+	}
+	return true
 }
 
 // accept remembers how the server wants its Mcp-Name, if that was found out.
