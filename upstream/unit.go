@@ -227,7 +227,12 @@ type publicError string
 func (e publicError) Error() string       { return string(e) }
 func (e publicError) PublicError() string { return string(e) }
 
-// begin makes a unit, and ends one that is idle if there would be too many.
+// maxAlone bounds the units of one client each where there is no Admit: calls
+// may wait for their clients in them.
+const maxAlone = 10_000
+
+// begin makes a unit, and ends one that is idle if there would be too many that
+// clients share. Those of one client are bounded by Admit, which has a queue.
 // The caller holds s.mu.
 func (s *Server) begin(key unitKey, clientInfo []byte) (*unit, error) {
 	if len(key.capabilities) > maxCapabilities {
@@ -236,8 +241,14 @@ func (s *Server) begin(key unitKey, clientInfo []byte) (*unit, error) {
 	if len(clientInfo) > maxCapabilities {
 		clientInfo = nil
 	}
-	if len(s.units) >= s.spec.MaxUnits && !s.evict(key.principal, func(*unit) bool { return true }) {
-		return nil, fmt.Errorf("%w: %d processes with different clients run", bridge.ErrBusy, len(s.units))
+	switch {
+	case key.alone == 0:
+		if s.shared >= s.spec.MaxUnits && !s.evict(key.principal, func(u *unit) bool { return u.key.alone == 0 }) {
+			return nil, fmt.Errorf("%w: %d processes with different clients run", bridge.ErrBusy, s.shared)
+		}
+		s.shared++
+	case s.spec.Admit == nil && len(s.units)-s.shared >= maxAlone:
+		return nil, fmt.Errorf("%w: %d clients have a connection of their own", bridge.ErrBusy, maxAlone)
 	}
 	s.count++
 	u := &unit{s: s, key: key, clientInfo: clientInfo, id: fmt.Sprint(s.count)}
@@ -346,3 +357,6 @@ func (s *Server) end(u *unit) {
 		}
 	})
 }
+	if u.key.alone == 0 {
+		s.shared--
+	}
