@@ -138,6 +138,10 @@ func New(spec Spec) (*Server, error) {
 	opts := spec.Remote
 	opts.MaxMessageSize, opts.Logger = spec.MaxMessageSize, s.log
 	opts.Opened = func(session bool) { s.sessionless.Store(!session) }
+	opts.ToolsChanged = s.forgetTools
+	if spec.Protocol == era.Auto {
+		opts.Upgraded, opts.Foreign = s.upgraded, s.wonder
+	}
 	opts.NoRenew = false
 	s.lasting = &remote.Dialer{URL: spec.URL, Options: opts}
 	opts.NoRenew = true
