@@ -90,10 +90,10 @@ type ClientOptions struct {
 	// Renewed is called when a session was renewed, and must not wait. It may be nil.
 	Renewed func()
 
-	// Upgraded is asked when the server refuses the renewal of a session with an
-	// error of 2026-07-28, whether that is what it speaks by now: if so, Recv
-	// ends with ErrUpgraded. It may wait, until ctx is done. nil: the Conn goes
-	// on trying.
+	// Upgraded is asked when the server refuses the renewal of a session, with an
+	// error of its own or a 4xx, whether it speaks 2026-07-28 by now: if so, Recv
+	// ends with ErrUpgraded. refusal is that error, invalid where there is none.
+	// It may wait, until ctx is done. nil: the Conn goes on trying.
 	Upgraded func(ctx context.Context, refusal jsonrpc.Message) bool
 
 	// Opened is called when the server has answered the client's initialize,

@@ -26,6 +26,7 @@ const (
 	namesOld     = `{"jsonrpc":"2.0","id":ID,"error":{"code":-32022,"message":"no","data":{"supported":["2025-06-18"]}}}`
 	saysMismatch = `{"jsonrpc":"2.0","id":null,"error":{"code":-32020,"message":"no"}}`
 	noMethod     = `{"jsonrpc":"2.0","id":ID,"error":{"code":-32601,"message":"no"}}`
+	badParams    = `{"jsonrpc":"2.0","id":ID,"error":{"code":-32602,"message":"no"}}`
 	notFound     = `{"jsonrpc":"2.0","id":null,"error":{"code":-32001,"message":"Session not found"}}`
 )
 
@@ -45,6 +46,8 @@ func TestClientUpgraded(t *testing.T) {
 		"in a session, -32020":  {false, 400, 400, saysMismatch, saysMismatch},
 		"without one, -32022":   {true, 400, 400, namesNew, namesNew},
 		"without one, -32020":   {true, 400, 400, saysMismatch, saysMismatch},
+		"forgotten, -32602":     {false, 404, 400, notFound, badParams},
+		"forgotten, plain":      {false, 404, 400, notFound, "Bad Request"},
 		"mismatch, then -32601": {false, 400, 404, saysMismatch, noMethod},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -110,7 +110,7 @@ func isOnlyModern(m jsonrpc.Message) bool {
 // upgraded ends the Conn with ErrUpgraded, if that was wanted and the fault of
 // the renewal r comes of the server's speaking 2026-07-28 by now (ED9).
 func (c *clientConn) upgraded(r *clientRepair, fault *httpclient.Fault) bool {
-	if c.opts.Upgraded == nil || fault == nil || !saysModern(fault.Own) || !c.opts.Upgraded(r.ctx, fault.Own) {
+	if c.opts.Upgraded == nil || fault == nil || !fault.Own.IsError() && !saysUnopened(fault) || !c.opts.Upgraded(r.ctx, fault.Own) {
 		return false
 	}
 	return c.giveUp(r, fault, func() error {

@@ -160,7 +160,7 @@ func (s *Server) settle(t *testing.T) {
 // ED9: a remote server that was a legacy one is asked again when it refuses to
 // renew the session as a modern one does, and when it refuses all that comes in it.
 func TestRemoteIsUpgraded(t *testing.T) {
-	for _, refusal := range []string{"400 -32022", "400 -32020", "404 -32601", "400 -32021"} {
+	for _, refusal := range []string{"400 -32022", "400 -32020", "404 -32601", "400 -32602", "400"} {
 		for _, session := range []string{"s1", ""} {
 			for _, forgets := range []bool{true, false} {
 				if !forgets && refusal != "400 -32022" && refusal != "400 -32020" || session == "" && forgets {
