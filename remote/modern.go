@@ -28,7 +28,9 @@ func (d *Dialer) Modern() bridge.Dialer {
 	if !d.IsHTTP() {
 		return d
 	}
-	return d.modern()
+	c := d.modern()
+	c.Options.Foreign, c.Options.ToolsChanged = d.Options.Foreign, d.Options.ToolsChanged
+	return c
 }
 
 func (d *Dialer) modern() *streamhttp.ModernClient {

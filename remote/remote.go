@@ -18,6 +18,7 @@ import (
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/httpclient"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/legacysse"
 	"github.com/mcp-bridge/mcp-bridge/renew"
 	"github.com/mcp-bridge/mcp-bridge/stdio"
@@ -83,6 +84,13 @@ type Options struct {
 
 	// Opened is streamhttp.ClientOptions.Opened, for servers of that transport.
 	Opened func(session bool)
+
+	// Upgraded is streamhttp.ClientOptions.Upgraded, for servers of that transport.
+	Upgraded func(ctx context.Context, refusal jsonrpc.Message) bool
+
+	// Foreign and ToolsChanged are those of streamhttp.ModernOptions, for the
+	// Conns of Modern.
+	Foreign, ToolsChanged func()
 
 	// Logger is told what happens to the connection, never what messages
 	// contain. nil means no logging.
@@ -213,7 +221,7 @@ func (d *Dialer) dialer(t transport, report bool, estate *renew.Estate) bridge.D
 	case t == streamable:
 		return &streamhttp.Client{URL: d.URL, Options: streamhttp.ClientOptions{
 			Header: d.Options.Header, MaxMessageSize: d.Options.MaxMessageSize, ConnectTimeout: d.Options.ConnectTimeout, TLS: d.Options.TLS,
-			NoRenew: d.Options.NoRenew, ReportUnopened: report, Estate: estate, Renewed: renewed, Opened: d.Options.Opened, Logger: d.Options.Logger,
+			NoRenew: d.Options.NoRenew, ReportUnopened: report, Estate: estate, Renewed: renewed, Opened: d.Options.Opened, Upgraded: d.Options.Upgraded, Logger: d.Options.Logger,
 		}}
 	}
 	return &legacysse.Client{URL: d.URL, Options: legacysse.ClientOptions{

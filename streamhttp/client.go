@@ -11,6 +11,7 @@ import (
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/httpclient"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/renew"
 )
 
@@ -89,6 +90,12 @@ type ClientOptions struct {
 	// Renewed is called when a session was renewed, and must not wait. It may be nil.
 	Renewed func()
 
+	// Upgraded is asked when the server refuses the renewal of a session, with an
+	// error of its own or a 4xx, whether it speaks 2026-07-28 by now: if so, Recv
+	// ends with ErrUpgraded. refusal is that error, invalid where there is none.
+	// It may wait, until ctx is done. nil: the Conn goes on trying.
+	Upgraded func(ctx context.Context, refusal jsonrpc.Message) bool
+
 	// Opened is called when the server has answered the client's initialize,
 	// ahead of Recv's returning the answer, and must not wait: session says
 	// whether there is a session id. Without one the server has no way to ask
@@ -133,7 +140,7 @@ type Client struct {
 // closed, when ctx is done, or for a request with the id of one in progress,
 // which could not be answered unmistakably: whatever else goes wrong with a
 // request becomes a JSON-RPC error response that Recv returns. Its Recv ends
-// only with Close, and as NoRenew and ReportUnopened say.
+// only with Close, and as NoRenew, ReportUnopened and Upgraded say.
 func (c *Client) Dial(ctx context.Context) (bridge.Conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

@@ -246,6 +246,9 @@ func (c *clientConn) readRefusal(session *clientSession, resp *http.Response) *h
 	}
 	gone := c.opts.ReportUnopened && !c.opts.NoRenew // if it is no Streamable HTTP server any more
 	switch status := resp.StatusCode; {
+	case status == http.StatusBadRequest && c.opts.Upgraded != nil && isOnlyModern(fault.Own):
+		fault.Lost = true // the server knows no sessions any more (ED9)
+		return fault
 	case status == http.StatusMethodNotAllowed:
 		fault.Lost = gone
 		return fault

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 
+	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/httpclient"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/renew"
@@ -12,6 +13,10 @@ import (
 // ErrSessionLost is how Recv of a client with NoRenew ends when the server has
 // forgotten the session.
 var ErrSessionLost = errors.New("the server has forgotten the session")
+
+// ErrUpgraded is how Recv ends when the server does not renew the session because
+// it speaks 2026-07-28 by now (ClientOptions.Upgraded, ED9).
+var ErrUpgraded = errors.New("the server has gone over to protocol version 2026-07-28, which has no sessions")
 
 // UnopenedError is how Recv of a client with ReportUnopened ends, and Send
 // fails from then on, when the server has refused to initialize the way that
@@ -34,13 +39,18 @@ func (e *UnopenedError) Error() string { return e.Fault.Error() }
 // have answered initialize like this (LE13): with a 4xx that says nothing about
 // who asks, how much, or when.
 func saysUnopened(fault *httpclient.Fault) bool {
-	switch fault.Status {
+	return fault.Status/100 == 4 && !saysWhoOrWhen(fault.Status) && !saysModern(fault.Own)
+}
+
+// saysWhoOrWhen reports whether a status is about who asks, how much, or when.
+func saysWhoOrWhen(status int) bool {
+	switch status {
 	case http.StatusUnauthorized, http.StatusPaymentRequired, http.StatusForbidden, http.StatusProxyAuthRequired,
 		http.StatusRequestTimeout, http.StatusRequestEntityTooLarge, http.StatusTooEarly, http.StatusTooManyRequests,
 		http.StatusRequestHeaderFieldsTooLarge, http.StatusUnavailableForLegalReasons:
-		return false
+		return true
 	}
-	return fault.Status/100 == 4 && !saysModern(fault.Own)
+	return false
 }
 
 // saysModern reports whether a server's error is one of 2026-07-28: it has
@@ -81,15 +91,55 @@ func (c *clientConn) unopened(call *clientCall, fault *httpclient.Fault) bool {
 	return true
 }
 
+// isOnlyModern reports whether a server's error can only be one of 2026-07-28:
+// it misses that revision's headers, or lists it as what it speaks.
+func isOnlyModern(m jsonrpc.Message) bool {
+	switch string(m.Lookup("error", "code")) {
+	case "-32020":
+		return true
+	case "-32022":
+		for _, raw := range jsonrpc.Elements(m.Lookup("error", "data", "supported")) {
+			if v, _ := jsonrpc.Text(raw); era.IsModern(v) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// upgraded ends the Conn with ErrUpgraded, if that was wanted and the fault of
+// the renewal r comes of the server's speaking 2026-07-28 by now (ED9).
+func (c *clientConn) upgraded(r *clientRepair, fault *httpclient.Fault) bool {
+	if c.opts.Upgraded == nil || fault == nil || !fault.Own.IsError() && !saysUnopened(fault) || !c.opts.Upgraded(r.ctx, fault.Own) {
+		return false
+	}
+	return c.giveUp(r, fault, func() error {
+		c.log.Warn("the server speaks 2026-07-28 by now", "url", c.peer.String())
+		return ErrUpgraded
+	})
+}
+
 // unrenewed ends the Conn with an UnopenedError, if that was wanted and what
 // the server has said to the renewal r calls for it: it speaks another
-// transport by now. Whoever waits for an answer gets one before.
+// transport by now.
 func (c *clientConn) unrenewed(r *clientRepair, fault *httpclient.Fault) bool {
 	if !c.opts.ReportUnopened || !saysUnopened(fault) {
 		return false
 	}
+	return c.giveUp(r, fault, func() error {
+		c.log.Warn("this is no Streamable HTTP server any more", "url", c.peer.String(), "status", fault.Status)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return &UnopenedError{Fault: fault, Estate: c.st.books.Estate(c.st.refused + 1)}
+	})
+}
+
+// giveUp ends the Conn, after the renewal r has failed, with what why returns.
+// Whoever waits for an answer gets one before. false: the client initializes by
+// itself.
+func (c *clientConn) giveUp(r *clientRepair, fault *httpclient.Fault, why func() error) bool {
 	c.mu.Lock()
-	if c.st.repair != r { // the client initializes by itself
+	if c.st.repair != r {
 		c.mu.Unlock()
 		return false
 	}
@@ -102,15 +152,13 @@ func (c *clientConn) unrenewed(r *clientRepair, fault *httpclient.Fault) bool {
 			calls = append(calls, call)
 		}
 	}
-	estate := c.st.books.Estate(c.st.refused + 1)
 	c.mu.Unlock()
 	lost := c.forgottenFault(fault)
 	for _, call := range calls {
 		c.fail(c.ctx, call, lost)
 	}
 	c.refusals.Wait()
-	c.log.Warn("this is no Streamable HTTP server any more", "url", c.peer.String(), "status", fault.Status)
-	c.cancel(&UnopenedError{Fault: fault, Estate: estate})
+	c.cancel(why())
 	return true
 }
 

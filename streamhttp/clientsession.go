@@ -215,7 +215,7 @@ func (c *clientConn) repairLoop(r *clientRepair) {
 		r.next = time.Time{}
 		c.mu.Unlock()
 		session, refused, fault := c.handshake(r.ctx)
-		if refused && c.unrenewed(r, fault) || c.repaired(r, session, fault) {
+		if c.upgraded(r, fault) || refused && c.unrenewed(r, fault) || c.repaired(r, session, fault) {
 			return
 		}
 	}

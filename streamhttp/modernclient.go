@@ -50,6 +50,15 @@ type ModernOptions struct {
 	// cancellations behind it. 0 means DefaultModernMaxInFlight.
 	MaxInFlight int
 
+	// Foreign is called when the server has refused a request as only one does
+	// that does not speak 2026-07-28 (ED9), and must not wait. It may be nil.
+	Foreign func()
+
+	// ToolsChanged is called when the server has refused a call for its headers,
+	// and its list of tools has called for others (ME4). It must not wait, and may
+	// be nil.
+	ToolsChanged func()
+
 	// Logger is told what happens to the connection, never what messages
 	// contain. nil means no logging.
 	Logger hclog.Logger

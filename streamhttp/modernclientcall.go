@@ -135,7 +135,7 @@ func (c *modernConn) post(call *modernCall, m jsonrpc.Message, header http.Heade
 	}
 	switch mediaType := httpclient.MediaType(resp); {
 	case resp.StatusCode/100 != 2:
-		answer, fault = c.readModernRefusal(resp, m.ID())
+		answer, fault = c.readModernRefusal(call, resp, m.ID())
 	case mediaType == typeSSE:
 		if answer, fault = c.readModernStream(call, m, resp); fault == nil {
 			rest = resp
@@ -145,6 +145,7 @@ func (c *modernConn) post(call *modernCall, m jsonrpc.Message, header http.Heade
 	case resp.StatusCode == http.StatusNoContent, resp.StatusCode == http.StatusAccepted:
 		fault = c.noModernAnswer(resp.StatusCode)
 	default:
+		c.foreign(call)
 		fault = &httpclient.Fault{
 			Reason: httpclient.ReasonNotMCP, Status: resp.StatusCode,
 			Text: fmt.Sprintf("%s answered with %q, not with JSON or an event stream; is this the URL of an MCP server?", c.peer, mediaType),
@@ -162,9 +163,12 @@ func (c *modernConn) post(call *modernCall, m jsonrpc.Message, header http.Heade
 // readModernRefusal handles a status that is no success. With 400 and 404 a
 // JSON-RPC error is the answer (ME9); with others only if it has the id of the
 // request, and never where credentials are what is missing.
-func (c *modernConn) readModernRefusal(resp *http.Response, id jsonrpc.ID) (jsonrpc.Message, *httpclient.Fault) {
+func (c *modernConn) readModernRefusal(call *modernCall, resp *http.Response, id jsonrpc.ID) (jsonrpc.Message, *httpclient.Fault) {
 	fault := c.peer.RefusalFault(resp)
 	own := fault.Own
+	if isForeign(fault, id) {
+		c.foreign(call)
+	}
 	if own.Kind() == jsonrpc.Response {
 		switch resp.StatusCode {
 		case http.StatusBadRequest, http.StatusNotFound:
@@ -178,6 +182,30 @@ func (c *modernConn) readModernRefusal(resp *http.Response, id jsonrpc.ID) (json
 		}
 	}
 	return jsonrpc.Message{}, fault
+}
+
+// isForeign reports whether a server of 2026-07-28 does not refuse the request
+// id like this (ED9): with an error that is none of that revision's, or with one
+// of JSON-RPC's that is not about the request. What says who may ask, how much,
+// or when, says nothing about revisions. (-32022 says which it knows.)
+func isForeign(fault *httpclient.Fault, id jsonrpc.ID) bool {
+	if fault.Status/100 != 4 || saysWhoOrWhen(fault.Status) {
+		return false
+	}
+	switch string(fault.Own.Lookup("error", "code")) {
+	case "-32020", "-32021", "-32022":
+		return false
+	case "-32601", "-32602", "-32603":
+		return !fault.Own.ID().Equivalent(id)
+	}
+	return true
+}
+
+// foreign says that call was refused so. Of Discover's question its caller hears.
+func (c *modernConn) foreign(call *modernCall) {
+	if c.opts.Foreign != nil && call.id != discoverID {
+		c.opts.Foreign()
+	}
 }
 
 // readModernBody reads a reply that is JSON: the response.

@@ -157,7 +157,13 @@ func (c *modernConn) correct(call *modernCall, at *modernAttempt, answer jsonrpc
 	at.coded = true // it may have missed an empty one; all servers must understand this
 	before := at.header
 	at.header = c.headerOf(call, at)
-	return !maps.EqualFunc(before, at.header, slices.Equal)
+	if maps.EqualFunc(before, at.header, slices.Equal) {
+		return false
+	}
+	if c.opts.ToolsChanged != nil {
+		c.opts.ToolsChanged()
+	}
+	return true
 }
 
 // accept remembers how the server wants its Mcp-Name and empty Mcp-Params, if

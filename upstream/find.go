@@ -179,13 +179,19 @@ func (c *finding) change(ctx context.Context, answer jsonrpc.Message) bool {
 			return false
 		}
 	}
-	s.spareInitialize()
-	s.closed(old)
-	bridge.GiveBack(c.client) // its place is the other's
+	if answer.IsError() {
+		s.closed(old)
+		bridge.GiveBack(c.client) // its place is the other's
+	}
 	other, err := c.f.other.Dial(c.client)
 	if err != nil {
 		s.log.Warn("the server could not be reached with 2026-07-28", "error", err)
 		return false
+	}
+	s.spareInitialize()
+	if !answer.IsError() { // until now it could have gone on
+		s.closed(old)
+		bridge.GiveBack(c.client)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

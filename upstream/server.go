@@ -50,8 +50,9 @@ type Spec struct {
 	// probed. nil: there is always a place.
 	Admit bridge.Admit
 
-	// MaxUnits is how many processes with different clients there may be; for
-	// one more, one that is idle is ended. 0: 100.
+	// MaxUnits is how many processes that clients share there may be; for one
+	// more, one that is idle is ended. Those of one client or request are
+	// Admit's to bound. 0: 100.
 	MaxUnits int
 
 	// Idle is how long a process without clients is kept. 0: 30 min; negative: for ever.
@@ -93,12 +94,13 @@ type Server struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 
-	mu    sync.Mutex
-	ended bool
-	units map[unitKey]*unit
-	tools map[unitKey]*schemas
-	byID  map[string]*unit
-	count int
+	mu     sync.Mutex
+	ended  bool
+	units  map[unitKey]*unit
+	tools  map[unitKey]*schemas
+	byID   map[string]*unit
+	count  int // of units there have been
+	shared int // units that are not of one client only
 }
 
 // New returns the Server for spec. It starts nothing; Close ends it.
@@ -136,6 +138,10 @@ func New(spec Spec) (*Server, error) {
 	opts := spec.Remote
 	opts.MaxMessageSize, opts.Logger = spec.MaxMessageSize, s.log
 	opts.Opened = func(session bool) { s.sessionless.Store(!session) }
+	opts.ToolsChanged = s.forgetTools
+	if spec.Protocol == era.Auto {
+		opts.Upgraded, opts.Foreign = s.upgraded, s.wonder
+	}
 	opts.NoRenew = false
 	s.lasting = &remote.Dialer{URL: spec.URL, Options: opts}
 	opts.NoRenew = true

@@ -9,7 +9,6 @@ import (
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/era"
-	"github.com/mcp-bridge/mcp-bridge/httpclient"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -19,6 +18,7 @@ type schemas struct {
 	mu     sync.Mutex
 	inputs map[string][]byte // input schemas by tool; nil for those without x-mcp-header
 	asked  time.Time         // when the list was last fetched for a tool that is not in it
+	age    uint64            // how often the list has changed
 	fetch  chan struct{}     // holds an element while one fetches
 }
 
@@ -55,10 +55,20 @@ func (t *schemas) input(tool string) (schema []byte, known, fresh bool) {
 	return schema, known, time.Since(t.asked) < again
 }
 
-// learn takes the tools of a result of tools/list.
-func (t *schemas) learn(result []byte) {
+func (t *schemas) now() (age uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	return t.age
+}
+
+// learn takes the tools of a result of tools/list that was asked for at an age:
+// if the list has changed since, they may be those of before.
+func (t *schemas) learn(result []byte, age uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.age != age {
+		return
+	}
 	if t.inputs == nil {
 		t.inputs = make(map[string][]byte)
 	}
@@ -93,6 +103,17 @@ func (t *schemas) forget() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.inputs, t.asked = nil, time.Time{}
+	t.age++
+}
+
+// forgetTools is for when a server wants other headers than its list of tools
+// has called for.
+func (s *Server) forgetTools() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, t := range s.tools {
+		t.forget()
+	}
 }
 
 // tap is a unit's Conn to its server. It sees the lists of tools pass by, and
@@ -103,26 +124,48 @@ type tap struct {
 	tools  *schemas
 	filter *era.LegacyServerFilter // nil: the server is a modern one
 
-	mu    sync.Mutex
-	asked map[jsonrpc.ID]string // tools/list and server/discover in progress
+	mu        sync.Mutex
+	asked     map[jsonrpc.ID]question // tools/list and server/discover in progress
+	discovers []jsonrpc.ID            // the server/discover that were asked last
 }
 
+type question struct {
+	method string
+	age    uint64 // of the list of tools
+}
+
+// maxDiscovers is how many server/discover one is looked for behind: who has
+// given it up does not say so, and the server may never answer it.
+const maxDiscovers = 1000
+
 func newTap(conn bridge.Conn, u *unit, f *era.LegacyServerFilter) *tap {
-	return &tap{Conn: conn, unit: u, filter: f, tools: u.s.table(u.key), asked: make(map[jsonrpc.ID]string)}
+	return &tap{Conn: conn, unit: u, filter: f, tools: u.s.table(u.key), asked: make(map[jsonrpc.ID]question)}
 }
 
 func (t *tap) Send(ctx context.Context, m jsonrpc.Message) error {
 	switch method := m.Method(); method {
 	case "tools/list", "server/discover":
-		t.mu.Lock()
-		t.asked[m.ID()] = method
-		t.mu.Unlock()
+		t.note(m.ID(), method)
 	case "notifications/cancelled":
 		t.mu.Lock()
 		delete(t.asked, m.RequestID())
 		t.mu.Unlock()
 	}
 	return t.Conn.Send(ctx, m)
+}
+
+// note keeps what is asked, until it is answered.
+func (t *tap) note(id jsonrpc.ID, method string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.asked[id] = question{method, t.tools.now()}
+	if method != "server/discover" {
+		return
+	}
+	if t.discovers = append(t.discovers, id); len(t.discovers) > maxDiscovers {
+		delete(t.asked, t.discovers[0])
+		t.discovers = t.discovers[1:]
+	}
 }
 
 // lastAnswers is how long what a server still owes may take that could not be
@@ -151,11 +194,10 @@ func (t *tap) Recv(ctx context.Context) (jsonrpc.Message, error) {
 	if err != nil {
 		return m, err
 	}
-	switch m.Kind() {
-	case jsonrpc.Response:
-		switch t.answered(m) {
+	if m.Kind() == jsonrpc.Response {
+		switch asked := t.answered(m); asked.method {
 		case "tools/list":
-			t.tools.learn(m.Result())
+			t.tools.learn(m.Result(), asked.age)
 		case "server/discover":
 			if m.IsError() && t.filter == nil {
 				t.unit.s.log.Warn("the server has refused server/discover; --protocol says what is spoken with it", "code", string(m.Lookup("error", "code")))
@@ -164,10 +206,6 @@ func (t *tap) Recv(ctx context.Context) (jsonrpc.Message, error) {
 		}
 		if m.IsError() && !t.unit.key.legacy && notModern(m) {
 			t.unit.doubt()
-		}
-	case jsonrpc.Notification:
-		if m.Method() == "notifications/tools/list_changed" {
-			t.tools.forget()
 		}
 	}
 	return m, nil
@@ -180,15 +218,15 @@ func (t *tap) Close() error {
 }
 
 // answered returns what m answers, if that is of interest.
-func (t *tap) answered(m jsonrpc.Message) (method string) {
+func (t *tap) answered(m jsonrpc.Message) (asked question) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.asked) == 0 {
-		return ""
+		return question{}
 	}
-	method = t.asked[m.ID()]
+	asked = t.asked[m.ID()]
 	delete(t.asked, m.ID())
-	return method
+	return asked
 }
 
 // served returns the answer to server/discover with the versions that clients
@@ -208,15 +246,8 @@ func (s *Server) served(m jsonrpc.Message) jsonrpc.Message {
 }
 
 // notModern reports whether an error says that the server does not speak
-// 2026-07-28 (any more).
+// 2026-07-28 (any more). What a status says of that, wonder is told.
 func notModern(m jsonrpc.Message) bool {
-	switch reason, _ := jsonrpc.Text(m.Lookup("error", "data", "reason")); reason {
-	case httpclient.ReasonStatus:
-		status := m.Lookup("error", "data", "status")
-		return len(status) == 3 && status[0] == '4'
-	case httpclient.ReasonNotMCP:
-		return true
-	}
 	return string(m.Lookup("error", "code")) == "-32022" && !answersModern(m)
 }
 
@@ -247,10 +278,13 @@ func (s *Server) ToolSchema(ctx context.Context, call jsonrpc.Message, tool stri
 	if err != nil {
 		return nil, false
 	}
+	age := t.now()
 	fetchTools(ctx, member, era.MetaOf(call))
 	_ = member.Close()
 	t.mu.Lock()
-	t.asked = time.Now()
+	if t.age == age {
+		t.asked = time.Now()
+	}
 	t.mu.Unlock()
 	schema, known, _ = t.input(tool)
 	return schema, known

@@ -37,6 +37,7 @@ type unit struct {
 	starts, failed int // of servers; failed: ended at the question which era they speak. Only Dial uses them
 
 	// Under Server.mu.
+	turned  bool // its server speaks the other era by now
 	members int
 	idle    *time.Timer // closes the unit; nil while there are members
 	since   time.Time   // when it became idle
@@ -94,7 +95,7 @@ const maxFailed = 3
 // still speaks 2026-07-28: what it is started from may have changed. (A server
 // at a URL says so with each answer.)
 func (u *unit) check(ctx context.Context, conn bridge.Conn) error {
-	if u.starts == 0 || u.s.spec.Protocol != era.Auto || u.s.remote != nil && u.s.remote.IsHTTP() {
+	if u.starts == 0 || u.s.spec.Protocol != era.Auto || u.s.isHTTP() {
 		return nil
 	}
 	m, err := u.s.answer(ctx, conn, discover(), u.s.patient)
@@ -114,20 +115,28 @@ func (u *unit) check(ctx context.Context, conn bridge.Conn) error {
 }
 
 // doubt ends the unit if the server may be one of the other era by now: the
-// next client finds out.
+// next client finds out. A server at an http URL is asked first.
 func (u *unit) doubt() bool {
-	if u.s.spec.Protocol != era.Auto || !u.s.doubt() {
+	switch {
+	case u.s.spec.Protocol != era.Auto:
+		return false
+	case u.s.isHTTP():
+		u.s.wonder()
+		return false
+	case !u.s.doubt():
 		return false
 	}
 	u.retire()
 	return true
 }
 
-// retire ends the unit: the next client begins another.
+// retire ends the unit, whose server is to be asked again: the next client
+// begins another.
 func (u *unit) retire() {
 	u.s.mu.Lock()
 	defer u.s.mu.Unlock()
 	if !u.gone && !u.s.ended {
+		u.turned = true
 		u.s.end(u)
 	}
 }
@@ -142,6 +151,9 @@ type discreet struct {
 
 func (d *discreet) Recv(ctx context.Context) (jsonrpc.Message, error) {
 	m, err := d.Conn.Recv(ctx)
+	if m.Kind() == jsonrpc.Notification && m.Method() == "notifications/tools/list_changed" {
+		d.unit.s.table(d.unit.key).forget() // nobody may listen, and then it goes no further
+	}
 	if d.asked && m.Kind() == jsonrpc.Response {
 		d.asked = false
 		if m.IsError() {
@@ -177,6 +189,21 @@ type member struct {
 
 // Unwrap returns the Conn within.
 func (m *member) Unwrap() bridge.Conn { return m.Conn }
+
+// Recv says why a unit has ended that was retired.
+func (m *member) Recv(ctx context.Context) (jsonrpc.Message, error) {
+	got, err := m.Conn.Recv(ctx)
+	if errors.Is(err, bridge.ErrClosing) && m.unit.isTurned() {
+		err = errChanged
+	}
+	return got, err
+}
+
+func (u *unit) isTurned() bool {
+	u.s.mu.Lock()
+	defer u.s.mu.Unlock()
+	return u.turned
+}
 
 func (m *member) Close() error {
 	err := m.Conn.Close()
@@ -227,7 +254,12 @@ type publicError string
 func (e publicError) Error() string       { return string(e) }
 func (e publicError) PublicError() string { return string(e) }
 
-// begin makes a unit, and ends one that is idle if there would be too many.
+// maxAlone bounds the units of one client each where there is no Admit: calls
+// may wait for their clients in them.
+const maxAlone = 10_000
+
+// begin makes a unit, and ends one that is idle if there would be too many that
+// clients share. Those of one client are bounded by Admit, which has a queue.
 // The caller holds s.mu.
 func (s *Server) begin(key unitKey, clientInfo []byte) (*unit, error) {
 	if len(key.capabilities) > maxCapabilities {
@@ -236,8 +268,14 @@ func (s *Server) begin(key unitKey, clientInfo []byte) (*unit, error) {
 	if len(clientInfo) > maxCapabilities {
 		clientInfo = nil
 	}
-	if len(s.units) >= s.spec.MaxUnits && !s.evict(key.principal, func(*unit) bool { return true }) {
-		return nil, fmt.Errorf("%w: %d processes with different clients run", bridge.ErrBusy, len(s.units))
+	switch {
+	case key.alone == 0:
+		if s.shared >= s.spec.MaxUnits && !s.evict(key.principal, func(u *unit) bool { return u.key.alone == 0 }) {
+			return nil, fmt.Errorf("%w: %d processes with different clients run", bridge.ErrBusy, s.shared)
+		}
+		s.shared++
+	case s.spec.Admit == nil && len(s.units)-s.shared >= maxAlone:
+		return nil, fmt.Errorf("%w: %d clients have a connection of their own", bridge.ErrBusy, maxAlone)
 	}
 	s.count++
 	u := &unit{s: s, key: key, clientInfo: clientInfo, id: fmt.Sprint(s.count)}
@@ -258,7 +296,7 @@ func (s *Server) begin(key unitKey, clientInfo []byte) (*unit, error) {
 
 // maxCalls is how many requests of all clients one server is given at once.
 func (s *Server) maxCalls() int {
-	if s.remote != nil && s.remote.IsHTTP() {
+	if s.isHTTP() {
 		return 1000 // each has a connection
 	}
 	return 10_000
@@ -340,6 +378,9 @@ func (s *Server) end(u *unit) {
 	}
 	delete(s.units, u.key)
 	delete(s.byID, u.id)
+	if u.key.alone == 0 {
+		s.shared--
+	}
 	s.wg.Go(func() {
 		if err := u.mux.Close(); err != nil {
 			s.log.Warn("closing", "error", err)

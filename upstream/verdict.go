@@ -97,9 +97,13 @@ func (s *Server) probe() {
 	v := &s.verdict
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.probing, v.failed = nil, err
-	v.known, v.at = err == nil, time.Now()
-	v.modern = modern
+	v.probing = nil
+	if !v.known { // the server has not said it by itself meanwhile
+		v.known, v.at, v.modern, v.failed = err == nil, time.Now(), modern, err
+		if v.known {
+			s.agree(modern)
+		}
+	}
 	if spare != nil && s.ctx.Err() != nil {
 		s.closed(spare)
 	} else if spare != nil {
@@ -114,7 +118,7 @@ func (s *Server) probe() {
 // ask asks the server whether it is a modern one, and returns the Conn that has
 // answered, if it can go on with it.
 func (s *Server) ask(ctx context.Context) (modern bool, spare bridge.Conn, err error) {
-	if !s.IsCommand() && s.remote.IsHTTP() {
+	if s.isHTTP() {
 		m, err := s.remote.Discover(ctx)
 		if errors.Is(err, remote.ErrNotModern) {
 			return false, nil, nil
@@ -241,6 +245,48 @@ func (s *Server) decided(modern bool) {
 		s.log.Info("the server has said what it speaks", "modern", modern)
 	}
 	v.known, v.at, v.modern, v.failed = true, time.Now(), modern, nil
+	s.agree(modern)
+}
+
+// agree ends the units that speak the other era with a server at an http URL,
+// which is one server for all. (Behind a pipe or a lasting connection there may
+// still be the one that it was.)
+func (s *Server) agree(modern bool) {
+	if !s.isHTTP() {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, u := range s.units {
+		if u.key.legacy == modern && !s.ended {
+			u.turned = true
+			s.end(u)
+		}
+	}
+}
+
+// isHTTP reports whether the server is reached at an http or https URL.
+func (s *Server) isHTTP() bool { return s.remote != nil && s.remote.IsHTTP() }
+
+// wonder has a server at an http URL asked anew what it speaks, if the verdict has
+// stood for a while: what it has said may be that of another era (ED9). If it is,
+// agree ends what the others use; a mere error costs a question.
+func (s *Server) wonder() {
+	if s.doubt() {
+		s.spawn(func() { _, _ = s.speaksModern(s.ctx) })
+	}
+}
+
+// upgraded reports whether a server has refused to renew a legacy session because
+// it is a modern one by now (ED9).
+func (s *Server) upgraded(ctx context.Context, refusal jsonrpc.Message) bool {
+	if answersModern(refusal) {
+		s.decided(true)
+		return true
+	}
+	s.doubt()
+	modern, err := s.speaksModern(ctx)
+	return err == nil && modern
 }
 
 // doubt makes the next client find out anew (ED9), if the verdict has stood

@@ -1,0 +1,93 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/era"
+)
+
+// D.1: requests that have a process each wait for a place, in the queue that there
+// is for places; --max-children does not refuse them at once.
+func TestAloneUnitsQueue(t *testing.T) {
+	place := make(chan struct{}, 1)
+	waits := make(chan struct{}, 10)
+	f := &fleet{kind: legacyServer}
+	s := serverOf(t, f, Spec{Isolation: PerRequest, Protocol: era.OnlyLegacy, MaxUnits: 1, Admit: func(ctx context.Context) (func(), error) {
+		waits <- struct{}{}
+		select {
+		case place <- struct{}{}:
+			return func() { <-place }, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}})
+	while, leave := context.WithCancel(t.Context())
+	first := party(t, while, s.Exchange(bridge.PumpOptions{}))
+	send(t, first, strings.Replace(modernCall, "tools/call", "hang", 1))
+	f.wait(t, 1, 1)
+	<-waits
+	second := party(t, t.Context(), s.Exchange(bridge.PumpOptions{}))
+	send(t, second, modernCall)
+	select {
+	case <-waits: // it is in the queue
+	case <-time.After(20 * time.Second):
+		t.Fatal("it does not ask for a place")
+	}
+	leave()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if m, err := second.Recv(ctx); err != nil || m.IsError() {
+		t.Errorf("%s, %v", m.Bytes(), err)
+	}
+}
+
+// D12: those that clients share are bounded as ever, whoever is alone beside them.
+func TestSharedUnitsAreBounded(t *testing.T) {
+	s := serverOf(t, &fleet{}, Spec{MaxUnits: 2})
+	join := func(key unitKey) error {
+		_, err := s.join(t.Context(), key, nil)
+		return err
+	}
+	for i := range 5 {
+		if err := join(unitKey{alone: uint64(i) + 1}); err != nil {
+			t.Error(err)
+		}
+	}
+	for i, principal := range []string{"a", "b", "c"} {
+		if err := join(unitKey{principal: principal}); errors.Is(err, bridge.ErrBusy) != (i == 2) {
+			t.Errorf("%s: %v", principal, err)
+		}
+	}
+	s.units[unitKey{principal: "a"}].retire()
+	if err := join(unitKey{principal: "c"}); err != nil {
+		t.Errorf("where there is room again: %v", err)
+	}
+}
+
+// ED9: where a server has answered initialize, but begun no session, and cannot be
+// had with 2026-07-28, its client goes on as it has begun.
+func TestSessionlessStays(t *testing.T) {
+	s := serverOf(t, &fleet{kind: dual}, Spec{})
+	s.decided(true)
+	s.sessionless.Store(true)
+	tries := 0
+	f := &finder{s: s, first: s.Dialer(true), other: dialFunc(func(context.Context) (bridge.Conn, error) {
+		tries++
+		return nil, bridge.ErrBusy
+	})}
+	client := party(t, t.Context(), bridge.Serve(f, bridge.PumpOptions{}))
+	if m := ask(t, client, initialize); m.IsError() {
+		t.Fatalf("initialize: %s", m.Bytes())
+	}
+	if m := ask(t, client, legacyCall); m.IsError() {
+		t.Errorf("a call: %s", m.Bytes())
+	}
+	if tries != 1 {
+		t.Errorf("%d tries to do better, want 1", tries)
+	}
+}

@@ -1,0 +1,173 @@
+package upstream
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/era"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+	"github.com/mcp-bridge/mcp-bridge/supervisor"
+)
+
+// scripted returns the Server of a command whose processes answer what they are
+// sent with the lines that say returns.
+func scripted(t *testing.T, spec Spec, say func(m jsonrpc.Message) []string) *Server {
+	t.Helper()
+	spec.Command = supervisor.Spec{Name: "fake", Path: "fake"}
+	s, err := New(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	running := atomic.Int32{}
+	running.Add(1)
+	leave := func() {
+		if running.Add(-1) == 0 {
+			close(done)
+		}
+	}
+	d := dialFunc(func(context.Context) (bridge.Conn, error) {
+		ours, theirs := bridge.Pipe()
+		running.Add(1)
+		go func() {
+			defer leave()
+			defer theirs.Close()
+			for {
+				m, err := theirs.Recv(context.Background())
+				if err != nil {
+					return
+				}
+				for _, line := range say(m) {
+					answer, err := jsonrpc.Parse([]byte(strings.Replace(line, "ID", m.ID().String(), 1)))
+					if err != nil {
+						panic(line)
+					}
+					_ = theirs.Send(context.Background(), answer)
+				}
+			}
+		}()
+		return ours, nil
+	})
+	s.lasting, s.once, s.modern = d, d, s.wrapped(d)
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		leave()
+		<-done
+	})
+	return s
+}
+
+func annotated(header string) string {
+	return `{"tools":[{"name":"x","inputSchema":{"type":"object","properties":{"a":{"type":"string","x-mcp-header":"` + header + `"}}}}]}`
+}
+
+// MI22: when a legacy server says that its tools have changed, what is known of
+// their headers is forgotten, also if no client listens.
+func TestToolsChangeUnheard(t *testing.T) {
+	var header atomic.Value
+	header.Store("Old")
+	s := scripted(t, Spec{Protocol: era.OnlyLegacy}, func(m jsonrpc.Message) []string {
+		switch m.Method() {
+		case "initialize":
+			return []string{`{"jsonrpc":"2.0","id":ID,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true}},"serverInfo":{"name":"fake","version":"1"}}}`}
+		case "tools/list":
+			return []string{`{"jsonrpc":"2.0","id":ID,"result":` + annotated(header.Load().(string)) + `}`}
+		case "tools/call":
+			header.Store("New")
+			return []string{`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`, `{"jsonrpc":"2.0","id":ID,"result":{"content":[]}}`}
+		}
+		return nil
+	})
+	schema := func() string {
+		t.Helper()
+		got, _ := s.ToolSchema(t.Context(), parse(t, modernCall), "x")
+		return string(got)
+	}
+	if got := schema(); !strings.Contains(got, `"Old"`) {
+		t.Fatalf("before: %s", got)
+	}
+	if m := ask(t, party(t, t.Context(), s.Exchange(bridge.PumpOptions{})), modernCall); m.IsError() {
+		t.Fatalf("%s", m.Bytes())
+	}
+	if got := schema(); !strings.Contains(got, `"New"`) {
+		t.Errorf("after: %s", got)
+	}
+}
+
+// MI22, ME4: what a remote server wants as headers by now, clients have to send,
+// once a call was refused for its headers.
+func TestToolsChangeAtARemoteServer(t *testing.T) {
+	var header atomic.Value
+	header.Store("Old")
+	h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		m, _ := jsonrpc.Parse(body)
+		w.Header().Set("Content-Type", "application/json")
+		switch wanted := header.Load().(string); {
+		case m.Method() == "tools/list":
+			_, _ = fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"resultType":"complete",%s}`, m.ID(), annotated(wanted)[1:])
+		case r.Header.Get("Mcp-Param-"+wanted) == "":
+			w.WriteHeader(http.StatusBadRequest)
+			_, _ = fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32020,"message":"header mismatch: Mcp-Param-%s is missing"}}`, m.ID(), wanted)
+		default:
+			_, _ = fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"resultType":"complete","content":[]}}`, m.ID())
+		}
+	}))
+	t.Cleanup(h.Close)
+	s := remoteServer(t, &site{url: h.URL}, Spec{Protocol: era.OnlyModern})
+	call := strings.Replace(modernCall, `"name":"x"`, `"name":"x","arguments":{"a":"b"}`, 1)
+	for _, now := range []string{"Old", "New"} {
+		header.Store(now)
+		if m := ask(t, party(t, t.Context(), s.Exchange(bridge.PumpOptions{})), call); m.IsError() {
+			t.Fatalf("%s", m.Bytes())
+		}
+		if got, _ := s.ToolSchema(t.Context(), parse(t, call), "x"); !strings.Contains(string(got), `"`+now+`"`) {
+			t.Errorf("the server wants %s: %s", now, got)
+		}
+	}
+}
+
+// A list that was asked for before the tools have changed is not learned after.
+func TestLateListOfTools(t *testing.T) {
+	var tools schemas
+	age := tools.now()
+	tools.forget()
+	tools.learn([]byte(annotated("Old")), age)
+	if _, known, _ := tools.input("x"); known {
+		t.Error("it is learned")
+	}
+	tools.learn([]byte(annotated("New")), tools.now())
+	if got, _, _ := tools.input("x"); !strings.Contains(string(got), "New") {
+		t.Errorf("known: %s", got)
+	}
+}
+
+// MI9: a server/discover that is never answered, and whose client has given it up
+// without a word, is not remembered for ever.
+func TestDiscoversAreForgotten(t *testing.T) {
+	ours, theirs := bridge.Pipe()
+	defer ours.Close()
+	s := scripted(t, Spec{}, nil)
+	conn := newTap(ours, &unit{s: s}, nil)
+	for i := range 2 * maxDiscovers {
+		m := jsonrpc.NewRequest(jsonrpc.IntID(int64(i)), "server/discover", nil)
+		if err := conn.Send(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := theirs.Recv(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := len(conn.asked); n > maxDiscovers {
+		t.Errorf("%d are remembered", n)
+	}
+}
