@@ -147,9 +147,7 @@ func (f *LegacyServerFilter) response(now time.Time, m jsonrpc.Message, out *Out
 		}
 		return
 	}
-	if h := f.floor.holder; f.floor.gone && h.atServer.Equivalent(id) {
-		f.leaveFloor(now, h, out) // it asks no more
-	}
+	f.answered(now, id, out)
 	key, take, ok := jsonrpc.Find(f.own, id)
 	if !ok {
 		f.drop(m, "a response to nothing that is in progress") // J12

@@ -15,11 +15,12 @@ type serverCall struct {
 	token    jsonrpc.ID // the progress token in it
 	turn     int64      // when it, or its last retry, came
 
-	input   *callInput // what the server has asked; nil: nothing yet
-	asked   int        // how many questions there have been
-	waits   *alarm     // it waits for the floor until then; nil: it does not
-	givenUp bool       // only answers to its questions may be owed, to the server
-	task    *callTask  // it runs as a task; nil: as an ordinary call
+	input   *callInput    // what the server has asked; nil: nothing yet
+	asked   int           // how many questions there have been
+	beside  []*serverCall // of which others they could have been
+	waits   *alarm        // it waits for the floor until then; nil: it does not
+	givenUp bool          // only answers to its questions may be owed, to the server
+	task    *callTask     // it runs as a task; nil: as an ordinary call
 }
 
 // live reports whether a client waits for the answer.

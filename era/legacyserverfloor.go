@@ -40,7 +40,8 @@ const (
 
 // floor is whose turn it is to ask.
 type floor struct {
-	told    bool          // the transport has said whose the last question was: nobody needs the floor
+	told    bool          // the transport says whose questions are whose: nobody needs the floor
+	mute    bool          // it could, but the server has not made use of that
 	holder  *serverCall   // nil: nobody has it
 	gone    bool          // the holder was given up: what it asks is nobody's question
 	late    *alarm        // takes it from the holder
@@ -224,6 +225,19 @@ func (f *LegacyServerFilter) unwait(c *serverCall) {
 	f.floor.waiting = slices.DeleteFunc(w, func(other *serverCall) bool { return other == c })
 }
 
+// answered takes the response to a call that was given up: it asks no more.
+func (f *LegacyServerFilter) answered(now time.Time, id jsonrpc.ID, out *Out) {
+	l := &f.floor
+	if l.gone && l.holder.atServer.Equivalent(id) {
+		f.leaveFloor(now, l.holder, out)
+	}
+	if i := slices.IndexFunc(l.waiting, func(c *serverCall) bool { return c.givenUp && c.atServer.Equivalent(id) }); i >= 0 {
+		c := l.waiting[i]
+		f.unwait(c)
+		f.settle(c, out)
+	}
+}
+
 // returning is how many calls wait with the answers of a retry, and may be parked
 // again.
 func (f *LegacyServerFilter) returning() (n int) {
@@ -256,7 +270,8 @@ func (f *LegacyServerFilter) proceed(now time.Time, c *serverCall, out *Out) {
 // no more than a pipe does.
 func (f *LegacyServerFilter) overheard(now time.Time, m jsonrpc.Message, out *Out) {
 	id := m.Related()
-	f.floor.told = !id.IsZero() && id != jsonrpc.NullID
+	f.floor.mute = f.floor.mute || id == jsonrpc.NullID
+	f.floor.told = !id.IsZero() && !f.floor.mute
 	if f.floor.told && f.floor.holder != nil {
 		f.leaveFloor(now, f.floor.holder, out)
 	}
@@ -274,22 +289,36 @@ func (f *LegacyServerFilter) hasAsked(c *serverCall, others []*serverCall) {
 	if h.questions < c.asked {
 		h.questions, h.less, h.mostOfs = c.asked, 0, 0
 	}
-	if len(others) == 0 || expected && (c == f.floor.holder || !slices.ContainsFunc(others, f.mayAsk)) {
+	unlike := len(others) > 0 || len(c.beside) > 0 // it could be another's, or one before was
+	if !unlike || expected && (c == f.floor.holder || !slices.ContainsFunc(others, f.mayAsk)) {
 		h.certain = max(h.certain, c.asked)
 	}
 	if c.input != nil && c.input.parked {
 		h.eager = true
 	}
 	f.setHabit(c, h)
-	if expected {
-		return
-	}
-	for _, other := range others { // one of them has asked, it seems: next time it is found out
-		h := f.habitOf(other)
-		if other.live(f) && h.known && h.questions <= other.asked {
-			h.questions, h.less, h.mostOfs = other.asked+1, 0, 0
-			f.setHabit(other, h)
+	for _, other := range others {
+		if !slices.Contains(c.beside, other) {
+			c.beside = append(c.beside, other)
 		}
+	}
+	if !expected {
+		f.suspect(c.beside)
+	}
+}
+
+// suspect takes note that one of these calls, it seems, has asked what was taken
+// for another's question: next time it is found out.
+func (f *LegacyServerFilter) suspect(calls []*serverCall) {
+	for _, c := range calls {
+		h := f.habitOf(c)
+		switch {
+		case c.input != nil && f.mayAsk(c):
+			h.eager = true // it has not waited for the answer to its first question
+		case h.known && h.questions <= c.asked:
+			h.questions, h.less, h.mostOfs = c.asked+1, 0, 0
+		}
+		f.setHabit(c, h)
 	}
 }
 
