@@ -32,8 +32,8 @@ type taskTools struct {
 	listing bool
 	again   bool // the list has changed meanwhile
 	pages   int
-	listed  time.Time // when it was asked for last
-	planned bool      // it will be asked for again
+	listed  time.Time     // when it was asked for last
+	planned bool          // it will be asked for again
 	waiting []*serverCall // calls of tools that are not known yet
 	overdue *alarm
 }
