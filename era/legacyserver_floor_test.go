@@ -21,7 +21,7 @@ import (
 func TestFloorModel(t *testing.T) {
 	for seed := range uint64(300) {
 		w := newFloorWorld(t, seed)
-		w.learnEager()
+		w.learn()
 		for range 300 {
 			w.step()
 		}
@@ -39,7 +39,7 @@ type floorWorld struct {
 	now     time.Time
 	history []string
 	ids     int
-	learnt  bool // which tools are eager
+	learnt  bool // how tools ask
 	calls   []*floorCall
 }
 
@@ -235,15 +235,18 @@ func (w *floorWorld) any(is func(c *floorCall) bool) *floorCall {
 
 func unfinished(c *floorCall) bool { return !c.over || c.last || len(c.waits) > 0 }
 
-// learnEager runs the tools alone that ask all at once: that they do is not known
-// before.
-func (w *floorWorld) learnEager() {
-	for tool := 2; tool < 4; tool++ {
-		c := w.call(tool, true)
+// learn runs each tool alone: what it does is not known before.
+func (w *floorWorld) learn() {
+	for i := range 8 {
+		tool, eager := i%4, i >= 4
+		if eager && tool < 2 {
+			continue
+		}
+		c := w.call(tool, eager)
 		for unfinished(c) {
 			if works(c) {
 				w.work(c)
-			} else if c.state != "" && c.asked == c.tool {
+			} else if c.state != "" && (!eager || c.asked == c.tool) {
 				w.retry(c)
 			}
 			w.tick(50 * time.Millisecond)

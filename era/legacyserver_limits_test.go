@@ -192,7 +192,7 @@ func TestHabitsAreBounded(t *testing.T) {
 		return &serverCall{request: request{method: "tools/call", name: []byte(name)}}
 	}
 	asks := call(`"asks"`)
-	f.hasAsked(asks, nil)
+	f.hasAsked(asks, false, nil)
 	now := time.Unix(1700000000, 0)
 	f.learn(now, asks, &Out{})
 	for i := range 3 * maxHabits {

@@ -18,14 +18,12 @@ import (
 // and nobody ever waits for long.
 const (
 	// floorNew is how long a call keeps the floor of which it is not known that
-	// it asks.
+	// it will ask, and how long it waits for it before it goes on without.
 	floorNew = time.Second
 
-	// floorKnown is the same for a call that is known to.
+	// floorKnown and floorWait are the same for a call that will.
 	floorKnown = 10 * time.Second
-
-	// floorWait is how long a call waits for the floor before it goes on without.
-	floorWait = 30 * time.Second
+	floorWait  = 30 * time.Second
 
 	// floorGone is how long a call that was given up may still ask.
 	floorGone = time.Second
@@ -63,6 +61,7 @@ type habit struct {
 	questions int  // so many at most
 	certain   int  // so many of them were theirs: others may have been another's
 	eager     bool // they ask on before their first question is answered
+	named     bool // the transport told whose the last one was: they need no floor
 	less      int  // so many calls in a row had fewer
 	mostOfs   int  // so many had the one of these that had most
 }
@@ -114,8 +113,11 @@ func (f *LegacyServerFilter) mayAsk(c *serverCall) bool {
 		return false
 	}
 	h := f.habitOf(c)
-	return !h.known || c.asked < h.questions
+	return !h.named && (!h.known || c.asked < h.questions)
 }
+
+// willAsk reports whether that is certain.
+func (f *LegacyServerFilter) willAsk(c *serverCall) bool { return c.asked < f.habitOf(c).certain }
 
 // awaitFloor reports whether a call has to wait; then it proceeds in time.
 func (f *LegacyServerFilter) awaitFloor(now time.Time, c *serverCall) bool {
@@ -127,31 +129,46 @@ func (f *LegacyServerFilter) awaitFloor(now time.Time, c *serverCall) bool {
 		return false
 	}
 	f.floor.waiting = slices.Insert(f.floor.waiting, f.placeOf(c), c)
-	c.waits = f.alarms.set(now.Add(floorWait), func(now time.Time, out *Out) {
-		f.unwait(c)
-		f.proceed(now, c, out)
-	})
+	f.waitUntil(now.Add(floorNew), now.Add(floorWait), c)
 	return true
 }
 
-// placeOf returns where in the line a call waits: retries go first, for somebody
-// has answered, and those that nobody waits for go last.
-func (f *LegacyServerFilter) placeOf(c *serverCall) int {
-	w := f.floor.waiting
-	if c.givenUp || c.atServer.IsZero() {
-		return len(w)
-	}
-	for i, other := range w {
-		if other.givenUp || other.atServer.IsZero() {
-			return i
+// waitUntil lets a call wait until soon, and if it is known to ask by then until last.
+func (f *LegacyServerFilter) waitUntil(soon, last time.Time, c *serverCall) {
+	c.waits = f.alarms.set(soon, func(now time.Time, out *Out) {
+		if f.willAsk(c) && soon.Before(last) {
+			f.waitUntil(last, last, c)
+			return
 		}
+		f.unwait(c)
+		f.proceed(now, c, out)
+	})
+}
+
+// placeOf returns where in the line a call waits: behind those that are like it.
+// Retries go first, for somebody has answered, and those that nobody waits for go
+// last.
+func (f *LegacyServerFilter) placeOf(c *serverCall) int {
+	class := func(c *serverCall) int {
+		switch {
+		case c.givenUp:
+			return 2
+		case c.atServer.IsZero():
+			return 1
+		}
+		return 0
 	}
-	return len(w)
+	mine := class(c)
+	i := len(f.floor.waiting)
+	for i > 0 && class(f.floor.waiting[i-1]) > mine {
+		i--
+	}
+	return i
 }
 
 func (f *LegacyServerFilter) takeFloor(now time.Time, c *serverCall) {
 	patience := floorNew
-	if f.habitOf(c).certain > 0 {
+	if f.willAsk(c) {
 		patience = floorKnown
 	}
 	l := &f.floor
@@ -255,8 +272,15 @@ func (f *LegacyServerFilter) proceed(now time.Time, c *serverCall, out *Out) {
 	switch {
 	case c.givenUp:
 		f.settle(c, out)
-		if f.floor.holder == c {
-			f.giveUpFloor(now, c, out)
+		if f.floor.holder != c {
+			return
+		}
+		f.giveUpFloor(now, c, out)
+		for _, other := range slices.Clone(f.floor.waiting) { // one second is enough for all
+			if other.givenUp {
+				f.unwait(other)
+				f.settle(other, out)
+			}
 		}
 	case c.atServer.IsZero():
 		f.send(c, out)
@@ -269,17 +293,16 @@ func (f *LegacyServerFilter) proceed(now time.Time, c *serverCall, out *Out) {
 // nobody has to wait. Where it could, but the server has not used it, it tells
 // no more than a pipe does.
 func (f *LegacyServerFilter) overheard(now time.Time, m jsonrpc.Message, out *Out) {
-	id := m.Related()
-	f.floor.mute = f.floor.mute || id == jsonrpc.NullID
-	f.floor.told = !id.IsZero() && !f.floor.mute
+	f.floor.mute = f.floor.mute || m.Related() == jsonrpc.NullID
+	f.floor.told = isNamed(m) && !f.floor.mute
 	if f.floor.told && f.floor.holder != nil {
 		f.leaveFloor(now, f.floor.holder, out)
 	}
 }
 
-// hasAsked takes note of a question that is taken to be of the call c. others
-// are what else it could be of.
-func (f *LegacyServerFilter) hasAsked(c *serverCall, others []*serverCall) {
+// hasAsked takes note of a question that is taken to be of the call c: the
+// transport has named it, or others are what else it could be of.
+func (f *LegacyServerFilter) hasAsked(c *serverCall, named bool, others []*serverCall) {
 	c.asked++
 	if !f.canAsk(c) {
 		return
@@ -296,6 +319,7 @@ func (f *LegacyServerFilter) hasAsked(c *serverCall, others []*serverCall) {
 	if c.input != nil && c.input.parked {
 		h.eager = true
 	}
+	h.named = named
 	f.setHabit(c, h)
 	for _, other := range others {
 		if !slices.Contains(c.beside, other) {
@@ -305,6 +329,12 @@ func (f *LegacyServerFilter) hasAsked(c *serverCall, others []*serverCall) {
 	if !expected {
 		f.suspect(c.beside)
 	}
+}
+
+// isNamed reports whether the transport tells in the course of which call m came.
+func isNamed(m jsonrpc.Message) bool {
+	id := m.Related()
+	return !id.IsZero() && id != jsonrpc.NullID
 }
 
 // suspect takes note that one of these calls, it seems, has asked what was taken
