@@ -140,7 +140,7 @@ func (x *Mux) Dial(ctx context.Context) (Conn, error) {
 	if x.closed {
 		return nil, ErrClosing
 	}
-	c := &muxConn{mux: x, principal: Principal(ctx), filled: make(chan struct{}, 1), done: make(chan struct{})}
+	c := &muxConn{mux: x, principal: Principal(ctx), filled: make(chan struct{}, 1), room: make(chan struct{}, 1), done: make(chan struct{})}
 	x.conns[c] = struct{}{}
 	return c, nil
 }

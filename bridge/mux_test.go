@@ -560,6 +560,7 @@ func TestMuxSlowClient(t *testing.T) {
 			}
 			x.drops()
 			x.serverSays(progress, token, c.fits, strings.Repeat("x", c.bytes))
+			time.Sleep(50 * time.Millisecond) // it could be about to read
 			x.serverGets(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1,"reason":"the client has gone"}}`)
 			if _, err := slow.Recv(t.Context()); err != bridge.ErrSlow {
 				t.Errorf("Recv = %v", err)
@@ -569,6 +570,46 @@ func TestMuxSlowClient(t *testing.T) {
 			}
 			x.serverSays(`{"jsonrpc":"2.0","id":2,"result":{}}`)
 			b.gets(`1 {"jsonrpc":"2.0","id":1,"result":{}}`)
+		})
+	}
+}
+
+// D.2: a client that reads is waited for when its queue is full, and so loses
+// nothing of a burst; one that only seems to is not.
+func TestMuxBurst(t *testing.T) {
+	progress := `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":%d}}`
+	for name, pause := range map[string]time.Duration{"reads": 100 * time.Microsecond, "dawdles": time.Millisecond} {
+		bubble(t, name, func(t *testing.T) {
+			x := newMux(t, bridge.MuxOptions{Queue: 1000})
+			a := x.dial()
+			a.says(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"_meta":{"progressToken":1}}}`)
+			x.up()
+			token := x.serverGetsOne(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"_meta":{"progressToken":$1}}}`)
+			const n = 5000
+			go func() {
+				for i := range n {
+					if x.server.Send(t.Context(), parse(t, fmt.Sprintf(progress, token, i))) != nil {
+						return
+					}
+				}
+				_ = x.server.Send(t.Context(), parse(t, `{"jsonrpc":"2.0","id":1,"result":{}}`))
+			}()
+			got := 0
+			var err error
+			for {
+				var m jsonrpc.Message
+				if m, err = a.Recv(t.Context()); err != nil || m.Kind() == jsonrpc.Response {
+					break
+				}
+				if want := fmt.Sprintf(progress, "1", got); string(m.Bytes()) != want {
+					t.Fatalf("got %s, want %s", m.Bytes(), want)
+				}
+				got++
+				time.Sleep(pause)
+			}
+			if reads := name == "reads"; reads && (err != nil || got != n) || !reads && err != bridge.ErrSlow {
+				t.Errorf("%d of %d have come, and then %v", got, n, err)
+			}
 		})
 	}
 }

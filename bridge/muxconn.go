@@ -28,7 +28,25 @@ type muxConn struct {
 	bytes int
 	err   error // why it has ended
 	slow  func()
+
+	half   bool          // the queue is half full, or has been since
+	taken  progress      // what the client has read
+	marked progress      // what it had when the queue became half full, or somebody began to wait for room
+	room   chan struct{} // holds one element when the queue is half empty again
 }
+
+// progress is what a client has read.
+type progress struct{ messages, bytes int }
+
+const (
+	// A client whose queue is full is waited for if it reads anything within
+	// roomFirst, and then as long as it reads so much in each roomWait: nobody
+	// else notices much of that.
+	roomFirst    = 50 * time.Millisecond
+	roomWait     = 250 * time.Millisecond
+	roomMessages = 1000
+	roomBytes    = 1 << 20
+)
 
 // muxItem is a message on its way, and the call that it is about, if any.
 type muxItem struct {
@@ -183,30 +201,108 @@ func (c *muxConn) takeBack(id jsonrpc.ID) (found bool) {
 	return found
 }
 
-// push hands a message to the client. A client that has left too much unread
-// is ended: nobody waits for it (D.2). mux.mu is not held; finish is for what
-// takes a call out of the books.
+// push hands a message to the client. A client that has left too much unread,
+// and does not read as fast as it can, is ended: nobody waits for it for longer
+// than it takes to find that out (D.2).
+// mux.mu is not held; finish is for what takes a call out of the books.
 func (c *muxConn) push(call *muxCall, m jsonrpc.Message) {
-	if !c.put(call, m) {
+	if c.makeRoom(m) && !c.put(call, m) {
 		c.end(ErrSlow)
 	}
+}
+
+// makeRoom waits until there is room for a message, or ends the client if that
+// takes too long.
+func (c *muxConn) makeRoom(m jsonrpc.Message) bool {
+	for c.isFull(m) {
+		switch {
+		case c.awaitRoom():
+		case c.ended() != nil: // it has gone meanwhile
+			return false
+		default:
+			c.mux.drop(m, ErrSlow.Error())
+			c.end(ErrSlow)
+			return false
+		}
+	}
+	return true
+}
+
+func (c *muxConn) isFull(m jsonrpc.Message) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err == nil && c.full(len(m.Bytes()))
+}
+
+// full reports whether the queue has no room for so many bytes. It is called
+// with c.mu held.
+func (c *muxConn) full(size int) bool {
+	o := &c.mux.opts
+	return len(c.items) >= o.Queue || len(c.items) > 0 && c.bytes+size > o.QueueBytes
+}
+
+// isHalf reports whether the queue is half full. It is called with c.mu held.
+func (c *muxConn) isHalf() bool {
+	o := &c.mux.opts
+	return len(c.items) > o.Queue/2 || c.bytes > o.QueueBytes/2
+}
+
+// awaitRoom waits until the queue is half empty; false: the client reads too
+// slowly, or not at all.
+func (c *muxConn) awaitRoom() bool {
+	deaf := c.progressed() == progress{}
+	window := time.NewTimer(roomWait)
+	defer window.Stop()
+	if deaf {
+		window.Reset(roomFirst)
+	}
+	for {
+		select {
+		case <-c.room:
+			return true
+		case <-c.done:
+			return false
+		case <-window.C:
+			p := c.progressed()
+			if deaf && p == (progress{}) || !deaf && p.messages < roomMessages && p.bytes < roomBytes {
+				return false
+			}
+			deaf = false
+			window.Reset(roomWait)
+		}
+	}
+}
+
+// progressed returns what the client has read since the last mark, and sets one.
+func (c *muxConn) progressed() progress {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := progress{c.taken.messages - c.marked.messages, c.taken.bytes - c.marked.bytes}
+	c.marked = c.taken
+	return p
 }
 
 // put queues a message; false: there is no room for it.
 func (c *muxConn) put(call *muxCall, m jsonrpc.Message) bool {
 	size := len(m.Bytes())
-	o := &c.mux.opts
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
 	case c.err != nil:
 		return true // it has gone, and so has whoever waited
-	case len(c.items) >= o.Queue, len(c.items) > 0 && c.bytes+size > o.QueueBytes:
+	case c.full(size):
 		c.mux.drop(m, ErrSlow.Error())
 		return false
 	}
 	c.items = append(c.items, muxItem{call, m})
 	c.bytes += size
+	if !c.half && c.isHalf() {
+		c.half, c.marked = true, c.taken
+		select {
+		case <-c.room: // of an earlier time
+		default:
+		}
+	}
 	signal(c.filled)
 	return true
 }
@@ -242,7 +338,14 @@ func (c *muxConn) take() (jsonrpc.Message, error) {
 		if c.items = c.items[1:]; len(c.items) == 0 {
 			c.items = nil
 		}
-		c.bytes -= len(it.m.Bytes())
+		size := len(it.m.Bytes())
+		c.bytes -= size
+		c.taken.messages++
+		c.taken.bytes += size
+		if c.half && !c.isHalf() {
+			c.half = false
+			signal(c.room)
+		}
 		if it.call == nil || !it.call.cancelled.Load() { // J12
 			return it.m, nil
 		}

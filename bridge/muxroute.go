@@ -62,6 +62,7 @@ func (s *muxServer) answer(m jsonrpc.Message) {
 	if ends {
 		m = withSubscription(m, call.id)
 	}
+	call.conn.makeRoom(m)
 	x.mu.Lock()
 	gone := call.gone
 	switch {
