@@ -129,8 +129,8 @@ func (s *muxServer) route(m jsonrpc.Message) {
 	log := m.Method() == methodLog
 	x.mu.Lock()
 	var call *muxCall
-	if named(m) {
-		call = s.call(m.Related())
+	if id, named := m.During(); named {
+		call = s.call(id)
 	} else if log {
 		call = s.logging()
 	}
@@ -153,17 +153,12 @@ func (call *muxCall) wants(m jsonrpc.Message) bool {
 	return call.level >= 0 && (rank < 0 || rank >= call.level)
 }
 
-// named reports whether the transport tells in the course of which request m came.
-func named(m jsonrpc.Message) bool {
-	related := m.Related()
-	return !related.IsZero() && related != jsonrpc.NullID
-}
-
 // strays reports whether m came in the course of another request than call: what
 // it says of that is not the server's to say there (MI14, D.2). It is called with
 // mu held.
 func (s *muxServer) strays(m jsonrpc.Message, call *muxCall) bool {
-	return named(m) && s.call(m.Related()) != call
+	id, named := m.During()
+	return named && s.call(id) != call
 }
 
 // logging returns the call that a log message is about when nothing tells: the

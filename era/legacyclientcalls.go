@@ -214,7 +214,7 @@ func (f *legacyClient) progress(m jsonrpc.Message, out *Out) {
 // callOf returns the call in whose course a message came: as its transport
 // tells, or else by the progress token; nil if there is none.
 func (f *legacyClient) callOf(m jsonrpc.Message) *clientCall {
-	if related := m.Related(); !related.IsZero() && related != jsonrpc.NullID {
+	if related, ok := m.During(); ok {
 		_, c, _ := jsonrpc.Find(f.calls, related)
 		return c
 	}
@@ -255,7 +255,7 @@ func (f *legacyClient) relay(m jsonrpc.Message, out *Out) {
 	}
 	if c := f.callOf(m); c != nil {
 		related = c.id
-	} else if of := m.Related(); !of.IsZero() && of != jsonrpc.NullID {
+	} else if of, ok := m.During(); ok {
 		f.opts.Dropped(m, "its call has ended") // J12
 		return
 	} else if of.IsZero() && len(f.calls) == 1 {

@@ -73,7 +73,8 @@ func (f *LegacyServerFilter) question(now time.Time, m jsonrpc.Message, out *Out
 		out.Server(q.noCall())
 		return
 	}
-	f.hasAsked(c, isNamed(m), others)
+	_, named := m.During()
+	f.hasAsked(c, named, others)
 	lacking := missingCapability(c.capabilities, q.method, q.params)
 	undeclared := missingCapability(f.o.Capabilities, q.method, q.params) != nil
 	switch {
@@ -111,8 +112,8 @@ func newQuestion(m jsonrpc.Message) *question {
 // taken too long. If it is one of those, then one that has more to ask,
 // whose client waits, and that came last.
 func (f *LegacyServerFilter) attribute(m jsonrpc.Message, q *question) (c *serverCall, others []*serverCall) {
-	if isNamed(m) {
-		if _, c, ok := jsonrpc.Find(f.sent, m.Related()); ok && MayAskForInput(c.method) {
+	if id, named := m.During(); named {
+		if _, c, ok := jsonrpc.Find(f.sent, id); ok && MayAskForInput(c.method) {
 			return c, nil
 		}
 		return nil, nil

@@ -63,7 +63,7 @@ type habit struct {
 	eager     bool // they ask on before their first question is answered
 	named     bool // the transport told whose the last one was: they need no floor
 	less      int  // so many calls in a row had fewer
-	mostOfs   int  // so many had the one of these that had most
+	atMost    int  // none of these had more
 }
 
 func (f *LegacyServerFilter) habitKeyOf(c *serverCall) habitKey {
@@ -294,7 +294,8 @@ func (f *LegacyServerFilter) proceed(now time.Time, c *serverCall, out *Out) {
 // no more than a pipe does.
 func (f *LegacyServerFilter) overheard(now time.Time, m jsonrpc.Message, out *Out) {
 	f.floor.mute = f.floor.mute || m.Related() == jsonrpc.NullID
-	f.floor.told = isNamed(m) && !f.floor.mute
+	_, named := m.During()
+	f.floor.told = named && !f.floor.mute
 	if f.floor.told && f.floor.holder != nil {
 		f.leaveFloor(now, f.floor.holder, out)
 	}
@@ -310,10 +311,10 @@ func (f *LegacyServerFilter) hasAsked(c *serverCall, named bool, others []*serve
 	h := f.habitOf(c)
 	expected := !h.known || c.asked <= h.questions
 	if h.questions < c.asked {
-		h.questions, h.less, h.mostOfs = c.asked, 0, 0
+		h.questions, h.less, h.atMost = c.asked, 0, 0
 	}
-	unlike := len(others) > 0 || len(c.beside) > 0 // it could be another's, or one before was
-	if !unlike || expected && (c == f.floor.holder || !slices.ContainsFunc(others, f.mayAsk)) {
+	contested := len(others) > 0 || len(c.beside) > 0 // this one, or one before
+	if !contested || expected && (c == f.floor.holder || !slices.ContainsFunc(others, f.mayAsk)) {
 		h.certain = max(h.certain, c.asked)
 	}
 	if c.input != nil && c.input.parked {
@@ -331,12 +332,6 @@ func (f *LegacyServerFilter) hasAsked(c *serverCall, named bool, others []*serve
 	}
 }
 
-// isNamed reports whether the transport tells in the course of which call m came.
-func isNamed(m jsonrpc.Message) bool {
-	id := m.Related()
-	return !id.IsZero() && id != jsonrpc.NullID
-}
-
 // suspect takes note that one of these calls, it seems, has asked what was taken
 // for another's question: next time it is found out.
 func (f *LegacyServerFilter) suspect(calls []*serverCall) {
@@ -346,7 +341,7 @@ func (f *LegacyServerFilter) suspect(calls []*serverCall) {
 		case c.input != nil && f.mayAsk(c):
 			h.eager = true // it has not waited for the answer to its first question
 		case h.known && h.questions <= c.asked:
-			h.questions, h.less, h.mostOfs = c.asked+1, 0, 0
+			h.questions, h.less, h.atMost = c.asked+1, 0, 0
 		}
 		f.setHabit(c, h)
 	}
@@ -366,11 +361,11 @@ func (f *LegacyServerFilter) learn(now time.Time, c *serverCall, out *Out) {
 	}
 	switch {
 	case c.asked >= h.questions:
-		h.less, h.mostOfs = 0, 0
+		h.less, h.atMost = 0, 0
 	case h.less+1 < patience:
-		h.less, h.mostOfs = h.less+1, max(h.mostOfs, c.asked)
+		h.less, h.atMost = h.less+1, max(h.atMost, c.asked)
 	default:
-		h.questions, h.less, h.mostOfs = max(h.mostOfs, c.asked, least), 0, 0
+		h.questions, h.less, h.atMost = max(h.atMost, c.asked, least), 0, 0
 		h.certain = min(h.certain, h.questions)
 	}
 	h.known = true

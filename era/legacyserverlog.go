@@ -107,7 +107,7 @@ func (f *LegacyServerFilter) logMessage(now time.Time, m jsonrpc.Message, out *O
 // principals share that is not enough: a call that was cancelled may go on
 // talking for a while, and what it says is for nobody else (D8, B.1).
 func (f *LegacyServerFilter) loggingCall(now time.Time, m jsonrpc.Message) *serverCall {
-	if id := m.Related(); !id.IsZero() && id != jsonrpc.NullID {
+	if id, ok := m.During(); ok {
 		_, c, _ := jsonrpc.Find(f.sent, id)
 		return c
 	}

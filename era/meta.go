@@ -60,6 +60,17 @@ func IsModernMessage(m jsonrpc.Message) bool {
 	return m.Kind() != jsonrpc.Response && MetaOf(m).Claims()
 }
 
+// HasModern reports whether a raw list of versions, as server/discover and -32022
+// have it, has a modern one.
+func HasModern(versions []byte) bool {
+	for _, raw := range jsonrpc.Elements(versions) {
+		if v, _ := jsonrpc.Text(raw); IsModern(v) {
+			return true
+		}
+	}
+	return false
+}
+
 // LogLevels are the levels of notifications/message, the most verbose first.
 var LogLevels = []string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
 

@@ -130,6 +130,11 @@ func (m Message) RequestID() ID {
 // where the transport does not tell. It is no part of the bytes.
 func (m Message) Related() ID { return m.related }
 
+// During returns Related, and whether that is the id of a request.
+func (m Message) During() (id ID, ok bool) {
+	return m.related, !m.related.IsZero() && m.related != NullID
+}
+
 // WithRelated returns the message with another Related; its bytes stay.
 func (m Message) WithRelated(request ID) Message {
 	m.related = request

@@ -98,11 +98,7 @@ func isOnlyModern(m jsonrpc.Message) bool {
 	case "-32020":
 		return true
 	case "-32022":
-		for _, raw := range jsonrpc.Elements(m.Lookup("error", "data", "supported")) {
-			if v, _ := jsonrpc.Text(raw); era.IsModern(v) {
-				return true
-			}
-		}
+		return era.HasModern(m.Lookup("error", "data", "supported"))
 	}
 	return false
 }

@@ -179,6 +179,27 @@ func TestRemoteIsUpgraded(t *testing.T) {
 	}
 }
 
+// called makes a legacy client's call and wants a server of this era to answer.
+func called(t *testing.T, client bridge.Conn, modern bool) {
+	t.Helper()
+	if m := ask(t, client, legacyCall); string(m.Lookup("result", "modern")) != fmt.Sprint(modern) {
+		t.Errorf("%s, want modern: %v", m.Bytes(), modern)
+	}
+}
+
+// begunAnew wants a session to end with the next call, because its server is of
+// another era, and one that is begun then to have that.
+func begunAnew(t *testing.T, client bridge.Conn, h bridge.Handler, modern bool) {
+	t.Helper()
+	if m := ask(t, client, legacyCall); !m.IsError() {
+		t.Errorf("%s", m.Bytes())
+	}
+	ended(t, client)
+	client = party(t, t.Context(), h)
+	ask(t, client, initialize)
+	called(t, client, modern)
+}
+
 // ended waits until nothing more comes.
 func ended(t *testing.T, client bridge.Conn) {
 	t.Helper()
@@ -201,19 +222,9 @@ func TestOwnSessionIsUpgraded(t *testing.T) {
 				h := s.Legacy(lasting, bridge.PumpOptions{})
 				client := party(t, t.Context(), h)
 				ask(t, client, initialize)
-				if m := ask(t, client, legacyCall); string(m.Lookup("result", "modern")) != "false" {
-					t.Fatalf("%s", m.Bytes())
-				}
+				called(t, client, false)
 				site.set(func() { site.modern, site.refusal, site.session = true, refusal, "" })
-				if m := ask(t, client, legacyCall); !m.IsError() {
-					t.Errorf("%s", m.Bytes())
-				}
-				ended(t, client)
-				client = party(t, t.Context(), h)
-				ask(t, client, initialize)
-				if m := ask(t, client, legacyCall); string(m.Lookup("result", "modern")) != "true" {
-					t.Errorf("%s", m.Bytes())
-				}
+				begunAnew(t, client, h, true)
 			})
 		}
 	}
@@ -244,19 +255,9 @@ func TestTranslatedSessionIsDowngraded(t *testing.T) {
 	h := s.Legacy(true, bridge.PumpOptions{})
 	client := party(t, t.Context(), h)
 	ask(t, client, initialize)
-	if m := ask(t, client, legacyCall); string(m.Lookup("result", "modern")) != "true" {
-		t.Fatalf("%s", m.Bytes())
-	}
+	called(t, client, true)
 	site.set(func() { site.modern, site.refusal, site.nameless, site.session = false, "400 -32000", true, "s1" })
-	if m := ask(t, client, legacyCall); !m.IsError() {
-		t.Errorf("%s", m.Bytes())
-	}
-	ended(t, client)
-	client = party(t, t.Context(), h)
-	ask(t, client, initialize)
-	if m := ask(t, client, legacyCall); string(m.Lookup("result", "modern")) != "false" {
-		t.Errorf("%s", m.Bytes())
-	}
+	begunAnew(t, client, h, false)
 }
 
 // ED9: what a modern server may answer is no reason to ask it again, and where a

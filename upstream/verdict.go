@@ -198,12 +198,7 @@ func answersModern(m jsonrpc.Message) bool {
 	if m.IsError() {
 		versions = m.Lookup("error", "data", "supported")
 	}
-	for _, raw := range jsonrpc.Elements(versions) {
-		if v, _ := jsonrpc.Text(raw); era.IsModern(v) {
-			return true
-		}
-	}
-	return false
+	return era.HasModern(versions)
 }
 
 // takeSpare returns the process that has answered the probe, once.
