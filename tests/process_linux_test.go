@@ -87,6 +87,26 @@ func openFiles(t *testing.T, pid int) int {
 	return len(entries)
 }
 
+// switches counts how often threads of pid have waited for something: while
+// that stays as it is, none does anything.
+func switches(t *testing.T, pid int) (n int) {
+	t.Helper()
+	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
+	for _, f := range files {
+		data, _ := os.ReadFile(f) // a thread may have ended meanwhile
+		for line := range strings.Lines(string(data)) {
+			if count, ok := strings.CutPrefix(line, "voluntary_ctxt_switches:"); ok {
+				k, err := strconv.Atoi(strings.TrimSpace(count))
+				if err != nil {
+					t.Fatal(err)
+				}
+				n += k
+			}
+		}
+	}
+	return n
+}
+
 // goroutines ends the bridge with SIGQUIT and counts, in the stacks that the
 // Go runtime then prints, those of the bridge and of net/http.
 func goroutines(s *server) int {
@@ -115,6 +135,14 @@ func TestServe500Sessions(t *testing.T) {
 		waitUntil(t, "open files to be closed", func() bool {
 			files = openFiles(t, pid)
 			return connections(t, pid) == 0 && files <= most
+		})
+		last, same := 0, 0
+		waitUntil(t, "the bridge to have nothing to do", func() bool { // the last sessions may be on their way out
+			now := switches(t, pid)
+			if same++; now != last {
+				last, same = now, 0
+			}
+			return same == 10
 		})
 		if kids := children(t, pid); len(kids) > 1 {
 			t.Errorf("after %d sessions the bridge has the children %q; at most its own helper is expected", n, kids)
