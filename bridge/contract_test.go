@@ -35,8 +35,19 @@ func (c uncancelled) Recv(ctx context.Context) (jsonrpc.Message, error) {
 
 // A Mux's Conn keeps the contract of every Conn.
 func TestMuxContract(t *testing.T) {
+	for name, wrap := range map[string]func(bridge.Conn) bridge.Conn{
+		"direct": func(c bridge.Conn) bridge.Conn { return c },
+		"queued": func(c bridge.Conn) bridge.Conn { return struct{ bridge.Conn }{c} },
+		"fed":    func(c bridge.Conn) bridge.Conn { return bridge.Translate(c, passing{}) },
+	} {
+		t.Run(name, func(t *testing.T) { testMuxContract(t, wrap) })
+	}
+}
+
+func testMuxContract(t *testing.T, wrap func(bridge.Conn) bridge.Conn) {
 	bridgetest.TestConn(t, func(t *testing.T) (a, b bridge.Conn, stop func()) {
 		servers := newServers()
+		servers.wrap = wrap
 		mux := bridge.NewMux(bridge.MuxOptions{Dialer: servers})
 		client, err := mux.Dial(t.Context())
 		if err != nil {
@@ -69,11 +80,24 @@ func (passing) Due() time.Time                                          { return
 func (passing) Tick(time.Time, *era.Out)                                {}
 func (passing) ServerEnded(now time.Time, err error, out *era.Out)      {}
 
+// Translate keeps the contract on all the ways that messages may take through it.
 func TestTranslateContract(t *testing.T) {
-	bridgetest.TestConn(t, func(*testing.T) (a, b bridge.Conn, stop func()) {
-		a, b = bridge.Pipe()
-		return bridge.Translate(a, passing{}), b, nil
-	}, bridgetest.Options{})
+	for name, make := range map[string]func(server bridge.Conn) bridge.Conn{
+		"read":   func(c bridge.Conn) bridge.Conn { return bridge.Translate(c, passing{}) },
+		"fed":    func(c bridge.Conn) bridge.Conn { return newFed(bridge.Translate(c, passing{})) },
+		"polled": func(c bridge.Conn) bridge.Conn { return bridge.Translate(newPolled(c), passing{}) },
+		"tried": func(c bridge.Conn) bridge.Conn {
+			c = bridge.Translate(c, passing{})
+			return tried{c, bridge.TrySender(c)}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bridgetest.TestConn(t, func(*testing.T) (a, b bridge.Conn, stop func()) {
+				a, b = bridge.Pipe()
+				return make(a), b, nil
+			}, bridgetest.Options{})
+		})
+	}
 }
 
 // bothHalves is one half of a ByEra's client that is closed with the other.

@@ -45,5 +45,8 @@ func (u *unread) Recv(ctx context.Context) (jsonrpc.Message, error) {
 	return u.Conn.Recv(ctx)
 }
 
+// TrySender passes on what the Conn has.
+func (u *unread) TrySender() func(jsonrpc.Message) bool { return TrySender(u.Conn) }
+
 // CloseFor passes on why the Conn is closed, to one that can say it.
 func (u *unread) CloseFor(err error) error { return closeFor(u.Conn, err) }

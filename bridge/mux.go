@@ -129,9 +129,18 @@ func NewMux(o MuxOptions) *Mux {
 	return x
 }
 
-// Dial returns a Conn for one more client, whose Principal is in ctx. It does
-// not wait for the server.
+// Dial returns a Conn for one more client, as Join does.
 func (x *Mux) Dial(ctx context.Context) (Conn, error) {
+	c, err := x.Join(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// Join returns a Conn for one more client, whose Principal is in ctx. It does
+// not wait for the server.
+func (x *Mux) Join(ctx context.Context) (Poller, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -140,7 +149,8 @@ func (x *Mux) Dial(ctx context.Context) (Conn, error) {
 	if x.closed {
 		return nil, ErrClosing
 	}
-	c := &muxConn{mux: x, principal: Principal(ctx), filled: make(chan struct{}, 1), room: make(chan struct{}, 1), done: make(chan struct{})}
+	filled := make(chan struct{}, 1)
+	c := &muxConn{mux: x, principal: Principal(ctx), filled: filled, wake: filled, room: make(chan struct{}, 1), done: make(chan struct{})}
 	x.conns[c] = struct{}{}
 	return c, nil
 }

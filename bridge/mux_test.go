@@ -18,6 +18,7 @@ import (
 // servers is a Dialer of servers that the test plays, one after the other.
 type servers struct {
 	next  chan bridge.Conn // the test's end of each
+	wrap  func(bridge.Conn) bridge.Conn
 	mu    sync.Mutex
 	err   error // what Dial returns instead
 	dials int
@@ -34,6 +35,9 @@ func (d *servers) Dial(ctx context.Context) (bridge.Conn, error) {
 	}
 	ours, theirs := bridge.Pipe()
 	d.next <- theirs
+	if d.wrap != nil {
+		ours = d.wrap(ours)
+	}
 	return ours, nil
 }
 

@@ -20,7 +20,7 @@ type muxConn struct {
 
 	left   bool                    // it has ended; under mux.mu
 	calls  map[jsonrpc.ID]*muxCall // in progress, by the client's ids; under mux.mu
-	filled chan struct{}           // holds one element when something was put into items
+	filled <-chan struct{}         // holds one element when something was put into items, or done was closed; wake, unless Wake was called
 	done   chan struct{}           // closed when err is set
 
 	mu    sync.Mutex // may be taken while mux.mu is held
@@ -28,6 +28,7 @@ type muxConn struct {
 	bytes int
 	err   error // why it has ended
 	slow  func()
+	wake  chan<- struct{} // gets an element then
 
 	half   bool          // the queue is half full, or has been since
 	taken  progress      // what the client has read
@@ -303,7 +304,7 @@ func (c *muxConn) put(call *muxCall, m jsonrpc.Message) bool {
 		default:
 		}
 	}
-	signal(c.filled)
+	signal(c.wake)
 	return true
 }
 
@@ -314,23 +315,22 @@ func (c *muxConn) Recv(ctx context.Context) (jsonrpc.Message, error) {
 		if err := ctx.Err(); err != nil {
 			return jsonrpc.Message{}, err
 		}
-		if m, err := c.take(); err != errNothing {
+		if m, err, ok := c.Poll(); ok {
 			return m, err
 		}
 		select {
 		case <-c.filled:
 		case <-ctx.Done():
-		case <-c.done:
 		}
 	}
 }
 
-// take returns the next message for the client, or why there is none.
-func (c *muxConn) take() (jsonrpc.Message, error) {
+// Poll implements Poller.
+func (c *muxConn) Poll() (m jsonrpc.Message, err error, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.err != nil {
-		return jsonrpc.Message{}, c.err
+		return m, c.err, true
 	}
 	for len(c.items) > 0 {
 		it := c.items[0]
@@ -347,10 +347,18 @@ func (c *muxConn) take() (jsonrpc.Message, error) {
 			signal(c.room)
 		}
 		if it.call == nil || !it.call.cancelled.Load() { // J12
-			return it.m, nil
+			return it.m, nil, true
 		}
 	}
-	return jsonrpc.Message{}, errNothing
+	return m, nil, false
+}
+
+// Wake implements Poller.
+func (c *muxConn) Wake(ch chan<- struct{}) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.wake = ch
+	signal(ch) // there may be something by now
 }
 
 func (c *muxConn) ended() error {
@@ -383,6 +391,7 @@ func (c *muxConn) shut(err error) {
 	}
 	c.err, c.items, c.bytes = err, nil, 0
 	close(c.done)
+	signal(c.wake)
 	slow := c.slow
 	c.mu.Unlock()
 	if slow != nil && err == ErrSlow {
@@ -402,9 +411,10 @@ func (c *muxConn) OnSlow(f func()) {
 	}
 }
 
-// onSlow has f called, once or never, when a Conn of a Mux that c is or wraps
-// ends with ErrSlow. A Conn that wraps another says so by a method Unwrap.
-func onSlow(c Conn, f func()) {
+// OnSlow has f called, once or never, when a Conn of a Mux that c is or wraps
+// ends with ErrSlow. f must not wait. A Conn that wraps another says so by a
+// method Unwrap, and one that wraps several has a method OnSlow of its own.
+func OnSlow(c Conn, f func()) {
 	for {
 		switch v := c.(type) {
 		case interface{ OnSlow(f func()) }:

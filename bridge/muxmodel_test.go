@@ -86,7 +86,26 @@ func (w *world) dial(ctx context.Context) (bridge.Conn, error) {
 	w.servers = append(w.servers, s)
 	w.mu.Unlock()
 	w.wg.Go(s.run)
+	switch w.roll(4) { // all the ways in which the Mux may write and read
+	case 0:
+		ours = struct{ bridge.Conn }{ours}
+	case 1:
+		ours = &hesitant{ours, w}
+	case 2:
+		ours = bridge.Translate(&hesitant{ours, w}, passing{})
+	}
 	return ours, nil
+}
+
+// hesitant is a Conn that takes some messages at once, and others not.
+type hesitant struct {
+	bridge.Conn
+	*world
+}
+
+func (h *hesitant) TrySender() func(jsonrpc.Message) bool {
+	try := bridge.TrySender(h.Conn)
+	return func(m jsonrpc.Message) bool { return h.roll(2) == 0 && try(m) }
 }
 
 // modelServer speaks 2026-07-28, and repeats in all that it says what was said

@@ -1,7 +1,6 @@
 package bridge
 
 import (
-	"context"
 	"math"
 	"strconv"
 	"strings"
@@ -24,21 +23,16 @@ type muxListen struct {
 	acked    time.Time       // when the server has acknowledged it; zero: it has not since it was sent
 }
 
-// read takes the server's messages until it ends. It waits for nobody.
-func (s *muxServer) read() error {
-	for {
-		m, err := s.conn.Recv(context.Background())
-		if err != nil {
-			return err
-		}
-		switch m.Kind() {
-		case jsonrpc.Response:
-			s.answer(m)
-		case jsonrpc.Notification:
-			s.route(m)
-		default: // ST10
-			s.mux.drop(m, "a server of 2026-07-28 makes no requests")
-		}
+// take hands one message of the server to whom it is for. It waits for nobody,
+// but as push does.
+func (s *muxServer) take(m jsonrpc.Message) {
+	switch m.Kind() {
+	case jsonrpc.Response:
+		s.answer(m)
+	case jsonrpc.Notification:
+		s.route(m)
+	default: // ST10
+		s.mux.drop(m, "a server of 2026-07-28 makes no requests")
 	}
 }
 

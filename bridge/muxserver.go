@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -15,14 +16,24 @@ import (
 // those who send them do, in turn.
 const outBuffer = 16
 
+// mostDirect is the size, in bytes, of messages that may be written without the
+// writer. Larger ones no server is sure to take at once.
+const mostDirect = 4 << 10
+
 // muxServer is one server of a Mux, while it lives. Two goroutines serve it:
-// keep reads, and write writes. A client never writes itself: it could not
-// leave in the middle of a message without cutting it off for all.
+// keep reads, and write writes. A client itself writes only what the server takes
+// at once: it could not leave in the middle of a message without cutting it off
+// for all.
 type muxServer struct {
 	mux  *Mux
 	conn Conn
+	try  func(jsonrpc.Message) bool // of conn; nil: it has none
+	turn sync.Mutex                 // held while somebody writes
 	out  chan muxItem
-	gone chan struct{} // closed when it has ended and all that it owed is answered
+	// queued is how many messages are in out or on their way into it and out
+	// of it. Whoever finds none has sent nothing that is not written.
+	queued atomic.Int64
+	gone   chan struct{} // closed when it has ended and all that it owed is answered
 
 	again     []*muxCall    // subscriptions that it gets first
 	cancelled chan struct{} // holds one element when there is something in cancels
@@ -53,6 +64,10 @@ func (x *Mux) submit(ctx context.Context, c *muxConn, call *muxCall, m jsonrpc.M
 		}
 		return err
 	}
+	if s.direct(call, m) {
+		return nil
+	}
+	s.queued.Add(1)
 	select {
 	case s.out <- muxItem{call, m}:
 		return nil
@@ -62,12 +77,33 @@ func (x *Mux) submit(ctx context.Context, c *muxConn, call *muxCall, m jsonrpc.M
 		}
 		return nil
 	case <-c.done:
+		s.queued.Add(-1)
 		return c.ended()
 	case <-ctx.Done():
 	}
+	s.queued.Add(-1)
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.giveUp(ctx, call)
+}
+
+// direct writes a message in the caller's goroutine, if nobody writes, nothing
+// waits to be written, and the server takes it at once.
+func (s *muxServer) direct(call *muxCall, m jsonrpc.Message) bool {
+	if s.try == nil || len(m.Bytes()) > mostDirect || s.queued.Load() > 0 || !s.turn.TryLock() {
+		return false
+	}
+	defer s.turn.Unlock()
+	m, ok := s.named(call, m)
+	if !ok || s.try(m) {
+		return true
+	}
+	if call != nil {
+		s.mux.mu.Lock()
+		call.written = false
+		s.mux.mu.Unlock()
+	}
+	return false
 }
 
 // giveUp ends a Send whose ctx is done; the error says that no answer will
@@ -220,13 +256,13 @@ func refusal(call *muxCall, text string, data []byte) jsonrpc.Message {
 // serve reads a server until it ends, and sees to it that whoever waits for it
 // then learns of it before it is closed, which may take a while.
 func (x *Mux) serve(conn Conn) {
-	s := &muxServer{mux: x, conn: conn, out: make(chan muxItem, outBuffer),
+	s := &muxServer{mux: x, conn: conn, try: TrySender(conn), out: make(chan muxItem, outBuffer),
 		gone: make(chan struct{}), cancelled: make(chan struct{}, 1), lost: make(chan struct{}, 1)}
 	started := time.Now()
 	var writer sync.WaitGroup
 	if x.up(s) {
 		writer.Go(s.write)
-		x.down(s, s.read(), time.Since(started))
+		x.down(s, Feed(context.Background(), conn, s.take), time.Since(started))
 	}
 	close(s.gone)
 	err := conn.Close()
@@ -259,6 +295,7 @@ func (x *Mux) up(s *muxServer) bool {
 		x.add(call)
 		call.server = s
 	}
+	s.queued.Store(int64(len(s.again))) // nobody overtakes these
 	x.notify()
 	return true
 }
@@ -291,6 +328,7 @@ func (s *muxServer) write() {
 	for _, call := range s.again {
 		s.send(call, call.listen.asked)
 	}
+	s.queued.Add(-int64(len(s.again)))
 	var late *time.Timer
 	var due <-chan time.Time
 	again := time.NewTimer(time.Hour)
@@ -304,11 +342,10 @@ func (s *muxServer) write() {
 		select {
 		case it := <-s.out:
 			s.send(it.call, it.m)
+			s.queued.Add(-1)
 		case <-s.cancelled:
 			for _, m := range s.takeCancels() {
-				if err := s.conn.Send(context.Background(), m); err != nil {
-					s.mux.drop(m, "the server did not take it")
-				}
+				s.send(nil, m)
 			}
 			s.saidAll()
 		case <-due:
@@ -330,18 +367,13 @@ func (s *muxServer) write() {
 	}
 }
 
-// send writes one message, unless its call is no longer wanted: a client's
-// request with the id and the token that the server knows it by (D.2).
+// send writes one message, unless its call is no longer wanted.
 func (s *muxServer) send(call *muxCall, m jsonrpc.Message) {
-	if call != nil {
-		number, ok := s.begin(call)
-		if !ok {
-			return
-		}
-		m = m.WithID(jsonrpc.IntID(number))
-		if !call.token.IsZero() {
-			m = m.WithProgressToken(s.mux.token(number))
-		}
+	s.turn.Lock()
+	defer s.turn.Unlock()
+	m, ok := s.named(call, m)
+	if !ok {
+		return
 	}
 	err := s.conn.Send(context.Background(), m)
 	switch {
@@ -351,6 +383,23 @@ func (s *muxServer) send(call *muxCall, m jsonrpc.Message) {
 	default:
 		s.unsent = append(s.unsent, unsent{call, err, time.Now().Add(cancelWait)})
 	}
+}
+
+// named returns a client's request with the id and the token that the server
+// knows it by (D.2), and anything else as it is; false: it is no longer wanted.
+func (s *muxServer) named(call *muxCall, m jsonrpc.Message) (jsonrpc.Message, bool) {
+	if call == nil {
+		return m, true
+	}
+	number, ok := s.begin(call)
+	if !ok {
+		return m, false
+	}
+	m = m.WithID(jsonrpc.IntID(number))
+	if !call.token.IsZero() {
+		m = m.WithProgressToken(s.mux.token(number))
+	}
+	return m, true
 }
 
 // begin says that the server will know of a call, and returns by which number.

@@ -80,6 +80,21 @@ func (p *pipeEnd) Send(ctx context.Context, m jsonrpc.Message) error {
 	return io.ErrClosedPipe
 }
 
+// TrySender implements what TrySender says.
+func (p *pipeEnd) TrySender() func(m jsonrpc.Message) bool { return p.trySend }
+
+func (p *pipeEnd) trySend(m jsonrpc.Message) bool {
+	if isClosed(p.closed) || isClosed(p.peer.closed) {
+		return false
+	}
+	select {
+	case p.out <- m:
+		return true
+	default:
+		return false
+	}
+}
+
 // Close implements Conn.
 func (p *pipeEnd) Close() error {
 	p.once.Do(func() { close(p.closed) })

@@ -126,7 +126,7 @@ func (p *pump) run(parent context.Context) error {
 	defer p.toServer.wait()
 	defer p.lateness.Wait()
 	defer cancel(nil)
-	onSlow(p.server, func() { cancel(ErrSlow) })
+	OnSlow(p.server, func() { cancel(ErrSlow) })
 	late, stop := p.late(ctx, parent)
 	defer stop()
 	p.recv, p.stopRecv = context.WithCancelCause(late)

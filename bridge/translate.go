@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,39 +28,50 @@ const (
 var errDeaf = errors.New("the server does not take what it is sent")
 
 // Translate returns a Conn to server whose user speaks the other era: f
-// rewrites the messages of both directions. It starts reading the server at
-// once. Close closes server and waits for everything that Translate started;
-// it returns server's error.
+// rewrites the messages of both directions. It reads the server from the first
+// Recv or Feed on. Close closes server and waits for everything that Translate
+// started; it returns server's error.
 //
 // Send writes in the caller's goroutine. What f wants said to the server when
 // nobody sends is written by a goroutine of the Conn's own, so that a server
 // which reads nothing until its own output is taken does not stop the reader;
-// when too much of it is left waiting, the Conn ends.
+// when too much of it is left waiting, the Conn ends. A Poller is read in the
+// goroutine of Recv, and others in that of Feed or else in one of the Conn's own.
 //
 // When the server ends, Recv returns what f has to say about it, and then the
 // error of server's Recv. Send fails then.
 func Translate(server Conn, f era.Filter) Conn {
 	t := &translated{
-		server: server, filter: f, done: make(chan struct{}),
+		server: server, try: TrySender(server), filter: f, done: make(chan struct{}),
 		filled: make(chan struct{}, 1), room: make(chan struct{}, 1),
 		turn: make(chan struct{}, 1), unsent: make(chan struct{}, 1),
+	}
+	t.reading, t.stopReading = context.WithCancel(context.Background())
+	if p, ok := server.(Poller); ok {
+		t.queue = p
+		p.Wake(t.filled)
 	}
 	t.mu.Lock()
 	f.Start(time.Now(), &t.out)
 	t.collect(nil)
 	t.mu.Unlock()
-	t.wg.Go(t.read)
 	t.wg.Go(t.write)
 	return t
 }
 
 type translated struct {
 	server Conn
-	filled chan struct{} // holds one element when something was put into toClient
-	room   chan struct{} // holds one element when something was taken from it
-	turn   chan struct{} // holds one element while somebody writes to the server
-	unsent chan struct{} // holds one element when there is something for write
-	done   chan struct{} // closed by Close
+	try    func(jsonrpc.Message) bool // of server; nil: it has none
+	queue  Poller                     // server, if it is one
+	filled chan struct{}              // holds one element when something was put into toClient, or queue has something
+	room   chan struct{}              // holds one element when something was taken from it
+	turn   chan struct{}              // holds one element while somebody writes to the server
+	unsent chan struct{}              // holds one element when there is something for write
+	done   chan struct{}              // closed by Close
+
+	reading     context.Context // of the server's Recv; ends with the Conn
+	stopReading context.CancelFunc
+	sinking     sync.Mutex // held while Feed's sink is called
 
 	mu       sync.Mutex // held while the filter works, never while anything waits
 	filter   era.Filter
@@ -69,10 +81,11 @@ type translated struct {
 	unheard  int   // how many of toServer are the last of something
 	ended    error // why nothing more comes from the server; nil: it may
 	closed   bool
+	begun    bool // the server is being read, or need not be
 	timers   timers
 	broken   timers // ends the Conn when the server takes nothing
 
-	wg       sync.WaitGroup // read and write
+	wg       sync.WaitGroup // read or hand, and write
 	closing  sync.Once
 	closeErr error
 }
@@ -88,13 +101,12 @@ type outgoing struct {
 // sender is one Send.
 type sender struct{ err error }
 
-// collect takes over what the filter has put out, in its order. It is called
-// with mu held. s is the Send in whose course it was; nil: none.
+// collect takes over what the filter has put out, in its order, and tells those
+// that wait for it. It is called with mu held. s is the Send in whose course it
+// was; nil: none.
 func (t *translated) collect(s *sender) {
 	if len(t.out.ToClient) > 0 {
-		t.toClient = append(t.toClient, t.out.ToClient...)
-		clear(t.out.ToClient)
-		t.out.ToClient = t.out.ToClient[:0]
+		t.collectToClient()
 		signal(t.filled)
 	}
 	if len(t.out.ToServer) > 0 {
@@ -104,9 +116,7 @@ func (t *translated) collect(s *sender) {
 		clear(t.out.ToServer)
 		t.out.ToServer = t.out.ToServer[:0]
 		if s == nil {
-			t.toServer[len(t.toServer)-1].last = true
-			t.unheard++
-			signal(t.unsent)
+			t.leaveToWrite(len(t.toServer))
 		}
 	}
 	if t.ended == nil && !t.closed {
@@ -114,29 +124,114 @@ func (t *translated) collect(s *sender) {
 	}
 }
 
-// read takes the server's messages until it ends. Close ends it, too.
-func (t *translated) read() {
+// collectToClient takes over what is for the client, for who hands it on at
+// once. It is called with mu held.
+func (t *translated) collectToClient() {
+	t.toClient = append(t.toClient, t.out.ToClient...)
+	clear(t.out.ToClient)
+	t.out.ToClient = t.out.ToClient[:0]
+}
+
+// leaveToWrite says that nobody's Send writes the nth of toServer, and what comes
+// before it. It is called with mu held.
+func (t *translated) leaveToWrite(n int) {
+	t.toServer[n-1].last = true
+	t.unheard++
+	signal(t.unsent)
+}
+
+// Feed hands what is for the client to sink, which may wait, in the goroutine
+// in which it has come: this one for what the server has said.
+func (t *translated) Feed(ctx context.Context, sink func(jsonrpc.Message)) error {
+	t.begin(func() { t.hand(sink) })
+	defer context.AfterFunc(ctx, t.stopReading)()
+	for t.next() {
+		t.deliver(sink)
+	}
+	t.deliver(sink)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return cmp.Or(t.ended, ctx.Err(), io.ErrClosedPipe)
+}
+
+// deliver hands on what is for the client, until there is nothing left.
+func (t *translated) deliver(sink func(jsonrpc.Message)) {
+	t.sinking.Lock()
+	defer t.sinking.Unlock()
 	for {
-		m, err := t.server.Recv(context.Background())
-		now := time.Now()
-		t.mu.Lock()
-		switch {
-		case t.ended != nil: // by finish
-		case err != nil:
-			t.finish(now, err)
-		default:
-			t.filter.FromServer(now, m, &t.out)
-			t.collect(nil)
-			if t.unheard > maxUnheard {
-				t.finish(now, errDeaf)
-			}
+		m, err := t.received()
+		if err != nil {
+			return
 		}
-		over, full := t.ended != nil || t.closed, len(t.toClient) >= readAhead
-		t.mu.Unlock()
-		if over || full && t.waitRoom(context.Background()) != nil {
+		sink(m)
+	}
+}
+
+// hand hands on what the filter says of itself: in the course of a Send, or when
+// it is time.
+func (t *translated) hand(sink func(jsonrpc.Message)) {
+	for {
+		select {
+		case <-t.filled:
+			t.deliver(sink)
+		case <-t.done:
 			return
 		}
 	}
+}
+
+// begin starts what is done while the server is read, once.
+func (t *translated) begin(f func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.begun && !t.closed {
+		t.begun = true
+		t.wg.Go(f)
+	}
+}
+
+// read takes the server's messages until it ends. Close ends it, too.
+func (t *translated) read() {
+	for t.next() {
+		t.mu.Lock()
+		full := len(t.toClient) >= readAhead
+		if len(t.toClient) > 0 {
+			signal(t.filled)
+		}
+		t.mu.Unlock()
+		if full && t.waitRoom(context.Background()) != nil {
+			return
+		}
+	}
+}
+
+// next takes one message of the server, whose messages for the client the
+// caller hands on. It is false when there is no more.
+func (t *translated) next() bool {
+	m, err := t.server.Recv(t.reading)
+	return t.take(m, err)
+}
+
+// take gives the filter what the server's Recv has returned.
+func (t *translated) take(m jsonrpc.Message, err error) (more bool) {
+	now := time.Now()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case t.ended != nil: // by finish
+	case err != nil && t.reading.Err() != nil: // nobody wants to know any more
+		return false
+	case err != nil:
+		t.finish(now, err)
+	default:
+		t.filter.FromServer(now, m, &t.out)
+		t.collectToClient()
+		t.collect(nil)
+		if t.unheard > maxUnheard {
+			t.finish(now, errDeaf)
+		}
+	}
+	return t.ended == nil && !t.closed
 }
 
 // finish lets the filter answer what is owed. It is called with mu held.
@@ -147,6 +242,7 @@ func (t *translated) finish(now time.Time, err error) {
 	t.toServer = nil
 	t.collect(nil)
 	signal(t.filled)
+	t.stopReading()
 }
 
 // tick lets the filter do what is due.
@@ -288,6 +384,52 @@ func (t *translated) Send(ctx context.Context, m jsonrpc.Message) error {
 	return t.flush(ctx, s)
 }
 
+// TrySender implements what TrySender says. What the filter has made of a message
+// and the server does not take is left to write.
+func (t *translated) TrySender() func(m jsonrpc.Message) bool {
+	if t.try == nil {
+		return nil
+	}
+	return t.trySend
+}
+
+func (t *translated) trySend(m jsonrpc.Message) bool {
+	select {
+	case t.turn <- struct{}{}:
+	default:
+		return false
+	}
+	defer func() { <-t.turn }()
+	t.mu.Lock()
+	if t.closed || t.ended != nil || len(t.toServer) > 0 || len(t.toClient) >= readAhead {
+		t.mu.Unlock()
+		return false
+	}
+	t.filter.FromClient(time.Now(), m, &t.out)
+	ours := len(t.out.ToServer)
+	t.collect(&taken)
+	t.mu.Unlock()
+	for ; ours > 0; ours-- {
+		next, ok := t.first()
+		if !ok || !t.try(next.m) {
+			break
+		}
+		t.sent()
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if 0 < ours && ours <= len(t.toServer) { // else the server has ended
+		for i := range t.toServer[:ours] {
+			t.toServer[i].sender = nil
+		}
+		t.leaveToWrite(ours)
+	}
+	return true
+}
+
+// taken is the sender of what is written by trySend, which nobody else may write.
+var taken sender
+
 // gone returns why nothing can be sent. It is called with mu held.
 func (t *translated) gone() error {
 	if t.closed || errors.Is(t.ended, io.EOF) {
@@ -318,6 +460,9 @@ func (t *translated) waitRoom(ctx context.Context) error {
 
 // Recv implements Conn.
 func (t *translated) Recv(ctx context.Context) (jsonrpc.Message, error) {
+	if t.queue == nil {
+		t.begin(t.read)
+	}
 	for {
 		if err := ctx.Err(); err != nil {
 			return jsonrpc.Message{}, err
@@ -325,12 +470,27 @@ func (t *translated) Recv(ctx context.Context) (jsonrpc.Message, error) {
 		if m, err := t.received(); err != errNothing {
 			return m, err
 		}
+		if t.poll() {
+			continue
+		}
 		select {
 		case <-t.filled:
 		case <-ctx.Done():
 		case <-t.done:
 		}
 	}
+}
+
+// poll takes the next message of a server that is a Poller; false: there is none.
+func (t *translated) poll() bool {
+	if t.queue == nil {
+		return false
+	}
+	m, err, ok := t.queue.Poll()
+	if ok {
+		t.take(m, err)
+	}
+	return ok
 }
 
 var errNothing = errors.New("nothing has come")
@@ -369,6 +529,7 @@ func (t *translated) Close() error {
 		t.broken.stop()
 		t.mu.Unlock()
 		close(t.done)
+		t.stopReading()
 		t.closeErr = t.server.Close()
 		t.wg.Wait()
 		t.timers.wait()

@@ -202,6 +202,7 @@ func TestTranslateDoesNotLock(t *testing.T) {
 		f := &script{}
 		f.fromServer = func(m jsonrpc.Message, out *era.Out) { out.Server(m) } // a ping, say
 		client, server := newTranslated(t, f)
+		go client.Recv(t.Context()) // nothing comes
 		const n = 900
 		for i := range n {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -231,6 +232,11 @@ func TestTranslateDeafServer(t *testing.T) {
 		f.fromServer = func(m jsonrpc.Message, out *era.Out) { out.Server(m) }
 		f.ended = func(_ error, out *era.Out) { out.Client(vendor(-1)) }
 		client, server := newTranslated(t, f)
+		last := make(chan jsonrpc.Message, 1)
+		go func() {
+			m, _ := client.Recv(t.Context())
+			last <- m
+		}()
 		var err error
 		n := 0
 		for ; err == nil && n < 5000; n++ {
@@ -241,7 +247,9 @@ func TestTranslateDeafServer(t *testing.T) {
 		if err == nil || n < 1000 || n > 1100 {
 			t.Errorf("it was read %d messages long", n)
 		}
-		wantVendor(t, client, -1)
+		if m := <-last; string(m.Bytes()) != string(vendor(-1).Bytes()) {
+			t.Errorf("its last words: %s", m.Bytes())
+		}
 		if _, err := client.Recv(t.Context()); err == nil || err == io.EOF {
 			t.Errorf("Recv = %v", err)
 		}
@@ -308,6 +316,10 @@ func TestTranslateBackpressure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &script{fromClient: func(m jsonrpc.Message, out *era.Out) { out.Client(m) }}
 		client, server := newTranslated(t, f)
+		if err := server.Send(t.Context(), vendor(-3)); err != nil {
+			t.Fatal(err)
+		}
+		wantVendor(t, client, -3)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		n := 0

@@ -63,6 +63,7 @@ type Conn struct {
 	closer  func() error
 	src     source
 	out     sink
+	try     func(p []byte) bool // nil: there is no writing without waiting
 	skipped atomic.Int64
 
 	revision  bridge.Revision  // of a client that AcceptBatch says nothing about
@@ -112,6 +113,7 @@ func newConn(r io.Reader, w io.Writer, closer func() error, opts Options, abando
 		done:    make(chan struct{}),
 	}
 	c.out = newSink(w, c.abort)
+	c.try = newTryWriter(w)
 	c.lines = lines{src: c.src, max: opts.MaxMessageSize}
 	return c
 }

@@ -45,6 +45,35 @@ func (c *Conn) Send(ctx context.Context, m jsonrpc.Message) error {
 	return c.writeLine(ctx, m.Line())
 }
 
+// TrySender returns what writes a message that the peer takes at once
+// (bridge.TrySender). Only a server's pipe is sure to take all of it or nothing.
+func (c *Conn) TrySender() func(m jsonrpc.Message) bool {
+	if c.try == nil || c.opts.Peer != Server {
+		return nil
+	}
+	return c.trySend
+}
+
+// trySend leaves everything that is not as always to Send.
+func (c *Conn) trySend(m jsonrpc.Message) bool {
+	if m.Kind() == jsonrpc.Invalid || c.stopped(context.Background()) != nil {
+		return false
+	}
+	select {
+	case c.sending <- struct{}{}:
+	default:
+		return false
+	}
+	defer func() { <-c.sending }()
+	text := m.Line()
+	if c.sendErr != nil || len(text) >= smallSize {
+		return false
+	}
+	chunk := getChunk()
+	defer putChunk(chunk)
+	return c.try(append(append(chunk[:0], text...), '\n'))
+}
+
 // writeLine writes text and a line feed in one write. A text that does not fit
 // into a chunk needs several writes in any case; of it only the end is copied.
 func (c *Conn) writeLine(ctx context.Context, text []byte) error {

@@ -222,6 +222,9 @@ type placed struct {
 	leave func()
 }
 
+// TrySender passes on what the Conn has.
+func (p *placed) TrySender() func(jsonrpc.Message) bool { return bridge.TrySender(p.Conn) }
+
 func (p *placed) Close() error {
 	defer p.leave()
 	return p.Conn.Close()

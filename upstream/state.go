@@ -113,6 +113,9 @@ func (c *countedConn) Recv(ctx context.Context) (jsonrpc.Message, error) {
 	return m, err
 }
 
+// TrySender passes on what the Conn has.
+func (c *countedConn) TrySender() func(jsonrpc.Message) bool { return bridge.TrySender(c.Conn) }
+
 func (c *countedConn) Close() error {
 	err := c.Conn.Close()
 	c.once.Do(func() {

@@ -175,40 +175,69 @@ const lastAnswers = 100 * time.Millisecond
 // errInitialize ends a server that could not be initialized: the next may (D4).
 var errInitialize = errors.New("the server could not be initialized")
 
-// receive ends with errInitialize once all is said.
-func (t *tap) receive(ctx context.Context) (jsonrpc.Message, error) {
-	if f := t.filter; f == nil || !f.Failed() {
-		return t.Conn.Recv(ctx)
+// TrySender is for all that need not be noted first.
+func (t *tap) TrySender() func(jsonrpc.Message) bool {
+	try := bridge.TrySender(t.Conn)
+	if try == nil {
+		return nil
 	}
-	soon, cancel := context.WithTimeout(ctx, lastAnswers)
-	defer cancel()
-	m, err := t.Conn.Recv(soon)
-	if err != nil && ctx.Err() == nil && soon.Err() != nil {
-		err = errInitialize
+	return func(m jsonrpc.Message) bool {
+		switch m.Method() {
+		case "tools/list", "server/discover", "notifications/cancelled":
+			return false
+		}
+		return try(m)
 	}
-	return m, err
 }
 
+// Feed hands on what comes from the server. It ends with errInitialize when that
+// could not be initialized, once all is said.
+func (t *tap) Feed(ctx context.Context, sink func(jsonrpc.Message)) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var last *time.Timer
+	err := bridge.Feed(ctx, t.Conn, func(m jsonrpc.Message) {
+		sink(t.seen(m))
+		if f := t.filter; last == nil && f != nil && f.Failed() {
+			last = time.AfterFunc(lastAnswers, func() { cancel(errInitialize) })
+		}
+	})
+	if last != nil {
+		last.Stop()
+	}
+	if context.Cause(ctx) == errInitialize {
+		return errInitialize
+	}
+	return err
+}
+
+// Recv is Feed for one message, of a server that was initialized.
 func (t *tap) Recv(ctx context.Context) (jsonrpc.Message, error) {
-	m, err := t.receive(ctx)
+	m, err := t.Conn.Recv(ctx)
 	if err != nil {
 		return m, err
 	}
-	if m.Kind() == jsonrpc.Response {
-		switch asked := t.answered(m); asked.method {
-		case "tools/list":
-			t.tools.learn(m.Result(), asked.age)
-		case "server/discover":
-			if m.IsError() && t.filter == nil {
-				t.unit.s.log.Warn("the server has refused server/discover; --protocol says what is spoken with it", "code", string(m.Lookup("error", "code")))
-			}
-			m = t.unit.s.served(m)
-		}
-		if m.IsError() && !t.unit.key.legacy && notModern(m) {
-			t.unit.doubt()
-		}
+	return t.seen(m), nil
+}
+
+// seen looks at what the server has said, and returns what clients get of it.
+func (t *tap) seen(m jsonrpc.Message) jsonrpc.Message {
+	if m.Kind() != jsonrpc.Response {
+		return m
 	}
-	return m, nil
+	switch asked := t.answered(m); asked.method {
+	case "tools/list":
+		t.tools.learn(m.Result(), asked.age)
+	case "server/discover":
+		if m.IsError() && t.filter == nil {
+			t.unit.s.log.Warn("the server has refused server/discover; --protocol says what is spoken with it", "code", string(m.Lookup("error", "code")))
+		}
+		m = t.unit.s.served(m)
+	}
+	if m.IsError() && !t.unit.key.legacy && notModern(m) {
+		t.unit.doubt()
+	}
+	return m
 }
 
 // Close says that the unit has no process any more.

@@ -149,6 +149,9 @@ type discreet struct {
 	asked bool // initialize, which is not answered yet; only Recv uses it
 }
 
+// TrySender passes on what the Conn has.
+func (d *discreet) TrySender() func(jsonrpc.Message) bool { return bridge.TrySender(d.Conn) }
+
 func (d *discreet) Recv(ctx context.Context) (jsonrpc.Message, error) {
 	m, err := d.Conn.Recv(ctx)
 	if m.Kind() == jsonrpc.Notification && m.Method() == "notifications/tools/list_changed" {
@@ -182,21 +185,31 @@ func (u *unit) parked() bool {
 
 // member is a client's Conn to a unit. Close leaves the unit.
 type member struct {
-	bridge.Conn
+	bridge.Poller
 	unit *unit
 	left atomic.Bool
 }
 
 // Unwrap returns the Conn within.
-func (m *member) Unwrap() bridge.Conn { return m.Conn }
+func (m *member) Unwrap() bridge.Conn { return m.Poller }
 
 // Recv says why a unit has ended that was retired.
 func (m *member) Recv(ctx context.Context) (jsonrpc.Message, error) {
-	got, err := m.Conn.Recv(ctx)
+	got, err := m.Poller.Recv(ctx)
+	return got, m.why(err)
+}
+
+// Poll does as Recv does.
+func (m *member) Poll() (jsonrpc.Message, error, bool) {
+	got, err, ok := m.Poller.Poll()
+	return got, m.why(err), ok
+}
+
+func (m *member) why(err error) error {
 	if errors.Is(err, bridge.ErrClosing) && m.unit.isTurned() {
-		err = errChanged
+		return errChanged
 	}
-	return got, err
+	return err
 }
 
 func (u *unit) isTurned() bool {
@@ -206,7 +219,7 @@ func (u *unit) isTurned() bool {
 }
 
 func (m *member) Close() error {
-	err := m.Conn.Close()
+	err := m.Poller.Close()
 	if m.left.CompareAndSwap(false, true) {
 		m.unit.s.leave(m.unit)
 	}
@@ -235,12 +248,12 @@ func (s *Server) join(ctx context.Context, key unitKey, clientInfo []byte) (*mem
 		u.idle = nil
 	}
 	s.mu.Unlock()
-	conn, err := u.mux.Dial(ctx)
+	conn, err := u.mux.Join(ctx)
 	if err != nil {
 		s.leave(u)
 		return nil, err
 	}
-	return &member{Conn: conn, unit: u}, nil
+	return &member{Poller: conn, unit: u}, nil
 }
 
 // maxCapabilities bounds what is kept of a client's capabilities, in bytes.

@@ -1,0 +1,64 @@
+package bridge
+
+import (
+	"context"
+
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// This file is what a Conn may have beside the methods that all have, so that a
+// message need not be handed from one goroutine to the next. On a quick call
+// that costs more than all the rest. A Conn that wraps another passes on what
+// that has; one that does not know these methods works all the same.
+
+// TrySender returns a function that hands a message to the peer of c as Send
+// does, if that needs no waiting for anybody; false: it has done nothing, and
+// Send is to be called. It is nil when c has no such thing. Any number of
+// goroutines may call it.
+//
+// A Conn has it by a method TrySender() func(jsonrpc.Message) bool, which
+// always returns nil, or never.
+func TrySender(c Conn) func(m jsonrpc.Message) bool {
+	if t, ok := c.(interface {
+		TrySender() func(jsonrpc.Message) bool
+	}); ok {
+		return t.TrySender()
+	}
+	return nil
+}
+
+// Feed hands all that c receives to sink, until there is no more, and returns
+// why: what Recv would have. When ctx is done it may close c. Nobody may call
+// Recv meanwhile, or afterwards. sink is called by one goroutine at a time, but
+// not always by the same.
+//
+// A Conn that has a method Feed(context.Context, func(jsonrpc.Message)) error
+// calls sink wherever a message has come up.
+func Feed(ctx context.Context, c Conn, sink func(m jsonrpc.Message)) error {
+	if f, ok := c.(interface {
+		Feed(context.Context, func(jsonrpc.Message)) error
+	}); ok {
+		return f.Feed(ctx, sink)
+	}
+	for {
+		m, err := c.Recv(ctx)
+		if err != nil {
+			return err
+		}
+		sink(m)
+	}
+}
+
+// A Poller is a Conn whose messages wait for Recv in a queue of its own.
+type Poller interface {
+	Conn
+
+	// Poll returns what Recv would return at once; ok is false if Recv would
+	// wait. It counts as a call of Recv.
+	Poll() (m jsonrpc.Message, err error, ok bool)
+
+	// Wake makes the Conn put an element into ch, if there is room for one,
+	// whenever Poll may have something to return that it had not before. It is
+	// to be called before Recv and Poll are; Recv is of no use afterwards.
+	Wake(ch chan<- struct{})
+}

@@ -1,0 +1,139 @@
+package bridge_test
+
+import (
+	"context"
+	"io"
+	"sync"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// fed is a Conn whose messages come by Feed.
+type fed struct {
+	bridge.Conn
+	got    chan jsonrpc.Message
+	closed chan struct{}
+	ended  chan struct{} // closed when err is set
+	err    error
+	once   sync.Once
+}
+
+func newFed(c bridge.Conn) *fed {
+	f := &fed{Conn: c, got: make(chan jsonrpc.Message), closed: make(chan struct{}), ended: make(chan struct{})}
+	go func() {
+		defer close(f.ended)
+		f.err = bridge.Feed(context.Background(), c, func(m jsonrpc.Message) {
+			select {
+			case f.got <- m:
+			case <-f.closed:
+			}
+		})
+	}()
+	return f
+}
+
+func (f *fed) Recv(ctx context.Context) (m jsonrpc.Message, err error) {
+	if err := ctx.Err(); err != nil {
+		return m, err
+	}
+	select {
+	case <-f.closed:
+		return m, io.ErrClosedPipe
+	default:
+	}
+	select {
+	case m = <-f.got:
+		return m, nil
+	case <-f.ended:
+		return m, f.err
+	case <-f.closed:
+		return m, io.ErrClosedPipe
+	case <-ctx.Done():
+		return m, ctx.Err()
+	}
+}
+
+func (f *fed) Close() error {
+	f.once.Do(func() { close(f.closed) })
+	err := f.Conn.Close()
+	<-f.ended
+	return err
+}
+
+// polled is a Poller before a Conn that is none.
+type polled struct {
+	bridge.Conn
+	ended chan struct{}
+	room  chan struct{}
+
+	mu    sync.Mutex
+	items []jsonrpc.Message
+	err   error
+	wake  chan<- struct{}
+}
+
+func newPolled(c bridge.Conn) *polled {
+	p := &polled{Conn: c, ended: make(chan struct{}), room: make(chan struct{}, 16), wake: make(chan struct{}, 1)}
+	go func() {
+		defer close(p.ended)
+		for {
+			m, err := c.Recv(context.Background())
+			p.mu.Lock()
+			if p.err = err; err == nil {
+				p.items = append(p.items, m)
+			}
+			select {
+			case p.wake <- struct{}{}:
+			default:
+			}
+			p.mu.Unlock()
+			if err != nil {
+				return
+			}
+			p.room <- struct{}{}
+		}
+	}()
+	return p
+}
+
+func (p *polled) Wake(ch chan<- struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.wake = ch
+}
+
+func (p *polled) Poll() (m jsonrpc.Message, err error, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.items) == 0 {
+		return m, p.err, p.err != nil
+	}
+	m, p.items = p.items[0], p.items[1:]
+	<-p.room
+	return m, nil, true
+}
+
+func (p *polled) Close() error {
+	err := p.Conn.Close()
+	for {
+		select {
+		case <-p.ended:
+			return err
+		case <-p.room:
+		}
+	}
+}
+
+// tried is a Conn that is sent to without waiting, if it can be.
+type tried struct {
+	bridge.Conn
+	try func(jsonrpc.Message) bool
+}
+
+func (t tried) Send(ctx context.Context, m jsonrpc.Message) error {
+	if m.Kind() != jsonrpc.Invalid && ctx.Err() == nil && t.try(m) {
+		return nil
+	}
+	return t.Conn.Send(ctx, m)
+}

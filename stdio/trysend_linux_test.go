@@ -1,0 +1,116 @@
+package stdio
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// noteOf returns a notification of so many bytes.
+func noteOf(t *testing.T, n, size int) jsonrpc.Message {
+	t.Helper()
+	text := fmt.Sprintf(`{"jsonrpc":"2.0","method":"vendor","params":{"n":%4d,"pad":""}}`, n)
+	text = strings.Replace(text, `""`, `"`+strings.Repeat("x", size-len(text))+`"`, 1)
+	m, err := jsonrpc.Parse([]byte(text))
+	if err != nil || len(text) != size {
+		t.Fatal(err, len(text))
+	}
+	return m
+}
+
+// ST1: what a full pipe does not take at once it gets no part of, so that
+// messages stay whole whoever sends them.
+func TestTrySendIsWhole(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	conn := NewConn(strings.NewReader(""), w, w.Close, Options{})
+	defer conn.Close()
+	try := bridge.TrySender(conn)
+	if try == nil {
+		t.Fatal("a pipe takes messages at once")
+	}
+	in := bufio.NewReader(r)
+	sent, read := 0, 0
+	for _, size := range []int{4095, 100, 3001, 4095, 2048} {
+		for try(noteOf(t, sent, size)) {
+			sent++
+		}
+		if sent == read {
+			t.Fatal("nothing was taken")
+		}
+		// Makes room for a part of the next one, but not for all of it.
+		for room := 0; room < size && read < sent; read++ {
+			line, err := in.ReadString('\n')
+			if err != nil || !strings.Contains(line, fmt.Sprintf(`"n":%4d,`, read)) || !strings.HasSuffix(line, "\"}}\n") {
+				t.Fatalf("%d: %q, %v", read, line, err)
+			}
+			room += len(line)
+		}
+	}
+	if try(noteOf(t, 0, 4096)) {
+		t.Error("a line of 4097 bytes may be cut")
+	}
+	_ = conn.Close()
+	for ; ; read++ {
+		line, err := in.ReadString('\n')
+		if err != nil {
+			if line != "" {
+				t.Errorf("the end is %q", line)
+			}
+			break
+		}
+		if !strings.Contains(line, fmt.Sprintf(`"n":%4d,`, read)) {
+			t.Fatalf("%d: %q", read, line)
+		}
+	}
+	if read != sent {
+		t.Errorf("%d messages of %d", read, sent)
+	}
+	if try(noteOf(t, 0, 100)) {
+		t.Error("sent after Close")
+	}
+}
+
+// Only where it is sure that nothing is cut off.
+func TestTrySendNeedsAPipe(t *testing.T) {
+	file, err := os.CreateTemp(t.TempDir(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	defer w.Close()
+	blocking := func() *os.File {
+		fds := make([]int, 2)
+		if err := syscall.Pipe(fds); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = syscall.Close(fds[0]) })
+		return os.NewFile(uintptr(fds[1]), "blocking")
+	}()
+	defer blocking.Close()
+	for name, conn := range map[string]*Conn{
+		"a file":             NewConn(strings.NewReader(""), file, nil, Options{}),
+		"no file":            NewConn(strings.NewReader(""), new(strings.Builder), nil, Options{}),
+		"a client's pipe":    NewConn(strings.NewReader(""), w, nil, Options{Peer: Client}),
+		"one that may block": NewConn(strings.NewReader(""), blocking, nil, Options{}),
+	} {
+		if bridge.TrySender(conn) != nil {
+			t.Errorf("%s: taken for a pipe", name)
+		}
+		_ = conn.Close()
+	}
+}

@@ -1,0 +1,258 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// desk is the Conn of a modern client. Its requests may go to several units:
+// each says what capabilities a legacy server may count on, and the server may
+// turn out to be of the other era. When there is no server, the next request
+// may find one.
+//
+// It has no goroutine: Recv takes what has come for any of its seats.
+type desk struct {
+	s      *Server
+	ctx    context.Context // the client's, until Close
+	cancel context.CancelCauseFunc
+	filled chan struct{}        // holds one element when something has come for a seat
+	no     chan jsonrpc.Message // answers to requests that no unit could be had for
+	owed   []jsonrpc.Message    // answers to requests whose unit has ended; only Recv uses it
+
+	mu     sync.Mutex
+	seats  []seat
+	turn   int                    // of the seats
+	calls  map[jsonrpc.ID]*member // requests in progress
+	slow   func()                 // see OnSlow
+	closed bool
+}
+
+// seat is a client's place in one unit.
+type seat struct {
+	*member
+	key unitKey
+}
+
+// deskQueue is how many refusals for the client may wait.
+const deskQueue = 64
+
+func newDesk(ctx context.Context, s *Server) *desk {
+	d := &desk{s: s, filled: make(chan struct{}, 1), no: make(chan jsonrpc.Message, deskQueue), calls: make(map[jsonrpc.ID]*member)}
+	d.ctx, d.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	return d
+}
+
+func (d *desk) Send(ctx context.Context, m jsonrpc.Message) error {
+	switch {
+	case m.Kind() == jsonrpc.Request:
+		at, err := d.seatFor(bridge.WithPrincipal(ctx, bridge.Principal(d.ctx)), m)
+		if err != nil {
+			return d.refuse(ctx, m, err)
+		}
+		return at.Send(ctx, m)
+	case m.Kind() == jsonrpc.Notification && m.Method() == "notifications/cancelled":
+		d.mu.Lock()
+		id, at, ok := jsonrpc.Find(d.calls, m.RequestID())
+		delete(d.calls, id) // nothing more will come
+		d.mu.Unlock()
+		if !ok {
+			break
+		}
+		err := at.Send(ctx, m)
+		if at.unit.key.alone != 0 {
+			d.vacate(at)
+		}
+		return err
+	}
+	return nil // nobody whom it could concern
+}
+
+// seatFor returns the client's Conn to the unit for a request.
+func (d *desk) seatFor(ctx context.Context, m jsonrpc.Message) (*member, error) {
+	key, clientInfo, err := d.s.keyFor(ctx, m)
+	if err != nil {
+		return nil, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return nil, context.Canceled
+	}
+	at := d.at(key)
+	if at == nil {
+		if at, err = d.s.join(d.ctx, key, clientInfo); err != nil {
+			return nil, err
+		}
+		at.Wake(d.filled)
+		if d.slow != nil {
+			bridge.OnSlow(at, d.slow)
+		}
+		d.seats = append(d.seats, seat{at, key})
+	}
+	d.calls[m.ID()] = at
+	return at, nil
+}
+
+// at returns the client's Conn to a unit, if it has one. It is called with mu held.
+func (d *desk) at(key unitKey) *member {
+	for _, s := range d.seats {
+		if s.key == key {
+			return s.member
+		}
+	}
+	return nil
+}
+
+// OnSlow is that of all seats (bridge.OnSlow).
+func (d *desk) OnSlow(f func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.slow = f
+	for _, s := range d.seats {
+		bridge.OnSlow(s, f)
+	}
+}
+
+// refuse answers a request that no unit can be had for.
+func (d *desk) refuse(ctx context.Context, m jsonrpc.Message, err error) error {
+	select {
+	case d.no <- bridge.Unavailable(m.ID(), err):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-d.ctx.Done():
+		return context.Cause(d.ctx)
+	}
+}
+
+// Recv implements bridge.Conn.
+func (d *desk) Recv(ctx context.Context) (jsonrpc.Message, error) {
+	for {
+		if err := ctx.Err(); err != nil {
+			return jsonrpc.Message{}, err
+		}
+		if m, ok := d.poll(); ok {
+			return m, nil
+		}
+		if d.ctx.Err() != nil {
+			return jsonrpc.Message{}, context.Cause(d.ctx)
+		}
+		select {
+		case m := <-d.no:
+			return m, nil
+		case <-d.filled:
+		case <-ctx.Done():
+		case <-d.ctx.Done():
+		}
+	}
+}
+
+// poll returns what has come, if anything has. The units take turns.
+func (d *desk) poll() (m jsonrpc.Message, ok bool) {
+	if len(d.owed) > 0 {
+		m, d.owed = d.owed[0], d.owed[1:]
+		return m, true
+	}
+	for range d.taken() {
+		at := d.next()
+		if at == nil {
+			break
+		}
+		m, err, ok := at.Poll()
+		switch {
+		case ok && err != nil:
+			d.left(at, err)
+			return d.poll()
+		case ok:
+			d.received(at, m)
+			return m, true
+		}
+	}
+	return m, false
+}
+
+// taken returns how many seats there are.
+func (d *desk) taken() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.seats)
+}
+
+// next returns the seat whose turn it is, nil if there is none.
+func (d *desk) next() *member {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.seats) == 0 {
+		return nil
+	}
+	d.turn = (d.turn + 1) % len(d.seats)
+	return d.seats[d.turn].member
+}
+
+// received takes note of what the client gets from a unit. One that is for a
+// single request is left after the answer.
+func (d *desk) received(at *member, m jsonrpc.Message) {
+	if m.Kind() != jsonrpc.Response {
+		return
+	}
+	d.mu.Lock()
+	delete(d.calls, m.ID())
+	d.mu.Unlock()
+	if at.unit.key.alone != 0 {
+		d.vacate(at)
+	}
+}
+
+// left is for a unit that has ended, or has cut its client off. What is in
+// progress there is answered; other units are not concerned.
+func (d *desk) left(at *member, err error) {
+	if !d.vacate(at) {
+		return
+	}
+	if errors.Is(err, bridge.ErrSlow) {
+		d.cancel(err)
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for id, other := range d.calls {
+		if other == at {
+			d.owed = append(d.owed, bridge.Unavailable(id, err))
+			delete(d.calls, id)
+		}
+	}
+}
+
+// vacate leaves a unit, unless that was done already.
+func (d *desk) vacate(at *member) bool {
+	d.mu.Lock()
+	i := slices.IndexFunc(d.seats, func(s seat) bool { return s.member == at })
+	if i >= 0 {
+		d.seats = slices.Delete(d.seats, i, i+1)
+	}
+	d.mu.Unlock()
+	if i >= 0 {
+		d.s.closed(at)
+	}
+	return i >= 0
+}
+
+// Close implements bridge.Conn.
+func (d *desk) Close() error {
+	d.mu.Lock()
+	d.closed = true
+	seats := d.seats
+	d.seats = nil
+	d.mu.Unlock()
+	d.cancel(context.Canceled)
+	var errs []error
+	for _, s := range seats {
+		errs = append(errs, s.Close())
+	}
+	return errors.Join(errs...)
+}
