@@ -223,7 +223,7 @@ func TestServerBusy(t *testing.T) {
 			give(t, server, pong)
 			return
 		case line := <-lineOf(third):
-			if !strings.Contains(line, "busy") {
+			if line != "" && !strings.Contains(line, "busy") { // "": another is being refused just now
 				t.Fatalf("got %s", line)
 			}
 		}
