@@ -313,6 +313,20 @@ func (h *half) Send(ctx context.Context, m jsonrpc.Message) error {
 	return h.client.Send(ctx, m)
 }
 
+// TrySender is what TrySender says.
+func (h *half) TrySender() func(jsonrpc.Message) bool {
+	try := TrySender(h.client)
+	if try == nil {
+		return nil
+	}
+	return func(m jsonrpc.Message) bool {
+		h.mu.Lock()
+		known := h.closed || h.both // and then there is more to do
+		h.mu.Unlock()
+		return !known && try(m)
+	}
+}
+
 // Close implements Conn. The client is closed when no half needs it any more.
 func (h *half) Close() error { return h.CloseFor(nil) }
 

@@ -57,8 +57,8 @@ type Poller interface {
 	// wait. It counts as a call of Recv.
 	Poll() (m jsonrpc.Message, err error, ok bool)
 
-	// Wake makes the Conn put an element into ch, if there is room for one,
-	// whenever Poll may have something to return that it had not before. It is
-	// to be called before Recv and Poll are; Recv is of no use afterwards.
-	Wake(ch chan<- struct{})
+	// Wake makes the Conn tell w whenever Poll may have something to return that
+	// it had not before. It is to be called before Recv and Poll are; Recv is of
+	// no use afterwards.
+	Wake(w *Waiter)
 }

@@ -70,37 +70,42 @@ type polled struct {
 	mu    sync.Mutex
 	items []jsonrpc.Message
 	err   error
-	wake  chan<- struct{}
+	w     *bridge.Waiter // nil: nobody has called Wake
 }
 
+var _ bridge.Poller = (*polled)(nil)
+
 func newPolled(c bridge.Conn) *polled {
-	p := &polled{Conn: c, ended: make(chan struct{}), room: make(chan struct{}, 16), wake: make(chan struct{}, 1)}
+	p := &polled{Conn: c, ended: make(chan struct{}), room: make(chan struct{}, 16)}
 	go func() {
 		defer close(p.ended)
 		for {
 			m, err := c.Recv(context.Background())
+			if err == nil {
+				p.room <- struct{}{}
+			}
 			p.mu.Lock()
 			if p.err = err; err == nil {
 				p.items = append(p.items, m)
 			}
-			select {
-			case p.wake <- struct{}{}:
-			default:
-			}
+			w := p.w
 			p.mu.Unlock()
+			if w != nil {
+				w.Arrived()
+			}
 			if err != nil {
 				return
 			}
-			p.room <- struct{}{}
 		}
 	}()
 	return p
 }
 
-func (p *polled) Wake(ch chan<- struct{}) {
+func (p *polled) Wake(w *bridge.Waiter) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.wake = ch
+	p.w = w
+	w.Signal()
 }
 
 func (p *polled) Poll() (m jsonrpc.Message, err error, ok bool) {
@@ -123,6 +128,40 @@ func (p *polled) Close() error {
 		case <-p.room:
 		}
 	}
+}
+
+// offered is a Conn whose messages are taken where they come up, if they are: some
+// are not.
+type offered struct {
+	bridge.Conn
+	got chan jsonrpc.Message
+	n   int
+}
+
+func newOffered(c bridge.Conn) *offered {
+	return &offered{Conn: c, got: make(chan jsonrpc.Message, 1)}
+}
+
+func (o *offered) Recv(ctx context.Context) (m jsonrpc.Message, err error) {
+	if err := ctx.Err(); err != nil {
+		return m, err
+	}
+	select {
+	case m = <-o.got:
+		return m, nil
+	default:
+	}
+	m, err = bridge.Offer(ctx, o.Conn, func(m jsonrpc.Message) (took, more bool) {
+		if o.n++; o.n%3 == 0 {
+			return false, true
+		}
+		o.got <- m
+		return true, false
+	})
+	if len(o.got) == 0 {
+		return m, err
+	}
+	return <-o.got, nil
 }
 
 // tried is a Conn that is sent to without waiting, if it can be.

@@ -40,6 +40,7 @@ func Exchange(ctx context.Context, client, server Conn, o PumpOptions) error {
 	}
 	x := &exchange{client: client, server: server, id: first.ID(), opts: o, ctx: ctx}
 	x.listen = first.Method() == methodListen
+	x.take = x.taker()
 	if o.RequestTimeout > 0 && !x.listen {
 		now := time.Now()
 		x.due = now.Add(o.RequestTimeout)
@@ -85,6 +86,7 @@ type exchange struct {
 	ctx            context.Context // of what is sent to the client
 	id             jsonrpc.ID
 	listen         bool
+	take           Taker     // nil: nothing
 	due, latest    time.Time // of the answer; zero: whenever it comes
 }
 
@@ -164,8 +166,11 @@ func (x *exchange) untilGone(ctx context.Context) error {
 // left to do; otherwise err is why it has stopped.
 func (x *exchange) relay(ctx context.Context) (done bool, err error) {
 	for x.due.IsZero() || time.Now().Before(x.due) {
-		m, err := x.server.Recv(ctx)
-		if err != nil {
+		m, err := Offer(ctx, x.server, x.take)
+		switch {
+		case err == ErrEnough:
+			return true, nil
+		case err != nil:
 			return false, err
 		}
 		switch m.Kind() {
@@ -196,6 +201,19 @@ func (x *exchange) relay(ctx context.Context) (done bool, err error) {
 		}
 	}
 	return false, errTimeout
+}
+
+// taker returns what answers the client where the answer has come up, if the
+// client takes it at once.
+func (x *exchange) taker() Taker {
+	try := TrySender(x.client)
+	if try == nil {
+		return nil
+	}
+	return func(m jsonrpc.Message) (took, more bool) {
+		took = m.Kind() == jsonrpc.Response && m.ID() == x.id && try(m)
+		return took, !took
+	}
 }
 
 // end ends an exchange that has no answer.

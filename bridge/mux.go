@@ -149,8 +149,8 @@ func (x *Mux) Join(ctx context.Context) (Poller, error) {
 	if x.closed {
 		return nil, ErrClosing
 	}
-	filled := make(chan struct{}, 1)
-	c := &muxConn{mux: x, principal: Principal(ctx), filled: filled, wake: filled, room: make(chan struct{}, 1), done: make(chan struct{})}
+	c := &muxConn{mux: x, principal: Principal(ctx), room: make(chan struct{}, 1), done: make(chan struct{})}
+	c.w = NewWaiter(c.Poll)
 	x.conns[c] = struct{}{}
 	return c, nil
 }
@@ -278,6 +278,12 @@ func (x *Mux) forget(call *muxCall, reason, meta []byte) {
 // nothing is said, or after, and then takes back what is unread. It is called
 // with mu held, for a call that is not gone.
 func (x *Mux) finish(call *muxCall, last ...jsonrpc.Message) {
+	x.settle(call, last...)
+	call.conn.alarm()
+}
+
+// settle is finish for who tells the client.
+func (x *Mux) settle(call *muxCall, last ...jsonrpc.Message) {
 	c := call.conn
 	x.remove(call)
 	for _, m := range last {

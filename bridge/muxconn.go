@@ -18,17 +18,16 @@ type muxConn struct {
 	mux       *Mux
 	principal string // "": anybody
 
-	left   bool                    // it has ended; under mux.mu
-	calls  map[jsonrpc.ID]*muxCall // in progress, by the client's ids; under mux.mu
-	filled <-chan struct{}         // holds one element when something was put into items, or done was closed; wake, unless Wake was called
-	done   chan struct{}           // closed when err is set
+	left  bool                    // it has ended; under mux.mu
+	calls map[jsonrpc.ID]*muxCall // in progress, by the client's ids; under mux.mu
+	done  chan struct{}           // closed when err is set
 
 	mu    sync.Mutex // may be taken while mux.mu is held
 	items []muxItem
 	bytes int
 	err   error // why it has ended
 	slow  func()
-	wake  chan<- struct{} // gets an element then
+	w     *Waiter // is told when there is something in items, or err is set
 
 	half   bool          // the queue is half full, or has been since
 	taken  progress      // what the client has read
@@ -207,7 +206,11 @@ func (c *muxConn) takeBack(id jsonrpc.ID) (found bool) {
 // than it takes to find that out (D.2).
 // mux.mu is not held; finish is for what takes a call out of the books.
 func (c *muxConn) push(call *muxCall, m jsonrpc.Message) {
-	if c.makeRoom(m) && !c.put(call, m) {
+	switch {
+	case !c.makeRoom(m):
+	case c.put(call, m):
+		c.alarm()
+	default:
 		c.end(ErrSlow)
 	}
 }
@@ -304,25 +307,23 @@ func (c *muxConn) put(call *muxCall, m jsonrpc.Message) bool {
 		default:
 		}
 	}
-	signal(c.wake)
 	return true
+}
+
+// alarm wakes the client's goroutine.
+func (c *muxConn) alarm() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.w.Signal()
 }
 
 // Recv implements Conn. Each message has Related: the client's own id of the
 // request that it is about.
-func (c *muxConn) Recv(ctx context.Context) (jsonrpc.Message, error) {
-	for {
-		if err := ctx.Err(); err != nil {
-			return jsonrpc.Message{}, err
-		}
-		if m, err, ok := c.Poll(); ok {
-			return m, err
-		}
-		select {
-		case <-c.filled:
-		case <-ctx.Done():
-		}
-	}
+func (c *muxConn) Recv(ctx context.Context) (jsonrpc.Message, error) { return c.w.Offer(ctx, nil) }
+
+// Offer is what Offer says.
+func (c *muxConn) Offer(ctx context.Context, take Taker) (jsonrpc.Message, error) {
+	return c.w.Offer(ctx, take)
 }
 
 // Poll implements Poller.
@@ -354,11 +355,20 @@ func (c *muxConn) Poll() (m jsonrpc.Message, err error, ok bool) {
 }
 
 // Wake implements Poller.
-func (c *muxConn) Wake(ch chan<- struct{}) {
+func (c *muxConn) Wake(w *Waiter) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.wake = ch
-	signal(ch) // there may be something by now
+	c.w = w
+	w.Signal() // there may be something by now
+}
+
+// arrived lets the caller do what the client's goroutine would, if that waits:
+// it hands on what is in the queue.
+func (c *muxConn) arrived() {
+	c.mu.Lock()
+	w := c.w
+	c.mu.Unlock()
+	w.Arrived()
 }
 
 func (c *muxConn) ended() error {
@@ -391,7 +401,7 @@ func (c *muxConn) shut(err error) {
 	}
 	c.err, c.items, c.bytes = err, nil, 0
 	close(c.done)
-	signal(c.wake)
+	c.w.Signal()
 	slow := c.slow
 	c.mu.Unlock()
 	if slow != nil && err == ErrSlow {

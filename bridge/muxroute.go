@@ -64,11 +64,17 @@ func (s *muxServer) answer(m jsonrpc.Message) {
 	case ends: // ST13
 		x.finish(call, m, cancelledBy(call.id).WithRelated(call.id))
 	default:
-		x.finish(call, m)
+		x.settle(call, m)
 	}
+	alone := len(x.calls) == x.listens
 	x.mu.Unlock()
-	if gone {
+	switch {
+	case gone:
 		x.drop(m, "answers no request that is in progress")
+	case alone: // nobody waits for us meanwhile
+		call.conn.arrived()
+	default:
+		call.conn.alarm()
 	}
 }
 

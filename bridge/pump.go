@@ -98,6 +98,7 @@ type pump struct {
 	ctx            context.Context // of the conversation; done when it is over
 	toServer       ledger          // the client's requests, owed by the server
 	toClient       ledger          // the server's requests, owed by the client
+	entered        jsonrpc.Message // by taker into the books: fromServer sends it
 	lateness       sync.WaitGroup  // what waits for a grace to be over
 
 	// deaf is true after the server did not take a refusal in time: who floods
@@ -319,12 +320,18 @@ func closing(m jsonrpc.Message, l *ledger) jsonrpc.Message {
 
 // fromServer copies from the server to the client until the server ends.
 func (p *pump) fromServer(ctx context.Context) error {
+	take := p.taker(ctx)
 	for {
-		m, err := p.server.Recv(ctx)
+		m, err := Offer(ctx, p.server, take)
 		if err != nil {
 			return err
 		}
-		m, ok := p.returned(ctx, m)
+		ok := true
+		if p.entered.Kind() != jsonrpc.Invalid {
+			m, p.entered = p.entered, jsonrpc.Message{}
+		} else {
+			m, ok = p.returned(ctx, m)
+		}
 		if !ok {
 			continue
 		}
@@ -343,6 +350,30 @@ func (p *pump) fromServer(ctx context.Context) error {
 		if err != nil && ctx.Err() == nil {
 			p.stopRecv(err) // it takes nothing more: it is gone
 		}
+	}
+}
+
+// taker returns what copies a message from the server to the client where it has
+// come up, if the client takes it at once; nil: that is not known of this client.
+func (p *pump) taker(ctx context.Context) Taker {
+	try := TrySender(p.client)
+	if try == nil {
+		return nil
+	}
+	return func(m jsonrpc.Message) (took, more bool) {
+		if m.Kind() == jsonrpc.Request { // may have to be refused, which may wait
+			return false, true
+		}
+		m, ok := p.returned(ctx, m)
+		switch {
+		case !ok:
+		case !try(m):
+			p.entered = m
+			return false, true
+		case m.Kind() == jsonrpc.Response:
+			p.toServer.settled()
+		}
+		return true, true
 	}
 }
 

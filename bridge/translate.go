@@ -43,13 +43,13 @@ var errDeaf = errors.New("the server does not take what it is sent")
 func Translate(server Conn, f era.Filter) Conn {
 	t := &translated{
 		server: server, try: TrySender(server), filter: f, done: make(chan struct{}),
-		filled: make(chan struct{}, 1), room: make(chan struct{}, 1),
-		turn: make(chan struct{}, 1), unsent: make(chan struct{}, 1),
+		room: make(chan struct{}, 1), turn: make(chan struct{}, 1), unsent: make(chan struct{}, 1),
 	}
+	t.waiter = NewWaiter(t.poll)
 	t.reading, t.stopReading = context.WithCancel(context.Background())
 	if p, ok := server.(Poller); ok {
 		t.queue = p
-		p.Wake(t.filled)
+		p.Wake(t.waiter)
 	}
 	t.mu.Lock()
 	f.Start(time.Now(), &t.out)
@@ -63,7 +63,7 @@ type translated struct {
 	server Conn
 	try    func(jsonrpc.Message) bool // of server; nil: it has none
 	queue  Poller                     // server, if it is one
-	filled chan struct{}              // holds one element when something was put into toClient, or queue has something
+	waiter *Waiter                    // is told when something was put into toClient, or queue has something
 	room   chan struct{}              // holds one element when something was taken from it
 	turn   chan struct{}              // holds one element while somebody writes to the server
 	unsent chan struct{}              // holds one element when there is something for write
@@ -107,7 +107,7 @@ type sender struct{ err error }
 func (t *translated) collect(s *sender) {
 	if len(t.out.ToClient) > 0 {
 		t.collectToClient()
-		signal(t.filled)
+		t.waiter.Signal()
 	}
 	if len(t.out.ToServer) > 0 {
 		for _, m := range t.out.ToServer {
@@ -172,7 +172,7 @@ func (t *translated) deliver(sink func(jsonrpc.Message)) {
 func (t *translated) hand(sink func(jsonrpc.Message)) {
 	for {
 		select {
-		case <-t.filled:
+		case <-t.waiter.wake:
 			t.deliver(sink)
 		case <-t.done:
 			return
@@ -196,7 +196,7 @@ func (t *translated) read() {
 		t.mu.Lock()
 		full := len(t.toClient) >= readAhead
 		if len(t.toClient) > 0 {
-			signal(t.filled)
+			t.waiter.Signal()
 		}
 		t.mu.Unlock()
 		if full && t.waitRoom(context.Background()) != nil {
@@ -241,7 +241,7 @@ func (t *translated) finish(now time.Time, err error) {
 	t.out.ToServer = nil
 	t.toServer = nil
 	t.collect(nil)
-	signal(t.filled)
+	t.waiter.Signal()
 	t.stopReading()
 }
 
@@ -459,38 +459,31 @@ func (t *translated) waitRoom(ctx context.Context) error {
 }
 
 // Recv implements Conn.
-func (t *translated) Recv(ctx context.Context) (jsonrpc.Message, error) {
+func (t *translated) Recv(ctx context.Context) (jsonrpc.Message, error) { return t.Offer(ctx, nil) }
+
+// Offer is what Offer says.
+func (t *translated) Offer(ctx context.Context, take Taker) (jsonrpc.Message, error) {
 	if t.queue == nil {
 		t.begin(t.read)
 	}
-	for {
-		if err := ctx.Err(); err != nil {
-			return jsonrpc.Message{}, err
-		}
-		if m, err := t.received(); err != errNothing {
-			return m, err
-		}
-		if t.poll() {
-			continue
-		}
-		select {
-		case <-t.filled:
-		case <-ctx.Done():
-		case <-t.done:
-		}
-	}
+	return t.waiter.Offer(ctx, take)
 }
 
-// poll takes the next message of a server that is a Poller; false: there is none.
-func (t *translated) poll() bool {
-	if t.queue == nil {
-		return false
-	}
-	m, err, ok := t.queue.Poll()
-	if ok {
+// poll returns the next message for the client, if there is one. A server that is
+// a Poller is read here.
+func (t *translated) poll() (m jsonrpc.Message, err error, ok bool) {
+	for {
+		if m, err = t.received(); err != errNothing {
+			return m, err, true
+		}
+		if t.queue == nil {
+			return m, nil, false
+		}
+		if m, err, ok = t.queue.Poll(); !ok {
+			return m, nil, false
+		}
 		t.take(m, err)
 	}
-	return ok
 }
 
 var errNothing = errors.New("nothing has come")
@@ -529,6 +522,7 @@ func (t *translated) Close() error {
 		t.broken.stop()
 		t.mu.Unlock()
 		close(t.done)
+		t.waiter.Signal()
 		t.stopReading()
 		t.closeErr = t.server.Close()
 		t.wg.Wait()

@@ -74,6 +74,20 @@ func twice(object []byte, key string) bool {
 }
 
 func (b *bound) Send(ctx context.Context, m jsonrpc.Message) error {
+	return b.Conn.Send(ctx, b.bound(m))
+}
+
+// TrySender is what bridge.TrySender says.
+func (b *bound) TrySender() func(jsonrpc.Message) bool {
+	try := bridge.TrySender(b.Conn)
+	if try == nil {
+		return nil
+	}
+	return func(m jsonrpc.Message) bool { return try(b.bound(m)) }
+}
+
+// bound returns what the client gets of a message: requestState under its name.
+func (b *bound) bound(m jsonrpc.Message) jsonrpc.Message {
 	if m.Kind() == jsonrpc.Response && !m.IsError() && bytes.Contains(m.Result(), []byte(`"requestState"`)) {
 		kind, _ := jsonrpc.Text(m.Lookup("result", "resultType"))
 		state, ok := jsonrpc.Text(m.Lookup("result", "requestState"))
@@ -82,7 +96,7 @@ func (b *bound) Send(ctx context.Context, m jsonrpc.Message) error {
 			m = m.WithResult(jsonrpc.With(m.Result(), "requestState", text))
 		}
 	}
-	return b.Conn.Send(ctx, m)
+	return m
 }
 
 // CloseFor passes on why the Conn is closed, to one that can say it.

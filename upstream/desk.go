@@ -20,9 +20,9 @@ type desk struct {
 	s      *Server
 	ctx    context.Context // the client's, until Close
 	cancel context.CancelCauseFunc
-	filled chan struct{}        // holds one element when something has come for a seat
+	waiter *bridge.Waiter
 	no     chan jsonrpc.Message // answers to requests that no unit could be had for
-	owed   []jsonrpc.Message    // answers to requests whose unit has ended; only Recv uses it
+	owed   []jsonrpc.Message    // answers to requests whose unit has ended; only poll uses it
 
 	mu     sync.Mutex
 	seats  []seat
@@ -42,7 +42,8 @@ type seat struct {
 const deskQueue = 64
 
 func newDesk(ctx context.Context, s *Server) *desk {
-	d := &desk{s: s, filled: make(chan struct{}, 1), no: make(chan jsonrpc.Message, deskQueue), calls: make(map[jsonrpc.ID]*member)}
+	d := &desk{s: s, no: make(chan jsonrpc.Message, deskQueue), calls: make(map[jsonrpc.ID]*member)}
+	d.waiter = bridge.NewWaiter(d.poll)
 	d.ctx, d.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	return d
 }
@@ -88,7 +89,7 @@ func (d *desk) seatFor(ctx context.Context, m jsonrpc.Message) (*member, error) 
 		if at, err = d.s.join(d.ctx, key, clientInfo); err != nil {
 			return nil, err
 		}
-		at.Wake(d.filled)
+		at.Wake(d.waiter)
 		if d.slow != nil {
 			bridge.OnSlow(at, d.slow)
 		}
@@ -122,6 +123,7 @@ func (d *desk) OnSlow(f func()) {
 func (d *desk) refuse(ctx context.Context, m jsonrpc.Message, err error) error {
 	select {
 	case d.no <- bridge.Unavailable(m.ID(), err):
+		d.waiter.Signal()
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
@@ -131,49 +133,42 @@ func (d *desk) refuse(ctx context.Context, m jsonrpc.Message, err error) error {
 }
 
 // Recv implements bridge.Conn.
-func (d *desk) Recv(ctx context.Context) (jsonrpc.Message, error) {
-	for {
-		if err := ctx.Err(); err != nil {
-			return jsonrpc.Message{}, err
-		}
-		if m, ok := d.poll(); ok {
-			return m, nil
-		}
-		if d.ctx.Err() != nil {
-			return jsonrpc.Message{}, context.Cause(d.ctx)
-		}
-		select {
-		case m := <-d.no:
-			return m, nil
-		case <-d.filled:
-		case <-ctx.Done():
-		case <-d.ctx.Done():
-		}
-	}
+func (d *desk) Recv(ctx context.Context) (jsonrpc.Message, error) { return d.waiter.Offer(ctx, nil) }
+
+// Offer is what bridge.Offer says.
+func (d *desk) Offer(ctx context.Context, take bridge.Taker) (jsonrpc.Message, error) {
+	return d.waiter.Offer(ctx, take)
 }
 
 // poll returns what has come, if anything has. The units take turns.
-func (d *desk) poll() (m jsonrpc.Message, ok bool) {
-	if len(d.owed) > 0 {
-		m, d.owed = d.owed[0], d.owed[1:]
-		return m, true
-	}
-	for range d.taken() {
+func (d *desk) poll() (m jsonrpc.Message, err error, ok bool) {
+	for tries := d.taken() + 1; tries > 0; tries-- {
+		if len(d.owed) > 0 {
+			m, d.owed = d.owed[0], d.owed[1:]
+			return m, nil, true
+		}
 		at := d.next()
 		if at == nil {
 			break
 		}
-		m, err, ok := at.Poll()
+		m, err, ok = at.Poll()
 		switch {
 		case ok && err != nil:
 			d.left(at, err)
-			return d.poll()
 		case ok:
 			d.received(at, m)
-			return m, true
+			return m, nil, true
 		}
 	}
-	return m, false
+	select {
+	case m = <-d.no:
+		return m, nil, true
+	default:
+	}
+	if d.ctx.Err() != nil {
+		return m, context.Cause(d.ctx), true
+	}
+	return jsonrpc.Message{}, nil, false
 }
 
 // taken returns how many seats there are.
@@ -250,6 +245,7 @@ func (d *desk) Close() error {
 	d.seats = nil
 	d.mu.Unlock()
 	d.cancel(context.Canceled)
+	d.waiter.Signal()
 	var errs []error
 	for _, s := range seats {
 		errs = append(errs, s.Close())

@@ -113,7 +113,10 @@ func (c *finding) current() bridge.Conn {
 	return c.conn
 }
 
-func (c *finding) Recv(ctx context.Context) (jsonrpc.Message, error) {
+func (c *finding) Recv(ctx context.Context) (jsonrpc.Message, error) { return c.Offer(ctx, nil) }
+
+// Offer is what bridge.Offer says, once conn stays.
+func (c *finding) Offer(ctx context.Context, take bridge.Taker) (jsonrpc.Message, error) {
 	if len(c.ready) > 0 {
 		m := c.ready[0]
 		c.ready = c.ready[1:]
@@ -121,8 +124,11 @@ func (c *finding) Recv(ctx context.Context) (jsonrpc.Message, error) {
 	}
 	for {
 		conn := c.current()
+		if c.settled {
+			return bridge.Offer(ctx, conn, take)
+		}
 		m, err := conn.Recv(ctx)
-		if err != nil || c.settled {
+		if err != nil {
 			return m, err
 		}
 		c.mu.Lock()

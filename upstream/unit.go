@@ -199,6 +199,12 @@ func (m *member) Recv(ctx context.Context) (jsonrpc.Message, error) {
 	return got, m.why(err)
 }
 
+// Offer is what bridge.Offer says.
+func (m *member) Offer(ctx context.Context, take bridge.Taker) (jsonrpc.Message, error) {
+	got, err := bridge.Offer(ctx, m.Poller, take)
+	return got, m.why(err)
+}
+
 // Poll does as Recv does.
 func (m *member) Poll() (jsonrpc.Message, error, bool) {
 	got, err, ok := m.Poller.Poll()

@@ -1,0 +1,119 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// A Taker takes a message that has come up, if that needs no waiting for
+// anybody: took is false if it would, and then nothing has been done. more is
+// false when it wants no others.
+type Taker func(m jsonrpc.Message) (took, more bool)
+
+// ErrEnough is the error of an Offer whose Taker wants no more.
+var ErrEnough = errors.New("bridge: no more messages are wanted")
+
+// Offer is c.Recv, but for what take takes: while it waits, messages may be
+// given to take in the goroutine in which they come up. What take does not take
+// is returned. take is called by one goroutine at a time, and no more once Offer
+// has returned. nil takes nothing.
+//
+// A Conn has it by a method of this name without c, else it is c.Recv.
+func Offer(ctx context.Context, c Conn, take Taker) (jsonrpc.Message, error) {
+	if o, ok := c.(interface {
+		Offer(context.Context, Taker) (jsonrpc.Message, error)
+	}); ok && take != nil {
+		return o.Offer(ctx, take)
+	}
+	return c.Recv(ctx)
+}
+
+// A Waiter is where the receiver of a queue waits for what comes, and where
+// those that bring it meet it: if it waits they may do its work, which spares a
+// change of goroutine. One goroutine at a time may receive, any number bring.
+type Waiter struct {
+	poll func() (m jsonrpc.Message, err error, ok bool)
+	wake chan struct{} // holds one element when there is something to look at
+
+	mu      sync.Mutex // held while poll and take are called
+	waiting bool
+	take    Taker // of the Offer that waits; nil: none
+	left    bool  // for the Offer: message and err
+	message jsonrpc.Message
+	err     error
+}
+
+// NewWaiter returns a Waiter. poll returns the next message, or error, if there
+// is one; no two goroutines call it at a time, and it must not wait.
+func NewWaiter(poll func() (m jsonrpc.Message, err error, ok bool)) *Waiter {
+	return &Waiter{poll: poll, wake: make(chan struct{}, 1)}
+}
+
+// Offer returns the next message that take does not take, as soon as there is
+// one. take may be nil.
+func (w *Waiter) Offer(ctx context.Context, take Taker) (jsonrpc.Message, error) {
+	for {
+		if err := ctx.Err(); err != nil {
+			return jsonrpc.Message{}, err
+		}
+		w.mu.Lock()
+		m, err, ok := w.poll()
+		if ok {
+			w.mu.Unlock()
+			return m, err
+		}
+		// What was brought since found us locked, and wakes us.
+		w.waiting, w.take = true, take
+		w.mu.Unlock()
+		select {
+		case <-w.wake:
+		case <-ctx.Done():
+		}
+		w.mu.Lock()
+		w.waiting, w.take = false, nil
+		m, err, ok = w.message, w.err, w.left
+		w.message, w.err, w.left = jsonrpc.Message{}, nil, false
+		w.mu.Unlock()
+		if ok {
+			return m, err
+		}
+	}
+}
+
+// Arrived is called when poll may have something to return, by a goroutine that
+// is ready to do what the receiver would, and holds no locks.
+func (w *Waiter) Arrived() {
+	if !w.mu.TryLock() {
+		w.Signal()
+		return
+	}
+	defer w.mu.Unlock()
+	if w.waiting && w.take == nil {
+		w.Signal()
+		return
+	}
+	for w.waiting {
+		m, err, ok := w.poll()
+		if !ok {
+			return
+		}
+		if err == nil {
+			took, more := w.take(m)
+			if took && more {
+				continue
+			}
+			if took {
+				m, err = jsonrpc.Message{}, ErrEnough
+			}
+		}
+		w.waiting = false
+		w.message, w.err, w.left = m, err, true
+		w.Signal()
+	}
+}
+
+// Signal is Arrived for one that has other things to do, or holds locks.
+func (w *Waiter) Signal() { signal(w.wake) }
