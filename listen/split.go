@@ -194,6 +194,9 @@ func (c *peekedConn) Read(p []byte) (int, error) {
 	return c.Conn.Read(p)
 }
 
+// NetConn returns the connection itself: writes go there unchanged.
+func (c *peekedConn) NetConn() net.Conn { return c.Conn }
+
 // CloseWrite ends our direction; the other stays open.
 func (c *peekedConn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {

@@ -36,42 +36,19 @@ func (c *Conn) Send(ctx context.Context, m jsonrpc.Message) error {
 	if c.sendErr != nil {
 		return c.sendErr
 	}
-	if c.opts.Peer == Client { // before the client can know of it
+	c.note(m)
+	return c.writeLine(ctx, m.Line())
+}
+
+// note takes note of what a client is sent, before it can know of it. It may be
+// called again for the same message.
+func (c *Conn) note(m jsonrpc.Message) {
+	if c.opts.Peer == Client {
 		c.questions.Sent(m)
 		if c.opts.AcceptBatch == nil {
 			c.revision.Note(m)
 		}
 	}
-	return c.writeLine(ctx, m.Line())
-}
-
-// TrySender returns what writes a message that the peer takes at once
-// (bridge.TrySender). Only a server's pipe is sure to take all of it or nothing.
-func (c *Conn) TrySender() func(m jsonrpc.Message) bool {
-	if c.try == nil || c.opts.Peer != Server {
-		return nil
-	}
-	return c.trySend
-}
-
-// trySend leaves everything that is not as always to Send.
-func (c *Conn) trySend(m jsonrpc.Message) bool {
-	if m.Kind() == jsonrpc.Invalid || c.stopped(context.Background()) != nil {
-		return false
-	}
-	select {
-	case c.sending <- struct{}{}:
-	default:
-		return false
-	}
-	defer func() { <-c.sending }()
-	text := m.Line()
-	if c.sendErr != nil || len(text) >= smallSize {
-		return false
-	}
-	chunk := getChunk()
-	defer putChunk(chunk)
-	return c.try(append(append(chunk[:0], text...), '\n'))
 }
 
 // writeLine writes text and a line feed in one write. A text that does not fit

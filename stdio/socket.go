@@ -205,6 +205,18 @@ func (c *socketConn) Send(ctx context.Context, m jsonrpc.Message) error {
 	return lost(c.Conn.Send(ctx, m))
 }
 
+// TrySender is what bridge.TrySender says.
+func (c *socketConn) TrySender() func(m jsonrpc.Message) bool {
+	try := c.Conn.TrySender()
+	if try == nil {
+		return nil
+	}
+	return func(m jsonrpc.Message) bool {
+		c.watch.sending()
+		return try(m)
+	}
+}
+
 // lost makes an error of the network one that a client may see.
 func lost(err error) error {
 	var op *net.OpError

@@ -1,7 +1,6 @@
 package stdio
 
 import (
-	"io"
 	"os"
 	"syscall"
 	"time"
@@ -10,13 +9,8 @@ import (
 // pipeBuf is what a pipe takes as a whole or not at all (pipe(7), PIPE_BUF).
 const pipeBuf = 4096
 
-// newTryWriter returns a function that writes to w what w takes at once: all of
-// it, and then it is true, or nothing. nil: w is none of which that is sure.
-func newTryWriter(w io.Writer) func(p []byte) bool {
-	f, ok := w.(*os.File)
-	if !ok {
-		return nil
-	}
+// tryPipe is newTryWriter for a file, if that is a pipe.
+func tryPipe(f *os.File) func(p []byte) bool {
 	info, err := f.Stat()
 	if err != nil || info.Mode()&os.ModeNamedPipe == 0 || f.SetWriteDeadline(time.Time{}) != nil {
 		return nil // the last means that a write may block

@@ -185,6 +185,26 @@ func (e *exchange) Send(ctx context.Context, m jsonrpc.Message) error {
 	return nil
 }
 
+// TrySender is what bridge.TrySender says, for the answer.
+func (e *exchange) TrySender() func(m jsonrpc.Message) bool {
+	quick := httpserver.Quick(e.r)
+	if quick == nil {
+		return nil
+	}
+	return func(m jsonrpc.Message) bool {
+		if m.Kind() != jsonrpc.Response || m.ID() != e.id || len(m.Bytes()) > smallReply || !e.mu.TryLock() {
+			return false
+		}
+		defer e.mu.Unlock()
+		if e.over || e.streams(m) || e.lost() != nil || !quick() {
+			return false
+		}
+		e.answerSmall(m)
+		_ = http.NewResponseController(e.reply.ResponseWriter).Flush()
+		return true
+	}
+}
+
 // notify writes a notification. The caller holds the lock, as for all that follows.
 func (e *exchange) notify(ctx context.Context, m jsonrpc.Message) error {
 	if err := e.reply.begin(ctx); err != nil {
@@ -205,12 +225,9 @@ func (e *exchange) event(ctx context.Context, m jsonrpc.Message) error {
 
 // answer writes the response, which ends the exchange.
 func (e *exchange) answer(ctx context.Context, m jsonrpc.Message) error {
-	stream := e.out != nil || e.method == "subscriptions/listen" && !m.IsError() // MI21
-	if body := m.Bytes(); !stream && len(body) <= smallReply {
-		e.beginJSON(m)
-		e.finish()
-		_, err := e.reply.Write(body) // is kept until the end, or until Close
-		return err
+	stream := e.streams(m)
+	if !stream && len(m.Bytes()) <= smallReply {
+		return e.answerSmall(m) // is kept until the end, or until Close
 	}
 	if err := e.reply.begin(ctx); err != nil {
 		return err
@@ -224,6 +241,19 @@ func (e *exchange) answer(ctx context.Context, m jsonrpc.Message) error {
 	e.out = sse.NewWriter(&e.reply, e.h.opts.StallAfter)
 	_, _ = e.out.Write(m.Bytes()) // Flush returns the error
 	return e.sent(ctx)
+}
+
+// streams reports whether a response is an event of a stream.
+func (e *exchange) streams(m jsonrpc.Message) bool {
+	return e.out != nil || e.method == "subscriptions/listen" && !m.IsError() // MI21
+}
+
+// answerSmall makes the reply one response that net/http keeps.
+func (e *exchange) answerSmall(m jsonrpc.Message) error {
+	e.beginJSON(m)
+	e.finish()
+	_, err := e.reply.Write(m.Bytes())
+	return err
 }
 
 // beginJSON makes the reply one response, with the status that it means.

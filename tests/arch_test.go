@@ -27,9 +27,10 @@ var imports = map[string][]string{
 	"era":        {"jsonrpc"},
 	"toolheader": {"jsonrpc"},
 	"sse":        {},
+	"outq":       {"golang.org/x/sys/unix"},
 	"httpguard":  {},
 	"httpclient": {"jsonrpc"},
-	"httpserver": {"jsonrpc"},
+	"httpserver": {"jsonrpc", "outq"},
 	"renew":      {"jsonrpc"},
 	"supervisor": {"github.com/creack/pty", "golang.org/x/sys/unix", "golang.org/x/sys/windows"},
 	"watch":      {"github.com/fsnotify/fsnotify"},
@@ -43,7 +44,7 @@ var imports = map[string][]string{
 	"toolfilter":        {"bridge", "jsonrpc"},
 
 	// Transports know the middle and the leaves, and not each other.
-	"stdio":      {"bridge", "jsonrpc", "supervisor", "github.com/hashicorp/go-hclog", "golang.org/x/sys/unix", "golang.org/x/sys/windows"},
+	"stdio":      {"bridge", "jsonrpc", "outq", "supervisor", "github.com/hashicorp/go-hclog", "golang.org/x/sys/unix", "golang.org/x/sys/windows"},
 	"streamhttp": {"bridge", "era", "toolheader", "jsonrpc", "sse", "httpguard", "httpserver", "httpclient", "renew", "github.com/hashicorp/go-hclog"},
 	"legacysse":  {"bridge", "jsonrpc", "sse", "httpguard", "httpserver", "httpclient", "renew", "github.com/hashicorp/go-hclog"},
 	"ws":         {"bridge", "jsonrpc", "httpguard", "httpclient", "renew", "github.com/hashicorp/go-hclog", "github.com/coder/websocket"},
@@ -54,7 +55,7 @@ var imports = map[string][]string{
 	"hub":      {"bridge", "era", "httpguard", "streamhttp", "legacysse", "ws", "stdio", "upstream", "github.com/hashicorp/go-hclog"},
 
 	"demo": {"bridge", "era", "jsonrpc", "stdio"},
-	"cmd/mcp-bridge": {"bridge", "config", "demo", "era", "httpclient", "httpguard", "hub", "jsonrpc", "listen", "remote", "stdio", "supervisor",
+	"cmd/mcp-bridge": {"bridge", "config", "demo", "era", "httpclient", "httpguard", "httpserver", "hub", "jsonrpc", "listen", "remote", "stdio", "supervisor",
 		"toolfilter", "upstream", "watch",
 		"github.com/hashicorp/go-hclog", "github.com/spf13/pflag", "golang.org/x/sys/unix", "golang.org/x/sys/windows"},
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/mcp-bridge/mcp-bridge/config"
 	"github.com/mcp-bridge/mcp-bridge/httpguard"
+	"github.com/mcp-bridge/mcp-bridge/httpserver"
 	"github.com/mcp-bridge/mcp-bridge/hub"
 	"github.com/mcp-bridge/mcp-bridge/listen"
 	"github.com/mcp-bridge/mcp-bridge/watch"
@@ -247,6 +248,7 @@ func (d *daemon) reload() {
 func (d *daemon) serve(ctx context.Context) {
 	srv := &http.Server{
 		Handler:           d.hub,
+		ConnContext:       httpserver.WithConn,
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,

@@ -1,0 +1,35 @@
+// Package outq knows when a small write to a connection does not wait.
+package outq
+
+import (
+	"net"
+	"syscall"
+)
+
+// Small is the size, in bytes, of what every connection takes at once that holds
+// nothing which its peer has not taken yet.
+const Small = 4 << 10
+
+// Of returns a function that reports whether the peer has taken all that was
+// written to a connection; false also if that cannot be told. It does not wait.
+// nil: it can never be told of this one.
+//
+// What stands before a connection of the operating system says so by a method
+// NetConn() net.Conn, as a *tls.Conn does.
+func Of(c net.Conn) func() bool {
+	for c != nil {
+		switch v := c.(type) {
+		case syscall.Conn:
+			raw, err := v.SyscallConn()
+			if err != nil {
+				return nil
+			}
+			return of(raw)
+		case interface{ NetConn() net.Conn }:
+			c = v.NetConn()
+		default:
+			return nil
+		}
+	}
+	return nil
+}
