@@ -479,8 +479,12 @@ func TestServerModernClose(t *testing.T) {
 		listen.gets(listChanged, result("2")).over()
 		z.quits(nil)
 		lazy.isError(200, -32603, "3")
+		begun := time.Now()
 		<-closed
 		s.h.Close()
+		if d := time.Since(begun); d > 0 {
+			t.Errorf("when all are served it takes Close %v", d)
+		}
 	})
 	bubble(t, "a client that hangs up meanwhile", func(t *testing.T) {
 		s, u := newModern(t, streamhttp.HandlerOptions{})
