@@ -40,7 +40,7 @@ type unit struct {
 	turned  bool // its server speaks the other era by now
 	members int
 	since   time.Time   // when it was last left: it is idle if it has no members
-	idle    *time.Timer // calls expire, which finds out whether it is idle still; nil: it was not left since
+	idle    *time.Timer // calls expire, which finds out whether it is idle still; nil: it was not left since that ran
 	gone    bool
 }
 
@@ -360,8 +360,7 @@ func (s *Server) idleFor(u *unit) time.Duration {
 	return s.spec.Idle
 }
 
-// expire ends a unit that has been idle for long enough. One in which calls wait
-// stays.
+// expire ends a unit that has been idle for long enough. One in which calls wait stays.
 func (s *Server) expire(u *unit) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
