@@ -110,7 +110,7 @@ func TestIdleUnits(t *testing.T) {
 			for _, step := range []struct {
 				wait    time.Duration
 				running int
-			}{{last - 1, 1}, {1, 0}} {
+			}{{last - time.Nanosecond, 1}, {time.Nanosecond, 0}} {
 				time.Sleep(step.wait)
 				synctest.Wait()
 				f.mu.Lock()
