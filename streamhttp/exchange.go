@@ -45,8 +45,11 @@ type exchange struct {
 	mu    sync.Mutex // held while the reply is being written
 	reply reply
 	out   *sse.Writer // the stream; nil as long as the reply has not begun
-	over  bool        // done is closed
-	timer *time.Timer // begins the stream, then keeps it alive
+	over  bool        // done is closed; set with clock held as well
+
+	clock sync.Mutex  // never held during a write
+	came  time.Time   // when the Handler began to serve the request
+	timer *time.Timer // calls tick; nil: it was not set yet
 }
 
 func newExchange(h *Handler, w http.ResponseWriter, r *http.Request, m jsonrpc.Message, share *httpserver.Share) *exchange {
@@ -65,16 +68,33 @@ func (e *exchange) refuse(no *era.Refusal) {
 	}
 }
 
-// begin starts the time after which the reply becomes a stream.
-func (e *exchange) begin() {
-	e.timer = time.AfterFunc(math.MaxInt64, e.tick)
-	e.timer.Reset(e.h.opts.CommitModern) // not before tick can see it
+// awaitCommit sets the time at which the reply becomes a stream, unless it is
+// one or is complete.
+func (e *exchange) awaitCommit() {
+	e.clock.Lock()
+	defer e.clock.Unlock()
+	if e.timer == nil && !e.over {
+		e.timer = time.AfterFunc(time.Until(e.came.Add(e.h.opts.CommitModern)), e.tick)
+	}
+}
+
+// awaitSilence sets the time at which a stream has been silent for too long.
+func (e *exchange) awaitSilence() {
+	e.clock.Lock()
+	defer e.clock.Unlock()
+	switch {
+	case e.over:
+	case e.timer == nil:
+		e.timer = time.AfterFunc(e.every(), e.tick)
+	default:
+		e.timer.Reset(e.every())
+	}
 }
 
 // tick begins the stream, or says something on it because nobody else does.
 func (e *exchange) tick() {
 	if !e.mu.TryLock() { // somebody does
-		e.timer.Reset(e.every())
+		e.awaitSilence()
 		return
 	}
 	defer e.mu.Unlock()
@@ -285,9 +305,7 @@ func (e *exchange) flush() error {
 		e.cancel(errClientGone)
 		return errClientGone
 	}
-	if !e.over {
-		e.timer.Reset(e.every())
-	}
+	e.awaitSilence()
 	return nil
 }
 
@@ -319,11 +337,16 @@ func (e *exchange) subside(ctx context.Context) {
 
 // finish says that the request is answered, or never will be.
 func (e *exchange) finish() {
-	if !e.over {
-		e.over = true
-		e.timer.Stop()
-		close(e.done)
+	if e.over {
+		return
 	}
+	e.clock.Lock()
+	e.over = true
+	if e.timer != nil {
+		e.timer.Stop()
+	}
+	e.clock.Unlock()
+	close(e.done)
 }
 
 // conclude ends a request that has no answer: with an error, if anybody is there.

@@ -155,9 +155,8 @@ func (h *Handler) serveModern(w http.ResponseWriter, r *http.Request, m jsonrpc.
 	if standing := httpguard.Standing(r); standing.Done() != nil {
 		defer context.AfterFunc(standing, func() { e.cancel(errRevoked) })()
 	}
-	e.begin() // what follows may have to ask the server
 	defer e.leave()
-	if no := h.refuseParams(e.ctx, r.Header, m, q); no != nil {
+	if no := h.refuseParams(e.ctx, r.Header, m, q); no != nil { // it may have to ask the server
 		e.refuse(no)
 		return
 	}

@@ -132,10 +132,12 @@ type exchanges struct {
 	mu     sync.Mutex
 	all    map[*exchange]struct{}
 	closed bool
+	look   *time.Timer    // calls lookAround when the first one that it has not seen is due; nil: it has seen all
 	wg     sync.WaitGroup // one for each
+	looks  sync.WaitGroup // for lookAround
 }
 
-// add enters e, or says why there is no place for it.
+// add enters e, whose time begins, or says why there is no place for it.
 func (x *exchanges) add(e *exchange, max int) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -150,7 +152,25 @@ func (x *exchanges) add(e *exchange, max int) error {
 	}
 	x.all[e] = struct{}{}
 	x.wg.Add(1)
+	e.came = time.Now()
+	if x.look == nil {
+		x.looks.Add(1)
+		x.look = time.AfterFunc(e.h.opts.CommitModern, x.lookAround)
+	}
 	return nil
+}
+
+// lookAround sets the timers of those that are still there, the first of which is
+// due. Nearly all requests are answered before they need one, and a timer that is
+// set and stopped for each of them costs more than it seems: it often wakes a thread.
+func (x *exchanges) lookAround() {
+	defer x.looks.Done()
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.look = nil
+	for e := range x.all {
+		e.awaitCommit()
+	}
 }
 
 func (x *exchanges) remove(e *exchange) {
@@ -171,4 +191,12 @@ func (x *exchanges) close() {
 }
 
 // wait returns when all have left. Call it after close.
-func (x *exchanges) wait() { x.wg.Wait() }
+func (x *exchanges) wait() {
+	x.wg.Wait()
+	x.mu.Lock()
+	if x.look != nil && x.look.Stop() {
+		x.looks.Done()
+	}
+	x.mu.Unlock()
+	x.looks.Wait()
+}

@@ -237,6 +237,54 @@ func TestServerModernSlow(t *testing.T) {
 		p.answers(failure("1", -32021, ""))
 		r.isError(400, -32021, "1")
 	})
+	bubble(t, "each in its own time", func(t *testing.T) {
+		s, u := newModern(t, streamhttp.HandlerOptions{})
+		for range 2 {
+			var all []*reply
+			came := []time.Duration{0, 4 * time.Second, 5 * time.Second, 5*time.Second + 1, 9 * time.Second}
+			begun := time.Now()
+			for _, at := range came {
+				time.Sleep(time.Until(begun.Add(at)))
+				all = append(all, u.ask26("1", "tools/call", `"name":"t"`))
+				s.server()
+				quick := u.ask26("2", "tools/call", `"name":"t"`)
+				s.server().answers(result("2"))
+				quick.isJSON(result("2"))
+			}
+			for i, r := range all {
+				time.Sleep(time.Until(begun.Add(came[i]+10*time.Second)) - time.Nanosecond)
+				if r.begun() != 0 {
+					t.Errorf("the reply to what came after %v has begun too soon", came[i])
+				}
+				time.Sleep(time.Nanosecond)
+				r.isStream()
+			}
+		}
+	})
+	bubble(t, "silent after its first event", func(t *testing.T) {
+		s, u := newModern(t, streamhttp.HandlerOptions{})
+		_ = u.ask26("1", "tools/call", `"name":"t"`)
+		s.server()
+		time.Sleep(4 * time.Second)
+		c := s.raw()
+		c.write("POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nMcp-Protocol-Version: " + r26 +
+			"\r\nMcp-Method: tools/call\r\nMcp-Name: t\r\n" + sized(request26("2", "tools/call", `"name":"t"`)))
+		p := s.server()
+		p.gets()
+		go func() { _ = p.Send(context.Background(), message(note26("a"))) }()
+		resp, err := http.ReadResponse(c.r, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		buf := make([]byte, 100)
+		for i, want := range []time.Duration{0, 15 * time.Second, 15 * time.Second} {
+			begun := time.Now()
+			n, err := resp.Body.Read(buf)
+			if d := time.Since(begun); d != want || err != nil || (buf[0] == ':') != (i > 0) {
+				t.Errorf("after %v, want %v: %q, %v", d, want, buf[:n], err)
+			}
+		}
+	})
 	bubble(t, "no keep-alive", func(t *testing.T) {
 		s, u := newModern(t, streamhttp.HandlerOptions{KeepAlive: -1, StallAfter: time.Second})
 		r := u.ask26("1", "tools/call", `"name":"t"`)
@@ -433,8 +481,12 @@ func TestServerModernClose(t *testing.T) {
 		listen.gets(listChanged, result("2")).over()
 		z.quits(nil)
 		lazy.isError(200, -32603, "3")
+		begun := time.Now()
 		<-closed
 		s.h.Close()
+		if d := time.Since(begun); d > 0 {
+			t.Errorf("when all are served it takes Close %v", d)
+		}
 	})
 	bubble(t, "a client that hangs up meanwhile", func(t *testing.T) {
 		s, u := newModern(t, streamhttp.HandlerOptions{})

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
@@ -90,4 +91,52 @@ func TestSessionlessStays(t *testing.T) {
 	if tries != 1 {
 		t.Errorf("%d tries to do better, want 1", tries)
 	}
+}
+
+// A process that clients share is kept for Idle after the last has left it, however
+// often that was put off, and for as long as one is there.
+func TestIdleUnits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fleet{kind: modernServer}
+		s := serverOf(t, f, Spec{Protocol: era.OnlyModern, Idle: time.Hour})
+		call := func() {
+			t.Helper()
+			if m := ask(t, party(t, t.Context(), s.Exchange(bridge.PumpOptions{})), modernCall); m.IsError() {
+				t.Fatalf("%s", m.Bytes())
+			}
+		}
+		runsUntil := func(last time.Duration) {
+			t.Helper()
+			for _, step := range []struct {
+				wait    time.Duration
+				running int
+			}{{last - time.Nanosecond, 1}, {time.Nanosecond, 0}} {
+				time.Sleep(step.wait)
+				synctest.Wait()
+				f.mu.Lock()
+				if f.running != step.running {
+					t.Errorf("%d servers run, want %d", f.running, step.running)
+				}
+				f.mu.Unlock()
+			}
+		}
+		call()
+		for range 5 {
+			time.Sleep(40 * time.Minute)
+			call()
+		}
+		if n := f.count(); n != 1 {
+			t.Errorf("%d servers were started, want 1", n)
+		}
+		runsUntil(time.Hour)
+
+		call()
+		there, err := s.join(t.Context(), s.modernKey(t.Context()), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(150 * time.Minute)
+		_ = there.Close()
+		runsUntil(time.Hour)
+	})
 }

@@ -39,8 +39,8 @@ type unit struct {
 	// Under Server.mu.
 	turned  bool // its server speaks the other era by now
 	members int
-	idle    *time.Timer // closes the unit; nil while there are members
-	since   time.Time   // when it became idle
+	since   time.Time   // when it was last left: it is idle if it has no members
+	idle    *time.Timer // calls expire, which finds out whether it is idle still; nil: it was not left since that ran
 	gone    bool
 }
 
@@ -249,10 +249,6 @@ func (s *Server) join(ctx context.Context, key unitKey, clientInfo []byte) (*mem
 		}
 	}
 	u.members++
-	if u.idle != nil {
-		u.idle.Stop()
-		u.idle = nil
-	}
 	s.mu.Unlock()
 	conn, err := u.mux.Join(ctx)
 	if err != nil {
@@ -365,7 +361,14 @@ func (s *Server) leave(u *unit) {
 		s.end(u)
 		return
 	}
-	u.idle = time.AfterFunc(s.idleFor(u), func() { s.expire(u) })
+	if u.idle == nil { // each request joins and leaves: what it puts off costs nothing
+		s.expireIn(u, s.idleFor(u))
+	}
+}
+
+// expireIn has expire called. The caller holds s.mu.
+func (s *Server) expireIn(u *unit, wait time.Duration) {
+	u.idle = time.AfterFunc(wait, func() { s.expire(u) })
 }
 
 // idleFor returns how long a unit without members stays.
@@ -376,14 +379,18 @@ func (s *Server) idleFor(u *unit) time.Duration {
 	return s.spec.Idle
 }
 
-// expire ends a unit that is idle still. One in which calls wait stays.
+// expire ends a unit that has been idle for long enough. One in which calls wait stays.
 func (s *Server) expire(u *unit) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	u.idle = nil
+	rest := s.idleFor(u) - time.Since(u.since)
 	switch {
 	case u.members > 0 || u.gone:
+	case rest > 0: // it had members meanwhile
+		s.expireIn(u, rest)
 	case u.parked():
-		u.idle = time.AfterFunc(time.Minute, func() { s.expire(u) })
+		s.expireIn(u, time.Minute)
 	default:
 		s.end(u)
 	}
