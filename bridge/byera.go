@@ -172,7 +172,10 @@ func (s *split) note(m jsonrpc.Message, h *half) {
 }
 
 // Recv implements Conn.
-func (h *half) Recv(ctx context.Context) (jsonrpc.Message, error) {
+func (h *half) Recv(ctx context.Context) (jsonrpc.Message, error) { return h.Offer(ctx, nil) }
+
+// Offer is what Offer says, as long as there is one half only.
+func (h *half) Offer(ctx context.Context, take Taker) (jsonrpc.Message, error) {
 	for {
 		if m, err := h.waiting(ctx); err != errNothing {
 			return m, err
@@ -196,7 +199,7 @@ func (h *half) Recv(ctx context.Context) (jsonrpc.Message, error) {
 				continue
 			}
 		}
-		m, mine, err := h.read(ctx)
+		m, mine, err := h.read(ctx, take)
 		<-h.reading
 		if mine || err != nil {
 			return m, err
@@ -223,8 +226,26 @@ func (h *half) waiting(ctx context.Context) (m jsonrpc.Message, err error) {
 	return m, errNothing
 }
 
-// read takes one message from the client; mine says that it is for h.
-func (h *half) read(ctx context.Context) (m jsonrpc.Message, mine bool, err error) {
+// alone returns take for messages that are for h, while the other half has not
+// been started.
+func (h *half) alone(take Taker) Taker {
+	if take == nil {
+		return nil
+	}
+	return func(m jsonrpc.Message) (took, more bool) {
+		h.mu.Lock()
+		alone := !h.both && !h.closed && h.route(m) == h
+		h.mu.Unlock()
+		if !alone {
+			return false, true
+		}
+		return take(m)
+	}
+}
+
+// read takes one message from the client that take does not take; mine says that
+// it is for h.
+func (h *half) read(ctx context.Context, take Taker) (m jsonrpc.Message, mine bool, err error) {
 	if m, err := h.waiting(ctx); err != errNothing {
 		return m, err == nil, err
 	}
@@ -234,8 +255,12 @@ func (h *half) read(ctx context.Context) (m jsonrpc.Message, mine bool, err erro
 		defer cancel()
 		defer context.AfterFunc(h.over, cancel)()
 	}
-	m, err = h.client.Recv(ctx)
+	m, err = Offer(ctx, h.client, h.alone(take))
 	h.mu.Lock()
+	if err == ErrEnough {
+		h.mu.Unlock()
+		return m, true, err
+	}
 	if err != nil {
 		defer h.mu.Unlock()
 		if h.closed {

@@ -45,6 +45,14 @@ func (u *unread) Recv(ctx context.Context) (jsonrpc.Message, error) {
 	return u.Conn.Recv(ctx)
 }
 
+// Offer is what Offer says.
+func (u *unread) Offer(ctx context.Context, take Taker) (jsonrpc.Message, error) {
+	if len(u.early) > 0 {
+		return u.Recv(ctx)
+	}
+	return Offer(ctx, u.Conn, take)
+}
+
 // TrySender passes on what the Conn has.
 func (u *unread) TrySender() func(jsonrpc.Message) bool { return TrySender(u.Conn) }
 

@@ -89,15 +89,8 @@ func (c *muxConn) Send(ctx context.Context, m jsonrpc.Message) error {
 	return errNoMessage
 }
 
-// request sends a request to the server.
-func (c *muxConn) request(ctx context.Context, m jsonrpc.Message) error {
-	id := m.ID()
-	if name := ambiguous(m); name != "" {
-		text := `a key of the message differs from "` + name + `" by upper and lower case only`
-		c.push(nil, jsonrpc.NewError(id, jsonrpc.CodeInvalidRequest, text, nil).WithRelated(id))
-		return nil
-	}
-	call := &muxCall{conn: c, id: id, token: m.ProgressToken(), level: -1}
+func (c *muxConn) newCall(m jsonrpc.Message) *muxCall {
+	call := &muxCall{conn: c, id: m.ID(), token: m.ProgressToken(), level: -1}
 	if level := m.Lookup("params", "_meta", era.KeyLogLevel); level != nil {
 		call.level = max(era.LogRank(level), 0) // the server says if it is none
 	}
@@ -107,6 +100,18 @@ func (c *muxConn) request(ctx context.Context, m jsonrpc.Message) error {
 	case methodDiscover:
 		call.opening = true
 	}
+	return call
+}
+
+// request sends a request to the server.
+func (c *muxConn) request(ctx context.Context, m jsonrpc.Message) error {
+	id := m.ID()
+	if name := ambiguous(m); name != "" {
+		text := `a key of the message differs from "` + name + `" by upper and lower case only`
+		c.push(nil, jsonrpc.NewError(id, jsonrpc.CodeInvalidRequest, text, nil).WithRelated(id))
+		return nil
+	}
+	call := c.newCall(m)
 	no, err := c.open(call)
 	if no.Kind() != jsonrpc.Invalid {
 		c.push(call, no)
@@ -116,6 +121,40 @@ func (c *muxConn) request(ctx context.Context, m jsonrpc.Message) error {
 		return err
 	}
 	return c.mux.submit(ctx, c, call, m)
+}
+
+// TrySender is what TrySender says, of requests while there is a server.
+func (c *muxConn) TrySender() func(m jsonrpc.Message) bool { return c.trySend }
+
+func (c *muxConn) trySend(m jsonrpc.Message) bool {
+	if m.Kind() != jsonrpc.Request || ambiguous(m) != "" || m.Method() == methodListen {
+		return false
+	}
+	call := c.newCall(m)
+	x := c.mux
+	x.mu.Lock()
+	s := x.server
+	if s == nil || s.try == nil {
+		x.mu.Unlock()
+		return false
+	}
+	no, err := c.enter(call)
+	if no.Kind() != jsonrpc.Invalid || err != nil {
+		x.mu.Unlock()
+		return false
+	}
+	call.server = s
+	x.mu.Unlock()
+	if s.direct(call, m) {
+		return true
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if call.gone { // the server has ended, and it is answered
+		return true
+	}
+	x.remove(call)
+	return false
 }
 
 // ambiguous returns the key of the envelope that another key of m is equal to
@@ -138,9 +177,14 @@ func ambiguous(m jsonrpc.Message) string {
 
 // open enters a call into the books, or returns the error to answer it with.
 func (c *muxConn) open(call *muxCall) (no jsonrpc.Message, err error) {
+	c.mux.mu.Lock()
+	defer c.mux.mu.Unlock()
+	return c.enter(call)
+}
+
+// enter is open with mux.mu held.
+func (c *muxConn) enter(call *muxCall) (no jsonrpc.Message, err error) {
 	x := c.mux
-	x.mu.Lock()
-	defer x.mu.Unlock()
 	refuse := func(code int, text string, data []byte) jsonrpc.Message {
 		return jsonrpc.NewError(call.id, code, text, data).WithRelated(call.id)
 	}

@@ -98,6 +98,7 @@ type pump struct {
 	ctx            context.Context // of the conversation; done when it is over
 	toServer       ledger          // the client's requests, owed by the server
 	toClient       ledger          // the server's requests, owed by the client
+	admitted       bool            // what fromClient gets was entered into the books by admitter
 	entered        jsonrpc.Message // by taker into the books: fromServer sends it
 	lateness       sync.WaitGroup  // what waits for a grace to be over
 
@@ -218,15 +219,20 @@ func orDefault(d, byDefault time.Duration) time.Duration {
 // fromClient copies from the client to the server until the client ends or
 // Pump's ctx is done. What it waits for ends with ctx.
 func (p *pump) fromClient(ctx context.Context) error {
+	take := p.admitter()
 	for {
-		m, err := p.client.Recv(p.recv)
+		m, err := Offer(p.recv, p.client, take)
 		if err != nil {
 			if p.recv.Err() != nil && errors.Is(err, context.Canceled) {
 				return context.Cause(p.recv)
 			}
 			return err
 		}
-		m, ok := p.admit(ctx, m)
+		ok := p.admitted
+		if !ok {
+			m, ok = p.admit(ctx, m)
+		}
+		p.admitted = false
 		if !ok {
 			continue
 		}
@@ -242,6 +248,27 @@ func (p *pump) fromClient(ctx context.Context) error {
 			// Recv says what became of it, if it still can say anything.
 			p.reject(ctx, m, err)
 		}
+	}
+}
+
+// admitter returns what copies a request to the server where it has come up, if
+// the server takes it at once; nil: that is not known of this server.
+func (p *pump) admitter() Taker {
+	try := TrySender(p.server)
+	if try == nil {
+		return nil
+	}
+	return func(m jsonrpc.Message) (took, more bool) {
+		if m.Kind() != jsonrpc.Request {
+			return false, true
+		}
+		c := newCall(m)
+		if p.toServer.open(c) != nil { // admit says what is wrong
+			return false, true
+		}
+		p.arm(c)
+		p.admitted = !try(m)
+		return !p.admitted, true
 	}
 }
 

@@ -47,7 +47,7 @@ var imports = map[string][]string{
 	"stdio":      {"bridge", "jsonrpc", "outq", "supervisor", "github.com/hashicorp/go-hclog", "golang.org/x/sys/unix", "golang.org/x/sys/windows"},
 	"streamhttp": {"bridge", "era", "toolheader", "jsonrpc", "sse", "httpguard", "httpserver", "httpclient", "renew", "github.com/hashicorp/go-hclog"},
 	"legacysse":  {"bridge", "jsonrpc", "sse", "httpguard", "httpserver", "httpclient", "renew", "github.com/hashicorp/go-hclog"},
-	"ws":         {"bridge", "jsonrpc", "httpguard", "httpclient", "renew", "github.com/hashicorp/go-hclog", "github.com/coder/websocket"},
+	"ws":         {"bridge", "jsonrpc", "outq", "httpguard", "httpclient", "renew", "github.com/hashicorp/go-hclog", "github.com/coder/websocket"},
 
 	// What brings transports together: towards the server, and towards clients.
 	"remote":   {"bridge", "era", "jsonrpc", "httpclient", "streamhttp", "legacysse", "ws", "stdio", "renew", "github.com/hashicorp/go-hclog"},

@@ -73,6 +73,21 @@ func (d *desk) Send(ctx context.Context, m jsonrpc.Message) error {
 	return nil // nobody whom it could concern
 }
 
+// TrySender is what bridge.TrySender says, of requests to a server that is known.
+func (d *desk) TrySender() func(jsonrpc.Message) bool {
+	return func(m jsonrpc.Message) bool {
+		if m.Kind() != jsonrpc.Request || !d.s.knowsEra() {
+			return false
+		}
+		at, err := d.seatFor(d.ctx, m)
+		if err != nil {
+			return false
+		}
+		try := bridge.TrySender(at)
+		return try != nil && try(m)
+	}
+}
+
 // seatFor returns the client's Conn to the unit for a request.
 func (d *desk) seatFor(ctx context.Context, m jsonrpc.Message) (*member, error) {
 	key, clientInfo, err := d.s.keyFor(ctx, m)

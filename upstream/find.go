@@ -55,6 +55,8 @@ type finding struct {
 	again   bool              // that is being sent to another conn: Send waits
 	decided chan struct{}     // closed when conn stays, and has got what was sent before
 
+	try func(jsonrpc.Message) bool // of conn, once decided is closed; may be nil
+
 	settled bool // conn stays; only Recv uses it
 	held    []jsonrpc.Message
 	ready   []jsonrpc.Message // for Recv
@@ -107,6 +109,11 @@ func (c *finding) Send(ctx context.Context, m jsonrpc.Message) error {
 	return err
 }
 
+// TrySender is what bridge.TrySender says, once it is decided who the server is.
+func (c *finding) TrySender() func(jsonrpc.Message) bool {
+	return func(m jsonrpc.Message) bool { return c.isDecided() && c.try != nil && c.try(m) }
+}
+
 func (c *finding) current() bridge.Conn {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -156,6 +163,7 @@ func (c *finding) decide(conn bridge.Conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.conn, c.since = conn, nil
+	c.try = bridge.TrySender(conn)
 	close(c.decided)
 }
 

@@ -205,6 +205,9 @@ func (m *member) Offer(ctx context.Context, take bridge.Taker) (jsonrpc.Message,
 	return got, m.why(err)
 }
 
+// TrySender passes on what the Conn has.
+func (m *member) TrySender() func(jsonrpc.Message) bool { return bridge.TrySender(m.Poller) }
+
 // Poll does as Recv does.
 func (m *member) Poll() (jsonrpc.Message, error, bool) {
 	got, err, ok := m.Poller.Poll()

@@ -47,6 +47,16 @@ type verdict struct {
 	give    *time.Timer   // gives the spare up
 }
 
+// knowsEra reports whether speaksModern has its answer at once.
+func (s *Server) knowsEra() bool {
+	if s.spec.Protocol != era.Auto {
+		return true
+	}
+	s.verdict.mu.Lock()
+	defer s.verdict.mu.Unlock()
+	return s.verdict.known
+}
+
 // speaksModern reports whether the server speaks 2026-07-28. The error is why
 // it cannot be known now.
 func (s *Server) speaksModern(ctx context.Context) (bool, error) {

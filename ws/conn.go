@@ -12,6 +12,7 @@ import (
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+	"github.com/mcp-bridge/mcp-bridge/outq"
 )
 
 // closeWait bounds the close handshake, and, while a conn is being closed, how
@@ -59,9 +60,10 @@ type conn struct {
 
 	questions bridge.Questions // to a client
 
-	recv  sync.Mutex        // held during Recv
-	batch []jsonrpc.Message // taken from in
-	taken int               // of them, by Recv
+	waiter  *bridge.Waiter
+	batch   []jsonrpc.Message // taken from in, by poll
+	taken   int               // of them
+	writing sync.Mutex        // held while messages are put into the wire
 
 	wg     sync.WaitGroup
 	once   sync.Once
@@ -72,9 +74,9 @@ type conn struct {
 	kept   bool        // what is queued for the peer is still to be delivered
 	closed atomic.Bool // by us: nothing is received any more either
 
-	limit int         // bytes in a message now; the reader's
-	owed  int         // to budget, for what is being read; the reader's
-	slow  *time.Timer // runs while a message arrives
+	limit int    // bytes in a message now; the reader's
+	owed  int    // to budget, for what is being read; the reader's
+	slow  *alarm // is set while a message arrives
 
 	active atomic.Int64 // when the last message went, as wire.now
 	expiry *time.Timer  // looks at active
@@ -87,13 +89,13 @@ func newConn(socket *websocket.Conn, w *wire, e endpoint) *conn {
 		turn: make(chan struct{}, 1),
 		done: make(chan struct{}),
 	}
+	c.waiter = bridge.NewWaiter(c.poll)
 	c.in.budget = e.budget
 	c.allow(e.maxMessage)
 	if e.maxFirst > 0 {
 		c.allow(min(e.maxFirst, e.maxMessage))
 	}
-	c.slow = time.AfterFunc(time.Hour, c.dribbled)
-	c.slow.Stop()
+	c.slow = newAlarm(c.dribbled)
 	c.expiry = time.AfterFunc(time.Hour, c.expire)
 	c.expiry.Stop()
 	if c.idle > 0 {
@@ -109,26 +111,30 @@ func newConn(socket *websocket.Conn, w *wire, e endpoint) *conn {
 
 // Recv implements bridge.Conn. What has arrived before the peer was gone is
 // returned first.
-func (c *conn) Recv(ctx context.Context) (jsonrpc.Message, error) {
-	c.recv.Lock()
-	defer c.recv.Unlock()
-	for {
-		if err := c.mayRecv(ctx); err != nil {
-			return jsonrpc.Message{}, err
-		}
-		if m, ok := c.received(); ok {
-			return m, nil
-		}
-		select {
-		case <-c.in.filled:
-		case <-ctx.Done():
-		case <-c.done:
-			if m, ok := c.received(); ok { // just before
-				return m, nil
-			}
-			return jsonrpc.Message{}, c.err
-		}
+func (c *conn) Recv(ctx context.Context) (jsonrpc.Message, error) { return c.Offer(ctx, nil) }
+
+// Offer is what bridge.Offer says.
+func (c *conn) Offer(ctx context.Context, take bridge.Taker) (jsonrpc.Message, error) {
+	m, err := c.waiter.Offer(ctx, take)
+	if err != nil && !c.closed.Load() && ctx.Err() != nil && isDone(c.done) {
+		err = c.err // that the peer is gone may have been the end of ctx
 	}
+	return m, err
+}
+
+// poll returns what has arrived, or why nothing will any more.
+func (c *conn) poll() (m jsonrpc.Message, err error, ok bool) {
+	if c.closed.Load() {
+		return m, errClosed, true
+	}
+	over := isDone(c.done)
+	if m, ok := c.received(); ok {
+		return m, nil, true
+	}
+	if over {
+		err = c.err
+	}
+	return m, err, over
 }
 
 // received returns the next message that has arrived.
@@ -142,19 +148,6 @@ func (c *conn) received() (m jsonrpc.Message, ok bool) {
 	m, c.batch[c.taken] = c.batch[c.taken], m
 	c.taken++
 	return m, true
-}
-
-// mayRecv returns why Recv must end now. That the peer is gone comes before
-// the end of ctx, which it may have caused.
-func (c *conn) mayRecv(ctx context.Context) error {
-	if c.closed.Load() {
-		return errClosed
-	}
-	err := ctx.Err()
-	if err != nil && isDone(c.done) {
-		return c.err
-	}
-	return err
 }
 
 // Send implements bridge.Conn. It returns when m is queued; the queue holds
@@ -196,6 +189,31 @@ func (c *conn) Send(ctx context.Context, m jsonrpc.Message) error {
 	}
 }
 
+// TrySender is what bridge.TrySender says: on a connection that is empty a small
+// message is written by whoever sends it.
+func (c *conn) TrySender() func(m jsonrpc.Message) bool {
+	taken := c.wire.taken()
+	if taken == nil {
+		return nil
+	}
+	return func(m jsonrpc.Message) bool {
+		text := m.Bytes()
+		if m.Kind() == jsonrpc.Invalid || len(text) > outq.Small-frameHeader || !c.writing.TryLock() {
+			return false
+		}
+		defer c.writing.Unlock()
+		if isDone(c.done) || c.out.len() > 0 || c.wire.waiting() > 0 || !taken() {
+			return false
+		}
+		if c.client {
+			c.questions.Sent(m)
+		}
+		c.touch()
+		// If it cannot be written, nor can what is queued: the writer finds out.
+		return c.writeMessage(text) == nil && c.wire.flush() == nil
+	}
+}
+
 // sendErr returns why out is shut.
 func (c *conn) sendErr() error {
 	if failed := c.failed.Load(); failed != nil {
@@ -209,6 +227,7 @@ func (c *conn) sendErr() error {
 // unless it has ended already, and returns when all goroutines have.
 func (c *conn) close(code websocket.StatusCode, reason string) {
 	c.closed.Store(true)
+	c.waiter.Signal()
 	c.end(errClosed, code, reason, true)
 	c.wg.Wait()
 	c.in.drop()
@@ -223,6 +242,7 @@ func (c *conn) end(err error, code websocket.StatusCode, reason string, keep boo
 		c.wire.hurry(closeWait)
 		c.expiry.Stop()
 		close(c.done)
+		c.waiter.Signal()
 		if c.ended != nil {
 			c.ended()
 		}

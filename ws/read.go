@@ -17,6 +17,7 @@ import (
 // has sent what must not be.
 func (c *conn) read() {
 	defer func() { c.budget.free(c.owed) }()
+	defer c.slow.stop()
 	for {
 		kind, r, err := c.ws.Reader(context.Background())
 		if err == nil && kind != websocket.MessageText {
@@ -42,7 +43,7 @@ func (c *conn) read() {
 // the budget: a small message passes even when that is used up.
 func (c *conn) readAll(r io.Reader) ([]byte, error) {
 	c.hasten()
-	defer c.slow.Stop()
+	defer c.slow.clear()
 	first := getChunk()
 	defer putChunk(first)
 	n, err := fill(r, first)
@@ -146,6 +147,7 @@ func (c *conn) deliver(m jsonrpc.Message, owed int) bool {
 	for {
 		if c.in.putOwing(m, owed) == nil {
 			c.touch()
+			c.waiter.Arrived()
 			return true
 		}
 		select {

@@ -49,6 +49,18 @@ func (s *session) Send(ctx context.Context, m jsonrpc.Message) error {
 	return s.conn.Send(ctx, m)
 }
 
+// TrySender is what bridge.TrySender says.
+func (s *session) TrySender() func(m jsonrpc.Message) bool {
+	try := s.conn.TrySender()
+	if try == nil {
+		return nil
+	}
+	return func(m jsonrpc.Message) bool {
+		s.revision.Note(m)
+		return try(m)
+	}
+}
+
 // Close implements bridge.Conn: the end of the conversation is nobody's fault.
 func (s *session) Close() error { return s.CloseFor(nil) }
 

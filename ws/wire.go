@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/outq"
 )
 
 // chunkSize is how much is written at once, and what a wire lends itself from
@@ -61,7 +63,7 @@ var errStalled = errors.New("it takes nothing of what it is sent")
 type wire struct {
 	rwc   io.ReadWriteCloser
 	stall time.Duration // without progress in writing; beyond, the stream is cut. Negative: never
-	late  *time.Timer   // runs while something is being written
+	late  *alarm        // is set while something is being written
 	began time.Time
 
 	reading atomic.Int64 // when the Read began that is under way, since began; 0: none is
@@ -82,12 +84,20 @@ const maxWaiting = chunkSize
 func newWire(rwc io.ReadWriteCloser, stall time.Duration) *wire {
 	w := &wire{rwc: rwc, stall: stall, began: time.Now()}
 	w.free = sync.NewCond(&w.mu)
-	w.late = time.AfterFunc(time.Hour, func() {
+	w.late = newAlarm(func() {
 		w.stalled.Store(true)
 		w.cut()
 	})
-	w.late.Stop()
 	return w
+}
+
+// taken returns what outq.Of says of the connection.
+func (w *wire) taken() func() bool {
+	c, ok := w.rwc.(net.Conn)
+	if !ok {
+		return nil
+	}
+	return outq.Of(c)
 }
 
 // Read implements io.Reader.
@@ -214,9 +224,9 @@ func (w *wire) watch(on bool) {
 	defer w.mu.Unlock()
 	switch {
 	case !on:
-		w.late.Stop()
+		w.late.clear()
 	case w.stall > 0:
-		w.late.Reset(w.stall)
+		w.late.set(w.stall)
 	}
 }
 
@@ -229,7 +239,7 @@ func (w *wire) hurry(stall time.Duration) {
 	}
 	w.stall = stall
 	if w.busy {
-		w.late.Reset(stall)
+		w.late.set(stall)
 	}
 }
 
@@ -246,6 +256,7 @@ func (w *wire) Close() error {
 	}
 	w.free.Broadcast()
 	w.mu.Unlock()
+	w.late.stop()
 	return w.cut()
 }
 

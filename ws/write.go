@@ -19,15 +19,19 @@ func (c *conn) write() {
 	defer c.hangUp()
 	var batch []jsonrpc.Message
 	for {
+		c.writing.Lock()
 		batch = c.out.takeAll(batch[:0])
+		idle := len(batch) == 0
 		err := error(nil)
-		if len(batch) == 0 {
-			if err = c.wire.flush(); err == nil && !c.more() {
-				return
-			}
+		if idle {
+			err = c.wire.flush()
 		} else {
 			err = c.writeAll(batch)
 			clear(batch)
+		}
+		c.writing.Unlock()
+		if err == nil && idle && !c.more() {
+			return
 		}
 		if err != nil {
 			c.cannotWrite(err)

@@ -1,0 +1,69 @@
+package ws
+
+import (
+	"sync"
+	"time"
+)
+
+// alarm calls do when a time that was set has passed. To set it and to clear it
+// for each message costs next to nothing: the timer goes off when it was first
+// set for, and finds out. Any number of goroutines may use it.
+type alarm struct {
+	do func()
+
+	mu    sync.Mutex
+	timer *time.Timer
+	at    time.Time // when timer goes off; zero: it does not
+	due   time.Time // when do is to be called; zero: never
+}
+
+func newAlarm(do func()) *alarm {
+	a := &alarm{do: do}
+	a.timer = time.AfterFunc(time.Hour, a.look)
+	a.timer.Stop()
+	return a
+}
+
+// set makes do be called after d, and not when it was to be before.
+func (a *alarm) set(d time.Duration) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.due = time.Now().Add(d)
+	if a.at.IsZero() || a.due.Before(a.at) {
+		a.at = a.due
+		a.timer.Reset(d)
+	}
+}
+
+// clear makes do not be called.
+func (a *alarm) clear() {
+	a.mu.Lock()
+	a.due = time.Time{}
+	a.mu.Unlock()
+}
+
+// stop is clear for good: the timer is gone, too.
+func (a *alarm) stop() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.due, a.at = time.Time{}, time.Time{}
+	a.timer.Stop()
+}
+
+func (a *alarm) look() {
+	a.mu.Lock()
+	a.at = time.Time{}
+	left := time.Until(a.due)
+	now := !a.due.IsZero() && left <= 0
+	if !a.due.IsZero() && !now {
+		a.at = a.due
+		a.timer.Reset(left)
+	}
+	if now {
+		a.due = time.Time{}
+	}
+	a.mu.Unlock()
+	if now {
+		a.do()
+	}
+}
