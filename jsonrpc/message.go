@@ -31,6 +31,8 @@ type Message struct {
 	token     span // params._meta.progressToken of a request, params.progressToken of a notification
 	requestID span // params.requestId
 	outcome   span // result or error
+	meta      span // params._meta
+	bulk      span // the longest value of a member of params or result: who looks for another skips it
 	kind      Kind
 	failure   bool // outcome is an error
 	breaks    bool // line breaks stand between tokens
@@ -141,33 +143,73 @@ func (m Message) WithRelated(request ID) Message {
 	return m
 }
 
+// Meta returns the raw params._meta, nil when there is none. The caller must not change it.
+func (m Message) Meta() []byte { return m.cut(m.meta) }
+
 // Lookup returns the raw JSON value at the path of object keys, from the top
 // of the message ("params", "protocolVersion"); nil when there is none. Keys
 // are compared decoded, and of several equal keys the last counts. It scans
-// the objects on the path anew. The caller must not change the value.
+// the objects on the path anew, but for what the index knows: a short value next
+// to a long one costs little. The caller must not change the value.
 func (m Message) Lookup(path ...string) []byte {
-	value := m.raw
-	if len(path) > 0 && path[0] == "params" && m.params.end > 0 {
-		value, path = m.Params(), path[1:] // the index knows the way
+	if len(path) == 0 {
+		return m.raw
 	}
-	for _, name := range path {
-		value = lookup(value, name)
+	at := m.member(path[0])
+	if at.end == 0 {
+		return nil
+	}
+	value, skip, rest := m.cut(at), m.bulk.within(at), path[1:]
+	if at == m.params && len(rest) > 0 && rest[0] == "_meta" {
+		value, skip, rest = m.Meta(), span{}, rest[1:]
+	}
+	for _, name := range rest {
+		at, skip = lookup(value, name, skip), span{}
+		if at.end == 0 {
+			return nil
+		}
+		value = value[at.start:at.end:at.end]
 	}
 	return value
 }
 
-// lookup returns the member name of the object that value is.
-func lookup(value []byte, name string) (found []byte) {
+// member returns where the value of a key of the envelope stands.
+func (m Message) member(name string) span {
+	switch {
+	case name == "params" && m.params.end > 0:
+		return m.params
+	case name == "result" && !m.failure, name == "error" && m.failure:
+		return m.outcome
+	case m.params.end > 0:
+		return lookup(m.raw, name, m.params)
+	}
+	return lookup(m.raw, name, m.outcome)
+}
+
+// within returns where s stands in the value at of; nowhere if it does not.
+func (s span) within(of span) span {
+	if s.start < of.start || s.end > of.end {
+		return span{}
+	}
+	return span{s.start - of.start, s.end - of.start}
+}
+
+// lookup returns where the member name stands in the object that value is. It
+// does not look at the value that stands at skip.
+func lookup(value []byte, name string, skip span) (found span) {
 	if len(value) == 0 || value[0] != '{' {
-		return nil
+		return span{}
 	}
 	s := scanner{data: value}
 	for more := s.open(); more; more = s.next() {
-		text, escaped, _ := s.key()
+		text, escaped, ok := s.key()
+		if !ok {
+			return found
+		}
 		at := s.pos
-		s.value()
+		s.pass(skip)
 		if sameText(text, escaped, name) {
-			found = value[at:s.pos:s.pos]
+			found = span{uint32(at), uint32(s.pos)}
 		}
 	}
 	return found

@@ -1,6 +1,7 @@
 package jsonrpc
 
 import (
+	"bytes"
 	"encoding/binary"
 	"math/bits"
 	"unicode/utf8"
@@ -168,6 +169,90 @@ func (s *scanner) value() bool {
 		if !s.after(&l) {
 			return s.fault == ""
 		}
+	}
+}
+
+// What stands where a value that is known to be valid is skipped.
+const (
+	outside = iota // of strings: nothing to see
+	quote
+	opens
+	closes
+)
+
+var shapes = [256]uint8{'"': quote, '{': opens, '[': opens, '}': closes, ']': closes}
+
+// skip steps over the value at pos, which is known to be valid: it is part of a
+// message that Parse has seen. It only looks for the end, which in long
+// strings is much faster than value. (Of text that is no JSON it promises
+// nothing but to end.)
+func (s *scanner) skip() {
+	data, i, depth := s.data, s.pos, 0
+	for i < len(data) {
+		switch shapes[data[i]] {
+		case quote:
+			i = endOfString(data, i+1)
+		case opens:
+			depth++
+			i++
+		case closes:
+			depth--
+			i++
+		default:
+			if depth == 0 {
+				s.pos = endOfScalar(data, i)
+				return
+			}
+			for i++; i < len(data) && shapes[data[i]] == outside; i++ {
+			}
+			continue
+		}
+		if depth <= 0 {
+			break
+		}
+	}
+	s.pos = i
+}
+
+// pass does what skip does, but need not look at all if the value is the one
+// that stands at known.
+func (s *scanner) pass(known span) {
+	if s.pos == int(known.start) && known.end > 0 {
+		s.pos = int(known.end)
+		return
+	}
+	s.skip()
+}
+
+// endOfScalar returns the index behind the number or literal that begins at i.
+func endOfScalar(data []byte, i int) int {
+	for ; i < len(data); i++ {
+		switch data[i] {
+		case ',', '}', ']', ' ', '\t', '\r', '\n':
+			return i
+		}
+	}
+	return i
+}
+
+// endOfString returns the index behind the quote that ends the string whose
+// text begins at start.
+func endOfString(data []byte, start int) int {
+	for i := start; ; {
+		n := bytes.IndexByte(data[i:], '"')
+		if n < 0 {
+			return len(data)
+		}
+		i += n
+		first := i
+		for first > start && data[first-1] == '\\' {
+			first--
+		}
+		i++
+		if (i-first)%2 == 1 { // no backslash is left for the quote
+			return i
+		}
+		start = i // no run of backslashes is counted twice
 	}
 }
 
