@@ -338,9 +338,10 @@ func (s *muxServer) send(call *muxCall, m jsonrpc.Message) {
 		if !ok {
 			return
 		}
-		m = m.WithID(jsonrpc.IntID(number))
-		if !call.token.IsZero() {
-			m = m.WithProgressToken(s.mux.token(number))
+		if id := jsonrpc.IntID(number); call.token.IsZero() {
+			m = m.WithID(id)
+		} else {
+			m = m.WithIDAndToken(id, s.mux.token(number))
 		}
 	}
 	err := s.conn.Send(context.Background(), m)
