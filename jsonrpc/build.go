@@ -16,6 +16,7 @@ func (m Message) splice(at span, id ID, field string) Message {
 	var room [idRoom]byte
 	m.raw = bytes.Join([][]byte{m.raw[:at.start], append(room[:0], id.text...), m.raw[at.end:]}, nil)
 	m.moved(at, len(id.text))
+	m.late = nil
 	return m
 }
 
@@ -44,14 +45,27 @@ func (m *Message) moved(at span, length int) {
 }
 
 // WithID returns a copy with the id replaced where it stands; every other byte
-// stays. It panics if the message has no id, if id is zero, and if id is
-// NullID and the message no error response.
-func (m Message) WithID(id ID) Message { return m.splice(m.id, id, "id") }
+// stays. A long message is copied only when somebody wants its Bytes. It panics
+// if the message has no id, if id is zero, and if id is NullID and the message
+// no error response.
+func (m Message) WithID(id ID) Message {
+	if len(m.raw) >= lateSize {
+		m.check(m.id, id, "id")
+		m.late = &lateID{id: id}
+		return m
+	}
+	return m.splice(m.id, id, "id")
+}
 
 // WithProgressToken returns a copy with what ProgressToken returns replaced
 // where it stands; every other byte stays. It panics if there is no such token
 // and if id is zero or NullID.
-func (m Message) WithProgressToken(id ID) Message { return m.splice(m.token, id, "progress token") }
+func (m Message) WithProgressToken(id ID) Message {
+	if m.late != nil {
+		return m.WithIDAndToken(m.late.id, id)
+	}
+	return m.splice(m.token, id, "progress token")
+}
 
 // WithIDAndToken returns what WithID and WithProgressToken make together, but
 // copies the message only once.
@@ -67,6 +81,7 @@ func (m Message) WithIDAndToken(id, token ID) Message {
 	m.raw = bytes.Join([][]byte{m.raw[:first.start], a, m.raw[first.end:last.start], b, m.raw[last.end:]}, nil)
 	m.moved(last, len(b))
 	m.moved(first, len(a))
+	m.late = nil
 	return m
 }
 

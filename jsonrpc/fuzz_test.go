@@ -27,6 +27,8 @@ var hostile = []string{
 	`{"jsonrpc":"2.0","id":"\ud800","method":"x"}`,
 	`{"jsonrpc":"2.0","id":{"id":5},"result":1,"method":"}"}`,
 	`{"result":"` + "\xff" + `","id":4}`, `{"id":4,"x":"` + "\x00" + `"}`, "{\"id\":4,\"x\":\"\u00a0\u2028👩‍👩‍👧\"}",
+	`{"jsonrpc":"2.0","id":1,"result":{"_meta":{"a":[1,{"b":2}]},"c":"\\\\","d":"\\\\\"","e":"\\\\\\","_meta":1}}`,
+	`{"jsonrpc":"2.0","id":1,"params":{"a":1,"_meta":{}},"result":{"b":"longer"}}`,
 	"{\"a\":1\u00a0}", `[]`, `[1,{"jsonrpc":"2.0","id":1,"method":"a"},[[]]]`, `[1,]`, `[`, ``, ` `, `{`, `{"`, `{"a`, `{"a"`,
 	`{"a":`, `{"a":1`, `{"a":1,`, `{"a":1,}`, `{"a" 1}`, `{,}`, `{} {}`, `{}x`, `nul`, `null`, `true`, `-`, `-1`, `01`, `1.`, `1e`, `1e+`, `.5`, `+1`, `"\u12"`, `"\x"`,
 	`{"id":1,"a":[}]}`, `{"id":1,"a":{]}}`, `{"a":"\`, strings.Repeat("[", 70) + strings.Repeat("]", 70),
@@ -212,6 +214,7 @@ func checkSplices(t *testing.T, m Message) {
 // of a fresh Parse. The bulk must be a value, but need not be the longest any more.
 func checkIndex(t *testing.T, m, fresh Message) {
 	t.Helper()
+	m = m.settled()
 	checkBulk(t, m)
 	m.bulk, m.raw, m.related = fresh.bulk, fresh.raw, fresh.related
 	if !reflect.DeepEqual(m, fresh) {

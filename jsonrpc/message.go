@@ -5,7 +5,10 @@
 // change (an id, a progress token) is spliced, and every other byte stays.
 package jsonrpc
 
-import "bytes"
+import (
+	"bytes"
+	"sync"
+)
 
 // Kind tells requests, notifications and responses apart.
 type Kind uint8
@@ -37,7 +40,64 @@ type Message struct {
 	failure   bool // outcome is an error
 	breaks    bool // line breaks stand between tokens
 
-	related ID // no part of the bytes; see Related
+	late    *lateID // not nil: it has another id than stands in raw
+	related ID      // no part of the bytes; see Related
+}
+
+// lateID is the id of a message that is too long to be copied for an id alone.
+// It gets its place when somebody wants the bytes in one piece. Until then raw
+// is as it was, and so are the spans.
+type lateID struct {
+	id   ID
+	once sync.Once
+	raw  []byte // with the id
+}
+
+// lateSize is how long a message is whose id comes late: below it costs more to
+// remember one than to copy all.
+const lateSize = 32 << 10
+
+// LineParts returns Line in parts, as Parts returns Bytes.
+func (m Message) LineParts() (first, id, rest []byte) {
+	if m.breaks {
+		return m.Line(), nil, nil
+	}
+	return m.Parts()
+}
+
+// bytes returns raw with the id in its place.
+func (l *lateID) bytes(raw []byte, at span) []byte {
+	l.once.Do(func() { l.raw = bytes.Join([][]byte{raw[:at.start], []byte(l.id.text), raw[at.end:]}, nil) })
+	return l.raw
+}
+
+// settled returns the message with its id in its place.
+func (m Message) settled() Message {
+	if m.late == nil {
+		return m
+	}
+	raw, length := m.Bytes(), len(m.late.id.text)
+	m.moved(m.id, length)
+	m.raw, m.late = raw, nil
+	return m
+}
+
+// Size returns the length of Bytes.
+func (m Message) Size() int {
+	if m.late == nil {
+		return len(m.raw)
+	}
+	return len(m.raw) - int(m.id.end-m.id.start) + len(m.late.id.text)
+}
+
+// Parts returns Bytes in one part or in three, of which the first and the second
+// are mostly short: to write one after the other costs less than Bytes, which may
+// have to copy a long message. The caller must not change them.
+func (m Message) Parts() (first, id, rest []byte) {
+	if m.late == nil {
+		return m.raw, nil, nil
+	}
+	return m.raw[:m.id.start:m.id.start], []byte(m.late.id.text), m.raw[m.id.end:]
 }
 
 func (m Message) cut(s span) []byte {
@@ -50,15 +110,21 @@ func (m Message) cut(s span) []byte {
 func (m Message) cutID(s span) ID { return ID{string(m.cut(s))} }
 
 // Bytes returns the message as it crossed the wire. The caller must not change it.
-func (m Message) Bytes() []byte { return m.raw }
+func (m Message) Bytes() []byte {
+	if m.late == nil {
+		return m.raw
+	}
+	return m.late.bytes(m.raw, m.id)
+}
 
 // Line returns the message without the line breaks between its tokens, for
 // framings in which a line break ends the message (stdio ST1, SSE data). It is
 // Bytes itself when there are none. The caller must not change it.
 func (m Message) Line() []byte {
 	if !m.breaks {
-		return m.raw
+		return m.Bytes()
 	}
+	m = m.settled()
 	// Every line break stands between tokens: in a string it would be a fault.
 	line := make([]byte, 0, len(m.raw))
 	rest := m.raw
@@ -74,7 +140,12 @@ func (m Message) Kind() Kind { return m.kind }
 
 // ID returns the id as spelled; the zero ID for a notification and for an
 // error response without one, NullID for an error response with "id":null.
-func (m Message) ID() ID { return m.cutID(m.id) }
+func (m Message) ID() ID {
+	if m.late != nil {
+		return m.late.id
+	}
+	return m.cutID(m.id)
+}
 
 // Method returns the method; "" for a response.
 func (m Message) Method() string {
@@ -153,7 +224,12 @@ func (m Message) Meta() []byte { return m.cut(m.meta) }
 // to a long one costs little. The caller must not change the value.
 func (m Message) Lookup(path ...string) []byte {
 	if len(path) == 0 {
-		return m.raw
+		return m.Bytes()
+	}
+	switch path[0] {
+	case "params", "result", "error":
+	default:
+		m = m.settled()
 	}
 	at := m.member(path[0])
 	if at.end == 0 {

@@ -138,6 +138,7 @@ func (m Message) WithResult(result []byte) Message {
 	if m.kind != Response || m.failure {
 		panic("jsonrpc: the message has no result")
 	}
+	m = m.settled()
 	text, cut := trim(result)
 	at := m.outcome.start + uint32(cut)
 	raw := bytes.Join([][]byte{m.raw[:m.outcome.start], result, m.raw[m.outcome.end:]}, nil)

@@ -206,10 +206,10 @@ func (e *exchange) event(ctx context.Context, m jsonrpc.Message) error {
 // answer writes the response, which ends the exchange.
 func (e *exchange) answer(ctx context.Context, m jsonrpc.Message) error {
 	stream := e.out != nil || e.method == "subscriptions/listen" && !m.IsError() // MI21
-	if body := m.Bytes(); !stream && len(body) <= smallReply {
+	if !stream && m.Size() <= smallReply {
 		e.beginJSON(m)
 		e.finish()
-		_, err := e.reply.Write(body) // is kept until the end, or until Close
+		_, err := e.reply.Write(m.Bytes()) // is kept until the end, or until Close
 		return err
 	}
 	if err := e.reply.begin(ctx); err != nil {
@@ -222,7 +222,10 @@ func (e *exchange) answer(ctx context.Context, m jsonrpc.Message) error {
 	}
 	e.beginJSON(m)
 	e.out = sse.NewWriter(&e.reply, e.h.opts.StallAfter)
-	_, _ = e.out.Write(m.Bytes()) // Flush returns the error
+	first, id, rest := m.Parts()
+	for _, part := range [...][]byte{first, id, rest} {
+		_, _ = e.out.Write(part) // Flush returns the error
+	}
 	return e.sent(ctx)
 }
 
@@ -230,7 +233,7 @@ func (e *exchange) answer(ctx context.Context, m jsonrpc.Message) error {
 func (e *exchange) beginJSON(m jsonrpc.Message) {
 	status, header := statusOf(m, e.method), e.reply.Header()
 	header["Content-Type"] = valueJSON
-	header["Content-Length"] = []string{strconv.Itoa(len(m.Bytes()))}
+	header["Content-Length"] = []string{strconv.Itoa(m.Size())}
 	if status == http.StatusServiceUnavailable {
 		header["Retry-After"] = valueRetryAfter
 	}
