@@ -55,7 +55,7 @@ type lateID struct {
 
 // lateSize is how long a message is whose id comes late: below it costs more to
 // remember one than to copy all.
-const lateSize = 32 << 10
+const lateSize = 4 << 10
 
 // LineParts returns Line in parts, as Parts returns Bytes.
 func (m Message) LineParts() (first, id, rest []byte) {
