@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"math"
 	"strconv"
+	"strings"
 )
 
 // idRoom is enough for most ids, so that nothing but the message is allocated.
@@ -51,7 +52,7 @@ func (m *Message) moved(at span, length int) {
 func (m Message) WithID(id ID) Message {
 	if len(m.raw) >= lateSize {
 		m.check(m.id, id, "id")
-		m.late = &lateID{id: id}
+		m.late = &lateID{id: ID{strings.Clone(id.text)}} // so that no id has to be allocated for its own sake
 		return m
 	}
 	return m.splice(m.id, id, "id")

@@ -2,7 +2,9 @@
 //
 // A Message is the exact bytes that crossed the wire plus an index of the
 // envelope made by one scan. Nothing is decoded and encoded again: what must
-// change (an id, a progress token) is spliced, and every other byte stays.
+// change (an id, a progress token) is spliced, and every other byte stays. The
+// index knows the longest value of params or result, where most of a long message
+// is: nothing looks at that again, and it is copied only where it has to be.
 package jsonrpc
 
 import (
