@@ -279,7 +279,7 @@ func (c *muxConn) makeRoom(m jsonrpc.Message) bool {
 func (c *muxConn) isFull(m jsonrpc.Message) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.err == nil && c.full(len(m.Bytes()))
+	return c.err == nil && c.full(m.Size())
 }
 
 // full reports whether the queue has no room for so many bytes. It is called
@@ -332,7 +332,7 @@ func (c *muxConn) progressed() progress {
 
 // put queues a message; false: there is no room for it.
 func (c *muxConn) put(call *muxCall, m jsonrpc.Message) bool {
-	size := len(m.Bytes())
+	size := m.Size()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
@@ -383,7 +383,7 @@ func (c *muxConn) Poll() (m jsonrpc.Message, err error, ok bool) {
 		if c.items = c.items[1:]; len(c.items) == 0 {
 			c.items = nil
 		}
-		size := len(it.m.Bytes())
+		size := it.m.Size()
 		c.bytes -= size
 		c.taken.messages++
 		c.taken.bytes += size

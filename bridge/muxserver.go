@@ -90,7 +90,7 @@ func (x *Mux) submit(ctx context.Context, c *muxConn, call *muxCall, m jsonrpc.M
 // direct writes a message in the caller's goroutine, if nobody writes, nothing
 // waits to be written, and the server takes it at once.
 func (s *muxServer) direct(call *muxCall, m jsonrpc.Message) bool {
-	if s.try == nil || len(m.Bytes()) > mostDirect || s.queued.Load() > 0 || !s.turn.TryLock() {
+	if s.try == nil || m.Size() > mostDirect || s.queued.Load() > 0 || !s.turn.TryLock() {
 		return false
 	}
 	defer s.turn.Unlock()
@@ -395,9 +395,10 @@ func (s *muxServer) named(call *muxCall, m jsonrpc.Message) (jsonrpc.Message, bo
 	if !ok {
 		return m, false
 	}
-	m = m.WithID(jsonrpc.IntID(number))
-	if !call.token.IsZero() {
-		m = m.WithProgressToken(s.mux.token(number))
+	if id := jsonrpc.IntID(number); call.token.IsZero() {
+		m = m.WithID(id)
+	} else {
+		m = m.WithIDAndToken(id, s.mux.token(number))
 	}
 	return m, true
 }

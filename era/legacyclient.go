@@ -134,7 +134,7 @@ func (f *legacyClient) request(now time.Time, m jsonrpc.Message, out *Out) {
 // queue keeps a message that came while initialize waits for the server: a
 // client in a pipe of a shell does not wait.
 func (f *legacyClient) queue(m jsonrpc.Message, out *Out) {
-	if size := f.queuedBytes + len(m.Bytes()); len(f.queued) < maxQueued && size <= maxQueuedBytes {
+	if size := f.queuedBytes + m.Size(); len(f.queued) < maxQueued && size <= maxQueuedBytes {
 		f.queued, f.queuedBytes = append(f.queued, m), size
 		return
 	}
@@ -152,7 +152,7 @@ func (f *legacyClient) unqueue(cancel jsonrpc.Message) {
 	f.queued = slices.DeleteFunc(f.queued, func(m jsonrpc.Message) bool {
 		meant := m.Kind() == jsonrpc.Request && m.ID().Equivalent(cancel.RequestID())
 		if meant {
-			f.queuedBytes -= len(m.Bytes())
+			f.queuedBytes -= m.Size()
 		}
 		return meant
 	})

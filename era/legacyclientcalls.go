@@ -24,67 +24,78 @@ type clientCall struct {
 // forward sends a request of the client to the server.
 func (f *legacyClient) forward(m jsonrpc.Message, method string, out *Out) {
 	c := &clientCall{id: m.ID(), m: m, method: method, progress: -1}
-	params, ok := f.params(c, nil)
-	if !ok {
+	if params := m.Params(); params != nil && !isObject(params) {
 		f.refuse(c.id, jsonrpc.CodeInvalidParams, "params must be an object", nil, out)
 		return
 	}
 	f.owed[c.id] = c
-	f.send(c, params, out)
+	f.send(c, nil, out)
 }
 
-// send gives the call to the server under a new id.
-func (f *legacyClient) send(c *clientCall, params []byte, out *Out) {
+// send gives the call to the server under a new id, with the raw members of a
+// retry.
+func (f *legacyClient) send(c *clientCall, retry []byte, out *Out) {
 	f.lastID++
 	c.upstream = jsonrpc.IntID(f.lastID)
 	f.calls[c.upstream] = c
-	out.Server(jsonrpc.NewRequest(c.upstream, c.method, params))
+	out.Server(f.forServer(c, retry))
 }
 
-// params returns what the client has sent as params with our _meta spliced in
-// (C.0) and, ahead of everything, the raw members of a retry. It is false when
-// the client's are no object.
-func (f *legacyClient) params(c *clientCall, retry []byte) ([]byte, bool) {
-	params := c.m.Params()
+// forServer returns what the client has sent with our _meta spliced in (C.0) and,
+// ahead of everything, the raw members of a retry.
+func (f *legacyClient) forServer(c *clientCall, retry []byte) jsonrpc.Message {
+	m := c.m
+	if MayAskForInput(c.method) {
+		// A task would be ignored (C.5); the others have a meaning only in a retry.
+		rest := m.ParamsObject().Without("task", "inputResponses", "requestState")
+		if len(rest) != len(m.Params()) {
+			m = m.WithParams(rest)
+		}
+	}
+	params := m.Params()
 	if params == nil {
 		params = []byte("{}")
 	}
-	if params[0] != '{' {
-		return nil, false
-	}
-	if MayAskForInput(c.method) {
-		// A task would be ignored (C.5); the others have a meaning only in a retry.
-		params = jsonrpc.Without(params, "task", "inputResponses", "requestState")
-	}
-	at, meta, alone := findMeta(params)
+	meta, at := m.Meta(), 0
 	rest := meta
 	if isObject(rest) {
 		rest = withoutReserved(rest)
 	} else {
 		rest = []byte("{}") // none, or none that can be kept
 	}
-	b := make([]byte, 0, len(params)+len(f.meta)+len(retry)+len(`{"_meta":{},},`))
-	b = append(b, '{')
+	var room jsonrpc.DraftRoom
+	d := jsonrpc.DraftRequest(&room, c.upstream, c.method).Text("{")
 	if len(retry) > 0 {
-		b = append(append(b, retry...), ',')
+		d = d.Raw(retry).Text(",")
 	}
 	if meta != nil {
-		b = append(b, params[1:at]...)
+		for member := range m.ParamsObject().Members() {
+			if member.Key == "_meta" {
+				at = member.At
+			}
+		}
+		d = d.Params(m, 1, at)
 	} else {
-		b = append(b, `"_meta":`...)
+		d = d.Text(`"_meta":`)
 	}
-	b = append(append(b, '{'), f.meta...)
+	d = d.Text("{").Raw(f.meta)
 	if !isEmpty(rest) {
-		b = append(b, ',')
+		d = d.Text(",")
 	}
-	b = append(b, rest[1:]...)
-	if meta != nil {
-		return append(b, params[at+len(meta):]...), true
+	d = d.Raw(rest[1:])
+	switch {
+	case meta != nil:
+		d = d.Params(m, at+len(meta), len(params))
+	case isEmpty(params):
+		d = d.Raw(params[1:])
+	default:
+		d = d.Text(",").Params(m, 1, len(params))
 	}
-	if !alone {
-		b = append(b, ',')
+	translated, err := d.Message()
+	if err != nil {
+		panic("era: cannot translate a request: " + err.Error()) // its parts are those of a message
 	}
-	return append(b, params[1:]...), true
+	return translated
 }
 
 // findMeta returns the member _meta of an object and where it stands; alone is
@@ -116,33 +127,41 @@ func withoutReserved(meta []byte) []byte {
 
 // completed takes a result of the server.
 func (f *legacyClient) completed(now time.Time, c *clientCall, m jsonrpc.Message, out *Out) {
-	result := m.Result()
-	parts := readResult(result)
+	parts := readResult(m)
 	switch {
 	case !parts.ok:
 		f.finishError(c, "the server's result is none of 2026-07-28", "invalid_result", out)
 	case parts.kind == "complete":
-		if legal := f.translated(c, result, parts); &legal[0] != &result[0] {
-			m = m.WithResult(legal)
-		}
-		f.finish(c, m.WithID(c.id), out)
+		f.finish(c, f.translated(c, m, parts), out)
 	case parts.kind == "input_required" && MayAskForInput(c.method):
-		f.inputRequired(now, c, result, out)
+		f.inputRequired(now, c, m.Result(), out)
 	default: // ME7
 		f.finishError(c, "the server's result is of a type that the bridge does not know here", "invalid_result", out)
 	}
 }
 
-// translated makes a complete result one that the client knows.
-func (f *legacyClient) translated(c *clientCall, result []byte, parts resultParts) []byte {
-	result = legalResult(result, parts, IsModernMethod(c.method))
+// translated makes a complete result, and its response, one that the client
+// knows. What only has to be taken out of it goes with the id, in one copy.
+func (f *legacyClient) translated(c *clientCall, m jsonrpc.Message, parts resultParts) jsonrpc.Message {
+	core := IsModernMethod(c.method)
+	if c.method != "tools/list" && (c.method != "tools/call" || !f.wraps(c, parts.structured)) {
+		var room [4]string
+		if keys, ok := parts.removed(room[:0], core); ok {
+			return m.WithoutInResult(c.id, keys...)
+		}
+	}
+	result := m.Result()
+	legal := legalResult(result, parts, core)
 	switch c.method {
 	case "tools/list":
-		return f.showTools(result)
+		legal = f.showTools(legal)
 	case "tools/call":
-		return f.showStructured(c, result)
+		legal = f.showStructured(c, legal)
 	}
-	return result
+	if &legal[0] != &result[0] {
+		m = m.WithResult(legal)
+	}
+	return m.WithID(c.id)
 }
 
 // failed takes an error of the server.

@@ -153,7 +153,7 @@ func (f *legacyClient) discovered(now time.Time, m jsonrpc.Message, out *Out) {
 	} else {
 		f.phase = ready
 		f.readCapabilities(m.Lookup("result", "capabilities"))
-		f.reply(id, f.initializeResult(m.Result()), out)
+		f.reply(id, f.initializeResult(m), out)
 	}
 	queued := f.queued
 	f.queued, f.queuedBytes = nil, 0
@@ -168,7 +168,7 @@ func checkDiscovery(m jsonrpc.Message) *Refusal {
 	if m.IsError() {
 		return discoveryFailed(m)
 	}
-	if parts := readResult(m.Result()); !parts.ok || parts.kind != "complete" {
+	if parts := readResult(m); !parts.ok || parts.kind != "complete" {
 		return &Refusal{jsonrpc.CodeInternalError, "the server has answered server/discover with no valid result", reasonData("invalid_result")}
 	}
 	supported := m.Lookup("result", "supportedVersions")
@@ -240,7 +240,8 @@ func (f *legacyClient) askForLogs(level []byte) {
 }
 
 // initializeResult makes a DiscoverResult an InitializeResult.
-func (f *legacyClient) initializeResult(result []byte) []byte {
+func (f *legacyClient) initializeResult(m jsonrpc.Message) []byte {
+	result := m.Result()
 	capabilities := jsonrpc.Without(member(result, "capabilities"), "tasks")
 	if !isObject(capabilities) {
 		capabilities = []byte("{}")
@@ -248,7 +249,7 @@ func (f *legacyClient) initializeResult(result []byte) []byte {
 	if extensions := member(capabilities, "extensions"); extensions != nil {
 		capabilities = replaceCapability(capabilities, "extensions", withoutTasks(extensions))
 	}
-	parts := readResult(result)
+	parts := readResult(m)
 	info := member(parts.meta, KeyServerInfo)
 	if !isObject(info) {
 		info = f.opts.ServerInfo

@@ -199,8 +199,7 @@ func (f *legacyClient) retry(c *clientCall, out *Out) {
 		members = append(append(members, `"requestState":`...), in.state...)
 	}
 	in.asks, in.state = nil, nil
-	params, _ := f.params(c, members)
-	f.send(c, params, out)
+	f.send(c, members, out)
 }
 
 // callDue goes on with a call whose wait has ended.

@@ -141,23 +141,27 @@ func movedReference(raw []byte) []byte {
 // showStructured wraps the structured content of a tools/call result where the
 // client expects that, or could not take it otherwise.
 func (f *legacyClient) showStructured(c *clientCall, result []byte) []byte {
-	if bytes.IndexByte(result, '\\') < 0 && !bytes.Contains(result, []byte(`"structuredContent"`)) {
-		return result
-	}
 	value := member(result, "structuredContent")
-	if value == nil {
+	if !f.wraps(c, value) {
 		return result
-	}
-	if isObject(value) {
-		if len(f.wrapped) == 0 {
-			return result
-		}
-		if name, _ := jsonrpc.Text(c.m.Lookup("params", "name")); !f.wrapped[name] {
-			return result
-		}
 	}
 	result = jsonrpc.With(result, "structuredContent", append(appendMember([]byte("{"), "result", value), '}'))
 	return withText(result, value)
+}
+
+// wraps reports whether the structured content of a call's result is to be
+// wrapped; nil: it has none.
+func (f *legacyClient) wraps(c *clientCall, structured []byte) bool {
+	switch {
+	case structured == nil:
+		return false
+	case !isObject(structured):
+		return true
+	case len(f.wrapped) == 0:
+		return false
+	}
+	name, _ := jsonrpc.Text(c.m.Lookup("params", "name"))
+	return f.wrapped[name]
 }
 
 // withText sees to it that a result has its structured content as text too, for

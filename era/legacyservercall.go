@@ -64,17 +64,16 @@ func (f *LegacyServerFilter) beginTurn(now time.Time, c *serverCall, out *Out) {
 
 // send sends the call to the server.
 func (f *LegacyServerFilter) send(c *serverCall, out *Out) {
-	params := c.params
-	if c.task != nil {
-		params = jsonrpc.With(params, "task", []byte("{}"))
-	}
 	c.atServer = f.nextID()
 	f.sent[c.atServer] = c
 	if c.token = c.m.ProgressToken(); !c.token.IsZero() {
 		f.tokens[c.token] = c
 	}
-	c.params = nil // not needed any more, and perhaps large
-	out.Server(jsonrpc.NewRequest(c.atServer, c.method, params))
+	m := c.forServer(c.atServer)
+	if c.task != nil {
+		m = m.WithParams(jsonrpc.With(m.Params(), "task", []byte("{}")))
+	}
+	out.Server(m)
 }
 
 // complete takes the server's last word on a call.
@@ -112,15 +111,11 @@ func (f *LegacyServerFilter) conclude(now time.Time, c *serverCall, o outcome, o
 		out.Client(f.failure(now, c, o.m))
 		return
 	}
-	out.Client(f.resultMessage(c.id, c.method, f.ofMethod(c, o.m.Result())))
-}
-
-// ofMethod makes the edits that results of single methods need.
-func (f *LegacyServerFilter) ofMethod(c *serverCall, result []byte) []byte {
 	if c.method == "tools/list" {
-		return f.readTools(result)
+		out.Client(f.resultMessage(c.id, c.method, f.readTools(o.m.Result())))
+		return
 	}
-	return result
+	out.Client(f.resultOf(c, o.m))
 }
 
 // leave forgets a call that is over at the server, but for its open questions:

@@ -97,7 +97,7 @@ func (f *LegacyServerFilter) listen(now time.Time, r request, out *Out) {
 // readFilter reads params.notifications: what the server does not announce is not
 // honoured. It returns the raw URIs that are wanted.
 func (f *LegacyServerFilter) readFilter(l *listening, r request) (wanted [][]byte, _ *Refusal) {
-	filter := member(r.params, "notifications")
+	filter := r.m.Lookup("params", "notifications")
 	if !isObject(filter) {
 		return nil, invalid("params need notifications, an object") // MI21
 	}

@@ -189,7 +189,6 @@ func (f *LegacyServerFilter) answersTo(c *serverCall, answers []byte) (found [][
 // claim makes a retry the live request of its call.
 func (f *LegacyServerFilter) claim(now time.Time, c *serverCall, r request, answers [][]byte, out *Out) {
 	f.unpark(c)
-	r.params = nil
 	r.replays = c.replays
 	c.request, c.turn = r, f.nextTurn()
 	f.calls[c.id] = c

@@ -17,25 +17,16 @@ type request struct {
 	answers      []byte // inputResponses
 	name         []byte // of the tool or prompt, or the resource's URI
 	replays      int    // how often it was refused until the user had been at a URL
-
-	params []byte // as a legacy server wants them; nil: none
 }
 
-// readRequest reads a request, and takes out of its params what no legacy
-// server knows (C.0). Every other byte stays, but for the commas between.
+// readRequest reads a request.
 func readRequest(m jsonrpc.Message) request {
 	r := request{m: m, id: m.ID(), method: m.Method()}
 	var version []byte
-	params := m.Params()
-	kept := newKept(params)
-	for member := range jsonrpc.Members(params) {
+	for member := range m.ParamsObject().Members() {
 		switch member.Key {
 		case "_meta":
 			version = r.readMeta(member.Value)
-			if meta := legacyMeta(member.Value); meta != nil {
-				kept.keep(member, meta)
-				continue
-			}
 		case "requestState":
 			r.state = member.Value
 			if string(r.state) == "null" {
@@ -47,17 +38,52 @@ func readRequest(m jsonrpc.Message) request {
 			if (member.Key == "uri") == (r.method == "resources/read") {
 				r.name = member.Value
 			}
-			kept.keep(member, member.Value)
-			continue
-		default:
-			kept.keep(member, member.Value)
-			continue
 		}
-		kept.skip(member)
 	}
-	r.params = kept.object()
 	r.check(version)
 	return r
+}
+
+// forServer returns the request with another id and without what no legacy
+// server knows (C.0). Every other byte of the params stays, but for the commas
+// between.
+func (r *request) forServer(id jsonrpc.ID) jsonrpc.Message {
+	var room jsonrpc.DraftRoom
+	d := jsonrpc.DraftRequest(&room, id, r.method).Text("{")
+	params, end, none := r.m.Params(), 1, true
+	for member := range r.m.ParamsObject().Members() {
+		at := end
+		end = member.At + len(member.Value)
+		var meta []byte
+		switch member.Key {
+		case "requestState", "inputResponses":
+			continue
+		case "_meta":
+			if meta = legacyMeta(member.Value); meta == nil {
+				continue
+			}
+		}
+		for params[at] != '"' { // the white space and the comma ahead of the key
+			at++
+		}
+		if !none {
+			d = d.Text(",")
+		}
+		none = false
+		if meta != nil {
+			d = d.Params(r.m, at, member.At).Raw(meta)
+		} else {
+			d = d.Params(r.m, at, end)
+		}
+	}
+	if none {
+		return jsonrpc.NewRequest(id, r.method, nil)
+	}
+	m, err := d.Text("}").Message()
+	if err != nil {
+		panic("era: cannot translate a request: " + err.Error()) // its parts are those of a message
+	}
+	return m
 }
 
 // readMeta reads what the request says about itself, but for the version, which it returns.
@@ -91,39 +117,4 @@ func legacyMeta(meta []byte) []byte {
 		return nil
 	}
 	return meta
-}
-
-// kept writes an object with some of the members of another.
-type kept struct {
-	from []byte
-	end  int // behind the last member that was looked at
-	out  []byte
-}
-
-func newKept(from []byte) kept {
-	return kept{from: from, end: 1, out: append(make([]byte, 0, len(from)), '{')}
-}
-
-// keep writes a member with value, its key as it is spelled.
-func (k *kept) keep(m jsonrpc.Member, value []byte) {
-	if len(k.out) > 1 {
-		k.out = append(k.out, ',')
-	}
-	at := k.end
-	for k.from[at] != '"' { // the white space and the comma ahead of the key
-		at++
-	}
-	k.out = append(k.out, k.from[at:m.At]...)
-	k.out = append(k.out, value...)
-	k.skip(m)
-}
-
-func (k *kept) skip(m jsonrpc.Member) { k.end = m.At + len(m.Value) }
-
-// object returns what was written; nil if nothing was.
-func (k *kept) object() []byte {
-	if len(k.out) == 1 {
-		return nil
-	}
-	return append(k.out, '}')
 }

@@ -32,6 +32,44 @@ func (f *LegacyServerFilter) resultMessage(id jsonrpc.ID, method string, result 
 	return makeResult(id, `"resultType":"complete",`+hints, meta, rest)
 }
 
+// resultOf is resultMessage for a call's response. Mostly there is nothing to take
+// out of its result, which is copied once then, and not scanned again.
+func (f *LegacyServerFilter) resultOf(c *serverCall, m jsonrpc.Message) jsonrpc.Message {
+	result := m.Result()
+	if !isObject(result) || isEmpty(result) {
+		return f.resultMessage(c.id, c.method, result)
+	}
+	hints := ""
+	if IsCacheable(c.method) {
+		hints = cacheHints
+	}
+	for member := range m.ResultObject().Members() {
+		switch member.Key {
+		case "resultType", "_meta":
+			return f.resultMessage(c.id, c.method, result)
+		case "ttlMs", "cacheScope":
+			if hints != "" {
+				return f.resultMessage(c.id, c.method, result)
+			}
+		}
+	}
+	var room jsonrpc.DraftRoom
+	d := jsonrpc.DraftResult(&room, c.id).Text(`{"resultType":"complete",`).Text(hints)
+	if f.link.meta != nil {
+		d = d.Text(`"_meta":`).Raw(f.link.meta).Text(",")
+	}
+	return finished(c.id, d.Result(m, 1, len(result)))
+}
+
+// finished is the response that a Draft has become.
+func finished(id jsonrpc.ID, d jsonrpc.Draft) jsonrpc.Message {
+	m, err := d.Message()
+	if err != nil {
+		m = jsonrpc.NewError(id, jsonrpc.CodeInternalError, "the server's result cannot be translated", nil)
+	}
+	return m.WithRelated(id)
+}
+
 // resultMeta adds to the _meta of a result who the server is, and takes away
 // that it belongs to a task: the client has not asked for one.
 func (f *LegacyServerFilter) resultMeta(meta []byte) []byte {
@@ -51,25 +89,17 @@ func (f *LegacyServerFilter) resultMeta(meta []byte) []byte {
 // makeResult writes a response: members, which end with a comma, _meta, and what
 // else the object rest has.
 func makeResult(id jsonrpc.ID, members string, meta, rest []byte) jsonrpc.Message {
-	raw := make([]byte, 0, len(`{"jsonrpc":"2.0","id":,"result":{"_meta":,}}`)+len(id.String())+len(members)+len(meta)+len(rest))
-	raw = append(raw, `{"jsonrpc":"2.0","id":`...)
-	raw = append(raw, id.String()...)
-	raw = append(raw, `,"result":{`...)
-	raw = append(raw, members...)
+	var room jsonrpc.DraftRoom
+	d := jsonrpc.DraftResult(&room, id).Text("{")
 	if meta != nil {
-		raw = append(raw, `"_meta":`...)
-		raw = append(append(raw, meta...), ',')
+		d = d.Text(members).Text(`"_meta":`).Raw(meta)
+	} else {
+		d = d.Text(members[:len(members)-1])
 	}
 	if isEmpty(rest) {
-		raw[len(raw)-1] = '}'
-	} else {
-		raw = append(raw, rest[1:]...)
+		return finished(id, d.Text("}"))
 	}
-	m, err := jsonrpc.Parse(append(raw, '}'))
-	if err != nil {
-		return jsonrpc.NewError(id, jsonrpc.CodeInternalError, "the server's result cannot be translated", nil).WithRelated(id)
-	}
-	return m.WithRelated(id)
+	return finished(id, d.Text(",").Raw(rest[1:]))
 }
 
 // failure is the response for an error of the server. Codes that 2026-07-28 has

@@ -29,7 +29,7 @@ type Meta struct {
 // MetaOf reads the _meta of a request or notification.
 func MetaOf(m jsonrpc.Message) Meta {
 	var meta Meta
-	for member := range jsonrpc.Members(m.Lookup("params", "_meta")) {
+	for member := range jsonrpc.Members(m.Meta()) {
 		switch member.Key {
 		case KeyVersion:
 			meta.Version = member.Value

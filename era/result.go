@@ -1,7 +1,6 @@
 package era
 
 import (
-	"bytes"
 	"strconv"
 
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
@@ -9,46 +8,55 @@ import (
 
 // resultParts are what the bridge reads in a modern result.
 type resultParts struct {
-	kind string // resultType; a result that has none is complete (2026-07-28, "ResultType")
-	meta []byte // raw; nil: none
-	ok   bool   // it is an object, and its type a string
+	kind       string // resultType; a result that has none is complete (2026-07-28, "ResultType")
+	meta       []byte // raw; nil: none
+	structured []byte // structuredContent, raw; nil: none
+	ok         bool   // it is an object, and its type a string
 }
 
-func readResult(result []byte) resultParts {
-	parts := resultParts{kind: "complete", ok: isObject(result)}
-	if bytes.IndexByte(result, '\\') < 0 && !bytes.Contains(result, []byte(`"resultType"`)) && !bytes.Contains(result, []byte(`"_meta"`)) {
-		return parts // nothing to find
-	}
-	for m := range jsonrpc.Members(result) {
-		switch m.Key {
+func readResult(m jsonrpc.Message) resultParts {
+	parts := resultParts{kind: "complete", ok: isObject(m.Result())}
+	for member := range m.ResultObject().Members() {
+		switch member.Key {
 		case "_meta":
-			parts.meta = m.Value
+			parts.meta = member.Value
+		case "structuredContent":
+			parts.structured = member.Value
 		case "resultType":
-			parts.kind, parts.ok = jsonrpc.Text(m.Value)
+			parts.kind, parts.ok = jsonrpc.Text(member.Value)
 		}
 	}
 	return parts
 }
 
-// legalResult takes out of a result what legacy revisions do not have (C.0):
-// resultType, who the server is, the caching hints. core is whether the method is
-// one of 2026-07-28: in results of others, ttlMs may be anything.
-func legalResult(result []byte, parts resultParts, core bool) []byte {
-	var room [4]string
-	keys := append(room[:0], "resultType")
+// removed appends the keys of what legacy revisions do not have in a result
+// (C.0): resultType, who the server is, the caching hints. core is whether the
+// method is one of 2026-07-28: in results of others, ttlMs may be anything. ok is
+// false if part of the _meta must go, and part of it stay.
+func (parts resultParts) removed(keys []string, core bool) (_ []string, ok bool) {
+	keys = append(keys, "resultType")
 	if core {
 		keys = append(keys, "ttlMs", "cacheScope")
 	}
-	if parts.meta != nil {
-		rest := legalMeta(parts.meta)
-		switch {
-		case rest == nil:
-			keys = append(keys, "_meta")
-		case len(rest) != len(parts.meta):
-			return jsonrpc.With(jsonrpc.Without(result, keys...), "_meta", rest)
-		}
+	if parts.meta == nil {
+		return keys, true
 	}
-	return jsonrpc.Without(result, keys...)
+	rest := legalMeta(parts.meta)
+	if rest == nil {
+		return append(keys, "_meta"), true
+	}
+	return keys, len(rest) == len(parts.meta)
+}
+
+// legalResult takes out of a result what legacy revisions do not have.
+func legalResult(result []byte, parts resultParts, core bool) []byte {
+	var room [4]string
+	keys, ok := parts.removed(room[:0], core)
+	result = jsonrpc.Without(result, keys...)
+	if !ok {
+		result = jsonrpc.With(result, "_meta", legalMeta(parts.meta))
+	}
+	return result
 }
 
 // legalMeta takes out of the _meta of a result or notification of a server what

@@ -1,22 +1,40 @@
 package jsonrpc
 
-import "strconv"
+import (
+	"bytes"
+	"math"
+	"strconv"
+	"strings"
+)
 
-// splice replaces what stands at the span at.
+// idRoom is enough for most ids, so that nothing but the message is allocated.
+const idRoom = 64
+
+// splice replaces what stands at the span at. (bytes.Join does not clear the
+// memory that it is about to fill; for a megabyte that matters.)
 func (m Message) splice(at span, id ID, field string) Message {
+	m.check(at, id, field)
+	var room [idRoom]byte
+	m.raw = bytes.Join([][]byte{m.raw[:at.start], append(room[:0], id.text...), m.raw[at.end:]}, nil)
+	m.moved(at, len(id.text))
+	m.late = nil
+	return m
+}
+
+// check panics if id cannot stand at the span at.
+func (m Message) check(at span, id ID, field string) {
 	if at.end == 0 {
 		panic("jsonrpc: the message has no " + field)
 	}
 	if id.IsZero() || id == NullID && !m.failure {
 		panic("jsonrpc: the new " + field + " is no string or integer")
 	}
-	grown := len(m.raw) - int(at.end-at.start) + len(id.text)
-	raw := make([]byte, 0, grown)
-	raw = append(raw, m.raw[:at.start]...)
-	raw = append(raw, id.text...)
-	raw = append(raw, m.raw[at.end:]...)
-	delta := uint32(len(raw) - len(m.raw)) // wraps around when negative, and so does the sum
-	for _, s := range []*span{&m.id, &m.method, &m.params, &m.token, &m.requestID, &m.outcome} {
+}
+
+// moved corrects the index for what stood at a place and has another length now.
+func (m *Message) moved(at span, length int) {
+	delta := uint32(length) - (at.end - at.start) // wraps around when negative, and so does the sum
+	for _, s := range []*span{&m.id, &m.method, &m.params, &m.token, &m.requestID, &m.outcome, &m.meta, &m.bulk} {
 		// What begins behind moves; what contains the place, or is it, grows.
 		if s.start >= at.end {
 			s.start += delta
@@ -25,19 +43,48 @@ func (m Message) splice(at span, id ID, field string) Message {
 			s.end += delta
 		}
 	}
-	m.raw = raw
-	return m
 }
 
 // WithID returns a copy with the id replaced where it stands; every other byte
-// stays. It panics if the message has no id, if id is zero, and if id is
-// NullID and the message no error response.
-func (m Message) WithID(id ID) Message { return m.splice(m.id, id, "id") }
+// stays. A long message is copied only when somebody wants its Bytes. It panics
+// if the message has no id, if id is zero, and if id is NullID and the message
+// no error response.
+func (m Message) WithID(id ID) Message {
+	if len(m.raw) >= lateSize {
+		m.check(m.id, id, "id")
+		m.late = &lateID{id: ID{strings.Clone(id.text)}} // so that no id has to be allocated for its own sake
+		return m
+	}
+	return m.splice(m.id, id, "id")
+}
 
 // WithProgressToken returns a copy with what ProgressToken returns replaced
 // where it stands; every other byte stays. It panics if there is no such token
 // and if id is zero or NullID.
-func (m Message) WithProgressToken(id ID) Message { return m.splice(m.token, id, "progress token") }
+func (m Message) WithProgressToken(id ID) Message {
+	if m.late != nil {
+		return m.WithIDAndToken(m.late.id, id)
+	}
+	return m.splice(m.token, id, "progress token")
+}
+
+// WithIDAndToken returns what WithID and WithProgressToken make together, but
+// copies the message only once.
+func (m Message) WithIDAndToken(id, token ID) Message {
+	m.check(m.id, id, "id")
+	m.check(m.token, token, "progress token")
+	var rooms [2][idRoom]byte
+	first, last := m.id, m.token
+	a, b := append(rooms[0][:0], id.text...), append(rooms[1][:0], token.text...)
+	if last.start < first.start {
+		first, last, a, b = last, first, b, a
+	}
+	m.raw = bytes.Join([][]byte{m.raw[:first.start], a, m.raw[first.end:last.start], b, m.raw[last.end:]}, nil)
+	m.moved(last, len(b))
+	m.moved(first, len(a))
+	m.late = nil
+	return m
+}
 
 // WithRequestID returns a copy with what RequestID returns replaced where it
 // stands; every other byte stays. It panics if there is no such field and if
@@ -88,7 +135,10 @@ func NewError(id ID, code int, message string, data []byte) Message {
 
 // begin writes a message up to the members that follow the id; room is for those.
 func begin(id ID, room int) []byte {
-	b := make([]byte, 0, len(`{"jsonrpc":"2.0","id":,"method":"","params":}`)+len(id.text)+room)
+	return appendStart(make([]byte, 0, len(`{"jsonrpc":"2.0","id":,"method":"","params":}`)+len(id.text)+room), id)
+}
+
+func appendStart(b []byte, id ID) []byte {
 	b = append(b, `{"jsonrpc":"2.0"`...)
 	if !id.IsZero() {
 		b = append(b, `,"id":`...)
@@ -103,22 +153,46 @@ func appendMethod(b []byte, method string) []byte {
 
 // build adds the last member, unless value is empty, and makes the index.
 func build(b []byte, key string, value []byte) Message {
-	if len(value) > 0 {
-		mustBeOneValue(value)
-		b = append(b, `,"`...)
-		b = append(b, key...)
-		b = append(b, `":`...)
-		b = append(b, value...)
+	if len(value) == 0 {
+		return built(append(b, '}'), span{}, span{})
 	}
-	m, err := Parse(append(b, '}'))
+	b = append(b, `,"`...)
+	b = append(b, key...)
+	b = append(b, `":`...)
+	text, cut := trim(value)
+	at := uint32(len(b) + cut)
+	b = append(b, value...)
+	return built(append(b, '}'), span{at, at + uint32(len(text))}, span{})
+}
+
+// built makes the index of a message that ends with the value at last, if that
+// is anywhere. What is several members, such as {},"id":1, does not end there:
+// it shall not make another message than was asked for. known is a value that
+// need not be scanned.
+func built(raw []byte, last, known span) Message {
+	m, err := index(raw, last, known)
 	if err != nil {
 		panic("jsonrpc: cannot build a message: " + err.Error())
 	}
 	return m
 }
 
-// mustBeOneValue keeps text that is several members, such as {},"id":1, from
-// making another message than was asked for.
+func index(raw []byte, last, known span) (Message, error) {
+	if len(raw) > math.MaxInt32 {
+		return Parse(raw) // which says so
+	}
+	p := parser{scanner: scanner{data: raw}, known: known}
+	switch {
+	case !p.message():
+		return Message{}, p.error(0)
+	case last.end > 0 && p.last != last:
+		return Message{}, newError(CodeInvalidRequest, "what is put in is not one value", int(last.start))
+	}
+	return p.m, nil
+}
+
+// mustBeOneValue keeps text that is several members, such as 1,"code":2, from
+// becoming more than was asked for.
 func mustBeOneValue(raw []byte) {
 	data, _ := trim(raw)
 	s := scanner{data: data}

@@ -49,21 +49,45 @@ func lastBrace(object []byte) int {
 // Without returns a copy of a raw JSON object without the members of these
 // keys, or the object itself if it has none of them. Every other byte stays,
 // but for the commas between. It takes valid JSON.
-func Without(object []byte, keys ...string) []byte {
-	type cut struct{ from, to int }
-	var buf [4]cut
-	cuts := buf[:0]
+func Without(object []byte, keys ...string) []byte { return without(object, span{}, keys) }
+
+// without does not look at the value that stands at skip.
+func without(object []byte, skip span, keys []string) []byte {
+	var list [maxCuts]cut
+	cuts := findCuts(list[:0], object, skip, keys)
+	if len(cuts) == 0 {
+		return object
+	}
+	out := make([]byte, 0, len(object))
+	from := 0
+	for _, c := range cuts {
+		out = append(out, object[from:c.from]...)
+		from = c.to
+	}
+	return append(out, object[from:]...)
+}
+
+// cut is a part of an object that is left out.
+type cut struct{ from, to int }
+
+// maxCuts is as many as there mostly are.
+const maxCuts = 4
+
+// findCuts appends what Without leaves out. It does not look at the value that
+// stands at skip.
+func findCuts(cuts []cut, object []byte, skip span, keys []string) []cut {
 	last := -1 // the end of the last member that stays
 	s := scanner{data: object}
 	if len(object) == 0 || object[0] != '{' {
-		return object
+		return nil
 	}
 	for more := s.open(); more; more = s.next() {
 		at := s.pos
 		text, escaped, ok := s.key()
-		if !ok || !s.value() {
-			return object
+		if !ok {
+			return nil
 		}
+		s.pass(skip)
 		end := s.pos
 		if !slices.ContainsFunc(keys, func(k string) bool { return sameText(text, escaped, k) }) {
 			last = end
@@ -83,16 +107,7 @@ func Without(object []byte, keys ...string) []byte {
 		}
 		cuts = append(cuts, cut{at, end})
 	}
-	if len(cuts) == 0 {
-		return object
-	}
-	out := make([]byte, 0, len(object))
-	from := 0
-	for _, c := range cuts {
-		out = append(out, object[from:c.from]...)
-		from = c.to
-	}
-	return append(out, object[from:]...)
+	return cuts
 }
 
 // Quote returns text as a raw JSON string.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"reflect"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -26,6 +27,8 @@ var hostile = []string{
 	`{"jsonrpc":"2.0","id":"\ud800","method":"x"}`,
 	`{"jsonrpc":"2.0","id":{"id":5},"result":1,"method":"}"}`,
 	`{"result":"` + "\xff" + `","id":4}`, `{"id":4,"x":"` + "\x00" + `"}`, "{\"id\":4,\"x\":\"\u00a0\u2028👩‍👩‍👧\"}",
+	`{"jsonrpc":"2.0","id":1,"result":{"_meta":{"a":[1,{"b":2}]},"c":"\\\\","d":"\\\\\"","e":"\\\\\\","_meta":1}}`,
+	`{"jsonrpc":"2.0","id":1,"params":{"a":1,"_meta":{}},"result":{"b":"longer"}}`,
 	"{\"a\":1\u00a0}", `[]`, `[1,{"jsonrpc":"2.0","id":1,"method":"a"},[[]]]`, `[1,]`, `[`, ``, ` `, `{`, `{"`, `{"a`, `{"a"`,
 	`{"a":`, `{"a":1`, `{"a":1,`, `{"a":1,}`, `{"a" 1}`, `{,}`, `{} {}`, `{}x`, `nul`, `null`, `true`, `-`, `-1`, `01`, `1.`, `1e`, `1e+`, `.5`, `+1`, `"\u12"`, `"\x"`,
 	`{"id":1,"a":[}]}`, `{"id":1,"a":{]}}`, `{"a":"\`, strings.Repeat("[", 70) + strings.Repeat("]", 70),
@@ -57,7 +60,19 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		checkMessage(t, m, data)
+		checkSkip(t, data)
 	})
+}
+
+// checkSkip: a value that is skipped ends where it does when it is checked.
+func checkSkip(t *testing.T, data []byte) {
+	t.Helper()
+	for _, behind := range []string{"", ",1", "}", "]", " ", "\n\t,"} {
+		s := scanner{data: append(bytes.Clone(data), behind...)}
+		if s.skip(); s.pos != len(data) {
+			t.Fatalf("%q is skipped as %q", data, data[:s.pos])
+		}
+	}
 }
 
 // checkMessage compares the index with what encoding/json finds.
@@ -91,6 +106,17 @@ func checkMessage(t *testing.T, m Message, data []byte) {
 		}
 	}
 	checkTokens(t, m, env["params"])
+	checkBulk(t, m)
+	if got := m.Meta(); !bytes.Equal(got, lastMember(m.Params(), "_meta")) {
+		t.Fatalf("_meta: got %q", got)
+	}
+	for _, of := range []string{"params", "result"} {
+		for member := range Members(m.Lookup(of)) {
+			if got, want := m.Lookup(of, member.Key), lastMember(m.Lookup(of), member.Key); !bytes.Equal(got, want) {
+				t.Fatalf("Lookup(%s, %q): got %q, want %q", of, member.Key, got, want)
+			}
+		}
+	}
 	for name := range env {
 		if got := m.Lookup(name); string(got) != string(env[name]) {
 			t.Fatalf("Lookup(%q): got %q, want %q", name, got, env[name])
@@ -104,6 +130,15 @@ func checkMessage(t *testing.T, m Message, data []byte) {
 		t.Fatalf("Line changed the value: %q, %q", a, b)
 	}
 	checkSplices(t, m)
+}
+
+func lastMember(object []byte, key string) (value []byte) {
+	for member := range Members(object) {
+		if member.Key == key {
+			value = member.Value
+		}
+	}
+	return value
 }
 
 func checkTokens(t *testing.T, m Message, raw json.RawMessage) {
@@ -151,9 +186,13 @@ func checkSplices(t *testing.T, m Message) {
 		if err != nil {
 			t.Fatalf("after splicing: %v", err)
 		}
-		if fresh.id != s.id || fresh.method != s.method || fresh.params != s.params || fresh.token != s.token ||
-			fresh.requestID != s.requestID || fresh.outcome != s.outcome || fresh.kind != s.kind || fresh.breaks != s.breaks {
-			t.Fatalf("after splicing: index %+v, want %+v", s, fresh)
+		checkIndex(t, s, fresh)
+		if !m.ID().IsZero() && !m.ProgressToken().IsZero() {
+			if both := m.WithIDAndToken(id, id); !bytes.Equal(both.Bytes(), s.Bytes()) {
+				t.Fatalf("both at once give %q, not %q", both.Bytes(), s.Bytes())
+			} else {
+				checkIndex(t, both, fresh)
+			}
 		}
 		// Splicing back gives the bytes that were there.
 		if !s.ID().IsZero() {
@@ -169,6 +208,34 @@ func checkSplices(t *testing.T, m Message) {
 			t.Fatalf("splicing back gives %q, not %q", s.Bytes(), m.Bytes())
 		}
 	}
+}
+
+// checkIndex compares the index of a message that was made of another with that
+// of a fresh Parse. The bulk must be a value, but need not be the longest any more.
+func checkIndex(t *testing.T, m, fresh Message) {
+	t.Helper()
+	m = m.settled()
+	checkBulk(t, m)
+	m.bulk, m.raw, m.related = fresh.bulk, fresh.raw, fresh.related
+	if !reflect.DeepEqual(m, fresh) {
+		t.Fatalf("index %+v, want %+v", m, fresh)
+	}
+}
+
+// checkBulk compares the bulk with the values that may be it.
+func checkBulk(t *testing.T, m Message) {
+	t.Helper()
+	if m.bulk.end == 0 {
+		return
+	}
+	for _, of := range []span{m.params, m.outcome} {
+		for member := range Members(m.cut(of)) {
+			if at := of.start + uint32(member.At); !m.failure && m.bulk == (span{at, at + uint32(len(member.Value))}) {
+				return
+			}
+		}
+	}
+	t.Fatalf("the bulk is %q", m.cut(m.bulk))
 }
 
 func compact(t *testing.T, b []byte) []byte {

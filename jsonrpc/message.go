@@ -2,10 +2,15 @@
 //
 // A Message is the exact bytes that crossed the wire plus an index of the
 // envelope made by one scan. Nothing is decoded and encoded again: what must
-// change (an id, a progress token) is spliced, and every other byte stays.
+// change (an id, a progress token) is spliced, and every other byte stays. The
+// index knows the longest value of params or result, where most of a long message
+// is: nothing looks at that again, and it is copied only where it has to be.
 package jsonrpc
 
-import "bytes"
+import (
+	"bytes"
+	"sync"
+)
 
 // Kind tells requests, notifications and responses apart.
 type Kind uint8
@@ -31,11 +36,70 @@ type Message struct {
 	token     span // params._meta.progressToken of a request, params.progressToken of a notification
 	requestID span // params.requestId
 	outcome   span // result or error
+	meta      span // params._meta
+	bulk      span // the longest value of a member of params or result: who looks for another skips it
 	kind      Kind
 	failure   bool // outcome is an error
 	breaks    bool // line breaks stand between tokens
 
-	related ID // no part of the bytes; see Related
+	late    *lateID // not nil: it has another id than stands in raw
+	related ID      // no part of the bytes; see Related
+}
+
+// lateID is the id of a message that is too long to be copied for an id alone.
+// It gets its place when somebody wants the bytes in one piece. Until then raw
+// is as it was, and so are the spans.
+type lateID struct {
+	id   ID
+	once sync.Once
+	raw  []byte // with the id
+}
+
+// lateSize is how long a message is whose id comes late: below it costs more to
+// remember one than to copy all.
+const lateSize = 4 << 10
+
+// LineParts returns Line in parts, as Parts returns Bytes.
+func (m Message) LineParts() (first, id, rest []byte) {
+	if m.breaks {
+		return m.Line(), nil, nil
+	}
+	return m.Parts()
+}
+
+// bytes returns raw with the id in its place.
+func (l *lateID) bytes(raw []byte, at span) []byte {
+	l.once.Do(func() { l.raw = bytes.Join([][]byte{raw[:at.start], []byte(l.id.text), raw[at.end:]}, nil) })
+	return l.raw
+}
+
+// settled returns the message with its id in its place.
+func (m Message) settled() Message {
+	if m.late == nil {
+		return m
+	}
+	raw, length := m.Bytes(), len(m.late.id.text)
+	m.moved(m.id, length)
+	m.raw, m.late = raw, nil
+	return m
+}
+
+// Size returns the length of Bytes.
+func (m Message) Size() int {
+	if m.late == nil {
+		return len(m.raw)
+	}
+	return len(m.raw) - int(m.id.end-m.id.start) + len(m.late.id.text)
+}
+
+// Parts returns Bytes in one part or in three, of which the first and the second
+// are mostly short: to write one after the other costs less than Bytes, which may
+// have to copy a long message. The caller must not change them.
+func (m Message) Parts() (first, id, rest []byte) {
+	if m.late == nil {
+		return m.raw, nil, nil
+	}
+	return m.raw[:m.id.start:m.id.start], []byte(m.late.id.text), m.raw[m.id.end:]
 }
 
 func (m Message) cut(s span) []byte {
@@ -48,15 +112,21 @@ func (m Message) cut(s span) []byte {
 func (m Message) cutID(s span) ID { return ID{string(m.cut(s))} }
 
 // Bytes returns the message as it crossed the wire. The caller must not change it.
-func (m Message) Bytes() []byte { return m.raw }
+func (m Message) Bytes() []byte {
+	if m.late == nil {
+		return m.raw
+	}
+	return m.late.bytes(m.raw, m.id)
+}
 
 // Line returns the message without the line breaks between its tokens, for
 // framings in which a line break ends the message (stdio ST1, SSE data). It is
 // Bytes itself when there are none. The caller must not change it.
 func (m Message) Line() []byte {
 	if !m.breaks {
-		return m.raw
+		return m.Bytes()
 	}
+	m = m.settled()
 	// Every line break stands between tokens: in a string it would be a fault.
 	line := make([]byte, 0, len(m.raw))
 	rest := m.raw
@@ -72,7 +142,12 @@ func (m Message) Kind() Kind { return m.kind }
 
 // ID returns the id as spelled; the zero ID for a notification and for an
 // error response without one, NullID for an error response with "id":null.
-func (m Message) ID() ID { return m.cutID(m.id) }
+func (m Message) ID() ID {
+	if m.late != nil {
+		return m.late.id
+	}
+	return m.cutID(m.id)
+}
 
 // Method returns the method; "" for a response.
 func (m Message) Method() string {
@@ -141,33 +216,78 @@ func (m Message) WithRelated(request ID) Message {
 	return m
 }
 
+// Meta returns the raw params._meta, nil when there is none. The caller must not change it.
+func (m Message) Meta() []byte { return m.cut(m.meta) }
+
 // Lookup returns the raw JSON value at the path of object keys, from the top
 // of the message ("params", "protocolVersion"); nil when there is none. Keys
 // are compared decoded, and of several equal keys the last counts. It scans
-// the objects on the path anew. The caller must not change the value.
+// the objects on the path anew, but for what the index knows: a short value next
+// to a long one costs little. The caller must not change the value.
 func (m Message) Lookup(path ...string) []byte {
-	value := m.raw
-	if len(path) > 0 && path[0] == "params" && m.params.end > 0 {
-		value, path = m.Params(), path[1:] // the index knows the way
+	if len(path) == 0 {
+		return m.Bytes()
 	}
-	for _, name := range path {
-		value = lookup(value, name)
+	switch path[0] {
+	case "params", "result", "error":
+	default:
+		m = m.settled()
+	}
+	at := m.member(path[0])
+	if at.end == 0 {
+		return nil
+	}
+	value, skip, rest := m.cut(at), m.bulk.within(at), path[1:]
+	if at == m.params && len(rest) > 0 && rest[0] == "_meta" {
+		value, skip, rest = m.Meta(), span{}, rest[1:]
+	}
+	for _, name := range rest {
+		at, skip = lookup(value, name, skip), span{}
+		if at.end == 0 {
+			return nil
+		}
+		value = value[at.start:at.end:at.end]
 	}
 	return value
 }
 
-// lookup returns the member name of the object that value is.
-func lookup(value []byte, name string) (found []byte) {
+// member returns where the value of a key of the envelope stands.
+func (m Message) member(name string) span {
+	switch {
+	case name == "params" && m.params.end > 0:
+		return m.params
+	case name == "result" && !m.failure, name == "error" && m.failure:
+		return m.outcome
+	case m.params.end > 0:
+		return lookup(m.raw, name, m.params)
+	}
+	return lookup(m.raw, name, m.outcome)
+}
+
+// within returns where s stands in the value at of; nowhere if it does not.
+func (s span) within(of span) span {
+	if s.start < of.start || s.end > of.end {
+		return span{}
+	}
+	return span{s.start - of.start, s.end - of.start}
+}
+
+// lookup returns where the member name stands in the object that value is. It
+// does not look at the value that stands at skip.
+func lookup(value []byte, name string, skip span) (found span) {
 	if len(value) == 0 || value[0] != '{' {
-		return nil
+		return span{}
 	}
 	s := scanner{data: value}
 	for more := s.open(); more; more = s.next() {
-		text, escaped, _ := s.key()
+		text, escaped, ok := s.key()
+		if !ok {
+			return found
+		}
 		at := s.pos
-		s.value()
+		s.pass(skip)
 		if sameText(text, escaped, name) {
-			found = value[at:s.pos:s.pos]
+			found = span{uint32(at), uint32(s.pos)}
 		}
 	}
 	return found

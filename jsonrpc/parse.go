@@ -93,6 +93,8 @@ func (s fields) kind(complete bool) Kind {
 type parser struct {
 	scanner
 	m         Message
+	known     span // a value that is known to be valid and has no line breaks between tokens
+	last      span // the value of the envelope's last member
 	seen      fields
 	metaToken span // params._meta.progressToken
 	token     span // params.progressToken
@@ -131,8 +133,7 @@ func Parse(raw []byte) (Message, error) {
 		return Message{}, newError(CodeInvalidRequest, "the message is longer than 2 GiB", math.MaxInt32)
 	}
 	p := parser{scanner: scanner{data: data}}
-	p.message()
-	if p.fault == "" && p.shape == "" {
+	if p.message() {
 		return p.m, nil
 	}
 	return Message{}, p.error(cut)
@@ -161,7 +162,8 @@ func (p *parser) refuse(at int, fault string) {
 	}
 }
 
-func (p *parser) message() {
+// message scans the text and reports whether it is one message.
+func (p *parser) message() (ok bool) {
 	switch p.peek() {
 	case '{':
 		p.envelope()
@@ -176,6 +178,7 @@ func (p *parser) message() {
 	if p.fault == "" && p.shape == "" {
 		p.finish()
 	}
+	return p.fault == "" && p.shape == ""
 }
 
 // member scans a key up to its value. once holds the keys that may stand only once.
@@ -207,6 +210,8 @@ func (p *parser) envelope() {
 		switch {
 		case f == fieldParams && p.peek() == '{':
 			p.params()
+		case f == fieldResult && p.peek() == '{':
+			p.result()
 		case f == fieldError && p.peek() == '{':
 			p.errorObject()
 		default:
@@ -219,7 +224,8 @@ func (p *parser) envelope() {
 			p.next()
 			return // cut off here: the value may be the beginning of a longer number
 		}
-		p.take(f, span{uint32(at), uint32(p.pos)})
+		p.last = span{uint32(at), uint32(p.pos)}
+		p.take(f, p.last)
 	}
 }
 
@@ -268,6 +274,7 @@ func (p *parser) params() {
 		if !ok {
 			return
 		}
+		at := p.pos
 		switch {
 		case f == fieldProgressToken:
 			p.token = p.tokenSpan()
@@ -276,9 +283,44 @@ func (p *parser) params() {
 		case f == fieldMeta && p.peek() == '{':
 			p.meta()
 		default:
-			p.value()
+			p.bulky()
+		}
+		s := p.weigh(at)
+		if f == fieldMeta {
+			p.m.meta = s
 		}
 	}
+}
+
+// result scans a result that is an object.
+func (p *parser) result() {
+	for more := p.open(); more; more = p.next() {
+		if _, _, ok := p.key(); !ok {
+			return
+		}
+		at := p.pos
+		p.bulky()
+		p.weigh(at)
+	}
+}
+
+// bulky scans a value, unless it is the one that is known to be valid.
+func (p *parser) bulky() {
+	if p.known.end > 0 && p.pos == int(p.known.start) {
+		p.pos = int(p.known.end)
+		return
+	}
+	p.value()
+}
+
+// weigh returns the span of the value from at to here, which becomes the bulk
+// of the message if it is the longest so far.
+func (p *parser) weigh(at int) span {
+	s := span{uint32(at), uint32(p.pos)}
+	if s.end-s.start > p.m.bulk.end-p.m.bulk.start {
+		p.m.bulk = s
+	}
+	return s
 }
 
 func (p *parser) meta() {

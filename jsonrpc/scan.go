@@ -1,6 +1,7 @@
 package jsonrpc
 
 import (
+	"bytes"
 	"encoding/binary"
 	"math/bits"
 	"unicode/utf8"
@@ -171,6 +172,93 @@ func (s *scanner) value() bool {
 	}
 }
 
+// What stands where a value that is known to be valid is skipped.
+const (
+	outside = iota // of strings: nothing to see
+	quote
+	opens
+	closes
+)
+
+var shapes = [256]uint8{'"': quote, '{': opens, '[': opens, '}': closes, ']': closes}
+
+// simple are the characters that may stand behind a backslash, alone.
+var simple = [256]bool{'"': true, '\\': true, '/': true, 'b': true, 'f': true, 'n': true, 'r': true, 't': true}
+
+// skip steps over the value at pos, which is known to be valid: it is part of a
+// message that Parse has seen. It only looks for the end, which in long
+// strings is much faster than value. (Of text that is no JSON it promises
+// nothing but to end.)
+func (s *scanner) skip() {
+	data, i, depth := s.data, s.pos, 0
+	for i < len(data) {
+		switch shapes[data[i]] {
+		case quote:
+			i = endOfString(data, i+1)
+		case opens:
+			depth++
+			i++
+		case closes:
+			depth--
+			i++
+		default:
+			if depth == 0 {
+				s.pos = endOfScalar(data, i)
+				return
+			}
+			for i++; i < len(data) && shapes[data[i]] == outside; i++ {
+			}
+			continue
+		}
+		if depth <= 0 {
+			break
+		}
+	}
+	s.pos = i
+}
+
+// pass does what skip does, but need not look at all if the value is the one
+// that stands at known.
+func (s *scanner) pass(known span) {
+	if s.pos == int(known.start) && known.end > 0 {
+		s.pos = int(known.end)
+		return
+	}
+	s.skip()
+}
+
+// endOfScalar returns the index behind the number or literal that begins at i.
+func endOfScalar(data []byte, i int) int {
+	for ; i < len(data); i++ {
+		switch data[i] {
+		case ',', '}', ']', ' ', '\t', '\r', '\n':
+			return i
+		}
+	}
+	return i
+}
+
+// endOfString returns the index behind the quote that ends the string whose
+// text begins at start.
+func endOfString(data []byte, start int) int {
+	for i := start; ; {
+		n := bytes.IndexByte(data[i:], '"')
+		if n < 0 {
+			return len(data)
+		}
+		i += n
+		first := i
+		for first > start && data[first-1] == '\\' {
+			first--
+		}
+		i++
+		if (i-first)%2 == 1 { // no backslash is left for the quote
+			return i
+		}
+		start = i // no run of backslashes is counted twice
+	}
+}
+
 // after goes on behind a value inside the levels l: it closes what closes
 // here and stops in front of the next value. It is false when all is closed
 // and after a fault.
@@ -288,11 +376,14 @@ func (s *scanner) str() (escaped, ok bool) {
 			s.pos = j + 1
 			return escaped, true
 		case '\\':
+			escaped = true
+			if i = j + 2; i <= len(s.data) && simple[s.data[j+1]] {
+				continue
+			}
 			n := escapeLen(s.data[j:])
 			if n == 0 {
 				return false, s.fail(j, "invalid escape in a string")
 			}
-			escaped = true
 			i = j + n
 		default:
 			return false, s.fail(j, "raw control character in a string")
@@ -308,20 +399,30 @@ const (
 // plain returns the index, from i on, of the first quote, backslash or control
 // character, or len(b); and whether a byte of non-ASCII text lies before it.
 //
-// It looks at eight bytes at a time: subtracting borrows into the top bit of
-// every byte that is smaller than the subtrahend, and bytes of non-ASCII text,
-// whose top bit is set anyway, are masked out. A borrow that runs on into the
-// next byte can only mark bytes above a true mark, so the lowest one is right.
+// It looks at eight bytes at a time, and at 32 in a long run: subtracting borrows
+// into the top bit of every byte that is smaller than the subtrahend, and bytes of
+// non-ASCII text, whose top bit is set anyway, are masked out. A borrow that runs on
+// into the next byte can only mark bytes above a true mark, so the lowest one is
+// right.
 func plain(b []byte, i int) (int, bool) {
 	var high uint64
+	long := i + 32 // most runs are shorter
 	for ; i+8 <= len(b); i += 8 {
 		w := binary.LittleEndian.Uint64(b[i:])
-		stop := ((w - ones*0x20) | ((w ^ ones*'"') - ones) | ((w ^ ones*'\\') - ones)) &^ w & highs
-		if stop != 0 {
+		if stop := stops(w) & highs; stop != 0 {
 			high |= w & (stop&-stop - 1)
 			return i + bits.TrailingZeros64(stop)/8, high&highs != 0
 		}
 		high |= w
+		for ; i >= long && i+40 <= len(b); i += 32 {
+			next := b[i+8 : i+40 : i+40]
+			w0, w1 := binary.LittleEndian.Uint64(next), binary.LittleEndian.Uint64(next[8:])
+			w2, w3 := binary.LittleEndian.Uint64(next[16:]), binary.LittleEndian.Uint64(next[24:])
+			if (stops(w0)|stops(w1)|stops(w2)|stops(w3))&highs != 0 {
+				break
+			}
+			high |= w0 | w1 | w2 | w3
+		}
 	}
 	for ; i < len(b); i++ {
 		c := b[i]
@@ -331,6 +432,13 @@ func plain(b []byte, i int) (int, bool) {
 		high |= uint64(c)
 	}
 	return i, high&highs != 0
+}
+
+// stops marks the top bits of bytes that are a quote, a backslash or a control
+// character. To flip one bit makes the quote the space, and the space the quote:
+// then what is smaller than the exclamation mark is a quote or a control character.
+func stops(w uint64) uint64 {
+	return (((w ^ ones*('"'^' ')) - ones*'!') | ((w ^ ones*'\\') - ones)) &^ w
 }
 
 // escapeLen returns the length of the escape at the start of b, 0 if invalid.

@@ -7,10 +7,17 @@ import (
 	"unicode/utf8"
 )
 
-// Every byte, at every place of the eight that are looked at together, in a
-// string and between tokens, is judged as encoding/json does.
+// Every byte, at every place of the eight and of the 32 that are looked at
+// together, in a string and between tokens, is judged as encoding/json does.
 func TestEveryByte(t *testing.T) {
 	for b := range 256 {
+		for pad := 28; pad < 72; pad++ {
+			text := `{"x":"` + strings.Repeat("a !b", 20)[:pad] + "é" + string([]byte{byte(b)}) + strings.Repeat("b", 80-pad) + `"}`
+			want := json.Valid([]byte(text)) && utf8.ValidString(text)
+			if got := parseError(t, text).Code != CodeParseError; got != want {
+				t.Errorf("%q: valid is %v, want %v", text, got, want)
+			}
+		}
 		for pad := range 18 {
 			for _, text := range []string{
 				`{"x":"` + strings.Repeat("a", pad) + string([]byte{byte(b)}) + strings.Repeat("b", 17-pad) + `"}`,

@@ -18,7 +18,7 @@ func Elements(array []byte) iter.Seq2[int, []byte] {
 		s.space()
 		for s.peek() != ']' {
 			at := s.pos
-			if !s.value() || !yield(at, array[at:s.pos:s.pos]) {
+			if s.skip(); s.pos == at || !yield(at, array[at:s.pos:s.pos]) {
 				return
 			}
 			s.space()
@@ -41,7 +41,10 @@ type Member struct {
 // Members returns the members of a JSON object in order, also those whose keys
 // are equal. It takes valid JSON, a value of a Message; of anything but an
 // object there are none.
-func Members(object []byte) iter.Seq[Member] {
+func Members(object []byte) iter.Seq[Member] { return members(object, span{}) }
+
+// members does not look at the value that stands at skip.
+func members(object []byte, skip span) iter.Seq[Member] {
 	return func(yield func(Member) bool) {
 		if len(object) == 0 || object[0] != '{' {
 			return
@@ -49,13 +52,35 @@ func Members(object []byte) iter.Seq[Member] {
 		s := scanner{data: object}
 		for more := s.open(); more; more = s.next() {
 			key, escaped, ok := s.key()
+			if !ok {
+				return
+			}
 			at := s.pos
-			if !ok || !s.value() || !yield(Member{textOf(key, escaped), object[at:s.pos:s.pos], at}) {
+			if s.pass(skip); !yield(Member{textOf(key, escaped), object[at:s.pos:s.pos], at}) {
 				return
 			}
 		}
 	}
 }
+
+// Object is the params or the result of a message. Walking over its members costs
+// little even if it is long: the longest of them is not looked at again.
+type Object struct {
+	raw  []byte
+	bulk span // where in it that is
+}
+
+// ParamsObject returns the params; one without members if they are no object.
+func (m Message) ParamsObject() Object { return Object{m.Params(), m.bulk.within(m.params)} }
+
+// ResultObject returns the result; one without members if it is no object.
+func (m Message) ResultObject() Object { return Object{m.Result(), m.bulk.within(m.outcome)} }
+
+// Members returns Members of the raw value.
+func (o Object) Members() iter.Seq[Member] { return members(o.raw, o.bulk) }
+
+// Without returns Without of the raw value.
+func (o Object) Without(keys ...string) []byte { return without(o.raw, o.bulk, keys) }
 
 // textOf returns what the text of a string means.
 func textOf(text []byte, escaped bool) string {
@@ -100,7 +125,7 @@ func (m Message) Keys() iter.Seq[string] {
 			case at == m.outcome.start && m.outcome.end > 0:
 				s.pos = int(m.outcome.end)
 			default:
-				s.value()
+				s.skip()
 			}
 		}
 	}
@@ -113,12 +138,14 @@ func (m Message) WithResult(result []byte) Message {
 	if m.kind != Response || m.failure {
 		panic("jsonrpc: the message has no result")
 	}
-	mustBeOneValue(result)
-	raw := make([]byte, 0, len(m.raw)-int(m.outcome.end-m.outcome.start)+len(result))
-	raw = append(raw, m.raw[:m.outcome.start]...)
-	raw = append(raw, result...)
-	raw = append(raw, m.raw[m.outcome.end:]...)
+	m = m.settled()
+	text, cut := trim(result)
+	at := m.outcome.start + uint32(cut)
+	raw := bytes.Join([][]byte{m.raw[:m.outcome.start], result, m.raw[m.outcome.end:]}, nil)
 	changed, err := Parse(raw)
+	if want := (span{at, at + uint32(len(text))}); err == nil && changed.outcome != want {
+		err = newError(CodeInvalidRequest, "what is put in is not one value", int(at))
+	}
 	if err != nil {
 		panic(fmt.Sprintf("jsonrpc: cannot replace a result: %v", err))
 	}

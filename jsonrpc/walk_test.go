@@ -3,6 +3,8 @@ package jsonrpc
 import (
 	"bytes"
 	"encoding/json"
+	"iter"
+	"reflect"
 	"slices"
 	"testing"
 	"unicode/utf8"
@@ -129,6 +131,13 @@ func FuzzWalk(f *testing.F) {
 		}
 		if got := slices.Collect(m.Keys()); !slices.Equal(got, keys) {
 			t.Fatalf("Keys %q, want %q", got, keys)
+		}
+		for _, f := range []struct {
+			got, want iter.Seq[Member]
+		}{{m.ParamsObject().Members(), Members(m.Params())}, {m.ResultObject().Members(), Members(m.Result())}} {
+			if got, want := slices.Collect(f.got), slices.Collect(f.want); !reflect.DeepEqual(got, want) {
+				t.Fatalf("members %v, want %v", got, want)
+			}
 		}
 		if m.Result() == nil || !json.Valid(other) || !utf8.Valid(other) {
 			return

@@ -83,6 +83,33 @@ func TestSendSizes(t *testing.T) {
 	}
 }
 
+// A message whose id was replaced goes out whole, wherever the id stands and
+// however long that is; and one that fits into a chunk, in one write.
+func TestSendRenamed(t *testing.T) {
+	for _, text := range []string{"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"m\",\"params\":{\"a\":\"%s\"}}",
+		"{\"method\":\"m\",\"params\":{\"a\":\"%s\"},\"jsonrpc\":\"2.0\",\"id\":1}",
+		"{\"jsonrpc\":\"2.0\",\n\"id\":1,\"method\":\"m\",\"params\":{\"a\":\"%s\"}}"} {
+		for _, id := range []jsonrpc.ID{jsonrpc.IntID(7), jsonrpc.StringID(strings.Repeat("i", chunkSize-20)), jsonrpc.StringID(strings.Repeat("i", 2*chunkSize))} {
+			for _, size := range []int{1000, chunkSize / 2, chunkSize - 90, chunkSize - 70, chunkSize - 60, chunkSize - 50, chunkSize, 2*chunkSize - 70, 2 * chunkSize, 1 << 20} {
+				var out output
+				c := reading(t, strings.NewReader(""), &out, Options{})
+				m := parse(t, fmt.Sprintf(text, strings.Repeat("x", size))).WithID(id)
+				if err := c.Send(t.Context(), m); err != nil {
+					t.Fatal(err)
+				}
+				want := strings.Replace(strings.ReplaceAll(text, "\n", ""), ":1", ":"+id.String(), 1)
+				want = fmt.Sprintf(want, strings.Repeat("x", size)) + "\n"
+				if got := strings.Join(out.writes, ""); got != want {
+					t.Errorf("size %d: wrote %d bytes, want %d", size, len(got), len(want))
+				}
+				if len(want) <= chunkSize && len(out.writes) != 1 || len(out.writes) > 5 {
+					t.Errorf("size %d: %d writes", size, len(out.writes))
+				}
+			}
+		}
+	}
+}
+
 const (
 	ping = `{"jsonrpc":"2.0","id":1,"method":"ping"}`
 	pong = `{"jsonrpc":"2.0","id":1,"result":{}}`

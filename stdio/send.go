@@ -37,7 +37,7 @@ func (c *Conn) Send(ctx context.Context, m jsonrpc.Message) error {
 		return c.sendErr
 	}
 	c.note(m)
-	return c.writeLine(ctx, m.Line())
+	return c.writeLine(ctx, m)
 }
 
 // note takes note of what a client is sent, before it can know of it. It may be
@@ -51,27 +51,12 @@ func (c *Conn) note(m jsonrpc.Message) {
 	}
 }
 
-// writeLine writes text and a line feed in one write. A text that does not fit
-// into a chunk needs several writes in any case; of it only the end is copied.
-func (c *Conn) writeLine(ctx context.Context, text []byte) error {
-	chunk := getChunk()
-	defer putChunk(chunk)
-	var head []byte
-	if len(text) >= chunkSize {
-		cut := len(text) - smallSize
-		head, text = text[:cut], text[cut:]
-	}
-	tail := append(append(chunk[:0], text...), '\n')
-
-	n, err := 0, error(nil)
-	if len(head) > 0 {
-		n, err = c.out.write(ctx, head)
-	}
-	if err == nil {
-		var more int
-		more, err = c.out.write(ctx, tail)
-		n += more
-	}
+// writeLine writes a message and a line feed in one write. What does not fit
+// into a chunk needs several writes in any case; of a long part only the
+// beginning and the end are copied, to go with what is ahead and behind.
+func (c *Conn) writeLine(ctx context.Context, m jsonrpc.Message) error {
+	first, id, rest := m.LineParts()
+	n, err := c.writeParts(ctx, first, id, rest, lineFeed)
 	if err == nil {
 		return nil
 	}
@@ -87,4 +72,39 @@ func (c *Conn) writeLine(ctx context.Context, text []byte) error {
 		return why
 	}
 	return err
+}
+
+var lineFeed = []byte{'\n'}
+
+// writeParts returns how many bytes were written.
+func (c *Conn) writeParts(ctx context.Context, parts ...[]byte) (n int, err error) {
+	chunk := getChunk()
+	defer putChunk(chunk)
+	write := func(p []byte) {
+		if err == nil && len(p) > 0 {
+			var more int
+			more, err = c.out.write(ctx, p)
+			n += more
+		}
+	}
+	buf := chunk[:0]
+	for _, part := range parts {
+		if len(buf)+len(part) < chunkSize {
+			buf = append(buf, part...)
+			continue
+		}
+		if len(buf) > 0 {
+			fits := chunkSize - len(buf)
+			write(append(buf, part[:fits]...))
+			buf, part = chunk[:0], part[fits:]
+		}
+		if len(part) >= chunkSize {
+			end := len(part) - smallSize
+			write(part[:end])
+			part = part[end:]
+		}
+		buf = append(buf, part...)
+	}
+	write(buf)
+	return n, err
 }

@@ -44,7 +44,7 @@ func (c *Conn) TrySender() func(m jsonrpc.Message) bool {
 
 // trySend leaves everything that is not as always to Send.
 func (c *Conn) trySend(m jsonrpc.Message) bool {
-	if m.Kind() == jsonrpc.Invalid || c.stopped(context.Background()) != nil {
+	if m.Kind() == jsonrpc.Invalid || m.Size() > 2*smallSize || c.stopped(context.Background()) != nil {
 		return false
 	}
 	select {

@@ -212,7 +212,7 @@ func (e *exchange) TrySender() func(m jsonrpc.Message) bool {
 		return nil
 	}
 	return func(m jsonrpc.Message) bool {
-		if m.Kind() != jsonrpc.Response || m.ID() != e.id || len(m.Bytes()) > smallReply || !e.mu.TryLock() {
+		if m.Kind() != jsonrpc.Response || m.ID() != e.id || m.Size() > smallReply || !e.mu.TryLock() {
 			return false
 		}
 		defer e.mu.Unlock()
@@ -246,7 +246,7 @@ func (e *exchange) event(ctx context.Context, m jsonrpc.Message) error {
 // answer writes the response, which ends the exchange.
 func (e *exchange) answer(ctx context.Context, m jsonrpc.Message) error {
 	stream := e.streams(m)
-	if !stream && len(m.Bytes()) <= smallReply {
+	if !stream && m.Size() <= smallReply {
 		return e.answerSmall(m) // is kept until the end, or until Close
 	}
 	if err := e.reply.begin(ctx); err != nil {
@@ -259,7 +259,10 @@ func (e *exchange) answer(ctx context.Context, m jsonrpc.Message) error {
 	}
 	e.beginJSON(m)
 	e.out = sse.NewWriter(&e.reply, e.h.opts.StallAfter)
-	_, _ = e.out.Write(m.Bytes()) // Flush returns the error
+	first, id, rest := m.Parts()
+	for _, part := range [...][]byte{first, id, rest} {
+		_, _ = e.out.Write(part) // Flush returns the error
+	}
 	return e.sent(ctx)
 }
 
@@ -280,7 +283,7 @@ func (e *exchange) answerSmall(m jsonrpc.Message) error {
 func (e *exchange) beginJSON(m jsonrpc.Message) {
 	status, header := statusOf(m, e.method), e.reply.Header()
 	header["Content-Type"] = valueJSON
-	header["Content-Length"] = []string{strconv.Itoa(len(m.Bytes()))}
+	header["Content-Length"] = []string{strconv.Itoa(m.Size())}
 	if status == http.StatusServiceUnavailable {
 		header["Retry-After"] = valueRetryAfter
 	}

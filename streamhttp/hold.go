@@ -30,16 +30,16 @@ type shelf struct {
 
 // fits reports whether m can be put on the shelf too.
 func (q *shelf) fits(m jsonrpc.Message, maxBytes int) bool {
-	return len(q.list) < maxWaiting && q.bytes+len(m.Bytes()) <= maxBytes
+	return len(q.list) < maxWaiting && q.bytes+m.Size() <= maxBytes
 }
 
 func (q *shelf) add(m jsonrpc.Message) {
 	q.list = append(q.list, m)
-	q.bytes += len(m.Bytes())
+	q.bytes += m.Size()
 }
 
 func (q *shelf) remove(i int) {
-	q.bytes -= len(q.list[i].Bytes())
+	q.bytes -= q.list[i].Size()
 	q.list = slices.Delete(q.list, i, i+1)
 }
 
@@ -114,9 +114,9 @@ func coalesces(older, newer jsonrpc.Message) bool {
 func (s *session) hold(m jsonrpc.Message) {
 	delete(s.asks, m.ID()) // if it has travelled before, that was in vain
 	wait, instead := s.opts.HoldTimeout, unreachable(m)
-	size := len(m.Bytes())
+	size := m.Size()
 	for _, h := range s.held {
-		size += len(h.m.Bytes())
+		size += h.m.Size()
 	}
 	switch {
 	case m.Method() == "ping":

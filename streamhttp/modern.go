@@ -1,7 +1,6 @@
 package streamhttp
 
 import (
-	"bytes"
 	"context"
 	"net/http"
 
@@ -38,7 +37,7 @@ func (h *Handler) serveByEra(w http.ResponseWriter, r *http.Request, m jsonrpc.M
 		return false // ED4
 	}
 	var q query
-	if namesModern(r.Header) || mayClaim(m.Bytes()) {
+	if namesModern(r.Header) || m.Meta() != nil {
 		q = readQuery(m)
 	}
 	switch {
@@ -58,16 +57,6 @@ func (h *Handler) serveByEra(w http.ResponseWriter, r *http.Request, m jsonrpc.M
 		h.serveModern(w, r, m, &q, share)
 	}
 	return true
-}
-
-// claim is part of the key by which a message claims to be modern. It is all
-// ASCII letters: who spells it otherwise has hidden in the message.
-var claim, hidden = []byte("protocolVersion"), []byte(`\u00`)
-
-// mayClaim reports whether a message may claim to be modern. Most of those of
-// legacy clients cannot, and are not looked at any closer.
-func mayClaim(message []byte) bool {
-	return bytes.Contains(message, claim) || bytes.Contains(message, hidden)
 }
 
 // takeNotification answers a notification of 2026-07-28. There is none that

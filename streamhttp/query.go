@@ -45,7 +45,7 @@ func nameKey(method string) string {
 // readQuery walks over the params once, and once over their _meta.
 func readQuery(m jsonrpc.Message) (q query) {
 	name := nameKey(m.Method())
-	for member := range jsonrpc.Members(m.Params()) {
+	for member := range m.ParamsObject().Members() {
 		switch member.Key {
 		case "_meta": // Parse refuses two
 			q.readMeta(member.Value)

@@ -157,7 +157,7 @@ func (f *filter) fromClient(m jsonrpc.Message) *refusal {
 		return nil
 	}
 	named := false
-	for p := range jsonrpc.Members(m.Params()) {
+	for p := range m.ParamsObject().Members() {
 		// Servers may disagree about which of several equal keys counts, and
 		// some take Name for name. None of them may name a hidden tool.
 		if !strings.EqualFold(p.Key, "name") {

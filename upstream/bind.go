@@ -1,7 +1,6 @@
 package upstream
 
 import (
-	"bytes"
 	"context"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
@@ -47,30 +46,30 @@ func (s *Server) unbound(ctx context.Context, client bridge.Conn, m jsonrpc.Mess
 	if principal == "" || m.Kind() != jsonrpc.Request || !era.MayAskForInput(m.Method()) {
 		return m, true, nil
 	}
-	if twice(m.Params(), "requestState") || twice(m.Params(), "inputResponses") {
+	var state []byte
+	states, answers := 0, 0
+	for member := range m.ParamsObject().Members() {
+		switch member.Key {
+		case "requestState":
+			state = member.Value
+			states++
+		case "inputResponses":
+			answers++
+		}
+	}
+	if states > 1 || answers > 1 {
 		// The server may take the one that was not looked at.
 		return m, false, client.Send(ctx, jsonrpc.NewError(m.ID(), jsonrpc.CodeInvalidRequest, "requestState or inputResponses stands twice", nil))
 	}
-	text, has := era.StateOf(m)
+	text, has := jsonrpc.Text(state)
 	if !has {
 		return m, true, nil
 	}
-	state, err := s.sealer.Unbind(principal, text)
+	own, err := s.sealer.Unbind(principal, text)
 	if err != nil {
 		return m, false, client.Send(ctx, jsonrpc.NewError(m.ID(), jsonrpc.CodeInvalidParams, "Invalid or expired requestState", nil))
 	}
-	return m.WithParams(jsonrpc.With(m.Params(), "requestState", jsonrpc.Quote(state))), true, nil
-}
-
-// twice reports whether key stands in an object more than once.
-func twice(object []byte, key string) bool {
-	n := 0
-	for member := range jsonrpc.Members(object) {
-		if member.Key == key {
-			n++
-		}
-	}
-	return n > 1
+	return m.WithParams(jsonrpc.With(m.Params(), "requestState", jsonrpc.Quote(own))), true, nil
 }
 
 func (b *bound) Send(ctx context.Context, m jsonrpc.Message) error {
@@ -88,10 +87,9 @@ func (b *bound) TrySender() func(jsonrpc.Message) bool {
 
 // bound returns what the client gets of a message: requestState under its name.
 func (b *bound) bound(m jsonrpc.Message) jsonrpc.Message {
-	if m.Kind() == jsonrpc.Response && !m.IsError() && bytes.Contains(m.Result(), []byte(`"requestState"`)) {
+	if m.Kind() == jsonrpc.Response && !m.IsError() {
 		kind, _ := jsonrpc.Text(m.Lookup("result", "resultType"))
-		state, ok := jsonrpc.Text(m.Lookup("result", "requestState"))
-		if ok && kind == "input_required" {
+		if state, ok := jsonrpc.Text(m.Lookup("result", "requestState")); ok && kind == "input_required" {
 			text := jsonrpc.Quote(b.s.sealer.Bind(b.principal, state))
 			m = m.WithResult(jsonrpc.With(m.Result(), "requestState", text))
 		}

@@ -197,8 +197,7 @@ func (c *conn) TrySender() func(m jsonrpc.Message) bool {
 		return nil
 	}
 	return func(m jsonrpc.Message) bool {
-		text := m.Bytes()
-		if m.Kind() == jsonrpc.Invalid || len(text) > outq.Small-frameHeader || !c.writing.TryLock() {
+		if m.Kind() == jsonrpc.Invalid || m.Size() > outq.Small-frameHeader || !c.writing.TryLock() {
 			return false
 		}
 		defer c.writing.Unlock()
@@ -210,7 +209,7 @@ func (c *conn) TrySender() func(m jsonrpc.Message) bool {
 		}
 		c.touch()
 		// If it cannot be written, nor can what is queued: the writer finds out.
-		return c.writeMessage(text) == nil && c.wire.flush() == nil
+		return c.writeMessage(m.Bytes()) == nil && c.wire.flush() == nil
 	}
 }
 

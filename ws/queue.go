@@ -51,7 +51,7 @@ func (q *queue) putOwing(m jsonrpc.Message, owed int) error {
 		return errFull
 	}
 	q.items = append(q.items, m)
-	q.size += perMessage + len(m.Bytes())
+	q.size += perMessage + m.Size()
 	q.owed += owed
 	signal(q.filled)
 	return nil

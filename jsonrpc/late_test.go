@@ -1,0 +1,107 @@
+package jsonrpc
+
+import (
+	"bytes"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// A long message whose id was replaced is in all respects the one that has been
+// copied for that: no matter what else is replaced, and in which order.
+func FuzzLateID(f *testing.F) {
+	for _, s := range hostile {
+		f.Add([]byte(s), "new", uint8(3))
+	}
+	f.Add([]byte(`{"jsonrpc":"2.0","id":1,"method":"m","params":{"_meta":{"progressToken":1}}}`), "", uint8(0xff))
+	f.Add([]byte(`{"jsonrpc":"2.0","id":1,"method":"m","params":{"_meta":{"progressToken":1}}}`), "", uint8(33))
+	f.Add([]byte(`{"result":{"a":1,"resultType":"complete"},"jsonrpc":"2.0","id":1}`), "x", uint8(0xff))
+	f.Fuzz(func(t *testing.T, raw []byte, text string, also uint8) {
+		m, err := Parse(bytes.TrimRight(raw, " \t\r\n"))
+		if err != nil || m.ID().IsZero() {
+			return
+		}
+		id := StringID(text)
+		late, plain := m.WithRelated(id), m.WithRelated(id).WithID(id)
+		late.late = &lateID{id: id}
+		if also&32 != 0 {
+			late.Bytes()
+		}
+		if also&1 != 0 && !m.ProgressToken().IsZero() {
+			late, plain = late.WithProgressToken(IntID(5)), plain.WithProgressToken(IntID(5))
+		}
+		if also&2 != 0 && m.Result() != nil {
+			late, plain = late.WithResult([]byte(`{"a":[1]}`)), plain.WithResult([]byte(`{"a":[1]}`))
+		}
+		if also&4 != 0 && m.Result() != nil {
+			late, plain = late.WithoutInResult(late.ID(), "a"), plain.WithoutInResult(id, "a")
+		}
+		if also&8 != 0 && m.Kind() == Request {
+			late, plain = late.WithParams([]byte(`{}`)), plain.WithParams([]byte(`{}`))
+		}
+		checkSame(t, late, plain)
+		if also&16 != 0 {
+			late.late, plain = &lateID{id: IntID(77)}, plain.WithID(IntID(77))
+			checkSame(t, late, plain)
+		}
+	})
+}
+
+func checkSame(t *testing.T, late, plain Message) {
+	t.Helper()
+	first, id, rest := late.Parts()
+	whole := bytes.Join([][]byte{first, id, rest}, nil)
+	first, id, rest = late.LineParts()
+	if line := bytes.Join([][]byte{first, id, rest}, nil); !bytes.Equal(line, plain.Line()) {
+		t.Fatalf("got the line %q, want %q", line, plain.Line())
+	}
+	if late.ID() != plain.ID() || late.Size() != len(plain.Bytes()) || !bytes.Equal(whole, plain.Bytes()) || plain.Size() != late.Size() ||
+		!bytes.Equal(late.Lookup("id"), plain.Lookup("id")) || !bytes.Equal(late.Lookup("method"), plain.Lookup("method")) ||
+		!bytes.Equal(late.Params(), plain.Params()) || !bytes.Equal(late.Result(), plain.Result()) || late.Related() != plain.Related() ||
+		!bytes.Equal(late.Bytes(), plain.Bytes()) || !bytes.Equal(late.Line(), plain.Line()) || !bytes.Equal(late.Lookup(), plain.Bytes()) {
+		t.Fatalf("got %q with the id %s, want %q with %s", whole, late.ID(), plain.Bytes(), plain.ID())
+	}
+	checkIndex(t, late, plain)
+}
+
+// What is long is not copied for an id, and its bytes are put together once,
+// for all who have a copy of the message.
+func TestLateID(t *testing.T) {
+	m := mustParse(t, `{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":"`+strings.Repeat("x", lateSize)+`"}}`)
+	s := m.WithID(StringID("new"))
+	if first, _, rest := s.Parts(); &first[0] != &m.raw[0] || &rest[len(rest)-1] != &m.raw[len(m.raw)-1] {
+		t.Error("the message was copied")
+	}
+	var all [4][]byte
+	var wg sync.WaitGroup
+	for i := range all {
+		c := s.WithRelated(IntID(int64(i)))
+		wg.Go(func() { all[i] = c.Bytes() })
+	}
+	wg.Wait()
+	for _, b := range all {
+		if &b[0] != &all[0][0] {
+			t.Error("the bytes were put together twice")
+		}
+	}
+	if s.WithID(IntID(3)).ID() != IntID(3) || s.ID() != StringID("new") || m.ID() != IntID(1) || !bytes.HasPrefix(all[0], []byte(`{"jsonrpc":"2.0","id":"new","method"`)) {
+		t.Errorf("the ids are %s, %s: %.60s", s.ID(), m.ID(), all[0])
+	}
+	checkSame(t, s, mustParse(t, strings.Replace(string(m.Bytes()), "1", `"new"`, 1)))
+	for name, f := range map[string]func(){
+		"zero": func() { m.WithID(ID{}) },
+		"null": func() { m.WithID(NullID) },
+		"note": func() {
+			mustParse(t, `{"jsonrpc":"2.0","method":"m","params":{"a":"`+strings.Repeat("x", lateSize)+`"}}`).WithID(IntID(1))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			defer func() {
+				if recover() == nil {
+					t.Error("no panic")
+				}
+			}()
+			f()
+		})
+	}
+}
