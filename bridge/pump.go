@@ -347,7 +347,8 @@ func closing(m jsonrpc.Message, l *ledger) jsonrpc.Message {
 
 // fromServer copies from the server to the client until the server ends.
 func (p *pump) fromServer(ctx context.Context) error {
-	take := p.taker(ctx)
+	try := TrySender(p.client)
+	take := p.taker(ctx, try)
 	for {
 		m, err := Offer(ctx, p.server, take)
 		if err != nil {
@@ -362,7 +363,9 @@ func (p *pump) fromServer(ctx context.Context) error {
 		if !ok {
 			continue
 		}
-		err = p.client.Send(ctx, m)
+		if m.Kind() != jsonrpc.Response || try == nil || !try(m) { // some Conns have a goroutine that writes what was sent
+			err = p.client.Send(ctx, m)
+		}
 		if err != nil {
 			p.drop(m, "the client did not take it")
 		}
@@ -382,8 +385,7 @@ func (p *pump) fromServer(ctx context.Context) error {
 
 // taker returns what copies a message from the server to the client where it has
 // come up, if the client takes it at once; nil: that is not known of this client.
-func (p *pump) taker(ctx context.Context) Taker {
-	try := TrySender(p.client)
+func (p *pump) taker(ctx context.Context, try func(jsonrpc.Message) bool) Taker {
 	if try == nil {
 		return nil
 	}

@@ -98,27 +98,44 @@ func (s *session) Send(ctx context.Context, m jsonrpc.Message) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	s.revision.Note(m)
-	s.asked.Sent(m)
-	line := m.Line()
-	s.mu.Lock()
-	for s.why == nil && (s.bytes >= mostBytes || len(s.queue) >= mostQueued) {
-		if s.room == nil {
-			s.room = make(chan struct{})
+	for {
+		room, err := s.put(m)
+		if room == nil {
+			return err
 		}
-		room := s.room
-		s.mu.Unlock()
 		select {
 		case <-room:
 		case <-s.done:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		s.mu.Lock()
 	}
+}
+
+// TrySender is what bridge.TrySender says.
+func (s *session) TrySender() func(m jsonrpc.Message) bool {
+	return func(m jsonrpc.Message) bool {
+		room, err := s.put(m)
+		return room == nil && err == nil
+	}
+}
+
+// put queues a message for the event stream, or returns what is closed when there
+// may be room for it.
+func (s *session) put(m jsonrpc.Message) (room <-chan struct{}, err error) {
+	s.revision.Note(m)
+	s.asked.Sent(m)
+	line := m.Line()
+	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.why != nil {
-		return s.why
+	switch {
+	case s.why != nil:
+		return nil, s.why
+	case s.bytes >= mostBytes || len(s.queue) >= mostQueued:
+		if s.room == nil {
+			s.room = make(chan struct{})
+		}
+		return s.room, nil
 	}
 	s.queue = append(s.queue, line)
 	s.bytes += len(line)
@@ -127,7 +144,7 @@ func (s *session) Send(ctx context.Context, m jsonrpc.Message) error {
 	case s.wake <- struct{}{}:
 	default:
 	}
-	return nil
+	return nil, nil
 }
 
 // take returns what waits for the event stream, and gives the queue the memory

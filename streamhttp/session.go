@@ -119,40 +119,53 @@ func (s *session) Send(ctx context.Context, m jsonrpc.Message) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	s.mu.Lock()
 	for {
-		if s.ended {
-			s.mu.Unlock()
-			return errSessionEnded
+		room, err := s.place(m)
+		if room == nil {
+			return err
 		}
-		if s.greeting && m.ID() == greetingID && m.Kind() == jsonrpc.Response {
-			s.greeted(m)
-			s.mu.Unlock()
-			return nil
-		}
-		st := s.target(m)
-		if st == nil {
-			m = s.respell(m)
-			st = s.target(m)
-		}
-		if st == nil || st.reader == nil || st.bytes < highWater {
-			s.route(m, st)
-			s.mu.Unlock()
-			return nil
-		}
-		if st.room == nil {
-			st.room = make(chan struct{})
-		}
-		room := st.room
-		s.mu.Unlock()
 		select {
 		case <-room:
 		case <-s.done:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		s.mu.Lock()
 	}
+}
+
+// TrySender is what bridge.TrySender says.
+func (s *session) TrySender() func(m jsonrpc.Message) bool {
+	return func(m jsonrpc.Message) bool {
+		room, err := s.place(m)
+		return room == nil && err == nil
+	}
+}
+
+// place routes one message, unless the stream that it belongs to is full and
+// somebody reads it: then it returns what is closed when that may have changed.
+func (s *session) place(m jsonrpc.Message) (room <-chan struct{}, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		return nil, errSessionEnded
+	}
+	if s.greeting && m.ID() == greetingID && m.Kind() == jsonrpc.Response {
+		s.greeted(m)
+		return nil, nil
+	}
+	st := s.target(m)
+	if st == nil {
+		m = s.respell(m)
+		st = s.target(m)
+	}
+	if st == nil || st.reader == nil || st.bytes < highWater {
+		s.route(m, st)
+		return nil, nil
+	}
+	if st.room == nil {
+		st.room = make(chan struct{})
+	}
+	return st.room, nil
 }
 
 // Close ends the session: what is owed is answered with an error, every
