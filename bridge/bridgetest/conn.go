@@ -59,8 +59,28 @@ const (
 )
 
 // TestConn runs the contract of bridge.Conn against what newPair makes: each
-// part twice, on a pair of its own, so that both sides are put to the test.
+// part twice, on a pair of its own, so that both sides are put to the test; and
+// once more as those use the Conns that spare themselves changes of goroutine
+// (bridge.TrySender, bridge.Offer), if these Conns have that.
 func TestConn(t *testing.T, newPair MakeFunc, opts Options) {
+	testConn(t, newPair, opts)
+	t.Run("direct", func(t *testing.T) {
+		a, b, stop := newPair(t)
+		has := isDirect(a) || isDirect(b)
+		(&pair{self: a, peer: b}).close(t)
+		if stop != nil {
+			stop()
+		}
+		if has {
+			testConn(t, func(t *testing.T) (bridge.Conn, bridge.Conn, func()) {
+				a, b, stop := newPair(t)
+				return newDirect(a), newDirect(b), stop
+			}, opts)
+		}
+	})
+}
+
+func testConn(t *testing.T, newPair MakeFunc, opts Options) {
 	for _, c := range []struct {
 		name string
 		test func(t *testing.T, p *pair)
