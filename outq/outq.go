@@ -11,8 +11,9 @@ import (
 const Small = 4 << 10
 
 // Of returns a function that reports whether the peer has taken all that was
-// written to a connection; false also if that cannot be told. It does not wait.
-// nil: it can never be told of this one.
+// written to a connection (over TCP: its system has); false also if that cannot
+// be told. It does not wait, and any number of goroutines may call it. nil: it can
+// never be told of this one.
 //
 // What stands before a connection of the operating system says so by a method
 // NetConn() net.Conn, as a *tls.Conn does.

@@ -98,7 +98,7 @@ func (s *Server) sharing(o bridge.PumpOptions) bridge.Handler {
 				return s.translated(ctx, key, nil)
 			}
 			key.principal = bridge.Principal(ctx)
-			key.capabilities = string(era.ProjectCapabilities(m.Lookup("params", "capabilities")))
+			key.capabilities = s.project(m.Lookup("params", "capabilities"))
 			return s.translated(ctx, key, m.Lookup("params", "clientInfo"))
 		})
 		return bridge.Serve(d, o).ServeConn(ctx, bridge.Unread(client, m))
@@ -163,12 +163,28 @@ func (s *Server) keyFor(ctx context.Context, m jsonrpc.Message) (key unitKey, cl
 	}
 	meta := era.MetaOf(m)
 	key.principal = bridge.Principal(ctx)
-	key.capabilities = string(era.ProjectCapabilities(meta.Capabilities))
+	key.capabilities = s.project(meta.Capabilities)
 	if s.spec.Isolation == PerRequest {
 		key.alone = s.number.Add(1)
 	}
 	return key, meta.ClientInfo, nil
 }
+
+// project is era.ProjectCapabilities. Most clients say with each request what they
+// have said with the last.
+func (s *Server) project(capabilities []byte) string {
+	if last := s.projected.Load(); last != nil && string(capabilities) == last.raw {
+		return last.projected
+	}
+	p := &projection{string(capabilities), string(era.ProjectCapabilities(capabilities))}
+	if len(p.raw) <= maxCapabilities {
+		s.projected.Store(p)
+	}
+	return p.projected
+}
+
+// projection is what capabilities are to a legacy server.
+type projection struct{ raw, projected string }
 
 // keyOfState returns the unit in which the call waits that m goes on with, if
 // it is the client's (C.4.2).

@@ -88,6 +88,8 @@ type Server struct {
 	patient time.Duration
 	number  atomic.Uint64 // of units that are not shared
 
+	projected atomic.Pointer[projection] // the last one; see project
+
 	sessionless atomic.Bool // a remote server has answered initialize without beginning a session
 
 	ctx    context.Context // ends with Close

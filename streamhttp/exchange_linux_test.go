@@ -1,0 +1,74 @@
+package streamhttp_test
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/era"
+	"github.com/mcp-bridge/mcp-bridge/httpserver"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+	"github.com/mcp-bridge/mcp-bridge/streamhttp"
+)
+
+// An answer that the client takes at once is written by whoever has it, and is
+// complete before the bridge.Handler returns (bridge.TrySender). What is no answer to
+// the request, or comes after it, is left to Send.
+func TestModernAnswerIsDirect(t *testing.T) {
+	read := make(chan struct{})
+	h := streamhttp.NewHandler(nil, streamhttp.HandlerOptions{Eras: era.OnlyModern, Modern: bridge.HandlerFunc(func(ctx context.Context, client bridge.Conn) error {
+		m, err := client.Recv(ctx)
+		if err != nil {
+			return err
+		}
+		try := bridge.TrySender(client)
+		if try == nil {
+			t.Error("the client's connection is known")
+			return client.Send(ctx, jsonrpc.NewResult(m.ID(), nil))
+		}
+		progress := jsonrpc.NewNotification("notifications/progress", []byte(`{"progressToken":1,"progress":1}`))
+		for name, no := range map[string]jsonrpc.Message{
+			"a notification":      progress,
+			"another's answer":    jsonrpc.NewResult(jsonrpc.IntID(8), nil),
+			"an answer that long": jsonrpc.NewResult(m.ID(), []byte(`"`+strings.Repeat("x", 4096)+`"`)),
+		} {
+			if try(no) {
+				t.Errorf("%s is not left to Send", name)
+			}
+		}
+		if !try(jsonrpc.NewResult(m.ID(), []byte(`{"resultType":"complete"}`))) {
+			t.Error("the client takes the answer at once")
+		}
+		<-read
+		if try(jsonrpc.NewResult(m.ID(), nil)) {
+			t.Error("a second answer")
+		}
+		return nil
+	})})
+	srv := httptest.NewUnstartedServer(h)
+	srv.Config.ConnContext = httpserver.WithConn
+	srv.Start()
+	defer srv.Close()
+	defer h.Close()
+	for range 3 { // on one connection
+		r, _ := http.NewRequestWithContext(t.Context(), "POST", srv.URL, strings.NewReader(request26("7", "tools/call", `"name":"t"`)))
+		for name, value := range map[string]string{"Content-Type": "application/json", "Accept": "application/json, text/event-stream",
+			"Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "t"} {
+			r.Header.Set(name, value)
+		}
+		answer, err := srv.Client().Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(answer.Body)
+		answer.Body.Close()
+		if err != nil || answer.StatusCode != http.StatusOK || string(body) != `{"jsonrpc":"2.0","id":7,"result":{"resultType":"complete"}}` {
+			t.Errorf("%d %s, %v", answer.StatusCode, body, err)
+		}
+		read <- struct{}{}
+	}
+}

@@ -1,0 +1,121 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/era"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// callWith is a modern call by a client with capabilities of its own, which
+// lead to a process of their own.
+func callWith(id int, method, experiment string) string {
+	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":%q,"params":{"name":"x","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",`+
+		`"io.modelcontextprotocol/clientCapabilities":{"experimental":{%q:{}}}}}}`, id, method, experiment)
+}
+
+// D.1: what a client says on one connection may go to several processes at once. It
+// gets what each of them answers, and when one ends an error for what that owes and
+// nothing else.
+func TestDeskManyUnits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fleet{kind: legacyServer}
+		s := serverOf(t, f, Spec{Protocol: era.OnlyLegacy})
+		client := party(t, t.Context(), s.Modern(bridge.PumpOptions{}))
+		const units, rounds = 4, 10
+		for i := range units * rounds {
+			send(t, client, callWith(i, "tools/call", fmt.Sprint("e", i%units)))
+		}
+		seen := make(map[string]bool)
+		for range units * rounds {
+			m, err := client.Recv(t.Context())
+			if err != nil || m.IsError() || seen[m.ID().String()] {
+				t.Fatalf("%s, %v", m.Bytes(), err)
+			}
+			seen[m.ID().String()] = true
+		}
+		f.wait(t, units, units)
+		for i := range units {
+			send(t, client, callWith(100+i, "hang", fmt.Sprint("e", i)))
+		}
+		synctest.Wait()
+		send(t, client, callWith(200, "leave", "e2"))
+		for range 2 {
+			m, err := client.Recv(t.Context())
+			if id := m.ID().String(); err != nil || !m.IsError() || id != "102" && id != "200" {
+				t.Errorf("%s, %v", m.Bytes(), err)
+			}
+		}
+		s.mu.Lock()
+		var ending *unit
+		for key, u := range s.units {
+			if strings.Contains(key.capabilities, "e3") {
+				ending = u
+			}
+		}
+		s.mu.Unlock()
+		ending.retire()
+		if m, err := client.Recv(t.Context()); err != nil || !m.IsError() || m.ID() != jsonrpc.IntID(103) {
+			t.Errorf("%s, %v", m.Bytes(), err)
+		}
+		if m := ask(t, client, callWith(300, "tools/call", "e1")); m.IsError() || m.ID() != jsonrpc.IntID(300) {
+			t.Errorf("%s", m.Bytes())
+		}
+	})
+}
+
+// A client of which nobody can have a process is told so for each request, also
+// for many that it does not read the answers to yet.
+func TestDeskRefuses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := serverOf(t, &fleet{kind: legacyServer}, Spec{Protocol: era.OnlyLegacy})
+		client := party(t, t.Context(), s.Modern(bridge.PumpOptions{}))
+		const n = 3 * deskQueue
+		go func() {
+			for i := range n {
+				_ = client.Send(t.Context(), parse(t, callWith(i, "tools/call", strings.Repeat("x", maxCapabilities))))
+			}
+		}()
+		synctest.Wait()
+		for i := range n {
+			m, err := client.Recv(t.Context())
+			if err != nil || !m.IsError() || m.ID() != jsonrpc.IntID(int64(i)) {
+				t.Fatalf("%d: %s, %v", i, m.Bytes(), err)
+			}
+		}
+	})
+}
+
+// D.2: a client that reads nothing ends by name, although nobody is waiting in its
+// Recv: whoever hands messages on to it waits in its Send.
+func TestDeskSlowClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := scripted(t, Spec{Protocol: era.OnlyModern}, func(m jsonrpc.Message) []string {
+			if m.Kind() != jsonrpc.Request {
+				return nil
+			}
+			token := m.ProgressToken().String()
+			var all []string
+			for i := range bridge.DefaultQueue + 1000 {
+				all = append(all, fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":%d}}`, token, i))
+			}
+			return append(all, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"resultType":"complete"}}`, m.ID()))
+		})
+		client, ours := bridge.Pipe()
+		defer client.Close()
+		ended := make(chan error, 1)
+		go func() { ended <- s.Modern(bridge.PumpOptions{}).ServeConn(context.Background(), ours) }()
+		send(t, client, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"x","_meta":{"progressToken":1,`+
+			`"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`)
+		if err := <-ended; !errors.Is(err, bridge.ErrSlow) {
+			t.Errorf("ServeConn = %v", err)
+		}
+		_ = ours.Close()
+	})
+}
