@@ -10,16 +10,19 @@ import (
 // and cleared before; and not when it was cleared or stopped.
 func TestAlarm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		start := time.Now()
-		var rang []time.Duration
-		a := newAlarm(func() { rang = append(rang, time.Since(start)) })
-		wants := func(want ...time.Duration) {
+		rang := make(chan time.Time, 10)
+		a := newAlarm(func() { rang <- time.Now() })
+		wants := func(ago ...time.Duration) {
 			t.Helper()
 			synctest.Wait()
-			if len(rang) != len(want) || len(want) > 0 && rang[0] != want[0] {
-				t.Errorf("rang at %v, want %v", rang, want)
+			if len(rang) != len(ago) {
+				t.Errorf("rang %d times, want %v", len(rang), ago)
 			}
-			rang, start = nil, time.Now()
+			for i := 0; len(rang) > 0; i++ {
+				if since := time.Since(<-rang); i < len(ago) && since != ago[i] {
+					t.Errorf("rang %v ago, want %v", since, ago[i])
+				}
+			}
 		}
 		a.set(time.Minute)
 		time.Sleep(30 * time.Second)
@@ -27,12 +30,12 @@ func TestAlarm(t *testing.T) {
 		time.Sleep(59 * time.Second)
 		wants()
 		time.Sleep(time.Hour)
-		wants(time.Second)
+		wants(time.Hour - time.Second)
 
 		a.set(time.Minute)
 		a.set(time.Second) // earlier
 		time.Sleep(time.Hour)
-		wants(time.Second)
+		wants(time.Hour - time.Second)
 
 		for range 100 {
 			a.set(time.Minute)
