@@ -251,27 +251,6 @@ func (p *pump) fromClient(ctx context.Context) error {
 	}
 }
 
-// admitter returns what copies a request to the server where it has come up, if
-// the server takes it at once; nil: that is not known of this server.
-func (p *pump) admitter() Taker {
-	try := TrySender(p.server)
-	if try == nil {
-		return nil
-	}
-	return func(m jsonrpc.Message) (took, more bool) {
-		if m.Kind() != jsonrpc.Request {
-			return false, true
-		}
-		c := newCall(m)
-		if p.toServer.open(c) != nil { // admit says what is wrong
-			return false, true
-		}
-		p.arm(c)
-		p.admitted = !try(m)
-		return !p.admitted, true
-	}
-}
-
 // admit enters a client's message into the books. It reports whether the
 // server is to get it, and in what spelling.
 func (p *pump) admit(ctx context.Context, m jsonrpc.Message) (jsonrpc.Message, bool) {
@@ -380,29 +359,6 @@ func (p *pump) fromServer(ctx context.Context) error {
 		if err != nil && ctx.Err() == nil {
 			p.stopRecv(err) // it takes nothing more: it is gone
 		}
-	}
-}
-
-// taker returns what copies a message from the server to the client where it has
-// come up, if the client takes it at once; nil: that is not known of this client.
-func (p *pump) taker(ctx context.Context, try func(jsonrpc.Message) bool) Taker {
-	if try == nil {
-		return nil
-	}
-	return func(m jsonrpc.Message) (took, more bool) {
-		if m.Kind() == jsonrpc.Request { // may have to be refused, which may wait
-			return false, true
-		}
-		m, ok := p.returned(ctx, m)
-		switch {
-		case !ok:
-		case !try(m):
-			p.entered = m
-			return false, true
-		case m.Kind() == jsonrpc.Response:
-			p.toServer.settled()
-		}
-		return true, true
 	}
 }
 
