@@ -30,7 +30,7 @@ func TrySender(c Conn) func(m jsonrpc.Message) bool {
 // Feed hands all that c receives to sink, until there is no more, and returns
 // why: what Recv would have. When ctx is done it may close c. Nobody may call
 // Recv meanwhile, or afterwards. sink is called by one goroutine at a time, but
-// not always by the same.
+// not always by the same; and, when ctx was done, until c is closed.
 //
 // A Conn that has a method Feed(context.Context, func(jsonrpc.Message)) error
 // calls sink wherever a message has come up.

@@ -100,7 +100,9 @@ func (s *muxServer) direct(call *muxCall, m jsonrpc.Message) bool {
 	}
 	if call != nil {
 		s.mux.mu.Lock()
-		call.written = false
+		if call.server == s {
+			call.written = false
+		}
 		s.mux.mu.Unlock()
 	}
 	return false

@@ -59,7 +59,7 @@ type PumpOptions struct {
 
 // Pump copies messages between one client and one server, byte for byte and
 // in order, until the conversation is over. It runs two goroutines, one per
-// direction, and returns when everything it started has ended; it closes
+// direction, whose work may be done by whoever brings a message (see Offer), and returns when everything it started has ended; it closes
 // neither Conn.
 //
 // It keeps the books on who owes whom an answer, so that no request is left
@@ -237,8 +237,8 @@ func (p *pump) fromClient(ctx context.Context) error {
 			continue
 		}
 		err = p.server.Send(ctx, m)
-		if err == nil && p.deaf.Load() {
-			p.deaf.Store(false)
+		if err == nil {
+			p.hears()
 		}
 		if err != nil {
 			if ctx.Err() != nil {
@@ -248,6 +248,13 @@ func (p *pump) fromClient(ctx context.Context) error {
 			// Recv says what became of it, if it still can say anything.
 			p.reject(ctx, m, err)
 		}
+	}
+}
+
+// hears says that the server has taken something.
+func (p *pump) hears() {
+	if p.deaf.Load() {
+		p.deaf.Store(false)
 	}
 }
 

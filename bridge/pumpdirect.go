@@ -24,8 +24,12 @@ func (p *pump) admitter() Taker {
 			return false, true
 		}
 		p.arm(c)
-		p.admitted = !try(m)
-		return !p.admitted, true
+		if !try(m) {
+			p.admitted = true
+			return false, true
+		}
+		p.hears()
+		return true, true
 	}
 }
 

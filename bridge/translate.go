@@ -142,6 +142,15 @@ func (t *translated) leaveToWrite(n int) {
 // Feed hands what is for the client to sink, which may wait, in the goroutine
 // in which it has come: this one for what the server has said.
 func (t *translated) Feed(ctx context.Context, sink func(jsonrpc.Message)) error {
+	if t.queue != nil { // which is read by poll only
+		for {
+			m, err := t.Offer(ctx, nil)
+			if err != nil {
+				return err
+			}
+			sink(m)
+		}
+	}
 	t.begin(func() { t.hand(sink) })
 	defer context.AfterFunc(ctx, t.stopReading)()
 	for t.next() {

@@ -138,7 +138,8 @@ func (t *translated) Send(ctx context.Context, m jsonrpc.Message) error {
 }
 
 // TrySender implements what TrySender says. What the filter has made of a message
-// and the server does not take is left to write.
+// and the server does not take is left to write: if the server never takes a
+// request of it, it has ended (lost).
 func (t *translated) TrySender() func(m jsonrpc.Message) bool {
 	if t.try == nil {
 		return nil

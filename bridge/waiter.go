@@ -84,7 +84,7 @@ func (w *Waiter) Offer(ctx context.Context, take Taker) (jsonrpc.Message, error)
 }
 
 // Arrived is called when poll may have something to return, by a goroutine that
-// is ready to do what the receiver would, and holds no locks.
+// is ready to do what the receiver would, and holds no locks that this may need.
 func (w *Waiter) Arrived() {
 	if !w.mu.TryLock() {
 		w.Signal()

@@ -123,9 +123,6 @@ func (s *session) TrySender() func(m jsonrpc.Message) bool {
 // put queues a message for the event stream, or returns what is closed when there
 // may be room for it.
 func (s *session) put(m jsonrpc.Message) (room <-chan struct{}, err error) {
-	s.revision.Note(m)
-	s.asked.Sent(m)
-	line := m.Line()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -137,6 +134,9 @@ func (s *session) put(m jsonrpc.Message) (room <-chan struct{}, err error) {
 		}
 		return s.room, nil
 	}
+	s.revision.Note(m) // before the client can know of it
+	s.asked.Sent(m)
+	line := m.Line()
 	s.queue = append(s.queue, line)
 	s.bytes += len(line)
 	s.touch()

@@ -63,7 +63,7 @@ type Conn struct {
 	closer  func() error
 	src     source
 	out     sink
-	try     func(p []byte) bool // nil: there is no writing without waiting
+	try     tryWriter // nil: there is no writing without waiting
 	skipped atomic.Int64
 
 	revision  bridge.Revision  // of a client that AcceptBatch says nothing about

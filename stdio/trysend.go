@@ -7,27 +7,19 @@ import (
 	"os"
 
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
-	"github.com/mcp-bridge/mcp-bridge/outq"
 )
 
-// newTryWriter returns a function that writes to w what w takes at once: all of
-// it, and then it is true, or nothing. nil: w is none of which that is sure.
-func newTryWriter(w io.Writer) func(p []byte) bool {
+// tryWriter writes what is taken at once, and returns how much that was: all or
+// nothing, unless the peer is up to no good.
+type tryWriter func(p []byte) int
+
+// newTryWriter returns one that writes to w; nil: w is none of which that is sure.
+func newTryWriter(w io.Writer) tryWriter {
 	switch w := w.(type) {
 	case *os.File:
 		return tryPipe(w)
 	case net.Conn:
-		taken := outq.Of(w)
-		if taken == nil {
-			return nil
-		}
-		return func(p []byte) bool {
-			if len(p) > outq.Small || !taken() {
-				return false
-			}
-			_, err := w.Write(p)
-			return err == nil
-		}
+		return trySocket(w)
 	}
 	return nil
 }
@@ -60,5 +52,13 @@ func (c *Conn) trySend(m jsonrpc.Message) bool {
 	c.note(m)
 	chunk := getChunk()
 	defer putChunk(chunk)
-	return c.try(append(append(chunk[:0], text...), '\n'))
+	line := append(append(chunk[:0], text...), '\n')
+	n := c.try(line)
+	if 0 < n && n < len(line) {
+		// Nobody is to wait for the rest. It takes a window of a few bytes for an
+		// empty connection not to take a line.
+		c.fail(ErrCutOff)
+		return true
+	}
+	return n > 0
 }

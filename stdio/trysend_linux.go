@@ -1,16 +1,20 @@
 package stdio
 
 import (
+	"crypto/tls"
+	"net"
 	"os"
 	"syscall"
 	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/outq"
 )
 
 // pipeBuf is what a pipe takes as a whole or not at all (pipe(7), PIPE_BUF).
 const pipeBuf = 4096
 
 // tryPipe is newTryWriter for a file, if that is a pipe.
-func tryPipe(f *os.File) func(p []byte) bool {
+func tryPipe(f *os.File) tryWriter {
 	info, err := f.Stat()
 	if err != nil || info.Mode()&os.ModeNamedPipe == 0 || f.SetWriteDeadline(time.Time{}) != nil {
 		return nil // the last means that a write may block
@@ -19,16 +23,55 @@ func tryPipe(f *os.File) func(p []byte) bool {
 	if err != nil {
 		return nil
 	}
-	return func(p []byte) bool {
+	return func(p []byte) int {
 		if len(p) > pipeBuf {
-			return false
+			return 0
 		}
-		written := false
-		err := raw.Write(func(fd uintptr) bool {
-			n, err := syscall.Write(int(fd), p)
-			written = n == len(p) && err == nil
-			return true
-		})
-		return written && err == nil
+		return writeNow(raw, p)
 	}
+}
+
+// trySocket is newTryWriter for a connection.
+func trySocket(c net.Conn) tryWriter {
+	taken := outq.Of(c)
+	raw := rawOf(c)
+	if taken == nil || raw == nil {
+		return nil
+	}
+	return func(p []byte) int {
+		if len(p) > outq.Small || !taken() {
+			return 0
+		}
+		return writeNow(raw, p)
+	}
+}
+
+// rawOf returns the connection of the system that c is or, as listen.Split's, stands
+// before, unless c changes what is written.
+func rawOf(c net.Conn) syscall.RawConn {
+	for {
+		switch v := c.(type) {
+		case *tls.Conn:
+			return nil
+		case syscall.Conn:
+			raw, err := v.SyscallConn()
+			if err != nil {
+				return nil
+			}
+			return raw
+		case interface{ NetConn() net.Conn }:
+			c = v.NetConn()
+		default:
+			return nil
+		}
+	}
+}
+
+// writeNow writes as much as is taken at once, and returns how much that was.
+func writeNow(raw syscall.RawConn, p []byte) (n int) {
+	_ = raw.Write(func(fd uintptr) bool {
+		n, _ = syscall.Write(int(fd), p)
+		return true
+	})
+	return max(n, 0)
 }

@@ -205,6 +205,11 @@ func (e *exchange) Send(ctx context.Context, m jsonrpc.Message) error {
 	return nil
 }
 
+// quickStall is how long a reply may take at most that should not take any time.
+// An empty connection that does not take a small one has a client that is up to no
+// good, and the writer may be one that others wait for.
+const quickStall = time.Second
+
 // TrySender is what bridge.TrySender says, for the answer.
 func (e *exchange) TrySender() func(m jsonrpc.Message) bool {
 	quick := httpserver.Quick(e.r)
@@ -219,8 +224,12 @@ func (e *exchange) TrySender() func(m jsonrpc.Message) bool {
 		if e.over || e.streams(m) || e.lost() != nil || !quick() {
 			return false
 		}
+		_ = e.reply.SetWriteDeadline(time.Now().Add(quickStall))
 		e.answerSmall(m)
 		_ = http.NewResponseController(e.reply.ResponseWriter).Flush()
+		if e.h.opts.StallAfter <= 0 { // else ServeHTTP sets another one
+			_ = e.reply.SetWriteDeadline(time.Time{})
+		}
 		return true
 	}
 }

@@ -22,7 +22,8 @@ type desk struct {
 	cancel context.CancelCauseFunc
 	waiter *bridge.Waiter
 	no     chan jsonrpc.Message // answers to requests that no unit could be had for
-	owed   []jsonrpc.Message    // answers to requests whose unit has ended; only poll uses it
+	owed   []jsonrpc.Message    // answers to requests whose unit has ended; only poll uses it, and polls
+	polls  uint
 
 	mu     sync.Mutex
 	seats  []seat
@@ -73,19 +74,37 @@ func (d *desk) Send(ctx context.Context, m jsonrpc.Message) error {
 	return nil // nobody whom it could concern
 }
 
-// TrySender is what bridge.TrySender says, of requests to a server that is known.
-func (d *desk) TrySender() func(jsonrpc.Message) bool {
-	return func(m jsonrpc.Message) bool {
-		if m.Kind() != jsonrpc.Request || !d.s.knowsEra() {
-			return false
-		}
-		at, err := d.seatFor(d.ctx, m)
-		if err != nil {
-			return false
-		}
-		try := bridge.TrySender(at)
-		return try != nil && try(m)
+// TrySender is what bridge.TrySender says, of requests to units in which the client
+// has a place: another one has no server yet.
+func (d *desk) TrySender() func(jsonrpc.Message) bool { return d.trySend }
+
+func (d *desk) trySend(m jsonrpc.Message) bool {
+	if m.Kind() != jsonrpc.Request {
+		return false
 	}
+	key, ok := d.s.keyAtOnce(d.ctx, m)
+	if !ok {
+		return false
+	}
+	id := m.ID()
+	d.mu.Lock()
+	at := d.at(key)
+	if at == nil || d.calls[id] != nil {
+		d.mu.Unlock()
+		return false
+	}
+	d.calls[id] = at
+	d.mu.Unlock()
+	if try := bridge.TrySender(at); try != nil && try(m) {
+		return true
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.calls[id] == at { // its unit may have ended, and then it is answered
+		delete(d.calls, id)
+		return false
+	}
+	return true
 }
 
 // seatFor returns the client's Conn to the unit for a request.
@@ -155,30 +174,35 @@ func (d *desk) Offer(ctx context.Context, take bridge.Taker) (jsonrpc.Message, e
 	return d.waiter.Offer(ctx, take)
 }
 
-// poll returns what has come, if anything has. The units take turns.
+// poll returns what has come, if anything has. The units take turns, and so do
+// refusals.
 func (d *desk) poll() (m jsonrpc.Message, err error, ok bool) {
-	for tries := d.taken() + 1; tries > 0; tries-- {
+	if d.polls++; d.polls%2 == 0 {
+		if m, ok = d.refused(); ok {
+			return m, nil, true
+		}
+	}
+	for asked := 0; ; asked++ {
 		if len(d.owed) > 0 {
 			m, d.owed = d.owed[0], d.owed[1:]
 			return m, nil, true
 		}
-		at := d.next()
-		if at == nil {
+		at, seats := d.next()
+		if asked >= seats {
 			break
 		}
 		m, err, ok = at.Poll()
 		switch {
 		case ok && err != nil:
 			d.left(at, err)
+			asked = -1 // there are others now
 		case ok:
 			d.received(at, m)
 			return m, nil, true
 		}
 	}
-	select {
-	case m = <-d.no:
+	if m, ok = d.refused(); ok {
 		return m, nil, true
-	default:
 	}
 	if d.ctx.Err() != nil {
 		return m, context.Cause(d.ctx), true
@@ -186,22 +210,24 @@ func (d *desk) poll() (m jsonrpc.Message, err error, ok bool) {
 	return jsonrpc.Message{}, nil, false
 }
 
-// taken returns how many seats there are.
-func (d *desk) taken() int {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return len(d.seats)
+func (d *desk) refused() (m jsonrpc.Message, ok bool) {
+	select {
+	case m = <-d.no:
+		return m, true
+	default:
+		return m, false
+	}
 }
 
-// next returns the seat whose turn it is, nil if there is none.
-func (d *desk) next() *member {
+// next returns the seat whose turn it is, nil if there is none, and how many there are.
+func (d *desk) next() (*member, int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if len(d.seats) == 0 {
-		return nil
+		return nil, 0
 	}
 	d.turn = (d.turn + 1) % len(d.seats)
-	return d.seats[d.turn].member
+	return d.seats[d.turn].member, len(d.seats)
 }
 
 // received takes note of what the client gets from a unit. One that is for a
@@ -244,6 +270,9 @@ func (d *desk) vacate(at *member) bool {
 	i := slices.IndexFunc(d.seats, func(s seat) bool { return s.member == at })
 	if i >= 0 {
 		d.seats = slices.Delete(d.seats, i, i+1)
+		if i <= d.turn { // nobody is left out
+			d.turn--
+		}
 	}
 	d.mu.Unlock()
 	if i >= 0 {

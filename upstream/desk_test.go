@@ -119,3 +119,100 @@ func TestDeskSlowClient(t *testing.T) {
 		_ = ours.Close()
 	})
 }
+
+// With a process for each request, the client's requests leave nothing behind,
+// whichever way they were offered to the desk first.
+func TestDeskAloneLeavesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := serverOf(t, &fleet{kind: modernServer}, Spec{Protocol: era.OnlyModern, Isolation: PerRequest})
+		d := newDesk(t.Context(), s)
+		defer d.Close()
+		try := bridge.TrySender(d)
+		for i := range 20 {
+			m := parse(t, callWith(i, "tools/call", "e"))
+			if !try(m) {
+				if err := d.Send(t.Context(), m); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if m, err := d.Recv(t.Context()); err != nil || m.IsError() {
+				t.Fatalf("%s, %v", m.Bytes(), err)
+			}
+		}
+		synctest.Wait()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if len(d.seats)+len(d.calls)+len(s.units) != 0 {
+			t.Errorf("%d places, %d calls and %d processes are left", len(d.seats), len(d.calls), len(s.units))
+		}
+	})
+}
+
+// A request that no unit takes at once is not the desk's yet: it is not answered for
+// a unit that ends meanwhile.
+func TestDeskTries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := serverOf(t, &fleet{kind: legacyServer}, Spec{Protocol: era.OnlyLegacy})
+		d := newDesk(t.Context(), s)
+		defer d.Close()
+		try := bridge.TrySender(d)
+		if try(parse(t, callWith(1, "tools/call", "e"))) || len(d.seats)+len(d.calls)+len(s.units) != 0 {
+			t.Error("a request that begins a unit was taken")
+		}
+		if err := d.Send(t.Context(), parse(t, callWith(2, "tools/call", "e"))); err != nil {
+			t.Fatal(err)
+		}
+		if m, err := d.Recv(t.Context()); err != nil || m.IsError() {
+			t.Fatalf("%s, %v", m.Bytes(), err)
+		}
+		if !try(parse(t, callWith(3, "tools/call", "e"))) {
+			t.Error("a server that takes everything at once was not given a request")
+		}
+		if m, err := d.Recv(t.Context()); err != nil || m.ID() != jsonrpc.IntID(3) {
+			t.Errorf("%s, %v", m.Bytes(), err)
+		}
+		if try(parse(t, callWith(4, "subscriptions/listen", "e"))) || len(d.calls) != 0 {
+			t.Error("a request was taken that is not for this way")
+		}
+	})
+}
+
+// What is there is found at the first look, whatever has just ended beside it: who
+// has looked in vain waits.
+func TestDeskLooksEverywhere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 6
+		for turn := range n {
+			for ends := range n {
+				for _, other := range []int{(ends + 1) % n, (ends + n - 1) % n} {
+					s := serverOf(t, &fleet{kind: modernServer}, Spec{Protocol: era.OnlyModern})
+					d := newDesk(t.Context(), s)
+					for i := range n {
+						key := unitKey{principal: fmt.Sprint(i)}
+						at, err := s.join(t.Context(), key, nil)
+						if err != nil {
+							t.Fatal(err)
+						}
+						at.Wake(d.waiter)
+						d.seats = append(d.seats, seat{at, key})
+					}
+					d.turn = turn
+					if err := d.seats[other].Send(t.Context(), parse(t, modernCall)); err != nil {
+						t.Fatal(err)
+					}
+					synctest.Wait()
+					d.calls[jsonrpc.IntID(7)] = d.seats[ends].member
+					_ = d.seats[ends].Poller.Close()
+					for range 2 {
+						if m, err, ok := d.poll(); !ok || err != nil {
+							t.Errorf("turn %d, %d has ended, %d has an answer: found %s, %v, %v", turn, ends, other, m.Bytes(), err, ok)
+						}
+					}
+					if err := d.Close(); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+		}
+	})
+}

@@ -151,15 +151,35 @@ func (s *Server) sessionKey(ctx context.Context) unitKey {
 // its client if it begins with it.
 func (s *Server) keyFor(ctx context.Context, m jsonrpc.Message) (key unitKey, clientInfo []byte, err error) {
 	modern, err := s.speaksModern(ctx)
-	if err != nil || modern {
-		return s.modernKey(ctx), nil, err
+	if err != nil {
+		return key, nil, err
+	}
+	key, clientInfo = s.keyOf(ctx, m, modern)
+	return key, clientInfo, nil
+}
+
+// keyAtOnce is keyFor, if it is known which era the server speaks, and the request
+// has no unit of its own.
+func (s *Server) keyAtOnce(ctx context.Context, m jsonrpc.Message) (key unitKey, ok bool) {
+	modern, known := s.era()
+	if !known || s.spec.Isolation == PerRequest {
+		return key, false
+	}
+	key, _ = s.keyOf(ctx, m, modern)
+	return key, true
+}
+
+// keyOf is keyFor a server of which that is known.
+func (s *Server) keyOf(ctx context.Context, m jsonrpc.Message, modern bool) (key unitKey, clientInfo []byte) {
+	if modern {
+		return s.modernKey(ctx), nil
 	}
 	if key, ok := s.keyOfState(ctx, m); ok {
-		return key, nil, nil
+		return key, nil
 	}
 	key.legacy = true
 	if s.spec.Isolation == Shared {
-		return key, nil, nil
+		return key, nil
 	}
 	meta := era.MetaOf(m)
 	key.principal = bridge.Principal(ctx)
@@ -167,7 +187,7 @@ func (s *Server) keyFor(ctx context.Context, m jsonrpc.Message) (key unitKey, cl
 	if s.spec.Isolation == PerRequest {
 		key.alone = s.number.Add(1)
 	}
-	return key, meta.ClientInfo, nil
+	return key, meta.ClientInfo
 }
 
 // project is era.ProjectCapabilities. Most clients say with each request what they

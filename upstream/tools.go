@@ -175,7 +175,7 @@ const lastAnswers = 100 * time.Millisecond
 // errInitialize ends a server that could not be initialized: the next may (D4).
 var errInitialize = errors.New("the server could not be initialized")
 
-// TrySender is for all that need not be noted first.
+// TrySender is what bridge.TrySender says, of all that need not be noted first.
 func (t *tap) TrySender() func(jsonrpc.Message) bool {
 	try := bridge.TrySender(t.Conn)
 	if try == nil {

@@ -47,14 +47,18 @@ type verdict struct {
 	give    *time.Timer   // gives the spare up
 }
 
-// knowsEra reports whether speaksModern has its answer at once.
-func (s *Server) knowsEra() bool {
-	if s.spec.Protocol != era.Auto {
-		return true
+// era is speaksModern where that has its answer at once.
+func (s *Server) era() (modern, known bool) {
+	switch s.spec.Protocol {
+	case era.OnlyModern:
+		return true, true
+	case era.OnlyLegacy:
+		return false, true
 	}
-	s.verdict.mu.Lock()
-	defer s.verdict.mu.Unlock()
-	return s.verdict.known
+	v := &s.verdict
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.modern, v.known
 }
 
 // speaksModern reports whether the server speaks 2026-07-28. The error is why

@@ -15,6 +15,7 @@ type alarm struct {
 	timer *time.Timer
 	at    time.Time // when timer goes off; zero: it does not
 	due   time.Time // when do is to be called; zero: never
+	over  bool      // stop was called
 }
 
 func newAlarm(do func()) *alarm {
@@ -28,6 +29,9 @@ func newAlarm(do func()) *alarm {
 func (a *alarm) set(d time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.over {
+		return
+	}
 	a.due = time.Now().Add(d)
 	if a.at.IsZero() || a.due.Before(a.at) {
 		a.at = a.due
@@ -42,11 +46,11 @@ func (a *alarm) clear() {
 	a.mu.Unlock()
 }
 
-// stop is clear for good: the timer is gone, too.
+// stop is clear for good: it cannot be set any more.
 func (a *alarm) stop() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.due, a.at = time.Time{}, time.Time{}
+	a.due, a.at, a.over = time.Time{}, time.Time{}, true
 	a.timer.Stop()
 }
 

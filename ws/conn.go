@@ -209,7 +209,8 @@ func (c *conn) TrySender() func(m jsonrpc.Message) bool {
 		}
 		c.touch()
 		// If it cannot be written, nor can what is queued: the writer finds out.
-		return c.writeMessage(m.Bytes()) == nil && c.wire.flush() == nil
+		err := c.writeMessage(m.Bytes())
+		return c.wire.flushWithin(quickStall) == nil && err == nil
 	}
 }
 

@@ -73,7 +73,8 @@ type wire struct {
 	free   *sync.Cond // busy has ended, or err is set
 	buf    []byte     // frames that wait
 	corked bool
-	busy   bool // somebody writes
+	busy   bool          // somebody writes
+	hasty  time.Duration // instead of stall, just now; 0: none
 	err    error
 }
 
@@ -181,6 +182,23 @@ func (w *wire) flush() error {
 	return w.drain()
 }
 
+// quickStall is how long a write may take at most that should not take any time.
+// An empty connection that does not take a small message has a peer that is up to
+// no good, and the writer may be one that others wait for.
+const quickStall = time.Second
+
+// flushWithin is flush with less patience.
+func (w *wire) flushWithin(stall time.Duration) error {
+	w.mu.Lock()
+	w.hasty = stall
+	w.mu.Unlock()
+	err := w.flush()
+	w.mu.Lock()
+	w.hasty = 0
+	w.mu.Unlock()
+	return err
+}
+
 // drain writes until nothing waits. It is called with mu held and without
 // anybody being busy, and gives mu away while it writes.
 func (w *wire) drain() error {
@@ -225,6 +243,8 @@ func (w *wire) watch(on bool) {
 	switch {
 	case !on:
 		w.late.clear()
+	case w.hasty > 0 && (w.stall <= 0 || w.hasty < w.stall):
+		w.late.set(w.hasty)
 	case w.stall > 0:
 		w.late.set(w.stall)
 	}

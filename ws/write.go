@@ -107,7 +107,9 @@ func (c *conn) cannotWrite(err error) {
 // hangUp is the end of the writer, and of the WebSocket: the close handshake
 // where the peer takes part in it, within closeWait.
 func (c *conn) hangUp() {
-	_ = c.wire.flush() // takes the cork off
+	c.writing.Lock() // whoever writes now is the last: done is closed
+	_ = c.wire.flush()
+	c.writing.Unlock()
 	t := time.AfterFunc(closeWait, func() { _ = c.wire.cut() })
 	_ = c.ws.Close(c.code, c.reason)
 	t.Stop()
