@@ -59,8 +59,8 @@ type PumpOptions struct {
 
 // Pump copies messages between one client and one server, byte for byte and
 // in order, until the conversation is over. It runs two goroutines, one per
-// direction, whose work may be done by whoever brings a message (see Offer), and returns when everything it started has ended; it closes
-// neither Conn.
+// direction, whose work may be done by whoever brings a message (see Offer). It
+// returns when everything it started has ended; it closes neither Conn.
 //
 // It keeps the books on who owes whom an answer, so that no request is left
 // hanging:
