@@ -346,9 +346,9 @@ func (h *half) TrySender() func(jsonrpc.Message) bool {
 	}
 	return func(m jsonrpc.Message) bool {
 		h.mu.Lock()
-		known := h.closed || h.both // and then there is more to do
+		alone := !h.closed && !h.both // else there is more to do
 		h.mu.Unlock()
-		return !known && try(m)
+		return alone && try(m)
 	}
 }
 

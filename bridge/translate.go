@@ -80,7 +80,7 @@ type translated struct {
 	unheard  int   // how many of toServer are the last of something
 	ended    error // why nothing more comes from the server; nil: it may
 	closed   bool
-	begun    bool // the server is being read, or need not be
+	begun    bool // the server is being read by read, or Feed
 	timers   timers
 	broken   timers // ends the Conn when the server takes nothing
 

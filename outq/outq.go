@@ -4,11 +4,17 @@ package outq
 import (
 	"net"
 	"syscall"
+	"time"
 )
 
 // Small is the size, in bytes, of what every connection takes at once that holds
 // nothing which its peer has not taken yet.
 const Small = 4 << 10
+
+// Patience is how long a small write to such a connection may take at most. One
+// that takes longer has a peer that is up to no good, by a window of a few bytes
+// say, and the writer may be one that others wait for.
+const Patience = time.Second
 
 // Of returns a function that reports whether the peer has taken all that was
 // written to a connection (over TCP: its system has); false also if that cannot
@@ -18,6 +24,17 @@ const Small = 4 << 10
 // What stands before a connection of the operating system says so by a method
 // NetConn() net.Conn, as a *tls.Conn does.
 func Of(c net.Conn) func() bool {
+	raw := Raw(c)
+	if raw == nil {
+		return nil
+	}
+	return of(raw)
+}
+
+// Raw returns the connection of the operating system that c is or stands before;
+// nil: it cannot be found. What c does to the bytes, as TLS does, is not done to
+// those that are written there.
+func Raw(c net.Conn) syscall.RawConn {
 	for c != nil {
 		switch v := c.(type) {
 		case syscall.Conn:
@@ -25,7 +42,7 @@ func Of(c net.Conn) func() bool {
 			if err != nil {
 				return nil
 			}
-			return of(raw)
+			return raw
 		case interface{ NetConn() net.Conn }:
 			c = v.NetConn()
 		default:

@@ -33,37 +33,19 @@ func tryPipe(f *os.File) tryWriter {
 
 // trySocket is newTryWriter for a connection.
 func trySocket(c net.Conn) tryWriter {
-	taken := outq.Of(c)
-	raw := rawOf(c)
-	if taken == nil || raw == nil {
+	if _, encrypted := c.(*tls.Conn); encrypted {
 		return nil
 	}
+	taken := outq.Of(c)
+	if taken == nil {
+		return nil
+	}
+	raw := outq.Raw(c)
 	return func(p []byte) int {
 		if len(p) > outq.Small || !taken() {
 			return 0
 		}
 		return writeNow(raw, p)
-	}
-}
-
-// rawOf returns the connection of the system that c is or, as listen.Split's, stands
-// before, unless c changes what is written.
-func rawOf(c net.Conn) syscall.RawConn {
-	for {
-		switch v := c.(type) {
-		case *tls.Conn:
-			return nil
-		case syscall.Conn:
-			raw, err := v.SyscallConn()
-			if err != nil {
-				return nil
-			}
-			return raw
-		case interface{ NetConn() net.Conn }:
-			c = v.NetConn()
-		default:
-			return nil
-		}
 	}
 }
 

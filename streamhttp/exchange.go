@@ -14,6 +14,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/httpserver"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+	"github.com/mcp-bridge/mcp-bridge/outq"
 	"github.com/mcp-bridge/mcp-bridge/sse"
 )
 
@@ -205,11 +206,6 @@ func (e *exchange) Send(ctx context.Context, m jsonrpc.Message) error {
 	return nil
 }
 
-// quickStall is how long a reply may take at most that should not take any time.
-// An empty connection that does not take a small one has a client that is up to no
-// good, and the writer may be one that others wait for.
-const quickStall = time.Second
-
 // TrySender is what bridge.TrySender says, for the answer.
 func (e *exchange) TrySender() func(m jsonrpc.Message) bool {
 	quick := httpserver.Quick(e.r)
@@ -224,7 +220,7 @@ func (e *exchange) TrySender() func(m jsonrpc.Message) bool {
 		if e.over || e.streams(m) || e.lost() != nil || !quick() {
 			return false
 		}
-		_ = e.reply.SetWriteDeadline(time.Now().Add(quickStall))
+		_ = e.reply.SetWriteDeadline(time.Now().Add(outq.Patience))
 		e.answerSmall(m)
 		_ = http.NewResponseController(e.reply.ResponseWriter).Flush()
 		if e.h.opts.StallAfter <= 0 { // else ServeHTTP sets another one

@@ -27,7 +27,7 @@ type desk struct {
 
 	mu     sync.Mutex
 	seats  []seat
-	turn   int                    // of the seats
+	turn   int                    // the seat that had it last; -1: the next one is the first
 	calls  map[jsonrpc.ID]*member // requests in progress
 	slow   func()                 // see OnSlow
 	closed bool

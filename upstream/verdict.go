@@ -64,15 +64,12 @@ func (s *Server) era() (modern, known bool) {
 // speaksModern reports whether the server speaks 2026-07-28. The error is why
 // it cannot be known now.
 func (s *Server) speaksModern(ctx context.Context) (bool, error) {
-	switch s.spec.Protocol {
-	case era.OnlyModern:
-		return true, nil
-	case era.OnlyLegacy:
-		return false, nil
+	if modern, known := s.era(); known {
+		return modern, nil
 	}
 	v := &s.verdict
 	v.mu.Lock()
-	if v.known {
+	if v.known { // by now
 		defer v.mu.Unlock()
 		return v.modern, nil
 	}

@@ -210,7 +210,7 @@ func (c *conn) TrySender() func(m jsonrpc.Message) bool {
 		c.touch()
 		// If it cannot be written, nor can what is queued: the writer finds out.
 		err := c.writeMessage(m.Bytes())
-		return c.wire.flushWithin(quickStall) == nil && err == nil
+		return c.wire.flushWithin(outq.Patience) == nil && err == nil
 	}
 }
 

@@ -182,11 +182,6 @@ func (w *wire) flush() error {
 	return w.drain()
 }
 
-// quickStall is how long a write may take at most that should not take any time.
-// An empty connection that does not take a small message has a peer that is up to
-// no good, and the writer may be one that others wait for.
-const quickStall = time.Second
-
 // flushWithin is flush with less patience.
 func (w *wire) flushWithin(stall time.Duration) error {
 	w.mu.Lock()
