@@ -11,10 +11,12 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/tests/interop/script"
@@ -61,16 +63,30 @@ func play(ctx context.Context, to script.Target, p script.Plan, version string) 
 			errs = append(errs, fmt.Errorf("%s: %w", step.name, err))
 		}
 	}
-	if err := c.Close(); err != nil {
+	if err := c.close(transport); err != nil {
 		errs = append(errs, fmt.Errorf("closing: %w", err))
 	}
 	c.collect(p)
 	return c.out, errors.Join(errs...)
 }
 
+// stuck is when a program whose stdin was closed says what all its goroutines
+// do: the SDK has sent SIGTERM by then, and has not killed it yet.
+const stuck = 8 * time.Second
+
+// close ends the session.
+func (c *goClient) close(over mcp.Transport) error {
+	if to, ok := over.(*mcp.CommandTransport); ok {
+		defer time.AfterFunc(stuck, func() { _ = to.Command.Process.Signal(syscall.SIGQUIT) }).Stop()
+	}
+	return c.Close()
+}
+
 func transportTo(to script.Target) (mcp.Transport, error) {
 	if to.Command != nil {
-		return &mcp.CommandTransport{Command: exec.Command(to.Command[0], to.Command[1:]...)}, nil
+		cmd := exec.Command(to.Command[0], to.Command[1:]...)
+		cmd.Stderr = os.Stderr
+		return &mcp.CommandTransport{Command: cmd}, nil
 	}
 	if path, ok := strings.CutPrefix(to.URL, "unix:"); ok {
 		conn, err := net.Dial("unix", path)
