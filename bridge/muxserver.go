@@ -397,12 +397,10 @@ func (s *muxServer) named(call *muxCall, m jsonrpc.Message) (jsonrpc.Message, bo
 	if !ok {
 		return m, false
 	}
-	if id := jsonrpc.IntID(number); call.token.IsZero() {
-		m = m.WithID(id)
-	} else {
-		m = m.WithIDAndToken(id, s.mux.token(number))
+	if !call.token.IsZero() {
+		m = m.WithProgressToken(s.mux.token(number))
 	}
-	return m, true
+	return m.WithID(jsonrpc.IntID(number)), true
 }
 
 // begin says that the server will know of a call, and returns by which number.

@@ -74,13 +74,13 @@ type legacyClient struct {
 	queued      []jsonrpc.Message
 	queuedBytes int
 
-	version  string          // negotiated
-	declared declared        // what the client can do
-	server   advertised      // what the server can do
-	level    int             // index in LogLevels that the client has set; -1: none
-	meta     []byte          // the members of _meta for every call: precomputed, only spliced in
-	bareMeta []byte          // the same without the log level
-	wrapped  map[string]bool // tools whose output schema was wrapped when the client saw it
+	version  string           // negotiated
+	declared declared         // what the client can do
+	server   advertised       // what the server can do
+	level    int              // index in LogLevels that the client has set; -1: none
+	meta     jsonrpc.Fragment // of the _meta of every call: precomputed, only spliced in
+	bareMeta []byte           // the same without the log level; raw, with its braces
+	wrapped  map[string]bool  // tools whose output schema was wrapped when the client saw it
 
 	lastID  int64                      // towards the server
 	lastAsk int64                      // towards the client

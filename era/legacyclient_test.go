@@ -172,8 +172,10 @@ func (p *clientPlay) message(text string) jsonrpc.Message {
 			related = jsonrpc.NullID
 		}
 	}
-	text = strings.ReplaceAll(text, "$meta", string(p.f.bareMeta))
-	text = strings.ReplaceAll(text, "$logs", string(p.f.meta))
+	if bare := string(p.f.bareMeta); bare != "" {
+		text = strings.ReplaceAll(text, "$meta", bare[1:len(bare)-1])
+	}
+	text = strings.ReplaceAll(text, "$logs", p.f.meta.String())
 	m, err := jsonrpc.Parse([]byte(`{"jsonrpc":"2.0",` + text[1:]))
 	if err != nil {
 		p.fatalf("%v", err)

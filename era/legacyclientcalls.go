@@ -29,12 +29,11 @@ func (f *legacyClient) forward(m jsonrpc.Message, method string, out *Out) {
 		return
 	}
 	f.owed[c.id] = c
-	f.send(c, nil, out)
+	f.send(c, jsonrpc.Fragment{}, out)
 }
 
-// send gives the call to the server under a new id, with the raw members of a
-// retry.
-func (f *legacyClient) send(c *clientCall, retry []byte, out *Out) {
+// send gives the call to the server under a new id, with the members of a retry.
+func (f *legacyClient) send(c *clientCall, retry jsonrpc.Fragment, out *Out) {
 	f.lastID++
 	c.upstream = jsonrpc.IntID(f.lastID)
 	f.calls[c.upstream] = c
@@ -42,60 +41,34 @@ func (f *legacyClient) send(c *clientCall, retry []byte, out *Out) {
 }
 
 // forServer returns what the client has sent with our _meta spliced in (C.0) and,
-// ahead of everything, the raw members of a retry.
-func (f *legacyClient) forServer(c *clientCall, retry []byte) jsonrpc.Message {
-	m := c.m
+// ahead of everything, the members of a retry.
+func (f *legacyClient) forServer(c *clientCall, retry jsonrpc.Fragment) jsonrpc.Message {
+	var reserved, others []string
+	if hasReserved(c.m.Meta()) {
+		reserved = reservedKeys[:]
+	}
 	if MayAskForInput(c.method) {
-		// A task would be ignored (C.5); the others have a meaning only in a retry.
-		rest := m.ParamsObject().Without("task", "inputResponses", "requestState")
-		if len(rest) != len(m.Params()) {
-			m = m.WithParams(rest)
-		}
+		others = retryKeys[:]
 	}
-	params := m.Params()
-	if params == nil {
-		params = []byte("{}")
+	m := c.m
+	if reserved != nil || others != nil {
+		m = m.WithoutInParams(reserved, others...)
 	}
-	meta, at := m.Meta(), 0
-	rest := meta
-	if isObject(rest) {
-		rest = withoutReserved(rest)
-	} else {
-		rest = []byte("{}") // none, or none that can be kept
-	}
-	var room jsonrpc.DraftRoom
-	d := jsonrpc.DraftRequest(&room, c.upstream, c.method).Text("{")
-	if len(retry) > 0 {
-		d = d.Raw(retry).Text(",")
-	}
-	if meta != nil {
-		for member := range m.ParamsObject().Members() {
-			if member.Key == "_meta" {
-				at = member.At
-			}
-		}
-		d = d.Params(m, 1, at)
-	} else {
-		d = d.Text(`"_meta":`)
-	}
-	d = d.Text("{").Raw(f.meta)
-	if !isEmpty(rest) {
-		d = d.Text(",")
-	}
-	d = d.Raw(rest[1:])
-	switch {
-	case meta != nil:
-		d = d.Params(m, at+len(meta), len(params))
-	case isEmpty(params):
-		d = d.Raw(params[1:])
-	default:
-		d = d.Text(",").Params(m, 1, len(params))
-	}
-	translated, err := d.Message()
-	if err != nil {
-		panic("era: cannot translate a request: " + err.Error()) // its parts are those of a message
-	}
-	return translated
+	return m.WithMeta(f.meta).WithFirst(retry).WithID(c.upstream)
+}
+
+var (
+	// reservedKeys are what only a modern client says in a request's _meta.
+	reservedKeys = [...]string{KeyVersion, KeyClientInfo, KeyCapabilities, KeyLogLevel, KeyRelatedTask}
+
+	// retryKeys are what a legacy client's params cannot mean: a task would be
+	// ignored (C.5), and the others have a meaning only in a retry.
+	retryKeys = [...]string{"task", "inputResponses", "requestState"}
+)
+
+// hasReserved reports whether there may be any of reservedKeys in a request's _meta.
+func hasReserved(meta []byte) bool {
+	return bytes.IndexByte(meta, '\\') >= 0 || bytes.Contains(meta, []byte("io.modelcontextprotocol/"))
 }
 
 // findMeta returns the member _meta of an object and where it stands; alone is
@@ -115,14 +88,6 @@ func findMeta(object []byte) (at int, meta []byte, alone bool) {
 		}
 	}
 	return at, meta, alone
-}
-
-// withoutReserved takes out of a request's _meta what only a modern client says.
-func withoutReserved(meta []byte) []byte {
-	if bytes.IndexByte(meta, '\\') < 0 && !bytes.Contains(meta, []byte("io.modelcontextprotocol/")) {
-		return meta
-	}
-	return jsonrpc.Without(meta, KeyVersion, KeyClientInfo, KeyCapabilities, KeyLogLevel, KeyRelatedTask)
 }
 
 // completed takes a result of the server.
@@ -147,7 +112,7 @@ func (f *legacyClient) translated(c *clientCall, m jsonrpc.Message, parts result
 	if c.method != "tools/list" && (c.method != "tools/call" || !f.wraps(c, parts.structured)) {
 		var room [4]string
 		if keys, ok := parts.removed(room[:0], core); ok {
-			return m.WithoutInResult(c.id, keys...)
+			return m.WithoutInResult(keys...).WithID(c.id)
 		}
 	}
 	result := m.Result()

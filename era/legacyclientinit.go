@@ -45,26 +45,25 @@ func (f *legacyClient) begin(m jsonrpc.Message, out *Out) {
 	f.initialize = m
 	f.version = version
 	f.declared = projectDeclared(m.Lookup("params", "capabilities"), version)
-	f.bareMeta = f.metaMembers(m.Lookup("params", "clientInfo"))
+	f.bareMeta = f.everyMeta(m.Lookup("params", "clientInfo"))
 	f.lastID++
 	f.discover = jsonrpc.IntID(f.lastID)
 	out.Server(jsonrpc.NewRequest(f.discover, "server/discover", f.bareParams("")))
 }
 
-// metaMembers returns the members of _meta that every request has, without the
-// braces.
-func (f *legacyClient) metaMembers(clientInfo []byte) []byte {
-	meta := []byte(`"` + KeyVersion + `":"` + NewestModern + `",`)
+// everyMeta returns the _meta that every request has.
+func (f *legacyClient) everyMeta(clientInfo []byte) []byte {
+	meta := []byte(`{"` + KeyVersion + `":"` + NewestModern + `",`)
 	if isObject(clientInfo) {
 		meta = append(append(append(meta, `"`+KeyClientInfo+`":`...), clientInfo...), ',')
 	}
-	return append(append(meta, `"`+KeyCapabilities+`":`...), f.declared.raw...)
+	return append(append(append(meta, `"`+KeyCapabilities+`":`...), f.declared.raw...), '}')
 }
 
 // bareParams returns the params of a request of the Filter's own; members are
 // those after _meta, with their comma.
 func (f *legacyClient) bareParams(members string) []byte {
-	return []byte(`{"_meta":{` + string(f.bareMeta) + `}` + members + `}`)
+	return []byte(`{"_meta":` + string(f.bareMeta) + members + `}`)
 }
 
 // projectDeclared makes the capabilities of a client of a legacy version modern
@@ -227,7 +226,7 @@ func (f *legacyClient) readCapabilities(capabilities []byte) {
 			resources: isTrue("resources", "listChanged"),
 		},
 	}
-	f.meta = f.bareMeta
+	f.meta = jsonrpc.NewFragment(f.bareMeta)
 	if f.server.logging {
 		f.askForLogs(jsonrpc.Quote(f.opts.DefaultLogLevel))
 	}
@@ -235,8 +234,7 @@ func (f *legacyClient) readCapabilities(capabilities []byte) {
 
 // askForLogs makes later calls ask for a level of logs, raw JSON.
 func (f *legacyClient) askForLogs(level []byte) {
-	meta := append(make([]byte, 0, len(f.bareMeta)+64), f.bareMeta...)
-	f.meta = append(append(meta, `,"`+KeyLogLevel+`":`...), level...)
+	f.meta = jsonrpc.NewFragment(jsonrpc.With(f.bareMeta, KeyLogLevel, level))
 }
 
 // initializeResult makes a DiscoverResult an InitializeResult.

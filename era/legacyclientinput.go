@@ -180,7 +180,7 @@ func (f *legacyClient) answered(_ time.Time, m jsonrpc.Message, out *Out) {
 func (f *legacyClient) retry(c *clientCall, out *Out) {
 	in := c.input
 	f.unwait(c)
-	var members []byte
+	members := []byte{'{'}
 	for i, a := range in.asks {
 		if i == 0 {
 			members = append(members, `"inputResponses":{`...)
@@ -193,13 +193,10 @@ func (f *legacyClient) retry(c *clientCall, out *Out) {
 		members = append(members, '}')
 	}
 	if in.state != nil {
-		if len(members) > 0 {
-			members = append(members, ',')
-		}
-		members = append(append(members, `"requestState":`...), in.state...)
+		members = appendMember(members, "requestState", in.state)
 	}
 	in.asks, in.state = nil, nil
-	f.send(c, members, out)
+	f.send(c, jsonrpc.NewFragment(append(members, '}')), out)
 }
 
 // callDue goes on with a call whose wait has ended.

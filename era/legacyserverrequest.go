@@ -45,46 +45,17 @@ func readRequest(m jsonrpc.Message) request {
 }
 
 // forServer returns the request with another id and without what no legacy
-// server knows (C.0). Every other byte of the params stays, but for the commas
-// between.
+// server knows (C.0). Every other byte stays, but for the commas between.
 func (r *request) forServer(id jsonrpc.ID) jsonrpc.Message {
-	var room jsonrpc.DraftRoom
-	d := jsonrpc.DraftRequest(&room, id, r.method).Text("{")
-	params, end, none := r.m.Params(), 1, true
-	for member := range r.m.ParamsObject().Members() {
-		at := end
-		end = member.At + len(member.Value)
-		var meta []byte
-		switch member.Key {
-		case "requestState", "inputResponses":
-			continue
-		case "_meta":
-			if meta = legacyMeta(member.Value); meta == nil {
-				continue
-			}
-		}
-		for params[at] != '"' { // the white space and the comma ahead of the key
-			at++
-		}
-		if !none {
-			d = d.Text(",")
-		}
-		none = false
-		if meta != nil {
-			d = d.Params(r.m, at, member.At).Raw(meta)
-		} else {
-			d = d.Params(r.m, at, end)
-		}
+	m := r.m.WithoutInParams(modernMeta[:], "requestState", "inputResponses")
+	if params := m.Params(); params == nil || isObject(params) && isEmpty(params) { // "params":null, too
+		m = m.WithParams(nil)
 	}
-	if none {
-		return jsonrpc.NewRequest(id, r.method, nil)
-	}
-	m, err := d.Text("}").Message()
-	if err != nil {
-		panic("era: cannot translate a request: " + err.Error()) // its parts are those of a message
-	}
-	return m
+	return m.WithID(id)
 }
+
+// modernMeta is what no legacy server knows in a request's _meta.
+var modernMeta = [...]string{KeyVersion, KeyClientInfo, KeyCapabilities, KeyLogLevel}
 
 // readMeta reads what the request says about itself, but for the version, which it returns.
 func (r *request) readMeta(meta []byte) (version []byte) {
@@ -108,13 +79,4 @@ func (r *request) check(version []byte) {
 	if !plain || r.logLevel != nil && LogRank(r.logLevel) < 0 {
 		r.refusal = MetaOf(r.m).Check(Auto)
 	}
-}
-
-// legacyMeta returns the _meta of a request as a legacy server wants it; nil: none.
-func legacyMeta(meta []byte) []byte {
-	meta = jsonrpc.Without(meta, KeyVersion, KeyClientInfo, KeyCapabilities, KeyLogLevel)
-	if !isObject(meta) || isEmpty(meta) {
-		return nil
-	}
-	return meta
 }

@@ -36,38 +36,24 @@ func (f *LegacyServerFilter) resultMessage(id jsonrpc.ID, method string, result 
 // out of its result, which is copied once then, and not scanned again.
 func (f *LegacyServerFilter) resultOf(c *serverCall, m jsonrpc.Message) jsonrpc.Message {
 	result := m.Result()
-	if !isObject(result) || isEmpty(result) {
+	if !isObject(result) {
 		return f.resultMessage(c.id, c.method, result)
 	}
-	hints := ""
-	if IsCacheable(c.method) {
-		hints = cacheHints
+	first, cacheable := f.link.says[0], IsCacheable(c.method)
+	if cacheable {
+		first = f.link.says[1]
 	}
 	for member := range m.ResultObject().Members() {
 		switch member.Key {
 		case "resultType", "_meta":
 			return f.resultMessage(c.id, c.method, result)
 		case "ttlMs", "cacheScope":
-			if hints != "" {
+			if cacheable {
 				return f.resultMessage(c.id, c.method, result)
 			}
 		}
 	}
-	var room jsonrpc.DraftRoom
-	d := jsonrpc.DraftResult(&room, c.id).Text(`{"resultType":"complete",`).Text(hints)
-	if f.link.meta != nil {
-		d = d.Text(`"_meta":`).Raw(f.link.meta).Text(",")
-	}
-	return finished(c.id, d.Result(m, 1, len(result)))
-}
-
-// finished is the response that a Draft has become.
-func finished(id jsonrpc.ID, d jsonrpc.Draft) jsonrpc.Message {
-	m, err := d.Message()
-	if err != nil {
-		m = jsonrpc.NewError(id, jsonrpc.CodeInternalError, "the server's result cannot be translated", nil)
-	}
-	return m.WithRelated(id)
+	return m.WithFirst(first).WithID(c.id).WithRelated(c.id)
 }
 
 // resultMeta adds to the _meta of a result who the server is, and takes away
@@ -89,17 +75,16 @@ func (f *LegacyServerFilter) resultMeta(meta []byte) []byte {
 // makeResult writes a response: members, which end with a comma, _meta, and what
 // else the object rest has.
 func makeResult(id jsonrpc.ID, members string, meta, rest []byte) jsonrpc.Message {
-	var room jsonrpc.DraftRoom
-	d := jsonrpc.DraftResult(&room, id).Text("{")
+	result := append([]byte{'{'}, members...)
 	if meta != nil {
-		d = d.Text(members).Text(`"_meta":`).Raw(meta)
-	} else {
-		d = d.Text(members[:len(members)-1])
+		result = append(append(append(result, `"_meta":`...), meta...), ',')
 	}
 	if isEmpty(rest) {
-		return finished(id, d.Text("}"))
+		result[len(result)-1] = '}'
+	} else {
+		result = append(result, rest[1:]...)
 	}
-	return finished(id, d.Text(",").Raw(rest[1:]))
+	return jsonrpc.NewResult(id, result).WithRelated(id)
 }
 
 // failure is the response for an error of the server. Codes that 2026-07-28 has

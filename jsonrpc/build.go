@@ -3,23 +3,12 @@ package jsonrpc
 import (
 	"bytes"
 	"math"
+	"slices"
 	"strconv"
-	"strings"
 )
 
 // idRoom is enough for most ids, so that nothing but the message is allocated.
 const idRoom = 64
-
-// splice replaces what stands at the span at. (bytes.Join does not clear the
-// memory that it is about to fill; for a megabyte that matters.)
-func (m Message) splice(at span, id ID, field string) Message {
-	m.check(at, id, field)
-	var room [idRoom]byte
-	m.raw = bytes.Join([][]byte{m.raw[:at.start], append(room[:0], id.text...), m.raw[at.end:]}, nil)
-	m.moved(at, len(id.text))
-	m.late = nil
-	return m
-}
 
 // check panics if id cannot stand at the span at.
 func (m Message) check(at span, id ID, field string) {
@@ -31,59 +20,74 @@ func (m Message) check(at span, id ID, field string) {
 	}
 }
 
+// edit is a change of the text at one place.
+type edit struct {
+	at   span
+	text []byte
+}
+
+// maxEdits is how many a change mostly takes at most.
+const maxEdits = 8
+
+// edited returns the message with other text at some places, in order. The index
+// is corrected, nothing is scanned again: what is put in is known to fit there.
+// (bytes.Join does not clear the memory that it is about to fill; for a megabyte
+// that matters.)
+func (m Message) edited(edits ...edit) Message {
+	var room [2*maxEdits + 1][]byte
+	parts, at := room[:0], uint32(0)
+	for _, e := range edits {
+		parts, at = append(parts, m.raw[at:e.at.start], e.text), e.at.end
+	}
+	m.raw = bytes.Join(append(parts, m.raw[at:]), nil)
+	for _, e := range slices.Backward(edits) {
+		m.moved(e.at, len(e.text))
+	}
+	if m.joined != nil {
+		m.joined = new(joined)
+	}
+	return m
+}
+
 // moved corrects the index for what stood at a place and has another length now.
 func (m *Message) moved(at span, length int) {
 	delta := uint32(length) - (at.end - at.start) // wraps around when negative, and so does the sum
 	for _, s := range []*span{&m.id, &m.method, &m.params, &m.token, &m.requestID, &m.outcome, &m.meta, &m.bulk} {
-		// What begins behind moves; what contains the place, or is it, grows.
-		if s.start >= at.end {
+		switch {
+		case s.start >= at.end: // behind
 			s.start += delta
-		}
-		if s.end >= at.end {
+			s.end += delta
+		case s.start > at.start && s.end <= at.end: // within what has gone
+			*s = span{}
+		case s.end >= at.end: // it contains the place, or is it
 			s.end += delta
 		}
 	}
 }
 
 // WithID returns a copy with the id replaced where it stands; every other byte
-// stays. A long message is copied only when somebody wants its Bytes. It panics
+// stays. The text is copied only when somebody wants its Bytes. It panics
 // if the message has no id, if id is zero, and if id is NullID and the message
 // no error response.
 func (m Message) WithID(id ID) Message {
-	if len(m.raw) >= lateSize {
-		m.check(m.id, id, "id")
-		m.late = &lateID{id: ID{strings.Clone(id.text)}} // so that no id has to be allocated for its own sake
-		return m
+	m.check(m.id, id, "id")
+	m.ident, m.late, m.joined = id, true, nil
+	if len(m.raw) >= longSize {
+		m.joined = new(joined)
 	}
-	return m.splice(m.id, id, "id")
+	return m
 }
 
 // WithProgressToken returns a copy with what ProgressToken returns replaced
 // where it stands; every other byte stays. It panics if there is no such token
 // and if id is zero or NullID.
-func (m Message) WithProgressToken(id ID) Message {
-	if m.late != nil {
-		return m.WithIDAndToken(m.late.id, id)
-	}
-	return m.splice(m.token, id, "progress token")
-}
+func (m Message) WithProgressToken(id ID) Message { return m.spelled(m.token, id, "progress token") }
 
-// WithIDAndToken returns what WithID and WithProgressToken make together, but
-// copies the message only once.
-func (m Message) WithIDAndToken(id, token ID) Message {
-	m.check(m.id, id, "id")
-	m.check(m.token, token, "progress token")
-	var rooms [2][idRoom]byte
-	first, last := m.id, m.token
-	a, b := append(rooms[0][:0], id.text...), append(rooms[1][:0], token.text...)
-	if last.start < first.start {
-		first, last, a, b = last, first, b, a
-	}
-	m.raw = bytes.Join([][]byte{m.raw[:first.start], a, m.raw[first.end:last.start], b, m.raw[last.end:]}, nil)
-	m.moved(last, len(b))
-	m.moved(first, len(a))
-	m.late = nil
-	return m
+// spelled returns a copy with another id at the span at.
+func (m Message) spelled(at span, id ID, field string) Message {
+	m.check(at, id, field)
+	var room [idRoom]byte
+	return m.edited(edit{at, append(room[:0], id.text...)})
 }
 
 // WithRequestID returns a copy with what RequestID returns replaced where it
@@ -93,7 +97,7 @@ func (m Message) WithRequestID(id ID) Message {
 	if m.kind != Notification {
 		panic("jsonrpc: only a notification has a params.requestId")
 	}
-	return m.splice(m.requestID, id, "params.requestId")
+	return m.spelled(m.requestID, id, "params.requestId")
 }
 
 // NewRequest builds a request from raw JSON params, nil for none. It panics
@@ -154,7 +158,7 @@ func appendMethod(b []byte, method string) []byte {
 // build adds the last member, unless value is empty, and makes the index.
 func build(b []byte, key string, value []byte) Message {
 	if len(value) == 0 {
-		return built(append(b, '}'), span{}, span{})
+		return built(append(b, '}'), span{})
 	}
 	b = append(b, `,"`...)
 	b = append(b, key...)
@@ -162,26 +166,25 @@ func build(b []byte, key string, value []byte) Message {
 	text, cut := trim(value)
 	at := uint32(len(b) + cut)
 	b = append(b, value...)
-	return built(append(b, '}'), span{at, at + uint32(len(text))}, span{})
+	return built(append(b, '}'), span{at, at + uint32(len(text))})
 }
 
 // built makes the index of a message that ends with the value at last, if that
 // is anywhere. What is several members, such as {},"id":1, does not end there:
-// it shall not make another message than was asked for. known is a value that
-// need not be scanned.
-func built(raw []byte, last, known span) Message {
-	m, err := index(raw, last, known)
+// it shall not make another message than was asked for.
+func built(raw []byte, last span) Message {
+	m, err := index(raw, last)
 	if err != nil {
 		panic("jsonrpc: cannot build a message: " + err.Error())
 	}
 	return m
 }
 
-func index(raw []byte, last, known span) (Message, error) {
+func index(raw []byte, last span) (Message, error) {
 	if len(raw) > math.MaxInt32 {
 		return Parse(raw) // which says so
 	}
-	p := parser{scanner: scanner{data: raw}, known: known}
+	p := parser{scanner: scanner{data: raw}}
 	switch {
 	case !p.message():
 		return Message{}, p.error(0)

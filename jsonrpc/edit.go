@@ -58,6 +58,10 @@ func without(object []byte, skip span, keys []string) []byte {
 	if len(cuts) == 0 {
 		return object
 	}
+	return withoutCuts(object, cuts)
+}
+
+func withoutCuts(object []byte, cuts []cut) []byte {
 	out := make([]byte, 0, len(object))
 	from := 0
 	for _, c := range cuts {

@@ -22,8 +22,10 @@ func FuzzLateID(f *testing.F) {
 			return
 		}
 		id := StringID(text)
-		late, plain := m.WithRelated(id), m.WithRelated(id).WithID(id)
-		late.late = &lateID{id: id}
+		late, plain := m.WithRelated(id).WithID(id), copied(t, m.WithRelated(id).WithID(id))
+		if also&64 != 0 {
+			late.joined = new(joined) // as if it was long
+		}
 		if also&32 != 0 {
 			late.Bytes()
 		}
@@ -34,17 +36,23 @@ func FuzzLateID(f *testing.F) {
 			late, plain = late.WithResult([]byte(`{"a":[1]}`)), plain.WithResult([]byte(`{"a":[1]}`))
 		}
 		if also&4 != 0 && m.Result() != nil {
-			late, plain = late.WithoutInResult(late.ID(), "a"), plain.WithoutInResult(id, "a")
+			late, plain = late.WithoutInResult("a"), plain.WithoutInResult("a")
 		}
 		if also&8 != 0 && m.Kind() == Request {
 			late, plain = late.WithParams([]byte(`{}`)), plain.WithParams([]byte(`{}`))
 		}
 		checkSame(t, late, plain)
 		if also&16 != 0 {
-			late.late, plain = &lateID{id: IntID(77)}, plain.WithID(IntID(77))
+			late, plain = late.WithID(IntID(77)), copied(t, plain.WithID(IntID(77)))
 			checkSame(t, late, plain)
 		}
 	})
+}
+
+// copied is a message as it is when it comes over a wire.
+func copied(t *testing.T, m Message) Message {
+	t.Helper()
+	return mustParse(t, string(m.Bytes())).WithRelated(m.related)
 }
 
 func checkSame(t *testing.T, late, plain Message) {
@@ -67,7 +75,7 @@ func checkSame(t *testing.T, late, plain Message) {
 // What is long is not copied for an id, and its bytes are put together once,
 // for all who have a copy of the message.
 func TestLateID(t *testing.T) {
-	m := mustParse(t, `{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":"`+strings.Repeat("x", lateSize)+`"}}`)
+	m := mustParse(t, `{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":"`+strings.Repeat("x", longSize)+`"}}`)
 	s := m.WithID(StringID("new"))
 	if first, _, rest := s.Parts(); &first[0] != &m.raw[0] || &rest[len(rest)-1] != &m.raw[len(m.raw)-1] {
 		t.Error("the message was copied")
@@ -92,7 +100,7 @@ func TestLateID(t *testing.T) {
 		"zero": func() { m.WithID(ID{}) },
 		"null": func() { m.WithID(NullID) },
 		"note": func() {
-			mustParse(t, `{"jsonrpc":"2.0","method":"m","params":{"a":"`+strings.Repeat("x", lateSize)+`"}}`).WithID(IntID(1))
+			mustParse(t, `{"jsonrpc":"2.0","method":"m","params":{"a":"`+strings.Repeat("x", longSize)+`"}}`).WithID(IntID(1))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

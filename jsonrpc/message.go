@@ -39,25 +39,25 @@ type Message struct {
 	meta      span // params._meta
 	bulk      span // the longest value of a member of params or result: who looks for another skips it
 	kind      Kind
-	failure   bool // outcome is an error
-	breaks    bool // line breaks stand between tokens
+	known     uint8 // the method, in knownMethods; 0: it is none of them
+	failure   bool  // outcome is an error
+	breaks    bool  // line breaks may stand between tokens
+	late      bool  // what stands at id is not ident, which takes its place when somebody wants the bytes
 
-	late    *lateID // not nil: it has another id than stands in raw
+	ident   ID      // the id
+	joined  *joined // of a long message whose id is late
 	related ID      // no part of the bytes; see Related
 }
 
-// lateID is the id of a message that is too long to be copied for an id alone.
-// It gets its place when somebody wants the bytes in one piece. Until then raw
-// is as it was, and so are the spans.
-type lateID struct {
-	id   ID
+// joined is a long message with its late id in its place, once that was wanted.
+// Short ones are put together each time: mostly that is once, too.
+type joined struct {
 	once sync.Once
-	raw  []byte // with the id
+	raw  []byte
 }
 
-// lateSize is how long a message is whose id comes late: below it costs more to
-// remember one than to copy all.
-const lateSize = 4 << 10
+// longSize is how long a message is that shall not be copied twice.
+const longSize = 4 << 10
 
 // LineParts returns Line in parts, as Parts returns Bytes.
 func (m Message) LineParts() (first, id, rest []byte) {
@@ -67,39 +67,39 @@ func (m Message) LineParts() (first, id, rest []byte) {
 	return m.Parts()
 }
 
-// bytes returns raw with the id in its place.
-func (l *lateID) bytes(raw []byte, at span) []byte {
-	l.once.Do(func() { l.raw = bytes.Join([][]byte{raw[:at.start], []byte(l.id.text), raw[at.end:]}, nil) })
-	return l.raw
+// join returns the text with the late id in its place.
+func (m Message) join() []byte {
+	var room [idRoom]byte
+	return bytes.Join([][]byte{m.raw[:m.id.start], append(room[:0], m.ident.text...), m.raw[m.id.end:]}, nil)
 }
 
 // settled returns the message with its id in its place.
 func (m Message) settled() Message {
-	if m.late == nil {
+	if !m.late {
 		return m
 	}
-	raw, length := m.Bytes(), len(m.late.id.text)
-	m.moved(m.id, length)
-	m.raw, m.late = raw, nil
+	m.raw = m.Bytes()
+	m.moved(m.id, len(m.ident.text))
+	m.late, m.joined = false, nil
 	return m
 }
 
 // Size returns the length of Bytes.
 func (m Message) Size() int {
-	if m.late == nil {
+	if !m.late {
 		return len(m.raw)
 	}
-	return len(m.raw) - int(m.id.end-m.id.start) + len(m.late.id.text)
+	return len(m.raw) - int(m.id.end-m.id.start) + len(m.ident.text)
 }
 
 // Parts returns Bytes in one part or in three, of which the first and the second
 // are mostly short: to write one after the other costs less than Bytes, which may
 // have to copy a long message. The caller must not change them.
 func (m Message) Parts() (first, id, rest []byte) {
-	if m.late == nil {
+	if !m.late {
 		return m.raw, nil, nil
 	}
-	return m.raw[:m.id.start:m.id.start], []byte(m.late.id.text), m.raw[m.id.end:]
+	return m.raw[:m.id.start:m.id.start], []byte(m.ident.text), m.raw[m.id.end:]
 }
 
 func (m Message) cut(s span) []byte {
@@ -113,10 +113,14 @@ func (m Message) cutID(s span) ID { return ID{string(m.cut(s))} }
 
 // Bytes returns the message as it crossed the wire. The caller must not change it.
 func (m Message) Bytes() []byte {
-	if m.late == nil {
+	switch {
+	case !m.late:
 		return m.raw
+	case m.joined == nil:
+		return m.join()
 	}
-	return m.late.bytes(m.raw, m.id)
+	m.joined.once.Do(func() { m.joined.raw = m.join() })
+	return m.joined.raw
 }
 
 // Line returns the message without the line breaks between its tokens, for
@@ -142,22 +146,14 @@ func (m Message) Kind() Kind { return m.kind }
 
 // ID returns the id as spelled; the zero ID for a notification and for an
 // error response without one, NullID for an error response with "id":null.
-func (m Message) ID() ID {
-	if m.late != nil {
-		return m.late.id
-	}
-	return m.cutID(m.id)
-}
+func (m Message) ID() ID { return m.ident }
 
 // Method returns the method; "" for a response.
 func (m Message) Method() string {
-	if m.method.end == 0 {
-		return ""
+	if m.known > 0 || m.method.end == 0 {
+		return knownMethods[m.known]
 	}
 	text := m.raw[m.method.start+1 : m.method.end-1]
-	if name, ok := knownMethods[string(text)]; ok {
-		return name // saves the allocation
-	}
 	if bytes.IndexByte(text, '\\') < 0 {
 		return string(text)
 	}

@@ -93,7 +93,6 @@ func (s fields) kind(complete bool) Kind {
 type parser struct {
 	scanner
 	m         Message
-	known     span // a value that is known to be valid and has no line breaks between tokens
 	last      span // the value of the envelope's last member
 	seen      fields
 	metaToken span // params._meta.progressToken
@@ -283,7 +282,7 @@ func (p *parser) params() {
 		case f == fieldMeta && p.peek() == '{':
 			p.meta()
 		default:
-			p.bulky()
+			p.value()
 		}
 		s := p.weigh(at)
 		if f == fieldMeta {
@@ -299,18 +298,9 @@ func (p *parser) result() {
 			return
 		}
 		at := p.pos
-		p.bulky()
+		p.value()
 		p.weigh(at)
 	}
-}
-
-// bulky scans a value, unless it is the one that is known to be valid.
-func (p *parser) bulky() {
-	if p.known.end > 0 && p.pos == int(p.known.start) {
-		p.pos = int(p.known.end)
-		return
-	}
-	p.value()
 }
 
 // weigh returns the span of the value from at to here, which becomes the bulk
@@ -395,6 +385,12 @@ func (p *parser) finish() {
 	p.m.kind = p.seen.kind(true)
 	p.m.failure = failure
 	p.m.breaks = p.breaks
+	if p.m.id.end > 0 {
+		p.m.ident = p.m.cutID(p.m.id)
+	}
+	if method {
+		p.m.known = methodNumbers[string(p.m.cut(span{p.m.method.start + 1, p.m.method.end - 1}))]
+	}
 	switch p.m.kind {
 	case Request:
 		p.m.token = p.metaToken

@@ -45,14 +45,14 @@ func (c *Conn) trySend(m jsonrpc.Message) bool {
 		return false
 	}
 	defer func() { <-c.sending }()
-	text := m.Line()
-	if c.sendErr != nil || len(text) >= smallSize {
+	first, id, rest := m.LineParts()
+	if c.sendErr != nil || len(first)+len(id)+len(rest) >= smallSize {
 		return false
 	}
 	c.note(m)
 	chunk := getChunk()
 	defer putChunk(chunk)
-	line := append(append(chunk[:0], text...), '\n')
+	line := append(append(append(append(chunk[:0], first...), id...), rest...), '\n')
 	n := c.try(line)
 	if 0 < n && n < len(line) {
 		// Nobody is to wait for the rest. It takes a window of a few bytes for an

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os/exec"
 	"runtime"
+	"time"
 )
 
 // modernKinds are the transports on which a bridge is called in the era
@@ -105,4 +106,85 @@ func (b *bench) printInFlight(s *scene, k kind, c client) error {
 		one = func() (float64, error) { return linkRate(l, n, k.senders, b.window) }
 	}
 	return b.printRate(k.name+", 32 in flight", []link{s.pipe}, bare, one)
+}
+
+// pair is a call with translation, and the same one without.
+type pair struct {
+	name         string
+	plain, mixed client
+	form         form
+}
+
+// translation measures what the calls between eras cost more than those within
+// one, each in turn with its like: the difference of two rows that were measured
+// at other times says more about the machine.
+func (b *bench) translation() error {
+	const title = "translation: one call, p50, 100 B"
+	fmt.Printf("%-42s %12s %12s %12s\n", title, "one era", "two eras", "adds")
+	var names []string
+	plain, mixed, adds := map[string][]time.Duration{}, map[string][]time.Duration{}, map[string][]time.Duration{}
+	for range b.rounds {
+		err := b.pairs(func(p pair) error {
+			if plain[p.name] == nil {
+				names = append(names, p.name)
+			}
+			for range turns {
+				one, err := timeCalls(p.plain, p.form, b.calls/turns, 100)
+				if err != nil {
+					return fmt.Errorf("%s, one era: %w", p.name, err)
+				}
+				two, err := timeCalls(p.mixed, p.form, b.calls/turns, 100)
+				if err != nil {
+					return fmt.Errorf("%s: %w", p.name, err)
+				}
+				plain[p.name], mixed[p.name], adds[p.name] = append(plain[p.name], one), append(mixed[p.name], two), append(adds[p.name], two-one)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	for _, name := range names {
+		fmt.Printf("%-42s %12s %12s %12s\n", name, micros(median(plain[name])), micros(median(mixed[name])), micros(median(adds[name])))
+	}
+	fmt.Println()
+	return nil
+}
+
+// pairs calls f for each transport in both directions, with new processes.
+func (b *bench) pairs(f func(pair) error) error {
+	s, err := b.begin()
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	shared, err := b.start1(s, childArgs("modern")...)
+	if err != nil {
+		return err
+	}
+	for _, way := range []struct {
+		name         string
+		kinds        []kind
+		plain, mixed *site
+		form         form
+	}{
+		{"2026 client, 2025 child", modernKinds(), shared, s.bridge, modern},
+		{"2025 client, 2026 child", kinds(), s.bridge, shared, legacy},
+	} {
+		for _, k := range way.kinds {
+			plain, err := s.open(k, way.plain)
+			if err != nil {
+				return err
+			}
+			mixed, err := s.open(k, way.mixed)
+			if err != nil {
+				return err
+			}
+			if err := f(pair{way.name + ", " + k.name, plain, mixed, way.form}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }

@@ -21,7 +21,7 @@ func main() {
 		return
 	}
 	quick := flag.Bool("quick", false, "few calls, to see that it works")
-	only := flag.String("only", "", "one step: latency, throughput, notifications, eras, remote, connect, start, memory")
+	only := flag.String("only", "", "one step: latency, throughput, notifications, eras, translation, remote, connect, start, memory")
 	binary := flag.String("binary", "", "the mcp-bridge to measure (default: build it)")
 	flag.Parse()
 	if err := measure(*binary, *only, *quick); err != nil {
@@ -74,7 +74,7 @@ func measure(binary, only string, quick bool) error {
 		name string
 		run  func() error
 	}{
-		{"latency", b.latency}, {"throughput", b.throughput}, {"notifications", b.notifications}, {"eras", b.eras},
+		{"latency", b.latency}, {"throughput", b.throughput}, {"notifications", b.notifications}, {"eras", b.eras}, {"translation", b.translation},
 		{"remote", b.remote}, {"connect", b.connect}, {"start", b.start}, {"memory", b.memory},
 	} {
 		if only != "" && only != step.name {

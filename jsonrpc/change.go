@@ -1,0 +1,171 @@
+package jsonrpc
+
+import (
+	"bytes"
+	"slices"
+)
+
+// This file is what may be put into a message and taken out of it. The rest is
+// copied once, and nothing is scanned again.
+
+// Fragment is members of an object that are put into many messages. The zero
+// Fragment has none. It may be used by many goroutines.
+type Fragment struct {
+	text   []byte // without the braces
+	breaks bool   // line breaks stand between tokens
+}
+
+// NewFragment returns the members of a raw JSON object, of which it takes
+// ownership. It panics if object is anything else.
+func NewFragment(object []byte) Fragment {
+	data, _ := trim(object)
+	s := scanner{data: data}
+	s.value()
+	s.end()
+	if s.fault != "" || data[0] != '{' {
+		panic("jsonrpc: a fragment must be the members of an object")
+	}
+	return Fragment{bytes.Trim(data[1:len(data)-1], " \t\r\n"), s.breaks}
+}
+
+// String returns the members as raw JSON, with the commas between them.
+func (f Fragment) String() string { return string(f.text) }
+
+var (
+	metaStart = []byte(`"_meta":{`)
+	brace     = []byte("}")
+	comma     = []byte(",")
+)
+
+// WithMeta returns a request or notification with members put into its
+// params._meta, ahead of those that are there; if there is none, or no object, it
+// is made, and so are params. Every other byte stays, and so does Related. That
+// none of the keys is there yet, the caller sees to. It panics if params are an
+// array, and for a response.
+func (m Message) WithMeta(f Fragment) Message {
+	at, end := m.params.start+1, brace
+	switch {
+	case m.kind == Response || m.kind == Invalid:
+		panic("jsonrpc: the message has no params")
+	case m.params.end == 0:
+		return m.WithParams(slices.Concat([]byte("{"), metaStart, f.text, []byte("}}")))
+	case m.raw[m.params.start] != '{':
+		panic("jsonrpc: the params are no object")
+	case m.meta.end > 0 && m.raw[m.meta.start] == '{':
+		return m.put(m.meta.start+1, f)
+	case m.meta.end > 0:
+		old := m.meta
+		m = m.edited(edit{old, slices.Concat([]byte("{"), f.text, brace)})
+	default:
+		if !isEmpty(m.Params()) {
+			end = []byte("},")
+		}
+		here := span{at, at}
+		m = m.edited(edit{here, metaStart}, edit{here, f.text}, edit{here, end})
+		start := at + uint32(len(metaStart)) - 1
+		m.meta = span{start, start + uint32(len(f.text)) + 2}
+	}
+	m.breaks = m.breaks || f.breaks
+	if m.meta.end-m.meta.start > m.bulk.end-m.bulk.start {
+		m.bulk = m.meta
+	}
+	return m
+}
+
+// WithFirst returns the message with members put into its params or its result,
+// ahead of those that are there. Every other byte stays, and so does Related.
+// That none of the keys is there yet, and not _meta in params, the caller sees to. It
+// panics if that is no object.
+func (m Message) WithFirst(f Fragment) Message {
+	at := m.params
+	if m.kind == Response {
+		at = m.outcome
+	}
+	if at.end == 0 || m.raw[at.start] != '{' || m.failure {
+		panic("jsonrpc: the message has no params or result that are an object")
+	}
+	return m.put(at.start+1, f)
+}
+
+// put puts members at the beginning of an object, behind its brace.
+func (m Message) put(at uint32, f Fragment) Message {
+	if len(f.text) == 0 {
+		return m
+	}
+	here := span{at, at}
+	edits := [...]edit{{here, f.text}, {here, comma}}
+	n := len(edits)
+	if isEmpty(m.raw[at-1:]) {
+		n--
+	}
+	m = m.edited(edits[:n]...)
+	m.breaks = m.breaks || f.breaks
+	return m
+}
+
+// isEmpty reports whether the object at the beginning of text has no members.
+func isEmpty(text []byte) bool {
+	s := scanner{data: text, pos: 1}
+	s.space()
+	return s.peek() == '}'
+}
+
+// WithoutInResult returns a response with a result that lacks the members of
+// these keys (see Without); every other byte stays, and so does Related. It
+// panics if the message has no result.
+func (m Message) WithoutInResult(keys ...string) Message {
+	if m.kind != Response || m.failure {
+		panic("jsonrpc: the message has no result")
+	}
+	var list [maxCuts]cut
+	var room [maxEdits]edit
+	cuts := findCuts(list[:0], m.Result(), m.bulk.within(m.outcome), keys)
+	return m.cutOut(appendCuts(room[:0], m.outcome, cuts))
+}
+
+// WithoutInParams returns a request or notification whose params lack the members
+// of these keys (see Without), and whose params._meta lacks those of metaKeys; it
+// goes, too, if nothing is left in it. Every other byte stays, and so does Related.
+func (m Message) WithoutInParams(metaKeys []string, keys ...string) Message {
+	var lists [2][maxCuts]cut
+	var room [maxEdits]edit
+	var most [maxCuts + 1]string
+	inMeta := findCuts(lists[0][:0], m.Meta(), span{}, metaKeys)
+	if len(inMeta) > 0 && leavesNothing(m.Meta(), inMeta) {
+		inMeta, keys = nil, append(append(most[:0], keys...), "_meta")
+	}
+	cuts := findCuts(lists[1][:0], m.Params(), m.bulk.within(m.params), keys)
+	edits := appendCuts(room[:0], m.params, cuts)
+	if len(inMeta) > 0 { // what is cut out of params is ahead of it, or behind
+		i := 0
+		for i < len(edits) && edits[i].at.start < m.meta.start {
+			i++
+		}
+		behind := slices.Clone(edits[i:])
+		edits = append(appendCuts(edits[:i], m.meta, inMeta), behind...)
+	}
+	return m.cutOut(edits)
+}
+
+// leavesNothing reports whether an object has no members but those cut out.
+func leavesNothing(object []byte, cuts []cut) bool {
+	rest := len(object)
+	for _, c := range cuts {
+		rest -= c.to - c.from
+	}
+	return rest == 2 || isEmpty(withoutCuts(object, cuts))
+}
+
+func appendCuts(edits []edit, of span, cuts []cut) []edit {
+	for _, c := range cuts {
+		edits = append(edits, edit{at: span{of.start + uint32(c.from), of.start + uint32(c.to)}})
+	}
+	return edits
+}
+
+func (m Message) cutOut(edits []edit) Message {
+	if len(edits) == 0 {
+		return m
+	}
+	return m.edited(edits...)
+}

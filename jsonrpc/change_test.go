@@ -1,0 +1,264 @@
+package jsonrpc
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+)
+
+// FuzzChange compares what is put into a message, and taken out, in one go with
+// the same changes to its params or its result, put together and parsed.
+func FuzzChange(f *testing.F) {
+	for _, s := range hostile {
+		f.Add([]byte(s))
+	}
+	for _, s := range []string{
+		`{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":[1, 2],"_meta":{"progressToken":1},"b":"x"}}`,
+		`{"params":{ "_meta" : {"a":1, "progressToken":"t", "b":2 } , "a":1},"id":1,"jsonrpc":"2.0","method":"tools/call","x":1.0}`,
+		`{"params":{"a":1,"b":2,"_meta":{"a":1,"b":{}},"c":3,"b\u0061":1},"id":1,"jsonrpc":"2.0","method":"tools/call"}`,
+		`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":5,"_meta":{}}}`,
+		`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":5,"_meta":null}}`,
+		`{"jsonrpc":"2.0","id":1,"method":"m","params":{ }}`,
+		`{"jsonrpc":"2.0","id":1,"method":"m","params":null,"x":1}`,
+		`{"jsonrpc":"2.0","id":1,"method":"m"}`,
+		`{"jsonrpc":"2.0","id":1,"result":{"a":[1, 2],"b":"x","resultType":"complete"}}`,
+		`{"result":{"a":123},"jsonrpc":"2.0","id":1}`,
+		`{"jsonrpc":"2.0","id":1,"result":{ }}`,
+		"{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"a\":[1,\n2],\"b\":\"x\"}}",
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		m, err := Parse(raw)
+		if err != nil {
+			return
+		}
+		m = m.WithRelated(IntID(9))
+		for _, id := range []ID{{}, StringID("another id")} {
+			if !id.IsZero() {
+				if m.ID().IsZero() {
+					return
+				}
+				m = m.WithID(id)
+			}
+			checkWithoutInResult(t, m)
+			checkWithoutInParams(t, m)
+			checkFirst(t, m)
+		}
+	})
+}
+
+// changed compares a message with what it should be.
+func changed(t *testing.T, what string, got, want Message) {
+	t.Helper()
+	if !bytes.Equal(got.Bytes(), want.Bytes()) || got.Related() != IntID(9) {
+		t.Fatalf("%s: %s, want %s", what, got.Bytes(), want.Bytes())
+	}
+	got, want = got.settled(), mustParse(t, string(want.Bytes()))
+	if got.breaks && !want.breaks { // what had some has gone: Line finds none
+		got.breaks = false
+	}
+	checkIndex(t, got, want)
+}
+
+// withParams replaces params where they stand.
+func withParams(t *testing.T, m Message, params []byte) Message {
+	t.Helper()
+	m = m.settled()
+	return mustParse(t, string(m.raw[:m.params.start])+string(params)+string(m.raw[m.params.end:]))
+}
+
+func checkFirst(t *testing.T, m Message) {
+	t.Helper()
+	for _, members := range []string{"", `"new":[1, {}],"more":"x"`, "\"new\":\n1", `"long":"` + strings.Repeat("x", 300) + `"`} {
+		f := NewFragment([]byte(" {" + members + " } "))
+		first := func(object []byte) []byte {
+			if members != "" && !isEmpty(object) {
+				return append([]byte("{"+members+","), object[1:]...)
+			}
+			return append([]byte("{"+members), object[1:]...)
+		}
+		params, result := m.Params(), m.Result()
+		isObject := func(value []byte) bool { return len(value) > 0 && value[0] == '{' }
+		switch {
+		case isObject(result):
+			changed(t, "first in the result", m.WithFirst(f), m.WithResult(first(result)))
+		case isObject(params):
+			changed(t, "first in the params", m.WithFirst(f), withParams(t, m, first(params)))
+			meta := m.Meta()
+			switch {
+			case isObject(meta):
+				meta = first(meta)
+			default:
+				meta = []byte("{" + members + "}")
+			}
+			want := With(params, "_meta", meta)
+			if m.Meta() == nil {
+				rest := params[1:]
+				if !isEmpty(params) {
+					rest = append([]byte(","), rest...)
+				}
+				want = append([]byte(`{"_meta":`+string(meta)), rest...)
+			}
+			changed(t, "in _meta", m.WithMeta(f), withParams(t, m, want))
+		case params == nil && m.Kind() != Response:
+			changed(t, "params made", m.WithMeta(f), m.WithParams([]byte(`{"_meta":{`+members+`}}`)))
+		}
+	}
+}
+
+func checkWithoutInParams(t *testing.T, m Message) {
+	t.Helper()
+	if m.Params() == nil || m.Kind() == Response {
+		return
+	}
+	keys, metaKeys := []string{"a"}, []string{"progressToken"}
+	for member := range m.ParamsObject().Members() {
+		if member.Key != "_meta" {
+			keys = append(keys, member.Key)
+		}
+	}
+	for member := range Members(m.Meta()) {
+		metaKeys = append(metaKeys, member.Key)
+	}
+	for i := range len(keys) + 1 {
+		for j := range len(metaKeys) + 1 {
+			gone, metaGone := keys[:i], metaKeys[j:]
+			params := Without(m.Params(), gone...)
+			if got := m.ParamsObject().Without(gone...); !bytes.Equal(got, params) {
+				t.Fatalf("without %q: %s, want %s", gone, got, params)
+			}
+			if meta := Without(m.Meta(), metaGone...); len(meta) != len(m.Meta()) {
+				if isEmpty(meta) {
+					params = Without(m.Params(), append(gone[:i:i], "_meta")...)
+				} else {
+					params = With(params, "_meta", meta)
+				}
+			}
+			changed(t, "without "+strings.Join(gone, " ")+" and "+strings.Join(metaGone, " "), m.WithoutInParams(metaGone, gone...), withParams(t, m, params))
+		}
+	}
+}
+
+// checkWithoutInResult compares one copy with one for each change.
+func checkWithoutInResult(t *testing.T, m Message) {
+	t.Helper()
+	if m.Result() == nil {
+		return
+	}
+	keys := []string{"resultType", "a"}
+	for member := range m.ResultObject().Members() {
+		keys = append(keys, member.Key)
+	}
+	for n := range len(keys) {
+		for _, keys := range [][]string{keys[:n], keys[n:]} {
+			rest := Without(m.Result(), keys...)
+			if got := m.ResultObject().Without(keys...); !bytes.Equal(got, rest) {
+				t.Fatalf("without %q: %s, want %s", keys, got, rest)
+			}
+			changed(t, "without "+strings.Join(keys, " "), m.WithoutInResult(keys...), m.WithResult(rest))
+		}
+	}
+}
+
+func TestWithoutInResult(t *testing.T) {
+	for _, c := range []struct{ text, want string }{
+		{`{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","content":[{"text":"a long one"}]}}`, `{"jsonrpc":"2.0","id":"new","result":{"content":[{"text":"a long one"}]}}`},
+		{`{"result" : { "content":[] ,"resultType":"complete" },"x":1.0,"id":1,"jsonrpc":"2.0"}`, `{"result" : { "content":[] },"x":1.0,"id":"new","jsonrpc":"2.0"}`},
+		{`{"jsonrpc":"2.0","id":1,"result":{"content":[]}}`, `{"jsonrpc":"2.0","id":"new","result":{"content":[]}}`},
+		{`{"jsonrpc":"2.0","id":1,"result":{"resultType":"one that is very much longer than all others"}}`, `{"jsonrpc":"2.0","id":"new","result":{}}`},
+		{"{\"jsonrpc\":\"2.0\",\"id\":1,\n\"result\":{\"resultType\":1,\"a\":[\n1]}}", "{\"jsonrpc\":\"2.0\",\"id\":\"new\",\n\"result\":{\"a\":[\n1]}}"},
+	} {
+		m := mustParse(t, c.text).WithRelated(IntID(9))
+		if got := m.WithoutInResult("resultType").WithID(StringID("new")); string(got.Bytes()) != c.want || got.ID() != StringID("new") {
+			t.Errorf("got %s, want %s", got.Bytes(), c.want)
+		}
+		checkWithoutInResult(t, m)
+	}
+	for name, f := range map[string]func(){
+		"without in a request":         func() { NewRequest(IntID(1), "m", nil).WithoutInResult("a") },
+		"without in an error":          func() { NewError(IntID(1), 1, "", nil).WithoutInResult("a") },
+		"_meta in a result":            func() { NewResult(IntID(1), nil).WithMeta(Fragment{}) },
+		"_meta in an array":            func() { NewRequest(IntID(1), "m", []byte("[]")).WithMeta(Fragment{}) },
+		"first in an array":            func() { NewRequest(IntID(1), "m", []byte("[]")).WithFirst(Fragment{}) },
+		"first in an error":            func() { NewError(IntID(1), 1, "", nil).WithFirst(Fragment{}) },
+		"first in nothing":             func() { NewRequest(IntID(1), "m", nil).WithFirst(Fragment{}) },
+		"a fragment of no object":      func() { NewFragment([]byte(`[1]`)) },
+		"a fragment of two objects":    func() { NewFragment([]byte(`{},{}`)) },
+		"a fragment of half an object": func() { NewFragment([]byte(`{"a":1`)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			defer func() {
+				if recover() == nil {
+					t.Error("no panic")
+				}
+			}()
+			f()
+		})
+	}
+}
+
+// What is long is not looked at again: here it has become something that no scan
+// would get through. And it is copied once, where it must be.
+func TestLongValues(t *testing.T) {
+	poisoned := func(text string) Message {
+		m := mustParse(t, strings.Replace(text, "LONG", `"`+strings.Repeat("x", 1<<20)+`"`, 1))
+		copy(m.raw[m.bulk.start:m.bulk.end], `"]}{"`)
+		return m
+	}
+	request := poisoned(`{"jsonrpc":"2.0","id":1,"method":"m","params":{"_meta":{"progressToken":1},"a":LONG,"name":"n"}}`)
+	response := poisoned(`{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","content":LONG,"x":"y"}}`)
+	more := NewFragment([]byte(`{"more":1}`))
+	found := func(value []byte) string { return string(value) }
+	for name, c := range map[string]struct {
+		f      func() string
+		want   string
+		allocs float64
+	}{
+		"Lookup":          {func() string { return found(request.Lookup("params", "name")) }, `"n"`, 1},
+		"Lookup _meta":    {func() string { return found(request.Lookup("params", "_meta", "progressToken")) }, `1`, 1},
+		"Lookup error":    {func() string { return found(response.Lookup("error", "code")) }, ``, 0},
+		"Lookup else":     {func() string { return found(request.Lookup("nothing")) }, ``, 0},
+		"ParamsMembers":   {func() string { return keysOf(request.ParamsObject()) }, `_meta a name `, 3},
+		"ResultMembers":   {func() string { return keysOf(response.ResultObject()) }, `resultType content x `, 3},
+		"ParamsWithout":   {func() string { return ends(request.ParamsObject().Without("task")) }, `{"_meta":{ name":"n"}`, 1},
+		"ResultWithout":   {func() string { return ends(response.ResultObject().Without("x")) }, `{"resultTy xxxxxxxx"}`, 2},
+		"WithID":          {func() string { return request.WithID(IntID(77)).ID().String() }, `77`, 1},
+		"WithoutInResult": {func() string { return ends(response.WithoutInResult("resultType").Result()) }, `{"content" ","x":"y"}`, 2},
+		"WithoutInParams": {func() string { return ends(request.WithoutInParams([]string{"progressToken"}, "b").Params()) }, `{"a":"]}{" name":"n"}`, 2},
+		"WithMeta":        {func() string { return ends(request.WithMeta(more).Meta()) }, `{"more":1, sToken":1}`, 2},
+		"WithFirst":       {func() string { return ends(request.WithFirst(more).Params()) }, `{"more":1, name":"n"}`, 2},
+		"WithIDAndToken":  {func() string { return ends(request.WithProgressToken(IntID(78)).WithID(IntID(5)).Meta()) }, `{"progress Token":78}`, 3},
+	} {
+		if got := c.f(); got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+		if got := testing.AllocsPerRun(10, func() { c.f() }); got > c.allocs {
+			t.Errorf("%s: %v allocations, want %v", name, got, c.allocs)
+		}
+	}
+}
+
+// ends are the first and the last bytes of a long text.
+func ends(text []byte) string {
+	const n = 10
+	if len(text) < 2*n {
+		return string(text)
+	}
+	return string(text[:n]) + " " + string(text[len(text)-n:])
+}
+
+func keysOf(o Object) (keys string) {
+	for m := range o.Members() {
+		keys += m.Key + " "
+	}
+	return keys
+}
+
+// An id on its way from one message into another is allocated only when it is read.
+func TestIDsAreNotKept(t *testing.T) {
+	m, id := mustParse(t, `{"jsonrpc":"2.0","id":1234567890,"method":"m"}`), mustParse(t, `{"jsonrpc":"2.0","id":"abcdefghi","method":"m"}`)
+	if got := testing.AllocsPerRun(100, func() { m = m.WithID(id.ID()) }); got != 0 {
+		t.Errorf("%v allocations for another id, want none", got)
+	}
+}
