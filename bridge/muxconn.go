@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -23,7 +24,7 @@ type muxConn struct {
 	done  chan struct{}           // closed when err is set
 
 	mu    sync.Mutex // may be taken while mux.mu is held
-	items []muxItem
+	items fifo[muxItem]
 	bytes int
 	err   error // why it has ended
 	slow  func()
@@ -91,7 +92,7 @@ func (c *muxConn) Send(ctx context.Context, m jsonrpc.Message) error {
 
 func (c *muxConn) newCall(m jsonrpc.Message) *muxCall {
 	call := &muxCall{conn: c, id: m.ID(), token: m.ProgressToken(), level: -1}
-	if level := m.Lookup("params", "_meta", era.KeyLogLevel); level != nil {
+	if level := logLevel(m.Meta()); level != nil {
 		call.level = max(era.LogRank(level), 0) // the server says if it is none
 	}
 	switch m.Method() {
@@ -101,6 +102,19 @@ func (c *muxConn) newCall(m jsonrpc.Message) *muxCall {
 		call.opening = true
 	}
 	return call
+}
+
+// logLevel returns which log messages a request asks for; nil: none.
+func logLevel(meta []byte) (level []byte) {
+	if !bytes.Contains(meta, []byte("logLevel")) && bytes.IndexByte(meta, '\\') < 0 {
+		return nil // so in most calls, and quickly seen
+	}
+	for member := range jsonrpc.Members(meta) {
+		if member.Key == era.KeyLogLevel {
+			level = member.Value
+		}
+	}
+	return level
 }
 
 // request sends a request to the server.
@@ -161,6 +175,9 @@ func (c *muxConn) trySend(m jsonrpc.Message) bool {
 // but for upper and lower case, "" if there is none. A server that takes the
 // one for the other would answer another client's request, or cancel it.
 func ambiguous(m jsonrpc.Message) string {
+	if !m.IsExtended() { // mostly so
+		return ""
+	}
 	for key := range m.Keys() {
 		switch key {
 		case "jsonrpc", "id", "method", "params":
@@ -236,7 +253,7 @@ func (c *muxConn) cancel(m jsonrpc.Message) {
 func (c *muxConn) takeBack(id jsonrpc.ID) (found bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, it := range c.items {
+	for _, it := range c.items.rest() {
 		if it.call != nil && it.call.id.Equivalent(id) {
 			it.call.cancelled.Store(true)
 			found = true
@@ -286,13 +303,13 @@ func (c *muxConn) isFull(m jsonrpc.Message) bool {
 // with c.mu held.
 func (c *muxConn) full(size int) bool {
 	o := &c.mux.opts
-	return len(c.items) >= o.Queue || len(c.items) > 0 && c.bytes+size > o.QueueBytes
+	return c.items.len() >= o.Queue || c.items.len() > 0 && c.bytes+size > o.QueueBytes
 }
 
 // isHalf reports whether the queue is half full. It is called with c.mu held.
 func (c *muxConn) isHalf() bool {
 	o := &c.mux.opts
-	return len(c.items) > o.Queue/2 || c.bytes > o.QueueBytes/2
+	return c.items.len() > o.Queue/2 || c.bytes > o.QueueBytes/2
 }
 
 // awaitRoom waits until the queue is half empty; false: the client reads too
@@ -342,7 +359,7 @@ func (c *muxConn) put(call *muxCall, m jsonrpc.Message) bool {
 		c.mux.drop(m, ErrSlow.Error())
 		return false
 	}
-	c.items = append(c.items, muxItem{call, m})
+	c.items.push(muxItem{call, m})
 	c.bytes += size
 	if !c.half && c.isHalf() {
 		c.half, c.marked = true, c.taken
@@ -377,12 +394,8 @@ func (c *muxConn) Poll() (m jsonrpc.Message, err error, ok bool) {
 	if c.err != nil {
 		return m, c.err, true
 	}
-	for len(c.items) > 0 {
-		it := c.items[0]
-		c.items[0] = muxItem{}
-		if c.items = c.items[1:]; len(c.items) == 0 {
-			c.items = nil
-		}
+	for c.items.len() > 0 {
+		it := c.items.pop()
 		size := it.m.Size()
 		c.bytes -= size
 		c.taken.messages++
@@ -443,7 +456,7 @@ func (c *muxConn) shut(err error) {
 		c.mu.Unlock()
 		return
 	}
-	c.err, c.items, c.bytes = err, nil, 0
+	c.err, c.items, c.bytes = err, fifo[muxItem]{}, 0
 	close(c.done)
 	c.w.Signal()
 	slow := c.slow

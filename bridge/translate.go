@@ -75,8 +75,8 @@ type translated struct {
 	mu       sync.Mutex // held while the filter works, never while anything waits
 	filter   era.Filter
 	out      era.Out
-	toClient []jsonrpc.Message
-	toServer []outgoing
+	toClient fifo[jsonrpc.Message]
+	toServer fifo[outgoing]
 	unheard  int   // how many of toServer are the last of something
 	ended    error // why nothing more comes from the server; nil: it may
 	closed   bool
@@ -110,12 +110,12 @@ func (t *translated) collect(s *sender) {
 	}
 	if len(t.out.ToServer) > 0 {
 		for _, m := range t.out.ToServer {
-			t.toServer = append(t.toServer, outgoing{m: m, sender: s})
+			t.toServer.push(outgoing{m: m, sender: s})
 		}
 		clear(t.out.ToServer)
 		t.out.ToServer = t.out.ToServer[:0]
 		if s == nil {
-			t.leaveToWrite(len(t.toServer))
+			t.leaveToWrite(t.toServer.len())
 		}
 	}
 	if t.ended == nil && !t.closed {
@@ -126,7 +126,7 @@ func (t *translated) collect(s *sender) {
 // collectToClient takes over what is for the client, for who hands it on at
 // once. It is called with mu held.
 func (t *translated) collectToClient() {
-	t.toClient = append(t.toClient, t.out.ToClient...)
+	t.toClient.push(t.out.ToClient...)
 	clear(t.out.ToClient)
 	t.out.ToClient = t.out.ToClient[:0]
 }
@@ -134,7 +134,7 @@ func (t *translated) collectToClient() {
 // leaveToWrite says that nobody's Send writes the nth of toServer, and what comes
 // before it. It is called with mu held.
 func (t *translated) leaveToWrite(n int) {
-	t.toServer[n-1].last = true
+	t.toServer.rest()[n-1].last = true
 	t.unheard++
 	signal(t.unsent)
 }
@@ -202,8 +202,8 @@ func (t *translated) begin(f func()) {
 func (t *translated) read() {
 	for t.next() {
 		t.mu.Lock()
-		full := len(t.toClient) >= readAhead
-		if len(t.toClient) > 0 {
+		full := t.toClient.len() >= readAhead
+		if t.toClient.len() > 0 {
 			t.waiter.Signal()
 		}
 		t.mu.Unlock()
@@ -247,7 +247,7 @@ func (t *translated) finish(now time.Time, err error) {
 	t.ended = err
 	t.filter.ServerEnded(now, err, &t.out)
 	t.out.ToServer = nil
-	t.toServer = nil
+	t.toServer = fifo[outgoing]{}
 	t.collect(nil)
 	t.waiter.Signal()
 	t.stopReading()
@@ -271,7 +271,7 @@ func (t *translated) tick() {
 func (t *translated) waitRoom(ctx context.Context) error {
 	for {
 		t.mu.Lock()
-		full := len(t.toClient) >= readAhead && t.ended == nil
+		full := t.toClient.len() >= readAhead && t.ended == nil
 		t.mu.Unlock()
 		if !full {
 			signal(t.room) // others may wait, too
@@ -324,12 +324,9 @@ func (t *translated) received() (m jsonrpc.Message, err error) {
 	switch {
 	case t.closed:
 		return m, io.ErrClosedPipe
-	case len(t.toClient) > 0:
-		m, t.toClient[0] = t.toClient[0], m
-		if t.toClient = t.toClient[1:]; len(t.toClient) == 0 {
-			t.toClient = nil
-		}
-		if len(t.toClient) == readAhead-1 || len(t.toClient) == 0 {
+	case t.toClient.len() > 0:
+		m = t.toClient.pop()
+		if n := t.toClient.len(); n == readAhead-1 || n == 0 {
 			signal(t.room)
 		}
 		return m, nil

@@ -28,12 +28,16 @@ func (t *translated) write() {
 // others will write; what s has to say is written then.
 func (t *translated) flush(ctx context.Context, s *sender) error {
 	select {
-	case t.turn <- struct{}{}:
-	case <-ctx.Done():
-		signal(t.unsent) // it is the filter's word now: it must get there
-		return ctx.Err()
-	case <-t.done:
-		return io.ErrClosedPipe
+	case t.turn <- struct{}{}: // mostly at once, which a select with fewer cases finds out sooner
+	default:
+		select {
+		case t.turn <- struct{}{}:
+		case <-ctx.Done():
+			signal(t.unsent) // it is the filter's word now: it must get there
+			return ctx.Err()
+		case <-t.done:
+			return io.ErrClosedPipe
+		}
 	}
 	defer func() { <-t.turn }()
 	for {
@@ -83,26 +87,21 @@ func (t *translated) lost(err error) {
 func (t *translated) first() (next outgoing, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(t.toServer) == 0 || t.closed {
+	if t.toServer.len() == 0 || t.closed {
 		return next, false
 	}
-	return t.toServer[0], true
+	return t.toServer.rest()[0], true
 }
 
 // sent takes away what first has returned.
 func (t *translated) sent() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(t.toServer) == 0 { // the server has ended
+	if t.toServer.len() == 0 { // the server has ended
 		return
 	}
-	if t.toServer[0].last {
+	if t.toServer.pop().last {
 		t.unheard--
-	}
-	t.toServer[0] = outgoing{}
-	t.toServer = t.toServer[1:]
-	if len(t.toServer) == 0 {
-		t.toServer = nil
 	}
 }
 
@@ -118,7 +117,7 @@ func (t *translated) Send(ctx context.Context, m jsonrpc.Message) error {
 			t.mu.Unlock()
 			return err
 		}
-		if len(t.toClient) < readAhead {
+		if t.toClient.len() < readAhead {
 			break
 		}
 		t.mu.Unlock()
@@ -155,7 +154,7 @@ func (t *translated) trySend(m jsonrpc.Message) bool {
 	}
 	defer func() { <-t.turn }()
 	t.mu.Lock()
-	if t.closed || t.ended != nil || len(t.toServer) > 0 || len(t.toClient) >= readAhead {
+	if t.closed || t.ended != nil || t.toServer.len() > 0 || t.toClient.len() >= readAhead {
 		t.mu.Unlock()
 		return false
 	}
@@ -172,9 +171,9 @@ func (t *translated) trySend(m jsonrpc.Message) bool {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if 0 < ours && ours <= len(t.toServer) { // else the server has ended
-		for i := range t.toServer[:ours] {
-			t.toServer[i].sender = nil
+	if 0 < ours && ours <= t.toServer.len() { // else the server has ended
+		for i := range ours {
+			t.toServer.rest()[i].sender = nil
 		}
 		t.leaveToWrite(ours)
 	}

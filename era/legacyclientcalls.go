@@ -112,7 +112,7 @@ func (f *legacyClient) translated(c *clientCall, m jsonrpc.Message, parts result
 	if c.method != "tools/list" && (c.method != "tools/call" || !f.wraps(c, parts.structured)) {
 		var room [4]string
 		if keys, ok := parts.removed(room[:0], core); ok {
-			return m.WithoutInResult(keys...).WithID(c.id)
+			return m.WithID(c.id).WithoutInResult(keys...)
 		}
 	}
 	result := m.Result()

@@ -30,10 +30,16 @@ type edit struct {
 const maxEdits = 8
 
 // edited returns the message with other text at some places, in order. The index
-// is corrected, nothing is scanned again: what is put in is known to fit there.
-// (bytes.Join does not clear the memory that it is about to fill; for a megabyte
+// is corrected, nothing is scanned again: what is put in is known to fit there. A
+// late id takes its place in the same copy. (bytes.Join does not clear the memory that it is about to fill; for a megabyte
 // that matters.)
 func (m Message) edited(edits ...edit) Message {
+	if m.late {
+		var all [maxEdits]edit
+		var id [idRoom]byte
+		m.late, m.joined = false, nil
+		return m.edited(inserted(all[:0], edits, edit{m.id, append(id[:0], m.ident.text...)})...)
+	}
 	var room [2*maxEdits + 1][]byte
 	parts, at := room[:0], uint32(0)
 	for _, e := range edits {
@@ -43,10 +49,16 @@ func (m Message) edited(edits ...edit) Message {
 	for _, e := range slices.Backward(edits) {
 		m.moved(e.at, len(e.text))
 	}
-	if m.joined != nil {
-		m.joined = new(joined)
-	}
 	return m
+}
+
+// inserted appends edits, and one more in its place among them.
+func inserted(all, edits []edit, one edit) []edit {
+	i := 0
+	for i < len(edits) && edits[i].at.start < one.at.start {
+		i++
+	}
+	return append(append(append(all, edits[:i]...), one), edits[i:]...)
 }
 
 // moved corrects the index for what stood at a place and has another length now.

@@ -62,7 +62,7 @@ func (m Message) WithMeta(f Fragment) Message {
 		}
 		here := span{at, at}
 		m = m.edited(edit{here, metaStart}, edit{here, f.text}, edit{here, end})
-		start := at + uint32(len(metaStart)) - 1
+		start := m.params.start + uint32(len(metaStart)) // which may have moved with an id
 		m.meta = span{start, start + uint32(len(f.text)) + 2}
 	}
 	m.breaks = m.breaks || f.breaks

@@ -58,9 +58,9 @@ func copied(t *testing.T, m Message) Message {
 func checkSame(t *testing.T, late, plain Message) {
 	t.Helper()
 	first, id, rest := late.Parts()
-	whole := bytes.Join([][]byte{first, id, rest}, nil)
+	whole := bytes.Join([][]byte{first, []byte(id), rest}, nil)
 	first, id, rest = late.LineParts()
-	if line := bytes.Join([][]byte{first, id, rest}, nil); !bytes.Equal(line, plain.Line()) {
+	if line := bytes.Join([][]byte{first, []byte(id), rest}, nil); !bytes.Equal(line, plain.Line()) {
 		t.Fatalf("got the line %q, want %q", line, plain.Line())
 	}
 	if late.ID() != plain.ID() || late.Size() != len(plain.Bytes()) || !bytes.Equal(whole, plain.Bytes()) || plain.Size() != late.Size() ||

@@ -42,6 +42,7 @@ type Message struct {
 	known     uint8 // the method, in knownMethods; 0: it is none of them
 	failure   bool  // outcome is an error
 	breaks    bool  // line breaks may stand between tokens
+	extended  bool  // the envelope has members that JSON-RPC does not know
 	late      bool  // what stands at id is not ident, which takes its place when somebody wants the bytes
 
 	ident   ID      // the id
@@ -60,9 +61,9 @@ type joined struct {
 const longSize = 4 << 10
 
 // LineParts returns Line in parts, as Parts returns Bytes.
-func (m Message) LineParts() (first, id, rest []byte) {
+func (m Message) LineParts() (first []byte, id string, rest []byte) {
 	if m.breaks {
-		return m.Line(), nil, nil
+		return m.Line(), "", nil
 	}
 	return m.Parts()
 }
@@ -95,11 +96,11 @@ func (m Message) Size() int {
 // Parts returns Bytes in one part or in three, of which the first and the second
 // are mostly short: to write one after the other costs less than Bytes, which may
 // have to copy a long message. The caller must not change them.
-func (m Message) Parts() (first, id, rest []byte) {
+func (m Message) Parts() (first []byte, id string, rest []byte) {
 	if !m.late {
-		return m.raw, nil, nil
+		return m.raw, "", nil
 	}
-	return m.raw[:m.id.start:m.id.start], []byte(m.ident.text), m.raw[m.id.end:]
+	return m.raw[:m.id.start:m.id.start], m.ident.text, m.raw[m.id.end:]
 }
 
 func (m Message) cut(s span) []byte {
@@ -151,7 +152,7 @@ func (m Message) ID() ID { return m.ident }
 // Method returns the method; "" for a response.
 func (m Message) Method() string {
 	if m.known > 0 || m.method.end == 0 {
-		return knownMethods[m.known]
+		return knownMethods.list[m.known]
 	}
 	text := m.raw[m.method.start+1 : m.method.end-1]
 	if bytes.IndexByte(text, '\\') < 0 {
@@ -159,6 +160,10 @@ func (m Message) Method() string {
 	}
 	return decode(text)
 }
+
+// IsExtended reports whether there are members in the envelope that JSON-RPC does
+// not know.
+func (m Message) IsExtended() bool { return m.extended }
 
 // Params returns the raw params, nil when they are absent or null. The caller must not change them.
 func (m Message) Params() []byte { return m.cut(m.params) }

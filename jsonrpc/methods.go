@@ -1,10 +1,9 @@
 package jsonrpc
 
 // knownMethods are the methods of MCP, all revisions, so that Method need not
-// allocate for them. Nothing else depends on the list. The first is that of a
-// response.
-var knownMethods = [...]string{
-	"", "initialize", "ping", "server/discover",
+// allocate for them. Nothing else depends on the list.
+var knownMethods = makeWords(
+	"initialize", "ping", "server/discover",
 	"tools/list", "tools/call",
 	"prompts/list", "prompts/get",
 	"resources/list", "resources/templates/list", "resources/read",
@@ -19,20 +18,11 @@ var knownMethods = [...]string{
 	"notifications/resources/list_changed", "notifications/resources/updated",
 	"notifications/roots/list_changed", "notifications/elicitation/complete",
 	"notifications/tasks/status", "notifications/tasks", "notifications/subscriptions/acknowledged",
-}
+)
 
-// methodNumbers has where in knownMethods a method stands.
-var methodNumbers = func() map[string]uint8 {
-	m := make(map[string]uint8, len(knownMethods))
-	for i, name := range knownMethods {
-		m[name] = uint8(i)
-	}
-	return m
-}()
-
-// knownKeys are keys that stand in nearly every request and result; it
+// knownTexts are keys and values that stand in nearly every request and result; it
 // serves the same end.
-var knownKeys = makeKnown(
+var knownTexts = makeWords(
 	"name", "arguments", "uri", "cursor", "requestState", "inputResponses", "inputRequests",
 	"2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05", "complete", "input_required",
 	"content", "structuredContent", "resultType", "ttlMs", "cacheScope", "tools", "inputSchema", "description",
@@ -41,10 +31,32 @@ var knownKeys = makeKnown(
 	"io.modelcontextprotocol/serverInfo", "io.modelcontextprotocol/subscriptionId",
 )
 
-func makeKnown(names ...string) map[string]string {
-	m := make(map[string]string, len(names))
-	for _, name := range names {
-		m[name] = name
+// words are texts that are looked for often. Few are of one length, so that it
+// costs less to compare those than to hash what is looked for.
+type words struct {
+	list     []string // the first is empty
+	byLength [maxWord + 1][]uint8
+}
+
+const maxWord = 48
+
+func makeWords(list ...string) *words {
+	w := &words{list: append([]string{""}, list...)}
+	for i, word := range list {
+		w.byLength[len(word)] = append(w.byLength[len(word)], uint8(i+1))
 	}
-	return m
+	return w
+}
+
+// find returns where text stands in the list, 0 if it does not.
+func (w *words) find(text []byte) uint8 {
+	if len(text) > maxWord {
+		return 0
+	}
+	for _, i := range w.byLength[len(text)] {
+		if w.list[i] == string(text) {
+			return i
+		}
+	}
+	return 0
 }

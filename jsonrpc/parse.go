@@ -107,6 +107,9 @@ type parser struct {
 // trim returns data without a byte order mark in front and without white
 // space around it, and how many bytes it cut off in front.
 func trim(data []byte) (rest []byte, cut int) {
+	if n := len(data); n > 0 && data[0] == '{' && data[n-1] == '}' {
+		return data, 0 // mostly so
+	}
 	rest = bytes.TrimPrefix(data, []byte("\uFEFF"))
 	rest = bytes.TrimLeft(rest, " \t\r\n")
 	cut = len(data) - len(rest)
@@ -261,6 +264,8 @@ func (p *parser) take(f field, s span) {
 		if value[0] != '{' {
 			p.refuse(at, "the error must be an object")
 		}
+	default:
+		p.m.extended = true
 	}
 }
 
@@ -389,7 +394,7 @@ func (p *parser) finish() {
 		p.m.ident = p.m.cutID(p.m.id)
 	}
 	if method {
-		p.m.known = methodNumbers[string(p.m.cut(span{p.m.method.start + 1, p.m.method.end - 1}))]
+		p.m.known = knownMethods.find(p.m.cut(span{p.m.method.start + 1, p.m.method.end - 1}))
 	}
 	switch p.m.kind {
 	case Request:

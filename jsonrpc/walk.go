@@ -90,8 +90,8 @@ func textOf(text []byte, escaped bool) string {
 	if escaped {
 		return decode(text)
 	}
-	if key, ok := knownKeys[string(text)]; ok {
-		return key // so does this
+	if known := knownTexts.find(text); known > 0 {
+		return knownTexts.list[known] // so does this
 	}
 	return string(text)
 }

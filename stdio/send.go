@@ -56,7 +56,7 @@ func (c *Conn) note(m jsonrpc.Message) {
 // beginning and the end are copied, to go with what is ahead and behind.
 func (c *Conn) writeLine(ctx context.Context, m jsonrpc.Message) error {
 	first, id, rest := m.LineParts()
-	n, err := c.writeParts(ctx, first, id, rest, lineFeed)
+	n, err := c.writeParts(ctx, first, []byte(id), rest, lineFeed)
 	if err == nil {
 		return nil
 	}

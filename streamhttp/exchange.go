@@ -265,7 +265,7 @@ func (e *exchange) answer(ctx context.Context, m jsonrpc.Message) error {
 	e.beginJSON(m)
 	e.out = sse.NewWriter(&e.reply, e.h.opts.StallAfter)
 	first, id, rest := m.Parts()
-	for _, part := range [...][]byte{first, id, rest} {
+	for _, part := range [...][]byte{first, []byte(id), rest} {
 		_, _ = e.out.Write(part) // Flush returns the error
 	}
 	return e.sent(ctx)

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"runtime"
 	"time"
@@ -108,36 +110,71 @@ func (b *bench) printInFlight(s *scene, k kind, c client) error {
 	return b.printRate(k.name+", 32 in flight", []link{s.pipe}, bare, one)
 }
 
-// pair is a call with translation, and the same one without.
-type pair struct {
-	name         string
-	plain, mixed client
-	form         form
+// compared is a call between the eras, and what it is compared with: calls over
+// the same transport, within 2026-07-28 to a process that all share, and within
+// 2025-06-18 to one of the client's own. mixed shares a process, too.
+type compared struct {
+	name  string
+	mixed client
+
+	newer client // nil: the transport is none of 2026-07-28
+	older client
 }
 
 // translation measures what the calls between eras cost more than those within
 // one, each in turn with its like: the difference of two rows that were measured
-// at other times says more about the machine.
+// at other times says more about the machine. And first on one CPU, where nobody
+// waits for another to wake up: that is the work, and the same every time.
 func (b *bench) translation() error {
-	const title = "translation: one call, p50, 100 B"
-	fmt.Printf("%-42s %12s %12s %12s\n", title, "one era", "two eras", "adds")
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command(self, "-binary", b.binary, "-only", onOneCPU, fmt.Sprint("-quick=", b.quick))
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	switch err := startOnOneCPU(cmd); {
+	case errors.Is(err, errors.ErrUnsupported):
+		fmt.Printf("translation on one CPU is only measured on Linux\n\n")
+	case err != nil:
+		return err
+	default:
+		if err := cmd.Wait(); err != nil {
+			return err
+		}
+	}
+	return b.compare("all CPUs")
+}
+
+// onOneCPU is the part of translation that is a process of its own.
+const onOneCPU = "translation on one CPU"
+
+// compare measures the calls between eras, with new processes in each round.
+func (b *bench) compare(cpus string) error {
+	type times struct{ mixed, newer, older []time.Duration }
 	var names []string
-	plain, mixed, adds := map[string][]time.Duration{}, map[string][]time.Duration{}, map[string][]time.Duration{}
+	all := map[string]*times{}
 	for range b.rounds {
-		err := b.pairs(func(p pair) error {
-			if plain[p.name] == nil {
-				names = append(names, p.name)
+		err := b.mixed(func(c compared) error {
+			t := all[c.name]
+			if t == nil {
+				t = &times{}
+				names, all[c.name] = append(names, c.name), t
 			}
 			for range turns {
-				one, err := timeCalls(p.plain, p.form, b.calls/turns, 100)
-				if err != nil {
-					return fmt.Errorf("%s, one era: %w", p.name, err)
+				var took [3]time.Duration
+				for i, one := range []client{c.mixed, c.newer, c.older} {
+					if one == nil {
+						continue
+					}
+					var err error
+					if took[i], err = timeCalls(one, one.spelling(), b.calls/turns, 100); err != nil {
+						return fmt.Errorf("%s: %w", c.name, err)
+					}
 				}
-				two, err := timeCalls(p.mixed, p.form, b.calls/turns, 100)
-				if err != nil {
-					return fmt.Errorf("%s: %w", p.name, err)
+				t.mixed, t.older = append(t.mixed, took[0]), append(t.older, took[0]-took[2])
+				if c.newer != nil {
+					t.newer = append(t.newer, took[0]-took[1])
 				}
-				plain[p.name], mixed[p.name], adds[p.name] = append(plain[p.name], one), append(mixed[p.name], two), append(adds[p.name], two-one)
 			}
 			return nil
 		})
@@ -145,15 +182,20 @@ func (b *bench) translation() error {
 			return err
 		}
 	}
+	fmt.Printf("%-44s %10s %17s %17s\n", "translation: one call, 100 B, p50, "+cpus, "", "more than in 2026", "more than in 2025")
 	for _, name := range names {
-		fmt.Printf("%-42s %12s %12s %12s\n", name, micros(median(plain[name])), micros(median(mixed[name])), micros(median(adds[name])))
+		t, newer := all[name], "-"
+		if t.newer != nil {
+			newer = micros(median(t.newer))
+		}
+		fmt.Printf("%-44s %10s %17s %17s\n", name, micros(median(t.mixed)), newer, micros(median(t.older)))
 	}
 	fmt.Println()
 	return nil
 }
 
-// pairs calls f for each transport in both directions, with new processes.
-func (b *bench) pairs(f func(pair) error) error {
+// mixed calls f for each transport in both directions.
+func (b *bench) mixed(f func(compared) error) error {
 	s, err := b.begin()
 	if err != nil {
 		return err
@@ -163,25 +205,34 @@ func (b *bench) pairs(f func(pair) error) error {
 	if err != nil {
 		return err
 	}
+	open := func(kinds []kind, name string, at *site) (c client, err error) {
+		for _, k := range kinds {
+			if k.name == name {
+				c, err = s.open(k, at)
+			}
+		}
+		return c, err
+	}
 	for _, way := range []struct {
-		name         string
-		kinds        []kind
-		plain, mixed *site
-		form         form
+		name  string
+		kinds []kind // of the client's era
+		mixed *site
 	}{
-		{"2026 client, 2025 child", modernKinds(), shared, s.bridge, modern},
-		{"2025 client, 2026 child", kinds(), s.bridge, shared, legacy},
+		{"2026 client, 2025 child", modernKinds(), s.bridge},
+		{"2025 client, 2026 child", kinds(), shared},
 	} {
 		for _, k := range way.kinds {
-			plain, err := s.open(k, way.plain)
-			if err != nil {
+			c := compared{name: way.name + ", " + k.name}
+			if c.mixed, err = s.open(k, way.mixed); err != nil {
 				return err
 			}
-			mixed, err := s.open(k, way.mixed)
-			if err != nil {
+			if c.newer, err = open(modernKinds(), k.name, shared); err != nil {
 				return err
 			}
-			if err := f(pair{way.name + ", " + k.name, plain, mixed, way.form}); err != nil {
+			if c.older, err = open(kinds(), k.name, s.bridge); err != nil {
+				return err
+			}
+			if err := f(c); err != nil {
 				return err
 			}
 		}

@@ -64,9 +64,12 @@ func measure(binary, only string, quick bool) error {
 			return fmt.Errorf("building the bridge: %w", err)
 		}
 	}
-	b := &bench{binary: binary, dir: dir, calls: 4000, bigCalls: 200, rounds: 3, window: time.Second, notes: 200_000, sessions: 500}
+	b := &bench{binary: binary, dir: dir, calls: 4000, bigCalls: 200, rounds: 3, window: time.Second, notes: 200_000, sessions: 500, quick: quick}
 	if quick {
 		b.calls, b.bigCalls, b.rounds, b.window, b.notes, b.sessions = 200, 10, 1, 100*time.Millisecond, 10_000, 50
+	}
+	if only == onOneCPU {
+		return b.compare("one CPU")
 	}
 	fmt.Printf("%s %s/%s, %d cores; medians of %d rounds, floor and bridge in turn\n\n",
 		runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), b.rounds)
@@ -96,6 +99,7 @@ type bench struct {
 	window          time.Duration
 	notes           int
 	sessions        int
+	quick           bool
 }
 
 func micros(d time.Duration) string { return fmt.Sprintf("%.0f µs", float64(d)/1e3) }

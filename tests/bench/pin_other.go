@@ -1,0 +1,10 @@
+//go:build !linux
+
+package main
+
+import (
+	"errors"
+	"os/exec"
+)
+
+func startOnOneCPU(*exec.Cmd) error { return errors.ErrUnsupported }
