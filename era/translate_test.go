@@ -231,19 +231,19 @@ func TestTranslationCopiesOnce(t *testing.T) {
 		f            Filter
 		call, result string
 	}{
-		"to a legacy server":   {legacy, `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"progressToken":1},`, ``},
-		"from a legacy client": {older, `"_meta":{"progressToken":1},`, `"resultType":"complete",`},
+		"to a legacy server":   {legacy, `,"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"progressToken":1}`, ``},
+		"from a legacy client": {older, `,"_meta":{"progressToken":1}`, `,"resultType":"complete"`},
 	} {
 		through := func(text, poison string) (there, back jsonrpc.Message) {
 			t.Helper()
-			// Parsed as it should be, and then spoiled.
+			// Parsed as it should be, and then spoiled: no scan gets to what stands behind.
 			spoiled := func(raw string) jsonrpc.Message {
 				m := parse(raw)
 				copy(m.Bytes()[strings.Index(raw, text):], poison)
 				return m
 			}
 			var out Out
-			call := spoiled(`{"jsonrpc":"2.0","id":"c","method":"tools/call","params":{` + c.call + `"name":"t","arguments":{"text":"` + text + `"}}}`)
+			call := spoiled(`{"jsonrpc":"2.0","id":"c","method":"tools/call","params":{"name":"t","arguments":{"text":"` + text + `"}` + c.call + `}}`)
 			most := uint64(len(text)*5/4 + 10_000)
 			if n := allocated(func() { c.f.FromClient(now, call, &out) }); n > most {
 				t.Errorf("%s: %d bytes are allocated for a call of %d", name, n, len(text))
@@ -252,7 +252,7 @@ func TestTranslationCopiesOnce(t *testing.T) {
 				t.Fatalf("%s: %d messages for the server", name, len(out.ToServer))
 			}
 			there = out.ToServer[0]
-			result := spoiled(`{"jsonrpc":"2.0","id":1,"result":{` + c.result + `"content":[{"type":"text","text":"` + text + `"}]}}`).WithID(there.ID())
+			result := spoiled(`{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"` + text + `"}]` + c.result + `}}`).WithID(there.ID())
 			if n := allocated(func() { c.f.FromServer(now, result, &out) }); n > most {
 				t.Errorf("%s: %d bytes are allocated for a result of %d", name, n, len(text))
 			}
