@@ -225,7 +225,7 @@ func TestLongValues(t *testing.T) {
 		"ResultWithout":   {func() string { return ends(response.ResultObject().Without("x")) }, `{"content" complete"}`, 2},
 		"WithID":          {func() string { return request.WithID(IntID(77)).ID().String() }, `77`, 1},
 		"WithoutInResult": {func() string { return ends(response.WithoutInResult("resultType").Result()) }, `{"content" ","x":"y"}`, 2},
-		"WithoutInParams": {func() string { return ends(request.WithoutInParams([]string{"progressToken"}, "b").Params()) }, `{"a":"]}{" name":"n"}`, 2},
+		"WithoutInParams": {func() string { return found(request.WithoutInParams([]string{"progressToken"}, "b").Meta()) }, ``, 2},
 		"WithMeta":        {func() string { return ends(request.WithMeta(more).Meta()) }, `{"more":1, sToken":1}`, 2},
 		"WithFirst":       {func() string { return ends(request.WithFirst(more).Params()) }, `{"more":1, name":"n"}`, 2},
 		"WithIDAndToken":  {func() string { return ends(request.WithProgressToken(IntID(78)).WithID(IntID(5)).Meta()) }, `{"progress Token":78}`, 3},
