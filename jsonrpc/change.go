@@ -43,7 +43,6 @@ var (
 // none of the keys is there yet, the caller sees to. It panics if params are an
 // array, and for a response.
 func (m Message) WithMeta(f Fragment) Message {
-	at, end := m.params.start+1, brace
 	switch {
 	case m.kind == Response || m.kind == Invalid:
 		panic("jsonrpc: the message has no params")
@@ -54,13 +53,12 @@ func (m Message) WithMeta(f Fragment) Message {
 	case m.meta.end > 0 && m.raw[m.meta.start] == '{':
 		return m.put(m.meta.start+1, f)
 	case m.meta.end > 0:
-		old := m.meta
-		m = m.edited(edit{old, slices.Concat([]byte("{"), f.text, brace)})
+		m = m.edited(edit{m.meta, slices.Concat([]byte("{"), f.text, brace)})
 	default:
+		here, end := span{m.params.start + 1, m.params.start + 1}, brace
 		if !isEmpty(m.Params()) {
 			end = []byte("},")
 		}
-		here := span{at, at}
 		m = m.edited(edit{here, metaStart}, edit{here, f.text}, edit{here, end})
 		start := m.params.start + uint32(len(metaStart)) // which may have moved with an id
 		m.meta = span{start, start + uint32(len(f.text)) + 2}
