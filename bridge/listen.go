@@ -42,11 +42,11 @@ func withSubscription(m jsonrpc.Message, id jsonrpc.ID) jsonrpc.Message {
 	if m.Kind() == jsonrpc.Response {
 		in = "result"
 	}
-	at, end := find(m.Bytes(), in, "_meta", era.KeySubscription)
+	old := m.Bytes()
+	at, end := find(old, in, "_meta", era.KeySubscription)
 	if end == 0 {
 		return intoSubscription(m, id)
 	}
-	old := m.Bytes()
 	raw := make([]byte, 0, len(old)-(end-at)+len(id.String()))
 	raw = append(raw, old[:at]...)
 	raw = append(raw, id.String()...)
