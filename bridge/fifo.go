@@ -1,5 +1,7 @@
 package bridge
 
+import "slices"
+
 // fifoKept is how many elements a fifo keeps memory for while it is empty.
 const fifoKept = 16
 
@@ -15,10 +17,14 @@ func (f *fifo[T]) len() int { return len(f.all) - f.head }
 func (f *fifo[T]) rest() []T { return f.all[f.head:] }
 
 func (f *fifo[T]) push(more ...T) {
-	if len(f.all)+len(more) > cap(f.all) && f.head >= len(f.all)-f.head {
-		n := copy(f.all, f.rest()) // in place of growing
-		clear(f.all[n:])
-		f.all, f.head = f.all[:n], 0
+	if len(f.all)+len(more) > cap(f.all) && f.head >= f.len() { // in place of growing
+		if cap(f.all) > 4*max(f.len(), fifoKept) {
+			*f = fifo[T]{all: slices.Clone(f.rest())}
+		} else {
+			n := copy(f.all, f.rest())
+			clear(f.all[n:])
+			f.all, f.head = f.all[:n], 0
+		}
 	}
 	f.all = append(f.all, more...)
 }

@@ -57,4 +57,17 @@ func TestFIFONeverEmpty(t *testing.T) {
 	if cap(f.all) > fifoKept {
 		t.Errorf("memory for %d elements, and there are 3", cap(f.all))
 	}
+	for i := range 10_000 {
+		f.push(i)
+	}
+	for f.len() > 3 {
+		f.pop()
+	}
+	for i := range 20_000 {
+		f.push(i)
+		f.pop()
+	}
+	if cap(f.all) > 4*fifoKept {
+		t.Errorf("memory for %d elements, and there are 3 again", cap(f.all))
+	}
 }

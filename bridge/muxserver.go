@@ -397,10 +397,10 @@ func (s *muxServer) named(call *muxCall, m jsonrpc.Message) (jsonrpc.Message, bo
 	if !ok {
 		return m, false
 	}
-	if !call.token.IsZero() {
+	if m = m.WithID(jsonrpc.IntID(number)); !call.token.IsZero() { // in one copy
 		m = m.WithProgressToken(s.mux.token(number))
 	}
-	return m.WithID(jsonrpc.IntID(number)), true
+	return m, true
 }
 
 // begin says that the server will know of a call, and returns by which number.

@@ -28,6 +28,11 @@ func (t *translated) write() {
 // others will write; what s has to say is written then.
 func (t *translated) flush(ctx context.Context, s *sender) error {
 	select {
+	case <-t.done:
+		return io.ErrClosedPipe
+	default:
+	}
+	select {
 	case t.turn <- struct{}{}: // mostly at once, which a select with fewer cases finds out sooner
 	default:
 		select {

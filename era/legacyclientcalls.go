@@ -50,7 +50,7 @@ func (f *legacyClient) forServer(c *clientCall, retry jsonrpc.Fragment) jsonrpc.
 	if MayAskForInput(c.method) {
 		others = retryKeys[:]
 	}
-	m := c.m
+	m := c.m.Plain()
 	if reserved != nil || others != nil {
 		m = m.WithoutInParams(reserved, others...)
 	}
@@ -112,7 +112,7 @@ func (f *legacyClient) translated(c *clientCall, m jsonrpc.Message, parts result
 	if c.method != "tools/list" && (c.method != "tools/call" || !f.wraps(c, parts.structured)) {
 		var room [4]string
 		if keys, ok := parts.removed(room[:0], core); ok {
-			return m.WithID(c.id).WithoutInResult(keys...)
+			return m.Plain().WithID(c.id).WithoutInResult(keys...)
 		}
 	}
 	result := m.Result()
@@ -126,7 +126,7 @@ func (f *legacyClient) translated(c *clientCall, m jsonrpc.Message, parts result
 	if &legal[0] != &result[0] {
 		m = m.WithResult(legal)
 	}
-	return m.WithID(c.id)
+	return m.Plain().WithID(c.id)
 }
 
 // failed takes an error of the server.

@@ -45,13 +45,14 @@ func readRequest(m jsonrpc.Message) request {
 }
 
 // forServer returns the request with another id and without what no legacy
-// server knows (C.0). Every other byte stays, but for the commas between.
+// server knows (C.0). Every other byte of the params stays, but for the commas
+// between.
 func (r *request) forServer(id jsonrpc.ID) jsonrpc.Message {
-	m := r.m.WithoutInParams(modernMeta[:], "requestState", "inputResponses")
+	m := r.m.Plain().WithID(id).WithoutInParams(modernMeta[:], "requestState", "inputResponses")
 	if params := m.Params(); params == nil || isObject(params) && isEmpty(params) { // "params":null, too
 		m = m.WithParams(nil)
 	}
-	return m.WithID(id)
+	return m
 }
 
 // modernMeta is what no legacy server knows in a request's _meta.

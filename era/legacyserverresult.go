@@ -53,7 +53,7 @@ func (f *LegacyServerFilter) resultOf(c *serverCall, m jsonrpc.Message) jsonrpc.
 			}
 		}
 	}
-	return m.WithID(c.id).WithFirst(first).WithRelated(c.id)
+	return m.Plain().WithID(c.id).WithFirst(first).WithRelated(c.id)
 }
 
 // resultMeta adds to the _meta of a result who the server is, and takes away

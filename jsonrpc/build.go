@@ -31,7 +31,9 @@ const maxEdits = 8
 
 // edited returns the message with other text at some places, in order. The index
 // is corrected, nothing is scanned again: what is put in is known to fit there. A
-// late id takes its place in the same copy. (bytes.Join does not clear the memory that it is about to fill; for a megabyte
+// late id takes its place in the same copy.
+//
+// (bytes.Join does not clear the memory that it is about to fill; for a megabyte
 // that matters.)
 func (m Message) edited(edits ...edit) Message {
 	if m.late {
@@ -84,7 +86,7 @@ func (m *Message) moved(at span, length int) {
 func (m Message) WithID(id ID) Message {
 	m.check(m.id, id, "id")
 	m.ident, m.late, m.joined = id, true, nil
-	if len(m.raw) >= longSize {
+	if len(m.raw)+len(id.text) >= longSize {
 		m.joined = new(joined)
 	}
 	return m

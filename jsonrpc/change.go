@@ -39,9 +39,10 @@ var (
 
 // WithMeta returns a request or notification with members put into its
 // params._meta, ahead of those that are there; if there is none, or no object, it
-// is made, and so are params. Every other byte stays, and so does Related. That
-// none of the keys is there yet, the caller sees to. It panics if params are an
-// array, and for a response.
+// is made. Every other byte stays, and so does Related; but of a message without
+// params only what WithParams keeps. That none of the keys is there yet, and
+// progressToken none of them, the caller sees to. It panics if params are an array,
+// and for a response.
 func (m Message) WithMeta(f Fragment) Message {
 	switch {
 	case m.kind == Response || m.kind == Invalid:
@@ -72,8 +73,8 @@ func (m Message) WithMeta(f Fragment) Message {
 
 // WithFirst returns the message with members put into its params or its result,
 // ahead of those that are there. Every other byte stays, and so does Related.
-// That none of the keys is there yet, and not _meta in params, the caller sees to. It
-// panics if that is no object.
+// That none of the keys is there yet, and none is _meta, progressToken or requestId
+// in params, the caller sees to. It panics if that is no object.
 func (m Message) WithFirst(f Fragment) Message {
 	at := m.params
 	if m.kind == Response {
@@ -117,7 +118,7 @@ func (m Message) WithoutInResult(keys ...string) Message {
 	}
 	var list [maxCuts]cut
 	var room [maxEdits]edit
-	cuts := findCuts(list[:0], m.Result(), m.bulk.within(m.outcome), keys)
+	cuts, _ := findCuts(list[:0], m.Result(), m.bulk.within(m.outcome), keys)
 	return m.cutOut(appendCuts(room[:0], m.outcome, cuts))
 }
 
@@ -128,11 +129,14 @@ func (m Message) WithoutInParams(metaKeys []string, keys ...string) Message {
 	var lists [2][maxCuts]cut
 	var room [maxEdits]edit
 	var most [maxCuts + 1]string
-	inMeta := findCuts(lists[0][:0], m.Meta(), span{}, metaKeys)
-	if len(inMeta) > 0 && leavesNothing(m.Meta(), inMeta) {
+	inMeta, rest := findCuts(lists[0][:0], m.Meta(), span{}, metaKeys)
+	switch {
+	case slices.Contains(keys, "_meta"):
+		inMeta = nil
+	case len(inMeta) > 0 && !rest:
 		inMeta, keys = nil, append(append(most[:0], keys...), "_meta")
 	}
-	cuts := findCuts(lists[1][:0], m.Params(), m.bulk.within(m.params), keys)
+	cuts, _ := findCuts(lists[1][:0], m.Params(), m.bulk.within(m.params), keys)
 	edits := appendCuts(room[:0], m.params, cuts)
 	if len(inMeta) > 0 { // what is cut out of params is ahead of it, or behind
 		i := 0
@@ -143,15 +147,6 @@ func (m Message) WithoutInParams(metaKeys []string, keys ...string) Message {
 		edits = append(appendCuts(edits[:i], m.meta, inMeta), behind...)
 	}
 	return m.cutOut(edits)
-}
-
-// leavesNothing reports whether an object has no members but those cut out.
-func leavesNothing(object []byte, cuts []cut) bool {
-	rest := len(object)
-	for _, c := range cuts {
-		rest -= c.to - c.from
-	}
-	return rest == 2 || isEmpty(withoutCuts(object, cuts))
 }
 
 func appendCuts(edits []edit, of span, cuts []cut) []edit {

@@ -44,6 +44,68 @@ func FuzzChange(f *testing.F) {
 			checkWithoutInResult(t, m)
 			checkWithoutInParams(t, m)
 			checkFirst(t, m)
+			if p := m.Plain(); p.IsExtended() || p.ID() != m.ID() || p.Method() != m.Method() || !bytes.Equal(p.Params(), m.Params()) && m.Kind() != Response ||
+				!bytes.Equal(p.Result(), m.Result()) || !bytes.Equal(p.ErrorObject(), m.ErrorObject()) || p.Related() != m.Related() {
+				t.Fatalf("%s plainly is %s", m.Bytes(), p.Bytes())
+			}
+		}
+	})
+}
+
+// FuzzChanges makes changes one after the other: after each the index is that of
+// the bytes.
+func FuzzChanges(f *testing.F) {
+	for _, s := range hostile {
+		f.Add([]byte(s), []byte{0, 1, 2, 3, 4, 5, 6})
+	}
+	for _, s := range []string{
+		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","_meta":{"progressToken":1,"a":2},"a":[1]}}`,
+		`{"params":{ "_meta" : null , "a":1},"id":1,"jsonrpc":"2.0","method":"tools/call","x":1.0}`,
+		`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":5,"a":1}}`,
+		`{"jsonrpc":"2.0","result":{"a":1,"b":{}},"id":1}`,
+	} {
+		f.Add([]byte(s), []byte{3, 0, 2, 1, 4, 6, 0, 5})
+		f.Add([]byte(s), []byte{6, 5, 4, 3, 2, 1, 0, 1})
+	}
+	f.Fuzz(func(t *testing.T, raw, ops []byte) {
+		m, err := Parse(raw)
+		if err != nil {
+			return
+		}
+		m = m.WithRelated(IntID(9))
+		isObject := func(value []byte) bool { return len(value) > 0 && value[0] == '{' }
+		for i, op := range ops[:min(len(ops), 8)] {
+			add := NewFragment([]byte(`{"new` + IntID(int64(i)).String() + `":"` + strings.Repeat("x", int(op)) + `"}`))
+			params, request := isObject(m.Params()) && m.Kind() != Response, m.Kind() != Response
+			switch op % 7 {
+			case 0:
+				if !m.ID().IsZero() {
+					m = m.WithID(StringID(strings.Repeat("i", int(op))))
+				}
+			case 1:
+				if !m.ProgressToken().IsZero() {
+					m = m.WithProgressToken(IntID(int64(op)))
+				}
+			case 2:
+				if request && (params || m.Params() == nil) {
+					m = m.WithMeta(add)
+				}
+			case 3:
+				if params || isObject(m.Result()) {
+					m = m.WithFirst(add)
+				}
+			case 4:
+				if m.Result() != nil {
+					m = m.WithoutInResult("a", "new1", "new3")
+				}
+			case 5:
+				if request {
+					m = m.WithoutInParams([]string{"progressToken", "new0"}, "a", "new2")
+				}
+			case 6:
+				m = m.Plain()
+			}
+			changed(t, "after all that", m, mustParse(t, string(m.Bytes())))
 		}
 	})
 }
@@ -228,7 +290,7 @@ func TestLongValues(t *testing.T) {
 		"WithoutInParams": {func() string { return found(request.WithoutInParams([]string{"progressToken"}, "b").Meta()) }, ``, 2},
 		"WithMeta":        {func() string { return ends(request.WithMeta(more).Meta()) }, `{"more":1, sToken":1}`, 2},
 		"WithFirst":       {func() string { return ends(request.WithFirst(more).Params()) }, `{"more":1, name":"n"}`, 2},
-		"WithIDAndToken":  {func() string { return ends(request.WithProgressToken(IntID(78)).WithID(IntID(5)).Meta()) }, `{"progress Token":78}`, 3},
+		"another id, too": {func() string { return ends(request.WithProgressToken(IntID(78)).WithID(IntID(5)).Meta()) }, `{"progress Token":78}`, 3},
 	} {
 		if got := c.f(); got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)

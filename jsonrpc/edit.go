@@ -54,14 +54,10 @@ func Without(object []byte, keys ...string) []byte { return without(object, span
 // without does not look at the value that stands at skip.
 func without(object []byte, skip span, keys []string) []byte {
 	var list [maxCuts]cut
-	cuts := findCuts(list[:0], object, skip, keys)
+	cuts, _ := findCuts(list[:0], object, skip, keys)
 	if len(cuts) == 0 {
 		return object
 	}
-	return withoutCuts(object, cuts)
-}
-
-func withoutCuts(object []byte, cuts []cut) []byte {
 	out := make([]byte, 0, len(object))
 	from := 0
 	for _, c := range cuts {
@@ -77,19 +73,19 @@ type cut struct{ from, to int }
 // maxCuts is as many as there mostly are.
 const maxCuts = 4
 
-// findCuts appends what Without leaves out. It does not look at the value that
-// stands at skip.
-func findCuts(cuts []cut, object []byte, skip span, keys []string) []cut {
+// findCuts appends what Without leaves out; rest is whether any member stays. It
+// does not look at the value that stands at skip.
+func findCuts(cuts []cut, object []byte, skip span, keys []string) (_ []cut, rest bool) {
 	last := -1 // the end of the last member that stays
 	s := scanner{data: object}
 	if len(object) == 0 || object[0] != '{' {
-		return nil
+		return nil, true
 	}
 	for more := s.open(); more; more = s.next() {
 		at := s.pos
 		text, escaped, ok := s.key()
 		if !ok {
-			return nil
+			return nil, true
 		}
 		s.pass(skip)
 		end := s.pos
@@ -111,11 +107,29 @@ func findCuts(cuts []cut, object []byte, skip span, keys []string) []cut {
 		}
 		cuts = append(cuts, cut{at, end})
 	}
-	return cuts
+	return cuts, last >= 0
 }
 
 // Quote returns text as a raw JSON string.
 func Quote(text string) []byte { return appendString(make([]byte, 0, len(text)+2), text) }
+
+// Plain returns the message without those members of the envelope that are no part
+// of it (IsExtended). Related stays.
+func (m Message) Plain() Message {
+	switch {
+	case !m.extended:
+		return m
+	case m.kind != Response:
+		return m.WithParams(m.Params())
+	}
+	key := `,"result":`
+	if m.failure {
+		key = `,"error":`
+	}
+	value := m.cut(m.outcome)
+	b := append(append(begin(m.ident, len(value)), key...), value...)
+	return built(append(b, '}'), span{}).WithRelated(m.related)
+}
 
 // WithParams returns a copy of a request or notification with other raw params,
 // an object; nil takes them away. Id and method stay, and so does Related; what

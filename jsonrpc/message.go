@@ -42,7 +42,7 @@ type Message struct {
 	known     uint8 // the method, in knownMethods; 0: it is none of them
 	failure   bool  // outcome is an error
 	breaks    bool  // line breaks may stand between tokens
-	extended  bool  // the envelope has members that JSON-RPC does not know
+	extended  bool  // the envelope has members that have no meaning there
 	late      bool  // what stands at id is not ident, which takes its place when somebody wants the bytes
 
 	ident   ID      // the id
@@ -162,7 +162,7 @@ func (m Message) Method() string {
 }
 
 // IsExtended reports whether there are members in the envelope that JSON-RPC does
-// not know.
+// not know, or params in a response. See Plain.
 func (m Message) IsExtended() bool { return m.extended }
 
 // Params returns the raw params, nil when they are absent or null. The caller must not change them.

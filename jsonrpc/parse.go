@@ -401,5 +401,7 @@ func (p *parser) finish() {
 		p.m.token = p.metaToken
 	case Notification:
 		p.m.token = p.token
+	case Response:
+		p.m.extended = p.m.extended || p.seen.has(fieldParams)
 	}
 }
