@@ -228,6 +228,14 @@ func (l *ledger) endListen(id jsonrpc.ID) (jsonrpc.ID, bool) {
 	return c.id, true
 }
 
+// owed returns how many requests wait for their answers, and how many answers are
+// being handed on.
+func (l *ledger) owed() (calls, handing int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.calls), l.handing
+}
+
 // drained returns a channel that is closed when nothing is owed.
 func (l *ledger) drained() <-chan struct{} {
 	l.mu.Lock()

@@ -20,6 +20,9 @@ const DefaultGrace = 5 * time.Second
 // the client has said that it sends nothing more.
 const DefaultDrain = 30 * time.Second
 
+// owingAfter is how long it takes until a wait for answers is no matter of course.
+const owingAfter = time.Second
+
 // cancelWait bounds what is said to one side on the way out of an ended
 // conversation: it may take nothing any more.
 const cancelWait = time.Second
@@ -51,6 +54,11 @@ type PumpOptions struct {
 	// request starts it anew, but no request lasts longer than ten times as
 	// long. 0 means forever.
 	RequestTimeout time.Duration
+
+	// Owing is told, once, when the client sends nothing more, by its end or by
+	// ctx's, and after a second is still waited for: how many answers the server owes,
+	// and how many the client has not taken. nil is fine.
+	Owing func(owed, untaken int)
 
 	// Dropped is told of each message that reached nobody, and why. The
 	// reason never holds content. It may be called concurrently; nil is fine.
@@ -475,8 +483,15 @@ func (p *pump) drain(late context.Context, clientEnd bool) {
 		enough = t.C
 	}
 	gone, drained := p.recv.Done(), p.toServer.drained()
+	owing := time.NewTimer(owingAfter)
+	defer owing.Stop()
 	for {
 		select {
+		case <-owing.C:
+			if p.opts.Owing != nil {
+				p.opts.Owing(p.toServer.owed())
+			}
+			continue
 		case <-gone:
 			if why := context.Cause(p.recv); over(why) || why == errServerEnded {
 				gone = nil // told to stop, but somebody still listens

@@ -115,7 +115,11 @@ func (f *connectFlags) run(ctx context.Context, to target, name string, env envi
 			log.Warn("closing", "error", err)
 		}
 	}()
-	return server.Handler(true, pumpOptions(settings, log)).ServeConn(ctx, client)
+	opts := pumpOptions(settings, log)
+	opts.Owing = func(owed, untaken int) {
+		log.Info("the client sends nothing more, but answers are still waited for", "owed", owed, "untaken", untaken)
+	}
+	return server.Handler(true, opts).ServeConn(ctx, client)
 }
 
 // spec describes the server. With --config, settings become those of the file.
