@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -192,18 +191,18 @@ func TestPumpCopies(t *testing.T) {
 // ST8: after the client's EOF the answers that are owed still arrive.
 func TestPumpDrainsAfterEOF(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var told [][2]int
-		p := pump(t, bridge.PumpOptions{Owing: func(owed, untaken int) { told = append(told, [2]int{owed, untaken}) }})
+		told := make(chan [2]int, 2)
+		p := pump(t, bridge.PumpOptions{Owing: func(owed, untaken int) { told <- [2]int{owed, untaken} }})
 		p.client.says(callOne)
 		p.client.says(`{"jsonrpc":"2.0","id":"1","method":"tools/call"}`)
 		p.client.end <- io.EOF
 		p.running(t)
-		if told != nil {
-			t.Errorf("told at once what is owed: %v", told)
+		if len(told) > 0 {
+			t.Errorf("told at once what is owed: %v", <-told)
 		}
 		time.Sleep(bridge.DefaultDrain - time.Second)
-		if !slices.Equal(told, [][2]int{{2, 0}}) {
-			t.Errorf("told %v of what is owed, and untaken", told)
+		if got := <-told; got != [2]int{2, 0} || len(told) > 0 {
+			t.Errorf("told %v of what is owed, and untaken", got)
 		}
 		p.server.says(resultOne)
 		p.running(t) // "1" is not 1
@@ -219,16 +218,16 @@ func TestPumpDrainsAfterEOF(t *testing.T) {
 // The answer counts as given only when the client has taken it.
 func TestPumpDrainWaitsForASlowClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var told [][2]int
-		p := pumpBuffered(t, bridge.PumpOptions{Owing: func(owed, untaken int) { told = append(told, [2]int{owed, untaken}) }}, 0, 10)
+		told := make(chan [2]int, 2)
+		p := pumpBuffered(t, bridge.PumpOptions{Owing: func(owed, untaken int) { told <- [2]int{owed, untaken} }}, 0, 10)
 		p.client.says(callOne)
 		p.client.end <- io.EOF
 		p.server.says(resultOne)
 		p.running(t)
 		time.Sleep(20 * time.Second)
 		p.running(t)
-		if !slices.Equal(told, [][2]int{{0, 1}}) {
-			t.Errorf("told %v of what is owed, and untaken", told)
+		if got := <-told; got != [2]int{0, 1} || len(told) > 0 {
+			t.Errorf("told %v of what is owed, and untaken", got)
 		}
 		p.client.gets(resultOne)
 		if err := p.ended(t); err != nil {
