@@ -92,7 +92,7 @@ func (c *muxConn) Send(ctx context.Context, m jsonrpc.Message) error {
 
 func (c *muxConn) newCall(m jsonrpc.Message) *muxCall {
 	call := &muxCall{conn: c, id: m.ID(), token: m.ProgressToken(), level: -1}
-	if level := logLevel(m.Meta()); level != nil {
+	if level := logLevel(m); level != nil {
 		call.level = max(era.LogRank(level), 0) // the server says if it is none
 	}
 	switch m.Method() {
@@ -105,16 +105,12 @@ func (c *muxConn) newCall(m jsonrpc.Message) *muxCall {
 }
 
 // logLevel returns which log messages a request asks for; nil: none.
-func logLevel(meta []byte) (level []byte) {
+func logLevel(m jsonrpc.Message) (level []byte) {
+	meta := m.Meta()
 	if !bytes.Contains(meta, []byte("logLevel")) && bytes.IndexByte(meta, '\\') < 0 {
 		return nil // so in most calls, and quickly seen
 	}
-	for member := range jsonrpc.Members(meta) {
-		if member.Key == era.KeyLogLevel {
-			level = member.Value
-		}
-	}
-	return level
+	return era.MetaOf(m).LogLevel
 }
 
 // request sends a request to the server.

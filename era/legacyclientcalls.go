@@ -71,25 +71,6 @@ func hasReserved(meta []byte) bool {
 	return bytes.IndexByte(meta, '\\') >= 0 || bytes.Contains(meta, []byte("io.modelcontextprotocol/"))
 }
 
-// findMeta returns the member _meta of an object and where it stands; alone is
-// whether the object has no members at all.
-func findMeta(object []byte) (at int, meta []byte, alone bool) {
-	if !isObject(object) {
-		return 0, nil, true
-	}
-	if bytes.IndexByte(object, '\\') < 0 && !bytes.Contains(object, []byte(`"_meta"`)) {
-		return 0, nil, isEmpty(object) // so in most calls, and quickly seen
-	}
-	alone = true
-	for m := range jsonrpc.Members(object) {
-		alone = false
-		if m.Key == "_meta" {
-			at, meta = m.At, m.Value
-		}
-	}
-	return at, meta, alone
-}
-
 // completed takes a result of the server.
 func (f *legacyClient) completed(now time.Time, c *clientCall, m jsonrpc.Message, out *Out) {
 	parts := readResult(m)

@@ -23,11 +23,12 @@ type serverLink struct {
 	failure *Refusal          // why it is not; nil: initialize is not answered yet, and requests are held
 	held    []jsonrpc.Message // in order
 
-	capabilities []byte              // as the server declares them; raw
-	discovery    []byte              // the result of server/discover
-	meta         []byte              // the _meta of results: who the server is; nil: it does not say
-	says         [2]jsonrpc.Fragment // what every result says first; of cacheable methods the second
-	version      string
+	capabilities      []byte           // as the server declares them; raw
+	discovery         []byte           // the result of server/discover
+	meta              []byte           // the _meta of results: who the server is; nil: it does not say
+	preamble          jsonrpc.Fragment // what every result says first
+	cacheablePreamble jsonrpc.Fragment // what those of cacheable methods do
+	version           string
 }
 
 // Start sends initialize. It declares what the clients can do, so that all of
@@ -101,15 +102,16 @@ func areIcons(raw []byte) bool {
 	return true
 }
 
-// said is called when meta is known.
-func (l *serverLink) said() {
-	for i, hints := range []string{"", cacheHints} {
-		first := `{"resultType":"complete",` + hints
+// makePreambles is called when meta is known.
+func (l *serverLink) makePreambles() {
+	preamble := func(hints string) jsonrpc.Fragment {
+		members := `{"resultType":"complete",` + hints
 		if l.meta != nil {
-			first += `"_meta":` + string(l.meta) + ","
+			members += `"_meta":` + string(l.meta) + ","
 		}
-		l.says[i] = jsonrpc.NewFragment([]byte(first[:len(first)-1] + "}"))
+		return jsonrpc.NewFragment([]byte(members[:len(members)-1] + "}"))
 	}
+	l.preamble, l.cacheablePreamble = preamble(""), preamble(cacheHints)
 }
 
 // unheld refuses what waits, and what will come, unless initialize is answered after all.
@@ -139,7 +141,7 @@ func (f *LegacyServerFilter) initialized(now time.Time, m jsonrpc.Message, out *
 	if info := m.Lookup("result", "serverInfo"); isObject(info) {
 		l.meta = append(appendMember([]byte{'{'}, KeyServerInfo, info), '}')
 	}
-	l.said()
+	l.makePreambles()
 	l.discovery = discoveryResult(l, m.Lookup("result", "instructions"))
 	f.logs.supported = member(l.capabilities, "logging") != nil
 	out.Server(jsonrpc.NewNotification("notifications/initialized", nil))

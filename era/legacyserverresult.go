@@ -39,9 +39,9 @@ func (f *LegacyServerFilter) resultOf(c *serverCall, m jsonrpc.Message) jsonrpc.
 	if !isObject(result) {
 		return f.resultMessage(c.id, c.method, result)
 	}
-	first, cacheable := f.link.says[0], IsCacheable(c.method)
+	preamble, cacheable := f.link.preamble, IsCacheable(c.method)
 	if cacheable {
-		first = f.link.says[1]
+		preamble = f.link.cacheablePreamble
 	}
 	for member := range m.ResultObject().Members() {
 		switch member.Key {
@@ -53,7 +53,7 @@ func (f *LegacyServerFilter) resultOf(c *serverCall, m jsonrpc.Message) jsonrpc.
 			}
 		}
 	}
-	return m.Plain().WithID(c.id).WithFirst(first).WithRelated(c.id)
+	return m.Plain().WithID(c.id).WithFirst(preamble).WithRelated(c.id)
 }
 
 // resultMeta adds to the _meta of a result who the server is, and takes away

@@ -75,7 +75,7 @@ func legalMeta(meta []byte) []byte {
 // legalNotification does the same for a notification that came over a listen.
 func legalNotification(m jsonrpc.Message) jsonrpc.Message {
 	params := m.Params()
-	_, meta, _ := findMeta(params)
+	meta := m.Meta()
 	if meta == nil {
 		return m
 	}

@@ -140,13 +140,6 @@ func splicedParams(c *clientCall, every, retry string) []byte {
 	return params
 }
 
-func which(second bool) int {
-	if second {
-		return 1
-	}
-	return 0
-}
-
 // first puts members ahead of those of an object.
 func first(members string, object []byte) []byte {
 	if !isEmpty(object) {
@@ -164,11 +157,15 @@ func checkResults(t *testing.T, m jsonrpc.Message, method string, wrapped bool) 
 		if meta != "" {
 			f.link.meta = []byte(meta)
 		}
-		f.link.said()
+		f.link.makePreambles()
 		c := &serverCall{request: readRequest(call)}
 		want := f.resultMessage(c.id, method, m.Result())
 		if isObject(m.Result()) && isEmpty(m.Result()) { // its white space stays
-			want = m.WithResult(first(f.link.says[which(IsCacheable(method))].String(), m.Result())).WithID(c.id).WithRelated(c.id)
+			preamble := f.link.preamble
+			if IsCacheable(method) {
+				preamble = f.link.cacheablePreamble
+			}
+			want = m.WithResult(first(preamble.String(), m.Result())).WithID(c.id).WithRelated(c.id)
 		}
 		if want.Result() != nil {
 			want = m.WithResult(want.Result()).WithID(c.id).WithRelated(c.id)
@@ -218,7 +215,7 @@ func TestEnvelopes(t *testing.T) {
 	client := LegacyClient(LegacyClientOptions{}).(*legacyClient)
 	c := &clientCall{id: call.ID(), m: call, method: call.Method(), upstream: jsonrpc.IntID(3)}
 	server := LegacyServer(LegacyServerOptions{})
-	server.link.said()
+	server.link.makePreambles()
 	for name, c := range map[string]struct {
 		got  jsonrpc.Message
 		want string

@@ -249,15 +249,21 @@ func TestWithoutInResult(t *testing.T) {
 		"a fragment of two objects":    func() { NewFragment([]byte(`{},{}`)) },
 		"a fragment of half an object": func() { NewFragment([]byte(`{"a":1`)) },
 	} {
-		t.Run(name, func(t *testing.T) {
-			defer func() {
-				if recover() == nil {
-					t.Error("no panic")
-				}
-			}()
-			f()
-		})
+		mustPanic(t, name, f)
 	}
+}
+
+// mustPanic runs f, as a test called name.
+func mustPanic(t *testing.T, name string, f func()) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) {
+		defer func() {
+			if recover() == nil {
+				t.Error("no panic")
+			}
+		}()
+		f()
+	})
 }
 
 // What is long is not looked at again: here it has become something that no scan

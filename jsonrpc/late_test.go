@@ -103,13 +103,6 @@ func TestLateID(t *testing.T) {
 			mustParse(t, `{"jsonrpc":"2.0","method":"m","params":{"a":"`+strings.Repeat("x", longSize)+`"}}`).WithID(IntID(1))
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			defer func() {
-				if recover() == nil {
-					t.Error("no panic")
-				}
-			}()
-			f()
-		})
+		mustPanic(t, name, f)
 	}
 }

@@ -102,14 +102,7 @@ func TestWithResult(t *testing.T) {
 		"several":       func() { m.WithResult([]byte(`1,"id":2`)) },
 		"a second mark": func() { m.WithResult([]byte("\uFEFF1")) },
 	} {
-		t.Run(name, func(t *testing.T) {
-			defer func() {
-				if recover() == nil {
-					t.Error("no panic")
-				}
-			}()
-			f()
-		})
+		mustPanic(t, name, f)
 	}
 }
 

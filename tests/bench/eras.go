@@ -30,18 +30,25 @@ func plainLink(dial func(*site) (link, error)) func(*site) (client, error) {
 	}
 }
 
+// beginEras is begin, and a bridge to a server of 2026-07-28 that all clients share.
+func (b *bench) beginEras() (s *scene, shared *site, err error) {
+	if s, err = b.begin(); err != nil {
+		return nil, nil, err
+	}
+	if shared, err = b.start1(s, childArgs("modern")...); err != nil {
+		s.close()
+	}
+	return s, shared, err
+}
+
 // eras measures clients of 2026-07-28, whose server is one process for all of
 // them, and what it costs when server and client are of different eras.
 func (b *bench) eras() error {
-	s, err := b.begin()
+	s, shared, err := b.beginEras()
 	if err != nil {
 		return err
 	}
 	defer s.close()
-	shared, err := b.start1(s, childArgs("modern")...)
-	if err != nil {
-		return err
-	}
 	same, err := s.rows(modernKinds(), shared, "")
 	if err != nil {
 		return err
@@ -196,15 +203,11 @@ func (b *bench) compare(cpus string) error {
 
 // mixed calls f for each transport in both directions.
 func (b *bench) mixed(f func(compared) error) error {
-	s, err := b.begin()
+	s, shared, err := b.beginEras()
 	if err != nil {
 		return err
 	}
 	defer s.close()
-	shared, err := b.start1(s, childArgs("modern")...)
-	if err != nil {
-		return err
-	}
 	open := func(kinds []kind, name string, at *site) (c client, err error) {
 		for _, k := range kinds {
 			if k.name == name {
