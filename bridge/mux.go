@@ -92,7 +92,7 @@ type Mux struct {
 	calls    map[int64]*muxCall
 	quiet    time.Time      // until then log messages may be about what was cancelled,
 	quietFor *muxConn       // by this client; nil: by several
-	shares   map[string]int // how many of calls each principal has
+	shares   map[string]int // how many of calls each principal has that is somebody
 	lastID   int64
 	listens  int // of calls
 
@@ -149,8 +149,10 @@ func (x *Mux) Join(ctx context.Context) (Poller, error) {
 	if x.closed {
 		return nil, ErrClosing
 	}
-	c := &muxConn{mux: x, principal: Principal(ctx), room: make(chan struct{}, 1), done: make(chan struct{})}
-	c.w = NewWaiter(c.Poll)
+	c := &muxConn{mux: x, principal: Principal(ctx)}
+	c.own.init(c)
+	c.w = &c.own
+	c.items.all = c.first[:0]
 	x.conns[c] = struct{}{}
 	return c, nil
 }
@@ -237,9 +239,11 @@ func (x *Mux) remove(call *muxCall) {
 		x.listens--
 	}
 	c := call.conn
-	delete(c.calls, call.id)
-	if x.shares[c.principal]--; x.shares[c.principal] == 0 {
-		delete(x.shares, c.principal)
+	c.calls.remove(call)
+	if c.principal != "" {
+		if x.shares[c.principal]--; x.shares[c.principal] == 0 {
+			delete(x.shares, c.principal)
+		}
 	}
 	call.gone = true
 }
@@ -247,7 +251,7 @@ func (x *Mux) remove(call *muxCall) {
 // isFull reports whether a client may have no more calls, for it has its share
 // of them (D.2). It is called with mu held.
 func (x *Mux) isFull(c *muxConn) bool {
-	share := len(c.calls)
+	share := c.calls.len()
 	if c.principal != "" {
 		share = x.shares[c.principal]
 	}
@@ -301,7 +305,7 @@ func (x *Mux) expel(c *muxConn) {
 		return
 	}
 	c.left = true
-	for _, call := range c.calls {
+	for call := range c.calls.all() {
 		x.forget(call, goneReason, nil)
 	}
 	delete(x.conns, c)

@@ -19,21 +19,23 @@ type muxConn struct {
 	mux       *Mux
 	principal string // "": anybody
 
-	left  bool                    // it has ended; under mux.mu
-	calls map[jsonrpc.ID]*muxCall // in progress, by the client's ids; under mux.mu
-	done  chan struct{}           // closed when err is set
+	left  bool     // it has ended; under mux.mu
+	calls muxCalls // in progress; under mux.mu
 
 	mu    sync.Mutex // may be taken while mux.mu is held
 	items fifo[muxItem]
+	first [1]muxItem // the memory of items, which mostly is enough
 	bytes int
-	err   error // why it has ended
+	err   error         // why it has ended
+	done  chan struct{} // closed when err is set; nil: nobody has asked for it
 	slow  func()
 	w     *Waiter // is told when there is something in items, or err is set
+	own   Waiter  // is w until Wake is called
 
-	half   bool          // the queue is half full, or has been since
+	half   bool          // the queue is half full, or somebody waits for room, or it was so and is not half empty since
 	taken  progress      // what the client has read
-	marked progress      // what it had when the queue became half full, or somebody began to wait for room
-	room   chan struct{} // holds one element when the queue is half empty again
+	marked progress      // what it had when half was set, or somebody began to wait for room
+	room   chan struct{} // holds one element when the queue is half empty again; nil: it was never half full
 }
 
 // progress is what a client has read.
@@ -206,9 +208,9 @@ func (c *muxConn) enter(call *muxCall) (no jsonrpc.Message, err error) {
 		return no, io.ErrClosedPipe
 	case x.closed:
 		return no, ErrClosing
-	case c.calls[call.id] != nil: // J3
+	case c.calls.by(call.id) != nil: // J3
 		return refuse(jsonrpc.CodeInvalidRequest, errInUse.Error(), nil), nil
-	case len(c.calls) >= maxCalls: // D.2
+	case c.calls.len() >= maxCalls: // D.2
 		return refuse(jsonrpc.CodeInternalError, errTooMany.Error(), nil), nil
 	case x.isFull(c):
 		return refuse(jsonrpc.CodeInternalError, errTooMany.Error(), busyData), nil
@@ -217,12 +219,11 @@ func (c *muxConn) enter(call *muxCall) (no jsonrpc.Message, err error) {
 		text := fmt.Sprintf("the server has failed %d times in a row; it is tried again in %v", x.breaker.failures, wait)
 		return refuse(jsonrpc.CodeInternalError, text, unavailableData), nil
 	}
-	if c.calls == nil {
-		c.calls = make(map[jsonrpc.ID]*muxCall)
-	}
-	c.calls[call.id] = call
+	c.calls.add(call)
 	x.add(call)
-	x.shares[c.principal]++
+	if c.principal != "" {
+		x.shares[c.principal]++
+	}
 	if call.listen != nil {
 		x.listens++
 	}
@@ -235,12 +236,12 @@ func (c *muxConn) enter(call *muxCall) (no jsonrpc.Message, err error) {
 func (c *muxConn) cancel(m jsonrpc.Message) {
 	x, id := c.mux, m.RequestID()
 	x.mu.Lock()
-	_, call, ok := jsonrpc.Find(c.calls, id)
-	if ok {
+	call := c.calls.find(id)
+	if call != nil {
 		x.forget(call, m.Lookup("params", "reason"), m.Lookup("params", "_meta"))
 	}
 	x.mu.Unlock()
-	if !ok && !c.takeBack(id) { // J12
+	if call == nil && !c.takeBack(id) { // J12
 		x.drop(m, "cancels no request that is in progress")
 	}
 }
@@ -289,10 +290,16 @@ func (c *muxConn) makeRoom(m jsonrpc.Message) bool {
 	return true
 }
 
+// isFull reports whether there is no room for a message; then room will tell
+// when the queue is half empty.
 func (c *muxConn) isFull(m jsonrpc.Message) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.err == nil && c.full(m.Size())
+	if c.err != nil || !c.full(m.Size()) {
+		return false
+	}
+	c.fill()
+	return true
 }
 
 // full reports whether the queue has no room for so many bytes. It is called
@@ -311,6 +318,7 @@ func (c *muxConn) isHalf() bool {
 // awaitRoom waits until the queue is half empty; false: the client reads too
 // slowly, or not at all.
 func (c *muxConn) awaitRoom() bool {
+	done := c.gone()
 	deaf := c.progressed() == progress{}
 	window := time.NewTimer(roomWait)
 	defer window.Stop()
@@ -321,7 +329,7 @@ func (c *muxConn) awaitRoom() bool {
 		select {
 		case <-c.room:
 			return true
-		case <-c.done:
+		case <-done:
 			return false
 		case <-window.C:
 			p := c.progressed()
@@ -357,14 +365,26 @@ func (c *muxConn) put(call *muxCall, m jsonrpc.Message) bool {
 	}
 	c.items.push(muxItem{call, m})
 	c.bytes += size
-	if !c.half && c.isHalf() {
-		c.half, c.marked = true, c.taken
-		select {
-		case <-c.room: // of an earlier time
-		default:
-		}
+	if c.isHalf() {
+		c.fill()
 	}
 	return true
+}
+
+// fill says that the queue is half full, unless that is known, or that somebody
+// waits for room in it. It is called with c.mu held.
+func (c *muxConn) fill() {
+	if c.half {
+		return
+	}
+	c.half, c.marked = true, c.taken
+	if c.room == nil {
+		c.room = make(chan struct{}, 1)
+	}
+	select {
+	case <-c.room: // of an earlier time
+	default:
+	}
 }
 
 // alarm wakes the client's goroutine.
@@ -424,6 +444,19 @@ func (c *muxConn) arrived() {
 	w.Arrived()
 }
 
+// gone returns what is closed when the Conn has ended.
+func (c *muxConn) gone() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.done == nil {
+		c.done = make(chan struct{})
+		if c.err != nil {
+			close(c.done)
+		}
+	}
+	return c.done
+}
+
 func (c *muxConn) ended() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -452,8 +485,10 @@ func (c *muxConn) shut(err error) {
 		c.mu.Unlock()
 		return
 	}
-	c.err, c.items, c.bytes = err, fifo[muxItem]{}, 0
-	close(c.done)
+	c.err, c.items, c.bytes, c.first = err, fifo[muxItem]{}, 0, [1]muxItem{}
+	if c.done != nil {
+		close(c.done)
+	}
 	c.w.Signal()
 	slow := c.slow
 	c.mu.Unlock()

@@ -41,23 +41,26 @@ func (s *muxServer) answer(m jsonrpc.Message) {
 	x := s.mux
 	x.mu.Lock()
 	call := s.call(m.ID())
-	if call != nil && call.listen != nil && call.listen.honoured != nil && isLoss(m) {
+	switch {
+	case call == nil: // J12
+		x.mu.Unlock()
+		x.drop(m, "answers no request that is in progress")
+		return
+	case call.listen != nil && call.listen.honoured != nil && isLoss(m):
 		s.relisten(call)
 		x.mu.Unlock()
 		return
 	}
-	x.mu.Unlock()
-	if call == nil { // J12
-		x.drop(m, "answers no request that is in progress")
-		return
-	}
-	m = m.WithID(call.id).WithRelated(call.id) // without the lock: it may be long
+	m = m.WithID(call.id).WithRelated(call.id)
 	ends := call.listen != nil && !m.IsError()
-	if ends {
-		m = withSubscription(m, call.id)
+	if ends || call.conn.isFull(m) {
+		x.mu.Unlock() // for what takes time
+		if ends {
+			m = withSubscription(m, call.id)
+		}
+		call.conn.makeRoom(m)
+		x.mu.Lock()
 	}
-	call.conn.makeRoom(m)
-	x.mu.Lock()
 	gone := call.gone
 	switch {
 	case gone:

@@ -35,7 +35,9 @@ func Offer(ctx context.Context, c Conn, take Taker) (jsonrpc.Message, error) {
 // those that bring it meet it: if it waits they may do its work, which spares a
 // change of goroutine. One goroutine at a time may receive, any number bring.
 type Waiter struct {
-	poll func() (m jsonrpc.Message, err error, ok bool)
+	from interface {
+		Poll() (jsonrpc.Message, error, bool)
+	}
 	wake chan struct{} // holds one element when there is something to look at
 
 	mu      sync.Mutex // held while poll and take are called
@@ -49,8 +51,20 @@ type Waiter struct {
 // NewWaiter returns a Waiter. poll returns the next message, or error, if there
 // is one; no two goroutines call it at a time, and it must not wait.
 func NewWaiter(poll func() (m jsonrpc.Message, err error, ok bool)) *Waiter {
-	return &Waiter{poll: poll, wake: make(chan struct{}, 1)}
+	w := new(Waiter)
+	w.init(pollFunc(poll))
+	return w
 }
+
+func (w *Waiter) init(from interface {
+	Poll() (jsonrpc.Message, error, bool)
+}) {
+	w.from, w.wake = from, make(chan struct{}, 1)
+}
+
+type pollFunc func() (jsonrpc.Message, error, bool)
+
+func (f pollFunc) Poll() (jsonrpc.Message, error, bool) { return f() }
 
 // Offer returns the next message that take does not take, as soon as there is
 // one. take may be nil.
@@ -60,7 +74,7 @@ func (w *Waiter) Offer(ctx context.Context, take Taker) (jsonrpc.Message, error)
 			return jsonrpc.Message{}, err
 		}
 		w.mu.Lock()
-		m, err, ok := w.poll()
+		m, err, ok := w.from.Poll()
 		if ok {
 			w.mu.Unlock()
 			return m, err
@@ -96,7 +110,7 @@ func (w *Waiter) Arrived() {
 		return
 	}
 	for w.waiting {
-		m, err, ok := w.poll()
+		m, err, ok := w.from.Poll()
 		if !ok {
 			return
 		}

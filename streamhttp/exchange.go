@@ -14,7 +14,6 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/httpserver"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
-	"github.com/mcp-bridge/mcp-bridge/outq"
 	"github.com/mcp-bridge/mcp-bridge/sse"
 )
 
@@ -41,23 +40,52 @@ type exchange struct {
 	share     *httpserver.Share
 	withdrawn bool
 
-	done chan struct{} // closed when the request is answered, or never will be
-
 	mu    sync.Mutex // held while the reply is being written
 	reply reply
 	out   *sse.Writer // the stream; nil as long as the reply has not begun
-	over  bool        // done is closed; set with clock held as well
+	over  bool        // the request is answered, or never will be; set with clock held as well
 
-	clock sync.Mutex  // never held during a write
-	came  time.Time   // when the Handler began to serve the request
-	timer *time.Timer // calls tick; nil: it was not set yet
+	clock   sync.Mutex    // never held during a write
+	came    time.Time     // when the Handler began to serve the request
+	timer   *time.Timer   // calls tick; nil: it was not set yet
+	unwatch func() bool   // ends the watch over the client; nil: there is none yet
+	done    chan struct{} // closed when over is set; nil: nobody has asked for it
 }
 
 func newExchange(h *Handler, w http.ResponseWriter, r *http.Request, m jsonrpc.Message, share *httpserver.Share) *exchange {
-	e := &exchange{h: h, r: r, id: m.ID(), method: m.Method(), m: m, share: share, done: make(chan struct{})}
+	e := &exchange{h: h, r: r, id: m.ID(), method: m.Method(), m: m, share: share}
 	e.reply.ResponseWriter = w
-	e.ctx, e.cancel = context.WithCancelCause(bridge.WithPrincipal(r.Context(), principal(r)))
+	e.ctx, e.cancel = context.WithCancelCause(bridge.WithPrincipal(context.WithoutCancel(r.Context()), principal(r)))
 	return e
+}
+
+// watch sees to it that ctx is done when the client hangs up. Most requests are
+// answered before it would be worth it (see exchanges).
+func (e *exchange) watch() {
+	e.clock.Lock()
+	defer e.clock.Unlock()
+	if e.unwatch == nil && !e.over {
+		e.unwatch = context.AfterFunc(e.r.Context(), func() { e.cancel(errClientGone) })
+	}
+}
+
+func (e *exchange) isOver() bool {
+	e.clock.Lock()
+	defer e.clock.Unlock()
+	return e.over
+}
+
+// answered returns what is closed when the request is answered, or never will be.
+func (e *exchange) answered() <-chan struct{} {
+	e.clock.Lock()
+	defer e.clock.Unlock()
+	if e.done == nil {
+		e.done = make(chan struct{})
+		if e.over {
+			close(e.done)
+		}
+	}
+	return e.done
 }
 
 // refuse answers the request in the server's place.
@@ -124,10 +152,8 @@ func (e *exchange) lost() error {
 
 // Recv gives the request, and after it what becomes of its client.
 func (e *exchange) Recv(ctx context.Context) (jsonrpc.Message, error) {
-	select {
-	case <-e.done:
+	if e.isOver() {
 		return jsonrpc.Message{}, io.EOF
-	default:
 	}
 	if m := e.m; m.Kind() != jsonrpc.Invalid {
 		if err := ctx.Err(); err != nil {
@@ -137,14 +163,15 @@ func (e *exchange) Recv(ctx context.Context) (jsonrpc.Message, error) {
 		e.share.Free()
 		return m, nil
 	}
-	changed := e.ctx.Done()
+	changed, done := e.ctx.Done(), e.answered()
 	for {
 		select {
-		case <-e.done:
+		case <-done:
 			return jsonrpc.Message{}, io.EOF
 		default:
 		}
-		if e.lost() != nil {
+		if why := e.lost(); why != nil {
+			e.cancel(why)
 			return e.withdraw()
 		}
 		if e.ctx.Err() != nil {
@@ -154,7 +181,7 @@ func (e *exchange) Recv(ctx context.Context) (jsonrpc.Message, error) {
 			return jsonrpc.Message{}, err
 		}
 		select {
-		case <-e.done:
+		case <-done:
 		case <-changed:
 		case <-e.r.Context().Done():
 		case <-ctx.Done():
@@ -208,7 +235,7 @@ func (e *exchange) Send(ctx context.Context, m jsonrpc.Message) error {
 
 // TrySender is what bridge.TrySender says, for the answer.
 func (e *exchange) TrySender() func(m jsonrpc.Message) bool {
-	quick := httpserver.Quick(e.r)
+	quick := httpserver.QuickOf(e.r)
 	if quick == nil {
 		return nil
 	}
@@ -217,16 +244,13 @@ func (e *exchange) TrySender() func(m jsonrpc.Message) bool {
 			return false
 		}
 		defer e.mu.Unlock()
-		if e.over || e.streams(m) || e.lost() != nil || !quick() {
+		if e.over || e.streams(m) || e.lost() != nil {
 			return false
 		}
-		_ = e.reply.SetWriteDeadline(time.Now().Add(outq.Patience))
-		e.answerSmall(m)
-		_ = http.NewResponseController(e.reply.ResponseWriter).Flush()
-		if e.h.opts.StallAfter <= 0 { // else ServeHTTP sets another one
-			_ = e.reply.SetWriteDeadline(time.Time{})
-		}
-		return true
+		return quick.Write(func() {
+			_ = e.answerSmall(m)
+			_ = http.NewResponseController(e.reply.ResponseWriter).Flush()
+		})
 	}
 }
 
@@ -264,10 +288,7 @@ func (e *exchange) answer(ctx context.Context, m jsonrpc.Message) error {
 	}
 	e.beginJSON(m)
 	e.out = sse.NewWriter(&e.reply, e.h.opts.StallAfter)
-	first, id, rest := m.Parts()
-	for _, part := range [...][]byte{first, []byte(id), rest} {
-		_, _ = e.out.Write(part) // Flush returns the error
-	}
+	_ = e.writeParts(m, e.out) // Flush returns the error
 	return e.sent(ctx)
 }
 
@@ -280,8 +301,18 @@ func (e *exchange) streams(m jsonrpc.Message) bool {
 func (e *exchange) answerSmall(m jsonrpc.Message) error {
 	e.beginJSON(m)
 	e.finish()
-	_, err := e.reply.Write(m.Bytes())
-	return err
+	return e.writeParts(m, &e.reply)
+}
+
+// writeParts writes a message without a copy of it.
+func (e *exchange) writeParts(m jsonrpc.Message, w io.Writer) error {
+	first, id, rest := m.Parts()
+	for _, part := range [...][]byte{first, []byte(id), rest} {
+		if _, err := w.Write(part); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // beginJSON makes the reply one response, with the status that it means.
@@ -353,8 +384,13 @@ func (e *exchange) finish() {
 	if e.timer != nil {
 		e.timer.Stop()
 	}
+	if e.unwatch != nil {
+		e.unwatch()
+	}
+	if e.done != nil {
+		close(e.done)
+	}
 	e.clock.Unlock()
-	close(e.done)
 }
 
 // conclude ends a request that has no answer: with an error, if anybody is there.

@@ -163,11 +163,7 @@ func (h *Handler) Sessions() int { return h.lobby.Sessions() }
 // docs/rules.md, LI.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.bodies.Expect(w, r)
-	if h.opts.StallAfter > 0 {
-		// net/http sends the end of the reply after this returns, and then
-		// takes the deadline away.
-		defer func() { _ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(h.opts.StallAfter)) }()
-	}
+	defer h.boundEnd(w, r)
 	w.Header()["X-Content-Type-Options"] = valueNoSniff
 	known, no := h.opts.Guard.Enter(w, r)
 	switch {
@@ -176,6 +172,14 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(w, r, no.Status, jsonrpc.CodeInvalidRequest, no.Reason)
 	case known != nil:
 		h.dispatch(w, known)
+	}
+}
+
+// boundEnd bounds how long the end of a reply may take: net/http sends it after
+// ServeHTTP has returned, and then takes the deadline away.
+func (h *Handler) boundEnd(w http.ResponseWriter, r *http.Request) {
+	if !httpserver.QuickOf(r).Written() && h.opts.StallAfter > 0 {
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(h.opts.StallAfter))
 	}
 }
 

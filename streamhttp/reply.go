@@ -132,7 +132,7 @@ type exchanges struct {
 	mu     sync.Mutex
 	all    map[*exchange]struct{}
 	closed bool
-	look   *time.Timer    // calls lookAround when the first one that it has not seen is due; nil: it has seen all
+	look   *time.Timer    // calls lookAround; nil: it has seen all
 	wg     sync.WaitGroup // one for each
 	looks  sync.WaitGroup // for lookAround
 }
@@ -155,14 +155,18 @@ func (x *exchanges) add(e *exchange, max int) error {
 	e.came = time.Now()
 	if x.look == nil {
 		x.looks.Add(1)
-		x.look = time.AfterFunc(e.h.opts.CommitModern, x.lookAround)
+		x.look = time.AfterFunc(min(lookAfter, e.h.opts.CommitModern), x.lookAround)
 	}
 	return nil
 }
 
-// lookAround sets the timers of those that are still there, the first of which is
-// due. Nearly all requests are answered before they need one, and a timer that is
-// set and stopped for each of them costs more than it seems: it often wakes a thread.
+// lookAfter is how long a request is not looked after: nearly all are answered
+// before. If the client hangs up the server learns that much later.
+const lookAfter = 20 * time.Millisecond
+
+// lookAround sets the timers of those that are still there, and has their clients
+// watched. To do so for each request costs more than it seems: a timer that is set
+// often wakes a thread.
 func (x *exchanges) lookAround() {
 	defer x.looks.Done()
 	x.mu.Lock()
@@ -170,6 +174,7 @@ func (x *exchanges) lookAround() {
 	x.look = nil
 	for e := range x.all {
 		e.awaitCommit()
+		e.watch()
 	}
 }
 

@@ -145,6 +145,7 @@ func with26(method, params string, headers []string) []string {
 // cancellation with this id, and nothing can be sent.
 func (p *served) cancelled(id string) {
 	p.t.Helper()
+	time.Sleep(100 * time.Millisecond) // nobody looks after a request at once
 	synctest.Wait()
 	if p.ctx.Err() == nil || context.Cause(p.ctx) == bridge.ErrClosing {
 		p.t.Errorf("the context is done because of %v", context.Cause(p.ctx))

@@ -45,7 +45,7 @@ var imports = map[string][]string{
 
 	// Transports know the middle and the leaves, and not each other.
 	"stdio":      {"bridge", "jsonrpc", "outq", "supervisor", "github.com/hashicorp/go-hclog", "golang.org/x/sys/unix", "golang.org/x/sys/windows"},
-	"streamhttp": {"bridge", "era", "toolheader", "jsonrpc", "outq", "sse", "httpguard", "httpserver", "httpclient", "renew", "github.com/hashicorp/go-hclog"},
+	"streamhttp": {"bridge", "era", "toolheader", "jsonrpc", "sse", "httpguard", "httpserver", "httpclient", "renew", "github.com/hashicorp/go-hclog"},
 	"legacysse":  {"bridge", "jsonrpc", "sse", "httpguard", "httpserver", "httpclient", "renew", "github.com/hashicorp/go-hclog"},
 	"ws":         {"bridge", "jsonrpc", "outq", "httpguard", "httpclient", "renew", "github.com/hashicorp/go-hclog", "github.com/coder/websocket"},
 

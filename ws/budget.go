@@ -47,7 +47,7 @@ func (c *conn) allow(size int) {
 // hasten gives the peer the time for one chunk.
 func (c *conn) hasten() {
 	if c.pace > 0 {
-		c.slow.set(c.pace)
+		c.slow.Set(c.pace)
 	}
 }
 

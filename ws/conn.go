@@ -74,9 +74,9 @@ type conn struct {
 	kept   bool        // what is queued for the peer is still to be delivered
 	closed atomic.Bool // by us: nothing is received any more either
 
-	limit int    // bytes in a message now; the reader's
-	owed  int    // to budget, for what is being read; the reader's
-	slow  *alarm // is set while a message arrives
+	limit int         // bytes in a message now; the reader's
+	owed  int         // to budget, for what is being read; the reader's
+	slow  *outq.Alarm // is set while a message arrives
 
 	active atomic.Int64 // when the last message went, as wire.now
 	expiry *time.Timer  // looks at active
@@ -95,7 +95,7 @@ func newConn(socket *websocket.Conn, w *wire, e endpoint) *conn {
 	if e.maxFirst > 0 {
 		c.allow(min(e.maxFirst, e.maxMessage))
 	}
-	c.slow = newAlarm(c.dribbled)
+	c.slow = outq.NewAlarm(c.dribbled)
 	c.expiry = time.AfterFunc(time.Hour, c.expire)
 	c.expiry.Stop()
 	if c.idle > 0 {

@@ -17,7 +17,7 @@ import (
 // has sent what must not be.
 func (c *conn) read() {
 	defer func() { c.budget.free(c.owed) }()
-	defer c.slow.stop()
+	defer c.slow.Stop()
 	for {
 		kind, r, err := c.ws.Reader(context.Background())
 		if err == nil && kind != websocket.MessageText {
@@ -43,7 +43,7 @@ func (c *conn) read() {
 // the budget: a small message passes even when that is used up.
 func (c *conn) readAll(r io.Reader) ([]byte, error) {
 	c.hasten()
-	defer c.slow.clear()
+	defer c.slow.Clear()
 	first := getChunk()
 	defer putChunk(first)
 	n, err := fill(r, first)

@@ -63,7 +63,7 @@ var errStalled = errors.New("it takes nothing of what it is sent")
 type wire struct {
 	rwc   io.ReadWriteCloser
 	stall time.Duration // without progress in writing; beyond, the stream is cut. Negative: never
-	late  *alarm        // is set while something is being written
+	late  *outq.Alarm   // is set while something is being written
 	began time.Time
 
 	reading atomic.Int64 // when the Read began that is under way, since began; 0: none is
@@ -85,7 +85,7 @@ const maxWaiting = chunkSize
 func newWire(rwc io.ReadWriteCloser, stall time.Duration) *wire {
 	w := &wire{rwc: rwc, stall: stall, began: time.Now()}
 	w.free = sync.NewCond(&w.mu)
-	w.late = newAlarm(func() {
+	w.late = outq.NewAlarm(func() {
 		w.stalled.Store(true)
 		w.cut()
 	})
@@ -237,11 +237,11 @@ func (w *wire) watch(on bool) {
 	defer w.mu.Unlock()
 	switch {
 	case !on:
-		w.late.clear()
+		w.late.Clear()
 	case w.hasty > 0 && (w.stall <= 0 || w.hasty < w.stall):
-		w.late.set(w.hasty)
+		w.late.Set(w.hasty)
 	case w.stall > 0:
-		w.late.set(w.stall)
+		w.late.Set(w.stall)
 	}
 }
 
@@ -254,7 +254,7 @@ func (w *wire) hurry(stall time.Duration) {
 	}
 	w.stall = stall
 	if w.busy {
-		w.late.set(stall)
+		w.late.Set(stall)
 	}
 }
 
@@ -271,7 +271,7 @@ func (w *wire) Close() error {
 	}
 	w.free.Broadcast()
 	w.mu.Unlock()
-	w.late.stop()
+	w.late.Stop()
 	return w.cut()
 }
 

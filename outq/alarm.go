@@ -1,14 +1,14 @@
-package ws
+package outq
 
 import (
 	"sync"
 	"time"
 )
 
-// alarm calls do when a time that was set has passed. To set it and to clear it
-// for each message costs next to nothing: the timer goes off when it was first
-// set for, and finds out. Any number of goroutines may use it.
-type alarm struct {
+// Alarm calls a function when a time that was set has passed. To set it and to
+// clear it for each message costs next to nothing: the timer goes off when it was
+// first set for, and finds out. Any number of goroutines may use it.
+type Alarm struct {
 	do func()
 
 	mu    sync.Mutex
@@ -18,15 +18,16 @@ type alarm struct {
 	over  bool      // stop was called
 }
 
-func newAlarm(do func()) *alarm {
-	a := &alarm{do: do}
+// NewAlarm returns an Alarm that calls do, in a goroutine of its own.
+func NewAlarm(do func()) *Alarm {
+	a := &Alarm{do: do}
 	a.timer = time.AfterFunc(time.Hour, a.look)
 	a.timer.Stop()
 	return a
 }
 
-// set makes do be called after d, and not when it was to be before.
-func (a *alarm) set(d time.Duration) {
+// Set makes the function be called after d, and not when it was to be before.
+func (a *Alarm) Set(d time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.over {
@@ -39,22 +40,22 @@ func (a *alarm) set(d time.Duration) {
 	}
 }
 
-// clear makes do not be called.
-func (a *alarm) clear() {
+// Clear makes it not be called.
+func (a *Alarm) Clear() {
 	a.mu.Lock()
 	a.due = time.Time{}
 	a.mu.Unlock()
 }
 
-// stop is clear for good: it cannot be set any more.
-func (a *alarm) stop() {
+// Stop is Clear for good: it cannot be set any more.
+func (a *Alarm) Stop() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.due, a.at, a.over = time.Time{}, time.Time{}, true
 	a.timer.Stop()
 }
 
-func (a *alarm) look() {
+func (a *Alarm) look() {
 	a.mu.Lock()
 	a.at = time.Time{}
 	left := time.Until(a.due)

@@ -1,4 +1,4 @@
-package ws
+package outq
 
 import (
 	"testing"
@@ -11,7 +11,7 @@ import (
 func TestAlarm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rang := make(chan time.Time, 10)
-		a := newAlarm(func() { rang <- time.Now() })
+		a := NewAlarm(func() { rang <- time.Now() })
 		wants := func(ago ...time.Duration) {
 			t.Helper()
 			synctest.Wait()
@@ -24,29 +24,29 @@ func TestAlarm(t *testing.T) {
 				}
 			}
 		}
-		a.set(time.Minute)
+		a.Set(time.Minute)
 		time.Sleep(30 * time.Second)
-		a.set(time.Minute) // later
+		a.Set(time.Minute) // later
 		time.Sleep(59 * time.Second)
 		wants()
 		time.Sleep(time.Hour)
 		wants(time.Hour - time.Second)
 
-		a.set(time.Minute)
-		a.set(time.Second) // earlier
+		a.Set(time.Minute)
+		a.Set(time.Second) // earlier
 		time.Sleep(time.Hour)
 		wants(time.Hour - time.Second)
 
 		for range 100 {
-			a.set(time.Minute)
+			a.Set(time.Minute)
 			time.Sleep(59 * time.Second)
-			a.clear()
+			a.Clear()
 		}
 		time.Sleep(time.Hour)
 		wants()
 
-		a.set(time.Minute)
-		a.stop()
+		a.Set(time.Minute)
+		a.Stop()
 		time.Sleep(time.Hour)
 		wants()
 	})
