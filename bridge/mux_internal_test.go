@@ -1,6 +1,9 @@
 package bridge
 
 import (
+	"maps"
+	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
@@ -21,4 +24,53 @@ func TestLogLevel(t *testing.T) {
 			t.Errorf("%s: %s, want %s", meta, got, want)
 		}
 	}
+}
+
+// The calls of a client are found by their ids, and by what means the same, however
+// many there are and were.
+func TestMuxCalls(t *testing.T) {
+	spelled := [][]jsonrpc.ID{ // the same in each
+		{jsonrpc.IntID(1), rawID(t, `1.0`)}, {jsonrpc.IntID(2), rawID(t, `2e0`)},
+		{jsonrpc.StringID("1"), rawID(t, `"\u0031"`)}, {jsonrpc.StringID("a"), rawID(t, `"\u0061"`)},
+	}
+	for range 2000 {
+		var calls muxCalls
+		want := make(map[jsonrpc.ID]*muxCall)
+		for range rand.IntN(12) {
+			id := spelled[rand.IntN(len(spelled))][rand.IntN(2)]
+			if got := calls.by(id); got != want[id] {
+				t.Fatalf("by(%s) = %v, want %v", id, got, want[id])
+			}
+			_, same, _ := jsonrpc.Find(want, id)
+			if got := calls.find(id); got != same {
+				t.Fatalf("find(%s) = %v, want %v", id, got, same)
+			}
+			if call := want[id]; call != nil {
+				calls.remove(call)
+				delete(want, id)
+			} else {
+				want[id] = &muxCall{id: id}
+				calls.add(want[id])
+			}
+			got := make(map[jsonrpc.ID]*muxCall)
+			for call := range calls.all() {
+				got[call.id] = call
+			}
+			if calls.len() != len(want) || !maps.Equal(got, want) {
+				t.Fatalf("%d calls %v, want %v", calls.len(), slices.Collect(maps.Keys(got)), slices.Collect(maps.Keys(want)))
+			}
+		}
+		if calls.find(jsonrpc.ID{}) != nil {
+			t.Fatal("no id is that of no call")
+		}
+	}
+}
+
+func rawID(t *testing.T, text string) jsonrpc.ID {
+	t.Helper()
+	m, err := jsonrpc.Parse([]byte(`{"jsonrpc":"2.0","id":` + text + `,"method":"m"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m.ID()
 }

@@ -618,6 +618,29 @@ func TestMuxBurst(t *testing.T) {
 	}
 }
 
+// D.2: a client that has little to read, and reads it, is not too slow for what
+// does not fit behind that.
+func TestMuxLargeBehindSmall(t *testing.T) {
+	progress := `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":%d,"message":"%s"}}`
+	synctest.Test(t, func(t *testing.T) {
+		x := newMux(t, bridge.MuxOptions{QueueBytes: 1000})
+		a := x.dial()
+		a.says(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"_meta":{"progressToken":1}}}`)
+		x.up()
+		token := x.serverGetsOne(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"_meta":{"progressToken":$1}}}`)
+		x.serverSays(progress, token, 1, "")
+		x.serverSays(progress, token, 2, strings.Repeat("x", 950))
+		time.Sleep(40 * time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		for i := range 2 {
+			if m, err := a.Recv(ctx); err != nil || string(m.Lookup("params", "progress")) != fmt.Sprint(i+1) {
+				t.Errorf("%.99s, %v; want progress %d", m.Bytes(), err, i+1)
+			}
+		}
+	})
+}
+
 // A client may leave while the server takes nothing; nobody's message is cut off.
 func TestMuxServerTakesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -6,7 +6,9 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/era"
@@ -70,5 +72,63 @@ func TestModernAnswerIsDirect(t *testing.T) {
 			t.Errorf("%d %s, %v", answer.StatusCode, body, err)
 		}
 		read <- struct{}{}
+	}
+}
+
+// deadlines counts the write deadlines that a reply is given.
+type deadlines struct {
+	http.ResponseWriter
+	set atomic.Int32
+}
+
+func (d *deadlines) SetWriteDeadline(t time.Time) error {
+	d.set.Add(1)
+	return http.NewResponseController(d.ResponseWriter).SetWriteDeadline(t)
+}
+
+func (d *deadlines) Unwrap() http.ResponseWriter { return d.ResponseWriter }
+
+// An answer that the client takes at once needs no deadline: those are timers, and
+// cost more than they seem. Any other reply has one, on the same connection, too.
+func TestModernAnswerSetsNoDeadline(t *testing.T) {
+	h := streamhttp.NewHandler(nil, streamhttp.HandlerOptions{Eras: era.OnlyModern, Modern: bridge.HandlerFunc(func(ctx context.Context, client bridge.Conn) error {
+		m, err := client.Recv(ctx)
+		if err != nil {
+			return err
+		}
+		if answer := jsonrpc.NewResult(m.ID(), nil); m.Lookup("params", "arguments") == nil || !bridge.TrySender(client)(answer) {
+			return client.Send(ctx, answer)
+		}
+		return nil
+	})})
+	set := make(chan int32, 1)
+	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		d := &deadlines{ResponseWriter: w}
+		h.ServeHTTP(d, r)
+		set <- d.set.Load()
+	}))
+	srv.Config.ConnContext = httpserver.WithConn
+	srv.Start()
+	defer srv.Close()
+	defer h.Close()
+	for _, quick := range []bool{true, false, true, true, false} {
+		params := `"name":"t"`
+		if quick {
+			params += `,"arguments":{}`
+		}
+		r, _ := http.NewRequestWithContext(t.Context(), "POST", srv.URL, strings.NewReader(request26("7", "tools/call", params)))
+		for name, value := range map[string]string{"Content-Type": "application/json", "Accept": "application/json, text/event-stream",
+			"Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "t"} {
+			r.Header.Set(name, value)
+		}
+		answer, err := srv.Client().Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, answer.Body)
+		answer.Body.Close()
+		if n := <-set; answer.StatusCode != http.StatusOK || (n == 0) != quick {
+			t.Errorf("quick %v: status %d, %d deadlines", quick, answer.StatusCode, n)
+		}
 	}
 }

@@ -1,0 +1,81 @@
+package httpserver
+
+import (
+	"errors"
+	"net"
+	"net/http"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/outq"
+)
+
+// quickConn returns what a request on the near end of a connection knows of it.
+func quickConn(t *testing.T, major int) (q *Quick, near, far net.Conn) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if far, err = net.Dial("tcp", l.Addr().String()); err != nil {
+		t.Fatal(err)
+	}
+	if near, err = l.Accept(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { near.Close(); far.Close() })
+	r, err := http.NewRequestWithContext(WithConn(t.Context(), near), "POST", "/", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.ProtoMajor = major
+	return QuickOf(r), near, far
+}
+
+// A reply is written at once to a client that has taken what was written before,
+// and that is known once; to another one it is not.
+func TestQuick(t *testing.T) {
+	q, near, _ := quickConn(t, 1)
+	if q == nil || q.Written() {
+		t.Fatal("nothing was written yet")
+	}
+	wrote := false
+	if !q.Write(func() { wrote = true }) || !wrote {
+		t.Error("a reply to a client that has taken everything is written")
+	}
+	if !q.Written() || q.Written() {
+		t.Error("that a reply was written is known once")
+	}
+	_ = near.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
+	for err := error(nil); err == nil; { // until the client must read
+		_, err = near.Write(make([]byte, 64<<10))
+	}
+	if q.Write(func() { t.Error("this may wait") }) || q.Written() {
+		t.Error("a reply to a client that reads nothing is not written")
+	}
+}
+
+// A write that takes too long all the same is cut off.
+func TestQuickPatience(t *testing.T) {
+	q, near, _ := quickConn(t, 1)
+	began := time.Now()
+	var err error
+	q.Write(func() { _, err = near.Write(make([]byte, 64<<20)) })
+	if took := time.Since(began); !errors.Is(err, os.ErrDeadlineExceeded) || took < outq.Patience {
+		t.Errorf("%v after %v", err, took)
+	}
+}
+
+// Of a connection that requests share nothing is known, nor of one that was not
+// looked at.
+func TestQuickUnknown(t *testing.T) {
+	if q, _, _ := quickConn(t, 2); q != nil {
+		t.Error("HTTP/2")
+	}
+	r, _ := http.NewRequestWithContext(t.Context(), "POST", "/", nil)
+	if q := QuickOf(r); q != nil || q.Written() {
+		t.Error("no connection")
+	}
+}
