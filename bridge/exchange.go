@@ -65,7 +65,7 @@ func Exchange(ctx context.Context, client, server Conn, o PumpOptions) error {
 
 // submit hands the request to the server, which may take its time to do so.
 func (x *exchange) submit(ctx context.Context, m jsonrpc.Message) error {
-	if try := TrySender(x.server); try != nil && try(m) {
+	if try := TrySender(x.server); try != nil && ctx.Err() == nil && try(m) {
 		return nil
 	}
 	if x.due.IsZero() {

@@ -41,15 +41,15 @@ func (s *muxCalls) find(id jsonrpc.ID) *muxCall {
 
 // add enters a call whose id is not in use.
 func (s *muxCalls) add(call *muxCall) {
-	if s.len() == 0 && s.more == nil {
+	switch {
+	case s.more != nil:
+		s.more[call.id] = call
+	case s.only == nil:
 		s.only = call
-		return
-	}
-	if s.more == nil {
-		s.more = map[jsonrpc.ID]*muxCall{s.only.id: s.only}
+	default:
+		s.more = map[jsonrpc.ID]*muxCall{s.only.id: s.only, call.id: call}
 		s.only = nil
 	}
-	s.more[call.id] = call
 }
 
 func (s *muxCalls) remove(call *muxCall) {
