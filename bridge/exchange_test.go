@@ -201,6 +201,31 @@ func TestExchangeServerEnds(t *testing.T) {
 	})
 }
 
+// A request whose client has gone before it is sent is sent to nobody, also where
+// the server would take it at once; nor while everything shuts down.
+func TestExchangeTooLate(t *testing.T) {
+	for _, cause := range []error{nil, bridge.ErrClosing} {
+		synctest.Test(t, func(t *testing.T) {
+			x := newMux(t, bridge.MuxOptions{})
+			first := x.dial()
+			first.says(call("1"))
+			x.up()
+			x.serverGets(call("1"))
+			ctx, cancel := context.WithCancelCause(t.Context())
+			cancel(cause)
+			client := newPeer(t, 1)
+			began := time.Now()
+			if err := bridge.Exchange(ctx, bridge.Unread(client, parse(t, callOne)), x.dial(), bridge.PumpOptions{Grace: 5 * time.Second}); err != nil {
+				t.Errorf("%v: Exchange = %v", cause, err)
+			}
+			if took := time.Since(began); took != 0 {
+				t.Errorf("%v: it took %v", cause, took)
+			}
+			x.serverGets()
+		})
+	}
+}
+
 // An Exchange takes no goroutine to listen to its client.
 func TestExchangeLeavesTheClientAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

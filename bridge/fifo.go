@@ -26,7 +26,10 @@ func (f *fifo[T]) push(more ...T) {
 			f.all, f.head = f.all[:n], 0
 		}
 	}
-	f.all = append(f.all, more...)
+	old := f.all
+	if f.all = append(f.all, more...); cap(f.all) != cap(old) {
+		clear(old)
+	}
 }
 
 // pop takes the first element out, which there must be.

@@ -92,7 +92,7 @@ type Mux struct {
 	calls    map[int64]*muxCall
 	quiet    time.Time      // until then log messages may be about what was cancelled,
 	quietFor *muxConn       // by this client; nil: by several
-	shares   map[string]int // how many of calls each principal has that is somebody
+	shares   map[string]int // of calls, by principal; none for anybody
 	lastID   int64
 	listens  int // of calls
 

@@ -621,24 +621,64 @@ func TestMuxBurst(t *testing.T) {
 // D.2: a client that has little to read, and reads it, is not too slow for what
 // does not fit behind that.
 func TestMuxLargeBehindSmall(t *testing.T) {
-	progress := `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":%d,"message":"%s"}}`
-	synctest.Test(t, func(t *testing.T) {
-		x := newMux(t, bridge.MuxOptions{QueueBytes: 1000})
-		a := x.dial()
-		a.says(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"_meta":{"progressToken":1}}}`)
-		x.up()
-		token := x.serverGetsOne(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"_meta":{"progressToken":$1}}}`)
-		x.serverSays(progress, token, 1, "")
-		x.serverSays(progress, token, 2, strings.Repeat("x", 950))
-		time.Sleep(40 * time.Millisecond)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		for i := range 2 {
-			if m, err := a.Recv(ctx); err != nil || string(m.Lookup("params", "progress")) != fmt.Sprint(i+1) {
-				t.Errorf("%.99s, %v; want progress %d", m.Bytes(), err, i+1)
+	for name, large := range map[string]string{
+		"notification": `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":2,"message":"%s"}}`,
+		"answer":       `{"jsonrpc":"2.0","id":1,"result":{"progressToken":%s,"message":"%s"}}`,
+	} {
+		bubble(t, name, func(t *testing.T) {
+			x := newMux(t, bridge.MuxOptions{QueueBytes: 1000})
+			a, token := x.progressing()
+			x.serverSays(progressOf, token, 1)
+			x.serverSays(large, token, strings.Repeat("x", 950))
+			time.Sleep(40 * time.Millisecond)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			for i, size := range []int{0, 950} {
+				if m, err := a.Recv(ctx); err != nil || m.Size() < size {
+					t.Errorf("%d: %.99s, %v", i, m.Bytes(), err)
+				}
 			}
+		})
+	}
+}
+
+// D.2: but one that reads a little now and then holds nobody up for long.
+func TestMuxLargeBehindMany(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := newMux(t, bridge.MuxOptions{QueueBytes: 100_000})
+		a, token := x.progressing()
+		const n = 350
+		for i := range n {
+			x.serverSays(progressOf, token, i)
+		}
+		reads := make(chan error, 1)
+		go func() {
+			for {
+				if _, err := a.Recv(t.Context()); err != nil {
+					reads <- err
+					return
+				}
+				time.Sleep(40 * time.Millisecond)
+			}
+		}()
+		began := time.Now()
+		x.serverSays(`{"jsonrpc":"2.0","id":1,"result":{"x":"%s"}}`, strings.Repeat("x", 99_000))
+		if err := <-reads; err != bridge.ErrSlow || time.Since(began) > 400*time.Millisecond {
+			t.Errorf("%v after %v", err, time.Since(began))
 		}
 	})
+}
+
+// progressOf is progress of a call, by token and number.
+const progressOf = `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":%d}}`
+
+// progressing returns a client whose call is in progress, and the call's token at the server.
+func (x *muxed) progressing() (c *muxClient, token string) {
+	x.t.Helper()
+	c = x.dial()
+	c.says(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"_meta":{"progressToken":1}}}`)
+	x.up()
+	return c, x.serverGetsOne(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"_meta":{"progressToken":$1}}}`)
 }
 
 // A client may leave while the server takes nothing; nobody's message is cut off.

@@ -32,10 +32,11 @@ type muxConn struct {
 	w     *Waiter // is told when there is something in items, or err is set
 	own   Waiter  // is w until Wake is called
 
-	half   bool          // the queue is half full, or somebody waits for room, or it was so and is not half empty since
+	armed  bool          // room will tell: the queue is half full, or somebody waits
+	want   int           // size of the largest message that is waited with; 0: none is
 	taken  progress      // what the client has read
-	marked progress      // what it had when half was set, or somebody began to wait for room
-	room   chan struct{} // holds one element when the queue is half empty again; nil: it was never half full
+	marked progress      // what it had when armed was set, or somebody began to wait for room
+	room   chan struct{} // holds one element when there is room again; nil: armed was never set
 }
 
 // progress is what a client has read.
@@ -276,7 +277,7 @@ func (c *muxConn) push(call *muxCall, m jsonrpc.Message) {
 // makeRoom waits until there is room for a message, or ends the client if that
 // takes too long.
 func (c *muxConn) makeRoom(m jsonrpc.Message) bool {
-	for c.isFull(m) {
+	for c.lacksRoom(m) {
 		switch {
 		case c.awaitRoom():
 		case c.ended() != nil: // it has gone meanwhile
@@ -290,15 +291,15 @@ func (c *muxConn) makeRoom(m jsonrpc.Message) bool {
 	return true
 }
 
-// isFull reports whether there is no room for a message; then room will tell
-// when the queue is half empty.
-func (c *muxConn) isFull(m jsonrpc.Message) bool {
+// lacksRoom reports whether there is no room for a message; then room will tell
+// when there is.
+func (c *muxConn) lacksRoom(m jsonrpc.Message) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.err != nil || !c.full(m.Size()) {
 		return false
 	}
-	c.fill()
+	c.arm(m.Size())
 	return true
 }
 
@@ -315,10 +316,10 @@ func (c *muxConn) isHalf() bool {
 	return c.items.len() > o.Queue/2 || c.bytes > o.QueueBytes/2
 }
 
-// awaitRoom waits until the queue is half empty; false: the client reads too
-// slowly, or not at all.
+// awaitRoom waits until there is room, after lacksRoom, which has made the channel
+// that it waits on; false: the client reads too slowly, or not at all.
 func (c *muxConn) awaitRoom() bool {
-	done := c.gone()
+	done := c.doneChan()
 	deaf := c.progressed() == progress{}
 	window := time.NewTimer(roomWait)
 	defer window.Stop()
@@ -332,6 +333,9 @@ func (c *muxConn) awaitRoom() bool {
 		case <-done:
 			return false
 		case <-window.C:
+			if c.hasRoom() { // somebody else who waited was told
+				return true
+			}
 			p := c.progressed()
 			if deaf && p == (progress{}) || !deaf && p.messages < roomMessages && p.bytes < roomBytes {
 				return false
@@ -340,6 +344,12 @@ func (c *muxConn) awaitRoom() bool {
 			window.Reset(roomWait)
 		}
 	}
+}
+
+func (c *muxConn) hasRoom() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.armed
 }
 
 // progressed returns what the client has read since the last mark, and sets one.
@@ -366,18 +376,19 @@ func (c *muxConn) put(call *muxCall, m jsonrpc.Message) bool {
 	c.items.push(muxItem{call, m})
 	c.bytes += size
 	if c.isHalf() {
-		c.fill()
+		c.arm(0)
 	}
 	return true
 }
 
-// fill says that the queue is half full, unless that is known, or that somebody
-// waits for room in it. It is called with c.mu held.
-func (c *muxConn) fill() {
-	if c.half {
+// arm makes room tell when the queue is half empty, and a message of so many
+// bytes fits as well. It is called with c.mu held.
+func (c *muxConn) arm(want int) {
+	c.want = max(c.want, want)
+	if c.armed {
 		return
 	}
-	c.half, c.marked = true, c.taken
+	c.armed, c.marked = true, c.taken
 	if c.room == nil {
 		c.room = make(chan struct{}, 1)
 	}
@@ -416,8 +427,8 @@ func (c *muxConn) Poll() (m jsonrpc.Message, err error, ok bool) {
 		c.bytes -= size
 		c.taken.messages++
 		c.taken.bytes += size
-		if c.half && !c.isHalf() {
-			c.half = false
+		if c.armed && !c.isHalf() && !c.full(c.want) {
+			c.armed, c.want = false, 0
 			signal(c.room)
 		}
 		if it.call == nil || !it.call.cancelled.Load() { // J12
@@ -444,8 +455,8 @@ func (c *muxConn) arrived() {
 	w.Arrived()
 }
 
-// gone returns what is closed when the Conn has ended.
-func (c *muxConn) gone() <-chan struct{} {
+// doneChan returns what is closed when the Conn has ended.
+func (c *muxConn) doneChan() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.done == nil {

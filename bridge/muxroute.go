@@ -53,7 +53,7 @@ func (s *muxServer) answer(m jsonrpc.Message) {
 	}
 	m = m.WithID(call.id).WithRelated(call.id)
 	ends := call.listen != nil && !m.IsError()
-	if ends || call.conn.isFull(m) {
+	if ends || call.conn.lacksRoom(m) {
 		x.mu.Unlock() // for what takes time
 		if ends {
 			m = withSubscription(m, call.id)

@@ -76,7 +76,7 @@ func (x *Mux) submit(ctx context.Context, c *muxConn, call *muxCall, m jsonrpc.M
 			x.drop(m, "the server has ended")
 		}
 		return nil
-	case <-c.gone():
+	case <-c.doneChan():
 		s.queued.Add(-1)
 		return c.ended()
 	case <-ctx.Done():
@@ -155,7 +155,7 @@ func (x *Mux) await(ctx context.Context, c *muxConn, call *muxCall) (*muxServer,
 		x.mu.Unlock()
 		select {
 		case <-changed:
-		case <-c.gone():
+		case <-c.doneChan():
 		case <-ctx.Done():
 		}
 		x.mu.Lock()

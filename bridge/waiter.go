@@ -35,12 +35,10 @@ func Offer(ctx context.Context, c Conn, take Taker) (jsonrpc.Message, error) {
 // those that bring it meet it: if it waits they may do its work, which spares a
 // change of goroutine. One goroutine at a time may receive, any number bring.
 type Waiter struct {
-	from interface {
-		Poll() (jsonrpc.Message, error, bool)
-	}
+	from poller
 	wake chan struct{} // holds one element when there is something to look at
 
-	mu      sync.Mutex // held while poll and take are called
+	mu      sync.Mutex // held while from and take are called
 	waiting bool
 	take    Taker // of the Offer that waits; nil: none
 	left    bool  // for the Offer: message and err
@@ -56,10 +54,11 @@ func NewWaiter(poll func() (m jsonrpc.Message, err error, ok bool)) *Waiter {
 	return w
 }
 
-func (w *Waiter) init(from interface {
-	Poll() (jsonrpc.Message, error, bool)
-}) {
-	w.from, w.wake = from, make(chan struct{}, 1)
+func (w *Waiter) init(from poller) { w.from, w.wake = from, make(chan struct{}, 1) }
+
+// poller is the queue of a Waiter.
+type poller interface {
+	Poll() (m jsonrpc.Message, err error, ok bool)
 }
 
 type pollFunc func() (jsonrpc.Message, error, bool)
@@ -97,7 +96,7 @@ func (w *Waiter) Offer(ctx context.Context, take Taker) (jsonrpc.Message, error)
 	}
 }
 
-// Arrived is called when poll may have something to return, by a goroutine that
+// Arrived is called when the queue may have something to return, by a goroutine that
 // is ready to do what the receiver would, and holds no locks that this may need.
 func (w *Waiter) Arrived() {
 	if !w.mu.TryLock() {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"net"
 	"net/http"
-	"sync/atomic"
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/outq"
@@ -20,18 +19,23 @@ func WithConn(ctx context.Context, c net.Conn) context.Context {
 	if taken == nil {
 		return ctx
 	}
-	q := &Quick{taken: taken}
-	q.late = outq.NewAlarm(func() { _ = c.SetWriteDeadline(time.Unix(1, 0)) })
-	return context.WithValue(ctx, quickKey{}, q)
+	return context.WithValue(ctx, quickKey{}, newQuick(c, taken))
 }
 
 // Quick is a connection of HTTP/1 that knows when a small reply does not wait for
-// the client. What is written belongs to one request at a time, and so do Write
-// and Written.
+// the client. Its methods are for the request in progress: they must not be called
+// concurrently.
 type Quick struct {
 	taken   func() bool
 	late    *outq.Alarm // breaks off what is being written
-	written atomic.Bool
+	written bool
+}
+
+// newQuick returns one for c, of which taken is what outq.Of says.
+func newQuick(c net.Conn, taken func() bool) *Quick {
+	q := &Quick{taken: taken}
+	q.late = outq.NewAlarm(func() { _ = c.SetWriteDeadline(time.Unix(1, 0)) })
+	return q
 }
 
 // QuickOf returns what the connection of a request knows; nil: nothing. Over
@@ -54,11 +58,18 @@ func (q *Quick) Write(write func()) bool {
 	q.late.Set(outq.Patience)
 	write()
 	q.late.Clear()
-	q.written.Store(true)
+	q.written = true
 	return true
 }
 
-// Written reports whether there is nothing more to be written to the reply in
+// TakeWritten reports whether there is nothing more to be written to the reply in
 // progress, for Write has done it. Whoever serves requests that Write is used for
-// asks once at the end of each.
-func (q *Quick) Written() bool { return q != nil && q.written.Swap(false) }
+// asks once at the end of each, also of a nil Quick.
+func (q *Quick) TakeWritten() bool {
+	if q == nil {
+		return false
+	}
+	written := q.written
+	q.written = false
+	return written
+}

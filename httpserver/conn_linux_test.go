@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/outq"
@@ -38,34 +39,52 @@ func quickConn(t *testing.T, major int) (q *Quick, near, far net.Conn) {
 // and that is known once; to another one it is not.
 func TestQuick(t *testing.T) {
 	q, near, _ := quickConn(t, 1)
-	if q == nil || q.Written() {
+	if q == nil || q.TakeWritten() {
 		t.Fatal("nothing was written yet")
 	}
 	wrote := false
 	if !q.Write(func() { wrote = true }) || !wrote {
 		t.Error("a reply to a client that has taken everything is written")
 	}
-	if !q.Written() || q.Written() {
+	if !q.TakeWritten() || q.TakeWritten() {
 		t.Error("that a reply was written is known once")
 	}
 	_ = near.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
 	for err := error(nil); err == nil; { // until the client must read
 		_, err = near.Write(make([]byte, 64<<10))
 	}
-	if q.Write(func() { t.Error("this may wait") }) || q.Written() {
+	if q.Write(func() { t.Error("this may wait") }) || q.TakeWritten() {
 		t.Error("a reply to a client that reads nothing is not written")
 	}
 }
 
-// A write that takes too long all the same is cut off.
+// A write that takes too long all the same is cut off; one that does not is not,
+// nor what comes after it.
 func TestQuickPatience(t *testing.T) {
-	q, near, _ := quickConn(t, 1)
-	began := time.Now()
-	var err error
-	q.Write(func() { _, err = near.Write(make([]byte, 64<<20)) })
-	if took := time.Since(began); !errors.Is(err, os.ErrDeadlineExceeded) || took < outq.Patience {
-		t.Errorf("%v after %v", err, took)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		near, far := net.Pipe()
+		defer far.Close()
+		defer near.Close()
+		q := newQuick(near, func() bool { return true })
+		write := func() (err error) {
+			q.Write(func() { _, err = near.Write([]byte{1}) })
+			return err
+		}
+		for range 3 {
+			go func() {
+				time.Sleep(outq.Patience - time.Millisecond)
+				_, _ = far.Read(make([]byte, 1))
+			}()
+			if err := write(); err != nil {
+				t.Errorf("a client that reads in time: %v", err)
+			}
+			time.Sleep(time.Hour)
+		}
+		began := time.Now()
+		if err := write(); !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(began) != outq.Patience {
+			t.Errorf("%v after %v", err, time.Since(began))
+		}
+	})
 }
 
 // Of a connection that requests share nothing is known, nor of one that was not
@@ -75,7 +94,7 @@ func TestQuickUnknown(t *testing.T) {
 		t.Error("HTTP/2")
 	}
 	r, _ := http.NewRequestWithContext(t.Context(), "POST", "/", nil)
-	if q := QuickOf(r); q != nil || q.Written() {
+	if q := QuickOf(r); q != nil || q.TakeWritten() {
 		t.Error("no connection")
 	}
 }

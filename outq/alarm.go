@@ -15,7 +15,7 @@ type Alarm struct {
 	timer *time.Timer
 	at    time.Time // when timer goes off; zero: it does not
 	due   time.Time // when do is to be called; zero: never
-	over  bool      // stop was called
+	over  bool      // Stop was called
 }
 
 // NewAlarm returns an Alarm that calls do, in a goroutine of its own.

@@ -1,4 +1,5 @@
-// Package outq knows when a small write to a connection does not wait.
+// Package outq knows when a small write to a connection does not wait, and cuts
+// short one that does all the same.
 package outq
 
 import (

@@ -142,6 +142,7 @@ func (e *exchange) tick() {
 // lost returns why the client gets nothing any more; nil: it does.
 func (e *exchange) lost() error {
 	if e.r.Context().Err() != nil {
+		e.cancel(errClientGone)
 		return errClientGone
 	}
 	if err := context.Cause(e.ctx); err != nil && err != bridge.ErrClosing {
@@ -170,8 +171,7 @@ func (e *exchange) Recv(ctx context.Context) (jsonrpc.Message, error) {
 			return jsonrpc.Message{}, io.EOF
 		default:
 		}
-		if why := e.lost(); why != nil {
-			e.cancel(why)
+		if e.lost() != nil {
 			return e.withdraw()
 		}
 		if e.ctx.Err() != nil {

@@ -32,7 +32,8 @@ type HandlerOptions struct {
 	// one request long. Recv gives the request, and if the client hangs up
 	// before it is answered a notifications/cancelled for it; then io.EOF. The
 	// response that is sent ends the exchange. The context is done when the
-	// client has hung up or its token was revoked: nothing can be sent any more.
+	// client has hung up (it may take 20 ms until that is known) or its token was
+	// revoked: nothing can be sent any more.
 	// With bridge.ErrClosing as its cause the Handler is being closed: the client
 	// is still there. nil: such requests are refused (MI9).
 	Modern bridge.Handler
@@ -178,7 +179,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // boundEnd bounds how long the end of a reply may take: net/http sends it after
 // ServeHTTP has returned, and then takes the deadline away.
 func (h *Handler) boundEnd(w http.ResponseWriter, r *http.Request) {
-	if !httpserver.QuickOf(r).Written() && h.opts.StallAfter > 0 {
+	if !httpserver.QuickOf(r).TakeWritten() && h.opts.StallAfter > 0 {
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(h.opts.StallAfter))
 	}
 }

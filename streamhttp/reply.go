@@ -130,7 +130,8 @@ func (p *reply) leave() {
 // exchanges are those in progress. The zero value has none.
 type exchanges struct {
 	mu     sync.Mutex
-	all    map[*exchange]struct{}
+	fresh  map[*exchange]struct{} // those that lookAround has not seen
+	seen   map[*exchange]struct{}
 	closed bool
 	look   *time.Timer    // calls lookAround; nil: it has seen all
 	wg     sync.WaitGroup // one for each
@@ -144,13 +145,13 @@ func (x *exchanges) add(e *exchange, max int) error {
 	switch {
 	case x.closed:
 		return bridge.ErrClosing
-	case len(x.all) >= max:
+	case len(x.fresh)+len(x.seen) >= max:
 		return errTooManyCalls
 	}
-	if x.all == nil {
-		x.all = make(map[*exchange]struct{})
+	if x.fresh == nil {
+		x.fresh, x.seen = make(map[*exchange]struct{}), make(map[*exchange]struct{})
 	}
-	x.all[e] = struct{}{}
+	x.fresh[e] = struct{}{}
 	x.wg.Add(1)
 	e.came = time.Now()
 	if x.look == nil {
@@ -160,8 +161,8 @@ func (x *exchanges) add(e *exchange, max int) error {
 	return nil
 }
 
-// lookAfter is how long a request is not looked after: nearly all are answered
-// before. If the client hangs up the server learns that much later.
+// lookAfter is how long a request is not looked after at most: nearly all are
+// answered before. If the client hangs up the server learns that much later.
 const lookAfter = 20 * time.Millisecond
 
 // lookAround sets the timers of those that are still there, and has their clients
@@ -172,15 +173,18 @@ func (x *exchanges) lookAround() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.look = nil
-	for e := range x.all {
+	for e := range x.fresh {
 		e.awaitCommit()
 		e.watch()
+		x.seen[e] = struct{}{}
 	}
+	clear(x.fresh)
 }
 
 func (x *exchanges) remove(e *exchange) {
 	x.mu.Lock()
-	delete(x.all, e)
+	delete(x.fresh, e)
+	delete(x.seen, e)
 	x.mu.Unlock()
 	x.wg.Done()
 }
@@ -190,8 +194,10 @@ func (x *exchanges) close() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.closed = true
-	for e := range x.all {
-		e.cancel(bridge.ErrClosing)
+	for _, some := range [...]map[*exchange]struct{}{x.fresh, x.seen} {
+		for e := range some {
+			e.cancel(bridge.ErrClosing)
+		}
 	}
 }
 

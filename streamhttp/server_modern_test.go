@@ -2,6 +2,7 @@ package streamhttp_test
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -328,6 +329,42 @@ func TestServerModernListen(t *testing.T) {
 	})
 }
 
+// Who sends to a client that has hung up knows it at once, and so does everybody
+// then; and who waits for what becomes of a client learns that it has its answer.
+func TestServerModernKnows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, u := newModern(t, streamhttp.HandlerOptions{})
+		r := u.ask26("1", "tools/call", `"name":"t"`)
+		p := s.server()
+		p.gets()
+		r.cut()
+		synctest.Wait()
+		if err := p.Send(context.Background(), message(result("1"))); err == nil || p.ctx.Err() == nil {
+			t.Errorf("Send = %v, and the context is done because of %v", err, context.Cause(p.ctx))
+		}
+		p.quits(nil)
+
+		r = u.ask26("2", "tools/call", `"name":"t"`)
+		p = s.server()
+		p.gets()
+		waits := make(chan error, 1)
+		go func() {
+			_, err := p.Recv(context.Background())
+			waits <- err
+		}()
+		synctest.Wait()
+		if err := p.Send(context.Background(), message(result("2"))); err != nil {
+			t.Errorf("Send = %v", err)
+		}
+		synctest.Wait()
+		if err := <-waits; err != io.EOF {
+			t.Errorf("Recv = %v", err)
+		}
+		p.quits(nil)
+		r.isJSON(result("2"))
+	})
+}
+
 // A client that hangs up has cancelled, whether or not the reply had begun,
 // and gets nothing more (MI15).
 func TestServerModernHangUp(t *testing.T) {
@@ -343,7 +380,7 @@ func TestServerModernHangUp(t *testing.T) {
 			}
 			r.cut()
 			other.cut()
-			p.cancelled("1")
+			p.hungUp("1")
 			q.cancelled("1")
 			p.quits(nil)
 			q.quits(nil)

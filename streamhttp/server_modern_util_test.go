@@ -145,7 +145,6 @@ func with26(method, params string, headers []string) []string {
 // cancellation with this id, and nothing can be sent.
 func (p *served) cancelled(id string) {
 	p.t.Helper()
-	time.Sleep(100 * time.Millisecond) // nobody looks after a request at once
 	synctest.Wait()
 	if p.ctx.Err() == nil || context.Cause(p.ctx) == bridge.ErrClosing {
 		p.t.Errorf("the context is done because of %v", context.Cause(p.ctx))
@@ -155,6 +154,13 @@ func (p *served) cancelled(id string) {
 	if err := p.Send(context.Background(), message(result(id))); err == nil {
 		p.t.Error("an answer was sent to a client that has gone")
 	}
+}
+
+// hungUp is cancelled, of a client that has hung up: nobody looks at once.
+func (p *served) hungUp(id string) {
+	p.t.Helper()
+	time.Sleep(21 * time.Millisecond)
+	p.cancelled(id)
 }
 
 // ended wants Recv to say that nothing more comes.
