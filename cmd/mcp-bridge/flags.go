@@ -226,9 +226,28 @@ func expand(s string, lookup func(string) (string, bool)) (string, error) {
 	}
 }
 
+// badValue says what a flag's value should be.
+func badValue(err *pflag.InvalidValueError) error {
+	want := ""
+	switch err.GetFlag().Value.Type() {
+	case "int", "int64", "uint", "uint16":
+		want = "a whole number"
+	case "duration":
+		want = "a time with its unit, such as 30s, 5m or 1h30m"
+	case "bool":
+		want = "true or false"
+	default: // it says so itself
+		return usagef("%v", err)
+	}
+	return usagef("--%s is %q and should be %s", err.GetFlag().Name, err.GetValue(), want)
+}
+
 // badFlags says more about arguments that are no flags of a command: they are
 // another command's, or those of a program that should stand behind "--".
 func badFlags(command string, args []string, err error) error {
+	if value, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+		return badValue(value)
+	}
 	var unknown *pflag.NotExistError
 	if !errors.As(err, &unknown) {
 		return usagef("%v", err)
