@@ -158,7 +158,7 @@ func (f *LegacyServerFilter) initialized(now time.Time, m jsonrpc.Message, out *
 func initializeFailed(m jsonrpc.Message, version string) *Refusal {
 	text := "the server answered initialize with a protocol version that the bridge does not know"
 	if m.IsError() {
-		text = "the server refused initialize"
+		text = "initialize has failed" // the server has refused it, or there was none
 		if cause, ok := jsonrpc.Text(m.Lookup("error", "message")); ok {
 			text += ": " + cause[:min(len(cause), maxCause)]
 		}

@@ -159,7 +159,7 @@ func (d *discreet) Recv(ctx context.Context) (jsonrpc.Message, error) {
 	}
 	if d.asked && m.Kind() == jsonrpc.Response {
 		d.asked = false
-		if m.IsError() {
+		if m.IsError() && m.Lookup("error", "data", "reason") == nil { // else there is no server
 			d.unit.s.log.Warn("the server has refused initialize; --protocol says what is spoken with it", "code", string(m.Lookup("error", "code")))
 		}
 		switch {
