@@ -191,6 +191,8 @@ func (h *Handler) serveRequests(p *post, messages, requests, failed []jsonrpc.Me
 // or anything else, which makes it an SSE stream (LI7).
 func (h *Handler) serveStream(p *post, messages []jsonrpc.Message) {
 	defer p.s.detach(p.st, p.rd)
+	answer := h.answerer(p)
+	defer p.rd.await(nil)
 	wait := h.opts.CommitAfter
 	if p.opens || p.s.alone {
 		wait = initializeCommit
@@ -201,6 +203,9 @@ func (h *Handler) serveStream(p *post, messages []jsonrpc.Message) {
 	for {
 		timeUp := false
 		in, next := todo.next()
+		if len(todo.messages) == 0 {
+			p.rd.await(answer)
+		}
 		select {
 		case in <- next:
 			todo.passed()
@@ -210,6 +215,9 @@ func (h *Handler) serveStream(p *post, messages []jsonrpc.Message) {
 		case <-p.r.Context().Done():
 			p.s.withdraw(todo.messages)
 			abort()
+		}
+		if p.rd.await(nil) {
+			return
 		}
 		whole, stream := p.s.reply(p.st)
 		if len(todo.messages) > 0 && p.s.over() {
@@ -234,6 +242,26 @@ func (h *Handler) serveStream(p *post, messages []jsonrpc.Message) {
 			p.s.undelivered(todo.messages)
 			return
 		}
+	}
+}
+
+// answerer returns what writes the whole answer to a POST that has passed its
+// messages, if the client takes it at once (reader.await); nil: that cannot be told.
+func (h *Handler) answerer(p *post) func() bool {
+	quick := httpserver.QuickOf(p.r)
+	if quick == nil || p.opens || p.batch != nil {
+		return nil
+	}
+	return func() bool {
+		whole, stream := p.s.reply(p.st)
+		if stream || len(whole) != 1 || len(whole[0].line) > smallReply || p.r.Context().Err() != nil {
+			return false
+		}
+		return quick.Write(func() {
+			p.w.Header()["Content-Length"] = []string{strconv.Itoa(len(whole[0].line))}
+			h.writeJSON(p.w, whole, nil)
+			_ = http.NewResponseController(p.w).Flush()
+		})
 	}
 }
 

@@ -120,7 +120,7 @@ func (s *session) Send(ctx context.Context, m jsonrpc.Message) error {
 		return err
 	}
 	for {
-		room, err := s.place(m)
+		_, room, err := s.place(m, false)
 		if room == nil {
 			return err
 		}
@@ -136,36 +136,49 @@ func (s *session) Send(ctx context.Context, m jsonrpc.Message) error {
 // TrySender is what bridge.TrySender says.
 func (s *session) TrySender() func(m jsonrpc.Message) bool {
 	return func(m jsonrpc.Message) bool {
-		room, err := s.place(m)
+		rd, room, err := s.place(m, true)
+		if rd != nil {
+			rd.deliver()
+		}
 		return room == nil && err == nil
 	}
 }
 
 // place routes one message, unless the stream that it belongs to is full and
 // somebody reads it: then it returns what is closed when that may have changed.
-func (s *session) place(m jsonrpc.Message) (room <-chan struct{}, err error) {
+// deliver: the caller is ready to do the work of the exchange that has got a
+// response now, which is returned then.
+func (s *session) place(m jsonrpc.Message, deliver bool) (rd *reader, room <-chan struct{}, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ended {
-		return nil, errSessionEnded
+		return nil, nil, errSessionEnded
 	}
 	if s.greeting && m.ID() == greetingID && m.Kind() == jsonrpc.Response {
 		s.greeted(m)
-		return nil, nil
+		return nil, nil, nil
 	}
 	st := s.target(m)
 	if st == nil {
 		m = s.respell(m)
 		st = s.target(m)
 	}
-	if st == nil || st.reader == nil || st.bytes < highWater {
+	read := st != nil && st.reader != nil
+	switch {
+	case read && st.bytes >= highWater:
+		if st.room == nil {
+			st.room = make(chan struct{})
+		}
+		room = st.room
+	case read && deliver && m.Kind() == jsonrpc.Response:
+		rd = st.reader
+		rd.held = true
 		s.route(m, st)
-		return nil, nil
+		rd.held = false
+	default:
+		s.route(m, st)
 	}
-	if st.room == nil {
-		st.room = make(chan struct{})
-	}
-	return st.room, nil
+	return rd, room, nil
 }
 
 // Close ends the session: what is owed is answered with an error, every

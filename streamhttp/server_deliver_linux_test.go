@@ -1,0 +1,169 @@
+package streamhttp_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/httpserver"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+	"github.com/mcp-bridge/mcp-bridge/streamhttp"
+)
+
+// legacySession is a client of a Handler whose server has the connections.
+type legacySession struct {
+	t   *testing.T
+	srv *httptest.Server
+	id  string
+
+	header string // is sent, too
+}
+
+func (s *legacySession) post(body string) (resp *http.Response, text string) {
+	s.t.Helper()
+	resp, err := s.do(s.t.Context(), body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		s.t.Error(err)
+	}
+	return resp, string(b)
+}
+
+func (s *legacySession) do(ctx context.Context, body string) (*http.Response, error) {
+	r, _ := http.NewRequestWithContext(ctx, "POST", s.srv.URL, strings.NewReader(body))
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Accept", "application/json, text/event-stream")
+	if s.header != "" {
+		r.Header.Set(s.header, "1")
+	}
+	if s.id != "" {
+		r.Header.Set("Mcp-Session-Id", s.id)
+		r.Header.Set("Mcp-Protocol-Version", "2025-06-18")
+	}
+	return s.srv.Client().Do(r)
+}
+
+// newLegacySession opens a session with a Handler. server answers its requests.
+func newLegacySession(t *testing.T, server bridge.HandlerFunc, wrap func(http.Handler) http.Handler) *legacySession {
+	h := streamhttp.NewHandler(server, streamhttp.HandlerOptions{CommitAfter: time.Minute})
+	srv := httptest.NewUnstartedServer(wrap(h))
+	srv.Config.ConnContext = httpserver.WithConn
+	srv.Start()
+	t.Cleanup(func() { srv.Close(); h.Close() })
+	srv.Client().Transport.(*http.Transport).MaxIdleConnsPerHost = 100
+	s := &legacySession{t: t, srv: srv}
+	resp, text := s.post(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`)
+	if s.id = resp.Header.Get("Mcp-Session-Id"); s.id == "" {
+		t.Fatalf("initialize: %s %s", resp.Status, text)
+	}
+	s.post(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+	return s
+}
+
+const helloBack = `{"protocolVersion":"2025-06-18","capabilities":{},"serverInfo":{"name":"s","version":"1"}}`
+
+// answering returns a server that answers each request with what answer returns.
+func answering(answer func(m jsonrpc.Message) jsonrpc.Message) bridge.HandlerFunc {
+	return func(ctx context.Context, client bridge.Conn) error {
+		try := bridge.TrySender(client)
+		var wg sync.WaitGroup
+		defer wg.Wait()
+		for {
+			m, err := client.Recv(ctx)
+			switch {
+			case err != nil:
+				return nil
+			case m.Method() == "initialize":
+				_ = client.Send(ctx, jsonrpc.NewResult(m.ID(), []byte(helloBack)))
+			case m.Kind() == jsonrpc.Request:
+				wg.Go(func() {
+					if answer := answer(m); !try(answer) {
+						_ = client.Send(ctx, answer)
+					}
+				})
+			}
+		}
+	}
+}
+
+// An answer to a POST that waits is written by whoever has it: it needs no deadline.
+func TestServerDelivers(t *testing.T) {
+	set := make(chan int32, 1)
+	s := newLegacySession(t, answering(func(m jsonrpc.Message) jsonrpc.Message {
+		return jsonrpc.NewResult(m.ID(), m.Params())
+	}), func(h http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			d := &deadlines{ResponseWriter: w}
+			h.ServeHTTP(d, r)
+			if r.Header.Get("X-Count") != "" {
+				set <- d.set.Load()
+			}
+		})
+	})
+	s.header = "X-Count"
+	delivered := 0
+	for i := range 1000 { // for the POST may not have come to wait yet
+		s.post(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"m","params":{}}`, i+1))
+		if <-set == 0 {
+			delivered++
+		}
+	}
+	if delivered == 0 {
+		t.Error("the POSTs have written all answers themselves")
+	}
+}
+
+// Many calls of one session at a time, answered in any order: each gets its own
+// answer, whoever writes it.
+func TestServerDeliversMany(t *testing.T) {
+	s := newLegacySession(t, answering(func(m jsonrpc.Message) jsonrpc.Message {
+		return jsonrpc.NewResult(m.ID(), m.Params())
+	}), func(h http.Handler) http.Handler { return h })
+	var wg sync.WaitGroup
+	for i := range 16 {
+		wg.Go(func() {
+			for j := range 200 {
+				params := fmt.Sprintf(`{"n":"%d.%d%s"}`, i, j, strings.Repeat("x", j%7*400))
+				resp, text := s.post(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"m","params":%s}`, i*1000+j+1, params))
+				if want := fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":%s}`, i*1000+j+1, params); text != want || resp.Header.Get("Content-Type") != "application/json" {
+					t.Errorf("%s %s %.99s, want %.99s", resp.Status, resp.Header.Get("Content-Type"), text, want)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// A client that hangs up while its answer comes gets it or does not; nobody writes
+// to a reply that is over.
+func TestServerDeliversToNobody(t *testing.T) {
+	answered := make(chan struct{})
+	s := newLegacySession(t, answering(func(m jsonrpc.Message) jsonrpc.Message {
+		answered <- struct{}{}
+		return jsonrpc.NewResult(m.ID(), m.Params())
+	}), func(h http.Handler) http.Handler { return h })
+	for i := range 300 {
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() {
+			<-answered
+			cancel()
+		}()
+		resp, err := s.do(ctx, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"m","params":{}}`, i+1))
+		if err == nil {
+			_, _ = io.Copy(io.Discard, resp.Body)
+			resp.Body.Close()
+		}
+		cancel()
+	}
+}
