@@ -24,7 +24,7 @@ func WithConn(ctx context.Context, c net.Conn) context.Context {
 
 // Quick is a connection of HTTP/1 that knows when a small reply does not wait for
 // the client. Its methods are for the request in progress: they must not be called
-// concurrently.
+// concurrently, nor when its handler has returned.
 type Quick struct {
 	taken   func() bool
 	late    *outq.Alarm // breaks off what is being written

@@ -213,6 +213,9 @@ func (h *Handler) serveStream(p *post, messages []jsonrpc.Message) {
 		case <-commit.C:
 			timeUp = true
 		case <-p.r.Context().Done():
+			if p.rd.await(nil) {
+				return
+			}
 			p.s.withdraw(todo.messages)
 			abort()
 		}
@@ -249,7 +252,7 @@ func (h *Handler) serveStream(p *post, messages []jsonrpc.Message) {
 // messages, if the client takes it at once (reader.await); nil: that cannot be told.
 func (h *Handler) answerer(p *post) func() bool {
 	quick := httpserver.QuickOf(p.r)
-	if quick == nil || p.opens || p.batch != nil {
+	if quick == nil || p.opens || p.batch != nil || p.s.alone { // a place is free when the client has its answer
 		return nil
 	}
 	return func() bool {
@@ -322,7 +325,7 @@ func (h *Handler) writeBody(w http.ResponseWriter, body []byte) {
 	if len(body) > smallReply { // net/http counts what is shorter itself
 		w.Header()["Content-Length"] = []string{strconv.Itoa(len(body))}
 	}
-	if len(body) <= smallReply { // it is written after all is done here
+	if len(body) <= smallReply { // it is written after all is done here, or at once by answerer
 		_, _ = w.Write(body)
 		return
 	}
