@@ -149,25 +149,31 @@ func (t *childTable) execs(pid int) bool {
 
 // adopted lists the living children that we did not start, and reaps the dead
 // ones. The lock is held, which makes the list exact: the kernel's may
-// skip entries only if others are reaped while it is read.
+// skip entries only if others are reaped while it is read. Who dies leaves us its
+// children first, so there may be more of them for each one that was reaped.
 func (t *childTable) adopted() []int {
-	pids, err := ourChildren()
-	if err != nil {
-		return nil
-	}
-	living := pids[:0]
-	for _, pid := range pids {
-		if t.own[pid] {
-			continue
+	for {
+		pids, err := ourChildren()
+		if err != nil {
+			return nil
 		}
-		if reaped, _ := syscall.Wait4(pid, nil, syscall.WNOHANG, nil); reaped == pid {
-			delete(t.orphans, pid)
-			delete(t.unsure, pid)
-			continue
+		living, died := pids[:0], false
+		for _, pid := range pids {
+			if t.own[pid] {
+				continue
+			}
+			if reaped, _ := syscall.Wait4(pid, nil, syscall.WNOHANG, nil); reaped == pid {
+				delete(t.orphans, pid)
+				delete(t.unsure, pid)
+				died = true
+				continue
+			}
+			living = append(living, pid)
 		}
-		living = append(living, pid)
+		if !died {
+			return living
+		}
 	}
-	return living
 }
 
 // ourChildren lists the children of all our threads, reaped ones excluded.
