@@ -288,7 +288,7 @@ func (e *exchange) answer(ctx context.Context, m jsonrpc.Message) error {
 	}
 	e.beginJSON(m)
 	e.out = sse.NewWriter(&e.reply, e.h.opts.StallAfter)
-	_ = e.writeParts(m, e.out) // Flush returns the error
+	_ = writeParts(e.out, m) // Flush returns the error
 	return e.sent(ctx)
 }
 
@@ -301,11 +301,11 @@ func (e *exchange) streams(m jsonrpc.Message) bool {
 func (e *exchange) answerSmall(m jsonrpc.Message) error {
 	e.beginJSON(m)
 	e.finish()
-	return e.writeParts(m, &e.reply)
+	return writeParts(&e.reply, m)
 }
 
 // writeParts writes a message without a copy of it.
-func (e *exchange) writeParts(m jsonrpc.Message, w io.Writer) error {
+func writeParts(w io.Writer, m jsonrpc.Message) error {
 	first, id, rest := m.Parts()
 	for _, part := range [...][]byte{first, []byte(id), rest} {
 		if _, err := w.Write(part); err != nil {

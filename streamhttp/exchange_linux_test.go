@@ -2,6 +2,7 @@ package streamhttp_test
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -57,14 +58,9 @@ func TestModernAnswerIsDirect(t *testing.T) {
 	defer srv.Close()
 	defer h.Close()
 	for range 3 { // on one connection
-		r, _ := http.NewRequestWithContext(t.Context(), "POST", srv.URL, strings.NewReader(request26("7", "tools/call", `"name":"t"`)))
-		for name, value := range map[string]string{"Content-Type": "application/json", "Accept": "application/json, text/event-stream",
-			"Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "t"} {
-			r.Header.Set(name, value)
-		}
-		answer, err := srv.Client().Do(r)
-		if err != nil {
-			t.Fatal(err)
+		answer := post26(t.Context(), t, srv, "7", `{}`)
+		if answer == nil {
+			return
 		}
 		body, err := io.ReadAll(answer.Body)
 		answer.Body.Close()
@@ -96,7 +92,8 @@ func TestModernAnswerSetsNoDeadline(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if answer := jsonrpc.NewResult(m.ID(), nil); m.Lookup("params", "arguments") == nil || !bridge.TrySender(client)(answer) {
+		quick := string(m.Lookup("params", "arguments", "quick")) == "true"
+		if answer := jsonrpc.NewResult(m.ID(), nil); !quick || !bridge.TrySender(client)(answer) {
 			return client.Send(ctx, answer)
 		}
 		return nil
@@ -112,18 +109,9 @@ func TestModernAnswerSetsNoDeadline(t *testing.T) {
 	defer srv.Close()
 	defer h.Close()
 	for _, quick := range []bool{true, false, true, true, false} {
-		params := `"name":"t"`
-		if quick {
-			params += `,"arguments":{}`
-		}
-		r, _ := http.NewRequestWithContext(t.Context(), "POST", srv.URL, strings.NewReader(request26("7", "tools/call", params)))
-		for name, value := range map[string]string{"Content-Type": "application/json", "Accept": "application/json, text/event-stream",
-			"Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "t"} {
-			r.Header.Set(name, value)
-		}
-		answer, err := srv.Client().Do(r)
-		if err != nil {
-			t.Fatal(err)
+		answer := post26(t.Context(), t, srv, "7", fmt.Sprintf(`{"quick":%v}`, quick))
+		if answer == nil {
+			return
 		}
 		_, _ = io.Copy(io.Discard, answer.Body)
 		answer.Body.Close()
