@@ -44,7 +44,7 @@ func Translate(server Conn, f era.Filter) Conn {
 		server: server, try: TrySender(server), filter: f, done: make(chan struct{}),
 		room: make(chan struct{}, 1), turn: make(chan struct{}, 1), unsent: make(chan struct{}, 1),
 	}
-	t.waiter = NewWaiter(t.poll)
+	t.waiter, t.onTime = NewWaiter(t.poll), t.tick
 	t.reading, t.stopReading = context.WithCancel(context.Background())
 	if p, ok := server.(Poller); ok {
 		t.queue = p
@@ -82,6 +82,7 @@ type translated struct {
 	closed   bool
 	begun    bool // the server is being read by read, or Feed
 	timers   timers
+	onTime   func() // tick; taken once, for that allocates
 	broken   timers // ends the Conn when the server takes nothing
 
 	wg       sync.WaitGroup // read or hand, and write
@@ -119,7 +120,7 @@ func (t *translated) collect(s *sender) {
 		}
 	}
 	if t.ended == nil && !t.closed {
-		t.timers.set(t.filter.Due(), t.tick)
+		t.timers.set(t.filter.Due(), t.onTime)
 	}
 }
 

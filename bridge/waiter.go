@@ -10,7 +10,8 @@ import (
 
 // A Taker takes a message that has come up, if that needs no waiting for
 // anybody: took is false if it would, and then nothing has been done. more is
-// false when it wants no others.
+// false when it wants no others. It runs in goroutines that belong to others, so it
+// must not panic.
 type Taker func(m jsonrpc.Message) (took, more bool)
 
 // ErrEnough is the error of an Offer whose Taker wants no more.
@@ -40,8 +41,9 @@ type Waiter struct {
 
 	mu      sync.Mutex // held while from and take are called
 	waiting bool
-	take    Taker // of the Offer that waits; nil: none
-	left    bool  // for the Offer: message and err
+	ctx     context.Context // of the Offer that waits
+	take    Taker           // of the Offer that waits; nil: none
+	left    bool            // for the Offer: message and err
 	message jsonrpc.Message
 	err     error
 }
@@ -79,14 +81,14 @@ func (w *Waiter) Offer(ctx context.Context, take Taker) (jsonrpc.Message, error)
 			return m, err
 		}
 		// What was brought since found us locked, and wakes us.
-		w.waiting, w.take = true, take
+		w.waiting, w.ctx, w.take = true, ctx, take
 		w.mu.Unlock()
 		select {
 		case <-w.wake:
 		case <-ctx.Done():
 		}
 		w.mu.Lock()
-		w.waiting, w.take = false, nil
+		w.waiting, w.ctx, w.take = false, nil, nil
 		m, err, ok = w.message, w.err, w.left
 		w.message, w.err, w.left = jsonrpc.Message{}, nil, false
 		w.mu.Unlock()
@@ -96,6 +98,10 @@ func (w *Waiter) Offer(ctx context.Context, take Taker) (jsonrpc.Message, error)
 	}
 }
 
+// maxBrought is how many messages one goroutine does the work of the receiver for,
+// at a time: it has its own to do, and others may bring more and more.
+const maxBrought = 32
+
 // Arrived is called when the queue may have something to return, by a goroutine that
 // is ready to do what the receiver would, and holds no locks that this may need.
 func (w *Waiter) Arrived() {
@@ -104,11 +110,11 @@ func (w *Waiter) Arrived() {
 		return
 	}
 	defer w.mu.Unlock()
-	if w.waiting && w.take == nil {
-		w.Signal()
-		return
-	}
-	for w.waiting {
+	for n := 0; w.waiting; n++ {
+		if w.take == nil || n == maxBrought || w.ctx.Err() != nil {
+			w.Signal()
+			return
+		}
 		m, err, ok := w.from.Poll()
 		if !ok {
 			return

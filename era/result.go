@@ -111,8 +111,11 @@ func withError(m jsonrpc.Message, code int, data []byte) jsonrpc.Message {
 	return changed.WithRelated(m.Related())
 }
 
-// errorCode returns the code of an error response, 0 if it cannot be read.
+// errorCode returns the code of an error response; 0 if it cannot be read, or m is none.
 func errorCode(m jsonrpc.Message) int {
+	if !m.IsError() {
+		return 0
+	}
 	code, _ := strconv.Atoi(string(m.Lookup("error", "code")))
 	return code
 }

@@ -2,6 +2,7 @@ package httpclient
 
 import (
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
@@ -45,6 +46,21 @@ type Fault struct {
 
 // Error returns Text.
 func (f *Fault) Error() string { return f.Text }
+
+// Also returns a text with one more thing said in it: after a question that is
+// a sentence of its own.
+func Also(text, more string) string {
+	switch {
+	case more == "":
+		return text
+	case !strings.HasSuffix(text, "?"):
+		return text + "; " + more
+	}
+	if c := more[0]; 'a' <= c && c <= 'z' {
+		more = string(c-'a'+'A') + more[1:]
+	}
+	return text + " " + more
+}
 
 // Attrs are the pairs that a log is told of a fault. The text of one with a
 // status may quote what the server has said, so the status stands for it.

@@ -3,6 +3,7 @@ package httpclient
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -143,6 +144,7 @@ func (p *Peer) NetFault(err error) *Fault {
 		op      *net.OpError
 		dns     *net.DNSError
 		cert    *tls.CertificateVerificationError
+		unknown x509.UnknownAuthorityError
 		record  tls.RecordHeaderError
 		alert   tls.AlertError
 		timeout interface{ Timeout() bool }
@@ -160,7 +162,10 @@ func (p *Peer) NetFault(err error) *Fault {
 	case errors.As(err, &cert), errors.As(err, &record), errors.As(err, &alert), strings.Contains(err.Error(), "HTTP response to HTTPS client"):
 		f.Reason = ReasonTLS
 		f.Text = fmt.Sprintf("no secure connection to %s: %s", p.where, netText(err))
-		if errors.As(err, &record) || strings.Contains(err.Error(), "HTTP response to HTTPS client") {
+		switch {
+		case errors.As(err, &unknown):
+			f.Text += "; if it is the right server, give the certificate of its authority with --ca-file"
+		case errors.As(err, &record), strings.Contains(err.Error(), "HTTP response to HTTPS client"):
 			f.Text += "; does the URL begin with http:// (or ws://) there, without the s?"
 		}
 	case strings.Contains(err.Error(), "malformed"): // err repeats what the server sent
@@ -222,7 +227,9 @@ func (p *Peer) RefusalFault(resp *http.Response) *Fault {
 	if m, err := jsonrpc.Parse(raw); err == nil && m.IsError() {
 		fault.Own = m
 	} else if MediaType(resp) == "text/plain" {
-		fault.Text += plainDetail(raw, p.url)
+		if detail := plainDetail(raw, p.url); detail != "" {
+			fault.Text = Also(fault.Text, fmt.Sprintf("it says: %q", detail))
+		}
 	}
 	return fault
 }
@@ -251,7 +258,7 @@ func plainDetail(body []byte, u *url.URL) string {
 			return ""
 		}
 	}
-	return fmt.Sprintf("; it says: %q", line)
+	return line
 }
 
 // StatusText returns an HTTP status as number and words.

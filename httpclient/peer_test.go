@@ -2,6 +2,7 @@ package httpclient
 
 import (
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"io"
 	"net"
@@ -39,10 +40,41 @@ func TestNetFault(t *testing.T) {
 	}
 }
 
+// A flag helps where the authority is unknown, not where the certificate is wrong.
+func TestNetFaultTrust(t *testing.T) {
+	peer := NewPeer(&url.URL{Scheme: "https", Host: "x"}, nil)
+	for _, c := range []struct {
+		err   error
+		helps bool
+	}{
+		{x509.UnknownAuthorityError{}, true},
+		{x509.CertificateInvalidError{Cert: &x509.Certificate{}, Reason: x509.Expired}, false},
+	} {
+		got := peer.NetFault(&tls.CertificateVerificationError{Err: c.err})
+		if got.Reason != ReasonTLS || strings.Contains(got.Text, "--ca-file") != c.helps {
+			t.Errorf("%T: %s: %s", c.err, got.Reason, got.Text)
+		}
+	}
+}
+
 type timeoutError struct{}
 
 func (timeoutError) Error() string { return "i/o timeout" }
 func (timeoutError) Timeout() bool { return true }
+
+// Also reads well whatever the text ends in.
+func TestAlso(t *testing.T) {
+	for _, c := range []struct{ text, more, want string }{
+		{"it is down", "it is tried again", "it is down; it is tried again"},
+		{"is it down?", "it is tried again", "is it down? It is tried again"},
+		{"is it down?", "é", "is it down? é"},
+		{"is it down?", "", "is it down?"},
+	} {
+		if got := Also(c.text, c.more); got != c.want {
+			t.Errorf("Also(%q, %q) = %q, want %q", c.text, c.more, got, c.want)
+		}
+	}
+}
 
 func TestRetryAfter(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)

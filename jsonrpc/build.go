@@ -38,9 +38,8 @@ const maxEdits = 8
 func (m Message) edited(edits ...edit) Message {
 	if m.late {
 		var all [maxEdits]edit
-		var id [idRoom]byte
 		m.late, m.joined = false, nil
-		return m.edited(inserted(all[:0], edits, edit{m.id, append(id[:0], m.ident.text...)})...)
+		return m.edited(inserted(all[:0], edits, edit{m.id, []byte(m.ident.text)})...)
 	}
 	var room [2*maxEdits + 1][]byte
 	parts, at := room[:0], uint32(0)

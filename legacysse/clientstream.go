@@ -179,7 +179,7 @@ func (c *clientConn) notOpened(fault *httpclient.Fault, unopened bool) {
 	c.mu.Unlock()
 	if goesOn {
 		more := *fault
-		more.Text += "; it is tried again for as long as the client stays"
+		more.Text = httpclient.Also(more.Text, "it is tried again for as long as the client stays")
 		fault = &more
 	}
 	for _, call := range calls {

@@ -38,6 +38,15 @@ func TestPublic(t *testing.T) {
 	}
 }
 
+// TestFamily: an address of IPv4 is none of IPv6.
+func TestFamily(t *testing.T) {
+	for _, host := range []string{"0.0.0.0", "127.0.0.1"} {
+		if url := mustOpen(t, Options{Addrs: []string{host + ":0"}, Insecure: true})[0].URL(); !strings.HasPrefix(url, "http://"+host+":") {
+			t.Errorf("%s: listens at %s", host, url)
+		}
+	}
+}
+
 func TestDefault(t *testing.T) {
 	if ls := mustOpen(t, Options{}); len(ls) != 0 || ls.Reload() != nil {
 		t.Errorf("opened %v", ls)

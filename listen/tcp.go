@@ -3,6 +3,7 @@ package listen
 import (
 	"context"
 	"net"
+	"net/netip"
 	"time"
 )
 
@@ -20,5 +21,14 @@ func listenTCP(addr string) (net.Listener, error) {
 			Enable: true, Idle: deadAfter / probes, Interval: deadAfter / probes, Count: probes - 1,
 		},
 	}
-	return config.Listen(context.Background(), "tcp", addr)
+	return config.Listen(context.Background(), networkOf(addr), addr)
+}
+
+// networkOf returns "tcp4" for an address of IPv4: 0.0.0.0 does not mean all
+// addresses of IPv6, too, although Go would take it so.
+func networkOf(addr string) string {
+	if at, err := netip.ParseAddrPort(addr); err == nil && at.Addr().Is4() {
+		return "tcp4"
+	}
+	return "tcp"
 }

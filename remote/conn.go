@@ -325,7 +325,7 @@ func (c *conn) ours(m jsonrpc.Message) (text string) {
 // it is.
 func (r *request) answer(second transport, text string) jsonrpc.Message {
 	f := *r.refused
-	f.Text += ". " + second.String() + " was tried too: " + text
+	f.Text = httpclient.Also(f.Text, second.String()+" was tried too: "+text)
 	return f.Response(r.m.ID())
 }
 

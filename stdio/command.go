@@ -25,6 +25,10 @@ type Command struct {
 
 	// Options are those of the Conn. Options.Peer is Server.
 	Options Options
+
+	// OnStart is told the process id of each child that was started; nil:
+	// nobody is told. Dial calls it.
+	OnStart func(pid int)
 }
 
 // Dial starts the child. Recv on the Conn returns an *ExitError when the child
@@ -34,6 +38,9 @@ func (c *Command) Dial(ctx context.Context) (bridge.Conn, error) {
 	p, err := supervisor.Start(ctx, c.Spec)
 	if err != nil {
 		return nil, err
+	}
+	if c.OnStart != nil {
+		c.OnStart(p.Pid())
 	}
 	opts := c.Options
 	opts.Peer = Server

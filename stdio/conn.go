@@ -277,7 +277,7 @@ func (c *Conn) invalid(ctx context.Context, size int, e *jsonrpc.Error) (jsonrpc
 		if c.opts.Peer == Client {
 			from = "client"
 		}
-		text := fmt.Sprintf("the %s's answer was not valid JSON-RPC: %s", from, e.Message)
+		text := fmt.Sprintf("the %s's answer was not valid: %s", from, e.Message)
 		return jsonrpc.NewError(e.ID, jsonrpc.CodeInternalError, text, nil), nil
 	}
 	reply, due := e.Reply()

@@ -261,8 +261,8 @@ func TestClientNetFaults(t *testing.T) {
 		reason string
 		words  []string
 	}{
-		"refused":      {"http://" + refused + "/secret?token=secret", httpclient.ReasonUnreachable, []string{"is the server running?", refused + ": dial"}},
-		"certificate":  {tlsServer.URL, httpclient.ReasonTLS, []string{"certificate"}},
+		"refused":      {"http://" + refused + "/secret?token=secret", httpclient.ReasonUnreachable, []string{"is the server running? It is tried again", refused + ": dial"}},
+		"certificate":  {tlsServer.URL, httpclient.ReasonTLS, []string{"certificate", "--ca-file"}},
 		"TLS to plain": {"https://" + strings.TrimPrefix(plain.URL, "http://"), httpclient.ReasonTLS, nil},
 		"no HTTP":      {"http://" + raw.Addr().String(), httpclient.ReasonNotMCP, []string{"does not speak HTTP"}},
 	} {

@@ -92,7 +92,7 @@ func (c *clientConn) notOpened(call *clientCall, fault *httpclient.Fault) {
 	r.fault = fault
 	c.st.repair = r
 	c.mu.Unlock()
-	fault.Text += "; it is tried again for as long as the client stays"
+	fault.Text = httpclient.Also(fault.Text, "it is tried again for as long as the client stays")
 	c.spawn(func() { c.repairLoop(r) })
 }
 
@@ -134,9 +134,9 @@ func (c *clientConn) downFault(r *clientRepair) *httpclient.Fault {
 		f.Text, f.Status = "not connected: "+r.fault.Text, r.fault.Status
 	}
 	if wait := time.Until(r.next); !r.next.IsZero() && wait > 0 {
-		f.Text += fmt.Sprintf("; the next attempt is in %v", wait.Round(100*time.Millisecond))
+		f.Text = httpclient.Also(f.Text, fmt.Sprintf("the next attempt is in %v", wait.Round(100*time.Millisecond)))
 	} else {
-		f.Text += "; an attempt is being made now"
+		f.Text = httpclient.Also(f.Text, "an attempt is being made now")
 	}
 	return f
 }

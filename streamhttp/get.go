@@ -96,18 +96,10 @@ func (h *Handler) serveSSE(w http.ResponseWriter, r *http.Request, s *session, s
 		if out.Flush() != nil || over {
 			return
 		}
-		in, next := todo.next()
-		if len(events) > 0 && in != nil {
-			select {
-			case in <- next:
-				todo.passed()
-			default:
-			}
-		}
+		taken := todo.pass()
 		if len(events) == 0 {
 			select {
-			case in <- next:
-				todo.passed()
+			case <-taken:
 				continue
 			case <-rd.wake:
 			case <-rd.gone:

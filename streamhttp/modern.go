@@ -71,11 +71,11 @@ func (h *Handler) takeNotification(w http.ResponseWriter, r *http.Request, m jso
 	version, method := r.Header[headerVersion], r.Header[headerMethod]
 	switch {
 	case len(version) > 0 && q.meta.Version != nil && !only(version, q.meta.Version):
-		no = mismatch("the " + headerVersion + " header is not what " + era.KeyVersion + " is")
+		no = mismatchOf(headerVersion, version, era.KeyVersion)
 	case claims && (!h.servesModern() || !era.IsModern(q.meta.Revision())):
 		no = era.Unsupported(h.opts.Eras, q.meta.Revision())
 	case len(method) > 0 && (len(method) > 1 || trim(method[0]) != m.Method()):
-		no = mismatch("the " + headerMethod + " header is not what the method is")
+		no = mismatchOf(headerMethod, method, "the method")
 	}
 	if no != nil {
 		writeRefusal(w, jsonrpc.ID{}, no)
@@ -119,8 +119,8 @@ func (h *Handler) refuseQuery(r *http.Request, m jsonrpc.Message, q *query) *era
 	if q.twice != "" {
 		return &era.Refusal{Code: jsonrpc.CodeInvalidRequest, Text: "the key " + q.twice + " stands twice"}
 	}
-	if q.meta.Version[0] == '"' && !only(r.Header[headerVersion], q.meta.Version) {
-		return mismatch("the " + headerVersion + " header is missing, or is not what " + era.KeyVersion + " is") // MI8
+	if version := r.Header[headerVersion]; q.meta.Version[0] == '"' && !only(version, q.meta.Version) {
+		return mismatchOf(headerVersion, version, era.KeyVersion) // MI8
 	}
 	if no := q.meta.Check(h.opts.Eras); no != nil { // MI7, MI9
 		return no

@@ -193,38 +193,36 @@ func (h *Handler) serveStream(p *post, messages []jsonrpc.Message) {
 	defer p.s.detach(p.st, p.rd)
 	answer := h.answerer(p)
 	defer p.rd.await(nil)
-	wait := h.opts.CommitAfter
-	if p.opens || p.s.alone {
-		wait = initializeCommit
-	}
-	commit := time.NewTimer(wait)
-	defer commit.Stop()
+	p.s.awaitCommit(p.st, p.opens)
 	todo := outbox{s: p.s, messages: messages, share: p.share}
+	defer todo.takeBack()
+	taken := todo.pass()
+	var late <-chan time.Time // when nothing but what the server does not take is waited for
 	for {
 		timeUp := false
-		in, next := todo.next()
 		if len(todo.messages) == 0 {
 			p.rd.await(answer)
 		}
 		select {
-		case in <- next:
-			todo.passed()
+		case <-taken:
 		case <-p.rd.wake:
-		case <-commit.C:
+		case <-late:
 			timeUp = true
 		case <-p.r.Context().Done():
 			if p.rd.await(nil) {
 				return
 			}
-			p.s.withdraw(todo.messages)
+			p.s.withdraw(todo.takeBack())
 			abort()
 		}
 		if p.rd.await(nil) {
 			return
 		}
+		// Before the look at the stream: of what comes because of it, we are told.
+		taken = todo.pass()
 		whole, stream := p.s.reply(p.st)
 		if len(todo.messages) > 0 && p.s.over() {
-			if len(todo.messages) == len(messages) && !p.opens && !p.s.alone {
+			if len(todo.takeBack()) == len(messages) && !p.opens && !p.s.alone {
 				// No server has seen anything of it: the client may safely send
 				// it again, to a new session (LI21).
 				refuseID(p.w, p.r, http.StatusNotFound, p.first, sessionGone)
@@ -232,7 +230,7 @@ func (h *Handler) serveStream(p *post, messages []jsonrpc.Message) {
 			}
 			todo.messages = nil // the end of the session has answered every request
 		}
-		if p.opens && (stream || timeUp || p.s.begun()) {
+		if p.opens && (stream || p.s.begun()) {
 			p.w.Header()[headerSession] = []string{p.s.id}
 		}
 		switch {
@@ -242,8 +240,10 @@ func (h *Handler) serveStream(p *post, messages []jsonrpc.Message) {
 		case stream || timeUp:
 			p.s.commit(p.st)
 			h.serveSSE(p.w, p.r, p.s, p.st, p.rd, &todo)
-			p.s.undelivered(todo.messages)
+			p.s.undelivered(todo.takeBack())
 			return
+		case whole != nil && late == nil: // no call is left that lookForLate would find
+			late = time.After(time.Until(p.st.due))
 		}
 	}
 }
@@ -277,22 +277,42 @@ func abort() { panic(http.ErrAbortHandler) }
 type outbox struct {
 	s        *session
 	messages []jsonrpc.Message
+	held     *handed           // the first of them, held out to the server; nil: it is not
 	begun    bool              // the server has got a message
 	share    *httpserver.Share // is given back when the server has got all
 }
 
-// next returns the first message, and the channel that takes it; nil when
-// there is none, or when it is not yet its turn.
-func (o *outbox) next() (chan<- jsonrpc.Message, jsonrpc.Message) {
-	if len(o.messages) == 0 || o.begun && o.s.unwelcome() {
-		return nil, jsonrpc.Message{}
+// pass passes on what the server takes at once, and returns what is closed when it
+// has taken the next one, to call it again; nil when there is none, or when it is
+// not yet its turn.
+func (o *outbox) pass() <-chan struct{} {
+	for len(o.messages) > 0 {
+		if o.held == nil {
+			if o.begun && o.s.unwelcome() {
+				return nil
+			}
+			o.held = o.s.in.hold(o.messages[0])
+		}
+		if taken := o.s.in.taken(o.held); taken != nil {
+			return taken
+		}
+		o.delivered()
 	}
-	return o.s.in, o.messages[0]
+	return nil
 }
 
-// passed says that the server has got the first message.
-func (o *outbox) passed() {
-	o.begun = true
+// takeBack holds nothing out any more, and returns what the server has not got.
+func (o *outbox) takeBack() []jsonrpc.Message {
+	if o.held != nil && !o.s.in.takeBack(o.held) {
+		o.delivered()
+	}
+	o.held = nil
+	return o.messages
+}
+
+// delivered says that the server has got the first message.
+func (o *outbox) delivered() {
+	o.begun, o.held = true, nil
 	o.s.passed(o.messages[0])
 	o.messages[0] = jsonrpc.Message{} // its bytes are the server's now
 	if o.messages = o.messages[1:]; len(o.messages) == 0 {

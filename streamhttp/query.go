@@ -124,14 +124,23 @@ func mismatch(text string) *era.Refusal {
 	return &era.Refusal{Code: era.CodeHeaderMismatch, Text: "header mismatch: " + text}
 }
 
+// mismatchOf says in which way a header with these values does not repeat what
+// stands in the body.
+func mismatchOf(name string, values []string, what string) *era.Refusal {
+	switch len(values) {
+	case 0:
+		return mismatch("the " + name + " header is missing")
+	case 1:
+		return mismatch("the " + name + " header is not what " + what + " is")
+	}
+	return mismatch("there is more than one " + name + " header")
+}
+
 // refuseHeaders compares Mcp-Method and Mcp-Name with the body (MI5, MI6).
 func (h *Handler) refuseHeaders(header http.Header, method string, q *query) *era.Refusal {
 	values := header[headerMethod]
-	switch {
-	case len(values) != 1:
-		return mismatch("the " + headerMethod + " header is needed, once")
-	case trim(values[0]) != method:
-		return mismatch("the " + headerMethod + " header is not what the method is")
+	if len(values) != 1 || trim(values[0]) != method {
+		return mismatchOf(headerMethod, values, "the method")
 	}
 	key := nameKey(method)
 	if key == "" {
@@ -143,7 +152,7 @@ func (h *Handler) refuseHeaders(header http.Header, method string, q *query) *er
 	case len(values) == 0 && !named:
 		return nil // that something is not named well is for the server to say
 	case len(values) != 1:
-		return mismatch("the " + headerName + " header is needed, once")
+		return mismatchOf(headerName, values, "params."+key)
 	case h.opts.RawNames && means(q.name, trim(values[0])):
 		return nil
 	}
@@ -152,7 +161,7 @@ func (h *Handler) refuseHeaders(header http.Header, method string, q *query) *er
 	case err != nil:
 		return mismatch("the " + headerName + " header is invalid: " + err.Error())
 	case !means(q.name, got):
-		return mismatch("the " + headerName + " header is not what params." + key + " is")
+		return mismatchOf(headerName, values, "params."+key)
 	}
 	return nil
 }

@@ -241,3 +241,28 @@ func TestServerBatchCutOff(t *testing.T) {
 		})
 	}
 }
+
+// A batch whose requests are answered becomes a stream in time, too, when the
+// server does not take the rest of it (LI7).
+func TestServerBatchRest(t *testing.T) {
+	for name, opts := range map[string]streamhttp.HandlerOptions{"time": {}, "end": {CommitAfter: time.Minute}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newSite(t, opts)
+				u, p := s.open(r25a)
+				r := u.post("[" + request("1") + "," + note + "]")
+				p.getsText(request("1"))
+				p.says(result("1"))
+				time.Sleep(time.Second)
+				if name == "time" {
+					r.gets(result("1"))
+					return
+				}
+				u.request("DELETE", "").is(http.StatusNoContent)
+				time.Sleep(time.Hour)
+				synctest.Wait()
+				r.isJSON("[" + result("1") + "]")
+			})
+		})
+	}
+}

@@ -3,6 +3,7 @@ package streamhttp_test
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -137,6 +138,44 @@ func TestServerModernRefusals(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A header that is not what it should be is missing, there more than once, or
+// says something else: whoever makes requests learns which.
+func TestServerModernMismatch(t *testing.T) {
+	const another = "header is not what "
+	synctest.Test(t, func(t *testing.T) {
+		s, u := newModern(t, streamhttp.HandlerOptions{ToolSchema: regionSchema})
+		call := request26("1", "tools/call", `"name":"t","arguments":{"region":"eu"}`)
+		notice := `{"jsonrpc":"2.0","method":"notifications/x","params":{` + meta26 + `}}`
+		good := []string{vHeader + r26, mHeader + "tools/call", nHeader + "t", "Mcp-Param-Region: eu"}
+		for i, c := range []struct{ header, wrong, is string }{
+			{vHeader, r25c, another + era.KeyVersion + " is"},
+			{mHeader, "tools/list", another + "the method is"},
+			{nHeader, "u", another + "params.name is"},
+			{"Mcp-Param-Region: ", "us", another + "the argument is"},
+		} {
+			name := strings.TrimSuffix(c.header, ": ")
+			for text, headers := range map[string][]string{
+				"the " + name + " header is missing":         slices.Delete(slices.Clone(good), i, i+1),
+				"the " + name + " " + c.is:                   slices.Concat(good[:i], good[i+1:], []string{c.header + c.wrong}),
+				"there is more than one " + name + " header": slices.Concat(good, good[i:i+1]),
+			} {
+				r := u.post(call, headers...)
+				r.isError(http.StatusBadRequest, -32020, "1")
+				if got := string(message(string(r.body)).Lookup("error", "message")); got != `"header mismatch: `+text+`"` {
+					t.Errorf("%q: %s, want %s", headers, got, text)
+				}
+				if i > 1 || strings.HasSuffix(text, "missing") { // a notification needs neither
+					continue
+				}
+				if got := u.post(notice, headers...).is(http.StatusBadRequest); !strings.Contains(got, text) {
+					t.Errorf("%q: %s, want %s", headers, got, text)
+				}
+			}
+		}
+		s.unserved()
+	})
 }
 
 // Of several faults the first of MI10 is named.

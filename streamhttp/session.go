@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -47,8 +48,8 @@ type session struct {
 	id    string
 	owner string // the principal that opened it; "" when nobody was authenticated (LI25)
 	opts  *HandlerOptions
-	in    chan jsonrpc.Message // unbuffered: an accepted message has reached Recv
-	done  chan struct{}        // closed by end
+	in    *inbox
+	done  chan struct{} // closed by end
 	onEnd func()
 	alone bool // it serves one POST of a stateless Handler, without an id
 
@@ -73,6 +74,8 @@ type session struct {
 	parked    struct{ bytes, events int } // what waits on streams that nobody reads
 	keys      uint64                      // streams made
 	orders    uint64                      // calls made
+	look      *time.Timer                 // calls lookForLate; nil: it was never set
+	lookAt    time.Time                   // when; zero: it does not
 	lost      bool                        // a warning about lost notifications was logged
 	exchanges int                         // HTTP exchanges being served
 	quiet     time.Time                   // when the last of them ended
@@ -83,7 +86,7 @@ func newSession(opts *HandlerOptions, owner, version string, now time.Time) *ses
 		id:      rand.Text(), // 130 bits, base32 (LI20)
 		owner:   owner,
 		opts:    opts,
-		in:      make(chan jsonrpc.Message),
+		in:      newInbox(),
 		done:    make(chan struct{}),
 		version: version,
 		calls:   make(map[jsonrpc.ID]*call),
@@ -94,23 +97,19 @@ func newSession(opts *HandlerOptions, owner, version string, now time.Time) *ses
 
 // Recv returns the client's next message. A client that has ended its session
 // has gone for good, so that is no io.EOF.
-func (s *session) Recv(ctx context.Context) (jsonrpc.Message, error) {
-	select { // first: the end of a session ends its context too, but says more
-	case <-s.done:
-		return jsonrpc.Message{}, errSessionEnded
-	default:
+func (s *session) Recv(ctx context.Context) (jsonrpc.Message, error) { return s.Offer(ctx, nil) }
+
+// Offer is what bridge.Offer says: a request may be passed on by its POST.
+func (s *session) Offer(ctx context.Context, take bridge.Taker) (jsonrpc.Message, error) {
+	m, err := s.in.waiter.Offer(ctx, take)
+	if err != nil && ctx.Err() != nil {
+		select { // the end of a session ends its context too, but says more
+		case <-s.done:
+			err = errSessionEnded
+		default:
+		}
 	}
-	if err := ctx.Err(); err != nil {
-		return jsonrpc.Message{}, err
-	}
-	select {
-	case m := <-s.in:
-		return m, nil
-	case <-s.done:
-		return jsonrpc.Message{}, errSessionEnded
-	case <-ctx.Done():
-		return jsonrpc.Message{}, ctx.Err()
-	}
+	return m, err
 }
 
 // Send routes one message of the server to the client. It waits while the
@@ -206,7 +205,11 @@ func (s *session) end(why string) {
 	for _, st := range s.gets {
 		st.finish()
 	}
+	if s.look != nil {
+		s.look.Stop()
+	}
 	close(s.done)
+	s.in.end(errSessionEnded)
 	s.mu.Unlock()
 	s.onEnd()
 }
@@ -253,6 +256,59 @@ func (s *session) open(requests []jsonrpc.Message) (*stream, *reader, jsonrpc.ID
 	return st, st.reader, jsonrpc.ID{}, nil
 }
 
+// awaitCommit sets the time when st is late. One timer is for all of the session's
+// streams, and is set anew when it has gone off: one for each would wake a thread
+// for nearly each of them.
+func (s *session) awaitCommit(st *stream, opens bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		return
+	}
+	wait := s.opts.CommitAfter
+	if opens || s.alone {
+		wait = initializeCommit
+	}
+	st.due = time.Now().Add(wait)
+	if s.lookAt.IsZero() || st.due.Before(s.lookAt) {
+		s.lookIn(st.due, wait)
+	}
+}
+
+// lookIn has lookForLate called. The caller holds the lock.
+func (s *session) lookIn(at time.Time, wait time.Duration) {
+	s.lookAt = at
+	if s.look == nil {
+		s.look = time.AfterFunc(wait, s.lookForLate)
+	} else {
+		s.look.Reset(wait)
+	}
+}
+
+// lookForLate has the replies become streams whose time has come.
+func (s *session) lookForLate() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lookAt = time.Time{}
+	if s.ended {
+		return
+	}
+	now, next := time.Now(), time.Time{}
+	for _, c := range s.calls {
+		switch st := c.stream; {
+		case st.due.IsZero() || st.late || st.committed || st.reader == nil:
+		case !st.due.After(now):
+			st.late = true
+			st.reader.poke()
+		case next.IsZero() || st.due.Before(next):
+			next = st.due
+		}
+	}
+	if !next.IsZero() {
+		s.lookIn(next, next.Sub(now))
+	}
+}
+
 // newStream makes a stream; the caller holds the lock.
 func (s *session) newStream(get bool) *stream {
 	s.keys++
@@ -274,15 +330,24 @@ func (s *session) begun() bool {
 
 // accept hands a message to Recv. It waits while the server does not take
 // what came before.
-func (s *session) accept(ctx context.Context, m jsonrpc.Message) error {
+func (s *session) accept(ctx context.Context, m jsonrpc.Message) (err error) {
+	h := s.in.hold(m)
+	taken := s.in.taken(h)
+	if taken == nil {
+		return nil
+	}
 	select {
-	case s.in <- m:
+	case <-taken:
 		return nil
 	case <-s.done:
-		return errSessionEnded
+		err = errSessionEnded
 	case <-ctx.Done():
-		return ctx.Err()
+		err = ctx.Err()
 	}
+	if !s.in.takeBack(h) {
+		return nil
+	}
+	return err
 }
 
 // passed notes what a message says about the session, once Recv has it.
@@ -373,16 +438,19 @@ func (s *session) withdraw(messages []jsonrpc.Message) {
 // undelivered answers requests that the server never got, although their reply
 // has begun: the connection broke before, and the client may resume the stream.
 func (s *session) undelivered(messages []jsonrpc.Message) {
+	dropped := 0
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	for _, m := range messages {
 		if m.Kind() != jsonrpc.Request {
-			continue
-		}
-		if c := s.calls[m.ID()]; c != nil {
+			dropped++
+		} else if c := s.calls[m.ID()]; c != nil {
 			s.push(c.stream, jsonrpc.NewError(c.id, jsonrpc.CodeInternalError, "the connection broke before the server took the request", undeliveredData))
 			s.settle(c)
 		}
+	}
+	s.mu.Unlock()
+	if dropped > 0 {
+		s.opts.Logger.Warn("messages dropped: the reply to their POST was over before the server took them", "session", s.tag(), "messages", dropped)
 	}
 }
 

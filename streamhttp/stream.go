@@ -33,6 +33,8 @@ type stream struct {
 	reader    *reader // the connection that writes it; nil: nobody is connected
 	parked    bool    // nobody is connected, and pending waits for a resumption
 	detached  time.Time
+	due       time.Time     // when the reply to its POST becomes a stream, unless it is complete
+	late      bool          // that time has come
 	committed bool          // a client was told its event ids
 	closed    bool          // nothing more will be appended
 	void      bool          // it cannot be resumed: cancelled, or events had to be dropped
@@ -138,7 +140,7 @@ func (st *stream) reply() (whole []event, stream bool) {
 		}
 	}
 	if !st.closed {
-		return nil, false
+		return nil, st.late
 	}
 	return st.pending, len(st.pending) == 0
 }

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -327,6 +328,23 @@ func TestConnectErrors(t *testing.T) {
 		p.send(`{"jsonrpc":"2.0","id":1,"method":"echo","params":{}}`)
 		if got := p.line(); got != `{"jsonrpc":"2.0","id":1,"result":{}}` {
 			t.Errorf("after status %d: %s", c.status, got)
+		}
+	}
+}
+
+// TestConnectLogsStart: at the level debug, and not above it, the log says which
+// process was started, and nothing of its arguments and environment.
+func TestConnectLogsStart(t *testing.T) {
+	t.Parallel()
+	for _, level := range []string{"debug", "info"} {
+		p := start(t, nil, bridgeBin, "connect", "--log-level", level, "--name", "mine", "--env", "TOKEN=s3cret", "--", childBin, "-record", filepath.Join(t.TempDir(), "s3cret"))
+		p.handshake("2025-11-25")
+		p.send(`{"jsonrpc":"2.0","id":1,"method":"pid"}`)
+		_, pid, _ := strings.Cut(p.line(), `"pid":`)
+		want := "server process started: server=mine pid=" + strings.TrimRight(pid, "}")
+		p.stop()
+		if got := p.log(); strings.Contains(got, want+"\n") != (level == "debug") || strings.Contains(got, "s3cret") {
+			t.Errorf("level %s: the log has %q (wanted at debug: %q)", level, got, want)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -177,5 +178,44 @@ func TestServeURLHeaders(t *testing.T) {
 	}
 	if strings.Contains(s.log(), "s3cret") {
 		t.Error("the log tells the secret")
+	}
+}
+
+// TestServeURLDownLog: why a client of 2026-07-28 is not served is said once,
+// in one line of the log.
+func TestServeURLDownLog(t *testing.T) {
+	t.Parallel()
+	addr := freeAddr(t)
+	s := serveURL(t, "http://"+addr+"/mcp")
+	ask := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{%q:%q,%q:{}}}}`, metaVersion, modernVersion, metaCaps)
+	if got, err := (&modernTalker{s.site()}).exchange(t.Context(), ask, nil); err != nil || !strings.Contains(got, "cannot reach") {
+		t.Fatalf("%s, %v", got, err)
+	}
+	line := s.proc.waitLog(regexp.MustCompile(`\[WARN\] .*request not served.*\n`))[0]
+	if strings.Count(line, "cannot reach http://"+addr) != 1 {
+		t.Errorf("the log does not say once why, in one line: %s", s.proc.log())
+	}
+}
+
+// TestConnectDownLog: that there is no server to be reached is said in the log
+// of connect, too, once and not with each call of a client of 2026-07-28.
+func TestConnectDownLog(t *testing.T) {
+	t.Parallel()
+	addr := freeAddr(t)
+	for url, reason := range map[string]string{
+		"http://" + addr + "/mcp?key=s3cret": `the server could not be asked .* reason=unreachable error="cannot reach http://` + addr + `:`,
+		"tcp:" + addr:                        `the server could not be asked .* error="cannot connect to tcp:` + addr,
+	} {
+		p := start(t, nil, bridgeBin, "connect", url)
+		for id := range 3 {
+			p.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/list","params":{"_meta":{%q:%q,%q:{}}}}`, id, metaVersion, modernVersion, metaCaps))
+			if _, _, text := errorOf(t, p.line()); !strings.Contains(text, addr) {
+				t.Errorf("%s: answered with %s", url, text)
+			}
+		}
+		p.stop()
+		if got := p.log(); strings.Count(got, "[WARN]") != 1 || !regexp.MustCompile(reason).MatchString(got) || strings.Contains(got, "s3cret") {
+			t.Errorf("%s: the log is %q, want one warning like %s", url, got, reason)
+		}
 	}
 }

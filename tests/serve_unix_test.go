@@ -4,6 +4,8 @@ package tests
 
 import (
 	"fmt"
+	"os"
+	"regexp"
 	"testing"
 )
 
@@ -19,4 +21,23 @@ func TestServePTY(t *testing.T) {
 		}
 	}
 	checkProgress(t, c.call(progressCall("9", "progress", 2000)), "9", 2000)
+}
+
+// TestServeStopsAtOnce: the second SIGINT ends the bridge at once, also where the
+// signal was ignored when it began, as in a background job of a script.
+func TestServeStopsAtOnce(t *testing.T) {
+	t.Parallel()
+	for name, how := range map[string]string{"usual": "", "ignored": `trap "" INT; `} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := start(t, nil, "sh", "-c", how+`exec "$0" "$@"`, bridgeBin, "serve", "--listen", "127.0.0.1:0", "--stdin-wait", "10m", "--", "sleep", "600")
+			p.waitLog(regexp.MustCompile("listening"))
+			p.signal(os.Interrupt)
+			p.waitLog(regexp.MustCompile("shutting down"))
+			p.signal(os.Interrupt)
+			if code := p.wait(); code != 130 {
+				t.Errorf("exit status %d, want 130", code)
+			}
+		})
+	}
 }

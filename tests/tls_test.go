@@ -212,3 +212,19 @@ func TestServeTLSMissing(t *testing.T) {
 		})
 	}
 }
+
+// TestConnectTrust: a server whose certificate nobody trusts is not spoken to;
+// the answer says which flag changes that, and the flag does.
+func TestConnectTrust(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	ca := newCA(t, "ca")
+	ca.issue(t, dir, "server")
+	_, urls := startServe(t, nil, 1, "--listen", "127.0.0.1:0", "--tls-cert", filepath.Join(dir, "server.pem"), "--tls-key", filepath.Join(dir, "server.key"), "--", childBin)
+	p := start(t, nil, bridgeBin, "connect", urls[0])
+	p.send(initialize("2025-11-25"))
+	if _, _, text := errorOf(t, p.line()); !strings.Contains(text, "--ca-file") {
+		t.Errorf("the error does not say what to do: %s", text)
+	}
+	start(t, nil, bridgeBin, "connect", "--ca-file", ca.write(t, dir), urls[0]).handshake("2025-11-25")
+}

@@ -187,8 +187,8 @@ func (c *finding) change(ctx context.Context, answer jsonrpc.Message) bool {
 			defer cancel()
 		}
 		if modern, err := s.speaksModern(ctx); err != nil || !modern {
-			if err != nil {
-				s.log.Warn("the server could not be asked whether it speaks 2026-07-28", "error", err)
+			if err != nil && ctx.Err() != nil { // else probe has said it
+				s.unasked(err)
 			}
 			return false
 		}

@@ -250,7 +250,7 @@ func (s *Server) Exchange(o bridge.PumpOptions) bridge.Handler {
 		client = s.bind(ctx, bridge.Unread(client, m), false)
 		conn, err := s.memberFor(ctx, m)
 		if err != nil {
-			return errors.Join(err, bridge.Serve(failing{err}, o).ServeConn(ctx, client))
+			return bridge.Serve(failing{err}, o).ServeConn(ctx, client)
 		}
 		err = bridge.Exchange(ctx, client, conn, o)
 		return errors.Join(err, conn.Close())

@@ -159,7 +159,9 @@ func (s *Server) command() bridge.Dialer {
 	spec := s.spec.Command
 	spec.Name = s.spec.Name
 	spec.Stderr = func(line []byte) { s.log.Info("stderr", "line", string(line)) }
-	return &stdio.Command{Spec: spec, Options: stdio.Options{
+	// The name says which command it is: there may be secrets in its arguments.
+	started := func(pid int) { s.log.Debug("server process started", "pid", pid) }
+	return &stdio.Command{Spec: spec, OnStart: started, Options: stdio.Options{
 		MaxMessageSize: s.spec.MaxMessageSize,
 		OnNoise: func(n int, reason string) {
 			if lines, bytes, due := skipped.add(time.Now(), n); due {

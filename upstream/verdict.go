@@ -8,6 +8,7 @@ import (
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/era"
+	"github.com/mcp-bridge/mcp-bridge/httpclient"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/remote"
 )
@@ -110,6 +111,9 @@ func (s *Server) probe() {
 	defer v.mu.Unlock()
 	v.probing = nil
 	if !v.known { // the server has not said it by itself meanwhile
+		if err != nil && s.ctx.Err() == nil && (v.failed == nil || reason(v.failed) != reason(err)) {
+			s.unasked(err)
+		}
 		v.known, v.at, v.modern, v.failed = err == nil, time.Now(), modern, err
 		if v.known {
 			s.agree(modern)
@@ -124,6 +128,24 @@ func (s *Server) probe() {
 	if err == nil {
 		s.log.Debug("the server's era is found", "modern", modern)
 	}
+}
+
+// unasked says in the log why the server could not be asked.
+func (s *Server) unasked(err error) {
+	attrs := []any{"error", err}
+	if fault, ok := errors.AsType[*httpclient.Fault](err); ok {
+		attrs = fault.Attrs()
+	}
+	s.log.Warn("the server could not be asked whether it speaks 2026-07-28", attrs...)
+}
+
+// reason returns what stays the same when something fails for the same reason:
+// the text about a connection may have a port in it.
+func reason(err error) string {
+	if fault, ok := errors.AsType[*httpclient.Fault](err); ok {
+		return fault.Reason
+	}
+	return err.Error()
 }
 
 // ask asks the server whether it is a modern one, and returns the Conn that has

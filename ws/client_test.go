@@ -162,7 +162,7 @@ func TestDown(t *testing.T) {
 	send(t, c, msg(initializeText))
 	wantError(t, recv(t, c), "1", `"reason":"unreachable"`, "is the server running?", "tried again")
 	send(t, c, msg(`{"jsonrpc":"2.0","id":2,"method":"tools/list"}`))
-	wantError(t, recv(t, c), "2", `"reason":"server_down"`, "the next attempt is in")
+	wantError(t, recv(t, c), "2", `"reason":"server_down"`, "is the server running? The next attempt is in")
 
 	if l, err = net.Listen("tcp", l.Addr().String()); err != nil {
 		t.Skip("somebody else has taken the port")

@@ -117,7 +117,7 @@ func (r *renewer) notConnected(waiting *attempt, f *httpclient.Fault, failures i
 		// The client may never ask again: it gets a session all the same.
 		r.st.resume = true
 		more := *f
-		more.Text += "; it is tried again for as long as the client stays"
+		more.Text = httpclient.Also(more.Text, "it is tried again for as long as the client stays")
 		r.settle(&more)
 	}
 	r.putOff(f, failures)

@@ -173,9 +173,9 @@ func (r *renewer) untrack(l *link, m jsonrpc.Message) jsonrpc.Message {
 func (r *renewer) downFault() *httpclient.Fault {
 	f := &httpclient.Fault{Reason: httpclient.ReasonDown, Status: r.st.down.Status, Text: "not connected: " + r.st.down.Text}
 	if wait := time.Until(r.st.next); wait > 0 {
-		f.Text += fmt.Sprintf("; the next attempt is in %v", wait.Round(100*time.Millisecond))
+		f.Text = httpclient.Also(f.Text, fmt.Sprintf("the next attempt is in %v", wait.Round(100*time.Millisecond)))
 	} else {
-		f.Text += "; an attempt is being made now"
+		f.Text = httpclient.Also(f.Text, "an attempt is being made now")
 	}
 	return f
 }

@@ -44,7 +44,7 @@ func (f *logFlags) logger(w io.Writer) (hclog.Logger, error) {
 	// the first bytes of what they sent.
 	stdlog.SetFlags(0)
 	stdlog.SetOutput(log.StandardWriter(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}))
-	return log, nil
+	return oneLine{log}, nil
 }
 
 // report makes an error of a run the last line of the log where the log is

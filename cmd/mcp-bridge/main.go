@@ -18,16 +18,24 @@ func main() {
 	// A closed stderr or stdout is an error of the write, no reason to die.
 	// (Ignoring the signal would be inherited by the servers.)
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
-	// The first signal asks for a graceful end; after that the default applies.
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	hangup := make(chan os.Signal, 1)
 	if !signal.Ignored(syscall.SIGHUP) { // as under nohup
 		signal.Notify(hangup, syscall.SIGHUP)
 	}
-	context.AfterFunc(ctx, func() {
-		stop()
+	// The first signal asks for a graceful end. The second one is not left to its
+	// default: in a background job of a script that would be to ignore Ctrl-C.
+	ctx, end := context.WithCancel(context.Background())
+	asked := make(chan os.Signal, 2)
+	signal.Notify(asked, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-asked
 		signal.Reset(syscall.SIGHUP)
-	})
+		end()
+		if <-asked == syscall.SIGTERM {
+			os.Exit(exitTerminated)
+		}
+		os.Exit(exitInterrupted)
+	}()
 	os.Exit(run(ctx, os.Args[1:], environment{
 		stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr,
 		lookup: os.LookupEnv, hangup: hangup,

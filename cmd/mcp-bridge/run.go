@@ -15,6 +15,10 @@ const (
 	exitOK    = 0
 	exitFail  = 1 // something went wrong while running; stderr says what
 	exitUsage = 2 // the command line or a file it names is wrong
+
+	// A second signal has come: what shells say of one that has ended a program.
+	exitInterrupted = 130
+	exitTerminated  = 143
 )
 
 // environment is what a run may touch of the process around it.

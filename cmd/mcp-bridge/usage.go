@@ -120,5 +120,6 @@ SIGTERM and SIGINT end everything gracefully; a second one, at once. SIGHUP make
 (--config, --token-file, --tls-*), which it also does when they change; where there are none, it ends it.
 
 Exit status: 0 after a graceful end, 1 when something failed (the log says what), 2 for a mistake in the
-command line or a configuration file. Durations are written 500ms, 30s, 5m, 1h30m.
+command line or a configuration file, 130 or 143 when a second signal has ended it. Durations are written
+500ms, 30s, 5m, 1h30m.
 `

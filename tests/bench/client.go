@@ -105,6 +105,16 @@ type peer struct {
 // clone returns a peer for the same session and another goroutine.
 func (p *peer) clone() *peer { return &peer{url: p.url, session: p.session, form: p.form} }
 
+// as returns a peer for the same server whose requests have the headers that those
+// of an era have: the bare server's are to be like the bridge's.
+func (p *peer) as(f form) *peer {
+	c := &peer{url: p.url, form: f}
+	if f == legacy {
+		c.session = "ABCDEFGHIJKLMNOPQRSTUVWXYZ" // as long as the bridge's
+	}
+	return c
+}
+
 func (p *peer) spelling() form { return p.form }
 
 // initialize opens the session.

@@ -44,6 +44,36 @@ func (b *bench) beginEras() (s *scene, shared *site, err error) {
 // eras measures clients of 2026-07-28, whose server is one process for all of
 // them, and what it costs when server and client are of different eras.
 func (b *bench) eras() error {
+	err := b.printCalls("2026-07-28: one call, p50", modern, func(s *scene) (rows []row, err error) {
+		shared, err := b.start1(s, childArgs("modern")...)
+		if err != nil {
+			return nil, err
+		}
+		same, err := s.rows(modernKinds(), shared, "")
+		if err != nil {
+			return nil, err
+		}
+		both, err := startPipe(exec.Command(b.binary, append([]string{"connect", "--log-level", "warn"}, childArgs("modern")...)...))
+		if err != nil {
+			return nil, err
+		}
+		s.ends = append(s.ends, func() { both.close() })
+		mixed, err := s.rows(modernKinds(), s.bridge, ", 2025 child")
+		return append(append(same, row{"stdio to stdio", linkClient{both, modern}, 2, 0}), mixed...), err
+	})
+	if err != nil {
+		return err
+	}
+	err = b.printCalls("2025-06-18: one call, p50", legacy, func(s *scene) ([]row, error) {
+		shared, err := b.start1(s, childArgs("modern")...)
+		if err != nil {
+			return nil, err
+		}
+		return s.rows(kinds(), shared, ", 2026 child")
+	})
+	if err != nil {
+		return err
+	}
 	s, shared, err := b.beginEras()
 	if err != nil {
 		return err
@@ -51,30 +81,6 @@ func (b *bench) eras() error {
 	defer s.close()
 	same, err := s.rows(modernKinds(), shared, "")
 	if err != nil {
-		return err
-	}
-	mixed, err := s.rows(modernKinds(), s.bridge, ", 2025 child")
-	if err != nil {
-		return err
-	}
-	both, err := startPipe(exec.Command(b.binary, append([]string{"connect", "--log-level", "warn"}, childArgs("modern")...)...))
-	if err != nil {
-		return err
-	}
-	defer both.close()
-	stdio := row{"stdio to stdio", linkClient{both, modern}, 2, 0}
-	if err := b.printCalls(s, "2026-07-28: one call, p50", append(append(same, stdio), mixed...), modern); err != nil {
-		return err
-	}
-	old, err := s.rows(kinds(), shared, ", 2026 child")
-	if err != nil {
-		return err
-	}
-	if err := b.printCalls(s, "2025-06-18: one call, p50", old, legacy); err != nil {
-		return err
-	}
-	// Others than have waited so long: nobody has answered pings for those.
-	if same, err = s.rows(modernKinds(), shared, ""); err != nil {
 		return err
 	}
 	fmt.Printf("%-34s %12s %12s %12s %12s %8s\n", "2026-07-28: calls a second, 100 B", "stdio", "HTTP", "floor", "bridge", "ratio")
@@ -105,7 +111,7 @@ func (b *bench) printInFlight(s *scene, k kind, c client) error {
 	const n = 32
 	bare, same := make([]client, n), make([]client, n)
 	for i := range n {
-		bare[i] = s.http.clone()
+		bare[i] = s.http.as(modern)
 		if p, ok := c.(*peer); ok {
 			same[i] = p.clone()
 		}
@@ -155,19 +161,19 @@ func (b *bench) translation() error {
 // onOneCPU is the part of translation that is a process of its own.
 const onOneCPU = "translation on one CPU"
 
-// compare measures the calls between eras, with new processes in each round.
+// compare measures the calls between eras.
 func (b *bench) compare(cpus string) error {
 	type times struct{ mixed, newer, older []time.Duration }
 	var names []string
 	all := map[string]*times{}
-	for range b.rounds {
+	for range b.scenes {
 		err := b.mixed(func(c compared) error {
 			t := all[c.name]
 			if t == nil {
 				t = &times{}
 				names, all[c.name] = append(names, c.name), t
 			}
-			for range turns {
+			for turn := range turns {
 				var took [3]time.Duration
 				for i, one := range []client{c.mixed, c.newer, c.older} {
 					if one == nil {
@@ -177,6 +183,9 @@ func (b *bench) compare(cpus string) error {
 					if took[i], err = timeCalls(one, one.spelling(), b.calls/turns, 100); err != nil {
 						return fmt.Errorf("%s: %w", c.name, err)
 					}
+				}
+				if turn == 0 {
+					continue // to warm up
 				}
 				t.mixed, t.older = append(t.mixed, took[0]), append(t.older, took[0]-took[2])
 				if c.newer != nil {

@@ -64,15 +64,15 @@ func measure(binary, only string, quick bool) error {
 			return fmt.Errorf("building the bridge: %w", err)
 		}
 	}
-	b := &bench{binary: binary, dir: dir, calls: 4000, bigCalls: 200, rounds: 3, window: time.Second, notes: 200_000, sessions: 500, quick: quick}
+	b := &bench{binary: binary, dir: dir, calls: 1600, bigCalls: 80, scenes: 10, rounds: 3, window: time.Second, notes: 200_000, sessions: 500, quick: quick}
 	if quick {
-		b.calls, b.bigCalls, b.rounds, b.window, b.notes, b.sessions = 200, 10, 1, 100*time.Millisecond, 10_000, 50
+		b.calls, b.bigCalls, b.scenes, b.rounds, b.window, b.notes, b.sessions = 200, 8, 1, 1, 100*time.Millisecond, 10_000, 50
 	}
 	if only == onOneCPU {
 		return b.compare("one CPU")
 	}
-	fmt.Printf("%s %s/%s, %d cores; medians of %d rounds, floor and bridge in turn\n\n",
-		runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), b.rounds)
+	fmt.Printf("%s %s/%s, %d cores; medians, floor and bridge in turn: calls with %d times new processes, all else in %d rounds\n\n",
+		runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), b.scenes, b.rounds)
 	for _, step := range []struct {
 		name string
 		run  func() error
@@ -94,7 +94,8 @@ type bench struct {
 	binary          string
 	dir             string // for sockets
 	bridges         int    // started so far
-	calls, bigCalls int
+	calls, bigCalls int    // in a scene, of each row
+	scenes          int
 	rounds          int
 	window          time.Duration
 	notes           int

@@ -71,7 +71,7 @@ var sizes = []struct {
 	size int
 }{{"100 B", 100}, {"10 KB", 10_000}, {"1 MB", 1_000_000}}
 
-// callsOf returns how many calls of a size make a round.
+// callsOf returns how many calls of a size are made in a scene.
 func (b *bench) callsOf(size int) int {
 	if size < 1_000_000 {
 		return b.calls
@@ -94,83 +94,126 @@ func (r row) floor(pipe, hop time.Duration) time.Duration {
 
 // latency compares each transport with the same floor, that of Streamable HTTP.
 func (b *bench) latency() error {
-	s, err := b.begin()
-	if err != nil {
-		return err
-	}
-	defer s.close()
-	var rows []row
-	for _, k := range kinds() {
-		c, err := s.open(k, s.bridge)
+	return b.printCalls("serve: one call, p50", legacy, func(s *scene) ([]row, error) {
+		return s.rows(kinds(), s.bridge, "")
+	})
+}
+
+// turns is how many times a scene's calls go from the floor through all rows: the
+// machine may be another one a moment later. The first turn is to warm up.
+const turns = 4
+
+// printCalls times the calls of all rows and their floor in turn, in one scene after
+// the other: on which CPUs its processes have come to run makes a difference that
+// stays for as long as they do.
+func (b *bench) printCalls(title string, f form, open func(*scene) ([]row, error)) error {
+	var names []string
+	all := make([]callTimes, len(sizes))
+	for range b.scenes {
+		err := func() error {
+			s, err := b.begin()
+			if err != nil {
+				return err
+			}
+			defer s.close()
+			rows, err := open(s)
+			if err != nil {
+				return err
+			}
+			names = names[:0]
+			for _, r := range rows {
+				names = append(names, r.name)
+			}
+			for i, size := range sizes {
+				if err := b.timeRows(s, rows, f, size.size, &all[i]); err != nil {
+					return err
+				}
+			}
+			return nil
+		}()
 		if err != nil {
 			return err
 		}
-		rows = append(rows, row{k.name, c, 1, 1})
 	}
-	return b.printCalls(s, "serve: one call, p50", rows, legacy)
-}
-
-// turns is how many times a round of calls goes from the floor through all
-// rows: the machine may be another one a moment later.
-const turns = 10
-
-// printCalls times the calls of all rows and their floor in turn.
-func (b *bench) printCalls(s *scene, title string, rows []row, f form) error {
 	fmt.Printf("%-34s %12s %12s %12s %12s %8s\n", title, "stdio", "HTTP", "floor", "bridge", "ratio")
-	for _, size := range sizes {
-		n := b.callsOf(size.size) / turns
-		var stdio, bare []time.Duration
-		bridged, ratios := make([][]time.Duration, len(rows)), make([][]float64, len(rows))
-		for range b.rounds * turns {
-			p, err := timeCalls(linkClient{link: s.pipe}, f, n, size.size)
-			if err != nil {
-				return err
-			}
-			h, err := timeCalls(s.http, f, n, size.size)
-			if err != nil {
-				return err
-			}
-			stdio, bare = append(stdio, p), append(bare, h)
-			for i, r := range rows {
-				t, err := timeCalls(r.c, f, n, size.size)
-				if err != nil {
-					return fmt.Errorf("%s: %w", r.name, err)
-				}
-				bridged[i] = append(bridged[i], t)
-				ratios[i] = append(ratios[i], float64(t)/float64(r.floor(p, h)))
-			}
-		}
-		for i, r := range rows {
-			p, h := median(stdio), median(bare)
-			fmt.Printf("%-34s %12s %12s %12s %12s %8.2f\n", r.name+", "+size.name,
-				micros(p), micros(h), micros(r.floor(p, h)), micros(median(bridged[i])), median(ratios[i]))
+	for k, size := range sizes {
+		t := all[k]
+		for i, name := range names {
+			fmt.Printf("%-34s %12s %12s %12s %12s %8.2f\n", name+", "+size.name,
+				micros(median(t.stdio)), micros(median(t.http)), micros(median(t.floor[i])), micros(median(t.bridged[i])), median(t.ratios[i]))
 		}
 	}
 	fmt.Println()
 	return nil
 }
 
+// callTimes are the times of calls of one size: of the bare forms, and by rows.
+type callTimes struct {
+	stdio, http    []time.Duration
+	floor, bridged [][]time.Duration
+	ratios         [][]float64
+}
+
+// timeRows adds what one scene's calls take.
+func (b *bench) timeRows(s *scene, rows []row, f form, size int, t *callTimes) error {
+	n, bare := b.callsOf(size)/turns, s.http.as(f)
+	if t.floor == nil {
+		t.floor, t.bridged, t.ratios = make([][]time.Duration, len(rows)), make([][]time.Duration, len(rows)), make([][]float64, len(rows))
+	}
+	for turn := range turns {
+		p, err := timeCalls(linkClient{link: s.pipe}, f, n, size)
+		if err != nil {
+			return err
+		}
+		h, err := timeCalls(bare, f, n, size)
+		if err != nil {
+			return err
+		}
+		if turn > 0 {
+			t.stdio, t.http = append(t.stdio, p), append(t.http, h)
+		}
+		for i, r := range rows {
+			d, err := timeCalls(r.c, f, n, size)
+			if err != nil {
+				return fmt.Errorf("%s: %w", r.name, err)
+			}
+			if turn > 0 {
+				floor := r.floor(p, h)
+				t.floor[i], t.bridged[i] = append(t.floor[i], floor), append(t.bridged[i], d)
+				t.ratios[i] = append(t.ratios[i], float64(d)/float64(floor))
+			}
+		}
+	}
+	return nil
+}
+
 // remote measures "serve URL": two bridges in a row, whose floor has one bare
 // HTTP call for each.
 func (b *bench) remote() error {
+	open := func(s *scene) (rows []row, err error) {
+		for _, c := range chains() {
+			at, err := b.start1(s, "--transport", c.mode, s.bridge.url+c.path)
+			if err != nil {
+				return nil, err
+			}
+			session, err := s.open(c.kind, at)
+			if err != nil {
+				return nil, err
+			}
+			rows = append(rows, row{c.name, session, 1, 2})
+		}
+		return rows, nil
+	}
+	if err := b.printCalls("serve URL: one call, p50", legacy, open); err != nil {
+		return err
+	}
 	s, err := b.begin()
 	if err != nil {
 		return err
 	}
 	defer s.close()
-	var rows []row
-	for _, c := range chains() {
-		at, err := b.start1(s, "--transport", c.mode, s.bridge.url+c.path)
-		if err != nil {
-			return err
-		}
-		session, err := s.open(c.kind, at)
-		if err != nil {
-			return err
-		}
-		rows = append(rows, row{c.name, session, 1, 2})
-	}
-	if err := b.printCalls(s, "serve URL: one call, p50", rows, legacy); err != nil {
+	rows, err := open(s)
+	if err != nil {
 		return err
 	}
 	return b.printNotes(s, "serve URL: notifications a second", rows)
@@ -215,7 +258,7 @@ func (b *bench) connect() error {
 	}
 	fmt.Printf("%-34s %12s %12s %12s %12s %8s\n", "connect: one call, p50", "stdio", "serve", "floor", "both bridges", "ratio")
 	for _, size := range sizes {
-		n := b.callsOf(size.size)
+		n := b.callsOf(size.size) * 2
 		p, err := timeCalls(linkClient{link: s.pipe}, legacy, n, size.size)
 		if err != nil {
 			return err

@@ -18,7 +18,7 @@ func (b *bench) throughput() error {
 			return err
 		}
 		defer pipe.close()
-		pipes[i], bare[i] = pipe, s.http.clone()
+		pipes[i], bare[i] = pipe, s.http.as(legacy)
 	}
 	fmt.Printf("%-34s %12s %12s %12s %12s %8s\n", "serve: calls a second, 100 B", "stdio", "HTTP", "floor", "bridge", "ratio")
 	for _, k := range kinds() {
@@ -82,13 +82,9 @@ func (b *bench) notifications() error {
 		return err
 	}
 	defer s.close()
-	var rows []row
-	for _, k := range kinds() {
-		c, err := s.open(k, s.bridge)
-		if err != nil {
-			return err
-		}
-		rows = append(rows, row{k.name, c, 1, 1})
+	rows, err := s.rows(kinds(), s.bridge, "")
+	if err != nil {
+		return err
 	}
 	return b.printNotes(s, "serve: notifications a second", rows)
 }

@@ -1,0 +1,90 @@
+package streamhttp
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// inbox is where POSTs meet a session's Recv. It keeps nothing: a message that was
+// taken has reached Recv, and one that was not is still its POST's.
+type inbox struct {
+	waiter *bridge.Waiter
+
+	mu    sync.Mutex
+	queue []*handed // oldest first
+	err   error     // why nothing is taken any more
+}
+
+// handed is a message that a POST holds out. The inbox's lock guards it.
+type handed struct {
+	m     jsonrpc.Message
+	taken bool
+	done  chan struct{} // closed when it is taken; nil: nobody has asked for it
+}
+
+func newInbox() *inbox {
+	b := new(inbox)
+	b.waiter = bridge.NewWaiter(b.poll)
+	return b
+}
+
+// hold holds a message out. The caller may have to do the work of the session's
+// receiver, so it must have no locks.
+func (b *inbox) hold(m jsonrpc.Message) *handed {
+	h := &handed{m: m}
+	b.mu.Lock()
+	b.queue = append(b.queue, h)
+	b.mu.Unlock()
+	b.waiter.Arrived()
+	return h
+}
+
+// taken returns what is closed when h is taken; nil when it is.
+func (b *inbox) taken(h *handed) <-chan struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if h.taken {
+		return nil
+	}
+	if h.done == nil {
+		h.done = make(chan struct{})
+	}
+	return h.done
+}
+
+// takeBack holds h out no more. It is false when it was taken.
+func (b *inbox) takeBack(h *handed) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !h.taken {
+		b.queue = slices.DeleteFunc(b.queue, func(o *handed) bool { return o == h })
+	}
+	return !h.taken
+}
+
+// poll takes the oldest message.
+func (b *inbox) poll() (m jsonrpc.Message, err error, ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.err != nil || len(b.queue) == 0 {
+		return m, b.err, b.err != nil
+	}
+	h := b.queue[0]
+	b.queue = slices.Delete(b.queue, 0, 1)
+	m, h.m, h.taken = h.m, m, true
+	if h.done != nil {
+		close(h.done)
+	}
+	return m, nil, true
+}
+
+// end makes the inbox take nothing any more.
+func (b *inbox) end(err error) {
+	b.mu.Lock()
+	b.err = err
+	b.mu.Unlock()
+	b.waiter.Signal()
+}

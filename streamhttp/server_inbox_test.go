@@ -1,0 +1,214 @@
+package streamhttp
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// TestInboxExactlyOnce: what accept has accepted reaches Recv once, what it has not
+// never does, and one client's messages stay in order, whoever does the receiver's
+// work and whoever gives up meanwhile.
+func TestInboxExactlyOnce(t *testing.T) {
+	const clients, each = 8, 300
+	s := newTestSession()
+	var mu sync.Mutex
+	got := make([][]int, clients)
+	note := func(m jsonrpc.Message) {
+		var client, n int
+		if _, err := fmt.Sscanf(m.Method(), "%d/%d", &client, &n); err != nil {
+			t.Error(err)
+			return
+		}
+		mu.Lock()
+		got[client] = append(got[client], n)
+		mu.Unlock()
+	}
+	var receiving sync.WaitGroup
+	receiving.Go(func() {
+		rnd := rand.New(rand.NewPCG(1, 1))
+		for {
+			m, err := s.Offer(context.Background(), func(m jsonrpc.Message) (took, more bool) {
+				if rnd.IntN(3) == 0 {
+					return false, true
+				}
+				note(m)
+				return true, true
+			})
+			if err != nil {
+				return
+			}
+			note(m)
+		}
+	})
+	want := make([][]int, clients)
+	var posting sync.WaitGroup
+	for client := range clients {
+		posting.Go(func() {
+			rnd := rand.New(rand.NewPCG(2, uint64(client)))
+			for n := range each {
+				ctx, cancel := context.WithCancel(context.Background())
+				if rnd.IntN(4) == 0 {
+					go cancel()
+				}
+				if s.accept(ctx, jsonrpc.NewNotification(fmt.Sprintf("%d/%d", client, n), nil)) == nil {
+					want[client] = append(want[client], n)
+				}
+				cancel()
+			}
+		})
+	}
+	posting.Wait()
+	s.end("the test is over")
+	receiving.Wait()
+	for client := range clients {
+		if fmt.Sprint(got[client]) != fmt.Sprint(want[client]) {
+			t.Errorf("of client %d came\n%v, accepted were\n%v", client, got[client], want[client])
+		}
+	}
+}
+
+// TestInboxEnd: a session that has ended takes nothing any more, also of what waits.
+func TestInboxEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newTestSession()
+		m := jsonrpc.NewNotification("n", nil)
+		waiting := make(chan error, 1)
+		go func() { waiting <- s.accept(t.Context(), m) }()
+		synctest.Wait()
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		held := s.in.hold(m)
+		s.end("the test wants it")
+		if err := <-waiting; err != errSessionEnded {
+			t.Errorf("what waited: %v", err)
+		}
+		if err := s.accept(t.Context(), m); err != errSessionEnded {
+			t.Errorf("what came later: %v", err)
+		}
+		for _, ctx := range []context.Context{ctx, t.Context()} {
+			if m, err := s.Recv(ctx); err != errSessionEnded {
+				t.Errorf("Recv gives %s, %v", m.Bytes(), err)
+			}
+		}
+		if !s.in.takeBack(held) {
+			t.Error("a message that was held out is said to be taken")
+		}
+
+		s = newTestSession()
+		go func() {
+			_, err := s.Recv(t.Context())
+			waiting <- err
+		}()
+		synctest.Wait()
+		s.end("the test wants it")
+		if err := <-waiting; err != errSessionEnded {
+			t.Errorf("Recv that waits gives %v", err)
+		}
+	})
+}
+
+// TestCommitTimes: LI7. Each reply becomes a stream when its own time has come,
+// although one timer is for all of a session's.
+func TestCommitTimes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newTestSession()
+		begin, after := time.Now(), s.opts.CommitAfter
+		call := func(id int64, opens bool) (*stream, *reader) {
+			st, rd, _, err := s.open([]jsonrpc.Message{jsonrpc.NewRequest(jsonrpc.IntID(id), "x", nil)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.awaitCommit(st, opens)
+			return st, rd
+		}
+		streams := func(st *stream) bool {
+			_, stream := s.reply(st)
+			return stream
+		}
+		opening, openingReader := call(0, true)
+		first, firstReader := call(1, false)
+		time.Sleep(after / 2)
+		second, secondReader := call(2, false)
+		answered, _ := call(3, false)
+		if err := s.Send(t.Context(), jsonrpc.NewResult(jsonrpc.IntID(3), []byte("{}"))); err != nil {
+			t.Fatal(err)
+		}
+		unset, _, _, err := s.open([]jsonrpc.Message{jsonrpc.NewRequest(jsonrpc.IntID(4), "x", nil)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if streams(first) || streams(second) {
+			t.Error("a reply is a stream too early")
+		}
+		<-firstReader.wake
+		if d := time.Since(begin); d != after || !streams(first) || streams(second) {
+			t.Errorf("the first was woken after %v, is a stream: %v, the second: %v", d, streams(first), streams(second))
+		}
+		<-secondReader.wake
+		if d := time.Since(begin); d != after*3/2 || !streams(second) {
+			t.Errorf("the second was woken after %v, is a stream: %v", d, streams(second))
+		}
+		if streams(answered) || streams(unset) || streams(opening) {
+			t.Error("a reply is a stream that was answered before, or whose time has not begun, or that initialize is")
+		}
+		<-openingReader.wake
+		if d := time.Since(begin); d != initializeCommit || !streams(opening) {
+			t.Errorf("initialize was woken after %v, is a stream: %v", d, streams(opening))
+		}
+		third, thirdReader := call(5, false) // the timer has stood still
+		<-thirdReader.wake
+		if d := time.Since(begin); d != initializeCommit+after || !streams(third) {
+			t.Errorf("the third was woken after %v, is a stream: %v", d, streams(third))
+		}
+		s.end("the test is over")
+	})
+}
+
+// TestPOSTAnsweredAtOnce: a server that takes a request and answers it before the
+// POST has looked again leaves nobody waiting.
+func TestPOSTAnsweredAtOnce(t *testing.T) {
+	h := NewHandler(bridge.HandlerFunc(func(ctx context.Context, client bridge.Conn) error {
+		for {
+			m, err := client.Recv(ctx)
+			if err == nil {
+				err = client.Send(ctx, jsonrpc.NewResult(m.ID(), []byte("{}")))
+			}
+			if err != nil {
+				return nil
+			}
+		}
+	}), HandlerOptions{})
+	defer h.Close()
+	session := ""
+	for id := range 20_000 {
+		method := "x"
+		if session == "" {
+			method = "initialize"
+		}
+		r := httptest.NewRequest("POST", "http://127.0.0.1/", strings.NewReader(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":%q}`, id, method)))
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Accept", "application/json, text/event-stream")
+		if session != "" {
+			r.Header.Set("Mcp-Session-Id", session)
+		}
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r) // a client that waits for ever is found by the test's time limit
+		want := fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":{}}`, id)
+		if got := w.Body.String(); w.Code != http.StatusOK || got != want {
+			t.Fatalf("the client got %d %q, want %s", w.Code, got, want)
+		}
+		session = cmp.Or(session, w.Header().Get("Mcp-Session-Id"))
+	}
+}
