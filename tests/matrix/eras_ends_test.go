@@ -40,12 +40,18 @@ func eraSubscribe(t *testing.T, k *visitor) {
 }
 
 // awaitListeners waits until the server knows of everybody who wants to hear
-// of its tools: a legacy client's bridge listens when it gets to it.
+// of its tools: those, and the first client if that is a legacy one. A legacy
+// client's bridge listens for it when it gets to it.
 func (w *world) awaitListeners(t testing.TB, who ...*visitor) {
 	t.Helper()
-	if w.modernServer {
-		w.h.await(t, "listeners", func() bool { return w.h.interested("tools") >= len(who) })
+	if !w.modernServer {
+		return
 	}
+	n := len(who)
+	if w.main != nil && !w.main.modern && !slices.Contains(who, w.main) {
+		n++
+	}
+	w.h.await(t, "listeners", func() bool { return w.h.interested("tools") >= n })
 }
 
 // eraChanged: the lists change, and those hear of it who want to.

@@ -182,7 +182,7 @@ func runEras(t *testing.T, b *table, modernClient bool, ingress string, modernSe
 					continue
 				}
 			}
-			b.set(row, s.name, "FAILED")
+			b.set(row, s.name, failed)
 			var word string
 			began := time.Now()
 			ok := t.Run(s.name, func(t *testing.T) { word = s.run(t, w) })

@@ -96,7 +96,7 @@ func runPair(t *testing.T, b *table, ingress, egress string, floor bool) {
 				b.set(row, step.name, "-")
 				continue
 			}
-			b.set(row, step.name, "FAILED")
+			b.set(row, step.name, failed)
 			var word string
 			began := time.Now()
 			ok := t.Run(step.name, func(t *testing.T) { word = step.run(t, s) })

@@ -25,6 +25,9 @@ func waitUntil(t testing.TB, what string, ok func() bool) {
 	}
 }
 
+// failed is the cell of a step that went wrong.
+const failed = "FAILED"
+
 // table collects what came of each step of each pair.
 type table struct {
 	columns []string // the steps
@@ -81,6 +84,14 @@ func (b *table) String() string {
 		out.WriteString("\n")
 	}
 	out.WriteString(b.legend)
+	// Once more at the end, which is what one sees of a long log.
+	for _, row := range b.rows {
+		for _, name := range b.columns {
+			if b.cells[row][name] == failed {
+				fmt.Fprintf(&out, "%s: %s, %s\n", failed, row, name)
+			}
+		}
+	}
 	return out.String()
 }
 
