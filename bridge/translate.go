@@ -66,6 +66,7 @@ type translated struct {
 	room   chan struct{}              // holds one element when something was taken from it
 	turn   chan struct{}              // holds one element while somebody writes to the server
 	unsent chan struct{}              // holds one element when there is something for write
+	spare  []jsonrpc.Message          // memory for out.ToServer; whose turn it is has it
 	done   chan struct{}              // closed by Close
 
 	reading     context.Context // of the server's Recv; ends with the Conn
@@ -167,9 +168,10 @@ func (t *translated) Feed(ctx context.Context, sink func(jsonrpc.Message)) error
 func (t *translated) deliver(sink func(jsonrpc.Message)) {
 	t.sinking.Lock()
 	defer t.sinking.Unlock()
-	for {
-		m, err := t.received()
-		if err != nil {
+	for more := true; more; { // what comes meanwhile somebody else looks for
+		var m jsonrpc.Message
+		var err error
+		if m, more, err = t.received(); err != nil {
 			return
 		}
 		sink(m)
@@ -303,7 +305,7 @@ func (t *translated) Offer(ctx context.Context, take Taker) (jsonrpc.Message, er
 // a Poller is read here.
 func (t *translated) poll() (m jsonrpc.Message, err error, ok bool) {
 	for {
-		if m, err = t.received(); err != errNothing {
+		if m, _, err = t.received(); err != errNothing {
 			return m, err, true
 		}
 		if t.queue == nil {
@@ -318,23 +320,25 @@ func (t *translated) poll() (m jsonrpc.Message, err error, ok bool) {
 
 var errNothing = errors.New("nothing has come")
 
-// received returns the next message for the client, or why there is none.
-func (t *translated) received() (m jsonrpc.Message, err error) {
+// received returns the next message for the client, and whether there are more, or
+// why there is none.
+func (t *translated) received() (m jsonrpc.Message, more bool, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {
 	case t.closed:
-		return m, io.ErrClosedPipe
+		return m, false, io.ErrClosedPipe
 	case t.toClient.len() > 0:
 		m = t.toClient.pop()
-		if n := t.toClient.len(); n == readAhead-1 || n == 0 {
+		n := t.toClient.len()
+		if n == readAhead-1 || n == 0 {
 			signal(t.room)
 		}
-		return m, nil
+		return m, n > 0, nil
 	case t.ended != nil:
-		return m, t.ended
+		return m, false, t.ended
 	}
-	return m, errNothing
+	return m, false, errNothing
 }
 
 // Unwrap returns the server's Conn.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
@@ -164,29 +165,37 @@ func (t *translated) trySend(m jsonrpc.Message) bool {
 		return false
 	}
 	t.filter.FromClient(time.Now(), m, &t.out)
-	ours := len(t.out.ToServer)
-	t.collect(&taken)
+	said := t.out.ToServer
+	t.out.ToServer, t.spare = t.spare, nil
+	t.collect(nil)
 	t.mu.Unlock()
-	for ; ours > 0; ours-- {
-		next, ok := t.first()
-		if !ok || !t.try(next.m) {
+	for i, m := range said {
+		if !t.try(m) {
+			t.putBack(said[i:])
 			break
 		}
-		t.sent()
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if 0 < ours && ours <= t.toServer.len() { // else the server has ended
-		for i := range ours {
-			t.toServer.rest()[i].sender = nil
-		}
-		t.leaveToWrite(ours)
-	}
+	clear(said)
+	t.spare = said[:0]
 	return true
 }
 
-// taken is the sender of what is written by trySend, which nobody else may write.
-var taken sender
+// putBack leaves to write what the server has not taken, ahead of all that came
+// after it.
+func (t *translated) putBack(said []jsonrpc.Message) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed || t.ended != nil {
+		return
+	}
+	after := slices.Clone(t.toServer.rest())
+	t.toServer = fifo[outgoing]{}
+	for _, m := range said {
+		t.toServer.push(outgoing{m: m})
+	}
+	t.leaveToWrite(len(said))
+	t.toServer.push(after...)
+}
 
 // gone returns why nothing can be sent. It is called with mu held.
 func (t *translated) gone() error {

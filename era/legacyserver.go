@@ -62,6 +62,8 @@ type LegacyServerFilter struct {
 	records map[string]*serverCall     // parked calls
 	asking  int                        // calls whose questions are being collected
 
+	spoken spokenMeta
+
 	floor floor
 	logs  serverLogs
 	tools taskTools

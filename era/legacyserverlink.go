@@ -207,7 +207,7 @@ func (f *LegacyServerFilter) fromClient(now time.Time, m jsonrpc.Message, out *O
 
 // serve serves a request; the server has been initialized.
 func (f *LegacyServerFilter) serve(now time.Time, m jsonrpc.Message, out *Out) {
-	r := readRequest(m)
+	r := readRequest(m, &f.spoken)
 	if r.refusal != nil {
 		out.Client(r.refusal.Response(r.id).WithRelated(r.id))
 		return

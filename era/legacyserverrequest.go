@@ -1,6 +1,8 @@
 package era
 
 import (
+	"bytes"
+
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -15,32 +17,40 @@ type request struct {
 	logLevel     []byte // nil: no log messages are wanted
 	state        []byte // requestState; nil: no retry
 	answers      []byte // inputResponses
+	retries      bool   // one of these stands there, whatever it is
+	plain        bool   // its _meta has nothing that a legacy server knows
 	name         []byte // of the tool or prompt, or the resource's URI
 	replays      int    // how often it was refused until the user had been at a URL
 }
 
-// readRequest reads a request.
-func readRequest(m jsonrpc.Message) request {
+// readRequest reads a request. last is what the _meta of an earlier one has said.
+func readRequest(m jsonrpc.Message, last *spokenMeta) request {
 	r := request{m: m, id: m.ID(), method: m.Method()}
-	var version []byte
 	for member := range m.ParamsObject().Members() {
 		switch member.Key {
-		case "_meta":
-			version = r.readMeta(member.Value)
 		case "requestState":
-			r.state = member.Value
+			r.retries, r.state = true, member.Value
 			if string(r.state) == "null" {
 				r.state = nil
 			}
 		case "inputResponses":
-			r.answers = member.Value
+			r.retries, r.answers = true, member.Value
 		case "name", "uri":
 			if (member.Key == "uri") == (r.method == "resources/read") {
 				r.name = member.Value
 			}
 		}
 	}
-	r.check(version)
+	if meta := m.Meta(); last.raw == nil || !bytes.Equal(meta, last.raw) {
+		at := r.readMeta(meta)
+		if r.refusal != nil || !r.plain || len(meta) > maxSpoken {
+			return r
+		}
+		at.raw = append(last.raw[:0], meta...)
+		*last = at
+	} else {
+		r.plain, r.capabilities, r.logLevel = true, last.capabilities.of(meta), last.logLevel.of(meta)
+	}
 	return r
 }
 
@@ -48,7 +58,12 @@ func readRequest(m jsonrpc.Message) request {
 // server knows (C.0). Every other byte of the params stays, but for the commas
 // between.
 func (r *request) forServer(id jsonrpc.ID) jsonrpc.Message {
-	m := r.m.Plain().WithID(id).WithoutInParams(modernMeta[:], "requestState", "inputResponses")
+	m := r.m.Plain().WithID(id)
+	if r.plain && !r.retries {
+		m = m.WithoutMeta()
+	} else {
+		m = m.WithoutInParams(modernMeta[:], "requestState", "inputResponses")
+	}
 	if params := m.Params(); params == nil || isObject(params) && isEmpty(params) { // "params":null, too
 		m = m.WithParams(nil)
 	}
@@ -58,26 +73,50 @@ func (r *request) forServer(id jsonrpc.ID) jsonrpc.Message {
 // modernMeta is what no legacy server knows in a request's _meta.
 var modernMeta = [...]string{KeyVersion, KeyClientInfo, KeyCapabilities, KeyLogLevel}
 
-// readMeta reads what the request says about itself, but for the version, which it returns.
-func (r *request) readMeta(meta []byte) (version []byte) {
-	r.capabilities, r.logLevel = nil, nil
+// readMeta reads what the request says about itself, and finds what is wrong with
+// it. Mostly nothing is, and that is seen at once.
+func (r *request) readMeta(meta []byte) (at spokenMeta) {
+	var version []byte
+	r.plain = true
 	for member := range jsonrpc.Members(meta) {
 		switch member.Key {
 		case KeyVersion:
 			version = member.Value
 		case KeyCapabilities:
-			r.capabilities = member.Value
+			r.capabilities, at.capabilities = member.Value, placeOf(member)
 		case KeyLogLevel:
-			r.logLevel = member.Value
+			r.logLevel, at.logLevel = member.Value, placeOf(member)
+		case KeyClientInfo:
+		default:
+			r.plain = false
 		}
 	}
-	return version
-}
-
-// check finds what is wrong with the request. Mostly nothing is, and that is seen at once.
-func (r *request) check(version []byte) {
-	plain := string(version) == `"`+NewestModern+`"` && isObject(r.capabilities)
-	if !plain || r.logLevel != nil && LogRank(r.logLevel) < 0 {
+	sound := string(version) == `"`+NewestModern+`"` && isObject(r.capabilities)
+	if !sound || r.logLevel != nil && LogRank(r.logLevel) < 0 {
 		r.refusal = MetaOf(r.m).Check(Auto)
 	}
+	return at
+}
+
+// spokenMeta is the _meta of a request with which nothing was wrong, and which is
+// plain. Most clients say with each what they have said with the last: that need
+// not be read again.
+type spokenMeta struct {
+	raw                    []byte // nil: there was none yet
+	capabilities, logLevel place
+}
+
+// maxSpoken is the longest _meta that is kept.
+const maxSpoken = 4 << 10
+
+// place is where a value stands in an object; zero: nowhere.
+type place struct{ from, to int }
+
+func placeOf(m jsonrpc.Member) place { return place{m.At, m.At + len(m.Value)} }
+
+func (p place) of(object []byte) []byte {
+	if p.to == 0 {
+		return nil
+	}
+	return object[p.from:p.to:p.to]
 }

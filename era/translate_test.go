@@ -2,6 +2,7 @@ package era
 
 import (
 	"bytes"
+	"reflect"
 	"runtime"
 	"slices"
 	"strings"
@@ -53,7 +54,7 @@ func checkRequests(t *testing.T, m jsonrpc.Message) {
 	if m.Params() != nil && !isObject(m.Params()) {
 		return
 	}
-	r := readRequest(m)
+	r := readRequest(m, &spokenMeta{})
 	if m.Meta() == nil || isObject(m.Meta()) {
 		sameBytes(t, "to a legacy server", r.forServer(id), inPlace(m, keptParams(m.Params())).WithID(id))
 	}
@@ -64,6 +65,44 @@ func checkRequests(t *testing.T, m jsonrpc.Message) {
 	for _, retry := range []string{"", `"inputResponses":{"a":1},"requestState":"s"`} {
 		want := inPlace(m, splicedParams(c, every, retry)).WithID(id)
 		sameBytes(t, "to a modern server", f.forServer(c, jsonrpc.NewFragment([]byte("{"+retry+"}"))), want)
+	}
+}
+
+// TestSpokenMeta: what is known of the last request changes nothing about the next.
+func TestSpokenMeta(t *testing.T) {
+	const plain = `"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"roots":{}}`
+	var requests []jsonrpc.Message
+	for _, params := range []string{
+		`{"name":"a","_meta":{` + plain + `}}`,
+		`{"_meta":{` + plain + `},"requestState":"s","name":"b"}`,
+		`{"_meta":{` + plain + `},"inputResponses":{},"name":"b"}`,
+		`{"_meta":{` + plain + `},"requestState":null}`,
+		`{"_meta":{` + plain + `,"io.modelcontextprotocol/logLevel":"info"}}`,
+		`{"_meta":{` + plain + `,"io.modelcontextprotocol/logLevel":"loud"}}`,
+		`{"_meta":{` + plain + `,"io.modelcontextprotocol/clientInfo":{"name":"x"}}}`,
+		`{"_meta":{` + plain + `,"progressToken":1},"a":1}`,
+		`{"_meta":{ ` + plain + `}}`,
+		`{"_meta":{"io.modelcontextprotocol/clientCapabilities":{"roots":{}},"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}`,
+		`{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":7}}`,
+		`{"_meta":{"io.modelcontextprotocol/protocolVersion":"2099-01-01","io.modelcontextprotocol/clientCapabilities":{"roots":{}}}}`,
+		`{"_meta":{}}`, `{"_meta":null}`, `{}`,
+	} {
+		requests = append(requests, mustParse(t, `"id":1,"method":"tools/call","params":`+params))
+	}
+	requests = append(requests, mustParse(t, `"id":1,"method":"tools/call"`))
+	for _, a := range requests {
+		for _, b := range requests {
+			var last spokenMeta
+			for _, m := range []jsonrpc.Message{a, b, a} {
+				got, want := readRequest(m, &last), readRequest(m, &spokenMeta{})
+				if !reflect.DeepEqual(got, want) {
+					t.Fatalf("%s: %+v, want %+v", m.Bytes(), got, want)
+				}
+				if got.refusal == nil {
+					sameBytes(t, "to a legacy server", got.forServer(jsonrpc.IntID(77)), inPlace(m, keptParams(m.Params())).WithID(jsonrpc.IntID(77)))
+				}
+			}
+		}
 	}
 }
 
@@ -158,7 +197,7 @@ func checkResults(t *testing.T, m jsonrpc.Message, method string, wrapped bool) 
 			f.link.meta = []byte(meta)
 		}
 		f.link.makePreambles()
-		c := &serverCall{request: readRequest(call)}
+		c := &serverCall{request: readRequest(call, &spokenMeta{})}
 		want := f.resultMessage(c.id, method, m.Result())
 		if isObject(m.Result()) && isEmpty(m.Result()) { // its white space stays
 			preamble := f.link.preamble
@@ -211,7 +250,7 @@ func TestEnvelopes(t *testing.T) {
 	}
 	call := parse(`{"jsonrpc":"2.0","ID":7,"id":1,"method":"tools/call","params":{"name":"t"}}`)
 	result := parse(`{"jsonrpc":"2.0","params":{},"result":{"resultType":"complete","a":1},"id":1}`)
-	r := readRequest(call)
+	r := readRequest(call, &spokenMeta{})
 	client := LegacyClient(LegacyClientOptions{}).(*legacyClient)
 	c := &clientCall{id: call.ID(), m: call, method: call.Method(), upstream: jsonrpc.IntID(3)}
 	server := LegacyServer(LegacyServerOptions{})

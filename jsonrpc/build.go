@@ -23,7 +23,7 @@ func (m Message) check(at span, id ID, field string) {
 // edit is a change of the text at one place.
 type edit struct {
 	at   span
-	text []byte
+	text string
 }
 
 // maxEdits is how many a change mostly takes at most.
@@ -32,25 +32,48 @@ const maxEdits = 8
 // edited returns the message with other text at some places, in order. The index
 // is corrected, nothing is scanned again: what is put in is known to fit there. A
 // late id takes its place in the same copy.
-//
-// (bytes.Join does not clear the memory that it is about to fill; for a megabyte
-// that matters.)
 func (m Message) edited(edits ...edit) Message {
 	if m.late {
 		var all [maxEdits]edit
 		m.late, m.joined = false, nil
-		return m.edited(inserted(all[:0], edits, edit{m.id, []byte(m.ident.text)})...)
+		edits = inserted(all[:0], edits, edit{m.id, m.ident.text})
 	}
-	var room [2*maxEdits + 1][]byte
-	parts, at := room[:0], uint32(0)
-	for _, e := range edits {
-		parts, at = append(parts, m.raw[at:e.at.start], e.text), e.at.end
-	}
-	m.raw = bytes.Join(append(parts, m.raw[at:]), nil)
+	m.raw = replaced(m.raw, edits)
 	for _, e := range slices.Backward(edits) {
 		m.moved(e.at, len(e.text))
 	}
 	return m
+}
+
+// replaced returns a copy of raw with the edits.
+func replaced(raw []byte, edits []edit) []byte {
+	added, size := 0, len(raw)
+	for _, e := range edits {
+		added += len(e.text)
+		size += len(e.text) - int(e.at.end-e.at.start)
+	}
+	if size >= longSize {
+		return joinedWith(raw, edits, added)
+	}
+	out, from := make([]byte, 0, size), uint32(0)
+	for _, e := range edits {
+		out = append(append(out, raw[from:e.at.start]...), e.text...)
+		from = e.at.end
+	}
+	return append(out, raw[from:]...)
+}
+
+// joinedWith is replaced for long messages: bytes.Join does not clear the memory
+// that it is about to fill. added is how long the texts of the edits are.
+func joinedWith(raw []byte, edits []edit, added int) []byte {
+	var room [2*maxEdits + 1][]byte
+	parts, texts, from := room[:0], make([]byte, 0, added), uint32(0)
+	for _, e := range edits {
+		texts = append(texts, e.text...)
+		parts = append(parts, raw[from:e.at.start], texts[len(texts)-len(e.text):])
+		from = e.at.end
+	}
+	return bytes.Join(append(parts, raw[from:]), nil)
 }
 
 // inserted appends edits, and one more in its place among them.
@@ -99,8 +122,7 @@ func (m Message) WithProgressToken(id ID) Message { return m.spelled(m.token, id
 // spelled returns a copy with another id at the span at.
 func (m Message) spelled(at span, id ID, field string) Message {
 	m.check(at, id, field)
-	var room [idRoom]byte
-	return m.edited(edit{at, append(room[:0], id.text...)})
+	return m.edited(edit{at, id.text})
 }
 
 // WithRequestID returns a copy with what RequestID returns replaced where it

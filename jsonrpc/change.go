@@ -11,7 +11,7 @@ import (
 // Fragment is members of an object that are put into many messages. The zero
 // Fragment has none. It may be used by many goroutines.
 type Fragment struct {
-	text   []byte // without the braces
+	text   string // without the braces
 	breaks bool   // line breaks stand between tokens
 }
 
@@ -25,17 +25,13 @@ func NewFragment(object []byte) Fragment {
 	if s.fault != "" || data[0] != '{' {
 		panic("jsonrpc: a fragment must be the members of an object")
 	}
-	return Fragment{bytes.Trim(data[1:len(data)-1], " \t\r\n"), s.breaks}
+	return Fragment{string(bytes.Trim(data[1:len(data)-1], " \t\r\n")), s.breaks}
 }
 
 // String returns the members as raw JSON, with the commas between them.
-func (f Fragment) String() string { return string(f.text) }
+func (f Fragment) String() string { return f.text }
 
-var (
-	metaStart = []byte(`"_meta":{`)
-	brace     = []byte("}")
-	comma     = []byte(",")
-)
+const metaStart = metaKey + "{"
 
 // WithMeta returns a request or notification with members put into its
 // params._meta, ahead of those that are there; if there is none, or no object, it
@@ -48,17 +44,17 @@ func (m Message) WithMeta(f Fragment) Message {
 	case m.kind == Response || m.kind == Invalid:
 		panic("jsonrpc: the message has no params")
 	case m.params.end == 0:
-		return m.WithParams(slices.Concat([]byte("{"), metaStart, f.text, []byte("}}")))
+		return m.WithParams([]byte("{" + metaStart + f.text + "}}"))
 	case m.raw[m.params.start] != '{':
 		panic("jsonrpc: the params are no object")
 	case m.meta.end > 0 && m.raw[m.meta.start] == '{':
 		return m.put(m.meta.start+1, f)
 	case m.meta.end > 0:
-		m = m.edited(edit{m.meta, slices.Concat([]byte("{"), f.text, brace)})
+		m = m.edited(edit{m.meta, "{" + f.text + "}"})
 	default:
-		here, end := span{m.params.start + 1, m.params.start + 1}, brace
+		here, end := span{m.params.start + 1, m.params.start + 1}, "}"
 		if !isEmpty(m.Params()) {
-			end = []byte("},")
+			end = "},"
 		}
 		m = m.edited(edit{here, metaStart}, edit{here, f.text}, edit{here, end})
 		start := m.params.start + uint32(len(metaStart)) // which may have moved with an id
@@ -92,7 +88,7 @@ func (m Message) put(at uint32, f Fragment) Message {
 		return m
 	}
 	here := span{at, at}
-	edits := [...]edit{{here, f.text}, {here, comma}}
+	edits := [...]edit{{here, f.text}, {here, ","}}
 	n := len(edits)
 	if isEmpty(m.raw[at-1:]) {
 		n--
@@ -118,7 +114,7 @@ func (m Message) WithoutInResult(keys ...string) Message {
 	}
 	var list [maxCuts]cut
 	var room [maxEdits]edit
-	cuts, _ := findCuts(list[:0], m.Result(), m.bulk.within(m.outcome), keys)
+	cuts, _ := m.ResultObject().findCuts(list[:0], keys)
 	return m.cutOut(appendCuts(room[:0], m.outcome, cuts))
 }
 
@@ -129,14 +125,14 @@ func (m Message) WithoutInParams(metaKeys []string, keys ...string) Message {
 	var lists [2][maxCuts]cut
 	var room [maxEdits]edit
 	var most [maxCuts + 1]string
-	inMeta, rest := findCuts(lists[0][:0], m.Meta(), span{}, metaKeys)
+	inMeta, rest := Object{raw: m.Meta()}.findCuts(lists[0][:0], metaKeys)
 	switch {
 	case slices.Contains(keys, "_meta"):
 		inMeta = nil
 	case len(inMeta) > 0 && !rest:
 		inMeta, keys = nil, append(append(most[:0], keys...), "_meta")
 	}
-	cuts, _ := findCuts(lists[1][:0], m.Params(), m.bulk.within(m.params), keys)
+	cuts, _ := m.ParamsObject().findCuts(lists[1][:0], keys)
 	edits := appendCuts(room[:0], m.params, cuts)
 	if len(inMeta) > 0 { // what is cut out of params is ahead of it, or behind
 		i := 0
@@ -148,6 +144,33 @@ func (m Message) WithoutInParams(metaKeys []string, keys ...string) Message {
 	}
 	return m.cutOut(edits)
 }
+
+// WithoutMeta is WithoutInParams with the key _meta only. Where that stands is
+// known, so nothing is looked for.
+func (m Message) WithoutMeta() Message {
+	if m.meta.end == 0 {
+		return m
+	}
+	at := m.meta
+	if at.start -= uint32(len(metaKey)); string(m.raw[at.start:m.meta.start]) != metaKey {
+		return m.WithoutInParams(nil, "_meta") // it is spelled in another way
+	}
+	switch {
+	case m.raw[at.start-1] == ',' && !isSpace(m.raw[at.start-2]):
+		at.start--
+	case m.raw[at.start-1] == '{' && m.raw[at.end] == '}':
+	case m.raw[at.start-1] == '{' && m.raw[at.end] == ',':
+		for at.end++; isSpace(m.raw[at.end]); at.end++ {
+		}
+	default:
+		return m.WithoutInParams(nil, "_meta")
+	}
+	return m.edited(edit{at: at})
+}
+
+const metaKey = `"_meta":`
+
+func isSpace(c byte) bool { return c == ' ' || c == '\t' || c == '\n' || c == '\r' }
 
 func appendCuts(edits []edit, of span, cuts []cut) []edit {
 	for _, c := range cuts {

@@ -14,6 +14,12 @@ func FuzzChange(f *testing.F) {
 	}
 	for _, s := range []string{
 		`{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":[1, 2],"_meta":{"progressToken":1},"b":"x"}}`,
+		`{"jsonrpc":"2.0","id":1,"method":"m","params":{"_meta":{}, "a":1,"b":2}}`,
+		`{"jsonrpc":"2.0","id":1,"method":"m","params":{"_meta":{"a":1}}}`,
+		`{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":1 ,"_meta":{"a":1} }}`,
+		`{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":1,"_meta":{"a":1} ,"b":1}}`,
+		`{"jsonrpc":"2.0","id":1,"method":"m","params":{"\u005fmeta":{"a":1},"b":1}}`,
+		`{"jsonrpc":"2.0","id":1,"method":"m","params":{"_meta":null ,"b":1}}`,
 		`{"params":{ "_meta" : {"a":1, "progressToken":"t", "b":2 } , "a":1},"id":1,"jsonrpc":"2.0","method":"tools/call","x":1.0}`,
 		`{"params":{"a":1,"b":2,"_meta":{"a":1,"b":{}},"c":3,"b\u0061":1},"id":1,"jsonrpc":"2.0","method":"tools/call"}`,
 		`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":5,"_meta":{}}}`,
@@ -66,6 +72,7 @@ func FuzzChanges(f *testing.F) {
 	} {
 		f.Add([]byte(s), []byte{3, 0, 2, 1, 4, 6, 0, 5})
 		f.Add([]byte(s), []byte{6, 5, 4, 3, 2, 1, 0, 1})
+		f.Add([]byte(s), []byte{2, 7, 0, 7, 3, 1, 2, 5})
 	}
 	f.Fuzz(func(t *testing.T, raw, ops []byte) {
 		m, err := Parse(raw)
@@ -77,7 +84,7 @@ func FuzzChanges(f *testing.F) {
 		for i, op := range ops[:min(len(ops), 8)] {
 			add := NewFragment([]byte(`{"new` + IntID(int64(i)).String() + `":"` + strings.Repeat("x", int(op)) + `"}`))
 			params, request := isObject(m.Params()) && m.Kind() != Response, m.Kind() != Response
-			switch op % 7 {
+			switch op % 8 {
 			case 0:
 				if !m.ID().IsZero() {
 					m = m.WithID(StringID(strings.Repeat("i", int(op))))
@@ -104,6 +111,8 @@ func FuzzChanges(f *testing.F) {
 				}
 			case 6:
 				m = m.Plain()
+			case 7:
+				m = m.WithoutMeta()
 			}
 			changed(t, "after all that", m, mustParse(t, string(m.Bytes())))
 		}
@@ -174,6 +183,7 @@ func checkWithoutInParams(t *testing.T, m Message) {
 	if m.Params() == nil || m.Kind() == Response {
 		return
 	}
+	changed(t, "without _meta", m.WithoutMeta(), withParams(t, m, Without(m.Params(), "_meta")))
 	keys, metaKeys := []string{"a"}, []string{"progressToken"}
 	for member := range m.ParamsObject().Members() {
 		if member.Key != "_meta" {
@@ -294,8 +304,8 @@ func TestLongValues(t *testing.T) {
 		"WithID":          {func() string { return request.WithID(IntID(77)).ID().String() }, `77`, 1},
 		"WithoutInResult": {func() string { return ends(response.WithoutInResult("resultType").Result()) }, `{"content" ","x":"y"}`, 2},
 		"WithoutInParams": {func() string { return found(request.WithoutInParams([]string{"progressToken"}, "b").Meta()) }, ``, 2},
-		"WithMeta":        {func() string { return ends(request.WithMeta(more).Meta()) }, `{"more":1, sToken":1}`, 2},
-		"WithFirst":       {func() string { return ends(request.WithFirst(more).Params()) }, `{"more":1, name":"n"}`, 2},
+		"WithMeta":        {func() string { return ends(request.WithMeta(more).Meta()) }, `{"more":1, sToken":1}`, 3},
+		"WithFirst":       {func() string { return ends(request.WithFirst(more).Params()) }, `{"more":1, name":"n"}`, 3},
 		"another id, too": {func() string { return ends(request.WithProgressToken(IntID(78)).WithID(IntID(5)).Meta()) }, `{"progress Token":78}`, 3},
 	} {
 		if got := c.f(); got != c.want {

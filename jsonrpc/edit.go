@@ -49,23 +49,7 @@ func lastBrace(object []byte) int {
 // Without returns a copy of a raw JSON object without the members of these
 // keys, or the object itself if it has none of them. Every other byte stays,
 // but for the commas between. It takes valid JSON.
-func Without(object []byte, keys ...string) []byte { return without(object, span{}, keys) }
-
-// without does not look at the value that stands at skip.
-func without(object []byte, skip span, keys []string) []byte {
-	var list [maxCuts]cut
-	cuts, _ := findCuts(list[:0], object, skip, keys)
-	if len(cuts) == 0 {
-		return object
-	}
-	out := make([]byte, 0, len(object))
-	from := 0
-	for _, c := range cuts {
-		out = append(out, object[from:c.from]...)
-		from = c.to
-	}
-	return append(out, object[from:]...)
-}
+func Without(object []byte, keys ...string) []byte { return Object{raw: object}.Without(keys...) }
 
 // cut is a part of an object that is left out.
 type cut struct{ from, to int }
@@ -73,10 +57,10 @@ type cut struct{ from, to int }
 // maxCuts is as many as there mostly are.
 const maxCuts = 4
 
-// findCuts appends what Without leaves out; rest is whether any member stays. It
-// does not look at the value that stands at skip.
-func findCuts(cuts []cut, object []byte, skip span, keys []string) (_ []cut, rest bool) {
+// findCuts appends what Without leaves out; rest is whether any member stays.
+func (o Object) findCuts(cuts []cut, keys []string) (_ []cut, rest bool) {
 	last := -1 // the end of the last member that stays
+	object := o.raw
 	s := scanner{data: object}
 	if len(object) == 0 || object[0] != '{' {
 		return nil, true
@@ -87,7 +71,7 @@ func findCuts(cuts []cut, object []byte, skip span, keys []string) (_ []cut, res
 		if !ok {
 			return nil, true
 		}
-		s.pass(skip)
+		o.pass(&s)
 		end := s.pos
 		if !slices.ContainsFunc(keys, func(k string) bool { return sameText(text, escaped, k) }) {
 			last = end
@@ -101,7 +85,7 @@ func findCuts(cuts []cut, object []byte, skip span, keys []string) (_ []cut, res
 		s.space()
 		if s.peek() == ',' { // with the comma and the space behind it
 			end = s.pos + 1
-			for end < len(object) && (object[end] == ' ' || object[end] == '\t' || object[end] == '\n' || object[end] == '\r') {
+			for end < len(object) && isSpace(object[end]) {
 				end++
 			}
 		}

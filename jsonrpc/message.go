@@ -238,18 +238,17 @@ func (m Message) Lookup(path ...string) []byte {
 	if at.end == 0 {
 		return nil
 	}
-	value, skip, rest := m.cut(at), m.bulk.within(at), path[1:]
+	value, rest := Object{m.cut(at), m.bulk.within(at), m.meta.within(at)}, path[1:]
 	if at == m.params && len(rest) > 0 && rest[0] == "_meta" {
-		value, skip, rest = m.Meta(), span{}, rest[1:]
+		value, rest = Object{raw: m.Meta()}, rest[1:]
 	}
 	for _, name := range rest {
-		at, skip = lookup(value, name, skip), span{}
-		if at.end == 0 {
+		if at = value.lookup(name); at.end == 0 {
 			return nil
 		}
-		value = value[at.start:at.end:at.end]
+		value = Object{raw: value.raw[at.start:at.end:at.end]}
 	}
-	return value
+	return value.raw
 }
 
 // member returns where the value of a key of the envelope stands.
@@ -260,9 +259,9 @@ func (m Message) member(name string) span {
 	case name == "result" && !m.failure, name == "error" && m.failure:
 		return m.outcome
 	case m.params.end > 0:
-		return lookup(m.raw, name, m.params)
+		return Object{raw: m.raw, bulk: m.params}.lookup(name)
 	}
-	return lookup(m.raw, name, m.outcome)
+	return Object{raw: m.raw, bulk: m.outcome}.lookup(name)
 }
 
 // within returns where s stands in the value at of; nowhere if it does not.
@@ -273,20 +272,19 @@ func (s span) within(of span) span {
 	return span{s.start - of.start, s.end - of.start}
 }
 
-// lookup returns where the member name stands in the object that value is. It
-// does not look at the value that stands at skip.
-func lookup(value []byte, name string, skip span) (found span) {
-	if len(value) == 0 || value[0] != '{' {
+// lookup returns where the member name stands.
+func (o Object) lookup(name string) (found span) {
+	if len(o.raw) == 0 || o.raw[0] != '{' {
 		return span{}
 	}
-	s := scanner{data: value}
+	s := scanner{data: o.raw}
 	for more := s.open(); more; more = s.next() {
 		text, escaped, ok := s.key()
 		if !ok {
 			return found
 		}
 		at := s.pos
-		s.pass(skip)
+		o.pass(&s)
 		if sameText(text, escaped, name) {
 			found = span{uint32(at), uint32(s.pos)}
 		}

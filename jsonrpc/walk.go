@@ -41,46 +41,70 @@ type Member struct {
 // Members returns the members of a JSON object in order, also those whose keys
 // are equal. It takes valid JSON, a value of a Message; of anything but an
 // object there are none.
-func Members(object []byte) iter.Seq[Member] { return members(object, span{}) }
+func Members(object []byte) iter.Seq[Member] { return Object{raw: object}.Members() }
 
-// members does not look at the value that stands at skip.
-func members(object []byte, skip span) iter.Seq[Member] {
+// Object is the params or the result of a message. Walking over its members costs
+// little even if it is long: the longest of them is not looked at again, nor is the
+// _meta of params.
+type Object struct {
+	raw        []byte
+	bulk, meta span // where in it these are
+}
+
+// ParamsObject returns the params; one without members if they are no object.
+func (m Message) ParamsObject() Object {
+	return Object{m.Params(), m.bulk.within(m.params), m.meta.within(m.params)}
+}
+
+// ResultObject returns the result; one without members if it is no object.
+func (m Message) ResultObject() Object {
+	return Object{raw: m.Result(), bulk: m.bulk.within(m.outcome)}
+}
+
+// Members returns Members of the raw value.
+func (o Object) Members() iter.Seq[Member] {
 	return func(yield func(Member) bool) {
-		if len(object) == 0 || object[0] != '{' {
+		if len(o.raw) == 0 || o.raw[0] != '{' {
 			return
 		}
-		s := scanner{data: object}
+		s := scanner{data: o.raw}
 		for more := s.open(); more; more = s.next() {
 			key, escaped, ok := s.key()
 			if !ok {
 				return
 			}
 			at := s.pos
-			if s.pass(skip); !yield(Member{textOf(key, escaped), object[at:s.pos:s.pos], at}) {
+			if o.pass(&s); !yield(Member{textOf(key, escaped), o.raw[at:s.pos:s.pos], at}) {
 				return
 			}
 		}
 	}
 }
 
-// Object is the params or the result of a message. Walking over its members costs
-// little even if it is long: the longest of them is not looked at again.
-type Object struct {
-	raw  []byte
-	bulk span // where in it that is
+// pass goes behind the value that begins here.
+func (o Object) pass(s *scanner) {
+	if o.meta.end > 0 && s.pos == int(o.meta.start) {
+		s.pos = int(o.meta.end)
+		return
+	}
+	s.pass(o.bulk)
 }
 
-// ParamsObject returns the params; one without members if they are no object.
-func (m Message) ParamsObject() Object { return Object{m.Params(), m.bulk.within(m.params)} }
-
-// ResultObject returns the result; one without members if it is no object.
-func (m Message) ResultObject() Object { return Object{m.Result(), m.bulk.within(m.outcome)} }
-
-// Members returns Members of the raw value.
-func (o Object) Members() iter.Seq[Member] { return members(o.raw, o.bulk) }
-
 // Without returns Without of the raw value.
-func (o Object) Without(keys ...string) []byte { return without(o.raw, o.bulk, keys) }
+func (o Object) Without(keys ...string) []byte {
+	var list [maxCuts]cut
+	cuts, _ := o.findCuts(list[:0], keys)
+	if len(cuts) == 0 {
+		return o.raw
+	}
+	out := make([]byte, 0, len(o.raw))
+	from := 0
+	for _, c := range cuts {
+		out = append(out, o.raw[from:c.from]...)
+		from = c.to
+	}
+	return append(out, o.raw[from:]...)
+}
 
 // textOf returns what the text of a string means.
 func textOf(text []byte, escaped bool) string {

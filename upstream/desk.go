@@ -20,6 +20,7 @@ type desk struct {
 	s      *Server
 	ctx    context.Context // the client's, until Close
 	cancel context.CancelCauseFunc
+	who    context.Context // the client's principal and nothing else, which is found at once
 	waiter *bridge.Waiter
 	no     chan jsonrpc.Message // answers to requests that no unit could be had for
 	owed   []jsonrpc.Message    // answers to requests whose unit has ended; only poll uses it, and polls
@@ -46,6 +47,7 @@ func newDesk(ctx context.Context, s *Server) *desk {
 	d := &desk{s: s, no: make(chan jsonrpc.Message, deskQueue), calls: make(map[jsonrpc.ID]*member)}
 	d.waiter = bridge.NewWaiter(d.poll)
 	d.ctx, d.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	d.who = bridge.WithPrincipal(context.Background(), bridge.Principal(ctx))
 	return d
 }
 
@@ -82,7 +84,7 @@ func (d *desk) trySend(m jsonrpc.Message) bool {
 	if m.Kind() != jsonrpc.Request {
 		return false
 	}
-	key, ok := d.s.keyAtOnce(d.ctx, m)
+	key, ok := d.s.keyAtOnce(d.who, m)
 	if !ok {
 		return false
 	}

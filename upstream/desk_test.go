@@ -216,3 +216,36 @@ func TestDeskLooksEverywhere(t *testing.T) {
 		}
 	})
 }
+
+// TestSaid: D.1. What is known of a client's last request changes nothing about
+// the next.
+func TestSaid(t *testing.T) {
+	const version = `"io.modelcontextprotocol/protocolVersion":"2026-07-28"`
+	var requests []jsonrpc.Message
+	for _, meta := range []string{
+		`{` + version + `,"io.modelcontextprotocol/clientCapabilities":{"roots":{}}}`,
+		`{` + version + `,"io.modelcontextprotocol/clientCapabilities":{"roots":{}},"progressToken":1}`,
+		`{` + version + `,"io.modelcontextprotocol/clientCapabilities":{"roots":{}},"io.modelcontextprotocol/clientInfo":{"name":"a"}}`,
+		`{` + version + `,"io.modelcontextprotocol/clientCapabilities":{"sampling":{}},"io.modelcontextprotocol/clientInfo":{"name":"a"}}`,
+		`{` + version + `,"io.modelcontextprotocol/clientCapabilities":{"sampling":{}},"io.modelcontextprotocol/clientInfo":{"name":"b"},"progressToken":2}`,
+		`{` + version + `,"io.modelcontextprotocol/clientCapabilities":{"experimental":{"` + strings.Repeat("x", maxCapabilities) + `":{}}}}`,
+		`{` + version + `}`, `{}`, `null`,
+	} {
+		requests = append(requests, parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"_meta":`+meta+`}}`))
+	}
+	requests = append(requests, parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call"}`))
+	s := &Server{}
+	for range 2 {
+		for _, a := range requests {
+			for _, b := range requests {
+				for _, m := range []jsonrpc.Message{a, b, b} {
+					capabilities, info := s.said(m)
+					meta := era.MetaOf(m)
+					if want := string(era.ProjectCapabilities(meta.Capabilities)); capabilities != want || string(info) != string(meta.ClientInfo) {
+						t.Fatalf("%s says %s and %s", m.Bytes(), capabilities, info)
+					}
+				}
+			}
+		}
+	}
+}

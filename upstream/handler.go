@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"bytes"
 	"context"
 	"errors"
 
@@ -98,7 +99,7 @@ func (s *Server) sharing(o bridge.PumpOptions) bridge.Handler {
 				return s.translated(ctx, key, nil)
 			}
 			key.principal = bridge.Principal(ctx)
-			key.capabilities = s.project(m.Lookup("params", "capabilities"))
+			key.capabilities = string(era.ProjectCapabilities(m.Lookup("params", "capabilities")))
 			return s.translated(ctx, key, m.Lookup("params", "clientInfo"))
 		})
 		return bridge.Serve(d, o).ServeConn(ctx, bridge.Unread(client, m))
@@ -181,30 +182,47 @@ func (s *Server) keyOf(ctx context.Context, m jsonrpc.Message, modern bool) (key
 	if s.spec.Isolation == Shared {
 		return key, nil
 	}
-	meta := era.MetaOf(m)
 	key.principal = bridge.Principal(ctx)
-	key.capabilities = s.project(meta.Capabilities)
+	key.capabilities, clientInfo = s.said(m)
 	if s.spec.Isolation == PerRequest {
 		key.alone = s.number.Add(1)
 	}
-	return key, meta.ClientInfo
+	return key, clientInfo
 }
 
-// project is era.ProjectCapabilities. Most clients say with each request what they
-// have said with the last.
-func (s *Server) project(capabilities []byte) string {
-	if last := s.projected.Load(); last != nil && string(capabilities) == last.raw {
-		return last.projected
+// said returns what a modern request says of its client: its capabilities, as a
+// legacy server is told of them, and its clientInfo. Most say with each request
+// what they have said with the last.
+func (s *Server) said(m jsonrpc.Message) (capabilities string, clientInfo []byte) {
+	last, raw := s.last.Load(), m.Meta()
+	if last != nil && len(raw) > 0 && string(raw) == last.meta {
+		return last.projected, last.clientInfo
 	}
-	p := &projection{string(capabilities), string(era.ProjectCapabilities(capabilities))}
-	if len(p.raw) <= maxCapabilities {
-		s.projected.Store(p)
+	meta := era.MetaOf(m)
+	next := introduction{capabilities: string(meta.Capabilities), clientInfo: meta.ClientInfo}
+	known := last != nil && next.capabilities == last.capabilities
+	if known {
+		next.projected = last.projected
+	} else {
+		next.projected = string(era.ProjectCapabilities(meta.Capabilities))
 	}
-	return p.projected
+	if m.ProgressToken().IsZero() { // else it is another each time
+		next.meta = string(raw)
+	}
+	if len(raw) <= maxCapabilities && (!known || last.meta == "" && next.meta != "") {
+		next.clientInfo = bytes.Clone(meta.ClientInfo)
+		s.last.Store(&next)
+	}
+	return next.projected, meta.ClientInfo
 }
 
-// projection is what capabilities are to a legacy server.
-type projection struct{ raw, projected string }
+// introduction is what a client has said of itself.
+type introduction struct {
+	meta         string // the whole _meta; "": another one will not have the same
+	capabilities string // raw
+	projected    string // the capabilities for a legacy server
+	clientInfo   []byte // raw
+}
 
 // keyOfState returns the unit in which the call waits that m goes on with, if
 // it is the client's (C.4.2).

@@ -88,7 +88,7 @@ type Server struct {
 	patient time.Duration
 	number  atomic.Uint64 // of units that are not shared
 
-	projected atomic.Pointer[projection] // the last one; see project
+	last atomic.Pointer[introduction] // of a modern client; see said
 
 	sessionless atomic.Bool // a remote server has answered initialize without beginning a session
 
