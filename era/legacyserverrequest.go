@@ -18,7 +18,7 @@ type request struct {
 	state        []byte // requestState; nil: no retry
 	answers      []byte // inputResponses
 	retries      bool   // one of these stands there, whatever it is
-	plain        bool   // its _meta has nothing that a legacy server knows
+	plain        bool   // its _meta is as it should be, and has nothing that a legacy server knows
 	name         []byte // of the tool or prompt, or the resource's URI
 	replays      int    // how often it was refused until the user had been at a URL
 }
@@ -43,7 +43,7 @@ func readRequest(m jsonrpc.Message, last *spokenMeta) request {
 	}
 	if meta := m.Meta(); last.raw == nil || !bytes.Equal(meta, last.raw) {
 		at := r.readMeta(meta)
-		if r.refusal != nil || !r.plain || len(meta) > maxSpoken {
+		if !r.plain || len(meta) > maxSpoken {
 			return r
 		}
 		at.raw = append(last.raw[:0], meta...)
@@ -95,12 +95,12 @@ func (r *request) readMeta(meta []byte) (at spokenMeta) {
 	if !sound || r.logLevel != nil && LogRank(r.logLevel) < 0 {
 		r.refusal = MetaOf(r.m).Check(Auto)
 	}
+	r.plain = r.plain && r.refusal == nil
 	return at
 }
 
-// spokenMeta is the _meta of a request with which nothing was wrong, and which is
-// plain. Most clients say with each what they have said with the last: that need
-// not be read again.
+// spokenMeta is the _meta of a request, if that is plain. Most clients say with
+// each what they have said with the last: that need not be read again.
 type spokenMeta struct {
 	raw                    []byte // nil: there was none yet
 	capabilities, logLevel place

@@ -24,7 +24,7 @@ func FuzzTranslatedBytes(f *testing.F) {
 		`{"resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"s"}},"content":[{"type":"text"}],"structuredContent":{"a":1}}`,
 		`{"content":[],"structuredContent":[1],"ttlMs":0,"cacheScope":"private","ttlMs":1}`,
 		`{"_meta":{"io.modelcontextprotocol/serverInfo":{},"x":1},"result\u0054ype":"complete","tools":[{"name":"t","outputSchema":{"type":"array"}}]}`,
-		`{}`, `{ }`, "{\"a\":\n1,\"task\":2}", `[1]`, `"x"`, `null`,
+		`{"_meta":{}}`, `{}`, `{ }`, "{\"a\":\n1,\"task\":2}", `[1]`, `"x"`, `null`,
 	} {
 		f.Add(s, uint8(0))
 		f.Add(s, uint8(1))
