@@ -42,7 +42,7 @@ func (f *LegacyServerFilter) Start(now time.Time, out *Out) {
 	params = appendMember(params, "capabilities", f.o.Capabilities)
 	params = appendMember(params, "clientInfo", info)
 	late := f.alarms.set(now.Add(openTimeout), func(_ time.Time, out *Out) {
-		f.unheld(&Refusal{jsonrpc.CodeInternalError, "the server has not answered initialize", reasonData("initialize_timeout")}, out)
+		f.unheld(&Refusal{jsonrpc.CodeInternalError, "the server has not answered initialize within a minute", reasonData("initialize_timeout")}, out)
 	})
 	f.ask("initialize", append(params, '}'), func(now time.Time, m jsonrpc.Message, out *Out) {
 		f.alarms.stop(late)

@@ -8,7 +8,6 @@ import (
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/era"
-	"github.com/mcp-bridge/mcp-bridge/httpclient"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/remote"
 )
@@ -111,8 +110,13 @@ func (s *Server) probe() {
 	defer v.mu.Unlock()
 	v.probing = nil
 	if !v.known { // the server has not said it by itself meanwhile
-		if err != nil && s.ctx.Err() == nil && (v.failed == nil || reason(v.failed) != reason(err)) {
-			s.unasked(err)
+		if err != nil && s.ctx.Err() == nil {
+			if v.failed == nil || reason(v.failed) != reason(err) {
+				s.unasked(err)
+			}
+			if mute, ok := errors.AsType[*silence](err); ok {
+				s.books.failed(mute.Error())
+			}
 		}
 		v.known, v.at, v.modern, v.failed = err == nil, time.Now(), modern, err
 		if v.known {
@@ -130,24 +134,6 @@ func (s *Server) probe() {
 	}
 }
 
-// unasked says in the log why the server could not be asked.
-func (s *Server) unasked(err error) {
-	attrs := []any{"error", err}
-	if fault, ok := errors.AsType[*httpclient.Fault](err); ok {
-		attrs = fault.Attrs()
-	}
-	s.log.Warn("the server could not be asked whether it speaks 2026-07-28", attrs...)
-}
-
-// reason returns what stays the same when something fails for the same reason:
-// the text about a connection may have a port in it.
-func reason(err error) string {
-	if fault, ok := errors.AsType[*httpclient.Fault](err); ok {
-		return fault.Reason
-	}
-	return err.Error()
-}
-
 // ask asks the server whether it is a modern one, and returns the Conn that has
 // answered, if it can go on with it.
 func (s *Server) ask(ctx context.Context) (modern bool, spare bridge.Conn, err error) {
@@ -162,10 +148,12 @@ func (s *Server) ask(ctx context.Context) (modern bool, spare bridge.Conn, err e
 	if err != nil {
 		return false, nil, err
 	}
+	asked := time.Now()
 	m, err := s.answer(ctx, conn, discover(), s.patient)
 	if answersModern(m) {
 		return true, conn, nil
 	}
+	mute := &silence{command: s.IsCommand(), discover: time.Since(asked)}
 	// Some servers end at anything but initialize, and some fix their era by
 	// what comes first: this one is not used any more (ST15).
 	silent := m.Kind() == jsonrpc.Invalid && err == nil
@@ -176,30 +164,41 @@ func (s *Server) ask(ctx context.Context) (modern bool, spare bridge.Conn, err e
 		s.closed(conn)
 	}
 	switch {
-	case ctx.Err() != nil:
-		return false, nil, ctx.Err()
+	case s.ctx.Err() != nil:
+		return false, nil, s.ctx.Err()
 	case err != nil && !s.IsCommand():
 		return false, nil, err // the connection was lost, which says nothing
+	case silent && ctx.Err() != nil: // it took all the time to start, or to be stopped
+		return false, nil, mute
 	case silent:
-		modern, err = s.refusesAsModern(ctx)
+		modern, err = s.refusesAsModern(ctx, mute)
 		return modern, nil, err
 	}
 	return false, nil, nil
 }
 
 // refusesAsModern is for a server that was silent to the probe: it waits for
-// initialize, or takes long to start. What it says to initialize tells.
-func (s *Server) refusesAsModern(ctx context.Context) (bool, error) {
+// initialize, or takes long to start. What it says to initialize tells; if that is
+// nothing either, the error is mute.
+func (s *Server) refusesAsModern(ctx context.Context, mute *silence) (bool, error) {
 	conn, err := s.dialAdmitted(ctx, s.modern)
 	if err != nil {
 		return false, err
 	}
-	defer s.closed(conn)
 	hello := jsonrpc.NewRequest(probeID, "initialize", []byte(`{"protocolVersion":"`+era.NewestLegacy+`","capabilities":{},"clientInfo":{"name":"mcp-bridge","version":"1"}}`))
+	asked := time.Now()
 	m, err := s.answer(ctx, conn, hello, probeLimit)
+	if err == nil && m.Kind() == jsonrpc.Invalid && s.ctx.Err() == nil {
+		mute.initialize = time.Since(asked)
+		if !s.spawn(func() { s.closed(conn) }) { // who asks has waited for long enough
+			s.closed(conn)
+		}
+		return false, mute
+	}
+	s.closed(conn) // its place is needed
 	switch {
-	case ctx.Err() != nil:
-		return false, ctx.Err()
+	case s.ctx.Err() != nil:
+		return false, s.ctx.Err()
 	case err != nil && !s.IsCommand():
 		return false, err
 	}

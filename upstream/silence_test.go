@@ -1,0 +1,89 @@
+package upstream
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge"
+)
+
+// stubborn is a Dialer of servers that take 5 s to stop.
+type stubborn struct{ bridge.Dialer }
+
+func (d stubborn) Dial(ctx context.Context) (bridge.Conn, error) {
+	conn, err := d.Dialer.Dial(ctx)
+	return stubbornConn{conn}, err
+}
+
+type stubbornConn struct{ bridge.Conn }
+
+func (c stubbornConn) Close() error {
+	time.Sleep(5 * time.Second)
+	return c.Conn.Close()
+}
+
+// ED7: of a server that is there and answers nothing, clients, the log and
+// /readyz say just that, once the question has had its half minute.
+func TestSilentServer(t *testing.T) {
+	for name, c := range map[string]struct {
+		isolation Isolation
+		of        func(*Server) bridge.Handler
+		call      string
+	}{
+		"modern client":      {Auto, func(s *Server) bridge.Handler { return s.Exchange(bridge.PumpOptions{}) }, modernCall},
+		"modern, on a line":  {Auto, func(s *Server) bridge.Handler { return s.Handler(true, bridge.PumpOptions{}) }, modernCall},
+		"legacy that shares": {Shared, func(s *Server) bridge.Handler { return s.Handler(true, bridge.PumpOptions{}) }, initialize},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var log strings.Builder
+				f := &fleet{deaf: 10}
+				s := serverOf(t, f, Spec{Isolation: c.isolation, Logger: hclog.New(&hclog.LoggerOptions{Output: &log})})
+				s.modern = s.wrapped(stubborn{f})
+				const what = "the server was started but has answered neither server/discover within 3s nor initialize within 22s"
+				for range 2 {
+					began := time.Now()
+					client := party(t, t.Context(), c.of(s))
+					send(t, client, c.call)
+					m, err := client.Recv(t.Context())
+					if err != nil {
+						t.Fatal(err)
+					}
+					if string(m.Lookup("error", "message")) != `"`+what+`"` || string(m.Lookup("error", "data", "reason")) != `"server_unavailable"` {
+						t.Errorf("%s", m.Bytes())
+					}
+					if took := time.Since(began); took != probeLimit {
+						t.Errorf("answered after %v, want %v", took, probeLimit)
+					}
+				}
+				if got := s.State().LastError; got != what {
+					t.Errorf("/readyz says %q", got)
+				}
+				if err := s.Close(); err != nil {
+					t.Error(err)
+				}
+				if n := strings.Count(log.String(), what); n != 1 || strings.Contains(log.String(), "could not be") {
+					t.Errorf("it stands %d times in the log:\n%s", n, log.String())
+				}
+			})
+		})
+	}
+}
+
+// The text says what was tried: a server that took all the time for the one
+// question was not asked the other, and one that is connected to was not started.
+func TestSilence(t *testing.T) {
+	for want, e := range map[string]silence{
+		"the server is connected but has answered neither server/discover within 3s nor initialize within 27s": {discover: 3 * time.Second, initialize: 26999 * time.Millisecond},
+		"the server was started but has not answered server/discover within 250ms":                             {command: true, discover: 250100 * time.Microsecond},
+	} {
+		if e.Error() != want {
+			t.Errorf("%q, want %q", e.Error(), want)
+		}
+	}
+}
