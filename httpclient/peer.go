@@ -241,7 +241,7 @@ func (p *Peer) InvalidFault(err error) *Fault {
 
 // TooLargeFault explains a message from the server that is larger than limit.
 func (p *Peer) TooLargeFault(limit int) *Fault {
-	return &Fault{Reason: ReasonTooLarge, Text: fmt.Sprintf("%s sent a message larger than the limit of %d bytes", p.where, limit)}
+	return &Fault{Reason: ReasonTooLarge, Text: fmt.Sprintf("%s sent a message larger than %d bytes, which is the limit (--max-message-size)", p.where, limit)}
 }
 
 // plainDetail returns what a server says in plain words about an error: the

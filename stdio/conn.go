@@ -175,11 +175,9 @@ var byteOrderMark = []byte("\uFEFF")
 // or several, which are then in c.batch.
 func (c *Conn) message(ctx context.Context, ln line) (jsonrpc.Message, error) {
 	if ln.tooLong {
-		return c.invalid(ctx, ln.size, &jsonrpc.Error{
-			Code: jsonrpc.CodeInvalidRequest,
-			Message: fmt.Sprintf("the message is longer than %d bytes, which is the limit (--max-message-size)",
-				c.opts.MaxMessageSize),
-			ID: ln.id, Kind: ln.kind,
+		what := fmt.Sprintf("is longer than %d bytes, which is the limit (--max-message-size)", c.opts.MaxMessageSize)
+		return c.refused(ctx, ln.size, what, &jsonrpc.Error{
+			Code: jsonrpc.CodeInvalidRequest, Message: "the message " + what, ID: ln.id, Kind: ln.kind,
 		})
 	}
 	text := trim(ln.text)
@@ -264,10 +262,16 @@ func asError(err error) *jsonrpc.Error {
 	return &jsonrpc.Error{Code: jsonrpc.CodeParseError, Message: err.Error()}
 }
 
-// invalid deals with input that is no valid message. Where it was to be the
-// answer to a request, it returns an error in its place, so that the caller
-// does not wait forever; a client is told about anything else it may wait for.
+// invalid deals with input that is no valid message.
 func (c *Conn) invalid(ctx context.Context, size int, e *jsonrpc.Error) (jsonrpc.Message, error) {
+	return c.refused(ctx, size, "was not valid: "+e.Message, e)
+}
+
+// refused deals with input that is not received; what says, of an answer, why.
+// Where it was to be the answer to a request, it returns an error in its place, so
+// that the caller does not wait forever; a client is told about anything else it
+// may wait for.
+func (c *Conn) refused(ctx context.Context, size int, what string, e *jsonrpc.Error) (jsonrpc.Message, error) {
 	c.noise(size, e.Message)
 	switch {
 	case e.Kind == jsonrpc.Response && !e.Answers():
@@ -277,7 +281,7 @@ func (c *Conn) invalid(ctx context.Context, size int, e *jsonrpc.Error) (jsonrpc
 		if c.opts.Peer == Client {
 			from = "client"
 		}
-		text := fmt.Sprintf("the %s's answer was not valid: %s", from, e.Message)
+		text := fmt.Sprintf("the %s's answer %s", from, what)
 		return jsonrpc.NewError(e.ID, jsonrpc.CodeInternalError, text, nil), nil
 	}
 	reply, due := e.Reply()

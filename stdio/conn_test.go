@@ -335,20 +335,21 @@ func TestBatch(t *testing.T) {
 // J9: what is too long is not kept, but whoever waits for it hears of it.
 func TestTooLong(t *testing.T) {
 	const limit = 100_000
+	const limited = "is longer than 100000 bytes, which is the limit (--max-message-size)"
 	pad := strings.Repeat("x", 10*limit)
 	for _, c := range []struct {
 		name, in   string
 		peer       Peer
-		receives   string // "ID CODE" of an error in its place
+		receives   string // "ID CODE TEXT" of an error in its place
 		isAnswered string
 	}{
-		{"answer of a server", `{"jsonrpc":"2.0","id":7,"result":{"pad":"` + pad + `"}}`, Server, "7 -32603", ""},
-		{"answer of a server, id last", `{"jsonrpc":"2.0","result":{"pad":"` + pad + `"},"id":7}`, Server, "7 -32603", ""},
+		{"answer of a server", `{"jsonrpc":"2.0","id":7,"result":{"pad":"` + pad + `"}}`, Server, "7 -32603 the server's answer " + limited, ""},
+		{"answer of a server, id last", `{"jsonrpc":"2.0","result":{"pad":"` + pad + `"},"id":7}`, Server, "7 -32603 the server's answer " + limited, ""},
 		{"request of a server", `{"jsonrpc":"2.0","id":7,"method":"x","params":{"pad":"` + pad + `"}}`, Server, "", ""},
 		{"noise of a server", pad, Server, "", ""},
 		{"request of a client", `{"jsonrpc":"2.0","id":7,"method":"x","params":{"pad":"` + pad + `"}}`, Client, "", "7 -32600"},
 		{"notification of a client", `{"jsonrpc":"2.0","method":"x","params":{"pad":"` + pad + `"}}`, Client, "", ""},
-		{"answer of a client", `{"jsonrpc":"2.0","id":7,"result":{"pad":"` + pad + `"}}`, Client, "7 -32603", ""},
+		{"answer of a client", `{"jsonrpc":"2.0","id":7,"result":{"pad":"` + pad + `"}}`, Client, "7 -32603 the client's answer " + limited, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var n noise
@@ -358,18 +359,17 @@ func TestTooLong(t *testing.T) {
 			got := all(t, conn)
 			if c.receives != "" && len(got) > 0 {
 				m := parse(t, got[0])
-				text := string(m.Lookup("error", "message"))
-				if s := fmt.Sprintf("%s %s", m.ID(), m.Lookup("error", "code")); s != c.receives ||
-					!strings.Contains(text, "100000") || !strings.Contains(text, "--max-message-size") {
-					t.Errorf("received %s, want %s that names the limit and the option", got[0], c.receives)
+				text, _ := jsonrpc.Text(m.Lookup("error", "message"))
+				if s := fmt.Sprintf("%s %s %s", m.ID(), m.Lookup("error", "code"), text); s != c.receives {
+					t.Errorf("received %s, want %s", got[0], c.receives)
 				}
 				got = got[1:]
 			}
 			if !slices.Equal(got, []string{pong}) {
 				t.Errorf("received %.200q, want what stands behind it", got)
 			}
-			if a := answers(t, &out); a != c.isAnswered {
-				t.Errorf("answered %q, want %q", a, c.isAnswered)
+			if a := answers(t, &out); a != c.isAnswered || a != "" && !strings.Contains(out.lines()[0], `"the message `+limited+`"`) {
+				t.Errorf("answered %q, %q, want %q", a, out.lines(), c.isAnswered)
 			}
 			if !slices.Equal(n.sizes, []int{len(c.in)}) {
 				t.Errorf("reported sizes %d, want %d", n.sizes, len(c.in))

@@ -57,7 +57,7 @@ func TestClientFaults(t *testing.T) {
 		}, httpclient.ReasonBroken, nil},
 		"cut off":            {func(w W) { panic(http.ErrAbortHandler) }, httpclient.ReasonBroken, nil},
 		"too large":          {func(w W) { w.Header().Set("Content-Length", "100000000000"); writeJSON(w, "{") }, httpclient.ReasonTooLarge, nil},
-		"too large, chunked": {func(w W) { writeJSON(w, strings.Repeat(" ", 200_000)); w.(http.Flusher).Flush() }, httpclient.ReasonTooLarge, []string{"100000"}},
+		"too large, chunked": {func(w W) { writeJSON(w, strings.Repeat(" ", 200_000)); w.(http.Flusher).Flush() }, httpclient.ReasonTooLarge, []string{"100000 bytes", "--max-message-size"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			testClient(t, func(s *fakeServer, o *ClientOptions) {

@@ -11,7 +11,10 @@ import (
 // is no server yet, and nobody knows what the client is.
 const maxFirst = 1 << 20
 
-var errTooMuch = errors.New("too much is being received; try again later")
+var (
+	errTooMuch = errors.New("too much is being received; try again later")
+	errTooLong = errors.New("the message is too long")
+)
 
 // budget is the memory for what several conns receive. Any number of
 // goroutines may use it. nil has no limit.
@@ -33,14 +36,6 @@ func (b *budget) take(n int) bool {
 func (b *budget) free(n int) {
 	if b != nil && n != 0 {
 		b.taken.Add(-int64(n))
-	}
-}
-
-// allow sets how long the next message may be.
-func (c *conn) allow(size int) {
-	if c.limit != size {
-		c.limit = size
-		c.ws.SetReadLimit(int64(size))
 	}
 }
 

@@ -28,6 +28,27 @@ func (c *raw) part(op byte, payload []byte) {
 	}
 }
 
+// J9: a client that is closed for the length of a message is told how long one
+// may be, and which flag changes that, if one does.
+func TestTooLongSaysTheLimit(t *testing.T) {
+	const limit = 2 << 20
+	s := newSite(t, HandlerOptions{MaxMessageSize: limit})
+	stranger := s.dialRaw(t, nil)
+	<-s.sessions
+	known, _ := s.begun(t)
+	for c, want := range map[*raw]string{
+		stranger: "a message longer than 1048576 bytes, which is the limit until there was a valid one",
+		known:    "a message longer than 2097152 bytes, which is the limit (--max-message-size)",
+	} {
+		go c.conn.Write(frame(fin|opText, bytes.Repeat([]byte(" "), limit+1))) // which may not be taken to its end
+		if got := c.wantClose(1009); got != want {
+			t.Errorf("the reason is %q, want %q", got, want)
+		}
+		<-s.over
+		c.conn.Close()
+	}
+}
+
 const bigStart, bigEnd = `{"jsonrpc":"2.0","method":"big","params":{"s":"`, `"}}`
 
 // J9: what all clients together make the server hold is bounded, and small

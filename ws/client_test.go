@@ -324,7 +324,7 @@ func TestServerViolations(t *testing.T) {
 	}{
 		{"binary", write(websocket.MessageBinary, "{}"), 1003, "binary"},
 		{"no UTF-8", write(websocket.MessageText, "\xff"), 1007, "UTF-8"},
-		{"too long", write(websocket.MessageText, strings.Repeat(" ", 2000)), 1009, "too_large"},
+		{"too long", write(websocket.MessageText, strings.Repeat(" ", 2000)), 1009, "larger than 1000 bytes, which is the limit (--max-message-size)"},
 		{"fine in the end", write(websocket.MessageText, `{`, `1`, ``, `{"jsonrpc":"2.0","method":1}`, `{"jsonrpc":"2.0","id":1,"result":1,"error":2}`), 1000, "not valid JSON-RPC"},
 		{"a batch", write(websocket.MessageText, `[{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"batched"}}]`), 1000, "batched"},
 	} {

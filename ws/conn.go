@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -74,9 +75,10 @@ type conn struct {
 	kept   bool        // what is queued for the peer is still to be delivered
 	closed atomic.Bool // by us: nothing is received any more either
 
-	limit int         // bytes in a message now; the reader's
-	owed  int         // to budget, for what is being read; the reader's
-	slow  *outq.Alarm // is set while a message arrives
+	limit int              // bytes in a message now; the reader's, as the next two
+	text  io.LimitedReader // of the message that is being read
+	owed  int              // to budget, for what is being read
+	slow  *outq.Alarm      // is set while a message arrives
 
 	active atomic.Int64 // when the last message went, as wire.now
 	expiry *time.Timer  // looks at active
@@ -91,9 +93,10 @@ func newConn(socket *websocket.Conn, w *wire, e endpoint) *conn {
 	}
 	c.waiter = bridge.NewWaiter(c.poll)
 	c.in.budget = e.budget
-	c.allow(e.maxMessage)
+	socket.SetReadLimit(-1) // the library's own says nothing of use to who is beyond it
+	c.limit = e.maxMessage
 	if e.maxFirst > 0 {
-		c.allow(min(e.maxFirst, e.maxMessage))
+		c.limit = min(e.maxFirst, e.maxMessage)
 	}
 	c.slow = outq.NewAlarm(c.dribbled)
 	c.expiry = time.AfterFunc(time.Hour, c.expire)

@@ -38,15 +38,21 @@ func (c *conn) read() {
 	}
 }
 
-// readAll returns all of r in memory of its exact size. Every byte is copied
-// once, however long the message is. What is beyond the first chunk is owed to
-// the budget: a small message passes even when that is used up.
-func (c *conn) readAll(r io.Reader) ([]byte, error) {
+// readAll returns all of a message in memory of its exact size. Every byte is
+// copied once, however long the message is. What is beyond the first chunk is owed
+// to the budget: a small message passes even when that is used up. Of one that is
+// too long, no more is read than shows it.
+func (c *conn) readAll(message io.Reader) ([]byte, error) {
 	c.hasten()
 	defer c.slow.Clear()
 	first := getChunk()
 	defer putChunk(first)
+	r := &c.text
+	r.R, r.N = message, int64(c.limit)+1
 	n, err := fill(r, first)
+	if err == io.EOF && r.N == 0 {
+		return nil, errTooLong
+	}
 	if err == io.EOF {
 		return bytes.Clone(first[:n]), nil
 	}
@@ -65,6 +71,9 @@ func (c *conn) readAll(r io.Reader) ([]byte, error) {
 		chunk := getChunk()
 		n, err = fill(r, chunk)
 		all = append(all, chunk[:n])
+	}
+	if err == io.EOF && r.N == 0 {
+		return nil, errTooLong
 	}
 	if err != io.EOF {
 		return nil, err
@@ -117,7 +126,7 @@ func (c *conn) take(text []byte) bool {
 	c.budget.free(c.owed) // by a text without a message
 	c.owed = 0
 	if len(messages) > 0 {
-		c.allow(c.maxMessage)
+		c.limit = c.maxMessage
 	}
 	return true
 }
@@ -163,14 +172,26 @@ func (c *conn) refuse(code websocket.StatusCode, what string) {
 	c.end(fmt.Errorf("%s has sent what cannot be accepted: %s", c.peer, what), code, what, false)
 }
 
+// tooLong says which limit a message was beyond. Which flag changes it is the
+// bridge's own user to know, not a server.
+func (c *conn) tooLong() string {
+	switch {
+	case !c.client:
+		return fmt.Sprintf("a message longer than %d bytes", c.limit)
+	case c.limit < c.maxMessage:
+		return fmt.Sprintf("a message longer than %d bytes, which is the limit until there was a valid one", c.limit)
+	}
+	return fmt.Sprintf("a message longer than %d bytes, which is the limit (--max-message-size)", c.limit)
+}
+
 // cannotRead ends the conversation when nothing can be read any more.
 func (c *conn) cannotRead(err error) {
 	var closed websocket.CloseError
 	switch {
 	case errors.As(err, &closed):
 		c.end(&closeError{peer: c.peer, code: int(closed.Code), reason: closed.Reason}, websocket.StatusNormalClosure, "", false)
-	case errors.Is(err, websocket.ErrMessageTooBig):
-		c.refuse(websocket.StatusMessageTooBig, fmt.Sprintf("a message longer than %d bytes", c.limit))
+	case err == errTooLong:
+		c.refuse(websocket.StatusMessageTooBig, c.tooLong())
 	case err == errTooMuch:
 		c.crowded()
 		c.end(errTooMuch, websocket.StatusTryAgainLater, errTooMuch.Error(), false)
