@@ -39,7 +39,7 @@ const (
 // use; one Server may serve any number of sessions at once, and sessions share
 // nothing.
 type Server struct {
-	// Version is what serverInfo reports; empty means "dev".
+	// Version is what serverInfo reports; empty means that of the build.
 	Version string
 
 	// Clock is how often demo://clock changes; zero means 1 s.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 
+	"github.com/mcp-bridge/mcp-bridge/buildinfo"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -220,7 +221,7 @@ const instructions = "A server to try clients and bridges with. Start with the t
 
 func (srv *Server) version() string {
 	if srv.Version == "" {
-		return "dev"
+		return buildinfo.Version()
 	}
 	return srv.Version
 }

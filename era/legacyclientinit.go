@@ -4,6 +4,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mcp-bridge/mcp-bridge/buildinfo"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -22,10 +23,6 @@ type advertised struct {
 	subscribe bool
 	changes   changes
 }
-
-// ownServerInfo stands for a server that does not say who it is: in
-// InitializeResult serverInfo is required.
-var ownServerInfo = []byte(`{"name":"mcp-bridge","version":"unknown"}`)
 
 // begin takes initialize: it becomes server/discover (C.2).
 func (f *legacyClient) begin(m jsonrpc.Message, out *Out) {
@@ -253,7 +250,7 @@ func (f *legacyClient) initializeResult(m jsonrpc.Message) []byte {
 		info = f.opts.ServerInfo
 	}
 	if !isObject(info) {
-		info = ownServerInfo
+		info = buildinfo.Implementation() // in InitializeResult it is required
 	}
 	b := []byte(`{"protocolVersion":"` + f.version + `","capabilities":` + string(capabilities) + `,"serverInfo":` + string(info))
 	rest := jsonrpc.Without(legalResult(result, parts, true), "supportedVersions", "capabilities", "protocolVersion", "serverInfo")

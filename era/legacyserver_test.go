@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mcp-bridge/mcp-bridge/buildinfo"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -195,7 +196,7 @@ func (s *serverScript) pass(d time.Duration) {
 func (s *serverScript) message(arrow, text string) error {
 	text = strings.Replace(text, "{", `{"jsonrpc":"2.0",`, 1)
 	text = strings.ReplaceAll(text, "$meta", `"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":`+s.caps)
-	text = strings.ReplaceAll(text, "$own", string(ownServerInfo))
+	text = strings.ReplaceAll(text, "$own", string(buildinfo.Implementation()))
 	text = strings.ReplaceAll(text, "$server", `"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"old","version":"2"}}`)
 	for name, value := range s.texts {
 		text = strings.ReplaceAll(text, name, value)

@@ -3,6 +3,7 @@ package era
 import (
 	"time"
 
+	"github.com/mcp-bridge/mcp-bridge/buildinfo"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -36,7 +37,7 @@ type serverLink struct {
 func (f *LegacyServerFilter) Start(now time.Time, out *Out) {
 	info := f.o.ClientInfo
 	if !isImplementation(info) { // the server may refuse it, and then everybody who shares it
-		info = ownServerInfo
+		info = buildinfo.Implementation()
 	}
 	params := appendMember([]byte{'{'}, "protocolVersion", jsonrpc.Quote(NewestLegacy))
 	params = appendMember(params, "capabilities", f.o.Capabilities)

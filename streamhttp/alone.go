@@ -2,11 +2,9 @@ package streamhttp
 
 import (
 	"net/http"
-	"runtime/debug"
-	"strconv"
-	"sync"
 	"time"
 
+	"github.com/mcp-bridge/mcp-bridge/buildinfo"
 	"github.com/mcp-bridge/mcp-bridge/httpserver"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
@@ -25,19 +23,10 @@ var greetingID = jsonrpc.StringID("mcp-bridge-initialize")
 func greeting(version string) []jsonrpc.Message {
 	return []jsonrpc.Message{
 		jsonrpc.NewRequest(greetingID, "initialize", []byte(`{"protocolVersion":"`+version+
-			`","capabilities":{},"clientInfo":{"name":"mcp-bridge","version":`+bridgeVersion()+`}}`)),
+			`","capabilities":{},"clientInfo":`+string(buildinfo.Implementation())+`}`)),
 		jsonrpc.NewNotification("notifications/initialized", nil),
 	}
 }
-
-// bridgeVersion is the version of this module, as JSON.
-var bridgeVersion = sync.OnceValue(func() string {
-	version := "(devel)"
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-		version = info.Main.Version
-	}
-	return strconv.QuoteToASCII(version)
-})
 
 // serveAlone answers a POST of one message.
 func (h *Handler) serveAlone(w http.ResponseWriter, r *http.Request, one []jsonrpc.Message, share *httpserver.Share) {

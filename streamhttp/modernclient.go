@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/buildinfo"
 	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/httpclient"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
@@ -154,7 +155,7 @@ func (c *ModernClient) Discover(ctx context.Context) (jsonrpc.Message, *httpclie
 	}
 	defer conn.Close()
 	call := conn.newCall(ctx, jsonrpc.NewRequest(discoverID, "server/discover", []byte(`{"_meta":{"`+
-		era.KeyVersion+`":"`+era.NewestModern+`","`+era.KeyClientInfo+`":{"name":"mcp-bridge","version":`+bridgeVersion()+`},"`+
+		era.KeyVersion+`":"`+era.NewestModern+`","`+era.KeyClientInfo+`":`+string(buildinfo.Implementation())+`,"`+
 		era.KeyCapabilities+`":{}}}`)))
 	call.private = true
 	defer call.cancel()

@@ -24,7 +24,8 @@ const module = "github.com/mcp-bridge/mcp-bridge/"
 var imports = map[string][]string{
 	// Leaves: they know nothing of the project.
 	"jsonrpc":    {},
-	"era":        {"jsonrpc"},
+	"era":        {"buildinfo", "jsonrpc"},
+	"buildinfo":  {},
 	"toolheader": {"jsonrpc"},
 	"sse":        {},
 	"outq":       {"golang.org/x/sys/unix"},
@@ -45,17 +46,17 @@ var imports = map[string][]string{
 
 	// Transports know the middle and the leaves, and not each other.
 	"stdio":      {"bridge", "jsonrpc", "outq", "supervisor", "github.com/hashicorp/go-hclog", "golang.org/x/sys/unix", "golang.org/x/sys/windows"},
-	"streamhttp": {"bridge", "era", "toolheader", "jsonrpc", "sse", "httpguard", "httpserver", "httpclient", "renew", "github.com/hashicorp/go-hclog"},
+	"streamhttp": {"bridge", "buildinfo", "era", "toolheader", "jsonrpc", "sse", "httpguard", "httpserver", "httpclient", "renew", "github.com/hashicorp/go-hclog"},
 	"legacysse":  {"bridge", "jsonrpc", "sse", "httpguard", "httpserver", "httpclient", "renew", "github.com/hashicorp/go-hclog"},
 	"ws":         {"bridge", "jsonrpc", "outq", "httpguard", "httpclient", "renew", "github.com/hashicorp/go-hclog", "github.com/coder/websocket"},
 
 	// What brings transports together: towards the server, and towards clients.
 	"remote":   {"bridge", "era", "jsonrpc", "httpclient", "streamhttp", "legacysse", "ws", "stdio", "renew", "github.com/hashicorp/go-hclog"},
-	"upstream": {"bridge", "era", "httpclient", "jsonrpc", "remote", "stdio", "supervisor", "toolfilter", "github.com/hashicorp/go-hclog"},
+	"upstream": {"bridge", "buildinfo", "era", "httpclient", "jsonrpc", "remote", "stdio", "supervisor", "toolfilter", "github.com/hashicorp/go-hclog"},
 	"hub":      {"bridge", "era", "httpguard", "streamhttp", "legacysse", "ws", "stdio", "upstream", "github.com/hashicorp/go-hclog"},
 
-	"demo": {"bridge", "era", "jsonrpc", "stdio"},
-	"cmd/mcp-bridge": {"bridge", "config", "demo", "era", "httpclient", "httpguard", "httpserver", "hub", "jsonrpc", "listen", "remote", "stdio", "supervisor",
+	"demo": {"bridge", "buildinfo", "era", "jsonrpc", "stdio"},
+	"cmd/mcp-bridge": {"bridge", "buildinfo", "config", "demo", "era", "httpclient", "httpguard", "httpserver", "hub", "jsonrpc", "listen", "remote", "stdio", "supervisor",
 		"toolfilter", "upstream", "watch",
 		"github.com/hashicorp/go-hclog", "github.com/spf13/pflag", "golang.org/x/sys/unix", "golang.org/x/sys/windows"},
 

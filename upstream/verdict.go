@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/buildinfo"
 	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/remote"
@@ -185,7 +186,7 @@ func (s *Server) refusesAsModern(ctx context.Context, mute *silence) (bool, erro
 	if err != nil {
 		return false, err
 	}
-	hello := jsonrpc.NewRequest(probeID, "initialize", []byte(`{"protocolVersion":"`+era.NewestLegacy+`","capabilities":{},"clientInfo":{"name":"mcp-bridge","version":"1"}}`))
+	hello := jsonrpc.NewRequest(probeID, "initialize", []byte(`{"protocolVersion":"`+era.NewestLegacy+`","capabilities":{},"clientInfo":`+string(buildinfo.Implementation())+`}`))
 	asked := time.Now()
 	m, err := s.answer(ctx, conn, hello, probeLimit)
 	if err == nil && m.Kind() == jsonrpc.Invalid && s.ctx.Err() == nil {
