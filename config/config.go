@@ -178,7 +178,7 @@ func (c *Config) Server(name string) (Server, error) {
 		}
 		names[i] = s.Name
 	}
-	switch similar := suggest(name, names); {
+	switch similar := Suggest(name, names); {
 	case len(names) == 0:
 		return Server{}, fmt.Errorf("there is no server %s: the file has none at all", quote(name))
 	case similar != "":

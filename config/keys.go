@@ -103,11 +103,11 @@ func (p *parser) foreign(m member) {
 		p.errorf(m.at, "%s is not known here: did you mean %q?", m.what, meaning)
 		return
 	}
-	if similar := suggest(m.key, append(slices.Sorted(maps.Keys(aliases)), ours)); similar != "" {
+	if similar := Suggest(m.key, append(slices.Sorted(maps.Keys(aliases)), ours)); similar != "" {
 		p.errorf(m.at, "%s is not known here: did you mean %q?", m.what, similar)
 		return
 	}
-	if similar := suggest(m.key, settingNames()); similar != "" {
+	if similar := Suggest(m.key, settingNames()); similar != "" {
 		p.errorf(m.at, `%s is not known here: did you mean "mcp-bridge": {%q: ...}?`, m.what, similar)
 		return
 	}

@@ -213,7 +213,7 @@ var daemonFlags = map[string]string{
 
 // meant returns the end of a message: what was probably meant.
 func (p *parser) meant(key string, known []string) string {
-	if similar := suggest(key, known); similar != "" {
+	if similar := Suggest(key, known); similar != "" {
 		return fmt.Sprintf(": did you mean %q?", similar)
 	}
 	return ": remove it"

@@ -67,8 +67,9 @@ func quote(name string) string {
 	return strconv.Quote(name)
 }
 
-// suggest returns which of known was most likely meant by name, or "".
-func suggest(name string, known []string) string {
+// Suggest returns which of known was most likely meant by name, which is none of
+// them, or "".
+func Suggest(name string, known []string) string {
 	if len(name) > 100 {
 		return ""
 	}

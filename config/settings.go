@@ -68,7 +68,7 @@ func (p *parser) setting(s *Settings, m member) {
 		p.errorf(m.at, `%s is not for all servers: put it into the "mcp-bridge" of one`, m.what)
 		return
 	}
-	if similar := suggest(m.key, settingNames()); similar == "" && aliases[m.key] != "" {
+	if similar := Suggest(m.key, settingNames()); similar == "" && aliases[m.key] != "" {
 		p.errorf(m.at, `%s belongs to the server itself, beside "mcp-bridge"`, m.what)
 		return
 	}

@@ -244,7 +244,8 @@ func badValue(err *pflag.InvalidValueError) error {
 
 // badFlags says more about arguments that are no flags of a command: they are
 // another command's, or those of a program that should stand behind "--".
-func badFlags(command string, args []string, err error) error {
+func badFlags(fs *pflag.FlagSet, args []string, err error) error {
+	command := fs.Name()
 	if value, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
 		return badValue(value)
 	}
@@ -255,6 +256,11 @@ func badFlags(command string, args []string, err error) error {
 	for _, other := range []*pflag.FlagSet{new(serveFlags).flagSet(), new(connectFlags).flagSet()} {
 		if other.Name() != command && other.Lookup(unknown.GetSpecifiedName()) != nil {
 			return usagef("--%s is a flag of %s, not of %s", unknown.GetSpecifiedName(), other.Name(), command)
+		}
+	}
+	if name := unknown.GetSpecifiedName(); len(name) > 1 {
+		if guess := didYouMean("--", name, flagNames(fs)); guess != "" {
+			return usagef("%v%s", err, guess)
 		}
 	}
 	dash := slices.Index(args, "--")
@@ -270,12 +276,19 @@ func badFlags(command string, args []string, err error) error {
 	return usagef("%v", err)
 }
 
+// flagNames returns the names of all flags of a command.
+func flagNames(fs *pflag.FlagSet) []string {
+	var names []string
+	fs.VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+	return names
+}
+
 // parseFlags parses args and returns what is left: before "--" and after it.
 func parseFlags(fs *pflag.FlagSet, args []string) (positional, command []string, err error) {
 	fs.SetOutput(io.Discard)
 	fs.Usage = func() {}
 	if err := fs.Parse(args); err != nil {
-		return nil, nil, badFlags(fs.Name(), args, err)
+		return nil, nil, badFlags(fs, args, err)
 	}
 	rest := fs.Args()
 	if n := fs.ArgsLenAtDash(); n >= 0 {

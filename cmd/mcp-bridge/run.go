@@ -8,6 +8,8 @@ import (
 	"os"
 	"slices"
 	"strings"
+
+	"github.com/mcp-bridge/mcp-bridge/config"
 )
 
 // Exit statuses. They are part of the command line's contract.
@@ -65,8 +67,7 @@ func run(ctx context.Context, args []string, env environment) int {
 
 func dispatch(ctx context.Context, args []string, env environment) error {
 	if wantsHelp(args) {
-		_, err := io.WriteString(env.stdout, usage)
-		return err
+		return help(args, env)
 	}
 	command, rest := split(args)
 	switch command {
@@ -83,7 +84,42 @@ func dispatch(ctx context.Context, args []string, env environment) error {
 	case "":
 		return usagef("nothing to do: give a command to serve after \"--\", or a URL to connect to; try \"mcp-bridge serve --demo\"")
 	}
-	return usagef("%q is no command of mcp-bridge; to serve a program, write \"mcp-bridge -- %s\"", command, strings.Join(args, " "))
+	return usagef("%q is no command of mcp-bridge%s; to serve a program, write \"mcp-bridge -- %s\"",
+		command, didYouMean("", command, commands), strings.Join(args, " "))
+}
+
+// commands are what the first argument may be, if it is neither a flag nor a URL.
+var commands = []string{"serve", "connect", "check-config", "demo", "version", "help"}
+
+// help prints the manual, which is one for all commands. Who asks about anything
+// else is told that it is not in there.
+func help(args []string, env environment) error {
+	if args[0] == "help" && !slices.ContainsFunc(args, func(a string) bool { return a == "-h" || a == "--help" }) {
+		for _, topic := range args[1:] {
+			if !slices.Contains(commands, topic) {
+				return usagef("there is no help on %q%s; the manual is one page, and it has the commands %s",
+					topic, didYouMean("", topic, commands), strings.Join(commands, ", "))
+			}
+		}
+	}
+	_, err := io.WriteString(env.stdout, usage)
+	return err
+}
+
+// didYouMean is what is added to the complaint about a name that is none of
+// known: which was meant, if that can be guessed. prefix stands in front of all of known.
+func didYouMean(prefix, name string, known []string) string {
+	similar := config.Suggest(name, known)
+	if similar == "" && len(name) > 2 { // the beginning of one, and of no other
+		starts := slices.DeleteFunc(slices.Clone(known), func(k string) bool { return !strings.HasPrefix(k, name) })
+		if len(starts) == 1 {
+			similar = starts[0]
+		}
+	}
+	if similar == "" {
+		return ""
+	}
+	return fmt.Sprintf(" (did you mean %q?)", prefix+similar)
 }
 
 // wantsHelp looks for a request for help among our own arguments.

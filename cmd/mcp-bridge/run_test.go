@@ -66,7 +66,7 @@ func TestHelp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, args := range [][]string{{"help"}, {"-h"}, {"--help"}, {"serve", "--help"}, {"connect", "-h"}} {
+	for _, args := range [][]string{{"help"}, {"-h"}, {"--help"}, {"serve", "--help"}, {"connect", "-h"}, {"help", "serve"}, {"help", "help"}, {"help", "foo", "--help"}} {
 		status, out, errs := try(t, args...)
 		if status != exitOK || out != string(golden) || errs != "" {
 			t.Errorf("%q: status %d, stderr %q; stdout differs from testdata/usage.txt: %v", args, status, errs, out != string(golden))
@@ -166,6 +166,15 @@ func TestMistakes(t *testing.T) {
 		{"connect --header-file " + file + " http://a/", exitUsage, "line 4"},
 		{"connect -- this-command-does-not-exist", exitFail, "this-command-does-not-exist"},
 		{"demo now", exitUsage, "no arguments"},
+		{"sevre --demo", exitUsage, `"sevre" is no command of mcp-bridge (did you mean "serve"?); to serve`},
+		{"check servers.json", exitUsage, `did you mean "check-config"?`},
+		{"serve --isolatoin shared -- ls", exitUsage, `unknown flag: --isolatoin (did you mean "--isolation"?)`},
+		{"connect --max-message=5 -- ls", exitUsage, `did you mean "--max-message-size"?`},
+		{"serve --prot 9000 npx -y server", exitUsage, `did you mean "--port"?`},
+		{"demo --conformence", exitUsage, `did you mean "--conformance"?`},
+		{"help foo", exitUsage, `there is no help on "foo"; the manual is one page`},
+		{"help conect", exitUsage, `there is no help on "conect" (did you mean "connect"?)`},
+		{"help serve foo", exitUsage, `there is no help on "foo"`},
 	}
 	for _, tt := range tests {
 		status, out, errs := try(t, strings.Fields(tt.args)...)
