@@ -15,10 +15,12 @@ const bodyTimeout = 10 * time.Second
 // ServeHTTP answers one request.
 func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	path := trimSlash(r.URL.Path)
-	handler := h.handler(path)
+	at, name := h.find(path)
+	handler := at.endpoint(name)
 	if handler == nil {
 		path = h.withoutPrefix(path)
-		handler = h.handler(path)
+		at, name = h.find(path)
+		handler = at.endpoint(name)
 	}
 	if handler != nil {
 		handler.ServeHTTP(w, r)
@@ -41,6 +43,9 @@ func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case no != nil:
 		http.Error(w, no.Reason, no.Status)
 	case r == nil: // a preflight
+	case at.withholds(name):
+		http.Error(w, "HTTP+SSE is not served here: it has the revisions up to 2025-11-25 only, and clients may speak 2026-07-28 only (--client-protocol modern); use Streamable HTTP, at "+
+			h.opts.publicPrefix(r)+h.base(at.spec.Name)+"/mcp", http.StatusNotFound)
 	case !h.opts.Alone && path == "/servers":
 		h.index(w, r)
 	case h.opts.Alone:
@@ -66,8 +71,9 @@ func (h *Hub) withoutPrefix(path string) string {
 	return path
 }
 
-// handler returns the endpoint at a path, nil: there is none.
-func (h *Hub) handler(path string) http.Handler {
+// find returns the server that a path is about, nil: there is none, and which
+// endpoint of it is meant.
+func (h *Hub) find(path string) (at *server, endpoint string) {
 	name, endpoint := "", strings.TrimPrefix(path, "/")
 	h.mu.RLock()
 	defer h.mu.RUnlock()
@@ -75,18 +81,15 @@ func (h *Hub) handler(path string) http.Handler {
 	case !h.opts.Alone:
 		rest, ok := strings.CutPrefix(path, "/servers/")
 		if !ok {
-			return nil
+			return nil, ""
 		}
 		if name, endpoint, ok = strings.Cut(rest, "/"); !ok {
-			return nil
+			return nil, ""
 		}
 	case len(h.order) > 0:
 		name = h.order[0]
 	}
-	if s := h.servers[name]; s != nil {
-		return s.endpoint(endpoint)
-	}
-	return nil
+	return h.servers[name], endpoint
 }
 
 // entry is one server in the index.
@@ -113,6 +116,9 @@ func (h *Hub) index(w http.ResponseWriter, r *http.Request) {
 			Endpoints: map[string]string{}, Sessions: s.sessions(), State: s.up.State(),
 		}
 		for _, name := range endpoints {
+			if s.withholds(name) {
+				continue
+			}
 			e.Endpoints[name] = prefix + h.base(s.spec.Name) + "/" + name
 		}
 		list = append(list, e)

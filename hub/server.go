@@ -174,8 +174,17 @@ func (s *server) grace() time.Duration {
 	return cmp.Or(s.spec.Pump.Grace, bridge.DefaultGrace)
 }
 
+// withholds reports whether one of the server's paths is that of a transport which
+// has nothing that its clients may speak: HTTP+SSE, where that is 2026-07-28 only (SS10).
+func (s *server) withholds(name string) bool {
+	return s != nil && s.spec.Clients == era.OnlyModern && (name == "sse" || name == "message")
+}
+
 // endpoint returns the handler of one of the server's paths, nil: there is none.
 func (s *server) endpoint(name string) http.Handler {
+	if s == nil || s.withholds(name) {
+		return nil
+	}
 	switch name {
 	case "mcp":
 		return s.streams

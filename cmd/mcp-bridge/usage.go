@@ -96,7 +96,8 @@ A remote server (serve, connect)
 Revisions of the protocol (serve, connect)
   --protocol WHICH         what to speak with the server: auto (default) finds out; legacy is initialize and
                            sessions, 2024-11-05 to 2025-11-25; modern is 2026-07-28
-  --client-protocol WHICH  what clients may speak: auto (default) is all of these; or legacy, or modern
+  --client-protocol WHICH  what clients may speak: auto (default) is all of these; or legacy, or modern,
+                           which opens no sessions and does not serve HTTP+SSE
   --park-timeout D         how long a call waits for what its 2026-07-28 client was asked (default 10m)
 
 Tools (serve, connect)
