@@ -20,7 +20,7 @@ func TestOnlyModernClients(t *testing.T) {
 	_, many := start(t, hub.Options{PathPrefix: "/tools"}, spec, demoSpec(t, "all"))
 	for url, at := range map[string]string{alone: "/tools/mcp", many + "/servers/a%20b": "/tools/servers/a%20b/mcp", many + "/tools/servers/a%20b": "/tools/servers/a%20b/mcp"} {
 		for path, method := range map[string]string{"/sse": http.MethodGet, "/sse/": http.MethodPost, "/message?sessionId=x": http.MethodPost} {
-			status, _, body := do(t, method, url+path, hello)
+			status, _, body := do(t, method, url+path, hello, "Accept", "application/json") // or a stream without end
 			if status != http.StatusNotFound || !strings.Contains(body, "--client-protocol modern") || !strings.HasSuffix(strings.TrimSpace(body), "at "+at) {
 				t.Errorf("%s %s: %d %s", method, url+path, status, body)
 			}
