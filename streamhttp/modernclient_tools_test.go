@@ -355,10 +355,11 @@ func TestModernNoList(t *testing.T) {
 		})
 		began := time.Now()
 		t.callTool("4", "y", "{}")
-		if d := time.Since(began); d != modernListTimeout {
+		if d := time.Since(began); d != modernToolWait {
 			t.Errorf("the call has waited for %v", d)
 		}
 		t.wantSeen("tools/list", "tools/call")
+		time.Sleep(modernListTimeout + modernListPause)
 		// A list without end.
 		t.server.script(func(w http.ResponseWriter, r *http.Request, m jsonrpc.Message) bool {
 			if m.Method() == "tools/list" {

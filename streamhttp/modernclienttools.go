@@ -13,8 +13,17 @@ import (
 
 const (
 	modernListPages   = 100              // of a list of tools that the bridge asks for itself
-	modernListTimeout = 30 * time.Second // how long that may take
+	modernListTimeout = 10 * time.Second // how long that may take
 	modernMostTools   = 1 << 15          // that are remembered
+
+	// modernToolWait is how long a call waits for the list, which goes on
+	// without it: most tools have no headers, and a server that wants some says
+	// so (ME4). Then it is worth the whole modernListTimeout.
+	modernToolWait = 2 * time.Second
+
+	// modernListPause is how long a server is asked for no other list, and no
+	// call waits, after it has not answered in time.
+	modernListPause = time.Minute
 )
 
 // modernTool is what is known of a tool.
@@ -32,16 +41,19 @@ type modernTools struct {
 	seq     uint64
 	byName  map[string]modernTool
 	listing *modernListing // not nil while the bridge asks for the list itself
+	pause   time.Time      // until which it does not
 }
 
 // modernListing is one walk through the server's list of tools.
 type modernListing struct {
-	done chan struct{}
-	ok   bool // the server has answered; to be read after done
+	began time.Time
+	done  chan struct{}
+	ok    bool // the server has answered; to be read after done
 }
 
 // look returns what is known of a tool that was learned after seq; or else the
-// walk to wait for, which is the caller's to make if mine.
+// walk to wait for, which is the caller's to begin if mine. There is neither if
+// the server has not answered the last one.
 func (t *modernTools) look(name string, seq uint64) (tool modernTool, l *modernListing, mine bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -51,21 +63,26 @@ func (t *modernTools) look(name string, seq uint64) (tool modernTool, l *modernL
 	if t.listing != nil {
 		return modernTool{}, t.listing, false
 	}
-	t.listing = &modernListing{done: make(chan struct{})}
+	if time.Now().Before(t.pause) {
+		return modernTool{}, nil, false
+	}
+	t.listing = &modernListing{began: time.Now(), done: make(chan struct{})}
 	return modernTool{}, t.listing, true
 }
 
 // listed ends a walk that was made for the sake of the tool called name.
-func (t *modernTools) listed(l *modernListing, name string, seq uint64) modernTool {
+func (t *modernTools) listed(l *modernListing, ok bool, name string, seq uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.listing = nil
+	l.ok = ok
 	close(l.done)
-	tool := t.byName[name]
-	if l.ok && tool.seq <= seq { // there is none in the list: it need not be looked for again
-		tool = t.put(name, modernTool{})
+	switch now := time.Now(); {
+	case ok && t.byName[name].seq <= seq: // there is none in the list: it need not be looked for again
+		t.put(name, modernTool{})
+	case !ok && now.Sub(l.began) > modernToolWait:
+		t.pause = now.Add(modernListPause)
 	}
-	return tool
 }
 
 // put enters a tool. If there are too many, any one of the others makes room:
@@ -91,6 +108,7 @@ func (t *modernTools) put(name string, tool modernTool) modernTool {
 func (t *modernTools) learn(tools []toolheader.Tool) (excluded []toolheader.Tool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.pause = time.Time{} // somebody was answered
 	for _, tool := range tools {
 		if tool.Err != nil && t.byName[tool.Name].err == nil {
 			excluded = append(excluded, tool)
@@ -110,22 +128,28 @@ func (t *modernTools) forget() {
 // toolOf returns what is known of the tool that call is for, learned after seq.
 // If that is nothing, the bridge asks for the list of tools first; so few
 // clients call what they have not seen in a list that one does it for all who
-// wait (ME3, ME4). The zero modernTool means that nothing could be learned.
-func (c *modernConn) toolOf(call *modernCall, name string, seq uint64) modernTool {
+// wait (ME3, ME4). The zero modernTool means that nothing could be learned by
+// wait after the list was asked for: the call goes on without.
+func (c *modernConn) toolOf(call *modernCall, name string, seq uint64, wait time.Duration) modernTool {
+	patience := time.NewTimer(wait)
+	defer patience.Stop()
 	for {
 		tool, l, mine := c.tools.look(name, seq)
 		switch {
 		case l == nil:
 			return tool
-		case mine:
-			l.ok = c.listTools(call)
-			return c.tools.listed(l, name, seq)
+		case mine && !c.spawn(func() { c.tools.listed(l, c.listTools(call), name, seq) }):
+			c.tools.listed(l, false, name, seq)
+		case time.Since(l.began) >= wait: // others have waited for it in vain
+			return modernTool{}
 		}
 		select {
 		case <-l.done:
 			if !l.ok {
 				return modernTool{}
 			}
+		case <-patience.C:
+			return modernTool{}
 		case <-call.ctx.Done():
 			return modernTool{}
 		}

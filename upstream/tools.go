@@ -17,9 +17,16 @@ import (
 type schemas struct {
 	mu     sync.Mutex
 	inputs map[string][]byte // input schemas by tool; nil for those without x-mcp-header
-	asked  time.Time         // when the list was last fetched for a tool that is not in it
+	fresh  time.Time         // until which a tool that is not in it is taken for unknown
 	age    uint64            // how often the list has changed
-	fetch  chan struct{}     // holds an element while one fetches
+	fetch  *fetch            // that goes on; nil: none does
+}
+
+// fetch is one question for the list of tools.
+type fetch struct {
+	began time.Time
+	done  chan struct{}
+	err   error // why nobody could be asked; to be read after done
 }
 
 // table returns the tools of the servers that have this key. They may differ by
@@ -33,7 +40,7 @@ func (s *Server) table(key unitKey) *schemas {
 		if len(s.tools) >= maxTables {
 			clear(s.tools)
 		}
-		t = &schemas{fetch: make(chan struct{}, 1)}
+		t = new(schemas)
 		s.tools[key] = t
 	}
 	return t
@@ -45,14 +52,28 @@ const maxTables = 1000
 // maxTools bounds what is kept.
 const maxTools = 10_000
 
-// again is how long a tool that is not in the list is taken for unknown.
-const again = 5 * time.Second
+const (
+	// again is how long a tool that is not in the list is taken for unknown.
+	again = 5 * time.Second
+
+	// unheard is how long every tool is that is not known, after the server has
+	// not answered.
+	unheard = time.Minute
+
+	// fetchWait is how long a call waits for the list of tools; then it is not
+	// known which headers it should have, and the server has to see to it.
+	fetchWait = 3 * time.Second
+
+	// fetchMost is how long the list itself may take, for the calls that follow.
+	// A server may have to be started for it.
+	fetchMost = 30 * time.Second
+)
 
 func (t *schemas) input(tool string) (schema []byte, known, fresh bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	schema, known = t.inputs[tool]
-	return schema, known, time.Since(t.asked) < again
+	return schema, known, time.Now().Before(t.fresh)
 }
 
 func (t *schemas) now() (age uint64) {
@@ -102,7 +123,7 @@ func (t *schemas) learn(result []byte, age uint64) {
 func (t *schemas) forget() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.inputs, t.asked = nil, time.Time{}
+	t.inputs, t.fresh = nil, time.Time{}
 	t.age++
 }
 
@@ -281,7 +302,8 @@ func notModern(m jsonrpc.Message) bool {
 }
 
 // ToolSchema returns the input schema of the tool that a modern client calls.
-// It may be nil when the schema has no x-mcp-header. known is false if the server has no such tool.
+// It may be nil when the schema has no x-mcp-header. known is false if the server
+// has no such tool, or has not said so by fetchWait after it was asked (MI22).
 func (s *Server) ToolSchema(ctx context.Context, call jsonrpc.Message, tool string) (schema []byte, known bool) {
 	key, clientInfo, err := s.keyFor(ctx, call)
 	if err != nil {
@@ -289,39 +311,73 @@ func (s *Server) ToolSchema(ctx context.Context, call jsonrpc.Message, tool stri
 	}
 	t := s.table(key)
 	schema, known, fresh := t.input(tool)
-	if known || fresh {
+	if known || fresh { // mostly so
 		return schema, known
 	}
-	ctx, cancel := context.WithTimeout(ctx, fetchWait)
-	defer cancel()
-	select {
-	case t.fetch <- struct{}{}:
-		defer func() { <-t.fetch }()
-	case <-ctx.Done():
-		return nil, false
+	patience := time.NewTimer(fetchWait)
+	defer patience.Stop()
+	for !known && !fresh {
+		f := s.fetching(ctx, t, func(ctx context.Context) (*member, error) { return s.join(ctx, key, clientInfo) }, era.MetaOf(call))
+		if f == nil || time.Since(f.began) >= fetchWait { // others have waited for it in vain
+			break
+		}
+		select {
+		case <-f.done:
+			if f.err != nil {
+				return nil, false
+			}
+		case <-patience.C:
+			return nil, false
+		case <-ctx.Done():
+			return nil, false
+		}
+		schema, known, fresh = t.input(tool)
 	}
-	if schema, known, fresh = t.input(tool); known || fresh {
-		return schema, known
-	}
-	member, err := s.join(ctx, key, clientInfo)
-	if err != nil {
-		return nil, false
-	}
-	age := t.now()
-	fetchTools(ctx, member, era.MetaOf(call))
-	_ = member.Close()
-	t.mu.Lock()
-	if t.age == age {
-		t.asked = time.Now()
-	}
-	t.mu.Unlock()
-	schema, known, _ = t.input(tool)
 	return schema, known
 }
 
-// fetchWait is how long a call waits for the list of tools; then it is not known
-// which headers it should have, and the server has to see to it.
-const fetchWait = 5 * time.Second
+// fetching returns the fetch that goes on, which begins if none does. It goes on
+// without ctx, of which it has the principal. nil: the Server is closed.
+func (s *Server) fetching(ctx context.Context, t *schemas, join func(context.Context) (*member, error), meta era.Meta) *fetch {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.fetch != nil {
+		return t.fetch
+	}
+	f := &fetch{began: time.Now(), done: make(chan struct{})}
+	age := t.age
+	meta.Version, meta.Capabilities = bytes.Clone(meta.Version), bytes.Clone(meta.Capabilities)
+	principal := bridge.Principal(ctx)
+	if !s.spawn(func() {
+		ctx, cancel := context.WithTimeout(bridge.WithPrincipal(s.ctx, principal), fetchMost)
+		defer cancel()
+		member, err := join(ctx)
+		if err == nil {
+			fetchTools(ctx, member, meta)
+			_ = member.Close()
+		}
+		t.fetched(f, err, age, ctx.Err() != nil)
+	}) {
+		return nil
+	}
+	t.fetch = f
+	return f
+}
+
+// fetched ends a fetch of the list as it was at an age.
+func (t *schemas) fetched(f *fetch, err error, age uint64, silent bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.fetch, f.err = nil, err
+	close(f.done)
+	switch now := time.Now(); {
+	case t.age != age || err != nil:
+	case silent:
+		t.fresh = now.Add(unheard)
+	default:
+		t.fresh = now.Add(again)
+	}
+}
 
 // maxPages bounds how much of a list is fetched.
 const maxPages = 100

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/era"
@@ -170,4 +172,68 @@ func TestDiscoversAreForgotten(t *testing.T) {
 	if n := len(conn.asked); n > maxDiscovers {
 		t.Errorf("%d are remembered", n)
 	}
+}
+
+// MI22: a server that never answers tools/list, or late, costs a call of an
+// unknown tool three seconds, and the calls that follow nothing.
+func TestToolsAreNeverListed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lists := make(chan struct{})
+		var asked atomic.Int32
+		s := scripted(t, Spec{Protocol: era.OnlyModern}, func(m jsonrpc.Message) []string {
+			if m.Method() != "tools/list" {
+				return nil
+			}
+			asked.Add(1)
+			select {
+			case <-lists:
+				return []string{`{"jsonrpc":"2.0","id":ID,"result":` + annotated("Late") + `}`}
+			default:
+				return nil
+			}
+		})
+		call := func(want time.Duration, header string) {
+			t.Helper()
+			began := time.Now()
+			schema, _ := s.ToolSchema(t.Context(), parse(t, modernCall), "x")
+			if d := time.Since(began); d != want || !strings.Contains(string(schema), header) {
+				t.Errorf("after %v: %s", d, schema)
+			}
+		}
+		call(fetchWait, "")
+		call(0, "") // the list is waited for still
+		time.Sleep(fetchMost)
+		call(0, "") // and no more
+		time.Sleep(unheard - fetchWait - time.Second)
+		if n := asked.Load(); n != 1 {
+			t.Errorf("the list was asked for %d times", n)
+		}
+		time.Sleep(time.Second)
+		close(lists)
+		call(0, "Late")
+	})
+}
+
+// MI22: a client that does not wait any more takes nothing from the others.
+func TestToolsAreListedLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		answer := make(chan struct{})
+		s := scripted(t, Spec{Protocol: era.OnlyModern}, func(m jsonrpc.Message) []string {
+			<-answer
+			return []string{`{"jsonrpc":"2.0","id":ID,"result":` + annotated("Late") + `}`}
+		})
+		gone, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, known := s.ToolSchema(gone, parse(t, modernCall), "x"); known {
+			t.Error("it is known")
+		}
+		if _, known := s.ToolSchema(t.Context(), parse(t, modernCall), "x"); known {
+			t.Error("it is known")
+		}
+		close(answer)
+		synctest.Wait()
+		if schema, _ := s.ToolSchema(t.Context(), parse(t, modernCall), "x"); !strings.Contains(string(schema), "Late") {
+			t.Errorf("it is known as %s", schema)
+		}
+	})
 }
