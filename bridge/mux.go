@@ -50,6 +50,11 @@ type MuxOptions struct {
 	Backoff    time.Duration
 	MaxBackoff time.Duration
 
+	// FirstWait is how long a server that has said nothing yet, because it has
+	// to start, may take to acknowledge a subscription. One that has, and any if
+	// this is less, is given ten seconds; then the client gets an error.
+	FirstWait time.Duration
+
 	// Dropped is told of each message that reached nobody, and why. The reason
 	// never holds content. It may be called concurrently and must not wait;
 	// nil is fine.

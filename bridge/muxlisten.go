@@ -38,7 +38,7 @@ func (s *muxServer) relisten(call *muxCall) {
 	if !l.acked.IsZero() && time.Since(l.acked) > steady {
 		l.tries = 0
 	}
-	l.acked = time.Time{}
+	l.acked, l.due = time.Time{}, time.Time{}
 	wait := min(x.opts.Backoff<<min(l.tries, 16), x.opts.MaxBackoff)
 	l.tries++
 	delete(x.calls, call.number) // ids are never used twice (J2)
@@ -65,6 +65,17 @@ func (s *muxServer) nextListen() time.Time {
 		}
 	}
 	return first
+}
+
+// look sets the timer of the writer for the subscriptions.
+func (s *muxServer) look(again *time.Timer) {
+	next, ack := s.nextListen(), s.nextAck()
+	if next.IsZero() || !ack.IsZero() && ack.Before(next) {
+		next = ack
+	}
+	if !next.IsZero() {
+		again.Reset(time.Until(next))
+	}
 }
 
 // sendListens sends what is due of late. The writer calls it.

@@ -21,11 +21,15 @@ type muxListen struct {
 	again    bool            // a server that had it has ended
 	tries    int             // how often it was sent again in a row, to a server that lives
 	acked    time.Time       // when the server has acknowledged it; zero: it has not since it was sent
+	due      time.Time       // when it is given up without; zero: it is not waited for
 }
 
 // take hands one message of the server to whom it is for. It waits for nobody,
 // but as push does.
 func (s *muxServer) take(m jsonrpc.Message) {
+	if !s.heard.Load() {
+		s.heard.Store(true)
+	}
 	switch m.Kind() {
 	case jsonrpc.Response:
 		s.answer(m)
@@ -236,7 +240,7 @@ func (s *muxServer) toListen(m jsonrpc.Message, id jsonrpc.ID) {
 	}
 	if call != nil && acknowledged {
 		known = call.listen.honoured
-		call.listen.acked = time.Now()
+		call.listen.acked, call.listen.due = time.Now(), time.Time{}
 		if known == nil {
 			call.listen.honoured = m.Lookup("params", "notifications")
 		}

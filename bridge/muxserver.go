@@ -44,8 +44,11 @@ type muxServer struct {
 
 	bye chan struct{} // closed when cancels are written, for the Mux is closed; under mux.mu
 
-	lost chan struct{} // holds one element when there is something new in late
+	lost chan struct{} // holds one element when there is something new in late, or ackDue is earlier
 	late []lateListen  // under mux.mu
+
+	heard  atomic.Bool // it has said something
+	ackDue time.Time   // when giveUpListens has to look; zero: never; under mux.mu
 }
 
 // unsent is a request that the server did not take.
@@ -354,12 +357,11 @@ func (s *muxServer) write() {
 			due = nil
 			s.reject()
 		case <-s.lost:
-			again.Reset(time.Until(s.nextListen()))
+			s.look(again)
 		case <-again.C:
 			s.sendListens()
-			if next := s.nextListen(); !next.IsZero() {
-				again.Reset(time.Until(next))
-			}
+			s.giveUpListens()
+			s.look(again)
 		case <-s.gone:
 			if late != nil {
 				late.Stop()
@@ -411,6 +413,9 @@ func (s *muxServer) begin(call *muxCall) (number int64, ok bool) {
 		return 0, false
 	}
 	call.written = true
+	if call.listen != nil {
+		s.awaitAck(call)
+	}
 	return call.number, true
 }
 
