@@ -78,6 +78,11 @@ type ClientOptions struct {
 	// Recv ends with ErrSessionLost.
 	NoRenew bool
 
+	// TellRenewed: once a session was renewed, Recv returns what says that
+	// everything may have changed: notifications of the kinds that the server
+	// announces, and for the resources that are subscribed.
+	TellRenewed bool
+
 	// ReportUnopened says to end Recv with an *UnopenedError where there is
 	// no HTTP+SSE server, instead of answering the request that had the
 	// stream opened. Send fails with it as well from then on. Where there is

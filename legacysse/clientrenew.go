@@ -25,6 +25,9 @@ func (c *clientConn) handshake(s *clientSession) *httpclient.Fault {
 	}
 	c.mu.Lock()
 	s.version, s.initialized = negotiated(result), true
+	if c.opts.TellRenewed {
+		s.changed = c.st.books.Changed(result)
+	}
 	c.mu.Unlock()
 	if fault := c.tell(initialized, s); fault != nil {
 		return fault
@@ -85,10 +88,14 @@ func (c *clientConn) tell(m jsonrpc.Message, s *clientSession) *httpclient.Fault
 }
 
 // renewed is called when a session was renewed.
-func (c *clientConn) renewed() {
+func (c *clientConn) renewed(s *clientSession) {
 	c.mu.Lock()
 	c.st.refused = 0
+	changed := s.changed
 	c.mu.Unlock()
+	for _, m := range changed {
+		c.push(c.ctx, m)
+	}
 	if c.opts.Renewed != nil {
 		c.opts.Renewed()
 	}

@@ -50,6 +50,7 @@ type clientSession struct {
 	initialized bool              // it was told notifications/initialized
 	lost        bool              // it is over
 	forgotten   *httpclient.Fault // why the bridge has ended the stream itself
+	changed     []jsonrpc.Message // what the client is told of a new session, with TellRenewed
 }
 
 // clientEntry is what becomes of a message: one field is set but for after.

@@ -107,7 +107,7 @@ func (c *clientConn) connect() (*clientSession, *httpclient.Fault) {
 		} else {
 			c.log.Info("connected again", "url", c.peer.String())
 			c.install(session)
-			c.renewed()
+			c.renewed(session)
 		}
 	}
 	if fault != nil && c.ctx.Err() == nil {

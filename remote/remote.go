@@ -82,6 +82,10 @@ type Options struct {
 	// one in the client's name. With a socket that is so in any case.
 	NoRenew bool
 
+	// TellRenewed: when the session was renewed, the Conn says that everything
+	// may have changed (streamhttp.ClientOptions.TellRenewed).
+	TellRenewed bool
+
 	// Opened is streamhttp.ClientOptions.Opened, for servers of that transport.
 	Opened func(session bool)
 
@@ -153,7 +157,7 @@ func (d *Dialer) Dial(ctx context.Context) (bridge.Conn, error) {
 	case "ws", "wss":
 		return (&ws.Client{URL: d.URL, Options: ws.ClientOptions{
 			Header: d.Options.Header, MaxMessageSize: d.Options.MaxMessageSize, ConnectTimeout: d.Options.ConnectTimeout, TLS: d.Options.TLS,
-			NoRenew: d.Options.NoRenew, Logger: d.Options.Logger,
+			NoRenew: d.Options.NoRenew, TellRenewed: d.Options.TellRenewed, Logger: d.Options.Logger,
 		}}).Dial(ctx)
 	}
 	switch d.Options.Mode {
@@ -221,12 +225,12 @@ func (d *Dialer) dialer(t transport, report bool, estate *renew.Estate) bridge.D
 	case t == streamable:
 		return &streamhttp.Client{URL: d.URL, Options: streamhttp.ClientOptions{
 			Header: d.Options.Header, MaxMessageSize: d.Options.MaxMessageSize, ConnectTimeout: d.Options.ConnectTimeout, TLS: d.Options.TLS,
-			NoRenew: d.Options.NoRenew, ReportUnopened: report, Estate: estate, Renewed: renewed, Opened: d.Options.Opened, Upgraded: d.Options.Upgraded, Logger: d.Options.Logger,
+			NoRenew: d.Options.NoRenew, TellRenewed: d.Options.TellRenewed, ReportUnopened: report, Estate: estate, Renewed: renewed, Opened: d.Options.Opened, Upgraded: d.Options.Upgraded, Logger: d.Options.Logger,
 		}}
 	}
 	return &legacysse.Client{URL: d.URL, Options: legacysse.ClientOptions{
 		Header: d.Options.Header, MaxMessageSize: d.Options.MaxMessageSize, ConnectTimeout: d.Options.ConnectTimeout, TLS: d.Options.TLS,
-		NoRenew: d.Options.NoRenew, ReportUnopened: report, Estate: estate, Renewed: renewed, Logger: d.Options.Logger,
+		NoRenew: d.Options.NoRenew, TellRenewed: d.Options.TellRenewed, ReportUnopened: report, Estate: estate, Renewed: renewed, Logger: d.Options.Logger,
 	}}
 }
 

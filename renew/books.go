@@ -94,6 +94,23 @@ func (b *Books[S]) Settings() []jsonrpc.Message {
 	return requests
 }
 
+// Changed returns what the server of a new session might have said had it known
+// the old one: that every list may have changed of whose changes it tells,
+// according to its answer to initialize, and every resource that is subscribed
+// (ST9, C.3).
+func (b *Books[S]) Changed(answer jsonrpc.Message) []jsonrpc.Message {
+	var notes []jsonrpc.Message
+	for _, list := range []string{"tools", "prompts", "resources"} {
+		if string(answer.Lookup("result", "capabilities", list, "listChanged")) == "true" {
+			notes = append(notes, jsonrpc.NewNotification("notifications/"+list+"/list_changed", nil))
+		}
+	}
+	for _, uri := range slices.Sorted(maps.Keys(b.subs)) {
+		notes = append(notes, jsonrpc.NewNotification("notifications/resources/updated", []byte(`{"uri":`+uri+`}`)))
+	}
+	return notes
+}
+
 // Asked notes a request of the server in a session, so that its response goes
 // there or nowhere, and returns it as the client is to know it: the id is
 // another one where the client has one like it open from a session that is

@@ -162,3 +162,20 @@ func TestAskedBounded(t *testing.T) {
 		}
 	}
 }
+
+// ST9, C.3: what may have changed with a new session is what the server tells of,
+// and what is subscribed.
+func TestChanged(t *testing.T) {
+	var b Books[int]
+	b.Remember(parse(t, request("1", "resources/subscribe", `"uri":"b:\u0062"`)))
+	b.Remember(parse(t, request("2", "resources/subscribe", `"uri":"a"`)))
+	answer := parse(t, `{"jsonrpc":"2.0","id":1,"result":{"capabilities":{"tools":{"listChanged":true},"prompts":{"listChanged":false},"resources":{"subscribe":true}}}}`)
+	var got []string
+	for _, m := range b.Changed(answer) {
+		got = append(got, m.Method()+" "+string(m.Params()))
+	}
+	want := []string{"notifications/tools/list_changed ", `notifications/resources/updated {"uri":"a"}`, `notifications/resources/updated {"uri":"b:\u0062"}`}
+	if !slices.Equal(got, want) {
+		t.Errorf("told is %q, want %q", got, want)
+	}
+}

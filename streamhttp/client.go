@@ -69,6 +69,11 @@ type ClientOptions struct {
 	// learn of it and begin anew. What is in progress gets no answer then.
 	NoRenew bool
 
+	// TellRenewed: once a session was renewed, Recv returns what says that
+	// everything may have changed: notifications of the kinds that the server
+	// announces, and for the resources that are subscribed.
+	TellRenewed bool
+
 	// ReportUnopened: when the client's first initialize is refused the way
 	// that a server of another transport refuses it (LE13), Recv ends with an
 	// UnopenedError instead of answering it.

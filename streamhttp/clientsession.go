@@ -215,7 +215,11 @@ func (c *clientConn) repairLoop(r *clientRepair) {
 		r.next = time.Time{}
 		c.mu.Unlock()
 		session, refused, fault := c.handshake(r.ctx)
-		if c.upgraded(r, fault) || refused && c.unrenewed(r, fault) || c.repaired(r, session, fault) {
+		if c.upgraded(r, fault) || refused && c.unrenewed(r, fault) {
+			return
+		}
+		if c.repaired(r, session, fault) {
+			c.tellChanged(session)
 			return
 		}
 	}
@@ -253,6 +257,20 @@ func (c *clientConn) repaired(r *clientRepair, session *clientSession, fault *ht
 	return true
 }
 
+// tellChanged tells the client what may have changed with a new session (ST9).
+// That waits for Recv; nothing else waits for it.
+func (c *clientConn) tellChanged(session *clientSession) {
+	c.mu.Lock()
+	var changed []jsonrpc.Message
+	if session != nil && c.st.session == session {
+		changed = session.changed
+	}
+	c.mu.Unlock()
+	for _, m := range changed {
+		c.push(c.ctx, m)
+	}
+}
+
 // handshake initializes in the client's place, with the client's own words but
 // another id, and tells the new session what the old one knew. refused: the
 // fault is how the server has answered initialize, if it has.
@@ -269,6 +287,9 @@ func (c *clientConn) handshake(ctx context.Context) (session *clientSession, ref
 	if fault == nil && session != nil {
 		c.mu.Lock()
 		session.version, session.initialized = negotiated(call.reply), true
+		if c.opts.TellRenewed {
+			session.changed = c.st.books.Changed(call.reply)
+		}
 		c.mu.Unlock()
 		fault = c.tell(ctx, initialized, session)
 	}

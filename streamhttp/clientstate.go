@@ -46,6 +46,8 @@ type clientSession struct {
 	initialized bool   // it was told notifications/initialized
 	listening   bool   // a goroutine reads its standalone stream, or did
 	lost        bool   // the server has forgotten it, or it was replaced
+
+	changed []jsonrpc.Message // what the client is told of a new one, with TellRenewed
 }
 
 // enter waits while the gate is shut, and enters the call into the books. It

@@ -80,6 +80,7 @@ type Server struct {
 	sealer *era.Sealer
 
 	lasting, once bridge.Dialer  // see Dialer
+	telling       bridge.Dialer  // lasting, of units: says when the session was renewed; nil: is lasting
 	modern        bridge.Dialer  // Conns that speak modern, if the server does
 	remote        *remote.Dialer // of a URL
 
@@ -146,6 +147,9 @@ func New(spec Spec) (*Server, error) {
 	}
 	opts.NoRenew = false
 	s.lasting = &remote.Dialer{URL: spec.URL, Options: opts}
+	opts.TellRenewed = true
+	s.telling = &remote.Dialer{URL: spec.URL, Options: opts}
+	opts.TellRenewed = false
 	opts.NoRenew = true
 	s.remote = &remote.Dialer{URL: spec.URL, Options: opts}
 	s.once = s.remote
@@ -196,6 +200,15 @@ func (s *Server) Dialer(lasting bool) bridge.Dialer {
 		d = s.lasting
 	}
 	return s.wrapped(d)
+}
+
+// legacyDialer returns what gives a unit its Conn to a legacy server: clients that
+// listen have to hear of what they cannot see, a session that was renewed (C.3).
+func (s *Server) legacyDialer() bridge.Dialer {
+	if s.telling == nil {
+		return s.Dialer(true)
+	}
+	return s.wrapped(s.telling)
 }
 
 // wrapped returns a Dialer whose Conns are counted and filtered.

@@ -70,7 +70,7 @@ func (u *unit) dial(ctx context.Context) (bridge.Conn, error) {
 		u.starts++
 		return newTap(&discreet{Conn: conn, unit: u}, u, nil), nil
 	}
-	conn, err := u.s.dialAdmitted(ctx, u.s.Dialer(true))
+	conn, err := u.s.dialAdmitted(ctx, u.s.legacyDialer())
 	if err != nil {
 		return nil, err
 	}

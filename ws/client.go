@@ -56,6 +56,11 @@ type ClientOptions struct {
 	// ends with ErrSessionLost.
 	NoRenew bool
 
+	// TellRenewed: once a session was renewed, Recv returns what says that
+	// everything may have changed: notifications of the kinds that the server
+	// announces, and for the resources that are subscribed.
+	TellRenewed bool
+
 	// Logger is told what happens to the connection, never what messages
 	// contain. nil means no logging.
 	Logger hclog.Logger
@@ -103,6 +108,6 @@ func (c *Client) Dial(ctx context.Context) (bridge.Conn, error) {
 		return nil, err
 	}
 	return newRenewer(d.dial, d.close, renewOptions{
-		Where: d.peer.String(), NoRenew: c.Options.NoRenew, Logger: d.opts.Logger,
+		Where: d.peer.String(), NoRenew: c.Options.NoRenew, TellRenewed: c.Options.TellRenewed, Logger: d.opts.Logger,
 	}), nil
 }

@@ -14,9 +14,10 @@ import (
 
 // renewOptions tune a renewer.
 type renewOptions struct {
-	Where   string // the server, for texts
-	NoRenew bool
-	Logger  hclog.Logger
+	Where       string // the server, for texts
+	NoRenew     bool
+	TellRenewed bool
+	Logger      hclog.Logger
 }
 
 // renewer is the Conn that Client.Dial returns: a session with a server over

@@ -49,7 +49,7 @@ func (r *renewer) keep() {
 
 // connect makes one attempt; waiting is what messages wait for, nil: none do.
 // Where the client takes a session for granted, it initializes in its place;
-// early is what the server has said meanwhile.
+// early is what the server has said meanwhile, or might have (ST9).
 func (r *renewer) connect() (l *link, waiting *attempt, early []jsonrpc.Message, f *httpclient.Fault) {
 	r.mu.Lock()
 	waiting = r.st.attempt
@@ -69,7 +69,7 @@ func (r *renewer) connect() (l *link, waiting *attempt, early []jsonrpc.Message,
 		return nil, waiting, nil, f
 	}
 	r.opts.Logger.Info("connected again", "url", r.opts.Where)
-	return l, waiting, p.early, nil
+	return l, waiting, append(p.changed, p.early...), nil
 }
 
 // install makes l the connection that messages go to; false: the client has
@@ -230,7 +230,8 @@ type replay struct {
 		Recv(ctx context.Context) (jsonrpc.Message, error)
 		Send(ctx context.Context, m jsonrpc.Message) error
 	}
-	early []jsonrpc.Message // what the server has sent meanwhile
+	early   []jsonrpc.Message // what the server has sent meanwhile
+	changed []jsonrpc.Message // what the client is told of the new session, with TellRenewed
 }
 
 // run initializes in the client's place, with the client's own words but
@@ -251,6 +252,11 @@ func (p *replay) run() *httpclient.Fault {
 	}
 	if err != nil {
 		return p.fault(err)
+	}
+	if p.r.opts.TellRenewed {
+		p.r.mu.Lock()
+		p.changed = p.r.st.books.Changed(answer)
+		p.r.mu.Unlock()
 	}
 	ctx, cancel = context.WithTimeout(p.r.ctx, renewRestore)
 	defer cancel()
