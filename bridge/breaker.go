@@ -1,6 +1,8 @@
 package bridge
 
 import (
+	"errors"
+	"io"
 	"math/rand/v2"
 	"time"
 )
@@ -36,13 +38,26 @@ func (b *breaker) failed(now time.Time) {
 	b.due = now.Add(wait - rand.N(wait/4+1)) // not all bridges at the same time
 }
 
-// ended says that a server has ended after it lived for so long.
-func (b *breaker) ended(now time.Time, lived time.Duration) {
-	if lived < stable {
+// ended says that a server has ended after it lived for so long. One that has
+// done its work and then gone by itself is no failure, however short that was.
+func (b *breaker) ended(now time.Time, lived time.Duration, done bool) {
+	if lived < stable && !done {
 		b.failed(now)
 		return
 	}
 	b.failures, b.due = 0, now
+}
+
+// isOrderly reports whether err says that a server has ended by its own choice: the
+// end of its messages, of a process with exit status 0.
+func isOrderly(err error) bool {
+	if exit, ok := errors.AsType[interface {
+		error
+		Success() bool
+	}](err); ok {
+		return exit.Success()
+	}
+	return err == nil || errors.Is(err, io.EOF)
 }
 
 // open reports whether calls are to be refused at once.

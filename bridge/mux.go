@@ -46,7 +46,8 @@ type MuxOptions struct {
 
 	// Backoff is the time to the next attempt after a first failure to start
 	// the server or keep it up for a minute; it doubles with each one that
-	// follows, up to MaxBackoff. 0 means DefaultBackoff and DefaultMaxBackoff.
+	// follows, up to MaxBackoff. A server that has answered calls, owes none, and
+	// ends in an orderly way (io.EOF, exit status 0) is no failure. 0 means DefaultBackoff and DefaultMaxBackoff.
 	Backoff    time.Duration
 	MaxBackoff time.Duration
 

@@ -55,6 +55,12 @@ func (s *muxServer) answer(m jsonrpc.Message) {
 		x.mu.Unlock()
 		return
 	}
+	switch {
+	case m.IsError():
+		s.failed = s.failed || isLoss(m)
+	case call.listen == nil && !call.opening:
+		s.answered = true
+	}
 	m = m.WithID(call.id).WithRelated(call.id)
 	ends := call.listen != nil && !m.IsError()
 	if ends || call.conn.lacksRoom(m) {

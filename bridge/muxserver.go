@@ -47,6 +47,9 @@ type muxServer struct {
 	lost chan struct{} // holds one element when there is something new in late, or ackDue is earlier
 	late []lateListen  // under mux.mu
 
+	answered bool // it has answered a call, with a result; under mux.mu
+	failed   bool // somebody on the way to it has answered in its place, for it was lost; under mux.mu
+
 	heard  atomic.Bool // it has said something
 	ackDue time.Time   // when giveUpListens has to look; zero: never; under mux.mu
 }
@@ -317,7 +320,7 @@ func (x *Mux) down(s *muxServer, err error, lived time.Duration) {
 		return
 	}
 	now := time.Now()
-	x.breaker.ended(now, lived)
+	x.breaker.ended(now, lived, isOrderly(err) && s.answered && !x.owes(s))
 	wait := x.breaker.due.Sub(now)
 	text, data := ending(err)
 	x.fail(s, text, data)
@@ -326,6 +329,20 @@ func (x *Mux) down(s *muxServer, err error, lived time.Duration) {
 	if x.opts.Restarting != nil {
 		x.opts.Restarting(err, wait)
 	}
+}
+
+// owes reports whether a server has left a call without an answer. It is called
+// with mu held.
+func (x *Mux) owes(s *muxServer) bool {
+	if s.failed {
+		return true
+	}
+	for _, call := range x.calls {
+		if call.server == s && call.listen == nil {
+			return true
+		}
+	}
+	return false
 }
 
 // write writes to the server what clients send, until it has ended.

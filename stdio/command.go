@@ -156,6 +156,10 @@ func (e *ExitError) Error() string {
 	return b.String()
 }
 
+// Success reports whether the process ended with exit status 0: a server may
+// end by itself when its work is done (bridge.Mux asks that).
+func (e *ExitError) Success() bool { return e.Err == nil }
+
 // Unwrap returns Err.
 func (e *ExitError) Unwrap() error { return e.Err }
 
