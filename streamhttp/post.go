@@ -99,13 +99,21 @@ func (h *Handler) serveOneWay(w http.ResponseWriter, r *http.Request, s *session
 	}
 }
 
-// passAll passes on messages that need no answer, or answers the request.
+// passAll passes on messages that need no answer, or answers the request with
+// 404 if the server has got none of them. If the session ends behind the first,
+// they are accepted: 404 would have the client send all of them again to a new
+// session (LI21), and what is left was for the one that has ended alone.
 func (h *Handler) passAll(w http.ResponseWriter, r *http.Request, s *session, messages []jsonrpc.Message) bool {
-	for _, m := range messages {
-		if err := pass(r.Context(), s, m); err != nil {
-			refuse(w, r, http.StatusNotFound, jsonrpc.CodeInvalidRequest, sessionGone)
-			return false
+	for i, m := range messages {
+		if err := pass(r.Context(), s, m); err == nil {
+			continue
 		}
+		if i > 0 {
+			s.undelivered(messages[i:])
+			return true
+		}
+		refuse(w, r, http.StatusNotFound, jsonrpc.CodeInvalidRequest, sessionGone)
+		return false
 	}
 	return true
 }

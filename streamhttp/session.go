@@ -450,7 +450,7 @@ func (s *session) undelivered(messages []jsonrpc.Message) {
 	}
 	s.mu.Unlock()
 	if dropped > 0 {
-		s.opts.Logger.Warn("messages dropped: the reply to their POST was over before the server took them", "session", s.tag(), "messages", dropped)
+		s.opts.Logger.Warn("messages dropped: their POST or the session was over before the server took them", "session", s.tag(), "messages", dropped)
 	}
 }
 
