@@ -112,6 +112,10 @@ func (f *legacyClient) translated(c *clientCall, m jsonrpc.Message, parts result
 
 // failed takes an error of the server.
 func (f *legacyClient) failed(c *clientCall, m jsonrpc.Message, out *Out) {
+	if original, ok := withOriginalCode(m); ok {
+		f.finish(c, original.WithID(c.id), out)
+		return
+	}
 	switch code := errorCode(m); {
 	case code == CodeHeaderMismatch || code == CodeUnsupportedVersion:
 		// Between the bridge and the server; the client can do nothing (C.2).

@@ -97,7 +97,10 @@ func (f *LegacyServerFilter) failure(now time.Time, c *serverCall, m jsonrpc.Mes
 	switch {
 	case code == CodeResourceNotFound:
 		code = jsonrpc.CodeInvalidParams
-		if uri := c.m.Lookup("params", "uri"); uri != nil && (data == nil || isObject(data) && member(data, "uri") == nil) {
+		switch uri := c.m.Lookup("params", "uri"); {
+		case c.method != "resources/read" || uri == nil || data != nil && !isObject(data): // nothing else tells
+			data = originalCode(CodeResourceNotFound, data)
+		case member(data, "uri") == nil:
 			data = jsonrpc.With(data, "uri", uri)
 		}
 	case code == CodeURLElicitation && MayAskForInput(c.method):
@@ -115,7 +118,8 @@ func (f *LegacyServerFilter) failure(now time.Time, c *serverCall, m jsonrpc.Mes
 	return withError(m, code, data).WithID(c.id).WithRelated(c.id)
 }
 
-// originalCode puts the code that an error had into its data.
+// originalCode puts the code that an error had into its data. Where the client is
+// an older one, too, withOriginalCode undoes it.
 func originalCode(code int, data []byte) []byte {
 	number := strconv.AppendInt(nil, int64(code), 10)
 	if data == nil || isObject(data) {

@@ -104,11 +104,40 @@ func withError(m jsonrpc.Message, code int, data []byte) jsonrpc.Message {
 	if data != nil {
 		object = jsonrpc.With(object, "data", data)
 	}
+	return withErrorObject(m, object)
+}
+
+func withErrorObject(m jsonrpc.Message, object []byte) jsonrpc.Message {
 	changed, err := jsonrpc.Parse([]byte(`{"jsonrpc":"2.0","id":` + m.ID().String() + `,"error":` + string(object) + `}`))
 	if err != nil {
-		panic("era: cannot replace an error code: " + err.Error())
+		panic("era: cannot replace an error: " + err.Error())
 	}
 	return changed.WithRelated(m.Related())
+}
+
+// withOriginalCode returns an error as an older server has said it, if it is one
+// that 2026-07-28 has no place for: then its data say which (J10). What originalCode
+// has put there is taken out again.
+func withOriginalCode(m jsonrpc.Message) (jsonrpc.Message, bool) {
+	data := m.Lookup("error", "data")
+	if !isObject(data) {
+		return m, false
+	}
+	code, err := strconv.Atoi(string(member(data, "originalCode")))
+	if err != nil || code != CodeResourceNotFound && (code > -32020 || code < -32099) {
+		return m, false
+	}
+	object := m.ErrorObject()
+	was := member(data, "originalData")
+	if was == nil {
+		was = jsonrpc.Without(data, "originalCode")
+	}
+	if isObject(was) && isEmpty(was) {
+		object = jsonrpc.Without(object, "data")
+	} else {
+		object = jsonrpc.With(object, "data", was)
+	}
+	return withErrorObject(m, jsonrpc.With(object, "code", member(data, "originalCode"))), true
 }
 
 // errorCode returns the code of an error response; 0 if it cannot be read, or m is none.
