@@ -434,9 +434,7 @@ func eraRestart(t *testing.T, k *visitor) {
 	c.gets(t, `"content":[]`)
 	k.h.awaitInterest(t, uri, true)
 	k.awaitListeners(t, k)
-	if remote := k.egress != "stdio" && k.egress != "unix"; k.h.modern || !remote {
-		s.forget(t, "tools", uri) // a session that is renewed is not told of (LE5)
-	}
+	s.forget(t, "tools", uri)
 	k.h.emit(t, uri)
 	s.hears(t, uri)
 	k.h.emit(t, "tools")
