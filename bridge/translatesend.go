@@ -170,18 +170,27 @@ func (t *translated) trySend(m jsonrpc.Message) bool {
 	t.collect(nil)
 	t.mu.Unlock()
 	for i, m := range said {
-		if !t.try(m) {
+		if i > 0 && t.isOver() || !t.try(m) {
 			t.putBack(said[i:])
 			break
 		}
 	}
-	clear(said)
-	t.spare = said[:0]
+	if cap(said) <= fifoKept {
+		clear(said)
+		t.spare = said[:0]
+	}
 	return true
 }
 
+// isOver reports whether nothing may be written any more: all that was owed is answered.
+func (t *translated) isOver() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.closed || t.ended != nil
+}
+
 // putBack leaves to write what the server has not taken, ahead of all that came
-// after it.
+// after it. The caller has the turn.
 func (t *translated) putBack(said []jsonrpc.Message) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -23,7 +23,8 @@ type request struct {
 	replays      int    // how often it was refused until the user had been at a URL
 }
 
-// readRequest reads a request. last is what the _meta of an earlier one has said.
+// readRequest reads a request. last is the _meta of an earlier one, and afterwards
+// perhaps that of this one.
 func readRequest(m jsonrpc.Message, last *spokenMeta) request {
 	r := request{m: m, id: m.ID(), method: m.Method()}
 	for member := range m.ParamsObject().Members() {

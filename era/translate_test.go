@@ -93,10 +93,12 @@ func TestSpokenMeta(t *testing.T) {
 	for _, a := range requests {
 		for _, b := range requests {
 			var last spokenMeta
-			for _, m := range []jsonrpc.Message{a, b, a} {
+			var all, wanted []request
+			for _, m := range []jsonrpc.Message{a, a, b, a, b} {
 				got, want := readRequest(m, &last), readRequest(m, &spokenMeta{})
-				if !reflect.DeepEqual(got, want) {
-					t.Fatalf("%s: %+v, want %+v", m.Bytes(), got, want)
+				all, wanted = append(all, got), append(wanted, want)
+				if !reflect.DeepEqual(all, wanted) { // those before it, too
+					t.Fatalf("%s: %+v, want %+v", m.Bytes(), all, wanted)
 				}
 				if got.refusal == nil {
 					sameBytes(t, "to a legacy server", got.forServer(jsonrpc.IntID(77)), inPlace(m, keptParams(m.Params())).WithID(jsonrpc.IntID(77)))

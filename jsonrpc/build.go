@@ -64,7 +64,8 @@ func replaced(raw []byte, edits []edit) []byte {
 }
 
 // joinedWith is replaced for long messages: bytes.Join does not clear the memory
-// that it is about to fill. added is how long the texts of the edits are.
+// that it is about to fill, which matters more than that the texts of the edits
+// take an allocation, too. added is how long they are.
 func joinedWith(raw []byte, edits []edit, added int) []byte {
 	var room [2*maxEdits + 1][]byte
 	parts, texts, from := room[:0], make([]byte, 0, added), uint32(0)

@@ -15,8 +15,7 @@ type Fragment struct {
 	breaks bool   // line breaks stand between tokens
 }
 
-// NewFragment returns the members of a raw JSON object, of which it takes
-// ownership. It panics if object is anything else.
+// NewFragment returns the members of a raw JSON object. It panics if object is anything else.
 func NewFragment(object []byte) Fragment {
 	data, _ := trim(object)
 	s := scanner{data: data}

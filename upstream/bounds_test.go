@@ -131,7 +131,7 @@ func TestIdleUnits(t *testing.T) {
 		runsUntil(time.Hour)
 
 		call()
-		there, err := s.join(t.Context(), s.modernKey(t.Context()), nil)
+		there, err := s.join(t.Context(), s.modernKey(""), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -17,14 +17,14 @@ import (
 //
 // It has no goroutine: Recv takes what has come for any of its seats.
 type desk struct {
-	s      *Server
-	ctx    context.Context // the client's, until Close
-	cancel context.CancelCauseFunc
-	who    context.Context // the client's principal and nothing else, which is found at once
-	waiter *bridge.Waiter
-	no     chan jsonrpc.Message // answers to requests that no unit could be had for
-	owed   []jsonrpc.Message    // answers to requests whose unit has ended; only poll uses it, and polls
-	polls  uint
+	s         *Server
+	ctx       context.Context // the client's, until Close
+	cancel    context.CancelCauseFunc
+	principal string // the client's
+	waiter    *bridge.Waiter
+	no        chan jsonrpc.Message // answers to requests that no unit could be had for
+	owed      []jsonrpc.Message    // answers to requests whose unit has ended; only poll uses it, and polls
+	polls     uint
 
 	mu     sync.Mutex
 	seats  []seat
@@ -44,17 +44,16 @@ type seat struct {
 const deskQueue = 64
 
 func newDesk(ctx context.Context, s *Server) *desk {
-	d := &desk{s: s, no: make(chan jsonrpc.Message, deskQueue), calls: make(map[jsonrpc.ID]*member)}
+	d := &desk{s: s, principal: bridge.Principal(ctx), no: make(chan jsonrpc.Message, deskQueue), calls: make(map[jsonrpc.ID]*member)}
 	d.waiter = bridge.NewWaiter(d.poll)
 	d.ctx, d.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
-	d.who = bridge.WithPrincipal(context.Background(), bridge.Principal(ctx))
 	return d
 }
 
 func (d *desk) Send(ctx context.Context, m jsonrpc.Message) error {
 	switch {
 	case m.Kind() == jsonrpc.Request:
-		at, err := d.seatFor(bridge.WithPrincipal(ctx, bridge.Principal(d.ctx)), m)
+		at, err := d.seatFor(bridge.WithPrincipal(ctx, d.principal), m)
 		if err != nil {
 			return d.refuse(ctx, m, err)
 		}
@@ -84,7 +83,7 @@ func (d *desk) trySend(m jsonrpc.Message) bool {
 	if m.Kind() != jsonrpc.Request {
 		return false
 	}
-	key, ok := d.s.keyAtOnce(d.who, m)
+	key, ok := d.s.keyAtOnce(d.principal, m)
 	if !ok {
 		return false
 	}

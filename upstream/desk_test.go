@@ -217,9 +217,9 @@ func TestDeskLooksEverywhere(t *testing.T) {
 	})
 }
 
-// TestSaid: D.1. What is known of a client's last request changes nothing about
+// TestIntroductions: D.1. What is known of a client's last request changes nothing about
 // the next.
-func TestSaid(t *testing.T) {
+func TestIntroductions(t *testing.T) {
 	const version = `"io.modelcontextprotocol/protocolVersion":"2026-07-28"`
 	var requests []jsonrpc.Message
 	for _, meta := range []string{
@@ -235,17 +235,46 @@ func TestSaid(t *testing.T) {
 	}
 	requests = append(requests, parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call"}`))
 	s := &Server{}
-	for range 2 {
+	for range 4 * strangers {
 		for _, a := range requests {
 			for _, b := range requests {
 				for _, m := range []jsonrpc.Message{a, b, b} {
-					capabilities, info := s.said(m)
-					meta := era.MetaOf(m)
-					if want := string(era.ProjectCapabilities(meta.Capabilities)); capabilities != want || string(info) != string(meta.ClientInfo) {
-						t.Fatalf("%s says %s and %s", m.Bytes(), capabilities, info)
+					got, meta := s.introductionOf(m), era.MetaOf(m)
+					if want := string(era.ProjectCapabilities(meta.Capabilities)); got.capabilities != want || string(got.clientInfo) != string(meta.ClientInfo) {
+						t.Fatalf("%s says %+v", m.Bytes(), got)
 					}
 				}
 			}
 		}
+	}
+}
+
+// What is kept of a request is a copy; nothing is allocated for others that say the
+// same, nor for those that are none to be kept.
+func TestIntroductionsAreKept(t *testing.T) {
+	s := &Server{}
+	of := func(more string) jsonrpc.Message {
+		return parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"_meta":{"io.modelcontextprotocol/clientCapabilities":{"roots":{}}`+more+`}}}`)
+	}
+	first := of(`,"io.modelcontextprotocol/clientInfo":{"name":"first"}`)
+	s.introductionOf(first)
+	same := of(`,"io.modelcontextprotocol/clientInfo":{"name":"first"}`)
+	clear(first.Bytes())
+	if got := s.introductionOf(same); string(got.clientInfo) != `{"name":"first"}` || got.meta == "" {
+		t.Errorf("what was kept is %+v", got)
+	}
+	for name, m := range map[string]jsonrpc.Message{
+		"same": same, "with a token": of(`,"progressToken":1`), "very long": of(`,"x":"` + strings.Repeat("x", maxCapabilities) + `"`),
+	} {
+		if n := testing.AllocsPerRun(100, func() { s.introductionOf(m) }); n > 0 {
+			t.Errorf("%s: %v allocations", name, n)
+		}
+	}
+	second := of(`,"io.modelcontextprotocol/clientInfo":{"name":"second"}`)
+	for range strangers {
+		s.introductionOf(second)
+	}
+	if got := s.introductionOf(second); got.meta == "" {
+		t.Error("a client that goes on to say something else is never known")
 	}
 }

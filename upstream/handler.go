@@ -130,10 +130,10 @@ type dialFunc func(ctx context.Context) (bridge.Conn, error)
 func (f dialFunc) Dial(ctx context.Context) (bridge.Conn, error) { return f(ctx) }
 
 // modernKey returns which unit of a modern server a request uses.
-func (s *Server) modernKey(ctx context.Context) unitKey {
+func (s *Server) modernKey(principal string) unitKey {
 	switch s.spec.Isolation {
 	case PerPrincipal, PerSession:
-		return unitKey{principal: bridge.Principal(ctx)}
+		return unitKey{principal: principal}
 	case PerRequest:
 		return unitKey{alone: s.number.Add(1)}
 	}
@@ -145,7 +145,7 @@ func (s *Server) sessionKey(ctx context.Context) unitKey {
 	if s.spec.Isolation == PerSession {
 		return unitKey{alone: s.number.Add(1)}
 	}
-	return s.modernKey(ctx)
+	return s.modernKey(bridge.Principal(ctx))
 }
 
 // keyFor returns which unit a modern request goes to, and what that is told of
@@ -155,78 +155,84 @@ func (s *Server) keyFor(ctx context.Context, m jsonrpc.Message) (key unitKey, cl
 	if err != nil {
 		return key, nil, err
 	}
-	key, clientInfo = s.keyOf(ctx, m, modern)
+	key, clientInfo = s.keyOf(bridge.Principal(ctx), m, modern)
 	return key, clientInfo, nil
 }
 
 // keyAtOnce is keyFor, if it is known which era the server speaks, and the request
 // has no unit of its own.
-func (s *Server) keyAtOnce(ctx context.Context, m jsonrpc.Message) (key unitKey, ok bool) {
+func (s *Server) keyAtOnce(principal string, m jsonrpc.Message) (key unitKey, ok bool) {
 	modern, known := s.era()
 	if !known || s.spec.Isolation == PerRequest {
 		return key, false
 	}
-	key, _ = s.keyOf(ctx, m, modern)
+	key, _ = s.keyOf(principal, m, modern)
 	return key, true
 }
 
 // keyOf is keyFor a server of which that is known.
-func (s *Server) keyOf(ctx context.Context, m jsonrpc.Message, modern bool) (key unitKey, clientInfo []byte) {
+func (s *Server) keyOf(principal string, m jsonrpc.Message, modern bool) (key unitKey, clientInfo []byte) {
 	if modern {
-		return s.modernKey(ctx), nil
+		return s.modernKey(principal), nil
 	}
-	if key, ok := s.keyOfState(ctx, m); ok {
+	if key, ok := s.keyOfState(principal, m); ok {
 		return key, nil
 	}
 	key.legacy = true
 	if s.spec.Isolation == Shared {
 		return key, nil
 	}
-	key.principal = bridge.Principal(ctx)
-	key.capabilities, clientInfo = s.said(m)
+	introduction := s.introductionOf(m)
+	key.principal, key.capabilities = principal, introduction.capabilities
 	if s.spec.Isolation == PerRequest {
 		key.alone = s.number.Add(1)
 	}
-	return key, clientInfo
+	return key, introduction.clientInfo
 }
 
-// said returns what a modern request says of its client: its capabilities, as a
-// legacy server is told of them, and its clientInfo. Most say with each request
-// what they have said with the last.
-func (s *Server) said(m jsonrpc.Message) (capabilities string, clientInfo []byte) {
-	last, raw := s.last.Load(), m.Meta()
+// introductionOf returns what a modern request says of its client. Most say with
+// each what they have said with the last, and then nothing is read or allocated.
+func (s *Server) introductionOf(m jsonrpc.Message) introduction {
+	raw, last := m.Meta(), s.introduced.Load()
 	if last != nil && len(raw) > 0 && string(raw) == last.meta {
-		return last.projected, last.clientInfo
+		return *last
 	}
 	meta := era.MetaOf(m)
-	next := introduction{capabilities: string(meta.Capabilities), clientInfo: meta.ClientInfo}
-	known := last != nil && next.capabilities == last.capabilities
-	if known {
-		next.projected = last.projected
+	next := introduction{clientInfo: meta.ClientInfo}
+	if last != nil && string(meta.Capabilities) == last.raw {
+		next.raw, next.capabilities = last.raw, last.capabilities
 	} else {
-		next.projected = string(era.ProjectCapabilities(meta.Capabilities))
+		next.raw, next.capabilities = string(meta.Capabilities), string(era.ProjectCapabilities(meta.Capabilities))
+		last = nil
 	}
-	if m.ProgressToken().IsZero() { // else it is another each time
-		next.meta = string(raw)
+	// Of clients that take turns one is kept, and sometimes another. A _meta with
+	// a progress token is another each time.
+	constant := m.ProgressToken().IsZero()
+	if len(raw) <= maxCapabilities && (last == nil || constant && s.strange.Add(1)%strangers == 0) {
+		kept := next
+		if kept.clientInfo = bytes.Clone(meta.ClientInfo); constant {
+			kept.meta = string(raw)
+		}
+		s.introduced.Store(&kept)
 	}
-	if len(raw) <= maxCapabilities && (!known || last.meta == "" && next.meta != "") {
-		next.clientInfo = bytes.Clone(meta.ClientInfo)
-		s.last.Store(&next)
-	}
-	return next.projected, meta.ClientInfo
+	return next
 }
 
-// introduction is what a client has said of itself.
+// strangers is how many requests in a row, or nearly, say something else than what
+// is kept before that is replaced.
+const strangers = 8
+
+// introduction is what a client says of itself.
 type introduction struct {
-	meta         string // the whole _meta; "": another one will not have the same
-	capabilities string // raw
-	projected    string // the capabilities for a legacy server
+	meta         string // the whole _meta; "": it is not kept
+	raw          string // the capabilities
+	capabilities string // as a legacy server is told of them
 	clientInfo   []byte // raw
 }
 
 // keyOfState returns the unit in which the call waits that m goes on with, if
 // it is the client's (C.4.2).
-func (s *Server) keyOfState(ctx context.Context, m jsonrpc.Message) (unitKey, bool) {
+func (s *Server) keyOfState(principal string, m jsonrpc.Message) (unitKey, bool) {
 	text, ok := era.StateOf(m)
 	if !ok {
 		return unitKey{}, false
@@ -238,7 +244,7 @@ func (s *Server) keyOfState(ctx context.Context, m jsonrpc.Message) (unitKey, bo
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	u := s.byID[state.Unit]
-	if u == nil || u.key.principal != bridge.Principal(ctx) {
+	if u == nil || u.key.principal != principal {
 		return unitKey{}, false
 	}
 	return u.key, true

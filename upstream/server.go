@@ -89,7 +89,8 @@ type Server struct {
 	patient time.Duration
 	number  atomic.Uint64 // of units that are not shared
 
-	last atomic.Pointer[introduction] // of a modern client; see said
+	introduced atomic.Pointer[introduction] // of some modern client; see introductionOf
+	strange    atomic.Uint32                // counts requests that said something else
 
 	sessionless atomic.Bool // a remote server has answered initialize without beginning a session
 

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/rand"
@@ -296,7 +297,7 @@ func (s *Server) begin(key unitKey, clientInfo []byte) (*unit, error) {
 		return nil, fmt.Errorf("%w: %d clients have a connection of their own", bridge.ErrBusy, maxAlone)
 	}
 	s.count++
-	u := &unit{s: s, key: key, clientInfo: clientInfo, id: fmt.Sprint(s.count)}
+	u := &unit{s: s, key: key, clientInfo: bytes.Clone(clientInfo), id: fmt.Sprint(s.count)}
 	u.mux = bridge.NewMux(bridge.MuxOptions{
 		Dialer: u, Dropped: s.spec.Dropped, MaxCalls: s.maxCalls(), FirstWait: s.firstWait(),
 		Restarting: func(err error, wait time.Duration) {
