@@ -82,8 +82,8 @@ func stepBatch(t *testing.T, s *scene) string {
 	k.c.say(t, `[`+one+`, `+x+` ,`+two+`,`+y+`]`)
 	for _, text := range []string{one, x, two, y} {
 		on := ""
-		if s.egress == "http" {
-			on = anywhere // what follows a request may overtake it: each is a POST of its own
+		if s.egress == "http" || s.egress == "sse" {
+			on = anywhere // what follows a request may overtake it: each is a POST of its own, and waits a moment only
 		}
 		k.s.hear(t, on, text)
 	}
