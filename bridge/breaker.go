@@ -22,6 +22,7 @@ type breaker struct {
 	first, most time.Duration // between attempts
 	failures    int           // in a row
 	due         time.Time     // of the next attempt
+	brief       int           // servers in a row that have done their work and soon ended
 }
 
 // failed says that there was no server to be had, or that it has ended soon.
@@ -38,19 +39,33 @@ func (b *breaker) failed(now time.Time) {
 	b.due = now.Add(wait - rand.N(wait/4+1)) // not all bridges at the same time
 }
 
-// ended says that a server has ended after it lived for so long. One that has
-// done its work and then gone by itself is no failure, however short that was.
-func (b *breaker) ended(now time.Time, lived time.Duration, done bool) {
-	if lived < stable && !done {
+// ended says that a server has ended after it lived for so long.
+func (b *breaker) ended(now time.Time, lived time.Duration) {
+	if lived < stable {
 		b.failed(now)
 		return
 	}
-	b.failures, b.due = 0, now
+	b.failures, b.brief, b.due = 0, 0, now
 }
 
-// isOrderly reports whether err says that a server has ended by its own choice: the
-// end of its messages, of a process with exit status 0.
-func isOrderly(err error) bool {
+// done says that a server has ended which had done its work: that is no failure,
+// however short it was, and calls may start the next one at once. It returns how
+// long those wait that have no work for it: else each server would be started
+// because the last one has ended.
+func (b *breaker) done(now time.Time, lived time.Duration) (idle time.Duration) {
+	b.failures, b.due = 0, now
+	if lived >= stable {
+		b.brief = 0
+		return 0
+	}
+	idle = min(b.first<<min(b.brief, 16), b.most)
+	b.brief++
+	return idle
+}
+
+// IsOrderly reports whether the error of a server's Recv says that it has ended by
+// its own choice: the end of its messages, of a process with exit status 0.
+func IsOrderly(err error) bool {
 	if exit, ok := errors.AsType[interface {
 		error
 		Success() bool

@@ -27,7 +27,7 @@ func TestOrderlyEnds(t *testing.T) {
 		{io.ErrUnexpectedEOF, false},
 		{errors.New("x"), false},
 	} {
-		if got := isOrderly(c.err); got != c.want {
+		if got := IsOrderly(c.err); got != c.want {
 			t.Errorf("%v: %v", c.err, got)
 		}
 	}

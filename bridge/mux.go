@@ -47,14 +47,11 @@ type MuxOptions struct {
 	// Backoff is the time to the next attempt after a first failure to start
 	// the server or keep it up for a minute; it doubles with each one that
 	// follows, up to MaxBackoff. A server that has answered calls, owes none, and
-	// ends in an orderly way (io.EOF, exit status 0) is no failure. 0 means DefaultBackoff and DefaultMaxBackoff.
+	// ends in an orderly way (IsOrderly) is no failure: a call starts the next at
+	// once, and only open subscriptions wait. 0 means DefaultBackoff and
+	// DefaultMaxBackoff.
 	Backoff    time.Duration
 	MaxBackoff time.Duration
-
-	// FirstWait is how long a server that has said nothing yet, because it has
-	// to start, may take to acknowledge a subscription. One that has, and any if
-	// this is less, is given ten seconds; then the client gets an error.
-	FirstWait time.Duration
 
 	// Dropped is told of each message that reached nobody, and why. The reason
 	// never holds content. It may be called concurrently and must not wait;

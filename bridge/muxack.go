@@ -4,11 +4,12 @@ import (
 	"time"
 )
 
-// This file gives up subscriptions that a server does not acknowledge: their
-// clients would wait without a word (MI21).
+// This file sees to it that nobody waits without a word for a subscription that
+// the server does not acknowledge (MI21).
 
-// ackWait is how long a server may take to acknowledge a subscription.
-const ackWait = 10 * time.Second
+// ackWait is how long a server may take to acknowledge a subscription. It may
+// have to be started or initialized for it, or be busy with something else.
+const ackWait = time.Minute
 
 const notAcknowledged = "the server does not acknowledge subscriptions/listen"
 
@@ -16,45 +17,39 @@ var notAcknowledgedReason = []byte(`"it was not acknowledged"`)
 
 // awaitAck says that a subscription is about to be sent. It is called with mu held.
 func (s *muxServer) awaitAck(call *muxCall) {
-	wait := ackWait
-	if !s.heard.Load() {
-		wait = max(wait, s.mux.opts.FirstWait)
-	}
-	due := time.Now().Add(wait)
-	call.listen.due = due
-	if s.ackDue.IsZero() || due.Before(s.ackDue) {
-		s.ackDue = due
-		signal(s.lost)
-	}
+	call.listen.due = time.Now().Add(ackWait)
+	s.acks.set(call.listen.due, s.giveUpListens)
 }
 
-// nextAck returns when the first acknowledgement is due that there may be none
-// of; zero: none is.
-func (s *muxServer) nextAck() time.Time {
-	s.mux.mu.Lock()
-	defer s.mux.mu.Unlock()
-	return s.ackDue
-}
-
-// giveUpListens answers the subscriptions whose acknowledgement is overdue, and
-// cancels them at the server. The writer calls it.
+// giveUpListens cancels the subscriptions whose acknowledgement is overdue. One
+// that its client has had before is sent again (ST9), another is answered. It runs
+// in a goroutine of its own: the writer may wait for the server.
 func (s *muxServer) giveUpListens() {
 	x := s.mux
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	now := time.Now()
-	if s.ackDue.IsZero() || s.ackDue.After(now) {
+	if x.server != s {
 		return
 	}
-	s.ackDue = time.Time{}
+	now := time.Now()
+	var next time.Time
+	var overdue []*muxCall
 	for _, call := range x.calls {
 		switch {
 		case call.listen == nil || !s.has(call) || call.listen.due.IsZero():
 		case !call.listen.due.After(now):
-			s.cancel(call.number, notAcknowledgedReason, nil)
-			x.finish(call, refusal(call, notAcknowledged, timeoutData))
-		case s.ackDue.IsZero() || call.listen.due.Before(s.ackDue):
-			s.ackDue = call.listen.due
+			overdue = append(overdue, call)
+		case next.IsZero() || call.listen.due.Before(next):
+			next = call.listen.due
 		}
 	}
+	for _, call := range overdue {
+		s.cancel(call.number, notAcknowledgedReason, nil)
+		if call.listen.honoured != nil {
+			s.relisten(call)
+		} else {
+			x.finish(call, refusal(call, notAcknowledged, timeoutData))
+		}
+	}
+	s.acks.set(next, s.giveUpListens)
 }

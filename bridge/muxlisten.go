@@ -31,7 +31,7 @@ func isLoss(m jsonrpc.Message) bool {
 }
 
 // relisten sends a subscription again, after a while if it has not lasted. It
-// is called with mu held, by the reader.
+// is called with mu held.
 func (s *muxServer) relisten(call *muxCall) {
 	x := s.mux
 	l := call.listen
@@ -65,17 +65,6 @@ func (s *muxServer) nextListen() time.Time {
 		}
 	}
 	return first
-}
-
-// look sets the timer of the writer for the subscriptions.
-func (s *muxServer) look(again *time.Timer) {
-	next, ack := s.nextListen(), s.nextAck()
-	if next.IsZero() || !ack.IsZero() && ack.Before(next) {
-		next = ack
-	}
-	if !next.IsZero() {
-		again.Reset(time.Until(next))
-	}
 }
 
 // sendListens sends what is due of late. The writer calls it.

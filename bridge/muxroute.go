@@ -27,9 +27,6 @@ type muxListen struct {
 // take hands one message of the server to whom it is for. It waits for nobody,
 // but as push does.
 func (s *muxServer) take(m jsonrpc.Message) {
-	if !s.heard.Load() {
-		s.heard.Store(true)
-	}
 	switch m.Kind() {
 	case jsonrpc.Response:
 		s.answer(m)
@@ -58,8 +55,8 @@ func (s *muxServer) answer(m jsonrpc.Message) {
 	switch {
 	case m.IsError():
 		s.failed = s.failed || isLoss(m)
-	case call.listen == nil && !call.opening:
-		s.answered = true
+	case !s.answered && call.listen == nil && !call.opening:
+		s.answered = !asksForInput(m)
 	}
 	m = m.WithID(call.id).WithRelated(call.id)
 	ends := call.listen != nil && !m.IsError()
@@ -89,6 +86,12 @@ func (s *muxServer) answer(m jsonrpc.Message) {
 	default:
 		call.conn.alarm()
 	}
+}
+
+// asksForInput reports whether a result is a question, so that more is to come (MI20).
+func asksForInput(m jsonrpc.Message) bool {
+	kind, _ := jsonrpc.Text(m.Lookup("result", "resultType"))
+	return kind == "input_required"
 }
 
 // call returns the call that the server knows by id; nil: there is none, or the

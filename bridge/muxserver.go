@@ -44,14 +44,13 @@ type muxServer struct {
 
 	bye chan struct{} // closed when cancels are written, for the Mux is closed; under mux.mu
 
-	lost chan struct{} // holds one element when there is something new in late, or ackDue is earlier
+	lost chan struct{} // holds one element when there is something new in late
 	late []lateListen  // under mux.mu
 
 	answered bool // it has answered a call, with a result; under mux.mu
 	failed   bool // somebody on the way to it has answered in its place, for it was lost; under mux.mu
 
-	heard  atomic.Bool // it has said something
-	ackDue time.Time   // when giveUpListens has to look; zero: never; under mux.mu
+	acks timers // of giveUpListens; under mux.mu
 }
 
 // unsent is a request that the server did not take.
@@ -275,6 +274,10 @@ func (x *Mux) serve(conn Conn) {
 	close(s.gone)
 	err := conn.Close()
 	writer.Wait()
+	x.mu.Lock()
+	s.acks.stop()
+	x.mu.Unlock()
+	s.acks.wait()
 	for len(s.out) > 0 {
 		if it := <-s.out; it.call == nil {
 			x.drop(it.m, "the server has ended")
@@ -303,6 +306,13 @@ func (x *Mux) up(s *muxServer) bool {
 		x.add(call)
 		call.server = s
 	}
+	if time.Now().Before(x.pause) { // a call has started it, and may be all that it does
+		for _, call := range s.again {
+			s.late = append(s.late, lateListen{call, x.pause})
+		}
+		s.again = nil
+		signal(s.lost)
+	}
 	s.queued.Store(int64(len(s.again))) // nobody overtakes these
 	x.notify()
 	return true
@@ -320,7 +330,11 @@ func (x *Mux) down(s *muxServer, err error, lived time.Duration) {
 		return
 	}
 	now := time.Now()
-	x.breaker.ended(now, lived, isOrderly(err) && s.answered && !x.owes(s))
+	if IsOrderly(err) && s.answered && !x.owes(s) {
+		x.pause = now.Add(x.breaker.done(now, lived))
+	} else {
+		x.breaker.ended(now, lived)
+	}
 	wait := x.breaker.due.Sub(now)
 	text, data := ending(err)
 	x.fail(s, text, data)
@@ -374,11 +388,12 @@ func (s *muxServer) write() {
 			due = nil
 			s.reject()
 		case <-s.lost:
-			s.look(again)
+			again.Reset(time.Until(s.nextListen()))
 		case <-again.C:
 			s.sendListens()
-			s.giveUpListens()
-			s.look(again)
+			if next := s.nextListen(); !next.IsZero() {
+				again.Reset(time.Until(next))
+			}
 		case <-s.gone:
 			if late != nil {
 				late.Stop()

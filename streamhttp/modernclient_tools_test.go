@@ -457,7 +457,7 @@ func TestModernToolsBounded(t *testing.T) {
 			t.Fatalf("%d tools are remembered", len(tools.byName))
 		}
 	}
-	if _, l, _ := tools.look(fmt.Sprint(3*modernMostTools-1), 0); l != nil {
+	if _, l, _ := tools.look(fmt.Sprint(3*modernMostTools-1), 0, false); l != nil {
 		t.Error("the newest is not")
 	}
 }
@@ -479,13 +479,39 @@ func TestModernToolsFull(t *testing.T) {
 		return n
 	}
 	tools.learn([]toolheader.Tool{{Name: "7", Params: region}})
-	if tool, _, _ := tools.look("7", 0); len(tool.params) != 1 || known() != modernMostTools {
+	if tool, _, _ := tools.look("7", 0, false); len(tool.params) != 1 || known() != modernMostTools {
 		t.Errorf("after news of a known tool %d are known, and its parameters are %v", known(), tool.params)
 	}
 	for i, name := range []string{"new", "newer"} {
 		tools.learn([]toolheader.Tool{{Name: name, Params: region}})
-		if tool, _, _ := tools.look(name, 0); len(tool.params) != 1 || known() < modernMostTools-1-i || len(tools.byName) != modernMostTools {
+		if tool, _, _ := tools.look(name, 0, false); len(tool.params) != 1 || known() < modernMostTools-1-i || len(tools.byName) != modernMostTools {
 			t.Errorf("after %s %d of the others are known, of %d; its parameters are %v", name, known(), len(tools.byName), tool.params)
 		}
 	}
+}
+
+// ME4: a server that wants headers is asked for its tools, however it has answered
+// before.
+func TestModernListIsNeededAfterFailure(t *testing.T) {
+	testTools(t, []string{regionTool}, func(t *modernTest, s *toolServer) {
+		broken := true
+		t.server.script(func(w http.ResponseWriter, r *http.Request, m jsonrpc.Message) bool {
+			if m.Method() == "tools/list" && broken {
+				time.Sleep(modernToolWait + time.Second)
+				w.WriteHeader(http.StatusInternalServerError)
+				return true
+			}
+			return s.serve(w, r, m)
+		})
+		t.send(modern("1", "tools/call", `"name":"deploy","arguments":{"region":"r"}`))
+		if m := t.recv(); !m.IsError() {
+			t.Errorf("without its list: %s", m.Bytes())
+		}
+		time.Sleep(modernListTimeout)
+		broken = false
+		t.send(modern("2", "tools/call", `"name":"deploy","arguments":{"region":"r"}`))
+		if m := t.recv(); m.IsError() {
+			t.Errorf("the list is there again: %s", m.Bytes())
+		}
+	})
 }

@@ -39,7 +39,7 @@ func (c *modernConn) prepare(call *modernCall, at *modernAttempt) (answer jsonrp
 	at.rawName = c.client.rawNames.Load() && maySendRaw(at.name)
 	at.coded = c.client.codedEmpty.Load()
 	if call.method == "tools/call" && at.named {
-		at.tool = c.toolOf(call, at.name, 0, modernToolWait)
+		at.tool = c.toolOf(call, at.name, 0, false)
 		if call.ctx.Err() != nil {
 			return answer, c.peer.NetFault(call.ctx.Err())
 		}
@@ -149,7 +149,7 @@ func (c *modernConn) correct(call *modernCall, at *modernAttempt, answer jsonrpc
 	}
 	at.refreshed = true // ME4
 	c.log.Debug("the server wants other headers for a tool: asking for its tools")
-	tool := c.toolOf(call, at.name, at.tool.seq, modernListTimeout)
+	tool := c.toolOf(call, at.name, at.tool.seq, true)
 	if tool.err != nil || call.ctx.Err() != nil {
 		return false
 	}

@@ -21,8 +21,9 @@ const (
 	// so (ME4). Then it is worth the whole modernListTimeout.
 	modernToolWait = 2 * time.Second
 
-	// modernListPause is how long a server is asked for no other list, and no
-	// call waits, after it has not answered in time.
+	// modernListPause is how long no call waits for a list after the server has
+	// taken too long to answer, or to refuse, the last one. What is needed is asked
+	// for all the same.
 	modernListPause = time.Minute
 )
 
@@ -53,8 +54,8 @@ type modernListing struct {
 
 // look returns what is known of a tool that was learned after seq; or else the
 // walk to wait for, which is the caller's to begin if mine. There is neither if
-// the server has not answered the last one.
-func (t *modernTools) look(name string, seq uint64) (tool modernTool, l *modernListing, mine bool) {
+// the server has not answered the last one, unless the walk is needed.
+func (t *modernTools) look(name string, seq uint64, needed bool) (tool modernTool, l *modernListing, mine bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if tool = t.byName[name]; tool.seq > seq {
@@ -63,7 +64,7 @@ func (t *modernTools) look(name string, seq uint64) (tool modernTool, l *modernL
 	if t.listing != nil {
 		return modernTool{}, t.listing, false
 	}
-	if time.Now().Before(t.pause) {
+	if !needed && time.Now().Before(t.pause) {
 		return modernTool{}, nil, false
 	}
 	t.listing = &modernListing{began: time.Now(), done: make(chan struct{})}
@@ -129,12 +130,17 @@ func (t *modernTools) forget() {
 // If that is nothing, the bridge asks for the list of tools first; so few
 // clients call what they have not seen in a list that one does it for all who
 // wait (ME3, ME4). The zero modernTool means that nothing could be learned by
-// wait after the list was asked for: the call goes on without.
-func (c *modernConn) toolOf(call *modernCall, name string, seq uint64, wait time.Duration) modernTool {
+// modernToolWait after the list was asked for, or by modernListTimeout if it is
+// needed: the call goes on without.
+func (c *modernConn) toolOf(call *modernCall, name string, seq uint64, needed bool) modernTool {
+	wait := modernToolWait
+	if needed {
+		wait = modernListTimeout
+	}
 	patience := time.NewTimer(wait)
 	defer patience.Stop()
 	for {
-		tool, l, mine := c.tools.look(name, seq)
+		tool, l, mine := c.tools.look(name, seq, needed)
 		switch {
 		case l == nil:
 			return tool

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -131,8 +133,9 @@ func (t *schemas) forget() {
 // has called for.
 func (s *Server) forgetTools() {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, t := range s.tools {
+	tables := slices.Collect(maps.Values(s.tools))
+	s.mu.Unlock() // whoever has a table's lock may want this one
+	for _, t := range tables {
 		t.forget()
 	}
 }
@@ -316,7 +319,9 @@ func (s *Server) ToolSchema(ctx context.Context, call jsonrpc.Message, tool stri
 	}
 	patience := time.NewTimer(fetchWait)
 	defer patience.Stop()
-	for !known && !fresh {
+	// One that goes on may be of before the list has changed, but a server that says
+	// so with each list is not asked again and again.
+	for asked := 0; asked < 2 && !known && !fresh; asked++ {
 		f := s.fetching(ctx, t, func(ctx context.Context) (*member, error) { return s.join(ctx, key, clientInfo) }, era.MetaOf(call))
 		if f == nil || time.Since(f.began) >= fetchWait { // others have waited for it in vain
 			break

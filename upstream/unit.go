@@ -299,10 +299,14 @@ func (s *Server) begin(key unitKey, clientInfo []byte) (*unit, error) {
 	s.count++
 	u := &unit{s: s, key: key, clientInfo: bytes.Clone(clientInfo), id: fmt.Sprint(s.count)}
 	u.mux = bridge.NewMux(bridge.MuxOptions{
-		Dialer: u, Dropped: s.spec.Dropped, MaxCalls: s.maxCalls(), FirstWait: s.firstWait(),
+		Dialer: u, Dropped: s.spec.Dropped, MaxCalls: s.maxCalls(),
 		Restarting: func(err error, wait time.Duration) {
 			if errors.Is(err, bridge.ErrBusy) {
 				s.log.Warn("no place for one more process", "error", err)
+				return
+			}
+			if wait <= 0 && bridge.IsOrderly(err) {
+				s.log.Info("the server has ended; it is started again when it is wanted", "error", err)
 				return
 			}
 			s.log.Warn("the server has ended or could not be started; if it is wanted it is tried again", "error", err, "after", wait)
@@ -311,14 +315,6 @@ func (s *Server) begin(key unitKey, clientInfo []byte) (*unit, error) {
 	s.units[key] = u
 	s.byID[u.id] = u
 	return u, nil
-}
-
-// firstWait is how long a server may take to start and acknowledge a subscription.
-func (s *Server) firstWait() time.Duration {
-	if s.IsCommand() {
-		return time.Minute
-	}
-	return 0
 }
 
 // maxCalls is how many requests of all clients one server is given at once.
