@@ -26,6 +26,12 @@ func TestErrorsBetweenLegacySides(t *testing.T) {
 		{"tools/call", `{"code":-32020,"message":"no"}`, ""},
 		{"tools/call", `{"code":-32000,"message":"no","data":{"x":1}}`, ""},
 		{"tools/call", `{"code":7,"message":"no"}`, ""},
+
+		// What a server itself calls originalCode is its own.
+		{"resources/read", `{"code":-32603,"message":"no","data":{"originalCode":-32002,"x":1}}`, ""},
+		{"tools/call", `{"code":-32602,"message":"no","data":{"originalCode":-32050}}`, ""},
+		{"tools/call", `{"code":-32000,"message":"no","data":{"originalCode":-32002}}`, ""},
+		{"tools/call", `{"code":-32603,"message":"no","data":{"originalCode":-32603}}`, ""},
 	} {
 		m, err := jsonrpc.Parse([]byte(`{"jsonrpc":"2.0","id":1,"method":"` + c.method + `","params":{"uri":"a:b"}}`))
 		if err != nil {

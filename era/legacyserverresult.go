@@ -94,12 +94,12 @@ func makeResult(id jsonrpc.ID, members string, meta, rest []byte) jsonrpc.Messag
 func (f *LegacyServerFilter) failure(now time.Time, c *serverCall, m jsonrpc.Message) jsonrpc.Message {
 	code := errorCode(m)
 	data := m.Lookup("error", "data")
+	instead, reserved := modernCode(code)
 	switch {
 	case code == CodeResourceNotFound:
-		code = jsonrpc.CodeInvalidParams
 		switch uri := c.m.Lookup("params", "uri"); {
 		case c.method != "resources/read" || uri == nil || data != nil && !isObject(data): // nothing else tells
-			data = originalCode(CodeResourceNotFound, data)
+			data = originalCode(code, data)
 		case member(data, "uri") == nil:
 			data = jsonrpc.With(data, "uri", uri)
 		}
@@ -107,15 +107,13 @@ func (f *LegacyServerFilter) failure(now time.Time, c *serverCall, m jsonrpc.Mes
 		if response, ok := f.sendToURL(now, c, data); ok {
 			return response
 		}
-		code, data = jsonrpc.CodeInternalError, originalCode(code, data)
-	case code == CodeMissingCapability && isObject(member(data, "requiredCapabilities")):
+		data = originalCode(code, data)
+	case !reserved, code == CodeMissingCapability && isObject(member(data, "requiredCapabilities")):
 		return m.WithID(c.id).WithRelated(c.id)
-	case code <= -32020 && code >= -32099:
-		code, data = jsonrpc.CodeInternalError, originalCode(code, data)
 	default:
-		return m.WithID(c.id).WithRelated(c.id)
+		data = originalCode(code, data)
 	}
-	return withError(m, code, data).WithID(c.id).WithRelated(c.id)
+	return withError(m, instead, data).WithID(c.id).WithRelated(c.id)
 }
 
 // originalCode puts the code that an error had into its data. Where the client is

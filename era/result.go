@@ -115,16 +115,32 @@ func withErrorObject(m jsonrpc.Message, object []byte) jsonrpc.Message {
 	return changed.WithRelated(m.Related())
 }
 
+// modernCode returns what a modern client gets in place of a code that 2026-07-28
+// does not leave to servers; ok is false if it does (J10).
+func modernCode(code int) (_ int, ok bool) {
+	switch {
+	case code == CodeResourceNotFound:
+		return jsonrpc.CodeInvalidParams, true
+	case code <= -32020 && code >= -32099:
+		return jsonrpc.CodeInternalError, true
+	}
+	return code, false
+}
+
 // withOriginalCode returns an error as an older server has said it, if it is one
-// that 2026-07-28 has no place for: then its data say which (J10). What originalCode
-// has put there is taken out again.
+// that 2026-07-28 has no place for: then its data say which, and its code is the
+// one that such an error gets (J10). What originalCode has put there is taken out
+// again.
 func withOriginalCode(m jsonrpc.Message) (jsonrpc.Message, bool) {
 	data := m.Lookup("error", "data")
 	if !isObject(data) {
 		return m, false
 	}
-	code, err := strconv.Atoi(string(member(data, "originalCode")))
-	if err != nil || code != CodeResourceNotFound && (code > -32020 || code < -32099) {
+	original, err := strconv.Atoi(string(member(data, "originalCode")))
+	if err != nil {
+		return m, false
+	}
+	if code, ok := modernCode(original); !ok || code != errorCode(m) {
 		return m, false
 	}
 	object := m.ErrorObject()
