@@ -18,7 +18,13 @@ func TestErrorsBetweenLegacySides(t *testing.T) {
 		{"resources/read", `{"code":-32002,"message":"no","data":{"uri":"a:b"}}`, ""},
 		{"resources/read", `{"code":-32002,"message":"no"}`, `{"code":-32002,"message":"no","data":{"uri":"a:b"}}`},
 		{"resources/read", `{"code":-32002,"message":"no","data":[7]}`, ""},
+		{"resources/read", `{"code":-32002,"message":"no","data":{"uri":"a:c","x":1.0}}`, ""},
+		{"resources/read", `{"code":-32002,"message":"no","data":{"uri":null}}`, ""},
+		{"resources/read", `{"code":-32002,"message":"no","data":{"uri":"a:\u0062"}}`, ""},
+		{"resources/read", `{"code":-32002,"message":"no","data":{"x":1}}`, `{"code":-32002,"message":"no","data":{"x":1,"uri":"a:b"}}`},
+		{"resources/read", `{"code":-32002,"message":"no","data":null}`, ""},
 		{"resources/read", `{"code":-32602,"message":"no"}`, ""},
+		{"resources/read", `{"code":-32602,"message":"no","data":{"uri":"a:c"}}`, ""},
 		{"tools/call", `{"code":-32050,"message":"a\u0062"}`, ""},
 		{"tools/call", `{"code":-32050,"message":"no","data":"x"}`, ""},
 		{"prompts/get", `{"code":-32042,"message":"go","data":{"elicitations":[]}}`, ""},
@@ -33,26 +39,50 @@ func TestErrorsBetweenLegacySides(t *testing.T) {
 		{"tools/call", `{"code":-32000,"message":"no","data":{"originalCode":-32002}}`, ""},
 		{"tools/call", `{"code":-32603,"message":"no","data":{"originalCode":-32603}}`, ""},
 	} {
-		m, err := jsonrpc.Parse([]byte(`{"jsonrpc":"2.0","id":1,"method":"` + c.method + `","params":{"uri":"a:b"}}`))
-		if err != nil {
-			t.Fatal(err)
-		}
-		failure, err := jsonrpc.Parse([]byte(`{"jsonrpc":"2.0","id":5,"error":` + c.failure + `}`))
-		if err != nil {
-			t.Fatal(err)
-		}
-		between := server.failure(time.Now(), &serverCall{request: request{id: m.ID(), m: m, method: c.method}}, failure)
+		between, got := betweenLegacySides(t, server, client, c.method, `{"uri":"a:b"}`, c.failure)
 		if code := errorCode(between); code == CodeResourceNotFound || code == CodeURLElicitation {
 			t.Errorf("%s %s: 2026-07-28 has no such error: %s", c.method, c.failure, between.Bytes()) // J10
 		}
-		var out Out
-		client.failed(&clientCall{id: m.ID(), m: m, method: c.method}, between, &out)
 		want := c.arrives
 		if want == "" {
 			want = c.failure
 		}
-		if got := string(out.ToClient[0].ErrorObject()); got != want {
+		if got != want {
 			t.Errorf("%s %s: %s arrives", c.method, c.failure, got)
 		}
 	}
+}
+
+// J10: a resource without a name cannot be named to the client.
+func TestNoResourceWithoutURI(t *testing.T) {
+	server := LegacyServer(LegacyServerOptions{})
+	client := LegacyClient(LegacyClientOptions{}).(*legacyClient)
+	for _, params := range []string{`{}`, `{"uri":null}`, `{"uri":5}`} {
+		const failure = `{"code":-32002,"message":"no"}`
+		between, got := betweenLegacySides(t, server, client, "resources/read", params, failure)
+		if want := `{"code":-32602,"message":"no","data":{"originalCode":-32002}}`; string(between.ErrorObject()) != want {
+			t.Errorf("%s: %s between them", params, between.ErrorObject())
+		}
+		if got != failure {
+			t.Errorf("%s: %s arrives", params, got)
+		}
+	}
+}
+
+// betweenLegacySides returns what an error of a server is in 2026-07-28, and what
+// arrives of it at an older client.
+func betweenLegacySides(t *testing.T, server *LegacyServerFilter, client *legacyClient, method, params, failure string) (between jsonrpc.Message, arrives string) {
+	t.Helper()
+	m, err := jsonrpc.Parse([]byte(`{"jsonrpc":"2.0","id":1,"method":"` + method + `","params":` + params + `}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	said, err := jsonrpc.Parse([]byte(`{"jsonrpc":"2.0","id":5,"error":` + failure + `}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	between = server.failure(time.Now(), &serverCall{request: request{id: m.ID(), m: m, method: method}}, said)
+	var out Out
+	client.failed(&clientCall{id: m.ID(), m: m, method: method}, between, &out)
+	return between, string(out.ToClient[0].ErrorObject())
 }

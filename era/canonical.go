@@ -17,6 +17,13 @@ func member(object []byte, key string) (value []byte) {
 	return value
 }
 
+// sameText reports whether two raw values are one text, however it is escaped.
+func sameText(a, b []byte) bool {
+	text, ok := jsonrpc.Text(a)
+	other, also := jsonrpc.Text(b)
+	return ok && also && text == other
+}
+
 func isObject(raw []byte) bool { return len(raw) > 0 && raw[0] == '{' }
 
 // appendMember appends a member to an object that is being written: `{`, or

@@ -130,9 +130,7 @@ func (f *legacyClient) failed(c *clientCall, m jsonrpc.Message, out *Out) {
 // namesURI reports whether an error of resources/read says that there is no
 // such resource: its data has the URI (C.0).
 func namesURI(failure, read jsonrpc.Message) bool {
-	missing, ok := jsonrpc.Text(failure.Lookup("error", "data", "uri"))
-	wanted, _ := jsonrpc.Text(read.Lookup("params", "uri"))
-	return ok && missing == wanted
+	return sameText(failure.Lookup("error", "data", "uri"), read.Lookup("params", "uri"))
 }
 
 // finish answers the client's request; m has the client's id.

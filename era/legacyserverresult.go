@@ -97,12 +97,7 @@ func (f *LegacyServerFilter) failure(now time.Time, c *serverCall, m jsonrpc.Mes
 	instead, reserved := modernCode(code)
 	switch {
 	case code == CodeResourceNotFound:
-		switch uri := c.m.Lookup("params", "uri"); {
-		case c.method != "resources/read" || uri == nil || data != nil && !isObject(data): // nothing else tells
-			data = originalCode(code, data)
-		case member(data, "uri") == nil:
-			data = jsonrpc.With(data, "uri", uri)
-		}
+		data = c.notFound(data)
 	case code == CodeURLElicitation && MayAskForInput(c.method):
 		if response, ok := f.sendToURL(now, c, data); ok {
 			return response
@@ -114,6 +109,22 @@ func (f *LegacyServerFilter) failure(now time.Time, c *serverCall, m jsonrpc.Mes
 		data = originalCode(code, data)
 	}
 	return withError(m, instead, data).WithID(c.id).WithRelated(c.id)
+}
+
+// notFound returns the data of an error that says that there is no such resource.
+// They say so by the URI that was asked for (C.0), or else, where they name another
+// or cannot name one, by the code (J10).
+func (c *serverCall) notFound(data []byte) []byte {
+	uri := c.m.Lookup("params", "uri")
+	if _, ok := jsonrpc.Text(uri); ok && c.method == "resources/read" {
+		switch said := member(data, "uri"); {
+		case said == nil && (data == nil || isObject(data)):
+			return jsonrpc.With(data, "uri", uri)
+		case sameText(said, uri):
+			return data
+		}
+	}
+	return originalCode(CodeResourceNotFound, data)
 }
 
 // originalCode puts the code that an error had into its data. Where the client is
