@@ -38,6 +38,11 @@ func TestErrorsBetweenLegacySides(t *testing.T) {
 		{"tools/call", `{"code":-32602,"message":"no","data":{"originalCode":-32050}}`, ""},
 		{"tools/call", `{"code":-32000,"message":"no","data":{"originalCode":-32002}}`, ""},
 		{"tools/call", `{"code":-32603,"message":"no","data":{"originalCode":-32603}}`, ""},
+		{"resources/read", `{"code":-32002,"message":"no","data":{"originalCode":-32002,"uri":"a:b"}}`, ""},
+		{"tools/call", `{"code":-32050,"message":"no","data":{"originalCode":5,"x":1}}`, ""},
+		{"tools/call", `{"code":-32050,"message":"no","data":{"originalData":"x"}}`, ""},
+		{"tools/call", `{"code":-32050,"message":"no","data":{}}`, ""},
+		{"tools/call", `{"code":-32050,"message":"no","data":null}`, ""},
 	} {
 		between, got := betweenLegacySides(t, server, client, c.method, `{"uri":"a:b"}`, c.failure)
 		if code := errorCode(between); code == CodeResourceNotFound || code == CodeURLElicitation {

@@ -112,11 +112,11 @@ func (f *LegacyServerFilter) failure(now time.Time, c *serverCall, m jsonrpc.Mes
 }
 
 // notFound returns the data of an error that says that there is no such resource.
-// They say so by the URI that was asked for (C.0), or else, where they name another
-// or cannot name one, by the code (J10).
+// They say so by the URI that was asked for (C.0), or else, where they name another,
+// cannot name one, or have a code of their own, by the code (J10).
 func (c *serverCall) notFound(data []byte) []byte {
 	uri := c.m.Lookup("params", "uri")
-	if _, ok := jsonrpc.Text(uri); ok && c.method == "resources/read" {
+	if _, ok := jsonrpc.Text(uri); ok && c.method == "resources/read" && member(data, "originalCode") == nil {
 		switch said := member(data, "uri"); {
 		case said == nil && (data == nil || isObject(data)):
 			return jsonrpc.With(data, "uri", uri)
@@ -127,11 +127,12 @@ func (c *serverCall) notFound(data []byte) []byte {
 	return originalCode(CodeResourceNotFound, data)
 }
 
-// originalCode puts the code that an error had into its data. Where the client is
-// an older one, too, withOriginalCode undoes it.
+// originalCode puts the code that an error had into its data: beside what they
+// have, or around them if they have no room for it. Where the client is an older
+// one, too, withOriginalCode undoes it.
 func originalCode(code int, data []byte) []byte {
 	number := strconv.AppendInt(nil, int64(code), 10)
-	if data == nil || isObject(data) {
+	if data == nil || isObject(data) && !isEmpty(data) && member(data, "originalCode") == nil && member(data, "originalData") == nil {
 		return jsonrpc.With(data, "originalCode", number)
 	}
 	out := appendMember([]byte{'{'}, "originalCode", number)

@@ -144,14 +144,12 @@ func withOriginalCode(m jsonrpc.Message) (jsonrpc.Message, bool) {
 		return m, false
 	}
 	object := m.ErrorObject()
-	was := member(data, "originalData")
-	if was == nil {
-		was = jsonrpc.Without(data, "originalCode")
-	}
-	if isObject(was) && isEmpty(was) {
+	if was := member(data, "originalData"); was != nil {
+		object = jsonrpc.With(object, "data", was)
+	} else if rest := jsonrpc.Without(data, "originalCode"); isEmpty(rest) {
 		object = jsonrpc.Without(object, "data")
 	} else {
-		object = jsonrpc.With(object, "data", was)
+		object = jsonrpc.With(object, "data", rest)
 	}
 	return withErrorObject(m, jsonrpc.With(object, "code", member(data, "originalCode"))), true
 }
