@@ -3,6 +3,7 @@ package hub
 import (
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -48,11 +49,23 @@ func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			h.opts.publicPrefix(r)+h.base(at.spec.Name)+"/mcp", http.StatusNotFound)
 	case !h.opts.Alone && path == "/servers":
 		h.index(w, r)
-	case h.opts.Alone:
-		http.Error(w, "not found; the MCP endpoints are /mcp (Streamable HTTP), /sse (HTTP+SSE) and /ws (WebSocket)", http.StatusNotFound)
 	default:
-		http.Error(w, "not found; /servers lists the servers, each at /servers/NAME/mcp (Streamable HTTP), /servers/NAME/sse (HTTP+SSE) and /servers/NAME/ws (WebSocket)", http.StatusNotFound)
+		http.Error(w, h.notFound(), http.StatusNotFound)
 	}
+}
+
+// notFound says where clients should go. HTTP+SSE is left out where a server
+// withholds it: the index says which have it.
+func (h *Hub) notFound() string {
+	text, base := "not found; the MCP endpoints are ", ""
+	if !h.opts.Alone {
+		text, base = "not found; /servers lists the servers, each at ", "/servers/NAME"
+	}
+	text += base + "/mcp (Streamable HTTP)"
+	if !slices.ContainsFunc(h.list(), func(s *server) bool { return s.withholds("sse") }) {
+		text += ", " + base + "/sse (HTTP+SSE)"
+	}
+	return text + " and " + base + "/ws (WebSocket)"
 }
 
 // trimSlash takes a slash off the end of a path.

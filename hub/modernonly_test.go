@@ -42,3 +42,27 @@ func TestOnlyModernClients(t *testing.T) {
 		t.Errorf("another site's page: %d %s", status, body)
 	}
 }
+
+// SS10: who asks for something that there is not is told only of what there is.
+func TestNotFoundNamesWhatIsServed(t *testing.T) {
+	modern := demoSpec(t, "modern")
+	modern.Clients = era.OnlyModern
+	for _, tt := range []struct {
+		alone bool
+		specs []hub.Spec
+		want  string
+	}{
+		{true, []hub.Spec{demoSpec(t, "all")}, "not found; the MCP endpoints are /mcp (Streamable HTTP), /sse (HTTP+SSE) and /ws (WebSocket)"},
+		{true, []hub.Spec{modern}, "not found; the MCP endpoints are /mcp (Streamable HTTP) and /ws (WebSocket)"},
+		{false, []hub.Spec{demoSpec(t, "all")}, "not found; /servers lists the servers, each at /servers/NAME/mcp (Streamable HTTP), /servers/NAME/sse (HTTP+SSE) and /servers/NAME/ws (WebSocket)"},
+		{false, []hub.Spec{modern}, "not found; /servers lists the servers, each at /servers/NAME/mcp (Streamable HTTP) and /servers/NAME/ws (WebSocket)"},
+		{false, []hub.Spec{modern, demoSpec(t, "all")}, "not found; /servers lists the servers, each at /servers/NAME/mcp (Streamable HTTP) and /servers/NAME/ws (WebSocket)"},
+	} {
+		_, url := start(t, hub.Options{Alone: tt.alone}, tt.specs...)
+		for _, path := range []string{"/", "/nothing", "/servers/modern/nothing"} {
+			if status, _, body := do(t, http.MethodGet, url+path, ""); status != http.StatusNotFound || strings.TrimSpace(body) != tt.want {
+				t.Errorf("%s of %d servers: %d %s", path, len(tt.specs), status, body)
+			}
+		}
+	}
+}
