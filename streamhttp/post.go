@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -220,7 +221,7 @@ func (h *Handler) serveStream(p *post, messages []jsonrpc.Message) {
 			if p.rd.await(nil) {
 				return
 			}
-			p.s.withdraw(todo.takeBack())
+			p.s.withdraw(todo.rest())
 			abort()
 		}
 		if p.rd.await(nil) {
@@ -248,7 +249,7 @@ func (h *Handler) serveStream(p *post, messages []jsonrpc.Message) {
 		case stream || timeUp:
 			p.s.commit(p.st)
 			h.serveSSE(p.w, p.r, p.s, p.st, p.rd, &todo)
-			p.s.undelivered(todo.takeBack())
+			p.s.undelivered(todo.rest())
 			return
 		case whole != nil && late == nil: // no call is left that lookForLate would find
 			late = time.After(time.Until(p.st.due))
@@ -316,6 +317,36 @@ func (o *outbox) takeBack() []jsonrpc.Message {
 	}
 	o.held = nil
 	return o.messages
+}
+
+// restWait is how long the rest of a batch waits for the server to take it when
+// there is nobody left to answer.
+const restWait = time.Minute
+
+// rest passes on the notifications and responses that are left of a batch which
+// the server has begun to take: the end of its reply, or of the connection, is
+// none of theirs, and the server may wait for them (LI9). It returns what the
+// server has not got.
+func (o *outbox) rest() []jsonrpc.Message {
+	left := o.takeBack()
+	if !o.begun || len(left) == 0 || o.s.alone {
+		return left
+	}
+	isRequest := func(m jsonrpc.Message) bool { return m.Kind() == jsonrpc.Request }
+	requests := slices.DeleteFunc(slices.Clone(left), func(m jsonrpc.Message) bool { return !isRequest(m) })
+	o.messages = slices.DeleteFunc(slices.Clone(left), isRequest)
+	enough := time.NewTimer(restWait)
+	defer enough.Stop()
+	for taken := o.pass(); taken != nil; taken = o.pass() {
+		select {
+		case <-taken:
+		case <-o.s.done:
+			return append(requests, o.takeBack()...)
+		case <-enough.C:
+			return append(requests, o.takeBack()...)
+		}
+	}
+	return append(requests, o.takeBack()...)
 }
 
 // delivered says that the server has got the first message.

@@ -218,8 +218,8 @@ func TestServerBatchSessionEnds(t *testing.T) {
 	})
 }
 
-// A batch that is cut off before the server has taken all of it leaves
-// nothing behind: the ids can be used again, and the session can end.
+// A batch that is cut off before the server has taken all of it leaves no
+// requests behind: the ids can be used again, and the session can end.
 func TestServerBatchCutOff(t *testing.T) {
 	for _, taken := range []int{0, 1} {
 		bubble(t, fmt.Sprint(taken), func(t *testing.T) {
@@ -231,6 +231,9 @@ func TestServerBatchCutOff(t *testing.T) {
 				p.getsText(note)
 			}
 			r.cut()
+			for range taken { // the server has begun to take it: it gets the other one, too
+				p.getsText(note)
+			}
 			p.getsNothing()
 			for id := 1; id <= 2; id++ {
 				again := u.post(fmt.Sprintf(request, id))
@@ -262,6 +265,44 @@ func TestServerBatchRest(t *testing.T) {
 				time.Sleep(time.Hour)
 				synctest.Wait()
 				r.isJSON("[" + result("1") + "]")
+			})
+		})
+	}
+}
+
+// LI9: what stands behind the requests of a batch gets to the server also when the
+// last of them is answered before, or the client hangs up: another call may wait
+// for it.
+func TestServerBatchTail(t *testing.T) {
+	for _, name := range []string{"answered", "answered late", "hung up", "hung up before the reply"} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newSite(t, streamhttp.HandlerOptions{})
+				u, p := s.open(r25a)
+				answer := `{"jsonrpc":"2.0","id":"q","result":{}}`
+				u.post(request("2"))
+				p.getsText(request("2"))
+				p.says(`{"jsonrpc":"2.0","id":"q","method":"roots/list"}`)
+				r := u.post("[" + request("1") + "," + note + "," + answer + "]")
+				p.getsText(request("1"))
+				switch name {
+				case "answered":
+					time.Sleep(time.Second) // the reply is a stream
+					p.says(result("1"))
+					r.gets(result("1"))
+				case "answered late":
+					p.says(result("1"))
+					time.Sleep(time.Second)
+					r.gets(result("1"))
+				case "hung up":
+					time.Sleep(time.Second)
+					r.cut()
+				default:
+					r.cut()
+				}
+				synctest.Wait()
+				p.getsText(note)
+				p.getsText(answer)
 			})
 		})
 	}
