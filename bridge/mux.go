@@ -46,8 +46,8 @@ type MuxOptions struct {
 
 	// Backoff is the time to the next attempt after a first failure to start
 	// the server or keep it up for a minute; it doubles with each one that
-	// follows, up to MaxBackoff. A server that has answered calls, owes none, and
-	// ends in an orderly way (IsOrderly) is no failure: a call starts the next at
+	// follows, up to MaxBackoff. A server that has answered calls, and ends
+	// in an orderly way (IsOrderly), is no failure: a call starts the next at
 	// once, and only open subscriptions wait. 0 means DefaultBackoff and
 	// DefaultMaxBackoff.
 	Backoff    time.Duration

@@ -41,9 +41,9 @@ func TestMuxServerPerCall(t *testing.T) {
 		x.serverGets(call(fmt.Sprint(n)))
 		x.serverSays(`{"jsonrpc":"2.0","id":%d,"result":{}}`, n-1)
 		a.gets(answered)
-		_ = x.server.Close() // it owes the other one
+		_ = x.server.Close() // it owes the other one, which came when it was about to go
 		synctest.Wait()
-		if wait := x.waits[10]; wait < 300*time.Millisecond {
+		if wait := x.waits[10]; wait != 0 {
 			t.Errorf("after a call without an answer: the next attempt is due in %v", wait)
 		}
 		if m, ok := soon(a); !ok || !m.IsError() {
@@ -57,7 +57,7 @@ func TestMuxServerPerCall(t *testing.T) {
 		}
 		_ = x.server.Close() // a filter has answered for it
 		synctest.Wait()
-		if wait := x.waits[11]; wait < 600*time.Millisecond {
+		if wait := x.waits[11]; wait < 300*time.Millisecond {
 			t.Errorf("after an answer in its place: the next attempt is due in %v", wait)
 		}
 	})

@@ -330,7 +330,7 @@ func (x *Mux) down(s *muxServer, err error, lived time.Duration) {
 		return
 	}
 	now := time.Now()
-	if IsOrderly(err) && s.answered && !x.owes(s) {
+	if IsOrderly(err) && s.answered && !s.failed { // what it owes came when it was about to go
 		x.pause = now.Add(x.breaker.done(now, lived))
 	} else {
 		x.breaker.ended(now, lived)
@@ -343,20 +343,6 @@ func (x *Mux) down(s *muxServer, err error, lived time.Duration) {
 	if x.opts.Restarting != nil {
 		x.opts.Restarting(err, wait)
 	}
-}
-
-// owes reports whether a server has left a call without an answer. It is called
-// with mu held.
-func (x *Mux) owes(s *muxServer) bool {
-	if s.failed {
-		return true
-	}
-	for _, call := range x.calls {
-		if call.server == s && call.listen == nil {
-			return true
-		}
-	}
-	return false
 }
 
 // write writes to the server what clients send, until it has ended.

@@ -5,32 +5,41 @@ import (
 	"strings"
 )
 
-// envFile reads variables from a file, one NAME=VALUE a line. As in the .env
-// files of editors, "export" may stand before the name and quotes around the
-// value; in double quotes, \n, \r, \t, \" and \\ are what they are in JSON.
+// envFile reads variables from a file, one Variable a line.
 func (p *parser) envFile(m member, env map[string]string) {
 	p.eachLine(m, func(line string) (wrong string) {
-		name, value, ok := strings.Cut(strings.TrimPrefix(line, "export "), "=")
-		name = strings.TrimSpace(name)
-		if !ok || name == "" || strings.ContainsAny(name, " \t\"'") {
-			return "write NAME=VALUE"
+		name, value, wrong := Variable(line)
+		if wrong == "" {
+			env[name] = value
 		}
-		value = strings.TrimSpace(value)
-		if value != "" && (value[0] == '"' || value[0] == '\'') {
-			if len(value) < 2 || value[len(value)-1] != value[0] {
-				return "the value begins with a quote and does not end with it"
-			}
-			double := value[0] == '"'
-			if value = value[1 : len(value)-1]; double {
-				value = escapes.Replace(value)
-			}
-		}
-		if strings.ContainsRune(value, 0) {
-			return "the value contains a zero character"
-		}
-		env[name] = value
-		return ""
+		return wrong
 	})
+}
+
+// Variable reads a line NAME=VALUE of a file of variables; wrong says what is wrong
+// with it, without showing any of it. As in the .env files of editors, "export" may
+// stand before the name and quotes around the value; in double quotes, \n, \r, \t,
+// \" and \\ are what they are in JSON.
+func Variable(line string) (name, value, wrong string) {
+	name, value, ok := strings.Cut(strings.TrimPrefix(line, "export "), "=")
+	name = strings.TrimSpace(name)
+	if !ok || name == "" || strings.ContainsAny(name, " \t\"'") {
+		return "", "", "write NAME=VALUE"
+	}
+	value = strings.TrimSpace(value)
+	if value != "" && (value[0] == '"' || value[0] == '\'') {
+		if len(value) < 2 || value[len(value)-1] != value[0] {
+			return "", "", "the value begins with a quote and does not end with it"
+		}
+		double := value[0] == '"'
+		if value = value[1 : len(value)-1]; double {
+			value = escapes.Replace(value)
+		}
+	}
+	if strings.ContainsRune(value, 0) {
+		return "", "", "the value contains a zero character"
+	}
+	return name, value, ""
 }
 
 var escapes = strings.NewReplacer(`\n`, "\n", `\r`, "\r", `\t`, "\t", `\"`, `"`, `\\`, `\`)

@@ -15,6 +15,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/pflag"
 
+	"github.com/mcp-bridge/mcp-bridge/config"
 	"github.com/mcp-bridge/mcp-bridge/supervisor"
 )
 
@@ -111,10 +112,11 @@ func (f *childFlags) extraEnv(lookup func(string) (string, bool)) ([]string, err
 	var extra []string
 	if f.envFile != "" {
 		err := eachLine("--env-file", f.envFile, func(n int, line string) error {
-			if k, _, ok := strings.Cut(line, "="); !ok || k == "" {
-				return usagef("--env-file %s, line %d: write NAME=value", f.envFile, n)
+			name, value, wrong := config.Variable(line)
+			if wrong != "" {
+				return usagef("--env-file %s, line %d: %s", f.envFile, n, wrong)
 			}
-			extra = append(extra, line)
+			extra = append(extra, name+"="+value)
 			return nil
 		})
 		if err != nil {

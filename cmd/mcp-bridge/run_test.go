@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -218,6 +219,24 @@ func TestHeaders(t *testing.T) {
 		if _, err := headers([]string{bad}, "", lookup); err == nil {
 			t.Errorf("header %q was accepted", bad)
 		}
+	}
+}
+
+// --env-file reads what envFile of a configuration reads.
+func TestEnvFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "env")
+	write := func(text string) *childFlags {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return &childFlags{envFile: file, env: []string{"C=last"}}
+	}
+	got, err := write("A=\"a b\"\n# comment\nexport B='q'\nC=c=d\n").extraEnv(os.LookupEnv)
+	if want := []string{"A=a b", "B=q", "C=c=d", "C=last"}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("%q, %v; want %q", got, err, want)
+	}
+	if _, err := write("A=1\nB=\"secret\n").extraEnv(os.LookupEnv); err == nil || !strings.Contains(err.Error(), "line 2: the value begins with a quote") || strings.Contains(err.Error(), "secret") {
+		t.Errorf("a quote without an end: %v", err)
 	}
 }
 

@@ -73,7 +73,7 @@ How much serve runs
 
 A server that is run (serve, connect)
   --env NAME=VALUE, -e     set a variable in its environment, or pass ours on with NAME alone; may be repeated
-  --env-file FILE          variables, one NAME=VALUE a line
+  --env-file FILE          variables, one NAME=VALUE a line, as in .env files
   --pass-env WHAT          what it inherits: all (without MCP_BRIDGE_*), safe, or NAME,NAME,...
                            (default all; in a configuration file, safe)
   --cwd DIR                its working directory
