@@ -2,6 +2,8 @@ package bridge
 
 import (
 	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/era"
 )
 
 // This file sees to it that nobody waits without a word for a subscription that
@@ -10,8 +12,6 @@ import (
 // ackWait is how long a server may take to acknowledge a subscription. It may
 // have to be started or initialized for it, or be busy with something else.
 const ackWait = time.Minute
-
-const notAcknowledged = "the server does not acknowledge subscriptions/listen"
 
 var notAcknowledgedReason = []byte(`"it was not acknowledged"`)
 
@@ -48,7 +48,7 @@ func (s *muxServer) giveUpListens() {
 		if call.listen.honoured != nil {
 			s.relisten(call)
 		} else {
-			x.finish(call, refusal(call, notAcknowledged, timeoutData))
+			x.finish(call, refusal(call, era.NotAcknowledged, timeoutData))
 		}
 	}
 	s.acks.set(next, s.giveUpListens)

@@ -18,6 +18,19 @@ func notAcknowledgedNote(id string) string {
 	return `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + id + `,"reason":"it was not acknowledged"}}`
 }
 
+// listening returns the first client of a Mux, who has a subscription under id at
+// its first server.
+func (x *muxed) listening(id string) *muxClient {
+	x.t.Helper()
+	c := x.dial()
+	c.says(listenCall(id))
+	x.up()
+	x.serverGets(listenCall("1"))
+	x.serverSays("%s", ack("1", `{"toolsListChanged":true}`))
+	c.gets(id + " " + ack(id, `{"toolsListChanged":true}`))
+	return c
+}
+
 // MI21, ST12: a subscription that the server does not acknowledge within a
 // minute is cancelled there and answered with an error; one that it does stays.
 func TestMuxListenIsNotAcknowledged(t *testing.T) {
@@ -63,12 +76,7 @@ func TestMuxListenIsNotAcknowledged(t *testing.T) {
 func TestMuxListenIsNotAcknowledgedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := newMux(t, bridge.MuxOptions{})
-		a := x.dial()
-		a.says(listenCall("1"))
-		x.up()
-		x.serverGets(listenCall("1"))
-		x.serverSays("%s", ack("1", `{"toolsListChanged":true}`))
-		a.gets("1 " + ack("1", `{"toolsListChanged":true}`))
+		a := x.listening("1")
 		time.Sleep(time.Hour)
 		_ = x.server.Close()
 		x.up()
@@ -106,12 +114,7 @@ func TestMuxListenToFrozenServer(t *testing.T) {
 func TestMuxOrderlyLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := newMux(t, bridge.MuxOptions{})
-		a := x.dial()
-		a.says(listenCall("9"))
-		x.up()
-		x.serverGets(listenCall("1"))
-		x.serverSays("%s", ack("1", `{"toolsListChanged":true}`))
-		a.gets("9 " + ack("9", `{"toolsListChanged":true}`))
+		a := x.listening("9")
 		began, wait := time.Now(), bridge.DefaultBackoff
 		n := 1
 		answer := func() {

@@ -17,6 +17,10 @@ const (
 	reopenRefill  = time.Minute // each takes as long
 )
 
+// NotAcknowledged is the text of the error in place of a subscription that the
+// server does not acknowledge (MI21).
+const NotAcknowledged = "the server does not acknowledge subscriptions/listen"
+
 // changes are the lists of whose changes one hears.
 type changes struct{ tools, prompts, resources bool }
 
@@ -76,7 +80,7 @@ func (f *legacyClient) listenDue(now time.Time, out *Out) {
 	if l.next != nil {
 		id := l.next.id
 		f.closeListen(id, out)
-		f.nextFailed(now, &Refusal{jsonrpc.CodeInternalError, "the server does not acknowledge subscriptions/listen", reasonData("timeout")}, out)
+		f.nextFailed(now, &Refusal{jsonrpc.CodeInternalError, NotAcknowledged, reasonData("timeout")}, out)
 		return
 	}
 	l.openAt = time.Time{}

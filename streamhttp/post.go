@@ -332,18 +332,21 @@ func (o *outbox) rest() []jsonrpc.Message {
 	if !o.begun || len(left) == 0 || o.s.alone {
 		return left
 	}
-	isRequest := func(m jsonrpc.Message) bool { return m.Kind() == jsonrpc.Request }
-	requests := slices.DeleteFunc(slices.Clone(left), func(m jsonrpc.Message) bool { return !isRequest(m) })
-	o.messages = slices.DeleteFunc(slices.Clone(left), isRequest)
+	requests := onlyRequests(left)
+	o.messages = slices.DeleteFunc(slices.Clone(left), func(m jsonrpc.Message) bool { return m.Kind() == jsonrpc.Request })
 	enough := time.NewTimer(restWait)
 	defer enough.Stop()
-	for taken := o.pass(); taken != nil; taken = o.pass() {
+	for over := false; !over; {
+		taken := o.pass()
+		if taken == nil {
+			break
+		}
 		select {
 		case <-taken:
 		case <-o.s.done:
-			return append(requests, o.takeBack()...)
+			over = true
 		case <-enough.C:
-			return append(requests, o.takeBack()...)
+			over = true
 		}
 	}
 	return append(requests, o.takeBack()...)

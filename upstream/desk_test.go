@@ -165,6 +165,7 @@ func TestDeskTries(t *testing.T) {
 		if m, err := d.Recv(t.Context()); err != nil || m.IsError() {
 			t.Fatalf("%s, %v", m.Bytes(), err)
 		}
+		synctest.Wait() // who has written the last one has put the pen down
 		if !try(parse(t, callWith(3, "tools/call", "e"))) {
 			t.Error("a server that takes everything at once was not given a request")
 		}
@@ -235,7 +236,7 @@ func TestIntroductions(t *testing.T) {
 	}
 	requests = append(requests, parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call"}`))
 	s := &Server{}
-	for range 4 * strangers {
+	for range 4 * replaceAfter {
 		for _, a := range requests {
 			for _, b := range requests {
 				for _, m := range []jsonrpc.Message{a, b, b} {
@@ -271,7 +272,7 @@ func TestIntroductionsAreKept(t *testing.T) {
 		}
 	}
 	second := of(`,"io.modelcontextprotocol/clientInfo":{"name":"second"}`)
-	for range strangers {
+	for range replaceAfter {
 		s.introductionOf(second)
 	}
 	if got := s.introductionOf(second); got.meta == "" {

@@ -208,7 +208,7 @@ func (s *Server) introductionOf(m jsonrpc.Message) introduction {
 	// Of clients that take turns one is kept, and sometimes another. A _meta with
 	// a progress token is another each time.
 	constant := m.ProgressToken().IsZero()
-	if len(raw) <= maxCapabilities && (last == nil || constant && s.strange.Add(1)%strangers == 0) {
+	if len(raw) <= maxCapabilities && (last == nil || constant && s.missed.Add(1)%replaceAfter == 0) {
 		kept := next
 		if kept.clientInfo = bytes.Clone(meta.ClientInfo); constant {
 			kept.meta = string(raw)
@@ -218,9 +218,9 @@ func (s *Server) introductionOf(m jsonrpc.Message) introduction {
 	return next
 }
 
-// strangers is how many requests in a row, or nearly, say something else than what
-// is kept before that is replaced.
-const strangers = 8
+// replaceAfter is how many requests say something else than what is kept before
+// that is replaced.
+const replaceAfter = 8
 
 // introduction is what a client says of itself.
 type introduction struct {

@@ -90,7 +90,7 @@ type Server struct {
 	number  atomic.Uint64 // of units that are not shared
 
 	introduced atomic.Pointer[introduction] // of some modern client; see introductionOf
-	strange    atomic.Uint32                // counts requests that said something else
+	missed     atomic.Uint32                // requests that have said something else
 
 	sessionless atomic.Bool // a remote server has answered initialize without beginning a session
 
@@ -148,9 +148,9 @@ func New(spec Spec) (*Server, error) {
 	}
 	opts.NoRenew = false
 	s.lasting = &remote.Dialer{URL: spec.URL, Options: opts}
-	opts.TellRenewed = true
-	s.telling = &remote.Dialer{URL: spec.URL, Options: opts}
-	opts.TellRenewed = false
+	telling := opts
+	telling.TellRenewed = true
+	s.telling = &remote.Dialer{URL: spec.URL, Options: telling}
 	opts.NoRenew = true
 	s.remote = &remote.Dialer{URL: spec.URL, Options: opts}
 	s.once = s.remote
