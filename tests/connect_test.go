@@ -79,7 +79,12 @@ func TestConnectPrettyPrinted(t *testing.T) {
 // TestConnectBigMessage: 30 MB cross the bridge both ways unchanged.
 func TestConnectBigMessage(t *testing.T) {
 	t.Parallel()
-	p := connected(t, newUpstream(t))
+	u := newUpstream(t)
+	u.answer = func(w http.ResponseWriter, _ *http.Request, body string) {
+		_, params, _ := strings.Cut(body, `"params":`)
+		reply(w, `{"jsonrpc":"2.0","id":1,"result":`+params)
+	}
+	p := connected(t, u)
 	params := big(30 << 20)
 	go io.WriteString(p.stdin, `{"jsonrpc":"2.0","id":1,"method":"echo","params":`+params+"}\n")
 	if got, want := p.line(), `{"jsonrpc":"2.0","id":1,"result":`+params+`}`; got != want {

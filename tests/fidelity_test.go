@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -125,13 +126,11 @@ func TestServeBigMessage(t *testing.T) {
 
 // big is a JSON object of about n bytes that does not repeat itself.
 func big(n int) string {
-	var b strings.Builder
-	b.WriteString(`{"data":"`)
-	for i := 0; b.Len() < n; i++ {
-		fmt.Fprintf(&b, "%x é\\n", i*2654435761)
+	b := append(make([]byte, 0, n+64), `{"data":"`...)
+	for i := int64(0); len(b) < n; i++ {
+		b = append(strconv.AppendInt(b, i*2654435761, 16), ` é\n`...)
 	}
-	b.WriteString(`"}`)
-	return b.String()
+	return string(append(b, `"}`...))
 }
 
 // TestServeManyNotifications: 20,000 notifications and the result, written in

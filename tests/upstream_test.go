@@ -155,14 +155,28 @@ func (u *upstream) bodies(ok func(seen) bool) []string {
 	return out
 }
 
-// envelope returns method and id of a message, as spelled.
+// envelope returns method and id of a message, as spelled. It does not read on
+// when it has both: the rest may be long.
 func envelope(body string) (method, id string) {
-	var m struct {
-		Method string
-		ID     json.RawMessage
+	d := json.NewDecoder(strings.NewReader(body))
+	d.Token()
+	for d.More() && (method == "" || id == "") {
+		key, err := d.Token()
+		if err != nil {
+			break
+		}
+		var value json.RawMessage
+		if d.Decode(&value) != nil {
+			break
+		}
+		switch key {
+		case "method":
+			json.Unmarshal(value, &method)
+		case "id":
+			id = string(value)
+		}
 	}
-	json.Unmarshal([]byte(body), &m)
-	return m.Method, string(m.ID)
+	return method, id
 }
 
 func isMethod(name string) func(seen) bool {

@@ -2,8 +2,11 @@ package matrix
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net"
 	"net/http"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,6 +21,9 @@ type wsClient struct {
 	*end
 	conn   *websocket.Conn
 	dialer dialer
+
+	leaving atomic.Bool
+	left    chan error // what our closing handshake came to; one at most
 }
 
 // dialWS connects and offers the subprotocol mcp, which a server must choose (WS2).
@@ -25,7 +31,7 @@ func dialWS(t testing.TB, e *end, url string) *wsClient {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	c := &wsClient{end: e}
+	c := &wsClient{end: e, left: make(chan error, 1)}
 	conn, _, err := websocket.Dial(ctx, url, &websocket.DialOptions{
 		Subprotocols: []string{"mcp"},
 		HTTPClient:   &http.Client{Transport: &http.Transport{DialContext: c.dialer.dial}},
@@ -45,9 +51,16 @@ func dialWS(t testing.TB, e *end, url string) *wsClient {
 // read delivers what comes: one message a text frame (WS2).
 func (c *wsClient) read(ctx context.Context) {
 	for {
+		time.Sleep(30 * time.Millisecond)
 		kind, text, err := c.conn.Read(ctx)
 		if err != nil {
-			c.end.ended(closing(err))
+			how := closing(err)
+			// Whoever closes reads the peer's close frame itself if nobody is
+			// reading at that moment; then Read only learns that all is over.
+			if errors.Is(err, net.ErrClosed) && c.leaving.Load() && <-c.left == nil {
+				how = "closed with 1000"
+			}
+			c.end.ended(how)
 			return
 		}
 		if kind != websocket.MessageText {
@@ -84,7 +97,10 @@ func (c *wsClient) reject(t testing.TB, text string, code int, ids ...string) {
 func (c *wsClient) hangUp(t testing.TB) {
 	t.Helper()
 	began := time.Now()
-	if err := c.conn.Close(websocket.StatusNormalClosure, ""); err != nil {
+	c.leaving.Store(true)
+	err := c.conn.Close(websocket.StatusNormalClosure, "")
+	c.left <- err
+	if err != nil {
 		t.Errorf("%s: the closing handshake failed after %v: %v", c.who, time.Since(began), err)
 	}
 }
