@@ -19,7 +19,7 @@ import (
 )
 
 // scripted returns the Server of a command whose processes answer what they are
-// sent with the lines that say returns.
+// sent with the lines that say returns; "id":ID stands for the id of it.
 func scripted(t *testing.T, spec Spec, say func(m jsonrpc.Message) []string) *Server {
 	t.Helper()
 	spec.Command = supervisor.Spec{Name: "fake", Path: "fake"}
@@ -47,7 +47,7 @@ func scripted(t *testing.T, spec Spec, say func(m jsonrpc.Message) []string) *Se
 					return
 				}
 				for _, line := range say(m) {
-					answer, err := jsonrpc.Parse([]byte(strings.Replace(line, "ID", m.ID().String(), 1)))
+					answer, err := jsonrpc.Parse([]byte(strings.Replace(line, `"id":ID`, `"id":`+m.ID().String(), 1)))
 					if err != nil {
 						panic(line)
 					}
