@@ -51,7 +51,6 @@ func dialWS(t testing.TB, e *end, url string) *wsClient {
 // read delivers what comes: one message a text frame (WS2).
 func (c *wsClient) read(ctx context.Context) {
 	for {
-		time.Sleep(30 * time.Millisecond)
 		kind, text, err := c.conn.Read(ctx)
 		if err != nil {
 			how := closing(err)
