@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"sync"
+	"sync/atomic"
 
 	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
@@ -23,11 +24,13 @@ func ByEra(legacy, modern Handler) Handler {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		s := &split{client: client, ctx: ctx, cancel: cancel, reading: make(chan struct{}, 1)}
+		s.from, _ = client.(Offerer)
 		for i, h := range []Handler{legacy, modern} {
 			over, leave := context.WithCancel(context.Background())
 			defer leave()
-			s.halves[i] = half{split: s, handler: h, over: over, leaves: leave,
-				filled: make(chan struct{}, 1), room: make(chan struct{}, 1)}
+			half := &s.halves[i]
+			half.split, half.handler, half.over, half.leaves = s, h, over, leave
+			half.filled, half.room = make(chan struct{}, 1), make(chan struct{}, 1)
 		}
 		m, err := client.Recv(ctx)
 		if err != nil {
@@ -57,17 +60,19 @@ const (
 const maxEarly = 16
 
 // split shares one client's Conn between two Handlers. Whoever waits in Recv
-// and has the turn reads the client, and puts aside what is for the other.
+// and has the turn reads the client, and puts aside what is for the other. As long
+// as there is one, which mostly stays so, the turn is always its own.
 type split struct {
 	client  Conn
+	from    Offerer // client; nil: it is none
 	ctx     context.Context
 	cancel  context.CancelFunc
-	reading chan struct{}  // holds one element while somebody reads the client
+	reading chan struct{}  // holds one element while somebody reads the client, once there are both
 	wg      sync.WaitGroup // the Handler that was started second
+	both    atomic.Bool    // both have been started; set under mu, by who reads
 
 	mu       sync.Mutex
 	halves   [2]half
-	both     bool // both have been started
 	first    *half
 	asked    map[jsonrpc.ID]*half // requests in progress since then
 	ended    error                // what the client's Recv has ended with
@@ -83,10 +88,14 @@ type half struct {
 	room    chan struct{}   // holds one element when something was taken
 	over    context.Context // done when it is closed, or its Handler has returned
 	leaves  context.CancelFunc
+	closed  atomic.Bool // set under split.mu
 
-	started bool              // under split.mu, as all below
+	begun bool  // while it is alone: nothing waits in early, and nothing has ended; only Offer and Unread use it
+	take  Taker // of the Offer that is going on
+	alone Taker // take for messages that are for h while it is alone; nil: not needed yet
+
+	started bool              // under split.mu, as early
 	early   []jsonrpc.Message // read by the other half
-	closed  bool
 }
 
 // run serves the client, and tells the other half when it is over.
@@ -101,7 +110,8 @@ func (h *half) run() error {
 func (h *half) leave(why error) (last bool) {
 	h.mu.Lock()
 	unheard := h.early
-	h.closed, h.early = true, nil
+	h.closed.Store(true)
+	h.early = nil
 	h.leaves()
 	if h.why == nil {
 		h.why = why
@@ -118,7 +128,7 @@ func (h *half) leave(why error) (last bool) {
 // whether there is nothing to end. It is called with mu held.
 func (h *half) leaveOther() (last bool) {
 	for i := range h.halves {
-		if o := &h.halves[i]; o.started && !o.closed {
+		if o := &h.halves[i]; o.started && !o.closed.Load() {
 			if !errors.Is(h.ended, io.EOF) {
 				h.cancel()
 			}
@@ -138,16 +148,16 @@ func (h *half) refuse(m jsonrpc.Message) {
 	_ = h.client.Send(ctx, jsonrpc.NewError(m.ID(), jsonrpc.CodeInternalError, errShut.Error(), serverEndedData))
 }
 
-// route returns the half that a message is for. It is called with mu held.
+// route returns the half that a message is for. It is called with mu held, or by who
+// reads, as long as there is one half.
 func (s *split) route(m jsonrpc.Message) *half {
 	legacy, modern := &s.halves[legacyHalf], &s.halves[modernHalf]
-	claim := era.Meta{Version: m.Lookup("params", "_meta", era.KeyVersion)}
 	switch {
-	case m.Kind() != jsonrpc.Response && claim.Claims():
+	case m.Kind() != jsonrpc.Response && len(m.Meta()) > 0 && era.Meta{Version: m.Lookup("params", "_meta", era.KeyVersion)}.Claims():
 		return modern
 	case m.Kind() == jsonrpc.Request:
 		return legacy
-	case m.Method() == methodCancelled && s.both:
+	case m.Method() == methodCancelled && s.both.Load():
 		if _, h, ok := jsonrpc.Find(s.asked, m.RequestID()); ok {
 			return h
 		}
@@ -162,7 +172,7 @@ func (s *split) route(m jsonrpc.Message) *half {
 // with mu held.
 func (s *split) note(m jsonrpc.Message, h *half) {
 	switch {
-	case !s.both:
+	case !s.both.Load():
 	case m.Kind() == jsonrpc.Request:
 		s.asked[m.ID()] = h
 	case m.Method() == methodCancelled:
@@ -177,6 +187,23 @@ func (h *half) Recv(ctx context.Context) (jsonrpc.Message, error) { return h.Off
 // Offer is what Offer says, as long as there is one half only.
 func (h *half) Offer(ctx context.Context, take Taker) (jsonrpc.Message, error) {
 	for {
+		if h.begun && !h.both.Load() && !h.closed.Load() { // mostly so
+			var m jsonrpc.Message
+			var err error
+			if take == nil || h.from == nil {
+				m, err = h.client.Recv(ctx)
+			} else {
+				m, err = h.from.Offer(ctx, h.ifAlone(take))
+			}
+			if err != nil || h.route(m) != h { // nobody else reads, or starts the other
+				var mine bool
+				mine, err = h.sort(ctx, m, err)
+				if !mine && err == nil {
+					continue
+				}
+			}
+			return m, err
+		}
 		if m, err := h.waiting(ctx); err != errNothing {
 			return m, err
 		}
@@ -212,7 +239,7 @@ func (h *half) waiting(ctx context.Context) (m jsonrpc.Message, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
-	case h.closed:
+	case h.closed.Load():
 		return m, io.ErrClosedPipe
 	case ctx.Err() != nil && (h.ended == nil || len(h.early) > 0):
 		return m, errNothing
@@ -226,21 +253,25 @@ func (h *half) waiting(ctx context.Context) (m jsonrpc.Message, err error) {
 	return m, errNothing
 }
 
-// alone returns take for messages that are for h, while the other half has not
-// been started.
-func (h *half) alone(take Taker) Taker {
+// ifAlone returns take for messages that are for h, while the other half has not
+// been started. Who has the turn to read calls it.
+func (h *half) ifAlone(take Taker) Taker {
 	if take == nil {
 		return nil
 	}
-	return func(m jsonrpc.Message) (took, more bool) {
-		h.mu.Lock()
-		alone := !h.both && !h.closed && h.route(m) == h
-		h.mu.Unlock()
-		if !alone {
-			return false, true
+	h.take = take
+	if h.alone == nil {
+		h.alone = func(m jsonrpc.Message) (took, more bool) {
+			h.mu.Lock()
+			alone := !h.both.Load() && !h.closed.Load() && h.route(m) == h
+			h.mu.Unlock()
+			if !alone {
+				return false, true
+			}
+			return h.take(m)
 		}
-		return take(m)
 	}
+	return h.alone
 }
 
 // read takes one message from the client that take does not take; mine says that
@@ -249,22 +280,29 @@ func (h *half) read(ctx context.Context, take Taker) (m jsonrpc.Message, mine bo
 	if m, err := h.waiting(ctx); err != errNothing {
 		return m, err == nil, err
 	}
-	if h.isShared() { // then closing h does not close the client
+	h.begun = ctx.Err() == nil
+	if h.both.Load() { // then closing h does not close the client
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithCancel(ctx)
 		defer cancel()
 		defer context.AfterFunc(h.over, cancel)()
 	}
-	m, err = Offer(ctx, h.client, h.alone(take))
-	h.mu.Lock()
+	m, err = Offer(ctx, h.client, h.ifAlone(take))
+	mine, err = h.sort(ctx, m, err)
+	return m, mine, err
+}
+
+// sort deals with what Offer of the client has returned; mine says that it is for h.
+func (h *half) sort(ctx context.Context, m jsonrpc.Message, err error) (mine bool, _ error) {
 	if err == ErrEnough {
-		h.mu.Unlock()
-		return m, true, err
+		return true, err
 	}
+	h.mu.Lock()
 	if err != nil {
 		defer h.mu.Unlock()
-		if h.closed {
-			return m, false, io.ErrClosedPipe
+		h.begun = false
+		if h.closed.Load() {
+			return false, io.ErrClosedPipe
 		}
 		if ctx.Err() == nil {
 			h.ended = err
@@ -272,29 +310,24 @@ func (h *half) read(ctx context.Context, take Taker) (m jsonrpc.Message, mine bo
 				signal(h.halves[i].filled)
 			}
 		}
-		return m, false, err
+		return false, err
 	}
 	to := h.route(m)
 	h.note(m, to)
 	if to == h {
 		h.mu.Unlock()
-		return m, true, nil
+		return true, nil
 	}
-	return m, false, h.divert(ctx, to, m)
-}
-
-func (h *half) isShared() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.both
+	return false, h.divert(ctx, to, m)
 }
 
 // divert puts a message aside for the other half. It is called with mu held,
-// and gives it back.
+// and gives it back: not before m is there for a half that has just been started.
 func (h *half) divert(ctx context.Context, to *half, m jsonrpc.Message) error {
 	if !to.started {
-		to.started, h.both, h.first = true, true, h
+		to.started, h.first = true, h
 		h.asked = make(map[jsonrpc.ID]*half)
+		h.both.Store(true)
 		h.note(m, to)
 		h.wg.Go(func() {
 			err := to.run()
@@ -303,7 +336,7 @@ func (h *half) divert(ctx context.Context, to *half, m jsonrpc.Message) error {
 			h.mu.Unlock()
 		})
 	}
-	for waited := ctx.Err(); waited == nil && !to.closed && len(to.early) >= maxEarly; waited = ctx.Err() {
+	for waited := ctx.Err(); waited == nil && !to.closed.Load() && len(to.early) >= maxEarly; waited = ctx.Err() {
 		h.mu.Unlock()
 		select {
 		case <-to.room:
@@ -312,7 +345,7 @@ func (h *half) divert(ctx context.Context, to *half, m jsonrpc.Message) error {
 		}
 		h.mu.Lock()
 	}
-	closed := to.closed
+	closed := to.closed.Load()
 	if !closed {
 		to.early = append(to.early, m)
 		signal(to.filled)
@@ -326,16 +359,22 @@ func (h *half) divert(ctx context.Context, to *half, m jsonrpc.Message) error {
 
 // Send implements Conn.
 func (h *half) Send(ctx context.Context, m jsonrpc.Message) error {
-	h.mu.Lock()
-	if h.closed {
-		h.mu.Unlock()
+	if h.closed.Load() {
 		return io.ErrClosedPipe
 	}
-	if h.both && m.Kind() == jsonrpc.Response {
+	if h.both.Load() && m.Kind() == jsonrpc.Response {
+		h.mu.Lock()
 		delete(h.asked, m.ID())
+		h.mu.Unlock()
 	}
-	h.mu.Unlock()
 	return h.client.Send(ctx, m)
+}
+
+// Unread is what Unread says.
+func (h *half) Unread(early ...jsonrpc.Message) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.early, h.begun = append(early, h.early...), false
 }
 
 // TrySender is what TrySender says.
@@ -345,12 +384,12 @@ func (h *half) TrySender() func(jsonrpc.Message) bool {
 		return nil
 	}
 	return func(m jsonrpc.Message) bool {
-		h.mu.Lock()
-		alone := !h.closed && !h.both // else there is more to do
-		h.mu.Unlock()
-		return alone && try(m)
+		return !h.closed.Load() && !h.both.Load() && try(m) // else there is more to do
 	}
 }
+
+// SendsItself passes on what the client's Conn says.
+func (h *half) SendsItself() bool { return SendsItself(h.client) }
 
 // Close implements Conn. The client is closed when no half needs it any more.
 func (h *half) Close() error { return h.CloseFor(nil) }

@@ -27,6 +27,15 @@ func TrySender(c Conn) func(m jsonrpc.Message) bool {
 	return nil
 }
 
+// SendsItself reports whether c.Send does all its work in the caller's goroutine, so
+// that who may wait gains nothing by trying first.
+//
+// A Conn says so by a method SendsItself() bool, which always returns the same.
+func SendsItself(c Conn) bool {
+	s, ok := c.(interface{ SendsItself() bool })
+	return ok && s.SendsItself()
+}
+
 // Feed hands all that c receives to sink, until there is no more, and returns
 // why: what Recv would have. When ctx is done it may close c. Nobody may call
 // Recv meanwhile, or afterwards. sink is called by one goroutine at a time, but

@@ -28,11 +28,21 @@ func AwaitFirst(h Handler, d time.Duration) Handler {
 }
 
 // Unread returns c with messages that were received from it already, which
-// Recv returns first.
-func Unread(c Conn, early ...jsonrpc.Message) Conn { return &unread{Conn: c, early: early} }
+// Recv returns first. Nobody may be in Recv. A Conn that can take them back itself has
+// a method Unread(...jsonrpc.Message).
+func Unread(c Conn, early ...jsonrpc.Message) Conn {
+	if t, ok := c.(interface{ Unread(...jsonrpc.Message) }); ok {
+		t.Unread(early...)
+		return c
+	}
+	u := &unread{Conn: c, early: early}
+	u.from, _ = c.(Offerer)
+	return u
+}
 
 type unread struct {
 	Conn
+	from  Offerer // Conn; nil: it is none
 	early []jsonrpc.Message
 }
 
@@ -47,14 +57,17 @@ func (u *unread) Recv(ctx context.Context) (jsonrpc.Message, error) {
 
 // Offer is what Offer says.
 func (u *unread) Offer(ctx context.Context, take Taker) (jsonrpc.Message, error) {
-	if len(u.early) > 0 {
+	if len(u.early) > 0 || u.from == nil || take == nil {
 		return u.Recv(ctx)
 	}
-	return Offer(ctx, u.Conn, take)
+	return u.from.Offer(ctx, take)
 }
 
 // TrySender passes on what the Conn has.
 func (u *unread) TrySender() func(jsonrpc.Message) bool { return TrySender(u.Conn) }
+
+// SendsItself passes on what the Conn says.
+func (u *unread) SendsItself() bool { return SendsItself(u.Conn) }
 
 // CloseFor passes on why the Conn is closed, to one that can say it.
 func (u *unread) CloseFor(err error) error { return closeFor(u.Conn, err) }

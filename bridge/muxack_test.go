@@ -105,6 +105,8 @@ func TestMuxListenToFrozenServer(t *testing.T) {
 		time.Sleep(time.Minute)
 		a.gets(notAcknowledged("9"))
 		_ = x.server.Close()
+		_ = a.Close()
+		synctest.Wait() // until nobody waits in Send
 	})
 }
 

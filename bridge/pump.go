@@ -228,8 +228,15 @@ func orDefault(d, byDefault time.Duration) time.Duration {
 // Pump's ctx is done. What it waits for ends with ctx.
 func (p *pump) fromClient(ctx context.Context) error {
 	take := p.admitter()
+	from, _ := p.client.(Offerer)
 	for {
-		m, err := Offer(p.recv, p.client, take)
+		var m jsonrpc.Message
+		var err error
+		if from != nil && take != nil {
+			m, err = from.Offer(p.recv, take)
+		} else {
+			m, err = p.client.Recv(p.recv)
+		}
 		if err != nil {
 			if p.recv.Err() != nil && errors.Is(err, context.Canceled) {
 				return context.Cause(p.recv)
@@ -343,8 +350,18 @@ func closing(m jsonrpc.Message, l *ledger) jsonrpc.Message {
 func (p *pump) fromServer(ctx context.Context) error {
 	try := TrySender(p.client)
 	take := p.taker(ctx, try)
+	if SendsItself(p.client) {
+		try = nil // what is not taken is sent
+	}
+	from, _ := p.server.(Offerer)
 	for {
-		m, err := Offer(ctx, p.server, take)
+		var m jsonrpc.Message
+		var err error
+		if from != nil && take != nil {
+			m, err = from.Offer(ctx, take)
+		} else {
+			m, err = p.server.Recv(ctx)
+		}
 		if err != nil {
 			return err
 		}

@@ -24,12 +24,17 @@ var ErrEnough = errors.New("bridge: no more messages are wanted")
 //
 // A Conn has it by a method of this name without c, else it is c.Recv.
 func Offer(ctx context.Context, c Conn, take Taker) (jsonrpc.Message, error) {
-	if o, ok := c.(interface {
-		Offer(context.Context, Taker) (jsonrpc.Message, error)
-	}); ok && take != nil {
-		return o.Offer(ctx, take)
+	if take != nil {
+		if o, ok := c.(Offerer); ok {
+			return o.Offer(ctx, take)
+		}
 	}
 	return c.Recv(ctx)
+}
+
+// An Offerer is a Conn that has Offer, for those who look once and call it often.
+type Offerer interface {
+	Offer(context.Context, Taker) (jsonrpc.Message, error)
 }
 
 // A Waiter is where the receiver of a queue waits for what comes, and where

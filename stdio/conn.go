@@ -72,6 +72,7 @@ type Conn struct {
 	recv  sync.Mutex // held during Recv
 	lines lines
 	batch []jsonrpc.Message // what is left of an array
+	early []jsonrpc.Message // was received and given back
 
 	sending chan struct{} // holds one element during Send; a channel, because waiting must end with ctx
 	sendErr error         // why nothing can be sent any more
@@ -126,6 +127,11 @@ func (c *Conn) Skipped() int64 { return c.skipped.Load() }
 func (c *Conn) Recv(ctx context.Context) (jsonrpc.Message, error) {
 	c.recv.Lock()
 	defer c.recv.Unlock()
+	if len(c.early) > 0 {
+		m := c.early[0]
+		c.early = c.early[1:]
+		return m, nil
+	}
 	for {
 		if err := c.stopped(ctx); err != nil {
 			return jsonrpc.Message{}, err
@@ -152,11 +158,11 @@ func (c *Conn) Recv(ctx context.Context) (jsonrpc.Message, error) {
 	}
 }
 
-// unread makes m the message that Recv returns next.
-func (c *Conn) unread(m jsonrpc.Message) {
+// Unread is what bridge.Unread says.
+func (c *Conn) Unread(early ...jsonrpc.Message) {
 	c.recv.Lock()
 	defer c.recv.Unlock()
-	c.batch = append([]jsonrpc.Message{m}, c.batch...)
+	c.early = append(early, c.early...)
 }
 
 // stopped returns why a call must end, nil if it need not.

@@ -51,12 +51,19 @@ func (c *Conn) note(m jsonrpc.Message) {
 	}
 }
 
-// writeLine writes a message and a line feed in one write. What does not fit
-// into a chunk needs several writes in any case; of a long part only the
-// beginning and the end are copied, to go with what is ahead and behind.
+// writeLine writes a message and a line feed in one write, if that fits into a
+// chunk.
 func (c *Conn) writeLine(ctx context.Context, m jsonrpc.Message) error {
 	first, id, rest := m.LineParts()
-	n, err := c.writeParts(ctx, first, []byte(id), rest, lineFeed)
+	var n int
+	var err error
+	if len(first)+len(id)+len(rest) < chunkSize {
+		chunk := getChunk()
+		n, err = c.out.write(ctx, appendLine(chunk[:0], first, id, rest))
+		putChunk(chunk)
+	} else {
+		n, err = c.writeParts(ctx, first, []byte(id), rest, lineFeed)
+	}
 	if err == nil {
 		return nil
 	}
@@ -76,7 +83,14 @@ func (c *Conn) writeLine(ctx context.Context, m jsonrpc.Message) error {
 
 var lineFeed = []byte{'\n'}
 
-// writeParts returns how many bytes were written.
+// appendLine appends the parts of a message and a line feed.
+func appendLine(line, first []byte, id string, rest []byte) []byte {
+	return append(append(append(append(line, first...), id...), rest...), '\n')
+}
+
+// writeParts writes what needs several writes in any case: of a long part only the
+// beginning and the end are copied, to go with what is ahead and behind. It returns
+// how many bytes were written.
 func (c *Conn) writeParts(ctx context.Context, parts ...[]byte) (n int, err error) {
 	chunk := getChunk()
 	defer putChunk(chunk)

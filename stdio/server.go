@@ -186,7 +186,7 @@ func (s *SocketServer) serve(conn *socketConn) {
 		}
 		defer leave()
 	}
-	conn.unread(first)
+	conn.Unread(first)
 	err = s.handler.ServeConn(s.ctx, conn)
 	if err != nil && !(s.ctx.Err() != nil && errors.Is(err, context.Canceled)) {
 		s.opts.Logger.Warn("session ended", "error", err)

@@ -219,8 +219,10 @@ func (c *socketConn) TrySender() func(m jsonrpc.Message) bool {
 
 // lost makes an error of the network one that a client may see.
 func lost(err error) error {
-	var op *net.OpError
-	if errors.As(err, &op) {
+	if err == nil {
+		return nil
+	}
+	if op, ok := errors.AsType[*net.OpError](err); ok {
 		return fmt.Errorf("the connection was lost: %w", op.Err)
 	}
 	return err

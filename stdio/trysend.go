@@ -10,7 +10,7 @@ import (
 )
 
 // tryWriter writes what is taken at once, and returns how much that was: all or
-// nothing, unless the peer is up to no good.
+// nothing, unless the peer is up to no good. One goroutine at a time may call it.
 type tryWriter func(p []byte) int
 
 // newTryWriter returns one that writes to w; nil: w is none of which that is sure.
@@ -34,6 +34,9 @@ func (c *Conn) TrySender() func(m jsonrpc.Message) bool {
 	return c.trySend
 }
 
+// SendsItself is what bridge.SendsItself says.
+func (c *Conn) SendsItself() bool { return true }
+
 // trySend leaves everything that is not as always to Send.
 func (c *Conn) trySend(m jsonrpc.Message) bool {
 	if m.Kind() == jsonrpc.Invalid || m.Size() > 2*smallSize || c.stopped(context.Background()) != nil {
@@ -52,7 +55,7 @@ func (c *Conn) trySend(m jsonrpc.Message) bool {
 	c.note(m)
 	chunk := getChunk()
 	defer putChunk(chunk)
-	line := append(append(append(append(chunk[:0], first...), id...), rest...), '\n')
+	line := appendLine(chunk[:0], first, id, rest)
 	n := c.try(line)
 	if 0 < n && n < len(line) {
 		// Nobody is to wait for the rest. It takes a window of a few bytes for an

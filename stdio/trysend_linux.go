@@ -23,11 +23,12 @@ func tryPipe(f *os.File) tryWriter {
 	if err != nil {
 		return nil
 	}
+	write := writerNow(raw)
 	return func(p []byte) int {
 		if len(p) > pipeBuf {
 			return 0
 		}
-		return writeNow(raw, p)
+		return write(p)
 	}
 }
 
@@ -40,20 +41,27 @@ func trySocket(c net.Conn) tryWriter {
 	if taken == nil {
 		return nil
 	}
-	raw := outq.Raw(c)
+	write := writerNow(outq.Raw(c))
 	return func(p []byte) int {
 		if len(p) > outq.Small || !taken() {
 			return 0
 		}
-		return writeNow(raw, p)
+		return write(p)
 	}
 }
 
-// writeNow writes as much as is taken at once, and returns how much that was.
-func writeNow(raw syscall.RawConn, p []byte) (n int) {
-	_ = raw.Write(func(fd uintptr) bool {
-		n, _ = syscall.Write(int(fd), p)
+// writerNow returns what writes as much as is taken at once. It allocates nothing.
+func writerNow(raw syscall.RawConn) tryWriter {
+	var text []byte
+	var n int
+	write := func(fd uintptr) bool {
+		n, _ = syscall.Write(int(fd), text)
 		return true
-	})
-	return max(n, 0)
+	}
+	return func(p []byte) int {
+		text, n = p, 0
+		_ = raw.Write(write)
+		text = nil
+		return max(n, 0)
+	}
 }

@@ -48,14 +48,15 @@ type finding struct {
 	wg     sync.WaitGroup // what sends again
 
 	mu      sync.Mutex
-	conn    bridge.Conn
+	conn    bridge.Conn // stays once decided is closed, and may be read without mu
 	closed  bool
 	asked   jsonrpc.ID        // initialize's id; zero: it was not sent
 	since   []jsonrpc.Message // initialize and what was sent after it
 	again   bool              // that is being sent to another conn: Send waits
 	decided chan struct{}     // closed when conn stays, and has got what was sent before
 
-	try func(jsonrpc.Message) bool // of conn, once decided is closed; may be nil
+	try  func(jsonrpc.Message) bool // of conn, once decided is closed; may be nil
+	from bridge.Offerer             // conn, likewise
 
 	settled bool // conn stays; only Recv uses it
 	held    []jsonrpc.Message
@@ -91,6 +92,9 @@ func (c *finding) isDecided() bool {
 }
 
 func (c *finding) Send(ctx context.Context, m jsonrpc.Message) error {
+	if c.isDecided() {
+		return c.conn.Send(ctx, m)
+	}
 	conn, ok := c.note(m)
 	if !ok {
 		select {
@@ -130,6 +134,9 @@ func (c *finding) Offer(ctx context.Context, take bridge.Taker) (jsonrpc.Message
 		return m, nil
 	}
 	for {
+		if c.settled && c.isDecided() && (take == nil || c.from == nil) {
+			return c.conn.Recv(ctx)
+		}
 		conn := c.current()
 		if c.settled {
 			return bridge.Offer(ctx, conn, take)
@@ -164,6 +171,7 @@ func (c *finding) decide(conn bridge.Conn) {
 	defer c.mu.Unlock()
 	c.conn, c.since = conn, nil
 	c.try = bridge.TrySender(conn)
+	c.from, _ = conn.(bridge.Offerer)
 	close(c.decided)
 }
 

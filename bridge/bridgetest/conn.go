@@ -86,6 +86,7 @@ func testConn(t *testing.T, newPair MakeFunc, opts Options) {
 		test func(t *testing.T, p *pair)
 	}{
 		{"order", testOrder},
+		{"Unread", testUnread},
 		{"big message", testBig},
 		{"concurrent Send", testConcurrentSend},
 		{"ctx ends Recv", testRecvContext},
@@ -160,6 +161,30 @@ func testOrder(t *testing.T, p *pair) {
 	stream(p.self, p.peer, "there")
 	stream(p.peer, p.self, "back")
 	wg.Wait()
+}
+
+// testUnread: what is given back is received again, before all else and in its order.
+func testUnread(t *testing.T, p *pair) {
+	const n = 4
+	var messages [n]jsonrpc.Message
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() {
+		for i := 0; i < n && send(t, p.peer, note("given", i, 10)); i++ {
+		}
+	})
+	c := p.self
+	for i := range n - 1 {
+		if !want(t, c, note("given", i, 10)) {
+			return
+		}
+		messages[i] = note("given", i, 10)
+	}
+	c = bridge.Unread(c, messages[1], messages[2])
+	c = bridge.Unread(c, messages[0])
+	for i := range n {
+		want(t, c, note("given", i, 10))
+	}
 }
 
 func testBig(t *testing.T, p *pair) {
