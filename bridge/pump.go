@@ -228,7 +228,7 @@ func orDefault(d, byDefault time.Duration) time.Duration {
 // Pump's ctx is done. What it waits for ends with ctx.
 func (p *pump) fromClient(ctx context.Context) error {
 	take := p.admitter()
-	from, _ := p.client.(Offerer)
+	from, _ := p.client.(Offerer) // Offer would look for it with each message
 	for {
 		var m jsonrpc.Message
 		var err error
@@ -353,7 +353,7 @@ func (p *pump) fromServer(ctx context.Context) error {
 	if SendsItself(p.client) {
 		try = nil // what is not taken is sent
 	}
-	from, _ := p.server.(Offerer)
+	from, _ := p.server.(Offerer) // as in fromClient
 	for {
 		var m jsonrpc.Message
 		var err error
