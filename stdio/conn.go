@@ -12,6 +12,7 @@ import (
 	"io"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
@@ -73,6 +74,7 @@ type Conn struct {
 	lines lines
 	batch []jsonrpc.Message // what is left of an array
 	early []jsonrpc.Message // was received and given back
+	deaf  bool              // a server has not read that its request was refused
 
 	sending chan struct{} // holds one element during Send; a channel, because waiting must end with ctx
 	sendErr error         // why nothing can be sent any more
@@ -276,7 +278,7 @@ func (c *Conn) invalid(ctx context.Context, size int, e *jsonrpc.Error) (jsonrpc
 // refused deals with input that is not received; what says, of an answer, why.
 // Where it was to be the answer to a request, it returns an error in its place, so
 // that the caller does not wait forever; a client is told about anything else it
-// may wait for.
+// may wait for, and a server about its requests.
 func (c *Conn) refused(ctx context.Context, size int, what string, e *jsonrpc.Error) (jsonrpc.Message, error) {
 	c.noise(size, e.Message)
 	switch {
@@ -291,10 +293,28 @@ func (c *Conn) refused(ctx context.Context, size int, what string, e *jsonrpc.Er
 		return jsonrpc.NewError(e.ID, jsonrpc.CodeInternalError, text, nil), nil
 	}
 	reply, due := e.Reply()
-	if c.opts.Peer == Server || !due {
-		return jsonrpc.Message{}, nil
+	switch {
+	case !due:
+	case c.opts.Peer == Client:
+		return jsonrpc.Message{}, c.Send(ctx, reply)
+	case e.Kind == jsonrpc.Request && !e.ID.IsZero() && e.ID != jsonrpc.NullID:
+		c.refuse(ctx, reply)
 	}
-	return jsonrpc.Message{}, c.Send(ctx, reply)
+	return jsonrpc.Message{}, nil
+}
+
+// answerWait is how long a server may take to read that its request was refused.
+const answerWait = time.Second
+
+// refuse tells a server that its request is not received. One that does not read is
+// waited for once: its answers to others stand behind the request.
+func (c *Conn) refuse(ctx context.Context, reply jsonrpc.Message) {
+	if c.deaf {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, answerWait)
+	defer cancel()
+	c.deaf = c.Send(ctx, reply) != nil
 }
 
 func (c *Conn) noise(size int, reason string) {

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
@@ -148,7 +150,7 @@ func TestRecvAccepts(t *testing.T) {
 func TestNoise(t *testing.T) {
 	lines := []string{
 		"Server ready", "[INFO] secret-4711 listening", "[]", "12", `"text"`, "null", "{", `{"a":1}`,
-		`{"jsonrpc":"2.0","id":7,"method":4711}`, "\x1b[32mok\x1b[0m", "\xff\xfe\x00", `{"jsonrpc":"2.0","id":null,"result":{}}`,
+		`{"jsonrpc":"2.0","method":4711}`, "\x1b[32mok\x1b[0m", "\xff\xfe\x00", `{"jsonrpc":"2.0","id":null,"result":{}}`,
 	}
 	for _, line := range lines {
 		t.Run(line, func(t *testing.T) {
@@ -225,6 +227,44 @@ func TestClientIsAnswered(t *testing.T) {
 			t.Errorf("%s: skipped %d, want 1", in, c.Skipped())
 		}
 	}
+}
+
+// J4: a server is told that its request is not received, for it waits for the answer.
+func TestServerIsAnswered(t *testing.T) {
+	for in, want := range map[string]string{
+		`{"jsonrpc":"2.0","id":5,"method":"x","params":1}`:        `5 -32600`,
+		`{"jsonrpc":"2.0","id":"a","method":"x","params":{"b":}}`: `"a" -32700`,
+		`{"jsonrpc":"2.0","method":"notifications/x","params":1}`: ``,
+	} {
+		var out output
+		c := reading(t, strings.NewReader(in+"\n"+ping+"\n"), &out, Options{})
+		if got := all(t, c); !slices.Equal(got, []string{ping}) {
+			t.Errorf("%s: received %q", in, got)
+		}
+		if got := answers(t, &out); got != want {
+			t.Errorf("%s was answered %q, want %q", in, got, want)
+		}
+	}
+}
+
+// One that does not read holds up what stands behind its requests for a second.
+func TestServerIsDeaf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ours, theirs := net.Pipe()
+		c := NewConn(ours, ours, ours.Close, Options{})
+		defer c.Close()
+		go func() {
+			for range 10 {
+				_, _ = io.WriteString(theirs, `{"jsonrpc":"2.0","id":5,"method":"x","params":1}`+"\n")
+			}
+			_, _ = io.WriteString(theirs, pong+"\n")
+		}()
+		began := time.Now()
+		m, err := c.Recv(t.Context())
+		if err != nil || string(m.Bytes()) != pong || time.Since(began) != answerWait {
+			t.Errorf("%s, %v after %v", m.Bytes(), err, time.Since(began))
+		}
+	})
 }
 
 // A line of a server that can only be the answer to a request, but says
@@ -345,7 +385,9 @@ func TestTooLong(t *testing.T) {
 	}{
 		{"answer of a server", `{"jsonrpc":"2.0","id":7,"result":{"pad":"` + pad + `"}}`, Server, "7 -32603 the server's answer " + limited, ""},
 		{"answer of a server, id last", `{"jsonrpc":"2.0","result":{"pad":"` + pad + `"},"id":7}`, Server, "7 -32603 the server's answer " + limited, ""},
-		{"request of a server", `{"jsonrpc":"2.0","id":7,"method":"x","params":{"pad":"` + pad + `"}}`, Server, "", ""},
+		{"request of a server", `{"jsonrpc":"2.0","id":7,"method":"x","params":{"pad":"` + pad + `"}}`, Server, "", "7 -32600"},
+		{"request of a server, id last", `{"jsonrpc":"2.0","method":"x","params":{"pad":"` + pad + `"},"id":"a"}`, Server, "", `"a" -32600`},
+		{"notification of a server", `{"jsonrpc":"2.0","method":"x","params":{"pad":"` + pad + `"}}`, Server, "", ""},
 		{"noise of a server", pad, Server, "", ""},
 		{"request of a client", `{"jsonrpc":"2.0","id":7,"method":"x","params":{"pad":"` + pad + `"}}`, Client, "", "7 -32600"},
 		{"notification of a client", `{"jsonrpc":"2.0","method":"x","params":{"pad":"` + pad + `"}}`, Client, "", ""},
