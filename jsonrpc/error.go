@@ -43,6 +43,10 @@ func (e *Error) Answers() bool {
 	return known && (e.Kind == Response || e.Kind == Invalid && e.Code == CodeInvalidRequest)
 }
 
+// Asks reports whether e was meant as a request, whose sender waits for the answer
+// to e.ID.
+func (e *Error) Asks() bool { return e.Kind == Request && !e.ID.IsZero() && e.ID != NullID }
+
 // Reply returns the response that tells the sender of an invalid message what
 // was wrong with it; an id that could not be read is null (J4). ok is false
 // where none is due: a notification is never answered (J6), nor is a response.

@@ -297,7 +297,7 @@ func (c *Conn) refused(ctx context.Context, size int, what string, e *jsonrpc.Er
 	case !due:
 	case c.opts.Peer == Client:
 		return jsonrpc.Message{}, c.Send(ctx, reply)
-	case e.Kind == jsonrpc.Request && !e.ID.IsZero() && e.ID != jsonrpc.NullID:
+	case e.Asks():
 		c.refuse(ctx, reply)
 	}
 	return jsonrpc.Message{}, nil

@@ -341,6 +341,37 @@ func TestServerViolations(t *testing.T) {
 	}
 }
 
+// J4: a server is told that its request is not received, for it waits for the answer.
+func TestServerIsAnswered(t *testing.T) {
+	read := make(chan string, 1)
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c, err := websocket.Accept(w, r, nil)
+		if err != nil {
+			return
+		}
+		_, _, _ = c.Read(r.Context())
+		for _, text := range []string{
+			`{"jsonrpc":"2.0","method":"x","params":1}`, `{"jsonrpc":"2.0","id":5,"method":"x","params":1}`,
+			`{"jsonrpc":"2.0","id":1,"result":{}}`,
+		} {
+			_ = c.Write(r.Context(), websocket.MessageText, []byte(text))
+		}
+		_, text, _ := c.Read(r.Context())
+		read <- string(text)
+		_, _, _ = c.Read(r.Context())
+	}))
+	defer srv.Close()
+	c := dialClient(t, "ws://"+srv.Listener.Addr().String(), ClientOptions{NoRenew: true})
+	send(t, c, msg(initializeText))
+	if m := recv(t, c); m.IsError() {
+		t.Errorf("received %s", m.Bytes())
+	}
+	if got := <-read; !strings.HasPrefix(got, `{"jsonrpc":"2.0","id":5,"error":{"code":-32600,`) {
+		t.Errorf("the server was sent %s", got)
+	}
+	c.Close()
+}
+
 // TLS, with a server that would rather speak HTTP/2; and what it says to those
 // who ask for the endpoint over HTTP/2.
 func TestTLS(t *testing.T) {

@@ -133,7 +133,8 @@ func (c *conn) take(text []byte) bool {
 
 // invalid deals with what is no valid message. The conversation goes on (J4).
 // Where it was to answer a request, whoever has asked gets an error instead;
-// a client is told about anything else it may wait for.
+// a client is told about anything else it may wait for, and a server about its
+// requests, unless it leaves unread what it is sent.
 func (c *conn) invalid(fault *jsonrpc.Error) bool {
 	switch {
 	case fault.Kind == jsonrpc.Response && !fault.Answers():
@@ -143,10 +144,13 @@ func (c *conn) invalid(fault *jsonrpc.Error) bool {
 		return c.deliver(jsonrpc.NewError(fault.ID, jsonrpc.CodeInternalError, text, nil), 0)
 	}
 	reply, due := fault.Reply()
-	if !due || !c.client {
-		return true
+	switch {
+	case due && c.client:
+		return c.Send(context.Background(), reply) == nil
+	case due && fault.Asks():
+		_ = c.out.put(reply)
 	}
-	return c.Send(context.Background(), reply) == nil
+	return true
 }
 
 // deliver queues a message for Recv. It waits while the queue is full: the
