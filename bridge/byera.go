@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -67,7 +68,7 @@ type split struct {
 	from    Offerer // client; nil: it is none
 	ctx     context.Context
 	cancel  context.CancelFunc
-	reading chan struct{}  // holds one element while somebody reads the client, once there are both
+	reading chan struct{}  // holds one element while somebody reads the client, unless a half is straight
 	wg      sync.WaitGroup // the Handler that was started second
 	both    atomic.Bool    // both have been started; set under mu, by who reads
 
@@ -90,12 +91,16 @@ type half struct {
 	leaves  context.CancelFunc
 	closed  atomic.Bool // set under split.mu
 
-	begun bool  // while it is alone: nothing waits in early, and nothing has ended; only Offer and Unread use it
-	take  Taker // of the Offer that is going on
-	alone Taker // take for messages that are for h while it is alone; nil: not needed yet
+	// straight says that nothing stands between the client and h, as long as it is
+	// alone: nothing waits in early or back, and nothing has ended. It and what
+	// follows belong to who receives.
+	straight bool
+	take     Taker // of the Offer that is going on
+	alone    Taker // take for messages that are for h while it is alone; nil: not needed yet
 
-	started bool              // under split.mu, as early
-	early   []jsonrpc.Message // read by the other half
+	started bool              // under split.mu, as all below
+	early   []jsonrpc.Message // what has started it, and what the other half has read
+	back    []jsonrpc.Message // was received and given back
 }
 
 // run serves the client, and tells the other half when it is over.
@@ -109,9 +114,9 @@ func (h *half) run() error {
 // other one does not either.
 func (h *half) leave(why error) (last bool) {
 	h.mu.Lock()
-	unheard := h.early
+	unheard := slices.Concat(h.back, h.early)
 	h.closed.Store(true)
-	h.early = nil
+	h.early, h.back = nil, nil
 	h.leaves()
 	if h.why == nil {
 		h.why = why
@@ -187,7 +192,7 @@ func (h *half) Recv(ctx context.Context) (jsonrpc.Message, error) { return h.Off
 // Offer is what Offer says, as long as there is one half only.
 func (h *half) Offer(ctx context.Context, take Taker) (jsonrpc.Message, error) {
 	for {
-		if h.begun && !h.both.Load() && !h.closed.Load() { // mostly so
+		if h.straight && !h.both.Load() && !h.closed.Load() { // mostly so
 			var m jsonrpc.Message
 			var err error
 			if take == nil || h.from == nil {
@@ -197,7 +202,7 @@ func (h *half) Offer(ctx context.Context, take Taker) (jsonrpc.Message, error) {
 			}
 			if err != nil || h.route(m) != h { // nobody else reads, or starts the other
 				var mine bool
-				mine, err = h.sort(ctx, m, err)
+				mine, err = h.received(ctx, m, err)
 				if !mine && err == nil {
 					continue
 				}
@@ -234,13 +239,16 @@ func (h *half) Offer(ctx context.Context, take Taker) (jsonrpc.Message, error) {
 	}
 }
 
-// waiting returns what the other half has put aside, or why nothing will come.
+// waiting returns what has been read for h already, or why nothing will come.
 func (h *half) waiting(ctx context.Context) (m jsonrpc.Message, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
 	case h.closed.Load():
 		return m, io.ErrClosedPipe
+	case len(h.back) > 0:
+		m, h.back = h.back[0], h.back[1:]
+		return m, nil
 	case ctx.Err() != nil && (h.ended == nil || len(h.early) > 0):
 		return m, errNothing
 	case len(h.early) > 0:
@@ -263,9 +271,9 @@ func (h *half) ifAlone(take Taker) Taker {
 	if h.alone == nil {
 		h.alone = func(m jsonrpc.Message) (took, more bool) {
 			h.mu.Lock()
-			alone := !h.both.Load() && !h.closed.Load() && h.route(m) == h
+			mine := !h.both.Load() && !h.closed.Load() && h.route(m) == h
 			h.mu.Unlock()
-			if !alone {
+			if !mine {
 				return false, true
 			}
 			return h.take(m)
@@ -280,7 +288,7 @@ func (h *half) read(ctx context.Context, take Taker) (m jsonrpc.Message, mine bo
 	if m, err := h.waiting(ctx); err != errNothing {
 		return m, err == nil, err
 	}
-	h.begun = ctx.Err() == nil
+	h.straight = ctx.Err() == nil
 	if h.both.Load() { // then closing h does not close the client
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithCancel(ctx)
@@ -288,19 +296,19 @@ func (h *half) read(ctx context.Context, take Taker) (m jsonrpc.Message, mine bo
 		defer context.AfterFunc(h.over, cancel)()
 	}
 	m, err = Offer(ctx, h.client, h.ifAlone(take))
-	mine, err = h.sort(ctx, m, err)
+	mine, err = h.received(ctx, m, err)
 	return m, mine, err
 }
 
-// sort deals with what Offer of the client has returned; mine says that it is for h.
-func (h *half) sort(ctx context.Context, m jsonrpc.Message, err error) (mine bool, _ error) {
+// received deals with what Offer of the client has returned; mine says that it is for h.
+func (h *half) received(ctx context.Context, m jsonrpc.Message, err error) (mine bool, _ error) {
 	if err == ErrEnough {
 		return true, err
 	}
 	h.mu.Lock()
 	if err != nil {
 		defer h.mu.Unlock()
-		h.begun = false
+		h.straight = false
 		if h.closed.Load() {
 			return false, io.ErrClosedPipe
 		}
@@ -374,7 +382,7 @@ func (h *half) Send(ctx context.Context, m jsonrpc.Message) error {
 func (h *half) Unread(early ...jsonrpc.Message) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.early, h.begun = append(early, h.early...), false
+	h.back, h.straight = slices.Concat(early, h.back), false
 }
 
 // TrySender is what TrySender says.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -416,6 +417,148 @@ func TestByEraTellsWhy(t *testing.T) {
 				t.Errorf("busy %v: Recv = %v", busy, why)
 			}
 			_ = client.Close()
+		})
+	}
+}
+
+// givingBack receives a client's first message and gives it back, as those do who
+// decide by it.
+func givingBack(h bridge.Handler) bridge.Handler {
+	return bridge.HandlerFunc(func(ctx context.Context, client bridge.Conn) error {
+		m, err := client.Recv(ctx)
+		if err != nil {
+			return err
+		}
+		return h.ServeConn(ctx, bridge.Unread(client, m))
+	})
+}
+
+// The first request of a client is answered once, and with the reason, also when
+// the server has ended before it was handed on.
+func TestByEraServerEndsAtOnce(t *testing.T) {
+	ended := errors.New("the server has ended: exit status 7")
+	for name, first := range map[string]string{"legacy": initializeZero, "modern": modernOne} {
+		t.Run(name, func(t *testing.T) {
+			for range 50 {
+				synctest.Test(t, func(t *testing.T) {
+					h := givingBack(bridge.Serve(dialer(func(context.Context) (bridge.Conn, error) {
+						server := newPeer(t, 1)
+						server.end <- ended
+						return server, nil
+					}), bridge.PumpOptions{}))
+					client, ours := bridge.Pipe()
+					if err := client.Send(t.Context(), parse(t, first)); err != nil {
+						t.Fatal(err)
+					}
+					_ = bridge.ByEra(h, h).ServeConn(t.Context(), ours)
+					_ = ours.Close()
+					m, err := client.Recv(t.Context())
+					if text, _ := jsonrpc.Text(m.Lookup("error", "message")); err != nil || text != ended.Error() {
+						t.Fatalf("received %s, %v", m.Bytes(), err)
+					}
+					if m, err := client.Recv(t.Context()); err != io.EOF {
+						t.Fatalf("then %s, %v", m.Bytes(), err)
+					}
+				})
+			}
+		})
+	}
+}
+
+// A request that has come before its session was stopped is served, or refused if
+// there is no server for it any more.
+func TestByEraStoppedWhileItBegins(t *testing.T) {
+	for name, want := range map[string]string{
+		"served":  `{"jsonrpc":"2.0","id":0,"result":{}}`,
+		"refused": `{"jsonrpc":"2.0","id":0,"error":{"code":-32603,"message":"the server could not be started; the bridge's log says why","data":{"reason":"server_unavailable"}}}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			for range 50 {
+				synctest.Test(t, func(t *testing.T) {
+					ctx, stop := context.WithCancel(t.Context())
+					ours, theirs := bridge.Pipe()
+					h := givingBack(bridge.Serve(dialer(func(ctx context.Context) (bridge.Conn, error) {
+						stop()
+						if name == "refused" {
+							return nil, ctx.Err()
+						}
+						return ours, nil
+					}), bridge.PumpOptions{Grace: time.Minute}))
+					client, served := bridge.Pipe()
+					if err := client.Send(t.Context(), parse(t, initializeZero)); err != nil {
+						t.Fatal(err)
+					}
+					go func() {
+						if m, err := theirs.Recv(context.Background()); err == nil {
+							_ = theirs.Send(context.Background(), jsonrpc.NewResult(m.ID(), nil))
+						}
+					}()
+					_ = bridge.ByEra(h, h).ServeConn(ctx, served)
+					_, _ = ours.Close(), theirs.Close()
+					_ = served.Close()
+					if m, err := client.Recv(t.Context()); err != nil || string(m.Bytes()) != want {
+						t.Fatalf("received %s, %v", m.Bytes(), err)
+					}
+				})
+			}
+		})
+	}
+}
+
+// ST14: where the other era's first message comes in somebody else's goroutine, it
+// is not lost and does not change places, nor do those around it.
+func TestByEraOffered(t *testing.T) {
+	const n = 60
+	for at := range n {
+		synctest.Test(t, func(t *testing.T) {
+			client, ours := bridge.Pipe()
+			echo := givingBack(bridge.Serve(dialer(func(context.Context) (bridge.Conn, error) {
+				server, theirs := bridge.Pipe()
+				go func() {
+					defer theirs.Close()
+					for {
+						m, err := theirs.Recv(context.Background())
+						if err != nil || theirs.Send(context.Background(), jsonrpc.NewResult(m.ID(), m.Params())) != nil {
+							return
+						}
+					}
+				}()
+				return server, nil
+			}), bridge.PumpOptions{}))
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				_ = bridge.ByEra(echo, echo).ServeConn(context.Background(), bridge.Translate(newPolled(ours), passing{}))
+			}()
+			const modern = `{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}`
+			params := func(i int) string { // one era until at, then both in turn
+				if i < at || i%2 == 0 {
+					return `{}`
+				}
+				return modern
+			}
+			go func() {
+				for i := range n {
+					text := fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":%s}`, i, params(i))
+					if err := client.Send(context.Background(), parse(t, text)); err != nil {
+						t.Error(err)
+					}
+				}
+			}()
+			last := map[string]int{`{}`: -1, modern: -1}
+			for range n {
+				m, err := client.Recv(context.Background())
+				if err != nil {
+					t.Fatal(err)
+				}
+				i, _ := strconv.Atoi(m.ID().String())
+				if got := string(m.Result()); got != params(i) || i <= last[got] {
+					t.Errorf("with the other era from %d on: %d after %d: %s", at, i, last[got], got)
+				}
+				last[string(m.Result())] = i
+			}
+			_ = client.Close()
+			<-done
 		})
 	}
 }

@@ -2,6 +2,7 @@ package bridge_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -110,10 +111,15 @@ func (b bothHalves) Close() error {
 // What a Handler of ByEra gets is a Conn like any other, also while the other
 // Handler runs.
 func TestByEraContract(t *testing.T) {
-	for name, firsts := range map[string][]string{"alone": {initializeZero}, "both": {initializeZero, modernOne}} {
+	for name, firsts := range map[string][]string{
+		"alone": {initializeZero}, "both": {initializeZero, modernOne}, "alone, offered": {initializeZero}, "both, offered": {initializeZero, modernOne},
+	} {
 		t.Run(name, func(t *testing.T) {
 			bridgetest.TestConn(t, func(t *testing.T) (a, b bridge.Conn, stop func()) {
 				ours, theirs := bridge.Pipe()
+				if strings.HasSuffix(name, "offered") {
+					ours = bridge.Translate(newPolled(ours), passing{})
+				}
 				conns, leave, done := make(chan bridge.Conn, 2), make(chan struct{}), make(chan struct{})
 				h := bridge.HandlerFunc(func(_ context.Context, client bridge.Conn) error {
 					conns <- client
@@ -134,7 +140,7 @@ func TestByEraContract(t *testing.T) {
 					t.Fatal(err)
 				}
 				a = legacy
-				if name == "both" {
+				if len(firsts) > 1 {
 					ctx, cancel := context.WithCancel(t.Context())
 					reading := make(chan struct{})
 					go func() {

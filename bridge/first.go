@@ -28,8 +28,10 @@ func AwaitFirst(h Handler, d time.Duration) Handler {
 }
 
 // Unread returns c with messages that were received from it already, which
-// Recv returns first. Nobody may be in Recv. A Conn that can take them back itself has
-// a method Unread(...jsonrpc.Message).
+// Recv returns first, also if its ctx is done. Nobody may be in Recv, or use c
+// itself afterwards.
+//
+// A Conn that can take them back itself has a method Unread(...jsonrpc.Message).
 func Unread(c Conn, early ...jsonrpc.Message) Conn {
 	if t, ok := c.(interface{ Unread(...jsonrpc.Message) }); ok {
 		t.Unread(early...)

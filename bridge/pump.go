@@ -119,6 +119,9 @@ type pump struct {
 	// what the server still says about them reaches nobody.
 	unheard atomic.Bool
 
+	endText string // what clients are told of the server's end; set before toServer is shut
+	endData []byte
+
 	recv     context.Context         // of receiving from the client
 	stopRecv context.CancelCauseFunc // with why, when the client is known to be gone
 }
@@ -282,7 +285,7 @@ func (p *pump) admit(ctx context.Context, m jsonrpc.Message) (jsonrpc.Message, b
 		switch err := p.toServer.open(c); err {
 		case nil:
 		case errShut:
-			p.answer(ctx, c.id, jsonrpc.CodeInternalError, "the server has ended", serverEndedData)
+			p.tooLate(ctx, c.id)
 			return m, false
 		case errTooMany:
 			p.answer(ctx, c.id, jsonrpc.CodeInternalError, err.Error(), nil)
@@ -525,6 +528,7 @@ func (p *pump) drain(late context.Context, clientEnd bool) {
 // fail answers everything the server owes once it has ended.
 func (p *pump) fail(ctx context.Context, err error) {
 	text, data := ending(err)
+	p.endText, p.endData = text, data
 	for _, c := range p.toServer.shut(true) {
 		if c.method == methodListen {
 			p.endListen(ctx, c.id)
@@ -533,6 +537,14 @@ func (p *pump) fail(ctx context.Context, err error) {
 		}
 		p.toServer.settled()
 	}
+}
+
+// tooLate answers a request that the client has sent before it could know that the
+// server has ended. fromClient waits for nothing else any more.
+func (p *pump) tooLate(ctx context.Context, id jsonrpc.ID) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelWait)
+	defer cancel()
+	p.answer(ctx, id, jsonrpc.CodeInternalError, p.endText, p.endData)
 }
 
 // ending is what clients are told of a server's end, and the data that goes

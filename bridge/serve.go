@@ -69,7 +69,10 @@ func refuseAll(ctx context.Context, client Conn, why error) {
 		if m.Kind() != jsonrpc.Request {
 			continue
 		}
-		if client.Send(ctx, jsonrpc.NewError(m.ID(), jsonrpc.CodeInternalError, text, data)) != nil {
+		late, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelWait) // what was received is answered
+		err = client.Send(late, jsonrpc.NewError(m.ID(), jsonrpc.CodeInternalError, text, data))
+		cancel()
+		if err != nil {
 			return
 		}
 	}

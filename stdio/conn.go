@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -73,7 +74,7 @@ type Conn struct {
 	recv  sync.Mutex // held during Recv
 	lines lines
 	batch []jsonrpc.Message // what is left of an array
-	early []jsonrpc.Message // was received and given back
+	back  []jsonrpc.Message // was received and given back
 	deaf  bool              // a server has not read that its request was refused
 
 	sending chan struct{} // holds one element during Send; a channel, because waiting must end with ctx
@@ -129,9 +130,9 @@ func (c *Conn) Skipped() int64 { return c.skipped.Load() }
 func (c *Conn) Recv(ctx context.Context) (jsonrpc.Message, error) {
 	c.recv.Lock()
 	defer c.recv.Unlock()
-	if len(c.early) > 0 {
-		m := c.early[0]
-		c.early = c.early[1:]
+	if len(c.back) > 0 && c.stopped(context.Background()) == nil {
+		m := c.back[0]
+		c.back = c.back[1:]
 		return m, nil
 	}
 	for {
@@ -164,7 +165,7 @@ func (c *Conn) Recv(ctx context.Context) (jsonrpc.Message, error) {
 func (c *Conn) Unread(early ...jsonrpc.Message) {
 	c.recv.Lock()
 	defer c.recv.Unlock()
-	c.early = append(early, c.early...)
+	c.back = slices.Concat(early, c.back)
 }
 
 // stopped returns why a call must end, nil if it need not.

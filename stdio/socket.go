@@ -169,8 +169,7 @@ func (e *connectError) text(where string) string {
 // cause leaves out what an error of the network says about addresses: that of
 // a Unix socket is a path.
 func cause(err error) error {
-	var op *net.OpError
-	if errors.As(err, &op) {
+	if op, ok := errors.AsType[*net.OpError](err); ok {
 		return op.Err
 	}
 	return err

@@ -34,7 +34,7 @@ func (c *Conn) TrySender() func(m jsonrpc.Message) bool {
 	return c.trySend
 }
 
-// SendsItself is what bridge.SendsItself says.
+// SendsItself is what bridge.SendsItself says: Send writes.
 func (c *Conn) SendsItself() bool { return true }
 
 // trySend leaves everything that is not as always to Send.

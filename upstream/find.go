@@ -134,7 +134,10 @@ func (c *finding) Offer(ctx context.Context, take bridge.Taker) (jsonrpc.Message
 		return m, nil
 	}
 	for {
-		if c.settled && c.isDecided() && (take == nil || c.from == nil) {
+		if c.settled && c.isDecided() {
+			if take != nil && c.from != nil {
+				return c.from.Offer(ctx, take)
+			}
 			return c.conn.Recv(ctx)
 		}
 		conn := c.current()

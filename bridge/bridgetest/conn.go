@@ -163,7 +163,8 @@ func testOrder(t *testing.T, p *pair) {
 	wg.Wait()
 }
 
-// testUnread: what is given back is received again, before all else and in its order.
+// testUnread: what is given back is received again, before all else and in its
+// order, whatever the ctx says.
 func testUnread(t *testing.T, p *pair) {
 	const n = 4
 	var messages [n]jsonrpc.Message
@@ -184,6 +185,12 @@ func testUnread(t *testing.T, p *pair) {
 	c = bridge.Unread(c, messages[0])
 	for i := range n {
 		want(t, c, note("given", i, 10))
+	}
+	c = bridge.Unread(c, messages[0])
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if m, err := c.Recv(ctx); err != nil || !bytes.Equal(m.Bytes(), messages[0].Bytes()) {
+		t.Errorf("with a ctx that is done: %s, %v", m.Bytes(), err)
 	}
 }
 

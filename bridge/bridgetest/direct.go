@@ -9,9 +9,7 @@ import (
 
 // isDirect reports whether a Conn has more than the methods of all.
 func isDirect(c bridge.Conn) bool {
-	_, offers := c.(interface {
-		Offer(context.Context, bridge.Taker) (jsonrpc.Message, error)
-	})
+	_, offers := c.(bridge.Offerer)
 	return offers || bridge.TrySender(c) != nil
 }
 
