@@ -22,9 +22,9 @@ import (
 // without a claim, go to legacy if that runs, else to modern.
 func ByEra(legacy, modern Handler) Handler {
 	return HandlerFunc(func(ctx context.Context, client Conn) error {
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
-		s := &split{client: client, ctx: ctx, cancel: cancel, reading: make(chan struct{}, 1)}
+		s := &split{client: client, parent: ctx, reading: make(chan struct{}, 1)}
+		s.ctx, s.cancel = context.WithCancel(ctx)
+		defer s.cancel()
 		s.from, _ = client.(Offerer)
 		for i, h := range []Handler{legacy, modern} {
 			over, leave := context.WithCancel(context.Background())
@@ -66,7 +66,8 @@ const maxEarly = 16
 type split struct {
 	client  Conn
 	from    Offerer // client; nil: it is none
-	ctx     context.Context
+	parent  context.Context // ServeConn's
+	ctx     context.Context // the Handlers'
 	cancel  context.CancelFunc
 	reading chan struct{}  // holds one element while somebody reads the client, unless a half is straight
 	wg      sync.WaitGroup // the Handler that was started second
@@ -150,7 +151,11 @@ func (h *half) refuse(m jsonrpc.Message) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), cancelWait)
 	defer cancel()
-	_ = h.client.Send(ctx, jsonrpc.NewError(m.ID(), jsonrpc.CodeInternalError, errShut.Error(), serverEndedData))
+	text, data := errShut.Error(), serverEndedData
+	if h.parent.Err() != nil {
+		text, data = ErrClosing.Error(), shuttingDownData
+	}
+	_ = h.client.Send(ctx, jsonrpc.NewError(m.ID(), jsonrpc.CodeInternalError, text, data))
 }
 
 // route returns the half that a message is for. It is called with mu held, or by who
@@ -395,6 +400,9 @@ func (h *half) TrySender() func(jsonrpc.Message) bool {
 		return !h.closed.Load() && !h.both.Load() && try(m) // else there is more to do
 	}
 }
+
+// HungUp passes on what the client's Conn knows.
+func (h *half) HungUp() func() error { return HungUp(h.client) }
 
 // SendsItself passes on what the client's Conn says.
 func (h *half) SendsItself() bool { return SendsItself(h.client) }

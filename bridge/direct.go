@@ -36,6 +36,19 @@ func SendsItself(c Conn) bool {
 	return ok && s.SendsItself()
 }
 
+// HungUp returns a function that tells of the end of c's peer while nobody receives:
+// nil as long as nothing is known of that, io.EOF once the peer sends nothing more
+// than what waits to be received, and another error once it is gone. It does not
+// wait, and any number of goroutines may call it. nil: c knows nothing of it.
+//
+// A Conn has it by a method HungUp() func() error, which always returns nil, or never.
+func HungUp(c Conn) func() error {
+	if h, ok := c.(interface{ HungUp() func() error }); ok {
+		return h.HungUp()
+	}
+	return nil
+}
+
 // Feed hands all that c receives to sink, until there is no more, and returns
 // why: what Recv would have. When ctx is done it may close c. Nobody may call
 // Recv meanwhile, or afterwards. sink is called by one goroutine at a time, but

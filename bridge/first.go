@@ -68,6 +68,9 @@ func (u *unread) Offer(ctx context.Context, take Taker) (jsonrpc.Message, error)
 // TrySender passes on what the Conn has.
 func (u *unread) TrySender() func(jsonrpc.Message) bool { return TrySender(u.Conn) }
 
+// HungUp passes on what the Conn knows.
+func (u *unread) HungUp() func() error { return HungUp(u.Conn) }
+
 // SendsItself passes on what the Conn says.
 func (u *unread) SendsItself() bool { return SendsItself(u.Conn) }
 

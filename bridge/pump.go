@@ -82,8 +82,10 @@ type PumpOptions struct {
 //     error that carries the server's error, and that error is returned.
 //   - When the client is gone (any error but io.EOF), the server is told to
 //     cancel what it owes, and the error is returned. A Pump that is blocked
-//     in a Send to the server learns of it only by ctx: whoever knows that the
-//     client has gone should end ctx too.
+//     in a Send to the server learns of it within a second if the client's Conn
+//     knows of it (HungUp), else only by ctx: whoever knows that the client has
+//     gone should end ctx too. If the client may still read, that is as after
+//     its io.EOF.
 //   - A subscriptions/listen of 2026-07-28 is not waited for: when any of this
 //     happens it is cancelled at the server, and ends with its result for a
 //     client that is still there (ST13). It has no RequestTimeout.
@@ -94,7 +96,7 @@ type PumpOptions struct {
 // is the same JSON value in another spelling finds its request and gets back
 // the spelling that was asked with; so do progress tokens and cancellations.
 func Pump(ctx context.Context, client, server Conn, opts PumpOptions) error {
-	p := &pump{client: client, server: server, opts: opts}
+	p := &pump{client: client, server: server, try: TrySender(server), hungUp: HungUp(client), opts: opts}
 	p.toServer.init(maxUnanswered)
 	p.toClient.init(maxUnanswered)
 	return p.run(ctx)
@@ -102,6 +104,8 @@ func Pump(ctx context.Context, client, server Conn, opts PumpOptions) error {
 
 type pump struct {
 	client, server Conn
+	try            func(jsonrpc.Message) bool // TrySender of server
+	hungUp         func() error               // HungUp of client
 	opts           PumpOptions
 	ctx            context.Context // of the conversation; done when it is over
 	toServer       ledger          // the client's requests, owed by the server
@@ -181,7 +185,7 @@ func (p *pump) run(parent context.Context) error {
 
 // over reports whether the client's direction ended in an orderly way.
 func over(err error) bool {
-	return errors.Is(err, io.EOF) || errors.Is(err, errStopped) || errors.Is(err, context.Canceled)
+	return errors.Is(err, io.EOF) || errors.Is(err, errStopped) || errors.Is(err, errHungUp) || errors.Is(err, context.Canceled)
 }
 
 // errStopped says that the client's direction ended because Pump's ctx is done.
@@ -254,13 +258,16 @@ func (p *pump) fromClient(ctx context.Context) error {
 		if !ok {
 			continue
 		}
-		err = p.server.Send(ctx, m)
+		err = p.hand(ctx, m)
 		if err == nil {
 			p.hears()
 		}
 		if err != nil {
-			if ctx.Err() != nil {
+			switch {
+			case ctx.Err() != nil:
 				return errStopped
+			case err == errHungUp:
+				return err
 			}
 			// A server that takes nothing more is as good as gone. Its
 			// Recv says what became of it, if it still can say anything.
@@ -445,7 +452,7 @@ func (p *pump) clientEnded(ctx, late context.Context, err error) {
 		p.refuse(ctx, c.id, jsonrpc.CodeInternalError, errShut.Error())
 	})
 	p.endListens(ctx, over(err))
-	if over(err) {
+	if over(err) && err != errHungUp {
 		p.drain(late, errors.Is(err, io.EOF))
 	}
 	if ctx.Err() != nil {
@@ -458,8 +465,12 @@ func (p *pump) clientEnded(ctx, late context.Context, err error) {
 		}
 	})
 	if over(err) {
+		text, data := ErrClosing.Error(), shuttingDownData
+		if err == errHungUp {
+			text, data = err.Error(), timeoutData
+		}
 		p.farewell(ctx, left, func(ctx context.Context, c *call) {
-			p.answer(ctx, c.id, jsonrpc.CodeInternalError, "the bridge is shutting down or was configured anew", shuttingDownData)
+			p.answer(ctx, c.id, jsonrpc.CodeInternalError, text, data)
 		})
 	}
 }

@@ -11,8 +11,7 @@ import (
 // admitter returns what copies a request to the server where it has come up, if
 // the server takes it at once; nil: that is not known of this server.
 func (p *pump) admitter() Taker {
-	try := TrySender(p.server)
-	if try == nil {
+	if p.try == nil {
 		return nil
 	}
 	return func(m jsonrpc.Message) (took, more bool) {
@@ -24,7 +23,7 @@ func (p *pump) admitter() Taker {
 			return false, true
 		}
 		p.arm(c)
-		if !try(m) {
+		if !p.try(m) {
 			p.admitted = true
 			return false, true
 		}

@@ -1,5 +1,6 @@
 // Package outq knows when a small write to a connection does not wait, and cuts
-// short one that does all the same.
+// short one that does all the same. It also knows of a peer that has hung up while
+// nobody reads.
 package outq
 
 import (
@@ -30,6 +31,20 @@ func Of(c net.Conn) func() bool {
 		return nil
 	}
 	return of(raw)
+}
+
+// HungUp returns a function that tells of the end of a connection's peer without
+// reading: nil as long as nothing is known of that, io.EOF once it sends nothing more,
+// net.ErrClosed once it is gone, or c closed. Over TCP a peer that has closed looks
+// like one that sends nothing more, until it is sent something. The function does not
+// wait, and any number of goroutines may call it. nil: it can never be told of this
+// connection.
+func HungUp(c net.Conn) func() error {
+	raw := Raw(c)
+	if raw == nil {
+		return nil
+	}
+	return hungUp(raw)
 }
 
 // Raw returns the connection of the operating system that c is or stands before;

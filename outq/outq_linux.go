@@ -1,6 +1,8 @@
 package outq
 
 import (
+	"io"
+	"net"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -15,5 +17,26 @@ func of(raw syscall.RawConn) func() bool {
 			taken = err == nil && n == 0
 		})
 		return err == nil && taken
+	}
+}
+
+// hungUp asks the kernel (poll(2): POLLRDHUP, POLLHUP).
+func hungUp(raw syscall.RawConn) func() error {
+	return func() error {
+		known := net.ErrClosed
+		_ = raw.Control(func(fd uintptr) { // not called once the connection is closed
+			fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
+			_, err := unix.Poll(fds, 0)
+			switch {
+			case err != nil:
+				known = nil
+			case fds[0].Revents&(unix.POLLHUP|unix.POLLERR) != 0:
+			case fds[0].Revents&unix.POLLRDHUP != 0:
+				known = io.EOF
+			default:
+				known = nil
+			}
+		})
+		return known
 	}
 }

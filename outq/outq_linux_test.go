@@ -3,8 +3,10 @@ package outq
 import (
 	"bytes"
 	"crypto/tls"
+	"io"
 	"net"
 	"path/filepath"
+	"runtime"
 	"testing"
 	"time"
 )
@@ -97,5 +99,43 @@ func TestOfWrapped(t *testing.T) {
 		if Of(c) != nil {
 			t.Errorf("%s: nothing is known of it", name)
 		}
+	}
+}
+
+// The end of a peer is known while what it has sent lies there unread.
+func TestHungUp(t *testing.T) {
+	for network, address := range map[string]string{"tcp": "127.0.0.1:0", "unix": filepath.Join(t.TempDir(), "s")} {
+		t.Run(network, func(t *testing.T) {
+			near, far := pair(t, network, address)
+			hungUp := HungUp(near)
+			expect := func(when string, want error) {
+				t.Helper()
+				deadline := time.After(10 * time.Second)
+				for hungUp() != want { // over TCP it takes a moment
+					select {
+					case <-deadline:
+						t.Fatalf("%s: %v, want %v", when, hungUp(), want)
+					default:
+						runtime.Gosched()
+					}
+				}
+			}
+			expect("at first", nil)
+			if _, err := far.Write([]byte("unread")); err != nil {
+				t.Fatal(err)
+			}
+			expect("with something to read", nil)
+			_ = far.(interface{ CloseWrite() error }).CloseWrite()
+			expect("when the peer sends nothing more", io.EOF)
+			_ = far.Close()
+			if network == "unix" {
+				expect("when the peer is gone", net.ErrClosed)
+			}
+			_ = near.Close()
+			expect("when it is closed", net.ErrClosed)
+		})
+	}
+	if HungUp(nil) != nil {
+		t.Error("of no connection something is known")
 	}
 }

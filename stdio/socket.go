@@ -13,6 +13,7 @@ import (
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+	"github.com/mcp-bridge/mcp-bridge/outq"
 )
 
 // DefaultConnectTimeout bounds connecting to a Socket.
@@ -215,6 +216,9 @@ func (c *socketConn) TrySender() func(m jsonrpc.Message) bool {
 		return try(m)
 	}
 }
+
+// HungUp is what bridge.HungUp says.
+func (c *socketConn) HungUp() func() error { return outq.HungUp(c.nc) }
 
 // lost makes an error of the network one that a client may see.
 func lost(err error) error {

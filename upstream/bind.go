@@ -85,6 +85,9 @@ func (b *bound) TrySender() func(jsonrpc.Message) bool {
 	return func(m jsonrpc.Message) bool { return try(b.bound(m)) }
 }
 
+// HungUp is what bridge.HungUp says.
+func (b *bound) HungUp() func() error { return bridge.HungUp(b.Conn) }
+
 // bound returns what the client gets of a message: requestState under its name.
 func (b *bound) bound(m jsonrpc.Message) jsonrpc.Message {
 	if m.Kind() == jsonrpc.Response && !m.IsError() {

@@ -209,6 +209,28 @@ func TestServerEnds(t *testing.T) {
 	}
 }
 
+// A client that is gone is known to be while nobody receives what it has sent.
+func TestHungUp(t *testing.T) {
+	s := newSite(t, HandlerOptions{})
+	c := s.dialRaw(t, nil)
+	session := <-s.sessions
+	hungUp := bridge.HungUp(session)
+	if runtime.GOOS != "linux" {
+		if hungUp != nil {
+			t.Error("here nothing can be known of it")
+		}
+		return
+	}
+	if err := hungUp(); err != nil {
+		t.Errorf("while it is there: %v", err)
+	}
+	_ = c.conn.Close()
+	<-session.done
+	if hungUp() == nil {
+		t.Error("nothing is known of its end")
+	}
+}
+
 // WS4: the end of the client, in each way, cancels its calls at the server.
 func TestClientEnds(t *testing.T) {
 	for name, how := range map[string]func(c *raw){

@@ -3,6 +3,7 @@ package ws
 import (
 	"context"
 	"errors"
+	"net"
 
 	"github.com/coder/websocket"
 
@@ -58,6 +59,20 @@ func (s *session) TrySender() func(m jsonrpc.Message) bool {
 	return func(m jsonrpc.Message) bool {
 		s.revision.Note(m)
 		return try(m)
+	}
+}
+
+// HungUp is what bridge.HungUp says. A WebSocket client that sends nothing more is gone.
+func (s *session) HungUp() func() error {
+	hungUp := s.wire.hungUp()
+	if hungUp == nil {
+		return nil
+	}
+	return func() error {
+		if hungUp() != nil {
+			return net.ErrClosed
+		}
+		return nil
 	}
 }
 

@@ -101,6 +101,15 @@ func (w *wire) taken() func() bool {
 	return outq.Of(c)
 }
 
+// hungUp returns what outq.HungUp says of the connection.
+func (w *wire) hungUp() func() error {
+	c, ok := w.rwc.(net.Conn)
+	if !ok {
+		return nil
+	}
+	return outq.HungUp(c)
+}
+
 // Read implements io.Reader.
 func (w *wire) Read(p []byte) (int, error) {
 	w.reading.Store(int64(w.now()) | 1)
