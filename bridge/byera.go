@@ -65,7 +65,7 @@ const maxEarly = 16
 // as there is one, which mostly stays so, the turn is always its own.
 type split struct {
 	client  Conn
-	from    Offerer // client; nil: it is none
+	from    Offerer         // client; nil: it is none
 	parent  context.Context // ServeConn's
 	ctx     context.Context // the Handlers'
 	cancel  context.CancelFunc

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"sync"
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
@@ -30,17 +29,20 @@ func (p *pump) hand(ctx context.Context, m jsonrpc.Message) error {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	sent := make(chan struct{})
+	sent, looked := make(chan struct{}), make(chan struct{})
 	left := false
-	var wg sync.WaitGroup
-	wg.Go(func() {
+	look := time.AfterFunc(hangUpEvery, func() {
+		defer close(looked)
 		if left = p.leaves(sent); left {
 			cancel()
 		}
 	})
 	err := p.server.Send(ctx, m)
+	if look.Stop() { // mostly so
+		return err
+	}
 	close(sent)
-	wg.Wait()
+	<-looked
 	if err != nil && left {
 		return errHungUp
 	}
@@ -54,20 +56,18 @@ func (p *pump) leaves(sent <-chan struct{}) bool {
 	defer look.Stop()
 	var since time.Time // when the client's last was seen
 	for {
+		if err := p.hungUp(); err != nil {
+			if since.IsZero() {
+				since = time.Now()
+			}
+			if !errors.Is(err, io.EOF) || time.Since(since) >= orDefault(p.opts.Drain, DefaultDrain) {
+				return true
+			}
+		}
 		select {
 		case <-sent:
 			return false
 		case <-look.C:
-		}
-		err := p.hungUp()
-		if err == nil {
-			continue
-		}
-		if since.IsZero() {
-			since = time.Now()
-		}
-		if !errors.Is(err, io.EOF) || time.Since(since) >= orDefault(p.opts.Drain, DefaultDrain) {
-			return true
 		}
 	}
 }

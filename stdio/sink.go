@@ -11,6 +11,9 @@ type sink interface {
 	// write writes all of p and returns how much of it was written. It
 	// returns errInterrupted when ctx ends or after close.
 	write(ctx context.Context, p []byte) (int, error)
+	// ready undoes what the end of an earlier write's ctx has done, for one that
+	// goes another way.
+	ready()
 	close()
 }
 
@@ -38,6 +41,8 @@ func (s *deadlineSink) write(ctx context.Context, p []byte) (int, error) {
 	return n, interruption(err)
 }
 
+func (s *deadlineSink) ready() { s.in.revive() }
+
 func (s *deadlineSink) close() { s.in.shut() }
 
 // blockingSink can be interrupted only by closing what it writes to.
@@ -54,5 +59,7 @@ func (s *blockingSink) write(ctx context.Context, p []byte) (int, error) {
 	defer stop()
 	return s.w.Write(p)
 }
+
+func (s *blockingSink) ready() {}
 
 func (s *blockingSink) close() {}

@@ -180,6 +180,15 @@ func (i *interrupter) expire(done <-chan struct{}) {
 	}
 }
 
+// revive lets what comes next begin without the end of the last ctx.
+func (i *interrupter) revive() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.past && !i.closed {
+		i.forget()
+	}
+}
+
 // forget undoes watch, and what it has done.
 func (i *interrupter) forget() {
 	if i.stop != nil {

@@ -56,6 +56,7 @@ func (c *Conn) trySend(m jsonrpc.Message) bool {
 	chunk := getChunk()
 	defer putChunk(chunk)
 	line := appendLine(chunk[:0], first, id, rest)
+	c.out.ready()
 	n := c.try(line)
 	if 0 < n && n < len(line) {
 		// Nobody is to wait for the rest. It takes a window of a few bytes for an

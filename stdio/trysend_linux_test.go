@@ -2,11 +2,13 @@ package stdio
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"os"
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
@@ -106,4 +108,26 @@ func TestTrySendNeedsAPipe(t *testing.T) {
 		}
 		_ = conn.Close()
 	}
+}
+
+// The end of the ctx of an earlier Send is none of a later message.
+func TestTrySendAfterSend(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, w, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		conn := NewConn(strings.NewReader(""), w, w.Close, Options{})
+		defer conn.Close()
+		ctx, cancel := context.WithCancel(t.Context())
+		if err := conn.Send(ctx, noteOf(t, 0, 100)); err != nil {
+			t.Fatal(err)
+		}
+		cancel()
+		synctest.Wait()
+		if !bridge.TrySender(conn)(noteOf(t, 1, 100)) {
+			t.Error("an empty pipe did not take a message")
+		}
+	})
 }
