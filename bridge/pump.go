@@ -96,7 +96,7 @@ type PumpOptions struct {
 // is the same JSON value in another spelling finds its request and gets back
 // the spelling that was asked with; so do progress tokens and cancellations.
 func Pump(ctx context.Context, client, server Conn, opts PumpOptions) error {
-	p := &pump{client: client, server: server, try: TrySender(server), hungUp: HungUp(client), opts: opts}
+	p := &pump{client: client, server: server, try: TrySender(server), opts: opts}
 	p.toServer.init(maxUnanswered)
 	p.toClient.init(maxUnanswered)
 	return p.run(ctx)
@@ -105,7 +105,6 @@ func Pump(ctx context.Context, client, server Conn, opts PumpOptions) error {
 type pump struct {
 	client, server Conn
 	try            func(jsonrpc.Message) bool // TrySender of server
-	hungUp         func() error               // HungUp of client
 	opts           PumpOptions
 	ctx            context.Context // of the conversation; done when it is over
 	toServer       ledger          // the client's requests, owed by the server
@@ -234,6 +233,10 @@ func orDefault(d, byDefault time.Duration) time.Duration {
 // fromClient copies from the client to the server until the client ends or
 // Pump's ctx is done. What it waits for ends with ctx.
 func (p *pump) fromClient(ctx context.Context) error {
+	sendCtx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	watch := newLookout(p.client, p.opts.Drain, cancel)
+	defer watch.stop()
 	take := p.admitter()
 	from, _ := p.client.(Offerer) // Offer would look for it with each message
 	for {
@@ -258,7 +261,9 @@ func (p *pump) fromClient(ctx context.Context) error {
 		if !ok {
 			continue
 		}
-		err = p.hand(ctx, m)
+		if p.try == nil || !p.try(m) {
+			err = watch.send(sendCtx, p.server, m)
+		}
 		if err == nil {
 			p.hears()
 		}
