@@ -82,10 +82,10 @@ type PumpOptions struct {
 //     error that carries the server's error, and that error is returned.
 //   - When the client is gone (any error but io.EOF), the server is told to
 //     cancel what it owes, and the error is returned. A Pump that is blocked
-//     in a Send to the server learns of it within a second if the client's Conn
-//     knows of it (HungUp), else only by ctx: whoever knows that the client has
-//     gone should end ctx too. If the client may still read, that is as after
-//     its io.EOF.
+//     in a Send to the server learns of it if the client's Conn knows of it
+//     (HungUp), and gives up when the server takes nothing for some seconds
+//     more; else it learns of it only by ctx: whoever knows that the client has
+//     gone should end ctx too.
 //   - A subscriptions/listen of 2026-07-28 is not waited for: when any of this
 //     happens it is cancelled at the server, and ends with its result for a
 //     client that is still there (ST13). It has no RequestTimeout.
@@ -235,7 +235,7 @@ func orDefault(d, byDefault time.Duration) time.Duration {
 func (p *pump) fromClient(ctx context.Context) error {
 	sendCtx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	watch := newLookout(p.client, p.opts.Drain, cancel)
+	watch := newLookout(p.client, cancel)
 	defer watch.stop()
 	take := p.admitter()
 	from, _ := p.client.(Offerer) // Offer would look for it with each message
@@ -253,15 +253,15 @@ func (p *pump) fromClient(ctx context.Context) error {
 			}
 			return err
 		}
-		ok := p.admitted
-		if !ok {
-			m, ok = p.admit(ctx, m)
-		}
+		tried := p.admitted
 		p.admitted = false
-		if !ok {
-			continue
+		if !tried {
+			var ok bool
+			if m, ok = p.admit(ctx, m); !ok {
+				continue
+			}
 		}
-		if p.try == nil || !p.try(m) {
+		if tried || p.try == nil || !p.try(m) {
 			err = watch.send(sendCtx, p.server, m)
 		}
 		if err == nil {

@@ -15,9 +15,17 @@ import (
 // what that has sent.
 const hangUpEvery = time.Second
 
+// gonePatience and lastPatience are how long a server may take nothing, once the client
+// is gone, and once it has sent its last but may still read: the server may only be
+// busy, or still starting.
+const (
+	gonePatience = 10 * time.Second
+	lastPatience = 5 * time.Minute
+)
+
 // errHungUp ends the client's direction when the server takes nothing more, and the
 // client does not wait for it either.
-var errHungUp = errors.New("the client has hung up, and the server reads nothing more")
+var errHungUp = errors.New("the server has taken nothing for minutes after the end of input")
 
 // lookout looks after the client while the server does not take a message: nobody
 // receives from the client meanwhile, so its end has to be found out in another way. It
@@ -26,7 +34,6 @@ var errHungUp = errors.New("the client has hung up, and the server reads nothing
 // It has a timer as long as messages go, and not one for each of them.
 type lookout struct {
 	hungUp func() error       // of the client; nil: nothing can be known
-	drain  time.Duration      // how long a client is waited for that has sent its last
 	cancel context.CancelFunc // of the ctx of all Sends, when the client has left
 	left   atomic.Bool
 
@@ -39,15 +46,15 @@ type lookout struct {
 	timer *time.Timer
 
 	seen  uint64    // sends at the last look; only look uses it, and since
-	since time.Time // when it was found out that the client has sent its last
+	since time.Time // since when the server is known to take nothing from a client that has hung up
 }
 
-func newLookout(client Conn, drain time.Duration, cancel context.CancelFunc) *lookout {
-	return &lookout{hungUp: HungUp(client), drain: orDefault(drain, DefaultDrain), cancel: cancel}
+func newLookout(client Conn, cancel context.CancelFunc) *lookout {
+	return &lookout{hungUp: HungUp(client), cancel: cancel}
 }
 
-// send is server.Send. It gives up with errHungUp when the client is gone, or it is
-// drain ago that it has sent its last, as it would be waited for answers then.
+// send is server.Send. It gives up with errHungUp when the server takes nothing for so
+// long though the client has hung up.
 func (l *lookout) send(ctx context.Context, server Conn, m jsonrpc.Message) error {
 	if l.hungUp == nil {
 		return server.Send(ctx, m)
@@ -84,7 +91,7 @@ func (l *lookout) look() {
 	case !quiet:
 		l.since = time.Time{}
 	case sending:
-		if l.leaves() {
+		if l.leaves() && l.sends.Load() == n {
 			l.left.Store(true)
 			l.cancel()
 			return
@@ -106,7 +113,11 @@ func (l *lookout) leaves() bool {
 	if l.since.IsZero() {
 		l.since = time.Now()
 	}
-	return !errors.Is(err, io.EOF) || time.Since(l.since) >= l.drain
+	patience := gonePatience
+	if errors.Is(err, io.EOF) {
+		patience = lastPatience
+	}
+	return time.Since(l.since) >= patience
 }
 
 // stop is called when nothing more is sent. It waits for a look that goes on.

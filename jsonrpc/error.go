@@ -21,6 +21,7 @@ type Error struct {
 	Message string // what is wrong and where (byte offset); never the content itself
 	ID      ID     // the id, where it could be read; zero otherwise
 	Kind    Kind   // what the message would have been, where that could be told
+	Marked  bool   // it has the key "jsonrpc", as logs that look like requests have not
 }
 
 // Error returns Message.
@@ -43,9 +44,11 @@ func (e *Error) Answers() bool {
 	return known && (e.Kind == Response || e.Kind == Invalid && e.Code == CodeInvalidRequest)
 }
 
-// Asks reports whether e was meant as a request, whose sender waits for the answer
-// to e.ID.
-func (e *Error) Asks() bool { return e.Kind == Request && !e.ID.IsZero() && e.ID != NullID }
+// Asks reports whether what a server has sent as e was meant as a request: it waits
+// for the answer to e.ID.
+func (e *Error) Asks() bool {
+	return e.Kind == Request && e.Marked && !e.ID.IsZero() && e.ID != NullID
+}
 
 // Reply returns the response that tells the sender of an invalid message what
 // was wrong with it; an id that could not be read is null (J4). ok is false

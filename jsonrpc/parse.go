@@ -151,7 +151,7 @@ func (p *parser) error(cut int) *Error {
 	if p.m.id.end > 0 && !p.nullID && !p.twoIDs {
 		e.ID = ID{string(p.cut(p.m.id))}
 	}
-	e.Kind = p.seen.kind(p.fault == "")
+	e.Kind, e.Marked = p.seen.kind(p.fault == ""), p.seen.has(fieldJSONRPC)
 	return e
 }
 

@@ -13,7 +13,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
@@ -75,7 +74,12 @@ type Conn struct {
 	lines lines
 	batch []jsonrpc.Message // what is left of an array
 	back  []jsonrpc.Message // was received and given back
-	deaf  bool              // a server has not read that its request was refused
+
+	refuseMu   sync.Mutex
+	refusals   []jsonrpc.Message // to a server; the first is being sent
+	refusing   bool              // sendRefusals runs
+	refuseOver bool              // by Close
+	refusers   sync.WaitGroup    // sendRefusals
 
 	sending chan struct{} // holds one element during Send; a channel, because waiting must end with ctx
 	sendErr error         // why nothing can be sent any more
@@ -186,7 +190,7 @@ func (c *Conn) message(ctx context.Context, ln line) (jsonrpc.Message, error) {
 	if ln.tooLong {
 		what := fmt.Sprintf("is longer than %d bytes, which is the limit (--max-message-size)", c.opts.MaxMessageSize)
 		return c.refused(ctx, ln.size, what, &jsonrpc.Error{
-			Code: jsonrpc.CodeInvalidRequest, Message: "the message " + what, ID: ln.id, Kind: ln.kind,
+			Code: jsonrpc.CodeInvalidRequest, Message: "the message " + what, ID: ln.id, Kind: ln.kind, Marked: true,
 		})
 	}
 	text := trim(ln.text)
@@ -299,23 +303,47 @@ func (c *Conn) refused(ctx context.Context, size int, what string, e *jsonrpc.Er
 	case c.opts.Peer == Client:
 		return jsonrpc.Message{}, c.Send(ctx, reply)
 	case e.Asks():
-		c.refuse(ctx, reply)
+		c.refuse(reply)
 	}
 	return jsonrpc.Message{}, nil
 }
 
-// answerWait is how long a server may take to read that its request was refused.
-const answerWait = time.Second
+// mostRefused is how many of a server's requests may wait for it to read that they were
+// refused.
+const mostRefused = 16
 
-// refuse tells a server that its request is not received. One that does not read is
-// waited for once: its answers to others stand behind the request.
-func (c *Conn) refuse(ctx context.Context, reply jsonrpc.Message) {
-	if c.deaf {
+// refuse tells a server that its request is not received. Recv must not wait for that:
+// the server may read nothing until what it has sent is received.
+func (c *Conn) refuse(reply jsonrpc.Message) {
+	if c.try != nil && c.trySend(reply) {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, answerWait)
-	defer cancel()
-	c.deaf = c.Send(ctx, reply) != nil
+	c.refuseMu.Lock()
+	defer c.refuseMu.Unlock()
+	if c.refuseOver || len(c.refusals) == mostRefused {
+		return
+	}
+	c.refusals = append(c.refusals, reply)
+	if !c.refusing {
+		c.refusing = true
+		c.refusers.Go(c.sendRefusals)
+	}
+}
+
+// sendRefusals sends what waits in refusals until nothing does, or the Conn is closed.
+func (c *Conn) sendRefusals() {
+	c.refuseMu.Lock()
+	defer c.refuseMu.Unlock()
+	for len(c.refusals) > 0 {
+		reply := c.refusals[0]
+		c.refuseMu.Unlock()
+		err := c.Send(context.Background(), reply) // which Close ends
+		c.refuseMu.Lock()
+		if c.refusals = c.refusals[1:]; err != nil {
+			break // nothing can be sent any more
+		}
+	}
+	c.refusals, c.refusing = nil, false
 }
 
 func (c *Conn) noise(size int, reason string) {
@@ -329,6 +357,10 @@ func (c *Conn) noise(size int, reason string) {
 func (c *Conn) Close() error {
 	c.abort(io.ErrClosedPipe)
 	c.src.wait()
+	c.refuseMu.Lock()
+	c.refuseOver = true
+	c.refuseMu.Unlock()
+	c.refusers.Wait()
 	return c.closeErr
 }
 

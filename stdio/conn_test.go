@@ -1,6 +1,7 @@
 package stdio
 
 import (
+	"bufio"
 	"fmt"
 	"io"
 	"net"
@@ -150,7 +151,7 @@ func TestRecvAccepts(t *testing.T) {
 func TestNoise(t *testing.T) {
 	lines := []string{
 		"Server ready", "[INFO] secret-4711 listening", "[]", "12", `"text"`, "null", "{", `{"a":1}`,
-		`{"jsonrpc":"2.0","method":4711}`, "\x1b[32mok\x1b[0m", "\xff\xfe\x00", `{"jsonrpc":"2.0","id":null,"result":{}}`,
+		`{"jsonrpc":"2.0","method":4711}`, `{"id":3,"method":"GET","path":"/4711"}`, "\x1b[32mok\x1b[0m", "\xff\xfe\x00", `{"jsonrpc":"2.0","id":null,"result":{}}`,
 	}
 	for _, line := range lines {
 		t.Run(line, func(t *testing.T) {
@@ -236,33 +237,66 @@ func TestServerIsAnswered(t *testing.T) {
 		`{"jsonrpc":"2.0","id":"a","method":"x","params":{"b":}}`: `"a" -32700`,
 		`{"jsonrpc":"2.0","method":"notifications/x","params":1}`: ``,
 	} {
-		var out output
-		c := reading(t, strings.NewReader(in+"\n"+ping+"\n"), &out, Options{})
-		if got := all(t, c); !slices.Equal(got, []string{ping}) {
-			t.Errorf("%s: received %q", in, got)
-		}
-		if got := answers(t, &out); got != want {
-			t.Errorf("%s was answered %q, want %q", in, got, want)
-		}
+		synctest.Test(t, func(t *testing.T) {
+			var out output
+			c := reading(t, strings.NewReader(in+"\n"+ping+"\n"), &out, Options{})
+			if got := all(t, c); !slices.Equal(got, []string{ping}) {
+				t.Errorf("%s: received %q", in, got)
+			}
+			synctest.Wait()
+			if got := answers(t, &out); got != want {
+				t.Errorf("%s was answered %q, want %q", in, got, want)
+			}
+		})
 	}
 }
 
-// One that does not read holds up what stands behind its requests for a second.
+// One that reads nothing for a while does not hold up what stands behind its requests,
+// and hears of them when it reads.
 func TestServerIsDeaf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ours, theirs := net.Pipe()
 		c := NewConn(ours, ours, ours.Close, Options{})
 		defer c.Close()
+		const n = 3
 		go func() {
-			for range 10 {
-				_, _ = io.WriteString(theirs, `{"jsonrpc":"2.0","id":5,"method":"x","params":1}`+"\n")
+			for i := range n {
+				_, _ = fmt.Fprintf(theirs, `{"jsonrpc":"2.0","id":%d,"method":"x","params":1}`+"\n", i)
 			}
 			_, _ = io.WriteString(theirs, pong+"\n")
 		}()
 		began := time.Now()
-		m, err := c.Recv(t.Context())
-		if err != nil || string(m.Bytes()) != pong || time.Since(began) != answerWait {
+		if m, err := c.Recv(t.Context()); err != nil || string(m.Bytes()) != pong || time.Since(began) != 0 {
 			t.Errorf("%s, %v after %v", m.Bytes(), err, time.Since(began))
+		}
+		time.Sleep(time.Hour)
+		in := bufio.NewReader(theirs)
+		for i := range n {
+			line, err := in.ReadString('\n')
+			if err != nil || !strings.HasPrefix(line, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"error":{"code":-32600,`, i)) {
+				t.Errorf("the server read %q, %v", line, err)
+			}
+		}
+	})
+}
+
+// Close ends a refusal that waits, also where only the closer can, and that waits for
+// Recv as a child's does.
+func TestCloseWhileRefusing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, w := io.Pipe()
+		var c *Conn
+		c = NewConn(strings.NewReader(`{"jsonrpc":"2.0","id":5,"method":"x","params":1}`+"\n"+pong+"\n"), struct{ io.Writer }{w}, func() error {
+			c.recv.Lock()
+			defer c.recv.Unlock()
+			return r.Close()
+		}, Options{})
+		if m, err := c.Recv(t.Context()); err != nil || string(m.Bytes()) != pong {
+			t.Errorf("%s, %v", m.Bytes(), err)
+		}
+		synctest.Wait()
+		if err := c.Close(); err != nil {
+			t.Error(err)
 		}
 	})
 }
@@ -394,28 +428,31 @@ func TestTooLong(t *testing.T) {
 		{"answer of a client", `{"jsonrpc":"2.0","id":7,"result":{"pad":"` + pad + `"}}`, Client, "7 -32603 the client's answer " + limited, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			var n noise
-			var out output
-			conn := reading(t, strings.NewReader(c.in+"\n"+pong+"\n"), &out,
-				Options{Peer: c.peer, MaxMessageSize: limit, OnNoise: n.hook})
-			got := all(t, conn)
-			if c.receives != "" && len(got) > 0 {
-				m := parse(t, got[0])
-				text, _ := jsonrpc.Text(m.Lookup("error", "message"))
-				if s := fmt.Sprintf("%s %s %s", m.ID(), m.Lookup("error", "code"), text); s != c.receives {
-					t.Errorf("received %s, want %s", got[0], c.receives)
+			synctest.Test(t, func(t *testing.T) {
+				var n noise
+				var out output
+				conn := reading(t, strings.NewReader(c.in+"\n"+pong+"\n"), &out,
+					Options{Peer: c.peer, MaxMessageSize: limit, OnNoise: n.hook})
+				got := all(t, conn)
+				if c.receives != "" && len(got) > 0 {
+					m := parse(t, got[0])
+					text, _ := jsonrpc.Text(m.Lookup("error", "message"))
+					if s := fmt.Sprintf("%s %s %s", m.ID(), m.Lookup("error", "code"), text); s != c.receives {
+						t.Errorf("received %s, want %s", got[0], c.receives)
+					}
+					got = got[1:]
 				}
-				got = got[1:]
-			}
-			if !slices.Equal(got, []string{pong}) {
-				t.Errorf("received %.200q, want what stands behind it", got)
-			}
-			if a := answers(t, &out); a != c.isAnswered || a != "" && !strings.Contains(out.lines()[0], `"the message `+limited+`"`) {
-				t.Errorf("answered %q, %q, want %q", a, out.lines(), c.isAnswered)
-			}
-			if !slices.Equal(n.sizes, []int{len(c.in)}) {
-				t.Errorf("reported sizes %d, want %d", n.sizes, len(c.in))
-			}
+				if !slices.Equal(got, []string{pong}) {
+					t.Errorf("received %.200q, want what stands behind it", got)
+				}
+				synctest.Wait() // a server is answered while reading goes on
+				if a := answers(t, &out); a != c.isAnswered || a != "" && !strings.Contains(out.lines()[0], `"the message `+limited+`"`) {
+					t.Errorf("answered %q, %q, want %q", a, out.lines(), c.isAnswered)
+				}
+				if !slices.Equal(n.sizes, []int{len(c.in)}) {
+					t.Errorf("reported sizes %d, want %d", n.sizes, len(c.in))
+				}
+			})
 		})
 	}
 }

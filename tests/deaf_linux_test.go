@@ -18,7 +18,7 @@ func TestServeDeafServer(t *testing.T) {
 	mustAnswer(t, c, `{"jsonrpc":"2.0","id":1,"method":"deaf"}`)
 	message := `{"jsonrpc":"2.0","method":"notifications/x","params":` + big(100_000) + `}`
 	for err := error(nil); err == nil; err = c.notify(t.Context(), message) { // until nothing more is taken
-		if err := c.conn.SetWriteDeadline(time.Now().Add(time.Second)); err != nil {
+		if err := c.conn.SetWriteDeadline(time.Now().Add(5 * time.Second)); err != nil {
 			t.Fatal(err)
 		}
 	}

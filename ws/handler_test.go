@@ -224,10 +224,21 @@ func TestHungUp(t *testing.T) {
 	if err := hungUp(); err != nil {
 		t.Errorf("while it is there: %v", err)
 	}
+	for _, size := range []int{maxQueued, 1, 1} { // nobody receives: the first fills the queue, and nothing more is read
+		c.write(frame(fin|opText, []byte(`{"jsonrpc":"2.0","method":"x","params":{"s":"`+strings.Repeat("x", size)+`"}}`)))
+	}
 	_ = c.conn.Close()
-	<-session.done
-	if hungUp() == nil {
-		t.Error("nothing is known of its end")
+	deadline := time.After(10 * time.Second)
+	for hungUp() == nil {
+		select {
+		case <-deadline:
+			t.Fatal("nothing is known of its end")
+		default:
+			runtime.Gosched()
+		}
+	}
+	if isDone(session.done) {
+		t.Error("it is known because it was received")
 	}
 }
 
