@@ -291,17 +291,22 @@ func TestConcurrentDials(t *testing.T) {
 	s.beLegacy(status(405))
 	d := &Dialer{URL: s.URL}
 	var wg sync.WaitGroup
+	var finding sync.RWMutex // a client that asks one server and then the other rightly takes it for neither
 	for i := range 8 {
 		wg.Go(func() {
 			for range 5 {
 				c := dial(t, d)
+				finding.RLock()
 				c.open()
+				finding.RUnlock()
 				c.call("1", "tools/list")
 				c.conn.Close()
 			}
 		})
 		if i == 4 {
+			finding.Lock()
 			s.beStreamable()
+			finding.Unlock()
 		}
 	}
 	wg.Wait()
