@@ -26,16 +26,25 @@ func noteOf(t *testing.T, n, size int) jsonrpc.Message {
 	return m
 }
 
-// ST1: what a full pipe does not take at once it gets no part of, so that
-// messages stay whole whoever sends them.
-func TestTrySendIsWhole(t *testing.T) {
+// toPipe returns a Conn that writes to a pipe, and what reads that.
+func toPipe(t *testing.T) (*Conn, *os.File) {
+	t.Helper()
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer r.Close()
 	conn := NewConn(strings.NewReader(""), w, w.Close, Options{})
-	defer conn.Close()
+	t.Cleanup(func() {
+		conn.Close()
+		r.Close()
+	})
+	return conn, r
+}
+
+// ST1: what a full pipe does not take at once it gets no part of, so that
+// messages stay whole whoever sends them.
+func TestTrySendIsWhole(t *testing.T) {
+	conn, r := toPipe(t)
 	try := bridge.TrySender(conn)
 	if try == nil {
 		t.Fatal("a pipe takes messages at once")
@@ -113,13 +122,7 @@ func TestTrySendNeedsAPipe(t *testing.T) {
 // The end of the ctx of an earlier Send is none of a later message.
 func TestTrySendAfterSend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, w, err := os.Pipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer r.Close()
-		conn := NewConn(strings.NewReader(""), w, w.Close, Options{})
-		defer conn.Close()
+		conn, _ := toPipe(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		if err := conn.Send(ctx, noteOf(t, 0, 100)); err != nil {
 			t.Fatal(err)
