@@ -274,14 +274,11 @@ func (h *half) ifAlone(take Taker) Taker {
 	}
 	h.take = take
 	if h.alone == nil {
-		h.alone = func(m jsonrpc.Message) (took, more bool) {
-			h.mu.Lock()
-			mine := !h.both.Load() && !h.closed.Load() && h.route(m) == h
-			h.mu.Unlock()
-			if !mine {
+		h.alone = func(m jsonrpc.Message, mayWait bool) (took, more bool) {
+			if h.both.Load() || h.closed.Load() || h.route(m) != h {
 				return false, true
 			}
-			return h.take(m)
+			return h.take(m, mayWait)
 		}
 	}
 	return h.alone

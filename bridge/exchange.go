@@ -213,7 +213,7 @@ func (x *exchange) taker() Taker {
 	if try == nil {
 		return nil
 	}
-	return func(m jsonrpc.Message) (took, more bool) {
+	return func(m jsonrpc.Message, _ bool) (took, more bool) {
 		took = m.Kind() == jsonrpc.Response && m.ID() == x.id && try(m)
 		return took, !took
 	}

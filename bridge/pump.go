@@ -106,12 +106,13 @@ type pump struct {
 	client, server Conn
 	try            func(jsonrpc.Message) bool // TrySender of server
 	opts           PumpOptions
-	ctx            context.Context // of the conversation; done when it is over
-	toServer       ledger          // the client's requests, owed by the server
-	toClient       ledger          // the server's requests, owed by the client
-	admitted       bool            // what fromClient gets was entered into the books by admitter
-	entered        jsonrpc.Message // by taker into the books: fromServer sends it
-	lateness       sync.WaitGroup  // what waits for a grace to be over
+	ctx            context.Context            // of the conversation; done when it is over
+	toServer       ledger                     // the client's requests, owed by the server
+	toClient       ledger                     // the server's requests, owed by the client
+	admitted       bool                       // what fromClient gets was entered into the books by admitter
+	entered        jsonrpc.Message            // by taker into the books: fromServer sends it
+	tries          func(jsonrpc.Message) bool // TrySender of client, where that gains something; fromServer's
+	lateness       sync.WaitGroup             // what waits for a grace to be over
 
 	// deaf is true after the server did not take a refusal in time: who floods
 	// us with requests and does not read must not make its own output wait
@@ -365,47 +366,56 @@ func closing(m jsonrpc.Message, l *ledger) jsonrpc.Message {
 func (p *pump) fromServer(ctx context.Context) error {
 	try := TrySender(p.client)
 	take := p.taker(ctx, try)
-	if SendsItself(p.client) {
-		try = nil // what is not taken is sent
+	if p.tries = try; SendsItself(p.client) {
+		p.tries = nil // what is not taken is sent
 	}
 	from, _ := p.server.(Offerer) // as in fromClient
 	for {
 		var m jsonrpc.Message
 		var err error
-		if from != nil && take != nil {
+		if from != nil {
 			m, err = from.Offer(ctx, take)
 		} else {
 			m, err = p.server.Recv(ctx)
 		}
-		if err != nil {
-			return err
-		}
-		ok := true
-		if p.entered.Kind() != jsonrpc.Invalid {
-			m, p.entered = p.entered, jsonrpc.Message{}
-		} else {
-			m, ok = p.returned(ctx, m)
-		}
-		if !ok {
-			continue
-		}
-		if m.Kind() != jsonrpc.Response || try == nil || !try(m) { // some Conns have a goroutine that writes what was sent
-			err = p.client.Send(ctx, m)
-		}
-		if err != nil {
-			p.drop(m, "the client did not take it")
-		}
 		switch {
-		case m.Kind() == jsonrpc.Response:
-			p.toServer.settled()
-		case m.Kind() == jsonrpc.Request && err != nil:
-			if id, ok := p.toClient.close(m.ID()); ok {
-				p.refuse(ctx, id, jsonrpc.CodeInternalError, "the client did not take the request")
-			}
+		case err != nil:
+			return err
+		case p.entered.Kind() != jsonrpc.Invalid:
+			m, p.entered = p.entered, jsonrpc.Message{}
+			p.send(ctx, m)
+		default:
+			p.pass(ctx, m)
 		}
-		if err != nil && ctx.Err() == nil {
-			p.stopRecv(err) // it takes nothing more: it is gone
+	}
+}
+
+// pass copies a message from the server to the client.
+func (p *pump) pass(ctx context.Context, m jsonrpc.Message) {
+	if m, ok := p.returned(ctx, m); ok {
+		p.send(ctx, m)
+	}
+}
+
+// send sends the client a message that is in the books.
+func (p *pump) send(ctx context.Context, m jsonrpc.Message) {
+	var err error
+	if m.Kind() != jsonrpc.Response || p.tries == nil || !p.tries(m) { // some Conns have a goroutine that writes what was sent
+		err = p.client.Send(ctx, m)
+	}
+	if err != nil {
+		p.drop(m, "the client did not take it")
+	}
+	switch {
+	case m.Kind() == jsonrpc.Response:
+		p.toServer.settled()
+	case m.Kind() == jsonrpc.Request && err != nil:
+		if id, ok := p.toClient.close(m.ID()); ok {
+			p.refuse(ctx, id, jsonrpc.CodeInternalError, "the client did not take the request")
 		}
+	}
+	if err != nil && ctx.Err() == nil {
+		p.stopRecv(err) // it takes nothing more: it is gone
 	}
 }
 

@@ -14,7 +14,7 @@ func (p *pump) admitter() Taker {
 	if p.try == nil {
 		return nil
 	}
-	return func(m jsonrpc.Message) (took, more bool) {
+	return func(m jsonrpc.Message, _ bool) (took, more bool) {
 		if m.Kind() != jsonrpc.Request {
 			return false, true
 		}
@@ -33,13 +33,14 @@ func (p *pump) admitter() Taker {
 }
 
 // taker returns what copies a message from the server to the client where it has
-// come up, if the client takes it at once; nil: that is not known of this client.
+// come up: if it may wait all of them, else those that the client takes at once.
 func (p *pump) taker(ctx context.Context, try func(jsonrpc.Message) bool) Taker {
-	if try == nil {
-		return nil
-	}
-	return func(m jsonrpc.Message) (took, more bool) {
-		if m.Kind() == jsonrpc.Request { // may have to be refused, which may wait
+	return func(m jsonrpc.Message, mayWait bool) (took, more bool) {
+		if mayWait {
+			p.pass(ctx, m)
+			return true, true
+		}
+		if try == nil || m.Kind() == jsonrpc.Request { // may have to be refused, which may wait
 			return false, true
 		}
 		m, ok := p.returned(ctx, m)

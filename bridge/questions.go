@@ -21,6 +21,12 @@ type Questions struct {
 // Sent looks at a message on its way to the client, before the client can know
 // of it. Only requests and cancellations cost anything.
 func (q *Questions) Sent(m jsonrpc.Message) {
+	if m.Kind() != jsonrpc.Response {
+		q.sent(m)
+	}
+}
+
+func (q *Questions) sent(m jsonrpc.Message) {
 	switch {
 	case m.Kind() == jsonrpc.Request:
 		q.mu.Lock()
@@ -31,7 +37,7 @@ func (q *Questions) Sent(m jsonrpc.Message) {
 		if len(q.open) < maxQuestions {
 			q.open[m.ID()] = struct{}{}
 		}
-	case m.Kind() == jsonrpc.Notification && m.Method() == methodCancelled:
+	case m.Method() == methodCancelled:
 		q.take(m.RequestID())
 	}
 }

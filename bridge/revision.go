@@ -16,9 +16,12 @@ type Revision struct{ text atomic.Pointer[string] }
 // Note looks at a message on its way to the client: the answer to initialize
 // says the revision. Other messages cost next to nothing.
 func (r *Revision) Note(m jsonrpc.Message) {
-	if m.Kind() != jsonrpc.Response || r.text.Load() != nil {
-		return
+	if m.Kind() == jsonrpc.Response && r.text.Load() == nil {
+		r.note(m)
 	}
+}
+
+func (r *Revision) note(m jsonrpc.Message) {
 	var version string
 	if raw := m.Lookup("result", "protocolVersion"); raw != nil && json.Unmarshal(raw, &version) == nil && version != "" {
 		r.text.Store(&version)

@@ -8,11 +8,12 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// A Taker takes a message that has come up, if that needs no waiting for
-// anybody: took is false if it would, and then nothing has been done. more is
-// false when it wants no others. It runs in goroutines that belong to others, so it
-// must not panic.
-type Taker func(m jsonrpc.Message) (took, more bool)
+// A Taker takes a message that has come up: took is false if it does not, and
+// then nothing has been done. more is false when it wants no others. mayWait says
+// that it runs in the goroutine that is in Offer, and holds up nobody else by
+// waiting; otherwise the goroutine belongs to others, so it must not wait for
+// anybody, nor panic.
+type Taker func(m jsonrpc.Message, mayWait bool) (took, more bool)
 
 // ErrEnough is the error of an Offer whose Taker wants no more.
 var ErrEnough = errors.New("bridge: no more messages are wanted")
@@ -125,7 +126,7 @@ func (w *Waiter) Arrived() {
 			return
 		}
 		if err == nil {
-			took, more := w.take(m)
+			took, more := w.take(m, false)
 			if took && more {
 				continue
 			}

@@ -19,7 +19,7 @@ func TestWaiterHandsBack(t *testing.T) {
 		})
 		got := make(chan jsonrpc.Message)
 		go func() {
-			m, err := w.Offer(t.Context(), func(jsonrpc.Message) (took, more bool) {
+			m, err := w.Offer(t.Context(), func(jsonrpc.Message, bool) (took, more bool) {
 				taken++
 				return true, true
 			})
@@ -52,7 +52,7 @@ func TestWaiterEnds(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan error)
 			go func() {
-				_, err := w.Offer(ctx, func(jsonrpc.Message) (took, more bool) {
+				_, err := w.Offer(ctx, func(jsonrpc.Message, bool) (took, more bool) {
 					t.Error("something was taken")
 					return true, false
 				})

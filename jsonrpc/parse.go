@@ -391,10 +391,10 @@ func (p *parser) finish() {
 	p.m.failure = failure
 	p.m.breaks = p.breaks
 	if p.m.id.end > 0 {
-		p.m.ident = p.m.cutID(p.m.id)
+		p.m.ident = ID{string(p.cut(p.m.id))}
 	}
 	if method {
-		p.m.known = knownMethods.find(p.m.cut(span{p.m.method.start + 1, p.m.method.end - 1}))
+		p.m.known = knownMethods.find(p.cut(span{p.m.method.start + 1, p.m.method.end - 1}))
 	}
 	switch p.m.kind {
 	case Request:

@@ -61,10 +61,13 @@ type childConn struct {
 }
 
 // Recv implements bridge.Conn.
-func (c *childConn) Recv(ctx context.Context) (jsonrpc.Message, error) {
-	m, err := c.Conn.Recv(ctx)
+func (c *childConn) Recv(ctx context.Context) (jsonrpc.Message, error) { return c.Offer(ctx, nil) }
+
+// Offer is what bridge.Offer says.
+func (c *childConn) Offer(ctx context.Context, take bridge.Taker) (jsonrpc.Message, error) {
+	m, err := c.Conn.Offer(ctx, take)
 	switch {
-	case err == nil || ctx.Err() != nil:
+	case err == nil || err == bridge.ErrEnough || ctx.Err() != nil:
 		return m, err
 	case errors.Is(err, io.ErrClosedPipe):
 		return m, io.EOF // by Close

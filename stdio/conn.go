@@ -70,7 +70,7 @@ type Conn struct {
 	revision  bridge.Revision  // of a client that AcceptBatch says nothing about
 	questions bridge.Questions // to a client
 
-	recv  sync.Mutex // held during Recv
+	recv  sync.Mutex // held while a message is received
 	lines lines
 	batch []jsonrpc.Message // what is left of an array
 	back  []jsonrpc.Message // was received and given back
@@ -131,7 +131,27 @@ func newConn(r io.Reader, w io.Writer, closer func() error, opts Options, abando
 func (c *Conn) Skipped() int64 { return c.skipped.Load() }
 
 // Recv implements bridge.Conn. The end of the stream is io.EOF.
-func (c *Conn) Recv(ctx context.Context) (jsonrpc.Message, error) {
+func (c *Conn) Recv(ctx context.Context) (jsonrpc.Message, error) { return c.Offer(ctx, nil) }
+
+// Offer is what bridge.Offer says. All of it happens in the caller's goroutine.
+func (c *Conn) Offer(ctx context.Context, take bridge.Taker) (jsonrpc.Message, error) {
+	for {
+		m, err := c.next(ctx)
+		if err != nil || take == nil {
+			return m, err
+		}
+		took, more := take(m, true)
+		switch {
+		case !took:
+			return m, nil
+		case !more:
+			return jsonrpc.Message{}, bridge.ErrEnough
+		}
+	}
+}
+
+// next returns the next message.
+func (c *Conn) next(ctx context.Context) (jsonrpc.Message, error) {
 	c.recv.Lock()
 	defer c.recv.Unlock()
 	if len(c.back) > 0 && c.stopped(context.Background()) == nil {

@@ -456,3 +456,44 @@ func TestTooLong(t *testing.T) {
 		})
 	}
 }
+
+// What takes a message may wait: closing the Conn meanwhile does not wait for it, and
+// the messages that were not taken are received.
+func TestCloseWhileTaken(t *testing.T) {
+	client, server := pipes(t, Options{}, Options{})
+	for _, text := range []string{ping, pong} {
+		if err := client.Send(t.Context(), parse(t, text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var got []string
+	taking, leave, over := make(chan struct{}), make(chan struct{}), make(chan error)
+	go func() {
+		_, err := server.Offer(t.Context(), func(m jsonrpc.Message, mayWait bool) (took, more bool) {
+			if got = append(got, string(m.Bytes())); !mayWait || len(got) < 2 {
+				return mayWait, true
+			}
+			close(taking)
+			<-leave
+			return true, true
+		})
+		over <- err
+	}()
+	select {
+	case <-taking:
+	case err := <-over:
+		t.Fatalf("Offer returned %v after %q", err, got)
+	}
+	if !server.recv.TryLock() {
+		t.Fatal("the closers of a child and of a socket would wait")
+	}
+	server.recv.Unlock()
+	server.Close()
+	close(leave)
+	if err := <-over; err != io.ErrClosedPipe {
+		t.Errorf("Offer returned %v", err)
+	}
+	if !slices.Equal(got, []string{ping, pong}) {
+		t.Errorf("taken was %q", got)
+	}
+}

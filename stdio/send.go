@@ -26,11 +26,15 @@ func (c *Conn) Send(ctx context.Context, m jsonrpc.Message) error {
 		return err
 	}
 	select {
-	case c.sending <- struct{}{}:
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-c.done:
-		return c.err
+	case c.sending <- struct{}{}: // mostly at once, and this alone is the cheaper way to ask
+	default:
+		select {
+		case c.sending <- struct{}{}:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-c.done:
+			return c.err
+		}
 	}
 	defer func() { <-c.sending }()
 	if c.sendErr != nil {

@@ -194,8 +194,11 @@ func newSocketConn(nc net.Conn, opts Options) *socketConn {
 }
 
 // Recv implements bridge.Conn.
-func (c *socketConn) Recv(ctx context.Context) (jsonrpc.Message, error) {
-	m, err := c.Conn.Recv(ctx)
+func (c *socketConn) Recv(ctx context.Context) (jsonrpc.Message, error) { return c.Offer(ctx, nil) }
+
+// Offer is what bridge.Offer says.
+func (c *socketConn) Offer(ctx context.Context, take bridge.Taker) (jsonrpc.Message, error) {
+	m, err := c.Conn.Offer(ctx, take)
 	return m, lost(err)
 }
 

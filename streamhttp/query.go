@@ -101,7 +101,12 @@ func namesModern(header http.Header) bool {
 
 // trim takes away what RFC 9110 (5.5) does not count to the value of a header.
 // Over HTTP/1 net/http has done so.
-func trim(value string) string { return strings.Trim(value, " \t") }
+func trim(value string) string {
+	if n := len(value); n > 0 && value[0] > ' ' && value[n-1] > ' ' {
+		return value // mostly so
+	}
+	return strings.Trim(value, " \t")
+}
 
 // only reports whether a header was sent once, with what a raw JSON string means.
 func only(values []string, raw []byte) bool {

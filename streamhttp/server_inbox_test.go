@@ -39,7 +39,7 @@ func TestInboxExactlyOnce(t *testing.T) {
 	receiving.Go(func() {
 		rnd := rand.New(rand.NewPCG(1, 1))
 		for {
-			m, err := s.Offer(context.Background(), func(m jsonrpc.Message) (took, more bool) {
+			m, err := s.Offer(context.Background(), func(m jsonrpc.Message, _ bool) (took, more bool) {
 				if rnd.IntN(3) == 0 {
 					return false, true
 				}

@@ -81,12 +81,15 @@ func (c *counted) Dial(ctx context.Context) (bridge.Conn, error) {
 		}
 	}
 	c.of.count(1)
-	return &countedConn{Conn: conn, of: c.of, log: c.log}, nil
+	counted := &countedConn{Conn: conn, of: c.of, log: c.log}
+	counted.from, _ = conn.(bridge.Offerer)
+	return counted, nil
 }
 
 // countedConn takes itself off the books when it is closed.
 type countedConn struct {
 	bridge.Conn
+	from bridge.Offerer // Conn; nil: it is none
 	of   *books
 	log  hclog.Logger
 	once sync.Once
@@ -95,8 +98,15 @@ type countedConn struct {
 
 // Recv notes how the first request, initialize, was answered, and how a
 // process ended.
-func (c *countedConn) Recv(ctx context.Context) (jsonrpc.Message, error) {
-	m, err := c.Conn.Recv(ctx)
+func (c *countedConn) Recv(ctx context.Context) (jsonrpc.Message, error) { return c.Offer(ctx, nil) }
+
+// Offer is what bridge.Offer says, once that answer was received.
+func (c *countedConn) Offer(ctx context.Context, take bridge.Taker) (m jsonrpc.Message, err error) {
+	if c.told && take != nil && c.from != nil {
+		m, err = c.from.Offer(ctx, take)
+	} else {
+		m, err = c.Conn.Recv(ctx)
+	}
 	if !c.told && m.Kind() == jsonrpc.Response {
 		c.told = true
 		if m.IsError() {

@@ -60,6 +60,7 @@ type conn struct {
 	failed  atomic.Pointer[error]
 
 	questions bridge.Questions // to a client
+	open      atomic.Int64     // how many requests of a client have no answer; see crowd
 
 	waiter  *bridge.Waiter
 	batch   []jsonrpc.Message // taken from in, by poll
@@ -163,23 +164,23 @@ func (c *conn) Send(ctx context.Context, m jsonrpc.Message) error {
 		return err
 	}
 	select {
-	case c.turn <- struct{}{}:
-		defer func() { <-c.turn }()
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-c.done:
-		return c.err
+	case c.turn <- struct{}{}: // mostly at once, and this alone is the cheaper way to ask
+	default:
+		select {
+		case c.turn <- struct{}{}:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-c.done:
+			return c.err
+		}
 	}
-	if c.client {
-		c.questions.Sent(m)
-	}
+	defer func() { <-c.turn }()
 	for {
-		err := c.out.put(m)
+		err := c.queue(m)
 		if err == errShut {
 			return c.sendErr()
 		}
 		if err == nil {
-			c.touch()
 			return nil
 		}
 		select {
@@ -192,6 +193,37 @@ func (c *conn) Send(ctx context.Context, m jsonrpc.Message) error {
 	}
 }
 
+// queue adds a message to out, or returns why it does not.
+func (c *conn) queue(m jsonrpc.Message) error {
+	c.note(m)
+	err := c.out.put(m)
+	if err == nil {
+		c.sent(m)
+	}
+	return err
+}
+
+// note takes note of what a client is sent, before it can know of it. It may be
+// called again for the same message.
+func (c *conn) note(m jsonrpc.Message) {
+	if c.client {
+		c.questions.Sent(m)
+	}
+}
+
+// sent takes note of what was sent, or queued.
+func (c *conn) sent(m jsonrpc.Message) {
+	if c.client && m.Kind() == jsonrpc.Response {
+		c.open.Add(-1)
+	}
+	c.touch()
+}
+
+// crowd is how many requests of a client may be open for answers to be written by who
+// brings them. When there are more the next answer comes soon: the writer's goroutine
+// writes several at a time.
+const crowd = 4
+
 // TrySender is what bridge.TrySender says: on a connection that is empty a small
 // message is written by whoever sends it.
 func (c *conn) TrySender() func(m jsonrpc.Message) bool {
@@ -200,17 +232,20 @@ func (c *conn) TrySender() func(m jsonrpc.Message) bool {
 		return nil
 	}
 	return func(m jsonrpc.Message) bool {
-		if m.Kind() == jsonrpc.Invalid || m.Size() > outq.Small-frameHeader || !c.writing.TryLock() {
+		switch {
+		case m.Kind() == jsonrpc.Invalid:
+			return false
+		case c.open.Load() > crowd:
+			return c.queue(m) == nil
+		case m.Size() > outq.Small-frameHeader || !c.writing.TryLock():
 			return false
 		}
 		defer c.writing.Unlock()
 		if isDone(c.done) || c.out.len() > 0 || c.wire.waiting() > 0 || !taken() {
 			return false
 		}
-		if c.client {
-			c.questions.Sent(m)
-		}
-		c.touch()
+		c.note(m)
+		c.sent(m)
 		// If it cannot be written, nor can what is queued: the writer finds out.
 		err := c.writeMessage(m.Bytes())
 		return c.wire.flushWithin(outq.Patience) == nil && err == nil

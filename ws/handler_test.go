@@ -485,3 +485,55 @@ func TestIdle(t *testing.T) {
 	c.conn.Close()
 	<-s.over
 }
+
+// A client with many open requests is answered by the writer's goroutine, several at
+// a time, and in order; one with few by whoever has the answer. Answers and
+// cancellations end requests.
+func TestCrowd(t *testing.T) {
+	s := newSite(t, HandlerOptions{})
+	c := s.dialRaw(t, nil)
+	session := <-s.sessions
+	const n = 3 * crowd
+	var want []string
+	ask := func(id int) {
+		request := fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/list"}`, id)
+		c.write(frame(fin|opText, []byte(request)))
+		wantText(t, recv(t, session), request)
+	}
+	for i := range n {
+		ask(i)
+	}
+	for i := range 2 {
+		cancel := fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, i)
+		c.write(frame(fin|opText, []byte(cancel)))
+		wantText(t, recv(t, session), cancel)
+	}
+	if open := session.open.Load(); open != n-2 {
+		t.Errorf("%d requests are open, want %d", open, n-2)
+	}
+	try := session.TrySender()
+	session.writing.Lock() // nobody writes but the writer's goroutine, and not yet
+	for i := 2; i < n-crowd; i++ {
+		answer := jsonrpc.NewResult(jsonrpc.IntID(int64(i)), nil)
+		if want = append(want, string(answer.Bytes())); !try(answer) {
+			t.Fatalf("answer %d is not taken, with many open", i)
+		}
+	}
+	if last := jsonrpc.NewResult(jsonrpc.IntID(n-crowd), nil); try(last) {
+		t.Error("an answer is queued although few requests are open")
+	}
+	session.writing.Unlock()
+	for i := n - crowd; i < n; i++ {
+		answer := jsonrpc.NewResult(jsonrpc.IntID(int64(i)), nil)
+		want = append(want, string(answer.Bytes()))
+		send(t, session, answer)
+	}
+	for _, text := range want {
+		if got := c.text(); got != text {
+			t.Errorf("came %s, want %s", got, text)
+		}
+	}
+	if open := session.open.Load(); open != 0 {
+		t.Errorf("%d requests are open, want none", open)
+	}
+}

@@ -104,7 +104,7 @@ func (c *conn) take(text []byte) bool {
 	}
 	if c.client {
 		for _, m := range messages {
-			c.questions.Received(m)
+			c.count(m)
 		}
 	}
 	for _, fault := range faults {
@@ -168,6 +168,17 @@ func (c *conn) deliver(m jsonrpc.Message, owed int) bool {
 		case <-c.done:
 			return false
 		}
+	}
+}
+
+// count takes note of a client's message.
+func (c *conn) count(m jsonrpc.Message) {
+	c.questions.Received(m)
+	switch {
+	case m.Kind() == jsonrpc.Request:
+		c.open.Add(1)
+	case m.Method() == "notifications/cancelled" && c.open.Load() > 0: // is not answered
+		c.open.Add(-1)
 	}
 }
 

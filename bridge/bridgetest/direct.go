@@ -34,7 +34,7 @@ func (d *direct) Send(ctx context.Context, m jsonrpc.Message) error {
 }
 
 func (d *direct) Recv(ctx context.Context) (jsonrpc.Message, error) {
-	m, err := bridge.Offer(ctx, d.Conn, func(m jsonrpc.Message) (took, more bool) {
+	m, err := bridge.Offer(ctx, d.Conn, func(m jsonrpc.Message, _ bool) (took, more bool) {
 		if d.n++; d.n%3 == 0 {
 			return false, true
 		}
