@@ -327,7 +327,7 @@ func TestByEraBackpressure(t *testing.T) {
 		go func() { _, err := b.modern.conn.Recv(waiting); done <- err }()
 		synctest.Wait()
 		for i := range n {
-			b.legacy.gets(t, string(vendor(i).Bytes()))
+			b.legacy.gets(t, string(new(vendor(i)).Bytes()))
 		}
 		stop()
 		if err := <-done; err != context.Canceled {

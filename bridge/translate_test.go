@@ -64,7 +64,7 @@ func vendor(n int) jsonrpc.Message {
 func wantVendor(t *testing.T, c bridge.Conn, n int) {
 	t.Helper()
 	m, err := c.Recv(t.Context())
-	if want := string(vendor(n).Bytes()); err != nil || string(m.Bytes()) != want {
+	if want := string(new(vendor(n)).Bytes()); err != nil || string(m.Bytes()) != want {
 		t.Fatalf("got %s, %v; want %s", m.Bytes(), err, want)
 	}
 }
@@ -176,7 +176,7 @@ func TestTranslateServerEnds(t *testing.T) {
 			out.Server(vendor(3)) // which nobody takes
 		}}
 		client := bridge.Translate(server, f)
-		server.says("%s", vendor(1).Bytes())
+		server.says("%s", new(vendor(1)).Bytes())
 		server.end <- why
 		synctest.Wait()
 		wantVendor(t, client, 1)
@@ -247,7 +247,7 @@ func TestTranslateDeafServer(t *testing.T) {
 		if err == nil || n < 1000 || n > 1100 {
 			t.Errorf("it was read %d messages long", n)
 		}
-		if m := <-last; string(m.Bytes()) != string(vendor(-1).Bytes()) {
+		if m := <-last; string(m.Bytes()) != string(new(vendor(-1)).Bytes()) {
 			t.Errorf("its last words: %s", m.Bytes())
 		}
 		if _, err := client.Recv(t.Context()); err == nil || err == io.EOF {

@@ -141,7 +141,7 @@ func inOrder(t *testing.T, who string, got []string, said int) {
 		t.Errorf("%s has got %d messages of %d", who, len(got), said)
 	}
 	for i, text := range got {
-		if want := string(vendor(i).Bytes()); text != want {
+		if want := string(new(vendor(i)).Bytes()); text != want {
 			t.Fatalf("%s has got %s as number %d", who, text, i)
 		}
 	}
@@ -184,10 +184,10 @@ func TestTranslateEndsMeanwhile(t *testing.T) {
 		if !bridge.TrySender(c)(vendor(0)) {
 			t.Fatal("not taken")
 		}
-		if m := <-heard; string(m.Bytes()) != string(vendor(9).Bytes()) {
+		if m := <-heard; string(m.Bytes()) != string(new(vendor(9)).Bytes()) {
 			t.Errorf("the client has heard %s", m.Bytes())
 		}
-		if want := fmt.Sprint([]string{string(vendor(1).Bytes())}); fmt.Sprint(server) != want {
+		if want := fmt.Sprint([]string{string(new(vendor(1)).Bytes())}); fmt.Sprint(server) != want {
 			t.Errorf("the server was sent %s, want %s", server, want)
 		}
 	})

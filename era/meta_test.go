@@ -36,7 +36,7 @@ func TestLegacyInitialize(t *testing.T) {
 		} else {
 			want = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"` + want + `","capabilities":{}}}`
 		}
-		if got := string(LegacyInitialize(m).Bytes()); got != want {
+		if got := string(new(LegacyInitialize(m)).Bytes()); got != want {
 			t.Errorf("%s becomes\n%s, want\n%s", version, got, want)
 		}
 	}

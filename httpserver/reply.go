@@ -22,7 +22,8 @@ func WriteError(w http.ResponseWriter, r *http.Request, status, code int, id jso
 	w.Header()["Content-Type"] = valueJSON
 	w.WriteHeader(status)
 	if r.Method != http.MethodHead {
-		_, _ = w.Write(jsonrpc.NewError(id, code, text, nil).Bytes())
+		m := jsonrpc.NewError(id, code, text, nil)
+		_, _ = w.Write(m.Bytes())
 	}
 }
 

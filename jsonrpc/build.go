@@ -11,7 +11,7 @@ import (
 const idRoom = 64
 
 // check panics if id cannot stand at the span at.
-func (m Message) check(at span, id ID, field string) {
+func (m *Message) check(at span, id ID, field string) {
 	if at.end == 0 {
 		panic("jsonrpc: the message has no " + field)
 	}

@@ -301,12 +301,12 @@ func TestLongValues(t *testing.T) {
 		"ResultMembers":   {func() string { return keysOf(response.ResultObject()) }, `content x resultType `, 3},
 		"ParamsWithout":   {func() string { return ends(request.ParamsObject().Without("task")) }, `{"a":"]}{" name":"n"}`, 1},
 		"ResultWithout":   {func() string { return ends(response.ResultObject().Without("x")) }, `{"content" complete"}`, 2},
-		"WithID":          {func() string { return request.WithID(IntID(77)).ID().String() }, `77`, 1},
-		"WithoutInResult": {func() string { return ends(response.WithoutInResult("resultType").Result()) }, `{"content" ","x":"y"}`, 2},
-		"WithoutInParams": {func() string { return found(request.WithoutInParams([]string{"progressToken"}, "b").Meta()) }, ``, 2},
-		"WithMeta":        {func() string { return ends(request.WithMeta(more).Meta()) }, `{"more":1, sToken":1}`, 3},
-		"WithFirst":       {func() string { return ends(request.WithFirst(more).Params()) }, `{"more":1, name":"n"}`, 3},
-		"another id, too": {func() string { return ends(request.WithProgressToken(IntID(78)).WithID(IntID(5)).Meta()) }, `{"progress Token":78}`, 3},
+		"WithID":          {func() string { return new(request.WithID(IntID(77))).ID().String() }, `77`, 1},
+		"WithoutInResult": {func() string { return ends(new(response.WithoutInResult("resultType")).Result()) }, `{"content" ","x":"y"}`, 2},
+		"WithoutInParams": {func() string { return found(new(request.WithoutInParams([]string{"progressToken"}, "b")).Meta()) }, ``, 2},
+		"WithMeta":        {func() string { return ends(new(request.WithMeta(more)).Meta()) }, `{"more":1, sToken":1}`, 3},
+		"WithFirst":       {func() string { return ends(new(request.WithFirst(more)).Params()) }, `{"more":1, name":"n"}`, 3},
+		"another id, too": {func() string { return ends(new(request.WithProgressToken(IntID(78)).WithID(IntID(5))).Meta()) }, `{"progress Token":78}`, 3},
 	} {
 		if got := c.f(); got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)

@@ -21,7 +21,7 @@ func TestIDsCompareAsSpelled(t *testing.T) {
 			t.Errorf("ParseID(%s) gave %s, %v", text, id, ok)
 		}
 	}
-	if IntID(1) != mustParse(t, `{"jsonrpc":"2.0","method":"a","id":1}`).ID() || IntID(-9223372036854775808).String() != "-9223372036854775808" {
+	if IntID(1) != new(mustParse(t, `{"jsonrpc":"2.0","method":"a","id":1}`)).ID() || IntID(-9223372036854775808).String() != "-9223372036854775808" {
 		t.Error("IntID differs from the id that was read")
 	}
 	if StringID("1") == IntID(1) || StringID("null") == NullID || !(ID{}).IsZero() || NullID.IsZero() {

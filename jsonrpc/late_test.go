@@ -92,7 +92,7 @@ func TestLateID(t *testing.T) {
 			t.Error("the bytes were put together twice")
 		}
 	}
-	if s.WithID(IntID(3)).ID() != IntID(3) || s.ID() != StringID("new") || m.ID() != IntID(1) || !bytes.HasPrefix(all[0], []byte(`{"jsonrpc":"2.0","id":"new","method"`)) {
+	if new(s.WithID(IntID(3))).ID() != IntID(3) || s.ID() != StringID("new") || m.ID() != IntID(1) || !bytes.HasPrefix(all[0], []byte(`{"jsonrpc":"2.0","id":"new","method"`)) {
 		t.Errorf("the ids are %s, %s: %.60s", s.ID(), m.ID(), all[0])
 	}
 	checkSame(t, s, mustParse(t, strings.Replace(string(m.Bytes()), "1", `"new"`, 1)))

@@ -28,6 +28,8 @@ type span struct{ start, end uint32 }
 // Message is one immutable JSON-RPC message: its exact bytes, and where in
 // them the fields lie that routing needs. The zero Message is invalid.
 // Messages are values; they may be copied and used by many goroutines.
+// What only looks takes a pointer all the same, for a copy is as dear as what most of
+// them do; nothing keeps it.
 type Message struct {
 	raw       []byte
 	id        span
@@ -61,7 +63,7 @@ type joined struct {
 const longSize = 4 << 10
 
 // LineParts returns Line in parts, as Parts returns Bytes.
-func (m Message) LineParts() (first []byte, id string, rest []byte) {
+func (m *Message) LineParts() (first []byte, id string, rest []byte) {
 	if m.breaks {
 		return m.Line(), "", nil
 	}
@@ -69,7 +71,7 @@ func (m Message) LineParts() (first []byte, id string, rest []byte) {
 }
 
 // join returns the text with the late id in its place.
-func (m Message) join() []byte {
+func (m *Message) join() []byte {
 	var room [idRoom]byte
 	return bytes.Join([][]byte{m.raw[:m.id.start], append(room[:0], m.ident.text...), m.raw[m.id.end:]}, nil)
 }
@@ -86,7 +88,7 @@ func (m Message) settled() Message {
 }
 
 // Size returns the length of Bytes.
-func (m Message) Size() int {
+func (m *Message) Size() int {
 	if !m.late {
 		return len(m.raw)
 	}
@@ -96,45 +98,46 @@ func (m Message) Size() int {
 // Parts returns Bytes in one part or in three, of which the first and the second
 // are mostly short: to write one after the other costs less than Bytes, which may
 // have to copy a long message. The caller must not change them.
-func (m Message) Parts() (first []byte, id string, rest []byte) {
+func (m *Message) Parts() (first []byte, id string, rest []byte) {
 	if !m.late {
 		return m.raw, "", nil
 	}
 	return m.raw[:m.id.start:m.id.start], m.ident.text, m.raw[m.id.end:]
 }
 
-func (m Message) cut(s span) []byte {
+func (m *Message) cut(s span) []byte {
 	if s.end == 0 {
 		return nil
 	}
 	return m.raw[s.start:s.end:s.end]
 }
 
-func (m Message) cutID(s span) ID { return ID{string(m.cut(s))} }
+func (m *Message) cutID(s span) ID { return ID{string(m.cut(s))} }
 
 // Bytes returns the message as it crossed the wire. The caller must not change it.
-func (m Message) Bytes() []byte {
+func (m *Message) Bytes() []byte {
 	switch {
 	case !m.late:
 		return m.raw
 	case m.joined == nil:
 		return m.join()
 	}
-	m.joined.once.Do(func() { m.joined.raw = m.join() })
-	return m.joined.raw
+	joined := m.joined
+	joined.once.Do(func() { joined.raw = m.join() })
+	return joined.raw
 }
 
 // Line returns the message without the line breaks between its tokens, for
 // framings in which a line break ends the message (stdio ST1, SSE data). It is
 // Bytes itself when there are none. The caller must not change it.
-func (m Message) Line() []byte {
+func (m *Message) Line() []byte {
 	if !m.breaks {
 		return m.Bytes()
 	}
-	m = m.settled()
+	whole := m.settled()
 	// Every line break stands between tokens: in a string it would be a fault.
-	line := make([]byte, 0, len(m.raw))
-	rest := m.raw
+	line := make([]byte, 0, len(whole.raw))
+	rest := whole.raw
 	for i := bytes.IndexAny(rest, "\n\r"); i >= 0; i = bytes.IndexAny(rest, "\n\r") {
 		line = append(line, rest[:i]...)
 		rest = rest[i+1:]
@@ -143,14 +146,14 @@ func (m Message) Line() []byte {
 }
 
 // Kind returns what the message is.
-func (m Message) Kind() Kind { return m.kind }
+func (m *Message) Kind() Kind { return m.kind }
 
 // ID returns the id as spelled; the zero ID for a notification and for an
 // error response without one, NullID for an error response with "id":null.
-func (m Message) ID() ID { return m.ident }
+func (m *Message) ID() ID { return m.ident }
 
 // Method returns the method; "" for a response.
-func (m Message) Method() string {
+func (m *Message) Method() string {
 	if m.known > 0 || m.method.end == 0 {
 		return knownMethods.list[m.known]
 	}
@@ -163,13 +166,13 @@ func (m Message) Method() string {
 
 // IsExtended reports whether there are members in the envelope that JSON-RPC does
 // not know, or params in a response. See Plain.
-func (m Message) IsExtended() bool { return m.extended }
+func (m *Message) IsExtended() bool { return m.extended }
 
 // Params returns the raw params, nil when they are absent or null. The caller must not change them.
-func (m Message) Params() []byte { return m.cut(m.params) }
+func (m *Message) Params() []byte { return m.cut(m.params) }
 
 // Result returns the raw result, nil when the message has none. The caller must not change it.
-func (m Message) Result() []byte {
+func (m *Message) Result() []byte {
 	if m.failure {
 		return nil
 	}
@@ -177,7 +180,7 @@ func (m Message) Result() []byte {
 }
 
 // ErrorObject returns the raw error, nil when the message has none. The caller must not change it.
-func (m Message) ErrorObject() []byte {
+func (m *Message) ErrorObject() []byte {
 	if !m.failure {
 		return nil
 	}
@@ -185,15 +188,15 @@ func (m Message) ErrorObject() []byte {
 }
 
 // IsError reports whether the message is a response with an error.
-func (m Message) IsError() bool { return m.failure }
+func (m *Message) IsError() bool { return m.failure }
 
 // ProgressToken returns params._meta.progressToken of a request, or params.progressToken
 // of a notification; the zero ID when there is none that is a string or an integer.
-func (m Message) ProgressToken() ID { return m.cutID(m.token) }
+func (m *Message) ProgressToken() ID { return m.cutID(m.token) }
 
 // RequestID returns params.requestId of a notification (notifications/cancelled names its
 // target so); zero when there is none that is a string or an integer.
-func (m Message) RequestID() ID {
+func (m *Message) RequestID() ID {
 	if m.kind != Notification {
 		return ID{}
 	}
@@ -204,10 +207,10 @@ func (m Message) RequestID() ID {
 // where its transport tells: over Streamable HTTP every request has a stream of
 // its own (B.4). It is NullID for what came in the course of none, and zero
 // where the transport does not tell. It is no part of the bytes.
-func (m Message) Related() ID { return m.related }
+func (m *Message) Related() ID { return m.related }
 
 // During returns Related, and whether that is the id of a request.
-func (m Message) During() (id ID, ok bool) {
+func (m *Message) During() (id ID, ok bool) {
 	return m.related, !m.related.IsZero() && m.related != NullID
 }
 
@@ -218,21 +221,22 @@ func (m Message) WithRelated(request ID) Message {
 }
 
 // Meta returns the raw params._meta, nil when there is none. The caller must not change it.
-func (m Message) Meta() []byte { return m.cut(m.meta) }
+func (m *Message) Meta() []byte { return m.cut(m.meta) }
 
 // Lookup returns the raw JSON value at the path of object keys, from the top
 // of the message ("params", "protocolVersion"); nil when there is none. Keys
 // are compared decoded, and of several equal keys the last counts. It scans
 // the objects on the path anew, but for what the index knows: a short value next
 // to a long one costs little. The caller must not change the value.
-func (m Message) Lookup(path ...string) []byte {
+func (m *Message) Lookup(path ...string) []byte {
 	if len(path) == 0 {
 		return m.Bytes()
 	}
 	switch path[0] {
 	case "params", "result", "error":
 	default:
-		m = m.settled()
+		whole := m.settled()
+		m = &whole
 	}
 	at := m.member(path[0])
 	if at.end == 0 {
@@ -252,7 +256,7 @@ func (m Message) Lookup(path ...string) []byte {
 }
 
 // member returns where the value of a key of the envelope stands.
-func (m Message) member(name string) span {
+func (m *Message) member(name string) span {
 	switch {
 	case name == "params" && m.params.end > 0:
 		return m.params

@@ -177,7 +177,7 @@ func TestBytesAreKept(t *testing.T) {
 	if string(m.Bytes()) != text || string(m.Line()) != text || string(m.Params()) != params {
 		t.Errorf("got %q", m.Bytes())
 	}
-	if got := string(m.WithID(IntID(22)).Bytes()); got != strings.Replace(text, `"id":1.0`, `"id":22`, 1) {
+	if got := string(new(m.WithID(IntID(22))).Bytes()); got != strings.Replace(text, `"id":1.0`, `"id":22`, 1) {
 		t.Errorf("after WithID: %q", got)
 	}
 }
@@ -187,7 +187,7 @@ func TestLine(t *testing.T) {
 	if got, want := string(m.Line()), "{\t\"jsonrpc\" :\"2.0\", \"id\":1,\"result\":[\"a\\nb\",1]}"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if got := m.WithID(IntID(2)).Line(); strings.Contains(string(got), "\n") {
+	if got := new(m.WithID(IntID(2))).Line(); strings.Contains(string(got), "\n") {
 		t.Errorf("line breaks after WithID: %q", got)
 	}
 	for _, text := range []string{"{\"jsonrpc\":\"2.0\",\"id\":1,\n\"result\":1}", "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":1\r}", "{\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\"\n:1,\"message\":\"\"}}"} {

@@ -52,12 +52,12 @@ type Object struct {
 }
 
 // ParamsObject returns the params; one without members if they are no object.
-func (m Message) ParamsObject() Object {
+func (m *Message) ParamsObject() Object {
 	return Object{m.Params(), m.bulk.within(m.params), m.meta.within(m.params)}
 }
 
 // ResultObject returns the result; one without members if it is no object.
-func (m Message) ResultObject() Object {
+func (m *Message) ResultObject() Object {
 	return Object{raw: m.Result(), bulk: m.bulk.within(m.outcome)}
 }
 
@@ -132,7 +132,8 @@ func Text(value []byte) (text string, ok bool) {
 
 // Keys returns the keys of the envelope, decoded and in order. It does not look
 // at params, result and error again, so it costs little however long they are.
-func (m Message) Keys() iter.Seq[string] {
+func (m *Message) Keys() iter.Seq[string] {
+	m = new(*m) // which stays what it is
 	return func(yield func(string) bool) {
 		if m.kind == Invalid {
 			return

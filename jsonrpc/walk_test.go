@@ -76,11 +76,11 @@ func TestKeys(t *testing.T) {
 		`{"error":{"code":1,"message":""},"id":1,"jsonrpc":"2.0"}`:                    {"error", "id", "jsonrpc"},
 		`{"jsonrpc":"2.0","method":"m","params":null,"\u017f":0}`:                     {"jsonrpc", "method", "params", "ſ"},
 	} {
-		if got := slices.Collect(mustParse(t, text).Keys()); !slices.Equal(got, want) {
+		if got := slices.Collect(new(mustParse(t, text)).Keys()); !slices.Equal(got, want) {
 			t.Errorf("%s: got %q", text, got)
 		}
 	}
-	if got := slices.Collect(Message{}.Keys()); got != nil {
+	if got := slices.Collect(new(Message{}).Keys()); got != nil {
 		t.Errorf("the zero Message has %q", got)
 	}
 }

@@ -22,7 +22,7 @@ func TestTellRenewed(t *testing.T) {
 		u.reinitialized(s)
 		p := f.posted()
 		u.getsNothing()
-		s.say(`{"jsonrpc":"2.0","id":` + msg(p.text).ID().String() + `,"result":{}}`)
+		s.say(`{"jsonrpc":"2.0","id":` + new(msg(p.text)).ID().String() + `,"result":{}}`)
 		u.getsText(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"a"}}`)
 		u.getsNothing()
 	})

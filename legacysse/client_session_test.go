@@ -392,7 +392,7 @@ func TestInitializeRefused(t *testing.T) {
 		time.Sleep(streamFirst)
 		s = f.stream(2)
 		p := f.posted()
-		s.say(`{"jsonrpc":"2.0","id":` + msg(p.text).ID().String() + `,"error":{"code":1,"message":"secret"}}`)
+		s.say(`{"jsonrpc":"2.0","id":` + new(msg(p.text)).ID().String() + `,"error":{"code":1,"message":"secret"}}`)
 		<-s.over
 		u.sends(callText)
 		if m := u.getsError("1", "server_down"); !strings.Contains(string(m.Bytes()), "refused to initialize") || strings.Contains(string(m.Bytes()), "secret") {

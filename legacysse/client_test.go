@@ -449,7 +449,7 @@ func TestManyInFlight(t *testing.T) {
 			}
 		}
 		for i := range 200 {
-			answer := string(jsonrpc.NewResult(jsonrpc.IntID(int64(199-i)), nil).Bytes())
+			answer := string(new(jsonrpc.NewResult(jsonrpc.IntID(int64(199-i)), nil)).Bytes())
 			s.say(answer)
 			u.getsText(answer)
 		}

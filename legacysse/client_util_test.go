@@ -234,7 +234,7 @@ func (u *user) gets() jsonrpc.Message {
 func (u *user) getsText(texts ...string) {
 	u.t.Helper()
 	for _, text := range texts {
-		if got := string(u.gets().Bytes()); got != text {
+		if got := string(new(u.gets()).Bytes()); got != text {
 			u.t.Errorf("the client got %s, want %s", got, text)
 		}
 	}

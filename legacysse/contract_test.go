@@ -73,7 +73,7 @@ func newContractPair(t testing.TB) (client, session bridge.Conn, stop func()) {
 	}
 	send(client, msg(initializeText))
 	session = <-sessions
-	send(session, jsonrpc.NewResult(recv(session).ID(), initializeResult("2024-11-05")))
+	send(session, jsonrpc.NewResult(new(recv(session)).ID(), initializeResult("2024-11-05")))
 	recv(client)
 	accepted := make(chan struct{})
 	go func() { // the session has to take it before the client is done

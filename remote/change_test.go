@@ -83,14 +83,14 @@ func TestServerChanges(t *testing.T) {
 		got := s.received()[before:]
 		var methods []string
 		for _, text := range got {
-			methods = append(methods, msg(text).Method())
+			methods = append(methods, new(msg(text)).Method())
 		}
 		slices.Sort(methods[2:4])
 		want := []string{"initialize", "notifications/initialized", "logging/setLevel", "resources/subscribe", "tools/list"}
 		if !slices.Equal(methods, want) {
 			t.Fatalf("the server received %q", got)
 		}
-		if own := msg(got[0]); !strings.HasPrefix(own.ID().String(), `"mcp-bridge-`) || string(own.Params()) != string(msg(initializeText).Params()) {
+		if own := msg(got[0]); !strings.HasPrefix(own.ID().String(), `"mcp-bridge-`) || string(own.Params()) != string(new(msg(initializeText)).Params()) {
 			t.Errorf("the server received %s", got[0])
 		}
 		// And back, to a server that is another one.
@@ -319,8 +319,8 @@ func TestAskedBeforeTheChange(t *testing.T) {
 			t.Fatalf("two requests with the id %s are open", again)
 		}
 		done.Go(func() {
-			c.send(string(jsonrpc.NewResult(asked, []byte(`{"for":"old"}`)).Bytes()))
-			c.send(string(jsonrpc.NewResult(again, []byte(`{"for":"new"}`)).Bytes()))
+			c.send(string(new(jsonrpc.NewResult(asked, []byte(`{"for":"old"}`))).Bytes()))
+			c.send(string(new(jsonrpc.NewResult(again, []byte(`{"for":"new"}`))).Bytes()))
 		})
 		for {
 			m, err := server.Recv(ctx)

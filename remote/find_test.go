@@ -494,7 +494,7 @@ func TestRelatedPasses(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	send(jsonrpc.NewResult(recv().ID(), []byte(resultFor("initialize"))))
+	send(jsonrpc.NewResult(new(recv()).ID(), []byte(resultFor("initialize"))))
 	c.answerTo("0")
 	go c.send(initializedText)
 	recv()
@@ -559,7 +559,7 @@ func newPair(t *testing.T, legacy bool) (conn, session bridge.Conn, stop func())
 	opened := make(chan jsonrpc.Message)
 	go func() { opened <- recv(conn) }()
 	session = <-s.sessions
-	send(jsonrpc.NewResult(recv(session).ID(), []byte(resultFor("initialize"))))
+	send(jsonrpc.NewResult(new(recv(session)).ID(), []byte(resultFor("initialize"))))
 	<-opened
 	accepted := make(chan struct{})
 	go func() { // the session has to take it before the client is done
@@ -593,7 +593,7 @@ func TestErrorOfABridgeBehind(t *testing.T) {
 		done <- err
 	}()
 	conn.send(initializeText)
-	if got := string(conn.answerTo("0").Lookup("error", "message")); got != `"`+text+`"` {
+	if got := string(new(conn.answerTo("0")).Lookup("error", "message")); got != `"`+text+`"` {
 		t.Errorf("the client hears %s", got)
 	}
 	if err := <-done; err != nil {

@@ -200,7 +200,7 @@ func (c *client) answerTo(id string) jsonrpc.Message {
 func (c *client) open() {
 	c.Helper()
 	c.send(initializeText)
-	want := string(jsonrpc.NewResult(jsonrpc.IntID(0), []byte(resultFor("initialize"))).Bytes())
+	want := string(new(jsonrpc.NewResult(jsonrpc.IntID(0), []byte(resultFor("initialize")))).Bytes())
 	if m := c.answerTo("0"); string(m.Bytes()) != want {
 		c.Fatalf("initialize was answered %s, want %s", m.Bytes(), want)
 	}

@@ -79,7 +79,7 @@ func BenchmarkFloor(b *testing.B) {
 		b.Run(s.name, func(b *testing.B) {
 			ar, bw := osPipe(b)
 			br, aw := osPipe(b)
-			m := benchMessage(s.size).Bytes()
+			m := new(benchMessage(s.size)).Bytes()
 			done := make(chan struct{})
 			go func() {
 				defer close(done)

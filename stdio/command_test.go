@@ -54,7 +54,7 @@ func TestChildFidelity(t *testing.T) {
 	texts := []string{
 		`{"jsonrpc":"2.0","id":9007199254740993,"method":"x","params":{"z":1.0,"a":1e400,"é":"\u00e9\/ \ud83d\ude00 👩‍👩‍👧 ` + "\u00a0\u2028" + `"}}`,
 		`{ "id" : "1" , "jsonrpc" : "2.0" , "result" : [ ] }`,
-		string(benchMessage(30 << 20).Bytes()),
+		string(new(benchMessage(30 << 20)).Bytes()),
 	}
 	var wg sync.WaitGroup
 	wg.Go(func() {

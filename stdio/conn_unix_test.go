@@ -84,7 +84,7 @@ func TestRecvGivenUp(t *testing.T) {
 			r, w := osPipe(t)
 			c := NewConn(wrap(r), io.Discard, closeAll(r, w), Options{})
 			defer c.Close()
-			long := benchMessage(200_000).Bytes()
+			long := new(benchMessage(200_000)).Bytes()
 			half := make(chan struct{})
 			go func() {
 				w.Write(long[:100_000])

@@ -195,7 +195,7 @@ func TestClientNoRenewLastMessages(t *testing.T) {
 		time.Sleep(time.Second)
 		seen := map[string]bool{}
 		for range 10 {
-			seen[t.recv().ID().String()] = true
+			seen[new(t.recv()).ID().String()] = true
 		}
 		if len(seen) != 10 {
 			t.Errorf("answers for %v", seen)
@@ -294,7 +294,7 @@ func TestClientUnopenedLosesNothing(t *testing.T) {
 			t.Fatalf("Recv: %v", err)
 		}
 		want := `{"jsonrpc":"2.0","id":0,"error":{"code":-32600,"message":"no such thing here"}}`
-		if got := string(unopened.Fault.Response(jsonrpc.IntID(0)).Bytes()); got != want {
+		if got := string(new(unopened.Fault.Response(jsonrpc.IntID(0))).Bytes()); got != want {
 			t.Errorf("the answer would have been %s\nwant %s", got, want)
 		}
 		if n := len(t.server.requests("tools/list")); n != 0 {

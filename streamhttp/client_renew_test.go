@@ -36,7 +36,7 @@ func TestClientTellRenewed(t *testing.T) {
 		t.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call"}`)
 		seen := map[string]int{}
 		for range 4 { // the answer may come before them
-			seen[string(t.recv().Bytes())]++
+			seen[string(new(t.recv()).Bytes())]++
 		}
 		for _, want := range []string{
 			`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`,

@@ -566,7 +566,7 @@ func TestClientServerCancels(t *testing.T) {
 		next <- "end"
 		t.recv() // the withdrawal
 		next <- ask
-		id := t.recv().ID()
+		id := new(t.recv()).ID()
 		next <- `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"q"}}`
 		t.want(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + id.String() + `}}`)
 		close(next)

@@ -291,7 +291,7 @@ func (t *clientTest) recv() jsonrpc.Message {
 // want receives a message and compares its bytes.
 func (t *clientTest) want(text string) {
 	t.Helper()
-	if got := string(t.recv().Bytes()); got != text {
+	if got := string(new(t.recv()).Bytes()); got != text {
 		t.Fatalf("received %s\nwant     %s", got, text)
 	}
 }

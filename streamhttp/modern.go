@@ -170,9 +170,10 @@ func writeRefusal(w http.ResponseWriter, id jsonrpc.ID, no *era.Refusal) {
 	if no.Code == jsonrpc.CodeMethodNotFound {
 		status = http.StatusNotFound
 	}
+	answer := no.Response(id)
 	w.Header()["Content-Type"] = valueJSON
 	w.WriteHeader(status)
-	_, _ = w.Write(no.Response(id).Bytes())
+	_, _ = w.Write(answer.Bytes())
 }
 
 // statusOf returns the status for the answer to a request of method, where it

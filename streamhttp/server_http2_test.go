@@ -59,7 +59,7 @@ func TestServerHTTP2(t *testing.T) {
 		one, two := <-s.servers, <-s.servers
 		one.isGreeted(r25a)
 		two.isGreeted(r25a)
-		if one.gets().ID() != jsonrpc.IntID(1) {
+		if new(one.gets()).ID() != jsonrpc.IntID(1) {
 			one, two = two, one
 			one.gets()
 		} else {

@@ -163,7 +163,7 @@ func TestServerModernMismatch(t *testing.T) {
 			} {
 				r := u.post(call, headers...)
 				r.isError(http.StatusBadRequest, -32020, "1")
-				if got := string(message(string(r.body)).Lookup("error", "message")); got != `"header mismatch: `+text+`"` {
+				if got := string(new(message(string(r.body))).Lookup("error", "message")); got != `"header mismatch: `+text+`"` {
 					t.Errorf("%q: %s, want %s", headers, got, text)
 				}
 				if i > 1 || strings.HasSuffix(text, "missing") { // a notification needs neither
@@ -228,7 +228,7 @@ func TestServerModernUnsupported(t *testing.T) {
 			r := u.post(c.body, c.headers...)
 			r.isError(http.StatusBadRequest, -32022, c.id)
 			want := `{"supported":[` + c.supported + `],"requested":"` + c.requested + `"}`
-			if got := string(message(string(r.body)).Lookup("error", "data")); got != want {
+			if got := string(new(message(string(r.body))).Lookup("error", "data")); got != want {
 				t.Errorf("%v, %s: data %s, want %s", c.eras, c.body, got, want)
 			}
 			s.unserved()

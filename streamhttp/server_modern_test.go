@@ -428,7 +428,7 @@ func TestServerModernUnanswered(t *testing.T) {
 		p.says(progress("1", 1))
 		p.quits(nil)
 		synctest.Wait()
-		if n := len(r.isStream().events); n != 2 || message(string(r.events[1].Data)).ID() != jsonrpc.IntID(1) {
+		if n := len(r.isStream().events); n != 2 || new(message(string(r.events[1].Data))).ID() != jsonrpc.IntID(1) {
 			t.Errorf("%d events", n)
 		}
 		r.over()
@@ -483,7 +483,7 @@ func TestServerModernClose(t *testing.T) {
 		call, listen, lazy := u.ask26("1", "tools/call", `"name":"t"`), u.ask26("2", "subscriptions/listen", `"notifications":{}`), u.ask26("3", "tools/list", "")
 		var p, q, z *served
 		for range 3 {
-			switch o := s.server(); o.gets().ID() {
+			switch o := s.server(); new(o.gets()).ID() {
 			case jsonrpc.IntID(1):
 				p = o
 			case jsonrpc.IntID(2):

@@ -174,7 +174,7 @@ func (p *server) gets() jsonrpc.Message {
 
 func (p *server) getsText(want string) {
 	p.t.Helper()
-	if got := string(p.gets().Bytes()); got != want {
+	if got := string(new(p.gets()).Bytes()); got != want {
 		p.t.Errorf("the server got %s, want %s", got, want)
 	}
 }

@@ -401,7 +401,7 @@ func TestStateIsBound(t *testing.T) {
 			as := func(principal, text string) jsonrpc.Message {
 				return ask(t, party(t, bridge.WithPrincipal(t.Context(), principal), h), text)
 			}
-			state := string(as("a", first).Lookup("result", "requestState"))
+			state := string(new(as("a", first)).Lookup("result", "requestState"))
 			again := strings.Replace(first, `"name":"x"`, `"name":"x","requestState":`+state, 1)
 			if m := as("a", again); string(m.Lookup("result", "state")) != `"secret é"` {
 				t.Errorf("its own: %s", m.Bytes())

@@ -127,7 +127,7 @@ func TestFirstMessage(t *testing.T) {
 	c.wantClose(1009)
 	c, session := s.begun(t)
 	go c.conn.Write(big)
-	if n := len(recv(t, session).Bytes()); n < 2<<20 {
+	if n := len(new(recv(t, session)).Bytes()); n < 2<<20 {
 		t.Errorf("%d bytes came", n)
 	}
 }

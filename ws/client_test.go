@@ -182,7 +182,7 @@ func TestDown(t *testing.T) {
 func (s *site) answerReplay(t *testing.T, session *session) {
 	t.Helper()
 	m := recv(t, session)
-	if string(m.WithID(jsonrpc.IntID(1)).Bytes()) != initializeText || m.ID() == jsonrpc.IntID(1) {
+	if string(new(m.WithID(jsonrpc.IntID(1))).Bytes()) != initializeText || m.ID() == jsonrpc.IntID(1) {
 		t.Errorf("the new session got %s, want the client's initialize with another id", m.Bytes())
 	}
 	send(t, session, jsonrpc.NewResult(m.ID(), []byte(`{"protocolVersion":"2025-06-18"}`)))

@@ -52,7 +52,7 @@ func (s *site) open(t *testing.T, client bridge.Conn) *session {
 	t.Helper()
 	send(t, client, msg(initializeText))
 	session := <-s.sessions
-	answer := jsonrpc.NewResult(recv(t, session).ID(), []byte(`{"protocolVersion":"2025-06-18","capabilities":{},"serverInfo":{"name":"s","version":"1"}}`))
+	answer := jsonrpc.NewResult(new(recv(t, session)).ID(), []byte(`{"protocolVersion":"2025-06-18","capabilities":{},"serverInfo":{"name":"s","version":"1"}}`))
 	send(t, session, answer)
 	wantText(t, recv(t, client), string(answer.Bytes()))
 	send(t, client, msg(initializedText))
