@@ -212,3 +212,30 @@ func TestPOSTAnsweredAtOnce(t *testing.T) {
 		session = cmp.Or(session, w.Header().Get("Mcp-Session-Id"))
 	}
 }
+
+// Who brings an answer writes it, unless so many calls are open that the next answer
+// would wait for that; then the exchange's own goroutine does.
+func TestCrowd(t *testing.T) {
+	s := newTestSession()
+	defer s.Close()
+	try := s.TrySender()
+	readers := make([]*reader, crowd+1)
+	wrote := make([]bool, len(readers))
+	for i := range readers {
+		_, rd, _, err := s.open([]jsonrpc.Message{jsonrpc.NewRequest(jsonrpc.IntID(int64(i)), "tools/call", nil)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		readers[i] = rd
+		rd.await(func() bool { wrote[i] = true; return true })
+	}
+	for i, rd := range readers {
+		if !try(jsonrpc.NewResult(jsonrpc.IntID(int64(i)), nil)) {
+			t.Fatalf("answer %d is not taken", i)
+		}
+		<-rd.wake
+		if wrote[i] != (i > 0) {
+			t.Errorf("with %d calls open, the answer was written by who has brought it: %v", len(readers)-i, wrote[i])
+		}
+	}
+}

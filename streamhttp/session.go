@@ -143,6 +143,10 @@ func (s *session) TrySender() func(m jsonrpc.Message) bool {
 	}
 }
 
+// crowd is how many calls may be open for the answer to one to be written by who brings
+// it. When there are more the next one's is soon to come, and shall not wait for that.
+const crowd = 4
+
 // place routes one message, unless the stream that it belongs to is full and
 // somebody reads it: then it returns what is closed when that may have changed.
 // deliver: the caller is ready to do the work of the exchange that has got a
@@ -169,7 +173,7 @@ func (s *session) place(m jsonrpc.Message, deliver bool) (rd *reader, room <-cha
 			st.room = make(chan struct{})
 		}
 		room = st.room
-	case read && deliver && m.Kind() == jsonrpc.Response:
+	case read && deliver && m.Kind() == jsonrpc.Response && len(s.calls) <= crowd:
 		rd = st.reader
 		rd.held = true
 		s.route(m, st)
