@@ -57,7 +57,7 @@ type childConn struct {
 	*Conn
 	name    string
 	process *supervisor.Process
-	end     error // what Recv returns after the end of stdout; only Recv uses it
+	end     error // what Recv returns after the end of stdout; only Offer uses it
 }
 
 // Recv implements bridge.Conn.

@@ -133,7 +133,7 @@ func (c *Conn) Skipped() int64 { return c.skipped.Load() }
 // Recv implements bridge.Conn. The end of the stream is io.EOF.
 func (c *Conn) Recv(ctx context.Context) (jsonrpc.Message, error) { return c.Offer(ctx, nil) }
 
-// Offer is what bridge.Offer says. All of it happens in the caller's goroutine.
+// Offer is what bridge.Offer says. take is called by the caller's goroutine, and may wait.
 func (c *Conn) Offer(ctx context.Context, take bridge.Taker) (jsonrpc.Message, error) {
 	for {
 		m, err := c.next(ctx)

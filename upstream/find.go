@@ -58,9 +58,9 @@ type finding struct {
 	try  func(jsonrpc.Message) bool // of conn, once decided is closed; may be nil
 	from bridge.Offerer             // conn, likewise
 
-	settled bool // conn stays; only Recv uses it
+	settled bool // conn stays; only Offer uses it
 	held    []jsonrpc.Message
-	ready   []jsonrpc.Message // for Recv
+	ready   []jsonrpc.Message // for Offer
 }
 
 // note keeps what may have to be sent again. It is false when Send has to wait

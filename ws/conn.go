@@ -60,7 +60,7 @@ type conn struct {
 	failed  atomic.Pointer[error]
 
 	questions bridge.Questions // to a client
-	open      atomic.Int64     // how many requests of a client have no answer; see crowd
+	open      atomic.Int64     // about how many requests of a client have no answer; see crowd
 
 	waiter  *bridge.Waiter
 	batch   []jsonrpc.Message // taken from in, by poll
@@ -214,7 +214,7 @@ func (c *conn) note(m jsonrpc.Message) {
 // sent takes note of what was sent, or queued.
 func (c *conn) sent(m jsonrpc.Message) {
 	if c.client && m.Kind() == jsonrpc.Response {
-		c.open.Add(-1)
+		c.settled()
 	}
 	c.touch()
 }

@@ -161,9 +161,12 @@ type serverConn struct {
 }
 
 // Recv implements bridge.Conn.
-func (c *serverConn) Recv(ctx context.Context) (jsonrpc.Message, error) {
-	m, err := c.conn.Recv(ctx)
-	if err != nil && err != errClosed && ctx.Err() == nil {
+func (c *serverConn) Recv(ctx context.Context) (jsonrpc.Message, error) { return c.Offer(ctx, nil) }
+
+// Offer is what bridge.Offer says.
+func (c *serverConn) Offer(ctx context.Context, take bridge.Taker) (jsonrpc.Message, error) {
+	m, err := c.conn.Offer(ctx, take)
+	if err != nil && err != errClosed && err != bridge.ErrEnough && ctx.Err() == nil {
 		return m, c.dialer.lostFault(err, c.code)
 	}
 	return m, err

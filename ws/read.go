@@ -146,6 +146,7 @@ func (c *conn) invalid(fault *jsonrpc.Error) bool {
 	reply, due := fault.Reply()
 	switch {
 	case due && c.client:
+		c.open.Add(1)
 		return c.Send(context.Background(), reply) == nil
 	case due && fault.Asks():
 		_ = c.out.put(reply)
@@ -175,10 +176,18 @@ func (c *conn) deliver(m jsonrpc.Message, owed int) bool {
 func (c *conn) count(m jsonrpc.Message) {
 	c.questions.Received(m)
 	switch {
-	case m.Kind() == jsonrpc.Request:
+	case m.Kind() == jsonrpc.Request && m.Method() != "subscriptions/listen": // which stays open
 		c.open.Add(1)
-	case m.Method() == "notifications/cancelled" && c.open.Load() > 0: // is not answered
-		c.open.Add(-1)
+	case m.Method() == "notifications/cancelled": // is not answered, mostly
+		c.settled()
+	}
+}
+
+// settled says that a request of a client is open no more. Of what was not counted it
+// may be said, too.
+func (c *conn) settled() {
+	if c.open.Add(-1) < 0 {
+		c.open.Add(1)
 	}
 }
 
