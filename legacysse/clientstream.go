@@ -148,7 +148,7 @@ func (c *clientConn) install(session *clientSession) bool {
 // notOpened answers the requests that have waited for a session, and decides
 // whether to go on trying.
 func (c *clientConn) notOpened(fault *httpclient.Fault, unopened bool) {
-	c.log.Warn("cannot connect", "url", c.peer.String(), "reason", fault.Reason, "status", fault.Status)
+	c.log.Warn("cannot connect", append(fault.Attrs(), "url", c.peer.String())...)
 	c.mu.Lock()
 	calls := c.st.pending
 	c.st.pending = nil

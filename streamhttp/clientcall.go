@@ -365,7 +365,7 @@ func (c *clientConn) answer(call *clientCall, m jsonrpc.Message) {
 // fail answers a call with the fault. Of other messages only the log hears.
 func (c *clientConn) fail(ctx context.Context, call *clientCall, fault *httpclient.Fault) {
 	if call.kind != jsonrpc.Request {
-		c.log.Warn("the server did not take a message", "method", call.method, "reason", fault.Reason, "status", fault.Status)
+		c.log.Warn("the server did not take a message", append(fault.Attrs(), "method", call.method)...)
 		return
 	}
 	if !c.claimCall(call) {

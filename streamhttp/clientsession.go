@@ -244,7 +244,7 @@ func (c *clientConn) repaired(r *clientRepair, session *clientSession, fault *ht
 		r.fault = fault
 		r.putOff()
 		c.mu.Unlock()
-		c.log.Warn("cannot initialize", "url", c.peer.String(), "reason", fault.Reason, "status", fault.Status)
+		c.log.Warn("cannot initialize", append(fault.Attrs(), "url", c.peer.String())...)
 		return false
 	}
 	c.st.session, c.st.repair, c.st.refused = session, nil, 0

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -235,7 +236,11 @@ func (h *Handler) find(w http.ResponseWriter, r *http.Request, id jsonrpc.ID) *s
 	}
 	name := r.Header.Get(headerSession)
 	if name == "" {
-		refuseID(w, r, http.StatusBadRequest, id, "the Mcp-Session-Id header is missing; begin with an initialize request")
+		text := "the Mcp-Session-Id header is missing; begin with an initialize request"
+		if strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
+			text = "this is the endpoint of Streamable HTTP, not of WebSocket, whose path mostly ends in /ws"
+		}
+		refuseID(w, r, http.StatusBadRequest, id, text)
 		return nil
 	}
 	s := h.named(r)

@@ -71,7 +71,7 @@ func (c *modernConn) runNote(call *modernCall) {
 		}
 	}
 	if c.ctx.Err() == nil {
-		c.log.Warn("the server did not take a message", "method", call.method, "reason", fault.Reason, "status", fault.Status)
+		c.log.Warn("the server did not take a message", append(fault.Attrs(), "method", call.method)...)
 	}
 }
 

@@ -608,3 +608,16 @@ func TestServerRefusalsInLog(t *testing.T) {
 		}
 	})
 }
+
+// A WebSocket client that is at the wrong endpoint is told so.
+func TestServerUpgrade(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u := &user{site: newSite(t, streamhttp.HandlerOptions{})}
+		if body := u.get("Connection: Upgrade", "Upgrade: WebSocket").is(http.StatusBadRequest); !strings.Contains(body, "/ws") {
+			t.Errorf("the answer is %s", body)
+		}
+		if body := u.get().is(http.StatusBadRequest); !strings.Contains(body, "Mcp-Session-Id") {
+			t.Errorf("the answer is %s", body)
+		}
+	})
+}

@@ -60,7 +60,11 @@ func (s *Spec) lookPath() (string, error) {
 	if denied != nil {
 		return "", fmt.Errorf("command %q: %w: make it executable", s.Path, cause(denied))
 	}
-	return "", fmt.Errorf("command %q: not found in PATH: install it or give its full path (%w)", s.Path, fs.ErrNotExist)
+	advice := "install it or give its full path"
+	if strings.Contains(s.Path, " ") {
+		advice = "this is looked for as one name, for no shell takes it apart; give arguments without quotes around all of them"
+	}
+	return "", fmt.Errorf("command %q: not found in PATH: %s (%w)", s.Path, advice, fs.ErrNotExist)
 }
 
 // path checks a command that is given with its directory.

@@ -86,6 +86,7 @@ func TestStartErrors(t *testing.T) {
 		later bool // only the system finds it, not Check
 	}{
 		{"not found", Spec{Path: "no-such-command"}, fs.ErrNotExist, []string{`"no-such-command"`, "PATH", "install"}, false},
+		{"arguments in it", Spec{Path: "no-such-command --flag"}, fs.ErrNotExist, []string{`"no-such-command --flag"`, "PATH", "no shell"}, false},
 		{"no such path", Spec{Path: dir + "/none"}, fs.ErrNotExist, []string{dir + "/none", "check the path"}, false},
 		{"not executable", Spec{Path: write("plain", "x", 0o644)}, fs.ErrPermission, []string{"plain", "executable"}, false},
 		{"a directory", Spec{Path: dir}, nil, []string{dir}, false},

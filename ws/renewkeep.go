@@ -107,7 +107,7 @@ func (r *renewer) notConnected(waiting *attempt, f *httpclient.Fault, failures i
 		r.st.next = time.Time{}
 		return true
 	}
-	r.opts.Logger.Warn("cannot connect", "url", r.opts.Where, "reason", f.Reason, "status", f.Status)
+	r.opts.Logger.Warn("cannot connect", append(f.Attrs(), "url", r.opts.Where)...)
 	if !r.st.resume {
 		if !f.Transient || r.opts.NoRenew || r.st.books.Initialize.Kind() != jsonrpc.Request {
 			r.settle(f)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -50,8 +51,10 @@ func (f *listenFlags) addresses(fs *pflag.FlagSet) (where addresses, err error) 
 		return addresses{byDefault: inParts}, nil
 	case len(f.addrs) == 0:
 		return addresses{list: []string{inParts}}, nil
-	case byPart:
-		return where, usagef("--listen already names host and port; leave --host and --port out")
+	}
+	list := f.addrs
+	if byPart { // and sockets
+		list = append(slices.Clone(f.addrs), inParts)
 	}
 	for _, a := range f.addrs {
 		if path, unix := strings.CutPrefix(a, "unix:"); unix {
@@ -60,11 +63,14 @@ func (f *listenFlags) addresses(fs *pflag.FlagSet) (where addresses, err error) 
 			}
 			continue
 		}
+		if byPart {
+			return where, usagef("--listen %s names host and port already; leave --host and --port out", a)
+		}
 		if _, port, err := net.SplitHostPort(a); err != nil || port == "" {
 			return where, usagef("--listen %q: write HOST:PORT, for example 127.0.0.1:8080, or unix:PATH", a)
 		}
 	}
-	return addresses{list: f.addrs}, nil
+	return addresses{list: list}, nil
 }
 
 // addresses are where to listen.

@@ -142,7 +142,7 @@ func TestMistakes(t *testing.T) {
 		{"serve --max-message-size big -- ls", exitUsage, "--max-message-size"},
 		{"serve --max-sessions 0 -- ls", exitUsage, "--max-sessions"},
 		{"serve --listen 8080 -- ls", exitUsage, "write HOST:PORT"},
-		{"serve --listen 127.0.0.1:0 --port 1 -- ls", exitUsage, "leave --host and --port out"},
+		{"serve --listen unix:/x --listen 127.0.0.1:0 --port 1 -- ls", exitUsage, "--listen 127.0.0.1:0 names host and port already; leave --host and --port out"},
 		{"serve --listen 0.0.0.0:0 -- ls", exitUsage, "--insecure"},
 		{"serve --log-format json --listen 0.0.0.0:0 -- ls", exitUsage, "--insecure"},
 		{"serve --max-message-size lots -- ls", exitUsage, "KiB"},

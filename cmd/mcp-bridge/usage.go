@@ -36,7 +36,7 @@ Where serve listens
   --listen HOST:PORT       address to bind; may be repeated (default 127.0.0.1:8080; port 0 picks one)
   --listen unix:PATH       a Unix socket, for HTTP and for messages in lines; may be repeated
   --unix-mode MODE         who may use it, as an octal file mode (default 0600)
-  --host HOST, --port N    host and port of --listen in two parts
+  --host HOST, --port N    host and port of one --listen in two parts
   --tls-cert FILE          certificate chain, PEM: TLS and HTTP/2 on every HOST:PORT
   --tls-key FILE           its private key, PEM; both are loaded again when they change
   --tls-client-ca FILE     admit only clients with a certificate of these authorities
@@ -65,8 +65,8 @@ How much serve runs
   --max-sessions N         of each transport; more are answered 503 (default 1000)
   --session-timeout D      end a Streamable HTTP session that is idle for so long; 0 means never (default 30m);
                            those of HTTP+SSE and WebSocket last as long as their connection
-  --max-children N         processes of one server (default: one a session, and 100 that clients share;
-                           32 with --isolation request)
+  --max-children N         processes of one server; 0 means the default (one a session, and 100 that clients
+                           share; 32 with --isolation request)
   --max-children-total N   processes of all servers; 0 means no limit (default 0)
   --queue N                clients that may wait for a process to end (default 100)
   --queue-timeout D        and for how long, before they are answered 503 (default 10s)
