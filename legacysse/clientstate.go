@@ -2,7 +2,6 @@ package legacysse
 
 import (
 	"context"
-	"fmt"
 	"net/url"
 	"time"
 
@@ -132,7 +131,7 @@ func (c *clientConn) wake() {
 
 func (c *clientConn) downFault() *httpclient.Fault {
 	return &httpclient.Fault{Reason: httpclient.ReasonDown, Status: c.st.down.Status,
-		Text: fmt.Sprintf("not connected: %s; the bridge keeps trying", c.st.down.Text)}
+		Text: httpclient.Also("not connected: "+c.st.down.Text, "the bridge keeps trying")}
 }
 
 func (c *clientConn) enterNotification(call, target *clientCall) clientEntry {

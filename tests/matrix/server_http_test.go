@@ -39,15 +39,13 @@ type httpWire struct {
 func newHTTPServer(t testing.TB) *server {
 	v := &httpServer{server: newServer(), live: map[string]*httpWire{}}
 	addr := v.serveHTTP(t, v)
-	again := v.restart
-	v.restart = func(t testing.TB) {
+	v.forget = func() {
 		v.mu.Lock()
+		defer v.mu.Unlock()
 		for _, w := range v.live {
 			w.s.ended("the server's own end")
 		}
 		clear(v.live)
-		v.mu.Unlock()
-		again(t)
 	}
 	v.target = []string{"http://" + addr + "/up/mcp?x=%2F"}
 	v.ends = []string{"DELETE"}
@@ -190,6 +188,12 @@ func (v *httpServer) initialize(w http.ResponseWriter, r *http.Request, text str
 	w.Header().Set("Mcp-Session-Id", wire.id)
 	wire.posted(r)
 	wire.exchange(w, r, text, string(m.ID))
+	if r.Context().Err() != nil { // by a restart: nobody knows of the session
+		v.mu.Lock()
+		delete(v.live, wire.id)
+		v.mu.Unlock()
+		wire.s.ended("the server's own end")
+	}
 }
 
 func (w *httpWire) post(rw http.ResponseWriter, r *http.Request, text string) {

@@ -76,12 +76,10 @@ func newSSEServer(t testing.TB) *server {
 	mux.HandleFunc("GET /up/events", v.get)
 	mux.HandleFunc("POST /up/post/{id}", v.post)
 	addr := v.serveHTTP(t, mux)
-	again := v.restart
-	v.restart = func(t testing.TB) {
+	v.forget = func() {
 		v.mu.Lock()
+		defer v.mu.Unlock()
 		clear(v.live)
-		v.mu.Unlock()
-		again(t)
 	}
 	v.target = []string{"http://" + addr + "/up/events"}
 	v.ends = []string{"the stream was closed"}

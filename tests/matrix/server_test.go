@@ -70,6 +70,9 @@ type server struct {
 	// restart crashes the server for all its sessions, of which it then knows
 	// nothing, and starts it again where it was.
 	restart func(t testing.TB)
+
+	// forget makes a server over HTTP forget its sessions, if it has any.
+	forget func()
 	// ends are the ways in which a client may end a session.
 	ends []string
 
@@ -82,7 +85,7 @@ type server struct {
 }
 
 func newServer() *server {
-	return &server{changed: make(chan struct{}), sessions: map[string][]*session{}}
+	return &server{changed: make(chan struct{}), sessions: map[string][]*session{}, forget: func() {}}
 }
 
 func (v *server) newSession() *session {

@@ -47,7 +47,9 @@ func (v *server) serveHTTP(t testing.TB, h http.Handler) string {
 	}
 	t.Cleanup(func() { crash() })
 	v.restart = func(t testing.TB) {
+		v.forget()
 		crash()
+		v.forget() // who has come in meanwhile, and begun anew at once
 		begin(t, addr)
 	}
 	return addr
