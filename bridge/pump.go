@@ -111,7 +111,7 @@ type pump struct {
 	toClient       ledger                     // the server's requests, owed by the client
 	admitted       bool                       // what fromClient gets was entered into the books by admitter
 	entered        jsonrpc.Message            // by taker into the books: fromServer sends it
-	tries          func(jsonrpc.Message) bool // TrySender of client, where that gains something; fromServer's
+	tryClient      func(jsonrpc.Message) bool // TrySender of client, where that gains something; fromServer's
 	lateness       sync.WaitGroup             // what waits for a grace to be over
 
 	// deaf is true after the server did not take a refusal in time: who floods
@@ -366,8 +366,8 @@ func closing(m jsonrpc.Message, l *ledger) jsonrpc.Message {
 func (p *pump) fromServer(ctx context.Context) error {
 	try := TrySender(p.client)
 	take := p.taker(ctx, try)
-	if p.tries = try; SendsItself(p.client) {
-		p.tries = nil // what is not taken is sent
+	if !SendsItself(p.client) { // else what is not taken is sent
+		p.tryClient = try
 	}
 	from, _ := p.server.(Offerer) // as in fromClient
 	for {
@@ -400,7 +400,7 @@ func (p *pump) pass(ctx context.Context, m jsonrpc.Message) {
 // send sends the client a message that is in the books.
 func (p *pump) send(ctx context.Context, m jsonrpc.Message) {
 	var err error
-	if m.Kind() != jsonrpc.Response || p.tries == nil || !p.tries(m) { // some Conns have a goroutine that writes what was sent
+	if m.Kind() != jsonrpc.Response || p.tryClient == nil || !p.tryClient(m) { // some Conns have a goroutine that writes what was sent
 		err = p.client.Send(ctx, m)
 	}
 	if err != nil {
