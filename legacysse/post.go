@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"net/url"
+	"strings"
 
 	"github.com/mcp-bridge/mcp-bridge/httpserver"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
@@ -61,16 +63,28 @@ const noSuchSession = "there is no such session (it ends with its event stream);
 // named returns the session that a request names in its query, or answers the
 // request.
 func (h *Handler) named(w http.ResponseWriter, r *http.Request) *session {
-	ids := r.URL.Query()["sessionId"]
-	if len(ids) != 1 || ids[0] == "" {
+	id := sessionID(r.URL)
+	if id == "" {
 		refuse(w, r, http.StatusBadRequest, jsonrpc.ID{}, "the query must have one sessionId, as the endpoint event has it; begin with a GET of the event stream")
 		return nil
 	}
-	s := h.find(r, ids[0])
+	s := h.find(r, id)
 	if s == nil {
 		refuse(w, r, http.StatusNotFound, jsonrpc.ID{}, noSuchSession)
 	}
 	return s
+}
+
+// sessionID returns the sessionId of a query; "" if there is none, or more than one.
+func sessionID(u *url.URL) string {
+	// A query that is as the endpoint event has it need not be taken apart.
+	if id, ok := strings.CutPrefix(u.RawQuery, "sessionId="); ok && !strings.ContainsAny(id, "&;%+") {
+		return id
+	}
+	if ids := u.Query()["sessionId"]; len(ids) == 1 {
+		return ids[0]
+	}
+	return ""
 }
 
 // decode returns the messages in a body, and what the bridge itself has to

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"regexp"
 	"strings"
 	"testing"
@@ -729,4 +730,16 @@ func TestBodies(t *testing.T) {
 			t.Errorf("%d bytes are still counted", n)
 		}
 	})
+}
+
+// SS3: the session is what the query says, however it is spelled, and said once.
+func TestSessionID(t *testing.T) {
+	for query, want := range map[string]string{
+		"": "", "sessionId=": "", "sessionId=A1": "A1", "sessionId=%41": "A", "sessionId=a+b": "a b", "sessionid=A": "",
+		"x=1&sessionId=A": "A", "sessionId=A&x=1": "A", "sessionId=A&sessionId=A": "", "sessionId=A;x": "", "session%49d=A": "A", "sessionId": "",
+	} {
+		if got := sessionID(&url.URL{RawQuery: query}); got != want {
+			t.Errorf("%s: %q, want %q", query, got, want)
+		}
+	}
 }
