@@ -735,7 +735,7 @@ func TestBodies(t *testing.T) {
 // SS3: the session is what the query says, however it is spelled, and said once.
 func TestSessionID(t *testing.T) {
 	for query, want := range map[string]string{
-		"": "", "sessionId=": "", "sessionId=A1": "A1", "sessionId=%41": "A", "sessionId=a+b": "a b", "sessionid=A": "",
+		"": "", "sessionId=": "", "sessionId=Ab": "Ab", "sessionId=%41": "A", "sessionId=a+b": "a b", "sessionid=A": "",
 		"x=1&sessionId=A": "A", "sessionId=A&x=1": "A", "sessionId=A&sessionId=A": "", "sessionId=A;x": "", "session%49d=A": "A", "sessionId": "",
 	} {
 		if got := sessionID(&url.URL{RawQuery: query}); got != want {
