@@ -93,7 +93,7 @@ type countedConn struct {
 	of   *books
 	log  hclog.Logger
 	once sync.Once
-	told bool // the first answer was seen; only Recv and Offer use it
+	told bool // the first answer was seen; only Offer uses it
 }
 
 // Recv notes how the first request, initialize, was answered, and how a
