@@ -19,3 +19,27 @@ func Principal(ctx context.Context) string {
 	name, _ := ctx.Value(principalKey{}).(string)
 	return name
 }
+
+type partyKey struct{}
+
+// WithParty returns ctx for the service of a client that counts as party when
+// sessions, processes and memory are shared out. Listening transports do it
+// before they ask an Admit and before they call a Handler.
+func WithParty(ctx context.Context, party string) context.Context {
+	if party == "" {
+		return ctx
+	}
+	return context.WithValue(ctx, partyKey{}, party)
+}
+
+// Party returns who the client of ctx counts as when sessions, processes and
+// memory are shared out: its Principal, or, if it has not authenticated, where
+// it comes from. Clients of whom nothing is known are one party, "".
+//
+// It says nothing about who may see what: that is Principal.
+func Party(ctx context.Context) string {
+	if party, ok := ctx.Value(partyKey{}).(string); ok {
+		return party
+	}
+	return Principal(ctx)
+}

@@ -1,0 +1,40 @@
+package httpguard
+
+import (
+	"net/http"
+	"net/netip"
+)
+
+// Party returns who r counts as when sessions, processes and memory are shared
+// out: its Principal, or else "peer " and the address that RemoteAddr tells,
+// without the port (no name of a principal begins so). Of an IPv6 address the
+// network counts (/64), for that is what one site has. All peers of a Unix socket
+// are one party. Call it after Enter.
+func (p *Policy) Party(r *http.Request) string {
+	if name := Principal(r); name != "" {
+		return name
+	}
+	from := p.RemoteAddr(r)
+	if ap, err := netip.ParseAddrPort(from); err == nil {
+		return addressParty(ap.Addr())
+	}
+	if addr, err := netip.ParseAddr(from); err == nil { // a proxy has told it
+		return addressParty(addr)
+	}
+	return peer + from
+}
+
+const peer = "peer "
+
+// addressParty returns the party of an address.
+func addressParty(addr netip.Addr) string {
+	addr = addr.Unmap().WithZone("")
+	if addr.Is4() || addr.IsLoopback() {
+		return peer + addr.String()
+	}
+	network, err := addr.Prefix(64)
+	if err != nil {
+		return peer + addr.String()
+	}
+	return peer + network.String()
+}
