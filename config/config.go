@@ -99,6 +99,7 @@ type Settings struct {
 	IgnoreTools    []string
 	Transport      string // http-first, sse-first, http-only or sse-only
 	ConnectTimeout time.Duration
+	ResumeTimeout  time.Duration // of a call whose stream has ended; more than 0
 }
 
 // DefaultSettings returns what holds where nobody says anything. It is what
@@ -124,6 +125,7 @@ func DefaultSettings() Settings {
 		MaxMessageSize: 64 << 20,
 		Transport:      "http-first",
 		ConnectTimeout: 10 * time.Second,
+		ResumeTimeout:  15 * time.Second,
 	}
 }
 

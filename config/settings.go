@@ -38,6 +38,7 @@ var settings = map[string]func(p *parser, s *Settings, m member){
 	"ignoreTools":    func(p *parser, s *Settings, m member) { p.globs(m, &s.IgnoreTools) },
 	"transport":      func(p *parser, s *Settings, m member) { p.oneOf(m, &s.Transport, modes...) },
 	"connectTimeout": func(p *parser, s *Settings, m member) { p.duration(m, &s.ConnectTimeout) },
+	"resumeTimeout":  func(p *parser, s *Settings, m member) { p.longer(m, &s.ResumeTimeout) },
 }
 
 // modes are the values of "transport".
@@ -54,7 +55,7 @@ var (
 // server only.
 var (
 	forCommand = []string{"maxChildren", "passEnv", "pty", "stdinWait", "termWait", "killWait"}
-	forURL     = []string{"transport", "connectTimeout", "headerFile"}
+	forURL     = []string{"transport", "connectTimeout", "resumeTimeout", "headerFile"}
 )
 
 // setting reads one of settings.

@@ -74,6 +74,10 @@ type Options struct {
 	// ConnectTimeout bounds dialling. 0 means the default of the transport.
 	ConnectTimeout time.Duration
 
+	// ResumeTimeout is streamhttp.ClientOptions.ResumeTimeout, for servers of that
+	// transport. 0 means its default.
+	ResumeTimeout time.Duration
+
 	// TLS says which servers are trusted, and who we are, for https and wss
 	// (httpclient.LoadTLS). nil means the system's authorities.
 	TLS *tls.Config
@@ -225,7 +229,8 @@ func (d *Dialer) dialer(t transport, report bool, estate *renew.Estate) bridge.D
 	case t == streamable:
 		return &streamhttp.Client{URL: d.URL, Options: streamhttp.ClientOptions{
 			Header: d.Options.Header, MaxMessageSize: d.Options.MaxMessageSize, ConnectTimeout: d.Options.ConnectTimeout, TLS: d.Options.TLS,
-			NoRenew: d.Options.NoRenew, TellRenewed: d.Options.TellRenewed, ReportUnopened: report, Estate: estate, Renewed: renewed, Opened: d.Options.Opened, Upgraded: d.Options.Upgraded, Logger: d.Options.Logger,
+			NoRenew: d.Options.NoRenew, TellRenewed: d.Options.TellRenewed, ResumeTimeout: d.Options.ResumeTimeout,
+			ReportUnopened: report, Estate: estate, Renewed: renewed, Opened: d.Options.Opened, Upgraded: d.Options.Upgraded, Logger: d.Options.Logger,
 		}}
 	}
 	return &legacysse.Client{URL: d.URL, Options: legacysse.ClientOptions{

@@ -21,6 +21,7 @@ const (
 	DefaultClientMaxInFlight       = 256
 	DefaultClientConnectTimeout    = httpclient.DefaultConnectTimeout
 	DefaultClientInitializeTimeout = 60 * time.Second
+	DefaultClientResumeTimeout     = 15 * time.Second
 	DefaultClientCloseTimeout      = 2 * time.Second
 )
 
@@ -59,6 +60,12 @@ type ClientOptions struct {
 	// are not bounded here: bridge.PumpOptions.RequestTimeout does that.
 	// 0 means DefaultClientInitializeTimeout.
 	InitializeTimeout time.Duration
+
+	// ResumeTimeout bounds how long a call waits for its stream, which has ended
+	// before the response, to be resumed (LE7): from the first attempt on, all
+	// attempts together, until one brings an event. Then the call is answered
+	// with an error. 0 means DefaultClientResumeTimeout.
+	ResumeTimeout time.Duration
 
 	// CloseTimeout bounds the DELETE that ends a session (LE11).
 	// 0 means DefaultClientCloseTimeout.
@@ -117,6 +124,7 @@ func (o ClientOptions) withDefaults() ClientOptions {
 	o.MaxInFlight = cmp.Or(o.MaxInFlight, DefaultClientMaxInFlight)
 	o.ConnectTimeout = cmp.Or(o.ConnectTimeout, DefaultClientConnectTimeout)
 	o.InitializeTimeout = cmp.Or(o.InitializeTimeout, DefaultClientInitializeTimeout)
+	o.ResumeTimeout = cmp.Or(o.ResumeTimeout, DefaultClientResumeTimeout)
 	o.CloseTimeout = cmp.Or(o.CloseTimeout, DefaultClientCloseTimeout)
 	if o.Logger == nil {
 		o.Logger = hclog.NewNullLogger()

@@ -135,10 +135,12 @@ func TestClientResumeFails(t *testing.T) {
 		"404":                              {sseEvent("a", ""), []func(http.ResponseWriter, *http.Request){status(404)}, httpclient.ReasonResultLost, time.Second},
 		"405":                              {sseEvent("a", ""), nil, httpclient.ReasonResultLost, time.Second},
 		"200 HTML":                         {sseEvent("a", ""), []func(http.ResponseWriter, *http.Request){func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "<html>") }}, httpclient.ReasonResultLost, time.Second},
-		"empty for ever":                   {sseEvent("a", ""), repeat(20, events("")), httpclient.ReasonResultLost, 3 * time.Minute},
-		"retry 0 for ever, without events": {sseEvent("a", ""), repeat(1000, events("retry: 0\n\n")), httpclient.ReasonResultLost, 3 * time.Minute},
-		"retry 0 for ever, without data":   {"id: a\nretry: 0\ndata:\n\n", repeat(1000, events("id: a\nretry: 0\ndata:\n\n")), httpclient.ReasonResultLost, 3 * time.Minute},
-		"500 for ever":                     {sseEvent("a", ""), repeat(20, status(500)), httpclient.ReasonResultLost, 3 * time.Minute},
+		"empty for ever":                   {sseEvent("a", ""), repeat(20, events("")), httpclient.ReasonResultLost, 17 * time.Second},
+		"retry 0 for ever, without events": {sseEvent("a", ""), repeat(1000, events("retry: 0\n\n")), httpclient.ReasonResultLost, 17 * time.Second},
+		"retry 0 for ever, without data":   {"id: a\nretry: 0\ndata:\n\n", repeat(1000, events("id: a\nretry: 0\ndata:\n\n")), httpclient.ReasonResultLost, 17 * time.Second},
+		"404 after 500":                    {sseEvent("a", ""), []func(http.ResponseWriter, *http.Request){status(500), status(404)}, httpclient.ReasonResultLost, 3 * time.Second},
+		"501":                              {sseEvent("a", ""), repeat(20, status(501)), httpclient.ReasonResultLost, time.Second},
+		"500 for ever":                     {sseEvent("a", ""), repeat(20, status(500)), httpclient.ReasonResultLost, 17 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			testClient(t, func(s *fakeServer, o *ClientOptions) {
@@ -168,6 +170,71 @@ func TestClientResumeFails(t *testing.T) {
 			})
 		})
 	}
+}
+
+// LE7: the server is gone, or takes connections and says nothing, after the stream
+// of a call has ended: 15 s after the first attempt to resume it, or as long as
+// the options say, the call is answered with an error. An event in between, also
+// one without data, starts the time anew.
+func TestClientResumeTimeout(t *testing.T) {
+	silent := func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
+	for name, c := range map[string]struct {
+		limit   time.Duration // 0: the default
+		first   string
+		scripts []func(w http.ResponseWriter, r *http.Request)
+		gone    bool // connections are refused afterwards
+		want    time.Duration
+	}{
+		"killed":             {0, sseEvent("a", ""), nil, true, 16 * time.Second},
+		"killed, one second": {time.Second, sseEvent("a", ""), nil, true, 2 * time.Second},
+		"silent":             {0, sseEvent("a", ""), repeat(9, silent), false, 16 * time.Second},
+		"retry first":        {0, "id: a\nretry: 40000\ndata:\n\n", nil, true, 55 * time.Second},
+		"progress between": {0, sseEvent("a", ""), []func(http.ResponseWriter, *http.Request){status(500), status(500),
+			events("id: b\nretry: 100\ndata:\n\n")}, true, 23 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			testClient(t, func(s *fakeServer, o *ClientOptions) {
+				o.ResumeTimeout = c.limit
+				onCall(s, func(w http.ResponseWriter, r *http.Request, m jsonrpc.Message) { writeSSE(w, c.first) })
+				resumes(s, append(c.scripts, repeat(9, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })...)...)
+			}, func(t *clientTest) {
+				t.open()
+				start := time.Now()
+				t.send(request("1", "tools/call"))
+				if c.gone && c.scripts == nil {
+					synctest.Wait()
+					t.server.stop()
+				}
+				t.wantError("1", httpclient.ReasonResultLost, "result is lost")
+				if d := time.Since(start); d < c.want-2*time.Second || d > c.want {
+					t.Errorf("the error came after %v, want %v", d, c.want)
+				}
+			})
+		})
+	}
+}
+
+// LE10, LE7: a server that has accepted a call and dies before it answers it on
+// the standalone stream leaves the call no longer without an answer.
+func TestClientAcceptedAndKilled(t *testing.T) {
+	testClient(t, func(s *fakeServer, o *ClientOptions) {
+		onCall(s, func(w http.ResponseWriter, r *http.Request, m jsonrpc.Message) { w.WriteHeader(202) })
+		s.onGet = func(w http.ResponseWriter, r *http.Request) bool {
+			writeSSE(w, ": open\n\n")
+			<-r.Context().Done()
+			return true
+		}
+	}, func(t *clientTest) {
+		t.open()
+		t.send(request("1", "tools/call"))
+		synctest.Wait()
+		start := time.Now()
+		t.server.stop()
+		t.wantError("1", httpclient.ReasonResultLost, "result is lost")
+		if d := time.Since(start); d > 20*time.Second {
+			t.Errorf("the error came after %v", d)
+		}
+	})
 }
 
 func repeat(n int, f func(w http.ResponseWriter, r *http.Request)) (fs []func(w http.ResponseWriter, r *http.Request)) {

@@ -225,6 +225,8 @@ func (c *clientConn) accepted(call *clientCall, session *clientSession, status i
 	case <-call.done:
 		return nil
 	case <-session.deaf:
+	case <-c.awayOf(session):
+		return c.lostFault(&httpclient.Fault{})
 	case <-session.ctx.Done():
 	case <-call.ctx.Done():
 		return c.peer.NetFault(call.ctx.Err())

@@ -6,6 +6,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/httpclient"
 )
@@ -50,6 +51,20 @@ func (c *clientConn) get(ctx context.Context, session *clientSession, lastID str
 		return nil, c.readRefusal(nil, resp)
 	}
 	return resp, nil
+}
+
+// getWithin is get, with a limit to how long the server may take to answer.
+func (c *clientConn) getWithin(ctx context.Context, limit time.Duration, session *clientSession, lastID string) (*http.Response, *httpclient.Fault) {
+	ctx, cancel := context.WithCancel(ctx) // which the body needs, and which ends with the call
+	late := time.AfterFunc(limit, cancel)
+	resp, fault := c.get(ctx, session, lastID)
+	if late.Stop() {
+		return resp, fault
+	}
+	if fault == nil {
+		resp.Body.Close()
+	}
+	return nil, c.peer.NetFault(context.DeadlineExceeded)
 }
 
 // deleteSession ends a session at the server (LE11). Nothing depends on the answer.

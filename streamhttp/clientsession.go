@@ -25,7 +25,7 @@ func (c *clientConn) noteSession(call *clientCall, session *clientSession, resp 
 		return nil, &httpclient.Fault{Reason: httpclient.ReasonInvalid, Status: resp.StatusCode,
 			Text: fmt.Sprintf("%s sent a session id with characters other than visible ASCII", c.peer)}
 	}
-	s := &clientSession{id: id, heard: make(chan struct{}), deaf: make(chan struct{})}
+	s := &clientSession{id: id, heard: make(chan struct{}), deaf: make(chan struct{}), away: make(chan struct{})}
 	s.ctx, s.stop = context.WithCancel(c.ctx)
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -47,6 +47,9 @@ type clientSession struct {
 	listening   bool   // a goroutine reads its standalone stream, or did
 	lost        bool   // the server has forgotten it, or it was replaced
 
+	away   chan struct{} // closed while its standalone stream cannot be had; another one when it can again
+	isAway bool          // it is closed
+
 	changed []jsonrpc.Message // what the client is told of a new one, with TellRenewed
 }
 

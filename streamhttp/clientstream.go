@@ -21,7 +21,6 @@ const (
 	streamFirst   = time.Second / 4       // what the wait grows from, at least
 	streamPolled  = time.Second / 4       // the shortest wait that a server gives to be polled
 	streamLongest = 30 * time.Second      // the wait grows up to this
-	mostResumes   = 8                     // fruitless ones in a row, for the stream of a call
 	streamMost    = 10 * time.Minute      // the longest retry that is honoured
 	streamSteady  = 10 * time.Second      // a stream that has lived so long was no failure
 )
@@ -32,17 +31,19 @@ type clientCursor struct {
 	lastID   string
 	retry    time.Duration
 	hasRetry bool
-	failures int // fruitless connections in a row
+	failures int       // fruitless connections in a row
+	until    time.Time // when it is enough of them; zero: there was progress since the last
 }
 
 // note takes over what the reader of a connection has learned. A connection
 // without data is fruitless, unless the server lets itself be polled: it sends
-// an id each time, and a retry that makes that bearable (LE7).
+// an id each time, and a retry that makes that bearable (LE7). An id that is new
+// is progress all the same.
 func (s *clientCursor) note(r *sse.Reader, fruitful bool) {
 	if d, ok := r.Retry(); ok {
 		s.retry, s.hasRetry = d, true
 	}
-	polled := false
+	polled, before := false, s.lastID
 	if id := r.LastEventID(); id != "" {
 		if !sendable(id) {
 			id = "" // it cannot be asked for: the stream cannot be resumed
@@ -55,6 +56,18 @@ func (s *clientCursor) note(r *sse.Reader, fruitful bool) {
 	} else {
 		s.failures++
 	}
+	if fruitful || polled || s.lastID != before {
+		s.until = time.Time{}
+	}
+}
+
+// left returns how much is left of the time for fruitless connections, which
+// limit is and which begins with the first call since there was progress.
+func (s *clientCursor) left(limit time.Duration) time.Duration {
+	if s.until.IsZero() {
+		s.until = time.Now().Add(limit)
+	}
+	return time.Until(s.until)
 }
 
 // sendable reports whether an event id can be the value of a header.
@@ -71,19 +84,26 @@ func (s *clientCursor) wait() time.Duration {
 	return streamRetry
 }
 
+// expired reports whether nothing is left of that time.
+func (s *clientCursor) expired() bool { return !s.until.IsZero() && time.Until(s.until) <= 0 }
+
 // delay returns how long to wait before the next connection: exactly as long
-// as the server has said, at first (LE7, LE8).
+// as the server has said, at first (LE7, LE8); and not beyond the time for
+// fruitless ones while there is some left.
 func (s *clientCursor) delay() time.Duration {
 	d := s.wait()
-	if s.failures <= 1 || d >= streamLongest {
-		return d
+	if s.failures > 1 && d < streamLongest {
+		d = max(d, streamFirst)
+		for range min(s.failures, 10) {
+			d *= 2
+		}
+		d = min(d, streamLongest)
+		d -= rand.N(d / 4)
 	}
-	d = max(d, streamFirst)
-	for range min(s.failures, 10) {
-		d *= 2
+	if left := time.Until(s.until); left > 0 {
+		d = min(d, left)
 	}
-	d = min(d, streamLongest)
-	return d - rand.N(d/4)
+	return d
 }
 
 // readEvents hands on what a stream carries, until the stream ends or a fault
@@ -126,10 +146,11 @@ func (c *clientConn) readEvents(r *sse.Reader, call *clientCall, session *client
 func (c *clientConn) readCallStream(call *clientCall, session *clientSession, resp *http.Response) *httpclient.Fault {
 	at := clientCursor{}
 	for {
+		since := time.Now()
 		r := sse.NewReader(resp.Body, c.opts.MaxMessageSize)
 		data, fault := c.readEvents(r, call, session)
 		resp.Body.Close()
-		at.note(r, data)
+		at.note(r, data || time.Since(since) >= streamSteady)
 		switch {
 		case call.isDone() || !call.awaits():
 			return nil
@@ -148,22 +169,25 @@ func (c *clientConn) readCallStream(call *clientCall, session *clientSession, re
 	}
 }
 
-// resume connects to the rest of the stream of a call. Without a response and
+// resume connects to the rest of the stream of a call, for as long as
+// ResumeTimeout allows from the first attempt on. Without a response and
 // without a fault the call was answered meanwhile.
 func (c *clientConn) resume(call *clientCall, session *clientSession, at *clientCursor) (*http.Response, *httpclient.Fault) {
-	for at.failures < mostResumes {
+	why := &httpclient.Fault{}
+	for !at.expired() {
 		if !httpclient.Pause(call.ctx, call.done, at.delay()) {
 			if call.isDone() {
 				return nil, nil
 			}
 			return nil, c.peer.NetFault(call.ctx.Err())
 		}
-		resp, fault := c.get(call.ctx, session, at.lastID)
+		resp, fault := c.getWithin(call.ctx, at.left(c.opts.ResumeTimeout), session, at.lastID)
 		switch {
-		case fault != nil && !fault.Transient:
+		case fault != nil && (!fault.Transient || fault.Status == http.StatusNotImplemented):
 			return nil, c.lostFault(fault)
 		case fault != nil:
 			at.failures++
+			why = fault
 		case httpclient.MediaType(resp) == typeSSE:
 			return resp, nil
 		case httpclient.MediaType(resp) == typeJSON: // not foreseen, but plain what it means
@@ -174,7 +198,7 @@ func (c *clientConn) resume(call *clientCall, session *clientSession, at *client
 			return nil, c.lostFault(&httpclient.Fault{Status: resp.StatusCode})
 		}
 	}
-	return nil, c.lostFault(&httpclient.Fault{})
+	return nil, c.lostFault(why)
 }
 
 // lostFault says that a call may have been processed, but nobody will know the
@@ -233,6 +257,7 @@ func (c *clientConn) listen(session *clientSession) {
 			return
 		case fault == nil && httpclient.MediaType(resp) == typeSSE:
 			opened = true
+			c.setAway(session, false)
 			c.listenTo(session, resp, &at)
 		case fault == nil:
 			resp.Body.Close()
@@ -252,10 +277,35 @@ func (c *clientConn) listen(session *clientSession) {
 			}
 			return
 		}
+		if at.failures > 0 && at.left(c.opts.ResumeTimeout) <= 0 {
+			c.setAway(session, true)
+		}
 		if !httpclient.Pause(session.ctx, nil, at.delay()) {
 			return
 		}
 	}
+}
+
+// setAway says whether the session's standalone stream cannot be had: who waits
+// for a response on it waits no longer.
+func (c *clientConn) setAway(session *clientSession, away bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case away == session.isAway:
+	case away:
+		close(session.away)
+	default:
+		session.away = make(chan struct{})
+	}
+	session.isAway = away
+}
+
+// awayOf returns what is closed when the session's standalone stream cannot be had.
+func (c *clientConn) awayOf(session *clientSession) <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return session.away
 }
 
 func (c *clientConn) listenTo(session *clientSession, resp *http.Response, at *clientCursor) {

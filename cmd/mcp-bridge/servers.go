@@ -80,7 +80,7 @@ func configured(s config.Server, trust *tls.Config, log hclog.Logger) (upstream.
 	}
 	if s.URL != "" {
 		mode, err := remote.ParseMode(s.Transport)
-		spec.Remote = remote.Options{Mode: mode, Header: s.Header, ConnectTimeout: s.ConnectTimeout, TLS: trust}
+		spec.Remote = remote.Options{Mode: mode, Header: s.Header, ConnectTimeout: s.ConnectTimeout, ResumeTimeout: s.ResumeTimeout, TLS: trust}
 		return spec, err
 	}
 	env, err := supervisor.Environ(s.PassEnv, s.Environ())

@@ -27,6 +27,7 @@ type targetFlags struct {
 	header     []string
 	headerFile string
 	connect    time.Duration
+	resume     time.Duration
 	transport  string
 
 	protocol, clients string
@@ -41,6 +42,7 @@ func (f *targetFlags) register(fs *pflag.FlagSet) {
 	fs.StringArrayVar(&f.header, "header", nil, "")
 	fs.StringVar(&f.headerFile, "header-file", "", "")
 	fs.DurationVar(&f.connect, "connect-timeout", 10*time.Second, "")
+	fs.DurationVar(&f.resume, "resume-timeout", 15*time.Second, "")
 	fs.StringVar(&f.transport, "transport", "http-first", "")
 	fs.StringVar(&f.protocol, "protocol", "auto", "")
 	fs.StringVar(&f.clients, "client-protocol", "auto", "")
@@ -61,7 +63,7 @@ func (f *targetFlags) settings() config.Settings {
 		s.PassEnv = f.child.passEnv
 	}
 	s.Protocol, s.ClientProtocol, s.ParkTimeout = f.protocol, f.clients, f.park
-	s.Transport, s.ConnectTimeout = f.transport, f.connect
+	s.Transport, s.ConnectTimeout, s.ResumeTimeout = f.transport, f.connect, f.resume
 	s.AllowTools, s.IgnoreTools = f.tools.Allow, f.tools.Ignore
 	return s
 }
@@ -104,7 +106,7 @@ func (f *targetFlags) spec(to target, limits *limitFlags, env environment, log h
 		spec.Name = "remote"
 	}
 	spec.URL = to.url
-	spec.Remote = remote.Options{Mode: mode, Header: header, ConnectTimeout: f.connect}
+	spec.Remote = remote.Options{Mode: mode, Header: header, ConnectTimeout: f.connect, ResumeTimeout: f.resume}
 	spec.Remote.TLS, err = f.tls()
 	return spec, err
 }
@@ -120,6 +122,9 @@ func erasOf(s config.Settings) (clients, protocol era.Eras, err error) {
 	}
 	if s.ParkTimeout <= 0 {
 		return 0, 0, usagef("--park-timeout must be more than 0")
+	}
+	if s.ResumeTimeout <= 0 {
+		return 0, 0, usagef("--resume-timeout must be more than 0")
 	}
 	return clients, protocol, nil
 }
@@ -141,7 +146,7 @@ var (
 	commandFlags = []string{"env", "env-file", "pass-env", "cwd", "pty", "stdin-wait", "term-wait", "kill-wait",
 		"max-children", "max-children-total", "queue", "queue-timeout"}
 	fileFlags   = []string{"header", "header-file", "env", "env-file", "cwd", "name"} // not for servers of a file
-	remoteFlags = []string{"header", "header-file", "connect-timeout", "transport", "ca-file", "client-cert", "client-key"}
+	remoteFlags = []string{"header", "header-file", "connect-timeout", "resume-timeout", "transport", "ca-file", "client-cert", "client-key"}
 )
 
 // warnIdle tells of flags that were given and mean nothing for this server.

@@ -87,6 +87,8 @@ A remote server (serve, connect)
   --header "NAME: VALUE"   send a header with every request; ${VAR} is expanded; may be repeated
   --header-file FILE       headers, one "NAME: VALUE" a line
   --connect-timeout D      time to connect in (default 10s)
+  --resume-timeout D       how long it is tried to get the rest of an answer after the stream with it has ended;
+                           then the call fails (default 15s)
   --ca-file FILE           trust the certificates of these authorities too, PEM (https, wss)
   --client-cert FILE       show this certificate to a server that asks for one, PEM
   --client-key FILE        its private key, PEM
