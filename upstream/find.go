@@ -54,6 +54,7 @@ type finding struct {
 	since   []jsonrpc.Message // initialize and what was sent after it
 	again   bool              // that is being sent to another conn: Send waits
 	decided chan struct{}     // closed when conn stays, and has got what was sent before
+	slow    func()            // see OnSlow
 
 	try  func(jsonrpc.Message) bool // of conn, once decided is closed; may be nil
 	from bridge.Offerer             // conn, likewise
@@ -116,6 +117,15 @@ func (c *finding) Send(ctx context.Context, m jsonrpc.Message) error {
 // TrySender is what bridge.TrySender says, once it is decided who the server is.
 func (c *finding) TrySender() func(jsonrpc.Message) bool {
 	return func(m jsonrpc.Message) bool { return c.isDecided() && c.try != nil && c.try(m) }
+}
+
+// OnSlow is what bridge.OnSlow says, of whichever server it turns out to be.
+func (c *finding) OnSlow(f func()) {
+	c.mu.Lock()
+	c.slow = f
+	conn := c.conn
+	c.mu.Unlock()
+	bridge.OnSlow(conn, f)
 }
 
 func (c *finding) current() bridge.Conn {
@@ -225,6 +235,9 @@ func (c *finding) change(ctx context.Context, answer jsonrpc.Message) bool {
 		return false
 	}
 	c.conn = other
+	if c.slow != nil {
+		bridge.OnSlow(other, c.slow)
+	}
 	sent := c.since
 	c.again = true
 	c.wg.Go(func() {
