@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -199,8 +200,10 @@ func (x *exchange) relay(ctx context.Context) (done bool, err error) {
 					return false, errGone
 				}
 			}
-		default:
-			x.drop(m, "a server of 2026-07-28 makes no requests") // ST10
+		case jsonrpc.Request: // ST10
+			if err := x.server.Send(ctx, era.AnswerTo(m)); err != nil {
+				x.drop(m, "the server did not take the answer")
+			}
 		}
 	}
 	return false, errTimeout

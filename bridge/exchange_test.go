@@ -49,6 +49,7 @@ func (x *exchanging) ended(t *testing.T) error {
 const (
 	progressOne  = `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1}}`
 	clientGone   = `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1,"reason":"the client has gone"}}`
+	askOneNo     = `{"jsonrpc":"2.0","id":"s1","error":{"code":-32601,"message":"there is no method roots/list in 2026-07-28"}}`
 	timedOut     = `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1,"reason":"timed out"}}`
 	listenOne    = `{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen"}`
 	listenOneEnd = `{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/subscriptionId":1}}}`
@@ -61,6 +62,7 @@ func TestExchange(t *testing.T) {
 			x.server.says(progressOne)
 			time.Sleep(wait)
 			x.server.says(askOne) // ST10
+			x.server.gets(askOneNo)
 			x.server.says(`{"jsonrpc":"2.0","id":2,"result":{}}`)
 			x.server.says(progressOne)
 			x.client.gets(progressOne, progressOne)

@@ -454,23 +454,58 @@ func TestMuxGuessedID(t *testing.T) {
 	})
 }
 
-// ST10: neither side of 2026-07-28 makes requests of the other's.
-func TestMuxNoRequestsBack(t *testing.T) {
+// ST10: a server of 2026-07-28 has nothing to ask its clients. What it asks all the
+// same is answered in their place, so that it does not wait, and no client hears of it.
+func TestMuxAnswersTheServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := newMux(t, bridge.MuxOptions{})
 		a := x.dial()
 		a.says(call("1"))
 		x.up()
 		x.serverGets(call("1"))
-		x.serverSays(`{"jsonrpc":"2.0","id":1,"method":"roots/list"}`)
+		x.serverSays(`{"jsonrpc":"2.0","id":1,"method":"ping"}`)
+		x.serverGets(`{"jsonrpc":"2.0","id":1,"result":{}}`)
+		x.serverSays(`{"jsonrpc":"2.0","id":"\u0061","method":"roots/list"}`)
+		x.serverGets(`{"jsonrpc":"2.0","id":"\u0061","error":{"code":-32601,"message":"there is no method roots/list in 2026-07-28"}}`)
+		a.gets()
+		x.drops("a server of 2026-07-28 makes no requests: it is answered so")
+
 		a.says(`{"jsonrpc":"2.0","id":1,"result":{}}`)
 		a.says(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1}}`)
 		x.serverGets()
-		a.gets()
-		x.drops("a server of 2026-07-28 makes no requests", "a server of 2026-07-28 makes no requests",
-			"a client of 2026-07-28 makes no progress")
+		x.drops("a server of 2026-07-28 makes no requests", "a client of 2026-07-28 makes no progress")
 		a.says(`{"jsonrpc":"2.0","method":"notifications/vendor"}`)
 		x.serverGets(`{"jsonrpc":"2.0","method":"notifications/vendor"}`)
+		x.serverSays(`{"jsonrpc":"2.0","id":1,"result":{"x":1}}`)
+		a.gets(`1 {"jsonrpc":"2.0","id":1,"result":{"x":1}}`)
+	})
+}
+
+// ST10: a server that asks and asks, and takes no answer, costs bounded memory.
+func TestMuxAnswersBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := newMux(t, bridge.MuxOptions{})
+		a := x.dial()
+		a.says(call("1"))
+		x.up()
+		x.serverGets(call("1"))
+		const asked = 5000
+		for range asked {
+			x.serverSays(`{"jsonrpc":"2.0","id":1,"method":"ping"}`)
+		}
+		answers := 0
+		for {
+			if _, ok := soon(x.server); !ok {
+				break
+			}
+			answers++
+		}
+		x.mu.Lock()
+		dropped := len(x.dropped)
+		x.mu.Unlock()
+		if answers+dropped != asked || answers > 2000 {
+			t.Errorf("of %d questions %d were answered, and %d dropped with a word", asked, answers, dropped)
+		}
 	})
 }
 

@@ -32,8 +32,8 @@ func (s *muxServer) take(m jsonrpc.Message) {
 		s.answer(m)
 	case jsonrpc.Notification:
 		s.route(m)
-	default: // ST10
-		s.mux.drop(m, "a server of 2026-07-28 makes no requests")
+	case jsonrpc.Request:
+		s.refuse(m)
 	}
 }
 

@@ -35,14 +35,15 @@ type muxServer struct {
 	queued atomic.Int64
 	gone   chan struct{} // closed when it has ended and all that it owed is answered
 
-	again     []*muxCall    // subscriptions that it gets first
-	cancelled chan struct{} // holds one element when there is something in cancels
-	cancels   []jsonrpc.Message
-	broken    error // why nothing can be written; under mux.mu, and so is cancels
+	again   []*muxCall        // subscriptions that it gets first
+	pending chan struct{}     // holds one element when there is something in own
+	own     []jsonrpc.Message // cancellations, and answers to what the server asks
+	answers int               // how many of own are answers
+	broken  error             // why nothing can be written; under mux.mu, and so are own and answers
 
 	unsent []unsent // of the writer
 
-	bye chan struct{} // closed when cancels are written, for the Mux is closed; under mux.mu
+	bye chan struct{} // closed when own is written, for the Mux is closed; under mux.mu
 
 	lost chan struct{} // holds one element when there is something new in late
 	late []lateListen  // under mux.mu
@@ -264,7 +265,7 @@ func refusal(call *muxCall, text string, data []byte) jsonrpc.Message {
 // then learns of it before it is closed, which may take a while.
 func (x *Mux) serve(conn Conn) {
 	s := &muxServer{mux: x, conn: conn, try: TrySender(conn), out: make(chan muxItem, outBuffer),
-		gone: make(chan struct{}), cancelled: make(chan struct{}, 1), lost: make(chan struct{}, 1)}
+		gone: make(chan struct{}), pending: make(chan struct{}, 1), lost: make(chan struct{}, 1)}
 	started := time.Now()
 	var writer sync.WaitGroup
 	if x.up(s) {
@@ -365,8 +366,8 @@ func (s *muxServer) write() {
 		case it := <-s.out:
 			s.send(it.call, it.m)
 			s.queued.Add(-1)
-		case <-s.cancelled:
-			for _, m := range s.takeCancels() {
+		case <-s.pending:
+			for _, m := range s.takeOwn() {
 				s.send(nil, m)
 			}
 			s.saidAll()
@@ -458,55 +459,4 @@ func (s *muxServer) reject() {
 		}
 		s.mux.mu.Unlock()
 	}
-}
-
-// cancel tells the server that nobody waits for a call any more. The
-// notification is made anew: one with another key that differs from requestId
-// by upper and lower case only could cancel somebody else's call at a server
-// that takes the one for the other. It is called with mu held.
-func (s *muxServer) cancel(number int64, reason, meta []byte) {
-	params := append([]byte(`{"requestId":`), jsonrpc.IntID(number).String()...)
-	if _, ok := jsonrpc.Text(reason); ok {
-		params = append(append(params, `,"reason":`...), reason...)
-	}
-	if len(meta) > 0 {
-		params = append(append(params, `,"_meta":`...), meta...)
-	}
-	s.cancels = append(s.cancels, jsonrpc.NewNotification(methodCancelled, append(params, '}')))
-	signal(s.cancelled)
-}
-
-// sayGoodbye waits until the server has been told what is cancelled, because its
-// clients end with the Mux, but not for one that takes nothing.
-func (s *muxServer) sayGoodbye() {
-	bye := make(chan struct{})
-	s.mux.mu.Lock()
-	s.bye = bye
-	s.mux.mu.Unlock()
-	signal(s.cancelled)
-	t := time.NewTimer(cancelWait)
-	defer t.Stop()
-	select {
-	case <-bye:
-	case <-s.gone:
-	case <-t.C:
-	}
-}
-
-// saidAll is for sayGoodbye. The writer calls it.
-func (s *muxServer) saidAll() {
-	s.mux.mu.Lock()
-	defer s.mux.mu.Unlock()
-	if s.bye != nil && len(s.cancels) == 0 {
-		close(s.bye)
-		s.bye = nil
-	}
-}
-
-func (s *muxServer) takeCancels() []jsonrpc.Message {
-	s.mux.mu.Lock()
-	defer s.mux.mu.Unlock()
-	all := s.cancels
-	s.cancels = nil
-	return all
 }

@@ -69,3 +69,14 @@ func Unsupported(served Eras, requested string) *Refusal {
 func NotFound(method string) *Refusal {
 	return &Refusal{Code: jsonrpc.CodeMethodNotFound, Text: "there is no method " + method + " in " + NewestModern}
 }
+
+// AnswerTo is what a client of 2026-07-28 says to a request of its server (ST10).
+// That revision has none, but some servers ask all the same, and wait: a ping,
+// by which a server finds out whether somebody is there, gets a result, and
+// anything else is refused.
+func AnswerTo(request jsonrpc.Message) jsonrpc.Message {
+	if request.Method() == "ping" {
+		return jsonrpc.NewResult(request.ID(), nil)
+	}
+	return NotFound(request.Method()).Response(request.ID())
+}

@@ -94,7 +94,8 @@ type ModernClient struct {
 // The Conn takes requests and notifications that carry the _meta of a modern
 // client, and knows no session: each request is a POST, whose reply is all
 // that comes for it. Whatever Recv returns has Related set to the request's
-// id. A response, also one that says that the reply broke off, ends a request.
+// id; a request of the server's own, which this revision does not have, comes like
+// the rest of the reply, and the response to it is a POST (ST10). A response, also one that says that the reply broke off, ends a request.
 // notifications/cancelled closes the reply and is not sent (ME5).
 //
 // Send fails only when the Conn is closed, when ctx is done, or for a request

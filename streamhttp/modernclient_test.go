@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -110,16 +111,15 @@ func TestModernUnspeakable(t *testing.T) {
 }
 
 // What comes before the response on a stream belongs to its request; comments,
-// ids, retry fields and events of other names mean nothing (ME12); requests of the server
-// and strange responses are dropped, and so is what follows the response.
+// ids, retry fields and events of other names mean nothing (ME12); strange
+// responses are dropped, and so is what follows the response.
 func TestModernStream(t *testing.T) {
 	testModern(t, func(s *fakeServer, o *ModernOptions) {
 		s.onPost = func(w http.ResponseWriter, r *http.Request, m jsonrpc.Message) bool {
 			id := m.ID().String()
 			writeSSE(w, ": hello\n\nretry: 1\nid: 1\ndata:\n\nid: 2\nevent: message\ndata: "+`{"jsonrpc":"2.0","method":"notifications/n","params":{"for":`+id+`}}`+"\n\n"+
 				"event: prime\ndata: x\n\n")
-			writeSSE(w, sseEvent("", `{"jsonrpc":"2.0","id":1,"method":"sampling/createMessage"}`)+
-				sseEvent("", `{"jsonrpc":"2.0","id":"other","result":{}}`)+
+			writeSSE(w, sseEvent("", `{"jsonrpc":"2.0","id":"other","result":{}}`)+
 				sseEvent("", result(m, `{"n": 1.0}`)))
 			writeSSE(w, sseEvent("", `{"jsonrpc":"2.0","method":"notifications/late"}`)+sseEvent("", result(m, `{}`)))
 			return true
@@ -268,8 +268,7 @@ func TestModernListen(t *testing.T) {
 }
 
 // A notification is a POST that is answered 202; that something else is
-// answered concerns the log alone. Responses are of no use to a server that
-// asks nothing.
+// answered concerns the log alone.
 func TestModernNotification(t *testing.T) {
 	testModern(t, func(s *fakeServer, o *ModernOptions) {
 		s.onPost = func(w http.ResponseWriter, r *http.Request, m jsonrpc.Message) bool {
@@ -295,15 +294,62 @@ func TestModernNotification(t *testing.T) {
 			t.send(`{"jsonrpc":"2.0","method":"notifications/` + name + `"}`)
 			t.one("notifications/" + name)
 		}
-		t.send(`{"jsonrpc":"2.0","id":1,"result":{}}`)
 		t.wantNothing(2 * time.Hour)
 		if n := strings.Count(t.log.String(), "did not take a message"); n != 3 {
 			t.Errorf("%d of 3 failures are in the log: %s", n, t.log)
 		}
-		for _, r := range t.server.requests("") {
-			if r.msg.Kind() != jsonrpc.Notification {
-				t.Errorf("the server got %s", r.body)
+	})
+}
+
+// ST10: what a server asks in the reply to a request, where this revision has no
+// place for it, is received like the rest of the reply, and the answer is a POST.
+// One that is not taken concerns the log alone, and nobody waits for it.
+func TestModernServerAsks(t *testing.T) {
+	testModern(t, func(s *fakeServer, o *ModernOptions) {
+		s.onPost = func(w http.ResponseWriter, r *http.Request, m jsonrpc.Message) bool {
+			switch {
+			case m.Kind() == jsonrpc.Response && m.ID().String() == `"slow"`:
+				time.Sleep(time.Hour)
+			case m.Kind() == jsonrpc.Response && m.IsError():
+				writeStatus(w, 400, `{"jsonrpc":"2.0","error":{"code":-32600,"message":"no"}}`)
+			case m.Method() == "tools/call":
+				w.Header().Set("Content-Type", typeSSE)
+				io.WriteString(w, "data: {\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"ping\"}\n\ndata: "+result(m, `{}`)+"\n\n")
+			default:
+				return false
 			}
+			return true
+		}
+	}, func(t *modernTest) {
+		t.send(modern("7", "tools/call", `"name":"x"`))
+		t.wantRelated("7", `{"jsonrpc":"2.0","id":7,"method":"ping"}`)
+		t.wantRelated("7", `{"jsonrpc":"2.0","id":7,"result":{}}`)
+		began := time.Now()
+		for _, text := range []string{
+			`{"jsonrpc":"2.0","id":"slow","result":{}}`,
+			`{"jsonrpc":"2.0","id":8,"error":{"code":-32601,"message":"no"}}`,
+			`{"jsonrpc":"2.0","id":9,"result":{}}`,
+		} {
+			t.send(text)
+		}
+		if d := time.Since(began); d > 0 {
+			t.Errorf("the answers took %v", d)
+		}
+		t.wantNothing(2 * time.Hour)
+		var got []string
+		for _, r := range t.server.requests("") {
+			if r.msg.Kind() == jsonrpc.Response {
+				got = append(got, r.body)
+				if r.header.Get("Mcp-Protocol-Version") != "2026-07-28" || r.header["Mcp-Method"] != nil || r.header["Mcp-Name"] != nil {
+					t.Errorf("headers are %v", r.header)
+				}
+			}
+		}
+		if len(got) != 3 {
+			t.Errorf("the server got the answers %q", got)
+		}
+		if n := strings.Count(t.log.String(), "did not take an answer"); n != 2 {
+			t.Errorf("%d of 2 failures are in the log: %s", n, t.log)
 		}
 	})
 }

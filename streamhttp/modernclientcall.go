@@ -264,8 +264,10 @@ func (c *modernConn) readModernStream(call *modernCall, m jsonrpc.Message, resp 
 			return got, nil
 		case got.Kind() == jsonrpc.Notification:
 			c.notified(call, got)
-		default: // a request, which there must not be, or somebody else's response
-			c.log.Warn("message of the server dropped: it has no place in the reply to a request", "method", call.method)
+		case got.Kind() == jsonrpc.Request:
+			c.question(call, got)
+		default: // somebody else's response
+			c.log.Warn("response of the server dropped: it has no place in the reply to another request", "method", call.method)
 		}
 	}
 }

@@ -41,6 +41,7 @@ type modernConn struct {
 	in       chan jsonrpc.Message // for Recv
 	requests chan struct{}        // one element per request that has a goroutine
 	notes    chan struct{}        // and per notification
+	answers  chan struct{}        // and per answer to a request of the server
 
 	tools modernTools
 
@@ -58,6 +59,7 @@ func newModernConn(client *ModernClient, u *url.URL, header http.Header, rt http
 		// Twice MaxInFlight: a goroutine lingers a moment after its request.
 		requests: make(chan struct{}, 2*opts.MaxInFlight),
 		notes:    make(chan struct{}, clientNotes),
+		answers:  make(chan struct{}, clientNotes),
 		calls:    make(map[jsonrpc.ID]*modernCall),
 	}
 	header.Del("Host")
@@ -150,8 +152,8 @@ func (c *modernConn) Send(ctx context.Context, m jsonrpc.Message) error {
 	switch {
 	case m.Kind() == jsonrpc.Request:
 		return c.sendRequest(ctx, m)
-	case m.Kind() != jsonrpc.Notification:
-		c.log.Debug("response dropped: servers of this revision ask nothing")
+	case m.Kind() == jsonrpc.Response:
+		c.sendAnswer(m)
 	case m.Method() == "notifications/cancelled":
 		c.withdraw(m.RequestID())
 	default:

@@ -214,8 +214,13 @@ func (s *Server) answer(ctx context.Context, conn bridge.Conn, question jsonrpc.
 	err := conn.Send(ctx, question)
 	for err == nil {
 		var m jsonrpc.Message
-		if m, err = conn.Recv(ctx); err == nil && m.Kind() == jsonrpc.Response && m.ID().Equivalent(probeID) {
+		m, err = conn.Recv(ctx)
+		switch {
+		case err != nil:
+		case m.Kind() == jsonrpc.Response && m.ID().Equivalent(probeID):
 			return m, nil
+		case m.Kind() == jsonrpc.Request: // nobody else is there to answer
+			err = conn.Send(ctx, era.AnswerTo(m))
 		}
 	}
 	if ctx.Err() != nil {

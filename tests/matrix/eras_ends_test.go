@@ -130,15 +130,21 @@ func eraCannot(t *testing.T, k *visitor) {
 		if back[`"one"`].result != `{"action":"cancel"}` || back[`"two"`].error == "" || back[`"three"`].error == "" {
 			t.Errorf("questions outside of any call got the answers %v", back)
 		}
-	case k.modern && k.h.modern:
+	case k.h.modern: // which asks with requests (ST10): it is answered, and its client hears nothing
 		c := k.call(t, "tools/call", `"name":"asks"`)
 		sc := c.heard(t)
-		if k.egress != "http" { // a modern server that asks (ST10): nobody answers, nobody hears
-			sc.say(t, request(`"q"`, "roots/list", `{}`))
+		for method, want := range map[string]answer{
+			"ping":                   {result: `{}`},
+			"roots/list":             {error: `-32601`},
+			"sampling/createMessage": {error: `-32601`},
+		} {
+			got := sc.refused(t, method)
+			if got.result != want.result || !strings.Contains(got.error, want.error) {
+				t.Errorf("the server's %s got the answer %v, want %v", method, got, want)
+			}
 		}
 		sc.finish(t, `"content":[]`)
 		c.gets(t, `"content":[]`)
-		sc.seat.s.update(func() { delete(sc.seat.s.asked, `"q"`) })
 	}
 }
 

@@ -196,16 +196,29 @@ func (x *seat) take(f frame) {
 }
 
 func (x *seat) answered(m envelope) {
-	if x.h.modern {
-		x.s.fault("a response came: %s %s", m.Result, m.Error) // ST10, MI3
-		return
-	}
+	asked := false
 	x.h.update(func() {
-		if to := x.asked[string(m.ID)]; to != nil {
+		to := x.asked[string(m.ID)]
+		if asked = to != nil; asked {
 			to <- answer{string(m.Result), string(m.Error)}
 			delete(x.asked, string(m.ID))
 		}
 	})
+	if !asked && x.h.modern {
+		x.s.fault("a response came to what was not asked: %s %s", m.Result, m.Error) // ST10
+	}
+}
+
+// whoAsked returns the connection on which id was asked, nil if it was on none.
+func (h *host) whoAsked(id json.RawMessage) *seat {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, x := range h.seats {
+		if x.asked[string(id)] != nil {
+			return x
+		}
+	}
+	return nil
 }
 
 func (x *seat) notified(m envelope, params map[string]json.RawMessage) {

@@ -51,6 +51,12 @@ func (v *modernServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	case r.URL.RequestURI() != "/up/mcp?x=%2F":
 		v.fault("POST to " + r.URL.RequestURI())
+	case openErr == nil && m.isResponse() && v.answered(m, text): // to a request that this revision does not have (ST10)
+		if got := r.Header.Get("Mcp-Protocol-Version"); got != modernRevision || r.Header.Get("Mcp-Method") != "" {
+			v.fault("a response came with the headers " + fmt.Sprint(r.Header))
+		}
+		w.WriteHeader(http.StatusAccepted)
+		return
 	case openErr != nil || !m.isRequest(): // the protocol has no notification for it (ME5)
 		v.fault("POST of " + clip(text))
 		w.WriteHeader(http.StatusBadRequest)
@@ -74,6 +80,19 @@ func (v *modernServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	how := v.reply(w, r, wire, m)
 	close(wire.done)
 	s.ended(how)
+}
+
+// answered hands on an answer to a request that came in one of the replies; false:
+// there is none.
+func (v *modernServer) answered(m envelope, text string) bool {
+	v.server.mu.Lock()
+	h := v.host
+	v.server.mu.Unlock()
+	x := h.whoAsked(m.ID)
+	if x != nil {
+		x.s.deliver(frame{text: text})
+	}
+	return x != nil
 }
 
 // headers compares what the headers say with what the body says (ME1 to ME3).

@@ -136,16 +136,35 @@ func (sc *serving) ask(t testing.TB, questions ...question) {
 		sc.open = map[string]chan answer{}
 	}
 	for _, q := range questions {
-		to := make(chan answer, 1)
-		var id string
-		sc.h.update(func() {
-			sc.h.next++
-			id = fmt.Sprintf(`"q\/%d"`, sc.h.next)
-			sc.seat.asked[id] = to
-		})
-		sc.open[q.key] = to
-		sc.say(t, request(id, q.method, q.params))
+		sc.open[q.key] = sc.request(t, q)
 	}
+}
+
+// request asks by a request, as servers before 2026-07-28 do.
+func (sc *serving) request(t testing.TB, q question) chan answer {
+	t.Helper()
+	to := make(chan answer, 1)
+	var id string
+	sc.h.update(func() {
+		sc.h.next++
+		id = fmt.Sprintf(`"q\/%d"`, sc.h.next)
+		sc.seat.asked[id] = to
+	})
+	sc.say(t, request(id, q.method, q.params))
+	return to
+}
+
+// refused asks by a request in the course of a call of 2026-07-28, and returns
+// what it hears.
+func (sc *serving) refused(t testing.TB, method string) answer {
+	t.Helper()
+	select {
+	case a := <-sc.request(t, question{method: method, params: `{}`}):
+		return a
+	case <-time.After(patience):
+		t.Fatalf("the server's request %s in %s got no answer; %v", method, sc.mark, sc.h.v.wrong())
+	}
+	return answer{}
 }
 
 // answers waits for the answers to all that was asked last, by key.

@@ -3,6 +3,7 @@
 //
 //	gopeer play JOBS   run the jobs, JSON as in package script, all at once
 //	gopeer stdio       serve stdio, in both eras
+//	gopeer stdio-pings likewise, and ping the client every two seconds
 //	gopeer http        serve Streamable HTTP, with sessions, so without 2026-07-28
 //	gopeer http-modern serve Streamable HTTP as of 2026-07-28
 //	gopeer sse         serve HTTP+SSE

@@ -13,17 +13,26 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
+// pinging is how often a server pings its client that is told to, and how often
+// the client may be late (each ping has half the time) before it ends.
+const pinging, late = 2 * time.Second, 2
+
 // newServer makes a server on the Go SDK with a tool for each step.
-func newServer() *mcp.Server {
-	server := mcp.NewServer(&mcp.Implementation{Name: "sdk", Version: "1"}, &mcp.ServerOptions{
+func newServer(pings bool) *mcp.Server {
+	options := &mcp.ServerOptions{
 		PageSize:           3,
 		SubscribeHandler:   func(context.Context, *mcp.SubscribeRequest) error { return nil },
 		UnsubscribeHandler: func(context.Context, *mcp.UnsubscribeRequest) error { return nil },
-	})
+	}
+	if pings {
+		options.KeepAlive, options.KeepAliveFailureThreshold = pinging, late
+	}
+	server := mcp.NewServer(&mcp.Implementation{Name: "sdk", Version: "1"}, options)
 	type args struct {
 		Text string `json:"text,omitempty"`
 	}
@@ -38,6 +47,16 @@ func newServer() *mcp.Server {
 			ProgressToken: r.Params.GetProgressToken(), Progress: at, Total: 3})
 	}
 	add("echo", func(_ context.Context, _ *mcp.CallToolRequest, text string) (string, error) { return text, nil })
+	if pings {
+		add("outlast", func(ctx context.Context, _ *mcp.CallToolRequest, _ string) (string, error) {
+			select { // longer than a server lives whose pings nobody answers
+			case <-time.After((late + 1) * pinging):
+				return "done", nil
+			case <-ctx.Done():
+				return "", ctx.Err()
+			}
+		})
+	}
 	add("count", func(ctx context.Context, r *mcp.CallToolRequest, _ string) (string, error) {
 		if r.Params.GetProgressToken() == nil {
 			return "done", nil
@@ -120,10 +139,10 @@ func serve(ctx context.Context, args []string) error {
 	if len(args) != 1 {
 		return fmt.Errorf("what is %q?", args)
 	}
-	server := newServer()
+	server := newServer(args[0] == "stdio-pings")
 	get := func(*http.Request) *mcp.Server { return server }
 	switch args[0] {
-	case "stdio":
+	case "stdio", "stdio-pings":
 		return server.Run(ctx, &mcp.StdioTransport{})
 	case "http":
 		return serveHTTP(ctx, mcp.NewStreamableHTTPHandler(get, nil))

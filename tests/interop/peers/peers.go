@@ -159,6 +159,12 @@ func GoServer(t testing.TB, transport string) string {
 // GoStdio is the command line of that server on stdio.
 func GoStdio(t testing.TB) []string { t.Helper(); return []string{built(t, buildGoPeer), "stdio"} }
 
+// GoPings is GoStdio of one that pings its client, and ends when nobody answers.
+func GoPings(t testing.TB) []string {
+	t.Helper()
+	return []string{built(t, buildGoPeer), "stdio-pings"}
+}
+
 // GoEverything is the Go SDK's conformance server; without flags it speaks stdio.
 func GoEverything(t testing.TB) string { t.Helper(); return built(t, buildGoEverything) }
 
