@@ -75,13 +75,14 @@ func (s *scanner) split(max int) (elements [][]byte, refused string, at int) {
 // in faults, each with the id and kind that could be read: whoever takes the
 // piece answers with them (Error.Reply). An invalid element leaves the others
 // as they are (LI12), and initialize is none in a batch (J7). A batch has at
-// most max elements (0: no limit).
+// most max elements (0: no limit), and a message at most depth levels (0: no limit), as
+// for ParseDepth; the array around it is none of them.
 //
 // It takes ownership of raw, as Parse does, unless raw is an array: of that it
 // keeps copies of the elements.
-func Decode(raw []byte, batches bool, max int) (messages []Message, faults []*Error) {
+func Decode(raw []byte, batches bool, max, depth int) (messages []Message, faults []*Error) {
 	if !IsBatch(raw) {
-		m, err := Parse(raw)
+		m, err := ParseDepth(raw, depth)
 		if err != nil {
 			return nil, []*Error{err.(*Error)}
 		}
@@ -95,7 +96,7 @@ func Decode(raw []byte, batches bool, max int) (messages []Message, faults []*Er
 		return nil, []*Error{err.(*Error)}
 	}
 	for _, element := range elements {
-		m, err := Parse(bytes.Clone(element)) // cloned: no element keeps all the others in memory
+		m, err := ParseDepth(bytes.Clone(element), depth) // cloned: no element keeps all the others in memory
 		switch {
 		case err != nil:
 			faults = append(faults, err.(*Error))

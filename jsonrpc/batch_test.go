@@ -132,7 +132,7 @@ func TestDecode(t *testing.T) {
 		{"initialize in a batch", `[{"jsonrpc":"2.0","id":0,"method":"initialize"},` + note + "]", true, 9, []string{note}, "0 -32600", 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			messages, faults := Decode([]byte(c.raw), c.batches, c.max)
+			messages, faults := Decode([]byte(c.raw), c.batches, c.max, 0)
 			var got, replies []string
 			for _, m := range messages {
 				got = append(got, string(m.Bytes()))
@@ -155,7 +155,7 @@ func TestDecode(t *testing.T) {
 // The elements of a batch do not hold on to the memory it came in.
 func TestDecodeCopiesElements(t *testing.T) {
 	raw := []byte(`[{"jsonrpc":"2.0","method":"a"}]`)
-	messages, _ := Decode(raw, true, 0)
+	messages, _ := Decode(raw, true, 0, 0)
 	clear(raw)
 	if len(messages) != 1 || messages[0].Method() != "a" {
 		t.Errorf("got %v after the text has changed", messages)

@@ -3,7 +3,16 @@ package jsonrpc
 import (
 	"bytes"
 	"math"
+	"strconv"
 )
+
+// DefaultMaxDepth is how many levels of objects and arrays a message may have,
+// unless whoever parses it says otherwise (J14). Parsers of many servers recurse.
+const DefaultMaxDepth = 1000
+
+// MaxName is how many bytes an id, a progress token and a method may have (J15):
+// whoever passes a message on keeps these for as long as it is not answered.
+const MaxName = 1 << 10
 
 // field is a key that the envelope or its index knows.
 type field uint8
@@ -126,7 +135,16 @@ func trim(data []byte) (rest []byte, cut int) {
 // not JSON or not UTF-8, and keys of the envelope, and of the index, that
 // stand twice. Keys are case-sensitive; unknown members are kept. "params":null,
 // which some servers print, counts as no params. (J1, J4, J5)
-func Parse(raw []byte) (Message, error) {
+//
+// An id, a method, a progress token, or the requestId of a notification that is longer
+// than MaxName is refused (J15). What counts is how it is spelled, without quotes; but of a
+// response's id, and of a notification's token, it is what that says, because a peer may
+// spell with escapes what it repeats.
+func Parse(raw []byte) (Message, error) { return ParseDepth(raw, 0) }
+
+// ParseDepth is Parse of a message that may have at most depth levels of objects and
+// arrays, itself included (J14). 0: any number.
+func ParseDepth(raw []byte, depth int) (Message, error) {
 	data, cut := trim(raw)
 	if len(data) == 0 {
 		return Message{}, newError(CodeParseError, "no text", cut)
@@ -134,7 +152,7 @@ func Parse(raw []byte) (Message, error) {
 	if len(data) > math.MaxInt32 {
 		return Message{}, newError(CodeInvalidRequest, "the message is longer than 2 GiB", math.MaxInt32)
 	}
-	p := parser{scanner: scanner{data: data}}
+	p := parser{scanner: scanner{data: data, most: depth}}
 	if p.message() {
 		return p.m, nil
 	}
@@ -148,7 +166,7 @@ func (p *parser) error(cut int) *Error {
 	} else {
 		e = newError(CodeInvalidRequest, p.shape, cut+p.shapeAt)
 	}
-	if p.m.id.end > 0 && !p.nullID && !p.twoIDs {
+	if p.m.id.end > 0 && !p.nullID && !p.twoIDs && !p.tooLong(p.m.id) {
 		e.ID = ID{string(p.cut(p.m.id))}
 	}
 	e.Kind, e.Marked = p.seen.kind(p.fault == ""), p.seen.has(fieldJSONRPC)
@@ -177,6 +195,9 @@ func (p *parser) message() (ok bool) {
 		p.value()
 	}
 	p.end()
+	if p.deepAt > 0 {
+		p.refuse(p.deepAt, "more than "+strconv.Itoa(p.most)+" levels of objects and arrays, which is the limit (--max-depth),")
+	}
 	if p.fault == "" && p.shape == "" {
 		p.finish()
 	}
@@ -386,8 +407,11 @@ func (p *parser) finish() {
 	case method && p.badParams:
 		p.refuse(int(p.m.params.start), "the params must be an object or an array")
 	}
-	p.m.raw = p.data[:len(p.data):len(p.data)]
 	p.m.kind = p.seen.kind(true)
+	if p.bounds(); p.shape != "" {
+		return
+	}
+	p.m.raw = p.data[:len(p.data):len(p.data)]
 	p.m.failure = failure
 	p.m.breaks = p.breaks
 	if p.m.id.end > 0 {
@@ -396,12 +420,48 @@ func (p *parser) finish() {
 	if method {
 		p.m.known = knownMethods.find(p.cut(span{p.m.method.start + 1, p.m.method.end - 1}))
 	}
+	if p.m.kind == Response {
+		p.m.extended = p.m.extended || p.seen.has(fieldParams)
+	}
+}
+
+// bounds puts the progress token into the index, and refuses what is longer than MaxName.
+func (p *parser) bounds() {
 	switch p.m.kind {
 	case Request:
 		p.m.token = p.metaToken
+		p.bound("the id", p.m.id)
+		p.bound("the progress token", p.m.token)
 	case Notification:
 		p.m.token = p.token
+		p.bound("params.requestId", p.m.requestID)
+		p.boundSaid("the progress token", p.m.token)
 	case Response:
-		p.m.extended = p.m.extended || p.seen.has(fieldParams)
+		p.boundSaid("the id", p.m.id)
 	}
+	p.bound("the method", p.m.method)
+}
+
+// boundSaid refuses a value that says more than MaxName bytes: of what a peer repeats, with
+// escapes perhaps where it had none.
+func (p *parser) boundSaid(name string, s span) {
+	if !p.tooLong(s) {
+		return
+	}
+	if said, ok := Text(p.cut(s)); !ok || len(said) > MaxName {
+		p.bound(name, s)
+	}
+}
+
+// bound refuses a value that is longer than MaxName.
+func (p *parser) bound(name string, s span) {
+	if p.tooLong(s) {
+		p.refuse(int(s.start), name+" is longer than "+strconv.Itoa(MaxName)+" bytes, which is the limit,")
+	}
+}
+
+// tooLong reports whether a value, a string's without its quotes, is longer than MaxName.
+func (p *parser) tooLong(s span) bool {
+	length := int(s.end - s.start)
+	return length > MaxName && (length > MaxName+2 || p.data[s.start] != '"')
 }

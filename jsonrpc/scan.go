@@ -16,6 +16,17 @@ type scanner struct {
 	breaks  bool   // a line break stands between two tokens
 	fault   string // the first fault, "" when there is none
 	faultAt int
+
+	most   int // how many levels of objects and arrays there may be; 0: any number
+	level  int // those that open has stepped into
+	deepAt int // where the first one stands that is deeper than most; 0: none is
+}
+
+// nest takes note of the object or array that begins at pos, and is the level-th from the outermost.
+func (s *scanner) nest(level int) {
+	if s.most > 0 && level > s.most && s.deepAt == 0 {
+		s.deepAt = s.pos
+	}
 }
 
 func (s *scanner) fail(at int, fault string) bool {
@@ -66,12 +77,14 @@ func (s *scanner) unexpected(want string) bool {
 
 // open steps into the object at pos. It reports whether a key follows.
 func (s *scanner) open() bool {
+	s.nest(s.level + 1)
 	s.pos++
 	s.space()
 	if s.peek() == '}' {
 		s.pos++
 		return false
 	}
+	s.level++
 	return true
 }
 
@@ -89,6 +102,7 @@ func (s *scanner) next() bool {
 		return true
 	case '}':
 		s.pos++
+		s.level--
 		return false
 	}
 	return s.unexpected("a comma or the end of the object")
@@ -150,6 +164,7 @@ func (s *scanner) value() bool {
 		}
 		if !done {
 			object := s.peek() == '{'
+			s.nest(s.level + l.depth + 1)
 			s.pos++
 			s.space()
 			switch c := s.peek(); {

@@ -200,7 +200,7 @@ func FuzzDecode(f *testing.F) {
 		f.Add([]byte("["+s+"]"), false, uint8(0))
 	}
 	f.Fuzz(func(t *testing.T, raw []byte, batches bool, max uint8) {
-		messages, faults := Decode(bytes.Clone(raw), batches, int(max))
+		messages, faults := Decode(bytes.Clone(raw), batches, int(max), 0)
 		want := 1
 		if elements, err := SplitBatch(raw, int(max)); batches && err == nil {
 			want = len(elements)
