@@ -95,6 +95,7 @@ type Settings struct {
 	DrainTimeout   time.Duration
 	Grace          time.Duration
 	MaxMessageSize int // bytes
+	MaxDepth       int // levels of objects and arrays in a message
 	AllowTools     []string
 	IgnoreTools    []string
 	Transport      string // http-first, sse-first, http-only or sse-only
@@ -123,6 +124,7 @@ func DefaultSettings() Settings {
 		DrainTimeout:   30 * time.Second,
 		Grace:          5 * time.Second,
 		MaxMessageSize: 64 << 20,
+		MaxDepth:       1000,
 		Transport:      "http-first",
 		ConnectTimeout: 10 * time.Second,
 		ResumeTimeout:  15 * time.Second,

@@ -34,6 +34,7 @@ var settings = map[string]func(p *parser, s *Settings, m member){
 	"drainTimeout":   func(p *parser, s *Settings, m member) { p.duration(m, &s.DrainTimeout) },
 	"grace":          func(p *parser, s *Settings, m member) { p.duration(m, &s.Grace) },
 	"maxMessageSize": func(p *parser, s *Settings, m member) { p.size(m, &s.MaxMessageSize) },
+	"maxDepth":       func(p *parser, s *Settings, m member) { p.integer(m, 1, &s.MaxDepth) },
 	"allowTools":     func(p *parser, s *Settings, m member) { p.globs(m, &s.AllowTools) },
 	"ignoreTools":    func(p *parser, s *Settings, m member) { p.globs(m, &s.IgnoreTools) },
 	"transport":      func(p *parser, s *Settings, m member) { p.oneOf(m, &s.Transport, modes...) },

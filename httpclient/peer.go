@@ -224,7 +224,7 @@ func (p *Peer) RefusalFault(resp *http.Response) *Fault {
 	if err != nil {
 		return fault
 	}
-	if m, err := jsonrpc.Parse(raw); err == nil && m.IsError() {
+	if m, err := jsonrpc.ParseDepth(raw, jsonrpc.DefaultMaxDepth); err == nil && m.IsError() {
 		fault.Own = m
 	} else if MediaType(resp) == "text/plain" {
 		if detail := plainDetail(raw, p.url); detail != "" {

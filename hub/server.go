@@ -57,6 +57,7 @@ type Spec struct {
 	ParkTimeout time.Duration
 
 	MaxMessageSize int           // of a client's message, in bytes. 0: 64 MiB
+	MaxDepth       int           // levels of objects and arrays in a client's message (J14). 0: jsonrpc.DefaultMaxDepth
 	MaxSessions    int           // of each transport; more are answered 503. 0: DefaultMaxSessions
 	SessionTimeout time.Duration // idle Streamable HTTP sessions end after it. 0: 30 min; negative: never
 
@@ -145,21 +146,21 @@ func newServer(spec Spec, base string, o *Options, all *places) (*server, error)
 	// forgotten is renewed: the client notices nothing (LE5). Where the
 	// connection is the session, its end tells the client (C.6).
 	s.streams = streamhttp.NewHandler(up.Legacy(true, pump), streamhttp.HandlerOptions{
-		Guard: o.Guard, MaxMessageSize: spec.MaxMessageSize, MaxSessions: spec.MaxSessions,
+		Guard: o.Guard, MaxMessageSize: spec.MaxMessageSize, MaxDepth: spec.MaxDepth, MaxSessions: spec.MaxSessions,
 		SessionTimeout: spec.SessionTimeout, Stateless: spec.Isolation == upstream.PerRequest, Admit: enter, Logger: s.log,
 		Eras: spec.Clients, Modern: up.Exchange(pump), ToolSchema: up.ToolSchema,
 	})
 	// A process starts with the first message, not with the connection.
 	once := bridge.AwaitFirst(up.Handler(false, pump), firstMessage)
 	s.events = legacysse.NewHandler(bridge.AwaitFirst(up.LegacyOnly(pump), firstMessage), legacysse.HandlerOptions{
-		Guard: o.Guard, MaxMessageSize: spec.MaxMessageSize, MaxSessions: spec.MaxSessions, Admit: enter, Logger: s.log,
+		Guard: o.Guard, MaxMessageSize: spec.MaxMessageSize, MaxDepth: spec.MaxDepth, MaxSessions: spec.MaxSessions, Admit: enter, Logger: s.log,
 		MessageURL: func(r *http.Request) string { return o.publicPrefix(r) + base + "/message" },
 	})
 	s.sockets = ws.NewHandler(once, ws.HandlerOptions{
-		Guard: o.Guard, MaxMessageSize: spec.MaxMessageSize, MaxSessions: spec.MaxSessions, Admit: enter, Logger: s.log,
+		Guard: o.Guard, MaxMessageSize: spec.MaxMessageSize, MaxDepth: spec.MaxDepth, MaxSessions: spec.MaxSessions, Admit: enter, Logger: s.log,
 	})
 	s.lines = stdio.NewServer(up.Handler(true, pump), stdio.ServerOptions{
-		MaxMessageSize: spec.MaxMessageSize, MaxSessions: spec.MaxSessions, Admit: enter, Logger: s.log,
+		MaxMessageSize: spec.MaxMessageSize, MaxDepth: spec.MaxDepth, MaxSessions: spec.MaxSessions, Admit: enter, Logger: s.log,
 	})
 	return s, nil
 }

@@ -42,6 +42,77 @@ func TestDepth(t *testing.T) {
 	}
 }
 
+// J14: the message itself is the first level; wherever the deepest one stands, one more than the limit is
+// refused, with the id, also if that stands behind it. Without a limit any number will do.
+func TestParseDepth(t *testing.T) {
+	for _, text := range []string{
+		`{"jsonrpc":"2.0","method":"a","params":[[{}]],"id":5}`,
+		`{"jsonrpc":"2.0","method":"a","params":{"_meta":{"a":[]}},"id":5}`,
+		`{"jsonrpc":"2.0","method":"a","params":{"a":{"b":{"c":1}}},"id":5}`,
+		`{"jsonrpc":"2.0","method":"a","params":{"_meta":{"a":1},"b":[{},[],{"c":1}],"c":[[1],[2]]},"id":5}`,
+		`{"jsonrpc":"2.0","x":[[[1]]],"method":"a","id":5}`,
+		`{"jsonrpc":"2.0","x":{"":{}},"result":{"a":{},"b":[[]]},"id":5}`,
+		`{"jsonrpc":"2.0","x":{"":{}},"error":{"code":1,"message":"","data":[[]]},"id":5}`,
+	} {
+		for _, enough := range []int{0, -1, 4, 1000} {
+			if m, err := ParseDepth([]byte(text), enough); err != nil || m.ID() != IntID(5) {
+				t.Errorf("%s: with %d levels: %v", text, enough, err)
+			}
+		}
+		for few := 1; few < 4; few++ {
+			_, err := ParseDepth([]byte(text), few)
+			if e, ok := err.(*Error); !ok || e.Code != CodeInvalidRequest || e.ID != IntID(5) || !strings.Contains(e.Message, "--max-depth") {
+				t.Errorf("%s: with %d levels: %+v", text, few, err)
+			}
+		}
+	}
+	batch := `[{"jsonrpc":"2.0","id":1,"result":[[]]},{"jsonrpc":"2.0","id":2,"result":[[[]]]}]`
+	messages, faults := Decode([]byte(batch), true, 0, 3)
+	if len(messages) != 1 || messages[0].ID() != IntID(1) || len(faults) != 1 || faults[0].ID != IntID(2) {
+		t.Errorf("a batch: %v, %v", messages, faults)
+	}
+}
+
+// J15: what counts is how an id is spelled; of an answer's, and of the token of progress, what it says.
+func TestNameLengths(t *testing.T) {
+	long, fits := strings.Repeat("x", MaxName+1), strings.Repeat("x", MaxName)
+	escaped := strings.Repeat(`\u0078`, MaxName/2)
+	for _, c := range []struct{ text, fault string }{
+		{`{"jsonrpc":"2.0","method":"a","id":"%s"}`, "the id"},
+		{`{"jsonrpc":"2.0","method":"%s"}`, "the method"},
+		{`{"jsonrpc":"2.0","id":1,"method":"a","params":{"_meta":{"progressToken":"%s"}}}`, "the progress token"},
+		{`{"jsonrpc":"2.0","method":"a","params":{"requestId":"%s"}}`, "params.requestId"},
+		{`{"jsonrpc":"2.0","method":"a","params":{"progressToken":"%s"}}`, ""},
+		{`{"jsonrpc":"2.0","result":{},"id":"%s"}`, ""},
+		{`{"jsonrpc":"2.0","error":{"code":1,"message":""},"id":"%s"}`, ""},
+	} {
+		mustParse(t, strings.Replace(c.text, "%s", fits, 1))
+		if e := parseError(t, strings.Replace(c.text, "%s", long, 1)); e.Code != CodeInvalidRequest || len(e.ID.String()) > 1 || !strings.Contains(e.Message, "longer than 1024 bytes") {
+			t.Errorf("%s: %+v", c.text, e)
+		}
+		text := strings.Replace(c.text, "%s", escaped, 1)
+		if c.fault == "" {
+			mustParse(t, text)
+		} else if e := parseError(t, text); !strings.Contains(e.Message, c.fault+" is longer") {
+			t.Errorf("%s: with escapes: %+v", c.text, e)
+		}
+	}
+	// Params that only have such a name are nobody's business.
+	for _, text := range []string{
+		`{"jsonrpc":"2.0","id":1,"method":"a","params":{"requestId":"%s","progressToken":"%s","taskId":"%s"}}`,
+		`{"jsonrpc":"2.0","id":1,"result":{"id":"%s"}}`,
+	} {
+		mustParse(t, strings.ReplaceAll(text, "%s", long))
+	}
+	digits := strings.Repeat("1", MaxName)
+	mustParse(t, `{"jsonrpc":"2.0","id":`+digits+`,"method":"a"}`)
+	parseError(t, `{"jsonrpc":"2.0","id":`+digits+`1,"method":"a"}`)
+	// An id that is too long is not repeated with another fault either.
+	if e := parseError(t, `{"id":"`+long+`","method":"a"}`); !e.ID.IsZero() || e.Kind != Request {
+		t.Errorf("got %+v", e)
+	}
+}
+
 // A message of 64 MiB is parsed where it lies, not copied.
 func TestLarge(t *testing.T) {
 	if testing.Short() {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/httpclient"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/renew"
 )
 
@@ -61,6 +62,10 @@ type ClientOptions struct {
 	// ends the stream. 0 means DefaultClientMaxMessageSize.
 	MaxMessageSize int
 
+	// MaxDepth bounds the levels of objects and arrays in a message from the server (J14).
+	// 0 means jsonrpc.DefaultMaxDepth; negative, any number.
+	MaxDepth int
+
 	// MaxInFlight bounds the requests in progress. One more is answered with
 	// an error. 0 means DefaultClientMaxInFlight.
 	MaxInFlight int
@@ -103,6 +108,7 @@ type ClientOptions struct {
 
 func (o ClientOptions) withDefaults() ClientOptions {
 	o.MaxMessageSize = cmp.Or(o.MaxMessageSize, DefaultClientMaxMessageSize)
+	o.MaxDepth = cmp.Or(o.MaxDepth, jsonrpc.DefaultMaxDepth)
 	o.MaxInFlight = cmp.Or(o.MaxInFlight, DefaultClientMaxInFlight)
 	o.ConnectTimeout = cmp.Or(o.ConnectTimeout, DefaultClientConnectTimeout)
 	o.EndpointTimeout = cmp.Or(o.EndpointTimeout, DefaultClientEndpointTimeout)

@@ -210,7 +210,7 @@ func (c *clientConn) incoming(raw []byte, session *clientSession) {
 		}
 	}
 	for _, element := range elements {
-		m, err := jsonrpc.Parse(element)
+		m, err := jsonrpc.ParseDepth(element, c.opts.MaxDepth)
 		if err != nil {
 			c.log.Warn("event of the server dropped", "error", err)
 			e, ok := errors.AsType[*jsonrpc.Error](err)

@@ -90,7 +90,7 @@ func sessionID(u *url.URL) string {
 // decode returns the messages in a body, and what the bridge itself has to
 // say on the event stream; or it answers the request.
 func (h *Handler) decode(w http.ResponseWriter, r *http.Request, s *session, body []byte) (messages, replies []jsonrpc.Message, ok bool) {
-	messages, faults := jsonrpc.Decode(body, s.revision.Batches(), h.opts.MaxBatch)
+	messages, faults := jsonrpc.Decode(body, s.revision.Batches(), h.opts.MaxBatch, h.opts.MaxDepth)
 	messages, faults = s.brokenAnswers(messages, faults)
 	if len(messages) == 0 && len(faults) == 1 {
 		httpserver.WriteError(w, r, http.StatusBadRequest, faults[0].Code, faults[0].ID, faults[0].Message)

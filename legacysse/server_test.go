@@ -456,7 +456,7 @@ func TestSlowReader(t *testing.T) {
 		const n = 1000
 		go func() {
 			for range n {
-				if err := p.Send(context.Background(), msg(`{"jsonrpc":"2.0","method":"`+strings.Repeat("x", 4000)+`"}`)); err != nil {
+				if err := p.Send(context.Background(), msg(`{"jsonrpc":"2.0","method":"x","params":["`+strings.Repeat("x", 4000)+`"]}`)); err != nil {
 					t.Error(err)
 				}
 			}
@@ -715,7 +715,7 @@ func TestBodies(t *testing.T) {
 		}
 		w.Close()
 
-		large := `{"jsonrpc":"2.0","method":"` + strings.Repeat("x", 90_000) + `"}`
+		large := `{"jsonrpc":"2.0","method":"x","params":["` + strings.Repeat("x", 90_000) + `"]}`
 		one, two := c.post(large), c.post(large)
 		three := c.post(large)
 		three.want(http.StatusServiceUnavailable, "try again")

@@ -36,7 +36,7 @@ func (d *Dialer) Modern() bridge.Dialer {
 func (d *Dialer) modern() *streamhttp.ModernClient {
 	return &streamhttp.ModernClient{URL: d.URL, Options: streamhttp.ModernOptions{
 		Header: d.Options.Header, TLS: d.Options.TLS, ConnectTimeout: d.Options.ConnectTimeout,
-		MaxMessageSize: d.Options.MaxMessageSize, Logger: d.Options.Logger,
+		MaxMessageSize: d.Options.MaxMessageSize, MaxDepth: d.Options.MaxDepth, Logger: d.Options.Logger,
 	}}
 }
 

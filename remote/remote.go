@@ -71,6 +71,10 @@ type Options struct {
 	// 0 means the default of the transport.
 	MaxMessageSize int
 
+	// MaxDepth bounds the levels of objects and arrays in a message from the server (J14).
+	// 0 means jsonrpc.DefaultMaxDepth; negative, any number.
+	MaxDepth int
+
 	// ConnectTimeout bounds dialling. 0 means the default of the transport.
 	ConnectTimeout time.Duration
 
@@ -160,7 +164,7 @@ func (d *Dialer) Dial(ctx context.Context) (bridge.Conn, error) {
 		return d.dialSocket(ctx)
 	case "ws", "wss":
 		return (&ws.Client{URL: d.URL, Options: ws.ClientOptions{
-			Header: d.Options.Header, MaxMessageSize: d.Options.MaxMessageSize, ConnectTimeout: d.Options.ConnectTimeout, TLS: d.Options.TLS,
+			Header: d.Options.Header, MaxMessageSize: d.Options.MaxMessageSize, MaxDepth: d.Options.MaxDepth, ConnectTimeout: d.Options.ConnectTimeout, TLS: d.Options.TLS,
 			NoRenew: d.Options.NoRenew, TellRenewed: d.Options.TellRenewed, Logger: d.Options.Logger,
 		}}).Dial(ctx)
 	}
@@ -185,7 +189,7 @@ func (d *Dialer) dialSocket(ctx context.Context) (bridge.Conn, error) {
 		return nil, err
 	}
 	socket.ConnectTimeout = d.Options.ConnectTimeout
-	socket.Options.MaxMessageSize = d.Options.MaxMessageSize
+	socket.Options.MaxMessageSize, socket.Options.MaxDepth = d.Options.MaxMessageSize, d.Options.MaxDepth
 	socket.Options.OnNoise = func(size int, reason string) {
 		d.log().Warn("line of the server skipped: no valid message", "bytes", size, "reason", reason)
 	}
@@ -228,13 +232,13 @@ func (d *Dialer) dialer(t transport, report bool, estate *renew.Estate) bridge.D
 		return d.dialers(t)
 	case t == streamable:
 		return &streamhttp.Client{URL: d.URL, Options: streamhttp.ClientOptions{
-			Header: d.Options.Header, MaxMessageSize: d.Options.MaxMessageSize, ConnectTimeout: d.Options.ConnectTimeout, TLS: d.Options.TLS,
+			Header: d.Options.Header, MaxMessageSize: d.Options.MaxMessageSize, MaxDepth: d.Options.MaxDepth, ConnectTimeout: d.Options.ConnectTimeout, TLS: d.Options.TLS,
 			NoRenew: d.Options.NoRenew, TellRenewed: d.Options.TellRenewed, ResumeTimeout: d.Options.ResumeTimeout,
 			ReportUnopened: report, Estate: estate, Renewed: renewed, Opened: d.Options.Opened, Upgraded: d.Options.Upgraded, Logger: d.Options.Logger,
 		}}
 	}
 	return &legacysse.Client{URL: d.URL, Options: legacysse.ClientOptions{
-		Header: d.Options.Header, MaxMessageSize: d.Options.MaxMessageSize, ConnectTimeout: d.Options.ConnectTimeout, TLS: d.Options.TLS,
+		Header: d.Options.Header, MaxMessageSize: d.Options.MaxMessageSize, MaxDepth: d.Options.MaxDepth, ConnectTimeout: d.Options.ConnectTimeout, TLS: d.Options.TLS,
 		NoRenew: d.Options.NoRenew, TellRenewed: d.Options.TellRenewed, ReportUnopened: report, Estate: estate, Renewed: renewed, Logger: d.Options.Logger,
 	}}
 }

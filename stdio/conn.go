@@ -6,6 +6,7 @@ package stdio
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,6 +46,10 @@ type Options struct {
 	// direction of Recv; 0 means DefaultMaxMessageSize. A longer one is thrown
 	// away as it arrives, but whoever waits for it gets an error.
 	MaxMessageSize int
+
+	// MaxDepth is how many levels of objects and arrays a message may have, in the
+	// direction of Recv (J14); 0 means jsonrpc.DefaultMaxDepth, negative any number.
+	MaxDepth int
 
 	// AcceptBatch says whether a client may send arrays now (ST5: only when
 	// 2025-03-26 was negotiated). nil means that the Conn finds out: the answer
@@ -110,6 +115,7 @@ func newConn(r io.Reader, w io.Writer, closer func() error, opts Options, abando
 	if opts.MaxMessageSize <= 0 {
 		opts.MaxMessageSize = DefaultMaxMessageSize
 	}
+	opts.MaxDepth = cmp.Or(opts.MaxDepth, jsonrpc.DefaultMaxDepth)
 	if closer == nil {
 		closer = func() error { return nil }
 	}
@@ -226,7 +232,7 @@ func (c *Conn) message(ctx context.Context, ln line) (jsonrpc.Message, error) {
 	if !ln.owned {
 		text = bytes.Clone(text)
 	}
-	m, err := jsonrpc.Parse(text)
+	m, err := jsonrpc.ParseDepth(text, c.opts.MaxDepth)
 	if err != nil {
 		return c.invalid(ctx, ln.size, asError(err))
 	}
@@ -263,7 +269,7 @@ func (c *Conn) array(ctx context.Context, ln line) (jsonrpc.Message, error) {
 		accept, limit = c.acceptsBatch(), maxBatch
 	}
 	// The text is not ours, but of an array only copies of the elements are kept.
-	batch, faults := jsonrpc.Decode(ln.text, accept, limit)
+	batch, faults := jsonrpc.Decode(ln.text, accept, limit, c.opts.MaxDepth)
 	for _, m := range batch {
 		c.received(m)
 	}

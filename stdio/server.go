@@ -26,6 +26,7 @@ const (
 // ServerOptions tune a SocketServer. The zero value works.
 type ServerOptions struct {
 	MaxMessageSize int          // bytes in a line from a client (J9). 0: DefaultMaxMessageSize
+	MaxDepth       int          // levels of objects and arrays in a message (J14). 0: jsonrpc.DefaultMaxDepth; negative: any number
 	MaxSessions    int          // connections at once; more are refused. 0: 1000
 	Admit          bridge.Admit // asked when a client has sent its first message; nil admits everybody
 	Logger         hclog.Logger // nil: silence
@@ -154,7 +155,7 @@ func (s *SocketServer) take(nc net.Conn) {
 	}
 	*count++
 	s.wg.Go(func() {
-		conn := newSocketConn(nc, Options{Peer: Client, MaxMessageSize: s.opts.MaxMessageSize, OnNoise: s.noise})
+		conn := newSocketConn(nc, Options{Peer: Client, MaxMessageSize: s.opts.MaxMessageSize, MaxDepth: s.opts.MaxDepth, OnNoise: s.noise})
 		serve(conn)
 		conn.Close()
 		s.mu.Lock()

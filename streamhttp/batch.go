@@ -51,7 +51,7 @@ func (h *Handler) parseBatch(w http.ResponseWriter, r *http.Request, body []byte
 		return nil, nil, false
 	}
 	for _, part := range parts {
-		m, err := jsonrpc.Parse(part)
+		m, err := jsonrpc.ParseDepth(part, h.opts.MaxDepth)
 		if err != nil {
 			e := asError(err)
 			id := e.ID

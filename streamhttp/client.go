@@ -45,6 +45,10 @@ type ClientOptions struct {
 	// 0 means DefaultClientMaxMessageSize.
 	MaxMessageSize int
 
+	// MaxDepth bounds the levels of objects and arrays in a message from the server (J14).
+	// 0 means jsonrpc.DefaultMaxDepth; negative, any number.
+	MaxDepth int
+
 	// MaxInFlight bounds the requests in progress. One more is answered with
 	// an error: to wait would hold up the responses and cancellations behind
 	// it, and they may be what the others need to end.
@@ -121,6 +125,7 @@ type ClientOptions struct {
 
 func (o ClientOptions) withDefaults() ClientOptions {
 	o.MaxMessageSize = cmp.Or(o.MaxMessageSize, DefaultClientMaxMessageSize)
+	o.MaxDepth = cmp.Or(o.MaxDepth, jsonrpc.DefaultMaxDepth)
 	o.MaxInFlight = cmp.Or(o.MaxInFlight, DefaultClientMaxInFlight)
 	o.ConnectTimeout = cmp.Or(o.ConnectTimeout, DefaultClientConnectTimeout)
 	o.InitializeTimeout = cmp.Or(o.InitializeTimeout, DefaultClientInitializeTimeout)

@@ -288,7 +288,7 @@ func (c *clientConn) incoming(raw []byte, from *clientCall, session *clientSessi
 }
 
 func (c *clientConn) incomingOne(raw []byte, from *clientCall, session *clientSession) *httpclient.Fault {
-	m, err := jsonrpc.Parse(raw)
+	m, err := jsonrpc.ParseDepth(raw, c.opts.MaxDepth)
 	if err != nil {
 		return c.peer.InvalidFault(err)
 	}

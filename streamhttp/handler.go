@@ -57,6 +57,7 @@ type HandlerOptions struct {
 	Stateless bool
 
 	MaxMessageSize int           // bytes in a body; more is answered 413. 0: 64 MiB
+	MaxDepth       int           // levels of objects and arrays in a message (J14). 0: jsonrpc.DefaultMaxDepth; negative: any number
 	MaxSessions    int           // more are answered 503 with Retry-After, as are twice as many servers that run or are being stopped; with Stateless, POSTs at once. 0: 1000
 	MaxBodies      int           // bytes of all bodies that are being read or wait for their server; beyond, 503. Negative: no limit. 0: 4 x MaxMessageSize
 	MaxExchanges   int           // modern requests at once; more are answered 503 with Retry-After. 0: 10 x MaxSessions
@@ -86,6 +87,7 @@ type HandlerOptions struct {
 
 func (o HandlerOptions) withDefaults() HandlerOptions {
 	o.MaxMessageSize = cmp.Or(o.MaxMessageSize, 64<<20)
+	o.MaxDepth = cmp.Or(o.MaxDepth, jsonrpc.DefaultMaxDepth)
 	o.MaxBodies = cmp.Or(o.MaxBodies, 4*o.MaxMessageSize)
 	o.MaxSessions = cmp.Or(o.MaxSessions, 1000)
 	o.MaxExchanges = cmp.Or(o.MaxExchanges, 10*o.MaxSessions)

@@ -46,6 +46,10 @@ type ModernOptions struct {
 	// 0 means DefaultClientMaxMessageSize.
 	MaxMessageSize int
 
+	// MaxDepth bounds the levels of objects and arrays in a message from the server (J14).
+	// 0 means jsonrpc.DefaultMaxDepth; negative, any number.
+	MaxDepth int
+
 	// MaxInFlight bounds the requests in progress, subscriptions/listen among
 	// them. One more is answered with an error: to wait would hold up the
 	// cancellations behind it. 0 means DefaultModernMaxInFlight.
@@ -68,6 +72,7 @@ type ModernOptions struct {
 func (o ModernOptions) withDefaults() ModernOptions {
 	o.ConnectTimeout = cmp.Or(o.ConnectTimeout, DefaultClientConnectTimeout)
 	o.MaxMessageSize = cmp.Or(o.MaxMessageSize, DefaultClientMaxMessageSize)
+	o.MaxDepth = cmp.Or(o.MaxDepth, jsonrpc.DefaultMaxDepth)
 	o.MaxInFlight = cmp.Or(o.MaxInFlight, DefaultModernMaxInFlight)
 	if o.Logger == nil {
 		o.Logger = hclog.NewNullLogger()

@@ -217,7 +217,7 @@ func (c *modernConn) readModernBody(m jsonrpc.Message, resp *http.Response) (jso
 	case len(bytes.TrimSpace(raw)) == 0:
 		return jsonrpc.Message{}, c.noModernAnswer(resp.StatusCode)
 	}
-	answer, err := jsonrpc.Parse(raw)
+	answer, err := jsonrpc.ParseDepth(raw, c.opts.MaxDepth)
 	switch {
 	case err != nil:
 		return jsonrpc.Message{}, c.peer.InvalidFault(err)
@@ -256,7 +256,7 @@ func (c *modernConn) readModernStream(call *modernCall, m jsonrpc.Message, resp 
 		case len(event.Data) == 0, event.Name != "" && event.Name != "message":
 			continue
 		}
-		got, err := jsonrpc.Parse(event.Data)
+		got, err := jsonrpc.ParseDepth(event.Data, c.opts.MaxDepth)
 		switch {
 		case err != nil:
 			return jsonrpc.Message{}, c.peer.InvalidFault(err)

@@ -41,7 +41,7 @@ func (h *Handler) servePOST(w http.ResponseWriter, r *http.Request) {
 		h.serveBatch(w, r, body, share)
 		return
 	}
-	m, err := jsonrpc.Parse(body)
+	m, err := jsonrpc.ParseDepth(body, h.opts.MaxDepth)
 	if err != nil {
 		e := asError(err)
 		httpserver.WriteError(w, r, http.StatusBadRequest, e.Code, e.ID, e.Message)

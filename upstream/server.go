@@ -68,6 +68,10 @@ type Spec struct {
 	// 0 means the transport's default.
 	MaxMessageSize int
 
+	// MaxDepth bounds the levels of objects and arrays in a message from the server (J14).
+	// 0 means jsonrpc.DefaultMaxDepth; negative, any number.
+	MaxDepth int
+
 	// Logger is told of starts, ends and stderr. nil means no logging.
 	Logger hclog.Logger
 }
@@ -140,7 +144,7 @@ func New(spec Spec) (*Server, error) {
 		return nil, err
 	}
 	opts := spec.Remote
-	opts.MaxMessageSize, opts.Logger = spec.MaxMessageSize, s.log
+	opts.MaxMessageSize, opts.MaxDepth, opts.Logger = spec.MaxMessageSize, spec.MaxDepth, s.log
 	opts.Opened = func(session bool) { s.sessionless.Store(!session) }
 	opts.ToolsChanged = s.forgetTools
 	if spec.Protocol == era.Auto {
@@ -167,7 +171,7 @@ func (s *Server) command() bridge.Dialer {
 	// The name says which command it is: there may be secrets in its arguments.
 	started := func(pid int) { s.log.Debug("server process started", "pid", pid) }
 	return &stdio.Command{Spec: spec, OnStart: started, Options: stdio.Options{
-		MaxMessageSize: s.spec.MaxMessageSize,
+		MaxMessageSize: s.spec.MaxMessageSize, MaxDepth: s.spec.MaxDepth,
 		OnNoise: func(n int, reason string) {
 			if lines, bytes, due := skipped.add(time.Now(), n); due {
 				s.log.Warn("output of the server skipped", "lines", lines, "bytes", bytes, "reason", reason)

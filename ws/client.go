@@ -12,6 +12,7 @@ import (
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/httpclient"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
 // ErrSessionLost is what Recv ends with after the connection was lost, where
@@ -37,6 +38,10 @@ type ClientOptions struct {
 	// MaxMessageSize bounds a message from the server, in bytes. A longer one
 	// ends the connection. 0 means DefaultMaxMessageSize.
 	MaxMessageSize int
+
+	// MaxDepth bounds the levels of objects and arrays in a message from the server (J14).
+	// 0 means jsonrpc.DefaultMaxDepth; negative, any number.
+	MaxDepth int
 
 	// ConnectTimeout bounds dialling, the TLS handshake and the reply to the
 	// upgrade, each. With a Transport, thrice as long bounds all of it.
@@ -68,6 +73,7 @@ type ClientOptions struct {
 
 func (o ClientOptions) withDefaults() ClientOptions {
 	o.MaxMessageSize = cmp.Or(o.MaxMessageSize, DefaultMaxMessageSize)
+	o.MaxDepth = cmp.Or(o.MaxDepth, jsonrpc.DefaultMaxDepth)
 	o.ConnectTimeout = cmp.Or(o.ConnectTimeout, httpclient.DefaultConnectTimeout)
 	o.PingInterval = cmp.Or(o.PingInterval, DefaultPingInterval)
 	o.StallAfter = cmp.Or(o.StallAfter, DefaultStallAfter)

@@ -30,6 +30,7 @@ type endpoint struct {
 	peer       string // for texts: "the client", or the server's address
 	client     bool   // it is a client, which is told what is wrong with its messages
 	maxMessage int
+	maxDepth   int           // 0 or negative: no limit
 	maxBatch   int           // 0: no limit
 	batches    func() bool   // whether the peer may send arrays now
 	ping       time.Duration // negative: never

@@ -90,6 +90,7 @@ func (d *dialer) dial(ctx context.Context) (bridge.Conn, error) {
 	c := newConn(socket, hand.wire, endpoint{
 		peer:       d.peer.String(),
 		maxMessage: d.opts.MaxMessageSize,
+		maxDepth:   d.opts.MaxDepth,
 		batches:    func() bool { return true },
 		ping:       d.opts.PingInterval,
 		noise: func(size int, reason string) {

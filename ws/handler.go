@@ -12,6 +12,7 @@ import (
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/httpguard"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
 // HandlerOptions tune a Handler. The zero value works.
@@ -20,6 +21,7 @@ type HandlerOptions struct {
 	Guard httpguard.Policy
 
 	MaxMessageSize int // bytes in a message; a longer one ends the session with status 1009. 0: 64 MiB
+	MaxDepth       int // levels of objects and arrays in a message (J14). 0: jsonrpc.DefaultMaxDepth; negative: any number
 	MaxSessions    int // more are answered 503 with Retry-After, as are twice as many servers that run or are being stopped. 0: 1000
 	MaxBatch       int // messages in a batch (LI9). 0: 50
 
@@ -55,6 +57,7 @@ type HandlerOptions struct {
 func (o HandlerOptions) withDefaults() HandlerOptions {
 	o.MaxMessageSize = cmp.Or(o.MaxMessageSize, DefaultMaxMessageSize)
 	o.MaxSessions = cmp.Or(o.MaxSessions, 1000)
+	o.MaxDepth = cmp.Or(o.MaxDepth, jsonrpc.DefaultMaxDepth)
 	o.MaxBodies = cmp.Or(o.MaxBodies, 4*o.MaxMessageSize)
 	o.BodyTimeout = cmp.Or(o.BodyTimeout, 30*time.Second)
 	o.MaxBatch = cmp.Or(o.MaxBatch, defaultMaxBatch)

@@ -97,7 +97,7 @@ func fill(r io.Reader, p []byte) (n int, err error) {
 // take hands on what the peer has sent in one piece. false: the conversation
 // is over.
 func (c *conn) take(text []byte) bool {
-	messages, faults := jsonrpc.Decode(text, c.batches(), c.maxBatch)
+	messages, faults := jsonrpc.Decode(text, c.batches(), c.maxBatch, c.maxDepth)
 	if len(faults) > 0 && !utf8.Valid(text) {
 		c.refuse(websocket.StatusInvalidFramePayloadData, "the text is not UTF-8") // WS2
 		return false

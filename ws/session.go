@@ -28,6 +28,7 @@ func newSession(h *Handler, guest *bridge.Guest, socket *websocket.Conn, w *wire
 		peer:       "the client",
 		client:     true,
 		maxMessage: h.opts.MaxMessageSize,
+		maxDepth:   h.opts.MaxDepth,
 		maxBatch:   h.opts.MaxBatch,
 		batches:    s.revision.Batches,
 		ping:       h.opts.PingInterval,

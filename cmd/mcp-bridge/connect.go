@@ -37,6 +37,9 @@ func (f *connectFlags) flagSet() *pflag.FlagSet {
 func (f *connectFlags) parse(args []string) (to target, name string, err error) {
 	f.set = f.flagSet()
 	before, argv, err := parseFlags(f.set, args)
+	if err == nil {
+		err = f.limits.check()
+	}
 	switch {
 	case err != nil:
 		return to, "", err
@@ -102,7 +105,7 @@ func (f *connectFlags) run(ctx context.Context, to target, name string, env envi
 		}
 	}
 	client := stdio.Std(env.stdin, env.stdout, stdio.Options{
-		MaxMessageSize: settings.MaxMessageSize,
+		MaxMessageSize: settings.MaxMessageSize, MaxDepth: settings.MaxDepth,
 		OnNoise: func(n int, reason string) {
 			log.Warn("input refused", "bytes", n, "reason", reason)
 		},

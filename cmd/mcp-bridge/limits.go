@@ -9,25 +9,36 @@ import (
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/config"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
 // limitFlags bound messages and waits. serve and connect have them.
 type limitFlags struct {
 	maxMessage                   size
+	maxDepth                     int
 	requestTimeout, drain, grace time.Duration
 }
 
 func (f *limitFlags) register(fs *pflag.FlagSet) {
 	f.maxMessage = 64 << 20
 	fs.Var(&f.maxMessage, "max-message-size", "")
+	fs.IntVar(&f.maxDepth, "max-depth", jsonrpc.DefaultMaxDepth, "")
 	fs.DurationVar(&f.requestTimeout, "request-timeout", 0, "")
 	fs.DurationVar(&f.drain, "drain-timeout", bridge.DefaultDrain, "")
 	fs.DurationVar(&f.grace, "grace", bridge.DefaultGrace, "")
 }
 
+// check finds mistakes that do not depend on the system.
+func (f *limitFlags) check() error {
+	if f.maxDepth < 1 {
+		return usagef("--max-depth must be at least 1")
+	}
+	return nil
+}
+
 // into puts the limits into a server's settings.
 func (f *limitFlags) into(s *config.Settings) {
-	s.MaxMessageSize = int(f.maxMessage)
+	s.MaxMessageSize, s.MaxDepth = int(f.maxMessage), f.maxDepth
 	s.RequestTimeout, s.DrainTimeout, s.Grace = f.requestTimeout, f.drain, f.grace
 }
 

@@ -87,6 +87,9 @@ func (f *serveFlags) parse(args []string) (where addresses, to target, err error
 	if err := f.scale.check(); err != nil {
 		return where, to, err
 	}
+	if err := f.limits.check(); err != nil {
+		return where, to, err
+	}
 	if _, _, err := erasOf(f.target.settings()); err != nil {
 		return where, to, err
 	}

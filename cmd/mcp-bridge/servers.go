@@ -46,6 +46,7 @@ func serverSpec(name string, s config.Settings, log hclog.Logger) hub.Spec {
 		Isolation:      isolation,
 		ParkTimeout:    s.ParkTimeout,
 		MaxMessageSize: s.MaxMessageSize,
+		MaxDepth:       s.MaxDepth,
 		MaxSessions:    s.MaxSessions,
 		SessionTimeout: orNever(s.SessionTimeout),
 		MaxChildren:    s.MaxChildren,
@@ -75,7 +76,7 @@ func dropped(log hclog.Logger) func(m jsonrpc.Message, reason string) {
 func configured(s config.Server, trust *tls.Config, log hclog.Logger) (upstream.Spec, error) {
 	protocol, _ := era.ParseEras(s.Protocol)
 	spec := upstream.Spec{
-		Name: s.Name, URL: s.URL, MaxMessageSize: s.MaxMessageSize, Logger: log, Protocol: protocol,
+		Name: s.Name, URL: s.URL, MaxMessageSize: s.MaxMessageSize, MaxDepth: s.MaxDepth, Logger: log, Protocol: protocol,
 		Tools: toolfilter.Rules{Allow: s.AllowTools, Ignore: s.IgnoreTools},
 	}
 	if s.URL != "" {

@@ -84,7 +84,7 @@ func (f *targetFlags) spec(to target, limits *limitFlags, env environment, log h
 		return upstream.Spec{}, err
 	}
 	spec := upstream.Spec{
-		Name: f.child.name, Tools: f.tools, MaxMessageSize: int(limits.maxMessage), Logger: log, Protocol: protocol,
+		Name: f.child.name, Tools: f.tools, MaxMessageSize: int(limits.maxMessage), MaxDepth: limits.maxDepth, Logger: log, Protocol: protocol,
 	}
 	if to.url == "" {
 		command, err := f.child.spec(to.argv, env.lookup)

@@ -108,6 +108,7 @@ Tools (serve, connect)
 
 Limits
   --max-message-size N     largest message, in bytes or with a unit: KiB, MiB, GiB (default 64MiB)
+  --max-depth N            levels of objects and arrays in a message (default 1000)
   --request-timeout D      cancel a request on which the server stays silent for so long;
                            0 means never (default 0)
   --drain-timeout D        how long answers that are owed are waited for at the end of input, and from a server
