@@ -7,53 +7,60 @@ import "github.com/mcp-bridge/mcp-bridge/jsonrpc"
 const extensionTasks = "io.modelcontextprotocol/tasks"
 
 // ProjectCapabilities returns what a modern client's raw clientCapabilities are
-// in a legacy initialize (C.1): roots without listChanged, sampling with tools
-// and context, elicitation with form and url, experimental, and extensions but
-// tasks. What means the same gives the same bytes, so that it can be part of a
-// key; no capabilities are {}.
+// in a legacy initialize (C.1): without roots.listChanged, which needs a
+// connection, and tasks, which are others there. What the bridge does not know
+// stays, values as spelled, unless it is no object where capabilities are. What
+// means the same gives the same bytes, so that it can be part of a key; no
+// capabilities are {}.
 func ProjectCapabilities(raw []byte) []byte {
 	out := []byte{'{'}
-	add := func(key string, value []byte) {
-		if value != nil {
-			out = appendMember(out, key, value)
-		}
-	}
-	if isObject(member(raw, "roots")) {
-		add("roots", []byte("{}"))
-	}
-	if sampling := member(raw, "sampling"); isObject(sampling) {
-		add("sampling", presence(sampling, "context", "tools"))
-	}
-	if elicitation := member(raw, "elicitation"); isObject(elicitation) {
-		modes := presence(elicitation, "form", "url")
-		if string(modes) == `{"form":{}}` {
-			modes = []byte("{}") // means the same (2025-11-25), and older servers know no other
-		}
-		add("elicitation", modes)
-	}
-	add("experimental", canonicalObject(member(raw, "experimental")))
-	add("extensions", canonicalObject(jsonrpc.Without(member(raw, "extensions"), extensionTasks)))
-	return append(out, '}')
-}
-
-// presence returns an object with those of the keys that object has, each with {}.
-func presence(object []byte, keys ...string) []byte {
-	out := []byte{'{'}
-	for _, key := range keys {
-		if isObject(member(object, key)) {
-			out = appendMember(out, key, []byte("{}"))
-		}
-	}
-	return append(out, '}')
-}
-
-// canonicalObject returns an object in canonical spelling, nil for an empty one and anything else.
-func canonicalObject(raw []byte) []byte {
 	if !isObject(raw) {
+		return append(out, '}')
+	}
+	for m := range jsonrpc.Members(appendCanonical(nil, raw, canonicalDepth)) {
+		if !isObject(m.Value) {
+			continue
+		}
+		if value := projectCapability(m.Key, m.Value); value != nil {
+			out = appendMember(out, m.Key, value)
+		}
+	}
+	return append(out, '}')
+}
+
+// projectCapability returns what one capability, an object in canonical spelling,
+// is in a legacy initialize; nil: it is none.
+func projectCapability(key string, value []byte) []byte {
+	switch key {
+	case "tasks":
 		return nil
+	case "roots":
+		return jsonrpc.Without(value, "listChanged")
+	case "sampling":
+		return onlyObjects(value, "context", "tools")
+	case "elicitation":
+		value = onlyObjects(value, "form", "url")
+		if string(member(value, "form")) == "{}" && member(value, "url") == nil {
+			value = jsonrpc.Without(value, "form") // means the same (2025-11-25), and older servers know no other
+		}
+	case "extensions":
+		if value = jsonrpc.Without(value, extensionTasks); isEmpty(value) {
+			return nil
+		}
+	case "experimental":
+		if isEmpty(value) {
+			return nil
+		}
 	}
-	if c := appendCanonical(nil, raw, canonicalDepth); string(c) != "{}" {
-		return c
+	return value
+}
+
+// onlyObjects returns object without those of the keys whose value is no object.
+func onlyObjects(object []byte, keys ...string) []byte {
+	for _, key := range keys {
+		if value := member(object, key); value != nil && !isObject(value) {
+			object = jsonrpc.Without(object, key)
+		}
 	}
-	return nil
+	return object
 }

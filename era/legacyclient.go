@@ -16,7 +16,8 @@ type LegacyClientOptions struct {
 	InputTimeout time.Duration
 
 	// DefaultLogLevel is what calls ask the server to log at least, until the
-	// client sets a level; none of LogLevels: info (C.2).
+	// client sets a level, whether or not it says that it can log; none of
+	// LogLevels: info (C.2).
 	DefaultLogLevel string
 
 	// ServerInfo, raw JSON, is who the server is said to be if it does not tell;

@@ -99,7 +99,7 @@ func projectDeclared(raw []byte, version string) declared {
 			}
 			if version < Version2025_11_25 {
 				d.form = true
-				d.raw = replaceCapability(d.raw, m.Key, []byte(`{"form":{}}`))
+				d.raw = replaceCapability(d.raw, m.Key, onlyForms(m.Value))
 				continue
 			}
 			d.url = isObject(member(m.Value, "url"))
@@ -107,6 +107,16 @@ func projectDeclared(raw []byte, version string) declared {
 		}
 	}
 	return d
+}
+
+// onlyForms returns what elicitation is to a client of a revision that has nothing
+// but forms: what it says of these, and of what the bridge does not know, stays.
+func onlyForms(elicitation []byte) []byte {
+	elicitation = jsonrpc.Without(elicitation, "url")
+	if isObject(member(elicitation, "form")) {
+		return elicitation
+	}
+	return jsonrpc.With(elicitation, "form", []byte("{}"))
 }
 
 // replaceCapability replaces a capability; nil takes it away.
@@ -223,10 +233,9 @@ func (f *legacyClient) readCapabilities(capabilities []byte) {
 			resources: isTrue("resources", "listChanged"),
 		},
 	}
-	f.meta = jsonrpc.NewFragment(f.bareMeta)
-	if f.server.logging {
-		f.askForLogs(jsonrpc.Quote(f.opts.DefaultLogLevel))
-	}
+	// There are servers that log without saying that they can: it is theirs to say
+	// whether they do, and before 2026-07-28 nobody had to ask.
+	f.askForLogs(jsonrpc.Quote(f.opts.DefaultLogLevel))
 }
 
 // askForLogs makes later calls ask for a level of logs, raw JSON.

@@ -12,13 +12,13 @@ func TestLegacyClientRounds(t *testing.T) {
 	p := newClientPlay(t)
 	p.step(`session 2025-11-25 {"elicitation":{}} {"tools":{}}`)
 	p.step(`c-> {"id":"k","method":"tools/call","params":{"name":"t"}}`)
-	p.step(`->s {"id":2,"method":"tools/call","params":{"_meta":{$meta},"name":"t"}}`)
+	p.step(`->s {"id":2,"method":"tools/call","params":{"_meta":{$logs},"name":"t"}}`)
 	asks := `"result":{"resultType":"input_required","inputRequests":{"q":{"method":"elicitation/create","params":{}}}}}`
 	for round := 1; round <= 10; round++ {
 		p.step(fmt.Sprintf(`s-> {"id":%d,`, round+1) + asks)
 		p.step(fmt.Sprintf(`->c @"k" {"id":%d,"method":"elicitation/create","params":{}}`, round))
 		p.step(fmt.Sprintf(`c-> {"id":%d,"result":{"action":"decline"}}`, round))
-		p.step(fmt.Sprintf(`->s {"id":%d,"method":"tools/call","params":{"inputResponses":{"q":{"action":"decline"}},"_meta":{$meta},"name":"t"}}`, round+2))
+		p.step(fmt.Sprintf(`->s {"id":%d,"method":"tools/call","params":{"inputResponses":{"q":{"action":"decline"}},"_meta":{$logs},"name":"t"}}`, round+2))
 	}
 	p.step(`s-> {"id":12,` + asks)
 	p.step(`->c {"id":"k","error":{"code":-32603,"message":"the server asks for input again and again","data":{"reason":"rounds_exceeded"}}}`)
