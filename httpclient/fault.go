@@ -1,6 +1,7 @@
 package httpclient
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 	"time"
@@ -26,6 +27,7 @@ const (
 	ReasonSessionLost = "session_lost"           // the session is gone, and there is no new one
 	ReasonDown        = "server_down"            // not initialized yet; being retried in the background
 	ReasonTooMany     = "too_many_requests"      // more requests in progress than may be
+	ReasonBegun       = "already_initialized"    // a second initialize in a session
 	ReasonRefused     = "initialize_refused"     // the server answered the bridge's initialize with an error
 )
 
@@ -35,6 +37,7 @@ const (
 type Fault struct {
 	Reason string
 	Status int             // HTTP status, 0: none
+	Code   int             // of the error response; 0: jsonrpc.CodeInternalError
 	Text   string          // what, where, and what to do
 	Own    jsonrpc.Message // the server's own error response, if it sent one
 
@@ -46,6 +49,12 @@ type Fault struct {
 
 // Error returns Text.
 func (f *Fault) Error() string { return f.Text }
+
+// AlreadyBegun is why an initialize is refused in a session that the client has
+// begun before (LE16).
+func AlreadyBegun() *Fault {
+	return &Fault{Reason: ReasonBegun, Code: jsonrpc.CodeInvalidRequest, Text: "the session has begun already: initialize is sent once"}
+}
 
 // Also returns a text with one more thing said in it: after a question that is
 // a sentence of its own.
@@ -81,7 +90,7 @@ func (f *Fault) Response(id jsonrpc.ID) jsonrpc.Message {
 	if f.Status != 0 {
 		data = []byte(`{"reason":"` + f.Reason + `","status":` + strconv.Itoa(f.Status) + `}`)
 	}
-	return jsonrpc.NewError(id, jsonrpc.CodeInternalError, f.Text, data)
+	return jsonrpc.NewError(id, cmp.Or(f.Code, jsonrpc.CodeInternalError), f.Text, data)
 }
 
 // WithID gives a response the id, also where it has none: servers answer

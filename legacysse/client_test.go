@@ -267,10 +267,6 @@ func TestVersionHeader(t *testing.T) {
 			if p := f.posted(); p.header.Get("Mcp-Protocol-Version") != want {
 				t.Errorf("%s: the header is %q", version, p.header.Get("Mcp-Protocol-Version"))
 			}
-			u.sends(initializeText)
-			if p := f.posted(); p.header.Get("Mcp-Protocol-Version") != "" {
-				t.Errorf("%s: initialize has the header", version)
-			}
 		})
 	}
 }

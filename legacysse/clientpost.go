@@ -303,6 +303,7 @@ func (c *clientConn) opened(call *clientCall, m jsonrpc.Message) {
 		return
 	}
 	call.session.version = negotiated(m)
+	c.st.books.Begun = true
 	c.log.Info("connected", "url", c.peer.String(), "version", call.session.version)
 }
 

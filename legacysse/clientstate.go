@@ -98,6 +98,8 @@ func (c *clientConn) enterRequest(call *clientCall) clientEntry {
 		return clientEntry{err: errClientDuplicate}
 	case c.st.inFlight >= c.opts.MaxInFlight:
 		return clientEntry{fault: &httpclient.Fault{Reason: httpclient.ReasonTooMany, Text: "too many requests in progress"}}
+	case opens && c.st.session != nil && c.st.books.Begun:
+		return clientEntry{fault: httpclient.AlreadyBegun()}
 	case c.st.down != nil && !opens:
 		return clientEntry{fault: c.downFault()}
 	}

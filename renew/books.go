@@ -24,6 +24,10 @@ type Books[S comparable] struct {
 	// there is none to renew; Initialized may be missing.
 	Initialize, Initialized jsonrpc.Message
 
+	// Begun says that Initialize was answered to the client with a result: it
+	// takes the session for granted, and may not initialize again in it (LE16).
+	Begun bool
+
 	level jsonrpc.Message            // logging/setLevel
 	subs  map[string]jsonrpc.Message // resources/subscribe, by URI
 
@@ -45,7 +49,7 @@ func (b *Books[S]) OwnID() jsonrpc.ID {
 // Begin notes the client's initialize, and forgets what it has told the session
 // before.
 func (b *Books[S]) Begin(initialize jsonrpc.Message) {
-	b.Initialize, b.Initialized, b.level = initialize, jsonrpc.Message{}, jsonrpc.Message{}
+	b.Initialize, b.Initialized, b.level, b.Begun = initialize, jsonrpc.Message{}, jsonrpc.Message{}, false
 	clear(b.subs)
 }
 
@@ -189,6 +193,7 @@ type Estate struct {
 	// one transport or another.
 	Refused int
 
+	begun                          bool
 	initialize, initialized, level jsonrpc.Message
 	subs                           map[string]jsonrpc.Message
 	asked                          map[jsonrpc.ID]jsonrpc.ID // as the client knows them, as the server did
@@ -197,7 +202,7 @@ type Estate struct {
 
 // Estate returns what the books hold, for Inherit.
 func (b *Books[S]) Estate(refused int) *Estate {
-	e := &Estate{Refused: refused, initialize: b.Initialize, initialized: b.Initialized, level: b.level,
+	e := &Estate{Refused: refused, begun: b.Begun, initialize: b.Initialize, initialized: b.Initialized, level: b.level,
 		subs: maps.Clone(b.subs), asked: make(map[jsonrpc.ID]jsonrpc.ID, len(b.asked)), serial: b.serial}
 	for id, a := range b.asked {
 		e.asked[id] = a.id
@@ -208,7 +213,7 @@ func (b *Books[S]) Estate(refused int) *Estate {
 // Inherit makes the estate what the books hold. What was asked is noted as of
 // gone, a session that nothing is sent to, so that no other one gets the answers.
 func (b *Books[S]) Inherit(e *Estate, gone S) {
-	*b = Books[S]{Initialize: e.initialize, Initialized: e.initialized, level: e.level,
+	*b = Books[S]{Begun: e.begun, Initialize: e.initialize, Initialized: e.initialized, level: e.level,
 		subs: maps.Clone(e.subs), asked: make(map[jsonrpc.ID]asked[S], len(e.asked)), serial: e.serial}
 	for id, was := range e.asked {
 		b.asked[id] = asked[S]{session: gone, id: was}

@@ -4,10 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/httpclient"
@@ -303,21 +304,64 @@ func TestClientUnopenedLosesNothing(t *testing.T) {
 	})
 }
 
-// LE13 is about the first initialize: a live session does not end with one
-// that the server refuses.
-func TestClientUnopenedInSession(t *testing.T) {
+// LE16: a second initialize does not reach the server, where it would open
+// another session, and the session lives on: also one that was renewed
+// meanwhile, but not one that is lost. One that is sent before the first was
+// answered waits for that.
+func TestClientInitializeTwice(t *testing.T) {
 	testClient(t, func(s *fakeServer, o *ClientOptions) { o.ReportUnopened = true }, func(t *clientTest) {
 		t.open()
-		t.server.script(func(w http.ResponseWriter, r *http.Request, m jsonrpc.Message) bool {
-			if m.Method() != "initialize" {
-				return false
+		refused := func() {
+			t.Helper()
+			sent := len(t.server.requests("initialize"))
+			t.send(initializeText)
+			t.wantError("0", httpclient.ReasonBegun, "begun already")
+			t.call("1", "ping")
+			synctest.Wait()
+			if n, ended := len(t.server.requests("initialize"))-sent, len(t.server.requests("DELETE")); n != 0 || ended != 0 {
+				t.Errorf("%d sessions were opened and %d ended", n, ended)
 			}
-			w.WriteHeader(400)
-			io.WriteString(w, "already initialized")
-			return true
+		}
+		refused()
+		t.server.forget()
+		t.call("2", "ping")
+		refused()
+		t.server.setDown(true)
+		t.server.forget()
+		t.server.stop()
+		t.send(request("3", "ping"))
+		t.wantError("3", httpclient.ReasonUnreachable)
+		t.server.start()
+		t.server.setDown(false)
+		t.server.script(func(w http.ResponseWriter, r *http.Request, m jsonrpc.Message) bool {
+			if m.Method() == "initialize" && m.ID().String() != "0" {
+				w.WriteHeader(503) // the bridge's own is refused
+				return true
+			}
+			return false
 		})
+		t.send(request("4", "ping"))
+		t.wantError("4", httpclient.ReasonSessionLost)
+		t.open()
+		t.call("5", "ping")
+		refused()
+	})
+}
+
+func TestClientInitializePipelined(t *testing.T) {
+	testClient(t, nil, func(t *clientTest) {
+		go func() {
+			_ = t.conn.Send(t.Context(), msg(strings.Replace(initializeText, `"id":0`, `"id":"second"`, 1)))
+		}()
 		t.send(initializeText)
-		t.wantError("0", httpclient.ReasonStatus)
-		t.call("1", "ping")
+		if m := t.recv(); m.IsError() {
+			t.Errorf("the first is answered with %s", m.Bytes())
+		}
+		if m := t.recv(); string(m.Lookup("error", "code")) != "-32600" {
+			t.Errorf("the second is answered with %s", m.Bytes())
+		}
+		if n := len(t.server.requests("initialize")); n != 1 {
+			t.Errorf("%d were sent", n)
+		}
 	})
 }

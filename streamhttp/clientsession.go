@@ -71,7 +71,7 @@ func (c *clientConn) opened(call *clientCall, m jsonrpc.Message) {
 		old.stop()
 		call.replaced = old
 	}
-	c.st.session = s
+	c.st.session, c.st.books.Begun = s, true
 	c.mu.Unlock()
 	c.log.Info("connected", "url", c.peer.String(), "version", s.version, "session", s.id != "")
 	if c.opts.Opened != nil {

@@ -146,6 +146,9 @@ func (c *clientConn) enterRequest(call *clientCall) (*httpclient.Fault, error) {
 		return tooManyFault(), nil
 	}
 	if call.method == "initialize" {
+		if c.st.session != nil && c.st.books.Begun {
+			return httpclient.AlreadyBegun(), nil
+		}
 		c.beginInitialize(call)
 	} else if c.down() {
 		return c.downFault(c.st.repair), nil

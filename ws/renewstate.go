@@ -95,10 +95,13 @@ func (r *renewer) enterLink(m jsonrpc.Message) entry {
 		if _, dup := r.st.calls[m.ID()]; dup {
 			return entry{err: errDuplicate}
 		}
-		r.st.calls[m.ID()] = m
 		if m.Method() == "initialize" {
+			if r.st.books.Begun {
+				return entry{fault: httpclient.AlreadyBegun()}
+			}
 			r.st.books.Begin(m)
 		}
+		r.st.calls[m.ID()] = m
 	case jsonrpc.Notification:
 		switch m.Method() {
 		case "notifications/initialized":
@@ -146,7 +149,7 @@ func (r *renewer) claim(answer jsonrpc.Message) {
 	}
 	switch {
 	case call.Method() == "initialize":
-		r.st.resume = true
+		r.st.resume, r.st.books.Begun = true, true
 		r.opts.Logger.Info("connected", "url", r.opts.Where)
 	case !r.st.books.Remember(call):
 		r.opts.Logger.Warn("too many subscriptions: this one will not survive a restart of the server")
