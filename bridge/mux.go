@@ -1,5 +1,11 @@
 package bridge
 
+// The locks of a Mux, in the order in which one goroutine may take them: a Waiter's
+// mu, muxServer.turn, Mux.mu, muxConn.mu. None is held while somebody waits or
+// messages are reported, but for the first two, which are turns more than locks:
+// whoever receives for a client, and writes to the server, has them, and nobody else
+// waits for them but the Mux's writer for turn.
+
 import (
 	"context"
 	"crypto/rand"
@@ -54,8 +60,9 @@ type MuxOptions struct {
 	MaxBackoff time.Duration
 
 	// Dropped is told of each message that reached nobody, and why. The reason
-	// never holds content. It may be called concurrently and must not wait;
-	// nil is fine.
+	// never holds content. It may be called concurrently, with no lock held: it may
+	// use the Mux. What it waits for, the reader of the server may have to, too, so
+	// it should not. nil is fine.
 	Dropped func(m jsonrpc.Message, reason string)
 
 	// Restarting is told that there is no server any more, or could not be
@@ -86,7 +93,7 @@ type Mux struct {
 	wg     sync.WaitGroup // keep
 	wake   chan struct{}  // holds one element when keep has to look again
 
-	mu       sync.Mutex
+	mu       reportMutex
 	closed   bool
 	closeErr error // of the last server
 	keeping  bool  // keep runs
@@ -128,6 +135,7 @@ func NewMux(o MuxOptions) *Mux {
 		shares:  make(map[string]int),
 		breaker: breaker{first: o.Backoff, most: o.MaxBackoff},
 	}
+	x.mu.report = o.Dropped
 	x.ctx, x.cancel = context.WithCancel(context.Background())
 	return x
 }
@@ -294,7 +302,8 @@ func (x *Mux) settle(call *muxCall, last ...jsonrpc.Message) {
 	c := call.conn
 	x.remove(call)
 	for _, m := range last {
-		if !c.put(call, m) {
+		if !c.putLast(call, m) {
+			x.mu.drop(m, ErrSlow.Error())
 			c.shut(ErrSlow)
 			x.expel(c)
 			return
@@ -317,8 +326,9 @@ func (x *Mux) expel(c *muxConn) {
 	}
 }
 
+// drop says that a message has reached nobody. It is called without mu.
 func (x *Mux) drop(m jsonrpc.Message, reason string) {
-	if x.opts.Dropped != nil {
-		x.opts.Dropped(m, reason)
+	if x.mu.report != nil {
+		x.mu.report(m, reason)
 	}
 }

@@ -32,25 +32,8 @@ type muxConn struct {
 	w     *Waiter // is told when there is something in items, or err is set
 	own   Waiter  // is w until Wake is called
 
-	armed  bool          // room will tell: the queue is half full, or somebody waits
-	want   int           // size of the largest message that is waited with; 0: none is
-	taken  progress      // what the client has read
-	marked progress      // what it had when armed was set, or somebody began to wait for room
-	room   chan struct{} // holds one element when there is room again; nil: armed was never set
+	room muxRoom
 }
-
-// progress is what a client has read.
-type progress struct{ messages, bytes int }
-
-const (
-	// A client whose queue is full is waited for if it reads anything within
-	// roomFirst, and then as long as it reads so much in each roomWait: nobody
-	// else notices much of that.
-	roomFirst    = 50 * time.Millisecond
-	roomWait     = 250 * time.Millisecond
-	roomMessages = 1000
-	roomBytes    = 1 << 20
-)
 
 // muxItem is a message on its way, and the call that it is about, if any.
 type muxItem struct {
@@ -265,137 +248,12 @@ func (c *muxConn) takeBack(id jsonrpc.ID) (found bool) {
 // than it takes to find that out (D.2).
 // mux.mu is not held; finish is for what takes a call out of the books.
 func (c *muxConn) push(call *muxCall, m jsonrpc.Message) {
-	switch {
-	case !c.makeRoom(m):
-	case c.put(call, m):
-		c.alarm()
-	default:
-		c.end(ErrSlow)
-	}
-}
-
-// makeRoom waits until there is room for a message, or ends the client if that
-// takes too long.
-func (c *muxConn) makeRoom(m jsonrpc.Message) bool {
-	for c.lacksRoom(m) {
-		switch {
-		case c.awaitRoom():
-		case c.ended() != nil: // it has gone meanwhile
-			return false
-		default:
-			c.mux.drop(m, ErrSlow.Error())
-			c.end(ErrSlow)
-			return false
+	for !c.put(call, m) {
+		if !c.makeRoom(m) {
+			return
 		}
 	}
-	return true
-}
-
-// lacksRoom reports whether there is no room for a message; then room will tell
-// when there is.
-func (c *muxConn) lacksRoom(m jsonrpc.Message) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.err != nil || !c.full(m.Size()) {
-		return false
-	}
-	c.arm(m.Size())
-	return true
-}
-
-// full reports whether the queue has no room for so many bytes. It is called
-// with c.mu held.
-func (c *muxConn) full(size int) bool {
-	o := &c.mux.opts
-	return c.items.len() >= o.Queue || c.items.len() > 0 && c.bytes+size > o.QueueBytes
-}
-
-// isHalf reports whether the queue is half full. It is called with c.mu held.
-func (c *muxConn) isHalf() bool {
-	o := &c.mux.opts
-	return c.items.len() > o.Queue/2 || c.bytes > o.QueueBytes/2
-}
-
-// awaitRoom waits until there is room, after lacksRoom, which has made the channel
-// that it waits on; false: the client reads too slowly, or not at all.
-func (c *muxConn) awaitRoom() bool {
-	done := c.doneChan()
-	deaf := c.progressed() == progress{}
-	window := time.NewTimer(roomWait)
-	defer window.Stop()
-	if deaf {
-		window.Reset(roomFirst)
-	}
-	for {
-		select {
-		case <-c.room:
-			return true
-		case <-done:
-			return false
-		case <-window.C:
-			if c.hasRoom() { // somebody else who waited was told
-				return true
-			}
-			p := c.progressed()
-			if deaf && p == (progress{}) || !deaf && p.messages < roomMessages && p.bytes < roomBytes {
-				return false
-			}
-			deaf = false
-			window.Reset(roomWait)
-		}
-	}
-}
-
-func (c *muxConn) hasRoom() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return !c.armed
-}
-
-// progressed returns what the client has read since the last mark, and sets one.
-func (c *muxConn) progressed() progress {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	p := progress{c.taken.messages - c.marked.messages, c.taken.bytes - c.marked.bytes}
-	c.marked = c.taken
-	return p
-}
-
-// put queues a message; false: there is no room for it.
-func (c *muxConn) put(call *muxCall, m jsonrpc.Message) bool {
-	size := m.Size()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch {
-	case c.err != nil:
-		return true // it has gone, and so has whoever waited
-	case c.full(size):
-		c.mux.drop(m, ErrSlow.Error())
-		return false
-	}
-	c.items.push(muxItem{call, m})
-	c.bytes += size
-	if c.isHalf() {
-		c.arm(0)
-	}
-	return true
-}
-
-// arm makes room tell when the queue is half empty, and a message of so many
-// bytes fits as well. It is called with c.mu held.
-func (c *muxConn) arm(want int) {
-	c.want = max(c.want, want)
-	if c.armed {
-		return
-	}
-	c.armed, c.marked = true, c.taken
-	if c.room == nil {
-		c.room = make(chan struct{}, 1)
-	}
-	select {
-	case <-c.room: // of an earlier time
-	default:
-	}
+	c.alarm()
 }
 
 // alarm wakes the client's goroutine.
@@ -422,15 +280,7 @@ func (c *muxConn) Poll() (m jsonrpc.Message, err error, ok bool) {
 		return m, c.err, true
 	}
 	for c.items.len() > 0 {
-		it := c.items.pop()
-		size := it.m.Size()
-		c.bytes -= size
-		c.taken.messages++
-		c.taken.bytes += size
-		if c.armed && !c.isHalf() && !c.full(c.want) {
-			c.armed, c.want = false, 0
-			signal(c.room)
-		}
+		it := c.dequeue()
 		if it.call == nil || !it.call.cancelled.Load() { // J12
 			return it.m, nil, true
 		}

@@ -76,6 +76,9 @@ func (x *Mux) submit(ctx context.Context, c *muxConn, call *muxCall, m jsonrpc.M
 	s.queued.Add(1)
 	select {
 	case s.out <- muxItem{call, m}:
+		if isClosed(s.gone) { // and perhaps nobody looks into out any more
+			s.discard()
+		}
 		return nil
 	case <-s.gone: // a call was answered
 		if call == nil {
@@ -279,14 +282,25 @@ func (x *Mux) serve(conn Conn) {
 	s.acks.stop()
 	x.mu.Unlock()
 	s.acks.wait()
-	for len(s.out) > 0 {
-		if it := <-s.out; it.call == nil {
-			x.drop(it.m, "the server has ended")
-		}
-	}
+	s.discard()
 	x.mu.Lock()
 	x.closeErr = err
 	x.mu.Unlock()
+}
+
+// discard empties out, once the server has ended: what is in it reaches nobody. Calls
+// were answered.
+func (s *muxServer) discard() {
+	for {
+		select {
+		case it := <-s.out:
+			if it.call == nil {
+				s.mux.drop(it.m, "the server has ended")
+			}
+		default:
+			return
+		}
+	}
 }
 
 // up says that s is the server now. It is false when the Mux is closed.
@@ -392,13 +406,13 @@ func (s *muxServer) write() {
 
 // send writes one message, unless its call is no longer wanted.
 func (s *muxServer) send(call *muxCall, m jsonrpc.Message) {
+	var err error
 	s.turn.Lock()
-	defer s.turn.Unlock()
 	m, ok := s.named(call, m)
-	if !ok {
-		return
+	if ok {
+		err = s.conn.Send(context.Background(), m)
 	}
-	err := s.conn.Send(context.Background(), m)
+	s.turn.Unlock()
 	switch {
 	case err == nil:
 	case call == nil:

@@ -36,9 +36,16 @@ type Filter interface {
 	ServerEnded(now time.Time, err error, out *Out)
 }
 
-// Out is what a Filter wants sent.
+// Out is what a Filter wants sent, and what goes nowhere.
 type Out struct {
 	ToClient, ToServer []jsonrpc.Message
+	Dropped            []Dropped
+}
+
+// Dropped is a message that goes nowhere, and why. The reason holds no content.
+type Dropped struct {
+	Message jsonrpc.Message
+	Reason  string
 }
 
 // Client appends a message for the client's side.
@@ -46,3 +53,8 @@ func (o *Out) Client(m jsonrpc.Message) { o.ToClient = append(o.ToClient, m) }
 
 // Server appends a message for the server's side.
 func (o *Out) Server(m jsonrpc.Message) { o.ToServer = append(o.ToServer, m) }
+
+// Drop says that a message goes nowhere.
+func (o *Out) Drop(m jsonrpc.Message, reason string) {
+	o.Dropped = append(o.Dropped, Dropped{m, reason})
+}
