@@ -528,7 +528,7 @@ func TestByEraOffered(t *testing.T) {
 			done := make(chan struct{})
 			go func() {
 				defer close(done)
-				_ = bridge.ByEra(echo, echo).ServeConn(context.Background(), bridge.Translate(newPolled(ours), passing{}))
+				_ = bridge.ByEra(echo, echo).ServeConn(context.Background(), bridge.Translate(newPolled(ours), passing{}, nil))
 			}()
 			const modern = `{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}`
 			params := func(i int) string { // one era until at, then both in turn

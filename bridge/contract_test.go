@@ -39,7 +39,7 @@ func TestMuxContract(t *testing.T) {
 	for name, wrap := range map[string]func(bridge.Conn) bridge.Conn{
 		"direct": func(c bridge.Conn) bridge.Conn { return c },
 		"queued": func(c bridge.Conn) bridge.Conn { return struct{ bridge.Conn }{c} },
-		"fed":    func(c bridge.Conn) bridge.Conn { return bridge.Translate(c, passing{}) },
+		"fed":    func(c bridge.Conn) bridge.Conn { return bridge.Translate(c, passing{}, nil) },
 	} {
 		t.Run(name, func(t *testing.T) { testMuxContract(t, wrap) })
 	}
@@ -84,9 +84,9 @@ func (passing) ServerEnded(now time.Time, err error, out *era.Out)      {}
 // Translate keeps the contract on all the ways that messages may take through it.
 func TestTranslateContract(t *testing.T) {
 	for name, make := range map[string]func(server bridge.Conn) bridge.Conn{
-		"read":   func(c bridge.Conn) bridge.Conn { return bridge.Translate(c, passing{}) },
-		"fed":    func(c bridge.Conn) bridge.Conn { return newFed(bridge.Translate(c, passing{})) },
-		"polled": func(c bridge.Conn) bridge.Conn { return bridge.Translate(newPolled(c), passing{}) },
+		"read":   func(c bridge.Conn) bridge.Conn { return bridge.Translate(c, passing{}, nil) },
+		"fed":    func(c bridge.Conn) bridge.Conn { return newFed(bridge.Translate(c, passing{}, nil)) },
+		"polled": func(c bridge.Conn) bridge.Conn { return bridge.Translate(newPolled(c), passing{}, nil) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			bridgetest.TestConn(t, func(*testing.T) (a, b bridge.Conn, stop func()) {
@@ -118,7 +118,7 @@ func TestByEraContract(t *testing.T) {
 			bridgetest.TestConn(t, func(t *testing.T) (a, b bridge.Conn, stop func()) {
 				ours, theirs := bridge.Pipe()
 				if strings.HasSuffix(name, "offered") {
-					ours = bridge.Translate(newPolled(ours), passing{})
+					ours = bridge.Translate(newPolled(ours), passing{}, nil)
 				}
 				conns, leave, done := make(chan bridge.Conn, 2), make(chan struct{}), make(chan struct{})
 				h := bridge.HandlerFunc(func(_ context.Context, client bridge.Conn) error {

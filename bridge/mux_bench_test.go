@@ -102,7 +102,7 @@ func BenchmarkTranslate(b *testing.B) {
 	call := jsonrpc.NewRequest(jsonrpc.IntID(7), "tools/call", []byte(`{"text":"`+strings.Repeat("x", 100)+`"}`))
 	for name, wrap := range map[string]func(bridge.Conn) bridge.Conn{
 		"pipe":       func(c bridge.Conn) bridge.Conn { return c },
-		"translated": func(c bridge.Conn) bridge.Conn { return bridge.Translate(c, passing{}) },
+		"translated": func(c bridge.Conn) bridge.Conn { return bridge.Translate(c, passing{}, nil) },
 	} {
 		b.Run(name, func(b *testing.B) {
 			ours, theirs := bridge.Pipe()

@@ -760,7 +760,7 @@ func TestMuxServerTakesNothing(t *testing.T) {
 func TestMuxSlowClientOfPump(t *testing.T) {
 	for name, wrap := range map[string]func(bridge.Conn) bridge.Conn{
 		"mux":        func(c bridge.Conn) bridge.Conn { return c },
-		"translated": func(c bridge.Conn) bridge.Conn { return bridge.Translate(c, passing{}) },
+		"translated": func(c bridge.Conn) bridge.Conn { return bridge.Translate(c, passing{}, nil) },
 	} {
 		bubble(t, name, func(t *testing.T) {
 			x := newMux(t, bridge.MuxOptions{Queue: 50})

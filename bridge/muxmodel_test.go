@@ -92,7 +92,7 @@ func (w *world) dial(ctx context.Context) (bridge.Conn, error) {
 	case 1:
 		ours = &hesitant{ours, w}
 	case 2:
-		ours = bridge.Translate(&hesitant{ours, w}, passing{})
+		ours = bridge.Translate(&hesitant{ours, w}, passing{}, nil)
 	}
 	return ours, nil
 }

@@ -183,3 +183,54 @@ func TestMuxServerEndsAtNotification(t *testing.T) {
 		_ = x.Close()
 	})
 }
+
+// Whoever is told that a message has reached nobody may use the Mux meanwhile, or wait
+// for others that do: no lock is held.
+func TestMuxDroppedHoldsNoLock(t *testing.T) {
+	servers := newServers()
+	var x *bridge.Mux
+	told := make(chan error, 1)
+	x = bridge.NewMux(bridge.MuxOptions{Dialer: servers, QueueBytes: 100, Dropped: func(jsonrpc.Message, string) {
+		done := make(chan error, 1)
+		go func() {
+			x.Load()
+			c, err := x.Dial(t.Context())
+			if err == nil {
+				err = c.Close()
+			}
+			done <- err
+		}()
+		select {
+		case err := <-done:
+			told <- err
+		case <-time.After(patience):
+			told <- errors.New("the Mux is locked")
+		}
+	}})
+	a, err := x.Dial(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Send(t.Context(), parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"_meta":{"progressToken":1}}}`)); err != nil {
+		t.Fatal(err)
+	}
+	server := <-servers.next
+	m, err := server.Recv(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := fmt.Sprintf(progressOf, m.ProgressToken(), 1)
+	if err := server.Send(t.Context(), parse(t, strings.Replace(text, `"progress"`, `"message":"`+strings.Repeat("x", 1000)+`","progress"`, 1))); err != nil {
+		t.Fatal(err)
+	}
+	_ = server.Close() // the call's error finds no room
+	if err := <-told; err != nil {
+		t.Error(err)
+	}
+	if err := x.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// patience is how long a test that does not fail never has to wait.
+const patience = 10 * time.Second

@@ -47,6 +47,8 @@ func unavailable(err error) (text string, data []byte) {
 		return public.PublicError(), data
 	case errors.Is(err, ErrBusy):
 		return ErrBusy.Error(), busyData
+	case errors.Is(err, ErrClosing):
+		return ErrClosing.Error(), shuttingDownData
 	}
 	return "the server could not be started; the bridge's log says why", data
 }

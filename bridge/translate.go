@@ -1,5 +1,10 @@
 package bridge
 
+// The locks of a translated Conn, in the order in which one goroutine may take them: the
+// Waiter's mu or sinking (whose turn it is to hand messages to the client), turn (to write to
+// the server), mu. Only mu guards what the filter knows; it is held across no other lock, no
+// wait, and no report of what was dropped.
+
 import (
 	"cmp"
 	"context"
@@ -39,11 +44,16 @@ var errDeaf = errors.New("the server does not take what it is sent")
 //
 // When the server ends, Recv returns what f has to say about it, and then the
 // error of server's Recv. Send fails then.
-func Translate(server Conn, f era.Filter) Conn {
+//
+// dropped is told of each message that f drops, and why; nil: nobody is. It may be
+// called concurrently, with no lock of the Conn's held, in the goroutine that has
+// brought the message, which it should not hold up.
+func Translate(server Conn, f era.Filter, dropped func(m jsonrpc.Message, reason string)) Conn {
 	t := &translated{
 		server: server, try: TrySender(server), filter: f, done: make(chan struct{}),
 		room: make(chan struct{}, 1), turn: make(chan struct{}, 1), unsent: make(chan struct{}, 1),
 	}
+	t.mu.report = dropped
 	t.waiter, t.onTime = NewWaiter(t.poll), t.tick
 	t.reading, t.stopReading = context.WithCancel(context.Background())
 	if p, ok := server.(Poller); ok {
@@ -73,7 +83,7 @@ type translated struct {
 	stopReading context.CancelFunc
 	sinking     sync.Mutex // held while Feed's sink is called
 
-	mu       sync.Mutex // held while the filter works, never while anything waits
+	mu       reportMutex // held while the filter works, never while anything waits
 	filter   era.Filter
 	out      era.Out
 	toClient fifo[jsonrpc.Message]
@@ -106,6 +116,11 @@ type sender struct{ err error }
 // that wait for it. It is called with mu held. s is the Send in whose course it
 // was; nil: none.
 func (t *translated) collect(s *sender) {
+	for _, d := range t.out.Dropped {
+		t.mu.drop(d.Message, d.Reason)
+	}
+	clear(t.out.Dropped)
+	t.out.Dropped = t.out.Dropped[:0]
 	if len(t.out.ToClient) > 0 {
 		t.collectToClient()
 		t.waiter.Signal()

@@ -71,7 +71,7 @@ func wantVendor(t *testing.T, c bridge.Conn, n int) {
 
 func newTranslated(t *testing.T, f era.Filter) (client, server bridge.Conn) {
 	ours, server := bridge.Pipe()
-	client = bridge.Translate(ours, f)
+	client = bridge.Translate(ours, f, nil)
 	t.Cleanup(func() { _ = client.Close() })
 	return client, server
 }
@@ -175,7 +175,7 @@ func TestTranslateServerEnds(t *testing.T) {
 			out.Client(vendor(2))
 			out.Server(vendor(3)) // which nobody takes
 		}}
-		client := bridge.Translate(server, f)
+		client := bridge.Translate(server, f, nil)
 		server.says("%s", new(vendor(1)).Bytes())
 		server.end <- why
 		synctest.Wait()
@@ -348,7 +348,7 @@ func TestTranslateSendError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		why := errors.New("too much")
 		ours, server := bridge.Pipe()
-		client := bridge.Translate(&stubborn{Conn: ours, sendErr: why}, passing{})
+		client := bridge.Translate(&stubborn{Conn: ours, sendErr: why}, passing{}, nil)
 		if err := client.Send(t.Context(), vendor(1)); err != why {
 			t.Errorf("Send = %v", err)
 		}
@@ -380,7 +380,7 @@ func TestTranslateLost(t *testing.T) {
 				out.Client(vendor(8))
 			},
 		}
-		client := bridge.Translate(&stubborn{Conn: server, sendErr: refused}, f)
+		client := bridge.Translate(&stubborn{Conn: server, sendErr: refused}, f, nil)
 		if err := client.Send(t.Context(), vendor(1)); err != nil {
 			t.Fatal(err)
 		}

@@ -88,7 +88,7 @@ func TestTranslateOrder(t *testing.T) {
 			c := bridge.Translate(server, &script{
 				fromClient: func(_ jsonrpc.Message, out *era.Out) { say(rand.IntN(4), out); tell(rand.IntN(3), out) },
 				fromServer: func(_ jsonrpc.Message, out *era.Out) { say(rand.IntN(3), out); tell(1, out) },
-			})
+			}, nil)
 			var heard []string
 			var wg sync.WaitGroup
 			hear := func(m jsonrpc.Message) { heard = append(heard, string(m.Bytes())) }
@@ -173,7 +173,7 @@ func TestTranslateEndsMeanwhile(t *testing.T) {
 				out.Server(vendor(3))
 			},
 			ended: func(_ error, out *era.Out) { out.Client(vendor(9)) },
-		})
+		}, nil)
 		defer c.Close()
 		heard := make(chan jsonrpc.Message, 1)
 		go func() {

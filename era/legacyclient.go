@@ -23,9 +23,6 @@ type LegacyClientOptions struct {
 	// ServerInfo, raw JSON, is who the server is said to be if it does not tell;
 	// nil: the bridge.
 	ServerInfo []byte
-
-	// Dropped, if set, is told of every message that goes nowhere, and why.
-	Dropped func(m jsonrpc.Message, reason string)
 }
 
 const (
@@ -48,9 +45,6 @@ func LegacyClient(o LegacyClientOptions) Filter {
 	}
 	if !slices.Contains(LogLevels, o.DefaultLogLevel) {
 		o.DefaultLogLevel = "info"
-	}
-	if o.Dropped == nil {
-		o.Dropped = func(jsonrpc.Message, string) {}
 	}
 	return &legacyClient{
 		opts:     o,
@@ -143,12 +137,12 @@ func (f *legacyClient) queue(m jsonrpc.Message, out *Out) {
 		f.refuse(m.ID(), jsonrpc.CodeInternalError, "too many requests before the answer to initialize", reasonData("busy"), out)
 		return
 	}
-	f.opts.Dropped(m, "too many messages before the answer to initialize")
+	out.Drop(m, "too many messages before the answer to initialize")
 }
 
 // unqueue takes a cancelled request out of the queue. Initialize itself cannot be
 // cancelled (J11).
-func (f *legacyClient) unqueue(cancel jsonrpc.Message) {
+func (f *legacyClient) unqueue(cancel jsonrpc.Message, out *Out) {
 	before := len(f.queued)
 	f.queued = slices.DeleteFunc(f.queued, func(m jsonrpc.Message) bool {
 		meant := m.Kind() == jsonrpc.Request && m.ID().Equivalent(cancel.RequestID())
@@ -158,7 +152,7 @@ func (f *legacyClient) unqueue(cancel jsonrpc.Message) {
 		return meant
 	})
 	if len(f.queued) == before {
-		f.opts.Dropped(cancel, "it names no request in flight")
+		out.Drop(cancel, "it names no request in flight")
 	}
 }
 
@@ -196,11 +190,11 @@ func (f *legacyClient) inFlight(id jsonrpc.ID) bool {
 func (f *legacyClient) notification(now time.Time, m jsonrpc.Message, out *Out) {
 	switch f.phase {
 	case fresh:
-		f.opts.Dropped(m, "the session has not begun")
+		out.Drop(m, "the session has not begun")
 		return
 	case discovering:
 		if m.Method() == "notifications/cancelled" {
-			f.unqueue(m)
+			f.unqueue(m, out)
 		} else {
 			f.queue(m, out)
 		}
@@ -212,7 +206,7 @@ func (f *legacyClient) notification(now time.Time, m jsonrpc.Message, out *Out) 
 	case "notifications/cancelled":
 		f.cancelled(now, m, out)
 	case "notifications/roots/list_changed", "notifications/progress", "notifications/tasks/status":
-		f.opts.Dropped(m, "2026-07-28 has no "+method+" from clients")
+		out.Drop(m, "2026-07-28 has no "+method+" from clients")
 	default:
 		out.Server(m) // an extension's (J6)
 	}
@@ -230,7 +224,7 @@ func (f *legacyClient) FromServer(now time.Time, m jsonrpc.Message, out *Out) {
 			out.Server(jsonrpc.NewResult(m.ID(), nil))
 			return
 		}
-		f.opts.Dropped(m, "servers of 2026-07-28 send no requests")
+		out.Drop(m, "servers of 2026-07-28 send no requests")
 		out.Server(NotFound(m.Method()).Response(m.ID()))
 	}
 }
@@ -251,7 +245,7 @@ func (f *legacyClient) response(now time.Time, m jsonrpc.Message, out *Out) {
 		f.discovered(now, m, out)
 	default:
 		if !f.listenEnded(now, m.ID(), m, out) {
-			f.opts.Dropped(m, "nobody waits for this answer") // J12
+			out.Drop(m, "nobody waits for this answer") // J12
 		}
 	}
 }
@@ -270,10 +264,10 @@ func (f *legacyClient) fromServer(now time.Time, m jsonrpc.Message, out *Out) {
 		f.changed(m, method, out)
 	case "notifications/cancelled": // servers only end a listen with it (ST13)
 		if !f.listenEnded(now, m.RequestID(), jsonrpc.Message{}, out) {
-			f.opts.Dropped(m, "it names no open request")
+			out.Drop(m, "it names no open request")
 		}
 	case "notifications/elicitation/complete", "notifications/tasks", "notifications/tasks/status":
-		f.opts.Dropped(m, "nothing that the client knows of")
+		out.Drop(m, "nothing that the client knows of")
 	default:
 		f.relay(m, out)
 	}

@@ -52,20 +52,16 @@ func TestLegacyClient(t *testing.T) {
 
 // clientPlay plays one transcript.
 type clientPlay struct {
-	t   *testing.T
-	f   *legacyClient
-	now time.Time
-	got Out
-	// what has become of the last line and is not asked for yet
-	dropped []string
-	line    int
+	t    *testing.T
+	f    *legacyClient
+	now  time.Time
+	got  Out // what has become of the last line and is not asked for yet
+	line int
 }
 
 func newClientPlay(t *testing.T) *clientPlay {
 	p := &clientPlay{t: t, now: time.Unix(1_800_000_000, 0)}
-	p.f = LegacyClient(LegacyClientOptions{
-		Dropped: func(_ jsonrpc.Message, reason string) { p.dropped = append(p.dropped, reason) },
-	}).(*legacyClient)
+	p.f = LegacyClient(LegacyClientOptions{}).(*legacyClient)
 	n := 0
 	p.f.randomID = func() string { n++; return fmt.Sprintf("random-%d", n) }
 	p.f.Start(p.now, &p.got)
@@ -101,10 +97,10 @@ func (p *clientPlay) step(line string) {
 		p.expect("the client", &p.got.ToClient, rest)
 		return
 	case "drop":
-		if len(p.dropped) == 0 || p.dropped[0] != rest {
-			p.fatalf("dropped %q, want %q", p.dropped, rest)
+		if len(p.got.Dropped) == 0 || p.got.Dropped[0].Reason != rest {
+			p.fatalf("dropped %v, want %q", p.got.Dropped, rest)
 		}
-		p.dropped = p.dropped[1:]
+		p.got.Dropped = p.got.Dropped[1:]
 		return
 	}
 	p.settled()
@@ -212,8 +208,8 @@ func (p *clientPlay) settled() {
 	for _, m := range p.got.ToClient {
 		p.t.Errorf("line %d: before it, the client gets also (of %q)\n\t%s", p.line, m.Related(), m.Bytes())
 	}
-	if len(p.dropped) > 0 {
-		p.t.Errorf("line %d: before it, dropped also: %q", p.line, p.dropped)
+	for _, d := range p.got.Dropped {
+		p.t.Errorf("line %d: before it, dropped also: %q", p.line, d.Reason)
 	}
 	if p.t.Failed() {
 		p.t.FailNow()

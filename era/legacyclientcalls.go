@@ -150,7 +150,7 @@ func (f *legacyClient) cancelled(now time.Time, m jsonrpc.Message, out *Out) {
 	id, c, ok := jsonrpc.Find(f.owed, m.RequestID())
 	if !ok {
 		if !f.forgetWaiter(now, m.RequestID()) {
-			f.opts.Dropped(m, "it names no request in flight")
+			out.Drop(m, "it names no request in flight")
 		}
 		return
 	}
@@ -166,12 +166,12 @@ func (f *legacyClient) cancelled(now time.Time, m jsonrpc.Message, out *Out) {
 func (f *legacyClient) progress(m jsonrpc.Message, out *Out) {
 	c := f.callOf(m)
 	if c == nil || !c.m.ProgressToken().Equivalent(m.ProgressToken()) {
-		f.opts.Dropped(m, "progress of no call in flight") // J13
+		out.Drop(m, "progress of no call in flight") // J13
 		return
 	}
 	done, err := strconv.ParseFloat(string(m.Lookup("params", "progress")), 64)
 	if c.input != nil && (err != nil || done <= c.progress) {
-		f.opts.Dropped(m, "progress that went further in an earlier round") // J13: it increases
+		out.Drop(m, "progress that went further in an earlier round") // J13: it increases
 		return
 	}
 	c.progress = done
@@ -201,7 +201,7 @@ func (f *legacyClient) callOf(m jsonrpc.Message) *clientCall {
 func (f *legacyClient) logMessage(m jsonrpc.Message, out *Out) {
 	if f.level >= 0 {
 		if rank := LogRank(m.Lookup("params", "level")); rank >= 0 && rank < f.level {
-			f.opts.Dropped(m, "below the level that the client has set")
+			out.Drop(m, "below the level that the client has set")
 			return
 		}
 	}
@@ -212,7 +212,7 @@ func (f *legacyClient) logMessage(m jsonrpc.Message, out *Out) {
 // came if there was one.
 func (f *legacyClient) relay(m jsonrpc.Message, out *Out) {
 	if f.phase != ready {
-		f.opts.Dropped(m, "the session has not begun")
+		out.Drop(m, "the session has not begun")
 		return
 	}
 	related := jsonrpc.NullID
@@ -223,7 +223,7 @@ func (f *legacyClient) relay(m jsonrpc.Message, out *Out) {
 	if c := f.callOf(m); c != nil {
 		related = c.id
 	} else if of, ok := m.During(); ok {
-		f.opts.Dropped(m, "its call has ended") // J12
+		out.Drop(m, "its call has ended") // J12
 		return
 	} else if of.IsZero() && len(f.calls) == 1 {
 		for _, c := range f.calls {

@@ -158,7 +158,7 @@ func (f *legacyClient) ask(a *ask, out *Out) {
 func (f *legacyClient) answered(_ time.Time, m jsonrpc.Message, out *Out) {
 	id, a, ok := jsonrpc.Find(f.asks, m.ID())
 	if !ok {
-		f.opts.Dropped(m, "it answers no open question")
+		out.Drop(m, "it answers no open question")
 		return
 	}
 	delete(f.asks, id)

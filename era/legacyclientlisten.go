@@ -146,7 +146,7 @@ func streamOf(m jsonrpc.Message) jsonrpc.ID {
 func (f *legacyClient) acknowledged(now time.Time, m jsonrpc.Message, out *Out) {
 	l := &f.listen
 	if l.next == nil || !l.next.id.Equivalent(streamOf(m)) {
-		f.opts.Dropped(m, "it acknowledges no listen that waits for it")
+		out.Drop(m, "it acknowledges no listen that waits for it")
 		return
 	}
 	if l.cur != nil {
@@ -215,7 +215,7 @@ func (f *legacyClient) isNews(m jsonrpc.Message) bool {
 func (f *legacyClient) changed(m jsonrpc.Message, method string, out *Out) {
 	l := &f.listen
 	if !f.isNews(m) {
-		f.opts.Dropped(m, "it comes over no listen of the session")
+		out.Drop(m, "it comes over no listen of the session")
 		return
 	}
 	wanted := false
@@ -231,7 +231,7 @@ func (f *legacyClient) changed(m jsonrpc.Message, method string, out *Out) {
 		wanted = slices.ContainsFunc(l.uris, func(of string) bool { return covers(of, uri) })
 	}
 	if !wanted {
-		f.opts.Dropped(m, "the client has not subscribed to it")
+		out.Drop(m, "the client has not subscribed to it")
 		return
 	}
 	out.Client(legalNotification(m).WithRelated(jsonrpc.NullID))

@@ -35,10 +35,6 @@ type LegacyServerOptions struct {
 	// MaxParked is how many calls may be parked at a time; the questions of others
 	// are answered with an error. 0: 100.
 	MaxParked int
-
-	// Dropped hears of each message that goes no further, and why. It is called
-	// in the course of the Filter's methods and must not call them. Nil: nobody.
-	Dropped func(m jsonrpc.Message, reason string)
 }
 
 // LegacyServerFilter is a Filter that makes a legacy server look modern (C.1,
@@ -121,9 +117,9 @@ func (f *LegacyServerFilter) FromClient(now time.Time, m jsonrpc.Message, out *O
 			f.cancelled(now, m, out)
 			return
 		}
-		f.drop(m, "a modern client has no such notification")
+		out.Drop(m, "a modern client has no such notification")
 	default:
-		f.drop(m, "a modern client sends no responses") // ST10
+		out.Drop(m, "a modern client sends no responses") // ST10
 	}
 }
 
@@ -152,7 +148,7 @@ func (f *LegacyServerFilter) response(now time.Time, m jsonrpc.Message, out *Out
 	f.answered(now, id, out)
 	key, take, ok := jsonrpc.Find(f.own, id)
 	if !ok {
-		f.drop(m, "a response to nothing that is in progress") // J12
+		out.Drop(m, "a response to nothing that is in progress") // J12
 		return
 	}
 	delete(f.own, key)
@@ -175,7 +171,7 @@ func (f *LegacyServerFilter) notification(now time.Time, m jsonrpc.Message, out 
 	case "notifications/prompts/list_changed", "notifications/resources/list_changed", "notifications/resources/updated":
 		f.fanOut(m, out)
 	default:
-		f.drop(m, "no notification of "+NewestModern)
+		out.Drop(m, "no notification of "+NewestModern)
 	}
 }
 
@@ -233,10 +229,4 @@ func (f *LegacyServerFilter) nextTurn() int64 {
 // refuse answers a client's request with an error.
 func (f *LegacyServerFilter) refuse(id jsonrpc.ID, code int, text string, data []byte, out *Out) {
 	out.Client(jsonrpc.NewError(id, code, text, data).WithRelated(id))
-}
-
-func (f *LegacyServerFilter) drop(m jsonrpc.Message, reason string) {
-	if f.o.Dropped != nil {
-		f.o.Dropped(m, reason)
-	}
 }

@@ -143,7 +143,7 @@ func (s *serverScript) line(line string) error {
 			return fmt.Errorf("failed is %s", got)
 		}
 	case "dropped":
-		if len(s.dropped) != 1 || s.dropped[0] != rest {
+		if s.noteDropped(); len(s.dropped) != 1 || s.dropped[0] != rest {
 			return fmt.Errorf("dropped %q", s.dropped)
 		}
 		s.dropped = nil
@@ -157,7 +157,6 @@ func (s *serverScript) line(line string) error {
 
 func (s *serverScript) start() {
 	o := s.o
-	o.Dropped = func(_ jsonrpc.Message, reason string) { s.dropped = append(s.dropped, reason) }
 	s.f = LegacyServer(o)
 	s.f.Start(s.now, &s.out)
 }
@@ -264,6 +263,14 @@ func (s *serverScript) expect(queue *[]jsonrpc.Message, text string, related jso
 	return nil
 }
 
+// noteDropped keeps what was dropped.
+func (s *serverScript) noteDropped() {
+	for _, d := range s.out.Dropped {
+		s.dropped = append(s.dropped, d.Reason)
+	}
+	s.out.Dropped = nil
+}
+
 // silent reports what was sent, or dropped, and is not in the transcript.
 func (s *serverScript) silent() error {
 	for _, m := range s.out.ToClient {
@@ -272,7 +279,7 @@ func (s *serverScript) silent() error {
 	for _, m := range s.out.ToServer {
 		return fmt.Errorf("the server was sent\n    %s", m.Bytes())
 	}
-	if len(s.dropped) > 1 {
+	if s.noteDropped(); len(s.dropped) > 1 {
 		return fmt.Errorf("dropped: %q", s.dropped)
 	}
 	s.out = Out{}

@@ -63,7 +63,7 @@ func (f *LegacyServerFilter) question(now time.Time, m jsonrpc.Message, out *Out
 		return
 	}
 	if _, _, again := jsonrpc.Find(f.asked, m.ID()); again {
-		f.drop(m, "its id is that of another question that is open")
+		out.Drop(m, "its id is that of another question that is open")
 		return
 	}
 	q := newQuestion(m)

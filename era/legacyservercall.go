@@ -190,12 +190,12 @@ func (f *LegacyServerFilter) cancelled(now time.Time, m jsonrpc.Message, out *Ou
 func (f *LegacyServerFilter) progress(m jsonrpc.Message, out *Out) {
 	_, c, ok := jsonrpc.Find(f.tokens, m.ProgressToken())
 	if !ok || !c.live(f) {
-		f.drop(m, "progress of no call that is in progress") // J13
+		out.Drop(m, "progress of no call that is in progress") // J13
 		return
 	}
 	token := c.m.ProgressToken()
 	if token.IsZero() {
-		f.drop(m, "the retry of the call does not ask for progress")
+		out.Drop(m, "the retry of the call does not ask for progress")
 		return
 	}
 	if token != m.ProgressToken() {

@@ -274,7 +274,7 @@ func (f *LegacyServerFilter) fanOut(m jsonrpc.Message, out *Out) {
 		l.early = append(l.early, early{method, uri, m})
 	}
 	if !delivered {
-		f.drop(m, "nobody listens for it")
+		out.Drop(m, "nobody listens for it")
 	}
 }
 

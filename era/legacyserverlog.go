@@ -91,11 +91,11 @@ func (f *LegacyServerFilter) logMessage(now time.Time, m jsonrpc.Message, out *O
 	c := f.loggingCall(now, m)
 	switch {
 	case c == nil || !c.live(f):
-		f.drop(m, "a log message that belongs to no one call")
+		out.Drop(m, "a log message that belongs to no one call")
 	case c.logLevel == nil:
-		f.drop(m, "a log message of a call that wants none")
+		out.Drop(m, "a log message of a call that wants none")
 	case LogRank(m.Lookup("params", "level")) < LogRank(c.logLevel):
-		f.drop(m, "a log message below the level that its call wants")
+		out.Drop(m, "a log message below the level that its call wants")
 	default:
 		out.Client(f.ofTask(c, m).WithRelated(c.id))
 	}

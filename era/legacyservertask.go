@@ -165,7 +165,7 @@ func (f *LegacyServerFilter) taskResponse(now time.Time, c *serverCall, id jsonr
 	t := c.task
 	switch {
 	case id == c.atServer && t.id != nil:
-		f.drop(m, "a second response to a request")
+		out.Drop(m, "a second response to a request")
 	case id == c.atServer:
 		task := member(m.Result(), "task")
 		if t.id = member(task, "taskId"); !isText(t.id) {
@@ -216,7 +216,7 @@ func (f *LegacyServerFilter) askTask(c *serverCall, method string, out *Out) jso
 func (f *LegacyServerFilter) taskStatus(now time.Time, m jsonrpc.Message, out *Out) {
 	c := f.callOfTaskID(m.Params())
 	if c == nil {
-		f.drop(m, "it is about no task in progress")
+		out.Drop(m, "it is about no task in progress")
 		return
 	}
 	if c.task.result.IsZero() && c.task.get.IsZero() {

@@ -75,7 +75,7 @@ func (s *Server) translated(ctx context.Context, key unitKey, clientInfo []byte)
 	if err != nil {
 		return nil, err
 	}
-	return bridge.Translate(conn, era.LegacyClient(era.LegacyClientOptions{Dropped: s.spec.Dropped})), nil
+	return bridge.Translate(conn, era.LegacyClient(era.LegacyClientOptions{}), s.spec.Dropped), nil
 }
 
 // sharing returns what serves legacy clients that share a server. Which one may

@@ -79,10 +79,10 @@ func (u *unit) dial(ctx context.Context) (bridge.Conn, error) {
 	f := era.LegacyServer(era.LegacyServerOptions{
 		Capabilities: []byte(u.key.capabilities), ClientInfo: u.clientInfo,
 		Principal: u.key.principal, Unit: u.id, Instance: rand.Text(), Sealer: u.s.sealer,
-		ParkTimeout: u.s.spec.ParkTimeout, Dropped: u.s.spec.Dropped,
+		ParkTimeout: u.s.spec.ParkTimeout,
 	})
 	u.filter.Store(f)
-	return newTap(bridge.Translate(conn, f), u, f), nil
+	return newTap(bridge.Translate(conn, f, u.s.spec.Dropped), u, f), nil
 }
 
 // errChanged is why a unit ends whose server is one of the other era by now.
@@ -215,17 +215,19 @@ func (m *member) Poll() (jsonrpc.Message, error, bool) {
 	return got, m.why(err), ok
 }
 
-func (m *member) why(err error) error {
-	if errors.Is(err, bridge.ErrClosing) && m.unit.isTurned() {
+func (m *member) why(err error) error { return m.unit.why(err) }
+
+// why returns why the unit has ended, if err says that it has.
+func (u *unit) why(err error) error {
+	if !errors.Is(err, bridge.ErrClosing) {
+		return err
+	}
+	u.s.mu.Lock()
+	defer u.s.mu.Unlock()
+	if u.turned {
 		return errChanged
 	}
 	return err
-}
-
-func (u *unit) isTurned() bool {
-	u.s.mu.Lock()
-	defer u.s.mu.Unlock()
-	return u.turned
 }
 
 func (m *member) Close() error {
@@ -257,7 +259,7 @@ func (s *Server) join(ctx context.Context, key unitKey, clientInfo []byte) (*mem
 	conn, err := u.mux.Join(ctx)
 	if err != nil {
 		s.leave(u)
-		return nil, err
+		return nil, u.why(err)
 	}
 	return &member{Poller: conn, unit: u}, nil
 }

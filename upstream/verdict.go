@@ -97,9 +97,7 @@ func (s *Server) speaksModern(ctx context.Context) (bool, error) {
 	return v.modern, v.failed
 }
 
-var (
-	errClosed = errors.New("the server is not configured any more")
-)
+var errClosed = publicError("the server is not configured any more")
 
 // probe asks the server, and keeps what it says.
 func (s *Server) probe() {

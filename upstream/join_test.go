@@ -1,0 +1,63 @@
+package upstream
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/era"
+)
+
+// watched is a context that calls at whenever somebody asks whether it is done.
+type watched struct {
+	context.Context
+	at func()
+}
+
+func (w watched) Err() error {
+	w.at()
+	return w.Context.Err()
+}
+
+// C.7: a client that comes while what it would share ends, because the server speaks
+// another protocol by now, is told so, and not that something could not be started.
+func TestJoinWhatEnds(t *testing.T) {
+	s := serverOf(t, &fleet{kind: modernServer}, Spec{Protocol: era.OnlyModern})
+	var once sync.Once
+	retire := func() {
+		s.mu.Lock()
+		var joined *unit
+		for _, u := range s.units {
+			if u.members > 0 {
+				joined = u
+			}
+		}
+		s.mu.Unlock()
+		if joined == nil {
+			return
+		}
+		once.Do(func() { // between finding the unit and entering it
+			joined.retire()
+			for {
+				c, err := joined.mux.Join(context.Background())
+				if err != nil {
+					return
+				}
+				_ = c.Close()
+			}
+		})
+	}
+	client := party(t, t.Context(), bridge.HandlerFunc(func(ctx context.Context, c bridge.Conn) error {
+		return s.Exchange(bridge.PumpOptions{}).ServeConn(watched{ctx, retire}, c)
+	}))
+	m := ask(t, client, modernCall)
+	if text := string(m.Lookup("error", "message")); !strings.Contains(text, "has changed its protocol; try again") {
+		t.Errorf("the client is told: %s", m.Bytes())
+	}
+	again := party(t, t.Context(), s.Exchange(bridge.PumpOptions{}))
+	if m := ask(t, again, modernCall); m.IsError() {
+		t.Errorf("trying again: %s", m.Bytes())
+	}
+}
