@@ -26,8 +26,8 @@ import (
 // the server has taken may be answered within the Grace, unless it is cancelled
 // or the client ends, and is answered with an error then.
 //
-// Of o it uses RequestTimeout, except for subscriptions/listen, Grace and
-// GraceNow, and Dropped. The time runs from the moment the request is there, so
+// Of o it uses RequestTimeout, except for subscriptions/listen, Grace, GraceNow
+// and Shutdown, and Dropped. The time runs from the moment the request is there, so
 // it holds for a server that does not take the request, too.
 // It returns nil once the request is answered or cancelled, else what went
 // wrong; a request that fails with the server is answered with an error.
@@ -133,16 +133,17 @@ func (x *exchange) rounds(ctx context.Context) (done bool, err error) {
 // last goes on for the Grace: nobody takes new requests any more, but this one
 // may be answered. Only the client itself can tell now whether it has gone.
 func (x *exchange) last(ctx context.Context) error {
-	d := x.opts.grace()
-	if d <= 0 {
+	if x.opts.grace() <= 0 {
 		return x.end(errShutdown)
 	}
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer cancel(nil)
-	enough := time.AfterFunc(d, func() { cancel(errShutdown) })
-	defer enough.Stop()
+	wg.Go(func() {
+		x.opts.awaitGrace(ctx.Done())
+		cancel(errShutdown)
+	})
 	wg.Go(func() { cancel(x.untilGone(ctx)) })
 	x.ctx = ctx
 	done, err := x.rounds(ctx)

@@ -49,6 +49,10 @@ type PumpOptions struct {
 	// done may make a difference.
 	GraceNow func() time.Duration
 
+	// Shutdown, if not nil, is closed when the program is about to end. From then
+	// on no wait lasts longer than Grace, also one that GraceNow had allowed more.
+	Shutdown <-chan struct{}
+
 	// RequestTimeout is how long the server may stay silent on a request
 	// before it is cancelled and answered with an error (J8). Progress on the
 	// request starts it anew, but no request lasts longer than ten times as
@@ -199,14 +203,7 @@ func (p *pump) late(ctx, parent context.Context) (late context.Context, stop fun
 	unused := context.AfterFunc(parent, func() {
 		defer p.lateness.Done()
 		defer cancel()
-		if d := p.opts.grace(); d > 0 {
-			t := time.NewTimer(d)
-			defer t.Stop()
-			select {
-			case <-t.C:
-			case <-late.Done():
-			}
-		}
+		p.opts.awaitGrace(late.Done())
 	})
 	return late, func() {
 		if unused() {
@@ -222,6 +219,30 @@ func (o PumpOptions) grace() time.Duration {
 		return o.GraceNow()
 	}
 	return orDefault(o.Grace, DefaultGrace)
+}
+
+// awaitGrace waits for as long as what is owed may take once ctx is done, or
+// until done is closed.
+func (o PumpOptions) awaitGrace(done <-chan struct{}) {
+	d := o.grace()
+	if d <= 0 {
+		return
+	}
+	end := time.Now().Add(d)
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return
+	case <-done:
+		return
+	case <-o.Shutdown:
+		t.Reset(min(time.Until(end), orDefault(o.Grace, DefaultGrace)))
+	}
+	select {
+	case <-t.C:
+	case <-done:
+	}
 }
 
 func orDefault(d, byDefault time.Duration) time.Duration {

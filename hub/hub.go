@@ -6,6 +6,7 @@ package hub
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"slices"
@@ -49,14 +50,15 @@ type Hub struct {
 	all  *places // of processes
 
 	apply   sync.Mutex          // one Apply at a time
-	going   sync.WaitGroup      // servers that were removed and are on their way out
+	going   sync.WaitGroup      // servers that are being closed
 	refuser *stdio.SocketServer // for message lines that could be meant for any server
 
 	mu      sync.RWMutex
 	servers map[string]*server
 	order   []string          // as configured
 	texts   map[string]string // descriptions, which may change while a server stays
-	closed  bool
+	leaving map[*server]bool  // were removed, and have not ended yet
+	closed  chan struct{}     // closed by Close
 }
 
 // New returns a Hub without servers. Close ends it.
@@ -64,7 +66,7 @@ func New(o Options) *Hub {
 	if o.Logger == nil {
 		o.Logger = hclog.NewNullLogger()
 	}
-	h := &Hub{opts: o, servers: make(map[string]*server)}
+	h := &Hub{opts: o, servers: make(map[string]*server), leaving: make(map[*server]bool), closed: make(chan struct{})}
 	h.all = &places{queue: 10 * DefaultQueue, wait: DefaultQueueTimeout, flag: "--max-children-total"}
 	h.refuser = stdio.NewServer(refusal(o), stdio.ServerOptions{Logger: o.Logger})
 	return h
@@ -84,9 +86,9 @@ func (h *Hub) Apply(specs []Spec) error {
 	h.apply.Lock()
 	defer h.apply.Unlock()
 	h.mu.RLock()
-	old, closed := h.servers, h.closed
+	old := h.servers
 	h.mu.RUnlock()
-	if closed {
+	if h.isClosed() {
 		return errClosed
 	}
 	next, order, made, err := h.plan(old, specs)
@@ -105,12 +107,25 @@ func (h *Hub) Apply(specs []Spec) error {
 	h.mu.Unlock()
 	for name, s := range old {
 		if next[name] != s {
-			s.removed.Store(true)
 			s.log.Info("the server is not configured so any more: calls in progress may finish", "sessions", s.sessions())
-			h.going.Go(s.close)
+			h.remove(s)
 		}
 	}
 	return nil
+}
+
+// remove closes a server in the background.
+func (h *Hub) remove(s *server) {
+	s.removed.Store(true)
+	h.mu.Lock()
+	h.leaving[s] = true
+	h.mu.Unlock()
+	h.going.Go(func() {
+		s.close()
+		h.mu.Lock()
+		delete(h.leaving, s)
+		h.mu.Unlock()
+	})
 }
 
 // plan returns the servers as specs want them, and those among them, made
@@ -123,7 +138,7 @@ func (h *Hub) plan(old map[string]*server, specs []Spec) (next map[string]*serve
 		}
 		s := old[spec.Name]
 		if s == nil || s.spec.Fingerprint != spec.Fingerprint {
-			if s, err = newServer(spec, h.base(spec.Name), &h.opts, h.all); err != nil {
+			if s, err = newServer(spec, h.base(spec.Name), &h.opts, h.all, h.closed); err != nil {
 				return nil, nil, made, fmt.Errorf("server %q: %w", spec.Name, err)
 			}
 			made = append(made, s)
@@ -148,14 +163,17 @@ func (h *Hub) base(name string) string {
 	return basePath(name)
 }
 
-// Close ends all servers as Apply does with removed ones, and returns when
-// they, and those removed before, have ended.
+// Close ends all servers: calls in progress may finish within the Grace of
+// their server's Pump, also those of servers that were removed before. It
+// returns when all have ended.
 func (h *Hub) Close() error {
 	h.apply.Lock()
-	h.mu.Lock()
-	h.closed = true
+	if !h.isClosed() {
+		close(h.closed)
+	}
+	h.mu.RLock()
 	all := h.servers
-	h.mu.Unlock()
+	h.mu.RUnlock()
 	h.apply.Unlock()
 	for _, s := range all {
 		h.going.Go(s.close)
@@ -165,7 +183,30 @@ func (h *Hub) Close() error {
 	return nil
 }
 
-// Sessions returns how many sessions all servers have.
+// isClosed reports whether Close was called; apply is held.
+func (h *Hub) isClosed() bool {
+	select {
+	case <-h.closed:
+		return true
+	default:
+		return false
+	}
+}
+
+// Draining returns how many servers were removed and have not ended yet, and
+// how many sessions those have.
+func (h *Hub) Draining() (servers, sessions int) {
+	h.mu.RLock()
+	all := slices.Collect(maps.Keys(h.leaving))
+	h.mu.RUnlock()
+	for _, s := range all {
+		sessions += s.sessions()
+	}
+	return len(all), sessions
+}
+
+// Sessions returns how many sessions all servers have, without those that were
+// removed.
 func (h *Hub) Sessions() int {
 	n := 0
 	for _, s := range h.list() {

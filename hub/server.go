@@ -116,9 +116,9 @@ type server struct {
 	lines   *stdio.SocketServer
 }
 
-// newServer makes a server. base is the path in front of its endpoints, and
-// all bounds the processes of all servers.
-func newServer(spec Spec, base string, o *Options, all *places) (*server, error) {
+// newServer makes a server. base is the path in front of its endpoints, all
+// bounds the processes of all servers, and shutdown is closed when the hub is.
+func newServer(spec Spec, base string, o *Options, all *places, shutdown <-chan struct{}) (*server, error) {
 	spec = spec.withDefaults()
 	s := &server{spec: spec, log: o.Logger.With("server", spec.Name)}
 	var enter bridge.Admit
@@ -141,7 +141,7 @@ func newServer(spec Spec, base string, o *Options, all *places) (*server, error)
 		enter = nil // sessions need no processes of their own
 	}
 	pump := spec.Pump
-	pump.GraceNow = s.grace
+	pump.GraceNow, pump.Shutdown = s.grace, shutdown
 	// Over Streamable HTTP and on a line, a session that the remote server has
 	// forgotten is renewed: the client notices nothing (LE5). Where the
 	// connection is the session, its end tells the client (C.6).
@@ -167,7 +167,7 @@ func newServer(spec Spec, base string, o *Options, all *places) (*server, error)
 
 // grace returns how long calls in progress may take at the end: nobody waits
 // for the end of a server that was removed, so those have as long as at the end
-// of a client's input.
+// of a client's input, until the hub is closed (bridge.PumpOptions.Shutdown).
 func (s *server) grace() time.Duration {
 	if s.removed.Load() {
 		return cmp.Or(s.spec.Pump.Drain, bridge.DefaultDrain)

@@ -111,12 +111,17 @@ type lastWords struct {
 // and returns when the first has been made.
 func inProgress(t *testing.T, c talker, seconds int) <-chan lastWords {
 	t.Helper()
+	return begin(t, c, demoCall("7", fmt.Sprint(seconds), 2*seconds))
+}
+
+// begin makes a call and returns when the first step has been made.
+func begin(t *testing.T, c talker, call string) <-chan lastWords {
+	t.Helper()
 	begun, ended := make(chan string, 1), make(chan lastWords, 1)
 	go func() {
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
 		var e lastWords
-		call := demoCall("7", fmt.Sprint(seconds), 2*seconds)
 		e.answer, e.err = c.exchange(ctx, call, func(m string) {
 			if e.steps++; e.steps == 1 {
 				begun <- m

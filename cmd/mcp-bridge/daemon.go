@@ -275,7 +275,9 @@ func (d *daemon) serve(ctx context.Context) {
 	d.begun = false
 	d.reloading.Unlock()
 	d.unheard(d.notify.Stopping(""))
-	d.log.Info("shutting down: calls in progress may finish, within --grace", "sessions", d.hub.Sessions())
+	draining, theirs := d.hub.Draining()
+	d.log.Info("shutting down: calls in progress may finish, within --grace",
+		"sessions", d.hub.Sessions(), "draining_servers", draining, "draining_sessions", theirs)
 	closing, cancel := context.WithCancel(context.Background())
 	wg.Go(func() { _ = srv.Shutdown(closing) }) // its error is that closing is done
 	_ = d.sockets.Close()

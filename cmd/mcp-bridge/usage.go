@@ -113,7 +113,7 @@ Limits
                            0 means never (default 0)
   --drain-timeout D        how long answers that are owed are waited for at the end of input, and from a server
                            that a new configuration changes or removes (default 30s)
-  --grace D                the same after SIGTERM or SIGINT (default 5s)
+  --grace D                the same after SIGTERM or SIGINT, which bounds those waits, too (default 5s)
 
 Log
   --log-level LEVEL        trace, debug, info, warn, error, off (default info)

@@ -1,0 +1,59 @@
+package bridge
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// A conversation whose server has to go may go on for as long as GraceNow says,
+// but after Shutdown for no longer than Grace, and never for longer than before.
+func TestShutdownBoundsGrace(t *testing.T) {
+	type serve func(ctx context.Context, client, server Conn, o PumpOptions) error
+	for name, run := range map[string]serve{"Pump": Pump, "Exchange": Exchange} {
+		for _, c := range []struct {
+			when      string
+			wait, end time.Duration // GraceNow, and when Shutdown is closed
+			want      time.Duration // until the call is answered
+		}{
+			{"meanwhile", time.Hour, 10 * time.Minute, 10*time.Minute + 5*time.Second},
+			{"before", time.Hour, 0, 5 * time.Second},
+			{"near its end", time.Minute, 58 * time.Second, time.Minute},
+			{"after it", time.Second, time.Minute, time.Second},
+		} {
+			t.Run(name+" "+c.when, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					client, clientEnd := Pipe()
+					server, serverEnd := Pipe()
+					ctx, cancel := context.WithCancelCause(t.Context())
+					shutdown := make(chan struct{})
+					o := PumpOptions{Grace: 5 * time.Second, GraceNow: func() time.Duration { return c.wait }, Shutdown: shutdown}
+					done := make(chan error, 1)
+					go func() { done <- run(ctx, clientEnd, serverEnd, o) }()
+					must(t, client.Send(t.Context(), jsonrpc.NewRequest(jsonrpc.IntID(1), "tools/call", nil)))
+					_, err := server.Recv(t.Context())
+					must(t, err)
+					synctest.Wait()
+					began := time.Now()
+					end := time.AfterFunc(c.end, func() { close(shutdown) })
+					defer end.Stop()
+					if c.end == 0 {
+						synctest.Wait()
+					}
+					cancel(ErrClosing)
+					m, err := client.Recv(t.Context())
+					must(t, err)
+					if took := time.Since(began); took != c.want || m.Lookup("error") == nil {
+						t.Errorf("after %v the client got %s, want an error after %v", took, m.Bytes(), c.want)
+					}
+					must(t, <-done)
+					_ = client.Close()
+					_ = server.Close()
+				})
+			})
+		}
+	}
+}
