@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"runtime"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -21,6 +23,7 @@ const patience = time.Minute
 var bridgeBin, childBin string
 
 func TestMain(m *testing.M) {
+	defaultHangup()
 	dir, err := os.MkdirTemp("", "mcp-bridge-tests-")
 	if err == nil {
 		err = build(dir)
@@ -33,6 +36,16 @@ func TestMain(m *testing.M) {
 	}
 	os.RemoveAll(dir)
 	os.Exit(code)
+}
+
+// defaultHangup sees to it that what the tests start takes SIGHUP as it does by
+// default, also where these tests were started to ignore it, as by nohup: a signal
+// that is caught here has its default in a program that is started, one that
+// is ignored goes on being ignored.
+func defaultHangup() {
+	if signal.Ignored(syscall.SIGHUP) {
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
+	}
 }
 
 // build makes the binaries, with the race detector in the bridge if these

@@ -96,17 +96,18 @@ func (m *manager) start(argv ...string) *proc {
 // hear returns the next message of the service, without those of its watchdog.
 func (m *manager) hear() []string {
 	m.t.Helper()
-	for {
-		if got := m.hearAny(); !slices.Equal(got, []string{"WATCHDOG=1"}) {
+	for end := time.Now().Add(patience); ; { // not anew with each message: the watchdog's never end
+		if got := m.hearAny(end); !slices.Equal(got, []string{"WATCHDOG=1"}) {
 			return got
 		}
 	}
 }
 
-func (m *manager) hearAny() []string {
+// hearAny returns the next message that comes before end.
+func (m *manager) hearAny(end time.Time) []string {
 	m.t.Helper()
 	buf := make([]byte, 4096)
-	m.conn.SetReadDeadline(time.Now().Add(patience))
+	m.conn.SetReadDeadline(end)
 	n, err := m.conn.Read(buf)
 	if err != nil {
 		m.t.Fatalf("the service says nothing: %v", err)
@@ -244,8 +245,8 @@ func TestSystemdNotify(t *testing.T) {
 	// When it says so, it does serve: no second try.
 	front := newSite(t, strings.TrimSuffix(p.addresses(1)[0], "/servers"))
 	mustAnswer(t, front.at("/servers/one").mustOpen(t, "mcp"), ping)
-	for beats := 0; beats < 3; {
-		if slices.Contains(m.hearAny(), "WATCHDOG=1") {
+	for end, beats := time.Now().Add(patience), 0; beats < 3; {
+		if slices.Contains(m.hearAny(end), "WATCHDOG=1") {
 			beats++
 		}
 	}
