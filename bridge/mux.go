@@ -65,6 +65,15 @@ type MuxOptions struct {
 	// it should not. nil is fine.
 	Dropped func(m jsonrpc.Message, reason string)
 
+	// Crashed is told that the server has ended, other than by its own choice after it
+	// has answered (IsOrderly), and who had requests in progress there: principals,
+	// "" for all who have not authenticated; or, if nobody had, whose request was the
+	// last, if there was any. Those that it returns are to share the server no more: their Conns end once
+	// they have read what they are owed, and then this end is no failure, so that the
+	// others have the next server at once. It is called by one goroutine at a time,
+	// with no lock held; nil is fine, and returns nobody.
+	Crashed func(principals []string) (part []string)
+
 	// Restarting is told that there is no server any more, or could not be
 	// had, why, and after what time another may be tried, if anybody wants one
 	// then. It is called by one goroutine at a time; nil is fine.
@@ -248,6 +257,9 @@ func (x *Mux) remove(call *muxCall) {
 	delete(x.calls, call.number)
 	if call.listen != nil {
 		x.listens--
+	}
+	if call.server != nil {
+		call.server.leftBy(call)
 	}
 	c := call.conn
 	c.calls.remove(call)

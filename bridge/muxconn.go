@@ -27,6 +27,7 @@ type muxConn struct {
 	first [1]muxItem // the memory of items, which mostly is enough
 	bytes int
 	err   error         // why it has ended
+	last  error         // why it ends when items is empty; nil: it does not
 	done  chan struct{} // closed when err is set; nil: nobody has asked for it
 	slow  func()
 	w     *Waiter // is told when there is something in items, or err is set
@@ -285,7 +286,16 @@ func (c *muxConn) Poll() (m jsonrpc.Message, err error, ok bool) {
 			return it.m, nil, true
 		}
 	}
-	return m, nil, false
+	return m, c.last, c.last != nil
+}
+
+// endAfter ends the Conn for the reason err once its client has read what it has got.
+// The Mux must expel the Conn then.
+func (c *muxConn) endAfter(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.last = err
+	c.w.Signal()
 }
 
 // Wake implements Poller.

@@ -51,6 +51,9 @@ type muxServer struct {
 	answered bool // it has answered a call, with a result; under mux.mu
 	failed   bool // somebody on the way to it has answered in its place, for it was lost; under mux.mu
 
+	used     bool   // it has had requests; under mux.mu, and so is lastUser
+	lastUser string // the principal whose request was the last to be over
+
 	acks timers // of giveUpListens; under mux.mu
 }
 
@@ -227,23 +230,33 @@ func (x *Mux) down(s *muxServer, err error, lived time.Duration) {
 	if s.broken != nil {
 		err = s.broken
 	}
+	orderly := IsOrderly(err) && s.answered && !s.failed // what it owes came when it was about to go
+	var part []string
+	if !orderly && !x.closed && x.opts.Crashed != nil {
+		users := s.users()
+		x.mu.Unlock()
+		part = x.opts.Crashed(users)
+		x.mu.Lock()
+	}
 	if x.closed {
 		x.mu.Unlock()
 		return
 	}
 	now := time.Now()
-	if IsOrderly(err) && s.answered && !s.failed { // what it owes came when it was about to go
+	switch {
+	case orderly:
 		x.pause = now.Add(x.breaker.done(now, lived))
-	} else {
+	case len(part) == 0:
 		x.breaker.ended(now, lived)
 	}
 	wait := x.breaker.due.Sub(now)
 	text, data := ending(err)
 	x.fail(s, text, data)
+	x.part(part, err)
 	x.notify()
 	x.mu.Unlock()
 	if x.opts.Restarting != nil {
-		x.opts.Restarting(err, wait)
+		x.opts.Restarting(err, max(wait, 0))
 	}
 }
 

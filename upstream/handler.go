@@ -137,6 +137,9 @@ func (s *Server) modernKey(principal string) unitKey {
 	case PerRequest:
 		return unitKey{alone: s.number.Add(1)}
 	}
+	if s.apart.has(principal) {
+		return unitKey{principal: principal}
+	}
 	return unitKey{}
 }
 

@@ -96,6 +96,8 @@ type Server struct {
 	introduced atomic.Pointer[introduction] // of some modern client; see introductionOf
 	missed     atomic.Uint32                // requests that have said something else
 
+	apart apart // principals that do not share the process of all
+
 	sessionless atomic.Bool // a remote server has answered initialize without beginning a session
 
 	ctx    context.Context // ends with Close

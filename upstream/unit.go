@@ -301,7 +301,7 @@ func (s *Server) begin(key unitKey, clientInfo []byte) (*unit, error) {
 	s.count++
 	u := &unit{s: s, key: key, clientInfo: bytes.Clone(clientInfo), id: fmt.Sprint(s.count)}
 	u.mux = bridge.NewMux(bridge.MuxOptions{
-		Dialer: u, Dropped: s.spec.Dropped, MaxCalls: s.maxCalls(),
+		Dialer: u, Dropped: s.spec.Dropped, MaxCalls: s.maxCalls(), Crashed: s.crashes(key),
 		Restarting: func(err error, wait time.Duration) {
 			if errors.Is(err, bridge.ErrBusy) {
 				s.log.Warn("no place for one more process", "error", err)

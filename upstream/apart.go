@@ -1,0 +1,81 @@
+package upstream
+
+import (
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// This file sees to it that a principal whose calls end a process that all share, again
+// and again, does not keep the others from it (D.1). Only a process of its own tells
+// whose calls those are, so it gets one; the pauses between its starts are its own then.
+
+const (
+	// apartFor is how long a principal has a process of its own after that.
+	apartFor = time.Hour
+
+	// recently is how long ago the end before may be for the two to be compared.
+	recently = time.Minute
+)
+
+// apart knows the principals that have a process of their own where others share one.
+// Any number of goroutines may use it. In the zero value there are none.
+type apart struct {
+	until atomic.Pointer[map[string]time.Time] // never changed, but replaced; nil: there are none
+
+	mu    sync.Mutex // of who replaces it
+	users []string   // who had calls in progress when the process ended last
+	ended time.Time  // and when that was
+}
+
+// has reports whether a principal has a process of its own.
+func (a *apart) has(principal string) bool {
+	until := a.until.Load()
+	return until != nil && time.Now().Before((*until)[principal])
+}
+
+// crashed is told who had calls in progress when the process that all share ended, and
+// returns who is to share it no more: the only one that had, else those that had the
+// last time as well. Clients that have not authenticated cannot be told apart.
+func (a *apart) crashed(users []string) (part []string) {
+	now := time.Now()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	again := now.Sub(a.ended) < recently
+	for _, user := range users {
+		if user != "" && (len(users) == 1 || again && slices.Contains(a.users, user)) {
+			part = append(part, user)
+		}
+	}
+	a.users, a.ended = users, now
+	if len(part) == 0 {
+		return nil
+	}
+	next := make(map[string]time.Time)
+	if until := a.until.Load(); until != nil {
+		maps.Copy(next, *until)
+		maps.DeleteFunc(next, func(_ string, until time.Time) bool { return !now.Before(until) })
+	}
+	for _, user := range part {
+		next[user] = now.Add(apartFor)
+	}
+	a.until.Store(&next)
+	return part
+}
+
+// crashes returns what a unit's Mux tells of crashes; nil: nobody needs to know, for
+// only one principal uses it, or all were asked to share it.
+func (s *Server) crashes(key unitKey) func(users []string) (part []string) {
+	if key != (unitKey{}) || s.spec.Isolation != Auto || !s.IsCommand() {
+		return nil
+	}
+	return func(users []string) []string {
+		part := s.apart.crashed(users)
+		for _, user := range part {
+			s.log.Warn("the shared server has ended with calls of this principal in progress: it gets a process of its own", "principal", user, "for", apartFor)
+		}
+		return part
+	}
+}
