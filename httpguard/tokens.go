@@ -1,6 +1,7 @@
 package httpguard
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"crypto/subtle"
 	"errors"
@@ -119,6 +120,22 @@ func (t *Tokens) Names() []string {
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
+}
+
+// Secret returns what follows from all the tokens together, and from nothing else:
+// who knows only some of them does not know it. It is the same after a restart
+// with the same tokens, and another one when any of them has changed. nil for nil.
+func (t *Tokens) Secret() []byte {
+	if t == nil {
+		return nil
+	}
+	var sums [][]byte
+	for _, e := range t.set.Load().entries {
+		sums = append(sums, e.sum[:])
+	}
+	slices.SortFunc(sums, bytes.Compare)
+	all := sha256.Sum256(bytes.Join(sums, nil))
+	return all[:]
 }
 
 // lookup returns the name of a token, or "". How long it takes tells nothing

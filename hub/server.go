@@ -91,8 +91,9 @@ func (s Spec) withDefaults() Spec {
 }
 
 // upstream describes the server's side; enter is asked for places for its processes.
-func (s Spec) upstream(enter bridge.Admit) upstream.Spec {
+func (s Spec) upstream(enter bridge.Admit, secret []byte) upstream.Spec {
 	up := s.Upstream
+	up.Secret = secret
 	up.Clients, up.Isolation, up.ParkTimeout = s.Clients, s.Isolation, s.ParkTimeout
 	up.Admit, up.MaxUnits, up.Idle, up.Dropped = enter, s.MaxChildren, s.SessionTimeout, s.Pump.Dropped
 	return up
@@ -133,7 +134,7 @@ func newServer(spec Spec, base string, o *Options, all *places, shutdown <-chan 
 		}
 	}
 	var err error
-	if s.up, err = upstream.New(spec.upstream(enter)); err != nil {
+	if s.up, err = upstream.New(spec.upstream(enter, o.Guard.Tokens.Secret())); err != nil {
 		return nil, err
 	}
 	up := s.up

@@ -66,14 +66,14 @@ func (c *modernTalker) exchange(ctx context.Context, request string, heard func(
 func (c *modernTalker) post(ctx context.Context, request string) (*http.Response, error) {
 	var m struct {
 		Method string
-		Params struct{ Name string }
+		Params struct{ Name, TaskID string }
 	}
 	if err := json.Unmarshal([]byte(request), &m); err != nil {
 		return nil, err
 	}
 	h := http.Header{"Mcp-Protocol-Version": {modernVersion}, "Mcp-Method": {m.Method}}
-	if m.Params.Name != "" {
-		h.Set("Mcp-Name", m.Params.Name)
+	if name := m.Params.Name + m.Params.TaskID; name != "" { // one of both
+		h.Set("Mcp-Name", name)
 	}
 	return c.request(ctx, http.MethodPost, "/mcp", request, h)
 }

@@ -2,6 +2,10 @@ package upstream
 
 import (
 	"context"
+	"iter"
+	"strings"
+	"sync"
+	"sync/atomic"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/era"
@@ -9,67 +13,169 @@ import (
 )
 
 // bind returns the Conn of a modern client who has authenticated as one that
-// gets requestState under its own name only (A6): a server that principals
-// share cannot tell who comes back with one. unread: what is received has not
-// been looked at.
-func (s *Server) bind(ctx context.Context, client bridge.Conn, unread bool) bridge.Conn {
+// gets requestState and ids of tasks under its own name only (A6): a server that
+// principals share cannot tell who comes back with one. Others' Conns are
+// returned as they are.
+func (s *Server) bind(ctx context.Context, client bridge.Conn) bridge.Conn {
 	if bridge.Principal(ctx) == "" {
 		return client
 	}
-	return &bound{Conn: client, s: s, principal: bridge.Principal(ctx), unread: unread}
+	return &bound{Conn: client, s: s, principal: bridge.Principal(ctx)}
 }
 
 type bound struct {
 	bridge.Conn
 	s         *Server
 	principal string
-	unread    bool
+	tasks     idSet // requests in progress whose results are about a task
 }
 
+// Recv returns what the client says in the server's own words. What is not the
+// client's to say is answered.
 func (b *bound) Recv(ctx context.Context) (jsonrpc.Message, error) {
 	for {
 		m, err := b.Conn.Recv(ctx)
-		if err != nil || !b.unread {
+		if err != nil {
 			return m, err
 		}
-		m, ok, err := b.s.unbound(bridge.WithPrincipal(ctx, b.principal), b.Conn, m)
-		if ok || err != nil {
+		m, no := b.unbound(m)
+		if no == nil {
+			return m, nil
+		}
+		if err := b.Conn.Send(ctx, no.Response(m.ID())); err != nil {
 			return m, err
 		}
 	}
 }
 
-// unbound returns a client's request with the server's own requestState. ok is
-// false when it was answered, because that is not the client's.
-func (s *Server) unbound(ctx context.Context, client bridge.Conn, m jsonrpc.Message) (_ jsonrpc.Message, ok bool, err error) {
-	principal := bridge.Principal(ctx)
-	if principal == "" || m.Kind() != jsonrpc.Request || !era.MayAskForInput(m.Method()) {
-		return m, true, nil
+// unbound returns a client's message with the server's own requestState and ids
+// of tasks, or why it is refused.
+func (b *bound) unbound(m jsonrpc.Message) (jsonrpc.Message, *era.Refusal) {
+	switch method := m.Method(); {
+	case m.Kind() != jsonrpc.Request:
+		if method == "notifications/cancelled" {
+			b.tasks.take(m.RequestID())
+		}
+		return m, nil
+	case era.MayAskForInput(method):
+		return b.unboundState(m)
+	case strings.HasPrefix(method, "tasks/"):
+		return b.unboundTask(m)
+	case method == "subscriptions/listen":
+		return b.unboundListen(m)
 	}
-	var state []byte
-	states, answers := 0, 0
-	for member := range m.ParamsObject().Members() {
-		switch member.Key {
-		case "requestState":
-			state = member.Value
-			states++
-		case "inputResponses":
-			answers++
+	return m, nil
+}
+
+var (
+	errBoundState = &era.Refusal{Code: jsonrpc.CodeInvalidParams, Text: "Invalid or expired requestState"}
+	errBoundTask  = &era.Refusal{Code: jsonrpc.CodeInvalidParams, Text: "Unknown task"}
+)
+
+func (b *bound) unboundState(m jsonrpc.Message) (jsonrpc.Message, *era.Refusal) {
+	values, no := single(m.ParamsObject().Members(), "requestState", "inputResponses")
+	if no != nil {
+		return m, no
+	}
+	text, has := jsonrpc.Text(values[0])
+	if !has {
+		return m, nil
+	}
+	own, err := b.s.sealer.Unbind(b.principal, text)
+	if err != nil {
+		return m, errBoundState
+	}
+	return m.WithParams(jsonrpc.With(m.Params(), "requestState", jsonrpc.Quote(own))), nil
+}
+
+func (b *bound) unboundTask(m jsonrpc.Message) (jsonrpc.Message, *era.Refusal) {
+	values, no := single(m.ParamsObject().Members(), "taskId")
+	switch {
+	case no != nil:
+		return m, no
+	case values[0] == nil:
+		return m, nil
+	}
+	own, ok := b.ownTask(values[0])
+	if !ok {
+		return m, errBoundTask
+	}
+	b.tasks.add(m.ID())
+	return m.WithParams(jsonrpc.With(m.Params(), "taskId", own)), nil
+}
+
+func (b *bound) unboundListen(m jsonrpc.Message) (jsonrpc.Message, *era.Refusal) {
+	values, no := single(m.ParamsObject().Members(), "notifications")
+	if no != nil || values[0] == nil {
+		return m, no
+	}
+	notifications := values[0]
+	if values, no = single(jsonrpc.Members(notifications), "taskIds"); no != nil || values[0] == nil {
+		return m, no
+	}
+	ids, ok := each(values[0], b.ownTask)
+	if !ok {
+		return m, errBoundTask
+	}
+	return m.WithParams(jsonrpc.With(m.Params(), "notifications", jsonrpc.With(notifications, "taskIds", ids))), nil
+}
+
+// ownTask returns the server's own id of a task, raw; false: it is not the client's.
+func (b *bound) ownTask(raw []byte) (own []byte, ok bool) {
+	text, ok := jsonrpc.Text(raw)
+	if !ok {
+		return nil, false
+	}
+	id, ok := b.s.taskIDs.Unbind(b.principal, text)
+	return jsonrpc.Quote(id), ok
+}
+
+// boundTask returns the id of a task as the client gets it, raw; what is no id
+// stays.
+func (b *bound) boundTask(raw []byte) ([]byte, bool) {
+	id, ok := jsonrpc.Text(raw)
+	if !ok {
+		return raw, true
+	}
+	return jsonrpc.Quote(b.s.taskIDs.Bind(b.principal, id)), true
+}
+
+// each returns an array with what change makes of its elements; false: raw is
+// none, or change does not want one of them.
+func each(raw []byte, change func([]byte) ([]byte, bool)) (out []byte, ok bool) {
+	if len(raw) == 0 || raw[0] != '[' {
+		return nil, false
+	}
+	out = []byte{'['}
+	for _, e := range jsonrpc.Elements(raw) {
+		if e, ok = change(e); !ok {
+			return nil, false
+		}
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		out = append(out, e...)
+	}
+	return append(out, ']'), true
+}
+
+// single returns the values of up to two keys of an object; nil: there is none. A
+// key must not stand twice, nor in other letters: the server may take the one
+// that was not looked at.
+func single(object iter.Seq[jsonrpc.Member], keys ...string) (values [2][]byte, no *era.Refusal) {
+	for member := range object {
+		for i, key := range keys {
+			if !strings.EqualFold(member.Key, key) {
+				continue
+			}
+			if values[i] != nil || member.Key != key {
+				text := `"` + key + `" stands twice, or in other letters`
+				return values, &era.Refusal{Code: jsonrpc.CodeInvalidRequest, Text: text}
+			}
+			values[i] = member.Value
 		}
 	}
-	if states > 1 || answers > 1 {
-		// The server may take the one that was not looked at.
-		return m, false, client.Send(ctx, jsonrpc.NewError(m.ID(), jsonrpc.CodeInvalidRequest, "requestState or inputResponses stands twice", nil))
-	}
-	text, has := jsonrpc.Text(state)
-	if !has {
-		return m, true, nil
-	}
-	own, err := s.sealer.Unbind(principal, text)
-	if err != nil {
-		return m, false, client.Send(ctx, jsonrpc.NewError(m.ID(), jsonrpc.CodeInvalidParams, "Invalid or expired requestState", nil))
-	}
-	return m.WithParams(jsonrpc.With(m.Params(), "requestState", jsonrpc.Quote(own))), true, nil
+	return values, nil
 }
 
 func (b *bound) Send(ctx context.Context, m jsonrpc.Message) error {
@@ -88,13 +194,48 @@ func (b *bound) TrySender() func(jsonrpc.Message) bool {
 // HungUp is what bridge.HungUp says.
 func (b *bound) HungUp() func() error { return bridge.HungUp(b.Conn) }
 
-// bound returns what the client gets of a message: requestState under its name.
+// bound returns what the client gets of a message: requestState and ids of tasks
+// under its name.
 func (b *bound) bound(m jsonrpc.Message) jsonrpc.Message {
-	if m.Kind() == jsonrpc.Response && !m.IsError() {
-		kind, _ := jsonrpc.Text(m.Lookup("result", "resultType"))
-		if state, ok := jsonrpc.Text(m.Lookup("result", "requestState")); ok && kind == "input_required" {
-			text := jsonrpc.Quote(b.s.sealer.Bind(b.principal, state))
-			m = m.WithResult(jsonrpc.With(m.Result(), "requestState", text))
+	switch m.Kind() {
+	case jsonrpc.Response:
+		return b.boundResponse(m)
+	case jsonrpc.Notification:
+		return b.boundNotification(m)
+	}
+	return m
+}
+
+func (b *bound) boundResponse(m jsonrpc.Message) jsonrpc.Message {
+	about := b.tasks.take(m.ID())
+	if m.IsError() {
+		return m
+	}
+	kind, _ := jsonrpc.Text(m.Lookup("result", "resultType"))
+	if about || kind == "task" {
+		if raw := m.Lookup("result", "taskId"); raw != nil {
+			id, _ := b.boundTask(raw)
+			return m.WithResult(jsonrpc.With(m.Result(), "taskId", id))
+		}
+	}
+	if state, ok := jsonrpc.Text(m.Lookup("result", "requestState")); ok && kind == "input_required" {
+		text := jsonrpc.Quote(b.s.sealer.Bind(b.principal, state))
+		return m.WithResult(jsonrpc.With(m.Result(), "requestState", text))
+	}
+	return m
+}
+
+func (b *bound) boundNotification(m jsonrpc.Message) jsonrpc.Message {
+	switch m.Method() {
+	case "notifications/tasks":
+		if raw := m.Lookup("params", "taskId"); raw != nil {
+			id, _ := b.boundTask(raw)
+			return m.WithParams(jsonrpc.With(m.Params(), "taskId", id))
+		}
+	case "notifications/subscriptions/acknowledged":
+		notifications := m.Lookup("params", "notifications")
+		if ids, ok := each(m.Lookup("params", "notifications", "taskIds"), b.boundTask); ok {
+			return m.WithParams(jsonrpc.With(m.Params(), "notifications", jsonrpc.With(notifications, "taskIds", ids)))
 		}
 	}
 	return m
@@ -106,4 +247,35 @@ func (b *bound) CloseFor(err error) error {
 		return c.CloseFor(err)
 	}
 	return b.Conn.Close()
+}
+
+// idSet are ids of requests. The zero value is empty; any number of goroutines may
+// use it. To ask an empty one costs next to nothing.
+type idSet struct {
+	n   atomic.Int32
+	mu  sync.Mutex
+	ids map[jsonrpc.ID]struct{}
+}
+
+func (s *idSet) add(id jsonrpc.ID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ids == nil {
+		s.ids = make(map[jsonrpc.ID]struct{})
+	}
+	s.ids[id] = struct{}{}
+	s.n.Store(int32(len(s.ids)))
+}
+
+// take takes an id out, and reports whether it was in.
+func (s *idSet) take(id jsonrpc.ID) bool {
+	if s.n.Load() == 0 {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key, _, ok := jsonrpc.Find(s.ids, id)
+	delete(s.ids, key)
+	s.n.Store(int32(len(s.ids)))
+	return ok
 }

@@ -270,11 +270,14 @@ func (s *Server) Exchange(o bridge.PumpOptions) bridge.Handler {
 		if err != nil {
 			return err
 		}
-		m, ok, err := s.unbound(ctx, client, m)
-		if !ok {
-			return err
+		if b, ok := s.bind(ctx, client).(*bound); ok {
+			var no *era.Refusal
+			if m, no = b.unbound(m); no != nil {
+				return client.Send(ctx, no.Response(m.ID()))
+			}
+			client = b
 		}
-		client = s.bind(ctx, bridge.Unread(client, m), false)
+		client = bridge.Unread(client, m)
 		conn, err := s.memberFor(ctx, m)
 		if err != nil {
 			return bridge.Serve(failing{err}, o).ServeConn(ctx, client)
@@ -299,7 +302,7 @@ func (s *Server) Modern(o bridge.PumpOptions) bridge.Handler {
 		return newDesk(ctx, s), nil
 	}), o)
 	return bridge.HandlerFunc(func(ctx context.Context, client bridge.Conn) error {
-		return h.ServeConn(ctx, s.bind(ctx, client, true))
+		return h.ServeConn(ctx, s.bind(ctx, client))
 	})
 }
 

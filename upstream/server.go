@@ -61,6 +61,11 @@ type Spec struct {
 	// ParkTimeout is how long a call waits for what its client was asked for. 0: 10 min.
 	ParkTimeout time.Duration
 
+	// Secret is what ids of tasks are bound to their principals with (A6): no
+	// principal may know it as a whole. If it stays the same, ids stay valid when
+	// the bridge starts anew. nil: a random one.
+	Secret []byte
+
 	// Dropped is told of messages that reached nobody. nil is fine.
 	Dropped func(m jsonrpc.Message, reason string)
 
@@ -82,6 +87,8 @@ type Server struct {
 	log    hclog.Logger
 	books  books
 	sealer *era.Sealer
+
+	taskIDs *era.TaskIDs
 
 	lasting, once bridge.Dialer  // see Dialer
 	telling       bridge.Dialer  // lasting, of units: says when the session was renewed; nil: is lasting
@@ -127,6 +134,7 @@ func New(spec Spec) (*Server, error) {
 	if s.sealer, err = era.NewSealer(); err != nil {
 		return nil, err
 	}
+	s.taskIDs = era.NewTaskIDs(spec.Name, spec.Secret)
 	s.spec.MaxUnits = cmp.Or(spec.MaxUnits, 100)
 	s.spec.ParkTimeout = cmp.Or(spec.ParkTimeout, 10*time.Minute)
 	if s.spec.Idle = cmp.Or(spec.Idle, 30*time.Minute); s.spec.Idle < 0 {
