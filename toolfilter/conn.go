@@ -3,6 +3,7 @@ package toolfilter
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -167,6 +168,8 @@ func (f *filter) fromClient(m jsonrpc.Message) *refusal {
 		switch {
 		case !ok:
 			return &refusal{jsonrpc.CodeInvalidParams, "the name of a tool is a string"}
+		case len(name) > maxName:
+			return &refusal{jsonrpc.CodeInvalidParams, fmt.Sprintf("the name of the tool is longer than %d bytes, which is the limit", maxName)}
 		case !f.visible(name):
 			return &refusal{jsonrpc.CodeInvalidParams, "Unknown tool: " + clip(name)}
 		}

@@ -49,6 +49,26 @@ func want(t *testing.T, c bridge.Conn, text string) {
 	}
 }
 
+// A name of more than 4 KiB is matched with no pattern, as that would take the longer the more patterns
+// there are: such a tool is neither called nor listed.
+func TestLongName(t *testing.T) {
+	c, server := dial(t, Rules{Ignore: []string{"*h*i*d*", "x?*y*z"}})
+	call := func(name string) string {
+		return `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"` + name + `"}}`
+	}
+	fits := strings.Repeat("a", 4<<10)
+	for _, name := range []string{fits + "a", strings.Repeat(`\u0061`, 4<<10+1), strings.Repeat("a", 1<<20)} {
+		send(t, c, call(name))
+		want(t, c, `{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"the name of the tool is longer than 4096 bytes, which is the limit"}}`)
+	}
+	send(t, c, call(fits))
+	want(t, server, call(fits))
+	send(t, c, list)
+	want(t, server, list)
+	send(t, server, `{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"`+fits+`a"},{"name":"a"}],"nextCursor":"n"}}`)
+	want(t, c, pruned)
+}
+
 func TestContract(t *testing.T) {
 	bridgetest.TestConn(t, func(t *testing.T) (bridge.Conn, bridge.Conn, func()) {
 		c, server := dial(t, Rules{Ignore: []string{"x"}})

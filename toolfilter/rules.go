@@ -20,13 +20,18 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 )
 
+// maxName is how many bytes the name of a tool may have. To match a pattern takes a time
+// that grows with the name, which clients choose.
+const maxName = 4 << 10
+
 // Rules say by name which tools clients may see and call. The zero value
 // hides none.
 //
 // A pattern is as for path.Match, and matches the whole name: '*' stands for
 // any text, '?' for one character, [a-z] and [^a-z] for one of a class or none
 // of it, and a backslash takes away the meaning of what follows. Unlike there,
-// '*' and '?' stand for '/' too. Upper and lower case differ.
+// '*' and '?' stand for '/' too. Upper and lower case differ. Where there are rules, no tool
+// has a name of more than 4 KiB: it is neither listed nor callable, whatever they say.
 type Rules struct {
 	Allow  []string // patterns of the tools there are; none at all: every one
 	Ignore []string // patterns of tools that are hidden although Allow has them
@@ -89,7 +94,7 @@ func (r Rules) compile() (*filter, error) {
 
 // visible reports whether clients get to know the tool of that name.
 func (f *filter) visible(name string) bool {
-	return !matches(f.ignore, name) && (len(f.allow) == 0 || matches(f.allow, name))
+	return len(name) <= maxName && !matches(f.ignore, name) && (len(f.allow) == 0 || matches(f.allow, name))
 }
 
 func matches(patterns []*regexp.Regexp, name string) bool {
