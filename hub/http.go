@@ -7,6 +7,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mcp-bridge/mcp-bridge/httpguard"
+	"github.com/mcp-bridge/mcp-bridge/httpserver"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/upstream"
 )
 
@@ -39,10 +42,12 @@ func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.health(w, path)
 		return
 	}
-	r, no := h.opts.Guard.Enter(w, r)
-	switch {
-	case no != nil:
-		http.Error(w, no.Reason, no.Status)
+	known, no := h.opts.Guard.Enter(w, r)
+	if no != nil {
+		refuse(w, r, name, no)
+		return
+	}
+	switch r = known; {
 	case r == nil: // a preflight
 	case at.withholds(name):
 		http.Error(w, "HTTP+SSE is not served here: it has the revisions up to 2025-11-25 only, and clients may speak 2026-07-28 only (--client-protocol modern); use Streamable HTTP, at "+
@@ -51,6 +56,18 @@ func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.index(w, r)
 	default:
 		http.Error(w, h.notFound(), http.StatusNotFound)
+	}
+}
+
+// refuse answers a request at a path that is no endpoint. Where one of that name could be, of a
+// server that there is not, it is done as that endpoint would: who is not let in must not learn which
+// servers there are.
+func refuse(w http.ResponseWriter, r *http.Request, endpoint string, no *httpguard.Refusal) {
+	switch endpoint {
+	case "mcp", "sse", "message":
+		httpserver.WriteError(w, r, no.Status, jsonrpc.CodeInvalidRequest, jsonrpc.ID{}, no.Reason)
+	default:
+		http.Error(w, no.Reason, no.Status)
 	}
 }
 

@@ -113,6 +113,7 @@ func (h *Handler) Sessions() int { return h.lobby.Sessions() }
 // returns when the session is over. What is wrong with the request is answered
 // before the upgrade, with an HTTP status and a line of text (WS3).
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("X-Content-Type-Options", "nosniff")
 	r, no := h.opts.Guard.Enter(w, r)
 	switch {
 	case no != nil:
