@@ -41,7 +41,7 @@ func openUnix(path string, o Options) (*Listener, error) {
 	case runtime.GOOS == "windows":
 		o.Logger.Warn("Windows has no modes: who may connect to the socket is what the permissions of its directory say", "socket", path)
 	}
-	unlock, err := lockDir(filepath.Dir(path))
+	unlock, err := lockDir(filepath.Dir(path), o.Logger)
 	if err != nil {
 		return nil, fmt.Errorf("listening on unix:%s: %w", path, err)
 	}

@@ -4,10 +4,11 @@ package listen
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"syscall"
 	"time"
+
+	"github.com/hashicorp/go-hclog"
 )
 
 // lockTimeout is longer than another bridge needs to look at a socket that is
@@ -17,7 +18,10 @@ const lockTimeout = 2 * probeTimeout
 // lockDir keeps two bridges that start at the same time from removing each
 // other's socket: between bind and listen a socket looks like one that was
 // left behind. Nothing remains of the lock.
-func lockDir(dir string) (unlock func(), err error) {
+//
+// Whoever may read a directory may lock it, for ever. So the lock is waited for no longer than
+// another bridge may need it; without it only that race is not prevented, and a warning says so.
+func lockDir(dir string, log hclog.Logger) (unlock func(), err error) {
 	d, err := os.Open(dir)
 	if err != nil {
 		if errors.Is(err, os.ErrPermission) { // a directory may be there to be searched and not read
@@ -34,7 +38,8 @@ func lockDir(dir string) (unlock func(), err error) {
 			return func() {}, nil
 		case time.Now().After(deadline):
 			_ = d.Close()
-			return nil, fmt.Errorf("another program keeps %s locked", dir)
+			log.Warn("another program keeps the directory of the socket locked: going on without the lock, which only matters if another bridge is given the same socket at this moment", "directory", dir)
+			return func() {}, nil
 		}
 	}
 }

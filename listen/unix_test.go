@@ -188,3 +188,28 @@ func TestUnixAtOnce(t *testing.T) {
 		_ = (<-opened).Close()
 	}
 }
+
+// TestUnixLocked: a lock that anybody who may read the directory can hold does not keep a bridge from
+// listening; the log says so.
+func TestUnixLocked(t *testing.T) {
+	path := socketPath(t)
+	d, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	if err := syscall.Flock(int(d.Fd()), syscall.LOCK_SH); err != nil {
+		t.Fatal(err)
+	}
+	leave(t, path)
+	j, log := newJournal()
+	mustOpen(t, Options{Addrs: []string{"unix:" + path}, Logger: log})
+	if !strings.Contains(j.String(), "[WARN]") || !strings.Contains(j.String(), filepath.Dir(path)) {
+		t.Errorf("the log has no warning: %q", j.String())
+	}
+	conn, err := net.Dial("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = conn.Close()
+}

@@ -3,6 +3,8 @@ package listen
 import (
 	"io/fs"
 	"net"
+
+	"github.com/hashicorp/go-hclog"
 )
 
 // listenMode makes a socket. There are no modes.
@@ -10,4 +12,4 @@ func listenMode(path string, _ fs.FileMode) (*net.UnixListener, error) {
 	return net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 }
 
-func lockDir(string) (unlock func(), err error) { return func() {}, nil }
+func lockDir(string, hclog.Logger) (unlock func(), err error) { return func() {}, nil }
