@@ -3,6 +3,7 @@ package httpguard
 import (
 	"crypto/sha256"
 	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/hex"
 	"net/http"
 	"net/url"
@@ -143,21 +144,35 @@ func tokenInQuery(query string) bool {
 	return false
 }
 
-// certificateName is the principal that a verified certificate stands for.
+// certificateName is the principal that a verified certificate stands for (A10): its subject, where
+// that has a common name, or else the first of its other names. What kind of name that is, is part of
+// it: nobody is somebody else because the same word stands in another place.
 func certificateName(c *x509.Certificate) string {
-	const prefix = "cert:" // the name of a token has no colon
+	// The name of a token has no colon.
 	switch {
+	case c.Subject.CommonName != "" && len(c.Subject.Names) <= 1:
+		return "cert:cn=" + c.Subject.CommonName
 	case c.Subject.CommonName != "":
-		return prefix + c.Subject.CommonName
+		return "cert:subject=" + subject(c)
 	case len(c.DNSNames) > 0:
-		return prefix + c.DNSNames[0]
+		return "cert:dns=" + c.DNSNames[0]
 	case len(c.EmailAddresses) > 0:
-		return prefix + c.EmailAddresses[0]
+		return "cert:email=" + c.EmailAddresses[0]
 	case len(c.URIs) > 0:
-		return prefix + c.URIs[0].String()
+		return "cert:uri=" + c.URIs[0].String()
 	case len(c.IPAddresses) > 0:
-		return prefix + c.IPAddresses[0].String()
+		return "cert:ip=" + c.IPAddresses[0].String()
 	}
 	sum := sha256.Sum256(c.Raw)
-	return prefix + hex.EncodeToString(sum[:])
+	return "cert:sha256=" + hex.EncodeToString(sum[:])
+}
+
+// subject returns all of a certificate's subject, as RFC 2253 writes it. (Of several attributes of a
+// kind, Subject.String would leave some out.)
+func subject(c *x509.Certificate) string {
+	all := make(pkix.RDNSequence, 0, len(c.Subject.Names))
+	for _, attribute := range c.Subject.Names {
+		all = append(all, pkix.RelativeDistinguishedNameSET{attribute})
+	}
+	return all.String()
 }

@@ -2,9 +2,12 @@ package httpguard
 
 import (
 	"context"
+	"crypto/ed25519"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/asn1"
+	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -157,6 +160,69 @@ func refused(no *Refusal) int {
 	return no.Status
 }
 
+// issue returns a certificate as a TLS listener reads it.
+func issue(t *testing.T, template *x509.Certificate) *x509.Certificate {
+	t.Helper()
+	public, private, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template.SerialNumber = big.NewInt(1)
+	der, err := x509.CreateCertificate(nil, template, template, public, private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// A10: certificates that have the same word in different places are different principals, and so are those
+// of which one has more in its subject; the same subject in another certificate is the same one.
+func TestCertificateKinds(t *testing.T) {
+	cn := asn1.ObjectIdentifier{2, 5, 4, 3}
+	templates := []x509.Certificate{
+		{Subject: pkix.Name{CommonName: "ann"}},
+		{Subject: pkix.Name{CommonName: "ann", Organization: []string{"other"}}},
+		{Subject: pkix.Name{CommonName: "ann", Organization: []string{"other", "more"}}},
+		{Subject: pkix.Name{CommonName: "ann,O=other"}},
+		{Subject: pkix.Name{CommonName: "ann+O=other"}},
+		{Subject: pkix.Name{ExtraNames: []pkix.AttributeTypeAndValue{{Type: cn, Value: "bob"}, {Type: cn, Value: "ann"}}}},
+		{Subject: pkix.Name{ExtraNames: []pkix.AttributeTypeAndValue{{Type: cn, Value: "ann"}, {Type: asn1.ObjectIdentifier{1, 2, 3}, Value: "x"}}}},
+		{DNSNames: []string{"ann"}},
+		{DNSNames: []string{"dns=ann"}},
+		{Subject: pkix.Name{CommonName: "dns=ann"}},
+		{EmailAddresses: []string{"ann"}},
+		{URIs: []*url.URL{{Scheme: "spiffe", Host: "ann"}}},
+		{Subject: pkix.Name{CommonName: "spiffe://ann"}},
+		{IPAddresses: []net.IP{net.IPv4(10, 0, 0, 1)}},
+		{Subject: pkix.Name{CommonName: "10.0.0.1"}},
+		{Subject: pkix.Name{Organization: []string{"ann"}}},
+	}
+	names := map[string]int{}
+	for i := range templates {
+		for range 2 {
+			r := request("POST", "localhost")
+			r.TLS = &tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{issue(t, &templates[i])}}}
+			got, no, _ := enter(&Policy{}, r)
+			if no != nil {
+				t.Fatal(no)
+			}
+			name := Principal(got)
+			if other, taken := names[name]; taken && other != i {
+				t.Errorf("certificates %d and %d are both %q", other, i, name)
+			}
+			names[name] = i
+		}
+	}
+	// Each has one name, but for the one that is known by its hash.
+	if len(names) != len(templates)+1 {
+		t.Errorf("%d certificates, issued twice, have the names %v", len(templates), names)
+	}
+}
+
 // TestEnterCertificate: a verified TLS certificate is a principal, unless
 // tokens are asked for.
 func TestEnterCertificate(t *testing.T) {
@@ -165,12 +231,12 @@ func TestEnterCertificate(t *testing.T) {
 		cert x509.Certificate
 		want string
 	}{
-		{x509.Certificate{Subject: pkix.Name{CommonName: "alice"}, DNSNames: []string{"a.example"}}, "cert:alice"},
-		{x509.Certificate{DNSNames: []string{"a.example", "b.example"}}, "cert:a.example"},
-		{x509.Certificate{EmailAddresses: []string{"a@b"}}, "cert:a@b"},
-		{x509.Certificate{URIs: []*url.URL{uri}}, "cert:spiffe://example/x"},
-		{x509.Certificate{IPAddresses: []net.IP{net.IPv4(10, 0, 0, 1)}}, "cert:10.0.0.1"},
-		{x509.Certificate{}, "cert:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"},
+		{x509.Certificate{Subject: pkix.Name{CommonName: "alice"}, DNSNames: []string{"a.example"}}, "cert:cn=alice"},
+		{x509.Certificate{DNSNames: []string{"a.example", "b.example"}}, "cert:dns=a.example"},
+		{x509.Certificate{EmailAddresses: []string{"a@b"}}, "cert:email=a@b"},
+		{x509.Certificate{URIs: []*url.URL{uri}}, "cert:uri=spiffe://example/x"},
+		{x509.Certificate{IPAddresses: []net.IP{net.IPv4(10, 0, 0, 1)}}, "cert:ip=10.0.0.1"},
+		{x509.Certificate{}, "cert:sha256=e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"},
 	}
 	for _, tt := range tests {
 		r := request("POST", "localhost")

@@ -351,17 +351,17 @@ func TestClientCertificates(t *testing.T) {
 	}
 	check("nobody", nil, "")
 	check("mallory", mallory, "")
-	check("alice", alice, `HTTP/2.0 "cert:alice"`)
+	check("alice", alice, `HTTP/2.0 "cert:cn=alice"`)
 
 	replace(t, o.ClientCAFile, []byte("no certificate"))
 	j.await(t, "the old TLS certificate stays in use")
-	check("alice", alice, `HTTP/2.0 "cert:alice"`)
+	check("alice", alice, `HTTP/2.0 "cert:cn=alice"`)
 
 	// Who is no longer known cannot come back with a ticket from before.
 	replace(t, o.ClientCAFile, others.pem())
 	j.await(t, "loaded anew")
 	check("alice, no longer known", alice, "")
-	check("mallory, now known", mallory, `HTTP/2.0 "cert:mallory"`)
+	check("mallory, now known", mallory, `HTTP/2.0 "cert:cn=mallory"`)
 }
 
 func TestTLSOptions(t *testing.T) {
