@@ -2,7 +2,7 @@
 # and a user that is not root.
 #
 #   docker build -t mcp-bridge .
-#   docker run --rm -p 127.0.0.1:8080:8080 mcp-bridge serve --demo --listen 0.0.0.0:8080 --insecure
+#   docker run --rm -p 127.0.0.1:8080:8080 mcp-bridge serve --demo --listen 0.0.0.0:8080 --insecure --allow-host localhost
 #
 # There is no shell, no Node and no Python in here. docs/containers.md shows how
 # to put the bridge into an image that has the server you want to run, and why

@@ -26,7 +26,7 @@ func (p *Policy) CORS(w http.ResponseWriter, r *http.Request) (preflight bool) {
 	preflight = r.Method == http.MethodOptions && len(r.Header["Access-Control-Request-Method"]) > 0
 	h := w.Header()
 	h.Add("Vary", "Origin")
-	if len(origins) > 1 || !p.allowsOrigin(origins[0]) {
+	if len(origins) > 1 || !p.allowsOrigin(r, origins[0]) {
 		if preflight {
 			w.WriteHeader(http.StatusForbidden)
 		}

@@ -8,9 +8,12 @@
 package httpguard
 
 import (
+	"context"
 	"net"
 	"net/http"
 	"net/netip"
+	"strconv"
+	"strings"
 )
 
 // Policy says which web pages, Host names and tokens a listener accepts. The
@@ -28,20 +31,24 @@ type Policy struct {
 	// "null" is refused whatever stands here: any page can have it.
 	//
 	// The origin that equals the request's own Host gets no special trust:
-	// after DNS rebinding the two are equal.
+	// after DNS rebinding the two are equal. Only that of the unspecified
+	// address does, at a listener that is bound to it (BaseContext): it is no
+	// name, and nobody else can be at the same port of this machine.
 	AllowOrigins []string
 
-	// AllowHosts are Host names accepted beside the loopback ones on a
-	// connection to a loopback address, without a port: behind a reverse proxy
-	// that passes the public name on, for instance. "*.example.com" and "*"
-	// work as above.
+	// AllowHosts are Host names accepted beside the loopback ones, without a
+	// port: behind a reverse proxy that passes the public name on, for
+	// instance. "*.example.com" and "*" work as above. If there are any, the
+	// Host counts on every address, not only on loopback ones. The address
+	// that a connection has arrived at is a good Host, too, since no name
+	// leads a browser to it under another's.
 	AllowHosts []string
 
 	// Loopback says that every connection is one to a loopback address. Unset,
 	// each tells by itself (http.LocalAddrContextKey, which http.Server sets):
 	// there, a request with another Host can only be a mistake or DNS
-	// rebinding. On other addresses any Host is accepted, and on Unix sockets,
-	// which no browser reaches.
+	// rebinding. On other addresses any Host is accepted unless there are
+	// AllowHosts, and on Unix sockets, which no browser reaches, in any case.
 	Loopback bool
 
 	// Tokens are the tokens that a request must carry one of, as
@@ -88,7 +95,7 @@ func (p *Policy) Check(r *http.Request) *Refusal {
 		return nil
 	case len(origins) > 1:
 		return &Refusal{http.StatusForbidden, "more than one Origin header"}
-	case !p.allowsOrigin(origins[0]):
+	case !p.allowsOrigin(r, origins[0]):
 		return &Refusal{http.StatusForbidden, "origin is not allowed (--allow-origin)"}
 	}
 	return nil
@@ -99,23 +106,60 @@ func (p *Policy) checkHost(r *http.Request) *Refusal {
 		// net/http moves the Host header to r.Host; what is left is a second one.
 		return &Refusal{http.StatusBadRequest, "more than one Host header"}
 	}
-	if !p.Loopback && !toLoopback(r) {
-		return nil
+	local := r.Context().Value(http.LocalAddrContextKey)
+	tcp, _ := local.(*net.TCPAddr)
+	if loopback := p.Loopback || tcp != nil && tcp.IP.IsLoopback(); !loopback {
+		if _, unix := local.(*net.UnixAddr); unix || len(p.AllowHosts) == 0 {
+			return nil
+		}
 	}
 	host, _, ok := splitHostPort(r.Host)
 	if !ok {
 		return &Refusal{http.StatusBadRequest, "Host header is missing or malformed"}
 	}
-	if IsLoopbackHost(host) || p.allowsHost(host) {
+	if IsLoopbackHost(host) || p.allowsHost(host) || isAddress(host, tcp) || toUnspecified(r) {
 		return nil
 	}
-	return &Refusal{http.StatusForbidden, "host is not allowed on a loopback address (--allow-host)"}
+	return &Refusal{http.StatusForbidden, "host is not allowed (--allow-host)"}
 }
 
-// toLoopback reports whether r arrived at a loopback address of ours.
-func toLoopback(r *http.Request) bool {
-	local, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
-	return ok && local.IP.IsLoopback()
+// isAddress reports whether host is the address itself.
+func isAddress(host string, of *net.TCPAddr) bool {
+	if of == nil {
+		return false
+	}
+	addr, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	own, ok := netip.AddrFromSlice(of.IP)
+	return err == nil && ok && addr == own.Unmap()
+}
+
+// unspecifiedPort is the key of a port in the context of a connection.
+type unspecifiedPort struct{}
+
+// BaseContext is for the field of this name of an http.Server. By it a Policy knows which connections have
+// come to a listener that is bound to the unspecified address, 0.0.0.0 or [::]: on the machine itself that
+// is what clients can call it by, too.
+func BaseContext(l net.Listener) context.Context {
+	if addr, ok := l.Addr().(*net.TCPAddr); ok && addr.IP.IsUnspecified() {
+		return context.WithValue(context.Background(), unspecifiedPort{}, addr.Port)
+	}
+	return context.Background()
+}
+
+// toUnspecified reports whether the Host of r is the unspecified address, at the port of a listener of
+// ours that is bound to that.
+func toUnspecified(r *http.Request) bool {
+	host, port, ok := splitHostPort(r.Host)
+	if !ok || host != "0.0.0.0" && host != "[::]" {
+		return false
+	}
+	if port == "" {
+		if port = "80"; r.TLS != nil {
+			port = "443"
+		}
+	}
+	bound, ok := r.Context().Value(unspecifiedPort{}).(int)
+	return ok && port == strconv.Itoa(bound)
 }
 
 func (p *Policy) allowsHost(host string) bool {
@@ -128,12 +172,12 @@ func (p *Policy) allowsHost(host string) bool {
 	return false
 }
 
-func (p *Policy) allowsOrigin(s string) bool {
+func (p *Policy) allowsOrigin(r *http.Request, s string) bool {
 	o, ok := parseOrigin(s)
 	if !ok { // "null" has no scheme and ends here
 		return false
 	}
-	if o.isWeb() && IsLoopbackHost(o.host) {
+	if o.isWeb() && (IsLoopbackHost(o.host) || isOwnOrigin(r, s)) {
 		return true
 	}
 	for _, allowed := range p.AllowOrigins {
@@ -146,6 +190,16 @@ func (p *Policy) allowsOrigin(s string) bool {
 		}
 	}
 	return false
+}
+
+// isOwnOrigin reports whether an origin is the one of r itself, and that is the unspecified address. Such an
+// origin is not worth more than that: elsewhere it is another machine's, and at another port another program's.
+func isOwnOrigin(r *http.Request, s string) bool {
+	scheme := "http://"
+	if r.TLS != nil {
+		scheme = "https://"
+	}
+	return toUnspecified(r) && equalFold(s, scheme+r.Host)
 }
 
 func (p *Policy) anyOrigin() bool {

@@ -248,6 +248,7 @@ func (d *daemon) reload() {
 func (d *daemon) serve(ctx context.Context) {
 	srv := &http.Server{
 		Handler:           d.hub,
+		BaseContext:       httpguard.BaseContext,
 		ConnContext:       httpserver.WithConn,
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       2 * time.Minute,

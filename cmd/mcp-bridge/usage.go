@@ -51,8 +51,8 @@ Who may come in
   --insecure               bind an address that other machines can reach, though nobody is authenticated
   --allow-origin ORIGIN    admit a browser origin besides loopback, such as https://app.example;
                            may be repeated
-  --allow-host HOST        admit a Host header besides loopback names when bound to loopback;
-                           may be repeated
+  --allow-host HOST        admit a Host header besides loopback names, and nothing else on any address;
+                           without it any will do where the bridge is not bound to loopback; may be repeated
 
 How much serve runs
   --isolation HOW          which clients share a server process:
