@@ -27,6 +27,11 @@ func WriteError(w http.ResponseWriter, r *http.Request, status, code int, id jso
 	}
 }
 
+// Refuse answers a request that is not let in, or is none that its endpoint takes.
+func Refuse(w http.ResponseWriter, r *http.Request, status int, text string) {
+	WriteError(w, r, status, jsonrpc.CodeInvalidRequest, jsonrpc.ID{}, text)
+}
+
 // Busy answers a request that may succeed later.
 func Busy(w http.ResponseWriter, r *http.Request, id jsonrpc.ID, text string) {
 	w.Header().Set("Retry-After", "5")

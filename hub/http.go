@@ -9,7 +9,6 @@ import (
 
 	"github.com/mcp-bridge/mcp-bridge/httpguard"
 	"github.com/mcp-bridge/mcp-bridge/httpserver"
-	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/upstream"
 )
 
@@ -65,7 +64,7 @@ func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func refuse(w http.ResponseWriter, r *http.Request, endpoint string, no *httpguard.Refusal) {
 	switch endpoint {
 	case "mcp", "sse", "message":
-		httpserver.WriteError(w, r, no.Status, jsonrpc.CodeInvalidRequest, jsonrpc.ID{}, no.Reason)
+		httpserver.Refuse(w, r, no.Status, no.Reason)
 	default:
 		http.Error(w, no.Reason, no.Status)
 	}

@@ -53,7 +53,7 @@ var imports = map[string][]string{
 	// What brings transports together: towards the server, and towards clients.
 	"remote":   {"bridge", "era", "jsonrpc", "httpclient", "streamhttp", "legacysse", "ws", "stdio", "renew", "github.com/hashicorp/go-hclog"},
 	"upstream": {"bridge", "buildinfo", "era", "httpclient", "jsonrpc", "remote", "stdio", "supervisor", "toolfilter", "github.com/hashicorp/go-hclog"},
-	"hub":      {"bridge", "era", "httpguard", "streamhttp", "legacysse", "ws", "stdio", "upstream", "github.com/hashicorp/go-hclog"},
+	"hub":      {"bridge", "era", "httpguard", "httpserver", "streamhttp", "legacysse", "ws", "stdio", "upstream", "github.com/hashicorp/go-hclog"},
 
 	"demo": {"bridge", "buildinfo", "era", "jsonrpc", "stdio"},
 	"cmd/mcp-bridge": {"bridge", "buildinfo", "config", "demo", "era", "httpclient", "httpguard", "httpserver", "hub", "jsonrpc", "listen", "remote", "stdio", "supervisor",
