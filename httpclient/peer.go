@@ -29,16 +29,36 @@ const (
 // Peer is a server that is talked to over HTTP. Its methods explain what goes
 // wrong with it; they may be called concurrently.
 type Peer struct {
-	url   *url.URL
-	where string
-	hints map[int]string
+	url     *url.URL
+	where   string
+	hints   map[int]string
+	secrets *strings.Replacer // nil: there are none
+	cookies *cookies
 }
 
-// NewPeer returns the Peer at u, which must not change any more. hints are
-// what the texts about an HTTP status end in, by status: what to do about it
-// depends on the transport. Some statuses have a text of their own.
-func NewPeer(u *url.URL, hints map[int]string) *Peer {
-	return &Peer{url: u, where: u.Scheme + "://" + u.Host, hints: hints}
+// NewPeer returns the Peer at u, which must not change any more. header is what
+// goes with every request: the credentials in it, and those in the query of u,
+// do not get into any text. hints are what the texts about an HTTP status end
+// in, by status: what to do about it depends on the transport. Some statuses
+// have a text of their own. The Peer keeps the cookies that the server sets.
+func NewPeer(u *url.URL, header http.Header, hints map[int]string) *Peer {
+	return &Peer{url: u, where: u.Scheme + "://" + u.Host, hints: hints, secrets: newSecrets(u, header), cookies: new(cookies)}
+}
+
+// At returns the Peer at another address of the same server and the same client,
+// with other hints: they share credentials and cookies.
+func (p *Peer) At(u *url.URL, hints map[int]string) *Peer {
+	other := *p
+	other.url, other.where, other.hints = u, u.Scheme+"://"+u.Host, hints
+	return &other
+}
+
+// Withhold returns what the server says without the credentials that it was given.
+func (p *Peer) Withhold(text string) string {
+	if p.secrets == nil {
+		return text
+	}
+	return p.secrets.Replace(text)
 }
 
 // String returns the server as people get to see it: no path and no query,
@@ -46,15 +66,17 @@ func NewPeer(u *url.URL, hints map[int]string) *Peer {
 func (p *Peer) String() string { return p.where }
 
 // Do makes the request and follows redirects: only those that keep method and
-// body, and only within the origin, so that no header can leak (LE14). A
-// request with a body needs GetBody. A response has any status but those of
-// redirects; the caller closes its body.
+// body, and only within the origin, so that no header can leak (LE14). The
+// cookies that the server has set go along (LE17). A request with a body needs
+// GetBody. A response has any status but those of redirects; the caller closes
+// its body.
 func (p *Peer) Do(rt http.RoundTripper, req *http.Request) (*http.Response, *Fault) {
 	for range mostRedirects {
-		resp, err := rt.RoundTrip(req)
+		resp, err := rt.RoundTrip(p.cookies.sentWith(req))
 		if err != nil {
 			return nil, p.NetFault(err)
 		}
+		p.cookies.note(req.URL, resp)
 		if resp.StatusCode/100 != 3 || resp.StatusCode == http.StatusNotModified {
 			return resp, nil
 		}
@@ -224,11 +246,11 @@ func (p *Peer) RefusalFault(resp *http.Response) *Fault {
 	if err != nil {
 		return fault
 	}
-	if m, err := jsonrpc.ParseDepth(raw, jsonrpc.DefaultMaxDepth); err == nil && m.IsError() {
+	if m, err := jsonrpc.ParseDepth([]byte(p.Withhold(string(raw))), jsonrpc.DefaultMaxDepth); err == nil && m.IsError() {
 		fault.Own = m
 	} else if MediaType(resp) == "text/plain" {
 		if detail := plainDetail(raw, p.url); detail != "" {
-			fault.Text = Also(fault.Text, fmt.Sprintf("it says: %q", detail))
+			fault.Text = Also(fault.Text, fmt.Sprintf("it says: %q", p.Withhold(detail)))
 		}
 	}
 	return fault

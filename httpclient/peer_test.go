@@ -18,7 +18,7 @@ func TestNetFault(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	peer := NewPeer(u, nil)
+	peer := NewPeer(u, nil, nil)
 	for _, f := range []struct {
 		err    error
 		reason string
@@ -42,7 +42,7 @@ func TestNetFault(t *testing.T) {
 
 // A flag helps where the authority is unknown, not where the certificate is wrong.
 func TestNetFaultTrust(t *testing.T) {
-	peer := NewPeer(&url.URL{Scheme: "https", Host: "x"}, nil)
+	peer := NewPeer(&url.URL{Scheme: "https", Host: "x"}, nil, nil)
 	for _, c := range []struct {
 		err   error
 		helps bool

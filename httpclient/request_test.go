@@ -117,7 +117,7 @@ func TestDoRedirects(t *testing.T) {
 			t.Fatal(err)
 		}
 		req.Header.Set("Authorization", "Bearer x")
-		peer := NewPeer(req.URL, nil)
+		peer := NewPeer(req.URL, nil, nil)
 		resp, fault := peer.Do(transport, req)
 		if want == "" {
 			if fault == nil || fault.Reason != ReasonRedirect || strings.Contains(fault.Text, path) {
@@ -143,7 +143,7 @@ func TestRefusalFault(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	peer := NewPeer(u, map[int]string{404: "is it the path?"})
+	peer := NewPeer(u, nil, map[int]string{404: "is it the path?"})
 	for _, c := range []struct {
 		status            int
 		mediaType, body   string

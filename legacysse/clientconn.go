@@ -70,7 +70,7 @@ var clientHints = map[int]string{
 
 func newClientConn(u *url.URL, header http.Header, rt http.RoundTripper, idle func(), opts ClientOptions) *clientConn {
 	c := &clientConn{
-		url: u, peer: httpclient.NewPeer(u, clientHints), host: header.Get("Host"), header: header,
+		url: u, peer: httpclient.NewPeer(u, header, clientHints), host: header.Get("Host"), header: header,
 		rt: rt, idle: idle, opts: opts, log: opts.Logger,
 		in:       make(chan jsonrpc.Message, clientQueue),
 		finished: make(chan struct{}),

@@ -209,7 +209,7 @@ func (c *clientConn) open() (session *clientSession, unopened bool, fault *httpc
 	if fault == nil {
 		r := sse.NewReader(resp.Body, c.opts.MaxMessageSize)
 		if s.endpoint, unopened, fault = c.awaitEndpoint(r, resp, s); fault == nil {
-			s.peer = httpclient.NewPeer(s.endpoint, nil)
+			s.peer = c.peer.At(s.endpoint, nil)
 			if late.Stop() && c.spawn(func() { c.read(s, r, resp.Body) }) {
 				return s, false, nil
 			}
@@ -235,7 +235,7 @@ func (c *clientConn) judge(resp *http.Response) (unopened bool, fault *httpclien
 	}
 	if t := httpclient.MediaType(resp); t != typeSSE {
 		return true, &httpclient.Fault{Reason: httpclient.ReasonNotMCP, Status: status,
-			Text: fmt.Sprintf("%s answered with %q, not with an event stream; is this the URL of an HTTP+SSE server? It often ends in /sse", c.peer, t)}
+			Text: fmt.Sprintf("%s answered with %q, not with an event stream; is this the URL of an HTTP+SSE server? It often ends in /sse", c.peer, c.peer.Withhold(t))}
 	}
 	return false, nil
 }

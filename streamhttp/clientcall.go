@@ -148,7 +148,7 @@ func (c *clientConn) readReply(call *clientCall, session *clientSession, resp *h
 	}
 	return &httpclient.Fault{
 		Reason: httpclient.ReasonNotMCP, Status: resp.StatusCode,
-		Text: fmt.Sprintf("%s answered with %q, not with JSON or an event stream; is this the URL of an MCP server?", c.peer, mediaType),
+		Text: fmt.Sprintf("%s answered with %q, not with JSON or an event stream; is this the URL of an MCP server?", c.peer, c.peer.Withhold(mediaType)),
 	}
 }
 

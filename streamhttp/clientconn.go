@@ -62,7 +62,7 @@ type clientConn struct {
 
 func newClientConn(u *url.URL, header http.Header, rt http.RoundTripper, idle func(), opts ClientOptions) *clientConn {
 	c := &clientConn{
-		url: u, peer: httpclient.NewPeer(u, clientHints), host: header.Get("Host"), header: header,
+		url: u, peer: httpclient.NewPeer(u, header, clientHints), host: header.Get("Host"), header: header,
 		rt: rt, idle: idle, opts: opts, log: opts.Logger,
 		in: make(chan jsonrpc.Message, clientQueue),
 		// Twice MaxInFlight: a goroutine lingers a moment after its request.

@@ -148,7 +148,7 @@ func (c *modernConn) post(call *modernCall, m jsonrpc.Message, header http.Heade
 		c.foreign(call)
 		fault = &httpclient.Fault{
 			Reason: httpclient.ReasonNotMCP, Status: resp.StatusCode,
-			Text: fmt.Sprintf("%s answered with %q, not with JSON or an event stream; is this the URL of an MCP server?", c.peer, mediaType),
+			Text: fmt.Sprintf("%s answered with %q, not with JSON or an event stream; is this the URL of an MCP server?", c.peer, c.peer.Withhold(mediaType)),
 		}
 	}
 	if rest == nil {

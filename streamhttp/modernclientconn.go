@@ -53,7 +53,7 @@ type modernConn struct {
 
 func newModernConn(client *ModernClient, u *url.URL, header http.Header, rt http.RoundTripper, idle func(), opts ModernOptions) *modernConn {
 	c := &modernConn{
-		client: client, url: u, peer: httpclient.NewPeer(u, modernHints), host: header.Get("Host"), header: header,
+		client: client, url: u, peer: httpclient.NewPeer(u, header, modernHints), host: header.Get("Host"), header: header,
 		rt: rt, idle: idle, opts: opts, log: opts.Logger,
 		in: make(chan jsonrpc.Message, clientQueue),
 		// Twice MaxInFlight: a goroutine lingers a moment after its request.

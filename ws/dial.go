@@ -57,7 +57,7 @@ func newDialer(address string, opts ClientOptions) (*dialer, error) {
 		return nil, err
 	}
 	u.User = nil
-	d := &dialer{url: u, peer: httpclient.NewPeer(u, clientHints), host: header.Get("Host"), header: header, rt: opts.Transport, opts: opts}
+	d := &dialer{url: u, peer: httpclient.NewPeer(u, header, clientHints), host: header.Get("Host"), header: header, rt: opts.Transport, opts: opts}
 	header.Del("Host")
 	d.close = func() {}
 	if d.rt == nil {
@@ -148,7 +148,7 @@ func (d *dialer) lostFault(err error, code websocket.StatusCode) *httpclient.Fau
 	text := err.Error()
 	var closed *closeError
 	if errors.As(err, &closed) && closed.reason != "" && !strings.ContainsFunc(closed.reason, unicode.IsControl) {
-		text += fmt.Sprintf("; it says: %q", closed.reason)
+		text += fmt.Sprintf("; it says: %q", d.peer.Withhold(closed.reason))
 	}
 	return &httpclient.Fault{Reason: httpclient.ReasonBroken, Transient: true,
 		Text: text + "; no answer has come, but the request may have been carried out"}
