@@ -7,7 +7,6 @@ import (
 	"os"
 	"strconv"
 	"sync/atomic"
-	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
@@ -22,21 +21,10 @@ var (
 // before it is used; then any number of goroutines may use it. It must not be
 // copied.
 type Bodies struct {
-	Max     int           // bytes in a body; more is answered 413
-	Total   int           // bytes of all bodies that have a Share; beyond, 503. Negative: no limit
-	Timeout time.Duration // to send a body in; then 408. 0 or negative: no limit
+	Max   int // bytes in a body; more is answered 413
+	Total int // bytes of all bodies that have a Share; beyond, 503. Negative: no limit
 
 	taken atomic.Int64 // of Total
-}
-
-// Expect gives the client Timeout to send the body of r in. It comes before
-// anything else is done with r: net/http reads what is left of a body even
-// when the request was refused, and would wait for it without end.
-func (b *Bodies) Expect(w http.ResponseWriter, r *http.Request) {
-	if b.Timeout > 0 && r.ContentLength != 0 {
-		// net/http takes the deadline away when it has the whole body.
-		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(b.Timeout)) // not every ResponseWriter can
-	}
 }
 
 // Refuse answers a request of which the body could not be read; err is
@@ -54,7 +42,7 @@ func (b *Bodies) Refuse(w http.ResponseWriter, r *http.Request, err error) {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		LastRequest(w, r)
 		status, code = http.StatusRequestTimeout, jsonrpc.CodeInvalidRequest
-		text = "the body did not arrive within " + b.Timeout.String()
+		text = "the body did not arrive in time"
 	}
 	WriteError(w, r, status, code, jsonrpc.ID{}, text)
 }
@@ -89,8 +77,8 @@ func (s *Share) Free() {
 }
 
 // Read returns the body of r, if it is no longer than max bytes. The error is
-// ErrTooLarge, ErrTooMuch, or what the connection says. The caller has called
-// Bodies.Expect.
+// ErrTooLarge, ErrTooMuch, or what the connection says. It waits
+// for the body as long as the connection does: see Deadlines.
 func (s *Share) Read(r *http.Request, max int) ([]byte, error) {
 	return s.readAll(r.Body, r.ContentLength, int64(max))
 }

@@ -23,7 +23,7 @@ func WriteError(w http.ResponseWriter, r *http.Request, status, code int, id jso
 	w.WriteHeader(status)
 	if r.Method != http.MethodHead {
 		m := jsonrpc.NewError(id, code, text, nil)
-		_, _ = w.Write(m.Bytes())
+		Write(w, m.Bytes())
 	}
 }
 

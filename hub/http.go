@@ -5,18 +5,17 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/httpguard"
 	"github.com/mcp-bridge/mcp-bridge/httpserver"
 	"github.com/mcp-bridge/mcp-bridge/upstream"
 )
 
-// bodyTimeout is how long a body may take that nobody wants.
-const bodyTimeout = 10 * time.Second
+// ServeHTTP answers one request. Whatever it is for, its client has Options.Deadlines.
+func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.bounded.ServeHTTP(w, r) }
 
-// ServeHTTP answers one request.
-func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+// serve answers one request, which has its deadlines.
+func (h *Hub) serve(w http.ResponseWriter, r *http.Request) {
 	path := trimSlash(r.URL.Path)
 	at, name := h.find(path)
 	handler := at.endpoint(name)
@@ -29,8 +28,6 @@ func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		handler.ServeHTTP(w, r)
 		return
 	}
-	// net/http reads what is left of a body, and would wait for it without end.
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout))
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	if path == "/healthz" || path == "/readyz" {
 		// Who watches the process has no token; there is nothing to hide here.
@@ -195,8 +192,13 @@ func (h *Hub) readiness() readiness {
 }
 
 func writeJSON(w http.ResponseWriter, status int, v any) {
+	body, err := json.Marshal(v)
+	if err != nil {
+		http.Error(w, "the bridge has made a mistake", http.StatusInternalServerError)
+		return
+	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v)
+	httpserver.Write(w, append(body, '\n'))
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/mcp-bridge/mcp-bridge/httpguard"
+	"github.com/mcp-bridge/mcp-bridge/httpserver"
 	"github.com/mcp-bridge/mcp-bridge/stdio"
 )
 
@@ -32,6 +33,9 @@ type Options struct {
 	// each has these below /servers/NAME, and /servers lists them.
 	Alone bool
 
+	// Deadlines hold for every request, whatever its path.
+	Deadlines httpserver.Deadlines
+
 	// Logger is told what happens. nil means no logging.
 	Logger hclog.Logger
 }
@@ -46,8 +50,9 @@ func (o *Options) publicPrefix(r *http.Request) string {
 
 // Hub is an http.Handler for all servers. Its methods may be called concurrently.
 type Hub struct {
-	opts Options
-	all  *places // of processes
+	opts    Options
+	bounded http.Handler // serve, with the Deadlines
+	all     *places      // of processes
 
 	apply   sync.Mutex          // one Apply at a time
 	going   sync.WaitGroup      // servers that are being closed
@@ -67,6 +72,7 @@ func New(o Options) *Hub {
 		o.Logger = hclog.NewNullLogger()
 	}
 	h := &Hub{opts: o, servers: make(map[string]*server), leaving: make(map[*server]bool), closed: make(chan struct{})}
+	h.bounded = o.Deadlines.Handler(http.HandlerFunc(h.serve))
 	h.all = &places{queue: 10 * DefaultQueue, wait: DefaultQueueTimeout, flag: "--max-children-total"}
 	h.refuser = stdio.NewServer(refusal(o), stdio.ServerOptions{Logger: o.Logger})
 	return h

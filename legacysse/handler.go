@@ -34,9 +34,8 @@ type HandlerOptions struct {
 	MaxBodies      int // bytes of all bodies that are being read or wait for their server; beyond, 503. Negative: no limit. 0: 4 x MaxMessageSize
 	MaxBatch       int // messages in a batch (LI9). 0: 50
 
-	KeepAlive   time.Duration // between comments on a silent stream (LI26). 0: 15 s; negative: none
-	BodyTimeout time.Duration // to send a request's body in. 0: 30 s; negative: no limit
-	StallAfter  time.Duration // a reader that takes nothing for that long is cut off. 0: 30 s; negative: never
+	KeepAlive  time.Duration // between comments on a silent stream (LI26). 0: 15 s; negative: none
+	StallAfter time.Duration // a reader that takes nothing for that long is cut off. 0: 30 s; negative: never
 
 	// SessionTimeout ends a session in which no message went either way for
 	// so long, calls in progress or not. The stream itself shows that the client is there, so
@@ -56,7 +55,6 @@ func (o HandlerOptions) withDefaults() HandlerOptions {
 	o.MaxSessions = cmp.Or(o.MaxSessions, 1000)
 	o.MaxBatch = cmp.Or(o.MaxBatch, 50)
 	o.KeepAlive = cmp.Or(o.KeepAlive, 15*time.Second)
-	o.BodyTimeout = cmp.Or(o.BodyTimeout, 30*time.Second)
 	o.StallAfter = cmp.Or(o.StallAfter, 30*time.Second)
 	if o.Logger == nil {
 		o.Logger = hclog.NewNullLogger()
@@ -69,7 +67,9 @@ func (o HandlerOptions) withDefaults() HandlerOptions {
 const lastWords = 5 * time.Second
 
 // Handler serves the two endpoints of HTTP+SSE to clients of the revisions
-// 2024-11-05 to 2025-11-25 (docs/rules.md, SS): ServeSSE and ServeMessage.
+// 2024-11-05 to 2025-11-25 (docs/rules.md, SS): ServeSSE and ServeMessage. They
+// are to be served behind httpserver.Deadlines, which bound the wait for a body
+// and for the end of a reply.
 type Handler struct {
 	server bridge.Handler
 	opts   HandlerOptions
@@ -88,7 +88,7 @@ type Handler struct {
 func NewHandler(server bridge.Handler, o HandlerOptions) *Handler {
 	o = o.withDefaults()
 	h := &Handler{server: server, opts: o, lobby: bridge.NewLobby(o.MaxSessions, o.Admit), sessions: make(map[string]*session)}
-	h.bodies.Max, h.bodies.Total, h.bodies.Timeout = o.MaxMessageSize, o.MaxBodies, o.BodyTimeout
+	h.bodies.Max, h.bodies.Total = o.MaxMessageSize, o.MaxBodies
 	return h
 }
 
@@ -110,7 +110,6 @@ func (h *Handler) Sessions() int { return h.lobby.Sessions() }
 // begin does what every request needs first. It returns nil when the request
 // was answered: it was refused, or it was a preflight.
 func (h *Handler) begin(w http.ResponseWriter, r *http.Request) *http.Request {
-	h.bodies.Expect(w, r)
 	w.Header()["X-Content-Type-Options"] = valueNoSniff
 	r, no := h.opts.Guard.Enter(w, r)
 	if no != nil {
@@ -128,14 +127,6 @@ func (h *Handler) logRefused(r *http.Request, reason string) {
 		level = hclog.Warn
 	}
 	h.opts.Logger.Log(level, "request refused", "reason", reason, "remote", h.opts.Guard.RemoteAddr(r))
-}
-
-// end gives the last bytes of a reply, which net/http sends after a handler
-// has returned, a deadline.
-func (h *Handler) end(w http.ResponseWriter) {
-	if h.opts.StallAfter > 0 {
-		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(h.opts.StallAfter))
-	}
 }
 
 // start makes a session and lets the bridge.Handler serve it. The error is

@@ -19,7 +19,6 @@ import (
 // What is wrong is looked for in the order of docs/rules.md, LI, except that
 // the session is looked up before the body is read: strangers send none.
 func (h *Handler) ServeMessage(w http.ResponseWriter, r *http.Request) {
-	defer h.end(w)
 	if r = h.begin(w, r); r == nil {
 		return
 	}

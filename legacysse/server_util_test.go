@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/httpserver"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/sse"
 )
@@ -81,7 +82,7 @@ func newSite(t *testing.T, opts HandlerOptions, prepare func(r *http.Request) *h
 		}
 		mux(s.h).ServeHTTP(w, r)
 	})
-	srv := &http.Server{Handler: handler}
+	srv := &http.Server{Handler: httpserver.Deadlines{Reply: opts.StallAfter}.Handler(handler)}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

@@ -20,7 +20,6 @@ import (
 // ServeSSE answers a GET with the event stream of a new session (SS1), and
 // ends the session when the stream ends (SS5).
 func (h *Handler) ServeSSE(w http.ResponseWriter, r *http.Request) {
-	defer h.end(w)
 	if r = h.begin(w, r); r == nil {
 		return
 	}

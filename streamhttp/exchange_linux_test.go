@@ -98,10 +98,11 @@ func TestModernAnswerSetsNoDeadline(t *testing.T) {
 		}
 		return nil
 	})})
+	bounded := httpserver.Deadlines{}.Handler(h)
 	set := make(chan int32, 1)
 	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		d := &deadlines{ResponseWriter: w}
-		h.ServeHTTP(d, r)
+		bounded.ServeHTTP(d, r)
 		set <- d.set.Load()
 	}))
 	srv.Config.ConnContext = httpserver.WithConn

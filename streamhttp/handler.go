@@ -74,7 +74,6 @@ type HandlerOptions struct {
 	CommitModern time.Duration
 
 	KeepAlive   time.Duration // between comments on a silent SSE stream (LI26). 0: 15 s; negative: none
-	BodyTimeout time.Duration // to send a request's body in. 0: 30 s
 	StallAfter  time.Duration // a reader that takes nothing for that long is cut off. 0: 30 s
 	HoldTimeout time.Duration // how long a server request waits for a stream (B.3). 0: 10 s
 
@@ -98,7 +97,6 @@ func (o HandlerOptions) withDefaults() HandlerOptions {
 	o.CommitAfter = cmp.Or(o.CommitAfter, 50*time.Millisecond)
 	o.CommitModern = cmp.Or(o.CommitModern, 10*time.Second)
 	o.KeepAlive = cmp.Or(o.KeepAlive, 15*time.Second)
-	o.BodyTimeout = cmp.Or(o.BodyTimeout, 30*time.Second)
 	o.StallAfter = cmp.Or(o.StallAfter, 30*time.Second)
 	o.HoldTimeout = cmp.Or(o.HoldTimeout, 10*time.Second)
 	o.ReplayAge = cmp.Or(o.ReplayAge, 5*time.Minute)
@@ -122,7 +120,8 @@ const tidyEvery = 15 * time.Second
 // Handler serves one MCP endpoint over Streamable HTTP to clients of the
 // revisions 2024-11-05 to 2025-11-25 (docs/rules.md, LI) and of 2026-07-28
 // (MI), which it tells apart by what they send (ED). It is an http.Handler;
-// every path it is given is the endpoint.
+// every path it is given is the endpoint. It is to be served behind
+// httpserver.Deadlines, which bound the wait for a body and for the end of a reply.
 type Handler struct {
 	server bridge.Handler
 	opts   HandlerOptions
@@ -142,7 +141,7 @@ type Handler struct {
 func NewHandler(server bridge.Handler, opts HandlerOptions) *Handler {
 	opts = opts.withDefaults()
 	h := &Handler{server: server, opts: opts, lobby: bridge.NewLobby(opts.MaxSessions, opts.Admit), sessions: make(map[string]*session)}
-	h.bodies.Max, h.bodies.Total, h.bodies.Timeout = opts.MaxMessageSize, opts.MaxBodies, opts.BodyTimeout
+	h.bodies.Max, h.bodies.Total = opts.MaxMessageSize, opts.MaxBodies
 	h.tidier.Go(h.tidy)
 	return h
 }
@@ -166,8 +165,6 @@ func (h *Handler) Sessions() int { return h.lobby.Sessions() }
 // ServeHTTP answers one request. The order of the checks is that of
 // docs/rules.md, LI.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	h.bodies.Expect(w, r)
-	defer h.boundEnd(w, r)
 	w.Header()["X-Content-Type-Options"] = valueNoSniff
 	known, no := h.opts.Guard.Enter(w, r)
 	switch {
@@ -176,14 +173,6 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(w, r, no.Status, jsonrpc.CodeInvalidRequest, no.Reason)
 	case known != nil:
 		h.dispatch(w, known)
-	}
-}
-
-// boundEnd bounds how long the end of a reply may take: net/http sends it after
-// ServeHTTP has returned, and then takes the deadline away.
-func (h *Handler) boundEnd(w http.ResponseWriter, r *http.Request) {
-	if !httpserver.QuickOf(r).TakeWritten() && h.opts.StallAfter > 0 {
-		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(h.opts.StallAfter))
 	}
 }
 

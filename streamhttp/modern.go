@@ -173,7 +173,7 @@ func writeRefusal(w http.ResponseWriter, id jsonrpc.ID, no *era.Refusal) {
 	answer := no.Response(id)
 	w.Header()["Content-Type"] = valueJSON
 	w.WriteHeader(status)
-	_, _ = w.Write(answer.Bytes())
+	httpserver.Write(w, answer.Bytes())
 }
 
 // statusOf returns the status for the answer to a request of method, where it

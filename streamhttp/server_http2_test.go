@@ -76,7 +76,7 @@ func TestServerHTTP2(t *testing.T) {
 // what bounds a write must not bound a silence.
 func TestServerHTTP2Silence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newHTTP2(t, streamhttp.HandlerOptions{KeepAlive: -1, StallAfter: time.Second, BodyTimeout: time.Second})
+		s := newHTTP2(t, streamhttp.HandlerOptions{KeepAlive: -1, StallAfter: time.Second})
 		u, p := s.open(r25c)
 		get, r := u.get(), u.call("1")
 		p.gets()

@@ -17,11 +17,13 @@ func upgradable(w http.ResponseWriter, r *http.Request) bool {
 		http.Error(w, "a WebSocket needs HTTP/1.1; this request came over "+r.Proto, http.StatusNotImplemented)
 	case !hasToken(r.Header["Upgrade"], "websocket") || !hasToken(r.Header["Connection"], "upgrade"):
 		w.Header().Set("Upgrade", "websocket")
-		w.Header().Set("Connection", "Upgrade")
+		w.Header().Add("Connection", "Upgrade") // it may say that this is the last request
 		http.Error(w, "this is a WebSocket endpoint: connect with a ws:// or wss:// URL", http.StatusUpgradeRequired)
 	case r.Method != http.MethodGet:
 		w.Header().Set("Allow", "GET")
 		http.Error(w, "a WebSocket begins with a GET", http.StatusMethodNotAllowed)
+	case r.ContentLength != 0: // it would be read as frames
+		http.Error(w, "a WebSocket begins with a GET without a body", http.StatusBadRequest)
 	default:
 		return true
 	}
