@@ -25,6 +25,18 @@ func IsLegacy(v string) bool { return slices.Contains(legacyVersions, v) }
 // IsModern reports whether v is a stateless revision that the bridge knows.
 func IsModern(v string) bool { return slices.Contains(modernVersions, v) }
 
+// IsStateless reports whether v names a revision without initialize: 2026-07-28 or
+// a later one, which the bridge need not know.
+func IsStateless(v string) bool {
+	const date = "0000-00-00"
+	for i := range len(date) {
+		if len(v) != len(date) || (v[i] == '-') != (date[i] == '-') || date[i] == '0' && (v[i] < '0' || v[i] > '9') {
+			return false
+		}
+	}
+	return v >= Version2026_07_28
+}
+
 // Eras says which eras an endpoint serves. The zero value serves both.
 type Eras int
 

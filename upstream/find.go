@@ -6,18 +6,19 @@ import (
 	"sync"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
 // finder is the Dialer for a legacy client of a server whose era is not known.
 // Most servers understand initialize, so that is tried: a Conn whose server
-// refuses it, or begins no session, in which it could ask its client something
-// or tell it of changes, and turns out to be a modern one, goes on with a Conn
-// of the other Dialer, and nobody notices.
+// refuses it, answers it with a version that has no sessions, or begins none, in
+// which it could ask its client something or tell it of changes, and turns out to
+// be a modern one, goes on with a Conn of the other Dialer, and nobody notices.
 type finder struct {
 	s     *Server
 	first bridge.Dialer // speaks legacy to the server
-	other bridge.Dialer // translates
+	other bridge.Dialer // translates; nil: the server must not be spoken to as a modern one
 }
 
 func (f *finder) Dial(ctx context.Context) (bridge.Conn, error) {
@@ -167,9 +168,11 @@ func (c *finding) Offer(ctx context.Context, take bridge.Taker) (jsonrpc.Message
 		case !m.ID().Equivalent(asked):
 			c.held = append(c.held, m) // what came of it depends on initialize
 			continue
-		case (m.IsError() || c.f.s.sessionless.Load()) && c.change(ctx, m):
+		case c.change(ctx, m):
 			c.settled, c.held = true, nil
 			continue
+		case claimsModern(m) != "":
+			m = c.f.unusable(m)
 		}
 		c.settled = true
 		c.ready, c.held = c.held, nil
@@ -188,15 +191,32 @@ func (c *finding) decide(conn bridge.Conn) {
 	close(c.decided)
 }
 
-// change goes on with a translated Conn if the server is a modern one. What was
+// unusable is what a client hears whose server has answered initialize with a version
+// that has no sessions, and is not to be had otherwise (ED6).
+func (f *finder) unusable(answer jsonrpc.Message) jsonrpc.Message {
+	text := "the server has answered initialize with protocol version " + claimsModern(answer) + ", which has no initialize"
+	if f.other != nil {
+		text += ", but does not speak " + era.NewestModern + " when it is asked; the bridge's log may say why"
+	} else {
+		text += "; --protocol legacy keeps the bridge from speaking " + era.NewestModern + " with it"
+	}
+	return jsonrpc.NewError(answer.ID(), jsonrpc.CodeInternalError, text, []byte(`{"reason":"initialize_failed"}`))
+}
+
+// change goes on with a translated Conn if the server is a modern one: it has refused
+// initialize, or has answered it as no legacy server does that has sessions. What was
 // sent before is sent again by a goroutine: that may have to wait for Recv.
 func (c *finding) change(ctx context.Context, answer jsonrpc.Message) bool {
 	s := c.f.s
+	refused := answer.IsError() || claimsModern(answer) != ""
+	if c.f.other == nil || !refused && !s.sessionless.Load() {
+		return false
+	}
 	old := c.current()
 	if answer.IsError() && answersModern(answer) {
 		s.decided(true)
 	} else {
-		if answer.IsError() {
+		if refused {
 			if s.spec.Admit != nil { // the question takes a place, too
 				s.closed(old)
 				bridge.GiveBack(c.client)
@@ -214,7 +234,7 @@ func (c *finding) change(ctx context.Context, answer jsonrpc.Message) bool {
 			return false
 		}
 	}
-	if answer.IsError() {
+	if refused {
 		s.closed(old)
 		bridge.GiveBack(c.client) // its place is the other's
 	}
@@ -224,7 +244,7 @@ func (c *finding) change(ctx context.Context, answer jsonrpc.Message) bool {
 		return false
 	}
 	s.spareInitialize()
-	if !answer.IsError() { // until now it could have gone on
+	if !refused { // until now it could have gone on
 		s.closed(old)
 		bridge.GiveBack(c.client)
 	}

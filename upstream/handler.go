@@ -30,7 +30,7 @@ func (s *Server) Legacy(lasting bool, o bridge.PumpOptions) bridge.Handler {
 	case s.spec.Isolation == PerPrincipal || s.spec.Isolation == Shared:
 		h = s.sharing(o)
 	case s.spec.Protocol == era.OnlyLegacy:
-		h = bridge.Serve(own, o)
+		h = bridge.Serve(&finder{s: s, first: own}, o)
 	default:
 		h = bridge.Serve(&finder{s: s, first: own, other: translated}, o)
 	}

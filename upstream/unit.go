@@ -160,11 +160,14 @@ func (d *discreet) Recv(ctx context.Context) (jsonrpc.Message, error) {
 	}
 	if d.asked && m.Kind() == jsonrpc.Response {
 		d.asked = false
+		claimed := claimsModern(m)
 		if m.IsError() && m.Lookup("error", "data", "reason") == nil { // else there is no server
 			d.unit.s.log.Warn("the server has refused initialize; --protocol says what is spoken with it", "code", string(m.Lookup("error", "code")))
+		} else if claimed != "" {
+			d.unit.s.log.Warn("the server has answered initialize with a version that has none; --protocol says what is spoken with it", "version", claimed)
 		}
 		switch {
-		case !m.IsError():
+		case !m.IsError() && claimed == "":
 		case d.unit.s.spec.Protocol == era.Auto && answersModern(m): // it says so itself
 			d.unit.s.decided(true)
 			d.unit.retire()

@@ -201,7 +201,7 @@ func (s *Server) refusesAsModern(ctx context.Context, mute *silence) (bool, erro
 	case err != nil && !s.IsCommand():
 		return false, err
 	}
-	return answersModern(m), nil
+	return answersModern(m) || claimsModern(m) != "", nil
 }
 
 // answer asks conn something and returns the response, an invalid Message if
@@ -235,6 +235,15 @@ func answersModern(m jsonrpc.Message) bool {
 		versions = m.Lookup("error", "data", "supported")
 	}
 	return era.HasModern(versions)
+}
+
+// claimsModern returns the version without initialize that a server has answered
+// initialize with, "" if it is none (ED9).
+func claimsModern(m jsonrpc.Message) string {
+	if v, ok := jsonrpc.Text(m.Lookup("result", "protocolVersion")); ok && era.IsStateless(v) {
+		return v
+	}
+	return ""
 }
 
 // takeSpare returns the process that has answered the probe, once.
