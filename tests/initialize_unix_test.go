@@ -103,7 +103,9 @@ func claims(t *testing.T, c talker, works bool) {
 		}
 		return
 	}
-	var m struct{ Result struct{ ProtocolVersion string } }
+	var m struct {
+		Result struct{ ProtocolVersion string }
+	}
 	_ = json.Unmarshal([]byte(answer), &m)
 	if m.Result.ProtocolVersion != "2025-11-25" {
 		t.Fatalf("initialize: %s", answer)
