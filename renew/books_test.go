@@ -68,7 +68,15 @@ func TestRemember(t *testing.T) {
 	if got := settings(); !slices.Equal(got, want) {
 		t.Errorf("settings %q, want %q", got, want)
 	}
+	b.Begun = true
+	var heir Books[string]
+	if heir.Inherit(b.Estate(1), "gone"); !heir.Begun {
+		t.Error("who inherits a session that the client has begun does not know it")
+	}
 	b.Begin(parse(t, opens))
+	if b.Begun {
+		t.Error("a session counts as begun before initialize was answered")
+	}
 	if got := settings(); len(got) != 0 || b.Initialized.Kind() != jsonrpc.Invalid {
 		t.Errorf("after the client has begun anew: %q, %s", got, b.Initialized.Bytes())
 	}

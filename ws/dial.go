@@ -136,7 +136,7 @@ func (d *dialer) notOpened(err error) *httpclient.Fault {
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return d.peer.NetFault(context.DeadlineExceeded)
 	}
-	d.opts.Logger.Debug("the server's upgrade is not valid", "url", d.peer.String(), "reason", err)
+	d.opts.Logger.Debug("the server's upgrade is not valid", "url", d.peer.String(), "reason", d.peer.Withhold(err.Error()))
 	return &httpclient.Fault{Reason: httpclient.ReasonNotMCP, Text: fmt.Sprintf("%s does not speak the WebSocket protocol", d.peer)}
 }
 
