@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/outq"
@@ -26,16 +27,37 @@ func WithConn(ctx context.Context, c net.Conn) context.Context {
 // the client. Its methods are for the request in progress: they must not be called
 // concurrently, nor when its handler has returned.
 type Quick struct {
+	conn    net.Conn
 	taken   func() bool
-	late    *outq.Alarm // breaks off what is being written
+	late    *outq.Alarm // calls cut
 	written bool
+
+	mu    sync.Mutex // held while the deadline is set
+	began time.Time  // when the write in progress began; zero: there is none
 }
 
 // newQuick returns one for c, of which taken is what outq.Of says.
 func newQuick(c net.Conn, taken func() bool) *Quick {
-	q := &Quick{taken: taken}
-	q.late = outq.NewAlarm(func() { _ = c.SetWriteDeadline(time.Unix(1, 0)) })
+	q := &Quick{conn: c, taken: taken}
+	q.late = outq.NewAlarm(q.cut)
 	return q
+}
+
+// cut breaks off a write that takes too long. The alarm may be late: there may
+// be none any more, or another one.
+func (q *Quick) cut() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !q.began.IsZero() && time.Since(q.began) >= outq.Patience {
+		_ = q.conn.SetWriteDeadline(time.Unix(1, 0))
+	}
+}
+
+// begin notes when a write has begun; the zero time: it has ended.
+func (q *Quick) begin(at time.Time) {
+	q.mu.Lock()
+	q.began = at
+	q.mu.Unlock()
 }
 
 // QuickOf returns what the connection of a request knows; nil: nothing. Over
@@ -55,9 +77,11 @@ func (q *Quick) Write(write func()) bool {
 	if !q.taken() {
 		return false
 	}
+	q.begin(time.Now())
 	q.late.Set(outq.Patience)
 	write()
 	q.late.Clear()
+	q.begin(time.Time{})
 	q.written = true
 	return true
 }

@@ -98,3 +98,38 @@ func TestQuickUnknown(t *testing.T) {
 		t.Error("no connection")
 	}
 }
+
+// deadlineConn calls set when a write deadline is set.
+type deadlineConn struct {
+	net.Conn
+	set func()
+}
+
+func (c *deadlineConn) SetWriteDeadline(t time.Time) error {
+	c.set()
+	return c.Conn.SetWriteDeadline(t)
+}
+
+// A write that ends just when it was to be cut off has no deadline left behind
+// for the next reply of its connection.
+func TestQuickPatienceJustOver(t *testing.T) {
+	near, far := net.Pipe()
+	defer near.Close()
+	defer far.Close()
+	late, returned := make(chan struct{}), make(chan struct{})
+	set := make(chan bool, 1)
+	q := newQuick(&deadlineConn{near, func() {
+		close(late)
+		select { // the goroutine that cuts off is held up
+		case <-returned:
+			set <- true
+		case <-time.After(100 * time.Millisecond):
+			set <- false
+		}
+	}}, func() bool { return true })
+	q.Write(func() { <-late })
+	close(returned)
+	if <-set {
+		t.Error("the deadline is set when the write has returned")
+	}
+}
