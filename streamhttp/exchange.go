@@ -42,7 +42,7 @@ type exchange struct {
 
 	mu    sync.Mutex // held while the reply is being written
 	reply reply
-	out   *sse.Writer // the stream; nil as long as the reply has not begun
+	out   *sse.Writer // the stream; nil as long as the reply has not begun; set with clock held as well
 	over  bool        // the request is answered, or never will be; set with clock held as well
 
 	clock   sync.Mutex    // never held during a write
@@ -122,8 +122,8 @@ func (e *exchange) awaitSilence() {
 
 // tick begins the stream, or says something on it because nobody else does.
 func (e *exchange) tick() {
-	if !e.mu.TryLock() { // somebody does
-		e.awaitSilence()
+	if !e.mu.TryLock() { // somebody does, or drops something
+		e.again()
 		return
 	}
 	defer e.mu.Unlock()
@@ -137,6 +137,22 @@ func (e *exchange) tick() {
 		e.out.Comment("keep-alive")
 	}
 	_ = e.flush()
+}
+
+// commitRetry is when tick looks again whose reply has not begun.
+const commitRetry = 10 * time.Millisecond
+
+// again has tick called again: soon, if the reply is still to begin.
+func (e *exchange) again() {
+	e.clock.Lock()
+	defer e.clock.Unlock()
+	switch {
+	case e.over:
+	case e.out == nil:
+		e.timer.Reset(commitRetry)
+	default:
+		e.timer.Reset(e.every())
+	}
 }
 
 // lost returns why the client gets nothing any more; nil: it does.
@@ -287,7 +303,7 @@ func (e *exchange) answer(ctx context.Context, m jsonrpc.Message) error {
 		return e.event(ctx, m)
 	}
 	e.beginJSON(m)
-	e.out = sse.NewWriter(&e.reply, e.h.opts.StallAfter)
+	e.open()
 	_ = writeParts(e.out, m) // Flush returns the error
 	return e.sent(ctx)
 }
@@ -334,8 +350,15 @@ var (
 
 // commit makes the reply a stream.
 func (e *exchange) commit() {
-	e.out = sse.NewWriter(&e.reply, e.h.opts.StallAfter)
+	e.open()
 	e.out.Begin()
+}
+
+// open makes what the reply is written to.
+func (e *exchange) open() {
+	e.clock.Lock()
+	e.out = sse.NewWriter(&e.reply, e.h.opts.StallAfter)
+	e.clock.Unlock()
 }
 
 // flush sends on its way what was written to the stream.

@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
+
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/httpguard"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
@@ -286,6 +288,20 @@ func TestServerModernSlow(t *testing.T) {
 			}
 		}
 	})
+	// MI13: the time for it may come just when a message is dropped which the
+	// client must not get.
+	bubble(t, "while a message is dropped", func(t *testing.T) {
+		log := hclog.New(&hclog.LoggerOptions{Level: hclog.Debug, Output: slowLog{2 * time.Second}})
+		s, u := newModern(t, streamhttp.HandlerOptions{CommitModern: time.Second, KeepAlive: -1, Logger: log})
+		r := u.ask26("1", "tools/call", `"name":"t"`)
+		p := s.server()
+		p.gets()
+		p.says(request("7"))
+		time.Sleep(3 * time.Second)
+		r.isStream()
+		p.answers(result("1"))
+		r.gets(result("1")).over()
+	})
 	bubble(t, "no keep-alive", func(t *testing.T) {
 		s, u := newModern(t, streamhttp.HandlerOptions{KeepAlive: -1, StallAfter: time.Second})
 		r := u.ask26("1", "tools/call", `"name":"t"`)
@@ -295,6 +311,14 @@ func TestServerModernSlow(t *testing.T) {
 		p.answers(result("1"))
 		r.gets(result("1")).over()
 	})
+}
+
+// slowLog takes so long for each line.
+type slowLog struct{ takes time.Duration }
+
+func (l slowLog) Write(p []byte) (int, error) {
+	time.Sleep(l.takes)
+	return len(p), nil
 }
 
 // subscriptions/listen is a stream in every case, and ends with its result (MI21).
