@@ -71,14 +71,15 @@ type session struct {
 	early     shelf                   // what must wait for initialized
 	backlog   shelf                   // what waits for a standalone stream
 	replay    replay
-	parked    struct{ bytes, events int } // what waits on streams that nobody reads
-	keys      uint64                      // streams made
-	orders    uint64                      // calls made
-	look      *time.Timer                 // calls lookForLate; nil: it was never set
-	lookAt    time.Time                   // when; zero: it does not
-	lost      bool                        // a warning about lost notifications was logged
-	exchanges int                         // HTTP exchanges being served
-	quiet     time.Time                   // when the last of them ended
+	parked    struct{ bytes, events int }   // what waits on streams that nobody reads
+	keys      uint64                        // streams made
+	orders    uint64                        // calls made
+	look      *time.Timer                   // calls lookForLate; nil: it was never set
+	lookAt    time.Time                     // when; zero: it does not
+	due       struct{ calls, long dueList } // long: initialize, and what is served alone
+	lost      bool                          // a warning about lost notifications was logged
+	exchanges int                           // HTTP exchanges being served
+	quiet     time.Time                     // when the last of them ended
 }
 
 func newSession(opts *HandlerOptions, owner, version string, now time.Time) *session {
@@ -258,59 +259,6 @@ func (s *session) open(requests []jsonrpc.Message) (*stream, *reader, jsonrpc.ID
 	}
 	s.retry()
 	return st, st.reader, jsonrpc.ID{}, nil
-}
-
-// awaitCommit sets the time when st is late. One timer is for all of the session's
-// streams, and is set anew when it has gone off: one for each would wake a thread
-// for nearly each of them.
-func (s *session) awaitCommit(st *stream, opens bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.ended {
-		return
-	}
-	wait := s.opts.CommitAfter
-	if opens || s.alone {
-		wait = initializeCommit
-	}
-	st.due = time.Now().Add(wait)
-	if s.lookAt.IsZero() || st.due.Before(s.lookAt) {
-		s.lookIn(st.due, wait)
-	}
-}
-
-// lookIn has lookForLate called. The caller holds the lock.
-func (s *session) lookIn(at time.Time, wait time.Duration) {
-	s.lookAt = at
-	if s.look == nil {
-		s.look = time.AfterFunc(wait, s.lookForLate)
-	} else {
-		s.look.Reset(wait)
-	}
-}
-
-// lookForLate has the replies become streams whose time has come.
-func (s *session) lookForLate() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.lookAt = time.Time{}
-	if s.ended {
-		return
-	}
-	now, next := time.Now(), time.Time{}
-	for _, c := range s.calls {
-		switch st := c.stream; {
-		case st.due.IsZero() || st.late || st.committed || st.reader == nil:
-		case !st.due.After(now):
-			st.late = true
-			st.reader.poke()
-		case next.IsZero() || st.due.Before(next):
-			next = st.due
-		}
-	}
-	if !next.IsZero() {
-		s.lookIn(next, next.Sub(now))
-	}
 }
 
 // newStream makes a stream; the caller holds the lock.

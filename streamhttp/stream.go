@@ -35,6 +35,7 @@ type stream struct {
 	detached  time.Time
 	due       time.Time     // when the reply to its POST becomes a stream, unless it is complete
 	late      bool          // that time has come
+	nextDue   *stream       // in the session's dueList
 	committed bool          // a client was told its event ids
 	closed    bool          // nothing more will be appended
 	void      bool          // it cannot be resumed: cancelled, or events had to be dropped
