@@ -1,7 +1,6 @@
 package streamhttp
 
 import (
-	"context"
 	"slices"
 	"time"
 
@@ -9,7 +8,7 @@ import (
 )
 
 // This file keeps what has no stream to travel on now (docs/rules.md, B.3).
-// All of it runs under the session's lock.
+// All of it but expire runs under the session's lock.
 
 // maxWaiting bounds what a session keeps for a stream that nobody has opened,
 // in messages; HandlerOptions.ReplayBytes bounds it in bytes.
@@ -18,8 +17,8 @@ const maxWaiting = 1000
 // held is a server request that waits for a stream to travel on (B.3).
 type held struct {
 	m     jsonrpc.Message
-	since uint64 // the last call that was made before
-	timer *time.Timer
+	since uint64    // the last call that was made before
+	until time.Time // then it is answered in the client's place
 }
 
 // shelf keeps notifications for later.
@@ -109,31 +108,50 @@ func coalesces(older, newer jsonrpc.Message) bool {
 // bounded time. A ping needs no client: the bridge answers for it (B.1.7).
 // Where the client could not answer, there is nothing to wait for.
 //
-// The goroutine of the timer belongs to the session, whose end lets it go. It
-// only hands one message to Recv, so nobody has to wait for it.
+// The answer to it that the bridge gives waits in the inbox until the server takes it.
 func (s *session) hold(m jsonrpc.Message) {
 	delete(s.asks, m.ID()) // if it has travelled before, that was in vain
-	wait, instead := s.opts.HoldTimeout, unreachable(m)
 	size := m.Size()
 	for _, h := range s.held {
 		size += h.m.Size()
 	}
 	switch {
 	case m.Method() == "ping":
-		wait, instead = 0, jsonrpc.NewResult(m.ID(), []byte(`{}`))
+		s.in.put(jsonrpc.NewResult(m.ID(), []byte(`{}`)))
 	case s.alone, len(s.held) >= maxWaiting, size > s.opts.ReplayBytes:
-		wait = 0
-	}
-	h := &held{m: m, since: s.orders}
-	h.timer = time.AfterFunc(wait, func() {
-		s.mu.Lock()
-		ours := s.drop(h)
-		s.mu.Unlock()
-		if ours {
-			_ = s.accept(context.Background(), instead) // the only error is that the session has ended
+		s.in.put(unreachable(m))
+	default:
+		s.held = append(s.held, &held{m: m, since: s.orders, until: time.Now().Add(s.opts.HoldTimeout)})
+		if len(s.held) == 1 {
+			s.expireIn(s.opts.HoldTimeout)
 		}
-	})
-	s.held = append(s.held, h)
+	}
+}
+
+// expireIn has expire called. One timer is for all that is held.
+func (s *session) expireIn(wait time.Duration) {
+	if s.expiry == nil {
+		s.expiry = time.AfterFunc(wait, s.expire)
+	} else {
+		s.expiry.Reset(wait)
+	}
+}
+
+// expire answers the held requests that have waited for long enough.
+func (s *session) expire() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	for len(s.held) > 0 { // oldest first
+		h := s.held[0]
+		if h.until.After(now) {
+			s.expireIn(h.until.Sub(now))
+			return
+		}
+		s.in.put(unreachable(h.m))
+		s.held[0] = nil
+		s.held = s.held[1:]
+	}
 }
 
 // unreachable is the answer to a server request that no stream could carry.
@@ -145,25 +163,14 @@ func unreachable(m jsonrpc.Message) jsonrpc.Message {
 	return jsonrpc.NewError(m.ID(), jsonrpc.CodeInternalError, text, nil)
 }
 
-func (s *session) drop(h *held) bool {
-	for i, o := range s.held {
-		if o == h {
-			s.held = append(s.held[:i:i], s.held[i+1:]...)
-			return true
-		}
-	}
-	return false
-}
-
 // unhold forgets a held request that the server has cancelled.
 func (s *session) unhold(id jsonrpc.ID) {
-	held := make(map[jsonrpc.ID]*held, len(s.held))
-	for _, h := range s.held {
-		held[h.m.ID()] = h
+	at := make(map[jsonrpc.ID]int, len(s.held))
+	for i, h := range s.held {
+		at[h.m.ID()] = i
 	}
-	if _, h, ok := jsonrpc.Find(held, id); ok {
-		h.timer.Stop()
-		s.drop(h)
+	if _, i, ok := jsonrpc.Find(at, id); ok {
+		s.held = slices.Delete(s.held, i, i+1)
 	}
 }
 
@@ -184,7 +191,6 @@ func (s *session) retry() {
 			s.held = append(s.held, h)
 			continue
 		}
-		h.timer.Stop()
 		s.route(h.m, st)
 	}
 }

@@ -8,8 +8,9 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// inbox is where POSTs meet a session's Recv. It keeps nothing: a message that was
-// taken has reached Recv, and one that was not is still its POST's.
+// inbox is where POSTs meet a session's Recv. It keeps nothing of theirs: a message
+// that was taken has reached Recv, and one that was not is still its POST's. What the
+// bridge itself has to say to the server is kept: no more than the server has asked.
 type inbox struct {
 	waiter *bridge.Waiter
 
@@ -18,7 +19,7 @@ type inbox struct {
 	err   error     // why nothing is taken any more
 }
 
-// handed is a message that a POST holds out. The inbox's lock guards it.
+// handed is a message that a POST holds out, or that was put there. The inbox's lock guards it.
 type handed struct {
 	m     jsonrpc.Message
 	taken bool
@@ -40,6 +41,16 @@ func (b *inbox) hold(m jsonrpc.Message) *handed {
 	b.mu.Unlock()
 	b.waiter.Arrived()
 	return h
+}
+
+// put leaves a message there that nobody waits for. The caller may hold locks.
+func (b *inbox) put(m jsonrpc.Message) {
+	b.mu.Lock()
+	if b.err == nil {
+		b.queue = append(b.queue, &handed{m: m})
+	}
+	b.mu.Unlock()
+	b.waiter.Signal()
 }
 
 // taken returns what is closed when h is taken; nil when it is.

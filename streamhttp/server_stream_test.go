@@ -3,6 +3,7 @@ package streamhttp_test
 import (
 	"fmt"
 	"net/http"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -993,5 +994,34 @@ func TestServerNoPrimingForUnknownRevisions(t *testing.T) {
 		if id := r.isStream().lastID(); id != "" {
 			t.Errorf("the stream begins with the event id %q", id)
 		}
+	})
+}
+
+// B.3: requests of the server that no stream can carry are answered, all of
+// them, and cost no goroutine each while the server does not take its answers.
+func TestServerManyUnreachable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, streamhttp.HandlerOptions{HoldTimeout: time.Minute})
+		_, p := s.open(r25b)
+		synctest.Wait()
+		before := runtime.NumGoroutine()
+		const n = 5000
+		for i := range n {
+			p.says(ask(fmt.Sprint(i)))
+		}
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		if more := runtime.NumGoroutine() - before; more > 10 {
+			t.Errorf("%d goroutines more", more)
+		}
+		refused := make(map[string]bool, n)
+		for range n {
+			m := p.gets()
+			if !m.IsError() || refused[m.ID().String()] {
+				t.Fatalf("the server gets %s", m.Bytes())
+			}
+			refused[m.ID().String()] = true
+		}
+		p.getsNothing()
 	})
 }

@@ -67,7 +67,8 @@ type session struct {
 	streams   map[uint64]*stream      // those that can be resumed
 	gets      []*stream               // standalone streams with a reader, newest last
 	idle      []*stream               // standalone streams without a reader, oldest first
-	held      []*held                 // server requests with no stream to go on
+	held      []*held                 // server requests with no stream to go on, oldest first
+	expiry    *time.Timer             // calls expire; nil: it was never set
 	early     shelf                   // what must wait for initialized
 	backlog   shelf                   // what waits for a standalone stream
 	replay    replay
@@ -203,8 +204,8 @@ func (s *session) end(why string) {
 		c.stream.push(jsonrpc.NewError(c.id, jsonrpc.CodeInternalError, why, sessionEndedData))
 		s.settle(c)
 	}
-	for _, h := range s.held {
-		h.timer.Stop()
+	if s.expiry != nil {
+		s.expiry.Stop()
 	}
 	s.held, s.early, s.backlog = nil, shelf{}, shelf{}
 	for _, st := range s.gets {
