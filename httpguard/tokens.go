@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"runtime"
 	"slices"
@@ -30,6 +31,7 @@ const (
 // closing. LoadTokens and ParseTokens make one.
 type Tokens struct {
 	file string // "": not from a file
+	once bool   // it can be read only once, as a pipe can
 	set  atomic.Pointer[tokenSet]
 
 	mu    sync.Mutex
@@ -56,10 +58,12 @@ type tokenEntry struct {
 // two names is an error, and so is a file without any token. Errors name the
 // file and the line, and show nothing of its content.
 func LoadTokens(file string) (*Tokens, error) {
-	t := &Tokens{file: file}
-	if err := t.Reload(); err != nil {
+	t := &Tokens{file: file, once: isPipe(file)}
+	set, err := t.read()
+	if err != nil {
 		return nil, err
 	}
+	t.set.Store(set)
 	return t, nil
 }
 
@@ -79,33 +83,62 @@ func ParseTokens(text string) (*Tokens, error) {
 	return t, nil
 }
 
+// errNoToken is what is wrong with a text without any token.
+var errNoToken = errors.New("there is no token; a line is a name and a token")
+
 // Reload reads the file anew. The new tokens take the place of the old ones at
-// once; with an error the old ones stay. A session
+// once. So does none at all: a file that is gone, or has no token in it any
+// more, has taken all of them away (A11), and nobody is let in until there are new ones.
+// With an error, such as a mistake in a line, the old ones stay. A session
 // belongs to a name, and so outlives a token that another one of that name has
 // replaced, but what was opened with the old one ends (Standing). Reload does
 // nothing if the tokens are not from a file, or from one that can be read only
 // once, such as a pipe.
 func (t *Tokens) Reload() error {
-	if t.file == "" {
+	if t.file == "" || t.once || isPipe(t.file) {
 		return nil
 	}
-	if info, err := os.Stat(t.file); err == nil && info.Mode()&os.ModeNamedPipe != 0 && t.set.Load() != nil {
-		return nil
+	set, err := t.read()
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, errNoToken):
+		set = new(tokenSet)
+	case err != nil:
+		return err
 	}
+	t.replace(set)
+	return nil
+}
+
+func isPipe(file string) bool {
+	info, err := os.Stat(file)
+	return err == nil && info.Mode()&os.ModeNamedPipe != 0
+}
+
+// read reads the file.
+func (t *Tokens) read() (*tokenSet, error) {
 	text, warning, err := readSecret(t.file)
 	if err != nil {
-		return fmt.Errorf("reading the tokens: %w", err)
+		return nil, fmt.Errorf("reading the tokens: %w", err)
 	}
 	set, line, err := parseTokens(strings.Split(text, "\n"))
 	switch {
 	case err != nil && line > 0:
-		return fmt.Errorf("%s:%d: %w", t.file, line, err)
+		return nil, fmt.Errorf("%s:%d: %w", t.file, line, err)
 	case err != nil:
-		return fmt.Errorf("%s: %w", t.file, err)
+		return nil, fmt.Errorf("%s: %w", t.file, err)
 	}
 	set.warning = warning
-	t.replace(set)
-	return nil
+	return set, nil
+}
+
+// Unsettled reports whether the file is gone, or has no byte in it, as files are for a moment
+// while they are written: whoever is about to Reload may want to look again a little later.
+func (t *Tokens) Unsettled() bool {
+	if t.file == "" || t.once {
+		return false
+	}
+	info, err := os.Stat(t.file)
+	return errors.Is(err, fs.ErrNotExist) || err == nil && info.Mode().IsRegular() && info.Size() == 0
 }
 
 // Warning returns what should be said to whoever runs the bridge about the
@@ -208,7 +241,7 @@ func parseTokens(lines []string) (set *tokenSet, bad int, err error) {
 		}
 	}
 	if len(set.entries) == 0 {
-		return nil, 0, errors.New("there is no token; a line is a name and a token")
+		return nil, 0, errNoToken
 	}
 	return set, 0, nil
 }

@@ -117,7 +117,8 @@ func TestTokensWarning(t *testing.T) {
 	}
 }
 
-// TestReload: the new tokens count at once, a broken file changes nothing.
+// TestReload: the new tokens count at once, a broken file changes nothing. A file that is gone, or has no
+// token in it, takes all away (A11).
 func TestReload(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "tokens")
 	write(t, file, "alice "+tokenA, 0o600)
@@ -142,7 +143,7 @@ func TestReload(t *testing.T) {
 		t.Fatal(err)
 	}
 	check("alice", "alice")
-	for _, broken := range []string{"", "alice", "bob " + tokenA + "\nalice " + tokenA} {
+	for _, broken := range []string{"alice", "bob " + tokenA + "\nalice " + tokenA} {
 		write(t, file, broken, 0o600)
 		if err := tokens.Reload(); err == nil || !strings.Contains(err.Error(), file) {
 			t.Errorf("%d bytes: error %v, want one that names the file", len(broken), err)
@@ -154,6 +155,31 @@ func TestReload(t *testing.T) {
 		t.Fatal(err)
 	}
 	check("", "alice")
+	for _, none := range []string{"", "# alice " + tokenA2 + "\n", " \n\n"} {
+		write(t, file, none, 0o600)
+		if err := tokens.Reload(); err != nil || len(tokens.Names()) != 0 || tokens.Unsettled() != (none == "") {
+			t.Errorf("%q: %v, and there are tokens of %v", none, err, tokens.Names())
+		}
+		check("", "")
+		write(t, file, "alice "+tokenA2, 0o600)
+		if err := tokens.Reload(); err != nil {
+			t.Fatal(err)
+		}
+		check("", "alice")
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	if !tokens.Unsettled() {
+		t.Error("a file that is gone is not taken for one that may come back")
+	}
+	if err := tokens.Reload(); err != nil {
+		t.Errorf("a file that is gone: %v", err)
+	}
+	check("", "")
+	if _, err := LoadTokens(file); err == nil {
+		t.Error("a file that is not there was loaded")
+	}
 	if err := mustParse(t, "alice "+tokenA).Reload(); err != nil {
 		t.Errorf("tokens without a file: %v", err)
 	}

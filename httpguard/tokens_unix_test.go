@@ -31,4 +31,11 @@ func TestTokensFromPipe(t *testing.T) {
 	if err := tokens.Reload(); err != nil || nameOf(tokens.lookup(tokenA)) != "alice" {
 		t.Errorf("Reload: %v, and the name is %q", err, nameOf(tokens.lookup(tokenA)))
 	}
+	// Some shells remove it once it was read.
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	if err := tokens.Reload(); err != nil || tokens.Unsettled() || nameOf(tokens.lookup(tokenA)) != "alice" {
+		t.Errorf("Reload of a pipe that is gone: %v, and the name is %q", err, nameOf(tokens.lookup(tokenA)))
+	}
 }

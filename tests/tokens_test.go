@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -205,6 +206,69 @@ func TestServeTokensReload(t *testing.T) {
 		}
 	}
 	mustAnswer(t, s.bearer(next).mustOpen(t, "ws"), ping)
+}
+
+// A11: a token file that is emptied, has comments only, or is removed takes all tokens away; what they have
+// opened ends, and the log says that nobody is let in. New tokens are good again. A file that is gone for
+// a moment only, as while it is written anew, ends nothing.
+func TestServeTokensGone(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(t *testing.T, file string) error{
+		"comments": func(t *testing.T, file string) error { replaceFile(t, file, "# ann "+annToken+"\n"); return nil },
+		"empty":    func(_ *testing.T, file string) error { return os.Truncate(file, 0) },
+		"removed":  func(_ *testing.T, file string) error { return os.Remove(file) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			file := tokenFile(t, "ann "+annToken)
+			p := serve(t, []string{"--token-file", file})
+			s := p.site()
+			opened := map[string]talker{}
+			for _, transport := range transports {
+				opened[transport] = s.bearer(annToken).mustOpen(t, transport)
+			}
+			// An editor that removes the file first.
+			if err := os.Remove(file); err != nil {
+				t.Fatal(err)
+			}
+			writeFile(t, file, "ann "+annToken+"\nbob "+bobToken+"\n")
+			p.waitLog(regexp.MustCompile(`tokens loaded.*names=2`))
+			for _, transport := range transports {
+				mustAnswer(t, opened[transport], ping)
+			}
+
+			if err := end(t, file); err != nil {
+				t.Fatal(err)
+			}
+			waitUntil(t, "the tokens to be refused", func() bool {
+				return s.bearer(annToken).ask(t, http.MethodPost, "/mcp", "", nil).status == http.StatusUnauthorized
+			})
+			p.waitLog(regexp.MustCompile(`\[ERROR\].*nobody is let in`))
+			if e, err := opened["sse"].(*sseTalker).in.next(); !errors.Is(err, io.EOF) {
+				t.Errorf("the event stream goes on: %+v %v", e, err)
+			}
+			_, _, err := opened["ws"].(*wsTalker).conn.Read(t.Context())
+			if code := websocket.CloseStatus(err); code != websocket.StatusPolicyViolation {
+				t.Errorf("the WebSocket was closed with %v (%v), want 1008", code, err)
+			}
+			id := opened["mcp"].(*httpTalker).headers()
+
+			writeFile(t, file, "ann "+bobToken+"\n")
+			waitUntil(t, "the new token to be good", func() bool {
+				return s.bearer(bobToken).ask(t, http.MethodPost, "/mcp", "", nil).status != http.StatusUnauthorized
+			})
+			if no := s.bearer(bobToken).ask(t, http.MethodPost, "/mcp", ping, id); no.status != http.StatusNotFound {
+				t.Errorf("the session from before is there: %v", no)
+			}
+		})
+	}
+	for name, text := range map[string]string{"empty": "", "comments": "# nobody\n"} {
+		file := filepath.Join(t.TempDir(), "tokens")
+		writeFile(t, file, text)
+		if code := start(t, nil, bridgeBin, "serve", "--listen", "127.0.0.1:0", "--token-file", file, "--", childBin).wait(); code != 2 {
+			t.Errorf("%s at the start: exit status %d, want 2", name, code)
+		}
+	}
 }
 
 // TestServeTokensEnvironment: MCP_BRIDGE_TOKENS is as good as a file, and no

@@ -50,7 +50,7 @@ func (d *daemon) run(ctx context.Context, where addresses, to target) (err error
 	defer stop()
 	if d.hasFiles() {
 		// Before they are read, so that no change goes by unseen.
-		wg.Go(func() { watch.Files(background, d.watched, d.reload) })
+		wg.Go(func() { watch.Files(background, d.watched, func() { d.reload(background) }) })
 	}
 	if err := d.begin(where, to); err != nil {
 		return err
@@ -203,12 +203,47 @@ func (d *daemon) hangups(ctx context.Context) {
 		if err := d.sockets.Reload(); err != nil {
 			d.log.Error("the TLS files cannot be used; what was there goes on", "error", err)
 		}
-		d.reload()
+		d.reload(ctx)
+	}
+}
+
+// tokensWait is how long a token file must be gone, or without a byte in it, to count as such:
+// some programs remove or truncate a file before they write it.
+const tokensWait = 2 * time.Second
+
+// awaitTokens waits for that, until ctx is done.
+func (d *daemon) awaitTokens(ctx context.Context) {
+	if d.guard.Tokens == nil || !d.guard.Tokens.Unsettled() {
+		return
+	}
+	t := time.NewTimer(tokensWait)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+// reloadTokens takes over what the token file says now.
+func (d *daemon) reloadTokens() {
+	file, tokens := d.flags.access.tokenFile, d.guard.Tokens
+	if tokens == nil || file == "" {
+		return
+	}
+	err := tokens.Reload()
+	switch {
+	case err != nil:
+		d.log.Error("the token file cannot be used; the tokens from before go on", "error", err)
+	case len(tokens.Names()) == 0:
+		d.log.Error("the token file is gone or has no token in it any more: nobody is let in until it has one", "file", file)
+	default:
+		d.log.Info("tokens loaded", "names", len(tokens.Names()))
 	}
 }
 
 // reload takes over what the files say now. What is wrong changes nothing.
-func (d *daemon) reload() {
+func (d *daemon) reload(ctx context.Context) {
+	d.awaitTokens(ctx)
 	d.reloading.Lock()
 	defer d.reloading.Unlock()
 	if !d.begun {
@@ -216,13 +251,7 @@ func (d *daemon) reload() {
 	}
 	d.unheard(d.notify.Reloading())
 	defer func() { d.unheard(d.notify.Ready("")) }()
-	if t := d.guard.Tokens; t != nil && d.flags.access.tokenFile != "" {
-		if err := t.Reload(); err != nil {
-			d.log.Error("the token file cannot be used; the tokens from before go on", "error", err)
-		} else {
-			d.log.Info("tokens loaded", "names", len(t.Names()))
-		}
-	}
+	d.reloadTokens()
 	if d.flags.config == "" {
 		return
 	}
