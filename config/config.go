@@ -51,6 +51,10 @@ type Server struct {
 	Env     map[string]string // of envFile and env; the latter wins
 	Dir     string            // working directory: absolute, or "" for the bridge's own
 
+	// CommandText and DirText are the Command and the Dir as they stand in the file, where that has
+	// variables in them: what these hold may be secret, and is not for logs and errors.
+	CommandText, DirText string
+
 	URL    string      // http, https, ws, wss, unix:PATH or tcp:HOST:PORT
 	Header http.Header // of headerFile and headers; the latter wins
 

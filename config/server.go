@@ -169,12 +169,13 @@ func (p *parser) command(d *draft) {
 	if ok && strings.TrimSpace(text) == "" {
 		p.errorf(m.value.StartOffset, "%s is empty: write %s", m.what, want)
 	}
-	s.Command = text
+	s.Command, s.CommandText = text, written(m)
 	if args, ok := d.keys["args"]; ok {
 		p.args(args, &s.Args)
 	}
 	if cwd, ok := d.keys["cwd"]; ok {
 		s.Dir, _ = p.path(cwd)
+		s.DirText = written(cwd)
 	}
 	if ok && strings.ContainsAny(s.Command, " \t") && !p.exists(s.Command, s.Dir) {
 		p.notef(m.value.StartOffset, `%s contains spaces, and is taken as the name of one program, as no shell is used: put what follows the program into "args"`, m.what)
@@ -189,6 +190,15 @@ func (p *parser) command(d *draft) {
 	if len(env) > 0 {
 		s.Env = env
 	}
+}
+
+// written returns a string as it stands in the file if it has variables, else "".
+func written(m member) string {
+	literal, _ := m.value.Value.(hujson.Literal)
+	if m.value.Value.Kind() != '"' || !strings.Contains(literal.String(), "${") {
+		return ""
+	}
+	return literal.String()
 }
 
 func (p *parser) exists(command, dir string) bool {

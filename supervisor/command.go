@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -29,7 +30,7 @@ func (s *Spec) lookPath() (string, error) {
 			err = syscall.ENOTDIR
 		}
 		if err != nil {
-			return "", fmt.Errorf("working directory %q: %w: name an existing directory", s.Dir, cause(err))
+			return "", fmt.Errorf("working directory %q: %w: name an existing directory", s.shownDir(), cause(err))
 		}
 	}
 	switch {
@@ -58,13 +59,13 @@ func (s *Spec) lookPath() (string, error) {
 		}
 	}
 	if denied != nil {
-		return "", fmt.Errorf("command %q: %w: make it executable", s.Path, cause(denied))
+		return "", fmt.Errorf("command %q: %w: make it executable", s.shown(s.Path), cause(denied))
 	}
 	advice := "install it or give its full path"
 	if strings.Contains(s.Path, " ") {
 		advice = "this is looked for as one name, for no shell takes it apart; give arguments without quotes around all of them"
 	}
-	return "", fmt.Errorf("command %q: not found in PATH: %s (%w)", s.Path, advice, fs.ErrNotExist)
+	return "", fmt.Errorf("command %q: not found in PATH: %s (%w)", s.shown(s.Path), advice, fs.ErrNotExist)
 }
 
 // path checks a command that is given with its directory.
@@ -80,9 +81,9 @@ func (s *Spec) path() (string, error) {
 	file, err := exec.LookPath(file)
 	switch {
 	case errors.Is(err, fs.ErrPermission):
-		return "", fmt.Errorf("command %q: %w: make it executable", s.Path, cause(err))
+		return "", fmt.Errorf("command %q: %w: make it executable", s.shown(s.Path), cause(err))
 	case err != nil:
-		return "", fmt.Errorf("command %q: %w: check the path%s", s.Path, cause(err), s.startsAt())
+		return "", fmt.Errorf("command %q: %w: check the path%s", s.shown(s.Path), cause(err), s.startsAt())
 	}
 	return file, nil
 }
@@ -92,22 +93,28 @@ func (s *Spec) startsAt() string {
 	if s.Dir == "" || filepath.IsAbs(s.Path) {
 		return ""
 	}
-	return fmt.Sprintf(", which begins at the working directory %q", s.Dir)
+	return fmt.Sprintf(", which begins at the working directory %q", s.shownDir())
 }
 
 // explainStart says more about what the system found wrong with a file that
 // looked right.
-func explainStart(err error, path, dir string) error {
+func (s *Spec) explainStart(err error, path string) error {
+	path, err = s.shown(path), cause(err)
 	switch {
 	case errors.Is(err, syscall.ENOEXEC):
 		return fmt.Errorf("command %q: %w: a script needs a first line such as #!/bin/sh", path, err)
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("command %q: %w: the interpreter in its first line, or its loader, is missing", path, err)
 	case errors.Is(err, fs.ErrPermission):
-		return fmt.Errorf("command %q: %w: check that it may be executed and %q entered", path, err, strings.TrimSpace(dir))
+		return fmt.Errorf("command %q: %w: check that it may be executed and %q entered", path, err, strings.TrimSpace(s.shownDir()))
 	}
 	return fmt.Errorf("command %q: %w", path, err)
 }
+
+// shown returns what errors call the command, path or a path that it was found at.
+func (s *Spec) shown(path string) string { return cmp.Or(s.Shown, path) }
+
+func (s *Spec) shownDir() string { return cmp.Or(s.ShownDir, s.Dir) }
 
 // cause strips the operation and the path, which our errors name themselves.
 func cause(err error) error {

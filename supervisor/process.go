@@ -59,6 +59,10 @@ type Spec struct {
 	// Dir is the child's working directory; "" means ours.
 	Dir string
 
+	// Shown and ShownDir stand in errors in place of Path and Dir, which may hold secrets. "": those
+	// themselves.
+	Shown, ShownDir string
+
 	// PTY makes the child's stdout a terminal, for programs that buffer when
 	// it is a pipe. The terminal is raw: bytes pass unchanged, nothing is
 	// echoed. stdin and stderr stay pipes. Not available on Windows.
@@ -132,7 +136,7 @@ func start(ctx context.Context, s *Spec) (*Process, error) {
 	std.closeChildEnds()
 	if err != nil {
 		std.closeOurEnds()
-		return nil, explainStart(err, path, s.Dir)
+		return nil, s.explainStart(err, path)
 	}
 	p := &Process{
 		name:   s.name(),

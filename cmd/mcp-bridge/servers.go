@@ -87,6 +87,7 @@ func configured(s config.Server, trust *tls.Config, log hclog.Logger) (upstream.
 	env, err := supervisor.Environ(s.PassEnv, s.Environ())
 	spec.Command = supervisor.Spec{
 		Name: s.Name, Path: s.Command, Args: s.Args, Env: env, Dir: s.Dir, PTY: s.PTY,
+		Shown: s.CommandText, ShownDir: s.DirText,
 		Stop: supervisor.StopWaits{Stdin: orNever(s.StdinWait), Term: orNever(s.TermWait), Kill: orNever(s.KillWait)},
 	}
 	return spec, err
