@@ -5,6 +5,7 @@ import (
 	"io"
 	"sync"
 	"time"
+	"unicode/utf8"
 )
 
 const (
@@ -31,8 +32,10 @@ func newLogWriter(w io.Writer) *logWriter {
 	return l
 }
 
-// Write queues one line.
+// Write queues one line, or several. What it must not do to a terminal, whoever its words are from, it
+// does not: see escaped.
 func (l *logWriter) Write(line []byte) (int, error) {
+	text := escaped(line)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
@@ -43,11 +46,46 @@ func (l *logWriter) Write(line []byte) (int, error) {
 		l.dropped = 0
 	}
 	select {
-	case l.lines <- append([]byte(nil), line...):
+	case l.lines <- text:
 	default:
 		l.dropped++
 	}
 	return len(line), nil
+}
+
+// escaped returns a copy of text that has \uXXXX, as JSON understands it too, in place of control
+// characters but line feeds and tabs, and of those that change the direction of what stands beside
+// them. Bytes that are not UTF-8 become U+FFFD.
+func escaped(text []byte) []byte {
+	i := 0
+	for i < len(text) && (text[i] >= ' ' && text[i] < 0x7F || text[i] == '\n' || text[i] == '\t') {
+		i++
+	}
+	out := append(make([]byte, 0, len(text)), text[:i]...)
+	for _, r := range string(text[i:]) {
+		if acts(r) {
+			out = fmt.Appendf(out, `\u%04x`, r)
+		} else {
+			out = utf8.AppendRune(out, r)
+		}
+	}
+	return out
+}
+
+// acts reports whether a character does something to the text around it, or to the terminal, that
+// text in a log has no business to do.
+func acts(r rune) bool {
+	switch {
+	case r == '\n', r == '\t':
+		return false
+	case r < ' ', r >= 0x7F && r <= 0x9F: // C0, DEL, C1
+		return true
+	case r == 0x2028, r == 0x2029: // line and paragraph separators
+		return true
+	case r == 0x061C, r == 0x200E, r == 0x200F, r >= 0x202A && r <= 0x202E, r >= 0x2066 && r <= 0x2069: // bidirectional
+		return true
+	}
+	return false
 }
 
 func (l *logWriter) run() {

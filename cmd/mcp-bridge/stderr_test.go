@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -57,4 +59,49 @@ func TestLogWriterCloses(t *testing.T) {
 		<-l.done
 		fmt.Fprintln(l, "late")
 	})
+}
+
+// Characters that act on a terminal, or turn text around, are written so that they can be read; everything
+// else stays as it is, and JSON means what it meant.
+func TestLogWriterEscapes(t *testing.T) {
+	var acting []rune
+	for _, span := range [][2]rune{{0, 8}, {0xB, 0x1F}, {0x7F, 0x9F}, {0x61C, 0x61C}, {0x200E, 0x200F}, {0x2028, 0x202E}, {0x2066, 0x2069}} {
+		for r := span[0]; r <= span[1]; r++ {
+			acting = append(acting, r)
+		}
+	}
+	var out bytes.Buffer
+	l := newLogWriter(&out)
+	const good = "a\t\u00a0é語 \u200d😀 \u202f\ufeff\n"
+	fmt.Fprint(l, good, "x", string(acting), "\x9b\xff\n")
+	for _, format := range []string{"json", "text"} {
+		log, err := (&logFlags{level: "info", format: format}).logger(l)
+		if err != nil {
+			t.Fatal(err)
+		}
+		log.Info("said", "line", string(acting), "error", errors.New(string(acting)))
+	}
+	l.close()
+	lines := strings.SplitAfter(out.String(), "\n")
+	if lines[0] != good {
+		t.Errorf("%q became %q", good, lines[0])
+	}
+	for _, r := range acting {
+		if strings.ContainsRune(out.String(), r) {
+			t.Errorf("the log has U+%04X", r)
+		}
+		if want := fmt.Sprintf(`\u%04x`, r); !strings.Contains(lines[1], want) {
+			t.Errorf("the text has no %s: %q", want, lines[1])
+		}
+	}
+	if !strings.HasSuffix(lines[1], "\ufffd\ufffd\n") {
+		t.Errorf("bytes that are no text: %q", lines[1])
+	}
+	var entry struct{ Line, Error string }
+	if err := json.Unmarshal([]byte(lines[2]), &entry); err != nil || entry.Line != string(acting) || entry.Error != string(acting) {
+		t.Errorf("in JSON: %+q (%v)", entry, err)
+	}
+	if len(lines) != 5 || lines[4] != "" {
+		t.Errorf("there are %d lines: %q", len(lines), lines)
+	}
 }

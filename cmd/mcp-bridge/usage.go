@@ -117,7 +117,7 @@ Limits
 
 Log
   --log-level LEVEL        trace, debug, info, warn, error, off (default info)
-  --log-format FORMAT      text or json (default text)
+  --log-format FORMAT      text or json (default text); control and bidirectional characters are escaped in both
 
 When serve has a pipe as stdin, it stops once that is closed; one that is closed from the start says nothing.
 SIGTERM and SIGINT end everything gracefully; a second one, at once. SIGHUP makes serve load its files again
