@@ -355,15 +355,11 @@ func (p *pump) admit(ctx context.Context, m jsonrpc.Message) (jsonrpc.Message, b
 
 // withToken returns a progress notification with the token as it was asked
 // with. It starts the time-out of the request anew. Progress of a request that
-// is over, or was cancelled, reaches nobody (J12, J13); whether what is no
-// token is meant as one is left to the receiver.
+// is over, or was cancelled, or of none, reaches nobody (J12, J13).
 func (p *pump) withToken(m jsonrpc.Message, l *ledger, timeout time.Duration) (jsonrpc.Message, bool) {
 	token := m.ProgressToken()
-	if token.IsZero() {
-		return m, true
-	}
 	asked, ok := l.progress(token, timeout)
-	if !ok {
+	if !ok || token.IsZero() {
 		p.drop(m, "progress of no request that is in progress")
 		return m, false
 	}

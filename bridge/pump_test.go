@@ -715,8 +715,9 @@ func TestPumpLateProgress(t *testing.T) {
 			to.says(progress, `"t"`)
 			to.says(progress, `"task"`)
 			to.says(progress, `0`)
-			to.says(progress, `1.5`) // no token of any request that could be known
-			from.gets(fmt.Sprintf(progress, `"task"`), fmt.Sprintf(progress, `0`), fmt.Sprintf(progress, `1.5`))
+			to.says(progress, `1.5`) // no token
+			to.says(progress, `null`)
+			from.gets(fmt.Sprintf(progress, `"task"`), fmt.Sprintf(progress, `0`))
 			to.says(result, "3")
 			from.gets(fmt.Sprintf(result, "3"))
 			to.says(progress, `0`)

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -41,7 +42,7 @@ func serverSpec(name string, s config.Settings, log hclog.Logger) hub.Spec {
 	clients, _ := era.ParseEras(s.ClientProtocol)
 	return hub.Spec{
 		Name:           name,
-		Pump:           pumpOptions(s, log),
+		Pump:           pumpOptions(s, log.With("server", name)),
 		Clients:        clients,
 		Isolation:      isolation,
 		ParkTimeout:    s.ParkTimeout,
@@ -64,10 +65,16 @@ func pumpOptions(s config.Settings, log hclog.Logger) bridge.PumpOptions {
 	}
 }
 
-// dropped tells the log of messages that reached nobody.
+// dropped tells the log of messages that reached nobody. Of a server's progress that
+// belongs to no request people hear the first time: somebody waits for it in vain.
 func dropped(log hclog.Logger) func(m jsonrpc.Message, reason string) {
+	var told atomic.Bool
 	return func(m jsonrpc.Message, reason string) {
-		log.Debug("message dropped", "reason", reason, "method", m.Method(), "id", m.ID().String())
+		level := hclog.Debug
+		if m.Method() == "notifications/progress" && told.CompareAndSwap(false, true) {
+			level = hclog.Info
+		}
+		log.Log(level, "message dropped", "reason", reason, "method", m.Method(), "id", m.ID().String())
 	}
 }
 

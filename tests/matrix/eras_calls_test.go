@@ -76,6 +76,16 @@ func eraProgress(t *testing.T, k *visitor) {
 		}
 		c.gets(t, `"content":[]`)
 	}
+	if k.floor {
+		return
+	}
+	c := k.call(t, "tools/call", `"name":"slow"`)
+	sc := c.heard(t)
+	for _, token := range strayTokens { // J13; settle sees to it that none of it comes
+		sc.say(t, note("notifications/progress", `{`+token+`"progress":1}`))
+	}
+	sc.finish(t, `"content":[]`)
+	c.gets(t, `"content":[]`)
 }
 
 // levels are those of log lines, the most verbose first.

@@ -20,6 +20,7 @@ var steps = []step{
 	{name: "initialize", run: stepInitialize},
 	{name: "pages", run: inMain(stepPages)},
 	{name: "progress", run: inMain(stepProgress)},
+	{name: "stray", run: inMain(stepStray), bridged: true},
 	{name: "log", run: inMain(stepLog)},
 	{name: "elicit", run: inMain(stepElicit)},
 	{name: "sample", run: inMain(stepSample)},

@@ -67,6 +67,23 @@ func stepProgress(t *testing.T, k *talk) {
 	}
 }
 
+// strayTokens are those of progress that belongs to no request in progress; null
+// and fractions are no tokens.
+var strayTokens = []string{`"progressToken":null,`, `"progressToken":"nobody's",`, `"progressToken":99,`, `"progressToken":1.5,`, `"progressToken":{},`, ``}
+
+// stepStray: progress that nobody has asked for goes no further, from neither side
+// (J13). A request may say that it wants none.
+func stepStray(t *testing.T, k *talk) {
+	id := k.id()
+	k.up(t, request(id, "tools/call", `{"_meta":{"progressToken":null},"name":"slow"}`))
+	for _, token := range strayTokens {
+		stray := note("notifications/progress", `{`+token+`"progress":1}`)
+		k.s.say(t, id, stray)
+		k.c.say(t, stray)
+	}
+	k.down(t, id, response(id, `{"content":[]}`))
+}
+
 // stepLog: log lines in the course of a call and outside of any.
 func stepLog(t *testing.T, k *talk) {
 	line := func(level, data string) string {
