@@ -1,0 +1,318 @@
+// Package admission shares out a number of places among parties: sessions,
+// processes, whatever there may be so many of. As long as there are free ones
+// anybody may take them. When there are none, who has fewest is served first,
+// and who has most gives up what it does not use.
+package admission
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+)
+
+// Why there is no place.
+var (
+	// ErrFull says that there is none, and that the party may not wait for one:
+	// the queue is full, or the party has its equal part of it.
+	ErrFull = errors.New("there is no place, and no room to wait for one")
+
+	// ErrLate says that none was given back in time.
+	ErrLate = errors.New("no place was given back in time")
+)
+
+// Use says in what use a place is.
+type Use int
+
+// The values of Use.
+const (
+	Busy  Use = iota // something is in progress: it is not taken away
+	Idle             // a client has it, and nothing is in progress
+	Spare            // no client has it: it is kept for the next one
+)
+
+// Holder is what has a place and can be told to give it up. Its methods may be
+// called concurrently, hold no lock of a Limiter's caller for long, and do not
+// wait.
+type Holder interface {
+	// Use returns in what use the place is, and since when, unless it is Busy.
+	Use() (use Use, since time.Time)
+
+	// Reclaim ends what has the place, which gives it back then, now or soon.
+	// It does nothing and returns false if that is busy by now.
+	Reclaim() bool
+}
+
+// Options tune a Limiter. The zero value has no bound.
+type Options struct {
+	Max   int           // places; 0 or less: no bound
+	Queue int           // who may wait for one, beside those who hold less than an equal part
+	Wait  time.Duration // and for how long; 0: nobody waits
+}
+
+const (
+	// settled is how long a place must have been out of use before it is taken
+	// from a party that has no more than the one who gets it: two that share
+	// what is too little for both must not take it from each other all the time.
+	settled = 5 * time.Second
+
+	// lookAgain is how often who waits looks for places that have come out of use.
+	lookAgain = 100 * time.Millisecond
+)
+
+// Limiter bounds how many places are taken at a time, and counts them by party.
+// Any number of goroutines may use it. It starts nothing.
+//
+//   - A free place goes to whoever asks.
+//   - One that is given back goes to the waiting party that holds fewest; among
+//     equals they take turns, and each party's own are served in order.
+//   - When the queue is full, a party with fewer in it puts in one more, and the
+//     newest of the party with most is refused.
+//   - A party that has less than an equal part of the places (Max divided by the
+//     parties that hold or wait) may wait in any case, and whoever has at least two
+//     more than it gives up what has been Idle for longest. A Spare place is given
+//     up for everybody, first of all for the party that holds it.
+type Limiter struct {
+	mu      sync.Mutex
+	opts    Options
+	places  map[*Place]struct{}
+	parties map[string]*party // that hold or wait
+	waiting int               // of all parties
+	leaving int               // places that were reclaimed and are not given back yet
+	grants  uint64            // places given so far
+	asked   uint64            // waiters so far
+	looked  time.Time         // when it was last looked for places to reclaim
+}
+
+// party is who places are counted by.
+type party struct {
+	name    string
+	held    int       // places
+	leaving int       // of them, those that were reclaimed
+	waiting []*waiter // in order
+	last    uint64    // the grant that was its last
+}
+
+// waiter is one who waits. All is guarded by Limiter.mu, until ready is closed.
+type waiter struct {
+	party   *party
+	holder  Holder
+	order   uint64
+	covered bool          // a place is on its way back for it
+	ready   chan struct{} // closed when there is a place, or an error
+	place   *Place
+	err     error
+}
+
+// Place is one that was taken.
+type Place struct {
+	l         *Limiter
+	party     *party
+	holder    Holder // nil: it is always Busy
+	reclaimed bool   // under l.mu
+	released  bool   // under l.mu
+}
+
+// New returns a Limiter.
+func New(o Options) *Limiter {
+	return &Limiter{opts: o, places: make(map[*Place]struct{}), parties: make(map[string]*party)}
+}
+
+// Acquire takes a place for a party, and waits for one if need be and if the
+// party may. holder is told when another party is to have it; nil: the place
+// is not given up. The error is ErrFull, ErrLate or that of ctx.
+func (l *Limiter) Acquire(ctx context.Context, name string, holder Holder) (*Place, error) {
+	l.mu.Lock()
+	p := l.parties[name]
+	if p == nil {
+		p = &party{name: name}
+		l.parties[name] = p
+	}
+	if l.free() && l.waiting == 0 {
+		defer l.mu.Unlock()
+		return l.give(p, holder), nil
+	}
+	may := l.opts.Wait > 0 && l.mayWait(p)
+	l.asked++
+	w := &waiter{party: p, holder: holder, order: l.asked, ready: make(chan struct{})}
+	p.waiting = append(p.waiting, w)
+	l.waiting++
+	l.mu.Unlock()
+	l.reclaim()
+	l.mu.Lock()
+	if w.place == nil && w.err == nil && (l.opts.Wait <= 0 || !may && !w.covered) {
+		l.remove(w)
+		w.err = ErrFull
+	}
+	done := w.place != nil || w.err != nil
+	l.mu.Unlock()
+	if done {
+		return w.place, w.err
+	}
+	return l.await(ctx, w)
+}
+
+// Resize changes the number of places. Those who have one keep it.
+func (l *Limiter) Resize(max int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.opts.Max = max
+	l.grant()
+}
+
+// Taken returns how many places are taken.
+func (l *Limiter) Taken() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.places)
+}
+
+// Release gives the place back. Only the first call does anything.
+func (p *Place) Release() {
+	l := p.l
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if p.released {
+		return
+	}
+	p.released = true
+	p.keep()
+	delete(l.places, p)
+	p.party.held--
+	l.grant()
+	l.forget(p.party)
+}
+
+// keep takes back that the place was reclaimed. The caller holds l.mu.
+func (p *Place) keep() {
+	if p.reclaimed {
+		p.reclaimed = false
+		p.party.leaving--
+		p.l.leaving--
+	}
+}
+
+// free reports whether a place is free. The caller holds mu, as with all below
+// that do not say otherwise.
+func (l *Limiter) free() bool { return l.opts.Max <= 0 || len(l.places) < l.opts.Max }
+
+func (l *Limiter) give(p *party, h Holder) *Place {
+	place := &Place{l: l, party: p, holder: h}
+	l.places[place] = struct{}{}
+	l.grants++
+	p.held++
+	p.last = l.grants
+	return place
+}
+
+// grant gives free places to those who wait.
+func (l *Limiter) grant() {
+	for l.waiting > 0 && l.free() {
+		var next *party
+		for _, p := range l.parties {
+			if len(p.waiting) > 0 && (next == nil || p.isBefore(next, p.held, next.held)) {
+				next = p
+			}
+		}
+		w := next.waiting[0]
+		w.place = l.give(next, w.holder)
+		l.remove(w)
+		close(w.ready)
+	}
+}
+
+// isBefore reports whether p is served before o, if they hold so many places.
+// Both wait.
+func (p *party) isBefore(o *party, held, others int) bool {
+	switch {
+	case held != others:
+		return held < others
+	case p.last != o.last:
+		return p.last < o.last
+	}
+	return p.waiting[0].order < o.waiting[0].order
+}
+
+// mayWait makes room for one more who waits, and reports whether it may.
+func (l *Limiter) mayWait(p *party) bool {
+	if l.waiting < l.opts.Queue || (p.held+len(p.waiting)+1)*len(l.parties) <= l.opts.Max {
+		return true
+	}
+	var most *party
+	for _, o := range l.parties {
+		if o != p && len(o.waiting) > 0 && (most == nil || len(o.waiting) > len(most.waiting) ||
+			len(o.waiting) == len(most.waiting) && o.held > most.held) {
+			most = o
+		}
+	}
+	if l.opts.Queue <= 0 || most == nil {
+		return false
+	}
+	gap := len(most.waiting) - len(p.waiting)
+	if gap < 2 && !(gap == 1 && most.held > p.held) {
+		return false
+	}
+	newest := most.waiting[len(most.waiting)-1]
+	l.remove(newest)
+	newest.err = ErrFull
+	close(newest.ready)
+	return true
+}
+
+// remove takes out one who waits, and forgets its party if that was all of it.
+func (l *Limiter) remove(w *waiter) {
+	p := w.party
+	for i, o := range p.waiting {
+		if o == w {
+			p.waiting = append(p.waiting[:i], p.waiting[i+1:]...)
+			l.waiting--
+			break
+		}
+	}
+	l.forget(p)
+}
+
+// forget forgets a party that has nothing here any more.
+func (l *Limiter) forget(p *party) {
+	if p.held == 0 && len(p.waiting) == 0 && l.parties[p.name] == p {
+		delete(l.parties, p.name)
+	}
+}
+
+// await waits until there is a place. It is called without mu.
+func (l *Limiter) await(ctx context.Context, w *waiter) (*Place, error) {
+	enough := time.NewTimer(l.opts.Wait)
+	defer enough.Stop()
+	again := time.NewTicker(lookAgain)
+	defer again.Stop()
+	for {
+		var why error
+		select {
+		case <-w.ready:
+			return w.place, w.err
+		case now := <-again.C:
+			l.mu.Lock()
+			due := now.Sub(l.looked) >= lookAgain/2 // one who waits looks for all
+			l.mu.Unlock()
+			if due {
+				l.reclaim()
+			}
+			continue
+		case <-enough.C:
+			why = ErrLate
+		case <-ctx.Done():
+			why = ctx.Err()
+		}
+		l.mu.Lock()
+		if w.place == nil && w.err == nil {
+			l.remove(w)
+			w.err = why
+		}
+		l.mu.Unlock()
+		if w.place != nil && why != ErrLate { // it has come at this very moment
+			w.place.Release()
+			return nil, why
+		}
+		return w.place, w.err
+	}
+}
