@@ -26,9 +26,10 @@ type Use int
 
 // The values of Use.
 const (
-	Busy  Use = iota // something is in progress: it is not taken away
-	Idle             // a client has it, and nothing is in progress
-	Spare            // no client has it: it is kept for the next one
+	Busy   Use = iota // something is in progress: it is not taken away
+	Idle              // a client has it, and nothing is in progress
+	Spare             // no client has it: it is kept for the next one
+	Ending            // it comes back by itself soon
 )
 
 // Holder is what has a place and can be told to give it up. Its methods may be
@@ -39,7 +40,7 @@ type Holder interface {
 	Use() (use Use, since time.Time)
 
 	// Reclaim ends what has the place, which gives it back then, now or soon.
-	// It does nothing and returns false if that is busy by now.
+	// It does nothing and returns false if that is neither Idle nor Spare by now.
 	Reclaim() bool
 }
 
@@ -167,8 +168,12 @@ func (l *Limiter) Taken() int {
 	return len(l.places)
 }
 
-// Release gives the place back. Only the first call does anything.
+// Release gives the place back. Only the first call does anything, and of a nil
+// Place none.
 func (p *Place) Release() {
+	if p == nil {
+		return
+	}
 	l := p.l
 	l.mu.Lock()
 	defer l.mu.Unlock()

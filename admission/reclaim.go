@@ -24,14 +24,17 @@ func (l *Limiter) reclaim() {
 		}
 	}
 	l.mu.Unlock()
-	out := all[:0]
+	out, ending := all[:0], 0
 	for _, c := range all {
-		if c.use, c.since = c.place.holder.Use(); c.use != Busy {
+		switch c.use, c.since = c.place.holder.Use(); c.use {
+		case Idle, Spare:
 			out = append(out, c)
+		case Ending:
+			ending++
 		}
 	}
 	l.mu.Lock()
-	chosen := l.choose(out, time.Now())
+	chosen := l.choose(out, ending, time.Now())
 	l.mu.Unlock()
 	for _, place := range chosen {
 		if !place.holder.Reclaim() {
@@ -50,8 +53,9 @@ type share struct {
 }
 
 // choose returns the places that are to be given up, marked as reclaimed, and
-// marks those who wait for whom there will be one. The caller holds mu.
-func (l *Limiter) choose(out []candidate, now time.Time) (chosen []*Place) {
+// marks those who wait for whom there will be one. ending is how many come back
+// by themselves. The caller holds mu.
+func (l *Limiter) choose(out []candidate, ending int, now time.Time) (chosen []*Place) {
 	shares := make(map[*party]*share, len(l.parties))
 	for _, p := range l.parties {
 		shares[p] = &share{p.held - p.leaving, len(p.waiting)}
@@ -59,7 +63,7 @@ func (l *Limiter) choose(out []candidate, now time.Time) (chosen []*Place) {
 			w.covered = false
 		}
 	}
-	back := l.leaving
+	back := l.leaving + ending
 	for {
 		var next *party
 		for p, s := range shares {

@@ -3,11 +3,14 @@ package bridge
 import (
 	"context"
 	"errors"
+
+	"github.com/mcp-bridge/mcp-bridge/admission"
 )
 
-// Admit asks for a place for one more client, before its session is made. It
-// may wait for one, for as long as ctx lasts at most. leave gives the place
-// back, exactly once, when the Handler that serves the client has returned.
+// Admit asks for a place for one more client, or server process, which counts
+// for the Party of ctx. It may wait for one, for as long as ctx lasts at most.
+// leave gives the place back, exactly once, when what has it has ended; the
+// HolderOf ctx can be told to give it up.
 //
 // The error, ErrBusy or one that wraps it, says that there is no place now:
 // an HTTP transport answers 503 with Retry-After. Listening transports take an
@@ -16,3 +19,35 @@ type Admit func(ctx context.Context) (leave func(), err error)
 
 // ErrBusy says that as many clients as may be are being served.
 var ErrBusy = errors.New("too many clients; try again later")
+
+type holderKey struct{}
+
+// WithHolder returns ctx for an Admit, with what is told to give up the place.
+func WithHolder(ctx context.Context, h admission.Holder) context.Context {
+	return context.WithValue(ctx, holderKey{}, h)
+}
+
+// HolderOf returns what has the place that is asked for with ctx, nil if it
+// cannot be told to give it up.
+func HolderOf(ctx context.Context) admission.Holder {
+	h, _ := ctx.Value(holderKey{}).(admission.Holder)
+	return h
+}
+
+// TakePlace asks Admit for a place for the Guest whose Context ctx comes from,
+// unless it has one: a Handler does it before it needs a server process of its
+// own. The error is Admit's.
+func TakePlace(ctx context.Context) error {
+	if g, ok := HolderOf(ctx).(*Guest); ok {
+		return g.take(ctx)
+	}
+	return nil
+}
+
+// GiveBack gives back what Admit gave to the Guest whose Context ctx comes
+// from: a Handler does it that needs it no more. The Guest stays.
+func GiveBack(ctx context.Context) {
+	if g, ok := HolderOf(ctx).(*Guest); ok {
+		g.giveBack()
+	}
+}

@@ -10,11 +10,13 @@ import (
 
 // AwaitFirst returns a Handler that serves a client with h once it has said
 // something, and is done with one that says nothing for d: a connection alone
-// must not keep a server running.
+// must not keep a server running, nor others out (Unused).
 func AwaitFirst(h Handler, d time.Duration) Handler {
 	return HandlerFunc(func(ctx context.Context, client Conn) error {
 		first, cancel := context.WithTimeout(ctx, d)
+		used := Unused(ctx)
 		m, err := client.Recv(first)
+		used()
 		silent := first.Err() != nil && ctx.Err() == nil
 		cancel()
 		switch {

@@ -34,6 +34,9 @@ type ledger struct {
 	tasks   map[jsonrpc.ID]bool  // progress tokens of tasks
 	handing int                  // answers taken but not settled yet
 	closed  bool                 // nothing may be opened any more
+	listens int                  // of calls, subscriptions
+	watched bool                 // quiet is wanted; set before there is a call
+	quiet   time.Time            // since when nothing but subscriptions is owed
 	empty   chan struct{}        // closed when somebody waits for it and nothing is owed
 }
 
@@ -63,6 +66,9 @@ func (l *ledger) open(c *call) error {
 		return errTooMany
 	}
 	l.calls[c.id] = c
+	if c.method == methodListen {
+		l.listens++
+	}
 	if !c.token.IsZero() {
 		l.same = l.same || l.tokens[c.token] != nil
 		l.tokens[c.token] = c
@@ -156,7 +162,25 @@ func (l *ledger) settled() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.handing--
+	if l.watched && l.handing == 0 && len(l.calls) == l.listens {
+		l.quiet = time.Now()
+	}
 	l.signal()
+}
+
+// watch has quiet kept from now on.
+func (l *ledger) watch() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.watched, l.quiet = true, time.Now()
+}
+
+// inProgress reports whether anything but subscriptions is owed, and since when
+// nothing is.
+func (l *ledger) inProgress() (busy bool, since time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.handing > 0 || len(l.calls) > l.listens, l.quiet
 }
 
 // close removes a request that needs no answer any more, and returns its id
@@ -275,6 +299,9 @@ func (l *ledger) find(id jsonrpc.ID) *call {
 
 func (l *ledger) remove(c *call) {
 	delete(l.calls, c.id)
+	if c.method == methodListen {
+		l.listens--
+	}
 	if l.tokens[c.token] == c {
 		delete(l.tokens, c.token)
 		if l.same { // which should not be, but then none of them is to suffer

@@ -32,6 +32,21 @@ func WithParty(ctx context.Context, party string) context.Context {
 	return context.WithValue(ctx, partyKey{}, party)
 }
 
+// PartyContext is a Context as WithParty makes one, whose party is worked out
+// when it is asked for: most requests need none.
+type PartyContext struct {
+	context.Context
+	Client interface{ Party() string }
+}
+
+// Value implements context.Context.
+func (c *PartyContext) Value(key any) any {
+	if key == (partyKey{}) {
+		return c.Client.Party()
+	}
+	return c.Context.Value(key)
+}
+
 // Party returns who the client of ctx counts as when sessions, processes and
 // memory are shared out: its Principal, or, if it has not authenticated, where
 // it comes from. Clients of whom nothing is known are one party, "".

@@ -93,6 +93,8 @@ type PumpOptions struct {
 //   - A subscriptions/listen of 2026-07-28 is not waited for: when any of this
 //     happens it is cancelled at the server, and ends with its result for a
 //     client that is still there (ST13). It has no RequestTimeout.
+//   - When ctx is a Guest's, its Lobby knows what the server owes: only a session
+//     in which nothing but subscriptions is open is ended for another party.
 //   - When server is a Mux's Conn, or wraps one, and the client leaves too much
 //     unread, nobody waits for the client any more: ErrSlow is returned (D.2).
 //
@@ -147,6 +149,11 @@ func (p *pump) run(parent context.Context) error {
 	defer p.toServer.wait()
 	defer p.lateness.Wait()
 	defer cancel(nil)
+	unwatch, watched := inUse(parent, p.toServer.inProgress)
+	defer unwatch()
+	if watched {
+		p.toServer.watch()
+	}
 	OnSlow(p.server, func() { cancel(ErrSlow) })
 	late, stop := p.late(ctx, parent)
 	defer stop()

@@ -15,7 +15,8 @@ import (
 // When there is no server to be had, each request is answered with an error
 // that says so and no more: the reason may name files, so it is only returned.
 // An error of Dial that wraps ErrBusy, or has a method PublicError() string,
-// is one whose text clients may see.
+// is one whose text clients may see. ErrBusy ends the conversation with the
+// first answer, so that who tries again begins anew.
 func Serve(d Dialer, opts PumpOptions) Handler {
 	return HandlerFunc(func(ctx context.Context, client Conn) error {
 		server, err := d.Dial(ctx)
@@ -63,6 +64,7 @@ func Unavailable(id jsonrpc.ID, err error) jsonrpc.Message {
 // refuseAll answers a client in place of a server that is not there.
 func refuseAll(ctx context.Context, client Conn, why error) {
 	text, data := unavailable(why)
+	defer Unused(ctx)()
 	for {
 		m, err := client.Recv(ctx)
 		if err != nil {
@@ -74,7 +76,7 @@ func refuseAll(ctx context.Context, client Conn, why error) {
 		late, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelWait) // what was received is answered
 		err = client.Send(late, jsonrpc.NewError(m.ID(), jsonrpc.CodeInternalError, text, data))
 		cancel()
-		if err != nil {
+		if err != nil || errors.Is(why, ErrBusy) {
 			return
 		}
 	}

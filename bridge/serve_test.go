@@ -20,7 +20,7 @@ func (publicError) Error() string       { return "no /secret/file" }
 func (publicError) PublicError() string { return "no file" }
 
 // Each request of a client without a server is answered, with what may be
-// said and no more.
+// said and no more. Where there was no place, the first answer is the end.
 func TestServeWithoutServer(t *testing.T) {
 	for _, c := range []struct {
 		err          error
@@ -38,6 +38,9 @@ func TestServeWithoutServer(t *testing.T) {
 			}
 		})
 		for i := range int64(2) {
+			if i > 0 && errors.Is(c.err, ErrBusy) {
+				break
+			}
 			for _, m := range []jsonrpc.Message{jsonrpc.NewNotification("n", nil), jsonrpc.NewRequest(jsonrpc.IntID(i), "m", nil)} {
 				if err := client.Send(t.Context(), m); err != nil {
 					t.Fatal(err)
@@ -52,7 +55,10 @@ func TestServeWithoutServer(t *testing.T) {
 				t.Errorf("%v: answered %s", c.err, m.Bytes())
 			}
 		}
-		client.Close()
+		if !errors.Is(c.err, ErrBusy) {
+			client.Close()
+		}
 		wg.Wait()
+		client.Close()
 	}
 }

@@ -73,14 +73,14 @@ func New(o Options) *Hub {
 	}
 	h := &Hub{opts: o, servers: make(map[string]*server), leaving: make(map[*server]bool), closed: make(chan struct{})}
 	h.bounded = o.Deadlines.Handler(http.HandlerFunc(h.serve))
-	h.all = &places{queue: 10 * DefaultQueue, wait: DefaultQueueTimeout, flag: "--max-children-total"}
+	h.all = newPlaces(0, 10*DefaultQueue, DefaultQueueTimeout, "--max-children-total")
 	h.refuser = stdio.NewServer(refusal(o), stdio.ServerOptions{Logger: o.Logger})
 	return h
 }
 
 // SetMaxChildren bounds the processes of all servers together, from now on.
 // 0 is no bound, as at the beginning.
-func (h *Hub) SetMaxChildren(n int) { h.all.resize(n) }
+func (h *Hub) SetMaxChildren(n int) { h.all.Resize(n) }
 
 var errClosed = errors.New("the hub is closed")
 

@@ -224,24 +224,16 @@ func TestTokens(t *testing.T) {
 }
 
 // As many processes as may be: the next client waits, and is told 503 with
-// Retry-After when none has ended in time.
+// Retry-After when none has ended in time. (What a connection is told that is
+// there already: TestNoPlace.)
 func TestMaxChildren(t *testing.T) {
 	spec := demoSpec(t, "demo")
 	spec.MaxChildren, spec.Queue, spec.QueueTimeout = 1, -1, time.Minute
 	_, url := start(t, hub.Options{Alone: true}, spec)
 	id := session(t, url+"/mcp")
-	for _, path := range []string{"/mcp", "/sse", "/ws"} {
-		method, body, header := http.MethodGet, "", []string{"Connection", "Upgrade", "Upgrade", "websocket", "Sec-WebSocket-Version", "13", "Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="}
-		switch path {
-		case "/mcp":
-			method, body, header = http.MethodPost, hello, nil
-		case "/sse":
-			header = nil
-		}
-		status, h, text := do(t, method, url+path, body, header...)
-		if status != http.StatusServiceUnavailable || h.Get("Retry-After") == "" || !strings.Contains(text, "too many clients") {
-			t.Errorf("%s: %d, Retry-After %q, %s", path, status, h.Get("Retry-After"), text)
-		}
+	status, h, text := do(t, http.MethodPost, url+"/mcp", hello)
+	if status != http.StatusServiceUnavailable || h.Get("Retry-After") == "" || !strings.Contains(text, "too many clients") {
+		t.Errorf("%d, Retry-After %q, %s", status, h.Get("Retry-After"), text)
 	}
 	end(t, url+"/mcp", id)
 	spec.Queue, spec.Fingerprint = 1, "2"

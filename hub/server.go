@@ -2,7 +2,6 @@ package hub
 
 import (
 	"cmp"
-	"context"
 	"net/http"
 	"net/url"
 	"sync"
@@ -124,14 +123,7 @@ func newServer(spec Spec, base string, o *Options, all *places, shutdown <-chan 
 	s := &server{spec: spec, log: o.Logger.With("server", spec.Name)}
 	var enter bridge.Admit
 	if spec.Upstream.URL == "" {
-		own := &places{max: spec.MaxChildren, queue: spec.Queue, wait: spec.QueueTimeout, flag: "--max-children"}
-		take := admit(own, all)
-		enter = func(ctx context.Context) (func(), error) {
-			if own.full() || all.full() {
-				s.up.Spare() // an idle process must not keep a client out
-			}
-			return take(ctx)
-		}
+		enter = admit(newPlaces(spec.MaxChildren, spec.Queue, spec.QueueTimeout, "--max-children"), all)
 	}
 	var err error
 	if s.up, err = upstream.New(spec.upstream(enter, o.Guard.Tokens.Secret())); err != nil {
@@ -151,7 +143,8 @@ func newServer(spec Spec, base string, o *Options, all *places, shutdown <-chan 
 		SessionTimeout: spec.SessionTimeout, Stateless: spec.Isolation == upstream.PerRequest, Admit: enter, Logger: s.log,
 		Eras: spec.Clients, Modern: up.Exchange(pump), ToolSchema: up.ToolSchema,
 	})
-	// A process starts with the first message, not with the connection.
+	// A process starts, and its place is taken, with the first message and not with
+	// the connection.
 	once := bridge.AwaitFirst(up.Handler(false, pump), firstMessage)
 	s.events = legacysse.NewHandler(bridge.AwaitFirst(up.LegacyOnly(pump), firstMessage), legacysse.HandlerOptions{
 		Guard: o.Guard, MaxMessageSize: spec.MaxMessageSize, MaxDepth: spec.MaxDepth, MaxSessions: spec.MaxSessions, Admit: enter, Logger: s.log,

@@ -42,7 +42,8 @@ type HandlerOptions struct {
 	// that none need end so. 0 or negative: none ever does.
 	SessionTimeout time.Duration
 
-	// Admit is asked for a place before a session is made. nil: there is one.
+	// Admit is asked for a place when a bridge.Handler wants one for a session
+	// (bridge.TakePlace). nil: there is one.
 	Admit bridge.Admit
 
 	Logger hclog.Logger // nil: silence
@@ -132,11 +133,12 @@ func (h *Handler) logRefused(r *http.Request, reason string) {
 // start makes a session and lets the bridge.Handler serve it. The error is
 // that of Lobby.Enter.
 func (h *Handler) start(r *http.Request) (*session, error) {
-	guest, err := h.lobby.Enter(r.Context())
+	guest, err := h.lobby.EnterSilent(bridge.WithParty(r.Context(), h.opts.Guard.Party(r)))
 	if err != nil {
 		return nil, err
 	}
 	s := newSession(httpguard.Principal(r))
+	s.ctx = guest.Context()
 	s.onEnd = func() {
 		h.mu.Lock()
 		delete(h.sessions, s.id)
@@ -160,8 +162,11 @@ func (h *Handler) serve(guest *bridge.Guest, s *session, standing context.Contex
 	ctx := guest.Context()
 	err := h.server.ServeConn(bridge.WithPrincipal(ctx, s.owner), s)
 	why := s.over()
+	if context.Cause(ctx) == bridge.ErrReclaimed {
+		h.opts.Logger.Info("session ended: it was idle, and another party has fewer", "session", s.tag(), "party", bridge.Party(ctx))
+	}
 	if err != nil && !(why != nil && errors.Is(err, why)) && !(ctx.Err() != nil && errors.Is(err, context.Canceled)) {
-		h.opts.Logger.Warn("session ended", "session", s.tag(), "error", err)
+		h.logEnded(s, err)
 	}
 	s.end(errSessionEnded)
 	guest.Leave()
@@ -171,6 +176,16 @@ func (h *Handler) serve(guest *bridge.Guest, s *session, standing context.Contex
 	case <-s.written:
 	case <-t.C:
 	}
+}
+
+// logEnded says that a session has ended with an error, at most every so often
+// if it is that there was no place: clients try again.
+func (h *Handler) logEnded(s *session, err error) {
+	level := hclog.Warn
+	if errors.Is(err, bridge.ErrBusy) && !h.refused.Due() {
+		level = hclog.Debug
+	}
+	h.opts.Logger.Log(level, "session ended", "session", s.tag(), "error", err)
 }
 
 // find returns the session that a POST names, if its sender may use it; nil:

@@ -619,55 +619,6 @@ func TestMaxSessions(t *testing.T) {
 	})
 }
 
-// Admit is asked before there is a session, its place is given back once the
-// server has left, and waiting for it ends with the client.
-func TestAdmit(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		places := make(chan struct{}, 1)
-		wait := time.Duration(0)
-		s := newSite(t, HandlerOptions{Admit: func(ctx context.Context) (func(), error) {
-			ctx, cancel := context.WithTimeout(ctx, wait)
-			defer cancel()
-			select {
-			case places <- struct{}{}:
-				return func() { <-places }, nil
-			case <-ctx.Done():
-				return nil, bridge.ErrBusy
-			}
-		}}, nil)
-		wait = time.Minute
-		c := s.open()
-		wait = 0
-		r := s.request("GET", "/sse", nil)
-		r.want(http.StatusServiceUnavailable, bridge.ErrBusy.Error())
-		if r.header.Get("Retry-After") == "" {
-			t.Error("no Retry-After")
-		}
-		if len(s.servers) > 0 {
-			t.Error("a server was asked before there was a place")
-		}
-		wait = time.Minute
-		gone := s.request("GET", "/sse", nil)
-		gone.cancel()
-		synctest.Wait()
-		waiting := s.request("GET", "/sse", nil)
-		if waiting.finished() {
-			t.Error("did not wait for a place")
-		}
-		c.cancel()
-		if e := waiting.event(); e.Name != "endpoint" {
-			t.Errorf("event %q", e.Name)
-		}
-		late := s.request("GET", "/sse", nil)
-		s.h.Close()
-		late.want(http.StatusServiceUnavailable, "shutting down")
-		synctest.Wait()
-		if len(places) > 0 || s.h.Sessions() > 0 {
-			t.Errorf("%d places taken, %d sessions, when all have gone", len(places), s.h.Sessions())
-		}
-	})
-}
-
 // A stream without a message either way ends where that is asked for.
 func TestSessionTimeout(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -38,6 +38,7 @@ type session struct {
 	wake  chan struct{}        // has a token when there is something to write
 	done  chan struct{}        // closed by end
 	onEnd func()
+	ctx   context.Context // of the bridge.Handler
 
 	written  chan struct{} // closed when the event stream has ended
 	revision bridge.Revision
@@ -164,6 +165,9 @@ func (s *session) take(buf [][]byte) (lines [][]byte, last bool) {
 // Close ends the session: what was sent before still reaches the client, then
 // its event stream ends. Recv and Send return errors from now on.
 func (s *session) Close() error {
+	if s.ctx != nil && context.Cause(s.ctx) == bridge.ErrReclaimed {
+		s.end(bridge.ErrReclaimed)
+	}
 	s.end(errSessionEnded)
 	return nil
 }

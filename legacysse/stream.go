@@ -86,6 +86,9 @@ func (h *Handler) write(w http.ResponseWriter, r *http.Request, s *session) erro
 		for _, line := range lines {
 			out.Line(sse.Event{Name: "message"}, line)
 		}
+		if last && s.over() == bridge.ErrReclaimed { // the transport has no better place for it
+			out.Comment(bridge.ErrReclaimed.Error())
+		}
 		if err := out.Flush(); err != nil {
 			return cutOff(err)
 		}

@@ -14,22 +14,24 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-const (
-	// firstWait is how long a client that has connected may take to say
-	// something. Until then it has no server.
-	firstWait = 30 * time.Second
-
-	// refuseWait bounds the refusal of a client.
-	refuseWait = 5 * time.Second
-)
+// firstWait is how long a client that has connected may take to say
+// something. Until then it has no server.
+const firstWait = 30 * time.Second
 
 // ServerOptions tune a SocketServer. The zero value works.
 type ServerOptions struct {
 	MaxMessageSize int          // bytes in a line from a client (J9). 0: DefaultMaxMessageSize
 	MaxDepth       int          // levels of objects and arrays in a message (J14). 0: jsonrpc.DefaultMaxDepth; negative: any number
 	MaxSessions    int          // connections at once; more are refused. 0: 1000
-	Admit          bridge.Admit // asked when a client has sent its first message; nil admits everybody
 	Logger         hclog.Logger // nil: silence
+
+	// Admit is asked for a place when a bridge.Handler wants one for a client
+	// (bridge.TakePlace). nil: there is one.
+	Admit bridge.Admit
+
+	// Party returns who a client counts as when places are shared out. nil: all
+	// are one party.
+	Party func(net.Conn) string
 }
 
 // SocketServer serves clients that connect to a socket and write their messages as
@@ -40,14 +42,13 @@ type SocketServer struct {
 	handler bridge.Handler
 	opts    ServerOptions
 
-	ctx    context.Context // done when the SocketServer shuts down: sessions drain
-	cancel context.CancelFunc
-	wg     sync.WaitGroup // connections, and calls of Serve
+	ctx   context.Context // done when the SocketServer shuts down: sessions drain
+	lobby *bridge.Lobby   // of connections that are served, or have not said anything yet
+	wg    sync.WaitGroup  // connections, and calls of Serve
 
 	mu        sync.Mutex
 	listeners map[net.Listener]struct{}
-	sessions  int // connections that are served, or wait for it
-	refusals  int // connections that are being refused
+	entering  int // connections that want a place, or are being refused one
 	closing   bool
 }
 
@@ -61,7 +62,8 @@ func NewServer(server bridge.Handler, opts ServerOptions) *SocketServer {
 		opts.Logger = hclog.NewNullLogger()
 	}
 	s := &SocketServer{handler: server, opts: opts, listeners: make(map[net.Listener]struct{})}
-	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.lobby = bridge.NewLobby(opts.MaxSessions, opts.Admit)
+	s.ctx = s.lobby.Context()
 	return s
 }
 
@@ -124,44 +126,53 @@ func (s *SocketServer) leave(l net.Listener) {
 func (s *SocketServer) Close() error {
 	s.mu.Lock()
 	s.closing = true
-	s.cancel()
 	for l := range s.listeners {
 		l.Close()
 	}
 	s.mu.Unlock()
+	s.lobby.Close()
 	s.wg.Wait()
 	return nil
 }
 
 // Sessions returns how many connections are served.
-func (s *SocketServer) Sessions() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.sessions
-}
+func (s *SocketServer) Sessions() int { return s.lobby.Sessions() }
 
-// take starts to serve a connection, or to refuse it. Those that are being
-// refused cannot pile up.
+// take starts to serve a connection, or to refuse it. Those for which there is
+// no place cannot pile up.
 func (s *SocketServer) take(nc net.Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	count, serve := &s.sessions, s.serve
-	if s.sessions >= s.opts.MaxSessions {
-		count, serve = &s.refusals, s.turnAway
-	}
-	if s.closing || *count >= s.opts.MaxSessions {
+	if s.closing || s.entering >= s.opts.MaxSessions {
 		nc.Close()
 		return
 	}
-	*count++
+	s.entering++
 	s.wg.Go(func() {
 		conn := newSocketConn(nc, Options{Peer: Client, MaxMessageSize: s.opts.MaxMessageSize, MaxDepth: s.opts.MaxDepth, OnNoise: s.noise})
-		serve(conn)
+		defer conn.Close()
+		ctx := s.ctx
+		if s.opts.Party != nil {
+			ctx = bridge.WithParty(ctx, s.opts.Party(nc))
+		}
+		guest, err := s.lobby.EnterSilent(ctx)
+		if err != nil {
+			s.turnAway(conn)
+			s.entered()
+			return
+		}
+		s.entered()
+		s.serve(guest, conn)
+		guest.Gone()
 		conn.Close()
-		s.mu.Lock()
-		*count--
-		s.mu.Unlock()
+		guest.Leave()
 	})
+}
+
+func (s *SocketServer) entered() {
+	s.mu.Lock()
+	s.entering--
+	s.mu.Unlock()
 }
 
 func (s *SocketServer) noise(size int, reason string) {
@@ -170,53 +181,42 @@ func (s *SocketServer) noise(size int, reason string) {
 
 // serve serves one client. Who has said nothing yet gets no server: it may
 // only have tried whether somebody listens.
-func (s *SocketServer) serve(conn *socketConn) {
-	first, err := s.first(conn)
-	if err != nil {
-		return
+func (s *SocketServer) serve(guest *bridge.Guest, conn *socketConn) {
+	ctx := guest.Context()
+	first, err := s.first(ctx, conn)
+	if err == nil {
+		conn.Unread(first)
+		err = s.handler.ServeConn(ctx, conn)
+	} else {
+		err = nil // nothing has gone wrong
 	}
-	if s.opts.Admit != nil {
-		leave, err := s.opts.Admit(s.ctx)
-		if err != nil {
-			if !errors.Is(err, bridge.ErrBusy) { // its text may not be for clients
-				s.opts.Logger.Warn("client not admitted", "error", err)
-				err = bridge.ErrBusy
-			}
-			s.refuse(conn, first, err)
-			return
-		}
-		defer leave()
-	}
-	conn.Unread(first)
-	err = s.handler.ServeConn(s.ctx, conn)
-	if err != nil && !(s.ctx.Err() != nil && errors.Is(err, context.Canceled)) {
+	switch {
+	case context.Cause(ctx) == bridge.ErrReclaimed:
+		s.opts.Logger.Info("session ended: it was idle, and another party has fewer", "party", bridge.Party(ctx))
+	case err != nil && !(ctx.Err() != nil && errors.Is(err, context.Canceled)):
 		s.opts.Logger.Warn("session ended", "error", err)
 	}
 }
 
-func (s *SocketServer) first(conn *socketConn) (jsonrpc.Message, error) {
-	ctx, cancel := context.WithTimeout(s.ctx, firstWait)
+func (s *SocketServer) first(ctx context.Context, conn *socketConn) (jsonrpc.Message, error) {
+	defer bridge.Unused(ctx)()
+	ctx, cancel := context.WithTimeout(ctx, firstWait)
 	defer cancel()
 	return conn.Recv(ctx)
 }
 
-// turnAway refuses a client for whom there is no place.
+// turnAway refuses a client for whom there is no place: its first request is
+// answered with an error.
 func (s *SocketServer) turnAway(conn *socketConn) {
-	if first, err := s.first(conn); err == nil {
-		s.refuse(conn, first, bridge.ErrBusy)
-	}
-}
-
-// refuse answers the client's first request with an error.
-func (s *SocketServer) refuse(conn *socketConn, m jsonrpc.Message, why error) {
-	s.opts.Logger.Warn("client refused", "error", why)
-	ctx, cancel := context.WithTimeout(s.ctx, refuseWait)
+	s.opts.Logger.Warn("client refused", "error", bridge.ErrBusy)
+	ctx, cancel := context.WithTimeout(s.ctx, firstWait)
 	defer cancel()
+	var m jsonrpc.Message
 	var err error
 	for m.Kind() != jsonrpc.Request && err == nil {
 		m, err = conn.Recv(ctx)
 	}
 	if err == nil {
-		_ = conn.Send(ctx, jsonrpc.NewError(m.ID(), jsonrpc.CodeInternalError, why.Error(), []byte(`{"reason":"busy"}`))) // gone: so be it
+		_ = conn.Send(ctx, jsonrpc.NewError(m.ID(), jsonrpc.CodeInternalError, bridge.ErrBusy.Error(), []byte(`{"reason":"busy"}`))) // gone: so be it
 	}
 }

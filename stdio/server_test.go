@@ -8,7 +8,6 @@ import (
 	"io"
 	"net"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -183,15 +182,14 @@ func TestServerClientLost(t *testing.T) {
 
 // Whoever connects and says nothing gets no server.
 func TestServerIdleConnection(t *testing.T) {
-	var admitted atomic.Int64
-	s := serve(t, ServerOptions{Admit: func(context.Context) (func(), error) { admitted.Add(1); return func() {}, nil }})
+	s := serve(t, ServerOptions{})
 	s.connect(t).CloseWrite()
 	c := s.connect(t)
 	c.say("")
 	c.CloseWrite()
 	c.wantEnd()
-	if admitted.Load() > 0 || len(s.servers) > 0 {
-		t.Errorf("%d clients were admitted", admitted.Load())
+	if len(s.servers) > 0 {
+		t.Error("it has a server")
 	}
 }
 
@@ -234,43 +232,6 @@ func lineOf(p *peer) <-chan string {
 	c := make(chan string, 1)
 	go func() { line, _ := p.in.ReadString('\n'); c <- line }()
 	return c
-}
-
-// Admit is asked once per client; its refusal reaches the client, and leave is
-// called when the session is over.
-func TestServerAdmit(t *testing.T) {
-	left := make(chan struct{}, 10)
-	answers := make(chan error, 10)
-	s := serve(t, ServerOptions{Admit: func(context.Context) (func(), error) {
-		if err := <-answers; err != nil {
-			return nil, err
-		}
-		return func() { left <- struct{}{} }, nil
-	}})
-	for err, want := range map[error]string{
-		fmt.Errorf("3 wait already: %w", bridge.ErrBusy): "3 wait already: " + bridge.ErrBusy.Error(),
-		errors.New("/etc/secret"):                        bridge.ErrBusy.Error(),
-	} {
-		c := s.connect(t)
-		answers <- err
-		c.say(ping)
-		m := parse(t, c.line())
-		if text, _ := jsonrpc.Text(m.Lookup("error", "message")); m.ID() != jsonrpc.IntID(1) || text != want {
-			t.Errorf("%v: the client was answered %s, want %q", err, m.Bytes(), want)
-		}
-		c.wantEnd()
-	}
-	c := s.connect(t)
-	answers <- nil
-	c.say(ping)
-	server := <-s.servers
-	wantRecv(t, server, ping)
-	c.CloseWrite()
-	give(t, server, pong)
-	<-left
-	if len(left) > 0 || len(answers) > 0 {
-		t.Error("Admit or leave was called more than once")
-	}
 }
 
 // J7, ST5: arrays are taken from 2025-03-26 on, and only there.

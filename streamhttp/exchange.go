@@ -30,8 +30,9 @@ var (
 type exchange struct {
 	h      *Handler
 	r      *http.Request
-	ctx    context.Context // of the bridge.Handler; its cause tells why it is done
+	ctx    context.Context // its cause tells why it is done
 	cancel context.CancelCauseFunc
+	served bridge.PartyContext // of the bridge.Handler: ctx
 	id     jsonrpc.ID
 	method string
 
@@ -56,8 +57,12 @@ func newExchange(h *Handler, w http.ResponseWriter, r *http.Request, m jsonrpc.M
 	e := &exchange{h: h, r: r, id: m.ID(), method: m.Method(), m: m, share: share}
 	e.reply.ResponseWriter = w
 	e.ctx, e.cancel = context.WithCancelCause(bridge.WithPrincipal(context.WithoutCancel(r.Context()), principal(r)))
+	e.served = bridge.PartyContext{Context: e.ctx, Client: e}
 	return e
 }
+
+// Party implements what bridge.PartyContext asks.
+func (e *exchange) Party() string { return e.h.opts.Guard.Party(e.r) }
 
 // watch sees to it that ctx is done when the client hangs up. Most requests are
 // answered before it would be worth it (see exchanges).

@@ -149,7 +149,7 @@ func (h *Handler) serveModern(w http.ResponseWriter, r *http.Request, m jsonrpc.
 		e.refuse(no)
 		return
 	}
-	if err := h.opts.Modern.ServeConn(e.ctx, e); err != nil && e.ctx.Err() == nil {
+	if err := h.opts.Modern.ServeConn(&e.served, e); err != nil && e.ctx.Err() == nil {
 		h.logUnserved(err)
 	}
 }

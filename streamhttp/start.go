@@ -19,7 +19,7 @@ func principal(r *http.Request) string { return httpguard.Principal(r) }
 // start asks for a place and lets a bridge.Handler serve the session, or
 // answers its request, which has this id, with why not.
 func (h *Handler) start(w http.ResponseWriter, r *http.Request, s *session, id jsonrpc.ID) (ok bool) {
-	guest, err := h.lobby.Enter(r.Context())
+	guest, err := h.lobby.Enter(bridge.WithParty(r.Context(), h.opts.Guard.Party(r)))
 	if err != nil {
 		if r.Context().Err() != nil { // nobody is left to tell
 			abort()
@@ -50,6 +50,9 @@ func (h *Handler) serve(guest *bridge.Guest, s *session, standing context.Contex
 	err := h.server.ServeConn(bridge.WithPrincipal(ctx, s.owner), s)
 	if err != nil && !errors.Is(err, errSessionEnded) && !(ctx.Err() != nil && errors.Is(err, context.Canceled)) {
 		h.opts.Logger.Warn("session ended", "session", s.tag(), "error", err)
+	}
+	if context.Cause(ctx) == bridge.ErrReclaimed {
+		h.opts.Logger.Info("session ended: it was idle, and another party has fewer", "session", s.tag(), "party", bridge.Party(ctx))
 	}
 	s.end("the server has ended the session")
 }

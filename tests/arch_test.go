@@ -23,6 +23,7 @@ const module = "github.com/mcp-bridge/mcp-bridge/"
 // why. A package that is not here has no place yet: give it one.
 var imports = map[string][]string{
 	// Leaves: they know nothing of the project.
+	"admission":  {},
 	"jsonrpc":    {},
 	"era":        {"buildinfo", "jsonrpc"},
 	"buildinfo":  {},
@@ -40,7 +41,7 @@ var imports = map[string][]string{
 		"github.com/coreos/go-systemd/v22/activation", "github.com/coreos/go-systemd/v22/daemon"},
 
 	// The middle never knows a transport.
-	"bridge":            {"era", "jsonrpc"},
+	"bridge":            {"admission", "era", "jsonrpc"},
 	"bridge/bridgetest": {"bridge", "jsonrpc"},
 	"toolfilter":        {"bridge", "jsonrpc"},
 
@@ -52,8 +53,8 @@ var imports = map[string][]string{
 
 	// What brings transports together: towards the server, and towards clients.
 	"remote":   {"bridge", "era", "jsonrpc", "httpclient", "streamhttp", "legacysse", "ws", "stdio", "renew", "github.com/hashicorp/go-hclog"},
-	"upstream": {"bridge", "buildinfo", "era", "httpclient", "jsonrpc", "remote", "stdio", "supervisor", "toolfilter", "github.com/hashicorp/go-hclog"},
-	"hub":      {"bridge", "era", "httpguard", "httpserver", "streamhttp", "legacysse", "ws", "stdio", "upstream", "github.com/hashicorp/go-hclog"},
+	"upstream": {"admission", "bridge", "buildinfo", "era", "httpclient", "jsonrpc", "remote", "stdio", "supervisor", "toolfilter", "github.com/hashicorp/go-hclog"},
+	"hub":      {"admission", "bridge", "era", "httpguard", "httpserver", "streamhttp", "legacysse", "ws", "stdio", "upstream", "github.com/hashicorp/go-hclog"},
 
 	"demo": {"bridge", "buildinfo", "era", "jsonrpc", "stdio"},
 	"cmd/mcp-bridge": {"bridge", "buildinfo", "config", "demo", "era", "httpclient", "httpguard", "httpserver", "hub", "jsonrpc", "listen", "remote", "stdio", "supervisor",

@@ -51,7 +51,7 @@ func TestAloneUnitsQueue(t *testing.T) {
 func TestSharedUnitsAreBounded(t *testing.T) {
 	s := serverOf(t, &fleet{}, Spec{MaxUnits: 2})
 	join := func(key unitKey) error {
-		_, err := s.join(t.Context(), key, nil)
+		_, err := s.join(t.Context(), key, nil, false)
 		return err
 	}
 	for i := range 5 {
@@ -131,7 +131,7 @@ func TestIdleUnits(t *testing.T) {
 		runsUntil(time.Hour)
 
 		call()
-		there, err := s.join(t.Context(), s.modernKey(""), nil)
+		there, err := s.join(t.Context(), s.modernKey(""), nil, false)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -121,7 +121,7 @@ func (d *desk) seatFor(ctx context.Context, m jsonrpc.Message) (*member, error) 
 	}
 	at := d.at(key)
 	if at == nil {
-		if at, err = d.s.join(d.ctx, key, clientInfo); err != nil {
+		if at, err = d.s.join(d.ctx, key, clientInfo, false); err != nil {
 			return nil, err
 		}
 		at.Wake(d.waiter)

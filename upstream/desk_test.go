@@ -190,7 +190,7 @@ func TestDeskLooksEverywhere(t *testing.T) {
 					d := newDesk(t.Context(), s)
 					for i := range n {
 						key := unitKey{principal: fmt.Sprint(i)}
-						at, err := s.join(t.Context(), key, nil)
+						at, err := s.join(t.Context(), key, nil, false)
 						if err != nil {
 							t.Fatal(err)
 						}

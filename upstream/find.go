@@ -26,6 +26,9 @@ func (f *finder) Dial(ctx context.Context) (bridge.Conn, error) {
 		bridge.GiveBack(ctx)
 		return f.other.Dial(ctx)
 	}
+	if err := bridge.TakePlace(ctx); err != nil {
+		return nil, err
+	}
 	conn, err := f.first.Dial(ctx)
 	if err != nil {
 		return nil, err

@@ -23,7 +23,13 @@ func (s *Server) Legacy(lasting bool, o bridge.PumpOptions) bridge.Handler {
 	}
 	var h bridge.Handler
 	translated := &translator{s}
-	own := s.Dialer(lasting)
+	direct := s.Dialer(lasting)
+	own := dialFunc(func(ctx context.Context) (bridge.Conn, error) {
+		if err := bridge.TakePlace(ctx); err != nil {
+			return nil, err
+		}
+		return direct.Dial(ctx)
+	})
 	switch {
 	case s.spec.Protocol == era.OnlyModern:
 		h = bridge.Serve(translated, o)
@@ -32,7 +38,7 @@ func (s *Server) Legacy(lasting bool, o bridge.PumpOptions) bridge.Handler {
 	case s.spec.Protocol == era.OnlyLegacy:
 		h = bridge.Serve(&finder{s: s, first: own}, o)
 	default:
-		h = bridge.Serve(&finder{s: s, first: own, other: translated}, o)
+		h = bridge.Serve(&finder{s: s, first: direct, other: translated}, o)
 	}
 	return h
 }
@@ -71,7 +77,7 @@ func (t *translator) Dial(ctx context.Context) (bridge.Conn, error) {
 }
 
 func (s *Server) translated(ctx context.Context, key unitKey, clientInfo []byte) (bridge.Conn, error) {
-	conn, err := s.join(ctx, key, clientInfo)
+	conn, err := s.join(ctx, key, clientInfo, false)
 	if err != nil {
 		return nil, err
 	}
@@ -260,7 +266,7 @@ func (s *Server) memberFor(ctx context.Context, m jsonrpc.Message) (*member, err
 	if err != nil {
 		return nil, err
 	}
-	return s.join(ctx, key, clientInfo)
+	return s.join(ctx, key, clientInfo, m.Method() != "subscriptions/listen")
 }
 
 // Exchange returns what serves the single request of a modern client's Conn.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/mcp-bridge/mcp-bridge/admission"
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
@@ -51,8 +52,8 @@ type Spec struct {
 	Admit bridge.Admit
 
 	// MaxUnits is how many processes that clients share there may be; for one
-	// more, one that is idle is ended. Those of one client or request are
-	// Admit's to bound. 0: 100.
+	// more, one that nobody uses is ended, or one of the party with most in which no
+	// call is in progress. Those of one client or request are Admit's to bound. 0: 100.
 	MaxUnits int
 
 	// Idle is how long a process without clients is kept. 0: 30 min; negative: for ever.
@@ -99,6 +100,7 @@ type Server struct {
 	settled time.Duration // the constants, but in tests
 	patient time.Duration
 	number  atomic.Uint64 // of units that are not shared
+	alone   atomic.Int64  // how many of those there are
 
 	introduced atomic.Pointer[introduction] // of some modern client; see introductionOf
 	missed     atomic.Uint32                // requests that have said something else
@@ -107,17 +109,18 @@ type Server struct {
 
 	sessionless atomic.Bool // a remote server has answered initialize without beginning a session
 
+	shared *admission.Limiter // of units that are not of one client only
+
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 
-	mu     sync.Mutex
-	ended  bool
-	units  map[unitKey]*unit
-	tools  map[unitKey]*schemas
-	byID   map[string]*unit
-	count  int // of units there have been
-	shared int // units that are not of one client only
+	mu    sync.Mutex
+	ended bool
+	units map[unitKey]*unit
+	tools map[unitKey]*schemas
+	byID  map[string]*unit
+	count int // of units there have been
 }
 
 // New returns the Server for spec. It starts nothing; Close ends it.
@@ -136,6 +139,7 @@ func New(spec Spec) (*Server, error) {
 	}
 	s.taskIDs = era.NewTaskIDs(spec.Name, spec.Secret)
 	s.spec.MaxUnits = cmp.Or(spec.MaxUnits, 100)
+	s.shared = admission.New(admission.Options{Max: s.spec.MaxUnits})
 	s.spec.ParkTimeout = cmp.Or(spec.ParkTimeout, 10*time.Minute)
 	if s.spec.Idle = cmp.Or(spec.Idle, 30*time.Minute); s.spec.Idle < 0 {
 		s.spec.Idle = math.MaxInt64
@@ -231,12 +235,15 @@ func (s *Server) wrapped(d bridge.Dialer) bridge.Dialer {
 	return toolfilter.Wrap(&counted{of: &s.books, log: s.log, dialer: d}, s.spec.Tools)
 }
 
-// dialAdmitted takes a place for as long as the Conn is open.
-func (s *Server) dialAdmitted(ctx context.Context, d bridge.Dialer) (bridge.Conn, error) {
+// dialAdmitted takes a place for as long as the Conn is open, for the Party of
+// ctx. u is the unit that the Conn is for; nil: none yet.
+func (s *Server) dialAdmitted(ctx context.Context, d bridge.Dialer, u *unit) (bridge.Conn, error) {
 	if s.spec.Admit == nil {
 		return d.Dial(ctx)
 	}
-	leave, err := s.spec.Admit(ctx)
+	t := new(tenant)
+	t.unit.Store(u)
+	leave, err := s.spec.Admit(bridge.WithHolder(ctx, t))
 	if err != nil {
 		return nil, err
 	}
@@ -245,13 +252,32 @@ func (s *Server) dialAdmitted(ctx context.Context, d bridge.Dialer) (bridge.Conn
 		leave()
 		return nil, err
 	}
-	return &placed{Conn: conn, leave: sync.OnceFunc(leave)}, nil
+	return &placed{Conn: conn, tenant: t, leave: sync.OnceFunc(leave)}, nil
 }
 
 // placed is a Conn with a place.
 type placed struct {
 	bridge.Conn
+	*tenant
 	leave func()
+}
+
+// tenant is the admission.Holder of a process's place: the unit that has it. A
+// process that is being asked what it speaks has none yet.
+type tenant struct{ unit atomic.Pointer[unit] }
+
+// Use implements admission.Holder.
+func (t *tenant) Use() (admission.Use, time.Time) {
+	if u := t.unit.Load(); u != nil {
+		return u.Use()
+	}
+	return admission.Busy, time.Time{}
+}
+
+// Reclaim implements admission.Holder.
+func (t *tenant) Reclaim() bool {
+	u := t.unit.Load()
+	return u != nil && u.Reclaim()
 }
 
 // TrySender passes on what the Conn has.

@@ -264,12 +264,6 @@ func (t *tap) seen(m jsonrpc.Message) jsonrpc.Message {
 	return m
 }
 
-// Close says that the unit has no process any more.
-func (t *tap) Close() error {
-	defer t.unit.up.Store(false)
-	return t.Conn.Close()
-}
-
 // answered returns what m answers, if that is of interest.
 func (t *tap) answered(m jsonrpc.Message) (asked question) {
 	t.mu.Lock()
@@ -322,7 +316,7 @@ func (s *Server) ToolSchema(ctx context.Context, call jsonrpc.Message, tool stri
 	// One that goes on may be of before the list has changed, but a server that says
 	// so with each list is not asked again and again.
 	for asked := 0; asked < 2 && !known && !fresh; asked++ {
-		f := s.fetching(ctx, t, func(ctx context.Context) (*member, error) { return s.join(ctx, key, clientInfo) }, era.MetaOf(call))
+		f := s.fetching(ctx, t, func(ctx context.Context) (*member, error) { return s.join(ctx, key, clientInfo, true) }, era.MetaOf(call))
 		if f == nil || time.Since(f.began) >= fetchWait { // others have waited for it in vain
 			break
 		}

@@ -2,7 +2,6 @@ package upstream
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -10,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/mcp-bridge/mcp-bridge/admission"
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
@@ -29,39 +29,41 @@ type unitKey struct {
 type unit struct {
 	s          *Server
 	key        unitKey
+	party      string // who has begun it: its places count for that
 	id         string // in states
 	clientInfo []byte
 	mux        *bridge.Mux
-	up         atomic.Bool                            // a process runs
 	filter     atomic.Pointer[era.LegacyServerFilter] // of a legacy server, once it was started
 
 	starts, failed int // of servers; failed: ended at the question which era they speak. Only Dial uses them
 
 	// Under Server.mu.
 	turned  bool // its server speaks the other era by now
+	taken   bool // its place is for another party
+	known   bool // it is in Server.units
 	members int
-	since   time.Time   // when it was last left: it is idle if it has no members
-	idle    *time.Timer // calls expire, which finds out whether it is idle still; nil: it was not left since that ran
+	asking  int              // of them, those with a single request that is no subscription
+	place   *admission.Place // nil: it needs none
+	since   time.Time        // when it was last left: it is idle if it has no members
+	idle    *time.Timer      // calls expire, which finds out whether it is idle still; nil: it was not left since that ran
 	gone    bool
 }
 
 // Dial starts the server, or connects to it, as one that speaks modern. It is
 // what the Mux calls.
 func (u *unit) Dial(ctx context.Context) (bridge.Conn, error) {
-	conn, err := u.dial(ctx)
-	if err != nil {
-		return nil, err
-	}
-	u.up.Store(true)
-	return conn, nil
+	return u.dial(bridge.WithParty(ctx, u.party))
 }
 
 func (u *unit) dial(ctx context.Context) (bridge.Conn, error) {
 	if !u.key.legacy {
 		conn := u.s.takeSpare()
+		if p, ok := conn.(*placed); ok {
+			p.unit.Store(u)
+		}
 		if conn == nil {
 			var err error
-			if conn, err = u.s.dialAdmitted(ctx, u.s.modern); err != nil {
+			if conn, err = u.s.dialAdmitted(ctx, u.s.modern, u); err != nil {
 				return nil, err
 			}
 			if err := u.check(ctx, conn); err != nil {
@@ -71,7 +73,7 @@ func (u *unit) dial(ctx context.Context) (bridge.Conn, error) {
 		u.starts++
 		return newTap(&discreet{Conn: conn, unit: u}, u, nil), nil
 	}
-	conn, err := u.s.dialAdmitted(ctx, u.s.legacyDialer())
+	conn, err := u.s.dialAdmitted(ctx, u.s.legacyDialer(), u)
 	if err != nil {
 		return nil, err
 	}
@@ -190,8 +192,9 @@ func (u *unit) parked() bool {
 // member is a client's Conn to a unit. Close leaves the unit.
 type member struct {
 	bridge.Poller
-	unit *unit
-	left atomic.Bool
+	unit   *unit
+	asking bool // see unit
+	left   atomic.Bool
 }
 
 // Unwrap returns the Conn within.
@@ -227,8 +230,11 @@ func (u *unit) why(err error) error {
 	}
 	u.s.mu.Lock()
 	defer u.s.mu.Unlock()
-	if u.turned {
+	switch {
+	case u.turned:
 		return errChanged
+	case u.taken:
+		return bridge.ErrReclaimed
 	}
 	return err
 }
@@ -236,35 +242,49 @@ func (u *unit) why(err error) error {
 func (m *member) Close() error {
 	err := m.Poller.Close()
 	if m.left.CompareAndSwap(false, true) {
-		m.unit.s.leave(m.unit)
+		m.unit.s.leave(m.unit, m.asking)
 	}
 	return err
 }
 
 // join makes a client a member of the unit with this key, which begins if
-// there is none. ctx carries the client's principal.
-func (s *Server) join(ctx context.Context, key unitKey, clientInfo []byte) (*member, error) {
+// there is none. ctx carries the client's principal and party. asking: it is for a
+// single request that is no subscription.
+func (s *Server) join(ctx context.Context, key unitKey, clientInfo []byte, asking bool) (*member, error) {
 	s.mu.Lock()
+	u := s.units[key]
+	if u == nil && !s.ended {
+		s.mu.Unlock()
+		var err error
+		if u, err = s.begin(ctx, key, clientInfo); err != nil {
+			return nil, err
+		}
+		s.mu.Lock()
+		if other := s.units[key]; other != nil { // by now
+			u.place.Release()
+			u = other
+		} else if !s.ended {
+			s.enter(u)
+		}
+	}
 	if s.ended {
+		if u != nil && !u.known {
+			u.place.Release()
+		}
 		s.mu.Unlock()
 		return nil, errClosed
 	}
-	u := s.units[key]
-	if u == nil {
-		var err error
-		if u, err = s.begin(key, clientInfo); err != nil {
-			s.mu.Unlock()
-			return nil, err
-		}
-	}
 	u.members++
+	if asking {
+		u.asking++
+	}
 	s.mu.Unlock()
 	conn, err := u.mux.Join(ctx)
 	if err != nil {
-		s.leave(u)
+		s.leave(u, asking)
 		return nil, u.why(err)
 	}
-	return &member{Poller: conn, unit: u}, nil
+	return &member{Poller: conn, unit: u, asking: asking}, nil
 }
 
 // maxCapabilities bounds what is kept of a client's capabilities, in bytes.
@@ -282,27 +302,26 @@ func (e publicError) PublicError() string { return string(e) }
 // may wait for their clients in them.
 const maxAlone = 10_000
 
-// begin makes a unit, and ends one that is idle if there would be too many that
-// clients share. Those of one client are bounded by Admit, which has a queue.
-// The caller holds s.mu.
-func (s *Server) begin(key unitKey, clientInfo []byte) (*unit, error) {
+// begin makes a unit, if there may be one more: of those that clients share one
+// is ended for it if need be. Those of one client are bounded by Admit, which has
+// a queue. The unit is not known before enter.
+func (s *Server) begin(ctx context.Context, key unitKey, clientInfo []byte) (*unit, error) {
 	if len(key.capabilities) > maxCapabilities {
 		return nil, errCapabilities
 	}
 	if len(clientInfo) > maxCapabilities {
 		clientInfo = nil
 	}
-	switch {
-	case key.alone == 0:
-		if s.shared >= s.spec.MaxUnits && !s.evict(key.principal, func(u *unit) bool { return u.key.alone == 0 }) {
-			return nil, fmt.Errorf("%w: %d processes with different clients run", bridge.ErrBusy, s.shared)
+	u := &unit{s: s, key: key, party: bridge.Party(ctx), clientInfo: bytes.Clone(clientInfo)}
+	if key.alone == 0 {
+		place, err := s.shared.Acquire(ctx, u.party, u)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %d processes with different clients run", bridge.ErrBusy, s.spec.MaxUnits)
 		}
-		s.shared++
-	case s.spec.Admit == nil && len(s.units)-s.shared >= maxAlone:
+		u.place = place
+	} else if s.spec.Admit == nil && s.alone.Load() >= maxAlone {
 		return nil, fmt.Errorf("%w: %d clients have a connection of their own", bridge.ErrBusy, maxAlone)
 	}
-	s.count++
-	u := &unit{s: s, key: key, clientInfo: bytes.Clone(clientInfo), id: fmt.Sprint(s.count)}
 	u.mux = bridge.NewMux(bridge.MuxOptions{
 		Dialer: u, Dropped: s.spec.Dropped, MaxCalls: s.maxCalls(), Crashed: s.crashes(key),
 		Restarting: func(err error, wait time.Duration) {
@@ -317,9 +336,18 @@ func (s *Server) begin(key unitKey, clientInfo []byte) (*unit, error) {
 			s.log.Warn("the server has ended or could not be started; if it is wanted it is tried again", "error", err, "after", wait)
 		},
 	})
-	s.units[key] = u
-	s.byID[u.id] = u
 	return u, nil
+}
+
+// enter makes a unit known. The caller holds s.mu.
+func (s *Server) enter(u *unit) {
+	s.count++
+	u.known, u.id, u.since = true, fmt.Sprint(s.count), time.Now()
+	if u.key.alone != 0 {
+		s.alone.Add(1)
+	}
+	s.units[u.key] = u
+	s.byID[u.id] = u
 }
 
 // maxCalls is how many requests of all clients one server is given at once.
@@ -330,42 +358,54 @@ func (s *Server) maxCalls() int {
 	return 10_000
 }
 
-// Spare ends a process that no client uses, the one that has been idle for
-// longest, if there is one: its place is wanted.
-func (s *Server) Spare() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.evict("", func(u *unit) bool { return u.up.Load() })
+// Use implements admission.Holder. A unit that has members is in use as long as
+// one of them waits for an answer, or was asked for something: a subscription may
+// begin anew elsewhere.
+func (u *unit) Use() (admission.Use, time.Time) {
+	u.s.mu.Lock()
+	defer u.s.mu.Unlock()
+	return u.use(), u.since
 }
 
-// evict ends the unit that nobody has used for longest, one of the principal
-// if it has some: who needs many shall not take those of others. The caller holds s.mu.
-func (s *Server) evict(principal string, fits func(*unit) bool) bool {
-	var own, any *unit
-	for _, u := range s.units {
-		if u.members > 0 || u.parked() || !fits(u) {
-			continue
-		}
-		if any == nil || u.since.Before(any.since) {
-			any = u
-		}
-		if u.key.principal == principal && (own == nil || u.since.Before(own.since)) {
-			own = u
-		}
+// use is Use for who holds s.mu.
+func (u *unit) use() admission.Use {
+	switch {
+	case u.gone:
+		return admission.Ending
+	case !u.known || u.asking > 0 || u.parked():
+		return admission.Busy
+	case u.members == 0:
+		return admission.Spare
+	case u.mux.Load().Calls > 0:
+		return admission.Busy
 	}
-	oldest := cmp.Or(own, any)
-	if oldest == nil {
+	return admission.Idle
+}
+
+// Reclaim implements admission.Holder.
+func (u *unit) Reclaim() bool {
+	u.s.mu.Lock()
+	defer u.s.mu.Unlock()
+	use := u.use()
+	if use != admission.Idle && use != admission.Spare {
 		return false
 	}
-	s.end(oldest)
+	if use == admission.Idle {
+		u.s.log.Info("a process is ended in which no call is in progress: another party has fewer", "party", u.party, "clients", u.members)
+	}
+	u.taken = true
+	u.s.end(u)
 	return true
 }
 
 // leave is what members do.
-func (s *Server) leave(u *unit) {
+func (s *Server) leave(u *unit, asking bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	u.members--
+	if asking {
+		u.asking--
+	}
 	if u.members > 0 || u.gone {
 		return
 	}
@@ -417,8 +457,9 @@ func (s *Server) end(u *unit) {
 	}
 	delete(s.units, u.key)
 	delete(s.byID, u.id)
-	if u.key.alone == 0 {
-		s.shared--
+	u.place.Release()
+	if u.key.alone != 0 {
+		s.alone.Add(-1)
 	}
 	s.wg.Go(func() {
 		if err := u.mux.Close(); err != nil {

@@ -76,7 +76,8 @@ func (s *Server) speaksModern(ctx context.Context) (bool, error) {
 	}
 	if v.probing == nil {
 		done := make(chan struct{})
-		if !s.spawn(func() { s.probe(); close(done) }) {
+		party := bridge.Party(ctx)
+		if !s.spawn(func() { s.probe(party); close(done) }) {
 			v.mu.Unlock()
 			return false, errClosed
 		}
@@ -99,9 +100,9 @@ func (s *Server) speaksModern(ctx context.Context) (bool, error) {
 
 var errClosed = publicError("the server is not configured any more")
 
-// probe asks the server, and keeps what it says.
-func (s *Server) probe() {
-	ctx, cancel := context.WithTimeout(s.ctx, probeLimit)
+// probe asks the server, and keeps what it says. The process counts for a party.
+func (s *Server) probe(party string) {
+	ctx, cancel := context.WithTimeout(bridge.WithParty(s.ctx, party), probeLimit)
 	defer cancel()
 	modern, spare, err := s.ask(ctx)
 	v := &s.verdict
@@ -143,7 +144,7 @@ func (s *Server) ask(ctx context.Context) (modern bool, spare bridge.Conn, err e
 		}
 		return err == nil && answersModern(m), nil, err
 	}
-	conn, err := s.dialAdmitted(ctx, s.modern)
+	conn, err := s.dialAdmitted(ctx, s.modern, nil)
 	if err != nil {
 		return false, nil, err
 	}
@@ -180,7 +181,7 @@ func (s *Server) ask(ctx context.Context) (modern bool, spare bridge.Conn, err e
 // initialize, or takes long to start. What it says to initialize tells; if that is
 // nothing either, the error is mute.
 func (s *Server) refusesAsModern(ctx context.Context, mute *silence) (bool, error) {
-	conn, err := s.dialAdmitted(ctx, s.modern)
+	conn, err := s.dialAdmitted(ctx, s.modern, nil)
 	if err != nil {
 		return false, err
 	}

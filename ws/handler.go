@@ -48,7 +48,8 @@ type HandlerOptions struct {
 	// so that none need end so. 0 or negative: none ever does.
 	SessionTimeout time.Duration
 
-	// Admit is asked for a place before a session is made. nil: there is one.
+	// Admit is asked for a place when a bridge.Handler wants one for a session
+	// (bridge.TakePlace); who gets none is closed with status 1013. nil: there is one.
 	Admit bridge.Admit
 
 	Logger hclog.Logger // nil: silence
@@ -125,7 +126,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case !upgradable(w, r):
 		return
 	}
-	guest, err := h.lobby.Enter(r.Context())
+	guest, err := h.lobby.EnterSilent(bridge.WithParty(r.Context(), h.opts.Guard.Party(r)))
 	if err != nil {
 		if r.Context().Err() == nil { // somebody is left to tell
 			h.logRefused(r, err.Error())
@@ -174,7 +175,14 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, guest *bridge.Gu
 	})()
 	err = h.server.ServeConn(bridge.WithPrincipal(s.ctx, s.owner), s)
 	if err != nil && !s.isGone(err) && !(s.ctx.Err() != nil && errors.Is(err, context.Canceled)) {
-		h.opts.Logger.Warn("session ended", "error", err)
+		level := hclog.Warn
+		if errors.Is(err, bridge.ErrBusy) && !h.refused.Due() { // clients try again
+			level = hclog.Debug
+		}
+		h.opts.Logger.Log(level, "session ended", "error", err)
+	}
+	if context.Cause(s.ctx) == bridge.ErrReclaimed {
+		h.opts.Logger.Info("session ended: it was idle, and another party has fewer", "party", bridge.Party(s.ctx))
 	}
 	_ = s.CloseFor(err)
 	h.opts.Logger.Debug("session closed", "how", s.err)

@@ -386,55 +386,6 @@ func TestSubprotocol(t *testing.T) {
 	}
 }
 
-func TestAdmit(t *testing.T) {
-	left := make(chan struct{}, 10)
-	var full error
-	s := newSite(t, HandlerOptions{Admit: func(context.Context) (func(), error) {
-		return func() { left <- struct{}{} }, full
-	}})
-	c := s.dialRaw(t, nil)
-	<-s.sessions
-	c.conn.Close()
-	<-left // after ServeConn has returned
-	if len(s.over) != 1 {
-		t.Error("leave was called before ServeConn has returned")
-	}
-	full = errors.Join(errors.New("secret"), bridge.ErrBusy)
-	c, resp := s.upgrade(t, nil)
-	body, _ := io.ReadAll(resp.Body)
-	if resp.StatusCode != 503 || resp.Header.Get("Retry-After") == "" || strings.Contains(string(body), "secret") {
-		t.Errorf("busy: %s, Retry-After %q, %q", resp.Status, resp.Header.Get("Retry-After"), body)
-	}
-	c.conn.Close()
-	if s.h.Sessions() != 0 || len(left) != 0 {
-		t.Error("who was not admitted has a place")
-	}
-	full = nil
-	s.dialRaw(t, nil).conn.Close()
-	<-s.sessions
-}
-
-// Close does not wait for those who wait to be admitted.
-func TestAdmitWaits(t *testing.T) {
-	waits := make(chan struct{})
-	s := newSite(t, HandlerOptions{Admit: func(ctx context.Context) (func(), error) {
-		close(waits)
-		<-ctx.Done()
-		return nil, bridge.ErrBusy
-	}})
-	answered := make(chan int)
-	go func() {
-		c, resp := s.upgrade(t, nil)
-		c.conn.Close()
-		answered <- resp.StatusCode
-	}()
-	<-waits
-	s.h.Close()
-	if got := <-answered; got != 503 {
-		t.Errorf("answered %d, want 503", got)
-	}
-}
-
 // WS3: who has no token does not get as far as the upgrade; who has one owns
 // the session.
 func TestTokens(t *testing.T) {

@@ -82,13 +82,17 @@ func (s *session) Close() error { return s.CloseFor(nil) }
 
 // CloseFor is Close by somebody who knows more: err is why the server has ended
 // the conversation, or why there is none. After what was sent, the client gets
-// a close frame: status 1001 when the Handler shuts down, 1000 without an
-// error, 1008 for a client that is too slow, 1011 with another one. Its text is
-// not for the client.
+// a close frame: status 1001 when the Handler shuts down, 1013 when there is no
+// place for it or another party is to have that, 1000 without an error, 1008 for
+// a client that is too slow, 1011 with another one. Its text is not for the client.
 func (s *session) CloseFor(err error) error {
 	switch {
 	case s.handler.lobby.Context().Err() != nil:
 		s.close(websocket.StatusGoingAway, bridge.ErrClosing.Error())
+	case context.Cause(s.ctx) == bridge.ErrReclaimed || errors.Is(err, bridge.ErrReclaimed):
+		s.close(websocket.StatusTryAgainLater, bridge.ErrReclaimed.Error())
+	case errors.Is(err, bridge.ErrBusy):
+		s.close(websocket.StatusTryAgainLater, bridge.ErrBusy.Error())
 	case errors.Is(err, bridge.ErrSlow):
 		s.close(websocket.StatusPolicyViolation, bridge.ErrSlow.Error())
 	case err != nil:
