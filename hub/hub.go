@@ -36,8 +36,20 @@ type Options struct {
 	// Deadlines hold for every request, whatever its path.
 	Deadlines httpserver.Deadlines
 
+	// PeerUser returns a name for who is at the other end of a connection that
+	// carries messages in lines, "" if there is none. nil: all are one party.
+	PeerUser func(net.Conn) string
+
 	// Logger is told what happens. nil means no logging.
 	Logger hclog.Logger
+}
+
+// party returns who a client that sends lines counts as.
+func (o *Options) party(c net.Conn) string {
+	if o.PeerUser == nil {
+		return ""
+	}
+	return httpguard.PeerParty(o.PeerUser(c))
 }
 
 // publicPrefix returns what clients must put in front of our paths.
@@ -74,7 +86,7 @@ func New(o Options) *Hub {
 	h := &Hub{opts: o, servers: make(map[string]*server), leaving: make(map[*server]bool), closed: make(chan struct{})}
 	h.bounded = o.Deadlines.Handler(http.HandlerFunc(h.serve))
 	h.all = newPlaces(0, 10*DefaultQueue, DefaultQueueTimeout, "--max-children-total")
-	h.refuser = stdio.NewServer(refusal(o), stdio.ServerOptions{Logger: o.Logger})
+	h.refuser = stdio.NewServer(refusal(o), stdio.ServerOptions{Party: h.opts.party, Logger: o.Logger})
 	return h
 }
 

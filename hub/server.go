@@ -154,7 +154,7 @@ func newServer(spec Spec, base string, o *Options, all *places, shutdown <-chan 
 		Guard: o.Guard, MaxMessageSize: spec.MaxMessageSize, MaxDepth: spec.MaxDepth, MaxSessions: spec.MaxSessions, Admit: enter, Logger: s.log,
 	})
 	s.lines = stdio.NewServer(up.Handler(true, pump), stdio.ServerOptions{
-		MaxMessageSize: spec.MaxMessageSize, MaxDepth: spec.MaxDepth, MaxSessions: spec.MaxSessions, Admit: enter, Logger: s.log,
+		MaxMessageSize: spec.MaxMessageSize, MaxDepth: spec.MaxDepth, MaxSessions: spec.MaxSessions, Admit: enter, Party: o.party, Logger: s.log,
 	})
 	return s, nil
 }

@@ -278,7 +278,7 @@ func (d *daemon) serve(ctx context.Context) {
 	srv := &http.Server{
 		Handler:           d.hub,
 		BaseContext:       httpguard.BaseContext,
-		ConnContext:       httpserver.WithConn,
+		ConnContext:       connContext,
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
@@ -317,6 +317,15 @@ func (d *daemon) serve(ctx context.Context) {
 	wg.Wait()
 	cancel()
 	_ = srv.Close()
+}
+
+// connContext is what is known of a connection from its beginning.
+func connContext(ctx context.Context, c net.Conn) context.Context {
+	ctx = httpserver.WithConn(ctx, c)
+	if user := listen.PeerUser(c); user != "" {
+		ctx = httpguard.WithPeer(ctx, user)
+	}
+	return ctx
 }
 
 // url is what to tell people about a listener.

@@ -172,7 +172,7 @@ func (f *serveFlags) run(ctx context.Context, where addresses, to target, env en
 	d := &daemon{
 		flags: f, env: env, log: log, fail: cancel, guard: guard,
 		hub: hub.New(hub.Options{
-			Guard: guard, PathPrefix: prefix, Alone: f.config == "", Logger: log,
+			Guard: guard, PathPrefix: prefix, Alone: f.config == "", PeerUser: listen.PeerUser, Logger: log,
 		}),
 	}
 	return d.run(ctx, where, to)

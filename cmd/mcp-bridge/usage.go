@@ -62,7 +62,8 @@ How much serve runs
                            principal: those with the same token, and of an older server the same capabilities;
                            shared: all; an older server is told that its client can be asked nothing;
                            request: none; one for each request over Streamable HTTP, without sessions
-  --max-sessions N         of each transport; more are answered 503 (default 1000)
+  --max-sessions N         of each transport; more are answered 503, unless others have more and one of
+                           theirs is idle (default 1000)
   --session-timeout D      end a Streamable HTTP session that is idle for so long; 0 means never (default 30m);
                            those of HTTP+SSE and WebSocket last as long as their connection
   --max-children N         processes of one server; 0 means the default (one a session, and 100 that clients
