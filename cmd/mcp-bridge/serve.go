@@ -11,6 +11,7 @@ import (
 
 	"github.com/mcp-bridge/mcp-bridge/config"
 	"github.com/mcp-bridge/mcp-bridge/hub"
+	"github.com/mcp-bridge/mcp-bridge/listen"
 	"github.com/mcp-bridge/mcp-bridge/upstream"
 )
 
