@@ -4,11 +4,13 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -156,7 +158,15 @@ func (c *client) openMCP(ctx context.Context) (*conversation, error) {
 		}
 		return nil
 	}
-	return &conversation{client: c, say: say, hear: func() (string, error) { return <-heard, nil }, close: func() {}}, nil
+	hear := func() (string, error) {
+		select {
+		case m := <-heard:
+			return m, nil
+		case <-ctx.Done():
+			return "", ctx.Err()
+		}
+	}
+	return &conversation{client: c, say: say, hear: hear, close: func() {}}, nil
 }
 
 func (c *client) openSSE(ctx context.Context) (*conversation, error) {
@@ -200,6 +210,11 @@ func (v *conversation) ask(m string) (string, error) {
 	if err := v.say(m); err != nil {
 		return "", err
 	}
+	return v.answer()
+}
+
+// answer returns the next answer.
+func (v *conversation) answer() (string, error) {
 	for {
 		got, err := v.hear()
 		if err != nil {
@@ -248,6 +263,27 @@ func (c *client) served(transport string) {
 	}
 	if err != nil {
 		c.Errorf("%s: the other is not served: %v", transport, err)
+	}
+}
+
+// working begins a call, returns when it is in progress, and tells what comes of it.
+func (v *conversation) working(seconds int, to chan<- error) {
+	v.Helper()
+	said := make(chan error, 1)
+	begun := make(chan struct{})
+	go func() { said <- v.say(fmt.Sprintf(slowCall, seconds)) }()
+	go func() {
+		_, err := v.hear() // progress
+		close(begun)
+		if err == nil {
+			_, err = v.answer()
+		}
+		to <- errors.Join(err, <-said)
+	}()
+	select {
+	case <-begun:
+	case <-time.After(patience):
+		v.Fatal("the call does not begin")
 	}
 }
 
@@ -307,8 +343,7 @@ func TestBusySessionsStay(t *testing.T) {
 			parties(t, spec, func(t *testing.T, a, b *client) {
 				answers := make(chan error, 2)
 				for range 2 {
-					v := a.mustBegin(transport)
-					go func() { _, err := v.ask(fmt.Sprintf(slowCall, 3)); answers <- err }()
+					a.mustBegin(transport).working(3, answers)
 				}
 				served := make(chan string, 2)
 				ctx, cancel := context.WithCancel(t.Context())
@@ -380,10 +415,12 @@ func TestQueueIsShared(t *testing.T) {
 	}
 	parties(t, spec, func(t *testing.T, a, b *client) {
 		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		defer wg.Wait()
 		defer cancel()
-		refused := make(chan int, 1000)
+		refused := make(chan int, 10)
 		for range 40 { // again and again, whatever comes of it
-			go func() {
+			wg.Go(func() {
 				for ctx.Err() == nil {
 					resp, err := a.send(ctx, http.MethodPost, "/mcp", fmt.Sprintf(slowCall, 1))
 					if err != nil {
@@ -392,14 +429,17 @@ func TestQueueIsShared(t *testing.T) {
 					bufio.NewReader(resp.Body).WriteTo(discard{})
 					resp.Body.Close()
 					if resp.StatusCode == http.StatusServiceUnavailable {
-						refused <- resp.StatusCode
+						select {
+						case refused <- resp.StatusCode:
+						default:
+						}
 						select {
 						case <-time.After(10 * time.Millisecond):
 						case <-ctx.Done():
 						}
 					}
 				}
-			}()
+			})
 		}
 		for range 10 {
 			<-refused // the queue is full of a's
