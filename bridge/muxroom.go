@@ -1,7 +1,6 @@
 package bridge
 
 import (
-	"cmp"
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
@@ -26,11 +25,8 @@ const (
 
 // muxRoom is what a muxConn knows of the room in its queue; under muxConn.mu.
 type muxRoom struct {
-	armed bool     // free will tell: the queue is half full, or somebody waits
-	want  int      // size of the largest message that is waited with; 0: none is
 	read  progress // what the client has read
-	since progress // what it had when armed was set, or somebody last looked
-	waits *waits   // nil: nobody has ever waited for room
+	waits *waits   // nil: the queue was never half full
 }
 
 // progress is what a client has read.
@@ -46,10 +42,15 @@ func (p progress) isEnough(deaf bool) bool {
 }
 
 // waits are for those who wait for room in one client's queue: one at a time, for
-// each measures what the client reads meanwhile.
+// each measures what the client reads meanwhile. Most clients never need them.
 type waits struct {
 	turn chan struct{} // holds one element while somebody waits
 	free chan struct{} // holds one element when there may be room again
+
+	// Under muxConn.mu.
+	armed bool     // free will tell: the queue is half full, or somebody waits
+	want  int      // size of the largest message that is waited with; 0: none is
+	since progress // what the client had read when armed was set, or somebody last looked
 
 	// For whose turn it is.
 	spent time.Duration // for how long others had to wait, less the time since
@@ -104,11 +105,9 @@ func (c *muxConn) dequeue() muxItem {
 	r := &c.room
 	r.read.messages++
 	r.read.bytes += size
-	if r.armed && !c.isHalf() && !c.full(r.want) {
-		r.armed, r.want = false, 0
-		if r.waits != nil {
-			signal(r.waits.free)
-		}
+	if w := r.waits; w != nil && w.armed && !c.isHalf() && !c.full(w.want) {
+		w.armed, w.want = false, 0
+		signal(w.free)
 	}
 	return it
 }
@@ -129,10 +128,13 @@ func (c *muxConn) isHalf() bool {
 // arm makes free tell when the queue is half empty, and a message of so many
 // bytes fits as well. It is called with c.mu held.
 func (c *muxConn) arm(want int) {
-	r := &c.room
-	r.want = max(r.want, want)
-	if !r.armed {
-		r.armed, r.since = true, r.read
+	if c.room.waits == nil {
+		c.room.waits = &waits{turn: make(chan struct{}, 1), free: make(chan struct{}, 1)}
+	}
+	w := c.room.waits
+	w.want = max(w.want, want)
+	if !w.armed {
+		w.armed, w.since = true, c.room.read
 	}
 }
 
@@ -208,11 +210,10 @@ func (c *muxConn) awaitRoom(m jsonrpc.Message) error {
 	return c.ended()
 }
 
-// waiting returns what those have in common who wait for room.
+// waiting returns what those have in common who wait for room, after lacksRoom.
 func (c *muxConn) waiting() *waits {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.room.waits = cmp.Or(c.room.waits, &waits{turn: make(chan struct{}, 1), free: make(chan struct{}, 1)})
 	return c.room.waits
 }
 
@@ -221,10 +222,9 @@ func (c *muxConn) waiting() *waits {
 func (c *muxConn) progressed() progress {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	r := &c.room
-	p := progress{r.read.messages - r.since.messages, r.read.bytes - r.since.bytes}
-	r.since = r.read
-	return p
+	read, since := c.room.read, c.room.waits.since
+	c.room.waits.since = read
+	return progress{read.messages - since.messages, read.bytes - since.bytes}
 }
 
 // keepsOthers reports whether others than c have calls in progress, and may so have
