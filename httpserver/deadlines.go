@@ -10,7 +10,7 @@ import (
 const DefaultDeadline = 30 * time.Second
 
 // Deadlines are how long the client of a request may keep the server waiting,
-// whatever the request is for. The zero value has the defaults; it may be used
+// whatever the request is for (LI32). The zero value has the defaults; it may be used
 // by any number of goroutines.
 type Deadlines struct {
 	Body  time.Duration // to send the request's body in. 0: DefaultDeadline; negative: no limit
@@ -24,7 +24,7 @@ type Deadlines struct {
 //
 // It also ends the connection behind a request whose end others on the way may
 // see elsewhere: one of HTTP/1.1 with a Transfer-Encoding, beside which
-// net/http does not tell of a Content-Length (RFC 9112, 6.1 and 6.3), and
+// net/http does not tell of a Content-Length (LI33; RFC 9112, 6.1 and 6.3), and
 // each of HTTP/1.0, where it does not even tell of the Transfer-Encoding.
 func (d Deadlines) Handler(next http.Handler) http.Handler {
 	d.Body, d.Reply = cmp.Or(d.Body, DefaultDeadline), cmp.Or(d.Reply, DefaultDeadline)

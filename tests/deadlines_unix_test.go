@@ -47,7 +47,7 @@ func dialRaw(t *testing.T, network, addr string) net.Conn {
 
 const authorized = "Authorization: Bearer secretsecretsecret\r\n"
 
-// Of a request's body that does not come nobody waits without end, whatever
+// LI32: of a request's body that does not come nobody waits without end, whatever
 // the path and the method are, and whoever the client is.
 func TestServeUnfinishedBody(t *testing.T) {
 	t.Parallel()
@@ -71,7 +71,7 @@ func TestServeUnfinishedBody(t *testing.T) {
 	}
 }
 
-// RFC 9110, 7.8, and RFC 6455, 4.1: a WebSocket begins with a GET, which has no
+// WS3 and RFC 6455, 4.1: a WebSocket begins with a GET, which has no
 // body: what one would be is not read as frames.
 func TestServeUpgradeWithBody(t *testing.T) {
 	t.Parallel()
@@ -86,7 +86,7 @@ func TestServeUpgradeWithBody(t *testing.T) {
 	}
 }
 
-// Who does not read the replies is cut off, whatever the path is, and whoever
+// LI32: who does not read the replies is cut off, whatever the path is, and whoever
 // the client is.
 func TestServeUnreadReplies(t *testing.T) {
 	t.Parallel()
@@ -111,7 +111,7 @@ func TestServeUnreadReplies(t *testing.T) {
 	}
 }
 
-// RFC 9112, 6.1 and 6.3: behind a request with a Transfer-Encoding the connection
+// LI33 and RFC 9112, 6.1 and 6.3: behind a request with a Transfer-Encoding the connection
 // ends with the reply, so that what others on the way may take for a part of
 // its body is no request here. One with chunks is served.
 func TestServeTransferEncoding(t *testing.T) {
