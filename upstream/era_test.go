@@ -26,6 +26,7 @@ const (
 	modernServer      // refuses initialize
 	dual              // both; fixes its era by the first message
 	stateful          // legacy; answers the probe with a list of legacy versions
+	asksFirst         // modern; does not say so before its ping is answered
 )
 
 // fleet is a Dialer of fake servers, each at one end of a Pipe.
@@ -66,6 +67,11 @@ func (f *fleet) Dial(context.Context) (bridge.Conn, error) {
 func (f *fleet) serve(n int, k kind, conn bridge.Conn) {
 	var opened, modern bool
 	ctx := context.Background()
+	if k == asksFirst {
+		_ = conn.Send(ctx, jsonrpc.NewRequest(jsonrpc.StringID("p"), "ping", nil))
+	}
+	answered := k != asksFirst
+	var early []jsonrpc.Message
 	for {
 		m, err := conn.Recv(ctx)
 		if err != nil {
@@ -75,7 +81,18 @@ func (f *fleet) serve(n int, k kind, conn bridge.Conn) {
 		f.heard[n] = append(f.heard[n], m.Method())
 		f.bytes = append(f.bytes, string(m.Bytes()))
 		f.mu.Unlock()
+		if m.Kind() == jsonrpc.Response && !m.IsError() {
+			answered = true
+			for _, e := range early {
+				_ = conn.Send(ctx, jsonrpc.NewResult(e.ID(), []byte(`{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}}}`)))
+			}
+			early = nil
+		}
 		if m.Kind() != jsonrpc.Request {
+			continue
+		}
+		if !answered && m.Method() == "server/discover" {
+			early = append(early, m)
 			continue
 		}
 		claims := era.IsModernMessage(m)
@@ -83,7 +100,7 @@ func (f *fleet) serve(n int, k kind, conn bridge.Conn) {
 		refuse := func(code int, data string) {
 			_ = conn.Send(ctx, jsonrpc.NewError(m.ID(), code, "no", []byte(data)))
 		}
-		speaksModern := k == modernServer || k == dual && (modern || !opened)
+		speaksModern := k == modernServer || k == asksFirst || k == dual && (modern || !opened)
 		if m.Method() == "leave" {
 			return
 		}
@@ -106,7 +123,7 @@ func (f *fleet) serve(n int, k kind, conn bridge.Conn) {
 				answer(`{"resultType":"complete","content":[]}`)
 			}
 		case m.Method() == "hang":
-		case k == modernServer || modern:
+		case k == modernServer || k == asksFirst || modern:
 			refuse(era.CodeUnsupportedVersion, `{"supported":["2026-07-28"]}`)
 		case m.Method() == "initialize":
 			opened = true
@@ -235,6 +252,7 @@ func TestVerdict(t *testing.T) {
 	}{
 		"legacy": {legacyServer, 2}, "legacy that exits": {exits, 2}, "legacy that is silent": {silent, 3},
 		"stateful": {stateful, 2}, "modern": {modernServer, 1}, "both": {dual, 1},
+		"modern that asks first": {asksFirst, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
