@@ -105,6 +105,40 @@ func TestKilledBridgeTakesDescendants(t *testing.T) {
 	}
 }
 
+// ... and containers, of which nothing is left in the directory for temporary files.
+func TestKilledBridgeTakesContainers(t *testing.T) {
+	e := newEngine(t, nil)
+	t.Setenv("RUN_ROLE", "engine")
+	t.Setenv("LOG", e.log)
+	t.Setenv("LARGE", strings.Repeat("x", 100_000)) // is passed on to the watchdog
+	b := startBridge(t)
+	b.say(t, "watchdog")
+	fd, err := unix.PidfdOpen(watchdogOf(t, b.process.Pid()), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	b.say(t, "run", e.Path, "--context", "x", "run", "-i", "--rm", "IMAGE", "polite") // which has ended
+	b.say(t, "stop")
+	if got := e.calls(t); len(got) > 0 {
+		t.Fatalf("the engine was called with %q", got)
+	}
+	b.say(t, "run", e.Path, "--context", "x", "run", "-i", "--rm", "IMAGE", "stubborn")
+	os.Remove(e.log)
+	kill(t, b.process.Pid())
+	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+	if n, err := unix.Poll(fds, 60_000); n != 1 {
+		t.Fatal("the watchdog does not end", err)
+	}
+	log, err := os.ReadFile(e.log)
+	if want := "--context x kill --signal KILL " + fakeID + "\n--context x rm -f " + fakeID + "\n"; string(log) != want {
+		t.Errorf("the engine was called with %q (%v), want %q", log, err, want)
+	}
+	if left, err := os.ReadDir(e.temp); err != nil || len(left) > 0 {
+		t.Errorf("left in the temporary directory: %v %v", left, err)
+	}
+}
+
 // The watchdog ends with a bridge that ends by itself, and touches nothing
 // that was stopped.
 func TestWatchdogEndsWithTheBridge(t *testing.T) {

@@ -229,6 +229,15 @@ func (b *fakeBridge) obey(command string, args []string) (answer string, err err
 		b.processes = append(b.processes, p)
 		answer, err = bufio.NewReader(p.Stdout()).ReadString('\n')
 		return strings.TrimSpace(answer), err
+	case "run": // a command line; its environment is ours
+		spec := Spec{Path: args[0], Args: args[1:], Env: withVar(os.Environ(), roleVar, os.Getenv("RUN_ROLE")), Stop: short}
+		p, err := Start(context.Background(), spec)
+		if err != nil {
+			return "", err
+		}
+		b.processes = append(b.processes, p)
+		answer, err = bufio.NewReader(p.Stdout()).ReadString('\n')
+		return strings.TrimSpace(answer), err
 	case "stop":
 		for _, p := range b.processes {
 			err = errors.Join(err, p.Stop())

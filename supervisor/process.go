@@ -10,10 +10,17 @@
 // then its process id is held, so that no signal can reach a stranger who got
 // the same number.
 //
+// A child that is docker, podman or nerdctl and runs a container is only the client
+// of an engine. Where it ends without having told how the container ended, above all
+// by SIGKILL, Stop kills the container, too (see Spec.OnContainer). To learn the
+// container's id it adds --cidfile to the child's arguments, with a file of
+// its own in the directory for temporary files. What does not run in the
+// foreground (--detach) is left alone.
+//
 //   - Linux: a child also dies when this process is killed (parent-death
 //     signal). After [Subreap], descendants that left the group are ended too,
 //     and orphans are reaped. After [StartWatchdog], grandchildren die with
-//     this process as well.
+//     this process as well, and so do containers.
 //   - macOS and the BSDs: group and watchdog, but no parent-death signal, and a
 //     descendant that makes a session of its own is not found. A child is
 //     reaped when it exits, see the note at child.wait in process_bsd.go.
@@ -77,6 +84,12 @@ type Spec struct {
 	// Stop waits for it. nil means that the lines are dropped; stderr is read
 	// all the same.
 	Stderr func(line []byte)
+
+	// OnContainer is told of a container that was killed, as the child was its
+	// client: by its id, and why it may still run, if that is so. id is "" if the
+	// container cannot be told: then nobody will kill it. Start and Stop call it;
+	// nil: nobody is told.
+	OnContainer func(id string, err error)
 }
 
 func (s *Spec) name() string {
@@ -89,13 +102,14 @@ func (s *Spec) name() string {
 // A Process is a child that was started. All methods may be called
 // concurrently.
 type Process struct {
-	name   string
-	waits  StopWaits
-	child  *child
-	stdin  *os.File
-	stdout *output
-	stderr *output
-	lines  *stderrLines
+	name      string
+	waits     StopWaits
+	child     *child
+	container *container // nil: the child runs none
+	stdin     *os.File
+	stdout    *output
+	stderr    *output
+	lines     *stderrLines
 
 	exited    chan struct{} // closed when the process has exited; it may not be reaped yet
 	done      chan struct{} // closed when, besides, stderr was read to its end
@@ -132,22 +146,27 @@ func start(ctx context.Context, s *Spec) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
+	box, s := s.contained(path)
 	c, err := startChild(ctx, path, s, std.child)
 	std.closeChildEnds()
 	if err != nil {
 		std.closeOurEnds()
+		if box != nil {
+			box.forget()
+		}
 		return nil, s.explainStart(err, path)
 	}
 	p := &Process{
-		name:   s.name(),
-		waits:  s.Stop.withDefaults(),
-		child:  c,
-		stdin:  std.stdin,
-		stdout: &output{f: std.stdout},
-		stderr: &output{f: std.stderr},
-		lines:  &stderrLines{sink: s.Stderr},
-		exited: make(chan struct{}),
-		done:   make(chan struct{}),
+		name:      s.name(),
+		waits:     s.Stop.withDefaults(),
+		child:     c,
+		container: box,
+		stdin:     std.stdin,
+		stdout:    &output{f: std.stdout},
+		stderr:    &output{f: std.stderr},
+		lines:     &stderrLines{sink: s.Stderr},
+		exited:    make(chan struct{}),
+		done:      make(chan struct{}),
 	}
 	stderrEnd := make(chan struct{})
 	p.wg.Go(func() { p.lines.copyFrom(p.stderr); close(stderrEnd) })

@@ -160,7 +160,7 @@ func exitError(ws syscall.WaitStatus) error {
 	case ws.Signaled():
 		return signalError(ws.Signal())
 	case ws.ExitStatus() != 0:
-		return fmt.Errorf("exit status %d", ws.ExitStatus())
+		return exitStatus(ws.ExitStatus())
 	}
 	return nil
 }

@@ -132,7 +132,7 @@ func (c *child) wait() error {
 	case code >= 1<<31: // an NTSTATUS, which people know in hex
 		return fmt.Errorf("exit status 0x%x", code)
 	default:
-		return fmt.Errorf("exit status %d", code)
+		return exitStatus(code)
 	}
 }
 

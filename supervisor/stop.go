@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"errors"
 	"fmt"
 	"time"
 )
@@ -57,10 +58,13 @@ func (p *Process) stopTable() []stopStep {
 // them are gone, the process is reaped, and no goroutine or descriptor is left.
 // An error means that something survived SIGKILL.
 //
+// If the process was the client of a container and has not told how that ended, the
+// container is killed last; that takes 10 s at most.
+//
 // Stop may be called at any time, also after the process has exited, and by
 // many: all wait for the same end.
 func (p *Process) Stop() error {
-	p.stop.Do(func() { p.stopErr = p.runStop() })
+	p.stop.Do(func() { p.stopErr = errors.Join(p.runStop(), p.endContainer()) })
 	return p.stopErr
 }
 

@@ -50,7 +50,7 @@ func (g guarded) killIn(pids []int) (killed int, unsure bool) {
 
 // covers reports whether marker is or extends one of ours.
 func (g guarded) covers(marker string) bool {
-	for _, m := range g {
+	for _, m := range g.groups {
 		if marks(m, marker) {
 			return true
 		}

@@ -13,8 +13,8 @@ import (
 
 // StartWatchdog starts the watchdog: a small process, our own executable
 // again, that outlives us and, if we are killed, kills the process groups of
-// our children, and on Linux every descendant with a marker. It covers the
-// processes started after it. It ends by itself when we end.
+// our children, on Linux every descendant with a marker, and the containers. It
+// covers the processes started after it. It ends by itself when we end.
 //
 // main must call WatchdogMain before anything else for this to work. An error
 // is worth a warning, no more: everything else works without. As process 1 no
@@ -85,7 +85,7 @@ func WatchdogMain() bool {
 		return false
 	}
 	signal.Ignore(unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT)
-	g := guarded{}
+	g := newGuarded()
 	g.follow(os.Stdin)
 	g.killAll()
 	os.Exit(0)
@@ -95,10 +95,11 @@ func WatchdogMain() bool {
 // killAll kills what is left. The groups' ids are still theirs: whoever ended
 // with the bridge did so a moment ago.
 func (g guarded) killAll() {
-	for pgid := range g {
+	for pgid := range g.groups {
 		_ = unix.Kill(-pgid, unix.SIGKILL)
 	}
-	if len(g) > 0 {
+	if len(g.groups) > 0 {
 		g.killMarked()
 	}
+	g.endContainers()
 }

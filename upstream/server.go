@@ -182,6 +182,7 @@ func (s *Server) command() bridge.Dialer {
 	spec := s.spec.Command
 	spec.Name = s.spec.Name
 	spec.Stderr = func(line []byte) { s.log.Info("stderr", "line", string(line)) }
+	spec.OnContainer = s.containerKilled
 	// The name says which command it is: there may be secrets in its arguments.
 	started := func(pid int) { s.log.Debug("server process started", "pid", pid) }
 	return &stdio.Command{Spec: spec, OnStart: started, Options: stdio.Options{
@@ -192,6 +193,19 @@ func (s *Server) command() bridge.Dialer {
 			}
 		},
 	}}
+}
+
+// containerKilled tells of a container that a server's process left behind.
+func (s *Server) containerKilled(id string, err error) {
+	short := id[:min(len(id), 12)]
+	switch {
+	case err == nil:
+		s.log.Warn("the server's container did not end and was killed", "container", short)
+	case id == "":
+		s.log.Warn("the server's container is not known: it goes on if its client is killed", "error", err)
+	default:
+		s.log.Error("the server's container did not end", "container", short, "error", err)
+	}
 }
 
 // IsCommand reports whether the server is a command that is run, not a remote one.
