@@ -128,6 +128,9 @@ func TestContainerIsKilled(t *testing.T) {
 				t.Fatal(err)
 			}
 			e.Args = strings.Fields("--context x " + strings.NewReplacer("FILE", file, "NEW", file+".new").Replace(c.args))
+			if strings.HasSuffix(c.args, "stubborn") {
+				e.Stop = StopWaits{Stdin: -1, Term: -1}
+			}
 			for range 2 { // each start has a file of its own
 				p := mustStart(t, e.Spec)
 				_, _ = io.ReadFull(p.Stdout(), make([]byte, len("ready\n")))
