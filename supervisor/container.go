@@ -196,6 +196,12 @@ func (s exitStatus) Error() string { return fmt.Sprintf("exit status %d", int(s)
 // has lost its engine. Others are those of the container's program.
 const clientFailed exitStatus = 125
 
+// toldEnd reports whether a client that ended so has told how its container ended.
+func toldEnd(err error) bool {
+	status, ok := errors.AsType[exitStatus](err)
+	return err == nil || ok && status != clientFailed
+}
+
 // endContainer ends what the child's end has left of its container. That costs
 // nothing where the client has told how the container ended.
 func (p *Process) endContainer() error {
@@ -204,7 +210,7 @@ func (p *Process) endContainer() error {
 		return nil
 	}
 	defer c.forget()
-	if status, ok := errors.AsType[exitStatus](p.exitErr); p.hasExited() && (p.exitErr == nil || ok && status != clientFailed) {
+	if p.hasExited() && toldEnd(p.exitErr) {
 		return nil
 	}
 	id, err := c.end()
