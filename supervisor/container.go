@@ -112,7 +112,7 @@ func (c *container) id() (string, error) {
 		return "", nil
 	}
 	if err != nil {
-		return "", err
+		return "", fmt.Errorf("the file for its id: %w", cause(err)) // without its name, which is the user's
 	}
 	defer f.Close()
 	b, err := io.ReadAll(io.LimitReader(f, 100))
@@ -124,7 +124,7 @@ func (c *container) id() (string, error) {
 	case id == "":
 		return "", nil
 	case len(id) < 12 || len(id) > 64 || strings.ContainsFunc(id, func(r rune) bool { return !hex(r) }):
-		return "", fmt.Errorf("%s holds no id of a container", c.IDFile)
+		return "", errors.New("the file for its id holds another thing")
 	}
 	return id, nil
 }
@@ -167,6 +167,7 @@ func isGone(said string, err error, removed bool) bool {
 func (c *container) command(ctx context.Context, args ...string) (said string, err error) {
 	p, err := Start(ctx, Spec{
 		Path: c.Engine, Args: slices.Concat(c.Globals, args), Env: c.Env, Dir: c.Dir,
+		Shown: filepath.Base(c.Engine), ShownDir: "that of the server",
 		Stop: StopWaits{Stdin: -1, Term: -1},
 	})
 	if err != nil {
