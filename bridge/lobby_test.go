@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
 // There are no more clients than places, and no more servers than twice as many.
@@ -188,4 +189,110 @@ func TestLobbyAdmitEnds(t *testing.T) {
 			t.Errorf("%v is excused as %q", err, bridge.Excuse(err))
 		}
 	}
+}
+
+// A client that says nothing has no place of Admit: it is asked when a Handler
+// wants one, once, and what it gives is given back with the session at the latest.
+func TestTakePlace(t *testing.T) {
+	var given, back int
+	var why error
+	l := bridge.NewLobby(1, func(ctx context.Context) (func(), error) {
+		if bridge.Party(ctx) != "ann" || bridge.HolderOf(ctx) == nil {
+			t.Errorf("asked for %q, held by %v", bridge.Party(ctx), bridge.HolderOf(ctx))
+		}
+		if why != nil {
+			return nil, why
+		}
+		given++
+		return func() { back++ }, nil
+	})
+	g, err := l.EnterSilent(bridge.WithParty(t.Context(), "ann"))
+	if err != nil || given != 0 {
+		t.Fatalf("%v; %d places given", err, given)
+	}
+	why = bridge.ErrBusy
+	if err := bridge.TakePlace(g.Context()); err != why {
+		t.Errorf("where there is no place: %v", err)
+	}
+	why = nil
+	for range 2 {
+		if err := bridge.TakePlace(g.Context()); err != nil || given != 1 || back != 0 {
+			t.Errorf("%v; %d places given, %d back", err, given, back)
+		}
+	}
+	bridge.GiveBack(g.Context())
+	bridge.GiveBack(g.Context())
+	if back != 1 {
+		t.Errorf("%d places given back", back)
+	}
+	if err := bridge.TakePlace(g.Context()); err != nil || given != 2 {
+		t.Errorf("once more: %v, %d given", err, given)
+	}
+	g.Leave()
+	if back != 2 {
+		t.Errorf("%d places given back at the end", back)
+	}
+	if err := bridge.TakePlace(t.Context()); err != nil {
+		t.Errorf("for who is nobody's guest: %v", err)
+	}
+	l.Close()
+}
+
+// The end of a session for another party is the end of its Handler's context; who
+// has something in progress keeps it, and so does who is not known to have not.
+func TestLobbyReclaims(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := bridge.NewLobby(3, nil)
+		enter := func(party string) *bridge.Guest {
+			t.Helper()
+			g, err := l.Enter(bridge.WithParty(t.Context(), party))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return g
+		}
+		unknown, silent, busy := enter("ann"), enter("ann"), enter("ann")
+		defer bridge.Unused(silent.Context())()
+		client, server := bridge.Pipe()
+		from, to := bridge.Pipe()
+		ended := make(chan error, 1)
+		go func() { ended <- bridge.Pump(busy.Context(), server, from, bridge.PumpOptions{}) }()
+		if err := client.Send(t.Context(), jsonrpc.NewRequest(jsonrpc.IntID(1), "m", nil)); err != nil {
+			t.Fatal(err)
+		}
+		m, err := to.Recv(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		context.AfterFunc(silent.Context(), silent.Leave)
+		bob := enter("bob")
+		if context.Cause(silent.Context()) != bridge.ErrReclaimed || unknown.Context().Err() != nil || busy.Context().Err() != nil {
+			t.Errorf("ended: %v, %v, %v", silent.Context().Err(), unknown.Context().Err(), busy.Context().Err())
+		}
+		if _, err := l.Enter(bridge.WithParty(t.Context(), "bob")); err != bridge.ErrTooMany {
+			t.Errorf("more than its part: %v", err)
+		}
+		if err := to.Send(t.Context(), jsonrpc.NewResult(m.ID(), nil)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := client.Recv(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		context.AfterFunc(busy.Context(), busy.Leave)
+		carl := enter("carl") // ann has two yet, and one of them has nothing in progress now
+		if context.Cause(busy.Context()) != bridge.ErrReclaimed {
+			t.Error("a session with nothing in progress stays")
+		}
+		if err := <-ended; err != nil {
+			t.Errorf("the Pump: %v", err)
+		}
+		for _, g := range []*bridge.Guest{unknown, bob, carl} {
+			g.Leave()
+		}
+		for _, c := range []bridge.Conn{client, server, from, to} {
+			_ = c.Close()
+		}
+		l.Close()
+	})
 }
