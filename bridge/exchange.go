@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mcp-bridge/mcp-bridge/budget"
 	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
@@ -48,6 +49,9 @@ func Exchange(ctx context.Context, client, server Conn, o PumpOptions) error {
 		x.latest = now.Add(min(o.RequestTimeout, maxWait) * maxRenewal)
 	}
 	err = x.submit(ctx, first)
+	if first.Size() > budget.Free {
+		passed(ctx, server)
+	}
 	switch {
 	case first.Kind() != jsonrpc.Request:
 		return err

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mcp-bridge/mcp-bridge/budget"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -15,6 +16,8 @@ type call struct {
 	method   string
 	token    jsonrpc.ID  // of progress; zero: none
 	task     bool        // augmented as a task: its token outlives the response (J13)
+	size     int         // bytes that are kept of it, in all books together
+	lasts    bool        // they are kept when it is answered, too
 	timeout  *time.Timer // nil: none
 	deadline time.Time   // when there is a timeout: it is not put off beyond this
 }
@@ -25,6 +28,7 @@ type call struct {
 // is owed" becomes true only after the answer was handed on.
 type ledger struct {
 	max    int            // calls at once
+	share  *budget.Share  // for what is kept of the calls; nil: no limit. Under mu
 	timers sync.WaitGroup // time-outs that are running or may still run
 
 	mu      sync.Mutex
@@ -50,6 +54,7 @@ var (
 	errInUse   = errors.New("a request with this id is already in progress")
 	errShut    = errors.New("the other side has gone")
 	errTooMany = errors.New("too many requests wait for an answer")
+	errTooMuch = errors.New("what waits for an answer takes too much memory; try again later")
 )
 
 // open enters a request.
@@ -65,6 +70,9 @@ func (l *ledger) open(c *call) error {
 	if len(l.calls) >= l.max {
 		return errTooMany
 	}
+	if !l.share.Take(c.size) {
+		return errTooMuch
+	}
 	l.calls[c.id] = c
 	if c.method == methodListen {
 		l.listens++
@@ -76,9 +84,18 @@ func (l *ledger) open(c *call) error {
 	return nil
 }
 
+// What a request that waits for its answer takes, beside its bytes: entries in the
+// books of the client's transport, the pump and the server's side, each with copies
+// of its id, its token and its method.
+const (
+	callSize = 1 << 10
+	copies   = 4
+)
+
 // newCall returns the call that a request makes.
 func newCall(m jsonrpc.Message) *call {
 	c := &call{id: m.ID(), method: m.Method(), token: m.ProgressToken()}
+	c.size = callSize + copies*(len(c.id.String())+len(c.token.String())+len(c.method))
 	c.task = !c.token.IsZero() && m.Lookup("params", "task") != nil
 	return c
 }
@@ -301,6 +318,9 @@ func (l *ledger) remove(c *call) {
 	delete(l.calls, c.id)
 	if c.method == methodListen {
 		l.listens--
+	}
+	if !c.lasts {
+		l.share.Give(c.size)
 	}
 	if l.tokens[c.token] == c {
 		delete(l.tokens, c.token)

@@ -120,6 +120,9 @@ func (c *muxConn) request(ctx context.Context, m jsonrpc.Message) error {
 	return c.mux.submit(ctx, c, call, m)
 }
 
+// Keeps is what Keeps says.
+func (c *muxConn) Keeps() bool { return c.mux.opts.Keeps }
+
 // TrySender is what TrySender says, of requests while there is a server.
 func (c *muxConn) TrySender() func(m jsonrpc.Message) bool { return c.trySend }
 

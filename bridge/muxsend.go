@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/mcp-bridge/mcp-bridge/budget"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -22,12 +23,27 @@ func (x *Mux) submit(ctx context.Context, c *muxConn, call *muxCall, m jsonrpc.M
 		return nil
 	}
 	s.queued.Add(1)
+	it := outItem{muxItem: muxItem{call, m}}
+	if m.Size() > budget.Free { // it shall not be in the queue uncounted
+		it.written = make(chan struct{})
+	}
 	select {
-	case s.out <- muxItem{call, m}:
+	case s.out <- it:
 		if isClosed(s.gone) { // and perhaps nobody looks into out any more
 			s.discard()
 		}
-		return nil
+		if it.written == nil {
+			return nil
+		}
+		select {
+		case <-it.written:
+			return nil
+		case <-s.gone:
+			return nil
+		case <-c.doneChan():
+			return c.ended()
+		case <-ctx.Done():
+		}
 	case <-s.gone: // a call was answered
 		if call == nil {
 			x.drop(m, "the server has ended")
@@ -37,11 +53,18 @@ func (x *Mux) submit(ctx context.Context, c *muxConn, call *muxCall, m jsonrpc.M
 		s.queued.Add(-1)
 		return c.ended()
 	case <-ctx.Done():
+		s.queued.Add(-1)
 	}
-	s.queued.Add(-1)
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.giveUp(ctx, call)
+}
+
+// outItem is a message on its way to the server; written is closed when it is
+// written, or need not be. nil: nobody waits for that.
+type outItem struct {
+	muxItem
+	written chan struct{}
 }
 
 // direct writes a message in the caller's goroutine, if nobody writes, nothing

@@ -29,7 +29,7 @@ type muxServer struct {
 	conn Conn
 	try  func(jsonrpc.Message) bool // of conn; nil: it has none
 	turn sync.Mutex                 // held while somebody writes
-	out  chan muxItem
+	out  chan outItem
 	// queued is how many messages are in out or on their way into it and out
 	// of it. Whoever finds none has sent nothing that is not written.
 	queued atomic.Int64
@@ -157,7 +157,7 @@ func refusal(call *muxCall, text string, data []byte) jsonrpc.Message {
 // serve reads a server until it ends, and sees to it that whoever waits for it
 // then learns of it before it is closed, which may take a while.
 func (x *Mux) serve(conn Conn) {
-	s := &muxServer{mux: x, conn: conn, try: TrySender(conn), out: make(chan muxItem, outBuffer),
+	s := &muxServer{mux: x, conn: conn, try: TrySender(conn), out: make(chan outItem, outBuffer),
 		gone: make(chan struct{}), pending: make(chan struct{}, 1), lost: make(chan struct{}, 1)}
 	started := time.Now()
 	var writer sync.WaitGroup
@@ -280,6 +280,9 @@ func (s *muxServer) write() {
 		case it := <-s.out:
 			s.send(it.call, it.m)
 			s.queued.Add(-1)
+			if it.written != nil {
+				close(it.written)
+			}
 		case <-s.pending:
 			for _, m := range s.takeOwn() {
 				s.send(nil, m)

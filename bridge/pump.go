@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/mcp-bridge/mcp-bridge/budget"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -64,6 +65,11 @@ type PumpOptions struct {
 	// and how many the client has not taken. nil is fine.
 	Owing func(owed, untaken int)
 
+	// Budget is the memory for what is kept of the client's requests until they
+	// are answered; the Party of Pump's ctx is who holds it. A request for which
+	// there is none left is answered with an error (data.reason "busy"). nil: no limit.
+	Budget *budget.Budget
+
 	// Dropped is told of each message that reached nobody, and why. The
 	// reason never holds content. It may be called concurrently; nil is fine.
 	Dropped func(m jsonrpc.Message, reason string)
@@ -105,6 +111,10 @@ func Pump(ctx context.Context, client, server Conn, opts PumpOptions) error {
 	p := &pump{client: client, server: server, try: TrySender(server), opts: opts}
 	p.toServer.init(maxUnanswered)
 	p.toClient.init(maxUnanswered)
+	if opts.Budget != nil {
+		p.toServer.share = opts.Budget.Share(Party(ctx))
+		defer p.toServer.share.Free()
+	}
 	return p.run(ctx)
 }
 
@@ -322,7 +332,7 @@ func (p *pump) hears() {
 func (p *pump) admit(ctx context.Context, m jsonrpc.Message) (jsonrpc.Message, bool) {
 	switch m.Kind() {
 	case jsonrpc.Request:
-		c := newCall(m)
+		c := p.newCall(m)
 		switch err := p.toServer.open(c); err {
 		case nil:
 		case errShut:
@@ -330,6 +340,9 @@ func (p *pump) admit(ctx context.Context, m jsonrpc.Message) (jsonrpc.Message, b
 			return m, false
 		case errTooMany:
 			p.answer(ctx, c.id, jsonrpc.CodeInternalError, err.Error(), nil)
+			return m, false
+		case errTooMuch:
+			p.answer(ctx, c.id, jsonrpc.CodeInternalError, err.Error(), busyData)
 			return m, false
 		default: // J3
 			p.answer(ctx, c.id, jsonrpc.CodeInvalidRequest, err.Error(), nil)
@@ -358,6 +371,16 @@ func (p *pump) admit(ctx context.Context, m jsonrpc.Message) (jsonrpc.Message, b
 		}
 	}
 	return m, true
+}
+
+// newCall is newCall for a client's request, all of which the server's side may keep.
+func (p *pump) newCall(m jsonrpc.Message) *call {
+	c := newCall(m)
+	if size := m.Size(); size > budget.Free && (c.method == "initialize" || Keeps(p.server)) {
+		c.size += size
+		c.lasts = c.method == "initialize" // who makes a lost session anew has to say it again
+	}
+	return c
 }
 
 // withToken returns a progress notification with the token as it was asked

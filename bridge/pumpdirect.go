@@ -18,7 +18,7 @@ func (p *pump) admitter() Taker {
 		if m.Kind() != jsonrpc.Request {
 			return false, true
 		}
-		c := newCall(m)
+		c := p.newCall(m)
 		if p.toServer.open(c) != nil { // admit says what is wrong
 			return false, true
 		}

@@ -359,6 +359,9 @@ func (t *translated) received() (m jsonrpc.Message, more bool, err error) {
 // Unwrap returns the server's Conn.
 func (t *translated) Unwrap() Conn { return t.server }
 
+// Keeps is what Keeps says.
+func (t *translated) Keeps() bool { return true }
+
 // Close implements Conn.
 func (t *translated) Close() error {
 	t.closing.Do(func() {

@@ -6,8 +6,8 @@ import (
 	"net/http"
 	"os"
 	"strconv"
-	"sync/atomic"
 
+	"github.com/mcp-bridge/mcp-bridge/budget"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -21,10 +21,9 @@ var (
 // before it is used; then any number of goroutines may use it. It must not be
 // copied.
 type Bodies struct {
-	Max   int // bytes in a body; more is answered 413
-	Total int // bytes of all bodies that have a Share; beyond, 503. Negative: no limit
-
-	taken atomic.Int64 // of Total
+	Max    int                        // bytes in a body; more is answered 413
+	Budget *budget.Budget             // for the bodies that have a Share; beyond, 503. nil: no limit
+	Party  func(*http.Request) string // who a request counts as in Budget; nil: all are one
 }
 
 // Refuse answers a request of which the body could not be read; err is
@@ -47,32 +46,36 @@ func (b *Bodies) Refuse(w http.ResponseWriter, r *http.Request, err error) {
 	WriteError(w, r, status, code, jsonrpc.ID{}, text)
 }
 
-// Share returns what one body takes of Total: nothing yet.
-func (b *Bodies) Share() *Share { return &Share{of: b} }
+// Share returns what the body of r holds of Budget: nothing yet. The caller owes
+// it a Free.
+func (b *Bodies) Share() *Share { return &Share{bodies: b} }
 
-// Taken returns how much of Total is taken.
-func (b *Bodies) Taken() int64 { return b.taken.Load() }
-
-// Share is what one body takes of the memory for all of them. It belongs to
-// one goroutine, which owes it a Free.
+// Share is what one body holds of the memory for all of them. It belongs to one
+// goroutine, which owes it a Free.
 type Share struct {
-	of    *Bodies
-	taken int64
-}
-
-func (s *Share) take(n int64) bool {
-	if s.of.Total < 0 {
-		return true
-	}
-	s.taken += n
-	return s.of.taken.Add(n) <= int64(s.of.Total)
+	bodies *Bodies
+	held   *budget.Share // nil: the body is so short that it does not count
 }
 
 // Free gives everything back. It may be called more than once, and on nil.
-func (s *Share) Free() {
-	if s != nil && s.taken > 0 {
-		s.of.taken.Add(-s.taken)
-		s.taken = 0
+func (s *Share) Free() { s.Move().Free() }
+
+// Counts reports whether the body holds something that counts.
+func (s *Share) Counts() bool { return s != nil && s.held != nil }
+
+// Move returns what the body holds, which the caller has to free from now on; nil:
+// nothing that counts. It may be called on nil.
+func (s *Share) Move() (held *budget.Share) {
+	if s != nil {
+		held, s.held = s.held, nil
+	}
+	return held
+}
+
+// Back takes back what Move has returned.
+func (s *Share) Back(held *budget.Share) {
+	if held != nil {
+		s.held = held
 	}
 }
 
@@ -80,53 +83,57 @@ func (s *Share) Free() {
 // ErrTooLarge, ErrTooMuch, or what the connection says. It waits
 // for the body as long as the connection does: see Deadlines.
 func (s *Share) Read(r *http.Request, max int) ([]byte, error) {
-	return s.readAll(r.Body, r.ContentLength, int64(max))
+	size := r.ContentLength
+	if size >= 0 && size <= int64(min(budget.Free, max)) {
+		body := make([]byte, size)
+		_, err := io.ReadFull(r.Body, body)
+		return body, err
+	}
+	party := ""
+	if s.bodies.Party != nil {
+		party = s.bodies.Party(r)
+	}
+	s.held = s.bodies.Budget.Share(party)
+	return s.readAll(r.Body, size, int64(max))
 }
 
 // readAll reads r, which is said to have size bytes (-1: unknown), but not
-// more than max, in one buffer of the right size where that is known.
+// more than max. A length is only a claim: memory is taken as the bytes arrive.
 func (s *Share) readAll(r io.Reader, size, max int64) ([]byte, error) {
-	const trusted = 1 << 20
-	if size >= 0 && size <= min(trusted, max) {
-		if !s.take(size) {
-			return nil, ErrTooMuch
-		}
-		body := make([]byte, size)
-		_, err := io.ReadFull(r, body)
-		return body, err
-	}
-	// A length is only a claim: memory is taken as the bytes arrive. One byte
-	// of room is left at the end, to see the end.
 	if size < 0 || size > max {
 		size = max
 	}
-	room := min(64<<10, size+1)
-	if !s.take(room) {
+	// One byte of room is left at the end, to see the end.
+	body, err := s.grow(nil, min(budget.Free, size+1))
+	for err == nil {
+		if len(body) == cap(body) {
+			if body, err = s.grow(body, min(4*int64(cap(body)), size+1)); err != nil {
+				return nil, err
+			}
+		}
+		var n int
+		n, err = r.Read(body[len(body):cap(body)])
+		body = body[:len(body)+n]
+		if int64(len(body)) > size {
+			return nil, ErrTooLarge
+		}
+	}
+	if err != io.EOF {
+		return nil, err
+	}
+	if cap(body)-len(body) > len(body)/4 {
+		return s.grow(body, int64(len(body)))
+	}
+	return body, nil
+}
+
+// grow returns body in so much room. For a moment there are both.
+func (s *Share) grow(body []byte, room int64) ([]byte, error) {
+	if !s.held.Take(int(room)) {
 		return nil, ErrTooMuch
 	}
-	body := make([]byte, 0, room)
-	for {
-		if len(body) == cap(body) {
-			room := min(4*int64(cap(body)), size+1)
-			if !s.take(room - int64(cap(body))) {
-				return nil, ErrTooMuch
-			}
-			grown := make([]byte, len(body), room)
-			copy(grown, body)
-			body = grown
-		}
-		n, err := r.Read(body[len(body):cap(body)])
-		body = body[:len(body)+n]
-		switch {
-		case int64(len(body)) > size:
-			return nil, ErrTooLarge
-		case err == io.EOF:
-			if cap(body)-len(body) > len(body)/4 {
-				body = append(make([]byte, 0, len(body)), body...)
-			}
-			return body, nil
-		case err != nil:
-			return nil, err
-		}
-	}
+	grown := make([]byte, len(body), room)
+	copy(grown, body)
+	s.held.Give(cap(body))
+	return grown, nil
 }

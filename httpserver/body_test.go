@@ -11,6 +11,7 @@ import (
 	"testing"
 	"testing/iotest"
 
+	"github.com/mcp-bridge/mcp-bridge/budget"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -27,23 +28,23 @@ func FuzzRead(f *testing.F) {
 		if size < 0 || size > 2<<20 || max < 0 || max > 8<<20 || claim < -1 || claim >= 0 && claim < int64(size) {
 			return // net/http never gives more than was claimed
 		}
-		b := &Bodies{Total: total}
+		b := &Bodies{Budget: budget.New(int64(total))}
 		sent := bytes.Repeat([]byte("0123456789abcdef-"), size/17+1)[:size]
 		var r io.Reader = bytes.NewReader(sent)
 		if claim > int64(size) {
 			r = io.MultiReader(r, iotest.ErrReader(io.ErrUnexpectedEOF))
 		}
 		s := b.Share()
-		got, err := s.readAll(r, claim, int64(max))
+		got, err := s.Read(&http.Request{Body: io.NopCloser(r), ContentLength: claim}, max)
 		switch {
 		case err == nil && !bytes.Equal(got, sent):
 			t.Errorf("%d bytes came of %d", len(got), size)
 		case err == nil && len(got) > max:
 			t.Errorf("%d bytes came, although no more than %d may", len(got), max)
-		case err == nil && total >= 0 && b.Taken() > int64(total):
-			t.Errorf("%d bytes are taken of %d", b.Taken(), total)
-		case err == nil && total >= 0 && cap(got) > int(b.Taken()):
-			t.Errorf("a body in %d bytes counts as %d", cap(got), b.Taken())
+		case err == nil && total >= 0 && b.Budget.Taken() > int64(total)*5/8:
+			t.Errorf("%d bytes are taken of %d", b.Budget.Taken(), total)
+		case err == nil && total >= 0 && cap(got)-budget.Free > int(b.Budget.Taken()):
+			t.Errorf("a body in %d bytes counts as %d", cap(got), b.Budget.Taken())
 		case err == ErrTooLarge && size <= max:
 			t.Errorf("%d bytes are too large for %d", size, max)
 		case err == ErrTooMuch && total < 0:
@@ -52,37 +53,74 @@ func FuzzRead(f *testing.F) {
 			t.Errorf("%d of %d bytes: %v", size, max, err)
 		}
 		s.Free()
-		if s.Free(); b.Taken() != 0 {
-			t.Errorf("%d bytes are taken by nobody", b.Taken())
+		if s.Free(); b.Budget.Taken() != 0 {
+			t.Errorf("%d bytes are taken by nobody", b.Budget.Taken())
 		}
 	})
 }
 
-// What is held counts, for as long as it is held, and no longer.
-func TestTotal(t *testing.T) {
-	b := &Bodies{Max: 1000, Total: 2000}
-	read := func(size int) (*Share, error) {
+// What is held counts for who has sent it, for as long as it is held, and no
+// longer. What is short, or small while others have taken the most, is let pass.
+func TestBudget(t *testing.T) {
+	const size = 100_000
+	b := &Bodies{Max: size, Budget: budget.New(8 * size), Party: func(r *http.Request) string { return r.RemoteAddr }}
+	read := func(party string, size int) (*Share, error) {
+		r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(strings.Repeat("x", size)))
+		r.RemoteAddr = party
 		s := b.Share()
-		_, err := s.Read(httptest.NewRequest(http.MethodPost, "/", strings.NewReader(strings.Repeat("x", size))), b.Max)
+		_, err := s.Read(r, b.Max)
 		return s, err
 	}
-	one, err1 := read(1000)
-	two, err2 := read(1000)
-	three, err3 := read(1)
-	if err1 != nil || err2 != nil || err3 != ErrTooMuch {
-		t.Errorf("%v, %v, and one byte too many: %v", err1, err2, err3)
+	var held []*Share
+	for {
+		s, err := read("a", size)
+		if err != nil {
+			s.Free()
+			break
+		}
+		held = append(held, s)
 	}
-	three.Free()
-	one.Free()
-	four, err := read(1000)
+	if n := len(held); n < 3 || n > 4 {
+		t.Errorf("alone a party may have %d of 8", n)
+	}
+	other, err := read("b", size)
+	if err != nil {
+		t.Errorf("another party: %v", err)
+	}
+	short, err := read("a", 1000)
+	if err != nil {
+		t.Errorf("a short body of who has much: %v", err)
+	}
+	for _, s := range held {
+		s.Free()
+	}
+	again, err := read("a", size)
 	if err != nil {
 		t.Errorf("when there is room again: %v", err)
 	}
-	two.Free()
-	four.Free()
-	(*Share)(nil).Free()
-	if _, err := read(1001); err != ErrTooLarge {
-		t.Errorf("a body of 1001 bytes: %v", err)
+	for _, s := range append(held, other, short, again, nil) {
+		s.Free()
+	}
+	large, err := read("a", size+1)
+	if err != ErrTooLarge {
+		t.Errorf("a body that is too large: %v", err)
+	}
+	large.Free()
+	if n := b.Budget.Taken(); n != 0 {
+		t.Errorf("%d bytes are still counted", n)
+	}
+}
+
+// What is promised takes nothing: only what has come does.
+func TestPromises(t *testing.T) {
+	b := &Bodies{Max: 1 << 20, Budget: budget.New(1 << 20)}
+	for _, sent := range []int{0, 1, 15 << 10} {
+		s := b.Share()
+		body := io.MultiReader(strings.NewReader(strings.Repeat("x", sent)), iotest.ErrReader(os.ErrDeadlineExceeded))
+		_, err := s.Read(&http.Request{Body: io.NopCloser(body), ContentLength: 1 << 20}, b.Max)
+		if n := b.Budget.Taken(); n != 0 || err != os.ErrDeadlineExceeded {
+			t.Errorf("after %d of a megabyte %d bytes are counted: %v", sent, n, err)
+		}
 	}
 }
 

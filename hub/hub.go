@@ -4,6 +4,7 @@
 package hub
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/mcp-bridge/mcp-bridge/budget"
 	"github.com/mcp-bridge/mcp-bridge/httpguard"
 	"github.com/mcp-bridge/mcp-bridge/httpserver"
 	"github.com/mcp-bridge/mcp-bridge/stdio"
@@ -63,8 +65,9 @@ func (o *Options) publicPrefix(r *http.Request) string {
 // Hub is an http.Handler for all servers. Its methods may be called concurrently.
 type Hub struct {
 	opts    Options
-	bounded http.Handler // serve, with the Deadlines
-	all     *places      // of processes
+	bounded http.Handler   // serve, with the Deadlines
+	all     *places        // of processes
+	memory  *budget.Budget // for what clients of all servers make us hold
 
 	apply   sync.Mutex          // one Apply at a time
 	going   sync.WaitGroup      // servers that are being closed
@@ -83,16 +86,25 @@ func New(o Options) *Hub {
 	if o.Logger == nil {
 		o.Logger = hclog.NewNullLogger()
 	}
-	h := &Hub{opts: o, servers: make(map[string]*server), leaving: make(map[*server]bool), closed: make(chan struct{})}
+	h := &Hub{opts: o, servers: make(map[string]*server), leaving: make(map[*server]bool), closed: make(chan struct{}), memory: budget.ForMessages(DefaultMaxMessageSize)}
 	h.bounded = o.Deadlines.Handler(http.HandlerFunc(h.serve))
 	h.all = newPlaces(0, 10*DefaultQueue, DefaultQueueTimeout, "--max-children-total")
-	h.refuser = stdio.NewServer(refusal(o), stdio.ServerOptions{Party: h.opts.party, Logger: o.Logger})
+	h.refuser = stdio.NewServer(refusal(o), stdio.ServerOptions{
+		MaxMessageSize: refusedSize, MaxSessions: refusedSessions, Budget: h.memory, Party: h.opts.party, Logger: o.Logger,
+	})
 	return h
 }
 
 // SetMaxChildren bounds the processes of all servers together, from now on.
 // 0 is no bound, as at the beginning.
 func (h *Hub) SetMaxChildren(n int) { h.all.Resize(n) }
+
+// What clients may send, and how many there may be at a time, that are only to be
+// told why they cannot be served in lines.
+const (
+	refusedSize     = 64 << 10
+	refusedSessions = 100
+)
 
 var errClosed = errors.New("the hub is closed")
 
@@ -123,6 +135,7 @@ func (h *Hub) Apply(specs []Spec) error {
 	h.mu.Lock()
 	h.servers, h.order, h.texts = next, order, texts
 	h.mu.Unlock()
+	h.memory.Resize(enough(specs))
 	for name, s := range old {
 		if next[name] != s {
 			s.log.Info("the server is not configured so any more: calls in progress may finish", "sessions", s.sessions())
@@ -146,6 +159,16 @@ func (h *Hub) remove(s *server) {
 	})
 }
 
+// enough returns how much memory all servers need together: as much as the one
+// with the largest messages.
+func enough(specs []Spec) int64 {
+	most := 0
+	for _, spec := range specs {
+		most = max(most, cmp.Or(spec.MaxMessageSize, DefaultMaxMessageSize))
+	}
+	return budget.Enough(most)
+}
+
 // plan returns the servers as specs want them, and those among them, made
 // anew, that have to be closed if nothing comes of it.
 func (h *Hub) plan(old map[string]*server, specs []Spec) (next map[string]*server, order []string, made []*server, err error) {
@@ -156,7 +179,7 @@ func (h *Hub) plan(old map[string]*server, specs []Spec) (next map[string]*serve
 		}
 		s := old[spec.Name]
 		if s == nil || s.spec.Fingerprint != spec.Fingerprint {
-			if s, err = newServer(spec, h.base(spec.Name), &h.opts, h.all, h.closed); err != nil {
+			if s, err = newServer(spec, h.base(spec.Name), &h.opts, h.all, h.memory, h.closed); err != nil {
 				return nil, nil, made, fmt.Errorf("server %q: %w", spec.Name, err)
 			}
 			made = append(made, s)

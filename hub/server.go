@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/budget"
 	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/legacysse"
 	"github.com/mcp-bridge/mcp-bridge/stdio"
@@ -21,10 +22,11 @@ import (
 
 // Defaults of Spec.
 const (
-	DefaultMaxSessions  = 1000
-	DefaultMaxRequests  = 32 // MaxChildren with a process for each request
-	DefaultQueue        = 100
-	DefaultQueueTimeout = 10 * time.Second
+	DefaultMaxMessageSize = 64 << 20
+	DefaultMaxSessions    = 1000
+	DefaultMaxRequests    = 32 // MaxChildren with a process for each request
+	DefaultQueue          = 100
+	DefaultQueueTimeout   = 10 * time.Second
 )
 
 // Spec is one server and how it is exposed. The zero value of everything but
@@ -117,8 +119,9 @@ type server struct {
 }
 
 // newServer makes a server. base is the path in front of its endpoints, all
-// bounds the processes of all servers, and shutdown is closed when the hub is.
-func newServer(spec Spec, base string, o *Options, all *places, shutdown <-chan struct{}) (*server, error) {
+// bounds the processes of all servers, memory what their clients make us hold, and
+// shutdown is closed when the hub is.
+func newServer(spec Spec, base string, o *Options, all *places, memory *budget.Budget, shutdown <-chan struct{}) (*server, error) {
 	spec = spec.withDefaults()
 	s := &server{spec: spec, log: o.Logger.With("server", spec.Name)}
 	var enter bridge.Admit
@@ -134,12 +137,12 @@ func newServer(spec Spec, base string, o *Options, all *places, shutdown <-chan 
 		enter = nil // sessions need no processes of their own
 	}
 	pump := spec.Pump
-	pump.GraceNow, pump.Shutdown = s.grace, shutdown
+	pump.GraceNow, pump.Shutdown, pump.Budget = s.grace, shutdown, memory
 	// Over Streamable HTTP and on a line, a session that the remote server has
 	// forgotten is renewed: the client notices nothing (LE5). Where the
 	// connection is the session, its end tells the client (C.6).
 	s.streams = streamhttp.NewHandler(up.Legacy(true, pump), streamhttp.HandlerOptions{
-		Guard: o.Guard, MaxMessageSize: spec.MaxMessageSize, MaxDepth: spec.MaxDepth, MaxSessions: spec.MaxSessions,
+		Guard: o.Guard, Budget: memory, MaxMessageSize: spec.MaxMessageSize, MaxDepth: spec.MaxDepth, MaxSessions: spec.MaxSessions,
 		SessionTimeout: spec.SessionTimeout, Stateless: spec.Isolation == upstream.PerRequest, Admit: enter, Logger: s.log,
 		Eras: spec.Clients, Modern: up.Exchange(pump), ToolSchema: up.ToolSchema,
 	})
@@ -147,14 +150,14 @@ func newServer(spec Spec, base string, o *Options, all *places, shutdown <-chan 
 	// the connection.
 	once := bridge.AwaitFirst(up.Handler(false, pump), firstMessage)
 	s.events = legacysse.NewHandler(bridge.AwaitFirst(up.LegacyOnly(pump), firstMessage), legacysse.HandlerOptions{
-		Guard: o.Guard, MaxMessageSize: spec.MaxMessageSize, MaxDepth: spec.MaxDepth, MaxSessions: spec.MaxSessions, Admit: enter, Logger: s.log,
+		Guard: o.Guard, Budget: memory, MaxMessageSize: spec.MaxMessageSize, MaxDepth: spec.MaxDepth, MaxSessions: spec.MaxSessions, Admit: enter, Logger: s.log,
 		MessageURL: func(r *http.Request) string { return o.publicPrefix(r) + base + "/message" },
 	})
 	s.sockets = ws.NewHandler(once, ws.HandlerOptions{
-		Guard: o.Guard, MaxMessageSize: spec.MaxMessageSize, MaxDepth: spec.MaxDepth, MaxSessions: spec.MaxSessions, Admit: enter, Logger: s.log,
+		Guard: o.Guard, Budget: memory, MaxMessageSize: spec.MaxMessageSize, MaxDepth: spec.MaxDepth, MaxSessions: spec.MaxSessions, Admit: enter, Logger: s.log,
 	})
 	s.lines = stdio.NewServer(up.Handler(true, pump), stdio.ServerOptions{
-		MaxMessageSize: spec.MaxMessageSize, MaxDepth: spec.MaxDepth, MaxSessions: spec.MaxSessions, Admit: enter, Party: o.party, Logger: s.log,
+		Budget: memory, MaxMessageSize: spec.MaxMessageSize, MaxDepth: spec.MaxDepth, MaxSessions: spec.MaxSessions, Admit: enter, Party: o.party, Logger: s.log,
 	})
 	return s, nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/budget"
 	"github.com/mcp-bridge/mcp-bridge/httpguard"
 	"github.com/mcp-bridge/mcp-bridge/httpserver"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
@@ -31,7 +32,6 @@ type HandlerOptions struct {
 	MaxMessageSize int // bytes in a body; more is answered 413. 0: 64 MiB
 	MaxDepth       int // levels of objects and arrays in a message (J14). 0: jsonrpc.DefaultMaxDepth; negative: any number
 	MaxSessions    int // more are answered 503 with Retry-After, as are twice as many servers that run or are being stopped. 0: 1000
-	MaxBodies      int // bytes of all bodies that are being read or wait for their server; beyond, 503. Negative: no limit. 0: 4 x MaxMessageSize
 	MaxBatch       int // messages in a batch (LI9). 0: 50
 
 	KeepAlive  time.Duration // between comments on a silent stream (LI26). 0: 15 s; negative: none
@@ -46,17 +46,24 @@ type HandlerOptions struct {
 	// (bridge.TakePlace). nil: there is one.
 	Admit bridge.Admit
 
+	// Budget is the memory for what clients make the Handler hold: bodies beyond
+	// 16 KiB that are being read or wait for their server (beyond, 503). It may
+	// be shared with others. nil: one of its own, for messages of MaxMessageSize.
+	Budget *budget.Budget
+
 	Logger hclog.Logger // nil: silence
 }
 
 func (o HandlerOptions) withDefaults() HandlerOptions {
 	o.MaxMessageSize = cmp.Or(o.MaxMessageSize, 64<<20)
 	o.MaxDepth = cmp.Or(o.MaxDepth, jsonrpc.DefaultMaxDepth)
-	o.MaxBodies = cmp.Or(o.MaxBodies, 4*o.MaxMessageSize)
 	o.MaxSessions = cmp.Or(o.MaxSessions, 1000)
 	o.MaxBatch = cmp.Or(o.MaxBatch, 50)
 	o.KeepAlive = cmp.Or(o.KeepAlive, 15*time.Second)
 	o.StallAfter = cmp.Or(o.StallAfter, 30*time.Second)
+	if o.Budget == nil {
+		o.Budget = budget.ForMessages(o.MaxMessageSize)
+	}
 	if o.Logger == nil {
 		o.Logger = hclog.NewNullLogger()
 	}
@@ -89,7 +96,8 @@ type Handler struct {
 func NewHandler(server bridge.Handler, o HandlerOptions) *Handler {
 	o = o.withDefaults()
 	h := &Handler{server: server, opts: o, lobby: bridge.NewLobby(o.MaxSessions, o.Admit), sessions: make(map[string]*session)}
-	h.bodies.Max, h.bodies.Total = o.MaxMessageSize, o.MaxBodies
+	h.bodies.Max, h.bodies.Budget = o.MaxMessageSize, o.Budget
+	h.bodies.Party = h.opts.Guard.Party
 	return h
 }
 
@@ -161,6 +169,7 @@ func (h *Handler) serve(guest *bridge.Guest, s *session, standing context.Contex
 	defer context.AfterFunc(standing, func() { s.end(errNoStanding) })()
 	ctx := guest.Context()
 	err := h.server.ServeConn(bridge.WithPrincipal(ctx, s.owner), s)
+	s.passing.Free()
 	why := s.over()
 	if context.Cause(ctx) == bridge.ErrReclaimed {
 		h.opts.Logger.Info("session ended: it was idle, and another party has fewer", "session", s.tag(), "party", bridge.Party(ctx))

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/mcp-bridge/mcp-bridge/budget"
 	"github.com/mcp-bridge/mcp-bridge/httpserver"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
@@ -50,7 +51,7 @@ func (h *Handler) ServeMessage(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	if err := s.pass(r.Context(), messages, replies); err != nil {
+	if err := s.pass(r.Context(), messages, replies, share); err != nil {
 		refuse(w, r, http.StatusNotFound, jsonrpc.ID{}, noSuchSession)
 		return
 	}
@@ -175,14 +176,19 @@ func refusalOfModern(m jsonrpc.Message) (no jsonrpc.Message, modern bool) {
 
 // pass gives the server the messages, and the client what the bridge itself
 // has to say to them.
-func (s *session) pass(ctx context.Context, messages, replies []jsonrpc.Message) error {
+func (s *session) pass(ctx context.Context, messages, replies []jsonrpc.Message, share *httpserver.Share) error {
 	for _, m := range replies {
 		if err := s.Send(ctx, m); err != nil {
 			return err
 		}
 	}
-	for _, m := range messages {
-		if err := s.accept(ctx, m); err != nil {
+	for i, m := range messages {
+		var held *budget.Share
+		if i == len(messages)-1 { // until then all of the body is needed
+			held = share.Move()
+		}
+		if err := s.accept(ctx, m, held); err != nil {
+			held.Free()
 			return err
 		}
 	}

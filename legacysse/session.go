@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/budget"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -33,12 +34,14 @@ var (
 // No lock is held across I/O or a wait.
 type session struct {
 	id    string
-	owner string               // the principal that opened it; "" when nobody was authenticated (SS4)
-	in    chan jsonrpc.Message // unbuffered: an accepted message has reached Recv
-	wake  chan struct{}        // has a token when there is something to write
-	done  chan struct{}        // closed by end
+	owner string        // the principal that opened it; "" when nobody was authenticated (SS4)
+	in    chan incoming // unbuffered: an accepted message has reached Recv
+	wake  chan struct{} // has a token when there is something to write
+	done  chan struct{} // closed by end
 	onEnd func()
 	ctx   context.Context // of the bridge.Handler
+
+	passing *budget.Share // of the message that Recv has returned last, which is being passed on; the receiver's
 
 	written  chan struct{} // closed when the event stream has ended
 	revision bridge.Revision
@@ -56,7 +59,7 @@ func newSession(owner string) *session {
 	s := &session{
 		id:      rand.Text(), // 130 bits, base32
 		owner:   owner,
-		in:      make(chan jsonrpc.Message),
+		in:      make(chan incoming),
 		wake:    make(chan struct{}, 1),
 		done:    make(chan struct{}),
 		written: make(chan struct{}),
@@ -76,11 +79,14 @@ func (s *session) quiet() time.Duration { return time.Since(time.Unix(0, s.activ
 // Recv returns the client's next message. A client whose stream has ended
 // cannot be sent to any more (SS5), so that is no io.EOF.
 func (s *session) Recv(ctx context.Context) (jsonrpc.Message, error) {
+	s.passing.Free()
+	s.passing = nil
 	err := ctx.Err()
 	if err == nil && s.over() == nil {
 		select {
-		case m := <-s.in:
-			return m, nil
+		case it := <-s.in:
+			s.passing = it.share
+			return it.m, nil
 		case <-s.done:
 		case <-ctx.Done():
 			err = ctx.Err()
@@ -91,6 +97,12 @@ func (s *session) Recv(ctx context.Context) (jsonrpc.Message, error) {
 		err = why
 	}
 	return jsonrpc.Message{}, err
+}
+
+// incoming is a message for Recv, with what it holds of the budget; mostly nil.
+type incoming struct {
+	m     jsonrpc.Message
+	share *budget.Share
 }
 
 // Send queues one message for the client. It waits while the queue is full,
@@ -192,13 +204,14 @@ func (s *session) over() error {
 	return s.why
 }
 
-// accept hands a message to Recv. It waits while the server does not take
-// what came before.
-func (s *session) accept(ctx context.Context, m jsonrpc.Message) error {
+// accept hands a message to Recv, with what it holds of the budget. It waits while
+// the server does not take what came before. With an error, share is still the
+// caller's.
+func (s *session) accept(ctx context.Context, m jsonrpc.Message, share *budget.Share) error {
 	s.touch()
 	s.asked.Received(m)
 	select {
-	case s.in <- m:
+	case s.in <- incoming{m, share}:
 		return nil
 	case <-s.done:
 		return errSessionEnded

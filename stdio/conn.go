@@ -178,6 +178,9 @@ func (c *Conn) next(ctx context.Context) (jsonrpc.Message, error) {
 		if errors.Is(err, errInterrupted) {
 			continue
 		}
+		if err == errTooMuch {
+			c.endFor(err)
+		}
 		if err != nil {
 			if stopped := c.stopped(ctx); stopped != nil {
 				err = stopped // closing a file makes many errors
@@ -214,7 +217,7 @@ var byteOrderMark = []byte("\uFEFF")
 // or several, which are then in c.batch.
 func (c *Conn) message(ctx context.Context, ln line) (jsonrpc.Message, error) {
 	if ln.tooLong {
-		what := fmt.Sprintf("is longer than %d bytes, which is the limit (--max-message-size)", c.opts.MaxMessageSize)
+		what := c.tooLong()
 		return c.refused(ctx, ln.size, what, &jsonrpc.Error{
 			Code: jsonrpc.CodeInvalidRequest, Message: "the message " + what, ID: ln.id, Kind: ln.kind, Marked: true,
 		})
@@ -242,6 +245,7 @@ func (c *Conn) message(ctx context.Context, ln line) (jsonrpc.Message, error) {
 
 // received takes note of a valid message.
 func (c *Conn) received(m jsonrpc.Message) {
+	c.lines.max = c.opts.MaxMessageSize
 	if c.opts.Peer == Client {
 		c.questions.Received(m)
 	}

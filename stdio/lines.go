@@ -44,8 +44,9 @@ type source interface {
 // copied once however small the pieces are in which it arrives. A line longer
 // than max is not kept; only the id of its message is looked for.
 type lines struct {
-	src source
-	max int
+	src    source
+	max    int
+	intake *intake // nil: the peer may send lines of up to max, and take its time
 
 	buf     []byte // nil, the small buffer, or a chunk
 	small   []byte
@@ -73,25 +74,33 @@ type line struct {
 }
 
 // next returns the next line, or how the stream ended. What stands behind the last line feed is a line too.
+// The line before has been passed on.
 func (l *lines) next(ctx context.Context) (line, error) {
+	if len(l.long) == 0 { // else next was interrupted in the middle of one
+		l.intake.passed()
+	}
 	for {
 		if i := bytes.IndexByte(l.buf[l.scanned:l.w], '\n'); i >= 0 {
 			end := l.scanned + i
-			return l.take(end, end+1), nil
+			return l.take(end, end+1)
 		}
 		l.scanned = l.w
 		if l.err != nil {
 			if l.size(l.w) > 0 {
-				return l.take(l.w, l.w), nil
+				return l.take(l.w, l.w)
 			}
 			l.release()
 			return line{}, l.err
 		}
-		l.makeRoom()
+		if err := l.makeRoom(); err != nil {
+			return line{}, err
+		}
+		l.intake.await(l.size(l.w))
 		n, err := l.src.fill(ctx, l)
 		l.w += n
 		switch {
 		case errors.Is(err, errInterrupted):
+			l.intake.arrived() // nobody waits for it now
 			return line{}, err
 		case err != nil:
 			l.err = err
@@ -105,7 +114,8 @@ func (l *lines) size(end int) int {
 }
 
 // take returns the line that ends at end; the next one begins at next.
-func (l *lines) take(end, next int) line {
+func (l *lines) take(end, next int) (line, error) {
+	l.intake.arrived()
 	ln := line{size: l.size(end)}
 	if ln.size > l.max {
 		l.drop(end)
@@ -113,12 +123,17 @@ func (l *lines) take(end, next int) line {
 		ln.id, ln.kind = l.over.Result()
 		l.over, l.dropped = nil, 0
 	} else if len(l.long) > 0 {
+		beyond := len(l.long) * chunkSize
+		if !l.intake.take(ln.size) {
+			return line{}, errTooMuch
+		}
 		ln.text, ln.owned = l.join(end), true
+		l.intake.give(beyond)
 	} else {
 		ln.text = l.buf[l.r:end]
 	}
 	l.r, l.scanned = next, next
-	return ln
+	return ln, nil
 }
 
 // join returns a long line in one piece. (bytes.Join does not clear the memory
@@ -158,10 +173,11 @@ func (l *lines) drop(end int) {
 	l.forgetLong()
 	l.over.Write(l.buf[l.r:end])
 	l.r = end
+	l.intake.passed()
 }
 
 // makeRoom sees to it that the buffer, if there is one, has space behind w.
-func (l *lines) makeRoom() {
+func (l *lines) makeRoom() error {
 	if l.size(l.w) > l.max {
 		l.drop(l.w)
 	}
@@ -169,7 +185,7 @@ func (l *lines) makeRoom() {
 	case kept == 0:
 		l.r, l.w = 0, 0
 	case l.w < len(l.buf):
-		return
+		return nil
 	case kept <= len(l.buf)/2:
 		copy(l.buf, l.buf[l.r:l.w])
 		l.r, l.w = 0, kept
@@ -177,6 +193,8 @@ func (l *lines) makeRoom() {
 		chunk := getChunk()
 		copy(chunk, l.buf[l.r:l.w])
 		l.buf, l.r, l.w = chunk, 0, kept
+	case !l.intake.take(chunkSize):
+		return errTooMuch
 	default:
 		if len(l.long) == 0 {
 			l.from = l.r
@@ -185,6 +203,7 @@ func (l *lines) makeRoom() {
 		l.buf, l.r, l.w = getChunk(), 0, 0
 	}
 	l.scanned = l.w
+	return nil
 }
 
 // space returns where the next bytes go: a small buffer, as long as nothing

@@ -1,6 +1,7 @@
 package stdio
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,12 +12,16 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/budget"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
 // firstWait is how long a client that has connected may take to say
 // something. Until then it has no server.
 const firstWait = 30 * time.Second
+
+// bodyTimeout is ServerOptions.BodyTimeout by default.
+const bodyTimeout = 30 * time.Second
 
 // ServerOptions tune a SocketServer. The zero value works.
 type ServerOptions struct {
@@ -25,11 +30,21 @@ type ServerOptions struct {
 	MaxSessions    int          // connections at once; more are refused. 0: 1000
 	Logger         hclog.Logger // nil: silence
 
+	BodyTimeout time.Duration // to send each 64 KiB of a line in, or what there is of it; then the connection ends. 0: 30 s; negative: no limit
+
+	// Budget is the memory for lines that are being received, or wait for their
+	// server to take them; the first 64 KiB of each do not count. The connection
+	// ends on whose line there is none left. It may be shared with others. nil: one of
+	// its own, for messages of MaxMessageSize.
+	//
+	// Until a client has sent one valid message, its lines may have 1 MiB at most.
+	Budget *budget.Budget
+
 	// Admit is asked for a place when a bridge.Handler wants one for a client
 	// (bridge.TakePlace). nil: there is one.
 	Admit bridge.Admit
 
-	// Party returns who a client counts as when places are shared out. nil: all
+	// Party returns who a client counts as when places and memory are shared out. nil: all
 	// are one party.
 	Party func(net.Conn) string
 }
@@ -57,6 +72,13 @@ type SocketServer struct {
 func NewServer(server bridge.Handler, opts ServerOptions) *SocketServer {
 	if opts.MaxSessions <= 0 {
 		opts.MaxSessions = 1000
+	}
+	opts.BodyTimeout = cmp.Or(opts.BodyTimeout, bodyTimeout)
+	if opts.Budget == nil {
+		opts.Budget = budget.ForMessages(cmp.Or(opts.MaxMessageSize, DefaultMaxMessageSize))
+	}
+	if opts.Party == nil {
+		opts.Party = func(net.Conn) string { return "" }
 	}
 	if opts.Logger == nil {
 		opts.Logger = hclog.NewNullLogger()
@@ -150,11 +172,11 @@ func (s *SocketServer) take(nc net.Conn) {
 	s.entering++
 	s.wg.Go(func() {
 		conn := newSocketConn(nc, Options{Peer: Client, MaxMessageSize: s.opts.MaxMessageSize, MaxDepth: s.opts.MaxDepth, OnNoise: s.noise})
+		party := s.opts.Party(nc)
+		conn.bound(s.opts.Budget.Share(party), s.opts.BodyTimeout)
+		defer conn.unbind()
 		defer conn.Close()
-		ctx := s.ctx
-		if s.opts.Party != nil {
-			ctx = bridge.WithParty(ctx, s.opts.Party(nc))
-		}
+		ctx := bridge.WithParty(s.ctx, party)
 		guest, err := s.lobby.EnterSilent(ctx)
 		if err != nil {
 			s.turnAway(conn)

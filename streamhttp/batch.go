@@ -33,11 +33,11 @@ func (h *Handler) serveBatch(w http.ResponseWriter, r *http.Request, body []byte
 	case len(requests) > 0:
 		h.serveRequests(&post{w: w, r: r, s: s, share: share, batch: ids(requests)}, messages, requests, failed)
 	case len(failed) > 0:
-		if h.passAll(w, r, s, messages) {
+		if h.passAll(w, r, s, messages, share) {
 			refuseElements(w, failed)
 		}
 	default:
-		h.serveOneWay(w, r, s, messages)
+		h.serveOneWay(w, r, s, messages, share)
 	}
 }
 

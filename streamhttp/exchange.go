@@ -38,7 +38,6 @@ type exchange struct {
 
 	// What Recv has to give; one goroutine at a time calls it.
 	m         jsonrpc.Message
-	share     *httpserver.Share
 	withdrawn bool
 
 	mu    sync.Mutex // held while the reply is being written
@@ -54,9 +53,13 @@ type exchange struct {
 }
 
 func newExchange(h *Handler, w http.ResponseWriter, r *http.Request, m jsonrpc.Message, share *httpserver.Share) *exchange {
-	e := &exchange{h: h, r: r, id: m.ID(), method: m.Method(), m: m, share: share}
+	e := &exchange{h: h, r: r, id: m.ID(), method: m.Method(), m: m}
 	e.reply.ResponseWriter = w
-	e.ctx, e.cancel = context.WithCancelCause(bridge.WithPrincipal(context.WithoutCancel(r.Context()), principal(r)))
+	ctx := bridge.WithPrincipal(context.WithoutCancel(r.Context()), principal(r))
+	if share.Counts() {
+		ctx = bridge.WithPassed(ctx, share.Free)
+	}
+	e.ctx, e.cancel = context.WithCancelCause(ctx)
 	e.served = bridge.PartyContext{Context: e.ctx, Client: e}
 	return e
 }
@@ -182,7 +185,6 @@ func (e *exchange) Recv(ctx context.Context) (jsonrpc.Message, error) {
 			return jsonrpc.Message{}, err
 		}
 		e.m = jsonrpc.Message{} // its bytes are the server's now
-		e.share.Free()
 		return m, nil
 	}
 	changed, done := e.ctx.Done(), e.answered()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/budget"
 	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/httpguard"
 	"github.com/mcp-bridge/mcp-bridge/httpserver"
@@ -59,7 +60,6 @@ type HandlerOptions struct {
 	MaxMessageSize int           // bytes in a body; more is answered 413. 0: 64 MiB
 	MaxDepth       int           // levels of objects and arrays in a message (J14). 0: jsonrpc.DefaultMaxDepth; negative: any number
 	MaxSessions    int           // more are answered 503 with Retry-After, as are twice as many servers that run or are being stopped; with Stateless, POSTs at once. 0: 1000
-	MaxBodies      int           // bytes of all bodies that are being read or wait for their server; beyond, 503. Negative: no limit. 0: 4 x MaxMessageSize
 	MaxExchanges   int           // modern requests at once; more are answered 503 with Retry-After. 0: 10 x MaxSessions
 	MaxBatch       int           // messages in a batch (LI9). 0: 50
 	SessionTimeout time.Duration // idle sessions end after it (LI30), those with calls in progress not before an hour. 0: 30 min; negative: none ever ends so
@@ -81,13 +81,17 @@ type HandlerOptions struct {
 	ReplayEvents int           // and events. 0: 10,000
 	ReplayAge    time.Duration // and for how long. 0: 5 min
 
+	// Budget is the memory for what clients make the Handler hold: bodies beyond
+	// 16 KiB that are being read or wait for their server (beyond, 503). It may
+	// be shared with others. nil: one of its own, for messages of MaxMessageSize.
+	Budget *budget.Budget
+
 	Logger hclog.Logger // nil: silence
 }
 
 func (o HandlerOptions) withDefaults() HandlerOptions {
 	o.MaxMessageSize = cmp.Or(o.MaxMessageSize, 64<<20)
 	o.MaxDepth = cmp.Or(o.MaxDepth, jsonrpc.DefaultMaxDepth)
-	o.MaxBodies = cmp.Or(o.MaxBodies, 4*o.MaxMessageSize)
 	o.MaxSessions = cmp.Or(o.MaxSessions, 1000)
 	o.MaxExchanges = cmp.Or(o.MaxExchanges, 10*o.MaxSessions)
 	o.MaxBatch = cmp.Or(o.MaxBatch, 50)
@@ -102,6 +106,9 @@ func (o HandlerOptions) withDefaults() HandlerOptions {
 	o.ReplayAge = cmp.Or(o.ReplayAge, 5*time.Minute)
 	if o.Modern == nil {
 		o.Eras = era.OnlyLegacy
+	}
+	if o.Budget == nil {
+		o.Budget = budget.ForMessages(o.MaxMessageSize)
 	}
 	if o.Logger == nil {
 		o.Logger = hclog.NewNullLogger()
@@ -141,7 +148,8 @@ type Handler struct {
 func NewHandler(server bridge.Handler, opts HandlerOptions) *Handler {
 	opts = opts.withDefaults()
 	h := &Handler{server: server, opts: opts, lobby: bridge.NewLobby(opts.MaxSessions, opts.Admit), sessions: make(map[string]*session)}
-	h.bodies.Max, h.bodies.Total = opts.MaxMessageSize, opts.MaxBodies
+	h.bodies.Max, h.bodies.Budget = opts.MaxMessageSize, opts.Budget
+	h.bodies.Party = h.opts.Guard.Party
 	h.tidier.Go(h.tidy)
 	return h
 }

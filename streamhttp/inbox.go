@@ -5,23 +5,28 @@ import (
 	"sync"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/budget"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
 // inbox is where POSTs meet a session's Recv. It keeps nothing of theirs: a message
 // that was taken has reached Recv, and one that was not is still its POST's. What the
 // bridge itself has to say to the server is kept: no more than the server has asked.
+// What a message holds of the budget is given back when Recv is asked for the next:
+// then the server has it.
 type inbox struct {
 	waiter *bridge.Waiter
 
-	mu    sync.Mutex
-	queue []*handed // oldest first
-	err   error     // why nothing is taken any more
+	mu      sync.Mutex
+	queue   []*handed     // oldest first
+	passing *budget.Share // of the message that Recv has returned last; mostly nil
+	err     error         // why nothing is taken any more
 }
 
 // handed is a message that a POST holds out, or that was put there. The inbox's lock guards it.
 type handed struct {
 	m     jsonrpc.Message
+	share *budget.Share // what it holds of the budget; mostly nil
 	taken bool
 	done  chan struct{} // closed when it is taken; nil: nobody has asked for it
 }
@@ -32,10 +37,10 @@ func newInbox() *inbox {
 	return b
 }
 
-// hold holds a message out. The caller may have to do the work of the session's
-// receiver, so it must have no locks.
-func (b *inbox) hold(m jsonrpc.Message) *handed {
-	h := &handed{m: m}
+// hold holds a message out, with what it holds of the budget. The caller may have
+// to do the work of the session's receiver, so it must have no locks.
+func (b *inbox) hold(m jsonrpc.Message, share *budget.Share) *handed {
+	h := &handed{m: m, share: share}
 	b.mu.Lock()
 	b.queue = append(b.queue, h)
 	b.mu.Unlock()
@@ -66,26 +71,33 @@ func (b *inbox) taken(h *handed) <-chan struct{} {
 	return h.done
 }
 
-// takeBack holds h out no more. It is false when it was taken.
-func (b *inbox) takeBack(h *handed) bool {
+// takeBack holds h out no more, and returns its share. It is false when it was taken.
+func (b *inbox) takeBack(h *handed) (share *budget.Share, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !h.taken {
-		b.queue = slices.DeleteFunc(b.queue, func(o *handed) bool { return o == h })
+	if h.taken {
+		return nil, false
 	}
-	return !h.taken
+	b.queue = slices.DeleteFunc(b.queue, func(o *handed) bool { return o == h })
+	share, h.share = h.share, nil
+	return share, true
 }
 
 // poll takes the oldest message.
 func (b *inbox) poll() (m jsonrpc.Message, err error, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.passing != nil {
+		b.passing.Free()
+		b.passing = nil
+	}
 	if b.err != nil || len(b.queue) == 0 {
 		return m, b.err, b.err != nil
 	}
 	h := b.queue[0]
 	b.queue = slices.Delete(b.queue, 0, 1)
 	m, h.m, h.taken = h.m, m, true
+	b.passing, h.share = h.share, nil
 	if h.done != nil {
 		close(h.done)
 	}
@@ -96,6 +108,8 @@ func (b *inbox) poll() (m jsonrpc.Message, err error, ok bool) {
 func (b *inbox) end(err error) {
 	b.mu.Lock()
 	b.err = err
+	b.passing.Free()
+	b.passing = nil
 	b.mu.Unlock()
 	b.waiter.Signal()
 }

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/mcp-bridge/mcp-bridge/budget"
 	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/httpserver"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
@@ -73,7 +74,7 @@ func (h *Handler) servePOST(w http.ResponseWriter, r *http.Request) {
 		h.serveRequests(&post{w: w, r: r, s: s, share: share}, one, one, nil)
 		return
 	}
-	h.serveOneWay(w, r, s, []jsonrpc.Message{m})
+	h.serveOneWay(w, r, s, []jsonrpc.Message{m}, share)
 }
 
 // requestID returns the id that an error about m has to carry: only requests
@@ -94,8 +95,8 @@ func asError(err error) *jsonrpc.Error {
 
 // serveOneWay takes notifications and responses: accepted, and no more to
 // say (LI6).
-func (h *Handler) serveOneWay(w http.ResponseWriter, r *http.Request, s *session, messages []jsonrpc.Message) {
-	if h.passAll(w, r, s, messages) {
+func (h *Handler) serveOneWay(w http.ResponseWriter, r *http.Request, s *session, messages []jsonrpc.Message, share *httpserver.Share) {
+	if h.passAll(w, r, s, messages, share) {
 		w.WriteHeader(http.StatusAccepted)
 	}
 }
@@ -104,9 +105,13 @@ func (h *Handler) serveOneWay(w http.ResponseWriter, r *http.Request, s *session
 // 404 if the server has got none of them. If the session ends behind the first,
 // they are accepted: 404 would have the client send all of them again to a new
 // session (LI21), and what is left was for the one that has ended alone.
-func (h *Handler) passAll(w http.ResponseWriter, r *http.Request, s *session, messages []jsonrpc.Message) bool {
+func (h *Handler) passAll(w http.ResponseWriter, r *http.Request, s *session, messages []jsonrpc.Message, share *httpserver.Share) bool {
 	for i, m := range messages {
-		if err := pass(r.Context(), s, m); err == nil {
+		var held *budget.Share
+		if i == len(messages)-1 { // until then all of the body is needed
+			held = share.Move()
+		}
+		if err := pass(r.Context(), s, m, held); err == nil {
 			continue
 		}
 		if i > 0 {
@@ -124,8 +129,8 @@ const sameIDTwice = "a request with this id is already in progress"
 const sessionGone = "the session has ended; begin anew with an initialize request"
 
 // pass gives the server a message, and the session what it says about it.
-func pass(ctx context.Context, s *session, m jsonrpc.Message) error {
-	if err := s.accept(ctx, m); err != nil {
+func pass(ctx context.Context, s *session, m jsonrpc.Message, share *budget.Share) error {
+	if err := s.accept(ctx, m, share); err != nil {
 		return err
 	}
 	s.passed(m)
@@ -288,7 +293,7 @@ type outbox struct {
 	messages []jsonrpc.Message
 	held     *handed           // the first of them, held out to the server; nil: it is not
 	begun    bool              // the server has got a message
-	share    *httpserver.Share // is given back when the server has got all
+	share    *httpserver.Share // goes with the last of them
 }
 
 // pass passes on what the server takes at once, and returns what is closed when it
@@ -300,7 +305,11 @@ func (o *outbox) pass() <-chan struct{} {
 			if o.begun && o.s.unwelcome() {
 				return nil
 			}
-			o.held = o.s.in.hold(o.messages[0])
+			var share *budget.Share
+			if len(o.messages) == 1 { // until then all of the body is needed
+				share = o.share.Move()
+			}
+			o.held = o.s.in.hold(o.messages[0], share)
 		}
 		if taken := o.s.in.taken(o.held); taken != nil {
 			return taken
@@ -312,7 +321,12 @@ func (o *outbox) pass() <-chan struct{} {
 
 // takeBack holds nothing out any more, and returns what the server has not got.
 func (o *outbox) takeBack() []jsonrpc.Message {
-	if o.held != nil && !o.s.in.takeBack(o.held) {
+	if o.held == nil {
+		return o.messages
+	}
+	if share, ok := o.s.in.takeBack(o.held); ok {
+		o.share.Back(share)
+	} else {
 		o.delivered()
 	}
 	o.held = nil
@@ -357,9 +371,7 @@ func (o *outbox) delivered() {
 	o.begun, o.held = true, nil
 	o.s.passed(o.messages[0])
 	o.messages[0] = jsonrpc.Message{} // its bytes are the server's now
-	if o.messages = o.messages[1:]; len(o.messages) == 0 {
-		o.share.Free()
-	}
+	o.messages = o.messages[1:]
 }
 
 // writeJSON answers a POST with one response, or a batch with an array of

@@ -91,7 +91,7 @@ func TestServerHTTP2Silence(t *testing.T) {
 // What is refused on one stream leaves the others alone.
 func TestServerHTTP2Refusals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newHTTP2(t, streamhttp.HandlerOptions{MaxMessageSize: 3 << 20, MaxBodies: 4 << 20})
+		s := newHTTP2(t, streamhttp.HandlerOptions{MaxMessageSize: 3 << 20})
 		u, p := s.open(r25c)
 		get := u.get()
 		body, w := io.Pipe() // never ends

@@ -62,7 +62,7 @@ func TestInboxExactlyOnce(t *testing.T) {
 				if rnd.IntN(4) == 0 {
 					go cancel()
 				}
-				if s.accept(ctx, jsonrpc.NewNotification(fmt.Sprintf("%d/%d", client, n), nil)) == nil {
+				if s.accept(ctx, jsonrpc.NewNotification(fmt.Sprintf("%d/%d", client, n), nil), nil) == nil {
 					want[client] = append(want[client], n)
 				}
 				cancel()
@@ -85,16 +85,16 @@ func TestInboxEnd(t *testing.T) {
 		s := newTestSession()
 		m := jsonrpc.NewNotification("n", nil)
 		waiting := make(chan error, 1)
-		go func() { waiting <- s.accept(t.Context(), m) }()
+		go func() { waiting <- s.accept(t.Context(), m, nil) }()
 		synctest.Wait()
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		held := s.in.hold(m)
+		held := s.in.hold(m, nil)
 		s.end("the test wants it")
 		if err := <-waiting; err != errSessionEnded {
 			t.Errorf("what waited: %v", err)
 		}
-		if err := s.accept(t.Context(), m); err != errSessionEnded {
+		if err := s.accept(t.Context(), m, nil); err != errSessionEnded {
 			t.Errorf("what came later: %v", err)
 		}
 		for _, ctx := range []context.Context{ctx, t.Context()} {
@@ -102,7 +102,7 @@ func TestInboxEnd(t *testing.T) {
 				t.Errorf("Recv gives %s, %v", m.Bytes(), err)
 			}
 		}
-		if !s.in.takeBack(held) {
+		if _, ok := s.in.takeBack(held); !ok {
 			t.Error("a message that was held out is said to be taken")
 		}
 

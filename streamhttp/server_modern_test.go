@@ -14,6 +14,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/budget"
 	"github.com/mcp-bridge/mcp-bridge/httpguard"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/streamhttp"
@@ -622,20 +623,27 @@ func TestServerModernPrincipal(t *testing.T) {
 	})
 }
 
-// The budget for bodies is given back when the server has the request.
+// What a request's body holds of the budget is given back when it was passed on, and
+// nobody keeps it.
 func TestServerModernBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, u := newModern(t, streamhttp.HandlerOptions{MaxMessageSize: 3 << 20, MaxBodies: 4 << 20})
+		memory := budget.New(10 << 20)
+		s, u := newModern(t, streamhttp.HandlerOptions{MaxMessageSize: 3 << 20, Budget: memory})
 		params := `"name":"t","arguments":{"x":"` + big(2<<20) + `"}`
 		r := u.ask26("1", "tools/call", params)
 		p := s.server()
 		u.ask26("2", "tools/call", params).is(http.StatusServiceUnavailable)
 		p.gets()
-		q := u.ask26("3", "tools/call", params)
+		u.ask26("2", "tools/call", params).is(http.StatusServiceUnavailable)
 		p.answers(result("1"))
 		r.isJSON(result("1"))
+		q := u.ask26("3", "tools/call", params)
 		s.server().answers(result("3"))
 		q.isJSON(result("3"))
+		synctest.Wait()
+		if n := memory.Taken(); n != 0 {
+			t.Errorf("%d bytes are taken by nobody", n)
+		}
 		// Without the header it could be anybody's.
 		u.post(request26("4", "tools/call", params)).is(http.StatusRequestEntityTooLarge)
 		u.ask26("5", "tools/call", `"name":"t","arguments":{"x":"`+big(4<<20)+`"}`).is(http.StatusRequestEntityTooLarge)

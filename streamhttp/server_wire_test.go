@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/mcp-bridge/mcp-bridge/budget"
 	"github.com/mcp-bridge/mcp-bridge/streamhttp"
 )
 
@@ -575,13 +576,15 @@ func TestServerLargeBodyOutsideSession(t *testing.T) {
 	}
 }
 
-// The memory for bodies that are being read, or wait for their server, is bounded.
-func TestServerMaxBodies(t *testing.T) {
+// The memory for bodies that are being read, or wait for their server, is bounded,
+// and counts as bytes arrive, not as they are promised.
+func TestServerBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSite(t, streamhttp.HandlerOptions{MaxBodies: 10_000})
+		memory := budget.New(1_300_000)
+		s := newSite(t, streamhttp.HandlerOptions{Budget: memory})
 		u, p := s.open(r25c)
 		large := func(id string) string {
-			return `{"jsonrpc":"2.0","id":` + id + `,"method":"x","params":{"x":"` + big(6000) + `"}}`
+			return `{"jsonrpc":"2.0","id":` + id + `,"method":"x","params":{"x":"` + big(300_000) + `"}}`
 		}
 		one := u.post(large("1")) // waits for the server
 		two := u.post(large("2"))
@@ -589,11 +592,19 @@ func TestServerMaxBodies(t *testing.T) {
 		if two.header.Get("Retry-After") == "" {
 			t.Errorf("headers %v", two.header)
 		}
-		p.getsText(large("1")) // it counts no more, although it is not answered
-		two = u.post(large("2"))
-		two.cut() // nor what was given up
+		p.getsText(large("1"))
+		u.post(large("2")).isError(http.StatusServiceUnavailable, -32603, "") // it is being passed on
+		u.post(`{"jsonrpc":"2.0","method":"notifications/x"}`)
+		p.gets()
+		two = u.post(large("2")) // the first counts no more, although it is not answered
+		two.cut()                // nor what was given up
 		half := s.raw()
-		half.write(u.posting() + "Content-Length: 9000\r\n\r\n{")
+		half.write(u.posting() + "Content-Length: 900000\r\n\r\n{")
+		synctest.Wait()
+		if n := memory.Taken(); n != 0 {
+			t.Errorf("%d bytes count that were promised", n)
+		}
+		half.write(big(250_000))
 		synctest.Wait()
 		u.post(large("3")).isError(http.StatusServiceUnavailable, -32603, "")
 		half.Close()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/budget"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -281,10 +282,10 @@ func (s *session) begun() bool {
 	return s.answered
 }
 
-// accept hands a message to Recv. It waits while the server does not take
-// what came before.
-func (s *session) accept(ctx context.Context, m jsonrpc.Message) (err error) {
-	h := s.in.hold(m)
+// accept hands a message to Recv, with what it holds of the budget. It waits while
+// the server does not take what came before.
+func (s *session) accept(ctx context.Context, m jsonrpc.Message, share *budget.Share) (err error) {
+	h := s.in.hold(m, share)
 	taken := s.in.taken(h)
 	if taken == nil {
 		return nil
@@ -297,9 +298,11 @@ func (s *session) accept(ctx context.Context, m jsonrpc.Message) (err error) {
 	case <-ctx.Done():
 		err = ctx.Err()
 	}
-	if !s.in.takeBack(h) {
+	share, ok := s.in.takeBack(h)
+	if !ok {
 		return nil
 	}
+	share.Free()
 	return err
 }
 

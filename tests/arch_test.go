@@ -26,13 +26,14 @@ var imports = map[string][]string{
 	"admission":  {},
 	"jsonrpc":    {},
 	"era":        {"buildinfo", "jsonrpc"},
+	"budget":     {},
 	"buildinfo":  {},
 	"toolheader": {"jsonrpc"},
 	"sse":        {},
 	"outq":       {"golang.org/x/sys/unix"},
 	"httpguard":  {},
 	"httpclient": {"jsonrpc"},
-	"httpserver": {"jsonrpc", "outq"},
+	"httpserver": {"budget", "jsonrpc", "outq"},
 	"renew":      {"jsonrpc"},
 	"supervisor": {"github.com/creack/pty", "golang.org/x/sys/unix", "golang.org/x/sys/windows"},
 	"watch":      {"github.com/fsnotify/fsnotify"},
@@ -41,20 +42,20 @@ var imports = map[string][]string{
 		"github.com/coreos/go-systemd/v22/activation", "github.com/coreos/go-systemd/v22/daemon"},
 
 	// The middle never knows a transport.
-	"bridge":            {"admission", "era", "jsonrpc"},
+	"bridge":            {"admission", "budget", "era", "jsonrpc"},
 	"bridge/bridgetest": {"bridge", "jsonrpc"},
 	"toolfilter":        {"bridge", "jsonrpc"},
 
 	// Transports know the middle and the leaves, and not each other.
-	"stdio":      {"bridge", "jsonrpc", "outq", "supervisor", "github.com/hashicorp/go-hclog", "golang.org/x/sys/unix", "golang.org/x/sys/windows"},
-	"streamhttp": {"bridge", "buildinfo", "era", "toolheader", "jsonrpc", "sse", "httpguard", "httpserver", "httpclient", "renew", "github.com/hashicorp/go-hclog"},
-	"legacysse":  {"bridge", "jsonrpc", "sse", "httpguard", "httpserver", "httpclient", "renew", "github.com/hashicorp/go-hclog"},
-	"ws":         {"bridge", "jsonrpc", "outq", "httpguard", "httpclient", "renew", "github.com/hashicorp/go-hclog", "github.com/coder/websocket"},
+	"stdio":      {"bridge", "budget", "jsonrpc", "outq", "supervisor", "github.com/hashicorp/go-hclog", "golang.org/x/sys/unix", "golang.org/x/sys/windows"},
+	"streamhttp": {"bridge", "budget", "buildinfo", "era", "toolheader", "jsonrpc", "sse", "httpguard", "httpserver", "httpclient", "renew", "github.com/hashicorp/go-hclog"},
+	"legacysse":  {"bridge", "budget", "jsonrpc", "sse", "httpguard", "httpserver", "httpclient", "renew", "github.com/hashicorp/go-hclog"},
+	"ws":         {"bridge", "budget", "jsonrpc", "outq", "httpguard", "httpclient", "renew", "github.com/hashicorp/go-hclog", "github.com/coder/websocket"},
 
 	// What brings transports together: towards the server, and towards clients.
 	"remote":   {"bridge", "era", "jsonrpc", "httpclient", "streamhttp", "legacysse", "ws", "stdio", "renew", "github.com/hashicorp/go-hclog"},
 	"upstream": {"admission", "bridge", "buildinfo", "era", "httpclient", "jsonrpc", "remote", "stdio", "supervisor", "toolfilter", "github.com/hashicorp/go-hclog"},
-	"hub":      {"admission", "bridge", "era", "httpguard", "httpserver", "streamhttp", "legacysse", "ws", "stdio", "upstream", "github.com/hashicorp/go-hclog"},
+	"hub":      {"admission", "bridge", "budget", "era", "httpguard", "httpserver", "streamhttp", "legacysse", "ws", "stdio", "upstream", "github.com/hashicorp/go-hclog"},
 
 	"demo": {"bridge", "buildinfo", "era", "jsonrpc", "stdio"},
 	"cmd/mcp-bridge": {"bridge", "buildinfo", "config", "demo", "era", "httpclient", "httpguard", "httpserver", "hub", "jsonrpc", "listen", "remote", "stdio", "supervisor",

@@ -108,6 +108,12 @@ func (d *desk) trySend(m jsonrpc.Message) bool {
 	return true
 }
 
+// Keeps is what bridge.Keeps says.
+func (d *desk) Keeps() bool {
+	modern, known := d.s.era()
+	return !known || !modern
+}
+
 // seatFor returns the client's Conn to the unit for a request.
 func (d *desk) seatFor(ctx context.Context, m jsonrpc.Message) (*member, error) {
 	key, clientInfo, err := d.s.keyFor(ctx, m)

@@ -132,6 +132,9 @@ func (c *finding) OnSlow(f func()) {
 	bridge.OnSlow(conn, f)
 }
 
+// Keeps is what bridge.Keeps says.
+func (c *finding) Keeps() bool { return !c.isDecided() || bridge.Keeps(c.conn) }
+
 func (c *finding) current() bridge.Conn {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -323,7 +323,7 @@ func (s *Server) begin(ctx context.Context, key unitKey, clientInfo []byte) (*un
 		return nil, fmt.Errorf("%w: %d clients have a connection of their own", bridge.ErrBusy, maxAlone)
 	}
 	u.mux = bridge.NewMux(bridge.MuxOptions{
-		Dialer: u, Dropped: s.spec.Dropped, MaxCalls: s.maxCalls(), Crashed: s.crashes(key),
+		Dialer: u, Dropped: s.spec.Dropped, MaxCalls: s.maxCalls(), Keeps: key.legacy, Crashed: s.crashes(key),
 		Restarting: func(err error, wait time.Duration) {
 			if errors.Is(err, bridge.ErrBusy) {
 				s.log.Warn("no place for one more process", "error", err)

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+
+	"github.com/mcp-bridge/mcp-bridge/budget"
 )
 
 // begun is a client that has sent initialize, which the session has got.
@@ -56,7 +58,8 @@ const bigStart, bigEnd = `{"jsonrpc":"2.0","method":"big","params":{"s":"`, `"}}
 func TestManyUnfinished(t *testing.T) {
 	const total = 4 << 20
 	var log bytes.Buffer
-	s := newSite(t, HandlerOptions{MaxBodies: total, Logger: hclog.New(&hclog.LoggerOptions{Output: &log})})
+	memory := budget.New(total)
+	s := newSite(t, HandlerOptions{Budget: memory, Logger: hclog.New(&hclog.LoggerOptions{Output: &log})})
 	other, otherSession := s.begun(t)
 	flood := append(frame(opText, []byte(bigStart)), header(opContinuation, 40<<20, 0x80)...)
 	flood = append(flood, make([]byte, 4+40<<20)...)
@@ -78,7 +81,7 @@ func TestManyUnfinished(t *testing.T) {
 	other.write(frame(fin|opText, []byte(initializedText)))
 	wantText(t, recv(t, otherSession), initializedText)
 	s.h.Close()
-	if n := s.h.bodies.taken.Load(); n != 0 {
+	if n := memory.Taken(); n != 0 {
 		t.Errorf("%d bytes are still taken", n)
 	}
 	if n := strings.Count(log.String(), "too much is being received"); n == 0 || n > 10 {
@@ -86,30 +89,37 @@ func TestManyUnfinished(t *testing.T) {
 	}
 }
 
-// The memory is given back when the message has left the queue.
+// The memory is given back when the message has been passed on.
 func TestBudgetIsGivenBack(t *testing.T) {
-	s := newSite(t, HandlerOptions{MaxBodies: 4 << 20})
+	memory := budget.New(16 << 20)
+	s := newSite(t, HandlerOptions{Budget: memory})
 	fill := bytes.Repeat([]byte("x"), 3<<20)
 	holder, holding := s.begun(t)
 	holder.part(opText, []byte(bigStart))
 	holder.part(opContinuation, fill)
-	if n := s.h.bodies.taken.Load(); n != 3<<20 {
+	about3MiB := func(n int64) bool { return n > 3<<20-2*budget.Small && n < 3<<20+2*budget.Small }
+	if n := memory.Taken(); !about3MiB(n) {
 		t.Errorf("%d bytes are taken for 3 MiB", n)
 	}
 	second, _ := s.begun(t)
-	go second.conn.Write(append(frame(opText, []byte(bigStart)), frame(opContinuation, fill)...))
+	go second.conn.Write(append(append(frame(opText, []byte(bigStart)), frame(opContinuation, fill)...), frame(opContinuation, fill)...))
 	second.wantClose(1013)
 	second.conn.Close()
 	<-s.over
 
 	holder.write(frame(fin|opContinuation, []byte(bigEnd)))
 	<-holding.in.filled // nobody has taken it yet
-	if n := s.h.bodies.taken.Load(); n != 3<<20 {
+	if n := memory.Taken(); !about3MiB(n) {
 		t.Errorf("%d bytes are taken while 3 MiB wait", n)
 	}
 	signal(holding.in.filled)
 	wantText(t, recv(t, holding), bigStart+string(fill)+bigEnd)
-	if n := s.h.bodies.taken.Load(); n != 0 {
+	if n := memory.Taken(); !about3MiB(n) {
+		t.Errorf("%d bytes are taken while 3 MiB are being passed on", n)
+	}
+	holder.write(frame(fin|opText, []byte(initializedText)))
+	wantText(t, recv(t, holding), initializedText) // who asks for the next has passed it on
+	if n := memory.Taken(); n != 0 {
 		t.Errorf("%d bytes are taken after the message", n)
 	}
 	third, taking := s.begun(t)

@@ -12,6 +12,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/budget"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/outq"
 )
@@ -38,10 +39,11 @@ type endpoint struct {
 	noise      func(size int, reason string)
 
 	// Against a client that takes our memory.
-	budget   *budget       // for all its likes; nil: none
-	maxFirst int           // bytes in its messages until one was valid; 0: maxMessage
-	pace     time.Duration // for each chunkSize of a message to arrive in; 0 or negative: no limit
-	crowded  func()        // called when budget is used up
+	budget   *budget.Budget // for what is received; nil: no limit
+	party    string         // who the peer counts as in budget
+	maxFirst int            // bytes in its messages until one was valid; 0: maxMessage
+	pace     time.Duration  // for each chunkSize of a message to arrive in; 0 or negative: no limit
+	crowded  func()         // called when there is none left of budget
 
 	ended func() // called once, when nothing can be sent any more; may be nil
 }
@@ -79,7 +81,7 @@ type conn struct {
 
 	limit int              // bytes in a message now; the reader's, as the next two
 	text  io.LimitedReader // of the message that is being read
-	owed  int              // to budget, for what is being read
+	share *budget.Share    // of what is being read; nil: it is little
 	slow  *outq.Alarm      // is set while a message arrives
 
 	active atomic.Int64 // when the last message went, as wire.now
@@ -94,7 +96,6 @@ func newConn(socket *websocket.Conn, w *wire, e endpoint) *conn {
 		done: make(chan struct{}),
 	}
 	c.waiter = bridge.NewWaiter(c.poll)
-	c.in.budget = e.budget
 	socket.SetReadLimit(-1) // the library's own says nothing of use to who is beyond it
 	c.limit = e.maxMessage
 	if e.maxFirst > 0 {

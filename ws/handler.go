@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/budget"
 	"github.com/mcp-bridge/mcp-bridge/httpguard"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
@@ -29,15 +30,15 @@ type HandlerOptions struct {
 	// nothing comes for 2.2 times as long is gone. 0: 25 s; negative: never.
 	PingInterval time.Duration
 
-	// MaxBodies is how many bytes of messages may be on their way from all
-	// clients together: being received, or waiting for their server to take
-	// them. The first 64 KiB of each message do not count. Who exceeds it is
-	// closed with status 1013. 0: 4 x MaxMessageSize; negative: no limit.
+	// Budget is the memory for messages that are on their way from clients: being
+	// received, or waiting for their server to take them. The first 64 KiB of
+	// each message do not count. A client for whose message there is none left is
+	// closed with status 1013. It may be shared with others. nil: one of its
+	// own, for messages of MaxMessageSize.
 	//
-	// A message that is complete is copied once, and takes twice its size for
-	// that moment. Until a client has sent one valid message, its messages
-	// may have 1 MiB at most (1009), whatever MaxMessageSize is.
-	MaxBodies int
+	// Until a client has sent one valid message, its messages may have 1 MiB at
+	// most (1009), whatever MaxMessageSize is.
+	Budget *budget.Budget
 
 	BodyTimeout time.Duration // to send each 64 KiB of a message in, or what there is of it; then status 1008. 0: 30 s; negative: no limit
 
@@ -59,11 +60,13 @@ func (o HandlerOptions) withDefaults() HandlerOptions {
 	o.MaxMessageSize = cmp.Or(o.MaxMessageSize, DefaultMaxMessageSize)
 	o.MaxSessions = cmp.Or(o.MaxSessions, 1000)
 	o.MaxDepth = cmp.Or(o.MaxDepth, jsonrpc.DefaultMaxDepth)
-	o.MaxBodies = cmp.Or(o.MaxBodies, 4*o.MaxMessageSize)
 	o.BodyTimeout = cmp.Or(o.BodyTimeout, 30*time.Second)
 	o.MaxBatch = cmp.Or(o.MaxBatch, defaultMaxBatch)
 	o.PingInterval = cmp.Or(o.PingInterval, DefaultPingInterval)
 	o.StallAfter = cmp.Or(o.StallAfter, DefaultStallAfter)
+	if o.Budget == nil {
+		o.Budget = budget.ForMessages(o.MaxMessageSize)
+	}
 	if o.Logger == nil {
 		o.Logger = hclog.NewNullLogger()
 	}
@@ -80,7 +83,6 @@ type Handler struct {
 
 	lobby   *bridge.Lobby
 	refused httpguard.Warnings
-	bodies  budget
 	crowded httpguard.Warnings
 }
 
@@ -92,9 +94,7 @@ type Handler struct {
 // server's ServeConn closes a Conn that is still open like this.
 func NewHandler(server bridge.Handler, o HandlerOptions) *Handler {
 	o = o.withDefaults()
-	h := &Handler{server: server, opts: o, lobby: bridge.NewLobby(o.MaxSessions, o.Admit)}
-	h.bodies.total = int64(o.MaxBodies)
-	return h
+	return &Handler{server: server, opts: o, lobby: bridge.NewLobby(o.MaxSessions, o.Admit)}
 }
 
 // Close stops taking sessions, lets those there are finish what is in
@@ -148,13 +148,13 @@ func (h *Handler) logRefused(r *http.Request, reason string) {
 	h.opts.Logger.Log(level, "request refused", "reason", reason, "remote", h.opts.Guard.RemoteAddr(r))
 }
 
-// logCrowded says that a client was closed because of MaxBodies.
+// logCrowded says that a client was closed because of the Budget.
 func (h *Handler) logCrowded() {
 	level := hclog.Debug
 	if h.crowded.Due() {
 		level = hclog.Warn
 	}
-	h.opts.Logger.Log(level, "session closed: too much is being received", "limit", h.opts.MaxBodies)
+	h.opts.Logger.Log(level, "session closed: too much is being received", "limit", h.opts.Budget.Total())
 }
 
 // serve upgrades the connection and runs the bridge.Handler for it.
@@ -168,7 +168,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, guest *bridge.Gu
 		h.opts.Logger.Debug("no WebSocket", "reason", err)
 		return
 	}
-	s := newSession(h, guest, socket, up.wire, httpguard.Principal(r))
+	s := newSession(h, guest, socket, up.wire, httpguard.Principal(r), bridge.Party(guest.Context()))
 	h.opts.Logger.Debug("session opened", "remote", h.opts.Guard.RemoteAddr(r), "principal", s.owner)
 	defer context.AfterFunc(httpguard.Standing(r), func() {
 		s.close(websocket.StatusPolicyViolation, "there is no token any more for who has opened the session")

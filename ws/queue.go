@@ -4,6 +4,7 @@ import (
 	"errors"
 	"sync"
 
+	"github.com/mcp-bridge/mcp-bridge/budget"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -23,8 +24,8 @@ type queue struct {
 	size  int
 	shut  bool
 
-	budget *budget // may be nil
-	owed   int     // to budget, for what is in items
+	shares  []*budget.Share // of what is in items
+	passing []*budget.Share // of what was taken last, which its taker passes on
 }
 
 func newQueue() *queue {
@@ -37,11 +38,11 @@ var (
 )
 
 // put adds m, or returns errFull or errShut.
-func (q *queue) put(m jsonrpc.Message) error { return q.putOwing(m, 0) }
+func (q *queue) put(m jsonrpc.Message) error { return q.putHolding(m, nil) }
 
-// putOwing is put of a message for which owed bytes of the budget are taken.
-// They are given back when it leaves the queue.
-func (q *queue) putOwing(m jsonrpc.Message, owed int) error {
+// putHolding is put of a message that holds a share of a budget; nil: it does not.
+// That is given back when who has taken it comes for more, or the queue is dropped.
+func (q *queue) putHolding(m jsonrpc.Message, share *budget.Share) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	switch {
@@ -52,30 +53,37 @@ func (q *queue) putOwing(m jsonrpc.Message, owed int) error {
 	}
 	q.items = append(q.items, m)
 	q.size += perMessage + m.Size()
-	q.owed += owed
+	if share != nil {
+		q.shares = append(q.shares, share)
+	}
 	signal(q.filled)
 	return nil
 }
 
-// takeAll appends everything to into and returns it.
+// takeAll appends everything to into and returns it. What it has returned before
+// has been passed on.
 func (q *queue) takeAll(into []jsonrpc.Message) []jsonrpc.Message {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.passed()
 	if len(q.items) == 0 {
 		return into
 	}
 	into = append(into, q.items...)
 	clear(q.items)
 	q.items, q.size = q.items[:0], 0
-	q.settle()
+	q.shares, q.passing = q.passing, q.shares
 	signal(q.room)
 	return into
 }
 
-// settle gives back what is owed. It is called with mu held.
-func (q *queue) settle() {
-	q.budget.free(q.owed)
-	q.owed = 0
+// passed gives back what takeAll has handed out. It is called with mu held.
+func (q *queue) passed() {
+	for _, share := range q.passing {
+		share.Free()
+	}
+	clear(q.passing)
+	q.passing = q.passing[:0]
 }
 
 // drop forgets what is in the queue, from which nobody takes any more.
@@ -83,7 +91,9 @@ func (q *queue) drop() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.items, q.size = nil, 0
-	q.settle()
+	q.passed()
+	q.passing, q.shares = q.shares, nil
+	q.passed()
 }
 
 // close makes put fail. What is in the queue can still be taken.

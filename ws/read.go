@@ -10,13 +10,14 @@ import (
 
 	"github.com/coder/websocket"
 
+	"github.com/mcp-bridge/mcp-bridge/budget"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
 // read is the goroutine that reads what the peer sends, until it is gone, or
 // has sent what must not be.
 func (c *conn) read() {
-	defer func() { c.budget.free(c.owed) }()
+	defer func() { c.share.Free() }()
 	defer c.slow.Stop()
 	for {
 		kind, r, err := c.ws.Reader(context.Background())
@@ -39,9 +40,9 @@ func (c *conn) read() {
 }
 
 // readAll returns all of a message in memory of its exact size. Every byte is
-// copied once, however long the message is. What is beyond the first chunk is owed
-// to the budget: a small message passes even when that is used up. Of one that is
-// too long, no more is read than shows it.
+// copied once, however long the message is. What is beyond the first chunk counts
+// as it arrives, and so does the copy. Of one that is too long, no more is read
+// than shows it.
 func (c *conn) readAll(message io.Reader) ([]byte, error) {
 	c.hasten()
 	defer c.slow.Clear()
@@ -63,10 +64,9 @@ func (c *conn) readAll(message io.Reader) ([]byte, error) {
 		}
 	}()
 	for err == nil {
-		if !c.budget.take(chunkSize) {
+		if !c.hold(chunkSize) {
 			return nil, errTooMuch
 		}
-		c.owed += chunkSize
 		c.hasten()
 		chunk := getChunk()
 		n, err = fill(r, chunk)
@@ -78,7 +78,21 @@ func (c *conn) readAll(message io.Reader) ([]byte, error) {
 	if err != io.EOF {
 		return nil, err
 	}
-	return bytes.Join(all, nil), nil
+	beyond := (len(all) - 1) * chunkSize
+	if !c.hold(beyond + n) {
+		return nil, errTooMuch
+	}
+	text := bytes.Join(all, nil)
+	c.share.Give(beyond)
+	return text, nil
+}
+
+// hold takes n bytes for what is being read, if there are so many.
+func (c *conn) hold(n int) bool {
+	if c.share == nil && c.budget != nil {
+		c.share = c.budget.Share(c.party)
+	}
+	return c.share.Take(n)
 }
 
 // fill reads until p is full, which gives no error, or r ends: io.EOF.
@@ -114,17 +128,17 @@ func (c *conn) take(text []byte) bool {
 		}
 	}
 	for i, m := range messages {
-		owed := 0
-		if i == len(messages)-1 {
-			owed = c.owed
+		var share *budget.Share
+		if i == len(messages)-1 { // until then all of the text is needed
+			share, c.share = c.share, nil
 		}
-		if !c.deliver(m, owed) {
+		if !c.deliver(m, share) {
+			share.Free()
 			return false
 		}
-		c.owed -= owed
 	}
-	c.budget.free(c.owed) // by a text without a message
-	c.owed = 0
+	c.share.Free() // of a text without a message
+	c.share = nil
 	if len(messages) > 0 {
 		c.limit = c.maxMessage
 	}
@@ -141,7 +155,7 @@ func (c *conn) invalid(fault *jsonrpc.Error) bool {
 		return true
 	case !c.client && fault.Answers(), c.client && c.questions.Answered(fault):
 		text := fmt.Sprintf("the answer of %s was not valid JSON-RPC: %s", c.peer, fault.Message)
-		return c.deliver(jsonrpc.NewError(fault.ID, jsonrpc.CodeInternalError, text, nil), 0)
+		return c.deliver(jsonrpc.NewError(fault.ID, jsonrpc.CodeInternalError, text, nil), nil)
 	}
 	reply, due := fault.Reply()
 	switch {
@@ -156,10 +170,10 @@ func (c *conn) invalid(fault *jsonrpc.Error) bool {
 
 // deliver queues a message for Recv. It waits while the queue is full: the
 // WebSocket is then not read, and TCP slows the peer. With m, the queue takes
-// over what is owed to the budget.
-func (c *conn) deliver(m jsonrpc.Message, owed int) bool {
+// over its share.
+func (c *conn) deliver(m jsonrpc.Message, share *budget.Share) bool {
 	for {
-		if c.in.putOwing(m, owed) == nil {
+		if c.in.putHolding(m, share) == nil {
 			c.touch()
 			c.waiter.Arrived()
 			return true

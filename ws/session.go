@@ -22,7 +22,7 @@ type session struct {
 	ctx      context.Context // done when the client is gone or the Handler shuts down
 }
 
-func newSession(h *Handler, guest *bridge.Guest, socket *websocket.Conn, w *wire, owner string) *session {
+func newSession(h *Handler, guest *bridge.Guest, socket *websocket.Conn, w *wire, owner, party string) *session {
 	s := &session{handler: h, owner: owner, ctx: guest.Context()}
 	s.conn = newConn(socket, w, endpoint{
 		peer:       "the client",
@@ -36,7 +36,8 @@ func newSession(h *Handler, guest *bridge.Guest, socket *websocket.Conn, w *wire
 		noise: func(size int, reason string) {
 			h.opts.Logger.Debug("the client has sent what is no message", "bytes", size, "reason", reason)
 		},
-		budget:   &h.bodies,
+		budget:   h.opts.Budget,
+		party:    party,
 		maxFirst: maxFirst,
 		pace:     h.opts.BodyTimeout,
 		crowded:  h.logCrowded,
