@@ -49,11 +49,13 @@ func Exchange(ctx context.Context, client, server Conn, o PumpOptions) error {
 		x.latest = now.Add(min(o.RequestTimeout, maxWait) * maxRenewal)
 	}
 	err = x.submit(ctx, first)
+	kind := first.Kind()
 	if first.Size() > budget.Free {
-		passed(ctx, server)
+		passed(ctx, server, &first)
 	}
+	first = jsonrpc.Message{} // its bytes are the server's now
 	switch {
-	case first.Kind() != jsonrpc.Request:
+	case kind != jsonrpc.Request:
 		return err
 	case err == nil:
 		return x.run(ctx)

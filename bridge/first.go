@@ -53,6 +53,7 @@ type unread struct {
 func (u *unread) Recv(ctx context.Context) (jsonrpc.Message, error) {
 	if len(u.early) > 0 {
 		m := u.early[0]
+		u.early[0] = jsonrpc.Message{} // its bytes are not kept
 		u.early = u.early[1:]
 		return m, nil
 	}

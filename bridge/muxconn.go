@@ -84,7 +84,7 @@ func (c *muxConn) newCall(m jsonrpc.Message) *muxCall {
 	}
 	switch m.Method() {
 	case methodListen:
-		call.listen = &muxListen{asked: m}
+		call.listen = new(muxListen)
 	case methodDiscover:
 		call.opening = true
 	}
@@ -109,6 +109,14 @@ func (c *muxConn) request(ctx context.Context, m jsonrpc.Message) error {
 		return nil
 	}
 	call := c.newCall(m)
+	if call.listen != nil {
+		kept, refusal := era.KeptListen(m)
+		if refusal != nil {
+			c.push(nil, refusal.Response(id).WithRelated(id))
+			return nil
+		}
+		call.listen.asked = kept
+	}
 	no, err := c.open(call)
 	if no.Kind() != jsonrpc.Invalid {
 		c.push(call, no)

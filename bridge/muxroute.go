@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"bytes"
 	"math"
 	"strconv"
 	"strings"
@@ -16,7 +17,7 @@ const quietTime = 5 * time.Second
 
 // muxListen is what a Mux remembers of an open subscription.
 type muxListen struct {
-	asked    jsonrpc.Message // as its client has sent it
+	asked    jsonrpc.Message // what has to be said to open it again (era.KeptListen)
 	honoured []byte          // what the server has agreed to; nil: it has not answered yet
 	again    bool            // a server that had it has ended
 	tries    int             // how often it was sent again in a row, to a server that lives
@@ -251,7 +252,7 @@ func (s *muxServer) toListen(m jsonrpc.Message, id jsonrpc.ID) {
 		known = call.listen.honoured
 		call.listen.acked, call.listen.due = time.Now(), time.Time{}
 		if known == nil {
-			call.listen.honoured = m.Lookup("params", "notifications")
+			call.listen.honoured = bytes.Clone(m.Lookup("params", "notifications"))
 		}
 	}
 	x.mu.Unlock()

@@ -1,22 +1,38 @@
 package bridge
 
-import "context"
+import (
+	"context"
+
+	"github.com/mcp-bridge/mcp-bridge/era"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
 
 type passedKey struct{}
 
 // WithPassed returns ctx for the service of one request (Exchange) whose bytes
 // are counted as long as they are kept: passed is called, by the goroutine that
-// serves it, when the server has the request and nobody keeps it any more. If it is
-// not called they are kept until the request is answered.
-func WithPassed(ctx context.Context, passed func()) context.Context {
+// serves it, when the server has the request, with how many of them are kept until
+// it is answered. If it is not called all of them are.
+func WithPassed(ctx context.Context, passed func(kept int)) context.Context {
 	return context.WithValue(ctx, passedKey{}, passed)
 }
 
 // passed says that the request of ctx has been passed on to server.
-func passed(ctx context.Context, server Conn) {
-	if f, ok := ctx.Value(passedKey{}).(func()); ok && !Keeps(server) {
-		f()
+func passed(ctx context.Context, server Conn, m *jsonrpc.Message) {
+	if f, ok := ctx.Value(passedKey{}).(func(int)); ok {
+		f(kept(server, m))
 	}
+}
+
+// kept returns how many bytes of a request server's side keeps until it is answered.
+func kept(server Conn, m *jsonrpc.Message) int {
+	switch {
+	case m.Method() == methodListen:
+		return min(m.Size(), era.MaxListen)
+	case Keeps(server):
+		return m.Size()
+	}
+	return 0
 }
 
 // Keeps reports whether server keeps requests until they are answered, as one does

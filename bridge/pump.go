@@ -376,9 +376,11 @@ func (p *pump) admit(ctx context.Context, m jsonrpc.Message) (jsonrpc.Message, b
 // newCall is newCall for a client's request, all of which the server's side may keep.
 func (p *pump) newCall(m jsonrpc.Message) *call {
 	c := newCall(m)
-	if size := m.Size(); size > budget.Free && (c.method == "initialize" || Keeps(p.server)) {
-		c.size += size
-		c.lasts = c.method == "initialize" // who makes a lost session anew has to say it again
+	switch size := m.Size(); {
+	case c.method == "initialize": // who makes a lost session anew has to say it again
+		c.size, c.lasts = c.size+size, true
+	case c.method == methodListen, size > budget.Free:
+		c.size += kept(p.server, &m)
 	}
 	return c
 }

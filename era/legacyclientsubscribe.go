@@ -10,7 +10,7 @@ import (
 
 // maxURIBytes is how long the URIs of all subscriptions may be together: each
 // new listen names them all.
-const maxURIBytes = 1 << 20
+const maxURIBytes = MaxListen - 4<<10
 
 // waiter is a resources/subscribe of the client that is not answered.
 type waiter struct {

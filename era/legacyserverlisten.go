@@ -1,6 +1,7 @@
 package era
 
 import (
+	"bytes"
 	"slices"
 	"time"
 
@@ -147,7 +148,7 @@ func (f *LegacyServerFilter) reference(l *listening, raw []byte, out *Out) {
 	l.uris = append(l.uris, uri)
 	res := f.subs.resources[uri]
 	if res == nil {
-		res = &resource{uri: raw}
+		res = &resource{uri: bytes.Clone(raw)} // not all of the message
 		if f.subs.resources == nil {
 			f.subs.resources = make(map[string]*resource)
 		}

@@ -60,6 +60,13 @@ type Share struct {
 // Free gives everything back. It may be called more than once, and on nil.
 func (s *Share) Free() { s.Move().Free() }
 
+// Keep gives back all but n bytes of what the body holds.
+func (s *Share) Keep(n int) {
+	if s.Counts() {
+		s.held.Give(max(0, s.held.Held()-n))
+	}
+}
+
 // Counts reports whether the body holds something that counts.
 func (s *Share) Counts() bool { return s != nil && s.held != nil }
 

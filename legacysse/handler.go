@@ -169,7 +169,7 @@ func (h *Handler) serve(guest *bridge.Guest, s *session, standing context.Contex
 	defer context.AfterFunc(standing, func() { s.end(errNoStanding) })()
 	ctx := guest.Context()
 	err := h.server.ServeConn(bridge.WithPrincipal(ctx, s.owner), s)
-	s.passing.Free()
+	s.passing.Swap(nil).Free()
 	why := s.over()
 	if context.Cause(ctx) == bridge.ErrReclaimed {
 		h.opts.Logger.Info("session ended: it was idle, and another party has fewer", "session", s.tag(), "party", bridge.Party(ctx))

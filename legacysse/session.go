@@ -41,7 +41,7 @@ type session struct {
 	onEnd func()
 	ctx   context.Context // of the bridge.Handler
 
-	passing *budget.Share // of the message that Recv has returned last, which is being passed on; the receiver's
+	passing atomic.Pointer[budget.Share] // of the message that Recv has returned last, which is being passed on; nil: it is little
 
 	written  chan struct{} // closed when the event stream has ended
 	revision bridge.Revision
@@ -79,13 +79,14 @@ func (s *session) quiet() time.Duration { return time.Since(time.Unix(0, s.activ
 // Recv returns the client's next message. A client whose stream has ended
 // cannot be sent to any more (SS5), so that is no io.EOF.
 func (s *session) Recv(ctx context.Context) (jsonrpc.Message, error) {
-	s.passing.Free()
-	s.passing = nil
+	s.passing.Swap(nil).Free()
 	err := ctx.Err()
 	if err == nil && s.over() == nil {
 		select {
 		case it := <-s.in:
-			s.passing = it.share
+			if it.share != nil {
+				s.passing.Store(it.share)
+			}
 			return it.m, nil
 		case <-s.done:
 		case <-ctx.Done():

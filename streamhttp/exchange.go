@@ -57,7 +57,7 @@ func newExchange(h *Handler, w http.ResponseWriter, r *http.Request, m jsonrpc.M
 	e.reply.ResponseWriter = w
 	ctx := bridge.WithPrincipal(context.WithoutCancel(r.Context()), principal(r))
 	if share.Counts() {
-		ctx = bridge.WithPassed(ctx, share.Free)
+		ctx = bridge.WithPassed(ctx, share.Keep)
 	}
 	e.ctx, e.cancel = context.WithCancelCause(ctx)
 	e.served = bridge.PartyContext{Context: e.ctx, Client: e}

@@ -28,7 +28,8 @@ func (h *Handler) refuseModernMethod(w http.ResponseWriter, r *http.Request) boo
 
 // serveByEra answers a POST, if it is one of 2026-07-28 or is to be refused by
 // its era. The body decides; the version header is only checked against it (ED1 to ED5).
-func (h *Handler) serveByEra(w http.ResponseWriter, r *http.Request, m jsonrpc.Message, share *httpserver.Share) (served bool) {
+// What it serves it takes: nobody keeps the bytes of m then.
+func (h *Handler) serveByEra(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message, share *httpserver.Share) (served bool) {
 	if m.Kind() == jsonrpc.Response {
 		if h.servesModern() && (h.opts.Eras == era.OnlyModern || namesModern(r.Header)) {
 			refuseID(w, r, http.StatusBadRequest, jsonrpc.ID{}, "a response is no message that a client of "+era.NewestModern+" sends") // MI3
@@ -38,19 +39,19 @@ func (h *Handler) serveByEra(w http.ResponseWriter, r *http.Request, m jsonrpc.M
 	}
 	var q query
 	if namesModern(r.Header) || m.Meta() != nil {
-		q = readQuery(m)
+		q = readQuery(*m)
 	}
 	switch {
 	case m.Kind() == jsonrpc.Notification:
-		return h.takeNotification(w, r, m, &q)
+		return h.takeNotification(w, r, *m, &q)
 	case !q.claims():
-		no := h.refuseUnclaimed(r, m, &q)
+		no := h.refuseUnclaimed(r, *m, &q)
 		if no == nil {
 			return false
 		}
 		writeRefusal(w, m.ID(), no)
 	default:
-		if no := h.refuseQuery(r, m, &q); no != nil {
+		if no := h.refuseQuery(r, *m, &q); no != nil {
 			writeRefusal(w, m.ID(), no)
 			return true
 		}
@@ -128,12 +129,17 @@ func (h *Handler) refuseQuery(r *http.Request, m jsonrpc.Message, q *query) *era
 	if era.IsRemovedMethod(m.Method()) { // MI11
 		return era.NotFound(m.Method())
 	}
+	if m.Method() == "subscriptions/listen" && m.Size() > era.MaxListen {
+		if _, no := era.KeptListen(m); no != nil {
+			return no
+		}
+	}
 	return h.refuseHeaders(r.Header, m.Method(), q)
 }
 
 // serveModern lets a bridge.Handler serve one request.
-func (h *Handler) serveModern(w http.ResponseWriter, r *http.Request, m jsonrpc.Message, q *query, share *httpserver.Share) {
-	e := newExchange(h, w, r, m, share)
+func (h *Handler) serveModern(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message, q *query, share *httpserver.Share) {
+	e := newExchange(h, w, r, *m, share)
 	defer e.cancel(nil)
 	if err := h.exchanges.add(e, h.opts.MaxExchanges); err != nil {
 		h.logRefused(r, err.Error())
@@ -145,10 +151,11 @@ func (h *Handler) serveModern(w http.ResponseWriter, r *http.Request, m jsonrpc.
 		defer context.AfterFunc(standing, func() { e.cancel(errRevoked) })()
 	}
 	defer e.leave()
-	if no := h.refuseParams(e.ctx, r.Header, m, q); no != nil { // it may have to ask the server
+	if no := h.refuseParams(e.ctx, r.Header, *m, q); no != nil { // it may have to ask the server
 		e.refuse(no)
 		return
 	}
+	*m, *q = jsonrpc.Message{}, query{} // the bytes are e's now, and then the server's
 	if err := h.opts.Modern.ServeConn(&e.served, e); err != nil && e.ctx.Err() == nil {
 		h.logUnserved(err)
 	}

@@ -48,7 +48,7 @@ func (h *Handler) servePOST(w http.ResponseWriter, r *http.Request) {
 		httpserver.WriteError(w, r, http.StatusBadRequest, e.Code, e.ID, e.Message)
 		return
 	}
-	if h.serveByEra(w, r, m, share) {
+	if h.serveByEra(w, r, &m, share) {
 		return
 	}
 	opens := m.Kind() == jsonrpc.Request && m.Method() == "initialize"

@@ -288,6 +288,7 @@ func (s *Server) Exchange(o bridge.PumpOptions) bridge.Handler {
 		if err != nil {
 			return bridge.Serve(failing{err}, o).ServeConn(ctx, client)
 		}
+		m = jsonrpc.Message{} // its bytes are not kept
 		err = bridge.Exchange(ctx, client, conn, o)
 		return errors.Join(err, conn.Close())
 	})
