@@ -11,9 +11,12 @@ import (
 const MaxListen = 64 << 10
 
 // KeptListen returns what has to be kept of a subscriptions/listen as long as it is
-// open, to open it again: the request with its notifications and its _meta. It
-// refuses one of which that would be more than MaxListen.
+// open, to open it again: of one that is longer than MaxListen, its notifications
+// and its _meta only. It refuses one of which they would be longer, too.
 func KeptListen(m jsonrpc.Message) (kept jsonrpc.Message, _ *Refusal) {
+	if m.Size() <= MaxListen {
+		return m, nil
+	}
 	filter, meta := m.Lookup("params", "notifications"), m.Meta()
 	if len(filter)+len(meta) > MaxListen {
 		return kept, invalid("notifications and _meta of a subscriptions/listen must not have more than " + strconv.Itoa(MaxListen) + " bytes")
