@@ -247,10 +247,10 @@ func (g *Guest) Reclaim() bool {
 	return true
 }
 
-// inUse says what somebody who serves the Guest of ctx has in progress, and since
+// InUse says what somebody who serves the Guest of ctx has in progress, and since
 // when it is quiet if that is nothing, until stop is called. inProgress must not
-// wait. It reports whether there is a Guest.
-func inUse(ctx context.Context, inProgress func() (busy bool, since time.Time)) (stop func(), ok bool) {
+// wait. It reports whether there is a Guest. A session is in use if one says so.
+func InUse(ctx context.Context, inProgress func() (busy bool, since time.Time)) (stop func(), ok bool) {
 	g, ok := HolderOf(ctx).(*Guest)
 	if !ok {
 		return func() {}, false
@@ -274,6 +274,6 @@ func inUse(ctx context.Context, inProgress func() (busy bool, since time.Time)) 
 // by itself what it has in progress.
 func Unused(ctx context.Context) (stop func()) {
 	since := time.Now()
-	stop, _ = inUse(ctx, func() (bool, time.Time) { return false, since })
+	stop, _ = InUse(ctx, func() (bool, time.Time) { return false, since })
 	return stop
 }

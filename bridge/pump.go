@@ -159,7 +159,7 @@ func (p *pump) run(parent context.Context) error {
 	defer p.toServer.wait()
 	defer p.lateness.Wait()
 	defer cancel(nil)
-	unwatch, watched := inUse(parent, p.toServer.inProgress)
+	unwatch, watched := InUse(parent, p.toServer.inProgress)
 	defer unwatch()
 	if watched {
 		p.toServer.watch()

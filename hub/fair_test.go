@@ -533,3 +533,22 @@ func TestNoPlace(t *testing.T) {
 		}
 	}
 }
+
+// A client that is only refused, because of the era it speaks, keeps no place that
+// others want.
+func TestRefusedClientsMakeRoom(t *testing.T) {
+	spec := demoSpec(t, "demo")
+	spec.MaxSessions, spec.Clients, spec.Upstream.Protocol = 2, era.OnlyLegacy, era.OnlyLegacy
+	a, b := two(t, true, spec)
+	for range 2 {
+		v, err := a.open(t.Context(), "ws")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer v.close()
+		if _, err := v.ask(`{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{` + fmt.Sprintf(modernMeta, `{}`) + `}}`); err == nil || !strings.Contains(err.Error(), "-32022") {
+			t.Fatalf("a request of another era: %v", err)
+		}
+	}
+	b.served("ws")
+}

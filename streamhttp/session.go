@@ -424,6 +424,14 @@ func (s *session) initialized() {
 	s.retry()
 }
 
+// inUse is what bridge.InUse is told: the server may not have got yet what the client
+// has asked, and what serves one POST is in use for as long as it is there.
+func (s *session) inUse() (busy bool, since time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.alone || len(s.calls) > 0, s.quiet
+}
+
 // begin and finish bracket every HTTP exchange of the session.
 func (s *session) begin() {
 	s.mu.Lock()

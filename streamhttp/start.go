@@ -47,6 +47,8 @@ func (h *Handler) serve(guest *bridge.Guest, s *session, standing context.Contex
 	defer guest.Leave()
 	defer context.AfterFunc(standing, func() { s.end("there is no token any more for who has opened the session") })()
 	ctx := guest.Context()
+	stop, _ := bridge.InUse(ctx, s.inUse)
+	defer stop()
 	err := h.server.ServeConn(bridge.WithPrincipal(ctx, s.owner), s)
 	if err != nil && !errors.Is(err, errSessionEnded) && !(ctx.Err() != nil && errors.Is(err, context.Canceled)) {
 		h.opts.Logger.Warn("session ended", "session", s.tag(), "error", err)

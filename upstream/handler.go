@@ -115,6 +115,7 @@ func (s *Server) sharing(o bridge.PumpOptions) bridge.Handler {
 // opening returns a legacy client's first message but for pings, which need no
 // server, and notifications, which can mean nothing yet.
 func opening(ctx context.Context, client bridge.Conn) (jsonrpc.Message, error) {
+	defer bridge.Unused(ctx)()
 	for {
 		m, err := client.Recv(ctx)
 		switch {
@@ -316,6 +317,7 @@ func (s *Server) Modern(o bridge.PumpOptions) bridge.Handler {
 // refuse returns what answers clients of an era that is not served (ED5).
 func refuse(served era.Eras) bridge.Handler {
 	return bridge.HandlerFunc(func(ctx context.Context, client bridge.Conn) error {
+		defer bridge.Unused(ctx)()
 		for {
 			m, err := client.Recv(ctx)
 			if err != nil {
