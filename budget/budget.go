@@ -147,6 +147,16 @@ func (s *Share) Give(n int) {
 	}
 }
 
+// Hold takes or gives back what is needed to hold n bytes, or reports that there is
+// no room for as many; then nothing has changed.
+func (s *Share) Hold(n int) bool {
+	if s == nil || int64(n) >= s.held {
+		return s == nil || s.Take(n-int(s.held))
+	}
+	s.Give(int(s.held) - n)
+	return true
+}
+
 // Free gives everything back. It may be called more than once.
 func (s *Share) Free() {
 	if s == nil || s.of == nil {

@@ -19,6 +19,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/httpguard"
 	"github.com/mcp-bridge/mcp-bridge/httpserver"
 	"github.com/mcp-bridge/mcp-bridge/stdio"
+	"github.com/mcp-bridge/mcp-bridge/streamhttp"
 )
 
 // Options tune a Hub. The zero value works.
@@ -68,6 +69,7 @@ type Hub struct {
 	bounded http.Handler   // serve, with the Deadlines
 	all     *places        // of processes
 	memory  *budget.Budget // for what clients of all servers make us hold
+	kept    *budget.Budget // for what is kept for clients that come back
 
 	apply   sync.Mutex          // one Apply at a time
 	going   sync.WaitGroup      // servers that are being closed
@@ -86,7 +88,10 @@ func New(o Options) *Hub {
 	if o.Logger == nil {
 		o.Logger = hclog.NewNullLogger()
 	}
-	h := &Hub{opts: o, servers: make(map[string]*server), leaving: make(map[*server]bool), closed: make(chan struct{}), memory: budget.ForMessages(DefaultMaxMessageSize)}
+	h := &Hub{
+		opts: o, servers: make(map[string]*server), leaving: make(map[*server]bool), closed: make(chan struct{}),
+		memory: budget.ForMessages(DefaultMaxMessageSize), kept: budget.New(streamhttp.DefaultKept),
+	}
 	h.bounded = o.Deadlines.Handler(http.HandlerFunc(h.serve))
 	h.all = newPlaces(0, 10*DefaultQueue, DefaultQueueTimeout, "--max-children-total")
 	h.refuser = stdio.NewServer(refusal(o), stdio.ServerOptions{
@@ -179,7 +184,7 @@ func (h *Hub) plan(old map[string]*server, specs []Spec) (next map[string]*serve
 		}
 		s := old[spec.Name]
 		if s == nil || s.spec.Fingerprint != spec.Fingerprint {
-			if s, err = newServer(spec, h.base(spec.Name), &h.opts, h.all, h.memory, h.closed); err != nil {
+			if s, err = newServer(spec, h); err != nil {
 				return nil, nil, made, fmt.Errorf("server %q: %w", spec.Name, err)
 			}
 			made = append(made, s)

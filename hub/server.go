@@ -11,7 +11,6 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
-	"github.com/mcp-bridge/mcp-bridge/budget"
 	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/legacysse"
 	"github.com/mcp-bridge/mcp-bridge/stdio"
@@ -118,15 +117,14 @@ type server struct {
 	lines   *stdio.SocketServer
 }
 
-// newServer makes a server. base is the path in front of its endpoints, all
-// bounds the processes of all servers, memory what their clients make us hold, and
-// shutdown is closed when the hub is.
-func newServer(spec Spec, base string, o *Options, all *places, memory *budget.Budget, shutdown <-chan struct{}) (*server, error) {
+// newServer makes a server of a hub.
+func newServer(spec Spec, h *Hub) (*server, error) {
 	spec = spec.withDefaults()
+	o, memory, base := &h.opts, h.memory, h.base(spec.Name)
 	s := &server{spec: spec, log: o.Logger.With("server", spec.Name)}
 	var enter bridge.Admit
 	if spec.Upstream.URL == "" {
-		enter = admit(newPlaces(spec.MaxChildren, spec.Queue, spec.QueueTimeout, "--max-children"), all)
+		enter = admit(newPlaces(spec.MaxChildren, spec.Queue, spec.QueueTimeout, "--max-children"), h.all)
 	}
 	var err error
 	if s.up, err = upstream.New(spec.upstream(enter, o.Guard.Tokens.Secret())); err != nil {
@@ -137,12 +135,12 @@ func newServer(spec Spec, base string, o *Options, all *places, memory *budget.B
 		enter = nil // sessions need no processes of their own
 	}
 	pump := spec.Pump
-	pump.GraceNow, pump.Shutdown, pump.Budget = s.grace, shutdown, memory
+	pump.GraceNow, pump.Shutdown, pump.Budget = s.grace, h.closed, memory
 	// Over Streamable HTTP and on a line, a session that the remote server has
 	// forgotten is renewed: the client notices nothing (LE5). Where the
 	// connection is the session, its end tells the client (C.6).
 	s.streams = streamhttp.NewHandler(up.Legacy(true, pump), streamhttp.HandlerOptions{
-		Guard: o.Guard, Budget: memory, MaxMessageSize: spec.MaxMessageSize, MaxDepth: spec.MaxDepth, MaxSessions: spec.MaxSessions,
+		Guard: o.Guard, Budget: memory, Kept: h.kept, MaxMessageSize: spec.MaxMessageSize, MaxDepth: spec.MaxDepth, MaxSessions: spec.MaxSessions,
 		SessionTimeout: spec.SessionTimeout, Stateless: spec.Isolation == upstream.PerRequest, Admit: enter, Logger: s.log,
 		Eras: spec.Clients, Modern: up.Exchange(pump), ToolSchema: up.ToolSchema,
 	})

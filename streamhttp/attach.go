@@ -38,6 +38,7 @@ func (s *session) take(st *stream, r *reader, buf []event) (events []event, over
 	}
 	buf = append(buf, st.pending[:n]...)
 	s.replay.keep(st, n, time.Now())
+	s.fitKept()
 	if st.bytes < highWater {
 		st.release()
 	}
@@ -155,9 +156,21 @@ func (s *session) unpark(st *stream) {
 	}
 }
 
+// fitKept counts what is kept for clients that may come back. Where there is no room
+// for it, what was written before goes first; false: there is none even so.
+func (s *session) fitKept() bool {
+	for !s.kept.Hold(s.replay.bytes + s.parked.bytes) {
+		if len(s.replay.order) == 0 {
+			return false
+		}
+		s.replay.evict()
+	}
+	return true
+}
+
 // checkParked gives st up when too much waits for clients that have gone.
 func (s *session) checkParked(st *stream) {
-	if s.parked.bytes > s.replay.maxBytes || s.parked.events > s.replay.maxCount {
+	if s.parked.bytes > s.replay.maxBytes || s.parked.events > s.replay.maxCount || !s.fitKept() {
 		s.lose(st, "nobody reads the stream and its buffer is full")
 	}
 }
@@ -176,11 +189,13 @@ func (s *session) abandon(st *stream) {
 	s.replay.forget(st)
 	delete(s.streams, st.key)
 	if st.reader != nil {
+		s.fitKept()
 		return
 	}
 	s.unpark(st)
 	left := st.pending
 	st.pending, st.bytes = nil, 0
+	s.fitKept()
 	s.reroute(slices.DeleteFunc(left, func(e event) bool { return e.kind != jsonrpc.Request }))
 }
 
@@ -216,6 +231,7 @@ func (s *session) resume(key, seq uint64) (*stream, *reader, error) {
 		}
 		return nil, nil, nil
 	}
+	s.fitKept()
 	return st, s.attach(st), nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
@@ -33,6 +34,7 @@ type exchange struct {
 	ctx    context.Context // its cause tells why it is done
 	cancel context.CancelCauseFunc
 	served bridge.PartyContext // of the bridge.Handler: ctx
+	party  atomic.Pointer[string]
 	id     jsonrpc.ID
 	method string
 
@@ -64,8 +66,16 @@ func newExchange(h *Handler, w http.ResponseWriter, r *http.Request, m jsonrpc.M
 	return e
 }
 
-// Party implements what bridge.PartyContext asks.
-func (e *exchange) Party() string { return e.h.opts.Guard.Party(e.r) }
+// Party implements what bridge.PartyContext asks. It may be called concurrently.
+func (e *exchange) Party() string {
+	party := e.party.Load()
+	if party == nil { // most never need it
+		name := e.h.opts.Guard.Party(e.r)
+		party = &name
+		e.party.Store(party)
+	}
+	return *party
+}
 
 // watch sees to it that ctx is done when the client hangs up. Most requests are
 // answered before it would be worth it (see exchanges).

@@ -60,7 +60,7 @@ type HandlerOptions struct {
 	MaxMessageSize int           // bytes in a body; more is answered 413. 0: 64 MiB
 	MaxDepth       int           // levels of objects and arrays in a message (J14). 0: jsonrpc.DefaultMaxDepth; negative: any number
 	MaxSessions    int           // more are answered 503 with Retry-After, as are twice as many servers that run or are being stopped; with Stateless, POSTs at once. 0: 1000
-	MaxExchanges   int           // modern requests at once; more are answered 503 with Retry-After. 0: 10 x MaxSessions
+	MaxExchanges   int           // modern requests at once; more are answered 503 with Retry-After, as is a party that would have more than it leaves to others. 0: 20 x MaxSessions
 	MaxBatch       int           // messages in a batch (LI9). 0: 50
 	SessionTimeout time.Duration // idle sessions end after it (LI30), those with calls in progress not before an hour. 0: 30 min; negative: none ever ends so
 
@@ -86,14 +86,22 @@ type HandlerOptions struct {
 	// be shared with others. nil: one of its own, for messages of MaxMessageSize.
 	Budget *budget.Budget
 
+	// Kept is the memory for events that sessions keep for clients that come back
+	// (LI16, LI17), together: beyond, those of the session that keeps one more go
+	// first. It may be shared with others. nil: one of its own, of DefaultKept.
+	Kept *budget.Budget
+
 	Logger hclog.Logger // nil: silence
 }
+
+// DefaultKept is how many bytes all sessions together keep for resumption.
+const DefaultKept = 256 << 20
 
 func (o HandlerOptions) withDefaults() HandlerOptions {
 	o.MaxMessageSize = cmp.Or(o.MaxMessageSize, 64<<20)
 	o.MaxDepth = cmp.Or(o.MaxDepth, jsonrpc.DefaultMaxDepth)
 	o.MaxSessions = cmp.Or(o.MaxSessions, 1000)
-	o.MaxExchanges = cmp.Or(o.MaxExchanges, 10*o.MaxSessions)
+	o.MaxExchanges = cmp.Or(o.MaxExchanges, 20*o.MaxSessions)
 	o.MaxBatch = cmp.Or(o.MaxBatch, 50)
 	o.ReplayBytes = cmp.Or(o.ReplayBytes, 4<<20)
 	o.ReplayEvents = cmp.Or(o.ReplayEvents, 10_000)
@@ -109,6 +117,9 @@ func (o HandlerOptions) withDefaults() HandlerOptions {
 	}
 	if o.Budget == nil {
 		o.Budget = budget.ForMessages(o.MaxMessageSize)
+	}
+	if o.Kept == nil {
+		o.Kept = budget.New(DefaultKept)
 	}
 	if o.Logger == nil {
 		o.Logger = hclog.NewNullLogger()

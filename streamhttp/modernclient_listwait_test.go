@@ -2,6 +2,7 @@ package streamhttp
 
 import (
 	"net/http"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,14 +14,15 @@ import (
 // was given up. One that answers late is heard all the same.
 func TestModernListIsNeverAnswered(t *testing.T) {
 	testTools(t, []string{regionTool}, func(t *modernTest, s *toolServer) {
-		var late time.Duration // after which the list comes; 0: never
+		var late atomic.Int64 // after which the list comes, in nanoseconds; 0: never
 		t.server.script(func(w http.ResponseWriter, r *http.Request, m jsonrpc.Message) bool {
 			if m.Method() == "tools/list" {
-				if late == 0 {
+				d := time.Duration(late.Load())
+				if d == 0 {
 					<-r.Context().Done()
 					return true
 				}
-				time.Sleep(late)
+				time.Sleep(d)
 				return s.serve(w, r, m)
 			}
 			return false
@@ -43,9 +45,10 @@ func TestModernListIsNeverAnswered(t *testing.T) {
 		t.wantSeen("tools/list", "tools/call", "tools/call", "tools/call", "tools/call", "tools/call")
 
 		time.Sleep(time.Minute)
-		late = 5 * time.Second
+		const inTime = 5 * time.Second
+		late.Store(int64(inTime))
 		call("6", "deploy", modernToolWait)
-		time.Sleep(late)
+		time.Sleep(inTime)
 		t.callTool("7", "deploy", `{"region":"r"}`)
 		if got := t.server.requests("tools/call")[1].header.Get("Mcp-Param-Region"); got != "r" {
 			t.Errorf("the list that came late is not known: the header is %q", got)

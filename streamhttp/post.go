@@ -148,6 +148,7 @@ func (h *Handler) serveInitialize(w http.ResponseWriter, r *http.Request, m json
 	var asked string
 	_ = json.Unmarshal(m.Lookup("params", "protocolVersion"), &asked) // not a string: the server will say so
 	s := newSession(&h.opts, principal(r), asked, time.Now())
+	s.kept = h.opts.Kept.Share(h.opts.Guard.Party(r))
 	one := []jsonrpc.Message{m}
 	st, rd, _, _ := s.open(one) // nothing stands against the first request
 	s.begin()

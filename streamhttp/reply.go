@@ -145,7 +145,7 @@ func (x *exchanges) add(e *exchange, max int) error {
 	switch {
 	case x.closed:
 		return bridge.ErrClosing
-	case len(x.fresh)+len(x.seen) >= max:
+	case !x.hasRoom(e, max):
 		return errTooManyCalls
 	}
 	if x.fresh == nil {
@@ -159,6 +159,25 @@ func (x *exchanges) add(e *exchange, max int) error {
 		x.look = time.AfterFunc(min(lookAfter, e.h.opts.CommitModern), x.lookAround)
 	}
 	return nil
+}
+
+// hasRoom reports whether e may be one of max: a party may have no more than it
+// leaves to others. Whose the others are is looked at only when half of them are
+// there. The caller holds the lock.
+func (x *exchanges) hasRoom(e *exchange, max int) bool {
+	free := max - len(x.fresh) - len(x.seen)
+	if free > max/2 {
+		return true
+	}
+	party, own := e.Party(), 0
+	for _, some := range [...]map[*exchange]struct{}{x.fresh, x.seen} {
+		for other := range some {
+			if other.Party() == party {
+				own++
+			}
+		}
+	}
+	return free > 0 && own <= free
 }
 
 // lookAfter is how long a request is not looked after at most: nearly all are

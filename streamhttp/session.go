@@ -74,6 +74,7 @@ type session struct {
 	backlog   shelf                   // what waits for a standalone stream
 	replay    replay
 	parked    struct{ bytes, events int }   // what waits on streams that nobody reads
+	kept      *budget.Share                 // for replay and parked; nil: they are not counted
 	keys      uint64                        // streams made
 	orders    uint64                        // calls made
 	look      *time.Timer                   // calls lookForLate; nil: it was never set
@@ -215,6 +216,8 @@ func (s *session) end(why string) {
 	if s.look != nil {
 		s.look.Stop()
 	}
+	s.kept.Free() // nobody can come back
+	s.kept = nil
 	close(s.done)
 	s.in.end(errSessionEnded)
 	s.mu.Unlock()
@@ -456,6 +459,7 @@ func (s *session) tidy(now time.Time) (expired bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.replay.expire(now)
+	s.fitKept()
 	for key, st := range s.streams {
 		switch {
 		case st.reader != nil:
