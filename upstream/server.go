@@ -115,6 +115,8 @@ type Server struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 
+	beginning sync.Mutex // held while a unit is made: two clients must not make two; never taken with mu held
+
 	mu    sync.Mutex
 	ended bool
 	units map[unitKey]*unit

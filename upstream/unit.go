@@ -251,40 +251,64 @@ func (m *member) Close() error {
 // there is none. ctx carries the client's principal and party. asking: it is for a
 // single request that is no subscription.
 func (s *Server) join(ctx context.Context, key unitKey, clientInfo []byte, asking bool) (*member, error) {
-	s.mu.Lock()
-	u := s.units[key]
-	if u == nil && !s.ended {
-		s.mu.Unlock()
-		var err error
-		if u, err = s.begin(ctx, key, clientInfo); err != nil {
-			return nil, err
-		}
-		s.mu.Lock()
-		if other := s.units[key]; other != nil { // by now
-			u.place.Release()
-			u = other
-		} else if !s.ended {
-			s.enter(u)
-		}
+	u, err := s.enter(key, asking)
+	if u == nil && err == nil {
+		u, err = s.begin(bridge.Party(ctx), key, clientInfo, asking)
 	}
-	if s.ended {
-		if u != nil && !u.known {
-			u.place.Release()
-		}
-		s.mu.Unlock()
-		return nil, errClosed
+	if err != nil {
+		return nil, err
 	}
-	u.members++
-	if asking {
-		u.asking++
-	}
-	s.mu.Unlock()
 	conn, err := u.mux.Join(ctx)
 	if err != nil {
 		s.leave(u, asking)
 		return nil, u.why(err)
 	}
 	return &member{Poller: conn, unit: u, asking: asking}, nil
+}
+
+// enter counts a client as a member of the unit with this key; nil: there is none.
+func (s *Server) enter(key unitKey, asking bool) (*unit, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		return nil, errClosed
+	}
+	u := s.units[key]
+	if u != nil {
+		u.enter(asking)
+	}
+	return u, nil
+}
+
+// enter counts a member. The caller holds s.mu.
+func (u *unit) enter(asking bool) {
+	u.members++
+	if asking {
+		u.asking++
+	}
+}
+
+// begin is enter for a client of party that has found no unit, and makes one unless
+// another client has done so by now.
+func (s *Server) begin(party string, key unitKey, clientInfo []byte, asking bool) (*unit, error) {
+	s.beginning.Lock()
+	defer s.beginning.Unlock()
+	if u, err := s.enter(key, asking); u != nil || err != nil {
+		return u, err
+	}
+	u, err := s.newUnit(party, key, clientInfo)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		u.place.Release()
+		return nil, errClosed
+	}
+	s.add(u)
+	u.enter(asking)
+	return u, nil
 }
 
 // maxCapabilities bounds what is kept of a client's capabilities, in bytes.
@@ -302,19 +326,19 @@ func (e publicError) PublicError() string { return string(e) }
 // may wait for their clients in them.
 const maxAlone = 10_000
 
-// begin makes a unit, if there may be one more: of those that clients share one
+// newUnit makes a unit, if there may be one more: of those that clients share one
 // is ended for it if need be. Those of one client are bounded by Admit, which has
-// a queue. The unit is not known before enter.
-func (s *Server) begin(ctx context.Context, key unitKey, clientInfo []byte) (*unit, error) {
+// a queue. Nobody waits for a place here. The unit is not known before add.
+func (s *Server) newUnit(party string, key unitKey, clientInfo []byte) (*unit, error) {
 	if len(key.capabilities) > maxCapabilities {
 		return nil, errCapabilities
 	}
 	if len(clientInfo) > maxCapabilities {
 		clientInfo = nil
 	}
-	u := &unit{s: s, key: key, party: bridge.Party(ctx), clientInfo: bytes.Clone(clientInfo)}
+	u := &unit{s: s, key: key, party: party, clientInfo: bytes.Clone(clientInfo)}
 	if key.alone == 0 {
-		place, err := s.shared.Acquire(ctx, u.party, u)
+		place, err := s.shared.Acquire(context.Background(), u.party, u)
 		if err != nil {
 			return nil, fmt.Errorf("%w: %d processes with different clients run", bridge.ErrBusy, s.spec.MaxUnits)
 		}
@@ -339,8 +363,8 @@ func (s *Server) begin(ctx context.Context, key unitKey, clientInfo []byte) (*un
 	return u, nil
 }
 
-// enter makes a unit known. The caller holds s.mu.
-func (s *Server) enter(u *unit) {
+// add makes a unit known. The caller holds s.mu.
+func (s *Server) add(u *unit) {
 	s.count++
 	u.known, u.id, u.since = true, fmt.Sprint(s.count), time.Now()
 	if u.key.alone != 0 {
