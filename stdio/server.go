@@ -63,7 +63,7 @@ type SocketServer struct {
 
 	mu        sync.Mutex
 	listeners map[net.Listener]struct{}
-	entering  int // connections that want a place, or are being refused one
+	refusals  int // connections that are being refused
 	closing   bool
 }
 
@@ -160,30 +160,25 @@ func (s *SocketServer) Close() error {
 // Sessions returns how many connections are served.
 func (s *SocketServer) Sessions() int { return s.lobby.Sessions() }
 
-// take starts to serve a connection, or to refuse it. Those for which there is
-// no place cannot pile up.
+// take starts to serve a connection, or to refuse it.
 func (s *SocketServer) take(nc net.Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closing || s.entering >= s.opts.MaxSessions {
+	if s.closing {
 		nc.Close()
 		return
 	}
-	s.entering++
 	s.wg.Go(func() {
 		conn := newSocketConn(nc, Options{Peer: Client, MaxMessageSize: s.opts.MaxMessageSize, MaxDepth: s.opts.MaxDepth, OnNoise: s.noise})
 		party := s.opts.Party(nc)
 		conn.bound(s.opts.Budget.Share(party), s.opts.BodyTimeout)
 		defer conn.unbind()
 		defer conn.Close()
-		ctx := bridge.WithParty(s.ctx, party)
-		guest, err := s.lobby.EnterSilent(ctx)
+		guest, err := s.lobby.EnterSilent(bridge.WithParty(s.ctx, party))
 		if err != nil {
-			s.turnAway(conn)
-			s.entered()
+			s.refuse(conn)
 			return
 		}
-		s.entered()
 		s.serve(guest, conn)
 		guest.Gone()
 		conn.Close()
@@ -191,10 +186,24 @@ func (s *SocketServer) take(nc net.Conn) {
 	})
 }
 
-func (s *SocketServer) entered() {
+// refuse refuses a client for whom there is no place. Those that are being refused cannot
+// pile up, nor be in the way of who may wait for one.
+func (s *SocketServer) refuse(conn *socketConn) {
+	if s.refusing(1) {
+		s.turnAway(conn)
+		s.refusing(-1)
+	}
+}
+
+// refusing counts the connections that are being refused; false: there are too many.
+func (s *SocketServer) refusing(one int) bool {
 	s.mu.Lock()
-	s.entering--
-	s.mu.Unlock()
+	defer s.mu.Unlock()
+	if one > 0 && s.refusals >= s.opts.MaxSessions {
+		return false
+	}
+	s.refusals += one
+	return true
 }
 
 func (s *SocketServer) noise(size int, reason string) {

@@ -385,3 +385,35 @@ func TestServerFirstWait(t *testing.T) {
 		s.Close()
 	})
 }
+
+// D.3: who has all places, and keeps the bridge busy with connections that it refuses,
+// does not keep others out: it gives up one in which nothing is said.
+func TestServerFull(t *testing.T) {
+	names := make(chan string)
+	s := serve(t, ServerOptions{MaxSessions: 2, Party: func(net.Conn) string { return <-names }})
+	for range 6 {
+		c := s.connect(t)
+		select {
+		case names <- "a":
+		case <-lineOf(c): // it is closed
+		}
+	}
+	other := s.connect(t)
+	told := lineOf(other)
+	select {
+	case names <- "b":
+	case <-told:
+		t.Fatal("the other client is not let in")
+	}
+	other.say(`{"jsonrpc":"2.0","id":1,"method":"a"}`)
+	select {
+	case server := <-s.servers:
+		wantRecv(t, server, `{"jsonrpc":"2.0","id":1,"method":"a"}`)
+		give(t, server, pong)
+		if got := strings.TrimSpace(<-told); got != pong {
+			t.Errorf("the other client gets %s", got)
+		}
+	case line := <-told:
+		t.Errorf("the other client is told %q", line)
+	}
+}

@@ -409,17 +409,17 @@ func (u *unit) use() admission.Use {
 // Reclaim implements admission.Holder.
 func (u *unit) Reclaim() bool {
 	u.s.mu.Lock()
-	defer u.s.mu.Unlock()
-	use := u.use()
-	if use != admission.Idle && use != admission.Spare {
-		return false
+	use, members := u.use(), u.members
+	ok := use == admission.Idle || use == admission.Spare
+	if ok {
+		u.taken = true
+		u.s.end(u)
 	}
+	u.s.mu.Unlock()
 	if use == admission.Idle {
-		u.s.log.Info("a process is ended in which no call is in progress: another party has fewer", "party", u.party, "clients", u.members)
+		u.s.log.Info("a process is ended in which no call is in progress: another party has fewer", "party", u.party, "clients", members)
 	}
-	u.taken = true
-	u.s.end(u)
-	return true
+	return ok
 }
 
 // leave is what members do.
