@@ -15,8 +15,8 @@ import (
 // When there is no server to be had, each request is answered with an error
 // that says so and no more: the reason may name files, so it is only returned.
 // An error of Dial that wraps ErrBusy, or has a method PublicError() string,
-// is one whose text clients may see. ErrBusy ends the conversation with the
-// first answer, so that who tries again begins anew.
+// is one whose text clients may see. ErrBusy and ErrReclaimed end the conversation
+// with the first answer, so that who tries again begins anew.
 func Serve(d Dialer, opts PumpOptions) Handler {
 	return HandlerFunc(func(ctx context.Context, client Conn) error {
 		server, err := d.Dial(ctx)
@@ -50,6 +50,8 @@ func unavailable(err error) (text string, data []byte) {
 		return ErrBusy.Error(), busyData
 	case errors.Is(err, ErrClosing):
 		return ErrClosing.Error(), shuttingDownData
+	case errors.Is(err, ErrReclaimed):
+		return ErrReclaimed.Error(), busyData
 	}
 	return "the server could not be started; the bridge's log says why", data
 }
@@ -76,7 +78,7 @@ func refuseAll(ctx context.Context, client Conn, why error) {
 		late, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelWait) // what was received is answered
 		err = client.Send(late, jsonrpc.NewError(m.ID(), jsonrpc.CodeInternalError, text, data))
 		cancel()
-		if err != nil || errors.Is(why, ErrBusy) {
+		if err != nil || errors.Is(why, ErrBusy) || errors.Is(why, ErrReclaimed) {
 			return
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -584,4 +585,45 @@ func TestClientHTTP2(t *testing.T) {
 	if n := len(s.requests("DELETE")); n != 1 {
 		t.Errorf("%d DELETEs", n)
 	}
+}
+
+// recorder is an http.RoundTripper that notes the contexts of resumptions.
+type recorder struct {
+	http.RoundTripper
+	mu       sync.Mutex
+	contexts []context.Context
+}
+
+func (a *recorder) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Header.Get("Last-Event-Id") != "" {
+		a.mu.Lock()
+		a.contexts = append(a.contexts, r.Context())
+		a.mu.Unlock()
+	}
+	return a.RoundTripper.RoundTrip(r)
+}
+
+// LE7: a call may be polled for hours. Nothing is left of a resumption that has ended.
+func TestClientResumeLeavesNothing(t *testing.T) {
+	transport := &recorder{}
+	testClient(t, func(s *fakeServer, o *ClientOptions) {
+		transport.RoundTripper, o.Transport = o.Transport, transport
+		onCall(s, func(w http.ResponseWriter, r *http.Request, m jsonrpc.Message) {
+			writeSSE(w, "id: a\nretry: 300\ndata:\n\n")
+		})
+		resumes(s, events("id: b\ndata:\n\n"), status(503), events("id: c\ndata:\n\n"), func(w http.ResponseWriter, r *http.Request) {
+			transport.mu.Lock()
+			defer transport.mu.Unlock()
+			for i, ctx := range transport.contexts[:3] {
+				if ctx.Err() == nil {
+					t.Errorf("the context of resumption %d is still there", i)
+				}
+			}
+			writeSSE(w, sseEvent("d", answer1))
+		})
+	}, func(t *clientTest) {
+		t.open()
+		t.send(request("1", "tools/call"))
+		t.want(answer1)
+	})
 }

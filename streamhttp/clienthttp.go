@@ -55,16 +55,33 @@ func (c *clientConn) get(ctx context.Context, session *clientSession, lastID str
 
 // getWithin is get, with a limit to how long the server may take to answer.
 func (c *clientConn) getWithin(ctx context.Context, limit time.Duration, session *clientSession, lastID string) (*http.Response, *httpclient.Fault) {
-	ctx, cancel := context.WithCancel(ctx) // which the body needs, and which ends with the call
+	ctx, cancel := context.WithCancel(ctx)
 	late := time.AfterFunc(limit, cancel)
 	resp, fault := c.get(ctx, session, lastID)
-	if late.Stop() {
-		return resp, fault
-	}
-	if fault == nil {
+	inTime := late.Stop()
+	switch {
+	case fault != nil:
+		cancel()
+	case inTime:
+		resp.Body = &boundBody{resp.Body, cancel}
+	default:
 		resp.Body.Close()
 	}
-	return nil, c.peer.NetFault(context.DeadlineExceeded)
+	if !inTime {
+		return nil, c.peer.NetFault(context.DeadlineExceeded)
+	}
+	return resp, fault
+}
+
+// boundBody is a body whose request has a context of its own, which Close ends.
+type boundBody struct {
+	io.ReadCloser
+	cancel context.CancelFunc
+}
+
+func (b *boundBody) Close() error {
+	defer b.cancel()
+	return b.ReadCloser.Close()
 }
 
 // deleteSession ends a session at the server (LE11). Nothing depends on the answer.
