@@ -1,6 +1,10 @@
 package admission
 
-import "time"
+import (
+	"container/heap"
+	"slices"
+	"time"
+)
 
 // candidate is a place that could be reclaimed.
 type candidate struct {
@@ -50,66 +54,110 @@ func (l *Limiter) reclaim() {
 type share struct {
 	held    int
 	waiting int
+	at      int // in the queue; -1: it is not there
+}
+
+// queue has the parties that wait for more, as a heap: who is served first is the
+// first. It is used under the Limiter's mu.
+type queue []*party
+
+func (q queue) Len() int           { return len(q) }
+func (q queue) Less(i, j int) bool { return q[i].isBefore(q[j], q[i].then.held, q[j].then.held) }
+func (q queue) Swap(i, j int) {
+	q[i], q[j] = q[j], q[i]
+	q[i].then.at, q[j].then.at = i, j
+}
+
+// Push implements heap.Interface.
+func (q *queue) Push(x any) { *q = append(*q, x.(*party)) }
+
+// Pop implements heap.Interface.
+func (q *queue) Pop() any {
+	last := len(*q) - 1
+	p := (*q)[last]
+	p.then.at = -1
+	*q = (*q)[:last]
+	return p
 }
 
 // choose returns the places that are to be given up, marked as reclaimed, and
 // marks those who wait for whom there will be one. ending is how many come back
 // by themselves. The caller holds mu.
 func (l *Limiter) choose(out []candidate, ending int, now time.Time) (chosen []*Place) {
-	shares := make(map[*party]*share, len(l.parties))
+	slices.SortFunc(out, func(a, b candidate) int { return a.since.Compare(b.since) })
+	next := make(queue, 0, len(l.parties))
 	for _, p := range l.parties {
-		shares[p] = &share{p.held - p.leaving, len(p.waiting)}
+		p.then = share{p.held - p.leaving, len(p.waiting), -1}
 		for _, w := range p.waiting {
 			w.covered = false
 		}
+		if len(p.waiting) > 0 {
+			p.then.at = len(next)
+			next = append(next, p)
+		}
 	}
-	back := l.leaving + ending
-	for {
-		var next *party
-		for p, s := range shares {
-			if s.waiting > 0 && (next == nil || p.isBefore(next, s.held, shares[next].held)) {
-				next = p
-			}
-		}
-		if next == nil {
-			return chosen
-		}
-		s := shares[next]
-		if back > 0 {
-			back--
-		} else {
-			i := l.best(out, shares, next, now)
+	heap.Init(&next)
+	for back := l.leaving + ending; len(next) > 0; back-- {
+		p := next[0]
+		if back <= 0 {
+			i := l.best(out, p, now)
 			if i < 0 {
-				s.waiting = 0
-				continue
+				break // nor is there one of another party for those behind p, who hold as many or more
 			}
-			place := out[i].place
-			out[i].place = nil
-			shares[place.party].held--
-			place.reclaimed = true
-			place.party.leaving++
-			l.leaving++
-			chosen = append(chosen, place)
+			from := l.mark(&out[i])
+			chosen = append(chosen, from)
+			if from.party.then.at >= 0 {
+				heap.Fix(&next, from.party.then.at)
+			}
 		}
-		next.waiting[len(next.waiting)-s.waiting].covered = true
-		s.held++
-		s.waiting--
+		p.cover()
+		if p.then.waiting > 0 {
+			heap.Fix(&next, p.then.at)
+		} else {
+			heap.Remove(&next, p.then.at)
+		}
 	}
+	for i := range out {
+		if c := &out[i]; c.free() && c.use == Spare && c.place.party.then.waiting > 0 {
+			chosen = append(chosen, l.mark(c))
+			c.place.party.cover()
+		}
+	}
+	return chosen
 }
 
-// best returns which of the places that are out of use is given up for p, -1 if
-// none is: a spare one of its own, one of another party, or one whose client has
-// to begin anew, in this order; of those that of who holds most, and then the one
-// that has been out of use for longest. The caller holds mu.
-func (l *Limiter) best(out []candidate, shares map[*party]*share, p *party, now time.Time) int {
+// free reports whether a candidate can still be reclaimed. The caller holds mu.
+func (c *candidate) free() bool { return !c.place.released && !c.place.reclaimed }
+
+// mark has a place reclaimed. The caller holds mu.
+func (l *Limiter) mark(c *candidate) *Place {
+	c.place.reclaimed = true
+	c.place.party.leaving++
+	c.place.party.then.held--
+	l.leaving++
+	return c.place
+}
+
+// cover says that the next of a party's who wait gets a place. The caller holds mu.
+func (p *party) cover() {
+	p.waiting[len(p.waiting)-p.then.waiting].covered = true
+	p.then.held++
+	p.then.waiting--
+}
+
+// best returns which of the places that are out of use, of which those that have been so
+// for longest come first, is given up for p, -1 if none is: a spare one of its own, one of
+// another party, or one whose client has to begin anew, in this order; of those that of who
+// holds most, and then the first. The caller holds mu.
+func (l *Limiter) best(out []candidate, p *party, now time.Time) int {
 	best, rank := -1, 0
-	mine := shares[p].held
-	for i, c := range out {
-		if c.place == nil || c.place.released || c.place.reclaimed {
+	mine := p.then.held
+	for i := range out {
+		c := &out[i]
+		if !c.free() {
 			continue
 		}
 		from := c.place.party
-		theirs := shares[from].held
 		long := now.Sub(c.since) >= settled
 		r := 0
 		switch {
@@ -118,19 +166,12 @@ func (l *Limiter) best(out []candidate, shares map[*party]*share, p *party, now 
 		case from == p:
 		case c.use == Spare && (mine*len(l.parties) < l.opts.Max || long):
 			r = 2
-		case c.use == Idle && (theirs >= mine+2 || mine == 0 && long):
+		case c.use == Idle && (from.then.held >= mine+2 || mine == 0 && long):
 			r = 1
 		}
-		if r == 0 || r < rank {
-			continue
+		if r > rank || r > 0 && r == rank && from.then.held > out[best].place.party.then.held {
+			best, rank = i, r
 		}
-		if best >= 0 && r == rank {
-			top := shares[out[best].place.party].held
-			if theirs < top || theirs == top && !c.since.Before(out[best].since) {
-				continue
-			}
-		}
-		best, rank = i, r
 	}
 	return best
 }
