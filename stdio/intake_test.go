@@ -60,7 +60,7 @@ func TestLinesBudget(t *testing.T) {
 		<-s.ended
 	}
 	large := fmt.Sprintf(`{"jsonrpc":"2.0","method":"n","params":{"x":%q}}`, strings.Repeat("x", 1<<20))
-	go other.say(large)
+	other.begin(large)
 	wantText(t, server, large)
 	other.Close()
 	<-s.ended
@@ -76,14 +76,14 @@ func TestFirstLine(t *testing.T) {
 	s := serve(t, ServerOptions{})
 	large := fmt.Sprintf(`{"jsonrpc":"2.0","id":7,"method":"n","params":{"x":%q}}`, strings.Repeat("x", 2<<20))
 	p := s.connect(t)
-	go p.say(large)
+	p.begin(large)
 	if got := p.line(); !strings.Contains(got, `"id":7`) || !strings.Contains(got, "1048576 bytes, which is the limit until there was a valid one") {
 		t.Errorf("the client is told %s", got)
 	}
 	p.say(helloLine)
 	server := <-s.servers
 	wantText(t, server, helloLine)
-	go p.say(large)
+	p.begin(large)
 	wantText(t, server, large)
 }
 

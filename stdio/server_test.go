@@ -80,6 +80,15 @@ func (p *peer) say(text string) {
 	}
 }
 
+// begin is say for what nobody may read before the caller does something else.
+func (p *peer) begin(text string) {
+	go func() {
+		if _, err := io.WriteString(p, text+"\n"); err != nil {
+			p.t.Error(err)
+		}
+	}()
+}
+
 func (p *peer) line() string {
 	p.t.Helper()
 	p.SetReadDeadline(time.Now().Add(30 * time.Second))
