@@ -132,6 +132,7 @@ type exchanges struct {
 	mu     sync.Mutex
 	fresh  map[*exchange]struct{} // those that lookAround has not seen
 	seen   map[*exchange]struct{}
+	shares map[string]int // how many each party has of them; nil: nobody needs to know
 	closed bool
 	look   *time.Timer    // calls lookAround; nil: it has seen all
 	wg     sync.WaitGroup // one for each
@@ -152,6 +153,9 @@ func (x *exchanges) add(e *exchange, max int) error {
 		x.fresh, x.seen = make(map[*exchange]struct{}), make(map[*exchange]struct{})
 	}
 	x.fresh[e] = struct{}{}
+	if x.shares != nil {
+		x.shares[e.Party()]++
+	}
 	x.wg.Add(1)
 	e.came = time.Now()
 	if x.look == nil {
@@ -162,22 +166,25 @@ func (x *exchanges) add(e *exchange, max int) error {
 }
 
 // hasRoom reports whether e may be one of max: a party may have no more than it
-// leaves to others. Whose the others are is looked at only when half of them are
-// there. The caller holds the lock.
+// leaves to others. Whose they are is counted from when half of them are there until
+// three quarters are free: most requests never need to know. The caller holds the lock.
 func (x *exchanges) hasRoom(e *exchange, max int) bool {
 	free := max - len(x.fresh) - len(x.seen)
+	if free > max-max/4 {
+		x.shares = nil
+	}
 	if free > max/2 {
 		return true
 	}
-	party, own := e.Party(), 0
-	for _, some := range [...]map[*exchange]struct{}{x.fresh, x.seen} {
-		for other := range some {
-			if other.Party() == party {
-				own++
+	if x.shares == nil {
+		x.shares = make(map[string]int)
+		for _, some := range [...]map[*exchange]struct{}{x.fresh, x.seen} {
+			for other := range some {
+				x.shares[other.Party()]++
 			}
 		}
 	}
-	return free > 0 && own <= free
+	return free > 0 && x.shares[e.Party()] <= free
 }
 
 // lookAfter is how long a request is not looked after at most: nearly all are
@@ -204,6 +211,12 @@ func (x *exchanges) remove(e *exchange) {
 	x.mu.Lock()
 	delete(x.fresh, e)
 	delete(x.seen, e)
+	if x.shares != nil {
+		party := e.Party()
+		if x.shares[party]--; x.shares[party] == 0 {
+			delete(x.shares, party)
+		}
+	}
 	x.mu.Unlock()
 	x.wg.Done()
 }
