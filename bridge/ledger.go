@@ -179,10 +179,15 @@ func (l *ledger) settled() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.handing--
+	l.rest()
+	l.signal()
+}
+
+// rest takes note of it when nothing is in progress any more. The caller holds mu.
+func (l *ledger) rest() {
 	if l.watched && l.handing == 0 && len(l.calls) == l.listens {
 		l.quiet = time.Now()
 	}
-	l.signal()
 }
 
 // watch has quiet kept from now on.
@@ -218,6 +223,7 @@ func (l *ledger) end(id jsonrpc.ID, answered bool) (jsonrpc.ID, bool) {
 	if answered {
 		l.keepTask(c)
 	}
+	l.rest()
 	l.signal()
 	return c.id, true
 }

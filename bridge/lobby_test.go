@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/mcp-bridge/mcp-bridge/admission"
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
@@ -293,6 +294,42 @@ func TestLobbyReclaims(t *testing.T) {
 		for _, c := range []bridge.Conn{client, server, from, to} {
 			_ = c.Close()
 		}
+		l.Close()
+	})
+}
+
+// D.3: a session in which the client has cancelled its call was in use until then.
+func TestLobbyUseEndsWithCancel(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := bridge.NewLobby(1, nil)
+		g, err := l.Enter(bridge.WithParty(t.Context(), "ann"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		client, server := bridge.Pipe()
+		from, to := bridge.Pipe()
+		ended := make(chan error, 1)
+		go func() { ended <- bridge.Pump(g.Context(), server, from, bridge.PumpOptions{}) }()
+		for _, m := range []jsonrpc.Message{
+			jsonrpc.NewRequest(jsonrpc.IntID(1), "m", nil), jsonrpc.NewNotification("notifications/cancelled", []byte(`{"requestId":1}`)),
+		} {
+			time.Sleep(time.Hour)
+			if err := client.Send(t.Context(), m); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := to.Recv(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		synctest.Wait()
+		if use, since := g.Use(); use != admission.Idle || time.Since(since) > time.Second {
+			t.Errorf("use %d for %v", use, time.Since(since))
+		}
+		g.Leave()
+		for _, c := range []bridge.Conn{client, server, from, to} {
+			_ = c.Close()
+		}
+		<-ended
 		l.Close()
 	})
 }
