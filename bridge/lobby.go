@@ -11,7 +11,7 @@ import (
 
 // Why a Lobby lets nobody in, beside what its Admit says.
 var (
-	ErrTooMany = errors.New("too many sessions; try again later")
+	ErrTooMany = errors.New("too many sessions (--max-sessions); try again later")
 	ErrClosing = errors.New("the bridge is shutting down or was configured anew")
 )
 

@@ -168,7 +168,6 @@ func (p *Peer) NetFault(err error) *Fault {
 		cert    *tls.CertificateVerificationError
 		unknown x509.UnknownAuthorityError
 		record  tls.RecordHeaderError
-		alert   tls.AlertError
 		timeout interface{ Timeout() bool }
 	)
 	switch {
@@ -181,12 +180,14 @@ func (p *Peer) NetFault(err error) *Fault {
 	case errors.As(err, &op) && op.Op == "dial":
 		f.Reason = ReasonUnreachable
 		f.Text = fmt.Sprintf("cannot reach %s: %s; is the server running?", p.where, netText(err))
-	case errors.As(err, &cert), errors.As(err, &record), errors.As(err, &alert), strings.Contains(err.Error(), "HTTP response to HTTPS client"):
+	case errors.As(err, &cert), errors.As(err, &record), isAlert(err), strings.Contains(err.Error(), "HTTP response to HTTPS client"):
 		f.Reason = ReasonTLS
 		f.Text = fmt.Sprintf("no secure connection to %s: %s", p.where, netText(err))
 		switch {
 		case errors.As(err, &unknown):
 			f.Text += "; if it is the right server, give the certificate of its authority with --ca-file"
+		case strings.Contains(err.Error(), "certificate required"):
+			f.Text += "; the server asks its clients for a certificate: give one with --client-cert and --client-key"
 		case errors.As(err, &record), strings.Contains(err.Error(), "HTTP response to HTTPS client"):
 			f.Text += "; does the URL begin with http:// (or ws://) there, without the s?"
 		}
@@ -197,6 +198,13 @@ func (p *Peer) NetFault(err error) *Fault {
 		f.Text = fmt.Sprintf("the connection to %s was lost before the answer came: %s", p.where, netText(err))
 	}
 	return f
+}
+
+// isAlert reports whether the server has ended the handshake because of a certificate, ours or that it got none:
+// in TLS 1.3 this comes when the handshake is over on our side.
+func isAlert(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "remote error" && strings.Contains(err.Error(), "certificate")
 }
 
 // netText returns what err says, unless there is a URL in it, of a proxy
@@ -248,7 +256,7 @@ func (p *Peer) RefusalFault(resp *http.Response) *Fault {
 	}
 	if m, err := jsonrpc.ParseDepth([]byte(p.Withhold(string(raw))), jsonrpc.DefaultMaxDepth); err == nil && m.IsError() {
 		fault.Own = m
-	} else if MediaType(resp) == "text/plain" {
+	} else if mediaType := MediaType(resp); mediaType == "text/plain" || mediaType == "" {
 		if detail := plainDetail(raw, p.url); detail != "" {
 			fault.Text = Also(fault.Text, fmt.Sprintf("it says: %q", p.Withhold(detail)))
 		}

@@ -5,7 +5,10 @@ import (
 	"crypto/x509"
 	"errors"
 	"io"
+	"log"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
@@ -26,7 +29,8 @@ func TestNetFault(t *testing.T) {
 		{&net.OpError{Op: "dial", Err: &net.DNSError{Err: "no such host", Name: "x", IsNotFound: true}}, ReasonUnreachable},
 		{&net.OpError{Op: "dial", Err: timeoutError{}}, ReasonTimeout},
 		{&net.OpError{Op: "read", Err: errors.New("connection reset by peer")}, ReasonBroken},
-		{tls.AlertError(40), ReasonTLS},
+		{&net.OpError{Op: "remote error", Err: errors.New("tls: bad certificate")}, ReasonTLS},
+		{&net.OpError{Op: "remote error", Err: errors.New("tls: internal error")}, ReasonBroken}, // the request may have been carried out
 		{io.ErrUnexpectedEOF, ReasonBroken},
 		{errors.New(`invalid proxy address "http://user:secret@proxy:x": invalid port`), ReasonBroken},
 		{errors.New(`invalid proxy address "user:secret@proxy"`), ReasonBroken},
@@ -54,6 +58,25 @@ func TestNetFaultTrust(t *testing.T) {
 		if got.Reason != ReasonTLS || strings.Contains(got.Text, "--ca-file") != c.helps {
 			t.Errorf("%T: %s: %s", c.err, got.Reason, got.Text)
 		}
+	}
+}
+
+// Who has not given a certificate to a server that asks for one learns the flag.
+func TestNetFaultCertificateRequired(t *testing.T) {
+	server := httptest.NewUnstartedServer(http.NotFoundHandler())
+	server.TLS = &tls.Config{ClientAuth: tls.RequireAnyClientCert, MaxVersion: tls.VersionTLS13}
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.StartTLS()
+	defer server.Close()
+	conn, err := tls.Dial("tcp", server.Listener.Addr().String(), &tls.Config{InsecureSkipVerify: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_, err = conn.Read(make([]byte, 1)) // TLS 1.3: the alert comes after the handshake
+	got := NewPeer(&url.URL{Scheme: "https", Host: "x"}, nil, nil).NetFault(err)
+	if got.Reason != ReasonTLS || !strings.Contains(got.Text, "--client-cert") {
+		t.Errorf("%v: %s: %s", err, got.Reason, got.Text)
 	}
 }
 

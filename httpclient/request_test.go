@@ -152,6 +152,7 @@ func TestRefusalFault(t *testing.T) {
 		{404, "text/html", "<p>no", ReasonStatus, "http://h answered 404 Not Found: is it the path?", ""},
 		{400, "text/plain", "no such key\nat x.go:1", ReasonStatus, `http://h answered 400 Bad Request; it says: "no such key"`, ""},
 		{400, "text/plain", "bad key=secret", ReasonStatus, "http://h answered 400 Bad Request", ""},
+		{400, "", "HTTP on a port of HTTPS", ReasonStatus, `http://h answered 400 Bad Request; it says: "HTTP on a port of HTTPS"`, ""},
 		{400, "application/json", `{"jsonrpc":"2.0","error":{"code":-1,"message":"m"}}`, ReasonStatus, "http://h answered 400 Bad Request",
 			`{"id":7,"jsonrpc":"2.0","error":{"code":-1,"message":"m"}}`},
 		{401, "", "", ReasonAuth, `http://h answered 401 Unauthorized: authentication is needed; give credentials with --header "Authorization: Bearer ..."`, ""},

@@ -175,3 +175,16 @@ func forwardedAddr(s string) (netip.Addr, bool) {
 	addr, err := netip.ParseAddr(s)
 	return addr.Unmap(), err == nil
 }
+
+// LogFields returns what a log line about a refused request says of it, as
+// keys and values: where it comes from (RemoteAddr), and the Host and the Origin
+// that it names, of which anybody may have written anything: 100 bytes each.
+func (p *Policy) LogFields(r *http.Request) []any {
+	fields := []any{"remote", p.RemoteAddr(r), "host", clip(r.Host)}
+	if origin := r.Header.Get("Origin"); origin != "" {
+		fields = append(fields, "origin", clip(origin))
+	}
+	return fields
+}
+
+func clip(s string) string { return s[:min(len(s), 100)] }

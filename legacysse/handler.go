@@ -135,7 +135,7 @@ func (h *Handler) logRefused(r *http.Request, reason string) {
 	if h.refused.Due() {
 		level = hclog.Warn
 	}
-	h.opts.Logger.Log(level, "request refused", "reason", reason, "remote", h.opts.Guard.RemoteAddr(r))
+	h.opts.Logger.Log(level, "request refused", append([]any{"reason", reason}, h.opts.Guard.LogFields(r)...)...)
 }
 
 // start makes a session and lets the bridge.Handler serve it. The error is
@@ -156,6 +156,7 @@ func (h *Handler) start(r *http.Request) (*session, error) {
 	h.mu.Lock()
 	h.sessions[s.id] = s
 	h.mu.Unlock()
+	h.opts.Logger.Debug("session opened", "session", s.tag(), "remote", h.opts.Guard.RemoteAddr(r), "principal", s.owner)
 	h.wg.Go(func() { h.serve(guest, s, httpguard.Standing(r)) })
 	return s, nil
 }
@@ -172,7 +173,7 @@ func (h *Handler) serve(guest *bridge.Guest, s *session, standing context.Contex
 	s.passing.Swap(nil).Free()
 	why := s.over()
 	if context.Cause(ctx) == bridge.ErrReclaimed {
-		h.opts.Logger.Info("session ended: it was idle, and another party has fewer", "session", s.tag(), "party", bridge.Party(ctx))
+		h.opts.Logger.Info("session ended: it was idle, and its place goes to another client, who has fewer", "session", s.tag(), "client", bridge.Party(ctx))
 	}
 	if err != nil && !(why != nil && errors.Is(err, why)) && !(ctx.Err() != nil && errors.Is(err, context.Canceled)) {
 		h.logEnded(s, err)

@@ -223,7 +223,7 @@ func (s *SocketServer) serve(guest *bridge.Guest, conn *socketConn) {
 	}
 	switch {
 	case context.Cause(ctx) == bridge.ErrReclaimed:
-		s.opts.Logger.Info("session ended: it was idle, and another party has fewer", "party", bridge.Party(ctx))
+		s.opts.Logger.Info("session ended: it was idle, and its place goes to another client, who has fewer", "client", bridge.Party(ctx))
 	case err != nil && !(ctx.Err() != nil && errors.Is(err, context.Canceled)):
 		s.opts.Logger.Warn("session ended", "error", err)
 	}

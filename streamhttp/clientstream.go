@@ -160,7 +160,7 @@ func (c *clientConn) readCallStream(call *clientCall, session *clientSession, re
 			return c.peer.NetFault(call.ctx.Err())
 		case at.lastID == "":
 			return &httpclient.Fault{Reason: httpclient.ReasonBroken, Transient: true,
-				Text: fmt.Sprintf("%s ended the stream before the response, which cannot be fetched again", c.peer)}
+				Text: fmt.Sprintf("%s ended the stream before the response, which cannot be fetched again; the request may have been carried out", c.peer)}
 		}
 		c.log.Debug("resuming a stream", "method", call.method)
 		if resp, fault = c.resume(call, session, &at); resp == nil {
@@ -198,7 +198,9 @@ func (c *clientConn) resume(call *clientCall, session *clientSession, at *client
 			return nil, c.lostFault(&httpclient.Fault{Status: resp.StatusCode})
 		}
 	}
-	return nil, c.lostFault(why)
+	lost := c.lostFault(why)
+	lost.Text += fmt.Sprintf("; it was tried for %s (--resume-timeout)", c.opts.ResumeTimeout)
+	return nil, lost
 }
 
 // lostFault says that a call may have been processed, but nobody will know the

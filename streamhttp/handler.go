@@ -201,7 +201,7 @@ func (h *Handler) logRefused(r *http.Request, reason string) {
 	if h.refused.Due() {
 		level = hclog.Warn
 	}
-	h.opts.Logger.Log(level, "request refused", "reason", reason, "remote", h.opts.Guard.RemoteAddr(r))
+	h.opts.Logger.Log(level, "request refused", append([]any{"reason", reason}, h.opts.Guard.LogFields(r)...)...)
 }
 
 // dispatch answers a request that the Guard has let in.

@@ -37,6 +37,7 @@ func (h *Handler) start(w http.ResponseWriter, r *http.Request, s *session, id j
 	h.mu.Lock()
 	h.sessions[s.id] = s
 	h.mu.Unlock()
+	h.opts.Logger.Debug("session opened", "session", s.tag(), "remote", h.opts.Guard.RemoteAddr(r), "principal", s.owner)
 	go h.serve(guest, s, httpguard.SessionStanding(r))
 	return true
 }
@@ -54,7 +55,7 @@ func (h *Handler) serve(guest *bridge.Guest, s *session, standing context.Contex
 		h.opts.Logger.Warn("session ended", "session", s.tag(), "error", err)
 	}
 	if context.Cause(ctx) == bridge.ErrReclaimed {
-		h.opts.Logger.Info("session ended: it was idle, and another party has fewer", "session", s.tag(), "party", bridge.Party(ctx))
+		h.opts.Logger.Info("session ended: it was idle, and its place goes to another client, who has fewer", "session", s.tag(), "client", bridge.Party(ctx))
 	}
 	s.end("the server has ended the session")
 }

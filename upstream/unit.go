@@ -417,7 +417,7 @@ func (u *unit) Reclaim() bool {
 	}
 	u.s.mu.Unlock()
 	if use == admission.Idle {
-		u.s.log.Info("a process is ended in which no call is in progress: another party has fewer", "party", u.party, "clients", members)
+		u.s.log.Info("a process is ended in which no call is in progress: its place goes to another client, who has fewer", "client", u.party, "clients", members)
 	}
 	return ok
 }

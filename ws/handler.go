@@ -145,7 +145,7 @@ func (h *Handler) logRefused(r *http.Request, reason string) {
 	if h.refused.Due() {
 		level = hclog.Warn
 	}
-	h.opts.Logger.Log(level, "request refused", "reason", reason, "remote", h.opts.Guard.RemoteAddr(r))
+	h.opts.Logger.Log(level, "request refused", append([]any{"reason", reason}, h.opts.Guard.LogFields(r)...)...)
 }
 
 // logCrowded says that a client was closed because of the Budget.
@@ -182,7 +182,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, guest *bridge.Gu
 		h.opts.Logger.Log(level, "session ended", "error", err)
 	}
 	if context.Cause(s.ctx) == bridge.ErrReclaimed {
-		h.opts.Logger.Info("session ended: it was idle, and another party has fewer", "party", bridge.Party(s.ctx))
+		h.opts.Logger.Info("session ended: it was idle, and its place goes to another client, who has fewer", "client", bridge.Party(s.ctx))
 	}
 	_ = s.CloseFor(err)
 	h.opts.Logger.Debug("session closed", "how", s.err)

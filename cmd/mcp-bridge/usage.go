@@ -51,8 +51,9 @@ Who may come in
   --insecure               bind an address that other machines can reach, though nobody is authenticated
   --allow-origin ORIGIN    admit a browser origin besides loopback, such as https://app.example;
                            may be repeated
-  --allow-host HOST        admit a Host header besides loopback names, and nothing else on any address;
-                           without it any will do where the bridge is not bound to loopback; may be repeated
+  --allow-host HOST        admit this name, or all of *.example.com, in the Host header; may be repeated.
+                           Always admitted: loopback names, and the address that the client has connected to.
+                           Others are refused (403) on loopback; elsewhere only if --allow-host is given
 
 How much serve runs
   --isolation HOW          which clients share a server process:
@@ -62,8 +63,8 @@ How much serve runs
                            principal: those with the same token, and of an older server the same capabilities;
                            shared: all; an older server is told that its client can be asked nothing;
                            request: none; one for each request over Streamable HTTP, without sessions
-  --max-sessions N         of each transport; more are answered 503, unless others have more and one of
-                           theirs is idle (default 1000)
+  --max-sessions N         of each transport (default 1000); more are answered 503, unless another client has
+                           more than this one, and one of them is idle: that one is ended
   --session-timeout D      end a Streamable HTTP session that is idle for so long; 0 means never (default 30m);
                            those of HTTP+SSE and WebSocket last as long as their connection
   --max-children N         processes of one server; 0 means the default (one a session, and 100 that clients
@@ -88,8 +89,8 @@ A remote server (serve, connect)
   --header "NAME: VALUE"   send a header with every request; ${VAR} is expanded; may be repeated
   --header-file FILE       headers, one "NAME: VALUE" a line
   --connect-timeout D      time to connect in (default 10s)
-  --resume-timeout D       how long it is tried to get the rest of an answer after the stream with it has ended;
-                           then the call fails (default 15s)
+  --resume-timeout D       how long to reconnect to the stream of a call that has broken before the answer;
+                           then the call fails (default 15s; Streamable HTTP)
   --ca-file FILE           trust the certificates of these authorities too, PEM (https, wss)
   --client-cert FILE       show this certificate to a server that asks for one, PEM
   --client-key FILE        its private key, PEM
