@@ -322,7 +322,7 @@ func TestModernNoList(t *testing.T) {
 	testModern(t, func(s *fakeServer, o *ModernOptions) {
 		s.onPost = func(w http.ResponseWriter, r *http.Request, m jsonrpc.Message) bool {
 			if m.Method() == "tools/list" {
-				time.Sleep(time.Second) // all wait for the one
+				time.Sleep(100 * time.Millisecond) // all wait for the one, and less than modernToolWait
 				cut()
 			}
 			return false
