@@ -28,9 +28,9 @@ func Excuse(err error) string {
 	return ErrBusy.Error()
 }
 
-// seatWait is how long a client waits for a place in a Lobby, if its party has
+// placeWait is how long a client waits for a place in a Lobby, if its party has
 // less than an equal part of them. Others are refused at once.
-const seatWait = 10 * time.Second
+const placeWait = 10 * time.Second
 
 // Lobby receives the clients of a listening transport: it gives them places,
 // counts them, by party, and at the end waits until they have left. Any number
@@ -56,8 +56,8 @@ type Lobby struct {
 // the Lobby.
 func NewLobby(max int, admit Admit) *Lobby {
 	l := &Lobby{admit: admit}
-	l.here = admission.New(admission.Options{Max: max, Wait: seatWait})
-	l.served = admission.New(admission.Options{Max: 2 * max, Wait: seatWait})
+	l.here = admission.New(admission.Options{Max: max, Wait: placeWait})
+	l.served = admission.New(admission.Options{Max: 2 * max, Wait: placeWait})
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	return l
 }
@@ -101,7 +101,7 @@ func (l *Lobby) enter(ctx context.Context, now bool) (*Guest, error) {
 		err = g.take(ctx)
 	}
 	if err == nil {
-		if err = g.sit(ctx); err == nil {
+		if err = g.takeOwn(ctx); err == nil {
 			return g, nil
 		}
 		g.giveBack()
@@ -143,8 +143,8 @@ type use struct {
 	inProgress func() (busy bool, since time.Time)
 }
 
-// sit takes the Lobby's own places.
-func (g *Guest) sit(ctx context.Context) error {
+// takeOwn takes the Lobby's own places.
+func (g *Guest) takeOwn(ctx context.Context) error {
 	party := Party(g.ctx)
 	var err error
 	if g.served, err = g.lobby.served.Acquire(ctx, party, nil); err == nil {

@@ -257,7 +257,7 @@ func (s *Server) dialAdmitted(ctx context.Context, d bridge.Dialer, u *unit) (br
 	if s.spec.Admit == nil {
 		return d.Dial(ctx)
 	}
-	t := new(tenant)
+	t := new(unitHolder)
 	t.unit.Store(u)
 	leave, err := s.spec.Admit(bridge.WithHolder(ctx, t))
 	if err != nil {
@@ -268,22 +268,22 @@ func (s *Server) dialAdmitted(ctx context.Context, d bridge.Dialer, u *unit) (br
 		leave()
 		return nil, err
 	}
-	return &placed{Conn: conn, tenant: t, leave: sync.OnceFunc(leave)}, nil
+	return &placed{Conn: conn, unitHolder: t, leave: sync.OnceFunc(leave)}, nil
 }
 
 // placed is a Conn with a place.
 type placed struct {
 	bridge.Conn
-	*tenant
+	*unitHolder
 	leave func()
 }
 
-// tenant is the admission.Holder of a process's place: the unit that has it. A
+// unitHolder is the admission.Holder of a process's place: the unit that has it. A
 // process that is being asked what it speaks has none yet.
-type tenant struct{ unit atomic.Pointer[unit] }
+type unitHolder struct{ unit atomic.Pointer[unit] }
 
 // Use implements admission.Holder.
-func (t *tenant) Use() (admission.Use, time.Time) {
+func (t *unitHolder) Use() (admission.Use, time.Time) {
 	if u := t.unit.Load(); u != nil {
 		return u.Use()
 	}
@@ -291,7 +291,7 @@ func (t *tenant) Use() (admission.Use, time.Time) {
 }
 
 // Reclaim implements admission.Holder.
-func (t *tenant) Reclaim() bool {
+func (t *unitHolder) Reclaim() bool {
 	u := t.unit.Load()
 	return u != nil && u.Reclaim()
 }
