@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -145,15 +147,14 @@ func healed(t *testing.T, s *Server, modern bool) {
 func (s *Server) settle(t *testing.T) {
 	t.Helper()
 	s.verdict.mu.Lock()
-	probing := s.verdict.probing
+	probes := slices.Collect(maps.Values(s.verdict.probes))
 	s.verdict.mu.Unlock()
-	if probing == nil {
-		return
-	}
-	select {
-	case <-probing:
-	case <-time.After(20 * time.Second):
-		t.Fatal("the probe does not end")
+	for _, p := range probes {
+		select {
+		case <-p.done:
+		case <-time.After(20 * time.Second):
+			t.Fatal("the probe does not end")
+		}
 	}
 }
 

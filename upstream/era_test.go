@@ -561,6 +561,39 @@ func TestOnePlace(t *testing.T) {
 	}
 }
 
+// D.3: who waits for a place in which to ask what the server speaks keeps nobody
+// waiting that gets one, and hears of the answer that another has got.
+func TestProbeOfEachParty(t *testing.T) {
+	for _, k := range []kind{legacyServer, modernServer} {
+		waits, left := make(chan struct{}), make(chan struct{})
+		admit := func(ctx context.Context) (func(), error) {
+			if bridge.Party(ctx) != "ann" {
+				return func() {}, nil
+			}
+			close(waits)
+			<-ctx.Done() // ann has her part, and keeps it
+			close(left)
+			return nil, ctx.Err()
+		}
+		s := serverOf(t, &fleet{kind: k}, Spec{Admit: admit})
+		ann := make(chan error, 1)
+		go func() {
+			_, err := s.speaksModern(bridge.WithParty(t.Context(), "ann"))
+			ann <- err
+		}()
+		<-waits
+		ctx, cancel := context.WithTimeout(bridge.WithParty(t.Context(), "bob"), 20*time.Second)
+		defer cancel()
+		if m := ask(t, party(t, ctx, s.Exchange(bridge.PumpOptions{})), modernCall); m.IsError() {
+			t.Fatalf("server %d: %s", k, m.Bytes())
+		}
+		if err := <-ann; err != nil {
+			t.Errorf("server %d: who asked first: %v", k, err)
+		}
+		<-left
+	}
+}
+
 // D12: capabilities that nobody has heard of do not start processes without end.
 func TestManyCapabilities(t *testing.T) {
 	f := &fleet{kind: legacyServer}

@@ -37,15 +37,59 @@ func discover() jsonrpc.Message {
 
 // verdict is what is known of a server's eras.
 type verdict struct {
-	mu      sync.Mutex
-	known   bool
-	at      time.Time     // when it was found
-	modern  bool          // it speaks 2026-07-28
-	spares  bool          // initialize is of no use: it is refused, or begins no session
-	probing chan struct{} // closed when the probe that runs has ended; nil: none runs
-	failed  error         // of the last probe
-	spare   bridge.Conn   // the process that has answered the probe
-	give    *time.Timer   // gives the spare up
+	mu     sync.Mutex
+	known  bool
+	at     time.Time         // when it was found
+	modern bool              // it speaks 2026-07-28
+	spares bool              // initialize is of no use: it is refused, or begins no session
+	probes map[string]*probe // that run, by party
+	failed error             // of the last probe
+	spare  bridge.Conn       // the process that has answered the probe
+	give   *time.Timer       // gives the spare up
+}
+
+// probe is one that runs. There is one for all parties once it has a place for its
+// process; until then each has its own, so that nobody waits for a place with a party
+// that has its part already.
+type probe struct {
+	party  string
+	placed bool               // it needs no place, or has one; under verdict.mu
+	cancel context.CancelFunc // another one has found out
+	done   chan struct{}      // closed when it has ended, or is not needed any more
+}
+
+// of returns the probe that clients of a party wait for, nil if one has to begin. It is
+// called with mu held.
+func (v *verdict) of(party string) *probe {
+	for _, p := range v.probes {
+		if p.placed {
+			return p
+		}
+	}
+	return v.probes[party]
+}
+
+// end tells who waits for a probe, unless somebody has. It is called with mu held.
+func (v *verdict) end(p *probe) {
+	if v.probes[p.party] == p {
+		delete(v.probes, p.party)
+		p.cancel()
+		close(p.done)
+	}
+}
+
+// placing is the Dialer of a probe: who calls it has a place.
+type placing struct {
+	bridge.Dialer
+	v *verdict
+	p *probe
+}
+
+func (d placing) Dial(ctx context.Context) (bridge.Conn, error) {
+	d.v.mu.Lock()
+	d.p.placed = true
+	d.v.mu.Unlock()
+	return d.Dialer.Dial(ctx)
 }
 
 // era is speaksModern where that has its answer at once.
@@ -74,19 +118,16 @@ func (s *Server) speaksModern(ctx context.Context) (bool, error) {
 		defer v.mu.Unlock()
 		return v.modern, nil
 	}
-	if v.probing == nil {
-		done := make(chan struct{})
-		party := bridge.Party(ctx)
-		if !s.spawn(func() { s.probe(party); close(done) }) {
+	p := v.of(bridge.Party(ctx))
+	if p == nil {
+		if p = s.startProbe(bridge.Party(ctx)); p == nil {
 			v.mu.Unlock()
 			return false, errClosed
 		}
-		v.probing = done
 	}
-	done := v.probing
 	v.mu.Unlock()
 	select {
-	case <-done:
+	case <-p.done:
 	case <-ctx.Done():
 		return false, ctx.Err()
 	}
@@ -100,16 +141,31 @@ func (s *Server) speaksModern(ctx context.Context) (bool, error) {
 
 var errClosed = publicError("the server is not configured any more")
 
-// probe asks the server, and keeps what it says. The process counts for a party.
-func (s *Server) probe(party string) {
-	ctx, cancel := context.WithTimeout(bridge.WithParty(s.ctx, party), probeLimit)
-	defer cancel()
-	modern, spare, err := s.ask(ctx)
+// startProbe begins to ask the server; the process counts for a party. It returns nil if
+// the Server is closed. It is called with verdict.mu held.
+func (s *Server) startProbe(party string) *probe {
 	v := &s.verdict
+	ctx, cancel := context.WithTimeout(bridge.WithParty(s.ctx, party), probeLimit)
+	p := &probe{party: party, placed: s.spec.Admit == nil || s.isHTTP(), cancel: cancel, done: make(chan struct{})}
+	if !s.spawn(func() { s.probe(ctx, p) }) {
+		cancel()
+		return nil
+	}
+	if v.probes == nil {
+		v.probes = make(map[string]*probe)
+	}
+	v.probes[party] = p
+	return p
+}
+
+// probe asks the server, and keeps what it says.
+func (s *Server) probe(ctx context.Context, p *probe) {
+	v := &s.verdict
+	modern, spare, err := s.ask(ctx, placing{s.modern, v, p})
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.probing = nil
-	if !v.known { // the server has not said it by itself meanwhile
+	defer v.end(p)
+	if !v.known && v.probes[p.party] == p { // the server has not said it by itself meanwhile
 		if err != nil && s.ctx.Err() == nil {
 			if v.failed == nil || reason(v.failed) != reason(err) {
 				s.unasked(err)
@@ -121,11 +177,18 @@ func (s *Server) probe(party string) {
 		v.known, v.at, v.modern, v.failed = err == nil, time.Now(), modern, err
 		if v.known {
 			s.agree(modern)
+			for _, other := range v.probes {
+				v.end(other)
+			}
 		}
 	}
-	if spare != nil && s.ctx.Err() != nil {
-		s.closed(spare)
-	} else if spare != nil {
+	switch {
+	case spare == nil:
+	case s.ctx.Err() != nil || v.spare != nil:
+		if !s.spawn(func() { s.closed(spare) }) {
+			s.closed(spare)
+		}
+	default:
 		v.spare = spare
 		v.give = time.AfterFunc(spareFor, s.dropSpare)
 	}
@@ -136,7 +199,7 @@ func (s *Server) probe(party string) {
 
 // ask asks the server whether it is a modern one, and returns the Conn that has
 // answered, if it can go on with it.
-func (s *Server) ask(ctx context.Context) (modern bool, spare bridge.Conn, err error) {
+func (s *Server) ask(ctx context.Context, d bridge.Dialer) (modern bool, spare bridge.Conn, err error) {
 	if s.isHTTP() {
 		m, err := s.remote.Discover(ctx)
 		if errors.Is(err, remote.ErrNotModern) {
@@ -144,7 +207,7 @@ func (s *Server) ask(ctx context.Context) (modern bool, spare bridge.Conn, err e
 		}
 		return err == nil && answersModern(m), nil, err
 	}
-	conn, err := s.dialAdmitted(ctx, s.modern, nil)
+	conn, err := s.dialAdmitted(ctx, d, nil)
 	if err != nil {
 		return false, nil, err
 	}
@@ -171,7 +234,7 @@ func (s *Server) ask(ctx context.Context) (modern bool, spare bridge.Conn, err e
 	case silent && ctx.Err() != nil: // it took all the time to start, or to be stopped
 		return false, nil, mute
 	case silent:
-		modern, err = s.refusesAsModern(ctx, mute)
+		modern, err = s.refusesAsModern(ctx, d, mute)
 		return modern, nil, err
 	}
 	return false, nil, nil
@@ -180,8 +243,8 @@ func (s *Server) ask(ctx context.Context) (modern bool, spare bridge.Conn, err e
 // refusesAsModern is for a server that was silent to the probe: it waits for
 // initialize, or takes long to start. What it says to initialize tells; if that is
 // nothing either, the error is mute.
-func (s *Server) refusesAsModern(ctx context.Context, mute *silence) (bool, error) {
-	conn, err := s.dialAdmitted(ctx, s.modern, nil)
+func (s *Server) refusesAsModern(ctx context.Context, d bridge.Dialer, mute *silence) (bool, error) {
+	conn, err := s.dialAdmitted(ctx, d, nil)
 	if err != nil {
 		return false, err
 	}
