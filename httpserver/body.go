@@ -105,16 +105,18 @@ func (s *Share) Read(r *http.Request, max int) ([]byte, error) {
 }
 
 // readAll reads r, which is said to have size bytes (-1: unknown), but not
-// more than max. A length is only a claim: memory is taken as the bytes arrive.
+// more than max. A length is only a claim: memory is taken as the bytes arrive. Who
+// says how much comes gets more room at a time, for less is copied then.
 func (s *Share) readAll(r io.Reader, size, max int64) ([]byte, error) {
+	growth := int64(8)
 	if size < 0 || size > max {
-		size = max
+		size, growth = max, 4
 	}
 	// One byte of room is left at the end, to see the end.
 	body, err := s.grow(nil, min(budget.Free, size+1))
 	for err == nil {
 		if len(body) == cap(body) {
-			if body, err = s.grow(body, min(4*int64(cap(body)), size+1)); err != nil {
+			if body, err = s.grow(body, min(growth*int64(cap(body)), size+1)); err != nil {
 				return nil, err
 			}
 		}
