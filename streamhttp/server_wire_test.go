@@ -599,7 +599,7 @@ func TestServerBudget(t *testing.T) {
 		two = u.post(large("2")) // the first counts no more, although it is not answered
 		two.cut()                // nor what was given up
 		half := s.raw()
-		half.write(u.posting() + "Content-Length: 900000\r\n\r\n{")
+		half.write(u.posting() + "Content-Length: 300000\r\n\r\n{")
 		synctest.Wait()
 		if n := memory.Taken(); n != 0 {
 			t.Errorf("%d bytes count that were promised", n)
