@@ -469,7 +469,7 @@ const modernMeta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-
 func TestSubscriptionsMakeRoom(t *testing.T) {
 	spec := func() hub.Spec {
 		s := demoSpec(t, "demo")
-		s.MaxChildren, s.QueueTimeout, s.Upstream.Protocol = 4, time.Minute, era.OnlyLegacy
+		s.MaxChildren, s.Queue, s.QueueTimeout, s.Upstream.Protocol = 4, -1, time.Minute, era.OnlyLegacy
 		return s
 	}
 	parties(t, spec, func(t *testing.T, a, b *client) {

@@ -1,7 +1,11 @@
 package upstream
 
 import (
+	"context"
+	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/era"
@@ -39,4 +43,37 @@ func TestBeginTogether(t *testing.T) {
 		}
 	}
 	f.wait(t, 1, 1)
+}
+
+// D.3: where all processes that clients share have calls in progress, a client that
+// needs one of its own waits as long as --queue-timeout says, and is served when one of
+// them is done.
+func TestSharedUnitsQueue(t *testing.T) {
+	for _, ends := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			s := serverOf(t, &fleet{}, Spec{
+				Protocol: era.OnlyLegacy, MaxUnits: 1, Queue: 1, QueueTimeout: time.Minute,
+			})
+			hangup, cancel := context.WithCancel(bridge.WithPrincipal(t.Context(), "ann"))
+			defer cancel()
+			ann := party(t, hangup, s.Exchange(bridge.PumpOptions{}))
+			bob := party(t, bridge.WithPrincipal(t.Context(), "bob"), s.Exchange(bridge.PumpOptions{}))
+			send(t, ann, strings.Replace(modernCall, "tools/call", "hang", 1))
+			synctest.Wait()
+			began := time.Now()
+			send(t, bob, modernCall)
+			if ends {
+				time.Sleep(30 * time.Second)
+				_ = ann.Close()
+				cancel()
+			}
+			m, err := bob.Recv(t.Context())
+			if err != nil || m.IsError() == ends {
+				t.Errorf("the call before it ends: %t; bob is answered %s, %v", ends, m.Bytes(), err)
+			}
+			if waited := time.Since(began); ends && waited > 40*time.Second || !ends && waited != time.Minute {
+				t.Errorf("the call before it ends: %t; bob is answered after %v", ends, waited)
+			}
+		})
+	}
 }

@@ -56,6 +56,12 @@ type Spec struct {
 	// call is in progress. Those of one client or request are Admit's to bound. 0: 100.
 	MaxUnits int
 
+	// Queue is how many clients may wait where none can be ended, beside those whose
+	// party has less than an equal part of MaxUnits, and QueueTimeout for how long;
+	// 0: nobody waits.
+	Queue        int
+	QueueTimeout time.Duration
+
 	// Idle is how long a process without clients is kept. 0: 30 min; negative: for ever.
 	Idle time.Duration
 
@@ -115,14 +121,13 @@ type Server struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 
-	beginning sync.Mutex // held while a unit is made: two clients must not make two; never taken with mu held
-
-	mu    sync.Mutex
-	ended bool
-	units map[unitKey]*unit
-	tools map[unitKey]*schemas
-	byID  map[string]*unit
-	count int // of units there have been
+	mu        sync.Mutex
+	ended     bool
+	units     map[unitKey]*unit
+	beginning map[unitKey]chan struct{} // units that are being made, each closed when it is done
+	tools     map[unitKey]*schemas
+	byID      map[string]*unit
+	count     int // of units there have been
 }
 
 // New returns the Server for spec. It starts nothing; Close ends it.
@@ -141,7 +146,8 @@ func New(spec Spec) (*Server, error) {
 	}
 	s.taskIDs = era.NewTaskIDs(spec.Name, spec.Secret)
 	s.spec.MaxUnits = cmp.Or(spec.MaxUnits, 100)
-	s.shared = admission.New(admission.Options{Max: s.spec.MaxUnits})
+	s.shared = admission.New(admission.Options{Max: s.spec.MaxUnits, Queue: spec.Queue, Wait: spec.QueueTimeout})
+	s.beginning = make(map[unitKey]chan struct{})
 	s.spec.ParkTimeout = cmp.Or(spec.ParkTimeout, 10*time.Minute)
 	if s.spec.Idle = cmp.Or(spec.Idle, 30*time.Minute); s.spec.Idle < 0 {
 		s.spec.Idle = math.MaxInt64

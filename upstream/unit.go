@@ -253,7 +253,7 @@ func (m *member) Close() error {
 func (s *Server) join(ctx context.Context, key unitKey, clientInfo []byte, asking bool) (*member, error) {
 	u, err := s.enter(key, asking)
 	if u == nil && err == nil {
-		u, err = s.begin(bridge.Party(ctx), key, clientInfo, asking)
+		u, err = s.begin(ctx, key, clientInfo, asking)
 	}
 	if err != nil {
 		return nil, err
@@ -288,20 +288,47 @@ func (u *unit) enter(asking bool) {
 	}
 }
 
-// begin is enter for a client of party that has found no unit, and makes one unless
-// another client has done so by now.
-func (s *Server) begin(party string, key unitKey, clientInfo []byte, asking bool) (*unit, error) {
-	s.beginning.Lock()
-	defer s.beginning.Unlock()
-	if u, err := s.enter(key, asking); u != nil || err != nil {
-		return u, err
+// begin is enter for a client that has found no unit: it makes one, unless another
+// client does. If that fails, this client tries itself: it may be one who may wait for
+// a place longer.
+func (s *Server) begin(ctx context.Context, key unitKey, clientInfo []byte, asking bool) (*unit, error) {
+	party := bridge.Party(ctx)
+	for {
+		s.mu.Lock()
+		u, other := s.units[key], s.beginning[key]
+		switch {
+		case s.ended:
+			s.mu.Unlock()
+			return nil, errClosed
+		case u != nil:
+			u.enter(asking)
+			s.mu.Unlock()
+			return u, nil
+		case other == nil:
+			begun := make(chan struct{})
+			s.beginning[key] = begun
+			s.mu.Unlock()
+			return s.create(ctx, party, begun, key, clientInfo, asking)
+		}
+		s.mu.Unlock()
+		select {
+		case <-other:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
 	}
-	u, err := s.newUnit(party, key, clientInfo)
+}
+
+// create makes a unit, and closes begun when there is one, or will be none.
+func (s *Server) create(ctx context.Context, party string, begun chan struct{}, key unitKey, clientInfo []byte, asking bool) (*unit, error) {
+	u, err := s.newUnit(ctx, party, key, clientInfo)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.beginning, key)
+	close(begun)
 	if err != nil {
 		return nil, err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if s.ended {
 		u.place.Release()
 		return nil, errClosed
@@ -326,10 +353,10 @@ func (e publicError) PublicError() string { return string(e) }
 // may wait for their clients in them.
 const maxAlone = 10_000
 
-// newUnit makes a unit, if there may be one more: of those that clients share one
-// is ended for it if need be. Those of one client are bounded by Admit, which has
-// a queue. Nobody waits for a place here. The unit is not known before add.
-func (s *Server) newUnit(party string, key unitKey, clientInfo []byte) (*unit, error) {
+// newUnit makes a unit, when there may be one more: of those that clients share one
+// is ended for it if need be, or waited for. Those of one client are bounded by Admit.
+// The unit is not known before add.
+func (s *Server) newUnit(ctx context.Context, party string, key unitKey, clientInfo []byte) (*unit, error) {
 	if len(key.capabilities) > maxCapabilities {
 		return nil, errCapabilities
 	}
@@ -338,11 +365,9 @@ func (s *Server) newUnit(party string, key unitKey, clientInfo []byte) (*unit, e
 	}
 	u := &unit{s: s, key: key, party: party, clientInfo: bytes.Clone(clientInfo)}
 	if key.alone == 0 {
-		place, err := s.shared.Acquire(context.Background(), u.party, u)
-		if err != nil {
-			return nil, fmt.Errorf("%w: %d processes with different clients run", bridge.ErrBusy, s.spec.MaxUnits)
+		if err := u.acquire(ctx); err != nil {
+			return nil, err
 		}
-		u.place = place
 	} else if s.spec.Admit == nil && s.alone.Load() >= maxAlone {
 		return nil, fmt.Errorf("%w: %d clients have a connection of their own", bridge.ErrBusy, maxAlone)
 	}
@@ -361,6 +386,24 @@ func (s *Server) newUnit(party string, key unitKey, clientInfo []byte) (*unit, e
 		},
 	})
 	return u, nil
+}
+
+// acquire takes the place of a unit that clients share, and waits for it as long as
+// ctx lasts and the Server is open.
+func (u *unit) acquire(ctx context.Context) (err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(u.s.ctx, cancel)()
+	u.place, err = u.s.shared.Acquire(ctx, u.party, u)
+	switch {
+	case err == nil:
+		return nil
+	case u.s.ctx.Err() != nil:
+		return errClosed
+	case ctx.Err() != nil:
+		return ctx.Err()
+	}
+	return fmt.Errorf("%w: %d processes with different clients run: %w", bridge.ErrBusy, u.s.spec.MaxUnits, err)
 }
 
 // add makes a unit known. The caller holds s.mu.
