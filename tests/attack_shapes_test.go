@@ -46,10 +46,10 @@ func TestOddShapes(t *testing.T) {
 		"a method of no string": `{"jsonrpc":"2.0","id":1,"method":7}`,
 	}
 	s := serve(t, nil).site()
-	ctx := within(t, 2*patience)
 	for _, over := range transports {
 		t.Run(over, func(t *testing.T) {
 			t.Parallel()
+			ctx := within(t, 2*patience)
 			for what, shape := range shapes {
 				c, err := s.openAs(ctx, over, "2025-03-26")
 				if err != nil {
