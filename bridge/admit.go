@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"github.com/mcp-bridge/mcp-bridge/admission"
+	"github.com/mcp-bridge/mcp-bridge/internal/admission"
 )
 
 // Admit asks for a place for one more client, or server process, which counts

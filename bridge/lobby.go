@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mcp-bridge/mcp-bridge/admission"
+	"github.com/mcp-bridge/mcp-bridge/internal/admission"
 )
 
 // Why a Lobby lets nobody in, beside what its Admit says.

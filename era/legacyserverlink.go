@@ -3,7 +3,7 @@ package era
 import (
 	"time"
 
-	"github.com/mcp-bridge/mcp-bridge/buildinfo"
+	"github.com/mcp-bridge/mcp-bridge/internal/buildinfo"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 

@@ -11,16 +11,16 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
-	"github.com/mcp-bridge/mcp-bridge/httpclient"
+	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
+	"github.com/mcp-bridge/mcp-bridge/internal/sessionstate"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
-	"github.com/mcp-bridge/mcp-bridge/renew"
 )
 
 // Defaults of ClientOptions.
 const (
 	DefaultClientMaxMessageSize  = 64 << 20
 	DefaultClientMaxInFlight     = 256
-	DefaultClientConnectTimeout  = httpclient.DefaultConnectTimeout
+	DefaultClientConnectTimeout  = httpdial.DefaultConnectTimeout
 	DefaultClientEndpointTimeout = 10 * time.Second
 )
 
@@ -37,7 +37,7 @@ type UnopenedError struct {
 	// Estate is for ClientOptions.Estate of the Conn that takes over, if it was
 	// a lost session that was to be renewed. nil: it was the client's first
 	// request, which is still to be answered.
-	Estate *renew.Estate
+	Estate *sessionstate.Estate
 }
 
 // Error returns Text.
@@ -51,10 +51,10 @@ type ClientOptions struct {
 	Header http.Header
 
 	// Transport makes the requests. nil means one of the Conn's own, see
-	// httpclient.NewTransport.
+	// httpdial.NewTransport.
 	Transport http.RoundTripper
 
-	// TLS says which servers are trusted, and who we are (httpclient.LoadTLS).
+	// TLS says which servers are trusted, and who we are (httpdial.LoadTLS).
 	// It is not used with a Transport. nil means the system's authorities.
 	TLS *tls.Config
 
@@ -96,7 +96,7 @@ type ClientOptions struct {
 
 	// Estate is what a Conn of another transport has left: this one begins by
 	// renewing that session. nil: it begins with the client's initialize.
-	Estate *renew.Estate
+	Estate *sessionstate.Estate
 
 	// Renewed is called when a session was renewed, and must not wait. It may be nil.
 	Renewed func()
@@ -145,11 +145,11 @@ func (c *Client) Dial(ctx context.Context) (bridge.Conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	u, err := httpclient.URL(c.URL, "http", "https")
+	u, err := httpdial.URL(c.URL, "http", "https")
 	if err != nil {
 		return nil, err
 	}
-	header, err := httpclient.Header(c.Options.Header, u.User, clientReserved...)
+	header, err := httpdial.Header(c.Options.Header, u.User, clientReserved...)
 	if err != nil {
 		return nil, err
 	}
@@ -158,7 +158,7 @@ func (c *Client) Dial(ctx context.Context) (bridge.Conn, error) {
 	rt := opts.Transport
 	idle := func() {}
 	if rt == nil {
-		own := httpclient.NewTransport(httpclient.TransportOptions{
+		own := httpdial.NewTransport(httpdial.TransportOptions{
 			ConnectTimeout: opts.ConnectTimeout, TLS: opts.TLS, MaxIdleConnsPerHost: opts.MaxInFlight,
 		})
 		rt, idle = own, own.CloseIdleConnections

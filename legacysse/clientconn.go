@@ -10,7 +10,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/mcp-bridge/mcp-bridge/httpclient"
+	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -35,9 +35,9 @@ var (
 // stream; and one per POST. All are started by spawn and awaited by Close.
 type clientConn struct {
 	url    *url.URL
-	peer   *httpclient.Peer // explains what goes wrong
-	host   string           // the Host header, "": the URL's
-	header http.Header      // on every request
+	peer   *httpdial.Peer // explains what goes wrong
+	host   string         // the Host header, "": the URL's
+	header http.Header    // on every request
 	rt     http.RoundTripper
 	idle   func() // closes the transport's idle connections
 	opts   ClientOptions
@@ -70,7 +70,7 @@ var clientHints = map[int]string{
 
 func newClientConn(u *url.URL, header http.Header, rt http.RoundTripper, idle func(), opts ClientOptions) *clientConn {
 	c := &clientConn{
-		url: u, peer: httpclient.NewPeer(u, header, clientHints), host: header.Get("Host"), header: header,
+		url: u, peer: httpdial.NewPeer(u, header, clientHints), host: header.Get("Host"), header: header,
 		rt: rt, idle: idle, opts: opts, log: opts.Logger,
 		in:       make(chan jsonrpc.Message, clientQueue),
 		finished: make(chan struct{}),

@@ -13,7 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mcp-bridge/mcp-bridge/httpclient"
+	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -72,7 +72,7 @@ func (c *clientConn) carry(call *clientCall) {
 		c.mu.Unlock()
 	}
 	fault := c.post(call)
-	for repeats := 0; fault != nil && fault.Busy && httpclient.MayRepeat(call.method) && httpclient.PauseBusy(call.ctx, repeats, fault.RetryAfter); repeats++ {
+	for repeats := 0; fault != nil && fault.Busy && httpdial.MayRepeat(call.method) && httpdial.PauseBusy(call.ctx, repeats, fault.RetryAfter); repeats++ {
 		fault = c.post(call) // LE14
 	}
 	close(call.accepted)
@@ -87,7 +87,7 @@ func (c *clientConn) carry(call *clientCall) {
 }
 
 func (c *clientConn) timeOut(call *clientCall) {
-	c.fail(call, &httpclient.Fault{Reason: httpclient.ReasonTimeout, Transient: true,
+	c.fail(call, &httpdial.Fault{Reason: httpdial.ReasonTimeout, Transient: true,
 		Text: c.peer.String() + " did not answer initialize within " + clientInitialize.String()})
 }
 
@@ -104,7 +104,7 @@ var (
 
 // post sends the message to the endpoint of its session. Any success will do,
 // and what it says does not matter (SS7).
-func (c *clientConn) post(call *clientCall) *httpclient.Fault {
+func (c *clientConn) post(call *clientCall) *httpdial.Fault {
 	ctx := httptrace.WithClientTrace(call.ctx, &httptrace.ClientTrace{
 		WroteRequest: func(httptrace.WroteRequestInfo) { call.writeOnce.Do(func() { close(call.written) }) },
 	})
@@ -115,7 +115,7 @@ func (c *clientConn) post(call *clientCall) *httpclient.Fault {
 	if v := c.versionOf(call); v >= version2025_06_18 { // SS8
 		req.Header[headerVersion] = []string{v}
 	}
-	httpclient.AllowReplay(req, call.msg)
+	httpdial.AllowReplay(req, call.msg)
 	setBody(req, call.msg.Bytes())
 	resp, fault := call.session.peer.Do(c.rt, req)
 	if fault != nil {
@@ -148,7 +148,7 @@ func setBody(req *http.Request, body []byte) {
 
 // refusal explains a status that is no success; Lost says that the server does
 // not know the session.
-func refusal(peer *httpclient.Peer, resp *http.Response) *httpclient.Fault {
+func refusal(peer *httpdial.Peer, resp *http.Response) *httpdial.Fault {
 	var said bytes.Buffer
 	body := resp.Body
 	resp.Body = readCloser{io.TeeReader(body, &said), body}
@@ -161,8 +161,8 @@ func refusal(peer *httpclient.Peer, resp *http.Response) *httpclient.Fault {
 		fault.Lost = deadSession(said.Bytes(), fault.Own)
 	}
 	if fault.Lost && fault.Own.Kind() != jsonrpc.Response {
-		fault.Reason = httpclient.ReasonSessionLost
-		fault.Text = peer.String() + " has forgotten the session (" + httpclient.StatusText(resp.StatusCode) + ")"
+		fault.Reason = httpdial.ReasonSessionLost
+		fault.Text = peer.String() + " has forgotten the session (" + httpdial.StatusText(resp.StatusCode) + ")"
 	}
 	return fault
 }
@@ -192,7 +192,7 @@ func deadSession(body []byte, own jsonrpc.Message) bool {
 
 // forget ends the stream of a session that is of no use any more, because the
 // server does not know it for instance, so that the keeper gets a new one.
-func (c *clientConn) forget(session *clientSession, fault *httpclient.Fault) {
+func (c *clientConn) forget(session *clientSession, fault *httpdial.Fault) {
 	c.mu.Lock()
 	session.forgotten = fault
 	c.mu.Unlock()
@@ -244,7 +244,7 @@ func (c *clientConn) incomingOne(m jsonrpc.Message, session *clientSession) {
 // answer completes a claimed call.
 func (c *clientConn) answer(call *clientCall, m jsonrpc.Message) {
 	if m.ID() != call.id {
-		m = httpclient.WithID(m, call.id)
+		m = httpdial.WithID(m, call.id)
 	}
 	if call.private() {
 		call.reply <- m // has room for it
@@ -262,7 +262,7 @@ func (c *clientConn) answer(call *clientCall, m jsonrpc.Message) {
 }
 
 // fail answers a call with the fault. Of other messages only the log hears.
-func (c *clientConn) fail(call *clientCall, fault *httpclient.Fault) {
+func (c *clientConn) fail(call *clientCall, fault *httpdial.Fault) {
 	if call.kind != jsonrpc.Request {
 		c.log.Warn("the server did not take a message", append(fault.Attrs(), "method", call.method)...)
 		return
@@ -282,7 +282,7 @@ func (c *clientConn) fail(call *clientCall, fault *httpclient.Fault) {
 }
 
 // answerFault answers a claimed call with the fault.
-func (c *clientConn) answerFault(call *clientCall, fault *httpclient.Fault) {
+func (c *clientConn) answerFault(call *clientCall, fault *httpdial.Fault) {
 	c.log.With(fault.Attrs()...).Warn("request failed", "method", call.method)
 	if call.private() {
 		call.reply <- fault.Response(call.id)

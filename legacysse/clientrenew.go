@@ -3,14 +3,14 @@ package legacysse
 import (
 	"context"
 
-	"github.com/mcp-bridge/mcp-bridge/httpclient"
+	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
+	"github.com/mcp-bridge/mcp-bridge/internal/sessionstate"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
-	"github.com/mcp-bridge/mcp-bridge/renew"
 )
 
 // handshake initializes a new session in the client's place, with the client's
 // own words but another id, and tells it what the old one knew (SS7).
-func (c *clientConn) handshake(s *clientSession) *httpclient.Fault {
+func (c *clientConn) handshake(s *clientSession) *httpdial.Fault {
 	c.mu.Lock()
 	initialize, initialized := c.st.books.Greeting()
 	c.mu.Unlock()
@@ -18,7 +18,7 @@ func (c *clientConn) handshake(s *clientSession) *httpclient.Fault {
 	defer cancel()
 	result, fault := c.ask(ctx, initialize, s)
 	if fault == nil && result.IsError() {
-		fault = &httpclient.Fault{Reason: httpclient.ReasonRefused, Text: c.peer.String() + " refused to initialize the session again"}
+		fault = &httpdial.Fault{Reason: httpdial.ReasonRefused, Text: c.peer.String() + " refused to initialize the session again"}
 	}
 	if fault != nil {
 		return fault
@@ -52,7 +52,7 @@ func (c *clientConn) restore(s *clientSession) {
 }
 
 // ask makes a request of the bridge's own, and waits for the response.
-func (c *clientConn) ask(ctx context.Context, m jsonrpc.Message, s *clientSession) (jsonrpc.Message, *httpclient.Fault) {
+func (c *clientConn) ask(ctx context.Context, m jsonrpc.Message, s *clientSession) (jsonrpc.Message, *httpdial.Fault) {
 	call := newClientCall(c, m)
 	call.session, call.reply = s, make(chan jsonrpc.Message, 1)
 	c.mu.Lock()
@@ -79,7 +79,7 @@ func (c *clientConn) ask(ctx context.Context, m jsonrpc.Message, s *clientSessio
 }
 
 // tell sends a notification of the bridge's own.
-func (c *clientConn) tell(m jsonrpc.Message, s *clientSession) *httpclient.Fault {
+func (c *clientConn) tell(m jsonrpc.Message, s *clientSession) *httpdial.Fault {
 	call := newClientCall(c, m)
 	defer call.cancel()
 	call.session = s
@@ -103,11 +103,11 @@ func (c *clientConn) renewed(s *clientSession) {
 
 // inherit takes over the session that another Conn has lost, and renews it: at
 // once, or later if the server has refused that more than once.
-func (c *clientConn) inherit(e *renew.Estate) {
+func (c *clientConn) inherit(e *sessionstate.Estate) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.st.books.Inherit(e, &clientSession{lost: true})
 	c.st.refused = e.Refused
-	c.st.down = &httpclient.Fault{Reason: httpclient.ReasonDown, Text: "the session with " + c.peer.String() + " is lost"}
+	c.st.down = &httpdial.Fault{Reason: httpdial.ReasonDown, Text: "the session with " + c.peer.String() + " is lost"}
 	c.wake()
 }

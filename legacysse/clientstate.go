@@ -5,9 +5,9 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/mcp-bridge/mcp-bridge/httpclient"
+	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
+	"github.com/mcp-bridge/mcp-bridge/internal/sessionstate"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
-	"github.com/mcp-bridge/mcp-bridge/renew"
 )
 
 // clientState is everything about a clientConn that changes.
@@ -24,43 +24,43 @@ type clientState struct {
 	// when it was answered. Nothing but responses goes out meanwhile.
 	gate chan struct{}
 
-	keeper  bool              // a keeper runs
-	session *clientSession    // nil: there is none (yet)
-	pending []*clientCall     // requests that wait for the first stream
-	refused int               // renewals in a row that a Conn before this one has ended with
-	down    *httpclient.Fault // why there is no session although there should be one; nil: there is, or nobody has asked for it
+	keeper  bool            // a keeper runs
+	session *clientSession  // nil: there is none (yet)
+	pending []*clientCall   // requests that wait for the first stream
+	refused int             // renewals in a row that a Conn before this one has ended with
+	down    *httpdial.Fault // why there is no session although there should be one; nil: there is, or nobody has asked for it
 
-	books renew.Books[*clientSession] // what a new session has to be told (SS7), and what the server has asked
+	books sessionstate.Books[*clientSession] // what a new session has to be told (SS7), and what the server has asked
 }
 
 // clientSession is one event stream.
 type clientSession struct {
-	endpoint *url.URL         // for the POSTs
-	peer     *httpclient.Peer // explains what goes wrong with them
+	endpoint *url.URL       // for the POSTs
+	peer     *httpdial.Peer // explains what goes wrong with them
 	ctx      context.Context
 	stop     context.CancelFunc // ends the stream
 	ended    chan struct{}      // closed when the reader has ended
 	began    time.Time
-	retry    time.Duration     // what the server said of when to come back, 0: nothing; once ended is closed
-	why      *httpclient.Fault // why the stream has ended; once ended is closed
+	retry    time.Duration   // what the server said of when to come back, 0: nothing; once ended is closed
+	why      *httpdial.Fault // why the stream has ended; once ended is closed
 
 	// Guarded by the Conn's mu:
 	version     string            // negotiated, "" until the result is there
 	initialized bool              // it was told notifications/initialized
 	lost        bool              // it is over
-	forgotten   *httpclient.Fault // why the bridge has ended the stream itself
+	forgotten   *httpdial.Fault   // why the bridge has ended the stream itself
 	changed     []jsonrpc.Message // what the client is told of a new session, with TellRenewed
 }
 
 // clientEntry is what becomes of a message: one field is set but for after.
 type clientEntry struct {
-	send  bool              // it is sent now
-	after *clientCall       // once this one was accepted
-	waits bool              // it will be sent by the keeper
-	gate  <-chan struct{}   // it has to come again after this was closed
-	fault *httpclient.Fault // it is answered with this
-	drop  string            // it is not needed, for this reason
-	err   error             // it cannot be taken
+	send  bool            // it is sent now
+	after *clientCall     // once this one was accepted
+	waits bool            // it will be sent by the keeper
+	gate  <-chan struct{} // it has to come again after this was closed
+	fault *httpdial.Fault // it is answered with this
+	drop  string          // it is not needed, for this reason
+	err   error           // it cannot be taken
 }
 
 // enter enters a message of the client into the books.
@@ -97,9 +97,9 @@ func (c *clientConn) enterRequest(call *clientCall) clientEntry {
 	case c.st.calls[call.id] != nil:
 		return clientEntry{err: errClientDuplicate}
 	case c.st.inFlight >= c.opts.MaxInFlight:
-		return clientEntry{fault: &httpclient.Fault{Reason: httpclient.ReasonTooMany, Text: "too many requests in progress"}}
+		return clientEntry{fault: &httpdial.Fault{Reason: httpdial.ReasonTooMany, Text: "too many requests in progress"}}
 	case opens && c.st.session != nil && c.st.books.Begun:
-		return clientEntry{fault: httpclient.AlreadyBegun()}
+		return clientEntry{fault: httpdial.AlreadyBegun()}
 	case c.st.down != nil && !opens:
 		return clientEntry{fault: c.downFault()}
 	}
@@ -131,9 +131,9 @@ func (c *clientConn) wake() {
 	}
 }
 
-func (c *clientConn) downFault() *httpclient.Fault {
-	return &httpclient.Fault{Reason: httpclient.ReasonDown, Status: c.st.down.Status,
-		Text: httpclient.Also("not connected: "+c.st.down.Text, "the bridge keeps trying")}
+func (c *clientConn) downFault() *httpdial.Fault {
+	return &httpdial.Fault{Reason: httpdial.ReasonDown, Status: c.st.down.Status,
+		Text: httpdial.Also("not connected: "+c.st.down.Text, "the bridge keeps trying")}
 }
 
 func (c *clientConn) enterNotification(call, target *clientCall) clientEntry {

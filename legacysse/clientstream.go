@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mcp-bridge/mcp-bridge/httpclient"
+	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/sse"
 )
@@ -97,7 +97,7 @@ func delay(retry time.Duration, failures int) time.Duration {
 
 // connect makes one attempt to get a session: for the requests that wait for
 // one, or by initializing in the client's place.
-func (c *clientConn) connect() (*clientSession, *httpclient.Fault) {
+func (c *clientConn) connect() (*clientSession, *httpdial.Fault) {
 	session, unopened, fault := c.open()
 	if fault == nil && !c.install(session) {
 		if fault = c.handshake(session); fault != nil {
@@ -147,7 +147,7 @@ func (c *clientConn) install(session *clientSession) bool {
 
 // notOpened answers the requests that have waited for a session, and decides
 // whether to go on trying.
-func (c *clientConn) notOpened(fault *httpclient.Fault, unopened bool) {
+func (c *clientConn) notOpened(fault *httpdial.Fault, unopened bool) {
 	c.log.Warn("cannot connect", append(fault.Attrs(), "url", c.peer.String())...)
 	c.mu.Lock()
 	calls := c.st.pending
@@ -179,7 +179,7 @@ func (c *clientConn) notOpened(fault *httpclient.Fault, unopened bool) {
 	c.mu.Unlock()
 	if goesOn {
 		more := *fault
-		more.Text = httpclient.Also(more.Text, "it is tried again for as long as the client stays")
+		more.Text = httpdial.Also(more.Text, "it is tried again for as long as the client stays")
 		fault = &more
 	}
 	for _, call := range calls {
@@ -189,7 +189,7 @@ func (c *clientConn) notOpened(fault *httpclient.Fault, unopened bool) {
 
 // open opens the event stream and waits for its first event (SS6). unopened
 // says that there is no HTTP+SSE server at the URL.
-func (c *clientConn) open() (session *clientSession, unopened bool, fault *httpclient.Fault) {
+func (c *clientConn) open() (session *clientSession, unopened bool, fault *httpdial.Fault) {
 	s := &clientSession{ended: make(chan struct{}), began: time.Now()}
 	s.ctx, s.stop = context.WithCancel(c.ctx)
 	late := time.AfterFunc(c.opts.ConnectTimeout+c.opts.EndpointTimeout, s.stop)
@@ -222,7 +222,7 @@ func (c *clientConn) open() (session *clientSession, unopened bool, fault *httpc
 }
 
 // judge looks at what the GET was answered with.
-func (c *clientConn) judge(resp *http.Response) (unopened bool, fault *httpclient.Fault) {
+func (c *clientConn) judge(resp *http.Response) (unopened bool, fault *httpdial.Fault) {
 	status := resp.StatusCode
 	if status/100 != 2 {
 		fault = c.peer.RefusalFault(resp)
@@ -233,15 +233,15 @@ func (c *clientConn) judge(resp *http.Response) (unopened bool, fault *httpclien
 		}
 		return status/100 == 4 && !fault.Transient, fault
 	}
-	if t := httpclient.MediaType(resp); t != typeSSE {
-		return true, &httpclient.Fault{Reason: httpclient.ReasonNotMCP, Status: status,
+	if t := httpdial.MediaType(resp); t != typeSSE {
+		return true, &httpdial.Fault{Reason: httpdial.ReasonNotMCP, Status: status,
 			Text: fmt.Sprintf("%s answered with %q, not with an event stream; is this the URL of an HTTP+SSE server? It often ends in /sse", c.peer, c.peer.Withhold(t))}
 	}
 	return false, nil
 }
 
 // awaitEndpoint reads up to the endpoint event.
-func (c *clientConn) awaitEndpoint(r *sse.Reader, resp *http.Response, s *clientSession) (*url.URL, bool, *httpclient.Fault) {
+func (c *clientConn) awaitEndpoint(r *sse.Reader, resp *http.Response, s *clientSession) (*url.URL, bool, *httpdial.Fault) {
 	for {
 		event, err := r.Next()
 		switch {
@@ -252,7 +252,7 @@ func (c *clientConn) awaitEndpoint(r *sse.Reader, resp *http.Response, s *client
 			if s.ctx.Err() != nil {
 				text = "%s sent no endpoint event in time; is it an HTTP+SSE server?"
 			}
-			return nil, true, &httpclient.Fault{Reason: httpclient.ReasonNotMCP, Status: resp.StatusCode, Text: fmt.Sprintf(text, c.peer)}
+			return nil, true, &httpdial.Fault{Reason: httpdial.ReasonNotMCP, Status: resp.StatusCode, Text: fmt.Sprintf(text, c.peer)}
 		case event.Name == "endpoint":
 			base := c.url
 			if resp.Request != nil && resp.Request.URL != nil {
@@ -260,7 +260,7 @@ func (c *clientConn) awaitEndpoint(r *sse.Reader, resp *http.Response, s *client
 			}
 			u, err := resolveEndpoint(base, string(event.Data))
 			if err != nil {
-				return nil, false, &httpclient.Fault{Reason: reasonEndpoint, Text: fmt.Sprintf("%s cannot be used: %v", c.peer, err)}
+				return nil, false, &httpdial.Fault{Reason: reasonEndpoint, Text: fmt.Sprintf("%s cannot be used: %v", c.peer, err)}
 			}
 			return u, false, nil
 		}
@@ -280,7 +280,7 @@ func resolveEndpoint(stream *url.URL, text string) (*url.URL, error) {
 	}
 	u := stream.ResolveReference(ref)
 	u.User, u.Fragment, u.RawFragment = nil, "", ""
-	if !httpclient.SameOrigin(stream, u) {
+	if !httpdial.SameOrigin(stream, u) {
 		return nil, fmt.Errorf("its endpoint event names another server, %s://%s, which would get the credentials", u.Scheme, u.Host)
 	}
 	return u, nil
@@ -309,8 +309,8 @@ func (c *clientConn) read(s *clientSession, r *sse.Reader, body io.Closer) {
 }
 
 // streamFault explains the end of the event stream to those who wait for a response.
-func (c *clientConn) streamFault(err error) *httpclient.Fault {
-	f := &httpclient.Fault{Reason: httpclient.ReasonBroken, Transient: true}
+func (c *clientConn) streamFault(err error) *httpdial.Fault {
+	f := &httpdial.Fault{Reason: httpdial.ReasonBroken, Transient: true}
 	f.Text = fmt.Sprintf("the event stream from %s ended before the answer came; the request may have been carried out", c.peer)
 	if err != io.EOF {
 		c.log.Debug("event stream broken", "error", c.peer.NetFault(err).Text)
@@ -330,7 +330,7 @@ func (c *clientConn) lose(s *clientSession) {
 	if c.st.session == s {
 		c.st.session = nil
 		if c.st.books.Initialize.Kind() == jsonrpc.Request && !c.opts.NoRenew {
-			c.st.down = &httpclient.Fault{Reason: fault.Reason, Status: fault.Status,
+			c.st.down = &httpdial.Fault{Reason: fault.Reason, Status: fault.Status,
 				Text: fmt.Sprintf("the session with %s is lost", c.peer)}
 		}
 	}

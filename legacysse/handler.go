@@ -11,9 +11,9 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
-	"github.com/mcp-bridge/mcp-bridge/budget"
-	"github.com/mcp-bridge/mcp-bridge/httpguard"
-	"github.com/mcp-bridge/mcp-bridge/httpserver"
+	"github.com/mcp-bridge/mcp-bridge/internal/access"
+	"github.com/mcp-bridge/mcp-bridge/internal/budget"
+	"github.com/mcp-bridge/mcp-bridge/internal/httpserve"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -21,7 +21,7 @@ import (
 // mean "never" or "no limit" where that is said.
 type HandlerOptions struct {
 	// Guard says who may connect. The zero value admits loopback origins only.
-	Guard httpguard.Policy
+	Guard access.Policy
 
 	// MessageURL returns the path of the endpoint for POSTs as the client of
 	// the request r must see it: absolute, escaped, with a query or without.
@@ -76,7 +76,7 @@ const lastWords = 5 * time.Second
 
 // Handler serves the two endpoints of HTTP+SSE to clients of the revisions
 // 2024-11-05 to 2025-11-25 (docs/rules.md, SS): ServeSSE and ServeMessage. They
-// are to be served behind httpserver.Deadlines, which bound the wait for a body
+// are to be served behind httpserve.Deadlines, which bound the wait for a body
 // and for the end of a reply.
 type Handler struct {
 	server bridge.Handler
@@ -84,8 +84,8 @@ type Handler struct {
 
 	lobby   *bridge.Lobby
 	wg      sync.WaitGroup // sessions, until they have said their last words
-	bodies  httpserver.Bodies
-	refused httpguard.Warnings
+	bodies  httpserve.Bodies
+	refused access.Warnings
 
 	mu       sync.Mutex
 	sessions map[string]*session // by id, until they end
@@ -145,7 +145,7 @@ func (h *Handler) start(r *http.Request) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := newSession(httpguard.Principal(r))
+	s := newSession(access.Principal(r))
 	s.ctx = guest.Context()
 	s.onEnd = func() {
 		h.mu.Lock()
@@ -157,7 +157,7 @@ func (h *Handler) start(r *http.Request) (*session, error) {
 	h.sessions[s.id] = s
 	h.mu.Unlock()
 	h.opts.Logger.Debug("session opened", "session", s.tag(), "remote", h.opts.Guard.RemoteAddr(r), "principal", s.owner)
-	h.wg.Go(func() { h.serve(guest, s, httpguard.Standing(r)) })
+	h.wg.Go(func() { h.serve(guest, s, access.Standing(r)) })
 	return s, nil
 }
 
@@ -204,7 +204,7 @@ func (h *Handler) find(r *http.Request, id string) *session {
 	h.mu.Lock()
 	s := h.sessions[id]
 	h.mu.Unlock()
-	if s == nil || s.owner != httpguard.Principal(r) {
+	if s == nil || s.owner != access.Principal(r) {
 		return nil
 	}
 	return s
@@ -213,5 +213,5 @@ func (h *Handler) find(r *http.Request, id string) *session {
 // refuse answers a request with a JSON-RPC error of the code for what is no
 // valid request.
 func refuse(w http.ResponseWriter, r *http.Request, status int, id jsonrpc.ID, text string) {
-	httpserver.WriteError(w, r, status, jsonrpc.CodeInvalidRequest, id, text)
+	httpserve.WriteError(w, r, status, jsonrpc.CodeInvalidRequest, id, text)
 }

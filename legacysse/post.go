@@ -8,8 +8,8 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/mcp-bridge/mcp-bridge/budget"
-	"github.com/mcp-bridge/mcp-bridge/httpserver"
+	"github.com/mcp-bridge/mcp-bridge/internal/budget"
+	"github.com/mcp-bridge/mcp-bridge/internal/httpserve"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -29,10 +29,10 @@ func (h *Handler) ServeMessage(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if r.ContentLength > int64(h.bodies.Max) {
-		h.bodies.Refuse(w, r, httpserver.ErrTooLarge)
+		h.bodies.Refuse(w, r, httpserve.ErrTooLarge)
 		return
 	}
-	if !httpserver.IsJSON(r.Header) {
+	if !httpserve.IsJSON(r.Header) {
 		refuse(w, r, http.StatusUnsupportedMediaType, jsonrpc.ID{}, "the Content-Type must be application/json, in UTF-8 and without a Content-Encoding")
 		return
 	}
@@ -93,7 +93,7 @@ func (h *Handler) decode(w http.ResponseWriter, r *http.Request, s *session, bod
 	messages, faults := jsonrpc.Decode(body, s.revision.Batches(), h.opts.MaxBatch, h.opts.MaxDepth)
 	messages, faults = s.brokenAnswers(messages, faults)
 	if len(messages) == 0 && len(faults) == 1 {
-		httpserver.WriteError(w, r, http.StatusBadRequest, faults[0].Code, faults[0].ID, faults[0].Message)
+		httpserve.WriteError(w, r, http.StatusBadRequest, faults[0].Code, faults[0].ID, faults[0].Message)
 		return nil, nil, false
 	}
 	for _, fault := range faults {
@@ -176,7 +176,7 @@ func refusalOfModern(m jsonrpc.Message) (no jsonrpc.Message, modern bool) {
 
 // pass gives the server the messages, and the client what the bridge itself
 // has to say to them.
-func (s *session) pass(ctx context.Context, messages, replies []jsonrpc.Message, share *httpserver.Share) error {
+func (s *session) pass(ctx context.Context, messages, replies []jsonrpc.Message, share *httpserve.Share) error {
 	for _, m := range replies {
 		if err := s.Send(ctx, m); err != nil {
 			return err

@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
-	"github.com/mcp-bridge/mcp-bridge/budget"
-	"github.com/mcp-bridge/mcp-bridge/httpguard"
+	"github.com/mcp-bridge/mcp-bridge/internal/access"
+	"github.com/mcp-bridge/mcp-bridge/internal/budget"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -62,7 +62,7 @@ func TestMessageURL(t *testing.T) {
 		{"//evil.example/sse", "", HandlerOptions{}, "/evil.example/message?sessionId=ID"},
 		{"/sse?a=b", "", HandlerOptions{}, "/message?sessionId=ID"},
 		{"/sse", "/tools", HandlerOptions{}, "/message?sessionId=ID"},
-		{"/sse", "/tools", HandlerOptions{Guard: httpguard.Policy{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}},
+		{"/sse", "/tools", HandlerOptions{Guard: access.Policy{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}},
 			"/tools/message?sessionId=ID"},
 		{"/sse", "", HandlerOptions{MessageURL: func(*http.Request) string { return "/x/y" }}, "/x/y?sessionId=ID"},
 		{"/sse", "", HandlerOptions{MessageURL: func(*http.Request) string { return "/x?k=v" }}, "/x?k=v&sessionId=ID"},
@@ -213,7 +213,7 @@ func TestMethods(t *testing.T) {
 // SS4, LI1: a page of a foreign origin gets neither a stream nor a message in.
 func TestOrigin(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		s := newSite(t, HandlerOptions{Guard: httpguard.Policy{Loopback: true}}, nil)
+		s := newSite(t, HandlerOptions{Guard: access.Policy{Loopback: true}}, nil)
 		c := s.open("Origin: http://localhost:5173")
 		if got := c.header.Get("Access-Control-Allow-Origin"); got != "http://localhost:5173" { // LI31
 			t.Errorf("Access-Control-Allow-Origin is %q", got)
@@ -234,7 +234,7 @@ func TestOrigin(t *testing.T) {
 func TestPrincipals(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newSite(t, HandlerOptions{}, func(r *http.Request) *http.Request {
-			return httpguard.WithPrincipal(r, r.Header.Get("X-User"))
+			return access.WithPrincipal(r, r.Header.Get("X-User"))
 		})
 		c := s.open("X-User: ann")
 		c.post(note, "X-User: bob").want(http.StatusNotFound, "no such session")
@@ -248,11 +248,11 @@ func TestPrincipals(t *testing.T) {
 // With tokens, both endpoints want one, before anything else.
 func TestTokens(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		tokens, err := httpguard.ParseTokens("ann " + strings.Repeat("a", 40) + "\nbob " + strings.Repeat("b", 40))
+		tokens, err := access.ParseTokens("ann " + strings.Repeat("a", 40) + "\nbob " + strings.Repeat("b", 40))
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := newSite(t, HandlerOptions{Guard: httpguard.Policy{Tokens: tokens}}, nil)
+		s := newSite(t, HandlerOptions{Guard: access.Policy{Tokens: tokens}}, nil)
 		s.request("GET", "/sse", nil).want(http.StatusUnauthorized, "authentication")
 		ann := "Authorization: Bearer " + strings.Repeat("a", 40)
 		c := s.open(ann)

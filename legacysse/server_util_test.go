@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
-	"github.com/mcp-bridge/mcp-bridge/httpserver"
+	"github.com/mcp-bridge/mcp-bridge/internal/httpserve"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/sse"
 )
@@ -82,7 +82,7 @@ func newSite(t *testing.T, opts HandlerOptions, prepare func(r *http.Request) *h
 		}
 		mux(s.h).ServeHTTP(w, r)
 	})
-	srv := &http.Server{Handler: httpserver.Deadlines{Reply: opts.StallAfter}.Handler(handler)}
+	srv := &http.Server{Handler: httpserve.Deadlines{Reply: opts.StallAfter}.Handler(handler)}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

@@ -12,7 +12,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
-	"github.com/mcp-bridge/mcp-bridge/httpserver"
+	"github.com/mcp-bridge/mcp-bridge/internal/httpserve"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/sse"
 )
@@ -28,7 +28,7 @@ func (h *Handler) ServeSSE(w http.ResponseWriter, r *http.Request) {
 		refuse(w, r, http.StatusMethodNotAllowed, jsonrpc.ID{}, "method "+r.Method+" is not allowed here; use GET")
 		return
 	}
-	if !httpserver.Accepts(r.Header, typeSSE) {
+	if !httpserve.Accepts(r.Header, typeSSE) {
 		refuse(w, r, http.StatusNotAcceptable, jsonrpc.ID{}, "the Accept header must admit text/event-stream")
 		return
 	}
@@ -36,7 +36,7 @@ func (h *Handler) ServeSSE(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		if r.Context().Err() == nil { // the client has not gone while it waited
 			h.logRefused(r, err.Error())
-			httpserver.Busy(w, r, jsonrpc.ID{}, bridge.Excuse(err))
+			httpserve.Busy(w, r, jsonrpc.ID{}, bridge.Excuse(err))
 		}
 		return
 	}

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/mcp-bridge/mcp-bridge/budget"
+	"github.com/mcp-bridge/mcp-bridge/internal/budget"
+	"github.com/mcp-bridge/mcp-bridge/internal/sockstate"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
-	"github.com/mcp-bridge/mcp-bridge/outq"
 )
 
 // firstLine is how long a client's lines may be until one was a valid message:
@@ -24,15 +24,15 @@ var (
 // in one chunk does not count. It belongs to who reads the lines. nil bounds nothing.
 type intake struct {
 	share *budget.Share
-	pace  time.Duration // for each chunk of a line to arrive in; 0 or negative: no limit
-	slow  *outq.Alarm   // is set while a line arrives
-	due   int           // how long the line has to be when slow goes off; 0: slow is not set
+	pace  time.Duration    // for each chunk of a line to arrive in; 0 or negative: no limit
+	slow  *sockstate.Alarm // is set while a line arrives
+	due   int              // how long the line has to be when slow goes off; 0: slow is not set
 }
 
 // bound makes the Conn keep to the bounds of a client's lines. It comes before
 // the first Recv.
 func (c *Conn) bound(share *budget.Share, pace time.Duration) {
-	c.lines.intake = &intake{share: share, pace: pace, slow: outq.NewAlarm(func() { c.endFor(errTooSlow) })}
+	c.lines.intake = &intake{share: share, pace: pace, slow: sockstate.NewAlarm(func() { c.endFor(errTooSlow) })}
 	c.lines.max = min(firstLine, c.opts.MaxMessageSize)
 }
 

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/internal/sockstate"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
-	"github.com/mcp-bridge/mcp-bridge/outq"
 )
 
 // DefaultConnectTimeout bounds connecting to a Socket.
@@ -221,7 +221,7 @@ func (c *socketConn) TrySender() func(m jsonrpc.Message) bool {
 }
 
 // HungUp is what bridge.HungUp says.
-func (c *socketConn) HungUp() func() error { return outq.HungUp(c.nc) }
+func (c *socketConn) HungUp() func() error { return sockstate.HungUp(c.nc) }
 
 // lost makes an error of the network one that a client may see.
 func lost(err error) error {

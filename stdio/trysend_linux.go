@@ -7,7 +7,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/mcp-bridge/mcp-bridge/outq"
+	"github.com/mcp-bridge/mcp-bridge/internal/sockstate"
 )
 
 // pipeBuf is what a pipe takes as a whole or not at all (pipe(7), PIPE_BUF).
@@ -37,13 +37,13 @@ func trySocket(c net.Conn) tryWriter {
 	if _, encrypted := c.(*tls.Conn); encrypted {
 		return nil
 	}
-	taken := outq.Of(c)
+	taken := sockstate.Of(c)
 	if taken == nil {
 		return nil
 	}
-	write := writerNow(outq.Raw(c))
+	write := writerNow(sockstate.Raw(c))
 	return func(p []byte) int {
-		if len(p) > outq.Small || !taken() {
+		if len(p) > sockstate.Small || !taken() {
 			return 0
 		}
 		return write(p)

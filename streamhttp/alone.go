@@ -4,8 +4,8 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/mcp-bridge/mcp-bridge/buildinfo"
-	"github.com/mcp-bridge/mcp-bridge/httpserver"
+	"github.com/mcp-bridge/mcp-bridge/internal/buildinfo"
+	"github.com/mcp-bridge/mcp-bridge/internal/httpserve"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -29,7 +29,7 @@ func greeting(version string) []jsonrpc.Message {
 }
 
 // serveAlone answers a POST of one message.
-func (h *Handler) serveAlone(w http.ResponseWriter, r *http.Request, one []jsonrpc.Message, share *httpserver.Share) {
+func (h *Handler) serveAlone(w http.ResponseWriter, r *http.Request, one []jsonrpc.Message, share *httpserve.Share) {
 	m := one[0]
 	opens := m.Kind() == jsonrpc.Request && m.Method() == "initialize"
 	version, ok := revisionOf(w, r, requestID(m), opens)
@@ -48,7 +48,7 @@ func (h *Handler) serveAlone(w http.ResponseWriter, r *http.Request, one []jsonr
 }
 
 // serveAloneBatch answers a POST of an array.
-func (h *Handler) serveAloneBatch(w http.ResponseWriter, r *http.Request, messages, failed []jsonrpc.Message, share *httpserver.Share) {
+func (h *Handler) serveAloneBatch(w http.ResponseWriter, r *http.Request, messages, failed []jsonrpc.Message, share *httpserve.Share) {
 	version, ok := revisionOf(w, r, jsonrpc.ID{}, false)
 	if !ok || !batchAllowed(w, r, version) {
 		return
@@ -92,7 +92,7 @@ func (h *Handler) serveOnce(p *post, messages, requests, failed []jsonrpc.Messag
 	p.st, p.rd, used, err = s.open(requests)
 	switch {
 	case err != nil:
-		httpserver.Busy(p.w, p.r, p.first, err.Error())
+		httpserve.Busy(p.w, p.r, p.first, err.Error())
 		return
 	case p.st == nil:
 		refuseID(p.w, p.r, http.StatusBadRequest, used, sameIDTwice)

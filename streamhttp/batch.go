@@ -4,13 +4,13 @@ import (
 	"net/http"
 	"slices"
 
-	"github.com/mcp-bridge/mcp-bridge/httpserver"
+	"github.com/mcp-bridge/mcp-bridge/internal/httpserve"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
 // serveBatch takes an array of messages, which is part of revision 2025-03-26
 // alone (LI8 to LI12).
-func (h *Handler) serveBatch(w http.ResponseWriter, r *http.Request, body []byte, share *httpserver.Share) {
+func (h *Handler) serveBatch(w http.ResponseWriter, r *http.Request, body []byte, share *httpserve.Share) {
 	messages, failed, ok := h.parseBatch(w, r, body)
 	if !ok || h.refuseModernBatch(w, r, messages) {
 		return
@@ -47,7 +47,7 @@ func (h *Handler) parseBatch(w http.ResponseWriter, r *http.Request, body []byte
 	parts, err := jsonrpc.SplitBatch(body, h.opts.MaxBatch)
 	if err != nil {
 		e := asError(err)
-		httpserver.WriteError(w, r, http.StatusBadRequest, e.Code, e.ID, e.Message)
+		httpserve.WriteError(w, r, http.StatusBadRequest, e.Code, e.ID, e.Message)
 		return nil, nil, false
 	}
 	for _, part := range parts {

@@ -4,7 +4,7 @@ import (
 	"net/http"
 	"strconv"
 
-	"github.com/mcp-bridge/mcp-bridge/httpserver"
+	"github.com/mcp-bridge/mcp-bridge/internal/httpserve"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -26,11 +26,11 @@ func (h *Handler) maxBody(r *http.Request) (max int, outside bool) {
 // large only for one outside a session, it refuses for that, or for the
 // session that it names in vain.
 func (h *Handler) badBody(w http.ResponseWriter, r *http.Request, err error, outside bool) {
-	if err != httpserver.ErrTooLarge || !outside || r.ContentLength > int64(h.bodies.Max) {
+	if err != httpserve.ErrTooLarge || !outside || r.ContentLength > int64(h.bodies.Max) {
 		h.bodies.Refuse(w, r, err)
 		return
 	}
-	httpserver.LastRequest(w, r) // at once: the rest is not worth reading
+	httpserve.LastRequest(w, r) // at once: the rest is not worth reading
 	if r.Header.Get(headerSession) != "" {
 		refuse(w, r, http.StatusNotFound, jsonrpc.CodeInvalidRequest, noSuchSession)
 		return

@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/mcp-bridge/mcp-bridge/httpclient"
+	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -227,7 +227,7 @@ func TestClientMaxInFlight(t *testing.T) {
 		t.send(request("1", "tools/call"))
 		t.send(request("2", "tools/call"))
 		t.send(request("3", "tools/call"))
-		m := t.wantError("3", httpclient.ReasonTooMany, "too many requests in progress")
+		m := t.wantError("3", httpdial.ReasonTooMany, "too many requests in progress")
 		if code := string(m.Lookup("error", "code")); code != "-32603" {
 			t.Errorf("code %s", code)
 		}

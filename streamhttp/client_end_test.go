@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/mcp-bridge/mcp-bridge/httpclient"
+	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -213,7 +213,7 @@ func TestClientNoRenewDown(t *testing.T) {
 		s.down = true
 	}, func(t *clientTest) {
 		t.send(initializeText)
-		t.wantError("0", httpclient.ReasonUnreachable)
+		t.wantError("0", httpdial.ReasonUnreachable)
 		t.server.setDown(false)
 		time.Sleep(time.Hour)
 		if n := len(t.server.requests("")); n != 0 {
@@ -315,7 +315,7 @@ func TestClientInitializeTwice(t *testing.T) {
 			t.Helper()
 			sent := len(t.server.requests("initialize"))
 			t.send(initializeText)
-			t.wantError("0", httpclient.ReasonBegun, "begun already")
+			t.wantError("0", httpdial.ReasonBegun, "begun already")
 			t.call("1", "ping")
 			synctest.Wait()
 			if n, ended := len(t.server.requests("initialize"))-sent, len(t.server.requests("DELETE")); n != 0 || ended != 0 {
@@ -330,7 +330,7 @@ func TestClientInitializeTwice(t *testing.T) {
 		t.server.forget()
 		t.server.stop()
 		t.send(request("3", "ping"))
-		t.wantError("3", httpclient.ReasonUnreachable)
+		t.wantError("3", httpdial.ReasonUnreachable)
 		t.server.start()
 		t.server.setDown(false)
 		t.server.script(func(w http.ResponseWriter, r *http.Request, m jsonrpc.Message) bool {
@@ -341,7 +341,7 @@ func TestClientInitializeTwice(t *testing.T) {
 			return false
 		})
 		t.send(request("4", "ping"))
-		t.wantError("4", httpclient.ReasonSessionLost)
+		t.wantError("4", httpdial.ReasonSessionLost)
 		t.open()
 		t.call("5", "ping")
 		refused()

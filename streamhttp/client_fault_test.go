@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcp-bridge/mcp-bridge/httpclient"
+	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -23,41 +23,41 @@ func TestClientFaults(t *testing.T) {
 		reason string
 		words  []string
 	}{
-		"401":           {func(w W) { w.Header().Set("WWW-Authenticate", "Bearer"); w.WriteHeader(401) }, httpclient.ReasonAuth, []string{"401 Unauthorized", "--header", "http://fake.test answered"}},
-		"403":           {func(w W) { w.WriteHeader(403) }, httpclient.ReasonForbidden, []string{"403", "denied"}},
-		"404 plain":     {func(w W) { w.WriteHeader(410) }, httpclient.ReasonStatus, []string{"410 Gone"}},
-		"400 plain":     {func(w W) { http.Error(w, "Bad Request: no such thing", 400) }, httpclient.ReasonStatus, []string{`it says: \"Bad Request: no such thing\"`}},
-		"endless error": {func(w W) { w.WriteHeader(500); forever(w) }, httpclient.ReasonStatus, []string{"500"}},
-		"endless text":  {func(w W) { w.Header().Set("Content-Type", "text/plain"); forever(w) }, httpclient.ReasonNotMCP, []string{"text/plain"}},
-		"path":          {func(w W) { http.Error(w, "cannot POST /mcp/secret", 400) }, httpclient.ReasonStatus, []string{"400 Bad Request"}},
-		"query":         {func(w W) { http.Error(w, "wrong key=secret", 400) }, httpclient.ReasonStatus, []string{"400 Bad Request"}},
-		"405":           {func(w W) { w.WriteHeader(405) }, httpclient.ReasonStatus, []string{"405"}},
-		"413":           {func(w W) { w.WriteHeader(413) }, httpclient.ReasonTooLarge, []string{"413"}},
-		"500":           {func(w W) { w.WriteHeader(500); io.WriteString(w, "<h1>panic at secret.go:1") }, httpclient.ReasonStatus, []string{"500 Internal Server Error"}},
-		"599":           {func(w W) { w.WriteHeader(599) }, httpclient.ReasonStatus, []string{"599"}},
+		"401":           {func(w W) { w.Header().Set("WWW-Authenticate", "Bearer"); w.WriteHeader(401) }, httpdial.ReasonAuth, []string{"401 Unauthorized", "--header", "http://fake.test answered"}},
+		"403":           {func(w W) { w.WriteHeader(403) }, httpdial.ReasonForbidden, []string{"403", "denied"}},
+		"404 plain":     {func(w W) { w.WriteHeader(410) }, httpdial.ReasonStatus, []string{"410 Gone"}},
+		"400 plain":     {func(w W) { http.Error(w, "Bad Request: no such thing", 400) }, httpdial.ReasonStatus, []string{`it says: \"Bad Request: no such thing\"`}},
+		"endless error": {func(w W) { w.WriteHeader(500); forever(w) }, httpdial.ReasonStatus, []string{"500"}},
+		"endless text":  {func(w W) { w.Header().Set("Content-Type", "text/plain"); forever(w) }, httpdial.ReasonNotMCP, []string{"text/plain"}},
+		"path":          {func(w W) { http.Error(w, "cannot POST /mcp/secret", 400) }, httpdial.ReasonStatus, []string{"400 Bad Request"}},
+		"query":         {func(w W) { http.Error(w, "wrong key=secret", 400) }, httpdial.ReasonStatus, []string{"400 Bad Request"}},
+		"405":           {func(w W) { w.WriteHeader(405) }, httpdial.ReasonStatus, []string{"405"}},
+		"413":           {func(w W) { w.WriteHeader(413) }, httpdial.ReasonTooLarge, []string{"413"}},
+		"500":           {func(w W) { w.WriteHeader(500); io.WriteString(w, "<h1>panic at secret.go:1") }, httpdial.ReasonStatus, []string{"500 Internal Server Error"}},
+		"599":           {func(w W) { w.WriteHeader(599) }, httpdial.ReasonStatus, []string{"599"}},
 		"HTML": {func(w W) {
 			w.Header().Set("Content-Type", "text/html; charset=utf-8")
 			io.WriteString(w, "<html>secret</html>")
-		}, httpclient.ReasonNotMCP, []string{"text/html"}},
-		"gzip":     {func(w W) { w.Header().Set("Content-Encoding", "gzip"); writeJSON(w, "xx") }, httpclient.ReasonNotMCP, []string{"gzip"}},
-		"bad type": {func(w W) { w.Header().Set("Content-Type", ";;"); io.WriteString(w, "x") }, httpclient.ReasonNotMCP, nil},
-		"empty":    {func(w W) { w.Header().Set("Content-Type", typeJSON); w.WriteHeader(200) }, httpclient.ReasonNoAnswer, []string{"200"}},
-		"bad JSON": {func(w W) { writeJSON(w, `{"secret":`) }, httpclient.ReasonInvalid, nil},
-		"other id": {func(w W) { writeJSON(w, `{"jsonrpc":"2.0","id":"1","result":{}}`) }, httpclient.ReasonNoAnswer, nil},
+		}, httpdial.ReasonNotMCP, []string{"text/html"}},
+		"gzip":     {func(w W) { w.Header().Set("Content-Encoding", "gzip"); writeJSON(w, "xx") }, httpdial.ReasonNotMCP, []string{"gzip"}},
+		"bad type": {func(w W) { w.Header().Set("Content-Type", ";;"); io.WriteString(w, "x") }, httpdial.ReasonNotMCP, nil},
+		"empty":    {func(w W) { w.Header().Set("Content-Type", typeJSON); w.WriteHeader(200) }, httpdial.ReasonNoAnswer, []string{"200"}},
+		"bad JSON": {func(w W) { writeJSON(w, `{"secret":`) }, httpdial.ReasonInvalid, nil},
+		"other id": {func(w W) { writeJSON(w, `{"jsonrpc":"2.0","id":"1","result":{}}`) }, httpdial.ReasonNoAnswer, nil},
 		"truncated": {func(w W) {
 			w.Header().Set("Content-Length", "1000")
 			writeJSON(w, `{"jsonrpc":"2.0","id":1,"result":`)
 			w.(http.Flusher).Flush()
 			panic(http.ErrAbortHandler)
-		}, httpclient.ReasonBroken, nil},
+		}, httpdial.ReasonBroken, nil},
 		"truncated, chunked": {func(w W) {
 			writeJSON(w, `{"jsonrpc":"2.0","id":1,"result":{}}`)
 			w.(http.Flusher).Flush()
 			panic(http.ErrAbortHandler)
-		}, httpclient.ReasonBroken, nil},
-		"cut off":            {func(w W) { panic(http.ErrAbortHandler) }, httpclient.ReasonBroken, nil},
-		"too large":          {func(w W) { w.Header().Set("Content-Length", "100000000000"); writeJSON(w, "{") }, httpclient.ReasonTooLarge, nil},
-		"too large, chunked": {func(w W) { writeJSON(w, strings.Repeat(" ", 200_000)); w.(http.Flusher).Flush() }, httpclient.ReasonTooLarge, []string{"100000 bytes", "--max-message-size"}},
+		}, httpdial.ReasonBroken, nil},
+		"cut off":            {func(w W) { panic(http.ErrAbortHandler) }, httpdial.ReasonBroken, nil},
+		"too large":          {func(w W) { w.Header().Set("Content-Length", "100000000000"); writeJSON(w, "{") }, httpdial.ReasonTooLarge, nil},
+		"too large, chunked": {func(w W) { writeJSON(w, strings.Repeat(" ", 200_000)); w.(http.Flusher).Flush() }, httpdial.ReasonTooLarge, []string{"100000 bytes", "--max-message-size"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			testClient(t, func(s *fakeServer, o *ClientOptions) {
@@ -156,7 +156,7 @@ func TestClientRedirects(t *testing.T) {
 			}, func(t *clientTest) {
 				t.send(initializeText)
 				if !c.follow {
-					t.wantError("0", httpclient.ReasonRedirect, c.words)
+					t.wantError("0", httpdial.ReasonRedirect, c.words)
 					for _, h := range hosts {
 						if h != "fake.test" {
 							t.Errorf("a request went to %s", h)
@@ -261,10 +261,10 @@ func TestClientNetFaults(t *testing.T) {
 		reason string
 		words  []string
 	}{
-		"refused":      {"http://" + refused + "/secret?token=secret", httpclient.ReasonUnreachable, []string{"is the server running? It is tried again", refused + ": dial"}},
-		"certificate":  {tlsServer.URL, httpclient.ReasonTLS, []string{"certificate", "--ca-file"}},
-		"TLS to plain": {"https://" + strings.TrimPrefix(plain.URL, "http://"), httpclient.ReasonTLS, nil},
-		"no HTTP":      {"http://" + raw.Addr().String(), httpclient.ReasonNotMCP, []string{"does not speak HTTP"}},
+		"refused":      {"http://" + refused + "/secret?token=secret", httpdial.ReasonUnreachable, []string{"is the server running? It is tried again", refused + ": dial"}},
+		"certificate":  {tlsServer.URL, httpdial.ReasonTLS, []string{"certificate", "--ca-file"}},
+		"TLS to plain": {"https://" + strings.TrimPrefix(plain.URL, "http://"), httpdial.ReasonTLS, nil},
+		"no HTTP":      {"http://" + raw.Addr().String(), httpdial.ReasonNotMCP, []string{"does not speak HTTP"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			conn, err := (&Client{URL: c.url}).Dial(t.Context())

@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/mcp-bridge/mcp-bridge/httpclient"
+	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -250,7 +250,7 @@ func TestClientSessionNeverKept(t *testing.T) {
 	}, func(t *clientTest) {
 		t.open()
 		t.send(request("1", "tools/call"))
-		t.wantError("1", httpclient.ReasonStatus, "404")
+		t.wantError("1", httpdial.ReasonStatus, "404")
 		time.Sleep(time.Hour)
 		if n := len(t.server.requests("initialize")); n != 2 {
 			t.Errorf("%d initializes, want 2", n)
@@ -274,9 +274,9 @@ func TestClientSessionLostServerDown(t *testing.T) {
 			return false
 		})
 		t.send(request("1", "tools/call"))
-		t.wantError("1", httpclient.ReasonSessionLost, "500")
+		t.wantError("1", httpdial.ReasonSessionLost, "500")
 		t.send(request("2", "tools/call"))
-		t.wantError("2", httpclient.ReasonDown, "500", "next attempt")
+		t.wantError("2", httpdial.ReasonDown, "500", "next attempt")
 		t.server.script(nil)
 		time.Sleep(time.Minute)
 		t.call("3", "tools/call")
@@ -361,7 +361,7 @@ func TestClientSessionIDInvalid(t *testing.T) {
 		}
 	}, func(t *clientTest) {
 		t.send(initializeText)
-		t.wantError("0", httpclient.ReasonInvalid, "session id")
+		t.wantError("0", httpdial.ReasonInvalid, "session id")
 	})
 }
 
@@ -371,16 +371,16 @@ func TestClientServerDownAtStart(t *testing.T) {
 	testClient(t, func(s *fakeServer, o *ClientOptions) { s.down = true }, func(t *clientTest) {
 		start := time.Now()
 		t.send(initializeText)
-		t.wantError("0", httpclient.ReasonUnreachable, "connection refused", "http://fake.test: ", "tried again")
+		t.wantError("0", httpdial.ReasonUnreachable, "connection refused", "http://fake.test: ", "tried again")
 		t.send(initializedText)
 		t.send(request("1", "tools/list"))
-		t.wantError("1", httpclient.ReasonDown, "connection refused", "next attempt is in")
+		t.wantError("1", httpdial.ReasonDown, "connection refused", "next attempt is in")
 		if d := time.Since(start); d != 0 {
 			t.Errorf("the errors took %v", d)
 		}
 		time.Sleep(10 * time.Minute)
 		t.send(request("2", "tools/call"))
-		t.wantError("2", httpclient.ReasonDown)
+		t.wantError("2", httpdial.ReasonDown)
 		if n := t.server.dials; n < 20 || n > 50 {
 			t.Errorf("%d attempts in 10 minutes, want some 20 to 50", n)
 		}
@@ -398,7 +398,7 @@ func TestClientServerDownAtStart(t *testing.T) {
 func TestClientInitializedOnce(t *testing.T) {
 	testClient(t, func(s *fakeServer, o *ClientOptions) { s.down = true }, func(t *clientTest) {
 		t.send(initializeText)
-		t.wantError("0", httpclient.ReasonUnreachable)
+		t.wantError("0", httpdial.ReasonUnreachable)
 		t.server.setDown(false)
 		time.Sleep(time.Second)
 		t.send(initializedText)
@@ -414,7 +414,7 @@ func TestClientInitializedOnce(t *testing.T) {
 func TestClientInitializeAgain(t *testing.T) {
 	testClient(t, func(s *fakeServer, o *ClientOptions) { s.down = true }, func(t *clientTest) {
 		t.send(initializeText)
-		t.wantError("0", httpclient.ReasonUnreachable)
+		t.wantError("0", httpdial.ReasonUnreachable)
 		t.server.setDown(false)
 		time.Sleep(time.Second)
 		t.open()
@@ -436,7 +436,7 @@ func TestClientInitializeAgain(t *testing.T) {
 func TestClientInitializeAgainWhileDown(t *testing.T) {
 	testClient(t, func(s *fakeServer, o *ClientOptions) { s.down = true }, func(t *clientTest) {
 		t.send(initializeText)
-		t.wantError("0", httpclient.ReasonUnreachable)
+		t.wantError("0", httpdial.ReasonUnreachable)
 		time.Sleep(time.Hour)
 		t.server.setDown(false)
 		t.open()
@@ -457,7 +457,7 @@ func TestClientInitializeRefused(t *testing.T) {
 		}
 	}, func(t *clientTest) {
 		t.send(initializeText)
-		t.wantError("0", httpclient.ReasonAuth, "--header")
+		t.wantError("0", httpdial.ReasonAuth, "--header")
 		time.Sleep(time.Hour)
 		if n := len(t.server.requests("initialize")); n != 1 {
 			t.Errorf("%d initializes, want 1", n)
@@ -481,8 +481,8 @@ func TestClientInitializeTimeout(t *testing.T) {
 		start := time.Now()
 		t.send(initializeText)
 		t.send(request("1", "ping"))
-		t.wantError("0", httpclient.ReasonTimeout)
-		t.wantError("1", httpclient.ReasonDown)
+		t.wantError("0", httpdial.ReasonTimeout)
+		t.wantError("1", httpdial.ReasonDown)
 		if d := time.Since(start); d != 5*time.Second {
 			t.Errorf("it took %v", d)
 		}
@@ -586,7 +586,7 @@ func TestClientNoDeleteAfterLoss(t *testing.T) {
 			return false
 		})
 		t.send(request("1", "ping"))
-		t.wantError("1", httpclient.ReasonSessionLost)
+		t.wantError("1", httpdial.ReasonSessionLost)
 		t.conn.Close()
 		if n := len(t.server.requests("DELETE")); n != 0 {
 			t.Errorf("%d DELETEs", n)

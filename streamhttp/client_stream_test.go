@@ -12,7 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/mcp-bridge/mcp-bridge/httpclient"
+	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -130,18 +130,18 @@ func TestClientResumeFails(t *testing.T) {
 		reason  string
 		most    time.Duration
 	}{
-		"no id":                            {sseEvent("", `{"jsonrpc":"2.0","method":"notifications/x"}`), nil, httpclient.ReasonBroken, 0},
-		"nothing":                          {"", nil, httpclient.ReasonBroken, 0},
-		"400":                              {sseEvent("a", ""), []func(http.ResponseWriter, *http.Request){status(400)}, httpclient.ReasonResultLost, time.Second},
-		"404":                              {sseEvent("a", ""), []func(http.ResponseWriter, *http.Request){status(404)}, httpclient.ReasonResultLost, time.Second},
-		"405":                              {sseEvent("a", ""), nil, httpclient.ReasonResultLost, time.Second},
-		"200 HTML":                         {sseEvent("a", ""), []func(http.ResponseWriter, *http.Request){func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "<html>") }}, httpclient.ReasonResultLost, time.Second},
-		"empty for ever":                   {sseEvent("a", ""), repeat(20, events("")), httpclient.ReasonResultLost, 17 * time.Second},
-		"retry 0 for ever, without events": {sseEvent("a", ""), repeat(1000, events("retry: 0\n\n")), httpclient.ReasonResultLost, 17 * time.Second},
-		"retry 0 for ever, without data":   {"id: a\nretry: 0\ndata:\n\n", repeat(1000, events("id: a\nretry: 0\ndata:\n\n")), httpclient.ReasonResultLost, 17 * time.Second},
-		"404 after 500":                    {sseEvent("a", ""), []func(http.ResponseWriter, *http.Request){status(500), status(404)}, httpclient.ReasonResultLost, 3 * time.Second},
-		"501":                              {sseEvent("a", ""), repeat(20, status(501)), httpclient.ReasonResultLost, time.Second},
-		"500 for ever":                     {sseEvent("a", ""), repeat(20, status(500)), httpclient.ReasonResultLost, 17 * time.Second},
+		"no id":                            {sseEvent("", `{"jsonrpc":"2.0","method":"notifications/x"}`), nil, httpdial.ReasonBroken, 0},
+		"nothing":                          {"", nil, httpdial.ReasonBroken, 0},
+		"400":                              {sseEvent("a", ""), []func(http.ResponseWriter, *http.Request){status(400)}, httpdial.ReasonResultLost, time.Second},
+		"404":                              {sseEvent("a", ""), []func(http.ResponseWriter, *http.Request){status(404)}, httpdial.ReasonResultLost, time.Second},
+		"405":                              {sseEvent("a", ""), nil, httpdial.ReasonResultLost, time.Second},
+		"200 HTML":                         {sseEvent("a", ""), []func(http.ResponseWriter, *http.Request){func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "<html>") }}, httpdial.ReasonResultLost, time.Second},
+		"empty for ever":                   {sseEvent("a", ""), repeat(20, events("")), httpdial.ReasonResultLost, 17 * time.Second},
+		"retry 0 for ever, without events": {sseEvent("a", ""), repeat(1000, events("retry: 0\n\n")), httpdial.ReasonResultLost, 17 * time.Second},
+		"retry 0 for ever, without data":   {"id: a\nretry: 0\ndata:\n\n", repeat(1000, events("id: a\nretry: 0\ndata:\n\n")), httpdial.ReasonResultLost, 17 * time.Second},
+		"404 after 500":                    {sseEvent("a", ""), []func(http.ResponseWriter, *http.Request){status(500), status(404)}, httpdial.ReasonResultLost, 3 * time.Second},
+		"501":                              {sseEvent("a", ""), repeat(20, status(501)), httpdial.ReasonResultLost, time.Second},
+		"500 for ever":                     {sseEvent("a", ""), repeat(20, status(500)), httpdial.ReasonResultLost, 17 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			testClient(t, func(s *fakeServer, o *ClientOptions) {
@@ -206,7 +206,7 @@ func TestClientResumeTimeout(t *testing.T) {
 					synctest.Wait()
 					t.server.stop()
 				}
-				t.wantError("1", httpclient.ReasonResultLost, "result is lost")
+				t.wantError("1", httpdial.ReasonResultLost, "result is lost")
 				if d := time.Since(start); d < c.want-2*time.Second || d > c.want {
 					t.Errorf("the error came after %v, want %v", d, c.want)
 				}
@@ -231,7 +231,7 @@ func TestClientAcceptedAndKilled(t *testing.T) {
 		synctest.Wait()
 		start := time.Now()
 		t.server.stop()
-		t.wantError("1", httpclient.ReasonResultLost, "result is lost")
+		t.wantError("1", httpdial.ReasonResultLost, "result is lost")
 		if d := time.Since(start); d > 20*time.Second {
 			t.Errorf("the error came after %v", d)
 		}
@@ -266,10 +266,10 @@ func TestClientResumeLong(t *testing.T) {
 // LE8: bad data in an event fails that stream's call only.
 func TestClientBadEvent(t *testing.T) {
 	for name, c := range map[string]struct{ data, reason string }{
-		"no JSON":     {"{oops", httpclient.ReasonInvalid},
-		"no message":  {`{"jsonrpc":"2.0"}`, httpclient.ReasonInvalid},
-		"too large":   {`{"jsonrpc":"2.0","id":1,"result":"` + strings.Repeat("x", 5000) + `"}`, httpclient.ReasonTooLarge},
-		"empty array": {"[]", httpclient.ReasonInvalid},
+		"no JSON":     {"{oops", httpdial.ReasonInvalid},
+		"no message":  {`{"jsonrpc":"2.0"}`, httpdial.ReasonInvalid},
+		"too large":   {`{"jsonrpc":"2.0","id":1,"result":"` + strings.Repeat("x", 5000) + `"}`, httpdial.ReasonTooLarge},
+		"empty array": {"[]", httpdial.ReasonInvalid},
 	} {
 		t.Run(name, func(t *testing.T) {
 			release := make(chan struct{})
@@ -482,7 +482,7 @@ func TestClientAcceptedForNothing(t *testing.T) {
 	}, func(t *clientTest) {
 		t.open()
 		t.send(request("1", "tools/call"))
-		t.wantError("1", httpclient.ReasonNoAnswer, "202")
+		t.wantError("1", httpdial.ReasonNoAnswer, "202")
 	})
 }
 

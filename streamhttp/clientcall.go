@@ -9,7 +9,7 @@ import (
 	"net/http/httptrace"
 	"sync"
 
-	"github.com/mcp-bridge/mcp-bridge/httpclient"
+	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -71,7 +71,7 @@ func (call *clientCall) isDone() bool {
 
 // exchange posts the message, and for a request reads the reply until it is
 // answered. It returns nil when that is so, or when nobody waits any more.
-func (c *clientConn) exchange(call *clientCall) *httpclient.Fault {
+func (c *clientConn) exchange(call *clientCall) *httpdial.Fault {
 	resent, repeats := false, 0
 	for {
 		session := c.sessionOf(call)
@@ -93,7 +93,7 @@ func (c *clientConn) exchange(call *clientCall) *httpclient.Fault {
 			if call.kind == jsonrpc.Response || call.method == "notifications/initialized" {
 				return nil // the new session did not ask, or was told
 			}
-		case fault.Busy && httpclient.MayRepeat(call.method) && httpclient.PauseBusy(call.ctx, repeats, fault.RetryAfter): // LE14
+		case fault.Busy && httpdial.MayRepeat(call.method) && httpdial.PauseBusy(call.ctx, repeats, fault.RetryAfter): // LE14
 			repeats++
 		default:
 			return fault
@@ -101,7 +101,7 @@ func (c *clientConn) exchange(call *clientCall) *httpclient.Fault {
 	}
 }
 
-func (c *clientConn) post(call *clientCall, session *clientSession) *httpclient.Fault {
+func (c *clientConn) post(call *clientCall, session *clientSession) *httpdial.Fault {
 	ctx := call.ctx
 	if call.kind != jsonrpc.Notification {
 		ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
@@ -111,7 +111,7 @@ func (c *clientConn) post(call *clientCall, session *clientSession) *httpclient.
 	req := c.newRequest(ctx, http.MethodPost, session)
 	req.Header["Accept"] = clientAcceptBoth
 	req.Header["Content-Type"] = clientTypeJSON
-	httpclient.AllowReplay(req, call.msg)
+	httpdial.AllowReplay(req, call.msg)
 	setBody(req, call.msg.Bytes())
 	resp, fault := c.peer.Do(c.rt, req)
 	if fault != nil {
@@ -128,7 +128,7 @@ var (
 )
 
 // readReply handles what came back for a POST. Its caller closes the body.
-func (c *clientConn) readReply(call *clientCall, session *clientSession, resp *http.Response) *httpclient.Fault {
+func (c *clientConn) readReply(call *clientCall, session *clientSession, resp *http.Response) *httpdial.Fault {
 	if resp.StatusCode/100 != 2 {
 		return c.readRefusal(session, resp)
 	}
@@ -136,24 +136,24 @@ func (c *clientConn) readReply(call *clientCall, session *clientSession, resp *h
 	if fault != nil {
 		return fault
 	}
-	mediaType := httpclient.MediaType(resp)
+	mediaType := httpdial.MediaType(resp)
 	switch {
 	case mediaType == typeSSE:
 		return c.readCallStream(call, session, resp)
 	case mediaType == typeJSON, mediaType == "":
 		return c.readBody(call, session, resp)
 	case call.kind != jsonrpc.Request || resp.StatusCode == http.StatusNoContent:
-		httpclient.Drain(resp)
+		httpdial.Drain(resp)
 		return c.accepted(call, session, resp.StatusCode)
 	}
-	return &httpclient.Fault{
-		Reason: httpclient.ReasonNotMCP, Status: resp.StatusCode,
+	return &httpdial.Fault{
+		Reason: httpdial.ReasonNotMCP, Status: resp.StatusCode,
 		Text: fmt.Sprintf("%s answered with %q, not with JSON or an event stream; is this the URL of an MCP server?", c.peer, c.peer.Withhold(mediaType)),
 	}
 }
 
 // readBody reads a reply that is JSON: a message, an array of them, or nothing.
-func (c *clientConn) readBody(call *clientCall, session *clientSession, resp *http.Response) *httpclient.Fault {
+func (c *clientConn) readBody(call *clientCall, session *clientSession, resp *http.Response) *httpdial.Fault {
 	raw, fault := c.readAll(resp)
 	if fault != nil {
 		return fault
@@ -177,12 +177,12 @@ func (c *clientConn) readBody(call *clientCall, session *clientSession, resp *ht
 // before it has come.
 const exactSize = 4 << 20
 
-func (c *clientConn) readAll(resp *http.Response) ([]byte, *httpclient.Fault) {
+func (c *clientConn) readAll(resp *http.Response) ([]byte, *httpdial.Fault) {
 	return readReply(c.peer, resp, c.opts.MaxMessageSize)
 }
 
 // readReply reads the body of a reply, which may be up to most bytes long.
-func readReply(peer *httpclient.Peer, resp *http.Response, most int) ([]byte, *httpclient.Fault) {
+func readReply(peer *httpdial.Peer, resp *http.Response, most int) ([]byte, *httpdial.Fault) {
 	limit := int64(most)
 	if resp.ContentLength > limit {
 		return nil, peer.TooLargeFault(most)
@@ -192,7 +192,7 @@ func readReply(peer *httpclient.Peer, resp *http.Response, most int) ([]byte, *h
 	if n := resp.ContentLength; n >= 0 && n <= exactSize {
 		raw = make([]byte, n)
 		if _, err = io.ReadFull(resp.Body, raw); err == nil {
-			httpclient.Drain(resp) // sees the end
+			httpdial.Drain(resp) // sees the end
 		}
 	} else {
 		raw, err = io.ReadAll(io.LimitReader(resp.Body, limit+1))
@@ -207,7 +207,7 @@ func readReply(peer *httpclient.Peer, resp *http.Response, most int) ([]byte, *h
 }
 
 // accepted handles a success without a message.
-func (c *clientConn) accepted(call *clientCall, session *clientSession, status int) *httpclient.Fault {
+func (c *clientConn) accepted(call *clientCall, session *clientSession, status int) *httpdial.Fault {
 	if call.kind != jsonrpc.Request {
 		if status != http.StatusAccepted {
 			c.log.Debug("the server did not answer 202 where there is nothing to say", "status", status) // LE2
@@ -226,7 +226,7 @@ func (c *clientConn) accepted(call *clientCall, session *clientSession, status i
 		return nil
 	case <-session.deaf:
 	case <-c.awayOf(session):
-		return c.lostFault(&httpclient.Fault{})
+		return c.lostFault(&httpdial.Fault{})
 	case <-session.ctx.Done():
 	case <-call.ctx.Done():
 		return c.peer.NetFault(call.ctx.Err())
@@ -234,14 +234,14 @@ func (c *clientConn) accepted(call *clientCall, session *clientSession, status i
 	return c.noAnswerFault(status)
 }
 
-func (c *clientConn) noAnswerFault(status int) *httpclient.Fault {
-	return &httpclient.Fault{Reason: httpclient.ReasonNoAnswer, Status: status,
-		Text: fmt.Sprintf("%s answered %s, but without a response to the request", c.peer, httpclient.StatusText(status))}
+func (c *clientConn) noAnswerFault(status int) *httpdial.Fault {
+	return &httpdial.Fault{Reason: httpdial.ReasonNoAnswer, Status: status,
+		Text: fmt.Sprintf("%s answered %s, but without a response to the request", c.peer, httpdial.StatusText(status))}
 }
 
 // readRefusal handles a status that is no success: the body may hold a
 // JSON-RPC error, and 404 may mean that the session is gone (LE5, LE6).
-func (c *clientConn) readRefusal(session *clientSession, resp *http.Response) *httpclient.Fault {
+func (c *clientConn) readRefusal(session *clientSession, resp *http.Response) *httpdial.Fault {
 	fault := c.peer.RefusalFault(resp)
 	if session == nil {
 		return fault
@@ -270,7 +270,7 @@ func (c *clientConn) readRefusal(session *clientSession, resp *http.Response) *h
 // incoming hands on what a reply or an event carries: a message, or an array
 // of them (LE2). from is the call whose reply it is, nil on the standalone
 // stream. The fault is about the call.
-func (c *clientConn) incoming(raw []byte, from *clientCall, session *clientSession) *httpclient.Fault {
+func (c *clientConn) incoming(raw []byte, from *clientCall, session *clientSession) *httpdial.Fault {
 	if !jsonrpc.IsBatch(raw) {
 		return c.incomingOne(raw, from, session)
 	}
@@ -278,7 +278,7 @@ func (c *clientConn) incoming(raw []byte, from *clientCall, session *clientSessi
 	if err != nil {
 		return c.peer.InvalidFault(err)
 	}
-	var first *httpclient.Fault
+	var first *httpdial.Fault
 	for _, element := range elements {
 		if fault := c.incomingOne(element, from, session); fault != nil && first == nil {
 			first = fault
@@ -287,7 +287,7 @@ func (c *clientConn) incoming(raw []byte, from *clientCall, session *clientSessi
 	return first
 }
 
-func (c *clientConn) incomingOne(raw []byte, from *clientCall, session *clientSession) *httpclient.Fault {
+func (c *clientConn) incomingOne(raw []byte, from *clientCall, session *clientSession) *httpdial.Fault {
 	m, err := jsonrpc.ParseDepth(raw, c.opts.MaxDepth)
 	if err != nil {
 		return c.peer.InvalidFault(err)
@@ -347,7 +347,7 @@ func (c *clientConn) incomingResponse(m jsonrpc.Message, from *clientCall) {
 // answer completes a claimed call.
 func (c *clientConn) answer(call *clientCall, m jsonrpc.Message) {
 	if m.ID() != call.id {
-		m = httpclient.WithID(m, call.id)
+		m = httpdial.WithID(m, call.id)
 	}
 	if call.gate != nil {
 		c.opened(call, m)
@@ -365,7 +365,7 @@ func (c *clientConn) answer(call *clientCall, m jsonrpc.Message) {
 }
 
 // fail answers a call with the fault. Of other messages only the log hears.
-func (c *clientConn) fail(ctx context.Context, call *clientCall, fault *httpclient.Fault) {
+func (c *clientConn) fail(ctx context.Context, call *clientCall, fault *httpdial.Fault) {
 	if call.kind != jsonrpc.Request {
 		c.log.Warn("the server did not take a message", append(fault.Attrs(), "method", call.method)...)
 		return
@@ -384,7 +384,7 @@ func (c *clientConn) fail(ctx context.Context, call *clientCall, fault *httpclie
 }
 
 // refuse answers a request that was not entered into the books.
-func (c *clientConn) refuse(ctx context.Context, call *clientCall, fault *httpclient.Fault) {
+func (c *clientConn) refuse(ctx context.Context, call *clientCall, fault *httpdial.Fault) {
 	defer c.refusals.Done()
 	c.log.Warn("request refused", "method", call.method, "reason", fault.Reason)
 	c.push(ctx, fault.Response(call.id))

@@ -10,7 +10,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/mcp-bridge/mcp-bridge/httpclient"
+	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -37,7 +37,7 @@ var (
 // should be (repair). All are started by spawn and awaited by Close.
 type clientConn struct {
 	url    *url.URL
-	peer   *httpclient.Peer
+	peer   *httpdial.Peer
 	host   string      // the Host header, "": the URL's
 	header http.Header // on every request
 	rt     http.RoundTripper
@@ -62,7 +62,7 @@ type clientConn struct {
 
 func newClientConn(u *url.URL, header http.Header, rt http.RoundTripper, idle func(), opts ClientOptions) *clientConn {
 	c := &clientConn{
-		url: u, peer: httpclient.NewPeer(u, header, clientHints), host: header.Get("Host"), header: header,
+		url: u, peer: httpdial.NewPeer(u, header, clientHints), host: header.Get("Host"), header: header,
 		rt: rt, idle: idle, opts: opts, log: opts.Logger,
 		in: make(chan jsonrpc.Message, clientQueue),
 		// Twice MaxInFlight: a goroutine lingers a moment after its request.

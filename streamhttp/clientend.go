@@ -5,9 +5,9 @@ import (
 	"net/http"
 
 	"github.com/mcp-bridge/mcp-bridge/era"
-	"github.com/mcp-bridge/mcp-bridge/httpclient"
+	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
+	"github.com/mcp-bridge/mcp-bridge/internal/sessionstate"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
-	"github.com/mcp-bridge/mcp-bridge/renew"
 )
 
 // ErrSessionLost is how Recv of a client with NoRenew ends when the server has
@@ -24,12 +24,12 @@ var ErrUpgraded = errors.New("the server has gone over to protocol version 2026-
 type UnopenedError struct {
 	// Fault says what the server has answered. Its Response is what the
 	// initialize request would have been answered with.
-	Fault *httpclient.Fault
+	Fault *httpdial.Fault
 
 	// Estate is for ClientOptions.Estate of the Conn that takes over, if it was
 	// the renewal of a session that was refused. nil: it was the client's own
 	// initialize, which is still to be answered.
-	Estate *renew.Estate
+	Estate *sessionstate.Estate
 }
 
 // Error returns the text of the Fault.
@@ -38,7 +38,7 @@ func (e *UnopenedError) Error() string { return e.Fault.Error() }
 // saysUnopened reports whether a server that is no Streamable HTTP server may
 // have answered initialize like this (LE13): with a 4xx that says nothing about
 // who asks, how much, or when.
-func saysUnopened(fault *httpclient.Fault) bool {
+func saysUnopened(fault *httpdial.Fault) bool {
 	return fault.Status/100 == 4 && !saysWhoOrWhen(fault.Status) && !saysModern(fault.Own)
 }
 
@@ -66,7 +66,7 @@ func saysModern(m jsonrpc.Message) bool {
 // unopened ends the Conn with an UnopenedError, if that was wanted and the
 // fault of the client's first initialize calls for it. What else is in progress
 // is answered before, so that nothing is owed but the initialize.
-func (c *clientConn) unopened(call *clientCall, fault *httpclient.Fault) bool {
+func (c *clientConn) unopened(call *clientCall, fault *httpdial.Fault) bool {
 	if !c.opts.ReportUnopened || call.gate == nil || !saysUnopened(fault) {
 		return false
 	}
@@ -105,7 +105,7 @@ func isOnlyModern(m jsonrpc.Message) bool {
 
 // upgraded ends the Conn with ErrUpgraded, if that was wanted and the fault of
 // the renewal r comes of the server's speaking 2026-07-28 by now (ED9).
-func (c *clientConn) upgraded(r *clientRepair, fault *httpclient.Fault) bool {
+func (c *clientConn) upgraded(r *clientRepair, fault *httpdial.Fault) bool {
 	if c.opts.Upgraded == nil || fault == nil || !fault.Own.IsError() && !saysUnopened(fault) || !c.opts.Upgraded(r.ctx, fault.Own) {
 		return false
 	}
@@ -118,7 +118,7 @@ func (c *clientConn) upgraded(r *clientRepair, fault *httpclient.Fault) bool {
 // unrenewed ends the Conn with an UnopenedError, if that was wanted and what
 // the server has said to the renewal r calls for it: it speaks another
 // transport by now.
-func (c *clientConn) unrenewed(r *clientRepair, fault *httpclient.Fault) bool {
+func (c *clientConn) unrenewed(r *clientRepair, fault *httpdial.Fault) bool {
 	if !c.opts.ReportUnopened || !saysUnopened(fault) {
 		return false
 	}
@@ -133,7 +133,7 @@ func (c *clientConn) unrenewed(r *clientRepair, fault *httpclient.Fault) bool {
 // giveUp ends the Conn, after the renewal r has failed, with what why returns.
 // Whoever waits for an answer gets one before. false: the client initializes by
 // itself.
-func (c *clientConn) giveUp(r *clientRepair, fault *httpclient.Fault, why func() error) bool {
+func (c *clientConn) giveUp(r *clientRepair, fault *httpdial.Fault, why func() error) bool {
 	c.mu.Lock()
 	if c.st.repair != r {
 		c.mu.Unlock()
@@ -160,7 +160,7 @@ func (c *clientConn) giveUp(r *clientRepair, fault *httpclient.Fault, why func()
 
 // inherit takes over the session that another Conn has lost, and renews it: at
 // once, or later if the server has refused that more than once.
-func (c *clientConn) inherit(e *renew.Estate) {
+func (c *clientConn) inherit(e *sessionstate.Estate) {
 	c.mu.Lock()
 	c.st.books.Inherit(e, &clientSession{lost: true})
 	c.st.refused = e.Refused

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/mcp-bridge/mcp-bridge/httpclient"
+	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -15,8 +15,8 @@ var clientHints = map[int]string{
 	405: "there is no Streamable HTTP server at this path; is it an older HTTP+SSE server?",
 }
 
-func tooManyFault() *httpclient.Fault {
-	return &httpclient.Fault{Reason: httpclient.ReasonTooMany, Text: "too many requests in progress"}
+func tooManyFault() *httpdial.Fault {
+	return &httpdial.Fault{Reason: httpdial.ReasonTooMany, Text: "too many requests in progress"}
 }
 
 // deadSession matches the 400 that many deployed servers give for a session

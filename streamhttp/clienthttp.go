@@ -8,7 +8,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/mcp-bridge/mcp-bridge/httpclient"
+	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
 )
 
 // newRequest makes a request with the headers that all have (LE1, LE3, LE4).
@@ -36,7 +36,7 @@ func setBody(req *http.Request, body []byte) {
 
 // get asks for a stream: the standalone one, or what follows the event lastID
 // of any stream. A response is a success, and the caller closes its body.
-func (c *clientConn) get(ctx context.Context, session *clientSession, lastID string) (*http.Response, *httpclient.Fault) {
+func (c *clientConn) get(ctx context.Context, session *clientSession, lastID string) (*http.Response, *httpdial.Fault) {
 	req := c.newRequest(ctx, http.MethodGet, session)
 	req.Header["Accept"] = clientAcceptSSE
 	if lastID != "" {
@@ -54,7 +54,7 @@ func (c *clientConn) get(ctx context.Context, session *clientSession, lastID str
 }
 
 // getWithin is get, with a limit to how long the server may take to answer.
-func (c *clientConn) getWithin(ctx context.Context, limit time.Duration, session *clientSession, lastID string) (*http.Response, *httpclient.Fault) {
+func (c *clientConn) getWithin(ctx context.Context, limit time.Duration, session *clientSession, lastID string) (*http.Response, *httpdial.Fault) {
 	ctx, cancel := context.WithCancel(ctx)
 	late := time.AfterFunc(limit, cancel)
 	resp, fault := c.get(ctx, session, lastID)
@@ -96,6 +96,6 @@ func (c *clientConn) deleteSession(session *clientSession) {
 		c.log.Debug("could not end the session", "reason", fault.Reason)
 		return
 	}
-	httpclient.Drain(resp)
+	httpdial.Drain(resp)
 	resp.Body.Close()
 }

@@ -7,13 +7,13 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/mcp-bridge/mcp-bridge/httpclient"
+	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
 // noteSession looks at the session id of a reply (LE3). For an initialize it
 // returns the session that begins with it.
-func (c *clientConn) noteSession(call *clientCall, session *clientSession, resp *http.Response) (*clientSession, *httpclient.Fault) {
+func (c *clientConn) noteSession(call *clientCall, session *clientSession, resp *http.Response) (*clientSession, *httpdial.Fault) {
 	id := resp.Header.Get(headerSession)
 	if call.method != "initialize" {
 		if id != "" && (session == nil || id != session.id) {
@@ -22,7 +22,7 @@ func (c *clientConn) noteSession(call *clientCall, session *clientSession, resp 
 		return session, nil
 	}
 	if !isVisibleASCII(id) {
-		return nil, &httpclient.Fault{Reason: httpclient.ReasonInvalid, Status: resp.StatusCode,
+		return nil, &httpdial.Fault{Reason: httpdial.ReasonInvalid, Status: resp.StatusCode,
 			Text: fmt.Sprintf("%s sent a session id with characters other than visible ASCII", c.peer)}
 	}
 	s := &clientSession{id: id, heard: make(chan struct{}), deaf: make(chan struct{}), away: make(chan struct{})}
@@ -81,7 +81,7 @@ func (c *clientConn) opened(call *clientCall, m jsonrpc.Message) {
 
 // notOpened is called when the client's initialize has failed. If that may
 // pass, the bridge goes on trying in the client's place.
-func (c *clientConn) notOpened(call *clientCall, fault *httpclient.Fault) {
+func (c *clientConn) notOpened(call *clientCall, fault *httpdial.Fault) {
 	c.mu.Lock()
 	call.replaced, c.st.opening = call.opening, nil
 	if !fault.Transient || c.st.session != nil || c.st.closed || c.opts.NoRenew {
@@ -92,7 +92,7 @@ func (c *clientConn) notOpened(call *clientCall, fault *httpclient.Fault) {
 	r.fault = fault
 	c.st.repair = r
 	c.mu.Unlock()
-	fault.Text = httpclient.Also(fault.Text, "it is tried again for as long as the client stays")
+	fault.Text = httpdial.Also(fault.Text, "it is tried again for as long as the client stays")
 	c.spawn(func() { c.repairLoop(r) })
 }
 
@@ -103,10 +103,10 @@ type clientRepair struct {
 	stop  context.CancelFunc
 	first chan struct{} // closed after an attempt that is made at once, behind a shut gate
 
-	fault *httpclient.Fault // of the last attempt
-	tries int               // attempts that were put off so far
-	wait  time.Duration     // before the next attempt
-	next  time.Time         // when that is; zero: it is under way
+	fault *httpdial.Fault // of the last attempt
+	tries int             // attempts that were put off so far
+	wait  time.Duration   // before the next attempt
+	next  time.Time       // when that is; zero: it is under way
 }
 
 // newRepair is called with c.mu held.
@@ -122,28 +122,28 @@ func (c *clientConn) newRepair(now bool) *clientRepair {
 
 // putOff is called with c.mu held.
 func (r *clientRepair) putOff() {
-	r.wait = httpclient.Backoff(r.tries)
+	r.wait = httpdial.Backoff(r.tries)
 	r.next = time.Now().Add(r.wait)
 	r.tries++
 }
 
-func (c *clientConn) downFault(r *clientRepair) *httpclient.Fault {
-	f := &httpclient.Fault{Reason: httpclient.ReasonDown}
+func (c *clientConn) downFault(r *clientRepair) *httpdial.Fault {
+	f := &httpdial.Fault{Reason: httpdial.ReasonDown}
 	f.Text = fmt.Sprintf("no connection to %s yet", c.peer)
 	if r.fault != nil {
 		f.Text, f.Status = "not connected: "+r.fault.Text, r.fault.Status
 	}
 	if wait := time.Until(r.next); !r.next.IsZero() && wait > 0 {
-		f.Text = httpclient.Also(f.Text, fmt.Sprintf("the next attempt is in %v", wait.Round(100*time.Millisecond)))
+		f.Text = httpdial.Also(f.Text, fmt.Sprintf("the next attempt is in %v", wait.Round(100*time.Millisecond)))
 	} else {
-		f.Text = httpclient.Also(f.Text, "an attempt is being made now")
+		f.Text = httpdial.Also(f.Text, "an attempt is being made now")
 	}
 	return f
 }
 
 // recoverSession gets a new session in the place of one that the server has
 // forgotten (LE5). However many messages notice, it is done once.
-func (c *clientConn) recoverSession(ctx context.Context, session *clientSession) *httpclient.Fault {
+func (c *clientConn) recoverSession(ctx context.Context, session *clientSession) *httpdial.Fault {
 	r := c.loseSession(session)
 	if r == nil {
 		return nil
@@ -162,8 +162,8 @@ func (c *clientConn) recoverSession(ctx context.Context, session *clientSession)
 }
 
 // forgottenFault explains that there is no session; why may be nil.
-func (c *clientConn) forgottenFault(why *httpclient.Fault) *httpclient.Fault {
-	f := &httpclient.Fault{Reason: httpclient.ReasonSessionLost}
+func (c *clientConn) forgottenFault(why *httpdial.Fault) *httpdial.Fault {
+	f := &httpdial.Fault{Reason: httpdial.ReasonSessionLost}
 	f.Text = fmt.Sprintf("%s has forgotten the session, and there is no new one yet", c.peer)
 	if why != nil {
 		f.Text, f.Status = f.Text+": "+why.Text, why.Status
@@ -210,7 +210,7 @@ func (c *clientConn) loseSession(session *clientSession) *clientRepair {
 // stops it.
 func (c *clientConn) repairLoop(r *clientRepair) {
 	defer r.stop()
-	for httpclient.Pause(r.ctx, nil, r.wait) {
+	for httpdial.Pause(r.ctx, nil, r.wait) {
 		c.mu.Lock()
 		r.next = time.Time{}
 		c.mu.Unlock()
@@ -226,7 +226,7 @@ func (c *clientConn) repairLoop(r *clientRepair) {
 }
 
 // repaired takes over the result of an attempt; false: another one is needed.
-func (c *clientConn) repaired(r *clientRepair, session *clientSession, fault *httpclient.Fault) bool {
+func (c *clientConn) repaired(r *clientRepair, session *clientSession, fault *httpdial.Fault) bool {
 	c.mu.Lock()
 	if c.st.gate == r.first {
 		c.st.gate = nil
@@ -274,14 +274,14 @@ func (c *clientConn) tellChanged(session *clientSession) {
 // handshake initializes in the client's place, with the client's own words but
 // another id, and tells the new session what the old one knew. refused: the
 // fault is how the server has answered initialize, if it has.
-func (c *clientConn) handshake(ctx context.Context) (session *clientSession, refused bool, fault *httpclient.Fault) {
+func (c *clientConn) handshake(ctx context.Context) (session *clientSession, refused bool, fault *httpdial.Fault) {
 	c.mu.Lock()
 	initialize, initialized := c.st.books.Greeting()
 	c.mu.Unlock()
 	call, fault := c.ask(ctx, initialize, nil)
 	session, refused = call.opening, fault != nil
 	if fault == nil && call.reply.IsError() {
-		fault = &httpclient.Fault{Reason: httpclient.ReasonRefused, Own: call.reply,
+		fault = &httpdial.Fault{Reason: httpdial.ReasonRefused, Own: call.reply,
 			Text: fmt.Sprintf("%s refused to initialize the session again", c.peer)}
 	}
 	if fault == nil && session != nil {
@@ -320,7 +320,7 @@ func (c *clientConn) restore(ctx context.Context, session *clientSession) {
 }
 
 // ask makes a request of the bridge's own, and waits for the response.
-func (c *clientConn) ask(ctx context.Context, m jsonrpc.Message, session *clientSession) (*clientCall, *httpclient.Fault) {
+func (c *clientConn) ask(ctx context.Context, m jsonrpc.Message, session *clientSession) (*clientCall, *httpdial.Fault) {
 	call := newClientCall(c, m)
 	call.private, call.session = true, session
 	c.mu.Lock()
@@ -340,7 +340,7 @@ func (c *clientConn) ask(ctx context.Context, m jsonrpc.Message, session *client
 }
 
 // tell sends a notification of the bridge's own.
-func (c *clientConn) tell(ctx context.Context, m jsonrpc.Message, session *clientSession) *httpclient.Fault {
+func (c *clientConn) tell(ctx context.Context, m jsonrpc.Message, session *clientSession) *httpdial.Fault {
 	call := newClientCall(c, m)
 	call.private, call.session = true, session
 	defer call.cancel()

@@ -4,9 +4,9 @@ import (
 	"context"
 	"time"
 
-	"github.com/mcp-bridge/mcp-bridge/httpclient"
+	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
+	"github.com/mcp-bridge/mcp-bridge/internal/sessionstate"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
-	"github.com/mcp-bridge/mcp-bridge/renew"
 )
 
 // clientState is everything about a clientConn that changes.
@@ -30,7 +30,7 @@ type clientState struct {
 	repair  *clientRepair  // not nil while the bridge tries to get a session
 	refused int            // renewals in a row that a Conn before this one has ended with
 
-	books renew.Books[*clientSession] // what a new session has to be told (LE5), and what the server has asked
+	books sessionstate.Books[*clientSession] // what a new session has to be told (LE5), and what the server has asked
 }
 
 // clientSession is what one initialize has set up. It also stands for a
@@ -56,7 +56,7 @@ type clientSession struct {
 // enter waits while the gate is shut, and enters the call into the books. It
 // returns what to wait for until it is the call's turn; nil when the message
 // is not to be sent, because of the fault or because nobody needs it.
-func (c *clientConn) enter(ctx context.Context, call *clientCall) (ahead <-chan struct{}, fault *httpclient.Fault, err error) {
+func (c *clientConn) enter(ctx context.Context, call *clientCall) (ahead <-chan struct{}, fault *httpdial.Fault, err error) {
 	for {
 		e := c.tryEnter(call)
 		if e.drop != "" {
@@ -77,11 +77,11 @@ func (c *clientConn) enter(ctx context.Context, call *clientCall) (ahead <-chan 
 
 // clientEntry is what becomes of a message: exactly one field is set.
 type clientEntry struct {
-	ahead <-chan struct{}   // it is sent after this was closed
-	gate  <-chan struct{}   // it has to come again after this was closed
-	fault *httpclient.Fault // it is answered with this
-	drop  string            // it is not needed, for this reason
-	err   error             // it cannot be taken
+	ahead <-chan struct{} // it is sent after this was closed
+	gate  <-chan struct{} // it has to come again after this was closed
+	fault *httpdial.Fault // it is answered with this
+	drop  string          // it is not needed, for this reason
+	err   error           // it cannot be taken
 }
 
 func (c *clientConn) tryEnter(call *clientCall) (e clientEntry) {
@@ -138,7 +138,7 @@ func (c *clientConn) cancels(call *clientCall) *clientCall {
 	return nil
 }
 
-func (c *clientConn) enterRequest(call *clientCall) (*httpclient.Fault, error) {
+func (c *clientConn) enterRequest(call *clientCall) (*httpdial.Fault, error) {
 	if _, dup := c.st.calls[call.id]; dup {
 		return nil, errClientDuplicate
 	}
@@ -147,7 +147,7 @@ func (c *clientConn) enterRequest(call *clientCall) (*httpclient.Fault, error) {
 	}
 	if call.method == "initialize" {
 		if c.st.session != nil && c.st.books.Begun {
-			return httpclient.AlreadyBegun(), nil
+			return httpdial.AlreadyBegun(), nil
 		}
 		c.beginInitialize(call)
 	} else if c.down() {

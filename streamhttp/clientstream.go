@@ -11,7 +11,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/mcp-bridge/mcp-bridge/httpclient"
+	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
 	"github.com/mcp-bridge/mcp-bridge/sse"
 )
 
@@ -109,7 +109,7 @@ func (s *clientCursor) delay() time.Duration {
 // readEvents hands on what a stream carries, until the stream ends or a fault
 // of call; data says that there was an event with data. A nil call means the
 // standalone stream, which no single event can make fail.
-func (c *clientConn) readEvents(r *sse.Reader, call *clientCall, session *clientSession) (data bool, fault *httpclient.Fault) {
+func (c *clientConn) readEvents(r *sse.Reader, call *clientCall, session *clientSession) (data bool, fault *httpdial.Fault) {
 	lingering := false
 	for {
 		event, err := r.Next()
@@ -143,7 +143,7 @@ func (c *clientConn) readEvents(r *sse.Reader, call *clientCall, session *client
 
 // readCallStream reads the event stream that answers a POST, and resumes it as
 // often as it ends before the response (LE7).
-func (c *clientConn) readCallStream(call *clientCall, session *clientSession, resp *http.Response) *httpclient.Fault {
+func (c *clientConn) readCallStream(call *clientCall, session *clientSession, resp *http.Response) *httpdial.Fault {
 	at := clientCursor{}
 	for {
 		since := time.Now()
@@ -159,7 +159,7 @@ func (c *clientConn) readCallStream(call *clientCall, session *clientSession, re
 		case call.ctx.Err() != nil:
 			return c.peer.NetFault(call.ctx.Err())
 		case at.lastID == "":
-			return &httpclient.Fault{Reason: httpclient.ReasonBroken, Transient: true,
+			return &httpdial.Fault{Reason: httpdial.ReasonBroken, Transient: true,
 				Text: fmt.Sprintf("%s ended the stream before the response, which cannot be fetched again; the request may have been carried out", c.peer)}
 		}
 		c.log.Debug("resuming a stream", "method", call.method)
@@ -172,10 +172,10 @@ func (c *clientConn) readCallStream(call *clientCall, session *clientSession, re
 // resume connects to the rest of the stream of a call, for as long as
 // ResumeTimeout allows from the first attempt on. Without a response and
 // without a fault the call was answered meanwhile.
-func (c *clientConn) resume(call *clientCall, session *clientSession, at *clientCursor) (*http.Response, *httpclient.Fault) {
-	why := &httpclient.Fault{}
+func (c *clientConn) resume(call *clientCall, session *clientSession, at *clientCursor) (*http.Response, *httpdial.Fault) {
+	why := &httpdial.Fault{}
 	for !at.expired() {
-		if !httpclient.Pause(call.ctx, call.done, at.delay()) {
+		if !httpdial.Pause(call.ctx, call.done, at.delay()) {
 			if call.isDone() {
 				return nil, nil
 			}
@@ -188,14 +188,14 @@ func (c *clientConn) resume(call *clientCall, session *clientSession, at *client
 		case fault != nil:
 			at.failures++
 			why = fault
-		case httpclient.MediaType(resp) == typeSSE:
+		case httpdial.MediaType(resp) == typeSSE:
 			return resp, nil
-		case httpclient.MediaType(resp) == typeJSON: // not foreseen, but plain what it means
+		case httpdial.MediaType(resp) == typeJSON: // not foreseen, but plain what it means
 			defer resp.Body.Close()
 			return nil, c.readBody(call, session, resp)
 		default:
 			resp.Body.Close()
-			return nil, c.lostFault(&httpclient.Fault{Status: resp.StatusCode})
+			return nil, c.lostFault(&httpdial.Fault{Status: resp.StatusCode})
 		}
 	}
 	lost := c.lostFault(why)
@@ -205,11 +205,11 @@ func (c *clientConn) resume(call *clientCall, session *clientSession, at *client
 
 // lostFault says that a call may have been processed, but nobody will know the
 // result. It is not sent again: only its sender can say whether that is safe.
-func (c *clientConn) lostFault(why *httpclient.Fault) *httpclient.Fault {
-	f := &httpclient.Fault{Reason: httpclient.ReasonResultLost, Status: why.Status}
+func (c *clientConn) lostFault(why *httpdial.Fault) *httpdial.Fault {
+	f := &httpdial.Fault{Reason: httpdial.ReasonResultLost, Status: why.Status}
 	f.Text = fmt.Sprintf("the stream from %s broke and cannot be resumed; the request may have been carried out, but its result is lost", c.peer)
 	if why.Status != 0 {
-		f.Text += " (the server answered " + httpclient.StatusText(why.Status) + ")"
+		f.Text += " (the server answered " + httpdial.StatusText(why.Status) + ")"
 	}
 	return f
 }
@@ -239,7 +239,7 @@ func (c *clientConn) listenFirst(session *clientSession) {
 		return
 	}
 	c.listenOnce(session)
-	httpclient.Pause(session.ctx, session.heard, clientListenWait)
+	httpdial.Pause(session.ctx, session.heard, clientListenWait)
 }
 
 // listen reads the standalone stream for as long as the session lasts, or
@@ -257,7 +257,7 @@ func (c *clientConn) listen(session *clientSession) {
 				resp.Body.Close()
 			}
 			return
-		case fault == nil && httpclient.MediaType(resp) == typeSSE:
+		case fault == nil && httpdial.MediaType(resp) == typeSSE:
 			opened = true
 			c.setAway(session, false)
 			c.listenTo(session, resp, &at)
@@ -282,7 +282,7 @@ func (c *clientConn) listen(session *clientSession) {
 		if at.failures > 0 && at.left(c.opts.ResumeTimeout) <= 0 {
 			c.setAway(session, true)
 		}
-		if !httpclient.Pause(session.ctx, nil, at.delay()) {
+		if !httpdial.Pause(session.ctx, nil, at.delay()) {
 			return
 		}
 	}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/era"
-	"github.com/mcp-bridge/mcp-bridge/httpserver"
+	"github.com/mcp-bridge/mcp-bridge/internal/httpserve"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/sse"
 )
@@ -54,7 +54,7 @@ type exchange struct {
 	done    chan struct{} // closed when over is set; nil: nobody has asked for it
 }
 
-func newExchange(h *Handler, w http.ResponseWriter, r *http.Request, m jsonrpc.Message, share *httpserver.Share) *exchange {
+func newExchange(h *Handler, w http.ResponseWriter, r *http.Request, m jsonrpc.Message, share *httpserve.Share) *exchange {
 	e := &exchange{h: h, r: r, id: m.ID(), method: m.Method(), m: m}
 	e.reply.ResponseWriter = w
 	ctx := bridge.WithPrincipal(context.WithoutCancel(r.Context()), principal(r))
@@ -268,7 +268,7 @@ func (e *exchange) Send(ctx context.Context, m jsonrpc.Message) error {
 
 // TrySender is what bridge.TrySender says, for the answer.
 func (e *exchange) TrySender() func(m jsonrpc.Message) bool {
-	quick := httpserver.QuickOf(e.r)
+	quick := httpserve.QuickOf(e.r)
 	if quick == nil {
 		return nil
 	}

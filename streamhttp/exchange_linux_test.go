@@ -13,7 +13,7 @@ import (
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/era"
-	"github.com/mcp-bridge/mcp-bridge/httpserver"
+	"github.com/mcp-bridge/mcp-bridge/internal/httpserve"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/streamhttp"
 )
@@ -53,7 +53,7 @@ func TestModernAnswerIsDirect(t *testing.T) {
 		return nil
 	})})
 	srv := httptest.NewUnstartedServer(h)
-	srv.Config.ConnContext = httpserver.WithConn
+	srv.Config.ConnContext = httpserve.WithConn
 	srv.Start()
 	defer srv.Close()
 	defer h.Close()
@@ -98,14 +98,14 @@ func TestModernAnswerSetsNoDeadline(t *testing.T) {
 		}
 		return nil
 	})})
-	bounded := httpserver.Deadlines{}.Handler(h)
+	bounded := httpserve.Deadlines{}.Handler(h)
 	set := make(chan int32, 1)
 	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		d := &deadlines{ResponseWriter: w}
 		bounded.ServeHTTP(d, r)
 		set <- d.set.Load()
 	}))
-	srv.Config.ConnContext = httpserver.WithConn
+	srv.Config.ConnContext = httpserve.WithConn
 	srv.Start()
 	defer srv.Close()
 	defer h.Close()

@@ -7,15 +7,15 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mcp-bridge/mcp-bridge/httpguard"
-	"github.com/mcp-bridge/mcp-bridge/httpserver"
+	"github.com/mcp-bridge/mcp-bridge/internal/access"
+	"github.com/mcp-bridge/mcp-bridge/internal/httpserve"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/sse"
 )
 
 // serveGET opens a standalone stream, or resumes any stream (LI17 to LI19).
 func (h *Handler) serveGET(w http.ResponseWriter, r *http.Request) {
-	if !httpserver.Accepts(r.Header, typeSSE) {
+	if !httpserve.Accepts(r.Header, typeSSE) {
 		refuse(w, r, http.StatusNotAcceptable, jsonrpc.CodeInvalidRequest, "the Accept header must admit text/event-stream")
 		return
 	}
@@ -75,7 +75,7 @@ func (h *Handler) serveSSE(w http.ResponseWriter, r *http.Request, s *session, s
 			out.Event(sse.Event{ID: string(appendEventID(room[:0], st.key, seq))})
 		}
 	}
-	standing := httpguard.Standing(r).Done()
+	standing := access.Standing(r).Done()
 	var events []event
 	events, over := s.take(st, rd, events)
 	every := h.opts.KeepAlive

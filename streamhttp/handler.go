@@ -10,10 +10,10 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/mcp-bridge/mcp-bridge/bridge"
-	"github.com/mcp-bridge/mcp-bridge/budget"
 	"github.com/mcp-bridge/mcp-bridge/era"
-	"github.com/mcp-bridge/mcp-bridge/httpguard"
-	"github.com/mcp-bridge/mcp-bridge/httpserver"
+	"github.com/mcp-bridge/mcp-bridge/internal/access"
+	"github.com/mcp-bridge/mcp-bridge/internal/budget"
+	"github.com/mcp-bridge/mcp-bridge/internal/httpserve"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -22,7 +22,7 @@ import (
 type HandlerOptions struct {
 	// Guard checks Origin and Host, and who a request comes from. The zero value
 	// admits loopback origins only, and everybody.
-	Guard httpguard.Policy
+	Guard access.Policy
 
 	// Admit is asked for a place before a session is made, or with Stateless
 	// before a request is served; the POST waits as long as it does. What it
@@ -139,7 +139,7 @@ const tidyEvery = 15 * time.Second
 // revisions 2024-11-05 to 2025-11-25 (docs/rules.md, LI) and of 2026-07-28
 // (MI), which it tells apart by what they send (ED). It is an http.Handler;
 // every path it is given is the endpoint. It is to be served behind
-// httpserver.Deadlines, which bound the wait for a body and for the end of a reply.
+// httpserve.Deadlines, which bound the wait for a body and for the end of a reply.
 type Handler struct {
 	server bridge.Handler
 	opts   HandlerOptions
@@ -147,8 +147,8 @@ type Handler struct {
 	lobby     *bridge.Lobby
 	exchanges exchanges
 	tidier    sync.WaitGroup
-	bodies    httpserver.Bodies
-	refused   httpguard.Warnings
+	bodies    httpserve.Bodies
+	refused   access.Warnings
 
 	mu       sync.Mutex
 	sessions map[string]*session // by id, until they end
@@ -318,9 +318,9 @@ func (h *Handler) tidy() {
 
 // refuse answers a request that has not become a message with a JSON-RPC error.
 func refuse(w http.ResponseWriter, r *http.Request, status, code int, text string) {
-	httpserver.WriteError(w, r, status, code, jsonrpc.ID{}, text)
+	httpserve.WriteError(w, r, status, code, jsonrpc.ID{}, text)
 }
 
 func refuseID(w http.ResponseWriter, r *http.Request, status int, id jsonrpc.ID, text string) {
-	httpserver.WriteError(w, r, status, jsonrpc.CodeInvalidRequest, id, text)
+	httpserve.WriteError(w, r, status, jsonrpc.CodeInvalidRequest, id, text)
 }

@@ -6,8 +6,8 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/mcp-bridge/mcp-bridge/era"
-	"github.com/mcp-bridge/mcp-bridge/httpguard"
-	"github.com/mcp-bridge/mcp-bridge/httpserver"
+	"github.com/mcp-bridge/mcp-bridge/internal/access"
+	"github.com/mcp-bridge/mcp-bridge/internal/httpserve"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -29,7 +29,7 @@ func (h *Handler) refuseModernMethod(w http.ResponseWriter, r *http.Request) boo
 // serveByEra answers a POST, if it is one of 2026-07-28 or is to be refused by
 // its era. The body decides; the version header is only checked against it (ED1 to ED5).
 // What it serves it takes: nobody keeps the bytes of m then.
-func (h *Handler) serveByEra(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message, share *httpserver.Share) (served bool) {
+func (h *Handler) serveByEra(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message, share *httpserve.Share) (served bool) {
 	if m.Kind() == jsonrpc.Response {
 		if h.servesModern() && (h.opts.Eras == era.OnlyModern || namesModern(r.Header)) {
 			refuseID(w, r, http.StatusBadRequest, jsonrpc.ID{}, "a response is no message that a client of "+era.NewestModern+" sends") // MI3
@@ -138,16 +138,16 @@ func (h *Handler) refuseQuery(r *http.Request, m jsonrpc.Message, q *query) *era
 }
 
 // serveModern lets a bridge.Handler serve one request.
-func (h *Handler) serveModern(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message, q *query, share *httpserver.Share) {
+func (h *Handler) serveModern(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message, q *query, share *httpserve.Share) {
 	e := newExchange(h, w, r, *m, share)
 	defer e.cancel(nil)
 	if err := h.exchanges.add(e, h.opts.MaxExchanges); err != nil {
 		h.logRefused(r, err.Error())
-		httpserver.Busy(w, r, e.id, err.Error())
+		httpserve.Busy(w, r, e.id, err.Error())
 		return
 	}
 	defer h.exchanges.remove(e)
-	if standing := httpguard.Standing(r); standing.Done() != nil {
+	if standing := access.Standing(r); standing.Done() != nil {
 		defer context.AfterFunc(standing, func() { e.cancel(errRevoked) })()
 	}
 	defer e.leave()
@@ -180,7 +180,7 @@ func writeRefusal(w http.ResponseWriter, id jsonrpc.ID, no *era.Refusal) {
 	answer := no.Response(id)
 	w.Header()["Content-Type"] = valueJSON
 	w.WriteHeader(status)
-	httpserver.Write(w, answer.Bytes())
+	httpserve.Write(w, answer.Bytes())
 }
 
 // statusOf returns the status for the answer to a request of method, where it

@@ -12,9 +12,9 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
-	"github.com/mcp-bridge/mcp-bridge/buildinfo"
 	"github.com/mcp-bridge/mcp-bridge/era"
-	"github.com/mcp-bridge/mcp-bridge/httpclient"
+	"github.com/mcp-bridge/mcp-bridge/internal/buildinfo"
+	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -34,7 +34,7 @@ type ModernOptions struct {
 	// the environment, and ConnectTimeout.
 	Transport http.RoundTripper
 
-	// TLS says which servers are trusted, and who we are (httpclient.LoadTLS).
+	// TLS says which servers are trusted, and who we are (httpdial.LoadTLS).
 	// It is not used with a Transport. nil means the system's authorities.
 	TLS *tls.Config
 
@@ -117,11 +117,11 @@ func (c *ModernClient) Dial(ctx context.Context) (bridge.Conn, error) {
 }
 
 func (c *ModernClient) dial() (*modernConn, error) {
-	u, err := httpclient.URL(c.URL, "http", "https")
+	u, err := httpdial.URL(c.URL, "http", "https")
 	if err != nil {
 		return nil, err
 	}
-	header, err := httpclient.Header(c.Options.Header, u.User, "Accept", "Content-Type", headerLastEventID)
+	header, err := httpdial.Header(c.Options.Header, u.User, "Accept", "Content-Type", headerLastEventID)
 	if err != nil {
 		return nil, err
 	}
@@ -135,7 +135,7 @@ func (c *ModernClient) dial() (*modernConn, error) {
 	rt := opts.Transport
 	idle := func() {}
 	if rt == nil {
-		own := httpclient.NewTransport(httpclient.TransportOptions{
+		own := httpdial.NewTransport(httpdial.TransportOptions{
 			ConnectTimeout: opts.ConnectTimeout, TLS: opts.TLS, MaxIdleConnsPerHost: opts.MaxInFlight,
 		})
 		rt, idle = own, own.CloseIdleConnections
@@ -154,10 +154,10 @@ const sessionEnd = 2 * time.Second
 // also one that came with status 400 or 404; or the fault that says why there
 // is none, whose Status is that of the reply, 0 if there was none. A session
 // that a server of an older revision has made of it is ended (ED9).
-func (c *ModernClient) Discover(ctx context.Context) (jsonrpc.Message, *httpclient.Fault) {
+func (c *ModernClient) Discover(ctx context.Context) (jsonrpc.Message, *httpdial.Fault) {
 	conn, err := c.dial()
 	if err != nil {
-		return jsonrpc.Message{}, &httpclient.Fault{Reason: httpclient.ReasonUnreachable, Text: err.Error()}
+		return jsonrpc.Message{}, &httpdial.Fault{Reason: httpdial.ReasonUnreachable, Text: err.Error()}
 	}
 	defer conn.Close()
 	call := conn.newCall(ctx, jsonrpc.NewRequest(discoverID, "server/discover", []byte(`{"_meta":{"`+

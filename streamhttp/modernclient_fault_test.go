@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/mcp-bridge/mcp-bridge/httpclient"
+	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -287,7 +287,7 @@ func TestModernDiscover(t *testing.T) {
 	}
 	testModern(t, nil, func(t *modernTest) {
 		t.server.setDown(true)
-		if _, fault := t.client.Discover(t.Context()); fault == nil || fault.Reason != httpclient.ReasonUnreachable || fault.Status != 0 {
+		if _, fault := t.client.Discover(t.Context()); fault == nil || fault.Reason != httpdial.ReasonUnreachable || fault.Status != 0 {
 			t.Errorf("the fault is %+v", fault)
 		}
 		t.server.setDown(false)

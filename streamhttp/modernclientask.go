@@ -6,7 +6,7 @@ import (
 	"net/http"
 
 	"github.com/mcp-bridge/mcp-bridge/era"
-	"github.com/mcp-bridge/mcp-bridge/httpclient"
+	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -51,7 +51,7 @@ func (c *modernConn) runAnswer(call *modernCall) {
 	if fault == nil {
 		defer resp.Body.Close()
 		if resp.StatusCode/100 == 2 {
-			httpclient.Drain(resp)
+			httpdial.Drain(resp)
 			return
 		}
 		fault = c.peer.StatusFault(resp)

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mcp-bridge/mcp-bridge/httpclient"
+	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/sse"
 )
@@ -30,7 +30,7 @@ func (c *modernConn) run(call *modernCall) {
 }
 
 // ask is run for a request of the bridge's own.
-func (c *modernConn) ask(call *modernCall) (jsonrpc.Message, *httpclient.Fault) {
+func (c *modernConn) ask(call *modernCall) (jsonrpc.Message, *httpdial.Fault) {
 	answer, rest, fault := c.exchange(call)
 	finishReply(rest, call.cancel)
 	return answer, fault
@@ -63,7 +63,7 @@ func (c *modernConn) runNote(call *modernCall) {
 		if resp.StatusCode/100 != 2 {
 			fault = c.peer.StatusFault(resp)
 		} else {
-			httpclient.Drain(resp)
+			httpdial.Drain(resp)
 			if resp.StatusCode != http.StatusAccepted {
 				c.log.Debug("the server did not answer 202 where there is nothing to say", "status", resp.StatusCode) // LE2
 			}
@@ -79,7 +79,7 @@ func (c *modernConn) runNote(call *modernCall) {
 // unless the server refuses the headers (ME2, ME4), is too busy for something
 // that does no harm (LE14), or loses it (ME6). rest is what is left of the
 // reply, for finishReply; nil: nothing.
-func (c *modernConn) exchange(call *modernCall) (answer jsonrpc.Message, rest *http.Response, fault *httpclient.Fault) {
+func (c *modernConn) exchange(call *modernCall) (answer jsonrpc.Message, rest *http.Response, fault *httpdial.Fault) {
 	at := modernAttempt{msg: call.msg}
 	if answer, fault = c.prepare(call, &at); fault != nil || answer.Kind() != jsonrpc.Invalid {
 		return answer, nil, fault
@@ -96,10 +96,10 @@ func (c *modernConn) exchange(call *modernCall) (answer jsonrpc.Message, rest *h
 			return c.withoutInvalidTools(call, answer), rest, nil
 		case !mayRepost(call.method) || call.heard:
 			return answer, nil, fault
-		case fault.Reason == httpclient.ReasonBroken && !at.again:
+		case fault.Reason == httpdial.ReasonBroken && !at.again:
 			at.again = true
 			at.msg = call.msg.WithID(c.ownID()) // the server may still be at work on the lost one
-		case fault.Busy && httpclient.PauseBusy(call.ctx, at.busy, fault.RetryAfter):
+		case fault.Busy && httpdial.PauseBusy(call.ctx, at.busy, fault.RetryAfter):
 			at.busy++
 		default:
 			return answer, nil, fault
@@ -118,14 +118,14 @@ func mayRepost(method string) bool {
 }
 
 // do posts a message.
-func (c *modernConn) do(call *modernCall, m jsonrpc.Message, header http.Header) (*http.Response, *httpclient.Fault) {
+func (c *modernConn) do(call *modernCall, m jsonrpc.Message, header http.Header) (*http.Response, *httpdial.Fault) {
 	req := (&http.Request{Method: http.MethodPost, URL: c.url, Host: c.host, Header: header}).WithContext(call.ctx)
 	setBody(req, m.Bytes())
 	return c.peer.Do(c.rt, req)
 }
 
 // post posts a request once and reads the reply up to the response.
-func (c *modernConn) post(call *modernCall, m jsonrpc.Message, header http.Header) (answer jsonrpc.Message, rest *http.Response, fault *httpclient.Fault) {
+func (c *modernConn) post(call *modernCall, m jsonrpc.Message, header http.Header) (answer jsonrpc.Message, rest *http.Response, fault *httpdial.Fault) {
 	resp, fault := c.do(call, m, header)
 	if fault != nil {
 		return answer, nil, fault
@@ -133,7 +133,7 @@ func (c *modernConn) post(call *modernCall, m jsonrpc.Message, header http.Heade
 	if call.private {
 		call.session = resp.Header.Get(headerSession)
 	}
-	switch mediaType := httpclient.MediaType(resp); {
+	switch mediaType := httpdial.MediaType(resp); {
 	case resp.StatusCode/100 != 2:
 		answer, fault = c.readModernRefusal(call, resp, m.ID())
 	case mediaType == typeSSE:
@@ -146,8 +146,8 @@ func (c *modernConn) post(call *modernCall, m jsonrpc.Message, header http.Heade
 		fault = c.noModernAnswer(resp.StatusCode)
 	default:
 		c.foreign(call)
-		fault = &httpclient.Fault{
-			Reason: httpclient.ReasonNotMCP, Status: resp.StatusCode,
+		fault = &httpdial.Fault{
+			Reason: httpdial.ReasonNotMCP, Status: resp.StatusCode,
 			Text: fmt.Sprintf("%s answered with %q, not with JSON or an event stream; is this the URL of an MCP server?", c.peer, c.peer.Withhold(mediaType)),
 		}
 	}
@@ -155,7 +155,7 @@ func (c *modernConn) post(call *modernCall, m jsonrpc.Message, header http.Heade
 		resp.Body.Close()
 	}
 	if fault == nil && answer.ID() != call.id {
-		answer = httpclient.WithID(answer, call.id)
+		answer = httpdial.WithID(answer, call.id)
 	}
 	return answer, rest, fault
 }
@@ -163,7 +163,7 @@ func (c *modernConn) post(call *modernCall, m jsonrpc.Message, header http.Heade
 // readModernRefusal handles a status that is no success. With 400 and 404 a
 // JSON-RPC error is the answer (ME9); with others only if it has the id of the
 // request, and never where credentials are what is missing.
-func (c *modernConn) readModernRefusal(call *modernCall, resp *http.Response, id jsonrpc.ID) (jsonrpc.Message, *httpclient.Fault) {
+func (c *modernConn) readModernRefusal(call *modernCall, resp *http.Response, id jsonrpc.ID) (jsonrpc.Message, *httpdial.Fault) {
 	fault := c.peer.RefusalFault(resp)
 	own := fault.Own
 	if isForeign(fault, id) {
@@ -188,7 +188,7 @@ func (c *modernConn) readModernRefusal(call *modernCall, resp *http.Response, id
 // id like this (ED9): with an error that is none of that revision's, or with one
 // of JSON-RPC's that is not about the request. What says who may ask, how much,
 // or when, says nothing about revisions. (-32022 says which it knows.)
-func isForeign(fault *httpclient.Fault, id jsonrpc.ID) bool {
+func isForeign(fault *httpdial.Fault, id jsonrpc.ID) bool {
 	if fault.Status/100 != 4 || saysWhoOrWhen(fault.Status) {
 		return false
 	}
@@ -209,7 +209,7 @@ func (c *modernConn) foreign(call *modernCall) {
 }
 
 // readModernBody reads a reply that is JSON: the response.
-func (c *modernConn) readModernBody(m jsonrpc.Message, resp *http.Response) (jsonrpc.Message, *httpclient.Fault) {
+func (c *modernConn) readModernBody(m jsonrpc.Message, resp *http.Response) (jsonrpc.Message, *httpdial.Fault) {
 	raw, fault := readReply(c.peer, resp, c.opts.MaxMessageSize)
 	switch {
 	case fault != nil:
@@ -236,15 +236,15 @@ func answersTo(m jsonrpc.Message, id jsonrpc.ID) bool {
 	return m.ID().Equivalent(id) || m.IsError() && (m.ID().IsZero() || m.ID() == jsonrpc.NullID)
 }
 
-func (c *modernConn) noModernAnswer(status int) *httpclient.Fault {
-	return &httpclient.Fault{Reason: httpclient.ReasonNoAnswer, Status: status,
-		Text: fmt.Sprintf("%s answered %s, but without a response to the request", c.peer, httpclient.StatusText(status))}
+func (c *modernConn) noModernAnswer(status int) *httpdial.Fault {
+	return &httpdial.Fault{Reason: httpdial.ReasonNoAnswer, Status: status,
+		Text: fmt.Sprintf("%s answered %s, but without a response to the request", c.peer, httpdial.StatusText(status))}
 }
 
 // readModernStream reads a reply that is an event stream up to the response,
 // and hands on what comes before it. Ids and retry fields have no meaning in
 // this revision (ME12).
-func (c *modernConn) readModernStream(call *modernCall, m jsonrpc.Message, resp *http.Response) (jsonrpc.Message, *httpclient.Fault) {
+func (c *modernConn) readModernStream(call *modernCall, m jsonrpc.Message, resp *http.Response) (jsonrpc.Message, *httpdial.Fault) {
 	r := sse.NewReader(resp.Body, c.opts.MaxMessageSize)
 	for {
 		event, err := r.Next()
@@ -273,11 +273,11 @@ func (c *modernConn) readModernStream(call *modernCall, m jsonrpc.Message, resp 
 }
 
 // brokenFault says that a reply has ended before the response (ME6).
-func (c *modernConn) brokenFault(err error) *httpclient.Fault {
+func (c *modernConn) brokenFault(err error) *httpdial.Fault {
 	if !errors.Is(err, io.EOF) {
 		return c.peer.NetFault(err)
 	}
-	return &httpclient.Fault{Reason: httpclient.ReasonBroken, Transient: true,
+	return &httpdial.Fault{Reason: httpdial.ReasonBroken, Transient: true,
 		Text: fmt.Sprintf("%s ended the stream before the response", c.peer)}
 }
 
@@ -306,6 +306,6 @@ func (c *modernConn) deleteSession(session string) {
 		c.log.Debug("could not end the session", "reason", fault.Reason)
 		return
 	}
-	httpclient.Drain(resp)
+	httpdial.Drain(resp)
 	resp.Body.Close()
 }

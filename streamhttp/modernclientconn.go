@@ -9,7 +9,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/mcp-bridge/mcp-bridge/httpclient"
+	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -25,7 +25,7 @@ var modernHints = map[int]string{
 type modernConn struct {
 	client *ModernClient
 	url    *url.URL
-	peer   *httpclient.Peer
+	peer   *httpdial.Peer
 	host   string      // the Host header, "": the URL's
 	header http.Header // on every request
 	rt     http.RoundTripper
@@ -53,7 +53,7 @@ type modernConn struct {
 
 func newModernConn(client *ModernClient, u *url.URL, header http.Header, rt http.RoundTripper, idle func(), opts ModernOptions) *modernConn {
 	c := &modernConn{
-		client: client, url: u, peer: httpclient.NewPeer(u, header, modernHints), host: header.Get("Host"), header: header,
+		client: client, url: u, peer: httpdial.NewPeer(u, header, modernHints), host: header.Get("Host"), header: header,
 		rt: rt, idle: idle, opts: opts, log: opts.Logger,
 		in: make(chan jsonrpc.Message, clientQueue),
 		// Twice MaxInFlight: a goroutine lingers a moment after its request.
@@ -192,7 +192,7 @@ func (c *modernConn) sendRequest(ctx context.Context, m jsonrpc.Message) error {
 }
 
 // enter takes a request into the books and starts its goroutine.
-func (c *modernConn) enter(call *modernCall) (*httpclient.Fault, error) {
+func (c *modernConn) enter(call *modernCall) (*httpdial.Fault, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {

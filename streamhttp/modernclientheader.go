@@ -7,9 +7,9 @@ import (
 	"strings"
 
 	"github.com/mcp-bridge/mcp-bridge/era"
-	"github.com/mcp-bridge/mcp-bridge/httpclient"
+	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
+	"github.com/mcp-bridge/mcp-bridge/internal/toolheader"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
-	"github.com/mcp-bridge/mcp-bridge/toolheader"
 )
 
 // modernAttempt is how a request is put to the server, and what has been tried.
@@ -32,7 +32,7 @@ type modernAttempt struct {
 
 // prepare makes the headers for a call. A call that cannot go out gets its
 // answer here.
-func (c *modernConn) prepare(call *modernCall, at *modernAttempt) (answer jsonrpc.Message, fault *httpclient.Fault) {
+func (c *modernConn) prepare(call *modernCall, at *modernAttempt) (answer jsonrpc.Message, fault *httpdial.Fault) {
 	if no := at.read(call); no != nil {
 		return no.Response(call.id), nil
 	}

@@ -9,9 +9,9 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/mcp-bridge/mcp-bridge/budget"
 	"github.com/mcp-bridge/mcp-bridge/era"
-	"github.com/mcp-bridge/mcp-bridge/httpserver"
+	"github.com/mcp-bridge/mcp-bridge/internal/budget"
+	"github.com/mcp-bridge/mcp-bridge/internal/httpserve"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/sse"
 )
@@ -20,14 +20,14 @@ import (
 func (h *Handler) servePOST(w http.ResponseWriter, r *http.Request) {
 	max, outside := h.maxBody(r)
 	if r.ContentLength > int64(max) {
-		h.badBody(w, r, httpserver.ErrTooLarge, outside)
+		h.badBody(w, r, httpserve.ErrTooLarge, outside)
 		return
 	}
-	if !httpserver.Accepts(r.Header, typeJSON, typeSSE) {
+	if !httpserve.Accepts(r.Header, typeJSON, typeSSE) {
 		refuse(w, r, http.StatusNotAcceptable, jsonrpc.CodeInvalidRequest, "the Accept header must admit both application/json and text/event-stream")
 		return
 	}
-	if !httpserver.IsJSON(r.Header) {
+	if !httpserve.IsJSON(r.Header) {
 		refuse(w, r, http.StatusUnsupportedMediaType, jsonrpc.CodeInvalidRequest, "the Content-Type must be application/json, in UTF-8 and without a Content-Encoding")
 		return
 	}
@@ -45,7 +45,7 @@ func (h *Handler) servePOST(w http.ResponseWriter, r *http.Request) {
 	m, err := jsonrpc.ParseDepth(body, h.opts.MaxDepth)
 	if err != nil {
 		e := asError(err)
-		httpserver.WriteError(w, r, http.StatusBadRequest, e.Code, e.ID, e.Message)
+		httpserve.WriteError(w, r, http.StatusBadRequest, e.Code, e.ID, e.Message)
 		return
 	}
 	if h.serveByEra(w, r, &m, share) {
@@ -95,7 +95,7 @@ func asError(err error) *jsonrpc.Error {
 
 // serveOneWay takes notifications and responses: accepted, and no more to
 // say (LI6).
-func (h *Handler) serveOneWay(w http.ResponseWriter, r *http.Request, s *session, messages []jsonrpc.Message, share *httpserver.Share) {
+func (h *Handler) serveOneWay(w http.ResponseWriter, r *http.Request, s *session, messages []jsonrpc.Message, share *httpserve.Share) {
 	if h.passAll(w, r, s, messages, share) {
 		w.WriteHeader(http.StatusAccepted)
 	}
@@ -105,7 +105,7 @@ func (h *Handler) serveOneWay(w http.ResponseWriter, r *http.Request, s *session
 // 404 if the server has got none of them. If the session ends behind the first,
 // they are accepted: 404 would have the client send all of them again to a new
 // session (LI21), and what is left was for the one that has ended alone.
-func (h *Handler) passAll(w http.ResponseWriter, r *http.Request, s *session, messages []jsonrpc.Message, share *httpserver.Share) bool {
+func (h *Handler) passAll(w http.ResponseWriter, r *http.Request, s *session, messages []jsonrpc.Message, share *httpserve.Share) bool {
 	for i, m := range messages {
 		var held *budget.Share
 		if i == len(messages)-1 { // until then all of the body is needed
@@ -138,7 +138,7 @@ func pass(ctx context.Context, s *session, m jsonrpc.Message, share *budget.Shar
 }
 
 // serveInitialize opens a session (LI20, LI22).
-func (h *Handler) serveInitialize(w http.ResponseWriter, r *http.Request, m jsonrpc.Message, share *httpserver.Share) {
+func (h *Handler) serveInitialize(w http.ResponseWriter, r *http.Request, m jsonrpc.Message, share *httpserve.Share) {
 	if r.Header.Get(headerSession) != "" {
 		if s := h.find(w, r, m.ID()); s != nil {
 			refuseID(w, r, http.StatusBadRequest, m.ID(), "the session is already initialized")
@@ -172,10 +172,10 @@ type post struct {
 	s     *session
 	st    *stream
 	rd    *reader
-	first jsonrpc.ID        // of the requests
-	batch []jsonrpc.ID      // of the requests of a batch, in order; nil: there is no batch
-	opens bool              // the request is initialize
-	share *httpserver.Share // what the messages take until the server has them
+	first jsonrpc.ID       // of the requests
+	batch []jsonrpc.ID     // of the requests of a batch, in order; nil: there is no batch
+	opens bool             // the request is initialize
+	share *httpserve.Share // what the messages take until the server has them
 }
 
 // serveRequests passes the messages of one POST to the server and answers the
@@ -188,7 +188,7 @@ func (h *Handler) serveRequests(p *post, messages, requests, failed []jsonrpc.Me
 	p.st, p.rd, used, err = s.open(requests)
 	switch {
 	case err == errTooManyCalls:
-		httpserver.Busy(w, r, p.first, err.Error())
+		httpserve.Busy(w, r, p.first, err.Error())
 		return
 	case err != nil:
 		refuseID(w, r, http.StatusNotFound, p.first, sessionGone)
@@ -266,7 +266,7 @@ func (h *Handler) serveStream(p *post, messages []jsonrpc.Message) {
 // answerer returns what writes the whole answer to a POST that has passed its
 // messages, if the client takes it at once (reader.await); nil: that cannot be told.
 func (h *Handler) answerer(p *post) func() bool {
-	quick := httpserver.QuickOf(p.r)
+	quick := httpserve.QuickOf(p.r)
 	if quick == nil || p.opens || p.batch != nil || p.s.alone { // a place is free when the client has its answer
 		return nil
 	}
@@ -292,9 +292,9 @@ func abort() { panic(http.ErrAbortHandler) }
 type outbox struct {
 	s        *session
 	messages []jsonrpc.Message
-	held     *handed           // the first of them, held out to the server; nil: it is not
-	begun    bool              // the server has got a message
-	share    *httpserver.Share // goes with the last of them
+	held     *handed          // the first of them, held out to the server; nil: it is not
+	begun    bool             // the server has got a message
+	share    *httpserve.Share // goes with the last of them
 }
 
 // pass passes on what the server takes at once, and returns what is closed when it

@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"github.com/mcp-bridge/mcp-bridge/era"
+	"github.com/mcp-bridge/mcp-bridge/internal/toolheader"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
-	"github.com/mcp-bridge/mcp-bridge/toolheader"
 )
 
 // Headers of 2026-07-28 that repeat what stands in the body (MI5).

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
-	"github.com/mcp-bridge/mcp-bridge/httpguard"
+	"github.com/mcp-bridge/mcp-bridge/internal/access"
 	"github.com/mcp-bridge/mcp-bridge/streamhttp"
 )
 
@@ -204,12 +204,12 @@ func TestServerAdmit(t *testing.T) {
 // is nobody learns nothing at all.
 func TestServerPrincipals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tokens, err := httpguard.ParseTokens("alice " + strings.Repeat("a", 40) + "\nbob " + strings.Repeat("b", 40) + "\n")
+		tokens, err := access.ParseTokens("alice " + strings.Repeat("a", 40) + "\nbob " + strings.Repeat("b", 40) + "\n")
 		if err != nil {
 			t.Fatal(err)
 		}
 		alice, bob := "Authorization: Bearer "+strings.Repeat("a", 40), "X-Api-Key: "+strings.Repeat("b", 40)
-		s := newSite(t, streamhttp.HandlerOptions{Guard: httpguard.Policy{Tokens: tokens}, MaxMessageSize: 1000})
+		s := newSite(t, streamhttp.HandlerOptions{Guard: access.Policy{Tokens: tokens}, MaxMessageSize: 1000})
 		u := &user{site: s}
 		r := u.post(initialize(r25c), alice)
 		p := <-s.servers

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
-	"github.com/mcp-bridge/mcp-bridge/httpserver"
+	"github.com/mcp-bridge/mcp-bridge/internal/httpserve"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/streamhttp"
 )
@@ -71,7 +71,7 @@ func newLegacySite(t *testing.T, opts streamhttp.HandlerOptions, server bridge.H
 	opts.CommitAfter = time.Minute
 	h := streamhttp.NewHandler(server, opts)
 	srv := httptest.NewUnstartedServer(wrap(h))
-	srv.Config.ConnContext = httpserver.WithConn
+	srv.Config.ConnContext = httpserve.WithConn
 	srv.Start()
 	t.Cleanup(func() { srv.Close(); h.Close() })
 	srv.Client().Transport.(*http.Transport).MaxIdleConnsPerHost = 100

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
-	"github.com/mcp-bridge/mcp-bridge/httpguard"
+	"github.com/mcp-bridge/mcp-bridge/internal/access"
 	"github.com/mcp-bridge/mcp-bridge/streamhttp"
 )
 
@@ -42,7 +42,7 @@ func TestServerOrigin(t *testing.T) {
 // LI2: a listener on a loopback address takes no other Host.
 func TestServerHost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSite(t, streamhttp.HandlerOptions{Guard: httpguard.Policy{Loopback: true}})
+		s := newSite(t, streamhttp.HandlerOptions{Guard: access.Policy{Loopback: true}})
 		u := &user{site: s}
 		u.post(initialize(r25c), "Host: evil.example").isError(http.StatusForbidden, -32600, "null")
 		u.get("Host: evil.example:80").isError(http.StatusForbidden, -32600, "null")
@@ -562,7 +562,7 @@ func TestServerMaxSessions(t *testing.T) {
 // LI31: pages of allowed origins may read what they need.
 func TestServerCORS(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSite(t, streamhttp.HandlerOptions{Guard: httpguard.Policy{AllowOrigins: []string{"https://app.example"}}})
+		s := newSite(t, streamhttp.HandlerOptions{Guard: access.Policy{AllowOrigins: []string{"https://app.example"}}})
 		u, p := s.open(r25c)
 		r := u.request("OPTIONS", "", "Origin: https://app.example", "Access-Control-Request-Method: POST",
 			"Access-Control-Request-Headers: content-type, mcp-session-id, mcp-param-x, last-event-id, x-other")

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/mcp-bridge/mcp-bridge/budget"
-	"github.com/mcp-bridge/mcp-bridge/httpguard"
+	"github.com/mcp-bridge/mcp-bridge/internal/access"
+	"github.com/mcp-bridge/mcp-bridge/internal/budget"
 	"github.com/mcp-bridge/mcp-bridge/streamhttp"
 )
 
@@ -68,12 +68,12 @@ func TestServerKeptTogether(t *testing.T) {
 // Requests of 2026-07-28 are shared out: a client that has many open has no more
 // than it leaves to others.
 func TestServerModernShares(t *testing.T) {
-	tokens, err := httpguard.ParseTokens("ann " + strings.Repeat("a", 40) + "\nbob " + strings.Repeat("b", 40))
+	tokens, err := access.ParseTokens("ann " + strings.Repeat("a", 40) + "\nbob " + strings.Repeat("b", 40))
 	if err != nil {
 		t.Fatal(err)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		s, ann := newModern(t, streamhttp.HandlerOptions{MaxExchanges: 40, Guard: httpguard.Policy{Tokens: tokens}})
+		s, ann := newModern(t, streamhttp.HandlerOptions{MaxExchanges: 40, Guard: access.Policy{Tokens: tokens}})
 		bob := &user{site: ann.site}
 		const asAnn, asBob = "Authorization: Bearer aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "Authorization: Bearer bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
 		open := func(u *user, as string) (n int) {

@@ -14,8 +14,8 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
-	"github.com/mcp-bridge/mcp-bridge/budget"
-	"github.com/mcp-bridge/mcp-bridge/httpguard"
+	"github.com/mcp-bridge/mcp-bridge/internal/access"
+	"github.com/mcp-bridge/mcp-bridge/internal/budget"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/streamhttp"
 )
@@ -576,11 +576,11 @@ func TestServerModernPrincipal(t *testing.T) {
 	}
 	write(alice + bob)
 	synctest.Test(t, func(t *testing.T) {
-		tokens, err := httpguard.LoadTokens(file)
+		tokens, err := access.LoadTokens(file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, u := newModern(t, streamhttp.HandlerOptions{Guard: httpguard.Policy{Tokens: tokens}})
+		s, u := newModern(t, streamhttp.HandlerOptions{Guard: access.Policy{Tokens: tokens}})
 		a, b := "Authorization: Bearer "+strings.Repeat("a", 40), "Authorization: Bearer "+strings.Repeat("b", 40)
 		u.ask26("1", "tools/list", "").isError(http.StatusUnauthorized, -32600, "")
 		call := u.ask26("1", "tools/call", `"name":"t"`, a)

@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
-	"github.com/mcp-bridge/mcp-bridge/httpserver"
+	"github.com/mcp-bridge/mcp-bridge/internal/httpserve"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/sse"
 	"github.com/mcp-bridge/mcp-bridge/streamhttp"
@@ -100,7 +100,7 @@ func newSiteOver(t *testing.T, protocols *http.Protocols, opts streamhttp.Handle
 	s := &site{t: t, net: newNetwork(), servers: make(chan *server, 2000), wait: make(chan struct{})}
 	close(s.wait)
 	s.h = streamhttp.NewHandler(bridge.HandlerFunc(s.serve), opts)
-	s.srv = &http.Server{Handler: httpserver.Deadlines{Reply: opts.StallAfter}.Handler(s.h), Protocols: protocols}
+	s.srv = &http.Server{Handler: httpserve.Deadlines{Reply: opts.StallAfter}.Handler(s.h), Protocols: protocols}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

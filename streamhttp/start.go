@@ -6,15 +6,15 @@ import (
 	"net/http"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
-	"github.com/mcp-bridge/mcp-bridge/httpguard"
-	"github.com/mcp-bridge/mcp-bridge/httpserver"
+	"github.com/mcp-bridge/mcp-bridge/internal/access"
+	"github.com/mcp-bridge/mcp-bridge/internal/httpserve"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
 // This file makes sessions, as many as may be.
 
 // principal names who is behind a request.
-func principal(r *http.Request) string { return httpguard.Principal(r) }
+func principal(r *http.Request) string { return access.Principal(r) }
 
 // start asks for a place and lets a bridge.Handler serve the session, or
 // answers its request, which has this id, with why not.
@@ -25,7 +25,7 @@ func (h *Handler) start(w http.ResponseWriter, r *http.Request, s *session, id j
 			abort()
 		}
 		h.logRefused(r, err.Error())
-		httpserver.Busy(w, r, id, bridge.Excuse(err))
+		httpserve.Busy(w, r, id, bridge.Excuse(err))
 		return false
 	}
 	s.onEnd = func() {
@@ -38,7 +38,7 @@ func (h *Handler) start(w http.ResponseWriter, r *http.Request, s *session, id j
 	h.sessions[s.id] = s
 	h.mu.Unlock()
 	h.opts.Logger.Debug("session opened", "session", s.tag(), "remote", h.opts.Guard.RemoteAddr(r), "principal", s.owner)
-	go h.serve(guest, s, httpguard.SessionStanding(r))
+	go h.serve(guest, s, access.SessionStanding(r))
 	return true
 }
 

@@ -8,7 +8,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/mcp-bridge/mcp-bridge/budget"
+	"github.com/mcp-bridge/mcp-bridge/internal/budget"
 )
 
 // begun is a client that has sent initialize, which the session has got.

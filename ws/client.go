@@ -11,7 +11,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
-	"github.com/mcp-bridge/mcp-bridge/httpclient"
+	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -28,10 +28,10 @@ type ClientOptions struct {
 
 	// Transport makes that request. What it returns with status 101 must have
 	// a body that can be written to, as http.Transport has it. nil means one
-	// of the Conn's own, see httpclient.NewTransport.
+	// of the Conn's own, see httpdial.NewTransport.
 	Transport http.RoundTripper
 
-	// TLS says which servers are trusted, and who we are (httpclient.LoadTLS).
+	// TLS says which servers are trusted, and who we are (httpdial.LoadTLS).
 	// It is not used with a Transport. nil means the system's authorities.
 	TLS *tls.Config
 
@@ -45,7 +45,7 @@ type ClientOptions struct {
 
 	// ConnectTimeout bounds dialling, the TLS handshake and the reply to the
 	// upgrade, each. With a Transport, thrice as long bounds all of it.
-	// 0 means httpclient.DefaultConnectTimeout.
+	// 0 means httpdial.DefaultConnectTimeout.
 	ConnectTimeout time.Duration
 
 	// PingInterval is how often the server is pinged (WS5). One from which
@@ -74,7 +74,7 @@ type ClientOptions struct {
 func (o ClientOptions) withDefaults() ClientOptions {
 	o.MaxMessageSize = cmp.Or(o.MaxMessageSize, DefaultMaxMessageSize)
 	o.MaxDepth = cmp.Or(o.MaxDepth, jsonrpc.DefaultMaxDepth)
-	o.ConnectTimeout = cmp.Or(o.ConnectTimeout, httpclient.DefaultConnectTimeout)
+	o.ConnectTimeout = cmp.Or(o.ConnectTimeout, httpdial.DefaultConnectTimeout)
 	o.PingInterval = cmp.Or(o.PingInterval, DefaultPingInterval)
 	o.StallAfter = cmp.Or(o.StallAfter, DefaultStallAfter)
 	if o.Logger == nil {

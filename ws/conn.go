@@ -12,9 +12,9 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
-	"github.com/mcp-bridge/mcp-bridge/budget"
+	"github.com/mcp-bridge/mcp-bridge/internal/budget"
+	"github.com/mcp-bridge/mcp-bridge/internal/sockstate"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
-	"github.com/mcp-bridge/mcp-bridge/outq"
 )
 
 // closeWait bounds the close handshake, and, while a conn is being closed, how
@@ -82,7 +82,7 @@ type conn struct {
 	limit int              // bytes in a message now; the reader's, as the next two
 	text  io.LimitedReader // of the message that is being read
 	share *budget.Share    // of what is being read; nil: it is little
-	slow  *outq.Alarm      // is set while a message arrives
+	slow  *sockstate.Alarm // is set while a message arrives
 
 	active atomic.Int64 // when the last message went, as wire.now
 	expiry *time.Timer  // looks at active
@@ -101,7 +101,7 @@ func newConn(socket *websocket.Conn, w *wire, e endpoint) *conn {
 	if e.maxFirst > 0 {
 		c.limit = min(e.maxFirst, e.maxMessage)
 	}
-	c.slow = outq.NewAlarm(c.dribbled)
+	c.slow = sockstate.NewAlarm(c.dribbled)
 	c.expiry = time.AfterFunc(time.Hour, c.expire)
 	c.expiry.Stop()
 	if c.idle > 0 {
@@ -239,7 +239,7 @@ func (c *conn) TrySender() func(m jsonrpc.Message) bool {
 			return false
 		case c.open.Load() > crowd:
 			return c.queue(m) == nil
-		case m.Size() > outq.Small-frameHeader || !c.writing.TryLock():
+		case m.Size() > sockstate.Small-frameHeader || !c.writing.TryLock():
 			return false
 		}
 		defer c.writing.Unlock()
@@ -250,7 +250,7 @@ func (c *conn) TrySender() func(m jsonrpc.Message) bool {
 		c.sent(m)
 		// If it cannot be written, nor can what is queued: the writer finds out.
 		err := c.writeMessage(m.Bytes())
-		return c.wire.flushWithin(outq.Patience) == nil && err == nil
+		return c.wire.flushWithin(sockstate.Patience) == nil && err == nil
 	}
 }
 

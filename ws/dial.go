@@ -13,7 +13,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
-	"github.com/mcp-bridge/mcp-bridge/httpclient"
+	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -39,7 +39,7 @@ const notHere = "there is no WebSocket server at this path; the URL of a Streama
 // dialer makes connections to one server.
 type dialer struct {
 	url    *url.URL
-	peer   *httpclient.Peer
+	peer   *httpdial.Peer
 	host   string // the Host header, "": the URL's
 	header http.Header
 	rt     http.RoundTripper
@@ -48,20 +48,20 @@ type dialer struct {
 }
 
 func newDialer(address string, opts ClientOptions) (*dialer, error) {
-	u, err := httpclient.URL(address, "ws", "wss")
+	u, err := httpdial.URL(address, "ws", "wss")
 	if err != nil {
 		return nil, err
 	}
-	header, err := httpclient.Header(opts.Header, u.User, clientReserved...)
+	header, err := httpdial.Header(opts.Header, u.User, clientReserved...)
 	if err != nil {
 		return nil, err
 	}
 	u.User = nil
-	d := &dialer{url: u, peer: httpclient.NewPeer(u, header, clientHints), host: header.Get("Host"), header: header, rt: opts.Transport, opts: opts}
+	d := &dialer{url: u, peer: httpdial.NewPeer(u, header, clientHints), host: header.Get("Host"), header: header, rt: opts.Transport, opts: opts}
 	header.Del("Host")
 	d.close = func() {}
 	if d.rt == nil {
-		own := httpclient.NewTransport(httpclient.TransportOptions{ConnectTimeout: opts.ConnectTimeout, TLS: opts.TLS})
+		own := httpdial.NewTransport(httpdial.TransportOptions{ConnectTimeout: opts.ConnectTimeout, TLS: opts.TLS})
 		own.ResponseHeaderTimeout = opts.ConnectTimeout
 		own.ForceAttemptHTTP2 = false
 		d.rt, d.close = own, own.CloseIdleConnections
@@ -69,7 +69,7 @@ func newDialer(address string, opts ClientOptions) (*dialer, error) {
 	return d, nil
 }
 
-// dial makes a connection. The error is a *httpclient.Fault, as is that of the
+// dial makes a connection. The error is a *httpdial.Fault, as is that of the
 // Conn's Recv when the connection is lost.
 func (d *dialer) dial(ctx context.Context) (bridge.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*d.opts.ConnectTimeout)
@@ -128,8 +128,8 @@ func (h *handshake) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 // notOpened explains why there is no connection.
-func (d *dialer) notOpened(err error) *httpclient.Fault {
-	var fault *httpclient.Fault
+func (d *dialer) notOpened(err error) *httpdial.Fault {
+	var fault *httpdial.Fault
 	switch {
 	case errors.As(err, &fault):
 		return fault
@@ -137,11 +137,11 @@ func (d *dialer) notOpened(err error) *httpclient.Fault {
 		return d.peer.NetFault(context.DeadlineExceeded)
 	}
 	d.opts.Logger.Debug("the server's upgrade is not valid", "url", d.peer.String(), "reason", d.peer.Withhold(err.Error()))
-	return &httpclient.Fault{Reason: httpclient.ReasonNotMCP, Text: fmt.Sprintf("%s does not speak the WebSocket protocol", d.peer)}
+	return &httpdial.Fault{Reason: httpdial.ReasonNotMCP, Text: fmt.Sprintf("%s does not speak the WebSocket protocol", d.peer)}
 }
 
 // lostFault explains the end of a connection to those who wait for a response.
-func (d *dialer) lostFault(err error, code websocket.StatusCode) *httpclient.Fault {
+func (d *dialer) lostFault(err error, code websocket.StatusCode) *httpdial.Fault {
 	if code == websocket.StatusMessageTooBig {
 		return d.peer.TooLargeFault(d.opts.MaxMessageSize)
 	}
@@ -150,12 +150,12 @@ func (d *dialer) lostFault(err error, code websocket.StatusCode) *httpclient.Fau
 	if errors.As(err, &closed) && closed.reason != "" && !strings.ContainsFunc(closed.reason, unicode.IsControl) {
 		text += fmt.Sprintf("; it says: %q", d.peer.Withhold(closed.reason))
 	}
-	return &httpclient.Fault{Reason: httpclient.ReasonBroken, Transient: true,
+	return &httpdial.Fault{Reason: httpdial.ReasonBroken, Transient: true,
 		Text: text + "; no answer has come, but the request may have been carried out"}
 }
 
 // serverConn is the Conn of one connection to a server. Its Recv ends with a
-// *httpclient.Fault when the connection is lost.
+// *httpdial.Fault when the connection is lost.
 type serverConn struct {
 	*conn
 	dialer *dialer

@@ -11,15 +11,15 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
-	"github.com/mcp-bridge/mcp-bridge/budget"
-	"github.com/mcp-bridge/mcp-bridge/httpguard"
+	"github.com/mcp-bridge/mcp-bridge/internal/access"
+	"github.com/mcp-bridge/mcp-bridge/internal/budget"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
 // HandlerOptions tune a Handler. The zero value works.
 type HandlerOptions struct {
 	// Guard says who may connect. The zero value admits loopback origins only.
-	Guard httpguard.Policy
+	Guard access.Policy
 
 	MaxMessageSize int // bytes in a message; a longer one ends the session with status 1009. 0: 64 MiB
 	MaxDepth       int // levels of objects and arrays in a message (J14). 0: jsonrpc.DefaultMaxDepth; negative: any number
@@ -82,8 +82,8 @@ type Handler struct {
 	opts   HandlerOptions
 
 	lobby   *bridge.Lobby
-	refused httpguard.Warnings
-	crowded httpguard.Warnings
+	refused access.Warnings
+	crowded access.Warnings
 }
 
 // NewHandler makes a Handler that gives each session, as a bridge.Conn, to
@@ -168,9 +168,9 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, guest *bridge.Gu
 		h.opts.Logger.Debug("no WebSocket", "reason", err)
 		return
 	}
-	s := newSession(h, guest, socket, up.wire, httpguard.Principal(r), bridge.Party(guest.Context()))
+	s := newSession(h, guest, socket, up.wire, access.Principal(r), bridge.Party(guest.Context()))
 	h.opts.Logger.Debug("session opened", "remote", h.opts.Guard.RemoteAddr(r), "principal", s.owner)
-	defer context.AfterFunc(httpguard.Standing(r), func() {
+	defer context.AfterFunc(access.Standing(r), func() {
 		s.close(websocket.StatusPolicyViolation, "there is no token any more for who has opened the session")
 	})()
 	err = h.server.ServeConn(bridge.WithPrincipal(s.ctx, s.owner), s)

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
-	"github.com/mcp-bridge/mcp-bridge/httpguard"
+	"github.com/mcp-bridge/mcp-bridge/internal/access"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -389,11 +389,11 @@ func TestSubprotocol(t *testing.T) {
 // WS3: who has no token does not get as far as the upgrade; who has one owns
 // the session.
 func TestTokens(t *testing.T) {
-	tokens, err := httpguard.ParseTokens("alice 0123456789abcdef0123456789abcdef\n")
+	tokens, err := access.ParseTokens("alice 0123456789abcdef0123456789abcdef\n")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := newSite(t, HandlerOptions{Guard: httpguard.Policy{Tokens: tokens}})
+	s := newSite(t, HandlerOptions{Guard: access.Policy{Tokens: tokens}})
 	for _, header := range []string{"X-Nothing: x", "Authorization: Bearer wrong", "Sec-WebSocket-Protocol: mcp, 0123456789abcdef0123456789abcdef"} {
 		if c, resp := s.upgrade(t, nil, header); resp.StatusCode != 401 || resp.Header.Get("WWW-Authenticate") == "" {
 			t.Errorf("%s: %s, WWW-Authenticate %q", header, resp.Status, resp.Header.Get("WWW-Authenticate"))

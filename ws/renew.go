@@ -8,7 +8,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
-	"github.com/mcp-bridge/mcp-bridge/httpclient"
+	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -136,7 +136,7 @@ func (r *renewer) Send(ctx context.Context, m jsonrpc.Message) error {
 }
 
 // await returns how an attempt to connect has ended.
-func (r *renewer) await(ctx context.Context, a *attempt) (*httpclient.Fault, error) {
+func (r *renewer) await(ctx context.Context, a *attempt) (*httpdial.Fault, error) {
 	select {
 	case <-a.done:
 		return a.fault, nil
@@ -148,7 +148,7 @@ func (r *renewer) await(ctx context.Context, a *attempt) (*httpclient.Fault, err
 }
 
 // refuse answers a request that there is no connection for.
-func (r *renewer) refuse(ctx context.Context, m jsonrpc.Message, f *httpclient.Fault) error {
+func (r *renewer) refuse(ctx context.Context, m jsonrpc.Message, f *httpdial.Fault) error {
 	if m.Kind() != jsonrpc.Request {
 		r.opts.Logger.Debug("message dropped: there is no connection", "method", m.Method())
 		return nil
@@ -191,10 +191,10 @@ func (r *renewer) Close() error {
 }
 
 // fault returns err, in which open and the Conns it makes say what is wrong.
-func fault(err error, where string) *httpclient.Fault {
-	var f *httpclient.Fault
+func fault(err error, where string) *httpdial.Fault {
+	var f *httpdial.Fault
 	if errors.As(err, &f) {
 		return f
 	}
-	return &httpclient.Fault{Reason: httpclient.ReasonBroken, Transient: true, Text: "the connection to " + where + " has ended: " + err.Error()}
+	return &httpdial.Fault{Reason: httpdial.ReasonBroken, Transient: true, Text: "the connection to " + where + " has ended: " + err.Error()}
 }

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/mcp-bridge/mcp-bridge/httpclient"
+	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -50,7 +50,7 @@ func (r *renewer) keep() {
 // connect makes one attempt; waiting is what messages wait for, nil: none do.
 // Where the client takes a session for granted, it initializes in its place;
 // early is what the server has said meanwhile, or might have (ST9).
-func (r *renewer) connect() (l *link, waiting *attempt, early []jsonrpc.Message, f *httpclient.Fault) {
+func (r *renewer) connect() (l *link, waiting *attempt, early []jsonrpc.Message, f *httpdial.Fault) {
 	r.mu.Lock()
 	waiting = r.st.attempt
 	resume := r.st.resume
@@ -87,7 +87,7 @@ func (r *renewer) install(l *link, waiting *attempt) bool {
 }
 
 // settle tells those who wait how the attempt has ended. r.mu is held.
-func (r *renewer) settle(f *httpclient.Fault) {
+func (r *renewer) settle(f *httpdial.Fault) {
 	if a := r.st.attempt; a != nil {
 		a.fault = f
 		close(a.done)
@@ -97,7 +97,7 @@ func (r *renewer) settle(f *httpclient.Fault) {
 
 // notConnected deals with an attempt that has failed, and decides whether
 // there is to be another one.
-func (r *renewer) notConnected(waiting *attempt, f *httpclient.Fault, failures int) (again bool) {
+func (r *renewer) notConnected(waiting *attempt, f *httpdial.Fault, failures int) (again bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.ctx.Err() != nil {
@@ -117,7 +117,7 @@ func (r *renewer) notConnected(waiting *attempt, f *httpclient.Fault, failures i
 		// The client may never ask again: it gets a session all the same.
 		r.st.resume = true
 		more := *f
-		more.Text = httpclient.Also(more.Text, "it is tried again for as long as the client stays")
+		more.Text = httpdial.Also(more.Text, "it is tried again for as long as the client stays")
 		r.settle(&more)
 	}
 	r.putOff(f, failures)
@@ -125,10 +125,10 @@ func (r *renewer) notConnected(waiting *attempt, f *httpclient.Fault, failures i
 }
 
 // putOff has the next attempt wait. Nobody waits with it. r.mu is held.
-func (r *renewer) putOff(f *httpclient.Fault, failures int) {
+func (r *renewer) putOff(f *httpdial.Fault, failures int) {
 	r.settle(f)
 	r.st.down = f
-	r.st.next = time.Now().Add(max(httpclient.Backoff(failures), min(f.RetryAfter, mostRetryAfter)))
+	r.st.next = time.Now().Add(max(httpdial.Backoff(failures), min(f.RetryAfter, mostRetryAfter)))
 }
 
 // pause waits for the next attempt, unless a client comes that wants it now.
@@ -137,12 +137,12 @@ func (r *renewer) pause() {
 	wait := time.Until(r.st.next)
 	r.mu.Unlock()
 	if wait > 0 {
-		httpclient.Pause(r.ctx, r.kick, wait)
+		httpdial.Pause(r.ctx, r.kick, wait)
 	}
 }
 
 // relay hands on what comes over a connection, until it is lost.
-func (r *renewer) relay(l *link, early []jsonrpc.Message) *httpclient.Fault {
+func (r *renewer) relay(l *link, early []jsonrpc.Message) *httpdial.Fault {
 	for _, m := range early {
 		r.incoming(l, m)
 	}
@@ -178,7 +178,7 @@ func (r *renewer) incoming(l *link, m jsonrpc.Message) {
 // lose deals with a connection that is lost: who waits for a response gets an
 // error, and nobody waits any more for what the server has asked. It decides
 // whether there is to be another connection.
-func (r *renewer) lose(l *link, f *httpclient.Fault, failures int) (again bool) {
+func (r *renewer) lose(l *link, f *httpdial.Fault, failures int) (again bool) {
 	r.mu.Lock()
 	r.st.link = nil
 	renew := r.st.resume && !r.opts.NoRenew
@@ -203,7 +203,7 @@ func (r *renewer) lose(l *link, f *httpclient.Fault, failures int) (again bool) 
 }
 
 // goesOn is the end of lose.
-func (r *renewer) goesOn(renew bool, f *httpclient.Fault, failures int) bool {
+func (r *renewer) goesOn(renew bool, f *httpdial.Fault, failures int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
@@ -236,7 +236,7 @@ type replay struct {
 
 // run initializes in the client's place, with the client's own words but
 // another id, and restores log level and subscriptions (LE5).
-func (p *replay) run() *httpclient.Fault {
+func (p *replay) run() *httpdial.Fault {
 	p.r.mu.Lock()
 	initialize, initialized := p.r.st.books.Greeting()
 	settings := p.r.st.books.Settings()
@@ -245,7 +245,7 @@ func (p *replay) run() *httpclient.Fault {
 	defer cancel()
 	answer, err := p.ask(ctx, initialize)
 	if err == nil && answer.IsError() {
-		return &httpclient.Fault{Reason: httpclient.ReasonRefused, Own: answer, Text: p.r.opts.Where + " refused to initialize the session again"}
+		return &httpdial.Fault{Reason: httpdial.ReasonRefused, Own: answer, Text: p.r.opts.Where + " refused to initialize the session again"}
 	}
 	if err == nil {
 		err = p.conn.Send(ctx, initialized)
@@ -272,9 +272,9 @@ func (p *replay) run() *httpclient.Fault {
 	return nil
 }
 
-func (p *replay) fault(err error) *httpclient.Fault {
+func (p *replay) fault(err error) *httpdial.Fault {
 	if errors.Is(err, context.DeadlineExceeded) {
-		return &httpclient.Fault{Reason: httpclient.ReasonTimeout, Transient: true, Text: p.r.opts.Where + " did not answer initialize in time"}
+		return &httpdial.Fault{Reason: httpdial.ReasonTimeout, Transient: true, Text: p.r.opts.Where + " did not answer initialize in time"}
 	}
 	return fault(err, p.r.opts.Where)
 }

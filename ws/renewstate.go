@@ -5,9 +5,9 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
-	"github.com/mcp-bridge/mcp-bridge/httpclient"
+	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
+	"github.com/mcp-bridge/mcp-bridge/internal/sessionstate"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
-	"github.com/mcp-bridge/mcp-bridge/renew"
 )
 
 // renewState is everything about a renewer that changes.
@@ -16,15 +16,15 @@ type renewState struct {
 	lost   bool // with NoRenew: the session is over
 	keeper bool // the keeper runs
 
-	link    *link             // the connection there is; nil: none
-	attempt *attempt          // what messages wait for; nil: nothing
-	down    *httpclient.Fault // not nil while the keeper tries again and again
-	next    time.Time         // when it will
+	link    *link           // the connection there is; nil: none
+	attempt *attempt        // what messages wait for; nil: nothing
+	down    *httpdial.Fault // not nil while the keeper tries again and again
+	next    time.Time       // when it will
 
 	calls map[jsonrpc.ID]jsonrpc.Message // the client's requests that were sent over link and wait for a response
 
-	resume bool               // the client takes it for granted that there is a session
-	books  renew.Books[*link] // what a new session has to be told (LE5), and what the server has asked
+	resume bool                      // the client takes it for granted that there is a session
+	books  sessionstate.Books[*link] // what a new session has to be told (LE5), and what the server has asked
 }
 
 // link is one connection.
@@ -36,7 +36,7 @@ type link struct {
 // attempt is an attempt to connect.
 type attempt struct {
 	done  chan struct{}
-	fault *httpclient.Fault // set before done is closed; nil: there is a connection
+	fault *httpdial.Fault // set before done is closed; nil: there is a connection
 }
 
 func newAttempt() *attempt { return &attempt{done: make(chan struct{})} }
@@ -45,10 +45,10 @@ func newAttempt() *attempt { return &attempt{done: make(chan struct{})} }
 type entry struct {
 	link  *link // it is sent here, as msg
 	msg   jsonrpc.Message
-	wait  *attempt          // it has to come again after this has succeeded
-	fault *httpclient.Fault // it is answered with this
-	drop  string            // it is not needed, for this reason
-	err   error             // it cannot be taken
+	wait  *attempt        // it has to come again after this has succeeded
+	fault *httpdial.Fault // it is answered with this
+	drop  string          // it is not needed, for this reason
+	err   error           // it cannot be taken
 }
 
 // enter decides what becomes of a message of the client, and enters it into
@@ -97,7 +97,7 @@ func (r *renewer) enterLink(m jsonrpc.Message) entry {
 		}
 		if m.Method() == "initialize" {
 			if r.st.books.Begun {
-				return entry{fault: httpclient.AlreadyBegun()}
+				return entry{fault: httpdial.AlreadyBegun()}
 			}
 			r.st.books.Begin(m)
 		}
@@ -173,12 +173,12 @@ func (r *renewer) untrack(l *link, m jsonrpc.Message) jsonrpc.Message {
 }
 
 // downFault says that there is no connection, and when there may be. r.mu is held.
-func (r *renewer) downFault() *httpclient.Fault {
-	f := &httpclient.Fault{Reason: httpclient.ReasonDown, Status: r.st.down.Status, Text: "not connected: " + r.st.down.Text}
+func (r *renewer) downFault() *httpdial.Fault {
+	f := &httpdial.Fault{Reason: httpdial.ReasonDown, Status: r.st.down.Status, Text: "not connected: " + r.st.down.Text}
 	if wait := time.Until(r.st.next); wait > 0 {
-		f.Text = httpclient.Also(f.Text, fmt.Sprintf("the next attempt is in %v", wait.Round(100*time.Millisecond)))
+		f.Text = httpdial.Also(f.Text, fmt.Sprintf("the next attempt is in %v", wait.Round(100*time.Millisecond)))
 	} else {
-		f.Text = httpclient.Also(f.Text, "an attempt is being made now")
+		f.Text = httpdial.Also(f.Text, "an attempt is being made now")
 	}
 	return f
 }

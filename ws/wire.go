@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/mcp-bridge/mcp-bridge/outq"
+	"github.com/mcp-bridge/mcp-bridge/internal/sockstate"
 )
 
 // chunkSize is how much is written at once, and what a wire lends itself from
@@ -62,8 +62,8 @@ var errStalled = errors.New("it takes nothing of what it is sent")
 // The gathering is bounded because the owner flushes after each message.
 type wire struct {
 	rwc   io.ReadWriteCloser
-	stall time.Duration // without progress in writing; beyond, the stream is cut. Negative: never
-	late  *outq.Alarm   // is set while something is being written
+	stall time.Duration    // without progress in writing; beyond, the stream is cut. Negative: never
+	late  *sockstate.Alarm // is set while something is being written
 	began time.Time
 
 	reading atomic.Int64 // when the Read began that is under way, since began; 0: none is
@@ -85,29 +85,29 @@ const maxWaiting = chunkSize
 func newWire(rwc io.ReadWriteCloser, stall time.Duration) *wire {
 	w := &wire{rwc: rwc, stall: stall, began: time.Now()}
 	w.free = sync.NewCond(&w.mu)
-	w.late = outq.NewAlarm(func() {
+	w.late = sockstate.NewAlarm(func() {
 		w.stalled.Store(true)
 		w.cut()
 	})
 	return w
 }
 
-// taken returns what outq.Of says of the connection.
+// taken returns what sockstate.Of says of the connection.
 func (w *wire) taken() func() bool {
 	c, ok := w.rwc.(net.Conn)
 	if !ok {
 		return nil
 	}
-	return outq.Of(c)
+	return sockstate.Of(c)
 }
 
-// hungUp returns what outq.HungUp says of the connection.
+// hungUp returns what sockstate.HungUp says of the connection.
 func (w *wire) hungUp() func() error {
 	c, ok := w.rwc.(net.Conn)
 	if !ok {
 		return nil
 	}
-	return outq.HungUp(c)
+	return sockstate.HungUp(c)
 }
 
 // Read implements io.Reader.

@@ -12,8 +12,8 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/pflag"
 
-	"github.com/mcp-bridge/mcp-bridge/httpguard"
-	"github.com/mcp-bridge/mcp-bridge/listen"
+	"github.com/mcp-bridge/mcp-bridge/internal/access"
+	"github.com/mcp-bridge/mcp-bridge/internal/listen"
 )
 
 // listenFlags say where to listen.
@@ -135,10 +135,10 @@ func (f *accessFlags) register(fs *pflag.FlagSet) {
 const tokensVariable = "MCP_BRIDGE_TOKENS"
 
 // policy returns the guard of all listeners.
-func (f *accessFlags) policy(env environment, log hclog.Logger) (httpguard.Policy, error) {
-	guard := httpguard.Policy{AllowOrigins: f.origins, AllowHosts: f.hosts}
+func (f *accessFlags) policy(env environment, log hclog.Logger) (access.Policy, error) {
+	guard := access.Policy{AllowOrigins: f.origins, AllowHosts: f.hosts}
 	var err error
-	if guard.TrustedProxies, guard.TrustUnix, err = httpguard.ParseProxies(f.proxies); err != nil {
+	if guard.TrustedProxies, guard.TrustUnix, err = access.ParseProxies(f.proxies); err != nil {
 		return guard, usagef("--trusted-proxy: %v", err)
 	}
 	if err := guard.Validate(); err != nil {
@@ -152,9 +152,9 @@ func (f *accessFlags) policy(env environment, log hclog.Logger) (httpguard.Polic
 	case f.tokenFile != "" && given:
 		return guard, usagef("--token-file and %s both name the tokens; use one of them", tokensVariable)
 	case f.tokenFile != "":
-		guard.Tokens, err = httpguard.LoadTokens(f.tokenFile)
+		guard.Tokens, err = access.LoadTokens(f.tokenFile)
 	case given:
-		if guard.Tokens, err = httpguard.ParseTokens(text); err != nil {
+		if guard.Tokens, err = access.ParseTokens(text); err != nil {
 			err = fmt.Errorf("%s: %w", tokensVariable, err)
 		}
 	}
@@ -170,7 +170,7 @@ func (f *accessFlags) policy(env environment, log hclog.Logger) (httpguard.Polic
 // publicPrefix returns --path-prefix, checked and without a slash at the end.
 func (f *accessFlags) publicPrefix() (string, error) {
 	prefix := strings.TrimRight(f.prefix, "/")
-	if prefix != "" && !httpguard.IsCleanPath(prefix) {
+	if prefix != "" && !access.IsCleanPath(prefix) {
 		return "", usagef("--path-prefix %q: write a path such as /tools", f.prefix)
 	}
 	return prefix, nil

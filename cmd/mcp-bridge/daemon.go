@@ -12,12 +12,12 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/mcp-bridge/mcp-bridge/config"
-	"github.com/mcp-bridge/mcp-bridge/httpguard"
-	"github.com/mcp-bridge/mcp-bridge/httpserver"
-	"github.com/mcp-bridge/mcp-bridge/hub"
-	"github.com/mcp-bridge/mcp-bridge/listen"
-	"github.com/mcp-bridge/mcp-bridge/watch"
+	"github.com/mcp-bridge/mcp-bridge/internal/access"
+	"github.com/mcp-bridge/mcp-bridge/internal/config"
+	"github.com/mcp-bridge/mcp-bridge/internal/httpserve"
+	"github.com/mcp-bridge/mcp-bridge/internal/hub"
+	"github.com/mcp-bridge/mcp-bridge/internal/listen"
+	"github.com/mcp-bridge/mcp-bridge/internal/watch"
 )
 
 // daemon is one run of serve.
@@ -26,7 +26,7 @@ type daemon struct {
 	env     environment
 	log     hclog.Logger
 	fail    context.CancelCauseFunc // ends the run with an error
-	guard   httpguard.Policy
+	guard   access.Policy
 	hub     *hub.Hub
 	notify  *listen.Notifier
 	sockets listen.Listeners
@@ -277,7 +277,7 @@ func (d *daemon) reload(ctx context.Context) {
 func (d *daemon) serve(ctx context.Context) {
 	srv := &http.Server{
 		Handler:           d.hub,
-		BaseContext:       httpguard.BaseContext,
+		BaseContext:       access.BaseContext,
 		ConnContext:       connContext,
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       2 * time.Minute,
@@ -321,9 +321,9 @@ func (d *daemon) serve(ctx context.Context) {
 
 // connContext is what is known of a connection from its beginning.
 func connContext(ctx context.Context, c net.Conn) context.Context {
-	ctx = httpserver.WithConn(ctx, c)
+	ctx = httpserve.WithConn(ctx, c)
 	if user := listen.PeerUser(c); user != "" {
-		ctx = httpguard.WithPeer(ctx, user)
+		ctx = access.WithPeer(ctx, user)
 	}
 	return ctx
 }

@@ -7,7 +7,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/mcp-bridge/mcp-bridge/httpclient"
+	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
 )
 
 // oneLine is a Logger that writes every error in one line. Several in one, as
@@ -37,7 +37,7 @@ func inLine(args []any) []any {
 		}
 		text, more, _ := strings.Cut(err.Error(), "\n")
 		for line := range strings.SplitSeq(more, "\n") {
-			text = httpclient.Also(text, line)
+			text = httpdial.Also(text, line)
 		}
 		args = slices.Clone(args) // they may be the caller's
 		args[i] = errors.New(text)

@@ -9,10 +9,10 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/pflag"
 
-	"github.com/mcp-bridge/mcp-bridge/config"
-	"github.com/mcp-bridge/mcp-bridge/hub"
-	"github.com/mcp-bridge/mcp-bridge/listen"
-	"github.com/mcp-bridge/mcp-bridge/upstream"
+	"github.com/mcp-bridge/mcp-bridge/internal/config"
+	"github.com/mcp-bridge/mcp-bridge/internal/hub"
+	"github.com/mcp-bridge/mcp-bridge/internal/listen"
+	"github.com/mcp-bridge/mcp-bridge/internal/upstream"
 )
 
 // serveFlags are the flags of serve.

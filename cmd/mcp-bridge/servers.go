@@ -11,14 +11,14 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
-	"github.com/mcp-bridge/mcp-bridge/config"
 	"github.com/mcp-bridge/mcp-bridge/era"
-	"github.com/mcp-bridge/mcp-bridge/hub"
+	"github.com/mcp-bridge/mcp-bridge/internal/config"
+	"github.com/mcp-bridge/mcp-bridge/internal/hub"
+	"github.com/mcp-bridge/mcp-bridge/internal/remote"
+	"github.com/mcp-bridge/mcp-bridge/internal/toolfilter"
+	"github.com/mcp-bridge/mcp-bridge/internal/upstream"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
-	"github.com/mcp-bridge/mcp-bridge/remote"
 	"github.com/mcp-bridge/mcp-bridge/supervisor"
-	"github.com/mcp-bridge/mcp-bridge/toolfilter"
-	"github.com/mcp-bridge/mcp-bridge/upstream"
 )
 
 // This file makes of settings, from flags or a file, what the packages take.

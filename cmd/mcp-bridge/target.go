@@ -12,13 +12,13 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/pflag"
 
-	"github.com/mcp-bridge/mcp-bridge/config"
 	"github.com/mcp-bridge/mcp-bridge/era"
-	"github.com/mcp-bridge/mcp-bridge/httpclient"
-	"github.com/mcp-bridge/mcp-bridge/remote"
+	"github.com/mcp-bridge/mcp-bridge/internal/config"
+	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
+	"github.com/mcp-bridge/mcp-bridge/internal/remote"
+	"github.com/mcp-bridge/mcp-bridge/internal/toolfilter"
+	"github.com/mcp-bridge/mcp-bridge/internal/upstream"
 	"github.com/mcp-bridge/mcp-bridge/supervisor"
-	"github.com/mcp-bridge/mcp-bridge/toolfilter"
-	"github.com/mcp-bridge/mcp-bridge/upstream"
 )
 
 // targetFlags describe the one server that is served or connected to.
@@ -134,7 +134,7 @@ func (f *targetFlags) tls() (*tls.Config, error) {
 	if (f.clientCert == "") != (f.clientKey == "") {
 		return nil, usagef("--client-cert and --client-key belong together")
 	}
-	c, err := httpclient.LoadTLS(f.caFile, f.clientCert, f.clientKey)
+	c, err := httpdial.LoadTLS(f.caFile, f.clientCert, f.clientKey)
 	if err != nil {
 		return nil, usagef("%v", err)
 	}

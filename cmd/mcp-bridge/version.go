@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"runtime"
 
-	"github.com/mcp-bridge/mcp-bridge/buildinfo"
+	"github.com/mcp-bridge/mcp-bridge/internal/buildinfo"
 )
 
 func printVersion(env environment) error {

@@ -15,10 +15,10 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
-	"github.com/mcp-bridge/mcp-bridge/hub"
-	"github.com/mcp-bridge/mcp-bridge/remote"
+	"github.com/mcp-bridge/mcp-bridge/internal/hub"
+	"github.com/mcp-bridge/mcp-bridge/internal/remote"
+	"github.com/mcp-bridge/mcp-bridge/internal/upstream"
 	"github.com/mcp-bridge/mcp-bridge/supervisor"
-	"github.com/mcp-bridge/mcp-bridge/upstream"
 )
 
 // These benchmarks are the same chain as the program measures, but with the

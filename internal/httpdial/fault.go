@@ -1,0 +1,108 @@
+package httpdial
+
+import (
+	"cmp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// Reasons that error responses of the clients carry in data.reason (C.7).
+const (
+	ReasonUnreachable = "unreachable"            // no connection: refused, no such host, network down
+	ReasonTLS         = "tls"                    // no trust, or no TLS at the other end
+	ReasonTimeout     = "timeout"                // no answer in time
+	ReasonBroken      = "connection_lost"        // the connection ended before the answer
+	ReasonAuth        = "authorization_required" // 401
+	ReasonForbidden   = "forbidden"              // 403
+	ReasonRedirect    = "redirect"               // a redirect that is not followed
+	ReasonStatus      = "http_status"            // any other status that is no success
+	ReasonNotMCP      = "not_mcp"                // an answer of another content type
+	ReasonTooLarge    = "too_large"              // an answer over the limit
+	ReasonInvalid     = "invalid_message"        // an answer that is no JSON-RPC
+	ReasonNoAnswer    = "no_answer"              // a success without the response
+	ReasonResultLost  = "result_lost"            // processed perhaps, but the result cannot be had
+	ReasonSessionLost = "session_lost"           // the session is gone, and there is no new one
+	ReasonDown        = "server_down"            // not initialized yet; being retried in the background
+	ReasonTooMany     = "too_many_requests"      // more requests in progress than may be
+	ReasonBegun       = "already_initialized"    // a second initialize in a session
+	ReasonRefused     = "initialize_refused"     // the server answered the bridge's initialize with an error
+)
+
+// Fault says why a message got no answer, to people and to programs. It holds
+// nothing of what messages contain, but for Own. It is not changed any more
+// once it is handed on.
+type Fault struct {
+	Reason string
+	Status int             // HTTP status, 0: none
+	Code   int             // of the error response; 0: jsonrpc.CodeInternalError
+	Text   string          // what, where, and what to do
+	Own    jsonrpc.Message // the server's own error response, if it sent one
+
+	Lost       bool          // the session is gone, and the message was not processed
+	Transient  bool          // it may work later, without anybody changing anything
+	Busy       bool          // the server says: not now (429, 502, 503, 504)
+	RetryAfter time.Duration // what it said about when, 0: nothing
+}
+
+// Error returns Text.
+func (f *Fault) Error() string { return f.Text }
+
+// AlreadyBegun is why an initialize is refused in a session that the client has
+// begun before (LE16).
+func AlreadyBegun() *Fault {
+	return &Fault{Reason: ReasonBegun, Code: jsonrpc.CodeInvalidRequest, Text: "the session has begun already: initialize is sent once"}
+}
+
+// Also returns a text with one more thing said in it: after a question that is
+// a sentence of its own.
+func Also(text, more string) string {
+	switch {
+	case more == "":
+		return text
+	case !strings.HasSuffix(text, "?"):
+		return text + "; " + more
+	}
+	if c := more[0]; 'a' <= c && c <= 'z' {
+		more = string(c-'a'+'A') + more[1:]
+	}
+	return text + " " + more
+}
+
+// Attrs are the pairs that a log is told of a fault. The text of one with a
+// status may quote what the server has said, so the status stands for it.
+func (f *Fault) Attrs() []any {
+	if f.Status != 0 {
+		return []any{"reason", f.Reason, "status", f.Status}
+	}
+	return []any{"reason", f.Reason, "error", f.Text}
+}
+
+// Response returns the error response for the request id: the server's own,
+// or one with Text, and with Reason and Status as its data.
+func (f *Fault) Response(id jsonrpc.ID) jsonrpc.Message {
+	if f.Own.Kind() == jsonrpc.Response {
+		return WithID(f.Own, id)
+	}
+	data := []byte(`{"reason":"` + f.Reason + `"}`)
+	if f.Status != 0 {
+		data = []byte(`{"reason":"` + f.Reason + `","status":` + strconv.Itoa(f.Status) + `}`)
+	}
+	return jsonrpc.NewError(id, cmp.Or(f.Code, jsonrpc.CodeInternalError), f.Text, data)
+}
+
+// WithID gives a response the id, also where it has none: servers answer
+// errors without one when they could not read the request.
+func WithID(m jsonrpc.Message, id jsonrpc.ID) jsonrpc.Message {
+	if !m.ID().IsZero() {
+		return m.WithID(id)
+	}
+	raw := append([]byte(`{"id":`+id.String()+`,`), m.Bytes()[1:]...)
+	withID, err := jsonrpc.Parse(raw)
+	if err != nil { // cannot be: a response has members
+		return jsonrpc.NewError(id, jsonrpc.CodeInternalError, "the server sent an error without an id", nil)
+	}
+	return withID
+}

@@ -1,0 +1,300 @@
+package httpdial
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+const (
+	mostRedirects = 5
+	refusalWait   = 5 * time.Second // how long the body of an HTTP error may take
+	refusalMost   = 1 << 20         // and how long it may be
+)
+
+// Peer is a server that is talked to over HTTP. Its methods explain what goes
+// wrong with it; they may be called concurrently.
+type Peer struct {
+	url     *url.URL
+	where   string
+	hints   map[int]string
+	secrets *strings.Replacer // nil: there are none
+	cookies *cookies
+}
+
+// NewPeer returns the Peer at u, which must not change any more. header is what
+// goes with every request: the credentials in it, and those in the query of u,
+// do not get into any text. hints are what the texts about an HTTP status end
+// in, by status: what to do about it depends on the transport. Some statuses
+// have a text of their own. The Peer keeps the cookies that the server sets.
+func NewPeer(u *url.URL, header http.Header, hints map[int]string) *Peer {
+	return &Peer{url: u, where: u.Scheme + "://" + u.Host, hints: hints, secrets: newSecrets(u, header), cookies: new(cookies)}
+}
+
+// At returns the Peer at another address of the same server and the same client,
+// with other hints: they share credentials and cookies.
+func (p *Peer) At(u *url.URL, hints map[int]string) *Peer {
+	other := *p
+	other.url, other.where, other.hints = u, u.Scheme+"://"+u.Host, hints
+	return &other
+}
+
+// Withhold returns what the server says without the credentials that it was given.
+func (p *Peer) Withhold(text string) string {
+	if p.secrets == nil {
+		return text
+	}
+	return p.secrets.Replace(text)
+}
+
+// String returns the server as people get to see it: no path and no query,
+// there may be keys in them.
+func (p *Peer) String() string { return p.where }
+
+// Do makes the request and follows redirects: only those that keep method and
+// body, and only within the origin, so that no header can leak (LE14). The
+// cookies that the server has set go along (LE17). A request with a body needs
+// GetBody. A response has any status but those of redirects; the caller closes
+// its body.
+func (p *Peer) Do(rt http.RoundTripper, req *http.Request) (*http.Response, *Fault) {
+	for range mostRedirects {
+		resp, err := rt.RoundTrip(p.cookies.sentWith(req))
+		if err != nil {
+			return nil, p.NetFault(err)
+		}
+		p.cookies.note(req.URL, resp)
+		if resp.StatusCode/100 != 3 || resp.StatusCode == http.StatusNotModified {
+			return resp, nil
+		}
+		Drain(resp)
+		resp.Body.Close()
+		target, err := resp.Location()
+		if err != nil {
+			return nil, p.redirectFault(resp.StatusCode, nil)
+		}
+		keeps := resp.StatusCode == http.StatusTemporaryRedirect || resp.StatusCode == http.StatusPermanentRedirect
+		if !keeps || !SameOrigin(req.URL, target) {
+			return nil, p.redirectFault(resp.StatusCode, target)
+		}
+		if req, err = redirected(req, target); err != nil {
+			return nil, p.NetFault(err)
+		}
+	}
+	return nil, &Fault{Reason: ReasonRedirect, Text: fmt.Sprintf("%s redirects too many times", p.where)}
+}
+
+func redirected(req *http.Request, target *url.URL) (*http.Request, error) {
+	next := req.WithContext(req.Context())
+	next.URL = target
+	next.URL.User = nil
+	if req.GetBody != nil {
+		body, err := req.GetBody()
+		if err != nil {
+			return nil, err
+		}
+		next.Body = body
+	}
+	return next, nil
+}
+
+func (p *Peer) redirectFault(status int, target *url.URL) *Fault {
+	f := &Fault{Reason: ReasonRedirect, Status: status}
+	f.Text = fmt.Sprintf("%s answered %s, which is not followed", p.where, StatusText(status))
+	if target != nil && target.Host != "" {
+		f.Text += fmt.Sprintf("; it points to %s://%s: if you trust that, give the URL that it is now", target.Scheme, target.Host)
+	}
+	return f
+}
+
+// SameOrigin compares scheme, host and port.
+func SameOrigin(a, b *url.URL) bool {
+	return strings.EqualFold(a.Scheme, b.Scheme) && strings.EqualFold(hostPort(a), hostPort(b))
+}
+
+func hostPort(u *url.URL) string {
+	port := u.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443", "ws": "80", "wss": "443"}[strings.ToLower(u.Scheme)]
+	}
+	return net.JoinHostPort(u.Hostname(), port)
+}
+
+// Drain reads what is left of a short body, so that the connection can be used
+// again. A body of unknown length might never end.
+func Drain(resp *http.Response) {
+	if resp.ContentLength >= 0 && resp.ContentLength <= 64<<10 {
+		io.Copy(io.Discard, resp.Body)
+	}
+}
+
+// MediaType returns the media type of a reply, "" if there is none. A reply
+// that is compressed, although that was not asked for, has a strange one.
+func MediaType(resp *http.Response) string {
+	if e := resp.Header.Get("Content-Encoding"); e != "" && e != "identity" {
+		return "encoding " + e
+	}
+	switch v := resp.Header.Get("Content-Type"); v {
+	case "", "application/json", "text/event-stream":
+		return v
+	default:
+		mediaType, _, _ := mime.ParseMediaType(v)
+		if mediaType == "" {
+			return "unknown type"
+		}
+		return mediaType
+	}
+}
+
+// NetFault explains an error of the network.
+func (p *Peer) NetFault(err error) *Fault {
+	f := &Fault{Reason: ReasonBroken, Transient: true}
+	var (
+		op      *net.OpError
+		dns     *net.DNSError
+		cert    *tls.CertificateVerificationError
+		unknown x509.UnknownAuthorityError
+		record  tls.RecordHeaderError
+		timeout interface{ Timeout() bool }
+	)
+	switch {
+	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
+		f.Reason = ReasonTimeout
+		f.Text = fmt.Sprintf("%s did not answer in time", p.where)
+	case errors.As(err, &dns):
+		f.Reason = ReasonUnreachable
+		f.Text = fmt.Sprintf("cannot reach %s: %s; is the host name right?", p.where, netText(err))
+	case errors.As(err, &op) && op.Op == "dial":
+		f.Reason = ReasonUnreachable
+		f.Text = fmt.Sprintf("cannot reach %s: %s; is the server running?", p.where, netText(err))
+	case errors.As(err, &cert), errors.As(err, &record), isAlert(err), strings.Contains(err.Error(), "HTTP response to HTTPS client"):
+		f.Reason = ReasonTLS
+		f.Text = fmt.Sprintf("no secure connection to %s: %s", p.where, netText(err))
+		switch {
+		case errors.As(err, &unknown):
+			f.Text += "; if it is the right server, give the certificate of its authority with --ca-file"
+		case strings.Contains(err.Error(), "certificate required"):
+			f.Text += "; the server asks its clients for a certificate: give one with --client-cert and --client-key"
+		case errors.As(err, &record), strings.Contains(err.Error(), "HTTP response to HTTPS client"):
+			f.Text += "; does the URL begin with http:// (or ws://) there, without the s?"
+		}
+	case strings.Contains(err.Error(), "malformed"): // err repeats what the server sent
+		f.Reason, f.Transient = ReasonNotMCP, false
+		f.Text = fmt.Sprintf("%s does not speak HTTP", p.where)
+	default:
+		f.Text = fmt.Sprintf("the connection to %s was lost before the answer came: %s", p.where, netText(err))
+	}
+	return f
+}
+
+// isAlert reports whether the server has ended the handshake because of a certificate, ours or that it got none:
+// in TLS 1.3 this comes when the handshake is over on our side.
+func isAlert(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "remote error" && strings.Contains(err.Error(), "certificate")
+}
+
+// netText returns what err says, unless there is a URL in it, of a proxy
+// perhaps: then it may quote credentials.
+func netText(err error) string {
+	if text := err.Error(); !strings.Contains(text, "://") && !strings.Contains(text, "@") {
+		return text
+	}
+	return "its details hold a URL and are not shown"
+}
+
+// StatusFault explains an HTTP status that is no success.
+func (p *Peer) StatusFault(resp *http.Response) *Fault {
+	status := resp.StatusCode
+	f := &Fault{Reason: ReasonStatus, Status: status}
+	f.Text = fmt.Sprintf("%s answered %s", p.where, StatusText(status))
+	switch {
+	case status == http.StatusUnauthorized:
+		f.Reason = ReasonAuth
+		f.Text += `: authentication is needed; give credentials with --header "Authorization: Bearer ..."`
+	case status == http.StatusForbidden:
+		f.Reason = ReasonForbidden
+		f.Text += ": access is denied; check the credentials given with --header"
+	case status == http.StatusProxyAuthRequired:
+		f.Text += ": the proxy wants credentials; they go into the proxy's URL in the environment"
+	case status == http.StatusRequestEntityTooLarge:
+		f.Reason = ReasonTooLarge
+		f.Text += ": the message is too large for the server"
+	case p.hints[status] != "":
+		f.Text += ": " + p.hints[status]
+	}
+	f.Transient = status == http.StatusRequestTimeout || status == http.StatusTooManyRequests || status >= 500
+	switch status {
+	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		f.Busy = true
+		f.RetryAfter = retryAfter(resp.Header.Get("Retry-After"), time.Now())
+	}
+	return f
+}
+
+// RefusalFault is StatusFault with what the body says: a JSON-RPC error, or a
+// few plain words. It reads the body, for a bounded time; the caller closes it.
+func (p *Peer) RefusalFault(resp *http.Response) *Fault {
+	fault := p.StatusFault(resp)
+	defer time.AfterFunc(refusalWait, func() { resp.Body.Close() }).Stop()
+	raw, err := io.ReadAll(io.LimitReader(resp.Body, refusalMost))
+	if err != nil {
+		return fault
+	}
+	if m, err := jsonrpc.ParseDepth([]byte(p.Withhold(string(raw))), jsonrpc.DefaultMaxDepth); err == nil && m.IsError() {
+		fault.Own = m
+	} else if mediaType := MediaType(resp); mediaType == "text/plain" || mediaType == "" {
+		if detail := plainDetail(raw, p.url); detail != "" {
+			fault.Text = Also(fault.Text, fmt.Sprintf("it says: %q", p.Withhold(detail)))
+		}
+	}
+	return fault
+}
+
+// InvalidFault explains a message from the server that is none.
+func (p *Peer) InvalidFault(err error) *Fault {
+	return &Fault{Reason: ReasonInvalid, Text: fmt.Sprintf("%s sent what is no JSON-RPC message: %v", p.where, err)}
+}
+
+// TooLargeFault explains a message from the server that is larger than limit.
+func (p *Peer) TooLargeFault(limit int) *Fault {
+	return &Fault{Reason: ReasonTooLarge, Text: fmt.Sprintf("%s sent a message larger than %d bytes, which is the limit (--max-message-size)", p.where, limit)}
+}
+
+// plainDetail returns what a server says in plain words about an error: the
+// first line, if it is short. HTML and the like is for other eyes, and a line
+// that repeats the path or the query of the URL as well.
+func plainDetail(body []byte, u *url.URL) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(string(body)), "\n")
+	line = strings.TrimSpace(line)
+	if line == "" || len(line) > 200 || !utf8.ValidString(line) || strings.ContainsFunc(line, unicode.IsControl) {
+		return ""
+	}
+	for _, secret := range []string{u.Path, u.EscapedPath(), u.RawQuery} {
+		if len(secret) > 1 && strings.Contains(line, secret) {
+			return ""
+		}
+	}
+	return line
+}
+
+// StatusText returns an HTTP status as number and words.
+func StatusText(status int) string {
+	if text := http.StatusText(status); text != "" {
+		return strconv.Itoa(status) + " " + text
+	}
+	return strconv.Itoa(status)
+}

@@ -1,0 +1,145 @@
+package httpdial
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Faults of the network are told apart, and their texts show no secret.
+func TestNetFault(t *testing.T) {
+	u, err := URL("http://x/secret?token=secret", "http")
+	if err != nil {
+		t.Fatal(err)
+	}
+	peer := NewPeer(u, nil, nil)
+	for _, f := range []struct {
+		err    error
+		reason string
+	}{
+		{&net.OpError{Op: "dial", Err: &net.DNSError{Err: "no such host", Name: "x", IsNotFound: true}}, ReasonUnreachable},
+		{&net.OpError{Op: "dial", Err: timeoutError{}}, ReasonTimeout},
+		{&net.OpError{Op: "read", Err: errors.New("connection reset by peer")}, ReasonBroken},
+		{&net.OpError{Op: "remote error", Err: errors.New("tls: bad certificate")}, ReasonTLS},
+		{&net.OpError{Op: "remote error", Err: errors.New("tls: internal error")}, ReasonBroken}, // the request may have been carried out
+		{io.ErrUnexpectedEOF, ReasonBroken},
+		{errors.New(`invalid proxy address "http://user:secret@proxy:x": invalid port`), ReasonBroken},
+		{errors.New(`invalid proxy address "user:secret@proxy"`), ReasonBroken},
+		{&url.Error{Op: "Post", URL: "http://x/secret", Err: io.EOF}, ReasonBroken},
+	} {
+		if got := peer.NetFault(f.err); got.Reason != f.reason || !strings.Contains(got.Text, "http://x") {
+			t.Errorf("%v: %+v, want %s", f.err, got, f.reason)
+		} else if strings.Contains(got.Text, "secret") {
+			t.Errorf("the error shows a secret: %s", got.Text)
+		}
+	}
+}
+
+// A flag helps where the authority is unknown, not where the certificate is wrong.
+func TestNetFaultTrust(t *testing.T) {
+	peer := NewPeer(&url.URL{Scheme: "https", Host: "x"}, nil, nil)
+	for _, c := range []struct {
+		err   error
+		helps bool
+	}{
+		{x509.UnknownAuthorityError{}, true},
+		{x509.CertificateInvalidError{Cert: &x509.Certificate{}, Reason: x509.Expired}, false},
+	} {
+		got := peer.NetFault(&tls.CertificateVerificationError{Err: c.err})
+		if got.Reason != ReasonTLS || strings.Contains(got.Text, "--ca-file") != c.helps {
+			t.Errorf("%T: %s: %s", c.err, got.Reason, got.Text)
+		}
+	}
+}
+
+// Who has not given a certificate to a server that asks for one learns the flag.
+func TestNetFaultCertificateRequired(t *testing.T) {
+	server := httptest.NewUnstartedServer(http.NotFoundHandler())
+	server.TLS = &tls.Config{ClientAuth: tls.RequireAnyClientCert, MaxVersion: tls.VersionTLS13}
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.StartTLS()
+	defer server.Close()
+	conn, err := tls.Dial("tcp", server.Listener.Addr().String(), &tls.Config{InsecureSkipVerify: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_, err = conn.Read(make([]byte, 1)) // TLS 1.3: the alert comes after the handshake
+	got := NewPeer(&url.URL{Scheme: "https", Host: "x"}, nil, nil).NetFault(err)
+	if got.Reason != ReasonTLS || !strings.Contains(got.Text, "--client-cert") {
+		t.Errorf("%v: %s: %s", err, got.Reason, got.Text)
+	}
+}
+
+type timeoutError struct{}
+
+func (timeoutError) Error() string { return "i/o timeout" }
+func (timeoutError) Timeout() bool { return true }
+
+// Also reads well whatever the text ends in.
+func TestAlso(t *testing.T) {
+	for _, c := range []struct{ text, more, want string }{
+		{"it is down", "it is tried again", "it is down; it is tried again"},
+		{"is it down?", "it is tried again", "is it down? It is tried again"},
+		{"is it down?", "é", "is it down? é"},
+		{"is it down?", "", "is it down?"},
+	} {
+		if got := Also(c.text, c.more); got != c.want {
+			t.Errorf("Also(%q, %q) = %q, want %q", c.text, c.more, got, c.want)
+		}
+	}
+}
+
+func TestRetryAfter(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for text, want := range map[string]time.Duration{
+		"": 0, "0": 0, "7": 7 * time.Second, "-1": 0, "x": 0,
+		"Fri, 02 Jan 2026 03:04:15 GMT": 10 * time.Second,
+		"Fri, 02 Jan 2026 03:04:00 GMT": 0,
+		"99999999999999999999":          0,
+		"9999999999":                    (1 << 31) * time.Second,
+	} {
+		if got := retryAfter(text, now); got != want {
+			t.Errorf("retryAfter(%q) = %v, want %v", text, got, want)
+		}
+	}
+}
+
+func TestSameOrigin(t *testing.T) {
+	for _, c := range []struct {
+		a, b string
+		same bool
+	}{
+		{"http://h/a", "http://h:80/b?c", true},
+		{"https://H/a", "https://h:443/", true},
+		{"http://[::1]/", "http://[::1]:80/", true},
+		{"http://h/", "https://h/", false},
+		{"http://h:81/", "http://h/", false},
+		{"http://h/", "http://h.evil/", false},
+		{"http://h/", "http://evil@h2/", false},
+	} {
+		a, _ := url.Parse(c.a)
+		b, _ := url.Parse(c.b)
+		if SameOrigin(a, b) != c.same {
+			t.Errorf("SameOrigin(%s, %s) = %v", c.a, c.b, !c.same)
+		}
+	}
+}
+
+func TestBackoff(t *testing.T) {
+	for n := range 100 {
+		full := min(firstBackoff<<min(n, 20), longestBackoff)
+		if d := Backoff(n); d > full || d < full/2 {
+			t.Errorf("Backoff(%d) = %v, want %v to %v", n, d, full/2, full)
+		}
+	}
+}

@@ -1,0 +1,127 @@
+package httpdial
+
+import (
+	"crypto/tls"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+)
+
+// DefaultConnectTimeout is what a ConnectTimeout of 0 means.
+const DefaultConnectTimeout = 10 * time.Second
+
+// URL parses the address of a server, whose scheme must be one of schemes. A
+// fragment is left out; user and password stay in User, see Header. No error
+// repeats anything of the address but its scheme, there may be keys in it.
+func URL(text string, schemes ...string) (*url.URL, error) {
+	u, err := url.Parse(text)
+	switch {
+	case err != nil: // its text would repeat the URL, secrets and all
+		return nil, errors.New("the server's URL is not valid")
+	case !slices.Contains(schemes, u.Scheme):
+		return nil, fmt.Errorf("the server's URL must begin with %s://, not %q", strings.Join(schemes, ":// or "), u.Scheme+":")
+	case u.Host == "" || u.Hostname() == "":
+		return nil, errors.New("the server's URL has no host")
+	}
+	u.Fragment, u.RawFragment = "", ""
+	return u, nil
+}
+
+// reservedAlways are the headers that are HTTP's own business. Accept-Encoding
+// is among them because nothing here decompresses.
+var reservedAlways = []string{"Accept-Encoding", "Connection", "Content-Length", "Transfer-Encoding"}
+
+// Header returns the headers that go on every request, a copy of from: checked,
+// without the reserved ones, which belong to the transport, with user (nil:
+// none) as Authorization unless there is one, and with a User-Agent. The Host
+// header, if any, is still among them.
+func Header(from http.Header, user *url.Userinfo, reserved ...string) (http.Header, error) {
+	header := http.Header{}
+	for name, values := range from {
+		if !isToken(name) {
+			return nil, fmt.Errorf("%q is not a header name", name)
+		}
+		for _, v := range values {
+			if strings.ContainsFunc(v, isControl) {
+				return nil, fmt.Errorf("the value of header %q contains a control character", name)
+			}
+			header.Add(name, strings.TrimSpace(v))
+		}
+	}
+	for _, name := range slices.Concat(reservedAlways, reserved) {
+		header.Del(name)
+	}
+	if user != nil && header.Get("Authorization") == "" {
+		password, _ := user.Password()
+		both := base64.StdEncoding.EncodeToString([]byte(user.Username() + ":" + password))
+		header.Set("Authorization", "Basic "+both)
+	}
+	if header.Get("User-Agent") == "" {
+		header.Set("User-Agent", "mcp-bridge")
+	}
+	return header, nil
+}
+
+func isControl(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
+
+// isToken reports whether s is a token (RFC 9110, 5.6.2).
+func isToken(s string) bool {
+	for _, r := range s {
+		letter := 'a' <= r|0x20 && r|0x20 <= 'z'
+		if !letter && !('0' <= r && r <= '9') && !strings.ContainsRune("!#$%&'*+-.^_`|~", r) {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// TransportOptions tune NewTransport. The zero value works.
+type TransportOptions struct {
+	// ConnectTimeout bounds dialling and the TLS handshake, each.
+	// 0 means DefaultConnectTimeout.
+	ConnectTimeout time.Duration
+
+	// TLS says which servers are trusted, and who we are; see LoadTLS.
+	// nil means the system's authorities, and nobody.
+	TLS *tls.Config
+
+	// MaxIdleConnsPerHost is how many idle connections are kept, to be used
+	// again. 0 means http.DefaultMaxIdleConnsPerHost.
+	MaxIdleConnsPerHost int
+}
+
+// idleTimeout is how long an unused connection is kept. Many servers (those in
+// Node.js, and Python's uvicorn) close one after five seconds; a request that is
+// on its way then is lost, and no tools/call may be sent twice.
+const idleTimeout = 4 * time.Second
+
+// NewTransport returns a transport that suits streams: with keep-alive,
+// HTTP/2 where TLS offers it, no compression, and the proxy from the
+// environment. Who has it calls CloseIdleConnections in the end.
+func NewTransport(o TransportOptions) *http.Transport {
+	if o.ConnectTimeout == 0 {
+		o.ConnectTimeout = DefaultConnectTimeout
+	}
+	// A connection that has died without a word is noticed after a minute.
+	dialer := &net.Dialer{Timeout: o.ConnectTimeout, KeepAliveConfig: net.KeepAliveConfig{
+		Enable: true, Idle: 15 * time.Second, Interval: 15 * time.Second, Count: 4,
+	}}
+	return &http.Transport{
+		Proxy:               http.ProxyFromEnvironment,
+		DialContext:         dialer.DialContext,
+		TLSClientConfig:     o.TLS.Clone(),
+		TLSHandshakeTimeout: o.ConnectTimeout,
+		ForceAttemptHTTP2:   true,
+		DisableCompression:  true, // events would wait in the compressor
+		MaxIdleConnsPerHost: o.MaxIdleConnsPerHost,
+		IdleConnTimeout:     idleTimeout,
+		ReadBufferSize:      16 << 10,
+		HTTP2:               &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 15 * time.Second},
+	}
+}

@@ -1,0 +1,91 @@
+package httpdial
+
+import (
+	"context"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+const (
+	firstBackoff   = 250 * time.Millisecond
+	longestBackoff = 30 * time.Second
+)
+
+// Backoff returns how long to wait before attempt n (from 0): it doubles, from
+// a quarter of a second up to 30 s, and up to half of it is left to chance, so that
+// many clients of a server that comes back do not all come at once.
+func Backoff(n int) time.Duration {
+	d := min(firstBackoff<<min(n, 10), longestBackoff)
+	return d - rand.N(d/2)
+}
+
+// Pause waits for d; false: ctx or done (nil: none) was closed before.
+func Pause(ctx context.Context, done <-chan struct{}, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return ctx.Err() == nil
+	case <-done:
+	case <-ctx.Done():
+	}
+	return false
+}
+
+// MayRepeat reports whether a request of this method changes nothing, so that a
+// server that was too busy for it may be asked again (LE14).
+func MayRepeat(method string) bool {
+	switch method {
+	case "ping", "resources/read", "prompts/get", "completion/complete":
+		return true
+	}
+	return strings.HasSuffix(method, "/list")
+}
+
+// AllowReplay tells net/http that it may send a POST of m again when a kept
+// connection turns out to have been closed by the server before it has answered
+// anything: where it does no harm that a message arrives twice. That is not so
+// for the one kind that acts, tools/call, nor for methods that only the two
+// ends know.
+func AllowReplay(req *http.Request, m jsonrpc.Message) {
+	method := m.Method()
+	switch {
+	case m.Kind() != jsonrpc.Request, MayRepeat(method):
+	case method == "initialize", method == "logging/setLevel", method == "resources/subscribe", method == "resources/unsubscribe":
+	default:
+		return
+	}
+	req.Header["Idempotency-Key"] = nil // a sign for net/http; it is not sent
+}
+
+const (
+	mostBusy        = 2               // repetitions of a request that the server is too busy for
+	firstBusy       = time.Second / 2 // before the first of them
+	longestBusyWait = 5 * time.Second // a longer Retry-After is the client's to wait for
+)
+
+// PauseBusy waits before a server that was too busy is asked again, n times
+// having been asked again already; false: it is not to be asked again.
+func PauseBusy(ctx context.Context, n int, retryAfter time.Duration) bool {
+	if n >= mostBusy || retryAfter > longestBusyWait {
+		return false
+	}
+	d := firstBusy << n
+	return Pause(ctx, nil, max(d-rand.N(d/4), retryAfter))
+}
+
+// retryAfter parses a Retry-After header (RFC 9110, 10.2.3).
+func retryAfter(v string, now time.Time) time.Duration {
+	if n, err := strconv.Atoi(v); err == nil {
+		return time.Duration(min(max(n, 0), 1<<31)) * time.Second
+	}
+	if at, err := http.ParseTime(v); err == nil {
+		return max(at.Sub(now), 0)
+	}
+	return 0
+}

@@ -1,0 +1,95 @@
+package httpdial
+
+import (
+	"cmp"
+	"encoding/base64"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// withheld stands where a server has repeated a credential (LE18).
+const withheld = "[withheld]"
+
+// How long something must be, in bytes, to be looked for in what a server says:
+// shorter ones stand in every other text.
+const (
+	leastValue      = 7 // the value of a header or of a query parameter
+	leastCredential = 4 // what is likely a credential: behind Bearer, a password, the value of "key", a whole query
+)
+
+// newSecrets returns what replaces the credentials that a server is given, by
+// header and by the query of u, in texts; nil: there are none.
+func newSecrets(u *url.URL, header http.Header) *strings.Replacer {
+	var all []string
+	add := func(least int, texts ...string) {
+		for _, text := range texts {
+			if len(text) >= least {
+				inJSON, _ := json.Marshal(text) // of a string: no errors
+				all = append(all, text, string(inJSON[1:len(inJSON)-1]))
+			}
+		}
+	}
+	for name, values := range header {
+		if name == "Host" || name == "User-Agent" {
+			continue
+		}
+		for _, v := range values {
+			add(leastValue, v)
+			if scheme, rest, ok := strings.Cut(v, " "); ok && isToken(scheme) && (name == "Authorization" || name == "Proxy-Authorization") {
+				rest = strings.TrimSpace(rest)
+				add(leastCredential, rest, strings.TrimRight(rest, "="), url.QueryEscape(rest))
+				if strings.EqualFold(scheme, "Basic") {
+					add(leastCredential, basicParts(rest)...)
+				}
+			}
+		}
+	}
+	add(leastCredential, u.RawQuery)
+	for name, values := range u.Query() {
+		least := leastValue
+		if namesCredential(name) {
+			least = leastCredential
+		}
+		for _, v := range values {
+			add(least, v, url.QueryEscape(v), url.PathEscape(v))
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	// The longest first: another may be part of it.
+	slices.SortFunc(all, func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) })
+	var pairs []string
+	for _, text := range slices.Compact(all) {
+		pairs = append(pairs, text, withheld)
+	}
+	return strings.NewReplacer(pairs...)
+}
+
+// namesCredential reports whether a query parameter is likely a credential.
+func namesCredential(name string) bool {
+	name = strings.ToLower(name)
+	for _, word := range []string{"key", "token", "secret", "pass", "auth", "sig"} {
+		if strings.Contains(name, word) {
+			return true
+		}
+	}
+	return false
+}
+
+// basicParts returns the ways to write what Basic credentials hold: user and
+// password, and the password alone, or the user if there is none.
+func basicParts(credentials string) []string {
+	raw, err := base64.StdEncoding.DecodeString(credentials)
+	if err != nil {
+		return nil
+	}
+	user, password, _ := strings.Cut(string(raw), ":")
+	both := url.UserPassword(user, password).String()
+	alone := cmp.Or(password, user)
+	return []string{string(raw), both, alone, url.QueryEscape(alone), url.PathEscape(alone),
+		base64.URLEncoding.EncodeToString(raw), base64.RawURLEncoding.EncodeToString(raw)}
+}

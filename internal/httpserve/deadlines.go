@@ -1,0 +1,83 @@
+package httpserve
+
+import (
+	"cmp"
+	"net/http"
+	"time"
+)
+
+// DefaultDeadline is what a Deadlines has where it says nothing.
+const DefaultDeadline = 30 * time.Second
+
+// Deadlines are how long the client of a request may keep the server waiting,
+// whatever the request is for (LI32). The zero value has the defaults; it may be used
+// by any number of goroutines.
+type Deadlines struct {
+	Body  time.Duration // to send the request's body in. 0: DefaultDeadline; negative: no limit
+	Reply time.Duration // to take the last bytes of the reply in, but at least five seconds longer than the body may take. 0: DefaultDeadline; negative: no limit
+}
+
+// Handler returns a handler that holds every request which next serves to the
+// deadlines, whether next looks at its body or not. What next itself writes of
+// a reply while it serves is bounded where it is written, by Write or an
+// sse.Writer: a reply may take as long as it likes to begin.
+//
+// It also ends the connection behind a request whose end others on the way may
+// see elsewhere: one of HTTP/1.1 with a Transfer-Encoding, beside which
+// net/http does not tell of a Content-Length (LI33; RFC 9112, 6.1 and 6.3), and
+// each of HTTP/1.0, where it does not even tell of the Transfer-Encoding.
+func (d Deadlines) Handler(next http.Handler) http.Handler {
+	d.Body, d.Reply = cmp.Or(d.Body, DefaultDeadline), cmp.Or(d.Reply, DefaultDeadline)
+	return &bounded{next, d}
+}
+
+// bounded is a Handler with its Deadlines.
+type bounded struct {
+	next http.Handler
+	d    Deadlines
+}
+
+func (b *bounded) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if len(r.TransferEncoding) > 0 || r.ProtoMajor == 1 && r.ProtoMinor == 0 {
+		LastRequest(w, r)
+	}
+	var body time.Time // when the body is to have come; zero: there is none to wait for
+	if b.d.Body > 0 && r.ContentLength != 0 {
+		// Also of a request that is refused: net/http reads what is left of its
+		// body, and takes the deadline away when it has all.
+		body = time.Now().Add(b.d.Body)
+		_ = http.NewResponseController(w).SetReadDeadline(body) // not every ResponseWriter can
+	}
+	defer b.end(w, r, body)
+	b.next.ServeHTTP(w, r)
+}
+
+// end bounds what net/http still has to send: it does so when the handler has
+// returned and the body has come, and then takes the deadline away. What a Quick
+// has written is sent.
+func (b *bounded) end(w http.ResponseWriter, r *http.Request, body time.Time) {
+	if QuickOf(r).TakeWritten() || b.d.Reply <= 0 {
+		return
+	}
+	by := time.Now().Add(b.d.Reply)
+	if late := body.Add(afterBody); late.After(by) {
+		by = late
+	}
+	_ = http.NewResponseController(w).SetWriteDeadline(by)
+}
+
+// afterBody is how long a client has at least to take a reply that net/http holds
+// back until the body has come, or its deadline has passed.
+const afterBody = 5 * time.Second
+
+// kept is how much of a reply net/http keeps until its handler has returned.
+const kept = 2048
+
+// Write writes the last of a reply. A client that does not take it within
+// DefaultDeadline is cut off.
+func Write(w http.ResponseWriter, body []byte) {
+	if len(body) > kept {
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(DefaultDeadline))
+	}
+	_, _ = w.Write(body) // an error: the client has gone, and nobody is left to tell
+}

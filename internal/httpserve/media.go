@@ -1,0 +1,72 @@
+package httpserve
+
+import (
+	"mime"
+	"net/http"
+	"strconv"
+	"strings"
+)
+
+const typeJSON = "application/json"
+
+// acceptsBoth is what most clients send, to the letter.
+const acceptsBoth = typeJSON + ", text/event-stream"
+
+// Accepts reports whether the Accept headers admit every one of the media
+// types, of those two. No Accept header admits everything (LI4).
+func Accepts(h http.Header, types ...string) bool {
+	values := h["Accept"]
+	if len(values) == 0 || (len(values) == 1 && values[0] == acceptsBoth) {
+		return true
+	}
+	for _, t := range types {
+		if !admits(values, t) {
+			return false
+		}
+	}
+	return true
+}
+
+// admits applies the most specific media range that matches (RFC 9110, 12.5.1).
+func admits(values []string, mediaType string) bool {
+	major, _, _ := strings.Cut(mediaType, "/")
+	best, ok := 0, false
+	for _, value := range values {
+		for item := range strings.SplitSeq(value, ",") {
+			mt, params, _ := mime.ParseMediaType(strings.TrimSpace(item))
+			rank := 0
+			switch mt {
+			case mediaType:
+				rank = 3
+			case major + "/*":
+				rank = 2
+			case "*/*":
+				rank = 1
+			}
+			if rank > best {
+				best, ok = rank, !zeroQuality(params["q"])
+			}
+		}
+	}
+	return ok
+}
+
+func zeroQuality(q string) bool {
+	_, err := strconv.ParseFloat(q, 64)
+	return err == nil && strings.Trim(q, "0.") == ""
+}
+
+// IsJSON reports whether the body is JSON as it stands: application/json in
+// UTF-8, not compressed (LI5).
+func IsJSON(h http.Header) bool {
+	if e := h.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
+		return false
+	}
+	v := h.Get("Content-Type")
+	if v == typeJSON {
+		return true
+	}
+	mt, params, _ := mime.ParseMediaType(v)
+	charset, ok := params["charset"]
+	return mt == typeJSON && (!ok || strings.EqualFold(charset, "utf-8") || strings.EqualFold(charset, "us-ascii"))
+}

@@ -1,0 +1,204 @@
+package hub
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/access"
+	"github.com/mcp-bridge/mcp-bridge/internal/httpserve"
+	"github.com/mcp-bridge/mcp-bridge/internal/upstream"
+)
+
+// ServeHTTP answers one request. Whatever it is for, its client has Options.Deadlines.
+func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.bounded.ServeHTTP(w, r) }
+
+// serve answers one request, which has its deadlines.
+func (h *Hub) serve(w http.ResponseWriter, r *http.Request) {
+	path := trimSlash(r.URL.Path)
+	at, name := h.find(path)
+	handler := at.endpoint(name)
+	if handler == nil {
+		path = h.withoutPrefix(path)
+		at, name = h.find(path)
+		handler = at.endpoint(name)
+	}
+	if handler != nil {
+		handler.ServeHTTP(w, r)
+		return
+	}
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	if path == "/healthz" || path == "/readyz" {
+		// Who watches the process has no token; there is nothing to hide here.
+		if no := h.opts.Guard.Check(r); no != nil {
+			http.Error(w, no.Reason, no.Status)
+			return
+		}
+		h.health(w, path)
+		return
+	}
+	known, no := h.opts.Guard.Enter(w, r)
+	if no != nil {
+		refuse(w, r, name, no)
+		return
+	}
+	switch r = known; {
+	case r == nil: // a preflight
+	case at.withholds(name):
+		http.Error(w, "HTTP+SSE is not served here: it has the revisions up to 2025-11-25 only, and clients may speak 2026-07-28 only (--client-protocol modern); use Streamable HTTP, at "+
+			h.opts.publicPrefix(r)+h.base(at.spec.Name)+"/mcp", http.StatusNotFound)
+	case !h.opts.Alone && path == "/servers":
+		h.index(w, r)
+	default:
+		http.Error(w, h.notFound(), http.StatusNotFound)
+	}
+}
+
+// refuse answers a request at a path that is no endpoint. Where one of that name could be, of a
+// server that there is not, it is done as that endpoint would: who is not let in must not learn which
+// servers there are.
+func refuse(w http.ResponseWriter, r *http.Request, endpoint string, no *access.Refusal) {
+	switch endpoint {
+	case "mcp", "sse", "message":
+		httpserve.Refuse(w, r, no.Status, no.Reason)
+	default:
+		http.Error(w, no.Reason, no.Status)
+	}
+}
+
+// notFound says where clients should go. HTTP+SSE is left out where a server
+// withholds it: the index says which have it.
+func (h *Hub) notFound() string {
+	text, base := "not found; the MCP endpoints are ", ""
+	if !h.opts.Alone {
+		text, base = "not found; /servers lists the servers, each at ", "/servers/NAME"
+	}
+	text += base + "/mcp (Streamable HTTP)"
+	if !slices.ContainsFunc(h.list(), func(s *server) bool { return s.withholds("sse") }) {
+		text += ", " + base + "/sse (HTTP+SSE)"
+	}
+	return text + " and " + base + "/ws (WebSocket)"
+}
+
+// trimSlash takes a slash off the end of a path.
+func trimSlash(path string) string {
+	if len(path) > 1 {
+		path = strings.TrimSuffix(path, "/")
+	}
+	return path
+}
+
+// withoutPrefix takes off what a proxy has put in front of a path, if it left it.
+func (h *Hub) withoutPrefix(path string) string {
+	if rest, ok := strings.CutPrefix(path, h.opts.PathPrefix); ok && h.opts.PathPrefix != "" && strings.HasPrefix(rest, "/") {
+		return rest
+	}
+	return path
+}
+
+// find returns the server that a path is about, nil: there is none, and which
+// endpoint of it is meant.
+func (h *Hub) find(path string) (at *server, endpoint string) {
+	name, endpoint := "", strings.TrimPrefix(path, "/")
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	switch {
+	case !h.opts.Alone:
+		rest, ok := strings.CutPrefix(path, "/servers/")
+		if !ok {
+			return nil, ""
+		}
+		if name, endpoint, ok = strings.Cut(rest, "/"); !ok {
+			return nil, ""
+		}
+	case len(h.order) > 0:
+		name = h.order[0]
+	}
+	return h.servers[name], endpoint
+}
+
+// entry is one server in the index.
+type entry struct {
+	Name        string            `json:"name"`
+	Description string            `json:"description,omitempty"`
+	Endpoints   map[string]string `json:"endpoints"`
+	Sessions    int               `json:"sessions"`
+	upstream.State
+}
+
+// index lists the servers.
+func (h *Hub) index(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		w.Header().Set("Allow", "GET, HEAD")
+		http.Error(w, "use GET", http.StatusMethodNotAllowed)
+		return
+	}
+	prefix := h.opts.publicPrefix(r)
+	list := []entry{}
+	for _, s := range h.list() {
+		e := entry{
+			Name: s.spec.Name, Description: h.described(s.spec.Name),
+			Endpoints: map[string]string{}, Sessions: s.sessions(), State: s.up.State(),
+		}
+		for _, name := range endpoints {
+			if s.withholds(name) {
+				continue
+			}
+			e.Endpoints[name] = prefix + h.base(s.spec.Name) + "/" + name
+		}
+		list = append(list, e)
+	}
+	writeJSON(w, http.StatusOK, map[string]any{"servers": list})
+}
+
+// readiness is what /readyz answers. Of many servers one that can work is
+// enough: the others must not take it out of service.
+type readiness struct {
+	upstream.State
+	Servers map[string]upstream.State `json:"servers,omitempty"`
+}
+
+func (h *Hub) health(w http.ResponseWriter, path string) {
+	if path == "/healthz" {
+		writeJSON(w, http.StatusOK, map[string]string{"status": "ok"})
+		return
+	}
+	ready := h.readiness()
+	status := http.StatusOK
+	if !ready.Ready {
+		status = http.StatusServiceUnavailable
+	}
+	writeJSON(w, status, ready)
+}
+
+func (h *Hub) readiness() readiness {
+	list := h.list()
+	if h.opts.Alone && len(list) == 1 {
+		return readiness{State: list[0].up.State()}
+	}
+	all := readiness{Servers: map[string]upstream.State{}}
+	all.Ready = len(list) == 0
+	for _, s := range list {
+		state := s.up.State()
+		all.Ready = all.Ready || state.Ready
+		all.Running += state.Running
+		all.Servers[s.spec.Name] = state
+	}
+	if h.opts.Guard.Tokens != nil {
+		all.Servers = nil // names are for those who may use them
+	}
+	return all
+}
+
+func writeJSON(w http.ResponseWriter, status int, v any) {
+	body, err := json.Marshal(v)
+	if err != nil {
+		http.Error(w, "the bridge has made a mistake", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	httpserve.Write(w, append(body, '\n'))
+}

@@ -1,0 +1,297 @@
+// Package hub exposes servers: one alone, or many by name. It maps paths to the
+// transports of each, bounds what runs, and takes over a new configuration
+// without disturbing the servers that it leaves as they are.
+package hub
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/access"
+	"github.com/mcp-bridge/mcp-bridge/internal/budget"
+	"github.com/mcp-bridge/mcp-bridge/internal/httpserve"
+	"github.com/mcp-bridge/mcp-bridge/stdio"
+	"github.com/mcp-bridge/mcp-bridge/streamhttp"
+)
+
+// Options tune a Hub. The zero value works.
+type Options struct {
+	// Guard checks Origin, Host and tokens on every path.
+	Guard access.Policy
+
+	// PathPrefix is a path that a reverse proxy has put in front of ours, such
+	// as "/tools". Requests are understood with it and without, as some proxies
+	// take it off and some do not; what clients are told has it.
+	PathPrefix string
+
+	// Alone exposes the only server at /mcp, /sse, /message and /ws. Otherwise
+	// each has these below /servers/NAME, and /servers lists them.
+	Alone bool
+
+	// Deadlines hold for every request, whatever its path.
+	Deadlines httpserve.Deadlines
+
+	// PeerUser returns a name for who is at the other end of a connection that
+	// carries messages in lines, "" if there is none. nil: all are one party.
+	PeerUser func(net.Conn) string
+
+	// Logger is told what happens. nil means no logging.
+	Logger hclog.Logger
+}
+
+// party returns who a client that sends lines counts as.
+func (o *Options) party(c net.Conn) string {
+	if o.PeerUser == nil {
+		return ""
+	}
+	return access.PeerParty(o.PeerUser(c))
+}
+
+// publicPrefix returns what clients must put in front of our paths.
+func (o *Options) publicPrefix(r *http.Request) string {
+	if o.PathPrefix != "" {
+		return o.PathPrefix
+	}
+	return o.Guard.Prefix(r)
+}
+
+// Hub is an http.Handler for all servers. Its methods may be called concurrently.
+type Hub struct {
+	opts    Options
+	bounded http.Handler   // serve, with the Deadlines
+	all     *places        // of processes
+	memory  *budget.Budget // for what clients of all servers make us hold
+	kept    *budget.Budget // for what is kept for clients that come back
+
+	apply   sync.Mutex          // one Apply at a time
+	going   sync.WaitGroup      // servers that are being closed
+	refuser *stdio.SocketServer // for message lines that could be meant for any server
+
+	mu      sync.RWMutex
+	servers map[string]*server
+	order   []string          // as configured
+	texts   map[string]string // descriptions, which may change while a server stays
+	leaving map[*server]bool  // were removed, and have not ended yet
+	closed  chan struct{}     // closed by Close
+}
+
+// New returns a Hub without servers. Close ends it.
+func New(o Options) *Hub {
+	if o.Logger == nil {
+		o.Logger = hclog.NewNullLogger()
+	}
+	h := &Hub{
+		opts: o, servers: make(map[string]*server), leaving: make(map[*server]bool), closed: make(chan struct{}),
+		memory: budget.ForMessages(DefaultMaxMessageSize), kept: budget.New(streamhttp.DefaultKept),
+	}
+	h.bounded = o.Deadlines.Handler(http.HandlerFunc(h.serve))
+	h.all = newPlaces(0, 10*DefaultQueue, DefaultQueueTimeout, "--max-children-total")
+	h.refuser = stdio.NewServer(refusal(o), stdio.ServerOptions{
+		MaxMessageSize: refusedSize, MaxSessions: refusedSessions, Budget: h.memory, Party: h.opts.party, Logger: o.Logger,
+	})
+	return h
+}
+
+// SetMaxChildren bounds the processes of all servers together, from now on.
+// 0 is no bound, as at the beginning.
+func (h *Hub) SetMaxChildren(n int) { h.all.Resize(n) }
+
+// What clients may send, and how many there may be at a time, that are only to be
+// told why they cannot be served in lines.
+const (
+	refusedSize     = 64 << 10
+	refusedSessions = 100
+)
+
+var errClosed = errors.New("the hub is closed")
+
+// Apply makes specs the servers that there are. A server that is there already
+// (see Spec.Fingerprint) keeps its sessions; one that is gone or was changed
+// takes no new ones, finishes what is in progress, and stops. The error says
+// which server cannot be; then nothing has changed.
+func (h *Hub) Apply(specs []Spec) error {
+	h.apply.Lock()
+	defer h.apply.Unlock()
+	h.mu.RLock()
+	old := h.servers
+	h.mu.RUnlock()
+	if h.isClosed() {
+		return errClosed
+	}
+	next, order, made, err := h.plan(old, specs)
+	if err != nil {
+		for _, s := range made {
+			s.close()
+		}
+		return err
+	}
+	texts := make(map[string]string, len(specs))
+	for _, spec := range specs {
+		texts[spec.Name] = spec.Description
+	}
+	h.mu.Lock()
+	h.servers, h.order, h.texts = next, order, texts
+	h.mu.Unlock()
+	h.memory.Resize(enough(specs))
+	for name, s := range old {
+		if next[name] != s {
+			s.log.Info("the server is not configured so any more: calls in progress may finish", "sessions", s.sessions())
+			h.remove(s)
+		}
+	}
+	return nil
+}
+
+// remove closes a server in the background.
+func (h *Hub) remove(s *server) {
+	s.removed.Store(true)
+	h.mu.Lock()
+	h.leaving[s] = true
+	h.mu.Unlock()
+	h.going.Go(func() {
+		s.close()
+		h.mu.Lock()
+		delete(h.leaving, s)
+		h.mu.Unlock()
+	})
+}
+
+// enough returns how much memory all servers need together: as much as the one
+// with the largest messages.
+func enough(specs []Spec) int64 {
+	most := 0
+	for _, spec := range specs {
+		most = max(most, cmp.Or(spec.MaxMessageSize, DefaultMaxMessageSize))
+	}
+	return budget.Enough(most)
+}
+
+// plan returns the servers as specs want them, and those among them, made
+// anew, that have to be closed if nothing comes of it.
+func (h *Hub) plan(old map[string]*server, specs []Spec) (next map[string]*server, order []string, made []*server, err error) {
+	next = make(map[string]*server, len(specs))
+	for _, spec := range specs {
+		if next[spec.Name] != nil {
+			return nil, nil, made, fmt.Errorf("two servers have the name %q", spec.Name)
+		}
+		s := old[spec.Name]
+		if s == nil || s.spec.Fingerprint != spec.Fingerprint {
+			if s, err = newServer(spec, h); err != nil {
+				return nil, nil, made, fmt.Errorf("server %q: %w", spec.Name, err)
+			}
+			made = append(made, s)
+			if err := s.up.Check(); err != nil {
+				s.log.Warn("the server cannot be started as things are", "error", err)
+			}
+			if err := s.startAhead(); err != nil {
+				return nil, nil, made, fmt.Errorf("server %q: %w", spec.Name, err)
+			}
+		}
+		next[spec.Name] = s
+		order = append(order, spec.Name)
+	}
+	return next, order, made, nil
+}
+
+// base returns the path in front of a server's endpoints.
+func (h *Hub) base(name string) string {
+	if h.opts.Alone {
+		return ""
+	}
+	return basePath(name)
+}
+
+// Close ends all servers: calls in progress may finish within the Grace of
+// their server's Pump, also those of servers that were removed before. It
+// returns when all have ended.
+func (h *Hub) Close() error {
+	h.apply.Lock()
+	if !h.isClosed() {
+		close(h.closed)
+	}
+	h.mu.RLock()
+	all := h.servers
+	h.mu.RUnlock()
+	h.apply.Unlock()
+	for _, s := range all {
+		h.going.Go(s.close)
+	}
+	h.going.Go(func() { _ = h.refuser.Close() })
+	h.going.Wait()
+	return nil
+}
+
+// isClosed reports whether Close was called; apply is held.
+func (h *Hub) isClosed() bool {
+	select {
+	case <-h.closed:
+		return true
+	default:
+		return false
+	}
+}
+
+// Draining returns how many servers were removed and have not ended yet, and
+// how many sessions those have.
+func (h *Hub) Draining() (servers, sessions int) {
+	h.mu.RLock()
+	all := slices.Collect(maps.Keys(h.leaving))
+	h.mu.RUnlock()
+	for _, s := range all {
+		sessions += s.sessions()
+	}
+	return len(all), sessions
+}
+
+// Sessions returns how many sessions all servers have, without those that were
+// removed.
+func (h *Hub) Sessions() int {
+	n := 0
+	for _, s := range h.list() {
+		n += s.sessions()
+	}
+	return n
+}
+
+// list returns the servers as configured.
+func (h *Hub) list() []*server {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	list := make([]*server, 0, len(h.order))
+	for _, name := range h.order {
+		list = append(list, h.servers[name])
+	}
+	return list
+}
+
+// described returns what is said about a server.
+func (h *Hub) described(name string) string {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	return h.texts[name]
+}
+
+// ServeLines serves clients that send messages in lines on l's connections,
+// until l is closed. Only a server alone can be meant, and where tokens are
+// wanted, a line has no place for one: then clients get an error.
+func (h *Hub) ServeLines(l net.Listener) error {
+	if list := h.list(); h.opts.Alone && h.opts.Guard.Tokens == nil && len(list) == 1 {
+		return list[0].lines.Serve(l)
+	}
+	return h.refuser.Serve(l)
+}
+
+// Names returns the names of the servers, as configured.
+func (h *Hub) Names() []string {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	return slices.Clone(h.order)
+}

@@ -1,0 +1,241 @@
+package hub
+
+import (
+	"cmp"
+	"net/http"
+	"net/url"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/era"
+	"github.com/mcp-bridge/mcp-bridge/internal/upstream"
+	"github.com/mcp-bridge/mcp-bridge/legacysse"
+	"github.com/mcp-bridge/mcp-bridge/stdio"
+	"github.com/mcp-bridge/mcp-bridge/streamhttp"
+	"github.com/mcp-bridge/mcp-bridge/ws"
+)
+
+// Defaults of Spec.
+const (
+	DefaultMaxMessageSize = 64 << 20
+	DefaultMaxSessions    = 1000
+	DefaultMaxRequests    = 32 // MaxChildren with a process for each request
+	DefaultQueue          = 100
+	DefaultQueueTimeout   = 10 * time.Second
+)
+
+// Spec is one server and how it is exposed. The zero value of everything but
+// Name and Upstream works.
+type Spec struct {
+	// Name is the server's in the paths, the index and the log.
+	Name string
+
+	// Description is for people who read the index.
+	Description string
+
+	// Fingerprint tells a server that was configured anew from one that was
+	// not: Apply leaves a server alone whose Name and Fingerprint stay.
+	Fingerprint string
+
+	// Upstream says how the server is reached.
+	Upstream upstream.Spec
+
+	// Pump tunes each conversation.
+	Pump bridge.PumpOptions
+
+	// Clients is what clients may speak. The zero value is both eras.
+	Clients era.Eras
+
+	// Isolation says which clients share a server process.
+	Isolation upstream.Isolation
+
+	// ParkTimeout is how long a call waits for what its client was asked. 0: 10 min.
+	ParkTimeout time.Duration
+
+	MaxMessageSize int           // of a client's message, in bytes. 0: 64 MiB
+	MaxDepth       int           // levels of objects and arrays in a client's message (J14). 0: jsonrpc.DefaultMaxDepth
+	MaxSessions    int           // of each transport; more are answered 503. 0: DefaultMaxSessions
+	SessionTimeout time.Duration // idle Streamable HTTP sessions end after it. 0: 30 min; negative: never
+
+	MaxChildren  int           // processes at once. 0: as many as sessions may be, and 100 that clients share, or DefaultMaxRequests with one for each request
+	Queue        int           // clients that may wait for one. 0: DefaultQueue; negative: none
+	QueueTimeout time.Duration // and for how long. 0: DefaultQueueTimeout
+
+	// Eager starts one process before there is a client.
+	Eager bool
+
+	// OnFailure is told when that one has ended at once, and one that cannot
+	// even be started is an error of Apply. nil: both are only logged.
+	OnFailure func(error)
+}
+
+func (s Spec) withDefaults() Spec {
+	if s.MaxSessions <= 0 {
+		s.MaxSessions = DefaultMaxSessions
+	}
+	if s.MaxChildren <= 0 && s.Isolation == upstream.PerRequest {
+		s.MaxChildren = DefaultMaxRequests
+	}
+	if s.Queue == 0 {
+		s.Queue = DefaultQueue
+	}
+	s.Queue = max(s.Queue, 0)
+	if s.QueueTimeout <= 0 {
+		s.QueueTimeout = DefaultQueueTimeout
+	}
+	return s
+}
+
+// upstream describes the server's side; enter is asked for places for its processes.
+func (s Spec) upstream(enter bridge.Admit, secret []byte) upstream.Spec {
+	up := s.Upstream
+	up.Secret = secret
+	up.Clients, up.Isolation, up.ParkTimeout = s.Clients, s.Isolation, s.ParkTimeout
+	up.Admit, up.Idle, up.Dropped = enter, s.SessionTimeout, s.Pump.Dropped
+	up.MaxUnits, up.Queue, up.QueueTimeout = s.MaxChildren, s.Queue, s.QueueTimeout
+	return up
+}
+
+// firstMessage is how long a client of HTTP+SSE or WebSocket may be connected
+// before it says anything.
+const firstMessage = 30 * time.Second
+
+// server is a Spec at work: the server on all listening transports.
+type server struct {
+	spec Spec
+	up   *upstream.Server
+	log  hclog.Logger
+
+	removed atomic.Bool // by a new configuration, while the hub goes on
+
+	streams *streamhttp.Handler
+	events  *legacysse.Handler
+	sockets *ws.Handler
+	lines   *stdio.SocketServer
+}
+
+// newServer makes a server of a hub.
+func newServer(spec Spec, h *Hub) (*server, error) {
+	spec = spec.withDefaults()
+	o, memory, base := &h.opts, h.memory, h.base(spec.Name)
+	s := &server{spec: spec, log: o.Logger.With("server", spec.Name)}
+	var enter bridge.Admit
+	if spec.Upstream.URL == "" {
+		enter = admit(newPlaces(spec.MaxChildren, spec.Queue, spec.QueueTimeout, "--max-children"), h.all)
+	}
+	var err error
+	if s.up, err = upstream.New(spec.upstream(enter, o.Guard.Tokens.Secret())); err != nil {
+		return nil, err
+	}
+	up := s.up
+	if up.SharesAlways() {
+		enter = nil // sessions need no processes of their own
+	}
+	pump := spec.Pump
+	pump.GraceNow, pump.Shutdown, pump.Budget = s.grace, h.closed, memory
+	// Over Streamable HTTP and on a line, a session that the remote server has
+	// forgotten is renewed: the client notices nothing (LE5). Where the
+	// connection is the session, its end tells the client (C.6).
+	s.streams = streamhttp.NewHandler(up.Legacy(true, pump), streamhttp.HandlerOptions{
+		Guard: o.Guard, Budget: memory, Kept: h.kept, MaxMessageSize: spec.MaxMessageSize, MaxDepth: spec.MaxDepth, MaxSessions: spec.MaxSessions,
+		SessionTimeout: spec.SessionTimeout, Stateless: spec.Isolation == upstream.PerRequest, Admit: enter, Logger: s.log,
+		Eras: spec.Clients, Modern: up.Exchange(pump), ToolSchema: up.ToolSchema,
+	})
+	// A process starts, and its place is taken, with the first message and not with
+	// the connection.
+	once := bridge.AwaitFirst(up.Handler(false, pump), firstMessage)
+	s.events = legacysse.NewHandler(bridge.AwaitFirst(up.LegacyOnly(pump), firstMessage), legacysse.HandlerOptions{
+		Guard: o.Guard, Budget: memory, MaxMessageSize: spec.MaxMessageSize, MaxDepth: spec.MaxDepth, MaxSessions: spec.MaxSessions, Admit: enter, Logger: s.log,
+		MessageURL: func(r *http.Request) string { return o.publicPrefix(r) + base + "/message" },
+	})
+	s.sockets = ws.NewHandler(once, ws.HandlerOptions{
+		Guard: o.Guard, Budget: memory, MaxMessageSize: spec.MaxMessageSize, MaxDepth: spec.MaxDepth, MaxSessions: spec.MaxSessions, Admit: enter, Logger: s.log,
+	})
+	s.lines = stdio.NewServer(up.Handler(true, pump), stdio.ServerOptions{
+		Budget: memory, MaxMessageSize: spec.MaxMessageSize, MaxDepth: spec.MaxDepth, MaxSessions: spec.MaxSessions, Admit: enter, Party: o.party, Logger: s.log,
+	})
+	return s, nil
+}
+
+// grace returns how long calls in progress may take at the end: nobody waits
+// for the end of a server that was removed, so those have as long as at the end
+// of a client's input, until the hub is closed (bridge.PumpOptions.Shutdown).
+func (s *server) grace() time.Duration {
+	if s.removed.Load() {
+		return cmp.Or(s.spec.Pump.Drain, bridge.DefaultDrain)
+	}
+	return cmp.Or(s.spec.Pump.Grace, bridge.DefaultGrace)
+}
+
+// withholds reports whether one of the server's paths is that of a transport which
+// has nothing that its clients may speak: HTTP+SSE, where that is 2026-07-28 only (SS10).
+func (s *server) withholds(name string) bool {
+	return s != nil && s.spec.Clients == era.OnlyModern && (name == "sse" || name == "message")
+}
+
+// endpoint returns the handler of one of the server's paths, nil: there is none.
+func (s *server) endpoint(name string) http.Handler {
+	if s == nil || s.withholds(name) {
+		return nil
+	}
+	switch name {
+	case "mcp":
+		return s.streams
+	case "sse":
+		return http.HandlerFunc(s.events.ServeSSE)
+	case "message":
+		return http.HandlerFunc(s.events.ServeMessage)
+	case "ws":
+		return s.sockets
+	}
+	return nil
+}
+
+// endpoints are the names that clients have to know: of "message" the stream
+// tells them.
+var endpoints = []string{"mcp", "sse", "ws"}
+
+// basePath is what stands in front of a named server's endpoints.
+func basePath(name string) string { return "/servers/" + url.PathEscape(name) }
+
+func (s *server) sessions() int {
+	return s.streams.Sessions() + s.events.Sessions() + s.sockets.Sessions() + s.lines.Sessions()
+}
+
+// startAhead starts a process before there is a client, if that is wanted.
+func (s *server) startAhead() error {
+	if !s.spec.Eager {
+		return nil
+	}
+	failed := s.spec.OnFailure
+	if failed == nil {
+		failed = func(err error) { s.log.Error("the server cannot work as configured", "error", err) }
+	}
+	err := s.up.StartAhead(failed)
+	if err != nil && s.spec.OnFailure == nil {
+		failed(err)
+		return nil
+	}
+	return err
+}
+
+// close lets the sessions finish what is in progress, ends them, and returns
+// when everything has ended.
+func (s *server) close() {
+	var wg sync.WaitGroup
+	for _, end := range []func() error{s.streams.Close, s.events.Close, s.sockets.Close, s.lines.Close} {
+		wg.Go(func() { s.report(end()) })
+	}
+	wg.Wait()
+	s.report(s.up.Close()) // what clients share, once they have gone
+}
+
+func (s *server) report(err error) {
+	if err != nil {
+		s.log.Warn("closing", "error", err)
+	}
+}

@@ -1,0 +1,170 @@
+package listen
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/watch"
+)
+
+// certificates are what the TLS listeners of one Open share. They are watched
+// until the last of these listeners is closed.
+type certificates struct {
+	certFile, keyFile, caFile string
+	log                       hclog.Logger
+
+	current atomic.Pointer[tls.Config]
+
+	mu     sync.Mutex // held while loading: one after the other
+	users  atomic.Int64
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+}
+
+func loadCertificates(o Options) (*certificates, error) {
+	switch {
+	case o.CertFile == "" && o.KeyFile == "":
+		return nil, optionf("a client's certificate can be checked over TLS only: give --tls-cert and --tls-key with --tls-client-ca")
+	case o.CertFile == "":
+		return nil, optionf("the certificate to the TLS key is missing: give --tls-cert")
+	case o.KeyFile == "":
+		return nil, optionf("the key to the TLS certificate is missing: give --tls-key")
+	}
+	c := &certificates{certFile: o.CertFile, keyFile: o.KeyFile, caFile: o.ClientCAFile, log: o.Logger}
+	if _, err := c.load(); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// load reads the files and makes new connections use them.
+func (c *certificates) load() (*x509.Certificate, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	pair, err := tls.LoadX509KeyPair(c.certFile, c.keyFile)
+	if err != nil {
+		return nil, fmt.Errorf("loading the TLS certificate %s with the key %s: %w", c.certFile, c.keyFile, err)
+	}
+	config := &tls.Config{
+		Certificates: []tls.Certificate{pair},
+		MinVersion:   tls.VersionTLS12,
+		NextProtos:   []string{"h2", "http/1.1"},
+	}
+	if c.caFile != "" {
+		if config.ClientCAs, err = loadPool(c.caFile); err != nil {
+			return nil, fmt.Errorf("loading the authorities of TLS clients: %w", err)
+		}
+		config.ClientAuth = tls.RequireAndVerifyClientCert
+		// A ticket would let somebody in whose authority is no longer listed.
+		config.SessionTicketsDisabled = true
+	}
+	if old := c.current.Load(); old != nil && same(old, config) {
+		return pair.Leaf, errUnchanged
+	}
+	if now := time.Now(); now.After(pair.Leaf.NotAfter) || now.Before(pair.Leaf.NotBefore) {
+		c.log.Warn("the TLS certificate is not valid at this time: clients will refuse it",
+			"file", c.certFile, "from", pair.Leaf.NotBefore, "to", pair.Leaf.NotAfter)
+	}
+	c.current.Store(config)
+	return pair.Leaf, nil
+}
+
+// errUnchanged says that the files hold what is in use.
+var errUnchanged = errors.New("unchanged")
+
+func same(a, b *tls.Config) bool {
+	chain, other := a.Certificates[0].Certificate, b.Certificates[0].Certificate
+	if len(chain) != len(other) || !a.ClientCAs.Equal(b.ClientCAs) {
+		return false
+	}
+	for i := range chain {
+		if string(chain[i]) != string(other[i]) {
+			return false
+		}
+	}
+	return true // with the certificate its key is the same
+}
+
+func loadPool(file string) (*x509.CertPool, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("%s holds no PEM certificate that can be read", file)
+	}
+	return pool, nil
+}
+
+func (c *certificates) reload() error {
+	leaf, err := c.load()
+	switch {
+	case errors.Is(err, errUnchanged):
+		return nil
+	case err != nil:
+		return err
+	}
+	c.log.Info("TLS certificate loaded anew", "file", c.certFile, "expires", leaf.NotAfter)
+	return nil
+}
+
+// use puts TLS before l.
+func (c *certificates) use(l *Listener) {
+	l.certs = c
+	l.Listener = tls.NewListener(l.Listener, &tls.Config{
+		MinVersion:         tls.VersionTLS12,
+		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return c.current.Load(), nil },
+	})
+	c.users.Add(1)
+}
+
+// watch loads the files anew when they change, until the last user is gone.
+func (c *certificates) watch() {
+	if c.users.Load() == 0 {
+		c.log.Warn("TLS is for TCP addresses only, and there is none", "file", c.certFile)
+		return
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	c.cancel = cancel
+	files := []string{c.certFile, c.keyFile}
+	if c.caFile != "" {
+		files = append(files, c.caFile)
+	}
+	changed := func() {
+		if err := c.reload(); err != nil {
+			c.log.Error("the old TLS certificate stays in use", "error", err)
+		}
+	}
+	asked := 0
+	c.wg.Go(func() {
+		watch.Files(ctx, func() []string {
+			// What has changed after we loaded the files and before they were
+			// watched is no change to the watch. When it asks again, it has begun.
+			if asked++; asked == 2 {
+				changed()
+			}
+			return files
+		}, changed)
+	})
+}
+
+// release ends the watch with the last user, and waits for it. nil has none.
+func (c *certificates) release() {
+	if c == nil || c.users.Add(-1) > 0 {
+		return
+	}
+	if c.cancel != nil { // not yet, when Open fails
+		c.cancel()
+		c.wg.Wait()
+	}
+}

@@ -1,0 +1,346 @@
+package remote
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
+	"github.com/mcp-bridge/mcp-bridge/internal/sessionstate"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+var errClosed = errors.New("remote: the connection is closed")
+
+// conn is a Conn to a server that may speak either of two transports (LE13).
+//
+// It passes everything on to a Conn of the one that is tried first, its leg.
+// When that ends because the server speaks another transport, conn goes over
+// to a leg of the other one and gives it the requests that are still without
+// an answer: the client's initialize, in the main. What is sent meanwhile waits.
+// If the server does not speak the other one either, the client gets the error
+// of the first attempt, with a word on the second, and may initialize again,
+// which begins anew.
+//
+// A server may change in mid-session. Then the leg ends when it fails to renew
+// the session, and leaves an estate: the other leg begins by renewing that
+// session, and goes the same way if it is refused too, so that the legs take
+// turns, at growing intervals, until one is taken.
+//
+// Its goroutines are two for each time that it goes over, awaited by Close:
+// one closes the leg that is left, the other one sends to the new one.
+type conn struct {
+	d      *Dialer
+	ctx    context.Context // done when Close begins
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+	once   sync.Once
+
+	mu      sync.Mutex // guards what follows and is never held while waiting
+	closed  bool
+	leg     *leg
+	open    []*request        // what the next leg would have to be asked again; mostly none
+	answers []jsonrpc.Message // for Recv: to those that no leg answers
+}
+
+// leg is a Conn of one transport.
+type leg struct {
+	bridge.Conn
+	transport transport
+	ready     chan struct{} // closed when messages may be sent
+	left      chan struct{} // closed when another leg has taken its place
+
+	// Guarded by the mu of conn:
+	retired bool // it is over, because the server does not speak its transport
+	opened  bool // the server has answered an initialize: it does
+}
+
+// request is one without an answer.
+type request struct {
+	m    jsonrpc.Message
+	sent chan struct{} // closed when the Send that was called with it returns
+
+	// refused is why the leg before this one was refused, nil: none was.
+	refused *httpdial.Fault
+}
+
+func newConn(d *Dialer) (*conn, error) {
+	c := &conn{d: d}
+	first, err := c.dial(d.first(), nil)
+	if err != nil {
+		return nil, err
+	}
+	close(first.ready)
+	c.leg = first
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	return c, nil
+}
+
+// dial makes a leg. That takes no time: no Dial waits for the network. Where
+// there is an estate, the client has been answered its initialize long since.
+func (c *conn) dial(t transport, estate *sessionstate.Estate) (*leg, error) {
+	inner, err := c.d.dialer(t, true, estate).Dial(context.Background())
+	if err != nil {
+		return nil, err
+	}
+	return &leg{Conn: inner, transport: t, ready: make(chan struct{}), left: make(chan struct{}), opened: estate != nil}, nil
+}
+
+// wait waits until ch is closed.
+func (c *conn) wait(ctx context.Context, ch <-chan struct{}) error {
+	select {
+	case <-ch: // mostly so
+		return nil
+	default:
+	}
+	select {
+	case <-ch:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-c.ctx.Done():
+		return errClosed
+	}
+}
+
+// Send hands m to the server. While it is being found out which transport the
+// server speaks, Send waits, and needs Recv to be called.
+func (c *conn) Send(ctx context.Context, m jsonrpc.Message) error {
+	var r *request
+	for {
+		c.mu.Lock()
+		l := c.leg
+		if m.Kind() == jsonrpc.Request && (!l.opened || m.Method() == "initialize") {
+			r = &request{m: m, sent: make(chan struct{})}
+			c.open = append(c.open, r)
+		}
+		c.mu.Unlock()
+		if r != nil {
+			return c.sendRequest(ctx, l, r)
+		}
+		err := c.sendTo(ctx, l, m)
+		if err == nil || !c.over(ctx, l, err) {
+			return err
+		}
+		if err := c.wait(ctx, l.left); err != nil {
+			return err
+		}
+	}
+}
+
+// sendRequest sends what the next leg gets if this one is refused.
+func (c *conn) sendRequest(ctx context.Context, l *leg, r *request) error {
+	defer close(r.sent)
+	err := c.sendTo(ctx, l, r.m)
+	if err == nil || c.over(ctx, l, err) {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.open = slices.DeleteFunc(c.open, func(other *request) bool { return other == r })
+	return err
+}
+
+func (c *conn) sendTo(ctx context.Context, l *leg, m jsonrpc.Message) error {
+	if err := c.wait(ctx, l.ready); err != nil {
+		return err
+	}
+	return l.Send(ctx, m)
+}
+
+// over reports whether a Send to l has failed because l was refused.
+func (c *conn) over(ctx context.Context, l *leg, err error) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return (l.retired || unopened(err) != nil) && !c.closed && ctx.Err() == nil
+}
+
+// Recv returns the next message from the server. It is here that conn goes
+// over to another leg: when all was received that the one before had to say.
+func (c *conn) Recv(ctx context.Context) (jsonrpc.Message, error) {
+	for {
+		c.mu.Lock()
+		if len(c.answers) > 0 {
+			m := c.answers[0]
+			c.answers = c.answers[1:]
+			c.mu.Unlock()
+			return m, nil
+		}
+		l := c.leg
+		c.mu.Unlock()
+		m, err := l.Recv(ctx)
+		fault := unopened(err)
+		switch {
+		case err == nil && m.Kind() == jsonrpc.Response:
+			return c.answered(l, m), nil
+		case fault == nil:
+			return m, err
+		}
+		if err := c.goOver(ctx, l, fault, estateOf(err)); err != nil {
+			return jsonrpc.Message{}, err
+		}
+	}
+}
+
+// goOver replaces a leg that the server has refused. With an estate it was in
+// mid-session.
+func (c *conn) goOver(ctx context.Context, old *leg, fault *httpdial.Fault, estate *sessionstate.Estate) error {
+	if err := c.retire(old); err != nil {
+		return err
+	}
+	for {
+		c.mu.Lock()
+		open := slices.Clone(c.open)
+		c.mu.Unlock()
+		for _, r := range open { // which does not take long: the leg is being closed
+			if err := c.wait(ctx, r.sent); err != nil {
+				return err
+			}
+		}
+		next := old.transport.other()
+		if slices.ContainsFunc(open, func(r *request) bool { return r.refused != nil }) {
+			next = c.d.first() // both were refused: the next initialize begins anew
+		}
+		if slices.ContainsFunc(open, func(r *request) bool { return r.m.Method() == "initialize" }) {
+			estate = nil // the client begins anew itself
+		}
+		l, err := c.dial(next, estate)
+		if err != nil {
+			return err
+		}
+		ok, err := c.replace(old, l, open, fault)
+		if ok {
+			return nil
+		}
+		_ = l.Close()
+		if err != nil {
+			return err
+		}
+		// Another request has come meanwhile, or one was given up.
+	}
+}
+
+// retire closes a leg that is over. That lets those go who wait for it.
+func (c *conn) retire(l *leg) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.closed:
+		return errClosed
+	case !l.retired:
+		l.retired = true
+		c.wg.Go(func() { _ = l.Close() })
+	}
+	return nil
+}
+
+// replace makes l the current leg, in the place of old; false: the open
+// requests are others by now. Those that were refused for the first time go to
+// l, the others are answered.
+func (c *conn) replace(old, l *leg, open []*request, fault *httpdial.Fault) (ok bool, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return false, errClosed
+	}
+	if !slices.Equal(c.open, open) {
+		return false, nil
+	}
+	c.open = nil
+	for _, r := range open {
+		if r.refused != nil {
+			c.answers = append(c.answers, r.answer(old.transport, fault.Text))
+			continue
+		}
+		r.refused = fault
+		c.open = append(c.open, r)
+	}
+	again := slices.Clone(c.open)
+	c.leg = l
+	close(old.left)
+	c.wg.Go(func() { c.repeat(l, again) })
+	c.d.log().Info("the server does not speak "+old.transport.String(), "status", fault.Status, "next", l.transport.String())
+	return true, nil
+}
+
+// repeat sends the requests to l, and lets others pass once the initialize is
+// on its way: what is needed for its answer must not wait.
+func (c *conn) repeat(l *leg, again []*request) {
+	ready := sync.OnceFunc(func() { close(l.ready) })
+	defer ready()
+	for _, r := range again {
+		// If l does not take it, its Recv says so, and why.
+		_ = l.Send(c.ctx, r.m)
+		if r.m.Method() == "initialize" {
+			ready()
+		}
+	}
+}
+
+// answered looks at a response on its way to the client: the answer to
+// initialize says whether the server speaks the transport.
+func (c *conn) answered(l *leg, m jsonrpc.Message) jsonrpc.Message {
+	c.mu.Lock()
+	i := slices.IndexFunc(c.open, func(r *request) bool { return r.m.ID().Equivalent(m.ID()) })
+	if i < 0 {
+		c.mu.Unlock()
+		return m
+	}
+	r := c.open[i]
+	c.open = slices.Delete(c.open, i, i+1)
+	opened := r.m.Method() == "initialize" && !m.IsError()
+	if opened {
+		l.opened = true
+	}
+	c.mu.Unlock()
+	if opened {
+		c.d.found(l.transport)
+	}
+	if text := c.ours(m); r.refused != nil && text != "" {
+		return r.answer(l.transport, text)
+	}
+	return m
+}
+
+// ours returns the text of an error response that is the leg's own (C.7) rather
+// than the server's, "": it is not. A server that is a bridge too speaks as the
+// leg does, but of another server.
+func (c *conn) ours(m jsonrpc.Message) (text string) {
+	if string(m.Lookup("error", "code")) != "-32603" || m.Lookup("error", "data", "reason") == nil {
+		return ""
+	}
+	_ = json.Unmarshal(m.Lookup("error", "message"), &text) // an error that is ours has one
+	if u, err := httpdial.URL(c.d.URL, "http", "https"); err != nil || !strings.Contains(text, u.Scheme+"://"+u.Host) {
+		return ""
+	}
+	return text
+}
+
+// answer returns the error of the first attempt, with what has become of the
+// second. If the server itself has said something to the first, that stays as
+// it is.
+func (r *request) answer(second transport, text string) jsonrpc.Message {
+	f := *r.refused
+	f.Text = httpdial.Also(f.Text, second.String()+" was tried too: "+text)
+	return f.Response(r.m.ID())
+}
+
+// Close ends the conversation and returns when everything that the Conn has
+// started has ended.
+func (c *conn) Close() error {
+	var err error
+	c.once.Do(func() {
+		c.mu.Lock()
+		c.closed = true
+		l := c.leg
+		c.mu.Unlock()
+		c.cancel()
+		err = l.Close()
+		c.wg.Wait()
+	})
+	return err
+}

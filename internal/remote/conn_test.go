@@ -1,0 +1,157 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"testing"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+	"github.com/mcp-bridge/mcp-bridge/streamhttp"
+)
+
+// fakeLeg is a Conn that takes initialize and holds up all else, until it is
+// closed; and then its Recv says that the server speaks another transport, or
+// when it is refused.
+type fakeLeg struct {
+	held    chan struct{} // an element for each message that is held up
+	refused chan struct{}
+	closed  chan struct{}
+	once    sync.Once
+}
+
+func newFakeLeg() *fakeLeg {
+	return &fakeLeg{held: make(chan struct{}, 100), refused: make(chan struct{}), closed: make(chan struct{})}
+}
+
+var errRefused = &streamhttp.UnopenedError{Fault: &httpdial.Fault{Reason: httpdial.ReasonStatus, Status: 405, Text: "405"}}
+
+func (f *fakeLeg) Recv(ctx context.Context) (jsonrpc.Message, error) {
+	select {
+	case <-f.refused:
+	case <-f.closed:
+	case <-ctx.Done():
+		return jsonrpc.Message{}, ctx.Err()
+	}
+	return jsonrpc.Message{}, errRefused
+}
+
+func (f *fakeLeg) Send(ctx context.Context, m jsonrpc.Message) error {
+	if m.Method() == "initialize" {
+		return nil
+	}
+	f.held <- struct{}{}
+	select {
+	case <-f.closed:
+		return errors.New("closed")
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (f *fakeLeg) Close() error {
+	f.once.Do(func() { close(f.closed) })
+	return nil
+}
+
+type dialFunc func(context.Context) (bridge.Conn, error)
+
+func (f dialFunc) Dial(ctx context.Context) (bridge.Conn, error) { return f(ctx) }
+
+// What a refused leg holds up goes to the next one, once; what its sender has
+// given up does not; and the leg is closed.
+func TestHeldUpMessagesMoveOn(t *testing.T) {
+	first := newFakeLeg()
+	near, far := bridge.Pipe()
+	defer far.Close()
+	d := &Dialer{URL: "http://h/", dialers: func(t transport) bridge.Dialer {
+		return dialFunc(func(context.Context) (bridge.Conn, error) {
+			if t == streamable {
+				return first, nil
+			}
+			return near, nil
+		})
+	}}
+	c := dial(t, d)
+	c.send(initializeText)
+	var wg sync.WaitGroup
+	for i := range 5 {
+		wg.Go(func() { c.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"ping"}`, i+1)) })
+		wg.Go(func() { c.send(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/n%d"}`, i)) })
+	}
+	ctx, giveUp := context.WithCancel(t.Context())
+	var given sync.WaitGroup
+	for _, text := range []string{`{"jsonrpc":"2.0","id":99,"method":"ping"}`, `{"jsonrpc":"2.0","method":"notifications/given-up"}`} {
+		given.Go(func() {
+			if err := c.conn.Send(ctx, msg(text)); !errors.Is(err, context.Canceled) {
+				t.Errorf("Send that was given up: %v", err)
+			}
+		})
+	}
+	for range 12 {
+		<-first.held
+	}
+	giveUp()
+	given.Wait()
+	close(first.refused)
+	answer := make(chan jsonrpc.Message, 1)
+	go func() { answer <- c.recv() }()
+	got := map[string]int{}
+	for i := range 11 {
+		m, err := far.Recv(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i == 0 && m.Method() != "initialize" {
+			t.Errorf("%s came before initialize", m.Bytes())
+		}
+		got[string(m.Bytes())]++
+	}
+	wg.Wait()
+	if len(got) != 11 {
+		t.Errorf("the second leg received %v", got)
+	}
+	if err := far.Send(t.Context(), jsonrpc.NewResult(jsonrpc.IntID(0), nil)); err != nil {
+		t.Fatal(err)
+	}
+	if m := <-answer; m.IsError() {
+		t.Errorf("received %s", m.Bytes())
+	}
+	<-first.closed
+	c.conn.Close()
+	if m, err := far.Recv(t.Context()); err != io.EOF {
+		t.Errorf("then the second leg received %s, %v", m.Bytes(), err)
+	}
+}
+
+// A leg that is refused just when the Conn is closed has no successor that
+// nobody closes.
+func TestNoLegAfterClose(t *testing.T) {
+	var mu sync.Mutex
+	var legs []*fakeLeg
+	d := &Dialer{URL: "http://h/", dialers: func(transport) bridge.Dialer {
+		return dialFunc(func(context.Context) (bridge.Conn, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			legs = append(legs, newFakeLeg())
+			return legs[len(legs)-1], nil
+		})
+	}}
+	c := dial(t, d)
+	c.send(initializeText)
+	c.conn.Close()
+	if m, err := c.conn.Recv(t.Context()); !errors.Is(err, errClosed) {
+		t.Errorf("Recv = %s, %v", m.Bytes(), err)
+	}
+	for i, l := range legs {
+		select {
+		case <-l.closed:
+		default:
+			t.Errorf("leg %d is left open", i)
+		}
+	}
+}

@@ -1,0 +1,77 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+	"github.com/mcp-bridge/mcp-bridge/streamhttp"
+)
+
+// ErrNotModern says that a server does not speak 2026-07-28.
+var ErrNotModern = errors.New("the server does not speak 2026-07-28")
+
+// IsHTTP reports whether the server is reached at an http or https URL.
+func (d *Dialer) IsHTTP() bool {
+	scheme, _, _ := strings.Cut(strings.ToLower(d.URL), ":")
+	return scheme == "http" || scheme == "https"
+}
+
+// Modern returns a Dialer whose Conns speak 2026-07-28 with the server. There
+// are no sessions in it: a Conn lasts until it is closed, over HTTP, and else
+// until the connection ends.
+func (d *Dialer) Modern() bridge.Dialer {
+	if !d.IsHTTP() {
+		return d
+	}
+	c := d.modern()
+	c.Options.Foreign, c.Options.ToolsChanged = d.Options.Foreign, d.Options.ToolsChanged
+	return c
+}
+
+func (d *Dialer) modern() *streamhttp.ModernClient {
+	return &streamhttp.ModernClient{URL: d.URL, Options: streamhttp.ModernOptions{
+		Header: d.Options.Header, TLS: d.Options.TLS, ConnectTimeout: d.Options.ConnectTimeout,
+		MaxMessageSize: d.Options.MaxMessageSize, MaxDepth: d.Options.MaxDepth, Logger: d.Options.Logger,
+	}}
+}
+
+// Discover asks the server at an http or https URL whether it speaks
+// 2026-07-28, and returns its answer. ErrNotModern says that there was none
+// that a modern server gives (ED8); any other error, that it could not be asked.
+func (d *Dialer) Discover(ctx context.Context) (jsonrpc.Message, error) {
+	if d.Options.Mode == SSEOnly {
+		return jsonrpc.Message{}, ErrNotModern
+	}
+	m, fault := d.modern().Discover(ctx)
+	switch {
+	case fault == nil:
+		return m, nil
+	case notModern(fault):
+		return m, ErrNotModern
+	}
+	return m, &probeError{fault}
+}
+
+// notModern reports whether a server refuses so that does not know what it was
+// asked. Who is not let in, or is to come later, may still be a modern one's client.
+func notModern(f *httpdial.Fault) bool {
+	switch f.Status {
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusRequestTimeout, http.StatusTooManyRequests:
+		return false
+	}
+	return f.Status/100 == 4 || f.Status/100 == 2 || f.Reason == httpdial.ReasonNotMCP
+}
+
+// probeError is why a server could not be asked.
+type probeError struct{ fault *httpdial.Fault }
+
+func (e *probeError) Error() string { return e.fault.Error() }
+func (e *probeError) Unwrap() error { return e.fault }
+
+// PublicError is what clients are told.
+func (e *probeError) PublicError() string { return e.fault.Error() }

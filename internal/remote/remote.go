@@ -1,0 +1,307 @@
+// Package remote connects to a server by its address, whatever transport it
+// speaks: Streamable HTTP or the older HTTP+SSE, which it finds out (LE13),
+// WebSocket, or newline-delimited messages over a socket.
+package remote
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
+	"github.com/mcp-bridge/mcp-bridge/internal/sessionstate"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+	"github.com/mcp-bridge/mcp-bridge/legacysse"
+	"github.com/mcp-bridge/mcp-bridge/stdio"
+	"github.com/mcp-bridge/mcp-bridge/streamhttp"
+	"github.com/mcp-bridge/mcp-bridge/ws"
+)
+
+// Mode says which transports are tried at an http or https URL, and in which
+// order. The zero Mode is HTTPFirst.
+type Mode uint8
+
+// The modes.
+const (
+	HTTPFirst Mode = iota // Streamable HTTP, then HTTP+SSE
+	SSEFirst              // the other way round
+	HTTPOnly              // Streamable HTTP
+	SSEOnly               // HTTP+SSE
+)
+
+var modes = [...]string{"http-first", "sse-first", "http-only", "sse-only"}
+
+// String returns the mode as ParseMode takes it.
+func (m Mode) String() string {
+	if int(m) < len(modes) {
+		return modes[m]
+	}
+	return "unknown"
+}
+
+// ParseMode takes http-first, sse-first, http-only or sse-only.
+func ParseMode(text string) (Mode, error) {
+	for i, name := range modes {
+		if text == name {
+			return Mode(i), nil
+		}
+	}
+	return 0, fmt.Errorf("%q is no transport mode; they are %s", text, strings.Join(modes[:], ", "))
+}
+
+// Options tune a Dialer. The zero value works.
+type Options struct {
+	// Mode is for http and https; the others have one transport.
+	Mode Mode
+
+	// Header is added to every HTTP request. A socket (unix, tcp) has no place
+	// for headers: Dial refuses them.
+	Header http.Header
+
+	// MaxMessageSize bounds a message from the server, in bytes.
+	// 0 means the default of the transport.
+	MaxMessageSize int
+
+	// MaxDepth bounds the levels of objects and arrays in a message from the server (J14).
+	// 0 means jsonrpc.DefaultMaxDepth; negative, any number.
+	MaxDepth int
+
+	// ConnectTimeout bounds dialling. 0 means the default of the transport.
+	ConnectTimeout time.Duration
+
+	// ResumeTimeout is streamhttp.ClientOptions.ResumeTimeout, for servers of that
+	// transport. 0 means its default.
+	ResumeTimeout time.Duration
+
+	// TLS says which servers are trusted, and who we are, for https and wss
+	// (httpdial.LoadTLS). nil means the system's authorities.
+	TLS *tls.Config
+
+	// NoRenew: when the session is lost, the Conn ends instead of making a new
+	// one in the client's name. With a socket that is so in any case.
+	NoRenew bool
+
+	// TellRenewed: when the session was renewed, the Conn says that everything
+	// may have changed (streamhttp.ClientOptions.TellRenewed).
+	TellRenewed bool
+
+	// Opened is streamhttp.ClientOptions.Opened, for servers of that transport.
+	Opened func(session bool)
+
+	// Upgraded is streamhttp.ClientOptions.Upgraded, for servers of that transport.
+	Upgraded func(ctx context.Context, refusal jsonrpc.Message) bool
+
+	// Foreign and ToolsChanged are those of streamhttp.ModernOptions, for the
+	// Conns of Modern.
+	Foreign, ToolsChanged func()
+
+	// Logger is told what happens to the connection, never what messages
+	// contain. nil means no logging.
+	Logger hclog.Logger
+}
+
+// Dialer is a bridge.Dialer for the server at URL. Dial may be called
+// concurrently. A Dialer remembers which transport it has found and must not
+// be copied.
+type Dialer struct {
+	// URL is http://, https://, ws:// or wss:// and so on, unix:PATH, or
+	// tcp:HOST:PORT; see CheckURL.
+	URL string
+
+	Options Options
+
+	mu    sync.Mutex
+	known transport // what has answered initialize last
+
+	dialers func(transport) bridge.Dialer // nil but in tests
+}
+
+// schemeOf returns the scheme of a server's address that is well formed.
+func schemeOf(text string) (scheme string, err error) {
+	scheme, rest, _ := strings.Cut(text, ":")
+	switch scheme = strings.ToLower(scheme); {
+	case slices.Contains([]string{"http", "https", "ws", "wss"}, scheme):
+		_, err = httpdial.URL(text, scheme)
+	case scheme == "unix" || scheme == "tcp":
+		_, err = stdio.ParseSocket(text)
+	case strings.HasPrefix(rest, "//"):
+		err = fmt.Errorf("%s, not %.20q", howWritten, scheme+"://...")
+	default:
+		err = errors.New(howWritten)
+	}
+	return scheme, err
+}
+
+const howWritten = "the server's URL must be http://..., https://..., ws://..., wss://..., unix:PATH or tcp:HOST:PORT"
+
+// CheckURL says what is wrong with the address of a server, if anything. The
+// error does not repeat a URL, there may be keys in it.
+func CheckURL(text string) error {
+	_, err := schemeOf(text)
+	return err
+}
+
+// Dial checks the options and returns a Conn. With http and https it makes no
+// network call: the Conn finds the server's transport with the client's own
+// initialize, and a server that is down answers it
+// with a JSON-RPC error.
+func (d *Dialer) Dial(ctx context.Context) (bridge.Conn, error) {
+	scheme, err := schemeOf(d.URL)
+	if err != nil {
+		return nil, err
+	}
+	switch scheme {
+	case "unix", "tcp":
+		return d.dialSocket(ctx)
+	case "ws", "wss":
+		return (&ws.Client{URL: d.URL, Options: ws.ClientOptions{
+			Header: d.Options.Header, MaxMessageSize: d.Options.MaxMessageSize, MaxDepth: d.Options.MaxDepth, ConnectTimeout: d.Options.ConnectTimeout, TLS: d.Options.TLS,
+			NoRenew: d.Options.NoRenew, TellRenewed: d.Options.TellRenewed, Logger: d.Options.Logger,
+		}}).Dial(ctx)
+	}
+	switch d.Options.Mode {
+	case HTTPOnly:
+		return d.dialer(streamable, false, nil).Dial(ctx)
+	case SSEOnly:
+		return d.dialer(legacy, false, nil).Dial(ctx)
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	return newConn(d)
+}
+
+func (d *Dialer) dialSocket(ctx context.Context) (bridge.Conn, error) {
+	if len(d.Options.Header) > 0 {
+		return nil, errors.New("a socket has no place for headers; they are for http and ws URLs")
+	}
+	socket, err := stdio.ParseSocket(d.URL)
+	if err != nil {
+		return nil, err
+	}
+	socket.ConnectTimeout = d.Options.ConnectTimeout
+	socket.Options.MaxMessageSize, socket.Options.MaxDepth = d.Options.MaxMessageSize, d.Options.MaxDepth
+	socket.Options.OnNoise = func(size int, reason string) {
+		d.log().Warn("line of the server skipped: no valid message", "bytes", size, "reason", reason)
+	}
+	return socket.Dial(ctx)
+}
+
+// transport is what may answer at an http URL.
+type transport uint8
+
+const (
+	unknown transport = iota
+	streamable
+	legacy
+)
+
+func (t transport) String() string {
+	switch t {
+	case streamable:
+		return "Streamable HTTP"
+	case legacy:
+		return "HTTP+SSE"
+	}
+	return "unknown"
+}
+
+// other returns what is tried when t is refused.
+func (t transport) other() transport {
+	if t == streamable {
+		return legacy
+	}
+	return streamable
+}
+
+// dialer returns a Dialer for one transport; report: it is to tell when the
+// server speaks another one. The estate is nil but in mid-session.
+func (d *Dialer) dialer(t transport, report bool, estate *sessionstate.Estate) bridge.Dialer {
+	renewed := func() { d.found(t) }
+	switch {
+	case d.dialers != nil:
+		return d.dialers(t)
+	case t == streamable:
+		return &streamhttp.Client{URL: d.URL, Options: streamhttp.ClientOptions{
+			Header: d.Options.Header, MaxMessageSize: d.Options.MaxMessageSize, MaxDepth: d.Options.MaxDepth, ConnectTimeout: d.Options.ConnectTimeout, TLS: d.Options.TLS,
+			NoRenew: d.Options.NoRenew, TellRenewed: d.Options.TellRenewed, ResumeTimeout: d.Options.ResumeTimeout,
+			ReportUnopened: report, Estate: estate, Renewed: renewed, Opened: d.Options.Opened, Upgraded: d.Options.Upgraded, Logger: d.Options.Logger,
+		}}
+	}
+	return &legacysse.Client{URL: d.URL, Options: legacysse.ClientOptions{
+		Header: d.Options.Header, MaxMessageSize: d.Options.MaxMessageSize, MaxDepth: d.Options.MaxDepth, ConnectTimeout: d.Options.ConnectTimeout, TLS: d.Options.TLS,
+		NoRenew: d.Options.NoRenew, TellRenewed: d.Options.TellRenewed, ReportUnopened: report, Estate: estate, Renewed: renewed, Logger: d.Options.Logger,
+	}}
+}
+
+// first returns which transport to try first.
+func (d *Dialer) first() transport {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch {
+	case d.known != unknown:
+		return d.known
+	case d.Options.Mode == SSEFirst:
+		return legacy
+	}
+	return streamable
+}
+
+// found remembers which transport has answered.
+func (d *Dialer) found(t transport) {
+	d.mu.Lock()
+	news := d.known != t
+	d.known = t
+	d.mu.Unlock()
+	if news {
+		d.log().Info("the server's transport is found", "transport", t.String())
+	}
+}
+
+func (d *Dialer) log() hclog.Logger {
+	if d.Options.Logger == nil {
+		return hclog.NewNullLogger()
+	}
+	return d.Options.Logger
+}
+
+// unopened returns why a server does not speak the transport that it was
+// spoken to in; nil: err does not say so.
+func unopened(err error) *httpdial.Fault {
+	var s *streamhttp.UnopenedError
+	var l *legacysse.UnopenedError
+	switch {
+	case errors.As(err, &s):
+		return s.Fault
+	case errors.As(err, &l):
+		f := &httpdial.Fault{Reason: httpdial.ReasonStatus, Status: l.Status, Text: l.Text}
+		if l.Status/100 == 2 {
+			f.Reason = httpdial.ReasonNotMCP
+		}
+		return f
+	}
+	return nil
+}
+
+// estateOf returns what a leg has left that was refused in mid-session; nil: it
+// was not.
+func estateOf(err error) *sessionstate.Estate {
+	var s *streamhttp.UnopenedError
+	var l *legacysse.UnopenedError
+	switch {
+	case errors.As(err, &s):
+		return s.Estate
+	case errors.As(err, &l):
+		return l.Estate
+	}
+	return nil
+}

@@ -1,0 +1,221 @@
+// Package sessionstate keeps the books of a client that makes a lost session anew in
+// its user's place: what the new one has to be told, and which of the server's
+// requests belonged to the old one. It knows no transport.
+package sessionstate
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// mostAsked and mostSubs bound what is remembered on behalf of others.
+const (
+	mostAsked = 1024
+	mostSubs  = 4096
+)
+
+// Books are the books of one client, where S is one of its sessions. The zero
+// Books are empty. A lock of their user's guards them.
+type Books[S comparable] struct {
+	// What the client has sent last to open its session. Without Initialize
+	// there is none to renew; Initialized may be missing.
+	Initialize, Initialized jsonrpc.Message
+
+	// Begun says that Initialize was answered to the client with a result: it
+	// takes the session for granted, and may not initialize again in it (LE16).
+	Begun bool
+
+	level jsonrpc.Message            // logging/setLevel
+	subs  map[string]jsonrpc.Message // resources/subscribe, by URI
+
+	asked  map[jsonrpc.ID]asked[S] // the server's requests, as the client knows them
+	serial int64
+}
+
+type asked[S comparable] struct {
+	session S
+	id      jsonrpc.ID // as the server knows it
+}
+
+// OwnID returns an id for a request of the bridge's own.
+func (b *Books[S]) OwnID() jsonrpc.ID {
+	b.serial++
+	return jsonrpc.StringID("mcp-bridge-" + strconv.FormatInt(b.serial, 10))
+}
+
+// Begin notes the client's initialize, and forgets what it has told the session
+// before.
+func (b *Books[S]) Begin(initialize jsonrpc.Message) {
+	b.Initialize, b.Initialized, b.level, b.Begun = initialize, jsonrpc.Message{}, jsonrpc.Message{}, false
+	clear(b.subs)
+}
+
+// Remember keeps a request of the client that has succeeded, if a new session
+// would have to be told as well (LE5). false: it should be kept, but there is no room.
+func (b *Books[S]) Remember(request jsonrpc.Message) bool {
+	uri := func() string { return string(request.Lookup("params", "uri")) }
+	switch request.Method() {
+	case "logging/setLevel":
+		b.level = request
+	case "resources/unsubscribe":
+		delete(b.subs, uri())
+	case "resources/subscribe":
+		if len(b.subs) >= mostSubs {
+			return false
+		}
+		if b.subs == nil {
+			b.subs = make(map[string]jsonrpc.Message)
+		}
+		b.subs[uri()] = request
+	}
+	return true
+}
+
+// Greeting returns what opens a new session, in the client's own words but for
+// the id of initialize. A client that was too slow to say that it is
+// initialized is spoken for.
+func (b *Books[S]) Greeting() (initialize, initialized jsonrpc.Message) {
+	initialized = b.Initialized
+	if initialized.Kind() == jsonrpc.Invalid {
+		initialized = jsonrpc.NewNotification("notifications/initialized", nil)
+	}
+	return b.Initialize.WithID(b.OwnID()), initialized
+}
+
+// Settings returns the requests that set a new session's subscriptions and log
+// level, with ids of the bridge's own.
+func (b *Books[S]) Settings() []jsonrpc.Message {
+	requests := slices.Collect(maps.Values(b.subs))
+	if b.level.Kind() == jsonrpc.Request {
+		requests = append(requests, b.level)
+	}
+	for i, m := range requests {
+		requests[i] = m.WithID(b.OwnID())
+	}
+	return requests
+}
+
+// Changed returns what the server of a new session might have said had it known
+// the old one: that every list may have changed of whose changes it tells,
+// according to its answer to initialize, and every resource that is subscribed
+// (ST9, C.3).
+func (b *Books[S]) Changed(answer jsonrpc.Message) []jsonrpc.Message {
+	var notes []jsonrpc.Message
+	for _, list := range []string{"tools", "prompts", "resources"} {
+		if string(answer.Lookup("result", "capabilities", list, "listChanged")) == "true" {
+			notes = append(notes, jsonrpc.NewNotification("notifications/"+list+"/list_changed", nil))
+		}
+	}
+	for _, uri := range slices.Sorted(maps.Keys(b.subs)) {
+		notes = append(notes, jsonrpc.NewNotification("notifications/resources/updated", []byte(`{"uri":`+uri+`}`)))
+	}
+	return notes
+}
+
+// Asked notes a request of the server in a session, so that its response goes
+// there or nowhere, and returns it as the client is to know it: the id is
+// another one where the client has one like it open from a session that is
+// gone, because servers count from the start again. false: too many requests
+// of this session are open to note one more.
+func (b *Books[S]) Asked(session S, m jsonrpc.Message) (jsonrpc.Message, bool) {
+	if len(b.asked) >= mostAsked {
+		maps.DeleteFunc(b.asked, func(_ jsonrpc.ID, a asked[S]) bool { return a.session != session })
+		if len(b.asked) >= mostAsked {
+			return m, false
+		}
+	}
+	if b.asked == nil {
+		b.asked = make(map[jsonrpc.ID]asked[S])
+	}
+	id := m.ID()
+	if before, open := b.asked[id]; open && before.session != session {
+		id = b.OwnID()
+	}
+	b.asked[id] = asked[S]{session: session, id: m.ID()}
+	if id != m.ID() {
+		m = m.WithID(id)
+	}
+	return m, true
+}
+
+// Cancelled forgets the request that the server cancels with m, and returns m
+// with that request's id as the client knows it.
+func (b *Books[S]) Cancelled(session S, m jsonrpc.Message) jsonrpc.Message {
+	target := m.RequestID()
+	for id, a := range b.asked {
+		if a.session != session || !a.id.Equivalent(target) {
+			continue
+		}
+		delete(b.asked, id)
+		if id != target {
+			m = m.WithRequestID(id)
+		}
+		break
+	}
+	return m
+}
+
+// Answered returns the session that has asked what the client answers with m,
+// and m with the id that the server knows. false: no session has, as far as is noted.
+func (b *Books[S]) Answered(m jsonrpc.Message) (session S, answer jsonrpc.Message, ok bool) {
+	id, a, ok := jsonrpc.Find(b.asked, m.ID())
+	if !ok {
+		return session, m, false
+	}
+	delete(b.asked, id)
+	if a.id != m.ID() {
+		m = m.WithID(a.id)
+	}
+	return a.session, m, true
+}
+
+// Withdrawn returns what the client has to be told of a session that is lost:
+// nobody waits any more for what it has asked. why is for people. What was
+// asked stays noted, because the client may have answered already.
+func (b *Books[S]) Withdrawn(session S, why string) []jsonrpc.Message {
+	var notes []jsonrpc.Message
+	for id, a := range b.asked {
+		if a.session == session {
+			notes = append(notes, jsonrpc.NewNotification("notifications/cancelled",
+				[]byte(`{"requestId":`+id.String()+`,"reason":`+strconv.QuoteToASCII(why)+`}`)))
+		}
+	}
+	return notes
+}
+
+// Estate is what the books of a client hold when it goes over to another
+// transport, whose sessions are others.
+type Estate struct {
+	// Refused is how many renewals in a row the server has refused, by way of
+	// one transport or another.
+	Refused int
+
+	begun                          bool
+	initialize, initialized, level jsonrpc.Message
+	subs                           map[string]jsonrpc.Message
+	asked                          map[jsonrpc.ID]jsonrpc.ID // as the client knows them, as the server did
+	serial                         int64
+}
+
+// Estate returns what the books hold, for Inherit.
+func (b *Books[S]) Estate(refused int) *Estate {
+	e := &Estate{Refused: refused, begun: b.Begun, initialize: b.Initialize, initialized: b.Initialized, level: b.level,
+		subs: maps.Clone(b.subs), asked: make(map[jsonrpc.ID]jsonrpc.ID, len(b.asked)), serial: b.serial}
+	for id, a := range b.asked {
+		e.asked[id] = a.id
+	}
+	return e
+}
+
+// Inherit makes the estate what the books hold. What was asked is noted as of
+// gone, a session that nothing is sent to, so that no other one gets the answers.
+func (b *Books[S]) Inherit(e *Estate, gone S) {
+	*b = Books[S]{Begun: e.begun, Initialize: e.initialize, Initialized: e.initialized, level: e.level,
+		subs: maps.Clone(e.subs), asked: make(map[jsonrpc.ID]asked[S], len(e.asked)), serial: e.serial}
+	for id, was := range e.asked {
+		b.asked[id] = asked[S]{session: gone, id: was}
+	}
+}

@@ -1,0 +1,68 @@
+package upstream
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
+)
+
+// This file says why it could not be found out which era a server speaks.
+
+// silence is why, of a server that is there and answers nothing. It is no secret:
+// clients that are told that the server could not be started look in vain for
+// what keeps it from starting.
+type silence struct {
+	command    bool          // the bridge has started it
+	discover   time.Duration // how long it had to answer server/discover
+	initialize time.Duration // and then initialize; 0: it was not asked
+}
+
+func (e *silence) Error() string {
+	there := "is connected"
+	if e.command {
+		there = "was started"
+	}
+	if e.initialize == 0 {
+		return fmt.Sprintf("the server %s but has not answered server/discover within %v", there, rounded(e.discover))
+	}
+	return fmt.Sprintf("the server %s but has answered neither server/discover within %v nor initialize within %v",
+		there, rounded(e.discover), rounded(e.initialize))
+}
+
+// PublicError is what clients are told (bridge.Serve).
+func (e *silence) PublicError() string { return e.Error() }
+
+// rounded returns a time as people want to read it.
+func rounded(d time.Duration) time.Duration {
+	if d < time.Second {
+		return d.Round(time.Millisecond)
+	}
+	return d.Round(time.Second)
+}
+
+// unasked says in the log why it is not known what the server speaks.
+func (s *Server) unasked(err error) {
+	if mute, ok := errors.AsType[*silence](err); ok {
+		s.log.Warn("the server does not answer; if it is only slow to start, --protocol legacy or modern gives it more time", "error", mute)
+		return
+	}
+	attrs := []any{"error", err}
+	if fault, ok := errors.AsType[*httpdial.Fault](err); ok {
+		attrs = fault.Attrs()
+	}
+	s.log.Warn("the server could not be asked whether it speaks 2026-07-28", attrs...)
+}
+
+// reason returns what stays the same when something fails for the same reason:
+// the text about a connection may have a port in it, and that about silence times.
+func reason(err error) string {
+	if fault, ok := errors.AsType[*httpdial.Fault](err); ok {
+		return fault.Reason
+	}
+	if _, ok := errors.AsType[*silence](err); ok {
+		return "silence"
+	}
+	return err.Error()
+}
