@@ -21,7 +21,7 @@ import (
 // A cancellation goes where its request is; responses, and notifications
 // without a claim, go to legacy if that runs, else to modern.
 func ByEra(legacy, modern Handler) Handler {
-	return HandlerFunc(func(ctx context.Context, client Conn) error {
+	return HandlerFunc(func(ctx context.Context, client PullConn) error {
 		s := &split{client: client, parent: ctx, reading: make(chan struct{}, 1)}
 		s.ctx, s.cancel = context.WithCancel(ctx)
 		defer s.cancel()
@@ -64,7 +64,7 @@ const maxEarly = 16
 // and has the turn reads the client, and puts aside what is for the other. As long
 // as there is one, which mostly stays so, the turn is always its own.
 type split struct {
-	client  Conn
+	client  PullConn
 	from    Offerer         // client; nil: it is none
 	parent  context.Context // ServeConn's
 	ctx     context.Context // the Handlers'

@@ -41,7 +41,7 @@ func (r *reasoned) closedFor(t *testing.T, want ...string) {
 
 // played is a Handler that the test plays.
 type played struct {
-	conn  bridge.Conn
+	conn  bridge.PullConn
 	ctx   context.Context
 	calls chan struct{}
 	leave chan error
@@ -51,7 +51,7 @@ func newPlayed() *played {
 	return &played{calls: make(chan struct{}, 10), leave: make(chan error, 1)}
 }
 
-func (p *played) ServeConn(ctx context.Context, client bridge.Conn) error {
+func (p *played) ServeConn(ctx context.Context, client bridge.PullConn) error {
 	p.conn, p.ctx = client, ctx
 	p.calls <- struct{}{}
 	return <-p.leave
@@ -342,7 +342,7 @@ func TestByEraBackpressure(t *testing.T) {
 // Two Pumps on one connection, which end with it.
 func TestByEraServes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		echoing := dialFunc(func(context.Context) (bridge.Conn, error) {
+		echoing := dialFunc(func(context.Context) (bridge.PullConn, error) {
 			ours, theirs := bridge.Pipe()
 			go echo(theirs, nil)
 			return ours, nil
@@ -372,12 +372,12 @@ func TestByEraServes(t *testing.T) {
 }
 
 // leaver is a client's Conn whose Recv knows better than its ctx why it ends.
-type leaver struct{ bridge.Conn }
+type leaver struct{ bridge.PullConn }
 
 var errLeft = errors.New("the client has vanished")
 
 func (l leaver) Recv(ctx context.Context) (jsonrpc.Message, error) {
-	m, err := l.Conn.Recv(ctx)
+	m, err := l.PullConn.Recv(ctx)
 	if ctx.Err() != nil {
 		err = errLeft
 	}
@@ -392,7 +392,7 @@ func TestByEraTellsWhy(t *testing.T) {
 			client, ours := bridge.Pipe()
 			ctx, cancel := context.WithCancel(t.Context())
 			var why error
-			h := bridge.HandlerFunc(func(ctx context.Context, c bridge.Conn) error {
+			h := bridge.HandlerFunc(func(ctx context.Context, c bridge.PullConn) error {
 				if _, err := c.Recv(ctx); err != nil {
 					t.Error(err)
 				}
@@ -424,7 +424,7 @@ func TestByEraTellsWhy(t *testing.T) {
 // givingBack receives a client's first message and gives it back, as those do who
 // decide by it.
 func givingBack(h bridge.Handler) bridge.Handler {
-	return bridge.HandlerFunc(func(ctx context.Context, client bridge.Conn) error {
+	return bridge.HandlerFunc(func(ctx context.Context, client bridge.PullConn) error {
 		m, err := client.Recv(ctx)
 		if err != nil {
 			return err
@@ -441,7 +441,7 @@ func TestByEraServerEndsAtOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for range 50 {
 				synctest.Test(t, func(t *testing.T) {
-					h := givingBack(bridge.Serve(dialer(func(context.Context) (bridge.Conn, error) {
+					h := givingBack(bridge.Serve(dialer(func(context.Context) (bridge.PullConn, error) {
 						server := newPeer(t, 1)
 						server.end <- ended
 						return server, nil
@@ -477,7 +477,7 @@ func TestByEraStoppedWhileItBegins(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					ctx, stop := context.WithCancel(t.Context())
 					ours, theirs := bridge.Pipe()
-					h := givingBack(bridge.Serve(dialer(func(ctx context.Context) (bridge.Conn, error) {
+					h := givingBack(bridge.Serve(dialer(func(ctx context.Context) (bridge.PullConn, error) {
 						stop()
 						if name == "refused" {
 							return nil, ctx.Err()
@@ -512,7 +512,7 @@ func TestByEraOffered(t *testing.T) {
 	for at := range n {
 		synctest.Test(t, func(t *testing.T) {
 			client, ours := bridge.Pipe()
-			echo := givingBack(bridge.Serve(dialer(func(context.Context) (bridge.Conn, error) {
+			echo := givingBack(bridge.Serve(dialer(func(context.Context) (bridge.PullConn, error) {
 				server, theirs := bridge.Pipe()
 				go func() {
 					defer theirs.Close()

@@ -9,32 +9,55 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// A Conn carries whole messages to and from one MCP peer, in order.
-//
-// One goroutine at a time may call Recv; any number may call Send. Both
-// return when their ctx is done, and a transport may then close the Conn if
-// it cannot otherwise keep the framing whole.
-type Conn interface {
-	// Recv returns the next message from the peer. It returns io.EOF after a
-	// clean end: the peer will send nothing more but can still be sent to,
-	// until Close. Any other error means that the peer is gone.
-	Recv(ctx context.Context) (jsonrpc.Message, error)
-
-	// Send hands m to the peer. It waits while the peer does not take what
-	// was sent before: backpressure, never an unbounded queue. It returns when the
-	// message was written, or queued where the transport answers each message on its own.
+// A Sink takes whole messages, in order. Any number of goroutines may call it, unless
+// whoever hands it out says that calls do not overlap.
+type Sink interface {
+	// Send hands m on. It waits while the receiver does not take what came before:
+	// backpressure, never an unbounded queue. It returns when m was written, or queued
+	// where the transport answers each message on its own. After an error, which is
+	// ctx's if ctx is done, m was not taken.
 	Send(ctx context.Context, m jsonrpc.Message) error
 
-	// Close ends the conversation the way the transport does it and returns
-	// when every goroutine and process that the Conn started has ended. It is
-	// idempotent, may be called concurrently, and unblocks Recv and Send.
-	Close() error
+	// TrySend is Send where that needs no waiting for anybody. False: nothing was done,
+	// and Send is to be called, which also says what is wrong, if something is. A Sink
+	// that cannot tell returns false.
+	TrySend(m jsonrpc.Message) bool
+}
+
+// A Conn carries whole messages to and from one MCP peer, in order. Nothing about it is
+// optional, so whoever wraps one forwards all of it.
+type Conn interface {
+	Sink // to the peer
+
+	// Receive hands what the peer sends to sink, one message at a time and in order,
+	// until there is no more, and returns why: io.EOF after a clean end (the peer will
+	// send nothing more, but can still be sent to until Close), another error when the
+	// peer is gone, the error of ctx when ctx is done, the error of sink when that has
+	// refused a message.
+	//
+	// sink is called in whichever goroutine brings a message, which need not be that
+	// of Receive, but never by two at a time, and no more once Receive has returned. A
+	// goroutine that must not wait calls TrySend, and where that is false leaves Send
+	// to one that may; each message is offered again until sink has taken it. The ctx
+	// of Send is done when Receive's is, and when the peer is known to be gone. sink
+	// must not call Receive; it may call Send and Close.
+	//
+	// One Receive at a time. After one that ctx or sink has ended there may be another:
+	// it begins with the message that was not taken. So a first message can be
+	// looked at before it is decided who serves a Conn (see First).
+	Receive(ctx context.Context, sink Sink) error
+
+	// Close ends the conversation the way the transport does it, and says the reason
+	// where the transport can say one; nil is an orderly end. It returns when every
+	// goroutine and process that the Conn started has ended. It is idempotent, may be
+	// called concurrently, and unblocks Receive and Send.
+	Close(reason error) error
 }
 
 // A Dialer makes a Conn to a server: it starts a child, or connects to a URL.
 // ctx bounds the dialling only, not the life of the Conn.
 type Dialer interface {
-	Dial(ctx context.Context) (Conn, error)
+	Dial(ctx context.Context) (PullConn, error)
 }
 
 // A Handler serves one client. Listening transports call it once per session,
@@ -42,11 +65,11 @@ type Dialer interface {
 // after ctx is done: because the client has gone, or everything shuts down. The
 // transport closes client afterwards.
 type Handler interface {
-	ServeConn(ctx context.Context, client Conn) error
+	ServeConn(ctx context.Context, client PullConn) error
 }
 
 // HandlerFunc makes a Handler of a function.
-type HandlerFunc func(ctx context.Context, client Conn) error
+type HandlerFunc func(ctx context.Context, client PullConn) error
 
 // ServeConn calls f.
-func (f HandlerFunc) ServeConn(ctx context.Context, client Conn) error { return f(ctx, client) }
+func (f HandlerFunc) ServeConn(ctx context.Context, client PullConn) error { return f(ctx, client) }

@@ -14,21 +14,21 @@ import (
 
 // onlyClient is the only client of a Mux, which ends with it.
 type onlyClient struct {
-	bridge.Conn
+	bridge.PullConn
 	mux *bridge.Mux
 }
 
 func (c onlyClient) Close() error {
-	_ = c.Conn.Close()
+	_ = c.PullConn.Close()
 	return c.mux.Close()
 }
 
 // uncancelled is a server's Conn that does not see what the Mux itself says.
-type uncancelled struct{ bridge.Conn }
+type uncancelled struct{ bridge.PullConn }
 
 func (c uncancelled) Recv(ctx context.Context) (jsonrpc.Message, error) {
 	for {
-		if m, err := c.Conn.Recv(ctx); err != nil || m.Method() != "notifications/cancelled" {
+		if m, err := c.PullConn.Recv(ctx); err != nil || m.Method() != "notifications/cancelled" {
 			return m, err
 		}
 	}
@@ -36,17 +36,17 @@ func (c uncancelled) Recv(ctx context.Context) (jsonrpc.Message, error) {
 
 // A Mux's Conn keeps the contract of every Conn.
 func TestMuxContract(t *testing.T) {
-	for name, wrap := range map[string]func(bridge.Conn) bridge.Conn{
-		"direct": func(c bridge.Conn) bridge.Conn { return c },
-		"queued": func(c bridge.Conn) bridge.Conn { return struct{ bridge.Conn }{c} },
-		"fed":    func(c bridge.Conn) bridge.Conn { return bridge.Translate(c, passing{}, nil) },
+	for name, wrap := range map[string]func(bridge.PullConn) bridge.PullConn{
+		"direct": func(c bridge.PullConn) bridge.PullConn { return c },
+		"queued": func(c bridge.PullConn) bridge.PullConn { return struct{ bridge.PullConn }{c} },
+		"fed":    func(c bridge.PullConn) bridge.PullConn { return bridge.Translate(c, passing{}, nil) },
 	} {
 		t.Run(name, func(t *testing.T) { testMuxContract(t, wrap) })
 	}
 }
 
-func testMuxContract(t *testing.T, wrap func(bridge.Conn) bridge.Conn) {
-	bridgetest.TestConn(t, func(t *testing.T) (a, b bridge.Conn, stop func()) {
+func testMuxContract(t *testing.T, wrap func(bridge.PullConn) bridge.PullConn) {
+	bridgetest.TestConn(t, func(t *testing.T) (a, b bridge.PullConn, stop func()) {
 		servers := newServers()
 		servers.wrap = wrap
 		mux := bridge.NewMux(bridge.MuxOptions{Dialer: servers})
@@ -67,7 +67,7 @@ func testMuxContract(t *testing.T, wrap func(bridge.Conn) bridge.Conn) {
 	}, bridgetest.Options{
 		NoEOF:       "a", // the end of a server is not that of its clients:
 		LateSends:   "a", // the next one takes what they send
-		CloseAborts: "a", // the Mux does, not the client's Conn
+		CloseAborts: "a", // the Mux does, not the client's PullConn
 	})
 }
 
@@ -83,13 +83,13 @@ func (passing) ServerEnded(now time.Time, err error, out *era.Out)      {}
 
 // Translate keeps the contract on all the ways that messages may take through it.
 func TestTranslateContract(t *testing.T) {
-	for name, make := range map[string]func(server bridge.Conn) bridge.Conn{
-		"read":   func(c bridge.Conn) bridge.Conn { return bridge.Translate(c, passing{}, nil) },
-		"fed":    func(c bridge.Conn) bridge.Conn { return newFed(bridge.Translate(c, passing{}, nil)) },
-		"polled": func(c bridge.Conn) bridge.Conn { return bridge.Translate(newPolled(c), passing{}, nil) },
+	for name, make := range map[string]func(server bridge.PullConn) bridge.PullConn{
+		"read":   func(c bridge.PullConn) bridge.PullConn { return bridge.Translate(c, passing{}, nil) },
+		"fed":    func(c bridge.PullConn) bridge.PullConn { return newFed(bridge.Translate(c, passing{}, nil)) },
+		"polled": func(c bridge.PullConn) bridge.PullConn { return bridge.Translate(newPolled(c), passing{}, nil) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			bridgetest.TestConn(t, func(*testing.T) (a, b bridge.Conn, stop func()) {
+			bridgetest.TestConn(t, func(*testing.T) (a, b bridge.PullConn, stop func()) {
 				a, b = bridge.Pipe()
 				return make(a), b, nil
 			}, bridgetest.Options{})
@@ -99,13 +99,13 @@ func TestTranslateContract(t *testing.T) {
 
 // bothHalves is one half of a ByEra's client that is closed with the other.
 type bothHalves struct {
-	bridge.Conn
-	other bridge.Conn
+	bridge.PullConn
+	other bridge.PullConn
 }
 
 func (b bothHalves) Close() error {
 	_ = b.other.Close()
-	return b.Conn.Close()
+	return b.PullConn.Close()
 }
 
 // What a Handler of ByEra gets is a Conn like any other, also while the other
@@ -115,13 +115,13 @@ func TestByEraContract(t *testing.T) {
 		"alone": {initializeZero}, "both": {initializeZero, modernOne}, "alone, offered": {initializeZero}, "both, offered": {initializeZero, modernOne},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bridgetest.TestConn(t, func(t *testing.T) (a, b bridge.Conn, stop func()) {
+			bridgetest.TestConn(t, func(t *testing.T) (a, b bridge.PullConn, stop func()) {
 				ours, theirs := bridge.Pipe()
 				if strings.HasSuffix(name, "offered") {
 					ours = bridge.Translate(newPolled(ours), passing{}, nil)
 				}
-				conns, leave, done := make(chan bridge.Conn, 2), make(chan struct{}), make(chan struct{})
-				h := bridge.HandlerFunc(func(_ context.Context, client bridge.Conn) error {
+				conns, leave, done := make(chan bridge.PullConn, 2), make(chan struct{}), make(chan struct{})
+				h := bridge.HandlerFunc(func(_ context.Context, client bridge.PullConn) error {
 					conns <- client
 					<-leave
 					return nil

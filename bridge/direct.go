@@ -18,7 +18,7 @@ import (
 //
 // A Conn has it by a method TrySender() func(jsonrpc.Message) bool, which
 // always returns nil, or never.
-func TrySender(c Conn) func(m jsonrpc.Message) bool {
+func TrySender(c PullConn) func(m jsonrpc.Message) bool {
 	if t, ok := c.(interface {
 		TrySender() func(jsonrpc.Message) bool
 	}); ok {
@@ -31,7 +31,7 @@ func TrySender(c Conn) func(m jsonrpc.Message) bool {
 // that who may wait gains nothing by trying first.
 //
 // A Conn says so by a method SendsItself() bool, which always returns the same.
-func SendsItself(c Conn) bool {
+func SendsItself(c PullConn) bool {
 	s, ok := c.(interface{ SendsItself() bool })
 	return ok && s.SendsItself()
 }
@@ -42,7 +42,7 @@ func SendsItself(c Conn) bool {
 // wait, and any number of goroutines may call it. nil: c knows nothing of it.
 //
 // A Conn has it by a method HungUp() func() error, which always returns nil, or never.
-func HungUp(c Conn) func() error {
+func HungUp(c PullConn) func() error {
 	if h, ok := c.(interface{ HungUp() func() error }); ok {
 		return h.HungUp()
 	}
@@ -56,7 +56,7 @@ func HungUp(c Conn) func() error {
 //
 // A Conn that has a method Feed(context.Context, func(jsonrpc.Message)) error
 // calls sink wherever a message has come up.
-func Feed(ctx context.Context, c Conn, sink func(m jsonrpc.Message)) error {
+func Feed(ctx context.Context, c PullConn, sink func(m jsonrpc.Message)) error {
 	if f, ok := c.(interface {
 		Feed(context.Context, func(jsonrpc.Message)) error
 	}); ok {
@@ -73,7 +73,7 @@ func Feed(ctx context.Context, c Conn, sink func(m jsonrpc.Message)) error {
 
 // A Poller is a Conn whose messages wait for Recv in a queue of its own.
 type Poller interface {
-	Conn
+	PullConn
 
 	// Poll returns what Recv would return at once; ok is false if Recv would
 	// wait. It counts as a call of Recv.

@@ -11,7 +11,7 @@ import (
 
 // fed is a Conn whose messages come by Feed.
 type fed struct {
-	bridge.Conn
+	bridge.PullConn
 	got    chan jsonrpc.Message
 	closed chan struct{}
 	ended  chan struct{} // closed when err is set
@@ -19,8 +19,8 @@ type fed struct {
 	once   sync.Once
 }
 
-func newFed(c bridge.Conn) *fed {
-	f := &fed{Conn: c, got: make(chan jsonrpc.Message), closed: make(chan struct{}), ended: make(chan struct{})}
+func newFed(c bridge.PullConn) *fed {
+	f := &fed{PullConn: c, got: make(chan jsonrpc.Message), closed: make(chan struct{}), ended: make(chan struct{})}
 	go func() {
 		defer close(f.ended)
 		f.err = bridge.Feed(context.Background(), c, func(m jsonrpc.Message) {
@@ -56,14 +56,14 @@ func (f *fed) Recv(ctx context.Context) (m jsonrpc.Message, err error) {
 
 func (f *fed) Close() error {
 	f.once.Do(func() { close(f.closed) })
-	err := f.Conn.Close()
+	err := f.PullConn.Close()
 	<-f.ended
 	return err
 }
 
 // polled is a Poller before a Conn that is none.
 type polled struct {
-	bridge.Conn
+	bridge.PullConn
 	ended chan struct{}
 	room  chan struct{}
 
@@ -75,8 +75,8 @@ type polled struct {
 
 var _ bridge.Poller = (*polled)(nil)
 
-func newPolled(c bridge.Conn) *polled {
-	p := &polled{Conn: c, ended: make(chan struct{}), room: make(chan struct{}, 16)}
+func newPolled(c bridge.PullConn) *polled {
+	p := &polled{PullConn: c, ended: make(chan struct{}), room: make(chan struct{}, 16)}
 	go func() {
 		defer close(p.ended)
 		for {
@@ -120,7 +120,7 @@ func (p *polled) Poll() (m jsonrpc.Message, err error, ok bool) {
 }
 
 func (p *polled) Close() error {
-	err := p.Conn.Close()
+	err := p.PullConn.Close()
 	for {
 		select {
 		case <-p.ended:

@@ -32,7 +32,7 @@ import (
 // it holds for a server that does not take the request, too.
 // It returns nil once the request is answered or cancelled, else what went
 // wrong; a request that fails with the server is answered with an error.
-func Exchange(ctx context.Context, client, server Conn, o PumpOptions) error {
+func Exchange(ctx context.Context, client, server PullConn, o PumpOptions) error {
 	first, err := client.Recv(ctx)
 	if err != nil {
 		if over(err) {
@@ -91,7 +91,7 @@ func (x *exchange) submit(ctx context.Context, m jsonrpc.Message) error {
 const maxWait = (1<<63 - 1) / maxRenewal
 
 type exchange struct {
-	client, server Conn
+	client, server PullConn
 	opts           PumpOptions
 	ctx            context.Context // of what is sent to the client
 	id             jsonrpc.ID

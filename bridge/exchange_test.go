@@ -300,7 +300,7 @@ func TestExchangeNotTaken(t *testing.T) {
 		{"listen shutdown", listenOne, func(cancel context.CancelCauseFunc) { time.Sleep(time.Hour); cancel(bridge.ErrClosing) }, time.Hour, []string{listenOneEnd}},
 	} {
 		bubble(t, c.name, func(t *testing.T) {
-			mux := bridge.NewMux(bridge.MuxOptions{Dialer: dialFunc(func(ctx context.Context) (bridge.Conn, error) {
+			mux := bridge.NewMux(bridge.MuxOptions{Dialer: dialFunc(func(ctx context.Context) (bridge.PullConn, error) {
 				<-ctx.Done() // it never starts
 				return nil, ctx.Err()
 			})})

@@ -12,7 +12,7 @@ import (
 // something, and is done with one that says nothing for d: a connection alone
 // must not keep a server running, nor others out (Unused).
 func AwaitFirst(h Handler, d time.Duration) Handler {
-	return HandlerFunc(func(ctx context.Context, client Conn) error {
+	return HandlerFunc(func(ctx context.Context, client PullConn) error {
 		first, cancel := context.WithTimeout(ctx, d)
 		used := Unused(ctx)
 		m, err := client.Recv(first)
@@ -34,18 +34,18 @@ func AwaitFirst(h Handler, d time.Duration) Handler {
 // itself afterwards.
 //
 // A Conn that can take them back itself has a method Unread(...jsonrpc.Message).
-func Unread(c Conn, early ...jsonrpc.Message) Conn {
+func Unread(c PullConn, early ...jsonrpc.Message) PullConn {
 	if t, ok := c.(interface{ Unread(...jsonrpc.Message) }); ok {
 		t.Unread(early...)
 		return c
 	}
-	u := &unread{Conn: c, early: early}
+	u := &unread{PullConn: c, early: early}
 	u.from, _ = c.(Offerer)
 	return u
 }
 
 type unread struct {
-	Conn
+	PullConn
 	from  Offerer // Conn; nil: it is none
 	early []jsonrpc.Message
 }
@@ -57,7 +57,7 @@ func (u *unread) Recv(ctx context.Context) (jsonrpc.Message, error) {
 		u.early = u.early[1:]
 		return m, nil
 	}
-	return u.Conn.Recv(ctx)
+	return u.PullConn.Recv(ctx)
 }
 
 // Offer is what Offer says.
@@ -69,13 +69,13 @@ func (u *unread) Offer(ctx context.Context, take Taker) (jsonrpc.Message, error)
 }
 
 // TrySender passes on what the Conn has.
-func (u *unread) TrySender() func(jsonrpc.Message) bool { return TrySender(u.Conn) }
+func (u *unread) TrySender() func(jsonrpc.Message) bool { return TrySender(u.PullConn) }
 
 // HungUp passes on what the Conn knows.
-func (u *unread) HungUp() func() error { return HungUp(u.Conn) }
+func (u *unread) HungUp() func() error { return HungUp(u.PullConn) }
 
 // SendsItself passes on what the Conn says.
-func (u *unread) SendsItself() bool { return SendsItself(u.Conn) }
+func (u *unread) SendsItself() bool { return SendsItself(u.PullConn) }
 
 // CloseFor passes on why the Conn is closed, to one that can say it.
-func (u *unread) CloseFor(err error) error { return closeFor(u.Conn, err) }
+func (u *unread) CloseFor(err error) error { return closeFor(u.PullConn, err) }

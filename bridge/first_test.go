@@ -17,7 +17,7 @@ import (
 func TestAwaitFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var got []string
-		h := bridge.AwaitFirst(bridge.HandlerFunc(func(ctx context.Context, client bridge.Conn) error {
+		h := bridge.AwaitFirst(bridge.HandlerFunc(func(ctx context.Context, client bridge.PullConn) error {
 			for {
 				m, err := client.Recv(ctx)
 				if err != nil {

@@ -291,7 +291,7 @@ func TestLobbyReclaims(t *testing.T) {
 		for _, g := range []*bridge.Guest{unknown, bob, carl} {
 			g.Leave()
 		}
-		for _, c := range []bridge.Conn{client, server, from, to} {
+		for _, c := range []bridge.PullConn{client, server, from, to} {
 			_ = c.Close()
 		}
 		l.Close()
@@ -326,7 +326,7 @@ func TestLobbyUseEndsWithCancel(t *testing.T) {
 			t.Errorf("use %d for %v", use, time.Since(since))
 		}
 		g.Leave()
-		for _, c := range []bridge.Conn{client, server, from, to} {
+		for _, c := range []bridge.PullConn{client, server, from, to} {
 			_ = c.Close()
 		}
 		<-ended

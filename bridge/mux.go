@@ -153,7 +153,7 @@ func NewMux(o MuxOptions) *Mux {
 }
 
 // Dial returns a Conn for one more client, as Join does.
-func (x *Mux) Dial(ctx context.Context) (Conn, error) {
+func (x *Mux) Dial(ctx context.Context) (PullConn, error) {
 	c, err := x.Join(ctx)
 	if err != nil {
 		return nil, err

@@ -10,7 +10,7 @@ import (
 )
 
 // echo answers each request of a Conn at once.
-func echo(c bridge.Conn, result []byte) {
+func echo(c bridge.PullConn, result []byte) {
 	for {
 		m, err := c.Recv(context.Background())
 		if err != nil {
@@ -72,7 +72,7 @@ func BenchmarkModernCall(b *testing.B) {
 		}
 	})
 	b.Run("mux", func(b *testing.B) {
-		x := bridge.NewMux(bridge.MuxOptions{Dialer: dialFunc(func(context.Context) (bridge.Conn, error) {
+		x := bridge.NewMux(bridge.MuxOptions{Dialer: dialFunc(func(context.Context) (bridge.PullConn, error) {
 			ours, theirs := bridge.Pipe()
 			go echo(theirs, result)
 			return ours, nil
@@ -100,9 +100,9 @@ func BenchmarkModernCall(b *testing.B) {
 // itself costs.
 func BenchmarkTranslate(b *testing.B) {
 	call := jsonrpc.NewRequest(jsonrpc.IntID(7), "tools/call", []byte(`{"text":"`+strings.Repeat("x", 100)+`"}`))
-	for name, wrap := range map[string]func(bridge.Conn) bridge.Conn{
-		"pipe":       func(c bridge.Conn) bridge.Conn { return c },
-		"translated": func(c bridge.Conn) bridge.Conn { return bridge.Translate(c, passing{}, nil) },
+	for name, wrap := range map[string]func(bridge.PullConn) bridge.PullConn{
+		"pipe":       func(c bridge.PullConn) bridge.PullConn { return c },
+		"translated": func(c bridge.PullConn) bridge.PullConn { return bridge.Translate(c, passing{}, nil) },
 	} {
 		b.Run(name, func(b *testing.B) {
 			ours, theirs := bridge.Pipe()
@@ -122,6 +122,6 @@ func BenchmarkTranslate(b *testing.B) {
 	}
 }
 
-type dialFunc func(ctx context.Context) (bridge.Conn, error)
+type dialFunc func(ctx context.Context) (bridge.PullConn, error)
 
-func (f dialFunc) Dial(ctx context.Context) (bridge.Conn, error) { return f(ctx) }
+func (f dialFunc) Dial(ctx context.Context) (bridge.PullConn, error) { return f(ctx) }

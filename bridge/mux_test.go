@@ -17,16 +17,16 @@ import (
 
 // servers is a Dialer of servers that the test plays, one after the other.
 type servers struct {
-	next  chan bridge.Conn // the test's end of each
-	wrap  func(bridge.Conn) bridge.Conn
+	next  chan bridge.PullConn // the test's end of each
+	wrap  func(bridge.PullConn) bridge.PullConn
 	mu    sync.Mutex
 	err   error // what Dial returns instead
 	dials int
 }
 
-func newServers() *servers { return &servers{next: make(chan bridge.Conn, 100)} }
+func newServers() *servers { return &servers{next: make(chan bridge.PullConn, 100)} }
 
-func (d *servers) Dial(ctx context.Context) (bridge.Conn, error) {
+func (d *servers) Dial(ctx context.Context) (bridge.PullConn, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.dials++
@@ -58,7 +58,7 @@ type muxed struct {
 	t       *testing.T
 	mux     *bridge.Mux
 	servers *servers
-	server  bridge.Conn
+	server  bridge.PullConn
 
 	mu      sync.Mutex
 	dropped []string
@@ -115,7 +115,7 @@ func parse(t *testing.T, text string) jsonrpc.Message {
 }
 
 // soon returns what comes without any time passing.
-func soon(c bridge.Conn) (jsonrpc.Message, bool) {
+func soon(c bridge.PullConn) (jsonrpc.Message, bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Nanosecond)
 	defer cancel()
 	m, err := c.Recv(ctx)
@@ -143,7 +143,7 @@ func (x *muxed) drops(want ...string) {
 
 type muxClient struct {
 	t *testing.T
-	bridge.Conn
+	bridge.PullConn
 }
 
 // says sends, in a goroutine where that waits for a server.
@@ -758,13 +758,13 @@ func TestMuxServerTakesNothing(t *testing.T) {
 // D.2: a Pump whose client is stuck ends by name, though it is waiting for the
 // client; also with a filter in between.
 func TestMuxSlowClientOfPump(t *testing.T) {
-	for name, wrap := range map[string]func(bridge.Conn) bridge.Conn{
-		"mux":        func(c bridge.Conn) bridge.Conn { return c },
-		"translated": func(c bridge.Conn) bridge.Conn { return bridge.Translate(c, passing{}, nil) },
+	for name, wrap := range map[string]func(bridge.PullConn) bridge.PullConn{
+		"mux":        func(c bridge.PullConn) bridge.PullConn { return c },
+		"translated": func(c bridge.PullConn) bridge.PullConn { return bridge.Translate(c, passing{}, nil) },
 	} {
 		bubble(t, name, func(t *testing.T) {
 			x := newMux(t, bridge.MuxOptions{Queue: 50})
-			conn := wrap(x.dial().Conn)
+			conn := wrap(x.dial().PullConn)
 			client := newPeer(t, 0) // which takes nothing
 			done := make(chan error)
 			go func() { done <- bridge.Pump(t.Context(), client, conn, bridge.PumpOptions{}) }()

@@ -394,13 +394,13 @@ func (c *muxConn) OnSlow(f func()) {
 // OnSlow has f called, once or never, when a Conn of a Mux that c is or wraps
 // ends with ErrSlow. f must not wait. A Conn that wraps another says so by a
 // method Unwrap, and one that wraps several has a method OnSlow of its own.
-func OnSlow(c Conn, f func()) {
+func OnSlow(c PullConn, f func()) {
 	for {
 		switch v := c.(type) {
 		case interface{ OnSlow(f func()) }:
 			v.OnSlow(f)
 			return
-		case interface{ Unwrap() Conn }:
+		case interface{ Unwrap() PullConn }:
 			c = v.Unwrap()
 		default:
 			return

@@ -17,7 +17,7 @@ import (
 func TestMuxSlowDial(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		servers := newServers()
-		x := newMux(t, bridge.MuxOptions{Dialer: dialFunc(func(ctx context.Context) (bridge.Conn, error) {
+		x := newMux(t, bridge.MuxOptions{Dialer: dialFunc(func(ctx context.Context) (bridge.PullConn, error) {
 			time.Sleep(10 * time.Second)
 			return servers.Dial(ctx)
 		})})
@@ -42,7 +42,7 @@ func TestMuxSlowDial(t *testing.T) {
 // A Mux that is closed in the middle of a start, with calls waiting, ends all.
 func TestMuxCloseWhileDialing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		x := newMux(t, bridge.MuxOptions{Dialer: dialFunc(func(ctx context.Context) (bridge.Conn, error) {
+		x := newMux(t, bridge.MuxOptions{Dialer: dialFunc(func(ctx context.Context) (bridge.PullConn, error) {
 			<-ctx.Done()
 			time.Sleep(time.Second) // until it is stopped
 			return nil, ctx.Err()
@@ -64,7 +64,7 @@ func TestMuxCloseWhileDialing(t *testing.T) {
 
 // stubborn is a server's Conn that fails in the ways that a test wants.
 type stubborn struct {
-	bridge.Conn
+	bridge.PullConn
 	sendErr  error
 	closeErr error
 	slow     time.Duration // what Close takes
@@ -74,11 +74,11 @@ func (s *stubborn) Send(ctx context.Context, m jsonrpc.Message) error {
 	if s.sendErr != nil {
 		return s.sendErr
 	}
-	return s.Conn.Send(ctx, m)
+	return s.PullConn.Send(ctx, m)
 }
 
 func (s *stubborn) Close() error {
-	_ = s.Conn.Close()
+	_ = s.PullConn.Close()
 	time.Sleep(s.slow)
 	return s.closeErr
 }
@@ -88,9 +88,9 @@ func TestMuxClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		why := errors.New("would not end")
 		servers := newServers()
-		x := newMux(t, bridge.MuxOptions{Dialer: dialFunc(func(ctx context.Context) (bridge.Conn, error) {
+		x := newMux(t, bridge.MuxOptions{Dialer: dialFunc(func(ctx context.Context) (bridge.PullConn, error) {
 			c, _ := servers.Dial(ctx)
-			return &stubborn{Conn: c, closeErr: why, slow: time.Second}, nil
+			return &stubborn{PullConn: c, closeErr: why, slow: time.Second}, nil
 		})})
 		x.servers = servers
 		a := x.dial()
@@ -130,10 +130,10 @@ func TestMuxServerTakesNoRequest(t *testing.T) {
 		bubble(t, c.name, func(t *testing.T) {
 			servers := newServers()
 			first := &stubborn{sendErr: c.err, slow: 5 * time.Second}
-			x := newMux(t, bridge.MuxOptions{Dialer: dialFunc(func(ctx context.Context) (bridge.Conn, error) {
+			x := newMux(t, bridge.MuxOptions{Dialer: dialFunc(func(ctx context.Context) (bridge.PullConn, error) {
 				conn, err := servers.Dial(ctx)
-				if first.Conn == nil {
-					first.Conn = conn
+				if first.PullConn == nil {
+					first.PullConn = conn
 					conn = first
 				}
 				return conn, err
@@ -157,7 +157,7 @@ func TestMuxServerTakesNoRequest(t *testing.T) {
 func TestMuxServerEndsWithError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newPeer(t, 10)
-		x := newMux(t, bridge.MuxOptions{Dialer: dialFunc(func(context.Context) (bridge.Conn, error) { return server, nil })})
+		x := newMux(t, bridge.MuxOptions{Dialer: dialFunc(func(context.Context) (bridge.PullConn, error) { return server, nil })})
 		a := x.dial()
 		a.says(call("1"))
 		server.gets(call("1"))

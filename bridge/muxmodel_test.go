@@ -74,7 +74,7 @@ func (w *world) roll(n int) int {
 
 func (w *world) nap(most int) { time.Sleep(time.Duration(w.roll(most)) * time.Millisecond) }
 
-func (w *world) dial(ctx context.Context) (bridge.Conn, error) {
+func (w *world) dial(ctx context.Context) (bridge.PullConn, error) {
 	w.nap(5)
 	if w.roll(10) == 0 {
 		return nil, errors.New("no luck")
@@ -88,7 +88,7 @@ func (w *world) dial(ctx context.Context) (bridge.Conn, error) {
 	w.wg.Go(s.run)
 	switch w.roll(4) { // all the ways in which the Mux may write and read
 	case 0:
-		ours = struct{ bridge.Conn }{ours}
+		ours = struct{ bridge.PullConn }{ours}
 	case 1:
 		ours = &hesitant{ours, w}
 	case 2:
@@ -99,12 +99,12 @@ func (w *world) dial(ctx context.Context) (bridge.Conn, error) {
 
 // hesitant is a Conn that takes some messages at once, and others not.
 type hesitant struct {
-	bridge.Conn
+	bridge.PullConn
 	*world
 }
 
 func (h *hesitant) TrySender() func(jsonrpc.Message) bool {
-	try := bridge.TrySender(h.Conn)
+	try := bridge.TrySender(h.PullConn)
 	return func(m jsonrpc.Message) bool { return h.roll(2) == 0 && try(m) }
 }
 
@@ -112,7 +112,7 @@ func (h *hesitant) TrySender() func(jsonrpc.Message) bool {
 // in the request that it is about.
 type modelServer struct {
 	*world
-	conn   bridge.Conn
+	conn   bridge.PullConn
 	number int
 	ended  bool
 
@@ -236,7 +236,7 @@ type modelCall struct {
 type modelClient struct {
 	*world
 	name string
-	conn bridge.Conn
+	conn bridge.PullConn
 
 	mu     sync.Mutex
 	calls  map[string]*modelCall // by what they have said

@@ -26,7 +26,7 @@ const mostDirect = 4 << 10
 // for all.
 type muxServer struct {
 	mux  *Mux
-	conn Conn
+	conn PullConn
 	try  func(jsonrpc.Message) bool // of conn; nil: it has none
 	turn sync.Mutex                 // held while somebody writes
 	out  chan outItem
@@ -156,7 +156,7 @@ func refusal(call *muxCall, text string, data []byte) jsonrpc.Message {
 
 // serve reads a server until it ends, and sees to it that whoever waits for it
 // then learns of it before it is closed, which may take a while.
-func (x *Mux) serve(conn Conn) {
+func (x *Mux) serve(conn PullConn) {
 	s := &muxServer{mux: x, conn: conn, try: TrySender(conn), out: make(chan outItem, outBuffer),
 		gone: make(chan struct{}), pending: make(chan struct{}, 1), lost: make(chan struct{}, 1)}
 	started := time.Now()

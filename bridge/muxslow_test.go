@@ -125,7 +125,7 @@ func TestMuxSteadyReaderHoldsNobodyUp(t *testing.T) {
 
 // vanishing is a server's Conn that ends while a message is being given to it.
 type vanishing struct {
-	bridge.Conn
+	bridge.PullConn
 	end  func() // returns when nobody does anything any more
 	took *atomic.Int64
 }
@@ -138,7 +138,7 @@ func (v *vanishing) TrySender() func(jsonrpc.Message) bool {
 }
 
 func (v *vanishing) Send(ctx context.Context, m jsonrpc.Message) error {
-	err := v.Conn.Send(ctx, m)
+	err := v.PullConn.Send(ctx, m)
 	if err == nil {
 		v.took.Add(1)
 	}
@@ -153,9 +153,9 @@ func TestMuxServerEndsAtNotification(t *testing.T) {
 		x := bridge.NewMux(bridge.MuxOptions{
 			Backoff: 1,
 			Dropped: func(jsonrpc.Message, string) { dropped.Add(1) },
-			Dialer: dialFunc(func(context.Context) (bridge.Conn, error) {
+			Dialer: dialFunc(func(context.Context) (bridge.PullConn, error) {
 				ours, theirs := bridge.Pipe()
-				return &vanishing{Conn: ours, took: &took, end: func() {
+				return &vanishing{PullConn: ours, took: &took, end: func() {
 					_ = theirs.Close()
 					synctest.Wait()
 				}}, nil

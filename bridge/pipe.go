@@ -19,7 +19,7 @@ const pipeBuffer = 16
 // then io.EOF, and can send no more. Sending into, or receiving from, a side
 // that was closed itself gives io.ErrClosedPipe. A Pipe starts no goroutine
 // and waits on channels only, so it works inside testing/synctest.
-func Pipe() (a, b Conn) {
+func Pipe() (a, b PullConn) {
 	ab := make(chan jsonrpc.Message, pipeBuffer)
 	ba := make(chan jsonrpc.Message, pipeBuffer)
 	x := &pipeEnd{in: ba, out: ab, closed: make(chan struct{})}

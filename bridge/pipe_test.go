@@ -12,7 +12,7 @@ import (
 )
 
 func TestPipeContract(t *testing.T) {
-	bridgetest.TestConn(t, func(t *testing.T) (a, b bridge.Conn, stop func()) {
+	bridgetest.TestConn(t, func(t *testing.T) (a, b bridge.PullConn, stop func()) {
 		a, b = bridge.Pipe()
 		return a, b, nil
 	}, bridgetest.Options{})

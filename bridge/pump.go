@@ -107,7 +107,7 @@ type PumpOptions struct {
 // A response that nobody waits for is dropped (J12), except that an id which
 // is the same JSON value in another spelling finds its request and gets back
 // the spelling that was asked with; so do progress tokens and cancellations.
-func Pump(ctx context.Context, client, server Conn, opts PumpOptions) error {
+func Pump(ctx context.Context, client, server PullConn, opts PumpOptions) error {
 	p := &pump{client: client, server: server, try: TrySender(server), opts: opts}
 	p.toServer.init(maxUnanswered)
 	p.toClient.init(maxUnanswered)
@@ -119,7 +119,7 @@ func Pump(ctx context.Context, client, server Conn, opts PumpOptions) error {
 }
 
 type pump struct {
-	client, server Conn
+	client, server PullConn
 	try            func(jsonrpc.Message) bool // TrySender of server
 	opts           PumpOptions
 	ctx            context.Context            // of the conversation; done when it is over

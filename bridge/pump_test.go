@@ -918,15 +918,15 @@ func TestPumpClientTakesNothing(t *testing.T) {
 }
 
 // dialer is a bridge.Dialer.
-type dialer func(ctx context.Context) (bridge.Conn, error)
+type dialer func(ctx context.Context) (bridge.PullConn, error)
 
-func (d dialer) Dial(ctx context.Context) (bridge.Conn, error) { return d(ctx) }
+func (d dialer) Dial(ctx context.Context) (bridge.PullConn, error) { return d(ctx) }
 
 // When there is no server every request is answered; why stays in the error.
 func TestServeWithoutServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		missing := errors.New("fork/exec /opt/secret/server: no such file")
-		h := bridge.Serve(dialer(func(context.Context) (bridge.Conn, error) { return nil, missing }), bridge.PumpOptions{})
+		h := bridge.Serve(dialer(func(context.Context) (bridge.PullConn, error) { return nil, missing }), bridge.PumpOptions{})
 		client := newPeer(t, 10)
 		done := make(chan error, 1)
 		go func() { done <- h.ServeConn(t.Context(), client) }()
@@ -951,7 +951,7 @@ func TestServeClosesBoth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, ours := bridge.Pipe()
 		theirs, server := bridge.Pipe()
-		h := bridge.Serve(dialer(func(context.Context) (bridge.Conn, error) { return slowClose{theirs}, nil }), bridge.PumpOptions{})
+		h := bridge.Serve(dialer(func(context.Context) (bridge.PullConn, error) { return slowClose{theirs}, nil }), bridge.PumpOptions{})
 		done := make(chan error, 1)
 		go func() { done <- h.ServeConn(t.Context(), ours) }()
 		if err := server.Close(); err != nil {
@@ -971,11 +971,11 @@ func TestServeClosesBoth(t *testing.T) {
 	})
 }
 
-type slowClose struct{ bridge.Conn }
+type slowClose struct{ bridge.PullConn }
 
 func (s slowClose) Close() error {
 	time.Sleep(time.Minute)
-	return s.Conn.Close()
+	return s.PullConn.Close()
 }
 
 // Neither may a server that answers nothing.

@@ -17,7 +17,7 @@ import (
 func TestPumpBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := budget.New(256 << 10)
-		talk := func(party string) (client, server bridge.Conn) {
+		talk := func(party string) (client, server bridge.PullConn) {
 			client, near := bridge.Pipe()
 			far, server := bridge.Pipe()
 			ctx, cancel := context.WithCancel(bridge.WithParty(t.Context(), party))
@@ -34,7 +34,7 @@ func TestPumpBudget(t *testing.T) {
 			})
 			return client, server
 		}
-		ask := func(client bridge.Conn, id int) {
+		ask := func(client bridge.PullConn, id int) {
 			m := jsonrpc.NewRequest(jsonrpc.StringID(fmt.Sprint(strings.Repeat("i", 1000), id)), "x", nil)
 			if err := client.Send(t.Context(), m); err != nil {
 				t.Fatal(err)

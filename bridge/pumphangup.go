@@ -49,13 +49,13 @@ type lookout struct {
 	since time.Time // since when the server is known to take nothing from a client that has hung up
 }
 
-func newLookout(client Conn, cancel context.CancelFunc) *lookout {
+func newLookout(client PullConn, cancel context.CancelFunc) *lookout {
 	return &lookout{hungUp: HungUp(client), cancel: cancel}
 }
 
 // send is server.Send. It gives up with errHungUp when the server takes nothing for so
 // long though the client has hung up.
-func (l *lookout) send(ctx context.Context, server Conn, m jsonrpc.Message) error {
+func (l *lookout) send(ctx context.Context, server PullConn, m jsonrpc.Message) error {
 	if l.hungUp == nil {
 		return server.Send(ctx, m)
 	}

@@ -15,7 +15,7 @@ import (
 
 // leaving is a client's Conn that knows when its peer has hung up.
 type leaving struct {
-	bridge.Conn
+	bridge.PullConn
 	why atomic.Pointer[error]
 }
 
@@ -47,10 +47,10 @@ func TestPumpHangUp(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				client, ours := bridge.Pipe()
 				server, theirs := bridge.Pipe()
-				l := &leaving{Conn: ours}
+				l := &leaving{PullConn: ours}
 				done := make(chan error, 1)
 				go func() {
-					done <- bridge.Pump(context.Background(), l, struct{ bridge.Conn }{server}, bridge.PumpOptions{})
+					done <- bridge.Pump(context.Background(), l, struct{ bridge.PullConn }{server}, bridge.PumpOptions{})
 				}()
 				const n = 30 // a Pipe holds fewer
 				for i := range n {

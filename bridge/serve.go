@@ -18,7 +18,7 @@ import (
 // is one whose text clients may see. ErrBusy and ErrReclaimed end the conversation
 // with the first answer, so that who tries again begins anew.
 func Serve(d Dialer, opts PumpOptions) Handler {
-	return HandlerFunc(func(ctx context.Context, client Conn) error {
+	return HandlerFunc(func(ctx context.Context, client PullConn) error {
 		server, err := d.Dial(ctx)
 		if err != nil {
 			refuseAll(ctx, client, err)
@@ -31,7 +31,7 @@ func Serve(d Dialer, opts PumpOptions) Handler {
 
 // closeFor closes a Conn that was served until err. One that can tell its peer
 // why has a method CloseFor(error) error: nil is an orderly end.
-func closeFor(c Conn, err error) error {
+func closeFor(c PullConn, err error) error {
 	if c, ok := c.(interface{ CloseFor(err error) error }); ok {
 		return c.CloseFor(err)
 	}
@@ -64,7 +64,7 @@ func Unavailable(id jsonrpc.ID, err error) jsonrpc.Message {
 }
 
 // refuseAll answers a client in place of a server that is not there.
-func refuseAll(ctx context.Context, client Conn, why error) {
+func refuseAll(ctx context.Context, client PullConn, why error) {
 	text, data := unavailable(why)
 	defer Unused(ctx)()
 	for {

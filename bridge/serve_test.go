@@ -12,7 +12,7 @@ import (
 
 type noServer struct{ err error }
 
-func (d noServer) Dial(context.Context) (Conn, error) { return nil, d.err }
+func (d noServer) Dial(context.Context) (PullConn, error) { return nil, d.err }
 
 type publicError struct{}
 

@@ -12,7 +12,7 @@ import (
 // A conversation whose server has to go may go on for as long as GraceNow says,
 // but after Shutdown for no longer than Grace, and never for longer than before.
 func TestShutdownBoundsGrace(t *testing.T) {
-	type serve func(ctx context.Context, client, server Conn, o PumpOptions) error
+	type serve func(ctx context.Context, client, server PullConn, o PumpOptions) error
 	for name, run := range map[string]serve{"Pump": Pump, "Exchange": Exchange} {
 		for _, c := range []struct {
 			when      string

@@ -48,7 +48,7 @@ var errDeaf = errors.New("the server does not take what it is sent")
 // dropped is told of each message that f drops, and why; nil: nobody is. It may be
 // called concurrently, with no lock of the Conn's held, in the goroutine that has
 // brought the message, which it should not hold up.
-func Translate(server Conn, f era.Filter, dropped func(m jsonrpc.Message, reason string)) Conn {
+func Translate(server PullConn, f era.Filter, dropped func(m jsonrpc.Message, reason string)) PullConn {
 	t := &translated{
 		server: server, try: TrySender(server), filter: f, done: make(chan struct{}),
 		room: make(chan struct{}, 1), turn: make(chan struct{}, 1), unsent: make(chan struct{}, 1),
@@ -69,7 +69,7 @@ func Translate(server Conn, f era.Filter, dropped func(m jsonrpc.Message, reason
 }
 
 type translated struct {
-	server Conn
+	server PullConn
 	try    func(jsonrpc.Message) bool // of server; nil: it has none
 	queue  Poller                     // server, if it is one
 	waiter *Waiter                    // is told when something was put into toClient, or queue has something
@@ -357,7 +357,7 @@ func (t *translated) received() (m jsonrpc.Message, more bool, err error) {
 }
 
 // Unwrap returns the server's Conn.
-func (t *translated) Unwrap() Conn { return t.server }
+func (t *translated) Unwrap() PullConn { return t.server }
 
 // Keeps is what Keeps says.
 func (t *translated) Keeps() bool { return true }

@@ -61,7 +61,7 @@ func vendor(n int) jsonrpc.Message {
 	return jsonrpc.NewNotification("notifications/vendor", fmt.Appendf(nil, `{"n":%d}`, n))
 }
 
-func wantVendor(t *testing.T, c bridge.Conn, n int) {
+func wantVendor(t *testing.T, c bridge.PullConn, n int) {
 	t.Helper()
 	m, err := c.Recv(t.Context())
 	if want := string(new(vendor(n)).Bytes()); err != nil || string(m.Bytes()) != want {
@@ -69,7 +69,7 @@ func wantVendor(t *testing.T, c bridge.Conn, n int) {
 	}
 }
 
-func newTranslated(t *testing.T, f era.Filter) (client, server bridge.Conn) {
+func newTranslated(t *testing.T, f era.Filter) (client, server bridge.PullConn) {
 	ours, server := bridge.Pipe()
 	client = bridge.Translate(ours, f, nil)
 	t.Cleanup(func() { _ = client.Close() })
@@ -348,7 +348,7 @@ func TestTranslateSendError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		why := errors.New("too much")
 		ours, server := bridge.Pipe()
-		client := bridge.Translate(&stubborn{Conn: ours, sendErr: why}, passing{}, nil)
+		client := bridge.Translate(&stubborn{PullConn: ours, sendErr: why}, passing{}, nil)
 		if err := client.Send(t.Context(), vendor(1)); err != why {
 			t.Errorf("Send = %v", err)
 		}
@@ -380,7 +380,7 @@ func TestTranslateLost(t *testing.T) {
 				out.Client(vendor(8))
 			},
 		}
-		client := bridge.Translate(&stubborn{Conn: server, sendErr: refused}, f, nil)
+		client := bridge.Translate(&stubborn{PullConn: server, sendErr: refused}, f, nil)
 		if err := client.Send(t.Context(), vendor(1)); err != nil {
 			t.Fatal(err)
 		}

@@ -149,7 +149,7 @@ func inOrder(t *testing.T, who string, got []string, said int) {
 
 // tried is a server's Conn with a TrySender.
 type tried struct {
-	bridge.Conn
+	bridge.PullConn
 	try func(jsonrpc.Message) bool
 }
 

@@ -24,7 +24,7 @@ var ErrEnough = errors.New("bridge: no more messages are wanted")
 // has returned. nil takes nothing.
 //
 // A Conn has it by a method of this name without c, else it is c.Recv.
-func Offer(ctx context.Context, c Conn, take Taker) (jsonrpc.Message, error) {
+func Offer(ctx context.Context, c PullConn, take Taker) (jsonrpc.Message, error) {
 	if take != nil {
 		if o, ok := c.(Offerer); ok {
 			return o.Offer(ctx, take)

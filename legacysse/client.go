@@ -141,7 +141,7 @@ type Client struct {
 // whatever else goes wrong with a request becomes a JSON-RPC error response
 // that Recv returns. Recv ends only with Close, or as NoRenew and
 // ReportUnopened say.
-func (c *Client) Dial(ctx context.Context) (bridge.Conn, error) {
+func (c *Client) Dial(ctx context.Context) (bridge.PullConn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}

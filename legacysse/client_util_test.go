@@ -176,7 +176,7 @@ func (f *fake) wantNoPost() {
 
 // user is the local client, played by the test.
 type user struct {
-	bridge.Conn
+	bridge.PullConn
 	t   *testing.T
 	f   *fake
 	log *bytes.Buffer
@@ -196,7 +196,7 @@ func (f *fake) dialURL(url string, opts ClientOptions) *user {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	u.Conn = conn
+	u.PullConn = conn
 	f.t.Cleanup(func() { conn.Close() })
 	return u
 }

@@ -11,10 +11,10 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// The client keeps the contract of bridge.Conn, and so does a session of the
+// The client keeps the contract of bridge.PullConn, and so does a session of the
 // Handler, as each other's peers over real HTTP.
 func TestContract(t *testing.T) {
-	bridgetest.TestConn(t, func(t *testing.T) (a, b bridge.Conn, stop func()) { return newContractPair(t) }, bridgetest.Options{
+	bridgetest.TestConn(t, func(t *testing.T) (a, b bridge.PullConn, stop func()) { return newContractPair(t) }, bridgetest.Options{
 		NoEOF:     "a", // a client gets a new session when one has ended
 		LateSends: "a", // which takes what it sends
 		Gone:      "b", // a client whose stream has ended cannot be sent to
@@ -47,9 +47,9 @@ func mux(h *Handler) http.Handler {
 }
 
 // newContractPair returns a client and the session that it has opened.
-func newContractPair(t testing.TB) (client, session bridge.Conn, stop func()) {
-	sessions := make(chan bridge.Conn, 100)
-	handler := NewHandler(bridge.HandlerFunc(func(ctx context.Context, conn bridge.Conn) error {
+func newContractPair(t testing.TB) (client, session bridge.PullConn, stop func()) {
+	sessions := make(chan bridge.PullConn, 100)
+	handler := NewHandler(bridge.HandlerFunc(func(ctx context.Context, conn bridge.PullConn) error {
 		sessions <- conn
 		<-ctx.Done()
 		return nil
@@ -59,12 +59,12 @@ func newContractPair(t testing.TB) (client, session bridge.Conn, stop func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	send := func(c bridge.Conn, m jsonrpc.Message) {
+	send := func(c bridge.PullConn, m jsonrpc.Message) {
 		if err := c.Send(t.Context(), m); err != nil {
 			t.Fatal(err)
 		}
 	}
-	recv := func(c bridge.Conn) jsonrpc.Message {
+	recv := func(c bridge.PullConn) jsonrpc.Message {
 		m, err := c.Recv(t.Context())
 		if err != nil {
 			t.Fatal(err)

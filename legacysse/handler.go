@@ -91,7 +91,7 @@ type Handler struct {
 	sessions map[string]*session // by id, until they end
 }
 
-// NewHandler makes a Handler that gives each session, as a bridge.Conn, to
+// NewHandler makes a Handler that gives each session, as a bridge.PullConn, to
 // server. Close ends it.
 func NewHandler(server bridge.Handler, o HandlerOptions) *Handler {
 	o = o.withDefaults()

@@ -19,7 +19,7 @@ import (
 )
 
 // echo answers each request with its params.
-var echo = bridge.HandlerFunc(func(ctx context.Context, c bridge.Conn) error {
+var echo = bridge.HandlerFunc(func(ctx context.Context, c bridge.PullConn) error {
 	for {
 		m, err := c.Recv(ctx)
 		if err != nil {
@@ -39,7 +39,7 @@ var echo = bridge.HandlerFunc(func(ctx context.Context, c bridge.Conn) error {
 })
 
 // exchange begins a session, and calls n times, with params of up to size bytes.
-func exchange(t *testing.T, conn bridge.Conn, n, size int) {
+func exchange(t *testing.T, conn bridge.PullConn, n, size int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()

@@ -102,15 +102,15 @@ func newSite(t *testing.T, opts HandlerOptions, prepare func(r *http.Request) *h
 
 // server is the MCP server of one session, played by the test.
 type server struct {
-	bridge.Conn
+	bridge.PullConn
 	t    *testing.T
 	ctx  context.Context
 	quit chan error // what ServeConn is to return
 	left chan struct{}
 }
 
-func (s *site) serveConn(ctx context.Context, conn bridge.Conn) error {
-	p := &server{Conn: conn, t: s.t, ctx: ctx, quit: make(chan error, 1), left: make(chan struct{})}
+func (s *site) serveConn(ctx context.Context, conn bridge.PullConn) error {
+	p := &server{PullConn: conn, t: s.t, ctx: ctx, quit: make(chan error, 1), left: make(chan struct{})}
 	defer close(p.left)
 	s.servers <- p
 	if s.serve != nil {

@@ -27,7 +27,7 @@ var (
 	errSessionEnded = errors.New("the session has ended")
 )
 
-// session is one client's session: the bridge.Conn that the Handler hands to
+// session is one client's session: the bridge.PullConn that the Handler hands to
 // its bridge.Handler. Recv yields what the client POSTs; Send queues for the
 // event stream, which the goroutine of the GET writes.
 //

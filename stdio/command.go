@@ -34,7 +34,7 @@ type Command struct {
 // Dial starts the child. Recv on the Conn returns an *ExitError when the child
 // ends by itself or closes its stdout, and io.EOF after Close. Close stops the
 // child as supervisor.Process.Stop does, and returns its error.
-func (c *Command) Dial(ctx context.Context) (bridge.Conn, error) {
+func (c *Command) Dial(ctx context.Context) (bridge.PullConn, error) {
 	p, err := supervisor.Start(ctx, c.Spec)
 	if err != nil {
 		return nil, err
@@ -60,7 +60,7 @@ type childConn struct {
 	end     error // what Recv returns after the end of stdout; only Offer uses it
 }
 
-// Recv implements bridge.Conn.
+// Recv implements bridge.PullConn.
 func (c *childConn) Recv(ctx context.Context) (jsonrpc.Message, error) { return c.Offer(ctx, nil) }
 
 // Offer is what bridge.Offer says.
@@ -83,7 +83,7 @@ func (c *childConn) Offer(ctx context.Context, take bridge.Taker) (jsonrpc.Messa
 	return m, c.end
 }
 
-// Send implements bridge.Conn.
+// Send implements bridge.PullConn.
 func (c *childConn) Send(ctx context.Context, m jsonrpc.Message) error {
 	err := c.Conn.Send(ctx, m)
 	if err != nil && ctx.Err() == nil {

@@ -22,7 +22,7 @@ import (
 )
 
 // dial starts a child of the tests.
-func dial(t *testing.T, name string, change ...func(*Command)) bridge.Conn {
+func dial(t *testing.T, name string, change ...func(*Command)) bridge.PullConn {
 	t.Helper()
 	cmd := &Command{Spec: supervisor.Spec{Name: "demo", Path: os.Args[0], Env: childEnviron(name)}}
 	for _, f := range change {
@@ -40,7 +40,7 @@ func dial(t *testing.T, name string, change ...func(*Command)) bridge.Conn {
 	return c
 }
 
-func wantText(t *testing.T, c bridge.Conn, want string) {
+func wantText(t *testing.T, c bridge.PullConn, want string) {
 	t.Helper()
 	m, err := c.Recv(t.Context())
 	if err != nil || string(m.Bytes()) != want {

@@ -62,7 +62,7 @@ type Options struct {
 	OnNoise func(size int, reason string)
 }
 
-// Conn is a bridge.Conn over two byte streams. An array is received as the
+// Conn is a bridge.PullConn over two byte streams. An array is received as the
 // single messages in it; arrays are never sent.
 type Conn struct {
 	opts    Options
@@ -136,7 +136,7 @@ func newConn(r io.Reader, w io.Writer, closer func() error, opts Options, abando
 // message so far. It may be called at any time.
 func (c *Conn) Skipped() int64 { return c.skipped.Load() }
 
-// Recv implements bridge.Conn. The end of the stream is io.EOF.
+// Recv implements bridge.PullConn. The end of the stream is io.EOF.
 func (c *Conn) Recv(ctx context.Context) (jsonrpc.Message, error) { return c.Offer(ctx, nil) }
 
 // Offer is what bridge.Offer says. take is called by the caller's goroutine, and may wait.
@@ -383,7 +383,7 @@ func (c *Conn) noise(size int, reason string) {
 	}
 }
 
-// Close implements bridge.Conn. It returns what closer returned.
+// Close implements bridge.PullConn. It returns what closer returned.
 func (c *Conn) Close() error {
 	c.abort(io.ErrClosedPipe)
 	c.src.wait()

@@ -16,7 +16,7 @@ func cutOff(why error) error { return fmt.Errorf("%w: %w", ErrCutOff, why) }
 
 var errNoMessage = errors.New("stdio: send of an invalid message")
 
-// Send implements bridge.Conn. Line breaks between the tokens of m are left
+// Send implements bridge.PullConn. Line breaks between the tokens of m are left
 // out (ST1). It waits while the peer does not read: nothing is queued.
 func (c *Conn) Send(ctx context.Context, m jsonrpc.Message) error {
 	if m.Kind() == jsonrpc.Invalid {

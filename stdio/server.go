@@ -67,7 +67,7 @@ type SocketServer struct {
 	closing   bool
 }
 
-// NewServer makes a SocketServer that gives each connection, as a bridge.Conn, to
+// NewServer makes a SocketServer that gives each connection, as a bridge.PullConn, to
 // server. Close ends it.
 func NewServer(server bridge.Handler, opts ServerOptions) *SocketServer {
 	if opts.MaxSessions <= 0 {

@@ -22,7 +22,7 @@ import (
 type served struct {
 	*SocketServer
 	socket  Socket
-	servers chan bridge.Conn
+	servers chan bridge.PullConn
 	ended   chan error // what each session ended with
 	result  chan error // of Serve
 }
@@ -30,14 +30,14 @@ type served struct {
 func serve(t *testing.T, opts ServerOptions) *served {
 	t.Helper()
 	l, socket := listen(t, "unix")
-	s := &served{socket: socket, servers: make(chan bridge.Conn, 10), ended: make(chan error, 10), result: make(chan error, 1)}
-	dialer := dialFunc(func(context.Context) (bridge.Conn, error) {
+	s := &served{socket: socket, servers: make(chan bridge.PullConn, 10), ended: make(chan error, 10), result: make(chan error, 1)}
+	dialer := dialFunc(func(context.Context) (bridge.PullConn, error) {
 		near, far := bridge.Pipe()
 		s.servers <- far
 		return near, nil
 	})
 	h := bridge.Serve(dialer, bridge.PumpOptions{})
-	s.SocketServer = NewServer(bridge.HandlerFunc(func(ctx context.Context, c bridge.Conn) error {
+	s.SocketServer = NewServer(bridge.HandlerFunc(func(ctx context.Context, c bridge.PullConn) error {
 		err := h.ServeConn(ctx, c)
 		s.ended <- err
 		return err
@@ -52,9 +52,9 @@ func serve(t *testing.T, opts ServerOptions) *served {
 	return s
 }
 
-type dialFunc func(ctx context.Context) (bridge.Conn, error)
+type dialFunc func(ctx context.Context) (bridge.PullConn, error)
 
-func (f dialFunc) Dial(ctx context.Context) (bridge.Conn, error) { return f(ctx) }
+func (f dialFunc) Dial(ctx context.Context) (bridge.PullConn, error) { return f(ctx) }
 
 // peer is a client, as it sees the socket.
 type peer struct {
@@ -107,14 +107,14 @@ func (p *peer) wantEnd() {
 	}
 }
 
-func wantRecv(t *testing.T, c bridge.Conn, want string) {
+func wantRecv(t *testing.T, c bridge.PullConn, want string) {
 	t.Helper()
 	if m, err := c.Recv(t.Context()); err != nil || string(m.Bytes()) != want {
 		t.Fatalf("received %s, %v; want %s", m.Bytes(), err, want)
 	}
 }
 
-func give(t *testing.T, c bridge.Conn, text string) {
+func give(t *testing.T, c bridge.PullConn, text string) {
 	t.Helper()
 	if err := c.Send(t.Context(), parse(t, text)); err != nil {
 		t.Fatal(err)
@@ -126,7 +126,7 @@ func give(t *testing.T, c bridge.Conn, text string) {
 func TestServerSessions(t *testing.T) {
 	s := serve(t, ServerOptions{})
 	var clients []*peer
-	var servers []bridge.Conn
+	var servers []bridge.PullConn
 	for i := range 2 {
 		c := s.connect(t)
 		c.say(note)
@@ -353,7 +353,7 @@ func TestServerAcceptErrors(t *testing.T) {
 		near, far := net.Pipe()
 		busy := &net.OpError{Op: "accept", Err: syscall.EMFILE}
 		l := &moody{list: []any{busy, busy, busy, far}, closed: make(chan struct{})}
-		s := NewServer(bridge.HandlerFunc(func(ctx context.Context, c bridge.Conn) error {
+		s := NewServer(bridge.HandlerFunc(func(ctx context.Context, c bridge.PullConn) error {
 			m, err := c.Recv(ctx)
 			if err != nil {
 				return err

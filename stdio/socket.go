@@ -113,7 +113,7 @@ func (s Socket) String() string { return s.Network + ":" + s.Address }
 // A TCP server that is dead is noticed within a minute when the connection is
 // idle, and within two while something is on its way to it. (The latter on
 // Linux; other systems have their own patience, on Windows shorter.)
-func (s Socket) Dial(ctx context.Context) (bridge.Conn, error) {
+func (s Socket) Dial(ctx context.Context) (bridge.PullConn, error) {
 	if s.Network != "unix" && s.Network != "tcp" {
 		return nil, fmt.Errorf("stdio: a socket's network is unix or tcp, not %q", s.Network)
 	}
@@ -193,7 +193,7 @@ func newSocketConn(nc net.Conn, opts Options) *socketConn {
 	return c
 }
 
-// Recv implements bridge.Conn.
+// Recv implements bridge.PullConn.
 func (c *socketConn) Recv(ctx context.Context) (jsonrpc.Message, error) { return c.Offer(ctx, nil) }
 
 // Offer is what bridge.Offer says.
@@ -202,7 +202,7 @@ func (c *socketConn) Offer(ctx context.Context, take bridge.Taker) (jsonrpc.Mess
 	return m, lost(err)
 }
 
-// Send implements bridge.Conn.
+// Send implements bridge.PullConn.
 func (c *socketConn) Send(ctx context.Context, m jsonrpc.Message) error {
 	c.watch.sending()
 	return lost(c.Conn.Send(ctx, m))

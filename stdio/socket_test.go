@@ -87,7 +87,7 @@ func listen(t *testing.T, network string) (net.Listener, Socket) {
 }
 
 // connected returns a Conn to a server, and the server's end of the connection.
-func connected(t *testing.T, network string) (bridge.Conn, net.Conn) {
+func connected(t *testing.T, network string) (bridge.PullConn, net.Conn) {
 	t.Helper()
 	l, socket := listen(t, network)
 	c, err := socket.Dial(t.Context())
@@ -105,7 +105,7 @@ func connected(t *testing.T, network string) (bridge.Conn, net.Conn) {
 func TestSocketContract(t *testing.T) {
 	for _, network := range []string{"unix", "tcp"} {
 		t.Run(network, func(t *testing.T) {
-			bridgetest.TestConn(t, func(t *testing.T) (bridge.Conn, bridge.Conn, func()) {
+			bridgetest.TestConn(t, func(t *testing.T) (bridge.PullConn, bridge.PullConn, func()) {
 				c, nc := connected(t, network)
 				client := newSocketConn(nc, Options{Peer: Client})
 				// The suite closes one side after the other.

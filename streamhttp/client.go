@@ -159,7 +159,7 @@ type Client struct {
 // which could not be answered unmistakably: whatever else goes wrong with a
 // request becomes a JSON-RPC error response that Recv returns. Its Recv ends
 // only with Close, and as NoRenew, ReportUnopened and Upgraded say.
-func (c *Client) Dial(ctx context.Context) (bridge.Conn, error) {
+func (c *Client) Dial(ctx context.Context) (bridge.PullConn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// The client keeps the contract of bridge.Conn, and so does a session of the
+// The client keeps the contract of bridge.PullConn, and so does a session of the
 // Handler, as each other's peers over real HTTP.
 func TestClientContract(t *testing.T) {
 	bridgetest.TestConn(t, newContractPair, bridgetest.Options{
@@ -21,9 +21,9 @@ func TestClientContract(t *testing.T) {
 }
 
 // newContractPair returns a client and the session that it has opened.
-func newContractPair(t *testing.T) (client, session bridge.Conn, stop func()) {
-	sessions := make(chan bridge.Conn, 100)
-	handler := NewHandler(bridge.HandlerFunc(func(ctx context.Context, conn bridge.Conn) error {
+func newContractPair(t *testing.T) (client, session bridge.PullConn, stop func()) {
+	sessions := make(chan bridge.PullConn, 100)
+	handler := NewHandler(bridge.HandlerFunc(func(ctx context.Context, conn bridge.PullConn) error {
 		sessions <- conn
 		<-ctx.Done()
 		return nil
@@ -33,12 +33,12 @@ func newContractPair(t *testing.T) (client, session bridge.Conn, stop func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	send := func(c bridge.Conn, m jsonrpc.Message) {
+	send := func(c bridge.PullConn, m jsonrpc.Message) {
 		if err := c.Send(t.Context(), m); err != nil {
 			t.Fatal(err)
 		}
 	}
-	recv := func(c bridge.Conn) jsonrpc.Message {
+	recv := func(c bridge.PullConn) jsonrpc.Message {
 		m, err := c.Recv(t.Context())
 		if err != nil {
 			t.Fatal(err)

@@ -226,7 +226,7 @@ func sseEvent(id, data string) string {
 type clientTest struct {
 	*testing.T
 	server *fakeServer
-	conn   bridge.Conn
+	conn   bridge.PullConn
 }
 
 // testClient runs f in a bubble, with a Conn to a fake server; set prepares both.

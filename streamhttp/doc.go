@@ -2,8 +2,8 @@
 // (Handler) and as a client (Client, and ModernClient for 2026-07-28).
 //
 // HTTP is not one stream. That is hidden in here: a session is one
-// bridge.Conn, whose Send picks the response stream a message belongs to. Since
-// 2026-07-28 there are no sessions: each request is a bridge.Conn of its own.
+// bridge.PullConn, whose Send picks the response stream a message belongs to. Since
+// 2026-07-28 there are no sessions: each request is a bridge.PullConn of its own.
 //
 // The files of the server: handler.go checks what comes in and keeps the
 // sessions, start.go makes them; post.go, batch.go and get.go are the

@@ -24,7 +24,7 @@ var (
 	errAnswered   = errors.New("the request has been answered")
 )
 
-// exchange is one POST of 2026-07-28: a bridge.Conn that is one request long.
+// exchange is one POST of 2026-07-28: a bridge.PullConn that is one request long.
 // Recv gives the request; then, if the client hangs up, its cancellation
 // (MI15); then io.EOF. Send writes to the reply at once, in the caller's
 // goroutine: the answer alone as JSON, anything else as an SSE stream (MI13).

@@ -30,7 +30,7 @@ type HandlerOptions struct {
 	Admit bridge.Admit
 
 	// Modern serves requests of revision 2026-07-28, which have no session: it is
-	// called once for each, in net/http's goroutine, with a bridge.Conn that is
+	// called once for each, in net/http's goroutine, with a bridge.PullConn that is
 	// one request long. Recv gives the request, and if the client hangs up
 	// before it is answered a notifications/cancelled for it; then io.EOF. The
 	// response that is sent ends the exchange. The context is done when the
@@ -154,7 +154,7 @@ type Handler struct {
 	sessions map[string]*session // by id, until they end
 }
 
-// NewHandler makes a Handler that gives each session, as a bridge.Conn, to
+// NewHandler makes a Handler that gives each session, as a bridge.PullConn, to
 // server; nil with era.OnlyModern. Close ends it.
 func NewHandler(server bridge.Handler, opts HandlerOptions) *Handler {
 	opts = opts.withDefaults()

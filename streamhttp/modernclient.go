@@ -105,7 +105,7 @@ type ModernClient struct {
 //
 // Send fails only when the Conn is closed, when ctx is done, or for a request
 // with the id of one in progress. Recv ends only with Close.
-func (c *ModernClient) Dial(ctx context.Context) (bridge.Conn, error) {
+func (c *ModernClient) Dial(ctx context.Context) (bridge.PullConn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// The modern client keeps the contract of bridge.Conn, over real HTTP, with a
+// The modern client keeps the contract of bridge.PullConn, over real HTTP, with a
 // server that sends what it sends as the reply to a subscription.
 func TestModernContract(t *testing.T) {
 	bridgetest.TestConn(t, newModernPair, bridgetest.Options{
@@ -25,7 +25,7 @@ func TestModernContract(t *testing.T) {
 	})
 }
 
-func newModernPair(t *testing.T) (client, peer bridge.Conn, stop func()) {
+func newModernPair(t *testing.T) (client, peer bridge.PullConn, stop func()) {
 	p := &modernPeer{
 		in: make(chan jsonrpc.Message), out: make(chan modernOut),
 		open: make(chan struct{}), gone: make(chan struct{}), closed: make(chan struct{}),

@@ -18,10 +18,10 @@ func TestModernBothEnds(t *testing.T) {
 	for name, http2 := range map[string]bool{"HTTP/1.1": false, "HTTP/2": true} {
 		t.Run(name, func(t *testing.T) {
 			cancelled := make(chan jsonrpc.Message, 1)
-			handler := NewHandler(bridge.HandlerFunc(func(ctx context.Context, conn bridge.Conn) error {
+			handler := NewHandler(bridge.HandlerFunc(func(ctx context.Context, conn bridge.PullConn) error {
 				return errors.New("nobody speaks legacy here")
 			}), HandlerOptions{
-				Modern: bridge.HandlerFunc(func(ctx context.Context, conn bridge.Conn) error {
+				Modern: bridge.HandlerFunc(func(ctx context.Context, conn bridge.PullConn) error {
 					return serveEnds(ctx, conn, cancelled)
 				}),
 				ToolSchema: func(ctx context.Context, call jsonrpc.Message, tool string) ([]byte, bool) {
@@ -55,7 +55,7 @@ func TestModernBothEnds(t *testing.T) {
 }
 
 // serveEnds is a server for one request.
-func serveEnds(ctx context.Context, conn bridge.Conn, cancelled chan<- jsonrpc.Message) error {
+func serveEnds(ctx context.Context, conn bridge.PullConn, cancelled chan<- jsonrpc.Message) error {
 	m, err := conn.Recv(ctx)
 	if err != nil {
 		return err
@@ -80,7 +80,7 @@ func serveEnds(ctx context.Context, conn bridge.Conn, cancelled chan<- jsonrpc.M
 	return conn.Send(ctx, msg(result(m, `{"echo":`+string(name)+`}`)))
 }
 
-func testEnds(t *testing.T, conn bridge.Conn, cancelled <-chan jsonrpc.Message) {
+func testEnds(t *testing.T, conn bridge.PullConn, cancelled <-chan jsonrpc.Message) {
 	for _, c := range []struct{ request, want string }{
 		{modern("1", "tools/call", `"name":"deploy","arguments":{"region":" zażółć ","n":4.20e1}`), `{"jsonrpc":"2.0","id":1,"result":{"echo":"deploy"}}`},
 		{modern("2", "prompts/get", `"name":" zażółć "`), `{"jsonrpc":"2.0","id":2,"result":{"echo":" zażółć "}}`},

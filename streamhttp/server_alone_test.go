@@ -304,10 +304,10 @@ func TestServerStatelessCancels(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ours, theirs := bridge.Pipe()
 		s := newSite(t, streamhttp.HandlerOptions{})
-		h := streamhttp.NewHandler(bridge.Serve(dialer(func() bridge.Conn { return theirs }), bridge.PumpOptions{}), streamhttp.HandlerOptions{Stateless: true})
+		h := streamhttp.NewHandler(bridge.Serve(dialer(func() bridge.PullConn { return theirs }), bridge.PumpOptions{}), streamhttp.HandlerOptions{Stateless: true})
 		defer h.Close()
 		s.srv.Handler = h
-		p := &server{Conn: ours, t: t}
+		p := &server{PullConn: ours, t: t}
 		r := (&user{site: s}).call("7")
 		p.isGreeted(r25a)
 		p.gets()
@@ -321,9 +321,9 @@ func TestServerStatelessCancels(t *testing.T) {
 	})
 }
 
-type dialer func() bridge.Conn
+type dialer func() bridge.PullConn
 
-func (d dialer) Dial(context.Context) (bridge.Conn, error) { return d(), nil }
+func (d dialer) Dial(context.Context) (bridge.PullConn, error) { return d(), nil }
 
 // What there is without sessions: POST, and nothing to come back to.
 func TestServerStatelessHTTP(t *testing.T) {
@@ -416,7 +416,7 @@ func TestServerStatelessBatch(t *testing.T) {
 
 // Our own client, which takes what it is given, finishes a whole conversation.
 func TestServerStatelessClient(t *testing.T) {
-	h := streamhttp.NewHandler(bridge.HandlerFunc(func(ctx context.Context, c bridge.Conn) error {
+	h := streamhttp.NewHandler(bridge.HandlerFunc(func(ctx context.Context, c bridge.PullConn) error {
 		ready := 0
 		for {
 			m, err := c.Recv(ctx)

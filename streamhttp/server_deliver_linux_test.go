@@ -95,7 +95,7 @@ const helloBack = `{"protocolVersion":%s,"capabilities":{},"serverInfo":{"name":
 
 // answering returns a server that answers each request with what answer returns.
 func answering(answer func(m jsonrpc.Message) jsonrpc.Message) bridge.HandlerFunc {
-	return func(ctx context.Context, client bridge.Conn) error {
+	return func(ctx context.Context, client bridge.PullConn) error {
 		try := bridge.TrySender(client)
 		var wg sync.WaitGroup
 		defer wg.Wait()

@@ -127,15 +127,15 @@ func newSiteOver(t *testing.T, protocols *http.Protocols, opts streamhttp.Handle
 
 // server is the MCP server of one session, played by the test.
 type server struct {
-	bridge.Conn
+	bridge.PullConn
 	t    *testing.T
 	ctx  context.Context
 	quit chan error // what ServeConn is to return
 	left chan struct{}
 }
 
-func (s *site) serve(ctx context.Context, conn bridge.Conn) error {
-	p := &server{Conn: conn, t: s.t, ctx: ctx, quit: make(chan error, 1), left: make(chan struct{})}
+func (s *site) serve(ctx context.Context, conn bridge.PullConn) error {
+	p := &server{PullConn: conn, t: s.t, ctx: ctx, quit: make(chan error, 1), left: make(chan struct{})}
 	defer close(p.left)
 	s.servers <- p
 	select {

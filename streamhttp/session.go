@@ -40,7 +40,7 @@ type call struct {
 // opens reports whether c is the initialize request: no other comes first.
 func (c *call) opens() bool { return c.order == 1 }
 
-// session is one client's session: the bridge.Conn that the Handler hands to
+// session is one client's session: the bridge.PullConn that the Handler hands to
 // its bridge.Handler. Recv yields what the client POSTs; Send picks the
 // response stream (docs/rules.md, part B).
 //

@@ -94,7 +94,7 @@ func BenchmarkCall(b *testing.B) {
 	for _, size := range []int{100, 10_000, 1 << 20} {
 		b.Run(fmt.Sprint(size), func(b *testing.B) {
 			s := &site{}
-			s.answer = func(ctx context.Context, c bridge.Conn) error {
+			s.answer = func(ctx context.Context, c bridge.PullConn) error {
 				for {
 					m, err := c.Recv(ctx)
 					if err != nil {

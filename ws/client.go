@@ -105,7 +105,7 @@ type Client struct {
 // with the id of one in progress, which could not be answered unmistakably:
 // whatever else goes wrong with a request becomes a JSON-RPC error response
 // that Recv returns. Recv ends only with Close, or as NoRenew says.
-func (c *Client) Dial(ctx context.Context) (bridge.Conn, error) {
+func (c *Client) Dial(ctx context.Context) (bridge.PullConn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-func dialClient(t *testing.T, url string, o ClientOptions) bridge.Conn {
+func dialClient(t *testing.T, url string, o ClientOptions) bridge.PullConn {
 	t.Helper()
 	c, err := (&Client{URL: url, Options: o}).Dial(t.Context())
 	if err != nil {
@@ -206,7 +206,7 @@ func (s *site) answerReplay(t *testing.T, session *session) {
 }
 
 // ask sends a request all the way and its answer back.
-func ask(t *testing.T, c bridge.Conn, session *session, request string) {
+func ask(t *testing.T, c bridge.PullConn, session *session, request string) {
 	t.Helper()
 	send(t, c, msg(request))
 	m := recv(t, session)

@@ -115,7 +115,7 @@ func newConn(socket *websocket.Conn, w *wire, e endpoint) *conn {
 	return c
 }
 
-// Recv implements bridge.Conn. What has arrived before the peer was gone is
+// Recv implements bridge.PullConn. What has arrived before the peer was gone is
 // returned first.
 func (c *conn) Recv(ctx context.Context) (jsonrpc.Message, error) { return c.Offer(ctx, nil) }
 
@@ -156,7 +156,7 @@ func (c *conn) received() (m jsonrpc.Message, ok bool) {
 	return m, true
 }
 
-// Send implements bridge.Conn. It returns when m is queued; the queue holds
+// Send implements bridge.PullConn. It returns when m is queued; the queue holds
 // little, and waits while the peer takes nothing.
 func (c *conn) Send(ctx context.Context, m jsonrpc.Message) error {
 	if m.Kind() == jsonrpc.Invalid {

@@ -9,7 +9,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// Both sides keep the contract of bridge.Conn, as each other's peers over TCP:
+// Both sides keep the contract of bridge.PullConn, as each other's peers over TCP:
 // a client that renews its session, one that does not, and one connection.
 func TestContract(t *testing.T) {
 	t.Run("renewing", func(t *testing.T) {
@@ -29,7 +29,7 @@ func TestContract(t *testing.T) {
 
 // pairMaker makes a client and the session that it has opened.
 func pairMaker(o ClientOptions) bridgetest.MakeFunc {
-	return func(t *testing.T) (client, server bridge.Conn, stop func()) {
+	return func(t *testing.T) (client, server bridge.PullConn, stop func()) {
 		s := newSite(t, HandlerOptions{})
 		s.hold = make(chan struct{})
 		client, err := (&Client{URL: s.url(), Options: o}).Dial(t.Context())
@@ -48,7 +48,7 @@ func pairMaker(o ClientOptions) bridgetest.MakeFunc {
 func (s *site) url() string { return "ws" + strings.TrimPrefix(s.srv.URL, "http") + "/ws" }
 
 // open initializes, and returns the server that the client then has.
-func (s *site) open(t *testing.T, client bridge.Conn) *session {
+func (s *site) open(t *testing.T, client bridge.PullConn) *session {
 	t.Helper()
 	send(t, client, msg(initializeText))
 	session := <-s.sessions

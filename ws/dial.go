@@ -71,7 +71,7 @@ func newDialer(address string, opts ClientOptions) (*dialer, error) {
 
 // dial makes a connection. The error is a *httpdial.Fault, as is that of the
 // Conn's Recv when the connection is lost.
-func (d *dialer) dial(ctx context.Context) (bridge.Conn, error) {
+func (d *dialer) dial(ctx context.Context) (bridge.PullConn, error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*d.opts.ConnectTimeout)
 	defer cancel()
 	hand := &handshake{dialer: d}
@@ -161,7 +161,7 @@ type serverConn struct {
 	dialer *dialer
 }
 
-// Recv implements bridge.Conn.
+// Recv implements bridge.PullConn.
 func (c *serverConn) Recv(ctx context.Context) (jsonrpc.Message, error) { return c.Offer(ctx, nil) }
 
 // Offer is what bridge.Offer says.
@@ -173,7 +173,7 @@ func (c *serverConn) Offer(ctx context.Context, take bridge.Taker) (jsonrpc.Mess
 	return m, err
 }
 
-// Close implements bridge.Conn.
+// Close implements bridge.PullConn.
 func (c *serverConn) Close() error {
 	c.close(websocket.StatusNormalClosure, "")
 	return nil

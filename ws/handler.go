@@ -86,7 +86,7 @@ type Handler struct {
 	crowded access.Warnings
 }
 
-// NewHandler makes a Handler that gives each session, as a bridge.Conn, to
+// NewHandler makes a Handler that gives each session, as a bridge.PullConn, to
 // server. Close ends it.
 //
 // The Conn has one more method, CloseFor(err error) error: Close that tells the

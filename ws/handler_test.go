@@ -251,7 +251,7 @@ func TestClientEnds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			child, peer := bridge.Pipe()
-			h := bridge.HandlerFunc(func(ctx context.Context, client bridge.Conn) error {
+			h := bridge.HandlerFunc(func(ctx context.Context, client bridge.PullConn) error {
 				// It must not be taken for a shutdown, or for an orderly end.
 				return bridge.Pump(ctx, client, peer, bridge.PumpOptions{Drain: time.Hour, Grace: time.Hour})
 			})

@@ -25,8 +25,8 @@ type renewOptions struct {
 // the keeper, makes the connections and reads them; it runs from the first
 // message on for as long as there is, or should be, a connection.
 type renewer struct {
-	open  func(ctx context.Context) (bridge.Conn, error) // makes a connection; see fault
-	clean func()                                         // called at the end of Close
+	open  func(ctx context.Context) (bridge.PullConn, error) // makes a connection; see fault
+	clean func()                                             // called at the end of Close
 	opts  renewOptions
 
 	ctx    context.Context // done when Close begins
@@ -48,7 +48,7 @@ const ownQueue = 64
 
 var errDuplicate = errors.New("ws: a request with this id is already in progress")
 
-func newRenewer(open func(ctx context.Context) (bridge.Conn, error), clean func(), opts renewOptions) *renewer {
+func newRenewer(open func(ctx context.Context) (bridge.PullConn, error), clean func(), opts renewOptions) *renewer {
 	r := &renewer{
 		open: open, clean: clean, opts: opts,
 		in: make(chan jsonrpc.Message), own: make(chan jsonrpc.Message, ownQueue), ended: make(chan struct{}), kick: make(chan struct{}, 1),
@@ -58,7 +58,7 @@ func newRenewer(open func(ctx context.Context) (bridge.Conn, error), clean func(
 	return r
 }
 
-// Recv implements bridge.Conn.
+// Recv implements bridge.PullConn.
 func (r *renewer) Recv(ctx context.Context) (jsonrpc.Message, error) {
 	if err := r.over(ctx); err != nil {
 		return jsonrpc.Message{}, err
@@ -102,7 +102,7 @@ func (r *renewer) push(ctx context.Context, to chan<- jsonrpc.Message, m jsonrpc
 	}
 }
 
-// Send implements bridge.Conn. It waits while a connection is being made, but
+// Send implements bridge.PullConn. It waits while a connection is being made, but
 // for no more than one attempt.
 func (r *renewer) Send(ctx context.Context, m jsonrpc.Message) error {
 	if m.Kind() == jsonrpc.Invalid {
@@ -176,7 +176,7 @@ func (r *renewer) sendOver(ctx context.Context, l *link, m jsonrpc.Message) erro
 	return nil
 }
 
-// Close implements bridge.Conn. What was sent is delivered before, what is in
+// Close implements bridge.PullConn. What was sent is delivered before, what is in
 // progress gets no answer.
 func (r *renewer) Close() error {
 	r.once.Do(func() {

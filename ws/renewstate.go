@@ -29,7 +29,7 @@ type renewState struct {
 
 // link is one connection.
 type link struct {
-	conn bridge.Conn
+	conn bridge.PullConn
 	told bool // notifications/initialized; guarded by the renewer's mu
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// session is one client's session: the bridge.Conn that the Handler hands to
+// session is one client's session: the bridge.PullConn that the Handler hands to
 // its bridge.Handler. A client that has closed its end, in whatever way, cannot
 // be sent to: it is gone, and Recv gives no io.EOF.
 type session struct {
@@ -46,7 +46,7 @@ func newSession(h *Handler, guest *bridge.Guest, socket *websocket.Conn, w *wire
 	return s
 }
 
-// Send implements bridge.Conn.
+// Send implements bridge.PullConn.
 func (s *session) Send(ctx context.Context, m jsonrpc.Message) error {
 	s.revision.Note(m)
 	return s.conn.Send(ctx, m)
@@ -78,7 +78,7 @@ func (s *session) HungUp() func() error {
 	}
 }
 
-// Close implements bridge.Conn: the end of the conversation is nobody's fault.
+// Close implements bridge.PullConn: the end of the conversation is nobody's fault.
 func (s *session) Close() error { return s.CloseFor(nil) }
 
 // CloseFor is Close by somebody who knows more: err is why the server has ended

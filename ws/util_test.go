@@ -48,7 +48,7 @@ type site struct {
 	hold chan struct{}
 
 	// answer is what ServeConn does instead of all that; nil: nothing.
-	answer func(ctx context.Context, c bridge.Conn) error
+	answer func(ctx context.Context, c bridge.PullConn) error
 }
 
 func newSite(t *testing.T, o HandlerOptions) *site {
@@ -76,7 +76,7 @@ func (s *site) start(t testing.TB, o HandlerOptions) {
 	})
 }
 
-func (s *site) serve(ctx context.Context, c bridge.Conn) error {
+func (s *site) serve(ctx context.Context, c bridge.PullConn) error {
 	if s.answer != nil {
 		return s.answer(ctx, c)
 	}
@@ -249,7 +249,7 @@ func (c *raw) wantClose(status int) (reason string) {
 	}
 }
 
-func send(t *testing.T, c bridge.Conn, m jsonrpc.Message) {
+func send(t *testing.T, c bridge.PullConn, m jsonrpc.Message) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
@@ -258,7 +258,7 @@ func send(t *testing.T, c bridge.Conn, m jsonrpc.Message) {
 	}
 }
 
-func recv(t *testing.T, c bridge.Conn) jsonrpc.Message {
+func recv(t *testing.T, c bridge.PullConn) jsonrpc.Message {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()

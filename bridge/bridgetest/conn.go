@@ -1,4 +1,4 @@
-// Package bridgetest holds the contract that every bridge.Conn keeps, as a
+// Package bridgetest holds the contract that every bridge.PullConn keeps, as a
 // test suite, and checks that a package's tests leave nothing behind. It is
 // for tests only.
 package bridgetest
@@ -23,7 +23,7 @@ import (
 // notifications in both directions: a transport that opens with an exchange
 // (an initialize request) has it behind it. stop is called after a and b were
 // closed and ends all else that was started; it may be nil.
-type MakeFunc func(t *testing.T) (a, b bridge.Conn, stop func())
+type MakeFunc func(t *testing.T) (a, b bridge.PullConn, stop func())
 
 // Options name what a transport cannot do by its nature. The zero value means
 // the whole contract; each field set needs its reason at the call.
@@ -58,7 +58,7 @@ const (
 	stalled     = 100 * time.Millisecond
 )
 
-// TestConn runs the contract of bridge.Conn against what newPair makes: each
+// TestConn runs the contract of bridge.PullConn against what newPair makes: each
 // part twice, on a pair of its own, so that both sides are put to the test; and
 // once more as those use the Conns that spare themselves changes of goroutine
 // (bridge.TrySender, bridge.Offer), if these Conns have that.
@@ -72,7 +72,7 @@ func TestConn(t *testing.T, newPair MakeFunc, opts Options) {
 			stop()
 		}
 		if has {
-			testConn(t, func(t *testing.T) (bridge.Conn, bridge.Conn, func()) {
+			testConn(t, func(t *testing.T) (bridge.PullConn, bridge.PullConn, func()) {
 				a, b, stop := newPair(t)
 				return newDirect(a), newDirect(b), stop
 			}, opts)
@@ -126,7 +126,7 @@ func testConn(t *testing.T, newPair MakeFunc, opts Options) {
 
 // pair is a Conn under test, and its peer.
 type pair struct {
-	self, peer     bridge.Conn
+	self, peer     bridge.PullConn
 	name, peerName string // "a" or "b"
 	opts           Options
 }
@@ -148,7 +148,7 @@ func (p *pair) close(t *testing.T) {
 
 func testOrder(t *testing.T, p *pair) {
 	var wg sync.WaitGroup
-	stream := func(from, to bridge.Conn, name string) {
+	stream := func(from, to bridge.PullConn, name string) {
 		wg.Go(func() {
 			for i := 0; i < order && send(t, from, note(name, i, i%300)); i++ {
 			}
@@ -355,7 +355,7 @@ func testSendToClosed(t *testing.T, p *pair) {
 
 // fill sends until Send waits, then calls end, and returns what Send gave; nil
 // if the transport took everything without waiting.
-func fill(t *testing.T, ctx context.Context, c bridge.Conn, end func()) error {
+func fill(t *testing.T, ctx context.Context, c bridge.PullConn, end func()) error {
 	t.Helper()
 	sent := make(chan struct{}, fillLimit/fillMessage)
 	result := make(chan error, 1)
@@ -420,7 +420,7 @@ func note(from string, n, pad int) jsonrpc.Message {
 	return jsonrpc.NewNotification("notifications/message", []byte(params))
 }
 
-func send(t *testing.T, c bridge.Conn, m jsonrpc.Message) bool {
+func send(t *testing.T, c bridge.PullConn, m jsonrpc.Message) bool {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -431,7 +431,7 @@ func send(t *testing.T, c bridge.Conn, m jsonrpc.Message) bool {
 	return true
 }
 
-func recv(t *testing.T, c bridge.Conn) (jsonrpc.Message, bool) {
+func recv(t *testing.T, c bridge.PullConn) (jsonrpc.Message, bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -443,7 +443,7 @@ func recv(t *testing.T, c bridge.Conn) (jsonrpc.Message, bool) {
 	return m, true
 }
 
-func want(t *testing.T, c bridge.Conn, m jsonrpc.Message) bool {
+func want(t *testing.T, c bridge.PullConn, m jsonrpc.Message) bool {
 	t.Helper()
 	got, ok := recv(t, c)
 	if ok && !bytes.Equal(got.Bytes(), m.Bytes()) {
@@ -454,7 +454,7 @@ func want(t *testing.T, c bridge.Conn, m jsonrpc.Message) bool {
 }
 
 // wantEnd wants c, which is called name, to know that its peer has closed.
-func (p *pair) wantEnd(t *testing.T, c bridge.Conn, name string) {
+func (p *pair) wantEnd(t *testing.T, c bridge.PullConn, name string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()

@@ -77,7 +77,7 @@ var errSessionOver = errors.New("demo: the session is over")
 // started is left running. The caller closes conn.
 //
 // ServeConn makes *Server a [bridge.Handler].
-func (srv *Server) ServeConn(ctx context.Context, conn bridge.Conn) error {
+func (srv *Server) ServeConn(ctx context.Context, conn bridge.PullConn) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	s := &session{
 		srv:     srv,
@@ -153,7 +153,7 @@ func (srv *Server) environ() []string {
 // the connection, the ids in use, and whether "extra" is there.
 type session struct {
 	srv  *Server
-	conn bridge.Conn
+	conn bridge.PullConn
 	ctx  context.Context         // of the session: what is sent is sent under it
 	fail context.CancelCauseFunc // ends the session
 	eof  chan struct{}           // closed when the client will say nothing more

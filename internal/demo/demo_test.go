@@ -339,7 +339,7 @@ func TestSendFails(t *testing.T) {
 }
 
 type noSend struct {
-	bridge.Conn
+	bridge.PullConn
 	err error
 }
 

@@ -17,7 +17,7 @@ import (
 // synctest bubble, where time is fake and a goroutine left behind fails the test.
 type client struct {
 	t    *testing.T
-	conn bridge.Conn
+	conn bridge.PullConn
 	end  *halfClose
 	done chan error // what ServeConn returned
 
@@ -27,7 +27,7 @@ type client struct {
 
 // halfClose lets a test end the client's side of the conversation only.
 type halfClose struct {
-	bridge.Conn
+	bridge.PullConn
 	eof  context.Context
 	stop context.CancelFunc
 }
@@ -36,7 +36,7 @@ func (h *halfClose) Recv(ctx context.Context) (jsonrpc.Message, error) {
 	both, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(h.eof, cancel)()
-	m, err := h.Conn.Recv(both)
+	m, err := h.PullConn.Recv(both)
 	if err != nil && ctx.Err() == nil && h.eof.Err() != nil {
 		return m, io.EOF
 	}

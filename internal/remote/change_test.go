@@ -263,10 +263,10 @@ func TestCloseDuringChange(t *testing.T) {
 // other session, which may have asked with the same id.
 func TestAskedBeforeTheChange(t *testing.T) {
 	both(t, func(t *testing.T, s *site, from transport) {
-		s.sessions = make(chan bridge.Conn, 1)
+		s.sessions = make(chan bridge.PullConn, 1)
 		c := dial(t, &Dialer{URL: s.URL})
 		ctx := t.Context()
-		serve := func(server bridge.Conn, method string) {
+		serve := func(server bridge.PullConn, method string) {
 			for {
 				m, err := server.Recv(ctx)
 				if err != nil {
@@ -282,7 +282,7 @@ func TestAskedBeforeTheChange(t *testing.T) {
 				}
 			}
 		}
-		ask := func(server bridge.Conn) jsonrpc.ID {
+		ask := func(server bridge.PullConn) jsonrpc.ID {
 			if err := server.Send(ctx, jsonrpc.NewRequest(jsonrpc.IntID(1), "roots/list", nil)); err != nil {
 				t.Fatal(err)
 			}

@@ -49,7 +49,7 @@ type conn struct {
 
 // leg is a Conn of one transport.
 type leg struct {
-	bridge.Conn
+	bridge.PullConn
 	transport transport
 	ready     chan struct{} // closed when messages may be sent
 	left      chan struct{} // closed when another leg has taken its place
@@ -87,7 +87,7 @@ func (c *conn) dial(t transport, estate *sessionstate.Estate) (*leg, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &leg{Conn: inner, transport: t, ready: make(chan struct{}), left: make(chan struct{}), opened: estate != nil}, nil
+	return &leg{PullConn: inner, transport: t, ready: make(chan struct{}), left: make(chan struct{}), opened: estate != nil}, nil
 }
 
 // wait waits until ch is closed.

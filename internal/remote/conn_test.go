@@ -58,9 +58,9 @@ func (f *fakeLeg) Close() error {
 	return nil
 }
 
-type dialFunc func(context.Context) (bridge.Conn, error)
+type dialFunc func(context.Context) (bridge.PullConn, error)
 
-func (f dialFunc) Dial(ctx context.Context) (bridge.Conn, error) { return f(ctx) }
+func (f dialFunc) Dial(ctx context.Context) (bridge.PullConn, error) { return f(ctx) }
 
 // What a refused leg holds up goes to the next one, once; what its sender has
 // given up does not; and the leg is closed.
@@ -69,7 +69,7 @@ func TestHeldUpMessagesMoveOn(t *testing.T) {
 	near, far := bridge.Pipe()
 	defer far.Close()
 	d := &Dialer{URL: "http://h/", dialers: func(t transport) bridge.Dialer {
-		return dialFunc(func(context.Context) (bridge.Conn, error) {
+		return dialFunc(func(context.Context) (bridge.PullConn, error) {
 			if t == streamable {
 				return first, nil
 			}
@@ -134,7 +134,7 @@ func TestNoLegAfterClose(t *testing.T) {
 	var mu sync.Mutex
 	var legs []*fakeLeg
 	d := &Dialer{URL: "http://h/", dialers: func(transport) bridge.Dialer {
-		return dialFunc(func(context.Context) (bridge.Conn, error) {
+		return dialFunc(func(context.Context) (bridge.PullConn, error) {
 			mu.Lock()
 			defer mu.Unlock()
 			legs = append(legs, newFakeLeg())

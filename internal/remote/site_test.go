@@ -31,7 +31,7 @@ type site struct {
 	seen      []string // "POST initialize", "GET", ... at /mcp
 	got       []string // the messages that a server has received, on either transport
 	post, get http.HandlerFunc
-	sessions  chan bridge.Conn // if not nil, they are the test's; otherwise they answer
+	sessions  chan bridge.PullConn // if not nil, they are the test's; otherwise they answer
 }
 
 // newSite starts a web server that answers at /mcp as post and get say.
@@ -103,7 +103,7 @@ func (s *site) received() []string {
 
 // serve is the MCP server behind both transports: it answers every request
 // with its own method.
-func (s *site) serve(ctx context.Context, c bridge.Conn) error {
+func (s *site) serve(ctx context.Context, c bridge.PullConn) error {
 	s.mu.Lock()
 	sessions := s.sessions
 	s.mu.Unlock()
@@ -138,7 +138,7 @@ func resultFor(method string) string {
 // client is a Conn under test.
 type client struct {
 	*testing.T
-	conn bridge.Conn
+	conn bridge.PullConn
 }
 
 func dial(t *testing.T, d *Dialer) *client {

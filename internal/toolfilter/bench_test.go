@@ -39,7 +39,7 @@ func BenchmarkFilter(b *testing.B) {
 		b.Run("notifications/"+name, func(b *testing.B) {
 			c, server := dial(b, rules)
 			note := jsonrpc.NewNotification("notifications/message", []byte(`{"data":"`+strings.Repeat("x", 60)+`"}`))
-			go func(server bridge.Conn) {
+			go func(server bridge.PullConn) {
 				for server.Send(b.Context(), note) == nil {
 				}
 			}(server)

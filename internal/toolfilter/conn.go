@@ -20,7 +20,7 @@ const waiting = 16
 // filter's own and the server's messages meet in a channel, so that Recv has
 // one place to wait at.
 type conn struct {
-	server bridge.Conn
+	server bridge.PullConn
 	filter *filter
 	lists  lists
 
@@ -33,7 +33,7 @@ type conn struct {
 	closeErr error
 }
 
-func newConn(server bridge.Conn, f *filter) *conn {
+func newConn(server bridge.PullConn, f *filter) *conn {
 	c := &conn{server: server, filter: f, in: make(chan jsonrpc.Message, waiting),
 		ended: make(chan struct{}), done: make(chan struct{})}
 	go c.read()
@@ -61,7 +61,7 @@ func (c *conn) read() {
 	}
 }
 
-// Recv implements bridge.Conn.
+// Recv implements bridge.PullConn.
 func (c *conn) Recv(ctx context.Context) (jsonrpc.Message, error) {
 	if err := c.stopped(ctx); err != nil {
 		return jsonrpc.Message{}, err
@@ -93,7 +93,7 @@ func (c *conn) stopped(ctx context.Context) error {
 	}
 }
 
-// Send implements bridge.Conn. What would reach a hidden tool does not reach
+// Send implements bridge.PullConn. What would reach a hidden tool does not reach
 // the server: a request is answered through Recv, and anything else is an error.
 func (c *conn) Send(ctx context.Context, m jsonrpc.Message) error {
 	if no := c.filter.fromClient(m); no != nil {
@@ -133,7 +133,7 @@ func (c *conn) refuse(ctx context.Context, m jsonrpc.Message, no *refusal) error
 	}
 }
 
-// Close implements bridge.Conn. It closes the server's Conn and returns its error.
+// Close implements bridge.PullConn. It closes the server's Conn and returns its error.
 func (c *conn) Close() error {
 	c.closing.Do(func() {
 		close(c.done)

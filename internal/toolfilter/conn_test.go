@@ -17,15 +17,15 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-type dialFunc func(ctx context.Context) (bridge.Conn, error)
+type dialFunc func(ctx context.Context) (bridge.PullConn, error)
 
-func (f dialFunc) Dial(ctx context.Context) (bridge.Conn, error) { return f(ctx) }
+func (f dialFunc) Dial(ctx context.Context) (bridge.PullConn, error) { return f(ctx) }
 
 // dial returns a filtered Conn, and the server it leads to.
-func dial(t testing.TB, r Rules) (c, server bridge.Conn) {
+func dial(t testing.TB, r Rules) (c, server bridge.PullConn) {
 	t.Helper()
 	near, far := bridge.Pipe()
-	c, err := Wrap(dialFunc(func(context.Context) (bridge.Conn, error) { return near, nil }), r).Dial(t.Context())
+	c, err := Wrap(dialFunc(func(context.Context) (bridge.PullConn, error) { return near, nil }), r).Dial(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,14 +33,14 @@ func dial(t testing.TB, r Rules) (c, server bridge.Conn) {
 	return c, far
 }
 
-func send(t *testing.T, c bridge.Conn, text string) {
+func send(t *testing.T, c bridge.PullConn, text string) {
 	t.Helper()
 	if err := c.Send(t.Context(), parse(t, text)); err != nil {
 		t.Fatalf("Send of %s: %v", text, err)
 	}
 }
 
-func want(t *testing.T, c bridge.Conn, text string) {
+func want(t *testing.T, c bridge.PullConn, text string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
@@ -70,7 +70,7 @@ func TestLongName(t *testing.T) {
 }
 
 func TestContract(t *testing.T) {
-	bridgetest.TestConn(t, func(t *testing.T) (bridge.Conn, bridge.Conn, func()) {
+	bridgetest.TestConn(t, func(t *testing.T) (bridge.PullConn, bridge.PullConn, func()) {
 		c, server := dial(t, Rules{Ignore: []string{"x"}})
 		return c, server, nil
 	}, bridgetest.Options{})
@@ -271,7 +271,7 @@ func TestEnd(t *testing.T) {
 
 // slowEnd is a Conn whose Recv takes its time to notice Close.
 type slowEnd struct {
-	bridge.Conn
+	bridge.PullConn
 	closed, let chan struct{}
 }
 

@@ -61,7 +61,7 @@ type dialer struct {
 }
 
 // Dial implements bridge.Dialer.
-func (d *dialer) Dial(ctx context.Context) (bridge.Conn, error) {
+func (d *dialer) Dial(ctx context.Context) (bridge.PullConn, error) {
 	if d.err != nil {
 		return nil, d.err
 	}

@@ -31,7 +31,7 @@ type ahead struct {
 	wg     sync.WaitGroup     // the watch
 
 	mu    sync.Mutex
-	ready bridge.Conn // what take hands out; nil: nothing is kept
+	ready bridge.PullConn // what take hands out; nil: nothing is kept
 }
 
 // startAhead starts a server ahead. The error is that of its start.
@@ -52,7 +52,7 @@ const maxEarly = 100
 
 // watch waits until the server ends, is asked for, or has waited long enough.
 // What it says meanwhile is kept for the client.
-func (s *ahead) watch(ctx context.Context, conn bridge.Conn) {
+func (s *ahead) watch(ctx context.Context, conn bridge.PullConn) {
 	defer s.cancel()
 	started := time.Now()
 	var early []jsonrpc.Message
@@ -67,7 +67,7 @@ func (s *ahead) watch(ctx context.Context, conn bridge.Conn) {
 		<-ctx.Done()
 		err = ctx.Err()
 	}
-	var keep bridge.Conn
+	var keep bridge.PullConn
 	if errors.Is(ctx.Err(), context.Canceled) && errors.Is(err, context.Canceled) { // asked for
 		keep = bridge.Unread(conn, early...)
 	}
@@ -89,7 +89,7 @@ func (s *ahead) watch(ctx context.Context, conn bridge.Conn) {
 }
 
 // take hands out the server, once; nil: there is none (any more).
-func (s *ahead) take() bridge.Conn {
+func (s *ahead) take() bridge.PullConn {
 	s.cancel()
 	<-s.done
 	s.mu.Lock()

@@ -13,11 +13,11 @@ import (
 )
 
 // piped is a Dialer of one Conn.
-type piped struct{ conn bridge.Conn }
+type piped struct{ conn bridge.PullConn }
 
-func (p piped) Dial(context.Context) (bridge.Conn, error) { return p.conn, nil }
+func (p piped) Dial(context.Context) (bridge.PullConn, error) { return p.conn, nil }
 
-func say(t *testing.T, server bridge.Conn, method string) {
+func say(t *testing.T, server bridge.PullConn, method string) {
 	t.Helper()
 	if err := server.Send(t.Context(), jsonrpc.NewNotification(method, nil)); err != nil {
 		t.Error(err)

@@ -24,17 +24,17 @@ type fragile struct {
 }
 
 // ends is a server's Conn that ends as a process does that has crashed.
-type ends struct{ bridge.Conn }
+type ends struct{ bridge.PullConn }
 
 func (e ends) Recv(ctx context.Context) (jsonrpc.Message, error) {
-	m, err := e.Conn.Recv(ctx)
+	m, err := e.PullConn.Recv(ctx)
 	if err == io.EOF {
 		err = errors.New("the server ended: exit status 1")
 	}
 	return m, err
 }
 
-func (f *fragile) Dial(context.Context) (bridge.Conn, error) {
+func (f *fragile) Dial(context.Context) (bridge.PullConn, error) {
 	ours, theirs := bridge.Pipe()
 	f.mu.Lock()
 	f.starts++

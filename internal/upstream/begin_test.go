@@ -28,7 +28,7 @@ func (l late) Party() string {
 func TestBeginTogether(t *testing.T) {
 	f := &fleet{kind: modernServer}
 	s := serverOf(t, f, Spec{Protocol: era.OnlyModern, MaxUnits: 1})
-	var clients [3]bridge.Conn
+	var clients [3]bridge.PullConn
 	var parties [3]late
 	for i := range clients {
 		parties[i] = late{make(chan struct{}, 1), make(chan struct{})}

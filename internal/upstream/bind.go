@@ -16,15 +16,15 @@ import (
 // gets requestState and ids of tasks under its own name only (A6): a server that
 // principals share cannot tell who comes back with one. Others' Conns are
 // returned as they are.
-func (s *Server) bind(ctx context.Context, client bridge.Conn) bridge.Conn {
+func (s *Server) bind(ctx context.Context, client bridge.PullConn) bridge.PullConn {
 	if bridge.Principal(ctx) == "" {
 		return client
 	}
-	return &bound{Conn: client, s: s, principal: bridge.Principal(ctx)}
+	return &bound{PullConn: client, s: s, principal: bridge.Principal(ctx)}
 }
 
 type bound struct {
-	bridge.Conn
+	bridge.PullConn
 	s         *Server
 	principal string
 	tasks     idSet // requests in progress whose results are about a task
@@ -34,7 +34,7 @@ type bound struct {
 // client's to say is answered.
 func (b *bound) Recv(ctx context.Context) (jsonrpc.Message, error) {
 	for {
-		m, err := b.Conn.Recv(ctx)
+		m, err := b.PullConn.Recv(ctx)
 		if err != nil {
 			return m, err
 		}
@@ -42,7 +42,7 @@ func (b *bound) Recv(ctx context.Context) (jsonrpc.Message, error) {
 		if no == nil {
 			return m, nil
 		}
-		if err := b.Conn.Send(ctx, no.Response(m.ID())); err != nil {
+		if err := b.PullConn.Send(ctx, no.Response(m.ID())); err != nil {
 			return m, err
 		}
 	}
@@ -179,12 +179,12 @@ func single(object iter.Seq[jsonrpc.Member], keys ...string) (values [2][]byte, 
 }
 
 func (b *bound) Send(ctx context.Context, m jsonrpc.Message) error {
-	return b.Conn.Send(ctx, b.bound(m))
+	return b.PullConn.Send(ctx, b.bound(m))
 }
 
 // TrySender is what bridge.TrySender says.
 func (b *bound) TrySender() func(jsonrpc.Message) bool {
-	try := bridge.TrySender(b.Conn)
+	try := bridge.TrySender(b.PullConn)
 	if try == nil {
 		return nil
 	}
@@ -192,7 +192,7 @@ func (b *bound) TrySender() func(jsonrpc.Message) bool {
 }
 
 // HungUp is what bridge.HungUp says.
-func (b *bound) HungUp() func() error { return bridge.HungUp(b.Conn) }
+func (b *bound) HungUp() func() error { return bridge.HungUp(b.PullConn) }
 
 // bound returns what the client gets of a message: requestState and ids of tasks
 // under its name.
@@ -243,10 +243,10 @@ func (b *bound) boundNotification(m jsonrpc.Message) jsonrpc.Message {
 
 // CloseFor passes on why the Conn is closed, to one that can say it.
 func (b *bound) CloseFor(err error) error {
-	if c, ok := b.Conn.(interface{ CloseFor(err error) error }); ok {
+	if c, ok := b.PullConn.(interface{ CloseFor(err error) error }); ok {
 		return c.CloseFor(err)
 	}
-	return b.Conn.Close()
+	return b.PullConn.Close()
 }
 
 // idSet are ids of requests. The zero value is empty; any number of goroutines may

@@ -77,7 +77,7 @@ func TestSessionlessStays(t *testing.T) {
 	s.decided(true)
 	s.sessionless.Store(true)
 	tries := 0
-	f := &finder{s: s, first: s.Dialer(true), other: dialFunc(func(context.Context) (bridge.Conn, error) {
+	f := &finder{s: s, first: s.Dialer(true), other: dialFunc(func(context.Context) (bridge.PullConn, error) {
 		tries++
 		return nil, bridge.ErrBusy
 	})}

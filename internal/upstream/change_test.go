@@ -181,7 +181,7 @@ func TestRemoteIsUpgraded(t *testing.T) {
 }
 
 // called makes a legacy client's call and wants a server of this era to answer.
-func called(t *testing.T, client bridge.Conn, modern bool) {
+func called(t *testing.T, client bridge.PullConn, modern bool) {
 	t.Helper()
 	if m := ask(t, client, legacyCall); string(m.Lookup("result", "modern")) != fmt.Sprint(modern) {
 		t.Errorf("%s, want modern: %v", m.Bytes(), modern)
@@ -190,7 +190,7 @@ func called(t *testing.T, client bridge.Conn, modern bool) {
 
 // begunAnew wants a session to end with the next call, because its server is of
 // another era, and one that is begun then to have that.
-func begunAnew(t *testing.T, client bridge.Conn, h bridge.Handler, modern bool) {
+func begunAnew(t *testing.T, client bridge.PullConn, h bridge.Handler, modern bool) {
 	t.Helper()
 	if m := ask(t, client, legacyCall); !m.IsError() {
 		t.Errorf("%s", m.Bytes())
@@ -202,7 +202,7 @@ func begunAnew(t *testing.T, client bridge.Conn, h bridge.Handler, modern bool) 
 }
 
 // ended waits until nothing more comes.
-func ended(t *testing.T, client bridge.Conn) {
+func ended(t *testing.T, client bridge.PullConn) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
@@ -289,7 +289,7 @@ func TestSaidWhileAsked(t *testing.T) {
 	f := &fleet{kind: silent}
 	s := serverOf(t, f, Spec{})
 	asked, said := make(chan struct{}), make(chan struct{})
-	s.modern = dialFunc(func(context.Context) (bridge.Conn, error) {
+	s.modern = dialFunc(func(context.Context) (bridge.PullConn, error) {
 		close(asked)
 		<-said
 		return nil, errors.New("no such file")

@@ -173,7 +173,7 @@ func (d *desk) refuse(ctx context.Context, m jsonrpc.Message, err error) error {
 	}
 }
 
-// Recv implements bridge.Conn.
+// Recv implements bridge.PullConn.
 func (d *desk) Recv(ctx context.Context) (jsonrpc.Message, error) { return d.waiter.Offer(ctx, nil) }
 
 // Offer is what bridge.Offer says.
@@ -288,7 +288,7 @@ func (d *desk) vacate(at *member) bool {
 	return i >= 0
 }
 
-// Close implements bridge.Conn.
+// Close implements bridge.PullConn.
 func (d *desk) Close() error {
 	d.mu.Lock()
 	d.closed = true

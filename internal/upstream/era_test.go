@@ -42,7 +42,7 @@ type fleet struct {
 	wg              sync.WaitGroup
 }
 
-func (f *fleet) Dial(context.Context) (bridge.Conn, error) {
+func (f *fleet) Dial(context.Context) (bridge.PullConn, error) {
 	ours, theirs := bridge.Pipe()
 	f.mu.Lock()
 	n, k := f.starts, f.kind
@@ -64,7 +64,7 @@ func (f *fleet) Dial(context.Context) (bridge.Conn, error) {
 	return ours, nil
 }
 
-func (f *fleet) serve(n int, k kind, conn bridge.Conn) {
+func (f *fleet) serve(n int, k kind, conn bridge.PullConn) {
 	var opened, modern bool
 	ctx := context.Background()
 	if k == asksFirst {
@@ -186,7 +186,7 @@ func serverOf(t *testing.T, f *fleet, spec Spec) *Server {
 }
 
 // party runs a Handler for a client, whose end it returns.
-func party(t *testing.T, ctx context.Context, h bridge.Handler) bridge.Conn {
+func party(t *testing.T, ctx context.Context, h bridge.Handler) bridge.PullConn {
 	t.Helper()
 	client, ours := bridge.Pipe()
 	ctx, cancel := context.WithCancel(ctx)
@@ -213,7 +213,7 @@ func parse(t *testing.T, text string) jsonrpc.Message {
 	return m
 }
 
-func send(t *testing.T, c bridge.Conn, text string) {
+func send(t *testing.T, c bridge.PullConn, text string) {
 	t.Helper()
 	if err := c.Send(t.Context(), parse(t, text)); err != nil {
 		t.Fatal(err)
@@ -221,7 +221,7 @@ func send(t *testing.T, c bridge.Conn, text string) {
 }
 
 // ask sends a request and returns its response.
-func ask(t *testing.T, c bridge.Conn, text string) jsonrpc.Message {
+func ask(t *testing.T, c bridge.PullConn, text string) jsonrpc.Message {
 	t.Helper()
 	send(t, c, text)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -629,15 +629,15 @@ func TestCloseWhileAsking(t *testing.T) {
 // leaving is a Dialer of servers that end at the first call, with last words.
 type leaving struct{ bridge.Dialer }
 
-func (l leaving) Dial(ctx context.Context) (bridge.Conn, error) {
+func (l leaving) Dial(ctx context.Context) (bridge.PullConn, error) {
 	conn, err := l.Dialer.Dial(ctx)
 	return &leavingConn{conn}, err
 }
 
-type leavingConn struct{ bridge.Conn }
+type leavingConn struct{ bridge.PullConn }
 
 func (c *leavingConn) Recv(ctx context.Context) (jsonrpc.Message, error) {
-	m, err := c.Conn.Recv(ctx)
+	m, err := c.PullConn.Recv(ctx)
 	if errors.Is(err, io.EOF) {
 		err = &stdio.ExitError{Name: "fake", Stderr: []string{"a's secret"}}
 	}
@@ -677,7 +677,7 @@ func TestProbeFails(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := &fleet{kind: modernServer}
 			s := serverOf(t, f, Spec{})
-			s.modern = dialFunc(func(context.Context) (bridge.Conn, error) { return nil, errors.New("no such file") })
+			s.modern = dialFunc(func(context.Context) (bridge.PullConn, error) { return nil, errors.New("no such file") })
 			client := party(t, t.Context(), of(s))
 			if m := ask(t, client, modernCall); string(m.Lookup("error", "data", "reason")) != `"server_unavailable"` {
 				t.Errorf("%s", m.Bytes())

@@ -21,7 +21,7 @@ type finder struct {
 	other bridge.Dialer // translates; nil: the server must not be spoken to as a modern one
 }
 
-func (f *finder) Dial(ctx context.Context) (bridge.Conn, error) {
+func (f *finder) Dial(ctx context.Context) (bridge.PullConn, error) {
 	if f.s.sparesInitialize() {
 		bridge.GiveBack(ctx)
 		return f.other.Dial(ctx)
@@ -52,7 +52,7 @@ type finding struct {
 	wg     sync.WaitGroup // what sends again
 
 	mu      sync.Mutex
-	conn    bridge.Conn // stays once decided is closed, and may be read without mu
+	conn    bridge.PullConn // stays once decided is closed, and may be read without mu
 	closed  bool
 	asked   jsonrpc.ID        // initialize's id; zero: it was not sent
 	since   []jsonrpc.Message // initialize and what was sent after it
@@ -70,7 +70,7 @@ type finding struct {
 
 // note keeps what may have to be sent again. It is false when Send has to wait
 // for the decision.
-func (c *finding) note(m jsonrpc.Message) (conn bridge.Conn, ok bool) {
+func (c *finding) note(m jsonrpc.Message) (conn bridge.PullConn, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
@@ -135,7 +135,7 @@ func (c *finding) OnSlow(f func()) {
 // Keeps is what bridge.Keeps says.
 func (c *finding) Keeps() bool { return !c.isDecided() || bridge.Keeps(c.conn) }
 
-func (c *finding) current() bridge.Conn {
+func (c *finding) current() bridge.PullConn {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.conn
@@ -188,7 +188,7 @@ func (c *finding) Offer(ctx context.Context, take bridge.Taker) (jsonrpc.Message
 }
 
 // decide says that conn stays.
-func (c *finding) decide(conn bridge.Conn) {
+func (c *finding) decide(conn bridge.PullConn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.conn, c.since = conn, nil

@@ -24,7 +24,7 @@ func (s *Server) Legacy(lasting bool, o bridge.PumpOptions) bridge.Handler {
 	var h bridge.Handler
 	translated := &translator{s}
 	direct := s.Dialer(lasting)
-	own := dialFunc(func(ctx context.Context) (bridge.Conn, error) {
+	own := dialFunc(func(ctx context.Context) (bridge.PullConn, error) {
 		if err := bridge.TakePlace(ctx); err != nil {
 			return nil, err
 		}
@@ -45,7 +45,7 @@ func (s *Server) Legacy(lasting bool, o bridge.PumpOptions) bridge.Handler {
 
 // asLegacy returns h for clients whose initialize may ask for a modern version.
 func asLegacy(h bridge.Handler) bridge.Handler {
-	return bridge.HandlerFunc(func(ctx context.Context, client bridge.Conn) error {
+	return bridge.HandlerFunc(func(ctx context.Context, client bridge.PullConn) error {
 		m, err := client.Recv(ctx)
 		if err != nil {
 			return h.ServeConn(ctx, client) // which sees the same
@@ -72,11 +72,11 @@ func (s *Server) SharesAlways() bool {
 // translator is the Dialer of legacy clients for a modern server.
 type translator struct{ s *Server }
 
-func (t *translator) Dial(ctx context.Context) (bridge.Conn, error) {
+func (t *translator) Dial(ctx context.Context) (bridge.PullConn, error) {
 	return t.s.translated(ctx, t.s.sessionKey(ctx), nil)
 }
 
-func (s *Server) translated(ctx context.Context, key unitKey, clientInfo []byte) (bridge.Conn, error) {
+func (s *Server) translated(ctx context.Context, key unitKey, clientInfo []byte) (bridge.PullConn, error) {
 	conn, err := s.join(ctx, key, clientInfo, false)
 	if err != nil {
 		return nil, err
@@ -87,12 +87,12 @@ func (s *Server) translated(ctx context.Context, key unitKey, clientInfo []byte)
 // sharing returns what serves legacy clients that share a server. Which one may
 // depend on what initialize says.
 func (s *Server) sharing(o bridge.PumpOptions) bridge.Handler {
-	return bridge.HandlerFunc(func(ctx context.Context, client bridge.Conn) error {
+	return bridge.HandlerFunc(func(ctx context.Context, client bridge.PullConn) error {
 		m, err := opening(ctx, client)
 		if err != nil {
 			return err
 		}
-		d := dialFunc(func(ctx context.Context) (bridge.Conn, error) {
+		d := dialFunc(func(ctx context.Context) (bridge.PullConn, error) {
 			modern, err := s.speaksModern(ctx)
 			if err != nil {
 				return nil, err
@@ -114,7 +114,7 @@ func (s *Server) sharing(o bridge.PumpOptions) bridge.Handler {
 
 // opening returns a legacy client's first message but for pings, which need no
 // server, and notifications, which can mean nothing yet.
-func opening(ctx context.Context, client bridge.Conn) (jsonrpc.Message, error) {
+func opening(ctx context.Context, client bridge.PullConn) (jsonrpc.Message, error) {
 	defer bridge.Unused(ctx)()
 	for {
 		m, err := client.Recv(ctx)
@@ -132,9 +132,9 @@ func opening(ctx context.Context, client bridge.Conn) (jsonrpc.Message, error) {
 	}
 }
 
-type dialFunc func(ctx context.Context) (bridge.Conn, error)
+type dialFunc func(ctx context.Context) (bridge.PullConn, error)
 
-func (f dialFunc) Dial(ctx context.Context) (bridge.Conn, error) { return f(ctx) }
+func (f dialFunc) Dial(ctx context.Context) (bridge.PullConn, error) { return f(ctx) }
 
 // modernKey returns which unit of a modern server a request uses.
 func (s *Server) modernKey(principal string) unitKey {
@@ -272,7 +272,7 @@ func (s *Server) memberFor(ctx context.Context, m jsonrpc.Message) (*member, err
 
 // Exchange returns what serves the single request of a modern client's Conn.
 func (s *Server) Exchange(o bridge.PumpOptions) bridge.Handler {
-	return bridge.HandlerFunc(func(ctx context.Context, client bridge.Conn) error {
+	return bridge.HandlerFunc(func(ctx context.Context, client bridge.PullConn) error {
 		m, err := client.Recv(ctx)
 		if err != nil {
 			return err
@@ -298,25 +298,25 @@ func (s *Server) Exchange(o bridge.PumpOptions) bridge.Handler {
 // failing is a Dialer that fails.
 type failing struct{ err error }
 
-func (f failing) Dial(context.Context) (bridge.Conn, error) { return nil, f.err }
+func (f failing) Dial(context.Context) (bridge.PullConn, error) { return nil, f.err }
 
 // Modern returns what serves modern clients that send many requests on one Conn.
 func (s *Server) Modern(o bridge.PumpOptions) bridge.Handler {
 	if s.spec.Clients == era.OnlyLegacy {
 		return refuse(s.spec.Clients)
 	}
-	h := bridge.Serve(dialFunc(func(ctx context.Context) (bridge.Conn, error) {
+	h := bridge.Serve(dialFunc(func(ctx context.Context) (bridge.PullConn, error) {
 		bridge.GiveBack(ctx) // units ask for places themselves
 		return newDesk(ctx, s), nil
 	}), o)
-	return bridge.HandlerFunc(func(ctx context.Context, client bridge.Conn) error {
+	return bridge.HandlerFunc(func(ctx context.Context, client bridge.PullConn) error {
 		return h.ServeConn(ctx, s.bind(ctx, client))
 	})
 }
 
 // refuse returns what answers clients of an era that is not served (ED5).
 func refuse(served era.Eras) bridge.Handler {
-	return bridge.HandlerFunc(func(ctx context.Context, client bridge.Conn) error {
+	return bridge.HandlerFunc(func(ctx context.Context, client bridge.PullConn) error {
 		defer bridge.Unused(ctx)()
 		for {
 			m, err := client.Recv(ctx)

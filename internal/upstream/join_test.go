@@ -49,7 +49,7 @@ func TestJoinWhatEnds(t *testing.T) {
 			}
 		})
 	}
-	client := party(t, t.Context(), bridge.HandlerFunc(func(ctx context.Context, c bridge.Conn) error {
+	client := party(t, t.Context(), bridge.HandlerFunc(func(ctx context.Context, c bridge.PullConn) error {
 		return s.Exchange(bridge.PumpOptions{}).ServeConn(watched{ctx, retire}, c)
 	}))
 	m := ask(t, client, modernCall)

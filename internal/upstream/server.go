@@ -259,7 +259,7 @@ func (s *Server) wrapped(d bridge.Dialer) bridge.Dialer {
 
 // dialAdmitted takes a place for as long as the Conn is open, for the Party of
 // ctx. u is the unit that the Conn is for; nil: none yet.
-func (s *Server) dialAdmitted(ctx context.Context, d bridge.Dialer, u *unit) (bridge.Conn, error) {
+func (s *Server) dialAdmitted(ctx context.Context, d bridge.Dialer, u *unit) (bridge.PullConn, error) {
 	if s.spec.Admit == nil {
 		return d.Dial(ctx)
 	}
@@ -274,12 +274,12 @@ func (s *Server) dialAdmitted(ctx context.Context, d bridge.Dialer, u *unit) (br
 		leave()
 		return nil, err
 	}
-	return &placed{Conn: conn, unitHolder: t, leave: sync.OnceFunc(leave)}, nil
+	return &placed{PullConn: conn, unitHolder: t, leave: sync.OnceFunc(leave)}, nil
 }
 
 // placed is a Conn with a place.
 type placed struct {
-	bridge.Conn
+	bridge.PullConn
 	*unitHolder
 	leave func()
 }
@@ -303,11 +303,11 @@ func (t *unitHolder) Reclaim() bool {
 }
 
 // TrySender passes on what the Conn has.
-func (p *placed) TrySender() func(jsonrpc.Message) bool { return bridge.TrySender(p.Conn) }
+func (p *placed) TrySender() func(jsonrpc.Message) bool { return bridge.TrySender(p.PullConn) }
 
 func (p *placed) Close() error {
 	defer p.leave()
-	return p.Conn.Close()
+	return p.PullConn.Close()
 }
 
 // StartAhead starts the command once before there is a client, for the first

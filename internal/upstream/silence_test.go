@@ -15,16 +15,16 @@ import (
 // stubborn is a Dialer of servers that take 5 s to stop.
 type stubborn struct{ bridge.Dialer }
 
-func (d stubborn) Dial(ctx context.Context) (bridge.Conn, error) {
+func (d stubborn) Dial(ctx context.Context) (bridge.PullConn, error) {
 	conn, err := d.Dialer.Dial(ctx)
 	return stubbornConn{conn}, err
 }
 
-type stubbornConn struct{ bridge.Conn }
+type stubbornConn struct{ bridge.PullConn }
 
 func (c stubbornConn) Close() error {
 	time.Sleep(5 * time.Second)
-	return c.Conn.Close()
+	return c.PullConn.Close()
 }
 
 // ED7: of a server that is there and answers nothing, clients, the log and

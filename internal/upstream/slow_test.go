@@ -132,7 +132,7 @@ func TestSlowClientOfItsOwnServer(t *testing.T) {
 }
 
 // serving runs a Handler for a client, whose end it returns, and where the error comes.
-func serving(t *testing.T, h bridge.Handler, principal string) (client bridge.Conn, served <-chan error) {
+func serving(t *testing.T, h bridge.Handler, principal string) (client bridge.PullConn, served <-chan error) {
 	t.Helper()
 	client, ours := bridge.Pipe()
 	ctx, cancel := context.WithCancel(bridge.WithPrincipal(context.Background(), principal))
@@ -151,7 +151,7 @@ func serving(t *testing.T, h bridge.Handler, principal string) (client bridge.Co
 }
 
 // begin is how a legacy client begins a session.
-func begin(t *testing.T, client bridge.Conn) {
+func begin(t *testing.T, client bridge.PullConn) {
 	t.Helper()
 	if m := ask(t, client, initialize); m.IsError() {
 		t.Fatalf("initialize: %s", m.Bytes())

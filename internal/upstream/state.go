@@ -68,8 +68,8 @@ type counted struct {
 	dialer bridge.Dialer
 }
 
-func (c *counted) Dial(ctx context.Context) (bridge.Conn, error) {
-	var conn bridge.Conn
+func (c *counted) Dial(ctx context.Context) (bridge.PullConn, error) {
+	var conn bridge.PullConn
 	if a := c.of.kept(); a != nil {
 		conn = a.take()
 	}
@@ -81,14 +81,14 @@ func (c *counted) Dial(ctx context.Context) (bridge.Conn, error) {
 		}
 	}
 	c.of.count(1)
-	counted := &countedConn{Conn: conn, of: c.of, log: c.log}
+	counted := &countedConn{PullConn: conn, of: c.of, log: c.log}
 	counted.from, _ = conn.(bridge.Offerer)
 	return counted, nil
 }
 
 // countedConn takes itself off the books when it is closed.
 type countedConn struct {
-	bridge.Conn
+	bridge.PullConn
 	from bridge.Offerer // Conn; nil: it is none
 	of   *books
 	log  hclog.Logger
@@ -105,7 +105,7 @@ func (c *countedConn) Offer(ctx context.Context, take bridge.Taker) (m jsonrpc.M
 	if c.told && take != nil && c.from != nil {
 		m, err = c.from.Offer(ctx, take)
 	} else {
-		m, err = c.Conn.Recv(ctx)
+		m, err = c.PullConn.Recv(ctx)
 	}
 	if !c.told && m.Kind() == jsonrpc.Response {
 		c.told = true
@@ -124,10 +124,10 @@ func (c *countedConn) Offer(ctx context.Context, take bridge.Taker) (m jsonrpc.M
 }
 
 // TrySender passes on what the Conn has.
-func (c *countedConn) TrySender() func(jsonrpc.Message) bool { return bridge.TrySender(c.Conn) }
+func (c *countedConn) TrySender() func(jsonrpc.Message) bool { return bridge.TrySender(c.PullConn) }
 
 func (c *countedConn) Close() error {
-	err := c.Conn.Close()
+	err := c.PullConn.Close()
 	c.once.Do(func() {
 		c.of.count(-1)
 		if err != nil {

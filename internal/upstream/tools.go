@@ -143,7 +143,7 @@ func (s *Server) forgetTools() {
 // tap is a unit's Conn to its server. It sees the lists of tools pass by, and
 // what says that the server's era is another one than was thought (ED9).
 type tap struct {
-	bridge.Conn
+	bridge.PullConn
 	unit   *unit
 	tools  *schemas
 	filter *era.LegacyServerFilter // nil: the server is a modern one
@@ -162,8 +162,8 @@ type question struct {
 // given it up does not say so, and the server may never answer it.
 const maxDiscovers = 1000
 
-func newTap(conn bridge.Conn, u *unit, f *era.LegacyServerFilter) *tap {
-	return &tap{Conn: conn, unit: u, filter: f, tools: u.s.table(u.key), asked: make(map[jsonrpc.ID]question)}
+func newTap(conn bridge.PullConn, u *unit, f *era.LegacyServerFilter) *tap {
+	return &tap{PullConn: conn, unit: u, filter: f, tools: u.s.table(u.key), asked: make(map[jsonrpc.ID]question)}
 }
 
 func (t *tap) Send(ctx context.Context, m jsonrpc.Message) error {
@@ -175,7 +175,7 @@ func (t *tap) Send(ctx context.Context, m jsonrpc.Message) error {
 		delete(t.asked, m.RequestID())
 		t.mu.Unlock()
 	}
-	return t.Conn.Send(ctx, m)
+	return t.PullConn.Send(ctx, m)
 }
 
 // note keeps what is asked, until it is answered.
@@ -201,7 +201,7 @@ var errInitialize = errors.New("the server could not be initialized")
 
 // TrySender is what bridge.TrySender says, of all that need not be noted first.
 func (t *tap) TrySender() func(jsonrpc.Message) bool {
-	try := bridge.TrySender(t.Conn)
+	try := bridge.TrySender(t.PullConn)
 	if try == nil {
 		return nil
 	}
@@ -220,7 +220,7 @@ func (t *tap) Feed(ctx context.Context, sink func(jsonrpc.Message)) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var last *time.Timer
-	err := bridge.Feed(ctx, t.Conn, func(m jsonrpc.Message) {
+	err := bridge.Feed(ctx, t.PullConn, func(m jsonrpc.Message) {
 		sink(t.seen(m))
 		if f := t.filter; last == nil && f != nil && f.Failed() {
 			last = time.AfterFunc(lastAnswers, func() { cancel(errInitialize) })
@@ -237,7 +237,7 @@ func (t *tap) Feed(ctx context.Context, sink func(jsonrpc.Message)) error {
 
 // Recv is Feed for one message, of a server that was initialized.
 func (t *tap) Recv(ctx context.Context) (jsonrpc.Message, error) {
-	m, err := t.Conn.Recv(ctx)
+	m, err := t.PullConn.Recv(ctx)
 	if err != nil {
 		return m, err
 	}
@@ -382,7 +382,7 @@ func (t *schemas) fetched(f *fetch, err error, age uint64, silent bool) {
 const maxPages = 100
 
 // fetchTools asks for the list of tools, which the tap learns.
-func fetchTools(ctx context.Context, conn bridge.Conn, meta era.Meta) {
+func fetchTools(ctx context.Context, conn bridge.PullConn, meta era.Meta) {
 	head := append([]byte(`{"_meta":{"`+era.KeyVersion+`":`), meta.Version...)
 	head = append(append(head, `,"`+era.KeyCapabilities+`":`...), meta.Capabilities...)
 	var cursor []byte

@@ -35,7 +35,7 @@ func scripted(t *testing.T, spec Spec, say func(m jsonrpc.Message) []string) *Se
 			close(done)
 		}
 	}
-	d := dialFunc(func(context.Context) (bridge.Conn, error) {
+	d := dialFunc(func(context.Context) (bridge.PullConn, error) {
 		ours, theirs := bridge.Pipe()
 		running.Add(1)
 		go func() {

@@ -51,11 +51,11 @@ type unit struct {
 
 // Dial starts the server, or connects to it, as one that speaks modern. It is
 // what the Mux calls.
-func (u *unit) Dial(ctx context.Context) (bridge.Conn, error) {
+func (u *unit) Dial(ctx context.Context) (bridge.PullConn, error) {
 	return u.dial(bridge.WithParty(ctx, u.party))
 }
 
-func (u *unit) dial(ctx context.Context) (bridge.Conn, error) {
+func (u *unit) dial(ctx context.Context) (bridge.PullConn, error) {
 	if !u.key.legacy {
 		conn := u.s.takeSpare()
 		if p, ok := conn.(*placed); ok {
@@ -71,13 +71,13 @@ func (u *unit) dial(ctx context.Context) (bridge.Conn, error) {
 			}
 		}
 		u.starts++
-		return newTap(&discreet{Conn: conn, unit: u}, u, nil), nil
+		return newTap(&discreet{PullConn: conn, unit: u}, u, nil), nil
 	}
 	conn, err := u.s.dialAdmitted(ctx, u.s.legacyDialer(), u)
 	if err != nil {
 		return nil, err
 	}
-	conn = &discreet{Conn: conn, unit: u, asked: true}
+	conn = &discreet{PullConn: conn, unit: u, asked: true}
 	f := era.LegacyServer(era.LegacyServerOptions{
 		Capabilities: []byte(u.key.capabilities), ClientInfo: u.clientInfo,
 		Principal: u.key.principal, Unit: u.id, Instance: rand.Text(), Sealer: u.s.sealer,
@@ -97,7 +97,7 @@ const maxFailed = 3
 // check asks a process that takes the place of one that has ended whether it
 // still speaks 2026-07-28: what it is started from may have changed. (A server
 // at a URL says so with each answer.)
-func (u *unit) check(ctx context.Context, conn bridge.Conn) error {
+func (u *unit) check(ctx context.Context, conn bridge.PullConn) error {
 	if u.starts == 0 || u.s.spec.Protocol != era.Auto || u.s.isHTTP() {
 		return nil
 	}
@@ -147,16 +147,16 @@ func (u *unit) retire() {
 // discreet is a Conn to a server that clients share. How the server has ended is
 // said to all of them, but not its last words on stderr: they may be about one.
 type discreet struct {
-	bridge.Conn
+	bridge.PullConn
 	unit  *unit
 	asked bool // initialize, which is not answered yet; only Recv uses it
 }
 
 // TrySender passes on what the Conn has.
-func (d *discreet) TrySender() func(jsonrpc.Message) bool { return bridge.TrySender(d.Conn) }
+func (d *discreet) TrySender() func(jsonrpc.Message) bool { return bridge.TrySender(d.PullConn) }
 
 func (d *discreet) Recv(ctx context.Context) (jsonrpc.Message, error) {
-	m, err := d.Conn.Recv(ctx)
+	m, err := d.PullConn.Recv(ctx)
 	if m.Kind() == jsonrpc.Notification && m.Method() == "notifications/tools/list_changed" {
 		d.unit.s.table(d.unit.key).forget() // nobody may listen, and then it goes no further
 	}
@@ -198,7 +198,7 @@ type member struct {
 }
 
 // Unwrap returns the Conn within.
-func (m *member) Unwrap() bridge.Conn { return m.Poller }
+func (m *member) Unwrap() bridge.PullConn { return m.Poller }
 
 // Recv says why a unit has ended that was retired.
 func (m *member) Recv(ctx context.Context) (jsonrpc.Message, error) {

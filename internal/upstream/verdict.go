@@ -44,7 +44,7 @@ type verdict struct {
 	spares bool              // initialize is of no use: it is refused, or begins no session
 	probes map[string]*probe // that run, by party
 	failed error             // of the last probe
-	spare  bridge.Conn       // the process that has answered the probe
+	spare  bridge.PullConn   // the process that has answered the probe
 	give   *time.Timer       // gives the spare up
 }
 
@@ -85,7 +85,7 @@ type placing struct {
 	p *probe
 }
 
-func (d placing) Dial(ctx context.Context) (bridge.Conn, error) {
+func (d placing) Dial(ctx context.Context) (bridge.PullConn, error) {
 	d.v.mu.Lock()
 	d.p.placed = true
 	d.v.mu.Unlock()
@@ -199,7 +199,7 @@ func (s *Server) probe(ctx context.Context, p *probe) {
 
 // ask asks the server whether it is a modern one, and returns the Conn that has
 // answered, if it can go on with it.
-func (s *Server) ask(ctx context.Context, d bridge.Dialer) (modern bool, spare bridge.Conn, err error) {
+func (s *Server) ask(ctx context.Context, d bridge.Dialer) (modern bool, spare bridge.PullConn, err error) {
 	if s.isHTTP() {
 		m, err := s.remote.Discover(ctx)
 		if errors.Is(err, remote.ErrNotModern) {
@@ -270,7 +270,7 @@ func (s *Server) refusesAsModern(ctx context.Context, d bridge.Dialer, mute *sil
 
 // answer asks conn something and returns the response, an invalid Message if
 // none has come in time. The error is why conn is of no use any more.
-func (s *Server) answer(ctx context.Context, conn bridge.Conn, question jsonrpc.Message, wait time.Duration) (jsonrpc.Message, error) {
+func (s *Server) answer(ctx context.Context, conn bridge.PullConn, question jsonrpc.Message, wait time.Duration) (jsonrpc.Message, error) {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	err := conn.Send(ctx, question)
@@ -311,7 +311,7 @@ func claimsModern(m jsonrpc.Message) string {
 }
 
 // takeSpare returns the process that has answered the probe, once.
-func (s *Server) takeSpare() bridge.Conn {
+func (s *Server) takeSpare() bridge.PullConn {
 	v := &s.verdict
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -330,7 +330,7 @@ func (s *Server) dropSpare() {
 }
 
 // closed closes a Conn of which nobody waits for the error.
-func (s *Server) closed(conn bridge.Conn) {
+func (s *Server) closed(conn bridge.PullConn) {
 	if err := conn.Close(); err != nil {
 		s.log.Warn("closing", "error", err)
 	}

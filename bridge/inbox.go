@@ -1,0 +1,259 @@
+package bridge
+
+import (
+	"context"
+	"io"
+	"sync"
+
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// defaultInbox is how many messages wait in an Inbox whose MaxMessages is 0.
+const defaultInbox = 16
+
+// An Inbox is the bounded queue between those that bring messages and one receiver. As
+// long as nothing waits in it and the receiver is idle, whoever brings a message does
+// the receiver's work (TrySend of its Sink), which spares a change of goroutine. The
+// zero Inbox is ready for use; it must not be copied.
+//
+// Two locks: turn is held while the receiver's Sink is called, mu while the fields are
+// looked at. turn comes first; mu is never held across a call of anything.
+type Inbox struct {
+	// MaxMessages and MaxBytes bound what waits. 0 means 16 messages, and no bound of
+	// bytes. An Inbox in which nothing waits takes one message of any size.
+	MaxMessages int
+	MaxBytes    int
+
+	turn sync.Mutex
+
+	mu     sync.Mutex
+	queue  fifo[jsonrpc.Message]
+	bytes  int
+	idle   bool               // Receive waits, so that others may call sink
+	sink   Sink               // of the Receive that goes on
+	cancel context.CancelFunc // of the ctx of a Send that goes on; nil: none does
+	last   error              // how Receive ends once queue is empty; nil: it does not
+	over   error              // how everything ends at once; nil: it does not
+	came   chan struct{}      // holds one element when Receive has to look; nil: nobody has waited yet
+	room   chan struct{}      // is closed when there may be room, or no more ever; nil: nobody waits for it
+}
+
+// Send implements Sink: it waits while there is no room. After End and Abort it
+// returns their error.
+func (b *Inbox) Send(ctx context.Context, m jsonrpc.Message) error {
+	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if b.TrySend(m) {
+			return nil
+		}
+		b.mu.Lock()
+		if err := b.endedLocked(); err != nil {
+			b.mu.Unlock()
+			return err
+		}
+		if b.hasRoom(m) {
+			b.mu.Unlock()
+			continue
+		}
+		if b.room == nil {
+			b.room = make(chan struct{})
+		}
+		room := b.room
+		b.mu.Unlock()
+		select {
+		case <-room:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// TrySend implements Sink. The receiver's Sink may be called in it, so the caller holds
+// no lock that this may need.
+func (b *Inbox) TrySend(m jsonrpc.Message) bool {
+	if !b.turn.TryLock() { // whoever has it looks into the queue, or wakes who does
+		return b.Put(m)
+	}
+	b.mu.Lock()
+	inline := b.idle && b.queue.len() == 0 && b.endedLocked() == nil
+	sink := b.sink
+	b.mu.Unlock()
+	taken := inline && sink.TrySend(m)
+	b.turn.Unlock()
+	return taken || b.Put(m)
+}
+
+// Put is TrySend that leaves the work to the receiver, for callers that hold locks or
+// have other things to do.
+func (b *Inbox) Put(m jsonrpc.Message) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.endedLocked() != nil || !b.hasRoom(m) {
+		return false
+	}
+	b.queue.push(m)
+	b.bytes += m.Size()
+	b.wake()
+	return true
+}
+
+// End says that nothing more comes. Receive returns err once it has handed on what waits.
+func (b *Inbox) End(err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.last == nil {
+		b.last = orClosed(err)
+	}
+	b.wake()
+	b.freeRoom()
+}
+
+// Abort drops what waits, and makes Receive return err, and Send. Its caller may be the Sink.
+func (b *Inbox) Abort(err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.over != nil {
+		return
+	}
+	b.over, b.queue, b.bytes = orClosed(err), fifo[jsonrpc.Message]{}, 0
+	if b.cancel != nil {
+		b.cancel()
+	}
+	b.wake()
+	b.freeRoom()
+}
+
+func orClosed(err error) error {
+	if err == nil {
+		return io.ErrClosedPipe
+	}
+	return err
+}
+
+// Receive is what Conn says of it.
+func (b *Inbox) Receive(ctx context.Context, sink Sink) error {
+	b.turn.Lock()
+	defer b.turn.Unlock()
+	b.mu.Lock()
+	b.sink = sink
+	if b.came == nil {
+		b.came = make(chan struct{}, 1)
+	}
+	b.mu.Unlock()
+	for {
+		m, err := b.next(ctx)
+		switch {
+		case err != nil:
+			return err
+		case m.Kind() == jsonrpc.Invalid:
+			b.turn.Unlock()
+			select {
+			case <-b.came:
+			case <-ctx.Done():
+			}
+			b.turn.Lock()
+		case sink.TrySend(m):
+			b.taken()
+		default:
+			if err := b.hand(ctx, sink, m); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// next returns the first message, which stays in the queue; none and no error: there is
+// nothing to do yet, and idle is set.
+func (b *Inbox) next(ctx context.Context) (m jsonrpc.Message, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.idle = false
+	switch {
+	case b.over != nil:
+		err = b.over
+	case ctx.Err() != nil:
+		err = ctx.Err()
+	case b.queue.len() > 0:
+		return b.queue.rest()[0], nil
+	case b.last != nil:
+		err = b.last
+	default:
+		b.idle = true
+		return m, nil
+	}
+	b.sink = nil
+	return m, err
+}
+
+// hand lets sink wait for room for m. The ctx of that ends with Abort.
+func (b *Inbox) hand(ctx context.Context, sink Sink, m jsonrpc.Message) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	b.mu.Lock()
+	b.cancel = cancel
+	if b.over != nil {
+		cancel()
+	}
+	b.mu.Unlock()
+	err := sink.Send(ctx, m)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.cancel = nil
+	if err == nil {
+		b.takenLocked()
+		return nil
+	}
+	b.sink = nil
+	if b.over != nil {
+		return b.over
+	}
+	return err
+}
+
+func (b *Inbox) taken() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.takenLocked()
+}
+
+// takenLocked takes the first message out of the queue, if that is still there.
+func (b *Inbox) takenLocked() {
+	if b.over != nil {
+		return
+	}
+	m := b.queue.pop()
+	b.bytes -= m.Size()
+	b.freeRoom()
+}
+
+func (b *Inbox) endedLocked() error {
+	if b.over != nil {
+		return b.over
+	}
+	return b.last
+}
+
+func (b *Inbox) hasRoom(m jsonrpc.Message) bool {
+	most := b.MaxMessages
+	if most == 0 {
+		most = defaultInbox
+	}
+	n := b.queue.len()
+	return n < most && (n == 0 || b.MaxBytes == 0 || b.bytes+m.Size() <= b.MaxBytes)
+}
+
+// freeRoom wakes those that wait for room.
+func (b *Inbox) freeRoom() {
+	if b.room != nil {
+		close(b.room)
+		b.room = nil
+	}
+}
+
+// wake makes Receive look.
+func (b *Inbox) wake() {
+	if b.came != nil {
+		signal(b.came)
+	}
+}

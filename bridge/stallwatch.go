@@ -1,0 +1,134 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// A StallWatch hands the messages of a peer to a Sink, for a Conn that reads in the
+// goroutine of Receive: while the Sink does not take a message nobody reads from the peer, so
+// its end has to be found out in another way. A peer that is gone must not keep
+// its server, nor its place, for as long as the server reads nothing.
+//
+// It has a timer as long as messages go, and not one for each of them.
+type StallWatch struct {
+	ctx    context.Context
+	cancel context.CancelFunc // of ctx, when the peer has left
+	hungUp func() error       // nil: nothing can be known
+	left   atomic.Bool
+
+	sends atomic.Uint64 // odd while one goes on
+	armed atomic.Bool
+	looks sync.WaitGroup
+
+	mu    sync.Mutex
+	over  bool
+	timer *time.Timer
+
+	seen  uint64    // sends at the last look; only look uses it, and since
+	since time.Time // since when the Sink is known to take nothing from a peer that has hung up
+}
+
+// ErrHungUp is how Receive ends when the receiver takes nothing more, and the peer does
+// not wait for it either: it has hung up.
+var ErrHungUp = errHungUp
+
+// NewStallWatch returns a StallWatch for one Receive, whose ctx it is. hungUp tells of
+// the end of the peer: nil as long as nothing is known of that, io.EOF once the peer
+// sends nothing more than what waits to be read, and another error once it is gone. It does
+// not wait, and is called by one goroutine at a time. nil: nothing can be known.
+func NewStallWatch(ctx context.Context, hungUp func() error) *StallWatch {
+	w := &StallWatch{ctx: ctx, hungUp: hungUp}
+	if hungUp != nil {
+		w.ctx, w.cancel = context.WithCancel(ctx)
+	}
+	return w
+}
+
+// Send is sink.Send with the ctx of the Receive, of which it is called by one goroutine
+// at a time. It gives up, with ErrHungUp, when sink takes m for 10 seconds not
+// though the peer is gone, or for 5 minutes though the peer has sent its last.
+func (w *StallWatch) Send(sink Sink, m jsonrpc.Message) error {
+	if w.hungUp == nil {
+		return sink.Send(w.ctx, m)
+	}
+	w.sends.Add(1)
+	if w.armed.CompareAndSwap(false, true) {
+		w.again()
+	}
+	err := sink.Send(w.ctx, m)
+	w.sends.Add(1)
+	if err != nil && w.left.Load() {
+		return ErrHungUp
+	}
+	return err
+}
+
+// again sets the timer.
+func (w *StallWatch) again() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.over {
+		return
+	}
+	w.looks.Add(1)
+	w.timer = time.AfterFunc(hangUpEvery, w.look)
+}
+
+func (w *StallWatch) look() {
+	defer w.looks.Done()
+	n := w.sends.Load()
+	quiet := n == w.seen
+	w.seen = n
+	switch sending := n%2 == 1; {
+	case !quiet:
+		w.since = time.Time{}
+	case sending:
+		if w.leaves() && w.sends.Load() == n {
+			w.left.Store(true)
+			w.cancel()
+			return
+		}
+	default: // nothing goes
+		w.armed.Store(false)
+		if w.sends.Load() == n || !w.armed.CompareAndSwap(false, true) {
+			return
+		}
+	}
+	w.again()
+}
+
+func (w *StallWatch) leaves() bool {
+	err := w.hungUp()
+	if err == nil {
+		return false
+	}
+	if w.since.IsZero() {
+		w.since = time.Now()
+	}
+	patience := gonePatience
+	if errors.Is(err, io.EOF) {
+		patience = lastPatience
+	}
+	return time.Since(w.since) >= patience
+}
+
+// Stop ends the watch, when nothing more is sent. It waits for a look that goes on.
+func (w *StallWatch) Stop() {
+	w.mu.Lock()
+	w.over = true
+	if w.timer != nil && w.timer.Stop() {
+		w.looks.Done()
+	}
+	w.mu.Unlock()
+	w.looks.Wait()
+	if w.cancel != nil {
+		w.cancel()
+	}
+}
