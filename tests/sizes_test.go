@@ -1,0 +1,81 @@
+package tests
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/mcp-bridge/mcp-bridge/tests/internal/metrics"
+)
+
+// How large things may be. A package may be larger if ARCHITECTURE.md says why, in a sentence
+// that begins "`NAME` has more than 3,000 lines".
+const (
+	maxFunction = 60
+	maxFile     = 600
+	maxFields   = 25
+	maxPackage  = 3000
+)
+
+// larger are the names of what is larger than that and has not been taken apart yet. It may
+// only become shorter.
+var larger = []string{
+	"bridge",
+	"bridge.translated",
+	"bridge/pump.go",
+	"era",
+	"internal/demo",
+	"internal/upstream",
+	"streamhttp",
+	"streamhttp.session",
+	"upstream.Server",
+	"upstream.finding.change",
+	"ws.conn",
+}
+
+// TestSizes: what is larger than a reader can take in at a time is taken apart.
+// go run ./tests/metrics prints the sizes of all.
+func TestSizes(t *testing.T) {
+	t.Parallel()
+	packages, err := metrics.Walk("..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile("../ARCHITECTURE.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	unused := map[string]bool{}
+	for _, name := range larger {
+		unused[name] = true
+	}
+	check := func(what string, s metrics.Size, most int) {
+		if s.N <= most {
+			return
+		}
+		if _, excepted := unused[s.Name]; excepted {
+			unused[s.Name] = false
+			return
+		}
+		t.Errorf("%s has %d %s, and may have %d", s.Name, s.N, what, most)
+	}
+	for _, p := range packages {
+		for _, s := range p.Functions {
+			check("lines", s, maxFunction)
+		}
+		for _, s := range p.Files {
+			check("lines", s, maxFile)
+		}
+		for _, s := range p.Structs {
+			check("fields", s, maxFields)
+		}
+		if !strings.Contains(string(text), "`"+p.Dir+"` has more than 3,000 lines") {
+			check("lines without a reason in ARCHITECTURE.md", metrics.Size{Name: p.Dir, N: p.Lines}, maxPackage)
+		}
+	}
+	for name, is := range unused {
+		if is {
+			t.Logf("%s is no exception any more: take it out of the list", name)
+		}
+	}
+}
