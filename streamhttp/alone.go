@@ -7,6 +7,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/buildinfo"
 	"github.com/mcp-bridge/mcp-bridge/internal/httpserve"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+	"github.com/mcp-bridge/mcp-bridge/streamhttp/internal/wire"
 )
 
 // This file serves POSTs without a session (HandlerOptions.Stateless). Each is
@@ -69,7 +70,7 @@ func (h *Handler) serveAloneBatch(w http.ResponseWriter, r *http.Request, messag
 // revisionOf returns the revision that a request without a session is made in
 // (LI11, LI24), or answers it with what is wrong. To initialize the header says nothing.
 func revisionOf(w http.ResponseWriter, r *http.Request, id jsonrpc.ID, opens bool) (version string, ok bool) {
-	values := r.Header[headerVersion]
+	values := r.Header[wire.HeaderVersion]
 	switch {
 	case len(values) == 0 || values[0] == "" || opens:
 		return version2025_03_26, true

@@ -14,6 +14,7 @@ import (
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+	"github.com/mcp-bridge/mcp-bridge/streamhttp/internal/wire"
 )
 
 var benchSizes = []struct {
@@ -75,9 +76,9 @@ func (w *nowhere) Write(p []byte) (int, error) {
 func benchSession(b *testing.B, h *Handler) (session string) {
 	w := httptest.NewRecorder()
 	r := httptest.NewRequest("POST", "/mcp", strings.NewReader(`{"jsonrpc":"2.0","id":"init","method":"initialize","params":{"protocolVersion":"2025-11-25"}}`))
-	r.Header.Set("Content-Type", typeJSON)
+	r.Header.Set("Content-Type", wire.TypeJSON)
 	h.ServeHTTP(w, r)
-	session = w.Header().Get(headerSession)
+	session = w.Header().Get(wire.HeaderSession)
 	if session == "" {
 		b.Fatalf("no session: %d %s", w.Code, w.Body)
 	}
@@ -92,8 +93,8 @@ func BenchmarkHandler(b *testing.B) {
 			h := NewHandler(echo(notify), HandlerOptions{})
 			defer h.Close()
 			header := http.Header{
-				"Content-Type": {typeJSON}, "Accept": {acceptsBothWay},
-				headerSession: {benchSession(b, h)}, headerVersion: {version2025_11_25},
+				"Content-Type": {wire.TypeJSON}, "Accept": {wire.AcceptBoth},
+				wire.HeaderSession: {benchSession(b, h)}, wire.HeaderVersion: {version2025_11_25},
 			}
 			b.ReportAllocs()
 			b.SetBytes(int64(2 * len(body)))
@@ -153,7 +154,7 @@ func benchExchange(b *testing.B, addr, session string, body []byte) {
 	}
 	defer c.Close()
 	request := append(fmt.Appendf(nil, "POST /mcp HTTP/1.1\r\nHost: %s\r\nAccept: %s\r\nContent-Type: %s\r\nMcp-Session-Id: %s\r\nContent-Length: %d\r\n\r\n",
-		addr, acceptsBothWay, typeJSON, session, len(body)), body...)
+		addr, wire.AcceptBoth, wire.TypeJSON, session, len(body)), body...)
 	br := bufio.NewReaderSize(c, 64<<10)
 	b.ReportAllocs()
 	b.SetBytes(int64(2 * len(body)))

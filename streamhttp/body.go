@@ -6,6 +6,7 @@ import (
 
 	"github.com/mcp-bridge/mcp-bridge/internal/httpserve"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+	"github.com/mcp-bridge/mcp-bridge/streamhttp/internal/wire"
 )
 
 // maxOutside is how large a body may be that belongs to no session: an
@@ -31,7 +32,7 @@ func (h *Handler) badBody(w http.ResponseWriter, r *http.Request, err error, out
 		return
 	}
 	httpserve.LastRequest(w, r) // at once: the rest is not worth reading
-	if r.Header.Get(headerSession) != "" {
+	if r.Header.Get(wire.HeaderSession) != "" {
 		refuse(w, r, http.StatusNotFound, jsonrpc.CodeInvalidRequest, noSuchSession)
 		return
 	}

@@ -11,11 +11,12 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/httpserve"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/sse"
+	"github.com/mcp-bridge/mcp-bridge/streamhttp/internal/wire"
 )
 
 // serveGET opens a standalone stream, or resumes any stream (LI17 to LI19).
 func (h *Handler) serveGET(w http.ResponseWriter, r *http.Request) {
-	if !httpserve.Accepts(r.Header, typeSSE) {
+	if !httpserve.Accepts(r.Header, wire.TypeSSE) {
 		refuse(w, r, http.StatusNotAcceptable, jsonrpc.CodeInvalidRequest, "the Accept header must admit text/event-stream")
 		return
 	}
@@ -28,7 +29,7 @@ func (h *Handler) serveGET(w http.ResponseWriter, r *http.Request) {
 	var st *stream
 	var rd *reader
 	var err error
-	if last := r.Header.Get(headerLastEventID); last == "" {
+	if last := r.Header.Get(wire.HeaderLastEventID); last == "" {
 		st, rd, err = s.listen()
 	} else if key, seq, ok := parseEventID(last); ok {
 		st, rd, err = s.resume(key, seq)

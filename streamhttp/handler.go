@@ -15,6 +15,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/budget"
 	"github.com/mcp-bridge/mcp-bridge/internal/httpserve"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+	"github.com/mcp-bridge/mcp-bridge/streamhttp/internal/wire"
 )
 
 // HandlerOptions tune a Handler. The zero value works; durations below zero
@@ -240,11 +241,11 @@ func (h *Handler) serveDELETE(w http.ResponseWriter, r *http.Request) {
 // find returns the session that a request names, or answers the request with
 // what is wrong (LI21, LI24). The caller owes the session a finish.
 func (h *Handler) find(w http.ResponseWriter, r *http.Request, id jsonrpc.ID) *session {
-	if len(r.Header[headerSession]) > 1 || len(r.Header[headerVersion]) > 1 {
+	if len(r.Header[wire.HeaderSession]) > 1 || len(r.Header[wire.HeaderVersion]) > 1 {
 		refuseID(w, r, http.StatusBadRequest, id, "the headers Mcp-Session-Id and MCP-Protocol-Version may each be sent once")
 		return nil
 	}
-	name := r.Header.Get(headerSession)
+	name := r.Header.Get(wire.HeaderSession)
 	if name == "" {
 		text := "the Mcp-Session-Id header is missing; begin with an initialize request"
 		if strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
@@ -258,7 +259,7 @@ func (h *Handler) find(w http.ResponseWriter, r *http.Request, id jsonrpc.ID) *s
 		refuseID(w, r, http.StatusNotFound, id, noSuchSession)
 		return nil
 	}
-	if v := r.Header.Get(headerVersion); v != "" && !knownVersion(v) {
+	if v := r.Header.Get(wire.HeaderVersion); v != "" && !knownVersion(v) {
 		refuseID(w, r, http.StatusBadRequest, id, unsupportedVersion)
 		return nil
 	}
@@ -271,7 +272,7 @@ const noSuchSession = "there is no such session (it may have ended); begin anew 
 
 // named returns the session that a request names and may use, or nil.
 func (h *Handler) named(r *http.Request) *session {
-	name := r.Header.Get(headerSession)
+	name := r.Header.Get(wire.HeaderSession)
 	if name == "" {
 		return nil
 	}

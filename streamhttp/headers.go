@@ -1,11 +1,6 @@
 package streamhttp
 
-// Header names of Streamable HTTP.
-const (
-	headerSession     = "Mcp-Session-Id"
-	headerVersion     = "Mcp-Protocol-Version"
-	headerLastEventID = "Last-Event-Id"
-)
+import "github.com/mcp-bridge/mcp-bridge/streamhttp/internal/wire"
 
 // Protocol revisions with sessions ("legacy"). Being dates, they compare as strings.
 const (
@@ -25,14 +20,8 @@ func knownVersion(v string) bool {
 	return false
 }
 
-const (
-	typeJSON = "application/json"
-	typeSSE  = "text/event-stream"
-)
-
 // Values shared by all replies; net/http does not change them.
 var (
-	valueJSON      = []string{typeJSON}
-	valueNoSniff   = []string{"nosniff"}
-	acceptsBothWay = "application/json, text/event-stream" // what clients send
+	valueJSON    = []string{wire.TypeJSON}
+	valueNoSniff = []string{"nosniff"}
 )

@@ -9,6 +9,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/access"
 	"github.com/mcp-bridge/mcp-bridge/internal/httpserve"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+	"github.com/mcp-bridge/mcp-bridge/streamhttp/internal/wire"
 )
 
 // This file tells the eras apart (docs/rules.md, ED) and serves requests of
@@ -69,14 +70,14 @@ func (h *Handler) takeNotification(w http.ResponseWriter, r *http.Request, m jso
 		return false // ED4
 	}
 	var no *era.Refusal
-	version, method := r.Header[headerVersion], r.Header[headerMethod]
+	version, method := r.Header[wire.HeaderVersion], r.Header[wire.HeaderMethod]
 	switch {
 	case len(version) > 0 && q.meta.Version != nil && !only(version, q.meta.Version):
-		no = mismatchOf(headerVersion, version, era.KeyVersion)
+		no = mismatchOf(wire.HeaderVersion, version, era.KeyVersion)
 	case claims && (!h.servesModern() || !era.IsModern(q.meta.Revision())):
 		no = era.Unsupported(h.opts.Eras, q.meta.Revision())
 	case len(method) > 0 && (len(method) > 1 || trim(method[0]) != m.Method()):
-		no = mismatchOf(headerMethod, method, "the method")
+		no = mismatchOf(wire.HeaderMethod, method, "the method")
 	}
 	if no != nil {
 		writeRefusal(w, jsonrpc.ID{}, no)
@@ -91,9 +92,9 @@ func (h *Handler) takeNotification(w http.ResponseWriter, r *http.Request, m jso
 func (h *Handler) refuseUnclaimed(r *http.Request, m jsonrpc.Message, q *query) *era.Refusal {
 	switch {
 	case namesModern(r.Header) && m.Method() == "initialize": // ED2
-		return mismatch("the " + headerVersion + " header names a revision that has no initialize")
+		return mismatch("the " + wire.HeaderVersion + " header names a revision that has no initialize")
 	case namesModern(r.Header) && q.meta.Version != nil: // MI8
-		return mismatch("the " + headerVersion + " header is not what " + era.KeyVersion + " is")
+		return mismatch("the " + wire.HeaderVersion + " header is not what " + era.KeyVersion + " is")
 	case namesModern(r.Header): // ED3
 		return &era.Refusal{Code: jsonrpc.CodeInvalidParams, Text: "params._meta needs " + era.KeyVersion + " and " + era.KeyCapabilities}
 	case h.opts.Eras == era.OnlyModern: // ED5
@@ -111,7 +112,7 @@ func asked(r *http.Request, m jsonrpc.Message, q *query) string {
 		text, _ := jsonrpc.Text(m.Lookup("params", "protocolVersion"))
 		return text
 	}
-	return r.Header.Get(headerVersion)
+	return r.Header.Get(wire.HeaderVersion)
 }
 
 // refuseQuery says what is wrong with a modern request, in the order of MI10;
@@ -120,8 +121,8 @@ func (h *Handler) refuseQuery(r *http.Request, m jsonrpc.Message, q *query) *era
 	if q.twice != "" {
 		return &era.Refusal{Code: jsonrpc.CodeInvalidRequest, Text: "the key " + q.twice + " stands twice"}
 	}
-	if version := r.Header[headerVersion]; q.meta.Version[0] == '"' && !only(version, q.meta.Version) {
-		return mismatchOf(headerVersion, version, era.KeyVersion) // MI8
+	if version := r.Header[wire.HeaderVersion]; q.meta.Version[0] == '"' && !only(version, q.meta.Version) {
+		return mismatchOf(wire.HeaderVersion, version, era.KeyVersion) // MI8
 	}
 	if no := q.meta.Check(h.opts.Eras); no != nil { // MI7, MI9
 		return no

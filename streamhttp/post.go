@@ -14,6 +14,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/httpserve"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/sse"
+	"github.com/mcp-bridge/mcp-bridge/streamhttp/internal/wire"
 )
 
 // servePOST takes the messages of one POST and answers them.
@@ -23,7 +24,7 @@ func (h *Handler) servePOST(w http.ResponseWriter, r *http.Request) {
 		h.badBody(w, r, httpserve.ErrTooLarge, outside)
 		return
 	}
-	if !httpserve.Accepts(r.Header, typeJSON, typeSSE) {
+	if !httpserve.Accepts(r.Header, wire.TypeJSON, wire.TypeSSE) {
 		refuse(w, r, http.StatusNotAcceptable, jsonrpc.CodeInvalidRequest, "the Accept header must admit both application/json and text/event-stream")
 		return
 	}
@@ -139,7 +140,7 @@ func pass(ctx context.Context, s *session, m jsonrpc.Message, share *budget.Shar
 
 // serveInitialize opens a session (LI20, LI22).
 func (h *Handler) serveInitialize(w http.ResponseWriter, r *http.Request, m jsonrpc.Message, share *httpserve.Share) {
-	if r.Header.Get(headerSession) != "" {
+	if r.Header.Get(wire.HeaderSession) != "" {
 		if s := h.find(w, r, m.ID()); s != nil {
 			refuseID(w, r, http.StatusBadRequest, m.ID(), "the session is already initialized")
 		}
@@ -246,7 +247,7 @@ func (h *Handler) serveStream(p *post, messages []jsonrpc.Message) {
 			todo.messages = nil // the end of the session has answered every request
 		}
 		if p.opens && (stream || p.s.begun()) {
-			p.w.Header()[headerSession] = []string{p.s.id}
+			p.w.Header()[wire.HeaderSession] = []string{p.s.id}
 		}
 		switch {
 		case whole != nil && len(todo.messages) == 0:

@@ -9,12 +9,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/internal/toolheader"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
-)
-
-// Headers of 2026-07-28 that repeat what stands in the body (MI5).
-const (
-	headerMethod = "Mcp-Method"
-	headerName   = "Mcp-Name"
+	"github.com/mcp-bridge/mcp-bridge/streamhttp/internal/wire"
 )
 
 // query is what a request says of itself in its params: what its headers have
@@ -28,23 +23,9 @@ type query struct {
 	twice string // a key of these that stands twice: two readers could differ about it
 }
 
-// nameKey returns the key of params whose value Mcp-Name repeats for requests
-// of method; "": there is none.
-func nameKey(method string) string {
-	switch method {
-	case "tools/call", "prompts/get":
-		return "name"
-	case "resources/read":
-		return "uri"
-	case "tasks/get", "tasks/update", "tasks/cancel":
-		return "taskId"
-	}
-	return ""
-}
-
 // readQuery walks over the params once, and once over their _meta.
 func readQuery(m jsonrpc.Message) (q query) {
-	name := nameKey(m.Method())
+	name := wire.NameKey(m.Method())
 	for member := range m.ParamsObject().Members() {
 		switch member.Key {
 		case "_meta": // Parse refuses two
@@ -91,7 +72,7 @@ func (q *query) claims() bool {
 
 // namesModern reports whether a version header names a modern revision.
 func namesModern(header http.Header) bool {
-	for _, v := range header[headerVersion] {
+	for _, v := range header[wire.HeaderVersion] {
 		if era.IsModern(trim(v)) {
 			return true
 		}
@@ -143,30 +124,30 @@ func mismatchOf(name string, values []string, what string) *era.Refusal {
 
 // refuseHeaders compares Mcp-Method and Mcp-Name with the body (MI5, MI6).
 func (h *Handler) refuseHeaders(header http.Header, method string, q *query) *era.Refusal {
-	values := header[headerMethod]
+	values := header[wire.HeaderMethod]
 	if len(values) != 1 || trim(values[0]) != method {
-		return mismatchOf(headerMethod, values, "the method")
+		return mismatchOf(wire.HeaderMethod, values, "the method")
 	}
-	key := nameKey(method)
+	key := wire.NameKey(method)
 	if key == "" {
 		return nil
 	}
-	values = header[headerName]
+	values = header[wire.HeaderName]
 	_, named := jsonrpc.Text(q.name)
 	switch {
 	case len(values) == 0 && !named:
 		return nil // that something is not named well is for the server to say
 	case len(values) != 1:
-		return mismatchOf(headerName, values, "params."+key)
+		return mismatchOf(wire.HeaderName, values, "params."+key)
 	case h.opts.RawNames && means(q.name, trim(values[0])):
 		return nil
 	}
 	got, err := toolheader.Decode(values[0])
 	switch {
 	case err != nil:
-		return mismatch("the " + headerName + " header is invalid: " + err.Error())
+		return mismatch("the " + wire.HeaderName + " header is invalid: " + err.Error())
 	case !means(q.name, got):
-		return mismatchOf(headerName, values, "params."+key)
+		return mismatchOf(wire.HeaderName, values, "params."+key)
 	}
 	return nil
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
-	"github.com/mcp-bridge/mcp-bridge/streamhttp"
+	"github.com/mcp-bridge/mcp-bridge/streamhttp/streamclient"
 )
 
 // fakeLeg is a Conn that takes initialize and holds up all else, until it is
@@ -28,7 +28,7 @@ func newFakeLeg() *fakeLeg {
 	return &fakeLeg{held: make(chan struct{}, 100), refused: make(chan struct{}), closed: make(chan struct{})}
 }
 
-var errRefused = &streamhttp.UnopenedError{Fault: &httpdial.Fault{Reason: httpdial.ReasonStatus, Status: 405, Text: "405"}}
+var errRefused = &streamclient.UnopenedError{Fault: &httpdial.Fault{Reason: httpdial.ReasonStatus, Status: 405, Text: "405"}}
 
 func (f *fakeLeg) Recv(ctx context.Context) (jsonrpc.Message, error) {
 	select {

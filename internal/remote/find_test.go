@@ -15,7 +15,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/legacysse"
-	"github.com/mcp-bridge/mcp-bridge/streamhttp"
+	"github.com/mcp-bridge/mcp-bridge/streamhttp/streamclient"
 )
 
 // LE13: a server of the older transport at the same URL is found, however it
@@ -455,7 +455,7 @@ func TestNoRenew(t *testing.T) {
 		t.Run(fmt.Sprint(legacy), func(t *testing.T) {
 			s := newSite(t)
 			s.beStreamable()
-			want := streamhttp.ErrSessionLost
+			want := streamclient.ErrSessionLost
 			if legacy {
 				s.beLegacy(status(405))
 				want = legacysse.ErrSessionLost

@@ -9,7 +9,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
-	"github.com/mcp-bridge/mcp-bridge/streamhttp"
+	"github.com/mcp-bridge/mcp-bridge/streamhttp/streamclient"
 )
 
 // ErrNotModern says that a server does not speak 2026-07-28.
@@ -33,8 +33,8 @@ func (d *Dialer) Modern() bridge.Dialer {
 	return c
 }
 
-func (d *Dialer) modern() *streamhttp.ModernClient {
-	return &streamhttp.ModernClient{URL: d.URL, Options: streamhttp.ModernOptions{
+func (d *Dialer) modern() *streamclient.ModernClient {
+	return &streamclient.ModernClient{URL: d.URL, Options: streamclient.ModernOptions{
 		Header: d.Options.Header, TLS: d.Options.TLS, ConnectTimeout: d.Options.ConnectTimeout,
 		MaxMessageSize: d.Options.MaxMessageSize, MaxDepth: d.Options.MaxDepth, Logger: d.Options.Logger,
 	}}

@@ -22,7 +22,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/legacysse"
 	"github.com/mcp-bridge/mcp-bridge/stdio"
-	"github.com/mcp-bridge/mcp-bridge/streamhttp"
+	"github.com/mcp-bridge/mcp-bridge/streamhttp/streamclient"
 	"github.com/mcp-bridge/mcp-bridge/ws"
 )
 
@@ -78,7 +78,7 @@ type Options struct {
 	// ConnectTimeout bounds dialling. 0 means the default of the transport.
 	ConnectTimeout time.Duration
 
-	// ResumeTimeout is streamhttp.ClientOptions.ResumeTimeout, for servers of that
+	// ResumeTimeout is streamclient.Options.ResumeTimeout, for servers of that
 	// transport. 0 means its default.
 	ResumeTimeout time.Duration
 
@@ -91,16 +91,16 @@ type Options struct {
 	NoRenew bool
 
 	// TellRenewed: when the session was renewed, the Conn says that everything
-	// may have changed (streamhttp.ClientOptions.TellRenewed).
+	// may have changed (streamclient.Options.TellRenewed).
 	TellRenewed bool
 
-	// Opened is streamhttp.ClientOptions.Opened, for servers of that transport.
+	// Opened is streamclient.Options.Opened, for servers of that transport.
 	Opened func(session bool)
 
-	// Upgraded is streamhttp.ClientOptions.Upgraded, for servers of that transport.
+	// Upgraded is streamclient.Options.Upgraded, for servers of that transport.
 	Upgraded func(ctx context.Context, refusal jsonrpc.Message) bool
 
-	// Foreign and ToolsChanged are those of streamhttp.ModernOptions, for the
+	// Foreign and ToolsChanged are those of streamclient.ModernOptions, for the
 	// Conns of Modern.
 	Foreign, ToolsChanged func()
 
@@ -231,7 +231,7 @@ func (d *Dialer) dialer(t transport, report bool, estate *sessionstate.Estate) b
 	case d.dialers != nil:
 		return d.dialers(t)
 	case t == streamable:
-		return &streamhttp.Client{URL: d.URL, Options: streamhttp.ClientOptions{
+		return &streamclient.Client{URL: d.URL, Options: streamclient.Options{
 			Header: d.Options.Header, MaxMessageSize: d.Options.MaxMessageSize, MaxDepth: d.Options.MaxDepth, ConnectTimeout: d.Options.ConnectTimeout, TLS: d.Options.TLS,
 			NoRenew: d.Options.NoRenew, TellRenewed: d.Options.TellRenewed, ResumeTimeout: d.Options.ResumeTimeout,
 			ReportUnopened: report, Estate: estate, Renewed: renewed, Opened: d.Options.Opened, Upgraded: d.Options.Upgraded, Logger: d.Options.Logger,
@@ -277,7 +277,7 @@ func (d *Dialer) log() hclog.Logger {
 // unopened returns why a server does not speak the transport that it was
 // spoken to in; nil: err does not say so.
 func unopened(err error) *httpdial.Fault {
-	var s *streamhttp.UnopenedError
+	var s *streamclient.UnopenedError
 	var l *legacysse.UnopenedError
 	switch {
 	case errors.As(err, &s):
@@ -295,7 +295,7 @@ func unopened(err error) *httpdial.Fault {
 // estateOf returns what a leg has left that was refused in mid-session; nil: it
 // was not.
 func estateOf(err error) *sessionstate.Estate {
-	var s *streamhttp.UnopenedError
+	var s *streamclient.UnopenedError
 	var l *legacysse.UnopenedError
 	switch {
 	case errors.As(err, &s):

@@ -1,0 +1,403 @@
+package streamclient
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptrace"
+	"sync"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+	"github.com/mcp-bridge/mcp-bridge/streamhttp/internal/wire"
+)
+
+// call is one message on its way to the server and, for a request, what
+// comes back.
+type call struct {
+	msg    jsonrpc.Message
+	kind   jsonrpc.Kind
+	id     jsonrpc.ID
+	method string
+
+	ctx    context.Context
+	cancel context.CancelFunc // ends the POST, and the reading of its reply
+
+	sent     chan struct{} // closed when the next message may set out
+	sentOnce sync.Once
+	done     chan struct{} // closed when a request was answered or given up
+
+	session *session // where it belongs, nil: the current one
+
+	gate     chan struct{} // of the client's initialize
+	opening  *session      // of any initialize: the session in its making
+	replaced *session      // to be ended when the call is over
+
+	private bool // the bridge's own: its response goes to replied
+	replied chan jsonrpc.Message
+	reply   jsonrpc.Message // what came over replied
+}
+
+func newCall(c *conn, m jsonrpc.Message) *call {
+	call := &call{
+		msg: m, kind: m.Kind(), id: m.ID(), method: m.Method(),
+		sent: make(chan struct{}), done: make(chan struct{}), replied: make(chan jsonrpc.Message, 1),
+	}
+	switch {
+	case call.method == "initialize":
+		call.ctx, call.cancel = context.WithTimeout(c.ctx, c.opts.InitializeTimeout)
+	case call.kind != jsonrpc.Request:
+		call.ctx, call.cancel = context.WithTimeout(c.ctx, noteTimeout)
+	default:
+		call.ctx, call.cancel = context.WithCancel(c.ctx)
+	}
+	return call
+}
+
+func (call *call) setSent() { call.sentOnce.Do(func() { close(call.sent) }) }
+
+// awaits reports whether a response is what the call is about.
+func (call *call) awaits() bool { return call.kind == jsonrpc.Request }
+
+func (call *call) isDone() bool {
+	select {
+	case <-call.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// exchange posts the message, and for a request reads the reply until it is
+// answered. It returns nil when that is so, or when nobody waits any more.
+func (c *conn) exchange(call *call) *httpdial.Fault {
+	resent, repeats := false, 0
+	for {
+		session := c.sessionOf(call)
+		if call.kind == jsonrpc.Request && !call.private {
+			c.listenOnce(session)
+		}
+		fault := c.post(call, session)
+		switch {
+		case fault == nil, call.isDone(), c.ctx.Err() != nil:
+			return nil
+		case fault.Lost && !call.private && !resent: // LE5
+			resent = true
+			if fault := c.recoverSession(call.ctx, session); fault != nil {
+				return fault
+			}
+			if c.ctx.Err() != nil {
+				return nil // NoRenew
+			}
+			if call.kind == jsonrpc.Response || call.method == "notifications/initialized" {
+				return nil // the new session did not ask, or was told
+			}
+		case fault.Busy && httpdial.MayRepeat(call.method) && httpdial.PauseBusy(call.ctx, repeats, fault.RetryAfter): // LE14
+			repeats++
+		default:
+			return fault
+		}
+	}
+}
+
+func (c *conn) post(call *call, session *session) *httpdial.Fault {
+	ctx := call.ctx
+	if call.kind != jsonrpc.Notification {
+		ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+			WroteRequest: func(httptrace.WroteRequestInfo) { call.setSent() },
+		})
+	}
+	req := c.newRequest(ctx, http.MethodPost, session)
+	req.Header["Accept"] = valueAcceptBoth
+	req.Header["Content-Type"] = valueJSON
+	httpdial.AllowReplay(req, call.msg)
+	setBody(req, call.msg.Bytes())
+	resp, fault := c.peer.Do(c.rt, req)
+	if fault != nil {
+		return fault
+	}
+	defer resp.Body.Close()
+	return c.readReply(call, session, resp)
+}
+
+var (
+	valueAcceptBoth = []string{wire.AcceptBoth}
+	valueAcceptSSE  = []string{wire.TypeSSE}
+	valueJSON       = []string{wire.TypeJSON}
+)
+
+// readReply handles what came back for a POST. Its caller closes the body.
+func (c *conn) readReply(call *call, session *session, resp *http.Response) *httpdial.Fault {
+	if resp.StatusCode/100 != 2 {
+		return c.readRefusal(session, resp)
+	}
+	session, fault := c.noteSession(call, session, resp)
+	if fault != nil {
+		return fault
+	}
+	mediaType := httpdial.MediaType(resp)
+	switch {
+	case mediaType == wire.TypeSSE:
+		return c.readCallStream(call, session, resp)
+	case mediaType == wire.TypeJSON, mediaType == "":
+		return c.readBody(call, session, resp)
+	case call.kind != jsonrpc.Request || resp.StatusCode == http.StatusNoContent:
+		httpdial.Drain(resp)
+		return c.accepted(call, session, resp.StatusCode)
+	}
+	return &httpdial.Fault{
+		Reason: httpdial.ReasonNotMCP, Status: resp.StatusCode,
+		Text: fmt.Sprintf("%s answered with %q, not with JSON or an event stream; is this the URL of an MCP server?", c.peer, c.peer.Withhold(mediaType)),
+	}
+}
+
+// readBody reads a reply that is JSON: a message, an array of them, or nothing.
+func (c *conn) readBody(call *call, session *session, resp *http.Response) *httpdial.Fault {
+	raw, fault := c.readAll(resp)
+	if fault != nil {
+		return fault
+	}
+	if len(bytes.TrimSpace(raw)) == 0 {
+		return c.accepted(call, session, resp.StatusCode)
+	}
+	fault = c.incoming(raw, call, session)
+	switch {
+	case call.kind != jsonrpc.Request:
+		return nil // there is nothing that it could mean
+	case fault != nil:
+		return fault
+	case !call.isDone():
+		return c.noAnswerFault(resp.StatusCode)
+	}
+	return nil
+}
+
+// exactSize is the largest body that is believed to be as long as it says
+// before it has come.
+const exactSize = 4 << 20
+
+func (c *conn) readAll(resp *http.Response) ([]byte, *httpdial.Fault) {
+	return readReply(c.peer, resp, c.opts.MaxMessageSize)
+}
+
+// readReply reads the body of a reply, which may be up to most bytes long.
+func readReply(peer *httpdial.Peer, resp *http.Response, most int) ([]byte, *httpdial.Fault) {
+	limit := int64(most)
+	if resp.ContentLength > limit {
+		return nil, peer.TooLargeFault(most)
+	}
+	var raw []byte
+	var err error
+	if n := resp.ContentLength; n >= 0 && n <= exactSize {
+		raw = make([]byte, n)
+		if _, err = io.ReadFull(resp.Body, raw); err == nil {
+			httpdial.Drain(resp) // sees the end
+		}
+	} else {
+		raw, err = io.ReadAll(io.LimitReader(resp.Body, limit+1))
+	}
+	switch {
+	case err != nil:
+		return nil, peer.NetFault(err)
+	case int64(len(raw)) > limit:
+		return nil, peer.TooLargeFault(most)
+	}
+	return raw, nil
+}
+
+// accepted handles a success without a message.
+func (c *conn) accepted(call *call, session *session, status int) *httpdial.Fault {
+	if call.kind != jsonrpc.Request {
+		if status != http.StatusAccepted {
+			c.log.Debug("the server did not answer 202 where there is nothing to say", "status", status) // LE2
+		}
+		return nil
+	}
+	if status == http.StatusOK || session == nil {
+		return c.noAnswerFault(status)
+	}
+	// LE10: the response may come on another stream.
+	c.log.Warn("the server accepted a request without answering it; waiting for the response on another stream", "method", call.method)
+	call.setSent()
+	c.listenOnce(session)
+	select {
+	case <-call.done:
+		return nil
+	case <-session.deaf:
+	case <-c.awayOf(session):
+		return c.lostFault(&httpdial.Fault{})
+	case <-session.ctx.Done():
+	case <-call.ctx.Done():
+		return c.peer.NetFault(call.ctx.Err())
+	}
+	return c.noAnswerFault(status)
+}
+
+func (c *conn) noAnswerFault(status int) *httpdial.Fault {
+	return &httpdial.Fault{Reason: httpdial.ReasonNoAnswer, Status: status,
+		Text: fmt.Sprintf("%s answered %s, but without a response to the request", c.peer, httpdial.StatusText(status))}
+}
+
+// readRefusal handles a status that is no success: the body may hold a
+// JSON-RPC error, and 404 may mean that the session is gone (LE5, LE6).
+func (c *conn) readRefusal(session *session, resp *http.Response) *httpdial.Fault {
+	fault := c.peer.RefusalFault(resp)
+	if session == nil {
+		return fault
+	}
+	gone := c.opts.ReportUnopened && !c.opts.NoRenew // if it is no Streamable HTTP server any more
+	switch status := resp.StatusCode; {
+	case status == http.StatusBadRequest && c.opts.Upgraded != nil && isOnlyModern(fault.Own):
+		fault.Lost = true // the server knows no sessions any more (ED9)
+		return fault
+	case status == http.StatusMethodNotAllowed:
+		fault.Lost = gone
+		return fault
+	case session.id == "" && (status != http.StatusNotFound || !gone):
+		return fault
+	}
+	switch resp.StatusCode {
+	case http.StatusNotFound:
+		// A body that says "no such method" is about the method.
+		fault.Lost = string(fault.Own.Lookup("error", "code")) != "-32601"
+	case http.StatusBadRequest:
+		fault.Lost = fault.Own.IsError() && deadSession(fault.Own)
+	}
+	return fault
+}
+
+// incoming hands on what a reply or an event carries: a message, or an array
+// of them (LE2). from is the call whose reply it is, nil on the standalone
+// stream. The fault is about the call.
+func (c *conn) incoming(raw []byte, from *call, session *session) *httpdial.Fault {
+	if !jsonrpc.IsBatch(raw) {
+		return c.incomingOne(raw, from, session)
+	}
+	elements, err := jsonrpc.SplitBatch(raw, 0)
+	if err != nil {
+		return c.peer.InvalidFault(err)
+	}
+	var first *httpdial.Fault
+	for _, element := range elements {
+		if fault := c.incomingOne(element, from, session); fault != nil && first == nil {
+			first = fault
+		}
+	}
+	return first
+}
+
+func (c *conn) incomingOne(raw []byte, from *call, session *session) *httpdial.Fault {
+	m, err := jsonrpc.ParseDepth(raw, c.opts.MaxDepth)
+	if err != nil {
+		return c.peer.InvalidFault(err)
+	}
+	switch m.Kind() {
+	case jsonrpc.Response:
+		c.incomingResponse(m, from)
+		return nil
+	case jsonrpc.Request:
+		m = c.track(m, session)
+	case jsonrpc.Notification:
+		if from != nil && from.isDone() && isProgressOf(m, from) { // J12, J13
+			return nil
+		}
+		if m.Method() == "notifications/cancelled" {
+			m = c.untrack(m, session)
+		}
+	}
+	c.push(c.ctx, m.WithRelated(relation(from)))
+	return nil
+}
+
+// relation returns the request in whose course a message comes that came with
+// the reply to from: upstream's streams are told apart downstream (B.4). What
+// the bridge has asked for itself is nobody else's business, and what comes
+// after the response belongs to no request any more.
+func relation(from *call) jsonrpc.ID {
+	if from == nil || from.private || from.kind != jsonrpc.Request || from.isDone() {
+		return jsonrpc.NullID
+	}
+	return from.id
+}
+
+func isProgressOf(m jsonrpc.Message, call *call) bool {
+	return m.Method() == "notifications/progress" && !m.ProgressToken().IsZero() &&
+		m.ProgressToken().Equivalent(call.msg.ProgressToken())
+}
+
+// incomingResponse finds the call that a response answers, whichever stream it
+// came on (LE10). One without an id, in the reply to a call, is about that.
+func (c *conn) incomingResponse(m jsonrpc.Message, from *call) {
+	id := m.ID()
+	if m.IsError() && (id.IsZero() || id == jsonrpc.NullID) && from != nil && from.kind == jsonrpc.Request {
+		id = from.id
+	}
+	call := c.claim(id)
+	if call == nil {
+		c.log.Debug("response dropped: nobody waits for it")
+		return
+	}
+	c.answer(call, m)
+	if call != from {
+		call.cancel()
+	}
+}
+
+// answer completes a claimed call.
+func (c *conn) answer(call *call, m jsonrpc.Message) {
+	if m.ID() != call.id {
+		m = httpdial.WithID(m, call.id)
+	}
+	if call.gate != nil {
+		c.opened(call, m)
+	} else if !m.IsError() && !call.private {
+		c.remember(call)
+	}
+	if call.private {
+		call.replied <- m // has room for it
+	} else {
+		c.push(c.ctx, m)
+	}
+	if call.gate != nil {
+		c.openGate(call.gate)
+	}
+}
+
+// fail answers a call with the fault. Of other messages only the log hears.
+func (c *conn) fail(ctx context.Context, call *call, fault *httpdial.Fault) {
+	if call.kind != jsonrpc.Request {
+		c.log.Warn("the server did not take a message", append(fault.Attrs(), "method", call.method)...)
+		return
+	}
+	if !c.claimCall(call) {
+		return
+	}
+	c.log.With(fault.Attrs()...).Warn("request failed", "method", call.method)
+	if call.gate != nil {
+		c.notOpened(call, fault)
+	}
+	c.push(ctx, fault.Response(call.id))
+	if call.gate != nil {
+		c.openGate(call.gate)
+	}
+}
+
+// refuse answers a request that was not entered into the books.
+func (c *conn) refuse(ctx context.Context, call *call, fault *httpdial.Fault) {
+	defer c.refusals.Done()
+	c.log.Warn("request refused", "method", call.method, "reason", fault.Reason)
+	c.push(ctx, fault.Response(call.id))
+}
+
+// abandon takes back a message that was entered but never sent; false: it was
+// answered before.
+func (c *conn) abandon(call *call) bool {
+	ours := call.kind != jsonrpc.Request || c.claimCall(call)
+	call.setSent()
+	if call.gate != nil {
+		c.openGate(call.gate)
+	}
+	return ours
+}

@@ -1,0 +1,193 @@
+package streamclient
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"net/http"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
+	"github.com/mcp-bridge/mcp-bridge/internal/sessionstate"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+	"github.com/mcp-bridge/mcp-bridge/streamhttp/internal/wire"
+)
+
+// Defaults of Options.
+const (
+	DefaultMaxMessageSize    = 64 << 20
+	DefaultMaxInFlight       = 256
+	DefaultConnectTimeout    = httpdial.DefaultConnectTimeout
+	DefaultInitializeTimeout = 60 * time.Second
+	DefaultResumeTimeout     = 15 * time.Second
+	DefaultCloseTimeout      = 2 * time.Second
+)
+
+// Options tune a Client. The zero value works.
+type Options struct {
+	// Header is added to every request, GET and DELETE included (LE1).
+	// Headers that belong to the transport (Accept, Content-Type,
+	// Mcp-Session-Id and the like) are ignored. "Host" sets the Host header.
+	Header http.Header
+
+	// Transport makes the requests. nil means one of the Conn's own: with
+	// keep-alive, HTTP/2 where TLS offers it, no compression, the proxy from
+	// the environment, and ConnectTimeout.
+	Transport http.RoundTripper
+
+	// TLS says which servers are trusted, and who we are (httpdial.LoadTLS).
+	// It is not used with a Transport. nil means the system's authorities.
+	TLS *tls.Config
+
+	// MaxMessageSize bounds a message from the server, in bytes.
+	// 0 means DefaultMaxMessageSize.
+	MaxMessageSize int
+
+	// MaxDepth bounds the levels of objects and arrays in a message from the server (J14).
+	// 0 means jsonrpc.DefaultMaxDepth; negative, any number.
+	MaxDepth int
+
+	// MaxInFlight bounds the requests in progress. One more is answered with
+	// an error: to wait would hold up the responses and cancellations behind
+	// it, and they may be what the others need to end.
+	// 0 means DefaultMaxInFlight.
+	MaxInFlight int
+
+	// ConnectTimeout bounds dialling and the TLS handshake, each. It is not
+	// used with a Transport. 0 means DefaultConnectTimeout.
+	ConnectTimeout time.Duration
+
+	// InitializeTimeout bounds the wait for the answer to initialize. Nothing
+	// else may be sent before it, so it cannot wait forever. Other requests
+	// are not bounded here: bridge.PumpOptions.RequestTimeout does that.
+	// 0 means DefaultInitializeTimeout.
+	InitializeTimeout time.Duration
+
+	// ResumeTimeout bounds how long a call waits for its stream, which has ended
+	// before the response, to be resumed (LE7): from the first attempt on, all
+	// attempts together, until one brings an event. Then the call is answered
+	// with an error. 0 means DefaultResumeTimeout.
+	ResumeTimeout time.Duration
+
+	// CloseTimeout bounds the DELETE that ends a session (LE11).
+	// 0 means DefaultCloseTimeout.
+	CloseTimeout time.Duration
+
+	// NoRenew: the Conn never initializes by itself. When the server has
+	// forgotten the session (404), Recv ends with ErrSessionLost: the client is to
+	// learn of it and begin anew. What is in progress gets no answer then.
+	NoRenew bool
+
+	// TellRenewed: once a session was renewed, Recv returns what says that
+	// everything may have changed: notifications of the kinds that the server
+	// announces, and for the resources that are subscribed.
+	TellRenewed bool
+
+	// ReportUnopened: when the client's first initialize is refused the way
+	// that a server of another transport refuses it (LE13), Recv ends with an
+	// UnopenedError instead of answering it.
+	//
+	// All that may have to be sent to the other transport then is that
+	// initialize and the messages whose Send gave the UnopenedError, which
+	// wait behind it: what was sent before is over, each request with an answer.
+	//
+	// The renewal of a session may be refused like that as well, when the
+	// server has changed, which 405 in mid-session is taken for a sign of. The
+	// UnopenedError then has an Estate, and what is to be sent is at most those
+	// messages.
+	ReportUnopened bool
+
+	// Estate is what a Conn of another transport has left: this one begins by
+	// renewing that session. nil: it begins with the client's initialize.
+	Estate *sessionstate.Estate
+
+	// Renewed is called when a session was renewed, and must not wait. It may be nil.
+	Renewed func()
+
+	// Upgraded is asked when the server refuses the renewal of a session, with an
+	// error of its own or a 4xx, whether it speaks 2026-07-28 by now: if so, Recv
+	// ends with ErrUpgraded. refusal is that error, invalid where there is none.
+	// It may wait, until ctx is done. nil: the Conn goes on trying.
+	Upgraded func(ctx context.Context, refusal jsonrpc.Message) bool
+
+	// Opened is called when the server has answered the client's initialize,
+	// ahead of Recv's returning the answer, and must not wait: session says
+	// whether there is a session id. Without one the server has no way to ask
+	// the client anything. It may be nil.
+	Opened func(session bool)
+
+	// Logger is told what happens to the connection, never what messages
+	// contain. nil means no logging.
+	Logger hclog.Logger
+}
+
+func (o Options) withDefaults() Options {
+	o.MaxMessageSize = cmp.Or(o.MaxMessageSize, DefaultMaxMessageSize)
+	o.MaxDepth = cmp.Or(o.MaxDepth, jsonrpc.DefaultMaxDepth)
+	o.MaxInFlight = cmp.Or(o.MaxInFlight, DefaultMaxInFlight)
+	o.ConnectTimeout = cmp.Or(o.ConnectTimeout, DefaultConnectTimeout)
+	o.InitializeTimeout = cmp.Or(o.InitializeTimeout, DefaultInitializeTimeout)
+	o.ResumeTimeout = cmp.Or(o.ResumeTimeout, DefaultResumeTimeout)
+	o.CloseTimeout = cmp.Or(o.CloseTimeout, DefaultCloseTimeout)
+	if o.Logger == nil {
+		o.Logger = hclog.NewNullLogger()
+	}
+	return o
+}
+
+// Client is a bridge.Dialer for a Streamable HTTP server of the revisions
+// 2025-03-26 to 2025-11-25.
+type Client struct {
+	// URL is the server's one endpoint, http or https. User and password in
+	// it become an Authorization header, unless Options.Header has one.
+	URL string
+
+	Options Options
+}
+
+// Dial checks the URL and the headers and returns a Conn. It makes no network
+// call: the handshake is the local client's own initialize, and a server that
+// is down answers it with a JSON-RPC error.
+//
+// The Conn looks after the session by itself: it opens the stream for what
+// the server sends unasked, resumes streams that break, initializes again when
+// the server has forgotten the session (LE5), and keeps trying in the
+// background while the server is down. Its Send fails only when the Conn is
+// closed, when ctx is done, or for a request with the id of one in progress,
+// which could not be answered unmistakably: whatever else goes wrong with a
+// request becomes a JSON-RPC error response that Recv returns. Its Recv ends
+// only with Close, and as NoRenew, ReportUnopened and Upgraded say.
+func (c *Client) Dial(ctx context.Context) (bridge.PullConn, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	u, err := httpdial.URL(c.URL, "http", "https")
+	if err != nil {
+		return nil, err
+	}
+	header, err := httpdial.Header(c.Options.Header, u.User, reservedHeaders...)
+	if err != nil {
+		return nil, err
+	}
+	u.User = nil
+	opts := c.Options.withDefaults()
+	rt := opts.Transport
+	idle := func() {}
+	if rt == nil {
+		own := httpdial.NewTransport(httpdial.TransportOptions{
+			ConnectTimeout: opts.ConnectTimeout, TLS: opts.TLS, MaxIdleConnsPerHost: opts.MaxInFlight,
+		})
+		rt, idle = own, own.CloseIdleConnections
+	}
+	conn := newConn(u, header, rt, idle, opts)
+	if opts.Estate != nil {
+		conn.inherit(opts.Estate)
+	}
+	return conn, nil
+}
+
+// reservedHeaders are the headers that are the transport's own business.
+var reservedHeaders = []string{"Accept", "Content-Type", wire.HeaderSession, wire.HeaderVersion, wire.HeaderLastEventID}

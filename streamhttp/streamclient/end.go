@@ -1,0 +1,178 @@
+package streamclient
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/mcp-bridge/mcp-bridge/era"
+	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
+	"github.com/mcp-bridge/mcp-bridge/internal/sessionstate"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// ErrSessionLost is how Recv of a client with NoRenew ends when the server has
+// forgotten the session.
+var ErrSessionLost = errors.New("the server has forgotten the session")
+
+// ErrUpgraded is how Recv ends when the server does not renew the session because
+// it speaks 2026-07-28 by now (Options.Upgraded, ED9).
+var ErrUpgraded = errors.New("the server has gone over to protocol version 2026-07-28, which has no sessions")
+
+// UnopenedError is how Recv of a client with ReportUnopened ends, and Send
+// fails from then on, when the server has refused to initialize the way that
+// one refuses which is no Streamable HTTP server (LE13). Compare with errors.As.
+type UnopenedError struct {
+	// Fault says what the server has answered. Its Response is what the
+	// initialize request would have been answered with.
+	Fault *httpdial.Fault
+
+	// Estate is for Options.Estate of the Conn that takes over, if it was
+	// the renewal of a session that was refused. nil: it was the client's own
+	// initialize, which is still to be answered.
+	Estate *sessionstate.Estate
+}
+
+// Error returns the text of the Fault.
+func (e *UnopenedError) Error() string { return e.Fault.Error() }
+
+// saysUnopened reports whether a server that is no Streamable HTTP server may
+// have answered initialize like this (LE13): with a 4xx that says nothing about
+// who asks, how much, or when.
+func saysUnopened(fault *httpdial.Fault) bool {
+	return fault.Status/100 == 4 && !saysWhoOrWhen(fault.Status) && !saysModern(fault.Own)
+}
+
+// saysWhoOrWhen reports whether a status is about who asks, how much, or when.
+func saysWhoOrWhen(status int) bool {
+	switch status {
+	case http.StatusUnauthorized, http.StatusPaymentRequired, http.StatusForbidden, http.StatusProxyAuthRequired,
+		http.StatusRequestTimeout, http.StatusRequestEntityTooLarge, http.StatusTooEarly, http.StatusTooManyRequests,
+		http.StatusRequestHeaderFieldsTooLarge, http.StatusUnavailableForLegalReasons:
+		return true
+	}
+	return false
+}
+
+// saysModern reports whether a server's error is one of 2026-07-28: it has
+// understood what it was sent, and does not want it (ME9).
+func saysModern(m jsonrpc.Message) bool {
+	switch string(m.Lookup("error", "code")) {
+	case "-32020", "-32021", "-32022", "-32601":
+		return true
+	}
+	return false
+}
+
+// unopened ends the Conn with an UnopenedError, if that was wanted and the
+// fault of the client's first initialize calls for it. What else is in progress
+// is answered before, so that nothing is owed but the initialize.
+func (c *conn) unopened(first *call, fault *httpdial.Fault) bool {
+	if !c.opts.ReportUnopened || first.gate == nil || !saysUnopened(fault) {
+		return false
+	}
+	c.mu.Lock()
+	if c.st.session != nil || c.st.calls[first.id] != first {
+		c.mu.Unlock()
+		return false
+	}
+	var others []*call
+	for _, other := range c.st.calls {
+		if other != first && !other.private {
+			others = append(others, other)
+		}
+	}
+	first.replaced, c.st.opening = first.opening, nil
+	c.mu.Unlock()
+	for _, other := range others {
+		c.fail(c.ctx, other, fault)
+	}
+	c.log.Debug("this is no Streamable HTTP server", "url", c.peer.String(), "status", fault.Status)
+	c.cancel(&UnopenedError{Fault: fault})
+	return true
+}
+
+// isOnlyModern reports whether a server's error can only be one of 2026-07-28:
+// it misses that revision's headers, or lists it as what it speaks.
+func isOnlyModern(m jsonrpc.Message) bool {
+	switch string(m.Lookup("error", "code")) {
+	case "-32020":
+		return true
+	case "-32022":
+		return era.HasModern(m.Lookup("error", "data", "supported"))
+	}
+	return false
+}
+
+// upgraded ends the Conn with ErrUpgraded, if that was wanted and the fault of
+// the renewal r comes of the server's speaking 2026-07-28 by now (ED9).
+func (c *conn) upgraded(r *repair, fault *httpdial.Fault) bool {
+	if c.opts.Upgraded == nil || fault == nil || !fault.Own.IsError() && !saysUnopened(fault) || !c.opts.Upgraded(r.ctx, fault.Own) {
+		return false
+	}
+	return c.giveUp(r, fault, func() error {
+		c.log.Warn("the server speaks 2026-07-28 by now", "url", c.peer.String())
+		return ErrUpgraded
+	})
+}
+
+// unrenewed ends the Conn with an UnopenedError, if that was wanted and what
+// the server has said to the renewal r calls for it: it speaks another
+// transport by now.
+func (c *conn) unrenewed(r *repair, fault *httpdial.Fault) bool {
+	if !c.opts.ReportUnopened || !saysUnopened(fault) {
+		return false
+	}
+	return c.giveUp(r, fault, func() error {
+		c.log.Warn("this is no Streamable HTTP server any more", "url", c.peer.String(), "status", fault.Status)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return &UnopenedError{Fault: fault, Estate: c.st.books.Estate(c.st.refused + 1)}
+	})
+}
+
+// giveUp ends the Conn, after the renewal r has failed, with what why returns.
+// Whoever waits for an answer gets one before. false: the client initializes by
+// itself.
+func (c *conn) giveUp(r *repair, fault *httpdial.Fault, why func() error) bool {
+	c.mu.Lock()
+	if c.st.repair != r {
+		c.mu.Unlock()
+		return false
+	}
+	if c.st.gate == nil {
+		c.st.gate = make(chan struct{}) // which stays shut
+	}
+	var calls []*call
+	for _, call := range c.st.calls {
+		if !call.private {
+			calls = append(calls, call)
+		}
+	}
+	c.mu.Unlock()
+	lost := c.forgottenFault(fault)
+	for _, call := range calls {
+		c.fail(c.ctx, call, lost)
+	}
+	c.refusals.Wait()
+	c.cancel(why())
+	return true
+}
+
+// inherit takes over the session that another Conn has lost, and renews it: at
+// once, or later if the server has refused that more than once.
+func (c *conn) inherit(e *sessionstate.Estate) {
+	c.mu.Lock()
+	c.st.books.Inherit(e, &session{lost: true})
+	c.st.refused = e.Refused
+	r := c.newRepair(true)
+	c.st.repair = r
+	if e.Refused < 2 {
+		c.st.gate = r.first
+	} else {
+		close(r.first)
+		r.tries = e.Refused - 2
+		r.putOff()
+	}
+	c.mu.Unlock()
+	c.spawn(func() { c.repairLoop(r) })
+}

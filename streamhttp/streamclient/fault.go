@@ -1,0 +1,42 @@
+package streamclient
+
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// hints are what to do about some HTTP statuses.
+var hints = map[int]string{
+	404: "is the path of the URL right? It is often /mcp",
+	405: "there is no Streamable HTTP server at this path; is it an older HTTP+SSE server?",
+}
+
+func tooManyFault() *httpdial.Fault {
+	return &httpdial.Fault{Reason: httpdial.ReasonTooMany, Text: "too many requests in progress"}
+}
+
+// deadSession matches the 400 that many deployed servers give for a session
+// they do not know, where the specification has 404: the examples of the
+// TypeScript SDK answer -32000 "Bad Request: No valid session ID provided",
+// or "Server not initialized" when they have been restarted. Only whole texts
+// count: an error that merely mentions a session must not end one that lives.
+func deadSession(m jsonrpc.Message) bool {
+	if code, _ := strconv.Atoi(string(m.Lookup("error", "code"))); code != -32000 {
+		return false
+	}
+	var text string
+	if json.Unmarshal(m.Lookup("error", "message"), &text) != nil {
+		return false
+	}
+	text = strings.TrimPrefix(strings.ToLower(text), "bad request: ")
+	switch strings.TrimRight(text, ".") {
+	case "no valid session id provided", "server not initialized", "session not found",
+		"invalid session id", "invalid or missing session id":
+		return true
+	}
+	return false
+}

@@ -1,0 +1,102 @@
+package streamclient
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"maps"
+	"net/http"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
+	"github.com/mcp-bridge/mcp-bridge/streamhttp/internal/wire"
+)
+
+// newRequest makes a request with the headers that all have (LE1, LE3, LE4).
+func (c *conn) newRequest(ctx context.Context, method string, session *session) *http.Request {
+	header := maps.Clone(c.header)
+	if session != nil {
+		c.mu.Lock()
+		version := session.version
+		c.mu.Unlock()
+		if session.id != "" {
+			header[wire.HeaderSession] = []string{session.id}
+		}
+		if version != "" {
+			header[wire.HeaderVersion] = []string{version}
+		}
+	}
+	return (&http.Request{Method: method, URL: c.url, Host: c.host, Header: header}).WithContext(ctx)
+}
+
+func setBody(req *http.Request, body []byte) {
+	req.ContentLength = int64(len(body))
+	req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
+	req.Body, _ = req.GetBody()
+}
+
+// get asks for a stream: the standalone one, or what follows the event lastID
+// of any stream. A response is a success, and the caller closes its body.
+func (c *conn) get(ctx context.Context, session *session, lastID string) (*http.Response, *httpdial.Fault) {
+	req := c.newRequest(ctx, http.MethodGet, session)
+	req.Header["Accept"] = valueAcceptSSE
+	if lastID != "" {
+		req.Header[wire.HeaderLastEventID] = []string{lastID}
+	}
+	resp, fault := c.peer.Do(c.rt, req)
+	if fault != nil {
+		return nil, fault
+	}
+	if resp.StatusCode/100 != 2 {
+		defer resp.Body.Close()
+		return nil, c.readRefusal(nil, resp)
+	}
+	return resp, nil
+}
+
+// getWithin is get, with a limit to how long the server may take to answer.
+func (c *conn) getWithin(ctx context.Context, limit time.Duration, session *session, lastID string) (*http.Response, *httpdial.Fault) {
+	ctx, cancel := context.WithCancel(ctx)
+	late := time.AfterFunc(limit, cancel)
+	resp, fault := c.get(ctx, session, lastID)
+	inTime := late.Stop()
+	switch {
+	case fault != nil:
+		cancel()
+	case inTime:
+		resp.Body = &boundBody{resp.Body, cancel}
+	default:
+		resp.Body.Close()
+	}
+	if !inTime {
+		return nil, c.peer.NetFault(context.DeadlineExceeded)
+	}
+	return resp, fault
+}
+
+// boundBody is a body whose request has a context of its own, which Close ends.
+type boundBody struct {
+	io.ReadCloser
+	cancel context.CancelFunc
+}
+
+func (b *boundBody) Close() error {
+	defer b.cancel()
+	return b.ReadCloser.Close()
+}
+
+// deleteSession ends a session at the server (LE11). Nothing depends on the answer.
+func (c *conn) deleteSession(session *session) {
+	if session.id == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), c.opts.CloseTimeout)
+	defer cancel()
+	resp, fault := c.peer.Do(c.rt, c.newRequest(ctx, http.MethodDelete, session))
+	if fault != nil {
+		c.log.Debug("could not end the session", "reason", fault.Reason)
+		return
+	}
+	httpdial.Drain(resp)
+	resp.Body.Close()
+}

@@ -1,0 +1,174 @@
+package streamclient
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/era"
+	"github.com/mcp-bridge/mcp-bridge/internal/buildinfo"
+	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+	"github.com/mcp-bridge/mcp-bridge/streamhttp/internal/wire"
+)
+
+// DefaultModernMaxInFlight is what ModernOptions.MaxInFlight 0 means: one Conn
+// may stand for many clients, and what they listen to counts too.
+const DefaultModernMaxInFlight = 1024
+
+// ModernOptions tune a ModernClient. The zero value works.
+type ModernOptions struct {
+	// Header is added to every request. Headers that belong to the transport
+	// (Accept, Content-Type, Last-Event-ID and all that begin with Mcp-) are
+	// ignored: they are made from the message (ME1). "Host" sets the Host header.
+	Header http.Header
+
+	// Transport makes the requests. nil means one of the Conn's own: with
+	// keep-alive, HTTP/2 where TLS offers it, no compression, the proxy from
+	// the environment, and ConnectTimeout.
+	Transport http.RoundTripper
+
+	// TLS says which servers are trusted, and who we are (httpdial.LoadTLS).
+	// It is not used with a Transport. nil means the system's authorities.
+	TLS *tls.Config
+
+	// ConnectTimeout bounds dialling and the TLS handshake, each. It is not
+	// used with a Transport. 0 means DefaultConnectTimeout.
+	ConnectTimeout time.Duration
+
+	// MaxMessageSize bounds a message from the server, in bytes.
+	// 0 means DefaultMaxMessageSize.
+	MaxMessageSize int
+
+	// MaxDepth bounds the levels of objects and arrays in a message from the server (J14).
+	// 0 means jsonrpc.DefaultMaxDepth; negative, any number.
+	MaxDepth int
+
+	// MaxInFlight bounds the requests in progress, subscriptions/listen among
+	// them. One more is answered with an error: to wait would hold up the
+	// cancellations behind it. 0 means DefaultModernMaxInFlight.
+	MaxInFlight int
+
+	// Foreign is called when the server has refused a request as only one does
+	// that does not speak 2026-07-28 (ED9), and must not wait. It may be nil.
+	Foreign func()
+
+	// ToolsChanged is called when the server has refused a call for its headers,
+	// and its list of tools has called for others (ME4). It must not wait, and may
+	// be nil.
+	ToolsChanged func()
+
+	// Logger is told what happens to the connection, never what messages
+	// contain. nil means no logging.
+	Logger hclog.Logger
+}
+
+func (o ModernOptions) withDefaults() ModernOptions {
+	o.ConnectTimeout = cmp.Or(o.ConnectTimeout, DefaultConnectTimeout)
+	o.MaxMessageSize = cmp.Or(o.MaxMessageSize, DefaultMaxMessageSize)
+	o.MaxDepth = cmp.Or(o.MaxDepth, jsonrpc.DefaultMaxDepth)
+	o.MaxInFlight = cmp.Or(o.MaxInFlight, DefaultModernMaxInFlight)
+	if o.Logger == nil {
+		o.Logger = hclog.NewNullLogger()
+	}
+	return o
+}
+
+// ModernClient is a bridge.Dialer for a Streamable HTTP server of the revision
+// 2026-07-28. Its methods may be called concurrently; it must not be copied.
+type ModernClient struct {
+	// URL is the server's one endpoint, http or https. User and password in
+	// it become an Authorization header, unless Options.Header has one.
+	URL string
+
+	Options ModernOptions
+
+	rawNames   atomic.Bool // the server takes Mcp-Name as it is, without base64 (ME2)
+	codedEmpty atomic.Bool // it takes an empty Mcp-Param for a missing one, unless it is in base64
+}
+
+// Dial checks the URL and the headers and returns a Conn. It makes no network
+// call.
+//
+// The Conn takes requests and notifications that carry the _meta of a modern
+// client, and knows no session: each request is a POST, whose reply is all
+// that comes for it. Whatever Recv returns has Related set to the request's
+// id; a request of the server's own, which this revision does not have, comes like
+// the rest of the reply, and the response to it is a POST (ST10). A response, also one that says that the reply broke off, ends a request.
+// notifications/cancelled closes the reply and is not sent (ME5).
+//
+// Send fails only when the Conn is closed, when ctx is done, or for a request
+// with the id of one in progress. Recv ends only with Close.
+func (c *ModernClient) Dial(ctx context.Context) (bridge.PullConn, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	conn, err := c.dial()
+	if err != nil {
+		return nil, err
+	}
+	return conn, nil
+}
+
+func (c *ModernClient) dial() (*modernConn, error) {
+	u, err := httpdial.URL(c.URL, "http", "https")
+	if err != nil {
+		return nil, err
+	}
+	header, err := httpdial.Header(c.Options.Header, u.User, "Accept", "Content-Type", wire.HeaderLastEventID)
+	if err != nil {
+		return nil, err
+	}
+	for name := range header {
+		if strings.HasPrefix(name, "Mcp-") {
+			delete(header, name)
+		}
+	}
+	u.User = nil
+	opts := c.Options.withDefaults()
+	rt := opts.Transport
+	idle := func() {}
+	if rt == nil {
+		own := httpdial.NewTransport(httpdial.TransportOptions{
+			ConnectTimeout: opts.ConnectTimeout, TLS: opts.TLS, MaxIdleConnsPerHost: opts.MaxInFlight,
+		})
+		rt, idle = own, own.CloseIdleConnections
+	}
+	return newModernConn(c, u, header, rt, idle, opts), nil
+}
+
+// discoverID is the id of the bridge's own server/discover.
+var discoverID = jsonrpc.StringID("mcp-bridge-discover")
+
+// sessionEnd bounds the DELETE of a session that nobody has asked for.
+const sessionEnd = 2 * time.Second
+
+// Discover asks the server once what it speaks, the way a modern client does
+// (ED7), until ctx is done. It returns the response, a result or an error,
+// also one that came with status 400 or 404; or the fault that says why there
+// is none, whose Status is that of the reply, 0 if there was none. A session
+// that a server of an older revision has made of it is ended (ED9).
+func (c *ModernClient) Discover(ctx context.Context) (jsonrpc.Message, *httpdial.Fault) {
+	conn, err := c.dial()
+	if err != nil {
+		return jsonrpc.Message{}, &httpdial.Fault{Reason: httpdial.ReasonUnreachable, Text: err.Error()}
+	}
+	defer conn.Close()
+	call := conn.newCall(ctx, jsonrpc.NewRequest(discoverID, "server/discover", []byte(`{"_meta":{"`+
+		era.KeyVersion+`":"`+era.NewestModern+`","`+era.KeyClientInfo+`":`+string(buildinfo.Implementation())+`,"`+
+		era.KeyCapabilities+`":{}}}`)))
+	call.private = true
+	defer call.cancel()
+	answer, fault := conn.ask(call)
+	if call.session != "" {
+		conn.deleteSession(call.session)
+	}
+	return answer, fault
+}

@@ -1,0 +1,63 @@
+package streamclient
+
+import (
+	"context"
+	"maps"
+	"net/http"
+
+	"github.com/mcp-bridge/mcp-bridge/era"
+	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+	"github.com/mcp-bridge/mcp-bridge/streamhttp/internal/wire"
+)
+
+// This file is for servers that make requests, for which 2026-07-28 has no place (ST10).
+
+// question hands on a request that came in the reply to call. What comes of a question
+// of the bridge's own nobody receives: it is answered here.
+func (c *modernConn) question(call *modernCall, m jsonrpc.Message) {
+	if call.private {
+		c.sendAnswer(era.AnswerTo(m))
+		return
+	}
+	c.push(call.ctx, m.WithRelated(call.id))
+}
+
+// sendAnswer posts the response to a request of the server. Nothing depends on
+// when it is taken, so nobody waits for that; of a server that takes none of
+// maxNotes the rest is dropped.
+func (c *modernConn) sendAnswer(m jsonrpc.Message) {
+	select {
+	case c.answers <- struct{}{}:
+	default:
+		c.log.Warn("answer dropped: the server asks more than it takes answers to")
+		return
+	}
+	within, stop := context.WithTimeout(c.ctx, noteTimeout)
+	call := c.newCall(within, m)
+	if !c.spawn(func() { c.runAnswer(call); stop(); <-c.answers }) {
+		stop()
+		<-c.answers
+	}
+}
+
+func (c *modernConn) runAnswer(call *modernCall) {
+	defer call.cancel()
+	header := make(http.Header, len(c.header)+3)
+	maps.Copy(header, c.header)
+	header["Accept"] = valueAcceptBoth
+	header["Content-Type"] = valueJSON
+	header[wire.HeaderVersion] = []string{era.NewestModern}
+	resp, fault := c.do(call, call.msg, header)
+	if fault == nil {
+		defer resp.Body.Close()
+		if resp.StatusCode/100 == 2 {
+			httpdial.Drain(resp)
+			return
+		}
+		fault = c.peer.StatusFault(resp)
+	}
+	if c.ctx.Err() == nil {
+		c.log.Warn("the server did not take an answer to its own request", fault.Attrs()...)
+	}
+}

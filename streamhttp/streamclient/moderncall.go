@@ -1,0 +1,312 @@
+package streamclient
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+	"github.com/mcp-bridge/mcp-bridge/sse"
+	"github.com/mcp-bridge/mcp-bridge/streamhttp/internal/wire"
+)
+
+// run carries one request from beginning to end.
+func (c *modernConn) run(call *modernCall) {
+	defer call.cancel()
+	answer, rest, fault := c.exchange(call)
+	if c.take(call) && c.ctx.Err() == nil {
+		if fault != nil {
+			c.log.With(fault.Attrs()...).Warn("request failed", "method", call.method)
+			answer = fault.Response(call.id)
+		}
+		c.push(c.ctx, answer.WithRelated(call.id))
+	}
+	finishReply(rest, call.cancel)
+}
+
+// ask is run for a request of the bridge's own.
+func (c *modernConn) ask(call *modernCall) (jsonrpc.Message, *httpdial.Fault) {
+	answer, rest, fault := c.exchange(call)
+	finishReply(rest, call.cancel)
+	return answer, fault
+}
+
+// finishReply reads what is left of a reply that has answered its request, nil
+// for nothing: the server should end it now, and the connection can be used
+// again if it does. Nothing that comes is of use any more (J13).
+func finishReply(rest *http.Response, cancel context.CancelFunc) {
+	if rest == nil {
+		return
+	}
+	defer time.AfterFunc(linger, cancel).Stop()
+	io.Copy(io.Discard, rest.Body)
+	rest.Body.Close()
+}
+
+// runNote carries a notification.
+func (c *modernConn) runNote(call *modernCall) {
+	defer close(call.sent)
+	defer call.cancel()
+	var at modernAttempt
+	if at.read(call) != nil {
+		c.log.Warn("notification dropped: no header can repeat what it says")
+		return
+	}
+	resp, fault := c.do(call, call.msg, c.headerOf(call, &at))
+	if fault == nil {
+		defer resp.Body.Close()
+		if resp.StatusCode/100 != 2 {
+			fault = c.peer.StatusFault(resp)
+		} else {
+			httpdial.Drain(resp)
+			if resp.StatusCode != http.StatusAccepted {
+				c.log.Debug("the server did not answer 202 where there is nothing to say", "status", resp.StatusCode) // LE2
+			}
+			return
+		}
+	}
+	if c.ctx.Err() == nil {
+		c.log.Warn("the server did not take a message", append(fault.Attrs(), "method", call.method)...)
+	}
+}
+
+// exchange gets the answer to a request, with as many POSTs as that takes: one,
+// unless the server refuses the headers (ME2, ME4), is too busy for something
+// that does no harm (LE14), or loses it (ME6). rest is what is left of the
+// reply, for finishReply; nil: nothing.
+func (c *modernConn) exchange(call *modernCall) (answer jsonrpc.Message, rest *http.Response, fault *httpdial.Fault) {
+	at := modernAttempt{msg: call.msg}
+	if answer, fault = c.prepare(call, &at); fault != nil || answer.Kind() != jsonrpc.Invalid {
+		return answer, nil, fault
+	}
+	for {
+		answer, rest, fault = c.post(call, at.msg, at.header)
+		switch {
+		case call.ctx.Err() != nil:
+			return answer, rest, fault
+		case fault == nil && at.corrects(answer) && c.correct(call, &at, answer):
+			finishReply(rest, func() { rest.Body.Close() })
+		case fault == nil:
+			c.accept(&at, answer)
+			return c.withoutInvalidTools(call, answer), rest, nil
+		case !mayRepost(call.method) || call.heard:
+			return answer, nil, fault
+		case fault.Reason == httpdial.ReasonBroken && !at.again:
+			at.again = true
+			at.msg = call.msg.WithID(c.ownID()) // the server may still be at work on the lost one
+		case fault.Busy && httpdial.PauseBusy(call.ctx, at.busy, fault.RetryAfter):
+			at.busy++
+		default:
+			return answer, nil, fault
+		}
+	}
+}
+
+// mayRepost reports whether a request of this method may be sent again when
+// its reply was lost (ME6).
+func mayRepost(method string) bool {
+	switch method {
+	case "server/discover", "resources/read", "completion/complete":
+		return true
+	}
+	return strings.HasSuffix(method, "/list")
+}
+
+// do posts a message.
+func (c *modernConn) do(call *modernCall, m jsonrpc.Message, header http.Header) (*http.Response, *httpdial.Fault) {
+	req := (&http.Request{Method: http.MethodPost, URL: c.url, Host: c.host, Header: header}).WithContext(call.ctx)
+	setBody(req, m.Bytes())
+	return c.peer.Do(c.rt, req)
+}
+
+// post posts a request once and reads the reply up to the response.
+func (c *modernConn) post(call *modernCall, m jsonrpc.Message, header http.Header) (answer jsonrpc.Message, rest *http.Response, fault *httpdial.Fault) {
+	resp, fault := c.do(call, m, header)
+	if fault != nil {
+		return answer, nil, fault
+	}
+	if call.private {
+		call.session = resp.Header.Get(wire.HeaderSession)
+	}
+	switch mediaType := httpdial.MediaType(resp); {
+	case resp.StatusCode/100 != 2:
+		answer, fault = c.readModernRefusal(call, resp, m.ID())
+	case mediaType == wire.TypeSSE:
+		if answer, fault = c.readModernStream(call, m, resp); fault == nil {
+			rest = resp
+		}
+	case mediaType == wire.TypeJSON, mediaType == "":
+		answer, fault = c.readModernBody(m, resp)
+	case resp.StatusCode == http.StatusNoContent, resp.StatusCode == http.StatusAccepted:
+		fault = c.noModernAnswer(resp.StatusCode)
+	default:
+		c.foreign(call)
+		fault = &httpdial.Fault{
+			Reason: httpdial.ReasonNotMCP, Status: resp.StatusCode,
+			Text: fmt.Sprintf("%s answered with %q, not with JSON or an event stream; is this the URL of an MCP server?", c.peer, c.peer.Withhold(mediaType)),
+		}
+	}
+	if rest == nil {
+		resp.Body.Close()
+	}
+	if fault == nil && answer.ID() != call.id {
+		answer = httpdial.WithID(answer, call.id)
+	}
+	return answer, rest, fault
+}
+
+// readModernRefusal handles a status that is no success. With 400 and 404 a
+// JSON-RPC error is the answer (ME9); with others only if it has the id of the
+// request, and never where credentials are what is missing.
+func (c *modernConn) readModernRefusal(call *modernCall, resp *http.Response, id jsonrpc.ID) (jsonrpc.Message, *httpdial.Fault) {
+	fault := c.peer.RefusalFault(resp)
+	own := fault.Own
+	if isForeign(fault, id) {
+		c.foreign(call)
+	}
+	if own.Kind() == jsonrpc.Response {
+		switch resp.StatusCode {
+		case http.StatusBadRequest, http.StatusNotFound:
+			return own, nil
+		case http.StatusUnauthorized, http.StatusForbidden:
+			fault.Own = jsonrpc.Message{}
+		default:
+			if !own.ID().Equivalent(id) {
+				fault.Own = jsonrpc.Message{}
+			}
+		}
+	}
+	return jsonrpc.Message{}, fault
+}
+
+// isForeign reports whether a server of 2026-07-28 does not refuse the request
+// id like this (ED9): with an error that is none of that revision's, or with one
+// of JSON-RPC's that is not about the request. What says who may ask, how much,
+// or when, says nothing about revisions. (-32022 says which it knows.)
+func isForeign(fault *httpdial.Fault, id jsonrpc.ID) bool {
+	if fault.Status/100 != 4 || saysWhoOrWhen(fault.Status) {
+		return false
+	}
+	switch string(fault.Own.Lookup("error", "code")) {
+	case "-32020", "-32021", "-32022":
+		return false
+	case "-32601", "-32602", "-32603":
+		return !fault.Own.ID().Equivalent(id)
+	}
+	return true
+}
+
+// foreign says that call was refused so. Of Discover's question its caller hears.
+func (c *modernConn) foreign(call *modernCall) {
+	if c.opts.Foreign != nil && call.id != discoverID {
+		c.opts.Foreign()
+	}
+}
+
+// readModernBody reads a reply that is JSON: the response.
+func (c *modernConn) readModernBody(m jsonrpc.Message, resp *http.Response) (jsonrpc.Message, *httpdial.Fault) {
+	raw, fault := readReply(c.peer, resp, c.opts.MaxMessageSize)
+	switch {
+	case fault != nil:
+		return jsonrpc.Message{}, fault
+	case len(bytes.TrimSpace(raw)) == 0:
+		return jsonrpc.Message{}, c.noModernAnswer(resp.StatusCode)
+	}
+	answer, err := jsonrpc.ParseDepth(raw, c.opts.MaxDepth)
+	switch {
+	case err != nil:
+		return jsonrpc.Message{}, c.peer.InvalidFault(err)
+	case !answersTo(answer, m.ID()):
+		return jsonrpc.Message{}, c.noModernAnswer(resp.StatusCode)
+	}
+	return answer, nil
+}
+
+// answersTo reports whether m is the response to the request id. An error
+// without an id, in the reply to a request, is about that.
+func answersTo(m jsonrpc.Message, id jsonrpc.ID) bool {
+	if m.Kind() != jsonrpc.Response {
+		return false
+	}
+	return m.ID().Equivalent(id) || m.IsError() && (m.ID().IsZero() || m.ID() == jsonrpc.NullID)
+}
+
+func (c *modernConn) noModernAnswer(status int) *httpdial.Fault {
+	return &httpdial.Fault{Reason: httpdial.ReasonNoAnswer, Status: status,
+		Text: fmt.Sprintf("%s answered %s, but without a response to the request", c.peer, httpdial.StatusText(status))}
+}
+
+// readModernStream reads a reply that is an event stream up to the response,
+// and hands on what comes before it. Ids and retry fields have no meaning in
+// this revision (ME12).
+func (c *modernConn) readModernStream(call *modernCall, m jsonrpc.Message, resp *http.Response) (jsonrpc.Message, *httpdial.Fault) {
+	r := sse.NewReader(resp.Body, c.opts.MaxMessageSize)
+	for {
+		event, err := r.Next()
+		switch {
+		case errors.Is(err, sse.ErrTooLarge):
+			return jsonrpc.Message{}, c.peer.TooLargeFault(c.opts.MaxMessageSize)
+		case err != nil:
+			return jsonrpc.Message{}, c.brokenFault(err)
+		case len(event.Data) == 0, event.Name != "" && event.Name != "message":
+			continue
+		}
+		got, err := jsonrpc.ParseDepth(event.Data, c.opts.MaxDepth)
+		switch {
+		case err != nil:
+			return jsonrpc.Message{}, c.peer.InvalidFault(err)
+		case answersTo(got, m.ID()):
+			return got, nil
+		case got.Kind() == jsonrpc.Notification:
+			c.notified(call, got)
+		case got.Kind() == jsonrpc.Request:
+			c.question(call, got)
+		default: // somebody else's response
+			c.log.Warn("response of the server dropped: it has no place in the reply to another request", "method", call.method)
+		}
+	}
+}
+
+// brokenFault says that a reply has ended before the response (ME6).
+func (c *modernConn) brokenFault(err error) *httpdial.Fault {
+	if !errors.Is(err, io.EOF) {
+		return c.peer.NetFault(err)
+	}
+	return &httpdial.Fault{Reason: httpdial.ReasonBroken, Transient: true,
+		Text: fmt.Sprintf("%s ended the stream before the response", c.peer)}
+}
+
+// notified hands on a notification that came in the reply to call.
+func (c *modernConn) notified(call *modernCall, m jsonrpc.Message) {
+	if m.Method() == "notifications/tools/list_changed" {
+		c.tools.forget()
+	}
+	if call.private {
+		return
+	}
+	call.heard = true
+	c.push(call.ctx, m.WithRelated(call.id))
+}
+
+// deleteSession ends a session that a server of an older revision has made of
+// a request. Nothing depends on the answer.
+func (c *modernConn) deleteSession(session string) {
+	ctx, cancel := context.WithTimeout(c.ctx, sessionEnd)
+	defer cancel()
+	header := c.header.Clone()
+	header[wire.HeaderSession] = []string{session}
+	req := (&http.Request{Method: http.MethodDelete, URL: c.url, Host: c.host, Header: header}).WithContext(ctx)
+	resp, fault := c.peer.Do(c.rt, req)
+	if fault != nil {
+		c.log.Debug("could not end the session", "reason", fault.Reason)
+		return
+	}
+	httpdial.Drain(resp)
+	resp.Body.Close()
+}

@@ -1,0 +1,179 @@
+package streamclient
+
+import (
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/mcp-bridge/mcp-bridge/era"
+	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
+	"github.com/mcp-bridge/mcp-bridge/internal/toolheader"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+	"github.com/mcp-bridge/mcp-bridge/streamhttp/internal/wire"
+)
+
+// modernAttempt is how a request is put to the server, and what has been tried.
+type modernAttempt struct {
+	msg     jsonrpc.Message // the call's, or with another id
+	version string
+	named   bool   // there is a Mcp-Name
+	name    string // what it says
+	rawName bool   // and as it is, not as base64
+	tool    modernTool
+	empty   bool // one of its Mcp-Params is empty
+	coded   bool // and goes as the base64 of nothing
+	header  http.Header
+
+	again     bool // it was sent again because the reply was lost
+	busy      int  // how often because the server was busy
+	renamed   bool // the server did not like the Mcp-Name, which is now the other way round
+	refreshed bool // or the Mcp-Params, and its tools were listed again
+}
+
+// prepare makes the headers for a call. A call that cannot go out gets its
+// answer here.
+func (c *modernConn) prepare(call *modernCall, at *modernAttempt) (answer jsonrpc.Message, fault *httpdial.Fault) {
+	if no := at.read(call); no != nil {
+		return no.Response(call.id), nil
+	}
+	at.rawName = c.client.rawNames.Load() && maySendRaw(at.name)
+	at.coded = c.client.codedEmpty.Load()
+	if call.method == "tools/call" && at.named {
+		at.tool = c.toolOf(call, at.name, 0, false)
+		if call.ctx.Err() != nil {
+			return answer, c.peer.NetFault(call.ctx.Err())
+		}
+		if at.tool.err != nil {
+			return jsonrpc.NewError(call.id, jsonrpc.CodeInvalidParams,
+				"this tool cannot be called over HTTP: its definition has invalid x-mcp-header annotations", nil), nil
+		}
+	}
+	at.header = c.headerOf(call, at)
+	return answer, nil
+}
+
+// read takes out of the message what the headers say (ME1). It refuses what no
+// header can say and no server can know.
+func (at *modernAttempt) read(call *modernCall) *era.Refusal {
+	if !isHeaderText(call.method) {
+		return era.NotFound(call.method)
+	}
+	at.version = era.NewestModern
+	if raw := call.msg.Lookup("params", "_meta", era.KeyVersion); raw != nil {
+		at.version, _ = jsonrpc.Text(raw)
+		if !isHeaderText(at.version) {
+			return era.Unsupported(era.OnlyModern, at.version)
+		}
+	}
+	if key := wire.NameKey(call.method); key != "" && call.msg.Kind() == jsonrpc.Request {
+		at.name, at.named = jsonrpc.Text(call.msg.Lookup("params", key))
+	}
+	return nil
+}
+
+// headerOf makes the headers of a message: those that all have, and what the
+// message says (ME1, ME2, ME3).
+func (c *modernConn) headerOf(call *modernCall, at *modernAttempt) http.Header {
+	header := make(http.Header, len(c.header)+5+len(at.tool.params))
+	maps.Copy(header, c.header)
+	header["Accept"] = valueAcceptBoth
+	header["Content-Type"] = valueJSON
+	values := []string{at.version, call.method, at.name}
+	header[wire.HeaderVersion] = values[0:1:1]
+	header[wire.HeaderMethod] = values[1:2:2]
+	if at.named {
+		if !at.rawName {
+			values[2] = toolheader.Encode(at.name)
+		}
+		header[wire.HeaderName] = values[2:3:3]
+	}
+	if len(at.tool.params) > 0 {
+		params := toolheader.Headers(at.tool.params, call.msg.Lookup("params", "arguments"))
+		at.encodeEmpty(params)
+		maps.Copy(header, params)
+	}
+	return header
+}
+
+// encodeEmpty writes empty Mcp-Params in base64 for a server that needs that.
+func (at *modernAttempt) encodeEmpty(params http.Header) {
+	at.empty = false
+	for _, values := range params {
+		if values[0] != "" {
+			continue
+		}
+		at.empty = true
+		if at.coded {
+			values[0] = toolheader.EncodedEmpty
+		}
+	}
+}
+
+// isHeaderText reports whether s can be the value of a header as it is.
+func isHeaderText(s string) bool { return s != "" && toolheader.Encode(s) == s }
+
+// maySendRaw reports whether a name can be sent without base64 to a server that
+// knows no base64: HTTP would change some, and forbids others.
+func maySendRaw(name string) bool {
+	control := func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
+	return name == strings.Trim(name, " \t") && !strings.ContainsFunc(name, control)
+}
+
+// isMismatch reports whether a response says that the headers were wrong.
+func isMismatch(m jsonrpc.Message) bool {
+	return m.IsError() && string(m.Lookup("error", "code")) == "-32020"
+}
+
+// corrects reports whether a response calls for other headers.
+func (at *modernAttempt) corrects(answer jsonrpc.Message) bool {
+	return isMismatch(answer) && !(at.renamed && at.refreshed)
+}
+
+// correct makes other headers after the server has refused those that were
+// sent, once for each reason; false: there are none.
+func (c *modernConn) correct(call *modernCall, at *modernAttempt, answer jsonrpc.Message) bool {
+	text, _ := jsonrpc.Text(answer.Lookup("error", "message"))
+	text = strings.ToLower(text)
+	switch {
+	case strings.Contains(text, "mcp-name") && !strings.Contains(text, "mcp-param-"): // ME2
+		if at.renamed || toolheader.Encode(at.name) == at.name || !at.rawName && !maySendRaw(at.name) {
+			return false
+		}
+		at.renamed = true
+		at.rawName = !at.rawName
+		at.header = c.headerOf(call, at)
+		return true
+	case call.method != "tools/call", at.refreshed,
+		strings.Contains(text, "mcp-method"), strings.Contains(text, "mcp-protocol-version"):
+		return false
+	}
+	at.refreshed = true // ME4
+	c.log.Debug("the server wants other headers for a tool: asking for its tools")
+	tool := c.toolOf(call, at.name, at.tool.seq, true)
+	if tool.err != nil || call.ctx.Err() != nil {
+		return false
+	}
+	at.tool = tool
+	at.coded = true // it may have missed an empty one; all servers must understand this
+	before := at.header
+	at.header = c.headerOf(call, at)
+	if maps.EqualFunc(before, at.header, slices.Equal) {
+		return false
+	}
+	if c.opts.ToolsChanged != nil {
+		c.opts.ToolsChanged()
+	}
+	return true
+}
+
+// accept remembers how the server wants its Mcp-Name and empty Mcp-Params, if
+// that was found out.
+func (c *modernConn) accept(at *modernAttempt, answer jsonrpc.Message) {
+	if at.renamed && !isMismatch(answer) && c.client.rawNames.Swap(at.rawName) != at.rawName {
+		c.log.Debug("learned how the server reads the Mcp-Name header", "base64", !at.rawName)
+	}
+	if at.refreshed && at.empty && !isMismatch(answer) {
+		c.client.codedEmpty.Store(true)
+	}
+}

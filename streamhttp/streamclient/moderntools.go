@@ -1,0 +1,206 @@
+package streamclient
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/era"
+	"github.com/mcp-bridge/mcp-bridge/internal/toolheader"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+const (
+	modernListPages   = 100              // of a list of tools that the bridge asks for itself
+	modernListTimeout = 10 * time.Second // how long that may take
+	modernMostTools   = 1 << 15          // that are remembered
+
+	// modernToolWait is how long a call waits for the list, which goes on
+	// without it: most tools have no headers, and a server that wants some says
+	// so (ME4). Then it is worth the whole modernListTimeout.
+	modernToolWait = 2 * time.Second
+
+	// modernListPause is how long no call waits for a list after the server has
+	// taken too long to answer, or to refuse, the last one. What is needed is asked
+	// for all the same.
+	modernListPause = time.Minute
+)
+
+// modernTool is what is known of a tool.
+type modernTool struct {
+	params []toolheader.Param // what goes as headers with a call
+	err    error              // why there is no such tool: its annotations are invalid
+	seq    uint64             // grows with everything that is learned; 0: nothing is known
+}
+
+// modernTools remembers the tools that were seen in lists, and the names that
+// no list had. Nothing depends on its being right: a server that wants other
+// headers says so (ME4).
+type modernTools struct {
+	mu      sync.Mutex
+	seq     uint64
+	byName  map[string]modernTool
+	listing *modernListing // not nil while the bridge asks for the list itself
+	pause   time.Time      // until which it does not
+}
+
+// modernListing is one walk through the server's list of tools.
+type modernListing struct {
+	began time.Time
+	done  chan struct{}
+	ok    bool // the server has answered; to be read after done
+}
+
+// look returns what is known of a tool that was learned after seq; or else the
+// walk to wait for, which is the caller's to begin if mine. There is neither if
+// the server has not answered the last one, unless the walk is needed.
+func (t *modernTools) look(name string, seq uint64, needed bool) (tool modernTool, l *modernListing, mine bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if tool = t.byName[name]; tool.seq > seq {
+		return tool, nil, false
+	}
+	if t.listing != nil {
+		return modernTool{}, t.listing, false
+	}
+	if !needed && time.Now().Before(t.pause) {
+		return modernTool{}, nil, false
+	}
+	t.listing = &modernListing{began: time.Now(), done: make(chan struct{})}
+	return modernTool{}, t.listing, true
+}
+
+// listed ends a walk that was made for the sake of the tool called name.
+func (t *modernTools) listed(l *modernListing, ok bool, name string, seq uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.listing = nil
+	l.ok = ok
+	close(l.done)
+	switch now := time.Now(); {
+	case ok && t.byName[name].seq <= seq: // there is none in the list: it need not be looked for again
+		t.put(name, modernTool{})
+	case !ok && now.Sub(l.began) > modernToolWait:
+		t.pause = now.Add(modernListPause)
+	}
+}
+
+// put enters a tool. If there are too many, any one of the others makes room:
+// it is asked for again when somebody calls it. Its caller holds mu.
+func (t *modernTools) put(name string, tool modernTool) modernTool {
+	t.seq++
+	tool.seq = t.seq
+	if t.byName == nil {
+		t.byName = make(map[string]modernTool)
+	}
+	if _, known := t.byName[name]; !known && len(t.byName) >= modernMostTools {
+		for other := range t.byName {
+			delete(t.byName, other)
+			break
+		}
+	}
+	t.byName[name] = tool
+	return tool
+}
+
+// learn enters the tools of a list, and returns those that are invalid and were
+// not known to be.
+func (t *modernTools) learn(tools []toolheader.Tool) (excluded []toolheader.Tool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.pause = time.Time{} // somebody was answered
+	for _, tool := range tools {
+		if tool.Err != nil && t.byName[tool.Name].err == nil {
+			excluded = append(excluded, tool)
+		}
+		t.put(tool.Name, modernTool{params: tool.Params, err: tool.Err})
+	}
+	return excluded
+}
+
+// forget makes that the tools are asked for again: they have changed.
+func (t *modernTools) forget() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	clear(t.byName)
+}
+
+// toolOf returns what is known of the tool that call is for, learned after seq.
+// If that is nothing, the bridge asks for the list of tools first; so few
+// clients call what they have not seen in a list that one does it for all who
+// wait (ME3, ME4). The zero modernTool means that nothing could be learned by
+// modernToolWait after the list was asked for, or by modernListTimeout if it is
+// needed: the call goes on without.
+func (c *modernConn) toolOf(call *modernCall, name string, seq uint64, needed bool) modernTool {
+	wait := modernToolWait
+	if needed {
+		wait = modernListTimeout
+	}
+	patience := time.NewTimer(wait)
+	defer patience.Stop()
+	for {
+		tool, l, mine := c.tools.look(name, seq, needed)
+		switch {
+		case l == nil:
+			return tool
+		case mine && !c.spawn(func() { c.tools.listed(l, c.listTools(call), name, seq) }):
+			c.tools.listed(l, false, name, seq)
+		case time.Since(l.began) >= wait: // others have waited for it in vain
+			return modernTool{}
+		}
+		select {
+		case <-l.done:
+			if !l.ok {
+				return modernTool{}
+			}
+		case <-patience.C:
+			return modernTool{}
+		case <-call.ctx.Done():
+			return modernTool{}
+		}
+	}
+}
+
+// listTools asks for the list of tools in the name of a call: with its _meta,
+// but for what would make the server report on it. It reports whether the
+// server has answered.
+func (c *modernConn) listTools(call *modernCall) bool {
+	ctx, cancel := context.WithTimeout(c.ctx, modernListTimeout)
+	defer cancel()
+	params := []byte("{}")
+	if meta := call.msg.Lookup("params", "_meta"); meta != nil {
+		params = jsonrpc.With(params, "_meta", jsonrpc.Without(meta, "progressToken", era.KeyLogLevel))
+	}
+	for range modernListPages {
+		page := c.newCall(ctx, jsonrpc.NewRequest(c.ownID(), "tools/list", params))
+		page.private = true
+		answer, fault := c.ask(page)
+		if fault != nil {
+			c.log.With(fault.Attrs()...).Warn("could not ask for the tools before one is called")
+			return false
+		}
+		next := answer.Lookup("result", "nextCursor")
+		if _, ok := jsonrpc.Text(next); !ok {
+			return true
+		}
+		params = jsonrpc.With(params, "cursor", next)
+	}
+	c.log.Warn("the server's list of tools has no end", "pages", modernListPages)
+	return true
+}
+
+// withoutInvalidTools learns from a list of tools, and leaves out of it those
+// whose annotations are invalid (ME3).
+func (c *modernConn) withoutInvalidTools(call *modernCall, answer jsonrpc.Message) jsonrpc.Message {
+	if call.method != "tools/list" || answer.IsError() {
+		return answer
+	}
+	for _, tool := range c.tools.learn(toolheader.Tools(answer.Result())) {
+		c.log.Warn("tool left out: its definition is invalid", "tool", fmt.Sprintf("%.100q", tool.Name), "reason", tool.Err)
+	}
+	if kept, excluded := toolheader.Filter(answer.Result()); len(excluded) > 0 {
+		return answer.WithResult(kept)
+	}
+	return answer
+}

@@ -1,0 +1,320 @@
+package streamclient
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
+	"github.com/mcp-bridge/mcp-bridge/sse"
+	"github.com/mcp-bridge/mcp-bridge/streamhttp/internal/wire"
+)
+
+const (
+	streamRetry   = time.Second           // before a stream is opened again, if the server has not said
+	streamLeast   = 10 * time.Millisecond // the wait is never shorter, whatever the server says
+	streamFirst   = time.Second / 4       // what the wait grows from, at least
+	streamPolled  = time.Second / 4       // the shortest wait that a server gives to be polled
+	streamLongest = 30 * time.Second      // the wait grows up to this
+	streamMost    = 10 * time.Minute      // the longest retry that is honoured
+	streamSteady  = 10 * time.Second      // a stream that has lived so long was no failure
+)
+
+// cursor is how far a stream was read, over all its connections, and when to
+// connect again.
+type cursor struct {
+	lastID   string
+	retry    time.Duration
+	hasRetry bool
+	failures int       // fruitless connections in a row
+	until    time.Time // when it is enough of them; zero: there was progress since the last
+}
+
+// note takes over what the reader of a connection has learned. A connection
+// without data is fruitless, unless the server lets itself be polled: it sends
+// an id each time, and a retry that makes that bearable (LE7). An id that is new
+// is progress all the same.
+func (s *cursor) note(r *sse.Reader, fruitful bool) {
+	if d, ok := r.Retry(); ok {
+		s.retry, s.hasRetry = d, true
+	}
+	polled, before := false, s.lastID
+	if id := r.LastEventID(); id != "" {
+		if !sendable(id) {
+			id = "" // it cannot be asked for: the stream cannot be resumed
+		}
+		s.lastID = id
+		polled = s.wait() >= streamPolled
+	}
+	if fruitful || polled {
+		s.failures = 0
+	} else {
+		s.failures++
+	}
+	if fruitful || polled || s.lastID != before {
+		s.until = time.Time{}
+	}
+}
+
+// left returns how much is left of the time for fruitless connections, which
+// limit is and which begins with the first call since there was progress.
+func (s *cursor) left(limit time.Duration) time.Duration {
+	if s.until.IsZero() {
+		s.until = time.Now().Add(limit)
+	}
+	return time.Until(s.until)
+}
+
+// sendable reports whether an event id can be the value of a header.
+func sendable(id string) bool {
+	return utf8.ValidString(id) && !strings.ContainsFunc(id, unicode.IsControl)
+}
+
+// wait returns how long the server wants its client to wait. Nobody waits for
+// a call for as long as some could name.
+func (s *cursor) wait() time.Duration {
+	if s.hasRetry {
+		return min(max(s.retry, streamLeast), streamMost)
+	}
+	return streamRetry
+}
+
+// expired reports whether nothing is left of that time.
+func (s *cursor) expired() bool { return !s.until.IsZero() && time.Until(s.until) <= 0 }
+
+// delay returns how long to wait before the next connection: exactly as long
+// as the server has said, at first (LE7, LE8); and not beyond the time for
+// fruitless ones while there is some left.
+func (s *cursor) delay() time.Duration {
+	d := s.wait()
+	if s.failures > 1 && d < streamLongest {
+		d = max(d, streamFirst)
+		for range min(s.failures, 10) {
+			d *= 2
+		}
+		d = min(d, streamLongest)
+		d -= rand.N(d / 4)
+	}
+	if left := time.Until(s.until); left > 0 {
+		d = min(d, left)
+	}
+	return d
+}
+
+// readEvents hands on what a stream carries, until the stream ends or a fault
+// of call; data says that there was an event with data. A nil call means the
+// standalone stream, which no single event can make fail.
+func (c *conn) readEvents(r *sse.Reader, call *call, session *session) (data bool, fault *httpdial.Fault) {
+	lingering := false
+	for {
+		event, err := r.Next()
+		switch {
+		case errors.Is(err, sse.ErrTooLarge):
+			fault = c.peer.TooLargeFault(c.opts.MaxMessageSize)
+		case err != nil:
+			return data, nil
+		case len(event.Data) == 0:
+			continue
+		case event.Name != "" && event.Name != "message": // LE8
+			data = true
+			continue
+		default:
+			fault = c.incoming(event.Data, call, session)
+		}
+		data = true
+		if fault != nil {
+			if call != nil {
+				return data, fault
+			}
+			c.log.Warn("event of the server dropped", "reason", fault.Reason)
+		}
+		if call != nil && !lingering && call.isDone() {
+			// The server should end the stream now; see to it that it ends.
+			lingering = true
+			defer time.AfterFunc(linger, call.cancel).Stop()
+		}
+	}
+}
+
+// readCallStream reads the event stream that answers a POST, and resumes it as
+// often as it ends before the response (LE7).
+func (c *conn) readCallStream(call *call, session *session, resp *http.Response) *httpdial.Fault {
+	at := cursor{}
+	for {
+		since := time.Now()
+		r := sse.NewReader(resp.Body, c.opts.MaxMessageSize)
+		data, fault := c.readEvents(r, call, session)
+		resp.Body.Close()
+		at.note(r, data || time.Since(since) >= streamSteady)
+		switch {
+		case call.isDone() || !call.awaits():
+			return nil
+		case fault != nil:
+			return fault
+		case call.ctx.Err() != nil:
+			return c.peer.NetFault(call.ctx.Err())
+		case at.lastID == "":
+			return &httpdial.Fault{Reason: httpdial.ReasonBroken, Transient: true,
+				Text: fmt.Sprintf("%s ended the stream before the response, which cannot be fetched again; the request may have been carried out", c.peer)}
+		}
+		c.log.Debug("resuming a stream", "method", call.method)
+		if resp, fault = c.resume(call, session, &at); resp == nil {
+			return fault
+		}
+	}
+}
+
+// resume connects to the rest of the stream of a call, for as long as
+// ResumeTimeout allows from the first attempt on. Without a response and
+// without a fault the call was answered meanwhile.
+func (c *conn) resume(call *call, session *session, at *cursor) (*http.Response, *httpdial.Fault) {
+	why := &httpdial.Fault{}
+	for !at.expired() {
+		if !httpdial.Pause(call.ctx, call.done, at.delay()) {
+			if call.isDone() {
+				return nil, nil
+			}
+			return nil, c.peer.NetFault(call.ctx.Err())
+		}
+		resp, fault := c.getWithin(call.ctx, at.left(c.opts.ResumeTimeout), session, at.lastID)
+		switch {
+		case fault != nil && (!fault.Transient || fault.Status == http.StatusNotImplemented):
+			return nil, c.lostFault(fault)
+		case fault != nil:
+			at.failures++
+			why = fault
+		case httpdial.MediaType(resp) == wire.TypeSSE:
+			return resp, nil
+		case httpdial.MediaType(resp) == wire.TypeJSON: // not foreseen, but plain what it means
+			defer resp.Body.Close()
+			return nil, c.readBody(call, session, resp)
+		default:
+			resp.Body.Close()
+			return nil, c.lostFault(&httpdial.Fault{Status: resp.StatusCode})
+		}
+	}
+	lost := c.lostFault(why)
+	lost.Text += fmt.Sprintf("; it was tried for %s (--resume-timeout)", c.opts.ResumeTimeout)
+	return nil, lost
+}
+
+// lostFault says that a call may have been processed, but nobody will know the
+// result. It is not sent again: only its sender can say whether that is safe.
+func (c *conn) lostFault(why *httpdial.Fault) *httpdial.Fault {
+	f := &httpdial.Fault{Reason: httpdial.ReasonResultLost, Status: why.Status}
+	f.Text = fmt.Sprintf("the stream from %s broke and cannot be resumed; the request may have been carried out, but its result is lost", c.peer)
+	if why.Status != 0 {
+		f.Text += " (the server answered " + httpdial.StatusText(why.Status) + ")"
+	}
+	return f
+}
+
+// listenOnce starts to read the standalone stream of the session (LE9), unless
+// that was done. The right time is when the server has accepted
+// notifications/initialized; a client that leaves that out gets the stream
+// with its first request.
+func (c *conn) listenOnce(session *session) {
+	if session == nil {
+		return
+	}
+	c.mu.Lock()
+	begun := session.listening
+	session.listening = true
+	c.mu.Unlock()
+	if !begun {
+		c.spawn(func() { c.listen(session) })
+	}
+}
+
+// listenFirst is listenOnce, and waits a moment until the server has answered:
+// what the server says to the requests that follow should find the stream, and
+// some servers take the first GET after a request for a resumption.
+func (c *conn) listenFirst(session *session) {
+	if session == nil {
+		return
+	}
+	c.listenOnce(session)
+	httpdial.Pause(session.ctx, session.heard, listenWait)
+}
+
+// listen reads the standalone stream for as long as the session lasts, or
+// until it is known that the server offers none.
+func (c *conn) listen(session *session) {
+	defer close(session.deaf)
+	heard := sync.OnceFunc(func() { close(session.heard) })
+	at := cursor{}
+	for opened := false; ; {
+		resp, fault := c.get(session.ctx, session, at.lastID)
+		heard()
+		switch {
+		case session.ctx.Err() != nil:
+			if resp != nil {
+				resp.Body.Close()
+			}
+			return
+		case fault == nil && httpdial.MediaType(resp) == wire.TypeSSE:
+			opened = true
+			c.setAway(session, false)
+			c.listenTo(session, resp, &at)
+		case fault == nil:
+			resp.Body.Close()
+			c.log.Warn("the server's standalone stream is no event stream: going without", "status", resp.StatusCode)
+			return
+		case fault.Status == http.StatusNotFound && opened && session.id != "": // LE5
+			c.loseSession(session)
+			return
+		case fault.Transient && fault.Status != http.StatusNotImplemented:
+			at.failures++
+		case fault.Status == http.StatusBadRequest && at.lastID != "": // the event is not known any more
+			at.lastID = ""
+			at.failures++
+		default:
+			if fault.Status != http.StatusMethodNotAllowed {
+				c.log.Warn("the server's standalone stream cannot be had: going without", "reason", fault.Reason, "status", fault.Status)
+			}
+			return
+		}
+		if at.failures > 0 && at.left(c.opts.ResumeTimeout) <= 0 {
+			c.setAway(session, true)
+		}
+		if !httpdial.Pause(session.ctx, nil, at.delay()) {
+			return
+		}
+	}
+}
+
+// setAway says whether the session's standalone stream cannot be had: who waits
+// for a response on it waits no longer.
+func (c *conn) setAway(session *session, away bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case away == session.isAway:
+	case away:
+		close(session.away)
+	default:
+		session.away = make(chan struct{})
+	}
+	session.isAway = away
+}
+
+// awayOf returns what is closed when the session's standalone stream cannot be had.
+func (c *conn) awayOf(session *session) <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return session.away
+}
+
+func (c *conn) listenTo(session *session, resp *http.Response, at *cursor) {
+	defer resp.Body.Close()
+	since := time.Now()
+	r := sse.NewReader(resp.Body, c.opts.MaxMessageSize)
+	data, _ := c.readEvents(r, nil, session)
+	at.note(r, data || time.Since(since) >= streamSteady)
+}
