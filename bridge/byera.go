@@ -21,7 +21,8 @@ import (
 // A cancellation goes where its request is; responses, and notifications
 // without a claim, go to legacy if that runs, else to modern.
 func ByEra(legacy, modern Handler) Handler {
-	return HandlerFunc(func(ctx context.Context, client PullConn) error {
+	return HandlerFunc(func(ctx context.Context, conn Conn) error {
+		client := Pull(conn)
 		s := &split{client: client, parent: ctx, reading: make(chan struct{}, 1)}
 		s.ctx, s.cancel = context.WithCancel(ctx)
 		defer s.cancel()
@@ -106,7 +107,7 @@ type half struct {
 
 // run serves the client, and tells the other half when it is over.
 func (h *half) run() error {
-	err := h.handler.ServeConn(h.ctx, h)
+	err := h.handler.ServeConn(h.ctx, Push(h))
 	h.leave(nil)
 	return err
 }

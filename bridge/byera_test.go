@@ -51,8 +51,8 @@ func newPlayed() *played {
 	return &played{calls: make(chan struct{}, 10), leave: make(chan error, 1)}
 }
 
-func (p *played) ServeConn(ctx context.Context, client bridge.PullConn) error {
-	p.conn, p.ctx = client, ctx
+func (p *played) ServeConn(ctx context.Context, client bridge.Conn) error {
+	p.conn, p.ctx = bridge.Pull(client), ctx
 	p.calls <- struct{}{}
 	return <-p.leave
 }
@@ -96,7 +96,7 @@ func serveByEra(t *testing.T, says ...string) *byEra {
 	}
 	go func() {
 		defer close(b.done)
-		b.err = bridge.ByEra(b.legacy, b.modern).ServeConn(ctx, b.client)
+		b.err = bridge.ByEra(b.legacy, b.modern).ServeConn(ctx, bridge.Push(b.client))
 	}()
 	return b
 }
@@ -343,14 +343,14 @@ func TestByEraBackpressure(t *testing.T) {
 func TestByEraServes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		echoing := dialFunc(func(context.Context) (bridge.PullConn, error) {
-			ours, theirs := bridge.Pipe()
+			ours, theirs := bridge.PullPipe()
 			go echo(theirs, nil)
 			return ours, nil
 		})
 		h := bridge.Serve(echoing, bridge.PumpOptions{})
-		ours, client := bridge.Pipe()
+		ours, client := bridge.PullPipe()
 		done := make(chan error)
-		go func() { done <- bridge.ByEra(h, h).ServeConn(t.Context(), ours) }()
+		go func() { done <- bridge.ByEra(h, h).ServeConn(t.Context(), bridge.Push(ours)) }()
 		const n = 100
 		for i := range n {
 			text := modernOne
@@ -389,10 +389,10 @@ func (l leaver) Recv(ctx context.Context) (jsonrpc.Message, error) {
 func TestByEraTellsWhy(t *testing.T) {
 	for _, busy := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
-			client, ours := bridge.Pipe()
+			client, ours := bridge.PullPipe()
 			ctx, cancel := context.WithCancel(t.Context())
 			var why error
-			h := bridge.HandlerFunc(func(ctx context.Context, c bridge.PullConn) error {
+			h := bridge.PullHandler(func(ctx context.Context, c bridge.PullConn) error {
 				if _, err := c.Recv(ctx); err != nil {
 					t.Error(err)
 				}
@@ -405,7 +405,7 @@ func TestByEraTellsWhy(t *testing.T) {
 			done := make(chan struct{})
 			go func() {
 				defer close(done)
-				_ = bridge.ByEra(h, h).ServeConn(ctx, leaver{ours})
+				_ = bridge.ByEra(h, h).ServeConn(ctx, bridge.Push(leaver{ours}))
 			}()
 			if err := client.Send(ctx, parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize"}`)); err != nil {
 				t.Fatal(err)
@@ -424,12 +424,12 @@ func TestByEraTellsWhy(t *testing.T) {
 // givingBack receives a client's first message and gives it back, as those do who
 // decide by it.
 func givingBack(h bridge.Handler) bridge.Handler {
-	return bridge.HandlerFunc(func(ctx context.Context, client bridge.PullConn) error {
+	return bridge.PullHandler(func(ctx context.Context, client bridge.PullConn) error {
 		m, err := client.Recv(ctx)
 		if err != nil {
 			return err
 		}
-		return h.ServeConn(ctx, bridge.Unread(client, m))
+		return h.ServeConn(ctx, bridge.Push(bridge.Unread(client, m)))
 	})
 }
 
@@ -446,11 +446,11 @@ func TestByEraServerEndsAtOnce(t *testing.T) {
 						server.end <- ended
 						return server, nil
 					}), bridge.PumpOptions{}))
-					client, ours := bridge.Pipe()
+					client, ours := bridge.PullPipe()
 					if err := client.Send(t.Context(), parse(t, first)); err != nil {
 						t.Fatal(err)
 					}
-					_ = bridge.ByEra(h, h).ServeConn(t.Context(), ours)
+					_ = bridge.ByEra(h, h).ServeConn(t.Context(), bridge.Push(ours))
 					_ = ours.Close()
 					m, err := client.Recv(t.Context())
 					if text, _ := jsonrpc.Text(m.Lookup("error", "message")); err != nil || text != ended.Error() {
@@ -476,7 +476,7 @@ func TestByEraStoppedWhileItBegins(t *testing.T) {
 			for range 50 {
 				synctest.Test(t, func(t *testing.T) {
 					ctx, stop := context.WithCancel(t.Context())
-					ours, theirs := bridge.Pipe()
+					ours, theirs := bridge.PullPipe()
 					h := givingBack(bridge.Serve(dialer(func(ctx context.Context) (bridge.PullConn, error) {
 						stop()
 						if name == "refused" {
@@ -484,7 +484,7 @@ func TestByEraStoppedWhileItBegins(t *testing.T) {
 						}
 						return ours, nil
 					}), bridge.PumpOptions{Grace: time.Minute}))
-					client, served := bridge.Pipe()
+					client, served := bridge.PullPipe()
 					if err := client.Send(t.Context(), parse(t, initializeZero)); err != nil {
 						t.Fatal(err)
 					}
@@ -493,7 +493,7 @@ func TestByEraStoppedWhileItBegins(t *testing.T) {
 							_ = theirs.Send(context.Background(), jsonrpc.NewResult(m.ID(), nil))
 						}
 					}()
-					_ = bridge.ByEra(h, h).ServeConn(ctx, served)
+					_ = bridge.ByEra(h, h).ServeConn(ctx, bridge.Push(served))
 					_, _ = ours.Close(), theirs.Close()
 					_ = served.Close()
 					if m, err := client.Recv(t.Context()); err != nil || string(m.Bytes()) != want {
@@ -511,9 +511,9 @@ func TestByEraOffered(t *testing.T) {
 	const n = 60
 	for at := range n {
 		synctest.Test(t, func(t *testing.T) {
-			client, ours := bridge.Pipe()
+			client, ours := bridge.PullPipe()
 			echo := givingBack(bridge.Serve(dialer(func(context.Context) (bridge.PullConn, error) {
-				server, theirs := bridge.Pipe()
+				server, theirs := bridge.PullPipe()
 				go func() {
 					defer theirs.Close()
 					for {
@@ -528,7 +528,7 @@ func TestByEraOffered(t *testing.T) {
 			done := make(chan struct{})
 			go func() {
 				defer close(done)
-				_ = bridge.ByEra(echo, echo).ServeConn(context.Background(), bridge.Translate(newPolled(ours), passing{}, nil))
+				_ = bridge.ByEra(echo, echo).ServeConn(context.Background(), bridge.Push(bridge.Pull(bridge.Translate(bridge.Push(newPolled(ours)), passing{}, nil))))
 			}()
 			const modern = `{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}`
 			params := func(i int) string { // one era until at, then both in turn

@@ -57,7 +57,7 @@ type Conn interface {
 // A Dialer makes a Conn to a server: it starts a child, or connects to a URL.
 // ctx bounds the dialling only, not the life of the Conn.
 type Dialer interface {
-	Dial(ctx context.Context) (PullConn, error)
+	Dial(ctx context.Context) (Conn, error)
 }
 
 // A Handler serves one client. Listening transports call it once per session,
@@ -65,11 +65,11 @@ type Dialer interface {
 // after ctx is done: because the client has gone, or everything shuts down. The
 // transport closes client afterwards.
 type Handler interface {
-	ServeConn(ctx context.Context, client PullConn) error
+	ServeConn(ctx context.Context, client Conn) error
 }
 
 // HandlerFunc makes a Handler of a function.
-type HandlerFunc func(ctx context.Context, client PullConn) error
+type HandlerFunc func(ctx context.Context, client Conn) error
 
 // ServeConn calls f.
-func (f HandlerFunc) ServeConn(ctx context.Context, client PullConn) error { return f(ctx, client) }
+func (f HandlerFunc) ServeConn(ctx context.Context, client Conn) error { return f(ctx, client) }

@@ -39,18 +39,20 @@ func TestMuxContract(t *testing.T) {
 	for name, wrap := range map[string]func(bridge.PullConn) bridge.PullConn{
 		"direct": func(c bridge.PullConn) bridge.PullConn { return c },
 		"queued": func(c bridge.PullConn) bridge.PullConn { return struct{ bridge.PullConn }{c} },
-		"fed":    func(c bridge.PullConn) bridge.PullConn { return bridge.Translate(c, passing{}, nil) },
+		"fed": func(c bridge.PullConn) bridge.PullConn {
+			return bridge.Pull(bridge.Translate(bridge.Push(c), passing{}, nil))
+		},
 	} {
 		t.Run(name, func(t *testing.T) { testMuxContract(t, wrap) })
 	}
 }
 
 func testMuxContract(t *testing.T, wrap func(bridge.PullConn) bridge.PullConn) {
-	bridgetest.TestConn(t, func(t *testing.T) (a, b bridge.PullConn, stop func()) {
+	bridgetest.TestPull(t, func(t *testing.T) (a, b bridge.PullConn, stop func()) {
 		servers := newServers()
 		servers.wrap = wrap
 		mux := bridge.NewMux(bridge.MuxOptions{Dialer: servers})
-		client, err := mux.Dial(t.Context())
+		client, err := bridge.PullDialed(mux.Dial(t.Context()))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -84,13 +86,19 @@ func (passing) ServerEnded(now time.Time, err error, out *era.Out)      {}
 // Translate keeps the contract on all the ways that messages may take through it.
 func TestTranslateContract(t *testing.T) {
 	for name, make := range map[string]func(server bridge.PullConn) bridge.PullConn{
-		"read":   func(c bridge.PullConn) bridge.PullConn { return bridge.Translate(c, passing{}, nil) },
-		"fed":    func(c bridge.PullConn) bridge.PullConn { return newFed(bridge.Translate(c, passing{}, nil)) },
-		"polled": func(c bridge.PullConn) bridge.PullConn { return bridge.Translate(newPolled(c), passing{}, nil) },
+		"read": func(c bridge.PullConn) bridge.PullConn {
+			return bridge.Pull(bridge.Translate(bridge.Push(c), passing{}, nil))
+		},
+		"fed": func(c bridge.PullConn) bridge.PullConn {
+			return newFed(bridge.Pull(bridge.Translate(bridge.Push(c), passing{}, nil)))
+		},
+		"polled": func(c bridge.PullConn) bridge.PullConn {
+			return bridge.Pull(bridge.Translate(bridge.Push(newPolled(c)), passing{}, nil))
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bridgetest.TestConn(t, func(*testing.T) (a, b bridge.PullConn, stop func()) {
-				a, b = bridge.Pipe()
+			bridgetest.TestPull(t, func(*testing.T) (a, b bridge.PullConn, stop func()) {
+				a, b = bridge.PullPipe()
 				return make(a), b, nil
 			}, bridgetest.Options{})
 		})
@@ -115,20 +123,20 @@ func TestByEraContract(t *testing.T) {
 		"alone": {initializeZero}, "both": {initializeZero, modernOne}, "alone, offered": {initializeZero}, "both, offered": {initializeZero, modernOne},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bridgetest.TestConn(t, func(t *testing.T) (a, b bridge.PullConn, stop func()) {
-				ours, theirs := bridge.Pipe()
+			bridgetest.TestPull(t, func(t *testing.T) (a, b bridge.PullConn, stop func()) {
+				ours, theirs := bridge.PullPipe()
 				if strings.HasSuffix(name, "offered") {
-					ours = bridge.Translate(newPolled(ours), passing{}, nil)
+					ours = bridge.Pull(bridge.Translate(bridge.Push(newPolled(ours)), passing{}, nil))
 				}
 				conns, leave, done := make(chan bridge.PullConn, 2), make(chan struct{}), make(chan struct{})
-				h := bridge.HandlerFunc(func(_ context.Context, client bridge.PullConn) error {
+				h := bridge.PullHandler(func(_ context.Context, client bridge.PullConn) error {
 					conns <- client
 					<-leave
 					return nil
 				})
 				go func() {
 					defer close(done)
-					_ = bridge.ByEra(h, h).ServeConn(context.Background(), ours)
+					_ = bridge.ByEra(h, h).ServeConn(context.Background(), bridge.Push(ours))
 				}()
 				for _, text := range firsts {
 					if err := theirs.Send(t.Context(), parse(t, text)); err != nil {

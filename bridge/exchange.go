@@ -32,7 +32,8 @@ import (
 // it holds for a server that does not take the request, too.
 // It returns nil once the request is answered or cancelled, else what went
 // wrong; a request that fails with the server is answered with an error.
-func Exchange(ctx context.Context, client, server PullConn, o PumpOptions) error {
+func Exchange(ctx context.Context, toClient, toServer Conn, o PumpOptions) error {
+	client, server := Pull(toClient), Pull(toServer)
 	first, err := client.Recv(ctx)
 	if err != nil {
 		if over(err) {

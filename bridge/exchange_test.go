@@ -27,7 +27,7 @@ func exchange(t *testing.T, first string, opts bridge.PumpOptions) *exchanging {
 	x.client.in <- first
 	go func() {
 		defer close(x.done)
-		x.err = bridge.Exchange(ctx, x.client, x.server, opts)
+		x.err = bridge.Exchange(ctx, bridge.Push(x.client), bridge.Push(x.server), opts)
 		x.at = time.Now()
 	}()
 	x.server.gets(first)
@@ -188,7 +188,7 @@ func TestExchangeServerEnds(t *testing.T) {
 		client, server := newPeer(t, 1), newPeer(t, 1)
 		close(server.gone)
 		client.in <- callOne
-		if err := bridge.Exchange(t.Context(), client, server, bridge.PumpOptions{}); !errors.Is(err, io.ErrClosedPipe) {
+		if err := bridge.Exchange(t.Context(), bridge.Push(client), bridge.Push(server), bridge.PumpOptions{}); !errors.Is(err, io.ErrClosedPipe) {
 			t.Errorf("Exchange = %v", err)
 		}
 		client.gets(`{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"the server did not take the request: io: read/write on closed pipe","data":{"reason":"server_ended"}}}`)
@@ -196,7 +196,7 @@ func TestExchangeServerEnds(t *testing.T) {
 	bubble(t, "notification", func(t *testing.T) {
 		client, server := newPeer(t, 1), newPeer(t, 1)
 		client.in <- `{"jsonrpc":"2.0","method":"notifications/vendor"}`
-		if err := bridge.Exchange(t.Context(), client, server, bridge.PumpOptions{}); err != nil {
+		if err := bridge.Exchange(t.Context(), bridge.Push(client), bridge.Push(server), bridge.PumpOptions{}); err != nil {
 			t.Errorf("Exchange = %v", err)
 		}
 		server.gets(`{"jsonrpc":"2.0","method":"notifications/vendor"}`)
@@ -217,7 +217,7 @@ func TestExchangeTooLate(t *testing.T) {
 			cancel(cause)
 			client := newPeer(t, 1)
 			began := time.Now()
-			if err := bridge.Exchange(ctx, bridge.Unread(client, parse(t, callOne)), x.dial(), bridge.PumpOptions{Grace: 5 * time.Second}); err != nil {
+			if err := bridge.Exchange(ctx, bridge.Push(bridge.Unread(client, parse(t, callOne))), bridge.Push(x.dial()), bridge.PumpOptions{Grace: 5 * time.Second}); err != nil {
 				t.Errorf("%v: Exchange = %v", cause, err)
 			}
 			if took := time.Since(began); took != 0 {
@@ -257,7 +257,7 @@ func TestExchangeGraceEnds(t *testing.T) {
 			client.in <- callOne
 			go func() {
 				defer close(done)
-				_ = bridge.Exchange(ctx, client, server, bridge.PumpOptions{RequestTimeout: 3 * time.Second})
+				_ = bridge.Exchange(ctx, bridge.Push(client), bridge.Push(server), bridge.PumpOptions{RequestTimeout: 3 * time.Second})
 			}()
 			server.gets(callOne)
 			cancel(bridge.ErrClosing)
@@ -304,7 +304,7 @@ func TestExchangeNotTaken(t *testing.T) {
 				<-ctx.Done() // it never starts
 				return nil, ctx.Err()
 			})})
-			server, err := mux.Dial(t.Context())
+			server, err := bridge.PullDialed(mux.Dial(t.Context()))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -315,7 +315,7 @@ func TestExchangeNotTaken(t *testing.T) {
 			start := time.Now()
 			done := make(chan error, 1)
 			go func() {
-				done <- bridge.Exchange(ctx, client, server, bridge.PumpOptions{RequestTimeout: 2 * time.Second})
+				done <- bridge.Exchange(ctx, bridge.Push(client), bridge.Push(server), bridge.PumpOptions{RequestTimeout: 2 * time.Second})
 			}()
 			synctest.Wait()
 			c.end(cancel)

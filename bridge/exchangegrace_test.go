@@ -18,11 +18,11 @@ func TestExchangeGrace(t *testing.T) {
 	}{"answered": {4 * time.Second, ""}, "too late": {time.Hour, `"shutting_down"`}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				client, clientEnd := Pipe()
-				server, serverEnd := Pipe()
+				client, clientEnd := PullPipe()
+				server, serverEnd := PullPipe()
 				ctx, cancel := context.WithCancelCause(t.Context())
 				done := make(chan error, 1)
-				go func() { done <- Exchange(ctx, clientEnd, serverEnd, PumpOptions{}) }()
+				go func() { done <- Exchange(ctx, Push(clientEnd), Push(serverEnd), PumpOptions{}) }()
 				must(t, client.Send(t.Context(), jsonrpc.NewRequest(jsonrpc.IntID(1), "tools/call", nil)))
 				asked, err := server.Recv(t.Context())
 				must(t, err)

@@ -12,7 +12,8 @@ import (
 // something, and is done with one that says nothing for d: a connection alone
 // must not keep a server running, nor others out (Unused).
 func AwaitFirst(h Handler, d time.Duration) Handler {
-	return HandlerFunc(func(ctx context.Context, client PullConn) error {
+	return HandlerFunc(func(ctx context.Context, conn Conn) error {
+		client := Pull(conn)
 		first, cancel := context.WithTimeout(ctx, d)
 		used := Unused(ctx)
 		m, err := client.Recv(first)
@@ -21,7 +22,7 @@ func AwaitFirst(h Handler, d time.Duration) Handler {
 		cancel()
 		switch {
 		case err == nil:
-			return h.ServeConn(ctx, Unread(client, m))
+			return h.ServeConn(ctx, Push(Unread(client, m)))
 		case silent && errors.Is(err, context.DeadlineExceeded):
 			return nil // nothing has gone wrong
 		}

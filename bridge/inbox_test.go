@@ -168,7 +168,7 @@ func TestInboxAbortInSink(t *testing.T) {
 
 // TestFirst: the first message can be looked at, and is still the first.
 func TestFirst(t *testing.T) {
-	a, b := bridge.Pipe()
+	a, b := bridge.PullPipe()
 	c := bridge.Push(a)
 	for i := range 2 {
 		if err := b.Send(t.Context(), numbered(i)); err != nil {

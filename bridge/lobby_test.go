@@ -254,10 +254,12 @@ func TestLobbyReclaims(t *testing.T) {
 		}
 		unknown, silent, busy := enter("ann"), enter("ann"), enter("ann")
 		defer bridge.Unused(silent.Context())()
-		client, server := bridge.Pipe()
-		from, to := bridge.Pipe()
+		client, server := bridge.PullPipe()
+		from, to := bridge.PullPipe()
 		ended := make(chan error, 1)
-		go func() { ended <- bridge.Pump(busy.Context(), server, from, bridge.PumpOptions{}) }()
+		go func() {
+			ended <- bridge.Pump(busy.Context(), bridge.Push(server), bridge.Push(from), bridge.PumpOptions{})
+		}()
 		if err := client.Send(t.Context(), jsonrpc.NewRequest(jsonrpc.IntID(1), "m", nil)); err != nil {
 			t.Fatal(err)
 		}
@@ -306,10 +308,12 @@ func TestLobbyUseEndsWithCancel(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		client, server := bridge.Pipe()
-		from, to := bridge.Pipe()
+		client, server := bridge.PullPipe()
+		from, to := bridge.PullPipe()
 		ended := make(chan error, 1)
-		go func() { ended <- bridge.Pump(g.Context(), server, from, bridge.PumpOptions{}) }()
+		go func() {
+			ended <- bridge.Pump(g.Context(), bridge.Push(server), bridge.Push(from), bridge.PumpOptions{})
+		}()
 		for _, m := range []jsonrpc.Message{
 			jsonrpc.NewRequest(jsonrpc.IntID(1), "m", nil), jsonrpc.NewNotification("notifications/cancelled", []byte(`{"requestId":1}`)),
 		} {

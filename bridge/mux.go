@@ -153,12 +153,12 @@ func NewMux(o MuxOptions) *Mux {
 }
 
 // Dial returns a Conn for one more client, as Join does.
-func (x *Mux) Dial(ctx context.Context) (PullConn, error) {
+func (x *Mux) Dial(ctx context.Context) (Conn, error) {
 	c, err := x.Join(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return c, nil
+	return Push(c), nil
 }
 
 // Join returns a Conn for one more client, whose Principal is in ctx. It does

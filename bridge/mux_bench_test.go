@@ -58,7 +58,7 @@ func BenchmarkModernCall(b *testing.B) {
 	}
 	result := []byte(`{"resultType":"complete","content":[{"type":"text","text":"` + strings.Repeat("x", 100) + `"}]}`)
 	b.Run("pipe", func(b *testing.B) {
-		ours, theirs := bridge.Pipe()
+		ours, theirs := bridge.PullPipe()
 		go echo(theirs, result)
 		defer ours.Close()
 		b.ReportAllocs()
@@ -73,7 +73,7 @@ func BenchmarkModernCall(b *testing.B) {
 	})
 	b.Run("mux", func(b *testing.B) {
 		x := bridge.NewMux(bridge.MuxOptions{Dialer: dialFunc(func(context.Context) (bridge.PullConn, error) {
-			ours, theirs := bridge.Pipe()
+			ours, theirs := bridge.PullPipe()
 			go echo(theirs, result)
 			return ours, nil
 		})})
@@ -81,11 +81,11 @@ func BenchmarkModernCall(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
 			client := &single{asked: call}
-			server, err := x.Dial(b.Context())
+			server, err := bridge.PullDialed(x.Dial(b.Context()))
 			if err != nil {
 				b.Fatal(err)
 			}
-			if err := bridge.Exchange(b.Context(), client, server, bridge.PumpOptions{}); err != nil {
+			if err := bridge.Exchange(b.Context(), bridge.Push(client), bridge.Push(server), bridge.PumpOptions{}); err != nil {
 				b.Fatal(err)
 			}
 			_ = server.Close()
@@ -101,11 +101,13 @@ func BenchmarkModernCall(b *testing.B) {
 func BenchmarkTranslate(b *testing.B) {
 	call := jsonrpc.NewRequest(jsonrpc.IntID(7), "tools/call", []byte(`{"text":"`+strings.Repeat("x", 100)+`"}`))
 	for name, wrap := range map[string]func(bridge.PullConn) bridge.PullConn{
-		"pipe":       func(c bridge.PullConn) bridge.PullConn { return c },
-		"translated": func(c bridge.PullConn) bridge.PullConn { return bridge.Translate(c, passing{}, nil) },
+		"pipe": func(c bridge.PullConn) bridge.PullConn { return c },
+		"translated": func(c bridge.PullConn) bridge.PullConn {
+			return bridge.Pull(bridge.Translate(bridge.Push(c), passing{}, nil))
+		},
 	} {
 		b.Run(name, func(b *testing.B) {
-			ours, theirs := bridge.Pipe()
+			ours, theirs := bridge.PullPipe()
 			go echo(theirs, []byte(`{"text":"`+strings.Repeat("x", 100)+`"}`))
 			c := wrap(ours)
 			defer c.Close()
@@ -124,4 +126,4 @@ func BenchmarkTranslate(b *testing.B) {
 
 type dialFunc func(ctx context.Context) (bridge.PullConn, error)
 
-func (f dialFunc) Dial(ctx context.Context) (bridge.PullConn, error) { return f(ctx) }
+func (f dialFunc) Dial(ctx context.Context) (bridge.Conn, error) { return bridge.PushDialed(f(ctx)) }

@@ -26,19 +26,19 @@ type servers struct {
 
 func newServers() *servers { return &servers{next: make(chan bridge.PullConn, 100)} }
 
-func (d *servers) Dial(ctx context.Context) (bridge.PullConn, error) {
+func (d *servers) Dial(ctx context.Context) (bridge.Conn, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.dials++
 	if d.err != nil {
 		return nil, d.err
 	}
-	ours, theirs := bridge.Pipe()
+	ours, theirs := bridge.PullPipe()
 	d.next <- theirs
 	if d.wrap != nil {
 		ours = d.wrap(ours)
 	}
-	return ours, nil
+	return bridge.Push(ours), nil
 }
 
 func (d *servers) fail(err error) {
@@ -87,7 +87,7 @@ func newMux(t *testing.T, o bridge.MuxOptions) *muxed {
 
 func (x *muxed) dial(principal ...string) *muxClient {
 	x.t.Helper()
-	c, err := x.mux.Dial(bridge.WithPrincipal(x.t.Context(), strings.Join(principal, "")))
+	c, err := bridge.PullDialed(x.mux.Dial(bridge.WithPrincipal(x.t.Context(), strings.Join(principal, ""))))
 	if err != nil {
 		x.t.Fatal(err)
 	}
@@ -759,15 +759,17 @@ func TestMuxServerTakesNothing(t *testing.T) {
 // client; also with a filter in between.
 func TestMuxSlowClientOfPump(t *testing.T) {
 	for name, wrap := range map[string]func(bridge.PullConn) bridge.PullConn{
-		"mux":        func(c bridge.PullConn) bridge.PullConn { return c },
-		"translated": func(c bridge.PullConn) bridge.PullConn { return bridge.Translate(c, passing{}, nil) },
+		"mux": func(c bridge.PullConn) bridge.PullConn { return c },
+		"translated": func(c bridge.PullConn) bridge.PullConn {
+			return bridge.Pull(bridge.Translate(bridge.Push(c), passing{}, nil))
+		},
 	} {
 		bubble(t, name, func(t *testing.T) {
 			x := newMux(t, bridge.MuxOptions{Queue: 50})
 			conn := wrap(x.dial().PullConn)
 			client := newPeer(t, 0) // which takes nothing
 			done := make(chan error)
-			go func() { done <- bridge.Pump(t.Context(), client, conn, bridge.PumpOptions{}) }()
+			go func() { done <- bridge.Pump(t.Context(), bridge.Push(client), bridge.Push(conn), bridge.PumpOptions{}) }()
 			client.says(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"_meta":{"progressToken":1}}}`)
 			x.up()
 			token := x.serverGetsOne(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"_meta":{"progressToken":$1}}}`)

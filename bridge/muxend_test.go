@@ -19,7 +19,7 @@ func TestMuxSlowDial(t *testing.T) {
 		servers := newServers()
 		x := newMux(t, bridge.MuxOptions{Dialer: dialFunc(func(ctx context.Context) (bridge.PullConn, error) {
 			time.Sleep(10 * time.Second)
-			return servers.Dial(ctx)
+			return bridge.PullDialed(servers.Dial(ctx))
 		})})
 		x.servers = servers
 		a, b, c := x.dial(), x.dial(), x.dial()
@@ -89,7 +89,7 @@ func TestMuxClose(t *testing.T) {
 		why := errors.New("would not end")
 		servers := newServers()
 		x := newMux(t, bridge.MuxOptions{Dialer: dialFunc(func(ctx context.Context) (bridge.PullConn, error) {
-			c, _ := servers.Dial(ctx)
+			c, _ := bridge.PullDialed(servers.Dial(ctx))
 			return &stubborn{PullConn: c, closeErr: why, slow: time.Second}, nil
 		})})
 		x.servers = servers
@@ -131,7 +131,7 @@ func TestMuxServerTakesNoRequest(t *testing.T) {
 			servers := newServers()
 			first := &stubborn{sendErr: c.err, slow: 5 * time.Second}
 			x := newMux(t, bridge.MuxOptions{Dialer: dialFunc(func(ctx context.Context) (bridge.PullConn, error) {
-				conn, err := servers.Dial(ctx)
+				conn, err := bridge.PullDialed(servers.Dial(ctx))
 				if first.PullConn == nil {
 					first.PullConn = conn
 					conn = first

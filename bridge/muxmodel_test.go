@@ -79,7 +79,7 @@ func (w *world) dial(ctx context.Context) (bridge.PullConn, error) {
 	if w.roll(10) == 0 {
 		return nil, errors.New("no luck")
 	}
-	ours, theirs := bridge.Pipe()
+	ours, theirs := bridge.PullPipe()
 	s := &modelServer{world: w, conn: theirs, open: make(map[string]string)}
 	w.mu.Lock()
 	s.number = len(w.servers)
@@ -92,7 +92,7 @@ func (w *world) dial(ctx context.Context) (bridge.PullConn, error) {
 	case 1:
 		ours = &hesitant{ours, w}
 	case 2:
-		ours = bridge.Translate(&hesitant{ours, w}, passing{}, nil)
+		ours = bridge.Pull(bridge.Translate(bridge.Push(&hesitant{ours, w}), passing{}, nil))
 	}
 	return ours, nil
 }
@@ -247,7 +247,7 @@ type modelClient struct {
 
 // client is one client's life.
 func (w *world) client(mux *bridge.Mux, name string) {
-	conn, err := mux.Dial(context.Background())
+	conn, err := bridge.PullDialed(mux.Dial(context.Background()))
 	if err != nil {
 		w.t.Error(err)
 		return

@@ -72,7 +72,7 @@ func (x *Mux) keep() {
 			x.unavailable(err)
 			continue
 		}
-		x.serve(conn)
+		x.serve(Pull(conn))
 	}
 }
 

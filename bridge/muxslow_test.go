@@ -154,14 +154,14 @@ func TestMuxServerEndsAtNotification(t *testing.T) {
 			Backoff: 1,
 			Dropped: func(jsonrpc.Message, string) { dropped.Add(1) },
 			Dialer: dialFunc(func(context.Context) (bridge.PullConn, error) {
-				ours, theirs := bridge.Pipe()
+				ours, theirs := bridge.PullPipe()
 				return &vanishing{PullConn: ours, took: &took, end: func() {
 					_ = theirs.Close()
 					synctest.Wait()
 				}}, nil
 			}),
 		})
-		c, err := x.Dial(t.Context())
+		c, err := bridge.PullDialed(x.Dial(t.Context()))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -194,7 +194,7 @@ func TestMuxDroppedHoldsNoLock(t *testing.T) {
 		done := make(chan error, 1)
 		go func() {
 			x.Load()
-			c, err := x.Dial(t.Context())
+			c, err := bridge.PullDialed(x.Dial(t.Context()))
 			if err == nil {
 				err = c.Close()
 			}
@@ -207,7 +207,7 @@ func TestMuxDroppedHoldsNoLock(t *testing.T) {
 			told <- errors.New("the Mux is locked")
 		}
 	}})
-	a, err := x.Dial(t.Context())
+	a, err := bridge.PullDialed(x.Dial(t.Context()))
 	if err != nil {
 		t.Fatal(err)
 	}

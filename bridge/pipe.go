@@ -19,13 +19,13 @@ const pipeBuffer = 16
 // then io.EOF, and can send no more. Sending into, or receiving from, a side
 // that was closed itself gives io.ErrClosedPipe. A Pipe starts no goroutine
 // and waits on channels only, so it works inside testing/synctest.
-func Pipe() (a, b PullConn) {
+func Pipe() (a, b Conn) {
 	ab := make(chan jsonrpc.Message, pipeBuffer)
 	ba := make(chan jsonrpc.Message, pipeBuffer)
 	x := &pipeEnd{in: ba, out: ab, closed: make(chan struct{})}
 	y := &pipeEnd{in: ab, out: ba, closed: make(chan struct{})}
 	x.peer, y.peer = y, x
-	return x, y
+	return Push(x), Push(y)
 }
 
 type pipeEnd struct {

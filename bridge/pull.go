@@ -37,24 +37,27 @@ func Push(c PullConn) Conn {
 	if p, ok := c.(*pulled); ok {
 		return p.conn
 	}
-	return &pushed{c: c, try: TrySender(c), hungUp: HungUp(c)}
+	return &pushed{c: c}
 }
 
 type pushed struct {
 	c       PullConn
+	once    sync.Once
 	try     func(jsonrpc.Message) bool
-	hungUp  func() error
 	refused jsonrpc.Message
 }
 
 func (p *pushed) Send(ctx context.Context, m jsonrpc.Message) error { return p.c.Send(ctx, m) }
 
-func (p *pushed) TrySend(m jsonrpc.Message) bool { return p.try != nil && p.try(m) }
+func (p *pushed) TrySend(m jsonrpc.Message) bool {
+	p.once.Do(func() { p.try = TrySender(p.c) })
+	return p.try != nil && p.try(m)
+}
 
 func (p *pushed) Close(reason error) error { return closeFor(p.c, reason) }
 
 func (p *pushed) Receive(ctx context.Context, sink Sink) error {
-	watch := NewStallWatch(ctx, p.hungUp)
+	watch := NewStallWatch(ctx, HungUp(p.c))
 	defer watch.Stop()
 	var failed error
 	hand := func(m jsonrpc.Message) bool {
@@ -158,4 +161,31 @@ func (p *pulled) CloseFor(reason error) error {
 	p.stop()
 	p.wg.Wait()
 	return err
+}
+
+// PullPipe is Pipe.
+func PullPipe() (a, b PullConn) {
+	x, y := Pipe()
+	return Pull(x), Pull(y)
+}
+
+// PullHandler is a HandlerFunc of a function that pulls.
+func PullHandler(f func(ctx context.Context, client PullConn) error) HandlerFunc {
+	return func(ctx context.Context, client Conn) error { return f(ctx, Pull(client)) }
+}
+
+// PushDialed is Push of what a Dialer returns.
+func PushDialed(c PullConn, err error) (Conn, error) {
+	if err != nil {
+		return nil, err
+	}
+	return Push(c), nil
+}
+
+// PullDialed is Pull of what a Dialer returns.
+func PullDialed(c Conn, err error) (PullConn, error) {
+	if err != nil {
+		return nil, err
+	}
+	return Pull(c), nil
 }

@@ -107,7 +107,8 @@ type PumpOptions struct {
 // A response that nobody waits for is dropped (J12), except that an id which
 // is the same JSON value in another spelling finds its request and gets back
 // the spelling that was asked with; so do progress tokens and cancellations.
-func Pump(ctx context.Context, client, server PullConn, opts PumpOptions) error {
+func Pump(ctx context.Context, toClient, toServer Conn, opts PumpOptions) error {
+	client, server := Pull(toClient), Pull(toServer)
 	p := &pump{client: client, server: server, try: TrySender(server), opts: opts}
 	p.toServer.init(maxUnanswered)
 	p.toClient.init(maxUnanswered)

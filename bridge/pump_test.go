@@ -130,7 +130,7 @@ func pumpBuffered(t *testing.T, opts bridge.PumpOptions, client, server int) *pu
 	p.stop = cancel
 	go func() {
 		defer close(p.done)
-		p.err = bridge.Pump(ctx, p.client, p.server, opts)
+		p.err = bridge.Pump(ctx, bridge.Push(p.client), bridge.Push(p.server), opts)
 	}()
 	return p
 }
@@ -920,7 +920,7 @@ func TestPumpClientTakesNothing(t *testing.T) {
 // dialer is a bridge.Dialer.
 type dialer func(ctx context.Context) (bridge.PullConn, error)
 
-func (d dialer) Dial(ctx context.Context) (bridge.PullConn, error) { return d(ctx) }
+func (d dialer) Dial(ctx context.Context) (bridge.Conn, error) { return bridge.PushDialed(d(ctx)) }
 
 // When there is no server every request is answered; why stays in the error.
 func TestServeWithoutServer(t *testing.T) {
@@ -929,7 +929,7 @@ func TestServeWithoutServer(t *testing.T) {
 		h := bridge.Serve(dialer(func(context.Context) (bridge.PullConn, error) { return nil, missing }), bridge.PumpOptions{})
 		client := newPeer(t, 10)
 		done := make(chan error, 1)
-		go func() { done <- h.ServeConn(t.Context(), client) }()
+		go func() { done <- h.ServeConn(t.Context(), bridge.Push(client)) }()
 		client.says(callOne)
 		client.says(`{"jsonrpc":"2.0","method":"notifications/x"}`)
 		client.says(`{"jsonrpc":"2.0","id":2,"method":"ping"}`)
@@ -949,11 +949,11 @@ func TestServeWithoutServer(t *testing.T) {
 // Serve closes both sides, the client first: nobody waits for a slow stop.
 func TestServeClosesBoth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client, ours := bridge.Pipe()
-		theirs, server := bridge.Pipe()
+		client, ours := bridge.PullPipe()
+		theirs, server := bridge.PullPipe()
 		h := bridge.Serve(dialer(func(context.Context) (bridge.PullConn, error) { return slowClose{theirs}, nil }), bridge.PumpOptions{})
 		done := make(chan error, 1)
-		go func() { done <- h.ServeConn(t.Context(), ours) }()
+		go func() { done <- h.ServeConn(t.Context(), bridge.Push(ours)) }()
 		if err := server.Close(); err != nil {
 			t.Fatal(err)
 		}

@@ -18,13 +18,13 @@ func TestPumpBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := budget.New(256 << 10)
 		talk := func(party string) (client, server bridge.PullConn) {
-			client, near := bridge.Pipe()
-			far, server := bridge.Pipe()
+			client, near := bridge.PullPipe()
+			far, server := bridge.PullPipe()
 			ctx, cancel := context.WithCancel(bridge.WithParty(t.Context(), party))
 			ended := make(chan struct{})
 			go func() {
 				defer close(ended)
-				_ = bridge.Pump(ctx, near, far, bridge.PumpOptions{Budget: memory})
+				_ = bridge.Pump(ctx, bridge.Push(near), bridge.Push(far), bridge.PumpOptions{Budget: memory})
 			}()
 			t.Cleanup(func() {
 				cancel()

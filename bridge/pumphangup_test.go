@@ -45,12 +45,12 @@ func TestPumpHangUp(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				client, ours := bridge.Pipe()
-				server, theirs := bridge.Pipe()
+				client, ours := bridge.PullPipe()
+				server, theirs := bridge.PullPipe()
 				l := &leaving{PullConn: ours}
 				done := make(chan error, 1)
 				go func() {
-					done <- bridge.Pump(context.Background(), l, struct{ bridge.PullConn }{server}, bridge.PumpOptions{})
+					done <- bridge.Pump(context.Background(), bridge.Push(l), bridge.Push(struct{ bridge.PullConn }{server}), bridge.PumpOptions{})
 				}()
 				const n = 30 // a Pipe holds fewer
 				for i := range n {

@@ -18,14 +18,14 @@ import (
 // is one whose text clients may see. ErrBusy and ErrReclaimed end the conversation
 // with the first answer, so that who tries again begins anew.
 func Serve(d Dialer, opts PumpOptions) Handler {
-	return HandlerFunc(func(ctx context.Context, client PullConn) error {
+	return HandlerFunc(func(ctx context.Context, client Conn) error {
 		server, err := d.Dial(ctx)
 		if err != nil {
-			refuseAll(ctx, client, err)
+			refuseAll(ctx, Pull(client), err)
 			return fmt.Errorf("no server: %w", err)
 		}
 		err = Pump(ctx, client, server, opts)
-		return errors.Join(err, closeFor(client, err), server.Close())
+		return errors.Join(err, client.Close(err), server.Close(nil))
 	})
 }
 

@@ -12,7 +12,7 @@ import (
 
 type noServer struct{ err error }
 
-func (d noServer) Dial(context.Context) (PullConn, error) { return nil, d.err }
+func (d noServer) Dial(context.Context) (Conn, error) { return PushDialed(nil, d.err) }
 
 type publicError struct{}
 
@@ -32,10 +32,10 @@ func TestServeWithoutServer(t *testing.T) {
 		{ErrReclaimed, ErrReclaimed.Error(), `"busy"`},
 	} {
 		once := errors.Is(c.err, ErrBusy) || errors.Is(c.err, ErrReclaimed)
-		client, far := Pipe()
+		client, far := PullPipe()
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			if err := Serve(noServer{c.err}, PumpOptions{}).ServeConn(t.Context(), far); !errors.Is(err, c.err) {
+			if err := Serve(noServer{c.err}, PumpOptions{}).ServeConn(t.Context(), Push(far)); !errors.Is(err, c.err) {
 				t.Errorf("ServeConn returned %v, want %v", err, c.err)
 			}
 		})

@@ -12,7 +12,7 @@ import (
 // A conversation whose server has to go may go on for as long as GraceNow says,
 // but after Shutdown for no longer than Grace, and never for longer than before.
 func TestShutdownBoundsGrace(t *testing.T) {
-	type serve func(ctx context.Context, client, server PullConn, o PumpOptions) error
+	type serve func(ctx context.Context, client, server Conn, o PumpOptions) error
 	for name, run := range map[string]serve{"Pump": Pump, "Exchange": Exchange} {
 		for _, c := range []struct {
 			when      string
@@ -26,13 +26,13 @@ func TestShutdownBoundsGrace(t *testing.T) {
 		} {
 			t.Run(name+" "+c.when, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					client, clientEnd := Pipe()
-					server, serverEnd := Pipe()
+					client, clientEnd := PullPipe()
+					server, serverEnd := PullPipe()
 					ctx, cancel := context.WithCancelCause(t.Context())
 					shutdown := make(chan struct{})
 					o := PumpOptions{Grace: 5 * time.Second, GraceNow: func() time.Duration { return c.wait }, Shutdown: shutdown}
 					done := make(chan error, 1)
-					go func() { done <- run(ctx, clientEnd, serverEnd, o) }()
+					go func() { done <- run(ctx, Push(clientEnd), Push(serverEnd), o) }()
 					must(t, client.Send(t.Context(), jsonrpc.NewRequest(jsonrpc.IntID(1), "tools/call", nil)))
 					_, err := server.Recv(t.Context())
 					must(t, err)

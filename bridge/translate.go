@@ -48,7 +48,8 @@ var errDeaf = errors.New("the server does not take what it is sent")
 // dropped is told of each message that f drops, and why; nil: nobody is. It may be
 // called concurrently, with no lock of the Conn's held, in the goroutine that has
 // brought the message, which it should not hold up.
-func Translate(server PullConn, f era.Filter, dropped func(m jsonrpc.Message, reason string)) PullConn {
+func Translate(to Conn, f era.Filter, dropped func(m jsonrpc.Message, reason string)) Conn {
+	server := Pull(to)
 	t := &translated{
 		server: server, try: TrySender(server), filter: f, done: make(chan struct{}),
 		room: make(chan struct{}, 1), turn: make(chan struct{}, 1), unsent: make(chan struct{}, 1),
@@ -65,7 +66,7 @@ func Translate(server PullConn, f era.Filter, dropped func(m jsonrpc.Message, re
 	t.collect(nil)
 	t.mu.Unlock()
 	t.wg.Go(t.write)
-	return t
+	return Push(t)
 }
 
 type translated struct {

@@ -70,8 +70,8 @@ func wantVendor(t *testing.T, c bridge.PullConn, n int) {
 }
 
 func newTranslated(t *testing.T, f era.Filter) (client, server bridge.PullConn) {
-	ours, server := bridge.Pipe()
-	client = bridge.Translate(ours, f, nil)
+	ours, server := bridge.PullPipe()
+	client = bridge.Pull(bridge.Translate(bridge.Push(ours), f, nil))
 	t.Cleanup(func() { _ = client.Close() })
 	return client, server
 }
@@ -175,7 +175,7 @@ func TestTranslateServerEnds(t *testing.T) {
 			out.Client(vendor(2))
 			out.Server(vendor(3)) // which nobody takes
 		}}
-		client := bridge.Translate(server, f, nil)
+		client := bridge.Pull(bridge.Translate(bridge.Push(server), f, nil))
 		server.says("%s", new(vendor(1)).Bytes())
 		server.end <- why
 		synctest.Wait()
@@ -347,8 +347,8 @@ func TestTranslateBackpressure(t *testing.T) {
 func TestTranslateSendError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		why := errors.New("too much")
-		ours, server := bridge.Pipe()
-		client := bridge.Translate(&stubborn{PullConn: ours, sendErr: why}, passing{}, nil)
+		ours, server := bridge.PullPipe()
+		client := bridge.Pull(bridge.Translate(bridge.Push(&stubborn{PullConn: ours, sendErr: why}), passing{}, nil))
 		if err := client.Send(t.Context(), vendor(1)); err != why {
 			t.Errorf("Send = %v", err)
 		}
@@ -367,7 +367,7 @@ func TestTranslateSendError(t *testing.T) {
 func TestTranslateLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		refused := errors.New("nobody reads this")
-		server, far := bridge.Pipe()
+		server, far := bridge.PullPipe()
 		f := &script{
 			fromClient: func(jsonrpc.Message, *era.Out) {},
 			fromServer: func(_ jsonrpc.Message, out *era.Out) {
@@ -380,7 +380,7 @@ func TestTranslateLost(t *testing.T) {
 				out.Client(vendor(8))
 			},
 		}
-		client := bridge.Translate(&stubborn{PullConn: server, sendErr: refused}, f, nil)
+		client := bridge.Pull(bridge.Translate(bridge.Push(&stubborn{PullConn: server, sendErr: refused}), f, nil))
 		if err := client.Send(t.Context(), vendor(1)); err != nil {
 			t.Fatal(err)
 		}

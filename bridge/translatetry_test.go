@@ -85,10 +85,10 @@ func TestTranslateOrder(t *testing.T) {
 				}
 			}
 			server := &moody{says: make(chan jsonrpc.Message, 100)}
-			c := bridge.Translate(server, &script{
+			c := bridge.Pull(bridge.Translate(bridge.Push(server), &script{
 				fromClient: func(_ jsonrpc.Message, out *era.Out) { say(rand.IntN(4), out); tell(rand.IntN(3), out) },
 				fromServer: func(_ jsonrpc.Message, out *era.Out) { say(rand.IntN(3), out); tell(1, out) },
-			}, nil)
+			}, nil))
 			var heard []string
 			var wg sync.WaitGroup
 			hear := func(m jsonrpc.Message) { heard = append(heard, string(m.Bytes())) }
@@ -161,19 +161,19 @@ func TestTranslateEndsMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ours, server := newPeer(t, 10), []string{}
 		why := errors.New("gone")
-		c := bridge.Translate(tried{ours, func(m jsonrpc.Message) bool {
+		c := bridge.Pull(bridge.Translate(bridge.Push(tried{ours, func(m jsonrpc.Message) bool {
 			server = append(server, string(m.Bytes()))
 			ours.end <- why
 			synctest.Wait()
 			return true
-		}}, &script{
+		}}), &script{
 			fromClient: func(_ jsonrpc.Message, out *era.Out) {
 				out.Server(vendor(1))
 				out.Server(vendor(2))
 				out.Server(vendor(3))
 			},
 			ended: func(_ error, out *era.Out) { out.Client(vendor(9)) },
-		}, nil)
+		}, nil))
 		defer c.Close()
 		heard := make(chan jsonrpc.Message, 1)
 		go func() {

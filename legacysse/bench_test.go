@@ -31,7 +31,7 @@ func BenchmarkNotifications(b *testing.B) {
 
 		b.Run(size.name, func(b *testing.B) {
 			counts := make(chan int)
-			h := NewHandler(bridge.HandlerFunc(func(ctx context.Context, c bridge.PullConn) error {
+			h := NewHandler(bridge.PullHandler(func(ctx context.Context, c bridge.PullConn) error {
 				for n := range counts {
 					for range n {
 						if err := c.Send(ctx, note); err != nil {
@@ -136,7 +136,7 @@ func BenchmarkBoth(b *testing.B) {
 		b.ReportAllocs()
 		ctx, cancel := context.WithCancel(b.Context())
 		done := make(chan error, 1)
-		go func() { done <- echo.ServeConn(ctx, session) }()
+		go func() { done <- echo.ServeConn(ctx, bridge.Push(session)) }()
 		for i := range b.N {
 			if err := client.Send(ctx, jsonrpc.NewRequest(jsonrpc.IntID(int64(i)), "tools/call", []byte(`{}`))); err != nil {
 				b.Fatal(err)

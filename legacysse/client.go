@@ -141,7 +141,7 @@ type Client struct {
 // whatever else goes wrong with a request becomes a JSON-RPC error response
 // that Recv returns. Recv ends only with Close, or as NoRenew and
 // ReportUnopened say.
-func (c *Client) Dial(ctx context.Context) (bridge.PullConn, error) {
+func (c *Client) Dial(ctx context.Context) (bridge.Conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -167,7 +167,7 @@ func (c *Client) Dial(ctx context.Context) (bridge.PullConn, error) {
 	if opts.Estate != nil {
 		conn.inherit(opts.Estate)
 	}
-	return conn, nil
+	return bridge.Push(conn), nil
 }
 
 // clientReserved are the headers that are the transport's own business.

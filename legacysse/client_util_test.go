@@ -192,7 +192,7 @@ func (f *fake) dialURL(url string, opts ClientOptions) *user {
 	opts.Transport = f.rt
 	u := &user{t: f.t, f: f, log: new(bytes.Buffer)}
 	opts.Logger = hclog.New(&hclog.LoggerOptions{Output: u.log, Level: hclog.Debug})
-	conn, err := (&Client{URL: url, Options: opts}).Dial(f.t.Context())
+	conn, err := bridge.PullDialed((&Client{URL: url, Options: opts}).Dial(f.t.Context()))
 	if err != nil {
 		f.t.Fatal(err)
 	}

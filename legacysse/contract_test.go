@@ -14,7 +14,7 @@ import (
 // The client keeps the contract of bridge.PullConn, and so does a session of the
 // Handler, as each other's peers over real HTTP.
 func TestContract(t *testing.T) {
-	bridgetest.TestConn(t, func(t *testing.T) (a, b bridge.PullConn, stop func()) { return newContractPair(t) }, bridgetest.Options{
+	bridgetest.TestPull(t, func(t *testing.T) (a, b bridge.PullConn, stop func()) { return newContractPair(t) }, bridgetest.Options{
 		NoEOF:     "a", // a client gets a new session when one has ended
 		LateSends: "a", // which takes what it sends
 		Gone:      "b", // a client whose stream has ended cannot be sent to
@@ -49,13 +49,13 @@ func mux(h *Handler) http.Handler {
 // newContractPair returns a client and the session that it has opened.
 func newContractPair(t testing.TB) (client, session bridge.PullConn, stop func()) {
 	sessions := make(chan bridge.PullConn, 100)
-	handler := NewHandler(bridge.HandlerFunc(func(ctx context.Context, conn bridge.PullConn) error {
+	handler := NewHandler(bridge.PullHandler(func(ctx context.Context, conn bridge.PullConn) error {
 		sessions <- conn
 		<-ctx.Done()
 		return nil
 	}), HandlerOptions{})
 	server := httptest.NewServer(mux(handler))
-	client, err := (&Client{URL: server.URL + "/sse"}).Dial(t.Context())
+	client, err := bridge.PullDialed((&Client{URL: server.URL + "/sse"}).Dial(t.Context()))
 	if err != nil {
 		t.Fatal(err)
 	}

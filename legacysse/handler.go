@@ -169,7 +169,7 @@ var errNoStanding = errors.New("there is no token any more for who has opened th
 func (h *Handler) serve(guest *bridge.Guest, s *session, standing context.Context) {
 	defer context.AfterFunc(standing, func() { s.end(errNoStanding) })()
 	ctx := guest.Context()
-	err := h.server.ServeConn(bridge.WithPrincipal(ctx, s.owner), s)
+	err := h.server.ServeConn(bridge.WithPrincipal(ctx, s.owner), bridge.Push(s))
 	s.passing.Swap(nil).Free()
 	why := s.over()
 	if context.Cause(ctx) == bridge.ErrReclaimed {

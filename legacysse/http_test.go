@@ -19,7 +19,7 @@ import (
 )
 
 // echo answers each request with its params.
-var echo = bridge.HandlerFunc(func(ctx context.Context, c bridge.PullConn) error {
+var echo = bridge.PullHandler(func(ctx context.Context, c bridge.PullConn) error {
 	for {
 		m, err := c.Recv(ctx)
 		if err != nil {
@@ -93,7 +93,7 @@ func TestTLS(t *testing.T) {
 			srv.StartTLS()
 			defer srv.Close()
 			defer h.Close()
-			conn, err := (&Client{URL: srv.URL + "/sse", Options: ClientOptions{Transport: srv.Client().Transport}}).Dial(t.Context())
+			conn, err := bridge.PullDialed((&Client{URL: srv.URL + "/sse", Options: ClientOptions{Transport: srv.Client().Transport}}).Dial(t.Context()))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -112,7 +112,7 @@ func TestUntrusted(t *testing.T) {
 	srv.Config.ErrorLog = log.New(io.Discard, "", 0)
 	srv.StartTLS()
 	defer srv.Close()
-	conn, err := (&Client{URL: srv.URL + "/sse"}).Dial(t.Context())
+	conn, err := bridge.PullDialed((&Client{URL: srv.URL + "/sse"}).Dial(t.Context()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +146,7 @@ func TestComeAndGo(t *testing.T) {
 					c.Close()
 					continue
 				}
-				conn, err := (&Client{URL: srv.URL + "/sse"}).Dial(t.Context())
+				conn, err := bridge.PullDialed((&Client{URL: srv.URL + "/sse"}).Dial(t.Context()))
 				if err != nil {
 					t.Error(err)
 					return

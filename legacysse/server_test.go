@@ -288,11 +288,11 @@ func TestClientGone(t *testing.T) {
 // that nobody is there any more.
 func TestClientGoneCancels(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		ours, child := bridge.Pipe()
+		ours, child := bridge.PullPipe()
 		s := newSite(t, HandlerOptions{}, nil)
 		s.serve = func(ctx context.Context, p *server) error {
 			defer ours.Close()
-			return bridge.Pump(ctx, p, ours, bridge.PumpOptions{})
+			return bridge.Pump(ctx, bridge.Push(p), bridge.Push(ours), bridge.PumpOptions{})
 		}
 		c := s.open()
 		c.post(`{"jsonrpc":"2.0","id":3,"method":"tools/call"}`).want(http.StatusAccepted, "")
@@ -516,10 +516,10 @@ func TestServerEnds(t *testing.T) {
 // Close lets sessions finish: what is owed reaches the stream.
 func TestClose(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		ours, child := bridge.Pipe()
+		ours, child := bridge.PullPipe()
 		s := newSite(t, HandlerOptions{}, nil)
 		s.serve = func(ctx context.Context, p *server) error {
-			err := bridge.Pump(ctx, p, ours, bridge.PumpOptions{})
+			err := bridge.Pump(ctx, bridge.Push(p), bridge.Push(ours), bridge.PumpOptions{})
 			ours.Close()
 			return errors.Join(err, p.Close())
 		}

@@ -75,7 +75,7 @@ type site struct {
 // the Handler sees them; nil: nothing.
 func newSite(t *testing.T, opts HandlerOptions, prepare func(r *http.Request) *http.Request) *site {
 	s := &site{t: t, net: newNetwork(), servers: make(chan *server, 1000)}
-	s.h = NewHandler(bridge.HandlerFunc(s.serveConn), opts)
+	s.h = NewHandler(bridge.PullHandler(s.serveConn), opts)
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if prepare != nil {
 			r = prepare(r)

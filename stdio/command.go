@@ -34,7 +34,7 @@ type Command struct {
 // Dial starts the child. Recv on the Conn returns an *ExitError when the child
 // ends by itself or closes its stdout, and io.EOF after Close. Close stops the
 // child as supervisor.Process.Stop does, and returns its error.
-func (c *Command) Dial(ctx context.Context) (bridge.PullConn, error) {
+func (c *Command) Dial(ctx context.Context) (bridge.Conn, error) {
 	p, err := supervisor.Start(ctx, c.Spec)
 	if err != nil {
 		return nil, err
@@ -49,7 +49,7 @@ func (c *Command) Dial(ctx context.Context) (bridge.PullConn, error) {
 	if child.name == "" {
 		child.name = c.Spec.Path
 	}
-	return child, nil
+	return bridge.Push(child), nil
 }
 
 // childConn is the Conn to a child.

@@ -28,7 +28,7 @@ func dial(t *testing.T, name string, change ...func(*Command)) bridge.PullConn {
 	for _, f := range change {
 		f(cmd)
 	}
-	c, err := cmd.Dial(t.Context())
+	c, err := bridge.PullDialed(cmd.Dial(t.Context()))
 	if err != nil {
 		t.Fatal(err)
 	}

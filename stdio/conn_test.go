@@ -36,7 +36,7 @@ func TestContract(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bridgetest.TestConn(t, func(t *testing.T) (bridge.PullConn, bridge.PullConn, func()) {
+			bridgetest.TestPull(t, func(t *testing.T) (bridge.PullConn, bridge.PullConn, func()) {
 				a, b := streams(t)
 				return NewConn(a[0], a[1], closeAll(a[0], a[1]), Options{Peer: Client}),
 					NewConn(b[0], b[1], closeAll(b[0], b[1]), Options{Peer: Server}), nil

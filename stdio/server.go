@@ -217,7 +217,7 @@ func (s *SocketServer) serve(guest *bridge.Guest, conn *socketConn) {
 	first, err := s.first(ctx, conn)
 	if err == nil {
 		conn.Unread(first)
-		err = s.handler.ServeConn(ctx, conn)
+		err = s.handler.ServeConn(ctx, bridge.Push(conn))
 	} else {
 		err = nil // nothing has gone wrong
 	}

@@ -32,13 +32,13 @@ func serve(t *testing.T, opts ServerOptions) *served {
 	l, socket := listen(t, "unix")
 	s := &served{socket: socket, servers: make(chan bridge.PullConn, 10), ended: make(chan error, 10), result: make(chan error, 1)}
 	dialer := dialFunc(func(context.Context) (bridge.PullConn, error) {
-		near, far := bridge.Pipe()
+		near, far := bridge.PullPipe()
 		s.servers <- far
 		return near, nil
 	})
 	h := bridge.Serve(dialer, bridge.PumpOptions{})
-	s.SocketServer = NewServer(bridge.HandlerFunc(func(ctx context.Context, c bridge.PullConn) error {
-		err := h.ServeConn(ctx, c)
+	s.SocketServer = NewServer(bridge.PullHandler(func(ctx context.Context, c bridge.PullConn) error {
+		err := h.ServeConn(ctx, bridge.Push(c))
 		s.ended <- err
 		return err
 	}), opts)
@@ -54,7 +54,7 @@ func serve(t *testing.T, opts ServerOptions) *served {
 
 type dialFunc func(ctx context.Context) (bridge.PullConn, error)
 
-func (f dialFunc) Dial(ctx context.Context) (bridge.PullConn, error) { return f(ctx) }
+func (f dialFunc) Dial(ctx context.Context) (bridge.Conn, error) { return bridge.PushDialed(f(ctx)) }
 
 // peer is a client, as it sees the socket.
 type peer struct {
@@ -353,7 +353,7 @@ func TestServerAcceptErrors(t *testing.T) {
 		near, far := net.Pipe()
 		busy := &net.OpError{Op: "accept", Err: syscall.EMFILE}
 		l := &moody{list: []any{busy, busy, busy, far}, closed: make(chan struct{})}
-		s := NewServer(bridge.HandlerFunc(func(ctx context.Context, c bridge.PullConn) error {
+		s := NewServer(bridge.PullHandler(func(ctx context.Context, c bridge.PullConn) error {
 			m, err := c.Recv(ctx)
 			if err != nil {
 				return err

@@ -113,7 +113,7 @@ func (s Socket) String() string { return s.Network + ":" + s.Address }
 // A TCP server that is dead is noticed within a minute when the connection is
 // idle, and within two while something is on its way to it. (The latter on
 // Linux; other systems have their own patience, on Windows shorter.)
-func (s Socket) Dial(ctx context.Context) (bridge.PullConn, error) {
+func (s Socket) Dial(ctx context.Context) (bridge.Conn, error) {
 	if s.Network != "unix" && s.Network != "tcp" {
 		return nil, fmt.Errorf("stdio: a socket's network is unix or tcp, not %q", s.Network)
 	}
@@ -130,7 +130,7 @@ func (s Socket) Dial(ctx context.Context) (bridge.PullConn, error) {
 	}
 	opts := s.Options
 	opts.Peer = Server
-	return newSocketConn(nc, opts), nil
+	return bridge.Push(newSocketConn(nc, opts)), nil
 }
 
 // connectError says why there is no connection.

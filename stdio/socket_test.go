@@ -90,7 +90,7 @@ func listen(t *testing.T, network string) (net.Listener, Socket) {
 func connected(t *testing.T, network string) (bridge.PullConn, net.Conn) {
 	t.Helper()
 	l, socket := listen(t, network)
-	c, err := socket.Dial(t.Context())
+	c, err := bridge.PullDialed(socket.Dial(t.Context()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +105,7 @@ func connected(t *testing.T, network string) (bridge.PullConn, net.Conn) {
 func TestSocketContract(t *testing.T) {
 	for _, network := range []string{"unix", "tcp"} {
 		t.Run(network, func(t *testing.T) {
-			bridgetest.TestConn(t, func(t *testing.T) (bridge.PullConn, bridge.PullConn, func()) {
+			bridgetest.TestPull(t, func(t *testing.T) (bridge.PullConn, bridge.PullConn, func()) {
 				c, nc := connected(t, network)
 				client := newSocketConn(nc, Options{Peer: Client})
 				// The suite closes one side after the other.
@@ -136,10 +136,10 @@ func TestSocketDown(t *testing.T) {
 			if c.name == "refused" && runtime.GOOS == "windows" {
 				c.want = c.want[:1]
 			}
-			client, far := bridge.Pipe()
+			client, far := bridge.PullPipe()
 			var wg sync.WaitGroup
 			wg.Go(func() {
-				err := bridge.Serve(c.socket, bridge.PumpOptions{}).ServeConn(t.Context(), far)
+				err := bridge.Serve(c.socket, bridge.PumpOptions{}).ServeConn(t.Context(), bridge.Push(far))
 				if err == nil || !strings.Contains(err.Error(), c.socket.String()) {
 					t.Errorf("returned %v, want an error that names %s", err, c.socket)
 				}
@@ -176,7 +176,7 @@ func TestSocketDialEnds(t *testing.T) {
 		t.Errorf("with a ctx that is done: %v", err)
 	}
 	socket.ConnectTimeout = time.Nanosecond
-	_, err := socket.Dial(t.Context())
+	_, err := bridge.PullDialed(socket.Dial(t.Context()))
 	if err == nil || !strings.Contains(err.Error(), "no answer in time; is the server running?") {
 		t.Errorf("after the timeout: %v", err)
 	}
@@ -202,10 +202,10 @@ func TestSocketLost(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			server, nc := connected(t, c.network)
-			client, far := bridge.Pipe()
+			client, far := bridge.PullPipe()
 			defer client.Close()
 			var wg sync.WaitGroup
-			wg.Go(func() { bridge.Pump(t.Context(), far, server, bridge.PumpOptions{}) })
+			wg.Go(func() { bridge.Pump(t.Context(), bridge.Push(far), bridge.Push(server), bridge.PumpOptions{}) })
 			if err := client.Send(t.Context(), parse(t, ping)); err != nil {
 				t.Fatal(err)
 			}

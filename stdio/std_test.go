@@ -50,7 +50,7 @@ func socketPair(t *testing.T) (ours, theirs *os.File) {
 }
 
 func TestContractStd(t *testing.T) {
-	bridgetest.TestConn(t, func(t *testing.T) (a, b bridge.PullConn, stop func()) {
+	bridgetest.TestPull(t, func(t *testing.T) (a, b bridge.PullConn, stop func()) {
 		ar, bw := osPipe(t)
 		br, aw := osPipe(t)
 		// The files that a Std was made of stay open until the process ends.

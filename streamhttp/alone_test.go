@@ -303,7 +303,7 @@ func TestServerStatelessFails(t *testing.T) {
 // The server hears that nobody waits any more.
 func TestServerStatelessCancels(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ours, theirs := bridge.Pipe()
+		ours, theirs := bridge.PullPipe()
 		s := newSite(t, streamhttp.HandlerOptions{})
 		h := streamhttp.NewHandler(bridge.Serve(dialer(func() bridge.PullConn { return theirs }), bridge.PumpOptions{}), streamhttp.HandlerOptions{Stateless: true})
 		defer h.Close()
@@ -324,7 +324,7 @@ func TestServerStatelessCancels(t *testing.T) {
 
 type dialer func() bridge.PullConn
 
-func (d dialer) Dial(context.Context) (bridge.PullConn, error) { return d(), nil }
+func (d dialer) Dial(context.Context) (bridge.Conn, error) { return bridge.PushDialed(d(), nil) }
 
 // What there is without sessions: POST, and nothing to come back to.
 func TestServerStatelessHTTP(t *testing.T) {
@@ -417,7 +417,7 @@ func TestServerStatelessBatch(t *testing.T) {
 
 // Our own client, which takes what it is given, finishes a whole conversation.
 func TestServerStatelessClient(t *testing.T) {
-	h := streamhttp.NewHandler(bridge.HandlerFunc(func(ctx context.Context, c bridge.PullConn) error {
+	h := streamhttp.NewHandler(bridge.PullHandler(func(ctx context.Context, c bridge.PullConn) error {
 		ready := 0
 		for {
 			m, err := c.Recv(ctx)
@@ -439,7 +439,7 @@ func TestServerStatelessClient(t *testing.T) {
 	srv := httptest.NewServer(h)
 	defer srv.Close()
 	defer h.Close()
-	c, err := (&streamclient.Client{URL: srv.URL}).Dial(t.Context())
+	c, err := bridge.PullDialed((&streamclient.Client{URL: srv.URL}).Dial(t.Context()))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,7 +25,7 @@ var benchSizes = []struct {
 // echo answers each call with its params. A call of notify is answered with
 // that many notifications first.
 func echo(notify int) bridge.Handler {
-	return bridge.HandlerFunc(func(ctx context.Context, c bridge.PullConn) error {
+	return bridge.PullHandler(func(ctx context.Context, c bridge.PullConn) error {
 		note := jsonrpc.NewNotification("notifications/message", []byte(`{"level":"info","data":"`+strings.Repeat("x", 30)+`"}`))
 		for {
 			m, err := c.Recv(ctx)

@@ -95,8 +95,8 @@ const helloBack = `{"protocolVersion":%s,"capabilities":{},"serverInfo":{"name":
 
 // answering returns a server that answers each request with what answer returns.
 func answering(answer func(m jsonrpc.Message) jsonrpc.Message) bridge.HandlerFunc {
-	return func(ctx context.Context, client bridge.PullConn) error {
-		try := bridge.TrySender(client)
+	return func(ctx context.Context, conn bridge.Conn) error {
+		client, try := bridge.Pull(conn), conn.TrySend
 		var wg sync.WaitGroup
 		defer wg.Wait()
 		for {

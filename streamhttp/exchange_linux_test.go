@@ -23,7 +23,7 @@ import (
 // the request, or comes after it, is left to Send.
 func TestModernAnswerIsDirect(t *testing.T) {
 	read := make(chan struct{})
-	h := streamhttp.NewHandler(nil, streamhttp.HandlerOptions{Eras: era.OnlyModern, Modern: bridge.HandlerFunc(func(ctx context.Context, client bridge.PullConn) error {
+	h := streamhttp.NewHandler(nil, streamhttp.HandlerOptions{Eras: era.OnlyModern, Modern: bridge.PullHandler(func(ctx context.Context, client bridge.PullConn) error {
 		m, err := client.Recv(ctx)
 		if err != nil {
 			return err
@@ -87,7 +87,7 @@ func (d *deadlines) Unwrap() http.ResponseWriter { return d.ResponseWriter }
 // An answer that the client takes at once needs no deadline: those are timers, and
 // cost more than they seem. Any other reply has one, on the same connection, too.
 func TestModernAnswerSetsNoDeadline(t *testing.T) {
-	h := streamhttp.NewHandler(nil, streamhttp.HandlerOptions{Eras: era.OnlyModern, Modern: bridge.HandlerFunc(func(ctx context.Context, client bridge.PullConn) error {
+	h := streamhttp.NewHandler(nil, streamhttp.HandlerOptions{Eras: era.OnlyModern, Modern: bridge.PullHandler(func(ctx context.Context, client bridge.PullConn) error {
 		m, err := client.Recv(ctx)
 		if err != nil {
 			return err

@@ -161,7 +161,7 @@ func TestServerHTTP2Stalled(t *testing.T) {
 
 // As a browser, or any client over TLS, has it.
 func TestServerHTTP2OverTLS(t *testing.T) {
-	h := streamhttp.NewHandler(bridge.HandlerFunc(func(ctx context.Context, c bridge.PullConn) error {
+	h := streamhttp.NewHandler(bridge.PullHandler(func(ctx context.Context, c bridge.PullConn) error {
 		for {
 			m, err := c.Recv(ctx)
 			if err != nil {

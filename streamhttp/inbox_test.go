@@ -179,7 +179,7 @@ func TestCommitTimes(t *testing.T) {
 // TestPOSTAnsweredAtOnce: a server that takes a request and answers it before the
 // POST has looked again leaves nobody waiting.
 func TestPOSTAnsweredAtOnce(t *testing.T) {
-	h := NewHandler(bridge.HandlerFunc(func(ctx context.Context, client bridge.PullConn) error {
+	h := NewHandler(bridge.PullHandler(func(ctx context.Context, client bridge.PullConn) error {
 		for {
 			m, err := client.Recv(ctx)
 			if err == nil {

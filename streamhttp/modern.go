@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/hashicorp/go-hclog"
+	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/internal/access"
 	"github.com/mcp-bridge/mcp-bridge/internal/httpserve"
@@ -157,7 +158,7 @@ func (h *Handler) serveModern(w http.ResponseWriter, r *http.Request, m *jsonrpc
 		return
 	}
 	*m, *q = jsonrpc.Message{}, query{} // the bytes are e's now, and then the server's
-	if err := h.opts.Modern.ServeConn(&e.served, e); err != nil && e.ctx.Err() == nil {
+	if err := h.opts.Modern.ServeConn(&e.served, bridge.Push(e)); err != nil && e.ctx.Err() == nil {
 		h.logUnserved(err)
 	}
 }

@@ -21,7 +21,7 @@ var atOnce = answering(0)
 // answering does so after some notifications.
 func answering(notify int) bridge.Handler {
 	note := jsonrpc.NewNotification("notifications/message", []byte(`{"level":"info","data":"`+strings.Repeat("x", 30)+`"}`))
-	return bridge.HandlerFunc(func(ctx context.Context, c bridge.PullConn) error {
+	return bridge.PullHandler(func(ctx context.Context, c bridge.PullConn) error {
 		m, err := c.Recv(ctx)
 		if err != nil {
 			return err

@@ -46,7 +46,7 @@ func TestServerModernSameID(t *testing.T) {
 	all := make(chan struct{}) // closed when all requests are there at once
 	var arrived sync.WaitGroup
 	arrived.Add(n)
-	h := streamhttp.NewHandler(nil, streamhttp.HandlerOptions{Modern: bridge.HandlerFunc(func(ctx context.Context, c bridge.PullConn) error {
+	h := streamhttp.NewHandler(nil, streamhttp.HandlerOptions{Modern: bridge.PullHandler(func(ctx context.Context, c bridge.PullConn) error {
 		m, err := c.Recv(ctx)
 		if err != nil {
 			return err
@@ -86,7 +86,7 @@ func TestServerModernDisconnect(t *testing.T) {
 			taken := make(chan string)
 			cancelled := make(chan string)
 			finish := make(chan struct{})
-			h := streamhttp.NewHandler(nil, streamhttp.HandlerOptions{Modern: bridge.HandlerFunc(func(ctx context.Context, c bridge.PullConn) error {
+			h := streamhttp.NewHandler(nil, streamhttp.HandlerOptions{Modern: bridge.PullHandler(func(ctx context.Context, c bridge.PullConn) error {
 				m, err := c.Recv(ctx)
 				if err != nil {
 					return err
@@ -153,7 +153,7 @@ func TestServerModernDisconnect(t *testing.T) {
 
 // Bytes that the value of a header must not have are refused, whoever finds them (MI5, MI6).
 func TestServerModernHeaderBytes(t *testing.T) {
-	h := streamhttp.NewHandler(nil, streamhttp.HandlerOptions{Modern: bridge.HandlerFunc(func(context.Context, bridge.PullConn) error {
+	h := streamhttp.NewHandler(nil, streamhttp.HandlerOptions{Modern: bridge.PullHandler(func(context.Context, bridge.PullConn) error {
 		t.Error("the request was served")
 		return nil
 	})})
@@ -197,7 +197,7 @@ func TestServerHalfClosed(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			taken := make(chan struct{})
-			hangs := bridge.HandlerFunc(func(ctx context.Context, conn bridge.PullConn) error {
+			hangs := bridge.PullHandler(func(ctx context.Context, conn bridge.PullConn) error {
 				if _, err := conn.Recv(ctx); err != nil {
 					return err
 				}

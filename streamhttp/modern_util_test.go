@@ -39,7 +39,7 @@ func newModern(t *testing.T, opts streamhttp.HandlerOptions) (*modernSite, *user
 func newModernOver(t *testing.T, protocols *http.Protocols, opts streamhttp.HandlerOptions) (*modernSite, *user) {
 	t.Helper()
 	calls := make(chan *served, 2000)
-	opts.Modern = bridge.HandlerFunc(func(ctx context.Context, conn bridge.PullConn) error {
+	opts.Modern = bridge.PullHandler(func(ctx context.Context, conn bridge.PullConn) error {
 		p := &served{&server{PullConn: conn, t: t, ctx: ctx, quit: make(chan error, 1), left: make(chan struct{})}}
 		defer close(p.left)
 		calls <- p

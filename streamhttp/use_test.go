@@ -16,7 +16,7 @@ import (
 // while the server has got nothing of it but the bridge's own initialize: it is not
 // ended for others.
 func TestServerAloneIsInUse(t *testing.T) {
-	h := streamhttp.NewHandler(bridge.HandlerFunc(func(ctx context.Context, client bridge.PullConn) error {
+	h := streamhttp.NewHandler(bridge.PullHandler(func(ctx context.Context, client bridge.PullConn) error {
 		defer bridge.Unused(ctx)() // as far as it knows
 		for {
 			m, err := client.Recv(ctx)

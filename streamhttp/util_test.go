@@ -99,7 +99,7 @@ func newSite(t *testing.T, opts streamhttp.HandlerOptions) *site {
 func newSiteOver(t *testing.T, protocols *http.Protocols, opts streamhttp.HandlerOptions) *site {
 	s := &site{t: t, net: newNetwork(), servers: make(chan *server, 2000), wait: make(chan struct{})}
 	close(s.wait)
-	s.h = streamhttp.NewHandler(bridge.HandlerFunc(s.serve), opts)
+	s.h = streamhttp.NewHandler(bridge.PullHandler(s.serve), opts)
 	s.srv = &http.Server{Handler: httpserve.Deadlines{Reply: opts.StallAfter}.Handler(s.h), Protocols: protocols}
 	done := make(chan struct{})
 	go func() {

@@ -106,7 +106,7 @@ func BenchmarkCall(b *testing.B) {
 				}
 			}
 			s.start(b, HandlerOptions{})
-			client, err := (&Client{URL: s.url()}).Dial(context.Background())
+			client, err := bridge.PullDialed((&Client{URL: s.url()}).Dial(context.Background()))
 			if err != nil {
 				b.Fatal(err)
 			}

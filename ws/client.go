@@ -105,7 +105,7 @@ type Client struct {
 // with the id of one in progress, which could not be answered unmistakably:
 // whatever else goes wrong with a request becomes a JSON-RPC error response
 // that Recv returns. Recv ends only with Close, or as NoRenew says.
-func (c *Client) Dial(ctx context.Context) (bridge.PullConn, error) {
+func (c *Client) Dial(ctx context.Context) (bridge.Conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -113,7 +113,7 @@ func (c *Client) Dial(ctx context.Context) (bridge.PullConn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newRenewer(d.dial, d.close, renewOptions{
+	return bridge.Push(newRenewer(d.dial, d.close, renewOptions{
 		Where: d.peer.String(), NoRenew: c.Options.NoRenew, TellRenewed: c.Options.TellRenewed, Logger: d.opts.Logger,
-	}), nil
+	})), nil
 }

@@ -19,7 +19,7 @@ import (
 
 func dialClient(t *testing.T, url string, o ClientOptions) bridge.PullConn {
 	t.Helper()
-	c, err := (&Client{URL: url, Options: o}).Dial(t.Context())
+	c, err := bridge.PullDialed((&Client{URL: url, Options: o}).Dial(t.Context()))
 	if err != nil {
 		t.Fatal(err)
 	}

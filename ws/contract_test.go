@@ -13,14 +13,14 @@ import (
 // a client that renews its session, one that does not, and one connection.
 func TestContract(t *testing.T) {
 	t.Run("renewing", func(t *testing.T) {
-		bridgetest.TestConn(t, pairMaker(ClientOptions{}), bridgetest.Options{
+		bridgetest.TestPull(t, pairMaker(ClientOptions{}), bridgetest.Options{
 			NoEOF:     "a", // it connects again, and nobody notices
 			LateSends: "a",
 			Gone:      "b", // a client that has closed the connection cannot be sent to
 		})
 	})
 	t.Run("not renewing", func(t *testing.T) {
-		bridgetest.TestConn(t, pairMaker(ClientOptions{NoRenew: true}), bridgetest.Options{
+		bridgetest.TestPull(t, pairMaker(ClientOptions{NoRenew: true}), bridgetest.Options{
 			NoEOF: "a", // it gets ErrSessionLost
 			Gone:  "b",
 		})
@@ -28,11 +28,11 @@ func TestContract(t *testing.T) {
 }
 
 // pairMaker makes a client and the session that it has opened.
-func pairMaker(o ClientOptions) bridgetest.MakeFunc {
+func pairMaker(o ClientOptions) bridgetest.PullMakeFunc {
 	return func(t *testing.T) (client, server bridge.PullConn, stop func()) {
 		s := newSite(t, HandlerOptions{})
 		s.hold = make(chan struct{})
-		client, err := (&Client{URL: s.url(), Options: o}).Dial(t.Context())
+		client, err := bridge.PullDialed((&Client{URL: s.url(), Options: o}).Dial(t.Context()))
 		if err != nil {
 			t.Fatal(err)
 		}

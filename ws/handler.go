@@ -173,7 +173,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, guest *bridge.Gu
 	defer context.AfterFunc(access.Standing(r), func() {
 		s.close(websocket.StatusPolicyViolation, "there is no token any more for who has opened the session")
 	})()
-	err = h.server.ServeConn(bridge.WithPrincipal(s.ctx, s.owner), s)
+	err = h.server.ServeConn(bridge.WithPrincipal(s.ctx, s.owner), bridge.Push(s))
 	if err != nil && !s.isGone(err) && !(s.ctx.Err() != nil && errors.Is(err, context.Canceled)) {
 		level := hclog.Warn
 		if errors.Is(err, bridge.ErrBusy) && !h.refused.Due() { // clients try again

@@ -250,10 +250,10 @@ func TestClientEnds(t *testing.T) {
 		"TCP end":     func(c *raw) { c.conn.Close() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			child, peer := bridge.Pipe()
-			h := bridge.HandlerFunc(func(ctx context.Context, client bridge.PullConn) error {
+			child, peer := bridge.PullPipe()
+			h := bridge.PullHandler(func(ctx context.Context, client bridge.PullConn) error {
 				// It must not be taken for a shutdown, or for an orderly end.
-				return bridge.Pump(ctx, client, peer, bridge.PumpOptions{Drain: time.Hour, Grace: time.Hour})
+				return bridge.Pump(ctx, bridge.Push(client), bridge.Push(peer), bridge.PumpOptions{Drain: time.Hour, Grace: time.Hour})
 			})
 			s := newSite(t, HandlerOptions{})
 			s.h.server = h

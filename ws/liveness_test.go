@@ -60,7 +60,7 @@ func (n *network) dial() (net.Conn, error) {
 func pipeSession(t *testing.T, o HandlerOptions) (*raw, *session) {
 	n := newNetwork()
 	s := &site{sessions: make(chan *session, 1), quit: make(chan error), over: make(chan error, 1), hold: make(chan struct{})}
-	s.h = NewHandler(bridge.HandlerFunc(s.serve), o)
+	s.h = NewHandler(bridge.PullHandler(s.serve), o)
 	srv := &http.Server{Handler: s.h}
 	done := make(chan struct{})
 	go func() {

@@ -58,7 +58,7 @@ func newSite(t *testing.T, o HandlerOptions) *site {
 }
 
 func (s *site) start(t testing.TB, o HandlerOptions) {
-	s.h = NewHandler(bridge.HandlerFunc(s.serve), o)
+	s.h = NewHandler(bridge.PullHandler(s.serve), o)
 	s.srv = httptest.NewUnstartedServer(s.h)
 	if s.listener != nil {
 		s.srv.Listener.Close()

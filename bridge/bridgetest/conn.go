@@ -23,7 +23,18 @@ import (
 // notifications in both directions: a transport that opens with an exchange
 // (an initialize request) has it behind it. stop is called after a and b were
 // closed and ends all else that was started; it may be nil.
-type MakeFunc func(t *testing.T) (a, b bridge.PullConn, stop func())
+type MakeFunc func(t *testing.T) (a, b bridge.Conn, stop func())
+
+// PullMakeFunc is MakeFunc for Conns of the old contract.
+type PullMakeFunc func(t *testing.T) (a, b bridge.PullConn, stop func())
+
+// TestPull is TestConn for Conns of the old contract.
+func TestPull(t *testing.T, newPair PullMakeFunc, opts Options) {
+	TestConn(t, func(t *testing.T) (bridge.Conn, bridge.Conn, func()) {
+		a, b, stop := newPair(t)
+		return bridge.Push(a), bridge.Push(b), stop
+	}, opts)
+}
 
 // Options name what a transport cannot do by its nature. The zero value means
 // the whole contract; each field set needs its reason at the call.
@@ -65,16 +76,17 @@ const (
 func TestConn(t *testing.T, newPair MakeFunc, opts Options) {
 	testConn(t, newPair, opts)
 	t.Run("direct", func(t *testing.T) {
-		a, b, stop := newPair(t)
+		x, y, stop := newPair(t)
+		a, b := bridge.Pull(x), bridge.Pull(y)
 		has := isDirect(a) || isDirect(b)
 		(&pair{self: a, peer: b}).close(t)
 		if stop != nil {
 			stop()
 		}
 		if has {
-			testConn(t, func(t *testing.T) (bridge.PullConn, bridge.PullConn, func()) {
+			testConn(t, func(t *testing.T) (bridge.Conn, bridge.Conn, func()) {
 				a, b, stop := newPair(t)
-				return newDirect(a), newDirect(b), stop
+				return bridge.Push(newDirect(bridge.Pull(a))), bridge.Push(newDirect(bridge.Pull(b))), stop
 			}, opts)
 		}
 	})
@@ -104,8 +116,8 @@ func testConn(t *testing.T, newPair MakeFunc, opts Options) {
 			t.Run(c.name+"/"+name, func(t *testing.T) {
 				before := goroutines()
 				p := &pair{name: name, peerName: "b", opts: opts}
-				var stop func()
-				p.self, p.peer, stop = newPair(t)
+				a, b, stop := newPair(t)
+				p.self, p.peer = bridge.Pull(a), bridge.Pull(b)
 				if name == "b" {
 					p.self, p.peer, p.peerName = p.peer, p.self, "a"
 				}

@@ -77,7 +77,8 @@ var errSessionOver = errors.New("demo: the session is over")
 // started is left running. The caller closes conn.
 //
 // ServeConn makes *Server a [bridge.Handler].
-func (srv *Server) ServeConn(ctx context.Context, conn bridge.PullConn) error {
+func (srv *Server) ServeConn(ctx context.Context, client bridge.Conn) error {
+	conn := bridge.Pull(client)
 	ctx, cancel := context.WithCancelCause(ctx)
 	s := &session{
 		srv:     srv,

@@ -72,12 +72,12 @@ func run(t *testing.T, srv *Server, f func(c *client)) {
 
 // dial starts srv on a pipe.
 func dial(t *testing.T, srv *Server) *client {
-	a, b := bridge.Pipe()
+	a, b := bridge.PullPipe()
 	eof, stop := context.WithCancel(context.Background())
 	c := &client{t: t, conn: a, end: &halfClose{b, eof, stop}, done: make(chan error, 1)}
 	t.Cleanup(stop)
 	go func() {
-		err := srv.ServeConn(t.Context(), c.end)
+		err := srv.ServeConn(t.Context(), bridge.Push(c.end))
 		b.Close()
 		c.done <- err
 		close(c.done)

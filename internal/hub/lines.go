@@ -19,8 +19,8 @@ func refusal(o Options) bridge.Handler {
 // noServer is a Dialer that says why there is no server.
 type noServer string
 
-func (n noServer) Dial(context.Context) (bridge.PullConn, error) { return nil, n }
-func (n noServer) Error() string                                 { return string(n) }
+func (n noServer) Dial(context.Context) (bridge.Conn, error) { return bridge.PushDialed(nil, n) }
+func (n noServer) Error() string                             { return string(n) }
 
 // PublicError is what the client is told.
 func (n noServer) PublicError() string { return string(n) }

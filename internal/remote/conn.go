@@ -83,7 +83,7 @@ func newConn(d *Dialer) (*conn, error) {
 // dial makes a leg. That takes no time: no Dial waits for the network. Where
 // there is an estate, the client has been answered its initialize long since.
 func (c *conn) dial(t transport, estate *sessionstate.Estate) (*leg, error) {
-	inner, err := c.d.dialer(t, true, estate).Dial(context.Background())
+	inner, err := bridge.PullDialed(c.d.dialer(t, true, estate).Dial(context.Background()))
 	if err != nil {
 		return nil, err
 	}

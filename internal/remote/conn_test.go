@@ -60,13 +60,13 @@ func (f *fakeLeg) Close() error {
 
 type dialFunc func(context.Context) (bridge.PullConn, error)
 
-func (f dialFunc) Dial(ctx context.Context) (bridge.PullConn, error) { return f(ctx) }
+func (f dialFunc) Dial(ctx context.Context) (bridge.Conn, error) { return bridge.PushDialed(f(ctx)) }
 
 // What a refused leg holds up goes to the next one, once; what its sender has
 // given up does not; and the leg is closed.
 func TestHeldUpMessagesMoveOn(t *testing.T) {
 	first := newFakeLeg()
-	near, far := bridge.Pipe()
+	near, far := bridge.PullPipe()
 	defer far.Close()
 	d := &Dialer{URL: "http://h/", dialers: func(t transport) bridge.Dialer {
 		return dialFunc(func(context.Context) (bridge.PullConn, error) {

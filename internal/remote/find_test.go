@@ -515,7 +515,7 @@ func TestContract(t *testing.T) {
 			Gone:      "b", // a session that has ended has no client to send to
 		}
 		t.Run(map[bool]string{false: "Streamable HTTP", true: "HTTP+SSE"}[legacy], func(t *testing.T) {
-			bridgetest.TestConn(t, func(t *testing.T) (a, b bridge.PullConn, stop func()) { return newPair(t, legacy) }, opts)
+			bridgetest.TestPull(t, func(t *testing.T) (a, b bridge.PullConn, stop func()) { return newPair(t, legacy) }, opts)
 		})
 	}
 }
@@ -538,7 +538,7 @@ func newPair(t *testing.T, legacy bool) (conn, session bridge.PullConn, stop fun
 		})
 		d.Options.Mode = SSEFirst
 	}
-	conn, err := d.Dial(t.Context())
+	conn, err := bridge.PullDialed(d.Dial(t.Context()))
 	if err != nil {
 		t.Fatal(err)
 	}

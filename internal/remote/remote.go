@@ -154,7 +154,7 @@ func CheckURL(text string) error {
 // network call: the Conn finds the server's transport with the client's own
 // initialize, and a server that is down answers it
 // with a JSON-RPC error.
-func (d *Dialer) Dial(ctx context.Context) (bridge.PullConn, error) {
+func (d *Dialer) Dial(ctx context.Context) (bridge.Conn, error) {
 	scheme, err := schemeOf(d.URL)
 	if err != nil {
 		return nil, err
@@ -177,10 +177,10 @@ func (d *Dialer) Dial(ctx context.Context) (bridge.PullConn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	return newConn(d)
+	return bridge.PushDialed(newConn(d))
 }
 
-func (d *Dialer) dialSocket(ctx context.Context) (bridge.PullConn, error) {
+func (d *Dialer) dialSocket(ctx context.Context) (bridge.Conn, error) {
 	if len(d.Options.Header) > 0 {
 		return nil, errors.New("a socket has no place for headers; they are for http and ws URLs")
 	}

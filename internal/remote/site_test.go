@@ -38,8 +38,8 @@ type site struct {
 func newSite(t *testing.T) *site {
 	t.Helper()
 	s := &site{}
-	s.streamable = streamhttp.NewHandler(bridge.HandlerFunc(s.serve), streamhttp.HandlerOptions{})
-	s.legacy = legacysse.NewHandler(bridge.HandlerFunc(s.serve), legacysse.HandlerOptions{})
+	s.streamable = streamhttp.NewHandler(bridge.PullHandler(s.serve), streamhttp.HandlerOptions{})
+	s.legacy = legacysse.NewHandler(bridge.PullHandler(s.serve), legacysse.HandlerOptions{})
 	server := httptest.NewServer(s)
 	s.URL = server.URL + "/mcp"
 	s.stop = sync.OnceFunc(func() {
@@ -143,7 +143,7 @@ type client struct {
 
 func dial(t *testing.T, d *Dialer) *client {
 	t.Helper()
-	conn, err := d.Dial(t.Context())
+	conn, err := bridge.PullDialed(d.Dial(t.Context()))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,13 +19,13 @@ import (
 
 type dialFunc func(ctx context.Context) (bridge.PullConn, error)
 
-func (f dialFunc) Dial(ctx context.Context) (bridge.PullConn, error) { return f(ctx) }
+func (f dialFunc) Dial(ctx context.Context) (bridge.Conn, error) { return bridge.PushDialed(f(ctx)) }
 
 // dial returns a filtered Conn, and the server it leads to.
 func dial(t testing.TB, r Rules) (c, server bridge.PullConn) {
 	t.Helper()
-	near, far := bridge.Pipe()
-	c, err := Wrap(dialFunc(func(context.Context) (bridge.PullConn, error) { return near, nil }), r).Dial(t.Context())
+	near, far := bridge.PullPipe()
+	c, err := bridge.PullDialed(Wrap(dialFunc(func(context.Context) (bridge.PullConn, error) { return near, nil }), r).Dial(t.Context()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func TestLongName(t *testing.T) {
 }
 
 func TestContract(t *testing.T) {
-	bridgetest.TestConn(t, func(t *testing.T) (bridge.PullConn, bridge.PullConn, func()) {
+	bridgetest.TestPull(t, func(t *testing.T) (bridge.PullConn, bridge.PullConn, func()) {
 		c, server := dial(t, Rules{Ignore: []string{"x"}})
 		return c, server, nil
 	}, bridgetest.Options{})
@@ -188,11 +188,11 @@ func TestCalling(t *testing.T) {
 // its books with it.
 func TestAnswerWhileServerIsSilent(t *testing.T) {
 	c, server := dial(t, Rules{Ignore: []string{"h"}})
-	client, far := bridge.Pipe()
+	client, far := bridge.PullPipe()
 	var dropped []string
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		err := bridge.Pump(t.Context(), far, c, bridge.PumpOptions{Dropped: func(m jsonrpc.Message, reason string) {
+		err := bridge.Pump(t.Context(), bridge.Push(far), bridge.Push(c), bridge.PumpOptions{Dropped: func(m jsonrpc.Message, reason string) {
 			dropped = append(dropped, m.Method()+": "+reason)
 		}})
 		if err != nil {

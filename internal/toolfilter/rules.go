@@ -61,15 +61,15 @@ type dialer struct {
 }
 
 // Dial implements bridge.Dialer.
-func (d *dialer) Dial(ctx context.Context) (bridge.PullConn, error) {
+func (d *dialer) Dial(ctx context.Context) (bridge.Conn, error) {
 	if d.err != nil {
 		return nil, d.err
 	}
-	server, err := d.server.Dial(ctx)
+	server, err := bridge.PullDialed(d.server.Dial(ctx))
 	if err != nil {
 		return nil, err
 	}
-	return newConn(server, d.filter), nil
+	return bridge.Push(newConn(server, d.filter)), nil
 }
 
 // filter is Rules, ready for use by many goroutines.

@@ -70,7 +70,9 @@ func TestValidate(t *testing.T) {
 
 type noDialer struct{}
 
-func (noDialer) Dial(context.Context) (bridge.PullConn, error) { return nil, errors.New("no server") }
+func (noDialer) Dial(context.Context) (bridge.Conn, error) {
+	return bridge.PushDialed(nil, errors.New("no server"))
+}
 
 // Without rules there is no filter that could cost anything.
 func TestWrapWithoutRules(t *testing.T) {

@@ -36,7 +36,7 @@ type ahead struct {
 
 // startAhead starts a server ahead. The error is that of its start.
 func startAhead(d bridge.Dialer, failed func(error), log hclog.Logger) (*ahead, error) {
-	conn, err := d.Dial(context.Background())
+	conn, err := bridge.PullDialed(d.Dial(context.Background()))
 	if err != nil {
 		return nil, err
 	}

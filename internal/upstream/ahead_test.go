@@ -15,7 +15,7 @@ import (
 // piped is a Dialer of one Conn.
 type piped struct{ conn bridge.PullConn }
 
-func (p piped) Dial(context.Context) (bridge.PullConn, error) { return p.conn, nil }
+func (p piped) Dial(context.Context) (bridge.Conn, error) { return bridge.PushDialed(p.conn, nil) }
 
 func say(t *testing.T, server bridge.PullConn, method string) {
 	t.Helper()
@@ -27,7 +27,7 @@ func say(t *testing.T, server bridge.PullConn, method string) {
 // What a server says before its first client has come is the client's, in order.
 func TestAheadKeepsWhatIsSaid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ours, server := bridge.Pipe()
+		ours, server := bridge.PullPipe()
 		a, err := startAhead(piped{ours}, func(err error) { t.Error(err) }, hclog.NewNullLogger())
 		if err != nil {
 			t.Fatal(err)
@@ -58,7 +58,7 @@ func TestAheadIsWatched(t *testing.T) {
 	for name, wait := range map[string]time.Duration{"ends at once": time.Second, "ends later": 5 * time.Second, "is not asked for": 31 * time.Second} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				ours, server := bridge.Pipe()
+				ours, server := bridge.PullPipe()
 				var failed error
 				a, err := startAhead(piped{ours}, func(err error) { failed = err }, hclog.NewNullLogger())
 				if err != nil {

@@ -34,8 +34,8 @@ func (e ends) Recv(ctx context.Context) (jsonrpc.Message, error) {
 	return m, err
 }
 
-func (f *fragile) Dial(context.Context) (bridge.PullConn, error) {
-	ours, theirs := bridge.Pipe()
+func (f *fragile) Dial(context.Context) (bridge.Conn, error) {
+	ours, theirs := bridge.PullPipe()
 	f.mu.Lock()
 	f.starts++
 	f.mu.Unlock()
@@ -60,7 +60,7 @@ func (f *fragile) Dial(context.Context) (bridge.PullConn, error) {
 			}
 		}
 	})
-	return ends{ours}, nil
+	return bridge.Push(ends{ours}), nil
 }
 
 // serve returns the Server of these processes.

@@ -107,10 +107,10 @@ func TestDeskSlowClient(t *testing.T) {
 			}
 			return append(all, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"resultType":"complete"}}`, m.ID()))
 		})
-		client, ours := bridge.Pipe()
+		client, ours := bridge.PullPipe()
 		defer client.Close()
 		ended := make(chan error, 1)
-		go func() { ended <- s.Modern(bridge.PumpOptions{}).ServeConn(context.Background(), ours) }()
+		go func() { ended <- s.Modern(bridge.PumpOptions{}).ServeConn(context.Background(), bridge.Push(ours)) }()
 		send(t, client, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"x","_meta":{"progressToken":1,`+
 			`"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`)
 		if err := <-ended; !errors.Is(err, bridge.ErrSlow) {

@@ -42,8 +42,8 @@ type fleet struct {
 	wg              sync.WaitGroup
 }
 
-func (f *fleet) Dial(context.Context) (bridge.PullConn, error) {
-	ours, theirs := bridge.Pipe()
+func (f *fleet) Dial(context.Context) (bridge.Conn, error) {
+	ours, theirs := bridge.PullPipe()
 	f.mu.Lock()
 	n, k := f.starts, f.kind
 	f.starts++
@@ -61,7 +61,7 @@ func (f *fleet) Dial(context.Context) (bridge.PullConn, error) {
 		f.changed = make(chan struct{})
 		f.mu.Unlock()
 	})
-	return ours, nil
+	return bridge.Push(ours), nil
 }
 
 func (f *fleet) serve(n int, k kind, conn bridge.PullConn) {
@@ -188,12 +188,12 @@ func serverOf(t *testing.T, f *fleet, spec Spec) *Server {
 // party runs a Handler for a client, whose end it returns.
 func party(t *testing.T, ctx context.Context, h bridge.Handler) bridge.PullConn {
 	t.Helper()
-	client, ours := bridge.Pipe()
+	client, ours := bridge.PullPipe()
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = h.ServeConn(ctx, ours)
+		_ = h.ServeConn(ctx, bridge.Push(ours))
 		_ = ours.Close()
 	}()
 	t.Cleanup(func() {
@@ -629,9 +629,9 @@ func TestCloseWhileAsking(t *testing.T) {
 // leaving is a Dialer of servers that end at the first call, with last words.
 type leaving struct{ bridge.Dialer }
 
-func (l leaving) Dial(ctx context.Context) (bridge.PullConn, error) {
-	conn, err := l.Dialer.Dial(ctx)
-	return &leavingConn{conn}, err
+func (l leaving) Dial(ctx context.Context) (bridge.Conn, error) {
+	conn, err := bridge.PullDialed(l.Dialer.Dial(ctx))
+	return bridge.Push(&leavingConn{conn}), err
 }
 
 type leavingConn struct{ bridge.PullConn }

@@ -21,7 +21,7 @@ type finder struct {
 	other bridge.Dialer // translates; nil: the server must not be spoken to as a modern one
 }
 
-func (f *finder) Dial(ctx context.Context) (bridge.PullConn, error) {
+func (f *finder) Dial(ctx context.Context) (bridge.Conn, error) {
 	if f.s.sparesInitialize() {
 		bridge.GiveBack(ctx)
 		return f.other.Dial(ctx)
@@ -29,13 +29,13 @@ func (f *finder) Dial(ctx context.Context) (bridge.PullConn, error) {
 	if err := bridge.TakePlace(ctx); err != nil {
 		return nil, err
 	}
-	conn, err := f.first.Dial(ctx)
+	conn, err := bridge.PullDialed(f.first.Dial(ctx))
 	if err != nil {
 		return nil, err
 	}
 	c := &finding{f: f, client: ctx, conn: conn, decided: make(chan struct{})}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
-	return c, nil
+	return bridge.Push(c), nil
 }
 
 // maxSince is how many messages may follow initialize before it is answered;
@@ -244,7 +244,7 @@ func (c *finding) change(ctx context.Context, answer jsonrpc.Message) bool {
 		s.closed(old)
 		bridge.GiveBack(c.client) // its place is the other's
 	}
-	other, err := c.f.other.Dial(c.client)
+	other, err := bridge.PullDialed(c.f.other.Dial(c.client))
 	if err != nil {
 		s.log.Warn("the server could not be reached with 2026-07-28", "error", err)
 		return false

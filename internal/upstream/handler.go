@@ -28,7 +28,7 @@ func (s *Server) Legacy(lasting bool, o bridge.PumpOptions) bridge.Handler {
 		if err := bridge.TakePlace(ctx); err != nil {
 			return nil, err
 		}
-		return direct.Dial(ctx)
+		return bridge.PullDialed(direct.Dial(ctx))
 	})
 	switch {
 	case s.spec.Protocol == era.OnlyModern:
@@ -45,12 +45,12 @@ func (s *Server) Legacy(lasting bool, o bridge.PumpOptions) bridge.Handler {
 
 // asLegacy returns h for clients whose initialize may ask for a modern version.
 func asLegacy(h bridge.Handler) bridge.Handler {
-	return bridge.HandlerFunc(func(ctx context.Context, client bridge.PullConn) error {
+	return bridge.PullHandler(func(ctx context.Context, client bridge.PullConn) error {
 		m, err := client.Recv(ctx)
 		if err != nil {
-			return h.ServeConn(ctx, client) // which sees the same
+			return h.ServeConn(ctx, bridge.Push(client)) // which sees the same
 		}
-		return h.ServeConn(ctx, bridge.Unread(client, era.LegacyInitialize(m)))
+		return h.ServeConn(ctx, bridge.Push(bridge.Unread(client, era.LegacyInitialize(m))))
 	})
 }
 
@@ -72,8 +72,8 @@ func (s *Server) SharesAlways() bool {
 // translator is the Dialer of legacy clients for a modern server.
 type translator struct{ s *Server }
 
-func (t *translator) Dial(ctx context.Context) (bridge.PullConn, error) {
-	return t.s.translated(ctx, t.s.sessionKey(ctx), nil)
+func (t *translator) Dial(ctx context.Context) (bridge.Conn, error) {
+	return bridge.PushDialed(t.s.translated(ctx, t.s.sessionKey(ctx), nil))
 }
 
 func (s *Server) translated(ctx context.Context, key unitKey, clientInfo []byte) (bridge.PullConn, error) {
@@ -81,13 +81,13 @@ func (s *Server) translated(ctx context.Context, key unitKey, clientInfo []byte)
 	if err != nil {
 		return nil, err
 	}
-	return bridge.Translate(conn, era.LegacyClient(era.LegacyClientOptions{}), s.spec.Dropped), nil
+	return bridge.Pull(bridge.Translate(bridge.Push(conn), era.LegacyClient(era.LegacyClientOptions{}), s.spec.Dropped)), nil
 }
 
 // sharing returns what serves legacy clients that share a server. Which one may
 // depend on what initialize says.
 func (s *Server) sharing(o bridge.PumpOptions) bridge.Handler {
-	return bridge.HandlerFunc(func(ctx context.Context, client bridge.PullConn) error {
+	return bridge.PullHandler(func(ctx context.Context, client bridge.PullConn) error {
 		m, err := opening(ctx, client)
 		if err != nil {
 			return err
@@ -108,7 +108,7 @@ func (s *Server) sharing(o bridge.PumpOptions) bridge.Handler {
 			key.capabilities = string(era.ProjectCapabilities(m.Lookup("params", "capabilities")))
 			return s.translated(ctx, key, m.Lookup("params", "clientInfo"))
 		})
-		return bridge.Serve(d, o).ServeConn(ctx, bridge.Unread(client, m))
+		return bridge.Serve(d, o).ServeConn(ctx, bridge.Push(bridge.Unread(client, m)))
 	})
 }
 
@@ -134,7 +134,7 @@ func opening(ctx context.Context, client bridge.PullConn) (jsonrpc.Message, erro
 
 type dialFunc func(ctx context.Context) (bridge.PullConn, error)
 
-func (f dialFunc) Dial(ctx context.Context) (bridge.PullConn, error) { return f(ctx) }
+func (f dialFunc) Dial(ctx context.Context) (bridge.Conn, error) { return bridge.PushDialed(f(ctx)) }
 
 // modernKey returns which unit of a modern server a request uses.
 func (s *Server) modernKey(principal string) unitKey {
@@ -272,7 +272,7 @@ func (s *Server) memberFor(ctx context.Context, m jsonrpc.Message) (*member, err
 
 // Exchange returns what serves the single request of a modern client's Conn.
 func (s *Server) Exchange(o bridge.PumpOptions) bridge.Handler {
-	return bridge.HandlerFunc(func(ctx context.Context, client bridge.PullConn) error {
+	return bridge.PullHandler(func(ctx context.Context, client bridge.PullConn) error {
 		m, err := client.Recv(ctx)
 		if err != nil {
 			return err
@@ -287,10 +287,10 @@ func (s *Server) Exchange(o bridge.PumpOptions) bridge.Handler {
 		client = bridge.Unread(client, m)
 		conn, err := s.memberFor(ctx, m)
 		if err != nil {
-			return bridge.Serve(failing{err}, o).ServeConn(ctx, client)
+			return bridge.Serve(failing{err}, o).ServeConn(ctx, bridge.Push(client))
 		}
 		m = jsonrpc.Message{} // its bytes are not kept
-		err = bridge.Exchange(ctx, client, conn, o)
+		err = bridge.Exchange(ctx, bridge.Push(client), bridge.Push(conn), o)
 		return errors.Join(err, conn.Close())
 	})
 }
@@ -298,7 +298,7 @@ func (s *Server) Exchange(o bridge.PumpOptions) bridge.Handler {
 // failing is a Dialer that fails.
 type failing struct{ err error }
 
-func (f failing) Dial(context.Context) (bridge.PullConn, error) { return nil, f.err }
+func (f failing) Dial(context.Context) (bridge.Conn, error) { return bridge.PushDialed(nil, f.err) }
 
 // Modern returns what serves modern clients that send many requests on one Conn.
 func (s *Server) Modern(o bridge.PumpOptions) bridge.Handler {
@@ -309,14 +309,14 @@ func (s *Server) Modern(o bridge.PumpOptions) bridge.Handler {
 		bridge.GiveBack(ctx) // units ask for places themselves
 		return newDesk(ctx, s), nil
 	}), o)
-	return bridge.HandlerFunc(func(ctx context.Context, client bridge.PullConn) error {
-		return h.ServeConn(ctx, s.bind(ctx, client))
+	return bridge.PullHandler(func(ctx context.Context, client bridge.PullConn) error {
+		return h.ServeConn(ctx, bridge.Push(s.bind(ctx, client)))
 	})
 }
 
 // refuse returns what answers clients of an era that is not served (ED5).
 func refuse(served era.Eras) bridge.Handler {
-	return bridge.HandlerFunc(func(ctx context.Context, client bridge.PullConn) error {
+	return bridge.PullHandler(func(ctx context.Context, client bridge.PullConn) error {
 		defer bridge.Unused(ctx)()
 		for {
 			m, err := client.Recv(ctx)

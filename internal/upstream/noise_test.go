@@ -11,6 +11,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/supervisor"
 )
 
@@ -67,7 +68,7 @@ func TestFloodOfNoise(t *testing.T) {
 	}
 	defer s.Close()
 	begin := time.Now()
-	conn, err := s.command().Dial(t.Context())
+	conn, err := bridge.PullDialed(s.command().Dial(t.Context()))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -261,7 +261,7 @@ func (s *Server) wrapped(d bridge.Dialer) bridge.Dialer {
 // ctx. u is the unit that the Conn is for; nil: none yet.
 func (s *Server) dialAdmitted(ctx context.Context, d bridge.Dialer, u *unit) (bridge.PullConn, error) {
 	if s.spec.Admit == nil {
-		return d.Dial(ctx)
+		return bridge.PullDialed(d.Dial(ctx))
 	}
 	t := new(unitHolder)
 	t.unit.Store(u)
@@ -269,7 +269,7 @@ func (s *Server) dialAdmitted(ctx context.Context, d bridge.Dialer, u *unit) (br
 	if err != nil {
 		return nil, err
 	}
-	conn, err := d.Dial(ctx)
+	conn, err := bridge.PullDialed(d.Dial(ctx))
 	if err != nil {
 		leave()
 		return nil, err

@@ -15,9 +15,9 @@ import (
 // stubborn is a Dialer of servers that take 5 s to stop.
 type stubborn struct{ bridge.Dialer }
 
-func (d stubborn) Dial(ctx context.Context) (bridge.PullConn, error) {
-	conn, err := d.Dialer.Dial(ctx)
-	return stubbornConn{conn}, err
+func (d stubborn) Dial(ctx context.Context) (bridge.Conn, error) {
+	conn, err := bridge.PullDialed(d.Dialer.Dial(ctx))
+	return bridge.Push(stubbornConn{conn}), err
 }
 
 type stubbornConn struct{ bridge.PullConn }

@@ -134,12 +134,12 @@ func TestSlowClientOfItsOwnServer(t *testing.T) {
 // serving runs a Handler for a client, whose end it returns, and where the error comes.
 func serving(t *testing.T, h bridge.Handler, principal string) (client bridge.PullConn, served <-chan error) {
 	t.Helper()
-	client, ours := bridge.Pipe()
+	client, ours := bridge.PullPipe()
 	ctx, cancel := context.WithCancel(bridge.WithPrincipal(context.Background(), principal))
 	errs, done := make(chan error, 1), make(chan struct{})
 	go func() {
 		defer close(done)
-		errs <- h.ServeConn(ctx, ours)
+		errs <- h.ServeConn(ctx, bridge.Push(ours))
 		_ = ours.Close()
 	}()
 	t.Cleanup(func() {

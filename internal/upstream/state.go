@@ -68,14 +68,14 @@ type counted struct {
 	dialer bridge.Dialer
 }
 
-func (c *counted) Dial(ctx context.Context) (bridge.PullConn, error) {
+func (c *counted) Dial(ctx context.Context) (bridge.Conn, error) {
 	var conn bridge.PullConn
 	if a := c.of.kept(); a != nil {
 		conn = a.take()
 	}
 	if conn == nil {
 		var err error
-		if conn, err = c.dialer.Dial(ctx); err != nil {
+		if conn, err = bridge.PullDialed(c.dialer.Dial(ctx)); err != nil {
 			c.of.failed(notStarted)
 			return nil, err
 		}
@@ -83,7 +83,7 @@ func (c *counted) Dial(ctx context.Context) (bridge.PullConn, error) {
 	c.of.count(1)
 	counted := &countedConn{PullConn: conn, of: c.of, log: c.log}
 	counted.from, _ = conn.(bridge.Offerer)
-	return counted, nil
+	return bridge.Push(counted), nil
 }
 
 // countedConn takes itself off the books when it is closed.

@@ -36,7 +36,7 @@ func scripted(t *testing.T, spec Spec, say func(m jsonrpc.Message) []string) *Se
 		}
 	}
 	d := dialFunc(func(context.Context) (bridge.PullConn, error) {
-		ours, theirs := bridge.Pipe()
+		ours, theirs := bridge.PullPipe()
 		running.Add(1)
 		go func() {
 			defer leave()
@@ -156,7 +156,7 @@ func TestLateListOfTools(t *testing.T) {
 // MI9: a server/discover that is never answered, and whose client has given it up
 // without a word, is not remembered for ever.
 func TestDiscoversAreForgotten(t *testing.T) {
-	ours, theirs := bridge.Pipe()
+	ours, theirs := bridge.PullPipe()
 	defer ours.Close()
 	s := scripted(t, Spec{}, nil)
 	conn := newTap(ours, &unit{s: s}, nil)

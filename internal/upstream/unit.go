@@ -51,8 +51,8 @@ type unit struct {
 
 // Dial starts the server, or connects to it, as one that speaks modern. It is
 // what the Mux calls.
-func (u *unit) Dial(ctx context.Context) (bridge.PullConn, error) {
-	return u.dial(bridge.WithParty(ctx, u.party))
+func (u *unit) Dial(ctx context.Context) (bridge.Conn, error) {
+	return bridge.PushDialed(u.dial(bridge.WithParty(ctx, u.party)))
 }
 
 func (u *unit) dial(ctx context.Context) (bridge.PullConn, error) {
@@ -84,7 +84,7 @@ func (u *unit) dial(ctx context.Context) (bridge.PullConn, error) {
 		ParkTimeout: u.s.spec.ParkTimeout,
 	})
 	u.filter.Store(f)
-	return newTap(bridge.Translate(conn, f, u.s.spec.Dropped), u, f), nil
+	return newTap(bridge.Pull(bridge.Translate(bridge.Push(conn), f, u.s.spec.Dropped)), u, f), nil
 }
 
 // errChanged is why a unit ends whose server is one of the other era by now.

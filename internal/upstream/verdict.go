@@ -85,7 +85,7 @@ type placing struct {
 	p *probe
 }
 
-func (d placing) Dial(ctx context.Context) (bridge.PullConn, error) {
+func (d placing) Dial(ctx context.Context) (bridge.Conn, error) {
 	d.v.mu.Lock()
 	d.p.placed = true
 	d.v.mu.Unlock()

@@ -160,7 +160,7 @@ type Client struct {
 // which could not be answered unmistakably: whatever else goes wrong with a
 // request becomes a JSON-RPC error response that Recv returns. Its Recv ends
 // only with Close, and as NoRenew, ReportUnopened and Upgraded say.
-func (c *Client) Dial(ctx context.Context) (bridge.PullConn, error) {
+func (c *Client) Dial(ctx context.Context) (bridge.Conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -186,7 +186,7 @@ func (c *Client) Dial(ctx context.Context) (bridge.PullConn, error) {
 	if opts.Estate != nil {
 		conn.inherit(opts.Estate)
 	}
-	return conn, nil
+	return bridge.Push(conn), nil
 }
 
 // reservedHeaders are the headers that are the transport's own business.

@@ -14,7 +14,7 @@ import (
 // The client keeps the contract of bridge.PullConn, and so does a session of the
 // Handler, as each other's peers over real HTTP.
 func TestContract(t *testing.T) {
-	bridgetest.TestConn(t, newContractPair, bridgetest.Options{
+	bridgetest.TestPull(t, newContractPair, bridgetest.Options{
 		NoEOF:     "a", // a session that ends is an HTTP status of the next request
 		LateSends: "a", // which gets a new session
 		Gone:      "b", // a deleted session has no client to send to
@@ -24,13 +24,13 @@ func TestContract(t *testing.T) {
 // newContractPair returns a client and the session that it has opened.
 func newContractPair(t *testing.T) (client, session bridge.PullConn, stop func()) {
 	sessions := make(chan bridge.PullConn, 100)
-	handler := streamhttp.NewHandler(bridge.HandlerFunc(func(ctx context.Context, conn bridge.PullConn) error {
+	handler := streamhttp.NewHandler(bridge.PullHandler(func(ctx context.Context, conn bridge.PullConn) error {
 		sessions <- conn
 		<-ctx.Done()
 		return nil
 	}), streamhttp.HandlerOptions{})
 	server := httptest.NewServer(handler)
-	client, err := (&Client{URL: server.URL}).Dial(t.Context())
+	client, err := bridge.PullDialed((&Client{URL: server.URL}).Dial(t.Context()))
 	if err != nil {
 		t.Fatal(err)
 	}

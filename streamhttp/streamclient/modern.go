@@ -106,7 +106,7 @@ type ModernClient struct {
 //
 // Send fails only when the Conn is closed, when ctx is done, or for a request
 // with the id of one in progress. Recv ends only with Close.
-func (c *ModernClient) Dial(ctx context.Context) (bridge.PullConn, error) {
+func (c *ModernClient) Dial(ctx context.Context) (bridge.Conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -114,7 +114,7 @@ func (c *ModernClient) Dial(ctx context.Context) (bridge.PullConn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return conn, nil
+	return bridge.Push(conn), nil
 }
 
 func (c *ModernClient) dial() (*modernConn, error) {

@@ -20,7 +20,7 @@ import (
 // The modern client keeps the contract of bridge.PullConn, over real HTTP, with a
 // server that sends what it sends as the reply to a subscription.
 func TestModernContract(t *testing.T) {
-	bridgetest.TestConn(t, newModernPair, bridgetest.Options{
+	bridgetest.TestPull(t, newModernPair, bridgetest.Options{
 		NoEOF:     "a", // the end of a reply is the end of a request, not of the server
 		LateSends: "a", // each message is a POST of its own
 	})
@@ -32,7 +32,7 @@ func newModernPair(t *testing.T) (client, peer bridge.PullConn, stop func()) {
 		open: make(chan struct{}), gone: make(chan struct{}), closed: make(chan struct{}),
 	}
 	server := httptest.NewServer(p)
-	client, err := (&ModernClient{URL: server.URL}).Dial(t.Context())
+	client, err := bridge.PullDialed((&ModernClient{URL: server.URL}).Dial(t.Context()))
 	if err != nil {
 		t.Fatal(err)
 	}

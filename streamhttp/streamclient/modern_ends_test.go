@@ -19,10 +19,10 @@ func TestModernBothEnds(t *testing.T) {
 	for name, http2 := range map[string]bool{"HTTP/1.1": false, "HTTP/2": true} {
 		t.Run(name, func(t *testing.T) {
 			cancelled := make(chan jsonrpc.Message, 1)
-			handler := streamhttp.NewHandler(bridge.HandlerFunc(func(ctx context.Context, conn bridge.PullConn) error {
+			handler := streamhttp.NewHandler(bridge.PullHandler(func(ctx context.Context, conn bridge.PullConn) error {
 				return errors.New("nobody speaks legacy here")
 			}), streamhttp.HandlerOptions{
-				Modern: bridge.HandlerFunc(func(ctx context.Context, conn bridge.PullConn) error {
+				Modern: bridge.PullHandler(func(ctx context.Context, conn bridge.PullConn) error {
 					return serveEnds(ctx, conn, cancelled)
 				}),
 				ToolSchema: func(ctx context.Context, call jsonrpc.Message, tool string) ([]byte, bool) {
@@ -45,7 +45,7 @@ func TestModernBothEnds(t *testing.T) {
 			if answer, fault := client.Discover(t.Context()); fault != nil || answer.IsError() {
 				t.Fatalf("Discover = %s, %v", answer.Bytes(), fault)
 			}
-			conn, err := client.Dial(t.Context())
+			conn, err := bridge.PullDialed(client.Dial(t.Context()))
 			if err != nil {
 				t.Fatal(err)
 			}

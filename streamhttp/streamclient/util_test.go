@@ -242,7 +242,7 @@ func testClient(t *testing.T, set func(s *fakeServer, o *Options), f func(t *cli
 			set(s, &opts)
 		}
 		s.start()
-		conn, err := (&Client{URL: "http://user:pass@fake.test/mcp/secret?key=secret", Options: opts}).Dial(t.Context())
+		conn, err := bridge.PullDialed((&Client{URL: "http://user:pass@fake.test/mcp/secret?key=secret", Options: opts}).Dial(t.Context()))
 		if err != nil {
 			t.Fatal(err)
 		}
