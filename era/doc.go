@@ -1,8 +1,16 @@
-// Package era translates between the two eras of MCP: the revisions with an
-// initialize handshake and sessions, up to 2025-11-25 ("legacy"), and the
-// stateless 2026-07-28 ("modern").
+// Package era has what the two eras of MCP are made of, and what a filter
+// between them is.
 //
-// Two filters do it: LegacyClient makes a legacy client look modern,
-// LegacyServer makes a legacy server look modern. They are pure: messages in,
-// messages out, time as an argument. Whoever runs one owns the Conns.
+// The two words are used everywhere in this module:
+//
+//   - "legacy" is every revision up to 2025-11-25: a client opens a session with
+//     initialize, and a server may send requests of its own.
+//   - "modern" is 2026-07-28: there are no sessions. Each request says in its _meta
+//     which revision and which capabilities it has, and a server that needs
+//     something of the client answers a call with input_required.
+//
+// A Filter rewrites the messages between a legacy and a modern side. There are
+// two: package legacyclient makes a legacy client look modern, and package
+// legacyserver makes a legacy server look modern. A legacy client and a legacy
+// server that is shared are joined by both.
 package era

@@ -17,6 +17,10 @@ const (
 	KeyRelatedTask  = "io.modelcontextprotocol/related-task"
 )
 
+// ExtensionTasks is the extension of 2026-07-28 that has tasks. A legacy peer
+// has others, so neither side is told of it (C.5).
+const ExtensionTasks = "io.modelcontextprotocol/tasks"
+
 // Meta is what a modern request says about itself in params._meta. Values are
 // raw JSON, nil where absent, and not to be changed.
 type Meta struct {

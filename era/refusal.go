@@ -30,21 +30,22 @@ func (r *Refusal) Response(id jsonrpc.ID) jsonrpc.Message {
 // nil: nothing.
 func (m Meta) Check(served Eras) *Refusal {
 	if _, ok := jsonrpc.Text(m.Version); !ok {
-		return invalid("params._meta needs " + KeyVersion + ", a string")
+		return InvalidParams("params._meta needs " + KeyVersion + ", a string")
 	}
 	if len(m.Capabilities) == 0 || m.Capabilities[0] != '{' {
-		return invalid("params._meta needs " + KeyCapabilities + ", an object")
+		return InvalidParams("params._meta needs " + KeyCapabilities + ", an object")
 	}
 	if v := m.Revision(); served == OnlyLegacy || !IsModern(v) {
 		return Unsupported(served, v)
 	}
 	if m.LogLevel != nil && LogRank(m.LogLevel) < 0 {
-		return invalid("params._meta " + KeyLogLevel + " is no log level")
+		return InvalidParams("params._meta " + KeyLogLevel + " is no log level")
 	}
 	return nil
 }
 
-func invalid(text string) *Refusal {
+// InvalidParams is the Refusal of a request whose params are not as they must be.
+func InvalidParams(text string) *Refusal {
 	return &Refusal{Code: jsonrpc.CodeInvalidParams, Text: text}
 }
 
@@ -79,4 +80,16 @@ func AnswerTo(request jsonrpc.Message) jsonrpc.Message {
 		return jsonrpc.NewResult(request.ID(), nil)
 	}
 	return NotFound(request.Method()).Response(request.ID())
+}
+
+// ModernCode returns what a modern client gets in place of a code that 2026-07-28
+// does not leave to servers; ok is false if it does (J10).
+func ModernCode(code int) (_ int, ok bool) {
+	switch {
+	case code == CodeResourceNotFound:
+		return jsonrpc.CodeInvalidParams, true
+	case code <= -32020 && code >= -32099:
+		return jsonrpc.CodeInternalError, true
+	}
+	return code, false
 }

@@ -20,7 +20,7 @@ import (
 // sealed: the client can neither read nor change it (2026-07-28, multi
 // round-trip requests).
 type State struct {
-	Unit       string    // who has the call, as LegacyServerOptions.Unit
+	Unit       string    // who has the call, as legacyserver.Options.Unit
 	Instance   string    // which started server of the unit
 	Call       string    // the parked call; with Replay: nothing is kept, it counts what was asked
 	Generation int       // which of the call's rounds

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/era"
+	"github.com/mcp-bridge/mcp-bridge/era/legacyserver"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -241,7 +242,7 @@ func TestIntroductions(t *testing.T) {
 			for _, b := range requests {
 				for _, m := range []jsonrpc.Message{a, b, b} {
 					got, meta := s.introductionOf(m), era.MetaOf(m)
-					if want := string(era.ProjectCapabilities(meta.Capabilities)); got.capabilities != want || string(got.clientInfo) != string(meta.ClientInfo) {
+					if want := string(legacyserver.ProjectCapabilities(meta.Capabilities)); got.capabilities != want || string(got.clientInfo) != string(meta.ClientInfo) {
 						t.Fatalf("%s says %+v", m.Bytes(), got)
 					}
 				}

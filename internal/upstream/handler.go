@@ -7,6 +7,8 @@ import (
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/era"
+	"github.com/mcp-bridge/mcp-bridge/era/legacyclient"
+	"github.com/mcp-bridge/mcp-bridge/era/legacyserver"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -81,7 +83,7 @@ func (s *Server) translated(ctx context.Context, key unitKey, clientInfo []byte)
 	if err != nil {
 		return nil, err
 	}
-	return bridge.Pull(bridge.Translate(bridge.Push(conn), era.LegacyClient(era.LegacyClientOptions{}), s.spec.Dropped)), nil
+	return bridge.Pull(bridge.Translate(bridge.Push(conn), legacyclient.New(legacyclient.Options{}), s.spec.Dropped)), nil
 }
 
 // sharing returns what serves legacy clients that share a server. Which one may
@@ -105,7 +107,7 @@ func (s *Server) sharing(o bridge.PumpOptions) bridge.Handler {
 				return s.translated(ctx, key, nil)
 			}
 			key.principal = bridge.Principal(ctx)
-			key.capabilities = string(era.ProjectCapabilities(m.Lookup("params", "capabilities")))
+			key.capabilities = string(legacyserver.ProjectCapabilities(m.Lookup("params", "capabilities")))
 			return s.translated(ctx, key, m.Lookup("params", "clientInfo"))
 		})
 		return bridge.Serve(d, o).ServeConn(ctx, bridge.Push(bridge.Unread(client, m)))
@@ -212,7 +214,7 @@ func (s *Server) introductionOf(m jsonrpc.Message) introduction {
 	if last != nil && string(meta.Capabilities) == last.raw {
 		next.raw, next.capabilities = last.raw, last.capabilities
 	} else {
-		next.raw, next.capabilities = string(meta.Capabilities), string(era.ProjectCapabilities(meta.Capabilities))
+		next.raw, next.capabilities = string(meta.Capabilities), string(legacyserver.ProjectCapabilities(meta.Capabilities))
 		last = nil
 	}
 	// Of clients that take turns one is kept, and sometimes another. A _meta with

@@ -11,6 +11,7 @@ import (
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/era"
+	"github.com/mcp-bridge/mcp-bridge/era/legacyserver"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -146,7 +147,7 @@ type tap struct {
 	bridge.PullConn
 	unit   *unit
 	tools  *schemas
-	filter *era.LegacyServerFilter // nil: the server is a modern one
+	filter *legacyserver.Filter // nil: the server is a modern one
 
 	mu        sync.Mutex
 	asked     map[jsonrpc.ID]question // tools/list and server/discover in progress
@@ -162,7 +163,7 @@ type question struct {
 // given it up does not say so, and the server may never answer it.
 const maxDiscovers = 1000
 
-func newTap(conn bridge.PullConn, u *unit, f *era.LegacyServerFilter) *tap {
+func newTap(conn bridge.PullConn, u *unit, f *legacyserver.Filter) *tap {
 	return &tap{PullConn: conn, unit: u, filter: f, tools: u.s.table(u.key), asked: make(map[jsonrpc.ID]question)}
 }
 

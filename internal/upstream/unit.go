@@ -11,6 +11,7 @@ import (
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/era"
+	"github.com/mcp-bridge/mcp-bridge/era/legacyserver"
 	"github.com/mcp-bridge/mcp-bridge/internal/admission"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/stdio"
@@ -33,7 +34,7 @@ type unit struct {
 	id         string // in states
 	clientInfo []byte
 	mux        *bridge.Mux
-	filter     atomic.Pointer[era.LegacyServerFilter] // of a legacy server, once it was started
+	filter     atomic.Pointer[legacyserver.Filter] // of a legacy server, once it was started
 
 	starts, failed int // of servers; failed: ended at the question which era they speak. Only Dial uses them
 
@@ -78,7 +79,7 @@ func (u *unit) dial(ctx context.Context) (bridge.PullConn, error) {
 		return nil, err
 	}
 	conn = &discreet{PullConn: conn, unit: u, asked: true}
-	f := era.LegacyServer(era.LegacyServerOptions{
+	f := legacyserver.New(legacyserver.Options{
 		Capabilities: []byte(u.key.capabilities), ClientInfo: u.clientInfo,
 		Principal: u.key.principal, Unit: u.id, Instance: rand.Text(), Sealer: u.s.sealer,
 		ParkTimeout: u.s.spec.ParkTimeout,

@@ -1,0 +1,38 @@
+package shape
+
+import (
+	"strconv"
+
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// WithError returns an error response with another code, and data; nil leaves
+// them. The rest stays.
+func WithError(m jsonrpc.Message, code int, data []byte) jsonrpc.Message {
+	object := jsonrpc.With(m.ErrorObject(), "code", strconv.AppendInt(nil, int64(code), 10))
+	if data != nil {
+		object = jsonrpc.With(object, "data", data)
+	}
+	return WithErrorObject(m, object)
+}
+
+// WithErrorObject returns an error response with another error object, raw JSON.
+func WithErrorObject(m jsonrpc.Message, object []byte) jsonrpc.Message {
+	changed, err := jsonrpc.Parse([]byte(`{"jsonrpc":"2.0","id":` + m.ID().String() + `,"error":` + string(object) + `}`))
+	if err != nil {
+		panic("era: cannot replace an error: " + err.Error())
+	}
+	return changed.WithRelated(m.Related())
+}
+
+// ErrorCode returns the code of an error response; 0 if it cannot be read, or m is none.
+func ErrorCode(m jsonrpc.Message) int {
+	if !m.IsError() {
+		return 0
+	}
+	code, _ := strconv.Atoi(string(m.Lookup("error", "code")))
+	return code
+}
+
+// Reason is the data of an error of the bridge itself: a word for machines (C.7).
+func Reason(word string) []byte { return []byte(`{"reason":"` + word + `"}`) }

@@ -1,0 +1,99 @@
+package shape
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// Member returns the raw value of a key of a raw JSON object; nil if there is none.
+func Member(object []byte, key string) (value []byte) {
+	for m := range jsonrpc.Members(object) {
+		if m.Key == key {
+			value = m.Value
+		}
+	}
+	return value
+}
+
+// SameText reports whether two raw values are one text, however it is escaped.
+func SameText(a, b []byte) bool {
+	text, ok := jsonrpc.Text(a)
+	other, also := jsonrpc.Text(b)
+	return ok && also && text == other
+}
+
+// IsObject reports whether a raw value is an object.
+func IsObject(raw []byte) bool { return len(raw) > 0 && raw[0] == '{' }
+
+// IsArray reports whether a raw value is an array.
+func IsArray(raw []byte) bool { return len(raw) > 0 && raw[0] == '[' }
+
+// IsText reports whether a raw value is a string.
+func IsText(raw []byte) bool { return len(raw) > 0 && raw[0] == '"' }
+
+// IsEmpty reports whether an object has no members.
+func IsEmpty(object []byte) bool {
+	for _, c := range object[1:] {
+		switch c {
+		case ' ', '\t', '\n', '\r':
+		default:
+			return c == '}'
+		}
+	}
+	return true
+}
+
+// AppendMember appends a member to an object that is being written: `{`, or
+// `{` and members.
+func AppendMember(object []byte, key string, value []byte) []byte {
+	if object[len(object)-1] != '{' {
+		object = append(object, ',')
+	}
+	object = append(append(object, jsonrpc.Quote(key)...), ':')
+	return append(object, value...)
+}
+
+// CanonicalDepth is how deep appendCanonical looks. Each level costs a scan,
+// and a sender chooses how deep its JSON is.
+const CanonicalDepth = 12
+
+// AppendCanonical appends raw in one spelling: without white space, object
+// members sorted by key, strings escaped no more than they must be. Numbers keep
+// theirs, and so does what is nested deeper than depth.
+func AppendCanonical(out, raw []byte, depth int) []byte {
+	if len(raw) == 0 || depth == 0 {
+		return append(out, raw...)
+	}
+	switch raw[0] {
+	case '{':
+		members := slices.Collect(jsonrpc.Members(raw))
+		slices.SortStableFunc(members, func(a, b jsonrpc.Member) int { return strings.Compare(a.Key, b.Key) })
+		out = append(out, '{')
+		for i, m := range members {
+			if i+1 < len(members) && members[i+1].Key == m.Key {
+				continue // of equal keys the last counts
+			}
+			if out[len(out)-1] != '{' {
+				out = append(out, ',')
+			}
+			out = append(append(out, jsonrpc.Quote(m.Key)...), ':')
+			out = AppendCanonical(out, m.Value, depth-1)
+		}
+		return append(out, '}')
+	case '[':
+		out = append(out, '[')
+		for _, e := range jsonrpc.Elements(raw) {
+			if out[len(out)-1] != '[' {
+				out = append(out, ',')
+			}
+			out = AppendCanonical(out, e, depth-1)
+		}
+		return append(out, ']')
+	case '"':
+		text, _ := jsonrpc.Text(raw)
+		return append(out, jsonrpc.Quote(text)...)
+	}
+	return append(out, raw...)
+}

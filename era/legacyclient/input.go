@@ -1,0 +1,256 @@
+package legacyclient
+
+import (
+	"bytes"
+	"slices"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/era"
+	"github.com/mcp-bridge/mcp-bridge/era/internal/shape"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+const (
+	maxInputRounds = 10                     // results input_required in a row to one call (ME8)
+	maxRepeats     = 3                      // of them, those that ask nothing and only want the call again
+	repeatPace     = 250 * time.Millisecond // ahead of each of these
+)
+
+// input is what a call needs that the server has asked for input.
+type input struct {
+	rounds, repeats int
+	state           []byte // requestState of this round, raw; nil: none
+	asks            []*ask // of this round, in the server's order
+	open            int    // of them, those without an answer
+}
+
+// ask is one question of the server to the client.
+type ask struct {
+	call   *call
+	id     jsonrpc.ID // of the request to the client; zero: not sent or answered
+	key    []byte     // raw, as the server spells it
+	method string
+	params []byte
+	answer []byte // the client's result, raw
+}
+
+// inputRequired takes a result that asks for input: what it asks for becomes
+// requests to the client, and when all are answered the call goes to the server
+// again (C.4.6).
+func (f *filter) inputRequired(now time.Time, c *call, result []byte, out *era.Out) {
+	if c.input == nil {
+		c.input = &input{}
+	}
+	in := c.input
+	in.rounds++
+	if in.rounds > maxInputRounds {
+		f.finishError(c, "the server asks for input again and again", "rounds_exceeded", out)
+		return
+	}
+	asks, ok := readAsks(c, shape.Member(result, "inputRequests"))
+	in.state = shape.Member(result, "requestState")
+	if !ok || in.state != nil && in.state[0] != '"' || len(asks) == 0 && in.state == nil {
+		f.finishError(c, "the server asks for input in no valid way", "invalid_result", out)
+		return
+	}
+	if len(asks) == 0 {
+		in.repeats++
+		if in.repeats > maxRepeats {
+			f.finishError(c, "the server wants the call again and again", "rounds_exceeded", out)
+			return
+		}
+		f.wait(c, now.Add(repeatPace))
+		return
+	}
+	for _, a := range asks {
+		if what := f.cannot(a); what != "" {
+			f.unfulfilled(c, "The server needs "+what+", which this client does not offer.", out)
+			return
+		}
+	}
+	in.asks, in.open = asks, len(asks)
+	for _, a := range asks {
+		f.ask(a, out)
+	}
+	f.wait(c, now.Add(f.opts.InputTimeout))
+}
+
+// readAsks reads inputRequests, raw; ok is false if they are not valid.
+func readAsks(c *call, requests []byte) (asks []*ask, ok bool) {
+	if requests == nil {
+		return nil, true
+	}
+	if !shape.IsObject(requests) {
+		return nil, false
+	}
+	seen := map[string]bool{}
+	end := 1 // of the member before
+	for m := range jsonrpc.Members(requests) {
+		method, named := jsonrpc.Text(shape.Member(m.Value, "method"))
+		params := shape.Member(m.Value, "params")
+		if !named || seen[m.Key] || params != nil && !shape.IsObject(params) {
+			return nil, false
+		}
+		seen[m.Key] = true
+		key := requests[end:m.At] // with a comma ahead and a colon behind
+		key = key[bytes.IndexByte(key, '"') : bytes.LastIndexByte(key, '"')+1]
+		end = m.At + len(m.Value)
+		asks = append(asks, &ask{call: c, key: key, method: method, params: params})
+	}
+	return asks, true
+}
+
+// cannot names what the client has not declared of what a question needs; "": nothing.
+func (f *filter) cannot(a *ask) string {
+	switch a.method {
+	case "roots/list":
+		if !f.declared.roots {
+			return "the client's roots"
+		}
+	case "sampling/createMessage":
+		if !f.declared.sampling {
+			return "sampling"
+		}
+		if !f.declared.samplingTools && (shape.Member(a.params, "tools") != nil || shape.Member(a.params, "toolChoice") != nil) {
+			return "sampling with tools"
+		}
+	case "elicitation/create":
+		switch mode, ok := elicitMode(a.params); {
+		case mode == "form" && !f.declared.form:
+			return "elicitation by form"
+		case mode == "url" && !f.declared.url:
+			return "elicitation by URL"
+		case !ok:
+			return "an elicitation of an unknown mode"
+		}
+	default:
+		return "a kind of input that the bridge does not know"
+	}
+	return ""
+}
+
+// elicitMode returns the mode of an elicitation: none is a form.
+func elicitMode(params []byte) (mode string, ok bool) {
+	raw := shape.Member(params, "mode")
+	if raw == nil {
+		return "form", true
+	}
+	mode, _ = jsonrpc.Text(raw)
+	return mode, mode == "form" || mode == "url"
+}
+
+// ask sends a question to the client, on the stream of its call.
+func (f *filter) ask(a *ask, out *era.Out) {
+	params := a.params
+	if a.method == "elicitation/create" {
+		switch mode, _ := elicitMode(params); {
+		case mode == "url" && shape.Member(params, "elicitationId") == nil:
+			params = jsonrpc.With(params, "elicitationId", jsonrpc.Quote(f.randomID())) // required in 2025-11-25
+		case mode == "form" && f.version < era.Version2025_11_25:
+			params = jsonrpc.Without(params, "mode") // 2025-06-18 knows of none
+		}
+	}
+	f.lastAsk++
+	a.id = jsonrpc.IntID(f.lastAsk)
+	f.asks[a.id] = a
+	out.Client(jsonrpc.NewRequest(a.id, a.method, params).WithRelated(a.call.id))
+}
+
+// answered takes an answer of the client to a question.
+func (f *filter) answered(_ time.Time, m jsonrpc.Message, out *era.Out) {
+	id, a, ok := jsonrpc.Find(f.asks, m.ID())
+	if !ok {
+		out.Drop(m, "it answers no open question")
+		return
+	}
+	delete(f.asks, id)
+	a.id = jsonrpc.ID{}
+	c := a.call
+	if m.IsError() || !shape.IsObject(m.Result()) {
+		f.unfulfilled(c, "The client did not give the input that the server needs.", out)
+		return
+	}
+	a.answer = m.Result()
+	c.input.open--
+	if c.input.open == 0 {
+		f.retry(c, out)
+	}
+}
+
+// retry gives the call to the server again, with the answers and the state of
+// this round, byte by byte (ME8).
+func (f *filter) retry(c *call, out *era.Out) {
+	in := c.input
+	f.unwait(c)
+	members := []byte{'{'}
+	for i, a := range in.asks {
+		if i == 0 {
+			members = append(members, `"inputResponses":{`...)
+		} else {
+			members = append(members, ',')
+		}
+		members = append(append(append(members, a.key...), ':'), a.answer...)
+	}
+	if len(in.asks) > 0 {
+		members = append(members, '}')
+	}
+	if in.state != nil {
+		members = shape.AppendMember(members, "requestState", in.state)
+	}
+	in.asks, in.state = nil, nil
+	f.send(c, jsonrpc.NewFragment(append(members, '}')), out)
+}
+
+// callDue goes on with a call whose wait has ended.
+func (f *filter) callDue(c *call, out *era.Out) {
+	if len(c.input.asks) == 0 {
+		f.retry(c, out)
+		return
+	}
+	f.unfulfilled(c, "The client did not give the input that the server needs in time.", out)
+}
+
+// unfulfilled ends a call for which the server will not get its input. A model
+// can read why in the result of a tool; otherwise it is an error (C.4.6).
+func (f *filter) unfulfilled(c *call, text string, out *era.Out) {
+	f.withdraw(c, jsonrpc.Quote(text), out)
+	if c.method != "tools/call" {
+		f.finishError(c, text, "input_unavailable", out)
+		return
+	}
+	result := `{"content":[{"type":"text","text":` + string(jsonrpc.Quote(text)) + `}],"isError":true}`
+	f.finish(c, jsonrpc.NewResult(c.id, []byte(result)), out)
+}
+
+// withdraw takes back the questions to the client that are open, with a raw
+// text why or nil, and ends the call's wait.
+func (f *filter) withdraw(c *call, why []byte, out *era.Out) {
+	if c.input == nil {
+		return
+	}
+	f.unwait(c)
+	for _, a := range c.input.asks {
+		if a.id.IsZero() {
+			continue
+		}
+		params := `{"requestId":` + a.id.String()
+		if why != nil {
+			params += `,"reason":` + string(why)
+		}
+		out.Client(jsonrpc.NewNotification("notifications/cancelled", []byte(params+"}")).WithRelated(c.id))
+		delete(f.asks, a.id)
+	}
+	c.input.asks = nil
+}
+
+// wait makes a call due at a time.
+func (f *filter) wait(c *call, due time.Time) {
+	c.due = due
+	f.waiting = append(f.waiting, c)
+}
+
+func (f *filter) unwait(c *call) {
+	if i := slices.Index(f.waiting, c); i >= 0 {
+		f.waiting = slices.Delete(f.waiting, i, i+1)
+	}
+}

@@ -1,0 +1,320 @@
+package legacyclient
+
+import (
+	"slices"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/era"
+	"github.com/mcp-bridge/mcp-bridge/era/internal/shape"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+const (
+	subscribePace = 20 * time.Millisecond // subscriptions that come together are one new listen
+	ackTimeout    = 10 * time.Second      // for a server to acknowledge a listen
+	steadyListen  = 5 * time.Second       // a listen that ended sooner after its acknowledgement has failed
+	listenBackoff = time.Second           // after the first failure; doubled with each more
+	maxBackoff    = time.Minute
+	maxReopens    = 5           // of listens that were lost, in a row; then
+	reopenRefill  = time.Minute // each takes as long
+)
+
+// changes are the lists of whose changes one hears.
+type changes struct{ tools, prompts, resources bool }
+
+// listener is the session's subscription to the server's news: one listen, and
+// while that is being replaced two (C.2). A listen's filter cannot be changed,
+// so another is opened first, and when that is acknowledged the old one is
+// closed: nothing is missed between.
+type listener struct {
+	changes changes  // that the client is to hear of; none before it is initialized
+	uris    []string // that the client has subscribed to, in order
+	cur     *stream  // acknowledged
+	next    *stream  // to replace cur; not acknowledged
+	waiters []waiter // subscribe requests that wait for an acknowledgement
+
+	openAt   time.Time // when to open the next; zero: not planned
+	resync   bool      // what happened in between may have been missed
+	failures int       // in a row
+	reopens  int       // since the budget was full
+	refilled time.Time
+}
+
+// stream is one subscriptions/listen.
+type stream struct {
+	id       jsonrpc.ID
+	changes  changes
+	uris     []string  // that were asked for
+	honoured []string  // of them, those that the server has taken
+	granted  changes   // likewise
+	due      time.Time // for the acknowledgement
+	acked    time.Time
+}
+
+func (l *listener) due() time.Time {
+	if l.next != nil {
+		return l.next.due // openAt has to wait for it
+	}
+	return l.openAt
+}
+
+func (l *listener) plan(at time.Time) { l.openAt = earlier(l.openAt, at) }
+
+// initialized is when the client may hear of changes.
+func (f *filter) initialized(now time.Time, out *era.Out) {
+	if f.listen.changes = f.server.changes; f.listen.changes != (changes{}) {
+		f.listen.plan(now)
+		f.listenDue(now, out)
+	}
+}
+
+// listenDue does what is due: it gives up a listen that is not acknowledged, or
+// opens one.
+func (f *filter) listenDue(now time.Time, out *era.Out) {
+	l := &f.listen
+	if due := l.due(); due.IsZero() || due.After(now) {
+		return
+	}
+	if l.next != nil {
+		id := l.next.id
+		f.closeListen(id, out)
+		f.nextFailed(now, &era.Refusal{Code: jsonrpc.CodeInternalError, Text: era.NotAcknowledged, Data: shape.Reason("timeout")}, out)
+		return
+	}
+	l.openAt = time.Time{}
+	if l.changes == (changes{}) && len(l.uris) == 0 {
+		l.resync = false
+		if l.cur != nil {
+			f.closeListen(l.cur.id, out)
+			l.cur = nil
+		}
+		return
+	}
+	if l.cur != nil && len(l.waiters) == 0 && l.cur.changes == l.changes && slices.Equal(l.cur.uris, l.uris) {
+		return
+	}
+	f.openListen(now, out)
+}
+
+func (f *filter) openListen(now time.Time, out *era.Out) {
+	l := &f.listen
+	f.lastID++
+	l.next = &stream{id: jsonrpc.IntID(f.lastID), changes: l.changes, uris: slices.Clone(l.uris), due: now.Add(ackTimeout)}
+	filter := []byte("{")
+	for _, kind := range []struct {
+		key string
+		on  bool
+	}{
+		{"toolsListChanged", l.changes.tools},
+		{"promptsListChanged", l.changes.prompts},
+		{"resourcesListChanged", l.changes.resources},
+	} {
+		if kind.on {
+			filter = shape.AppendMember(filter, kind.key, []byte("true"))
+		}
+	}
+	if len(l.uris) > 0 {
+		uris := []byte("[")
+		for i, uri := range l.uris {
+			if i > 0 {
+				uris = append(uris, ',')
+			}
+			uris = append(uris, jsonrpc.Quote(uri)...)
+		}
+		filter = shape.AppendMember(filter, "resourceSubscriptions", append(uris, ']'))
+	}
+	out.Server(jsonrpc.NewRequest(l.next.id, "subscriptions/listen", f.bareParams(`,"notifications":`+string(filter)+`}`)))
+}
+
+func (f *filter) closeListen(id jsonrpc.ID, out *era.Out) {
+	out.Server(jsonrpc.NewNotification("notifications/cancelled", []byte(`{"requestId":`+id.String()+`}`)))
+}
+
+// streamOf returns the id of the listen that a notification came over; zero: none.
+func streamOf(m jsonrpc.Message) jsonrpc.ID {
+	id, ok := jsonrpc.ParseID(m.Lookup("params", "_meta", era.KeySubscription))
+	if !ok && m.Related() != jsonrpc.NullID {
+		id = m.Related()
+	}
+	return id
+}
+
+// acknowledged takes the first message of a listen: which of what was asked for
+// the server has taken.
+func (f *filter) acknowledged(now time.Time, m jsonrpc.Message, out *era.Out) {
+	l := &f.listen
+	if l.next == nil || !l.next.id.Equivalent(streamOf(m)) {
+		out.Drop(m, "it acknowledges no listen that waits for it")
+		return
+	}
+	if l.cur != nil {
+		f.closeListen(l.cur.id, out)
+	}
+	l.cur, l.next = l.next, nil
+	s := l.cur
+	s.acked = now
+	s.read(m.Lookup("params", "notifications"))
+	f.settleWaiters(out)
+	if l.resync {
+		l.resync = false
+		f.announceAll(out)
+	}
+}
+
+// read notes what an acknowledgement grants.
+func (s *stream) read(notifications []byte) {
+	for m := range jsonrpc.Members(notifications) {
+		on := string(m.Value) == "true"
+		switch m.Key {
+		case "toolsListChanged":
+			s.granted.tools = on
+		case "promptsListChanged":
+			s.granted.prompts = on
+		case "resourcesListChanged":
+			s.granted.resources = on
+		case "resourceSubscriptions":
+			for _, e := range jsonrpc.Elements(m.Value) {
+				if uri, ok := jsonrpc.Text(e); ok {
+					s.honoured = append(s.honoured, uri)
+				}
+			}
+		}
+	}
+}
+
+// announceAll tells the client that everything may have changed.
+func (f *filter) announceAll(out *era.Out) {
+	l := &f.listen
+	tell := func(method string, params []byte) {
+		out.Client(jsonrpc.NewNotification(method, params).WithRelated(jsonrpc.NullID))
+	}
+	if l.cur.granted.tools && l.changes.tools {
+		tell("notifications/tools/list_changed", nil)
+	}
+	if l.cur.granted.prompts && l.changes.prompts {
+		tell("notifications/prompts/list_changed", nil)
+	}
+	if l.cur.granted.resources && l.changes.resources {
+		tell("notifications/resources/list_changed", nil)
+	}
+	for _, uri := range l.cur.honoured {
+		if slices.Contains(l.uris, uri) {
+			tell("notifications/resources/updated", []byte(`{"uri":`+string(jsonrpc.Quote(uri))+`}`))
+		}
+	}
+}
+
+// isNews reports whether a notification comes over the session's listen.
+func (f *filter) isNews(m jsonrpc.Message) bool {
+	return f.listen.cur != nil && f.listen.cur.id.Equivalent(streamOf(m))
+}
+
+// changed passes on what comes over the listen.
+func (f *filter) changed(m jsonrpc.Message, method string, out *era.Out) {
+	l := &f.listen
+	if !f.isNews(m) {
+		out.Drop(m, "it comes over no listen of the session")
+		return
+	}
+	wanted := false
+	switch method {
+	case "notifications/tools/list_changed":
+		wanted = l.changes.tools
+	case "notifications/prompts/list_changed":
+		wanted = l.changes.prompts
+	case "notifications/resources/list_changed":
+		wanted = l.changes.resources
+	case "notifications/resources/updated":
+		uri, _ := jsonrpc.Text(m.Lookup("params", "uri"))
+		wanted = slices.ContainsFunc(l.uris, func(of string) bool { return covers(of, uri) })
+	}
+	if !wanted {
+		out.Drop(m, "the client has not subscribed to it")
+		return
+	}
+	out.Client(legalNotification(m).WithRelated(jsonrpc.NullID))
+}
+
+// listenEnded is called when the server has ended the request id, with the
+// response if there was one. It is false if that is no listen. (ST13: a result, an error or
+// notifications/cancelled ends one.)
+func (f *filter) listenEnded(now time.Time, id jsonrpc.ID, m jsonrpc.Message, out *era.Out) bool {
+	l := &f.listen
+	switch {
+	case l.next != nil && l.next.id.Equivalent(id):
+		why := &era.Refusal{Code: jsonrpc.CodeInternalError, Text: "the server has ended subscriptions/listen", Data: shape.Reason("listen_ended")}
+		if m.IsError() {
+			if text, ok := jsonrpc.Text(m.Lookup("error", "message")); ok {
+				why.Text += ": " + text
+			}
+			if code := shape.ErrorCode(m); code == jsonrpc.CodeMethodNotFound || code == jsonrpc.CodeInvalidParams {
+				why.Code = code
+			}
+		}
+		f.nextFailed(now, why, out)
+	case l.cur != nil && l.cur.id.Equivalent(id):
+		s := l.cur
+		l.cur = nil
+		if s.granted == (changes{}) && len(s.honoured) == 0 {
+			return true // it had nothing to tell, and so will the next
+		}
+		l.resync = true
+		if now.Sub(s.acked) >= steadyListen {
+			l.failures = 0
+			l.reopen(now, 0)
+		} else {
+			l.failed(now)
+		}
+	default:
+		return false
+	}
+	return true
+}
+
+// nextFailed is when a listen is not acknowledged. Subscriptions that wait for it
+// are refused; what was subscribed to before stays as it is.
+func (f *filter) nextFailed(now time.Time, why *era.Refusal, out *era.Out) {
+	l := &f.listen
+	s := l.next
+	l.next = nil
+	l.waiters = slices.DeleteFunc(l.waiters, func(w waiter) bool {
+		switch {
+		case !slices.Contains(s.uris, w.uri):
+			return false
+		case l.cur != nil && slices.Contains(l.cur.honoured, w.uri): // it has been subscribed to before
+			f.reply(w.id, nil, out)
+			return true
+		}
+		l.uris = slices.DeleteFunc(l.uris, func(uri string) bool { return uri == w.uri })
+		out.Client(why.Response(w.id).WithRelated(w.id))
+		return true
+	})
+	if l.cur == nil && why.Code == jsonrpc.CodeInternalError {
+		l.resync = true
+		l.failed(now)
+	}
+}
+
+// failed plans to open another listen, the later the more have failed.
+func (l *listener) failed(now time.Time) {
+	wait := listenBackoff << min(l.failures, 10)
+	l.failures++
+	l.reopen(now, min(wait, maxBackoff))
+}
+
+// reopen plans to open another listen, within the budget for it: a server that
+// takes listens and ends them is not to be kept busy with them.
+func (l *listener) reopen(now time.Time, wait time.Duration) {
+	if l.reopens == 0 {
+		l.refilled = now
+	}
+	for l.reopens > 0 && now.Sub(l.refilled) >= reopenRefill {
+		l.reopens--
+		l.refilled = l.refilled.Add(reopenRefill)
+	}
+	if l.reopens >= maxReopens {
+		wait = max(wait, l.refilled.Add(reopenRefill).Sub(now))
+	}
+	l.reopens++
+	l.plan(now.Add(wait))
+}

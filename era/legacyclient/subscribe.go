@@ -1,0 +1,137 @@
+package legacyclient
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/era"
+	"github.com/mcp-bridge/mcp-bridge/era/internal/shape"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// maxURIBytes is how long the URIs of all subscriptions may be together: each
+// new listen names them all.
+const maxURIBytes = era.MaxListen - 4<<10
+
+// waiter is a resources/subscribe of the client that is not answered.
+type waiter struct {
+	id  jsonrpc.ID
+	uri string
+}
+
+// subscribe takes resources/subscribe.
+func (f *filter) subscribe(now time.Time, m jsonrpc.Message, out *era.Out) {
+	l := &f.listen
+	uri, ok := f.subscriptionURI(m, out)
+	if !ok {
+		return
+	}
+	known := slices.Contains(l.uris, uri)
+	if len(l.waiters) >= era.MaxResources || !known && !l.hasRoom(uri) {
+		f.refuse(m.ID(), jsonrpc.CodeInternalError, "too many subscriptions to resources", shape.Reason("busy"), out)
+		return
+	}
+	if !known {
+		l.uris = append(l.uris, uri)
+	}
+	if l.cur != nil && l.next == nil && slices.Contains(l.cur.honoured, uri) {
+		f.reply(m.ID(), nil, out)
+		return
+	}
+	l.waiters = append(l.waiters, waiter{m.ID(), uri})
+	if l.next == nil || !slices.Contains(l.next.uris, uri) {
+		l.plan(now.Add(subscribePace))
+	}
+}
+
+// hasRoom reports whether there may be a subscription to uri besides the others.
+func (l *listener) hasRoom(uri string) bool {
+	size := len(uri)
+	for _, other := range l.uris {
+		size += len(other)
+	}
+	return len(l.uris) < era.MaxResources && size <= maxURIBytes
+}
+
+// unsubscribe takes resources/unsubscribe. The client hears no more of the URI
+// from now on, and soon the server is told.
+func (f *filter) unsubscribe(now time.Time, m jsonrpc.Message, out *era.Out) {
+	uri, ok := f.subscriptionURI(m, out)
+	if !ok {
+		return
+	}
+	f.forgetURI(now, uri)
+	f.listen.waiters = slices.DeleteFunc(f.listen.waiters, func(w waiter) bool {
+		if w.uri == uri {
+			f.refuse(w.id, jsonrpc.CodeInvalidParams, "not subscribed: resources/unsubscribe came first", nil, out)
+		}
+		return w.uri == uri
+	})
+	f.reply(m.ID(), nil, out)
+}
+
+// subscriptionURI returns params.uri; if there is none, or nothing to subscribe to, it answers.
+func (f *filter) subscriptionURI(m jsonrpc.Message, out *era.Out) (uri string, ok bool) {
+	if !f.server.subscribe {
+		f.refuse(m.ID(), jsonrpc.CodeMethodNotFound, "the server has no subscriptions to resources", nil, out)
+		return "", false
+	}
+	if uri, ok = jsonrpc.Text(m.Lookup("params", "uri")); !ok {
+		f.refuse(m.ID(), jsonrpc.CodeInvalidParams, "params.uri must be a string", nil, out)
+	}
+	return uri, ok
+}
+
+// forgetURI takes back a subscription.
+func (f *filter) forgetURI(now time.Time, uri string) {
+	l := &f.listen
+	if i := slices.Index(l.uris, uri); i >= 0 {
+		l.uris = slices.Delete(l.uris, i, i+1)
+		l.plan(now.Add(subscribePace))
+	}
+}
+
+// forgetWaiter is for a resources/subscribe that the client has cancelled.
+func (f *filter) forgetWaiter(now time.Time, id jsonrpc.ID) bool {
+	l := &f.listen
+	i := slices.IndexFunc(l.waiters, func(w waiter) bool { return w.id.Equivalent(id) })
+	if i < 0 {
+		return false
+	}
+	uri := l.waiters[i].uri
+	l.waiters = slices.Delete(l.waiters, i, i+1)
+	held := l.cur != nil && slices.Contains(l.cur.honoured, uri)
+	if !held && !slices.ContainsFunc(l.waiters, func(w waiter) bool { return w.uri == uri }) {
+		f.forgetURI(now, uri)
+	}
+	return true
+}
+
+// settleWaiters answers the subscriptions that the acknowledged listen was opened for.
+func (f *filter) settleWaiters(out *era.Out) {
+	l := &f.listen
+	var refused []string
+	l.waiters = slices.DeleteFunc(l.waiters, func(w waiter) bool {
+		switch {
+		case !slices.Contains(l.cur.uris, w.uri):
+			return false // the next one will have it
+		case slices.Contains(l.cur.honoured, w.uri):
+			f.reply(w.id, nil, out)
+		default:
+			refused = append(refused, w.uri)
+			f.refuse(w.id, jsonrpc.CodeInvalidParams, "the resource is not subscribable", nil, out)
+		}
+		return true
+	})
+	isRefused := func(uri string) bool { return slices.Contains(refused, uri) }
+	l.uris = slices.DeleteFunc(l.uris, isRefused)
+	l.cur.uris = slices.DeleteFunc(l.cur.uris, isRefused) // no reason for another listen
+}
+
+// covers reports whether news of uri are news for a subscription: of the URI
+// itself or of a part of it, which a server may name.
+func covers(subscribed, uri string) bool {
+	rest, ok := strings.CutPrefix(uri, subscribed)
+	return ok && (rest == "" || strings.HasSuffix(subscribed, "/") || strings.ContainsRune("/?#", rune(rest[0])))
+}

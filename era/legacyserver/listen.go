@@ -1,0 +1,305 @@
+package legacyserver
+
+import (
+	"bytes"
+	"slices"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/era"
+	"github.com/mcp-bridge/mcp-bridge/era/internal/shape"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+const (
+	// subscribeTimeout is how long a listen waits for the server to subscribe its
+	// resources; what is not subscribed by then is not honoured (C.3).
+	subscribeTimeout = 5 * time.Second
+
+	// lingerTime is how long a resource that nobody listens for stays subscribed:
+	// the next listen often comes at once.
+	lingerTime = 5 * time.Second
+)
+
+// subscriptions is who listens for what.
+type subscriptions struct {
+	listens   []*listening // in the order they came
+	resources map[string]*resource
+}
+
+// listening is an open subscriptions/listen.
+type listening struct {
+	id      jsonrpc.ID
+	changes []string // list changes that are honoured: keys of the filter
+	uris    []string // resources that are to be honoured, or after the ack are
+	pending int      // resources that are being subscribed
+	overdue *timer
+	acked   bool
+	early   []early // notifications that came before the ack
+}
+
+// early is a notification that came before the ack; of those that say the same, the last.
+type early struct {
+	method, uri string
+	m           jsonrpc.Message
+}
+
+// resource is a resource that the server has subscribed for us, or is about to.
+type resource struct {
+	uri        []byte // raw
+	subscribed bool
+	refs       int
+	waiting    []*listening
+	linger     *timer
+}
+
+// listChanges are the list changes that a listen can ask for.
+var listChanges = []struct{ key, capability, method string }{
+	{"toolsListChanged", "tools", "notifications/tools/list_changed"},
+	{"promptsListChanged", "prompts", "notifications/prompts/list_changed"},
+	{"resourcesListChanged", "resources", "notifications/resources/list_changed"},
+}
+
+func (s *subscriptions) find(id jsonrpc.ID) int {
+	return slices.IndexFunc(s.listens, func(l *listening) bool { return l.id == id })
+}
+
+func (s *subscriptions) listening(id jsonrpc.ID) bool { return s.find(id) >= 0 }
+
+// listen takes a subscriptions/listen (C.3). It takes part in deliveries at
+// once, so that no change falls between the subscribing and the ack.
+func (f *Filter) listen(now time.Time, r request, out *era.Out) {
+	l := &listening{id: r.id}
+	wanted, refusal := f.readFilter(l, r)
+	if refusal != nil {
+		out.Client(refusal.Response(r.id).WithRelated(r.id))
+		return
+	}
+	f.subs.listens = append(f.subs.listens, l)
+	for _, uri := range wanted {
+		f.reference(l, uri, out)
+	}
+	if l.pending == 0 {
+		f.acknowledge(now, l, out)
+		return
+	}
+	l.overdue = f.timers.set(now.Add(subscribeTimeout), func(now time.Time, out *era.Out) {
+		for _, uri := range slices.Clone(l.uris) {
+			if res := f.subs.resources[uri]; !res.subscribed {
+				res.waiting = slices.DeleteFunc(res.waiting, func(w *listening) bool { return w == l })
+				f.dereference(now, l, uri)
+			}
+		}
+		l.pending = 0
+		f.acknowledge(now, l, out)
+	})
+}
+
+// readFilter reads params.notifications: what the server does not announce is not
+// honoured. It returns the raw URIs that are wanted.
+func (f *Filter) readFilter(l *listening, r request) (wanted [][]byte, _ *era.Refusal) {
+	filter := r.m.Lookup("params", "notifications")
+	if !shape.IsObject(filter) {
+		return nil, era.InvalidParams("params need notifications, an object") // MI21
+	}
+	for _, change := range listChanges {
+		announced := string(shape.Member(shape.Member(f.link.capabilities, change.capability), "listChanged")) == "true"
+		switch value := shape.Member(filter, change.key); string(value) {
+		case "true":
+			if announced {
+				l.changes = append(l.changes, change.key)
+			}
+		case "", "false", "null":
+		default:
+			return nil, era.InvalidParams("notifications." + change.key + " is no boolean")
+		}
+	}
+	if ids := shape.Member(filter, "taskIds"); ids != nil {
+		if !shape.IsObject(shape.Member(shape.Member(r.capabilities, "extensions"), era.ExtensionTasks)) {
+			return nil, &era.Refusal{Code: era.CodeMissingCapability, Text: "taskIds need the extension for tasks",
+				Data: []byte(`{"requiredCapabilities":{"extensions":{"` + era.ExtensionTasks + `":{}}}}`)}
+		}
+	}
+	uris := shape.Member(filter, "resourceSubscriptions")
+	if uris != nil && !shape.IsArray(uris) && string(uris) != "null" {
+		return nil, era.InvalidParams("notifications.resourceSubscriptions is no array")
+	}
+	for _, uri := range jsonrpc.Elements(uris) {
+		if uri[0] != '"' {
+			return nil, era.InvalidParams("notifications.resourceSubscriptions has an element that is no string")
+		}
+		if len(wanted) == era.MaxResources {
+			return nil, era.InvalidParams("notifications.resourceSubscriptions has too many elements")
+		}
+		wanted = append(wanted, uri)
+	}
+	if string(shape.Member(shape.Member(f.link.capabilities, "resources"), "subscribe")) != "true" {
+		wanted = nil
+	}
+	return wanted, nil
+}
+
+// reference counts a listen that wants a resource, and subscribes it for the first.
+func (f *Filter) reference(l *listening, raw []byte, out *era.Out) {
+	uri, _ := jsonrpc.Text(raw)
+	if slices.Contains(l.uris, uri) {
+		return
+	}
+	l.uris = append(l.uris, uri)
+	res := f.subs.resources[uri]
+	if res == nil {
+		res = &resource{uri: bytes.Clone(raw)} // not all of the message
+		if f.subs.resources == nil {
+			f.subs.resources = make(map[string]*resource)
+		}
+		f.subs.resources[uri] = res
+		params := append(shape.AppendMember([]byte{'{'}, "uri", raw), '}')
+		f.ask("resources/subscribe", params, func(now time.Time, m jsonrpc.Message, out *era.Out) {
+			f.subscribed(now, uri, res, m, out)
+		}, out)
+	}
+	res.refs++
+	f.timers.stop(res.linger)
+	if !res.subscribed {
+		res.waiting = append(res.waiting, l)
+		l.pending++
+	}
+}
+
+// subscribed takes the answer to resources/subscribe.
+func (f *Filter) subscribed(now time.Time, uri string, res *resource, m jsonrpc.Message, out *era.Out) {
+	waiting := res.waiting
+	res.waiting = nil
+	res.subscribed = !m.IsError()
+	if !res.subscribed {
+		delete(f.subs.resources, uri)
+		f.timers.stop(res.linger)
+	} else if res.refs == 0 {
+		f.lingering(now, uri, res)
+	}
+	for _, l := range waiting {
+		l.pending--
+		if m.IsError() {
+			l.uris = slices.DeleteFunc(l.uris, func(u string) bool { return u == uri })
+		}
+		if l.pending == 0 {
+			f.acknowledge(now, l, out)
+		}
+	}
+}
+
+// dereference counts a listen that does not want a resource any more.
+func (f *Filter) dereference(now time.Time, l *listening, uri string) {
+	l.uris = slices.DeleteFunc(l.uris, func(u string) bool { return u == uri })
+	res := f.subs.resources[uri]
+	if res.refs--; res.refs == 0 && res.subscribed {
+		f.lingering(now, uri, res)
+	}
+}
+
+// lingering has the server unsubscribe a resource in a while, unless a listen wants it before.
+func (f *Filter) lingering(now time.Time, uri string, res *resource) {
+	f.timers.stop(res.linger)
+	res.linger = f.timers.set(now.Add(lingerTime), func(_ time.Time, out *era.Out) {
+		delete(f.subs.resources, uri)
+		params := append(shape.AppendMember([]byte{'{'}, "uri", res.uri), '}')
+		f.ask("resources/unsubscribe", params, func(time.Time, jsonrpc.Message, *era.Out) {}, out)
+	})
+}
+
+// acknowledge tells the client what is honoured, which is the first that it
+// hears. A listen for nothing ends with that.
+func (f *Filter) acknowledge(now time.Time, l *listening, out *era.Out) {
+	f.timers.stop(l.overdue)
+	l.acked = true
+	honoured := []byte{'{'}
+	for _, change := range l.changes {
+		honoured = shape.AppendMember(honoured, change, []byte("true"))
+	}
+	if len(l.uris) > 0 {
+		uris := []byte{'['}
+		for i, uri := range l.uris {
+			if i > 0 {
+				uris = append(uris, ',')
+			}
+			uris = append(uris, f.subs.resources[uri].uri...)
+		}
+		honoured = shape.AppendMember(honoured, "resourceSubscriptions", append(uris, ']'))
+	}
+	meta := append(shape.AppendMember([]byte{'{'}, era.KeySubscription, []byte(l.id.String())), '}')
+	params := shape.AppendMember(shape.AppendMember([]byte{'{'}, "_meta", meta), "notifications", append(honoured, '}'))
+	out.Client(jsonrpc.NewNotification("notifications/subscriptions/acknowledged", append(params, '}')).WithRelated(l.id))
+	for _, e := range l.early {
+		if l.wants(e.method, e.uri) { // else the server has not subscribed it after all
+			out.Client(l.delivery(e.m))
+		}
+	}
+	l.early = nil
+	if len(l.changes) == 0 && len(l.uris) == 0 {
+		f.endListen(now, l.id)
+		if info := shape.Member(f.link.meta, era.KeyServerInfo); info != nil {
+			meta = jsonrpc.With(meta, era.KeyServerInfo, info)
+		}
+		out.Client(makeResult(l.id, `"resultType":"complete",`, meta, []byte("{}")))
+	}
+}
+
+// endListen forgets a listen; its client is told nothing.
+func (f *Filter) endListen(now time.Time, id jsonrpc.ID) {
+	i := f.subs.find(id)
+	l := f.subs.listens[i]
+	f.subs.listens = slices.Delete(f.subs.listens, i, i+1)
+	f.timers.stop(l.overdue)
+	for _, uri := range slices.Clone(l.uris) {
+		res := f.subs.resources[uri]
+		res.waiting = slices.DeleteFunc(res.waiting, func(w *listening) bool { return w == l })
+		f.dereference(now, l, uri)
+	}
+}
+
+// fanOut delivers a notification to every listen that has asked for it (D7).
+func (f *Filter) fanOut(m jsonrpc.Message, out *era.Out) {
+	method := m.Method()
+	uri, _ := jsonrpc.Text(m.Lookup("params", "uri"))
+	delivered := false
+	for _, l := range f.subs.listens {
+		if !l.wants(method, uri) {
+			continue
+		}
+		delivered = true
+		if l.acked {
+			out.Client(l.delivery(m))
+			continue
+		}
+		l.early = slices.DeleteFunc(l.early, func(e early) bool { return e.method == method && e.uri == uri })
+		l.early = append(l.early, early{method, uri, m})
+	}
+	if !delivered {
+		out.Drop(m, "nobody listens for it")
+	}
+}
+
+func (l *listening) wants(method, uri string) bool {
+	if method == "notifications/resources/updated" {
+		return slices.Contains(l.uris, uri)
+	}
+	for _, change := range listChanges {
+		if change.method == method {
+			return slices.Contains(l.changes, change.key)
+		}
+	}
+	return false
+}
+
+// delivery is the copy of a notification for one listen.
+func (l *listening) delivery(m jsonrpc.Message) jsonrpc.Message {
+	params := m.Params()
+	if !shape.IsObject(params) {
+		params = []byte("{}")
+	}
+	meta := shape.Member(params, "_meta")
+	if !shape.IsObject(meta) {
+		meta = []byte("{}")
+	}
+	meta = jsonrpc.With(meta, era.KeySubscription, []byte(l.id.String()))
+	return jsonrpc.NewNotification(m.Method(), jsonrpc.With(params, "_meta", meta)).WithRelated(l.id)
+}

@@ -1,0 +1,125 @@
+package legacyserver
+
+import (
+	"bytes"
+
+	"github.com/mcp-bridge/mcp-bridge/era"
+	"github.com/mcp-bridge/mcp-bridge/era/internal/shape"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// request is a modern client's request, read in one go.
+type request struct {
+	m       jsonrpc.Message
+	id      jsonrpc.ID
+	method  string
+	refusal *era.Refusal // what is wrong with it; nil: nothing
+
+	capabilities []byte // of the client; raw, not to be changed, as what follows
+	logLevel     []byte // nil: no log messages are wanted
+	state        []byte // requestState; nil: no retry
+	answers      []byte // inputResponses
+	retries      bool   // one of these stands there, whatever it is
+	plain        bool   // its _meta is as it should be, and has nothing that a legacy server knows
+	name         []byte // of the tool or prompt, or the resource's URI
+	replays      int    // how often it was refused until the user had been at a URL
+}
+
+// readRequest reads a request. last is the _meta of an earlier one, and afterwards
+// perhaps that of this one.
+func readRequest(m jsonrpc.Message, last *spokenMeta) request {
+	r := request{m: m, id: m.ID(), method: m.Method()}
+	for member := range m.ParamsObject().Members() {
+		switch member.Key {
+		case "requestState":
+			r.retries, r.state = true, member.Value
+			if string(r.state) == "null" {
+				r.state = nil
+			}
+		case "inputResponses":
+			r.retries, r.answers = true, member.Value
+		case "name", "uri":
+			if (member.Key == "uri") == (r.method == "resources/read") {
+				r.name = member.Value
+			}
+		}
+	}
+	if meta := m.Meta(); last.raw == nil || !bytes.Equal(meta, last.raw) {
+		at := r.readMeta(meta)
+		if !r.plain || len(meta) > maxSpoken {
+			return r
+		}
+		at.raw = append(last.raw[:0], meta...)
+		*last = at
+	} else {
+		r.plain, r.capabilities, r.logLevel = true, last.capabilities.of(meta), last.logLevel.of(meta)
+	}
+	return r
+}
+
+// forServer returns the request with another id and without what no legacy
+// server knows (C.0). Every other byte of the params stays, but for the commas
+// between.
+func (r *request) forServer(id jsonrpc.ID) jsonrpc.Message {
+	m := r.m.Plain().WithID(id)
+	if r.plain && !r.retries {
+		m = m.WithoutMeta()
+	} else {
+		m = m.WithoutInParams(modernMeta[:], "requestState", "inputResponses")
+	}
+	if params := m.Params(); params == nil || shape.IsObject(params) && shape.IsEmpty(params) { // "params":null, too
+		m = m.WithParams(nil)
+	}
+	return m
+}
+
+// modernMeta is what no legacy server knows in a request's _meta.
+var modernMeta = [...]string{era.KeyVersion, era.KeyClientInfo, era.KeyCapabilities, era.KeyLogLevel}
+
+// readMeta reads what the request says about itself, and finds what is wrong with
+// it. Mostly nothing is, and that is seen at once.
+func (r *request) readMeta(meta []byte) (at spokenMeta) {
+	var version []byte
+	r.plain = true
+	for member := range jsonrpc.Members(meta) {
+		switch member.Key {
+		case era.KeyVersion:
+			version = member.Value
+		case era.KeyCapabilities:
+			r.capabilities, at.capabilities = member.Value, placeOf(member)
+		case era.KeyLogLevel:
+			r.logLevel, at.logLevel = member.Value, placeOf(member)
+		case era.KeyClientInfo:
+		default:
+			r.plain = false
+		}
+	}
+	sound := string(version) == `"`+era.NewestModern+`"` && shape.IsObject(r.capabilities)
+	if !sound || r.logLevel != nil && era.LogRank(r.logLevel) < 0 {
+		r.refusal = era.MetaOf(r.m).Check(era.Auto)
+	}
+	r.plain = r.plain && r.refusal == nil
+	return at
+}
+
+// spokenMeta is the _meta of a request, if that is plain. Most clients say with
+// each what they have said with the last: that need not be read again.
+type spokenMeta struct {
+	raw                    []byte // nil: there was none yet
+	capabilities, logLevel place
+}
+
+// maxSpoken is the longest _meta that is kept.
+const maxSpoken = 4 << 10
+
+// place is where a value stands in an object; zero: nowhere.
+type place struct{ from, to int }
+
+func placeOf(m jsonrpc.Member) place { return place{m.At, m.At + len(m.Value)} }
+
+func (p place) of(object []byte) []byte {
+	if p.to == 0 {
+		return nil
+	}
+	return object[p.from:p.to:p.to]
+}
