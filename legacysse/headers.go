@@ -1,29 +1,23 @@
 package legacysse
 
-const headerVersion = "Mcp-Protocol-Version"
+import "github.com/mcp-bridge/mcp-bridge/legacysse/internal/wire"
 
 // Protocol revisions with sessions, and the first one without. Being dates,
 // they compare as strings.
 const (
 	version2024_11_05 = "2024-11-05"
 	version2025_03_26 = "2025-03-26"
-	version2025_06_18 = "2025-06-18"
 	version2025_11_25 = "2025-11-25"
 	version2026_07_28 = "2026-07-28"
 )
 
 func knownVersion(v string) bool {
 	switch v {
-	case version2024_11_05, version2025_03_26, version2025_06_18, version2025_11_25:
+	case version2024_11_05, version2025_03_26, wire.Version2025_06_18, version2025_11_25:
 		return true
 	}
 	return false
 }
-
-const (
-	typeJSON = "application/json"
-	typeSSE  = "text/event-stream"
-)
 
 // valueNoSniff is shared by all replies; net/http does not change it.
 var valueNoSniff = []string{"nosniff"}

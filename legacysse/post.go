@@ -11,6 +11,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/budget"
 	"github.com/mcp-bridge/mcp-bridge/internal/httpserve"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+	"github.com/mcp-bridge/mcp-bridge/legacysse/internal/wire"
 )
 
 // ServeMessage takes what a client POSTs: one message, or a batch where the
@@ -143,13 +144,13 @@ func (s *session) brokenAnswers(messages []jsonrpc.Message, faults []*jsonrpc.Er
 // badVersion returns what is wrong with the MCP-Protocol-Version header, if
 // there is one (SS8).
 func badVersion(h http.Header) string {
-	switch v := h[headerVersion]; {
+	switch v := h[wire.HeaderVersion]; {
 	case len(v) == 0 || len(v) == 1 && (v[0] == "" || knownVersion(v[0])):
 		return ""
 	case len(v) > 1:
 		return "the header MCP-Protocol-Version may be sent once"
 	}
-	return "unsupported MCP-Protocol-Version; supported: " + version2024_11_05 + ", " + version2025_03_26 + ", " + version2025_06_18 + ", " + version2025_11_25
+	return "unsupported MCP-Protocol-Version; supported: " + version2024_11_05 + ", " + version2025_03_26 + ", " + wire.Version2025_06_18 + ", " + version2025_11_25
 }
 
 // codeUnsupportedVersion says that a request names a revision that is not
@@ -169,7 +170,7 @@ func refusalOfModern(m jsonrpc.Message) (no jsonrpc.Message, modern bool) {
 	if raw == nil || json.Unmarshal(raw, &claim) != nil || knownVersion(claim) {
 		return jsonrpc.Message{}, false
 	}
-	data := `{"supported":["` + version2024_11_05 + `","` + version2025_03_26 + `","` + version2025_06_18 + `","` + version2025_11_25 + `"],"requested":` + string(raw) + `}`
+	data := `{"supported":["` + version2024_11_05 + `","` + version2025_03_26 + `","` + wire.Version2025_06_18 + `","` + version2025_11_25 + `"],"requested":` + string(raw) + `}`
 	return jsonrpc.NewError(m.ID(), codeUnsupportedVersion,
 		"HTTP+SSE has no requests without a session; begin with initialize, or use Streamable HTTP", []byte(data)), true
 }

@@ -3,8 +3,11 @@ package legacysse
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"net/url"
 	"regexp"
@@ -23,7 +26,7 @@ const note = `{"jsonrpc":"2.0","method":"n"}`
 
 // SS1: the first event names a path for POSTs, with a random session id.
 func TestEndpointEvent(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, HandlerOptions{}, nil)
 		seen := map[string]bool{}
 		for range 10 {
@@ -87,7 +90,7 @@ func TestMessageURL(t *testing.T) {
 
 // SS2: each message is one event of its own, byte for byte.
 func TestMessages(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		c := newSite(t, HandlerOptions{}, nil).open()
 		texts := []string{
 			`{"jsonrpc":"2.0","id":1e3,"result":{"n":9007199254740993,"f":1.0,"e":1e400,"s":"\u00e9\/\n "}}`,
@@ -106,7 +109,7 @@ func TestMessages(t *testing.T) {
 // SS3: what is accepted is answered 202 with an empty body, once the server
 // has it, and whatever is wrong has a status of its own.
 func TestPosts(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, HandlerOptions{MaxMessageSize: 1000}, nil)
 		c := s.open()
 		for _, text := range []string{note, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, `{"jsonrpc":"2.0","id":5,"result":{}}`} {
@@ -158,7 +161,7 @@ func TestPosts(t *testing.T) {
 // A broken answer to a question is told to whoever has asked, and not to the
 // client, which may have a request of its own under that id.
 func TestBrokenAnswers(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, HandlerOptions{}, nil)
 		c := s.open()
 		void := `{"jsonrpc":"2.0","id":9}`
@@ -181,7 +184,7 @@ func TestBrokenAnswers(t *testing.T) {
 
 // LI3, LI4: GET for the stream and POST for messages, and nothing else.
 func TestMethods(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, HandlerOptions{}, nil)
 		c := s.open()
 		for _, method := range []string{"POST", "PUT", "DELETE", "OPTIONS"} {
@@ -212,7 +215,7 @@ func TestMethods(t *testing.T) {
 
 // SS4, LI1: a page of a foreign origin gets neither a stream nor a message in.
 func TestOrigin(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, HandlerOptions{Guard: access.Policy{Loopback: true}}, nil)
 		c := s.open("Origin: http://localhost:5173")
 		if got := c.header.Get("Access-Control-Allow-Origin"); got != "http://localhost:5173" { // LI31
@@ -232,7 +235,7 @@ func TestOrigin(t *testing.T) {
 
 // SS4: a session belongs to whoever opened it.
 func TestPrincipals(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, HandlerOptions{}, func(r *http.Request) *http.Request {
 			return access.WithPrincipal(r, r.Header.Get("X-User"))
 		})
@@ -247,7 +250,7 @@ func TestPrincipals(t *testing.T) {
 
 // With tokens, both endpoints want one, before anything else.
 func TestTokens(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		tokens, err := access.ParseTokens("ann " + strings.Repeat("a", 40) + "\nbob " + strings.Repeat("b", 40))
 		if err != nil {
 			t.Fatal(err)
@@ -270,7 +273,7 @@ func TestTokens(t *testing.T) {
 
 // SS5: the end of the stream ends the session, and what waits for it.
 func TestClientGone(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, HandlerOptions{}, nil)
 		c := s.open()
 		waiting := c.post(note)
@@ -287,7 +290,7 @@ func TestClientGone(t *testing.T) {
 // SS5: with a Pump, the server hears that its calls are cancelled, and then
 // that nobody is there any more.
 func TestClientGoneCancels(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		ours, child := bridge.PullPipe()
 		s := newSite(t, HandlerOptions{}, nil)
 		s.serve = func(ctx context.Context, p *server) error {
@@ -316,7 +319,7 @@ func TestClientGoneCancels(t *testing.T) {
 // J7, LI9, LI12: batches are taken where 2025-03-26 was negotiated, and what is
 // wrong inside is answered on the stream.
 func TestBatches(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, HandlerOptions{MaxBatch: 4}, nil)
 		for _, version := range []string{"2024-11-05", "2025-06-18", "2025-11-25"} {
 			c := s.open()
@@ -356,7 +359,7 @@ func TestBatches(t *testing.T) {
 
 // SS9: requests of a revision without sessions are answered, on the stream.
 func TestModern(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		c := newSite(t, HandlerOptions{}, nil).open()
 		for _, headers := range [][]string{nil, {"Mcp-Protocol-Version: 2026-07-28"}} {
 			c.post(`{"jsonrpc":"2.0","id":"a","method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}`, headers...).want(http.StatusAccepted, "")
@@ -381,9 +384,9 @@ func TestModern(t *testing.T) {
 
 // LI26: a comment every 15 s of silence.
 func TestKeepAlive(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, HandlerOptions{}, nil)
-		conn, err := s.net.dial(t.Context(), "", "")
+		conn, err := s.net.Dial(t.Context(), "", "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -414,9 +417,9 @@ func TestKeepAlive(t *testing.T) {
 
 // A reader that takes nothing makes the server wait, and is cut off.
 func TestStall(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, HandlerOptions{}, nil)
-		conn, err := s.net.dial(t.Context(), "", "")
+		conn, err := s.net.Dial(t.Context(), "", "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -443,9 +446,9 @@ func TestStall(t *testing.T) {
 
 // A slow reader is not cut off as long as it takes something, and loses nothing.
 func TestSlowReader(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, HandlerOptions{}, nil)
-		conn, err := s.net.dial(t.Context(), "", "")
+		conn, err := s.net.Dial(t.Context(), "", "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -480,7 +483,7 @@ func TestSlowReader(t *testing.T) {
 
 // The count of what waits is bounded as well as its bytes.
 func TestQueueCount(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		s := newSession("")
 		s.onEnd = func() {}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -497,7 +500,7 @@ func TestQueueCount(t *testing.T) {
 
 // The end of a server ends the stream, after what it has said.
 func TestServerEnds(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, HandlerOptions{}, nil)
 		c := s.open()
 		waiting := c.post(note)
@@ -515,7 +518,7 @@ func TestServerEnds(t *testing.T) {
 
 // Close lets sessions finish: what is owed reaches the stream.
 func TestClose(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		ours, child := bridge.PullPipe()
 		s := newSite(t, HandlerOptions{}, nil)
 		s.serve = func(ctx context.Context, p *server) error {
@@ -557,9 +560,9 @@ func TestClose(t *testing.T) {
 
 // Close returns when slow clients have taken what they were owed.
 func TestCloseSlowReader(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, HandlerOptions{}, nil)
-		conn, err := s.net.dial(t.Context(), "", "")
+		conn, err := s.net.Dial(t.Context(), "", "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -583,9 +586,9 @@ func TestCloseSlowReader(t *testing.T) {
 
 // Close does not wait for ever for a client that reads nothing.
 func TestCloseStuckReader(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, HandlerOptions{}, nil)
-		conn, err := s.net.dial(t.Context(), "", "")
+		conn, err := s.net.Dial(t.Context(), "", "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -605,7 +608,7 @@ func TestCloseStuckReader(t *testing.T) {
 
 // Too many sessions are refused, and one that ends makes room.
 func TestMaxSessions(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, HandlerOptions{MaxSessions: 2}, nil)
 		c := s.open()
 		s.open()
@@ -622,7 +625,7 @@ func TestMaxSessions(t *testing.T) {
 
 // A stream without a message either way ends where that is asked for.
 func TestSessionTimeout(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, HandlerOptions{SessionTimeout: time.Minute}, nil)
 		c := s.open()
 		for range 3 {
@@ -653,7 +656,7 @@ func TestSessionTimeout(t *testing.T) {
 
 // A body that does not arrive is given up, and all bodies together are bounded.
 func TestBodies(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		memory := budget.New(500_000)
 		s := newSite(t, HandlerOptions{MaxMessageSize: 100_000, Budget: memory}, nil)
 		c := s.open()
@@ -697,5 +700,33 @@ func TestSessionID(t *testing.T) {
 		if got := sessionID(&url.URL{RawQuery: query}); got != want {
 			t.Errorf("%s: %q, want %q", query, got, want)
 		}
+	}
+}
+
+// Clients of HTTP/1.0 know no chunks.
+func TestHTTP10(t *testing.T) {
+	h := NewHandler(bridge.HandlerFunc(func(ctx context.Context, c bridge.Conn) error {
+		<-ctx.Done()
+		return nil
+	}), HandlerOptions{})
+	srv := httptest.NewServer(mux(h))
+	defer srv.Close()
+	defer h.Close()
+	c, err := net.Dial("tcp", srv.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	fmt.Fprintf(c, "GET /sse HTTP/1.0\r\nHost: localhost\r\n\r\n")
+	var got strings.Builder
+	for buf := make([]byte, 1000); !strings.Contains(got.String(), "sessionId=") || !strings.HasSuffix(got.String(), "\n\n"); {
+		n, err := c.Read(buf)
+		if err != nil {
+			t.Fatalf("%v after %s", err, got.String())
+		}
+		got.Write(buf[:n])
+	}
+	if !strings.HasPrefix(got.String(), "HTTP/1.0 200") || !strings.Contains(got.String(), "\r\n\r\nevent: endpoint\n") {
+		t.Errorf("the reply is %s", got.String())
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/internal/httpserve"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/sse"
@@ -22,50 +22,11 @@ import (
 // http.Server, over a network of net.Pipe, with a bridge.Handler whose Conn
 // the test holds in its hands.
 
-// network is a net.Listener in memory.
-type network struct {
-	conns chan net.Conn
-	done  chan struct{}
-	once  sync.Once
-}
-
-func newNetwork() *network {
-	return &network{conns: make(chan net.Conn), done: make(chan struct{})}
-}
-
-func (n *network) Accept() (net.Conn, error) {
-	select {
-	case c := <-n.conns:
-		return c, nil
-	case <-n.done:
-		return nil, net.ErrClosed
-	}
-}
-
-func (n *network) Close() error {
-	n.once.Do(func() { close(n.done) })
-	return nil
-}
-
-func (n *network) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 80} }
-
-func (n *network) dial(ctx context.Context, _, _ string) (net.Conn, error) {
-	ours, theirs := net.Pipe()
-	select {
-	case n.conns <- theirs:
-		return ours, nil
-	case <-n.done:
-		return nil, net.ErrClosed
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}
-
 // site is a Handler on its network.
 type site struct {
 	t       *testing.T
 	h       *Handler
-	net     *network
+	net     *bridgetest.Network
 	client  *http.Client
 	servers chan *server
 	serve   func(ctx context.Context, p *server) error // of each session; nil: until it is over
@@ -74,7 +35,7 @@ type site struct {
 // newSite starts a Handler. prepare may change what the requests carry before
 // the Handler sees them; nil: nothing.
 func newSite(t *testing.T, opts HandlerOptions, prepare func(r *http.Request) *http.Request) *site {
-	s := &site{t: t, net: newNetwork(), servers: make(chan *server, 1000)}
+	s := &site{t: t, net: bridgetest.NewNetwork(), servers: make(chan *server, 1000)}
 	s.h = NewHandler(bridge.PullHandler(s.serveConn), opts)
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if prepare != nil {
@@ -88,7 +49,7 @@ func newSite(t *testing.T, opts HandlerOptions, prepare func(r *http.Request) *h
 		defer close(done)
 		_ = srv.Serve(s.net)
 	}()
-	transport := &http.Transport{DialContext: s.net.dial, DisableCompression: true}
+	transport := &http.Transport{DialContext: s.net.Dial, DisableCompression: true}
 	s.client = &http.Client{Transport: transport}
 	t.Cleanup(func() {
 		s.h.Close()
@@ -346,7 +307,18 @@ func (r *reply) post(body string, headers ...string) *reply {
 	return r.site.request(http.MethodPost, r.url, strings.NewReader(body), headers...)
 }
 
-func bubble(t *testing.T, f func(t *testing.T)) {
-	t.Helper()
-	synctest.Test(t, f)
+func msg(text string) jsonrpc.Message {
+	m, err := jsonrpc.Parse([]byte(text))
+	if err != nil {
+		panic(err)
+	}
+	return m
+}
+
+// mux serves a Handler at /sse and /message.
+func mux(h *Handler) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/sse", h.ServeSSE)
+	mux.HandleFunc("/message", h.ServeMessage)
+	return mux
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/internal/httpserve"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+	"github.com/mcp-bridge/mcp-bridge/legacysse/internal/wire"
 	"github.com/mcp-bridge/mcp-bridge/sse"
 )
 
@@ -28,7 +29,7 @@ func (h *Handler) ServeSSE(w http.ResponseWriter, r *http.Request) {
 		refuse(w, r, http.StatusMethodNotAllowed, jsonrpc.ID{}, "method "+r.Method+" is not allowed here; use GET")
 		return
 	}
-	if !httpserve.Accepts(r.Header, typeSSE) {
+	if !httpserve.Accepts(r.Header, wire.TypeSSE) {
 		refuse(w, r, http.StatusNotAcceptable, jsonrpc.ID{}, "the Accept header must admit text/event-stream")
 		return
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
-	"github.com/mcp-bridge/mcp-bridge/legacysse"
+	"github.com/mcp-bridge/mcp-bridge/legacysse/sseclient"
 	"github.com/mcp-bridge/mcp-bridge/streamhttp/streamclient"
 )
 
@@ -458,7 +458,7 @@ func TestNoRenew(t *testing.T) {
 			want := streamclient.ErrSessionLost
 			if legacy {
 				s.beLegacy(status(405))
-				want = legacysse.ErrSessionLost
+				want = sseclient.ErrSessionLost
 			}
 			c := dial(t, &Dialer{URL: s.URL, Options: Options{NoRenew: true}})
 			c.open()

@@ -20,7 +20,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
 	"github.com/mcp-bridge/mcp-bridge/internal/sessionstate"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
-	"github.com/mcp-bridge/mcp-bridge/legacysse"
+	"github.com/mcp-bridge/mcp-bridge/legacysse/sseclient"
 	"github.com/mcp-bridge/mcp-bridge/stdio"
 	"github.com/mcp-bridge/mcp-bridge/streamhttp/streamclient"
 	"github.com/mcp-bridge/mcp-bridge/ws"
@@ -237,7 +237,7 @@ func (d *Dialer) dialer(t transport, report bool, estate *sessionstate.Estate) b
 			ReportUnopened: report, Estate: estate, Renewed: renewed, Opened: d.Options.Opened, Upgraded: d.Options.Upgraded, Logger: d.Options.Logger,
 		}}
 	}
-	return &legacysse.Client{URL: d.URL, Options: legacysse.ClientOptions{
+	return &sseclient.Client{URL: d.URL, Options: sseclient.Options{
 		Header: d.Options.Header, MaxMessageSize: d.Options.MaxMessageSize, MaxDepth: d.Options.MaxDepth, ConnectTimeout: d.Options.ConnectTimeout, TLS: d.Options.TLS,
 		NoRenew: d.Options.NoRenew, TellRenewed: d.Options.TellRenewed, ReportUnopened: report, Estate: estate, Renewed: renewed, Logger: d.Options.Logger,
 	}}
@@ -278,7 +278,7 @@ func (d *Dialer) log() hclog.Logger {
 // spoken to in; nil: err does not say so.
 func unopened(err error) *httpdial.Fault {
 	var s *streamclient.UnopenedError
-	var l *legacysse.UnopenedError
+	var l *sseclient.UnopenedError
 	switch {
 	case errors.As(err, &s):
 		return s.Fault
@@ -296,7 +296,7 @@ func unopened(err error) *httpdial.Fault {
 // was not.
 func estateOf(err error) *sessionstate.Estate {
 	var s *streamclient.UnopenedError
-	var l *legacysse.UnopenedError
+	var l *sseclient.UnopenedError
 	switch {
 	case errors.As(err, &s):
 		return s.Estate

@@ -1,4 +1,4 @@
-package legacysse
+package sseclient
 
 import (
 	"context"
@@ -23,7 +23,7 @@ func TestDialErrors(t *testing.T) {
 		{"ftp://host/sse", nil}, {"http://", nil}, {"http://host:port/secret", nil}, {"/sse", nil},
 		{"http://host/sse", http.Header{"A b": {"c"}}}, {"http://host/sse", http.Header{"A": {"b\nc"}}},
 	} {
-		if _, err := (&Client{URL: c.url, Options: ClientOptions{Header: c.header}}).Dial(t.Context()); err == nil || strings.Contains(err.Error(), "secret") {
+		if _, err := (&Client{URL: c.url, Options: Options{Header: c.header}}).Dial(t.Context()); err == nil || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s %v: %v", c.url, c.header, err)
 		}
 	}
@@ -32,10 +32,10 @@ func TestDialErrors(t *testing.T) {
 // SS6: nothing is asked of the server before there is something to say, and
 // nothing is posted before the endpoint is known.
 func TestOpening(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
 		f.first = func(int) string { return ": hello\n\n" }
-		u := f.dialURL("http://user:pw@127.0.0.1/sse?key=1", ClientOptions{Header: http.Header{"X-Key": {"k"}, "Accept": {"x"}, "Host": {"h"}}})
+		u := f.dialURL("http://user:pw@127.0.0.1/sse?key=1", Options{Header: http.Header{"X-Key": {"k"}, "Accept": {"x"}, "Host": {"h"}}})
 		synctest.Wait()
 		if f.asked != 0 {
 			t.Errorf("Dial has made %d requests", f.asked)
@@ -129,10 +129,10 @@ func FuzzResolveEndpoint(f *testing.F) {
 
 // SS6: an endpoint elsewhere gets nothing, and the client hears why.
 func TestForeignEndpoint(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
 		f.first = func(int) string { return "event: endpoint\ndata: http://evil.example/m?secret\n\n" }
-		u := f.dial(ClientOptions{ReportUnopened: true})
+		u := f.dial(Options{ReportUnopened: true})
 		u.sends(initializeText)
 		if m := u.getsError("0", "foreign_endpoint"); !strings.Contains(string(m.Bytes()), "http://evil.example") || strings.Contains(string(m.Bytes()), "secret") {
 			t.Errorf("%s", m.Bytes())
@@ -147,7 +147,7 @@ func TestForeignEndpoint(t *testing.T) {
 // SS6, LE14: redirects are followed within the origin, and then the endpoint
 // is relative to where they lead.
 func TestRedirect(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
 		f.first = func(int) string { return "event: endpoint\ndata: message\n\n" }
 		target := "/deep/sse"
@@ -165,7 +165,7 @@ func TestRedirect(t *testing.T) {
 			http.Redirect(w, r, "/deeper", http.StatusPermanentRedirect)
 			return true
 		}
-		u := f.dial(ClientOptions{})
+		u := f.dial(Options{})
 		u.sends(initializeText)
 		for _, path := range []string{"/deep/message", "/deeper"} {
 			if p := f.posted(); p.path != path || p.text != initializeText {
@@ -173,7 +173,7 @@ func TestRedirect(t *testing.T) {
 			}
 		}
 		f.set(func() { target = "http://evil.example/sse" })
-		u = f.dial(ClientOptions{})
+		u = f.dial(Options{})
 		u.sends(initializeText)
 		if m := u.getsError("0", "redirect"); string(m.Lookup("error", "data", "status")) != "307" {
 			t.Errorf("%s", m.Bytes())
@@ -185,9 +185,9 @@ func TestRedirect(t *testing.T) {
 // SS7: any success is one, whatever it says; the response is what comes on
 // the stream.
 func TestAccepted(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
-		u := f.dial(ClientOptions{})
+		u := f.dial(Options{})
 		s := u.initializes("2024-11-05")
 		answer := `{"jsonrpc":"2.0","id":1,"result":{"on":"stream"}}`
 		for status, body := range map[int]string{200: `{"jsonrpc":"2.0","id":1,"result":{"in":"body"}}`, 202: "Accepted", 204: "", 201: "<html>"} {
@@ -208,9 +208,9 @@ func TestAccepted(t *testing.T) {
 
 // What the server does not take is answered with an error that says why.
 func TestRefused(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
-		u := f.dial(ClientOptions{})
+		u := f.dial(Options{})
 		s := u.initializes("2024-11-05")
 		status, body, mediaType := 0, "", ""
 		f.set(func() {
@@ -259,9 +259,9 @@ func TestVersionHeader(t *testing.T) {
 	for version, want := range map[string]string{
 		"2024-11-05": "", "2025-03-26": "", "2025-06-18": "2025-06-18", "2025-11-25": "2025-11-25", "9\\u0001": "",
 	} {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			f := newFake(t)
-			u := f.dial(ClientOptions{})
+			u := f.dial(Options{})
 			u.initializes(version)
 			u.sends(note)
 			if p := f.posted(); p.header.Get("Mcp-Protocol-Version") != want {
@@ -273,9 +273,9 @@ func TestVersionHeader(t *testing.T) {
 
 // What is no message harms nothing; arrays are flattened.
 func TestEvents(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
-		u := f.dial(ClientOptions{})
+		u := f.dial(Options{})
 		s := u.initializes("2024-11-05")
 		u.sends(callText)
 		answer := `{"jsonrpc":"2.0","id":1.0,"result":{"n":9007199254740993}}`
@@ -293,9 +293,9 @@ func TestEvents(t *testing.T) {
 
 // An event over the limit costs the session: it may have been a response.
 func TestOversized(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
-		u := f.dial(ClientOptions{MaxMessageSize: 1000})
+		u := f.dial(Options{MaxMessageSize: 1000})
 		s := u.initializes("2024-11-05")
 		u.sends(callText)
 		f.posted()
@@ -307,14 +307,14 @@ func TestOversized(t *testing.T) {
 }
 
 // A request with the id of one in progress, and one too many.
-func TestClientLimits(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+func TestLimits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
-		u := f.dial(ClientOptions{MaxInFlight: 2})
+		u := f.dial(Options{MaxInFlight: 2})
 		u.initializes("2024-11-05")
 		u.sends(callText)
-		if err := u.Send(t.Context(), msg(callText)); err != errClientDuplicate {
-			t.Errorf("Send = %v, want %v", err, errClientDuplicate)
+		if err := u.Send(t.Context(), msg(callText)); err != errDuplicate {
+			t.Errorf("Send = %v, want %v", err, errDuplicate)
 		}
 		u.sends(strings.Replace(callText, "1", "2", 1), `{"jsonrpc":"2.0","id":3,"method":"x"}`)
 		u.getsError("3", "too_many_requests")
@@ -324,9 +324,9 @@ func TestClientLimits(t *testing.T) {
 // Nothing but responses goes out before initialize was answered, and it
 // cannot be cancelled (J11).
 func TestGate(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
-		u := f.dial(ClientOptions{})
+		u := f.dial(Options{})
 		u.sends(initializeText)
 		s := f.stream(1)
 		f.wantPost(initializeText)
@@ -346,12 +346,12 @@ func TestGate(t *testing.T) {
 
 // initialize cannot take for ever: everything else waits for it.
 func TestInitializeTimeout(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
-		u := f.dial(ClientOptions{})
+		u := f.dial(Options{})
 		u.sends(initializeText)
 		f.wantPost(initializeText)
-		time.Sleep(clientInitialize)
+		time.Sleep(initializeTimeout)
 		u.getsError("0", "timeout")
 		time.Sleep(streamFirst)
 		u.reinitialized(f.stream(2)) // the server may come to its senses
@@ -361,9 +361,9 @@ func TestInitializeTimeout(t *testing.T) {
 // Messages are posted in order, each once the one ahead was accepted; and a
 // server that accepts a call only by finishing it holds up nothing.
 func TestOrder(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
-		u := f.dial(ClientOptions{})
+		u := f.dial(Options{})
 		u.initializes("2024-11-05")
 		accept := make(chan struct{})
 		f.set(func() {
@@ -376,15 +376,15 @@ func TestOrder(t *testing.T) {
 		u.sends(callText, note)
 		f.wantPost(callText)
 		f.wantNoPost()
-		time.Sleep(clientOvertake)
+		time.Sleep(overtakeWait)
 		f.wantPost(note)
 		cancel := `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`
 		u.sends(cancel)
-		time.Sleep(clientAheadWait - time.Millisecond) // for the notification ahead of it
+		time.Sleep(aheadWait - time.Millisecond) // for the notification ahead of it
 		f.wantNoPost()
 		time.Sleep(time.Millisecond)
 		f.wantNoPost() // and for the request
-		time.Sleep(clientAheadWait)
+		time.Sleep(aheadWait)
 		f.wantPost(cancel)
 		if d := time.Since(start); d > 3*time.Second {
 			t.Errorf("took %v", d)
@@ -396,9 +396,9 @@ func TestOrder(t *testing.T) {
 
 // A cancellation sets out as soon as its request was accepted.
 func TestCancelAfterAcceptance(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
-		u := f.dial(ClientOptions{})
+		u := f.dial(Options{})
 		s := u.initializes("2024-11-05")
 		accept := make(chan struct{})
 		f.set(func() {
@@ -413,7 +413,7 @@ func TestCancelAfterAcceptance(t *testing.T) {
 		f.wantPost(callText)
 		cancel := `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`
 		u.sends(cancel)
-		time.Sleep(clientAheadWait / 2)
+		time.Sleep(aheadWait / 2)
 		f.wantNoPost()
 		close(accept)
 		f.wantPost(cancel)
@@ -424,9 +424,9 @@ func TestCancelAfterAcceptance(t *testing.T) {
 
 // Many requests may be in progress, however slowly the server takes them.
 func TestManyInFlight(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
-		u := f.dial(ClientOptions{})
+		u := f.dial(Options{})
 		s := u.initializes("2024-11-05")
 		never := make(chan struct{})
 		defer close(never)
@@ -454,13 +454,13 @@ func TestManyInFlight(t *testing.T) {
 
 // Close cuts off whatever is in progress.
 func TestCloseAtOnce(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
 		f.onPOST = func(w http.ResponseWriter, r *http.Request, m string) bool {
 			<-r.Context().Done()
 			return true
 		}
-		u := f.dial(ClientOptions{})
+		u := f.dial(Options{})
 		u.sends(initializeText)
 		s := f.stream(1)
 		start := time.Now()
@@ -469,10 +469,10 @@ func TestCloseAtOnce(t *testing.T) {
 			t.Errorf("Close took %v", d)
 		}
 		<-s.over
-		if err := u.Send(context.Background(), msg(note)); err != errClientClosed {
+		if err := u.Send(context.Background(), msg(note)); err != errClosed {
 			t.Errorf("Send = %v", err)
 		}
-		if _, err := u.Recv(context.Background()); err != errClientClosed {
+		if _, err := u.Recv(context.Background()); err != errClosed {
 			t.Errorf("Recv = %v", err)
 		}
 	})
@@ -481,9 +481,9 @@ func TestCloseAtOnce(t *testing.T) {
 // LE14: a request that changes nothing is repeated where the server is too
 // busy for it, after the time that the server names; others are not.
 func TestBusy(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
-		u := f.dial(ClientOptions{})
+		u := f.dial(Options{})
 		u.initializes("2024-11-05")
 		f.set(func() {
 			f.onPOST = func(w http.ResponseWriter, r *http.Request, m string) bool {

@@ -1,4 +1,4 @@
-package legacysse
+package sseclient
 
 import (
 	"context"
@@ -10,14 +10,14 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// clientState is everything about a clientConn that changes.
-type clientState struct {
+// state is everything about a conn that changes.
+type state struct {
 	closed bool
 	end    error // what Recv ends with, and Send fails with; nil: nothing yet
 
 	// calls are the requests that wait for a response, the bridge's own among
 	// them. Who takes a call out ends it.
-	calls    map[jsonrpc.ID]*clientCall
+	calls    map[jsonrpc.ID]*call
 	inFlight int // how many of them are the client's
 
 	// gate is not nil while the client's initialize is in progress, and closed
@@ -25,16 +25,16 @@ type clientState struct {
 	gate chan struct{}
 
 	keeper  bool            // a keeper runs
-	session *clientSession  // nil: there is none (yet)
-	pending []*clientCall   // requests that wait for the first stream
+	session *session        // nil: there is none (yet)
+	pending []*call         // requests that wait for the first stream
 	refused int             // renewals in a row that a Conn before this one has ended with
 	down    *httpdial.Fault // why there is no session although there should be one; nil: there is, or nobody has asked for it
 
-	books sessionstate.Books[*clientSession] // what a new session has to be told (SS7), and what the server has asked
+	books sessionstate.Books[*session] // what a new session has to be told (SS7), and what the server has asked
 }
 
-// clientSession is one event stream.
-type clientSession struct {
+// session is one event stream.
+type session struct {
 	endpoint *url.URL       // for the POSTs
 	peer     *httpdial.Peer // explains what goes wrong with them
 	ctx      context.Context
@@ -52,10 +52,10 @@ type clientSession struct {
 	changed     []jsonrpc.Message // what the client is told of a new session, with TellRenewed
 }
 
-// clientEntry is what becomes of a message: one field is set but for after.
-type clientEntry struct {
+// entry is what becomes of a message: one field is set but for after.
+type entry struct {
 	send  bool            // it is sent now
-	after *clientCall     // once this one was accepted
+	after *call           // once this one was accepted
 	waits bool            // it will be sent by the keeper
 	gate  <-chan struct{} // it has to come again after this was closed
 	fault *httpdial.Fault // it is answered with this
@@ -64,23 +64,23 @@ type clientEntry struct {
 }
 
 // enter enters a message of the client into the books.
-func (c *clientConn) enter(call *clientCall) clientEntry {
+func (c *conn) enter(call *call) entry {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
 	case c.st.closed:
-		return clientEntry{err: errClientClosed}
+		return entry{err: errClosed}
 	case c.st.end != nil:
-		return clientEntry{err: c.st.end}
+		return entry{err: c.st.end}
 	case call.kind == jsonrpc.Response:
 		return c.enterResponse(call)
 	}
 	target := c.cancels(call)
 	switch {
 	case target != nil && target.method == "initialize": // J11
-		return clientEntry{drop: "initialize cannot be cancelled"}
+		return entry{drop: "initialize cannot be cancelled"}
 	case c.st.gate != nil:
-		return clientEntry{gate: c.st.gate}
+		return entry{gate: c.st.gate}
 	case call.kind == jsonrpc.Request:
 		e := c.enterRequest(call)
 		if e.fault != nil {
@@ -91,17 +91,17 @@ func (c *clientConn) enter(call *clientCall) clientEntry {
 	return c.enterNotification(call, target)
 }
 
-func (c *clientConn) enterRequest(call *clientCall) clientEntry {
+func (c *conn) enterRequest(call *call) entry {
 	opens := call.method == "initialize"
 	switch {
 	case c.st.calls[call.id] != nil:
-		return clientEntry{err: errClientDuplicate}
+		return entry{err: errDuplicate}
 	case c.st.inFlight >= c.opts.MaxInFlight:
-		return clientEntry{fault: &httpdial.Fault{Reason: httpdial.ReasonTooMany, Text: "too many requests in progress"}}
+		return entry{fault: &httpdial.Fault{Reason: httpdial.ReasonTooMany, Text: "too many requests in progress"}}
 	case opens && c.st.session != nil && c.st.books.Begun:
-		return clientEntry{fault: httpdial.AlreadyBegun()}
+		return entry{fault: httpdial.AlreadyBegun()}
 	case c.st.down != nil && !opens:
-		return clientEntry{fault: c.downFault()}
+		return entry{fault: c.downFault()}
 	}
 	if opens {
 		c.st.books.Begin(call.msg)
@@ -111,15 +111,15 @@ func (c *clientConn) enterRequest(call *clientCall) clientEntry {
 	c.st.calls[call.id] = call
 	c.st.inFlight++
 	if call.session = c.st.session; call.session != nil {
-		return clientEntry{send: true}
+		return entry{send: true}
 	}
 	c.st.pending = append(c.st.pending, call)
 	c.wake()
-	return clientEntry{waits: true}
+	return entry{waits: true}
 }
 
 // wake sees to it that a keeper runs, and does so now. c.mu is held.
-func (c *clientConn) wake() {
+func (c *conn) wake() {
 	if !c.st.keeper {
 		c.st.keeper = true
 		c.wg.Go(c.keep)
@@ -131,18 +131,18 @@ func (c *clientConn) wake() {
 	}
 }
 
-func (c *clientConn) downFault() *httpdial.Fault {
+func (c *conn) downFault() *httpdial.Fault {
 	return &httpdial.Fault{Reason: httpdial.ReasonDown, Status: c.st.down.Status,
 		Text: httpdial.Also("not connected: "+c.st.down.Text, "the bridge keeps trying")}
 }
 
-func (c *clientConn) enterNotification(call, target *clientCall) clientEntry {
+func (c *conn) enterNotification(call, target *call) entry {
 	s := c.st.session
 	if call.method == "notifications/initialized" {
 		c.st.books.Initialized = call.msg
 		if s != nil {
 			if s.initialized {
-				return clientEntry{drop: "the bridge has said so already"}
+				return entry{drop: "the bridge has said so already"}
 			}
 			s.initialized = true
 		}
@@ -154,28 +154,28 @@ func (c *clientConn) enterNotification(call, target *clientCall) clientEntry {
 		}
 	}
 	if s == nil {
-		return clientEntry{drop: "there is no session"}
+		return entry{drop: "there is no session"}
 	}
 	call.session = s
-	return clientEntry{send: true, after: target}
+	return entry{send: true, after: target}
 }
 
 // enterResponse gives the client's response the id that the server knows.
-func (c *clientConn) enterResponse(call *clientCall) clientEntry {
+func (c *conn) enterResponse(call *call) entry {
 	session, answer, ok := c.st.books.Answered(call.msg)
 	if !ok { // more were asked than are noted
 		session = c.st.session
 	}
 	if session == nil || session.lost {
-		return clientEntry{drop: "the session that asked is gone"}
+		return entry{drop: "the session that asked is gone"}
 	}
 	call.msg, call.session = answer, session
-	return clientEntry{send: true}
+	return entry{send: true}
 }
 
 // cancels returns the call that a notification cancels, nil: none. The bridge's
 // own are not the client's to cancel.
-func (c *clientConn) cancels(call *clientCall) *clientCall {
+func (c *conn) cancels(call *call) *call {
 	if call.method != "notifications/cancelled" {
 		return nil
 	}
@@ -187,7 +187,7 @@ func (c *clientConn) cancels(call *clientCall) *clientCall {
 
 // remove takes a call out of the books. Its POST has a moment left to come to
 // its end: to cut it off here and now would cost the connection. c.mu is held.
-func (c *clientConn) remove(call *clientCall) {
+func (c *conn) remove(call *call) {
 	delete(c.st.calls, call.id)
 	if !call.private() {
 		c.st.inFlight--
@@ -196,13 +196,13 @@ func (c *clientConn) remove(call *clientCall) {
 		call.late.Stop()
 	}
 	if !call.isAccepted() {
-		time.AfterFunc(clientLinger, call.cancel)
+		time.AfterFunc(lingerTime, call.cancel)
 	}
 }
 
 // claim takes the call that a response with this id answers out of the books;
 // nil: there is none (any more).
-func (c *clientConn) claim(id jsonrpc.ID) *clientCall {
+func (c *conn) claim(id jsonrpc.ID) *call {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	_, call, ok := jsonrpc.Find(c.st.calls, id)
@@ -214,7 +214,7 @@ func (c *clientConn) claim(id jsonrpc.ID) *clientCall {
 }
 
 // claimCall is claim for a call at hand; false: somebody else has ended it.
-func (c *clientConn) claimCall(call *clientCall) bool {
+func (c *conn) claimCall(call *call) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.st.calls[call.id] != call {
@@ -225,7 +225,7 @@ func (c *clientConn) claimCall(call *clientCall) bool {
 }
 
 // openGate lets the messages pass that have waited for this initialize.
-func (c *clientConn) openGate(gate chan struct{}) {
+func (c *conn) openGate(gate chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.st.gate == gate {
@@ -235,7 +235,7 @@ func (c *clientConn) openGate(gate chan struct{}) {
 }
 
 // track notes a request of the server, and returns it as the client is to know it.
-func (c *clientConn) track(m jsonrpc.Message, session *clientSession) jsonrpc.Message {
+func (c *conn) track(m jsonrpc.Message, session *session) jsonrpc.Message {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	m, _ = c.st.books.Asked(session, m)
@@ -244,14 +244,14 @@ func (c *clientConn) track(m jsonrpc.Message, session *clientSession) jsonrpc.Me
 
 // untrack forgets the request that the server cancels, and names it as the
 // client knows it.
-func (c *clientConn) untrack(m jsonrpc.Message, session *clientSession) jsonrpc.Message {
+func (c *conn) untrack(m jsonrpc.Message, session *session) jsonrpc.Message {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.st.books.Cancelled(session, m)
 }
 
 // remember keeps what a new session would have to be told as well.
-func (c *clientConn) remember(call *clientCall) {
+func (c *conn) remember(call *call) {
 	c.mu.Lock()
 	ok := c.st.books.Remember(call.msg)
 	c.mu.Unlock()

@@ -1,4 +1,4 @@
-package legacysse
+package sseclient
 
 import (
 	"context"
@@ -9,10 +9,11 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+	"github.com/mcp-bridge/mcp-bridge/legacysse"
 )
 
-// The client keeps the contract of bridge.PullConn, and so does a session of the
-// Handler, as each other's peers over real HTTP.
+// The client keeps the contract of bridge.PullConn, and so does a session of a
+// legacysse.Handler, as each other's peers over real HTTP.
 func TestContract(t *testing.T) {
 	bridgetest.TestPull(t, func(t *testing.T) (a, b bridge.PullConn, stop func()) { return newContractPair(t) }, bridgetest.Options{
 		NoEOF:     "a", // a client gets a new session when one has ended
@@ -39,7 +40,7 @@ func msg(text string) jsonrpc.Message {
 }
 
 // mux serves a Handler at /sse and /message.
-func mux(h *Handler) http.Handler {
+func mux(h *legacysse.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/sse", h.ServeSSE)
 	mux.HandleFunc("/message", h.ServeMessage)
@@ -49,11 +50,11 @@ func mux(h *Handler) http.Handler {
 // newContractPair returns a client and the session that it has opened.
 func newContractPair(t testing.TB) (client, session bridge.PullConn, stop func()) {
 	sessions := make(chan bridge.PullConn, 100)
-	handler := NewHandler(bridge.PullHandler(func(ctx context.Context, conn bridge.PullConn) error {
+	handler := legacysse.NewHandler(bridge.PullHandler(func(ctx context.Context, conn bridge.PullConn) error {
 		sessions <- conn
 		<-ctx.Done()
 		return nil
-	}), HandlerOptions{})
+	}), legacysse.HandlerOptions{})
 	server := httptest.NewServer(mux(handler))
 	client, err := bridge.PullDialed((&Client{URL: server.URL + "/sse"}).Dial(t.Context()))
 	if err != nil {

@@ -1,4 +1,4 @@
-package legacysse
+package sseclient
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 
 	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+	"github.com/mcp-bridge/mcp-bridge/legacysse/internal/wire"
 	"github.com/mcp-bridge/mcp-bridge/sse"
 )
 
@@ -29,7 +30,7 @@ const reasonEndpoint = "foreign_endpoint" // the endpoint event names another se
 
 // keep gets a session, and another one when that is lost, until there is no
 // use in it any more.
-func (c *clientConn) keep() {
+func (c *conn) keep() {
 	failures := 0 // in a row
 	c.mu.Lock()
 	refused := c.st.refused
@@ -60,7 +61,7 @@ func (c *clientConn) keep() {
 }
 
 // retire ends the keeper if there is nothing for it to do.
-func (c *clientConn) retire() bool {
+func (c *conn) retire() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.st.down == nil && len(c.st.pending) == 0 || c.st.end != nil {
@@ -71,7 +72,7 @@ func (c *clientConn) retire() bool {
 }
 
 // pause waits, unless a client has come meanwhile that wants a session now.
-func (c *clientConn) pause(d time.Duration) {
+func (c *conn) pause(d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
@@ -97,7 +98,7 @@ func delay(retry time.Duration, failures int) time.Duration {
 
 // connect makes one attempt to get a session: for the requests that wait for
 // one, or by initializing in the client's place.
-func (c *clientConn) connect() (*clientSession, *httpdial.Fault) {
+func (c *conn) connect() (*session, *httpdial.Fault) {
 	session, unopened, fault := c.open()
 	if fault == nil && !c.install(session) {
 		if fault = c.handshake(session); fault != nil {
@@ -119,7 +120,7 @@ func (c *clientConn) connect() (*clientSession, *httpdial.Fault) {
 // install makes a session the one that messages go to, and sends what has
 // waited for it. It is false if there is nothing and the client does not know of
 // this session yet.
-func (c *clientConn) install(session *clientSession) bool {
+func (c *conn) install(session *session) bool {
 	if c.acquire(c.ctx, c.turn) != nil {
 		return false
 	}
@@ -129,7 +130,7 @@ func (c *clientConn) install(session *clientSession) bool {
 		c.mu.Unlock()
 		return false
 	}
-	var calls []*clientCall
+	var calls []*call
 	for _, call := range c.st.pending {
 		if c.st.calls[call.id] == call { // otherwise it was cancelled
 			call.session = session
@@ -140,14 +141,14 @@ func (c *clientConn) install(session *clientSession) bool {
 	c.mu.Unlock()
 	for _, call := range calls {
 		c.spawn(func() { c.carry(call) })
-		c.await(c.ctx, call.accepted, call.written, clientAheadWait)
+		c.await(c.ctx, call.accepted, call.written, aheadWait)
 	}
 	return true
 }
 
 // notOpened answers the requests that have waited for a session, and decides
 // whether to go on trying.
-func (c *clientConn) notOpened(fault *httpdial.Fault, unopened bool) {
+func (c *conn) notOpened(fault *httpdial.Fault, unopened bool) {
 	c.log.Warn("cannot connect", append(fault.Attrs(), "url", c.peer.String())...)
 	c.mu.Lock()
 	calls := c.st.pending
@@ -172,7 +173,7 @@ func (c *clientConn) notOpened(fault *httpdial.Fault, unopened bool) {
 	} else {
 		c.st.books.Initialize = jsonrpc.Message{}
 	}
-	calls = slices.DeleteFunc(calls, func(call *clientCall) bool { return c.st.calls[call.id] != call })
+	calls = slices.DeleteFunc(calls, func(call *call) bool { return c.st.calls[call.id] != call })
 	for _, call := range calls {
 		c.remove(call)
 	}
@@ -189,13 +190,13 @@ func (c *clientConn) notOpened(fault *httpdial.Fault, unopened bool) {
 
 // open opens the event stream and waits for its first event (SS6). unopened
 // says that there is no HTTP+SSE server at the URL.
-func (c *clientConn) open() (session *clientSession, unopened bool, fault *httpdial.Fault) {
-	s := &clientSession{ended: make(chan struct{}), began: time.Now()}
+func (c *conn) open() (opened *session, unopened bool, fault *httpdial.Fault) {
+	s := &session{ended: make(chan struct{}), began: time.Now()}
 	s.ctx, s.stop = context.WithCancel(c.ctx)
 	late := time.AfterFunc(c.opts.ConnectTimeout+c.opts.EndpointTimeout, s.stop)
 	defer late.Stop()
 	req := c.newRequest(s.ctx, http.MethodGet)
-	req.Header["Accept"] = clientAcceptSSE
+	req.Header["Accept"] = acceptSSE
 	resp, fault := c.peer.Do(c.rt, req)
 	if fault != nil {
 		if s.ctx.Err() != nil {
@@ -222,7 +223,7 @@ func (c *clientConn) open() (session *clientSession, unopened bool, fault *httpd
 }
 
 // judge looks at what the GET was answered with.
-func (c *clientConn) judge(resp *http.Response) (unopened bool, fault *httpdial.Fault) {
+func (c *conn) judge(resp *http.Response) (unopened bool, fault *httpdial.Fault) {
 	status := resp.StatusCode
 	if status/100 != 2 {
 		fault = c.peer.RefusalFault(resp)
@@ -233,7 +234,7 @@ func (c *clientConn) judge(resp *http.Response) (unopened bool, fault *httpdial.
 		}
 		return status/100 == 4 && !fault.Transient, fault
 	}
-	if t := httpdial.MediaType(resp); t != typeSSE {
+	if t := httpdial.MediaType(resp); t != wire.TypeSSE {
 		return true, &httpdial.Fault{Reason: httpdial.ReasonNotMCP, Status: status,
 			Text: fmt.Sprintf("%s answered with %q, not with an event stream; is this the URL of an HTTP+SSE server? It often ends in /sse", c.peer, c.peer.Withhold(t))}
 	}
@@ -241,7 +242,7 @@ func (c *clientConn) judge(resp *http.Response) (unopened bool, fault *httpdial.
 }
 
 // awaitEndpoint reads up to the endpoint event.
-func (c *clientConn) awaitEndpoint(r *sse.Reader, resp *http.Response, s *clientSession) (*url.URL, bool, *httpdial.Fault) {
+func (c *conn) awaitEndpoint(r *sse.Reader, resp *http.Response, s *session) (*url.URL, bool, *httpdial.Fault) {
 	for {
 		event, err := r.Next()
 		switch {
@@ -287,7 +288,7 @@ func resolveEndpoint(stream *url.URL, text string) (*url.URL, error) {
 }
 
 // read hands on what the event stream carries, until it ends.
-func (c *clientConn) read(s *clientSession, r *sse.Reader, body io.Closer) {
+func (c *conn) read(s *session, r *sse.Reader, body io.Closer) {
 	defer close(s.ended)
 	defer body.Close()
 	defer s.stop()
@@ -309,7 +310,7 @@ func (c *clientConn) read(s *clientSession, r *sse.Reader, body io.Closer) {
 }
 
 // streamFault explains the end of the event stream to those who wait for a response.
-func (c *clientConn) streamFault(err error) *httpdial.Fault {
+func (c *conn) streamFault(err error) *httpdial.Fault {
 	f := &httpdial.Fault{Reason: httpdial.ReasonBroken, Transient: true}
 	f.Text = fmt.Sprintf("the event stream from %s ended before the answer came; the request may have been carried out", c.peer)
 	if err != io.EOF {
@@ -320,7 +321,7 @@ func (c *clientConn) streamFault(err error) *httpdial.Fault {
 
 // lose deals with a session whose stream has ended: who waits for a response
 // gets an error, and nobody waits any more for what the server has asked.
-func (c *clientConn) lose(s *clientSession) {
+func (c *conn) lose(s *session) {
 	c.mu.Lock()
 	s.lost = true
 	fault := s.why
@@ -334,7 +335,7 @@ func (c *clientConn) lose(s *clientSession) {
 				Text: fmt.Sprintf("the session with %s is lost", c.peer)}
 		}
 	}
-	var calls []*clientCall
+	var calls []*call
 	for _, call := range c.st.calls {
 		if call.session == s {
 			calls = append(calls, call)

@@ -1,4 +1,4 @@
-package legacysse
+package sseclient
 
 import (
 	"context"
@@ -16,6 +16,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+	"github.com/mcp-bridge/mcp-bridge/legacysse"
 )
 
 // echo answers each request with its params.
@@ -83,7 +84,7 @@ func exchange(t *testing.T, conn bridge.PullConn, n, size int) {
 func TestTLS(t *testing.T) {
 	for _, two := range []bool{true, false} {
 		t.Run(fmt.Sprint("HTTP2 ", two), func(t *testing.T) {
-			h := NewHandler(echo, HandlerOptions{})
+			h := legacysse.NewHandler(echo, legacysse.HandlerOptions{})
 			protocol := make(chan int, 1000)
 			srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				protocol <- r.ProtoMajor
@@ -93,7 +94,7 @@ func TestTLS(t *testing.T) {
 			srv.StartTLS()
 			defer srv.Close()
 			defer h.Close()
-			conn, err := bridge.PullDialed((&Client{URL: srv.URL + "/sse", Options: ClientOptions{Transport: srv.Client().Transport}}).Dial(t.Context()))
+			conn, err := bridge.PullDialed((&Client{URL: srv.URL + "/sse", Options: Options{Transport: srv.Client().Transport}}).Dial(t.Context()))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -129,7 +130,7 @@ func TestUntrusted(t *testing.T) {
 // Many clients come and go, some of them rudely, and nothing is left.
 func TestComeAndGo(t *testing.T) {
 	before := bridgetest.FDs()
-	h := NewHandler(echo, HandlerOptions{})
+	h := legacysse.NewHandler(echo, legacysse.HandlerOptions{})
 	srv := httptest.NewServer(mux(h))
 	var wg sync.WaitGroup
 	for i := range 20 {
@@ -164,30 +165,5 @@ func TestComeAndGo(t *testing.T) {
 	srv.Close()
 	if after := bridgetest.FDs(); before >= 0 && after > before+2 {
 		t.Errorf("%d files are open, %d before", after, before)
-	}
-}
-
-// Clients of HTTP/1.0 know no chunks.
-func TestHTTP10(t *testing.T) {
-	h := NewHandler(echo, HandlerOptions{})
-	srv := httptest.NewServer(mux(h))
-	defer srv.Close()
-	defer h.Close()
-	c, err := net.Dial("tcp", srv.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	fmt.Fprintf(c, "GET /sse HTTP/1.0\r\nHost: localhost\r\n\r\n")
-	var got strings.Builder
-	for buf := make([]byte, 1000); !strings.Contains(got.String(), "sessionId=") || !strings.HasSuffix(got.String(), "\n\n"); {
-		n, err := c.Read(buf)
-		if err != nil {
-			t.Fatalf("%v after %s", err, got.String())
-		}
-		got.Write(buf[:n])
-	}
-	if !strings.HasPrefix(got.String(), "HTTP/1.0 200") || !strings.Contains(got.String(), "\r\n\r\nevent: endpoint\n") {
-		t.Errorf("the reply is %s", got.String())
 	}
 }

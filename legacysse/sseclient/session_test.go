@@ -1,4 +1,4 @@
-package legacysse
+package sseclient
 
 import (
 	"context"
@@ -16,9 +16,9 @@ import (
 // SS7: when the stream ends, calls fail, what the server asked is withdrawn,
 // and a new session takes over, with what the old one knew.
 func TestSessionLost(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
-		u := f.dial(ClientOptions{})
+		u := f.dial(Options{})
 		s := u.initializes("2024-11-05")
 		for i, text := range []string{
 			`{"jsonrpc":"2.0","id":%d,"method":"logging/setLevel","params":{"level":"info"}}`,
@@ -74,9 +74,9 @@ func TestSessionLost(t *testing.T) {
 // The new session's requests are told from those of the old one, which count
 // from the start as well.
 func TestAskedAgain(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
-		u := f.dial(ClientOptions{})
+		u := f.dial(Options{})
 		s := u.initializes("2024-11-05")
 		ask := `{"jsonrpc":"2.0","id":1,"method":"roots/list"}`
 		s.say(ask)
@@ -105,9 +105,9 @@ func TestAskedAgain(t *testing.T) {
 // The wait before the stream is opened again is what the server has said, or a
 // second, and grows while that is in vain.
 func TestReconnectDelay(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
-		u := f.dial(ClientOptions{})
+		u := f.dial(Options{})
 		s := u.initializes("2024-11-05")
 		s.out <- "retry: 3000\n\n"
 		time.Sleep(streamSteady)
@@ -137,9 +137,9 @@ func TestReconnectDelay(t *testing.T) {
 
 // The wait grows as well where the server takes every session and drops it.
 func TestReconnectInVain(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
-		u := f.dial(ClientOptions{})
+		u := f.dial(Options{})
 		u.initializes("2024-11-05").end()
 		for n := 2; n < 6; n++ {
 			for time.Sleep(streamFirst); ; time.Sleep(time.Second) {
@@ -162,9 +162,9 @@ func TestReconnectInVain(t *testing.T) {
 
 // With NoRenew the end of the stream is the end.
 func TestNoRenew(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
-		u := f.dial(ClientOptions{NoRenew: true})
+		u := f.dial(Options{NoRenew: true})
 		s := u.initializes("2024-11-05")
 		u.sends(callText)
 		s.say(note)
@@ -221,12 +221,12 @@ func TestUnopened(t *testing.T) {
 		{"down", answer(502, "", ""), 0, "http_status", "tried again", true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				f := newFake(t)
 				f.onGET = c.onGET
-				u := f.dial(ClientOptions{})
+				u := f.dial(Options{})
 				u.sends(initializeText)
-				time.Sleep(DefaultClientEndpointTimeout)
+				time.Sleep(DefaultEndpointTimeout)
 				if m := u.getsError("0", c.reason); !strings.Contains(string(m.Bytes()), c.text) {
 					t.Errorf("%s, want %q", m.Bytes(), c.text)
 				}
@@ -240,7 +240,7 @@ func TestUnopened(t *testing.T) {
 				}
 
 				f.set(func() { f.onGET = c.onGET })
-				u = f.dial(ClientOptions{ReportUnopened: true})
+				u = f.dial(Options{ReportUnopened: true})
 				u.sends(initializeText)
 				if c.status != 0 && c.name == "no endpoint" {
 					behind := make(chan error)
@@ -251,7 +251,7 @@ func TestUnopened(t *testing.T) {
 						}
 					}()
 				}
-				time.Sleep(DefaultClientEndpointTimeout)
+				time.Sleep(DefaultEndpointTimeout)
 				if c.status == 0 {
 					u.getsError("0", c.reason)
 					return
@@ -272,16 +272,16 @@ func TestUnopened(t *testing.T) {
 // A server that is down answers initialize with an error, and is there for
 // the client once it is up.
 func TestServerDown(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
 		down := true
 		f.rt.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
 			if down {
 				return nil, &net.OpError{Op: "dial", Err: errors.New("connection refused")}
 			}
-			return f.net.dial(ctx, network, addr)
+			return f.net.Dial(ctx, network, addr)
 		}
-		u := f.dial(ClientOptions{})
+		u := f.dial(Options{})
 		u.sends(initializeText)
 		u.getsError("0", "unreachable")
 		u.sends(callText)
@@ -300,9 +300,9 @@ func TestServerDown(t *testing.T) {
 
 // A client may begin without initialize: then only the stream is opened.
 func TestProbe(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
-		u := f.dial(ClientOptions{})
+		u := f.dial(Options{})
 		probe := `{"jsonrpc":"2.0","id":"p","method":"server/discover"}`
 		u.sends(note) // nobody to tell
 		u.sends(probe)
@@ -320,10 +320,10 @@ func TestProbe(t *testing.T) {
 
 // A request that is cancelled before there is a stream is not sent.
 func TestCancelledEarly(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
 		f.first = func(int) string { return ": wait\n\n" }
-		u := f.dial(ClientOptions{})
+		u := f.dial(Options{})
 		u.sends(callText, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
 		f.stream(1).out <- "event: endpoint\ndata: /m\n\n"
 		f.wantNoPost()
@@ -342,9 +342,9 @@ func TestForgotten(t *testing.T) {
 		{404, "Session not found"}, {404, ""}, {400, "No transport found for sessionId"},
 		{400, `{"jsonrpc":"2.0","id":null,"error":{"code":-32602,"message":"Invalid session ID"}}`},
 	} {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			f := newFake(t)
-			u := f.dial(ClientOptions{})
+			u := f.dial(Options{})
 			s := u.initializes("2024-11-05")
 			f.set(func() {
 				f.onPOST = func(w http.ResponseWriter, r *http.Request, m string) bool {
@@ -373,9 +373,9 @@ func TestForgotten(t *testing.T) {
 // A server that refuses to initialize is asked again, and in the end by the
 // client itself; one that never accepted the client is not.
 func TestInitializeRefused(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
-		u := f.dial(ClientOptions{})
+		u := f.dial(Options{})
 		u.sends(initializeText)
 		s := f.stream(1)
 		f.wantPost(initializeText)
@@ -387,7 +387,7 @@ func TestInitializeRefused(t *testing.T) {
 		f.stream(1)
 
 		f = newFake(t)
-		u = f.dial(ClientOptions{})
+		u = f.dial(Options{})
 		u.initializes("2024-11-05").end()
 		time.Sleep(streamFirst)
 		s = f.stream(2)

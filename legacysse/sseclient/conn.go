@@ -1,4 +1,4 @@
-package legacysse
+package sseclient
 
 import (
 	"context"
@@ -15,32 +15,32 @@ import (
 )
 
 const (
-	clientQueue       = 64                    // messages for Recv that may wait
-	clientNotes       = 64                    // notifications and responses on their way at once
-	clientAheadWait   = time.Second           // how long a message waits for the one ahead of it
-	clientOvertake    = 20 * time.Millisecond // and for its acceptance, once it is written
-	clientNoteTimeout = time.Minute           // how long the server may take to accept a notification
-	clientLinger      = 2 * time.Second       // how long a POST may go on after its request was answered
-	clientInitialize  = time.Minute           // how long the answer to initialize may take
-	clientRestore     = 10 * time.Second      // for subscriptions and log level of a new session
+	queueSize         = 64                    // messages for Recv that may wait
+	maxNotes          = 64                    // notifications and responses on their way at once
+	aheadWait         = time.Second           // how long a message waits for the one ahead of it
+	overtakeWait      = 20 * time.Millisecond // and for its acceptance, once it is written
+	noteTimeout       = time.Minute           // how long the server may take to accept a notification
+	lingerTime        = 2 * time.Second       // how long a POST may go on after its request was answered
+	initializeTimeout = time.Minute           // how long the answer to initialize may take
+	restoreTimeout    = 10 * time.Second      // for subscriptions and log level of a new session
 )
 
 var (
-	errClientClosed    = errors.New("legacysse: the connection is closed")
-	errClientDuplicate = errors.New("legacysse: a request with this id is already in progress")
+	errClosed    = errors.New("sseclient: the connection is closed")
+	errDuplicate = errors.New("sseclient: a request with this id is already in progress")
 )
 
-// clientConn is the Conn that Client.Dial returns. Its goroutines are the
+// conn is the Conn that Client.Dial returns. Its goroutines are the
 // keeper, which sees to it that there is a session; the reader of the event
 // stream; and one per POST. All are started by spawn and awaited by Close.
-type clientConn struct {
+type conn struct {
 	url    *url.URL
 	peer   *httpdial.Peer // explains what goes wrong
 	host   string         // the Host header, "": the URL's
 	header http.Header    // on every request
 	rt     http.RoundTripper
 	idle   func() // closes the transport's idle connections
-	opts   ClientOptions
+	opts   Options
 	log    hclog.Logger
 
 	ctx    context.Context // done when Close begins
@@ -58,36 +58,36 @@ type clientConn struct {
 	kick     chan struct{}        // ends the keeper's pause
 
 	mu sync.Mutex // guards st and is never held while waiting
-	st clientState
+	st state
 }
 
-// clientHints are what the texts about the HTTP status of the GET end in.
-var clientHints = map[int]string{
+// hints are what the texts about the HTTP status of the GET end in.
+var hints = map[int]string{
 	http.StatusBadRequest:       "is it a Streamable HTTP server?",
 	http.StatusNotFound:         "is the path of the URL right? It is often /sse",
 	http.StatusMethodNotAllowed: "there is no HTTP+SSE server at this path; is it a Streamable HTTP server?",
 }
 
-func newClientConn(u *url.URL, header http.Header, rt http.RoundTripper, idle func(), opts ClientOptions) *clientConn {
-	c := &clientConn{
-		url: u, peer: httpdial.NewPeer(u, header, clientHints), host: header.Get("Host"), header: header,
+func newConn(u *url.URL, header http.Header, rt http.RoundTripper, idle func(), opts Options) *conn {
+	c := &conn{
+		url: u, peer: httpdial.NewPeer(u, header, hints), host: header.Get("Host"), header: header,
 		rt: rt, idle: idle, opts: opts, log: opts.Logger,
-		in:       make(chan jsonrpc.Message, clientQueue),
+		in:       make(chan jsonrpc.Message, queueSize),
 		finished: make(chan struct{}),
 		turn:     make(chan struct{}, 1),
 		// Twice MaxInFlight: a goroutine may linger a moment after its request.
 		requests: make(chan struct{}, 2*opts.MaxInFlight),
-		notes:    make(chan struct{}, clientNotes),
+		notes:    make(chan struct{}, maxNotes),
 		kick:     make(chan struct{}, 1),
 	}
 	header.Del("Host")
 	c.ctx, c.cancel = context.WithCancel(context.Background())
-	c.st.calls = make(map[jsonrpc.ID]*clientCall)
+	c.st.calls = make(map[jsonrpc.ID]*call)
 	return c
 }
 
 // spawn runs f in a goroutine that Close awaits; false: the Conn is closed.
-func (c *clientConn) spawn(f func()) bool {
+func (c *conn) spawn(f func()) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.st.closed {
@@ -98,15 +98,15 @@ func (c *clientConn) spawn(f func()) bool {
 }
 
 // over returns why nothing may begin any more.
-func (c *clientConn) over(ctx context.Context) error {
+func (c *conn) over(ctx context.Context) error {
 	if c.ctx.Err() != nil {
-		return errClientClosed
+		return errClosed
 	}
 	return ctx.Err()
 }
 
 // finish ends Recv with err, after what it has still to return, and Send.
-func (c *clientConn) finish(err error) {
+func (c *conn) finish(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.st.end == nil {
@@ -116,7 +116,7 @@ func (c *clientConn) finish(err error) {
 }
 
 // Recv returns the next message from the server.
-func (c *clientConn) Recv(ctx context.Context) (jsonrpc.Message, error) {
+func (c *conn) Recv(ctx context.Context) (jsonrpc.Message, error) {
 	if err := c.over(ctx); err != nil {
 		return jsonrpc.Message{}, err
 	}
@@ -126,7 +126,7 @@ func (c *clientConn) Recv(ctx context.Context) (jsonrpc.Message, error) {
 	case <-ctx.Done():
 		return jsonrpc.Message{}, ctx.Err()
 	case <-c.ctx.Done():
-		return jsonrpc.Message{}, errClientClosed
+		return jsonrpc.Message{}, errClosed
 	case <-c.finished:
 	}
 	select { // what came before the end still counts
@@ -139,7 +139,7 @@ func (c *clientConn) Recv(ctx context.Context) (jsonrpc.Message, error) {
 
 // push queues a message for Recv. It waits while the queue is full: the event
 // stream is then not read, and TCP slows the server.
-func (c *clientConn) push(ctx context.Context, m jsonrpc.Message) {
+func (c *conn) push(ctx context.Context, m jsonrpc.Message) {
 	select {
 	case c.in <- m:
 	case <-ctx.Done():
@@ -153,11 +153,11 @@ func (c *clientConn) push(ctx context.Context, m jsonrpc.Message) {
 // before initialize was answered; and no cancellation before its request was
 // accepted. Each of these waits has an end, because the message at hand may be
 // what the server waits for.
-func (c *clientConn) Send(ctx context.Context, m jsonrpc.Message) error {
+func (c *conn) Send(ctx context.Context, m jsonrpc.Message) error {
 	if err := c.over(ctx); err != nil {
 		return err
 	}
-	call := newClientCall(c, m)
+	call := newCall(c, m)
 	slots := c.notes
 	if call.kind == jsonrpc.Request {
 		slots = c.requests
@@ -170,7 +170,7 @@ func (c *clientConn) Send(ctx context.Context, m jsonrpc.Message) error {
 	if err == nil && entry.send {
 		defer func() { <-c.turn }()
 		if !c.spawn(func() { c.carry(call); <-slots }) {
-			return errClientClosed
+			return errClosed
 		}
 		return c.awaitSent(ctx, call)
 	}
@@ -187,23 +187,23 @@ func (c *clientConn) Send(ctx context.Context, m jsonrpc.Message) error {
 }
 
 // acquire puts an element into slots.
-func (c *clientConn) acquire(ctx context.Context, slots chan<- struct{}) error {
+func (c *conn) acquire(ctx context.Context, slots chan<- struct{}) error {
 	select {
 	case slots <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-c.ctx.Done():
-		return errClientClosed
+		return errClosed
 	}
 }
 
 // takeTurn waits until nobody else is sending and the gate is open, and enters
 // the call into the books. If it is to be sent, the turn is the caller's.
-func (c *clientConn) takeTurn(ctx context.Context, call *clientCall) (clientEntry, error) {
+func (c *conn) takeTurn(ctx context.Context, call *call) (entry, error) {
 	for {
 		if err := c.acquire(ctx, c.turn); err != nil {
-			return clientEntry{}, err
+			return entry{}, err
 		}
 		e := c.enter(call)
 		if e.drop != "" {
@@ -211,7 +211,7 @@ func (c *clientConn) takeTurn(ctx context.Context, call *clientCall) (clientEntr
 		}
 		if e.send {
 			if e.after != nil {
-				c.await(ctx, e.after.accepted, nil, clientAheadWait)
+				c.await(ctx, e.after.accepted, nil, aheadWait)
 			}
 			return e, nil
 		}
@@ -223,20 +223,20 @@ func (c *clientConn) takeTurn(ctx context.Context, call *clientCall) (clientEntr
 		case <-e.gate:
 		case <-c.finished:
 		case <-ctx.Done():
-			return clientEntry{}, ctx.Err()
+			return entry{}, ctx.Err()
 		case <-c.ctx.Done():
-			return clientEntry{}, errClientClosed
+			return entry{}, errClosed
 		}
 	}
 }
 
 // awaitSent waits until the next message may set out.
-func (c *clientConn) awaitSent(ctx context.Context, call *clientCall) error {
+func (c *conn) awaitSent(ctx context.Context, call *call) error {
 	written := call.written
 	if call.kind == jsonrpc.Notification {
 		written = nil // what it is about may depend on it
 	}
-	c.await(ctx, call.accepted, written, clientAheadWait)
+	c.await(ctx, call.accepted, written, aheadWait)
 	if call.isAccepted() {
 		return nil
 	}
@@ -245,7 +245,7 @@ func (c *clientConn) awaitSent(ctx context.Context, call *clientCall) error {
 
 // await waits for accepted; but no longer than limit, and than a moment once
 // written is closed.
-func (c *clientConn) await(ctx context.Context, accepted, written <-chan struct{}, limit time.Duration) {
+func (c *conn) await(ctx context.Context, accepted, written <-chan struct{}, limit time.Duration) {
 	select {
 	case <-accepted:
 		return
@@ -257,7 +257,7 @@ func (c *clientConn) await(ctx context.Context, accepted, written <-chan struct{
 		select {
 		case <-written:
 			written = nil
-			t.Reset(clientOvertake)
+			t.Reset(overtakeWait)
 			continue
 		case <-accepted:
 		case <-t.C:
@@ -270,7 +270,7 @@ func (c *clientConn) await(ctx context.Context, accepted, written <-chan struct{
 
 // Close closes the event stream, which ends the session, and returns when
 // every goroutine has ended. What is still in progress is cut off without an answer.
-func (c *clientConn) Close() error {
+func (c *conn) Close() error {
 	c.once.Do(func() {
 		c.mu.Lock()
 		c.st.closed = true

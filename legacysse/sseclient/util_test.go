@@ -1,4 +1,4 @@
-package legacysse
+package sseclient
 
 import (
 	"bytes"
@@ -16,17 +16,20 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
 // The tests of the client run in synctest bubbles, against a server that
 // misbehaves as the test wants.
 
+const note = `{"jsonrpc":"2.0","method":"n"}`
+
 // fake is an HTTP+SSE server played by the test. Each GET becomes a stream,
 // each POST is answered 202, unless the functions say otherwise.
 type fake struct {
 	t   *testing.T
-	net *network
+	net *bridgetest.Network
 	rt  *http.Transport
 
 	mu      sync.Mutex
@@ -51,7 +54,7 @@ type fakeStream struct {
 }
 
 func newFake(t *testing.T) *fake {
-	f := &fake{t: t, net: newNetwork()}
+	f := &fake{t: t, net: bridgetest.NewNetwork()}
 	f.first = func(n int) string { return fmt.Sprintf("event: endpoint\ndata: /message?s=%d\n\n", n) }
 	srv := &http.Server{Handler: f}
 	done := make(chan struct{})
@@ -59,7 +62,7 @@ func newFake(t *testing.T) *fake {
 		defer close(done)
 		_ = srv.Serve(f.net)
 	}()
-	f.rt = &http.Transport{DialContext: f.net.dial, DisableCompression: true}
+	f.rt = &http.Transport{DialContext: f.net.Dial, DisableCompression: true}
 	t.Cleanup(func() {
 		srv.Close()
 		f.rt.CloseIdleConnections()
@@ -182,12 +185,12 @@ type user struct {
 	log *bytes.Buffer
 }
 
-func (f *fake) dial(opts ClientOptions) *user {
+func (f *fake) dial(opts Options) *user {
 	f.t.Helper()
 	return f.dialURL("http://127.0.0.1/sse", opts)
 }
 
-func (f *fake) dialURL(url string, opts ClientOptions) *user {
+func (f *fake) dialURL(url string, opts Options) *user {
 	f.t.Helper()
 	opts.Transport = f.rt
 	u := &user{t: f.t, f: f, log: new(bytes.Buffer)}

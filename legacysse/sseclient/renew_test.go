@@ -1,16 +1,17 @@
-package legacysse
+package sseclient
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
 // SS7, ST9: who asks for it is told, once the session was renewed, that what it
 // listens for may have changed.
 func TestTellRenewed(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
-		u := f.dial(ClientOptions{TellRenewed: true})
+		u := f.dial(Options{TellRenewed: true})
 		s := u.initializes("2024-11-05")
 		u.sends(`{"jsonrpc":"2.0","id":2,"method":"resources/subscribe","params":{"uri":"a"}}`)
 		f.posted()

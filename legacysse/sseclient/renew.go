@@ -1,4 +1,4 @@
-package legacysse
+package sseclient
 
 import (
 	"context"
@@ -10,11 +10,11 @@ import (
 
 // handshake initializes a new session in the client's place, with the client's
 // own words but another id, and tells it what the old one knew (SS7).
-func (c *clientConn) handshake(s *clientSession) *httpdial.Fault {
+func (c *conn) handshake(s *session) *httpdial.Fault {
 	c.mu.Lock()
 	initialize, initialized := c.st.books.Greeting()
 	c.mu.Unlock()
-	ctx, cancel := context.WithTimeout(s.ctx, clientInitialize)
+	ctx, cancel := context.WithTimeout(s.ctx, initializeTimeout)
 	defer cancel()
 	result, fault := c.ask(ctx, initialize, s)
 	if fault == nil && result.IsError() {
@@ -37,8 +37,8 @@ func (c *clientConn) handshake(s *clientSession) *httpdial.Fault {
 }
 
 // restore sets the log level and the subscriptions of a new session.
-func (c *clientConn) restore(s *clientSession) {
-	ctx, cancel := context.WithTimeout(s.ctx, clientRestore)
+func (c *conn) restore(s *session) {
+	ctx, cancel := context.WithTimeout(s.ctx, restoreTimeout)
 	defer cancel()
 	c.mu.Lock()
 	requests := c.st.books.Settings()
@@ -52,8 +52,8 @@ func (c *clientConn) restore(s *clientSession) {
 }
 
 // ask makes a request of the bridge's own, and waits for the response.
-func (c *clientConn) ask(ctx context.Context, m jsonrpc.Message, s *clientSession) (jsonrpc.Message, *httpdial.Fault) {
-	call := newClientCall(c, m)
+func (c *conn) ask(ctx context.Context, m jsonrpc.Message, s *session) (jsonrpc.Message, *httpdial.Fault) {
+	call := newCall(c, m)
 	call.session, call.reply = s, make(chan jsonrpc.Message, 1)
 	c.mu.Lock()
 	c.st.calls[call.id] = call
@@ -79,8 +79,8 @@ func (c *clientConn) ask(ctx context.Context, m jsonrpc.Message, s *clientSessio
 }
 
 // tell sends a notification of the bridge's own.
-func (c *clientConn) tell(m jsonrpc.Message, s *clientSession) *httpdial.Fault {
-	call := newClientCall(c, m)
+func (c *conn) tell(m jsonrpc.Message, s *session) *httpdial.Fault {
+	call := newCall(c, m)
 	defer call.cancel()
 	call.session = s
 	defer context.AfterFunc(s.ctx, call.cancel)()
@@ -88,7 +88,7 @@ func (c *clientConn) tell(m jsonrpc.Message, s *clientSession) *httpdial.Fault {
 }
 
 // renewed is called when a session was renewed.
-func (c *clientConn) renewed(s *clientSession) {
+func (c *conn) renewed(s *session) {
 	c.mu.Lock()
 	c.st.refused = 0
 	changed := s.changed
@@ -103,10 +103,10 @@ func (c *clientConn) renewed(s *clientSession) {
 
 // inherit takes over the session that another Conn has lost, and renews it: at
 // once, or later if the server has refused that more than once.
-func (c *clientConn) inherit(e *sessionstate.Estate) {
+func (c *conn) inherit(e *sessionstate.Estate) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.st.books.Inherit(e, &clientSession{lost: true})
+	c.st.books.Inherit(e, &session{lost: true})
 	c.st.refused = e.Refused
 	c.st.down = &httpdial.Fault{Reason: httpdial.ReasonDown, Text: "the session with " + c.peer.String() + " is lost"}
 	c.wake()

@@ -1,4 +1,4 @@
-package legacysse
+package sseclient
 
 import (
 	"cmp"
@@ -14,19 +14,20 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
 	"github.com/mcp-bridge/mcp-bridge/internal/sessionstate"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+	"github.com/mcp-bridge/mcp-bridge/legacysse/internal/wire"
 )
 
-// Defaults of ClientOptions.
+// Defaults of Options.
 const (
-	DefaultClientMaxMessageSize  = 64 << 20
-	DefaultClientMaxInFlight     = 256
-	DefaultClientConnectTimeout  = httpdial.DefaultConnectTimeout
-	DefaultClientEndpointTimeout = 10 * time.Second
+	DefaultMaxMessageSize  = 64 << 20
+	DefaultMaxInFlight     = 256
+	DefaultConnectTimeout  = httpdial.DefaultConnectTimeout
+	DefaultEndpointTimeout = 10 * time.Second
 )
 
 // ErrSessionLost is what Recv ends with after the event stream has, where
-// ClientOptions.NoRenew asks for that.
-var ErrSessionLost = errors.New("legacysse: the event stream has ended, and with it the session")
+// Options.NoRenew asks for that.
+var ErrSessionLost = errors.New("sseclient: the event stream has ended, and with it the session")
 
 // UnopenedError says that what answers at the URL is no HTTP+SSE server: it
 // refuses the GET, its reply is no event stream, or no endpoint event comes.
@@ -34,7 +35,7 @@ type UnopenedError struct {
 	Status int    // HTTP status
 	Text   string // what is wrong, for people
 
-	// Estate is for ClientOptions.Estate of the Conn that takes over, if it was
+	// Estate is for Options.Estate of the Conn that takes over, if it was
 	// a lost session that was to be renewed. nil: it was the client's first
 	// request, which is still to be answered.
 	Estate *sessionstate.Estate
@@ -43,8 +44,8 @@ type UnopenedError struct {
 // Error returns Text.
 func (e *UnopenedError) Error() string { return e.Text }
 
-// ClientOptions tune a Client. The zero value works.
-type ClientOptions struct {
+// Options tune a Client. The zero value works.
+type Options struct {
 	// Header is added to every request. Headers that belong to the transport
 	// (Accept, Content-Type and the like) are ignored. "Host" sets the Host
 	// header.
@@ -59,7 +60,7 @@ type ClientOptions struct {
 	TLS *tls.Config
 
 	// MaxMessageSize bounds an event of the server, in bytes. A larger one
-	// ends the stream. 0 means DefaultClientMaxMessageSize.
+	// ends the stream. 0 means DefaultMaxMessageSize.
 	MaxMessageSize int
 
 	// MaxDepth bounds the levels of objects and arrays in a message from the server (J14).
@@ -67,16 +68,16 @@ type ClientOptions struct {
 	MaxDepth int
 
 	// MaxInFlight bounds the requests in progress. One more is answered with
-	// an error. 0 means DefaultClientMaxInFlight.
+	// an error. 0 means DefaultMaxInFlight.
 	MaxInFlight int
 
 	// ConnectTimeout bounds dialling and the TLS handshake, each. It is not
-	// used with a Transport. 0 means DefaultClientConnectTimeout.
+	// used with a Transport. 0 means DefaultConnectTimeout.
 	ConnectTimeout time.Duration
 
 	// EndpointTimeout bounds the wait for the reply to the GET, once
 	// connected, and then for the endpoint event (SS6).
-	// 0 means DefaultClientEndpointTimeout.
+	// 0 means DefaultEndpointTimeout.
 	EndpointTimeout time.Duration
 
 	// NoRenew says not to connect again after the event stream has ended:
@@ -106,12 +107,12 @@ type ClientOptions struct {
 	Logger hclog.Logger
 }
 
-func (o ClientOptions) withDefaults() ClientOptions {
-	o.MaxMessageSize = cmp.Or(o.MaxMessageSize, DefaultClientMaxMessageSize)
+func (o Options) withDefaults() Options {
+	o.MaxMessageSize = cmp.Or(o.MaxMessageSize, DefaultMaxMessageSize)
 	o.MaxDepth = cmp.Or(o.MaxDepth, jsonrpc.DefaultMaxDepth)
-	o.MaxInFlight = cmp.Or(o.MaxInFlight, DefaultClientMaxInFlight)
-	o.ConnectTimeout = cmp.Or(o.ConnectTimeout, DefaultClientConnectTimeout)
-	o.EndpointTimeout = cmp.Or(o.EndpointTimeout, DefaultClientEndpointTimeout)
+	o.MaxInFlight = cmp.Or(o.MaxInFlight, DefaultMaxInFlight)
+	o.ConnectTimeout = cmp.Or(o.ConnectTimeout, DefaultConnectTimeout)
+	o.EndpointTimeout = cmp.Or(o.EndpointTimeout, DefaultEndpointTimeout)
 	if o.Logger == nil {
 		o.Logger = hclog.NewNullLogger()
 	}
@@ -124,7 +125,7 @@ type Client struct {
 	// in it become an Authorization header, unless Options.Header has one.
 	URL string
 
-	Options ClientOptions
+	Options Options
 }
 
 // Dial checks the URL and the headers and returns a Conn. It makes no network
@@ -149,7 +150,7 @@ func (c *Client) Dial(ctx context.Context) (bridge.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	header, err := httpdial.Header(c.Options.Header, u.User, clientReserved...)
+	header, err := httpdial.Header(c.Options.Header, u.User, reserved...)
 	if err != nil {
 		return nil, err
 	}
@@ -163,12 +164,12 @@ func (c *Client) Dial(ctx context.Context) (bridge.Conn, error) {
 		})
 		rt, idle = own, own.CloseIdleConnections
 	}
-	conn := newClientConn(u, header, rt, idle, opts)
+	conn := newConn(u, header, rt, idle, opts)
 	if opts.Estate != nil {
 		conn.inherit(opts.Estate)
 	}
 	return bridge.Push(conn), nil
 }
 
-// clientReserved are the headers that are the transport's own business.
-var clientReserved = []string{"Accept", "Content-Type", headerVersion, "Last-Event-Id"}
+// reserved are the headers that are the transport's own business.
+var reserved = []string{"Accept", "Content-Type", wire.HeaderVersion, "Last-Event-Id"}

@@ -1,4 +1,4 @@
-package legacysse
+package sseclient
 
 import (
 	"bytes"
@@ -15,17 +15,18 @@ import (
 
 	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+	"github.com/mcp-bridge/mcp-bridge/legacysse/internal/wire"
 )
 
-// clientCall is one message on its way to the server and, for a request, what
+// call is one message on its way to the server and, for a request, what
 // comes back on the event stream.
-type clientCall struct {
+type call struct {
 	msg    jsonrpc.Message
 	kind   jsonrpc.Kind
 	id     jsonrpc.ID
 	method string
 
-	session *clientSession // where it is sent; nil: it waits for one
+	session *session // where it is sent; nil: it waits for one
 
 	ctx    context.Context
 	cancel context.CancelFunc // ends the POST
@@ -39,23 +40,23 @@ type clientCall struct {
 	reply chan jsonrpc.Message // of the bridge's own requests; nil: the client's
 }
 
-func newClientCall(c *clientConn, m jsonrpc.Message) *clientCall {
-	call := &clientCall{
+func newCall(c *conn, m jsonrpc.Message) *call {
+	call := &call{
 		msg: m, kind: m.Kind(), id: m.ID(), method: m.Method(),
 		written: make(chan struct{}), accepted: make(chan struct{}),
 	}
 	if call.kind == jsonrpc.Request {
 		call.ctx, call.cancel = context.WithCancel(c.ctx)
 	} else {
-		call.ctx, call.cancel = context.WithTimeout(c.ctx, clientNoteTimeout)
+		call.ctx, call.cancel = context.WithTimeout(c.ctx, noteTimeout)
 	}
 	return call
 }
 
 // private reports whether the call is the bridge's own.
-func (call *clientCall) private() bool { return call.reply != nil }
+func (call *call) private() bool { return call.reply != nil }
 
-func (call *clientCall) isAccepted() bool {
+func (call *call) isAccepted() bool {
 	select {
 	case <-call.accepted:
 		return true
@@ -65,10 +66,10 @@ func (call *clientCall) isAccepted() bool {
 }
 
 // carry posts a message and deals with what goes wrong with that.
-func (c *clientConn) carry(call *clientCall) {
+func (c *conn) carry(call *call) {
 	if call.gate != nil { // nothing else goes out before the answer, so it cannot take for ever
 		c.mu.Lock()
-		call.late = time.AfterFunc(clientInitialize, func() { c.spawn(func() { c.timeOut(call) }) })
+		call.late = time.AfterFunc(initializeTimeout, func() { c.spawn(func() { c.timeOut(call) }) })
 		c.mu.Unlock()
 	}
 	fault := c.post(call)
@@ -86,34 +87,34 @@ func (c *clientConn) carry(call *clientCall) {
 	c.fail(call, fault)
 }
 
-func (c *clientConn) timeOut(call *clientCall) {
+func (c *conn) timeOut(call *call) {
 	c.fail(call, &httpdial.Fault{Reason: httpdial.ReasonTimeout, Transient: true,
-		Text: c.peer.String() + " did not answer initialize within " + clientInitialize.String()})
+		Text: c.peer.String() + " did not answer initialize within " + initializeTimeout.String()})
 }
 
 // newRequest makes a request with the headers that all have.
-func (c *clientConn) newRequest(ctx context.Context, method string) *http.Request {
+func (c *conn) newRequest(ctx context.Context, method string) *http.Request {
 	return (&http.Request{Method: method, URL: c.url, Host: c.host, Header: maps.Clone(c.header)}).WithContext(ctx)
 }
 
 var (
-	clientAccept      = []string{"*/*"}
-	clientAcceptSSE   = []string{typeSSE}
-	clientContentType = []string{typeJSON}
+	accept      = []string{"*/*"}
+	acceptSSE   = []string{wire.TypeSSE}
+	contentType = []string{wire.TypeJSON}
 )
 
 // post sends the message to the endpoint of its session. Any success will do,
 // and what it says does not matter (SS7).
-func (c *clientConn) post(call *clientCall) *httpdial.Fault {
+func (c *conn) post(call *call) *httpdial.Fault {
 	ctx := httptrace.WithClientTrace(call.ctx, &httptrace.ClientTrace{
 		WroteRequest: func(httptrace.WroteRequestInfo) { call.writeOnce.Do(func() { close(call.written) }) },
 	})
 	req := c.newRequest(ctx, http.MethodPost)
 	req.URL = call.session.endpoint
-	req.Header["Accept"] = clientAccept
-	req.Header["Content-Type"] = clientContentType
-	if v := c.versionOf(call); v >= version2025_06_18 { // SS8
-		req.Header[headerVersion] = []string{v}
+	req.Header["Accept"] = accept
+	req.Header["Content-Type"] = contentType
+	if v := c.versionOf(call); v >= wire.Version2025_06_18 { // SS8
+		req.Header[wire.HeaderVersion] = []string{v}
 	}
 	httpdial.AllowReplay(req, call.msg)
 	setBody(req, call.msg.Bytes())
@@ -126,12 +127,12 @@ func (c *clientConn) post(call *clientCall) *httpdial.Fault {
 		return refusal(call.session.peer, resp)
 	}
 	// Read, so that the connection can be used again; but not for long.
-	defer time.AfterFunc(clientLinger, call.cancel).Stop()
+	defer time.AfterFunc(lingerTime, call.cancel).Stop()
 	_, _ = io.CopyN(io.Discard, resp.Body, 4<<10)
 	return nil
 }
 
-func (c *clientConn) versionOf(call *clientCall) string {
+func (c *conn) versionOf(call *call) string {
 	if call.method == "initialize" {
 		return ""
 	}
@@ -192,7 +193,7 @@ func deadSession(body []byte, own jsonrpc.Message) bool {
 
 // forget ends the stream of a session that is of no use any more, because the
 // server does not know it for instance, so that the keeper gets a new one.
-func (c *clientConn) forget(session *clientSession, fault *httpdial.Fault) {
+func (c *conn) forget(session *session, fault *httpdial.Fault) {
 	c.mu.Lock()
 	session.forgotten = fault
 	c.mu.Unlock()
@@ -200,7 +201,7 @@ func (c *clientConn) forget(session *clientSession, fault *httpdial.Fault) {
 }
 
 // incoming hands on what an event carries: a message, or an array of them.
-func (c *clientConn) incoming(raw []byte, session *clientSession) {
+func (c *conn) incoming(raw []byte, session *session) {
 	elements := [][]byte{raw}
 	if jsonrpc.IsBatch(raw) {
 		var err error
@@ -223,7 +224,7 @@ func (c *clientConn) incoming(raw []byte, session *clientSession) {
 	}
 }
 
-func (c *clientConn) incomingOne(m jsonrpc.Message, session *clientSession) {
+func (c *conn) incomingOne(m jsonrpc.Message, session *session) {
 	switch {
 	case m.Kind() == jsonrpc.Response:
 		call := c.claim(m.ID())
@@ -242,7 +243,7 @@ func (c *clientConn) incomingOne(m jsonrpc.Message, session *clientSession) {
 }
 
 // answer completes a claimed call.
-func (c *clientConn) answer(call *clientCall, m jsonrpc.Message) {
+func (c *conn) answer(call *call, m jsonrpc.Message) {
 	if m.ID() != call.id {
 		m = httpdial.WithID(m, call.id)
 	}
@@ -262,7 +263,7 @@ func (c *clientConn) answer(call *clientCall, m jsonrpc.Message) {
 }
 
 // fail answers a call with the fault. Of other messages only the log hears.
-func (c *clientConn) fail(call *clientCall, fault *httpdial.Fault) {
+func (c *conn) fail(call *call, fault *httpdial.Fault) {
 	if call.kind != jsonrpc.Request {
 		c.log.Warn("the server did not take a message", append(fault.Attrs(), "method", call.method)...)
 		return
@@ -282,7 +283,7 @@ func (c *clientConn) fail(call *clientCall, fault *httpdial.Fault) {
 }
 
 // answerFault answers a claimed call with the fault.
-func (c *clientConn) answerFault(call *clientCall, fault *httpdial.Fault) {
+func (c *conn) answerFault(call *call, fault *httpdial.Fault) {
 	c.log.With(fault.Attrs()...).Warn("request failed", "method", call.method)
 	if call.private() {
 		call.reply <- fault.Response(call.id)
@@ -295,7 +296,7 @@ func (c *clientConn) answerFault(call *clientCall, fault *httpdial.Fault) {
 }
 
 // opened notes what the server has answered to the client's initialize.
-func (c *clientConn) opened(call *clientCall, m jsonrpc.Message) {
+func (c *conn) opened(call *call, m jsonrpc.Message) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if m.IsError() {

@@ -1,0 +1,53 @@
+package bridgetest
+
+import (
+	"context"
+	"net"
+	"sync"
+)
+
+// Network is a net.Listener in memory, whose connections are those of net.Pipe. It
+// works in a synctest bubble.
+type Network struct {
+	conns chan net.Conn
+	done  chan struct{}
+	once  sync.Once
+}
+
+// NewNetwork returns a Network that listens.
+func NewNetwork() *Network {
+	return &Network{conns: make(chan net.Conn), done: make(chan struct{})}
+}
+
+// Dial connects to the listener, whatever the address. It fits
+// http.Transport.DialContext.
+func (n *Network) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	ours, theirs := net.Pipe()
+	select {
+	case n.conns <- theirs:
+		return ours, nil
+	case <-n.done:
+		return nil, net.ErrClosed
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// Accept implements net.Listener.
+func (n *Network) Accept() (net.Conn, error) {
+	select {
+	case c := <-n.conns:
+		return c, nil
+	case <-n.done:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close implements net.Listener.
+func (n *Network) Close() error {
+	n.once.Do(func() { close(n.done) })
+	return nil
+}
+
+// Addr implements net.Listener.
+func (n *Network) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 80} }
