@@ -2,8 +2,8 @@ package bridge
 
 import (
 	"context"
-	"errors"
 
+	"github.com/mcp-bridge/mcp-bridge/bridge/internal/say"
 	"github.com/mcp-bridge/mcp-bridge/internal/admission"
 )
 
@@ -18,7 +18,7 @@ import (
 type Admit func(ctx context.Context) (leave func(), err error)
 
 // ErrBusy says that as many clients as may be are being served.
-var ErrBusy = errors.New("too many clients; try again later")
+var ErrBusy = say.ErrBusy
 
 type holderKey struct{}
 

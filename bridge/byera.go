@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/mcp-bridge/mcp-bridge/bridge/internal/say"
 	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
@@ -150,11 +151,11 @@ func (h *half) refuse(m jsonrpc.Message) {
 	if m.Kind() != jsonrpc.Request {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), cancelWait)
+	ctx, cancel := context.WithTimeout(context.Background(), say.MaxWait)
 	defer cancel()
-	text, data := errShut.Error(), serverEndedData
+	text, data := errShut.Error(), say.ServerEnded
 	if h.parent.Err() != nil {
-		text, data = ErrClosing.Error(), shuttingDownData
+		text, data = ErrClosing.Error(), say.ShuttingDown
 	}
 	_ = h.client.Send(ctx, jsonrpc.NewError(m.ID(), jsonrpc.CodeInternalError, text, data))
 }
@@ -168,7 +169,7 @@ func (s *split) route(m jsonrpc.Message) *half {
 		return modern
 	case m.Kind() == jsonrpc.Request:
 		return legacy
-	case m.Method() == methodCancelled && s.both.Load():
+	case m.Method() == say.Cancelled && s.both.Load():
 		if _, h, ok := jsonrpc.Find(s.asked, m.RequestID()); ok {
 			return h
 		}
@@ -186,7 +187,7 @@ func (s *split) note(m jsonrpc.Message, h *half) {
 	case !s.both.Load():
 	case m.Kind() == jsonrpc.Request:
 		s.asked[m.ID()] = h
-	case m.Method() == methodCancelled:
+	case m.Method() == say.Cancelled:
 		id, _, _ := jsonrpc.Find(s.asked, m.RequestID())
 		delete(s.asked, id)
 	}
@@ -418,3 +419,5 @@ func (h *half) CloseFor(err error) error {
 	h.mu.Unlock()
 	return closeFor(h.client, why)
 }
+
+var errNothing = errors.New("nothing has come")

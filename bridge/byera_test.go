@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/translate"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -528,7 +529,7 @@ func TestByEraOffered(t *testing.T) {
 			done := make(chan struct{})
 			go func() {
 				defer close(done)
-				_ = bridge.ByEra(echo, echo).ServeConn(context.Background(), bridge.Push(bridge.Pull(bridge.Translate(bridge.Push(newPolled(ours)), passing{}, nil))))
+				_ = bridge.ByEra(echo, echo).ServeConn(context.Background(), bridge.Push(bridge.Pull(translate.Wrap(bridge.Push(newPolled(ours)), passing{}, nil))))
 			}()
 			const modern = `{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}`
 			params := func(i int) string { // one era until at, then both in turn

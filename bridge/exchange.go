@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mcp-bridge/mcp-bridge/bridge/internal/say"
 	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/internal/budget"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
@@ -42,7 +43,7 @@ func Exchange(ctx context.Context, toClient, toServer Conn, o PumpOptions) error
 		return fmt.Errorf("client: %w", err)
 	}
 	x := &exchange{client: client, server: server, id: first.ID(), opts: o, ctx: ctx}
-	x.listen = first.Method() == methodListen
+	x.listen = first.Method() == say.Listen
 	x.take = x.taker()
 	if o.RequestTimeout > 0 && !x.listen {
 		now := time.Now()
@@ -62,7 +63,7 @@ func Exchange(ctx context.Context, toClient, toServer Conn, o PumpOptions) error
 		return x.run(ctx)
 	case ctx.Err() == nil && err != errTimeout:
 		return errors.Join(err, client.Send(ctx, jsonrpc.NewError(x.id, jsonrpc.CodeInternalError,
-			"the server did not take the request: "+err.Error(), serverEndedData)))
+			"the server did not take the request: "+err.Error(), say.ServerEnded)))
 	case ctx.Err() == nil:
 		return x.end(err)
 	case !x.listen && context.Cause(ctx) == ErrClosing:
@@ -167,7 +168,7 @@ func (x *exchange) last(ctx context.Context) error {
 func (x *exchange) untilGone(ctx context.Context) error {
 	for {
 		m, err := x.client.Recv(ctx)
-		if err != nil || m.Method() == methodCancelled && m.RequestID().Equivalent(x.id) {
+		if err != nil || m.Method() == say.Cancelled && m.RequestID().Equivalent(x.id) {
 			return errGone
 		}
 		x.drop(m, "is no part of the exchange")
@@ -196,7 +197,7 @@ func (x *exchange) relay(ctx context.Context) (done bool, err error) {
 			}
 			return true, x.client.Send(context.WithoutCancel(x.ctx), m) // also if everything shuts down just now
 		case jsonrpc.Notification:
-			if m.Method() == methodProgress && !x.due.IsZero() {
+			if m.Method() == say.Progress && !x.due.IsZero() {
 				x.due = time.Now().Add(x.opts.RequestTimeout)
 				if x.due.After(x.latest) {
 					x.due = x.latest
@@ -232,7 +233,7 @@ func (x *exchange) taker() Taker {
 
 // end ends an exchange that has no answer.
 func (x *exchange) end(why error) error {
-	ctx, cancel := context.WithTimeout(context.Background(), cancelWait)
+	ctx, cancel := context.WithTimeout(context.Background(), say.MaxWait)
 	defer cancel()
 	switch {
 	case why == errTimeout:
@@ -242,24 +243,24 @@ func (x *exchange) end(why error) error {
 			within *= maxRenewal
 		}
 		text := fmt.Sprintf("the server did not answer within %v", within)
-		return x.client.Send(ctx, jsonrpc.NewError(x.id, jsonrpc.CodeInternalError, text, timeoutData))
+		return x.client.Send(ctx, jsonrpc.NewError(x.id, jsonrpc.CodeInternalError, text, say.TimedOut))
 	case why == errShutdown:
 		x.cancel(ctx, "shutting down")
-		return x.client.Send(ctx, jsonrpc.NewError(x.id, jsonrpc.CodeInternalError, ErrClosing.Error(), shuttingDownData))
+		return x.client.Send(ctx, jsonrpc.NewError(x.id, jsonrpc.CodeInternalError, ErrClosing.Error(), say.ShuttingDown))
 	case why == errGone:
 		x.cancel(ctx, "the client has gone")
 		return nil
 	case why == context.Canceled, why == context.DeadlineExceeded: // ctx
 		x.cancel(ctx, "the client has gone")
 		if x.listen {
-			result, _ := listenEnd(x.id)
+			result, _ := say.ListenEnd(x.id)
 			_ = x.client.Send(ctx, result)
 		}
 		return nil
 	}
-	m, _ := listenEnd(x.id)
+	m, _ := say.ListenEnd(x.id)
 	if !x.listen {
-		text, data := ending(why)
+		text, data := say.Ending(why)
 		m = jsonrpc.NewError(x.id, jsonrpc.CodeInternalError, text, data)
 	}
 	return errors.Join(why, x.client.Send(ctx, m))
@@ -267,7 +268,7 @@ func (x *exchange) end(why error) error {
 
 // cancel tells the server that nobody waits for the answer any more.
 func (x *exchange) cancel(ctx context.Context, why string) {
-	m := cancellation(x.id, why)
+	m := say.Cancellation(x.id, why)
 	if err := x.server.Send(ctx, m); err != nil {
 		x.drop(m, "the server did not take it")
 	}

@@ -5,6 +5,7 @@ import (
 	"io"
 	"sync"
 
+	"github.com/mcp-bridge/mcp-bridge/bridge/internal/fifo"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -27,7 +28,7 @@ type Inbox struct {
 	turn sync.Mutex
 
 	mu     sync.Mutex
-	queue  fifo[jsonrpc.Message]
+	queue  fifo.Queue[jsonrpc.Message]
 	bytes  int
 	idle   bool               // Receive waits, so that others may call sink
 	sink   Sink               // of the Receive that goes on
@@ -76,7 +77,7 @@ func (b *Inbox) TrySend(m jsonrpc.Message) bool {
 		return b.Put(m)
 	}
 	b.mu.Lock()
-	inline := b.idle && b.queue.len() == 0 && b.endedLocked() == nil
+	inline := b.idle && b.queue.Len() == 0 && b.endedLocked() == nil
 	sink := b.sink
 	b.mu.Unlock()
 	taken := inline && sink.TrySend(m)
@@ -92,7 +93,7 @@ func (b *Inbox) Put(m jsonrpc.Message) bool {
 	if b.endedLocked() != nil || !b.hasRoom(m) {
 		return false
 	}
-	b.queue.push(m)
+	b.queue.Push(m)
 	b.bytes += m.Size()
 	b.wake()
 	return true
@@ -116,7 +117,7 @@ func (b *Inbox) Abort(err error) {
 	if b.over != nil {
 		return
 	}
-	b.over, b.queue, b.bytes = orClosed(err), fifo[jsonrpc.Message]{}, 0
+	b.over, b.queue, b.bytes = orClosed(err), fifo.Queue[jsonrpc.Message]{}, 0
 	if b.cancel != nil {
 		b.cancel()
 	}
@@ -174,8 +175,8 @@ func (b *Inbox) next(ctx context.Context) (m jsonrpc.Message, err error) {
 		err = b.over
 	case ctx.Err() != nil:
 		err = ctx.Err()
-	case b.queue.len() > 0:
-		return b.queue.rest()[0], nil
+	case b.queue.Len() > 0:
+		return b.queue.Rest()[0], nil
 	case b.last != nil:
 		err = b.last
 	default:
@@ -222,7 +223,7 @@ func (b *Inbox) takenLocked() {
 	if b.over != nil {
 		return
 	}
-	m := b.queue.pop()
+	m := b.queue.Pop()
 	b.bytes -= m.Size()
 	b.freeRoom()
 }
@@ -239,7 +240,7 @@ func (b *Inbox) hasRoom(m jsonrpc.Message) bool {
 	if most == 0 {
 		most = defaultInbox
 	}
-	n := b.queue.len()
+	n := b.queue.Len()
 	return n < most && (n == 0 || b.MaxBytes == 0 || b.bytes+m.Size() <= b.MaxBytes)
 }
 
@@ -255,5 +256,12 @@ func (b *Inbox) freeRoom() {
 func (b *Inbox) wake() {
 	if b.came != nil {
 		signal(b.came)
+	}
+}
+
+func signal(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
 	}
 }

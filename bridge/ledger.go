@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mcp-bridge/mcp-bridge/bridge/internal/say"
 	"github.com/mcp-bridge/mcp-bridge/internal/budget"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
@@ -51,9 +52,7 @@ func (l *ledger) init(max int) {
 }
 
 var (
-	errInUse   = errors.New("a request with this id is already in progress")
 	errShut    = errors.New("the other side has gone")
-	errTooMany = errors.New("too many requests wait for an answer")
 	errTooMuch = errors.New("what waits for an answer takes too much memory; try again later")
 )
 
@@ -65,16 +64,16 @@ func (l *ledger) open(c *call) error {
 		return errShut
 	}
 	if _, dup := l.calls[c.id]; dup {
-		return errInUse
+		return say.ErrInUse
 	}
 	if len(l.calls) >= l.max {
-		return errTooMany
+		return say.ErrTooMany
 	}
 	if !l.share.Take(c.size) {
 		return errTooMuch
 	}
 	l.calls[c.id] = c
-	if c.method == methodListen {
+	if c.method == say.Listen {
 		l.listens++
 	}
 	if !c.token.IsZero() {
@@ -252,7 +251,7 @@ func (l *ledger) takeListens() []*call {
 	defer l.mu.Unlock()
 	var all []*call
 	for _, c := range l.calls {
-		if c.method == methodListen {
+		if c.method == say.Listen {
 			l.remove(c)
 			l.handing++
 			all = append(all, c)
@@ -267,7 +266,7 @@ func (l *ledger) endListen(id jsonrpc.ID) (jsonrpc.ID, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c := l.find(id)
-	if c == nil || c.method != methodListen {
+	if c == nil || c.method != say.Listen {
 		return id, false
 	}
 	l.remove(c)
@@ -322,7 +321,7 @@ func (l *ledger) find(id jsonrpc.ID) *call {
 
 func (l *ledger) remove(c *call) {
 	delete(l.calls, c.id)
-	if c.method == methodListen {
+	if c.method == say.Listen {
 		l.listens--
 	}
 	if !c.lasts {

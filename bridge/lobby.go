@@ -6,18 +6,19 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mcp-bridge/mcp-bridge/bridge/internal/say"
 	"github.com/mcp-bridge/mcp-bridge/internal/admission"
 )
 
 // Why a Lobby lets nobody in, beside what its Admit says.
 var (
 	ErrTooMany = errors.New("too many sessions (--max-sessions); try again later")
-	ErrClosing = errors.New("the bridge is shutting down or was configured anew")
+	ErrClosing = say.ErrClosing
 )
 
 // ErrReclaimed is the cause of the end of a Guest's Context whose place another
 // party is to have: the session was idle, and its party holds more of them.
-var ErrReclaimed = errors.New("the session was idle and its place is wanted by others; begin anew")
+var ErrReclaimed = say.ErrReclaimed
 
 // Excuse returns what clients may be told of an error of Lobby.Enter. What
 // Admit's error wraps is for the log.

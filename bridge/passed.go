@@ -3,6 +3,7 @@ package bridge
 import (
 	"context"
 
+	"github.com/mcp-bridge/mcp-bridge/bridge/internal/say"
 	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
@@ -27,7 +28,7 @@ func passed(ctx context.Context, server PullConn, m *jsonrpc.Message) {
 // kept returns how many bytes of a request server's side keeps until it is answered.
 func kept(server PullConn, m *jsonrpc.Message) int {
 	switch {
-	case m.Method() == methodListen:
+	case m.Method() == say.Listen:
 		return min(m.Size(), era.MaxListen)
 	case Keeps(server):
 		return m.Size()

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/mcp-bridge/mcp-bridge/bridge/internal/say"
 	"github.com/mcp-bridge/mcp-bridge/internal/budget"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
@@ -23,10 +24,6 @@ const DefaultDrain = 30 * time.Second
 
 // owingAfter is how long it takes until a wait for answers is no matter of course.
 const owingAfter = time.Second
-
-// cancelWait bounds what is said to one side on the way out of an ended
-// conversation: it may take nothing any more.
-const cancelWait = time.Second
 
 // maxRenewal is how many times RequestTimeout a request may take at most when
 // progress goes on and on.
@@ -339,11 +336,11 @@ func (p *pump) admit(ctx context.Context, m jsonrpc.Message) (jsonrpc.Message, b
 		case errShut:
 			p.tooLate(ctx, c.id)
 			return m, false
-		case errTooMany:
+		case say.ErrTooMany:
 			p.answer(ctx, c.id, jsonrpc.CodeInternalError, err.Error(), nil)
 			return m, false
 		case errTooMuch:
-			p.answer(ctx, c.id, jsonrpc.CodeInternalError, err.Error(), busyData)
+			p.answer(ctx, c.id, jsonrpc.CodeInternalError, err.Error(), say.Busy)
 			return m, false
 		default: // J3
 			p.answer(ctx, c.id, jsonrpc.CodeInvalidRequest, err.Error(), nil)
@@ -352,9 +349,9 @@ func (p *pump) admit(ctx context.Context, m jsonrpc.Message) (jsonrpc.Message, b
 		p.arm(c)
 	case jsonrpc.Notification:
 		switch m.Method() {
-		case methodProgress:
+		case say.Progress:
 			return p.withToken(m, &p.toClient, 0)
-		case methodCancelled:
+		case say.Cancelled:
 			if method, ok := p.toServer.method(m.RequestID()); !ok || method == "initialize" { // J11, J12
 				p.drop(m, "cancels no request that can be cancelled")
 				return m, false
@@ -380,7 +377,7 @@ func (p *pump) newCall(m jsonrpc.Message) *call {
 	switch size := m.Size(); {
 	case c.method == "initialize": // who makes a lost session anew has to say it again
 		c.size, c.lasts = c.size+size, true
-	case c.method == methodListen, size > budget.Free:
+	case c.method == say.Listen, size > budget.Free:
 		c.size += kept(p.server, &m)
 	}
 	return c
@@ -490,15 +487,15 @@ func (p *pump) returned(ctx context.Context, m jsonrpc.Message) (jsonrpc.Message
 		}
 	case jsonrpc.Notification:
 		switch m.Method() {
-		case methodProgress:
+		case say.Progress:
 			return p.withToken(m, &p.toServer, p.opts.RequestTimeout)
-		case methodCancelled:
+		case say.Cancelled:
 			if asked, ok := p.toServer.endListen(m.RequestID()); ok { // ST13
 				return m.WithRequestID(asked), true
 			}
 			m = closing(m, &p.toClient)
 		}
-		if p.unheard.Load() && !subscriptionOf(m).IsZero() {
+		if p.unheard.Load() && !say.SubscriptionOf(m).IsZero() {
 			p.drop(m, "belongs to a subscription that is over")
 			return m, false
 		}
@@ -530,9 +527,9 @@ func (p *pump) clientEnded(ctx, late context.Context, err error) {
 		}
 	})
 	if over(err) {
-		text, data := ErrClosing.Error(), shuttingDownData
+		text, data := ErrClosing.Error(), say.ShuttingDown
 		if err == errHungUp {
-			text, data = err.Error(), timeoutData
+			text, data = err.Error(), say.TimedOut
 		}
 		p.farewell(ctx, left, func(ctx context.Context, c *call) {
 			p.answer(ctx, c.id, jsonrpc.CodeInternalError, text, data)
@@ -556,13 +553,13 @@ func (p *pump) endListens(ctx context.Context, listening bool) {
 	})
 }
 
-// farewell says something about each of calls, to a side that may be stuck:
+// farewell says something (part) about each of calls, to a side that may be stuck:
 // all of it together takes a bounded time.
-func (p *pump) farewell(ctx context.Context, calls []*call, say func(ctx context.Context, c *call)) {
-	ctx, cancel := context.WithTimeout(ctx, cancelWait)
+func (p *pump) farewell(ctx context.Context, calls []*call, part func(ctx context.Context, c *call)) {
+	ctx, cancel := context.WithTimeout(ctx, say.MaxWait)
 	defer cancel()
 	for _, c := range calls {
-		say(ctx, c)
+		part(ctx, c)
 	}
 }
 
@@ -603,10 +600,10 @@ func (p *pump) drain(late context.Context, clientEnd bool) {
 
 // fail answers everything the server owes once it has ended.
 func (p *pump) fail(ctx context.Context, err error) {
-	text, data := ending(err)
+	text, data := say.Ending(err)
 	p.endText, p.endData = text, data
 	for _, c := range p.toServer.shut(true) {
-		if c.method == methodListen {
+		if c.method == say.Listen {
 			p.endListen(ctx, c.id)
 		} else {
 			p.answer(ctx, c.id, jsonrpc.CodeInternalError, text, data)
@@ -618,41 +615,20 @@ func (p *pump) fail(ctx context.Context, err error) {
 // tooLate answers a request that the client has sent before it could know that the
 // server has ended. fromClient waits for nothing else any more.
 func (p *pump) tooLate(ctx context.Context, id jsonrpc.ID) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelWait)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), say.MaxWait)
 	defer cancel()
 	p.answer(ctx, id, jsonrpc.CodeInternalError, p.endText, p.endData)
 }
 
-// ending is what clients are told of a server's end, and the data that goes
-// with it.
-func ending(err error) (text string, data []byte) {
-	switch {
-	case errors.Is(err, ErrClosing):
-		return ErrClosing.Error(), shuttingDownData
-	case err != nil && !errors.Is(err, io.EOF):
-		return err.Error(), serverEndedData
-	}
-	return "the server ended before it answered", serverEndedData
-}
-
 // endListen ends a client's open subscription gracefully (ST13).
 func (p *pump) endListen(ctx context.Context, id jsonrpc.ID) {
-	result, cancelled := listenEnd(id)
+	result, cancelled := say.ListenEnd(id)
 	for _, m := range []jsonrpc.Message{result, cancelled} {
 		if err := p.client.Send(ctx, m); err != nil {
 			p.drop(m, "the client did not take it")
 		}
 	}
 }
-
-// What errors of the bridge's own carry as data, for programs (C.7).
-var (
-	serverEndedData  = []byte(`{"reason":"server_ended"}`)
-	shuttingDownData = []byte(`{"reason":"shutting_down"}`)
-	timeoutData      = []byte(`{"reason":"timeout"}`)
-	unavailableData  = []byte(`{"reason":"server_unavailable"}`)
-	busyData         = []byte(`{"reason":"busy"}`)
-)
 
 // answer sends the client an error of the bridge's own.
 func (p *pump) answer(ctx context.Context, id jsonrpc.ID, code int, text string, data []byte) {
@@ -664,7 +640,7 @@ func (p *pump) answer(ctx context.Context, id jsonrpc.ID, code int, text string,
 
 // refuse sends the server an error in the client's place.
 func (p *pump) refuse(ctx context.Context, id jsonrpc.ID, code int, text string) {
-	ctx, cancel := context.WithTimeout(ctx, cancelWait)
+	ctx, cancel := context.WithTimeout(ctx, say.MaxWait)
 	defer cancel()
 	m := jsonrpc.NewError(id, code, text, nil)
 	if p.deaf.Load() {
@@ -684,7 +660,7 @@ func (p *pump) reject(ctx context.Context, m jsonrpc.Message, err error) {
 		p.drop(m, "the server did not take it")
 		return
 	}
-	t := time.NewTimer(cancelWait)
+	t := time.NewTimer(say.MaxWait)
 	defer t.Stop()
 	select {
 	case <-ctx.Done():
@@ -692,29 +668,23 @@ func (p *pump) reject(ctx context.Context, m jsonrpc.Message, err error) {
 	case <-t.C:
 	}
 	if _, ok := p.toServer.close(m.ID()); ok {
-		p.answer(ctx, m.ID(), jsonrpc.CodeInternalError, "the server did not take the request: "+err.Error(), serverEndedData)
+		p.answer(ctx, m.ID(), jsonrpc.CodeInternalError, "the server did not take the request: "+err.Error(), say.ServerEnded)
 	}
 }
 
 // cancelAtServer tells the server that nobody waits for a request any more.
 func (p *pump) cancelAtServer(ctx context.Context, id jsonrpc.ID, why string) {
-	ctx, cancel := context.WithTimeout(ctx, cancelWait)
+	ctx, cancel := context.WithTimeout(ctx, say.MaxWait)
 	defer cancel()
-	m := cancellation(id, why)
+	m := say.Cancellation(id, why)
 	if err := p.server.Send(ctx, m); err != nil {
 		p.drop(m, "the server did not take it")
 	}
 }
 
-// cancellation is the client's word that nobody waits for the answer to the
-// request id any more. why is plain text.
-func cancellation(id jsonrpc.ID, why string) jsonrpc.Message {
-	return jsonrpc.NewNotification(methodCancelled, []byte(`{"requestId":`+id.String()+`,"reason":"`+why+`"}`))
-}
-
 // arm starts the time-out of a request (J8). A subscription has none.
 func (p *pump) arm(c *call) {
-	if p.opts.RequestTimeout <= 0 || c.method == methodListen {
+	if p.opts.RequestTimeout <= 0 || c.method == say.Listen {
 		return
 	}
 	p.toServer.arm(c, p.opts.RequestTimeout, func() {
@@ -725,7 +695,7 @@ func (p *pump) arm(c *call) {
 		if !time.Now().Before(c.deadline) {
 			within *= maxRenewal
 		}
-		p.answer(p.ctx, c.id, jsonrpc.CodeInternalError, fmt.Sprintf("the server did not answer within %v", within), timeoutData)
+		p.answer(p.ctx, c.id, jsonrpc.CodeInternalError, fmt.Sprintf("the server did not answer within %v", within), say.TimedOut)
 	})
 }
 

@@ -3,6 +3,7 @@ package bridge
 import (
 	"sync"
 
+	"github.com/mcp-bridge/mcp-bridge/bridge/internal/say"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -37,7 +38,7 @@ func (q *Questions) sent(m jsonrpc.Message) {
 		if len(q.open) < maxQuestions {
 			q.open[m.ID()] = struct{}{}
 		}
-	case m.Method() == methodCancelled:
+	case m.Method() == say.Cancelled:
 		q.take(m.RequestID())
 	}
 }

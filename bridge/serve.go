@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/mcp-bridge/mcp-bridge/bridge/internal/say"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -38,34 +39,16 @@ func closeFor(c PullConn, err error) error {
 	return c.Close()
 }
 
-// unavailable is what clients are told of a server that could not be had, and
-// the data for programs that goes with it (C.7).
-func unavailable(err error) (text string, data []byte) {
-	data = unavailableData
-	var public interface{ PublicError() string }
-	switch {
-	case errors.As(err, &public):
-		return public.PublicError(), data
-	case errors.Is(err, ErrBusy):
-		return ErrBusy.Error(), busyData
-	case errors.Is(err, ErrClosing):
-		return ErrClosing.Error(), shuttingDownData
-	case errors.Is(err, ErrReclaimed):
-		return ErrReclaimed.Error(), busyData
-	}
-	return "the server could not be started; the bridge's log says why", data
-}
-
 // Unavailable answers a request in place of a server that could not be had:
 // err is that of a Dialer. What clients may see of it is said at Serve.
 func Unavailable(id jsonrpc.ID, err error) jsonrpc.Message {
-	text, data := unavailable(err)
+	text, data := say.Unavailable(err)
 	return jsonrpc.NewError(id, jsonrpc.CodeInternalError, text, data)
 }
 
 // refuseAll answers a client in place of a server that is not there.
 func refuseAll(ctx context.Context, client PullConn, why error) {
-	text, data := unavailable(why)
+	text, data := say.Unavailable(why)
 	defer Unused(ctx)()
 	for {
 		m, err := client.Recv(ctx)
@@ -75,7 +58,7 @@ func refuseAll(ctx context.Context, client PullConn, why error) {
 		if m.Kind() != jsonrpc.Request {
 			continue
 		}
-		late, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelWait) // what was received is answered
+		late, cancel := context.WithTimeout(context.WithoutCancel(ctx), say.MaxWait) // what was received is answered
 		err = client.Send(late, jsonrpc.NewError(m.ID(), jsonrpc.CodeInternalError, text, data))
 		cancel()
 		if err != nil || errors.Is(why, ErrBusy) || errors.Is(why, ErrReclaimed) {

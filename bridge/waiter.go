@@ -142,3 +142,6 @@ func (w *Waiter) Arrived() {
 
 // Signal is Arrived for one that has other things to do, or holds locks.
 func (w *Waiter) Signal() { signal(w.wake) }
+
+// Woken receives when there may be something to look at, for who has the Waiter's work done elsewhere.
+func (w *Waiter) Woken() <-chan struct{} { return w.wake }

@@ -160,7 +160,7 @@ func (e *ExitError) Error() string {
 }
 
 // Success reports whether the process ended with exit status 0: a server may
-// end by itself when its work is done (bridge.Mux asks that).
+// end by itself when its work is done (mux.Mux asks that).
 func (e *ExitError) Success() bool { return e.Err == nil }
 
 // Unwrap returns Err.

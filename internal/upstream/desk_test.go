@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/mux"
 	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/era/legacyserver"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
@@ -103,7 +104,7 @@ func TestDeskSlowClient(t *testing.T) {
 			}
 			token := m.ProgressToken().String()
 			var all []string
-			for i := range bridge.DefaultQueue + 1000 {
+			for i := range mux.DefaultQueue + 1000 {
 				all = append(all, fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":%d}}`, token, i))
 			}
 			return append(all, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"resultType":"complete"}}`, m.ID()))

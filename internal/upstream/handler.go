@@ -6,6 +6,7 @@ import (
 	"errors"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/translate"
 	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/era/legacyclient"
 	"github.com/mcp-bridge/mcp-bridge/era/legacyserver"
@@ -83,7 +84,7 @@ func (s *Server) translated(ctx context.Context, key unitKey, clientInfo []byte)
 	if err != nil {
 		return nil, err
 	}
-	return bridge.Pull(bridge.Translate(bridge.Push(conn), legacyclient.New(legacyclient.Options{}), s.spec.Dropped)), nil
+	return bridge.Pull(translate.Wrap(bridge.Push(conn), legacyclient.New(legacyclient.Options{}), s.spec.Dropped)), nil
 }
 
 // sharing returns what serves legacy clients that share a server. Which one may

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/mux"
+	"github.com/mcp-bridge/mcp-bridge/bridge/translate"
 	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/era/legacyserver"
 	"github.com/mcp-bridge/mcp-bridge/internal/admission"
@@ -33,7 +35,7 @@ type unit struct {
 	party      string // who has begun it: its places count for that
 	id         string // in states
 	clientInfo []byte
-	mux        *bridge.Mux
+	mux        *mux.Mux
 	filter     atomic.Pointer[legacyserver.Filter] // of a legacy server, once it was started
 
 	starts, failed int // of servers; failed: ended at the question which era they speak. Only Dial uses them
@@ -85,7 +87,7 @@ func (u *unit) dial(ctx context.Context) (bridge.PullConn, error) {
 		ParkTimeout: u.s.spec.ParkTimeout,
 	})
 	u.filter.Store(f)
-	return newTap(bridge.Pull(bridge.Translate(bridge.Push(conn), f, u.s.spec.Dropped)), u, f), nil
+	return newTap(bridge.Pull(translate.Wrap(bridge.Push(conn), f, u.s.spec.Dropped)), u, f), nil
 }
 
 // errChanged is why a unit ends whose server is one of the other era by now.
@@ -372,14 +374,14 @@ func (s *Server) newUnit(ctx context.Context, party string, key unitKey, clientI
 	} else if s.spec.Admit == nil && s.alone.Load() >= maxAlone {
 		return nil, fmt.Errorf("%w: %d clients have a connection of their own", bridge.ErrBusy, maxAlone)
 	}
-	u.mux = bridge.NewMux(bridge.MuxOptions{
+	u.mux = mux.New(mux.Options{
 		Dialer: u, Dropped: s.spec.Dropped, MaxCalls: s.maxCalls(), Keeps: key.legacy, Crashed: s.crashes(key),
 		Restarting: func(err error, wait time.Duration) {
 			if errors.Is(err, bridge.ErrBusy) {
 				s.log.Warn("no place for one more process", "error", err)
 				return
 			}
-			if wait <= 0 && bridge.IsOrderly(err) {
+			if wait <= 0 && mux.IsOrderly(err) {
 				s.log.Info("the server has ended; it is started again when it is wanted", "error", err)
 				return
 			}

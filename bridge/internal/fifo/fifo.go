@@ -1,0 +1,54 @@
+// Package fifo is a queue in memory that is used again.
+package fifo
+
+import "slices"
+
+// Kept is for how many elements an empty Queue keeps its memory.
+const Kept = 16
+
+// A Queue hands out first what was put in first. The zero Queue is empty.
+type Queue[T any] struct {
+	all  []T
+	head int // the first of all that is still in the queue
+}
+
+// New returns an empty Queue that uses memory until that is full.
+func New[T any](memory []T) Queue[T] { return Queue[T]{all: memory[:0]} }
+
+// Len returns how many elements are in the queue.
+func (f *Queue[T]) Len() int { return len(f.all) - f.head }
+
+// Rest returns the elements, in order. They are valid until the next Push or Pop.
+func (f *Queue[T]) Rest() []T { return f.all[f.head:] }
+
+// Push appends elements.
+func (f *Queue[T]) Push(more ...T) {
+	if len(f.all)+len(more) > cap(f.all) && f.head >= f.Len() { // in place of growing
+		if cap(f.all) > 4*max(f.Len(), Kept) {
+			*f = Queue[T]{all: slices.Clone(f.Rest())}
+		} else {
+			n := copy(f.all, f.Rest())
+			clear(f.all[n:])
+			f.all, f.head = f.all[:n], 0
+		}
+	}
+	old := f.all
+	if f.all = append(f.all, more...); cap(f.all) != cap(old) {
+		clear(old)
+	}
+}
+
+// Pop takes the first element out. There must be one.
+func (f *Queue[T]) Pop() (first T) {
+	var zero T
+	first, f.all[f.head] = f.all[f.head], zero
+	f.head++
+	switch {
+	case f.head < len(f.all):
+	case cap(f.all) > Kept:
+		*f = Queue[T]{}
+	default:
+		f.all, f.head = f.all[:0], 0
+	}
+	return first
+}

@@ -1,0 +1,78 @@
+// Package say is what the bridge itself says to clients and servers: the methods it
+// knows, its errors, and how subscriptions end.
+package say
+
+import (
+	"errors"
+	"io"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// The methods of 2026-07-28 that the bridge itself sends, or looks for.
+const (
+	Listen       = "subscriptions/listen"
+	Discover     = "server/discover"
+	Acknowledged = "notifications/subscriptions/acknowledged"
+	Cancelled    = "notifications/cancelled"
+	Progress     = "notifications/progress"
+	Log          = "notifications/message"
+)
+
+// MaxWait bounds what is said to one side on the way out of an ended conversation: that
+// side may take nothing any more.
+const MaxWait = time.Second
+
+// What errors of the bridge's own carry as data, for programs (C.7).
+var (
+	ServerEnded       = []byte(`{"reason":"server_ended"}`)
+	ShuttingDown      = []byte(`{"reason":"shutting_down"}`)
+	TimedOut          = []byte(`{"reason":"timeout"}`)
+	ServerUnavailable = []byte(`{"reason":"server_unavailable"}`)
+	Busy              = []byte(`{"reason":"busy"}`)
+)
+
+// The errors whose texts clients see.
+var (
+	ErrBusy      = errors.New("too many clients; try again later")
+	ErrClosing   = errors.New("the bridge is shutting down or was configured anew")
+	ErrReclaimed = errors.New("the session was idle and its place is wanted by others; begin anew")
+	ErrInUse     = errors.New("a request with this id is already in progress")
+	ErrTooMany   = errors.New("too many requests wait for an answer")
+)
+
+// Ending is what clients are told of the end of a server, and the data that goes with
+// it: err is why that has ended.
+func Ending(err error) (text string, data []byte) {
+	switch {
+	case errors.Is(err, ErrClosing):
+		return ErrClosing.Error(), ShuttingDown
+	case err != nil && !errors.Is(err, io.EOF):
+		return err.Error(), ServerEnded
+	}
+	return "the server ended before it answered", ServerEnded
+}
+
+// Unavailable is what clients are told of a server that could not be had, and the data
+// that goes with it (C.7): err is that of a Dialer.
+func Unavailable(err error) (text string, data []byte) {
+	var public interface{ PublicError() string }
+	switch {
+	case errors.As(err, &public):
+		return public.PublicError(), ServerUnavailable
+	case errors.Is(err, ErrBusy):
+		return ErrBusy.Error(), Busy
+	case errors.Is(err, ErrClosing):
+		return ErrClosing.Error(), ShuttingDown
+	case errors.Is(err, ErrReclaimed):
+		return ErrReclaimed.Error(), Busy
+	}
+	return "the server could not be started; the bridge's log says why", ServerUnavailable
+}
+
+// Cancellation is the client's word that nobody waits for the answer to the request id
+// any more. why is plain text.
+func Cancellation(id jsonrpc.ID, why string) jsonrpc.Message {
+	return jsonrpc.NewNotification(Cancelled, []byte(`{"requestId":`+id.String()+`,"reason":"`+why+`"}`))
+}

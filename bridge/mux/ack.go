@@ -1,0 +1,56 @@
+package mux
+
+import (
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge/internal/say"
+	"github.com/mcp-bridge/mcp-bridge/era"
+)
+
+// This file sees to it that nobody waits without a word for a subscription that
+// the server does not acknowledge (MI21).
+
+// ackWait is how long a server may take to acknowledge a subscription. It may
+// have to be started or initialized for it, or be busy with something else.
+const ackWait = time.Minute
+
+var notAcknowledgedReason = []byte(`"it was not acknowledged"`)
+
+// awaitAck says that a subscription is about to be sent. It is called with mu held.
+func (s *server) awaitAck(call *call) {
+	call.listen.due = time.Now().Add(ackWait)
+	s.acks.set(call.listen.due, s.giveUpListens)
+}
+
+// giveUpListens cancels the subscriptions whose acknowledgement is overdue. One
+// that its client has had before is sent again (ST9), another is answered. It runs
+// in a goroutine of its own: the writer may wait for the server.
+func (s *server) giveUpListens() {
+	x := s.mux
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.server != s {
+		return
+	}
+	now := time.Now()
+	var next time.Time
+	var overdue []*call
+	for _, call := range x.calls {
+		switch {
+		case call.listen == nil || !s.has(call) || call.listen.due.IsZero():
+		case !call.listen.due.After(now):
+			overdue = append(overdue, call)
+		case next.IsZero() || call.listen.due.Before(next):
+			next = call.listen.due
+		}
+	}
+	for _, call := range overdue {
+		s.cancel(call.number, notAcknowledgedReason, nil)
+		if call.listen.honoured != nil {
+			s.relisten(call)
+		} else {
+			x.finish(call, refusal(call, era.NotAcknowledged, say.TimedOut))
+		}
+	}
+	s.acks.set(next, s.giveUpListens)
+}

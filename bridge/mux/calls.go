@@ -1,0 +1,71 @@
+package mux
+
+import (
+	"iter"
+	"maps"
+
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// calls are the calls of one client that are in progress, by its ids. The zero
+// value has none. Of many clients each has one call and no other ever, as each
+// POST of 2026-07-28 is one: that is kept without a map.
+type calls struct {
+	only *call
+	more map[jsonrpc.ID]*call // nil: there was never more than one at a time
+}
+
+func (s *calls) len() int {
+	if s.only != nil {
+		return 1
+	}
+	return len(s.more)
+}
+
+// by returns the call with this very id; nil: there is none.
+func (s *calls) by(id jsonrpc.ID) *call {
+	if s.only != nil && s.only.id == id {
+		return s.only
+	}
+	return s.more[id]
+}
+
+// find returns the call that an id means, as jsonrpc.Find does; nil: there is none.
+func (s *calls) find(id jsonrpc.ID) *call {
+	if s.only != nil && s.only.id.Equivalent(id) {
+		return s.only
+	}
+	_, call, _ := jsonrpc.Find(s.more, id)
+	return call
+}
+
+// add enters a call whose id is not in use.
+func (s *calls) add(c *call) {
+	switch {
+	case s.more != nil:
+		s.more[c.id] = c
+	case s.only == nil:
+		s.only = c
+	default:
+		s.more = map[jsonrpc.ID]*call{s.only.id: s.only, c.id: c}
+		s.only = nil
+	}
+}
+
+func (s *calls) remove(call *call) {
+	if s.only == call {
+		s.only = nil
+		return
+	}
+	delete(s.more, call.id)
+}
+
+func (s *calls) all() iter.Seq[*call] {
+	return func(yield func(*call) bool) {
+		if s.only != nil {
+			yield(s.only)
+			return
+		}
+		maps.Values(s.more)(yield)
+	}
+}

@@ -1,0 +1,401 @@
+package mux
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/internal/fifo"
+	"github.com/mcp-bridge/mcp-bridge/bridge/internal/say"
+	"github.com/mcp-bridge/mcp-bridge/era"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// conn is a Mux's server as one client sees it.
+type conn struct {
+	mux       *Mux
+	principal string // "": anybody
+
+	left  bool  // it has ended; under mux.mu
+	calls calls // in progress; under mux.mu
+
+	mu    sync.Mutex // may be taken while mux.mu is held
+	items fifo.Queue[item]
+	first [1]item // the memory of items, which mostly is enough
+	bytes int
+	err   error         // why it has ended
+	last  error         // why it ends when items is empty; nil: it does not
+	done  chan struct{} // closed when err is set; nil: nobody has asked for it
+	slow  func()
+	w     *bridge.Waiter // is told when there is something in items, or err is set
+
+	room room
+}
+
+// item is a message on its way, and the call that it is about, if any.
+type item struct {
+	call *call
+	m    jsonrpc.Message
+}
+
+var errNoMessage = errors.New("bridge: send of an invalid message")
+
+// Send implements Conn. It waits for a server, and until that takes m, or has
+// taken what was sent before.
+func (c *conn) Send(ctx context.Context, m jsonrpc.Message) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := c.ended(); err != nil {
+		return err
+	}
+	switch m.Kind() {
+	case jsonrpc.Request:
+		return c.request(ctx, m)
+	case jsonrpc.Notification:
+		switch m.Method() {
+		case say.Cancelled:
+			c.cancel(m)
+			return nil
+		case say.Progress:
+			c.mux.drop(m, "a client of 2026-07-28 makes no progress")
+			return nil
+		}
+		if name := ambiguous(m); name != "" {
+			c.mux.drop(m, `a key differs from "`+name+`" by upper and lower case only`)
+			return nil
+		}
+		return c.mux.submit(ctx, c, nil, m)
+	case jsonrpc.Response: // ST10
+		c.mux.drop(m, "a server of 2026-07-28 makes no requests")
+		return nil
+	}
+	return errNoMessage
+}
+
+func (c *conn) newCall(m jsonrpc.Message) *call {
+	call := &call{conn: c, id: m.ID(), token: m.ProgressToken(), level: -1}
+	if level := logLevel(m); level != nil {
+		call.level = max(era.LogRank(level), 0) // the server says if it is none
+	}
+	switch m.Method() {
+	case say.Listen:
+		call.listen = new(subscription)
+	case say.Discover:
+		call.opening = true
+	}
+	return call
+}
+
+// logLevel returns which log messages a request asks for; nil: none.
+func logLevel(m jsonrpc.Message) (level []byte) {
+	meta := m.Meta()
+	if !bytes.Contains(meta, []byte("logLevel")) && bytes.IndexByte(meta, '\\') < 0 {
+		return nil // so in most calls, and quickly seen
+	}
+	return era.MetaOf(m).LogLevel
+}
+
+// request sends a request to the server.
+func (c *conn) request(ctx context.Context, m jsonrpc.Message) error {
+	id := m.ID()
+	if name := ambiguous(m); name != "" {
+		text := `a key of the message differs from "` + name + `" by upper and lower case only`
+		c.push(nil, jsonrpc.NewError(id, jsonrpc.CodeInvalidRequest, text, nil).WithRelated(id))
+		return nil
+	}
+	call := c.newCall(m)
+	if call.listen != nil {
+		kept, refusal := era.KeptListen(m)
+		if refusal != nil {
+			c.push(nil, refusal.Response(id).WithRelated(id))
+			return nil
+		}
+		call.listen.asked = kept
+	}
+	no, err := c.open(call)
+	if no.Kind() != jsonrpc.Invalid {
+		c.push(call, no)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return c.mux.submit(ctx, c, call, m)
+}
+
+// Keeps is what Keeps says.
+func (c *conn) Keeps() bool { return c.mux.opts.Keeps }
+
+// TrySender is what bridge.TrySender says, of requests while there is a server.
+func (c *conn) TrySender() func(m jsonrpc.Message) bool { return c.trySend }
+
+func (c *conn) trySend(m jsonrpc.Message) bool {
+	if m.Kind() != jsonrpc.Request || ambiguous(m) != "" || m.Method() == say.Listen {
+		return false
+	}
+	call := c.newCall(m)
+	x := c.mux
+	x.mu.Lock()
+	s := x.server
+	if s == nil || s.try == nil {
+		x.mu.Unlock()
+		return false
+	}
+	no, err := c.enter(call)
+	if no.Kind() != jsonrpc.Invalid || err != nil {
+		x.mu.Unlock()
+		return false
+	}
+	call.server = s
+	x.mu.Unlock()
+	if s.direct(call, m) {
+		return true
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if call.gone { // the server has ended, and it is answered
+		return true
+	}
+	x.remove(call)
+	return false
+}
+
+// ambiguous returns the key of the envelope that another key of m is equal to
+// but for upper and lower case, "" if there is none. A server that takes the
+// one for the other would answer another client's request, or cancel it.
+func ambiguous(m jsonrpc.Message) string {
+	if !m.IsExtended() { // mostly so
+		return ""
+	}
+	for key := range m.Keys() {
+		switch key {
+		case "jsonrpc", "id", "method", "params":
+			continue
+		}
+		for _, name := range [...]string{"jsonrpc", "id", "method", "params", "result", "error"} {
+			if strings.EqualFold(key, name) {
+				return name
+			}
+		}
+	}
+	return ""
+}
+
+// open enters a call into the books, or returns the error to answer it with.
+func (c *conn) open(call *call) (no jsonrpc.Message, err error) {
+	c.mux.mu.Lock()
+	defer c.mux.mu.Unlock()
+	return c.enter(call)
+}
+
+// enter is open with mux.mu held.
+func (c *conn) enter(call *call) (no jsonrpc.Message, err error) {
+	x := c.mux
+	refuse := func(code int, text string, data []byte) jsonrpc.Message {
+		return jsonrpc.NewError(call.id, code, text, data).WithRelated(call.id)
+	}
+	switch {
+	case c.left:
+		return no, io.ErrClosedPipe
+	case x.closed:
+		return no, bridge.ErrClosing
+	case c.calls.by(call.id) != nil: // J3
+		return refuse(jsonrpc.CodeInvalidRequest, say.ErrInUse.Error(), nil), nil
+	case c.calls.len() >= maxCalls: // D.2
+		return refuse(jsonrpc.CodeInternalError, say.ErrTooMany.Error(), nil), nil
+	case x.isFull(c):
+		return refuse(jsonrpc.CodeInternalError, say.ErrTooMany.Error(), say.Busy), nil
+	case x.server == nil && x.breaker.open(time.Now()):
+		wait := time.Until(x.breaker.due).Round(time.Second)
+		text := fmt.Sprintf("the server has failed %d times in a row; it is tried again in %v", x.breaker.failures, wait)
+		return refuse(jsonrpc.CodeInternalError, text, say.ServerUnavailable), nil
+	}
+	c.calls.add(call)
+	x.add(call)
+	if c.principal != "" {
+		x.shares[c.principal]++
+	}
+	if call.listen != nil {
+		x.listens++
+	}
+	return no, nil
+}
+
+// cancel takes the call that a cancellation is about out of the books. A
+// client can only cancel its own (D.2). Of a call that is answered already it
+// takes back what the client has not read: the id may be in use again soon.
+func (c *conn) cancel(m jsonrpc.Message) {
+	x, id := c.mux, m.RequestID()
+	x.mu.Lock()
+	call := c.calls.find(id)
+	if call != nil {
+		x.forget(call, m.Lookup("params", "reason"), m.Lookup("params", "_meta"))
+	}
+	x.mu.Unlock()
+	if call == nil && !c.takeBack(id) { // J12
+		x.drop(m, "cancels no request that is in progress")
+	}
+}
+
+// takeBack sees to it that nothing more of an answered call reaches the client.
+func (c *conn) takeBack(id jsonrpc.ID) (found bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, it := range c.items.Rest() {
+		if it.call != nil && it.call.id.Equivalent(id) {
+			it.call.cancelled.Store(true)
+			found = true
+		}
+	}
+	return found
+}
+
+// push hands a message to the client. A client that has left too much unread,
+// and does not read as fast as it can, is ended: nobody waits for it for longer
+// than it takes to find that out (D.2).
+// mux.mu is not held; finish is for what takes a call out of the books.
+func (c *conn) push(call *call, m jsonrpc.Message) {
+	for !c.put(call, m) {
+		if !c.makeRoom(m) {
+			return
+		}
+	}
+	c.alarm()
+}
+
+// alarm wakes the client's goroutine.
+func (c *conn) alarm() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.w.Signal()
+}
+
+// Recv implements Conn. Each message has Related: the client's own id of the
+// request that it is about.
+func (c *conn) Recv(ctx context.Context) (jsonrpc.Message, error) { return c.w.Offer(ctx, nil) }
+
+// Offer is what Offer says.
+func (c *conn) Offer(ctx context.Context, take bridge.Taker) (jsonrpc.Message, error) {
+	return c.w.Offer(ctx, take)
+}
+
+// Poll implements Poller.
+func (c *conn) Poll() (m jsonrpc.Message, err error, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err != nil {
+		return m, c.err, true
+	}
+	for c.items.Len() > 0 {
+		it := c.dequeue()
+		if it.call == nil || !it.call.cancelled.Load() { // J12
+			return it.m, nil, true
+		}
+	}
+	return m, c.last, c.last != nil
+}
+
+// endAfter ends the Conn for the reason err once its client has read what it has got.
+// The Mux must expel the Conn then.
+func (c *conn) endAfter(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.last = err
+	c.w.Signal()
+}
+
+// Wake implements Poller.
+func (c *conn) Wake(w *bridge.Waiter) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.w = w
+	w.Signal() // there may be something by now
+}
+
+// arrived lets the caller do what the client's goroutine would, if that waits:
+// it hands on what is in the queue.
+func (c *conn) arrived() {
+	c.mu.Lock()
+	w := c.w
+	c.mu.Unlock()
+	w.Arrived()
+}
+
+// doneChan returns what is closed when the Conn has ended.
+func (c *conn) doneChan() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.done == nil {
+		c.done = make(chan struct{})
+		if c.err != nil {
+			close(c.done)
+		}
+	}
+	return c.done
+}
+
+func (c *conn) ended() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
+}
+
+// Close implements Conn. What the client still waits for is cancelled at the
+// server (D.2); it does not wait for that.
+func (c *conn) Close() error {
+	c.end(io.ErrClosedPipe)
+	return nil
+}
+
+// end ends the Conn for the reason err; the first one counts.
+func (c *conn) end(err error) {
+	c.shut(err)
+	c.mux.mu.Lock()
+	defer c.mux.mu.Unlock()
+	c.mux.expel(c)
+}
+
+// shut makes Recv and Send return err. The Mux must expel the Conn then.
+func (c *conn) shut(err error) {
+	c.mu.Lock()
+	if c.err != nil {
+		c.mu.Unlock()
+		return
+	}
+	c.err, c.items, c.bytes, c.first = err, fifo.Queue[item]{}, 0, [1]item{}
+	if c.done != nil {
+		close(c.done)
+	}
+	c.w.Signal()
+	slow := c.slow
+	c.mu.Unlock()
+	if slow != nil && err == bridge.ErrSlow {
+		slow()
+	}
+}
+
+// OnSlow makes the Conn call f, which must not wait, when it ends with ErrSlow:
+// whoever hands messages on to the client waits in that client's Send then.
+func (c *conn) OnSlow(f func()) {
+	c.mu.Lock()
+	late := c.err == bridge.ErrSlow
+	c.slow = f
+	c.mu.Unlock()
+	if late {
+		f()
+	}
+}
+
+// isLike reports whether what is said to one may be said to the other.
+func (c *conn) isLike(o *conn) bool {
+	return c == o || c.principal != "" && o != nil && c.principal == o.principal
+}
+
+var goneReason = []byte(`"the client has gone"`)

@@ -1,0 +1,59 @@
+package mux
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge/internal/say"
+)
+
+// This file finds out whose requests may have ended a server, and parts those from it
+// who are to share it no longer (D.1).
+
+// users returns the principals that have requests in progress at the server, without
+// open subscriptions; if there are none, the one whose request was the last it had.
+// "" stands for all who have not authenticated. It is called with mu held.
+func (s *server) users() []string {
+	users := make(map[string]bool)
+	for _, call := range s.mux.calls {
+		if s.has(call) && call.listen == nil {
+			users[call.conn.principal] = true
+		}
+	}
+	if len(users) == 0 && s.used {
+		users[s.lastUser] = true
+	}
+	return slices.Sorted(maps.Keys(users))
+}
+
+// leftBy notes that a request in progress is one no more. It is called with mu held.
+func (s *server) leftBy(call *call) {
+	if s.has(call) && call.listen == nil {
+		s.used, s.lastUser = true, call.conn.principal
+	}
+}
+
+// part ends the Conns of these principals, because a server has ended for the reason
+// err. It is called with mu held, when the calls that it owed are answered.
+func (x *Mux) part(principals []string, err error) {
+	for c := range x.conns {
+		if slices.Contains(principals, c.principal) {
+			c.endAfter(&endOfServer{err})
+			x.expel(c)
+		}
+	}
+}
+
+// endOfServer is the end of a server as the reason why a Conn has ended that shared
+// it. What clients are told of that is the same (ending, unavailable).
+type endOfServer struct{ err error }
+
+func (e *endOfServer) Error() string {
+	text, _ := say.Ending(e.err)
+	return text
+}
+
+// PublicError is what unavailable looks for.
+func (e *endOfServer) PublicError() string { return e.Error() }
+
+func (e *endOfServer) Unwrap() error { return e.err }

@@ -1,0 +1,90 @@
+package mux
+
+import (
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// This file keeps subscriptions open at a server that lives, but to which each
+// has a connection of its own, as over HTTP: that may break alone (C.2).
+
+// steady is how long a subscription must have lasted to be opened again soon.
+const steady = 5 * time.Second
+
+// isLoss reports whether an error says that a subscription was lost on the way
+// to the server, or that this is out of reach: it is what our own clients, and
+// other bridges, say then (C.7).
+func isLoss(m jsonrpc.Message) bool {
+	if !m.IsError() {
+		return false
+	}
+	reason, _ := jsonrpc.Text(m.Lookup("error", "data", "reason"))
+	switch reason {
+	case "connection_lost", "unreachable", "timeout", "no_answer", "server_down", "server_ended", "server_unavailable", "shutting_down", "busy":
+		return true
+	case "http_status":
+		status := m.Lookup("error", "data", "status")
+		return len(status) == 3 && status[0] == '5'
+	}
+	return false
+}
+
+// relisten sends a subscription again, after a while if it has not lasted. It
+// is called with mu held.
+func (s *server) relisten(call *call) {
+	x := s.mux
+	l := call.listen
+	if !l.acked.IsZero() && time.Since(l.acked) > steady {
+		l.tries = 0
+	}
+	l.acked, l.due = time.Time{}, time.Time{}
+	wait := min(x.opts.Backoff<<min(l.tries, 16), x.opts.MaxBackoff)
+	l.tries++
+	delete(x.calls, call.number) // ids are never used twice (J2)
+	x.add(call)
+	l.again, call.written = true, false
+	s.late = append(s.late, lateListen{call, time.Now().Add(wait)})
+	signal(s.lost)
+}
+
+// lateListen is a subscription that is to be sent again.
+type lateListen struct {
+	call *call
+	due  time.Time
+}
+
+// nextListen returns when the first of late is due; zero: there is none.
+func (s *server) nextListen() time.Time {
+	s.mux.mu.Lock()
+	defer s.mux.mu.Unlock()
+	var first time.Time
+	for _, l := range s.late {
+		if first.IsZero() || l.due.Before(first) {
+			first = l.due
+		}
+	}
+	return first
+}
+
+// sendListens sends what is due of late. The writer calls it.
+func (s *server) sendListens() {
+	s.mux.mu.Lock()
+	now := time.Now()
+	var due []*call
+	rest := s.late[:0]
+	for _, l := range s.late {
+		switch {
+		case l.call.gone || l.call.server != s:
+		case l.due.After(now):
+			rest = append(rest, l)
+		default:
+			due = append(due, l.call)
+		}
+	}
+	s.late = rest
+	s.mux.mu.Unlock()
+	for _, call := range due {
+		s.send(call, call.listen.asked)
+	}
+}

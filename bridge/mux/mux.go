@@ -1,0 +1,347 @@
+package mux
+
+// The locks of a Mux, in the order in which one goroutine may take them: a Waiter's
+// mu, server.turn, Mux.mu, conn.mu. None is held while somebody waits or
+// messages are reported, but for the first two, which are turns more than locks:
+// whoever receives for a client, and writes to the server, has them, and nobody else
+// waits for them but the Mux's writer for turn.
+
+import (
+	"context"
+	"crypto/rand"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/internal/fifo"
+	"github.com/mcp-bridge/mcp-bridge/bridge/internal/report"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// Defaults of Options.
+const (
+	DefaultQueue      = 100_000 // a burst of small ones is read faster than any client can
+	DefaultQueueBytes = 16 << 20
+	DefaultBackoff    = 500 * time.Millisecond
+	DefaultMaxBackoff = 30 * time.Second
+)
+
+// maxCalls is how many requests of one client may wait for an answer (D.2).
+const maxCalls = 1000
+
+// Options tune a Mux. All but Dialer may be zero.
+type Options struct {
+	// Dialer makes the Conn to the server, which speaks 2026-07-28. It is
+	// asked when somebody wants something of the server and none is there, by
+	// one goroutine at a time, and not again before that Conn is closed.
+	Dialer bridge.Dialer
+
+	// Queue is how many messages a client may leave unread, and QueueBytes how
+	// many bytes, before its Conn is ended; one message always fits.
+	// 0 means DefaultQueue and DefaultQueueBytes.
+	Queue      int
+	QueueBytes int
+
+	// MaxCalls is how many requests may be in progress at the server, open
+	// subscriptions among them. No client gets more of them than are left for
+	// the others then; what is too much is answered with an error (data.reason
+	// "busy"). Conns of one principal are one client here. 0 means no bound.
+	MaxCalls int
+
+	// Keeps says that the server's Conn keeps requests until they are answered (Keeps).
+	Keeps bool
+
+	// Backoff is the time to the next attempt after a first failure to start
+	// the server or keep it up for a minute; it doubles with each one that
+	// follows, up to MaxBackoff. A server that has answered calls, and ends
+	// in an orderly way (IsOrderly), is no failure: a call starts the next at
+	// once, and only open subscriptions wait. 0 means DefaultBackoff and
+	// DefaultMaxBackoff.
+	Backoff    time.Duration
+	MaxBackoff time.Duration
+
+	// Dropped is told of each message that reached nobody, and why. The reason
+	// never holds content. It may be called concurrently, with no lock held: it may
+	// use the Mux. What it waits for, the reader of the server may have to, too, so
+	// it should not. nil is fine.
+	Dropped func(m jsonrpc.Message, reason string)
+
+	// Crashed is told that the server has ended, other than by its own choice after it
+	// has answered (IsOrderly), and who had requests in progress there: principals,
+	// "" for all who have not authenticated; or, if nobody had, whose request was the
+	// last, if there was any. Those that it returns are to share the server no more: their Conns end once
+	// they have read what they are owed, and then this end is no failure, so that the
+	// others have the next server at once. It is called by one goroutine at a time,
+	// with no lock held; nil is fine, and returns nobody.
+	Crashed func(principals []string) (part []string)
+
+	// Restarting is told that there is no server any more, or could not be
+	// had, why, and after what time another may be tried, if anybody wants one
+	// then. It is called by one goroutine at a time; nil is fine.
+	Restarting func(err error, wait time.Duration)
+}
+
+// Mux makes one server that speaks 2026-07-28 look like many: it is a Dialer
+// whose Conns share the server (part D of docs/rules.md). Any number of
+// goroutines may use it. It starts nothing until a client says something;
+// Close ends all.
+//
+// Towards the server each request has an id, and a progress token if it had
+// one, of the Mux's own; what comes back goes to the one client that it is
+// about, with that client's ids, and is marked (Message.Related) with the
+// request in whose course it came. What cannot be attributed reaches nobody.
+//
+// When the server ends, the calls it owes are answered with an error, and
+// subscriptions are opened again at the next one without their clients' doing;
+// these are told that all they watch may have changed (ST9).
+type Mux struct {
+	opts   Options
+	prefix string // of progress tokens: no client can guess those of another
+
+	ctx    context.Context // done when the Mux is closed
+	cancel context.CancelFunc
+	wg     sync.WaitGroup // keep
+	wake   chan struct{}  // holds one element when keep has to look again
+
+	mu       report.Mutex
+	closed   bool
+	closeErr error // of the last server
+	keeping  bool  // keep runs
+	conns    map[*conn]struct{}
+	idle     time.Time // since when there is no Conn
+	calls    map[int64]*call
+	quiet    time.Time      // until then log messages may be about what was cancelled,
+	quietFor *conn          // by this client; nil: by several
+	shares   map[string]int // of calls, by principal; none for anybody
+	lastID   int64
+	listens  int // of calls
+
+	server  *server       // nil: none is up
+	waiting int           // Sends that wait for one
+	failed  int           // how often there was none to be had
+	changed chan struct{} // closed, and replaced, when server or failed has changed
+	breaker breaker
+	pause   time.Time // before which subscriptions alone are no reason to dial
+}
+
+// New returns a Mux. It starts nothing.
+func New(o Options) *Mux {
+	if o.Queue <= 0 {
+		o.Queue = DefaultQueue
+	}
+	if o.QueueBytes <= 0 {
+		o.QueueBytes = DefaultQueueBytes
+	}
+	if o.Backoff <= 0 {
+		o.Backoff = DefaultBackoff
+	}
+	if o.MaxBackoff <= 0 {
+		o.MaxBackoff = max(DefaultMaxBackoff, o.Backoff)
+	}
+	x := &Mux{
+		opts: o, prefix: rand.Text()[:12] + "-", idle: time.Now(),
+		wake: make(chan struct{}, 1), changed: make(chan struct{}),
+		conns: make(map[*conn]struct{}), calls: make(map[int64]*call),
+		shares:  make(map[string]int),
+		breaker: breaker{first: o.Backoff, most: o.MaxBackoff},
+	}
+	x.mu.Dropped = o.Dropped
+	x.ctx, x.cancel = context.WithCancel(context.Background())
+	return x
+}
+
+// Dial returns a Conn for one more client, as Join does.
+func (x *Mux) Dial(ctx context.Context) (bridge.Conn, error) {
+	c, err := x.Join(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return bridge.Push(c), nil
+}
+
+// Join returns a Conn for one more client, whose Principal is in ctx. It does
+// not wait for the server.
+func (x *Mux) Join(ctx context.Context) (bridge.Poller, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.closed {
+		return nil, bridge.ErrClosing
+	}
+	c := &conn{mux: x, principal: bridge.Principal(ctx)}
+	c.w = bridge.NewWaiter(c.Poll)
+	c.items = fifo.New(c.first[:])
+	x.conns[c] = struct{}{}
+	return c, nil
+}
+
+// Load is what a Mux has to do.
+type Load struct {
+	Conns   int // clients
+	Calls   int // requests in progress, without subscriptions
+	Listens int // open subscriptions
+
+	// IdleSince is when the last client has gone; zero: there is one.
+	IdleSince time.Time
+}
+
+// Load returns the load now.
+func (x *Mux) Load() Load {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	l := Load{Conns: len(x.conns), Calls: len(x.calls) - x.listens, Listens: x.listens}
+	if l.Conns == 0 {
+		l.IdleSince = x.idle
+	}
+	return l
+}
+
+// Close ends all Conns, with ErrClosing, closes the server, and returns its
+// error when everything that the Mux has started has ended.
+func (x *Mux) Close() error {
+	x.mu.Lock()
+	x.closed = true
+	conns := make([]*conn, 0, len(x.conns))
+	for c := range x.conns {
+		conns = append(conns, c)
+	}
+	server := x.server
+	x.mu.Unlock()
+	for _, c := range conns {
+		c.end(bridge.ErrClosing)
+	}
+	if server != nil {
+		server.sayGoodbye()
+	}
+	x.cancel()
+	if server != nil {
+		_ = server.conn.Close() // its error is keep's
+	}
+	x.wg.Wait()
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.closeErr
+}
+
+// call is one request in progress.
+type call struct {
+	conn   *conn
+	id     jsonrpc.ID // as its client knows it
+	number int64      // its id at the server; under Mux.mu, and so is what is below listen
+	token  jsonrpc.ID // of progress, as its client knows it; zero: none
+	level  int        // rank of the log messages that it asked for; negative: none
+	// opening: it is server/discover, which is not cancelled: there are servers
+	// that take the cancellation, as their second message, for the beginning of a
+	// legacy session. Its answer reaches nobody.
+	opening bool
+	listen  *subscription // nil: it is no subscription
+
+	server  *server // which has it, or is about to get it; nil: it waits for one
+	written bool    // the server may know of it
+	gone    bool    // answered or cancelled
+
+	cancelled atomic.Bool // nothing more about it reaches its client
+}
+
+// add enters a call. It is called with mu held.
+func (x *Mux) add(call *call) {
+	x.lastID++
+	call.number = x.lastID
+	x.calls[call.number] = call
+}
+
+// remove takes a call out of the books. It is called with mu held.
+func (x *Mux) remove(call *call) {
+	delete(x.calls, call.number)
+	if call.listen != nil {
+		x.listens--
+	}
+	if call.server != nil {
+		call.server.leftBy(call)
+	}
+	c := call.conn
+	c.calls.remove(call)
+	if c.principal != "" {
+		if x.shares[c.principal]--; x.shares[c.principal] == 0 {
+			delete(x.shares, c.principal)
+		}
+	}
+	call.gone = true
+}
+
+// isFull reports whether a client may have no more calls, for it has its share
+// of them (D.2). It is called with mu held.
+func (x *Mux) isFull(c *conn) bool {
+	share := c.calls.len()
+	if c.principal != "" {
+		share = x.shares[c.principal]
+	}
+	return x.opts.MaxCalls > 0 && share >= x.opts.MaxCalls-len(x.calls)
+}
+
+// forget cancels a call: at the server, if that may know of it. It is called
+// with mu held.
+func (x *Mux) forget(call *call, reason, meta []byte) {
+	x.remove(call)
+	call.cancelled.Store(true)
+	if !call.written || call.server == nil || call.opening {
+		return
+	}
+	if now := time.Now(); call.listen == nil { // no log message is about a subscription
+		if now.Before(x.quiet) && !call.conn.isLike(x.quietFor) {
+			x.quietFor = nil
+		} else {
+			x.quietFor = call.conn
+		}
+		x.quiet = now.Add(quietTime)
+	}
+	call.server.cancel(call.number, reason, meta)
+}
+
+// finish takes a call out of the books and hands its client the last that there
+// is to say about it. Both is one step: a cancellation comes before, and then
+// nothing is said, or after, and then takes back what is unread. It is called
+// with mu held, for a call that is not gone.
+func (x *Mux) finish(call *call, last ...jsonrpc.Message) {
+	x.settle(call, last...)
+	call.conn.alarm()
+}
+
+// settle is finish for who tells the client.
+func (x *Mux) settle(call *call, last ...jsonrpc.Message) {
+	c := call.conn
+	x.remove(call)
+	for _, m := range last {
+		if !c.putLast(call, m) {
+			x.mu.Drop(m, bridge.ErrSlow.Error())
+			c.shut(bridge.ErrSlow)
+			x.expel(c)
+			return
+		}
+	}
+}
+
+// expel forgets a client whose Conn is shut. It is called with mu held.
+func (x *Mux) expel(c *conn) {
+	if c.left {
+		return
+	}
+	c.left = true
+	for call := range c.calls.all() {
+		x.forget(call, goneReason, nil)
+	}
+	delete(x.conns, c)
+	if len(x.conns) == 0 {
+		x.idle = time.Now()
+	}
+}
+
+// drop says that a message has reached nobody. It is called without mu.
+func (x *Mux) drop(m jsonrpc.Message, reason string) {
+	if x.mu.Dropped != nil {
+		x.mu.Dropped(m, reason)
+	}
+}

@@ -1,0 +1,64 @@
+package mux_test
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge/mux"
+)
+
+// ST9: a server that answers and then ends in an orderly way is no failure: it is
+// started at once for whoever wants it, however often. One that has not answered
+// all is, and so is one that has answered nothing.
+func TestMuxServerPerCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := newMux(t, mux.Options{})
+		a := x.dial()
+		n := 0
+		ask := func() {
+			t.Helper()
+			n++
+			a.says(call("1"))
+			x.up()
+			x.serverGets(call(fmt.Sprint(n)))
+		}
+		answered := `1 {"jsonrpc":"2.0","id":1,"result":{}}`
+		for range 10 {
+			ask()
+			x.serverSays(`{"jsonrpc":"2.0","id":%d,"result":{}}`, n)
+			a.gets(answered)
+			_ = x.server.Close()
+			synctest.Wait()
+			if wait := x.waits[n-1]; wait != 0 {
+				t.Fatalf("after call %d: the next attempt is due in %v", n, wait)
+			}
+		}
+		ask()
+		a.says(call("2"))
+		n++
+		x.serverGets(call(fmt.Sprint(n)))
+		x.serverSays(`{"jsonrpc":"2.0","id":%d,"result":{}}`, n-1)
+		a.gets(answered)
+		_ = x.server.Close() // it owes the other one, which came when it was about to go
+		synctest.Wait()
+		if wait := x.waits[10]; wait != 0 {
+			t.Errorf("after a call without an answer: the next attempt is due in %v", wait)
+		}
+		if m, ok := soon(a); !ok || !m.IsError() {
+			t.Errorf("got %s", m.Bytes())
+		}
+		time.Sleep(time.Second)
+		ask()
+		x.serverSays(`{"jsonrpc":"2.0","id":%d,"error":{"code":-32603,"message":"it has ended","data":{"reason":"server_ended"}}}`, n)
+		if m, ok := soon(a); !ok || !m.IsError() {
+			t.Errorf("got %s", m.Bytes())
+		}
+		_ = x.server.Close() // a filter has answered for it
+		synctest.Wait()
+		if wait := x.waits[11]; wait < 300*time.Millisecond {
+			t.Errorf("after an answer in its place: the next attempt is due in %v", wait)
+		}
+	})
+}

@@ -1,0 +1,316 @@
+package mux
+
+import (
+	"bytes"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge/internal/say"
+	"github.com/mcp-bridge/mcp-bridge/era"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// quietTime is how long after the cancellation of a call a log message may
+// still be about it.
+const quietTime = 5 * time.Second
+
+// subscription is what a Mux remembers of an open subscription.
+type subscription struct {
+	asked    jsonrpc.Message // what has to be said to open it again (era.KeptListen)
+	honoured []byte          // what the server has agreed to; nil: it has not answered yet
+	again    bool            // a server that had it has ended
+	tries    int             // how often it was sent again in a row, to a server that lives
+	acked    time.Time       // when the server has acknowledged it; zero: it has not since it was sent
+	due      time.Time       // when it is given up without; zero: it is not waited for
+}
+
+// take hands one message of the server to whom it is for. It waits for nobody,
+// but as push does.
+func (s *server) take(m jsonrpc.Message) {
+	switch m.Kind() {
+	case jsonrpc.Response:
+		s.answer(m)
+	case jsonrpc.Notification:
+		s.route(m)
+	case jsonrpc.Request:
+		s.refuse(m)
+	}
+}
+
+// answer hands a response to whoever has asked.
+func (s *server) answer(m jsonrpc.Message) {
+	x := s.mux
+	x.mu.Lock()
+	call := s.call(m.ID())
+	switch {
+	case call == nil: // J12
+		x.mu.Unlock()
+		x.drop(m, "answers no request that is in progress")
+		return
+	case call.listen != nil && call.listen.honoured != nil && isLoss(m):
+		s.relisten(call)
+		x.mu.Unlock()
+		return
+	}
+	switch {
+	case m.IsError():
+		s.failed = s.failed || isLoss(m)
+	case !s.answered && call.listen == nil && !call.opening:
+		s.answered = !asksForInput(m)
+	}
+	m = m.WithID(call.id).WithRelated(call.id)
+	ends := call.listen != nil && !m.IsError()
+	if ends || call.conn.lacksRoom(m) {
+		x.mu.Unlock() // for what takes time
+		if ends {
+			m = say.WithSubscription(m, call.id)
+		}
+		call.conn.makeRoom(m)
+		x.mu.Lock()
+	}
+	gone := call.gone
+	switch {
+	case gone:
+	case ends: // ST13
+		x.finish(call, m, say.CancelledBy(call.id).WithRelated(call.id))
+	default:
+		x.settle(call, m)
+	}
+	alone := len(x.calls) == x.listens
+	x.mu.Unlock()
+	switch {
+	case gone:
+		x.drop(m, "answers no request that is in progress")
+	case alone: // nobody waits for us meanwhile
+		call.conn.arrived()
+	default:
+		call.conn.alarm()
+	}
+}
+
+// asksForInput reports whether a result is a question, so that more is to come (MI20).
+func asksForInput(m jsonrpc.Message) bool {
+	kind, _ := jsonrpc.Text(m.Lookup("result", "resultType"))
+	return kind == "input_required"
+}
+
+// call returns the call that the server knows by id; nil: there is none, or the
+// server has guessed the id of one that it has not got. It is called with mu held.
+func (s *server) call(id jsonrpc.ID) *call {
+	n, ok := number(id)
+	if !ok {
+		return nil
+	}
+	call := s.mux.calls[n]
+	if call == nil || !s.has(call) {
+		return nil
+	}
+	return call
+}
+
+// has reports whether the server may know of a call. It is called with mu held.
+func (s *server) has(call *call) bool { return call.server == s && call.written }
+
+// number returns the integer that an id is, which the server may have decoded
+// and encoded.
+func number(id jsonrpc.ID) (int64, bool) {
+	text := id.String()
+	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
+		return n, true
+	}
+	f, err := strconv.ParseFloat(text, 64)
+	return int64(f), err == nil && f == math.Trunc(f) && math.Abs(f) < 1<<53
+}
+
+// token returns the progress token of the call with this number, at the server.
+func (x *Mux) token(number int64) jsonrpc.ID {
+	return jsonrpc.StringID(x.prefix + strconv.FormatInt(number, 10))
+}
+
+// route hands a notification to the one client that it is about.
+func (s *server) route(m jsonrpc.Message) {
+	x := s.mux
+	switch m.Method() {
+	case say.Progress:
+		s.progress(m)
+		return
+	case say.Cancelled:
+		s.cancelListen(m)
+		return
+	}
+	if id := say.SubscriptionOf(m); !id.IsZero() {
+		s.toListen(m, id)
+		return
+	}
+	log := m.Method() == say.Log
+	x.mu.Lock()
+	var call *call
+	if id, named := m.During(); named {
+		call = s.call(id)
+	} else if log {
+		call = s.logging()
+	}
+	x.mu.Unlock()
+	switch {
+	case call != nil && call.listen != nil: // it does not say so itself
+		s.toListen(m, m.Related())
+	case call == nil: // B.1
+		x.drop(m, "cannot be attributed to a request in progress")
+	case log && !call.wants(m):
+		x.drop(m, "a log message that its request has not asked for")
+	default:
+		call.conn.push(call, m.WithRelated(call.id))
+	}
+}
+
+// wants reports whether a call has asked for a log message (MI18).
+func (call *call) wants(m jsonrpc.Message) bool {
+	rank := era.LogRank(m.Lookup("params", "level"))
+	return call.level >= 0 && (rank < 0 || rank >= call.level)
+}
+
+// strays reports whether m came in the course of another request than call: what
+// it says of that is not the server's to say there (MI14, D.2). It is called with
+// mu held.
+func (s *server) strays(m jsonrpc.Message, call *call) bool {
+	id, named := m.During()
+	return named && s.call(id) != call
+}
+
+// logging returns the call that a log message is about when nothing tells: the
+// only one that the server has, if that has asked for log messages. Those that
+// have not count, for the server may log all the same; open subscriptions do
+// not, for no log message is about one. It is called with mu held.
+func (s *server) logging() *call {
+	x := s.mux
+	var only *call
+	for _, call := range x.calls {
+		switch {
+		case !s.has(call) || call.listen != nil:
+			continue
+		case only != nil:
+			return nil
+		}
+		only = call
+	}
+	if only == nil || only.level < 0 || !time.Now().After(x.quiet) && !only.conn.isLike(x.quietFor) {
+		return nil
+	}
+	return only
+}
+
+// progress restores the token as its client knows it (D.2, J13).
+func (s *server) progress(m jsonrpc.Message) {
+	x := s.mux
+	text := m.ProgressToken().String()
+	tail, ours := strings.CutPrefix(strings.Trim(text, `"`), x.prefix)
+	var call *call
+	if n, err := strconv.ParseInt(tail, 10, 64); ours && err == nil {
+		x.mu.Lock()
+		call = x.calls[n]
+		if call != nil && (!s.has(call) || call.token.IsZero() || s.strays(m, call)) {
+			call = nil
+		}
+		x.mu.Unlock()
+	}
+	if call == nil {
+		x.drop(m, "progress of no request that is in progress")
+		return
+	}
+	call.conn.push(call, m.WithProgressToken(call.token).WithRelated(call.id))
+}
+
+// cancelListen ends a subscription that the server has torn down, in the way
+// that a client of any transport understands (ST13).
+func (s *server) cancelListen(m jsonrpc.Message) {
+	x := s.mux
+	x.mu.Lock()
+	call := s.call(m.RequestID())
+	ours := call != nil && call.listen != nil && !s.strays(m, call)
+	if ours {
+		result, _ := say.ListenEnd(call.id)
+		x.finish(call, result, m.WithRequestID(call.id).WithRelated(call.id))
+	}
+	x.mu.Unlock()
+	if !ours {
+		x.drop(m, "cancels no subscription that is open")
+	}
+}
+
+// toListen hands a notification to its subscription (ST12, D.2).
+func (s *server) toListen(m jsonrpc.Message, id jsonrpc.ID) {
+	x := s.mux
+	acknowledged := m.Method() == say.Acknowledged
+	var known []byte // of a subscription that its client has open already
+	x.mu.Lock()
+	call := s.call(id)
+	if call != nil && (call.listen == nil || s.strays(m, call)) {
+		call = nil
+	}
+	if call != nil && acknowledged {
+		known = call.listen.honoured
+		call.listen.acked, call.listen.due = time.Now(), time.Time{}
+		if known == nil {
+			call.listen.honoured = bytes.Clone(m.Lookup("params", "notifications"))
+		}
+	}
+	x.mu.Unlock()
+	switch {
+	case call == nil:
+		x.drop(m, "belongs to no subscription that is open")
+	case known != nil:
+		call.refresh(known)
+	case !call.listen.asksFor(m.Method()):
+		x.drop(m, "its subscription has not asked for it")
+	default:
+		call.conn.push(call, say.WithSubscription(m, call.id).WithRelated(call.id))
+	}
+}
+
+// asksFor reports whether a notification is what the client has subscribed to
+// (MI21). What the bridge does not know passes.
+func (l *subscription) asksFor(method string) bool {
+	key := ""
+	switch method {
+	case say.Log, say.Progress:
+		return false
+	case "notifications/tools/list_changed":
+		key = "toolsListChanged"
+	case "notifications/prompts/list_changed":
+		key = "promptsListChanged"
+	case "notifications/resources/list_changed":
+		key = "resourcesListChanged"
+	case "notifications/resources/updated":
+		asked := l.asked.Lookup("params", "notifications", "resourceSubscriptions")
+		return len(asked) > 0 && asked[0] == '['
+	default:
+		return true
+	}
+	return string(l.asked.Lookup("params", "notifications", key)) == "true"
+}
+
+// refresh tells a client that all it has subscribed to may have changed: its
+// server is another one (ST9).
+func (call *call) refresh(honoured []byte) {
+	meta := `"_meta":{"io.modelcontextprotocol/subscriptionId":` + call.id.String() + `}`
+	say := func(method, params string) {
+		call.conn.push(call, jsonrpc.NewNotification(method, []byte("{"+meta+params+"}")).WithRelated(call.id))
+	}
+	for member := range jsonrpc.Members(honoured) {
+		wanted := string(member.Value) == "true"
+		switch {
+		case member.Key == "toolsListChanged" && wanted:
+			say("notifications/tools/list_changed", "")
+		case member.Key == "promptsListChanged" && wanted:
+			say("notifications/prompts/list_changed", "")
+		case member.Key == "resourcesListChanged" && wanted:
+			say("notifications/resources/list_changed", "")
+		case member.Key == "resourceSubscriptions":
+			for _, uri := range jsonrpc.Elements(member.Value) {
+				say("notifications/resources/updated", `,"uri":`+string(uri))
+			}
+		}
+	}
+}

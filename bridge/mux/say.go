@@ -1,0 +1,89 @@
+package mux
+
+import (
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge/internal/say"
+	"github.com/mcp-bridge/mcp-bridge/era"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// This file is what a Mux says to its server of its own accord.
+
+// cancel tells the server that nobody waits for a call any more. The
+// notification is made anew: one with another key that differs from requestId
+// by upper and lower case only could cancel somebody else's call at a server
+// that takes the one for the other. It is called with mu held.
+func (s *server) cancel(number int64, reason, meta []byte) {
+	params := append([]byte(`{"requestId":`), jsonrpc.IntID(number).String()...)
+	if _, ok := jsonrpc.Text(reason); ok {
+		params = append(append(params, `,"reason":`...), reason...)
+	}
+	if len(meta) > 0 {
+		params = append(append(params, `,"_meta":`...), meta...)
+	}
+	s.say(jsonrpc.NewNotification(say.Cancelled, append(params, '}')))
+}
+
+// say has the writer send something that no client has sent. It is called with mu
+// held.
+func (s *server) say(m jsonrpc.Message) {
+	s.own = append(s.own, m)
+	signal(s.pending)
+}
+
+// maxAnswers is how many answers may wait for a server to take them.
+const maxAnswers = 1000
+
+// refuse answers a request of the server, which must not wait for its clients:
+// they could not say anything to it (ST10).
+func (s *server) refuse(m jsonrpc.Message) {
+	s.mux.mu.Lock()
+	full := s.answers >= maxAnswers
+	if !full {
+		s.answers++
+		s.say(era.AnswerTo(m))
+	}
+	s.mux.mu.Unlock()
+	switch {
+	case full:
+		s.mux.drop(m, "the server asks more than it takes answers to")
+	case m.Method() != "ping": // of which nobody needs to know
+		s.mux.drop(m, "a server of 2026-07-28 makes no requests: it is answered so")
+	}
+}
+
+// sayGoodbye waits until the server has been told what is cancelled, because its
+// clients end with the Mux, but not for one that takes nothing.
+func (s *server) sayGoodbye() {
+	bye := make(chan struct{})
+	s.mux.mu.Lock()
+	s.bye = bye
+	s.mux.mu.Unlock()
+	signal(s.pending)
+	t := time.NewTimer(say.MaxWait)
+	defer t.Stop()
+	select {
+	case <-bye:
+	case <-s.gone:
+	case <-t.C:
+	}
+}
+
+// saidAll is for sayGoodbye. The writer calls it.
+func (s *server) saidAll() {
+	s.mux.mu.Lock()
+	defer s.mux.mu.Unlock()
+	if s.bye != nil && len(s.own) == 0 {
+		close(s.bye)
+		s.bye = nil
+	}
+}
+
+func (s *server) takeOwn() []jsonrpc.Message {
+	s.mux.mu.Lock()
+	defer s.mux.mu.Unlock()
+	all := s.own
+	s.own, s.answers = nil, 0
+	return all
+}

@@ -1,0 +1,146 @@
+package mux
+
+import (
+	"context"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/budget"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// This file is a client's way to the server of a Mux.
+
+// submit hands a message to the server; call is nil for a notification.
+func (x *Mux) submit(ctx context.Context, c *conn, call *call, m jsonrpc.Message) error {
+	s, err := x.await(ctx, c, call)
+	if s == nil {
+		if call == nil && err == nil {
+			x.drop(m, "there is no server")
+		}
+		return err
+	}
+	if s.direct(call, m) {
+		return nil
+	}
+	s.queued.Add(1)
+	it := outItem{item: item{call, m}}
+	if m.Size() > budget.Free { // it shall not be in the queue uncounted
+		it.written = make(chan struct{})
+	}
+	select {
+	case s.out <- it:
+		if isClosed(s.gone) { // and perhaps nobody looks into out any more
+			s.discard()
+		}
+		if it.written == nil {
+			return nil
+		}
+		select {
+		case <-it.written:
+			return nil
+		case <-s.gone:
+			return nil
+		case <-c.doneChan():
+			return c.ended()
+		case <-ctx.Done():
+		}
+	case <-s.gone: // a call was answered
+		if call == nil {
+			x.drop(m, "the server has ended")
+		}
+		return nil
+	case <-c.doneChan():
+		s.queued.Add(-1)
+		return c.ended()
+	case <-ctx.Done():
+		s.queued.Add(-1)
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.giveUp(ctx, call)
+}
+
+// outItem is a message on its way to the server; written is closed when it is
+// written, or need not be. nil: nobody waits for that.
+type outItem struct {
+	item
+	written chan struct{}
+}
+
+// direct writes a message in the caller's goroutine, if nobody writes, nothing
+// waits to be written, and the server takes it at once.
+func (s *server) direct(call *call, m jsonrpc.Message) bool {
+	if s.try == nil || m.Size() > mostDirect || s.queued.Load() > 0 || !s.turn.TryLock() {
+		return false
+	}
+	defer s.turn.Unlock()
+	m, ok := s.named(call, m)
+	if !ok || s.try(m) {
+		return true
+	}
+	if call != nil {
+		s.mux.mu.Lock()
+		if call.server == s {
+			call.written = false
+		}
+		s.mux.mu.Unlock()
+	}
+	return false
+}
+
+// giveUp ends a Send whose ctx is done; the error says that no answer will
+// come. It is called with mu held.
+func (x *Mux) giveUp(ctx context.Context, call *call) error {
+	if call != nil && call.gone {
+		return nil // answered at the same time
+	}
+	if call != nil {
+		x.forget(call, goneReason, nil) // a subscription may have got there all the same
+	}
+	return ctx.Err()
+}
+
+// await returns the server as soon as there is one. It is nil when the call
+// has been answered or cancelled before, or no server was to be had.
+func (x *Mux) await(ctx context.Context, c *conn, call *call) (*server, error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	failed := x.failed
+	if x.server == nil {
+		x.waiting++
+		defer func() {
+			if x.failed == failed {
+				x.waiting--
+			}
+		}()
+	}
+	for {
+		switch {
+		case call != nil && call.gone, c.left:
+			return nil, c.ended()
+		case x.server != nil:
+			if call != nil {
+				call.server = x.server
+			}
+			return x.server, nil
+		case call == nil && (x.failed != failed || x.breaker.open(time.Now())):
+			return nil, nil
+		}
+		if !x.keeping {
+			x.keeping = true
+			x.wg.Go(x.keep)
+		}
+		signal(x.wake)
+		changed := x.changed
+		x.mu.Unlock()
+		select {
+		case <-changed:
+		case <-c.doneChan():
+		case <-ctx.Done():
+		}
+		x.mu.Lock()
+		if ctx.Err() != nil {
+			return nil, x.giveUp(ctx, call)
+		}
+	}
+}

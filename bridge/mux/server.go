@@ -1,0 +1,381 @@
+package mux
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/internal/say"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// outBuffer is how many messages wait for the server to take them, before
+// those who send them do, in turn.
+const outBuffer = 16
+
+// mostDirect is the size, in bytes, of messages that may be written without the
+// writer. Larger ones no server is sure to take at once.
+const mostDirect = 4 << 10
+
+// server is one server of a Mux, while it lives. Two goroutines serve it:
+// keep reads, and write writes. A client itself writes only what the server takes
+// at once: it could not leave in the middle of a message without cutting it off
+// for all.
+type server struct {
+	mux  *Mux
+	conn bridge.PullConn
+	try  func(jsonrpc.Message) bool // of conn; nil: it has none
+	turn sync.Mutex                 // held while somebody writes
+	out  chan outItem
+	// queued is how many messages are in out or on their way into it and out
+	// of it. Whoever finds none has sent nothing that is not written.
+	queued atomic.Int64
+	gone   chan struct{} // closed when it has ended and all that it owed is answered
+
+	again   []*call           // subscriptions that it gets first
+	pending chan struct{}     // holds one element when there is something in own
+	own     []jsonrpc.Message // cancellations, and answers to what the server asks
+	answers int               // how many of own are answers
+	broken  error             // why nothing can be written; under mux.mu, and so are own and answers
+
+	unsent []unsent // of the writer
+
+	bye chan struct{} // closed when own is written, for the Mux is closed; under mux.mu
+
+	lost chan struct{} // holds one element when there is something new in late
+	late []lateListen  // under mux.mu
+
+	answered bool // it has answered a call, with a result; under mux.mu
+	failed   bool // somebody on the way to it has answered in its place, for it was lost; under mux.mu
+
+	used     bool   // it has had requests; under mux.mu, and so is lastUser
+	lastUser string // the principal whose request was the last to be over
+
+	acks timers // of giveUpListens; under mux.mu
+}
+
+// unsent is a request that the server did not take.
+type unsent struct {
+	call *call
+	err  error
+	due  time.Time // when its client is told, unless the server ends before
+}
+
+// keep keeps a server up while anybody wants one, until the Mux is closed.
+func (x *Mux) keep() {
+	for x.wanted() {
+		conn, err := x.opts.Dialer.Dial(x.ctx)
+		if err != nil {
+			x.unavailable(err)
+			continue
+		}
+		x.serve(bridge.Pull(conn))
+	}
+}
+
+// wanted waits until a server is wanted and may be tried. It is false when the
+// Mux is closed.
+func (x *Mux) wanted() bool {
+	for {
+		x.mu.Lock()
+		closed, wait, wanted := x.closed, time.Until(x.breaker.due), x.waiting > 0
+		if !wanted && x.listens > 0 {
+			wanted = true
+			wait = max(wait, time.Until(x.pause))
+		}
+		x.mu.Unlock()
+		var due <-chan time.Time
+		switch {
+		case closed:
+			return false
+		case wanted && wait <= 0:
+			return true
+		case wanted:
+			due = time.After(wait)
+		}
+		select {
+		case <-x.wake:
+		case <-due:
+		case <-x.ctx.Done():
+		}
+	}
+}
+
+// unavailable answers everybody who waits for a server that was not to be had.
+func (x *Mux) unavailable(err error) {
+	x.mu.Lock()
+	if x.closed {
+		x.mu.Unlock()
+		return
+	}
+	now := time.Now()
+	if errors.Is(err, bridge.ErrBusy) {
+		x.pause = now.Add(x.opts.Backoff)
+	} else {
+		x.breaker.failed(now)
+	}
+	wait := x.breaker.due.Sub(now)
+	x.failed++
+	x.waiting = 0 // all of them return
+	text, data := say.Unavailable(err)
+	x.fail(nil, text, data)
+	x.notify()
+	x.mu.Unlock()
+	if x.opts.Restarting != nil {
+		x.opts.Restarting(err, max(wait, 0))
+	}
+}
+
+// notify wakes whoever waits for a server. It is called with mu held.
+func (x *Mux) notify() {
+	close(x.changed)
+	x.changed = make(chan struct{})
+}
+
+// fail answers the calls of a server, or those that wait for one. Subscriptions
+// that were open stay, and so do those that s had: the next server gets them.
+// It is called with mu held.
+func (x *Mux) fail(s *server, text string, data []byte) {
+	for _, call := range x.calls {
+		switch {
+		case call.server != s:
+		case call.listen != nil && (s != nil || call.listen.again):
+			call.server, call.written, call.listen.again = nil, false, true
+		default:
+			x.finish(call, refusal(call, text, data))
+		}
+	}
+}
+
+func refusal(call *call, text string, data []byte) jsonrpc.Message {
+	return jsonrpc.NewError(call.id, jsonrpc.CodeInternalError, text, data).WithRelated(call.id)
+}
+
+// serve reads a server until it ends, and sees to it that whoever waits for it
+// then learns of it before it is closed, which may take a while.
+func (x *Mux) serve(conn bridge.PullConn) {
+	s := &server{mux: x, conn: conn, try: bridge.TrySender(conn), out: make(chan outItem, outBuffer),
+		gone: make(chan struct{}), pending: make(chan struct{}, 1), lost: make(chan struct{}, 1)}
+	started := time.Now()
+	var writer sync.WaitGroup
+	if x.up(s) {
+		writer.Go(s.write)
+		x.down(s, bridge.Feed(context.Background(), conn, s.take), time.Since(started))
+	}
+	close(s.gone)
+	err := conn.Close()
+	writer.Wait()
+	x.mu.Lock()
+	s.acks.stop()
+	x.mu.Unlock()
+	s.acks.wait()
+	s.discard()
+	x.mu.Lock()
+	x.closeErr = err
+	x.mu.Unlock()
+}
+
+// discard empties out, once the server has ended: what is in it reaches nobody. Calls
+// were answered.
+func (s *server) discard() {
+	for {
+		select {
+		case it := <-s.out:
+			if it.call == nil {
+				s.mux.drop(it.m, "the server has ended")
+			}
+		default:
+			return
+		}
+	}
+}
+
+// up says that s is the server now. It is false when the Mux is closed.
+func (x *Mux) up(s *server) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.closed {
+		return false
+	}
+	x.server = s
+	for _, call := range x.calls {
+		if call.listen != nil && call.listen.again {
+			s.again = append(s.again, call)
+		}
+	}
+	for _, call := range s.again { // ids are never used twice (J2)
+		delete(x.calls, call.number)
+		x.add(call)
+		call.server = s
+	}
+	if time.Now().Before(x.pause) { // a call has started it, and may be all that it does
+		for _, call := range s.again {
+			s.late = append(s.late, lateListen{call, x.pause})
+		}
+		s.again = nil
+		signal(s.lost)
+	}
+	s.queued.Store(int64(len(s.again))) // nobody overtakes these
+	x.notify()
+	return true
+}
+
+// down says that s has ended.
+func (x *Mux) down(s *server, err error, lived time.Duration) {
+	x.mu.Lock()
+	x.server = nil
+	if s.broken != nil {
+		err = s.broken
+	}
+	orderly := IsOrderly(err) && s.answered && !s.failed // what it owes came when it was about to go
+	var part []string
+	if !orderly && !x.closed && x.opts.Crashed != nil {
+		users := s.users()
+		x.mu.Unlock()
+		part = x.opts.Crashed(users)
+		x.mu.Lock()
+	}
+	if x.closed {
+		x.mu.Unlock()
+		return
+	}
+	now := time.Now()
+	switch {
+	case orderly:
+		x.pause = now.Add(x.breaker.done(now, lived))
+	case len(part) == 0:
+		x.breaker.ended(now, lived)
+	}
+	wait := x.breaker.due.Sub(now)
+	text, data := say.Ending(err)
+	x.fail(s, text, data)
+	x.part(part, err)
+	x.notify()
+	x.mu.Unlock()
+	if x.opts.Restarting != nil {
+		x.opts.Restarting(err, max(wait, 0))
+	}
+}
+
+// write writes to the server what clients send, until it has ended.
+func (s *server) write() {
+	for _, call := range s.again {
+		s.send(call, call.listen.asked)
+	}
+	s.queued.Add(-int64(len(s.again)))
+	var late *time.Timer
+	var due <-chan time.Time
+	again := time.NewTimer(time.Hour)
+	again.Stop()
+	defer again.Stop()
+	for {
+		if len(s.unsent) > 0 && due == nil {
+			late = time.NewTimer(time.Until(s.unsent[0].due))
+			due = late.C
+		}
+		select {
+		case it := <-s.out:
+			s.send(it.call, it.m)
+			s.queued.Add(-1)
+			if it.written != nil {
+				close(it.written)
+			}
+		case <-s.pending:
+			for _, m := range s.takeOwn() {
+				s.send(nil, m)
+			}
+			s.saidAll()
+		case <-due:
+			due = nil
+			s.reject()
+		case <-s.lost:
+			again.Reset(time.Until(s.nextListen()))
+		case <-again.C:
+			s.sendListens()
+			if next := s.nextListen(); !next.IsZero() {
+				again.Reset(time.Until(next))
+			}
+		case <-s.gone:
+			if late != nil {
+				late.Stop()
+			}
+			return
+		}
+	}
+}
+
+// send writes one message, unless its call is no longer wanted.
+func (s *server) send(call *call, m jsonrpc.Message) {
+	var err error
+	s.turn.Lock()
+	m, ok := s.named(call, m)
+	if ok {
+		err = s.conn.Send(context.Background(), m)
+	}
+	s.turn.Unlock()
+	switch {
+	case err == nil:
+	case call == nil:
+		s.mux.drop(m, "the server did not take it")
+	default:
+		s.unsent = append(s.unsent, unsent{call, err, time.Now().Add(say.MaxWait)})
+	}
+}
+
+// named returns a client's request with the id and the token that the server
+// knows it by (D.2), and anything else as it is; false: it is no longer wanted.
+func (s *server) named(call *call, m jsonrpc.Message) (jsonrpc.Message, bool) {
+	if call == nil {
+		return m, true
+	}
+	number, ok := s.begin(call)
+	if !ok {
+		return m, false
+	}
+	if m = m.WithID(jsonrpc.IntID(number)); !call.token.IsZero() { // in one copy
+		m = m.WithProgressToken(s.mux.token(number))
+	}
+	return m, true
+}
+
+// begin says that the server will know of a call, and returns by which number.
+func (s *server) begin(call *call) (number int64, ok bool) {
+	s.mux.mu.Lock()
+	defer s.mux.mu.Unlock()
+	if call.gone || call.server != s {
+		return 0, false
+	}
+	call.written = true
+	if call.listen != nil {
+		s.awaitAck(call)
+	}
+	return call.number, true
+}
+
+// reject answers the requests that the server did not take. One that was about
+// to end would have done so by now, and said better why. One to which nothing
+// can be written is closed, and so ends.
+func (s *server) reject() {
+	now := time.Now()
+	for len(s.unsent) > 0 && !s.unsent[0].due.After(now) {
+		u := s.unsent[0]
+		s.unsent = s.unsent[1:]
+		if errors.Is(u.err, io.ErrClosedPipe) || errors.Is(u.err, syscall.EPIPE) {
+			s.mux.mu.Lock()
+			s.broken = u.err
+			s.mux.mu.Unlock()
+			_ = s.conn.Close() // its error is keep's
+			return
+		}
+		s.mux.mu.Lock()
+		if !u.call.gone && u.call.server == s {
+			s.mux.finish(u.call, refusal(u.call, "the server did not take the request: "+u.err.Error(), say.ServerEnded))
+		}
+		s.mux.mu.Unlock()
+	}
+}
