@@ -96,7 +96,7 @@ func (s Spec) upstream(enter bridge.Admit, secret []byte) upstream.Spec {
 	up.Secret = secret
 	up.Clients, up.Isolation, up.ParkTimeout = s.Clients, s.Isolation, s.ParkTimeout
 	up.Admit, up.Idle, up.Dropped = enter, s.SessionTimeout, s.Pump.Dropped
-	up.MaxUnits, up.Queue, up.QueueTimeout = s.MaxChildren, s.Queue, s.QueueTimeout
+	up.MaxShared, up.Queue, up.QueueTimeout = s.MaxChildren, s.Queue, s.QueueTimeout
 	return up
 }
 

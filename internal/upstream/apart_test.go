@@ -72,7 +72,7 @@ func (f *fragile) serve(t *testing.T, spec Spec) *Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.lasting, s.once, s.modern = f, f, s.wrapped(f)
+	s.dialers.lasting, s.dialers.once, s.dialers.modern = f, f, s.wrapped(f)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)

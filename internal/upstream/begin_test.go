@@ -27,7 +27,7 @@ func (l late) Party() string {
 // others do not end it, nor are they refused because there may be no other.
 func TestBeginTogether(t *testing.T) {
 	f := &fleet{kind: modernServer}
-	s := serverOf(t, f, Spec{Protocol: era.OnlyModern, MaxUnits: 1})
+	s := serverOf(t, f, Spec{Protocol: era.OnlyModern, MaxShared: 1})
 	var clients [3]bridge.PullConn
 	var parties [3]late
 	for i := range clients {
@@ -52,7 +52,7 @@ func TestSharedUnitsQueue(t *testing.T) {
 	for _, ends := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			s := serverOf(t, &fleet{}, Spec{
-				Protocol: era.OnlyLegacy, MaxUnits: 1, Queue: 1, QueueTimeout: time.Minute,
+				Protocol: era.OnlyLegacy, MaxShared: 1, Queue: 1, QueueTimeout: time.Minute,
 			})
 			hangup, cancel := context.WithCancel(bridge.WithPrincipal(t.Context(), "ann"))
 			defer cancel()

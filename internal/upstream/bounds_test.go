@@ -10,6 +10,8 @@ import (
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/era"
+	"github.com/mcp-bridge/mcp-bridge/internal/upstream/probe"
+	"github.com/mcp-bridge/mcp-bridge/internal/upstream/sharing"
 )
 
 // D.1: requests that have a process each wait for a place, in the queue that there
@@ -18,7 +20,7 @@ func TestAloneUnitsQueue(t *testing.T) {
 	place := make(chan struct{}, 1)
 	waits := make(chan struct{}, 10)
 	f := &fleet{kind: legacyServer}
-	s := serverOf(t, f, Spec{Isolation: PerRequest, Protocol: era.OnlyLegacy, MaxUnits: 1, Admit: func(ctx context.Context) (func(), error) {
+	s := serverOf(t, f, Spec{Isolation: PerRequest, Protocol: era.OnlyLegacy, MaxShared: 1, Admit: func(ctx context.Context) (func(), error) {
 		waits <- struct{}{}
 		select {
 		case place <- struct{}{}:
@@ -49,23 +51,27 @@ func TestAloneUnitsQueue(t *testing.T) {
 
 // D12: those that clients share are bounded as ever, whoever is alone beside them.
 func TestSharedUnitsAreBounded(t *testing.T) {
-	s := serverOf(t, &fleet{}, Spec{MaxUnits: 2})
-	join := func(key unitKey) error {
-		_, err := s.join(t.Context(), key, nil, false)
+	s := serverOf(t, &fleet{}, Spec{MaxShared: 2})
+	join := func(key sharing.Key) error {
+		_, err := s.pool.Join(t.Context(), key, nil, false)
 		return err
 	}
 	for i := range 5 {
-		if err := join(unitKey{alone: uint64(i) + 1}); err != nil {
+		if err := join(sharing.Key{Exclusive: uint64(i) + 1}); err != nil {
 			t.Error(err)
 		}
 	}
 	for i, principal := range []string{"a", "b", "c"} {
-		if err := join(unitKey{principal: principal}); errors.Is(err, bridge.ErrBusy) != (i == 2) {
+		if err := join(sharing.Key{Principal: principal}); errors.Is(err, bridge.ErrBusy) != (i == 2) {
 			t.Errorf("%s: %v", principal, err)
 		}
 	}
-	s.units[unitKey{principal: "a"}].retire()
-	if err := join(unitKey{principal: "c"}); err != nil {
+	for _, shared := range s.pool.Servers() {
+		if shared.Key.Principal == "a" {
+			shared.ShutDown(probe.ErrChanged)
+		}
+	}
+	if err := join(sharing.Key{Principal: "c"}); err != nil {
 		t.Errorf("where there is room again: %v", err)
 	}
 }
@@ -74,10 +80,10 @@ func TestSharedUnitsAreBounded(t *testing.T) {
 // had with 2026-07-28, its client goes on as it has begun.
 func TestSessionlessStays(t *testing.T) {
 	s := serverOf(t, &fleet{kind: dual}, Spec{})
-	s.decided(true)
+	s.prober.Said(true)
 	s.sessionless.Store(true)
 	tries := 0
-	f := &finder{s: s, first: s.Dialer(true), other: dialFunc(func(context.Context) (bridge.PullConn, error) {
+	f := &probe.Fallback{Prober: s.prober, Sessionless: s.sessionless.Load, Legacy: s.Dialer(true), Modern: dialFunc(func(context.Context) (bridge.PullConn, error) {
 		tries++
 		return nil, bridge.ErrBusy
 	})}
@@ -131,7 +137,7 @@ func TestIdleUnits(t *testing.T) {
 		runsUntil(time.Hour)
 
 		call()
-		there, err := s.join(t.Context(), s.modernKey(""), nil, false)
+		there, err := s.pool.Join(t.Context(), s.keys.modernKey(""), nil, false)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -115,7 +114,7 @@ func remoteServer(t *testing.T, site *site, spec Spec) *Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.settled = 0
+	s.prober.Settled = 0
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)
@@ -146,15 +145,10 @@ func healed(t *testing.T, s *Server, modern bool) {
 // settle waits until no probe runs.
 func (s *Server) settle(t *testing.T) {
 	t.Helper()
-	s.verdict.mu.Lock()
-	probes := slices.Collect(maps.Values(s.verdict.probes))
-	s.verdict.mu.Unlock()
-	for _, p := range probes {
-		select {
-		case <-p.done:
-		case <-time.After(20 * time.Second):
-			t.Fatal("the probe does not end")
-		}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if _, err := s.prober.Modern(ctx); ctx.Err() != nil {
+		t.Fatalf("the probe does not end: %v", err)
 	}
 }
 
@@ -269,17 +263,13 @@ func TestRefusalsOfAModernServer(t *testing.T) {
 	client := party(t, t.Context(), s.Modern(bridge.PumpOptions{}))
 	ask(t, client, modernCall)
 	site.heard()
-	s.mu.Lock()
-	unit := s.units[unitKey{}]
-	s.mu.Unlock()
-	unit.doubt()
+	before := s.pool.Servers()
+	s.prober.Recheck()
 	ask(t, client, modernCall)
 	if got := site.heard(); !strings.Contains(got, "server/discover") {
 		t.Errorf("it was asked %q", got)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if unit == nil || s.units[unitKey{}] != unit {
+	if len(before) != 1 || !slices.Equal(s.pool.Servers(), before) {
 		t.Error("its clients were cut off")
 	}
 }
@@ -289,7 +279,7 @@ func TestSaidWhileAsked(t *testing.T) {
 	f := &fleet{kind: silent}
 	s := serverOf(t, f, Spec{})
 	asked, said := make(chan struct{}), make(chan struct{})
-	s.modern = dialFunc(func(context.Context) (bridge.PullConn, error) {
+	s.dialers.modern = dialFunc(func(context.Context) (bridge.PullConn, error) {
 		close(asked)
 		<-said
 		return nil, errors.New("no such file")
@@ -300,16 +290,16 @@ func TestSaidWhileAsked(t *testing.T) {
 	}
 	answers := make(chan answer)
 	go func() {
-		modern, err := s.speaksModern(t.Context())
+		modern, err := s.prober.Modern(t.Context())
 		answers <- answer{modern, err}
 	}()
 	<-asked
-	s.decided(true)
+	s.prober.Said(true)
 	close(said)
 	if a := <-answers; !a.modern || a.err != nil {
 		t.Errorf("%+v", a)
 	}
-	if modern, err := s.speaksModern(t.Context()); !modern || err != nil {
+	if modern, err := s.prober.Modern(t.Context()); !modern || err != nil {
 		t.Errorf("then: %v, %v", modern, err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/era"
+	"github.com/mcp-bridge/mcp-bridge/internal/upstream/probe"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/stdio"
 	"github.com/mcp-bridge/mcp-bridge/supervisor"
@@ -175,7 +176,7 @@ func serverOf(t *testing.T, f *fleet, spec Spec) *Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.lasting, s.once, s.modern = f, f, s.wrapped(f)
+	s.dialers.lasting, s.dialers.once, s.dialers.modern = f, f, s.wrapped(f)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)
@@ -386,7 +387,7 @@ func TestDiscoverFirst(t *testing.T) {
 		s := serverOf(t, &fleet{kind: k}, Spec{})
 		client := party(t, t.Context(), s.Exchange(bridge.PumpOptions{}))
 		m := ask(t, client, strings.Replace(modernCall, "tools/call", "server/discover", 1))
-		if !answersModern(m) {
+		if !probe.AnswersModern(m) {
 			t.Errorf("%s", m.Bytes())
 		}
 	}
@@ -459,7 +460,7 @@ func TestEraChanges(t *testing.T) {
 			t.Parallel()
 			f := &fleet{kind: c.from}
 			s := serverOf(t, f, Spec{})
-			s.settled = 0
+			s.prober.Settled = 0
 			modern := party(t, t.Context(), s.Modern(bridge.PumpOptions{}))
 			if m := ask(t, modern, modernCall); m.IsError() {
 				t.Fatalf("%s", m.Bytes())
@@ -493,7 +494,7 @@ func TestEraChanges(t *testing.T) {
 func TestSlowStart(t *testing.T) {
 	f := &fleet{kind: modernServer, deaf: 1}
 	s := serverOf(t, f, Spec{})
-	s.patient = 10 * time.Millisecond
+	s.prober.Patience = 10 * time.Millisecond
 	if m := ask(t, party(t, t.Context(), s.Exchange(bridge.PumpOptions{})), modernCall); m.IsError() {
 		t.Errorf("a modern call: %s", m.Bytes())
 	}
@@ -541,8 +542,8 @@ func TestOnePlace(t *testing.T) {
 			}
 		}
 		f := &fleet{kind: k}
-		s := serverOf(t, f, Spec{Admit: admit, MaxUnits: 1})
-		s.patient = 10 * time.Millisecond
+		s := serverOf(t, f, Spec{Admit: admit, MaxShared: 1})
+		s.prober.Patience = 10 * time.Millisecond
 		lobby := bridge.NewLobby(10, admit)
 		guest, err := lobby.Enter(t.Context())
 		if err != nil {
@@ -578,7 +579,7 @@ func TestProbeOfEachParty(t *testing.T) {
 		s := serverOf(t, &fleet{kind: k}, Spec{Admit: admit})
 		ann := make(chan error, 1)
 		go func() {
-			_, err := s.speaksModern(bridge.WithParty(t.Context(), "ann"))
+			_, err := s.prober.Modern(bridge.WithParty(t.Context(), "ann"))
 			ann <- err
 		}()
 		<-waits
@@ -597,7 +598,7 @@ func TestProbeOfEachParty(t *testing.T) {
 // D12: capabilities that nobody has heard of do not start processes without end.
 func TestManyCapabilities(t *testing.T) {
 	f := &fleet{kind: legacyServer}
-	s := serverOf(t, f, Spec{MaxUnits: 3, Protocol: era.OnlyLegacy})
+	s := serverOf(t, f, Spec{MaxShared: 3, Protocol: era.OnlyLegacy})
 	with := func(caps string) jsonrpc.Message {
 		call := strings.Replace(modernCall, `clientCapabilities":{}`, `clientCapabilities":{"experimental":{"`+caps+`":{}}}`, 1)
 		return ask(t, party(t, t.Context(), s.Exchange(bridge.PumpOptions{})), call)
@@ -650,7 +651,7 @@ func TestLastWords(t *testing.T) {
 	for _, k := range []kind{legacyServer, modernServer} {
 		f := &fleet{kind: k}
 		s := serverOf(t, f, Spec{})
-		s.lasting, s.modern = leaving{f}, s.wrapped(leaving{f})
+		s.dialers.lasting, s.dialers.modern = leaving{f}, s.wrapped(leaving{f})
 		client := party(t, t.Context(), s.Modern(bridge.PumpOptions{}))
 		m := ask(t, client, strings.Replace(modernCall, "tools/call", "leave", 1))
 		if text := string(m.Lookup("error", "message")); !strings.Contains(text, "ended") || strings.Contains(text, "secret") {
@@ -659,7 +660,7 @@ func TestLastWords(t *testing.T) {
 	}
 	f := &fleet{kind: legacyServer}
 	s := serverOf(t, f, Spec{})
-	s.lasting, s.once = leaving{f}, leaving{f}
+	s.dialers.lasting, s.dialers.once = leaving{f}, leaving{f}
 	client := party(t, t.Context(), s.Legacy(true, bridge.PumpOptions{}))
 	ask(t, client, initialize)
 	if m := ask(t, client, strings.Replace(legacyCall, "tools/call", "leave", 1)); !strings.Contains(string(m.Lookup("error", "message")), "secret") {
@@ -677,12 +678,12 @@ func TestProbeFails(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := &fleet{kind: modernServer}
 			s := serverOf(t, f, Spec{})
-			s.modern = dialFunc(func(context.Context) (bridge.PullConn, error) { return nil, errors.New("no such file") })
+			s.dialers.modern = dialFunc(func(context.Context) (bridge.PullConn, error) { return nil, errors.New("no such file") })
 			client := party(t, t.Context(), of(s))
 			if m := ask(t, client, modernCall); string(m.Lookup("error", "data", "reason")) != `"server_unavailable"` {
 				t.Errorf("%s", m.Bytes())
 			}
-			s.modern = s.wrapped(f)
+			s.dialers.modern = s.wrapped(f)
 			if name == "POST" {
 				client = party(t, t.Context(), of(s))
 			}

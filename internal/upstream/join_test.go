@@ -8,6 +8,7 @@ import (
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/era"
+	"github.com/mcp-bridge/mcp-bridge/internal/upstream/probe"
 )
 
 // watched is a context that calls at whenever somebody asks whether it is done.
@@ -26,31 +27,16 @@ func (w watched) Err() error {
 func TestJoinWhatEnds(t *testing.T) {
 	s := serverOf(t, &fleet{kind: modernServer}, Spec{Protocol: era.OnlyModern})
 	var once sync.Once
-	retire := func() {
-		s.mu.Lock()
-		var joined *unit
-		for _, u := range s.units {
-			if u.members > 0 {
-				joined = u
-			}
+	end := func() {
+		if shared := s.pool.Servers(); len(shared) > 0 {
+			once.Do(func() { // between entering it and its Mux
+				shared[0].ShutDown(probe.ErrChanged)
+				s.pool.Wait()
+			})
 		}
-		s.mu.Unlock()
-		if joined == nil {
-			return
-		}
-		once.Do(func() { // between finding the unit and entering it
-			joined.retire()
-			for {
-				c, err := joined.mux.Join(context.Background())
-				if err != nil {
-					return
-				}
-				_ = c.Close()
-			}
-		})
 	}
 	client := party(t, t.Context(), bridge.PullHandler(func(ctx context.Context, c bridge.PullConn) error {
-		return s.Exchange(bridge.PumpOptions{}).ServeConn(watched{ctx, retire}, bridge.Push(c))
+		return s.Exchange(bridge.PumpOptions{}).ServeConn(watched{ctx, end}, bridge.Push(c))
 	}))
 	m := ask(t, client, modernCall)
 	if text := string(m.Lookup("error", "message")); !strings.Contains(text, "has changed its protocol; try again") {

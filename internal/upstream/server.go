@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"context"
 	"math"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -15,11 +14,12 @@ import (
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/era"
-	"github.com/mcp-bridge/mcp-bridge/internal/admission"
 	"github.com/mcp-bridge/mcp-bridge/internal/remote"
 	"github.com/mcp-bridge/mcp-bridge/internal/toolfilter"
+	"github.com/mcp-bridge/mcp-bridge/internal/upstream/probe"
+	"github.com/mcp-bridge/mcp-bridge/internal/upstream/schemas"
+	"github.com/mcp-bridge/mcp-bridge/internal/upstream/sharing"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
-	"github.com/mcp-bridge/mcp-bridge/stdio"
 	"github.com/mcp-bridge/mcp-bridge/supervisor"
 )
 
@@ -51,13 +51,13 @@ type Spec struct {
 	// probed. nil: there is always a place.
 	Admit bridge.Admit
 
-	// MaxUnits is how many processes that clients share there may be; for one
+	// MaxShared is how many processes that clients share there may be; for one
 	// more, one that nobody uses is ended, or one of the party with most in which no
 	// call is in progress. Those of one client or request are Admit's to bound. 0: 100.
-	MaxUnits int
+	MaxShared int
 
 	// Queue is how many clients may wait where none can be ended, beside those whose
-	// party has less than an equal part of MaxUnits, and QueueTimeout for how long;
+	// party has less than an equal part of MaxShared, and QueueTimeout for how long;
 	// 0: nobody waits.
 	Queue        int
 	QueueTimeout time.Duration
@@ -90,134 +90,103 @@ type Spec struct {
 
 // Server is one configured server. All methods may be called concurrently.
 type Server struct {
-	spec   Spec
-	log    hclog.Logger
-	books  books
-	sealer *era.Sealer
-
+	spec    Spec
+	log     hclog.Logger
+	status  status
+	tasks   tasks
+	sealer  *era.Sealer
 	taskIDs *era.TaskIDs
 
-	lasting, once bridge.Dialer  // see Dialer
-	telling       bridge.Dialer  // lasting, of units: says when the session was renewed; nil: is lasting
-	modern        bridge.Dialer  // Conns that speak modern, if the server does
-	remote        *remote.Dialer // of a URL
-
-	verdict verdict
-	settled time.Duration // the constants, but in tests
-	patient time.Duration
-	number  atomic.Uint64 // of units that are not shared
-	alone   atomic.Int64  // how many of those there are
-
-	introduced atomic.Pointer[introduction] // of some modern client; see introductionOf
-	missed     atomic.Uint32                // requests that have said something else
-
-	apart apart // principals that do not share the process of all
+	dialers dialers
+	prober  *probe.Prober
+	pool    *sharing.Pool
+	keys    keys
+	tools   schemas.Cache[sharing.Key]
 
 	sessionless atomic.Bool // a remote server has answered initialize without beginning a session
-
-	shared *admission.Limiter // of units that are not of one client only
-
-	ctx    context.Context // ends with Close
-	cancel context.CancelFunc
-	wg     sync.WaitGroup
-
-	mu        sync.Mutex
-	ended     bool
-	units     map[unitKey]*unit
-	beginning map[unitKey]chan struct{} // units that are being made, each closed when it is done
-	tools     map[unitKey]*schemas
-	byID      map[string]*unit
-	count     int // of units there have been
 }
+
+// maxExclusive bounds the shared servers of one client each where there is no Admit: calls
+// may wait for their clients in them.
+const maxExclusive = 10_000
 
 // New returns the Server for spec. It starts nothing; Close ends it.
 func New(spec Spec) (*Server, error) {
-	s := &Server{spec: spec, log: spec.Logger}
-	if s.log == nil {
-		s.log = hclog.NewNullLogger()
+	if spec.Logger == nil {
+		spec.Logger = hclog.NewNullLogger()
 	}
-	s.log = s.log.With("server", spec.Name)
+	spec.MaxShared = cmp.Or(spec.MaxShared, 100)
+	spec.ParkTimeout = cmp.Or(spec.ParkTimeout, 10*time.Minute)
+	if spec.Idle = cmp.Or(spec.Idle, 30*time.Minute); spec.Idle < 0 {
+		spec.Idle = math.MaxInt64
+	}
 	if err := spec.Tools.Validate(); err != nil {
 		return nil, err
 	}
+	s := &Server{spec: spec, log: spec.Logger.With("server", spec.Name)}
 	var err error
 	if s.sealer, err = era.NewSealer(); err != nil {
 		return nil, err
 	}
 	s.taskIDs = era.NewTaskIDs(spec.Name, spec.Secret)
-	s.spec.MaxUnits = cmp.Or(spec.MaxUnits, 100)
-	s.shared = admission.New(admission.Options{Max: s.spec.MaxUnits, Queue: spec.Queue, Wait: spec.QueueTimeout})
-	s.beginning = make(map[unitKey]chan struct{})
-	s.spec.ParkTimeout = cmp.Or(spec.ParkTimeout, 10*time.Minute)
-	if s.spec.Idle = cmp.Or(spec.Idle, 30*time.Minute); s.spec.Idle < 0 {
-		s.spec.Idle = math.MaxInt64
-	}
-	s.settled, s.patient = settled, probeWait
-	s.tools = make(map[unitKey]*schemas)
-	s.units, s.byID = make(map[unitKey]*unit), make(map[string]*unit)
-	s.ctx, s.cancel = context.WithCancel(context.Background())
-	if s.IsCommand() {
-		s.lasting = s.command()
-		s.once = s.lasting
-		s.modern = s.wrapped(s.lasting)
-		return s, nil
-	}
-	if err := remote.CheckURL(spec.URL); err != nil {
+	if err := s.makeDialers(); err != nil {
 		return nil, err
 	}
-	opts := spec.Remote
-	opts.MaxMessageSize, opts.MaxDepth, opts.Logger = spec.MaxMessageSize, spec.MaxDepth, s.log
-	opts.Opened = func(session bool) { s.sessionless.Store(!session) }
-	opts.ToolsChanged = s.forgetTools
-	if spec.Protocol == era.Auto {
-		opts.Upgraded, opts.Foreign = s.upgraded, s.wonder
-	}
-	opts.NoRenew = false
-	s.lasting = &remote.Dialer{URL: spec.URL, Options: opts}
-	telling := opts
-	telling.TellRenewed = true
-	s.telling = &remote.Dialer{URL: spec.URL, Options: telling}
-	opts.NoRenew = true
-	s.remote = &remote.Dialer{URL: spec.URL, Options: opts}
-	s.once = s.remote
-	s.modern = s.wrapped(s.remote.Modern())
+	s.tasks.ctx, s.tasks.cancel = context.WithCancel(context.Background())
+	s.prober = probe.New(s.probeOptions())
+	s.pool = sharing.NewPool(s.poolOptions())
+	s.keys = keys{isolation: spec.Isolation, prober: s.prober, pool: s.pool, sealer: s.sealer}
 	return s, nil
 }
 
-// command returns the Dialer that starts the command.
-func (s *Server) command() bridge.Dialer {
-	skipped := new(noise) // of all its processes
-	spec := s.spec.Command
-	spec.Name = s.spec.Name
-	spec.Stderr = func(line []byte) { s.log.Info("stderr", "line", string(line)) }
-	spec.OnContainer = s.containerKilled
-	// The name says which command it is: there may be secrets in its arguments.
-	started := func(pid int) { s.log.Debug("server process started", "pid", pid) }
-	return &stdio.Command{Spec: spec, OnStart: started, Options: stdio.Options{
-		MaxMessageSize: s.spec.MaxMessageSize, MaxDepth: s.spec.MaxDepth,
-		OnNoise: func(n int, reason string) {
-			if lines, bytes, due := skipped.add(time.Now(), n); due {
-				s.log.Warn("output of the server skipped", "lines", lines, "bytes", bytes, "reason", reason)
-			}
+func (s *Server) probeOptions() probe.Options {
+	o := probe.Options{
+		Protocol: s.spec.Protocol, Command: s.IsCommand(), ErrNotModern: remote.ErrNotModern,
+		Dial: func(ctx context.Context, h *probe.Holder, placed func()) (bridge.PullConn, error) {
+			return s.dialAdmitted(ctx, dialFunc(func(ctx context.Context) (bridge.PullConn, error) {
+				placed()
+				return bridge.PullDialed(s.dialers.modern.Dial(ctx))
+			}), h)
 		},
-	}}
+		Placed: s.spec.Admit != nil, Context: s.tasks.ctx, Spawn: s.tasks.spawn,
+		Agreed: s.agreed, Failed: s.status.failed, Logger: s.log,
+	}
+	if s.isHTTP() {
+		o.Discover = s.dialers.remote.Discover
+	}
+	return o
 }
 
-// containerKilled tells of a container that a server's process left behind.
-func (s *Server) containerKilled(id string, err error) {
-	short := id[:min(len(id), 12)]
-	switch {
-	case err == nil:
-		s.log.Warn("the server's container did not end and was killed", "container", short)
-	case id == "":
-		s.log.Warn("the server's container is not known: it goes on if its client is killed", "error", err)
-	default:
-		s.log.Error("the server's container did not end", "container", short, "error", err)
+func (s *Server) poolOptions() sharing.Options {
+	o := sharing.Options{
+		Connect: s.connector, MaxShared: s.spec.MaxShared, Queue: s.spec.Queue, QueueTimeout: s.spec.QueueTimeout,
+		MaxCalls: 10_000, Idle: s.spec.Idle, ParkTimeout: s.spec.ParkTimeout,
+		IsolateCrashes: s.spec.Isolation == Auto && s.IsCommand(),
+		Dropped:        s.spec.Dropped, Logger: s.log,
+	}
+	if s.spec.Admit == nil {
+		o.MaxExclusive = maxExclusive
+	}
+	if s.isHTTP() {
+		o.MaxCalls = 1000 // each has a connection
+	}
+	return o
+}
+
+// agreed ends what clients share that speaks the other era with a server at an http URL,
+// which is one server for all. (Behind a pipe or a lasting connection there may
+// still be the one that it was.)
+func (s *Server) agreed(modern bool) {
+	if s.isHTTP() {
+		s.pool.ShutDownIf(func(k sharing.Key) bool { return k.Legacy == modern }, probe.ErrChanged)
 	}
 }
 
 // IsCommand reports whether the server is a command that is run, not a remote one.
 func (s *Server) IsCommand() bool { return s.spec.URL == "" }
+
+// isHTTP reports whether the server is reached at an http or https URL.
+func (s *Server) isHTTP() bool { return s.dialers.remote != nil && s.dialers.remote.IsHTTP() }
 
 // Check finds a command that cannot be started before anything is set up for
 // it. Of a remote server it knows nothing: that may come up later.
@@ -226,88 +195,6 @@ func (s *Server) Check() error {
 		return nil
 	}
 	return s.spec.Command.Check()
-}
-
-// Dialer returns what gives a client its Conn to the server.
-//
-// With lasting the Conn outlives the session of a remote server: when the
-// server has forgotten it, or the connection broke, a new one is made with the
-// client's own initialize (LE5). Otherwise the Conn ends with it, for clients
-// whose own connection is their session (C.6). A command's Conn ends with the
-// process in any case (ST9).
-func (s *Server) Dialer(lasting bool) bridge.Dialer {
-	d := s.once
-	if lasting {
-		d = s.lasting
-	}
-	return s.wrapped(d)
-}
-
-// legacyDialer returns what gives a unit its Conn to a legacy server: clients that
-// listen have to hear of what they cannot see, a session that was renewed (C.3).
-func (s *Server) legacyDialer() bridge.Dialer {
-	if s.telling == nil {
-		return s.Dialer(true)
-	}
-	return s.wrapped(s.telling)
-}
-
-// wrapped returns a Dialer whose Conns are counted and filtered.
-func (s *Server) wrapped(d bridge.Dialer) bridge.Dialer {
-	return toolfilter.Wrap(&counted{of: &s.books, log: s.log, dialer: d}, s.spec.Tools)
-}
-
-// dialAdmitted takes a place for as long as the Conn is open, for the Party of
-// ctx. u is the unit that the Conn is for; nil: none yet.
-func (s *Server) dialAdmitted(ctx context.Context, d bridge.Dialer, u *unit) (bridge.PullConn, error) {
-	if s.spec.Admit == nil {
-		return bridge.PullDialed(d.Dial(ctx))
-	}
-	t := new(unitHolder)
-	t.unit.Store(u)
-	leave, err := s.spec.Admit(bridge.WithHolder(ctx, t))
-	if err != nil {
-		return nil, err
-	}
-	conn, err := bridge.PullDialed(d.Dial(ctx))
-	if err != nil {
-		leave()
-		return nil, err
-	}
-	return &placed{PullConn: conn, unitHolder: t, leave: sync.OnceFunc(leave)}, nil
-}
-
-// placed is a Conn with a place.
-type placed struct {
-	bridge.PullConn
-	*unitHolder
-	leave func()
-}
-
-// unitHolder is the admission.Holder of a process's place: the unit that has it. A
-// process that is being asked what it speaks has none yet.
-type unitHolder struct{ unit atomic.Pointer[unit] }
-
-// Use implements admission.Holder.
-func (t *unitHolder) Use() (admission.Use, time.Time) {
-	if u := t.unit.Load(); u != nil {
-		return u.Use()
-	}
-	return admission.Busy, time.Time{}
-}
-
-// Reclaim implements admission.Holder.
-func (t *unitHolder) Reclaim() bool {
-	u := t.unit.Load()
-	return u != nil && u.Reclaim()
-}
-
-// TrySender passes on what the Conn has.
-func (p *placed) TrySender() func(jsonrpc.Message) bool { return bridge.TrySender(p.PullConn) }
-
-func (p *placed) Close() error {
-	defer p.leave()
-	return p.PullConn.Close()
 }
 
 // StartAhead starts the command once before there is a client, for the first
@@ -319,38 +206,23 @@ func (s *Server) StartAhead(failed func(error)) error {
 	if !s.IsCommand() {
 		return nil
 	}
-	a, err := startAhead(s.lasting, failed, s.log)
+	a, err := startAhead(s.dialers.lasting, failed, s.log)
 	if err != nil {
 		return err
 	}
-	s.books.keep(a)
+	s.status.keep(a)
 	return nil
-}
-
-// spawn runs f in a goroutine that Close awaits; false: the Server is closed.
-func (s *Server) spawn(f func()) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.ended {
-		return false
-	}
-	s.wg.Go(f)
-	return true
 }
 
 // Close ends what clients share, stops what was started ahead and not taken,
 // and waits for it. The clients must have gone: their Handlers have returned.
 func (s *Server) Close() error {
-	s.mu.Lock()
-	s.ended = true
-	s.cancel()
-	for _, u := range s.units {
-		s.end(u)
-	}
-	s.mu.Unlock()
-	s.dropSpare()
-	s.wg.Wait()
-	if a := s.books.kept(); a != nil {
+	s.tasks.end()
+	s.pool.Shutdown(errClosed)
+	s.prober.DropSpare()
+	s.tasks.wg.Wait()
+	s.pool.Wait()
+	if a := s.status.kept(); a != nil {
 		return a.close()
 	}
 	return nil
@@ -358,9 +230,40 @@ func (s *Server) Close() error {
 
 // State returns the state now.
 func (s *Server) State() State {
-	state := s.books.state()
+	state := s.status.state()
 	if state.Ready = state.Running > 0 || s.Check() == nil; !state.Ready {
 		state.LastError = notStarted
 	}
 	return state
+}
+
+// ToolSchema returns the input schema of the tool that a modern client calls.
+// It may be nil when the schema has no x-mcp-header. known is false if the server
+// has no such tool, or has not said so soon after it was asked (MI22).
+func (s *Server) ToolSchema(ctx context.Context, call jsonrpc.Message, tool string) (schema []byte, known bool) {
+	key, clientInfo, err := s.keys.KeyFor(ctx, call)
+	if err != nil {
+		return nil, false // the call itself will say why
+	}
+	principal := bridge.Principal(ctx)
+	return s.table(key).Schema(ctx, tool, schemas.Source{
+		Join: func(ctx context.Context) (bridge.PullConn, error) { return s.pool.Join(ctx, key, clientInfo, true) },
+		Spawn: func(f func(context.Context)) bool {
+			return s.tasks.spawn(func() { f(bridge.WithPrincipal(s.tasks.ctx, principal)) }) == nil
+		},
+		Meta: era.MetaOf(call),
+	})
+}
+
+// table returns the tools of the servers that have this key, or had it for one client only.
+func (s *Server) table(key sharing.Key) *schemas.Table {
+	key.Exclusive = 0
+	return s.tools.Table(key)
+}
+
+// closed closes a Conn of which nobody waits for the error.
+func (s *Server) closed(conn bridge.PullConn) {
+	if err := conn.Close(); err != nil {
+		s.log.Warn("closing", "error", err)
+	}
 }

@@ -22,48 +22,48 @@ type State struct {
 
 const notStarted = "the server could not be started; the log says why"
 
-// books are what is known of a server's Conns.
-type books struct {
+// status is what is known of a server's Conns.
+type status struct {
 	mu        sync.Mutex
 	running   int
 	lastError string
 	ahead     *ahead // nil: none was started ahead
 }
 
-func (b *books) state() State {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return State{Running: b.running, LastError: b.lastError}
+func (s *status) state() State {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return State{Running: s.running, LastError: s.lastError}
 }
 
-func (b *books) failed(what string) {
-	b.mu.Lock()
-	b.lastError = what
-	b.mu.Unlock()
+func (s *status) failed(what string) {
+	s.mu.Lock()
+	s.lastError = what
+	s.mu.Unlock()
 }
 
-func (b *books) count(n int) {
-	b.mu.Lock()
-	b.running += n
-	b.mu.Unlock()
+func (s *status) count(n int) {
+	s.mu.Lock()
+	s.running += n
+	s.mu.Unlock()
 }
 
-func (b *books) keep(a *ahead) {
-	b.mu.Lock()
-	b.ahead = a
-	b.mu.Unlock()
+func (s *status) keep(a *ahead) {
+	s.mu.Lock()
+	s.ahead = a
+	s.mu.Unlock()
 }
 
-func (b *books) kept() *ahead {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.ahead
+func (s *status) kept() *ahead {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ahead
 }
 
-// counted is a Dialer whose Conns stand in the books. The first one is the
+// counted is a Dialer whose Conns count in the status. The first one is the
 // Conn that was started ahead, if there is one.
 type counted struct {
-	of     *books
+	of     *status
 	log    hclog.Logger
 	dialer bridge.Dialer
 }
@@ -86,11 +86,11 @@ func (c *counted) Dial(ctx context.Context) (bridge.Conn, error) {
 	return bridge.Push(counted), nil
 }
 
-// countedConn takes itself off the books when it is closed.
+// countedConn counts no more when it is closed.
 type countedConn struct {
 	bridge.PullConn
 	from bridge.Offerer // Conn; nil: it is none
-	of   *books
+	of   *status
 	log  hclog.Logger
 	once sync.Once
 	told bool // the first answer was seen; only Offer uses it

@@ -14,6 +14,7 @@ import (
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/era"
+	"github.com/mcp-bridge/mcp-bridge/internal/upstream/sharing"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/supervisor"
 )
@@ -57,7 +58,7 @@ func scripted(t *testing.T, spec Spec, say func(m jsonrpc.Message) []string) *Se
 		}()
 		return ours, nil
 	})
-	s.lasting, s.once, s.modern = d, d, s.wrapped(d)
+	s.dialers.lasting, s.dialers.once, s.dialers.modern = d, d, s.wrapped(d)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)
@@ -138,28 +139,13 @@ func TestToolsChangeAtARemoteServer(t *testing.T) {
 	}
 }
 
-// A list that was asked for before the tools have changed is not learned after.
-func TestLateListOfTools(t *testing.T) {
-	var tools schemas
-	age := tools.now()
-	tools.forget()
-	tools.learn([]byte(annotated("Old")), age)
-	if _, known, _ := tools.input("x"); known {
-		t.Error("it is learned")
-	}
-	tools.learn([]byte(annotated("New")), tools.now())
-	if got, _, _ := tools.input("x"); !strings.Contains(string(got), "New") {
-		t.Errorf("known: %s", got)
-	}
-}
-
 // MI9: a server/discover that is never answered, and whose client has given it up
 // without a word, is not remembered for ever.
 func TestDiscoversAreForgotten(t *testing.T) {
 	ours, theirs := bridge.PullPipe()
 	defer ours.Close()
 	s := scripted(t, Spec{}, nil)
-	conn := newTap(ours, &unit{s: s}, nil)
+	conn := newTap(ours, &connector{s: s, shared: new(sharing.Server), tools: s.table(sharing.Key{})}, nil)
 	for i := range 2 * maxDiscovers {
 		m := jsonrpc.NewRequest(jsonrpc.IntID(int64(i)), "server/discover", nil)
 		if err := conn.Send(t.Context(), m); err != nil {
@@ -200,11 +186,11 @@ func TestToolsAreNeverListed(t *testing.T) {
 				t.Errorf("after %v: %s", d, schema)
 			}
 		}
-		call(fetchWait, "")
+		call((3 * time.Second), "")
 		call(0, "") // the list is waited for still
-		time.Sleep(fetchMost)
+		time.Sleep(30 * time.Second)
 		call(0, "") // and no more
-		time.Sleep(unheard - fetchWait - time.Second)
+		time.Sleep(time.Minute - (3 * time.Second) - time.Second)
 		if n := asked.Load(); n != 1 {
 			t.Errorf("the list was asked for %d times", n)
 		}

@@ -1,4 +1,4 @@
-package upstream
+package probe
 
 import (
 	"context"
@@ -10,30 +10,35 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// finder is the Dialer for a legacy client of a server whose era is not known.
+// Fallback is the Dialer for a legacy client of a server whose era is not known.
 // Most servers understand initialize, so that is tried: a Conn whose server
 // refuses it, answers it with a version that has no sessions, or begins none, in
 // which it could ask its client something or tell it of changes, and turns out to
-// be a modern one, goes on with a Conn of the other Dialer, and nobody notices.
-type finder struct {
-	s     *Server
-	first bridge.Dialer // speaks legacy to the server
-	other bridge.Dialer // translates; nil: the server must not be spoken to as a modern one
+// be a modern one, goes on with a Conn of another Dialer, and nobody notices.
+type Fallback struct {
+	Prober *Prober
+	Legacy bridge.Dialer // speaks legacy to the server
+	Modern bridge.Dialer // translates; nil: the server must not be spoken to as a modern one
+
+	// Sessionless reports whether the server has answered initialize without beginning
+	// a session.
+	Sessionless func() bool
 }
 
-func (f *finder) Dial(ctx context.Context) (bridge.Conn, error) {
-	if f.s.sparesInitialize() {
+// Dial implements bridge.Dialer.
+func (f *Fallback) Dial(ctx context.Context) (bridge.Conn, error) {
+	if f.Prober.SkipsInitialize() {
 		bridge.GiveBack(ctx)
-		return f.other.Dial(ctx)
+		return f.Modern.Dial(ctx)
 	}
 	if err := bridge.TakePlace(ctx); err != nil {
 		return nil, err
 	}
-	conn, err := bridge.PullDialed(f.first.Dial(ctx))
+	conn, err := bridge.PullDialed(f.Legacy.Dial(ctx))
 	if err != nil {
 		return nil, err
 	}
-	c := &finding{f: f, client: ctx, conn: conn, decided: make(chan struct{})}
+	c := &fallbackConn{f: f, client: ctx, conn: conn, decided: make(chan struct{})}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	return bridge.Push(c), nil
 }
@@ -42,10 +47,10 @@ func (f *finder) Dial(ctx context.Context) (bridge.Conn, error) {
 // then Send waits.
 const maxSince = 1000
 
-// finding is a Conn that may change its server until initialize is answered.
+// fallbackConn is a Conn that may change its server until initialize is answered.
 // Until then, what is sent after it is kept, to be sent again.
-type finding struct {
-	f      *finder
+type fallbackConn struct {
+	f      *Fallback
 	client context.Context // of Dial: whom it is for
 	ctx    context.Context // done by Close
 	cancel context.CancelFunc
@@ -70,7 +75,7 @@ type finding struct {
 
 // note keeps what may have to be sent again. It is false when Send has to wait
 // for the decision.
-func (c *finding) note(m jsonrpc.Message) (conn bridge.PullConn, ok bool) {
+func (c *fallbackConn) note(m jsonrpc.Message) (conn bridge.PullConn, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
@@ -87,7 +92,7 @@ func (c *finding) note(m jsonrpc.Message) (conn bridge.PullConn, ok bool) {
 	return c.conn, true
 }
 
-func (c *finding) isDecided() bool {
+func (c *fallbackConn) isDecided() bool {
 	select {
 	case <-c.decided:
 		return true
@@ -96,7 +101,7 @@ func (c *finding) isDecided() bool {
 	}
 }
 
-func (c *finding) Send(ctx context.Context, m jsonrpc.Message) error {
+func (c *fallbackConn) Send(ctx context.Context, m jsonrpc.Message) error {
 	if c.isDecided() {
 		return c.conn.Send(ctx, m)
 	}
@@ -119,12 +124,12 @@ func (c *finding) Send(ctx context.Context, m jsonrpc.Message) error {
 }
 
 // TrySender is what bridge.TrySender says, once it is decided who the server is.
-func (c *finding) TrySender() func(jsonrpc.Message) bool {
+func (c *fallbackConn) TrySender() func(jsonrpc.Message) bool {
 	return func(m jsonrpc.Message) bool { return c.isDecided() && c.try != nil && c.try(m) }
 }
 
 // OnSlow is what bridge.OnSlow says, of whichever server it turns out to be.
-func (c *finding) OnSlow(f func()) {
+func (c *fallbackConn) OnSlow(f func()) {
 	c.mu.Lock()
 	c.slow = f
 	conn := c.conn
@@ -133,18 +138,18 @@ func (c *finding) OnSlow(f func()) {
 }
 
 // Keeps is what bridge.Keeps says.
-func (c *finding) Keeps() bool { return !c.isDecided() || bridge.Keeps(c.conn) }
+func (c *fallbackConn) Keeps() bool { return !c.isDecided() || bridge.Keeps(c.conn) }
 
-func (c *finding) current() bridge.PullConn {
+func (c *fallbackConn) current() bridge.PullConn {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.conn
 }
 
-func (c *finding) Recv(ctx context.Context) (jsonrpc.Message, error) { return c.Offer(ctx, nil) }
+func (c *fallbackConn) Recv(ctx context.Context) (jsonrpc.Message, error) { return c.Offer(ctx, nil) }
 
 // Offer is what bridge.Offer says, once conn stays.
-func (c *finding) Offer(ctx context.Context, take bridge.Taker) (jsonrpc.Message, error) {
+func (c *fallbackConn) Offer(ctx context.Context, take bridge.Taker) (jsonrpc.Message, error) {
 	if len(c.ready) > 0 {
 		m := c.ready[0]
 		c.ready = c.ready[1:]
@@ -177,7 +182,7 @@ func (c *finding) Offer(ctx context.Context, take bridge.Taker) (jsonrpc.Message
 		case c.change(ctx, m):
 			c.settled, c.held = true, nil
 			continue
-		case claimsModern(m) != "":
+		case ClaimsModern(m) != "":
 			m = c.f.unusable(m)
 		}
 		c.settled = true
@@ -188,7 +193,7 @@ func (c *finding) Offer(ctx context.Context, take bridge.Taker) (jsonrpc.Message
 }
 
 // decide says that conn stays.
-func (c *finding) decide(conn bridge.PullConn) {
+func (c *fallbackConn) decide(conn bridge.PullConn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.conn, c.since = conn, nil
@@ -199,9 +204,9 @@ func (c *finding) decide(conn bridge.PullConn) {
 
 // unusable is what a client hears whose server has answered initialize with a version
 // that has no sessions, and is not to be had otherwise (ED6).
-func (f *finder) unusable(answer jsonrpc.Message) jsonrpc.Message {
-	text := "the server has answered initialize with protocol version " + claimsModern(answer) + ", which has no initialize"
-	if f.other != nil {
+func (f *Fallback) unusable(answer jsonrpc.Message) jsonrpc.Message {
+	text := "the server has answered initialize with protocol version " + ClaimsModern(answer) + ", which has no initialize"
+	if f.Modern != nil {
 		text += ", but does not speak " + era.NewestModern + " when it is asked; the bridge's log may say why"
 	} else {
 		text += "; --protocol legacy keeps the bridge from speaking " + era.NewestModern + " with it"
@@ -212,52 +217,52 @@ func (f *finder) unusable(answer jsonrpc.Message) jsonrpc.Message {
 // change goes on with a translated Conn if the server is a modern one: it has refused
 // initialize, or has answered it as no legacy server does that has sessions. What was
 // sent before is sent again by a goroutine: that may have to wait for Recv.
-func (c *finding) change(ctx context.Context, answer jsonrpc.Message) bool {
-	s := c.f.s
-	refused := answer.IsError() || claimsModern(answer) != ""
-	if c.f.other == nil || !refused && !s.sessionless.Load() {
+func (c *fallbackConn) change(ctx context.Context, answer jsonrpc.Message) bool {
+	p := c.f.Prober
+	refused := answer.IsError() || ClaimsModern(answer) != ""
+	if c.f.Modern == nil || !refused && !c.f.Sessionless() {
 		return false
 	}
 	old := c.current()
-	if answer.IsError() && answersModern(answer) {
-		s.decided(true)
+	if answer.IsError() && AnswersModern(answer) {
+		p.Said(true)
 	} else {
 		if refused {
-			if s.spec.Admit != nil { // the question takes a place, too
-				s.closed(old)
+			if p.opts.Placed { // the question takes a place, too
+				p.close(old)
 				bridge.GiveBack(c.client)
 			}
-			s.doubt()
+			p.Doubt()
 		} else { // the client has its answer: it shall not wait for long
 			var cancel context.CancelFunc
-			ctx, cancel = context.WithTimeout(ctx, s.patient)
+			ctx, cancel = context.WithTimeout(ctx, p.Patience)
 			defer cancel()
 		}
-		if modern, err := s.speaksModern(ctx); err != nil || !modern {
+		if modern, err := p.Modern(ctx); err != nil || !modern {
 			if err != nil && ctx.Err() != nil { // else probe has said it
-				s.unasked(err)
+				p.unasked(err)
 			}
 			return false
 		}
 	}
 	if refused {
-		s.closed(old)
+		p.close(old)
 		bridge.GiveBack(c.client) // its place is the other's
 	}
-	other, err := bridge.PullDialed(c.f.other.Dial(c.client))
+	other, err := bridge.PullDialed(c.f.Modern.Dial(c.client))
 	if err != nil {
-		s.log.Warn("the server could not be reached with 2026-07-28", "error", err)
+		p.log.Warn("the server could not be reached with 2026-07-28", "error", err)
 		return false
 	}
-	s.spareInitialize()
+	p.skipInitialize()
 	if !refused { // until now it could have gone on
-		s.closed(old)
+		p.close(old)
 		bridge.GiveBack(c.client)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
-		s.closed(other)
+		p.close(other)
 		return false
 	}
 	c.conn = other
@@ -269,7 +274,7 @@ func (c *finding) change(ctx context.Context, answer jsonrpc.Message) bool {
 	c.wg.Go(func() {
 		for _, m := range sent {
 			if err := other.Send(c.ctx, m); err != nil && !errors.Is(err, context.Canceled) {
-				s.log.Debug("message dropped", "reason", "the server did not take it", "method", m.Method())
+				p.log.Debug("message dropped", "reason", "the server did not take it", "method", m.Method())
 			}
 		}
 		c.decide(other)
@@ -277,7 +282,7 @@ func (c *finding) change(ctx context.Context, answer jsonrpc.Message) bool {
 	return true
 }
 
-func (c *finding) Close() error {
+func (c *fallbackConn) Close() error {
 	c.mu.Lock()
 	c.closed = true
 	conn := c.conn

@@ -12,6 +12,8 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/bridge/mux"
 	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/era/legacyserver"
+	"github.com/mcp-bridge/mcp-bridge/internal/upstream/probe"
+	"github.com/mcp-bridge/mcp-bridge/internal/upstream/sharing"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -25,7 +27,7 @@ func callWith(id int, method, experiment string) string {
 // D.1: what a client says on one connection may go to several processes at once. It
 // gets what each of them answers, and when one ends an error for what that owes and
 // nothing else.
-func TestDeskManyUnits(t *testing.T) {
+func TestRouterManyUnits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fleet{kind: legacyServer}
 		s := serverOf(t, f, Spec{Protocol: era.OnlyLegacy})
@@ -54,15 +56,11 @@ func TestDeskManyUnits(t *testing.T) {
 				t.Errorf("%s, %v", m.Bytes(), err)
 			}
 		}
-		s.mu.Lock()
-		var ending *unit
-		for key, u := range s.units {
-			if strings.Contains(key.capabilities, "e3") {
-				ending = u
+		for _, shared := range s.pool.Servers() {
+			if strings.Contains(shared.Key.Capabilities, "e3") {
+				shared.ShutDown(probe.ErrChanged)
 			}
 		}
-		s.mu.Unlock()
-		ending.retire()
 		if m, err := client.Recv(t.Context()); err != nil || !m.IsError() || m.ID() != jsonrpc.IntID(103) {
 			t.Errorf("%s, %v", m.Bytes(), err)
 		}
@@ -74,14 +72,14 @@ func TestDeskManyUnits(t *testing.T) {
 
 // A client of which nobody can have a process is told so for each request, also
 // for many that it does not read the answers to yet.
-func TestDeskRefuses(t *testing.T) {
+func TestRouterRefuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serverOf(t, &fleet{kind: legacyServer}, Spec{Protocol: era.OnlyLegacy})
 		client := party(t, t.Context(), s.Modern(bridge.PumpOptions{}))
-		const n = 3 * deskQueue
+		const n = 3 * 64
 		go func() {
 			for i := range n {
-				_ = client.Send(t.Context(), parse(t, callWith(i, "tools/call", strings.Repeat("x", maxCapabilities))))
+				_ = client.Send(t.Context(), parse(t, callWith(i, "tools/call", strings.Repeat("x", sharing.MaxIntroduction))))
 			}
 		}()
 		synctest.Wait()
@@ -96,7 +94,7 @@ func TestDeskRefuses(t *testing.T) {
 
 // D.2: a client that reads nothing ends by name, although nobody is waiting in its
 // Recv: whoever hands messages on to it waits in its Send.
-func TestDeskSlowClient(t *testing.T) {
+func TestRouterSlowClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := scripted(t, Spec{Protocol: era.OnlyModern}, func(m jsonrpc.Message) []string {
 			if m.Kind() != jsonrpc.Request {
@@ -122,104 +120,6 @@ func TestDeskSlowClient(t *testing.T) {
 	})
 }
 
-// With a process for each request, the client's requests leave nothing behind,
-// whichever way they were offered to the desk first.
-func TestDeskAloneLeavesNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := serverOf(t, &fleet{kind: modernServer}, Spec{Protocol: era.OnlyModern, Isolation: PerRequest})
-		d := newDesk(t.Context(), s)
-		defer d.Close()
-		try := bridge.TrySender(d)
-		for i := range 20 {
-			m := parse(t, callWith(i, "tools/call", "e"))
-			if !try(m) {
-				if err := d.Send(t.Context(), m); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if m, err := d.Recv(t.Context()); err != nil || m.IsError() {
-				t.Fatalf("%s, %v", m.Bytes(), err)
-			}
-		}
-		synctest.Wait()
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if len(d.seats)+len(d.calls)+len(s.units) != 0 {
-			t.Errorf("%d places, %d calls and %d processes are left", len(d.seats), len(d.calls), len(s.units))
-		}
-	})
-}
-
-// A request that no unit takes at once is not the desk's yet: it is not answered for
-// a unit that ends meanwhile.
-func TestDeskTries(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := serverOf(t, &fleet{kind: legacyServer}, Spec{Protocol: era.OnlyLegacy})
-		d := newDesk(t.Context(), s)
-		defer d.Close()
-		try := bridge.TrySender(d)
-		if try(parse(t, callWith(1, "tools/call", "e"))) || len(d.seats)+len(d.calls)+len(s.units) != 0 {
-			t.Error("a request that begins a unit was taken")
-		}
-		if err := d.Send(t.Context(), parse(t, callWith(2, "tools/call", "e"))); err != nil {
-			t.Fatal(err)
-		}
-		if m, err := d.Recv(t.Context()); err != nil || m.IsError() {
-			t.Fatalf("%s, %v", m.Bytes(), err)
-		}
-		synctest.Wait() // who has written the last one has put the pen down
-		if !try(parse(t, callWith(3, "tools/call", "e"))) {
-			t.Error("a server that takes everything at once was not given a request")
-		}
-		if m, err := d.Recv(t.Context()); err != nil || m.ID() != jsonrpc.IntID(3) {
-			t.Errorf("%s, %v", m.Bytes(), err)
-		}
-		if try(parse(t, callWith(4, "subscriptions/listen", "e"))) || len(d.calls) != 0 {
-			t.Error("a request was taken that is not for this way")
-		}
-	})
-}
-
-// What is there is found at the first look, whatever has just ended beside it: who
-// has looked in vain waits.
-func TestDeskLooksEverywhere(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const n = 6
-		for turn := range n {
-			for ends := range n {
-				for _, other := range []int{(ends + 1) % n, (ends + n - 1) % n} {
-					s := serverOf(t, &fleet{kind: modernServer}, Spec{Protocol: era.OnlyModern})
-					d := newDesk(t.Context(), s)
-					for i := range n {
-						key := unitKey{principal: fmt.Sprint(i)}
-						at, err := s.join(t.Context(), key, nil, false)
-						if err != nil {
-							t.Fatal(err)
-						}
-						at.Wake(d.waiter)
-						d.seats = append(d.seats, seat{at, key})
-					}
-					d.turn = turn
-					if err := d.seats[other].Send(t.Context(), parse(t, modernCall)); err != nil {
-						t.Fatal(err)
-					}
-					synctest.Wait()
-					d.calls[jsonrpc.IntID(7)] = d.seats[ends].member
-					_ = d.seats[ends].Poller.Close()
-					for range 2 {
-						if m, err, ok := d.poll(); !ok || err != nil {
-							t.Errorf("turn %d, %d has ended, %d has an answer: found %s, %v, %v", turn, ends, other, m.Bytes(), err, ok)
-						}
-					}
-					if err := d.Close(); err != nil {
-						t.Error(err)
-					}
-				}
-			}
-		}
-	})
-}
-
 // TestIntroductions: D.1. What is known of a client's last request changes nothing about
 // the next.
 func TestIntroductions(t *testing.T) {
@@ -231,13 +131,13 @@ func TestIntroductions(t *testing.T) {
 		`{` + version + `,"io.modelcontextprotocol/clientCapabilities":{"roots":{}},"io.modelcontextprotocol/clientInfo":{"name":"a"}}`,
 		`{` + version + `,"io.modelcontextprotocol/clientCapabilities":{"sampling":{}},"io.modelcontextprotocol/clientInfo":{"name":"a"}}`,
 		`{` + version + `,"io.modelcontextprotocol/clientCapabilities":{"sampling":{}},"io.modelcontextprotocol/clientInfo":{"name":"b"},"progressToken":2}`,
-		`{` + version + `,"io.modelcontextprotocol/clientCapabilities":{"experimental":{"` + strings.Repeat("x", maxCapabilities) + `":{}}}}`,
+		`{` + version + `,"io.modelcontextprotocol/clientCapabilities":{"experimental":{"` + strings.Repeat("x", sharing.MaxIntroduction) + `":{}}}}`,
 		`{` + version + `}`, `{}`, `null`,
 	} {
 		requests = append(requests, parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"_meta":`+meta+`}}`))
 	}
 	requests = append(requests, parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call"}`))
-	s := &Server{}
+	s := new(keys)
 	for range 4 * replaceAfter {
 		for _, a := range requests {
 			for _, b := range requests {
@@ -255,7 +155,7 @@ func TestIntroductions(t *testing.T) {
 // What is kept of a request is a copy; nothing is allocated for others that say the
 // same, nor for those that are none to be kept.
 func TestIntroductionsAreKept(t *testing.T) {
-	s := &Server{}
+	s := new(keys)
 	of := func(more string) jsonrpc.Message {
 		return parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"_meta":{"io.modelcontextprotocol/clientCapabilities":{"roots":{}}`+more+`}}}`)
 	}
@@ -267,7 +167,7 @@ func TestIntroductionsAreKept(t *testing.T) {
 		t.Errorf("what was kept is %+v", got)
 	}
 	for name, m := range map[string]jsonrpc.Message{
-		"same": same, "with a token": of(`,"progressToken":1`), "very long": of(`,"x":"` + strings.Repeat("x", maxCapabilities) + `"`),
+		"same": same, "with a token": of(`,"progressToken":1`), "very long": of(`,"x":"` + strings.Repeat("x", sharing.MaxIntroduction) + `"`),
 	} {
 		if n := testing.AllocsPerRun(100, func() { s.introductionOf(m) }); n > 0 {
 			t.Errorf("%s: %v allocations", name, n)

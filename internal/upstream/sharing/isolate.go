@@ -1,4 +1,4 @@
-package upstream
+package sharing
 
 import (
 	"maps"
@@ -13,16 +13,16 @@ import (
 // whose calls those are, so it gets one; the pauses between its starts are its own then.
 
 const (
-	// apartFor is how long a principal has a process of its own after that.
-	apartFor = time.Hour
+	// isolateFor is how long a principal has a process of its own after that.
+	isolateFor = time.Hour
 
 	// recently is how long ago the end before may be for the two to be compared.
 	recently = time.Minute
 )
 
-// apart knows the principals that have a process of their own where others share one.
+// crashIsolation knows the principals that have a process of their own where others share one.
 // Any number of goroutines may use it. In the zero value there are none.
-type apart struct {
+type crashIsolation struct {
 	until atomic.Pointer[map[string]time.Time] // never changed, but replaced; nil: there are none
 
 	mu    sync.Mutex // of who replaces it
@@ -31,7 +31,7 @@ type apart struct {
 }
 
 // has reports whether a principal has a process of its own.
-func (a *apart) has(principal string) bool {
+func (a *crashIsolation) has(principal string) bool {
 	until := a.until.Load()
 	return until != nil && time.Now().Before((*until)[principal])
 }
@@ -39,7 +39,7 @@ func (a *apart) has(principal string) bool {
 // crashed is told who had calls in progress when the process that all share ended, and
 // returns who is to share it no more: the only one that had, else those that had the
 // last time as well. Clients that have not authenticated cannot be told apart.
-func (a *apart) crashed(users []string) (part []string) {
+func (a *crashIsolation) crashed(users []string) (part []string) {
 	now := time.Now()
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -59,22 +59,22 @@ func (a *apart) crashed(users []string) (part []string) {
 		maps.DeleteFunc(next, func(_ string, until time.Time) bool { return !now.Before(until) })
 	}
 	for _, user := range part {
-		next[user] = now.Add(apartFor)
+		next[user] = now.Add(isolateFor)
 	}
 	a.until.Store(&next)
 	return part
 }
 
-// crashes returns what a unit's Mux tells of crashes; nil: nobody needs to know, for
-// only one principal uses it, or all were asked to share it.
-func (s *Server) crashes(key unitKey) func(users []string) (part []string) {
-	if key != (unitKey{}) || s.spec.Isolation != Auto || !s.IsCommand() {
+// crashed returns what a server's Mux tells of crashes; nil: nobody needs to know, for
+// only one principal uses the server, or all were asked to share it.
+func (p *Pool) crashed(key Key) func(users []string) (part []string) {
+	if key != (Key{}) || !p.opts.IsolateCrashes {
 		return nil
 	}
 	return func(users []string) []string {
-		part := s.apart.crashed(users)
+		part := p.isolated.crashed(users)
 		for _, user := range part {
-			s.log.Warn("the shared server has ended with calls of this principal in progress: it gets a process of its own", "principal", user, "for", apartFor)
+			p.log.Warn("the shared server has ended with calls of this principal in progress: it gets a process of its own", "principal", user, "for", isolateFor)
 		}
 		return part
 	}

@@ -1,4 +1,4 @@
-package upstream
+package probe
 
 import (
 	"errors"
@@ -43,16 +43,16 @@ func rounded(d time.Duration) time.Duration {
 }
 
 // unasked says in the log why it is not known what the server speaks.
-func (s *Server) unasked(err error) {
+func (p *Prober) unasked(err error) {
 	if mute, ok := errors.AsType[*silence](err); ok {
-		s.log.Warn("the server does not answer; if it is only slow to start, --protocol legacy or modern gives it more time", "error", mute)
+		p.log.Warn("the server does not answer; if it is only slow to start, --protocol legacy or modern gives it more time", "error", mute)
 		return
 	}
 	attrs := []any{"error", err}
 	if fault, ok := errors.AsType[*httpdial.Fault](err); ok {
 		attrs = fault.Attrs()
 	}
-	s.log.Warn("the server could not be asked whether it speaks 2026-07-28", attrs...)
+	p.log.Warn("the server could not be asked whether it speaks 2026-07-28", attrs...)
 }
 
 // reason returns what stays the same when something fails for the same reason:

@@ -1,0 +1,152 @@
+package upstream
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/era"
+	"github.com/mcp-bridge/mcp-bridge/internal/admission"
+	"github.com/mcp-bridge/mcp-bridge/internal/remote"
+	"github.com/mcp-bridge/mcp-bridge/internal/toolfilter"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+	"github.com/mcp-bridge/mcp-bridge/stdio"
+)
+
+// dialers are the ways to a server.
+type dialers struct {
+	lasting, once bridge.Dialer  // see Server.Dialer
+	telling       bridge.Dialer  // lasting, of what clients share: says when the session was renewed; nil: is lasting
+	modern        bridge.Dialer  // Conns that speak modern, if the server does
+	remote        *remote.Dialer // of a URL
+}
+
+type dialFunc func(ctx context.Context) (bridge.PullConn, error)
+
+func (f dialFunc) Dial(ctx context.Context) (bridge.Conn, error) { return bridge.PushDialed(f(ctx)) }
+
+// makeDialers fills dialers. An error is one of the URL.
+func (s *Server) makeDialers() error {
+	d := &s.dialers
+	if s.IsCommand() {
+		d.lasting = s.command()
+		d.once = d.lasting
+		d.modern = s.wrapped(d.lasting)
+		return nil
+	}
+	if err := remote.CheckURL(s.spec.URL); err != nil {
+		return err
+	}
+	opts := s.spec.Remote
+	opts.MaxMessageSize, opts.MaxDepth, opts.Logger = s.spec.MaxMessageSize, s.spec.MaxDepth, s.log
+	opts.Opened = func(session bool) { s.sessionless.Store(!session) }
+	opts.ToolsChanged = s.tools.Forget
+	if s.spec.Protocol == era.Auto {
+		opts.Upgraded = func(ctx context.Context, refusal jsonrpc.Message) bool { return s.prober.Upgraded(ctx, refusal) }
+		opts.Foreign = func() { s.prober.Recheck() }
+	}
+	opts.NoRenew = false
+	d.lasting = &remote.Dialer{URL: s.spec.URL, Options: opts}
+	telling := opts
+	telling.TellRenewed = true
+	d.telling = &remote.Dialer{URL: s.spec.URL, Options: telling}
+	opts.NoRenew = true
+	d.remote = &remote.Dialer{URL: s.spec.URL, Options: opts}
+	d.once = d.remote
+	d.modern = s.wrapped(d.remote.Modern())
+	return nil
+}
+
+// command returns the Dialer that starts the command.
+func (s *Server) command() bridge.Dialer {
+	skipped := new(noise) // of all its processes
+	spec := s.spec.Command
+	spec.Name = s.spec.Name
+	spec.Stderr = func(line []byte) { s.log.Info("stderr", "line", string(line)) }
+	spec.OnContainer = s.containerKilled
+	// The name says which command it is: there may be secrets in its arguments.
+	started := func(pid int) { s.log.Debug("server process started", "pid", pid) }
+	return &stdio.Command{Spec: spec, OnStart: started, Options: stdio.Options{
+		MaxMessageSize: s.spec.MaxMessageSize, MaxDepth: s.spec.MaxDepth,
+		OnNoise: func(n int, reason string) {
+			if lines, bytes, due := skipped.add(time.Now(), n); due {
+				s.log.Warn("output of the server skipped", "lines", lines, "bytes", bytes, "reason", reason)
+			}
+		},
+	}}
+}
+
+// containerKilled tells of a container that a server's process left behind.
+func (s *Server) containerKilled(id string, err error) {
+	short := id[:min(len(id), 12)]
+	switch {
+	case err == nil:
+		s.log.Warn("the server's container did not end and was killed", "container", short)
+	case id == "":
+		s.log.Warn("the server's container is not known: it goes on if its client is killed", "error", err)
+	default:
+		s.log.Error("the server's container did not end", "container", short, "error", err)
+	}
+}
+
+// Dialer returns what gives a client its Conn to the server.
+//
+// With lasting the Conn outlives the session of a remote server: when the
+// server has forgotten it, or the connection broke, a new one is made with the
+// client's own initialize (LE5). Otherwise the Conn ends with it, for clients
+// whose own connection is their session (C.6). A command's Conn ends with the
+// process in any case (ST9).
+func (s *Server) Dialer(lasting bool) bridge.Dialer {
+	d := s.dialers.once
+	if lasting {
+		d = s.dialers.lasting
+	}
+	return s.wrapped(d)
+}
+
+// legacyDialer returns what gives a shared server its Conn to a legacy server: clients that
+// listen have to hear of what they cannot see, a session that was renewed (C.3).
+func (s *Server) legacyDialer() bridge.Dialer {
+	if s.dialers.telling == nil {
+		return s.Dialer(true)
+	}
+	return s.wrapped(s.dialers.telling)
+}
+
+// wrapped returns a Dialer whose Conns are counted and filtered.
+func (s *Server) wrapped(d bridge.Dialer) bridge.Dialer {
+	return toolfilter.Wrap(&counted{of: &s.status, log: s.log, dialer: d}, s.spec.Tools)
+}
+
+// dialAdmitted takes a place for as long as the Conn is open, for the Party of
+// ctx. h holds the place.
+func (s *Server) dialAdmitted(ctx context.Context, d bridge.Dialer, h admission.Holder) (bridge.PullConn, error) {
+	if s.spec.Admit == nil {
+		return bridge.PullDialed(d.Dial(ctx))
+	}
+	leave, err := s.spec.Admit(bridge.WithHolder(ctx, h))
+	if err != nil {
+		return nil, err
+	}
+	conn, err := bridge.PullDialed(d.Dial(ctx))
+	if err != nil {
+		leave()
+		return nil, err
+	}
+	return &placed{PullConn: conn, leave: sync.OnceFunc(leave)}, nil
+}
+
+// placed is a Conn with a place.
+type placed struct {
+	bridge.PullConn
+	leave func()
+}
+
+// TrySender passes on what the Conn has.
+func (p *placed) TrySender() func(jsonrpc.Message) bool { return bridge.TrySender(p.PullConn) }
+
+func (p *placed) Close() error {
+	defer p.leave()
+	return p.PullConn.Close()
+}

@@ -1,0 +1,146 @@
+package upstream
+
+import (
+	"bytes"
+	"context"
+	"sync/atomic"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/era"
+	"github.com/mcp-bridge/mcp-bridge/era/legacyserver"
+	"github.com/mcp-bridge/mcp-bridge/internal/upstream/probe"
+	"github.com/mcp-bridge/mcp-bridge/internal/upstream/sharing"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// keys says which shared server a client uses (D.1).
+type keys struct {
+	isolation Isolation
+	prober    *probe.Prober
+	pool      *sharing.Pool
+	sealer    *era.Sealer
+
+	number     atomic.Uint64                // of servers that are not shared
+	introduced atomic.Pointer[introduction] // of some modern client; see introductionOf
+	missed     atomic.Uint32                // requests that have said something else
+}
+
+// modernKey returns which shared server a request uses.
+func (k *keys) modernKey(principal string) sharing.Key {
+	switch k.isolation {
+	case PerPrincipal, PerSession:
+		return sharing.Key{Principal: principal}
+	case PerRequest:
+		return sharing.Key{Exclusive: k.number.Add(1)}
+	}
+	if k.pool.Isolated(principal) {
+		return sharing.Key{Principal: principal}
+	}
+	return sharing.Key{}
+}
+
+// sessionKey returns which shared server a legacy client's session uses.
+func (k *keys) sessionKey(ctx context.Context) sharing.Key {
+	if k.isolation == PerSession {
+		return sharing.Key{Exclusive: k.number.Add(1)}
+	}
+	return k.modernKey(bridge.Principal(ctx))
+}
+
+// KeyFor implements sharing.Keys.
+func (k *keys) KeyFor(ctx context.Context, m jsonrpc.Message) (key sharing.Key, clientInfo []byte, err error) {
+	modern, err := k.prober.Modern(ctx)
+	if err != nil {
+		return key, nil, err
+	}
+	key, clientInfo = k.keyOf(bridge.Principal(ctx), m, modern)
+	return key, clientInfo, nil
+}
+
+// KeyAtOnce implements sharing.Keys: it must be known which era the server speaks.
+func (k *keys) KeyAtOnce(principal string, m jsonrpc.Message) (key sharing.Key, ok bool) {
+	modern, known := k.prober.Known()
+	if !known || k.isolation == PerRequest {
+		return key, false
+	}
+	key, _ = k.keyOf(principal, m, modern)
+	return key, true
+}
+
+// keyOf is KeyFor where it is known whether the server is modern.
+func (k *keys) keyOf(principal string, m jsonrpc.Message, modern bool) (key sharing.Key, clientInfo []byte) {
+	if modern {
+		return k.modernKey(principal), nil
+	}
+	if key, ok := k.keyOfState(principal, m); ok {
+		return key, nil
+	}
+	key.Legacy = true
+	if k.isolation == Shared {
+		return key, nil
+	}
+	introduction := k.introductionOf(m)
+	key.Principal, key.Capabilities = principal, introduction.capabilities
+	if k.isolation == PerRequest {
+		key.Exclusive = k.number.Add(1)
+	}
+	return key, introduction.clientInfo
+}
+
+// introductionOf returns what a modern request says of its client. Most say with
+// each what they have said with the last, and then nothing is read or allocated.
+func (k *keys) introductionOf(m jsonrpc.Message) introduction {
+	raw, last := m.Meta(), k.introduced.Load()
+	if last != nil && len(raw) > 0 && string(raw) == last.meta {
+		return *last
+	}
+	meta := era.MetaOf(m)
+	next := introduction{clientInfo: meta.ClientInfo}
+	if last != nil && string(meta.Capabilities) == last.raw {
+		next.raw, next.capabilities = last.raw, last.capabilities
+	} else {
+		next.raw, next.capabilities = string(meta.Capabilities), string(legacyserver.ProjectCapabilities(meta.Capabilities))
+		last = nil
+	}
+	// Of clients that take turns one is kept, and sometimes another. A _meta with
+	// a progress token is another each time.
+	constant := m.ProgressToken().IsZero()
+	if len(raw) <= sharing.MaxIntroduction && (last == nil || constant && k.missed.Add(1)%replaceAfter == 0) {
+		kept := next
+		if kept.clientInfo = bytes.Clone(meta.ClientInfo); constant {
+			kept.meta = string(raw)
+		}
+		k.introduced.Store(&kept)
+	}
+	return next
+}
+
+// replaceAfter is how many requests say something else than what is kept before
+// that is replaced.
+const replaceAfter = 8
+
+// introduction is what a client says of itself.
+type introduction struct {
+	meta         string // the whole _meta; "": it is not kept
+	raw          string // the capabilities
+	capabilities string // as a legacy server is told of them
+	clientInfo   []byte // raw
+}
+
+// keyOfState returns the shared server in which the call waits that m goes on with, if
+// it is the client's (C.4.2).
+func (k *keys) keyOfState(principal string, m jsonrpc.Message) (sharing.Key, bool) {
+	text, ok := era.StateOf(m)
+	if !ok {
+		return sharing.Key{}, false
+	}
+	state, err := k.sealer.Open(text)
+	if err != nil {
+		return sharing.Key{}, false // the server that gets it will say so
+	}
+	at := k.pool.ByID(state.Unit)
+	if at == nil || at.Key.Principal != principal {
+		return sharing.Key{}, false
+	}
+	return at.Key, true
+}

@@ -1,0 +1,145 @@
+package probe
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/era"
+	"github.com/mcp-bridge/mcp-bridge/internal/buildinfo"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// probeID is the id of the questions.
+var probeID = jsonrpc.StringID("mcp-bridge-probe")
+
+// discover is the probe.
+func discover() jsonrpc.Message {
+	return jsonrpc.NewRequest(probeID, "server/discover", []byte(`{"_meta":{"`+era.KeyVersion+`":"`+era.NewestModern+`","`+era.KeyCapabilities+`":{}}}`))
+}
+
+// ask asks the server whether it is a modern one, and returns the Conn that has
+// answered, if it can go on with it.
+func (p *Prober) ask(ctx context.Context, placed func()) (modern bool, spare *Process, err error) {
+	if p.isHTTP() {
+		m, err := p.opts.Discover(ctx)
+		if errors.Is(err, p.opts.ErrNotModern) {
+			return false, nil, nil
+		}
+		return err == nil && AnswersModern(m), nil, err
+	}
+	h := new(Holder)
+	conn, err := p.opts.Dial(ctx, h, placed)
+	if err != nil {
+		return false, nil, err
+	}
+	asked := time.Now()
+	m, err := answer(ctx, conn, discover(), p.Patience)
+	if AnswersModern(m) {
+		return true, &Process{conn, h}, nil
+	}
+	mute := &silence{command: p.opts.Command, discover: time.Since(asked)}
+	// Some servers end at anything but initialize, and some fix their era by
+	// what comes first: this one is not used any more (ST15).
+	silent := m.Kind() == jsonrpc.Invalid && err == nil
+	if silent {
+		p.close(conn) // its place is needed
+	} else {
+		p.closeLater(conn)
+	}
+	switch {
+	case p.opts.Context.Err() != nil:
+		return false, nil, p.opts.Context.Err()
+	case err != nil && !p.opts.Command:
+		return false, nil, err // the connection was lost, which says nothing
+	case silent && ctx.Err() != nil: // it took all the time to start, or to be stopped
+		return false, nil, mute
+	case silent:
+		modern, err = p.refusesAsModern(ctx, placed, mute)
+		return modern, nil, err
+	}
+	return false, nil, nil
+}
+
+// refusesAsModern is for a server that was silent to the probe: it waits for
+// initialize, or takes long to start. What it says to initialize tells; if that is
+// nothing either, the error is mute.
+func (p *Prober) refusesAsModern(ctx context.Context, placed func(), mute *silence) (bool, error) {
+	conn, err := p.opts.Dial(ctx, new(Holder), placed)
+	if err != nil {
+		return false, err
+	}
+	hello := jsonrpc.NewRequest(probeID, "initialize", []byte(`{"protocolVersion":"`+era.NewestLegacy+`","capabilities":{},"clientInfo":`+string(buildinfo.Implementation())+`}`))
+	asked := time.Now()
+	m, err := answer(ctx, conn, hello, probeLimit)
+	if err == nil && m.Kind() == jsonrpc.Invalid && p.opts.Context.Err() == nil {
+		mute.initialize = time.Since(asked)
+		p.closeLater(conn) // who asks has waited for long enough
+		return false, mute
+	}
+	p.close(conn) // its place is needed
+	switch {
+	case p.opts.Context.Err() != nil:
+		return false, p.opts.Context.Err()
+	case err != nil && !p.opts.Command:
+		return false, err
+	}
+	return AnswersModern(m) || ClaimsModern(m) != "", nil
+}
+
+// Discover asks the server at the other end of conn the probe's question. It reports
+// whether the answer is that of a modern server. The error is why conn is of no use any more;
+// silence is none.
+func (p *Prober) Discover(ctx context.Context, conn bridge.PullConn) (modern bool, err error) {
+	m, err := answer(ctx, conn, discover(), p.Patience)
+	return AnswersModern(m), err
+}
+
+// answer asks conn something and returns the response, an invalid Message if
+// none has come in time. The error is why conn is of no use any more.
+func answer(ctx context.Context, conn bridge.PullConn, question jsonrpc.Message, wait time.Duration) (jsonrpc.Message, error) {
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	err := conn.Send(ctx, question)
+	for err == nil {
+		var m jsonrpc.Message
+		m, err = conn.Recv(ctx)
+		switch {
+		case err != nil:
+		case m.Kind() == jsonrpc.Response && m.ID().Equivalent(probeID):
+			return m, nil
+		case m.Kind() == jsonrpc.Request: // nobody else is there to answer
+			err = conn.Send(ctx, era.AnswerTo(m))
+		}
+	}
+	if ctx.Err() != nil {
+		err = nil // silence
+	}
+	return jsonrpc.Message{}, err
+}
+
+// AnswersModern reports whether a response to server/discover, or a refusal, says that the
+// server speaks 2026-07-28. The list of versions decides, whatever it comes with (ED7).
+func AnswersModern(m jsonrpc.Message) bool {
+	versions := m.Lookup("result", "supportedVersions")
+	if m.IsError() {
+		versions = m.Lookup("error", "data", "supported")
+	}
+	return era.HasModern(versions)
+}
+
+// ClaimsModern returns the version without initialize that a server has answered
+// initialize with, "" if it is none (ED9).
+func ClaimsModern(m jsonrpc.Message) string {
+	if v, ok := jsonrpc.Text(m.Lookup("result", "protocolVersion")); ok && era.IsStateless(v) {
+		return v
+	}
+	return ""
+}
+
+// RefusesModern reports whether an error says that the server does not speak
+// 2026-07-28 (any more). What an HTTP status says of that, Recheck is called for.
+func RefusesModern(m jsonrpc.Message) bool {
+	return string(m.Lookup("error", "code")) == "-32022" && !AnswersModern(m)
+}

@@ -1,0 +1,383 @@
+// Package probe finds out which era a server speaks (docs/rules.md, ED7 to ED10): it asks
+// the server, keeps the answer for all clients until something speaks against it, and lets
+// a legacy client go on with a translating Conn where the server turns out to be modern.
+package probe
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/era"
+	"github.com/mcp-bridge/mcp-bridge/internal/admission"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+const (
+	// defaultPatience is how long a server that is no HTTP server may take to answer
+	// the probe. Servers that wait for initialize never do.
+	defaultPatience = 3 * time.Second
+
+	// probeLimit bounds a probe with everything, such as starting the server.
+	probeLimit = 30 * time.Second
+
+	// spareFor is how long the process that was probed waits for its first client.
+	spareFor = 10 * time.Second
+
+	// defaultSettled is how long a finding stands before it is doubted: a server that
+	// refuses everybody must not be probed for each of them.
+	defaultSettled = 10 * time.Second
+)
+
+type publicError string
+
+func (e publicError) Error() string { return string(e) }
+
+// PublicError is what clients are told (bridge.Serve).
+func (e publicError) PublicError() string { return string(e) }
+
+// ErrChanged is what clients get that use a server of one era when it turns out to
+// speak the other one by now.
+const ErrChanged publicError = "the server has changed its protocol; try again"
+
+// Options say what a Prober has to know of its server.
+type Options struct {
+	// Protocol is what is spoken with the server. Unless it is era.Auto, nobody asks.
+	Protocol era.Eras
+
+	// Command: the server is a process that Dial starts.
+	Command bool
+
+	// Discover asks a server at an http URL, which is one server for all. It returns an
+	// error that ErrNotModern matches where the server's answer is not that of a modern
+	// one. nil: the server is asked over a Conn of Dial.
+	Discover     func(ctx context.Context) (jsonrpc.Message, error)
+	ErrNotModern error
+
+	// Dial returns a Conn to the server that speaks modern if the server does. It
+	// calls placed once it has a place for the Conn, whose holder is h.
+	Dial func(ctx context.Context, h *Holder, placed func()) (bridge.PullConn, error)
+
+	// Placed: a Conn of Dial needs a place, which may have to be waited for.
+	Placed bool
+
+	// Context ends with the server's configuration. Spawn runs something in a goroutine
+	// that the end of that waits for; its error says that it has ended.
+	Context context.Context
+	Spawn   func(func()) error
+
+	// Agreed is told what the server speaks whenever that is found.
+	Agreed func(modern bool)
+
+	// Failed is told why the server could not be asked, in words that are fit for everybody.
+	Failed func(what string)
+
+	// Logger is told what is found.
+	Logger hclog.Logger
+}
+
+// A Prober knows which era a server speaks. All methods may be called concurrently.
+//
+// mu is held while the fields are looked at, and while Agreed and Spawn are called.
+type Prober struct {
+	// Settled and Patience replace 10 and 3 seconds in tests.
+	Settled, Patience time.Duration
+
+	opts Options
+	log  hclog.Logger
+
+	mu     sync.Mutex
+	known  bool
+	at     time.Time           // when it was found
+	modern bool                // it speaks 2026-07-28
+	skips  bool                // initialize is of no use: it is refused, or begins no session
+	asked  map[string]*inquiry // that go on, by party
+	failed error               // of the last one
+	spare  *Process            // that has answered
+	give   *time.Timer         // gives the spare up
+}
+
+// New returns a Prober that knows nothing yet.
+func New(o Options) *Prober {
+	return &Prober{Settled: defaultSettled, Patience: defaultPatience, opts: o, log: o.Logger}
+}
+
+// Process is a server that has said that it speaks modern, and has no clients yet.
+type Process struct {
+	Conn   bridge.PullConn
+	Holder *Holder
+}
+
+// Holder is the admission.Holder of a process's place. The process is in use
+// until it is given to somebody else who holds the place from then on.
+type Holder struct {
+	next atomic.Pointer[admission.Holder]
+}
+
+// Give makes next the holder of the place.
+func (h *Holder) Give(next admission.Holder) { h.next.Store(&next) }
+
+// Use implements admission.Holder.
+func (h *Holder) Use() (admission.Use, time.Time) {
+	if next := h.next.Load(); next != nil {
+		return (*next).Use()
+	}
+	return admission.Busy, time.Time{}
+}
+
+// Reclaim implements admission.Holder.
+func (h *Holder) Reclaim() bool {
+	next := h.next.Load()
+	return next != nil && (*next).Reclaim()
+}
+
+// inquiry is one attempt to find out. There is one for all parties once it has a place for
+// its process; until then each party has its own, so that nobody waits for a place with a
+// party that has its part already.
+type inquiry struct {
+	party  string
+	placed bool               // it needs no place, or has one; under Prober.mu
+	cancel context.CancelFunc // another one has found out
+	done   chan struct{}      // closed when it has ended, or is not needed any more
+}
+
+// inquiryFor returns the inquiry that clients of a party wait for, nil if one has to
+// begin. It is called with mu held.
+func (p *Prober) inquiryFor(party string) *inquiry {
+	for _, q := range p.asked {
+		if q.placed {
+			return q
+		}
+	}
+	return p.asked[party]
+}
+
+// endLocked tells who waits for an inquiry, unless somebody has.
+func (p *Prober) endLocked(q *inquiry) {
+	if p.asked[q.party] == q {
+		delete(p.asked, q.party)
+		q.cancel()
+		close(q.done)
+	}
+}
+
+// isHTTP reports whether the server is reached at an http or https URL.
+func (p *Prober) isHTTP() bool { return p.opts.Discover != nil }
+
+// Known is Modern where that has its answer at once.
+func (p *Prober) Known() (modern, known bool) {
+	switch p.opts.Protocol {
+	case era.OnlyModern:
+		return true, true
+	case era.OnlyLegacy:
+		return false, true
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.modern, p.known
+}
+
+// Modern reports whether the server speaks 2026-07-28. It asks the server if need be; ctx
+// has the party for which that is. The error is why it cannot be known now.
+func (p *Prober) Modern(ctx context.Context) (bool, error) {
+	if modern, known := p.Known(); known {
+		return modern, nil
+	}
+	p.mu.Lock()
+	if p.known { // by now
+		defer p.mu.Unlock()
+		return p.modern, nil
+	}
+	q := p.inquiryFor(bridge.Party(ctx))
+	if q == nil {
+		var err error
+		if q, err = p.startLocked(bridge.Party(ctx)); err != nil {
+			p.mu.Unlock()
+			return false, err
+		}
+	}
+	p.mu.Unlock()
+	select {
+	case <-q.done:
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.known && p.failed == nil {
+		return false, ErrChanged
+	}
+	return p.modern, p.failed
+}
+
+// startLocked begins to ask the server; the process counts for a party.
+func (p *Prober) startLocked(party string) (*inquiry, error) {
+	ctx, cancel := context.WithTimeout(bridge.WithParty(p.opts.Context, party), probeLimit)
+	q := &inquiry{party: party, placed: !p.opts.Placed || p.isHTTP(), cancel: cancel, done: make(chan struct{})}
+	if err := p.opts.Spawn(func() { p.inquire(ctx, q) }); err != nil {
+		cancel()
+		return nil, err
+	}
+	if p.asked == nil {
+		p.asked = make(map[string]*inquiry)
+	}
+	p.asked[party] = q
+	return q, nil
+}
+
+// inquire asks the server, and keeps what it says.
+func (p *Prober) inquire(ctx context.Context, q *inquiry) {
+	modern, spare, err := p.ask(ctx, func() {
+		p.mu.Lock()
+		q.placed = true
+		p.mu.Unlock()
+	})
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	defer p.endLocked(q)
+	if !p.known && p.asked[q.party] == q { // the server has not said it by itself meanwhile
+		if err != nil && p.opts.Context.Err() == nil {
+			if p.failed == nil || reason(p.failed) != reason(err) {
+				p.unasked(err)
+			}
+			if mute, ok := errors.AsType[*silence](err); ok {
+				p.opts.Failed(mute.Error())
+			}
+		}
+		p.known, p.at, p.modern, p.failed = err == nil, time.Now(), modern, err
+		if p.known {
+			p.opts.Agreed(modern)
+			for _, other := range p.asked {
+				p.endLocked(other)
+			}
+		}
+	}
+	switch {
+	case spare == nil:
+	case p.opts.Context.Err() != nil || p.spare != nil:
+		p.closeLater(spare.Conn)
+	default:
+		p.spare = spare
+		p.give = time.AfterFunc(spareFor, p.DropSpare)
+	}
+	if err == nil {
+		p.log.Debug("the server's era is found", "modern", modern)
+	}
+}
+
+// Said keeps what the server has said by itself.
+func (p *Prober) Said(modern bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.known || p.modern != modern {
+		p.log.Info("the server has said what it speaks", "modern", modern)
+	}
+	p.known, p.at, p.modern, p.failed = true, time.Now(), modern, nil
+	p.opts.Agreed(modern)
+}
+
+// Doubt makes the next client find out anew (ED9), if the finding has stood for a while.
+// It reports whether it does.
+func (p *Prober) Doubt() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.known || time.Since(p.at) < p.Settled {
+		return false
+	}
+	p.known, p.skips = false, false
+	p.log.Info("the server speaks another era than before, it seems: it is asked again")
+	return true
+}
+
+// Recheck has a server at an http URL asked anew what it speaks, if the finding has
+// stood for a while: what it has said may be that of another era (ED9). If it is,
+// Agreed ends what the others use; a mere error costs a question.
+func (p *Prober) Recheck() {
+	if p.Doubt() {
+		_ = p.opts.Spawn(func() { _, _ = p.Modern(p.opts.Context) })
+	}
+}
+
+// Suspect is told that the server may be one of the other era by now. Servers at an http
+// URL are asked. True: it is another one, or was not asked, so that the process
+// that has said so is of no use any more; the next client finds out.
+func (p *Prober) Suspect() bool {
+	switch {
+	case p.opts.Protocol != era.Auto:
+		return false
+	case p.isHTTP():
+		p.Recheck()
+		return false
+	}
+	return p.Doubt()
+}
+
+// Upgraded reports whether a server has refused to renew a legacy session because
+// it is a modern one by now (ED9).
+func (p *Prober) Upgraded(ctx context.Context, refusal jsonrpc.Message) bool {
+	if AnswersModern(refusal) {
+		p.Said(true)
+		return true
+	}
+	p.Doubt()
+	modern, err := p.Modern(ctx)
+	return err == nil && modern
+}
+
+// TakeSpare returns the process that has answered the probe, once; nil: there is none.
+func (p *Prober) TakeSpare() *Process {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	spare := p.spare
+	if spare != nil {
+		p.give.Stop()
+		p.spare = nil
+	}
+	return spare
+}
+
+// DropSpare closes that process, if nobody has taken it.
+func (p *Prober) DropSpare() {
+	if spare := p.TakeSpare(); spare != nil {
+		p.closeLater(spare.Conn)
+	}
+}
+
+// SkipsInitialize reports whether the server is known to be a modern one that
+// is of no use to legacy clients unless they are translated.
+func (p *Prober) SkipsInitialize() bool {
+	switch p.opts.Protocol {
+	case era.OnlyModern:
+		return true
+	case era.OnlyLegacy:
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.known && p.modern && p.skips
+}
+
+func (p *Prober) skipInitialize() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.skips = true
+}
+
+// closeLater closes a Conn without waiting for it.
+func (p *Prober) closeLater(conn bridge.PullConn) {
+	if p.opts.Spawn(func() { p.close(conn) }) != nil {
+		p.close(conn)
+	}
+}
+
+// close closes a Conn of which nobody waits for the error.
+func (p *Prober) close(conn bridge.PullConn) {
+	if err := conn.Close(); err != nil {
+		p.log.Warn("closing", "error", err)
+	}
+}

@@ -1,0 +1,155 @@
+package schemas
+
+import (
+	"bytes"
+	"context"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/era"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+const (
+	// freshFor is how long a tool that is not in the list is taken for unknown.
+	freshFor = 5 * time.Second
+
+	// silentFor is how long every tool is that is not known, after the server has
+	// not answered.
+	silentFor = time.Minute
+
+	// fetchWait is how long a call waits for the list of tools; then it is not
+	// known which headers it should have, and the server has to see to it.
+	fetchWait = 3 * time.Second
+
+	// fetchMost is how long the list itself may take, for the calls that follow.
+	// A server may have to be started for it.
+	fetchMost = 30 * time.Second
+
+	// maxPages bounds how much of a list is fetched.
+	maxPages = 100
+)
+
+// A Source says how a server is asked for its tools.
+type Source struct {
+	// Join returns a Conn to the server, whose answers to tools/list the Table learns
+	// by itself.
+	Join func(ctx context.Context) (bridge.PullConn, error)
+
+	// Spawn runs f in a goroutine of its own, with a ctx that does not end with the
+	// call for which it is asked. False: it is too late for that.
+	Spawn func(f func(ctx context.Context)) bool
+
+	// Meta is how the server is spoken to.
+	Meta era.Meta
+}
+
+// Schema returns the input schema of a tool. It may be nil when the schema has no
+// x-mcp-header. known is false if the server has no such tool, or has not said so within
+// 3 seconds after it was asked (MI22).
+func (t *Table) Schema(ctx context.Context, tool string, from Source) (schema []byte, known bool) {
+	schema, known, fresh := t.input(tool)
+	if known || fresh { // mostly so
+		return schema, known
+	}
+	patience := time.NewTimer(fetchWait)
+	defer patience.Stop()
+	// One that goes on may be of before the list has changed, but a server that says
+	// so with each list is not asked again and again.
+	for asked := 0; asked < 2 && !known && !fresh; asked++ {
+		f := t.fetching(from)
+		if f == nil || time.Since(f.began) >= fetchWait { // others have waited for it in vain
+			break
+		}
+		select {
+		case <-f.done:
+			if f.err != nil {
+				return nil, false
+			}
+		case <-patience.C:
+			return nil, false
+		case <-ctx.Done():
+			return nil, false
+		}
+		schema, known, fresh = t.input(tool)
+	}
+	return schema, known
+}
+
+// fetch is one question for the list of tools.
+type fetch struct {
+	began time.Time
+	done  chan struct{}
+	err   error // why nobody could be asked; to be read after done
+}
+
+// fetching returns the fetch that goes on, which begins if none does. nil: none can.
+func (t *Table) fetching(from Source) *fetch {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.fetch != nil {
+		return t.fetch
+	}
+	f := &fetch{began: time.Now(), done: make(chan struct{})}
+	age, meta := t.age, from.Meta
+	meta.Version, meta.Capabilities = bytes.Clone(meta.Version), bytes.Clone(meta.Capabilities)
+	if !from.Spawn(func(ctx context.Context) {
+		ctx, cancel := context.WithTimeout(ctx, fetchMost)
+		defer cancel()
+		conn, err := from.Join(ctx)
+		if err == nil {
+			list(ctx, conn, meta)
+			_ = conn.Close()
+		}
+		t.fetched(f, err, age, ctx.Err() != nil)
+	}) {
+		return nil
+	}
+	t.fetch = f
+	return f
+}
+
+// fetched ends a fetch of the list as it was at an age.
+func (t *Table) fetched(f *fetch, err error, age uint64, silent bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.fetch, f.err = nil, err
+	close(f.done)
+	switch now := time.Now(); {
+	case t.age != age || err != nil:
+	case silent:
+		t.fresh = now.Add(silentFor)
+	default:
+		t.fresh = now.Add(freshFor)
+	}
+}
+
+// list asks for the list of tools, page by page.
+func list(ctx context.Context, conn bridge.PullConn, meta era.Meta) {
+	head := append([]byte(`{"_meta":{"`+era.KeyVersion+`":`), meta.Version...)
+	head = append(append(head, `,"`+era.KeyCapabilities+`":`...), meta.Capabilities...)
+	var cursor []byte
+	for page := range maxPages {
+		params := append(bytes.Clone(head), '}')
+		if cursor != nil {
+			params = append(append(params, `,"cursor":`...), cursor...)
+		}
+		id := jsonrpc.IntID(int64(page) + 1)
+		if conn.Send(ctx, jsonrpc.NewRequest(id, "tools/list", append(params, '}'))) != nil {
+			return
+		}
+		for {
+			m, err := conn.Recv(ctx)
+			if err != nil {
+				return
+			}
+			if m.Kind() == jsonrpc.Response && m.ID() == id {
+				cursor = m.Lookup("result", "nextCursor")
+				break
+			}
+		}
+		if _, more := jsonrpc.Text(cursor); !more {
+			return
+		}
+	}
+}

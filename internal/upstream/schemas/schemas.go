@@ -1,0 +1,129 @@
+// Package schemas keeps the input schemas of a server's tools: which arguments of a call
+// also stand in HTTP headers (MI22) is in them. They are learned from the answers to
+// tools/list that pass by, and asked for where a call comes first.
+package schemas
+
+import (
+	"bytes"
+	"sync"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+const (
+	// maxTables bounds the tables that a Cache keeps.
+	maxTables = 1000
+
+	// maxTools bounds what a Table keeps.
+	maxTools = 10_000
+)
+
+// A Cache has one Table for each key: servers list their tools by what they were told of
+// their client, and of whom. The zero Cache is ready for use by any number of goroutines.
+type Cache[K comparable] struct {
+	mu     sync.Mutex
+	tables map[K]*Table
+}
+
+// Table returns the tools of the servers that have this key.
+func (c *Cache[K]) Table(key K) *Table {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t := c.tables[key]
+	if t == nil {
+		if c.tables == nil {
+			c.tables = make(map[K]*Table)
+		}
+		if len(c.tables) >= maxTables {
+			clear(c.tables)
+		}
+		t = new(Table)
+		c.tables[key] = t
+	}
+	return t
+}
+
+// Forget is for when a server wants other headers than its list of tools has called for.
+func (c *Cache[K]) Forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, t := range c.tables {
+		t.Forget()
+	}
+}
+
+// A Table has the tools of one server. The zero Table is empty; any number of goroutines
+// may use it.
+type Table struct {
+	mu     sync.Mutex
+	inputs map[string][]byte // input schemas by tool; nil for those without x-mcp-header
+	fresh  time.Time         // until which a tool that is not in inputs is taken for unknown
+	age    uint64            // how often the list has changed
+	fetch  *fetch            // that goes on; nil: none does
+}
+
+// input returns what is known of a tool. fresh: a tool that is not known does not exist.
+func (t *Table) input(tool string) (schema []byte, known, fresh bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	schema, known = t.inputs[tool]
+	return schema, known, time.Now().Before(t.fresh)
+}
+
+// Age tells the list of now from later ones, for Learn.
+func (t *Table) Age() uint64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.age
+}
+
+// Learn takes the tools of a result of tools/list that was asked for at an age:
+// if the list has changed since, they may be those of before.
+func (t *Table) Learn(result []byte, age uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.age != age {
+		return
+	}
+	if t.inputs == nil {
+		t.inputs = make(map[string][]byte)
+	}
+	var tools []byte
+	for m := range jsonrpc.Members(result) {
+		if m.Key == "tools" {
+			tools = m.Value
+		}
+	}
+	for _, tool := range jsonrpc.Elements(tools) {
+		name, schema := describe(tool)
+		if _, known := t.inputs[name]; known || len(t.inputs) < maxTools {
+			t.inputs[name] = bytes.Clone(schema)
+		}
+	}
+}
+
+// describe returns the name of a tool of a list, and its input schema if that can have
+// an x-mcp-header.
+func describe(tool []byte) (name string, schema []byte) {
+	for m := range jsonrpc.Members(tool) {
+		switch m.Key {
+		case "name":
+			name, _ = jsonrpc.Text(m.Value)
+		case "inputSchema":
+			schema = m.Value
+		}
+	}
+	if !bytes.Contains(schema, []byte("x-mcp-header")) && !bytes.ContainsRune(schema, '\\') {
+		schema = nil // mostly so
+	}
+	return name, schema
+}
+
+// Forget is for when the list has changed.
+func (t *Table) Forget() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.inputs, t.fresh = nil, time.Time{}
+	t.age++
+}

@@ -1,0 +1,160 @@
+package sharing
+
+import (
+	"errors"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/mux"
+	"github.com/mcp-bridge/mcp-bridge/internal/admission"
+)
+
+// A Server is one server process, or connection to a remote server, that clients share
+// (D.2). The process may end and be started again; the Server stays.
+type Server struct {
+	Key        Key
+	Party      string // who has begun it: its places count for that
+	ClientInfo []byte // what the server is told of its client
+
+	pool   *Pool
+	mux    *mux.Mux
+	parked func() bool
+	id     string // see ID
+
+	// Under Pool.mu.
+	registered bool // it is in Pool.servers, or was
+	members    int
+	requests   int              // of the members, those with a single request
+	place      *admission.Place // nil: it needs none
+	idleSince  time.Time        // when the last member has left; it means nothing while there are members
+	expiry     *time.Timer      // calls expire, which finds out whether the Server is still idle; nil: nobody has left since that ran
+	ended      bool
+	reason     error // why the Server was ended, for its clients; nil: they need not know
+}
+
+// ID names the Server among those of its Pool. It is known once the Server is dialled.
+func (s *Server) ID() string { return s.id }
+
+// ShutDown ends the Server for a reason that its clients get: the next client begins
+// another one.
+func (s *Server) ShutDown(reason error) {
+	p := s.pool
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !s.ended && p.closed == nil {
+		s.reason = reason
+		p.endLocked(s)
+	}
+}
+
+// why returns why the Server has ended, if err says that it has.
+func (s *Server) why(err error) error {
+	if !errors.Is(err, bridge.ErrClosing) {
+		return err
+	}
+	s.pool.mu.Lock()
+	defer s.pool.mu.Unlock()
+	if s.reason != nil {
+		return s.reason
+	}
+	return err
+}
+
+// Use implements admission.Holder. A Server that has members is in use as long as
+// one of them waits for an answer, or was asked for something: a subscription may
+// begin anew elsewhere.
+func (s *Server) Use() (admission.Use, time.Time) {
+	s.pool.mu.Lock()
+	defer s.pool.mu.Unlock()
+	return s.useLocked(), s.idleSince
+}
+
+func (s *Server) useLocked() admission.Use {
+	switch {
+	case s.ended:
+		return admission.Ending
+	case !s.registered || s.requests > 0 || s.parked():
+		return admission.Busy
+	case s.members == 0:
+		return admission.Spare
+	case s.mux.Load().Calls > 0:
+		return admission.Busy
+	}
+	return admission.Idle
+}
+
+// Reclaim implements admission.Holder.
+func (s *Server) Reclaim() bool {
+	p := s.pool
+	p.mu.Lock()
+	use, members := s.useLocked(), s.members
+	ok := use == admission.Idle || use == admission.Spare
+	if ok {
+		s.reason = bridge.ErrReclaimed
+		p.endLocked(s)
+	}
+	p.mu.Unlock()
+	if use == admission.Idle {
+		p.log.Info("a process is ended in which no call is in progress: its place goes to another client, who has fewer", "client", s.Party, "clients", members)
+	}
+	return ok
+}
+
+// enterLocked counts a member.
+func (s *Server) enterLocked(single bool) {
+	s.members++
+	if single {
+		s.requests++
+	}
+}
+
+// leave is what members do when they are closed.
+func (p *Pool) leave(s *Server, single bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s.members--
+	if single {
+		s.requests--
+	}
+	if s.members > 0 || s.ended {
+		return
+	}
+	s.idleSince = time.Now()
+	if s.Key.Exclusive != 0 && !s.parked() {
+		p.endLocked(s)
+		return
+	}
+	if s.expiry == nil { // each request joins and leaves: what it puts off costs nothing
+		p.expireInLocked(s, p.idleFor(s))
+	}
+}
+
+// expireInLocked has expire called.
+func (p *Pool) expireInLocked(s *Server, wait time.Duration) {
+	s.expiry = time.AfterFunc(wait, func() { p.expire(s) })
+}
+
+// idleFor returns how long a server without members stays.
+func (p *Pool) idleFor(s *Server) time.Duration {
+	if s.Key.Exclusive != 0 {
+		return p.opts.ParkTimeout
+	}
+	return p.opts.Idle
+}
+
+// expire ends a server that has been idle for long enough. One in which calls wait stays.
+func (p *Pool) expire(s *Server) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s.expiry = nil
+	rest := p.idleFor(s) - time.Since(s.idleSince)
+	switch {
+	case s.members > 0 || s.ended:
+	case rest > 0: // it had members meanwhile
+		p.expireInLocked(s, rest)
+	case s.parked():
+		p.expireInLocked(s, time.Minute)
+	default:
+		p.endLocked(s)
+	}
+}
