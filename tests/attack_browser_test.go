@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/tests/internal/harness"
 )
 
 // endpoints are all paths of a bridge with one server, and a method of each.
@@ -82,7 +84,7 @@ func (s *server) raw(t testing.TB, request string) (status, rest string) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(patience))
+	_ = conn.SetDeadline(time.Now().Add(harness.Patience))
 	if _, err := conn.Write([]byte(request)); err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+
+	"github.com/mcp-bridge/mcp-bridge/tests/internal/harness"
 )
 
 // TestHeadersStopAtTheBridge: what a client says in headers is for the bridge,
@@ -33,7 +35,7 @@ func TestHeadersStopAtTheBridge(t *testing.T) {
 		mustAnswer(t, c, `{"jsonrpc":"2.0","id":1,"method":"echo","params":{}}`)
 	}
 	own := client.mustOpen(t, "mcp").(*httpTalker)
-	resp, err := own.request(within(t, patience), http.MethodPost, "/mcp", `{"jsonrpc":"2.0","id":1,"method":"echo","params":{}}`, own.headers())
+	resp, err := own.request(within(t, harness.Patience), http.MethodPost, "/mcp", `{"jsonrpc":"2.0","id":1,"method":"echo","params":{}}`, own.headers())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +55,7 @@ func TestHeadersStopAtTheBridge(t *testing.T) {
 			}
 		}
 	}
-	if log := s.log(); strings.Contains(log, "secret") || strings.Contains(log, "of-the-bridge") {
+	if log := s.Log(); strings.Contains(log, "secret") || strings.Contains(log, "of-the-bridge") {
 		t.Error("the log has a header's value")
 	}
 }
@@ -90,7 +92,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 				}
 				p.send(`{"jsonrpc":"2.0","id":2,"method":"echo","params":{}}`)
 				p.line()
-				if log := p.log(); strings.Contains(log, "s3cret") || strings.Contains(log, "pw@") {
+				if log := p.Log(); strings.Contains(log, "s3cret") || strings.Contains(log, "pw@") {
 					t.Error("the log has the credential")
 				}
 			})

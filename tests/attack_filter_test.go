@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/mcp-bridge/mcp-bridge/tests/internal/harness"
 )
 
 // hidingCalls are calls of the tool "echo" that are written so that not every
@@ -43,7 +45,7 @@ var hidingCalls = map[string]string{
 func neverCalled(t testing.TB, record string) {
 	t.Helper()
 	messages := 0
-	for line := range strings.Lines(mustRead(t, record)) {
+	for line := range strings.Lines(harness.ReadFile(t, record)) {
 		var m struct {
 			Method string
 			Params json.RawMessage
@@ -65,7 +67,7 @@ func neverCalled(t testing.TB, record string) {
 // answerTo reads what the client hears until the answer to one request.
 func answerTo(t testing.TB, c talker, id, request string) string {
 	t.Helper()
-	ctx := within(t, patience)
+	ctx := within(t, harness.Patience)
 	if _, isHTTP := c.(*httpTalker); isHTTP {
 		return mustAnswer(t, c, request)
 	}
@@ -102,13 +104,13 @@ func TestHiddenToolIsNeverCalled(t *testing.T) {
 					record := filepath.Join(t.TempDir(), "stdin")
 					s := serve(t, []string{"--ignore-tool", "echo", "--isolation", isolation}, "-speak", kind, "-record", record).site()
 					for _, version := range []string{"2025-03-26", "2025-06-18"} {
-						c, err := s.openAs(within(t, patience), over, version)
+						c, err := s.openAs(within(t, harness.Patience), over, version)
 						if err != nil {
 							t.Fatal(err)
 						}
 						t.Cleanup(c.close)
 						for what, call := range hidingCalls {
-							if err := c.notify(within(t, patience), call); err != nil {
+							if err := c.notify(within(t, harness.Patience), call); err != nil {
 								if _, isRefusal := err.(*refusal); !isRefusal {
 									t.Fatalf("%s: %v", what, err)
 								}

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/mcp-bridge/mcp-bridge/tests/internal/harness"
 )
 
 // TestServerInheritsNothing: a server has stdin, stdout and stderr of the
@@ -69,7 +71,7 @@ func TestForgedLines(t *testing.T) {
 				`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"\n` + forged + `"}}`,
 				`{"jsonrpc":"2.0","id":2,"method":"exit","params":{"code":3,"lines":["\u001b[31mred\u001b[0m\r` + forged + `\u0000\u0008"]}}`,
 			} {
-				if err := c.notify(within(t, patience), message); err != nil {
+				if err := c.notify(within(t, harness.Patience), message); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -77,7 +79,7 @@ func TestForgedLines(t *testing.T) {
 				s.raw(t, "POST /mcp HTTP/1.1\r\nHost: localhost\r\n"+h+"\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
 			}
 			s.stop()
-			for line := range strings.Lines(s.log()) {
+			for line := range strings.Lines(s.Log()) {
 				line = strings.TrimSuffix(line, "\n")
 				if strings.HasPrefix(line, forged) {
 					t.Errorf("a line of the log is forged: %q", line)

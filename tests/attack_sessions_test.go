@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/mcp-bridge/mcp-bridge/tests/internal/harness"
 )
 
 // isolations are the modes in which there are sessions.
@@ -42,7 +44,7 @@ func toolCall(id, name, arguments string) string {
 func TestForeignSession(t *testing.T) {
 	t.Parallel()
 	eachTenancy(t, func(t *testing.T, _ *server, ann, bob *site) {
-		own, err := ann.openAs(within(t, patience), "mcp", "2025-03-26")
+		own, err := ann.openAs(within(t, harness.Patience), "mcp", "2025-03-26")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -88,7 +90,7 @@ func TestForeignEvents(t *testing.T) {
 	t.Parallel()
 	_, ann, bob := tenants(t, "legacy")
 	own, other := ann.mustOpen(t, "mcp").(*httpTalker), bob.mustOpen(t, "mcp").(*httpTalker)
-	ctx := within(t, patience)
+	ctx := within(t, harness.Patience)
 	resp, err := own.request(ctx, http.MethodPost, "/mcp", toolCall("1", "slow", `{"ms":300,"n":3},"_meta":{"progressToken":"secret"}`), own.headers())
 	if err != nil {
 		t.Fatal(err)
@@ -134,7 +136,7 @@ func TestForeignCancellation(t *testing.T) {
 				t.Parallel()
 				b := newBrain(t, modern)
 				_, ann, bob := share(t, b, "--isolation", isolation)
-				ctx := within(t, patience)
+				ctx := within(t, harness.Patience)
 				victim := newGuest("victim", ann, false, "ws")
 				if err := victim.open(ctx); err != nil {
 					t.Fatal(err)
@@ -187,7 +189,7 @@ func TestForeignSubscription(t *testing.T) {
 			t.Parallel()
 			b := newBrain(t, modern)
 			_, ann, bob := share(t, b, "--isolation", "shared")
-			ctx := within(t, patience)
+			ctx := within(t, harness.Patience)
 			listener := newGuest("listener", ann, false, "ws")
 			if err := listener.open(ctx); err != nil {
 				t.Fatal(err)
@@ -224,7 +226,7 @@ func TestLastWordsAreNotShared(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			srv, ann, bob := tenants(t, kind, "--isolation", "shared")
-			ctx := within(t, patience)
+			ctx := within(t, harness.Patience)
 			for _, over := range transports {
 				victim, culprit := bob.mustOpen(t, over), ann.mustOpen(t, over)
 				heard := make(chan string, 1)
@@ -254,7 +256,7 @@ func TestLastWordsAreNotShared(t *testing.T) {
 					t.Errorf("%s: the other call: %s", over, answer)
 				}
 			}
-			if !strings.Contains(srv.log(), "as was asked for") {
+			if !strings.Contains(srv.Log(), "as was asked for") {
 				t.Error("the log does not have the last words")
 			}
 		})

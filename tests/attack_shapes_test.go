@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/mcp-bridge/mcp-bridge/tests/internal/harness"
 )
 
 // TestOddShapes: J1, J4, J9. Messages that are large or odd in every direction
@@ -49,7 +51,7 @@ func TestOddShapes(t *testing.T) {
 	for _, over := range transports {
 		t.Run(over, func(t *testing.T) {
 			t.Parallel()
-			ctx := within(t, 2*patience)
+			ctx := within(t, 2*harness.Patience)
 			for what, shape := range shapes {
 				c, err := s.openAs(ctx, over, "2025-03-26")
 				if err != nil {

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/mcp-bridge/mcp-bridge/tests/internal/harness"
 )
 
 // TestQuickStart: what stands at the top of the README: serve --demo, and a
@@ -66,7 +68,7 @@ func TestHealth(t *testing.T) {
 		t.Errorf("initialize without a server: status %d, %s", resp.StatusCode, body)
 	}
 	// The last child may still be on its way out, and counts as running.
-	waitUntil(t, "/readyz to be 503", func() bool { return status("/readyz") == http.StatusServiceUnavailable })
+	harness.WaitUntil(t, "/readyz to be 503", func() bool { return status("/readyz") == http.StatusServiceUnavailable })
 	if got := status("/healthz"); got != http.StatusOK {
 		t.Errorf("/healthz when the server cannot be started: status %d, want 200", got)
 	}
@@ -86,15 +88,15 @@ func TestStdoutIsForMessages(t *testing.T) {
 			if got, want := p.line(), `{"jsonrpc":"2.0","id":1,"result":{}}`; got != want {
 				t.Errorf("got %q, want %q", got, want)
 			}
-			p.stdin.Close()
+			p.Stdin.Close()
 			if rest, err := io.ReadAll(p.stdout); err != nil || len(rest) > 0 {
 				t.Errorf("stdout also has %q (%v)", rest, err)
 			}
 			p.wait()
-			if p.log() == "" {
+			if p.Log() == "" {
 				t.Error("nothing was logged: this proves nothing")
 			}
-			for line := range strings.Lines(p.log()) {
+			for line := range strings.Lines(p.Log()) {
 				if format == "json" && !json.Valid([]byte(line)) {
 					t.Errorf("the JSON log has the line %q", line)
 				}

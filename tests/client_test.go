@@ -12,6 +12,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/mcp-bridge/mcp-bridge/tests/internal/harness"
 )
 
 // A server is a running `mcp-bridge serve`.
@@ -53,7 +55,7 @@ func (s *server) do(ctx context.Context, method, body string, header http.Header
 // try is do for a test that goes on after an error. No exchange, body
 // included, may take longer than twice our patience.
 func (s *server) try(ctx context.Context, method, body string, header http.Header) (*http.Response, error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*patience)
+	ctx, cancel := context.WithTimeout(ctx, 2*harness.Patience)
 	context.AfterFunc(s.t.Context(), cancel)
 	req, err := http.NewRequestWithContext(ctx, method, s.url, strings.NewReader(body))
 	if err != nil {

@@ -57,7 +57,7 @@ func TestCommandSecrets(t *testing.T) {
 			t.Errorf("%s says %s", path, no.body)
 		}
 	}
-	log := s.log()
+	log := s.Log()
 	for name, keys := range servers {
 		for _, written := range keys {
 			if strings.Contains(written, "${") && !strings.Contains(log, written) {

@@ -10,6 +10,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/mcp-bridge/mcp-bridge/tests/internal/harness"
 )
 
 // runBridge runs the bridge to its end and returns exit status and output.
@@ -133,12 +135,12 @@ func TestServeConfig(t *testing.T) {
 	front := newSite(t, "http://"+s.host())
 
 	waitFile(t, pids("eager"), func(s string) bool { return s != "" })
-	if mustRead(t, pids("lazy")) != "" {
+	if harness.ReadFile(t, pids("lazy")) != "" {
 		t.Error("a server was started that nobody uses")
 	}
 	lazy := front.at("/servers/lazy").mustOpen(t, "mcp")
-	if strings.Count(mustRead(t, pids("lazy")), "\n") != 1 {
-		t.Errorf("with the first session there are the processes %q", mustRead(t, pids("lazy")))
+	if strings.Count(harness.ReadFile(t, pids("lazy")), "\n") != 1 {
+		t.Errorf("with the first session there are the processes %q", harness.ReadFile(t, pids("lazy")))
 	}
 	for name, want := range map[string]string{
 		"EXPANDED": `"value":"<outer>"`, "DEFAULT": `"value":"d"`, "BOTH": `"value":"env"`, "FROM_FILE": `"value":"file"`,
@@ -215,12 +217,12 @@ func TestConnectConfig(t *testing.T) {
 				t.Errorf("the variable of the server's environment is %s", got)
 			}
 		}
-		p.stdin.Close()
+		p.Stdin.Close()
 		if code := p.wait(); code != 0 {
 			t.Errorf("%s: exit status %d, want 0", name, code)
 		}
-		if strings.Contains(p.log(), "s3cret") {
-			t.Errorf("%s: the log tells a secret: %s", name, p.log())
+		if strings.Contains(p.Log(), "s3cret") {
+			t.Errorf("%s: the log tells a secret: %s", name, p.Log())
 		}
 	}
 	if got := remote.saw()[0].header.Get("X-Key"); got != "s3cret" {

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/tests/internal/harness"
 )
 
 // TestConnectHeaders: LE1, LE3, LE4. The user's headers and the protocol's are
@@ -24,8 +26,8 @@ func TestConnectHeaders(t *testing.T) {
 	p.handshake("2025-06-18")
 	p.send(`{"jsonrpc":"2.0","id":1,"method":"echo","params":{}}`)
 	p.line()
-	waitUntil(t, "the GET request", func() bool { return len(u.bodies(isHTTP(http.MethodGet))) > 0 })
-	p.stdin.Close()
+	harness.WaitUntil(t, "the GET request", func() bool { return len(u.bodies(isHTTP(http.MethodGet))) > 0 })
+	p.Stdin.Close()
 	p.wait()
 	kinds := map[string]bool{}
 	for _, r := range u.saw() {
@@ -48,7 +50,7 @@ func TestConnectHeaders(t *testing.T) {
 	if len(kinds) != 3 {
 		t.Errorf("the server saw %v, want POST, GET and DELETE", kinds)
 	}
-	if strings.Contains(p.log(), "s3cret") {
+	if strings.Contains(p.Log(), "s3cret") {
 		t.Error("the log has the token")
 	}
 }
@@ -168,7 +170,7 @@ func TestConnectServerAsks(t *testing.T) {
 		u.answer = func(w http.ResponseWriter, _ *http.Request, _ string) {
 			event := sse(w)
 			event("data: %s", ask)
-			waitUntil(t, "the answer", answered(u))
+			harness.WaitUntil(t, "the answer", answered(u))
 			event(`data: {"jsonrpc":"2.0","id":1,"result":{}}`)
 		}
 		p := connected(t, u)
@@ -193,7 +195,7 @@ func TestConnectServerAsks(t *testing.T) {
 			t.Fatalf("the client was asked %s", got)
 		}
 		p.send(reply)
-		waitUntil(t, "the answer", answered(u))
+		harness.WaitUntil(t, "the answer", answered(u))
 	})
 }
 

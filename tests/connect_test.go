@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/tests/internal/harness"
 )
 
 // TestConnectKeepsBytes: what the client writes reaches the server byte for
@@ -86,7 +88,7 @@ func TestConnectBigMessage(t *testing.T) {
 	}
 	p := connected(t, u)
 	params := big(30 << 20)
-	go io.WriteString(p.stdin, `{"jsonrpc":"2.0","id":1,"method":"echo","params":`+params+"}\n")
+	go io.WriteString(p.Stdin, `{"jsonrpc":"2.0","id":1,"method":"echo","params":`+params+"}\n")
 	if got, want := p.line(), `{"jsonrpc":"2.0","id":1,"result":`+params+`}`; got != want {
 		t.Errorf("a message of %d bytes came back as another one of %d", len(want), len(got))
 	}
@@ -139,8 +141,8 @@ func TestConnectDrains(t *testing.T) {
 		`{"jsonrpc":"2.0","id":1,"method":"echo","params":{"n":1}}`, `{"jsonrpc":"2.0","id":2,"method":"echo","params":{"n":2}}`} {
 		p.send(line)
 	}
-	p.stdin.Close()
-	waitUntil(t, "the calls to reach the server", func() bool { return len(u.bodies(isMethod("echo"))) == 2 })
+	p.Stdin.Close()
+	harness.WaitUntil(t, "the calls to reach the server", func() bool { return len(u.bodies(isMethod("echo"))) == 2 })
 	close(ended)
 	got := map[string]bool{p.line(): true, p.line(): true, p.line(): true}
 	for i := 1; i <= 2; i++ {
@@ -170,7 +172,7 @@ func TestConnectStops(t *testing.T) {
 			u.answer = func(_ http.ResponseWriter, r *http.Request, _ string) { <-r.Context().Done() }
 			p := connected(t, u, "--grace", "200ms")
 			p.send(`{"jsonrpc":"2.0","id":1,"method":"hang"}`)
-			waitUntil(t, "the call", func() bool { return len(u.bodies(isMethod("hang"))) == 1 })
+			harness.WaitUntil(t, "the call", func() bool { return len(u.bodies(isMethod("hang"))) == 1 })
 			began := time.Now()
 			p.signal(sig)
 			if code := p.wait(); code != 0 {
@@ -194,7 +196,7 @@ func TestConnectStdoutGone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := startTo(t, w, nil, bridgeBin, "connect", u.URL)
+	p := startWith(t, harness.Options{Stdout: w}, bridgeBin, "connect", u.URL)
 	p.send(initialize("2025-11-25"))
 	buf := make([]byte, 1)
 	if _, err := r.Read(buf); err != nil {
@@ -202,7 +204,7 @@ func TestConnectStdoutGone(t *testing.T) {
 	}
 	r.Close()
 	for range 3 {
-		io.WriteString(p.stdin, `{"jsonrpc":"2.0","id":1,"method":"echo","params":{}}`+"\n")
+		io.WriteString(p.Stdin, `{"jsonrpc":"2.0","id":1,"method":"echo","params":{}}`+"\n")
 	}
 	p.wait()
 }
@@ -348,7 +350,7 @@ func TestConnectLogsStart(t *testing.T) {
 		_, pid, _ := strings.Cut(p.line(), `"pid":`)
 		want := "server process started: server=mine pid=" + strings.TrimRight(pid, "}")
 		p.stop()
-		if got := p.log(); strings.Contains(got, want+"\n") != (level == "debug") || strings.Contains(got, "s3cret") {
+		if got := p.Log(); strings.Contains(got, want+"\n") != (level == "debug") || strings.Contains(got, "s3cret") {
 			t.Errorf("level %s: the log has %q (wanted at debug: %q)", level, got, want)
 		}
 	}

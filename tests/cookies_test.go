@@ -94,7 +94,7 @@ func TestCookies(t *testing.T) {
 			if answer := front.ask(t, http.MethodPost, "/mcp", initialize("2025-06-18"), nil); answer.status != http.StatusOK || answer.header.Get("Set-Cookie") != "" {
 				t.Errorf("the client got status %d and %v", answer.status, answer.header)
 			}
-			if log := s.log() + p.log(); strings.Contains(log, "backend-") {
+			if log := s.Log() + p.Log(); strings.Contains(log, "backend-") {
 				t.Errorf("the log tells a cookie: %s", log)
 			}
 		})

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/tests/internal/harness"
 )
 
 // D.1: a client that crashes the server of 2026-07-28 that all share, again and again, keeps
@@ -14,7 +16,7 @@ func TestCrashLoopIsOnesOwn(t *testing.T) {
 	tokens := tokenFile(t, "ann "+annToken, "bob "+bobToken)
 	s := serveArgv(t, nil, bridgeBin, "serve", "--listen", "127.0.0.1:0", "--token-file", tokens, "--", childBin, "-speak", "modern")
 	ann, bob := &modernTalker{s.site().bearer(annToken)}, &modernTalker{s.site().bearer(bobToken)}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), harness.Patience)
 	defer cancel()
 	call := func(c *modernTalker, tool string) string {
 		t.Helper()

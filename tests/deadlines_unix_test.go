@@ -15,6 +15,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/tests/internal/harness"
 )
 
 // paths are all that serve --config answers at, and one that it does not.
@@ -41,7 +43,7 @@ func dialRaw(t *testing.T, network, addr string) net.Conn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	_ = conn.SetDeadline(time.Now().Add(patience))
+	_ = conn.SetDeadline(time.Now().Add(harness.Patience))
 	return conn
 }
 
@@ -62,7 +64,7 @@ func TestServeUnfinishedBody(t *testing.T) {
 					wg.Go(func() {
 						fmt.Fprintf(conn, "%s %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n%s%s", method, path, who, framing)
 						if _, err := io.Copy(io.Discard, conn); errors.Is(err, os.ErrDeadlineExceeded) {
-							t.Errorf("%s %s, %.17s, with a token: %t: the connection is open after %v", method, path, framing, who != "", patience)
+							t.Errorf("%s %s, %.17s, with a token: %t: the connection is open after %v", method, path, framing, who != "", harness.Patience)
 						}
 					})
 				}
@@ -103,7 +105,7 @@ func TestServeUnreadReplies(t *testing.T) {
 				for err := error(nil); err == nil; {
 					_, err = fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: localhost\r\n%s\r\n", path, who)
 					if errors.Is(err, os.ErrDeadlineExceeded) {
-						t.Errorf("%s, with a token: %t: the connection is open after %v", path, who != "", patience)
+						t.Errorf("%s, with a token: %t: the connection is open after %v", path, who != "", harness.Patience)
 					}
 				}
 			})

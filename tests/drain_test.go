@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/tests/internal/harness"
 )
 
 // drainConfig is a server "a" that waits so long for calls when it has to go,
@@ -78,7 +80,7 @@ func TestReloadDrains(t *testing.T) {
 				want["a"] = fmt.Sprintf("version %d", c.version)
 			}
 			replaceFile(t, file, drainConfig(c.drain, c.version))
-			waitUntil(t, "the new configuration", func() bool { return maps.Equal(served(t, front), want) })
+			harness.WaitUntil(t, "the new configuration", func() bool { return maps.Equal(served(t, front), want) })
 			for _, transport := range transports {
 				fresh, err := front.at("/servers/a").open(t.Context(), transport)
 				if r, ok := errors.AsType[*refusal](err); c.version < 0 && (!ok || r.status != http.StatusNotFound) || c.version > 0 && err != nil {
@@ -119,7 +121,7 @@ func begin(t *testing.T, c talker, call string) <-chan lastWords {
 	t.Helper()
 	begun, ended := make(chan string, 1), make(chan lastWords, 1)
 	go func() {
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		ctx, cancel := context.WithTimeout(t.Context(), harness.Patience)
 		defer cancel()
 		var e lastWords
 		e.answer, e.err = c.exchange(ctx, call, func(m string) {
@@ -146,17 +148,17 @@ func demoCall(id, seconds string, steps int) string {
 // isOver checks that a session has ended in the way of its transport.
 func isOver(t *testing.T, c talker) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), harness.Patience)
 	defer cancel()
 	switch c := c.(type) {
 	case *httpTalker:
-		waitUntil(t, "the session to be gone", func() bool {
+		harness.WaitUntil(t, "the session to be gone", func() bool {
 			_, err := c.exchange(ctx, ping, nil)
 			r, ok := errors.AsType[*refusal](err)
 			return ok && r.status == http.StatusNotFound
 		})
 	case *sseTalker:
-		stop := time.AfterFunc(patience, c.cancel)
+		stop := time.AfterFunc(harness.Patience, c.cancel)
 		defer stop.Stop()
 		if e, err := c.in.next(); err == nil {
 			t.Errorf("the event stream goes on with %+v", e)

@@ -48,7 +48,7 @@ func TestShutdownEndsDrains(t *testing.T) {
 					t.Errorf("%s: the call in progress was answered with %.300s (%v), want an error", transport, e.answer, e.err)
 				}
 			}
-			if !regexp.MustCompile(`shutting down.* draining_servers=1 draining_sessions=[1-9]`).MatchString(s.log()) {
+			if !regexp.MustCompile(`shutting down.* draining_servers=1 draining_sessions=[1-9]`).MatchString(s.Log()) {
 				t.Error("the log does not count what drains")
 			}
 		})

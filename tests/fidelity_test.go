@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/tests/internal/harness"
 )
 
 // revisions are those that have sessions over Streamable HTTP.
@@ -56,7 +58,7 @@ func TestServeKeepsBytes(t *testing.T) {
 			if len(got) != 2 || got[0] != note || got[1] != result {
 				t.Errorf("SSE reply:\n got %q\nwant %q", got, []string{note, result})
 			}
-			read := mustRead(t, record)
+			read := harness.ReadFile(t, record)
 			if !strings.Contains(read, want.String()) {
 				t.Errorf("the child read\n%s\nwhich lacks\n%s", read, want.String())
 			}
@@ -83,12 +85,12 @@ func TestServePrettyPrinted(t *testing.T) {
 	if !strings.Contains(answer, `"a\nb  c\t"`) || !strings.Contains(answer, "1.0") {
 		t.Errorf("answer %q changed a string or a number", answer)
 	}
-	for line := range strings.Lines(mustRead(t, record)) {
+	for line := range strings.Lines(harness.ReadFile(t, record)) {
 		if strings.Contains(line, `"echo"`) && strings.Contains(line, `"a\nb  c\t"`) && strings.HasSuffix(line, "}\n") {
 			return
 		}
 	}
-	t.Errorf("the child did not read the request as one line: %q", mustRead(t, record))
+	t.Errorf("the child did not read the request as one line: %q", harness.ReadFile(t, record))
 }
 
 // TestServeIdsInFlight: ids that only look alike are answered each on its own
@@ -210,46 +212,21 @@ func recv[T any](t testing.TB, c <-chan T) T {
 	select {
 	case v := <-c:
 		return v
-	case <-time.After(patience):
+	case <-time.After(harness.Patience):
 		t.Fatal("nothing came in time")
 		panic("unreachable")
 	}
-}
-
-func mustRead(t testing.TB, path string) string {
-	t.Helper()
-	data, err := os.ReadFile(path)
-	if err != nil && !os.IsNotExist(err) {
-		t.Fatal(err)
-	}
-	return string(data)
 }
 
 // waitFile waits until another process has written what ok wants.
 func waitFile(t testing.TB, path string, ok func(string) bool) string {
 	t.Helper()
 	var s string
-	waitUntil(t, "the contents of "+filepath.Base(path), func() bool {
-		s = mustRead(t, path)
+	harness.WaitUntil(t, "the contents of "+filepath.Base(path), func() bool {
+		s = harness.ReadFile(t, path)
 		return ok(s)
 	})
 	return s
-}
-
-// waitUntil looks again and again at what another process changes: a file, its
-// open descriptors, its children.
-func waitUntil(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	timeout := time.After(patience)
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-timeout:
-			t.Fatalf("waited too long for %s", what)
-		}
-	}
 }
 
 func quote(s string) string { return string(mustJSON(s)) }

@@ -196,7 +196,7 @@ func (c stdioTalker) exchange(ctx context.Context, request string, heard func(st
 }
 
 func (c stdioTalker) notify(_ context.Context, message string) error {
-	_, err := io.WriteString(c.p.stdin, message+"\n")
+	_, err := io.WriteString(c.p.Stdin, message+"\n")
 	return err
 }
 

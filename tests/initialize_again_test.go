@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/mcp-bridge/mcp-bridge/tests/internal/harness"
 )
 
 // TestInitializeAgain: LE16, LI22. A client that sends initialize a second time
@@ -18,7 +20,7 @@ func TestInitializeAgain(t *testing.T) {
 	check := func(t *testing.T, c talker) {
 		t.Helper()
 		before := mustAnswer(t, c, pid)
-		answer, err := c.exchange(within(t, patience), initialize("2025-06-18"), nil)
+		answer, err := c.exchange(within(t, harness.Patience), initialize("2025-06-18"), nil)
 		if no, ok := errors.AsType[*refusal](err); ok && no.status == http.StatusBadRequest {
 			answer = no.body
 		}
@@ -40,7 +42,7 @@ func TestInitializeAgain(t *testing.T) {
 			for _, near := range transports {
 				check(t, front.mustOpen(t, near))
 			}
-			c, err := greet(within(t, patience), stdioTalker{connect(t, url)}, "2025-06-18")
+			c, err := greet(within(t, harness.Patience), stdioTalker{connect(t, url)}, "2025-06-18")
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/mcp-bridge/mcp-bridge/tests/internal/harness"
 )
 
 // claimant is a server in a shell script that answers initialize with a version
@@ -93,7 +95,7 @@ func TestInitializeAnsweredAsModern(t *testing.T) {
 // work, or else an error that names the version.
 func claims(t *testing.T, c talker, works bool) {
 	t.Helper()
-	answer, err := c.exchange(within(t, patience), initialize("2025-11-25"), nil)
+	answer, err := c.exchange(within(t, harness.Patience), initialize("2025-11-25"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +113,7 @@ func claims(t *testing.T, c talker, works bool) {
 		t.Fatalf("initialize: %s", answer)
 	}
 	_ = c.notify(t.Context(), `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
-	if answer, err := c.exchange(within(t, patience), `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"x"}}`, nil); err != nil || !strings.Contains(answer, `"modern":true`) {
+	if answer, err := c.exchange(within(t, harness.Patience), `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"x"}}`, nil); err != nil || !strings.Contains(answer, `"modern":true`) {
 		t.Errorf("the call: %s, %v", answer, err)
 	}
 }

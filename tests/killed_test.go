@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/tests/internal/harness"
 )
 
 // TestRemoteKilled: LE7, SS7, WS4. A remote server that is killed in the middle
@@ -36,7 +38,7 @@ func TestRemoteKilled(t *testing.T) {
 				"connect, modern": stdioTalker{connect(t, url, "--resume-timeout", "1s")},
 				"mcp, modern":     &modernTalker{front},
 			}
-			if _, err := greet(within(t, patience), clients["connect"], "2025-11-25"); err != nil {
+			if _, err := greet(within(t, harness.Patience), clients["connect"], "2025-11-25"); err != nil {
 				t.Fatal(err)
 			}
 			for _, transport := range transports {
@@ -47,7 +49,7 @@ func TestRemoteKilled(t *testing.T) {
 			for client, c := range clients {
 				heard := make(chan struct{}, 1)
 				go func() {
-					answer, err := c.exchange(within(t, 3*patience), longCallOf(client), func(string) {
+					answer, err := c.exchange(within(t, 3*harness.Patience), longCallOf(client), func(string) {
 						select {
 						case heard <- struct{}{}:
 						default:

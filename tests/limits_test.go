@@ -11,6 +11,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/mcp-bridge/mcp-bridge/tests/internal/harness"
 )
 
 // nested is an array of so many levels.
@@ -24,7 +26,7 @@ func deepCall(levels int) string {
 // refusedWith sends what must be refused and returns the error, whichever way the transport tells it.
 func refusedWith(t testing.TB, c talker, message string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), harness.Patience)
 	defer cancel()
 	answer, err := c.exchange(ctx, message, nil)
 	if no, ok := errors.AsType[*refusal](err); ok {
@@ -58,7 +60,7 @@ func waysIn(t *testing.T, flags []string, test func(t *testing.T, c talker, p *p
 			case over == "unix":
 				path := filepath.Join(socketDir(t), "s")
 				p, _ := startServe(t, nil, 1, append(append([]string{"--listen", "unix:" + path}, flags...), "--", childBin, "-record", record)...)
-				ctx, cancel := context.WithTimeout(t.Context(), patience)
+				ctx, cancel := context.WithTimeout(t.Context(), harness.Patience)
 				defer cancel()
 				c, err := openLines(ctx, path)
 				if err != nil {
@@ -113,7 +115,7 @@ func TestMaxDepthModern(t *testing.T) {
 	if id, code, text := errorOf(t, no.body); no.status != http.StatusBadRequest || id != "7" || code != -32600 || !strings.Contains(text, "--max-depth") {
 		t.Errorf("over HTTP: status %d, id %s, %s", no.status, id, text)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), harness.Patience)
 	defer cancel()
 	c, err := s.openWS(ctx)
 	if err != nil {
@@ -159,7 +161,7 @@ func TestMaxDepthOfServers(t *testing.T) {
 			t.Errorf("the call is answered with id %s, %s", id, text)
 		}
 		var heard []string
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		ctx, cancel := context.WithTimeout(t.Context(), harness.Patience)
 		defer cancel()
 		answer, err := c.exchange(ctx, emit("2", `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":`+nested(49)+`}}`,
 			`{"jsonrpc":"2.0","id":$ID,"result":{"a":`+nested(48)+`}}`), func(m string) { heard = append(heard, m) })
@@ -249,7 +251,7 @@ func TestLongCancellation(t *testing.T) {
 	answer := `{"jsonrpc":"2.0","id":"` + strings.Repeat("x", 1025) + `","result":{}}`
 	waysIn(t, nil, func(t *testing.T, c talker, _ *proc, recorded func() string) {
 		for field, message := range map[string]string{"params.requestId": cancel, "the id": answer} {
-			ctx, stop := context.WithTimeout(t.Context(), patience)
+			ctx, stop := context.WithTimeout(t.Context(), harness.Patience)
 			defer stop()
 			err := c.notify(ctx, message)
 			if no, ok := errors.AsType[*refusal](err); ok {
@@ -276,7 +278,7 @@ func TestLongNamesOfServers(t *testing.T) {
 	escaped := `"` + strings.Repeat(`\u00e9`, 500) + `"`
 	waysIn(t, nil, func(t *testing.T, c talker, p *proc, _ func() string) {
 		var heard []string
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		ctx, cancel := context.WithTimeout(t.Context(), harness.Patience)
 		defer cancel()
 		answer, err := c.exchange(ctx, emit(id, `{"jsonrpc":"2.0","id":`+long+`,"result":{}}`, `{"jsonrpc":"2.0","id":`+long+`,"method":"ping"}`,
 			`{"jsonrpc":"2.0","method":`+long+`}`, `{"jsonrpc":"2.0","id":`+escaped+`,"result":{}}`), func(m string) { heard = append(heard, m) })

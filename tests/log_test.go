@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+
+	"github.com/mcp-bridge/mcp-bridge/tests/internal/harness"
 )
 
 // Foreign words in the log (a server's stderr, ids, methods, tools, URLs) have no character in them that acts
@@ -31,18 +33,18 @@ func TestLogEscapes(t *testing.T) {
 			u := connect(t, "http://127.0.0.1:1/"+acting[1:], "--log-format", format, "--log-level", "trace")
 			u.send(initialize("2025-06-18"))
 			u.line()
-			u.stdin.Close()
+			u.Stdin.Close()
 			u.wait()
-			waitUntil(t, "the last words to be logged", func() bool { return strings.Count(p.log(), "last words") >= len(transports) })
+			harness.WaitUntil(t, "the last words to be logged", func() bool { return strings.Count(p.Log(), "last words") >= len(transports) })
 			p.stop()
-			if i := strings.IndexAny(p.log()+u.log(), acting[:len("\u007f\u0085\u009b")]+acting[len("\u007f\u0085\u009b31m"):]); i >= 0 {
-				t.Errorf("the log has a character that acts, at %+q", (p.log() + u.log())[max(0, i-100):i+4])
+			if i := strings.IndexAny(p.Log()+u.Log(), acting[:len("\u007f\u0085\u009b")]+acting[len("\u007f\u0085\u009b31m"):]); i >= 0 {
+				t.Errorf("the log has a character that acts, at %+q", (p.Log() + u.Log())[max(0, i-100):i+4])
 			}
 			if format == "text" {
 				return
 			}
 			found := false
-			for line := range strings.Lines(p.log()) {
+			for line := range strings.Lines(p.Log()) {
 				var entry struct{ Line string }
 				if err := json.Unmarshal([]byte(line), &entry); err != nil {
 					t.Errorf("no JSON: %q", line)

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/mcp-bridge/mcp-bridge/tests/internal/harness"
 )
 
 // most is how much resident memory, in bytes, README.md says that a bridge needs
@@ -25,7 +27,7 @@ var highWater = regexp.MustCompile(`VmHWM:\s*(\d+) kB`)
 // checkMemory compares the most memory that a bridge has had with what it may.
 func checkMemory(t *testing.T, p *proc, size int) {
 	t.Helper()
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.Cmd.Process.Pid))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +36,7 @@ func checkMemory(t *testing.T, p *proc, size int) {
 		t.Fatal(err)
 	}
 	t.Logf("%d MiB at most, and %d may be", kB>>10, most(size)>>20)
-	if kB<<10 > most(size) && !raceEnabled {
+	if kB<<10 > most(size) && !harness.RaceEnabled {
 		t.Errorf("the bridge has had %d MiB, and may have %d", kB>>10, most(size)>>20)
 	}
 }

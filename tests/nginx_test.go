@@ -18,6 +18,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/tests/internal/harness"
 )
 
 // nginxBin finds nginx. TEST_NGINX, which CI sets, names it; then it must be there.
@@ -182,7 +184,7 @@ func checkUnbuffered(t *testing.T, s *site, transport string) {
 	}
 	heard := make(chan string, 1)
 	go func() {
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		ctx, cancel := context.WithTimeout(t.Context(), harness.Patience)
 		defer cancel()
 		call := fmt.Sprintf(`{"jsonrpc":"2.0","id":7,"method":"emit","params":{"lines":[%s],"_meta":{"progressToken":"t7"}}}`, quote(says(0)))
 		answer, err := c.exchange(ctx, call, func(message string) { heard <- message })
@@ -221,7 +223,7 @@ func TestNginxExample(t *testing.T) {
 	writeFile(t, tokens, "ann "+annToken+"\n")
 	// As the comment at its top says.
 	s := serve(t, []string{"--path-prefix", "/tools", "--trusted-proxy", "loopback", "--allow-host", "example.org", "--token-file", tokens})
-	example := mustRead(t, filepath.FromSlash("../contrib/nginx/mcp-bridge.conf"))
+	example := harness.ReadFile(t, filepath.FromSlash("../contrib/nginx/mcp-bridge.conf"))
 	for old, new := range map[string]string{
 		"listen 443 ":                      "listen ADDR ",
 		"http://127.0.0.1:8080;":           "http://" + s.host() + ";",
@@ -272,7 +274,7 @@ func TestNginxExample(t *testing.T) {
 // and without a word. It waits that long only once in CI: where the race
 // detector is.
 func TestNginxLongCall(t *testing.T) {
-	if !raceEnabled {
+	if !harness.RaceEnabled {
 		t.Skip("takes 70 seconds; with -race it does")
 	}
 	t.Parallel()
@@ -290,7 +292,7 @@ func TestNginxLongCall(t *testing.T) {
 	location = /ws { proxy_pass http://%[1]s; %[3]s }
 	location /silent { proxy_pass http://%[2]s; }
 }`, demo.host(), silent.Listener.Addr(), webSocket))
-	ctx, cancel := context.WithTimeout(t.Context(), 4*patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*harness.Patience)
 	defer cancel()
 	began := time.Now()
 	// Goroutines, not subtests, which would wait for one another.

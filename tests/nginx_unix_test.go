@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/mcp-bridge/mcp-bridge/tests/internal/harness"
 )
 
 // TestNginxEnds: SS5, WS4. Through nginx, too, the end of a client's
@@ -26,7 +28,7 @@ func TestNginxEnds(t *testing.T) {
 			t.Errorf("%s: with one session there are %d processes", transport, n)
 		}
 		c.close()
-		waitUntil(t, "the server of a client that has gone to end, over "+transport, func() bool { return alive(t, pids) == 0 })
+		harness.WaitUntil(t, "the server of a client that has gone to end, over "+transport, func() bool { return alive(t, pids) == 0 })
 
 		c = front.mustOpen(t, transport)
 		_, _, text := errorOf(t, mustAnswer(t, c, `{"jsonrpc":"2.0","id":1,"method":"exit","params":{"code":3,"lines":["last words"]}}`))

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/mcp-bridge/mcp-bridge/tests/internal/harness"
 )
 
 // A podman is an engine with a store of its own, which has an image "child": the
@@ -75,7 +77,7 @@ func childImage(t *testing.T, file string) []byte {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	program := mustRead(t, file)
+	program := harness.ReadFile(t, file)
 	var image bytes.Buffer
 	w := tar.NewWriter(&image)
 	if err := w.WriteHeader(&tar.Header{Name: "child", Mode: 0o755, Size: int64(len(program))}); err != nil {
@@ -169,8 +171,8 @@ func TestContainers(t *testing.T) {
 			}
 			waitGone(t, []watched{container})
 			t.Logf("the server was gone after %v", time.Since(began).Round(10*time.Millisecond))
-			waitUntil(t, "the container and its file to be removed", empty)
-			if killed := strings.Contains(s.log(), "container did not end and was killed"); killed != c.killed {
+			harness.WaitUntil(t, "the container and its file to be removed", empty)
+			if killed := strings.Contains(s.Log(), "container did not end and was killed"); killed != c.killed {
 				t.Errorf("the log says that the container was killed: %v, want %v", killed, c.killed)
 			}
 		})

@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/mcp-bridge/mcp-bridge/tests/internal/harness"
 )
 
 // A watched process is one that is not our child: its end is seen through a
@@ -49,7 +51,7 @@ func waitGone(t *testing.T, ws []watched) {
 	for _, w := range ws {
 		poll := []unix.PollFd{{Fd: int32(w.fd), Events: unix.POLLIN}}
 		for {
-			n, err := unix.Poll(poll, int(patience.Milliseconds()))
+			n, err := unix.Poll(poll, int(harness.Patience.Milliseconds()))
 			if err == unix.EINTR {
 				continue
 			}
@@ -114,7 +116,7 @@ func goroutines(s *server) int {
 	s.signal(syscall.SIGQUIT)
 	s.wait()
 	n := 0
-	for stack := range strings.SplitSeq(s.log(), "\ngoroutine ") {
+	for stack := range strings.SplitSeq(s.Log(), "\ngoroutine ") {
 		if strings.Contains(stack, "github.com/mcp-bridge/") || strings.Contains(stack, "net/http.") {
 			n++
 		}
@@ -130,14 +132,14 @@ func TestServe500Sessions(t *testing.T) {
 		s := serveArgv(t, []string{"GOTRACEBACK=all"}, bridgeBin, "serve", "--listen", "127.0.0.1:0", "--max-sessions", "1000", "--", childBin)
 		s.useSessions(n)
 		s.client.CloseIdleConnections()
-		pid := s.cmd.Process.Pid
-		waitUntil(t, "the children to be reaped", func() bool { return !slices.Contains(children(t, pid), filepath.Base(childBin)) })
-		waitUntil(t, "open files to be closed", func() bool {
+		pid := s.Cmd.Process.Pid
+		harness.WaitUntil(t, "the children to be reaped", func() bool { return !slices.Contains(children(t, pid), filepath.Base(childBin)) })
+		harness.WaitUntil(t, "open files to be closed", func() bool {
 			files = openFiles(t, pid)
 			return connections(t, pid) == 0 && files <= most
 		})
 		last, same := 0, 0
-		waitUntil(t, "the bridge to have nothing to do", func() bool { // the last sessions may be on their way out
+		harness.WaitUntil(t, "the bridge to have nothing to do", func() bool { // the last sessions may be on their way out
 			now := switches(t, pid)
 			if same++; now != last {
 				last, same = now, 0

@@ -19,6 +19,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/mcp-bridge/mcp-bridge/tests/internal/harness"
 )
 
 // A fleet is a configuration of 20 servers, some of which change from round
@@ -100,7 +102,7 @@ func TestReloadUnderLoad(t *testing.T) {
 	writeFile(t, file, now.text)
 	s := serveArgv(t, nil, bridgeBin, "serve", "--listen", "127.0.0.1:0", "--config", file)
 	front := newSite(t, "http://"+s.host())
-	pid := s.cmd.Process.Pid
+	pid := s.Cmd.Process.Pid
 	warmUp(t, front, pid)
 	files := openFiles(t, pid)
 
@@ -128,20 +130,20 @@ func TestReloadUnderLoad(t *testing.T) {
 			continue
 		}
 		now = next
-		waitUntil(t, fmt.Sprintf("round %d to be served", round), func() bool { return maps.Equal(served(t, front), now.descr) })
+		harness.WaitUntil(t, fmt.Sprintf("round %d to be served", round), func() bool { return maps.Equal(served(t, front), now.descr) })
 	}
 	// A signal is enough, even if nothing has changed.
-	loaded := strings.Count(s.log(), "configuration loaded")
+	loaded := strings.Count(s.Log(), "configuration loaded")
 	s.signal(syscall.SIGHUP)
-	waitUntil(t, "the file to be loaded at SIGHUP", func() bool { return strings.Count(s.log(), "configuration loaded") > loaded })
+	harness.WaitUntil(t, "the file to be loaded at SIGHUP", func() bool { return strings.Count(s.Log(), "configuration loaded") > loaded })
 
 	load.finish()
-	waitUntil(t, "the processes to be those of the sessions", func() bool { return slices.Equal(serversRunning(t, pid), load.lasting) })
+	harness.WaitUntil(t, "the processes to be those of the sessions", func() bool { return slices.Equal(serversRunning(t, pid), load.lasting) })
 	load.check()
 	if !t.Failed() {
 		load.close()
 		front.client.CloseIdleConnections()
-		waitUntil(t, "open files to be closed", func() bool { return len(serversRunning(t, pid)) == 0 && openFiles(t, pid) <= files })
+		harness.WaitUntil(t, "open files to be closed", func() bool { return len(serversRunning(t, pid)) == 0 && openFiles(t, pid) <= files })
 	}
 	load.open() // some for the shutdown to end
 	pids := watchChildren(t, pid)
@@ -160,12 +162,12 @@ func warmUp(t *testing.T, front *site, pid int) {
 		c.close()
 	}
 	front.client.CloseIdleConnections()
-	waitUntil(t, "the first sessions to end", func() bool { return len(serversRunning(t, pid)) == 0 && connections(t, pid) == 0 })
+	harness.WaitUntil(t, "the first sessions to end", func() bool { return len(serversRunning(t, pid)) == 0 && connections(t, pid) == 0 })
 }
 
 // callDemo makes the call and checks all that comes of it.
 func callDemo(ctx context.Context, c talker, id, seconds string, steps int) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, harness.Patience)
 	defer cancel()
 	heard := 0
 	answer, err := c.exchange(ctx, demoCall(id, seconds, steps), func(message string) {

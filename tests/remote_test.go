@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/coder/websocket"
+	"github.com/mcp-bridge/mcp-bridge/tests/internal/harness"
 )
 
 // serveURL starts `mcp-bridge serve FLAGS URL`.
@@ -37,8 +38,8 @@ func TestServeURLDown(t *testing.T) {
 	}
 	unstarted(t).listenOn(addr)
 	for _, transport := range transports {
-		waitUntil(t, "the server to be reached over "+transport, func() bool {
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
+		harness.WaitUntil(t, "the server to be reached over "+transport, func() bool {
+			ctx, cancel := context.WithTimeout(t.Context(), harness.Patience)
 			defer cancel()
 			c, err := s.open(ctx, transport)
 			if err != nil {
@@ -99,7 +100,7 @@ func TestServeURLEnds(t *testing.T) {
 		mustAnswer(t, c, `{"jsonrpc":"2.0","id":1,"method":"echo","params":{}}`)
 		c.close()
 		want := fmt.Sprintf("session-%d", len(transports)+i+1)
-		waitUntil(t, "the DELETE of "+want, func() bool { return deleted()[want] == 1 })
+		harness.WaitUntil(t, "the DELETE of "+want, func() bool { return deleted()[want] == 1 })
 	}
 	if n := len(deleted()); n != len(transports) {
 		t.Errorf("the sessions %v were ended, want %d", deleted(), len(transports))
@@ -165,7 +166,7 @@ func TestServeURLHeaders(t *testing.T) {
 		mustAnswer(t, c, `{"jsonrpc":"2.0","id":1,"method":"echo","params":{}}`)
 		c.close()
 	}
-	waitUntil(t, "the end of every session", func() bool { return len(u.bodies(isHTTP(http.MethodDelete))) == len(transports) })
+	harness.WaitUntil(t, "the end of every session", func() bool { return len(u.bodies(isHTTP(http.MethodDelete))) == len(transports) })
 	for _, r := range u.saw() {
 		if r.header.Get("X-Key") != "s3cret" {
 			t.Errorf("%s without the header that is configured: %v", r.method, r.header)
@@ -176,7 +177,7 @@ func TestServeURLHeaders(t *testing.T) {
 			}
 		}
 	}
-	if strings.Contains(s.log(), "s3cret") {
+	if strings.Contains(s.Log(), "s3cret") {
 		t.Error("the log tells the secret")
 	}
 }
@@ -193,7 +194,7 @@ func TestServeURLDownLog(t *testing.T) {
 	}
 	line := s.proc.waitLog(regexp.MustCompile(`\[WARN\] .*request not served.*\n`))[0]
 	if strings.Count(line, "cannot reach http://"+addr) != 1 {
-		t.Errorf("the log does not say once why, in one line: %s", s.proc.log())
+		t.Errorf("the log does not say once why, in one line: %s", s.proc.Log())
 	}
 }
 
@@ -214,7 +215,7 @@ func TestConnectDownLog(t *testing.T) {
 			}
 		}
 		p.stop()
-		if got := p.log(); strings.Count(got, "[WARN]") != 1 || !regexp.MustCompile(reason).MatchString(got) || strings.Contains(got, "s3cret") {
+		if got := p.Log(); strings.Count(got, "[WARN]") != 1 || !regexp.MustCompile(reason).MatchString(got) || strings.Contains(got, "s3cret") {
 			t.Errorf("%s: the log is %q, want one warning like %s", url, got, reason)
 		}
 	}

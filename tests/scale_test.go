@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/mcp-bridge/mcp-bridge/tests/internal/harness"
 )
 
 // busy checks that an error is the answer to one client too many: 503, or where
@@ -60,7 +62,7 @@ func TestServeEachRequestAlone(t *testing.T) {
 	}
 	version := http.Header{"Mcp-Protocol-Version": {"2025-11-25"}}
 	checkProgress(t, post(progressCall("4", "progress", 500), version), "4", 500)
-	if read := mustRead(t, record); !strings.Contains(read, `"protocolVersion":"2025-11-25"`) {
+	if read := harness.ReadFile(t, record); !strings.Contains(read, `"protocolVersion":"2025-11-25"`) {
 		t.Errorf("no server was greeted in the client's revision: %q", read)
 	}
 	if got, want := post(`{"jsonrpc":"2.0","id":5,"method":"echo","params":`+tricky+`}`, nil)[0], `{"jsonrpc":"2.0","id":5,"result":`+tricky+`}`; got != want {
@@ -76,7 +78,7 @@ func TestServeEachRequestAlone(t *testing.T) {
 			t.Errorf("%s: %v, Allow %q, want 405", method, resp, resp.header.Get("Allow"))
 		}
 	}
-	waitUntil(t, "every process to have ended", func() bool { return processesGone(t, pids) })
+	harness.WaitUntil(t, "every process to have ended", func() bool { return processesGone(t, pids) })
 }
 
 // TestServeRequestsAtOnce: with --isolation request one request does not wait
@@ -101,7 +103,7 @@ func TestServeRequestsAtOnce(t *testing.T) {
 	results := make(chan error, 2)
 	for range 2 {
 		go func() {
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			ctx, cancel := context.WithTimeout(t.Context(), harness.Patience)
 			defer cancel()
 			_, err := (&httpTalker{site: one}).exchange(ctx, ping, nil)
 			results <- err
@@ -148,7 +150,7 @@ func TestServeMaxChildren(t *testing.T) {
 			}
 			mustAnswer(t, c, ping)
 			c.close()
-			waitUntil(t, "a free place", func() bool {
+			harness.WaitUntil(t, "a free place", func() bool {
 				next, err := s.open(t.Context(), taken)
 				if err != nil {
 					busy(t, "while there is no place", err)
@@ -163,7 +165,7 @@ func TestServeMaxChildren(t *testing.T) {
 			in := make(chan error, len(transports))
 			for _, transport := range transports {
 				go func() {
-					ctx, cancel := context.WithTimeout(t.Context(), patience)
+					ctx, cancel := context.WithTimeout(t.Context(), harness.Patience)
 					defer cancel()
 					next, err := s.open(ctx, transport)
 					if err == nil {

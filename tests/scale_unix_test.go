@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/mcp-bridge/mcp-bridge/tests/internal/harness"
 )
 
 // alive returns how many of the processes are there whose ids a fixture has
@@ -17,7 +19,7 @@ import (
 func alive(t testing.TB, file string) int {
 	t.Helper()
 	n := 0
-	for line := range strings.Lines(mustRead(t, file)) {
+	for line := range strings.Lines(harness.ReadFile(t, file)) {
 		pid, err := strconv.Atoi(strings.TrimSpace(line))
 		if err != nil {
 			t.Fatal(err)
@@ -39,7 +41,7 @@ func TestServeIdle(t *testing.T) {
 	pids := filepath.Join(t.TempDir(), "pids")
 	s := serve(t, append([]string{"--session-timeout", "300ms"}, hurry...), "-pids", pids).site()
 	idle := s.mustOpen(t, "mcp").(*httpTalker)
-	waitUntil(t, "the idle session's process to end", func() bool { return alive(t, pids) == 0 })
+	harness.WaitUntil(t, "the idle session's process to end", func() bool { return alive(t, pids) == 0 })
 	if resp := s.ask(t, http.MethodPost, "/mcp", ping, idle.headers()); resp.status != http.StatusNotFound {
 		t.Errorf("a session that was idle for too long: %v, want 404", resp)
 	}
@@ -52,7 +54,7 @@ func TestServeIdle(t *testing.T) {
 	event, socket := s.mustOpen(t, "sse"), s.mustOpen(t, "ws")
 	// Another session comes, is idle, and goes: so much time has passed.
 	s.mustOpen(t, "mcp")
-	waitUntil(t, "another idle session's process to end", func() bool { return alive(t, pids) == 3 })
+	harness.WaitUntil(t, "another idle session's process to end", func() bool { return alive(t, pids) == 3 })
 	for _, c := range []talker{busy, event, socket} {
 		mustAnswer(t, c, ping)
 	}

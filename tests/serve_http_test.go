@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/mcp-bridge/mcp-bridge/tests/internal/harness"
 )
 
 // TestServeBatch: LI8, LI9, LI10. A batch is a thing of 2025-03-26: its
@@ -37,8 +39,8 @@ func TestServeBatch(t *testing.T) {
 					t.Errorf("the reply\n%s\nhas not exactly one %s", all, want)
 				}
 			}
-			if want := request("1") + "\n" + note + "\n" + request(`"1"`) + "\n"; !strings.HasSuffix(mustRead(t, record), want) {
-				t.Errorf("the child read %q, want at the end %q", mustRead(t, record), want)
+			if want := request("1") + "\n" + note + "\n" + request(`"1"`) + "\n"; !strings.HasSuffix(harness.ReadFile(t, record), want) {
+				t.Errorf("the child read %q, want at the end %q", harness.ReadFile(t, record), want)
 			}
 			for _, bad := range []string{"[]", "[" + initialize(version) + "]"} {
 				if status := c.post(bad); status != http.StatusBadRequest {
@@ -56,7 +58,7 @@ func TestServeRefuses(t *testing.T) {
 	record := filepath.Join(t.TempDir(), "stdin")
 	c := serve(t, []string{"--max-message-size", "64KiB"}, "-record", record).open("2025-06-18")
 	c.answer(`{"jsonrpc":"2.0","id":"first","method":"ping"}`)
-	before := mustRead(t, record)
+	before := harness.ReadFile(t, record)
 	ok := `{"jsonrpc":"2.0","id":1,"method":"ping"}`
 	for _, r := range []struct {
 		name, body string
@@ -88,7 +90,7 @@ func TestServeRefuses(t *testing.T) {
 		})
 	}
 	c.answer(`{"jsonrpc":"2.0","id":"last","method":"ping"}`)
-	if got, want := strings.TrimPrefix(mustRead(t, record), before), `{"jsonrpc":"2.0","id":"last","method":"ping"}`+"\n"; got != want {
+	if got, want := strings.TrimPrefix(harness.ReadFile(t, record), before), `{"jsonrpc":"2.0","id":"last","method":"ping"}`+"\n"; got != want {
 		t.Errorf("the child read %q, want only %q", got, want)
 	}
 }
@@ -106,7 +108,7 @@ func TestServeTooManySessions(t *testing.T) {
 		t.Errorf("status %d with Retry-After %q, want 503 with one", resp.StatusCode, resp.Header.Get("Retry-After"))
 	}
 	first.end()
-	waitUntil(t, "a free place", func() bool {
+	harness.WaitUntil(t, "a free place", func() bool {
 		_, err := s.tryOpen("2025-06-18")
 		return err == nil
 	})
@@ -146,7 +148,7 @@ func TestServeStdinClosed(t *testing.T) {
 	t.Parallel()
 	s := serve(t, hurry)
 	s.open("2025-06-18")
-	s.stdin.Close()
+	s.Stdin.Close()
 	if code := s.wait(); code != 0 {
 		t.Errorf("exit status %d, want 0", code)
 	}

@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/tests/internal/harness"
 )
 
 // hurry makes a stubborn child cost a test no more time than it must.
@@ -117,7 +119,7 @@ func TestServeResume(t *testing.T) {
 			if e, err := s.next(); err == nil && e.data != "" {
 				t.Errorf("after the response came %+v, want the end of the stream", e)
 			}
-			if read := mustRead(t, record); strings.Contains(read, "cancelled") {
+			if read := harness.ReadFile(t, record); strings.Contains(read, "cancelled") {
 				t.Errorf("a lost connection became a cancellation: %q", read)
 			}
 		})
@@ -266,7 +268,7 @@ func TestServeBadCommand(t *testing.T) {
 				t.Errorf("exit status %d, want a positive one", code)
 			}
 			for _, want := range c.want {
-				if !strings.Contains(p.log(), want) {
+				if !strings.Contains(p.Log(), want) {
 					t.Errorf("stderr does not say %q", want)
 				}
 			}
@@ -282,7 +284,7 @@ func TestServePortTaken(t *testing.T) {
 	if code := p.wait(); code <= 0 {
 		t.Errorf("exit status %d, want a positive one", code)
 	}
-	if !strings.Contains(p.log(), addr) {
+	if !strings.Contains(p.Log(), addr) {
 		t.Error("stderr does not name the address")
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/mcp-bridge/mcp-bridge/tests/internal/harness"
 )
 
 // TestSharedQuestions: B.1.8, C.4, D.2. Modern clients without names share a
@@ -18,7 +20,7 @@ func TestSharedQuestions(t *testing.T) {
 	t.Parallel()
 	srv := serveArgv(t, nil, bridgeBin, "serve", "--listen", "127.0.0.1:0", "--max-sessions", "1000", "--", childBin, "-speak", "legacy")
 	s := srv.site()
-	ctx := within(t, patience)
+	ctx := within(t, harness.Patience)
 	const clients, calls = 20, 3
 	errs := make([]error, clients)
 	pids := make([]string, clients)

@@ -17,6 +17,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/tests/internal/harness"
 )
 
 // modernVersion is the revision without sessions.
@@ -152,7 +154,7 @@ func (b *brain) update(f func()) {
 // await waits until ok, which runs under the lock, says so.
 func (b *brain) await(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	timeout := time.After(patience)
+	timeout := time.After(harness.Patience)
 	for {
 		b.mu.Lock()
 		done, changed := ok(), b.changed

@@ -13,6 +13,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/tests/internal/harness"
 )
 
 // crowd is how long many clients use a shared server: SHARED_TIME, or not long.
@@ -59,7 +61,7 @@ func TestSharedCrowd(t *testing.T) {
 				g := newGuest(fmt.Sprintf("guest%d", i), who, kind < 3, map[bool]string{true: "ws", false: "mcp"}[kind%2 == 1])
 				guests = append(guests, g)
 			}
-			ctx := within(t, crowd(t)+2*patience)
+			ctx := within(t, crowd(t)+2*harness.Patience)
 			each := func(do func(g *guest) error) {
 				t.Helper()
 				errs := make([]error, len(guests))
@@ -172,7 +174,7 @@ func TestSharedSlow(t *testing.T) {
 				t.Parallel()
 				b := newBrain(t, modern)
 				srv, ann, bob := share(t, b, "--isolation", "shared")
-				ctx := within(t, patience)
+				ctx := within(t, harness.Patience)
 				g := newGuest("other", bob, true, over)
 				if err := g.open(ctx); err != nil {
 					t.Fatal(err)
@@ -190,7 +192,7 @@ func TestSharedSlow(t *testing.T) {
 					ended = b.stopped["deaf/1"] > 0
 					b.mu.Unlock()
 				}
-				_ = slow.SetReadDeadline(time.Now().Add(patience))
+				_ = slow.SetReadDeadline(time.Now().Add(harness.Patience))
 				if err := drain(slow); errors.Is(err, os.ErrDeadlineExceeded) { // its connection has an end
 					t.Error(err)
 				}
@@ -215,7 +217,7 @@ func TestSharedKilled(t *testing.T) {
 			t.Parallel()
 			b := newBrain(t, modern)
 			_, ann, bob := share(t, b, "--isolation", "shared")
-			ctx := within(t, patience)
+			ctx := within(t, harness.Patience)
 			var guests []*guest
 			for i, kind := range []struct {
 				modern bool
@@ -318,7 +320,7 @@ func TestSharedByPrincipal(t *testing.T) {
 			t.Parallel()
 			b := newBrain(t, false)
 			_, ann, bob := share(t, b, flags...)
-			ctx := within(t, patience)
+			ctx := within(t, harness.Patience)
 			open := func(name string, s *site, over, caps string) *guest {
 				t.Helper()
 				g := newGuest(name, s, true, over)

@@ -16,6 +16,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/tests/internal/harness"
 )
 
 // many is how many connections one client opens at a time.
@@ -76,7 +78,7 @@ func (w way) occupy(t *testing.T, address, how string) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { conn.Close() })
-		conn.SetReadDeadline(time.Now().Add(patience))
+		conn.SetReadDeadline(time.Now().Add(harness.Patience))
 		in := bufio.NewReader(conn)
 		if w.begin != nil {
 			if err := w.begin(in, conn); err != nil {
@@ -135,7 +137,7 @@ func largeCall(id string) string {
 func (s *site) isServed(t *testing.T, open map[string]talker) {
 	t.Helper()
 	for name, c := range open {
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		ctx, cancel := context.WithTimeout(t.Context(), harness.Patience)
 		answer, err := c.exchange(ctx, largeCall("7"), nil)
 		cancel()
 		if err != nil || !strings.Contains(answer, `"result"`) {
@@ -210,7 +212,7 @@ func TestUnfinishedMessages(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer conn.Close()
-		conn.SetDeadline(time.Now().Add(patience))
+		conn.SetDeadline(time.Now().Add(harness.Patience))
 		in := bufio.NewReader(conn)
 		if err := rawSocket(in, conn, "Host: localhost\r\nAuthorization: Bearer "+annToken+"\r\n"); err != nil {
 			t.Fatal(err)

@@ -15,6 +15,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/mcp-bridge/mcp-bridge/tests/internal/harness"
 )
 
 // unixSite is the site behind a Unix socket.
@@ -28,7 +30,7 @@ func unixSite(t testing.TB, path string) *site {
 // mustLines connects and shakes hands.
 func mustLines(t testing.TB, path string) *lineTalker {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), harness.Patience)
 	defer cancel()
 	c, err := openLines(ctx, path)
 	if err != nil {
@@ -132,7 +134,7 @@ func TestServeUnixSocketFile(t *testing.T) {
 			checkMode(t, path, 0o600)
 			first := mustLines(t, path)
 			second := start(t, nil, bridgeBin, "serve", "--listen", "unix:"+path, "--", childBin)
-			if code := second.wait(); code <= 0 || !strings.Contains(second.log(), path) {
+			if code := second.wait(); code <= 0 || !strings.Contains(second.Log(), path) {
 				t.Errorf("a second bridge at the same socket: exit status %d, want a positive one, and the path on stderr", code)
 			}
 			mustAnswer(t, first, `{"jsonrpc":"2.0","id":1,"method":"ping"}`)
@@ -142,8 +144,8 @@ func TestServeUnixSocketFile(t *testing.T) {
 	path := filepath.Join(socketDir(t), "s")
 	writeFile(t, path, "precious")
 	p := start(t, nil, bridgeBin, "serve", "--listen", "unix:"+path, "--", childBin)
-	if code := p.wait(); code <= 0 || mustRead(t, path) != "precious" {
-		t.Errorf("a file in the way: exit status %d, want a positive one; the file is now %q", code, mustRead(t, path))
+	if code := p.wait(); code <= 0 || harness.ReadFile(t, path) != "precious" {
+		t.Errorf("a file in the way: exit status %d, want a positive one; the file is now %q", code, harness.ReadFile(t, path))
 	}
 }
 
@@ -175,7 +177,7 @@ func TestServeUnixSocketEnd(t *testing.T) {
 	c := mustLines(t, path)
 	isGone := gone(c)
 	c.close()
-	waitUntil(t, "the server of a client that hung up to end", isGone)
+	harness.WaitUntil(t, "the server of a client that hung up to end", isGone)
 	c = mustLines(t, path)
 	isGone = gone(c)
 	_, code, text := errorOf(t, mustAnswer(t, c, `{"jsonrpc":"2.0","id":1,"method":"exit","params":{"code":3}}`))
@@ -185,7 +187,7 @@ func TestServeUnixSocketEnd(t *testing.T) {
 	if rest, err := io.ReadAll(c.in); err != nil || len(rest) > 0 {
 		t.Errorf("after the server's end came %q (%v), want the end", rest, err)
 	}
-	waitUntil(t, "the server that has ended to be reaped", isGone)
+	harness.WaitUntil(t, "the server that has ended to be reaped", isGone)
 }
 
 // TestServeUnixSocketMany: lines do not say which of many servers is meant, and

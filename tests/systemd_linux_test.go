@@ -1,18 +1,18 @@
 package tests
 
 import (
-	"bufio"
 	"fmt"
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/tests/internal/harness"
 )
 
 // A manager is what a service manager is to a service: sockets that it has
@@ -59,44 +59,17 @@ func (m *manager) start(argv ...string) *proc {
 		script = `LISTEN_PID=$$; export LISTEN_PID; ` + script
 		m.env = append(m.env, fmt.Sprintf("LISTEN_FDS=%d", len(m.files)))
 	}
-	r, w, err := os.Pipe()
-	if err != nil {
-		m.t.Fatal(err)
-	}
-	m.t.Cleanup(func() { r.Close() })
-	p := &proc{t: m.t, done: make(chan struct{}), changed: make(chan struct{}), stdout: bufio.NewReader(r)}
-	p.cmd = exec.Command("/bin/sh", append([]string{"-c", script, "sh"}, argv...)...)
-	p.cmd.Env = append(os.Environ(), m.env...)
-	p.cmd.ExtraFiles = m.files // from 3 on, as systemd has it
-	p.cmd.Stdout, p.cmd.Stderr = w, writerFunc(p.note)
-	p.cmd.WaitDelay = time.Second
-	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
-		m.t.Fatal(err)
-	}
-	if err := p.cmd.Start(); err != nil {
-		m.t.Fatal(err)
-	}
-	w.Close()
+	p := startWith(m.t, harness.Options{Env: m.env, Files: m.files}, append([]string{"/bin/sh", "-c", script, "sh"}, argv...)...)
 	for _, f := range m.files {
 		f.Close()
 	}
-	go func() {
-		p.cmd.Wait()
-		close(p.done)
-	}()
-	m.t.Cleanup(func() {
-		p.stop()
-		if m.t.Failed() {
-			m.t.Logf("stderr of %s:\n%s", argv, tail(p.log(), 8<<10))
-		}
-	})
 	return p
 }
 
 // hear returns the next message of the service, without those of its watchdog.
 func (m *manager) hear() []string {
 	m.t.Helper()
-	for end := time.Now().Add(patience); ; { // not anew with each message: the watchdog's never end
+	for end := time.Now().Add(harness.Patience); ; { // not anew with each message: the watchdog's never end
 		if got := m.hearAny(end); !slices.Equal(got, []string{"WATCHDOG=1"}) {
 			return got
 		}
@@ -211,7 +184,7 @@ func TestSystemdListenToo(t *testing.T) {
 	everywhere := public.pass(net.Listen("tcp", "0.0.0.0:0"))
 	defer everywhere.Close()
 	p = public.start(bridgeBin, "serve", "--", childBin)
-	if code := p.wait(); code != 2 || !strings.Contains(p.log(), "--insecure") {
+	if code := p.wait(); code != 2 || !strings.Contains(p.Log(), "--insecure") {
 		t.Errorf("a public socket: exit status %d, want 2, and stderr should name --insecure", code)
 	}
 }
@@ -245,7 +218,7 @@ func TestSystemdNotify(t *testing.T) {
 	// When it says so, it does serve: no second try.
 	front := newSite(t, strings.TrimSuffix(p.addresses(1)[0], "/servers"))
 	mustAnswer(t, front.at("/servers/one").mustOpen(t, "mcp"), ping)
-	for end, beats := time.Now().Add(patience), 0; beats < 3; {
+	for end, beats := time.Now().Add(harness.Patience), 0; beats < 3; {
 		if slices.Contains(m.hearAny(end), "WATCHDOG=1") {
 			beats++
 		}

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/mcp-bridge/mcp-bridge/tests/internal/harness"
 )
 
 // taskServer is a remote server of 2026-07-28 that makes a task of each call and
@@ -98,7 +100,7 @@ func (c *taskClient) ask(method, params string) (answer string, before []string)
 	c.t.Helper()
 	c.n++
 	meta := fmt.Sprintf(`"_meta":{%q:%q,%q:{"extensions":{"io.modelcontextprotocol/tasks":{}}}}`, metaVersion, modernVersion, metaCaps)
-	answer, err := c.exchange(within(c.t, patience), fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":%q,"params":{%s,%s}}`, c.n, method, params, meta),
+	answer, err := c.exchange(within(c.t, harness.Patience), fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":%q,"params":{%s,%s}}`, c.n, method, params, meta),
 		func(m string) { before = append(before, m) })
 	if err != nil {
 		c.t.Fatalf("%s: %v", method, err)

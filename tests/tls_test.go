@@ -11,6 +11,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/mcp-bridge/mcp-bridge/tests/internal/harness"
 )
 
 // announced is how serve tells where it listens.
@@ -28,7 +30,7 @@ func (p *proc) addresses(n int) []string {
 	p.t.Helper()
 	p.waitLog(regexp.MustCompile(fmt.Sprintf(`(?s)(listening: url=\S+\s.*?){%d}`, n)))
 	var urls []string
-	for _, m := range announced.FindAllStringSubmatch(p.log(), -1) {
+	for _, m := range announced.FindAllStringSubmatch(p.Log(), -1) {
 		urls = append(urls, m[1])
 	}
 	return urls
@@ -123,7 +125,7 @@ func TestServeTLSReload(t *testing.T) {
 	mustAnswer(t, c, ping)
 
 	second := ca.issue(t, dir, "server")
-	waitUntil(t, "the second certificate", func() bool { return see().Cmp(second) == 0 })
+	harness.WaitUntil(t, "the second certificate", func() bool { return see().Cmp(second) == 0 })
 	mustAnswer(t, c, ping)
 
 	replaceFile(t, cert, "this is no certificate")
@@ -132,7 +134,7 @@ func TestServeTLSReload(t *testing.T) {
 		t.Errorf("after a broken file the certificate has the serial number %v, want %v as before", got, second)
 	}
 	third := ca.issue(t, dir, "server")
-	waitUntil(t, "the third certificate", func() bool { return see().Cmp(third) == 0 })
+	harness.WaitUntil(t, "the third certificate", func() bool { return see().Cmp(third) == 0 })
 	mustAnswer(t, c, ping)
 }
 
@@ -206,7 +208,7 @@ func TestServeTLSMissing(t *testing.T) {
 			if code := p.wait(); code <= 0 {
 				t.Errorf("exit status %d, want a positive one", code)
 			}
-			if !strings.Contains(p.log(), c.want) {
+			if !strings.Contains(p.Log(), c.want) {
 				t.Errorf("stderr does not name %s", c.want)
 			}
 		})

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/coder/websocket"
+	"github.com/mcp-bridge/mcp-bridge/tests/internal/harness"
 )
 
 // Tokens of clients, and what asks for them.
@@ -107,7 +108,7 @@ func TestServeTokens(t *testing.T) {
 			t.Errorf("%s without a token: %v, want 200 and no names", path, resp)
 		}
 	}
-	if read := mustRead(t, record); read != "" {
+	if read := harness.ReadFile(t, record); read != "" {
 		t.Errorf("a server was started and read %q", read)
 	}
 
@@ -119,10 +120,10 @@ func TestServeTokens(t *testing.T) {
 			mustAnswer(t, who.mustOpen(t, transport), ping)
 		}
 	}
-	if read := mustRead(t, record); strings.Contains(read, "0123456789abcdef") {
+	if read := harness.ReadFile(t, record); strings.Contains(read, "0123456789abcdef") {
 		t.Error("a token reached the server")
 	}
-	if out := s.log(); strings.Contains(out, "0123456789abcdef") {
+	if out := s.Log(); strings.Contains(out, "0123456789abcdef") {
 		t.Error("a token is in the log")
 	}
 }
@@ -174,7 +175,7 @@ func TestServeTokensReload(t *testing.T) {
 	}
 
 	replaceFile(t, file, "ann "+annToken+"\nann "+next+"\nbob "+bobToken+"\n")
-	waitUntil(t, "the new token to be good", func() bool { return status(next) != http.StatusUnauthorized })
+	harness.WaitUntil(t, "the new token to be good", func() bool { return status(next) != http.StatusUnauthorized })
 	mustAnswer(t, ann["mcp"], ping)
 
 	writeFile(t, file, "ann "+next+"\nbob short\n")
@@ -184,7 +185,7 @@ func TestServeTokensReload(t *testing.T) {
 	}
 
 	replaceFile(t, file, "ann "+next+"\n")
-	waitUntil(t, "the old token to be refused", func() bool { return status(annToken) == http.StatusUnauthorized })
+	harness.WaitUntil(t, "the old token to be refused", func() bool { return status(annToken) == http.StatusUnauthorized })
 	if got := status(bobToken); got != http.StatusUnauthorized {
 		t.Errorf("bob, who is gone: status %d, want 401", got)
 	}
@@ -240,7 +241,7 @@ func TestServeTokensGone(t *testing.T) {
 			if err := end(t, file); err != nil {
 				t.Fatal(err)
 			}
-			waitUntil(t, "the tokens to be refused", func() bool {
+			harness.WaitUntil(t, "the tokens to be refused", func() bool {
 				return s.bearer(annToken).ask(t, http.MethodPost, "/mcp", "", nil).status == http.StatusUnauthorized
 			})
 			p.waitLog(regexp.MustCompile(`\[ERROR\].*nobody is let in`))
@@ -254,7 +255,7 @@ func TestServeTokensGone(t *testing.T) {
 			id := opened["mcp"].(*httpTalker).headers()
 
 			writeFile(t, file, "ann "+bobToken+"\n")
-			waitUntil(t, "the new token to be good", func() bool {
+			harness.WaitUntil(t, "the new token to be good", func() bool {
 				return s.bearer(bobToken).ask(t, http.MethodPost, "/mcp", "", nil).status != http.StatusUnauthorized
 			})
 			if no := s.bearer(bobToken).ask(t, http.MethodPost, "/mcp", ping, id); no.status != http.StatusNotFound {
@@ -326,7 +327,7 @@ func TestServePublic(t *testing.T) {
 					p.stop()
 					continue
 				}
-				if code := p.wait(); code != 2 || !strings.Contains(p.log(), "--insecure") || announced.MatchString(p.log()) {
+				if code := p.wait(); code != 2 || !strings.Contains(p.Log(), "--insecure") || announced.MatchString(p.Log()) {
 					t.Errorf("%s: exit status %d, want 2, and stderr should name --insecure", addr, code)
 				}
 			}

@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/coder/websocket"
+	"github.com/mcp-bridge/mcp-bridge/tests/internal/harness"
 )
 
 // transports are those that a port of the bridge has, by the last part of
@@ -100,7 +101,7 @@ func refused(resp *http.Response) error {
 // ask sends a request of which only the reply's status and headers matter.
 func (s *site) ask(t testing.TB, method, path, body string, header http.Header) *refusal {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), harness.Patience)
 	defer cancel()
 	resp, err := s.request(ctx, method, path, body, header)
 	if err != nil {
@@ -163,7 +164,7 @@ func greet(ctx context.Context, c talker, version string) (talker, error) {
 // when the test ends.
 func (s *site) mustOpen(t testing.TB, transport string) talker {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), harness.Patience)
 	defer cancel()
 	c, err := s.open(ctx, transport)
 	if err != nil {
@@ -176,7 +177,7 @@ func (s *site) mustOpen(t testing.TB, transport string) talker {
 // mustAnswer is exchange for a test that cannot go on without.
 func mustAnswer(t testing.TB, c talker, request string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), harness.Patience)
 	defer cancel()
 	answer, err := c.exchange(ctx, request, nil)
 	if err != nil {
@@ -286,7 +287,7 @@ func accepted(resp *http.Response, err error) error {
 }
 
 func (c *httpTalker) close() {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), harness.Patience)
 	defer cancel()
 	if resp, err := c.request(ctx, http.MethodDelete, "/mcp", "", c.headers()); err == nil {
 		resp.Body.Close()

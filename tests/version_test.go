@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/mcp-bridge/mcp-bridge/tests/internal/harness"
 )
 
 // TestVersionIsOne: what `mcp-bridge version` prints is the version under which the
@@ -29,7 +31,7 @@ func TestVersionIsOne(t *testing.T) {
 	if got := p.line(); !strings.Contains(got, `"result"`) {
 		t.Fatalf("tools/list: %.300s", got)
 	}
-	introduced := regexp.MustCompile(`"clientInfo":\{"name":"mcp-bridge","version":"([^"]+)"`).FindAllStringSubmatch(mustRead(t, record), -1)
+	introduced := regexp.MustCompile(`"clientInfo":\{"name":"mcp-bridge","version":"([^"]+)"`).FindAllStringSubmatch(harness.ReadFile(t, record), -1)
 	if len(introduced) != 2 || slices.ContainsFunc(introduced, func(m []string) bool { return m[1] != words[1] }) {
 		t.Errorf("the server was told %q; version prints %q", introduced, words[1])
 	}

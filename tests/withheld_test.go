@@ -66,7 +66,7 @@ func TestCredentialsWithheld(t *testing.T) {
 				}
 			}
 			for _, secret := range secrets {
-				if log := p.log() + s.log(); strings.Contains(log, secret) {
+				if log := p.Log() + s.Log(); strings.Contains(log, secret) {
 					t.Errorf("the log tells %s", secret)
 				}
 			}

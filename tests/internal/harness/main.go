@@ -1,0 +1,91 @@
+package harness
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Patience bounds every wait. A TestMain may change it before Main runs the tests.
+var Patience = time.Minute
+
+// atOnce is how many tests run at a time where the flag -parallel does not say it.
+const atOnce = "6"
+
+// A Program is built before the tests run.
+type Program struct {
+	Bin     *string // gets the path; if it is not empty, that program is used and nothing is built
+	Package string  // its folder in this module
+	Race    bool    // build it with the race detector if the tests have it
+}
+
+// Bridge is mcp-bridge itself.
+func Bridge(bin *string) Program {
+	return Program{Bin: bin, Package: "cmd/mcp-bridge", Race: true}
+}
+
+// Main is what a TestMain does. It does not return.
+func Main(m *testing.M, programs ...Program) {
+	flag.Parse()
+	explicit := false
+	flag.Visit(func(f *flag.Flag) { explicit = explicit || f.Name == "test.parallel" })
+	if !explicit {
+		flag.Set("test.parallel", atOnce)
+	}
+	defaultHangup()
+	dir, err := os.MkdirTemp("", "mcp-bridge-tests-")
+	if err == nil {
+		err = build(dir, programs)
+	}
+	code := 1
+	if err == nil {
+		code = m.Run()
+	} else {
+		fmt.Fprintln(os.Stderr, err)
+	}
+	os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// defaultHangup sees to it that what the tests start takes SIGHUP as it does by
+// default, also where these tests were started to ignore it, as by nohup: a signal
+// that is caught here has its default in a program that is started, one that
+// is ignored goes on being ignored.
+func defaultHangup() {
+	if signal.Ignored(syscall.SIGHUP) {
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
+	}
+}
+
+// build makes the programs.
+func build(dir string, programs []Program) error {
+	for _, p := range programs {
+		if *p.Bin != "" {
+			continue
+		}
+		bin := filepath.Join(dir, filepath.Base(p.Package))
+		if runtime.GOOS == "windows" {
+			bin += ".exe"
+		}
+		args := []string{"build", "-o", bin}
+		if p.Race && RaceEnabled {
+			args = append(args, "-race")
+		}
+		args = append(args, module+p.Package)
+		if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
+			return fmt.Errorf("go %s: %v\n%s", strings.Join(args, " "), err, out)
+		}
+		*p.Bin = bin
+	}
+	return nil
+}
+
+const module = "github.com/mcp-bridge/mcp-bridge/"

@@ -1,0 +1,193 @@
+package harness
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// A Proc is a program that a test started. Its stderr is kept.
+type Proc struct {
+	Cmd    *exec.Cmd
+	Stdin  *os.File        // writes to the program's; nil with Options.NoPipes
+	Stdout *os.File        // reads from the program's; nil with Options.NoPipes or Options.Stdout
+	Done   <-chan struct{} // closed when the process has been reaped
+
+	mu      sync.Mutex
+	stderr  bytes.Buffer
+	changed chan struct{} // closed and replaced when stderr grows
+}
+
+// Options say more about a program that is started. The zero value works.
+type Options struct {
+	Env     []string   // more than the tests' own environment
+	Files   []*os.File // descriptors from 3 on
+	Stdout  *os.File   // what becomes the program's; Start closes it on our side. nil: a pipe
+	NoPipes bool       // the program's stdin is empty, and its stdout is thrown away
+	// Owner is the test that the program belongs to, where that is not the one that starts it:
+	// the program is stopped when Owner ends.
+	Owner testing.TB
+	// Check looks at all that the program has logged, when it has ended.
+	Check func(t testing.TB, log string)
+}
+
+// Start runs argv. The program is stopped when its owner ends, and a race or a panic that it has
+// reported fails the owner. A test that has failed shows the end of the log.
+func Start(t testing.TB, o Options, argv ...string) *Proc {
+	t.Helper()
+	owner := o.Owner
+	if owner == nil {
+		owner = t
+	}
+	done := make(chan struct{})
+	p := &Proc{Cmd: exec.Command(argv[0], argv[1:]...), Done: done, changed: make(chan struct{})}
+	// Without this, a program with the race detector takes a second to end.
+	p.Cmd.Env = append(append(os.Environ(), "GORACE=atexit_sleep_ms=20"), o.Env...)
+	p.Cmd.ExtraFiles = o.Files
+	p.Cmd.Stderr = stderr{p}
+	// A process that the bridge leaves behind must not keep Wait from ending.
+	p.Cmd.WaitDelay = time.Second
+	theirs, err := p.pipes(o)
+	if err == nil {
+		err = p.Cmd.Start()
+	}
+	closeAll(theirs...)
+	if err != nil {
+		closeAll(p.Stdin, p.Stdout)
+		t.Fatal(err)
+	}
+	go func() {
+		p.Cmd.Wait()
+		close(done)
+	}()
+	owner.Cleanup(func() {
+		p.Stop(owner)
+		closeAll(p.Stdout)
+		p.inspect(owner, o.Check)
+	})
+	return p
+}
+
+// pipes makes the program's stdin and stdout, and returns the ends that are the program's.
+func (p *Proc) pipes(o Options) (theirs []*os.File, err error) {
+	if o.NoPipes {
+		return nil, nil
+	}
+	in, stdin, err := os.Pipe()
+	if err != nil {
+		return []*os.File{o.Stdout}, err
+	}
+	p.Cmd.Stdin, p.Stdin = in, stdin
+	out := o.Stdout
+	if out == nil {
+		p.Stdout, out, err = os.Pipe()
+	}
+	p.Cmd.Stdout = out
+	return []*os.File{in, out}, err
+}
+
+// closeAll closes those of the files that there are.
+func closeAll(files ...*os.File) {
+	for _, f := range files {
+		if f != nil {
+			f.Close()
+		}
+	}
+}
+
+// inspect looks at what the program has logged.
+func (p *Proc) inspect(t testing.TB, check func(testing.TB, string)) {
+	log := p.Log()
+	if strings.Contains(log, "DATA RACE") || strings.Contains(log, "panic:") {
+		t.Errorf("%q reported a race or a panic", p.Cmd.Args)
+	}
+	if check != nil {
+		check(t, log)
+	}
+	if t.Failed() && log != "" {
+		t.Logf("stderr of %q:\n%s", p.Cmd.Args, log[max(0, len(log)-8<<10):])
+	}
+}
+
+// stderr takes what the program writes to its standard error.
+type stderr struct{ p *Proc }
+
+func (s stderr) Write(b []byte) (int, error) {
+	s.p.mu.Lock()
+	defer s.p.mu.Unlock()
+	s.p.stderr.Write(b)
+	close(s.p.changed)
+	s.p.changed = make(chan struct{})
+	return len(b), nil
+}
+
+// Log is what the program has written to stderr so far.
+func (p *Proc) Log() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.stderr.String()
+}
+
+// WaitLog waits until stderr matches re and returns the submatches.
+func (p *Proc) WaitLog(t testing.TB, re *regexp.Regexp) []string {
+	t.Helper()
+	timeout := time.After(Patience)
+	for {
+		p.mu.Lock()
+		m, changed := re.FindStringSubmatch(p.stderr.String()), p.changed
+		p.mu.Unlock()
+		if m != nil {
+			return m
+		}
+		select {
+		case <-changed:
+		case <-p.Done:
+			if m := re.FindStringSubmatch(p.Log()); m != nil {
+				return m
+			}
+			t.Fatalf("%q ended with status %d before it wrote %q:\n%s", p.Cmd.Args, p.Cmd.ProcessState.ExitCode(), re, p.Log())
+		case <-timeout:
+			t.Fatalf("stderr never matched %q", re)
+		}
+	}
+}
+
+// Wait returns the exit status, -1 for a signal.
+func (p *Proc) Wait(t testing.TB) int {
+	t.Helper()
+	select {
+	case <-p.Done:
+		return p.Cmd.ProcessState.ExitCode()
+	case <-time.After(Patience):
+		t.Fatalf("%q did not end", p.Cmd.Args)
+		return 0
+	}
+}
+
+// Signal sends a signal to the program, which may have ended.
+func (p *Proc) Signal(t testing.TB, sig os.Signal) {
+	t.Helper()
+	if err := p.Cmd.Process.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		t.Fatal(err)
+	}
+}
+
+// Stop ends the program the polite way, then by force.
+func (p *Proc) Stop(t testing.TB) {
+	closeAll(p.Stdin)
+	p.Cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-p.Done:
+	case <-time.After(Patience):
+		t.Errorf("%q ignored SIGTERM for %v", p.Cmd.Args, Patience)
+		p.Cmd.Process.Kill()
+		<-p.Done
+	}
+}

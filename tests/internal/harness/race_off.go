@@ -1,0 +1,6 @@
+//go:build !race
+
+package harness
+
+// RaceEnabled says whether the tests have the race detector.
+const RaceEnabled = false
