@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/internal/budget"
-	"github.com/mcp-bridge/mcp-bridge/internal/sockstate"
+	"github.com/mcp-bridge/mcp-bridge/internal/lazytimer"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -25,14 +25,14 @@ var (
 type intake struct {
 	share *budget.Share
 	pace  time.Duration    // for each chunk of a line to arrive in; 0 or negative: no limit
-	slow  *sockstate.Alarm // is set while a line arrives
+	slow  *lazytimer.Timer // is set while a line arrives
 	due   int              // how long the line has to be when slow goes off; 0: slow is not set
 }
 
 // bound makes the Conn keep to the bounds of a client's lines. It comes before
 // the first Recv.
 func (c *Conn) bound(share *budget.Share, pace time.Duration) {
-	c.lines.intake = &intake{share: share, pace: pace, slow: sockstate.NewAlarm(func() { c.endFor(errTooSlow) })}
+	c.lines.intake = &intake{share: share, pace: pace, slow: &lazytimer.Timer{Do: func() { c.endFor(errTooSlow) }}}
 	c.lines.max = min(firstLine, c.opts.MaxMessageSize)
 }
 
@@ -83,7 +83,7 @@ func (in *intake) await(size int) {
 		return
 	}
 	in.due = size + chunkSize
-	in.slow.Set(in.pace)
+	in.slow.After(in.pace)
 }
 
 // arrived says that all of a line has, or that nobody reads it now.

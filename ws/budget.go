@@ -18,7 +18,7 @@ var (
 // hasten gives the peer the time for one chunk.
 func (c *conn) hasten() {
 	if c.pace > 0 {
-		c.slow.Set(c.pace)
+		c.slow.After(c.pace)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/internal/budget"
+	"github.com/mcp-bridge/mcp-bridge/internal/lazytimer"
 	"github.com/mcp-bridge/mcp-bridge/internal/sockstate"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
@@ -82,7 +83,7 @@ type conn struct {
 	limit int              // bytes in a message now; the reader's, as the next two
 	text  io.LimitedReader // of the message that is being read
 	share *budget.Share    // of what is being read; nil: it is little
-	slow  *sockstate.Alarm // is set while a message arrives
+	slow  lazytimer.Timer  // is set while a message arrives
 
 	active atomic.Int64 // when the last message went, as wire.now
 	expiry *time.Timer  // looks at active
@@ -101,7 +102,7 @@ func newConn(socket *websocket.Conn, w *wire, e endpoint) *conn {
 	if e.maxFirst > 0 {
 		c.limit = min(e.maxFirst, e.maxMessage)
 	}
-	c.slow = sockstate.NewAlarm(c.dribbled)
+	c.slow.Do = c.dribbled
 	c.expiry = time.AfterFunc(time.Hour, c.expire)
 	c.expiry.Stop()
 	if c.idle > 0 {

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/mcp-bridge/mcp-bridge/internal/lazytimer"
 	"github.com/mcp-bridge/mcp-bridge/internal/sockstate"
 )
 
@@ -62,8 +63,8 @@ var errStalled = errors.New("it takes nothing of what it is sent")
 // The gathering is bounded because the owner flushes after each message.
 type wire struct {
 	rwc   io.ReadWriteCloser
-	stall time.Duration    // without progress in writing; beyond, the stream is cut. Negative: never
-	late  *sockstate.Alarm // is set while something is being written
+	stall time.Duration   // without progress in writing; beyond, the stream is cut. Negative: never
+	late  lazytimer.Timer // is set while something is being written
 	began time.Time
 
 	reading atomic.Int64 // when the Read began that is under way, since began; 0: none is
@@ -85,10 +86,10 @@ const maxWaiting = chunkSize
 func newWire(rwc io.ReadWriteCloser, stall time.Duration) *wire {
 	w := &wire{rwc: rwc, stall: stall, began: time.Now()}
 	w.free = sync.NewCond(&w.mu)
-	w.late = sockstate.NewAlarm(func() {
+	w.late.Do = func() {
 		w.stalled.Store(true)
 		w.cut()
-	})
+	}
 	return w
 }
 
@@ -248,9 +249,9 @@ func (w *wire) watch(on bool) {
 	case !on:
 		w.late.Clear()
 	case w.hasty > 0 && (w.stall <= 0 || w.hasty < w.stall):
-		w.late.Set(w.hasty)
+		w.late.After(w.hasty)
 	case w.stall > 0:
-		w.late.Set(w.stall)
+		w.late.After(w.stall)
 	}
 }
 
@@ -263,7 +264,7 @@ func (w *wire) hurry(stall time.Duration) {
 	}
 	w.stall = stall
 	if w.busy {
-		w.late.Set(stall)
+		w.late.After(stall)
 	}
 }
 

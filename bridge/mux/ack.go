@@ -19,7 +19,7 @@ var notAcknowledgedReason = []byte(`"it was not acknowledged"`)
 // awaitAck says that a subscription is about to be sent. It is called with mu held.
 func (s *server) awaitAck(call *call) {
 	call.listen.due = time.Now().Add(ackWait)
-	s.acks.set(call.listen.due, s.giveUpListens)
+	s.acks.AtLatest(call.listen.due)
 }
 
 // giveUpListens cancels the subscriptions whose acknowledgement is overdue. One
@@ -52,5 +52,5 @@ func (s *server) giveUpListens() {
 			x.finish(call, refusal(call, era.NotAcknowledged, say.TimedOut))
 		}
 	}
-	s.acks.set(next, s.giveUpListens)
+	s.acks.Set(next)
 }

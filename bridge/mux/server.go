@@ -11,6 +11,7 @@ import (
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/bridge/internal/say"
+	"github.com/mcp-bridge/mcp-bridge/internal/lazytimer"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -56,7 +57,7 @@ type server struct {
 	used     bool   // it has had requests; under mux.mu, and so is lastUser
 	lastUser string // the principal whose request was the last to be over
 
-	acks timers // of giveUpListens; under mux.mu
+	acks lazytimer.Timer // calls giveUpListens
 }
 
 // unsent is a request that the server did not take.
@@ -161,6 +162,7 @@ func refusal(call *call, text string, data []byte) jsonrpc.Message {
 func (x *Mux) serve(conn bridge.PullConn) {
 	s := &server{mux: x, conn: conn, try: bridge.TrySender(conn), out: make(chan outItem, outBuffer),
 		gone: make(chan struct{}), pending: make(chan struct{}, 1), lost: make(chan struct{}, 1)}
+	s.acks.Do = s.giveUpListens
 	started := time.Now()
 	var writer sync.WaitGroup
 	if x.up(s) {
@@ -170,10 +172,7 @@ func (x *Mux) serve(conn bridge.PullConn) {
 	close(s.gone)
 	err := conn.Close()
 	writer.Wait()
-	x.mu.Lock()
-	s.acks.stop()
-	x.mu.Unlock()
-	s.acks.wait()
+	s.acks.Stop()
 	s.discard()
 	x.mu.Lock()
 	x.closeErr = err

@@ -1,6 +1,7 @@
 package translate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -82,13 +83,17 @@ func (t *translated) lost(err error) {
 	if t.closed || t.ended != nil {
 		return
 	}
-	t.broken.set(time.Now().Add(say.MaxWait), func() {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		if !t.closed && t.ended == nil {
-			t.finish(time.Now(), err)
-		}
-	})
+	t.why = cmp.Or(t.why, err)
+	t.broken.AtLatest(time.Now().Add(say.MaxWait))
+}
+
+// giveUp ends the Conn because of a request that the server has not taken.
+func (t *translated) giveUp() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.closed && t.ended == nil {
+		t.finish(time.Now(), t.why)
+	}
 }
 
 // first returns the message that is to be written next, and leaves it.

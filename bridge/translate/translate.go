@@ -17,6 +17,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/bridge/internal/fifo"
 	"github.com/mcp-bridge/mcp-bridge/bridge/internal/report"
 	"github.com/mcp-bridge/mcp-bridge/era"
+	"github.com/mcp-bridge/mcp-bridge/internal/lazytimer"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -58,7 +59,8 @@ func Wrap(to bridge.Conn, f era.Filter, dropped func(m jsonrpc.Message, reason s
 		room: make(chan struct{}, 1), turn: make(chan struct{}, 1), unsent: make(chan struct{}, 1),
 	}
 	t.mu.Dropped = dropped
-	t.waiter, t.onTime = bridge.NewWaiter(t.poll), t.tick
+	t.waiter = bridge.NewWaiter(t.poll)
+	t.due.Do, t.broken.Do = t.tick, t.giveUp
 	t.reading, t.stopReading = context.WithCancel(context.Background())
 	if p, ok := server.(bridge.Poller); ok {
 		t.queue = p
@@ -95,10 +97,10 @@ type translated struct {
 	unheard  int   // how many of toServer are the last of something
 	ended    error // why nothing more comes from the server; nil: it may
 	closed   bool
-	begun    bool // the server is being read by read, or bridge.Feed
-	timers   timers
-	onTime   func() // tick; taken once, for that allocates
-	broken   timers // ends the Conn when the server takes nothing
+	begun    bool            // the server is being read by read, or bridge.Feed
+	due      lazytimer.Timer // calls tick
+	broken   lazytimer.Timer // ends the Conn when the server takes nothing
+	why      error           // why broken is set
 
 	wg       sync.WaitGroup // read or hand, and write
 	closing  sync.Once
@@ -140,7 +142,7 @@ func (t *translated) collect(s *sender) {
 		}
 	}
 	if t.ended == nil && !t.closed {
-		t.timers.set(t.filter.Due(), t.onTime)
+		t.due.Set(t.filter.Due())
 	}
 }
 
@@ -371,16 +373,14 @@ func (t *translated) Close() error {
 	t.closing.Do(func() {
 		t.mu.Lock()
 		t.closed = true
-		t.timers.stop()
-		t.broken.stop()
 		t.mu.Unlock()
 		close(t.done)
 		t.waiter.Signal()
 		t.stopReading()
 		t.closeErr = t.server.Close()
 		t.wg.Wait()
-		t.timers.wait()
-		t.broken.wait()
+		t.due.Stop()
+		t.broken.Stop()
 	})
 	return t.closeErr
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mcp-bridge/mcp-bridge/internal/lazytimer"
 	"github.com/mcp-bridge/mcp-bridge/internal/sockstate"
 )
 
@@ -29,7 +30,7 @@ func WithConn(ctx context.Context, c net.Conn) context.Context {
 type Quick struct {
 	conn    net.Conn
 	taken   func() bool
-	late    *sockstate.Alarm // calls cut
+	late    lazytimer.Timer // calls cut
 	written bool
 
 	mu    sync.Mutex // held while the deadline is set
@@ -39,7 +40,7 @@ type Quick struct {
 // newQuick returns one for c, of which taken is what sockstate.Of says.
 func newQuick(c net.Conn, taken func() bool) *Quick {
 	q := &Quick{conn: c, taken: taken}
-	q.late = sockstate.NewAlarm(q.cut)
+	q.late.Do = q.cut
 	return q
 }
 
@@ -78,7 +79,7 @@ func (q *Quick) Write(write func()) bool {
 		return false
 	}
 	q.begin(time.Now())
-	q.late.Set(sockstate.Patience)
+	q.late.After(sockstate.Patience)
 	write()
 	q.late.Clear()
 	q.begin(time.Time{})

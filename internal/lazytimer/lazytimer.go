@@ -1,0 +1,112 @@
+// Package lazytimer has a timer that is cheap to set and to clear again, for each
+// message for example.
+package lazytimer
+
+import (
+	"sync"
+	"time"
+)
+
+// soonest is how long Set waits at least. It keeps a function that always sets a time
+// in the past from being called without end.
+const soonest = time.Millisecond
+
+// A Timer calls Do when a time that was set has come. Setting a later time and clearing
+// the time leave the runtime's timer as it is: that goes off as it was set first, finds
+// out that nothing is due, and goes on waiting if there is something to wait for.
+//
+// Any number of goroutines may use a Timer. The zero Timer is ready once Do is set. It
+// must not be copied.
+type Timer struct {
+	// Do is called when the time has come, in a goroutine of its own; calls do not
+	// overlap. It may call Set, After and Clear, but not Stop. It is set before the
+	// Timer is first used.
+	Do func()
+
+	mu      sync.Mutex // not held while Do runs
+	timer   *time.Timer
+	wakes   time.Time // when timer goes off; zero: it does not
+	due     time.Time // when Do is to be called; zero: never
+	running bool      // Do is
+	stopped bool
+	calls   sync.WaitGroup // of Do
+}
+
+// Set makes Do be called at due, and not at the time that was set before. A zero due is
+// Clear. A due in the past is a moment from now.
+func (t *Timer) Set(due time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.due = due
+	t.arm()
+}
+
+// After is Set for the time when d has passed.
+func (t *Timer) After(d time.Duration) { t.Set(time.Now().Add(d)) }
+
+// AtLatest is Set, unless an earlier time is set already: Do is called when the first of
+// several things is due, and then sets the time for the next.
+func (t *Timer) AtLatest(due time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.due.IsZero() || due.Before(t.due) {
+		t.due = due
+		t.arm()
+	}
+}
+
+// Clear makes Do not be called any more, until a time is set again. A call of Do that has
+// begun goes on.
+func (t *Timer) Clear() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.due = time.Time{}
+}
+
+// Stop is Clear for good, and returns when no call of Do goes on. The caller holds no
+// lock that Do takes.
+func (t *Timer) Stop() {
+	t.mu.Lock()
+	t.stopped = true
+	if t.timer != nil {
+		t.timer.Stop()
+	}
+	t.mu.Unlock()
+	t.calls.Wait()
+}
+
+// arm makes the runtime's timer go off when Do is due, or before. The caller holds mu.
+func (t *Timer) arm() {
+	if t.due.IsZero() || t.running || t.stopped || !t.wakes.IsZero() && !t.due.Before(t.wakes) {
+		return
+	}
+	now := time.Now()
+	wait := max(t.due.Sub(now), soonest)
+	wakes := now.Add(wait)
+	if !t.wakes.IsZero() && !wakes.Before(t.wakes) {
+		return
+	}
+	t.wakes = wakes
+	if t.timer == nil {
+		t.timer = time.AfterFunc(wait, t.wake)
+	} else {
+		t.timer.Reset(wait)
+	}
+}
+
+// wake calls Do, if it is due, and arms the runtime's timer again.
+func (t *Timer) wake() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.wakes = time.Time{}
+	if !t.due.IsZero() && !t.running && !t.stopped && !time.Now().Before(t.due) {
+		t.due, t.running = time.Time{}, true
+		t.calls.Add(1)
+		t.mu.Unlock()
+		t.Do()
+		t.calls.Done()
+		t.mu.Lock()
+		t.running = false
+	}
+	t.arm()
+}
