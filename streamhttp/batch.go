@@ -16,7 +16,7 @@ func (h *Handler) serveBatch(w http.ResponseWriter, r *http.Request, body []byte
 		return
 	}
 	if h.opts.Stateless {
-		h.serveAloneBatch(w, r, messages, failed, share)
+		h.serveStatelessBatch(w, r, messages, failed, share)
 		return
 	}
 	s := h.find(w, r, jsonrpc.ID{})

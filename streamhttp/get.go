@@ -68,7 +68,7 @@ func parseEventID(id string) (key, seq uint64, ok bool) {
 func (h *Handler) serveSSE(w http.ResponseWriter, r *http.Request, s *session, st *stream, rd *reader, todo *outbox) {
 	out := sse.NewWriter(w, h.opts.StallAfter)
 	out.Begin()
-	if v := s.revision(); knownVersion(v) && v >= version2025_11_25 && !s.alone {
+	if v := s.revision(); knownVersion(v) && v >= version2025_11_25 && !s.stateless {
 		// A client that loses the connection before the first real event
 		// must still have an id to come back with (LI14, LI17).
 		if seq, ours := s.cursor(st, rd); ours {
@@ -89,7 +89,7 @@ func (h *Handler) serveSSE(w http.ResponseWriter, r *http.Request, s *session, s
 		for _, e := range events {
 			var room [41]byte
 			id := room[:0]
-			if !s.alone { // nothing of it could be resumed
+			if !s.stateless { // nothing of it could be resumed
 				id = appendEventID(id, st.key, e.seq)
 			}
 			out.Line(sse.Event{ID: string(id)}, e.line)

@@ -1,16 +1,13 @@
 package streamhttp
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
-	"slices"
 	"strconv"
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/era"
-	"github.com/mcp-bridge/mcp-bridge/internal/budget"
 	"github.com/mcp-bridge/mcp-bridge/internal/httpserve"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/sse"
@@ -57,7 +54,7 @@ func (h *Handler) servePOST(w http.ResponseWriter, r *http.Request) {
 		m = era.LegacyInitialize(m)
 	}
 	if h.opts.Stateless {
-		h.serveAlone(w, r, []jsonrpc.Message{m}, share)
+		h.serveStateless(w, r, []jsonrpc.Message{m}, share)
 		return
 	}
 	if opens {
@@ -102,41 +99,9 @@ func (h *Handler) serveOneWay(w http.ResponseWriter, r *http.Request, s *session
 	}
 }
 
-// passAll passes on messages that need no answer, or answers the request with
-// 404 if the server has got none of them. If the session ends behind the first,
-// they are accepted: 404 would have the client send all of them again to a new
-// session (LI21), and what is left was for the one that has ended alone.
-func (h *Handler) passAll(w http.ResponseWriter, r *http.Request, s *session, messages []jsonrpc.Message, share *httpserve.Share) bool {
-	for i, m := range messages {
-		var held *budget.Share
-		if i == len(messages)-1 { // until then all of the body is needed
-			held = share.Move()
-		}
-		if err := pass(r.Context(), s, m, held); err == nil {
-			continue
-		}
-		if i > 0 {
-			s.undelivered(messages[i:])
-			return true
-		}
-		refuse(w, r, http.StatusNotFound, jsonrpc.CodeInvalidRequest, sessionGone)
-		return false
-	}
-	return true
-}
-
 const sameIDTwice = "a request with this id is already in progress"
 
 const sessionGone = "the session has ended; begin anew with an initialize request"
-
-// pass gives the server a message, and the session what it says about it.
-func pass(ctx context.Context, s *session, m jsonrpc.Message, share *budget.Share) error {
-	if err := s.accept(ctx, m, share); err != nil {
-		return err
-	}
-	s.passed(m)
-	return nil
-}
 
 // serveInitialize opens a session (LI20, LI22).
 func (h *Handler) serveInitialize(w http.ResponseWriter, r *http.Request, m jsonrpc.Message, share *httpserve.Share) {
@@ -149,7 +114,7 @@ func (h *Handler) serveInitialize(w http.ResponseWriter, r *http.Request, m json
 	var asked string
 	_ = json.Unmarshal(m.Lookup("params", "protocolVersion"), &asked) // not a string: the server will say so
 	s := newSession(&h.opts, principal(r), asked, time.Now())
-	s.kept = h.opts.Kept.Share(h.opts.Guard.Party(r))
+	s.kept.budget = h.opts.Kept.Share(h.opts.Guard.Party(r))
 	one := []jsonrpc.Message{m}
 	st, rd, _, _ := s.open(one) // nothing stands against the first request
 	s.begin()
@@ -238,7 +203,7 @@ func (h *Handler) serveStream(p *post, messages []jsonrpc.Message) {
 		taken = todo.pass()
 		whole, stream := p.s.reply(p.st)
 		if len(todo.messages) > 0 && p.s.over() {
-			if len(todo.takeBack()) == len(messages) && !p.opens && !p.s.alone {
+			if len(todo.takeBack()) == len(messages) && !p.opens && !p.s.stateless {
 				// No server has seen anything of it: the client may safely send
 				// it again, to a new session (LI21).
 				refuseID(p.w, p.r, http.StatusNotFound, p.first, sessionGone)
@@ -258,7 +223,7 @@ func (h *Handler) serveStream(p *post, messages []jsonrpc.Message) {
 			h.serveSSE(p.w, p.r, p.s, p.st, p.rd, &todo)
 			p.s.undelivered(todo.rest())
 			return
-		case whole != nil && late == nil: // no call is left that lookForLate would find
+		case whole != nil && late == nil: // no call is left that commitTimer would find
 			late = time.After(time.Until(p.st.due))
 		}
 	}
@@ -268,7 +233,7 @@ func (h *Handler) serveStream(p *post, messages []jsonrpc.Message) {
 // messages, if the client takes it at once (reader.await); nil: that cannot be told.
 func (h *Handler) answerer(p *post) func() bool {
 	quick := httpserve.QuickOf(p.r)
-	if quick == nil || p.opens || p.batch != nil || p.s.alone { // a place is free when the client has its answer
+	if quick == nil || p.opens || p.batch != nil || p.s.stateless { // a place is free when the client has its answer
 		return nil
 	}
 	return func() bool {
@@ -288,93 +253,6 @@ func (h *Handler) answerer(p *post) func() bool {
 // return would be one: net/http would give it status 200 and no type, and a
 // client that has closed its own direction only would read that.
 func abort() { panic(http.ErrAbortHandler) }
-
-// outbox is what a POST still has to pass to the server. The zero outbox is empty.
-type outbox struct {
-	s        *session
-	messages []jsonrpc.Message
-	held     *handed          // the first of them, held out to the server; nil: it is not
-	begun    bool             // the server has got a message
-	share    *httpserve.Share // goes with the last of them
-}
-
-// pass passes on what the server takes at once, and returns what is closed when it
-// has taken the next one, to call it again; nil when there is none, or when it is
-// not yet its turn.
-func (o *outbox) pass() <-chan struct{} {
-	for len(o.messages) > 0 {
-		if o.held == nil {
-			if o.begun && o.s.unwelcome() {
-				return nil
-			}
-			var share *budget.Share
-			if len(o.messages) == 1 { // until then all of the body is needed
-				share = o.share.Move()
-			}
-			o.held = o.s.in.hold(o.messages[0], share)
-		}
-		if taken := o.s.in.taken(o.held); taken != nil {
-			return taken
-		}
-		o.delivered()
-	}
-	return nil
-}
-
-// takeBack holds nothing out any more, and returns what the server has not got.
-func (o *outbox) takeBack() []jsonrpc.Message {
-	if o.held == nil {
-		return o.messages
-	}
-	if share, ok := o.s.in.takeBack(o.held); ok {
-		o.share.Back(share)
-	} else {
-		o.delivered()
-	}
-	o.held = nil
-	return o.messages
-}
-
-// restWait is how long the rest of a batch waits for the server to take it when
-// there is nobody left to answer.
-const restWait = time.Minute
-
-// rest passes on the notifications and responses that are left of a batch which
-// the server has begun to take: the end of its reply, or of the connection, is
-// none of theirs, and the server may wait for them (LI9). It returns what the
-// server has not got.
-func (o *outbox) rest() []jsonrpc.Message {
-	left := o.takeBack()
-	if !o.begun || len(left) == 0 || o.s.alone {
-		return left
-	}
-	requests := onlyRequests(left)
-	o.messages = slices.DeleteFunc(slices.Clone(left), func(m jsonrpc.Message) bool { return m.Kind() == jsonrpc.Request })
-	enough := time.NewTimer(restWait)
-	defer enough.Stop()
-	for over := false; !over; {
-		taken := o.pass()
-		if taken == nil {
-			break
-		}
-		select {
-		case <-taken:
-		case <-o.s.done:
-			over = true
-		case <-enough.C:
-			over = true
-		}
-	}
-	return append(requests, o.takeBack()...)
-}
-
-// delivered says that the server has got the first message.
-func (o *outbox) delivered() {
-	o.begun, o.held = true, nil
-	o.s.passed(o.messages[0])
-	o.messages[0] = jsonrpc.Message{} // its bytes are the server's now
-	o.messages = o.messages[1:]
-}
 
 // writeJSON answers a POST with one response, or a batch with an array of
 // them in the order of the requests (LI10).

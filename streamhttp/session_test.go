@@ -70,7 +70,7 @@ func newWorld(t *testing.T, rnd *rand.Rand, small bool) *world {
 	w := &world{t: t, small: small, rnd: rnd, asked: make(map[string]bool), noted: make(map[int]int), refused: make(chan string, 10_000)}
 	w.s = newSession(&opts, "", version2025_11_25, time.Now())
 	w.s.onEnd = func() {}
-	w.s.answered, w.s.ready, w.s.orders = true, true, 1
+	w.s.handshake.answered, w.s.handshake.ready, w.s.calls.made = true, true, 1
 	go func() { // the server's Recv
 		for {
 			m, err := w.s.Recv(context.Background())
@@ -279,7 +279,7 @@ func (w *world) resume(l *line) {
 	w.did("resume %d after %d: %v", l.key, l.last, st != nil)
 	if st == nil {
 		// Standalone streams are forgotten when there are many.
-		forgotten := l.id.IsZero() && (w.s.streams[l.key] == nil || l.st.closed)
+		forgotten := l.id.IsZero() && (w.s.kept.streams[l.key] == nil || l.st.closed)
 		if !forgotten && !w.small {
 			w.t.Errorf("the stream of %v cannot be resumed after %d", l.id, l.last)
 		}
@@ -341,10 +341,10 @@ func (w *world) check() {
 			}
 		}
 	}
-	for _, st := range s.streams {
+	for _, st := range s.kept.streams {
 		look(st)
 	}
-	for _, c := range s.calls {
+	for _, c := range s.calls.byID {
 		look(c.stream)
 		if c.stream.owed == 0 || c.stream.closed {
 			w.t.Errorf("the stream of call %v owes nothing", c.id)
@@ -353,22 +353,22 @@ func (w *world) check() {
 	for _, l := range w.lines {
 		look(l.st)
 	}
-	if parked.bytes > s.replay.maxBytes || parked.events > s.replay.maxCount || kept > s.replay.maxBytes || len(s.asks) > maxWaiting {
+	if parked.bytes > s.kept.maxBytes || parked.events > s.kept.maxCount || kept > s.kept.maxBytes || len(s.sent) > maxDeferred {
 		w.t.Errorf("too much is kept: %v and %d bytes", parked, kept)
 	}
-	if parked != s.parked {
-		w.t.Errorf("parked are %v, not %v", parked, s.parked)
+	if parked != s.kept.parked {
+		w.t.Errorf("parked are %v, not %v", parked, s.kept.parked)
 	}
-	if kept != s.replay.bytes {
-		w.t.Errorf("%d bytes are kept, not %d", kept, s.replay.bytes)
+	if kept != s.kept.bytes {
+		w.t.Errorf("%d bytes are kept, not %d", kept, s.kept.bytes)
 	}
-	for _, st := range s.gets {
-		if st.reader == nil || !st.get || slices.Contains(s.idle, st) {
+	for _, st := range s.standalone.connected {
+		if st.reader == nil || !st.get || slices.Contains(s.standalone.idle, st) {
 			w.t.Errorf("stream %d is no connected standalone stream", st.key)
 		}
 	}
-	if len(s.gets) > maxGets || len(s.idle) > maxIdleGets {
-		w.t.Errorf("%d and %d standalone streams", len(s.gets), len(s.idle))
+	if len(s.standalone.connected) > maxGets || len(s.standalone.idle) > maxIdleGets {
+		w.t.Errorf("%d and %d standalone streams", len(s.standalone.connected), len(s.standalone.idle))
 	}
 }
 
@@ -413,8 +413,8 @@ func (w *world) settle() {
 			w.t.Errorf("note %d came %d times", n, times)
 		}
 	}
-	if len(w.s.held) > 0 || w.s.parked.events > 0 || w.s.replay.bytes > 0 {
-		w.t.Errorf("left: %d held, %v parked, %d bytes kept", len(w.s.held), w.s.parked, w.s.replay.bytes)
+	if len(w.s.deferred.requests) > 0 || w.s.kept.parked.events > 0 || w.s.kept.bytes > 0 {
+		w.t.Errorf("left: %d held, %v parked, %d bytes kept", len(w.s.deferred.requests), w.s.kept.parked, w.s.kept.bytes)
 	}
 }
 
@@ -427,7 +427,7 @@ func TestServerUnansweredRequests(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for i := range 3 * maxWaiting {
+		for i := range 3 * maxDeferred {
 			w.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"elicitation/create"}`, i))
 			w.s.take(st, rd, nil)
 		}
@@ -441,7 +441,7 @@ func TestServerUnansweredRequests(t *testing.T) {
 func (w *world) written(id string) bool {
 	w.s.mu.Lock()
 	defer w.s.mu.Unlock()
-	for asked := range w.s.asks {
+	for asked := range w.s.sent {
 		if asked.String() == id {
 			return true
 		}

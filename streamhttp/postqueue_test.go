@@ -17,10 +17,10 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// TestInboxExactlyOnce: what accept has accepted reaches Recv once, what it has not
+// TestPostQueueExactlyOnce: what accept has accepted reaches Recv once, what it has not
 // never does, and one client's messages stay in order, whoever does the receiver's
 // work and whoever gives up meanwhile.
-func TestInboxExactlyOnce(t *testing.T) {
+func TestPostQueueExactlyOnce(t *testing.T) {
 	const clients, each = 8, 300
 	s := newTestSession()
 	var mu sync.Mutex
@@ -79,8 +79,8 @@ func TestInboxExactlyOnce(t *testing.T) {
 	}
 }
 
-// TestInboxEnd: a session that has ended takes nothing any more, also of what waits.
-func TestInboxEnd(t *testing.T) {
+// TestPostQueueEnd: a session that has ended takes nothing any more, also of what waits.
+func TestPostQueueEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newTestSession()
 		m := jsonrpc.NewNotification("n", nil)
@@ -89,7 +89,7 @@ func TestInboxEnd(t *testing.T) {
 		synctest.Wait()
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		held := s.in.hold(m, nil)
+		held := s.posts.offer(m, nil)
 		s.end("the test wants it")
 		if err := <-waiting; err != errSessionEnded {
 			t.Errorf("what waited: %v", err)
@@ -102,7 +102,7 @@ func TestInboxEnd(t *testing.T) {
 				t.Errorf("Recv gives %s, %v", m.Bytes(), err)
 			}
 		}
-		if _, ok := s.in.takeBack(held); !ok {
+		if _, ok := s.posts.takeBack(held); !ok {
 			t.Error("a message that was held out is said to be taken")
 		}
 
@@ -215,11 +215,11 @@ func TestPOSTAnsweredAtOnce(t *testing.T) {
 
 // Who brings an answer writes it, unless so many calls are open that the next answer
 // would wait for that; then the exchange's own goroutine does.
-func TestCrowd(t *testing.T) {
+func TestInlineCalls(t *testing.T) {
 	s := newTestSession()
 	defer s.Close()
 	try := s.TrySender()
-	readers := make([]*reader, crowd+1)
+	readers := make([]*reader, maxInlineCalls+1)
 	wrote := make([]bool, len(readers))
 	for i := range readers {
 		_, rd, _, err := s.open([]jsonrpc.Message{jsonrpc.NewRequest(jsonrpc.IntID(int64(i)), "tools/call", nil)})

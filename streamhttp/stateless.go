@@ -29,8 +29,8 @@ func greeting(version string) []jsonrpc.Message {
 	}
 }
 
-// serveAlone answers a POST of one message.
-func (h *Handler) serveAlone(w http.ResponseWriter, r *http.Request, one []jsonrpc.Message, share *httpserve.Share) {
+// serveStateless answers a POST of one message.
+func (h *Handler) serveStateless(w http.ResponseWriter, r *http.Request, one []jsonrpc.Message, share *httpserve.Share) {
 	m := one[0]
 	opens := m.Kind() == jsonrpc.Request && m.Method() == "initialize"
 	version, ok := revisionOf(w, r, requestID(m), opens)
@@ -39,17 +39,17 @@ func (h *Handler) serveAlone(w http.ResponseWriter, r *http.Request, one []jsonr
 	case m.Kind() != jsonrpc.Request:
 		w.WriteHeader(http.StatusAccepted) // there is nobody whom it could concern
 	case opens:
-		s := newAlone(&h.opts, principal(r), version)
-		s.greeting = false // the client does it
+		s := newStateless(&h.opts, principal(r), version)
+		s.handshake.greeting = false // the client does it
 		h.serveOnce(&post{w: w, r: r, s: s, share: share}, one, one, nil)
 	default:
-		s := newAlone(&h.opts, principal(r), version)
+		s := newStateless(&h.opts, principal(r), version)
 		h.serveOnce(&post{w: w, r: r, s: s, share: share}, append(greeting(version), m), one, nil)
 	}
 }
 
-// serveAloneBatch answers a POST of an array.
-func (h *Handler) serveAloneBatch(w http.ResponseWriter, r *http.Request, messages, failed []jsonrpc.Message, share *httpserve.Share) {
+// serveStatelessBatch answers a POST of an array.
+func (h *Handler) serveStatelessBatch(w http.ResponseWriter, r *http.Request, messages, failed []jsonrpc.Message, share *httpserve.Share) {
 	version, ok := revisionOf(w, r, jsonrpc.ID{}, false)
 	if !ok || !batchAllowed(w, r, version) {
 		return
@@ -57,7 +57,7 @@ func (h *Handler) serveAloneBatch(w http.ResponseWriter, r *http.Request, messag
 	requests := onlyRequests(messages)
 	switch {
 	case len(requests) > 0:
-		s := newAlone(&h.opts, principal(r), version)
+		s := newStateless(&h.opts, principal(r), version)
 		p := &post{w: w, r: r, s: s, share: share, batch: ids(requests)}
 		h.serveOnce(p, append(greeting(version), messages...), requests, failed)
 	case len(failed) > 0:
@@ -111,41 +111,12 @@ func (h *Handler) serveOnce(p *post, messages, requests, failed []jsonrpc.Messag
 	h.serveStream(p, messages)
 }
 
-// newAlone makes the session of one POST, in which the bridge greets the server.
-func newAlone(opts *HandlerOptions, owner, version string) *session {
+// newStateless makes the session of one POST, in which the bridge greets the server.
+func newStateless(opts *HandlerOptions, owner, version string) *session {
 	s := newSession(opts, owner, version, time.Now())
-	s.alone, s.greeting = true, true
-	s.answered, s.ready = true, true
-	s.orders = 1                                // whether the client sends it or the bridge does, initialize is nothing special here
-	s.replay.maxBytes, s.replay.maxCount = 0, 0 // nobody can ask for it
+	s.stateless, s.handshake.greeting = true, true
+	s.handshake.answered, s.handshake.ready = true, true
+	s.calls.made = 1                        // whether the client sends it or the bridge does, initialize is nothing special here
+	s.kept.maxBytes, s.kept.maxCount = 0, 0 // nobody can ask for it
 	return s
-}
-
-// unwelcome reports whether the server must not get the client's messages (yet).
-func (s *session) unwelcome() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.greeting
-}
-
-// greeted takes the server's answer to the bridge's own initialize request. An
-// error answers the client's requests. The caller holds the lock.
-func (s *session) greeted(m jsonrpc.Message) {
-	s.greeting, s.rejected = m.IsError(), m.IsError()
-	for _, c := range s.calls {
-		if s.rejected {
-			s.push(c.stream, m.WithID(c.id))
-			s.settle(c)
-		} else if c.stream.reader != nil {
-			c.stream.reader.poke()
-		}
-	}
-}
-
-// only returns the stream that there is while a request is not answered.
-func (s *session) only() *stream {
-	for _, c := range s.calls {
-		return c.stream
-	}
-	return nil
 }

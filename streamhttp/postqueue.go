@@ -9,38 +9,38 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// inbox is where POSTs meet a session's Recv. It keeps nothing of theirs: a message
+// postQueue is where POSTs meet a session's Recv. It keeps nothing of theirs: a message
 // that was taken has reached Recv, and one that was not is still its POST's. What the
 // bridge itself has to say to the server is kept: no more than the server has asked.
 // What a message holds of the budget is given back when Recv is asked for the next:
 // then the server has it.
-type inbox struct {
+type postQueue struct {
 	waiter *bridge.Waiter
 
 	mu      sync.Mutex
-	queue   []*handed     // oldest first
-	passing *budget.Share // of the message that Recv has returned last; mostly nil
-	err     error         // why nothing is taken any more
+	queue   []*pendingPOST // oldest first
+	passing *budget.Share  // of the message that Recv has returned last; mostly nil
+	err     error          // why nothing is taken any more
 }
 
-// handed is a message that a POST holds out, or that was put there. The inbox's lock guards it.
-type handed struct {
+// pendingPOST is a message that a POST holds out, or that was put there. The postQueue's lock guards it.
+type pendingPOST struct {
 	m     jsonrpc.Message
 	share *budget.Share // what it holds of the budget; mostly nil
 	taken bool
 	done  chan struct{} // closed when it is taken; nil: nobody has asked for it
 }
 
-func newInbox() *inbox {
-	b := new(inbox)
+func newPostQueue() *postQueue {
+	b := new(postQueue)
 	b.waiter = bridge.NewWaiter(b.poll)
 	return b
 }
 
 // hold holds a message out, with what it holds of the budget. The caller may have
 // to do the work of the session's receiver, so it must have no locks.
-func (b *inbox) hold(m jsonrpc.Message, share *budget.Share) *handed {
-	h := &handed{m: m, share: share}
+func (b *postQueue) offer(m jsonrpc.Message, share *budget.Share) *pendingPOST {
+	h := &pendingPOST{m: m, share: share}
 	b.mu.Lock()
 	b.queue = append(b.queue, h)
 	b.mu.Unlock()
@@ -49,17 +49,17 @@ func (b *inbox) hold(m jsonrpc.Message, share *budget.Share) *handed {
 }
 
 // put leaves a message there that nobody waits for. The caller may hold locks.
-func (b *inbox) put(m jsonrpc.Message) {
+func (b *postQueue) put(m jsonrpc.Message) {
 	b.mu.Lock()
 	if b.err == nil {
-		b.queue = append(b.queue, &handed{m: m})
+		b.queue = append(b.queue, &pendingPOST{m: m})
 	}
 	b.mu.Unlock()
 	b.waiter.Signal()
 }
 
 // taken returns what is closed when h is taken; nil when it is.
-func (b *inbox) taken(h *handed) <-chan struct{} {
+func (b *postQueue) taken(h *pendingPOST) <-chan struct{} {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if h.taken {
@@ -72,19 +72,19 @@ func (b *inbox) taken(h *handed) <-chan struct{} {
 }
 
 // takeBack holds h out no more, and returns its share. It is false when it was taken.
-func (b *inbox) takeBack(h *handed) (share *budget.Share, ok bool) {
+func (b *postQueue) takeBack(h *pendingPOST) (share *budget.Share, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if h.taken {
 		return nil, false
 	}
-	b.queue = slices.DeleteFunc(b.queue, func(o *handed) bool { return o == h })
+	b.queue = slices.DeleteFunc(b.queue, func(o *pendingPOST) bool { return o == h })
 	share, h.share = h.share, nil
 	return share, true
 }
 
 // poll takes the oldest message.
-func (b *inbox) poll() (m jsonrpc.Message, err error, ok bool) {
+func (b *postQueue) poll() (m jsonrpc.Message, err error, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.passing != nil {
@@ -104,8 +104,8 @@ func (b *inbox) poll() (m jsonrpc.Message, err error, ok bool) {
 	return m, nil, true
 }
 
-// end makes the inbox take nothing any more.
-func (b *inbox) end(err error) {
+// end makes the postQueue take nothing any more.
+func (b *postQueue) end(err error) {
 	b.mu.Lock()
 	b.err = err
 	b.passing.Free()

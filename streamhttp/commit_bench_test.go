@@ -14,7 +14,7 @@ func BenchmarkLate(b *testing.B) {
 	for _, n := range []int{1, 100, 10_000} {
 		b.Run(strconv.Itoa(n), func(b *testing.B) {
 			s := newSession(&HandlerOptions{CommitAfter: time.Hour}, "", "", time.Now())
-			defer func() { s.look.Stop() }()
+			defer func() { s.commits.stop() }()
 			for i := range n {
 				st, _, _, err := s.open([]jsonrpc.Message{jsonrpc.NewRequest(jsonrpc.IntID(int64(i)), "x", nil)})
 				if err != nil {
@@ -23,7 +23,7 @@ func BenchmarkLate(b *testing.B) {
 				s.awaitCommit(st, false)
 			}
 			for b.Loop() {
-				s.lookForLate()
+				s.commitDue()
 			}
 		})
 	}

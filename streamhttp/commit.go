@@ -1,0 +1,105 @@
+package streamhttp
+
+import "time"
+
+// commitTimer has the replies to a session's POSTs become SSE streams when their time has
+// come (LI7). One timer is for all of them, and is set anew when it has gone off: one for
+// each would wake a thread for nearly each of them. The session's lock guards it; the zero
+// value is empty.
+type commitTimer struct {
+	calls commitQueue
+	slow  commitQueue // initialize, and what a stateless POST asks: they have longer
+	timer *time.Timer // nil: it was never set
+	at    time.Time   // when timer goes off; zero: it does not
+	fire  func()      // what timer calls: session.commitDue
+}
+
+// add has fire called when the time of st has come.
+func (c *commitTimer) add(st *stream, queue *commitQueue, wait time.Duration) {
+	st.due = time.Now().Add(wait)
+	queue.add(st)
+	if c.at.IsZero() || st.due.Before(c.at) {
+		c.schedule(st.due, wait)
+	}
+}
+
+func (c *commitTimer) schedule(at time.Time, wait time.Duration) {
+	c.at = at
+	if c.timer == nil {
+		c.timer = time.AfterFunc(wait, c.fire)
+	} else {
+		c.timer.Reset(wait)
+	}
+}
+
+// commitDue makes the streams late whose time has come, and has fire called for the others.
+func (c *commitTimer) commitDue() {
+	c.at = time.Time{}
+	now := time.Now()
+	next, other := c.calls.commitDue(now), c.slow.commitDue(now)
+	if next.IsZero() || !other.IsZero() && other.Before(next) {
+		next = other
+	}
+	if !next.IsZero() {
+		c.schedule(next, next.Sub(now))
+	}
+}
+
+func (c *commitTimer) stop() {
+	if c.timer != nil {
+		c.timer.Stop()
+	}
+}
+
+// commitQueue has streams that become late, all after the same time: in order. The zero
+// value is empty.
+type commitQueue struct{ first, last *stream }
+
+func (q *commitQueue) add(st *stream) {
+	if q.first == nil {
+		q.first = st
+	} else {
+		q.last.nextDue = st
+	}
+	q.last = st
+}
+
+// commitDue makes those late whose time has come, forgets those that need not any
+// more, and returns the next time; zero: there is none.
+func (q *commitQueue) commitDue(now time.Time) (next time.Time) {
+	for st := q.first; st != nil; st = q.first {
+		awaited := !st.closed && !st.committed && st.reader != nil
+		if awaited && st.due.After(now) {
+			return st.due
+		}
+		if awaited {
+			st.late = true
+			st.reader.poke()
+		}
+		q.first, st.nextDue = st.nextDue, nil
+	}
+	q.last = nil
+	return time.Time{}
+}
+
+// awaitCommit sets the time when st is late. opens: it has the reply to initialize.
+func (s *session) awaitCommit(st *stream, opens bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.ended:
+	case opens || s.stateless:
+		s.commits.add(st, &s.commits.slow, initializeCommit)
+	default:
+		s.commits.add(st, &s.commits.calls, s.opts.CommitAfter)
+	}
+}
+
+// commitDue has the replies become streams whose time has come.
+func (s *session) commitDue() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.ended {
+		s.commits.commitDue()
+	}
+}

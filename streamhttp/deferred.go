@@ -1,0 +1,242 @@
+package streamhttp
+
+import (
+	"slices"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// maxDeferred bounds what a session keeps for a stream that nobody has opened,
+// in messages; HandlerOptions.ReplayBytes bounds it in bytes.
+const maxDeferred = 1000
+
+// deferred keeps what the server has sent and no stream can carry now (docs/rules.md,
+// B.3): requests for a while, notifications for as long as they are of use. The
+// session's lock guards it; the zero value is empty.
+type deferred struct {
+	requests []*deferredRequest    // oldest first
+	expiry   *time.Timer           // calls session.expireDeferred; nil: it was never set
+	early    deferredNotifications // what must wait for initialized
+	backlog  deferredNotifications // what waits for a standalone stream
+	warned   bool                  // that notifications are dropped
+}
+
+// deferredRequest is a server request that waits for a stream to travel on.
+type deferredRequest struct {
+	m     jsonrpc.Message
+	since uint64    // the last call that was made before
+	until time.Time // then it is answered in the client's place
+}
+
+// hasRoom reports whether one more request can be kept.
+func (d *deferred) hasRoom(m jsonrpc.Message, maxBytes int) bool {
+	size := m.Size()
+	for _, r := range d.requests {
+		size += r.m.Size()
+	}
+	return len(d.requests) < maxDeferred && size <= maxBytes
+}
+
+// cancel forgets a request that the server has cancelled.
+func (d *deferred) cancel(id jsonrpc.ID) {
+	at := make(map[jsonrpc.ID]int, len(d.requests))
+	for i, r := range d.requests {
+		at[r.m.ID()] = i
+	}
+	if _, i, ok := jsonrpc.Find(at, id); ok {
+		d.requests = slices.Delete(d.requests, i, i+1)
+	}
+}
+
+// stop forgets everything.
+func (d *deferred) stop() {
+	if d.expiry != nil {
+		d.expiry.Stop()
+	}
+	*d = deferred{expiry: d.expiry}
+}
+
+// deferredNotifications is a bounded list, oldest first. The zero value is empty.
+type deferredNotifications struct {
+	list  []jsonrpc.Message
+	bytes int
+}
+
+// fits reports whether m can be added.
+func (q *deferredNotifications) fits(m jsonrpc.Message, maxBytes int) bool {
+	return len(q.list) < maxDeferred && q.bytes+m.Size() <= maxBytes
+}
+
+func (q *deferredNotifications) add(m jsonrpc.Message) {
+	q.list = append(q.list, m)
+	q.bytes += m.Size()
+}
+
+func (q *deferredNotifications) remove(i int) {
+	q.bytes -= q.list[i].Size()
+	q.list = slices.Delete(q.list, i, i+1)
+}
+
+// takeAll empties the list.
+func (q *deferredNotifications) takeAll() []jsonrpc.Message {
+	all := q.list
+	*q = deferredNotifications{}
+	return all
+}
+
+// supersede removes what says nothing that m does not say as well.
+func (q *deferredNotifications) supersede(m jsonrpc.Message) {
+	for i, o := range q.list {
+		if coalesces(o, m) {
+			q.remove(i)
+			return
+		}
+	}
+}
+
+// coalesces reports whether the newer notification says all that the older one says.
+func coalesces(older, newer jsonrpc.Message) bool {
+	if older.Method() != newer.Method() {
+		return false
+	}
+	switch newer.Method() {
+	case "notifications/tools/list_changed", "notifications/prompts/list_changed", "notifications/resources/list_changed":
+		return true
+	case "notifications/resources/updated":
+		return string(older.Lookup("params", "uri")) == string(newer.Lookup("params", "uri"))
+	}
+	return false
+}
+
+// The rest of this file is what the session does with it. The caller holds its lock,
+// unless something else is said.
+
+// deferNotification keeps a notification that has no stream now, if it is of use later (B.3).
+func (s *session) deferNotification(m jsonrpc.Message) {
+	switch m.Method() {
+	case "notifications/progress":
+		if !s.calls.isTask(m.ProgressToken()) {
+			s.opts.Logger.Debug("progress dropped: no call in flight has its token", "session", s.tag())
+			return
+		}
+	case "notifications/cancelled":
+		s.deferred.cancel(m.RequestID())
+		return
+	}
+	if s.stateless {
+		s.opts.Logger.Debug("notification dropped: the request that it could follow is answered", "method", m.Method())
+		return
+	}
+	if s.handshake.tooEarly(m) {
+		if !s.deferred.early.fits(m, s.opts.ReplayBytes) {
+			s.warnLost(m, "too many before the client is initialized")
+			return
+		}
+		s.deferred.early.add(m)
+		return
+	}
+	backlog := &s.deferred.backlog
+	backlog.supersede(m)
+	for len(backlog.list) > 0 && !backlog.fits(m, s.opts.ReplayBytes) {
+		s.warnLost(backlog.list[0], "nobody listens on a GET stream")
+		backlog.remove(0)
+	}
+	if backlog.fits(m, s.opts.ReplayBytes) {
+		backlog.add(m)
+	}
+}
+
+// warnLost says once in a session's life that a notification was dropped: a
+// server that logs much to a client that does not listen would flood our log.
+func (s *session) warnLost(m jsonrpc.Message, why string) {
+	if !s.deferred.warned {
+		s.deferred.warned = true
+		s.opts.Logger.Warn("notification dropped, and maybe more to come: "+why, "session", s.tag(), "method", m.Method())
+	}
+}
+
+// deferRequest keeps a server request until a stream opens that can carry it, for a
+// bounded time. A ping needs no client: the bridge answers for it (B.1.7).
+// Where the client could not answer, there is nothing to wait for.
+//
+// The answer that the bridge gives waits until the server takes it, as what clients POST does.
+func (s *session) deferRequest(m jsonrpc.Message) {
+	delete(s.sent, m.ID()) // if it has travelled before, that was in vain
+	switch {
+	case m.Method() == "ping":
+		s.posts.put(jsonrpc.NewResult(m.ID(), []byte(`{}`)))
+	case s.stateless, !s.deferred.hasRoom(m, s.opts.ReplayBytes):
+		s.posts.put(unreachable(m))
+	default:
+		r := &deferredRequest{m: m, since: s.calls.made, until: time.Now().Add(s.opts.HoldTimeout)}
+		s.deferred.requests = append(s.deferred.requests, r)
+		if len(s.deferred.requests) == 1 {
+			s.expireIn(s.opts.HoldTimeout)
+		}
+	}
+}
+
+// expireIn has expireDeferred called. One timer is for all that is deferred.
+func (s *session) expireIn(wait time.Duration) {
+	if s.deferred.expiry == nil {
+		s.deferred.expiry = time.AfterFunc(wait, s.expireDeferred)
+	} else {
+		s.deferred.expiry.Reset(wait)
+	}
+}
+
+// expireDeferred answers the deferred requests that have waited for long enough. It takes
+// the lock itself.
+func (s *session) expireDeferred() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	for len(s.deferred.requests) > 0 { // oldest first
+		r := s.deferred.requests[0]
+		if r.until.After(now) {
+			s.expireIn(r.until.Sub(now))
+			return
+		}
+		s.posts.put(unreachable(r.m))
+		s.deferred.requests[0] = nil
+		s.deferred.requests = s.deferred.requests[1:]
+	}
+}
+
+// unreachable is the answer to a server request that no stream could carry.
+func unreachable(m jsonrpc.Message) jsonrpc.Message {
+	const text = "the client listens on no stream that could carry the request"
+	if m.Method() == "roots/list" {
+		return jsonrpc.NewError(m.ID(), jsonrpc.CodeMethodNotFound, text, nil)
+	}
+	return jsonrpc.NewError(m.ID(), jsonrpc.CodeInternalError, text, nil)
+}
+
+// retryDeferred sends the deferred requests on their way that have a stream now. One that
+// belongs to no call would have travelled on a standalone stream; once it has
+// had to wait, that of a newer call will do as well (B.3).
+func (s *session) retryDeferred() {
+	waiting := s.deferred.requests
+	s.deferred.requests = nil
+	for _, r := range waiting {
+		st := s.target(r.m)
+		if st == nil && !s.handshake.tooEarly(r.m) {
+			if c := s.likelyToRead(r.since); c != nil {
+				st = c.stream
+			}
+		}
+		if st == nil {
+			s.deferred.requests = append(s.deferred.requests, r)
+			continue
+		}
+		s.route(r.m, st)
+	}
+}
+
+// releaseEarly sends the notifications on their way that had come too early.
+func (s *session) releaseEarly() {
+	for _, m := range s.deferred.early.takeAll() {
+		s.route(m, s.target(m))
+	}
+}

@@ -1,0 +1,129 @@
+package streamhttp
+
+import "github.com/mcp-bridge/mcp-bridge/jsonrpc"
+
+// This file carries out what the router decides. The caller of its methods holds the
+// session's lock, unless something else is said.
+
+// maxInlineCalls is how many calls may be open for the answer to one to be written by
+// whoever brings it. When there are more the next answer is soon to come, and shall not
+// wait for that.
+const maxInlineCalls = 4
+
+// place routes one message of the server, unless the stream that it belongs to is full and
+// somebody reads it: then it returns what is closed when that may have changed.
+// deliver: the caller is ready to do the work of the exchange that has got a
+// response now, which is returned then. It takes the lock.
+func (s *session) place(m jsonrpc.Message, deliver bool) (rd *reader, room <-chan struct{}, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		return nil, nil, errSessionEnded
+	}
+	if s.handshake.greeting && m.ID() == greetingID && m.Kind() == jsonrpc.Response {
+		s.greeted(m)
+		return nil, nil, nil
+	}
+	st := s.target(m)
+	if st == nil {
+		m = s.respell(m)
+		st = s.target(m)
+	}
+	read := st != nil && st.reader != nil
+	switch {
+	case read && st.bytes >= highWater:
+		if st.room == nil {
+			st.room = make(chan struct{})
+		}
+		room = st.room
+	case read && deliver && m.Kind() == jsonrpc.Response && len(s.calls.byID) <= maxInlineCalls:
+		rd = st.reader
+		rd.held = true
+		s.route(m, st)
+		rd.held = false
+	default:
+		s.route(m, st)
+	}
+	return rd, room, nil
+}
+
+// route puts m on its stream, or where it waits for one.
+func (s *session) route(m jsonrpc.Message, st *stream) {
+	switch m.Kind() {
+	case jsonrpc.Response:
+		s.routeResponse(m, st)
+	case jsonrpc.Request:
+		if st == nil {
+			s.deferRequest(m)
+			return
+		}
+		s.sent.add(m.ID(), st)
+		s.push(st, m)
+	case jsonrpc.Notification:
+		if m.Method() == "notifications/cancelled" {
+			delete(s.sent, m.RequestID())
+		}
+		switch {
+		case st == nil:
+			s.deferNotification(m)
+		case !st.void:
+			s.push(st, m)
+		}
+	}
+}
+
+// routeResponse ends a call with its response.
+func (s *session) routeResponse(m jsonrpc.Message, st *stream) {
+	c := s.calls.byID[m.ID()]
+	if c == nil {
+		s.opts.Logger.Debug("response dropped: nothing waits for it", "session", s.tag())
+		return
+	}
+	if st.void {
+		s.opts.Logger.Warn("response dropped: the client has gone and left no way to resume", "session", s.tag(), "method", c.method)
+	} else {
+		s.push(st, m)
+	}
+	if c.opens() && !m.IsError() {
+		s.handshake.accepted(m)
+	}
+	s.settle(c)
+	if c.opens() && s.handshake.answered {
+		s.releaseEarly()
+	}
+}
+
+// settle ends a call after its response was pushed, or in place of one.
+func (s *session) settle(c *call) {
+	s.calls.remove(c)
+	if c.stream.owed--; c.stream.owed == 0 {
+		c.stream.finish()
+	}
+}
+
+// fail answers a call in the server's place.
+func (s *session) fail(c *call, text string, data []byte) {
+	s.push(c.stream, jsonrpc.NewError(c.id, jsonrpc.CodeInternalError, text, data))
+	s.settle(c)
+}
+
+// What the errors of fail carry as data.
+var (
+	sessionEndedData = []byte(`{"reason":"session_ended"}`)
+	cancelledData    = []byte(`{"reason":"cancelled"}`)
+	undeliveredData  = []byte(`{"reason":"undelivered"}`)
+)
+
+// greeted takes the server's answer to the bridge's own initialize request. An
+// error answers the client's requests.
+func (s *session) greeted(m jsonrpc.Message) {
+	s.handshake.greeting, s.handshake.rejected = m.IsError(), m.IsError()
+	for _, c := range s.calls.byID {
+		if m.IsError() {
+			s.push(c.stream, m.WithID(c.id))
+			s.settle(c)
+		} else if c.stream.reader != nil {
+			c.stream.reader.poke()
+		}
+	}
+}

@@ -1,0 +1,125 @@
+package streamhttp
+
+import (
+	"sync"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge"
+)
+
+// exchanges are those in progress. The zero value has none.
+type exchanges struct {
+	mu     sync.Mutex
+	fresh  map[*exchange]struct{} // those that sweep has not seen
+	seen   map[*exchange]struct{}
+	shares map[string]int // how many each party has of them; nil: nobody needs to know
+	closed bool
+	timer  *time.Timer    // calls sweep; nil: it has seen all
+	wg     sync.WaitGroup // one for each
+	sweeps sync.WaitGroup
+}
+
+// add enters e, whose time begins, or says why there is no place for it.
+func (x *exchanges) add(e *exchange, max int) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	switch {
+	case x.closed:
+		return bridge.ErrClosing
+	case !x.hasRoom(e, max):
+		return errTooManyCalls
+	}
+	if x.fresh == nil {
+		x.fresh, x.seen = make(map[*exchange]struct{}), make(map[*exchange]struct{})
+	}
+	x.fresh[e] = struct{}{}
+	if x.shares != nil {
+		x.shares[e.Party()]++
+	}
+	x.wg.Add(1)
+	e.came = time.Now()
+	if x.timer == nil {
+		x.sweeps.Add(1)
+		x.timer = time.AfterFunc(min(sweepAfter, e.h.opts.CommitModern), x.sweep)
+	}
+	return nil
+}
+
+// hasRoom reports whether e may be one of max: a party may have no more than it
+// leaves to others. Whose they are is counted from when half of them are there until
+// three quarters are free: most requests never need to know. The caller holds the lock.
+func (x *exchanges) hasRoom(e *exchange, max int) bool {
+	free := max - len(x.fresh) - len(x.seen)
+	if free > max-max/4 {
+		x.shares = nil
+	}
+	if free > max/2 {
+		return true
+	}
+	if x.shares == nil {
+		x.shares = make(map[string]int)
+		for _, some := range [...]map[*exchange]struct{}{x.fresh, x.seen} {
+			for other := range some {
+				x.shares[other.Party()]++
+			}
+		}
+	}
+	return free > 0 && x.shares[e.Party()] <= free
+}
+
+// sweepAfter is how long a request is not looked after at most: nearly all are
+// answered before. If the client hangs up the server learns that much later.
+const sweepAfter = 20 * time.Millisecond
+
+// sweep sets the timers of those that are still there, and has their clients
+// watched. To do so for each request costs more than it seems: a timer that is set
+// often wakes a thread.
+func (x *exchanges) sweep() {
+	defer x.sweeps.Done()
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.timer = nil
+	for e := range x.fresh {
+		e.awaitCommit()
+		e.watch()
+		x.seen[e] = struct{}{}
+	}
+	clear(x.fresh)
+}
+
+func (x *exchanges) remove(e *exchange) {
+	x.mu.Lock()
+	delete(x.fresh, e)
+	delete(x.seen, e)
+	if x.shares != nil {
+		party := e.Party()
+		if x.shares[party]--; x.shares[party] == 0 {
+			delete(x.shares, party)
+		}
+	}
+	x.mu.Unlock()
+	x.wg.Done()
+}
+
+// close lets nobody in any more, and tells all that are there.
+func (x *exchanges) close() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.closed = true
+	for _, some := range [...]map[*exchange]struct{}{x.fresh, x.seen} {
+		for e := range some {
+			e.cancel(bridge.ErrClosing)
+		}
+	}
+}
+
+// wait returns when all have left. Call it after close.
+func (x *exchanges) wait() {
+	x.wg.Wait()
+	x.mu.Lock()
+	if x.timer != nil && x.timer.Stop() {
+		x.sweeps.Done()
+	}
+	x.mu.Unlock()
+	x.sweeps.Wait()
+}

@@ -1,0 +1,157 @@
+package streamhttp
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/budget"
+	"github.com/mcp-bridge/mcp-bridge/internal/httpserve"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// This file passes what clients POST on to the server of their session.
+
+// outbox is what a POST still has to pass to the server. The zero outbox is empty.
+type outbox struct {
+	s        *session
+	messages []jsonrpc.Message
+	held     *pendingPOST     // the first of them, held out to the server; nil: it is not
+	begun    bool             // the server has got a message
+	share    *httpserve.Share // goes with the last of them
+}
+
+// pass passes on what the server takes at once, and returns what is closed when it
+// has taken the next one, to call it again; nil when there is none, or when it is
+// not yet its turn.
+func (o *outbox) pass() <-chan struct{} {
+	for len(o.messages) > 0 {
+		if o.held == nil {
+			if o.begun && o.s.greets() {
+				return nil
+			}
+			var share *budget.Share
+			if len(o.messages) == 1 { // until then all of the body is needed
+				share = o.share.Move()
+			}
+			o.held = o.s.posts.offer(o.messages[0], share)
+		}
+		if taken := o.s.posts.taken(o.held); taken != nil {
+			return taken
+		}
+		o.delivered()
+	}
+	return nil
+}
+
+// takeBack holds nothing out any more, and returns what the server has not got.
+func (o *outbox) takeBack() []jsonrpc.Message {
+	if o.held == nil {
+		return o.messages
+	}
+	if share, ok := o.s.posts.takeBack(o.held); ok {
+		o.share.Back(share)
+	} else {
+		o.delivered()
+	}
+	o.held = nil
+	return o.messages
+}
+
+// restWait is how long the rest of a batch waits for the server to take it when
+// there is nobody left to answer.
+const restWait = time.Minute
+
+// rest passes on the notifications and responses that are left of a batch which
+// the server has begun to take: the end of its reply, or of the connection, is
+// none of theirs, and the server may wait for them (LI9). It returns what the
+// server has not got.
+func (o *outbox) rest() []jsonrpc.Message {
+	left := o.takeBack()
+	if !o.begun || len(left) == 0 || o.s.stateless {
+		return left
+	}
+	requests := onlyRequests(left)
+	o.messages = slices.DeleteFunc(slices.Clone(left), func(m jsonrpc.Message) bool { return m.Kind() == jsonrpc.Request })
+	enough := time.NewTimer(restWait)
+	defer enough.Stop()
+	for over := false; !over; {
+		taken := o.pass()
+		if taken == nil {
+			break
+		}
+		select {
+		case <-taken:
+		case <-o.s.done:
+			over = true
+		case <-enough.C:
+			over = true
+		}
+	}
+	return append(requests, o.takeBack()...)
+}
+
+// delivered says that the server has got the first message.
+func (o *outbox) delivered() {
+	o.begun, o.held = true, nil
+	o.s.passed(o.messages[0])
+	o.messages[0] = jsonrpc.Message{} // its bytes are the server's now
+	o.messages = o.messages[1:]
+}
+
+// passAll passes on messages that need no answer, or answers the request with
+// 404 if the server has got none of them. If the session ends behind the first,
+// they are accepted: 404 would have the client send all of them again to a new
+// session (LI21), and what is left was for the one that has ended alone.
+func (h *Handler) passAll(w http.ResponseWriter, r *http.Request, s *session, messages []jsonrpc.Message, share *httpserve.Share) bool {
+	for i, m := range messages {
+		var held *budget.Share
+		if i == len(messages)-1 { // until then all of the body is needed
+			held = share.Move()
+		}
+		if err := pass(r.Context(), s, m, held); err == nil {
+			continue
+		}
+		if i > 0 {
+			s.undelivered(messages[i:])
+			return true
+		}
+		refuse(w, r, http.StatusNotFound, jsonrpc.CodeInvalidRequest, sessionGone)
+		return false
+	}
+	return true
+}
+
+// pass gives the server a message, and the session what it says about it.
+func pass(ctx context.Context, s *session, m jsonrpc.Message, share *budget.Share) error {
+	if err := s.accept(ctx, m, share); err != nil {
+		return err
+	}
+	s.passed(m)
+	return nil
+}
+
+// accept hands a message to Recv, with what it holds of the budget. It waits while
+// the server does not take what came before.
+func (s *session) accept(ctx context.Context, m jsonrpc.Message, share *budget.Share) (err error) {
+	p := s.posts.offer(m, share)
+	taken := s.posts.taken(p)
+	if taken == nil {
+		return nil
+	}
+	select {
+	case <-taken:
+		return nil
+	case <-s.done:
+		err = errSessionEnded
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	share, ok := s.posts.takeBack(p)
+	if !ok {
+		return nil
+	}
+	share.Free()
+	return err
+}

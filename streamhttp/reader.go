@@ -1,0 +1,53 @@
+package streamhttp
+
+import "sync"
+
+// reader is one HTTP exchange that writes a stream.
+type reader struct {
+	wake chan struct{} // has a token when there may be something to do
+	gone chan struct{} // closed when another connection took the stream over
+	held bool          // whoever has the session's lock pokes later
+
+	mu      sync.Mutex  // held while answer is called
+	answer  func() bool // writes the whole answer to a POST, see await; nil: not now
+	written bool        // it has
+}
+
+func newReader() *reader {
+	return &reader{wake: make(chan struct{}, 1), gone: make(chan struct{})}
+}
+
+// poke makes the exchange look at its stream. The caller holds the session's lock.
+func (r *reader) poke() {
+	if !r.held {
+		r.signal()
+	}
+}
+
+func (r *reader) signal() {
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+// await lets others do what the exchange would, while it waits, with a stream that
+// has got a response: answer writes the whole answer, if that is complete and
+// the client takes it at once. nil ends that. It reports whether it was written.
+func (r *reader) await(answer func() bool) (written bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.answer = answer
+	return r.written
+}
+
+// deliver does the work of the exchange, if that waits, and wakes it.
+func (r *reader) deliver() {
+	if r.mu.TryLock() {
+		if r.answer != nil && !r.written {
+			r.written = r.answer()
+		}
+		r.mu.Unlock()
+	}
+	r.signal()
+}

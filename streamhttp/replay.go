@@ -1,0 +1,166 @@
+package streamhttp
+
+import (
+	"slices"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/budget"
+)
+
+// replay is the session's store of what was written, bounded by bytes, count
+// and age. It holds no events itself: each stream keeps its own, and order
+// says whose oldest one goes next. The session's lock guards it.
+type replay struct {
+	maxBytes int
+	maxCount int
+	maxAge   time.Duration
+	bytes    int
+	order    []*stream // one entry for each event kept, oldest first
+}
+
+// keep moves the first n pending events of st to what is kept of it.
+func (rp *replay) keep(st *stream, n int, now time.Time) {
+	for i := range st.pending[:n] {
+		e := &st.pending[i]
+		e.at = now
+		st.bytes -= len(e.line)
+		rp.bytes += len(e.line)
+		rp.order = append(rp.order, st)
+	}
+	st.sent = append(st.sent, st.pending[:n]...)
+	clear(st.pending[:n])
+	if st.pending = st.pending[n:]; len(st.pending) == 0 {
+		st.pending = nil
+	}
+	for len(rp.order) > 0 && (rp.bytes > rp.maxBytes || len(rp.order) > rp.maxCount) {
+		rp.evict()
+	}
+}
+
+// rewind moves what was written after seq back to pending. It is false when
+// the stream cannot go on from there.
+func (rp *replay) rewind(st *stream, seq uint64) bool {
+	again, ok := st.rewound(seq)
+	if !ok {
+		return false
+	}
+	st.pending = append(append(make([]event, 0, len(again)+len(st.pending)), again...), st.pending...)
+	for _, e := range again {
+		st.bytes += len(e.line)
+	}
+	rp.drop(st, len(again))
+	return true
+}
+
+// forget drops everything kept of st.
+func (rp *replay) forget(st *stream) { rp.drop(st, len(st.sent)) }
+
+// drop takes the newest n events kept of st out of the store.
+func (rp *replay) drop(st *stream, n int) {
+	if n == 0 {
+		return
+	}
+	i := len(st.sent) - n
+	for _, e := range st.sent[i:] {
+		rp.bytes -= len(e.line)
+	}
+	clear(st.sent[i:])
+	st.sent = st.sent[:i]
+	for i := len(rp.order) - 1; n > 0; i-- {
+		if rp.order[i] == st {
+			rp.order[i] = nil
+			n--
+		}
+	}
+	rp.order = slices.DeleteFunc(rp.order, func(o *stream) bool { return o == nil })
+}
+
+// expire drops what was written before the age limit.
+func (rp *replay) expire(now time.Time) {
+	for len(rp.order) > 0 && now.Sub(rp.order[0].sent[0].at) >= rp.maxAge {
+		rp.evict()
+	}
+}
+
+// evict drops the oldest event.
+func (rp *replay) evict() {
+	st := rp.order[0]
+	rp.order[0] = nil
+	if rp.order = rp.order[1:]; len(rp.order) == 0 {
+		rp.order = nil
+	}
+	rp.bytes -= len(st.sent[0].line)
+	st.sent[0] = event{}
+	if st.sent = st.sent[1:]; len(st.sent) == 0 {
+		st.sent = nil
+	}
+}
+
+// retention is all that a session keeps for a client that may come back: the streams that
+// can be resumed, with what was written to them (replay) and what waits on them because
+// nobody reads them (parked). The session's lock guards it.
+type retention struct {
+	replay
+	streams map[uint64]*stream // by key: those that can be resumed
+	parked  struct{ bytes, events int }
+	budget  *budget.Share // for replay and parked; nil: they are not counted
+}
+
+// add makes st one that can be resumed.
+func (k *retention) add(st *stream) {
+	if k.streams == nil {
+		k.streams = make(map[uint64]*stream)
+	}
+	k.streams[st.key] = st
+}
+
+// remove drops all that is kept of st, but not what a reader still has to write.
+func (k *retention) remove(st *stream) {
+	k.forget(st)
+	delete(k.streams, st.key)
+}
+
+// written moves the first n pending events of st to what is kept.
+func (k *retention) written(st *stream, n int) {
+	k.keep(st, n, time.Now())
+	k.fit()
+}
+
+// park counts what waits on a stream without a reader. false: there is no room for it.
+func (k *retention) park(st *stream) bool {
+	st.parked = true
+	return k.parkMore(st.bytes, len(st.pending))
+}
+
+// parkMore counts what has come to a stream that is parked. false: there is no room for it.
+func (k *retention) parkMore(bytes, events int) bool {
+	k.parked.bytes += bytes
+	k.parked.events += events
+	return k.parked.bytes <= k.maxBytes && k.parked.events <= k.maxCount && k.fit()
+}
+
+func (k *retention) unpark(st *stream) {
+	if st.parked {
+		st.parked = false
+		k.parked.bytes -= st.bytes
+		k.parked.events -= len(st.pending)
+	}
+}
+
+// fit counts what is kept in the budget. Where there is no room for it, what was written
+// before goes first; false: there is none even so.
+func (k *retention) fit() bool {
+	for !k.budget.Hold(k.replay.bytes + k.parked.bytes) {
+		if len(k.order) == 0 {
+			return false
+		}
+		k.evict()
+	}
+	return true
+}
+
+// stop says that nobody can come back.
+func (k *retention) stop() {
+	k.budget.Free()
+	k.budget = nil
+}

@@ -1,0 +1,227 @@
+package streamhttp
+
+import (
+	"slices"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// This file is about who reads a session's streams, and about what happens to messages
+// when nobody does. Methods that say nothing else are called with the session's lock held.
+
+// newStream makes a stream.
+func (s *session) newStream(get bool) *stream {
+	s.keys++
+	return &stream{key: s.keys, get: get, next: 1}
+}
+
+// listen makes a standalone stream and attaches a reader to it (LI19). It takes the lock.
+func (s *session) listen() (*stream, *reader, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		return nil, nil, errSessionEnded
+	}
+	st := s.newStream(true)
+	st.committed = true
+	s.kept.add(st)
+	return st, s.attach(st), nil
+}
+
+// resume attaches a reader to the stream of an event id, to go on after that
+// event. It is nil when that cannot be done (LI18). It takes the lock.
+func (s *session) resume(key, seq uint64) (*stream, *reader, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		return nil, nil, errSessionEnded
+	}
+	st := s.kept.streams[key]
+	if st == nil {
+		return nil, nil, nil
+	}
+	s.kept.unpark(st)
+	if !s.kept.rewind(st, seq) {
+		if st.reader == nil && !st.get {
+			s.park(st)
+		}
+		return nil, nil, nil
+	}
+	s.kept.fit()
+	return st, s.attach(st), nil
+}
+
+// attach makes a reader st's. A connection that had the stream loses it:
+// half-open connections are common (LI18).
+func (s *session) attach(st *stream) *reader {
+	r := newReader()
+	if st.reader != nil {
+		close(st.reader.gone)
+	}
+	st.reader = r
+	if st.get {
+		s.standalone.connect(st)
+		for _, m := range s.deferred.backlog.takeAll() {
+			st.push(m)
+		}
+		s.retryDeferred()
+		if oldest := s.standalone.crowdedOut(); oldest != nil {
+			oldest.finish()
+		}
+	}
+	r.poke()
+	return r
+}
+
+// commit turns a POST's stream into an SSE stream, which can be resumed. It takes the lock.
+func (s *session) commit(st *stream) {
+	if s.stateless {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st.committed = true
+	s.kept.add(st)
+}
+
+// reply returns the whole answer to a POST if it can be plain JSON, or reports
+// that it must be a stream. It takes the lock.
+func (s *session) reply(st *stream) (whole []event, stream bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return st.reply()
+}
+
+// cursor returns the number of the newest event of st that was written, if r
+// still reads it. It takes the lock.
+func (s *session) cursor(st *stream, r *reader) (seq uint64, ours bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return st.cursor(), st.reader == r
+}
+
+// take moves what waits on st to its reader r. It reports over when r is to
+// stop: the stream is finished, or another connection took it over. It takes the lock.
+func (s *session) take(st *stream, r *reader, buf []event) (events []event, over bool) {
+	const maxEvents, maxBytes = 256, 256 << 10
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if st.reader != r {
+		return buf, true
+	}
+	n, size := 0, 0
+	for n < len(st.pending) && n < maxEvents && size < maxBytes {
+		size += len(st.pending[n].line)
+		n++
+	}
+	buf = append(buf, st.pending[:n]...)
+	s.kept.written(st, n)
+	if st.bytes < highWater {
+		st.release()
+	}
+	return buf, n == 0 && st.closed
+}
+
+// detach takes r off its stream when its connection has ended. It takes the lock.
+func (s *session) detach(st *stream, r *reader) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if st.reader != r {
+		return // another connection has it
+	}
+	st.reader = nil
+	st.detached = time.Now()
+	st.release()
+	switch {
+	case s.ended:
+	case st.get:
+		s.detachStandalone(st)
+	case !st.committed || st.void:
+		s.abandon(st) // nobody knows an event id to resume it with (B.2)
+	case st.closed && len(st.pending) == 0 && len(st.sent) == 0:
+		s.kept.remove(st)
+	default:
+		s.park(st)
+	}
+}
+
+// detachStandalone puts what was not written yet back for the next standalone stream.
+func (s *session) detachStandalone(st *stream) {
+	s.standalone.remove(st)
+	back := st.pending
+	st.next -= uint64(len(back))
+	st.pending, st.bytes = nil, 0
+	s.reroute(back)
+	if forgotten := s.standalone.disconnect(st); forgotten != nil {
+		s.abandon(forgotten)
+	}
+}
+
+// reroute finds another way for messages that their stream cannot deliver.
+func (s *session) reroute(events []event) {
+	for _, e := range events {
+		m, err := jsonrpc.Parse(e.line)
+		if err != nil || e.kind == jsonrpc.Response {
+			continue
+		}
+		m = m.WithRelated(e.related)
+		s.route(m, s.target(m))
+	}
+}
+
+// push appends a message to a stream.
+func (s *session) push(st *stream, m jsonrpc.Message) {
+	before := st.bytes
+	st.push(m)
+	if st.parked && !s.kept.parkMore(st.bytes-before, 1) {
+		s.lose(st, bufferFull)
+	}
+}
+
+// park keeps a stream for a client that may come back.
+func (s *session) park(st *stream) {
+	if !s.kept.park(st) {
+		s.lose(st, bufferFull)
+	}
+}
+
+const bufferFull = "nobody reads the stream and its buffer is full"
+
+// lose gives up a stream whose events can be kept no longer.
+func (s *session) lose(st *stream, why string) {
+	s.opts.Logger.Warn("messages dropped: "+why, "session", s.tag(), "stream", st.key, "messages", len(st.pending))
+	s.abandon(st)
+}
+
+// abandon makes a stream void: what it keeps is of no use to anybody any more.
+// A reader that it still has goes on to write what waits. Otherwise the
+// server's requests among that go another way: the server waits for an answer.
+func (s *session) abandon(st *stream) {
+	st.void = true
+	s.kept.remove(st)
+	if st.reader != nil {
+		s.kept.fit()
+		return
+	}
+	s.kept.unpark(st)
+	left := st.pending
+	st.pending, st.bytes = nil, 0
+	s.kept.fit()
+	s.reroute(slices.DeleteFunc(left, func(e event) bool { return e.kind != jsonrpc.Request }))
+}
+
+// tidyStreams drops what has become too old.
+func (s *session) tidyStreams(now time.Time) {
+	s.kept.expire(now)
+	s.kept.fit()
+	for _, st := range s.kept.streams {
+		switch {
+		case st.reader != nil:
+		case st.closed && len(st.pending) == 0 && len(st.sent) == 0:
+			s.kept.remove(st)
+		case len(st.pending) > 0 && now.Sub(st.detached) > s.kept.maxAge:
+			s.lose(st, "nobody came back for them in time")
+		}
+	}
+}
