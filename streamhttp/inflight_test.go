@@ -9,8 +9,8 @@ import (
 
 // inProgress returns exchanges among which nobody looks around, and what adds one of a party.
 func inProgress(t testing.TB) (x *exchanges, add func(party string, max int) (*exchange, error)) {
-	x = &exchanges{look: time.AfterFunc(time.Hour, func() {})}
-	t.Cleanup(func() { x.look.Stop() })
+	x = &exchanges{timer: time.AfterFunc(time.Hour, func() {})}
+	t.Cleanup(func() { x.timer.Stop() })
 	return x, func(party string, max int) (*exchange, error) {
 		e := new(exchange)
 		e.party.Store(&party)
