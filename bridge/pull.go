@@ -2,7 +2,6 @@ package bridge
 
 import (
 	"context"
-	"io"
 	"sync"
 
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
@@ -34,7 +33,7 @@ type PullConn interface {
 
 // Push returns a Conn that is c. Push of what Pull has returned is what that was made of.
 func Push(c PullConn) Conn {
-	if p, ok := c.(*pulled); ok {
+	if p, ok := c.(*pulled); ok && !p.seen {
 		return p.conn
 	}
 	return &pushed{c: c}
@@ -99,55 +98,84 @@ func Pull(c Conn) PullConn {
 	if p, ok := c.(*pushed); ok && p.refused.Kind() == jsonrpc.Invalid {
 		return p.c
 	}
-	p := &pulled{conn: c, got: make(chan jsonrpc.Message), ended: make(chan struct{})}
-	p.ctx, p.stop = context.WithCancel(context.Background())
-	return p
+	return &pulled{conn: c}
 }
 
 type pulled struct {
-	conn  Conn
-	got   chan jsonrpc.Message
-	ended chan struct{}
-	err   error
-	ctx   context.Context
-	stop  context.CancelFunc
-	once  sync.Once
-	wg    sync.WaitGroup
+	conn Conn
+	seen bool // the first message of conn was returned, and is taken by the next Offer
 }
 
-func (p *pulled) Recv(ctx context.Context) (jsonrpc.Message, error) {
+func (p *pulled) Recv(ctx context.Context) (jsonrpc.Message, error) { return p.Offer(ctx, nil) }
+
+// Offer receives until there is a message that take does not take. That one stays with
+// conn until the next Offer.
+func (p *pulled) Offer(ctx context.Context, take Taker) (jsonrpc.Message, error) {
 	if err := ctx.Err(); err != nil {
 		return jsonrpc.Message{}, err
 	}
-	p.once.Do(func() {
-		p.wg.Go(func() {
-			defer close(p.ended)
-			if p.err = p.conn.Receive(p.ctx, pullSink{p.got}); p.ctx.Err() != nil {
-				p.err = io.ErrClosedPipe
-			}
-		})
-	})
-	select {
-	case m := <-p.got:
-		return m, nil
-	case <-p.ended:
-		return jsonrpc.Message{}, p.err
-	case <-ctx.Done():
-		return jsonrpc.Message{}, ctx.Err()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	s := &pullSink{p: p, take: take, stop: stop}
+	err := p.conn.Receive(ctx, s)
+	switch {
+	case s.left:
+		p.seen = s.kept
+		return s.m, nil
+	case s.enough:
+		err = ErrEnough
 	}
+	return jsonrpc.Message{}, err
 }
 
-type pullSink struct{ got chan<- jsonrpc.Message }
+type pullSink struct {
+	p      *pulled
+	take   Taker
+	stop   context.CancelFunc
+	enough bool
+	left   bool // m was not taken
+	kept   bool // by p.conn
+	m      jsonrpc.Message
+}
 
-func (s pullSink) TrySend(m jsonrpc.Message) bool { return false }
+func (s *pullSink) TrySend(m jsonrpc.Message) bool { return s.offer(m, false) }
 
-func (s pullSink) Send(ctx context.Context, m jsonrpc.Message) error {
-	select {
-	case s.got <- m:
+func (s *pullSink) Send(ctx context.Context, m jsonrpc.Message) error {
+	if !s.left && s.offer(m, true) {
 		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
+	s.kept = s.left && &m.Bytes()[0] == &s.m.Bytes()[0]
+	return errSeen
+}
+
+func (s *pullSink) offer(m jsonrpc.Message, mayWait bool) bool {
+	switch {
+	case s.left || s.enough:
+		return false
+	case s.p.seen:
+		s.p.seen = false
+		return true
+	}
+	took, more := false, true
+	if s.take != nil {
+		took, more = s.take(m, mayWait)
+	}
+	if !took {
+		s.left, s.m = true, m
+		return false
+	}
+	if !more {
+		s.enough = true
+		s.stop()
+	}
+	return true
+}
+
+func (p *pulled) HungUp() func() error {
+	if h, ok := p.conn.(interface{ HungUp() func() error }); ok {
+		return h.HungUp()
+	}
+	return nil
 }
 
 func (p *pulled) Send(ctx context.Context, m jsonrpc.Message) error { return p.conn.Send(ctx, m) }
@@ -156,12 +184,7 @@ func (p *pulled) TrySender() func(jsonrpc.Message) bool { return p.conn.TrySend 
 
 func (p *pulled) Close() error { return p.CloseFor(nil) }
 
-func (p *pulled) CloseFor(reason error) error {
-	err := p.conn.Close(reason)
-	p.stop()
-	p.wg.Wait()
-	return err
-}
+func (p *pulled) CloseFor(reason error) error { return p.conn.Close(reason) }
 
 // PullPipe is Pipe.
 func PullPipe() (a, b PullConn) {

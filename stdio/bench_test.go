@@ -2,6 +2,7 @@ package stdio
 
 import (
 	"context"
+	"errors"
 	"io"
 	"os"
 	"strings"
@@ -47,29 +48,26 @@ func BenchmarkRoundTrip(b *testing.B) {
 
 func benchRoundTrip(b *testing.B, x, y *Conn, m jsonrpc.Message) {
 	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for {
-			m, err := y.Recv(ctx)
-			if err != nil || y.Send(ctx, m) != nil {
-				return
-			}
-		}
-	}()
+	done := make(chan error)
+	go func() { done <- y.Receive(ctx, y) }() // sends back what it receives
 	b.SetBytes(int64(2 * len(m.Bytes())))
 	b.ReportAllocs()
-	for b.Loop() {
-		if err := x.Send(ctx, m); err != nil {
-			b.Fatal(err)
+	if err := x.Send(ctx, m); err != nil {
+		b.Fatal(err)
+	}
+	enough := errors.New("enough")
+	err := x.Receive(ctx, sinkFunc(func(ctx context.Context, m jsonrpc.Message) error {
+		if !b.Loop() {
+			return enough
 		}
-		if _, err := x.Recv(ctx); err != nil {
-			b.Fatal(err)
-		}
+		return x.Send(ctx, m)
+	}))
+	if err != enough {
+		b.Fatal(err)
 	}
 	cancel()
-	x.Close()
-	y.Close()
+	x.Close(nil)
+	y.Close(nil)
 	<-done
 }
 

@@ -91,9 +91,9 @@ var children = map[string]func() int{
 	// A client Conn on this process's own stdin and stdout.
 	"std echo": func() int {
 		c := Std(os.Stdin, os.Stdout, Options{})
-		defer c.Close()
+		defer c.Close(nil)
 		for {
-			m, err := c.Recv(context.Background())
+			m, err := recv(context.Background(), c)
 			if err == io.EOF {
 				return 0
 			}
@@ -121,10 +121,10 @@ var children = map[string]func() int{
 				}
 			}
 		}()
-		_, err := c.Recv(ctx)
+		_, err := recv(ctx, c)
 		fmt.Fprintln(os.Stderr, "Recv:", err)
 		fmt.Fprintln(os.Stderr, "Send:", <-sent)
-		c.Close()
+		c.Close(nil)
 		return 0
 	},
 }

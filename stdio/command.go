@@ -31,7 +31,7 @@ type Command struct {
 	OnStart func(pid int)
 }
 
-// Dial starts the child. Recv on the Conn returns an *ExitError when the child
+// Dial starts the child. Receive on the Conn returns an *ExitError when the child
 // ends by itself or closes its stdout, and io.EOF after Close. Close stops the
 // child as supervisor.Process.Stop does, and returns its error.
 func (c *Command) Dial(ctx context.Context) (bridge.Conn, error) {
@@ -49,7 +49,7 @@ func (c *Command) Dial(ctx context.Context) (bridge.Conn, error) {
 	if child.name == "" {
 		child.name = c.Spec.Path
 	}
-	return bridge.Push(child), nil
+	return child, nil
 }
 
 // childConn is the Conn to a child.
@@ -57,33 +57,34 @@ type childConn struct {
 	*Conn
 	name    string
 	process *supervisor.Process
-	end     error // what Recv returns after the end of stdout; only Offer uses it
+	exit    error // what Receive returns after the end of stdout; only Receive uses it
 }
 
-// Recv implements bridge.PullConn.
-func (c *childConn) Recv(ctx context.Context) (jsonrpc.Message, error) { return c.Offer(ctx, nil) }
+// Receive implements bridge.Conn.
+func (c *childConn) Receive(ctx context.Context, sink bridge.Sink) error {
+	return c.receive(ctx, sink, nil, c.explain)
+}
 
-// Offer is what bridge.Offer says.
-func (c *childConn) Offer(ctx context.Context, take bridge.Taker) (jsonrpc.Message, error) {
-	m, err := c.Conn.Offer(ctx, take)
+// explain says what the end of stdout means.
+func (c *childConn) explain(ctx context.Context, err error) error {
 	switch {
-	case err == nil || err == bridge.ErrEnough || ctx.Err() != nil:
-		return m, err
+	case ctx.Err() != nil:
+		return err
 	case errors.Is(err, io.ErrClosedPipe):
-		return m, io.EOF // by Close
+		return io.EOF // by Close
 	case !errors.Is(err, io.EOF):
-		return m, fmt.Errorf("server %q: %w", c.name, err)
+		return fmt.Errorf("server %q: %w", c.name, err)
 	}
-	if c.end == nil {
-		c.end = c.ended(ctx)
+	if c.exit == nil {
+		c.exit = c.ended(ctx)
 	}
-	if c.end == nil {
-		return m, ctx.Err()
+	if c.exit == nil {
+		return ctx.Err()
 	}
-	return m, c.end
+	return c.exit
 }
 
-// Send implements bridge.PullConn.
+// Send implements bridge.Conn.
 func (c *childConn) Send(ctx context.Context, m jsonrpc.Message) error {
 	err := c.Conn.Send(ctx, m)
 	if err != nil && ctx.Err() == nil {
@@ -105,7 +106,7 @@ func (c *childConn) ended(ctx context.Context) error {
 		e.Err = c.process.ExitError()
 	case <-grace.C:
 		e.Err = errStdoutClosed
-	case <-c.done:
+	case <-c.end.done:
 		return io.EOF // by Close
 	case <-ctx.Done():
 		return nil
@@ -117,8 +118,8 @@ func (c *childConn) ended(ctx context.Context) error {
 // stop is the closer. It goes on reading meanwhile: a child that is blocked in
 // a write would not see that its stdin has ended.
 func (c *childConn) stop() error {
-	c.recv.Lock() // Recv is on its way out; after it stdout is ours
-	defer c.recv.Unlock()
+	c.in.mu.Lock() // Receive reads no more; what still comes from stdout is ours
+	defer c.in.mu.Unlock()
 	stdout := c.process.Stdout()
 	if d, ok := stdout.(interface{ SetReadDeadline(time.Time) error }); ok {
 		d.SetReadDeadline(time.Time{})

@@ -22,27 +22,27 @@ import (
 )
 
 // dial starts a child of the tests.
-func dial(t *testing.T, name string, change ...func(*Command)) bridge.PullConn {
+func dial(t *testing.T, name string, change ...func(*Command)) bridge.Conn {
 	t.Helper()
 	cmd := &Command{Spec: supervisor.Spec{Name: "demo", Path: os.Args[0], Env: childEnviron(name)}}
 	for _, f := range change {
 		f(cmd)
 	}
-	c, err := bridge.PullDialed(cmd.Dial(t.Context()))
+	c, err := cmd.Dial(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := c.Close(); err != nil {
+		if err := c.Close(nil); err != nil {
 			t.Errorf("Close: %v", err)
 		}
 	})
 	return c
 }
 
-func wantText(t *testing.T, c bridge.PullConn, want string) {
+func wantText(t *testing.T, c bridge.Conn, want string) {
 	t.Helper()
-	m, err := c.Recv(t.Context())
+	m, err := recv(t.Context(), c)
 	if err != nil || string(m.Bytes()) != want {
 		t.Fatalf("Recv = %s, %v; want %s", short(m.Bytes()), err, short([]byte(want)))
 	}
@@ -68,10 +68,10 @@ func TestChildFidelity(t *testing.T) {
 		wantText(t, c, text)
 	}
 	wg.Wait()
-	if err := c.Close(); err != nil {
+	if err := c.Close(nil); err != nil {
 		t.Errorf("Close = %v", err)
 	}
-	if _, err := c.Recv(t.Context()); err != io.EOF {
+	if _, err := recv(t.Context(), c); err != io.EOF {
 		t.Errorf("Recv after Close = %v, want io.EOF", err)
 	}
 }
@@ -98,7 +98,7 @@ func TestChildStderr(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantText(t, c, ping)
-	if err := c.Close(); err != nil {
+	if err := c.Close(nil); err != nil {
 		t.Fatal(err)
 	}
 	if n := lines.Load(); n != 10<<10 {
@@ -119,7 +119,7 @@ func TestChildStop(t *testing.T) {
 		}
 	})
 	wantText(t, c, note)
-	if err := c.Close(); err != nil {
+	if err := c.Close(nil); err != nil {
 		t.Errorf("Close = %v", err)
 	}
 	if got := strings.Join(steps, " "); got != "EOF TERM" {
@@ -134,7 +134,7 @@ func TestChildCrash(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		_, err := c.Recv(t.Context())
+		_, err := recv(t.Context(), c)
 		var exit *ExitError
 		if !errors.As(err, &exit) {
 			t.Fatalf("Recv = %v, want an *ExitError", err)
@@ -167,7 +167,7 @@ func TestChildEndsByItself(t *testing.T) {
 			if name != "closes stdout" {
 				c.(*childConn).process.Stdin().Close()
 			}
-			_, err := c.Recv(t.Context())
+			_, err := recv(t.Context(), c)
 			var exit *ExitError
 			if !errors.As(err, &exit) || err.Error() != want {
 				t.Errorf("Recv = %v, want %q", err, want)
@@ -206,7 +206,7 @@ func TestChildDoesNotRead(t *testing.T) {
 	if total > 2<<20 {
 		t.Errorf("%d bytes were taken for a child that reads nothing", total)
 	}
-	if err := c.Close(); err != nil {
+	if err := c.Close(nil); err != nil {
 		t.Errorf("Close = %v", err)
 	}
 	if err := <-ended; err == nil {
@@ -220,7 +220,7 @@ func TestChildBlockedInWrite(t *testing.T) {
 	c := dial(t, "chatty", func(c *Command) { c.Spec.Stop.Stdin = time.Minute })
 	wantText(t, c, note)
 	began := time.Now()
-	if err := c.Close(); err != nil {
+	if err := c.Close(nil); err != nil {
 		t.Errorf("Close = %v", err)
 	}
 	if d := time.Since(began); d > 30*time.Second {
@@ -234,11 +234,11 @@ func TestChildClose(t *testing.T) {
 	files := bridgetest.FDs()
 	c := dial(t, "echo")
 	received := make(chan error)
-	go func() { _, err := c.Recv(t.Context()); received <- err }()
+	go func() { _, err := recv(t.Context(), c); received <- err }()
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() {
-			if err := c.Close(); err != nil {
+			if err := c.Close(nil); err != nil {
 				t.Errorf("Close = %v", err)
 			}
 		})

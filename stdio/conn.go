@@ -1,15 +1,9 @@
-// Package stdio carries JSON-RPC messages as lines: one message, one line
-// (docs/rules.md, ST). Command starts a child process and talks to it, Socket
-// connects to a server; Std is this process's own client, and SocketServer serves
-// those that connect to a socket.
 package stdio
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"slices"
 	"sync"
@@ -42,67 +36,65 @@ type Options struct {
 	// Peer is what is at the other end.
 	Peer Peer
 
-	// MaxMessageSize is the longest line that is kept, in bytes, in the
-	// direction of Recv; 0 means DefaultMaxMessageSize. A longer one is thrown
-	// away as it arrives, but whoever waits for it gets an error.
+	// MaxMessageSize is the longest line that is received, in bytes; 0 means
+	// DefaultMaxMessageSize. A longer one is thrown away as it arrives, but
+	// whoever waits for it gets an error. What is sent has no limit.
 	MaxMessageSize int
 
-	// MaxDepth is how many levels of objects and arrays a message may have, in the
-	// direction of Recv (J14); 0 means jsonrpc.DefaultMaxDepth, negative any number.
+	// MaxDepth is how many levels of objects and arrays a message that is received
+	// may have (J14); 0 means jsonrpc.DefaultMaxDepth, negative any number.
 	MaxDepth int
 
 	// AcceptBatch says whether a client may send arrays now (ST5: only when
 	// 2025-03-26 was negotiated). nil means that the Conn finds out: the answer
-	// to initialize passes through Send. Servers always may. Recv calls it.
+	// to initialize passes through Send. Servers always may. Receive calls it.
 	AcceptBatch func() bool
 
 	// OnNoise is told of each line, or element of a batch, that was no valid
 	// message: the size of its line in bytes and what was wrong, never its
-	// content. Recv calls it, so it must not wait for the Conn; nil is fine.
+	// content. Receive calls it, so it must not wait for the Conn; nil is fine.
 	OnNoise func(size int, reason string)
 }
 
-// Conn is a bridge.PullConn over two byte streams. An array is received as the
+// Conn is a bridge.Conn over two byte streams. An array is received as the
 // single messages in it; arrays are never sent.
 type Conn struct {
 	opts    Options
-	closer  func() error
-	src     source
-	out     sink
-	try     tryWriter // nil: there is no writing without waiting
+	in      incoming
+	out     outgoing
+	client  clientState
 	skipped atomic.Int64
 
-	revision  bridge.Revision  // of a client that AcceptBatch says nothing about
-	questions bridge.Questions // to a client
+	refusals refusals
+	end      ending
+	closer   func() error // runs once, however often it is called
+}
 
-	recv  sync.Mutex // held while a message is received
-	lines lines
-	batch []jsonrpc.Message // what is left of an array
-	back  []jsonrpc.Message // was received and given back
+// incoming is what the peer sends.
+type incoming struct {
+	src source
 
-	refuseMu   sync.Mutex
-	refusals   []jsonrpc.Message // to a server; the first is being sent
-	refusing   bool              // sendRefusals runs
-	refuseOver bool              // by Close
-	refusers   sync.WaitGroup    // sendRefusals
+	// mu is held while a line is read and taken apart, never while a message is
+	// handed on. Who closes what src reads takes it to read the rest.
+	mu      sync.Mutex
+	lines   lines
+	pending []jsonrpc.Message // were read, and no Sink has taken them yet
+}
 
-	sending chan struct{} // holds one element during Send; a channel, because waiting must end with ctx
-	sendErr error         // why nothing can be sent any more
-
-	done      chan struct{} // closed by fail
-	failOnce  sync.Once
-	err       error // set before done is closed
-	closeOnce sync.Once
-	closeErr  error
+// clientState is what a Conn has to know of the messages that it has carried to and
+// from a client.
+type clientState struct {
+	revision  bridge.Revision
+	questions bridge.Questions
 }
 
 // NewConn returns a Conn that reads lines from r and writes lines to w. Close
 // calls closer, once, which must end what r and w lead to; nil does nothing.
 //
 // If r and w have working deadlines (pipes, sockets and terminals of the os
-// and net packages), Recv reads in the caller's goroutine, and a context ends
-// a blocked Recv or Send at once. Otherwise a goroutine reads r from the first
-// Recv on, Close waits for it, and closer must make a blocked r.Read return.
+// and net packages), Receive reads in the caller's goroutine, and a context ends
+// a blocked Receive or Send at once. Otherwise a goroutine reads r from the first
+// Receive on, Close waits for it, and closer must make a blocked r.Read return.
 //
 // Send makes one write of each message up to 64 KiB. When its context ends in
 // the middle of a message the peer would take the next one for the rest of it:
@@ -119,16 +111,11 @@ func newConn(r io.Reader, w io.Writer, closer func() error, opts Options, abando
 	if closer == nil {
 		closer = func() error { return nil }
 	}
-	c := &Conn{
-		opts:    opts,
-		closer:  closer,
-		src:     newSource(r, abandon),
-		sending: make(chan struct{}, 1),
-		done:    make(chan struct{}),
-	}
-	c.out = newSink(w, c.abort)
-	c.try = newTryWriter(w)
-	c.lines = lines{src: c.src, max: opts.MaxMessageSize}
+	c := &Conn{opts: opts, closer: sync.OnceValue(closer)}
+	c.end.init()
+	c.in.src = newSource(r, abandon)
+	c.in.lines = lines{src: c.in.src, max: opts.MaxMessageSize}
+	c.out = outgoing{to: newDestination(w, c.abort), try: newTryWriter(w), turn: make(chan struct{}, 1)}
 	return c
 }
 
@@ -136,45 +123,53 @@ func newConn(r io.Reader, w io.Writer, closer func() error, opts Options, abando
 // message so far. It may be called at any time.
 func (c *Conn) Skipped() int64 { return c.skipped.Load() }
 
-// Recv implements bridge.PullConn. The end of the stream is io.EOF.
-func (c *Conn) Recv(ctx context.Context) (jsonrpc.Message, error) { return c.Offer(ctx, nil) }
+// Receive implements bridge.Conn. It calls the Send of sink, which may wait, and
+// reads nothing meanwhile. The end of the stream is io.EOF.
+func (c *Conn) Receive(ctx context.Context, sink bridge.Sink) error {
+	return c.receive(ctx, sink, nil, nil)
+}
 
-// Offer is what bridge.Offer says. take is called by the caller's goroutine, and may wait.
-func (c *Conn) Offer(ctx context.Context, take bridge.Taker) (jsonrpc.Message, error) {
+// receive is Receive. hungUp is what bridge.NewStallWatch says of it, and explain says
+// what the end of the stream means; both may be nil.
+func (c *Conn) receive(ctx context.Context, sink bridge.Sink, hungUp func() error, explain func(context.Context, error) error) error {
+	sendCtx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(c.end.closing, cancel)()
+	watch := bridge.NewStallWatch(sendCtx, hungUp)
+	defer watch.Stop()
 	for {
 		m, err := c.next(ctx)
-		if err != nil || take == nil {
-			return m, err
+		if err == nil {
+			if err = watch.Send(sink, m); err == nil {
+				continue
+			}
+			c.in.putBack(m)
+			if ctx.Err() != nil || c.end.closing.Err() == nil || !errors.Is(err, context.Canceled) {
+				return err
+			}
+			err = c.end.err // Close has ended the Send
 		}
-		took, more := take(m, true)
-		switch {
-		case !took:
-			return m, nil
-		case !more:
-			return jsonrpc.Message{}, bridge.ErrEnough
+		if explain != nil {
+			err = explain(ctx, err)
 		}
+		return err
 	}
 }
 
 // next returns the next message.
 func (c *Conn) next(ctx context.Context) (jsonrpc.Message, error) {
-	c.recv.Lock()
-	defer c.recv.Unlock()
-	if len(c.back) > 0 && c.stopped(context.Background()) == nil {
-		m := c.back[0]
-		c.back = c.back[1:]
-		return m, nil
-	}
+	c.in.mu.Lock()
+	defer c.in.mu.Unlock()
 	for {
-		if err := c.stopped(ctx); err != nil {
+		if err := c.end.reached(ctx); err != nil {
 			return jsonrpc.Message{}, err
 		}
-		if len(c.batch) > 0 {
-			m := c.batch[0]
-			c.batch = c.batch[1:]
+		if len(c.in.pending) > 0 {
+			m := c.in.pending[0]
+			c.in.pending = c.in.pending[1:]
 			return m, nil
 		}
-		ln, err := c.lines.next(ctx)
+		ln, err := c.in.lines.next(ctx)
 		if errors.Is(err, errInterrupted) {
 			continue
 		}
@@ -182,8 +177,8 @@ func (c *Conn) next(ctx context.Context) (jsonrpc.Message, error) {
 			c.endFor(err)
 		}
 		if err != nil {
-			if stopped := c.stopped(ctx); stopped != nil {
-				err = stopped // closing a file makes many errors
+			if why := c.end.reached(ctx); why != nil {
+				err = why // closing a file makes many errors
 			}
 			return jsonrpc.Message{}, err
 		}
@@ -194,218 +189,66 @@ func (c *Conn) next(ctx context.Context) (jsonrpc.Message, error) {
 	}
 }
 
-// Unread is what bridge.Unread says.
-func (c *Conn) Unread(early ...jsonrpc.Message) {
-	c.recv.Lock()
-	defer c.recv.Unlock()
-	c.back = slices.Concat(early, c.back)
+// putBack makes m, which no Sink has taken, the next message.
+func (in *incoming) putBack(m jsonrpc.Message) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.pending = slices.Insert(in.pending, 0, m)
 }
 
-// stopped returns why a call must end, nil if it need not.
-func (c *Conn) stopped(ctx context.Context) error {
-	select {
-	case <-c.done:
-		return c.err
-	default:
-		return ctx.Err()
-	}
-}
-
-var byteOrderMark = []byte("\uFEFF")
-
-// message returns the message in a line; the zero Message if there is none,
-// or several, which are then in c.batch.
-func (c *Conn) message(ctx context.Context, ln line) (jsonrpc.Message, error) {
-	if ln.tooLong {
-		what := c.tooLong()
-		return c.refused(ctx, ln.size, what, &jsonrpc.Error{
-			Code: jsonrpc.CodeInvalidRequest, Message: "the message " + what, ID: ln.id, Kind: ln.kind, Marked: true,
-		})
-	}
-	text := trim(ln.text)
-	switch {
-	case len(text) == 0:
-		return jsonrpc.Message{}, nil
-	case text[0] == '[':
-		return c.array(ctx, ln)
-	case text[0] != '{' && c.opts.Peer == Server:
-		c.noise(ln.size, "the line is not a JSON object")
-		return jsonrpc.Message{}, nil
-	}
-	if !ln.owned {
-		text = bytes.Clone(text)
-	}
-	m, err := jsonrpc.ParseDepth(text, c.opts.MaxDepth)
-	if err != nil {
-		return c.invalid(ctx, ln.size, asError(err))
-	}
-	c.received(m)
-	return m, nil
-}
-
-// received takes note of a valid message.
-func (c *Conn) received(m jsonrpc.Message) {
-	c.lines.max = c.opts.MaxMessageSize
-	if c.opts.Peer == Client {
-		c.questions.Received(m)
-	}
-}
-
-// trim leaves out a byte order mark in front, and white space around (ST2).
-func trim(text []byte) []byte {
-	text = bytes.TrimPrefix(text, byteOrderMark)
-	for len(text) > 0 && isSpace(text[0]) {
-		text = text[1:]
-	}
-	for len(text) > 0 && isSpace(text[len(text)-1]) {
-		text = text[:len(text)-1]
-	}
-	return text
-}
-
-func isSpace(b byte) bool { return b == ' ' || b == '\t' || b == '\r' }
-
-// array takes a batch apart (ST5). What is wrong with an element is said before
-// the others are received.
-func (c *Conn) array(ctx context.Context, ln line) (jsonrpc.Message, error) {
-	accept, limit := true, 0
-	if c.opts.Peer == Client {
-		accept, limit = c.acceptsBatch(), maxBatch
-	}
-	// The text is not ours, but of an array only copies of the elements are kept.
-	batch, faults := jsonrpc.Decode(ln.text, accept, limit, c.opts.MaxDepth)
-	for _, m := range batch {
-		c.received(m)
-	}
-	for _, e := range faults {
-		m, err := c.invalid(ctx, ln.size, e)
-		if err != nil {
-			return m, err
-		}
-		if m.Kind() != jsonrpc.Invalid {
-			batch = append(batch, m)
-		}
-	}
-	c.batch = batch
-	return jsonrpc.Message{}, nil
-}
-
-func (c *Conn) acceptsBatch() bool {
-	if c.opts.AcceptBatch != nil {
-		return c.opts.AcceptBatch()
-	}
-	return c.revision.Batches()
-}
-
-func asError(err error) *jsonrpc.Error {
-	var e *jsonrpc.Error
-	if errors.As(err, &e) {
-		return e
-	}
-	return &jsonrpc.Error{Code: jsonrpc.CodeParseError, Message: err.Error()}
-}
-
-// invalid deals with input that is no valid message.
-func (c *Conn) invalid(ctx context.Context, size int, e *jsonrpc.Error) (jsonrpc.Message, error) {
-	return c.refused(ctx, size, "was not valid: "+e.Message, e)
-}
-
-// refused deals with input that is not received; what says, of an answer, why.
-// Where it was to be the answer to a request, it returns an error in its place, so
-// that the caller does not wait forever; a client is told about anything else it
-// may wait for, and a server about its requests.
-func (c *Conn) refused(ctx context.Context, size int, what string, e *jsonrpc.Error) (jsonrpc.Message, error) {
-	c.noise(size, e.Message)
-	switch {
-	case e.Kind == jsonrpc.Response && !e.Answers():
-		return jsonrpc.Message{}, nil
-	case c.opts.Peer == Server && e.Answers(), c.opts.Peer == Client && c.questions.Answered(e):
-		from := "server"
-		if c.opts.Peer == Client {
-			from = "client"
-		}
-		text := fmt.Sprintf("the %s's answer %s", from, what)
-		return jsonrpc.NewError(e.ID, jsonrpc.CodeInternalError, text, nil), nil
-	}
-	reply, due := e.Reply()
-	switch {
-	case !due:
-	case c.opts.Peer == Client:
-		return jsonrpc.Message{}, c.Send(ctx, reply)
-	case e.Asks():
-		c.refuse(reply)
-	}
-	return jsonrpc.Message{}, nil
-}
-
-// mostRefused is how many of a server's requests may wait for it to read that they were
-// refused.
-const mostRefused = 16
-
-// refuse tells a server that its request is not received. Recv must not wait for that:
-// the server may read nothing until what it has sent is received.
-func (c *Conn) refuse(reply jsonrpc.Message) {
-	if c.try != nil && c.trySend(reply) {
-		return
-	}
-	c.refuseMu.Lock()
-	defer c.refuseMu.Unlock()
-	if c.refuseOver || len(c.refusals) == mostRefused {
-		return
-	}
-	c.refusals = append(c.refusals, reply)
-	if !c.refusing {
-		c.refusing = true
-		c.refusers.Go(c.sendRefusals)
-	}
-}
-
-// sendRefusals sends what waits in refusals until nothing does, or the Conn is closed.
-func (c *Conn) sendRefusals() {
-	c.refuseMu.Lock()
-	defer c.refuseMu.Unlock()
-	for len(c.refusals) > 0 {
-		reply := c.refusals[0]
-		c.refuseMu.Unlock()
-		err := c.Send(context.Background(), reply) // which Close ends
-		c.refuseMu.Lock()
-		if c.refusals = c.refusals[1:]; err != nil {
-			break // nothing can be sent any more
-		}
-	}
-	c.refusals, c.refusing = nil, false
-}
-
-func (c *Conn) noise(size int, reason string) {
-	c.skipped.Add(1)
-	if c.opts.OnNoise != nil {
-		c.opts.OnNoise(size, reason)
-	}
-}
-
-// Close implements bridge.PullConn. It returns what closer returned.
-func (c *Conn) Close() error {
+// Close implements bridge.Conn. It returns what closer returned. The reason is not
+// said: there is no place for it in a stream of messages.
+func (c *Conn) Close(reason error) error {
 	c.abort(io.ErrClosedPipe)
-	c.src.wait()
-	c.refuseMu.Lock()
-	c.refuseOver = true
-	c.refuseMu.Unlock()
-	c.refusers.Wait()
-	return c.closeErr
+	c.in.src.wait()
+	c.refusals.stop()
+	return c.closer()
 }
 
-// abort ends the conversation for the reason err.
+// abort ends the conversation for the reason err, and what the streams lead to.
 func (c *Conn) abort(err error) {
 	c.fail(err)
-	c.closeOnce.Do(func() { c.closeErr = c.closer() })
+	c.end.close()
+	c.closer()
 }
 
 // fail makes all calls return err, now and for good. The first one counts.
 func (c *Conn) fail(err error) {
-	c.failOnce.Do(func() {
-		c.err = err
-		close(c.done)
+	c.end.set(err)
+	c.in.src.close()
+	c.out.to.close()
+}
+
+// ending is the end of a Conn. There are two steps: from the first on nothing is
+// received or sent any more, and from the second on Receive waits for no Sink.
+type ending struct {
+	once sync.Once
+	done chan struct{} // closed by set
+	err  error         // set before done is closed
+
+	closing context.Context // done after close
+	close   context.CancelFunc
+}
+
+func (e *ending) init() {
+	e.done = make(chan struct{})
+	e.closing, e.close = context.WithCancel(context.Background())
+}
+
+// set says why the conversation is over; the first one counts.
+func (e *ending) set(err error) {
+	e.once.Do(func() {
+		e.err = err
+		close(e.done)
 	})
-	c.src.close()
-	c.out.close()
+}
+
+// reached returns why a call must end, nil if it need not.
+func (e *ending) reached(ctx context.Context) error {
+	select {
+	case <-e.done:
+		return e.err
+	default:
+		return ctx.Err()
+	}
 }

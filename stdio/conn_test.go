@@ -2,6 +2,8 @@ package stdio
 
 import (
 	"bufio"
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -36,7 +38,7 @@ func TestContract(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bridgetest.TestPull(t, func(t *testing.T) (bridge.PullConn, bridge.PullConn, func()) {
+			bridgetest.TestConn(t, func(t *testing.T) (bridge.Conn, bridge.Conn, func()) {
 				a, b := streams(t)
 				return NewConn(a[0], a[1], closeAll(a[0], a[1]), Options{Peer: Client}),
 					NewConn(b[0], b[1], closeAll(b[0], b[1]), Options{Peer: Server}), nil
@@ -140,7 +142,7 @@ func TestRecvAccepts(t *testing.T) {
 			if c.Skipped() != 0 || len(n.reasons) != 0 || len(out.lines()) != 0 {
 				t.Errorf("skipped %d %q, answered %q", c.Skipped(), n.reasons, out.lines())
 			}
-			if _, err := c.Recv(t.Context()); err != io.EOF {
+			if _, err := recv(t.Context(), c); err != io.EOF {
 				t.Errorf("second Recv at the end = %v, want io.EOF", err)
 			}
 		})
@@ -190,7 +192,7 @@ func TestInvalidAnswer(t *testing.T) {
 		var n noise
 		var out output
 		conn := reading(t, strings.NewReader(c.in+"\n"), &out, Options{Peer: c.peer, OnNoise: n.hook})
-		m, err := conn.Recv(t.Context())
+		m, err := recv(t.Context(), conn)
 		if err != nil {
 			t.Errorf("%s: %v", c.in, err)
 			continue
@@ -257,7 +259,7 @@ func TestServerIsDeaf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ours, theirs := net.Pipe()
 		c := NewConn(ours, ours, ours.Close, Options{})
-		defer c.Close()
+		defer c.Close(nil)
 		const n = 3
 		go func() {
 			for i := range n {
@@ -266,7 +268,7 @@ func TestServerIsDeaf(t *testing.T) {
 			_, _ = io.WriteString(theirs, pong+"\n")
 		}()
 		began := time.Now()
-		if m, err := c.Recv(t.Context()); err != nil || string(m.Bytes()) != pong || time.Since(began) != 0 {
+		if m, err := recv(t.Context(), c); err != nil || string(m.Bytes()) != pong || time.Since(began) != 0 {
 			t.Errorf("%s, %v after %v", m.Bytes(), err, time.Since(began))
 		}
 		time.Sleep(time.Hour)
@@ -287,15 +289,15 @@ func TestCloseWhileRefusing(t *testing.T) {
 		r, w := io.Pipe()
 		var c *Conn
 		c = NewConn(strings.NewReader(`{"jsonrpc":"2.0","id":5,"method":"x","params":1}`+"\n"+pong+"\n"), struct{ io.Writer }{w}, func() error {
-			c.recv.Lock()
-			defer c.recv.Unlock()
+			c.in.mu.Lock()
+			defer c.in.mu.Unlock()
 			return r.Close()
 		}, Options{})
-		if m, err := c.Recv(t.Context()); err != nil || string(m.Bytes()) != pong {
+		if m, err := recv(t.Context(), c); err != nil || string(m.Bytes()) != pong {
 			t.Errorf("%s, %v", m.Bytes(), err)
 		}
 		synctest.Wait()
-		if err := c.Close(); err != nil {
+		if err := c.Close(nil); err != nil {
 			t.Error(err)
 		}
 	})
@@ -457,9 +459,8 @@ func TestTooLong(t *testing.T) {
 	}
 }
 
-// What takes a message may wait: closing the Conn meanwhile does not wait for it, and
-// the messages that were not taken are received.
-func TestCloseWhileTaken(t *testing.T) {
+// A Sink may wait: closing the Conn meanwhile ends that, and does not wait for it.
+func TestCloseWhileSinkWaits(t *testing.T) {
 	client, server := pipes(t, Options{}, Options{})
 	for _, text := range []string{ping, pong} {
 		if err := client.Send(t.Context(), parse(t, text)); err != nil {
@@ -469,31 +470,61 @@ func TestCloseWhileTaken(t *testing.T) {
 	var got []string
 	taking, leave, over := make(chan struct{}), make(chan struct{}), make(chan error)
 	go func() {
-		_, err := server.Offer(t.Context(), func(m jsonrpc.Message, mayWait bool) (took, more bool) {
-			if got = append(got, string(m.Bytes())); !mayWait || len(got) < 2 {
-				return mayWait, true
+		over <- server.Receive(t.Context(), sinkFunc(func(ctx context.Context, m jsonrpc.Message) error {
+			if got = append(got, string(m.Bytes())); len(got) == 1 {
+				return nil
 			}
 			close(taking)
+			<-ctx.Done()
 			<-leave
-			return true, true
-		})
-		over <- err
+			return ctx.Err()
+		}))
 	}()
-	select {
-	case <-taking:
-	case err := <-over:
-		t.Fatalf("Offer returned %v after %q", err, got)
-	}
-	if !server.recv.TryLock() {
+	<-taking
+	if !server.in.mu.TryLock() {
 		t.Fatal("the closers of a child and of a socket would wait")
 	}
-	server.recv.Unlock()
-	server.Close()
+	server.in.mu.Unlock()
+	server.Close(nil)
 	close(leave)
 	if err := <-over; err != io.ErrClosedPipe {
-		t.Errorf("Offer returned %v", err)
+		t.Errorf("Receive returned %v", err)
 	}
 	if !slices.Equal(got, []string{ping, pong}) {
-		t.Errorf("taken was %q", got)
+		t.Errorf("the sink was given %q", got)
+	}
+}
+
+// A Sink may close the Conn that it receives from.
+func TestSinkCloses(t *testing.T) {
+	client, server := pipes(t, Options{}, Options{})
+	if err := client.Send(t.Context(), parse(t, ping)); err != nil {
+		t.Fatal(err)
+	}
+	err := server.Receive(t.Context(), sinkFunc(func(context.Context, jsonrpc.Message) error { return server.Close(nil) }))
+	if err != io.ErrClosedPipe {
+		t.Errorf("Receive returned %v", err)
+	}
+}
+
+// A message that a Sink refuses is the first of the next Receive, also one of a batch.
+func TestRefusedIsKept(t *testing.T) {
+	c := reading(t, strings.NewReader("["+ping+","+note+"]\n"+pong+"\n"), io.Discard, Options{})
+	refusal := errors.New("not now")
+	var got []string
+	for _, take := range []int{0, 0, 1, 0, 2} {
+		err := c.Receive(t.Context(), sinkFunc(func(_ context.Context, m jsonrpc.Message) error {
+			if take--; take < 0 {
+				return refusal
+			}
+			got = append(got, string(m.Bytes()))
+			return nil
+		}))
+		if take < 0 && err != refusal || take == 0 && err != io.EOF {
+			t.Fatalf("Receive = %v after %q", err, got)
+		}
+	}
+	if want := []string{ping, note, pong}; !slices.Equal(got, want) {
+		t.Errorf("received %q, want %q", got, want)
 	}
 }

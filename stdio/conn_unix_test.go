@@ -19,7 +19,7 @@ import (
 func TestSendCutOff(t *testing.T) {
 	r, w := osPipe(t)
 	c := NewConn(strings.NewReader(""), w, closeAll(r, w), Options{})
-	defer c.Close()
+	defer c.Close(nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	big := benchMessage(1 << 20)
 	result := make(chan error)
@@ -41,7 +41,7 @@ func TestSendCutOff(t *testing.T) {
 	if err := c.Send(t.Context(), benchMessage(100)); !errors.Is(err, ErrCutOff) {
 		t.Errorf("Send afterwards = %v, want ErrCutOff", err)
 	}
-	if _, err := c.Recv(t.Context()); !errors.Is(err, ErrCutOff) {
+	if _, err := recv(t.Context(), c); !errors.Is(err, ErrCutOff) {
 		t.Errorf("Recv afterwards = %v, want ErrCutOff", err)
 	}
 }
@@ -50,12 +50,12 @@ func TestSendCutOff(t *testing.T) {
 func TestSendGivenUp(t *testing.T) {
 	r, w := osPipe(t)
 	c := NewConn(strings.NewReader(""), w, closeAll(r, w), Options{})
-	defer c.Close()
+	defer c.Close(nil)
 	fillPipe(t, w)
 	ctx, cancel := context.WithCancel(t.Context())
 	result := make(chan error)
 	go func() { result <- c.Send(ctx, benchMessage(1000)) }()
-	for !c.out.(*deadlineSink).in.watching() {
+	for !c.out.to.(*deadlineWriter).in.watching() {
 		runtime.Gosched() // until Send waits
 	}
 	cancel()
@@ -83,7 +83,7 @@ func TestRecvGivenUp(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r, w := osPipe(t)
 			c := NewConn(wrap(r), io.Discard, closeAll(r, w), Options{})
-			defer c.Close()
+			defer c.Close(nil)
 			long := new(benchMessage(200_000)).Bytes()
 			half := make(chan struct{})
 			go func() {
@@ -92,7 +92,7 @@ func TestRecvGivenUp(t *testing.T) {
 			}()
 			ctx, cancel := context.WithCancel(t.Context())
 			result := make(chan error)
-			go func() { _, err := c.Recv(ctx); result <- err }()
+			go func() { _, err := recv(ctx, c); result <- err }()
 			cancel()
 			if err := <-result; err != context.Canceled {
 				t.Errorf("Recv = %v, want context.Canceled", err)
@@ -103,7 +103,7 @@ func TestRecvGivenUp(t *testing.T) {
 				w.WriteString("\n" + pong + "\n")
 			}()
 			for _, want := range []string{string(long), pong} {
-				m, err := c.Recv(t.Context())
+				m, err := recv(t.Context(), c)
 				if err != nil || string(m.Bytes()) != want {
 					t.Fatalf("received %.100q (%d bytes), %v; want the whole message", m.Bytes(), len(m.Bytes()), err)
 				}
@@ -122,29 +122,29 @@ func TestIdleMemory(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r, w := osPipe(t)
 			conn := NewConn(wrap(r), io.Discard, closeAll(r, w), Options{})
-			defer conn.Close()
+			defer conn.Close(nil)
 			m := benchMessage(300_000)
 			go w.Write(append(m.Bytes(), '\n'))
-			if _, err := conn.Recv(t.Context()); err != nil {
+			if _, err := recv(t.Context(), conn); err != nil {
 				t.Fatal(err)
 			}
 			w.WriteString(pong + "\n" + note + "\n")
 			for range 2 {
-				if _, err := conn.Recv(t.Context()); err != nil {
+				if _, err := recv(t.Context(), conn); err != nil {
 					t.Fatal(err)
 				}
 			}
 			for range 100 { // on a busy machine the time may be over before Recv begins
 				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-				if _, err := conn.Recv(ctx); err != context.DeadlineExceeded {
+				if _, err := recv(ctx, conn); err != context.DeadlineExceeded {
 					t.Errorf("Recv = %v", err)
 				}
 				cancel()
-				if len(conn.lines.buf) <= smallSize {
+				if len(conn.in.lines.buf) <= smallSize {
 					break
 				}
 			}
-			if got := len(conn.lines.buf); got > smallSize {
+			if got := len(conn.in.lines.buf); got > smallSize {
 				t.Errorf("an idle Conn holds a buffer of %d bytes, want at most %d", got, smallSize)
 			}
 		})

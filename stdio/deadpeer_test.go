@@ -71,7 +71,7 @@ func TestUnacknowledged(t *testing.T) {
 		t.Errorf("of a peer that does not read: silent for %v, waiting %v", silent, waiting)
 	}
 	peer.Close()
-	c.Close()
+	c.Close(nil)
 	if _, waiting := unacknowledged(nc); waiting {
 		t.Error("something waits on a closed connection")
 	}

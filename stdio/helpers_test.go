@@ -1,12 +1,14 @@
 package stdio
 
 import (
+	"context"
 	"io"
 	"os"
 	"strings"
 	"sync"
 	"testing"
 
+	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -19,7 +21,7 @@ func pipes(t testing.TB, a, b Options) (*Conn, *Conn) {
 	a.Peer, b.Peer = Client, Server
 	x := NewConn(ar, aw, closeAll(ar, aw), a)
 	y := NewConn(br, bw, closeAll(br, bw), b)
-	t.Cleanup(func() { x.Close(); y.Close() })
+	t.Cleanup(func() { x.Close(nil); y.Close(nil) })
 	return x, y
 }
 
@@ -45,7 +47,7 @@ func closeAll(all ...io.Closer) func() error {
 func reading(t testing.TB, r io.Reader, w io.Writer, opts Options) *Conn {
 	t.Helper()
 	c := NewConn(r, w, nil, opts)
-	t.Cleanup(func() { c.Close() })
+	t.Cleanup(func() { c.Close(nil) })
 	return c
 }
 
@@ -53,7 +55,7 @@ func reading(t testing.TB, r io.Reader, w io.Writer, opts Options) *Conn {
 func all(t testing.TB, c *Conn) (texts []string) {
 	t.Helper()
 	for {
-		m, err := c.Recv(t.Context())
+		m, err := recv(t.Context(), c)
 		if err == io.EOF {
 			return texts
 		}
@@ -63,6 +65,28 @@ func all(t testing.TB, c *Conn) (texts []string) {
 		texts = append(texts, string(m.Bytes()))
 	}
 }
+
+// recv receives one message.
+func recv(ctx context.Context, c bridge.Conn) (m jsonrpc.Message, err error) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	err = c.Receive(ctx, sinkFunc(func(_ context.Context, got jsonrpc.Message) error {
+		m = got
+		stop()
+		return nil
+	}))
+	if m.Kind() != jsonrpc.Invalid {
+		err = nil
+	}
+	return m, err
+}
+
+// sinkFunc is a Sink that always waits.
+type sinkFunc func(ctx context.Context, m jsonrpc.Message) error
+
+func (f sinkFunc) TrySend(jsonrpc.Message) bool { return false }
+
+func (f sinkFunc) Send(ctx context.Context, m jsonrpc.Message) error { return f(ctx, m) }
 
 func parse(t testing.TB, text string) jsonrpc.Message {
 	t.Helper()

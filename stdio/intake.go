@@ -30,15 +30,15 @@ type intake struct {
 }
 
 // bound makes the Conn keep to the bounds of a client's lines. It comes before
-// the first Recv.
+// the first Receive.
 func (c *Conn) bound(share *budget.Share, pace time.Duration) {
-	c.lines.intake = &intake{share: share, pace: pace, slow: &lazytimer.Timer{Do: func() { c.endFor(errTooSlow) }}}
-	c.lines.max = min(firstLine, c.opts.MaxMessageSize)
+	c.in.lines.intake = &intake{share: share, pace: pace, slow: &lazytimer.Timer{Do: func() { c.endFor(errTooSlow) }}}
+	c.in.lines.max = min(firstLine, c.opts.MaxMessageSize)
 }
 
 // unbind gives back what the lines hold. Nobody reads them any more.
 func (c *Conn) unbind() {
-	if in := c.lines.intake; in != nil {
+	if in := c.in.lines.intake; in != nil {
 		in.slow.Stop()
 		in.share.Free()
 	}
@@ -47,15 +47,13 @@ func (c *Conn) unbind() {
 // endFor ends the conversation with a client, which is told why if it takes that
 // at once.
 func (c *Conn) endFor(err error) {
-	if c.try != nil {
-		c.trySend(jsonrpc.NewError(jsonrpc.NullID, jsonrpc.CodeInvalidRequest, err.Error(), nil))
-	}
+	c.TrySend(jsonrpc.NewError(jsonrpc.NullID, jsonrpc.CodeInvalidRequest, err.Error(), nil))
 	c.fail(err)
 }
 
 // tooLong says which limit a line was beyond.
 func (c *Conn) tooLong() string {
-	if max := c.lines.max; max < c.opts.MaxMessageSize {
+	if max := c.in.lines.max; max < c.opts.MaxMessageSize {
 		return fmt.Sprintf("is longer than %d bytes, which is the limit until there was a valid one", max)
 	}
 	return fmt.Sprintf("is longer than %d bytes, which is the limit (--max-message-size)", c.opts.MaxMessageSize)

@@ -146,7 +146,7 @@ func TestHugeLine(t *testing.T) {
 	text := strings.Replace(frame, `""`, `"`+strings.Repeat("x", DefaultMaxMessageSize-len(frame))+`"`, 1)
 	c := reading(t, smallPieces{strings.NewReader(text + "\n" + pong + "\n")}, io.Discard, Options{})
 	for _, want := range []string{text, pong} {
-		m, err := c.Recv(t.Context())
+		m, err := recv(t.Context(), c)
 		if err != nil || string(m.Bytes()) != want {
 			t.Fatalf("received %s, %v; want the %d bytes that were sent", short(m.Bytes()), err, len(want))
 		}

@@ -16,41 +16,49 @@ func cutOff(why error) error { return fmt.Errorf("%w: %w", ErrCutOff, why) }
 
 var errNoMessage = errors.New("stdio: send of an invalid message")
 
-// Send implements bridge.PullConn. Line breaks between the tokens of m are left
+// outgoing is what the peer is sent.
+type outgoing struct {
+	to   destination
+	try  tryWriter     // nil: there is no writing without waiting
+	turn chan struct{} // holds one element while somebody writes; a channel, because waiting must end with ctx
+	err  error         // why nothing can be written any more; of whoever has turn
+}
+
+// Send implements bridge.Conn. Line breaks between the tokens of m are left
 // out (ST1). It waits while the peer does not read: nothing is queued.
 func (c *Conn) Send(ctx context.Context, m jsonrpc.Message) error {
 	if m.Kind() == jsonrpc.Invalid {
 		return errNoMessage
 	}
-	if err := c.stopped(ctx); err != nil {
+	if err := c.end.reached(ctx); err != nil {
 		return err
 	}
 	select {
-	case c.sending <- struct{}{}: // mostly at once, and this alone is the cheaper way to ask
+	case c.out.turn <- struct{}{}: // mostly at once, and this alone is the cheaper way to ask
 	default:
 		select {
-		case c.sending <- struct{}{}:
+		case c.out.turn <- struct{}{}:
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-c.done:
-			return c.err
+		case <-c.end.done:
+			return c.end.err
 		}
 	}
-	defer func() { <-c.sending }()
-	if c.sendErr != nil {
-		return c.sendErr
+	defer func() { <-c.out.turn }()
+	if c.out.err != nil {
+		return c.out.err
 	}
 	c.note(m)
 	return c.writeLine(ctx, m)
 }
 
-// note takes note of what a client is sent, before it can know of it. It may be
+// note takes note of what a client is sent, before the client can know of it. It may be
 // called again for the same message.
 func (c *Conn) note(m jsonrpc.Message) {
 	if c.opts.Peer == Client {
-		c.questions.Sent(m)
+		c.client.questions.Sent(m)
 		if c.opts.AcceptBatch == nil {
-			c.revision.Note(m)
+			c.client.revision.Note(m)
 		}
 	}
 }
@@ -63,7 +71,7 @@ func (c *Conn) writeLine(ctx context.Context, m jsonrpc.Message) error {
 	var err error
 	if len(first)+len(id)+len(rest) < chunkSize {
 		chunk := getChunk()
-		n, err = c.out.write(ctx, appendLine(chunk[:0], first, id, rest))
+		n, err = c.out.to.write(ctx, appendLine(chunk[:0], first, id, rest))
 		putChunk(chunk)
 	} else {
 		n, err = c.writeParts(ctx, first, []byte(id), rest, lineFeed)
@@ -71,13 +79,13 @@ func (c *Conn) writeLine(ctx context.Context, m jsonrpc.Message) error {
 	if err == nil {
 		return nil
 	}
-	why := c.stopped(ctx) // closing a file makes many errors; this is the one that counts
+	why := c.end.reached(ctx) // closing a file makes many errors; this is the one that counts
 	switch {
 	case !errors.Is(err, errInterrupted):
-		c.sendErr = err
+		c.out.err = err
 	case n > 0 && why != nil:
 		c.fail(cutOff(why))
-		why = c.err
+		why = c.end.err
 	}
 	if why != nil {
 		return why
@@ -101,7 +109,7 @@ func (c *Conn) writeParts(ctx context.Context, parts ...[]byte) (n int, err erro
 	write := func(p []byte) {
 		if err == nil && len(p) > 0 {
 			var more int
-			more, err = c.out.write(ctx, p)
+			more, err = c.out.to.write(ctx, p)
 			n += more
 		}
 	}

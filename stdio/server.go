@@ -67,7 +67,7 @@ type SocketServer struct {
 	closing   bool
 }
 
-// NewServer makes a SocketServer that gives each connection, as a bridge.PullConn, to
+// NewServer makes a SocketServer that gives each connection, as a bridge.Conn, to
 // server. Close ends it.
 func NewServer(server bridge.Handler, opts ServerOptions) *SocketServer {
 	if opts.MaxSessions <= 0 {
@@ -173,7 +173,7 @@ func (s *SocketServer) take(nc net.Conn) {
 		party := s.opts.Party(nc)
 		conn.bound(s.opts.Budget.Share(party), s.opts.BodyTimeout)
 		defer conn.unbind()
-		defer conn.Close()
+		defer conn.Close(nil)
 		guest, err := s.lobby.EnterSilent(bridge.WithParty(s.ctx, party))
 		if err != nil {
 			s.refuse(conn)
@@ -181,7 +181,7 @@ func (s *SocketServer) take(nc net.Conn) {
 		}
 		s.serve(guest, conn)
 		guest.Gone()
-		conn.Close()
+		conn.Close(nil)
 		guest.Leave()
 	})
 }
@@ -214,10 +214,9 @@ func (s *SocketServer) noise(size int, reason string) {
 // only have tried whether somebody listens.
 func (s *SocketServer) serve(guest *bridge.Guest, conn *socketConn) {
 	ctx := guest.Context()
-	first, err := s.first(ctx, conn)
+	err := s.awaitFirst(ctx, conn)
 	if err == nil {
-		conn.Unread(first)
-		err = s.handler.ServeConn(ctx, bridge.Push(conn))
+		err = s.handler.ServeConn(ctx, conn)
 	} else {
 		err = nil // nothing has gone wrong
 	}
@@ -229,11 +228,13 @@ func (s *SocketServer) serve(guest *bridge.Guest, conn *socketConn) {
 	}
 }
 
-func (s *SocketServer) first(ctx context.Context, conn *socketConn) (jsonrpc.Message, error) {
+// awaitFirst waits for the first message of a client, which the next Receive begins with.
+func (s *SocketServer) awaitFirst(ctx context.Context, conn *socketConn) error {
 	defer bridge.Unused(ctx)()
 	ctx, cancel := context.WithTimeout(ctx, firstWait)
 	defer cancel()
-	return conn.Recv(ctx)
+	_, err := bridge.First(ctx, conn)
+	return err
 }
 
 // turnAway refuses a client for whom there is no place: its first request is
@@ -242,12 +243,18 @@ func (s *SocketServer) turnAway(conn *socketConn) {
 	s.opts.Logger.Warn("client refused", "error", bridge.ErrBusy)
 	ctx, cancel := context.WithTimeout(s.ctx, firstWait)
 	defer cancel()
-	var m jsonrpc.Message
-	var err error
-	for m.Kind() != jsonrpc.Request && err == nil {
-		m, err = conn.Recv(ctx)
+	_ = conn.Receive(ctx, turnedAway{conn}) // however it ends: the client is refused
+}
+
+// turnedAway takes the messages of a client that is refused, up to its first request.
+type turnedAway struct{ client bridge.Sink }
+
+func (t turnedAway) TrySend(jsonrpc.Message) bool { return false }
+
+func (t turnedAway) Send(ctx context.Context, m jsonrpc.Message) error {
+	if m.Kind() != jsonrpc.Request {
+		return nil
 	}
-	if err == nil {
-		_ = conn.Send(ctx, jsonrpc.NewError(m.ID(), jsonrpc.CodeInternalError, bridge.ErrBusy.Error(), []byte(`{"reason":"busy"}`))) // gone: so be it
-	}
+	_ = t.client.Send(ctx, jsonrpc.NewError(m.ID(), jsonrpc.CodeInternalError, bridge.ErrBusy.Error(), []byte(`{"reason":"busy"}`))) // gone: so be it
+	return bridge.ErrBusy
 }

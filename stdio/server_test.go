@@ -22,7 +22,7 @@ import (
 type served struct {
 	*SocketServer
 	socket  Socket
-	servers chan bridge.PullConn
+	servers chan bridge.Conn
 	ended   chan error // what each session ended with
 	result  chan error // of Serve
 }
@@ -30,15 +30,15 @@ type served struct {
 func serve(t *testing.T, opts ServerOptions) *served {
 	t.Helper()
 	l, socket := listen(t, "unix")
-	s := &served{socket: socket, servers: make(chan bridge.PullConn, 10), ended: make(chan error, 10), result: make(chan error, 1)}
-	dialer := dialFunc(func(context.Context) (bridge.PullConn, error) {
-		near, far := bridge.PullPipe()
+	s := &served{socket: socket, servers: make(chan bridge.Conn, 10), ended: make(chan error, 10), result: make(chan error, 1)}
+	dialer := dialFunc(func(context.Context) (bridge.Conn, error) {
+		near, far := bridge.Pipe()
 		s.servers <- far
 		return near, nil
 	})
 	h := bridge.Serve(dialer, bridge.PumpOptions{})
-	s.SocketServer = NewServer(bridge.PullHandler(func(ctx context.Context, c bridge.PullConn) error {
-		err := h.ServeConn(ctx, bridge.Push(c))
+	s.SocketServer = NewServer(bridge.HandlerFunc(func(ctx context.Context, c bridge.Conn) error {
+		err := h.ServeConn(ctx, c)
 		s.ended <- err
 		return err
 	}), opts)
@@ -52,9 +52,9 @@ func serve(t *testing.T, opts ServerOptions) *served {
 	return s
 }
 
-type dialFunc func(ctx context.Context) (bridge.PullConn, error)
+type dialFunc func(ctx context.Context) (bridge.Conn, error)
 
-func (f dialFunc) Dial(ctx context.Context) (bridge.Conn, error) { return bridge.PushDialed(f(ctx)) }
+func (f dialFunc) Dial(ctx context.Context) (bridge.Conn, error) { return f(ctx) }
 
 // peer is a client, as it sees the socket.
 type peer struct {
@@ -107,14 +107,14 @@ func (p *peer) wantEnd() {
 	}
 }
 
-func wantRecv(t *testing.T, c bridge.PullConn, want string) {
+func wantRecv(t *testing.T, c bridge.Conn, want string) {
 	t.Helper()
-	if m, err := c.Recv(t.Context()); err != nil || string(m.Bytes()) != want {
+	if m, err := recv(t.Context(), c); err != nil || string(m.Bytes()) != want {
 		t.Fatalf("received %s, %v; want %s", m.Bytes(), err, want)
 	}
 }
 
-func give(t *testing.T, c bridge.PullConn, text string) {
+func give(t *testing.T, c bridge.Conn, text string) {
 	t.Helper()
 	if err := c.Send(t.Context(), parse(t, text)); err != nil {
 		t.Fatal(err)
@@ -126,7 +126,7 @@ func give(t *testing.T, c bridge.PullConn, text string) {
 func TestServerSessions(t *testing.T) {
 	s := serve(t, ServerOptions{})
 	var clients []*peer
-	var servers []bridge.PullConn
+	var servers []bridge.Conn
 	for i := range 2 {
 		c := s.connect(t)
 		c.say(note)
@@ -148,7 +148,7 @@ func TestServerSessions(t *testing.T) {
 		}
 	}
 	// The server's end is told in the way of sockets.
-	servers[0].Close()
+	servers[0].Close(nil)
 	clients[0].wantEnd()
 }
 
@@ -183,7 +183,7 @@ func TestServerClientLost(t *testing.T) {
 	}
 	// Closing with unread input resets the connection.
 	c.Close()
-	m, err := server.Recv(t.Context())
+	m, err := recv(t.Context(), server)
 	if err != nil || m.Method() != "notifications/cancelled" || m.RequestID() != jsonrpc.IntID(1) {
 		t.Errorf("the server received %s, %v; want a cancellation", m.Bytes(), err)
 	}
@@ -353,8 +353,8 @@ func TestServerAcceptErrors(t *testing.T) {
 		near, far := net.Pipe()
 		busy := &net.OpError{Op: "accept", Err: syscall.EMFILE}
 		l := &moody{list: []any{busy, busy, busy, far}, closed: make(chan struct{})}
-		s := NewServer(bridge.PullHandler(func(ctx context.Context, c bridge.PullConn) error {
-			m, err := c.Recv(ctx)
+		s := NewServer(bridge.HandlerFunc(func(ctx context.Context, c bridge.Conn) error {
+			m, err := recv(ctx, c)
 			if err != nil {
 				return err
 			}

@@ -130,7 +130,7 @@ func (s Socket) Dial(ctx context.Context) (bridge.Conn, error) {
 	}
 	opts := s.Options
 	opts.Peer = Server
-	return bridge.Push(newSocketConn(nc, opts)), nil
+	return newSocketConn(nc, opts), nil
 }
 
 // connectError says why there is no connection.
@@ -193,35 +193,39 @@ func newSocketConn(nc net.Conn, opts Options) *socketConn {
 	return c
 }
 
-// Recv implements bridge.PullConn.
-func (c *socketConn) Recv(ctx context.Context) (jsonrpc.Message, error) { return c.Offer(ctx, nil) }
-
-// Offer is what bridge.Offer says.
-func (c *socketConn) Offer(ctx context.Context, take bridge.Taker) (jsonrpc.Message, error) {
-	m, err := c.Conn.Offer(ctx, take)
-	return m, lost(err)
+// Receive implements bridge.Conn. A peer that has hung up is noticed while sink waits.
+func (c *socketConn) Receive(ctx context.Context, sink bridge.Sink) error {
+	return c.receive(ctx, sink, c.HungUp(), func(_ context.Context, err error) error { return lost(err) })
 }
 
-// Send implements bridge.PullConn.
+// HungUp returns what bridge.NewStallWatch wants to know of the peer.
+func (c *socketConn) HungUp() func() error {
+	closed := sockstate.HungUp(c.nc)
+	if closed == nil {
+		return nil
+	}
+	return func() error {
+		if err := c.end.reached(context.Background()); err != nil {
+			return net.ErrClosed
+		}
+		return closed()
+	}
+}
+
+// Send implements bridge.Conn.
 func (c *socketConn) Send(ctx context.Context, m jsonrpc.Message) error {
 	c.watch.sending()
 	return lost(c.Conn.Send(ctx, m))
 }
 
-// TrySender is what bridge.TrySender says.
-func (c *socketConn) TrySender() func(m jsonrpc.Message) bool {
-	try := c.Conn.TrySender()
-	if try == nil {
-		return nil
+// TrySend implements bridge.Conn.
+func (c *socketConn) TrySend(m jsonrpc.Message) bool {
+	if c.out.try == nil {
+		return false
 	}
-	return func(m jsonrpc.Message) bool {
-		c.watch.sending()
-		return try(m)
-	}
+	c.watch.sending()
+	return c.Conn.TrySend(m)
 }
-
-// HungUp is what bridge.HungUp says.
-func (c *socketConn) HungUp() func() error { return sockstate.HungUp(c.nc) }
 
 // lost makes an error of the network one that a client may see.
 func lost(err error) error {
@@ -238,8 +242,8 @@ func lost(err error) error {
 // connection that holds unread input would throw that away.
 func (c *socketConn) hangUp() error {
 	c.watch.stop()
-	c.recv.Lock() // Recv is on its way out; what still comes is ours
-	defer c.recv.Unlock()
+	c.in.mu.Lock() // Receive reads no more; what still comes is ours
+	defer c.in.mu.Unlock()
 	half, ok := c.nc.(interface{ CloseWrite() error })
 	if ok && half.CloseWrite() == nil && c.nc.SetReadDeadline(time.Now().Add(c.wait)) == nil {
 		io.Copy(io.Discard, c.nc)

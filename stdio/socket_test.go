@@ -87,10 +87,10 @@ func listen(t *testing.T, network string) (net.Listener, Socket) {
 }
 
 // connected returns a Conn to a server, and the server's end of the connection.
-func connected(t *testing.T, network string) (bridge.PullConn, net.Conn) {
+func connected(t *testing.T, network string) (bridge.Conn, net.Conn) {
 	t.Helper()
 	l, socket := listen(t, network)
-	c, err := bridge.PullDialed(socket.Dial(t.Context()))
+	c, err := socket.Dial(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,14 +98,14 @@ func connected(t *testing.T, network string) (bridge.PullConn, net.Conn) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { nc.Close(); c.Close() })
+	t.Cleanup(func() { nc.Close(); c.Close(nil) })
 	return c, nc
 }
 
 func TestSocketContract(t *testing.T) {
 	for _, network := range []string{"unix", "tcp"} {
 		t.Run(network, func(t *testing.T) {
-			bridgetest.TestPull(t, func(t *testing.T) (bridge.PullConn, bridge.PullConn, func()) {
+			bridgetest.TestConn(t, func(t *testing.T) (bridge.Conn, bridge.Conn, func()) {
 				c, nc := connected(t, network)
 				client := newSocketConn(nc, Options{Peer: Client})
 				// The suite closes one side after the other.
@@ -136,10 +136,10 @@ func TestSocketDown(t *testing.T) {
 			if c.name == "refused" && runtime.GOOS == "windows" {
 				c.want = c.want[:1]
 			}
-			client, far := bridge.PullPipe()
+			client, far := bridge.Pipe()
 			var wg sync.WaitGroup
 			wg.Go(func() {
-				err := bridge.Serve(c.socket, bridge.PumpOptions{}).ServeConn(t.Context(), bridge.Push(far))
+				err := bridge.Serve(c.socket, bridge.PumpOptions{}).ServeConn(t.Context(), far)
 				if err == nil || !strings.Contains(err.Error(), c.socket.String()) {
 					t.Errorf("returned %v, want an error that names %s", err, c.socket)
 				}
@@ -147,7 +147,7 @@ func TestSocketDown(t *testing.T) {
 			if err := client.Send(t.Context(), parse(t, ping)); err != nil {
 				t.Fatal(err)
 			}
-			m, err := client.Recv(t.Context())
+			m, err := recv(t.Context(), client)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -160,7 +160,7 @@ func TestSocketDown(t *testing.T) {
 			if c.socket.Network == "unix" && strings.Contains(text, c.socket.Address) {
 				t.Errorf("the client is told a path: %s", text)
 			}
-			client.Close()
+			client.Close(nil)
 			wg.Wait()
 		})
 	}
@@ -176,7 +176,7 @@ func TestSocketDialEnds(t *testing.T) {
 		t.Errorf("with a ctx that is done: %v", err)
 	}
 	socket.ConnectTimeout = time.Nanosecond
-	_, err := bridge.PullDialed(socket.Dial(t.Context()))
+	_, err := socket.Dial(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "no answer in time; is the server running?") {
 		t.Errorf("after the timeout: %v", err)
 	}
@@ -202,10 +202,10 @@ func TestSocketLost(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			server, nc := connected(t, c.network)
-			client, far := bridge.PullPipe()
-			defer client.Close()
+			client, far := bridge.Pipe()
+			defer client.Close(nil)
 			var wg sync.WaitGroup
-			wg.Go(func() { bridge.Pump(t.Context(), bridge.Push(far), bridge.Push(server), bridge.PumpOptions{}) })
+			wg.Go(func() { bridge.Pump(t.Context(), far, server, bridge.PumpOptions{}) })
 			if err := client.Send(t.Context(), parse(t, ping)); err != nil {
 				t.Fatal(err)
 			}
@@ -213,7 +213,7 @@ func TestSocketLost(t *testing.T) {
 				t.Fatalf("the server read %q, %v", line, err)
 			}
 			c.end(nc)
-			m, err := client.Recv(t.Context())
+			m, err := recv(t.Context(), client)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -247,7 +247,7 @@ func TestSocketClose(t *testing.T) {
 		c, nc := connected(t, "unix")
 		c.(*socketConn).wait = time.Hour
 		closed := make(chan error, 1)
-		go func() { closed <- c.Close() }()
+		go func() { closed <- c.Close(nil) }()
 		if rest, err := io.ReadAll(nc); len(rest) > 0 || err != nil {
 			t.Errorf("the server read %q, %v; want the end of its input", rest, err)
 		}
@@ -267,7 +267,7 @@ func TestSocketClose(t *testing.T) {
 	t.Run("server goes on", func(t *testing.T) {
 		c, _ := connected(t, "unix")
 		c.(*socketConn).wait = time.Millisecond
-		if err := c.Close(); err != nil {
+		if err := c.Close(nil); err != nil {
 			t.Errorf("Close: %v", err)
 		}
 	})

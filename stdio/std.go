@@ -11,10 +11,10 @@ import (
 //
 // What Close and the end of a context can do depends on what the two are:
 //
-//   - Pipes and sockets on Unix, terminals on Linux: a blocked Recv or Send is
+//   - Pipes and sockets on Unix, terminals on Linux: a blocked Receive or Send is
 //     ended at once.
 //   - Anything else (files, /dev/null, consoles, all of Windows): a blocked
-//     Recv returns, but its goroutine goes on reading until the process ends;
+//     Receive returns, but its goroutine goes on reading until the process ends;
 //     a blocked Send waits until the client reads or is gone.
 //
 // Close closes neither in nor out. When the client is gone, Send returns an

@@ -50,7 +50,7 @@ func socketPair(t *testing.T) (ours, theirs *os.File) {
 }
 
 func TestContractStd(t *testing.T) {
-	bridgetest.TestPull(t, func(t *testing.T) (a, b bridge.PullConn, stop func()) {
+	bridgetest.TestConn(t, func(t *testing.T) (a, b bridge.Conn, stop func()) {
 		ar, bw := osPipe(t)
 		br, aw := osPipe(t)
 		// The files that a Std was made of stay open until the process ends.
@@ -65,7 +65,7 @@ type endingStd struct {
 	exit func() error
 }
 
-func (s *endingStd) Close() error { s.Conn.Close(); return s.exit() }
+func (s *endingStd) Close(reason error) error { s.Conn.Close(reason); return s.exit() }
 
 // The client is gone: Send says so, and the process may end in its own way.
 func TestStdClientGone(t *testing.T) {
@@ -169,7 +169,7 @@ func TestStdLeavesFilesAlone(t *testing.T) {
 		if err := c.Send(t.Context(), parse(t, ping)); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		if err := c.Close(); err != nil {
+		if err := c.Close(nil); err != nil {
 			t.Errorf("%s: Close = %v", name, err)
 		}
 		if after := []int{flags(files[0]), flags(files[1])}; !slices.Equal(after, before) {
@@ -191,15 +191,15 @@ func TestStdPlain(t *testing.T) {
 	if got := all(t, c); !slices.Equal(got, []string{ping}) {
 		t.Errorf("received %q", got)
 	}
-	c.Close()
+	c.Close(nil)
 
 	stuck := stuckReader{entered: make(chan struct{}), leave: make(chan struct{})}
 	defer close(stuck.leave)
 	c = Std(stuck, &out, Options{})
 	received := make(chan error)
-	go func() { _, err := c.Recv(t.Context()); received <- err }()
+	go func() { _, err := recv(t.Context(), c); received <- err }()
 	<-stuck.entered
-	c.Close() // does not wait for a read that nothing ends
+	c.Close(nil) // does not wait for a read that nothing ends
 	if err := <-received; !errors.Is(err, io.ErrClosedPipe) {
 		t.Errorf("Recv = %v, want io.ErrClosedPipe", err)
 	}

@@ -24,40 +24,30 @@ func newTryWriter(w io.Writer) tryWriter {
 	return nil
 }
 
-// TrySender returns what writes a message that the peer takes at once
-// (bridge.TrySender). A pipe takes it as a whole or not at all, and a
-// socket that is empty takes it as a whole; of others nothing is known.
-func (c *Conn) TrySender() func(m jsonrpc.Message) bool {
-	if c.try == nil {
-		return nil
-	}
-	return c.trySend
-}
-
-// SendsItself is what bridge.SendsItself says: Send writes.
-func (c *Conn) SendsItself() bool { return true }
-
-// trySend leaves everything that is not as always to Send.
-func (c *Conn) trySend(m jsonrpc.Message) bool {
-	if m.Kind() == jsonrpc.Invalid || m.Size() > 2*smallSize || c.stopped(context.Background()) != nil {
+// TrySend implements bridge.Conn: it writes a small message that the peer takes at
+// once. A pipe takes up to 4 KiB as a whole or not at all, and a socket takes that
+// much when its peer has taken all that was sent before. Everything else is left
+// to Send.
+func (c *Conn) TrySend(m jsonrpc.Message) bool {
+	if c.out.try == nil || m.Kind() == jsonrpc.Invalid || m.Size() > 2*smallSize || c.end.reached(context.Background()) != nil {
 		return false
 	}
 	select {
-	case c.sending <- struct{}{}:
+	case c.out.turn <- struct{}{}:
 	default:
 		return false
 	}
-	defer func() { <-c.sending }()
+	defer func() { <-c.out.turn }()
 	first, id, rest := m.LineParts()
-	if c.sendErr != nil || len(first)+len(id)+len(rest) >= smallSize {
+	if c.out.err != nil || len(first)+len(id)+len(rest) >= smallSize {
 		return false
 	}
 	c.note(m)
 	chunk := getChunk()
 	defer putChunk(chunk)
 	line := appendLine(chunk[:0], first, id, rest)
-	c.out.ready()
-	n := c.try(line)
+	c.out.to.ready()
+	n := c.out.try(line)
 	if 0 < n && n < len(line) {
 		// Nobody is to wait for the rest. It takes a window of a few bytes for an
 		// empty connection not to take a line.

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -35,7 +34,7 @@ func toPipe(t *testing.T) (*Conn, *os.File) {
 	}
 	conn := NewConn(strings.NewReader(""), w, w.Close, Options{})
 	t.Cleanup(func() {
-		conn.Close()
+		conn.Close(nil)
 		r.Close()
 	})
 	return conn, r
@@ -45,14 +44,10 @@ func toPipe(t *testing.T) (*Conn, *os.File) {
 // messages stay whole whoever sends them.
 func TestTrySendIsWhole(t *testing.T) {
 	conn, r := toPipe(t)
-	try := bridge.TrySender(conn)
-	if try == nil {
-		t.Fatal("a pipe takes messages at once")
-	}
 	in := bufio.NewReader(r)
 	sent, read := 0, 0
 	for _, size := range []int{4095, 100, 3001, 4095, 2048} {
-		for try(noteOf(t, sent, size)) {
+		for conn.TrySend(noteOf(t, sent, size)) {
 			sent++
 		}
 		if sent == read {
@@ -67,10 +62,10 @@ func TestTrySendIsWhole(t *testing.T) {
 			room += len(line)
 		}
 	}
-	if try(noteOf(t, 0, 4096)) {
+	if conn.TrySend(noteOf(t, 0, 4096)) {
 		t.Error("a line of 4097 bytes may be cut")
 	}
-	_ = conn.Close()
+	_ = conn.Close(nil)
 	for ; ; read++ {
 		line, err := in.ReadString('\n')
 		if err != nil {
@@ -86,7 +81,7 @@ func TestTrySendIsWhole(t *testing.T) {
 	if read != sent {
 		t.Errorf("%d messages of %d", read, sent)
 	}
-	if try(noteOf(t, 0, 100)) {
+	if conn.TrySend(noteOf(t, 0, 100)) {
 		t.Error("sent after Close")
 	}
 }
@@ -112,10 +107,10 @@ func TestTrySendNeedsAPipe(t *testing.T) {
 		"no file":            NewConn(strings.NewReader(""), new(strings.Builder), nil, Options{}),
 		"one that may block": NewConn(strings.NewReader(""), blocking, nil, Options{}),
 	} {
-		if bridge.TrySender(conn) != nil {
+		if conn.TrySend(noteOf(t, 1, 100)) {
 			t.Errorf("%s: taken for a pipe", name)
 		}
-		_ = conn.Close()
+		_ = conn.Close(nil)
 	}
 }
 
@@ -129,7 +124,7 @@ func TestTrySendAfterSend(t *testing.T) {
 		}
 		cancel()
 		synctest.Wait()
-		if !bridge.TrySender(conn)(noteOf(t, 1, 100)) {
+		if !conn.TrySend(noteOf(t, 1, 100)) {
 			t.Error("an empty pipe did not take a message")
 		}
 	})

@@ -8,7 +8,6 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/pflag"
 
-	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/internal/config"
 	"github.com/mcp-bridge/mcp-bridge/internal/demo"
 	"github.com/mcp-bridge/mcp-bridge/internal/upstream"
@@ -123,7 +122,7 @@ func (f *connectFlags) run(ctx context.Context, to target, name string, env envi
 	opts.Owing = func(owed, untaken int) {
 		log.Info("the client sends nothing more, but answers are still waited for", "owed", owed, "untaken", untaken)
 	}
-	return server.Handler(true, opts).ServeConn(ctx, bridge.Push(client))
+	return server.Handler(true, opts).ServeConn(ctx, client)
 }
 
 // spec describes the server. With --config, settings become those of the file.

@@ -7,7 +7,6 @@ import (
 	"runtime/debug"
 	"sync/atomic"
 
-	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/stdio"
 )
 
@@ -33,8 +32,8 @@ func serve(ctx context.Context, r io.Reader, w io.Writer, srv *Server) error {
 	srv.Exit = os.Exit
 	srv.negotiated = func(revision string) { batches.Store(revision == "2025-03-26") } // ST5
 	conn := stdio.Std(r, w, stdio.Options{AcceptBatch: batches.Load})
-	err := srv.ServeConn(ctx, bridge.Push(conn))
-	if closing := conn.Close(); err == nil {
+	err := srv.ServeConn(ctx, conn)
+	if closing := conn.Close(nil); err == nil {
 		err = closing
 	}
 	return err

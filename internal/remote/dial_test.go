@@ -111,7 +111,7 @@ func TestSocket(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				c := stdio.NewConn(nc, nc, nc.Close, stdio.Options{Peer: stdio.Client})
+				c := bridge.Pull(stdio.NewConn(nc, nc, nc.Close, stdio.Options{Peer: stdio.Client}))
 				defer c.Close()
 				for {
 					m, err := c.Recv(context.Background())

@@ -1,0 +1,144 @@
+package stdio
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+var byteOrderMark = []byte("\uFEFF")
+
+// message returns the message in a line; the zero Message if there is none,
+// or several, which are then in c.in.pending.
+func (c *Conn) message(ctx context.Context, ln line) (jsonrpc.Message, error) {
+	if ln.tooLong {
+		what := c.tooLong()
+		return c.refused(ctx, ln.size, what, &jsonrpc.Error{
+			Code: jsonrpc.CodeInvalidRequest, Message: "the message " + what, ID: ln.id, Kind: ln.kind, Marked: true,
+		})
+	}
+	text := trim(ln.text)
+	switch {
+	case len(text) == 0:
+		return jsonrpc.Message{}, nil
+	case text[0] == '[':
+		return c.array(ctx, ln)
+	case text[0] != '{' && c.opts.Peer == Server:
+		c.noise(ln.size, "the line is not a JSON object")
+		return jsonrpc.Message{}, nil
+	}
+	if !ln.owned {
+		text = bytes.Clone(text)
+	}
+	m, err := jsonrpc.ParseDepth(text, c.opts.MaxDepth)
+	if err != nil {
+		return c.invalid(ctx, ln.size, asError(err))
+	}
+	c.received(m)
+	return m, nil
+}
+
+// received takes note of a valid message.
+func (c *Conn) received(m jsonrpc.Message) {
+	c.in.lines.max = c.opts.MaxMessageSize
+	if c.opts.Peer == Client {
+		c.client.questions.Received(m)
+	}
+}
+
+// trim leaves out a byte order mark in front, and white space around (ST2).
+func trim(text []byte) []byte {
+	text = bytes.TrimPrefix(text, byteOrderMark)
+	for len(text) > 0 && isSpace(text[0]) {
+		text = text[1:]
+	}
+	for len(text) > 0 && isSpace(text[len(text)-1]) {
+		text = text[:len(text)-1]
+	}
+	return text
+}
+
+func isSpace(b byte) bool { return b == ' ' || b == '\t' || b == '\r' }
+
+// array takes a batch apart (ST5). What is wrong with an element is said before
+// the others are received.
+func (c *Conn) array(ctx context.Context, ln line) (jsonrpc.Message, error) {
+	accept, limit := true, 0
+	if c.opts.Peer == Client {
+		accept, limit = c.acceptsBatch(), maxBatch
+	}
+	// The text is not ours, but of an array only copies of the elements are kept.
+	batch, faults := jsonrpc.Decode(ln.text, accept, limit, c.opts.MaxDepth)
+	for _, m := range batch {
+		c.received(m)
+	}
+	for _, e := range faults {
+		m, err := c.invalid(ctx, ln.size, e)
+		if err != nil {
+			return m, err
+		}
+		if m.Kind() != jsonrpc.Invalid {
+			batch = append(batch, m)
+		}
+	}
+	c.in.pending = batch
+	return jsonrpc.Message{}, nil
+}
+
+func (c *Conn) acceptsBatch() bool {
+	if c.opts.AcceptBatch != nil {
+		return c.opts.AcceptBatch()
+	}
+	return c.client.revision.Batches()
+}
+
+func asError(err error) *jsonrpc.Error {
+	var e *jsonrpc.Error
+	if errors.As(err, &e) {
+		return e
+	}
+	return &jsonrpc.Error{Code: jsonrpc.CodeParseError, Message: err.Error()}
+}
+
+// invalid deals with input that is no valid message.
+func (c *Conn) invalid(ctx context.Context, size int, e *jsonrpc.Error) (jsonrpc.Message, error) {
+	return c.refused(ctx, size, "was not valid: "+e.Message, e)
+}
+
+// refused deals with input that is not received; what says, of an answer, why.
+// Where it was to be the answer to a request, it returns an error in its place, so
+// that the caller does not wait forever; a client is told about anything else it
+// may wait for, and a server about its requests.
+func (c *Conn) refused(ctx context.Context, size int, what string, e *jsonrpc.Error) (jsonrpc.Message, error) {
+	c.noise(size, e.Message)
+	switch {
+	case e.Kind == jsonrpc.Response && !e.Answers():
+		return jsonrpc.Message{}, nil
+	case c.opts.Peer == Server && e.Answers(), c.opts.Peer == Client && c.client.questions.Answered(e):
+		from := "server"
+		if c.opts.Peer == Client {
+			from = "client"
+		}
+		text := fmt.Sprintf("the %s's answer %s", from, what)
+		return jsonrpc.NewError(e.ID, jsonrpc.CodeInternalError, text, nil), nil
+	}
+	reply, due := e.Reply()
+	switch {
+	case !due:
+	case c.opts.Peer == Client:
+		return jsonrpc.Message{}, c.Send(ctx, reply)
+	case e.Asks():
+		c.refuse(reply)
+	}
+	return jsonrpc.Message{}, nil
+}
+
+func (c *Conn) noise(size int, reason string) {
+	c.skipped.Add(1)
+	if c.opts.OnNoise != nil {
+		c.opts.OnNoise(size, reason)
+	}
+}

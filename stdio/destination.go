@@ -1,0 +1,65 @@
+package stdio
+
+import (
+	"context"
+	"io"
+	"time"
+)
+
+// A destination is where a Conn writes its bytes; one goroutine at a time.
+type destination interface {
+	// write writes all of p and returns how much of it was written. It
+	// returns errInterrupted when ctx ends or after close.
+	write(ctx context.Context, p []byte) (int, error)
+	// ready undoes what the end of an earlier write's ctx has done, for one that
+	// goes another way.
+	ready()
+	close()
+}
+
+// newDestination chooses how to write to w. abort is called when a write that nothing
+// else can end has to end.
+func newDestination(w io.Writer, abort func(error)) destination {
+	d, ok := w.(interface{ SetWriteDeadline(time.Time) error })
+	if !ok || d.SetWriteDeadline(time.Time{}) != nil {
+		return &blockingWriter{w: w, abort: abort}
+	}
+	return &deadlineWriter{w: w, in: interrupter{set: d.SetWriteDeadline}}
+}
+
+// deadlineWriter is interrupted by a deadline.
+type deadlineWriter struct {
+	w  io.Writer
+	in interrupter
+}
+
+func (s *deadlineWriter) write(ctx context.Context, p []byte) (int, error) {
+	if !s.in.watch(ctx) {
+		return 0, errInterrupted
+	}
+	n, err := s.w.Write(p)
+	return n, interruption(err)
+}
+
+func (s *deadlineWriter) ready() { s.in.revive() }
+
+func (s *deadlineWriter) close() { s.in.shut() }
+
+// blockingWriter can be interrupted only by closing what it writes to.
+type blockingWriter struct {
+	w     io.Writer
+	abort func(error)
+}
+
+func (s *blockingWriter) write(ctx context.Context, p []byte) (int, error) {
+	if ctx.Done() == nil {
+		return s.w.Write(p)
+	}
+	stop := context.AfterFunc(ctx, func() { s.abort(cutOff(ctx.Err())) })
+	defer stop()
+	return s.w.Write(p)
+}
+
+func (s *blockingWriter) ready() {}
+
+func (s *blockingWriter) close() {}
