@@ -80,9 +80,28 @@ func (b *Inbox) TrySend(m jsonrpc.Message) bool {
 	inline := b.idle && b.queue.Len() == 0 && b.endedLocked() == nil
 	sink := b.sink
 	b.mu.Unlock()
-	taken := inline && sink.TrySend(m)
-	b.turn.Unlock()
-	return taken || b.Put(m)
+	if inline && sink.TrySend(m) {
+		b.turn.Unlock()
+		return true
+	}
+	defer b.turn.Unlock()
+	if inline {
+		return b.refused(m)
+	}
+	return b.Put(m)
+}
+
+// refused puts what the receiver has been offered before all else: it is offered next.
+func (b *Inbox) refused(m jsonrpc.Message) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.over != nil {
+		return false
+	}
+	b.queue.PushFront(m)
+	b.bytes += m.Size()
+	b.wake()
+	return true
 }
 
 // Put is TrySend that leaves the work to the receiver, for callers that hold locks or

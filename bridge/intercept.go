@@ -2,24 +2,38 @@ package bridge
 
 import (
 	"context"
+	"errors"
+	"io"
+	"sync"
 
+	"github.com/mcp-bridge/mcp-bridge/bridge/internal/fifo"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// Hooks look at the messages that pass a Conn. A nil hook passes everything. Hooks are
-// quick, wait for nobody, and may be called concurrently, unless it says otherwise.
+// Hooks look at the messages that pass a Conn, and may change, answer or swallow them.
+// A nil hook passes everything. Hooks are quick and wait for nobody, unless it says
+// otherwise. The invalid message (jsonrpc.Message{}) stands for none.
 type Hooks struct {
-	// Send sees a message on its way to the peer, and returns what the peer gets in its
-	// place; an invalid out is not sent. A valid reply goes to the receiver, as if the
-	// peer had sent it. Send may see a message twice, when the peer does not take
-	// it at once, and must say the same of it then.
-	Send func(m jsonrpc.Message) (out, reply jsonrpc.Message)
+	// Send sees a message on its way to the peer. out is sent in its place. A valid reply
+	// goes to the receiver, as if the peer had sent it; out is invalid then. refused is
+	// what Send of the Conn returns in place of sending anything. Without all
+	// three the message is swallowed.
+	//
+	// Send may be called concurrently. It sees a message a second time if TrySend of
+	// the Conn was false, and must say the same of it then; what is to happen once
+	// belongs into Sent.
+	Send func(m jsonrpc.Message) (out, reply jsonrpc.Message, refused error)
 
-	// Receive sees a message of the peer, once, and returns what the receiver gets in its
-	// place; an invalid one: nothing. Its calls do not overlap.
-	Receive func(m jsonrpc.Message) jsonrpc.Message
+	// Sent is told of each message that the peer has taken, as Send has returned
+	// it. The peer's answer may have come before. It may be called concurrently.
+	Sent func(out jsonrpc.Message)
 
-	// Ended sees how Receive ends, and returns what it says.
+	// Receive sees each message of the peer once. in is received in its place. A
+	// valid reply is sent to the peer, before in is received. Calls do not overlap.
+	Receive func(m jsonrpc.Message) (in, reply jsonrpc.Message)
+
+	// Ended sees the error with which the Conn itself has ended, once, and returns what
+	// Receive says. It does not see the errors of a Receive's ctx and Sink.
 	Ended func(err error) error
 
 	// Closed is called, once, when Close of the Conn has returned err, and returns what
@@ -27,8 +41,408 @@ type Hooks struct {
 	Closed func(err error) error
 }
 
-// Intercept returns a Conn that is c with h in between. It is the way to wrap a Conn
-// by what is said over it; what it costs is what the hooks cost.
-func Intercept(c Conn, h Hooks) Conn { panic("to come") }
+// Intercept returns a Conn that is c with h in between. It is the way to look at what is
+// said over a Conn, and costs what the hooks cost.
+//
+// Replies of Hooks.Send are received in the order in which they were made, and after
+// what the peer has sent before. They do not pass Hooks.Receive, nor those of
+// Hooks.Receive Hooks.Send.
+func Intercept(c Conn, h Hooks) Conn {
+	i := &interceptor{conn: c, hooks: h}
+	if h.Send != nil {
+		i.replies = &replies{turn: make(chan struct{}, 1)}
+	}
+	return i
+}
 
-var _ = context.Background
+type interceptor struct {
+	conn    Conn
+	hooks   Hooks
+	replies *replies // to the receiver; nil: there are none
+
+	// The message of the peer that is being handed on, as Hooks.Receive has returned it:
+	// the same is offered again until it is taken. Only the Sink of Receive uses it.
+	handing   bool
+	in, reply jsonrpc.Message
+	over      error // how the Conn has ended; only Receive uses it
+
+	closing  sync.Once
+	closeErr error
+}
+
+func (i *interceptor) Send(ctx context.Context, m jsonrpc.Message) error {
+	if i.hooks.Send != nil {
+		out, reply, refused := i.hooks.Send(m)
+		switch {
+		case refused != nil:
+			return refused
+		case reply.Kind() != jsonrpc.Invalid:
+			return i.replies.send(ctx, reply)
+		case out.Kind() == jsonrpc.Invalid:
+			return ctx.Err()
+		}
+		m = out
+	}
+	err := i.conn.Send(ctx, m)
+	if err == nil && i.hooks.Sent != nil {
+		i.hooks.Sent(m)
+	}
+	return err
+}
+
+func (i *interceptor) TrySend(m jsonrpc.Message) bool {
+	if i.hooks.Send != nil {
+		out, reply, refused := i.hooks.Send(m)
+		switch {
+		case refused != nil:
+			return false
+		case reply.Kind() != jsonrpc.Invalid:
+			return i.replies.trySend(reply)
+		case out.Kind() == jsonrpc.Invalid:
+			return true
+		}
+		m = out
+	}
+	taken := i.conn.TrySend(m)
+	if taken && i.hooks.Sent != nil {
+		i.hooks.Sent(m)
+	}
+	return taken
+}
+
+func (i *interceptor) Receive(ctx context.Context, sink Sink) error {
+	switch {
+	case i.over != nil:
+		return i.over
+	case i.replies != nil:
+		return i.receiveBoth(ctx, sink)
+	case i.hooks.Receive == nil && i.hooks.Ended == nil:
+		return i.conn.Receive(ctx, sink)
+	}
+	err, _ := i.receive(ctx, sink)
+	return err
+}
+
+// receive receives from the Conn; over says that this has ended.
+func (i *interceptor) receive(ctx context.Context, sink Sink) (err error, over bool) {
+	s := &interceptSink{interceptor: i, sink: sink}
+	err = i.conn.Receive(ctx, s)
+	if ctx.Err() != nil || s.refused != nil && err == s.refused {
+		return err, false
+	}
+	if i.hooks.Ended != nil {
+		err = i.hooks.Ended(err)
+	}
+	i.over = err
+	return err, true
+}
+
+// receiveBoth receives what the peer sends and what is said in its place.
+func (i *interceptor) receiveBoth(parent context.Context, sink Sink) error {
+	ctx, cancel := context.WithCancel(parent)
+	defer cancel()
+	if err := i.replies.open(ctx, cancel, sink); err != nil {
+		return err
+	}
+	err, over := i.receive(ctx, sink)
+	refused := i.replies.shut(over)
+	if refused != nil && parent.Err() == nil {
+		return refused
+	}
+	return err
+}
+
+func (i *interceptor) Close(reason error) error {
+	i.closing.Do(func() {
+		if i.replies != nil {
+			i.replies.abort()
+		}
+		i.closeErr = i.conn.Close(reason)
+		if i.hooks.Closed != nil {
+			i.closeErr = i.hooks.Closed(i.closeErr)
+		}
+	})
+	return i.closeErr
+}
+
+// interceptSink is what the Conn sends to in one Receive.
+type interceptSink struct {
+	*interceptor
+	sink    Sink
+	refused error // what Send of sink has returned last
+}
+
+// look shows the hook a message, unless it has seen it. It is false when there is nothing
+// to do for it.
+func (s *interceptSink) look(m jsonrpc.Message) bool {
+	if s.handing {
+		return true
+	}
+	s.in = m
+	if s.hooks.Receive != nil {
+		s.in, s.reply = s.hooks.Receive(m)
+	}
+	s.handing = s.in.Kind() != jsonrpc.Invalid || s.reply.Kind() != jsonrpc.Invalid
+	return s.handing
+}
+
+// handed says that the message was taken.
+func (s *interceptSink) handed() { s.handing, s.in = false, jsonrpc.Message{} }
+
+func (s *interceptSink) TrySend(m jsonrpc.Message) bool {
+	if !s.look(m) {
+		return true
+	}
+	if s.reply.Kind() != jsonrpc.Invalid {
+		if !s.conn.TrySend(s.reply) {
+			return false
+		}
+		s.reply = jsonrpc.Message{}
+	}
+	if s.in.Kind() != jsonrpc.Invalid {
+		if s.replies != nil {
+			if !s.replies.tryTurn() {
+				return false
+			}
+			defer s.replies.done()
+		}
+		if !s.sink.TrySend(s.in) {
+			return false
+		}
+	}
+	s.handed()
+	return true
+}
+
+func (s *interceptSink) Send(ctx context.Context, m jsonrpc.Message) error {
+	if s.look(m) {
+		if s.refused = s.send(ctx); s.refused != nil {
+			return s.refused
+		}
+		s.handed()
+	}
+	return nil
+}
+
+func (s *interceptSink) send(ctx context.Context) error {
+	if s.reply.Kind() != jsonrpc.Invalid {
+		if err := s.conn.Send(ctx, s.reply); err != nil {
+			return err
+		}
+		s.reply = jsonrpc.Message{}
+	}
+	if s.in.Kind() == jsonrpc.Invalid {
+		return nil
+	}
+	if s.replies != nil {
+		if err := s.replies.take(ctx); err != nil {
+			return err
+		}
+		defer s.replies.done()
+	}
+	return s.sink.Send(ctx, s.in)
+}
+
+// maxEarlyReplies is how many replies wait for a Receive.
+const maxEarlyReplies = 16
+
+// replies hands what an interceptor says itself to the receiver, between the messages of
+// the peer.
+//
+// turn is held while the receiver's Sink is called, mu while the fields are looked at;
+// turn comes first. Who makes a reply hands it on itself; it waits for that as in
+// Send of a Conn, so that nothing needs a goroutine.
+type replies struct {
+	turn chan struct{} // holds one element while sink is called
+
+	mu      sync.Mutex
+	early   fifo.Queue[jsonrpc.Message] // while nobody receives
+	sink    Sink                        // of the Receive that goes on
+	stop    context.CancelFunc          // ends that Receive
+	refused error                       // why sink did not take a reply
+	cancel  context.CancelFunc          // of the ctx of a Send of sink that hands on a reply; nil: none does
+	over    error                       // there will be no Receive any more
+	changed chan struct{}               // closed when sink or over changes; nil: nobody waits for it
+}
+
+func (r *replies) tryTurn() bool {
+	select {
+	case r.turn <- struct{}{}:
+		return true
+	default:
+		return false
+	}
+}
+
+func (r *replies) take(ctx context.Context) error {
+	select {
+	case r.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (r *replies) done() { <-r.turn }
+
+// trySend is send where that needs no waiting.
+func (r *replies) trySend(m jsonrpc.Message) bool {
+	if !r.tryTurn() {
+		return false
+	}
+	defer r.done()
+	r.mu.Lock()
+	sink := r.sink
+	r.mu.Unlock()
+	return sink != nil && sink.TrySend(m)
+}
+
+func (r *replies) send(ctx context.Context, m jsonrpc.Message) error {
+	for {
+		if err := r.take(ctx); err != nil {
+			return err
+		}
+		err := r.hand(ctx, m)
+		r.done()
+		if err != errNoSink {
+			return err
+		}
+		r.mu.Lock()
+		if r.sink != nil || r.over != nil {
+			r.mu.Unlock()
+			continue
+		}
+		if r.changed == nil {
+			r.changed = make(chan struct{})
+		}
+		changed := r.changed
+		r.mu.Unlock()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// hand sends a reply to sink, or keeps it until there is one: errNoSink says that there
+// is no room. It has the turn.
+func (r *replies) hand(ctx context.Context, m jsonrpc.Message) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	handing, cancel := context.WithCancel(ctx)
+	defer cancel()
+	r.mu.Lock()
+	sink, over := r.sink, r.over
+	switch {
+	case over != nil:
+	case sink != nil:
+		r.cancel = cancel
+	case r.early.Len() >= maxEarlyReplies:
+		over = errNoSink
+	default:
+		r.early.Push(m)
+	}
+	r.mu.Unlock()
+	if over != nil || sink == nil {
+		return over
+	}
+	err := sink.Send(handing, m)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.cancel = nil
+	switch {
+	case err == nil:
+	case r.over != nil:
+		return r.over
+	case ctx.Err() != nil:
+		return ctx.Err()
+	default: // as if the peer had sent it: the next Receive begins with it
+		r.early.Push(m)
+		r.refused, r.sink = err, nil
+		r.stop()
+	}
+	return nil
+}
+
+// open begins a Receive: it hands on what has waited for it.
+func (r *replies) open(ctx context.Context, stop context.CancelFunc, sink Sink) error {
+	if err := r.take(ctx); err != nil {
+		return err
+	}
+	defer r.done()
+	for {
+		r.mu.Lock()
+		if r.early.Len() == 0 || r.over != nil { // then the Conn says how it ends
+			r.sink, r.stop, r.refused = sink, stop, nil
+			r.wake()
+			r.mu.Unlock()
+			return nil
+		}
+		m := r.early.Rest()[0]
+		handing, cancel := context.WithCancel(ctx)
+		r.cancel = cancel
+		r.mu.Unlock()
+		var err error
+		if !sink.TrySend(m) {
+			err = sink.Send(handing, m)
+		}
+		cancel()
+		r.mu.Lock()
+		r.cancel = nil
+		if err == nil {
+			r.early.Pop()
+		} else if r.over != nil {
+			err = r.over
+		}
+		r.mu.Unlock()
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// shut ends a Receive. It returns when sink is called no more, and why that has refused
+// a reply.
+func (r *replies) shut(over bool) (refused error) {
+	r.mu.Lock()
+	r.sink = nil
+	if over && r.over == nil {
+		r.over = io.ErrClosedPipe
+	}
+	if r.cancel != nil {
+		r.cancel()
+	}
+	r.wake()
+	r.mu.Unlock()
+	r.turn <- struct{}{}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	defer r.done()
+	r.stop = nil
+	return r.refused
+}
+
+// abort ends all that waits, because the Conn is closed.
+func (r *replies) abort() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.over == nil {
+		r.over = io.ErrClosedPipe
+	}
+	if r.cancel != nil {
+		r.cancel()
+	}
+	r.wake()
+}
+
+// wake makes those look who wait for a Receive. It is called with mu held.
+func (r *replies) wake() {
+	if r.changed != nil {
+		close(r.changed)
+		r.changed = nil
+	}
+}
+
+var errNoSink = errors.New("nobody receives")

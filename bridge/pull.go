@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"context"
+	"io"
 	"sync"
 
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
@@ -188,8 +189,85 @@ func (p *pulled) CloseFor(reason error) error { return p.conn.Close(reason) }
 
 // PullPipe is Pipe.
 func PullPipe() (a, b PullConn) {
-	x, y := Pipe()
-	return Pull(x), Pull(y)
+	ab := make(chan jsonrpc.Message, defaultInbox)
+	ba := make(chan jsonrpc.Message, defaultInbox)
+	x := &pullEnd{in: ba, out: ab, closed: make(chan struct{})}
+	y := &pullEnd{in: ab, out: ba, closed: make(chan struct{})}
+	x.peer, y.peer = y, x
+	return x, y
+}
+
+type pullEnd struct {
+	in     <-chan jsonrpc.Message
+	out    chan<- jsonrpc.Message
+	peer   *pullEnd
+	once   sync.Once
+	closed chan struct{}
+}
+
+// Recv implements Conn.
+func (p *pullEnd) Recv(ctx context.Context) (jsonrpc.Message, error) {
+	if err := ctx.Err(); err != nil {
+		return jsonrpc.Message{}, err
+	}
+	if isClosed(p.closed) {
+		return jsonrpc.Message{}, io.ErrClosedPipe
+	}
+	select {
+	case m := <-p.in:
+		return m, nil
+	case <-ctx.Done():
+		return jsonrpc.Message{}, ctx.Err()
+	case <-p.closed:
+		return jsonrpc.Message{}, io.ErrClosedPipe
+	case <-p.peer.closed:
+	}
+	select { // what was sent before the end still counts
+	case m := <-p.in:
+		return m, nil
+	default:
+		return jsonrpc.Message{}, io.EOF
+	}
+}
+
+// Send implements Conn.
+func (p *pullEnd) Send(ctx context.Context, m jsonrpc.Message) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if isClosed(p.closed) || isClosed(p.peer.closed) {
+		return io.ErrClosedPipe // before select, which would choose at random
+	}
+	select {
+	case p.out <- m:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-p.closed:
+	case <-p.peer.closed:
+	}
+	return io.ErrClosedPipe
+}
+
+// TrySender is what TrySender says.
+func (p *pullEnd) TrySender() func(m jsonrpc.Message) bool { return p.trySend }
+
+func (p *pullEnd) trySend(m jsonrpc.Message) bool {
+	if isClosed(p.closed) || isClosed(p.peer.closed) {
+		return false
+	}
+	select {
+	case p.out <- m:
+		return true
+	default:
+		return false
+	}
+}
+
+// Close implements Conn.
+func (p *pullEnd) Close() error {
+	p.once.Do(func() { close(p.closed) })
+	return nil
 }
 
 // PullHandler is a HandlerFunc of a function that pulls.
@@ -211,4 +289,13 @@ func PullDialed(c Conn, err error) (PullConn, error) {
 		return nil, err
 	}
 	return Pull(c), nil
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
 }

@@ -38,6 +38,16 @@ func (f *Queue[T]) Push(more ...T) {
 	}
 }
 
+// PushFront puts an element before all others.
+func (f *Queue[T]) PushFront(first T) {
+	if f.head == 0 {
+		f.all = slices.Insert(f.all, 0, first)
+		return
+	}
+	f.head--
+	f.all[f.head] = first
+}
+
 // Pop takes the first element out. There must be one.
 func (f *Queue[T]) Pop() (first T) {
 	var zero T
