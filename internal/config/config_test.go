@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
-	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -348,52 +347,6 @@ func TestUnreadable(t *testing.T) {
 	}
 	if _, err := Parse("x", []byte(strings.Repeat("[", maxBrackets)), Options{}); err == nil {
 		t.Error("deeply nested: no error")
-	}
-}
-
-// The schema and the manual name every key, and the schema no other.
-func TestDocs(t *testing.T) {
-	t.Parallel()
-	data, err := os.ReadFile("../docs/config.schema.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	type object struct {
-		Properties map[string]object
-		Defs       map[string]object `json:"$defs"`
-	}
-	var schema object
-	if err := json.Unmarshal(data, &schema); err != nil {
-		t.Fatal(err)
-	}
-	manual, err := os.ReadFile("../docs/config.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	set := slices.Collect(maps.Keys(settings))
-	for name, tt := range map[string]struct {
-		in   object
-		want []string
-	}{
-		"top":                   {schema, slices.Concat(serverKeys, clientTopKeys, []string{ours, "$schema"})},
-		"mcp-bridge":            {schema.Properties[ours], []string{"defaults", "maxChildrenTotal"}},
-		"server":                {schema.Defs["server"], slices.Concat(slices.Collect(maps.Keys(aliases)), slices.Collect(maps.Keys(clientServerKeys)), []string{ours})},
-		"defaults":              {schema.Defs["settings"], set},
-		"server's own settings": {schema.Defs["own"], slices.Concat(set, []string{"headerFile", "description"})},
-	} {
-		got := slices.Sorted(maps.Keys(tt.in.Properties))
-		slices.Sort(tt.want)
-		if !slices.Equal(got, tt.want) {
-			t.Errorf("%s: the schema has\n%q\nwant\n%q", name, got, tt.want)
-		}
-		for _, key := range tt.want {
-			if slices.Contains(clientTopKeys, key) {
-				continue
-			}
-			if !strings.Contains(string(manual), "`"+key+"`") {
-				t.Errorf("docs/config.md does not name %s", key)
-			}
-		}
 	}
 }
 

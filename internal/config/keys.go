@@ -95,7 +95,7 @@ func (p *parser) foreign(m member) {
 		p.notef(m.at, "%s %s", m.what, why)
 		return
 	}
-	if settings[m.key] != nil || m.key == "headerFile" {
+	if settingOf(m.key) != nil || m.key == "headerFile" {
 		p.errorf(m.at, `%s belongs into "mcp-bridge": {%s: ...}`, m.what, m.what)
 		return
 	}

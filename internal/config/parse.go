@@ -192,7 +192,7 @@ func (p *parser) daemon(top member) {
 			p.integer(m, 0, &p.config.MaxChildrenTotal)
 		case flag != "":
 			p.errorf(m.at, "%s is said on the command line: %s", m.what, flag)
-		case settings[m.key] != nil:
+		case settingOf(m.key) != nil:
 			p.errorf(m.at, `%s is for servers: put it into "defaults" for all of them, or into the "mcp-bridge" of one`, m.what)
 		default:
 			p.errorf(m.at, "%s is not known in \"mcp-bridge\"%s", m.what, p.meant(m.key, []string{"defaults", "maxChildrenTotal"}))

@@ -369,9 +369,9 @@ func (p *parser) expanded(m member, want string) (text string, ok bool) {
 
 // withoutEffect tells about keys that mean nothing for the kind of server.
 func (p *parser) withoutEffect(d *draft, command bool) {
-	keys, settings, because := []string{"args", "env", "envFile", "cwd"}, forCommand, "a URL"
+	keys, other, because := []string{"args", "env", "envFile", "cwd"}, "command", "a URL"
 	if command {
-		keys, settings, because = []string{"headers"}, forURL, "a command"
+		keys, other, because = []string{"headers"}, "url", "a command"
 	}
 	for _, key := range keys {
 		if m, ok := d.keys[key]; ok && !emptyValue(m.value) {
@@ -379,9 +379,9 @@ func (p *parser) withoutEffect(d *draft, command bool) {
 		}
 	}
 	own := d.keys[ours]
-	for _, key := range settings {
-		if slices.Contains(d.given, key) {
-			p.notef(own.at, "%q has no effect: the server has %s", key, because)
+	for _, set := range slices.Concat(settings, ownSettings) {
+		if set.only == other && slices.Contains(d.given, set.key) {
+			p.notef(own.at, "%q has no effect: the server has %s", set.key, because)
 		}
 	}
 }

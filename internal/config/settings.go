@@ -12,57 +12,138 @@ import (
 	"github.com/tailscale/hujson"
 )
 
-// settings are the keys that "defaults" and each server's "mcp-bridge" take.
-// They are named as the flags are.
-var settings = map[string]func(p *parser, s *Settings, m member){
-	"isolation":      func(p *parser, s *Settings, m member) { p.oneOf(m, &s.Isolation, isolations...) },
-	"protocol":       func(p *parser, s *Settings, m member) { p.oneOf(m, &s.Protocol, protocols...) },
-	"clientProtocol": func(p *parser, s *Settings, m member) { p.oneOf(m, &s.ClientProtocol, protocols...) },
-	"parkTimeout":    func(p *parser, s *Settings, m member) { p.longer(m, &s.ParkTimeout) },
-	"maxChildren":    func(p *parser, s *Settings, m member) { p.integer(m, 0, &s.MaxChildren) },
-	"queue":          func(p *parser, s *Settings, m member) { p.integer(m, 0, &s.Queue) },
-	"queueTimeout":   func(p *parser, s *Settings, m member) { p.duration(m, &s.QueueTimeout) },
-	"maxSessions":    func(p *parser, s *Settings, m member) { p.integer(m, 1, &s.MaxSessions) },
-	"sessionTimeout": func(p *parser, s *Settings, m member) { p.duration(m, &s.SessionTimeout) },
-	"lazy":           func(p *parser, s *Settings, m member) { p.boolean(m, &s.Lazy) },
-	"passEnv":        func(p *parser, s *Settings, m member) { p.passEnv(m, &s.PassEnv) },
-	"pty":            func(p *parser, s *Settings, m member) { p.boolean(m, &s.PTY) },
-	"stdinWait":      func(p *parser, s *Settings, m member) { p.duration(m, &s.StdinWait) },
-	"termWait":       func(p *parser, s *Settings, m member) { p.duration(m, &s.TermWait) },
-	"killWait":       func(p *parser, s *Settings, m member) { p.duration(m, &s.KillWait) },
-	"requestTimeout": func(p *parser, s *Settings, m member) { p.duration(m, &s.RequestTimeout) },
-	"drainTimeout":   func(p *parser, s *Settings, m member) { p.duration(m, &s.DrainTimeout) },
-	"grace":          func(p *parser, s *Settings, m member) { p.duration(m, &s.Grace) },
-	"maxMessageSize": func(p *parser, s *Settings, m member) { p.size(m, &s.MaxMessageSize) },
-	"maxDepth":       func(p *parser, s *Settings, m member) { p.integer(m, 1, &s.MaxDepth) },
-	"allowTools":     func(p *parser, s *Settings, m member) { p.globs(m, &s.AllowTools) },
-	"ignoreTools":    func(p *parser, s *Settings, m member) { p.globs(m, &s.IgnoreTools) },
-	"transport":      func(p *parser, s *Settings, m member) { p.oneOf(m, &s.Transport, modes...) },
-	"connectTimeout": func(p *parser, s *Settings, m member) { p.duration(m, &s.ConnectTimeout) },
-	"resumeTimeout":  func(p *parser, s *Settings, m member) { p.longer(m, &s.ResumeTimeout) },
+// A setting is one key of "defaults" and of each server's "mcp-bridge", and all that is
+// said about it: how it is read, and what the manual and the schema say. It is named as
+// its flag is.
+type setting struct {
+	key  string
+	flag string // without "--"; "" if it has none
+	only string // "command" or "url": it has an effect on such a server only; "" for both
+	doc  string // in the manual and, without the code quotes, in the schema
+
+	field  func(s *Settings) any                  // a pointer, whose type says how the value is spelled
+	values []string                               // of a string: nothing else may be written; nil: see read
+	least  int                                    // of an int, and 1 of a duration that must not be 0
+	read   func(p *parser, s *Settings, m member) // where the field's type does not say how to
 }
 
-// modes are the values of "transport".
-var modes = []string{"http-first", "sse-first", "http-only", "sse-only"}
+// settings are all of them, in the order of the manual.
+var settings = []setting{
+	{key: "isolation", flag: "isolation", field: func(s *Settings) any { return &s.Isolation }, values: isolations,
+		doc: "which clients share a process"},
+	{key: "protocol", flag: "protocol", field: func(s *Settings) any { return &s.Protocol }, values: protocols,
+		doc: "what is spoken with the server"},
+	{key: "clientProtocol", flag: "client-protocol", field: func(s *Settings) any { return &s.ClientProtocol }, values: protocols,
+		doc: "what clients may speak; with `modern` HTTP+SSE is not served"},
+	{key: "parkTimeout", flag: "park-timeout", field: func(s *Settings) any { return &s.ParkTimeout }, least: 1,
+		doc: "how long a call waits for what its client was asked"},
+	{key: "maxChildren", flag: "max-children", only: "command", field: func(s *Settings) any { return &s.MaxChildren },
+		doc: "processes of the server at a time; `0` is one for each session and 100 that clients share, or 32 with `isolation` `request`; clients with a process of their own wait for a place"},
+	{key: "queue", flag: "queue", field: func(s *Settings) any { return &s.Queue },
+		doc: "how many clients wait when there are so many processes"},
+	{key: "queueTimeout", flag: "queue-timeout", field: func(s *Settings) any { return &s.QueueTimeout },
+		doc: "how long these clients wait"},
+	{key: "maxSessions", flag: "max-sessions", field: func(s *Settings) any { return &s.MaxSessions }, least: 1,
+		doc: "sessions at a time"},
+	{key: "sessionTimeout", flag: "session-timeout", field: func(s *Settings) any { return &s.SessionTimeout },
+		doc: "end a session that is idle for so long; `0s` is never"},
+	{key: "lazy", field: func(s *Settings) any { return &s.Lazy },
+		doc: "start the server when it is first used"},
+	{key: "passEnv", flag: "pass-env", only: "command", field: func(s *Settings) any { return &s.PassEnv },
+		read: func(p *parser, s *Settings, m member) { p.passEnv(m, &s.PassEnv) },
+		doc:  "which variables of the bridge a child gets: `safe`, `all`, `none`, or names; or an array of these"},
+	{key: "pty", flag: "pty", only: "command", field: func(s *Settings) any { return &s.PTY },
+		doc: "give a child a terminal as stdout"},
+	{key: "stdinWait", flag: "stdin-wait", only: "command", field: func(s *Settings) any { return &s.StdinWait },
+		doc: "how long a child has after its stdin was closed"},
+	{key: "termWait", flag: "term-wait", only: "command", field: func(s *Settings) any { return &s.TermWait },
+		doc: "how long its process group has after SIGTERM"},
+	{key: "killWait", flag: "kill-wait", only: "command", field: func(s *Settings) any { return &s.KillWait },
+		doc: "how long its process group has after SIGKILL"},
+	{key: "requestTimeout", flag: "request-timeout", field: func(s *Settings) any { return &s.RequestTimeout },
+		doc: "cancel a request on which the server stays silent for so long; `0s` is never"},
+	{key: "drainTimeout", flag: "drain-timeout", field: func(s *Settings) any { return &s.DrainTimeout },
+		doc: "how long owed answers are waited for at the end of input, and when a new file changes or removes the server (after SIGTERM no longer than `grace`)"},
+	{key: "grace", flag: "grace", field: func(s *Settings) any { return &s.Grace },
+		doc: "how long owed answers are waited for at shutdown"},
+	{key: "maxMessageSize", flag: "max-message-size", field: func(s *Settings) any { return &s.MaxMessageSize },
+		read: func(p *parser, s *Settings, m member) { p.size(m, &s.MaxMessageSize) },
+		doc:  "the largest message: a number of bytes, or with `KiB`, `MiB`, `GiB`"},
+	{key: "maxDepth", flag: "max-depth", field: func(s *Settings) any { return &s.MaxDepth }, least: 1,
+		doc: "how many levels of objects and arrays a message may have"},
+	{key: "allowTools", flag: "allow-tool", field: func(s *Settings) any { return &s.AllowTools },
+		doc: "patterns of the tools that are listed and can be called, such as `read_*`; all if there is none"},
+	{key: "ignoreTools", flag: "ignore-tool", field: func(s *Settings) any { return &s.IgnoreTools },
+		doc: "patterns of the tools that are neither listed nor can be called"},
+	{key: "transport", flag: "transport", only: "url", field: func(s *Settings) any { return &s.Transport }, values: modes,
+		doc: "which transport of a remote server is tried"},
+	{key: "connectTimeout", flag: "connect-timeout", only: "url", field: func(s *Settings) any { return &s.ConnectTimeout },
+		doc: "time to connect in"},
+	{key: "resumeTimeout", flag: "resume-timeout", only: "url", field: func(s *Settings) any { return &s.ResumeTimeout }, least: 1,
+		doc: "how long to reconnect to the stream of a call that has broken before the answer; then the call fails"},
+}
 
-// isolations and protocols are the values of "isolation", and of "protocol" and
-// "clientProtocol".
+// ownSettings are the keys of a server's "mcp-bridge" that "defaults" does not have.
+var ownSettings = []setting{
+	{key: "headerFile", flag: "header-file", only: "url",
+		doc: "a file of headers, one `Name: value` a line, variables expanded; `headers` win. One server only"},
+	{key: "description", doc: "as the server's own, and wins over it. One server only"},
+}
+
+// The values of keys that have no other.
 var (
+	modes      = []string{"http-first", "sse-first", "http-only", "sse-only"}
 	isolations = []string{"auto", "session", "principal", "shared", "request"}
 	protocols  = []string{"auto", "legacy", "modern"}
 )
 
-// forCommand and forURL are the settings that have an effect on one kind of
-// server only.
-var (
-	forCommand = []string{"maxChildren", "passEnv", "pty", "stdinWait", "termWait", "killWait"}
-	forURL     = []string{"transport", "connectTimeout", "resumeTimeout", "headerFile"}
-)
+// settingOf returns the setting of a key; nil: there is none.
+func settingOf(key string) *setting {
+	if i := slices.IndexFunc(settings, func(s setting) bool { return s.key == key }); i >= 0 {
+		return &settings[i]
+	}
+	return nil
+}
+
+// into reads a value.
+func (set *setting) into(p *parser, s *Settings, m member) {
+	if set.read != nil {
+		set.read(p, s, m)
+		return
+	}
+	switch to := set.field(s).(type) {
+	case *string:
+		p.oneOf(m, to, set.values...)
+	case *int:
+		p.integer(m, set.least, to)
+	case *bool:
+		p.boolean(m, to)
+	case *[]string:
+		p.globs(m, to)
+	case *time.Duration:
+		if set.least > 0 {
+			p.longer(m, to)
+		} else {
+			p.duration(m, to)
+		}
+	}
+}
+
+// Flags returns the flags of which the settings are the keys, by key.
+func Flags() map[string]string {
+	flags := map[string]string{}
+	for _, set := range settings {
+		if set.flag != "" {
+			flags[set.key] = set.flag
+		}
+	}
+	return flags
+}
 
 // setting reads one of settings.
 func (p *parser) setting(s *Settings, m member) {
-	if set := settings[m.key]; set != nil {
-		set(p, s, m)
+	if set := settingOf(m.key); set != nil {
+		set.into(p, s, m)
 		return
 	}
 	switch m.key {
@@ -78,9 +159,9 @@ func (p *parser) setting(s *Settings, m member) {
 }
 
 func settingNames() []string {
-	names := []string{"headerFile", "description"}
-	for name := range settings {
-		names = append(names, name)
+	var names []string
+	for _, set := range slices.Concat(settings, ownSettings) {
+		names = append(names, set.key)
 	}
 	slices.Sort(names)
 	return names

@@ -1,0 +1,35 @@
+package main
+
+import (
+	"reflect"
+	"testing"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/config"
+)
+
+// TestSettingsAreFlags: each key of a configuration file that names a flag is that flag:
+// serve has it, it defaults to the same, and it changes what servers get.
+func TestSettingsAreFlags(t *testing.T) {
+	plain := new(serveFlags)
+	plain.flagSet()
+	if have, want := plain.settings(), config.DefaultSettings(); !reflect.DeepEqual(have, want) {
+		t.Errorf("the flags default to\n%+v\nand the keys to\n%+v", have, want)
+	}
+	values := map[string]string{"string": "modern", "int": "7", "bool": "true", "duration": "7s", "stringArray": "x", "size": "7"}
+	for key, flag := range config.Flags() {
+		f := new(serveFlags)
+		fs := f.flagSet()
+		known := fs.Lookup(flag)
+		if known == nil {
+			t.Errorf("%s is --%s, which serve does not have", key, flag)
+			continue
+		}
+		if err := fs.Set(flag, values[known.Value.Type()]); err != nil {
+			t.Errorf("--%s: %v", flag, err)
+			continue
+		}
+		if reflect.DeepEqual(f.settings(), plain.settings()) {
+			t.Errorf("--%s changes nothing of what servers get", flag)
+		}
+	}
+}
