@@ -36,14 +36,14 @@ func checkRequest(t *testing.T, m jsonrpc.Message) {
 	if m.Params() != nil && !shape.IsObject(m.Params()) {
 		return
 	}
-	r := readRequest(m, &spokenMeta{})
+	r := readRequest(m, &lastMeta{})
 	if m.Meta() == nil || shape.IsObject(m.Meta()) {
 		eratest.SameBytes(t, "to a legacy server", r.forServer(id), eratest.InPlace(m, keptParams(m.Params())).WithID(id))
 	}
 }
 
-// TestSpokenMeta: what is known of the last request changes nothing about the next.
-func TestSpokenMeta(t *testing.T) {
+// TestLastMeta: what is known of the last request changes nothing about the next.
+func TestLastMeta(t *testing.T) {
 	const plain = `"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"roots":{}}`
 	var requests []jsonrpc.Message
 	for _, params := range []string{
@@ -66,10 +66,10 @@ func TestSpokenMeta(t *testing.T) {
 	requests = append(requests, eratest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call"}`))
 	for _, a := range requests {
 		for _, b := range requests {
-			var last spokenMeta
+			var last lastMeta
 			var all, wanted []request
 			for _, m := range []jsonrpc.Message{a, a, b, a, b} {
-				got, want := readRequest(m, &last), readRequest(m, &spokenMeta{})
+				got, want := readRequest(m, &last), readRequest(m, &lastMeta{})
 				all, wanted = append(all, got), append(wanted, want)
 				if !reflect.DeepEqual(all, wanted) { // those before it, too
 					t.Fatalf("%s: %+v, want %+v", m.Bytes(), all, wanted)
@@ -106,25 +106,22 @@ func checkResult(t *testing.T, m jsonrpc.Message, method string) {
 	t.Helper()
 	m = m.Plain() // TestEnvelopes has the others
 	said := jsonrpc.NewRequest(jsonrpc.StringID("the client's"), method, []byte(`{"name":"t"}`))
-	for _, meta := range []string{"", `{"io.modelcontextprotocol/serverInfo":{"name":"s"}}`} {
+	for _, meta := range []string{"", `{"name":"s"}`} {
 		f := New(Options{})
-		if meta != "" {
-			f.link.meta = []byte(meta)
-		}
-		f.link.makePreambles()
-		c := &call{request: readRequest(said, &spokenMeta{})}
-		want := f.resultMessage(c.id, method, m.Result())
+		f.results.setServer([]byte(meta))
+		c := &call{request: readRequest(said, &lastMeta{})}
+		want := f.results.message(c.id, method, m.Result())
 		if shape.IsObject(m.Result()) && shape.IsEmpty(m.Result()) { // its white space stays
-			preamble := f.link.preamble
+			preamble := f.results.preamble
 			if era.IsCacheable(method) {
-				preamble = f.link.cacheablePreamble
+				preamble = f.results.cacheablePreamble
 			}
 			want = m.WithResult(eratest.First(preamble.String(), m.Result())).WithID(c.id).WithRelated(c.id)
 		}
 		if want.Result() != nil {
 			want = m.WithResult(want.Result()).WithID(c.id).WithRelated(c.id)
 		}
-		got := f.resultOf(c, m)
+		got := f.results.of(c, m)
 		if got.Result() != nil && bytes.HasPrefix(got.Bytes(), []byte(`{"jsonrpc":"2.0","id"`)) { // it was made anew
 			got = m.WithResult(got.Result()).WithID(c.id).WithRelated(c.id)
 		}
@@ -136,14 +133,14 @@ func checkResult(t *testing.T, m jsonrpc.Message, method string) {
 // take "ID" for "id".
 func TestEnvelopes(t *testing.T) {
 	said := eratest.Parse(t, `{"jsonrpc":"2.0","ID":7,"id":1,"method":"tools/call","params":{"name":"t"}}`)
-	r := readRequest(said, &spokenMeta{})
+	r := readRequest(said, &lastMeta{})
 	server := New(Options{})
-	server.link.makePreambles()
+	server.results.setServer(nil)
 	toServer := r.forServer(jsonrpc.IntID(2))
 	if want := `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"t"}}`; string(toServer.Bytes()) != want {
 		t.Errorf("the call is %s, want %s", toServer.Bytes(), want)
 	}
-	toClient := server.resultOf(&call{request: r}, eratest.Parse(t, `{"x":1,"jsonrpc":"2.0","result":{"a":1},"id":9}`))
+	toClient := server.results.of(&call{request: r}, eratest.Parse(t, `{"x":1,"jsonrpc":"2.0","result":{"a":1},"id":9}`))
 	if want := `{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","a":1}}`; string(toClient.Bytes()) != want {
 		t.Errorf("the result is %s, want %s", toClient.Bytes(), want)
 	}

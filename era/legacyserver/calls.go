@@ -1,6 +1,8 @@
 package legacyserver
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/era"
@@ -8,68 +10,103 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// call is a request of a client that the server works on. It is in calls
-// while the client waits for its answer, and in sent while the server owes one;
-// a parked call is only in sent, one that waits to be sent only in calls.
+// calls are the requests of clients that are the server's to answer. A call is in
+// open while a client waits for its answer, and in sent while the server owes one:
+// a parked call is only in sent, one that waits to be sent is only in open.
+type calls struct {
+	canAsk   bool // the server was told that clients can be asked
+	requests *requests
+	results  *results
+	turns    *turns
+	logs     *logs
+	tools    *tools
+	tasks    *tasks
+	parking  *parking
+
+	open   map[jsonrpc.ID]*call // by the client's id
+	sent   map[jsonrpc.ID]*call // by our id
+	tokens map[jsonrpc.ID]*call // by the progress token that the server knows
+	count  int64                // orders the calls, and names them
+}
+
+// call is a request of a client that the server works on.
 type call struct {
 	request             // the client's: the first, or the retry that came last
 	atServer jsonrpc.ID // the id of our request; zero: not sent yet
 	token    jsonrpc.ID // the progress token in it
-	turn     int64      // when it, or its last retry, came
+	order    int64      // when it, or its last retry, came
 
-	input   *callInput // what the server has asked; nil: nothing yet
-	asked   int        // how many questions there have been
-	beside  []*call    // of which others they could have been
-	waits   *timer     // it waits for the floor until then; nil: it does not
-	givenUp bool       // only answers to its questions may be owed, to the server
-	task    *callTask  // it runs as a task; nil: as an ordinary call
+	turn  asker
+	input *callInput // what the server has asked; nil: nothing yet
+	task  *callTask  // it runs as a task; nil: as an ordinary call
 }
 
-// live reports whether a client waits for the answer.
-func (c *call) live(f *Filter) bool { return f.calls[c.id] == c }
+// next numbers what comes.
+func (k *calls) next() int64 {
+	k.count++
+	return k.count
+}
 
-// call takes a request that is the server's to answer.
-func (f *Filter) call(now time.Time, r request, out *era.Out) {
-	if r.state != nil {
-		f.retry(now, r, out)
+// isLive reports whether a client waits for the answer to a call.
+func (k *calls) isLive(c *call) bool { return k.open[c.id] == c }
+
+// begin starts a call, once the server has the log level that the call wants, it is
+// known how the tool is run, and the call has its turn.
+func (k *calls) begin(now time.Time, r request, out *era.Out) {
+	c := &call{request: r, order: k.next()}
+	c.turn.call = c
+	k.open[c.id] = c
+	if c.logLevel == nil || !k.logs.await(now, c, out) {
+		k.levelSet(now, c, out)
+	}
+}
+
+// levelSet goes on with a call for whose log level the server was asked.
+func (k *calls) levelSet(now time.Time, c *call, out *era.Out) {
+	if c.method != "tools/call" || !k.tools.await(c) {
+		k.toolKnown(now, c, out)
+	}
+}
+
+// toolKnown goes on with a call of whose tool it is known how it is run. Else the
+// call was cancelled while it waited.
+func (k *calls) toolKnown(now time.Time, c *call, out *era.Out) {
+	if !k.isLive(c) {
 		return
 	}
-	f.begin(now, r, out)
-}
-
-// begin starts a call, once the server has the log level that it wants and it
-// is known how the tool is run.
-func (f *Filter) begin(now time.Time, r request, out *era.Out) {
-	c := &call{request: r, turn: f.nextTurn()}
-	f.calls[c.id] = c
-	if c.logLevel != nil && f.awaitLevel(now, c, out) {
-		return
-	}
-	f.beginTool(now, c, out)
-}
-
-func (f *Filter) beginTool(now time.Time, c *call, out *era.Out) {
-	if c.method == "tools/call" && f.awaitTools(c) {
-		return
-	}
-	f.beginTurn(now, c, out)
-}
-
-func (f *Filter) beginTurn(now time.Time, c *call, out *era.Out) {
-	if c.method == "tools/call" && f.runsAsTask(c) {
+	if c.method == "tools/call" && k.tools.runsAsTask(c) {
 		c.task = &callTask{}
 	}
-	if !f.awaitFloor(now, c) {
-		f.send(c, out)
+	c.turn.stage = beginning
+	if c.turn.able = k.canAsk && c.task == nil && era.MayAskForInput(c.method); c.turn.able {
+		c.turn.tool = k.turns.history.key(c.method, c.name)
+	}
+	if !k.turns.await(now, &c.turn) {
+		k.send(c, out)
+	}
+}
+
+// proceed goes on with a call that has waited for its turn: it is sent, or the
+// server gets the answers that the call's retry has brought, or those of a call
+// that was given up.
+func (k *calls) proceed(now time.Time, a *asker, out *era.Out) {
+	switch a.stage {
+	case beginning:
+		k.send(a.call, out)
+	case returning:
+		k.parking.deliver(now, a.call, out)
+	case abandoned:
+		k.parking.settle(a.call, out)
 	}
 }
 
 // send sends the call to the server.
-func (f *Filter) send(c *call, out *era.Out) {
-	c.atServer = f.nextID()
-	f.sent[c.atServer] = c
+func (k *calls) send(c *call, out *era.Out) {
+	c.atServer = k.requests.nextID()
+	c.turn.stage = returning // what it waits for the next time
+	k.sent[c.atServer] = c
 	if c.token = c.m.ProgressToken(); !c.token.IsZero() {
-		f.tokens[c.token] = c
+		k.tokens[c.token] = c
 	}
 	m := c.forServer(c.atServer)
 	if c.task != nil {
@@ -78,17 +115,33 @@ func (f *Filter) send(c *call, out *era.Out) {
 	out.Server(m)
 }
 
+// response takes a response of the server. It reports whether it is to a call.
+func (k *calls) response(now time.Time, m jsonrpc.Message, out *era.Out) bool {
+	id, c, ok := jsonrpc.Find(k.sent, m.ID())
+	switch {
+	case !ok: // perhaps to one that was given up
+		if a := k.turns.findAbandoned(func(a *asker) bool { return a.call.atServer.Equivalent(m.ID()) }); a != nil {
+			k.turns.finish(now, a, out)
+		}
+	case c.task != nil:
+		k.tasks.response(now, c, id, m, out)
+	default:
+		k.complete(now, c, m, out)
+	}
+	return ok
+}
+
 // complete takes the server's last word on a call.
-func (f *Filter) complete(now time.Time, c *call, m jsonrpc.Message, out *era.Out) {
-	f.leave(c)
+func (k *calls) complete(now time.Time, c *call, m jsonrpc.Message, out *era.Out) {
+	k.leave(c)
 	if c.input != nil {
-		f.settle(c, out)
+		k.parking.settle(c, out)
 	}
 	if code := shape.ErrorCode(m); code != jsonrpc.CodeMethodNotFound && code != jsonrpc.CodeInvalidParams { // then it has not run
-		f.learn(now, c, out)
+		k.turns.end(now, &c.turn, out)
 	}
-	f.leaveFloor(now, c, out)
-	f.conclude(now, c, outcome{m: m}, out)
+	k.turns.release(now, &c.turn, out)
+	k.conclude(now, c, outcome{m: m}, out)
 }
 
 // outcome is how a call ends: by the server's response, or for a reason of our own.
@@ -98,100 +151,106 @@ type outcome struct {
 }
 
 // conclude answers the client, or keeps the outcome for the retry of a parked call.
-func (f *Filter) conclude(now time.Time, c *call, o outcome, out *era.Out) {
+func (k *calls) conclude(now time.Time, c *call, o outcome, out *era.Out) {
 	if c.input != nil && c.input.parked {
 		kept := o // a copy, so that o is on the stack in every other case
 		c.input.outcome = &kept
 		return
 	}
-	delete(f.calls, c.id)
-	if o.refusal != nil {
+	delete(k.open, c.id)
+	switch {
+	case o.refusal != nil:
 		out.Client(o.refusal.Response(c.id).WithRelated(c.id))
-		return
+	case o.m.IsError():
+		out.Client(k.failure(now, c, o.m))
+	case c.method == "tools/list":
+		out.Client(k.results.message(c.id, c.method, k.tools.read(o.m.Result())))
+	default:
+		out.Client(k.results.of(c, o.m))
 	}
-	if o.m.IsError() {
-		out.Client(f.failure(now, c, o.m))
-		return
+}
+
+// failure is the response for an error of the server. Codes that 2026-07-28 has
+// reserved are replaced (J10): what a legacy server means by them, no modern
+// client would understand. One that says which capability is missing is
+// understood.
+func (k *calls) failure(now time.Time, c *call, m jsonrpc.Message) jsonrpc.Message {
+	code := shape.ErrorCode(m)
+	data := m.Lookup("error", "data")
+	instead, reserved := era.ModernCode(code)
+	switch {
+	case code == era.CodeResourceNotFound:
+		data = c.notFound(data)
+	case code == era.CodeURLElicitation && era.MayAskForInput(c.method):
+		if response, ok := k.parking.states.sendToURL(now, c, data); ok {
+			return response
+		}
+		data = originalCode(code, data)
+	case !reserved, code == era.CodeMissingCapability && shape.IsObject(shape.Member(data, "requiredCapabilities")):
+		return m.WithID(c.id).WithRelated(c.id)
+	default:
+		data = originalCode(code, data)
 	}
-	if c.method == "tools/list" {
-		out.Client(f.resultMessage(c.id, c.method, f.readTools(o.m.Result())))
-		return
-	}
-	out.Client(f.resultOf(c, o.m))
+	return shape.WithError(m, instead, data).WithID(c.id).WithRelated(c.id)
 }
 
 // leave forgets a call that is over at the server, but for its open questions:
 // those get an answer, which the server does not need any more but is owed.
-func (f *Filter) leave(c *call) {
-	delete(f.sent, c.atServer)
-	delete(f.tokens, c.token)
+func (k *calls) leave(c *call) {
+	delete(k.sent, c.atServer)
+	delete(k.tokens, c.token)
 	if c.task != nil {
-		f.leaveTask(c)
+		k.tasks.leave(c)
 	}
-	f.unwait(c)
+	k.turns.unwait(&c.turn)
 	if c.input != nil {
-		f.closeWindow(c)
+		k.parking.closeWindow(c)
 	}
 }
 
 // abort ends a call at the server. Its answer, should one come, is dropped.
-func (f *Filter) abort(now time.Time, c *call, reason []byte, out *era.Out) {
-	f.leave(c)
+func (k *calls) abort(now time.Time, c *call, reason []byte, out *era.Out) {
+	k.leave(c)
 	if c.atServer.IsZero() {
 		return
 	}
-	f.logs.quiet = now.Add(quietTime)
-	c.givenUp = true
-	if !f.giveUpFloor(now, c, out) && c.input != nil {
-		f.settle(c, out)
+	k.logs.quiet = now.Add(quietTime)
+	asked := c.input != nil && len(c.input.questions) > 0
+	if !k.turns.abandon(now, &c.turn, asked, out) && c.input != nil {
+		k.parking.settle(c, out)
 	}
 	if c.task != nil {
-		f.abortTask(c, out)
+		k.tasks.abort(c, out)
 	} else {
-		f.cancelAtServer(c.atServer, reason, out)
+		cancelRequest(c.atServer, reason, out)
 	}
 }
 
-// cancelAtServer cancels a request of ours; reason is raw JSON, nil for none.
-func (f *Filter) cancelAtServer(id jsonrpc.ID, reason []byte, out *era.Out) {
-	params := shape.AppendMember([]byte{'{'}, "requestId", []byte(id.String()))
-	if reason != nil {
-		params = shape.AppendMember(params, "reason", reason)
-	}
-	out.Server(jsonrpc.NewNotification("notifications/cancelled", append(params, '}')))
+// reject ends a call for a reason of our own.
+func (k *calls) reject(now time.Time, c *call, why *era.Refusal, out *era.Out) {
+	k.abort(now, c, nil, out)
+	k.conclude(now, c, outcome{refusal: why}, out)
 }
 
-// cancelled takes a client's notifications/cancelled. Nothing more is said about
-// the request (J12). A parked call has been answered and cannot be cancelled.
-func (f *Filter) cancelled(now time.Time, m jsonrpc.Message, out *era.Out) {
-	id := m.RequestID()
-	for i, held := range f.link.held {
-		if held.ID().Equivalent(id) {
-			f.link.held = append(f.link.held[:i], f.link.held[i+1:]...)
-			return
-		}
-	}
-	if f.subs.listening(id) {
-		f.endListen(now, id)
-		return
-	}
-	key, c, ok := jsonrpc.Find(f.calls, id)
+// cancelled takes a client's notifications/cancelled of a call, with its reason,
+// raw JSON.
+func (k *calls) cancelled(now time.Time, id jsonrpc.ID, reason []byte, out *era.Out) {
+	key, c, ok := jsonrpc.Find(k.open, id)
 	if !ok {
 		return
 	}
-	delete(f.calls, key)
-	reason := m.Lookup("params", "reason")
-	if _, text := jsonrpc.Text(reason); !text {
+	delete(k.open, key)
+	if !shape.IsText(reason) {
 		reason = nil
 	}
-	f.abort(now, c, reason, out)
+	k.abort(now, c, reason, out)
 }
 
 // progress passes on what a call of a waiting client has got to. The server
 // knows the token of the first request; after a retry the client knows another.
-func (f *Filter) progress(m jsonrpc.Message, out *era.Out) {
-	_, c, ok := jsonrpc.Find(f.tokens, m.ProgressToken())
-	if !ok || !c.live(f) {
+func (k *calls) progress(m jsonrpc.Message, out *era.Out) {
+	_, c, ok := jsonrpc.Find(k.tokens, m.ProgressToken())
+	if !ok || !k.isLive(c) {
 		out.Drop(m, "progress of no call that is in progress") // J13
 		return
 	}
@@ -203,5 +262,79 @@ func (f *Filter) progress(m jsonrpc.Message, out *era.Out) {
 	if token != m.ProgressToken() {
 		m = m.WithProgressToken(token)
 	}
-	out.Client(f.ofTask(c, m).WithRelated(c.id))
+	out.Client(c.task.strip(m).WithRelated(c.id))
+}
+
+// only returns the call that the server works on, if there is just one.
+func (k *calls) only() *call {
+	var only *call
+	for _, c := range k.sent {
+		if only != nil && only != c {
+			return nil
+		}
+		only = c
+	}
+	return only
+}
+
+// asking finds the call in whose course a question came (B.1), and the others that
+// it could be of. Of several calls it is the one that has the turn; the others have
+// not waited for a turn because no question was expected of them, or have taken too
+// long. If it is one of those, then one that has more to ask, whose client waits,
+// and that came last.
+func (k *calls) asking(m jsonrpc.Message, q *question) (c *call, others []*asker) {
+	if id, named := m.During(); named {
+		if _, c, ok := jsonrpc.Find(k.sent, id); ok && era.MayAskForInput(c.method) {
+			return c, nil
+		}
+		return nil, nil
+	}
+	if c := k.tasks.callOfID(q.task); c != nil {
+		return c, nil
+	}
+	if k.turns.ofAbandoned() {
+		return nil, nil
+	}
+	best := -1
+	for id, other := range k.sent {
+		if id != other.atServer || !era.MayAskForInput(other.method) {
+			continue
+		}
+		rank := k.rank(other, q)
+		if c == nil || rank > best || rank == best && other.order > c.order {
+			c, best = other, rank
+		}
+		others = append(others, &other.turn)
+	}
+	return c, slices.DeleteFunc(others, func(other *asker) bool { return other.call == c })
+}
+
+// rank says how likely it is that a question is of a call.
+func (k *calls) rank(c *call, q *question) (n int) {
+	if missingCapability(c.capabilities, q.method, q.params) == nil {
+		n += 8
+	}
+	if k.turns.holder == &c.turn {
+		n += 4
+	}
+	if k.turns.mayAsk(&c.turn) {
+		n += 2
+	}
+	if k.isLive(c) && c.turn.waits == nil {
+		n++
+	}
+	return n
+}
+
+// serverEnded answers all calls.
+func (k *calls) serverEnded(text string, out *era.Out) {
+	owed := make([]*call, 0, len(k.open))
+	for _, c := range k.open {
+		owed = append(owed, c)
+	}
+	slices.SortFunc(owed, func(a, b *call) int { return cmp.Compare(a.order, b.order) })
+	for _, c := range owed {
+		refuse(c.id, jsonrpc.CodeInternalError, text, shape.Reason("server_ended"), out)
+	}
+	clear(k.open)
 }

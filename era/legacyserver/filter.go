@@ -1,9 +1,6 @@
 package legacyserver
 
 import (
-	"cmp"
-	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/era"
@@ -11,8 +8,8 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// Options configures a Filter. The zero value works for
-// clients that never answer questions; Sealer is needed for those that do.
+// Options configures a Filter. The zero value works for clients that never answer
+// questions; Sealer is needed for those that do.
 type Options struct {
 	// Capabilities are declared to the server, as ProjectCapabilities returns
 	// them. Nil or {}: none, then the server may ask for nothing.
@@ -39,43 +36,40 @@ type Options struct {
 	MaxParked int
 }
 
-// Filter is a Filter that makes a legacy server look modern (C.1,
-// C.3, C.4, C.5). Make one with New.
-type Filter struct {
-	o      Options
-	asks   bool // the server was told that clients can be asked
-	parked atomic.Int64
-	failed atomic.Bool
-
-	timers timers
-	link   handshake
-	lastID int64 // of our requests: never used twice (J2)
-	turns  int64 // counts what calls are ordered by
-
-	calls   map[jsonrpc.ID]*call     // by the client's id: an answer is owed
-	sent    map[jsonrpc.ID]*call     // by our id: in progress at the server
-	tokens  map[jsonrpc.ID]*call     // by the token the server knows
-	own     map[jsonrpc.ID]ownAnswer // our own requests
-	asked   map[jsonrpc.ID]*question // by the server's id: an answer is owed to it
-	records map[string]*call         // parked calls
-	asking  int                      // calls whose questions are being collected
-
-	spoken spokenMeta
-
-	floor floor
-	logs  logs
-	tools taskTools
-	subs  subscriptions
+// canAsk reports whether the server is told that clients can be asked.
+func (o *Options) canAsk() bool {
+	has := func(capability string) bool { return shape.Member(o.Capabilities, capability) != nil }
+	return o.Sealer != nil && (has("elicitation") || has("sampling") || has("roots"))
 }
 
-// ownAnswer takes the response to a request of our own.
-type ownAnswer func(now time.Time, m jsonrpc.Message, out *era.Out)
+// Filter is an era.Filter that makes a legacy server look modern (C.1, C.3, C.4,
+// C.5). Make one with New.
+//
+// A client's request goes to calls, once the handshake is over. Its call then
+// waits for the log level that it wants (logs), for what kind of tool it calls
+// (tools), and for its turn to ask (turns), and is sent. What the server asks
+// becomes an input_required result (parking), with which the call waits for the
+// client's retry.
+type Filter struct {
+	timers    timers
+	requests  requests
+	handshake handshake
+	results   results
+	calls     calls
+	turns     turns
+	parking   parking
+	logs      logs
+	tools     tools
+	tasks     tasks
+	subs      subscriptions
+	lastMeta  lastMeta
+}
 
 var _ era.Filter = (*Filter)(nil)
 
-// New returns the Filter for one connection to a legacy server, in
-// front of which are any number of modern clients, the ids and progress tokens
-// of whose requests are unique over all of them.
+// New returns the Filter for one connection to a legacy server, in front of which
+// are any number of modern clients, the ids and progress tokens of whose requests
+// are unique over all of them.
 func New(o Options) *Filter {
 	if o.ParkTimeout == 0 {
 		o.ParkTimeout = 10 * time.Minute
@@ -86,34 +80,43 @@ func New(o Options) *Filter {
 	if !shape.IsObject(o.Capabilities) {
 		o.Capabilities = []byte("{}")
 	}
-	return &Filter{
-		o:       o,
-		asks:    o.Sealer != nil && (shape.Member(o.Capabilities, "elicitation") != nil || shape.Member(o.Capabilities, "sampling") != nil || shape.Member(o.Capabilities, "roots") != nil),
-		calls:   make(map[jsonrpc.ID]*call),
-		sent:    make(map[jsonrpc.ID]*call),
-		tokens:  make(map[jsonrpc.ID]*call),
-		own:     make(map[jsonrpc.ID]ownAnswer),
-		asked:   make(map[jsonrpc.ID]*question),
-		records: make(map[string]*call),
-		logs:    logs{rank: len(era.LogLevels), setting: len(era.LogLevels)},
-	}
+	f := &Filter{}
+	f.handshake = handshake{timers: &f.timers, requests: &f.requests, results: &f.results, opened: f.opened}
+	f.turns = turns{timers: &f.timers, proceed: f.calls.proceed}
+	f.logs = logs{timers: &f.timers, requests: &f.requests, calls: &f.calls, tasks: &f.tasks, oneClient: o.Principal != "",
+		ready: f.calls.levelSet, rank: len(era.LogLevels), setting: len(era.LogLevels)}
+	f.tools = tools{timers: &f.timers, requests: &f.requests, ready: f.calls.toolKnown}
+	f.tasks = tasks{timers: &f.timers, requests: &f.requests, calls: &f.calls}
+	f.subs = subscriptions{timers: &f.timers, requests: &f.requests, handshake: &f.handshake, results: &f.results}
+	f.parking = parking{timers: &f.timers, calls: &f.calls, turns: &f.turns, logs: &f.logs, max: o.MaxParked, capabilities: o.Capabilities,
+		asked: make(map[jsonrpc.ID]*question), records: make(map[string]*call),
+		states: states{sealer: o.Sealer, timeout: o.ParkTimeout, unit: o.Unit, instance: o.Instance, principal: o.Principal, results: &f.results}}
+	f.calls = calls{canAsk: o.canAsk(), requests: &f.requests, results: &f.results, turns: &f.turns, logs: &f.logs, tools: &f.tools,
+		tasks: &f.tasks, parking: &f.parking, open: make(map[jsonrpc.ID]*call), sent: make(map[jsonrpc.ID]*call), tokens: make(map[jsonrpc.ID]*call)}
+	f.handshake.clientInfo, f.handshake.clientCapabilities = o.ClientInfo, o.Capabilities
+	return f
 }
 
 // Parked returns how many calls wait for their retry. It may be called at any
 // time by any goroutine.
-func (f *Filter) Parked() int { return int(f.parked.Load()) }
+func (f *Filter) Parked() int { return int(f.parking.count.Load()) }
 
 // Failed reports whether initialize has come to nothing: the server has refused
 // it, has not answered in time or with a version that the bridge does not know.
 // Whoever has waited was told; the connection is of no more use, and the next one
 // may have better luck (D4). It may be called at any time by any goroutine.
-func (f *Filter) Failed() bool { return f.failed.Load() }
+func (f *Filter) Failed() bool { return f.handshake.failed.Load() }
 
-// FromClient implements Filter.
+// Start sends initialize.
+func (f *Filter) Start(now time.Time, out *era.Out) { f.handshake.start(now, out) }
+
+// FromClient implements era.Filter.
 func (f *Filter) FromClient(now time.Time, m jsonrpc.Message, out *era.Out) {
 	switch m.Kind() {
 	case jsonrpc.Request:
-		f.fromClient(now, m, out)
+		if f.handshake.take(m, out) {
+			f.serve(now, m, out)
+		}
 	case jsonrpc.Notification:
 		if m.Method() == "notifications/cancelled" {
 			f.cancelled(now, m, out)
@@ -125,62 +128,111 @@ func (f *Filter) FromClient(now time.Time, m jsonrpc.Message, out *era.Out) {
 	}
 }
 
-// FromServer implements Filter.
-func (f *Filter) FromServer(now time.Time, m jsonrpc.Message, out *era.Out) {
-	switch m.Kind() {
-	case jsonrpc.Request:
-		f.question(now, m, out)
-	case jsonrpc.Notification:
-		f.notification(now, m, out)
-	case jsonrpc.Response:
-		f.response(now, m, out)
+// opened is called when the server has answered initialize; held are the requests
+// that have waited for that.
+func (f *Filter) opened(now time.Time, held []jsonrpc.Message, out *era.Out) {
+	f.logs.supported = shape.Member(f.handshake.capabilities, "logging") != nil
+	f.tasks.cancellable = shape.IsObject(shape.Member(shape.Member(f.handshake.capabilities, "tasks"), "cancel"))
+	f.tools.start(now, &f.handshake, out)
+	f.tasks.can = f.tools.can
+	for _, m := range held {
+		f.serve(now, m, out)
 	}
 }
 
-func (f *Filter) response(now time.Time, m jsonrpc.Message, out *era.Out) {
-	id := m.ID()
-	if key, c, ok := jsonrpc.Find(f.sent, id); ok {
-		if c.task != nil {
-			f.taskResponse(now, c, key, m, out)
-		} else {
-			f.complete(now, c, m, out)
+// serve serves a request; the server has answered initialize.
+func (f *Filter) serve(now time.Time, m jsonrpc.Message, out *era.Out) {
+	r := readRequest(m, &f.lastMeta)
+	if r.refusal != nil {
+		out.Client(r.refusal.Response(r.id).WithRelated(r.id))
+		return
+	}
+	if f.calls.open[r.id] != nil || f.subs.listening(r.id) {
+		refuse(r.id, jsonrpc.CodeInvalidRequest, "a request with this id is in progress", nil, out) // J3
+		return
+	}
+	switch r.method {
+	case "server/discover":
+		out.Client(f.results.message(r.id, r.method, f.handshake.discovery))
+	case "subscriptions/listen":
+		f.subs.listen(now, r, out)
+	case "", "tasks/get", "tasks/update", "tasks/cancel": // the extension for tasks is not advertised (C.5)
+		out.Client(era.NotFound(r.method).Response(r.id).WithRelated(r.id))
+	default:
+		switch {
+		case era.IsRemovedMethod(r.method):
+			out.Client(era.NotFound(r.method).Response(r.id).WithRelated(r.id))
+		case r.state != nil:
+			f.parking.retry(now, r, out)
+		default:
+			f.calls.begin(now, r, out)
 		}
-		return
 	}
-	f.answered(now, id, out)
-	key, take, ok := jsonrpc.Find(f.own, id)
-	if !ok {
-		out.Drop(m, "a response to nothing that is in progress") // J12
-		return
+}
+
+// cancelled takes a client's notifications/cancelled. Nothing more is said about
+// the request (J12). A parked call has been answered and cannot be cancelled.
+func (f *Filter) cancelled(now time.Time, m jsonrpc.Message, out *era.Out) {
+	id := m.RequestID()
+	switch {
+	case f.handshake.forget(id):
+	case f.subs.listening(id):
+		f.subs.end(now, id)
+	default:
+		f.calls.cancelled(now, id, m.Lookup("params", "reason"), out)
 	}
-	delete(f.own, key)
-	take(now, m, out)
+}
+
+// FromServer implements era.Filter.
+func (f *Filter) FromServer(now time.Time, m jsonrpc.Message, out *era.Out) {
+	switch m.Kind() {
+	case jsonrpc.Request:
+		f.request(now, m, out)
+	case jsonrpc.Notification:
+		f.notification(now, m, out)
+	case jsonrpc.Response:
+		if !f.calls.response(now, m, out) && !f.requests.response(now, m, out) {
+			out.Drop(m, "a response to nothing that is in progress") // J12
+		}
+	}
+}
+
+// request takes a request of the server.
+func (f *Filter) request(now time.Time, m jsonrpc.Message, out *era.Out) {
+	switch method := m.Method(); {
+	case method == "ping":
+		out.Server(jsonrpc.NewResult(m.ID(), nil))
+	case !isQuestion(method):
+		out.Server(jsonrpc.NewError(m.ID(), jsonrpc.CodeMethodNotFound, "there is no method "+method, nil))
+	default:
+		f.parking.question(now, m, out)
+	}
 }
 
 func (f *Filter) notification(now time.Time, m jsonrpc.Message, out *era.Out) {
 	switch m.Method() {
 	case "notifications/progress":
-		f.progress(m, out)
+		f.calls.progress(m, out)
 	case "notifications/message":
-		f.logMessage(now, m, out)
+		f.logs.message(now, m, out)
 	case "notifications/cancelled":
-		f.withdrawn(m)
+		f.parking.withdrawn(m)
 	case "notifications/tasks/status":
-		f.taskStatus(now, m, out)
+		f.tasks.status(now, m, out)
 	case "notifications/tools/list_changed":
-		f.toolsChanged(now, out)
-		f.fanOut(m, out)
+		f.tools.changed(now, out)
+		f.subs.fanOut(m, out)
 	case "notifications/prompts/list_changed", "notifications/resources/list_changed", "notifications/resources/updated":
-		f.fanOut(m, out)
+		f.subs.fanOut(m, out)
 	default:
 		out.Drop(m, "no notification of "+era.NewestModern)
 	}
 }
 
-// Due implements Filter.
+// Due implements era.Filter.
 func (f *Filter) Due() time.Time { return f.timers.next() }
 
-// Tick implements Filter.
+// Tick implements era.Filter.
 func (f *Filter) Tick(now time.Time, out *era.Out) { f.timers.due(now, out) }
 
 // ServerEnded answers every call with -32603, data.reason "server_ended". Open
@@ -192,43 +244,8 @@ func (f *Filter) ServerEnded(now time.Time, err error, out *era.Out) {
 	if err != nil {
 		text += ": " + err.Error()
 	}
-	for _, m := range f.link.held {
-		f.refuse(m.ID(), jsonrpc.CodeInternalError, text, shape.Reason("server_ended"), out)
-	}
-	owed := make([]*call, 0, len(f.calls))
-	for _, c := range f.calls {
-		owed = append(owed, c)
-	}
-	slices.SortFunc(owed, func(a, b *call) int { return cmp.Compare(a.turn, b.turn) })
-	for _, c := range owed {
-		f.refuse(c.id, jsonrpc.CodeInternalError, text, shape.Reason("server_ended"), out)
-	}
-	f.link.held = nil
-	clear(f.calls)
-	clear(f.records)
+	f.handshake.serverEnded(text, out)
+	f.calls.serverEnded(text, out)
+	f.parking.serverEnded()
 	f.timers = timers{}
-	f.parked.Store(0)
-}
-
-// ask sends a request of our own; take gets the response.
-func (f *Filter) ask(method string, params []byte, take ownAnswer, out *era.Out) jsonrpc.ID {
-	id := f.nextID()
-	f.own[id] = take
-	out.Server(jsonrpc.NewRequest(id, method, params))
-	return id
-}
-
-func (f *Filter) nextID() jsonrpc.ID {
-	f.lastID++
-	return jsonrpc.IntID(f.lastID)
-}
-
-func (f *Filter) nextTurn() int64 {
-	f.turns++
-	return f.turns
-}
-
-// refuse answers a client's request with an error.
-func (f *Filter) refuse(id jsonrpc.ID, code int, text string, data []byte, out *era.Out) {
-	out.Client(jsonrpc.NewError(id, code, text, data).WithRelated(id))
 }

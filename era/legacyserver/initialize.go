@@ -1,6 +1,8 @@
 package legacyserver
 
 import (
+	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/era"
@@ -20,37 +22,77 @@ const (
 	maxCause = 500
 )
 
-// handshake is what initialize has brought.
+// handshake is initialize: what it says, who waits for its answer, and what that
+// has brought.
 type handshake struct {
+	timers   *timers
+	requests *requests
+	results  *results
+	opened   func(now time.Time, held []jsonrpc.Message, out *era.Out)
+
+	clientInfo, clientCapabilities []byte // raw
+
 	open    bool
 	failure *era.Refusal      // why it is not; nil: initialize is not answered yet, and requests are held
 	held    []jsonrpc.Message // in order
+	failed  atomic.Bool
 
-	capabilities      []byte           // as the server declares them; raw
-	discovery         []byte           // the result of server/discover
-	meta              []byte           // the _meta of results: who the server is; nil: it does not say
-	preamble          jsonrpc.Fragment // what every result says first
-	cacheablePreamble jsonrpc.Fragment // what those of cacheable methods do
-	version           string
+	capabilities []byte // as the server declares them; raw
+	discovery    []byte // the result of server/discover
+	version      string
 }
 
-// Start sends initialize. It declares what the clients can do, so that all of
+// start sends initialize. It declares what the clients can do, so that all of
 // them must be able to do it (C.1).
-func (f *Filter) Start(now time.Time, out *era.Out) {
-	info := f.o.ClientInfo
+func (h *handshake) start(now time.Time, out *era.Out) {
+	info := h.clientInfo
 	if !isImplementation(info) { // the server may refuse it, and then everybody who shares it
 		info = buildinfo.Implementation()
 	}
 	params := shape.AppendMember([]byte{'{'}, "protocolVersion", jsonrpc.Quote(era.NewestLegacy))
-	params = shape.AppendMember(params, "capabilities", f.o.Capabilities)
+	params = shape.AppendMember(params, "capabilities", h.clientCapabilities)
 	params = shape.AppendMember(params, "clientInfo", info)
-	late := f.timers.set(now.Add(openTimeout), func(_ time.Time, out *era.Out) {
-		f.unheld(&era.Refusal{Code: jsonrpc.CodeInternalError, Text: "the server has not answered initialize within a minute", Data: shape.Reason("initialize_timeout")}, out)
+	late := h.timers.set(now.Add(openTimeout), func(_ time.Time, out *era.Out) {
+		h.fail(&era.Refusal{Code: jsonrpc.CodeInternalError, Text: "the server has not answered initialize within a minute", Data: shape.Reason("initialize_timeout")}, out)
 	})
-	f.ask("initialize", append(params, '}'), func(now time.Time, m jsonrpc.Message, out *era.Out) {
-		f.timers.stop(late)
-		f.initialized(now, m, out)
+	h.requests.send("initialize", append(params, '}'), func(now time.Time, m jsonrpc.Message, out *era.Out) {
+		h.timers.stop(late)
+		h.answered(now, m, out)
 	}, out)
+}
+
+// take takes a client's request. True: it is to be served at once. Otherwise it
+// waits for the answer to initialize, or is refused.
+func (h *handshake) take(m jsonrpc.Message, out *era.Out) bool {
+	switch {
+	case h.open:
+		return true
+	case h.failure != nil:
+		out.Client(h.failure.Response(m.ID()).WithRelated(m.ID()))
+	case len(h.held) == maxHeld:
+		refuse(m.ID(), jsonrpc.CodeInternalError, "too many requests wait for the server to start", shape.Reason("busy"), out)
+	default:
+		h.held = append(h.held, m)
+	}
+	return false
+}
+
+// forget takes a cancelled request out of those that wait.
+func (h *handshake) forget(id jsonrpc.ID) bool {
+	i := slices.IndexFunc(h.held, func(m jsonrpc.Message) bool { return m.ID().Equivalent(id) })
+	if i < 0 {
+		return false
+	}
+	h.held = slices.Delete(h.held, i, i+1)
+	return true
+}
+
+// serverEnded answers the requests that wait.
+func (h *handshake) serverEnded(text string, out *era.Out) {
+	for _, m := range h.held {
+		refuse(m.ID(), jsonrpc.CodeInternalError, text, shape.Reason("server_ended"), out)
+	}
+	h.held = nil
 }
 
 // isImplementation reports whether info is what servers take for a clientInfo.
@@ -105,56 +147,36 @@ func areIcons(raw []byte) bool {
 	return true
 }
 
-// makePreambles is called when meta is known.
-func (l *handshake) makePreambles() {
-	preamble := func(hints string) jsonrpc.Fragment {
-		members := `{"resultType":"complete",` + hints
-		if l.meta != nil {
-			members += `"_meta":` + string(l.meta) + ","
-		}
-		return jsonrpc.NewFragment([]byte(members[:len(members)-1] + "}"))
-	}
-	l.preamble, l.cacheablePreamble = preamble(""), preamble(cacheHints)
-}
-
-// unheld refuses what waits, and what will come, unless initialize is answered after all.
-func (f *Filter) unheld(why *era.Refusal, out *era.Out) {
-	f.link.failure = why
-	for _, m := range f.link.held {
+// fail refuses what waits, and what will come, unless initialize is answered after all.
+func (h *handshake) fail(why *era.Refusal, out *era.Out) {
+	h.failure = why
+	for _, m := range h.held {
 		out.Client(why.Response(m.ID()).WithRelated(m.ID()))
 	}
-	f.link.held = nil
-	f.failed.Store(true)
+	h.held = nil
+	h.failed.Store(true)
 }
 
-// initialized takes the answer to initialize.
-func (f *Filter) initialized(now time.Time, m jsonrpc.Message, out *era.Out) {
+// answered takes the answer to initialize.
+func (h *handshake) answered(now time.Time, m jsonrpc.Message, out *era.Out) {
 	version, _ := jsonrpc.Text(m.Lookup("result", "protocolVersion"))
 	if m.IsError() || !era.IsLegacy(version) {
-		f.unheld(initializeFailed(m, version), out)
+		h.fail(initializeFailed(m, version), out)
 		return
 	}
-	l := &f.link
-	l.open, l.failure, l.version = true, nil, version
-	f.failed.Store(false)
-	l.capabilities = []byte("{}")
+	h.open, h.failure, h.version = true, nil, version
+	h.failed.Store(false)
+	h.capabilities = []byte("{}")
 	if c := m.Lookup("result", "capabilities"); shape.IsObject(c) {
-		l.capabilities = c
+		h.capabilities = c
 	}
-	if info := m.Lookup("result", "serverInfo"); shape.IsObject(info) {
-		l.meta = append(shape.AppendMember([]byte{'{'}, era.KeyServerInfo, info), '}')
-	}
-	l.makePreambles()
-	l.discovery = discoveryResult(l, m.Lookup("result", "instructions"))
-	f.logs.supported = shape.Member(l.capabilities, "logging") != nil
+	h.results.setServer(m.Lookup("result", "serverInfo"))
+	h.discovery = discoveryResult(h.capabilities, m.Lookup("result", "instructions"))
 	out.Server(jsonrpc.NewNotification("notifications/initialized", nil))
-	f.learnTools(now, out)
 
-	held := l.held
-	l.held = nil
-	for _, m := range held {
-		f.serve(now, m, out)
-	}
+	held := h.held
+	h.held = nil
+	h.opened(now, held, out)
 }
 
 // initializeFailed says why initialize has come to nothing.
@@ -174,8 +196,8 @@ func initializeFailed(m jsonrpc.Message, version string) *era.Refusal {
 // discoveryResult is what server/discover is answered (C.1). The bridge serves
 // listen and every version itself; of the capabilities only tasks are no more
 // what they were (C.0, C.5).
-func discoveryResult(l *handshake, instructions []byte) []byte {
-	capabilities := jsonrpc.Without(l.capabilities, "tasks")
+func discoveryResult(capabilities, instructions []byte) []byte {
+	capabilities = jsonrpc.Without(capabilities, "tasks")
 	if extensions := shape.Member(capabilities, "extensions"); shape.IsObject(extensions) {
 		capabilities = jsonrpc.With(capabilities, "extensions", jsonrpc.Without(extensions, era.ExtensionTasks))
 	}
@@ -192,50 +214,4 @@ func discoveryResult(l *handshake, instructions []byte) []byte {
 		out = shape.AppendMember(out, "instructions", instructions)
 	}
 	return append(out, '}')
-}
-
-// fromClient checks a request and serves it, as soon as that is possible.
-func (f *Filter) fromClient(now time.Time, m jsonrpc.Message, out *era.Out) {
-	switch {
-	case f.link.open:
-		f.serve(now, m, out)
-	case f.link.failure != nil:
-		out.Client(f.link.failure.Response(m.ID()).WithRelated(m.ID()))
-	case len(f.link.held) == maxHeld:
-		f.refuse(m.ID(), jsonrpc.CodeInternalError, "too many requests wait for the server to start", shape.Reason("busy"), out)
-	default:
-		f.link.held = append(f.link.held, m)
-	}
-}
-
-// serve serves a request; the server has been initialized.
-func (f *Filter) serve(now time.Time, m jsonrpc.Message, out *era.Out) {
-	r := readRequest(m, &f.spoken)
-	if r.refusal != nil {
-		out.Client(r.refusal.Response(r.id).WithRelated(r.id))
-		return
-	}
-	if f.inProgress(r.id) {
-		f.refuse(r.id, jsonrpc.CodeInvalidRequest, "a request with this id is in progress", nil, out) // J3
-		return
-	}
-	switch r.method {
-	case "server/discover":
-		out.Client(f.resultMessage(r.id, r.method, f.link.discovery))
-	case "subscriptions/listen":
-		f.listen(now, r, out)
-	case "", "tasks/get", "tasks/update", "tasks/cancel": // the extension for tasks is not advertised (C.5)
-		out.Client(era.NotFound(r.method).Response(r.id).WithRelated(r.id))
-	default:
-		if era.IsRemovedMethod(r.method) {
-			out.Client(era.NotFound(r.method).Response(r.id).WithRelated(r.id))
-			return
-		}
-		f.call(now, r, out)
-	}
-}
-
-// inProgress reports whether an answer is owed for the id.
-func (f *Filter) inProgress(id jsonrpc.ID) bool {
-	return f.calls[id] != nil || f.subs.listening(id)
 }

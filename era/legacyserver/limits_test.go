@@ -136,7 +136,7 @@ func TestIDs(t *testing.T) {
 func callAndResult(t testing.TB) (step func()) {
 	f, now := opened(t, `{"tools":{}}`)
 	call := eratest.Parse(t, `{"jsonrpc":"2.0","id":123456,"method":"tools/call","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}},"name":"echo","arguments":{"text":"0123456789012345678901234567890123456789"}}}`)
-	first := int64(f.lastID)
+	first := int64(f.requests.lastID)
 	var out era.Out
 	return func() {
 		out.ToClient, out.ToServer = out.ToClient[:0], out.ToServer[:0]
@@ -181,27 +181,23 @@ func BenchmarkCall(b *testing.B) {
 	}
 }
 
-// TestHabitsAreBounded: D.2. Clients choose the names of what they call; however
-// many that are, it stays known which tools ask.
-func TestHabitsAreBounded(t *testing.T) {
-	f := New(Options{Capabilities: []byte(`{"elicitation":{}}`), Sealer: testSealer(t)})
-	call := func(name string) *call {
-		return &call{request: request{method: "tools/call", name: []byte(name)}}
+// D.2: clients choose the names of what they call; however many that are, it stays
+// known which tools ask.
+func TestHistoryIsBounded(t *testing.T) {
+	var h askHistory
+	key := func(name string) toolKey { return h.key("tools/call", []byte(name)) }
+	h.expect(key(`"asks"`), 1)
+	h.record(key(`"asks"`), 1)
+	for i := range 3 * maxTools {
+		h.record(key(fmt.Sprintf(`"%d"`, i)), 0)
 	}
-	asks := call(`"asks"`)
-	f.hasAsked(asks, false, nil)
-	now := time.Unix(1700000000, 0)
-	f.learn(now, asks, &era.Out{})
-	for i := range 3 * maxHabits {
-		f.learn(now, call(fmt.Sprintf(`"%d"`, i)), &era.Out{})
+	if n := len(h.tools); n != maxTools {
+		t.Errorf("%d tools are remembered, want %d", n, maxTools)
 	}
-	if n := len(f.floor.habits); n != maxHabits {
-		t.Errorf("%d tools are remembered, want %d", n, maxHabits)
-	}
-	if !f.mayAsk(call(`"asks"`)) {
+	if h.of(key(`"asks"`)).questions != 1 {
 		t.Error("it was forgotten which tool asks")
 	}
-	if f.mayAsk(call(fmt.Sprintf(`"%d"`, 3*maxHabits-1))) {
+	if !h.of(key(fmt.Sprintf(`"%d"`, 3*maxTools-1))).complete {
 		t.Error("nothing was learned of the last tool")
 	}
 }

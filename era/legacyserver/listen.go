@@ -22,6 +22,11 @@ const (
 
 // subscriptions is who listens for what.
 type subscriptions struct {
+	timers    *timers
+	requests  *requests
+	handshake *handshake
+	results   *results
+
 	listens   []*listening // in the order they came
 	resources map[string]*resource
 }
@@ -67,42 +72,42 @@ func (s *subscriptions) listening(id jsonrpc.ID) bool { return s.find(id) >= 0 }
 
 // listen takes a subscriptions/listen (C.3). It takes part in deliveries at
 // once, so that no change falls between the subscribing and the ack.
-func (f *Filter) listen(now time.Time, r request, out *era.Out) {
+func (s *subscriptions) listen(now time.Time, r request, out *era.Out) {
 	l := &listening{id: r.id}
-	wanted, refusal := f.readFilter(l, r)
+	wanted, refusal := s.readFilter(l, r)
 	if refusal != nil {
 		out.Client(refusal.Response(r.id).WithRelated(r.id))
 		return
 	}
-	f.subs.listens = append(f.subs.listens, l)
+	s.listens = append(s.listens, l)
 	for _, uri := range wanted {
-		f.reference(l, uri, out)
+		s.reference(l, uri, out)
 	}
 	if l.pending == 0 {
-		f.acknowledge(now, l, out)
+		s.acknowledge(now, l, out)
 		return
 	}
-	l.overdue = f.timers.set(now.Add(subscribeTimeout), func(now time.Time, out *era.Out) {
+	l.overdue = s.timers.set(now.Add(subscribeTimeout), func(now time.Time, out *era.Out) {
 		for _, uri := range slices.Clone(l.uris) {
-			if res := f.subs.resources[uri]; !res.subscribed {
+			if res := s.resources[uri]; !res.subscribed {
 				res.waiting = slices.DeleteFunc(res.waiting, func(w *listening) bool { return w == l })
-				f.dereference(now, l, uri)
+				s.dereference(now, l, uri)
 			}
 		}
 		l.pending = 0
-		f.acknowledge(now, l, out)
+		s.acknowledge(now, l, out)
 	})
 }
 
 // readFilter reads params.notifications: what the server does not announce is not
 // honoured. It returns the raw URIs that are wanted.
-func (f *Filter) readFilter(l *listening, r request) (wanted [][]byte, _ *era.Refusal) {
+func (s *subscriptions) readFilter(l *listening, r request) (wanted [][]byte, _ *era.Refusal) {
 	filter := r.m.Lookup("params", "notifications")
 	if !shape.IsObject(filter) {
 		return nil, era.InvalidParams("params need notifications, an object") // MI21
 	}
 	for _, change := range listChanges {
-		announced := string(shape.Member(shape.Member(f.link.capabilities, change.capability), "listChanged")) == "true"
+		announced := string(shape.Member(shape.Member(s.handshake.capabilities, change.capability), "listChanged")) == "true"
 		switch value := shape.Member(filter, change.key); string(value) {
 		case "true":
 			if announced {
@@ -132,33 +137,33 @@ func (f *Filter) readFilter(l *listening, r request) (wanted [][]byte, _ *era.Re
 		}
 		wanted = append(wanted, uri)
 	}
-	if string(shape.Member(shape.Member(f.link.capabilities, "resources"), "subscribe")) != "true" {
+	if string(shape.Member(shape.Member(s.handshake.capabilities, "resources"), "subscribe")) != "true" {
 		wanted = nil
 	}
 	return wanted, nil
 }
 
 // reference counts a listen that wants a resource, and subscribes it for the first.
-func (f *Filter) reference(l *listening, raw []byte, out *era.Out) {
+func (s *subscriptions) reference(l *listening, raw []byte, out *era.Out) {
 	uri, _ := jsonrpc.Text(raw)
 	if slices.Contains(l.uris, uri) {
 		return
 	}
 	l.uris = append(l.uris, uri)
-	res := f.subs.resources[uri]
+	res := s.resources[uri]
 	if res == nil {
 		res = &resource{uri: bytes.Clone(raw)} // not all of the message
-		if f.subs.resources == nil {
-			f.subs.resources = make(map[string]*resource)
+		if s.resources == nil {
+			s.resources = make(map[string]*resource)
 		}
-		f.subs.resources[uri] = res
+		s.resources[uri] = res
 		params := append(shape.AppendMember([]byte{'{'}, "uri", raw), '}')
-		f.ask("resources/subscribe", params, func(now time.Time, m jsonrpc.Message, out *era.Out) {
-			f.subscribed(now, uri, res, m, out)
+		s.requests.send("resources/subscribe", params, func(now time.Time, m jsonrpc.Message, out *era.Out) {
+			s.subscribed(now, uri, res, m, out)
 		}, out)
 	}
 	res.refs++
-	f.timers.stop(res.linger)
+	s.timers.stop(res.linger)
 	if !res.subscribed {
 		res.waiting = append(res.waiting, l)
 		l.pending++
@@ -166,15 +171,15 @@ func (f *Filter) reference(l *listening, raw []byte, out *era.Out) {
 }
 
 // subscribed takes the answer to resources/subscribe.
-func (f *Filter) subscribed(now time.Time, uri string, res *resource, m jsonrpc.Message, out *era.Out) {
+func (s *subscriptions) subscribed(now time.Time, uri string, res *resource, m jsonrpc.Message, out *era.Out) {
 	waiting := res.waiting
 	res.waiting = nil
 	res.subscribed = !m.IsError()
 	if !res.subscribed {
-		delete(f.subs.resources, uri)
-		f.timers.stop(res.linger)
+		delete(s.resources, uri)
+		s.timers.stop(res.linger)
 	} else if res.refs == 0 {
-		f.lingering(now, uri, res)
+		s.lingering(now, uri, res)
 	}
 	for _, l := range waiting {
 		l.pending--
@@ -182,34 +187,34 @@ func (f *Filter) subscribed(now time.Time, uri string, res *resource, m jsonrpc.
 			l.uris = slices.DeleteFunc(l.uris, func(u string) bool { return u == uri })
 		}
 		if l.pending == 0 {
-			f.acknowledge(now, l, out)
+			s.acknowledge(now, l, out)
 		}
 	}
 }
 
 // dereference counts a listen that does not want a resource any more.
-func (f *Filter) dereference(now time.Time, l *listening, uri string) {
+func (s *subscriptions) dereference(now time.Time, l *listening, uri string) {
 	l.uris = slices.DeleteFunc(l.uris, func(u string) bool { return u == uri })
-	res := f.subs.resources[uri]
+	res := s.resources[uri]
 	if res.refs--; res.refs == 0 && res.subscribed {
-		f.lingering(now, uri, res)
+		s.lingering(now, uri, res)
 	}
 }
 
 // lingering has the server unsubscribe a resource in a while, unless a listen wants it before.
-func (f *Filter) lingering(now time.Time, uri string, res *resource) {
-	f.timers.stop(res.linger)
-	res.linger = f.timers.set(now.Add(lingerTime), func(_ time.Time, out *era.Out) {
-		delete(f.subs.resources, uri)
+func (s *subscriptions) lingering(now time.Time, uri string, res *resource) {
+	s.timers.stop(res.linger)
+	res.linger = s.timers.set(now.Add(lingerTime), func(_ time.Time, out *era.Out) {
+		delete(s.resources, uri)
 		params := append(shape.AppendMember([]byte{'{'}, "uri", res.uri), '}')
-		f.ask("resources/unsubscribe", params, func(time.Time, jsonrpc.Message, *era.Out) {}, out)
+		s.requests.send("resources/unsubscribe", params, ignoreResponse, out)
 	})
 }
 
 // acknowledge tells the client what is honoured, which is the first that it
 // hears. A listen for nothing ends with that.
-func (f *Filter) acknowledge(now time.Time, l *listening, out *era.Out) {
-	f.timers.stop(l.overdue)
+func (s *subscriptions) acknowledge(now time.Time, l *listening, out *era.Out) {
+	s.timers.stop(l.overdue)
 	l.acked = true
 	honoured := []byte{'{'}
 	for _, change := range l.changes {
@@ -221,7 +226,7 @@ func (f *Filter) acknowledge(now time.Time, l *listening, out *era.Out) {
 			if i > 0 {
 				uris = append(uris, ',')
 			}
-			uris = append(uris, f.subs.resources[uri].uri...)
+			uris = append(uris, s.resources[uri].uri...)
 		}
 		honoured = shape.AppendMember(honoured, "resourceSubscriptions", append(uris, ']'))
 	}
@@ -235,33 +240,33 @@ func (f *Filter) acknowledge(now time.Time, l *listening, out *era.Out) {
 	}
 	l.early = nil
 	if len(l.changes) == 0 && len(l.uris) == 0 {
-		f.endListen(now, l.id)
-		if info := shape.Member(f.link.meta, era.KeyServerInfo); info != nil {
+		s.end(now, l.id)
+		if info := shape.Member(s.results.meta, era.KeyServerInfo); info != nil {
 			meta = jsonrpc.With(meta, era.KeyServerInfo, info)
 		}
 		out.Client(makeResult(l.id, `"resultType":"complete",`, meta, []byte("{}")))
 	}
 }
 
-// endListen forgets a listen; its client is told nothing.
-func (f *Filter) endListen(now time.Time, id jsonrpc.ID) {
-	i := f.subs.find(id)
-	l := f.subs.listens[i]
-	f.subs.listens = slices.Delete(f.subs.listens, i, i+1)
-	f.timers.stop(l.overdue)
+// end forgets a listen; its client is told nothing.
+func (s *subscriptions) end(now time.Time, id jsonrpc.ID) {
+	i := s.find(id)
+	l := s.listens[i]
+	s.listens = slices.Delete(s.listens, i, i+1)
+	s.timers.stop(l.overdue)
 	for _, uri := range slices.Clone(l.uris) {
-		res := f.subs.resources[uri]
+		res := s.resources[uri]
 		res.waiting = slices.DeleteFunc(res.waiting, func(w *listening) bool { return w == l })
-		f.dereference(now, l, uri)
+		s.dereference(now, l, uri)
 	}
 }
 
 // fanOut delivers a notification to every listen that has asked for it (D7).
-func (f *Filter) fanOut(m jsonrpc.Message, out *era.Out) {
+func (s *subscriptions) fanOut(m jsonrpc.Message, out *era.Out) {
 	method := m.Method()
 	uri, _ := jsonrpc.Text(m.Lookup("params", "uri"))
 	delivered := false
-	for _, l := range f.subs.listens {
+	for _, l := range s.listens {
 		if !l.wants(method, uri) {
 			continue
 		}

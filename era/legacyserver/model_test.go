@@ -324,13 +324,13 @@ func (w *world) finish() {
 		w.take(&out)
 	} else {
 		w.pass(time.Second)
-		for len(w.atServer)+len(w.f.floor.waiting) > 0 {
+		for len(w.atServer)+len(w.f.turns.waiting) > 0 {
 			for _, id := range slices.Sorted(maps.Keys(w.atServer)) {
 				name := w.atServer[id]
 				delete(w.atServer, id)
 				w.server(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"name":%q}}`, id, name))
 			}
-			w.pass(floorWait) // others may have waited for these
+			w.pass(waitKnown) // others may have waited for these
 		}
 		w.pass(time.Hour)
 		for id, q := range w.questions {
@@ -338,7 +338,7 @@ func (w *world) finish() {
 				w.fail("question %s was never answered", id)
 			}
 		}
-		if n := len(w.f.calls) + len(w.f.sent) + len(w.f.tokens) + len(w.f.asked) + len(w.f.own) + w.f.asking; n > 0 || !w.f.Due().IsZero() {
+		if n := len(w.f.calls.open) + len(w.f.calls.sent) + len(w.f.calls.tokens) + len(w.f.parking.asked) + len(w.f.requests.open) + w.f.parking.asking; n > 0 || !w.f.Due().IsZero() {
 			w.fail("%d things are kept when all is over", n)
 		}
 	}

@@ -1,8 +1,6 @@
 package legacyserver
 
 import (
-	"slices"
-	"strconv"
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/era"
@@ -53,43 +51,6 @@ type questionAnswer struct {
 	result []byte // raw
 }
 
-// question takes a request of the server.
-func (f *Filter) question(now time.Time, m jsonrpc.Message, out *era.Out) {
-	method := m.Method()
-	switch {
-	case method == "ping":
-		out.Server(jsonrpc.NewResult(m.ID(), nil))
-		return
-	case !isQuestion(method):
-		out.Server(jsonrpc.NewError(m.ID(), jsonrpc.CodeMethodNotFound, "there is no method "+method, nil))
-		return
-	}
-	if _, _, again := jsonrpc.Find(f.asked, m.ID()); again {
-		out.Drop(m, "its id is that of another question that is open")
-		return
-	}
-	q := newQuestion(m)
-	f.overheard(now, m, out)
-	c, others := f.attribute(m, q)
-	if c == nil {
-		out.Server(q.noCall())
-		return
-	}
-	_, named := m.During()
-	f.hasAsked(c, named, others)
-	lacking := missingCapability(c.capabilities, q.method, q.params)
-	undeclared := missingCapability(f.o.Capabilities, q.method, q.params) != nil
-	switch {
-	case lacking == nil && !undeclared:
-		f.take(now, c, q, out)
-	case lacking == nil || len(others) > 0 || q.method == "roots/list":
-		out.Server(q.unsupported()) // D5; and servers list roots just to see whether they can (C.4.3)
-	default:
-		out.Server(q.unsupported())
-		f.rejectCall(now, c, lacking, out)
-	}
-}
-
 // newQuestion makes the edits that a question needs (C.4.1): a modern client has
 // no tasks, no progress to report, and no ids of elicitations.
 func newQuestion(m jsonrpc.Message) *question {
@@ -106,135 +67,6 @@ func newQuestion(m jsonrpc.Message) *question {
 		}
 	}
 	return q
-}
-
-// attribute finds the call in whose course a question came (B.1), and what
-// others it could be of. Of several calls it is the one that has the floor;
-// others have not waited for it because no question was expected of them, or have
-// taken too long. If it is one of those, then one that has more to ask,
-// whose client waits, and that came last.
-func (f *Filter) attribute(m jsonrpc.Message, q *question) (c *call, others []*call) {
-	if id, named := m.During(); named {
-		if _, c, ok := jsonrpc.Find(f.sent, id); ok && era.MayAskForInput(c.method) {
-			return c, nil
-		}
-		return nil, nil
-	}
-	if c := f.callOfTaskID(q.task); c != nil {
-		return c, nil
-	}
-	if f.floor.gone {
-		return nil, nil // it is the last word of a call that was given up
-	}
-	best := -1
-	for id, other := range f.sent {
-		if id != other.atServer || !era.MayAskForInput(other.method) {
-			continue
-		}
-		rank := f.rank(other, q)
-		if c == nil || rank > best || rank == best && other.turn > c.turn {
-			c, best = other, rank
-		}
-		others = append(others, other)
-	}
-	return c, slices.DeleteFunc(others, func(other *call) bool { return other == c })
-}
-
-// rank says how likely it is that a question is of a call.
-func (f *Filter) rank(c *call, q *question) (n int) {
-	if missingCapability(c.capabilities, q.method, q.params) == nil {
-		n += 8
-	}
-	if c == f.floor.holder {
-		n += 4
-	}
-	if f.mayAsk(c) {
-		n += 2
-	}
-	if c.live(f) && c.waits == nil {
-		n++
-	}
-	return n
-}
-
-// take adds a question to those of a call. A parked call goes on waiting for the
-// answers to those that the client knows.
-func (f *Filter) take(now time.Time, c *call, q *question, out *era.Out) {
-	if f.o.Sealer == nil {
-		out.Server(q.refusal(jsonrpc.CodeInternalError, "nobody can be asked here"))
-		return
-	}
-	if c.input == nil {
-		c.input = &callInput{name: strconv.FormatInt(f.nextTurn(), 10)}
-	}
-	in := c.input
-	idle := !in.parked && in.window == nil
-	if len(in.questions) >= maxQuestions || idle && len(f.records)+f.asking+f.returning() >= f.o.MaxParked {
-		out.Server(q.refusal(jsonrpc.CodeInternalError, "too many questions are open"))
-		return
-	}
-	in.keys++
-	q.key, q.call = "m"+strconv.Itoa(in.keys), c
-	in.questions = append(in.questions, q)
-	f.asked[q.id] = q
-	if in.parked {
-		f.parkFloor(now, c, out)
-		return
-	}
-	if idle {
-		in.firstAsked = now
-	}
-	f.closeWindow(c)
-	at := now.Add(askWindow)
-	if last := in.firstAsked.Add(askWindowMax); last.Before(at) {
-		at = last
-	}
-	f.asking++
-	in.window = f.timers.set(at, func(now time.Time, out *era.Out) {
-		f.closeWindow(c)
-		f.park(now, c, out)
-	})
-}
-
-func (f *Filter) closeWindow(c *call) {
-	if c.input.window != nil {
-		f.timers.stop(c.input.window)
-		c.input.window = nil
-		f.asking--
-	}
-}
-
-// withdrawn takes the server's notifications/cancelled: it has no use for the
-// answer to a question any more. A call without questions is not parked; one that
-// is parked already comes back for what it has missed.
-func (f *Filter) withdrawn(m jsonrpc.Message) {
-	if _, q, ok := jsonrpc.Find(f.asked, m.RequestID()); ok {
-		f.forget(q)
-	}
-}
-
-// forget takes a question off the list; it has been answered, or nobody waits for an answer.
-func (f *Filter) forget(q *question) {
-	delete(f.asked, q.id)
-	in := q.call.input
-	in.questions = slices.DeleteFunc(in.questions, func(other *question) bool { return other == q })
-}
-
-// settle answers all open questions of a call for the user who will not (C.4.5).
-func (f *Filter) settle(c *call, out *era.Out) {
-	f.closeWindow(c)
-	for _, q := range c.input.questions {
-		delete(f.asked, q.id)
-		out.Server(q.abandoned())
-	}
-	c.input.questions = nil
-}
-
-// rejectCall ends a call whose client lacks a capability (C.4.3).
-func (f *Filter) rejectCall(now time.Time, c *call, lacking []byte, out *era.Out) {
-	f.abort(now, c, nil, out)
-	data := append(shape.AppendMember([]byte{'{'}, "requiredCapabilities", lacking), '}')
-	f.conclude(now, c, outcome{refusal: &era.Refusal{Code: era.CodeMissingCapability, Text: "the call needs a capability that the client does not have", Data: data}}, out)
 }
 
 // answer is the response to a question with a client's answer.

@@ -27,7 +27,7 @@ type request struct {
 
 // readRequest reads a request. last is the _meta of an earlier one, and afterwards
 // perhaps that of this one.
-func readRequest(m jsonrpc.Message, last *spokenMeta) request {
+func readRequest(m jsonrpc.Message, last *lastMeta) request {
 	r := request{m: m, id: m.ID(), method: m.Method()}
 	for member := range m.ParamsObject().Members() {
 		switch member.Key {
@@ -46,7 +46,7 @@ func readRequest(m jsonrpc.Message, last *spokenMeta) request {
 	}
 	if meta := m.Meta(); last.raw == nil || !bytes.Equal(meta, last.raw) {
 		at := r.readMeta(meta)
-		if !r.plain || len(meta) > maxSpoken {
+		if !r.plain || len(meta) > maxLastMeta {
 			return r
 		}
 		at.raw = append(last.raw[:0], meta...)
@@ -78,7 +78,7 @@ var modernMeta = [...]string{era.KeyVersion, era.KeyClientInfo, era.KeyCapabilit
 
 // readMeta reads what the request says about itself, and finds what is wrong with
 // it. Mostly nothing is, and that is seen at once.
-func (r *request) readMeta(meta []byte) (at spokenMeta) {
+func (r *request) readMeta(meta []byte) (at lastMeta) {
 	var version []byte
 	r.plain = true
 	for member := range jsonrpc.Members(meta) {
@@ -102,15 +102,15 @@ func (r *request) readMeta(meta []byte) (at spokenMeta) {
 	return at
 }
 
-// spokenMeta is the _meta of a request, if that is plain. Most clients say with
+// lastMeta is the _meta of a request, if that is plain. Most clients say with
 // each what they have said with the last: that need not be read again.
-type spokenMeta struct {
+type lastMeta struct {
 	raw                    []byte // nil: there was none yet
 	capabilities, logLevel place
 }
 
-// maxSpoken is the longest _meta that is kept.
-const maxSpoken = 4 << 10
+// maxLastMeta is the longest _meta that is kept.
+const maxLastMeta = 4 << 10
 
 // place is where a value stands in an object; zero: nowhere.
 type place struct{ from, to int }

@@ -2,7 +2,6 @@ package legacyserver
 
 import (
 	"strconv"
-	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/era/internal/shape"
@@ -13,9 +12,32 @@ import (
 // nothing, and may answer each client differently (MI16).
 const cacheHints = `"ttlMs":0,"cacheScope":"private",`
 
-// resultMessage is the response with a result that a legacy server has given,
+// results makes the server's responses those of a modern server. Its zero value
+// is that of a server that does not say who it is.
+type results struct {
+	meta              []byte           // the _meta of results: who the server is; nil: it does not say
+	preamble          jsonrpc.Fragment // what every result says first
+	cacheablePreamble jsonrpc.Fragment // what those of cacheable methods do
+}
+
+// setServer is called once, with the raw serverInfo of the answer to initialize.
+func (s *results) setServer(info []byte) {
+	if shape.IsObject(info) {
+		s.meta = append(shape.AppendMember([]byte{'{'}, era.KeyServerInfo, info), '}')
+	}
+	preamble := func(hints string) jsonrpc.Fragment {
+		members := `{"resultType":"complete",` + hints
+		if s.meta != nil {
+			members += `"_meta":` + string(s.meta) + ","
+		}
+		return jsonrpc.NewFragment([]byte(members[:len(members)-1] + "}"))
+	}
+	s.preamble, s.cacheablePreamble = preamble(""), preamble(cacheHints)
+}
+
+// message is the response with a result that a legacy server has given,
 // as a modern client wants it (C.0).
-func (f *Filter) resultMessage(id jsonrpc.ID, method string, result []byte) jsonrpc.Message {
+func (s *results) message(id jsonrpc.ID, method string, result []byte) jsonrpc.Message {
 	if !shape.IsObject(result) {
 		return jsonrpc.NewError(id, jsonrpc.CodeInternalError, "the server's result is no object", nil).WithRelated(id)
 	}
@@ -27,45 +49,45 @@ func (f *Filter) resultMessage(id jsonrpc.ID, method string, result []byte) json
 	} else {
 		rest = jsonrpc.Without(result, "resultType", "_meta")
 	}
-	meta := f.link.meta
+	meta := s.meta
 	if len(rest) != len(result) {
-		meta = f.resultMeta(shape.Member(result, "_meta"))
+		meta = s.metaOf(shape.Member(result, "_meta"))
 	}
 	return makeResult(id, `"resultType":"complete",`+hints, meta, rest)
 }
 
-// resultOf is resultMessage for a call's response. Mostly there is nothing to take
+// of is message for a call's response. Mostly there is nothing to take
 // out of its result, which is copied once then, and not scanned again.
-func (f *Filter) resultOf(c *call, m jsonrpc.Message) jsonrpc.Message {
+func (s *results) of(c *call, m jsonrpc.Message) jsonrpc.Message {
 	result := m.Result()
 	if !shape.IsObject(result) {
-		return f.resultMessage(c.id, c.method, result)
+		return s.message(c.id, c.method, result)
 	}
-	preamble, cacheable := f.link.preamble, era.IsCacheable(c.method)
+	preamble, cacheable := s.preamble, era.IsCacheable(c.method)
 	if cacheable {
-		preamble = f.link.cacheablePreamble
+		preamble = s.cacheablePreamble
 	}
 	for member := range m.ResultObject().Members() {
 		switch member.Key {
 		case "resultType", "_meta":
-			return f.resultMessage(c.id, c.method, result)
+			return s.message(c.id, c.method, result)
 		case "ttlMs", "cacheScope":
 			if cacheable {
-				return f.resultMessage(c.id, c.method, result)
+				return s.message(c.id, c.method, result)
 			}
 		}
 	}
 	return m.Plain().WithID(c.id).WithFirst(preamble).WithRelated(c.id)
 }
 
-// resultMeta adds to the _meta of a result who the server is, and takes away
+// metaOf adds to the _meta of a result who the server is, and takes away
 // that it belongs to a task: the client has not asked for one.
-func (f *Filter) resultMeta(meta []byte) []byte {
+func (s *results) metaOf(meta []byte) []byte {
 	if !shape.IsObject(meta) {
-		return f.link.meta
+		return s.meta
 	}
 	meta = jsonrpc.Without(meta, era.KeyRelatedTask)
-	if info := shape.Member(f.link.meta, era.KeyServerInfo); info != nil {
+	if info := shape.Member(s.meta, era.KeyServerInfo); info != nil {
 		meta = jsonrpc.With(meta, era.KeyServerInfo, info)
 	}
 	if shape.IsEmpty(meta) {
@@ -87,30 +109,6 @@ func makeResult(id jsonrpc.ID, members string, meta, rest []byte) jsonrpc.Messag
 		result = append(result, rest[1:]...)
 	}
 	return jsonrpc.NewResult(id, result).WithRelated(id)
-}
-
-// failure is the response for an error of the server. Codes that 2026-07-28 has
-// reserved are replaced (J10): what a legacy server means by them, no modern
-// client would understand. One that says which capability is missing is
-// understood.
-func (f *Filter) failure(now time.Time, c *call, m jsonrpc.Message) jsonrpc.Message {
-	code := shape.ErrorCode(m)
-	data := m.Lookup("error", "data")
-	instead, reserved := era.ModernCode(code)
-	switch {
-	case code == era.CodeResourceNotFound:
-		data = c.notFound(data)
-	case code == era.CodeURLElicitation && era.MayAskForInput(c.method):
-		if response, ok := f.sendToURL(now, c, data); ok {
-			return response
-		}
-		data = originalCode(code, data)
-	case !reserved, code == era.CodeMissingCapability && shape.IsObject(shape.Member(data, "requiredCapabilities")):
-		return m.WithID(c.id).WithRelated(c.id)
-	default:
-		data = originalCode(code, data)
-	}
-	return shape.WithError(m, instead, data).WithID(c.id).WithRelated(c.id)
 }
 
 // notFound returns the data of an error that says that there is no such resource.

@@ -129,3 +129,11 @@ func Parse(t testing.TB, text string) jsonrpc.Message {
 	}
 	return m
 }
+
+// Member returns the value at a path of keys in a raw object; nil if there is none.
+func Member(object []byte, path ...string) []byte {
+	for _, key := range path {
+		object = shape.Member(object, key)
+	}
+	return object
+}

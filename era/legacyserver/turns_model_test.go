@@ -15,15 +15,15 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// TestFloorModel runs many calls at a time of tools that ask nothing, once or
+// TestTurnsModel runs many calls at a time of tools that ask nothing, once or
 // several times, one after another or all at once, at a server that does its work
 // in any order. Some calls are cancelled, and some clients never come back; then
 // the server may ask on before it knows. Each question must reach the client in
 // the course of whose call it was asked, or nobody if that has gone, and every call
 // comes to its end (B.1.8, D.2).
-func TestFloorModel(t *testing.T) {
+func TestTurnsModel(t *testing.T) {
 	for seed := range uint64(300) {
-		w := newFloorWorld(t, seed)
+		w := newTurnsWorld(t, seed)
 		w.learn()
 		for range 300 {
 			w.step()
@@ -35,7 +35,7 @@ func TestFloorModel(t *testing.T) {
 	}
 }
 
-type floorWorld struct {
+type turnsWorld struct {
 	t       *testing.T
 	rand    *rand.Rand
 	f       *Filter
@@ -43,16 +43,16 @@ type floorWorld struct {
 	history []string
 	ids     int
 	learnt  bool // how tools ask
-	calls   []*floorCall
+	calls   []*turnsCall
 }
 
-const floorParkTimeout = 20 * time.Second
+const turnsParkTimeout = 20 * time.Second
 
-// floorCall is a call as the server and its client see it.
-type floorCall struct {
+// turnsCall is a call as the server and its client see it.
+type turnsCall struct {
 	name      string // what no other call has
 	tool      int    // how often it asks
-	eager     bool   // it does not wait for an answer before it asks again
+	eager     bool   // it asks all its questions at once
 	request   string // id of the client's request that is open; "": none
 	state     string // of the client's next request; "": none
 	questions map[string]string
@@ -67,10 +67,10 @@ type floorCall struct {
 	over     bool
 }
 
-func newFloorWorld(t *testing.T, seed uint64) *floorWorld {
-	w := &floorWorld{t: t, rand: rand.New(rand.NewPCG(seed, 2)), now: time.Unix(1700000000, 0)}
+func newTurnsWorld(t *testing.T, seed uint64) *turnsWorld {
+	w := &turnsWorld{t: t, rand: rand.New(rand.NewPCG(seed, 2)), now: time.Unix(1700000000, 0)}
 	w.f = New(Options{
-		Capabilities: []byte(`{"elicitation":{}}`), Sealer: testSealer(t), Unit: "u", Instance: "i", ParkTimeout: floorParkTimeout,
+		Capabilities: []byte(`{"elicitation":{}}`), Sealer: testSealer(t), Unit: "u", Instance: "i", ParkTimeout: turnsParkTimeout,
 	})
 	var out era.Out
 	w.f.Start(w.now, &out)
@@ -78,28 +78,28 @@ func newFloorWorld(t *testing.T, seed uint64) *floorWorld {
 	return w
 }
 
-func (w *floorWorld) client(text string) {
+func (w *turnsWorld) client(text string) {
 	w.history = append(w.history, w.now.Format("05.000 ")+"c-> "+text)
 	var out era.Out
 	w.f.FromClient(w.now, eratest.Parse(w.t, text), &out)
 	w.take(&out)
 }
 
-func (w *floorWorld) server(text string) {
+func (w *turnsWorld) server(text string) {
 	w.history = append(w.history, w.now.Format("05.000 ")+"s-> "+text)
 	var out era.Out
 	w.f.FromServer(w.now, eratest.Parse(w.t, text), &out)
 	w.take(&out)
 }
 
-func (w *floorWorld) find(is func(c *floorCall) bool) *floorCall {
+func (w *turnsWorld) find(is func(c *turnsCall) bool) *turnsCall {
 	if i := slices.IndexFunc(w.calls, is); i >= 0 {
 		return w.calls[i]
 	}
 	return nil
 }
 
-func (w *floorWorld) take(out *era.Out) {
+func (w *turnsWorld) take(out *era.Out) {
 	for _, m := range out.ToServer {
 		w.history = append(w.history, w.now.Format("05.000 ")+"->s "+string(m.Bytes()))
 		w.toServer(m)
@@ -110,21 +110,21 @@ func (w *floorWorld) take(out *era.Out) {
 	}
 }
 
-func (w *floorWorld) toServer(m jsonrpc.Message) {
+func (w *turnsWorld) toServer(m jsonrpc.Message) {
 	switch m.Kind() {
 	case jsonrpc.Request:
 		who, _ := jsonrpc.Text(m.Lookup("params", "arguments", "who"))
-		c := w.find(func(c *floorCall) bool { return c.name == who })
+		c := w.find(func(c *turnsCall) bool { return c.name == who })
 		c.atServer, c.since = m.ID().String(), w.now
 	case jsonrpc.Notification:
-		if c := w.find(func(c *floorCall) bool { return c.atServer != "" && c.atServer == m.RequestID().String() }); c != nil {
+		if c := w.find(func(c *turnsCall) bool { return c.atServer != "" && c.atServer == m.RequestID().String() }); c != nil {
 			c.atServer, c.over = "", true
 			c.last = c.last || c.asked < c.tool && len(c.waits) == 0 && w.rand.IntN(2) == 0
 			c.since = w.now
 		}
 	case jsonrpc.Response:
 		id := m.ID().String()
-		c := w.find(func(c *floorCall) bool { return c.waits[id] })
+		c := w.find(func(c *turnsCall) bool { return c.waits[id] })
 		if c == nil {
 			w.t.Errorf("a second answer, or one to no question: %s", m.Bytes())
 			return
@@ -141,8 +141,8 @@ func (w *floorWorld) toServer(m jsonrpc.Message) {
 	}
 }
 
-func (w *floorWorld) toClient(m jsonrpc.Message) {
-	c := w.find(func(c *floorCall) bool { return c.request != "" && c.request == m.ID().String() })
+func (w *turnsWorld) toClient(m jsonrpc.Message) {
+	c := w.find(func(c *turnsCall) bool { return c.request != "" && c.request == m.ID().String() })
 	if c == nil {
 		w.t.Errorf("nobody has asked for %s", m.Bytes())
 		return
@@ -169,14 +169,14 @@ func (w *floorWorld) toClient(m jsonrpc.Message) {
 	}
 }
 
-func (w *floorWorld) call(tool int, eager bool) *floorCall {
-	c := &floorCall{name: "c" + strconv.Itoa(len(w.calls)), tool: tool, eager: eager, shown: map[string]bool{}, waits: map[string]bool{}}
+func (w *turnsWorld) call(tool int, eager bool) *turnsCall {
+	c := &turnsCall{name: "c" + strconv.Itoa(len(w.calls)), tool: tool, eager: eager, shown: map[string]bool{}, waits: map[string]bool{}}
 	w.calls = append(w.calls, c)
 	w.request(c, "")
 	return c
 }
 
-func (w *floorWorld) request(c *floorCall, more string) {
+func (w *turnsWorld) request(c *turnsCall, more string) {
 	w.ids++
 	c.request = strconv.Itoa(w.ids)
 	w.client(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":"t%d%v","arguments":{"who":%q},"_meta":{%s}%s}}`, c.request, c.tool, c.eager, c.name,
@@ -184,28 +184,37 @@ func (w *floorWorld) request(c *floorCall, more string) {
 }
 
 // work is what the server does next in the course of a call.
-func (w *floorWorld) work(c *floorCall) {
+func (w *turnsWorld) work(c *turnsCall) {
 	c.since = w.now
 	if c.last || c.asked < c.tool {
 		c.last = false
-		c.asked++
-		id := fmt.Sprintf(`"%s/%d"`, c.name, c.asked)
-		c.waits[id] = true
-		w.server(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":"elicitation/create","params":{"message":%s}}`, id, id))
-		return
+		for {
+			w.ask(c)
+			if !c.eager || c.asked >= c.tool {
+				return
+			}
+		}
 	}
 	id := c.atServer
 	c.atServer = ""
 	w.server(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"who":%q}}`, id, c.name))
 }
 
+// ask has the server ask something in the course of a call.
+func (w *turnsWorld) ask(c *turnsCall) {
+	c.asked++
+	id := fmt.Sprintf(`"%s/%d"`, c.name, c.asked)
+	c.waits[id] = true
+	w.server(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":"elicitation/create","params":{"message":%s}}`, id, id))
+}
+
 // works reports whether the server has something to do for a call.
-func works(c *floorCall) bool {
-	return c.last || c.atServer != "" && (len(c.waits) == 0 || c.eager && c.asked < c.tool)
+func works(c *turnsCall) bool {
+	return c.last || c.atServer != "" && len(c.waits) == 0
 }
 
 // retry comes back for a call with the answers, mostly.
-func (w *floorWorld) retry(c *floorCall) {
+func (w *turnsWorld) retry(c *turnsCall) {
 	var answers []string
 	for key, id := range c.questions {
 		if w.rand.IntN(10) > 0 {
@@ -219,8 +228,8 @@ func (w *floorWorld) retry(c *floorCall) {
 }
 
 // any picks one of the calls at random.
-func (w *floorWorld) any(is func(c *floorCall) bool) *floorCall {
-	var fit []*floorCall
+func (w *turnsWorld) any(is func(c *turnsCall) bool) *turnsCall {
+	var fit []*turnsCall
 	for _, c := range w.calls {
 		if is(c) {
 			fit = append(fit, c)
@@ -232,10 +241,10 @@ func (w *floorWorld) any(is func(c *floorCall) bool) *floorCall {
 	return fit[w.rand.IntN(len(fit))]
 }
 
-func unfinished(c *floorCall) bool { return !c.over || c.last || len(c.waits) > 0 }
+func unfinished(c *turnsCall) bool { return !c.over || c.last || len(c.waits) > 0 }
 
 // learn runs each tool alone: what it does is not known before.
-func (w *floorWorld) learn() {
+func (w *turnsWorld) learn() {
 	for i := range 8 {
 		tool, eager := i%4, i >= 4
 		if eager && tool < 2 {
@@ -245,7 +254,7 @@ func (w *floorWorld) learn() {
 		for unfinished(c) {
 			if works(c) {
 				w.work(c)
-			} else if c.state != "" && (!eager || c.asked == c.tool) {
+			} else if c.state != "" {
 				w.retry(c)
 			}
 			w.tick(50 * time.Millisecond)
@@ -254,7 +263,7 @@ func (w *floorWorld) learn() {
 	w.learnt = true
 }
 
-func (w *floorWorld) step() {
+func (w *turnsWorld) step() {
 	switch w.rand.IntN(8) {
 	case 0, 1:
 		open := 0
@@ -272,11 +281,11 @@ func (w *floorWorld) step() {
 			w.work(c)
 		}
 	case 4, 5:
-		if c := w.any(func(c *floorCall) bool { return c.state != "" }); c != nil {
+		if c := w.any(func(c *turnsCall) bool { return c.state != "" }); c != nil {
 			w.retry(c)
 		}
 	case 6:
-		if c := w.any(func(c *floorCall) bool { return c.request != "" }); c != nil && w.rand.IntN(20) == 0 {
+		if c := w.any(func(c *turnsCall) bool { return c.request != "" }); c != nil && w.rand.IntN(20) == 0 {
 			w.cancel(c)
 		}
 	case 7:
@@ -285,7 +294,7 @@ func (w *floorWorld) step() {
 }
 
 // cancel cancels a request.
-func (w *floorWorld) cancel(c *floorCall) {
+func (w *turnsWorld) cancel(c *turnsCall) {
 	id := c.request
 	c.request, c.gone = "", true
 	c.over = c.atServer == ""
@@ -296,9 +305,9 @@ func (w *floorWorld) cancel(c *floorCall) {
 }
 
 // pass lets time pass. The server is not idle for long.
-func (w *floorWorld) pass(d time.Duration) {
+func (w *turnsWorld) pass(d time.Duration) {
 	for end := w.now.Add(d); w.now.Before(end); {
-		if c := w.find(func(c *floorCall) bool { return works(c) && w.now.Sub(c.since) > floorNew/5 }); c != nil {
+		if c := w.find(func(c *turnsCall) bool { return works(c) && w.now.Sub(c.since) > turnUnknown/5 }); c != nil {
 			w.work(c)
 			continue
 		}
@@ -306,7 +315,7 @@ func (w *floorWorld) pass(d time.Duration) {
 	}
 }
 
-func (w *floorWorld) tick(d time.Duration) {
+func (w *turnsWorld) tick(d time.Duration) {
 	w.now = w.now.Add(d)
 	var out era.Out
 	w.f.Tick(w.now, &out)
@@ -314,7 +323,7 @@ func (w *floorWorld) tick(d time.Duration) {
 }
 
 // finish lets everything come to its end.
-func (w *floorWorld) finish() {
+func (w *turnsWorld) finish() {
 	for range 100_000 {
 		c := w.any(unfinished)
 		if c == nil {
@@ -332,7 +341,7 @@ func (w *floorWorld) finish() {
 		w.t.Errorf("call %s has no end: %+v", c.name, c)
 	}
 	w.pass(time.Second)
-	if l := w.f.floor; l.holder != nil || l.gone || len(l.waiting) > 0 {
-		w.t.Error("somebody has the floor, or waits for it, when all is over")
+	if l := w.f.turns; l.holder != nil || len(l.waiting) > 0 {
+		w.t.Error("a call has the turn, or waits for it, when all is over")
 	}
 }

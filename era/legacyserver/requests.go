@@ -1,0 +1,66 @@
+package legacyserver
+
+import (
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/era"
+	"github.com/mcp-bridge/mcp-bridge/era/internal/shape"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// requests are those that the filter itself sends to the server, and the ids of
+// all. An id is never used twice (J2). The zero value is ready.
+type requests struct {
+	lastID int64
+	open   map[jsonrpc.ID]responseFunc
+}
+
+// responseFunc takes the response to a request.
+type responseFunc func(now time.Time, m jsonrpc.Message, out *era.Out)
+
+func ignoreResponse(time.Time, jsonrpc.Message, *era.Out) {}
+
+func (r *requests) nextID() jsonrpc.ID {
+	r.lastID++
+	return jsonrpc.IntID(r.lastID)
+}
+
+// send sends a request; take gets its response.
+func (r *requests) send(method string, params []byte, take responseFunc, out *era.Out) {
+	id := r.nextID()
+	r.expect(id, take)
+	out.Server(jsonrpc.NewRequest(id, method, params))
+}
+
+// expect has take get the response to a request that was sent.
+func (r *requests) expect(id jsonrpc.ID, take responseFunc) {
+	if r.open == nil {
+		r.open = make(map[jsonrpc.ID]responseFunc)
+	}
+	r.open[id] = take
+}
+
+// response takes a response of the server. It reports whether it is to a request
+// of the filter.
+func (r *requests) response(now time.Time, m jsonrpc.Message, out *era.Out) bool {
+	id, take, ok := jsonrpc.Find(r.open, m.ID())
+	if ok {
+		delete(r.open, id)
+		take(now, m, out)
+	}
+	return ok
+}
+
+// cancelRequest cancels a request at the server; reason is raw JSON, nil for none.
+func cancelRequest(id jsonrpc.ID, reason []byte, out *era.Out) {
+	params := shape.AppendMember([]byte{'{'}, "requestId", []byte(id.String()))
+	if reason != nil {
+		params = shape.AppendMember(params, "reason", reason)
+	}
+	out.Server(jsonrpc.NewNotification("notifications/cancelled", append(params, '}')))
+}
+
+// refuse answers a client's request with an error.
+func refuse(id jsonrpc.ID, code int, text string, data []byte, out *era.Out) {
+	out.Client(jsonrpc.NewError(id, code, text, data).WithRelated(id))
+}

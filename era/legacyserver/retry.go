@@ -1,0 +1,141 @@
+package legacyserver
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/era"
+	"github.com/mcp-bridge/mcp-bridge/era/internal/shape"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+var (
+	badState  = &era.Refusal{Code: jsonrpc.CodeInvalidParams, Text: "Invalid or expired requestState"}
+	usedState = &era.Refusal{Code: jsonrpc.CodeInvalidParams, Text: "requestState already used"}
+	goneState = &era.Refusal{Code: jsonrpc.CodeInternalError, Text: "the server has ended", Data: []byte(`{"reason":"server_ended"}`)}
+	badAnswer = &era.Refusal{Code: jsonrpc.CodeInvalidParams, Text: "an entry of inputResponses is no answer to its request"}
+)
+
+// retry takes a request with a requestState (C.4.4).
+func (p *parking) retry(now time.Time, r request, out *era.Out) {
+	refuse := func(why *era.Refusal) { out.Client(why.Response(r.id).WithRelated(r.id)) }
+	state, ok := p.states.open(now, &r)
+	if !ok {
+		refuse(badState)
+		return
+	}
+	if state.Replay {
+		p.replay(now, r, state, out)
+		return
+	}
+	if state.Instance != p.states.instance {
+		refuse(goneState)
+		return
+	}
+	c := p.records[state.Call]
+	if c == nil || c.input.generation != state.Generation {
+		refuse(usedState)
+		return
+	}
+	answers, ok := answersTo(c, r.answers)
+	if !ok {
+		refuse(badAnswer) // and the call goes on waiting
+		return
+	}
+	p.claim(now, c, r, answers, out)
+}
+
+// answersTo finds the answers to the questions that the client knows; nil where
+// there is none. ok is false if one is malformed.
+func answersTo(c *call, answers []byte) (found [][]byte, ok bool) {
+	if answers != nil && !shape.IsObject(answers) {
+		return nil, string(answers) == "null"
+	}
+	open := c.input.questions
+	found = make([][]byte, len(open))
+	for entry := range jsonrpc.Members(answers) {
+		i := slices.IndexFunc(open, func(q *question) bool { return q.shown && q.key == entry.Key })
+		if i < 0 {
+			continue // answered already, withdrawn, or never asked
+		}
+		if !isAnswer(open[i].method, entry.Value) {
+			return nil, false
+		}
+		found[i] = entry.Value
+	}
+	return found, true
+}
+
+// claim makes a retry the live request of its call.
+func (p *parking) claim(now time.Time, c *call, r request, answers [][]byte, out *era.Out) {
+	p.unpark(c)
+	r.replays = c.replays
+	c.request, c.order = r, p.calls.next()
+	p.calls.open[c.id] = c
+	if o := c.input.outcome; o != nil {
+		p.calls.conclude(now, c, *o, out)
+		return
+	}
+	if c.logLevel != nil {
+		p.logs.raise(now, era.LogRank(c.logLevel), c.logLevel, out)
+	}
+	c.input.answers = nil
+	for i, a := range answers {
+		if a != nil {
+			c.input.answers = append(c.input.answers, questionAnswer{c.input.questions[i], a})
+		}
+	}
+	if len(c.input.answers) == 0 || !p.turns.await(now, &c.turn) {
+		p.deliver(now, c, out)
+	}
+}
+
+// deliver sends the server the answers that a retry has brought.
+func (p *parking) deliver(now time.Time, c *call, out *era.Out) {
+	answers := c.input.answers
+	c.input.answers = nil
+	for _, a := range answers {
+		if p.asked[a.q.id] == a.q { // else it was taken back
+			p.forget(a.q)
+			out.Server(a.q.answer(a.result))
+		}
+	}
+	if c.input.window == nil {
+		p.park(now, c, out) // again, if not all is answered
+	}
+}
+
+// replay takes the retry of such a call. An answer that is missing needs no
+// asking again: the server will refuse again, if it must.
+func (p *parking) replay(now time.Time, r request, state era.State, out *era.Out) {
+	n, _ := strconv.Atoi(state.Call)
+	for entry := range jsonrpc.Members(r.answers) {
+		if i, err := strconv.Atoi(strings.TrimPrefix(entry.Key, "m")); err != nil || i < 1 || i > n {
+			continue
+		}
+		switch actionOf(entry.Value) {
+		case "accept":
+		case "":
+			out.Client(badAnswer.Response(r.id).WithRelated(r.id))
+			return
+		default:
+			p.declined(r, out)
+			return
+		}
+	}
+	r.replays = state.Generation
+	p.calls.begin(now, r, out)
+}
+
+// declined answers a call that the user does not want to do for what it needs.
+func (p *parking) declined(r request, out *era.Out) {
+	const text = "the user has not gone to the URL that the call needs"
+	if r.method != "tools/call" {
+		refuse(r.id, jsonrpc.CodeInternalError, text, shape.Reason("declined"), out)
+		return
+	}
+	out.Client(makeResult(r.id, `"resultType":"complete",`, p.states.results.meta,
+		[]byte(`{"content":[{"type":"text","text":"`+text+`"}],"isError":true}`)))
+}

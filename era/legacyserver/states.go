@@ -1,0 +1,104 @@
+package legacyserver
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"strconv"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/era"
+	"github.com/mcp-bridge/mcp-bridge/era/internal/shape"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// states makes and reads the requestState of results that ask for input.
+type states struct {
+	results *results
+	sealer  *era.Sealer
+	timeout time.Duration
+
+	unit, instance, principal string
+}
+
+// of is the State of a call, but for which one it is.
+func (s *states) of(now time.Time, r *request) era.State {
+	return era.State{
+		Unit:      s.unit,
+		Instance:  s.instance,
+		Principal: s.principal,
+		Method:    r.method,
+		Digest:    digestOf(r.m),
+		Expires:   now.Add(s.timeout),
+	}
+}
+
+// digestOf tells calls with other params apart. The retry has another _meta, and
+// the client may have written the same params in another way.
+func digestOf(m jsonrpc.Message) string {
+	params := jsonrpc.Without(m.Params(), "_meta", "inputResponses", "requestState")
+	sum := sha256.Sum256(shape.AppendCanonical(nil, params, shape.CanonicalDepth))
+	return base64.RawURLEncoding.EncodeToString(sum[:16])
+}
+
+func (s *states) inputRequired(id jsonrpc.ID, requests []byte, state era.State) jsonrpc.Message {
+	rest := shape.AppendMember([]byte{'{'}, "inputRequests", requests)
+	rest = shape.AppendMember(rest, "requestState", jsonrpc.Quote(s.sealer.Seal(state)))
+	return makeResult(id, `"resultType":"input_required",`, s.results.meta, append(rest, '}'))
+}
+
+// open reads the State of a retry and reports whether it is this retry's.
+func (s *states) open(now time.Time, r *request) (era.State, bool) {
+	text, ok := jsonrpc.Text(r.state)
+	if !ok || s.sealer == nil {
+		return era.State{}, false
+	}
+	state, err := s.sealer.Open(text)
+	ok = err == nil && state.Unit == s.unit && state.Principal == s.principal &&
+		state.Method == r.method && now.Before(state.Expires) && state.Digest == digestOf(r.m)
+	return state, ok
+}
+
+// sendToURL answers a call that the server refuses until the user has been at
+// some URLs (-32042): the client is asked to send the user there, and its retry
+// starts the call anew. Nothing waits at the server. ok is false if the error
+// does not say where to.
+func (s *states) sendToURL(now time.Time, c *call, data []byte) (m jsonrpc.Message, ok bool) {
+	requests, n := []byte{'{'}, 0
+	for _, e := range jsonrpc.Elements(shape.Member(data, "elicitations")) {
+		if !shape.IsObject(e) || !isURLMode(e) {
+			continue
+		}
+		n++
+		requests = appendInput(requests, "m"+strconv.Itoa(n), "elicitation/create", jsonrpc.Without(e, "elicitationId"))
+	}
+	if n == 0 || s.sealer == nil {
+		return m, false
+	}
+	if lacking := missingMode(shape.Member(c.capabilities, "elicitation"), true); lacking != nil {
+		data := append(shape.AppendMember([]byte{'{'}, "requiredCapabilities", lacking), '}')
+		return jsonrpc.NewError(c.id, era.CodeMissingCapability, "the call needs a capability that the client does not have", data).WithRelated(c.id), true
+	}
+	if c.replays == parkRounds {
+		return jsonrpc.NewError(c.id, jsonrpc.CodeInternalError, "the call has asked too often", shape.Reason("rounds")).WithRelated(c.id), true
+	}
+	state := s.of(now, &c.request)
+	state.Replay, state.Generation, state.Call = true, c.replays+1, strconv.Itoa(n)
+	return s.inputRequired(c.id, append(requests, '}'), state), true
+}
+
+// appendInput appends an entry to inputRequests. Without params, which only
+// roots/list may be, some clients cannot read it.
+func appendInput(requests []byte, key, method string, params []byte) []byte {
+	if params == nil {
+		params = []byte("{}")
+	}
+	entry := shape.AppendMember([]byte{'{'}, "method", jsonrpc.Quote(method))
+	entry = shape.AppendMember(entry, "params", params)
+	return shape.AppendMember(requests, key, append(entry, '}'))
+}
+
+// lackingCapability refuses a call whose client lacks a capability (C.4.3).
+func lackingCapability(lacking []byte) *era.Refusal {
+	data := append(shape.AppendMember([]byte{'{'}, "requiredCapabilities", lacking), '}')
+	return &era.Refusal{Code: era.CodeMissingCapability, Text: "the call needs a capability that the client does not have", Data: data}
+}
