@@ -124,6 +124,7 @@ func read(resp *http.Response) (string, error) {
 // exchange POSTs requests and delivers the reply. Each request gets its answer
 // on it, and nothing follows.
 func (c *httpClient) exchange(text string, ids []string, initialize bool) {
+	cuts := c.cutsSoFar()
 	resp, err := c.do(http.MethodPost, text)
 	if err != nil {
 		c.lost("POST", err)
@@ -147,7 +148,7 @@ func (c *httpClient) exchange(text string, ids []string, initialize bool) {
 	}
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	if kind == "text/event-stream" {
-		c.stream(resp, ids[0], ids)
+		c.stream(resp, ids[0], ids, cuts)
 		return
 	}
 	if kind != "application/json" {
@@ -219,6 +220,7 @@ func (c *httpClient) negotiated(text string) {
 // listen opens the standalone stream.
 func (c *httpClient) listen(t testing.TB) {
 	t.Helper()
+	cuts := c.cutsSoFar()
 	resp, err := c.do(http.MethodGet, "", "Accept", "text/event-stream")
 	if err != nil {
 		t.Fatalf("%s: GET: %v", c.who, err)
@@ -228,13 +230,14 @@ func (c *httpClient) listen(t testing.TB) {
 	}
 	go func() {
 		defer resp.Body.Close()
-		c.stream(resp, "", nil)
+		c.stream(resp, "", nil, cuts)
 	}()
 }
 
 // stream delivers the events of one stream: that of the requests ids, or the
-// standalone one. The former ends when all are answered, and not before.
-func (c *httpClient) stream(resp *http.Response, on string, ids []string) {
+// standalone one. The former ends when all are answered, and not before, unless
+// we have cut connections since we asked for it; cuts is how often we had then.
+func (c *httpClient) stream(resp *http.Response, on string, ids []string, cuts int) {
 	if c.bridge {
 		c.streamHeaders(resp)
 	}
@@ -242,9 +245,6 @@ func (c *httpClient) stream(resp *http.Response, on string, ids []string) {
 	for _, id := range ids {
 		owed[id] = true
 	}
-	c.mu.Lock()
-	cuts := c.cuts
-	c.mu.Unlock()
 	in := newEvents(resp.Body)
 	for first := true; ; first = false {
 		e, err := in.next()
@@ -322,6 +322,12 @@ func (c *httpClient) streamHeaders(resp *http.Response) {
 			c.fault("a stream with %s: %q, want %q", name, got, want)
 		}
 	}
+}
+
+func (c *httpClient) cutsSoFar() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.cuts
 }
 
 // streamEnd checks that a stream may end here.
@@ -440,7 +446,7 @@ func (c *httpClient) resume(t testing.TB, id string) {
 	t.Helper()
 	c.mu.Lock()
 	c.cuts++
-	last := c.last[id]
+	cuts, last := c.cuts, c.last[id]
 	c.mu.Unlock()
 	c.dialer.cut()
 	resp, err := c.do(http.MethodGet, "", "Accept", "text/event-stream", "Last-Event-ID", last)
@@ -454,7 +460,7 @@ func (c *httpClient) resume(t testing.TB, id string) {
 	c.replying(1, false)
 	go func() {
 		defer resp.Body.Close()
-		c.stream(resp, id, []string{id})
+		c.stream(resp, id, []string{id}, cuts)
 		c.replying(-1, false)
 	}()
 	c.listen(t)

@@ -4,10 +4,11 @@ import (
 	"bufio"
 	"io"
 	"net"
-	"os"
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/mcp-bridge/mcp-bridge/tests/internal/harness"
 )
 
 // lineClient speaks newline-delimited messages: to a process on its stdin and
@@ -15,28 +16,14 @@ import (
 type lineClient struct {
 	*end
 	out io.WriteCloser
-	p   *proc // nil: a socket
+	p   *harness.Proc // nil: a socket
 	mu  sync.Mutex
 }
 
-// startLines starts argv as a stdio server. pt is the test that owns the process.
-func startLines(pt, t testing.TB, e *end, argv ...string) *lineClient {
-	t.Helper()
-	inR, inW, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	outR, outW, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := &lineClient{end: e, out: inW, p: start(pt, t, inR, outW, argv...)}
-	inR.Close()
-	outW.Close()
-	go func() {
-		defer outR.Close()
-		c.read(outR)
-	}()
+// newLines is the client of a stdio server.
+func newLines(e *end, p *harness.Proc) *lineClient {
+	c := &lineClient{end: e, out: p.Stdin, p: p}
+	go c.read(p.Stdout)
 	return c
 }
 
@@ -95,7 +82,7 @@ func (c *lineClient) ended(t testing.TB, gone bool) {
 	if c.p == nil {
 		return
 	}
-	if status := c.p.wait(t); gone && status != 0 {
+	if status := c.p.Wait(t); gone && status != 0 {
 		t.Errorf("exit status %d, want 0", status)
 	}
 }

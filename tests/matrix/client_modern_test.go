@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/mcp-bridge/mcp-bridge/tests/internal/harness"
 )
 
 // modernClient is a strict client of 2026-07-28 over Streamable HTTP: each
@@ -97,7 +99,7 @@ func (c *modernClient) post(ctx context.Context, body string, h http.Header) (*h
 // refused POSTs what is wrong, and returns what is said about it.
 func (c *modernClient) refused(t testing.TB, what, text string, h http.Header) (status int, body string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), harness.Patience)
 	defer cancel()
 	resp, err := c.post(ctx, text, h)
 	if err == nil {
@@ -274,7 +276,7 @@ func (c *modernClient) ended(t testing.TB, gone bool) {
 	if !gone {
 		return
 	}
-	waitUntil(t, "connections to be refused", func() bool {
+	harness.WaitUntil(t, "connections to be refused", func() bool {
 		resp, err := c.post(t.Context(), `{}`, http.Header{})
 		if err == nil {
 			resp.Body.Close()

@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/tests/internal/harness"
 )
 
 // sseClient is a strict client of HTTP+SSE.
@@ -47,7 +49,7 @@ func dialSSE(t testing.TB, e *end, base string, bridge bool) *sseClient {
 		t.Fatalf("GET %s: status %d, %q %s", base, resp.StatusCode, resp.Header, clip(body))
 	}
 	in := newEvents(resp.Body)
-	timer := time.AfterFunc(patience, c.cancel)
+	timer := time.AfterFunc(harness.Patience, c.cancel)
 	first, err := in.next()
 	timer.Stop()
 	if err != nil || first.name != "endpoint" || first.hasID || bridge && !strings.HasPrefix(first.data, "/") {
@@ -142,7 +144,7 @@ func (c *sseClient) hangUp(t testing.TB) {
 	c.closing.Store(true)
 	c.cancel()
 	c.waitOver(t)
-	waitUntil(t, "the session's end: 404 for a POST", func() bool {
+	harness.WaitUntil(t, "the session's end: 404 for a POST", func() bool {
 		status, _ := c.postText(t, `{no message`) // so that it goes nowhere until then
 		return status == http.StatusNotFound
 	})

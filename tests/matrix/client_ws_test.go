@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
+	"github.com/mcp-bridge/mcp-bridge/tests/internal/harness"
 )
 
 // noLimit lifts the limit of the size of what is read.
@@ -29,7 +30,7 @@ type wsClient struct {
 // dialWS connects and offers the subprotocol mcp, which a server must choose (WS2).
 func dialWS(t testing.TB, e *end, url string) *wsClient {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), harness.Patience)
 	defer cancel()
 	c := &wsClient{end: e, left: make(chan error, 1)}
 	conn, _, err := websocket.Dial(ctx, url, &websocket.DialOptions{
@@ -79,7 +80,7 @@ func closing(err error) string {
 
 func (c *wsClient) send(t testing.TB, text string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), harness.Patience)
 	defer cancel()
 	if err := c.conn.Write(ctx, websocket.MessageText, []byte(text)); err != nil {
 		t.Fatalf("%s: writing a frame: %v", c.who, err)

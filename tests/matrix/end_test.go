@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 	"unicode/utf8"
+
+	"github.com/mcp-bridge/mcp-bridge/tests/internal/harness"
 )
 
 // A frame is one message as it crossed a wire, byte for byte.
@@ -178,7 +180,7 @@ func (e *end) deliver(f frame) {
 // waitFor waits until ok, which runs under the lock, says so.
 func (e *end) waitFor(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	timeout := time.After(patience)
+	timeout := time.After(harness.Patience)
 	for {
 		e.mu.Lock()
 		done, changed, faults, over := ok(), e.changed, e.faults, e.over
@@ -291,7 +293,7 @@ func isError(text, id string, codes ...int) bool {
 // Frames that come before count as unexpected.
 func (e *end) waitOver(t testing.TB) string {
 	t.Helper()
-	timeout := time.After(patience)
+	timeout := time.After(harness.Patience)
 	for {
 		e.mu.Lock()
 		over, changed := e.over, e.changed
@@ -359,4 +361,21 @@ func clip(s string) string {
 		return s
 	}
 	return fmt.Sprintf("%s ... (%d bytes) ... %s", s[:most/2], len(s), s[len(s)-most/3:])
+}
+
+// Messages as a client of no special taste writes them.
+func request(id, method, params string) string {
+	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":%q,"params":%s}`, id, method, params)
+}
+
+func response(id, result string) string {
+	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`, id, result)
+}
+
+func failure(id, body string) string {
+	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":%s}`, id, body)
+}
+
+func note(method, params string) string {
+	return fmt.Sprintf(`{"jsonrpc":"2.0","method":%q,"params":%s}`, method, params)
 }

@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/tests/internal/harness"
 )
 
 // eraSubscribe: updates come while somebody has subscribed, to whoever has.
@@ -324,9 +326,9 @@ func eraParams(t *testing.T, k *visitor) {
 // WS4); over Streamable HTTP that is one endpoint.
 func eraBoth(t *testing.T, w *world) string {
 	k := w.open(t)
-	old := &visitor{world: w, name: k.name + ", in its youth", c: k.c, bridge: k.bridge, next: 9000, level: "info", caps: legacyCaps}
+	old := (&peer{world: w, name: k.name + ", in its youth", c: k.c, bridge: k.bridge, next: 9000}).visitor()
 	if w.ingress == "http" {
-		old = w.dialTo(t, false, w.bridge, w.base, grace)
+		old = w.dialTo(t, false, w.bridge, w.base, grace).visitor()
 	}
 	old.begin(t)
 	mine := k.call(t, "tools/call", `"name":"new"`, withToken("1"), loosely)
@@ -365,10 +367,7 @@ func (k *visitor) leave(t testing.TB) {
 // stop ends a bridge.
 func (k *visitor) stop(t testing.TB) {
 	t.Helper()
-	k.bridge.cmd.Process.Signal(syscall.SIGTERM)
-	if status := k.bridge.wait(t); status != 0 {
-		t.Errorf("exit status %d, want 0", status)
-	}
+	stop(t, k.bridge)
 }
 
 // eraHangUp: a client that leaves takes with it what is its own: calls and
@@ -426,7 +425,7 @@ func eraRestart(t *testing.T, k *visitor) {
 	k.h.update(func() { clear(sc.seat.listens); clear(sc.seat.uris) })
 	k.v.restart(t)
 	c.fails(t, -32603)
-	for timeout := time.Now().Add(patience); ; {
+	for timeout := time.Now().Add(harness.Patience); ; {
 		c = k.call(t, "tools/call", `"name":"again"`, loosely)
 		sc = k.answeredOrHeard(t, c)
 		if sc != nil {
@@ -463,7 +462,7 @@ func (k *visitor) forgetChanges() {
 // answeredOrHeard waits until a call has reached the server, or was refused (nil).
 func (k *visitor) answeredOrHeard(t testing.TB, c *call) *serving {
 	t.Helper()
-	timeout := time.After(patience)
+	timeout := time.After(harness.Patience)
 	for {
 		k.h.mu.Lock()
 		at := slices.IndexFunc(k.h.calls, func(sc *serving) bool { return sc.mark == c.mark })
@@ -491,20 +490,20 @@ func (k *visitor) answeredOrHeard(t testing.TB, c *call) *serving {
 // eraTerminate: SIGTERM lets calls in flight end, for a time; then everybody
 // is told, subscriptions too, and everything ends in its own way (ST13).
 func eraTerminate(t *testing.T, w *world) string {
-	k := w.apart(t, shortGrace)
+	k := w.apart(t, shortGrace).visitor()
 	k.begin(t)
 	s := k.listen(t, filter{ToolsListChanged: true})
 	answered := k.call(t, "tools/call", `"name":"answered"`, loosely)
 	owed := k.call(t, "tools/call", `"name":"owed"`, loosely)
 	one, two := answered.heard(t), owed.heard(t)
-	k.bridge.cmd.Process.Signal(syscall.SIGTERM)
+	k.bridge.Cmd.Process.Signal(syscall.SIGTERM)
 	one.finish(t, `"content":[],"x":`+tricky)
 	answered.gets(t, `"content":[],"x":`+tricky)
 	two.calledOff(t)
 	owed.fails(t, -32603)
 	s.ended(t)
 	k.c.wire.ended(t, true)
-	if status := k.bridge.wait(t); status != 0 {
+	if status := k.bridge.Wait(t); status != 0 {
 		t.Errorf("exit status %d, want 0", status)
 	}
 	return ""
@@ -513,24 +512,8 @@ func eraTerminate(t *testing.T, w *world) string {
 // eraLeftovers: the bridge stops, and nothing is left of what it had to do
 // with the server: no session, no connection, no process, no call.
 func eraLeftovers(t *testing.T, w *world) string {
-	for _, k := range w.all {
-		k.c.wire.cut()
-	}
-	if w.bridge != nil {
-		w.bridge.cmd.Process.Signal(syscall.SIGTERM)
-		if status := w.bridge.wait(t); status != 0 {
-			t.Errorf("exit status %d, want 0", status)
-		}
-	}
-	w.v.mu.Lock()
-	all := slices.Clone(w.v.all)
-	w.v.mu.Unlock()
-	for _, one := range all {
-		waitUntil(t, "the end of "+one.who, func() bool { _, over, _ := one.peek(); return over != "" })
-		if one.pid != 0 {
-			waitUntil(t, "the end of its process", func() bool { return !alive(one.pid) })
-		}
-	}
+	w.stop(t)
+	w.awaitEnds(t)
 	w.h.idle(t)
 	if wrong := w.v.wrong(); len(wrong) > 0 {
 		t.Error(strings.Join(wrong, "\n"))

@@ -180,7 +180,7 @@ func eraDecline(t *testing.T, k *visitor) {
 // eraIncapable: a client without capabilities. Its server hears that, and what
 // it cannot be asked it is not asked: the call fails and says why (MI12, C.4.3).
 func eraIncapable(t *testing.T, w *world) string {
-	k := w.dial(t)
+	k := w.dial(t).visitor()
 	k.caps = `{}`
 	k.begin(t)
 	c := k.call(t, "tools/call", `"name":"ask"`)
@@ -336,7 +336,7 @@ func eraParked(t *testing.T, k *visitor) {
 // eraDeadline: a client that does not come back (C.4.5). The server's question
 // is answered, and its call cancelled, when --park-timeout has passed.
 func eraDeadline(t *testing.T, w *world) string {
-	k := w.apart(t, grace, "--park-timeout", "300ms")
+	k := w.apart(t, grace, "--park-timeout", "300ms").visitor()
 	k.begin(t)
 	c := k.call(t, "tools/call", `"name":"three"`)
 	sc := c.heard(t)

@@ -1,23 +1,22 @@
 package matrix
 
 import (
-	"fmt"
+	"slices"
 	"testing"
-	"time"
 )
 
-// A scenario is one column of the matrix of eras. It uses the main client,
-// which it leaves as it was, or clients of its own. It may return a word for
-// the table.
-type scenario struct {
-	name string
-	run  func(t *testing.T, w *world) string
-	// where says why a row does not have the step; nil: every row has it.
-	where func(w *world) (not string)
+// erasScript is for pairs of which one side at least is modern: the test says what a client wants
+// and what a server answers, and checks what becomes of it in the words of the other era.
+var erasScript = script{
+	name:   "eras",
+	steps:  erasSteps,
+	pairs:  slices.Concat(floors(false), pairs(true, true), pairs(true, false), pairs(false, true)),
+	legend: eraLegend,
+	hosted: true,
 }
 
-// scenarios is the script: the one of the first matrix, as the two eras say it.
-var scenarios = []scenario{
+// erasSteps are those of the other script, as the two eras say them.
+var erasSteps = []step{
 	{"hello", eraHello, nil},
 	{"pages", inEra(eraPages), nil},
 	{"calls", inEra(eraCalls), nil},
@@ -48,20 +47,6 @@ var scenarios = []scenario{
 	{"restart", inEra(eraRestart), bridged},
 	{"sigterm", eraTerminate, bridged},
 	{"leftovers", eraLeftovers, bridged},
-}
-
-// Why a row does not have a step.
-const (
-	noBridge   = "-"   // it is about the bridge
-	notInEra   = "n/a" // the era, or the pair of them, does not have it
-	notByWires = "n/w" // the transport does not have it
-)
-
-func bridged(w *world) string {
-	if w.floor {
-		return noBridge
-	}
-	return ""
 }
 
 func onlyLegacyClients(w *world) string {
@@ -96,20 +81,9 @@ func onlyModernBridged(w *world) string {
 	return bridged(w)
 }
 
-// inEra runs a step with the main client. After one that failed, the next has
-// a new one, so that what it shows is its own.
-func inEra(run func(t *testing.T, k *visitor)) func(*testing.T, *world) string {
-	return func(t *testing.T, w *world) string {
-		if w.main == nil {
-			w.main = w.open(t)
-		}
-		k := w.main
-		w.main = nil
-		run(t, k)
-		k.settle(t)
-		w.main = k
-		return ""
-	}
+// inEra makes a step of what runs with the row's main client.
+func inEra(run func(*testing.T, *visitor)) func(*testing.T, *world) string {
+	return inMain(run, func(w *world) **visitor { return &w.main }, (*world).open)
 }
 
 const eraLegend = `Milliseconds; "-" is what needs a bridge, "n/a" what one of the eras does not have, "n/w" what the transport does not have.
@@ -132,72 +106,3 @@ const eraLimits = `  modern client, legacy server:
     batches, Last-Event-ID and sessions: the client's side alone has them
     log levels: go with each call, so a change does not reach calls in flight
 `
-
-// TestEras runs the script for the pairs of transports and eras in which one
-// side at least is modern; before that for each transport without a bridge.
-func TestEras(t *testing.T) {
-	var names []string
-	for _, s := range scenarios {
-		names = append(names, s.name)
-	}
-	b := newTable(names, eraLegend)
-	defer b.publish(t)
-	t.Run("pair", func(t *testing.T) {
-		for _, modern := range []bool{false, true} {
-			for _, egress := range egresses {
-				if modern && egress == "sse" {
-					continue
-				}
-				runEras(t, b, modern, egress, modern, egress, true)
-			}
-		}
-		for _, pair := range [][2]bool{{true, true}, {true, false}, {false, true}} {
-			for _, ingress := range ingresses {
-				for _, egress := range egresses {
-					if pair[0] && ingress == "sse" || pair[1] && egress == "sse" {
-						continue // HTTP+SSE is of the legacy era
-					}
-					runEras(t, b, pair[0], ingress, pair[1], egress, false)
-				}
-			}
-		}
-	})
-}
-
-var eraNames = map[bool]string{false: "legacy ", true: "modern "}
-
-func runEras(t *testing.T, b *table, modernClient bool, ingress string, modernServer bool, egress string, floor bool) {
-	row := eraNames[modernClient] + ingress + " > " + eraNames[modernServer] + egress
-	if floor {
-		row = "floor " + eraNames[modernServer] + egress
-	}
-	b.row(row)
-	t.Run(row, func(t *testing.T) {
-		t.Parallel()
-		w := newWorld(t, modernClient, ingress, modernServer, egress, floor)
-		for _, s := range scenarios {
-			if s.where != nil {
-				if not := s.where(w); not != "" {
-					b.set(row, s.name, not)
-					continue
-				}
-			}
-			b.set(row, s.name, failed)
-			var word string
-			began := time.Now()
-			ok := t.Run(s.name, func(t *testing.T) { word = s.run(t, w) })
-			if !ok && s.name == "hello" {
-				return // nothing else can work
-			}
-			if !ok {
-				w.abandon()
-				continue
-			}
-			cell := fmt.Sprint(time.Since(began).Milliseconds())
-			if word != "" {
-				cell += " " + word
-			}
-			b.set(row, s.name, cell)
-		}
-	})
-}

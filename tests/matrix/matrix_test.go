@@ -6,113 +6,101 @@ import (
 	"time"
 )
 
-// A step is one column of the matrix. It uses the scene's main session, which
-// it leaves as it was, or sessions of its own. It may return a word for the table.
+// A script is what is said in the rows of one table.
+type script struct {
+	name   string
+	steps  []step // the columns; without the first of them no other can work
+	pairs  []pair // the rows
+	hosted bool   // a host plays the server, and not the steps
+	legend string // what stands below the table
+}
+
+// A step is one column of a table. It uses the row's main client, which it leaves as it
+// was, or clients of its own. It may return a word for the table.
 type step struct {
 	name string
-	run  func(t *testing.T, s *scene) string
-	// bridged says that the step is about the bridge, and has no floor.
-	bridged bool
+	run  func(t *testing.T, w *world) string
+	// where says why a row does not have the step; nil: every row has it.
+	where func(w *world) (not string)
 }
 
-// steps is the script.
-var steps = []step{
-	{name: "initialize", run: stepInitialize},
-	{name: "pages", run: inMain(stepPages)},
-	{name: "progress", run: inMain(stepProgress)},
-	{name: "stray", run: inMain(stepStray), bridged: true},
-	{name: "log", run: inMain(stepLog)},
-	{name: "elicit", run: inMain(stepElicit)},
-	{name: "sample", run: inMain(stepSample)},
-	{name: "roots", run: inMain(stepRoots)},
-	{name: "subscribe", run: inMain(stepSubscribe)},
-	{name: "changed", run: inMain(stepChanged)},
-	{name: "cancel", run: inMain(stepCancel), bridged: true},
-	{name: "late", run: inMain(stepLate), bridged: true},
-	{name: "ids", run: inMain(stepIDs)},
-	{name: "bytes", run: inMain(stepBytes)},
-	{name: "unknown", run: inMain(stepUnknown)},
-	{name: "ping", run: inMain(stepPing)},
-	{name: "1MiB", run: inMain(stepBig)},
-	{name: "errors", run: inMain(stepErrors)},
-	{name: "50calls", run: inMain(stepConcurrent)},
-	{name: "2clients", run: stepTwoClients},
-	{name: "batch", run: stepBatch, bridged: true},
-	{name: "hangup", run: stepHangUp},
-	{name: "hangup+call", run: stepHangUpInCall, bridged: true},
-	{name: "vanish", run: stepVanish, bridged: true},
-	{name: "restart", run: stepRestart, bridged: true},
-	{name: "sigterm", run: stepTerminate, bridged: true},
-	{name: "leftovers", run: stepLeftovers, bridged: true},
+// Why a row does not have a step.
+const (
+	noBridge   = "-"   // it is about the bridge
+	notInEra   = "n/a" // the era, or the pair of them, does not have it
+	notByWires = "n/w" // the transport does not have it
+)
+
+// bridged is where there is a bridge.
+func bridged(w *world) string {
+	if w.floor {
+		return noBridge
+	}
+	return ""
 }
 
-// inMain runs a step in the main session. After one that failed, the next has
+// inMain makes a step of what runs with the row's main client. After a step that failed, the next has
 // a new one, so that what it shows is its own.
-func inMain(run func(t *testing.T, k *talk)) func(*testing.T, *scene) string {
-	return func(t *testing.T, s *scene) string {
-		if s.main == nil {
-			s.main = s.open(t, revision)
+func inMain[K interface {
+	comparable
+	settle(testing.TB)
+}](run func(*testing.T, K), main func(*world) *K, open func(*world, testing.TB) K) func(*testing.T, *world) string {
+	return func(t *testing.T, w *world) string {
+		var none K
+		k := *main(w)
+		if k == none {
+			k = open(w, t)
 		}
-		k := s.main
-		s.main = nil
+		*main(w) = none
 		run(t, k)
 		k.settle(t)
-		s.main = k
+		*main(w) = k
 		return ""
 	}
 }
 
-// TestMatrix runs the script for every pair of transports, and before it for
-// each transport without a bridge.
+// TestMatrix runs each script for all of its pairs, the floors first.
 func TestMatrix(t *testing.T) {
-	var names []string
-	for _, step := range steps {
-		names = append(names, step.name)
-	}
-	b := newTable(names, "Milliseconds; \"-\" is what needs a bridge; \"renews\" and \"ends\" is what a session did after its server had restarted.\n")
-	defer b.publish(t)
-	t.Run("pair", func(t *testing.T) {
-		for _, egress := range egresses {
-			runPair(t, b, egress, egress, true)
-		}
-		for _, ingress := range ingresses {
-			for _, egress := range egresses {
-				runPair(t, b, ingress, egress, false)
+	for _, s := range []script{bytesScript, erasScript} {
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			b := newTable(s)
+			t.Cleanup(func() { b.publish(t) })
+			for _, p := range s.pairs {
+				b.row(p.String())
+				t.Run(p.String(), func(t *testing.T) {
+					t.Parallel()
+					s.play(t, b, newWorld(t, p, s.hosted))
+				})
 			}
-		}
-	})
+		})
+	}
 }
 
-func runPair(t *testing.T, b *table, ingress, egress string, floor bool) {
-	row := ingress + " > " + egress
-	if floor {
-		row = "floor " + egress
-	}
-	b.row(row)
-	t.Run(row, func(t *testing.T) {
-		t.Parallel()
-		s := newScene(t, ingress, egress, floor)
-		for _, step := range steps {
-			if floor && step.bridged {
-				b.set(row, step.name, "-")
+// play runs the steps in one row.
+func (s script) play(t *testing.T, b *table, w *world) {
+	row := w.pair.String()
+	for i, step := range s.steps {
+		if step.where != nil {
+			if not := step.where(w); not != "" {
+				b.set(row, step.name, not)
 				continue
 			}
-			b.set(row, step.name, failed)
-			var word string
-			began := time.Now()
-			ok := t.Run(step.name, func(t *testing.T) { word = step.run(t, s) })
-			if !ok && step.name == "initialize" {
-				return // nothing else can work
-			}
-			if !ok {
-				s.abandon()
-			}
-			if ok {
-				b.set(row, step.name, fmt.Sprint(time.Since(began).Milliseconds()))
-			}
-			if ok && word != "" {
-				b.set(row, step.name, fmt.Sprintf("%d %s", time.Since(began).Milliseconds(), word))
-			}
 		}
-	})
+		b.set(row, step.name, failed)
+		var word string
+		began := time.Now()
+		switch ok := t.Run(step.name, func(t *testing.T) { word = step.run(t, w) }); {
+		case !ok && i == 0:
+			return
+		case !ok:
+			w.abandon()
+			continue
+		}
+		cell := fmt.Sprint(time.Since(began).Milliseconds())
+		if word != "" {
+			cell += " " + word
+		}
+		b.set(row, step.name, cell)
+	}
 }

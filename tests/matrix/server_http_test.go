@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/tests/internal/harness"
 )
 
 // httpServer is a strict server of Streamable HTTP.
@@ -60,7 +62,7 @@ func (w *httpWire) send(on, text string) error {
 		noteRevision(text, &w.revision)
 		w.mu.Unlock()
 	}
-	timeout := time.After(patience)
+	timeout := time.After(harness.Patience)
 	for {
 		w.mu.Lock()
 		o, changed := w.streams[on], w.changed

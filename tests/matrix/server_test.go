@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/tests/internal/harness"
 )
 
 // A session is the server's end of one session.
@@ -123,7 +125,7 @@ func (v *server) pending(name string) (*session, <-chan struct{}) {
 // session waits for the session of a client, which hears nothing meanwhile.
 func (v *server) session(t testing.TB, name string, c *client) *session {
 	t.Helper()
-	timeout := time.After(patience)
+	timeout := time.After(harness.Patience)
 	for {
 		s, changed := v.pending(name)
 		heard, over, clientChanged := c.peek()
@@ -200,7 +202,7 @@ func listenAgain(t testing.TB, network, addr string) *listener {
 	var err error
 	// A process that is just being started has a copy of the old listener until
 	// it becomes what it is to be.
-	waitUntil(t, "an address that was ours", func() bool {
+	harness.WaitUntil(t, "an address that was ours", func() bool {
 		l, err = net.Listen(network, addr)
 		return !errors.Is(err, syscall.EADDRINUSE)
 	})

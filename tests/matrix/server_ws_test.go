@@ -7,13 +7,14 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
+	"github.com/mcp-bridge/mcp-bridge/tests/internal/harness"
 )
 
 // wsWire is the server's end of a WebSocket.
 type wsWire struct{ conn *websocket.Conn }
 
 func (w *wsWire) send(_, text string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), harness.Patience)
 	defer cancel()
 	return w.conn.Write(ctx, websocket.MessageText, []byte(text))
 }
@@ -36,7 +37,7 @@ func (v *server) serveHTTP(t testing.TB, h http.Handler) string {
 	var srv *http.Server
 	begin := func(t testing.TB, addr string) {
 		l = listenAgain(t, "tcp", addr)
-		srv = &http.Server{Handler: h, ReadHeaderTimeout: patience}
+		srv = &http.Server{Handler: h, ReadHeaderTimeout: harness.Patience}
 		go srv.Serve(l)
 	}
 	begin(t, "")

@@ -7,23 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 )
-
-// waitUntil looks again and again at what another process changes.
-func waitUntil(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	timeout := time.After(patience)
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-timeout:
-			t.Fatalf("waited too long for %s", what)
-		}
-	}
-}
 
 // failed is the cell of a step that went wrong.
 const failed = "FAILED"
@@ -38,8 +22,12 @@ type table struct {
 	cells map[string]map[string]string // by row and step
 }
 
-func newTable(columns []string, legend string) *table {
-	return &table{columns: columns, legend: legend, cells: map[string]map[string]string{}}
+func newTable(s script) *table {
+	b := &table{legend: s.legend, cells: map[string]map[string]string{}}
+	for _, step := range s.steps {
+		b.columns = append(b.columns, step.name)
+	}
+	return b
 }
 
 func (b *table) row(name string) {

@@ -14,11 +14,12 @@ import (
 	"time"
 )
 
-// Patience bounds every wait. A TestMain may change it before Main runs the tests.
+// Patience bounds every wait. A TestMain may change it before it calls Main.
 var Patience = time.Minute
 
-// atOnce is how many tests run at a time where the flag -parallel does not say it.
-const atOnce = "6"
+// AtOnce is how many tests run at a time where the flag -parallel does not say it. A TestMain
+// may change it before it calls Main.
+var AtOnce = 6
 
 // A Program is built before the tests run.
 type Program struct {
@@ -38,7 +39,7 @@ func Main(m *testing.M, programs ...Program) {
 	explicit := false
 	flag.Visit(func(f *flag.Flag) { explicit = explicit || f.Name == "test.parallel" })
 	if !explicit {
-		flag.Set("test.parallel", atOnce)
+		flag.Set("test.parallel", fmt.Sprint(AtOnce))
 	}
 	defaultHangup()
 	dir, err := os.MkdirTemp("", "mcp-bridge-tests-")

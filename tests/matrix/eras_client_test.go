@@ -34,28 +34,25 @@ const (
 
 // A visitor is a client of one era, as the script sees it.
 type visitor struct {
-	*world
-	modern bool
-	name   string
-	caps   string // as spelled
-	level  string // modern: the log level of its calls, "" for none; legacy: what it has set
-	c      *client
-	bridge *proc
-	next   int
+	*peer
+	caps  string // as spelled
+	level string // modern: the log level of its calls, "" for none; legacy: what it has set
 }
 
-// on is the stream on which a client gets what is about a request: over
-// Streamable HTTP each has its own.
-func (k *visitor) on(id string) string {
-	if k.ingress == "http" {
-		return id
+// visitor makes one of a client that has said nothing yet.
+func (k *peer) visitor() *visitor {
+	if k.modern {
+		return &visitor{peer: k, caps: modernCaps}
 	}
-	return ""
+	return &visitor{peer: k, caps: legacyCaps, level: "info"}
 }
 
-func (k *visitor) id() string {
-	k.next++
-	return fmt.Sprint(k.next)
+// open makes a client that has said hello.
+func (w *world) open(t testing.TB) *visitor {
+	t.Helper()
+	k := w.dial(t).visitor()
+	k.begin(t)
+	return k
 }
 
 // begin opens the session of a legacy client, and asks who the server is for a

@@ -7,12 +7,14 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/tests/internal/harness"
 )
 
 // stepTwoClients: two clients at once, who use the same ids and tokens for
 // everything, each hear and say only what is theirs.
-func stepTwoClients(t *testing.T, s *scene) string {
-	a, b := s.open(t, "2024-11-05"), s.open(t, "2025-06-18")
+func stepTwoClients(t *testing.T, w *world) string {
+	a, b := w.openTalk(t, "2024-11-05"), w.openTalk(t, "2025-06-18")
 	both := []*talk{a, b}
 	mark := func(k *talk, n string) string { return fmt.Sprintf(`{"of":%q,"n":%q}`, k.name, n) }
 	call := func(k *talk) string {
@@ -49,7 +51,7 @@ func stepTwoClients(t *testing.T, s *scene) string {
 	cancel := note("notifications/cancelled", `{"requestId":1,"reason":"a"}`)
 	a.c.giveUp("1")
 	a.up(t, cancel)
-	if !s.floor {
+	if !w.floor {
 		_ = a.s.wire.send("1", response("1", mark(a, "late")))
 	}
 	b.down(t, "1", note("notifications/progress", `{"progressToken":1,"progress":2}`))
@@ -74,15 +76,15 @@ func stepTwoClients(t *testing.T, s *scene) string {
 // stepBatch: what a client of 2025-03-26 batches reaches the server one by
 // one, in order, and each request is answered; a server's batch is taken apart
 // too; and nobody else may send any (J7, C.6).
-func stepBatch(t *testing.T, s *scene) string {
-	k := s.open(t, "2025-03-26")
+func stepBatch(t *testing.T, w *world) string {
+	k := w.openTalk(t, "2025-03-26")
 	first, second, third := k.id(), k.id(), k.id()
 	x, y := note("notifications/x", `{"n":1.0}`), note("notifications/y", tricky)
 	one, two := request(first, "tools/call", `{"n":1}`), request(second, "tools/list", tricky)
 	k.c.say(t, `[`+one+`, `+x+` ,`+two+`,`+y+`]`)
 	for _, text := range []string{one, x, two, y} {
 		on := ""
-		if s.egress == "http" || s.egress == "sse" {
+		if w.egress == "http" || w.egress == "sse" {
 			on = anywhere // what follows a request may overtake it: each is a POST of its own, and waits a moment only
 		}
 		k.s.hear(t, on, text)
@@ -116,7 +118,7 @@ func stepBatch(t *testing.T, s *scene) string {
 	k.closed(t, k.s)
 
 	for _, other := range []string{"2024-11-05", "2025-06-18", "2025-11-25"} {
-		k := s.open(t, other)
+		k := w.openTalk(t, other)
 		k.c.wire.reject(t, `[`+x+`,`+request(first, "tools/call", `{}`)+`]`, -32600)
 		k.settle(t)
 		k.c.wire.hangUp(t)
@@ -127,36 +129,36 @@ func stepBatch(t *testing.T, s *scene) string {
 
 // stepHangUp: the end of the client's session is the end of the server's, each
 // in its own way.
-func stepHangUp(t *testing.T, s *scene) string {
-	k := s.open(t, revision)
+func stepHangUp(t *testing.T, w *world) string {
+	k := w.openTalk(t, revision)
 	k.settle(t)
 	k.c.wire.hangUp(t)
 	k.closed(t, k.s)
-	k.c.wire.ended(t, s.ingress == "stdio")
+	k.c.wire.ended(t, w.ingress == "stdio")
 	return ""
 }
 
 // stepHangUpInCall: the end of stdin lets the call end first (ST8); DELETE,
 // the end of the event stream and of the WebSocket cancel it (LI23, SS5, WS4).
 // Over Streamable HTTP a lost connection is no end at all (LI16).
-func stepHangUpInCall(t *testing.T, s *scene) string {
-	k := s.open(t, revision)
+func stepHangUpInCall(t *testing.T, w *world) string {
+	k := w.openTalk(t, revision)
 	id := k.id()
 	k.up(t, request(id, "tools/call", `{"_meta":{"progressToken":"p"}}`))
 	progress := func(n int) string {
 		return note("notifications/progress", fmt.Sprintf(`{"progressToken":"p","progress":%d}`, n))
 	}
 	k.down(t, id, progress(1))
-	switch w := k.c.wire.(type) {
+	switch wire := k.c.wire.(type) {
 	case *lineClient:
-		w.hangUp(t)
+		wire.hangUp(t)
 		k.down(t, id, progress(2))
 		k.down(t, id, response(id, `{}`))
-		w.ended(t, true)
+		wire.ended(t, true)
 		k.closed(t, k.s)
 		return ""
 	case *httpClient:
-		w.resume(t, id)
+		wire.resume(t, id)
 		k.down(t, id, progress(2))
 		k.down(t, id, response(id, tricky))
 		k.settle(t)
@@ -183,37 +185,37 @@ func (k *talk) cancelled(t testing.TB, id string) {
 // stepVanish: a client that is suddenly not there any more takes its session
 // at the server with it. Over Streamable HTTP that takes half an hour
 // (LI30), so there it only goes on.
-func stepVanish(t *testing.T, s *scene) string {
-	k := s.open(t, revision)
+func stepVanish(t *testing.T, w *world) string {
+	k := w.openTalk(t, revision)
 	id := k.id()
 	k.up(t, request(id, "tools/call", `{}`))
-	switch w := k.c.wire.(type) {
+	switch wire := k.c.wire.(type) {
 	case *lineClient: // the bridge is killed, and can say nothing
 		k.s.update(func() { k.s.pardon = true })
-		w.p.cmd.Process.Kill()
-		if s.egress == "http" {
-			w.p.wait(t)
+		wire.p.Cmd.Process.Kill()
+		if w.egress == "http" {
+			wire.p.Wait(t)
 			return ""
 		}
 		k.s.waitOver(t)
 		return "" // its process ends because this test's server does
 	case *httpClient:
-		w.vanish()
+		wire.vanish()
 		k.s.say(t, id, response(id, `{}`)) // to nobody, and nobody minds
 		defer func() {
-			w.delete(t)
+			wire.delete(t)
 			k.closed(t, k.s)
 		}()
 	default:
 		began := time.Now()
-		w.cut()
+		wire.cut()
 		k.cancelled(t, id)
 		k.closed(t, k.s)
 		if took := time.Since(began); took > grace/2 {
 			t.Errorf("the call was cancelled and the session ended after %v: nobody was there to wait for", took)
 		}
 	}
-	n := s.open(t, revision)
+	n := w.openTalk(t, revision)
 	n.settle(t)
 	n.c.wire.hangUp(t)
 	n.closed(t, n.s)
@@ -223,29 +225,12 @@ func stepVanish(t *testing.T, s *scene) string {
 
 // stepLeftovers: the bridge stops, and nothing is left of what it had to do
 // with the server: no session, no connection, no process.
-func stepLeftovers(t *testing.T, s *scene) string {
-	for _, k := range s.talks { // what a failed step has left is not what we look for
-		k.c.wire.cut()
+func stepLeftovers(t *testing.T, w *world) string {
+	w.stop(t)
+	if w.ingress != "stdio" || w.egress != "http" { // the session of a bridge that was killed can only be told by its server
+		w.awaitEnds(t)
 	}
-	if s.bridge != nil {
-		s.bridge.cmd.Process.Signal(syscall.SIGTERM)
-		if status := s.bridge.wait(t); status != 0 {
-			t.Errorf("exit status %d, want 0", status)
-		}
-	}
-	s.v.mu.Lock()
-	all := s.v.all
-	s.v.mu.Unlock()
-	for _, one := range all {
-		if s.ingress == "stdio" && s.egress == "http" {
-			break // that of the bridge that was killed can only be told by its server
-		}
-		waitUntil(t, "the end of "+one.who, func() bool { _, over, _ := one.peek(); return over != "" })
-		if one.pid != 0 {
-			waitUntil(t, "the end of its process", func() bool { return !alive(one.pid) })
-		}
-	}
-	if wrong := s.v.wrong(); len(wrong) > 0 {
+	if wrong := w.v.wrong(); len(wrong) > 0 {
 		t.Error(strings.Join(wrong, "\n"))
 	}
 	return ""
@@ -257,24 +242,24 @@ func stepLeftovers(t *testing.T, s *scene) string {
 // the server is a remote one that can be initialized anew, and the client's
 // session is more than a connection. Else it ends in its transport's way (C.6).
 // A new client is served in any case.
-func stepRestart(t *testing.T, s *scene) string {
-	if s.main != nil { // it would end with the server
-		s.main.c.wire.hangUp(t)
-		s.main.closed(t, s.main.s)
-		s.main = nil
+func stepRestart(t *testing.T, w *world) string {
+	if w.talk != nil { // it would end with the server
+		w.talk.c.wire.hangUp(t)
+		w.talk.closed(t, w.talk.s)
+		w.talk = nil
 	}
 	how := ""
 	for _, idle := range []bool{false, true} {
-		how = restartIn(t, s, idle)
+		how = restartIn(t, w, idle)
 		want := "ends"
-		if (s.ingress == "stdio" || s.ingress == "http") && s.egress != "stdio" && s.egress != "unix" {
+		if (w.ingress == "stdio" || w.ingress == "http") && w.egress != "stdio" && w.egress != "unix" {
 			want = "renews"
 		}
 		if how != want {
 			t.Errorf("after the restart (idle %t) the session %s; want: %s", idle, how, want)
 		}
 	}
-	n := s.open(t, revision)
+	n := w.openTalk(t, revision)
 	n.settle(t)
 	n.c.wire.hangUp(t)
 	n.closed(t, n.s)
@@ -282,21 +267,21 @@ func stepRestart(t *testing.T, s *scene) string {
 }
 
 // restartIn restarts the server in a session, idle or in mid-call.
-func restartIn(t *testing.T, s *scene, idle bool) string {
+func restartIn(t *testing.T, w *world, idle bool) string {
 	t.Helper()
-	k := s.open(t, revision)
+	k := w.openTalk(t, revision)
 	level := request(k.id(), "logging/setLevel", `{"level":"info"}`)
 	k.call(t, fmt.Sprint(k.next), level, response(fmt.Sprint(k.next), `{}`))
 	subscribe := request(k.id(), "resources/subscribe", `{"uri":"a:\/b"}`)
 	k.call(t, fmt.Sprint(k.next), subscribe, response(fmt.Sprint(k.next), `{}`))
 	if idle {
-		s.v.restart(t)
+		w.v.restart(t)
 		return k.after(t)
 	}
 	call := k.id()
 	k.up(t, request(call, "tools/call", `{"_meta":{"progressToken":1}}`))
 	k.down(t, call, note("notifications/progress", `{"progressToken":1,"progress":1}`))
-	s.v.restart(t)
+	w.v.restart(t)
 	k.c.hearError(t, k.on(call), call, -32603)
 	return k.after(t)
 }
@@ -304,7 +289,7 @@ func restartIn(t *testing.T, s *scene, idle bool) string {
 // after finds out what has become of a session whose server has restarted.
 func (k *talk) after(t *testing.T) string {
 	t.Helper()
-	timeout := time.After(patience)
+	timeout := time.After(harness.Patience)
 	for {
 		_, over, clientChanged := k.c.peek()
 		next, serverChanged := k.v.pending(k.name)
@@ -359,7 +344,7 @@ func (k *talk) renewed(t *testing.T, next *session) {
 // may refuse calls, but leaves none without an answer.
 func (k *talk) back(t *testing.T) {
 	t.Helper()
-	timeout := time.After(patience)
+	timeout := time.After(harness.Patience)
 	for {
 		id := k.id()
 		text := request(id, "tools/call", `{}`)
@@ -389,25 +374,20 @@ func (k *talk) back(t *testing.T) {
 
 // stepTerminate: SIGTERM lets calls in flight end, for a time; then everybody
 // is told, and everything ends in its own way.
-func stepTerminate(t *testing.T, s *scene) string {
-	var bridge *proc
-	var base string
-	if s.ingress != "stdio" {
-		bridge, base = s.serve(t, shortGrace)
-	}
-	k := s.dialTo(t, bridge, base, shortGrace)
+func stepTerminate(t *testing.T, w *world) string {
+	k := &talk{peer: w.apart(t, shortGrace)}
 	k.initialize(t, revision)
 	answered, owed := k.id(), k.id()
 	for _, id := range []string{answered, owed} {
 		k.up(t, request(id, "tools/call", `{}`))
 	}
-	k.bridge.cmd.Process.Signal(syscall.SIGTERM)
+	k.bridge.Cmd.Process.Signal(syscall.SIGTERM)
 	k.down(t, answered, response(answered, tricky))
 	k.cancelled(t, owed)
 	k.c.hearError(t, k.on(owed), owed, -32603)
 	k.c.wire.ended(t, true)
 	k.closed(t, k.s)
-	if status := k.bridge.wait(t); status != 0 {
+	if status := k.bridge.Wait(t); status != 0 {
 		t.Errorf("exit status %d, want 0", status)
 	}
 	return ""

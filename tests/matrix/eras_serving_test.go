@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/tests/internal/harness"
 )
 
 // A serving is the server's end of one call.
@@ -87,7 +89,7 @@ func (sc *serving) cancelled(t testing.TB) {
 	t.Helper()
 	select {
 	case <-sc.gone:
-	case <-time.After(patience):
+	case <-time.After(harness.Patience):
 		t.Fatalf("the server does not hear that %s %s is cancelled", sc.method, sc.mark)
 	}
 }
@@ -161,7 +163,7 @@ func (sc *serving) refused(t testing.TB, method string) answer {
 	select {
 	case a := <-sc.request(t, question{method: method, params: `{}`}):
 		return a
-	case <-time.After(patience):
+	case <-time.After(harness.Patience):
 		t.Fatalf("the server's request %s in %s got no answer; %v", method, sc.mark, sc.h.v.wrong())
 	}
 	return answer{}
@@ -182,7 +184,7 @@ func (sc *serving) answers(t testing.TB) map[string]answer {
 		select {
 		case a := <-sc.open[key]:
 			out[key] = a
-		case <-time.After(patience):
+		case <-time.After(harness.Patience):
 			t.Fatalf("the server's question %s in %s got no answer; %v", key, sc.mark, sc.h.v.wrong())
 		}
 	}

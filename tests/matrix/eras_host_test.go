@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/tests/internal/harness"
 )
 
 // A host is what a server of one era does by itself: it answers what every
@@ -125,7 +127,7 @@ func (h *host) update(f func()) {
 // await waits until ok, which runs under the lock, says so.
 func (h *host) await(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	timeout := time.After(patience)
+	timeout := time.After(harness.Patience)
 	for {
 		h.mu.Lock()
 		done, changed := ok(), h.changed

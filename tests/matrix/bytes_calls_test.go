@@ -15,10 +15,10 @@ const tricky = `{"z":1,"a":9007199254740993,"f":1.0,"e":1e400,"m":-0,"x":1E+2, "
 	"\"ls\":\"\u2028\u2029\u0085\u007f\",\"dup\":1,\"dup\":2,\"A\":1,\"id\":7,\"method\":\"x\",\"\":null,\"deep\":[[[[{}]]]]}"
 
 // stepInitialize opens the main session: what the two sides say crosses to the byte.
-func stepInitialize(t *testing.T, s *scene) string {
-	k := s.open(t, revision)
+func stepInitialize(t *testing.T, w *world) string {
+	k := w.openTalk(t, revision)
 	k.settle(t)
-	s.main = k
+	w.talk = k
 	return ""
 }
 

@@ -1,5 +1,0 @@
-//go:build race
-
-package matrix
-
-const raceEnabled = true
