@@ -36,11 +36,11 @@ func checkRequest(t *testing.T, m jsonrpc.Message) {
 	}
 	f := New(Options{}).(*filter)
 	const every = `"v":"1"`
-	f.meta = jsonrpc.NewFragment([]byte("{" + every + "}"))
+	f.session.meta = jsonrpc.NewFragment([]byte("{" + every + "}"))
 	c := &call{id: m.ID(), m: m, method: m.Method(), upstream: id}
 	for _, retry := range []string{"", `"inputResponses":{"a":1},"requestState":"s"`} {
 		want := eratest.InPlace(m, splicedParams(c, every, retry)).WithID(id)
-		eratest.SameBytes(t, "to a modern server", f.forServer(c, jsonrpc.NewFragment([]byte("{"+retry+"}"))), want)
+		eratest.SameBytes(t, "to a modern server", f.calls.forServer(c, jsonrpc.NewFragment([]byte("{"+retry+"}"))), want)
 	}
 }
 
@@ -88,18 +88,18 @@ func checkResult(t *testing.T, m jsonrpc.Message, method string, wrapped bool) {
 	session := func() *filter {
 		f := New(Options{}).(*filter)
 		if wrapped {
-			f.wrapped["t"] = true
+			f.calls.schemas.wrapped = map[string]bool{"t": true}
 		}
 		return f
 	}
 	c := &call{id: request.ID(), m: request, method: method}
-	got, f := session().translated(c, m, parts), session()
+	got, f := session().calls.translated(c, m, parts), session()
 	want := legalResult(m.Result(), parts, era.IsModernMethod(method))
 	switch method {
 	case "tools/list":
-		want = f.showTools(want)
+		want = f.calls.schemas.showTools(want)
 	case "tools/call":
-		want = f.showStructured(c, want)
+		want = f.calls.schemas.showStructured(c, want)
 	}
 	eratest.SameBytes(t, "of a modern server", got, m.WithResult(want).WithID(c.id))
 }
@@ -111,11 +111,11 @@ func TestEnvelopes(t *testing.T) {
 	result := eratest.Parse(t, `{"jsonrpc":"2.0","params":{},"result":{"resultType":"complete","a":1},"id":1}`)
 	client := New(Options{}).(*filter)
 	c := &call{id: request.ID(), m: request, method: request.Method(), upstream: jsonrpc.IntID(3)}
-	toServer := client.forServer(c, jsonrpc.Fragment{})
+	toServer := client.calls.forServer(c, jsonrpc.Fragment{})
 	if want := `{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"_meta":{},"name":"t"}}`; string(toServer.Bytes()) != want {
 		t.Errorf("the call is %s, want %s", toServer.Bytes(), want)
 	}
-	toClient := client.translated(c, result, readResult(result))
+	toClient := client.calls.translated(c, result, readResult(result))
 	if want := `{"jsonrpc":"2.0","id":1,"result":{"a":1}}`; string(toClient.Bytes()) != want {
 		t.Errorf("the result is %s, want %s", toClient.Bytes(), want)
 	}

@@ -48,58 +48,29 @@ func New(o Options) era.Filter {
 	if !slices.Contains(era.LogLevels, o.DefaultLogLevel) {
 		o.DefaultLogLevel = "info"
 	}
-	return &filter{
-		opts:     o,
-		level:    -1,
-		calls:    map[jsonrpc.ID]*call{},
-		owed:     map[jsonrpc.ID]*call{},
-		asks:     map[jsonrpc.ID]*ask{},
-		wrapped:  map[string]bool{},
-		randomID: rand.Text,
-	}
+	f := &filter{}
+	f.session.level = -1
+	f.opening = opening{session: &f.session, serverInfo: o.ServerInfo, logLevel: o.DefaultLogLevel, resume: f.resume}
+	f.inputs = inputs{session: &f.session, calls: &f.calls, timeout: o.InputTimeout, randomID: rand.Text, open: map[jsonrpc.ID]*ask{}}
+	f.calls = calls{session: &f.session, inputs: &f.inputs, schemas: schemas{}, atServer: map[jsonrpc.ID]*call{}, owed: map[jsonrpc.ID]*call{}}
+	f.listen = listener{session: &f.session}
+	return f
 }
 
-// filter is one session. The phases of its life: fresh, discovering
-// (initialize waits for server/discover), ready.
+// filter is one session of a client. It begins with opening; then each request
+// goes to calls, to listen if it subscribes, or is answered here.
 type filter struct {
-	opts Options
-
-	phase       phase
-	initialize  jsonrpc.Message // that waits for the server's answer
-	discover    jsonrpc.ID      // the request to the server that initialize has become
-	insisted    bool            // it was sent twice
-	queued      []jsonrpc.Message
-	queuedBytes int
-
-	version  string           // negotiated
-	declared declared         // what the client can do
-	server   advertised       // what the server can do
-	level    int              // index in LogLevels that the client has set; -1: none
-	meta     jsonrpc.Fragment // of the _meta of every call: precomputed, only spliced in
-	bareMeta []byte           // the same without the log level; raw, with its braces
-	wrapped  map[string]bool  // tools whose output schema was wrapped when the client saw it
-
-	lastID  int64                // towards the server
-	lastAsk int64                // towards the client
-	calls   map[jsonrpc.ID]*call // at the server, by the id there
-	owed    map[jsonrpc.ID]*call // by the client's id
-	asks    map[jsonrpc.ID]*ask  // questions to the client that are open
-	waiting []*call              // that have a deadline, in no order
+	session session
+	opening opening
+	calls   calls
+	inputs  inputs
 	listen  listener
-
-	randomID func() string
 }
 
-type phase int
-
-const (
-	fresh phase = iota
-	discovering
-	ready
-)
-
+// Start implements era.Filter.
 func (f *filter) Start(time.Time, *era.Out) {}
 
+// FromClient implements era.Filter.
 func (f *filter) FromClient(now time.Time, m jsonrpc.Message, out *era.Out) {
 	switch m.Kind() {
 	case jsonrpc.Request:
@@ -107,7 +78,7 @@ func (f *filter) FromClient(now time.Time, m jsonrpc.Message, out *era.Out) {
 	case jsonrpc.Notification:
 		f.notification(now, m, out)
 	case jsonrpc.Response:
-		f.answered(now, m, out)
+		f.inputs.answered(m, out)
 	}
 }
 
@@ -116,45 +87,22 @@ func (f *filter) request(now time.Time, m jsonrpc.Message, out *era.Out) {
 	method := m.Method()
 	switch {
 	case method == "ping": // never forwarded, in no phase (C.2)
-		f.reply(m.ID(), nil, out)
+		reply(m.ID(), nil, out)
 	case method == "initialize":
-		f.begin(m, out)
-	case f.phase == fresh:
-		f.refuse(m.ID(), jsonrpc.CodeInvalidRequest, "the session has not begun: send initialize first", nil, out)
-	case f.phase == discovering:
-		f.queue(m, out)
+		f.opening.begin(m, out)
+	case f.opening.phase == fresh:
+		refuse(m.ID(), jsonrpc.CodeInvalidRequest, "the session has not begun: send initialize first", nil, out)
+	case f.opening.phase == discovering:
+		f.opening.queue(m, out)
 	default:
 		f.serve(now, m, method, out)
 	}
 }
 
-// queue keeps a message that came while initialize waits for the server: a
-// client in a pipe of a shell does not wait.
-func (f *filter) queue(m jsonrpc.Message, out *era.Out) {
-	if size := f.queuedBytes + m.Size(); len(f.queued) < maxQueued && size <= maxQueuedBytes {
-		f.queued, f.queuedBytes = append(f.queued, m), size
-		return
-	}
-	if m.Kind() == jsonrpc.Request {
-		f.refuse(m.ID(), jsonrpc.CodeInternalError, "too many requests before the answer to initialize", shape.Reason("busy"), out)
-		return
-	}
-	out.Drop(m, "too many messages before the answer to initialize")
-}
-
-// unqueue takes a cancelled request out of the queue. Initialize itself cannot be
-// cancelled (J11).
-func (f *filter) unqueue(cancel jsonrpc.Message, out *era.Out) {
-	before := len(f.queued)
-	f.queued = slices.DeleteFunc(f.queued, func(m jsonrpc.Message) bool {
-		meant := m.Kind() == jsonrpc.Request && m.ID().Equivalent(cancel.RequestID())
-		if meant {
-			f.queuedBytes -= m.Size()
-		}
-		return meant
-	})
-	if len(f.queued) == before {
-		out.Drop(cancel, "it names no request in flight")
+// resume takes the messages that have waited for the answer to initialize.
+func (f *filter) resume(now time.Time, queued []jsonrpc.Message, out *era.Out) {
+	for _, m := range queued {
+		f.FromClient(now, m, out)
 	}
 }
 
@@ -162,51 +110,53 @@ func (f *filter) unqueue(cancel jsonrpc.Message, out *era.Out) {
 func (f *filter) serve(now time.Time, m jsonrpc.Message, method string, out *era.Out) {
 	id := m.ID()
 	if f.inFlight(id) { // J3
-		f.refuse(id, jsonrpc.CodeInvalidRequest, "the id is that of another request in flight", nil, out)
+		refuse(id, jsonrpc.CodeInvalidRequest, "the id is that of another request in flight", nil, out)
 		return
 	}
 	switch method {
 	case "logging/setLevel":
-		f.setLevel(m, out)
+		f.session.setLevel(m, out)
 	case "resources/subscribe":
-		f.subscribe(now, m, out)
+		f.listen.subscribe(now, m, out)
 	case "resources/unsubscribe":
-		f.unsubscribe(now, m, out)
+		f.listen.unsubscribe(now, m, out)
 	case "server/discover", "subscriptions/listen":
-		f.refuse(id, jsonrpc.CodeMethodNotFound, "there is no method "+method+" in "+f.version, nil, out)
+		refuse(id, jsonrpc.CodeMethodNotFound, "there is no method "+method+" in "+f.session.version, nil, out)
 	default:
 		if strings.HasPrefix(method, "tasks/") || era.IsRemovedMethod(method) {
-			f.refuse(id, jsonrpc.CodeMethodNotFound, "the server has no method "+method, nil, out)
+			refuse(id, jsonrpc.CodeMethodNotFound, "the server has no method "+method, nil, out)
 			return
 		}
-		f.forward(m, method, out)
+		f.calls.forward(m, method, out)
 	}
 }
 
 func (f *filter) inFlight(id jsonrpc.ID) bool {
-	_, used := f.owed[id]
-	return used || slices.ContainsFunc(f.listen.waiters, func(w waiter) bool { return w.id == id })
+	_, used := f.calls.owed[id]
+	return used || f.listen.isWaiting(id)
 }
 
 // notification takes a notification of the client.
 func (f *filter) notification(now time.Time, m jsonrpc.Message, out *era.Out) {
-	switch f.phase {
+	switch f.opening.phase {
 	case fresh:
 		out.Drop(m, "the session has not begun")
 		return
 	case discovering:
 		if m.Method() == "notifications/cancelled" {
-			f.unqueue(m, out)
+			f.opening.unqueue(m, out)
 		} else {
-			f.queue(m, out)
+			f.opening.queue(m, out)
 		}
 		return
 	}
 	switch method := m.Method(); method {
 	case "notifications/initialized":
-		f.initialized(now, out)
+		f.listen.initialized(now, out)
 	case "notifications/cancelled":
-		f.cancelled(now, m, out)
+		if !f.calls.cancelled(m, out) && !f.listen.forgetWaiter(now, m.RequestID()) {
+			out.Drop(m, "it names no request in flight")
+		}
 	case "notifications/roots/list_changed", "notifications/progress", "notifications/tasks/status":
 		out.Drop(m, "2026-07-28 has no "+method+" from clients")
 	default:
@@ -214,7 +164,7 @@ func (f *filter) notification(now time.Time, m jsonrpc.Message, out *era.Out) {
 	}
 }
 
-// FromServer takes a message of the server.
+// FromServer implements era.Filter.
 func (f *filter) FromServer(now time.Time, m jsonrpc.Message, out *era.Out) {
 	switch m.Kind() {
 	case jsonrpc.Response:
@@ -233,20 +183,20 @@ func (f *filter) FromServer(now time.Time, m jsonrpc.Message, out *era.Out) {
 
 // response takes an answer of the server.
 func (f *filter) response(now time.Time, m jsonrpc.Message, out *era.Out) {
-	id, c, ok := jsonrpc.Find(f.calls, m.ID())
+	id, c, ok := jsonrpc.Find(f.calls.atServer, m.ID())
 	switch {
 	case ok:
-		delete(f.calls, id)
+		delete(f.calls.atServer, id)
 		c.upstream = jsonrpc.ID{}
 		if m.IsError() {
-			f.failed(c, m, out)
+			f.calls.failed(c, m, out)
 		} else {
-			f.completed(now, c, m, out)
+			f.calls.completed(now, c, m, out)
 		}
-	case f.phase == discovering && f.discover.Equivalent(m.ID()):
-		f.discovered(now, m, out)
+	case f.opening.phase == discovering && f.opening.discover.Equivalent(m.ID()):
+		f.opening.discovered(now, m, out)
 	default:
-		if !f.listenEnded(now, m.ID(), m, out) {
+		if !f.listen.ended(now, m.ID(), m, out) {
 			out.Drop(m, "nobody waits for this answer") // J12
 		}
 	}
@@ -256,16 +206,16 @@ func (f *filter) response(now time.Time, m jsonrpc.Message, out *era.Out) {
 func (f *filter) fromServer(now time.Time, m jsonrpc.Message, out *era.Out) {
 	switch method := m.Method(); method {
 	case "notifications/progress":
-		f.progress(m, out)
+		f.calls.progress(m, out)
 	case "notifications/message":
 		f.logMessage(m, out)
 	case "notifications/subscriptions/acknowledged":
-		f.acknowledged(now, m, out)
+		f.listen.acknowledged(now, m, out)
 	case "notifications/tools/list_changed", "notifications/prompts/list_changed",
 		"notifications/resources/list_changed", "notifications/resources/updated":
-		f.changed(m, method, out)
+		f.listen.changed(m, method, out)
 	case "notifications/cancelled": // servers only end a listen with it (ST13)
-		if !f.listenEnded(now, m.RequestID(), jsonrpc.Message{}, out) {
+		if !f.listen.ended(now, m.RequestID(), jsonrpc.Message{}, out) {
 			out.Drop(m, "it names no open request")
 		}
 	case "notifications/elicitation/complete", "notifications/tasks", "notifications/tasks/status":
@@ -275,12 +225,45 @@ func (f *filter) fromServer(now time.Time, m jsonrpc.Message, out *era.Out) {
 	}
 }
 
-func (f *filter) Due() time.Time {
-	due := f.listen.due()
-	for _, c := range f.waiting {
-		due = earlier(due, c.due)
+// logMessage passes a log line on, on the stream of its call.
+func (f *filter) logMessage(m jsonrpc.Message, out *era.Out) {
+	if f.session.level >= 0 {
+		if rank := era.LogRank(m.Lookup("params", "level")); rank >= 0 && rank < f.session.level {
+			out.Drop(m, "below the level that the client has set")
+			return
+		}
 	}
-	return due
+	f.relay(m, out)
+}
+
+// relay passes a notification on, on the stream of the call in whose course it
+// came if there was one.
+func (f *filter) relay(m jsonrpc.Message, out *era.Out) {
+	if f.opening.phase != ready {
+		out.Drop(m, "the session has not begun")
+		return
+	}
+	related := jsonrpc.NullID
+	if f.listen.isNews(m) { // of an extension
+		out.Client(legalNotification(m).WithRelated(related))
+		return
+	}
+	if c := f.calls.callOf(m); c != nil {
+		related = c.id
+	} else if of, ok := m.During(); ok {
+		out.Drop(m, "its call has ended") // J12
+		return
+	} else if of.IsZero() {
+		if c := f.calls.only(); c != nil {
+			related = c.id // the only one it can be of (B.1)
+		}
+	}
+	out.Client(m.WithRelated(related))
+}
+
+// Due implements era.Filter.
+func (f *filter) Due() time.Time {
+	return earlier(f.listen.due(), f.inputs.due())
 }
 
 // earlier returns the earlier of two times, of which zero is never.
@@ -291,47 +274,33 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
+// Tick implements era.Filter.
 func (f *filter) Tick(now time.Time, out *era.Out) {
-	for _, c := range slices.Clone(f.waiting) {
-		if !c.due.After(now) {
-			f.callDue(c, out)
-		}
-	}
-	f.listenDue(now, out)
+	f.inputs.tick(now, out)
+	f.listen.tick(now, out)
 }
 
+// ServerEnded implements era.Filter.
 func (f *filter) ServerEnded(_ time.Time, err error, out *era.Out) {
 	text := "the server has ended"
 	if err != nil {
 		text += ": " + err.Error()
 	}
 	data := shape.Reason("server_ended")
-	if f.phase == discovering {
-		f.refuse(f.initialize.ID(), jsonrpc.CodeInternalError, text, data, out)
-	}
-	for _, m := range f.queued {
-		if m.Kind() == jsonrpc.Request {
-			f.refuse(m.ID(), jsonrpc.CodeInternalError, text, data, out)
-		}
-	}
-	for _, c := range f.owed {
-		f.withdraw(c, nil, out)
-		f.refuse(c.id, jsonrpc.CodeInternalError, text, data, out)
-	}
+	f.opening.serverEnded(text, data, out)
+	f.calls.serverEnded(text, data, out)
 	for _, w := range f.listen.waiters {
-		f.refuse(w.id, jsonrpc.CodeInternalError, text, data, out)
+		refuse(w.id, jsonrpc.CodeInternalError, text, data, out)
 	}
-	f.phase, f.queued, f.listen = fresh, nil, listener{}
-	clear(f.owed)
-	clear(f.calls)
+	f.listen = listener{session: &f.session}
 }
 
 // reply answers a request of the client; nil is {}.
-func (f *filter) reply(id jsonrpc.ID, result []byte, out *era.Out) {
+func reply(id jsonrpc.ID, result []byte, out *era.Out) {
 	out.Client(jsonrpc.NewResult(id, result).WithRelated(id))
 }
 
 // refuse answers a request of the client with an error.
-func (f *filter) refuse(id jsonrpc.ID, code int, text string, data []byte, out *era.Out) {
+func refuse(id jsonrpc.ID, code int, text string, data []byte, out *era.Out) {
 	out.Client(jsonrpc.NewError(id, code, text, data).WithRelated(id))
 }

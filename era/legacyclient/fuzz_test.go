@@ -169,8 +169,8 @@ func (c *model) run() {
 			return
 		}
 	}
-	if len(c.f.owed)+len(c.f.calls)+len(c.f.asks)+len(c.f.waiting)+len(c.f.listen.waiters) > 0 {
-		c.t.Errorf("something is kept: %d %d %d %d %d\n%s", len(c.f.owed), len(c.f.calls), len(c.f.asks), len(c.f.waiting), len(c.f.listen.waiters), c.log.String())
+	if len(c.f.calls.owed)+len(c.f.calls.atServer)+len(c.f.inputs.open)+len(c.f.inputs.waiting)+len(c.f.listen.waiters) > 0 {
+		c.t.Errorf("something is kept: %d %d %d %d %d\n%s", len(c.f.calls.owed), len(c.f.calls.atServer), len(c.f.inputs.open), len(c.f.inputs.waiting), len(c.f.listen.waiters), c.log.String())
 	}
 }
 
@@ -200,7 +200,7 @@ func (c *model) clientCancels() {
 		return
 	}
 	id := jsonrpc.IntID(int64(1 + c.pick(c.nextID)))
-	if _, open := c.open[id]; open && c.f.initialize.ID() != id { // J11
+	if _, open := c.open[id]; open && c.f.opening.initialize.ID() != id { // J11
 		c.open[id] = true
 	}
 	c.fromClient(`"method":"notifications/cancelled","params":{"requestId":` + id.String() + `}`)

@@ -1,7 +1,7 @@
 package legacyclient
 
 import (
-	"strings"
+	"slices"
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/era"
@@ -10,164 +10,108 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// declared is what the client can do, as it said in initialize.
-type declared struct {
-	raw           []byte // as a modern clientCapabilities
-	roots         bool
-	sampling      bool
-	samplingTools bool
-	form, url     bool // modes of elicitation
+// opening is how a session begins: initialize becomes server/discover, and what the
+// client sends before that is answered waits.
+type opening struct {
+	session    *session
+	serverInfo []byte // who the server is said to be if it does not tell; raw
+	logLevel   string // that calls ask for until the client sets one
+	resume     func(now time.Time, queued []jsonrpc.Message, out *era.Out)
+
+	phase       phase
+	initialize  jsonrpc.Message // that waits for the server's answer
+	discover    jsonrpc.ID      // the request to the server that initialize has become
+	insisted    bool            // it was sent twice
+	queued      []jsonrpc.Message
+	queuedBytes int
 }
 
-// advertised is what the server can do, as far as the Filter must know.
-type advertised struct {
-	logging   bool
-	subscribe bool
-	changes   changes
-}
+// phase is how far a session is.
+type phase int
+
+const (
+	fresh       phase = iota
+	discovering       // initialize waits for the answer to server/discover
+	ready
+)
 
 // begin takes initialize: it becomes server/discover (C.2).
-func (f *filter) begin(m jsonrpc.Message, out *era.Out) {
-	if f.phase != fresh {
-		f.refuse(m.ID(), jsonrpc.CodeInvalidRequest, "the session has begun already: initialize is sent once", nil, out)
+func (o *opening) begin(m jsonrpc.Message, out *era.Out) {
+	if o.phase != fresh {
+		refuse(m.ID(), jsonrpc.CodeInvalidRequest, "the session has begun already: initialize is sent once", nil, out)
 		return
 	}
 	version, ok := jsonrpc.Text(m.Lookup("params", "protocolVersion"))
 	if !ok {
-		f.refuse(m.ID(), jsonrpc.CodeInvalidParams, "params.protocolVersion must be a string", nil, out)
+		refuse(m.ID(), jsonrpc.CodeInvalidParams, "params.protocolVersion must be a string", nil, out)
 		return
 	}
 	if !era.IsLegacy(version) {
 		version = era.NewestLegacy // ED6: never a modern one
 	}
-	f.phase = discovering
-	f.initialize = m
-	f.version = version
-	f.declared = projectDeclared(m.Lookup("params", "capabilities"), version)
-	f.bareMeta = f.everyMeta(m.Lookup("params", "clientInfo"))
-	f.lastID++
-	f.discover = jsonrpc.IntID(f.lastID)
-	out.Server(jsonrpc.NewRequest(f.discover, "server/discover", f.bareParams("")))
+	o.phase = discovering
+	o.initialize = m
+	o.session.version = version
+	o.session.declared = projectDeclared(m.Lookup("params", "capabilities"), version)
+	o.session.bareMeta = o.session.everyMeta(m.Lookup("params", "clientInfo"))
+	o.discover = o.session.nextID()
+	out.Server(jsonrpc.NewRequest(o.discover, "server/discover", o.session.bareParams("")))
 }
 
-// everyMeta returns the _meta that every request has.
-func (f *filter) everyMeta(clientInfo []byte) []byte {
-	meta := []byte(`{"` + era.KeyVersion + `":"` + era.NewestModern + `",`)
-	if shape.IsObject(clientInfo) {
-		meta = append(append(append(meta, `"`+era.KeyClientInfo+`":`...), clientInfo...), ',')
+// queue keeps a message that came while initialize waits for the server: a
+// client in a pipe of a shell does not wait.
+func (o *opening) queue(m jsonrpc.Message, out *era.Out) {
+	if size := o.queuedBytes + m.Size(); len(o.queued) < maxQueued && size <= maxQueuedBytes {
+		o.queued, o.queuedBytes = append(o.queued, m), size
+		return
 	}
-	return append(append(append(meta, `"`+era.KeyCapabilities+`":`...), f.declared.raw...), '}')
-}
-
-// bareParams returns the params of a request of the Filter's own; members are
-// those after _meta, with their comma.
-func (f *filter) bareParams(members string) []byte {
-	return []byte(`{"_meta":` + string(f.bareMeta) + members + `}`)
-}
-
-// projectDeclared makes the capabilities of a client of a legacy version modern
-// (C.2): roots without listChanged, no tasks, and elicitation as far as the
-// version has it: nothing before 2025-06-18, then forms only, from 2025-11-25 as declared.
-// Everything else stays.
-func projectDeclared(raw []byte, version string) declared {
-	if !shape.IsObject(raw) {
-		return declared{raw: []byte("{}")}
+	if m.Kind() == jsonrpc.Request {
+		refuse(m.ID(), jsonrpc.CodeInternalError, "too many requests before the answer to initialize", shape.Reason("busy"), out)
+		return
 	}
-	var d declared
-	d.raw = jsonrpc.Without(raw, "tasks")
-	for m := range jsonrpc.Members(raw) {
-		if m.Key == "extensions" {
-			d.raw = replaceCapability(d.raw, m.Key, withoutTasks(m.Value))
-			continue
+	out.Drop(m, "too many messages before the answer to initialize")
+}
+
+// unqueue takes a cancelled request out of the queue. Initialize itself cannot be
+// cancelled (J11).
+func (o *opening) unqueue(cancel jsonrpc.Message, out *era.Out) {
+	before := len(o.queued)
+	o.queued = slices.DeleteFunc(o.queued, func(m jsonrpc.Message) bool {
+		meant := m.Kind() == jsonrpc.Request && m.ID().Equivalent(cancel.RequestID())
+		if meant {
+			o.queuedBytes -= m.Size()
 		}
-		if m.Key != "roots" && m.Key != "sampling" && m.Key != "elicitation" {
-			continue
-		}
-		if !shape.IsObject(m.Value) {
-			d.raw = jsonrpc.Without(d.raw, m.Key)
-			continue
-		}
-		switch m.Key {
-		case "roots":
-			d.roots = true
-			d.raw = replaceCapability(d.raw, m.Key, jsonrpc.Without(m.Value, "listChanged"))
-		case "sampling":
-			d.sampling = true
-			d.samplingTools = shape.IsObject(shape.Member(m.Value, "tools"))
-		case "elicitation":
-			if version < era.Version2025_06_18 {
-				d.raw = jsonrpc.Without(d.raw, m.Key)
-				continue
-			}
-			if version < era.Version2025_11_25 {
-				d.form = true
-				d.raw = replaceCapability(d.raw, m.Key, onlyForms(m.Value))
-				continue
-			}
-			d.url = shape.IsObject(shape.Member(m.Value, "url"))
-			d.form = !d.url || shape.IsObject(shape.Member(m.Value, "form")) // {} means forms
-		}
+		return meant
+	})
+	if len(o.queued) == before {
+		out.Drop(cancel, "it names no request in flight")
 	}
-	return d
-}
-
-// onlyForms returns what elicitation is to a client of a revision that has nothing
-// but forms: what it says of these, and of what the bridge does not know, stays.
-func onlyForms(elicitation []byte) []byte {
-	elicitation = jsonrpc.Without(elicitation, "url")
-	if shape.IsObject(shape.Member(elicitation, "form")) {
-		return elicitation
-	}
-	return jsonrpc.With(elicitation, "form", []byte("{}"))
-}
-
-// replaceCapability replaces a capability; nil takes it away.
-func replaceCapability(capabilities []byte, key string, value []byte) []byte {
-	if value == nil {
-		return jsonrpc.Without(capabilities, key)
-	}
-	return jsonrpc.With(capabilities, key, value)
-}
-
-// withoutTasks takes the extension for tasks out of extensions (C.5); nil if
-// there is no other.
-func withoutTasks(extensions []byte) []byte {
-	if !shape.IsObject(extensions) {
-		return nil
-	}
-	rest := jsonrpc.Without(extensions, era.ExtensionTasks)
-	if len(rest) != len(extensions) && shape.IsEmpty(rest) {
-		return nil
-	}
-	return rest
 }
 
 // discovered takes the answer to server/discover and answers initialize.
-func (f *filter) discovered(now time.Time, m jsonrpc.Message, out *era.Out) {
-	if shape.ErrorCode(m) == era.CodeUnsupportedVersion && !f.insisted && era.HasModern(m.Lookup("error", "data", "supported")) {
+func (o *opening) discovered(now time.Time, m jsonrpc.Message, out *era.Out) {
+	if shape.ErrorCode(m) == era.CodeUnsupportedVersion && !o.insisted && era.HasModern(m.Lookup("error", "data", "supported")) {
 		// It has what we have asked for: once more (C.2).
-		f.insisted = true
-		f.lastID++
-		f.discover = jsonrpc.IntID(f.lastID)
-		out.Server(jsonrpc.NewRequest(f.discover, "server/discover", f.bareParams("")))
+		o.insisted = true
+		o.discover = o.session.nextID()
+		out.Server(jsonrpc.NewRequest(o.discover, "server/discover", o.session.bareParams("")))
 		return
 	}
-	id := f.initialize.ID()
-	f.insisted = false
-	f.initialize, f.discover = jsonrpc.Message{}, jsonrpc.ID{}
+	id := o.initialize.ID()
+	o.insisted = false
+	o.initialize, o.discover = jsonrpc.Message{}, jsonrpc.ID{}
 	if refusal := checkDiscovery(m); refusal != nil {
-		f.phase = fresh
+		o.phase = fresh
 		out.Client(refusal.Response(id).WithRelated(id))
 	} else {
-		f.phase = ready
-		f.readCapabilities(m.Lookup("result", "capabilities"))
-		f.reply(id, f.initializeResult(m), out)
+		o.phase = ready
+		o.session.readCapabilities(m.Lookup("result", "capabilities"))
+		o.session.askForLogs(jsonrpc.Quote(o.logLevel))
+		reply(id, o.initializeResult(m), out)
 	}
-	queued := f.queued
-	f.queued, f.queuedBytes = nil, 0
-	for _, m := range queued {
-		f.FromClient(now, m, out)
-	}
+	queued := o.queued
+	o.queued, o.queuedBytes = nil, 0
+	o.resume(now, queued, out)
 }
 
 // checkDiscovery finds out why a session cannot be had with the server that
@@ -214,32 +158,8 @@ func noCommonVersion(supported []byte) *era.Refusal {
 	}
 }
 
-// readCapabilities notes what the server can do and completes the _meta of calls.
-func (f *filter) readCapabilities(capabilities []byte) {
-	isTrue := func(feature, flag string) bool {
-		return string(shape.Member(shape.Member(capabilities, feature), flag)) == "true"
-	}
-	f.server = advertised{
-		logging:   shape.IsObject(shape.Member(capabilities, "logging")),
-		subscribe: isTrue("resources", "subscribe"),
-		changes: changes{
-			tools:     isTrue("tools", "listChanged"),
-			prompts:   isTrue("prompts", "listChanged"),
-			resources: isTrue("resources", "listChanged"),
-		},
-	}
-	// There are servers that log without saying that they can: it is theirs to say
-	// whether they do, and before 2026-07-28 nobody had to ask.
-	f.askForLogs(jsonrpc.Quote(f.opts.DefaultLogLevel))
-}
-
-// askForLogs makes later calls ask for a level of logs, raw JSON.
-func (f *filter) askForLogs(level []byte) {
-	f.meta = jsonrpc.NewFragment(jsonrpc.With(f.bareMeta, era.KeyLogLevel, level))
-}
-
 // initializeResult makes a DiscoverResult an InitializeResult.
-func (f *filter) initializeResult(m jsonrpc.Message) []byte {
+func (o *opening) initializeResult(m jsonrpc.Message) []byte {
 	result := m.Result()
 	capabilities := jsonrpc.Without(shape.Member(result, "capabilities"), "tasks")
 	if !shape.IsObject(capabilities) {
@@ -251,12 +171,12 @@ func (f *filter) initializeResult(m jsonrpc.Message) []byte {
 	parts := readResult(m)
 	info := shape.Member(parts.meta, era.KeyServerInfo)
 	if !shape.IsObject(info) {
-		info = f.opts.ServerInfo
+		info = o.serverInfo
 	}
 	if !shape.IsObject(info) {
 		info = buildinfo.Implementation() // in InitializeResult it is required
 	}
-	b := []byte(`{"protocolVersion":"` + f.version + `","capabilities":` + string(capabilities) + `,"serverInfo":` + string(info))
+	b := []byte(`{"protocolVersion":"` + o.session.version + `","capabilities":` + string(capabilities) + `,"serverInfo":` + string(info))
 	rest := jsonrpc.Without(legalResult(result, parts, true), "supportedVersions", "capabilities", "protocolVersion", "serverInfo")
 	if shape.IsEmpty(rest) {
 		return append(b, '}')
@@ -264,18 +184,15 @@ func (f *filter) initializeResult(m jsonrpc.Message) []byte {
 	return append(append(b, ','), rest[1:]...)
 }
 
-// setLevel takes logging/setLevel: it holds for every later call (C.2).
-func (f *filter) setLevel(m jsonrpc.Message, out *era.Out) {
-	if !f.server.logging {
-		f.refuse(m.ID(), jsonrpc.CodeMethodNotFound, "the server has no logging", nil, out)
-		return
+// serverEnded answers initialize, and the requests that wait for its answer.
+func (o *opening) serverEnded(text string, data []byte, out *era.Out) {
+	if o.phase == discovering {
+		refuse(o.initialize.ID(), jsonrpc.CodeInternalError, text, data, out)
 	}
-	level := era.LogRank(m.Lookup("params", "level"))
-	if level < 0 {
-		f.refuse(m.ID(), jsonrpc.CodeInvalidParams, "params.level must be one of "+strings.Join(era.LogLevels, ", "), nil, out)
-		return
+	for _, m := range o.queued {
+		if m.Kind() == jsonrpc.Request {
+			refuse(m.ID(), jsonrpc.CodeInternalError, text, data, out)
+		}
 	}
-	f.level = level
-	f.askForLogs(jsonrpc.Quote(era.LogLevels[level]))
-	f.reply(m.ID(), nil, out)
+	o.phase, o.queued = fresh, nil
 }

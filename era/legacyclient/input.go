@@ -16,6 +16,18 @@ const (
 	repeatPace     = 250 * time.Millisecond // ahead of each of these
 )
 
+// inputs are the questions of the server to the client.
+type inputs struct {
+	session  *session
+	calls    *calls
+	timeout  time.Duration // for the client to answer
+	randomID func() string
+
+	lastID  int64               // towards the client
+	open    map[jsonrpc.ID]*ask // questions without an answer
+	waiting []*call             // that have a deadline, in no order
+}
+
 // input is what a call needs that the server has asked for input.
 type input struct {
 	rounds, repeats int
@@ -37,42 +49,42 @@ type ask struct {
 // inputRequired takes a result that asks for input: what it asks for becomes
 // requests to the client, and when all are answered the call goes to the server
 // again (C.4.6).
-func (f *filter) inputRequired(now time.Time, c *call, result []byte, out *era.Out) {
+func (in *inputs) inputRequired(now time.Time, c *call, result []byte, out *era.Out) {
 	if c.input == nil {
 		c.input = &input{}
 	}
-	in := c.input
-	in.rounds++
-	if in.rounds > maxInputRounds {
-		f.finishError(c, "the server asks for input again and again", "rounds_exceeded", out)
+	round := c.input
+	round.rounds++
+	if round.rounds > maxInputRounds {
+		in.calls.finishError(c, "the server asks for input again and again", "rounds_exceeded", out)
 		return
 	}
 	asks, ok := readAsks(c, shape.Member(result, "inputRequests"))
-	in.state = shape.Member(result, "requestState")
-	if !ok || in.state != nil && in.state[0] != '"' || len(asks) == 0 && in.state == nil {
-		f.finishError(c, "the server asks for input in no valid way", "invalid_result", out)
+	round.state = shape.Member(result, "requestState")
+	if !ok || round.state != nil && round.state[0] != '"' || len(asks) == 0 && round.state == nil {
+		in.calls.finishError(c, "the server asks for input in no valid way", "invalid_result", out)
 		return
 	}
 	if len(asks) == 0 {
-		in.repeats++
-		if in.repeats > maxRepeats {
-			f.finishError(c, "the server wants the call again and again", "rounds_exceeded", out)
+		round.repeats++
+		if round.repeats > maxRepeats {
+			in.calls.finishError(c, "the server wants the call again and again", "rounds_exceeded", out)
 			return
 		}
-		f.wait(c, now.Add(repeatPace))
+		in.wait(c, now.Add(repeatPace))
 		return
 	}
 	for _, a := range asks {
-		if what := f.cannot(a); what != "" {
-			f.unfulfilled(c, "The server needs "+what+", which this client does not offer.", out)
+		if what := in.cannot(a); what != "" {
+			in.unfulfilled(c, "The server needs "+what+", which this client does not offer.", out)
 			return
 		}
 	}
-	in.asks, in.open = asks, len(asks)
+	round.asks, round.open = asks, len(asks)
 	for _, a := range asks {
-		f.ask(a, out)
+		in.ask(a, out)
 	}
-	f.wait(c, now.Add(f.opts.InputTimeout))
+	in.wait(c, now.Add(in.timeout))
 }
 
 // readAsks reads inputRequests, raw; ok is false if they are not valid.
@@ -101,24 +113,24 @@ func readAsks(c *call, requests []byte) (asks []*ask, ok bool) {
 }
 
 // cannot names what the client has not declared of what a question needs; "": nothing.
-func (f *filter) cannot(a *ask) string {
+func (in *inputs) cannot(a *ask) string {
 	switch a.method {
 	case "roots/list":
-		if !f.declared.roots {
+		if !in.session.declared.roots {
 			return "the client's roots"
 		}
 	case "sampling/createMessage":
-		if !f.declared.sampling {
+		if !in.session.declared.sampling {
 			return "sampling"
 		}
-		if !f.declared.samplingTools && (shape.Member(a.params, "tools") != nil || shape.Member(a.params, "toolChoice") != nil) {
+		if !in.session.declared.samplingTools && (shape.Member(a.params, "tools") != nil || shape.Member(a.params, "toolChoice") != nil) {
 			return "sampling with tools"
 		}
 	case "elicitation/create":
 		switch mode, ok := elicitMode(a.params); {
-		case mode == "form" && !f.declared.form:
+		case mode == "form" && !in.session.declared.form:
 			return "elicitation by form"
-		case mode == "url" && !f.declared.url:
+		case mode == "url" && !in.session.declared.url:
 			return "elicitation by URL"
 		case !ok:
 			return "an elicitation of an unknown mode"
@@ -140,50 +152,50 @@ func elicitMode(params []byte) (mode string, ok bool) {
 }
 
 // ask sends a question to the client, on the stream of its call.
-func (f *filter) ask(a *ask, out *era.Out) {
+func (in *inputs) ask(a *ask, out *era.Out) {
 	params := a.params
 	if a.method == "elicitation/create" {
 		switch mode, _ := elicitMode(params); {
 		case mode == "url" && shape.Member(params, "elicitationId") == nil:
-			params = jsonrpc.With(params, "elicitationId", jsonrpc.Quote(f.randomID())) // required in 2025-11-25
-		case mode == "form" && f.version < era.Version2025_11_25:
+			params = jsonrpc.With(params, "elicitationId", jsonrpc.Quote(in.randomID())) // required in 2025-11-25
+		case mode == "form" && in.session.version < era.Version2025_11_25:
 			params = jsonrpc.Without(params, "mode") // 2025-06-18 knows of none
 		}
 	}
-	f.lastAsk++
-	a.id = jsonrpc.IntID(f.lastAsk)
-	f.asks[a.id] = a
+	in.lastID++
+	a.id = jsonrpc.IntID(in.lastID)
+	in.open[a.id] = a
 	out.Client(jsonrpc.NewRequest(a.id, a.method, params).WithRelated(a.call.id))
 }
 
 // answered takes an answer of the client to a question.
-func (f *filter) answered(_ time.Time, m jsonrpc.Message, out *era.Out) {
-	id, a, ok := jsonrpc.Find(f.asks, m.ID())
+func (in *inputs) answered(m jsonrpc.Message, out *era.Out) {
+	id, a, ok := jsonrpc.Find(in.open, m.ID())
 	if !ok {
 		out.Drop(m, "it answers no open question")
 		return
 	}
-	delete(f.asks, id)
+	delete(in.open, id)
 	a.id = jsonrpc.ID{}
 	c := a.call
 	if m.IsError() || !shape.IsObject(m.Result()) {
-		f.unfulfilled(c, "The client did not give the input that the server needs.", out)
+		in.unfulfilled(c, "The client did not give the input that the server needs.", out)
 		return
 	}
 	a.answer = m.Result()
 	c.input.open--
 	if c.input.open == 0 {
-		f.retry(c, out)
+		in.retry(c, out)
 	}
 }
 
 // retry gives the call to the server again, with the answers and the state of
 // this round, byte by byte (ME8).
-func (f *filter) retry(c *call, out *era.Out) {
-	in := c.input
-	f.unwait(c)
+func (in *inputs) retry(c *call, out *era.Out) {
+	round := c.input
+	in.unwait(c)
 	members := []byte{'{'}
-	for i, a := range in.asks {
+	for i, a := range round.asks {
 		if i == 0 {
 			members = append(members, `"inputResponses":{`...)
 		} else {
@@ -191,44 +203,44 @@ func (f *filter) retry(c *call, out *era.Out) {
 		}
 		members = append(append(append(members, a.key...), ':'), a.answer...)
 	}
-	if len(in.asks) > 0 {
+	if len(round.asks) > 0 {
 		members = append(members, '}')
 	}
-	if in.state != nil {
-		members = shape.AppendMember(members, "requestState", in.state)
+	if round.state != nil {
+		members = shape.AppendMember(members, "requestState", round.state)
 	}
-	in.asks, in.state = nil, nil
-	f.send(c, jsonrpc.NewFragment(append(members, '}')), out)
+	round.asks, round.state = nil, nil
+	in.calls.send(c, jsonrpc.NewFragment(append(members, '}')), out)
 }
 
 // callDue goes on with a call whose wait has ended.
-func (f *filter) callDue(c *call, out *era.Out) {
+func (in *inputs) callDue(c *call, out *era.Out) {
 	if len(c.input.asks) == 0 {
-		f.retry(c, out)
+		in.retry(c, out)
 		return
 	}
-	f.unfulfilled(c, "The client did not give the input that the server needs in time.", out)
+	in.unfulfilled(c, "The client did not give the input that the server needs in time.", out)
 }
 
 // unfulfilled ends a call for which the server will not get its input. A model
 // can read why in the result of a tool; otherwise it is an error (C.4.6).
-func (f *filter) unfulfilled(c *call, text string, out *era.Out) {
-	f.withdraw(c, jsonrpc.Quote(text), out)
+func (in *inputs) unfulfilled(c *call, text string, out *era.Out) {
+	in.withdraw(c, jsonrpc.Quote(text), out)
 	if c.method != "tools/call" {
-		f.finishError(c, text, "input_unavailable", out)
+		in.calls.finishError(c, text, "input_unavailable", out)
 		return
 	}
 	result := `{"content":[{"type":"text","text":` + string(jsonrpc.Quote(text)) + `}],"isError":true}`
-	f.finish(c, jsonrpc.NewResult(c.id, []byte(result)), out)
+	in.calls.finish(c, jsonrpc.NewResult(c.id, []byte(result)), out)
 }
 
 // withdraw takes back the questions to the client that are open, with a raw
 // text why or nil, and ends the call's wait.
-func (f *filter) withdraw(c *call, why []byte, out *era.Out) {
+func (in *inputs) withdraw(c *call, why []byte, out *era.Out) {
 	if c.input == nil {
 		return
 	}
-	f.unwait(c)
+	in.unwait(c)
 	for _, a := range c.input.asks {
 		if a.id.IsZero() {
 			continue
@@ -238,19 +250,36 @@ func (f *filter) withdraw(c *call, why []byte, out *era.Out) {
 			params += `,"reason":` + string(why)
 		}
 		out.Client(jsonrpc.NewNotification("notifications/cancelled", []byte(params+"}")).WithRelated(c.id))
-		delete(f.asks, a.id)
+		delete(in.open, a.id)
 	}
 	c.input.asks = nil
 }
 
 // wait makes a call due at a time.
-func (f *filter) wait(c *call, due time.Time) {
+func (in *inputs) wait(c *call, due time.Time) {
 	c.due = due
-	f.waiting = append(f.waiting, c)
+	in.waiting = append(in.waiting, c)
 }
 
-func (f *filter) unwait(c *call) {
-	if i := slices.Index(f.waiting, c); i >= 0 {
-		f.waiting = slices.Delete(f.waiting, i, i+1)
+func (in *inputs) unwait(c *call) {
+	if i := slices.Index(in.waiting, c); i >= 0 {
+		in.waiting = slices.Delete(in.waiting, i, i+1)
+	}
+}
+
+// due returns when tick is to be called; zero: not at all.
+func (in *inputs) due() (due time.Time) {
+	for _, c := range in.waiting {
+		due = earlier(due, c.due)
+	}
+	return due
+}
+
+// tick goes on with the calls whose wait has ended.
+func (in *inputs) tick(now time.Time, out *era.Out) {
+	for _, c := range slices.Clone(in.waiting) {
+		if !c.due.After(now) {
+			in.callDue(c, out)
+		}
 	}
 }

@@ -27,6 +27,8 @@ type changes struct{ tools, prompts, resources bool }
 // so another is opened first, and when that is acknowledged the old one is
 // closed: nothing is missed between.
 type listener struct {
+	session *session
+
 	changes changes  // that the client is to hear of; none before it is initialized
 	uris    []string // that the client has subscribed to, in order
 	cur     *stream  // acknowledged
@@ -61,31 +63,30 @@ func (l *listener) due() time.Time {
 func (l *listener) plan(at time.Time) { l.openAt = earlier(l.openAt, at) }
 
 // initialized is when the client may hear of changes.
-func (f *filter) initialized(now time.Time, out *era.Out) {
-	if f.listen.changes = f.server.changes; f.listen.changes != (changes{}) {
-		f.listen.plan(now)
-		f.listenDue(now, out)
+func (l *listener) initialized(now time.Time, out *era.Out) {
+	if l.changes = l.session.server.changes; l.changes != (changes{}) {
+		l.plan(now)
+		l.tick(now, out)
 	}
 }
 
-// listenDue does what is due: it gives up a listen that is not acknowledged, or
+// tick does what is due: it gives up a listen that is not acknowledged, or
 // opens one.
-func (f *filter) listenDue(now time.Time, out *era.Out) {
-	l := &f.listen
+func (l *listener) tick(now time.Time, out *era.Out) {
 	if due := l.due(); due.IsZero() || due.After(now) {
 		return
 	}
 	if l.next != nil {
 		id := l.next.id
-		f.closeListen(id, out)
-		f.nextFailed(now, &era.Refusal{Code: jsonrpc.CodeInternalError, Text: era.NotAcknowledged, Data: shape.Reason("timeout")}, out)
+		closeListen(id, out)
+		l.nextFailed(now, &era.Refusal{Code: jsonrpc.CodeInternalError, Text: era.NotAcknowledged, Data: shape.Reason("timeout")}, out)
 		return
 	}
 	l.openAt = time.Time{}
 	if l.changes == (changes{}) && len(l.uris) == 0 {
 		l.resync = false
 		if l.cur != nil {
-			f.closeListen(l.cur.id, out)
+			closeListen(l.cur.id, out)
 			l.cur = nil
 		}
 		return
@@ -93,13 +94,11 @@ func (f *filter) listenDue(now time.Time, out *era.Out) {
 	if l.cur != nil && len(l.waiters) == 0 && l.cur.changes == l.changes && slices.Equal(l.cur.uris, l.uris) {
 		return
 	}
-	f.openListen(now, out)
+	l.open(now, out)
 }
 
-func (f *filter) openListen(now time.Time, out *era.Out) {
-	l := &f.listen
-	f.lastID++
-	l.next = &stream{id: jsonrpc.IntID(f.lastID), changes: l.changes, uris: slices.Clone(l.uris), due: now.Add(ackTimeout)}
+func (l *listener) open(now time.Time, out *era.Out) {
+	l.next = &stream{id: l.session.nextID(), changes: l.changes, uris: slices.Clone(l.uris), due: now.Add(ackTimeout)}
 	filter := []byte("{")
 	for _, kind := range []struct {
 		key string
@@ -123,10 +122,10 @@ func (f *filter) openListen(now time.Time, out *era.Out) {
 		}
 		filter = shape.AppendMember(filter, "resourceSubscriptions", append(uris, ']'))
 	}
-	out.Server(jsonrpc.NewRequest(l.next.id, "subscriptions/listen", f.bareParams(`,"notifications":`+string(filter)+`}`)))
+	out.Server(jsonrpc.NewRequest(l.next.id, "subscriptions/listen", l.session.bareParams(`,"notifications":`+string(filter)+`}`)))
 }
 
-func (f *filter) closeListen(id jsonrpc.ID, out *era.Out) {
+func closeListen(id jsonrpc.ID, out *era.Out) {
 	out.Server(jsonrpc.NewNotification("notifications/cancelled", []byte(`{"requestId":`+id.String()+`}`)))
 }
 
@@ -141,23 +140,22 @@ func streamOf(m jsonrpc.Message) jsonrpc.ID {
 
 // acknowledged takes the first message of a listen: which of what was asked for
 // the server has taken.
-func (f *filter) acknowledged(now time.Time, m jsonrpc.Message, out *era.Out) {
-	l := &f.listen
+func (l *listener) acknowledged(now time.Time, m jsonrpc.Message, out *era.Out) {
 	if l.next == nil || !l.next.id.Equivalent(streamOf(m)) {
 		out.Drop(m, "it acknowledges no listen that waits for it")
 		return
 	}
 	if l.cur != nil {
-		f.closeListen(l.cur.id, out)
+		closeListen(l.cur.id, out)
 	}
 	l.cur, l.next = l.next, nil
 	s := l.cur
 	s.acked = now
 	s.read(m.Lookup("params", "notifications"))
-	f.settleWaiters(out)
+	l.settleWaiters(out)
 	if l.resync {
 		l.resync = false
-		f.announceAll(out)
+		l.announceAll(out)
 	}
 }
 
@@ -183,8 +181,7 @@ func (s *stream) read(notifications []byte) {
 }
 
 // announceAll tells the client that everything may have changed.
-func (f *filter) announceAll(out *era.Out) {
-	l := &f.listen
+func (l *listener) announceAll(out *era.Out) {
 	tell := func(method string, params []byte) {
 		out.Client(jsonrpc.NewNotification(method, params).WithRelated(jsonrpc.NullID))
 	}
@@ -205,14 +202,13 @@ func (f *filter) announceAll(out *era.Out) {
 }
 
 // isNews reports whether a notification comes over the session's listen.
-func (f *filter) isNews(m jsonrpc.Message) bool {
-	return f.listen.cur != nil && f.listen.cur.id.Equivalent(streamOf(m))
+func (l *listener) isNews(m jsonrpc.Message) bool {
+	return l.cur != nil && l.cur.id.Equivalent(streamOf(m))
 }
 
 // changed passes on what comes over the listen.
-func (f *filter) changed(m jsonrpc.Message, method string, out *era.Out) {
-	l := &f.listen
-	if !f.isNews(m) {
+func (l *listener) changed(m jsonrpc.Message, method string, out *era.Out) {
+	if !l.isNews(m) {
 		out.Drop(m, "it comes over no listen of the session")
 		return
 	}
@@ -235,11 +231,10 @@ func (f *filter) changed(m jsonrpc.Message, method string, out *era.Out) {
 	out.Client(legalNotification(m).WithRelated(jsonrpc.NullID))
 }
 
-// listenEnded is called when the server has ended the request id, with the
+// ended is called when the server has ended the request id, with the
 // response if there was one. It is false if that is no listen. (ST13: a result, an error or
 // notifications/cancelled ends one.)
-func (f *filter) listenEnded(now time.Time, id jsonrpc.ID, m jsonrpc.Message, out *era.Out) bool {
-	l := &f.listen
+func (l *listener) ended(now time.Time, id jsonrpc.ID, m jsonrpc.Message, out *era.Out) bool {
 	switch {
 	case l.next != nil && l.next.id.Equivalent(id):
 		why := &era.Refusal{Code: jsonrpc.CodeInternalError, Text: "the server has ended subscriptions/listen", Data: shape.Reason("listen_ended")}
@@ -251,7 +246,7 @@ func (f *filter) listenEnded(now time.Time, id jsonrpc.ID, m jsonrpc.Message, ou
 				why.Code = code
 			}
 		}
-		f.nextFailed(now, why, out)
+		l.nextFailed(now, why, out)
 	case l.cur != nil && l.cur.id.Equivalent(id):
 		s := l.cur
 		l.cur = nil
@@ -273,8 +268,7 @@ func (f *filter) listenEnded(now time.Time, id jsonrpc.ID, m jsonrpc.Message, ou
 
 // nextFailed is when a listen is not acknowledged. Subscriptions that wait for it
 // are refused; what was subscribed to before stays as it is.
-func (f *filter) nextFailed(now time.Time, why *era.Refusal, out *era.Out) {
-	l := &f.listen
+func (l *listener) nextFailed(now time.Time, why *era.Refusal, out *era.Out) {
 	s := l.next
 	l.next = nil
 	l.waiters = slices.DeleteFunc(l.waiters, func(w waiter) bool {
@@ -282,7 +276,7 @@ func (f *filter) nextFailed(now time.Time, why *era.Refusal, out *era.Out) {
 		case !slices.Contains(s.uris, w.uri):
 			return false
 		case l.cur != nil && slices.Contains(l.cur.honoured, w.uri): // it has been subscribed to before
-			f.reply(w.id, nil, out)
+			reply(w.id, nil, out)
 			return true
 		}
 		l.uris = slices.DeleteFunc(l.uris, func(uri string) bool { return uri == w.uri })

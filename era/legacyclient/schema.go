@@ -14,13 +14,16 @@ import (
 // follows the schema that the client was shown last, for that is what it checks
 // the result with.
 
+// schemas is which output schemas of tools were wrapped when the client saw them.
+type schemas struct{ wrapped map[string]bool }
+
 // maxSchemaDepth is how deep references are looked for in a schema. Each level
 // costs a scan, and the server chooses how deep its schemas are.
 const maxSchemaDepth = 64
 
 // showTools wraps the output schemas of a tools/list result whose root is no object.
-func (f *filter) showTools(result []byte) []byte {
-	if len(f.wrapped) == 0 && bytes.IndexByte(result, '\\') < 0 && !bytes.Contains(result, []byte(`"outputSchema"`)) {
+func (s *schemas) showTools(result []byte) []byte {
+	if len(s.wrapped) == 0 && bytes.IndexByte(result, '\\') < 0 && !bytes.Contains(result, []byte(`"outputSchema"`)) {
 		return result
 	}
 	var tools []byte
@@ -33,7 +36,7 @@ func (f *filter) showTools(result []byte) []byte {
 	var b []byte
 	done := 0
 	for offset, tool := range jsonrpc.Elements(tools) {
-		shown := f.showTool(tool)
+		shown := s.showTool(tool)
 		if len(shown) == len(tool) {
 			continue
 		}
@@ -43,18 +46,21 @@ func (f *filter) showTools(result []byte) []byte {
 	return append(b, result[done:]...)
 }
 
-func (f *filter) showTool(tool []byte) []byte {
+func (s *schemas) showTool(tool []byte) []byte {
 	name, _ := jsonrpc.Text(shape.Member(tool, "name"))
 	schema := shape.Member(tool, "outputSchema")
 	switch {
 	case schema == nil || string(shape.Member(schema, "type")) == `"object"`:
-		delete(f.wrapped, name)
+		delete(s.wrapped, name)
 		return tool
 	case string(schema) == "null":
-		delete(f.wrapped, name)
+		delete(s.wrapped, name)
 		return jsonrpc.Without(tool, "outputSchema")
 	}
-	f.wrapped[name] = true
+	if s.wrapped == nil {
+		s.wrapped = map[string]bool{}
+	}
+	s.wrapped[name] = true
 	return jsonrpc.With(tool, "outputSchema", wrapSchema(schema))
 }
 
@@ -141,9 +147,9 @@ func movedReference(raw []byte) []byte {
 
 // showStructured wraps the structured content of a tools/call result where the
 // client expects that, or could not take it otherwise.
-func (f *filter) showStructured(c *call, result []byte) []byte {
+func (s *schemas) showStructured(c *call, result []byte) []byte {
 	value := shape.Member(result, "structuredContent")
-	if !f.wraps(c, value) {
+	if !s.wraps(c, value) {
 		return result
 	}
 	result = jsonrpc.With(result, "structuredContent", append(shape.AppendMember([]byte("{"), "result", value), '}'))
@@ -152,17 +158,17 @@ func (f *filter) showStructured(c *call, result []byte) []byte {
 
 // wraps reports whether the structured content of a call's result is to be
 // wrapped; nil: it has none.
-func (f *filter) wraps(c *call, structured []byte) bool {
+func (s *schemas) wraps(c *call, structured []byte) bool {
 	switch {
 	case structured == nil:
 		return false
 	case !shape.IsObject(structured):
 		return true
-	case len(f.wrapped) == 0:
+	case len(s.wrapped) == 0:
 		return false
 	}
 	name, _ := jsonrpc.Text(c.m.Lookup("params", "name"))
-	return f.wrapped[name]
+	return s.wrapped[name]
 }
 
 // withText sees to it that a result has its structured content as text too, for

@@ -21,22 +21,21 @@ type waiter struct {
 }
 
 // subscribe takes resources/subscribe.
-func (f *filter) subscribe(now time.Time, m jsonrpc.Message, out *era.Out) {
-	l := &f.listen
-	uri, ok := f.subscriptionURI(m, out)
+func (l *listener) subscribe(now time.Time, m jsonrpc.Message, out *era.Out) {
+	uri, ok := l.subscriptionURI(m, out)
 	if !ok {
 		return
 	}
 	known := slices.Contains(l.uris, uri)
 	if len(l.waiters) >= era.MaxResources || !known && !l.hasRoom(uri) {
-		f.refuse(m.ID(), jsonrpc.CodeInternalError, "too many subscriptions to resources", shape.Reason("busy"), out)
+		refuse(m.ID(), jsonrpc.CodeInternalError, "too many subscriptions to resources", shape.Reason("busy"), out)
 		return
 	}
 	if !known {
 		l.uris = append(l.uris, uri)
 	}
 	if l.cur != nil && l.next == nil && slices.Contains(l.cur.honoured, uri) {
-		f.reply(m.ID(), nil, out)
+		reply(m.ID(), nil, out)
 		return
 	}
 	l.waiters = append(l.waiters, waiter{m.ID(), uri})
@@ -56,36 +55,35 @@ func (l *listener) hasRoom(uri string) bool {
 
 // unsubscribe takes resources/unsubscribe. The client hears no more of the URI
 // from now on, and soon the server is told.
-func (f *filter) unsubscribe(now time.Time, m jsonrpc.Message, out *era.Out) {
-	uri, ok := f.subscriptionURI(m, out)
+func (l *listener) unsubscribe(now time.Time, m jsonrpc.Message, out *era.Out) {
+	uri, ok := l.subscriptionURI(m, out)
 	if !ok {
 		return
 	}
-	f.forgetURI(now, uri)
-	f.listen.waiters = slices.DeleteFunc(f.listen.waiters, func(w waiter) bool {
+	l.forgetURI(now, uri)
+	l.waiters = slices.DeleteFunc(l.waiters, func(w waiter) bool {
 		if w.uri == uri {
-			f.refuse(w.id, jsonrpc.CodeInvalidParams, "not subscribed: resources/unsubscribe came first", nil, out)
+			refuse(w.id, jsonrpc.CodeInvalidParams, "not subscribed: resources/unsubscribe came first", nil, out)
 		}
 		return w.uri == uri
 	})
-	f.reply(m.ID(), nil, out)
+	reply(m.ID(), nil, out)
 }
 
 // subscriptionURI returns params.uri; if there is none, or nothing to subscribe to, it answers.
-func (f *filter) subscriptionURI(m jsonrpc.Message, out *era.Out) (uri string, ok bool) {
-	if !f.server.subscribe {
-		f.refuse(m.ID(), jsonrpc.CodeMethodNotFound, "the server has no subscriptions to resources", nil, out)
+func (l *listener) subscriptionURI(m jsonrpc.Message, out *era.Out) (uri string, ok bool) {
+	if !l.session.server.subscribe {
+		refuse(m.ID(), jsonrpc.CodeMethodNotFound, "the server has no subscriptions to resources", nil, out)
 		return "", false
 	}
 	if uri, ok = jsonrpc.Text(m.Lookup("params", "uri")); !ok {
-		f.refuse(m.ID(), jsonrpc.CodeInvalidParams, "params.uri must be a string", nil, out)
+		refuse(m.ID(), jsonrpc.CodeInvalidParams, "params.uri must be a string", nil, out)
 	}
 	return uri, ok
 }
 
 // forgetURI takes back a subscription.
-func (f *filter) forgetURI(now time.Time, uri string) {
-	l := &f.listen
+func (l *listener) forgetURI(now time.Time, uri string) {
 	if i := slices.Index(l.uris, uri); i >= 0 {
 		l.uris = slices.Delete(l.uris, i, i+1)
 		l.plan(now.Add(subscribePace))
@@ -93,8 +91,7 @@ func (f *filter) forgetURI(now time.Time, uri string) {
 }
 
 // forgetWaiter is for a resources/subscribe that the client has cancelled.
-func (f *filter) forgetWaiter(now time.Time, id jsonrpc.ID) bool {
-	l := &f.listen
+func (l *listener) forgetWaiter(now time.Time, id jsonrpc.ID) bool {
 	i := slices.IndexFunc(l.waiters, func(w waiter) bool { return w.id.Equivalent(id) })
 	if i < 0 {
 		return false
@@ -103,24 +100,23 @@ func (f *filter) forgetWaiter(now time.Time, id jsonrpc.ID) bool {
 	l.waiters = slices.Delete(l.waiters, i, i+1)
 	held := l.cur != nil && slices.Contains(l.cur.honoured, uri)
 	if !held && !slices.ContainsFunc(l.waiters, func(w waiter) bool { return w.uri == uri }) {
-		f.forgetURI(now, uri)
+		l.forgetURI(now, uri)
 	}
 	return true
 }
 
 // settleWaiters answers the subscriptions that the acknowledged listen was opened for.
-func (f *filter) settleWaiters(out *era.Out) {
-	l := &f.listen
+func (l *listener) settleWaiters(out *era.Out) {
 	var refused []string
 	l.waiters = slices.DeleteFunc(l.waiters, func(w waiter) bool {
 		switch {
 		case !slices.Contains(l.cur.uris, w.uri):
 			return false // the next one will have it
 		case slices.Contains(l.cur.honoured, w.uri):
-			f.reply(w.id, nil, out)
+			reply(w.id, nil, out)
 		default:
 			refused = append(refused, w.uri)
-			f.refuse(w.id, jsonrpc.CodeInvalidParams, "the resource is not subscribable", nil, out)
+			refuse(w.id, jsonrpc.CodeInvalidParams, "the resource is not subscribable", nil, out)
 		}
 		return true
 	})
@@ -134,4 +130,9 @@ func (f *filter) settleWaiters(out *era.Out) {
 func covers(subscribed, uri string) bool {
 	rest, ok := strings.CutPrefix(uri, subscribed)
 	return ok && (rest == "" || strings.HasSuffix(subscribed, "/") || strings.ContainsRune("/?#", rune(rest[0])))
+}
+
+// isWaiting reports whether id is that of a resources/subscribe that is not answered.
+func (l *listener) isWaiting(id jsonrpc.ID) bool {
+	return slices.ContainsFunc(l.waiters, func(w waiter) bool { return w.id == id })
 }

@@ -64,7 +64,7 @@ func newTranscript(t *testing.T) *transcript {
 	p := &transcript{t: t, now: time.Unix(1_800_000_000, 0)}
 	p.f = New(Options{}).(*filter)
 	n := 0
-	p.f.randomID = func() string { n++; return fmt.Sprintf("random-%d", n) }
+	p.f.inputs.randomID = func() string { n++; return fmt.Sprintf("random-%d", n) }
 	p.f.Start(p.now, &p.got)
 	return p
 }
@@ -169,10 +169,10 @@ func (p *transcript) message(text string) jsonrpc.Message {
 			related = jsonrpc.NullID
 		}
 	}
-	if bare := string(p.f.bareMeta); bare != "" {
+	if bare := string(p.f.session.bareMeta); bare != "" {
 		text = strings.ReplaceAll(text, "$meta", bare[1:len(bare)-1])
 	}
-	text = strings.ReplaceAll(text, "$logs", p.f.meta.String())
+	text = strings.ReplaceAll(text, "$logs", p.f.session.meta.String())
 	m, err := jsonrpc.Parse([]byte(`{"jsonrpc":"2.0",` + text[1:]))
 	if err != nil {
 		p.fatalf("%v", err)

@@ -1,0 +1,80 @@
+package legacyclient
+
+import (
+	"strings"
+
+	"github.com/mcp-bridge/mcp-bridge/era"
+	"github.com/mcp-bridge/mcp-bridge/era/internal/shape"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// session is what client and server have said about themselves.
+type session struct {
+	version  string           // negotiated
+	declared declared         // what the client can do
+	server   advertised       // what the server can do
+	level    int              // index in LogLevels that the client has set; -1: none
+	meta     jsonrpc.Fragment // of the _meta of every call: precomputed, only spliced in
+	bareMeta []byte           // the same without the log level; raw, with its braces
+	lastID   int64            // towards the server
+}
+
+// nextID returns an id for a request to the server.
+func (s *session) nextID() jsonrpc.ID {
+	s.lastID++
+	return jsonrpc.IntID(s.lastID)
+}
+
+// everyMeta returns the _meta that every request has.
+func (s *session) everyMeta(clientInfo []byte) []byte {
+	meta := []byte(`{"` + era.KeyVersion + `":"` + era.NewestModern + `",`)
+	if shape.IsObject(clientInfo) {
+		meta = append(append(append(meta, `"`+era.KeyClientInfo+`":`...), clientInfo...), ',')
+	}
+	return append(append(append(meta, `"`+era.KeyCapabilities+`":`...), s.declared.raw...), '}')
+}
+
+// bareParams returns the params of a request of the Filter's own; members are
+// those after _meta, with their comma.
+func (s *session) bareParams(members string) []byte {
+	return []byte(`{"_meta":` + string(s.bareMeta) + members + `}`)
+}
+
+// readCapabilities notes what the server can do.
+func (s *session) readCapabilities(capabilities []byte) {
+	isTrue := func(feature, flag string) bool {
+		return string(shape.Member(shape.Member(capabilities, feature), flag)) == "true"
+	}
+	s.server = advertised{
+		logging:   shape.IsObject(shape.Member(capabilities, "logging")),
+		subscribe: isTrue("resources", "subscribe"),
+		changes: changes{
+			tools:     isTrue("tools", "listChanged"),
+			prompts:   isTrue("prompts", "listChanged"),
+			resources: isTrue("resources", "listChanged"),
+		},
+	}
+}
+
+// askForLogs makes later calls ask for a level of logs, raw JSON. There are servers
+// that log without saying that they can, and before 2026-07-28 nobody had to ask: so
+// whether they log is left to them.
+func (s *session) askForLogs(level []byte) {
+	s.meta = jsonrpc.NewFragment(jsonrpc.With(s.bareMeta, era.KeyLogLevel, level))
+}
+
+// setLevel takes logging/setLevel: it holds for every later call (C.2).
+func (s *session) setLevel(m jsonrpc.Message, out *era.Out) {
+	if !s.server.logging {
+		refuse(m.ID(), jsonrpc.CodeMethodNotFound, "the server has no logging", nil, out)
+		return
+	}
+	level := era.LogRank(m.Lookup("params", "level"))
+	if level < 0 {
+		refuse(m.ID(), jsonrpc.CodeInvalidParams, "params.level must be one of "+strings.Join(era.LogLevels, ", "), nil, out)
+		return
+	}
+	s.level = level
+	s.askForLogs(jsonrpc.Quote(era.LogLevels[level]))
+	reply(m.ID(), nil, out)
+}
