@@ -19,8 +19,8 @@ import (
 
 const module = "github.com/mcp-bridge/mcp-bridge/"
 
-// owners is which packages may import a dependency; the packages of this module that
-// each may import are in ARCHITECTURE.md.
+// owners is which packages may import a dependency, or whose tests may where only tests do; the
+// packages of this module that each may import are in ARCHITECTURE.md.
 var owners = map[string][]string{
 	"github.com/coder/websocket":                  {"ws"},
 	"github.com/coreos/go-systemd/v22/activation": {"internal/listen"},
@@ -28,6 +28,7 @@ var owners = map[string][]string{
 	"github.com/creack/pty":                       {"supervisor"},
 	"github.com/fsnotify/fsnotify":                {"internal/watch"},
 	"github.com/hashicorp/go-hclog":               {"cmd/mcp-bridge", "internal/hub", "internal/listen", "internal/remote", "internal/upstream", "internal/upstream/probe", "internal/upstream/sharing", "legacysse", "legacysse/sseclient", "stdio", "streamhttp", "streamhttp/streamclient", "ws"},
+	"github.com/rogpeppe/go-internal/testscript":  {"tests"},
 	"github.com/spf13/pflag":                      {"cmd/mcp-bridge"},
 	"github.com/tailscale/hujson":                 {"internal/config"},
 	"golang.org/x/sys/unix":                       {"cmd/mcp-bridge", "internal/listen", "internal/sockstate", "stdio", "supervisor", "tests/bench"},
@@ -41,6 +42,7 @@ func TestImports(t *testing.T) {
 	t.Parallel()
 	imported := map[string]map[string]bool{} // by package; of this module
 	used := map[string]map[string]bool{}     // by dependency
+	tested := map[string]map[string]bool{}   // the same, of tests
 	for _, goos := range []string{"linux", "darwin", "windows"} {
 		for _, pkg := range goList(t, goos) {
 			name := strings.TrimPrefix(pkg.ImportPath, module)
@@ -52,14 +54,25 @@ func TestImports(t *testing.T) {
 				case short != imp:
 					imported[name][strings.TrimPrefix(short, "internal/")] = true
 				case !standard(imp):
-					if !slices.Contains(owners[imp], name) {
-						t.Errorf("package %s must not import %s", name, imp)
-					}
-					if used[imp] == nil {
-						used[imp] = map[string]bool{}
-					}
-					used[imp][name] = true
+					enter(used, imp, name)
 				}
+			}
+			for _, imp := range append(pkg.TestImports, pkg.XTestImports...) {
+				if !standard(imp) && !strings.HasPrefix(imp, module) {
+					enter(tested, imp, name)
+				}
+			}
+		}
+	}
+	for dep, names := range tested {
+		if used[dep] == nil { // else it is the owner's, and tests may have it for a peer
+			used[dep] = names
+		}
+	}
+	for dep, names := range used {
+		for name := range names {
+			if !slices.Contains(owners[dep], name) {
+				t.Errorf("package %s must not import %s", name, dep)
 			}
 		}
 	}
@@ -107,6 +120,14 @@ func TestImports(t *testing.T) {
 	}
 }
 
+// enter notes that a package imports a dependency.
+func enter(in map[string]map[string]bool, dep, name string) {
+	if in[dep] == nil {
+		in[dep] = map[string]bool{}
+	}
+	in[dep][name] = true
+}
+
 // standard reports whether a path belongs to the standard library.
 func standard(path string) bool {
 	first, _, _ := strings.Cut(path, "/")
@@ -114,13 +135,13 @@ func standard(path string) bool {
 }
 
 type listed struct {
-	ImportPath string
-	Imports    []string
+	ImportPath                         string
+	Imports, TestImports, XTestImports []string
 }
 
 func goList(t *testing.T, goos string) []listed {
 	t.Helper()
-	cmd := exec.Command("go", "list", "-json=ImportPath,Imports", "./...")
+	cmd := exec.Command("go", "list", "-json=ImportPath,Imports,TestImports,XTestImports", "./...")
 	cmd.Dir = ".."
 	cmd.Env = append(os.Environ(), "GOOS="+goos, "CGO_ENABLED=0")
 	cmd.Stderr = os.Stderr

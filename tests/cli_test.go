@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -23,18 +22,6 @@ func TestQuickStart(t *testing.T) {
 	got := c.answer(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"add","arguments":{"a":2,"b":40}}}`)
 	if !strings.Contains(got, "42") {
 		t.Errorf("tools/call: %.300s", got)
-	}
-}
-
-// TestShortForms: `mcp-bridge -- COMMAND` serves, `mcp-bridge URL` connects.
-func TestShortForms(t *testing.T) {
-	t.Parallel()
-	s := serveArgv(t, nil, bridgeBin, "--listen", "127.0.0.1:0", "--", childBin)
-	p := start(t, nil, bridgeBin, s.url)
-	p.handshake("2025-11-25")
-	p.send(`{"jsonrpc":"2.0","id":1,"method":"echo","params":{"through":"both"}}`)
-	if got, want := p.line(), `{"jsonrpc":"2.0","id":1,"result":{"through":"both"}}`; got != want {
-		t.Errorf("got %s, want %s", got, want)
 	}
 }
 
@@ -100,34 +87,6 @@ func TestStdoutIsForMessages(t *testing.T) {
 				if format == "json" && !json.Valid([]byte(line)) {
 					t.Errorf("the JSON log has the line %q", line)
 				}
-			}
-		})
-	}
-}
-
-// TestMistakes: a mistake in the command line is status 2 and says what it is.
-func TestMistakes(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		args []string
-		want string
-	}{
-		{[]string{"serve"}, "command"},
-		{[]string{"serve", "--no-such-flag", "--", childBin}, "no-such-flag"},
-		{[]string{"connect"}, "URL"},
-		{[]string{"connect", "ftp://example.com/"}, "ftp"},
-		{[]string{"frobnicate"}, "frobnicate"},
-		{[]string{"serve", "--listen", "0.0.0.0:0", "--", childBin}, "--insecure"},
-	} {
-		t.Run(strings.Join(c.args, " "), func(t *testing.T) {
-			t.Parallel()
-			out, err := exec.CommandContext(t.Context(), bridgeBin, c.args...).CombinedOutput()
-			exit, ok := err.(*exec.ExitError)
-			if !ok || exit.ExitCode() != 2 {
-				t.Errorf("%v, want exit status 2", err)
-			}
-			if !strings.Contains(strings.ToLower(string(out)), strings.ToLower(c.want)) {
-				t.Errorf("the message does not say %q: %s", c.want, out)
 			}
 		})
 	}

@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -34,83 +33,6 @@ func configFile(t testing.TB, text string) string {
 	file := filepath.Join(t.TempDir(), "servers.json")
 	writeFile(t, file, text)
 	return file
-}
-
-// TestCheckConfig: a good file is status 0, whatever form it has; every mistake
-// of a bad one is named at once, with file, line and column, and status 2. No
-// value that could be a secret is repeated.
-func TestCheckConfig(t *testing.T) {
-	t.Parallel()
-	good := configFile(t, `// comments and trailing commas are fine
-{
-	"servers": {
-		"a": { "command": `+quote(childBin)+`, "args": ["${SET}", "${UNSET:-default}"], "env": { "N": 1.50 }, },
-		"b c": { "type": "sse", "serverUrl": "https://host.example/${SET}", "headers": { "Authorization": "Bearer ${SET}" } },
-		"off": { "command": "no-such-command", "disabled": true },
-	}, /* and so on */
-}`)
-	status, out, errs := runBridge(t, []string{"SET=s3cret"}, "check-config", good)
-	if status != 0 || !strings.Contains(out, "no mistake found") || strings.Contains(out+errs, "s3cret") {
-		t.Errorf("a good file: exit status %d, stdout %q, stderr %q", status, out, errs)
-	}
-
-	bad := configFile(t, `{
-	"mcpServers": {
-		"typo": { "comand": "x", "args": [] },
-		"type": { "command": "x", "args": "s3cret" },
-		"var": { "command": "x", "env": { "A": "s3cret ${NOT_SET}" } },
-		"both": { "command": "x", "url": "http://user:s3cret@host.example/" },
-		"duration": { "command": "x", "mcp-bridge": { "queueTimeout": "10 parsecs" } },
-		"key": { "command": "x", "mcp-bridge": { "ignoreTool": ["s3cret"] } },
-		"a/b": { "command": "x" }
-	}
-}`)
-	status, out, errs = runBridge(t, nil, "check-config", bad)
-	if status != 2 || out != "" || strings.Contains(errs, "s3cret") {
-		t.Errorf("a bad file: exit status %d, stdout %q, stderr %q", status, out, errs)
-	}
-	for line, words := range map[int][]string{
-		3: {"comand", "command"}, 4: {"args"}, 5: {"NOT_SET"}, 6: {"command", "url"}, 7: {"queueTimeout"}, 8: {"ignoreTool", "ignoreTools"}, 9: {"a/b"},
-	} {
-		m := regexp.MustCompile(fmt.Sprintf(`(?m)%s:%d:\d+: (.*)$`, regexp.QuoteMeta(bad), line)).FindStringSubmatch(errs)
-		if m == nil {
-			t.Errorf("nothing is said about line %d: %s", line, errs)
-			continue
-		}
-		for _, word := range words {
-			if !strings.Contains(m[1], word) {
-				t.Errorf("about line %d is said %q, want it to name %q", line, m[1], word)
-			}
-		}
-	}
-	for name, c := range map[string]struct {
-		text, want string
-		status     int
-	}{
-		"no JSON":      {"{\n\"mcpServers\": {\n]", ":3:1:", 2},
-		"twice":        {"{\"mcpServers\": {\n\"a\": {\"command\":\"x\"},\n\"a\": {\"command\":\"x\"}}}", ":3:", 2},
-		"empty":        {"", ":1:1:", 2},
-		"no servers":   {`{"mcpserver": {}}`, "mcpServers", 2},
-		"no command":   {`{"mcpServers": {"lost": {"command": "/no/such/command"}}}`, "lost", 1},
-		"glob":         {`{"mcpServers": {"a": {"command": "x", "mcp-bridge": {"ignoreTools": ["["]}}}}`, ":1:", 2},
-		"foreign":      {`{"mcpServers": {"a": {"url": "ftp://host.example/"}}}`, ":1:", 2},
-		"missing file": {`{"mcpServers": {"a": {"command": "x", "envFile": "/no/such/file"}}}`, "/no/such/file", 2},
-	} {
-		file := configFile(t, c.text)
-		status, _, errs := runBridge(t, nil, "check-config", file)
-		if status != c.status || !strings.Contains(errs, c.want) || !strings.Contains(errs, file) {
-			t.Errorf("%s: exit status %d, want %d, and stderr should say %q: %s", name, status, c.status, c.want, errs)
-		}
-		if name == "no command" {
-			continue // serve would find out with the first client
-		}
-		if status, _, errs := runBridge(t, nil, "serve", "--listen", "127.0.0.1:0", "--config", file); status != 2 || !strings.Contains(errs, c.want) {
-			t.Errorf("serve, %s: exit status %d, want 2, and stderr should say %q: %s", name, status, c.want, errs)
-		}
-	}
-	if status, _, errs := runBridge(t, nil, "check-config", filepath.Join(t.TempDir(), "none.json")); status != 2 || !strings.Contains(errs, "none.json") {
-		t.Errorf("a file that is not there: exit status %d, %s", status, errs)
-	}
 }
 
 // TestServeConfig: the servers of a file are each at their own path, and listed;

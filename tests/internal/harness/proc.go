@@ -28,6 +28,7 @@ type Proc struct {
 // Options say more about a program that is started. The zero value works.
 type Options struct {
 	Env     []string   // more than the tests' own environment
+	Dir     string     // where it runs; "" is where the tests do
 	Files   []*os.File // descriptors from 3 on
 	Stdout  *os.File   // what becomes the program's; Start closes it on our side. nil: a pipe
 	NoPipes bool       // the program's stdin is empty, and its stdout is thrown away
@@ -50,7 +51,7 @@ func Start(t testing.TB, o Options, argv ...string) *Proc {
 	p := &Proc{Cmd: exec.Command(argv[0], argv[1:]...), Done: done, changed: make(chan struct{})}
 	// Without this, a program with the race detector takes a second to end.
 	p.Cmd.Env = append(append(os.Environ(), "GORACE=atexit_sleep_ms=20"), o.Env...)
-	p.Cmd.ExtraFiles = o.Files
+	p.Cmd.Dir, p.Cmd.ExtraFiles = o.Dir, o.Files
 	p.Cmd.Stderr = stderr{p}
 	// A process that the bridge leaves behind must not keep Wait from ending.
 	p.Cmd.WaitDelay = time.Second
