@@ -21,15 +21,13 @@ const (
 // only become shorter.
 var larger = []string{
 	"bridge",
-	"bridge.translated",
 	"bridge/pump.go",
-	"era",
+	"era/legacyserver",
 	"internal/demo",
-	"internal/upstream",
+	"probe.fallbackConn.change",
 	"streamhttp",
-	"streamhttp.session",
-	"upstream.Server",
-	"upstream.finding.change",
+	"streamhttp/streamclient",
+	"translate.translated",
 	"ws.conn",
 }
 
