@@ -1,0 +1,264 @@
+package eratest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/era"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// A Transcript plays a filter's part in a conversation that is told line by line.
+// A line is one of
+//
+//	c-> MESSAGE       the client sends
+//	s-> MESSAGE       the server sends
+//	+30ms             time passes
+//	ended WHY         the server ends
+//
+// followed by what must come of it, all of it, and in order for each receiver:
+//
+//	->s MESSAGE       the server gets
+//	->c MESSAGE       the client gets
+//	dropped REASON    a message goes nowhere
+//
+// s(3)-> sends in the course of request 3, as a transport can tell that has a
+// stream for each, and s(null)-> on a standalone stream. ->c(7) is a message in the
+// course of request 7, or of none, ->c(null); a response always belongs to its
+// request. Messages are compared byte by byte, but without "jsonrpc":"2.0". "$1"
+// to "$9" are texts made at random: the first time they are taken from what comes.
+//
+// An indented line goes on with the one before. A line that begins with # is a
+// comment. Package tests add words of their own.
+type Transcript struct {
+	F era.Filter
+
+	// Word does what a line with a word of the test's own says. Nil: there are none.
+	Word func(word, rest string) error
+
+	// Expand replaces what stands for something else in a message. Nil: nothing does.
+	Expand func(text string) string
+
+	now   time.Time
+	out   era.Out // what has come of the last line and was not told yet
+	texts map[string]string
+}
+
+// NewTranscript returns a Transcript; f may be set later.
+func NewTranscript(f era.Filter) *Transcript {
+	return &Transcript{F: f, now: time.Unix(1_800_000_000, 0), texts: map[string]string{}}
+}
+
+// PlayFiles plays all transcripts of testdata, each with a Transcript that begin
+// returns.
+func PlayFiles(t *testing.T, begin func(t *testing.T) *Transcript) {
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no transcripts: %v", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			begin(t).play(t, file, string(text))
+		})
+	}
+}
+
+func (p *Transcript) play(t *testing.T, file, text string) {
+	lines := strings.Split(text, "\n")
+	for i := 0; i < len(lines); i++ {
+		at, line := i+1, strings.TrimRight(lines[i], " ")
+		for i+1 < len(lines) && strings.HasPrefix(lines[i+1], "  ") {
+			i++
+			line += strings.TrimSpace(lines[i])
+		}
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		if err := p.Line(line); err != nil {
+			t.Fatalf("%s:%d: %s\n%v", file, at, line, err)
+		}
+	}
+	if err := p.Silent(); err != nil {
+		t.Fatalf("%s: at the end: %v", file, err)
+	}
+}
+
+// Step is Line in a test that goes on only if there is no error.
+func (p *Transcript) Step(t testing.TB, line string) {
+	t.Helper()
+	if err := p.Line(line); err != nil {
+		t.Fatalf("%.1000s\n%v", line, err)
+	}
+}
+
+// Start begins with the filter.
+func (p *Transcript) Start() { p.F.Start(p.now, &p.out) }
+
+// Discard forgets what has come of the last line.
+func (p *Transcript) Discard() { p.out = era.Out{} }
+
+var (
+	arrow   = regexp.MustCompile(`^(c|s)(?:\(([^)]+)\))?->\s+(.*)$|^->(c|s)(?:\(([^)]+)\))?\s+(.*)$`)
+	unknown = regexp.MustCompile(`"\$(\d)"`)
+)
+
+// Line plays one line.
+func (p *Transcript) Line(line string) error {
+	word, rest, _ := strings.Cut(line, " ")
+	m := arrow.FindStringSubmatch(line)
+	switch {
+	case m != nil && m[4] == "c":
+		return p.expect(&p.out.ToClient, m[5], m[6])
+	case m != nil && m[4] == "s":
+		return p.expect(&p.out.ToServer, m[5], m[6])
+	case word == "dropped":
+		if len(p.out.Dropped) == 0 || p.out.Dropped[0].Reason != rest {
+			return fmt.Errorf("dropped: %v", p.out.Dropped)
+		}
+		p.out.Dropped = p.out.Dropped[1:]
+		return nil
+	}
+	if err := p.Silent(); err != nil {
+		return err
+	}
+	switch {
+	case m != nil:
+		return p.send(m[1], m[2], m[3])
+	case line[0] == '+':
+		d, err := time.ParseDuration(line)
+		if err != nil {
+			return err
+		}
+		return p.pass(d)
+	case word == "ended":
+		p.F.ServerEnded(p.now, errors.New(rest), &p.out)
+		return nil
+	case p.Word != nil:
+		return p.Word(word, rest)
+	}
+	return errors.New("cannot read this")
+}
+
+// send hands the filter a message.
+func (p *Transcript) send(from, course, text string) error {
+	m, err := jsonrpc.Parse([]byte(p.text(text)))
+	if err != nil {
+		return err
+	}
+	m = m.WithRelated(courseID(course))
+	if from == "c" {
+		p.F.FromClient(p.now, m, &p.out)
+	} else {
+		p.F.FromServer(p.now, m, &p.out)
+	}
+	return p.pass(0)
+}
+
+// courseID returns the id that stands in brackets; zero: none does.
+func courseID(text string) jsonrpc.ID {
+	if text == "null" {
+		return jsonrpc.NullID
+	}
+	id, _ := jsonrpc.ParseID([]byte(text))
+	return id
+}
+
+// text returns a message of a line as it is.
+func (p *Transcript) text(text string) string {
+	text = strings.Replace(text, "{", `{"jsonrpc":"2.0",`, 1)
+	if p.Expand != nil {
+		text = p.Expand(text)
+	}
+	for name, value := range p.texts {
+		text = strings.ReplaceAll(text, name, value)
+	}
+	return text
+}
+
+// pass lets time pass as whoever runs a Filter does.
+func (p *Transcript) pass(d time.Duration) error {
+	end := p.now.Add(d)
+	for range 1000 {
+		due := p.F.Due()
+		if due.IsZero() || due.After(end) {
+			p.now = end
+			return nil
+		}
+		if due.After(p.now) {
+			p.now = due
+		}
+		p.F.Tick(p.now, &p.out)
+	}
+	return errors.New("Tick does not do what is due")
+}
+
+// expect takes the next message of a queue, which must be as the line says.
+func (p *Transcript) expect(queue *[]jsonrpc.Message, course, text string) error {
+	if len(*queue) == 0 {
+		return errors.New("nothing was sent")
+	}
+	text = p.text(text)
+	m := (*queue)[0]
+	*queue = (*queue)[1:]
+	if err := p.compare(m.Bytes(), text); err != nil {
+		return err
+	}
+	if queue == &p.out.ToServer {
+		return nil
+	}
+	related := courseID(course)
+	if m.Kind() == jsonrpc.Response {
+		related = m.ID()
+	}
+	if m.Related() != related {
+		return fmt.Errorf("sent in the course of request %v", m.Related())
+	}
+	return nil
+}
+
+// compare compares a message with what a line says, and learns what "$1" stands for.
+func (p *Transcript) compare(got []byte, text string) error {
+	places := unknown.FindAllStringSubmatchIndex(text, -1)
+	if places == nil {
+		if !bytes.Equal(got, []byte(text)) {
+			return fmt.Errorf("sent was\n    %s", got)
+		}
+		return nil
+	}
+	pattern := regexp.QuoteMeta(unknown.ReplaceAllString(text, `"@$1@"`))
+	pattern = regexp.MustCompile(`"@\d@"`).ReplaceAllString(pattern, `"([^"]*)"`)
+	found := regexp.MustCompile("^" + pattern + "$").FindSubmatch(got)
+	if found == nil {
+		return fmt.Errorf("sent was\n    %s", got)
+	}
+	for i, at := range places {
+		p.texts[text[at[0]+1:at[1]-1]] = string(found[i+1])
+	}
+	return nil
+}
+
+// Silent reports what was sent, or dropped, and no line has told.
+func (p *Transcript) Silent() error {
+	for _, m := range p.out.ToClient {
+		return fmt.Errorf("the client got, in the course of %v\n    %s", m.Related(), m.Bytes())
+	}
+	for _, m := range p.out.ToServer {
+		return fmt.Errorf("the server got\n    %s", m.Bytes())
+	}
+	for _, d := range p.out.Dropped {
+		return fmt.Errorf("dropped: %q", d.Reason)
+	}
+	p.out = era.Out{}
+	return nil
+}
