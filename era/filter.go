@@ -6,17 +6,16 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// Filter rewrites the traffic between one side that speaks legacy and one
-// that speaks modern. It does no I/O, starts no goroutine, does not block, and
-// is never called from two goroutines at once. now never goes back.
+// A Filter rewrites the messages between a legacy side and a modern side. It does
+// no I/O, starts no goroutine and never waits. The caller calls its methods one at
+// a time, and now never goes back.
 //
-// Each method appends to out what is to be sent; out is the caller's and is
-// empty at the call. Messages of one direction are sent in order. A
-// Filter sees to it that every request it has taken from the client gets one
-// answer, as long as the server answers; what is owed when the server ends is
-// answered in ServerEnded.
+// Each method appends the messages to send to out, which is the caller's and empty
+// at the call. The caller sends the messages of one direction in order. A Filter
+// answers each request of the client once: with what the server answers, or in
+// ServerEnded.
 type Filter interface {
-	// Start is called first, once.
+	// Start is called once, before all other methods.
 	Start(now time.Time, out *Out)
 
 	// FromClient takes a message from the client's side.
@@ -25,24 +24,26 @@ type Filter interface {
 	// FromServer takes a message from the server's side.
 	FromServer(now time.Time, m jsonrpc.Message, out *Out)
 
-	// Due returns when Tick is to be called; zero: not until something else happens.
+	// Due returns when the caller must call Tick. Zero: nothing is due. The time may
+	// change with each call of another method.
 	Due() time.Time
 
-	// Tick does what is due.
+	// Tick does what is due by now.
 	Tick(now time.Time, out *Out)
 
-	// ServerEnded is called once, when the server has ended for the reason err:
-	// out.ToClient answers what is owed. Nothing is called afterwards.
+	// ServerEnded is called once, when the server has ended with err. It answers the
+	// requests that the server has not answered. No method is called afterwards.
 	ServerEnded(now time.Time, err error, out *Out)
 }
 
-// Out is what a Filter wants sent, and what goes nowhere.
+// Out holds the messages that a Filter wants sent, and those that it drops.
 type Out struct {
 	ToClient, ToServer []jsonrpc.Message
 	Dropped            []Dropped
 }
 
-// Dropped is a message that goes nowhere, and why. The reason holds no content.
+// Dropped is a message that is not sent to anybody, and why. Reason never repeats
+// the content of the message, so that it can be logged.
 type Dropped struct {
 	Message jsonrpc.Message
 	Reason  string
@@ -54,7 +55,7 @@ func (o *Out) Client(m jsonrpc.Message) { o.ToClient = append(o.ToClient, m) }
 // Server appends a message for the server's side.
 func (o *Out) Server(m jsonrpc.Message) { o.ToServer = append(o.ToServer, m) }
 
-// Drop says that a message goes nowhere.
+// Drop notes that a message is not sent to anybody.
 func (o *Out) Drop(m jsonrpc.Message, reason string) {
 	o.Dropped = append(o.Dropped, Dropped{m, reason})
 }

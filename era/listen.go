@@ -7,20 +7,21 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// MaxListen is how many bytes of a subscriptions/listen are kept at most, as long as
-// it is open.
+// MaxListen is how many bytes of a subscriptions/listen the bridge keeps while the
+// subscription is open.
 const MaxListen = 64 << 10
 
 // MaxResources is how many resources one subscriptions/listen may name.
 const MaxResources = 1000
 
-// NotAcknowledged is the text of the error in place of a subscription that the
-// server does not acknowledge (MI21).
+// NotAcknowledged is the error text for a subscription if the server does not
+// acknowledge subscriptions/listen (MI21).
 const NotAcknowledged = "the server does not acknowledge subscriptions/listen"
 
-// KeptListen returns what has to be kept of a subscriptions/listen as long as it is
-// open, to open it again: of one that is longer than MaxListen, its notifications
-// and its _meta only. It refuses one of which they would be longer, too.
+// KeptListen returns the part of a subscriptions/listen that is kept while it is
+// open, to open it again at another server. A request of up to MaxListen bytes is
+// kept whole; of a longer one only notifications and _meta are kept. If these two
+// are longer than MaxListen, the request is refused.
 func KeptListen(m jsonrpc.Message) (kept jsonrpc.Message, _ *Refusal) {
 	if m.Size() <= MaxListen {
 		return m, nil

@@ -6,7 +6,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// Reserved keys of _meta in 2026-07-28 (basic, "_meta").
+// Reserved keys of _meta in 2026-07-28 (section "_meta" of its basic part).
 const (
 	KeyVersion      = "io.modelcontextprotocol/protocolVersion"
 	KeyClientInfo   = "io.modelcontextprotocol/clientInfo"
@@ -17,12 +17,13 @@ const (
 	KeyRelatedTask  = "io.modelcontextprotocol/related-task"
 )
 
-// ExtensionTasks is the extension of 2026-07-28 that has tasks. A legacy peer
-// has others, so neither side is told of it (C.5).
+// ExtensionTasks is the extension of 2026-07-28 that adds tasks. Tasks of legacy
+// revisions are different, so the filters hide the extension from both sides
+// (C.5).
 const ExtensionTasks = "io.modelcontextprotocol/tasks"
 
-// Meta is what a modern request says about itself in params._meta. Values are
-// raw JSON, nil where absent, and not to be changed.
+// Meta is what a modern request says about itself in params._meta. Values are raw
+// JSON, nil where absent, and must not be changed.
 type Meta struct {
 	Version      []byte
 	ClientInfo   []byte
@@ -48,24 +49,26 @@ func MetaOf(m jsonrpc.Message) Meta {
 	return meta
 }
 
-// Revision returns the protocol version that the meta claims; "" for none.
+// Revision returns the protocol version in the meta, or "".
 func (m Meta) Revision() string {
 	text, _ := jsonrpc.Text(m.Version)
 	return text
 }
 
-// Claims reports whether the meta makes its message modern: it names a version
-// that is no legacy one (ED1, ED3b). One that nobody knows counts, and so does
-// one that is no string: both are refused as modern requests are.
+// Claims reports whether the meta makes its message modern (ED1, ED3b): it has a
+// protocol version, and that is not a legacy version. A version that the bridge
+// does not know counts as modern, and so does a value that is not a string. Check
+// refuses both.
 func (m Meta) Claims() bool { return m.Version != nil && !IsLegacy(m.Revision()) }
 
-// IsModernMessage reports whether m is a request or notification that claims to be modern.
+// IsModernMessage reports whether m is a request or a notification whose meta
+// makes it modern.
 func IsModernMessage(m jsonrpc.Message) bool {
 	return m.Kind() != jsonrpc.Response && MetaOf(m).Claims()
 }
 
-// HasModern reports whether a raw list of versions, as server/discover and -32022
-// have it, has a modern one.
+// HasModern reports whether a raw list of versions has a modern version.
+// server/discover and error -32022 have such lists.
 func HasModern(versions []byte) bool {
 	for _, raw := range jsonrpc.Elements(versions) {
 		if v, _ := jsonrpc.Text(raw); IsModern(v) {
@@ -75,10 +78,12 @@ func HasModern(versions []byte) bool {
 	return false
 }
 
-// LogLevels are the levels of notifications/message, the most verbose first.
+// LogLevels are the levels of notifications/message, from the most verbose to the
+// least.
 var LogLevels = []string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
 
-// LogRank returns the index of a level, a raw JSON string, in LogLevels; -1 if it is none.
+// LogRank returns the index in LogLevels of a level, which is a raw JSON string;
+// -1 for any other value.
 func LogRank(raw []byte) int {
 	text, ok := jsonrpc.Text(raw)
 	if !ok {
@@ -87,11 +92,11 @@ func LogRank(raw []byte) int {
 	return slices.Index(LogLevels, text)
 }
 
-// LegacyInitialize returns an initialize request that asks for a modern version,
-// or for one of a later date than the newest with initialize, as one that asks for
-// that, and anything else as it is: no server shall be led to answer it with a
-// modern one, or with one that nobody knows (ED6, C.6). What is no date stays: what
-// a client means by it, the server may know.
+// LegacyInitialize returns an initialize request with a version that a legacy
+// server can answer (ED6, C.6). A modern version, or a date after the newest
+// legacy version, is replaced by the newest legacy version: otherwise the server
+// might answer with a version that has no initialize. Other versions, and other
+// messages, stay as they are.
 func LegacyInitialize(m jsonrpc.Message) jsonrpc.Message {
 	if m.Kind() != jsonrpc.Request || m.Method() != "initialize" {
 		return m
@@ -102,7 +107,7 @@ func LegacyInitialize(m jsonrpc.Message) jsonrpc.Message {
 	return m.WithParams(jsonrpc.With(m.Params(), "protocolVersion", jsonrpc.Quote(NewestLegacy)))
 }
 
-// isLater reports whether a version looks like a date after the newest with initialize.
+// isLater reports whether a version is a date after the newest legacy version.
 func isLater(version string) bool {
 	if len(version) != len(NewestLegacy) || version <= NewestLegacy {
 		return false

@@ -1,7 +1,7 @@
 package era
 
-// IsModernMethod reports whether 2026-07-28 has the request method. A server
-// may have more, from extensions.
+// IsModernMethod reports whether 2026-07-28 itself defines the request method.
+// Extensions may define more.
 func IsModernMethod(method string) bool {
 	switch method {
 	case "server/discover", "subscriptions/listen",
@@ -12,9 +12,9 @@ func IsModernMethod(method string) bool {
 	return false
 }
 
-// IsRemovedMethod reports whether method is a request of older revisions that
-// 2026-07-28 does not have (MI11). Nothing is known of other methods: an
-// extension may define them.
+// IsRemovedMethod reports whether method is a request of legacy revisions that
+// 2026-07-28 has removed (MI11). It is false for all other methods: an extension
+// may define them.
 func IsRemovedMethod(method string) bool {
 	switch method {
 	case "initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe",
@@ -24,12 +24,14 @@ func IsRemovedMethod(method string) bool {
 	return false
 }
 
-// MayAskForInput reports whether a call of method may be answered input_required (MI20).
+// MayAskForInput reports whether a server may answer a request of this method with
+// input_required (MI20).
 func MayAskForInput(method string) bool {
 	return method == "tools/call" || method == "prompts/get" || method == "resources/read"
 }
 
-// IsCacheable reports whether results of method carry ttlMs and cacheScope (MI16).
+// IsCacheable reports whether results of this method have ttlMs and cacheScope
+// (MI16).
 func IsCacheable(method string) bool {
 	switch method {
 	case "server/discover", "tools/list", "prompts/list", "resources/list", "resources/templates/list", "resources/read":

@@ -4,7 +4,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// Codes of errors that 2026-07-28 defines.
+// Error codes that 2026-07-28 defines or has taken away.
 const (
 	CodeHeaderMismatch     = -32020
 	CodeMissingCapability  = -32021 // data.requiredCapabilities
@@ -13,21 +13,21 @@ const (
 	CodeURLElicitation     = -32042 // 2025-11-25 only (J10)
 )
 
-// Refusal is why a request is not served.
+// Refusal is the error with which a request is answered.
 type Refusal struct {
 	Code int
 	Text string
 	Data []byte // raw JSON; nil: none
 }
 
-// Response is the error response that says so.
+// Response returns the error response.
 func (r *Refusal) Response(id jsonrpc.ID) jsonrpc.Message {
 	return jsonrpc.NewError(id, r.Code, r.Text, r.Data)
 }
 
-// Check finds what is wrong with the meta of a modern request, in the order of
-// MI10: what is missing (MI7), then the version (MI9), then the log level (MI18).
-// nil: nothing.
+// Check returns what is wrong with the meta of a modern request, or nil. It looks
+// in the order of MI10: for missing members (MI7), at the version (MI9), at the
+// log level (MI18).
 func (m Meta) Check(served Eras) *Refusal {
 	if _, ok := jsonrpc.Text(m.Version); !ok {
 		return InvalidParams("params._meta needs " + KeyVersion + ", a string")
@@ -44,12 +44,12 @@ func (m Meta) Check(served Eras) *Refusal {
 	return nil
 }
 
-// InvalidParams is the Refusal of a request whose params are not as they must be.
+// InvalidParams returns a Refusal with the code for invalid params.
 func InvalidParams(text string) *Refusal {
 	return &Refusal{Code: jsonrpc.CodeInvalidParams, Text: text}
 }
 
-// Unsupported refuses a version (MI9, ED5).
+// Unsupported returns the Refusal of a protocol version (MI9, ED5).
 func Unsupported(served Eras, requested string) *Refusal {
 	data := []byte(`{"supported":[`)
 	text := "unsupported protocol version; supported: "
@@ -66,15 +66,15 @@ func Unsupported(served Eras, requested string) *Refusal {
 	return &Refusal{Code: CodeUnsupportedVersion, Text: text, Data: append(data, '}')}
 }
 
-// NotFound refuses a method that there is not in 2026-07-28 (MI11).
+// NotFound returns the Refusal of a method that 2026-07-28 does not have (MI11).
 func NotFound(method string) *Refusal {
 	return &Refusal{Code: jsonrpc.CodeMethodNotFound, Text: "there is no method " + method + " in " + NewestModern}
 }
 
-// AnswerTo is what a client of 2026-07-28 says to a request of its server (ST10).
-// That revision has none, but some servers ask all the same, and wait: a ping,
-// by which a server finds out whether somebody is there, gets a result, and
-// anything else is refused.
+// AnswerTo returns how a modern client answers a request of its server (ST10).
+// 2026-07-28 has no such requests, but some servers send them and wait. A ping,
+// with which a server checks the connection, gets a result; other requests are
+// refused.
 func AnswerTo(request jsonrpc.Message) jsonrpc.Message {
 	if request.Method() == "ping" {
 		return jsonrpc.NewResult(request.ID(), nil)
@@ -82,8 +82,8 @@ func AnswerTo(request jsonrpc.Message) jsonrpc.Message {
 	return NotFound(request.Method()).Response(request.ID())
 }
 
-// ModernCode returns what a modern client gets in place of a code that 2026-07-28
-// does not leave to servers; ok is false if it does (J10).
+// ModernCode returns the error code that replaces a code of a legacy server (J10).
+// ok is false if the code may stay: 2026-07-28 reserves only some codes.
 func ModernCode(code int) (_ int, ok bool) {
 	switch {
 	case code == CodeResourceNotFound:

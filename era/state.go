@@ -15,34 +15,34 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// State is what the bridge wants back with the retry of a call that it has
-// answered input_required. It travels through the client as requestState,
-// sealed: the client can neither read nor change it (2026-07-28, multi
-// round-trip requests).
+// State is what a parked call needs to be found again. The bridge answers such a
+// call with input_required, and the client returns the State with its retry as
+// requestState. It is sealed: the client can neither read nor change it.
 type State struct {
-	Unit       string    // who has the call, as legacyserver.Options.Unit
-	Instance   string    // which started server of the unit
-	Call       string    // the parked call; with Replay: nothing is kept, it counts what was asked
-	Generation int       // which of the call's rounds
-	Principal  string    // who may come back with it
+	Unit       string    // the shared server that has the call, as legacyserver.Options.Unit
+	Instance   string    // which start of that server
+	Call       string    // names the parked call; with Replay, the number of input requests
+	Generation int       // the round of the call
+	Principal  string    // who may retry the call
 	Method     string    // of the call
 	Digest     string    // of the call's params
-	Expires    time.Time // when it is worth nothing any more
-	Replay     bool      // the retry starts the call anew, nothing waits for it
+	Expires    time.Time // the State is not valid any more
+	Replay     bool      // no call is parked: the retry starts the call again
 }
 
-// Sealer makes States into text that only it can read: AES-256-GCM with a key
-// of its own. It may be used by many goroutines.
+// A Sealer encrypts States, with AES-256-GCM and a key of its own. It is safe for
+// concurrent use.
 type Sealer struct{ aead cipher.AEAD }
 
-// sealed begins every sealed state, and bound what Bind makes: the kind and
-// version of what follows, a nonce and the encrypted text.
+// sealed and bound are the first byte of what Seal and Bind return. A nonce and
+// the encrypted text follow.
 const (
 	sealed = 1
 	bound  = 2
 )
 
-// maxState bounds what Open looks at; no State that a client gets is as long.
+// maxState is the longest text that Open looks at. Seal never returns a longer
+// one.
 const maxState = 16 << 10
 
 var errState = errors.New("not a state of this bridge")
@@ -64,7 +64,7 @@ func NewSealer() (*Sealer, error) {
 	return &Sealer{aead}, nil
 }
 
-// Seal returns s as text for requestState. Two calls return different texts.
+// Seal returns s as text for requestState. Each call returns another text.
 func (s *Sealer) Seal(state State) string {
 	plain, err := json.Marshal(state)
 	if err != nil {
@@ -92,9 +92,9 @@ func (s *Sealer) open(kind byte, text string) ([]byte, error) {
 	return plain, nil
 }
 
-// Open returns the State that text was made from. An error says that text is
-// none of this Sealer's, and nothing else; whether the State still holds is for
-// the caller to see.
+// Open returns the State in text. An error means that this Sealer has not made the
+// text. The caller must check whether the State is still valid and belongs to the
+// request.
 func (s *Sealer) Open(text string) (State, error) {
 	if len(text) > maxState {
 		return State{}, errState
@@ -110,22 +110,22 @@ func (s *Sealer) Open(text string) (State, error) {
 	return state, nil
 }
 
-// StateOf returns params.requestState of a request; ok is false when there is
-// none that is a string.
+// StateOf returns params.requestState of a request; ok is false if it is absent or
+// not a string.
 func StateOf(m jsonrpc.Message) (text string, ok bool) {
 	return jsonrpc.Text(m.Lookup("params", "requestState"))
 }
 
-// Bind returns a modern server's own requestState as text that only principal
-// can come back with (A6): the server knows nothing of principals.
+// Bind returns the requestState of a modern server as text that only this
+// principal can use (A6). The server itself does not know principals.
 func (s *Sealer) Bind(principal, state string) string {
 	plain := strconv.AppendInt(nil, int64(len(principal)), 10)
 	plain = append(append(append(plain, ':'), principal...), state...)
 	return s.seal(bound, plain)
 }
 
-// Unbind returns the requestState that text was made from. The error says that
-// it was made for somebody else, or not by this Sealer.
+// Unbind returns the requestState in text. An error means that it was made for
+// another principal, or by another Sealer.
 func (s *Sealer) Unbind(principal, text string) (string, error) {
 	plain, err := s.open(bound, text)
 	if err != nil {

@@ -11,19 +11,20 @@ import (
 	"sync"
 )
 
-// TaskIDs binds the ids of a server's tasks to principals (A6): what Bind makes
-// of an id only the same principal can come back with. It keeps nothing about
-// tasks. It may be used by many goroutines; NewTaskIDs makes one.
+// TaskIDs binds the ids of a server's tasks to principals (A6): only the principal
+// for whom Bind was called can use the id that Bind returns. TaskIDs keeps no list
+// of tasks and is safe for concurrent use. NewTaskIDs makes one.
 type TaskIDs struct{ key func() []byte }
 
-// keyRounds is how often the key's derivation hashes: who has an id and one of
-// the secrets that the key is made of must not find out the others quickly.
+// keyRounds is how many rounds the derivation of the key has. A principal knows an
+// id and one of the secrets in the key, and must not find the other secrets by
+// trying.
 const keyRounds = 100_000
 
 // NewTaskIDs returns the TaskIDs of the server with this name. With the same
-// secret, which no principal may know as a whole, ids stay valid when the bridge
-// starts anew; nil is a random one. The key is made when it is first needed, which
-// takes tens of milliseconds.
+// secret, ids stay valid after a restart of the bridge; no principal may know the
+// whole secret. A nil secret is replaced by a random one. The key is derived at
+// its first use, which takes tens of milliseconds.
 func NewTaskIDs(name string, secret []byte) *TaskIDs {
 	return &TaskIDs{sync.OnceValue(func() []byte {
 		if len(secret) == 0 {
@@ -46,11 +47,12 @@ func (t *TaskIDs) tag(principal, id string) string {
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil)[:tagSize])
 }
 
-// Bind returns an id of the server as principal gets it, the same one each time.
+// Bind returns an id of the server for this principal. The same id gives the same
+// text each time.
 func (t *TaskIDs) Bind(principal, id string) string { return t.tag(principal, id) + "." + id }
 
-// Unbind returns the id that text was made from; false: it was made for somebody
-// else, or not by these TaskIDs.
+// Unbind returns the id in text. False: the text was made for another principal,
+// or by other TaskIDs.
 func (t *TaskIDs) Unbind(principal, text string) (id string, ok bool) {
 	tag, id, ok := strings.Cut(text, ".")
 	return id, ok && hmac.Equal([]byte(tag), []byte(t.tag(principal, id)))

@@ -2,7 +2,7 @@ package era
 
 import "slices"
 
-// Revisions of the protocol. Being dates, they compare as strings.
+// Revisions of the protocol. They are dates and compare as strings.
 const (
 	Version2024_11_05 = "2024-11-05"
 	Version2025_03_26 = "2025-03-26"
@@ -10,7 +10,7 @@ const (
 	Version2025_11_25 = "2025-11-25"
 	Version2026_07_28 = "2026-07-28"
 
-	NewestLegacy = Version2025_11_25 // what initialize is answered at most (ED6)
+	NewestLegacy = Version2025_11_25 // the newest version in an answer to initialize (ED6)
 	NewestModern = Version2026_07_28
 )
 
@@ -19,14 +19,14 @@ var (
 	modernVersions = []string{Version2026_07_28}
 )
 
-// IsLegacy reports whether v is a revision with sessions that the bridge knows.
+// IsLegacy reports whether v is a legacy revision that the bridge knows.
 func IsLegacy(v string) bool { return slices.Contains(legacyVersions, v) }
 
-// IsModern reports whether v is a stateless revision that the bridge knows.
+// IsModern reports whether v is a modern revision that the bridge knows.
 func IsModern(v string) bool { return slices.Contains(modernVersions, v) }
 
-// IsStateless reports whether v names a revision without initialize: 2026-07-28 or
-// a later one, which the bridge need not know.
+// IsStateless reports whether v is 2026-07-28 or a later date, also one that the
+// bridge does not know.
 func IsStateless(v string) bool {
 	const date = "0000-00-00"
 	for i := range len(date) {
@@ -37,10 +37,10 @@ func IsStateless(v string) bool {
 	return v >= Version2026_07_28
 }
 
-// Eras says which eras an endpoint serves. The zero value serves both.
+// Eras is which eras a server or an endpoint speaks. The zero value is both.
 type Eras int
 
-// The values of Eras, as --protocol and --client-protocol name them.
+// The values of Eras. --protocol and --client-protocol use the words in quotes.
 const (
 	Auto       Eras = iota // both: "auto"
 	OnlyLegacy             // "legacy"
@@ -57,7 +57,7 @@ var erasNames = []string{"auto", "legacy", "modern"}
 
 func (e Eras) String() string { return erasNames[e] }
 
-// Versions returns the revisions that are served, the newest first.
+// Versions returns the revisions of these eras, the newest first.
 func (e Eras) Versions() []string {
 	switch e {
 	case OnlyLegacy:

@@ -10,27 +10,27 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// calls are the requests of the client that the server is to answer.
+// calls are the requests of the client that the server must answer.
 type calls struct {
 	session *session
 	inputs  *inputs
 	schemas schemas
 
-	atServer map[jsonrpc.ID]*call // by the id there
-	owed     map[jsonrpc.ID]*call // an answer, by the client's id
+	atServer map[jsonrpc.ID]*call // by the id at the server
+	owed     map[jsonrpc.ID]*call // by the client's id
 }
 
-// call is a request of the client that is not answered yet. It is either
-// at the server (upstream is set), or waits for the client's answers (asks), or
-// for the time of the next attempt.
+// call is a request of the client without an answer. Either it is at the server
+// (upstream is set), or it waits for answers of the client, or for the time of the
+// next attempt.
 type call struct {
 	id       jsonrpc.ID      // the client's
 	m        jsonrpc.Message // as the client has sent it
 	method   string
 	upstream jsonrpc.ID // the id at the server; zero: not there
-	input    *input     // nil until the server asks for something
-	due      time.Time  // when waiting ends
-	progress float64    // the last that went to the client
+	input    *input     // nil: the server has not asked for input
+	due      time.Time  // when the wait ends
+	progress float64    // the latest that the client has got
 }
 
 // forward sends a request of the client to the server.
@@ -44,15 +44,16 @@ func (k *calls) forward(m jsonrpc.Message, method string, out *era.Out) {
 	k.send(c, jsonrpc.Fragment{}, out)
 }
 
-// send gives the call to the server under a new id, with the members of a retry.
+// send sends a call to the server, with a new id. retry has the members of a
+// retry.
 func (k *calls) send(c *call, retry jsonrpc.Fragment, out *era.Out) {
 	c.upstream = k.session.nextID()
 	k.atServer[c.upstream] = c
 	out.Server(k.forServer(c, retry))
 }
 
-// forServer returns what the client has sent with our _meta spliced in (C.0) and,
-// ahead of everything, the members of a retry.
+// forServer returns the client's request for the server: the members of a retry
+// come first, and the session's members of _meta are added (C.0).
 func (k *calls) forServer(c *call, retry jsonrpc.Fragment) jsonrpc.Message {
 	var reserved, others []string
 	if hasReserved(c.m.Meta()) {
@@ -69,15 +70,15 @@ func (k *calls) forServer(c *call, retry jsonrpc.Fragment) jsonrpc.Message {
 }
 
 var (
-	// reservedKeys are what only a modern client says in a request's _meta.
+	// reservedKeys are the keys of _meta that only modern requests have.
 	reservedKeys = [...]string{era.KeyVersion, era.KeyClientInfo, era.KeyCapabilities, era.KeyLogLevel, era.KeyRelatedTask}
 
-	// retryKeys are what a legacy client's params cannot mean: a task would be
-	// ignored (C.5), and the others have a meaning only in a retry.
+	// retryKeys are members of params that are removed: a server would ignore a task
+	// (C.5), and the others belong to retries.
 	retryKeys = [...]string{"task", "inputResponses", "requestState"}
 )
 
-// hasReserved reports whether there may be any of reservedKeys in a request's _meta.
+// hasReserved reports whether _meta may have any of reservedKeys.
 func hasReserved(meta []byte) bool {
 	return bytes.IndexByte(meta, '\\') >= 0 || bytes.Contains(meta, []byte("io.modelcontextprotocol/"))
 }
@@ -97,8 +98,8 @@ func (k *calls) completed(now time.Time, c *call, m jsonrpc.Message, out *era.Ou
 	}
 }
 
-// translated makes a complete result, and its response, one that the client
-// knows. What only has to be taken out of it goes with the id, in one copy.
+// translated returns a complete result as the client gets it. If members only have
+// to be removed, the response is copied once.
 func (k *calls) translated(c *call, m jsonrpc.Message, parts resultParts) jsonrpc.Message {
 	core := era.IsModernMethod(c.method)
 	if c.method != "tools/list" && (c.method != "tools/call" || !k.schemas.wraps(c, parts.structured)) {
@@ -138,25 +139,25 @@ func (k *calls) failed(c *call, m jsonrpc.Message, out *era.Out) {
 	}
 }
 
-// namesURI reports whether an error of resources/read says that there is no
-// such resource: its data has the URI (C.0).
+// namesURI reports whether an error of resources/read means that the resource does
+// not exist: its data has the URI (C.0).
 func namesURI(failure, read jsonrpc.Message) bool {
 	return shape.SameText(failure.Lookup("error", "data", "uri"), read.Lookup("params", "uri"))
 }
 
-// finish answers the client's request; m has the client's id.
+// finish answers the client. m has the client's id.
 func (k *calls) finish(c *call, m jsonrpc.Message, out *era.Out) {
 	delete(k.owed, c.id)
 	out.Client(m.WithRelated(c.id))
 }
 
-// finishError answers the client's request with an error of the bridge (C.7).
+// finishError answers the client with an error of the bridge (C.7).
 func (k *calls) finishError(c *call, text, why string, out *era.Out) {
 	k.finish(c, jsonrpc.NewError(c.id, jsonrpc.CodeInternalError, text, shape.Reason(why)), out)
 }
 
-// cancelled takes notifications/cancelled of the client. Nothing more goes to
-// the client for that request (J12). False: it is none of these.
+// cancelled takes the client's notifications/cancelled. The client hears nothing
+// more of the request (J12). False: it is not one of these calls.
 func (k *calls) cancelled(m jsonrpc.Message, out *era.Out) bool {
 	id, c, ok := jsonrpc.Find(k.owed, m.RequestID())
 	if !ok {
@@ -171,7 +172,7 @@ func (k *calls) cancelled(m jsonrpc.Message, out *era.Out) bool {
 	return true
 }
 
-// progress passes progress of a call on; its token is the client's own.
+// progress passes progress of a call on. Its token is the client's own.
 func (k *calls) progress(m jsonrpc.Message, out *era.Out) {
 	c := k.callOf(m)
 	if c == nil || !c.m.ProgressToken().Equivalent(m.ProgressToken()) {
@@ -187,8 +188,8 @@ func (k *calls) progress(m jsonrpc.Message, out *era.Out) {
 	out.Client(m.WithRelated(c.id))
 }
 
-// callOf returns the call in whose course a message came: as its transport
-// tells, or else by the progress token; nil if there is none.
+// callOf returns the call that a message belongs to: the one that the transport
+// names, or the one with the progress token. Nil: there is none.
 func (k *calls) callOf(m jsonrpc.Message) *call {
 	if related, ok := m.During(); ok {
 		_, c, _ := jsonrpc.Find(k.atServer, related)
@@ -206,7 +207,7 @@ func (k *calls) callOf(m jsonrpc.Message) *call {
 	return nil
 }
 
-// only returns the call that is at the server, if there is just one.
+// only returns the call at the server, if there is exactly one.
 func (k *calls) only() *call {
 	if len(k.atServer) == 1 {
 		for _, c := range k.atServer {

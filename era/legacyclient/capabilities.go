@@ -6,25 +6,25 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// declared is what the client can do, as it said in initialize.
+// declared is what the client has said in initialize.
 type declared struct {
-	raw           []byte // as a modern clientCapabilities
+	raw           []byte // a modern clientCapabilities
 	roots         bool
 	sampling      bool
 	samplingTools bool
-	form, url     bool // modes of elicitation
+	form, url     bool // the modes of elicitation
 }
 
-// advertised is what the server can do, as far as the Filter must know.
+// advertised is what the server can do, as far as the Filter needs it.
 type advertised struct {
 	logging   bool
 	subscribe bool
 	changes   changes
 }
 
-// projectDeclared makes the capabilities of a client of a legacy version modern
-// (C.2): roots without listChanged, no tasks, and elicitation as far as the
-// version has it: nothing before 2025-06-18, then forms only, from 2025-11-25 as declared.
+// projectDeclared makes a legacy client's capabilities modern (C.2). roots loses
+// listChanged, tasks are removed. elicitation is removed before 2025-06-18,
+// becomes forms only before 2025-11-25, and stays as declared from then on.
 // Everything else stays.
 func projectDeclared(raw []byte, version string) declared {
 	if !shape.IsObject(raw) {
@@ -68,8 +68,8 @@ func projectDeclared(raw []byte, version string) declared {
 	return d
 }
 
-// onlyForms returns what elicitation is to a client of a revision that has nothing
-// but forms: what it says of these, and of what the bridge does not know, stays.
+// onlyForms returns the elicitation capability of a client whose revision has only
+// forms. Members that the bridge does not know stay.
 func onlyForms(elicitation []byte) []byte {
 	elicitation = jsonrpc.Without(elicitation, "url")
 	if shape.IsObject(shape.Member(elicitation, "form")) {
@@ -78,7 +78,7 @@ func onlyForms(elicitation []byte) []byte {
 	return jsonrpc.With(elicitation, "form", []byte("{}"))
 }
 
-// replaceCapability replaces a capability; nil takes it away.
+// replaceCapability replaces a capability; nil removes it.
 func replaceCapability(capabilities []byte, key string, value []byte) []byte {
 	if value == nil {
 		return jsonrpc.Without(capabilities, key)
@@ -86,8 +86,8 @@ func replaceCapability(capabilities []byte, key string, value []byte) []byte {
 	return jsonrpc.With(capabilities, key, value)
 }
 
-// withoutTasks takes the extension for tasks out of extensions (C.5); nil if
-// there is no other.
+// withoutTasks removes the extension for tasks from extensions (C.5). Nil: there
+// are no others.
 func withoutTasks(extensions []byte) []byte {
 	if !shape.IsObject(extensions) {
 		return nil

@@ -13,34 +13,32 @@ import (
 
 // Options are the options of New. The zero value works.
 type Options struct {
-	// InputTimeout is how long the client may take to answer what the server
-	// asks of it in the course of a call; 0: 10 minutes (C.4.6).
+	// InputTimeout is how long the client may take to answer input requests during a
+	// call. 0: 10 minutes (C.4.6).
 	InputTimeout time.Duration
 
-	// DefaultLogLevel is what calls ask the server to log at least, until the
-	// client sets a level, whether or not it says that it can log; none of
-	// LogLevels: info (C.2).
+	// DefaultLogLevel is the log level of calls until the client sets one, whatever
+	// the server says about logging. If it is not one of LogLevels: info (C.2).
 	DefaultLogLevel string
 
-	// ServerInfo, raw JSON, is who the server is said to be if it does not tell;
-	// nil: the bridge.
+	// ServerInfo is raw JSON: who the server is said to be if it does not say so
+	// itself. Nil: the bridge.
 	ServerInfo []byte
 }
 
 const (
 	defaultInputTimeout = 10 * time.Minute
 
-	// What a client may send while initialize waits for the server.
+	// The messages that are held while initialize waits for the server.
 	maxQueued      = 10_000   // messages
-	maxQueuedBytes = 16 << 20 // of them all
+	maxQueuedBytes = 16 << 20 // of all together
 )
 
-// New returns the Filter that lets one client of revisions 2024-11-05
-// to 2025-11-25 talk to a server of 2026-07-28 (C.2, C.4.6). One
-// Filter is one session, from initialize on. Its requests to the server have
-// ids of their own, 1 and up, never used twice (J2); progress tokens stay.
-// A message for the client is Related to the client's request in whose course
-// it comes, or to NullID.
+// New returns the Filter for one session of a client of 2024-11-05 to 2025-11-25
+// with a server of 2026-07-28 (C.2, C.4.6), from initialize on. Requests to the
+// server get ids from 1 up, which are never used twice (J2); progress tokens stay.
+// Each message to the client is Related to the client's request that it belongs
+// to, or to NullID.
 func New(o Options) era.Filter {
 	if o.InputTimeout <= 0 {
 		o.InputTimeout = defaultInputTimeout
@@ -51,14 +49,14 @@ func New(o Options) era.Filter {
 	f := &filter{}
 	f.session.level = -1
 	f.opening = opening{session: &f.session, serverInfo: o.ServerInfo, logLevel: o.DefaultLogLevel, resume: f.resume}
-	f.inputs = inputs{session: &f.session, calls: &f.calls, timeout: o.InputTimeout, randomID: rand.Text, open: map[jsonrpc.ID]*ask{}}
+	f.inputs = inputs{session: &f.session, calls: &f.calls, timeout: o.InputTimeout, randomID: rand.Text, open: map[jsonrpc.ID]*inputRequest{}}
 	f.calls = calls{session: &f.session, inputs: &f.inputs, schemas: schemas{}, atServer: map[jsonrpc.ID]*call{}, owed: map[jsonrpc.ID]*call{}}
 	f.listen = listener{session: &f.session}
 	return f
 }
 
-// filter is one session of a client. It begins with opening; then each request
-// goes to calls, to listen if it subscribes, or is answered here.
+// filter is one session of a client. opening holds messages until the session has
+// begun. Requests then go to calls, or to listen if they are about subscriptions.
 type filter struct {
 	session session
 	opening opening
@@ -86,7 +84,7 @@ func (f *filter) FromClient(now time.Time, m jsonrpc.Message, out *era.Out) {
 func (f *filter) request(now time.Time, m jsonrpc.Message, out *era.Out) {
 	method := m.Method()
 	switch {
-	case method == "ping": // never forwarded, in no phase (C.2)
+	case method == "ping": // never forwarded, whatever the phase (C.2)
 		reply(m.ID(), nil, out)
 	case method == "initialize":
 		f.opening.begin(m, out)
@@ -99,7 +97,7 @@ func (f *filter) request(now time.Time, m jsonrpc.Message, out *era.Out) {
 	}
 }
 
-// resume takes the messages that have waited for the answer to initialize.
+// resume takes the messages that were held.
 func (f *filter) resume(now time.Time, queued []jsonrpc.Message, out *era.Out) {
 	for _, m := range queued {
 		f.FromClient(now, m, out)
@@ -160,7 +158,7 @@ func (f *filter) notification(now time.Time, m jsonrpc.Message, out *era.Out) {
 	case "notifications/roots/list_changed", "notifications/progress", "notifications/tasks/status":
 		out.Drop(m, "2026-07-28 has no "+method+" from clients")
 	default:
-		out.Server(m) // an extension's (J6)
+		out.Server(m) // of an extension (J6)
 	}
 }
 
@@ -171,7 +169,7 @@ func (f *filter) FromServer(now time.Time, m jsonrpc.Message, out *era.Out) {
 		f.response(now, m, out)
 	case jsonrpc.Notification:
 		f.fromServer(now, m, out)
-	case jsonrpc.Request: // 2026-07-28 has none, but ping is harmless (C.2)
+	case jsonrpc.Request: // 2026-07-28 has none, but a ping is harmless (C.2)
 		if m.Method() == "ping" {
 			out.Server(jsonrpc.NewResult(m.ID(), nil))
 			return
@@ -214,7 +212,7 @@ func (f *filter) fromServer(now time.Time, m jsonrpc.Message, out *era.Out) {
 	case "notifications/tools/list_changed", "notifications/prompts/list_changed",
 		"notifications/resources/list_changed", "notifications/resources/updated":
 		f.listen.changed(m, method, out)
-	case "notifications/cancelled": // servers only end a listen with it (ST13)
+	case "notifications/cancelled": // with it servers end a listen (ST13)
 		if !f.listen.ended(now, m.RequestID(), jsonrpc.Message{}, out) {
 			out.Drop(m, "it names no open request")
 		}
@@ -225,7 +223,7 @@ func (f *filter) fromServer(now time.Time, m jsonrpc.Message, out *era.Out) {
 	}
 }
 
-// logMessage passes a log line on, on the stream of its call.
+// logMessage passes a log message on, related to its call.
 func (f *filter) logMessage(m jsonrpc.Message, out *era.Out) {
 	if f.session.level >= 0 {
 		if rank := era.LogRank(m.Lookup("params", "level")); rank >= 0 && rank < f.session.level {
@@ -236,8 +234,8 @@ func (f *filter) logMessage(m jsonrpc.Message, out *era.Out) {
 	f.relay(m, out)
 }
 
-// relay passes a notification on, on the stream of the call in whose course it
-// came if there was one.
+// relay passes a notification on, related to the call that it belongs to, if there
+// is one.
 func (f *filter) relay(m jsonrpc.Message, out *era.Out) {
 	if f.opening.phase != ready {
 		out.Drop(m, "the session has not begun")
@@ -255,7 +253,7 @@ func (f *filter) relay(m jsonrpc.Message, out *era.Out) {
 		return
 	} else if of.IsZero() {
 		if c := f.calls.only(); c != nil {
-			related = c.id // the only one it can be of (B.1)
+			related = c.id // the only one possible (B.1)
 		}
 	}
 	out.Client(m.WithRelated(related))
@@ -266,7 +264,7 @@ func (f *filter) Due() time.Time {
 	return earlier(f.listen.due(), f.inputs.due())
 }
 
-// earlier returns the earlier of two times, of which zero is never.
+// earlier returns the earlier of two times. Zero means never.
 func earlier(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
@@ -295,7 +293,7 @@ func (f *filter) ServerEnded(_ time.Time, err error, out *era.Out) {
 	f.listen = listener{session: &f.session}
 }
 
-// reply answers a request of the client; nil is {}.
+// reply answers a request of the client. A nil result is {}.
 func reply(id jsonrpc.ID, result []byte, out *era.Out) {
 	out.Client(jsonrpc.NewResult(id, result).WithRelated(id))
 }

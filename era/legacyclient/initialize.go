@@ -10,18 +10,18 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// opening is how a session begins: initialize becomes server/discover, and what the
-// client sends before that is answered waits.
+// opening is the beginning of a session: initialize becomes server/discover, and
+// other messages are held until the server has answered that.
 type opening struct {
 	session    *session
-	serverInfo []byte // who the server is said to be if it does not tell; raw
-	logLevel   string // that calls ask for until the client sets one
+	serverInfo []byte // the server's, if it does not say so itself; raw
+	logLevel   string // of calls, until the client sets one
 	resume     func(now time.Time, queued []jsonrpc.Message, out *era.Out)
 
 	phase       phase
-	initialize  jsonrpc.Message // that waits for the server's answer
-	discover    jsonrpc.ID      // the request to the server that initialize has become
-	insisted    bool            // it was sent twice
+	initialize  jsonrpc.Message // waits for the server's answer
+	discover    jsonrpc.ID      // of the server/discover
+	insisted    bool            // server/discover was sent twice
 	queued      []jsonrpc.Message
 	queuedBytes int
 }
@@ -47,7 +47,7 @@ func (o *opening) begin(m jsonrpc.Message, out *era.Out) {
 		return
 	}
 	if !era.IsLegacy(version) {
-		version = era.NewestLegacy // ED6: never a modern one
+		version = era.NewestLegacy // ED6: never a modern version
 	}
 	o.phase = discovering
 	o.initialize = m
@@ -58,8 +58,8 @@ func (o *opening) begin(m jsonrpc.Message, out *era.Out) {
 	out.Server(jsonrpc.NewRequest(o.discover, "server/discover", o.session.bareParams("")))
 }
 
-// queue keeps a message that came while initialize waits for the server: a
-// client in a pipe of a shell does not wait.
+// queue holds a message that came before the answer to initialize: a client in a
+// shell pipe does not wait for it.
 func (o *opening) queue(m jsonrpc.Message, out *era.Out) {
 	if size := o.queuedBytes + m.Size(); len(o.queued) < maxQueued && size <= maxQueuedBytes {
 		o.queued, o.queuedBytes = append(o.queued, m), size
@@ -72,7 +72,7 @@ func (o *opening) queue(m jsonrpc.Message, out *era.Out) {
 	out.Drop(m, "too many messages before the answer to initialize")
 }
 
-// unqueue takes a cancelled request out of the queue. Initialize itself cannot be
+// unqueue removes a cancelled request from the queue. initialize itself cannot be
 // cancelled (J11).
 func (o *opening) unqueue(cancel jsonrpc.Message, out *era.Out) {
 	before := len(o.queued)
@@ -91,7 +91,7 @@ func (o *opening) unqueue(cancel jsonrpc.Message, out *era.Out) {
 // discovered takes the answer to server/discover and answers initialize.
 func (o *opening) discovered(now time.Time, m jsonrpc.Message, out *era.Out) {
 	if shape.ErrorCode(m) == era.CodeUnsupportedVersion && !o.insisted && era.HasModern(m.Lookup("error", "data", "supported")) {
-		// It has what we have asked for: once more (C.2).
+		// The server supports the version that was sent: send it once more (C.2).
 		o.insisted = true
 		o.discover = o.session.nextID()
 		out.Server(jsonrpc.NewRequest(o.discover, "server/discover", o.session.bareParams("")))
@@ -114,8 +114,8 @@ func (o *opening) discovered(now time.Time, m jsonrpc.Message, out *era.Out) {
 	o.resume(now, queued, out)
 }
 
-// checkDiscovery finds out why a session cannot be had with the server that
-// answers so; nil: it can.
+// checkDiscovery returns why no session is possible with the server that has sent
+// this answer; nil: one is possible.
 func checkDiscovery(m jsonrpc.Message) *era.Refusal {
 	if m.IsError() {
 		return discoveryFailed(m)
@@ -130,7 +130,8 @@ func checkDiscovery(m jsonrpc.Message) *era.Refusal {
 	return nil
 }
 
-// discoveryFailed is what an error in answer to server/discover means for initialize.
+// discoveryFailed returns the Refusal of initialize for an error in answer to
+// server/discover.
 func discoveryFailed(m jsonrpc.Message) *era.Refusal {
 	code := shape.ErrorCode(m)
 	text, _ := jsonrpc.Text(m.Lookup("error", "message"))
@@ -145,8 +146,8 @@ func discoveryFailed(m jsonrpc.Message) *era.Refusal {
 	return &era.Refusal{Code: jsonrpc.CodeInternalError, Text: text, Data: m.Lookup("error", "data")}
 }
 
-// noCommonVersion refuses initialize since the server has no version that the
-// bridge could speak with it; supported is the raw list of those it has.
+// noCommonVersion returns the Refusal of initialize if the bridge and the server
+// have no version in common. supported is the server's raw list.
 func noCommonVersion(supported []byte) *era.Refusal {
 	if len(supported) == 0 || supported[0] != '[' {
 		supported = []byte("[]")
@@ -158,7 +159,7 @@ func noCommonVersion(supported []byte) *era.Refusal {
 	}
 }
 
-// initializeResult makes a DiscoverResult an InitializeResult.
+// initializeResult makes the result of server/discover that of initialize.
 func (o *opening) initializeResult(m jsonrpc.Message) []byte {
 	result := m.Result()
 	capabilities := jsonrpc.Without(shape.Member(result, "capabilities"), "tasks")
@@ -174,7 +175,7 @@ func (o *opening) initializeResult(m jsonrpc.Message) []byte {
 		info = o.serverInfo
 	}
 	if !shape.IsObject(info) {
-		info = buildinfo.Implementation() // in InitializeResult it is required
+		info = buildinfo.Implementation() // required in the result of initialize
 	}
 	b := []byte(`{"protocolVersion":"` + o.session.version + `","capabilities":` + string(capabilities) + `,"serverInfo":` + string(info))
 	rest := jsonrpc.Without(legalResult(result, parts, true), "supportedVersions", "capabilities", "protocolVersion", "serverInfo")
@@ -184,7 +185,7 @@ func (o *opening) initializeResult(m jsonrpc.Message) []byte {
 	return append(append(b, ','), rest[1:]...)
 }
 
-// serverEnded answers initialize, and the requests that wait for its answer.
+// serverEnded answers initialize and the requests that are held.
 func (o *opening) serverEnded(text string, data []byte, out *era.Out) {
 	if o.phase == discovering {
 		refuse(o.initialize.ID(), jsonrpc.CodeInternalError, text, data, out)

@@ -12,32 +12,32 @@ import (
 
 const (
 	maxInputRounds = 10                     // results input_required in a row to one call (ME8)
-	maxRepeats     = 3                      // of them, those that ask nothing and only want the call again
-	repeatPace     = 250 * time.Millisecond // ahead of each of these
+	maxRepeats     = 3                      // of these, those without input requests, which only want the call again
+	repeatPace     = 250 * time.Millisecond // before each of these
 )
 
-// inputs are the questions of the server to the client.
+// inputs sends the server's input requests to the client.
 type inputs struct {
 	session  *session
 	calls    *calls
-	timeout  time.Duration // for the client to answer
+	timeout  time.Duration // for the client's answers
 	randomID func() string
 
-	lastID  int64               // towards the client
-	open    map[jsonrpc.ID]*ask // questions without an answer
-	waiting []*call             // that have a deadline, in no order
+	lastID  int64                        // of requests to the client
+	open    map[jsonrpc.ID]*inputRequest // without an answer
+	waiting []*call                      // calls that have a due time, in no order
 }
 
-// input is what a call needs that the server has asked for input.
+// input is what the server has asked for during a call.
 type input struct {
 	rounds, repeats int
-	state           []byte // requestState of this round, raw; nil: none
-	asks            []*ask // of this round, in the server's order
-	open            int    // of them, those without an answer
+	state           []byte          // requestState of this round, raw; nil: none
+	requests        []*inputRequest // of this round, in the server's order
+	open            int             // of these, those without an answer
 }
 
-// ask is one question of the server to the client.
-type ask struct {
+// ask is one input request of the server to the client.
+type inputRequest struct {
 	call   *call
 	id     jsonrpc.ID // of the request to the client; zero: not sent or answered
 	key    []byte     // raw, as the server spells it
@@ -46,9 +46,9 @@ type ask struct {
 	answer []byte // the client's result, raw
 }
 
-// inputRequired takes a result that asks for input: what it asks for becomes
-// requests to the client, and when all are answered the call goes to the server
-// again (C.4.6).
+// inputRequired takes a result that asks for input. Its input requests are sent to
+// the client, and when all are answered the call is sent to the server again
+// (C.4.6).
 func (in *inputs) inputRequired(now time.Time, c *call, result []byte, out *era.Out) {
 	if c.input == nil {
 		c.input = &input{}
@@ -59,13 +59,13 @@ func (in *inputs) inputRequired(now time.Time, c *call, result []byte, out *era.
 		in.calls.finishError(c, "the server asks for input again and again", "rounds_exceeded", out)
 		return
 	}
-	asks, ok := readAsks(c, shape.Member(result, "inputRequests"))
+	requests, ok := readInputRequests(c, shape.Member(result, "inputRequests"))
 	round.state = shape.Member(result, "requestState")
-	if !ok || round.state != nil && round.state[0] != '"' || len(asks) == 0 && round.state == nil {
+	if !ok || round.state != nil && round.state[0] != '"' || len(requests) == 0 && round.state == nil {
 		in.calls.finishError(c, "the server asks for input in no valid way", "invalid_result", out)
 		return
 	}
-	if len(asks) == 0 {
+	if len(requests) == 0 {
 		round.repeats++
 		if round.repeats > maxRepeats {
 			in.calls.finishError(c, "the server wants the call again and again", "rounds_exceeded", out)
@@ -74,21 +74,21 @@ func (in *inputs) inputRequired(now time.Time, c *call, result []byte, out *era.
 		in.wait(c, now.Add(repeatPace))
 		return
 	}
-	for _, a := range asks {
+	for _, a := range requests {
 		if what := in.cannot(a); what != "" {
 			in.unfulfilled(c, "The server needs "+what+", which this client does not offer.", out)
 			return
 		}
 	}
-	round.asks, round.open = asks, len(asks)
-	for _, a := range asks {
-		in.ask(a, out)
+	round.requests, round.open = requests, len(requests)
+	for _, a := range requests {
+		in.send(a, out)
 	}
 	in.wait(c, now.Add(in.timeout))
 }
 
-// readAsks reads inputRequests, raw; ok is false if they are not valid.
-func readAsks(c *call, requests []byte) (asks []*ask, ok bool) {
+// readInputRequests reads a raw inputRequests. ok is false if it is not valid.
+func readInputRequests(c *call, requests []byte) (list []*inputRequest, ok bool) {
 	if requests == nil {
 		return nil, true
 	}
@@ -96,7 +96,7 @@ func readAsks(c *call, requests []byte) (asks []*ask, ok bool) {
 		return nil, false
 	}
 	seen := map[string]bool{}
-	end := 1 // of the member before
+	end := 1 // of the previous member
 	for m := range jsonrpc.Members(requests) {
 		method, named := jsonrpc.Text(shape.Member(m.Value, "method"))
 		params := shape.Member(m.Value, "params")
@@ -104,16 +104,17 @@ func readAsks(c *call, requests []byte) (asks []*ask, ok bool) {
 			return nil, false
 		}
 		seen[m.Key] = true
-		key := requests[end:m.At] // with a comma ahead and a colon behind
+		key := requests[end:m.At] // with a comma before and a colon after
 		key = key[bytes.IndexByte(key, '"') : bytes.LastIndexByte(key, '"')+1]
 		end = m.At + len(m.Value)
-		asks = append(asks, &ask{call: c, key: key, method: method, params: params})
+		list = append(list, &inputRequest{call: c, key: key, method: method, params: params})
 	}
-	return asks, true
+	return list, true
 }
 
-// cannot names what the client has not declared of what a question needs; "": nothing.
-func (in *inputs) cannot(a *ask) string {
+// cannot returns what an input request needs and the client has not declared; "":
+// nothing.
+func (in *inputs) cannot(a *inputRequest) string {
 	switch a.method {
 	case "roots/list":
 		if !in.session.declared.roots {
@@ -141,7 +142,7 @@ func (in *inputs) cannot(a *ask) string {
 	return ""
 }
 
-// elicitMode returns the mode of an elicitation: none is a form.
+// elicitMode returns the mode of an elicitation. Without a mode it is a form.
 func elicitMode(params []byte) (mode string, ok bool) {
 	raw := shape.Member(params, "mode")
 	if raw == nil {
@@ -151,8 +152,8 @@ func elicitMode(params []byte) (mode string, ok bool) {
 	return mode, mode == "form" || mode == "url"
 }
 
-// ask sends a question to the client, on the stream of its call.
-func (in *inputs) ask(a *ask, out *era.Out) {
+// ask sends an input request to the client, on the stream of its call.
+func (in *inputs) send(a *inputRequest, out *era.Out) {
 	params := a.params
 	if a.method == "elicitation/create" {
 		switch mode, _ := elicitMode(params); {
@@ -168,7 +169,7 @@ func (in *inputs) ask(a *ask, out *era.Out) {
 	out.Client(jsonrpc.NewRequest(a.id, a.method, params).WithRelated(a.call.id))
 }
 
-// answered takes an answer of the client to a question.
+// answered takes a response of the client.
 func (in *inputs) answered(m jsonrpc.Message, out *era.Out) {
 	id, a, ok := jsonrpc.Find(in.open, m.ID())
 	if !ok {
@@ -189,13 +190,13 @@ func (in *inputs) answered(m jsonrpc.Message, out *era.Out) {
 	}
 }
 
-// retry gives the call to the server again, with the answers and the state of
-// this round, byte by byte (ME8).
+// retry sends the call to the server again, with the answers and the requestState
+// of this round byte for byte (ME8).
 func (in *inputs) retry(c *call, out *era.Out) {
 	round := c.input
 	in.unwait(c)
 	members := []byte{'{'}
-	for i, a := range round.asks {
+	for i, a := range round.requests {
 		if i == 0 {
 			members = append(members, `"inputResponses":{`...)
 		} else {
@@ -203,27 +204,27 @@ func (in *inputs) retry(c *call, out *era.Out) {
 		}
 		members = append(append(append(members, a.key...), ':'), a.answer...)
 	}
-	if len(round.asks) > 0 {
+	if len(round.requests) > 0 {
 		members = append(members, '}')
 	}
 	if round.state != nil {
 		members = shape.AppendMember(members, "requestState", round.state)
 	}
-	round.asks, round.state = nil, nil
+	round.requests, round.state = nil, nil
 	in.calls.send(c, jsonrpc.NewFragment(append(members, '}')), out)
 }
 
 // callDue goes on with a call whose wait has ended.
 func (in *inputs) callDue(c *call, out *era.Out) {
-	if len(c.input.asks) == 0 {
+	if len(c.input.requests) == 0 {
 		in.retry(c, out)
 		return
 	}
 	in.unfulfilled(c, "The client did not give the input that the server needs in time.", out)
 }
 
-// unfulfilled ends a call for which the server will not get its input. A model
-// can read why in the result of a tool; otherwise it is an error (C.4.6).
+// unfulfilled ends a call whose input the server will not get. For a tool the
+// result says why, so that a model can read it; other calls get an error (C.4.6).
 func (in *inputs) unfulfilled(c *call, text string, out *era.Out) {
 	in.withdraw(c, jsonrpc.Quote(text), out)
 	if c.method != "tools/call" {
@@ -234,14 +235,14 @@ func (in *inputs) unfulfilled(c *call, text string, out *era.Out) {
 	in.calls.finish(c, jsonrpc.NewResult(c.id, []byte(result)), out)
 }
 
-// withdraw takes back the questions to the client that are open, with a raw
-// text why or nil, and ends the call's wait.
+// withdraw cancels the open input requests of a call and ends its wait. why is a
+// raw text for the client, or nil.
 func (in *inputs) withdraw(c *call, why []byte, out *era.Out) {
 	if c.input == nil {
 		return
 	}
 	in.unwait(c)
-	for _, a := range c.input.asks {
+	for _, a := range c.input.requests {
 		if a.id.IsZero() {
 			continue
 		}
@@ -252,7 +253,7 @@ func (in *inputs) withdraw(c *call, why []byte, out *era.Out) {
 		out.Client(jsonrpc.NewNotification("notifications/cancelled", []byte(params+"}")).WithRelated(c.id))
 		delete(in.open, a.id)
 	}
-	c.input.asks = nil
+	c.input.requests = nil
 }
 
 // wait makes a call due at a time.
@@ -267,7 +268,7 @@ func (in *inputs) unwait(c *call) {
 	}
 }
 
-// due returns when tick is to be called; zero: not at all.
+// due returns when tick must be called; zero: never.
 func (in *inputs) due() (due time.Time) {
 	for _, c := range in.waiting {
 		due = earlier(due, c.due)

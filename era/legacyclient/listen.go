@@ -10,33 +10,33 @@ import (
 )
 
 const (
-	subscribePace = 20 * time.Millisecond // subscriptions that come together are one new listen
-	ackTimeout    = 10 * time.Second      // for a server to acknowledge a listen
-	steadyListen  = 5 * time.Second       // a listen that ended sooner after its acknowledgement has failed
-	listenBackoff = time.Second           // after the first failure; doubled with each more
+	subscribePace = 20 * time.Millisecond // subscriptions within this time share one new listen
+	ackTimeout    = 10 * time.Second      // for the server to acknowledge a listen
+	steadyListen  = 5 * time.Second       // a listen that ends sooner has failed
+	listenBackoff = time.Second           // after the first failure; doubled after each further one
 	maxBackoff    = time.Minute
-	maxReopens    = 5           // of listens that were lost, in a row; then
-	reopenRefill  = time.Minute // each takes as long
+	maxReopens    = 5           // of lost listens in a row
+	reopenRefill  = time.Minute // until one more may be opened
 )
 
-// changes are the lists of whose changes one hears.
+// changes are the lists whose changes are announced.
 type changes struct{ tools, prompts, resources bool }
 
-// listener is the session's subscription to the server's news: one listen, and
-// while that is being replaced two (C.2). A listen's filter cannot be changed,
-// so another is opened first, and when that is acknowledged the old one is
-// closed: nothing is missed between.
+// listener is the session's subscription to changes: one subscriptions/listen
+// (C.2). A listen cannot be changed. To replace it, another one is opened first,
+// and the old one is closed when the server has acknowledged the new one. So no
+// change is missed.
 type listener struct {
 	session *session
 
-	changes changes  // that the client is to hear of; none before it is initialized
+	changes changes  // that the client gets; none before notifications/initialized
 	uris    []string // that the client has subscribed to, in order
-	cur     *stream  // acknowledged
-	next    *stream  // to replace cur; not acknowledged
-	waiters []waiter // subscribe requests that wait for an acknowledgement
+	cur     *stream  // the acknowledged listen
+	next    *stream  // will replace cur; not acknowledged
+	waiters []waiter // resources/subscribe requests that wait for next
 
-	openAt   time.Time // when to open the next; zero: not planned
-	resync   bool      // what happened in between may have been missed
+	openAt   time.Time // when to open the next listen; zero: not planned
+	resync   bool      // changes may have been missed
 	failures int       // in a row
 	reopens  int       // since the budget was full
 	refilled time.Time
@@ -46,23 +46,24 @@ type listener struct {
 type stream struct {
 	id       jsonrpc.ID
 	changes  changes
-	uris     []string  // that were asked for
-	honoured []string  // of them, those that the server has taken
-	granted  changes   // likewise
-	due      time.Time // for the acknowledgement
+	uris     []string  // requested
+	honoured []string  // granted by the server
+	granted  changes   // granted by the server
+	due      time.Time // of the acknowledgement
 	acked    time.Time
 }
 
 func (l *listener) due() time.Time {
 	if l.next != nil {
-		return l.next.due // openAt has to wait for it
+		return l.next.due // openAt comes after that
 	}
 	return l.openAt
 }
 
 func (l *listener) plan(at time.Time) { l.openAt = earlier(l.openAt, at) }
 
-// initialized is when the client may hear of changes.
+// initialized takes notifications/initialized: from now on the client may get
+// changes.
 func (l *listener) initialized(now time.Time, out *era.Out) {
 	if l.changes = l.session.server.changes; l.changes != (changes{}) {
 		l.plan(now)
@@ -70,8 +71,7 @@ func (l *listener) initialized(now time.Time, out *era.Out) {
 	}
 }
 
-// tick does what is due: it gives up a listen that is not acknowledged, or
-// opens one.
+// tick gives up a listen that is not acknowledged in time, or opens the next one.
 func (l *listener) tick(now time.Time, out *era.Out) {
 	if due := l.due(); due.IsZero() || due.After(now) {
 		return
@@ -129,7 +129,8 @@ func closeListen(id jsonrpc.ID, out *era.Out) {
 	out.Server(jsonrpc.NewNotification("notifications/cancelled", []byte(`{"requestId":`+id.String()+`}`)))
 }
 
-// streamOf returns the id of the listen that a notification came over; zero: none.
+// streamOf returns the id of the listen that a notification belongs to; zero:
+// none.
 func streamOf(m jsonrpc.Message) jsonrpc.ID {
 	id, ok := jsonrpc.ParseID(m.Lookup("params", "_meta", era.KeySubscription))
 	if !ok && m.Related() != jsonrpc.NullID {
@@ -138,8 +139,8 @@ func streamOf(m jsonrpc.Message) jsonrpc.ID {
 	return id
 }
 
-// acknowledged takes the first message of a listen: which of what was asked for
-// the server has taken.
+// acknowledged takes the first message of a listen, which says what the server
+// grants.
 func (l *listener) acknowledged(now time.Time, m jsonrpc.Message, out *era.Out) {
 	if l.next == nil || !l.next.id.Equivalent(streamOf(m)) {
 		out.Drop(m, "it acknowledges no listen that waits for it")
@@ -159,7 +160,7 @@ func (l *listener) acknowledged(now time.Time, m jsonrpc.Message, out *era.Out) 
 	}
 }
 
-// read notes what an acknowledgement grants.
+// read notes what the server has granted.
 func (s *stream) read(notifications []byte) {
 	for m := range jsonrpc.Members(notifications) {
 		on := string(m.Value) == "true"
@@ -180,7 +181,7 @@ func (s *stream) read(notifications []byte) {
 	}
 }
 
-// announceAll tells the client that everything may have changed.
+// announceAll tells the client that everything it listens to may have changed.
 func (l *listener) announceAll(out *era.Out) {
 	tell := func(method string, params []byte) {
 		out.Client(jsonrpc.NewNotification(method, params).WithRelated(jsonrpc.NullID))
@@ -201,12 +202,12 @@ func (l *listener) announceAll(out *era.Out) {
 	}
 }
 
-// isNews reports whether a notification comes over the session's listen.
+// isNews reports whether a notification belongs to the session's listen.
 func (l *listener) isNews(m jsonrpc.Message) bool {
 	return l.cur != nil && l.cur.id.Equivalent(streamOf(m))
 }
 
-// changed passes on what comes over the listen.
+// changed passes a notification of the listen on.
 func (l *listener) changed(m jsonrpc.Message, method string, out *era.Out) {
 	if !l.isNews(m) {
 		out.Drop(m, "it comes over no listen of the session")
@@ -231,9 +232,9 @@ func (l *listener) changed(m jsonrpc.Message, method string, out *era.Out) {
 	out.Client(legalNotification(m).WithRelated(jsonrpc.NullID))
 }
 
-// ended is called when the server has ended the request id, with the
-// response if there was one. It is false if that is no listen. (ST13: a result, an error or
-// notifications/cancelled ends one.)
+// ended is called when the server has ended request id; m is the response, if
+// there is one. It returns false if id is not that of a listen. A result, an error
+// or notifications/cancelled ends a listen (ST13).
 func (l *listener) ended(now time.Time, id jsonrpc.ID, m jsonrpc.Message, out *era.Out) bool {
 	switch {
 	case l.next != nil && l.next.id.Equivalent(id):
@@ -251,7 +252,7 @@ func (l *listener) ended(now time.Time, id jsonrpc.ID, m jsonrpc.Message, out *e
 		s := l.cur
 		l.cur = nil
 		if s.granted == (changes{}) && len(s.honoured) == 0 {
-			return true // it had nothing to tell, and so will the next
+			return true // the server granted nothing, and will grant nothing again
 		}
 		l.resync = true
 		if now.Sub(s.acked) >= steadyListen {
@@ -266,8 +267,8 @@ func (l *listener) ended(now time.Time, id jsonrpc.ID, m jsonrpc.Message, out *e
 	return true
 }
 
-// nextFailed is when a listen is not acknowledged. Subscriptions that wait for it
-// are refused; what was subscribed to before stays as it is.
+// nextFailed is called when a listen was not acknowledged. The resources/subscribe
+// requests that wait for it are refused; earlier subscriptions stay.
 func (l *listener) nextFailed(now time.Time, why *era.Refusal, out *era.Out) {
 	s := l.next
 	l.next = nil
@@ -275,7 +276,7 @@ func (l *listener) nextFailed(now time.Time, why *era.Refusal, out *era.Out) {
 		switch {
 		case !slices.Contains(s.uris, w.uri):
 			return false
-		case l.cur != nil && slices.Contains(l.cur.honoured, w.uri): // it has been subscribed to before
+		case l.cur != nil && slices.Contains(l.cur.honoured, w.uri): // the client has subscribed to it before
 			reply(w.id, nil, out)
 			return true
 		}
@@ -289,15 +290,15 @@ func (l *listener) nextFailed(now time.Time, why *era.Refusal, out *era.Out) {
 	}
 }
 
-// failed plans to open another listen, the later the more have failed.
+// failed plans the next listen after a failure, with backoff.
 func (l *listener) failed(now time.Time) {
 	wait := listenBackoff << min(l.failures, 10)
 	l.failures++
 	l.reopen(now, min(wait, maxBackoff))
 }
 
-// reopen plans to open another listen, within the budget for it: a server that
-// takes listens and ends them is not to be kept busy with them.
+// reopen plans the next listen. Its rate is limited, so that a server which
+// accepts listens and ends them is not kept busy.
 func (l *listener) reopen(now time.Time, wait time.Duration) {
 	if l.reopens == 0 {
 		l.refilled = now

@@ -8,12 +8,12 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// resultParts are what the bridge reads in a modern result.
+// resultParts are the members of a modern result that the bridge reads.
 type resultParts struct {
-	kind       string // resultType; a result that has none is complete (2026-07-28, "ResultType")
+	kind       string // resultType; "complete" if absent (2026-07-28, "ResultType")
 	meta       []byte // raw; nil: none
 	structured []byte // structuredContent, raw; nil: none
-	ok         bool   // it is an object, and its type a string
+	ok         bool   // the result is an object, and resultType a string
 }
 
 func readResult(m jsonrpc.Message) resultParts {
@@ -31,10 +31,10 @@ func readResult(m jsonrpc.Message) resultParts {
 	return parts
 }
 
-// removed appends the keys of what legacy revisions do not have in a result
-// (C.0): resultType, who the server is, the caching hints. core is whether the
-// method is one of 2026-07-28: in results of others, ttlMs may be anything. ok is
-// false if part of the _meta must go, and part of it stay.
+// removed appends the keys of a result that legacy revisions do not have (C.0):
+// resultType, serverInfo, the caching hints. core says that 2026-07-28 defines the
+// method: in results of other methods ttlMs may mean anything. ok is false if only
+// a part of _meta must be removed.
 func (parts resultParts) removed(keys []string, core bool) (_ []string, ok bool) {
 	keys = append(keys, "resultType")
 	if core {
@@ -50,7 +50,7 @@ func (parts resultParts) removed(keys []string, core bool) (_ []string, ok bool)
 	return keys, len(rest) == len(parts.meta)
 }
 
-// legalResult takes out of a result what legacy revisions do not have.
+// legalResult removes from a result what legacy revisions do not have.
 func legalResult(result []byte, parts resultParts, core bool) []byte {
 	var room [4]string
 	keys, ok := parts.removed(room[:0], core)
@@ -61,8 +61,8 @@ func legalResult(result []byte, parts resultParts, core bool) []byte {
 	return result
 }
 
-// legalMeta takes out of the _meta of a result or notification of a server what
-// legacy revisions do not have; nil if nothing else was in it.
+// legalMeta removes from a server's _meta what legacy revisions do not have; nil
+// if nothing is left.
 func legalMeta(meta []byte) []byte {
 	if !shape.IsObject(meta) {
 		return meta
@@ -74,7 +74,7 @@ func legalMeta(meta []byte) []byte {
 	return rest
 }
 
-// legalNotification does the same for a notification that came over a listen.
+// legalNotification does the same for a notification of a listen.
 func legalNotification(m jsonrpc.Message) jsonrpc.Message {
 	params := m.Params()
 	meta := m.Meta()
@@ -96,10 +96,9 @@ func legalNotification(m jsonrpc.Message) jsonrpc.Message {
 	return m.WithParams(params)
 }
 
-// withOriginalCode returns an error as an older server has said it, if it is one
-// that 2026-07-28 has no place for: then its data say which, and its code is the
-// one that such an error gets (J10). What originalCode has put there is taken out
-// again.
+// withOriginalCode returns the error of a legacy server as that server has sent
+// it, if package legacyserver has replaced its code (J10). The data then has the
+// original code, which is removed.
 func withOriginalCode(m jsonrpc.Message) (jsonrpc.Message, bool) {
 	data := m.Lookup("error", "data")
 	if !shape.IsObject(data) {

@@ -8,20 +8,21 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// Legacy revisions have objects only as structured content; 2026-07-28 has any
-// JSON. What is none is given to a legacy client as the member "result" of one,
-// and so is the schema that a tool has for it (C.2). Which of the two a result is
-// follows the schema that the client was shown last, for that is what it checks
-// the result with.
+// In legacy revisions structured content is always an object; in 2026-07-28 it may
+// be any JSON. A legacy client gets any other value as the member "result" of an
+// object, and the tool's output schema is wrapped in the same way (C.2). Whether a
+// result is wrapped follows the schema that the client has seen last, because the
+// client checks the result with that.
 
-// schemas is which output schemas of tools were wrapped when the client saw them.
+// schemas knows which output schemas were wrapped when the client saw them.
 type schemas struct{ wrapped map[string]bool }
 
 // maxSchemaDepth is how deep references are looked for in a schema. Each level
-// costs a scan, and the server chooses how deep its schemas are.
+// costs one more scan, and the server chooses how deep its schemas are.
 const maxSchemaDepth = 64
 
-// showTools wraps the output schemas of a tools/list result whose root is no object.
+// showTools wraps the output schemas of a tools/list result that are not schemas
+// of objects.
 func (s *schemas) showTools(result []byte) []byte {
 	if len(s.wrapped) == 0 && bytes.IndexByte(result, '\\') < 0 && !bytes.Contains(result, []byte(`"outputSchema"`)) {
 		return result
@@ -64,9 +65,9 @@ func (s *schemas) showTool(tool []byte) []byte {
 	return jsonrpc.With(tool, "outputSchema", wrapSchema(schema))
 }
 
-// wrapSchema returns the schema of an object whose member result has the given
-// schema. References within that still lead to where they led: a schema with an
-// $id is a resource of its own and keeps them, in others they are moved.
+// wrapSchema returns the schema of an object whose member "result" has the given
+// schema. References within that schema still lead to the same place: a schema
+// with an $id keeps them, in others they are changed.
 func wrapSchema(schema []byte) []byte {
 	out := []byte("{")
 	if dialect := shape.Member(schema, "$schema"); dialect != nil {
@@ -80,8 +81,9 @@ func wrapSchema(schema []byte) []byte {
 	return append(shape.AppendMember(out, "required", []byte(`["result"]`)), '}')
 }
 
-// hasID reports whether a schema is a resource of its own. An $id that is only
-// a fragment is an anchor of older drafts, and draft 4 spells it id.
+// hasID reports whether a schema has an identity of its own, to which its
+// references are relative. An $id that is only a fragment does not count: it is an
+// anchor of older drafts. Draft 4 spells it id.
 func hasID(schema []byte) bool {
 	id, ok := jsonrpc.Text(shape.Member(schema, "$id"))
 	if !ok {
@@ -94,9 +96,9 @@ func hasID(schema []byte) bool {
 	return ok && id != "" && id[0] != '#'
 }
 
-// appendMoved appends a schema with its references into itself made references
-// to where it stands in the wrapper. names is whether the members of raw are
-// schemas under names of the author's, not keywords.
+// appendMoved appends a schema, with its references to itself changed to its place
+// in the wrapper. names says that the members of raw are named schemas and not
+// keywords.
 func appendMoved(out, raw []byte, names bool, depth int) []byte {
 	if len(raw) == 0 || depth == 0 {
 		return append(out, raw...)
@@ -127,7 +129,8 @@ func appendMoved(out, raw []byte, names bool, depth int) []byte {
 	return append(out, raw[done:]...)
 }
 
-// namesSchemas reports whether the keyword's value is an object of named schemas.
+// namesSchemas reports whether the value of this keyword is an object of named
+// schemas.
 func namesSchemas(keyword string) bool {
 	switch keyword {
 	case "properties", "patternProperties", "dependentSchemas", "dependencies", "$defs", "definitions":
@@ -136,7 +139,7 @@ func namesSchemas(keyword string) bool {
 	return false
 }
 
-// movedReference moves a reference by JSON pointer; one by name stays.
+// movedReference changes a reference by JSON pointer. A reference by name stays.
 func movedReference(raw []byte) []byte {
 	to, ok := jsonrpc.Text(raw)
 	if !ok || to != "#" && !strings.HasPrefix(to, "#/") {
@@ -145,8 +148,8 @@ func movedReference(raw []byte) []byte {
 	return jsonrpc.Quote("#/properties/result" + to[1:])
 }
 
-// showStructured wraps the structured content of a tools/call result where the
-// client expects that, or could not take it otherwise.
+// showStructured wraps the structured content of a tools/call result if the client
+// expects that, or cannot read it otherwise.
 func (s *schemas) showStructured(c *call, result []byte) []byte {
 	value := shape.Member(result, "structuredContent")
 	if !s.wraps(c, value) {
@@ -156,8 +159,8 @@ func (s *schemas) showStructured(c *call, result []byte) []byte {
 	return withText(result, value)
 }
 
-// wraps reports whether the structured content of a call's result is to be
-// wrapped; nil: it has none.
+// wraps reports whether the structured content of a result must be wrapped. Nil:
+// there is none.
 func (s *schemas) wraps(c *call, structured []byte) bool {
 	switch {
 	case structured == nil:
@@ -171,8 +174,8 @@ func (s *schemas) wraps(c *call, structured []byte) bool {
 	return s.wrapped[name]
 }
 
-// withText sees to it that a result has its structured content as text too, for
-// those who look at nothing else: a block of text is added if there is none.
+// withText adds a block of text with the structured content, if the result has no
+// text: some clients read nothing else.
 func withText(result, value []byte) []byte {
 	blocks := []byte("[")
 	content := shape.Member(result, "content")

@@ -8,15 +8,15 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// session is what client and server have said about themselves.
+// session is what the client and the server have said about themselves.
 type session struct {
 	version  string           // negotiated
 	declared declared         // what the client can do
 	server   advertised       // what the server can do
-	level    int              // index in LogLevels that the client has set; -1: none
-	meta     jsonrpc.Fragment // of the _meta of every call: precomputed, only spliced in
-	bareMeta []byte           // the same without the log level; raw, with its braces
-	lastID   int64            // towards the server
+	level    int              // set by the client, an index in LogLevels; -1: none
+	meta     jsonrpc.Fragment // added to the _meta of every call; computed once
+	bareMeta []byte           // the same as a raw object, without the log level
+	lastID   int64            // of requests to the server
 }
 
 // nextID returns an id for a request to the server.
@@ -25,7 +25,7 @@ func (s *session) nextID() jsonrpc.ID {
 	return jsonrpc.IntID(s.lastID)
 }
 
-// everyMeta returns the _meta that every request has.
+// everyMeta returns the _meta of all requests.
 func (s *session) everyMeta(clientInfo []byte) []byte {
 	meta := []byte(`{"` + era.KeyVersion + `":"` + era.NewestModern + `",`)
 	if shape.IsObject(clientInfo) {
@@ -34,8 +34,8 @@ func (s *session) everyMeta(clientInfo []byte) []byte {
 	return append(append(append(meta, `"`+era.KeyCapabilities+`":`...), s.declared.raw...), '}')
 }
 
-// bareParams returns the params of a request of the Filter's own; members are
-// those after _meta, with their comma.
+// bareParams returns the params of a request of the Filter itself. members come
+// after _meta, and begin with a comma.
 func (s *session) bareParams(members string) []byte {
 	return []byte(`{"_meta":` + string(s.bareMeta) + members + `}`)
 }
@@ -56,14 +56,14 @@ func (s *session) readCapabilities(capabilities []byte) {
 	}
 }
 
-// askForLogs makes later calls ask for a level of logs, raw JSON. There are servers
-// that log without saying that they can, and before 2026-07-28 nobody had to ask: so
-// whether they log is left to them.
+// askForLogs sets the log level of later calls, raw JSON. The bridge always asks
+// for logs: some servers log without announcing it, and before 2026-07-28 clients
+// did not have to ask.
 func (s *session) askForLogs(level []byte) {
 	s.meta = jsonrpc.NewFragment(jsonrpc.With(s.bareMeta, era.KeyLogLevel, level))
 }
 
-// setLevel takes logging/setLevel: it holds for every later call (C.2).
+// setLevel takes logging/setLevel: the level holds for all later calls (C.2).
 func (s *session) setLevel(m jsonrpc.Message, out *era.Out) {
 	if !s.server.logging {
 		refuse(m.ID(), jsonrpc.CodeMethodNotFound, "the server has no logging", nil, out)

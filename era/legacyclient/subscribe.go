@@ -10,11 +10,11 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// maxURIBytes is how long the URIs of all subscriptions may be together: each
-// new listen names them all.
+// maxURIBytes is the total length of the URIs of all subscriptions, because each
+// new listen has all of them.
 const maxURIBytes = era.MaxListen - 4<<10
 
-// waiter is a resources/subscribe of the client that is not answered.
+// waiter is a resources/subscribe without an answer.
 type waiter struct {
 	id  jsonrpc.ID
 	uri string
@@ -44,7 +44,7 @@ func (l *listener) subscribe(now time.Time, m jsonrpc.Message, out *era.Out) {
 	}
 }
 
-// hasRoom reports whether there may be a subscription to uri besides the others.
+// hasRoom reports whether one more subscription is allowed.
 func (l *listener) hasRoom(uri string) bool {
 	size := len(uri)
 	for _, other := range l.uris {
@@ -53,8 +53,8 @@ func (l *listener) hasRoom(uri string) bool {
 	return len(l.uris) < era.MaxResources && size <= maxURIBytes
 }
 
-// unsubscribe takes resources/unsubscribe. The client hears no more of the URI
-// from now on, and soon the server is told.
+// unsubscribe takes resources/unsubscribe. The client gets no more updates of the
+// URI; the server is told a little later.
 func (l *listener) unsubscribe(now time.Time, m jsonrpc.Message, out *era.Out) {
 	uri, ok := l.subscriptionURI(m, out)
 	if !ok {
@@ -70,7 +70,8 @@ func (l *listener) unsubscribe(now time.Time, m jsonrpc.Message, out *era.Out) {
 	reply(m.ID(), nil, out)
 }
 
-// subscriptionURI returns params.uri; if there is none, or nothing to subscribe to, it answers.
+// subscriptionURI returns params.uri. If it is missing, or the server has no
+// subscriptions, it refuses the request.
 func (l *listener) subscriptionURI(m jsonrpc.Message, out *era.Out) (uri string, ok bool) {
 	if !l.session.server.subscribe {
 		refuse(m.ID(), jsonrpc.CodeMethodNotFound, "the server has no subscriptions to resources", nil, out)
@@ -82,7 +83,7 @@ func (l *listener) subscriptionURI(m jsonrpc.Message, out *era.Out) (uri string,
 	return uri, ok
 }
 
-// forgetURI takes back a subscription.
+// forgetURI removes a subscription.
 func (l *listener) forgetURI(now time.Time, uri string) {
 	if i := slices.Index(l.uris, uri); i >= 0 {
 		l.uris = slices.Delete(l.uris, i, i+1)
@@ -90,7 +91,7 @@ func (l *listener) forgetURI(now time.Time, uri string) {
 	}
 }
 
-// forgetWaiter is for a resources/subscribe that the client has cancelled.
+// forgetWaiter is called when the client has cancelled a resources/subscribe.
 func (l *listener) forgetWaiter(now time.Time, id jsonrpc.ID) bool {
 	i := slices.IndexFunc(l.waiters, func(w waiter) bool { return w.id.Equivalent(id) })
 	if i < 0 {
@@ -105,13 +106,13 @@ func (l *listener) forgetWaiter(now time.Time, id jsonrpc.ID) bool {
 	return true
 }
 
-// settleWaiters answers the subscriptions that the acknowledged listen was opened for.
+// settleWaiters answers the requests that have waited for the acknowledged listen.
 func (l *listener) settleWaiters(out *era.Out) {
 	var refused []string
 	l.waiters = slices.DeleteFunc(l.waiters, func(w waiter) bool {
 		switch {
 		case !slices.Contains(l.cur.uris, w.uri):
-			return false // the next one will have it
+			return false // the next listen will have it
 		case slices.Contains(l.cur.honoured, w.uri):
 			reply(w.id, nil, out)
 		default:
@@ -125,14 +126,14 @@ func (l *listener) settleWaiters(out *era.Out) {
 	l.cur.uris = slices.DeleteFunc(l.cur.uris, isRefused) // no reason for another listen
 }
 
-// covers reports whether news of uri are news for a subscription: of the URI
-// itself or of a part of it, which a server may name.
+// covers reports whether a change of uri concerns a subscription: to uri itself,
+// or to a resource of which uri is a part.
 func covers(subscribed, uri string) bool {
 	rest, ok := strings.CutPrefix(uri, subscribed)
 	return ok && (rest == "" || strings.HasSuffix(subscribed, "/") || strings.ContainsRune("/?#", rune(rest[0])))
 }
 
-// isWaiting reports whether id is that of a resources/subscribe that is not answered.
+// isWaiting reports whether id is that of a resources/subscribe without an answer.
 func (l *listener) isWaiting(id jsonrpc.ID) bool {
 	return slices.ContainsFunc(l.waiters, func(w waiter) bool { return w.id == id })
 }

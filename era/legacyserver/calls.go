@@ -10,11 +10,11 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// calls are the requests of clients that are the server's to answer. A call is in
-// open while a client waits for its answer, and in sent while the server owes one:
-// a parked call is only in sent, one that waits to be sent is only in open.
+// calls are the requests of clients that the server must answer. A call is in open
+// while a client waits for its answer, and in sent while the server works on it. A
+// parked call is only in sent; a call that has not been sent yet is only in open.
 type calls struct {
-	canAsk   bool // the server was told that clients can be asked
+	canAsk   bool // the server was told that clients accept input requests
 	requests *requests
 	results  *results
 	turns    *turns
@@ -26,22 +26,22 @@ type calls struct {
 	open   map[jsonrpc.ID]*call // by the client's id
 	sent   map[jsonrpc.ID]*call // by our id
 	tokens map[jsonrpc.ID]*call // by the progress token that the server knows
-	count  int64                // orders the calls, and names them
+	count  int64                // numbers calls in the order in which they came
 }
 
 // call is a request of a client that the server works on.
 type call struct {
-	request             // the client's: the first, or the retry that came last
+	request             // of the client: the first, or the latest retry
 	atServer jsonrpc.ID // the id of our request; zero: not sent yet
 	token    jsonrpc.ID // the progress token in it
-	order    int64      // when it, or its last retry, came
+	order    int64      // when the call, or its latest retry, came
 
 	turn  asker
-	input *callInput // what the server has asked; nil: nothing yet
-	task  *callTask  // it runs as a task; nil: as an ordinary call
+	input *callInput // what the server has asked during the call; nil: nothing yet
+	task  *callTask  // nil: the call does not run as a task
 }
 
-// next numbers what comes.
+// next returns the next number.
 func (k *calls) next() int64 {
 	k.count++
 	return k.count
@@ -50,8 +50,9 @@ func (k *calls) next() int64 {
 // isLive reports whether a client waits for the answer to a call.
 func (k *calls) isLive(c *call) bool { return k.open[c.id] == c }
 
-// begin starts a call, once the server has the log level that the call wants, it is
-// known how the tool is run, and the call has its turn.
+// begin starts a call. Before the call is sent, it may wait three times: until the
+// server has the log level that the call wants, until the list of tools is known,
+// and for its turn.
 func (k *calls) begin(now time.Time, r request, out *era.Out) {
 	c := &call{request: r, order: k.next()}
 	c.turn.call = c
@@ -61,15 +62,15 @@ func (k *calls) begin(now time.Time, r request, out *era.Out) {
 	}
 }
 
-// levelSet goes on with a call for whose log level the server was asked.
+// levelSet goes on with a call after the server has set its log level.
 func (k *calls) levelSet(now time.Time, c *call, out *era.Out) {
 	if c.method != "tools/call" || !k.tools.await(c) {
 		k.toolKnown(now, c, out)
 	}
 }
 
-// toolKnown goes on with a call of whose tool it is known how it is run. Else the
-// call was cancelled while it waited.
+// toolKnown goes on with a call after the list of tools is known, unless the
+// client has cancelled the call meanwhile.
 func (k *calls) toolKnown(now time.Time, c *call, out *era.Out) {
 	if !k.isLive(c) {
 		return
@@ -86,9 +87,9 @@ func (k *calls) toolKnown(now time.Time, c *call, out *era.Out) {
 	}
 }
 
-// proceed goes on with a call that has waited for its turn: it is sent, or the
-// server gets the answers that the call's retry has brought, or those of a call
-// that was given up.
+// proceed goes on with a call that has waited for its turn. A new call is sent.
+// For a retry, the server gets the answers of the client. For an abandoned call,
+// the server gets an answer that refuses.
 func (k *calls) proceed(now time.Time, a *asker, out *era.Out) {
 	switch a.stage {
 	case beginning:
@@ -103,7 +104,7 @@ func (k *calls) proceed(now time.Time, a *asker, out *era.Out) {
 // send sends the call to the server.
 func (k *calls) send(c *call, out *era.Out) {
 	c.atServer = k.requests.nextID()
-	c.turn.stage = returning // what it waits for the next time
+	c.turn.stage = returning // its next wait is one with answers
 	k.sent[c.atServer] = c
 	if c.token = c.m.ProgressToken(); !c.token.IsZero() {
 		k.tokens[c.token] = c
@@ -119,7 +120,7 @@ func (k *calls) send(c *call, out *era.Out) {
 func (k *calls) response(now time.Time, m jsonrpc.Message, out *era.Out) bool {
 	id, c, ok := jsonrpc.Find(k.sent, m.ID())
 	switch {
-	case !ok: // perhaps to one that was given up
+	case !ok: // perhaps to an abandoned call
 		if a := k.turns.findAbandoned(func(a *asker) bool { return a.call.atServer.Equivalent(m.ID()) }); a != nil {
 			k.turns.finish(now, a, out)
 		}
@@ -131,7 +132,7 @@ func (k *calls) response(now time.Time, m jsonrpc.Message, out *era.Out) bool {
 	return ok
 }
 
-// complete takes the server's last word on a call.
+// complete takes the server's final response to a call.
 func (k *calls) complete(now time.Time, c *call, m jsonrpc.Message, out *era.Out) {
 	k.leave(c)
 	if c.input != nil {
@@ -144,13 +145,15 @@ func (k *calls) complete(now time.Time, c *call, m jsonrpc.Message, out *era.Out
 	k.conclude(now, c, outcome{m: m}, out)
 }
 
-// outcome is how a call ends: by the server's response, or for a reason of our own.
+// outcome is how a call ends: with a response of the server, or with a refusal of
+// the bridge.
 type outcome struct {
 	m       jsonrpc.Message
 	refusal *era.Refusal
 }
 
-// conclude answers the client, or keeps the outcome for the retry of a parked call.
+// conclude answers the client. If the call is parked, it keeps the outcome for the
+// retry.
 func (k *calls) conclude(now time.Time, c *call, o outcome, out *era.Out) {
 	if c.input != nil && c.input.parked {
 		kept := o // a copy, so that o is on the stack in every other case
@@ -170,10 +173,10 @@ func (k *calls) conclude(now time.Time, c *call, o outcome, out *era.Out) {
 	}
 }
 
-// failure is the response for an error of the server. Codes that 2026-07-28 has
-// reserved are replaced (J10): what a legacy server means by them, no modern
-// client would understand. One that says which capability is missing is
-// understood.
+// failure returns the response for an error of the server. It replaces the codes
+// that 2026-07-28 has reserved (J10), because modern clients do not know what a
+// legacy server means by them. A missing capability keeps its code if the data
+// says which one is missing.
 func (k *calls) failure(now time.Time, c *call, m jsonrpc.Message) jsonrpc.Message {
 	code := shape.ErrorCode(m)
 	data := m.Lookup("error", "data")
@@ -194,8 +197,8 @@ func (k *calls) failure(now time.Time, c *call, m jsonrpc.Message) jsonrpc.Messa
 	return shape.WithError(m, instead, data).WithID(c.id).WithRelated(c.id)
 }
 
-// leave forgets a call that is over at the server, but for its open questions:
-// those get an answer, which the server does not need any more but is owed.
+// leave removes a call that is over at the server. The caller must answer its open
+// input requests.
 func (k *calls) leave(c *call) {
 	delete(k.sent, c.atServer)
 	delete(k.tokens, c.token)
@@ -208,14 +211,15 @@ func (k *calls) leave(c *call) {
 	}
 }
 
-// abort ends a call at the server. Its answer, should one come, is dropped.
+// abort cancels a call at the server. If the server answers it all the same, the
+// answer is dropped.
 func (k *calls) abort(now time.Time, c *call, reason []byte, out *era.Out) {
 	k.leave(c)
 	if c.atServer.IsZero() {
 		return
 	}
 	k.logs.quiet = now.Add(quietTime)
-	asked := c.input != nil && len(c.input.questions) > 0
+	asked := c.input != nil && len(c.input.requests) > 0
 	if !k.turns.abandon(now, &c.turn, asked, out) && c.input != nil {
 		k.parking.settle(c, out)
 	}
@@ -226,14 +230,15 @@ func (k *calls) abort(now time.Time, c *call, reason []byte, out *era.Out) {
 	}
 }
 
-// reject ends a call for a reason of our own.
+// reject cancels a call at the server and answers the client with a refusal of the
+// bridge.
 func (k *calls) reject(now time.Time, c *call, why *era.Refusal, out *era.Out) {
 	k.abort(now, c, nil, out)
 	k.conclude(now, c, outcome{refusal: why}, out)
 }
 
-// cancelled takes a client's notifications/cancelled of a call, with its reason,
-// raw JSON.
+// cancelled takes a client's notifications/cancelled for a call. reason is raw
+// JSON.
 func (k *calls) cancelled(now time.Time, id jsonrpc.ID, reason []byte, out *era.Out) {
 	key, c, ok := jsonrpc.Find(k.open, id)
 	if !ok {
@@ -246,8 +251,8 @@ func (k *calls) cancelled(now time.Time, id jsonrpc.ID, reason []byte, out *era.
 	k.abort(now, c, reason, out)
 }
 
-// progress passes on what a call of a waiting client has got to. The server
-// knows the token of the first request; after a retry the client knows another.
+// progress passes notifications/progress on to the client. The server uses the
+// token of the first request; the retry may have another token.
 func (k *calls) progress(m jsonrpc.Message, out *era.Out) {
 	_, c, ok := jsonrpc.Find(k.tokens, m.ProgressToken())
 	if !ok || !k.isLive(c) {
@@ -265,7 +270,7 @@ func (k *calls) progress(m jsonrpc.Message, out *era.Out) {
 	out.Client(c.task.strip(m).WithRelated(c.id))
 }
 
-// only returns the call that the server works on, if there is just one.
+// only returns the call in progress at the server, if there is exactly one.
 func (k *calls) only() *call {
 	var only *call
 	for _, c := range k.sent {
@@ -277,12 +282,12 @@ func (k *calls) only() *call {
 	return only
 }
 
-// asking finds the call in whose course a question came (B.1), and the others that
-// it could be of. Of several calls it is the one that has the turn; the others have
-// not waited for a turn because no question was expected of them, or have taken too
-// long. If it is one of those, then one that has more to ask, whose client waits,
-// and that came last.
-func (k *calls) asking(m jsonrpc.Message, q *question) (c *call, others []*asker) {
+// asking finds the call that an input request belongs to (B.1), and the other
+// calls that it could belong to. If the transport does not tell, it is the call
+// that has the turn. If no call has the turn, it is a call whose client has the
+// capability, then one that is expected to ask, then one whose client waits, then
+// the latest.
+func (k *calls) asking(m jsonrpc.Message, q *inputRequest) (c *call, others []*asker) {
 	if id, named := m.During(); named {
 		if _, c, ok := jsonrpc.Find(k.sent, id); ok && era.MayAskForInput(c.method) {
 			return c, nil
@@ -309,8 +314,8 @@ func (k *calls) asking(m jsonrpc.Message, q *question) (c *call, others []*asker
 	return c, slices.DeleteFunc(others, func(other *asker) bool { return other.call == c })
 }
 
-// rank says how likely it is that a question is of a call.
-func (k *calls) rank(c *call, q *question) (n int) {
+// rank returns how likely it is that an input request belongs to a call.
+func (k *calls) rank(c *call, q *inputRequest) (n int) {
 	if missingCapability(c.capabilities, q.method, q.params) == nil {
 		n += 8
 	}
@@ -326,7 +331,7 @@ func (k *calls) rank(c *call, q *question) (n int) {
 	return n
 }
 
-// serverEnded answers all calls.
+// serverEnded answers all calls with an error.
 func (k *calls) serverEnded(text string, out *era.Out) {
 	owed := make([]*call, 0, len(k.open))
 	for _, c := range k.open {

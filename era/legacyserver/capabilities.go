@@ -6,12 +6,12 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// ProjectCapabilities returns what a modern client's raw clientCapabilities are
-// in a legacy initialize (C.1): without roots.listChanged, which needs a
-// connection, and tasks, which are others there. What the bridge does not know
-// stays, values as spelled, unless it is no object where capabilities are. What
-// means the same gives the same bytes, so that it can be part of a key; no
-// capabilities are {}.
+// ProjectCapabilities returns the capabilities for a legacy initialize that
+// correspond to a modern client's raw clientCapabilities (C.1). roots.listChanged
+// is left out, because it needs a connection, and so are tasks, which differ
+// between the eras. Capabilities that the bridge does not know stay, unless their
+// value is not an object. Equivalent capabilities give the same bytes, so that the
+// result can be part of a key. No capabilities give {}.
 func ProjectCapabilities(raw []byte) []byte {
 	out := []byte{'{'}
 	if !shape.IsObject(raw) {
@@ -28,8 +28,8 @@ func ProjectCapabilities(raw []byte) []byte {
 	return append(out, '}')
 }
 
-// projectCapability returns what one capability, an object in canonical spelling,
-// is in a legacy initialize; nil: it is none.
+// projectCapability returns the legacy form of one capability, or nil if a legacy
+// client does not have it. value is an object in canonical spelling.
 func projectCapability(key string, value []byte) []byte {
 	switch key {
 	case "tasks":
@@ -55,7 +55,7 @@ func projectCapability(key string, value []byte) []byte {
 	return value
 }
 
-// onlyObjects returns object without those of the keys whose value is no object.
+// onlyObjects removes those of the keys from object whose value is not an object.
 func onlyObjects(object []byte, keys ...string) []byte {
 	for _, key := range keys {
 		if value := shape.Member(object, key); value != nil && !shape.IsObject(value) {

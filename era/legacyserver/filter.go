@@ -8,35 +8,35 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// Options configures a Filter. The zero value works for clients that never answer
-// questions; Sealer is needed for those that do.
+// Options configures a Filter. The zero value works for clients that accept no
+// input requests; the others need a Sealer.
 type Options struct {
-	// Capabilities are declared to the server, as ProjectCapabilities returns
-	// them. Nil or {}: none, then the server may ask for nothing.
+	// Capabilities are declared to the server; ProjectCapabilities returns them. Nil
+	// or {}: none, so that the server may not send input requests.
 	Capabilities []byte
 
-	// ClientInfo is the raw clientInfo of initialize. Nil, or one that a server
-	// would refuse: the bridge's own.
+	// ClientInfo is the raw clientInfo of initialize. If it is nil, or not valid, the
+	// bridge's own is sent.
 	ClientInfo []byte
 
-	// Principal, Unit and Instance go into the State of a parked call, and a
-	// retry must name the same: whose call it is, which unit of isolation has
-	// it, and which started server of that unit. Instance is never used twice.
+	// Principal, Unit and Instance become part of the State of a parked call, and its
+	// retry must match them: whose call it is, which shared server has it, and which
+	// start of that server. An Instance is never used twice.
 	Principal, Unit, Instance string
 
-	// Sealer seals the states. Nil: calls are not parked; the server's questions
-	// are answered with an error.
+	// Sealer seals the States. Nil: calls are not parked, and input requests of the
+	// server are refused.
 	Sealer *era.Sealer
 
 	// ParkTimeout is how long a parked call waits for its retry. 0: 10 minutes.
 	ParkTimeout time.Duration
 
-	// MaxParked is how many calls may be parked at a time; the questions of others
-	// are answered with an error. 0: 100.
+	// MaxParked is how many calls may be parked at a time. Input requests of further
+	// calls are refused. 0: 100.
 	MaxParked int
 }
 
-// canAsk reports whether the server is told that clients can be asked.
+// canAsk reports whether the server is told that clients accept input requests.
 func (o *Options) canAsk() bool {
 	has := func(capability string) bool { return shape.Member(o.Capabilities, capability) != nil }
 	return o.Sealer != nil && (has("elicitation") || has("sampling") || has("roots"))
@@ -45,11 +45,13 @@ func (o *Options) canAsk() bool {
 // Filter is an era.Filter that makes a legacy server look modern (C.1, C.3, C.4,
 // C.5). Make one with New.
 //
-// A client's request goes to calls, once the handshake is over. Its call then
-// waits for the log level that it wants (logs), for what kind of tool it calls
-// (tools), and for its turn to ask (turns), and is sent. What the server asks
-// becomes an input_required result (parking), with which the call waits for the
-// client's retry.
+// Requests of clients wait in handshake until the server has answered initialize,
+// and then become calls. Before a call is sent it may wait for a log level (logs),
+// for the list of tools (tools) and for its turn (turns). Input requests of the
+// server go to parking, which parks the call until the client retries it.
+//
+// Order: what the server sends reaches a client in the same order. Calls reach the
+// server in the order in which they come, except for those that wait.
 type Filter struct {
 	timers    timers
 	requests  requests
@@ -67,9 +69,8 @@ type Filter struct {
 
 var _ era.Filter = (*Filter)(nil)
 
-// New returns the Filter for one connection to a legacy server, in front of which
-// are any number of modern clients, the ids and progress tokens of whose requests
-// are unique over all of them.
+// New returns the Filter for one connection to a legacy server. The ids and
+// progress tokens of requests must be unique over all of its clients.
 func New(o Options) *Filter {
 	if o.ParkTimeout == 0 {
 		o.ParkTimeout = 10 * time.Minute
@@ -89,7 +90,7 @@ func New(o Options) *Filter {
 	f.tasks = tasks{timers: &f.timers, requests: &f.requests, calls: &f.calls}
 	f.subs = subscriptions{timers: &f.timers, requests: &f.requests, handshake: &f.handshake, results: &f.results}
 	f.parking = parking{timers: &f.timers, calls: &f.calls, turns: &f.turns, logs: &f.logs, max: o.MaxParked, capabilities: o.Capabilities,
-		asked: make(map[jsonrpc.ID]*question), records: make(map[string]*call),
+		asked: make(map[jsonrpc.ID]*inputRequest), records: make(map[string]*call),
 		states: states{sealer: o.Sealer, timeout: o.ParkTimeout, unit: o.Unit, instance: o.Instance, principal: o.Principal, results: &f.results}}
 	f.calls = calls{canAsk: o.canAsk(), requests: &f.requests, results: &f.results, turns: &f.turns, logs: &f.logs, tools: &f.tools,
 		tasks: &f.tasks, parking: &f.parking, open: make(map[jsonrpc.ID]*call), sent: make(map[jsonrpc.ID]*call), tokens: make(map[jsonrpc.ID]*call)}
@@ -97,14 +98,13 @@ func New(o Options) *Filter {
 	return f
 }
 
-// Parked returns how many calls wait for their retry. It may be called at any
-// time by any goroutine.
+// Parked returns how many calls are parked. It is safe for concurrent use.
 func (f *Filter) Parked() int { return int(f.parking.count.Load()) }
 
-// Failed reports whether initialize has come to nothing: the server has refused
-// it, has not answered in time or with a version that the bridge does not know.
-// Whoever has waited was told; the connection is of no more use, and the next one
-// may have better luck (D4). It may be called at any time by any goroutine.
+// Failed reports whether initialize has failed: the server has refused it, has not
+// answered in time, or has answered with a version that the bridge does not know.
+// The requests that waited were refused; the caller must close the connection and
+// may try another one (D4). It is safe for concurrent use.
 func (f *Filter) Failed() bool { return f.handshake.failed.Load() }
 
 // Start sends initialize.
@@ -128,8 +128,8 @@ func (f *Filter) FromClient(now time.Time, m jsonrpc.Message, out *era.Out) {
 	}
 }
 
-// opened is called when the server has answered initialize; held are the requests
-// that have waited for that.
+// opened is called when the server has answered initialize. held are the requests
+// that have waited.
 func (f *Filter) opened(now time.Time, held []jsonrpc.Message, out *era.Out) {
 	f.logs.supported = shape.Member(f.handshake.capabilities, "logging") != nil
 	f.tasks.cancellable = shape.IsObject(shape.Member(shape.Member(f.handshake.capabilities, "tasks"), "cancel"))
@@ -140,7 +140,7 @@ func (f *Filter) opened(now time.Time, held []jsonrpc.Message, out *era.Out) {
 	}
 }
 
-// serve serves a request; the server has answered initialize.
+// serve takes a client's request after the server has answered initialize.
 func (f *Filter) serve(now time.Time, m jsonrpc.Message, out *era.Out) {
 	r := readRequest(m, &f.lastMeta)
 	if r.refusal != nil {
@@ -170,8 +170,9 @@ func (f *Filter) serve(now time.Time, m jsonrpc.Message, out *era.Out) {
 	}
 }
 
-// cancelled takes a client's notifications/cancelled. Nothing more is said about
-// the request (J12). A parked call has been answered and cannot be cancelled.
+// cancelled takes a client's notifications/cancelled. The client hears nothing
+// more of the request (J12). A parked call cannot be cancelled, because it has
+// been answered.
 func (f *Filter) cancelled(now time.Time, m jsonrpc.Message, out *era.Out) {
 	id := m.RequestID()
 	switch {
@@ -202,10 +203,10 @@ func (f *Filter) request(now time.Time, m jsonrpc.Message, out *era.Out) {
 	switch method := m.Method(); {
 	case method == "ping":
 		out.Server(jsonrpc.NewResult(m.ID(), nil))
-	case !isQuestion(method):
+	case !isInputRequest(method):
 		out.Server(jsonrpc.NewError(m.ID(), jsonrpc.CodeMethodNotFound, "there is no method "+method, nil))
 	default:
-		f.parking.question(now, m, out)
+		f.parking.request(now, m, out)
 	}
 }
 
@@ -235,10 +236,10 @@ func (f *Filter) Due() time.Time { return f.timers.next() }
 // Tick implements era.Filter.
 func (f *Filter) Tick(now time.Time, out *era.Out) { f.timers.due(now, out) }
 
-// ServerEnded answers every call with -32603, data.reason "server_ended". Open
-// subscriptions/listen are not answered: who owns the connections knows whether
-// they end with the server or are opened again at its successor (ST9). Retries
-// of parked calls are told by another filter, whose Instance is another.
+// ServerEnded answers every call with -32603 and data.reason "server_ended". It
+// does not answer open subscriptions/listen: the caller knows whether they end or
+// are opened again at the next server (ST9). Retries of parked calls reach another
+// Filter with another Instance, which refuses them.
 func (f *Filter) ServerEnded(now time.Time, err error, out *era.Out) {
 	text := "the server has ended"
 	if err != nil {

@@ -3,8 +3,8 @@ package legacyserver
 import "hash/maphash"
 
 const (
-	// forgetAfter is how many calls in a row have to ask less than expected before
-	// that is believed; suspectFor is the same for a tool that is only suspected.
+	// forgetAfter is how many calls in a row must ask less than expected before less
+	// is expected. suspectFor is the same for a tool that is only suspected to ask.
 	forgetAfter = 20
 	suspectFor  = 3
 
@@ -12,35 +12,35 @@ const (
 	maxTools = 1000
 )
 
-// askHistory is how often calls of each tool ask. Of a tool without a history
-// nothing is known, and its calls take turns until one of them has ended. The
-// zero value is ready.
+// askHistory knows how often calls of each tool ask. Calls of a tool without a
+// history take turns, until the first of them has ended. The zero value is ready.
 //
-// BenchmarkTurns shows what it is for: with 16 clients that can be asked, and a
-// tool that takes 20 ms and never asks, 761 calls a second instead of 50, and 22
-// instead of 2 if the tool works for half a second after it has asked.
+// BenchmarkTurns shows what the history is worth. 16 clients that accept input
+// requests call a tool that takes 20 ms and never asks: 761 calls a second, and 50
+// if all calls take turns. If the tool works for 500 ms after it has asked: 22
+// calls a second, and 2.
 type askHistory struct {
 	tools map[toolKey]toolHistory
 	seed  maphash.Seed
 }
 
-// toolKey names a tool or a prompt, or all resources.
+// toolKey names a tool or a prompt. All resources have the same key.
 type toolKey struct {
 	method string
-	name   uint64 // its hash: clients choose names
+	name   uint64 // a hash: clients choose names
 }
 
 // toolHistory is how often calls of one tool ask.
 type toolHistory struct {
-	questions int  // that a call is expected to ask at most
-	complete  bool // a call has ended: more than that are not expected
-	fewer     int  // so many calls in a row have asked less
-	most      int  // none of these has asked more
+	requests int  // that a call is expected to cause at most
+	complete bool // a call has ended; before, any number is expected
+	fewer    int  // calls in a row that have asked less
+	most     int  // the most that any of these has asked
 }
 
-// key returns the toolKey of a request; name is raw JSON.
+// key returns the toolKey of a request. name is raw JSON.
 func (h *askHistory) key(method string, name []byte) toolKey {
-	if method == "resources/read" { // there is no end of URIs
+	if method == "resources/read" { // the number of URIs has no bound
 		return toolKey{method: method}
 	}
 	if h.tools == nil {
@@ -51,8 +51,8 @@ func (h *askHistory) key(method string, name []byte) toolKey {
 
 func (h *askHistory) of(tool toolKey) toolHistory { return h.tools[tool] }
 
-// set replaces the history of a tool. If there are too many, another is forgotten:
-// one that does not ask, if there is any.
+// set replaces the history of a tool. If there are too many tools it removes
+// another one, if possible one that does not ask.
 func (h *askHistory) set(tool toolKey, to toolHistory) {
 	if h.tools == nil {
 		h.tools, h.seed = make(map[toolKey]toolHistory), maphash.MakeSeed()
@@ -60,7 +60,7 @@ func (h *askHistory) set(tool toolKey, to toolHistory) {
 	if _, known := h.tools[tool]; !known && len(h.tools) >= maxTools {
 		victim := tool
 		for other, its := range h.tools {
-			if victim = other; its.questions == 0 {
+			if victim = other; its.requests == 0 {
 				break
 			}
 		}
@@ -69,35 +69,35 @@ func (h *askHistory) set(tool toolKey, to toolHistory) {
 	h.tools[tool] = to
 }
 
-// expect raises what is expected of a tool to n questions.
+// expect raises the expectation of a tool to n input requests.
 func (h *askHistory) expect(tool toolKey, n int) {
-	if its := h.of(tool); n > its.questions {
-		h.set(tool, toolHistory{questions: n, complete: its.complete})
+	if its := h.of(tool); n > its.requests {
+		h.set(tool, toolHistory{requests: n, complete: its.complete})
 	}
 }
 
-// suspect is expect for a tool that may have asked, or another one has: the next
-// calls will show.
+// suspect is expect for a tool that may have asked, or that another tool was taken
+// for. The next calls will show.
 func (h *askHistory) suspect(tool toolKey, n int) {
-	if its := h.of(tool); n > its.questions && its.complete {
-		h.set(tool, toolHistory{questions: n, complete: true, fewer: forgetAfter - suspectFor})
+	if its := h.of(tool); n > its.requests && its.complete {
+		h.set(tool, toolHistory{requests: n, complete: true, fewer: forgetAfter - suspectFor})
 	}
 }
 
-// record takes note of a call that has ended after so many questions. It reports
-// whether less is expected now.
+// record notes that a call has ended, and how often it has asked. It reports
+// whether less is expected now than before.
 func (h *askHistory) record(tool toolKey, asked int) (less bool) {
 	its := h.of(tool)
 	was := its
 	switch {
 	case !its.complete:
-		its.complete, its.questions, less = true, max(its.questions, asked), true
-	case asked >= its.questions:
+		its.complete, its.requests, less = true, max(its.requests, asked), true
+	case asked >= its.requests:
 		its.fewer, its.most = 0, 0
 	case its.fewer+1 < forgetAfter:
 		its.fewer, its.most = its.fewer+1, max(its.most, asked)
 	default:
-		its = toolHistory{questions: max(its.most, asked), complete: true}
+		its = toolHistory{requests: max(its.most, asked), complete: true}
 		less = true
 	}
 	if its != was {

@@ -12,18 +12,18 @@ import (
 )
 
 const (
-	// openTimeout is how long requests wait for the answer to initialize.
+	// openTimeout is how long requests wait for the server to answer initialize.
 	openTimeout = time.Minute
 
-	// maxHeld is how many requests wait for it.
+	// maxHeld is how many requests may wait.
 	maxHeld = 1000
 
-	// maxCause is how much of the server's own words an error repeats.
+	// maxCause is how many bytes of the server's own error message are repeated.
 	maxCause = 500
 )
 
-// handshake is initialize: what it says, who waits for its answer, and what that
-// has brought.
+// handshake sends initialize, holds the requests that come before the answer, and
+// keeps what the server has said.
 type handshake struct {
 	timers   *timers
 	requests *requests
@@ -33,7 +33,7 @@ type handshake struct {
 	clientInfo, clientCapabilities []byte // raw
 
 	open    bool
-	failure *era.Refusal      // why it is not; nil: initialize is not answered yet, and requests are held
+	failure *era.Refusal      // why initialize failed; nil: the server has not answered yet
 	held    []jsonrpc.Message // in order
 	failed  atomic.Bool
 
@@ -42,11 +42,10 @@ type handshake struct {
 	version      string
 }
 
-// start sends initialize. It declares what the clients can do, so that all of
-// them must be able to do it (C.1).
+// start sends initialize. The capabilities in it hold for all clients (C.1).
 func (h *handshake) start(now time.Time, out *era.Out) {
 	info := h.clientInfo
-	if !isImplementation(info) { // the server may refuse it, and then everybody who shares it
+	if !isImplementation(info) { // the server may refuse initialize, and so all clients
 		info = buildinfo.Implementation()
 	}
 	params := shape.AppendMember([]byte{'{'}, "protocolVersion", jsonrpc.Quote(era.NewestLegacy))
@@ -61,8 +60,8 @@ func (h *handshake) start(now time.Time, out *era.Out) {
 	}, out)
 }
 
-// take takes a client's request. True: it is to be served at once. Otherwise it
-// waits for the answer to initialize, or is refused.
+// take returns true if a client's request can be served now. Otherwise it holds or
+// refuses the request.
 func (h *handshake) take(m jsonrpc.Message, out *era.Out) bool {
 	switch {
 	case h.open:
@@ -77,7 +76,7 @@ func (h *handshake) take(m jsonrpc.Message, out *era.Out) bool {
 	return false
 }
 
-// forget takes a cancelled request out of those that wait.
+// forget removes a cancelled request. False: it was not held.
 func (h *handshake) forget(id jsonrpc.ID) bool {
 	i := slices.IndexFunc(h.held, func(m jsonrpc.Message) bool { return m.ID().Equivalent(id) })
 	if i < 0 {
@@ -87,7 +86,7 @@ func (h *handshake) forget(id jsonrpc.ID) bool {
 	return true
 }
 
-// serverEnded answers the requests that wait.
+// serverEnded answers the requests that are held.
 func (h *handshake) serverEnded(text string, out *era.Out) {
 	for _, m := range h.held {
 		refuse(m.ID(), jsonrpc.CodeInternalError, text, shape.Reason("server_ended"), out)
@@ -95,8 +94,8 @@ func (h *handshake) serverEnded(text string, out *era.Out) {
 	h.held = nil
 }
 
-// isImplementation reports whether info is what servers take for a clientInfo.
-// They are strict about the members that they know.
+// isImplementation reports whether info is a valid clientInfo. Some servers check
+// all members that they know.
 func isImplementation(info []byte) bool {
 	if !shape.IsObject(info) {
 		return false
@@ -147,7 +146,8 @@ func areIcons(raw []byte) bool {
 	return true
 }
 
-// fail refuses what waits, and what will come, unless initialize is answered after all.
+// fail refuses the requests that are held, and later ones. If the server answers
+// after all, requests are served again.
 func (h *handshake) fail(why *era.Refusal, out *era.Out) {
 	h.failure = why
 	for _, m := range h.held {
@@ -179,11 +179,11 @@ func (h *handshake) answered(now time.Time, m jsonrpc.Message, out *era.Out) {
 	h.opened(now, held, out)
 }
 
-// initializeFailed says why initialize has come to nothing.
+// initializeFailed returns why initialize has failed.
 func initializeFailed(m jsonrpc.Message, version string) *era.Refusal {
 	text := "the server answered initialize with a protocol version that the bridge does not know"
 	if m.IsError() {
-		text = "initialize has failed" // the server has refused it, or there was none
+		text = "initialize has failed" // the server has refused it, or could not be started
 		if cause, ok := jsonrpc.Text(m.Lookup("error", "message")); ok {
 			text += ": " + cause[:min(len(cause), maxCause)]
 		}
@@ -193,9 +193,9 @@ func initializeFailed(m jsonrpc.Message, version string) *era.Refusal {
 	return &era.Refusal{Code: jsonrpc.CodeInternalError, Text: text, Data: shape.Reason("initialize_failed")}
 }
 
-// discoveryResult is what server/discover is answered (C.1). The bridge serves
-// listen and every version itself; of the capabilities only tasks are no more
-// what they were (C.0, C.5).
+// discoveryResult returns the result of server/discover (C.1). The bridge itself
+// implements subscriptions/listen and all versions. The capabilities are the
+// server's, without tasks (C.0, C.5).
 func discoveryResult(capabilities, instructions []byte) []byte {
 	capabilities = jsonrpc.Without(capabilities, "tasks")
 	if extensions := shape.Member(capabilities, "extensions"); shape.IsObject(extensions) {

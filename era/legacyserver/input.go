@@ -5,18 +5,20 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// Questions are what a server may ask a client: requests of their own in the
-// legacy era, inputRequests of a result in the modern one (multi round-trip
-// requests). Method, params and answer are the same but for a few fields.
+// Input requests are what a server wants from a client: elicitation/create,
+// sampling/createMessage and roots/list. In legacy revisions they are requests of
+// the server, in 2026-07-28 entries of inputRequests in a result. Method, params
+// and answer are nearly the same.
 
-// isQuestion reports whether a server may ask a client with method.
-func isQuestion(method string) bool {
+// isInputRequest reports whether method is one of the three.
+func isInputRequest(method string) bool {
 	return method == "elicitation/create" || method == "sampling/createMessage" || method == "roots/list"
 }
 
-// missingCapability returns what a client with the raw capabilities caps lacks
-// for a question, as data.requiredCapabilities of -32021 says it; nil: nothing
-// (C.4.3). An empty elicitation capability means forms only.
+// missingCapability returns the capability that a client needs for an input
+// request and does not have, as data.requiredCapabilities of -32021 names it; nil:
+// none is missing (C.4.3). caps are the client's raw capabilities. An empty
+// elicitation capability means forms only.
 func missingCapability(caps []byte, method string, params []byte) []byte {
 	switch method {
 	case "roots/list":
@@ -50,13 +52,15 @@ func missingMode(elicitation []byte, url bool) []byte {
 	return nil
 }
 
-// isURLMode reports whether the params of an elicitation send the user to a URL; else they are a form.
+// isURLMode reports whether the params of an elicitation send the user to a URL.
+// Otherwise they are a form.
 func isURLMode(params []byte) bool {
 	mode, _ := jsonrpc.Text(shape.Member(params, "mode"))
 	return mode == "url"
 }
 
-// isAnswer reports whether a raw result has the shape of an answer to a question (C.4.4).
+// isAnswer reports whether a raw result is a valid answer to an input request
+// (C.4.4).
 func isAnswer(method string, result []byte) bool {
 	if !shape.IsObject(result) {
 		return false
@@ -76,7 +80,8 @@ func isAnswer(method string, result []byte) bool {
 	return false
 }
 
-// actionOf returns accept, decline or cancel of the result of an elicitation; "" if it has none.
+// actionOf returns the action of an elicitation's result: accept, decline or
+// cancel, or "" for any other.
 func actionOf(result []byte) string {
 	switch action, _ := jsonrpc.Text(shape.Member(result, "action")); action {
 	case "accept", "decline", "cancel":

@@ -32,7 +32,7 @@ func TestIsAnswer(t *testing.T) {
 	}
 }
 
-// C.4.3: what a client must have declared for a question.
+// C.4.3: what a client must have declared for an input request.
 func TestMissingCapability(t *testing.T) {
 	for _, test := range []struct{ caps, method, params, missing string }{
 		{`{}`, "roots/list", ``, `{"roots":{}}`},

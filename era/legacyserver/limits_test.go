@@ -194,7 +194,7 @@ func TestHistoryIsBounded(t *testing.T) {
 	if n := len(h.tools); n != maxTools {
 		t.Errorf("%d tools are remembered, want %d", n, maxTools)
 	}
-	if h.of(key(`"asks"`)).questions != 1 {
+	if h.of(key(`"asks"`)).requests != 1 {
 		t.Error("it was forgotten which tool asks")
 	}
 	if !h.of(key(fmt.Sprintf(`"%d"`, 3*maxTools-1))).complete {

@@ -12,15 +12,17 @@ import (
 
 const (
 	// subscribeTimeout is how long a listen waits for the server to subscribe its
-	// resources; what is not subscribed by then is not honoured (C.3).
+	// resources. The acknowledgement leaves out resources that are not subscribed by
+	// then (C.3).
 	subscribeTimeout = 5 * time.Second
 
-	// lingerTime is how long a resource that nobody listens for stays subscribed:
-	// the next listen often comes at once.
+	// lingerTime is how long a resource stays subscribed after its last listen has
+	// ended, because clients often listen again at once.
 	lingerTime = 5 * time.Second
 )
 
-// subscriptions is who listens for what.
+// subscriptions are the open listens of clients, and the resources that the server
+// has subscribed for them.
 type subscriptions struct {
 	timers    *timers
 	requests  *requests
@@ -34,21 +36,23 @@ type subscriptions struct {
 // listening is an open subscriptions/listen.
 type listening struct {
 	id      jsonrpc.ID
-	changes []string // list changes that are honoured: keys of the filter
-	uris    []string // resources that are to be honoured, or after the ack are
-	pending int      // resources that are being subscribed
+	changes []string // list changes that the listen gets: keys of its notifications
+	uris    []string // resources that the listen gets
+	pending int      // of these, those that the server has not subscribed yet
 	overdue *timer
 	acked   bool
-	early   []early // notifications that came before the ack
+	early   []early // notifications before the acknowledgement
 }
 
-// early is a notification that came before the ack; of those that say the same, the last.
+// early is a notification that came before the acknowledgement. Of equal ones the
+// latest is kept.
 type early struct {
 	method, uri string
 	m           jsonrpc.Message
 }
 
-// resource is a resource that the server has subscribed for us, or is about to.
+// resource is a resource that the server has subscribed for the bridge, or is
+// about to.
 type resource struct {
 	uri        []byte // raw
 	subscribed bool
@@ -70,8 +74,8 @@ func (s *subscriptions) find(id jsonrpc.ID) int {
 
 func (s *subscriptions) listening(id jsonrpc.ID) bool { return s.find(id) >= 0 }
 
-// listen takes a subscriptions/listen (C.3). It takes part in deliveries at
-// once, so that no change falls between the subscribing and the ack.
+// listen takes a subscriptions/listen (C.3). From now on it gets notifications, so
+// that no change between subscribing and acknowledgement is missed.
 func (s *subscriptions) listen(now time.Time, r request, out *era.Out) {
 	l := &listening{id: r.id}
 	wanted, refusal := s.readFilter(l, r)
@@ -99,8 +103,8 @@ func (s *subscriptions) listen(now time.Time, r request, out *era.Out) {
 	})
 }
 
-// readFilter reads params.notifications: what the server does not announce is not
-// honoured. It returns the raw URIs that are wanted.
+// readFilter reads params.notifications. Changes that the server does not announce
+// are left out. It returns the raw URIs that are wanted.
 func (s *subscriptions) readFilter(l *listening, r request) (wanted [][]byte, _ *era.Refusal) {
 	filter := r.m.Lookup("params", "notifications")
 	if !shape.IsObject(filter) {
@@ -143,7 +147,8 @@ func (s *subscriptions) readFilter(l *listening, r request) (wanted [][]byte, _ 
 	return wanted, nil
 }
 
-// reference counts a listen that wants a resource, and subscribes it for the first.
+// reference adds a listen to a resource, and subscribes the resource at the server
+// for its first listen.
 func (s *subscriptions) reference(l *listening, raw []byte, out *era.Out) {
 	uri, _ := jsonrpc.Text(raw)
 	if slices.Contains(l.uris, uri) {
@@ -152,7 +157,7 @@ func (s *subscriptions) reference(l *listening, raw []byte, out *era.Out) {
 	l.uris = append(l.uris, uri)
 	res := s.resources[uri]
 	if res == nil {
-		res = &resource{uri: bytes.Clone(raw)} // not all of the message
+		res = &resource{uri: bytes.Clone(raw)} // a copy, so that the whole message is not kept
 		if s.resources == nil {
 			s.resources = make(map[string]*resource)
 		}
@@ -192,7 +197,7 @@ func (s *subscriptions) subscribed(now time.Time, uri string, res *resource, m j
 	}
 }
 
-// dereference counts a listen that does not want a resource any more.
+// dereference removes a listen from a resource.
 func (s *subscriptions) dereference(now time.Time, l *listening, uri string) {
 	l.uris = slices.DeleteFunc(l.uris, func(u string) bool { return u == uri })
 	res := s.resources[uri]
@@ -201,7 +206,8 @@ func (s *subscriptions) dereference(now time.Time, l *listening, uri string) {
 	}
 }
 
-// lingering has the server unsubscribe a resource in a while, unless a listen wants it before.
+// lingering unsubscribes a resource at the server after a while, unless another
+// listen wants it by then.
 func (s *subscriptions) lingering(now time.Time, uri string, res *resource) {
 	s.timers.stop(res.linger)
 	res.linger = s.timers.set(now.Add(lingerTime), func(_ time.Time, out *era.Out) {
@@ -211,8 +217,8 @@ func (s *subscriptions) lingering(now time.Time, uri string, res *resource) {
 	})
 }
 
-// acknowledge tells the client what is honoured, which is the first that it
-// hears. A listen for nothing ends with that.
+// acknowledge sends the acknowledgement, which is the first message of a listen. A
+// listen that gets nothing is answered at once.
 func (s *subscriptions) acknowledge(now time.Time, l *listening, out *era.Out) {
 	s.timers.stop(l.overdue)
 	l.acked = true
@@ -234,7 +240,7 @@ func (s *subscriptions) acknowledge(now time.Time, l *listening, out *era.Out) {
 	params := shape.AppendMember(shape.AppendMember([]byte{'{'}, "_meta", meta), "notifications", append(honoured, '}'))
 	out.Client(jsonrpc.NewNotification("notifications/subscriptions/acknowledged", append(params, '}')).WithRelated(l.id))
 	for _, e := range l.early {
-		if l.wants(e.method, e.uri) { // else the server has not subscribed it after all
+		if l.wants(e.method, e.uri) { // otherwise the server has not subscribed the resource
 			out.Client(l.delivery(e.m))
 		}
 	}
@@ -248,7 +254,7 @@ func (s *subscriptions) acknowledge(now time.Time, l *listening, out *era.Out) {
 	}
 }
 
-// end forgets a listen; its client is told nothing.
+// end removes a listen. Its client gets no answer.
 func (s *subscriptions) end(now time.Time, id jsonrpc.ID) {
 	i := s.find(id)
 	l := s.listens[i]
@@ -261,7 +267,7 @@ func (s *subscriptions) end(now time.Time, id jsonrpc.ID) {
 	}
 }
 
-// fanOut delivers a notification to every listen that has asked for it (D7).
+// fanOut sends a notification to each listen that wants it (D7).
 func (s *subscriptions) fanOut(m jsonrpc.Message, out *era.Out) {
 	method := m.Method()
 	uri, _ := jsonrpc.Text(m.Lookup("params", "uri"))
@@ -295,7 +301,7 @@ func (l *listening) wants(method, uri string) bool {
 	return false
 }
 
-// delivery is the copy of a notification for one listen.
+// delivery returns the copy of a notification for one listen.
 func (l *listening) delivery(m jsonrpc.Message) jsonrpc.Message {
 	params := m.Params()
 	if !shape.IsObject(params) {

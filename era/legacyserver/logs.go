@@ -8,15 +8,15 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// levelTimeout is how long a call waits until the server has the log level that
-// the call wants.
+// levelTimeout is how long a call waits for the server to set the log level.
 const levelTimeout = 2 * time.Second
 
-// quietTime is how long after its cancellation a call may still be logging.
+// quietTime is how long a cancelled call may still send log messages.
 const quietTime = 5 * time.Second
 
-// logs is the server's log level. It is one for all clients, so it is as
-// verbose as any has wanted; each gets what it has asked for (D8).
+// logs sets the server's log level and assigns log messages to calls. A server has
+// one log level for all clients, so it gets the most verbose level that any client
+// has wanted; each client gets the messages of the level that it wants (D8).
 type logs struct {
 	timers    *timers
 	requests  *requests
@@ -26,10 +26,10 @@ type logs struct {
 	ready     func(now time.Time, c *call, out *era.Out)
 
 	supported bool
-	rank      int // what the server has, by LogRank; len(LogLevels): not known
-	setting   int // what it is being asked for; len(LogLevels): nothing
+	rank      int // the server's level, by LogRank; len(LogLevels): not known
+	setting   int // the level in the open logging/setLevel; len(LogLevels): none
 	waiting   []levelWaiter
-	quiet     time.Time // until then a message may be about a call that was cancelled
+	quiet     time.Time // until then a message may belong to a cancelled call
 }
 
 type levelWaiter struct {
@@ -37,8 +37,8 @@ type levelWaiter struct {
 	rank int
 }
 
-// await makes the server log what the call wants (C.1), and reports
-// whether the call is to wait for that; then it is sent on in time.
+// await sets the server's log level for a call (C.1). True: the call has to wait
+// for that, and ready is called in time.
 func (l *logs) await(now time.Time, c *call, out *era.Out) bool {
 	rank := era.LogRank(c.logLevel)
 	if !l.supported || rank >= l.rank {
@@ -49,14 +49,14 @@ func (l *logs) await(now time.Time, c *call, out *era.Out) bool {
 	return true
 }
 
-// raise makes the server as verbose as level, unless it is or is about to be.
+// raise sets the server's level, unless it is as verbose or is being set to that.
 func (l *logs) raise(now time.Time, rank int, level []byte, out *era.Out) {
 	if !l.supported || rank >= l.rank || rank >= l.setting {
 		return
 	}
 	l.setting = rank
 	overdue := l.timers.set(now.Add(levelTimeout), func(now time.Time, out *era.Out) {
-		l.rank = min(l.rank, rank) // or else the next call waited as long
+		l.rank = min(l.rank, rank) // otherwise the next call would wait as long
 		l.set(now, rank, out)
 	})
 	params := append(shape.AppendMember([]byte{'{'}, "level", level), '}')
@@ -66,14 +66,14 @@ func (l *logs) raise(now time.Time, rank int, level []byte, out *era.Out) {
 		case !m.IsError():
 			l.rank = min(l.rank, rank)
 		case shape.ErrorCode(m) == jsonrpc.CodeMethodNotFound:
-			l.supported = false // whatever it says in capabilities
+			l.supported = false // whatever its capabilities say
 		}
 		l.set(now, rank, out)
 	}, out)
 }
 
-// set sends on the calls that have waited for rank or less: the server has
-// it, or will not have it.
+// set goes on with the calls that have waited for rank or less: the server has
+// that level now, or will not have it.
 func (l *logs) set(now time.Time, rank int, out *era.Out) {
 	if l.setting == rank {
 		l.setting = len(era.LogLevels)
@@ -88,14 +88,14 @@ func (l *logs) set(now time.Time, rank int, out *era.Out) {
 	}
 	l.waiting = still
 	for _, w := range ready {
-		if l.calls.isLive(w.c) { // else it was cancelled
+		if l.calls.isLive(w.c) { // otherwise it was cancelled
 			l.ready(now, w.c, out)
 		}
 	}
 }
 
-// message passes notifications/message to the one call that it can be about,
-// if that has asked for it (MI18).
+// message passes notifications/message on to the call that it belongs to, if that
+// call wants messages of this level (MI18).
 func (l *logs) message(now time.Time, m jsonrpc.Message, out *era.Out) {
 	c := l.callOf(now, m)
 	switch {
@@ -110,11 +110,11 @@ func (l *logs) message(now time.Time, m jsonrpc.Message, out *era.Out) {
 	}
 }
 
-// callOf returns the call that a log message belongs to, if that is certain.
-// Where nothing in the message tells, it is that of the only call in progress,
-// parked ones and those without logs counted. In front of a server that
-// principals share that is not enough: a call that was cancelled may go on
-// talking for a while, and what it says is for nobody else (D8, B.1).
+// callOf returns the call that a log message belongs to, or nil if that is not
+// certain. If the message itself does not tell, it belongs to the only call in
+// progress; parked calls and calls without logs count. If clients of several
+// principals share the server, a message within quietTime after a cancellation may
+// belong to the cancelled call, so nobody gets it (D8, B.1).
 func (l *logs) callOf(now time.Time, m jsonrpc.Message) *call {
 	if id, ok := m.During(); ok {
 		_, c, _ := jsonrpc.Find(l.calls.sent, id)

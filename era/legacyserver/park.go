@@ -11,12 +11,12 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// parkRounds is how often one call may ask (C.4.4).
+// parkRounds is how often a call may be parked (C.4.4).
 const parkRounds = 16
 
-// parking turns what the server asks during a call into an input_required result,
-// with which the call is parked: the client's retry finds it (C.4). A question that
-// is open is answered once, whatever becomes of the call.
+// parking parks calls during which the server sends input requests (C.4). Each
+// input request is answered exactly once, also if its call is cancelled or the
+// client does not come back.
 type parking struct {
 	timers *timers
 	calls  *calls
@@ -25,21 +25,21 @@ type parking struct {
 	states states
 
 	max          int    // calls that may be parked at a time
-	capabilities []byte // that the server was told of, raw
+	capabilities []byte // declared to the server, raw
 
-	asked   map[jsonrpc.ID]*question // by the server's id: an answer is owed to it
-	records map[string]*call         // parked calls
-	asking  int                      // calls whose questions are being collected
-	count   atomic.Int64             // of records
+	asked   map[jsonrpc.ID]*inputRequest // the open input requests, by the server's id
+	records map[string]*call             // parked calls
+	asking  int                          // calls whose input requests are being collected
+	count   atomic.Int64                 // of records
 }
 
-// question takes a request of the server that is to be answered by a client.
-func (p *parking) question(now time.Time, m jsonrpc.Message, out *era.Out) {
+// request takes an input request of the server.
+func (p *parking) request(now time.Time, m jsonrpc.Message, out *era.Out) {
 	if _, _, again := jsonrpc.Find(p.asked, m.ID()); again {
 		out.Drop(m, "its id is that of another question that is open")
 		return
 	}
-	q := newQuestion(m)
+	q := newInputRequest(m)
 	_, named := m.During()
 	p.turns.heard(now, named, m.Related() == jsonrpc.NullID, out)
 	c, others := p.calls.asking(m, q)
@@ -61,9 +61,9 @@ func (p *parking) question(now time.Time, m jsonrpc.Message, out *era.Out) {
 	}
 }
 
-// take adds a question to those of a call. A parked call goes on waiting for the
-// answers to those that the client knows.
-func (p *parking) take(now time.Time, c *call, q *question, out *era.Out) {
+// take adds an input request to its call. If the call is parked already, the
+// client learns of the request after its retry.
+func (p *parking) take(now time.Time, c *call, q *inputRequest, out *era.Out) {
 	if p.states.sealer == nil {
 		out.Server(q.refusal(jsonrpc.CodeInternalError, "nobody can be asked here"))
 		return
@@ -73,13 +73,13 @@ func (p *parking) take(now time.Time, c *call, q *question, out *era.Out) {
 	}
 	in := c.input
 	idle := !in.parked && in.window == nil
-	if len(in.questions) >= maxQuestions || idle && len(p.records)+p.asking+p.turns.returning() >= p.max {
+	if len(in.requests) >= maxInputRequests || idle && len(p.records)+p.asking+p.turns.returning() >= p.max {
 		out.Server(q.refusal(jsonrpc.CodeInternalError, "too many questions are open"))
 		return
 	}
 	in.keys++
 	q.key, q.call = "m"+strconv.Itoa(in.keys), c
-	in.questions = append(in.questions, q)
+	in.requests = append(in.requests, q)
 	p.asked[q.id] = q
 	if in.parked {
 		return
@@ -107,36 +107,37 @@ func (p *parking) closeWindow(c *call) {
 	}
 }
 
-// withdrawn takes the server's notifications/cancelled: it has no use for the
-// answer to a question any more. A call without questions is not parked; one that
-// is parked already comes back for what it has missed.
+// withdrawn takes the server's notifications/cancelled for an input request. A
+// call without input requests is not parked; a call that is parked already waits
+// for its retry all the same.
 func (p *parking) withdrawn(m jsonrpc.Message) {
 	if _, q, ok := jsonrpc.Find(p.asked, m.RequestID()); ok {
 		p.forget(q)
 	}
 }
 
-// forget takes a question off the list; it has been answered, or nobody waits for an answer.
-func (p *parking) forget(q *question) {
+// forget removes an input request that has been answered or needs no answer.
+func (p *parking) forget(q *inputRequest) {
 	delete(p.asked, q.id)
 	in := q.call.input
-	in.questions = slices.DeleteFunc(in.questions, func(other *question) bool { return other == q })
+	in.requests = slices.DeleteFunc(in.requests, func(other *inputRequest) bool { return other == q })
 }
 
-// settle answers all open questions of a call for the user who will not (C.4.5).
+// settle answers all open input requests of a call with a refusal, because its
+// client will not answer them (C.4.5).
 func (p *parking) settle(c *call, out *era.Out) {
 	p.closeWindow(c)
-	for _, q := range c.input.questions {
+	for _, q := range c.input.requests {
 		delete(p.asked, q.id)
 		out.Server(q.abandoned())
 	}
-	c.input.questions = nil
+	c.input.requests = nil
 }
 
-// park answers a call with its open questions; what the server does with it
-// goes on, and the retry will find it (C.4.1).
+// park answers a call with input_required. The server goes on with it, and the
+// retry finds it (C.4.1).
 func (p *parking) park(now time.Time, c *call, out *era.Out) {
-	if c.turn.waits != nil { // to answer some of them
+	if c.turn.waits != nil { // with the answers to some of them
 		p.turns.unwait(&c.turn)
 		p.deliver(now, c, out)
 	}
@@ -144,19 +145,19 @@ func (p *parking) park(now time.Time, c *call, out *era.Out) {
 	if in.parked {
 		return
 	}
-	for _, q := range slices.Clone(in.questions) {
+	for _, q := range slices.Clone(in.requests) {
 		lacking := missingCapability(c.capabilities, q.method, q.params)
 		switch {
 		case lacking == nil:
 		case q.method == "roots/list":
 			p.forget(q)
 			out.Server(q.unsupported())
-		default: // the first request had it, the retry has not
+		default: // the first request had the capability, the retry has not
 			p.calls.reject(now, c, lackingCapability(lacking), out)
 			return
 		}
 	}
-	if len(in.questions) == 0 {
+	if len(in.requests) == 0 {
 		return
 	}
 	if in.rounds == parkRounds {
@@ -167,7 +168,7 @@ func (p *parking) park(now time.Time, c *call, out *era.Out) {
 	in.generation++
 	in.parked = true
 	requests := []byte{'{'}
-	for _, q := range in.questions {
+	for _, q := range in.requests {
 		q.shown = true
 		requests = appendInput(requests, q.key, q.method, q.params)
 	}
@@ -181,7 +182,7 @@ func (p *parking) park(now time.Time, c *call, out *era.Out) {
 	p.turns.release(now, &c.turn, out)
 }
 
-// unpark takes a parked call off the list.
+// unpark removes a call from the parked ones.
 func (p *parking) unpark(c *call) {
 	p.timers.stop(c.input.deadline)
 	c.input.parked = false
@@ -189,8 +190,7 @@ func (p *parking) unpark(c *call) {
 	p.count.Store(int64(len(p.records)))
 }
 
-// expire ends a parked call that nobody has come back for (C.4.5): such a client
-// says nothing, so only the clock can tell.
+// expire ends a parked call whose client has not retried it in time (C.4.5).
 func (p *parking) expire(now time.Time, c *call, out *era.Out) {
 	p.unpark(c)
 	if c.input.outcome == nil {

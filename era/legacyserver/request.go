@@ -8,25 +8,25 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// request is a modern client's request, read in one go.
+// request is a modern client's request, read once.
 type request struct {
 	m       jsonrpc.Message
 	id      jsonrpc.ID
 	method  string
 	refusal *era.Refusal // what is wrong with it; nil: nothing
 
-	capabilities []byte // of the client; raw, not to be changed, as what follows
+	capabilities []byte // of the client; raw, as the following
 	logLevel     []byte // nil: no log messages are wanted
 	state        []byte // requestState; nil: no retry
 	answers      []byte // inputResponses
-	retries      bool   // one of these stands there, whatever it is
-	plain        bool   // its _meta is as it should be, and has nothing that a legacy server knows
-	name         []byte // of the tool or prompt, or the resource's URI
-	replays      int    // how often it was refused until the user had been at a URL
+	retries      bool   // requestState or inputResponses is there, with any value
+	plain        bool   // its _meta is valid and has nothing for a legacy server
+	name         []byte // of the tool or the prompt, or the URI of the resource; raw
+	replays      int    // how often the call was answered with URLs to visit
 }
 
-// readRequest reads a request. last is the _meta of an earlier one, and afterwards
-// perhaps that of this one.
+// readRequest reads a request. last is the _meta of an earlier request, and may be
+// set to that of this one.
 func readRequest(m jsonrpc.Message, last *lastMeta) request {
 	r := request{m: m, id: m.ID(), method: m.Method()}
 	for member := range m.ParamsObject().Members() {
@@ -57,9 +57,9 @@ func readRequest(m jsonrpc.Message, last *lastMeta) request {
 	return r
 }
 
-// forServer returns the request with another id and without what no legacy
-// server knows (C.0). Every other byte of the params stays, but for the commas
-// between.
+// forServer returns the request for the server: with another id, and without the
+// members that legacy revisions do not have (C.0). All other bytes of params stay,
+// except for commas between members.
 func (r *request) forServer(id jsonrpc.ID) jsonrpc.Message {
 	m := r.m.Plain().WithID(id)
 	if r.plain && !r.retries {
@@ -73,11 +73,10 @@ func (r *request) forServer(id jsonrpc.ID) jsonrpc.Message {
 	return m
 }
 
-// modernMeta is what no legacy server knows in a request's _meta.
+// modernMeta are the keys of _meta that legacy revisions do not have.
 var modernMeta = [...]string{era.KeyVersion, era.KeyClientInfo, era.KeyCapabilities, era.KeyLogLevel}
 
-// readMeta reads what the request says about itself, and finds what is wrong with
-// it. Mostly nothing is, and that is seen at once.
+// readMeta reads the _meta of the request, and sets refusal if it is not valid.
 func (r *request) readMeta(meta []byte) (at lastMeta) {
 	var version []byte
 	r.plain = true
@@ -102,17 +101,17 @@ func (r *request) readMeta(meta []byte) (at lastMeta) {
 	return at
 }
 
-// lastMeta is the _meta of a request, if that is plain. Most clients say with
-// each what they have said with the last: that need not be read again.
+// lastMeta is the _meta of an earlier request, if that was plain. Most clients
+// send the same _meta with each request; it is not read again.
 type lastMeta struct {
 	raw                    []byte // nil: there was none yet
 	capabilities, logLevel place
 }
 
-// maxLastMeta is the longest _meta that is kept.
+// maxLastMeta is the longest _meta that is remembered.
 const maxLastMeta = 4 << 10
 
-// place is where a value stands in an object; zero: nowhere.
+// place is where a value stands in an object; zero: it is absent.
 type place struct{ from, to int }
 
 func placeOf(m jsonrpc.Member) place { return place{m.At, m.At + len(m.Value)} }

@@ -8,19 +8,20 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// cacheHints are what results of cacheable methods say: a legacy server promises
-// nothing, and may answer each client differently (MI16).
+// cacheHints are the members that results of cacheable methods must have. A legacy
+// server promises nothing, and may answer each client differently: so results are
+// not cached (MI16).
 const cacheHints = `"ttlMs":0,"cacheScope":"private",`
 
-// results makes the server's responses those of a modern server. Its zero value
-// is that of a server that does not say who it is.
+// results makes a legacy server's results modern.
 type results struct {
-	meta              []byte           // the _meta of results: who the server is; nil: it does not say
-	preamble          jsonrpc.Fragment // what every result says first
-	cacheablePreamble jsonrpc.Fragment // what those of cacheable methods do
+	meta              []byte           // the _meta of results, with serverInfo; nil: none
+	preamble          jsonrpc.Fragment // the first members of each result
+	cacheablePreamble jsonrpc.Fragment // the same for cacheable methods
 }
 
-// setServer is called once, with the raw serverInfo of the answer to initialize.
+// setServer sets the raw serverInfo of the answer to initialize. It must be called
+// once, before of.
 func (s *results) setServer(info []byte) {
 	if shape.IsObject(info) {
 		s.meta = append(shape.AppendMember([]byte{'{'}, era.KeyServerInfo, info), '}')
@@ -35,8 +36,8 @@ func (s *results) setServer(info []byte) {
 	s.preamble, s.cacheablePreamble = preamble(""), preamble(cacheHints)
 }
 
-// message is the response with a result that a legacy server has given,
-// as a modern client wants it (C.0).
+// message returns the response with a legacy server's result, in modern form
+// (C.0).
 func (s *results) message(id jsonrpc.ID, method string, result []byte) jsonrpc.Message {
 	if !shape.IsObject(result) {
 		return jsonrpc.NewError(id, jsonrpc.CodeInternalError, "the server's result is no object", nil).WithRelated(id)
@@ -56,8 +57,8 @@ func (s *results) message(id jsonrpc.ID, method string, result []byte) jsonrpc.M
 	return makeResult(id, `"resultType":"complete",`+hints, meta, rest)
 }
 
-// of is message for a call's response. Mostly there is nothing to take
-// out of its result, which is copied once then, and not scanned again.
+// of is message for a server's response. If nothing has to be removed from the
+// result, the result is copied once and not scanned.
 func (s *results) of(c *call, m jsonrpc.Message) jsonrpc.Message {
 	result := m.Result()
 	if !shape.IsObject(result) {
@@ -80,8 +81,8 @@ func (s *results) of(c *call, m jsonrpc.Message) jsonrpc.Message {
 	return m.Plain().WithID(c.id).WithFirst(preamble).WithRelated(c.id)
 }
 
-// metaOf adds to the _meta of a result who the server is, and takes away
-// that it belongs to a task: the client has not asked for one.
+// metaOf adds serverInfo to the _meta of a result and removes the related task, of
+// which the client does not know.
 func (s *results) metaOf(meta []byte) []byte {
 	if !shape.IsObject(meta) {
 		return s.meta
@@ -96,8 +97,8 @@ func (s *results) metaOf(meta []byte) []byte {
 	return meta
 }
 
-// makeResult writes a response: members, which end with a comma, _meta, and what
-// else the object rest has.
+// makeResult writes a response. members are the first members of the result, each
+// with a comma after it; then follow _meta, and the members of the object rest.
 func makeResult(id jsonrpc.ID, members string, meta, rest []byte) jsonrpc.Message {
 	result := append([]byte{'{'}, members...)
 	if meta != nil {
@@ -111,9 +112,9 @@ func makeResult(id jsonrpc.ID, members string, meta, rest []byte) jsonrpc.Messag
 	return jsonrpc.NewResult(id, result).WithRelated(id)
 }
 
-// notFound returns the data of an error that says that there is no such resource.
-// They say so by the URI that was asked for (C.0), or else, where they name another,
-// cannot name one, or have a code of their own, by the code (J10).
+// notFound returns the data for the error that a resource does not exist. In
+// 2026-07-28 such an error has the URI of the request in its data (C.0). If the
+// data cannot say that, it gets the original code instead (J10).
 func (c *call) notFound(data []byte) []byte {
 	uri := c.m.Lookup("params", "uri")
 	if _, ok := jsonrpc.Text(uri); ok && c.method == "resources/read" && shape.Member(data, "originalCode") == nil {
@@ -127,9 +128,8 @@ func (c *call) notFound(data []byte) []byte {
 	return originalCode(era.CodeResourceNotFound, data)
 }
 
-// originalCode puts the code that an error had into its data: beside what they
-// have, or around them if they have no room for it. Where the client is an older
-// one, too, withOriginalCode undoes it.
+// originalCode adds the original code of an error to its data, or wraps data that
+// cannot take it. Package legacyclient undoes this for a legacy client.
 func originalCode(code int, data []byte) []byte {
 	number := strconv.AppendInt(nil, int64(code), 10)
 	if data == nil || shape.IsObject(data) && !shape.IsEmpty(data) && shape.Member(data, "originalCode") == nil && shape.Member(data, "originalData") == nil {

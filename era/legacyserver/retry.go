@@ -41,24 +41,24 @@ func (p *parking) retry(now time.Time, r request, out *era.Out) {
 	}
 	answers, ok := answersTo(c, r.answers)
 	if !ok {
-		refuse(badAnswer) // and the call goes on waiting
+		refuse(badAnswer) // the call stays parked
 		return
 	}
 	p.claim(now, c, r, answers, out)
 }
 
-// answersTo finds the answers to the questions that the client knows; nil where
-// there is none. ok is false if one is malformed.
+// answersTo returns the answers to the input requests of a parked call, in their
+// order; nil where there is none. ok is false if an answer is not valid.
 func answersTo(c *call, answers []byte) (found [][]byte, ok bool) {
 	if answers != nil && !shape.IsObject(answers) {
 		return nil, string(answers) == "null"
 	}
-	open := c.input.questions
+	open := c.input.requests
 	found = make([][]byte, len(open))
 	for entry := range jsonrpc.Members(answers) {
-		i := slices.IndexFunc(open, func(q *question) bool { return q.shown && q.key == entry.Key })
+		i := slices.IndexFunc(open, func(q *inputRequest) bool { return q.shown && q.key == entry.Key })
 		if i < 0 {
-			continue // answered already, withdrawn, or never asked
+			continue // answered already, withdrawn, or unknown
 		}
 		if !isAnswer(open[i].method, entry.Value) {
 			return nil, false
@@ -68,7 +68,7 @@ func answersTo(c *call, answers []byte) (found [][]byte, ok bool) {
 	return found, true
 }
 
-// claim makes a retry the live request of its call.
+// claim makes a retry the request of its call.
 func (p *parking) claim(now time.Time, c *call, r request, answers [][]byte, out *era.Out) {
 	p.unpark(c)
 	r.replays = c.replays
@@ -84,7 +84,7 @@ func (p *parking) claim(now time.Time, c *call, r request, answers [][]byte, out
 	c.input.answers = nil
 	for i, a := range answers {
 		if a != nil {
-			c.input.answers = append(c.input.answers, questionAnswer{c.input.questions[i], a})
+			c.input.answers = append(c.input.answers, inputAnswer{c.input.requests[i], a})
 		}
 	}
 	if len(c.input.answers) == 0 || !p.turns.await(now, &c.turn) {
@@ -92,23 +92,24 @@ func (p *parking) claim(now time.Time, c *call, r request, answers [][]byte, out
 	}
 }
 
-// deliver sends the server the answers that a retry has brought.
+// deliver sends the server the answers of a retry.
 func (p *parking) deliver(now time.Time, c *call, out *era.Out) {
 	answers := c.input.answers
 	c.input.answers = nil
 	for _, a := range answers {
-		if p.asked[a.q.id] == a.q { // else it was taken back
+		if p.asked[a.q.id] == a.q { // otherwise the server has withdrawn it
 			p.forget(a.q)
 			out.Server(a.q.answer(a.result))
 		}
 	}
 	if c.input.window == nil {
-		p.park(now, c, out) // again, if not all is answered
+		p.park(now, c, out) // again, if some are not answered
 	}
 }
 
-// replay takes the retry of such a call. An answer that is missing needs no
-// asking again: the server will refuse again, if it must.
+// replay takes the retry of a call that was answered with URLs to visit. The call
+// is sent again. Missing answers are not asked for: the server refuses again if it
+// must.
 func (p *parking) replay(now time.Time, r request, state era.State, out *era.Out) {
 	n, _ := strconv.Atoi(state.Call)
 	for entry := range jsonrpc.Members(r.answers) {
@@ -129,7 +130,7 @@ func (p *parking) replay(now time.Time, r request, state era.State, out *era.Out
 	p.calls.begin(now, r, out)
 }
 
-// declined answers a call that the user does not want to do for what it needs.
+// declined answers a call whose user has declined to visit a URL.
 func (p *parking) declined(r request, out *era.Out) {
 	const text = "the user has not gone to the URL that the call needs"
 	if r.method != "tools/call" {

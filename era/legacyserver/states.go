@@ -20,7 +20,7 @@ type states struct {
 	unit, instance, principal string
 }
 
-// of is the State of a call, but for which one it is.
+// of returns the State of a call without its name and round.
 func (s *states) of(now time.Time, r *request) era.State {
 	return era.State{
 		Unit:      s.unit,
@@ -32,8 +32,8 @@ func (s *states) of(now time.Time, r *request) era.State {
 	}
 }
 
-// digestOf tells calls with other params apart. The retry has another _meta, and
-// the client may have written the same params in another way.
+// digestOf returns a digest of a call's params, which must be the same in its
+// retry. _meta may differ, and so may the spelling.
 func digestOf(m jsonrpc.Message) string {
 	params := jsonrpc.Without(m.Params(), "_meta", "inputResponses", "requestState")
 	sum := sha256.Sum256(shape.AppendCanonical(nil, params, shape.CanonicalDepth))
@@ -46,7 +46,7 @@ func (s *states) inputRequired(id jsonrpc.ID, requests []byte, state era.State) 
 	return makeResult(id, `"resultType":"input_required",`, s.results.meta, append(rest, '}'))
 }
 
-// open reads the State of a retry and reports whether it is this retry's.
+// open returns the State of a retry, and whether it is valid for this request.
 func (s *states) open(now time.Time, r *request) (era.State, bool) {
 	text, ok := jsonrpc.Text(r.state)
 	if !ok || s.sealer == nil {
@@ -58,10 +58,9 @@ func (s *states) open(now time.Time, r *request) (era.State, bool) {
 	return state, ok
 }
 
-// sendToURL answers a call that the server refuses until the user has been at
-// some URLs (-32042): the client is asked to send the user there, and its retry
-// starts the call anew. Nothing waits at the server. ok is false if the error
-// does not say where to.
+// sendToURL answers a call that the server has refused until the user has visited
+// some URLs (-32042): the client gets them as input requests, and its retry starts
+// the call again. No call is parked. ok is false if the error names no URLs.
 func (s *states) sendToURL(now time.Time, c *call, data []byte) (m jsonrpc.Message, ok bool) {
 	requests, n := []byte{'{'}, 0
 	for _, e := range jsonrpc.Elements(shape.Member(data, "elicitations")) {
@@ -86,8 +85,8 @@ func (s *states) sendToURL(now time.Time, c *call, data []byte) (m jsonrpc.Messa
 	return s.inputRequired(c.id, append(requests, '}'), state), true
 }
 
-// appendInput appends an entry to inputRequests. Without params, which only
-// roots/list may be, some clients cannot read it.
+// appendInput appends an entry to inputRequests. An entry gets empty params if it
+// has none, because some clients cannot read it otherwise.
 func appendInput(requests []byte, key, method string, params []byte) []byte {
 	if params == nil {
 		params = []byte("{}")

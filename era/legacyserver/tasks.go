@@ -15,7 +15,8 @@ const (
 	pollMax     = time.Minute
 )
 
-// tasks runs calls of modern clients as tasks of a 2025-11-25 server.
+// tasks runs calls of modern clients as tasks of a 2025-11-25 server (C.5). The
+// client does not know of that: it waits for its answer.
 type tasks struct {
 	timers      *timers
 	requests    *requests
@@ -26,14 +27,14 @@ type tasks struct {
 
 // callTask is a call that runs as a task.
 type callTask struct {
-	id       []byte     // raw; nil: the server has not made it yet
-	get      jsonrpc.ID // our tasks/get; zero: none
-	result   jsonrpc.ID // our tasks/result; zero: not asked for yet
+	id       []byte     // raw; nil: the server has not created the task yet
+	get      jsonrpc.ID // of our open tasks/get; zero: none
+	result   jsonrpc.ID // of our tasks/result; zero: not sent yet
 	interval time.Duration
 	poll     *timer
 }
 
-// response takes a response to a request of a call that runs as a task.
+// response takes a response to one of the requests of a call that runs as a task.
 func (k *tasks) response(now time.Time, c *call, id jsonrpc.ID, m jsonrpc.Message, out *era.Out) {
 	t := c.task
 	switch {
@@ -64,7 +65,7 @@ func (k *tasks) at(now time.Time, c *call, task []byte, out *era.Out) {
 	t := c.task
 	k.timers.stop(t.poll)
 	if status, _ := jsonrpc.Text(shape.Member(task, "status")); status != "working" {
-		// Done, or input_required: then the server's questions come while it waits.
+		// Done, or input_required: then the server's input requests come while it waits.
 		t.result = k.send(c, "tasks/result", out)
 		return
 	}
@@ -97,14 +98,14 @@ func (k *tasks) status(now time.Time, m jsonrpc.Message, out *era.Out) {
 	}
 }
 
-// leave forgets what was asked about a task.
+// leave removes what is known of a call's task.
 func (k *tasks) leave(c *call) {
 	k.timers.stop(c.task.poll)
 	delete(k.calls.sent, c.task.get)
 	delete(k.calls.sent, c.task.result)
 }
 
-// abort cancels a task (J11), as soon as it has been made.
+// abort cancels the task of a call (J11), once the server has created it.
 func (k *tasks) abort(c *call, out *era.Out) {
 	if c.task.id != nil {
 		k.cancel(c, out)
@@ -127,7 +128,8 @@ func (k *tasks) cancel(c *call, out *era.Out) {
 	}
 }
 
-// callOfID returns the call whose task an object with a taskId names; nil if there is none.
+// callOfID returns the call whose task has the taskId in object; nil if there is
+// none.
 func (k *tasks) callOfID(object []byte) *call {
 	if object == nil || !k.can {
 		return nil
@@ -155,8 +157,8 @@ func (k *tasks) callOf(m jsonrpc.Message) *call {
 	return k.callOfID(m.Lookup("params", "_meta", era.KeyRelatedTask))
 }
 
-// strip takes out of a notification that it belongs to a task, which its client
-// does not know of.
+// strip removes the related task from a notification, because the client does not
+// know of it.
 func (t *callTask) strip(m jsonrpc.Message) jsonrpc.Message {
 	if t == nil || m.Lookup("params", "_meta", era.KeyRelatedTask) == nil {
 		return m

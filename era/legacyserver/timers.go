@@ -6,31 +6,32 @@ import (
 	"time"
 )
 
-// timer is something that is to be done at a time, unless it is stopped before.
+// timer calls fire at a time, unless it is stopped before.
 type timer struct {
 	at    time.Time
 	fire  func(now time.Time, out *era.Out)
 	index int // in the heap; -1 when it has fired or was stopped
 }
 
-// timers is what is to be done, the earliest first. The zero value is ready.
+// timers are the pending timers. A Filter has no clock: due is called with the
+// time. The zero value is ready.
 type timers struct{ heap timerHeap }
 
-// set has fire called by due at a time at or after at.
+// set adds a timer: due calls fire at this time or later.
 func (a *timers) set(at time.Time, fire func(now time.Time, out *era.Out)) *timer {
 	n := &timer{at: at, fire: fire}
 	heap.Push(&a.heap, n)
 	return n
 }
 
-// stop takes an timer back. It may be nil, have fired, or be stopped already.
+// stop removes a timer. n may be nil, fired or stopped.
 func (a *timers) stop(n *timer) {
 	if n != nil && n.index >= 0 {
 		heap.Remove(&a.heap, n.index)
 	}
 }
 
-// next returns when due is to be called; zero: there is nothing to be done.
+// next returns the time of the next timer; zero: there is none.
 func (a *timers) next() time.Time {
 	if len(a.heap) == 0 {
 		return time.Time{}
@@ -38,7 +39,7 @@ func (a *timers) next() time.Time {
 	return a.heap[0].at
 }
 
-// due does what is to be done until now.
+// due calls what is due by now.
 func (a *timers) due(now time.Time, out *era.Out) {
 	for len(a.heap) > 0 && !a.heap[0].at.After(now) {
 		heap.Pop(&a.heap).(*timer).fire(now, out)

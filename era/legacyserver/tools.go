@@ -12,35 +12,34 @@ const (
 	// toolsTimeout is how long calls wait for the list of tools.
 	toolsTimeout = 5 * time.Second
 
-	// toolsPace is how often it is asked for at most: some servers say that it
-	// has changed whenever it is.
+	// toolsPace is the least time between two requests for the list. Some servers
+	// announce a change with each list.
 	toolsPace = time.Second
 
 	// maxToolPages bounds a list whose pages never end.
 	maxToolPages = 100
 )
 
-// tools knows which tools of a 2025-11-25 server run as tasks only
-// (execution.taskSupport "required"). A modern client is not told of tasks: its
-// call runs as one, and is answered when that is done (C.5).
+// tools knows which tools of a 2025-11-25 server must run as tasks
+// (execution.taskSupport is "required").
 type tools struct {
 	timers   *timers
 	requests *requests
 	ready    func(now time.Time, c *call, out *era.Out)
 
 	can     bool            // the server runs tools/call as a task
-	known   map[string]bool // tools that were listed: whether they must be tasks
+	known   map[string]bool // listed tools: whether they must run as tasks
 	listing bool
-	again   bool // the list has changed meanwhile
+	again   bool // the list has changed since it was asked for
 	pages   int
 	listed  time.Time // when it was asked for last
 	planned bool      // it will be asked for again
-	waiting []*call   // calls of tools that are not known yet
+	waiting []*call   // calls of tools that are not listed yet
 	overdue *timer
 }
 
-// start is called when the server has answered initialize. It asks for the list of
-// tools, if some may have to run as tasks.
+// start asks for the list of tools, if the server has tasks. It is called when the
+// server has answered initialize.
 func (t *tools) start(now time.Time, h *handshake, out *era.Out) {
 	call := shape.Member(shape.Member(shape.Member(shape.Member(h.capabilities, "tasks"), "requests"), "tools"), "call")
 	if t.can = shape.IsObject(call) && h.version == era.Version2025_11_25; t.can {
@@ -75,8 +74,8 @@ func (t *tools) list(params []byte, out *era.Out) {
 	}, out)
 }
 
-// learned sends the calls that have waited. What is not known by now is
-// run as an ordinary call.
+// learned goes on with the calls that have waited. A tool that is not listed runs
+// as an ordinary call.
 func (t *tools) learned(now time.Time, out *era.Out) {
 	t.timers.stop(t.overdue)
 	t.listing = false
@@ -104,8 +103,8 @@ func (t *tools) changed(now time.Time, out *era.Out) {
 	}
 }
 
-// await reports whether a call is to wait until more is known of its tool;
-// then it is sent in time.
+// await reports whether a call has to wait for the list of tools. Then ready is
+// called in time.
 func (t *tools) await(c *call) bool {
 	if !t.listing {
 		return false
@@ -126,8 +125,9 @@ func (t *tools) runsAsTask(c *call) bool {
 	return t.known[name]
 }
 
-// read takes note of a list of tools and returns the result without their
-// execution, which 2026-07-28 does not have. Every other byte stays.
+// read notes which tools of a list must run as tasks. It returns the result
+// without the execution member of each tool, which 2026-07-28 does not have. All
+// other bytes stay.
 func (t *tools) read(result []byte) []byte {
 	tools := shape.Member(result, "tools")
 	var changed []byte

@@ -7,82 +7,84 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/era"
 )
 
-// A legacy server does not say during which call it asks a client something (B.1).
-// So that the bridge can tell, calls that may ask take turns at it: one call has
-// the turn, from when it is sent until it has asked or is answered, and the
-// others wait. A question is then of the call that has the turn. A call that has
-// got its answers takes a turn again, if more questions of it are expected.
+// A legacy server does not say during which call it sends an input request (B.1).
+// So calls that may cause input requests take turns: one call has the turn, from
+// when it is sent until it has asked or is answered; the other calls wait. An
+// input request then belongs to the call that has the turn. When the client has
+// answered, its call needs a turn again if more input requests are expected.
 //
-// Which calls may ask is learned (askHistory), for most tools never do, and their
-// calls shall not wait for each other. Nobody waits for long: a turn ends after a
-// while, and so does waiting for one. Questions that come out of turn may be
-// taken for those of another call.
+// "Ask" means: the server sends an input request during the call. Which tools ask
+// is learned (askHistory), because most tools never do, and their calls must not
+// wait for each other.
+//
+// A call has its turn for a limited time, and waits for a limited time. An input
+// request that comes later than that may be taken for another call's.
 const (
-	// turnUnknown is how long a call keeps its turn, and how long a call waits for
-	// one, if it is not known to ask.
+	// turnUnknown is how long a call has the turn, and how long a call waits for the
+	// turn, if its tool is not known to ask.
 	turnUnknown = time.Second
 
-	// turnKnown and waitKnown are the same for a call that is known to ask.
+	// turnKnown and waitKnown are the same for a tool that is known to ask.
 	turnKnown = 10 * time.Second
 	waitKnown = 30 * time.Second
 
-	// turnAbandoned is how long a call that was given up may still ask.
+	// turnAbandoned is how long an abandoned call may still ask.
 	turnAbandoned = time.Second
 )
 
-// turns is whose turn it is to ask. Its methods call proceed, for a call that has
-// waited, and for no other reason.
+// turns decides which call may ask. It calls proceed for a call that has waited,
+// also from within its other methods.
 type turns struct {
 	timers  *timers
 	proceed func(now time.Time, a *asker, out *era.Out)
 
-	related   bool     // the server's transport relates questions to calls
-	unrelated bool     // the server has asked something that its transport did not relate to a call
-	holder    *asker   // has the turn; nil: no call has
+	related   bool     // the transport has named the call of the latest input request
+	unrelated bool     // the transport could name the call of an input request, and did not
+	holder    *asker   // the call that has the turn; nil: none
 	late      *timer   // ends the turn
-	waiting   []*asker // in order; there are none without a holder
+	waiting   []*asker // in order; empty if there is no holder
 	history   askHistory
 }
 
-// asker is what turns know of a call.
+// asker is the part of a call that turns uses.
 type asker struct {
 	call  *call
 	tool  toolKey
-	able  bool // the server may ask the client something during the call
+	able  bool // input requests are possible during the call
 	stage askerStage
-	asked int    // how many questions there have been
-	waits *timer // it waits for a turn until then; nil: it does not wait
-	ended bool   // its history was recorded
+	asked int    // how many input requests there have been
+	waits *timer // when the call stops waiting; nil: it does not wait
+	ended bool   // history has recorded the call
 }
 
-// askerStage is what a call does when it has its turn. Those of a higher stage
-// wait behind those of a lower one.
+// askerStage is what a call does when it has its turn. Calls of a lower stage go
+// first.
 type askerStage int
 
 const (
-	returning askerStage = iota // gives the server the answers of its client
-	beginning                   // is sent to the server
-	abandoned                   // its questions are answered for a client that has gone
+	returning askerStage = iota // a retry: the server gets the answers of the client
+	beginning                   // the call is sent to the server
+	abandoned                   // the client has cancelled the call or not come back: the server gets refusals
 )
 
-// needless reports whether no call has to take turns: the transport has related
-// each question to its call.
+// needless reports whether no call needs turns, because the transport names the
+// call of each input request.
 func (t *turns) needless() bool { return t.related && !t.unrelated }
 
-// mayAsk reports whether more questions of a call are expected, or can be.
+// mayAsk reports whether a call may ask (again).
 func (t *turns) mayAsk(a *asker) bool {
 	if !a.able || t.needless() {
 		return false
 	}
 	h := t.history.of(a.tool)
-	return !h.complete || a.asked < h.questions
+	return !h.complete || a.asked < h.requests
 }
 
-// willAsk reports whether the call is known to ask more.
-func (t *turns) willAsk(a *asker) bool { return a.asked < t.history.of(a.tool).questions }
+// willAsk reports whether a call is expected to ask (again).
+func (t *turns) willAsk(a *asker) bool { return a.asked < t.history.of(a.tool).requests }
 
-// await gives a call the turn, if it needs one. True: another call has it, and
-// proceed is called in time.
+// await gives a call the turn if it may ask. True: another call has the turn; this
+// one waits, and proceed is called in time.
 func (t *turns) await(now time.Time, a *asker) bool {
 	switch {
 	case !t.mayAsk(a) || t.holder == a:
@@ -100,8 +102,8 @@ func (t *turns) await(now time.Time, a *asker) bool {
 	return true
 }
 
-// waitUntil lets a call wait until soon; a call that is by then known to ask waits
-// until last.
+// waitUntil lets a call wait until soon, or until last if it is expected to ask by
+// then.
 func (t *turns) waitUntil(soon, last time.Time, a *asker) {
 	a.waits = t.timers.set(soon, func(now time.Time, out *era.Out) {
 		if soon.Before(last) && t.willAsk(a) {
@@ -113,14 +115,14 @@ func (t *turns) waitUntil(soon, last time.Time, a *asker) {
 	})
 }
 
-// unwait takes a call out of those that wait.
+// unwait removes a call from the waiting ones.
 func (t *turns) unwait(a *asker) {
 	if a.waits == nil {
 		return
 	}
 	t.timers.stop(a.waits)
 	a.waits = nil
-	if w := t.waiting; w[0] == a { // as nearly always
+	if w := t.waiting; w[0] == a { // nearly always
 		w[0] = nil
 		t.waiting = w[1:]
 		return
@@ -141,14 +143,14 @@ func (t *turns) take(now time.Time, a *asker) {
 	t.holder = a
 	t.late = t.timers.set(now.Add(patience), func(now time.Time, out *era.Out) {
 		if a.stage != abandoned {
-			t.end(now, a, out) // so that the next call of the tool need not wait for this one
+			t.end(now, a, out) // later calls of the tool need not wait for this one
 		}
 		t.release(now, a, out)
 	})
 }
 
-// release ends the turn of a call, if it has it: the call has asked or is over.
-// The next call may.
+// release ends the turn of a call, which has asked or is over, and gives it to the
+// next one. It does nothing if the call does not have the turn.
 func (t *turns) release(now time.Time, a *asker, out *era.Out) {
 	if t.holder != a {
 		return
@@ -168,8 +170,8 @@ func (t *turns) release(now time.Time, a *asker, out *era.Out) {
 	}
 }
 
-// joinAbandoned lets all calls that were given up go on at once: what any of them
-// asks in this turn is answered the same way.
+// joinAbandoned lets all abandoned calls go on in the turn of one of them: input
+// requests of any of them are refused.
 func (t *turns) joinAbandoned(now time.Time, out *era.Out) {
 	for _, a := range slices.Clone(t.waiting) {
 		if a.stage == abandoned {
@@ -179,11 +181,12 @@ func (t *turns) joinAbandoned(now time.Time, out *era.Out) {
 	}
 }
 
-// abandon is for a call that was given up at the server. It may ask before it
-// knows, and answers to its questions may make it ask on: so it takes a turn, in
-// which all questions are its own. answers is whether it has such answers. True:
-// they have to wait, and proceed is called in time.
-func (t *turns) abandon(now time.Time, a *asker, answers bool, out *era.Out) (wait bool) {
+// abandon is called when a call was cancelled at the server. The server may send
+// input requests before it knows, and also when it gets the refusals of earlier
+// ones. So an abandoned call takes a turn, in which all input requests are
+// refused. refusals says that the server waits for some. True: they must wait, and
+// proceed is called in time.
+func (t *turns) abandon(now time.Time, a *asker, refusals bool, out *era.Out) (wait bool) {
 	a.stage = abandoned
 	switch {
 	case !t.mayAsk(a):
@@ -193,15 +196,15 @@ func (t *turns) abandon(now time.Time, a *asker, answers bool, out *era.Out) (wa
 		t.take(now, a)
 		return false
 	}
-	return answers && t.await(now, a)
+	return refusals && t.await(now, a)
 }
 
-// ofAbandoned reports whether what the server asks now is of a call that was given
-// up, and so of nobody.
+// ofAbandoned reports whether an abandoned call has the turn, so that nobody can
+// answer an input request.
 func (t *turns) ofAbandoned() bool { return t.holder != nil && t.holder.stage == abandoned }
 
-// findAbandoned returns the call for which is reports true, of those that were
-// given up and have a turn or wait for one; nil if there is none.
+// findAbandoned returns an abandoned call for which is returns true, of those that
+// have the turn or wait for it; nil if there is none.
 func (t *turns) findAbandoned(is func(a *asker) bool) *asker {
 	if t.ofAbandoned() && is(t.holder) {
 		return t.holder
@@ -214,8 +217,8 @@ func (t *turns) findAbandoned(is func(a *asker) bool) *asker {
 	return nil
 }
 
-// finish is for a call that was given up and is answered all the same: it does
-// not ask any more.
+// finish is called when the server answers an abandoned call all the same: the
+// call does not ask any more.
 func (t *turns) finish(now time.Time, a *asker, out *era.Out) {
 	if a.waits != nil {
 		t.unwait(a)
@@ -225,7 +228,7 @@ func (t *turns) finish(now time.Time, a *asker, out *era.Out) {
 	t.release(now, a, out)
 }
 
-// returning is how many calls wait with the answers of their clients.
+// returning returns how many retries wait.
 func (t *turns) returning() (n int) {
 	for _, a := range t.waiting {
 		if a.stage == returning {
@@ -235,8 +238,9 @@ func (t *turns) returning() (n int) {
 	return n
 }
 
-// heard takes note of whether the transport has related a question to a call.
-// Where it could and has not, it tells no more than a pipe does.
+// heard notes what the transport says about an input request: related, that it
+// belongs to a certain call; standalone, that it came on a stream of its own,
+// although the transport could have related it.
 func (t *turns) heard(now time.Time, related, standalone bool, out *era.Out) {
 	t.unrelated = t.unrelated || standalone
 	t.related = related
@@ -245,15 +249,15 @@ func (t *turns) heard(now time.Time, related, standalone bool, out *era.Out) {
 	}
 }
 
-// ask takes note of a question that is taken to be of the call a. Others are the
-// calls that it could be of as well.
+// ask notes an input request that was assigned to the call a. others are the calls
+// that it could belong to as well.
 func (t *turns) ask(a *asker, others []*asker) {
 	a.asked++
 	if !a.able || t.needless() {
 		return
 	}
 	h := t.history.of(a.tool)
-	if a.asked <= h.questions {
+	if a.asked <= h.requests {
 		return
 	}
 	if unsure := h.complete && a != t.holder && len(others) > 0; unsure {
@@ -266,7 +270,8 @@ func (t *turns) ask(a *asker, others []*asker) {
 	t.history.expect(a.tool, a.asked)
 }
 
-// end records how often a call has asked that is over.
+// end records a call that has ended. Calls of its tool that wait may go on, if
+// they need no turn any more.
 func (t *turns) end(now time.Time, a *asker, out *era.Out) {
 	if !a.able || a.ended || t.needless() {
 		return
@@ -275,7 +280,7 @@ func (t *turns) end(now time.Time, a *asker, out *era.Out) {
 	if !t.history.record(a.tool, a.asked) {
 		return
 	}
-	for _, w := range slices.Clone(t.waiting) { // some have to wait no more
+	for _, w := range slices.Clone(t.waiting) {
 		if w.waits != nil && !t.mayAsk(w) {
 			t.unwait(w)
 			t.proceed(now, w, out)

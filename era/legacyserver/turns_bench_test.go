@@ -144,7 +144,7 @@ func (r *loadRun) do(step func(out *era.Out)) {
 	case "all":
 		for i := range r.load.tools {
 			h := &r.f.turns.history
-			h.set(h.key("tools/call", fmt.Appendf(nil, `"t%d"`, i)), toolHistory{questions: 1 << 30, complete: true})
+			h.set(h.key("tools/call", fmt.Appendf(nil, `"t%d"`, i)), toolHistory{requests: 1 << 30, complete: true})
 		}
 	}
 	var out era.Out

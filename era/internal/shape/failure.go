@@ -6,8 +6,8 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// WithError returns an error response with another code, and data; nil leaves
-// them. The rest stays.
+// WithError returns an error response with another code, and with other data
+// unless data is nil. The rest stays.
 func WithError(m jsonrpc.Message, code int, data []byte) jsonrpc.Message {
 	object := jsonrpc.With(m.ErrorObject(), "code", strconv.AppendInt(nil, int64(code), 10))
 	if data != nil {
@@ -16,7 +16,8 @@ func WithError(m jsonrpc.Message, code int, data []byte) jsonrpc.Message {
 	return WithErrorObject(m, object)
 }
 
-// WithErrorObject returns an error response with another error object, raw JSON.
+// WithErrorObject returns an error response with another error object, which is
+// raw JSON.
 func WithErrorObject(m jsonrpc.Message, object []byte) jsonrpc.Message {
 	changed, err := jsonrpc.Parse([]byte(`{"jsonrpc":"2.0","id":` + m.ID().String() + `,"error":` + string(object) + `}`))
 	if err != nil {
@@ -25,7 +26,8 @@ func WithErrorObject(m jsonrpc.Message, object []byte) jsonrpc.Message {
 	return changed.WithRelated(m.Related())
 }
 
-// ErrorCode returns the code of an error response; 0 if it cannot be read, or m is none.
+// ErrorCode returns the code of an error response. It is 0 for other messages, and
+// if the code is not a number.
 func ErrorCode(m jsonrpc.Message) int {
 	if !m.IsError() {
 		return 0
@@ -34,5 +36,6 @@ func ErrorCode(m jsonrpc.Message) int {
 	return code
 }
 
-// Reason is the data of an error of the bridge itself: a word for machines (C.7).
+// Reason returns the data of an error that the bridge itself has made:
+// {"reason":word} (C.7).
 func Reason(word string) []byte { return []byte(`{"reason":"` + word + `"}`) }

@@ -7,7 +7,8 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// Member returns the raw value of a key of a raw JSON object; nil if there is none.
+// Member returns the raw value of a key of a raw JSON object; nil if the key is
+// absent.
 func Member(object []byte, key string) (value []byte) {
 	for m := range jsonrpc.Members(object) {
 		if m.Key == key {
@@ -17,7 +18,8 @@ func Member(object []byte, key string) (value []byte) {
 	return value
 }
 
-// SameText reports whether two raw values are one text, however it is escaped.
+// SameText reports whether two raw values are the same string. They may be escaped
+// in different ways.
 func SameText(a, b []byte) bool {
 	text, ok := jsonrpc.Text(a)
 	other, also := jsonrpc.Text(b)
@@ -33,7 +35,7 @@ func IsArray(raw []byte) bool { return len(raw) > 0 && raw[0] == '[' }
 // IsText reports whether a raw value is a string.
 func IsText(raw []byte) bool { return len(raw) > 0 && raw[0] == '"' }
 
-// IsEmpty reports whether an object has no members.
+// IsEmpty reports whether a raw object has no members.
 func IsEmpty(object []byte) bool {
 	for _, c := range object[1:] {
 		switch c {
@@ -45,8 +47,8 @@ func IsEmpty(object []byte) bool {
 	return true
 }
 
-// AppendMember appends a member to an object that is being written: `{`, or
-// `{` and members.
+// AppendMember appends a member to an object that is being written. object is `{`,
+// or `{` and members; the caller closes it.
 func AppendMember(object []byte, key string, value []byte) []byte {
 	if object[len(object)-1] != '{' {
 		object = append(object, ',')
@@ -55,13 +57,13 @@ func AppendMember(object []byte, key string, value []byte) []byte {
 	return append(object, value...)
 }
 
-// CanonicalDepth is how deep appendCanonical looks. Each level costs a scan,
-// and a sender chooses how deep its JSON is.
+// CanonicalDepth is the depth for AppendCanonical. Each level of nesting costs one
+// more scan, and the sender of the JSON chooses how deep it is nested.
 const CanonicalDepth = 12
 
-// AppendCanonical appends raw in one spelling: without white space, object
-// members sorted by key, strings escaped no more than they must be. Numbers keep
-// theirs, and so does what is nested deeper than depth.
+// AppendCanonical appends raw in one spelling: no white space, members sorted by
+// key, strings with as few escapes as possible. Numbers stay as they are, and so
+// do values that are nested deeper than depth.
 func AppendCanonical(out, raw []byte, depth int) []byte {
 	if len(raw) == 0 || depth == 0 {
 		return append(out, raw...)

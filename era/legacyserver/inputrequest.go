@@ -9,52 +9,52 @@ import (
 )
 
 const (
-	// Questions that come within askWindow of the last are asked together, but
+	// Input requests that come within askWindow of the last are asked together, but
 	// the first is not kept waiting for longer than askWindowMax (C.4.1).
 	askWindow    = 30 * time.Millisecond
 	askWindowMax = 200 * time.Millisecond
 
-	// maxQuestions is how many questions of one call may be open.
-	maxQuestions = 100
+	// maxInputRequests is how many input requests of one call may be open.
+	maxInputRequests = 100
 )
 
-// question is a request of the server that is to be answered by a client.
-type question struct {
+// inputRequest is a request of the server that a client has to answer.
+type inputRequest struct {
 	id     jsonrpc.ID // the server's
-	key    string     // the client's, in inputRequests
+	key    string     // in inputRequests
 	method string
 	params []byte // as the client gets them
 	task   []byte // the related-task that it came with; nil: none
 	call   *call
-	shown  bool // it is in the inputRequests that the call is parked with
+	shown  bool // the client has got it
 }
 
 // callInput is what the server has asked in the course of a call.
 type callInput struct {
-	questions  []*question // that are open, in order
-	keys       int         // how many there have been
-	firstAsked time.Time   // of those in the window
-	window     *timer      // they are being collected; nil: no
-	generation int         // which inputRequests are the current ones
-	rounds     int         // how often the call was parked
+	requests   []*inputRequest // that are open, in order
+	keys       int             // how many there have been
+	firstAsked time.Time       // of the requests in the window
+	window     *timer          // more are being collected until then; nil: no
+	generation int             // counts the rounds; the State names the current one
+	rounds     int             // how often the call was parked
 
-	parked   bool // it waits for the retry
+	parked   bool // the call waits for its retry
 	name     string
 	deadline *timer
-	outcome  *outcome // the server has finished meanwhile; nil: no
+	outcome  *outcome // of the server meanwhile; nil: it has not answered
 
-	answers []questionAnswer // of the retry, for the server
+	answers []inputAnswer // of the retry, for the server
 }
 
-type questionAnswer struct {
-	q      *question
+type inputAnswer struct {
+	q      *inputRequest
 	result []byte // raw
 }
 
-// newQuestion makes the edits that a question needs (C.4.1): a modern client has
-// no tasks, no progress to report, and no ids of elicitations.
-func newQuestion(m jsonrpc.Message) *question {
-	q := &question{id: m.ID(), method: m.Method(), params: jsonrpc.Without(m.Params(), "task", "elicitationId")}
+// newInputRequest makes the changes that an input request needs (C.4.1): in
+// 2026-07-28 it has no task, no progress token and no elicitation id.
+func newInputRequest(m jsonrpc.Message) *inputRequest {
+	q := &inputRequest{id: m.ID(), method: m.Method(), params: jsonrpc.Without(m.Params(), "task", "elicitationId")}
 	if meta := shape.Member(q.params, "_meta"); shape.IsObject(meta) {
 		q.task = shape.Member(meta, era.KeyRelatedTask)
 		rest := jsonrpc.Without(meta, "progressToken", era.KeyRelatedTask)
@@ -69,9 +69,9 @@ func newQuestion(m jsonrpc.Message) *question {
 	return q
 }
 
-// answer is the response to a question with a client's answer.
-func (q *question) answer(result []byte) jsonrpc.Message {
-	if q.task != nil { // what belongs to a task says so (2025-11-25, tasks)
+// answer returns the response to the server with a client's answer.
+func (q *inputRequest) answer(result []byte) jsonrpc.Message {
+	if q.task != nil { // messages of a task must name it (2025-11-25, tasks)
 		meta := shape.Member(result, "_meta")
 		if !shape.IsObject(meta) {
 			meta = []byte("{}")
@@ -81,16 +81,16 @@ func (q *question) answer(result []byte) jsonrpc.Message {
 	return jsonrpc.NewResult(q.id, result)
 }
 
-func (q *question) refusal(code int, text string) jsonrpc.Message {
+func (q *inputRequest) refusal(code int, text string) jsonrpc.Message {
 	return jsonrpc.NewError(q.id, code, text, nil)
 }
 
-func (q *question) unsupported() jsonrpc.Message {
+func (q *inputRequest) unsupported() jsonrpc.Message {
 	return q.refusal(jsonrpc.CodeMethodNotFound, q.method+" is not supported by the client")
 }
 
-// abandoned is the answer when the user does not give one.
-func (q *question) abandoned() jsonrpc.Message {
+// abandoned returns the response to the server if the client does not answer.
+func (q *inputRequest) abandoned() jsonrpc.Message {
 	switch q.method {
 	case "elicitation/create":
 		return q.answer([]byte(`{"action":"cancel"}`))
@@ -100,9 +100,9 @@ func (q *question) abandoned() jsonrpc.Message {
 	return q.refusal(jsonrpc.CodeInternalError, "the client has not answered")
 }
 
-// noCall is the answer when there is no call in whose course a client could be
-// asked: a modern client has no other way to be (B.3).
-func (q *question) noCall() jsonrpc.Message {
+// noCall returns the response to the server if no call is in progress: a modern
+// client can be asked only during a call (B.3).
+func (q *inputRequest) noCall() jsonrpc.Message {
 	switch q.method {
 	case "elicitation/create":
 		return q.answer([]byte(`{"action":"cancel"}`))
