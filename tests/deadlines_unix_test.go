@@ -129,15 +129,15 @@ func TestServeTransferEncoding(t *testing.T) {
 			t.Run(c.name+" "+path, func(t *testing.T) {
 				t.Parallel()
 				conn := dialRaw(t, "unix", socket)
-				content := fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(body), body)
+				content, framing := fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(body), body), c.framing
 				if c.proto == "HTTP/1.0" { // which knows no chunks
 					content = body
-					c.framing += fmt.Sprintf("Content-Length: %d\r\n", len(body))
+					framing += fmt.Sprintf("Content-Length: %d\r\n", len(body))
 				}
 				common := "Host: localhost\r\n" + authorized
 				// A reply may be lost when the connection ends with something unread.
 				_, _ = fmt.Fprintf(conn, "POST %s %s\r\n%sContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n%s\r\n%s"+
-					"GET /healthz HTTP/1.1\r\n%s\r\n", path, c.proto, common, c.framing, content, common)
+					"GET /healthz HTTP/1.1\r\n%s\r\n", path, c.proto, common, framing, content, common)
 				r := bufio.NewReader(conn)
 				resp, err := http.ReadResponse(r, nil)
 				if err != nil {

@@ -13,5 +13,6 @@ import (
 var bridgeBin, childBin string
 
 func TestMain(m *testing.M) {
+	harness.AtOnce = 10
 	harness.Main(m, harness.Bridge(&bridgeBin), harness.Program{Bin: &childBin, Package: "tests/fixtures/child"})
 }

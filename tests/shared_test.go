@@ -29,7 +29,7 @@ func crowd(t testing.TB) time.Duration {
 	if testing.Short() {
 		return 2 * time.Second
 	}
-	return 10 * time.Second
+	return 3 * time.Second
 }
 
 // share starts a bridge for two principals, and returns their sites.
@@ -49,6 +49,7 @@ func share(t testing.TB, b *brain, flags ...string) (srv *server, ann, bob *site
 func TestSharedCrowd(t *testing.T) {
 	for name, modern := range map[string]bool{"modern server": true, "legacy server": false} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel() // with each other, and with no other test
 			b := newBrain(t, modern)
 			_, ann, bob := share(t, b, "--isolation", "shared")
 			var guests []*guest
