@@ -41,12 +41,18 @@ type Inbox struct {
 
 // Send implements Sink: it waits while there is no room. After End and Abort it
 // returns their error.
-func (b *Inbox) Send(ctx context.Context, m jsonrpc.Message) error {
+func (b *Inbox) Send(ctx context.Context, m jsonrpc.Message) error { return b.wait(ctx, m, b.TrySend) }
+
+// Queue is Send that leaves the work to the receiver, as Put does.
+func (b *Inbox) Queue(ctx context.Context, m jsonrpc.Message) error { return b.wait(ctx, m, b.Put) }
+
+// wait calls try until that has taken m.
+func (b *Inbox) wait(ctx context.Context, m jsonrpc.Message, try func(jsonrpc.Message) bool) error {
 	for {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if b.TrySend(m) {
+		if try(m) {
 			return nil
 		}
 		b.mu.Lock()

@@ -145,7 +145,6 @@ func (s *pullSink) Send(ctx context.Context, m jsonrpc.Message) error {
 	if !s.left && s.offer(m, true) {
 		return nil
 	}
-	s.kept = s.left && &m.Bytes()[0] == &s.m.Bytes()[0]
 	return errSeen
 }
 
@@ -162,7 +161,7 @@ func (s *pullSink) offer(m jsonrpc.Message, mayWait bool) bool {
 		took, more = s.take(m, mayWait)
 	}
 	if !took {
-		s.left, s.m = true, m
+		s.left, s.kept, s.m = true, true, m // what is not taken is offered again
 		return false
 	}
 	if !more {

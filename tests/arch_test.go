@@ -27,7 +27,7 @@ var owners = map[string][]string{
 	"github.com/coreos/go-systemd/v22/daemon":     {"internal/listen"},
 	"github.com/creack/pty":                       {"supervisor"},
 	"github.com/fsnotify/fsnotify":                {"internal/watch"},
-	"github.com/hashicorp/go-hclog":               {"cmd/mcp-bridge", "internal/hub", "internal/listen", "internal/remote", "internal/upstream", "internal/upstream/probe", "internal/upstream/sharing", "legacysse", "legacysse/sseclient", "stdio", "streamhttp", "streamhttp/streamclient", "ws"},
+	"github.com/hashicorp/go-hclog":               {"cmd/mcp-bridge", "internal/hub", "internal/listen", "internal/remote", "internal/remoteconn", "internal/upstream", "internal/upstream/probe", "internal/upstream/sharing", "legacysse", "legacysse/sseclient", "stdio", "streamhttp", "streamhttp/streamclient", "ws"},
 	"github.com/rogpeppe/go-internal/testscript":  {"tests"},
 	"github.com/spf13/pflag":                      {"cmd/mcp-bridge"},
 	"github.com/tailscale/hujson":                 {"internal/config"},

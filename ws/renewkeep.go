@@ -238,7 +238,7 @@ type replay struct {
 // another id, and restores log level and subscriptions (LE5).
 func (p *replay) run() *httpdial.Fault {
 	p.r.mu.Lock()
-	initialize, initialized := p.r.st.books.Greeting()
+	initialize, initialized := p.r.st.books.Opening()
 	settings := p.r.st.books.Settings()
 	p.r.mu.Unlock()
 	ctx, cancel := context.WithTimeout(p.r.ctx, renewInitialize)

@@ -24,7 +24,7 @@ type renewState struct {
 	calls map[jsonrpc.ID]jsonrpc.Message // the client's requests that were sent over link and wait for a response
 
 	resume bool                      // the client takes it for granted that there is a session
-	books  sessionstate.Books[*link] // what a new session has to be told (LE5), and what the server has asked
+	books  sessionstate.State[*link] // what a new session has to be told (LE5), and what the server has asked
 }
 
 // link is one connection.

@@ -27,7 +27,7 @@ var errClosed = errors.New("remote: the connection is closed")
 // which begins anew.
 //
 // A server may change in mid-session. Then the leg ends when it fails to renew
-// the session, and leaves an estate: the other leg begins by renewing that
+// the session, and leaves an handoff: the other leg begins by renewing that
 // session, and goes the same way if it is refused too, so that the legs take
 // turns, at growing intervals, until one is taken.
 //
@@ -81,13 +81,13 @@ func newConn(d *Dialer) (*conn, error) {
 }
 
 // dial makes a leg. That takes no time: no Dial waits for the network. Where
-// there is an estate, the client has been answered its initialize long since.
-func (c *conn) dial(t transport, estate *sessionstate.Estate) (*leg, error) {
-	inner, err := bridge.PullDialed(c.d.dialer(t, true, estate).Dial(context.Background()))
+// there is an handoff, the client has been answered its initialize long since.
+func (c *conn) dial(t transport, handoff *sessionstate.Handoff) (*leg, error) {
+	inner, err := bridge.PullDialed(c.d.dialer(t, true, handoff).Dial(context.Background()))
 	if err != nil {
 		return nil, err
 	}
-	return &leg{PullConn: inner, transport: t, ready: make(chan struct{}), left: make(chan struct{}), opened: estate != nil}, nil
+	return &leg{PullConn: inner, transport: t, ready: make(chan struct{}), left: make(chan struct{}), opened: handoff != nil}, nil
 }
 
 // wait waits until ch is closed.
@@ -180,15 +180,15 @@ func (c *conn) Recv(ctx context.Context) (jsonrpc.Message, error) {
 		case fault == nil:
 			return m, err
 		}
-		if err := c.goOver(ctx, l, fault, estateOf(err)); err != nil {
+		if err := c.goOver(ctx, l, fault, handoffOf(err)); err != nil {
 			return jsonrpc.Message{}, err
 		}
 	}
 }
 
-// goOver replaces a leg that the server has refused. With an estate it was in
+// goOver replaces a leg that the server has refused. With an handoff it was in
 // mid-session.
-func (c *conn) goOver(ctx context.Context, old *leg, fault *httpdial.Fault, estate *sessionstate.Estate) error {
+func (c *conn) goOver(ctx context.Context, old *leg, fault *httpdial.Fault, handoff *sessionstate.Handoff) error {
 	if err := c.retire(old); err != nil {
 		return err
 	}
@@ -206,9 +206,9 @@ func (c *conn) goOver(ctx context.Context, old *leg, fault *httpdial.Fault, esta
 			next = c.d.first() // both were refused: the next initialize begins anew
 		}
 		if slices.ContainsFunc(open, func(r *request) bool { return r.m.Method() == "initialize" }) {
-			estate = nil // the client begins anew itself
+			handoff = nil // the client begins anew itself
 		}
-		l, err := c.dial(next, estate)
+		l, err := c.dial(next, handoff)
 		if err != nil {
 			return err
 		}

@@ -224,8 +224,8 @@ func (t transport) other() transport {
 }
 
 // dialer returns a Dialer for one transport; report: it is to tell when the
-// server speaks another one. The estate is nil but in mid-session.
-func (d *Dialer) dialer(t transport, report bool, estate *sessionstate.Estate) bridge.Dialer {
+// server speaks another one. The handoff is nil but in mid-session.
+func (d *Dialer) dialer(t transport, report bool, handoff *sessionstate.Handoff) bridge.Dialer {
 	renewed := func() { d.found(t) }
 	switch {
 	case d.dialers != nil:
@@ -234,12 +234,12 @@ func (d *Dialer) dialer(t transport, report bool, estate *sessionstate.Estate) b
 		return &streamclient.Client{URL: d.URL, Options: streamclient.Options{
 			Header: d.Options.Header, MaxMessageSize: d.Options.MaxMessageSize, MaxDepth: d.Options.MaxDepth, ConnectTimeout: d.Options.ConnectTimeout, TLS: d.Options.TLS,
 			NoRenew: d.Options.NoRenew, TellRenewed: d.Options.TellRenewed, ResumeTimeout: d.Options.ResumeTimeout,
-			ReportUnopened: report, Estate: estate, Renewed: renewed, Opened: d.Options.Opened, Upgraded: d.Options.Upgraded, Logger: d.Options.Logger,
+			ReportUnopened: report, Handoff: handoff, Renewed: renewed, Opened: d.Options.Opened, Upgraded: d.Options.Upgraded, Logger: d.Options.Logger,
 		}}
 	}
 	return &sseclient.Client{URL: d.URL, Options: sseclient.Options{
 		Header: d.Options.Header, MaxMessageSize: d.Options.MaxMessageSize, MaxDepth: d.Options.MaxDepth, ConnectTimeout: d.Options.ConnectTimeout, TLS: d.Options.TLS,
-		NoRenew: d.Options.NoRenew, TellRenewed: d.Options.TellRenewed, ReportUnopened: report, Estate: estate, Renewed: renewed, Logger: d.Options.Logger,
+		NoRenew: d.Options.NoRenew, TellRenewed: d.Options.TellRenewed, ReportUnopened: report, Handoff: handoff, Renewed: renewed, Logger: d.Options.Logger,
 	}}
 }
 
@@ -292,16 +292,16 @@ func unopened(err error) *httpdial.Fault {
 	return nil
 }
 
-// estateOf returns what a leg has left that was refused in mid-session; nil: it
+// handoffOf returns what a leg has left that was refused in mid-session; nil: it
 // was not.
-func estateOf(err error) *sessionstate.Estate {
+func handoffOf(err error) *sessionstate.Handoff {
 	var s *streamclient.UnopenedError
 	var l *sseclient.UnopenedError
 	switch {
 	case errors.As(err, &s):
-		return s.Estate
+		return s.Handoff
 	case errors.As(err, &l):
-		return l.Estate
+		return l.Handoff
 	}
 	return nil
 }

@@ -25,7 +25,7 @@ const (
 	DefaultEndpointTimeout = 10 * time.Second
 )
 
-// ErrSessionLost is what Recv ends with after the event stream has, where
+// ErrSessionLost is what Receive ends with after the event stream has, where
 // Options.NoRenew asks for that.
 var ErrSessionLost = errors.New("sseclient: the event stream has ended, and with it the session")
 
@@ -35,10 +35,10 @@ type UnopenedError struct {
 	Status int    // HTTP status
 	Text   string // what is wrong, for people
 
-	// Estate is for Options.Estate of the Conn that takes over, if it was
+	// Handoff is for Options.Handoff of the Conn that takes over, if it was
 	// a lost session that was to be renewed. nil: it was the client's first
 	// request, which is still to be answered.
-	Estate *sessionstate.Estate
+	Handoff *sessionstate.Handoff
 }
 
 // Error returns Text.
@@ -81,23 +81,23 @@ type Options struct {
 	EndpointTimeout time.Duration
 
 	// NoRenew says not to connect again after the event stream has ended:
-	// Recv ends with ErrSessionLost.
+	// Receive ends with ErrSessionLost.
 	NoRenew bool
 
-	// TellRenewed: once a session was renewed, Recv returns what says that
+	// TellRenewed: once a session was renewed, Receive brings what says that
 	// everything may have changed: notifications of the kinds that the server
 	// announces, and for the resources that are subscribed.
 	TellRenewed bool
 
-	// ReportUnopened says to end Recv with an *UnopenedError where there is
+	// ReportUnopened says to end Receive with an *UnopenedError where there is
 	// no HTTP+SSE server, instead of answering the request that had the
 	// stream opened. Send fails with it as well from then on. Where there is
-	// none any more when a session is renewed, the UnopenedError has an Estate.
+	// none any more when a session is renewed, the UnopenedError has a Handoff.
 	ReportUnopened bool
 
-	// Estate is what a Conn of another transport has left: this one begins by
+	// Handoff is what a Conn of another transport has left: this one begins by
 	// renewing that session. nil: it begins with the client's initialize.
-	Estate *sessionstate.Estate
+	Handoff *sessionstate.Handoff
 
 	// Renewed is called when a session was renewed, and must not wait. It may be nil.
 	Renewed func()
@@ -140,36 +140,33 @@ type Client struct {
 // Send fails only when the Conn is closed, when ctx is done, or for a request
 // with the id of one in progress, which could not be answered unmistakably:
 // whatever else goes wrong with a request becomes a JSON-RPC error response
-// that Recv returns. Recv ends only with Close, or as NoRenew and
+// that Receive brings. Receive ends only with Close, or as NoRenew and
 // ReportUnopened say.
 func (c *Client) Dial(ctx context.Context) (bridge.Conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	u, err := httpdial.URL(c.URL, "http", "https")
-	if err != nil {
-		return nil, err
-	}
-	header, err := httpdial.Header(c.Options.Header, u.User, reserved...)
-	if err != nil {
-		return nil, err
-	}
-	u.User = nil
 	opts := c.Options.withDefaults()
-	rt := opts.Transport
-	idle := func() {}
-	if rt == nil {
-		own := httpdial.NewTransport(httpdial.TransportOptions{
-			ConnectTimeout: opts.ConnectTimeout, TLS: opts.TLS, MaxIdleConnsPerHost: opts.MaxInFlight,
-		})
-		rt, idle = own, own.CloseIdleConnections
+	target, err := httpdial.NewTarget(c.URL, httpdial.TargetOptions{
+		Schemes: []string{"http", "https"}, Header: opts.Header, Reserved: reserved, Hints: hints,
+		Transport: opts.Transport, TLS: opts.TLS, ConnectTimeout: opts.ConnectTimeout, MaxIdle: opts.MaxInFlight,
+	})
+	if err != nil {
+		return nil, err
 	}
-	conn := newConn(u, header, rt, idle, opts)
-	if opts.Estate != nil {
-		conn.inherit(opts.Estate)
+	conn := newConn(target, opts)
+	if opts.Handoff != nil {
+		conn.adopt(opts.Handoff)
 	}
-	return bridge.Push(conn), nil
+	return conn, nil
 }
 
 // reserved are the headers that are the transport's own business.
 var reserved = []string{"Accept", "Content-Type", wire.HeaderVersion, "Last-Event-Id"}
+
+// hints are what the texts about the HTTP status of the GET end in.
+var hints = map[int]string{
+	http.StatusBadRequest:       "is it a Streamable HTTP server?",
+	http.StatusNotFound:         "is the path of the URL right? It is often /sse",
+	http.StatusMethodNotAllowed: "there is no HTTP+SSE server at this path; is it a Streamable HTTP server?",
+}

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/mcp-bridge/mcp-bridge/internal/remoteconn"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -313,8 +314,8 @@ func TestLimits(t *testing.T) {
 		u := f.dial(Options{MaxInFlight: 2})
 		u.initializes("2024-11-05")
 		u.sends(callText)
-		if err := u.Send(t.Context(), msg(callText)); err != errDuplicate {
-			t.Errorf("Send = %v, want %v", err, errDuplicate)
+		if err := u.Send(t.Context(), msg(callText)); err != remoteconn.ErrDuplicate {
+			t.Errorf("Send = %v, want %v", err, remoteconn.ErrDuplicate)
 		}
 		u.sends(strings.Replace(callText, "1", "2", 1), `{"jsonrpc":"2.0","id":3,"method":"x"}`)
 		u.getsError("3", "too_many_requests")
@@ -469,10 +470,10 @@ func TestCloseAtOnce(t *testing.T) {
 			t.Errorf("Close took %v", d)
 		}
 		<-s.over
-		if err := u.Send(context.Background(), msg(note)); err != errClosed {
+		if err := u.Send(context.Background(), msg(note)); err != remoteconn.ErrClosed {
 			t.Errorf("Send = %v", err)
 		}
-		if _, err := u.Recv(context.Background()); err != errClosed {
+		if _, err := u.Recv(context.Background()); err != remoteconn.ErrClosed {
 			t.Errorf("Recv = %v", err)
 		}
 	})

@@ -2,150 +2,62 @@ package sseclient
 
 import (
 	"context"
-	"errors"
-	"net/http"
-	"net/url"
 	"sync"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
+	"github.com/mcp-bridge/mcp-bridge/internal/remoteconn"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
 const (
-	queueSize         = 64                    // messages for Recv that may wait
 	maxNotes          = 64                    // notifications and responses on their way at once
 	aheadWait         = time.Second           // how long a message waits for the one ahead of it
 	overtakeWait      = 20 * time.Millisecond // and for its acceptance, once it is written
 	noteTimeout       = time.Minute           // how long the server may take to accept a notification
 	lingerTime        = 2 * time.Second       // how long a POST may go on after its request was answered
 	initializeTimeout = time.Minute           // how long the answer to initialize may take
-	restoreTimeout    = 10 * time.Second      // for subscriptions and log level of a new session
 )
 
-var (
-	errClosed    = errors.New("sseclient: the connection is closed")
-	errDuplicate = errors.New("sseclient: a request with this id is already in progress")
-)
-
-// conn is the Conn that Client.Dial returns. Its goroutines are the
-// keeper, which sees to it that there is a session; the reader of the event
-// stream; and one per POST. All are started by spawn and awaited by Close.
+// conn is the Conn that Client.Dial returns. Its goroutines are the keeper, which sees to
+// it that there is a session; the reader of the event stream; and one per POST. All of
+// them hand on what they have for the client themselves, see remoteconn.Base.Deliver.
+//
+// A message goes through acquiring a slot, taking the turn and entering the ledger, in
+// this order. The turn is a lock that may be held while waiting; the ledger's is not.
 type conn struct {
-	url    *url.URL
-	peer   *httpdial.Peer // explains what goes wrong
-	host   string         // the Host header, "": the URL's
-	header http.Header    // on every request
-	rt     http.RoundTripper
-	idle   func() // closes the transport's idle connections
+	remoteconn.Base
+	target *httpdial.Target
 	opts   Options
 	log    hclog.Logger
 
-	ctx    context.Context // done when Close begins
-	cancel context.CancelFunc
-	wg     sync.WaitGroup
-	once   sync.Once
+	requests remoteconn.Slots // one for each request that has a goroutine
+	notes    remoteconn.Slots // and for each notification or response
+	turn     remoteconn.Slots // the one slot is for who may send next
+	refusals sync.WaitGroup   // of requests, from the entry that calls for it on
 
-	refusals sync.WaitGroup // of requests, from the entry that calls for it on
-
-	in       chan jsonrpc.Message // for Recv
-	finished chan struct{}        // closed when Recv is to end with st.end
-	turn     chan struct{}        // has room for who may send next
-	requests chan struct{}        // one element per request that has a goroutine
-	notes    chan struct{}        // and per notification or response
-	kick     chan struct{}        // ends the keeper's pause
-
-	mu sync.Mutex // guards st and is never held while waiting
-	st state
+	ledger remoteconn.Ledger[*call, *session] // its lock guards the states, too
+	st     state
+	keeper keeper
 }
 
-// hints are what the texts about the HTTP status of the GET end in.
-var hints = map[int]string{
-	http.StatusBadRequest:       "is it a Streamable HTTP server?",
-	http.StatusNotFound:         "is the path of the URL right? It is often /sse",
-	http.StatusMethodNotAllowed: "there is no HTTP+SSE server at this path; is it a Streamable HTTP server?",
-}
-
-func newConn(u *url.URL, header http.Header, rt http.RoundTripper, idle func(), opts Options) *conn {
+func newConn(target *httpdial.Target, opts Options) *conn {
 	c := &conn{
-		url: u, peer: httpdial.NewPeer(u, header, hints), host: header.Get("Host"), header: header,
-		rt: rt, idle: idle, opts: opts, log: opts.Logger,
-		in:       make(chan jsonrpc.Message, queueSize),
-		finished: make(chan struct{}),
-		turn:     make(chan struct{}, 1),
+		target: target, opts: opts, log: opts.Logger,
 		// Twice MaxInFlight: a goroutine may linger a moment after its request.
-		requests: make(chan struct{}, 2*opts.MaxInFlight),
-		notes:    make(chan struct{}, maxNotes),
-		kick:     make(chan struct{}, 1),
+		requests: make(remoteconn.Slots, 2*opts.MaxInFlight),
+		notes:    make(remoteconn.Slots, maxNotes),
+		turn:     make(remoteconn.Slots, 1),
 	}
-	header.Del("Host")
-	c.ctx, c.cancel = context.WithCancel(context.Background())
-	c.st.calls = make(map[jsonrpc.ID]*call)
+	c.keeper = keeper{c: c, kick: make(chan struct{}, 1)}
+	c.Start()
 	return c
 }
 
-// spawn runs f in a goroutine that Close awaits; false: the Conn is closed.
-func (c *conn) spawn(f func()) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.st.closed {
-		return false
-	}
-	c.wg.Go(f)
-	return true
-}
-
-// over returns why nothing may begin any more.
-func (c *conn) over(ctx context.Context) error {
-	if c.ctx.Err() != nil {
-		return errClosed
-	}
-	return ctx.Err()
-}
-
-// finish ends Recv with err, after what it has still to return, and Send.
-func (c *conn) finish(err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.st.end == nil {
-		c.st.end = err
-		close(c.finished)
-	}
-}
-
-// Recv returns the next message from the server.
-func (c *conn) Recv(ctx context.Context) (jsonrpc.Message, error) {
-	if err := c.over(ctx); err != nil {
-		return jsonrpc.Message{}, err
-	}
-	select {
-	case m := <-c.in:
-		return m, nil
-	case <-ctx.Done():
-		return jsonrpc.Message{}, ctx.Err()
-	case <-c.ctx.Done():
-		return jsonrpc.Message{}, errClosed
-	case <-c.finished:
-	}
-	select { // what came before the end still counts
-	case m := <-c.in:
-		return m, nil
-	default:
-		return jsonrpc.Message{}, c.st.end
-	}
-}
-
-// push queues a message for Recv. It waits while the queue is full: the event
-// stream is then not read, and TCP slows the server.
-func (c *conn) push(ctx context.Context, m jsonrpc.Message) {
-	select {
-	case c.in <- m:
-	case <-ctx.Done():
-	case <-c.ctx.Done():
-	}
-}
+// TrySend implements bridge.Conn. Each message waits for the acceptance of the one before.
+func (c *conn) TrySend(jsonrpc.Message) bool { return false }
 
 // Send sends m in a POST of its own. It keeps the order: no message sets out
 // before the one ahead of it was accepted, or was written if acceptance takes
@@ -154,7 +66,7 @@ func (c *conn) push(ctx context.Context, m jsonrpc.Message) {
 // accepted. Each of these waits has an end, because the message at hand may be
 // what the server waits for.
 func (c *conn) Send(ctx context.Context, m jsonrpc.Message) error {
-	if err := c.over(ctx); err != nil {
+	if err := c.Err(ctx); err != nil {
 		return err
 	}
 	call := newCall(c, m)
@@ -162,47 +74,35 @@ func (c *conn) Send(ctx context.Context, m jsonrpc.Message) error {
 	if call.kind == jsonrpc.Request {
 		slots = c.requests
 	}
-	if err := c.acquire(ctx, slots); err != nil {
+	if err := slots.Take(ctx, &c.Base); err != nil {
 		call.cancel()
 		return err
 	}
 	entry, err := c.takeTurn(ctx, call)
 	if err == nil && entry.send {
-		defer func() { <-c.turn }()
-		if !c.spawn(func() { c.carry(call); <-slots }) {
-			return errClosed
+		defer c.turn.Free()
+		if !c.Go(func() { c.carry(call); slots.Free() }) {
+			return remoteconn.ErrClosed
 		}
 		return c.awaitSent(ctx, call)
 	}
-	<-slots
+	slots.Free()
 	if !entry.waits { // for a session, which the keeper is getting
 		call.cancel()
 	}
 	if entry.fault != nil {
 		c.log.Warn("request refused", "method", call.method, "reason", entry.fault.Reason)
-		c.push(ctx, entry.fault.Response(call.id))
+		_ = c.Answer(ctx, entry.fault.Response(call.id))
 		c.refusals.Done()
 	}
 	return err
 }
 
-// acquire puts an element into slots.
-func (c *conn) acquire(ctx context.Context, slots chan<- struct{}) error {
-	select {
-	case slots <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-c.ctx.Done():
-		return errClosed
-	}
-}
-
 // takeTurn waits until nobody else is sending and the gate is open, and enters
-// the call into the books. If it is to be sent, the turn is the caller's.
+// the call into the ledger. If it is to be sent, the turn is the caller's.
 func (c *conn) takeTurn(ctx context.Context, call *call) (entry, error) {
 	for {
-		if err := c.acquire(ctx, c.turn); err != nil {
+		if err := c.turn.Take(ctx, &c.Base); err != nil {
 			return entry{}, err
 		}
 		e := c.enter(call)
@@ -215,17 +115,12 @@ func (c *conn) takeTurn(ctx context.Context, call *call) (entry, error) {
 			}
 			return e, nil
 		}
-		<-c.turn
+		c.turn.Free()
 		if e.gate == nil {
 			return e, e.err
 		}
-		select {
-		case <-e.gate:
-		case <-c.finished:
-		case <-ctx.Done():
-			return entry{}, ctx.Err()
-		case <-c.ctx.Done():
-			return entry{}, errClosed
+		if err := c.Wait(ctx, e.gate); err != nil {
+			return entry{}, err
 		}
 	}
 }
@@ -262,7 +157,7 @@ func (c *conn) await(ctx context.Context, accepted, written <-chan struct{}, lim
 		case <-accepted:
 		case <-t.C:
 		case <-ctx.Done():
-		case <-c.ctx.Done():
+		case <-c.Context().Done():
 		}
 		return
 	}
@@ -270,14 +165,7 @@ func (c *conn) await(ctx context.Context, accepted, written <-chan struct{}, lim
 
 // Close closes the event stream, which ends the session, and returns when
 // every goroutine has ended. What is still in progress is cut off without an answer.
-func (c *conn) Close() error {
-	c.once.Do(func() {
-		c.mu.Lock()
-		c.st.closed = true
-		c.mu.Unlock()
-		c.cancel()
-		c.wg.Wait()
-		c.idle()
-	})
+func (c *conn) Close(error) error {
+	c.Shut(c.target.Close)
 	return nil
 }

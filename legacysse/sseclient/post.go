@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"maps"
 	"net/http"
 	"net/http/httptrace"
 	"strings"
@@ -46,15 +45,29 @@ func newCall(c *conn, m jsonrpc.Message) *call {
 		written: make(chan struct{}), accepted: make(chan struct{}),
 	}
 	if call.kind == jsonrpc.Request {
-		call.ctx, call.cancel = context.WithCancel(c.ctx)
+		call.ctx, call.cancel = context.WithCancel(c.Context())
 	} else {
-		call.ctx, call.cancel = context.WithTimeout(c.ctx, noteTimeout)
+		call.ctx, call.cancel = context.WithTimeout(c.Context(), noteTimeout)
 	}
 	return call
 }
 
-// private reports whether the call is the bridge's own.
-func (call *call) private() bool { return call.reply != nil }
+// ID is the id of a request.
+func (call *call) ID() jsonrpc.ID { return call.id }
+
+// Own reports whether the call is the bridge's own.
+func (call *call) Own() bool { return call.reply != nil }
+
+// Removed is called when nobody waits for the response any more. The POST has a moment
+// left to come to its end: to cut it off here and now would cost the connection.
+func (call *call) Removed() {
+	if call.late != nil {
+		call.late.Stop()
+	}
+	if !call.isAccepted() {
+		time.AfterFunc(lingerTime, call.cancel)
+	}
+}
 
 func (call *call) isAccepted() bool {
 	select {
@@ -68,9 +81,9 @@ func (call *call) isAccepted() bool {
 // carry posts a message and deals with what goes wrong with that.
 func (c *conn) carry(call *call) {
 	if call.gate != nil { // nothing else goes out before the answer, so it cannot take for ever
-		c.mu.Lock()
-		call.late = time.AfterFunc(initializeTimeout, func() { c.spawn(func() { c.timeOut(call) }) })
-		c.mu.Unlock()
+		c.ledger.Lock()
+		call.late = time.AfterFunc(initializeTimeout, func() { c.Go(func() { c.timeOut(call) }) })
+		c.ledger.Unlock()
 	}
 	fault := c.post(call)
 	for repeats := 0; fault != nil && fault.Busy && httpdial.MayRepeat(call.method) && httpdial.PauseBusy(call.ctx, repeats, fault.RetryAfter); repeats++ {
@@ -78,7 +91,7 @@ func (c *conn) carry(call *call) {
 	}
 	close(call.accepted)
 	call.cancel()
-	if fault == nil || c.ctx.Err() != nil {
+	if fault == nil || c.Context().Err() != nil {
 		return
 	}
 	if fault.Lost {
@@ -89,12 +102,7 @@ func (c *conn) carry(call *call) {
 
 func (c *conn) timeOut(call *call) {
 	c.fail(call, &httpdial.Fault{Reason: httpdial.ReasonTimeout, Transient: true,
-		Text: c.peer.String() + " did not answer initialize within " + initializeTimeout.String()})
-}
-
-// newRequest makes a request with the headers that all have.
-func (c *conn) newRequest(ctx context.Context, method string) *http.Request {
-	return (&http.Request{Method: method, URL: c.url, Host: c.host, Header: maps.Clone(c.header)}).WithContext(ctx)
+		Text: c.target.Peer.String() + " did not answer initialize within " + initializeTimeout.String()})
 }
 
 var (
@@ -109,7 +117,7 @@ func (c *conn) post(call *call) *httpdial.Fault {
 	ctx := httptrace.WithClientTrace(call.ctx, &httptrace.ClientTrace{
 		WroteRequest: func(httptrace.WroteRequestInfo) { call.writeOnce.Do(func() { close(call.written) }) },
 	})
-	req := c.newRequest(ctx, http.MethodPost)
+	req := c.target.NewRequest(ctx, http.MethodPost)
 	req.URL = call.session.endpoint
 	req.Header["Accept"] = accept
 	req.Header["Content-Type"] = contentType
@@ -117,8 +125,8 @@ func (c *conn) post(call *call) *httpdial.Fault {
 		req.Header[wire.HeaderVersion] = []string{v}
 	}
 	httpdial.AllowReplay(req, call.msg)
-	setBody(req, call.msg.Bytes())
-	resp, fault := call.session.peer.Do(c.rt, req)
+	httpdial.SetBody(req, call.msg.Bytes())
+	resp, fault := call.session.peer.Do(c.target.Transport, req)
 	if fault != nil {
 		return fault
 	}
@@ -136,15 +144,9 @@ func (c *conn) versionOf(call *call) string {
 	if call.method == "initialize" {
 		return ""
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.ledger.Lock()
+	defer c.ledger.Unlock()
 	return call.session.version
-}
-
-func setBody(req *http.Request, body []byte) {
-	req.ContentLength = int64(len(body))
-	req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
-	req.Body, _ = req.GetBody()
 }
 
 // refusal explains a status that is no success; Lost says that the server does
@@ -194,9 +196,9 @@ func deadSession(body []byte, own jsonrpc.Message) bool {
 // forget ends the stream of a session that is of no use any more, because the
 // server does not know it for instance, so that the keeper gets a new one.
 func (c *conn) forget(session *session, fault *httpdial.Fault) {
-	c.mu.Lock()
+	c.ledger.Lock()
 	session.forgotten = fault
-	c.mu.Unlock()
+	c.ledger.Unlock()
 	session.stop()
 }
 
@@ -218,28 +220,24 @@ func (c *conn) incoming(raw []byte, session *session) {
 			if !ok || !e.Answers() {
 				continue
 			}
-			m = c.peer.InvalidFault(err).Response(e.ID)
+			m = c.target.Peer.InvalidFault(err).Response(e.ID)
 		}
 		c.incomingOne(m, session)
 	}
 }
 
 func (c *conn) incomingOne(m jsonrpc.Message, session *session) {
-	switch {
-	case m.Kind() == jsonrpc.Response:
-		call := c.claim(m.ID())
-		if call == nil {
+	if m.Kind() == jsonrpc.Response {
+		call, ok := c.ledger.Claim(m.ID())
+		if !ok {
 			c.log.Debug("response dropped: nobody waits for it")
 			return
 		}
 		c.answer(call, m)
 		return
-	case m.Kind() == jsonrpc.Request:
-		m = c.track(m, session)
-	case m.Method() == "notifications/cancelled":
-		m = c.untrack(m, session)
 	}
-	c.push(c.ctx, m)
+	m, _ = c.ledger.FromServer(session, m)
+	c.Deliver(c.Context(), m)
 }
 
 // answer completes a claimed call.
@@ -247,18 +245,18 @@ func (c *conn) answer(call *call, m jsonrpc.Message) {
 	if m.ID() != call.id {
 		m = httpdial.WithID(m, call.id)
 	}
-	if call.private() {
+	if call.Own() {
 		call.reply <- m // has room for it
 		return
 	}
 	if call.gate != nil {
 		c.opened(call, m)
-	} else if !m.IsError() {
-		c.remember(call)
+	} else if !m.IsError() && !c.ledger.Remember(call.msg) {
+		c.log.Warn("too many subscriptions: this one will not survive a restart of the server")
 	}
-	c.push(c.ctx, m)
+	c.Deliver(c.Context(), m)
 	if call.gate != nil {
-		c.openGate(call.gate)
+		c.ledger.OpenGate(call.gate)
 	}
 }
 
@@ -268,14 +266,14 @@ func (c *conn) fail(call *call, fault *httpdial.Fault) {
 		c.log.Warn("the server did not take a message", append(fault.Attrs(), "method", call.method)...)
 		return
 	}
-	if !c.claimCall(call) {
+	if !c.ledger.ClaimCall(call) {
 		return
 	}
 	if call.gate != nil { // without it the session is of no use
 		if !fault.Transient {
-			c.mu.Lock()
-			c.st.books.Initialize = jsonrpc.Message{}
-			c.mu.Unlock()
+			c.ledger.Lock()
+			c.ledger.State.Initialize = jsonrpc.Message{}
+			c.ledger.Unlock()
 		}
 		c.forget(call.session, fault)
 	}
@@ -285,27 +283,27 @@ func (c *conn) fail(call *call, fault *httpdial.Fault) {
 // answerFault answers a claimed call with the fault.
 func (c *conn) answerFault(call *call, fault *httpdial.Fault) {
 	c.log.With(fault.Attrs()...).Warn("request failed", "method", call.method)
-	if call.private() {
+	if call.Own() {
 		call.reply <- fault.Response(call.id)
 		return
 	}
-	c.push(c.ctx, fault.Response(call.id))
+	c.Deliver(c.Context(), fault.Response(call.id))
 	if call.gate != nil {
-		c.openGate(call.gate)
+		c.ledger.OpenGate(call.gate)
 	}
 }
 
 // opened notes what the server has answered to the client's initialize.
 func (c *conn) opened(call *call, m jsonrpc.Message) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.ledger.Lock()
+	defer c.ledger.Unlock()
 	if m.IsError() {
-		c.st.books.Initialize = jsonrpc.Message{} // there is nothing to renew
+		c.ledger.State.Initialize = jsonrpc.Message{} // there is nothing to renew
 		return
 	}
 	call.session.version = negotiated(m)
-	c.st.books.Begun = true
-	c.log.Info("connected", "url", c.peer.String(), "version", call.session.version)
+	c.ledger.State.Begun = true
+	c.log.Info("connected", "url", c.target.Peer.String(), "version", call.session.version)
 }
 
 // negotiated returns the version in an initialize result; "" if there is none

@@ -4,60 +4,71 @@ import (
 	"context"
 
 	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
+	"github.com/mcp-bridge/mcp-bridge/internal/remoteconn"
 	"github.com/mcp-bridge/mcp-bridge/internal/sessionstate"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// handshake initializes a new session in the client's place, with the client's
-// own words but another id, and tells it what the old one knew (SS7).
-func (c *conn) handshake(s *session) *httpdial.Fault {
-	c.mu.Lock()
-	initialize, initialized := c.st.books.Greeting()
-	c.mu.Unlock()
-	ctx, cancel := context.WithTimeout(s.ctx, initializeTimeout)
-	defer cancel()
-	result, fault := c.ask(ctx, initialize, s)
-	if fault == nil && result.IsError() {
-		fault = &httpdial.Fault{Reason: httpdial.ReasonRefused, Text: c.peer.String() + " refused to initialize the session again"}
+// renew initializes a new session in the client's place, and tells it what the old one
+// knew (SS7).
+func (k *keeper) renew(s *session) *httpdial.Fault {
+	fault := k.c.ledger.Renew(s.ctx, &opening{k.c, s}, remoteconn.Renewal{
+		Server: k.c.target.Peer.String(), Timeout: initializeTimeout, Log: k.c.log,
+	})
+	if fault != nil && fault.Reason == httpdial.ReasonRefused {
+		fault.Own = jsonrpc.Message{} // what the server has said to the bridge is no answer to the client
 	}
-	if fault != nil {
-		return fault
-	}
-	c.mu.Lock()
-	s.version, s.initialized = negotiated(result), true
-	if c.opts.TellRenewed {
-		s.changed = c.st.books.Changed(result)
-	}
-	c.mu.Unlock()
-	if fault := c.tell(initialized, s); fault != nil {
-		return fault
-	}
-	c.restore(s)
-	return nil
+	return fault
 }
 
-// restore sets the log level and the subscriptions of a new session.
-func (c *conn) restore(s *session) {
-	ctx, cancel := context.WithTimeout(s.ctx, restoreTimeout)
-	defer cancel()
-	c.mu.Lock()
-	requests := c.st.books.Settings()
-	c.mu.Unlock()
-	for _, m := range requests {
-		result, fault := c.ask(ctx, m, s)
-		if fault != nil || result.IsError() {
-			c.log.Warn("the new session did not take over a setting of the old one", "method", m.Method())
-		}
+// tellRenewed tells those who want to know that a session was renewed.
+func (k *keeper) tellRenewed(s *session) {
+	c := k.c
+	c.ledger.Lock()
+	c.st.refused = 0
+	changed := s.changed
+	c.ledger.Unlock()
+	for _, m := range changed {
+		c.Deliver(c.Context(), m)
+	}
+	if c.opts.Renewed != nil {
+		c.opts.Renewed()
 	}
 }
 
-// ask makes a request of the bridge's own, and waits for the response.
-func (c *conn) ask(ctx context.Context, m jsonrpc.Message, s *session) (jsonrpc.Message, *httpdial.Fault) {
+// adopt takes over the session that another Conn has lost, and renews it: at
+// once, or later if the server has refused that more than once.
+func (c *conn) adopt(e *sessionstate.Handoff) {
+	c.ledger.Lock()
+	defer c.ledger.Unlock()
+	c.ledger.State.Adopt(e, &session{lost: true})
+	c.st.refused = e.Refused
+	c.st.down = &httpdial.Fault{Reason: httpdial.ReasonDown, Text: "the session with " + c.target.Peer.String() + " is lost"}
+	c.keeper.wake()
+}
+
+// opening is a session that the bridge itself begins; it is a remoteconn.NewSession.
+type opening struct {
+	c *conn
+	s *session
+}
+
+// Opened implements remoteconn.NewSession.
+func (o *opening) Opened(answer jsonrpc.Message, changed []jsonrpc.Message) {
+	o.s.version, o.s.initialized = negotiated(answer), true
+	if o.c.opts.TellRenewed {
+		o.s.changed = changed
+	}
+}
+
+// Ask implements remoteconn.NewSession.
+func (o *opening) Ask(ctx context.Context, m jsonrpc.Message) (jsonrpc.Message, *httpdial.Fault) {
+	c := o.c
 	call := newCall(c, m)
-	call.session, call.reply = s, make(chan jsonrpc.Message, 1)
-	c.mu.Lock()
-	c.st.calls[call.id] = call
-	c.mu.Unlock()
+	call.session, call.reply = o.s, make(chan jsonrpc.Message, 1)
+	c.ledger.Lock()
+	c.ledger.Add(call)
+	c.ledger.Unlock()
 	defer call.cancel()
 	defer context.AfterFunc(ctx, call.cancel)()
 	fault := c.post(call)
@@ -66,48 +77,23 @@ func (c *conn) ask(ctx context.Context, m jsonrpc.Message, s *session) (jsonrpc.
 		select {
 		case reply := <-call.reply:
 			return reply, nil
-		case <-s.ended:
-			fault = s.why
+		case <-o.s.ended:
+			fault = o.s.why
 		case <-ctx.Done():
-			fault = c.peer.NetFault(ctx.Err())
+			fault = c.target.Peer.NetFault(ctx.Err())
 		}
 	}
-	if !c.claimCall(call) {
+	if !c.ledger.ClaimCall(call) {
 		return <-call.reply, nil // whoever has claimed the call is about to answer it
 	}
 	return jsonrpc.Message{}, fault
 }
 
-// tell sends a notification of the bridge's own.
-func (c *conn) tell(m jsonrpc.Message, s *session) *httpdial.Fault {
-	call := newCall(c, m)
+// Tell implements remoteconn.NewSession.
+func (o *opening) Tell(ctx context.Context, m jsonrpc.Message) *httpdial.Fault {
+	call := newCall(o.c, m)
 	defer call.cancel()
-	call.session = s
-	defer context.AfterFunc(s.ctx, call.cancel)()
-	return c.post(call)
-}
-
-// renewed is called when a session was renewed.
-func (c *conn) renewed(s *session) {
-	c.mu.Lock()
-	c.st.refused = 0
-	changed := s.changed
-	c.mu.Unlock()
-	for _, m := range changed {
-		c.push(c.ctx, m)
-	}
-	if c.opts.Renewed != nil {
-		c.opts.Renewed()
-	}
-}
-
-// inherit takes over the session that another Conn has lost, and renews it: at
-// once, or later if the server has refused that more than once.
-func (c *conn) inherit(e *sessionstate.Estate) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.st.books.Inherit(e, &session{lost: true})
-	c.st.refused = e.Refused
-	c.st.down = &httpdial.Fault{Reason: httpdial.ReasonDown, Text: "the session with " + c.peer.String() + " is lost"}
-	c.wake()
+	call.session = o.s
+	defer context.AfterFunc(ctx, call.cancel)()
+	return o.c.post(call)
 }

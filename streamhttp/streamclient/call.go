@@ -35,7 +35,7 @@ type call struct {
 	opening  *session      // of any initialize: the session in its making
 	replaced *session      // to be ended when the call is over
 
-	private bool // the bridge's own: its response goes to replied
+	own     bool // the bridge's: its response goes to replied
 	replied chan jsonrpc.Message
 	reply   jsonrpc.Message // what came over replied
 }
@@ -47,14 +47,23 @@ func newCall(c *conn, m jsonrpc.Message) *call {
 	}
 	switch {
 	case call.method == "initialize":
-		call.ctx, call.cancel = context.WithTimeout(c.ctx, c.opts.InitializeTimeout)
+		call.ctx, call.cancel = context.WithTimeout(c.Context(), c.opts.InitializeTimeout)
 	case call.kind != jsonrpc.Request:
-		call.ctx, call.cancel = context.WithTimeout(c.ctx, noteTimeout)
+		call.ctx, call.cancel = context.WithTimeout(c.Context(), noteTimeout)
 	default:
-		call.ctx, call.cancel = context.WithCancel(c.ctx)
+		call.ctx, call.cancel = context.WithCancel(c.Context())
 	}
 	return call
 }
+
+// ID is the id of a request.
+func (call *call) ID() jsonrpc.ID { return call.id }
+
+// Own reports whether the call is the bridge's own.
+func (call *call) Own() bool { return call.own }
+
+// Removed is called when nobody waits for the response any more.
+func (call *call) Removed() { close(call.done) }
 
 func (call *call) setSent() { call.sentOnce.Do(func() { close(call.sent) }) }
 
@@ -76,19 +85,19 @@ func (c *conn) exchange(call *call) *httpdial.Fault {
 	resent, repeats := false, 0
 	for {
 		session := c.sessionOf(call)
-		if call.kind == jsonrpc.Request && !call.private {
+		if call.kind == jsonrpc.Request && !call.Own() {
 			c.listenOnce(session)
 		}
 		fault := c.post(call, session)
 		switch {
-		case fault == nil, call.isDone(), c.ctx.Err() != nil:
+		case fault == nil, call.isDone(), c.Context().Err() != nil:
 			return nil
-		case fault.Lost && !call.private && !resent: // LE5
+		case fault.Lost && !call.Own() && !resent: // LE5
 			resent = true
 			if fault := c.recoverSession(call.ctx, session); fault != nil {
 				return fault
 			}
-			if c.ctx.Err() != nil {
+			if c.Context().Err() != nil {
 				return nil // NoRenew
 			}
 			if call.kind == jsonrpc.Response || call.method == "notifications/initialized" {
@@ -113,8 +122,8 @@ func (c *conn) post(call *call, session *session) *httpdial.Fault {
 	req.Header["Accept"] = valueAcceptBoth
 	req.Header["Content-Type"] = valueJSON
 	httpdial.AllowReplay(req, call.msg)
-	setBody(req, call.msg.Bytes())
-	resp, fault := c.peer.Do(c.rt, req)
+	httpdial.SetBody(req, call.msg.Bytes())
+	resp, fault := c.target.Do(req)
 	if fault != nil {
 		return fault
 	}
@@ -149,7 +158,7 @@ func (c *conn) readReply(call *call, session *session, resp *http.Response) *htt
 	}
 	return &httpdial.Fault{
 		Reason: httpdial.ReasonNotMCP, Status: resp.StatusCode,
-		Text: fmt.Sprintf("%s answered with %q, not with JSON or an event stream; is this the URL of an MCP server?", c.peer, c.peer.Withhold(mediaType)),
+		Text: fmt.Sprintf("%s answered with %q, not with JSON or an event stream; is this the URL of an MCP server?", c.target.Peer, c.target.Peer.Withhold(mediaType)),
 	}
 }
 
@@ -179,7 +188,7 @@ func (c *conn) readBody(call *call, session *session, resp *http.Response) *http
 const exactSize = 4 << 20
 
 func (c *conn) readAll(resp *http.Response) ([]byte, *httpdial.Fault) {
-	return readReply(c.peer, resp, c.opts.MaxMessageSize)
+	return readReply(c.target.Peer, resp, c.opts.MaxMessageSize)
 }
 
 // readReply reads the body of a reply, which may be up to most bytes long.
@@ -230,20 +239,20 @@ func (c *conn) accepted(call *call, session *session, status int) *httpdial.Faul
 		return c.lostFault(&httpdial.Fault{})
 	case <-session.ctx.Done():
 	case <-call.ctx.Done():
-		return c.peer.NetFault(call.ctx.Err())
+		return c.target.Peer.NetFault(call.ctx.Err())
 	}
 	return c.noAnswerFault(status)
 }
 
 func (c *conn) noAnswerFault(status int) *httpdial.Fault {
 	return &httpdial.Fault{Reason: httpdial.ReasonNoAnswer, Status: status,
-		Text: fmt.Sprintf("%s answered %s, but without a response to the request", c.peer, httpdial.StatusText(status))}
+		Text: fmt.Sprintf("%s answered %s, but without a response to the request", c.target.Peer, httpdial.StatusText(status))}
 }
 
 // readRefusal handles a status that is no success: the body may hold a
 // JSON-RPC error, and 404 may mean that the session is gone (LE5, LE6).
 func (c *conn) readRefusal(session *session, resp *http.Response) *httpdial.Fault {
-	fault := c.peer.RefusalFault(resp)
+	fault := c.target.Peer.RefusalFault(resp)
 	if session == nil {
 		return fault
 	}
@@ -277,7 +286,7 @@ func (c *conn) incoming(raw []byte, from *call, session *session) *httpdial.Faul
 	}
 	elements, err := jsonrpc.SplitBatch(raw, 0)
 	if err != nil {
-		return c.peer.InvalidFault(err)
+		return c.target.Peer.InvalidFault(err)
 	}
 	var first *httpdial.Fault
 	for _, element := range elements {
@@ -291,23 +300,23 @@ func (c *conn) incoming(raw []byte, from *call, session *session) *httpdial.Faul
 func (c *conn) incomingOne(raw []byte, from *call, session *session) *httpdial.Fault {
 	m, err := jsonrpc.ParseDepth(raw, c.opts.MaxDepth)
 	if err != nil {
-		return c.peer.InvalidFault(err)
+		return c.target.Peer.InvalidFault(err)
 	}
 	switch m.Kind() {
 	case jsonrpc.Response:
 		c.incomingResponse(m, from)
 		return nil
 	case jsonrpc.Request:
-		m = c.track(m, session)
+		if session != nil {
+			m, _ = c.ledger.FromServer(session, m)
+		}
 	case jsonrpc.Notification:
 		if from != nil && from.isDone() && isProgressOf(m, from) { // J12, J13
 			return nil
 		}
-		if m.Method() == "notifications/cancelled" {
-			m = c.untrack(m, session)
-		}
+		m, _ = c.ledger.FromServer(session, m)
 	}
-	c.push(c.ctx, m.WithRelated(relation(from)))
+	c.Deliver(c.Context(), m.WithRelated(relation(from)))
 	return nil
 }
 
@@ -316,7 +325,7 @@ func (c *conn) incomingOne(raw []byte, from *call, session *session) *httpdial.F
 // the bridge has asked for itself is nobody else's business, and what comes
 // after the response belongs to no request any more.
 func relation(from *call) jsonrpc.ID {
-	if from == nil || from.private || from.kind != jsonrpc.Request || from.isDone() {
+	if from == nil || from.Own() || from.kind != jsonrpc.Request || from.isDone() {
 		return jsonrpc.NullID
 	}
 	return from.id
@@ -334,8 +343,8 @@ func (c *conn) incomingResponse(m jsonrpc.Message, from *call) {
 	if m.IsError() && (id.IsZero() || id == jsonrpc.NullID) && from != nil && from.kind == jsonrpc.Request {
 		id = from.id
 	}
-	call := c.claim(id)
-	if call == nil {
+	call, ok := c.ledger.Claim(id)
+	if !ok {
 		c.log.Debug("response dropped: nobody waits for it")
 		return
 	}
@@ -352,16 +361,16 @@ func (c *conn) answer(call *call, m jsonrpc.Message) {
 	}
 	if call.gate != nil {
 		c.opened(call, m)
-	} else if !m.IsError() && !call.private {
-		c.remember(call)
+	} else if !m.IsError() && !call.Own() && !c.ledger.Remember(call.msg) {
+		c.log.Warn("too many subscriptions: this one will not survive a restart of the server")
 	}
-	if call.private {
+	if call.Own() {
 		call.replied <- m // has room for it
 	} else {
-		c.push(c.ctx, m)
+		c.Deliver(c.Context(), m)
 	}
 	if call.gate != nil {
-		c.openGate(call.gate)
+		c.ledger.OpenGate(call.gate)
 	}
 }
 
@@ -371,16 +380,16 @@ func (c *conn) fail(ctx context.Context, call *call, fault *httpdial.Fault) {
 		c.log.Warn("the server did not take a message", append(fault.Attrs(), "method", call.method)...)
 		return
 	}
-	if !c.claimCall(call) {
+	if !c.ledger.ClaimCall(call) {
 		return
 	}
 	c.log.With(fault.Attrs()...).Warn("request failed", "method", call.method)
 	if call.gate != nil {
 		c.notOpened(call, fault)
 	}
-	c.push(ctx, fault.Response(call.id))
+	c.Deliver(ctx, fault.Response(call.id))
 	if call.gate != nil {
-		c.openGate(call.gate)
+		c.ledger.OpenGate(call.gate)
 	}
 }
 
@@ -388,16 +397,16 @@ func (c *conn) fail(ctx context.Context, call *call, fault *httpdial.Fault) {
 func (c *conn) refuse(ctx context.Context, call *call, fault *httpdial.Fault) {
 	defer c.refusals.Done()
 	c.log.Warn("request refused", "method", call.method, "reason", fault.Reason)
-	c.push(ctx, fault.Response(call.id))
+	_ = c.Answer(ctx, fault.Response(call.id))
 }
 
 // abandon takes back a message that was entered but never sent; false: it was
 // answered before.
 func (c *conn) abandon(call *call) bool {
-	ours := call.kind != jsonrpc.Request || c.claimCall(call)
+	ours := call.kind != jsonrpc.Request || c.ledger.ClaimCall(call)
 	call.setSent()
 	if call.gate != nil {
-		c.openGate(call.gate)
+		c.ledger.OpenGate(call.gate)
 	}
 	return ours
 }

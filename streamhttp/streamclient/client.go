@@ -77,17 +77,17 @@ type Options struct {
 	CloseTimeout time.Duration
 
 	// NoRenew: the Conn never initializes by itself. When the server has
-	// forgotten the session (404), Recv ends with ErrSessionLost: the client is to
+	// forgotten the session (404), Receive ends with ErrSessionLost: the client is to
 	// learn of it and begin anew. What is in progress gets no answer then.
 	NoRenew bool
 
-	// TellRenewed: once a session was renewed, Recv returns what says that
+	// TellRenewed: once a session was renewed, Receive brings what says that
 	// everything may have changed: notifications of the kinds that the server
 	// announces, and for the resources that are subscribed.
 	TellRenewed bool
 
 	// ReportUnopened: when the client's first initialize is refused the way
-	// that a server of another transport refuses it (LE13), Recv ends with an
+	// that a server of another transport refuses it (LE13), Receive ends with an
 	// UnopenedError instead of answering it.
 	//
 	// All that may have to be sent to the other transport then is that
@@ -96,25 +96,25 @@ type Options struct {
 	//
 	// The renewal of a session may be refused like that as well, when the
 	// server has changed, which 405 in mid-session is taken for a sign of. The
-	// UnopenedError then has an Estate, and what is to be sent is at most those
+	// UnopenedError then has a Handoff, and what is to be sent is at most those
 	// messages.
 	ReportUnopened bool
 
-	// Estate is what a Conn of another transport has left: this one begins by
+	// Handoff is what a Conn of another transport has left: this one begins by
 	// renewing that session. nil: it begins with the client's initialize.
-	Estate *sessionstate.Estate
+	Handoff *sessionstate.Handoff
 
 	// Renewed is called when a session was renewed, and must not wait. It may be nil.
 	Renewed func()
 
 	// Upgraded is asked when the server refuses the renewal of a session, with an
-	// error of its own or a 4xx, whether it speaks 2026-07-28 by now: if so, Recv
+	// error of its own or a 4xx, whether it speaks 2026-07-28 by now: if so, Receive
 	// ends with ErrUpgraded. refusal is that error, invalid where there is none.
 	// It may wait, until ctx is done. nil: the Conn goes on trying.
 	Upgraded func(ctx context.Context, refusal jsonrpc.Message) bool
 
 	// Opened is called when the server has answered the client's initialize,
-	// ahead of Recv's returning the answer, and must not wait: session says
+	// before Receive brings the answer, and must not wait: session says
 	// whether there is a session id. Without one the server has no way to ask
 	// the client anything. It may be nil.
 	Opened func(session bool)
@@ -158,35 +158,25 @@ type Client struct {
 // background while the server is down. Its Send fails only when the Conn is
 // closed, when ctx is done, or for a request with the id of one in progress,
 // which could not be answered unmistakably: whatever else goes wrong with a
-// request becomes a JSON-RPC error response that Recv returns. Its Recv ends
+// request becomes a JSON-RPC error response that Receive brings. Receive ends
 // only with Close, and as NoRenew, ReportUnopened and Upgraded say.
 func (c *Client) Dial(ctx context.Context) (bridge.Conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	u, err := httpdial.URL(c.URL, "http", "https")
-	if err != nil {
-		return nil, err
-	}
-	header, err := httpdial.Header(c.Options.Header, u.User, reservedHeaders...)
-	if err != nil {
-		return nil, err
-	}
-	u.User = nil
 	opts := c.Options.withDefaults()
-	rt := opts.Transport
-	idle := func() {}
-	if rt == nil {
-		own := httpdial.NewTransport(httpdial.TransportOptions{
-			ConnectTimeout: opts.ConnectTimeout, TLS: opts.TLS, MaxIdleConnsPerHost: opts.MaxInFlight,
-		})
-		rt, idle = own, own.CloseIdleConnections
+	target, err := httpdial.NewTarget(c.URL, httpdial.TargetOptions{
+		Schemes: []string{"http", "https"}, Header: opts.Header, Reserved: reservedHeaders, Hints: hints,
+		Transport: opts.Transport, TLS: opts.TLS, ConnectTimeout: opts.ConnectTimeout, MaxIdle: opts.MaxInFlight,
+	})
+	if err != nil {
+		return nil, err
 	}
-	conn := newConn(u, header, rt, idle, opts)
-	if opts.Estate != nil {
-		conn.inherit(opts.Estate)
+	conn := newConn(target, opts)
+	if opts.Handoff != nil {
+		conn.adopt(opts.Handoff)
 	}
-	return bridge.Push(conn), nil
+	return conn, nil
 }
 
 // reservedHeaders are the headers that are the transport's own business.

@@ -10,15 +10,15 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// ErrSessionLost is how Recv of a client with NoRenew ends when the server has
+// ErrSessionLost is how Receive of a client with NoRenew ends when the server has
 // forgotten the session.
 var ErrSessionLost = errors.New("the server has forgotten the session")
 
-// ErrUpgraded is how Recv ends when the server does not renew the session because
+// ErrUpgraded is how Receive ends when the server does not renew the session because
 // it speaks 2026-07-28 by now (Options.Upgraded, ED9).
 var ErrUpgraded = errors.New("the server has gone over to protocol version 2026-07-28, which has no sessions")
 
-// UnopenedError is how Recv of a client with ReportUnopened ends, and Send
+// UnopenedError is how Receive of a client with ReportUnopened ends, and Send
 // fails from then on, when the server has refused to initialize the way that
 // one refuses which is no Streamable HTTP server (LE13). Compare with errors.As.
 type UnopenedError struct {
@@ -26,10 +26,10 @@ type UnopenedError struct {
 	// initialize request would have been answered with.
 	Fault *httpdial.Fault
 
-	// Estate is for Options.Estate of the Conn that takes over, if it was
+	// Handoff is for Options.Handoff of the Conn that takes over, if it was
 	// the renewal of a session that was refused. nil: it was the client's own
 	// initialize, which is still to be answered.
-	Estate *sessionstate.Estate
+	Handoff *sessionstate.Handoff
 }
 
 // Error returns the text of the Fault.
@@ -70,24 +70,19 @@ func (c *conn) unopened(first *call, fault *httpdial.Fault) bool {
 	if !c.opts.ReportUnopened || first.gate == nil || !saysUnopened(fault) {
 		return false
 	}
-	c.mu.Lock()
-	if c.st.session != nil || c.st.calls[first.id] != first {
-		c.mu.Unlock()
+	c.ledger.Lock()
+	if c.st.session != nil || !c.ledger.Has(first) {
+		c.ledger.Unlock()
 		return false
 	}
-	var others []*call
-	for _, other := range c.st.calls {
-		if other != first && !other.private {
-			others = append(others, other)
-		}
-	}
+	others := c.ledger.Select(func(other *call) bool { return other != first && !other.Own() })
 	first.replaced, c.st.opening = first.opening, nil
-	c.mu.Unlock()
+	c.ledger.Unlock()
 	for _, other := range others {
-		c.fail(c.ctx, other, fault)
+		c.fail(c.Context(), other, fault)
 	}
-	c.log.Debug("this is no Streamable HTTP server", "url", c.peer.String(), "status", fault.Status)
-	c.cancel(&UnopenedError{Fault: fault})
+	c.log.Debug("this is no Streamable HTTP server", "url", c.target.Peer.String(), "status", fault.Status)
+	c.End(&UnopenedError{Fault: fault})
 	return true
 }
 
@@ -110,7 +105,7 @@ func (c *conn) upgraded(r *repair, fault *httpdial.Fault) bool {
 		return false
 	}
 	return c.giveUp(r, fault, func() error {
-		c.log.Warn("the server speaks 2026-07-28 by now", "url", c.peer.String())
+		c.log.Warn("the server speaks 2026-07-28 by now", "url", c.target.Peer.String())
 		return ErrUpgraded
 	})
 }
@@ -123,10 +118,10 @@ func (c *conn) unrenewed(r *repair, fault *httpdial.Fault) bool {
 		return false
 	}
 	return c.giveUp(r, fault, func() error {
-		c.log.Warn("this is no Streamable HTTP server any more", "url", c.peer.String(), "status", fault.Status)
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		return &UnopenedError{Fault: fault, Estate: c.st.books.Estate(c.st.refused + 1)}
+		c.log.Warn("this is no Streamable HTTP server any more", "url", c.target.Peer.String(), "status", fault.Status)
+		c.ledger.Lock()
+		defer c.ledger.Unlock()
+		return &UnopenedError{Fault: fault, Handoff: c.ledger.State.Handoff(c.st.refused + 1)}
 	})
 }
 
@@ -134,45 +129,40 @@ func (c *conn) unrenewed(r *repair, fault *httpdial.Fault) bool {
 // Whoever waits for an answer gets one before. false: the client initializes by
 // itself.
 func (c *conn) giveUp(r *repair, fault *httpdial.Fault, why func() error) bool {
-	c.mu.Lock()
+	c.ledger.Lock()
 	if c.st.repair != r {
-		c.mu.Unlock()
+		c.ledger.Unlock()
 		return false
 	}
-	if c.st.gate == nil {
-		c.st.gate = make(chan struct{}) // which stays shut
+	if c.ledger.Gate == nil {
+		c.ledger.Gate = make(chan struct{}) // which stays shut
 	}
-	var calls []*call
-	for _, call := range c.st.calls {
-		if !call.private {
-			calls = append(calls, call)
-		}
-	}
-	c.mu.Unlock()
+	calls := c.ledger.Select(func(call *call) bool { return !call.Own() })
+	c.ledger.Unlock()
 	lost := c.forgottenFault(fault)
 	for _, call := range calls {
-		c.fail(c.ctx, call, lost)
+		c.fail(c.Context(), call, lost)
 	}
 	c.refusals.Wait()
-	c.cancel(why())
+	c.End(why())
 	return true
 }
 
-// inherit takes over the session that another Conn has lost, and renews it: at
+// adopt takes over the session that another Conn has lost, and renews it: at
 // once, or later if the server has refused that more than once.
-func (c *conn) inherit(e *sessionstate.Estate) {
-	c.mu.Lock()
-	c.st.books.Inherit(e, &session{lost: true})
+func (c *conn) adopt(e *sessionstate.Handoff) {
+	c.ledger.Lock()
+	c.ledger.State.Adopt(e, &session{lost: true})
 	c.st.refused = e.Refused
 	r := c.newRepair(true)
 	c.st.repair = r
 	if e.Refused < 2 {
-		c.st.gate = r.first
+		c.ledger.Gate = r.first
 	} else {
 		close(r.first)
 		r.tries = e.Refused - 2
 		r.putOff()
 	}
-	c.mu.Unlock()
-	c.spawn(func() { c.repairLoop(r) })
+	c.ledger.Unlock()
+	c.Go(func() { c.repairLoop(r) })
 }

@@ -5,7 +5,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -13,10 +12,6 @@ import (
 var hints = map[int]string{
 	404: "is the path of the URL right? It is often /mcp",
 	405: "there is no Streamable HTTP server at this path; is it an older HTTP+SSE server?",
-}
-
-func tooManyFault() *httpdial.Fault {
-	return &httpdial.Fault{Reason: httpdial.ReasonTooMany, Text: "too many requests in progress"}
 }
 
 // deadSession matches the 400 that many deployed servers give for a session

@@ -1,10 +1,8 @@
 package streamclient
 
 import (
-	"bytes"
 	"context"
 	"io"
-	"maps"
 	"net/http"
 	"time"
 
@@ -14,25 +12,19 @@ import (
 
 // newRequest makes a request with the headers that all have (LE1, LE3, LE4).
 func (c *conn) newRequest(ctx context.Context, method string, session *session) *http.Request {
-	header := maps.Clone(c.header)
+	req := c.target.NewRequest(ctx, method)
 	if session != nil {
-		c.mu.Lock()
+		c.ledger.Lock()
 		version := session.version
-		c.mu.Unlock()
+		c.ledger.Unlock()
 		if session.id != "" {
-			header[wire.HeaderSession] = []string{session.id}
+			req.Header[wire.HeaderSession] = []string{session.id}
 		}
 		if version != "" {
-			header[wire.HeaderVersion] = []string{version}
+			req.Header[wire.HeaderVersion] = []string{version}
 		}
 	}
-	return (&http.Request{Method: method, URL: c.url, Host: c.host, Header: header}).WithContext(ctx)
-}
-
-func setBody(req *http.Request, body []byte) {
-	req.ContentLength = int64(len(body))
-	req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
-	req.Body, _ = req.GetBody()
+	return req
 }
 
 // get asks for a stream: the standalone one, or what follows the event lastID
@@ -43,7 +35,7 @@ func (c *conn) get(ctx context.Context, session *session, lastID string) (*http.
 	if lastID != "" {
 		req.Header[wire.HeaderLastEventID] = []string{lastID}
 	}
-	resp, fault := c.peer.Do(c.rt, req)
+	resp, fault := c.target.Do(req)
 	if fault != nil {
 		return nil, fault
 	}
@@ -69,7 +61,7 @@ func (c *conn) getWithin(ctx context.Context, limit time.Duration, session *sess
 		resp.Body.Close()
 	}
 	if !inTime {
-		return nil, c.peer.NetFault(context.DeadlineExceeded)
+		return nil, c.target.Peer.NetFault(context.DeadlineExceeded)
 	}
 	return resp, fault
 }
@@ -92,7 +84,7 @@ func (c *conn) deleteSession(session *session) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), c.opts.CloseTimeout)
 	defer cancel()
-	resp, fault := c.peer.Do(c.rt, c.newRequest(ctx, http.MethodDelete, session))
+	resp, fault := c.target.Do(c.newRequest(ctx, http.MethodDelete, session))
 	if fault != nil {
 		c.log.Debug("could not end the session", "reason", fault.Reason)
 		return

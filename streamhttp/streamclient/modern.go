@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
+	"maps"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -99,13 +100,13 @@ type ModernClient struct {
 //
 // The Conn takes requests and notifications that carry the _meta of a modern
 // client, and knows no session: each request is a POST, whose reply is all
-// that comes for it. Whatever Recv returns has Related set to the request's
+// that comes for it. Whatever Receive brings has Related set to the request's
 // id; a request of the server's own, which this revision does not have, comes like
 // the rest of the reply, and the response to it is a POST (ST10). A response, also one that says that the reply broke off, ends a request.
 // notifications/cancelled closes the reply and is not sent (ME5).
 //
 // Send fails only when the Conn is closed, when ctx is done, or for a request
-// with the id of one in progress. Recv ends only with Close.
+// with the id of one in progress. Receive ends only with Close.
 func (c *ModernClient) Dial(ctx context.Context) (bridge.Conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -114,34 +115,25 @@ func (c *ModernClient) Dial(ctx context.Context) (bridge.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return bridge.Push(conn), nil
+	return conn, nil
 }
 
 func (c *ModernClient) dial() (*modernConn, error) {
-	u, err := httpdial.URL(c.URL, "http", "https")
-	if err != nil {
-		return nil, err
-	}
-	header, err := httpdial.Header(c.Options.Header, u.User, "Accept", "Content-Type", wire.HeaderLastEventID)
-	if err != nil {
-		return nil, err
-	}
+	opts := c.Options.withDefaults()
+	header := maps.Clone(opts.Header)
 	for name := range header {
-		if strings.HasPrefix(name, "Mcp-") {
+		if strings.HasPrefix(http.CanonicalHeaderKey(name), "Mcp-") {
 			delete(header, name)
 		}
 	}
-	u.User = nil
-	opts := c.Options.withDefaults()
-	rt := opts.Transport
-	idle := func() {}
-	if rt == nil {
-		own := httpdial.NewTransport(httpdial.TransportOptions{
-			ConnectTimeout: opts.ConnectTimeout, TLS: opts.TLS, MaxIdleConnsPerHost: opts.MaxInFlight,
-		})
-		rt, idle = own, own.CloseIdleConnections
+	target, err := httpdial.NewTarget(c.URL, httpdial.TargetOptions{
+		Schemes: []string{"http", "https"}, Header: header, Reserved: []string{"Accept", "Content-Type", wire.HeaderLastEventID}, Hints: modernHints,
+		Transport: opts.Transport, TLS: opts.TLS, ConnectTimeout: opts.ConnectTimeout, MaxIdle: opts.MaxInFlight,
+	})
+	if err != nil {
+		return nil, err
 	}
-	return newModernConn(c, u, header, rt, idle, opts), nil
+	return newModernConn(c, target, opts), nil
 }
 
 // discoverID is the id of the bridge's own server/discover.
@@ -160,7 +152,7 @@ func (c *ModernClient) Discover(ctx context.Context) (jsonrpc.Message, *httpdial
 	if err != nil {
 		return jsonrpc.Message{}, &httpdial.Fault{Reason: httpdial.ReasonUnreachable, Text: err.Error()}
 	}
-	defer conn.Close()
+	defer conn.Close(nil)
 	call := conn.newCall(ctx, jsonrpc.NewRequest(discoverID, "server/discover", []byte(`{"_meta":{"`+
 		era.KeyVersion+`":"`+era.NewestModern+`","`+era.KeyClientInfo+`":`+string(buildinfo.Implementation())+`,"`+
 		era.KeyCapabilities+`":{}}}`)))

@@ -190,7 +190,8 @@ func benchmarkModernCalls(b *testing.B, url, text string, inFlight int) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer conn.Close()
+	defer conn.Close(nil)
+	pull := bridge.Pull(conn)
 	conn.tools.put("x", modernTool{})
 	b.ReportAllocs()
 	sent := 0
@@ -205,7 +206,7 @@ func benchmarkModernCalls(b *testing.B, url, text string, inFlight int) {
 		send()
 	}
 	for range b.N {
-		if m, err := conn.Recv(b.Context()); err != nil || m.IsError() {
+		if m, err := pull.Recv(b.Context()); err != nil || m.IsError() {
 			b.Fatal(err, string(m.Bytes()))
 		}
 		if sent < b.N {

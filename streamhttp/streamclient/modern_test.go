@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/mcp-bridge/mcp-bridge/internal/remoteconn"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/streamhttp/internal/wire"
 )
@@ -431,11 +432,11 @@ func TestModernClose(t *testing.T) {
 		for range 3 {
 			<-gone
 		}
-		if m, err := t.conn.Recv(t.Context()); !errors.Is(err, errClosed) {
+		if m, err := t.conn.Recv(t.Context()); !errors.Is(err, remoteconn.ErrClosed) {
 			t.Errorf("Recv = %s, %v", m.Bytes(), err)
 		}
 		for _, text := range []string{modern("4", "prompts/list", ""), cancelOf("1"), `{"jsonrpc":"2.0","method":"n"}`} {
-			if err := t.conn.Send(context.Background(), msg(text)); !errors.Is(err, errClosed) {
+			if err := t.conn.Send(context.Background(), msg(text)); !errors.Is(err, remoteconn.ErrClosed) {
 				t.Errorf("Send = %v", err)
 			}
 		}

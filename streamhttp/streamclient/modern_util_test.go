@@ -75,7 +75,7 @@ func testModern(t *testing.T, set func(s *fakeServer, o *ModernOptions), f func(
 			s.stop()
 			time.Sleep(24 * time.Hour) // for scripts that sleep
 		}()
-		f(&modernTest{clientTest{t, s, conn}, client, &log})
+		f(&modernTest{clientTest{T: t, server: s, conn: conn}, client, &log})
 	})
 }
 

@@ -20,31 +20,29 @@ func (c *modernConn) question(call *modernCall, m jsonrpc.Message) {
 		c.sendAnswer(era.AnswerTo(m))
 		return
 	}
-	c.push(call.ctx, m.WithRelated(call.id))
+	c.Deliver(call.ctx, m.WithRelated(call.id))
 }
 
 // sendAnswer posts the response to a request of the server. Nothing depends on
 // when it is taken, so nobody waits for that; of a server that takes none of
 // maxNotes the rest is dropped.
 func (c *modernConn) sendAnswer(m jsonrpc.Message) {
-	select {
-	case c.answers <- struct{}{}:
-	default:
+	if !c.answers.TryTake() {
 		c.log.Warn("answer dropped: the server asks more than it takes answers to")
 		return
 	}
-	within, stop := context.WithTimeout(c.ctx, noteTimeout)
+	within, stop := context.WithTimeout(c.Context(), noteTimeout)
 	call := c.newCall(within, m)
-	if !c.spawn(func() { c.runAnswer(call); stop(); <-c.answers }) {
+	if !c.Go(func() { c.runAnswer(call); stop(); c.answers.Free() }) {
 		stop()
-		<-c.answers
+		c.answers.Free()
 	}
 }
 
 func (c *modernConn) runAnswer(call *modernCall) {
 	defer call.cancel()
-	header := make(http.Header, len(c.header)+3)
-	maps.Copy(header, c.header)
+	header := make(http.Header, len(c.target.Header)+3)
+	maps.Copy(header, c.target.Header)
 	header["Accept"] = valueAcceptBoth
 	header["Content-Type"] = valueJSON
 	header[wire.HeaderVersion] = []string{era.NewestModern}
@@ -55,9 +53,9 @@ func (c *modernConn) runAnswer(call *modernCall) {
 			httpdial.Drain(resp)
 			return
 		}
-		fault = c.peer.StatusFault(resp)
+		fault = c.target.Peer.StatusFault(resp)
 	}
-	if c.ctx.Err() == nil {
+	if c.Context().Err() == nil {
 		c.log.Warn("the server did not take an answer to its own request", fault.Attrs()...)
 	}
 }

@@ -20,12 +20,12 @@ import (
 func (c *modernConn) run(call *modernCall) {
 	defer call.cancel()
 	answer, rest, fault := c.exchange(call)
-	if c.take(call) && c.ctx.Err() == nil {
+	if c.take(call) && c.Context().Err() == nil {
 		if fault != nil {
 			c.log.With(fault.Attrs()...).Warn("request failed", "method", call.method)
 			answer = fault.Response(call.id)
 		}
-		c.push(c.ctx, answer.WithRelated(call.id))
+		c.Deliver(c.Context(), answer.WithRelated(call.id))
 	}
 	finishReply(rest, call.cancel)
 }
@@ -62,7 +62,7 @@ func (c *modernConn) runNote(call *modernCall) {
 	if fault == nil {
 		defer resp.Body.Close()
 		if resp.StatusCode/100 != 2 {
-			fault = c.peer.StatusFault(resp)
+			fault = c.target.Peer.StatusFault(resp)
 		} else {
 			httpdial.Drain(resp)
 			if resp.StatusCode != http.StatusAccepted {
@@ -71,7 +71,7 @@ func (c *modernConn) runNote(call *modernCall) {
 			return
 		}
 	}
-	if c.ctx.Err() == nil {
+	if c.Context().Err() == nil {
 		c.log.Warn("the server did not take a message", append(fault.Attrs(), "method", call.method)...)
 	}
 }
@@ -120,9 +120,9 @@ func mayRepost(method string) bool {
 
 // do posts a message.
 func (c *modernConn) do(call *modernCall, m jsonrpc.Message, header http.Header) (*http.Response, *httpdial.Fault) {
-	req := (&http.Request{Method: http.MethodPost, URL: c.url, Host: c.host, Header: header}).WithContext(call.ctx)
-	setBody(req, m.Bytes())
-	return c.peer.Do(c.rt, req)
+	req := c.target.RequestWith(call.ctx, http.MethodPost, header)
+	httpdial.SetBody(req, m.Bytes())
+	return c.target.Do(req)
 }
 
 // post posts a request once and reads the reply up to the response.
@@ -149,7 +149,7 @@ func (c *modernConn) post(call *modernCall, m jsonrpc.Message, header http.Heade
 		c.foreign(call)
 		fault = &httpdial.Fault{
 			Reason: httpdial.ReasonNotMCP, Status: resp.StatusCode,
-			Text: fmt.Sprintf("%s answered with %q, not with JSON or an event stream; is this the URL of an MCP server?", c.peer, c.peer.Withhold(mediaType)),
+			Text: fmt.Sprintf("%s answered with %q, not with JSON or an event stream; is this the URL of an MCP server?", c.target.Peer, c.target.Peer.Withhold(mediaType)),
 		}
 	}
 	if rest == nil {
@@ -165,7 +165,7 @@ func (c *modernConn) post(call *modernCall, m jsonrpc.Message, header http.Heade
 // JSON-RPC error is the answer (ME9); with others only if it has the id of the
 // request, and never where credentials are what is missing.
 func (c *modernConn) readModernRefusal(call *modernCall, resp *http.Response, id jsonrpc.ID) (jsonrpc.Message, *httpdial.Fault) {
-	fault := c.peer.RefusalFault(resp)
+	fault := c.target.Peer.RefusalFault(resp)
 	own := fault.Own
 	if isForeign(fault, id) {
 		c.foreign(call)
@@ -211,7 +211,7 @@ func (c *modernConn) foreign(call *modernCall) {
 
 // readModernBody reads a reply that is JSON: the response.
 func (c *modernConn) readModernBody(m jsonrpc.Message, resp *http.Response) (jsonrpc.Message, *httpdial.Fault) {
-	raw, fault := readReply(c.peer, resp, c.opts.MaxMessageSize)
+	raw, fault := readReply(c.target.Peer, resp, c.opts.MaxMessageSize)
 	switch {
 	case fault != nil:
 		return jsonrpc.Message{}, fault
@@ -221,7 +221,7 @@ func (c *modernConn) readModernBody(m jsonrpc.Message, resp *http.Response) (jso
 	answer, err := jsonrpc.ParseDepth(raw, c.opts.MaxDepth)
 	switch {
 	case err != nil:
-		return jsonrpc.Message{}, c.peer.InvalidFault(err)
+		return jsonrpc.Message{}, c.target.Peer.InvalidFault(err)
 	case !answersTo(answer, m.ID()):
 		return jsonrpc.Message{}, c.noModernAnswer(resp.StatusCode)
 	}
@@ -239,7 +239,7 @@ func answersTo(m jsonrpc.Message, id jsonrpc.ID) bool {
 
 func (c *modernConn) noModernAnswer(status int) *httpdial.Fault {
 	return &httpdial.Fault{Reason: httpdial.ReasonNoAnswer, Status: status,
-		Text: fmt.Sprintf("%s answered %s, but without a response to the request", c.peer, httpdial.StatusText(status))}
+		Text: fmt.Sprintf("%s answered %s, but without a response to the request", c.target.Peer, httpdial.StatusText(status))}
 }
 
 // readModernStream reads a reply that is an event stream up to the response,
@@ -251,7 +251,7 @@ func (c *modernConn) readModernStream(call *modernCall, m jsonrpc.Message, resp 
 		event, err := r.Next()
 		switch {
 		case errors.Is(err, sse.ErrTooLarge):
-			return jsonrpc.Message{}, c.peer.TooLargeFault(c.opts.MaxMessageSize)
+			return jsonrpc.Message{}, c.target.Peer.TooLargeFault(c.opts.MaxMessageSize)
 		case err != nil:
 			return jsonrpc.Message{}, c.brokenFault(err)
 		case len(event.Data) == 0, event.Name != "" && event.Name != "message":
@@ -260,7 +260,7 @@ func (c *modernConn) readModernStream(call *modernCall, m jsonrpc.Message, resp 
 		got, err := jsonrpc.ParseDepth(event.Data, c.opts.MaxDepth)
 		switch {
 		case err != nil:
-			return jsonrpc.Message{}, c.peer.InvalidFault(err)
+			return jsonrpc.Message{}, c.target.Peer.InvalidFault(err)
 		case answersTo(got, m.ID()):
 			return got, nil
 		case got.Kind() == jsonrpc.Notification:
@@ -276,10 +276,10 @@ func (c *modernConn) readModernStream(call *modernCall, m jsonrpc.Message, resp 
 // brokenFault says that a reply has ended before the response (ME6).
 func (c *modernConn) brokenFault(err error) *httpdial.Fault {
 	if !errors.Is(err, io.EOF) {
-		return c.peer.NetFault(err)
+		return c.target.Peer.NetFault(err)
 	}
 	return &httpdial.Fault{Reason: httpdial.ReasonBroken, Transient: true,
-		Text: fmt.Sprintf("%s ended the stream before the response", c.peer)}
+		Text: fmt.Sprintf("%s ended the stream before the response", c.target.Peer)}
 }
 
 // notified hands on a notification that came in the reply to call.
@@ -291,18 +291,17 @@ func (c *modernConn) notified(call *modernCall, m jsonrpc.Message) {
 		return
 	}
 	call.heard = true
-	c.push(call.ctx, m.WithRelated(call.id))
+	c.Deliver(call.ctx, m.WithRelated(call.id))
 }
 
 // deleteSession ends a session that a server of an older revision has made of
 // a request. Nothing depends on the answer.
 func (c *modernConn) deleteSession(session string) {
-	ctx, cancel := context.WithTimeout(c.ctx, sessionEnd)
+	ctx, cancel := context.WithTimeout(c.Context(), sessionEnd)
 	defer cancel()
-	header := c.header.Clone()
-	header[wire.HeaderSession] = []string{session}
-	req := (&http.Request{Method: http.MethodDelete, URL: c.url, Host: c.host, Header: header}).WithContext(ctx)
-	resp, fault := c.peer.Do(c.rt, req)
+	req := c.target.NewRequest(ctx, http.MethodDelete)
+	req.Header[wire.HeaderSession] = []string{session}
+	resp, fault := c.target.Do(req)
 	if fault != nil {
 		c.log.Debug("could not end the session", "reason", fault.Reason)
 		return

@@ -2,14 +2,13 @@ package streamclient
 
 import (
 	"context"
-	"net/http"
-	"net/url"
 	"sync"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
+	"github.com/mcp-bridge/mcp-bridge/internal/remoteconn"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -19,51 +18,37 @@ var modernHints = map[int]string{
 	405: "there is no Streamable HTTP server at this path",
 }
 
-// modernConn is the Conn that ModernClient.Dial returns. Its goroutines are
-// one per message being sent, which reads the whole reply. All are started by
-// spawn and awaited by Close.
+// modernConn is the Conn that ModernClient.Dial returns. Its goroutines are one per
+// message being sent, which reads the whole reply and hands on what comes in it itself,
+// see remoteconn.Base.Deliver.
 type modernConn struct {
+	remoteconn.Base
 	client *ModernClient
-	url    *url.URL
-	peer   *httpdial.Peer
-	host   string      // the Host header, "": the URL's
-	header http.Header // on every request
-	rt     http.RoundTripper
-	idle   func() // closes the transport's idle connections
+	target *httpdial.Target
 	opts   ModernOptions
 	log    hclog.Logger
 
-	ctx    context.Context // done when Close begins
-	cancel context.CancelCauseFunc
-	wg     sync.WaitGroup
-	once   sync.Once
-
-	in       chan jsonrpc.Message // for Recv
-	requests chan struct{}        // one element per request that has a goroutine
-	notes    chan struct{}        // and per notification
-	answers  chan struct{}        // and per answer to a request of the server
+	requests remoteconn.Slots // one for each request that has a goroutine
+	notes    remoteconn.Slots // and for each notification
+	answers  remoteconn.Slots // and for each answer to a request of the server
 
 	tools modernTools
 
-	mu     sync.Mutex // is never held while waiting
-	closed bool
-	calls  map[jsonrpc.ID]*modernCall // who takes a call out ends it
-	asked  int64                      // how many ids of the bridge's own there were
+	mu    sync.Mutex                 // is never held while waiting
+	calls map[jsonrpc.ID]*modernCall // who takes a call out ends it
+	asked int64                      // how many ids of the bridge's own there were
 }
 
-func newModernConn(client *ModernClient, u *url.URL, header http.Header, rt http.RoundTripper, idle func(), opts ModernOptions) *modernConn {
+func newModernConn(client *ModernClient, target *httpdial.Target, opts ModernOptions) *modernConn {
 	c := &modernConn{
-		client: client, url: u, peer: httpdial.NewPeer(u, header, modernHints), host: header.Get("Host"), header: header,
-		rt: rt, idle: idle, opts: opts, log: opts.Logger,
-		in: make(chan jsonrpc.Message, maxQueued),
+		client: client, target: target, opts: opts, log: opts.Logger,
 		// Twice MaxInFlight: a goroutine lingers a moment after its request.
-		requests: make(chan struct{}, 2*opts.MaxInFlight),
-		notes:    make(chan struct{}, maxNotes),
-		answers:  make(chan struct{}, maxNotes),
+		requests: make(remoteconn.Slots, 2*opts.MaxInFlight),
+		notes:    make(remoteconn.Slots, maxNotes),
+		answers:  make(remoteconn.Slots, maxNotes),
 		calls:    make(map[jsonrpc.ID]*modernCall),
 	}
-	header.Del("Host")
-	c.ctx, c.cancel = context.WithCancelCause(context.Background())
+	c.Start()
 	return c
 }
 
@@ -98,42 +83,26 @@ func (c *modernConn) ownID() jsonrpc.ID {
 	return jsonrpc.StringID("mcp-bridge-" + jsonrpc.IntID(c.asked).String())
 }
 
-// spawn runs f in a goroutine that Close awaits; false: the Conn is closed.
-func (c *modernConn) spawn(f func()) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
+// TrySend implements bridge.Conn: it sends what need not wait for a notification to be taken.
+func (c *modernConn) TrySend(m jsonrpc.Message) bool {
+	switch {
+	case c.Context().Err() != nil:
 		return false
-	}
-	c.wg.Go(f)
-	return true
-}
-
-// Recv returns the next message from the server, whichever reply it came in.
-func (c *modernConn) Recv(ctx context.Context) (jsonrpc.Message, error) {
-	if err := ctx.Err(); err != nil {
-		return jsonrpc.Message{}, err
-	}
-	if c.ctx.Err() == nil {
-		select {
-		case m := <-c.in:
-			return m, nil
-		case <-ctx.Done():
-			return jsonrpc.Message{}, ctx.Err()
-		case <-c.ctx.Done():
+	case m.Kind() == jsonrpc.Response:
+		c.sendAnswer(m)
+	case m.Method() == "notifications/cancelled":
+		c.withdraw(m.RequestID())
+	case m.Kind() != jsonrpc.Request || !c.requests.TryTake():
+		return false
+	default:
+		call := c.newCall(c.Context(), m)
+		if fault, err := c.enter(call); fault != nil || err != nil {
+			call.cancel()
+			c.requests.Free()
+			return false
 		}
 	}
-	return jsonrpc.Message{}, context.Cause(c.ctx)
-}
-
-// push queues a message for Recv. It waits while the queue is full: the reply
-// that the message came in is then not read, and TCP slows the server.
-func (c *modernConn) push(ctx context.Context, m jsonrpc.Message) {
-	select {
-	case c.in <- m:
-	case <-ctx.Done():
-	case <-c.ctx.Done():
-	}
+	return true
 }
 
 // Send sends m in a POST of its own (ME1). Requests keep no order: HTTP knows
@@ -143,10 +112,7 @@ func (c *modernConn) push(ctx context.Context, m jsonrpc.Message) {
 // Send waits for the server and for Recv to be called, but never in order to
 // cancel.
 func (c *modernConn) Send(ctx context.Context, m jsonrpc.Message) error {
-	if c.ctx.Err() != nil {
-		return context.Cause(c.ctx)
-	}
-	if err := ctx.Err(); err != nil {
+	if err := c.Err(ctx); err != nil {
 		return err
 	}
 	switch {
@@ -162,54 +128,42 @@ func (c *modernConn) Send(ctx context.Context, m jsonrpc.Message) error {
 	return nil
 }
 
-func (c *modernConn) acquire(ctx context.Context, slots chan struct{}) error {
-	select {
-	case slots <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-c.ctx.Done():
-		return context.Cause(c.ctx)
-	}
-}
-
 func (c *modernConn) sendRequest(ctx context.Context, m jsonrpc.Message) error {
-	if err := c.acquire(ctx, c.requests); err != nil {
+	if err := c.requests.Take(ctx, &c.Base); err != nil {
 		return err
 	}
-	call := c.newCall(c.ctx, m)
+	call := c.newCall(c.Context(), m)
 	fault, err := c.enter(call)
 	if fault != nil {
 		c.log.Warn("request refused", "method", call.method, "reason", fault.Reason)
-		c.push(ctx, fault.Response(call.id).WithRelated(call.id))
-		err = ctx.Err()
+		err = c.Answer(ctx, fault.Response(call.id).WithRelated(call.id))
 	} else if err == nil {
 		return nil
 	}
 	call.cancel()
-	<-c.requests
+	c.requests.Free()
 	return err
 }
 
-// enter takes a request into the books and starts its goroutine.
+// enter takes a request into the ledger and starts its goroutine.
 func (c *modernConn) enter(call *modernCall) (*httpdial.Fault, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closed {
-		return nil, errClosed
-	}
 	if _, dup := c.calls[call.id]; dup {
-		return nil, errDuplicate
+		return nil, remoteconn.ErrDuplicate
 	}
 	if len(c.calls) >= c.opts.MaxInFlight {
-		return tooManyFault(), nil
+		return remoteconn.TooMany(), nil
 	}
 	c.calls[call.id] = call
-	c.wg.Go(func() { c.run(call); <-c.requests })
+	if !c.Go(func() { c.run(call); c.requests.Free() }) {
+		delete(c.calls, call.id)
+		return nil, remoteconn.ErrClosed
+	}
 	return nil, nil
 }
 
-// take takes a call out of the books; false: it was cancelled before.
+// take takes a call out of the ledger; false: it was cancelled before.
 func (c *modernConn) take(call *modernCall) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -238,23 +192,23 @@ func (c *modernConn) withdraw(id jsonrpc.ID) {
 // sendNote posts a notification and waits a moment until it was taken, so that
 // what its sender sends next cannot overtake it.
 func (c *modernConn) sendNote(ctx context.Context, m jsonrpc.Message) error {
-	if err := c.acquire(ctx, c.notes); err != nil {
+	if err := c.notes.Take(ctx, &c.Base); err != nil {
 		return err
 	}
-	within, stop := context.WithTimeout(c.ctx, noteTimeout)
+	within, stop := context.WithTimeout(c.Context(), noteTimeout)
 	call := c.newCall(within, m)
 	call.sent = make(chan struct{})
-	if !c.spawn(func() { c.runNote(call); stop(); <-c.notes }) {
+	if !c.Go(func() { c.runNote(call); stop(); c.notes.Free() }) {
 		stop()
-		<-c.notes
-		return context.Cause(c.ctx)
+		c.notes.Free()
+		return c.Err(ctx)
 	}
 	t := time.NewTimer(noteWait)
 	defer t.Stop()
 	select {
 	case <-call.sent:
 	case <-t.C:
-	case <-c.ctx.Done():
+	case <-c.Context().Done():
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -263,14 +217,7 @@ func (c *modernConn) sendNote(ctx context.Context, m jsonrpc.Message) error {
 
 // Close cuts off what is in progress, which gets no answer, and returns when
 // every goroutine has ended.
-func (c *modernConn) Close() error {
-	c.once.Do(func() {
-		c.mu.Lock()
-		c.closed = true
-		c.mu.Unlock()
-		c.cancel(errClosed)
-		c.wg.Wait()
-		c.idle()
-	})
+func (c *modernConn) Close(error) error {
+	c.Shut(c.target.Close)
 	return nil
 }

@@ -42,7 +42,7 @@ func (c *modernConn) prepare(call *modernCall, at *modernAttempt) (answer jsonrp
 	if call.method == "tools/call" && at.named {
 		at.tool = c.toolOf(call, at.name, 0, false)
 		if call.ctx.Err() != nil {
-			return answer, c.peer.NetFault(call.ctx.Err())
+			return answer, c.target.Peer.NetFault(call.ctx.Err())
 		}
 		if at.tool.err != nil {
 			return jsonrpc.NewError(call.id, jsonrpc.CodeInvalidParams,
@@ -75,8 +75,8 @@ func (at *modernAttempt) read(call *modernCall) *era.Refusal {
 // headerOf makes the headers of a message: those that all have, and what the
 // message says (ME1, ME2, ME3).
 func (c *modernConn) headerOf(call *modernCall, at *modernAttempt) http.Header {
-	header := make(http.Header, len(c.header)+5+len(at.tool.params))
-	maps.Copy(header, c.header)
+	header := make(http.Header, len(c.target.Header)+5+len(at.tool.params))
+	maps.Copy(header, c.target.Header)
 	header["Accept"] = valueAcceptBoth
 	header["Content-Type"] = valueJSON
 	values := []string{at.version, call.method, at.name}

@@ -144,7 +144,7 @@ func (c *modernConn) toolOf(call *modernCall, name string, seq uint64, needed bo
 		switch {
 		case l == nil:
 			return tool
-		case mine && !c.spawn(func() { c.tools.listed(l, c.listTools(call), name, seq) }):
+		case mine && !c.Go(func() { c.tools.listed(l, c.listTools(call), name, seq) }):
 			c.tools.listed(l, false, name, seq)
 		case time.Since(l.began) >= wait: // others have waited for it in vain
 			return modernTool{}
@@ -166,7 +166,7 @@ func (c *modernConn) toolOf(call *modernCall, name string, seq uint64, needed bo
 // but for what would make the server report on it. It reports whether the
 // server has answered.
 func (c *modernConn) listTools(call *modernCall) bool {
-	ctx, cancel := context.WithTimeout(c.ctx, modernListTimeout)
+	ctx, cancel := context.WithTimeout(c.Context(), modernListTimeout)
 	defer cancel()
 	params := []byte("{}")
 	if meta := call.msg.Lookup("params", "_meta"); meta != nil {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
+	"github.com/mcp-bridge/mcp-bridge/internal/remoteconn"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/streamhttp/internal/wire"
 )
@@ -24,14 +25,14 @@ func (c *conn) noteSession(call *call, of *session, resp *http.Response) (*sessi
 	}
 	if !isVisibleASCII(id) {
 		return nil, &httpdial.Fault{Reason: httpdial.ReasonInvalid, Status: resp.StatusCode,
-			Text: fmt.Sprintf("%s sent a session id with characters other than visible ASCII", c.peer)}
+			Text: fmt.Sprintf("%s sent a session id with characters other than visible ASCII", c.target.Peer)}
 	}
 	s := &session{id: id, heard: make(chan struct{}), deaf: make(chan struct{}), away: make(chan struct{})}
-	s.ctx, s.stop = context.WithCancel(c.ctx)
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	s.ctx, s.stop = context.WithCancel(c.Context())
+	c.ledger.Lock()
+	defer c.ledger.Unlock()
 	call.opening = s
-	if !call.private {
+	if !call.Own() {
 		c.st.opening = s
 	}
 	return s, nil
@@ -58,12 +59,12 @@ func negotiated(result jsonrpc.Message) string {
 
 // opened makes the answer to the client's initialize the current session.
 func (c *conn) opened(call *call, m jsonrpc.Message) {
-	c.mu.Lock()
+	c.ledger.Lock()
 	c.st.opening = nil
 	s := call.opening
 	if m.IsError() || s == nil {
 		call.replaced = s
-		c.mu.Unlock()
+		c.ledger.Unlock()
 		return
 	}
 	s.version = negotiated(m)
@@ -72,9 +73,9 @@ func (c *conn) opened(call *call, m jsonrpc.Message) {
 		old.stop()
 		call.replaced = old
 	}
-	c.st.session, c.st.books.Begun = s, true
-	c.mu.Unlock()
-	c.log.Info("connected", "url", c.peer.String(), "version", s.version, "session", s.id != "")
+	c.st.session, c.ledger.State.Begun = s, true
+	c.ledger.Unlock()
+	c.log.Info("connected", "url", c.target.Peer.String(), "version", s.version, "session", s.id != "")
 	if c.opts.Opened != nil {
 		c.opts.Opened(s.id != "")
 	}
@@ -83,18 +84,18 @@ func (c *conn) opened(call *call, m jsonrpc.Message) {
 // notOpened is called when the client's initialize has failed. If that may
 // pass, the bridge goes on trying in the client's place.
 func (c *conn) notOpened(call *call, fault *httpdial.Fault) {
-	c.mu.Lock()
+	c.ledger.Lock()
 	call.replaced, c.st.opening = call.opening, nil
-	if !fault.Transient || c.st.session != nil || c.st.closed || c.opts.NoRenew {
-		c.mu.Unlock()
+	if !fault.Transient || c.st.session != nil || c.Err(c.Context()) != nil || c.opts.NoRenew {
+		c.ledger.Unlock()
 		return
 	}
 	r := c.newRepair(false)
 	r.fault = fault
 	c.st.repair = r
-	c.mu.Unlock()
+	c.ledger.Unlock()
 	fault.Text = httpdial.Also(fault.Text, "it is tried again for as long as the client stays")
-	c.spawn(func() { c.repairLoop(r) })
+	c.Go(func() { c.repairLoop(r) })
 }
 
 // repair is the attempt of the bridge to get a session that the client
@@ -117,7 +118,7 @@ func (c *conn) newRepair(now bool) *repair {
 		close(r.first) // nobody shall wait for it
 		r.putOff()
 	}
-	r.ctx, r.stop = context.WithCancel(c.ctx)
+	r.ctx, r.stop = context.WithCancel(c.Context())
 	return r
 }
 
@@ -130,7 +131,7 @@ func (r *repair) putOff() {
 
 func (c *conn) downFault(r *repair) *httpdial.Fault {
 	f := &httpdial.Fault{Reason: httpdial.ReasonDown}
-	f.Text = fmt.Sprintf("no connection to %s yet", c.peer)
+	f.Text = fmt.Sprintf("no connection to %s yet", c.target.Peer)
 	if r.fault != nil {
 		f.Text, f.Status = "not connected: "+r.fault.Text, r.fault.Status
 	}
@@ -152,10 +153,10 @@ func (c *conn) recoverSession(ctx context.Context, session *session) *httpdial.F
 	select {
 	case <-r.first:
 	case <-ctx.Done():
-		return c.peer.NetFault(ctx.Err())
+		return c.target.Peer.NetFault(ctx.Err())
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.ledger.Lock()
+	defer c.ledger.Unlock()
 	if c.st.session != nil {
 		return nil
 	}
@@ -165,7 +166,7 @@ func (c *conn) recoverSession(ctx context.Context, session *session) *httpdial.F
 // forgottenFault explains that there is no session; why may be nil.
 func (c *conn) forgottenFault(why *httpdial.Fault) *httpdial.Fault {
 	f := &httpdial.Fault{Reason: httpdial.ReasonSessionLost}
-	f.Text = fmt.Sprintf("%s has forgotten the session, and there is no new one yet", c.peer)
+	f.Text = fmt.Sprintf("%s has forgotten the session, and there is no new one yet", c.target.Peer)
 	if why != nil {
 		f.Text, f.Status = f.Text+": "+why.Text, why.Status
 	}
@@ -175,9 +176,9 @@ func (c *conn) forgottenFault(why *httpdial.Fault) *httpdial.Fault {
 // loseSession starts the repair of a session that the server has forgotten,
 // unless there is one already; nil: a newer session is there.
 func (c *conn) loseSession(session *session) *repair {
-	c.mu.Lock()
+	c.ledger.Lock()
 	if c.st.session != session {
-		defer c.mu.Unlock()
+		defer c.ledger.Unlock()
 		if c.st.session != nil {
 			return nil
 		}
@@ -186,21 +187,21 @@ func (c *conn) loseSession(session *session) *repair {
 	c.st.session = nil
 	session.lost = true
 	session.stop()
-	if c.st.gate != nil { // the client itself is initializing again
-		defer c.mu.Unlock()
-		return &repair{first: c.st.gate}
+	if c.ledger.Gate != nil { // the client itself is initializing again
+		defer c.ledger.Unlock()
+		return &repair{first: c.ledger.Gate}
 	}
 	if c.opts.NoRenew {
-		c.mu.Unlock()
-		c.log.Warn("the server has forgotten the session", "url", c.peer.String())
-		c.cancel(ErrSessionLost)
+		c.ledger.Unlock()
+		c.log.Warn("the server has forgotten the session", "url", c.target.Peer.String())
+		c.End(ErrSessionLost)
 		return nil
 	}
 	r := c.newRepair(true)
-	c.st.repair, c.st.gate = r, r.first
-	c.mu.Unlock()
-	c.log.Warn("the server has forgotten the session: initializing again", "url", c.peer.String())
-	c.spawn(func() {
+	c.st.repair, c.ledger.Gate = r, r.first
+	c.ledger.Unlock()
+	c.log.Warn("the server has forgotten the session: initializing again", "url", c.target.Peer.String())
+	c.Go(func() {
 		c.withdraw(session)
 		c.repairLoop(r)
 	})
@@ -212,9 +213,9 @@ func (c *conn) loseSession(session *session) *repair {
 func (c *conn) repairLoop(r *repair) {
 	defer r.stop()
 	for httpdial.Pause(r.ctx, nil, r.wait) {
-		c.mu.Lock()
+		c.ledger.Lock()
 		r.next = time.Time{}
-		c.mu.Unlock()
+		c.ledger.Unlock()
 		session, refused, fault := c.handshake(r.ctx)
 		if c.upgraded(r, fault) || refused && c.unrenewed(r, fault) {
 			return
@@ -228,14 +229,14 @@ func (c *conn) repairLoop(r *repair) {
 
 // repaired takes over the result of an attempt; false: another one is needed.
 func (c *conn) repaired(r *repair, session *session, fault *httpdial.Fault) bool {
-	c.mu.Lock()
-	if c.st.gate == r.first {
-		c.st.gate = nil
+	c.ledger.Lock()
+	if c.ledger.Gate == r.first {
+		c.ledger.Gate = nil
 		defer close(r.first)
 	}
 	switch {
 	case c.st.repair != r: // the client initializes by itself
-		c.mu.Unlock()
+		c.ledger.Unlock()
 		if session != nil {
 			session.stop()
 			c.deleteSession(session)
@@ -244,13 +245,13 @@ func (c *conn) repaired(r *repair, session *session, fault *httpdial.Fault) bool
 	case fault != nil:
 		r.fault = fault
 		r.putOff()
-		c.mu.Unlock()
-		c.log.Warn("cannot initialize", append(fault.Attrs(), "url", c.peer.String())...)
+		c.ledger.Unlock()
+		c.log.Warn("cannot initialize", append(fault.Attrs(), "url", c.target.Peer.String())...)
 		return false
 	}
 	c.st.session, c.st.repair, c.st.refused = session, nil, 0
-	c.mu.Unlock()
-	c.log.Info("connected again", "url", c.peer.String())
+	c.ledger.Unlock()
+	c.log.Info("connected again", "url", c.target.Peer.String())
 	if c.opts.Renewed != nil {
 		c.opts.Renewed()
 	}
@@ -261,78 +262,74 @@ func (c *conn) repaired(r *repair, session *session, fault *httpdial.Fault) bool
 // tellChanged tells the client what may have changed with a new session (ST9).
 // That waits for Recv; nothing else waits for it.
 func (c *conn) tellChanged(session *session) {
-	c.mu.Lock()
+	c.ledger.Lock()
 	var changed []jsonrpc.Message
 	if session != nil && c.st.session == session {
 		changed = session.changed
 	}
-	c.mu.Unlock()
+	c.ledger.Unlock()
 	for _, m := range changed {
-		c.push(c.ctx, m)
+		c.Deliver(c.Context(), m)
 	}
 }
 
-// handshake initializes in the client's place, with the client's own words but
-// another id, and tells the new session what the old one knew. refused: the
-// fault is how the server has answered initialize, if it has.
+// handshake initializes in the client's place and tells the new session what the old one
+// knew. refused: the fault is how the server has answered initialize, if it has.
 func (c *conn) handshake(ctx context.Context) (session *session, refused bool, fault *httpdial.Fault) {
-	c.mu.Lock()
-	initialize, initialized := c.st.books.Greeting()
-	c.mu.Unlock()
-	call, fault := c.ask(ctx, initialize, nil)
-	session, refused = call.opening, fault != nil
-	if fault == nil && call.reply.IsError() {
-		fault = &httpdial.Fault{Reason: httpdial.ReasonRefused, Own: call.reply,
-			Text: fmt.Sprintf("%s refused to initialize the session again", c.peer)}
+	o := &opening{c: c}
+	fault = c.ledger.Renew(ctx, o, remoteconn.Renewal{Server: c.target.Peer.String(), Log: c.log})
+	if fault != nil && o.session != nil {
+		o.session.stop()
+		c.deleteSession(o.session)
 	}
-	if fault == nil && session != nil {
-		c.mu.Lock()
-		session.version, session.initialized = negotiated(call.reply), true
-		if c.opts.TellRenewed {
-			session.changed = c.st.books.Changed(call.reply)
-		}
-		c.mu.Unlock()
-		fault = c.tell(ctx, initialized, session)
+	if fault != nil {
+		return nil, o.refused, fault
 	}
-	if fault != nil || session == nil {
-		if session != nil {
-			session.stop()
-			c.deleteSession(session)
-		}
-		return nil, refused, fault
-	}
-	c.restore(ctx, session)
-	return session, false, nil
+	return o.session, false, nil
 }
 
-// restore sets the log level and the subscriptions of a new session (LE5).
-func (c *conn) restore(ctx context.Context, session *session) {
-	ctx, cancel := context.WithTimeout(ctx, restoreTimeout)
-	defer cancel()
-	c.mu.Lock()
-	requests := c.st.books.Settings()
-	c.mu.Unlock()
-	for _, m := range requests {
-		call, fault := c.ask(ctx, m, session)
-		if fault != nil || call.reply.IsError() {
-			c.log.Warn("the new session did not take over a setting of the old one", "method", m.Method())
-		}
+// opening is a session that the bridge itself begins; it is a remoteconn.NewSession.
+type opening struct {
+	c       *conn
+	session *session // what the reply to initialize is about; nil: there was none
+	refused bool     // initialize was answered with a fault
+}
+
+// Ask implements remoteconn.NewSession.
+func (o *opening) Ask(ctx context.Context, m jsonrpc.Message) (jsonrpc.Message, *httpdial.Fault) {
+	call, fault := o.c.ask(ctx, m, o.session)
+	if m.Method() == "initialize" {
+		o.session, o.refused = call.opening, fault != nil
+	}
+	return call.reply, fault
+}
+
+// Tell implements remoteconn.NewSession.
+func (o *opening) Tell(ctx context.Context, m jsonrpc.Message) *httpdial.Fault {
+	return o.c.tell(ctx, m, o.session)
+}
+
+// Opened implements remoteconn.NewSession.
+func (o *opening) Opened(answer jsonrpc.Message, changed []jsonrpc.Message) {
+	o.session.version, o.session.initialized = negotiated(answer), true
+	if o.c.opts.TellRenewed {
+		o.session.changed = changed
 	}
 }
 
 // ask makes a request of the bridge's own, and waits for the response.
 func (c *conn) ask(ctx context.Context, m jsonrpc.Message, session *session) (*call, *httpdial.Fault) {
 	call := newCall(c, m)
-	call.private, call.session = true, session
-	c.mu.Lock()
-	c.st.calls[call.id] = call
-	c.mu.Unlock()
+	call.own, call.session = true, session
+	c.ledger.Lock()
+	c.ledger.Add(call)
+	c.ledger.Unlock()
 	defer call.cancel()
 	defer context.AfterFunc(ctx, call.cancel)()
 	fault := c.exchange(call)
-	if c.claimCall(call) {
+	if c.ledger.ClaimCall(call) {
 		if fault == nil { // the Conn is being closed
-			fault = c.peer.NetFault(context.Canceled)
+			fault = c.target.Peer.NetFault(context.Canceled)
 		}
 		return call, fault
 	}
@@ -343,38 +340,19 @@ func (c *conn) ask(ctx context.Context, m jsonrpc.Message, session *session) (*c
 // tell sends a notification of the bridge's own.
 func (c *conn) tell(ctx context.Context, m jsonrpc.Message, session *session) *httpdial.Fault {
 	call := newCall(c, m)
-	call.private, call.session = true, session
+	call.own, call.session = true, session
 	defer call.cancel()
 	defer context.AfterFunc(ctx, call.cancel)()
 	return c.exchange(call)
 }
 
-// track notes a request of the server, and returns it as the client is to know it.
-func (c *conn) track(m jsonrpc.Message, session *session) jsonrpc.Message {
-	if session == nil {
-		return m
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	m, _ = c.st.books.Asked(session, m)
-	return m
-}
-
-// untrack forgets the request that the server cancels, and names it as the
-// client knows it.
-func (c *conn) untrack(m jsonrpc.Message, session *session) jsonrpc.Message {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.st.books.Cancelled(session, m)
-}
-
 // withdraw tells the client that nobody waits any more for the answers that
 // the lost session has asked for.
 func (c *conn) withdraw(session *session) {
-	c.mu.Lock()
-	notes := c.st.books.Withdrawn(session, "the server has forgotten the session")
-	c.mu.Unlock()
+	c.ledger.Lock()
+	notes := c.ledger.State.Withdrawn(session, "the server has forgotten the session")
+	c.ledger.Unlock()
 	for _, m := range notes {
-		c.push(c.ctx, m)
+		c.Deliver(c.Context(), m)
 	}
 }

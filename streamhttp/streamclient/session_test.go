@@ -128,7 +128,7 @@ func TestInitializeRefusedWithSession(t *testing.T) {
 			return true
 		}
 	}, func(t *clientTest) {
-		c := t.conn.(*conn)
+		c := t.inner
 		call := newCall(c, msg(initializeText))
 		c.tryEnter(call)
 		c.run(call)
@@ -147,8 +147,8 @@ func TestAsk(t *testing.T) {
 	ask := func(t *clientTest, cancelled bool) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		c := t.conn.(*conn)
-		c.rt = roundTripFunc(func(r *http.Request) (*http.Response, error) {
+		c := t.inner
+		c.target.Transport = roundTripFunc(func(r *http.Request) (*http.Response, error) {
 			body, _ := io.ReadAll(r.Body)
 			m := msg(string(body))
 			if cancelled {

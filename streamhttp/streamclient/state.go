@@ -5,32 +5,18 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
-	"github.com/mcp-bridge/mcp-bridge/internal/sessionstate"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// state is everything about a conn that changes.
+// state is everything about a conn that changes, beside the ledger, whose lock guards it.
 type state struct {
-	closed bool
-
-	// calls are the requests that wait for a response, the bridge's own among
-	// them. Who takes a call out ends it: closes its done.
-	calls    map[jsonrpc.ID]*call
-	inFlight int // how many of them are the client's
-
 	// last is the sent of the message that was entered last; see Send.
 	last <-chan struct{}
-
-	// gate is not nil while initialize is on its way, and closed when it was
-	// answered. Nothing but responses goes out meanwhile.
-	gate chan struct{}
 
 	session *session // nil before initialize and while the server is down
 	opening *session // what the reply to the client's initialize said so far
 	repair  *repair  // not nil while the bridge tries to get a session
 	refused int      // renewals in a row that a Conn before this one has ended with
-
-	books sessionstate.Books[*session] // what a new session has to be told (LE5), and what the server has asked
 }
 
 // session is what one initialize has set up. It also stands for a
@@ -53,7 +39,7 @@ type session struct {
 	changed []jsonrpc.Message // what the client is told of a new one, with TellRenewed
 }
 
-// enter waits while the gate is shut, and enters the call into the books. It
+// enter waits while the gate is shut, and enters the call into the ledger. It
 // returns what to wait for until it is the call's turn; nil when the message
 // is not to be sent, because of the fault or because nobody needs it.
 func (c *conn) enter(ctx context.Context, call *call) (ahead <-chan struct{}, fault *httpdial.Fault, err error) {
@@ -65,12 +51,8 @@ func (c *conn) enter(ctx context.Context, call *call) (ahead <-chan struct{}, fa
 		if e.gate == nil {
 			return e.ahead, e.fault, e.err
 		}
-		select {
-		case <-e.gate:
-		case <-ctx.Done():
-			return nil, nil, ctx.Err()
-		case <-c.ctx.Done():
-			return nil, nil, context.Cause(c.ctx)
+		if err := c.Wait(ctx, e.gate); err != nil {
+			return nil, nil, err
 		}
 	}
 }
@@ -85,16 +67,16 @@ type entry struct {
 }
 
 func (c *conn) tryEnter(call *call) (e entry) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	target := c.cancels(call)
+	c.ledger.Lock()
+	defer c.ledger.Unlock()
+	target := c.ledger.Cancels(call.msg)
 	switch {
-	case c.st.closed:
-		return entry{err: errClosed}
+	case c.Context().Err() != nil:
+		return entry{err: c.Err(c.Context())}
 	case target != nil && target.method == "initialize": // J11
 		return entry{drop: "initialize cannot be cancelled"}
-	case c.st.gate != nil && call.kind != jsonrpc.Response:
-		return entry{gate: c.st.gate}
+	case c.ledger.Gate != nil && call.kind != jsonrpc.Response:
+		return entry{gate: c.ledger.Gate}
 	}
 	switch call.kind {
 	case jsonrpc.Request:
@@ -117,6 +99,31 @@ func (c *conn) tryEnter(call *call) (e entry) {
 	return e
 }
 
+// enterNow enters a request into the ledger if it may be sent now, with nothing to wait
+// for and nothing to answer.
+func (c *conn) enterNow(call *call) bool {
+	c.ledger.Lock()
+	defer c.ledger.Unlock()
+	if c.Context().Err() != nil || c.ledger.Gate != nil || c.st.session == nil || !isClosed(c.st.last) {
+		return false
+	}
+	if fault, err := c.enterRequest(call); fault != nil || err != nil {
+		return false
+	}
+	c.st.last = call.sent
+	return true
+}
+
+// isClosed reports whether ch is closed; nil counts as closed.
+func isClosed(ch <-chan struct{}) bool {
+	select {
+	case <-ch:
+		return true
+	default:
+		return ch == nil
+	}
+}
+
 var closedChannel = func() <-chan struct{} {
 	ch := make(chan struct{})
 	close(ch)
@@ -126,35 +133,16 @@ var closedChannel = func() <-chan struct{} {
 // down reports whether the bridge tries in vain to get a session.
 func (c *conn) down() bool { return c.st.session == nil && c.st.repair != nil }
 
-// cancels returns the call that a notification cancels, nil: none. The bridge's
-// own are not the client's to cancel.
-func (c *conn) cancels(call *call) *call {
-	if call.method != "notifications/cancelled" {
-		return nil
-	}
-	if target := c.find(call.msg.RequestID()); target != nil && !target.private {
-		return target
-	}
-	return nil
-}
-
 func (c *conn) enterRequest(call *call) (*httpdial.Fault, error) {
-	if _, dup := c.st.calls[call.id]; dup {
-		return nil, errDuplicate
-	}
-	if c.st.inFlight >= c.opts.MaxInFlight {
-		return tooManyFault(), nil
+	if fault, err := c.ledger.Refuses(call.msg, c.opts.MaxInFlight, c.st.session != nil); fault != nil || err != nil {
+		return fault, err
 	}
 	if call.method == "initialize" {
-		if c.st.session != nil && c.st.books.Begun {
-			return httpdial.AlreadyBegun(), nil
-		}
 		c.beginInitialize(call)
 	} else if c.down() {
 		return c.downFault(c.st.repair), nil
 	}
-	c.st.calls[call.id] = call
-	c.st.inFlight++
+	c.ledger.Add(call)
 	return nil, nil
 }
 
@@ -164,15 +152,15 @@ func (c *conn) beginInitialize(call *call) {
 		c.st.repair.stop()
 		c.st.repair = nil
 	}
-	c.st.books.Begin(call.msg)
+	c.ledger.State.Begin(call.msg)
 	call.gate = make(chan struct{})
-	c.st.gate = call.gate
+	c.ledger.Gate = call.gate
 }
 
 // enterNotification returns why the notification is not to be sent.
 func (c *conn) enterNotification(call, target *call) (drop string) {
 	if call.method == "notifications/initialized" {
-		c.st.books.Initialized = call.msg
+		c.ledger.State.Initialized = call.msg
 		if s := c.st.session; s != nil {
 			if s.initialized {
 				return "the bridge has said so already"
@@ -181,7 +169,7 @@ func (c *conn) enterNotification(call, target *call) (drop string) {
 		}
 	}
 	if target != nil {
-		c.remove(target)
+		c.ledger.Remove(target)
 		// The server need not answer now, but it may end the stream (LE12): to
 		// end it here and now would cost the connection.
 		time.AfterFunc(cancelWait, target.cancel)
@@ -195,7 +183,7 @@ func (c *conn) enterNotification(call, target *call) (drop string) {
 // enterResponse gives the client's response the id that the server knows
 // (LE15), or returns why it is not to be sent.
 func (c *conn) enterResponse(call *call) (drop string) {
-	session, answer, ok := c.st.books.Answered(call.msg)
+	session, answer, ok := c.ledger.State.Answered(call.msg)
 	switch {
 	case !ok && c.down():
 		return "the server is down"
@@ -206,54 +194,17 @@ func (c *conn) enterResponse(call *call) (drop string) {
 	return ""
 }
 
-// find returns the call with this id, see jsonrpc.Find; nil: none.
-func (c *conn) find(id jsonrpc.ID) *call {
-	_, call, _ := jsonrpc.Find(c.st.calls, id)
-	return call
-}
-
-func (c *conn) remove(call *call) {
-	delete(c.st.calls, call.id)
-	if !call.private {
-		c.st.inFlight--
-	}
-	close(call.done)
-}
-
-// claim takes the call that a response with this id answers out of the books;
-// nil: there is none (any more).
-func (c *conn) claim(id jsonrpc.ID) *call {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	call := c.find(id)
-	if call != nil {
-		c.remove(call)
-	}
-	return call
-}
-
-// claimCall is claim for a call at hand; false: somebody else has ended it.
-func (c *conn) claimCall(call *call) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.st.calls[call.id] != call {
-		return false
-	}
-	c.remove(call)
-	return true
-}
-
 // current returns the session there is; nil: none.
 func (c *conn) current() *session {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.ledger.Lock()
+	defer c.ledger.Unlock()
 	return c.st.session
 }
 
 // sessionOf returns the session that a message belongs to; nil: none.
 func (c *conn) sessionOf(call *call) *session {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.ledger.Lock()
+	defer c.ledger.Unlock()
 	switch {
 	case call.session != nil:
 		return call.session
@@ -265,20 +216,10 @@ func (c *conn) sessionOf(call *call) *session {
 	return c.st.session
 }
 
-// openGate lets the messages pass that have waited for this initialize.
-func (c *conn) openGate(gate chan struct{}) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.st.gate == gate {
-		c.st.gate = nil
-	}
-	close(gate)
-}
-
 // shut returns the sessions that Close has to end.
 func (c *conn) shut() []*session {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.ledger.Lock()
+	defer c.ledger.Unlock()
 	var all []*session
 	for _, s := range []*session{c.st.session, c.st.opening} {
 		if s != nil && !s.lost {
@@ -288,14 +229,4 @@ func (c *conn) shut() []*session {
 		}
 	}
 	return all
-}
-
-// remember keeps what a new session would have to be told as well.
-func (c *conn) remember(call *call) {
-	c.mu.Lock()
-	ok := c.st.books.Remember(call.msg)
-	c.mu.Unlock()
-	if !ok {
-		c.log.Warn("too many subscriptions: this one will not survive a restart of the server")
-	}
 }

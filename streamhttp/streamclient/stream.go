@@ -116,7 +116,7 @@ func (c *conn) readEvents(r *sse.Reader, call *call, session *session) (data boo
 		event, err := r.Next()
 		switch {
 		case errors.Is(err, sse.ErrTooLarge):
-			fault = c.peer.TooLargeFault(c.opts.MaxMessageSize)
+			fault = c.target.Peer.TooLargeFault(c.opts.MaxMessageSize)
 		case err != nil:
 			return data, nil
 		case len(event.Data) == 0:
@@ -158,10 +158,10 @@ func (c *conn) readCallStream(call *call, session *session, resp *http.Response)
 		case fault != nil:
 			return fault
 		case call.ctx.Err() != nil:
-			return c.peer.NetFault(call.ctx.Err())
+			return c.target.Peer.NetFault(call.ctx.Err())
 		case at.lastID == "":
 			return &httpdial.Fault{Reason: httpdial.ReasonBroken, Transient: true,
-				Text: fmt.Sprintf("%s ended the stream before the response, which cannot be fetched again; the request may have been carried out", c.peer)}
+				Text: fmt.Sprintf("%s ended the stream before the response, which cannot be fetched again; the request may have been carried out", c.target.Peer)}
 		}
 		c.log.Debug("resuming a stream", "method", call.method)
 		if resp, fault = c.resume(call, session, &at); resp == nil {
@@ -180,7 +180,7 @@ func (c *conn) resume(call *call, session *session, at *cursor) (*http.Response,
 			if call.isDone() {
 				return nil, nil
 			}
-			return nil, c.peer.NetFault(call.ctx.Err())
+			return nil, c.target.Peer.NetFault(call.ctx.Err())
 		}
 		resp, fault := c.getWithin(call.ctx, at.left(c.opts.ResumeTimeout), session, at.lastID)
 		switch {
@@ -208,7 +208,7 @@ func (c *conn) resume(call *call, session *session, at *cursor) (*http.Response,
 // result. It is not sent again: only its sender can say whether that is safe.
 func (c *conn) lostFault(why *httpdial.Fault) *httpdial.Fault {
 	f := &httpdial.Fault{Reason: httpdial.ReasonResultLost, Status: why.Status}
-	f.Text = fmt.Sprintf("the stream from %s broke and cannot be resumed; the request may have been carried out, but its result is lost", c.peer)
+	f.Text = fmt.Sprintf("the stream from %s broke and cannot be resumed; the request may have been carried out, but its result is lost", c.target.Peer)
 	if why.Status != 0 {
 		f.Text += " (the server answered " + httpdial.StatusText(why.Status) + ")"
 	}
@@ -223,12 +223,12 @@ func (c *conn) listenOnce(session *session) {
 	if session == nil {
 		return
 	}
-	c.mu.Lock()
+	c.ledger.Lock()
 	begun := session.listening
 	session.listening = true
-	c.mu.Unlock()
+	c.ledger.Unlock()
 	if !begun {
-		c.spawn(func() { c.listen(session) })
+		c.Go(func() { c.listen(session) })
 	}
 }
 
@@ -292,8 +292,8 @@ func (c *conn) listen(session *session) {
 // setAway says whether the session's standalone stream cannot be had: who waits
 // for a response on it waits no longer.
 func (c *conn) setAway(session *session, away bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.ledger.Lock()
+	defer c.ledger.Unlock()
 	switch {
 	case away == session.isAway:
 	case away:
@@ -306,8 +306,8 @@ func (c *conn) setAway(session *session, away bool) {
 
 // awayOf returns what is closed when the session's standalone stream cannot be had.
 func (c *conn) awayOf(session *session) <-chan struct{} {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.ledger.Lock()
+	defer c.ledger.Unlock()
 	return session.away
 }
 

@@ -228,6 +228,7 @@ type clientTest struct {
 	*testing.T
 	server *fakeServer
 	conn   bridge.PullConn
+	inner  *conn // what conn pulls from
 }
 
 // testClient runs f in a bubble, with a Conn to a fake server; set prepares both.
@@ -242,12 +243,13 @@ func testClient(t *testing.T, set func(s *fakeServer, o *Options), f func(t *cli
 			set(s, &opts)
 		}
 		s.start()
-		conn, err := bridge.PullDialed((&Client{URL: "http://user:pass@fake.test/mcp/secret?key=secret", Options: opts}).Dial(t.Context()))
+		dialed, err := (&Client{URL: "http://user:pass@fake.test/mcp/secret?key=secret", Options: opts}).Dial(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
+		pulled := bridge.Pull(dialed)
 		defer func() {
-			conn.Close()
+			pulled.Close()
 			for _, secret := range []string{"pass", "secret"} {
 				if strings.Contains(log.String(), secret) {
 					t.Errorf("the log shows a secret: %s", log.String())
@@ -257,7 +259,7 @@ func testClient(t *testing.T, set func(s *fakeServer, o *Options), f func(t *cli
 			s.stop()
 			time.Sleep(24 * time.Hour) // for scripts that sleep
 		}()
-		f(&clientTest{t, s, conn})
+		f(&clientTest{t, s, pulled, dialed.(*conn)})
 	})
 }
 

@@ -24,10 +24,10 @@ func request(id, method, params string) string {
 
 // LE5: a new session is told what the old one knew, in the client's words.
 func TestRemember(t *testing.T) {
-	var b Books[int]
+	var b State[int]
 	opens := request("1", "initialize", `"protocolVersion":"2025-06-18", "x" : 1.0`)
 	b.Begin(parse(t, opens))
-	initialize, initialized := b.Greeting()
+	initialize, initialized := b.Opening()
 	if got := string(initialize.Bytes()); got != strings.Replace(opens, `"id":1`, `"id":`+initialize.ID().String(), 1) {
 		t.Errorf("initialize became %s", got)
 	}
@@ -35,7 +35,7 @@ func TestRemember(t *testing.T) {
 		t.Errorf("initialized is %s", initialized.Bytes())
 	}
 	b.Initialized = parse(t, `{"jsonrpc":"2.0","method":"notifications/initialized","params":{"x":1}}`)
-	if _, own := b.Greeting(); string(own.Bytes()) != string(b.Initialized.Bytes()) {
+	if _, own := b.Opening(); string(own.Bytes()) != string(b.Initialized.Bytes()) {
 		t.Errorf("the client's initialized became %s", own.Bytes())
 	}
 	for i, step := range [][2]string{
@@ -69,8 +69,8 @@ func TestRemember(t *testing.T) {
 		t.Errorf("settings %q, want %q", got, want)
 	}
 	b.Begun = true
-	var heir Books[string]
-	if heir.Inherit(b.Estate(1), "gone"); !heir.Begun {
+	var heir State[string]
+	if heir.Adopt(b.Handoff(1), "gone"); !heir.Begun {
 		t.Error("who inherits a session that the client has begun does not know it")
 	}
 	b.Begin(parse(t, opens))
@@ -91,7 +91,7 @@ func TestRemember(t *testing.T) {
 // LE15: what the client answers goes to the session that has asked, with the
 // id as it was spelled there, and no two open requests look the same.
 func TestAsked(t *testing.T) {
-	var b Books[string]
+	var b State[string]
 	ask := func(session, id string) jsonrpc.Message {
 		t.Helper()
 		m, ok := b.Asked(session, parse(t, request(id, "roots/list", "")))
@@ -154,7 +154,7 @@ func TestAsked(t *testing.T) {
 // What is remembered for the sake of a server is bounded; what belongs to a
 // session that is gone makes room first.
 func TestAskedBounded(t *testing.T) {
-	var b Books[int]
+	var b State[int]
 	ask := func(session, i int) bool {
 		_, ok := b.Asked(session, jsonrpc.NewRequest(jsonrpc.IntID(int64(i)), "ping", nil))
 		return ok
@@ -174,7 +174,7 @@ func TestAskedBounded(t *testing.T) {
 // ST9, C.3: what may have changed with a new session is what the server tells of,
 // and what is subscribed.
 func TestChanged(t *testing.T) {
-	var b Books[int]
+	var b State[int]
 	b.Remember(parse(t, request("1", "resources/subscribe", `"uri":"b:\u0062"`)))
 	b.Remember(parse(t, request("2", "resources/subscribe", `"uri":"a"`)))
 	answer := parse(t, `{"jsonrpc":"2.0","id":1,"result":{"capabilities":{"tools":{"listChanged":true},"prompts":{"listChanged":false},"resources":{"subscribe":true}}}}`)

@@ -1,6 +1,6 @@
-// Package sessionstate keeps the books of a client that makes a lost session anew in
-// its user's place: what the new one has to be told, and which of the server's
-// requests belonged to the old one. It knows no transport.
+// Package sessionstate remembers what a client must know to renew a lost session in its
+// user's place: what the new session has to be told, and which of the server's requests
+// belonged to the old one. It knows no transport.
 package sessionstate
 
 import (
@@ -17,9 +17,9 @@ const (
 	mostSubs  = 4096
 )
 
-// Books are the books of one client, where S is one of its sessions. The zero
-// Books are empty. A lock of their user's guards them.
-type Books[S comparable] struct {
+// State is what one client knows of its sessions; S is one of them. The zero State is
+// that of a client that has not begun. A lock of the State's owner guards it.
+type State[S comparable] struct {
 	// What the client has sent last to open its session. Without Initialize
 	// there is none to renew; Initialized may be missing.
 	Initialize, Initialized jsonrpc.Message
@@ -41,59 +41,59 @@ type asked[S comparable] struct {
 }
 
 // OwnID returns an id for a request of the bridge's own.
-func (b *Books[S]) OwnID() jsonrpc.ID {
-	b.serial++
-	return jsonrpc.StringID("mcp-bridge-" + strconv.FormatInt(b.serial, 10))
+func (s *State[S]) OwnID() jsonrpc.ID {
+	s.serial++
+	return jsonrpc.StringID("mcp-bridge-" + strconv.FormatInt(s.serial, 10))
 }
 
 // Begin notes the client's initialize, and forgets what it has told the session
 // before.
-func (b *Books[S]) Begin(initialize jsonrpc.Message) {
-	b.Initialize, b.Initialized, b.level, b.Begun = initialize, jsonrpc.Message{}, jsonrpc.Message{}, false
-	clear(b.subs)
+func (s *State[S]) Begin(initialize jsonrpc.Message) {
+	s.Initialize, s.Initialized, s.level, s.Begun = initialize, jsonrpc.Message{}, jsonrpc.Message{}, false
+	clear(s.subs)
 }
 
 // Remember keeps a request of the client that has succeeded, if a new session
 // would have to be told as well (LE5). false: it should be kept, but there is no room.
-func (b *Books[S]) Remember(request jsonrpc.Message) bool {
+func (s *State[S]) Remember(request jsonrpc.Message) bool {
 	uri := func() string { return string(request.Lookup("params", "uri")) }
 	switch request.Method() {
 	case "logging/setLevel":
-		b.level = request
+		s.level = request
 	case "resources/unsubscribe":
-		delete(b.subs, uri())
+		delete(s.subs, uri())
 	case "resources/subscribe":
-		if len(b.subs) >= mostSubs {
+		if len(s.subs) >= mostSubs {
 			return false
 		}
-		if b.subs == nil {
-			b.subs = make(map[string]jsonrpc.Message)
+		if s.subs == nil {
+			s.subs = make(map[string]jsonrpc.Message)
 		}
-		b.subs[uri()] = request
+		s.subs[uri()] = request
 	}
 	return true
 }
 
-// Greeting returns what opens a new session, in the client's own words but for
+// Opening returns what opens a new session, in the client's own words but for
 // the id of initialize. A client that was too slow to say that it is
 // initialized is spoken for.
-func (b *Books[S]) Greeting() (initialize, initialized jsonrpc.Message) {
-	initialized = b.Initialized
+func (s *State[S]) Opening() (initialize, initialized jsonrpc.Message) {
+	initialized = s.Initialized
 	if initialized.Kind() == jsonrpc.Invalid {
 		initialized = jsonrpc.NewNotification("notifications/initialized", nil)
 	}
-	return b.Initialize.WithID(b.OwnID()), initialized
+	return s.Initialize.WithID(s.OwnID()), initialized
 }
 
 // Settings returns the requests that set a new session's subscriptions and log
 // level, with ids of the bridge's own.
-func (b *Books[S]) Settings() []jsonrpc.Message {
-	requests := slices.Collect(maps.Values(b.subs))
-	if b.level.Kind() == jsonrpc.Request {
-		requests = append(requests, b.level)
+func (s *State[S]) Settings() []jsonrpc.Message {
+	requests := slices.Collect(maps.Values(s.subs))
+	if s.level.Kind() == jsonrpc.Request {
+		requests = append(requests, s.level)
 	}
 	for i, m := range requests {
-		requests[i] = m.WithID(b.OwnID())
+		requests[i] = m.WithID(s.OwnID())
 	}
 	return requests
 }
@@ -102,14 +102,14 @@ func (b *Books[S]) Settings() []jsonrpc.Message {
 // the old one: that every list may have changed of whose changes it tells,
 // according to its answer to initialize, and every resource that is subscribed
 // (ST9, C.3).
-func (b *Books[S]) Changed(answer jsonrpc.Message) []jsonrpc.Message {
+func (s *State[S]) Changed(answer jsonrpc.Message) []jsonrpc.Message {
 	var notes []jsonrpc.Message
 	for _, list := range []string{"tools", "prompts", "resources"} {
 		if string(answer.Lookup("result", "capabilities", list, "listChanged")) == "true" {
 			notes = append(notes, jsonrpc.NewNotification("notifications/"+list+"/list_changed", nil))
 		}
 	}
-	for _, uri := range slices.Sorted(maps.Keys(b.subs)) {
+	for _, uri := range slices.Sorted(maps.Keys(s.subs)) {
 		notes = append(notes, jsonrpc.NewNotification("notifications/resources/updated", []byte(`{"uri":`+uri+`}`)))
 	}
 	return notes
@@ -120,21 +120,21 @@ func (b *Books[S]) Changed(answer jsonrpc.Message) []jsonrpc.Message {
 // another one where the client has one like it open from a session that is
 // gone, because servers count from the start again. false: too many requests
 // of this session are open to note one more.
-func (b *Books[S]) Asked(session S, m jsonrpc.Message) (jsonrpc.Message, bool) {
-	if len(b.asked) >= mostAsked {
-		maps.DeleteFunc(b.asked, func(_ jsonrpc.ID, a asked[S]) bool { return a.session != session })
-		if len(b.asked) >= mostAsked {
+func (s *State[S]) Asked(session S, m jsonrpc.Message) (jsonrpc.Message, bool) {
+	if len(s.asked) >= mostAsked {
+		maps.DeleteFunc(s.asked, func(_ jsonrpc.ID, a asked[S]) bool { return a.session != session })
+		if len(s.asked) >= mostAsked {
 			return m, false
 		}
 	}
-	if b.asked == nil {
-		b.asked = make(map[jsonrpc.ID]asked[S])
+	if s.asked == nil {
+		s.asked = make(map[jsonrpc.ID]asked[S])
 	}
 	id := m.ID()
-	if before, open := b.asked[id]; open && before.session != session {
-		id = b.OwnID()
+	if before, open := s.asked[id]; open && before.session != session {
+		id = s.OwnID()
 	}
-	b.asked[id] = asked[S]{session: session, id: m.ID()}
+	s.asked[id] = asked[S]{session: session, id: m.ID()}
 	if id != m.ID() {
 		m = m.WithID(id)
 	}
@@ -143,13 +143,13 @@ func (b *Books[S]) Asked(session S, m jsonrpc.Message) (jsonrpc.Message, bool) {
 
 // Cancelled forgets the request that the server cancels with m, and returns m
 // with that request's id as the client knows it.
-func (b *Books[S]) Cancelled(session S, m jsonrpc.Message) jsonrpc.Message {
+func (s *State[S]) Cancelled(session S, m jsonrpc.Message) jsonrpc.Message {
 	target := m.RequestID()
-	for id, a := range b.asked {
+	for id, a := range s.asked {
 		if a.session != session || !a.id.Equivalent(target) {
 			continue
 		}
-		delete(b.asked, id)
+		delete(s.asked, id)
 		if id != target {
 			m = m.WithRequestID(id)
 		}
@@ -160,12 +160,12 @@ func (b *Books[S]) Cancelled(session S, m jsonrpc.Message) jsonrpc.Message {
 
 // Answered returns the session that has asked what the client answers with m,
 // and m with the id that the server knows. false: no session has, as far as is noted.
-func (b *Books[S]) Answered(m jsonrpc.Message) (session S, answer jsonrpc.Message, ok bool) {
-	id, a, ok := jsonrpc.Find(b.asked, m.ID())
+func (s *State[S]) Answered(m jsonrpc.Message) (session S, answer jsonrpc.Message, ok bool) {
+	id, a, ok := jsonrpc.Find(s.asked, m.ID())
 	if !ok {
 		return session, m, false
 	}
-	delete(b.asked, id)
+	delete(s.asked, id)
 	if a.id != m.ID() {
 		m = m.WithID(a.id)
 	}
@@ -175,9 +175,9 @@ func (b *Books[S]) Answered(m jsonrpc.Message) (session S, answer jsonrpc.Messag
 // Withdrawn returns what the client has to be told of a session that is lost:
 // nobody waits any more for what it has asked. why is for people. What was
 // asked stays noted, because the client may have answered already.
-func (b *Books[S]) Withdrawn(session S, why string) []jsonrpc.Message {
+func (s *State[S]) Withdrawn(session S, why string) []jsonrpc.Message {
 	var notes []jsonrpc.Message
-	for id, a := range b.asked {
+	for id, a := range s.asked {
 		if a.session == session {
 			notes = append(notes, jsonrpc.NewNotification("notifications/cancelled",
 				[]byte(`{"requestId":`+id.String()+`,"reason":`+strconv.QuoteToASCII(why)+`}`)))
@@ -186,9 +186,9 @@ func (b *Books[S]) Withdrawn(session S, why string) []jsonrpc.Message {
 	return notes
 }
 
-// Estate is what the books of a client hold when it goes over to another
-// transport, whose sessions are others.
-type Estate struct {
+// Handoff is what remains of a State when the client goes over to another transport,
+// whose sessions are others.
+type Handoff struct {
 	// Refused is how many renewals in a row the server has refused, by way of
 	// one transport or another.
 	Refused int
@@ -200,22 +200,22 @@ type Estate struct {
 	serial                         int64
 }
 
-// Estate returns what the books hold, for Inherit.
-func (b *Books[S]) Estate(refused int) *Estate {
-	e := &Estate{Refused: refused, begun: b.Begun, initialize: b.Initialize, initialized: b.Initialized, level: b.level,
-		subs: maps.Clone(b.subs), asked: make(map[jsonrpc.ID]jsonrpc.ID, len(b.asked)), serial: b.serial}
-	for id, a := range b.asked {
+// Handoff returns what Adopt needs.
+func (s *State[S]) Handoff(refused int) *Handoff {
+	e := &Handoff{Refused: refused, begun: s.Begun, initialize: s.Initialize, initialized: s.Initialized, level: s.level,
+		subs: maps.Clone(s.subs), asked: make(map[jsonrpc.ID]jsonrpc.ID, len(s.asked)), serial: s.serial}
+	for id, a := range s.asked {
 		e.asked[id] = a.id
 	}
 	return e
 }
 
-// Inherit makes the estate what the books hold. What was asked is noted as of
+// Adopt makes the State what e says. What the server has asked is noted as of
 // gone, a session that nothing is sent to, so that no other one gets the answers.
-func (b *Books[S]) Inherit(e *Estate, gone S) {
-	*b = Books[S]{Begun: e.begun, Initialize: e.initialize, Initialized: e.initialized, level: e.level,
+func (s *State[S]) Adopt(e *Handoff, gone S) {
+	*s = State[S]{Begun: e.begun, Initialize: e.initialize, Initialized: e.initialized, level: e.level,
 		subs: maps.Clone(e.subs), asked: make(map[jsonrpc.ID]asked[S], len(e.asked)), serial: e.serial}
 	for id, was := range e.asked {
-		b.asked[id] = asked[S]{session: gone, id: was}
+		s.asked[id] = asked[S]{session: gone, id: was}
 	}
 }

@@ -1,0 +1,91 @@
+package httpdial
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// TargetOptions are what requests to one address have in common.
+type TargetOptions struct {
+	Schemes  []string       // that the address may have
+	Header   http.Header    // on every request; the user of the client has set it
+	Reserved []string       // headers that belong to the transport: those in Header are ignored
+	Hints    map[int]string // see NewPeer
+
+	// Transport makes the requests. nil: the Target has one of its own, for which the
+	// rest is.
+	Transport      http.RoundTripper
+	ConnectTimeout time.Duration
+	TLS            *tls.Config
+	MaxIdle        int // see TransportOptions.MaxIdleConnsPerHost
+	NoHTTP2        bool
+	ReplyTimeout   time.Duration // for the header of a reply; 0: none
+}
+
+// A Target is the address of a server, with all that goes with each request to it.
+type Target struct {
+	URL  *url.URL // without user and password; not to be changed
+	Peer *Peer    // explains what goes wrong
+
+	// Header goes with every request, and Host is the Host header, "": the URL's. Neither
+	// is to be changed.
+	Header http.Header
+	Host   string
+
+	// Transport makes the requests.
+	Transport http.RoundTripper
+
+	close func()
+}
+
+// NewTarget checks the address and the headers. It makes no network call. User and
+// password in the address become an Authorization header, unless there is one.
+func NewTarget(address string, o TargetOptions) (*Target, error) {
+	u, err := URL(address, o.Schemes...)
+	if err != nil {
+		return nil, err
+	}
+	header, err := Header(o.Header, u.User, o.Reserved...)
+	if err != nil {
+		return nil, err
+	}
+	u.User = nil
+	t := &Target{URL: u, Peer: NewPeer(u, header, o.Hints), Host: header.Get("Host"), Header: header, Transport: o.Transport, close: func() {}}
+	header.Del("Host")
+	if t.Transport == nil {
+		own := NewTransport(TransportOptions{ConnectTimeout: o.ConnectTimeout, TLS: o.TLS, MaxIdleConnsPerHost: o.MaxIdle})
+		own.ForceAttemptHTTP2 = !o.NoHTTP2
+		own.ResponseHeaderTimeout = o.ReplyTimeout
+		t.Transport, t.close = own, own.CloseIdleConnections
+	}
+	return t, nil
+}
+
+// NewRequest returns a request with the headers that all have. Its Header may be changed.
+func (t *Target) NewRequest(ctx context.Context, method string) *http.Request {
+	return t.RequestWith(ctx, method, maps.Clone(t.Header))
+}
+
+// RequestWith returns a request with these headers and no others.
+func (t *Target) RequestWith(ctx context.Context, method string, header http.Header) *http.Request {
+	return (&http.Request{Method: method, URL: t.URL, Host: t.Host, Header: header}).WithContext(ctx)
+}
+
+// Do is Peer.Do with the Target's Transport.
+func (t *Target) Do(req *http.Request) (*http.Response, *Fault) { return t.Peer.Do(t.Transport, req) }
+
+// Close closes idle connections. Requests must have ended before.
+func (t *Target) Close() { t.close() }
+
+// SetBody gives a request a body that can be sent again.
+func SetBody(req *http.Request, body []byte) {
+	req.ContentLength = int64(len(body))
+	req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
+	req.Body, _ = req.GetBody()
+}

@@ -1,0 +1,157 @@
+package remoteconn
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+var (
+	// ErrClosed is what a Conn's methods return after Close.
+	ErrClosed = errors.New("the connection to the server is closed")
+
+	// ErrDuplicate is what Send returns for a request with the id of another one in
+	// progress: no answer could be told from the other's.
+	ErrDuplicate = errors.New("a request with this id is already in progress")
+)
+
+// maxQueued is how many messages of the server may wait for Receive.
+const maxQueued = 64
+
+// A Base is the life of a Conn, and the queue of what its server has said. It must not
+// be copied.
+//
+// A Conn ends in one of two ways: by Close, or by itself (End). Then Context is done, and
+// Receive returns why.
+type Base struct {
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	inbox  bridge.Inbox
+	once   sync.Once
+
+	mu     sync.Mutex // is held for a moment only: a caller may hold locks of its own
+	closed bool
+	wg     sync.WaitGroup
+}
+
+// Start makes the Base ready for use.
+func (b *Base) Start() {
+	b.inbox.MaxMessages = maxQueued
+	b.ctx, b.cancel = context.WithCancelCause(context.Background())
+}
+
+// Context is done when the Conn has ended.
+func (b *Base) Context() context.Context { return b.ctx }
+
+// Go runs f in a goroutine that Shut waits for. False: the Conn is closed, and f does not run.
+func (b *Base) Go(f func()) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return false
+	}
+	b.wg.Go(f)
+	return true
+}
+
+// Err returns why nothing may begin any more: because the Conn has ended, or ctx is done.
+func (b *Base) Err(ctx context.Context) error {
+	if b.ctx.Err() != nil {
+		return context.Cause(b.ctx)
+	}
+	return ctx.Err()
+}
+
+// Wait waits until ch is closed, or has something. The error is Err's.
+func (b *Base) Wait(ctx context.Context, ch <-chan struct{}) error {
+	select {
+	case <-ch: // mostly so
+		return nil
+	default:
+	}
+	select {
+	case <-ch:
+		return nil
+	case <-ctx.Done():
+	case <-b.ctx.Done():
+	}
+	return b.Err(ctx)
+}
+
+// Receive implements bridge.Conn. What came before the end of the Conn is handed on
+// first, unless the Conn is closed.
+func (b *Base) Receive(ctx context.Context, sink bridge.Sink) error {
+	return b.inbox.Receive(ctx, sink)
+}
+
+// Deliver hands m to Receive: at once, in the goroutine of the caller, if nothing has to be
+// waited for. Otherwise it waits for room, so that nobody reads what m came with, and
+// TCP slows the server. The caller holds no lock. The message is dropped when ctx is done,
+// or when the Conn has ended.
+func (b *Base) Deliver(ctx context.Context, m jsonrpc.Message) { _ = b.inbox.Send(ctx, m) }
+
+// TryDeliver is Deliver where that needs no waiting. False: nothing was done.
+func (b *Base) TryDeliver(m jsonrpc.Message) bool { return b.inbox.TrySend(m) }
+
+// Answer is Deliver for an error response to what Send was called with: it leaves the
+// work to Receive, because the caller of Send may hold locks. It returns the error of ctx.
+func (b *Base) Answer(ctx context.Context, m jsonrpc.Message) error {
+	_ = b.inbox.Queue(ctx, m)
+	return ctx.Err()
+}
+
+// End ends the Conn by itself: Receive returns err when it has handed on what waits.
+func (b *Base) End(err error) {
+	b.inbox.End(err)
+	b.cancel(err)
+}
+
+// Shut is Close: it ends everything, waits for all goroutines, and calls last, nil: nothing.
+func (b *Base) Shut(last func()) {
+	b.once.Do(func() {
+		b.mu.Lock()
+		b.closed = true
+		b.mu.Unlock()
+		b.cancel(ErrClosed)
+		b.inbox.Abort(context.Cause(b.ctx)) // of End, if it has ended before
+		b.wg.Wait()
+		if last != nil {
+			last()
+		}
+	})
+}
+
+// Slots bound how many goroutines of one kind there are: an element for each.
+type Slots chan struct{}
+
+// Take takes a slot, and waits for it. The error is Base.Err's.
+func (s Slots) Take(ctx context.Context, b *Base) error {
+	select {
+	case s <- struct{}{}:
+		return nil
+	default:
+	}
+	select {
+	case s <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+	case <-b.ctx.Done():
+	}
+	return b.Err(ctx)
+}
+
+// TryTake takes a slot if there is one.
+func (s Slots) TryTake() bool {
+	select {
+	case s <- struct{}{}:
+		return true
+	default:
+		return false
+	}
+}
+
+// Free gives a slot back.
+func (s Slots) Free() { <-s }

@@ -1,0 +1,164 @@
+package remoteconn
+
+import (
+	"sync"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
+	"github.com/mcp-bridge/mcp-bridge/internal/sessionstate"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// A Call is a request in progress.
+type Call interface {
+	comparable
+	ID() jsonrpc.ID
+
+	// Own reports whether it is a request of the bridge's own, and not of the client.
+	Own() bool
+
+	// Removed is called when the Call is no longer in progress, with the Ledger locked.
+	Removed()
+}
+
+// A Ledger is what a Conn with sessions knows: the requests that wait for a response,
+// and what a new session would have to be told. S is a session. The Conn embeds the
+// lock, which guards all of its other state as well, and is never held while waiting.
+//
+// Who takes a Call out of the Ledger ends it. So each is answered once.
+type Ledger[C Call, S comparable] struct {
+	sync.Mutex
+
+	// State is for those that hold the lock.
+	State sessionstate.State[S]
+
+	// Gate, too. It is not nil while an initialize is on its way, and closed when that
+	// has been answered: nothing but responses is sent meanwhile.
+	Gate chan struct{}
+
+	calls    map[jsonrpc.ID]C
+	inFlight int // how many of them are the client's
+}
+
+// Refuses says why the client's request m is not to be sent, if one of the rules that all
+// transports have in common says so: an id that is in use, which Send must not accept; more
+// than most requests in progress (0: no limit); a second initialize in the session that is
+// open. The lock is held.
+func (l *Ledger[C, S]) Refuses(m jsonrpc.Message, most int, open bool) (*httpdial.Fault, error) {
+	switch _, used := l.calls[m.ID()]; {
+	case used:
+		return nil, ErrDuplicate
+	case most > 0 && l.inFlight >= most:
+		return TooMany(), nil
+	case open && l.State.Begun && m.Method() == "initialize":
+		return httpdial.AlreadyBegun(), nil
+	}
+	return nil, nil
+}
+
+// TooMany is why a request is refused when as many are in progress as may be.
+func TooMany() *httpdial.Fault {
+	return &httpdial.Fault{Reason: httpdial.ReasonTooMany, Text: "too many requests in progress"}
+}
+
+// Add enters a call. The lock is held.
+func (l *Ledger[C, S]) Add(call C) {
+	if l.calls == nil {
+		l.calls = make(map[jsonrpc.ID]C)
+	}
+	l.calls[call.ID()] = call
+	if !call.Own() {
+		l.inFlight++
+	}
+}
+
+// Has reports whether call is in progress. The lock is held.
+func (l *Ledger[C, S]) Has(call C) bool { return l.calls[call.ID()] == call }
+
+// Remove takes a call out that is in progress. The lock is held.
+func (l *Ledger[C, S]) Remove(call C) {
+	delete(l.calls, call.ID())
+	if !call.Own() {
+		l.inFlight--
+	}
+	call.Removed()
+}
+
+// Select returns the calls in progress that are as wanted. The lock is held.
+func (l *Ledger[C, S]) Select(wanted func(C) bool) []C {
+	var some []C
+	for _, call := range l.calls {
+		if wanted(call) {
+			some = append(some, call)
+		}
+	}
+	return some
+}
+
+// Cancels returns the call that the client's message m cancels; the zero C: none. The
+// bridge's own are not the client's to cancel. The lock is held.
+func (l *Ledger[C, S]) Cancels(m jsonrpc.Message) (target C) {
+	if m.Method() != "notifications/cancelled" {
+		return target
+	}
+	if _, call, ok := jsonrpc.Find(l.calls, m.RequestID()); ok && !call.Own() {
+		target = call
+	}
+	return target
+}
+
+// Claim takes the call out that a response with this id answers. False: there is none
+// (any more).
+func (l *Ledger[C, S]) Claim(id jsonrpc.ID) (call C, ok bool) {
+	l.Lock()
+	defer l.Unlock()
+	if _, call, ok = jsonrpc.Find(l.calls, id); ok {
+		l.Remove(call)
+	}
+	return call, ok
+}
+
+// ClaimCall is Claim for a call at hand. False: somebody else has ended it.
+func (l *Ledger[C, S]) ClaimCall(call C) bool {
+	l.Lock()
+	defer l.Unlock()
+	if !l.Has(call) {
+		return false
+	}
+	l.Remove(call)
+	return true
+}
+
+// OpenGate lets the messages pass that have waited for gate, and closes it.
+func (l *Ledger[C, S]) OpenGate(gate chan struct{}) {
+	l.Lock()
+	defer l.Unlock()
+	if l.Gate == gate {
+		l.Gate = nil
+	}
+	close(gate)
+}
+
+// FromServer notes what a request or notification of the server says about the requests
+// of the session, and returns it with the ids that the client knows. False: it is a
+// request, and too many of this session are open to note one more.
+func (l *Ledger[C, S]) FromServer(session S, m jsonrpc.Message) (jsonrpc.Message, bool) {
+	switch {
+	case m.Kind() == jsonrpc.Request:
+		l.Lock()
+		defer l.Unlock()
+		return l.State.Asked(session, m)
+	case m.Method() == "notifications/cancelled":
+		l.Lock()
+		defer l.Unlock()
+		return l.State.Cancelled(session, m), true
+	}
+	return m, true
+}
+
+// Remember keeps what a new session would have to be told as well, after m has succeeded.
+// False: there is no room for it.
+func (l *Ledger[C, S]) Remember(m jsonrpc.Message) bool {
+	l.Lock()
+	defer l.Unlock()
+	return l.State.Remember(m)
+}

@@ -1,0 +1,224 @@
+package sseclient
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// keeper sees to it that a conn has a session: it opens the event stream when the client
+// has something to say, and begins a new session when that stream has ended. Its
+// goroutine runs as long as there is, or should be, a session.
+type keeper struct {
+	c       *conn
+	kick    chan struct{} // ends the pause
+	running bool          // guarded by the lock of the ledger
+}
+
+// wake sees to it that the keeper runs, and does so now. The lock of the ledger is held.
+func (k *keeper) wake() {
+	if !k.running {
+		k.running = k.c.Go(k.run)
+		return
+	}
+	select {
+	case k.kick <- struct{}{}:
+	default:
+	}
+}
+
+// run gets a session, and another one when that is lost, until there is no
+// use in it any more.
+func (k *keeper) run() {
+	c := k.c
+	failures := 0 // in a row
+	c.ledger.Lock()
+	refused := c.st.refused
+	c.ledger.Unlock()
+	if refused > 1 {
+		failures = refused - 1
+		k.pause(delay(0, failures-1))
+	}
+	for c.Context().Err() == nil {
+		session, fault := k.connect()
+		var wait time.Duration
+		if fault != nil {
+			wait = fault.RetryAfter
+		} else {
+			<-session.ended
+			wait = session.retry
+			if time.Since(session.began) >= streamSteady {
+				failures = 0
+			}
+			k.lose(session)
+		}
+		if c.Context().Err() != nil || k.retire() {
+			return
+		}
+		k.pause(delay(wait, failures))
+		failures++
+	}
+}
+
+// retire ends the keeper if there is nothing for it to do.
+func (k *keeper) retire() bool {
+	c := k.c
+	c.ledger.Lock()
+	defer c.ledger.Unlock()
+	k.running = c.Context().Err() == nil && (c.st.down != nil || len(c.st.pending) > 0)
+	return !k.running
+}
+
+// pause waits, unless a client has come meanwhile that wants a session now.
+func (k *keeper) pause(d time.Duration) { httpdial.Pause(k.c.Context(), k.kick, d) }
+
+// delay returns how long to wait before the next attempt: as long as the
+// server has said at first, and longer while the attempts are in vain.
+func delay(retry time.Duration, failures int) time.Duration {
+	d := streamFirst
+	if retry > 0 {
+		d = min(max(retry, streamLeast), streamMost)
+	}
+	if failures == 0 || d >= streamLongest {
+		return d
+	}
+	d = min(max(d, streamFirst)<<min(failures, 10), streamLongest)
+	return d - rand.N(d/4)
+}
+
+// connect makes one attempt to get a session: for the requests that wait for
+// one, or by initializing in the client's place.
+func (k *keeper) connect() (*session, *httpdial.Fault) {
+	c := k.c
+	session, unopened, fault := c.open()
+	if fault == nil && !k.install(session) {
+		if fault = k.renew(session); fault != nil {
+			session.stop()
+			<-session.ended
+			k.lose(session)
+		} else {
+			c.log.Info("connected again", "url", c.target.Peer.String())
+			k.install(session)
+			k.tellRenewed(session)
+		}
+	}
+	if fault != nil && c.Context().Err() == nil {
+		k.notOpened(fault, unopened)
+	}
+	return session, fault
+}
+
+// install makes a session the one that messages go to, and sends what has
+// waited for it. It is false if there is nothing and the client does not know of
+// this session yet.
+func (k *keeper) install(session *session) bool {
+	c := k.c
+	if c.turn.Take(c.Context(), &c.Base) != nil {
+		return false
+	}
+	defer c.turn.Free()
+	c.ledger.Lock()
+	if len(c.st.pending) == 0 && !session.initialized {
+		c.ledger.Unlock()
+		return false
+	}
+	var calls []*call
+	for _, call := range c.st.pending {
+		if c.ledger.Has(call) { // otherwise it was cancelled
+			call.session = session
+			calls = append(calls, call)
+		}
+	}
+	c.st.pending, c.st.session, c.st.down = nil, session, nil
+	c.ledger.Unlock()
+	for _, call := range calls {
+		c.Go(func() { c.carry(call) })
+		c.await(c.Context(), call.accepted, call.written, aheadWait)
+	}
+	return true
+}
+
+// notOpened answers the requests that have waited for a session, and decides
+// whether to go on trying.
+func (k *keeper) notOpened(fault *httpdial.Fault, unopened bool) {
+	c := k.c
+	c.log.Warn("cannot connect", append(fault.Attrs(), "url", c.target.Peer.String())...)
+	c.ledger.Lock()
+	calls := c.st.pending
+	c.st.pending = nil
+	first := c.st.down == nil
+	if unopened && c.opts.ReportUnopened {
+		end := &UnopenedError{Status: fault.Status, Text: fault.Text}
+		if !first {
+			end.Handoff = c.ledger.State.Handoff(c.st.refused + 1)
+			if c.ledger.Gate == nil {
+				c.ledger.Gate = make(chan struct{}) // which stays shut
+			}
+		}
+		c.ledger.Unlock()
+		c.refusals.Wait()
+		c.End(end)
+		return
+	}
+	goesOn := !first || fault.Transient && !c.opts.NoRenew && c.ledger.State.Initialize.Kind() == jsonrpc.Request
+	if goesOn {
+		c.st.down = fault
+	} else {
+		c.ledger.State.Initialize = jsonrpc.Message{}
+	}
+	calls = slices.DeleteFunc(calls, func(call *call) bool { return !c.ledger.Has(call) })
+	for _, call := range calls {
+		c.ledger.Remove(call)
+	}
+	c.ledger.Unlock()
+	if goesOn {
+		more := *fault
+		more.Text = httpdial.Also(more.Text, "it is tried again for as long as the client stays")
+		fault = &more
+	}
+	for _, call := range calls {
+		c.answerFault(call, fault)
+	}
+}
+
+// lose deals with a session whose stream has ended: who waits for a response
+// gets an error, and nobody waits any more for what the server has asked.
+func (k *keeper) lose(s *session) {
+	c := k.c
+	c.ledger.Lock()
+	s.lost = true
+	fault := s.why
+	if s.forgotten != nil {
+		fault = s.forgotten
+	}
+	if c.st.session == s {
+		c.st.session = nil
+		if c.ledger.State.Initialize.Kind() == jsonrpc.Request && !c.opts.NoRenew {
+			c.st.down = &httpdial.Fault{Reason: fault.Reason, Status: fault.Status,
+				Text: fmt.Sprintf("the session with %s is lost", c.target.Peer)}
+		}
+	}
+	calls := c.ledger.Select(func(call *call) bool { return call.session == s })
+	for _, call := range calls {
+		c.ledger.Remove(call)
+	}
+	withdrawn := c.ledger.State.Withdrawn(s, "the connection to the server was lost")
+	c.ledger.Unlock()
+	if c.Context().Err() != nil {
+		return
+	}
+	c.log.Warn("the session is lost", "url", c.target.Peer.String(), "reason", fault.Reason)
+	for _, call := range calls {
+		c.answerFault(call, fault)
+	}
+	for _, m := range withdrawn {
+		c.Deliver(c.Context(), m)
+	}
+	if c.opts.NoRenew {
+		c.End(ErrSessionLost)
+	}
+}
