@@ -18,7 +18,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/tests/internal/harness"
 )
 
-// most is how much resident memory, in bytes, README.md says that a bridge needs
+// most is how much resident memory, in bytes, docs/limits.md says that a bridge needs
 // at most for what clients send, with messages of up to size bytes.
 func most(size int) int { return 2*(5*size+20<<20) + 64<<20 }
 

@@ -1,0 +1,85 @@
+package tests
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var (
+	docLink = regexp.MustCompile(`\]\(([^)#:]*)(#[^)]*)?\)`)
+	docFlag = regexp.MustCompile("`(--[a-z][a-z-]*)")
+)
+
+// docFiles returns the documents for users.
+func docFiles(t *testing.T) []string {
+	t.Helper()
+	files, err := filepath.Glob("../docs/*.md")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no documents: %v", err)
+	}
+	return append(files, "../README.md")
+}
+
+func readDoc(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// TestDocLinks: links between documents lead somewhere, also those to a heading.
+func TestDocLinks(t *testing.T) {
+	t.Parallel()
+	for _, file := range docFiles(t) {
+		for _, link := range docLink.FindAllStringSubmatch(readDoc(t, file), -1) {
+			target := file
+			if link[1] != "" {
+				target = filepath.Join(filepath.Dir(file), link[1])
+			}
+			if _, err := os.Stat(target); err != nil {
+				t.Errorf("%s: %s leads nowhere", file, link[0])
+				continue
+			}
+			if link[2] != "" && !slices.Contains(anchors(readDoc(t, target)), link[2]) {
+				t.Errorf("%s: %s names no heading of %s", file, link[0], target)
+			}
+		}
+	}
+}
+
+// anchors returns the anchors of a document's headings.
+func anchors(text string) (all []string) {
+	for line := range strings.Lines(text) {
+		if title, ok := strings.CutPrefix(strings.TrimLeft(line, "#"), " "); ok && line[0] == '#' {
+			title = strings.ToLower(strings.TrimSpace(title))
+			title = regexp.MustCompile("[^a-z0-9 _-]").ReplaceAllString(title, "")
+			all = append(all, "#"+strings.ReplaceAll(title, " ", "-"))
+		}
+	}
+	return all
+}
+
+// TestDocFlags: the flags that documents name are flags of the bridge.
+func TestDocFlags(t *testing.T) {
+	t.Parallel()
+	help, err := exec.Command(bridgeBin, "help").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	foreign := []string{"--cidfile", "--init", "--name", "--rm"} // of docker run
+	for _, file := range docFiles(t) {
+		for _, flag := range docFlag.FindAllStringSubmatch(readDoc(t, file), -1) {
+			known := regexp.MustCompile(regexp.QuoteMeta(flag[1]) + `\b[^-]`)
+			if !known.Match(help) && !slices.Contains(foreign, flag[1]) {
+				t.Errorf("%s: %s is no flag", file, flag[1])
+			}
+		}
+	}
+}
