@@ -28,10 +28,12 @@ func (s *site) change(to transport) {
 }
 
 // both runs a test for either direction: the site begins with the transport
-// that is given.
+// that is given. Such tests wait, for times between attempts, so they run in parallel.
 func both(t *testing.T, f func(t *testing.T, s *site, from transport)) {
+	t.Parallel()
 	for _, from := range []transport{streamable, legacy} {
 		t.Run("from "+from.String(), func(t *testing.T) {
+			t.Parallel()
 			s := newSite(t)
 			if from == streamable {
 				s.beStreamable()
@@ -115,59 +117,57 @@ func TestServerChanges(t *testing.T) {
 
 // LE13: a server that is down, or away for a while, is no reason to go over.
 func TestDownIsNoChange(t *testing.T) {
-	both(t, func(t *testing.T, s *site, from transport) {
-		for _, code := range []int{503, 401, 0} {
-			c := dial(t, &Dialer{URL: s.URL, Options: Options{Mode: map[transport]Mode{streamable: HTTPFirst, legacy: SSEFirst}[from]}})
-			c.open()
-			c.call("1", "ping")
-			s.requests()
-			tried := make(chan struct{}, 100)
-			refuse := func(w http.ResponseWriter, r *http.Request) {
-				select {
-				case tried <- struct{}{}:
-				default:
-				}
-				if code == 0 {
-					panic(http.ErrAbortHandler) // no answer at all
-				}
-				status(code)(w, r)
-			}
-			lost := func(w http.ResponseWriter, r *http.Request) {
-				if r.Header.Get("Mcp-Session-Id") != "" {
-					w.WriteHeader(404)
-					return
-				}
-				refuse(w, r)
-			}
-			s.be(lost, refuse)
-			if from == legacy {
-				old := s.legacy
-				s.mu.Lock()
-				s.legacy = newSite(t).legacy
-				s.mu.Unlock()
-				old.Close()
-			}
-			if m := c.ask("2", "ping"); !m.IsError() {
-				t.Errorf("received %s", m.Bytes())
-			}
-			<-tried
-			<-tried
-			for _, r := range s.requests() {
-				if r == "POST initialize" && from == legacy {
-					t.Errorf("%d: the server got a %s", code, r)
-				}
-			}
-			if got := c.conn.(*conn).leg.transport; got != from {
-				t.Errorf("%d: the Conn went over to %s", code, got)
-			}
-			c.conn.Close()
-			if from == streamable {
-				s.beStreamable()
-			} else {
-				s.be(status(405), s.legacy.ServeSSE)
-			}
+	for _, code := range []int{503, 401, 0} {
+		t.Run(fmt.Sprint(code), func(t *testing.T) {
+			both(t, func(t *testing.T, s *site, from transport) { downIsNoChange(t, s, from, code) })
+		})
+	}
+}
+
+func downIsNoChange(t *testing.T, s *site, from transport, code int) {
+	c := dial(t, &Dialer{URL: s.URL, Options: Options{Mode: map[transport]Mode{streamable: HTTPFirst, legacy: SSEFirst}[from]}})
+	c.open()
+	c.call("1", "ping")
+	s.requests()
+	tried := make(chan struct{}, 100)
+	refuse := func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case tried <- struct{}{}:
+		default:
 		}
-	})
+		if code == 0 {
+			panic(http.ErrAbortHandler) // no answer at all
+		}
+		status(code)(w, r)
+	}
+	lost := func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Mcp-Session-Id") != "" {
+			w.WriteHeader(404)
+			return
+		}
+		refuse(w, r)
+	}
+	s.be(lost, refuse)
+	if from == legacy {
+		old := s.legacy
+		s.mu.Lock()
+		s.legacy = newSite(t).legacy
+		s.mu.Unlock()
+		old.Close()
+	}
+	if m := c.ask("2", "ping"); !m.IsError() {
+		t.Errorf("received %s", m.Bytes())
+	}
+	<-tried
+	<-tried
+	for _, r := range s.requests() {
+		if r == "POST initialize" && from == legacy {
+			t.Errorf("the server got a %s", r)
+		}
+	}
+	if got := c.conn.(*conn).leg.transport; got != from {
+		t.Errorf("the Conn went over to %s", got)
+	}
 }
 
 // While the server refuses both transports they take turns, no quicker than the
