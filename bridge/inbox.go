@@ -32,7 +32,7 @@ type Inbox struct {
 	bytes  int
 	idle   bool               // Receive waits, so that others may call sink
 	sink   Sink               // of the Receive that goes on
-	cancel context.CancelFunc // of the ctx of a Send that goes on; nil: none does
+	cancel context.CancelFunc // of the ctx of Send; nil: no Send goes on
 	last   error              // how Receive ends once queue is empty; nil: it does not
 	over   error              // how everything ends at once; nil: it does not
 	came   chan struct{}      // holds one element when Receive has to look; nil: nobody has waited yet
@@ -167,6 +167,7 @@ func (b *Inbox) Receive(ctx context.Context, sink Sink) error {
 		b.came = make(chan struct{}, 1)
 	}
 	b.mu.Unlock()
+	var sendCtx context.Context // of Send, which Abort ends; nil: none was needed yet
 	for {
 		m, err := b.next(ctx)
 		switch {
@@ -182,7 +183,12 @@ func (b *Inbox) Receive(ctx context.Context, sink Sink) error {
 		case sink.TrySend(m):
 			b.taken()
 		default:
-			if err := b.hand(ctx, sink, m); err != nil {
+			if sendCtx == nil {
+				var cancel context.CancelFunc
+				sendCtx, cancel = context.WithCancel(ctx)
+				defer b.abortEnds(cancel)()
+			}
+			if err := b.hand(sendCtx, sink, m); err != nil {
 				return err
 			}
 		}
@@ -212,20 +218,27 @@ func (b *Inbox) next(ctx context.Context) (m jsonrpc.Message, err error) {
 	return m, err
 }
 
-// hand lets sink wait for room for m. The ctx of that ends with Abort.
-func (b *Inbox) hand(ctx context.Context, sink Sink, m jsonrpc.Message) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+// abortEnds makes Abort call cancel, until the returned function has.
+func (b *Inbox) abortEnds(cancel context.CancelFunc) (stop func()) {
 	b.mu.Lock()
+	defer b.mu.Unlock()
 	b.cancel = cancel
 	if b.over != nil {
 		cancel()
 	}
-	b.mu.Unlock()
+	return func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.cancel = nil
+		cancel()
+	}
+}
+
+// hand lets sink wait for room for m.
+func (b *Inbox) hand(ctx context.Context, sink Sink, m jsonrpc.Message) error {
 	err := sink.Send(ctx, m)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.cancel = nil
 	if err == nil {
 		b.takenLocked()
 		return nil

@@ -6,6 +6,7 @@ import (
 	"context"
 	"testing"
 
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -18,7 +19,7 @@ func TestAllocations(t *testing.T) {
 	got := make(chan struct{})
 	over := make(chan error, 1)
 	go func() {
-		over <- y.Receive(ctx, sinkFunc(func(context.Context, jsonrpc.Message) error {
+		over <- y.Receive(ctx, bridgetest.SinkFunc(func(context.Context, jsonrpc.Message) error {
 			got <- struct{}{}
 			return nil
 		}))

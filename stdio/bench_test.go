@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -56,7 +57,7 @@ func benchRoundTrip(b *testing.B, x, y *Conn, m jsonrpc.Message) {
 		b.Fatal(err)
 	}
 	enough := errors.New("enough")
-	err := x.Receive(ctx, sinkFunc(func(ctx context.Context, m jsonrpc.Message) error {
+	err := x.Receive(ctx, bridgetest.SinkFunc(func(ctx context.Context, m jsonrpc.Message) error {
 		if !b.Loop() {
 			return enough
 		}

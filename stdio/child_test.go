@@ -93,7 +93,7 @@ var children = map[string]func() int{
 		c := Std(os.Stdin, os.Stdout, Options{})
 		defer c.Close(nil)
 		for {
-			m, err := recv(context.Background(), c)
+			m, err := bridgetest.Recv(context.Background(), c)
 			if err == io.EOF {
 				return 0
 			}
@@ -121,7 +121,7 @@ var children = map[string]func() int{
 				}
 			}
 		}()
-		_, err := recv(ctx, c)
+		_, err := bridgetest.Recv(ctx, c)
 		fmt.Fprintln(os.Stderr, "Recv:", err)
 		fmt.Fprintln(os.Stderr, "Send:", <-sent)
 		c.Close(nil)

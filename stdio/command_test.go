@@ -42,7 +42,7 @@ func dial(t *testing.T, name string, change ...func(*Command)) bridge.Conn {
 
 func wantText(t *testing.T, c bridge.Conn, want string) {
 	t.Helper()
-	m, err := recv(t.Context(), c)
+	m, err := bridgetest.Recv(t.Context(), c)
 	if err != nil || string(m.Bytes()) != want {
 		t.Fatalf("Recv = %s, %v; want %s", short(m.Bytes()), err, short([]byte(want)))
 	}
@@ -71,7 +71,7 @@ func TestChildFidelity(t *testing.T) {
 	if err := c.Close(nil); err != nil {
 		t.Errorf("Close = %v", err)
 	}
-	if _, err := recv(t.Context(), c); err != io.EOF {
+	if _, err := bridgetest.Recv(t.Context(), c); err != io.EOF {
 		t.Errorf("Recv after Close = %v, want io.EOF", err)
 	}
 }
@@ -134,7 +134,7 @@ func TestChildCrash(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		_, err := recv(t.Context(), c)
+		_, err := bridgetest.Recv(t.Context(), c)
 		var exit *ExitError
 		if !errors.As(err, &exit) {
 			t.Fatalf("Recv = %v, want an *ExitError", err)
@@ -167,7 +167,7 @@ func TestChildEndsByItself(t *testing.T) {
 			if name != "closes stdout" {
 				c.(*childConn).process.Stdin().Close()
 			}
-			_, err := recv(t.Context(), c)
+			_, err := bridgetest.Recv(t.Context(), c)
 			var exit *ExitError
 			if !errors.As(err, &exit) || err.Error() != want {
 				t.Errorf("Recv = %v, want %q", err, want)
@@ -234,7 +234,7 @@ func TestChildClose(t *testing.T) {
 	files := bridgetest.FDs()
 	c := dial(t, "echo")
 	received := make(chan error)
-	go func() { _, err := recv(t.Context(), c); received <- err }()
+	go func() { _, err := bridgetest.Recv(t.Context(), c); received <- err }()
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() {

@@ -142,7 +142,7 @@ func TestRecvAccepts(t *testing.T) {
 			if c.Skipped() != 0 || len(n.reasons) != 0 || len(out.lines()) != 0 {
 				t.Errorf("skipped %d %q, answered %q", c.Skipped(), n.reasons, out.lines())
 			}
-			if _, err := recv(t.Context(), c); err != io.EOF {
+			if _, err := bridgetest.Recv(t.Context(), c); err != io.EOF {
 				t.Errorf("second Recv at the end = %v, want io.EOF", err)
 			}
 		})
@@ -192,7 +192,7 @@ func TestInvalidAnswer(t *testing.T) {
 		var n noise
 		var out output
 		conn := reading(t, strings.NewReader(c.in+"\n"), &out, Options{Peer: c.peer, OnNoise: n.hook})
-		m, err := recv(t.Context(), conn)
+		m, err := bridgetest.Recv(t.Context(), conn)
 		if err != nil {
 			t.Errorf("%s: %v", c.in, err)
 			continue
@@ -268,7 +268,7 @@ func TestServerIsDeaf(t *testing.T) {
 			_, _ = io.WriteString(theirs, pong+"\n")
 		}()
 		began := time.Now()
-		if m, err := recv(t.Context(), c); err != nil || string(m.Bytes()) != pong || time.Since(began) != 0 {
+		if m, err := bridgetest.Recv(t.Context(), c); err != nil || string(m.Bytes()) != pong || time.Since(began) != 0 {
 			t.Errorf("%s, %v after %v", m.Bytes(), err, time.Since(began))
 		}
 		time.Sleep(time.Hour)
@@ -293,7 +293,7 @@ func TestCloseWhileRefusing(t *testing.T) {
 			defer c.in.mu.Unlock()
 			return r.Close()
 		}, Options{})
-		if m, err := recv(t.Context(), c); err != nil || string(m.Bytes()) != pong {
+		if m, err := bridgetest.Recv(t.Context(), c); err != nil || string(m.Bytes()) != pong {
 			t.Errorf("%s, %v", m.Bytes(), err)
 		}
 		synctest.Wait()
@@ -470,7 +470,7 @@ func TestCloseWhileSinkWaits(t *testing.T) {
 	var got []string
 	taking, leave, over := make(chan struct{}), make(chan struct{}), make(chan error)
 	go func() {
-		over <- server.Receive(t.Context(), sinkFunc(func(ctx context.Context, m jsonrpc.Message) error {
+		over <- server.Receive(t.Context(), bridgetest.SinkFunc(func(ctx context.Context, m jsonrpc.Message) error {
 			if got = append(got, string(m.Bytes())); len(got) == 1 {
 				return nil
 			}
@@ -501,7 +501,7 @@ func TestSinkCloses(t *testing.T) {
 	if err := client.Send(t.Context(), parse(t, ping)); err != nil {
 		t.Fatal(err)
 	}
-	err := server.Receive(t.Context(), sinkFunc(func(context.Context, jsonrpc.Message) error { return server.Close(nil) }))
+	err := server.Receive(t.Context(), bridgetest.SinkFunc(func(context.Context, jsonrpc.Message) error { return server.Close(nil) }))
 	if err != io.ErrClosedPipe {
 		t.Errorf("Receive returned %v", err)
 	}
@@ -513,7 +513,7 @@ func TestRefusedIsKept(t *testing.T) {
 	refusal := errors.New("not now")
 	var got []string
 	for _, take := range []int{0, 0, 1, 0, 2} {
-		err := c.Receive(t.Context(), sinkFunc(func(_ context.Context, m jsonrpc.Message) error {
+		err := c.Receive(t.Context(), bridgetest.SinkFunc(func(_ context.Context, m jsonrpc.Message) error {
 			if take--; take < 0 {
 				return refusal
 			}

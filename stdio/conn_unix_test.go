@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 )
 
 // A context that ends before anything was written does no harm; one that ends
@@ -41,7 +43,7 @@ func TestSendCutOff(t *testing.T) {
 	if err := c.Send(t.Context(), benchMessage(100)); !errors.Is(err, ErrCutOff) {
 		t.Errorf("Send afterwards = %v, want ErrCutOff", err)
 	}
-	if _, err := recv(t.Context(), c); !errors.Is(err, ErrCutOff) {
+	if _, err := bridgetest.Recv(t.Context(), c); !errors.Is(err, ErrCutOff) {
 		t.Errorf("Recv afterwards = %v, want ErrCutOff", err)
 	}
 }
@@ -92,7 +94,7 @@ func TestRecvGivenUp(t *testing.T) {
 			}()
 			ctx, cancel := context.WithCancel(t.Context())
 			result := make(chan error)
-			go func() { _, err := recv(ctx, c); result <- err }()
+			go func() { _, err := bridgetest.Recv(ctx, c); result <- err }()
 			cancel()
 			if err := <-result; err != context.Canceled {
 				t.Errorf("Recv = %v, want context.Canceled", err)
@@ -103,7 +105,7 @@ func TestRecvGivenUp(t *testing.T) {
 				w.WriteString("\n" + pong + "\n")
 			}()
 			for _, want := range []string{string(long), pong} {
-				m, err := recv(t.Context(), c)
+				m, err := bridgetest.Recv(t.Context(), c)
 				if err != nil || string(m.Bytes()) != want {
 					t.Fatalf("received %.100q (%d bytes), %v; want the whole message", m.Bytes(), len(m.Bytes()), err)
 				}
@@ -125,18 +127,18 @@ func TestIdleMemory(t *testing.T) {
 			defer conn.Close(nil)
 			m := benchMessage(300_000)
 			go w.Write(append(m.Bytes(), '\n'))
-			if _, err := recv(t.Context(), conn); err != nil {
+			if _, err := bridgetest.Recv(t.Context(), conn); err != nil {
 				t.Fatal(err)
 			}
 			w.WriteString(pong + "\n" + note + "\n")
 			for range 2 {
-				if _, err := recv(t.Context(), conn); err != nil {
+				if _, err := bridgetest.Recv(t.Context(), conn); err != nil {
 					t.Fatal(err)
 				}
 			}
 			for range 100 { // on a busy machine the time may be over before Recv begins
 				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-				if _, err := recv(ctx, conn); err != context.DeadlineExceeded {
+				if _, err := bridgetest.Recv(ctx, conn); err != context.DeadlineExceeded {
 					t.Errorf("Recv = %v", err)
 				}
 				cancel()

@@ -1,14 +1,13 @@
 package stdio
 
 import (
-	"context"
 	"io"
 	"os"
 	"strings"
 	"sync"
 	"testing"
 
-	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -55,7 +54,7 @@ func reading(t testing.TB, r io.Reader, w io.Writer, opts Options) *Conn {
 func all(t testing.TB, c *Conn) (texts []string) {
 	t.Helper()
 	for {
-		m, err := recv(t.Context(), c)
+		m, err := bridgetest.Recv(t.Context(), c)
 		if err == io.EOF {
 			return texts
 		}
@@ -65,28 +64,6 @@ func all(t testing.TB, c *Conn) (texts []string) {
 		texts = append(texts, string(m.Bytes()))
 	}
 }
-
-// recv receives one message.
-func recv(ctx context.Context, c bridge.Conn) (m jsonrpc.Message, err error) {
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	err = c.Receive(ctx, sinkFunc(func(_ context.Context, got jsonrpc.Message) error {
-		m = got
-		stop()
-		return nil
-	}))
-	if m.Kind() != jsonrpc.Invalid {
-		err = nil
-	}
-	return m, err
-}
-
-// sinkFunc is a Sink that always waits.
-type sinkFunc func(ctx context.Context, m jsonrpc.Message) error
-
-func (f sinkFunc) TrySend(jsonrpc.Message) bool { return false }
-
-func (f sinkFunc) Send(ctx context.Context, m jsonrpc.Message) error { return f(ctx, m) }
 
 func parse(t testing.TB, text string) jsonrpc.Message {
 	t.Helper()

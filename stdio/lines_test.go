@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -146,7 +147,7 @@ func TestHugeLine(t *testing.T) {
 	text := strings.Replace(frame, `""`, `"`+strings.Repeat("x", DefaultMaxMessageSize-len(frame))+`"`, 1)
 	c := reading(t, smallPieces{strings.NewReader(text + "\n" + pong + "\n")}, io.Discard, Options{})
 	for _, want := range []string{text, pong} {
-		m, err := recv(t.Context(), c)
+		m, err := bridgetest.Recv(t.Context(), c)
 		if err != nil || string(m.Bytes()) != want {
 			t.Fatalf("received %s, %v; want the %d bytes that were sent", short(m.Bytes()), err, len(want))
 		}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -109,7 +110,7 @@ func (p *peer) wantEnd() {
 
 func wantRecv(t *testing.T, c bridge.Conn, want string) {
 	t.Helper()
-	if m, err := recv(t.Context(), c); err != nil || string(m.Bytes()) != want {
+	if m, err := bridgetest.Recv(t.Context(), c); err != nil || string(m.Bytes()) != want {
 		t.Fatalf("received %s, %v; want %s", m.Bytes(), err, want)
 	}
 }
@@ -183,7 +184,7 @@ func TestServerClientLost(t *testing.T) {
 	}
 	// Closing with unread input resets the connection.
 	c.Close()
-	m, err := recv(t.Context(), server)
+	m, err := bridgetest.Recv(t.Context(), server)
 	if err != nil || m.Method() != "notifications/cancelled" || m.RequestID() != jsonrpc.IntID(1) {
 		t.Errorf("the server received %s, %v; want a cancellation", m.Bytes(), err)
 	}
@@ -354,7 +355,7 @@ func TestServerAcceptErrors(t *testing.T) {
 		busy := &net.OpError{Op: "accept", Err: syscall.EMFILE}
 		l := &moody{list: []any{busy, busy, busy, far}, closed: make(chan struct{})}
 		s := NewServer(bridge.HandlerFunc(func(ctx context.Context, c bridge.Conn) error {
-			m, err := recv(ctx, c)
+			m, err := bridgetest.Recv(ctx, c)
 			if err != nil {
 				return err
 			}

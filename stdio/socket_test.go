@@ -147,7 +147,7 @@ func TestSocketDown(t *testing.T) {
 			if err := client.Send(t.Context(), parse(t, ping)); err != nil {
 				t.Fatal(err)
 			}
-			m, err := recv(t.Context(), client)
+			m, err := bridgetest.Recv(t.Context(), client)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -213,7 +213,7 @@ func TestSocketLost(t *testing.T) {
 				t.Fatalf("the server read %q, %v", line, err)
 			}
 			c.end(nc)
-			m, err := recv(t.Context(), client)
+			m, err := bridgetest.Recv(t.Context(), client)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -197,7 +197,7 @@ func TestStdPlain(t *testing.T) {
 	defer close(stuck.leave)
 	c = Std(stuck, &out, Options{})
 	received := make(chan error)
-	go func() { _, err := recv(t.Context(), c); received <- err }()
+	go func() { _, err := bridgetest.Recv(t.Context(), c); received <- err }()
 	<-stuck.entered
 	c.Close(nil) // does not wait for a read that nothing ends
 	if err := <-received; !errors.Is(err, io.ErrClosedPipe) {

@@ -3,6 +3,7 @@ package ws
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -80,13 +81,25 @@ func BenchmarkReceive(b *testing.B) {
 		}
 		w.Flush()
 	}()
-	for range b.N {
-		if _, err := session.Recv(context.Background()); err != nil {
-			b.Fatal(err)
+	enough := errors.New("enough")
+	n := 0
+	if err := session.Receive(context.Background(), counter(func() error {
+		if n++; n == b.N {
+			return enough
 		}
+		return nil
+	})); err != enough {
+		b.Fatal(err)
 	}
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "msgs/s")
 }
+
+// counter is a Sink that takes messages at once, until it returns an error.
+type counter func() error
+
+func (f counter) TrySend(jsonrpc.Message) bool { return false }
+
+func (f counter) Send(context.Context, jsonrpc.Message) error { return f() }
 
 // BenchmarkCall is one call at a time, there and back: from a Client to a
 // session that answers.
@@ -94,16 +107,8 @@ func BenchmarkCall(b *testing.B) {
 	for _, size := range []int{100, 10_000, 1 << 20} {
 		b.Run(fmt.Sprint(size), func(b *testing.B) {
 			s := &site{}
-			s.answer = func(ctx context.Context, c bridge.PullConn) error {
-				for {
-					m, err := c.Recv(ctx)
-					if err != nil {
-						return err
-					}
-					if err := c.Send(ctx, jsonrpc.NewResult(m.ID(), m.Params())); err != nil {
-						return err
-					}
-				}
+			s.answer = func(ctx context.Context, c bridge.Conn) error {
+				return c.Receive(ctx, echo{c})
 			}
 			s.start(b, HandlerOptions{})
 			client, err := bridge.PullDialed((&Client{URL: s.url()}).Dial(context.Background()))
@@ -130,6 +135,19 @@ func BenchmarkCall(b *testing.B) {
 			}
 		})
 	}
+}
+
+// echo is a Sink that answers requests.
+type echo struct{ bridge.Sink }
+
+func (e echo) TrySend(m jsonrpc.Message) bool { return e.Sink.TrySend(e.answer(m)) }
+
+func (e echo) Send(ctx context.Context, m jsonrpc.Message) error {
+	return e.Sink.Send(ctx, e.answer(m))
+}
+
+func (e echo) answer(m jsonrpc.Message) jsonrpc.Message {
+	return jsonrpc.NewResult(m.ID(), m.Params())
 }
 
 // BenchmarkFloor is the floor of BenchmarkCall: the same bytes on a bare TCP

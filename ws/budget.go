@@ -15,14 +15,14 @@ var (
 	errTooLong = errors.New("the message is too long")
 )
 
-// hasten gives the peer the time for one chunk.
-func (c *conn) hasten() {
+// awaitChunk gives the peer the time for one chunk.
+func (c *conn) awaitChunk() {
 	if c.pace > 0 {
-		c.slow.After(c.pace)
+		c.reader.slow.After(c.pace)
 	}
 }
 
-// dribbled ends a conversation with a peer that holds memory and does not go on.
-func (c *conn) dribbled() {
+// tooSlow ends a conversation with a peer that holds memory and does not go on.
+func (c *conn) tooSlow() {
 	c.refuse(websocket.StatusPolicyViolation, "a message that arrives too slowly")
 }

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
+	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,13 +14,20 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/internal/budget"
 	"github.com/mcp-bridge/mcp-bridge/internal/lazytimer"
-	"github.com/mcp-bridge/mcp-bridge/internal/sockstate"
+	"github.com/mcp-bridge/mcp-bridge/internal/sendqueue"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
 // closeWait bounds the close handshake, and, while a conn is being closed, how
 // long the peer may take nothing of what it is still owed.
 const closeWait = 2 * time.Second
+
+// How much may wait for the peer to take it before Send waits too, and for a Sink
+// before the WebSocket is not read any more.
+const (
+	maxQueuedBytes    = 256 << 10
+	maxQueuedMessages = 2048
+)
 
 var (
 	errClosed    = errors.New("ws: the connection is closed")
@@ -34,7 +41,6 @@ type endpoint struct {
 	maxMessage int
 	maxDepth   int           // 0 or negative: no limit
 	maxBatch   int           // 0: no limit
-	batches    func() bool   // whether the peer may send arrays now
 	ping       time.Duration // negative: never
 	idle       time.Duration // without a message in either direction; 0 or negative: for ever
 	noise      func(size int, reason string)
@@ -49,65 +55,66 @@ type endpoint struct {
 	ended func() // called once, when nothing can be sent any more; may be nil
 }
 
-// conn is the messages on one WebSocket that is open. Three goroutines serve
-// it: one reads, one writes and finally hangs up, one pings; close awaits them.
+// conn is the messages on one WebSocket that is open, a bridge.Conn but for Close. Three
+// goroutines serve it: one reads, one writes and finally hangs up, one pings; close
+// awaits them.
 //
 // Whatever ends the conversation calls end, once. The goroutines then run out:
 // the writer hangs up, which the others notice.
+//
+// The order of messages: what was queued in out goes before what TrySend writes itself,
+// because that is done only while out and the wire are empty, with writing held.
 type conn struct {
 	endpoint
 	ws   *websocket.Conn
 	wire *wire
 
-	in, out *queue
-	turn    chan struct{} // holds one element while somebody waits for room in out
-	failed  atomic.Pointer[error]
+	reader reader
+	in     inbound
+	out    *sendqueue.Queue
 
-	questions bridge.Questions // to a client
-	open      atomic.Int64     // about how many requests of a client have no answer; see crowd
+	writing sync.Mutex      // held while messages are put into the wire
+	taken   func() bool     // whether the peer has taken all that was written; nil: that is never known
+	calls   calls           // of a client
+	idling  lazytimer.Timer // ends a conversation in which nothing is said
 
-	waiter  *bridge.Waiter
-	batch   []jsonrpc.Message // taken from in, by poll
-	taken   int               // of them
-	writing sync.Mutex        // held while messages are put into the wire
+	wg  sync.WaitGroup
+	end ending
+}
 
-	wg     sync.WaitGroup
+// calls is what a conn knows of the requests that are open on it.
+type calls struct {
+	revision  bridge.Revision
+	questions bridge.Questions // to the client
+	open      atomic.Int64     // about how many requests of the client have no answer; see maxInlineCalls
+}
+
+// ending is how a conn has ended.
+type ending struct {
 	once   sync.Once
-	done   chan struct{} // closed by end; what follows is set before
+	done   chan struct{} // closed by conn.finish; what follows is set before
 	err    error         // why nothing can be sent any more
 	code   websocket.StatusCode
 	reason string
-	kept   bool        // what is queued for the peer is still to be delivered
-	closed atomic.Bool // by us: nothing is received any more either
+	kept   bool // what is queued for the peer is still to be delivered
 
-	limit int              // bytes in a message now; the reader's, as the next two
-	text  io.LimitedReader // of the message that is being read
-	share *budget.Share    // of what is being read; nil: it is little
-	slow  lazytimer.Timer  // is set while a message arrives
-
-	active atomic.Int64 // when the last message went, as wire.now
-	expiry *time.Timer  // looks at active
+	closing context.Context // done when the owner has closed the conn: nothing is received any more either
+	close   context.CancelFunc
 }
 
 func newConn(socket *websocket.Conn, w *wire, e endpoint) *conn {
-	c := &conn{
-		endpoint: e, ws: socket, wire: w,
-		in: newQueue(), out: newQueue(),
-		turn: make(chan struct{}, 1),
-		done: make(chan struct{}),
-	}
-	c.waiter = bridge.NewWaiter(c.poll)
+	c := &conn{endpoint: e, ws: socket, wire: w, out: sendqueue.New(maxQueuedMessages, maxQueuedBytes), taken: w.taken()}
+	c.in.MaxMessages, c.in.MaxBytes = maxQueuedMessages, maxQueuedBytes
+	c.end.done = make(chan struct{})
+	c.end.closing, c.end.close = context.WithCancel(context.Background())
 	socket.SetReadLimit(-1) // the library's own says nothing of use to who is beyond it
-	c.limit = e.maxMessage
+	c.reader.limit = e.maxMessage
 	if e.maxFirst > 0 {
-		c.limit = min(e.maxFirst, e.maxMessage)
+		c.reader.limit = min(e.maxFirst, e.maxMessage)
 	}
-	c.slow.Do = c.dribbled
-	c.expiry = time.AfterFunc(time.Hour, c.expire)
-	c.expiry.Stop()
-	if c.idle > 0 {
-		c.expiry.Reset(c.idle)
-	}
+	c.reader.slow.Do = c.tooSlow
+	c.idling.Do = c.expire
+	c.touch()
 	c.wg.Go(c.read)
 	c.wg.Go(c.write)
 	if e.ping > 0 {
@@ -116,174 +123,134 @@ func newConn(socket *websocket.Conn, w *wire, e endpoint) *conn {
 	return c
 }
 
-// Recv implements bridge.PullConn. What has arrived before the peer was gone is
-// returned first.
-func (c *conn) Recv(ctx context.Context) (jsonrpc.Message, error) { return c.Offer(ctx, nil) }
-
-// Offer is what bridge.Offer says.
-func (c *conn) Offer(ctx context.Context, take bridge.Taker) (jsonrpc.Message, error) {
-	m, err := c.waiter.Offer(ctx, take)
-	if err != nil && !c.closed.Load() && ctx.Err() != nil && isDone(c.done) {
-		err = c.err // that the peer is gone may have been the end of ctx
+// Receive implements bridge.Conn. What has arrived before the peer was gone is
+// handed on first. As long as sink takes messages at once, the goroutine that reads the
+// WebSocket hands them on.
+func (c *conn) Receive(ctx context.Context, sink bridge.Sink) error {
+	sendCtx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(c.end.closing, cancel)()
+	watch := bridge.NewStallWatch(sendCtx, c.HungUp())
+	defer watch.Stop()
+	err := c.in.Receive(ctx, &receiver{in: &c.in, sink: sink, watch: watch})
+	if ctx.Err() != nil && err == ctx.Err() && c.end.closing.Err() == nil && isDone(c.end.done) {
+		err = c.end.err // that the peer is gone may have been the end of ctx
 	}
-	return m, err
+	return err
 }
 
-// poll returns what has arrived, or why nothing will any more.
-func (c *conn) poll() (m jsonrpc.Message, err error, ok bool) {
-	if c.closed.Load() {
-		return m, errClosed, true
-	}
-	over := isDone(c.done)
-	if m, ok := c.received(); ok {
-		return m, nil, true
-	}
-	if over {
-		err = c.err
-	}
-	return m, err, over
+// receiver is the Sink of a Receive, with what has to be done around it.
+type receiver struct {
+	in    *inbound
+	sink  bridge.Sink
+	watch *bridge.StallWatch
 }
 
-// received returns the next message that has arrived.
-func (c *conn) received() (m jsonrpc.Message, ok bool) {
-	if c.taken == len(c.batch) {
-		c.batch, c.taken = c.in.takeAll(c.batch[:0]), 0
+func (r *receiver) TrySend(m jsonrpc.Message) bool {
+	if !r.sink.TrySend(m) {
+		return false
 	}
-	if c.taken == len(c.batch) {
-		return m, false
-	}
-	m, c.batch[c.taken] = c.batch[c.taken], m
-	c.taken++
-	return m, true
+	r.in.took()
+	return true
 }
 
-// Send implements bridge.PullConn. It returns when m is queued; the queue holds
+func (r *receiver) Send(_ context.Context, m jsonrpc.Message) error {
+	err := r.watch.Send(r.sink, m)
+	if err == nil {
+		r.in.took()
+	}
+	return err
+}
+
+// HungUp returns what bridge.NewStallWatch wants to know: a client that sends nothing
+// more is gone. A server that has ended may be the reason for what a Sink still has to take.
+func (c *conn) HungUp() func() error {
+	hungUp := c.wire.hungUp()
+	if hungUp == nil || !c.client {
+		return nil
+	}
+	return func() error {
+		if hungUp() != nil || isDone(c.end.done) {
+			return net.ErrClosed
+		}
+		return nil
+	}
+}
+
+// Send implements bridge.Conn. It returns when m is queued; the queue holds
 // little, and waits while the peer takes nothing.
 func (c *conn) Send(ctx context.Context, m jsonrpc.Message) error {
 	if m.Kind() == jsonrpc.Invalid {
 		return errNoMessage
 	}
-	if err := ctx.Err(); err != nil {
+	c.note(m)
+	if err := c.out.Send(ctx, m); err != nil {
 		return err
 	}
-	select {
-	case c.turn <- struct{}{}: // mostly at once, and this alone is the cheaper way to ask
-	default:
-		select {
-		case c.turn <- struct{}{}:
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-c.done:
-			return c.err
-		}
-	}
-	defer func() { <-c.turn }()
-	for {
-		err := c.queue(m)
-		if err == errShut {
-			return c.sendErr()
-		}
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-c.out.room:
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-c.done:
-			return c.err
-		}
-	}
+	c.sent(m)
+	return nil
 }
 
-// queue adds a message to out, or returns why it does not.
-func (c *conn) queue(m jsonrpc.Message) error {
-	c.note(m)
-	err := c.out.put(m)
-	if err == nil {
-		c.sent(m)
-	}
-	return err
-}
-
-// note takes note of what a client is sent, before it can know of it. It may be
+// note takes note of what a client is sent, before the client can know of it. It may be
 // called again for the same message.
 func (c *conn) note(m jsonrpc.Message) {
 	if c.client {
-		c.questions.Sent(m)
+		c.calls.revision.Note(m)
+		c.calls.questions.Sent(m)
 	}
 }
 
 // sent takes note of what was sent, or queued.
 func (c *conn) sent(m jsonrpc.Message) {
 	if c.client && m.Kind() == jsonrpc.Response {
-		c.settled()
+		c.calls.settled()
 	}
 	c.touch()
 }
 
-// crowd is how many requests of a client may be open for answers to be written by who
-// brings them. When there are more the next answer comes soon: the writer's goroutine
-// writes several at a time.
-const crowd = 4
+// maxInlineCalls is how many requests of a client may be open for answers to be written
+// by whoever brings them. When there are more the next answer comes soon: the writer's
+// goroutine writes several at a time.
+const maxInlineCalls = 4
 
-// TrySender is what bridge.TrySender says: on a connection that is empty a small
-// message is written by whoever sends it.
-func (c *conn) TrySender() func(m jsonrpc.Message) bool {
-	taken := c.wire.taken()
-	if taken == nil {
-		return nil
+// TrySend implements bridge.Conn. On a connection that is empty a small message is
+// written by the caller; otherwise it is queued, if there is room.
+func (c *conn) TrySend(m jsonrpc.Message) bool {
+	if m.Kind() == jsonrpc.Invalid {
+		return false
 	}
-	return func(m jsonrpc.Message) bool {
-		switch {
-		case m.Kind() == jsonrpc.Invalid:
-			return false
-		case c.open.Load() > crowd:
-			return c.queue(m) == nil
-		case m.Size() > sockstate.Small-frameHeader || !c.writing.TryLock():
+	c.note(m)
+	if c.calls.open.Load() > maxInlineCalls || !c.writeInline(m) {
+		if !c.out.TrySend(m) {
 			return false
 		}
-		defer c.writing.Unlock()
-		if isDone(c.done) || c.out.len() > 0 || c.wire.waiting() > 0 || !taken() {
-			return false
-		}
-		c.note(m)
-		c.sent(m)
-		// If it cannot be written, nor can what is queued: the writer finds out.
-		err := c.writeMessage(m.Bytes())
-		return c.wire.flushWithin(sockstate.Patience) == nil && err == nil
 	}
-}
-
-// sendErr returns why out is shut.
-func (c *conn) sendErr() error {
-	if failed := c.failed.Load(); failed != nil {
-		return *failed
-	}
-	<-c.done
-	return c.err
+	c.sent(m)
+	return true
 }
 
 // close delivers what was sent, ends the conversation with code and reason,
 // unless it has ended already, and returns when all goroutines have.
 func (c *conn) close(code websocket.StatusCode, reason string) {
-	c.closed.Store(true)
-	c.waiter.Signal()
-	c.end(errClosed, code, reason, true)
+	c.end.close()
+	c.in.Abort(errClosed)
+	c.finish(errClosed, code, reason, true)
 	c.wg.Wait()
+	c.idling.Stop()
 	c.in.drop()
 }
 
-// end ends the conversation; the first one counts. What is queued for the peer
+// finish ends the conversation; the first one counts. What is queued for the peer
 // is delivered only if keep says so.
-func (c *conn) end(err error, code websocket.StatusCode, reason string, keep bool) {
-	c.once.Do(func() {
-		c.err, c.code, c.reason, c.kept = err, code, reason, keep
-		c.out.close()
+func (c *conn) finish(err error, code websocket.StatusCode, reason string, keep bool) {
+	e := &c.end
+	e.once.Do(func() {
+		e.err, e.code, e.reason, e.kept = err, code, reason, keep
+		c.out.Close(err)
 		c.wire.hurry(closeWait)
-		c.expiry.Stop()
-		close(c.done)
-		c.waiter.Signal()
+		c.idling.Clear()
+		close(e.done)
+		c.in.End(err)
 		if c.ended != nil {
 			c.ended()
 		}
@@ -296,6 +263,13 @@ func isDone(c <-chan struct{}) bool {
 		return true
 	default:
 		return false
+	}
+}
+
+func signal(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
 	}
 }
 

@@ -36,8 +36,8 @@ func pairMaker(o ClientOptions) bridgetest.PullMakeFunc {
 		if err != nil {
 			t.Fatal(err)
 		}
-		server = s.open(t, client)
-		return client, server, func() {
+		session := s.open(t, client)
+		return client, bridge.Pull(session), func() {
 			close(s.hold)
 			s.h.Close()
 			s.srv.Close()

@@ -14,7 +14,6 @@ import (
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
-	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
 // clientReserved are the headers that are the transport's own business.
@@ -91,13 +90,12 @@ func (d *dialer) dial(ctx context.Context) (bridge.PullConn, error) {
 		peer:       d.peer.String(),
 		maxMessage: d.opts.MaxMessageSize,
 		maxDepth:   d.opts.MaxDepth,
-		batches:    func() bool { return true },
 		ping:       d.opts.PingInterval,
 		noise: func(size int, reason string) {
 			d.opts.Logger.Warn("the server has sent what is no message", "bytes", size, "reason", reason)
 		},
 	})
-	return &serverConn{conn: c, dialer: d}, nil
+	return bridge.Pull(&serverConn{conn: c, dialer: d}), nil
 }
 
 // handshake is the RoundTripper of one opening handshake. It follows redirects
@@ -154,27 +152,24 @@ func (d *dialer) lostFault(err error, code websocket.StatusCode) *httpdial.Fault
 		Text: text + "; no answer has come, but the request may have been carried out"}
 }
 
-// serverConn is the Conn of one connection to a server. Its Recv ends with a
+// serverConn is the Conn of one connection to a server. Its Receive ends with a
 // *httpdial.Fault when the connection is lost.
 type serverConn struct {
 	*conn
 	dialer *dialer
 }
 
-// Recv implements bridge.PullConn.
-func (c *serverConn) Recv(ctx context.Context) (jsonrpc.Message, error) { return c.Offer(ctx, nil) }
-
-// Offer is what bridge.Offer says.
-func (c *serverConn) Offer(ctx context.Context, take bridge.Taker) (jsonrpc.Message, error) {
-	m, err := c.conn.Offer(ctx, take)
-	if err != nil && err != errClosed && err != bridge.ErrEnough && ctx.Err() == nil {
-		return m, c.dialer.lostFault(err, c.code)
+// Receive implements bridge.Conn.
+func (c *serverConn) Receive(ctx context.Context, sink bridge.Sink) error {
+	err := c.conn.Receive(ctx, sink)
+	if isDone(c.end.done) && err == c.end.err && err != errClosed && ctx.Err() == nil {
+		return c.dialer.lostFault(err, c.end.code)
 	}
-	return m, err
+	return err
 }
 
-// Close implements bridge.PullConn.
-func (c *serverConn) Close() error {
+// Close implements bridge.Conn.
+func (c *serverConn) Close(error) error {
 	c.close(websocket.StatusNormalClosure, "")
 	return nil
 }

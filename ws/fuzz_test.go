@@ -5,6 +5,8 @@ import (
 	"net"
 	"testing"
 	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 )
 
 // FuzzFrames: whatever a client sends, its session ends with its connection,
@@ -37,7 +39,7 @@ func FuzzFrames(f *testing.F) {
 			}
 		}
 		for {
-			m, err := session.Recv(t.Context())
+			m, err := bridgetest.Recv(t.Context(), session)
 			if err != nil {
 				break
 			}

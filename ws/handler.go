@@ -86,12 +86,11 @@ type Handler struct {
 	crowded access.Warnings
 }
 
-// NewHandler makes a Handler that gives each session, as a bridge.PullConn, to
-// server. Close ends it.
+// NewHandler makes a Handler that gives each session, as a bridge.Conn, to server. Close
+// ends it.
 //
-// The Conn has one more method, CloseFor(err error) error: Close that tells the
-// client by the close status whether the server has ended by error. The end of
-// server's ServeConn closes a Conn that is still open like this.
+// The reason with which the Conn is closed becomes the close status. When server's
+// ServeConn returns, its error is the reason.
 func NewHandler(server bridge.Handler, o HandlerOptions) *Handler {
 	o = o.withDefaults()
 	return &Handler{server: server, opts: o, lobby: bridge.NewLobby(o.MaxSessions, o.Admit)}
@@ -173,7 +172,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, guest *bridge.Gu
 	defer context.AfterFunc(access.Standing(r), func() {
 		s.close(websocket.StatusPolicyViolation, "there is no token any more for who has opened the session")
 	})()
-	err = h.server.ServeConn(bridge.WithPrincipal(s.ctx, s.owner), bridge.Push(s))
+	err = h.server.ServeConn(bridge.WithPrincipal(s.ctx, s.owner), s)
 	if err != nil && !s.isGone(err) && !(s.ctx.Err() != nil && errors.Is(err, context.Canceled)) {
 		level := hclog.Warn
 		if errors.Is(err, bridge.ErrBusy) && !h.refused.Due() { // clients try again
@@ -184,6 +183,6 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, guest *bridge.Gu
 	if context.Cause(s.ctx) == bridge.ErrReclaimed {
 		h.opts.Logger.Info("session ended: it was idle, and its place goes to another client, who has fewer", "client", bridge.Party(s.ctx))
 	}
-	_ = s.CloseFor(err)
-	h.opts.Logger.Debug("session closed", "how", s.err)
+	_ = s.Close(err)
+	h.opts.Logger.Debug("session closed", "how", s.end.err)
 }

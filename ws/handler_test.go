@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/internal/access"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
@@ -102,7 +103,7 @@ func TestViolations(t *testing.T) {
 			session := <-s.sessions
 			go c.conn.Write(v.bytes) // which may not be taken to its end
 			c.wantClose(v.status)
-			if m, err := session.Recv(t.Context()); err == nil || err == io.EOF {
+			if m, err := bridgetest.Recv(t.Context(), session); err == nil || err == io.EOF {
 				t.Errorf("Recv = %s, %v; want the end, by error", m.Bytes(), err)
 			}
 			<-s.over
@@ -176,10 +177,10 @@ func TestServerEnds(t *testing.T) {
 		how    func(s *site, session *session)
 	}{
 		"normally":    {1000, func(s *site, _ *session) { s.quit <- nil }},
-		"by Close":    {1000, func(_ *site, session *session) { session.Close() }},
+		"by Close":    {1000, func(_ *site, session *session) { session.Close(nil) }},
 		"by error":    {1011, func(s *site, _ *session) { s.quit <- errors.New("secret /path") }},
-		"too slow":    {1008, func(_ *site, session *session) { session.CloseFor(fmt.Errorf("x: %w", bridge.ErrSlow)) }},
-		"by CloseFor": {1011, func(_ *site, session *session) { session.CloseFor(errors.New("secret /path")) }},
+		"too slow":    {1008, func(_ *site, session *session) { session.Close(fmt.Errorf("x: %w", bridge.ErrSlow)) }},
+		"by an error": {1011, func(_ *site, session *session) { session.Close(errors.New("secret /path")) }},
 		"by shutdown": {1001, func(s *site, _ *session) { s.h.Close() }},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -214,7 +215,7 @@ func TestHungUp(t *testing.T) {
 	s := newSite(t, HandlerOptions{})
 	c := s.dialRaw(t, nil)
 	session := <-s.sessions
-	hungUp := bridge.HungUp(session)
+	hungUp := session.HungUp()
 	if runtime.GOOS != "linux" {
 		if hungUp != nil {
 			t.Error("here nothing can be known of it")
@@ -224,7 +225,7 @@ func TestHungUp(t *testing.T) {
 	if err := hungUp(); err != nil {
 		t.Errorf("while it is there: %v", err)
 	}
-	for _, size := range []int{maxQueued, 1, 1} { // nobody receives: the first fills the queue, and nothing more is read
+	for _, size := range []int{maxQueuedBytes, 1, 1} { // nobody receives: the first fills the queue, and nothing more is read
 		c.write(frame(fin|opText, []byte(`{"jsonrpc":"2.0","method":"x","params":{"s":"`+strings.Repeat("x", size)+`"}}`)))
 	}
 	_ = c.conn.Close()
@@ -237,7 +238,7 @@ func TestHungUp(t *testing.T) {
 			runtime.Gosched()
 		}
 	}
-	if isDone(session.done) {
+	if isDone(session.end.done) {
 		t.Error("it is known because it was received")
 	}
 }
@@ -250,10 +251,10 @@ func TestClientEnds(t *testing.T) {
 		"TCP end":     func(c *raw) { c.conn.Close() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			child, peer := bridge.PullPipe()
-			h := bridge.PullHandler(func(ctx context.Context, client bridge.PullConn) error {
+			child, peer := bridge.Pipe()
+			h := bridge.HandlerFunc(func(ctx context.Context, client bridge.Conn) error {
 				// It must not be taken for a shutdown, or for an orderly end.
-				return bridge.Pump(ctx, bridge.Push(client), bridge.Push(peer), bridge.PumpOptions{Drain: time.Hour, Grace: time.Hour})
+				return bridge.Pump(ctx, client, peer, bridge.PumpOptions{Drain: time.Hour, Grace: time.Hour})
 			})
 			s := newSite(t, HandlerOptions{})
 			s.h.server = h
@@ -282,7 +283,7 @@ func TestGoneBeforeContext(t *testing.T) {
 	session := <-s.sessions
 	c.conn.Close()
 	<-session.ctx.Done()
-	if _, err := session.Recv(session.ctx); err == nil || errors.Is(err, context.Canceled) || errors.Is(err, io.EOF) || !session.isGone(err) {
+	if _, err := bridgetest.Recv(session.ctx, session); err == nil || errors.Is(err, context.Canceled) || errors.Is(err, io.EOF) || !session.isGone(err) {
 		t.Errorf("Recv = %v, want that the client is gone", err)
 	}
 }
@@ -300,7 +301,7 @@ func TestLastWords(t *testing.T) {
 				send(t, session, msg(initializedText))
 				runtime.Gosched()
 			}
-			session.Close()
+			session.Close(nil)
 		}()
 		for range 5 {
 			if got := c.text(); got != initializedText {
@@ -440,11 +441,11 @@ func TestIdle(t *testing.T) {
 // A client with many open requests is answered by the writer's goroutine, several at
 // a time, and in order; one with few by whoever has the answer. Answers and
 // cancellations end requests.
-func TestCrowd(t *testing.T) {
+func TestManyOpenCalls(t *testing.T) {
 	s := newSite(t, HandlerOptions{})
 	c := s.dialRaw(t, nil)
 	session := <-s.sessions
-	const n = 3 * crowd
+	const n = 3 * maxInlineCalls
 	var want []string
 	ask := func(id int) {
 		request := fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/list"}`, id)
@@ -459,28 +460,18 @@ func TestCrowd(t *testing.T) {
 		c.write(frame(fin|opText, []byte(cancel)))
 		wantText(t, recv(t, session), cancel)
 	}
-	if open := session.open.Load(); open != n-2 {
+	if open := session.calls.open.Load(); open != n-2 {
 		t.Errorf("%d requests are open, want %d", open, n-2)
 	}
-	try := session.TrySender()
-	if runtime.GOOS != "linux" {
-		if try != nil {
-			t.Error("here nothing can be known of what the client has taken")
-		}
-		return
-	}
-	session.writing.Lock() // nobody writes but the writer's goroutine, and not yet
-	for i := 2; i < n-crowd; i++ {
+	session.writing.Lock() // nobody writes, and not yet
+	for i := 2; i < n-maxInlineCalls; i++ {
 		answer := jsonrpc.NewResult(jsonrpc.IntID(int64(i)), nil)
-		if want = append(want, string(answer.Bytes())); !try(answer) {
+		if want = append(want, string(answer.Bytes())); !session.TrySend(answer) {
 			t.Fatalf("answer %d is not taken, with many open", i)
 		}
 	}
-	if last := jsonrpc.NewResult(jsonrpc.IntID(n-crowd), nil); try(last) {
-		t.Error("an answer is queued although few requests are open")
-	}
 	session.writing.Unlock()
-	for i := n - crowd; i < n; i++ {
+	for i := n - maxInlineCalls; i < n; i++ {
 		answer := jsonrpc.NewResult(jsonrpc.IntID(int64(i)), nil)
 		want = append(want, string(answer.Bytes()))
 		send(t, session, answer)
@@ -494,11 +485,11 @@ func TestCrowd(t *testing.T) {
 	recv(t, session)
 	c.write(frame(fin|opText, []byte(`{"jsonrpc":"2.0","id":"invalid","method":5}`)))
 	c.text()
-	if open := session.open.Load(); open != 0 {
+	if open := session.calls.open.Load(); open != 0 {
 		t.Errorf("%d requests are open, want none", open)
 	}
 	ask(n)
-	if open := session.open.Load(); open != 1 {
+	if open := session.calls.open.Load(); open != 1 {
 		t.Errorf("%d requests are open, want one", open)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -60,7 +61,7 @@ func (n *network) dial() (net.Conn, error) {
 func pipeSession(t *testing.T, o HandlerOptions) (*raw, *session) {
 	n := newNetwork()
 	s := &site{sessions: make(chan *session, 1), quit: make(chan error), over: make(chan error, 1), hold: make(chan struct{})}
-	s.h = NewHandler(bridge.PullHandler(s.serve), o)
+	s.h = NewHandler(bridge.HandlerFunc(s.serve), o)
 	srv := &http.Server{Handler: s.h}
 	done := make(chan struct{})
 	go func() {
@@ -110,7 +111,7 @@ func TestSilentClient(t *testing.T) {
 		var frames []byte
 		done := c.read(func(first byte, payload []byte) { frames = append(frames, first&0xf) })
 		began := time.Now()
-		_, err := session.Recv(t.Context())
+		_, err := bridgetest.Recv(t.Context(), session)
 		if after := time.Since(began); err == nil || err == io.EOF || after < 50*time.Second || after > time.Minute {
 			t.Errorf("Recv = %v after %v", err, after)
 		}
@@ -154,7 +155,7 @@ func TestLivelyClient(t *testing.T) {
 				defer wg.Wait()
 				wg.Go(func() { live(c, ctx) })
 				for {
-					if _, err := session.Recv(ctx); err == context.DeadlineExceeded {
+					if _, err := bridgetest.Recv(ctx, session); err == context.DeadlineExceeded {
 						return
 					} else if err != nil {
 						t.Fatal(err)
@@ -192,7 +193,7 @@ func TestNobodyReceives(t *testing.T) {
 		c.read(func(byte, []byte) {}) // pings cannot be answered
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
-		if most := 2*maxQueued/len(text) + 2; written > most {
+		if most := 2*maxQueuedBytes/len(text) + 2; written > most {
 			t.Errorf("%d messages were taken in, want at most %d", written, most)
 		}
 		for range n {
@@ -216,7 +217,7 @@ func TestStalledClient(t *testing.T) {
 		if after := time.Since(began); err == nil || after < 29*time.Second || after > 31*time.Second {
 			t.Errorf("Send = %v after %v, want an error after 30 s", err, after)
 		}
-		if _, err = session.Recv(t.Context()); err == nil || !strings.Contains(err.Error(), "takes nothing") {
+		if _, err = bridgetest.Recv(t.Context(), session); err == nil || !strings.Contains(err.Error(), "takes nothing") {
 			t.Errorf("Recv = %v", err)
 		}
 	})

@@ -11,14 +11,23 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/mcp-bridge/mcp-bridge/internal/budget"
+	"github.com/mcp-bridge/mcp-bridge/internal/lazytimer"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
+
+// reader is what belongs to the goroutine that reads.
+type reader struct {
+	limit int              // bytes in a message now
+	text  io.LimitedReader // of the message that is being read
+	share *budget.Share    // of what is being read; nil: it is little
+	slow  lazytimer.Timer  // is set while a message arrives
+}
 
 // read is the goroutine that reads what the peer sends, until it is gone, or
 // has sent what must not be.
 func (c *conn) read() {
-	defer func() { c.share.Free() }()
-	defer c.slow.Stop()
+	defer func() { c.reader.share.Free() }()
+	defer c.reader.slow.Stop()
 	for {
 		kind, r, err := c.ws.Reader(context.Background())
 		if err == nil && kind != websocket.MessageText {
@@ -44,12 +53,12 @@ func (c *conn) read() {
 // as it arrives, and so does the copy. Of one that is too long, no more is read
 // than shows it.
 func (c *conn) readAll(message io.Reader) ([]byte, error) {
-	c.hasten()
-	defer c.slow.Clear()
+	c.awaitChunk()
+	defer c.reader.slow.Clear()
 	first := getChunk()
 	defer putChunk(first)
-	r := &c.text
-	r.R, r.N = message, int64(c.limit)+1
+	r := &c.reader.text
+	r.R, r.N = message, int64(c.reader.limit)+1
 	n, err := fill(r, first)
 	if err == io.EOF && r.N == 0 {
 		return nil, errTooLong
@@ -67,7 +76,7 @@ func (c *conn) readAll(message io.Reader) ([]byte, error) {
 		if !c.hold(chunkSize) {
 			return nil, errTooMuch
 		}
-		c.hasten()
+		c.awaitChunk()
 		chunk := getChunk()
 		n, err = fill(r, chunk)
 		all = append(all, chunk[:n])
@@ -83,16 +92,16 @@ func (c *conn) readAll(message io.Reader) ([]byte, error) {
 		return nil, errTooMuch
 	}
 	text := bytes.Join(all, nil)
-	c.share.Give(beyond)
+	c.reader.share.Give(beyond)
 	return text, nil
 }
 
 // hold takes n bytes for what is being read, if there are so many.
 func (c *conn) hold(n int) bool {
-	if c.share == nil && c.budget != nil {
-		c.share = c.budget.Share(c.party)
+	if c.reader.share == nil && c.budget != nil {
+		c.reader.share = c.budget.Share(c.party)
 	}
-	return c.share.Take(n)
+	return c.reader.share.Take(n)
 }
 
 // fill reads until p is full, which gives no error, or r ends: io.EOF.
@@ -111,14 +120,14 @@ func fill(r io.Reader, p []byte) (n int, err error) {
 // take hands on what the peer has sent in one piece. false: the conversation
 // is over.
 func (c *conn) take(text []byte) bool {
-	messages, faults := jsonrpc.Decode(text, c.batches(), c.maxBatch, c.maxDepth)
+	messages, faults := jsonrpc.Decode(text, !c.client || c.calls.revision.Batches(), c.maxBatch, c.maxDepth)
 	if len(faults) > 0 && !utf8.Valid(text) {
 		c.refuse(websocket.StatusInvalidFramePayloadData, "the text is not UTF-8") // WS2
 		return false
 	}
 	if c.client {
 		for _, m := range messages {
-			c.count(m)
+			c.calls.count(m)
 		}
 	}
 	for _, fault := range faults {
@@ -130,17 +139,16 @@ func (c *conn) take(text []byte) bool {
 	for i, m := range messages {
 		var share *budget.Share
 		if i == len(messages)-1 { // until then all of the text is needed
-			share, c.share = c.share, nil
+			share, c.reader.share = c.reader.share, nil
 		}
 		if !c.deliver(m, share) {
-			share.Free()
 			return false
 		}
 	}
-	c.share.Free() // of a text without a message
-	c.share = nil
+	c.reader.share.Free() // of a text without a message
+	c.reader.share = nil
 	if len(messages) > 0 {
-		c.limit = c.maxMessage
+		c.reader.limit = c.maxMessage
 	}
 	return true
 }
@@ -153,41 +161,30 @@ func (c *conn) invalid(fault *jsonrpc.Error) bool {
 	switch {
 	case fault.Kind == jsonrpc.Response && !fault.Answers():
 		return true
-	case !c.client && fault.Answers(), c.client && c.questions.Answered(fault):
+	case !c.client && fault.Answers(), c.client && c.calls.questions.Answered(fault):
 		text := fmt.Sprintf("the answer of %s was not valid JSON-RPC: %s", c.peer, fault.Message)
 		return c.deliver(jsonrpc.NewError(fault.ID, jsonrpc.CodeInternalError, text, nil), nil)
 	}
 	reply, due := fault.Reply()
 	switch {
 	case due && c.client:
-		c.open.Add(1)
+		c.calls.open.Add(1)
 		return c.Send(context.Background(), reply) == nil
 	case due && fault.Asks():
-		_ = c.out.put(reply)
+		c.out.TrySend(reply)
 	}
 	return true
 }
 
-// deliver queues a message for Recv. It waits while the queue is full: the
-// WebSocket is then not read, and TCP slows the peer. With m, the queue takes
-// over its share.
+// deliver hands a message on. It waits while those before are not taken: the
+// WebSocket is then not read, and TCP slows the peer. false: the conversation is over.
 func (c *conn) deliver(m jsonrpc.Message, share *budget.Share) bool {
-	for {
-		if c.in.putHolding(m, share) == nil {
-			c.touch()
-			c.waiter.Arrived()
-			return true
-		}
-		select {
-		case <-c.in.room:
-		case <-c.done:
-			return false
-		}
-	}
+	c.touch()
+	return c.in.deliver(m, share) == nil
 }
 
 // count takes note of a client's message.
-func (c *conn) count(m jsonrpc.Message) {
+func (c *calls) count(m jsonrpc.Message) {
 	c.questions.Received(m)
 	switch {
 	case m.Kind() == jsonrpc.Request && m.Method() != "subscriptions/listen": // which stays open
@@ -199,7 +196,7 @@ func (c *conn) count(m jsonrpc.Message) {
 
 // settled says that a request of a client is open no more. Of what was not counted it
 // may be said, too.
-func (c *conn) settled() {
+func (c *calls) settled() {
 	if c.open.Add(-1) < 0 {
 		c.open.Add(1)
 	}
@@ -207,7 +204,7 @@ func (c *conn) settled() {
 
 // refuse ends the conversation because of what the peer has sent.
 func (c *conn) refuse(code websocket.StatusCode, what string) {
-	c.end(fmt.Errorf("%s has sent what cannot be accepted: %s", c.peer, what), code, what, false)
+	c.finish(fmt.Errorf("%s has sent what cannot be accepted: %s", c.peer, what), code, what, false)
 }
 
 // tooLong says which limit a message was beyond. Which flag changes it is the
@@ -215,11 +212,11 @@ func (c *conn) refuse(code websocket.StatusCode, what string) {
 func (c *conn) tooLong() string {
 	switch {
 	case !c.client:
-		return fmt.Sprintf("a message longer than %d bytes", c.limit)
-	case c.limit < c.maxMessage:
-		return fmt.Sprintf("a message longer than %d bytes, which is the limit until there was a valid one", c.limit)
+		return fmt.Sprintf("a message longer than %d bytes", c.reader.limit)
+	case c.reader.limit < c.maxMessage:
+		return fmt.Sprintf("a message longer than %d bytes, which is the limit until there was a valid one", c.reader.limit)
 	}
-	return fmt.Sprintf("a message longer than %d bytes, which is the limit (--max-message-size)", c.limit)
+	return fmt.Sprintf("a message longer than %d bytes, which is the limit (--max-message-size)", c.reader.limit)
 }
 
 // cannotRead ends the conversation when nothing can be read any more.
@@ -227,15 +224,15 @@ func (c *conn) cannotRead(err error) {
 	var closed websocket.CloseError
 	switch {
 	case errors.As(err, &closed):
-		c.end(&closeError{peer: c.peer, code: int(closed.Code), reason: closed.Reason}, websocket.StatusNormalClosure, "", false)
+		c.finish(&closeError{peer: c.peer, code: int(closed.Code), reason: closed.Reason}, websocket.StatusNormalClosure, "", false)
 	case err == errTooLong:
 		c.refuse(websocket.StatusMessageTooBig, c.tooLong())
 	case err == errTooMuch:
 		c.crowded()
-		c.end(errTooMuch, websocket.StatusTryAgainLater, errTooMuch.Error(), false)
+		c.finish(errTooMuch, websocket.StatusTryAgainLater, errTooMuch.Error(), false)
 	default:
 		// If it is not the network but a violation of the protocol, the peer is told.
-		c.end(c.broken(err), websocket.StatusProtocolError, "protocol error", false)
+		c.finish(c.broken(err), websocket.StatusProtocolError, "protocol error", false)
 	}
 }
 

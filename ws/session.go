@@ -3,23 +3,20 @@ package ws
 import (
 	"context"
 	"errors"
-	"net"
 
 	"github.com/coder/websocket"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
-	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// session is one client's session: the bridge.PullConn that the Handler hands to
+// session is one client's session: the bridge.Conn that the Handler hands to
 // its bridge.Handler. A client that has closed its end, in whatever way, cannot
-// be sent to: it is gone, and Recv gives no io.EOF.
+// be sent to: it is gone, and Receive does not return io.EOF.
 type session struct {
 	*conn
-	handler  *Handler
-	owner    string // the principal that opened it; "" when nobody was authenticated
-	revision bridge.Revision
-	ctx      context.Context // done when the client is gone or the Handler shuts down
+	handler *Handler
+	owner   string          // the principal that opened it; "" when nobody was authenticated
+	ctx     context.Context // done when the client is gone or the Handler shuts down
 }
 
 func newSession(h *Handler, guest *bridge.Guest, socket *websocket.Conn, w *wire, owner, party string) *session {
@@ -30,7 +27,6 @@ func newSession(h *Handler, guest *bridge.Guest, socket *websocket.Conn, w *wire
 		maxMessage: h.opts.MaxMessageSize,
 		maxDepth:   h.opts.MaxDepth,
 		maxBatch:   h.opts.MaxBatch,
-		batches:    s.revision.Batches,
 		ping:       h.opts.PingInterval,
 		idle:       h.opts.SessionTimeout,
 		noise: func(size int, reason string) {
@@ -46,47 +42,12 @@ func newSession(h *Handler, guest *bridge.Guest, socket *websocket.Conn, w *wire
 	return s
 }
 
-// Send implements bridge.PullConn.
-func (s *session) Send(ctx context.Context, m jsonrpc.Message) error {
-	s.revision.Note(m)
-	return s.conn.Send(ctx, m)
-}
-
-// TrySender is what bridge.TrySender says.
-func (s *session) TrySender() func(m jsonrpc.Message) bool {
-	try := s.conn.TrySender()
-	if try == nil {
-		return nil
-	}
-	return func(m jsonrpc.Message) bool {
-		s.revision.Note(m)
-		return try(m)
-	}
-}
-
-// HungUp is what bridge.HungUp says. A WebSocket client that sends nothing more is gone.
-func (s *session) HungUp() func() error {
-	hungUp := s.wire.hungUp()
-	if hungUp == nil {
-		return nil
-	}
-	return func() error {
-		if hungUp() != nil {
-			return net.ErrClosed
-		}
-		return nil
-	}
-}
-
-// Close implements bridge.PullConn: the end of the conversation is nobody's fault.
-func (s *session) Close() error { return s.CloseFor(nil) }
-
-// CloseFor is Close by somebody who knows more: err is why the server has ended
+// Close implements bridge.Conn. The reason is why the server has ended
 // the conversation, or why there is none. After what was sent, the client gets
 // a close frame: status 1001 when the Handler shuts down, 1013 when there is no
 // place for it or another party is to have that, 1000 without an error, 1008 for
 // a client that is too slow, 1011 with another one. Its text is not for the client.
-func (s *session) CloseFor(err error) error {
+func (s *session) Close(err error) error {
 	switch {
 	case s.handler.lobby.Context().Err() != nil:
 		s.close(websocket.StatusGoingAway, bridge.ErrClosing.Error())
@@ -106,5 +67,5 @@ func (s *session) CloseFor(err error) error {
 
 // isGone reports whether err says no more than that the client has gone.
 func (s *session) isGone(err error) bool {
-	return isDone(s.done) && s.err != errClosed && errors.Is(err, s.err)
+	return isDone(s.end.done) && s.end.err != errClosed && errors.Is(err, s.end.err)
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -48,7 +49,7 @@ type site struct {
 	hold chan struct{}
 
 	// answer is what ServeConn does instead of all that; nil: nothing.
-	answer func(ctx context.Context, c bridge.PullConn) error
+	answer func(ctx context.Context, c bridge.Conn) error
 }
 
 func newSite(t *testing.T, o HandlerOptions) *site {
@@ -58,7 +59,7 @@ func newSite(t *testing.T, o HandlerOptions) *site {
 }
 
 func (s *site) start(t testing.TB, o HandlerOptions) {
-	s.h = NewHandler(bridge.PullHandler(s.serve), o)
+	s.h = NewHandler(bridge.HandlerFunc(s.serve), o)
 	s.srv = httptest.NewUnstartedServer(s.h)
 	if s.listener != nil {
 		s.srv.Listener.Close()
@@ -76,7 +77,7 @@ func (s *site) start(t testing.TB, o HandlerOptions) {
 	})
 }
 
-func (s *site) serve(ctx context.Context, c bridge.PullConn) error {
+func (s *site) serve(ctx context.Context, c bridge.Conn) error {
 	if s.answer != nil {
 		return s.answer(ctx, c)
 	}
@@ -249,7 +250,7 @@ func (c *raw) wantClose(status int) (reason string) {
 	}
 }
 
-func send(t *testing.T, c bridge.PullConn, m jsonrpc.Message) {
+func send(t *testing.T, c sender, m jsonrpc.Message) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
@@ -258,11 +259,22 @@ func send(t *testing.T, c bridge.PullConn, m jsonrpc.Message) {
 	}
 }
 
-func recv(t *testing.T, c bridge.PullConn) jsonrpc.Message {
+type sender interface {
+	Send(context.Context, jsonrpc.Message) error
+}
+
+// recv receives from a bridge.Conn, or a bridge.PullConn.
+func recv(t *testing.T, c sender) jsonrpc.Message {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	m, err := c.Recv(ctx)
+	var m jsonrpc.Message
+	var err error
+	if pull, ok := c.(bridge.PullConn); ok {
+		m, err = pull.Recv(ctx)
+	} else {
+		m, err = bridgetest.Recv(ctx, c.(bridge.Conn))
+	}
 	if err != nil {
 		t.Errorf("Recv: %v", err)
 	}

@@ -23,7 +23,7 @@ func (c *conn) watch() {
 		if c.wire.silence() < 2*c.ping {
 			continue
 		}
-		c.end(fmt.Errorf("%s is gone: no sign of life for %v", c.peer, c.wire.silence().Round(time.Second)),
+		c.finish(fmt.Errorf("%s is gone: no sign of life for %v", c.peer, c.wire.silence().Round(time.Second)),
 			websocket.StatusGoingAway, "no sign of life", false)
 		return
 	}
@@ -42,8 +42,8 @@ func (c *conn) pause(d time.Duration) bool {
 	defer t.Stop()
 	select {
 	case <-t.C:
-		return !isDone(c.done)
-	case <-c.done:
+		return !isDone(c.end.done)
+	case <-c.end.done:
 		return false
 	}
 }
@@ -51,15 +51,11 @@ func (c *conn) pause(d time.Duration) bool {
 // touch says that a message goes.
 func (c *conn) touch() {
 	if c.idle > 0 {
-		c.active.Store(int64(c.wire.now()))
+		c.idling.After(c.idle)
 	}
 }
 
 // expire ends a conversation in which nothing was said for too long.
 func (c *conn) expire() {
-	if left := c.idle - c.wire.now() + time.Duration(c.active.Load()); left > 0 {
-		c.expiry.Reset(left)
-		return
-	}
-	c.end(fmt.Errorf("no message went for %v", c.idle), websocket.StatusGoingAway, "idle for too long", true)
+	c.finish(fmt.Errorf("no message went for %v", c.idle), websocket.StatusGoingAway, "idle for too long", true)
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"github.com/mcp-bridge/mcp-bridge/internal/sockstate"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -20,7 +21,7 @@ func (c *conn) write() {
 	var batch []jsonrpc.Message
 	for {
 		c.writing.Lock()
-		batch = c.out.takeAll(batch[:0])
+		batch, _ = c.out.TakeAll(batch[:0])
 		idle := len(batch) == 0
 		err := error(nil)
 		if idle {
@@ -43,17 +44,20 @@ func (c *conn) write() {
 // more waits until there is something to write. false: nothing comes any more.
 func (c *conn) more() bool {
 	select {
-	case <-c.out.filled:
-		return true
-	case <-c.done: // out is shut before done is closed
-		return c.kept && c.out.len() > 0
+	case <-c.out.Ready():
+		return !isDone(c.end.done) || c.wanted()
+	case <-c.end.done: // out is closed before done is
+		return c.wanted()
 	}
 }
 
+// wanted reports whether something is still to be written after the end.
+func (c *conn) wanted() bool { return c.end.kept && c.out.Len() > 0 }
+
 func (c *conn) writeAll(batch []jsonrpc.Message) error {
 	for _, m := range batch {
-		if isDone(c.done) && !c.kept {
-			return c.err
+		if isDone(c.end.done) && !c.end.kept {
+			return c.end.err
 		}
 		if err := c.writeMessage(m.Bytes()); err != nil {
 			return err
@@ -65,6 +69,21 @@ func (c *conn) writeAll(batch []jsonrpc.Message) error {
 		}
 	}
 	return nil
+}
+
+// writeInline writes a small message to a peer that has taken all that came before.
+// false: it is not small, or that is not so, and nothing was done.
+func (c *conn) writeInline(m jsonrpc.Message) bool {
+	if c.taken == nil || m.Size() > sockstate.Small-frameHeader || !c.writing.TryLock() {
+		return false
+	}
+	defer c.writing.Unlock()
+	if isDone(c.end.done) || c.out.Len() > 0 || c.wire.waiting() > 0 || !c.taken() {
+		return false
+	}
+	// If it cannot be written, nor can what is queued: the writer finds out.
+	err := c.writeMessage(m.Bytes())
+	return c.wire.flushWithin(sockstate.Patience) == nil && err == nil
 }
 
 // writeMessage puts a message into the wire. The contexts of the library are
@@ -93,14 +112,13 @@ func (c *conn) writeMessage(text []byte) error {
 // sent before may still be on its way: there is a moment to read it.
 func (c *conn) cannotWrite(err error) {
 	gone := c.broken(err)
-	c.failed.Store(&gone)
-	c.out.close()
+	c.out.Close(gone)
 	t := time.NewTimer(closeWait)
 	defer t.Stop()
 	select {
-	case <-c.done:
+	case <-c.end.done:
 	case <-t.C:
-		c.end(gone, websocket.StatusGoingAway, "", false)
+		c.finish(gone, websocket.StatusGoingAway, "", false)
 	}
 }
 
@@ -111,7 +129,7 @@ func (c *conn) hangUp() {
 	_ = c.wire.flush()
 	c.writing.Unlock()
 	t := time.AfterFunc(closeWait, func() { _ = c.wire.cut() })
-	_ = c.ws.Close(c.code, c.reason)
+	_ = c.ws.Close(c.end.code, c.end.reason)
 	t.Stop()
 	_ = c.ws.CloseNow()
 }

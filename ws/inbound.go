@@ -1,0 +1,64 @@
+package ws
+
+import (
+	"context"
+	"sync"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/internal/budget"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// inbound is what the peer has sent, on its way to a Sink, with what it holds of a budget
+// until the Sink has taken it. One goroutine delivers.
+type inbound struct {
+	bridge.Inbox
+
+	mu        sync.Mutex
+	delivered int // messages
+	taken     int // of those, by a Sink
+	held      []holding
+}
+
+// holding is the share of a budget that the n-th message holds.
+type holding struct {
+	n     int
+	share *budget.Share
+}
+
+// deliver hands m on. It waits while the queue is full: the WebSocket is then not read,
+// and TCP slows the peer. The share is in's from now on; nil: m holds none. The error
+// says that the conversation is over.
+func (in *inbound) deliver(m jsonrpc.Message, share *budget.Share) error {
+	in.mu.Lock()
+	in.delivered++
+	if share != nil {
+		in.held = append(in.held, holding{in.delivered, share})
+	}
+	in.mu.Unlock()
+	return in.Send(context.Background(), m) // which the end of the Inbox ends
+}
+
+// took says that a Sink has taken one more message.
+func (in *inbound) took() {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.taken++
+	for len(in.held) > 0 && in.held[0].n <= in.taken {
+		in.held[0].share.Free()
+		in.held = in.held[1:]
+	}
+	if len(in.held) == 0 {
+		in.held = nil
+	}
+}
+
+// drop gives back what the messages hold that no Sink will take.
+func (in *inbound) drop() {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	for _, h := range in.held {
+		h.share.Free()
+	}
+	in.held = nil
+}
