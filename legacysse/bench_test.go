@@ -31,7 +31,7 @@ func BenchmarkNotifications(b *testing.B) {
 
 		b.Run(size.name, func(b *testing.B) {
 			counts := make(chan int)
-			h := NewHandler(bridge.PullHandler(func(ctx context.Context, c bridge.PullConn) error {
+			h := NewHandler(bridge.HandlerFunc(func(ctx context.Context, c bridge.Conn) error {
 				for n := range counts {
 					for range n {
 						if err := c.Send(ctx, note); err != nil {

@@ -91,7 +91,7 @@ type Handler struct {
 	sessions map[string]*session // by id, until they end
 }
 
-// NewHandler makes a Handler that gives each session, as a bridge.PullConn, to
+// NewHandler makes a Handler that gives each session, as a bridge.Conn, to
 // server. Close ends it.
 func NewHandler(server bridge.Handler, o HandlerOptions) *Handler {
 	o = o.withDefaults()
@@ -169,8 +169,8 @@ var errNoStanding = errors.New("there is no token any more for who has opened th
 func (h *Handler) serve(guest *bridge.Guest, s *session, standing context.Context) {
 	defer context.AfterFunc(standing, func() { s.end(errNoStanding) })()
 	ctx := guest.Context()
-	err := h.server.ServeConn(bridge.WithPrincipal(ctx, s.owner), bridge.Push(s))
-	s.passing.Swap(nil).Free()
+	err := h.server.ServeConn(bridge.WithPrincipal(ctx, s.owner), s)
+	s.in.drop()
 	why := s.over()
 	if context.Cause(ctx) == bridge.ErrReclaimed {
 		h.opts.Logger.Info("session ended: it was idle, and its place goes to another client, who has fewer", "session", s.tag(), "client", bridge.Party(ctx))

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/internal/access"
 	"github.com/mcp-bridge/mcp-bridge/internal/budget"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
@@ -171,7 +172,7 @@ func TestBrokenAnswers(t *testing.T) {
 			c.session.says(question)
 			c.hears(question)
 			p := c.post(broken)
-			if m, err := c.session.Recv(t.Context()); err != nil || m.ID() != jsonrpc.IntID(9) || !m.IsError() {
+			if m, err := bridgetest.Recv(t.Context(), c.session); err != nil || m.ID() != jsonrpc.IntID(9) || !m.IsError() {
 				t.Errorf("%s reaches the server as %s, %v", broken, m.Bytes(), err)
 			}
 			p.want(http.StatusAccepted, "")
@@ -291,23 +292,23 @@ func TestClientGone(t *testing.T) {
 // that nobody is there any more.
 func TestClientGoneCancels(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ours, child := bridge.PullPipe()
+		ours, child := bridge.Pipe()
 		s := newSite(t, HandlerOptions{}, nil)
 		s.serve = func(ctx context.Context, p *server) error {
-			defer ours.Close()
-			return bridge.Pump(ctx, bridge.Push(p), bridge.Push(ours), bridge.PumpOptions{})
+			defer ours.Close(nil)
+			return bridge.Pump(ctx, p, ours, bridge.PumpOptions{})
 		}
 		c := s.open()
 		c.post(`{"jsonrpc":"2.0","id":3,"method":"tools/call"}`).want(http.StatusAccepted, "")
-		if m, err := child.Recv(t.Context()); err != nil || m.Method() != "tools/call" {
+		if m, err := bridgetest.Recv(t.Context(), child); err != nil || m.Method() != "tools/call" {
 			t.Fatalf("%s, %v", m.Bytes(), err)
 		}
 		c.cancel()
 		start := time.Now()
-		if m, err := child.Recv(t.Context()); err != nil || m.Method() != "notifications/cancelled" || m.RequestID() != jsonrpc.IntID(3) {
+		if m, err := bridgetest.Recv(t.Context(), child); err != nil || m.Method() != "notifications/cancelled" || m.RequestID() != jsonrpc.IntID(3) {
 			t.Errorf("%s, %v; want a cancellation", m.Bytes(), err)
 		}
-		if _, err := child.Recv(t.Context()); err != io.EOF {
+		if _, err := bridgetest.Recv(t.Context(), child); err != io.EOF {
 			t.Errorf("Recv = %v, want io.EOF", err)
 		}
 		if d := time.Since(start); d > time.Second {
@@ -519,16 +520,16 @@ func TestServerEnds(t *testing.T) {
 // Close lets sessions finish: what is owed reaches the stream.
 func TestClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ours, child := bridge.PullPipe()
+		ours, child := bridge.Pipe()
 		s := newSite(t, HandlerOptions{}, nil)
 		s.serve = func(ctx context.Context, p *server) error {
-			err := bridge.Pump(ctx, bridge.Push(p), bridge.Push(ours), bridge.PumpOptions{})
-			ours.Close()
-			return errors.Join(err, p.Close())
+			err := bridge.Pump(ctx, p, ours, bridge.PumpOptions{})
+			ours.Close(nil)
+			return errors.Join(err, p.Close(nil))
 		}
 		c := s.open()
 		c.post(`{"jsonrpc":"2.0","id":3,"method":"tools/call"}`).want(http.StatusAccepted, "")
-		if _, err := child.Recv(t.Context()); err != nil {
+		if _, err := bridgetest.Recv(t.Context(), child); err != nil {
 			t.Fatal(err)
 		}
 		closed := make(chan struct{})

@@ -36,7 +36,7 @@ type site struct {
 // the Handler sees them; nil: nothing.
 func newSite(t *testing.T, opts HandlerOptions, prepare func(r *http.Request) *http.Request) *site {
 	s := &site{t: t, net: bridgetest.NewNetwork(), servers: make(chan *server, 1000)}
-	s.h = NewHandler(bridge.PullHandler(s.serveConn), opts)
+	s.h = NewHandler(bridge.HandlerFunc(s.serveConn), opts)
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if prepare != nil {
 			r = prepare(r)
@@ -63,15 +63,15 @@ func newSite(t *testing.T, opts HandlerOptions, prepare func(r *http.Request) *h
 
 // server is the MCP server of one session, played by the test.
 type server struct {
-	bridge.PullConn
+	bridge.Conn
 	t    *testing.T
 	ctx  context.Context
 	quit chan error // what ServeConn is to return
 	left chan struct{}
 }
 
-func (s *site) serveConn(ctx context.Context, conn bridge.PullConn) error {
-	p := &server{PullConn: conn, t: s.t, ctx: ctx, quit: make(chan error, 1), left: make(chan struct{})}
+func (s *site) serveConn(ctx context.Context, conn bridge.Conn) error {
+	p := &server{Conn: conn, t: s.t, ctx: ctx, quit: make(chan error, 1), left: make(chan struct{})}
 	defer close(p.left)
 	s.servers <- p
 	if s.serve != nil {
@@ -103,7 +103,7 @@ func (p *server) gets(want string) {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Nanosecond)
 	defer cancel()
-	m, err := p.Recv(ctx)
+	m, err := bridgetest.Recv(ctx, p)
 	if err != nil {
 		p.t.Fatalf("Recv: %v", err)
 	}
@@ -118,7 +118,7 @@ func (p *server) getsNothing() {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Nanosecond)
 	defer cancel()
-	if m, err := p.Recv(ctx); !errors.Is(err, context.DeadlineExceeded) {
+	if m, err := bridgetest.Recv(ctx, p); !errors.Is(err, context.DeadlineExceeded) {
 		p.t.Errorf("the server got %s, %v; want nothing", m.Bytes(), err)
 	}
 }
@@ -132,7 +132,7 @@ func (p *server) gone(why error) {
 	default:
 		p.t.Error("the context of the server is not done")
 	}
-	if _, err := p.Recv(context.Background()); err != why {
+	if _, err := bridgetest.Recv(context.Background(), p); err != why {
 		p.t.Errorf("Recv of an ended session = %v, want %v", err, why)
 	}
 	if err := p.Send(context.Background(), msg(`{"jsonrpc":"2.0","method":"x"}`)); err != why {

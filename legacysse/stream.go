@@ -82,11 +82,12 @@ func (h *Handler) write(w http.ResponseWriter, r *http.Request, s *session) erro
 	defer keepAlive.Stop()
 	idle := idleTimer(h.opts.SessionTimeout)
 	defer idle.Stop()
-	var lines [][]byte
+	var batch []jsonrpc.Message
 	for last := false; ; {
-		for _, line := range lines {
-			out.Line(sse.Event{Name: "message"}, line)
+		for _, m := range batch {
+			out.Line(sse.Event{Name: "message"}, m.Line())
 		}
+		clear(batch)
 		if last && s.over() == bridge.ErrReclaimed { // the transport has no better place for it
 			out.Comment(bridge.ErrReclaimed.Error())
 		}
@@ -96,10 +97,9 @@ func (h *Handler) write(w http.ResponseWriter, r *http.Request, s *session) erro
 		if last {
 			return errSessionEnded
 		}
-		if len(lines) == 0 {
+		if len(batch) == 0 {
 			select {
-			case <-s.wake:
-			case <-s.done:
+			case <-s.out.Ready():
 			case <-r.Context().Done():
 				return errClientGone
 			case <-idle.C:
@@ -114,7 +114,7 @@ func (h *Handler) write(w http.ResponseWriter, r *http.Request, s *session) erro
 			}
 			keepAlive.Reset(every)
 		}
-		lines, last = s.take(lines)
+		batch, last = s.out.TakeAll(batch[:0])
 	}
 }
 

@@ -1,0 +1,149 @@
+package legacysse
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/internal/budget"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// posted is where the POSTs of a session meet its Sink. As long as the Sink takes messages
+// at once and none waits, a POST calls the Sink, which spares a change of goroutine.
+// What the Sink does not take at once is left to the goroutine of Receive, which may
+// wait. The POST is then done (SS3: it is answered when its message was accepted), and the
+// next one waits until the Sink has taken that message.
+//
+// Messages keep the order in which their POSTs got the lock turn. turn is held while a
+// POST calls the Sink, which does not wait then, and while the fields are looked at. The
+// goroutine of Receive calls the Sink without turn, and only while sink is nil.
+type posted struct {
+	came chan struct{} // holds one element when something was added to queue
+
+	turn  sync.Mutex
+	sink  bridge.Sink // of a Receive that waits for messages; nil: there is none
+	queue []*incoming // has what was accepted in front
+}
+
+// incoming is a message that was POSTed.
+type incoming struct {
+	m        jsonrpc.Message
+	share    *budget.Share // what m holds of the budget; mostly nil
+	accepted chan struct{} // closed when Receive has m, and its POST is done
+}
+
+// accept hands on a message. With an error, which says that ctx is done or the session
+// over, its share is still the caller's.
+func (p *posted) accept(ctx, session context.Context, m jsonrpc.Message, share *budget.Share) error {
+	it := p.offer(m, share)
+	if it == nil {
+		return nil
+	}
+	var err error
+	select {
+	case <-it.accepted:
+		return nil
+	case <-session.Done():
+		err = errSessionEnded
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	p.turn.Lock()
+	defer p.turn.Unlock()
+	if i := slices.Index(p.queue, it); i >= 0 && !isDone(it.accepted) {
+		p.queue = slices.Delete(p.queue, i, i+1)
+		return err
+	}
+	return nil
+}
+
+// offer calls the Sink for a message, if it is this one's turn, or else queues it. nil:
+// the message was accepted.
+func (p *posted) offer(m jsonrpc.Message, share *budget.Share) *incoming {
+	p.turn.Lock()
+	defer p.turn.Unlock()
+	first := p.sink != nil && len(p.queue) == 0
+	if first && p.sink.TrySend(m) {
+		share.Free()
+		return nil
+	}
+	it := &incoming{m, share, make(chan struct{})}
+	p.queue = append(p.queue, it)
+	select {
+	case p.came <- struct{}{}:
+	default:
+	}
+	if first { // what a Sink was offered it is offered again
+		close(it.accepted)
+		return nil
+	}
+	return it
+}
+
+// receive hands messages to sink until ctx is done, or sink refuses one.
+func (p *posted) receive(ctx context.Context, sink bridge.Sink) error {
+	for {
+		it, err := p.next(ctx, sink)
+		if err != nil {
+			return err
+		}
+		if err := sink.Send(ctx, it.m); err != nil {
+			p.turn.Lock()
+			p.queue = slices.Insert(p.queue, 0, it)
+			p.turn.Unlock()
+			return err
+		}
+		it.share.Free()
+	}
+}
+
+// next lets POSTs call sink until there is a message that is left to the caller.
+func (p *posted) next(ctx context.Context, sink bridge.Sink) (*incoming, error) {
+	p.turn.Lock()
+	defer p.turn.Unlock()
+	defer func() { p.sink = nil }()
+	for len(p.queue) == 0 && ctx.Err() == nil {
+		p.sink = sink
+		p.turn.Unlock()
+		select {
+		case <-p.came:
+		case <-ctx.Done():
+		}
+		p.turn.Lock()
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	it := p.queue[0]
+	if p.queue = p.queue[1:]; len(p.queue) == 0 {
+		p.queue = nil
+	}
+	if !isDone(it.accepted) {
+		close(it.accepted)
+	}
+	return it, nil
+}
+
+// drop gives back what those messages hold that were accepted and nobody will take.
+func (p *posted) drop() {
+	p.turn.Lock()
+	defer p.turn.Unlock()
+	p.queue = slices.DeleteFunc(p.queue, func(it *incoming) bool {
+		if isDone(it.accepted) {
+			it.share.Free()
+			return true
+		}
+		return false
+	})
+}
+
+func isDone(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
