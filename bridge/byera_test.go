@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/bridge/translate"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
@@ -372,17 +373,17 @@ func TestByEraServes(t *testing.T) {
 	})
 }
 
-// leaver is a client's Conn whose Recv knows better than its ctx why it ends.
-type leaver struct{ bridge.PullConn }
+// leaver is a client's Conn whose Receive knows better than its ctx why it ends.
+type leaver struct{ bridge.Conn }
 
 var errLeft = errors.New("the client has vanished")
 
-func (l leaver) Recv(ctx context.Context) (jsonrpc.Message, error) {
-	m, err := l.PullConn.Recv(ctx)
+func (l leaver) Receive(ctx context.Context, sink bridge.Sink) error {
+	err := l.Conn.Receive(ctx, sink)
 	if ctx.Err() != nil {
 		err = errLeft
 	}
-	return m, err
+	return err
 }
 
 // Listening transports end a session's context when its client goes, and Recv
@@ -393,20 +394,20 @@ func TestByEraTellsWhy(t *testing.T) {
 			client, ours := bridge.PullPipe()
 			ctx, cancel := context.WithCancel(t.Context())
 			var why error
-			h := bridge.PullHandler(func(ctx context.Context, c bridge.PullConn) error {
-				if _, err := c.Recv(ctx); err != nil {
+			h := bridge.HandlerFunc(func(ctx context.Context, c bridge.Conn) error {
+				if _, err := bridgetest.Pull(c).Recv(ctx); err != nil {
 					t.Error(err)
 				}
 				if busy {
 					<-ctx.Done()
 				}
-				_, why = c.Recv(ctx)
+				why = c.Receive(ctx, stuck{})
 				return nil
 			})
 			done := make(chan struct{})
 			go func() {
 				defer close(done)
-				_ = bridge.ByEra(h, h).ServeConn(ctx, bridge.Push(leaver{ours}))
+				_ = bridge.ByEra(h, h).ServeConn(ctx, leaver{bridge.Push(ours)})
 			}()
 			if err := client.Send(ctx, parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize"}`)); err != nil {
 				t.Fatal(err)

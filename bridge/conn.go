@@ -43,8 +43,9 @@ type Conn interface {
 	// must not call Receive; it may call Send and Close.
 	//
 	// One Receive at a time. After one that ctx or sink has ended there may be another:
-	// it begins with the message that was not taken. So a first message can be
-	// looked at before it is decided who serves a Conn (see First).
+	// it begins with the message that Send of sink has refused, even if ctx is done. So
+	// a first message can be looked at before it is decided who serves a Conn (see
+	// First), and is not lost when everything ends meanwhile.
 	Receive(ctx context.Context, sink Sink) error
 
 	// Close ends the conversation the way the transport does it, and says the reason

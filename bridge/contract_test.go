@@ -47,8 +47,8 @@ func TestByEraContract(t *testing.T) {
 					ours = bridge.Pull(translate.Wrap(bridge.Push(newPolled(ours)), passing{}, nil))
 				}
 				conns, leave, done := make(chan bridge.PullConn, 2), make(chan struct{}), make(chan struct{})
-				h := bridge.PullHandler(func(_ context.Context, client bridge.PullConn) error {
-					conns <- client
+				h := bridge.HandlerFunc(func(_ context.Context, client bridge.Conn) error {
+					conns <- bridgetest.Pull(client)
 					<-leave
 					return nil
 				})

@@ -15,11 +15,13 @@ import (
 
 // Exchange serves a client Conn that is one request long, as one POST of
 // 2026-07-28 is: the request goes to server, and all that comes from server
-// goes to client until the response has. It closes neither Conn; server must
-// serve this request only, as a Mux's Conn does.
+// goes to client until the response has. server must serve this request only, as a
+// Mux's Conn does; it may be closed when the request is answered, and is the caller's
+// to close in any case.
 //
-// ctx must be done when the client has gone: nobody waits in client's Recv, so
-// that a request takes no goroutine. Then, and when the client takes nothing
+// All of it happens in the Send that client calls with the request, whose ctx, or
+// Exchange's, must be done when the client has gone: nobody waits for more of the
+// client, so that a request takes no goroutine. Then, and when the client takes nothing
 // more, the server gets notifications/cancelled and the client nothing; only an
 // open subscriptions/listen is ended with its result, in case ctx ended for
 // another reason and the client still wants it.
@@ -33,36 +35,53 @@ import (
 // it holds for a server that does not take the request, too.
 // It returns nil once the request is answered or cancelled, else what went
 // wrong; a request that fails with the server is answered with an error.
-func Exchange(ctx context.Context, toClient, toServer Conn, o PumpOptions) error {
-	client, server := Pull(toClient), Pull(toServer)
-	first, err := client.Recv(ctx)
-	if err != nil {
-		if over(err) {
-			return nil
-		}
-		return fmt.Errorf("client: %w", err)
+func Exchange(ctx context.Context, client, server Conn, o PumpOptions) error {
+	x := &exchange{client: client, server: server, opts: o, ctx: ctx}
+	err := client.Receive(ctx, x)
+	switch {
+	case x.came && x.goesOn:
+		return x.last(ctx)
+	case x.came:
+		return x.err
+	case over(err):
+		return nil
 	}
-	x := &exchange{client: client, server: server, id: first.ID(), opts: o, ctx: ctx}
-	x.listen = first.Method() == say.Listen
-	x.take = x.taker()
-	if o.RequestTimeout > 0 && !x.listen {
+	return fmt.Errorf("client: %w", err)
+}
+
+// TrySend implements Sink: what an exchange does waits for the server.
+func (x *exchange) TrySend(jsonrpc.Message) bool { return false }
+
+// Send implements Sink: it serves the client's request, and then wants nothing more of
+// the client.
+func (x *exchange) Send(ctx context.Context, request jsonrpc.Message) error {
+	x.came, x.ctx, x.id, x.listen = true, ctx, request.ID(), request.Method() == say.Listen
+	if x.opts.RequestTimeout > 0 && !x.listen {
 		now := time.Now()
-		x.due = now.Add(o.RequestTimeout)
-		x.latest = now.Add(min(o.RequestTimeout, maxWait) * maxRenewal)
+		x.due = now.Add(x.opts.RequestTimeout)
+		x.latest = now.Add(min(x.opts.RequestTimeout, maxWait) * maxRenewal)
 	}
-	err = x.submit(ctx, first)
-	kind := first.Kind()
-	if first.Size() > budget.Free {
-		passed(ctx, server, &first)
+	x.err = x.serve(ctx, request)
+	return errExchanged
+}
+
+// errExchanged ends the Receive from the client.
+var errExchanged = errors.New("exchanged")
+
+func (x *exchange) serve(ctx context.Context, request jsonrpc.Message) error {
+	err := x.submit(ctx, request)
+	kind := request.Kind()
+	if request.Size() > budget.Free {
+		x.opts.passed(ctx, x.server, &request)
 	}
-	first = jsonrpc.Message{} // its bytes are the server's now
+	request = jsonrpc.Message{} // its bytes are the server's now
 	switch {
 	case kind != jsonrpc.Request:
 		return err
 	case err == nil:
 		return x.run(ctx)
 	case ctx.Err() == nil && err != errTimeout:
-		return errors.Join(err, client.Send(ctx, jsonrpc.NewError(x.id, jsonrpc.CodeInternalError,
+		return errors.Join(err, x.client.Send(ctx, jsonrpc.NewError(x.id, jsonrpc.CodeInternalError,
 			"the server did not take the request: "+err.Error(), say.ServerEnded)))
 	case ctx.Err() == nil:
 		return x.end(err)
@@ -74,7 +93,7 @@ func Exchange(ctx context.Context, toClient, toServer Conn, o PumpOptions) error
 
 // submit hands the request to the server, which may take its time to do so.
 func (x *exchange) submit(ctx context.Context, m jsonrpc.Message) error {
-	if try := TrySender(x.server); try != nil && ctx.Err() == nil && try(m) {
+	if ctx.Err() == nil && x.server.TrySend(m) {
 		return nil
 	}
 	if x.due.IsZero() {
@@ -92,14 +111,23 @@ func (x *exchange) submit(ctx context.Context, m jsonrpc.Message) error {
 // maxWait is the longest RequestTimeout that can be renewed maxRenewal times.
 const maxWait = (1<<63 - 1) / maxRenewal
 
+// exchange is an Exchange, and the Sink of its client.
 type exchange struct {
-	client, server PullConn
+	client, server Conn
 	opts           PumpOptions
 	ctx            context.Context // of what is sent to the client
 	id             jsonrpc.ID
 	listen         bool
-	take           Taker     // nil: nothing
 	due, latest    time.Time // of the answer; zero: whenever it comes
+
+	came   bool  // the client's first message
+	goesOn bool  // for the Grace
+	err    error // what became of the exchange
+
+	// Of answers, which the server's Conn calls: its calls do not overlap, and the
+	// Receive in which they are made comes back before these are looked at.
+	answered bool  // nothing is left to do
+	answer   error // how that went
 }
 
 // Why an exchange ends before the answer.
@@ -117,12 +145,14 @@ func (x *exchange) run(ctx context.Context) error {
 	case ctx.Err() == nil, err == errGone, err == errTimeout:
 		return x.end(err)
 	case !x.listen && context.Cause(ctx) == ErrClosing:
-		return x.last(ctx)
+		x.goesOn = true
+		return nil
 	}
 	return x.end(ctx.Err())
 }
 
-// rounds goes on with relay for as long as there is time.
+// rounds receives from the server for as long as there is time. done says that there is
+// nothing left to do; otherwise err is why it has stopped.
 func (x *exchange) rounds(ctx context.Context) (done bool, err error) {
 	if x.due.IsZero() {
 		return x.relay(ctx)
@@ -166,69 +196,86 @@ func (x *exchange) last(ctx context.Context) error {
 
 // untilGone waits until the client cancels the request or ends.
 func (x *exchange) untilGone(ctx context.Context) error {
-	for {
-		m, err := x.client.Recv(ctx)
-		if err != nil || m.Method() == say.Cancelled && m.RequestID().Equivalent(x.id) {
-			return errGone
-		}
+	_ = x.client.Receive(ctx, (*withdrawal)(x))
+	return errGone
+}
+
+// withdrawal is the Sink that waits for the client to cancel the request.
+type withdrawal exchange
+
+func (w *withdrawal) TrySend(jsonrpc.Message) bool { return false }
+
+func (w *withdrawal) Send(_ context.Context, m jsonrpc.Message) error {
+	x := (*exchange)(w)
+	switch {
+	case m.Kind() == jsonrpc.Request && m.ID() == x.id: // what it was that Send did not take
+	case m.Method() == say.Cancelled && m.RequestID().Equivalent(x.id):
+		return errGone
+	default:
 		x.drop(m, "is no part of the exchange")
 	}
+	return nil
 }
 
 // relay passes on what comes from the server. done says that there is nothing
 // left to do; otherwise err is why it has stopped.
 func (x *exchange) relay(ctx context.Context) (done bool, err error) {
-	for x.due.IsZero() || time.Now().Before(x.due) {
-		m, err := Offer(ctx, x.server, x.take)
-		switch {
-		case err == ErrEnough:
-			return true, nil
-		case err != nil:
-			return false, err
-		}
-		switch m.Kind() {
-		case jsonrpc.Response:
-			if !m.ID().Equivalent(x.id) {
-				x.drop(m, "answers no request that is in progress")
-				continue
-			}
-			if m.ID() != x.id {
-				m = m.WithID(x.id)
-			}
-			return true, x.client.Send(context.WithoutCancel(x.ctx), m) // also if everything shuts down just now
-		case jsonrpc.Notification:
-			if m.Method() == say.Progress && !x.due.IsZero() {
-				x.due = time.Now().Add(x.opts.RequestTimeout)
-				if x.due.After(x.latest) {
-					x.due = x.latest
-				}
-			}
-			if err := x.client.Send(x.ctx, m); err != nil {
-				x.drop(m, "the client did not take it")
-				if x.ctx.Err() == nil {
-					return false, errGone
-				}
-			}
-		case jsonrpc.Request: // ST10
-			if err := x.server.Send(ctx, era.AnswerTo(m)); err != nil {
-				x.drop(m, "the server did not take the answer")
-			}
-		}
+	err = x.server.Receive(ctx, (*answers)(x))
+	if x.answered {
+		return true, x.answer
 	}
-	return false, errTimeout
+	return false, err
 }
 
-// taker returns what answers the client where the answer has come up, if the
-// client takes it at once.
-func (x *exchange) taker() Taker {
-	try := TrySender(x.client)
-	if try == nil {
-		return nil
+// answers is the Sink of what comes from the server.
+type answers exchange
+
+// TrySend answers the client where the answer has come up, if the client takes it at
+// once. The server's Conn is of no more use then: that it is closed ends its Receive.
+func (a *answers) TrySend(m jsonrpc.Message) bool {
+	if m.Kind() != jsonrpc.Response || m.ID() != a.id || a.answered || !a.client.TrySend(m) {
+		return false
 	}
-	return func(m jsonrpc.Message, _ bool) (took, more bool) {
-		took = m.Kind() == jsonrpc.Response && m.ID() == x.id && try(m)
-		return took, !took
+	a.answered = true
+	_ = a.server.Close(nil)
+	return true
+}
+
+// Send passes on a message of the server. It takes none when there is nothing left to do,
+// which ends the Receive.
+func (a *answers) Send(ctx context.Context, m jsonrpc.Message) error {
+	x := (*exchange)(a)
+	switch m.Kind() {
+	case jsonrpc.Response:
+		if !m.ID().Equivalent(x.id) {
+			x.drop(m, "answers no request that is in progress")
+			return nil
+		}
+		if m.ID() != x.id {
+			m = m.WithID(x.id)
+		}
+		x.answered = true
+		x.answer = x.client.Send(context.WithoutCancel(x.ctx), m) // also if everything shuts down just now
+		return errExchanged
+	case jsonrpc.Notification:
+		if m.Method() == say.Progress && !x.due.IsZero() { // there is another round
+			x.due = time.Now().Add(x.opts.RequestTimeout)
+			if x.due.After(x.latest) {
+				x.due = x.latest
+			}
+		}
+		if err := x.client.Send(x.ctx, m); err != nil {
+			x.drop(m, "the client did not take it")
+			if x.ctx.Err() == nil {
+				return errGone
+			}
+		}
+	case jsonrpc.Request: // ST10
+		if err := x.server.Send(ctx, era.AnswerTo(m)); err != nil {
+			x.drop(m, "the server did not take the answer")
+		}
 	}
+	return nil
 }
 
 // end ends an exchange that has no answer.

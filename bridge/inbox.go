@@ -35,6 +35,7 @@ type Inbox struct {
 	cancel context.CancelFunc // of the ctx of Send; nil: no Send goes on
 	last   error              // how Receive ends once queue is empty; nil: it does not
 	over   error              // how everything ends at once; nil: it does not
+	seen   bool               // a Sink has refused the first message in Send
 	came   chan struct{}      // holds one element when Receive has to look; nil: nobody has waited yet
 	room   chan struct{}      // is closed when there may be room, or no more ever; nil: nobody waits for it
 }
@@ -136,18 +137,24 @@ func (b *Inbox) End(err error) {
 }
 
 // Abort drops what waits, and makes Receive return err, and Send. Its caller may be the Sink.
-func (b *Inbox) Abort(err error) {
+func (b *Inbox) Abort(err error) { b.abort(err) }
+
+// abort is Abort. It returns what was dropped, but for what Sink is looking at just now.
+func (b *Inbox) abort(err error) (dropped []jsonrpc.Message) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.over != nil {
-		return
+		return nil
 	}
-	b.over, b.queue, b.bytes = orClosed(err), fifo.Queue[jsonrpc.Message]{}, 0
+	dropped = b.queue.Rest()
 	if b.cancel != nil {
 		b.cancel()
+		dropped = dropped[1:]
 	}
+	b.over, b.queue, b.bytes = orClosed(err), fifo.Queue[jsonrpc.Message]{}, 0
 	b.wake()
 	b.freeRoom()
+	return dropped
 }
 
 func orClosed(err error) error {
@@ -204,6 +211,8 @@ func (b *Inbox) next(ctx context.Context) (m jsonrpc.Message, err error) {
 	switch {
 	case b.over != nil:
 		err = b.over
+	case b.seen:
+		return b.queue.Rest()[0], nil
 	case ctx.Err() != nil:
 		err = ctx.Err()
 	case b.queue.Len() > 0:
@@ -247,6 +256,7 @@ func (b *Inbox) hand(ctx context.Context, sink Sink, m jsonrpc.Message) error {
 	if b.over != nil {
 		return b.over
 	}
+	b.seen = true
 	return err
 }
 
@@ -261,6 +271,7 @@ func (b *Inbox) takenLocked() {
 	if b.over != nil {
 		return
 	}
+	b.seen = false
 	m := b.queue.Pop()
 	b.bytes -= m.Size()
 	b.freeRoom()

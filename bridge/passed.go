@@ -19,35 +19,19 @@ func WithPassed(ctx context.Context, passed func(kept int)) context.Context {
 }
 
 // passed says that the request of ctx has been passed on to server.
-func passed(ctx context.Context, server PullConn, m *jsonrpc.Message) {
+func (o *PumpOptions) passed(ctx context.Context, server Conn, m *jsonrpc.Message) {
 	if f, ok := ctx.Value(passedKey{}).(func(int)); ok {
-		f(kept(server, m))
+		f(o.kept(server, m))
 	}
 }
 
 // kept returns how many bytes of a request server's side keeps until it is answered.
-func kept(server PullConn, m *jsonrpc.Message) int {
+func (o *PumpOptions) kept(server Conn, m *jsonrpc.Message) int {
 	switch {
 	case m.Method() == say.Listen:
 		return min(m.Size(), era.MaxListen)
-	case Keeps(server):
+	case o.Keeps != nil && o.Keeps(), o.Keeps == nil && Keeps(Pull(server)):
 		return m.Size()
 	}
 	return 0
-}
-
-// Keeps reports whether server keeps requests until they are answered, as one does
-// that translates them: it may have to send them again. A Conn says so by a method
-// Keeps() bool; one that wraps another has a method Unwrap.
-func Keeps(server PullConn) bool {
-	for {
-		switch c := server.(type) {
-		case interface{ Keeps() bool }:
-			return c.Keeps()
-		case interface{ Unwrap() PullConn }:
-			server = c.Unwrap()
-		default:
-			return false
-		}
-	}
 }

@@ -56,7 +56,18 @@ func (p *pushed) TrySend(m jsonrpc.Message) bool {
 
 func (p *pushed) Close(reason error) error { return closeFor(p.c, reason) }
 
-func (p *pushed) Receive(ctx context.Context, sink Sink) error {
+func (p *pushed) Receive(parent context.Context, sink Sink) error {
+	ctx, cancel := context.WithCancelCause(parent)
+	defer cancel(nil)
+	OnSlow(p.c, func() { cancel(ErrSlow) })
+	err := p.receive(ctx, sink)
+	if context.Cause(ctx) == ErrSlow && parent.Err() == nil {
+		return ErrSlow
+	}
+	return err
+}
+
+func (p *pushed) receive(ctx context.Context, sink Sink) error {
 	watch := NewStallWatch(ctx, HungUp(p.c))
 	defer watch.Stop()
 	var failed error
@@ -298,3 +309,69 @@ func isClosed(c <-chan struct{}) bool {
 		return false
 	}
 }
+
+// Keeps reports whether server keeps requests until they are answered, as one does
+// that translates them. It is replaced by PumpOptions.Keeps.
+func Keeps(server PullConn) bool {
+	for {
+		switch c := server.(type) {
+		case interface{ Keeps() bool }:
+			return c.Keeps()
+		case interface{ Unwrap() PullConn }:
+			server = c.Unwrap()
+		default:
+			return false
+		}
+	}
+}
+
+// Unread returns c with messages that were received from it already, which
+// Recv returns first, also if its ctx is done. Nobody may be in Recv, or use c
+// itself afterwards.
+//
+// A Conn that can take them back itself has a method Unread(...jsonrpc.Message).
+func Unread(c PullConn, early ...jsonrpc.Message) PullConn {
+	if t, ok := c.(interface{ Unread(...jsonrpc.Message) }); ok {
+		t.Unread(early...)
+		return c
+	}
+	u := &unread{PullConn: c, early: early}
+	u.from, _ = c.(Offerer)
+	return u
+}
+
+type unread struct {
+	PullConn
+	from  Offerer // Conn; nil: it is none
+	early []jsonrpc.Message
+}
+
+func (u *unread) Recv(ctx context.Context) (jsonrpc.Message, error) {
+	if len(u.early) > 0 {
+		m := u.early[0]
+		u.early[0] = jsonrpc.Message{} // its bytes are not kept
+		u.early = u.early[1:]
+		return m, nil
+	}
+	return u.PullConn.Recv(ctx)
+}
+
+// Offer is what Offer says.
+func (u *unread) Offer(ctx context.Context, take Taker) (jsonrpc.Message, error) {
+	if len(u.early) > 0 || u.from == nil || take == nil {
+		return u.Recv(ctx)
+	}
+	return u.from.Offer(ctx, take)
+}
+
+// TrySender passes on what the Conn has.
+func (u *unread) TrySender() func(jsonrpc.Message) bool { return TrySender(u.PullConn) }
+
+// HungUp passes on what the Conn knows.
+func (u *unread) HungUp() func() error { return HungUp(u.PullConn) }
+
+// SendsItself passes on what the Conn says.
+func (u *unread) SendsItself() bool { return SendsItself(u.PullConn) }
+
+// CloseFor passes on why the Conn is closed, to one that can say it.
+func (u *unread) CloseFor(err error) error { return closeFor(u.PullConn, err) }

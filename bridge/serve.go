@@ -22,7 +22,7 @@ func Serve(d Dialer, opts PumpOptions) Handler {
 	return HandlerFunc(func(ctx context.Context, client Conn) error {
 		server, err := d.Dial(ctx)
 		if err != nil {
-			refuseAll(ctx, Pull(client), err)
+			refuseAll(ctx, client, err)
 			return fmt.Errorf("no server: %w", err)
 		}
 		err = Pump(ctx, client, server, opts)
@@ -47,22 +47,31 @@ func Unavailable(id jsonrpc.ID, err error) jsonrpc.Message {
 }
 
 // refuseAll answers a client in place of a server that is not there.
-func refuseAll(ctx context.Context, client PullConn, why error) {
-	text, data := say.Unavailable(why)
+func refuseAll(ctx context.Context, client Conn, why error) {
 	defer Unused(ctx)()
-	for {
-		m, err := client.Recv(ctx)
-		if err != nil {
-			return
-		}
-		if m.Kind() != jsonrpc.Request {
-			continue
-		}
-		late, cancel := context.WithTimeout(context.WithoutCancel(ctx), say.MaxWait) // what was received is answered
-		err = client.Send(late, jsonrpc.NewError(m.ID(), jsonrpc.CodeInternalError, text, data))
-		cancel()
-		if err != nil || errors.Is(why, ErrBusy) || errors.Is(why, ErrReclaimed) {
-			return
-		}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	_ = client.Receive(ctx, &refusing{client: client, why: why, stop: stop})
+}
+
+// refusing is the Sink of a client whose requests are answered with why.
+type refusing struct {
+	client Conn
+	why    error
+	stop   context.CancelFunc // ends the Receive
+}
+
+func (r *refusing) TrySend(m jsonrpc.Message) bool { return m.Kind() != jsonrpc.Request }
+
+func (r *refusing) Send(ctx context.Context, m jsonrpc.Message) error {
+	if m.Kind() != jsonrpc.Request {
+		return nil
 	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), say.MaxWait) // what was received is answered
+	defer cancel()
+	err := r.client.Send(ctx, Unavailable(m.ID(), r.why))
+	if errors.Is(r.why, ErrBusy) || errors.Is(r.why, ErrReclaimed) {
+		r.stop()
+	}
+	return err
 }

@@ -37,7 +37,18 @@ type StallWatch struct {
 
 // ErrHungUp is how Receive ends when the receiver takes nothing more, and the peer does
 // not wait for it either: it has hung up.
-var ErrHungUp = errHungUp
+var ErrHungUp = errors.New("the server has taken nothing for minutes after the end of input")
+
+// hangUpEvery is how often a StallWatch looks after a peer while nothing is taken from it.
+const hangUpEvery = time.Second
+
+// gonePatience and lastPatience are how long a Sink may take nothing, once the peer is
+// gone, and once it has sent its last but may still read: the receiver may only be
+// busy, or still starting.
+const (
+	gonePatience = 10 * time.Second
+	lastPatience = 5 * time.Minute
+)
 
 // NewStallWatch returns a StallWatch for one Receive, whose ctx it is. hungUp tells of
 // the end of the peer: nil as long as nothing is known of that, io.EOF once the peer

@@ -87,6 +87,12 @@ func (m Message) settled() Message {
 	return m
 }
 
+// IsSame reports whether the two are the same message, not only equal ones: copies of
+// one value. It compares no text.
+func (m *Message) IsSame(o *Message) bool {
+	return len(m.raw) > 0 && len(o.raw) > 0 && &m.raw[0] == &o.raw[0] && m.late == o.late && m.ident == o.ident
+}
+
 // Size returns the length of Bytes.
 func (m *Message) Size() int {
 	if !m.late {

@@ -1,0 +1,156 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge/internal/say"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// This file is how a Pump ends, and what it says itself to both sides.
+
+// clientEnded runs when nothing more comes from the client. It lets the
+// server finish what it owes, where somebody still waits for it.
+func (p *pump) clientEnded(ctx, late context.Context, err error) {
+	if ctx.Err() != nil { // the server ended first
+		return
+	}
+	// Nobody answers the server's requests any more; it must not wait for it.
+	p.farewell(ctx, p.toClient.shut(false), func(ctx context.Context, c *call) {
+		p.refuse(ctx, c.id, jsonrpc.CodeInternalError, errShut.Error())
+	})
+	p.endListens(ctx, over(err))
+	if over(err) && err != ErrHungUp {
+		p.drain(late, errors.Is(err, io.EOF))
+	}
+	if ctx.Err() != nil {
+		return
+	}
+	left := p.toServer.shut(false)
+	p.farewell(ctx, left, func(ctx context.Context, c *call) {
+		if c.method != "initialize" {
+			p.cancelAtServer(ctx, c.id, "the client has gone")
+		}
+	})
+	if over(err) {
+		text, data := ErrClosing.Error(), say.ShuttingDown
+		if err == ErrHungUp {
+			text, data = err.Error(), say.TimedOut
+		}
+		p.farewell(ctx, left, func(ctx context.Context, c *call) {
+			p.answer(ctx, c.id, jsonrpc.CodeInternalError, text, data)
+		})
+	}
+}
+
+// endListens ends the client's open subscriptions. Nobody waits for what they
+// still might say: the server may be silent on them for ever.
+func (p *pump) endListens(ctx context.Context, listening bool) {
+	p.listensEnded.Store(true)
+	open := p.toServer.takeListens()
+	p.farewell(ctx, open, func(ctx context.Context, c *call) {
+		p.cancelAtServer(ctx, c.id, "the client has gone")
+	})
+	p.farewell(ctx, open, func(ctx context.Context, c *call) {
+		if listening {
+			p.endListen(ctx, c.id)
+		}
+		p.toServer.settled()
+	})
+}
+
+// farewell says something (part) about each of calls, to a side that may be stuck:
+// all of it together takes a bounded time.
+func (p *pump) farewell(ctx context.Context, calls []*call, part func(ctx context.Context, c *call)) {
+	ctx, cancel := context.WithTimeout(ctx, say.MaxWait)
+	defer cancel()
+	for _, c := range calls {
+		part(ctx, c)
+	}
+}
+
+// drain waits until the server owes nothing or late is done; after the
+// client's end, for no more than Drain.
+func (p *pump) drain(late context.Context, clientEnd bool) {
+	var enough <-chan time.Time
+	if d := orDefault(p.opts.Drain, DefaultDrain); clientEnd {
+		if d < 0 {
+			return
+		}
+		t := time.NewTimer(d)
+		defer t.Stop()
+		enough = t.C
+	}
+	gone, drained := p.recv.done(), p.toServer.drained()
+	owing := time.NewTimer(owingAfter)
+	defer owing.Stop()
+	for {
+		select {
+		case <-owing.C:
+			if p.opts.Owing != nil {
+				p.opts.Owing(p.toServer.owed())
+			}
+			continue
+		case <-gone:
+			if why := p.recv.cause(); over(why) || why == errServerEnded {
+				gone = nil // told to stop, but somebody still listens
+				continue
+			}
+		case <-drained:
+		case <-enough:
+		case <-late.Done():
+		}
+		return
+	}
+}
+
+// fail answers everything the server owes once it has ended.
+func (p *pump) fail(ctx context.Context, err error) {
+	text, data := say.Ending(err)
+	p.endText, p.endData = text, data
+	for _, c := range p.toServer.shut(true) {
+		if c.method == say.Listen {
+			p.endListen(ctx, c.id)
+		} else {
+			p.answer(ctx, c.id, jsonrpc.CodeInternalError, text, data)
+		}
+		p.toServer.settled()
+	}
+}
+
+// endListen ends a client's open subscription gracefully (ST13).
+func (p *pump) endListen(ctx context.Context, id jsonrpc.ID) {
+	result, cancelled := say.ListenEnd(id)
+	for _, m := range []jsonrpc.Message{result, cancelled} {
+		if err := p.client.Send(ctx, m); err != nil {
+			p.drop(m, "the client did not take it")
+		}
+	}
+}
+
+// answer sends the client an error of the bridge's own.
+func (p *pump) answer(ctx context.Context, id jsonrpc.ID, code int, text string, data []byte) {
+	m := jsonrpc.NewError(id, code, text, data)
+	if err := p.client.Send(ctx, m); err != nil {
+		p.drop(m, "the client did not take it")
+	}
+}
+
+// cancelAtServer tells the server that nobody waits for a request any more.
+func (p *pump) cancelAtServer(ctx context.Context, id jsonrpc.ID, why string) {
+	ctx, cancel := context.WithTimeout(ctx, say.MaxWait)
+	defer cancel()
+	m := say.Cancellation(id, why)
+	if err := p.server.Send(ctx, m); err != nil {
+		p.drop(m, "the server did not take it")
+	}
+}
+
+func (p *pump) drop(m jsonrpc.Message, reason string) {
+	if p.opts.Dropped != nil {
+		p.opts.Dropped(m, reason)
+	}
+}

@@ -1,0 +1,146 @@
+package bridge
+
+import (
+	"context"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge/internal/say"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// This file is a Pump's direction from the server to the client.
+
+// clientSink is what the server's Conn hands its messages to. Its calls do not overlap.
+type clientSink struct {
+	*pump
+
+	// A message that is in the books, while the client has not taken it: as the server
+	// has sent it, and as the client is to get it.
+	entered bool
+	was, m  jsonrpc.Message
+}
+
+// TrySend copies a message to the client if the client takes it at once. A request may
+// have to be refused, which may wait.
+func (s *clientSink) TrySend(m jsonrpc.Message) bool {
+	if m.Kind() == jsonrpc.Request {
+		return false
+	}
+	if !s.isEntered(&m) {
+		var ok bool
+		if s.m, ok = s.returned(s.ctx, m); !ok {
+			return true
+		}
+		s.entered, s.was = true, m
+	}
+	if !s.client.TrySend(s.m) {
+		return false
+	}
+	s.done()
+	return true
+}
+
+// isEntered reports whether m is in the books. What was, and does not come again, is
+// dropped.
+func (s *clientSink) isEntered(m *jsonrpc.Message) bool {
+	if !s.entered || s.was.IsSame(m) {
+		return s.entered
+	}
+	s.drop(s.m, "the server has taken it back")
+	s.done()
+	return false
+}
+
+// done says that the message was handed on, or reaches nobody.
+func (s *clientSink) done() {
+	if s.m.Kind() == jsonrpc.Response {
+		s.toServer.settled()
+	}
+	s.entered, s.was, s.m = false, jsonrpc.Message{}, jsonrpc.Message{}
+}
+
+// Send copies a message to the client. Only the end of the server's Conn keeps it from
+// being taken.
+func (s *clientSink) Send(ctx context.Context, m jsonrpc.Message) error {
+	tried := s.isEntered(&m)
+	if !tried {
+		var ok bool
+		if s.m, ok = s.returned(ctx, m); !ok {
+			return nil
+		}
+		s.entered, s.was = true, m
+	}
+	var err error
+	// A Conn may have a goroutine that writes what was sent: a response is tried first.
+	if tried || s.m.Kind() != jsonrpc.Response || !s.client.TrySend(s.m) {
+		err = s.client.Send(ctx, s.m)
+	}
+	if err != nil {
+		s.drop(s.m, "the client did not take it")
+		if s.m.Kind() == jsonrpc.Request {
+			if id, ok := s.toClient.close(s.m.ID()); ok {
+				s.refuse(s.ctx, id, jsonrpc.CodeInternalError, "the client did not take the request")
+			}
+		}
+	}
+	s.done()
+	switch {
+	case err == nil || s.ctx.Err() != nil:
+	case ctx.Err() != nil:
+		return err
+	default:
+		s.recv.stop(err) // it takes nothing more: it is gone
+	}
+	return nil
+}
+
+// returned enters a server's message into the books. It reports whether the
+// client is to get it, and in what spelling. A response that it is to get
+// must be settled afterwards.
+func (p *pump) returned(ctx context.Context, m jsonrpc.Message) (jsonrpc.Message, bool) {
+	switch m.Kind() {
+	case jsonrpc.Response:
+		id, ok := p.toServer.take(m.ID())
+		if !ok {
+			p.drop(m, "answers no request that is in progress")
+			return m, false
+		}
+		if id != m.ID() {
+			m = m.WithID(id)
+		}
+	case jsonrpc.Request:
+		if err := p.toClient.open(newCall(m)); err != nil {
+			p.refuse(ctx, m.ID(), jsonrpc.CodeInternalError, err.Error())
+			return m, false
+		}
+	case jsonrpc.Notification:
+		switch m.Method() {
+		case say.Progress:
+			return p.withToken(m, &p.toServer, p.opts.RequestTimeout)
+		case say.Cancelled:
+			if asked, ok := p.toServer.endListen(m.RequestID()); ok { // ST13
+				return m.WithRequestID(asked), true
+			}
+			m = closing(m, &p.toClient)
+		}
+		if p.listensEnded.Load() && !say.SubscriptionOf(m).IsZero() {
+			p.drop(m, "belongs to a subscription that is over")
+			return m, false
+		}
+	}
+	return m, true
+}
+
+// refuse sends the server an error in the client's place.
+func (p *pump) refuse(ctx context.Context, id jsonrpc.ID, code int, text string) {
+	ctx, cancel := context.WithTimeout(ctx, say.MaxWait)
+	defer cancel()
+	m := jsonrpc.NewError(id, code, text, nil)
+	if p.stalled.Load() {
+		p.drop(m, "the server takes nothing")
+		return
+	}
+	if err := p.server.Send(ctx, m); err != nil {
+		p.stalled.Store(true)
+		p.drop(m, "the server did not take it")
+	}
+}
