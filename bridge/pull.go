@@ -34,7 +34,7 @@ type PullConn interface {
 
 // Push returns a Conn that is c. Push of what Pull has returned is what that was made of.
 func Push(c PullConn) Conn {
-	if p, ok := c.(*pulled); ok && !p.seen {
+	if p, ok := c.(*pulled); ok {
 		return p.conn
 	}
 	return &pushed{c: c}
@@ -115,13 +115,11 @@ func Pull(c Conn) PullConn {
 
 type pulled struct {
 	conn Conn
-	seen bool // the first message of conn was returned, and is taken by the next Offer
 }
 
 func (p *pulled) Recv(ctx context.Context) (jsonrpc.Message, error) { return p.Offer(ctx, nil) }
 
-// Offer receives until there is a message that take does not take. That one stays with
-// conn until the next Offer.
+// Offer receives until there is a message that take does not take.
 func (p *pulled) Offer(ctx context.Context, take Taker) (jsonrpc.Message, error) {
 	if err := ctx.Err(); err != nil {
 		return jsonrpc.Message{}, err
@@ -132,7 +130,6 @@ func (p *pulled) Offer(ctx context.Context, take Taker) (jsonrpc.Message, error)
 	err := p.conn.Receive(ctx, s)
 	switch {
 	case s.left:
-		p.seen = s.kept
 		return s.m, nil
 	case s.enough:
 		err = ErrEnough
@@ -146,14 +143,13 @@ type pullSink struct {
 	stop   context.CancelFunc
 	enough bool
 	left   bool // m was not taken
-	kept   bool // by p.conn
 	m      jsonrpc.Message
 }
 
 func (s *pullSink) TrySend(m jsonrpc.Message) bool { return s.offer(m, false) }
 
 func (s *pullSink) Send(ctx context.Context, m jsonrpc.Message) error {
-	if !s.left && s.offer(m, true) {
+	if s.offer(m, true) {
 		return nil
 	}
 	return errSeen
@@ -163,17 +159,15 @@ func (s *pullSink) offer(m jsonrpc.Message, mayWait bool) bool {
 	switch {
 	case s.left || s.enough:
 		return false
-	case s.p.seen:
-		s.p.seen = false
-		return true
 	}
 	took, more := false, true
 	if s.take != nil {
 		took, more = s.take(m, mayWait)
 	}
 	if !took {
-		s.left, s.kept, s.m = true, true, m // what is not taken is offered again
-		return false
+		s.left, s.m = true, m
+		s.stop()
+		return true
 	}
 	if !more {
 		s.enough = true
