@@ -27,17 +27,18 @@ type Inbox struct {
 
 	turn sync.Mutex
 
-	mu     sync.Mutex
-	queue  fifo.Queue[jsonrpc.Message]
-	bytes  int
-	idle   bool               // Receive waits, so that others may call sink
-	sink   Sink               // of the Receive that goes on
-	cancel context.CancelFunc // of the ctx of Send; nil: no Send goes on
-	last   error              // how Receive ends once queue is empty; nil: it does not
-	over   error              // how everything ends at once; nil: it does not
-	seen   bool               // a Sink has refused the first message in Send
-	came   chan struct{}      // holds one element when Receive has to look; nil: nobody has waited yet
-	room   chan struct{}      // is closed when there may be room, or no more ever; nil: nobody waits for it
+	mu      sync.Mutex
+	queue   fifo.Queue[jsonrpc.Message]
+	bytes   int
+	idle    bool               // Receive waits, so that others may call sink
+	sink    Sink               // of the Receive that goes on
+	cancel  context.CancelFunc // of the ctx of Send; nil: no Send goes on
+	last    error              // how Receive ends once queue is empty; nil: it does not
+	over    error              // how everything ends at once; nil: it does not
+	handing bool               // Receive offers the first message to sink
+	seen    bool               // a Sink has refused the first message in Send
+	came    chan struct{}      // holds one element when Receive has to look; nil: nobody has waited yet
+	room    chan struct{}      // is closed when there may be room, or no more ever; nil: nobody waits for it
 }
 
 // Send implements Sink: it waits while there is no room. After End and Abort it
@@ -149,6 +150,8 @@ func (b *Inbox) abort(err error) (dropped []jsonrpc.Message) {
 	dropped = b.queue.Rest()
 	if b.cancel != nil {
 		b.cancel()
+	}
+	if b.handing {
 		dropped = dropped[1:]
 	}
 	b.over, b.queue, b.bytes = orClosed(err), fifo.Queue[jsonrpc.Message]{}, 0
@@ -207,15 +210,17 @@ func (b *Inbox) Receive(ctx context.Context, sink Sink) error {
 func (b *Inbox) next(ctx context.Context) (m jsonrpc.Message, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.idle = false
+	b.idle, b.handing = false, false
 	switch {
 	case b.over != nil:
 		err = b.over
 	case b.seen:
+		b.handing = true
 		return b.queue.Rest()[0], nil
 	case ctx.Err() != nil:
 		err = ctx.Err()
 	case b.queue.Len() > 0:
+		b.handing = true
 		return b.queue.Rest()[0], nil
 	case b.last != nil:
 		err = b.last
@@ -252,7 +257,7 @@ func (b *Inbox) hand(ctx context.Context, sink Sink, m jsonrpc.Message) error {
 		b.takenLocked()
 		return nil
 	}
-	b.sink = nil
+	b.sink, b.handing = nil, false
 	if b.over != nil {
 		return b.over
 	}
@@ -271,7 +276,7 @@ func (b *Inbox) takenLocked() {
 	if b.over != nil {
 		return
 	}
-	b.seen = false
+	b.seen, b.handing = false, false
 	m := b.queue.Pop()
 	b.bytes -= m.Size()
 	b.freeRoom()
