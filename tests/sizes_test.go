@@ -22,7 +22,6 @@ const (
 var larger = []string{
 	"bridge",
 	"bridge/pump.go",
-	"era/legacyserver",
 	"internal/demo",
 	"probe.fallbackConn.change",
 	"streamhttp",

@@ -7,6 +7,7 @@ import (
 
 	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/era/internal/shape"
+	"github.com/mcp-bridge/mcp-bridge/era/legacyserver/internal/turns"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -17,7 +18,7 @@ type calls struct {
 	canAsk   bool // the server was told that clients accept input requests
 	requests *requests
 	results  *results
-	turns    *turns
+	turns    *turns.Turns[*call]
 	logs     *logs
 	tools    *tools
 	tasks    *tasks
@@ -36,7 +37,7 @@ type call struct {
 	token    jsonrpc.ID // the progress token in it
 	order    int64      // when the call, or its latest retry, came
 
-	turn  asker
+	turn  turns.Asker[*call]
 	input *callInput // what the server has asked during the call; nil: nothing yet
 	task  *callTask  // nil: the call does not run as a task
 }
@@ -55,7 +56,7 @@ func (k *calls) isLive(c *call) bool { return k.open[c.id] == c }
 // and for its turn.
 func (k *calls) begin(now time.Time, r request, out *era.Out) {
 	c := &call{request: r, order: k.next()}
-	c.turn.call = c
+	c.turn.Call = c
 	k.open[c.id] = c
 	if c.logLevel == nil || !k.logs.await(now, c, out) {
 		k.levelSet(now, c, out)
@@ -78,11 +79,9 @@ func (k *calls) toolKnown(now time.Time, c *call, out *era.Out) {
 	if c.method == "tools/call" && k.tools.runsAsTask(c) {
 		c.task = &callTask{}
 	}
-	c.turn.stage = beginning
-	if c.turn.able = k.canAsk && c.task == nil && era.MayAskForInput(c.method); c.turn.able {
-		c.turn.tool = k.turns.history.key(c.method, c.name)
-	}
-	if !k.turns.await(now, &c.turn) {
+	able := k.canAsk && c.task == nil && era.MayAskForInput(c.method)
+	k.turns.Begin(&c.turn, able, c.method, c.name)
+	if !k.turns.Await(now, &c.turn) {
 		k.send(c, out)
 	}
 }
@@ -90,21 +89,21 @@ func (k *calls) toolKnown(now time.Time, c *call, out *era.Out) {
 // proceed goes on with a call that has waited for its turn. A new call is sent.
 // For a retry, the server gets the answers of the client. For an abandoned call,
 // the server gets an answer that refuses.
-func (k *calls) proceed(now time.Time, a *asker, out *era.Out) {
-	switch a.stage {
-	case beginning:
-		k.send(a.call, out)
-	case returning:
-		k.parking.deliver(now, a.call, out)
-	case abandoned:
-		k.parking.settle(a.call, out)
+func (k *calls) proceed(now time.Time, a *turns.Asker[*call], out *era.Out) {
+	switch a.Stage {
+	case turns.Beginning:
+		k.send(a.Call, out)
+	case turns.Returning:
+		k.parking.deliver(now, a.Call, out)
+	case turns.Abandoned:
+		k.parking.settle(a.Call, out)
 	}
 }
 
 // send sends the call to the server.
 func (k *calls) send(c *call, out *era.Out) {
 	c.atServer = k.requests.nextID()
-	c.turn.stage = returning // its next wait is one with answers
+	c.turn.Stage = turns.Returning // its next wait is one with answers
 	k.sent[c.atServer] = c
 	if c.token = c.m.ProgressToken(); !c.token.IsZero() {
 		k.tokens[c.token] = c
@@ -121,8 +120,8 @@ func (k *calls) response(now time.Time, m jsonrpc.Message, out *era.Out) bool {
 	id, c, ok := jsonrpc.Find(k.sent, m.ID())
 	switch {
 	case !ok: // perhaps to an abandoned call
-		if a := k.turns.findAbandoned(func(a *asker) bool { return a.call.atServer.Equivalent(m.ID()) }); a != nil {
-			k.turns.finish(now, a, out)
+		if a := k.turns.FindAbandoned(func(a *turns.Asker[*call]) bool { return a.Call.atServer.Equivalent(m.ID()) }); a != nil {
+			k.turns.Finish(now, a, out)
 		}
 	case c.task != nil:
 		k.tasks.response(now, c, id, m, out)
@@ -139,9 +138,9 @@ func (k *calls) complete(now time.Time, c *call, m jsonrpc.Message, out *era.Out
 		k.parking.settle(c, out)
 	}
 	if code := shape.ErrorCode(m); code != jsonrpc.CodeMethodNotFound && code != jsonrpc.CodeInvalidParams { // then it has not run
-		k.turns.end(now, &c.turn, out)
+		k.turns.End(now, &c.turn, out)
 	}
-	k.turns.release(now, &c.turn, out)
+	k.turns.Release(now, &c.turn, out)
 	k.conclude(now, c, outcome{m: m}, out)
 }
 
@@ -205,7 +204,7 @@ func (k *calls) leave(c *call) {
 	if c.task != nil {
 		k.tasks.leave(c)
 	}
-	k.turns.unwait(&c.turn)
+	k.turns.Unwait(&c.turn)
 	if c.input != nil {
 		k.parking.closeWindow(c)
 	}
@@ -220,7 +219,7 @@ func (k *calls) abort(now time.Time, c *call, reason []byte, out *era.Out) {
 	}
 	k.logs.quiet = now.Add(quietTime)
 	asked := c.input != nil && len(c.input.requests) > 0
-	if !k.turns.abandon(now, &c.turn, asked, out) && c.input != nil {
+	if !k.turns.Abandon(now, &c.turn, asked, out) && c.input != nil {
 		k.parking.settle(c, out)
 	}
 	if c.task != nil {
@@ -287,7 +286,7 @@ func (k *calls) only() *call {
 // that has the turn. If no call has the turn, it is a call whose client has the
 // capability, then one that is expected to ask, then one whose client waits, then
 // the latest.
-func (k *calls) asking(m jsonrpc.Message, q *inputRequest) (c *call, others []*asker) {
+func (k *calls) asking(m jsonrpc.Message, q *inputRequest) (c *call, others []*turns.Asker[*call]) {
 	if id, named := m.During(); named {
 		if _, c, ok := jsonrpc.Find(k.sent, id); ok && era.MayAskForInput(c.method) {
 			return c, nil
@@ -297,7 +296,7 @@ func (k *calls) asking(m jsonrpc.Message, q *inputRequest) (c *call, others []*a
 	if c := k.tasks.callOfID(q.task); c != nil {
 		return c, nil
 	}
-	if k.turns.ofAbandoned() {
+	if k.turns.OfAbandoned() {
 		return nil, nil
 	}
 	best := -1
@@ -311,7 +310,7 @@ func (k *calls) asking(m jsonrpc.Message, q *inputRequest) (c *call, others []*a
 		}
 		others = append(others, &other.turn)
 	}
-	return c, slices.DeleteFunc(others, func(other *asker) bool { return other.call == c })
+	return c, slices.DeleteFunc(others, func(other *turns.Asker[*call]) bool { return other.Call == c })
 }
 
 // rank returns how likely it is that an input request belongs to a call.
@@ -319,13 +318,13 @@ func (k *calls) rank(c *call, q *inputRequest) (n int) {
 	if missingCapability(c.capabilities, q.method, q.params) == nil {
 		n += 8
 	}
-	if k.turns.holder == &c.turn {
+	if k.turns.Holds(&c.turn) {
 		n += 4
 	}
-	if k.turns.mayAsk(&c.turn) {
+	if k.turns.MayAsk(&c.turn) {
 		n += 2
 	}
-	if k.isLive(c) && c.turn.waits == nil {
+	if k.isLive(c) && !c.turn.Waits() {
 		n++
 	}
 	return n

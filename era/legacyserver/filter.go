@@ -5,6 +5,8 @@ import (
 
 	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/era/internal/shape"
+	"github.com/mcp-bridge/mcp-bridge/era/legacyserver/internal/timers"
+	"github.com/mcp-bridge/mcp-bridge/era/legacyserver/internal/turns"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -53,12 +55,12 @@ func (o *Options) canAsk() bool {
 // Order: what the server sends reaches a client in the same order. Calls reach the
 // server in the order in which they come, except for those that wait.
 type Filter struct {
-	timers    timers
+	timers    timers.Timers
 	requests  requests
 	handshake handshake
 	results   results
 	calls     calls
-	turns     turns
+	turns     turns.Turns[*call]
 	parking   parking
 	logs      logs
 	tools     tools
@@ -83,7 +85,7 @@ func New(o Options) *Filter {
 	}
 	f := &Filter{}
 	f.handshake = handshake{timers: &f.timers, requests: &f.requests, results: &f.results, opened: f.opened}
-	f.turns = turns{timers: &f.timers, proceed: f.calls.proceed}
+	f.turns = turns.New(&f.timers, f.calls.proceed)
 	f.logs = logs{timers: &f.timers, requests: &f.requests, calls: &f.calls, tasks: &f.tasks, oneClient: o.Principal != "",
 		ready: f.calls.levelSet, rank: len(era.LogLevels), setting: len(era.LogLevels)}
 	f.tools = tools{timers: &f.timers, requests: &f.requests, ready: f.calls.toolKnown}
@@ -231,10 +233,10 @@ func (f *Filter) notification(now time.Time, m jsonrpc.Message, out *era.Out) {
 }
 
 // Due implements era.Filter.
-func (f *Filter) Due() time.Time { return f.timers.next() }
+func (f *Filter) Due() time.Time { return f.timers.Next() }
 
 // Tick implements era.Filter.
-func (f *Filter) Tick(now time.Time, out *era.Out) { f.timers.due(now, out) }
+func (f *Filter) Tick(now time.Time, out *era.Out) { f.timers.Due(now, out) }
 
 // ServerEnded answers every call with -32603 and data.reason "server_ended". It
 // does not answer open subscriptions/listen: the caller knows whether they end or
@@ -248,5 +250,5 @@ func (f *Filter) ServerEnded(now time.Time, err error, out *era.Out) {
 	f.handshake.serverEnded(text, out)
 	f.calls.serverEnded(text, out)
 	f.parking.serverEnded()
-	f.timers = timers{}
+	f.timers = timers.Timers{}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/era/internal/shape"
+	"github.com/mcp-bridge/mcp-bridge/era/legacyserver/internal/timers"
 	"github.com/mcp-bridge/mcp-bridge/internal/buildinfo"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
@@ -25,7 +26,7 @@ const (
 // handshake sends initialize, holds the requests that come before the answer, and
 // keeps what the server has said.
 type handshake struct {
-	timers   *timers
+	timers   *timers.Timers
 	requests *requests
 	results  *results
 	opened   func(now time.Time, held []jsonrpc.Message, out *era.Out)
@@ -51,11 +52,11 @@ func (h *handshake) start(now time.Time, out *era.Out) {
 	params := shape.AppendMember([]byte{'{'}, "protocolVersion", jsonrpc.Quote(era.NewestLegacy))
 	params = shape.AppendMember(params, "capabilities", h.clientCapabilities)
 	params = shape.AppendMember(params, "clientInfo", info)
-	late := h.timers.set(now.Add(openTimeout), func(_ time.Time, out *era.Out) {
+	late := h.timers.Set(now.Add(openTimeout), func(_ time.Time, out *era.Out) {
 		h.fail(&era.Refusal{Code: jsonrpc.CodeInternalError, Text: "the server has not answered initialize within a minute", Data: shape.Reason("initialize_timeout")}, out)
 	})
 	h.requests.send("initialize", append(params, '}'), func(now time.Time, m jsonrpc.Message, out *era.Out) {
-		h.timers.stop(late)
+		h.timers.Stop(late)
 		h.answered(now, m, out)
 	}, out)
 }

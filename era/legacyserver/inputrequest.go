@@ -5,6 +5,7 @@ import (
 
 	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/era/internal/shape"
+	"github.com/mcp-bridge/mcp-bridge/era/legacyserver/internal/timers"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -34,13 +35,13 @@ type callInput struct {
 	requests   []*inputRequest // that are open, in order
 	keys       int             // how many there have been
 	firstAsked time.Time       // of the requests in the window
-	window     *timer          // more are being collected until then; nil: no
+	window     *timers.Timer   // more are being collected until then; nil: no
 	generation int             // counts the rounds; the State names the current one
 	rounds     int             // how often the call was parked
 
 	parked   bool // the call waits for its retry
 	name     string
-	deadline *timer
+	deadline *timers.Timer
 	outcome  *outcome // of the server meanwhile; nil: it has not answered
 
 	answers []inputAnswer // of the retry, for the server

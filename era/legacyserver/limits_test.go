@@ -180,24 +180,3 @@ func BenchmarkCall(b *testing.B) {
 		step()
 	}
 }
-
-// D.2: clients choose the names of what they call; however many that are, it stays
-// known which tools ask.
-func TestHistoryIsBounded(t *testing.T) {
-	var h askHistory
-	key := func(name string) toolKey { return h.key("tools/call", []byte(name)) }
-	h.expect(key(`"asks"`), 1)
-	h.record(key(`"asks"`), 1)
-	for i := range 3 * maxTools {
-		h.record(key(fmt.Sprintf(`"%d"`, i)), 0)
-	}
-	if n := len(h.tools); n != maxTools {
-		t.Errorf("%d tools are remembered, want %d", n, maxTools)
-	}
-	if h.of(key(`"asks"`)).requests != 1 {
-		t.Error("it was forgotten which tool asks")
-	}
-	if !h.of(key(fmt.Sprintf(`"%d"`, 3*maxTools-1))).complete {
-		t.Error("nothing was learned of the last tool")
-	}
-}

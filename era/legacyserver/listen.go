@@ -7,6 +7,7 @@ import (
 
 	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/era/internal/shape"
+	"github.com/mcp-bridge/mcp-bridge/era/legacyserver/internal/timers"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -24,7 +25,7 @@ const (
 // subscriptions are the open listens of clients, and the resources that the server
 // has subscribed for them.
 type subscriptions struct {
-	timers    *timers
+	timers    *timers.Timers
 	requests  *requests
 	handshake *handshake
 	results   *results
@@ -39,7 +40,7 @@ type listening struct {
 	changes []string // list changes that the listen gets: keys of its notifications
 	uris    []string // resources that the listen gets
 	pending int      // of these, those that the server has not subscribed yet
-	overdue *timer
+	overdue *timers.Timer
 	acked   bool
 	early   []early // notifications before the acknowledgement
 }
@@ -58,7 +59,7 @@ type resource struct {
 	subscribed bool
 	refs       int
 	waiting    []*listening
-	linger     *timer
+	linger     *timers.Timer
 }
 
 // listChanges are the list changes that a listen can ask for.
@@ -91,7 +92,7 @@ func (s *subscriptions) listen(now time.Time, r request, out *era.Out) {
 		s.acknowledge(now, l, out)
 		return
 	}
-	l.overdue = s.timers.set(now.Add(subscribeTimeout), func(now time.Time, out *era.Out) {
+	l.overdue = s.timers.Set(now.Add(subscribeTimeout), func(now time.Time, out *era.Out) {
 		for _, uri := range slices.Clone(l.uris) {
 			if res := s.resources[uri]; !res.subscribed {
 				res.waiting = slices.DeleteFunc(res.waiting, func(w *listening) bool { return w == l })
@@ -168,7 +169,7 @@ func (s *subscriptions) reference(l *listening, raw []byte, out *era.Out) {
 		}, out)
 	}
 	res.refs++
-	s.timers.stop(res.linger)
+	s.timers.Stop(res.linger)
 	if !res.subscribed {
 		res.waiting = append(res.waiting, l)
 		l.pending++
@@ -182,7 +183,7 @@ func (s *subscriptions) subscribed(now time.Time, uri string, res *resource, m j
 	res.subscribed = !m.IsError()
 	if !res.subscribed {
 		delete(s.resources, uri)
-		s.timers.stop(res.linger)
+		s.timers.Stop(res.linger)
 	} else if res.refs == 0 {
 		s.lingering(now, uri, res)
 	}
@@ -209,8 +210,8 @@ func (s *subscriptions) dereference(now time.Time, l *listening, uri string) {
 // lingering unsubscribes a resource at the server after a while, unless another
 // listen wants it by then.
 func (s *subscriptions) lingering(now time.Time, uri string, res *resource) {
-	s.timers.stop(res.linger)
-	res.linger = s.timers.set(now.Add(lingerTime), func(_ time.Time, out *era.Out) {
+	s.timers.Stop(res.linger)
+	res.linger = s.timers.Set(now.Add(lingerTime), func(_ time.Time, out *era.Out) {
 		delete(s.resources, uri)
 		params := append(shape.AppendMember([]byte{'{'}, "uri", res.uri), '}')
 		s.requests.send("resources/unsubscribe", params, ignoreResponse, out)
@@ -220,7 +221,7 @@ func (s *subscriptions) lingering(now time.Time, uri string, res *resource) {
 // acknowledge sends the acknowledgement, which is the first message of a listen. A
 // listen that gets nothing is answered at once.
 func (s *subscriptions) acknowledge(now time.Time, l *listening, out *era.Out) {
-	s.timers.stop(l.overdue)
+	s.timers.Stop(l.overdue)
 	l.acked = true
 	honoured := []byte{'{'}
 	for _, change := range l.changes {
@@ -259,7 +260,7 @@ func (s *subscriptions) end(now time.Time, id jsonrpc.ID) {
 	i := s.find(id)
 	l := s.listens[i]
 	s.listens = slices.Delete(s.listens, i, i+1)
-	s.timers.stop(l.overdue)
+	s.timers.Stop(l.overdue)
 	for _, uri := range slices.Clone(l.uris) {
 		res := s.resources[uri]
 		res.waiting = slices.DeleteFunc(res.waiting, func(w *listening) bool { return w == l })

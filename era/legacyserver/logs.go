@@ -5,6 +5,7 @@ import (
 
 	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/era/internal/shape"
+	"github.com/mcp-bridge/mcp-bridge/era/legacyserver/internal/timers"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -18,7 +19,7 @@ const quietTime = 5 * time.Second
 // one log level for all clients, so it gets the most verbose level that any client
 // has wanted; each client gets the messages of the level that it wants (D8).
 type logs struct {
-	timers    *timers
+	timers    *timers.Timers
 	requests  *requests
 	calls     *calls
 	tasks     *tasks
@@ -55,13 +56,13 @@ func (l *logs) raise(now time.Time, rank int, level []byte, out *era.Out) {
 		return
 	}
 	l.setting = rank
-	overdue := l.timers.set(now.Add(levelTimeout), func(now time.Time, out *era.Out) {
+	overdue := l.timers.Set(now.Add(levelTimeout), func(now time.Time, out *era.Out) {
 		l.rank = min(l.rank, rank) // otherwise the next call would wait as long
 		l.set(now, rank, out)
 	})
 	params := append(shape.AppendMember([]byte{'{'}, "level", level), '}')
 	l.requests.send("logging/setLevel", params, func(now time.Time, m jsonrpc.Message, out *era.Out) {
-		l.timers.stop(overdue)
+		l.timers.Stop(overdue)
 		switch {
 		case !m.IsError():
 			l.rank = min(l.rank, rank)

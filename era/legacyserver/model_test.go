@@ -324,13 +324,13 @@ func (w *world) finish() {
 		w.take(&out)
 	} else {
 		w.pass(time.Second)
-		for len(w.atServer)+len(w.f.turns.waiting) > 0 {
+		for len(w.atServer) > 0 || !w.f.turns.Idle() {
 			for _, id := range slices.Sorted(maps.Keys(w.atServer)) {
 				name := w.atServer[id]
 				delete(w.atServer, id)
 				w.server(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"name":%q}}`, id, name))
 			}
-			w.pass(waitKnown) // others may have waited for these
+			w.pass(30 * time.Second) // others may have waited for these
 		}
 		w.pass(time.Hour)
 		for id, q := range w.questions {

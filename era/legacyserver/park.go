@@ -8,6 +8,8 @@ import (
 
 	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/era/internal/shape"
+	"github.com/mcp-bridge/mcp-bridge/era/legacyserver/internal/timers"
+	"github.com/mcp-bridge/mcp-bridge/era/legacyserver/internal/turns"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -18,9 +20,9 @@ const parkRounds = 16
 // input request is answered exactly once, also if its call is cancelled or the
 // client does not come back.
 type parking struct {
-	timers *timers
+	timers *timers.Timers
 	calls  *calls
-	turns  *turns
+	turns  *turns.Turns[*call]
 	logs   *logs
 	states states
 
@@ -41,13 +43,13 @@ func (p *parking) request(now time.Time, m jsonrpc.Message, out *era.Out) {
 	}
 	q := newInputRequest(m)
 	_, named := m.During()
-	p.turns.heard(now, named, m.Related() == jsonrpc.NullID, out)
+	p.turns.Heard(now, named, m.Related() == jsonrpc.NullID, out)
 	c, others := p.calls.asking(m, q)
 	if c == nil {
 		out.Server(q.noCall())
 		return
 	}
-	p.turns.ask(&c.turn, others)
+	p.turns.Ask(&c.turn, others)
 	lacking := missingCapability(c.capabilities, q.method, q.params)
 	undeclared := missingCapability(p.capabilities, q.method, q.params) != nil
 	switch {
@@ -73,7 +75,7 @@ func (p *parking) take(now time.Time, c *call, q *inputRequest, out *era.Out) {
 	}
 	in := c.input
 	idle := !in.parked && in.window == nil
-	if len(in.requests) >= maxInputRequests || idle && len(p.records)+p.asking+p.turns.returning() >= p.max {
+	if len(in.requests) >= maxInputRequests || idle && len(p.records)+p.asking+p.turns.Retries() >= p.max {
 		out.Server(q.refusal(jsonrpc.CodeInternalError, "too many questions are open"))
 		return
 	}
@@ -93,7 +95,7 @@ func (p *parking) take(now time.Time, c *call, q *inputRequest, out *era.Out) {
 		at = last
 	}
 	p.asking++
-	in.window = p.timers.set(at, func(now time.Time, out *era.Out) {
+	in.window = p.timers.Set(at, func(now time.Time, out *era.Out) {
 		p.closeWindow(c)
 		p.park(now, c, out)
 	})
@@ -101,7 +103,7 @@ func (p *parking) take(now time.Time, c *call, q *inputRequest, out *era.Out) {
 
 func (p *parking) closeWindow(c *call) {
 	if c.input.window != nil {
-		p.timers.stop(c.input.window)
+		p.timers.Stop(c.input.window)
 		c.input.window = nil
 		p.asking--
 	}
@@ -137,8 +139,8 @@ func (p *parking) settle(c *call, out *era.Out) {
 // park answers a call with input_required. The server goes on with it, and the
 // retry finds it (C.4.1).
 func (p *parking) park(now time.Time, c *call, out *era.Out) {
-	if c.turn.waits != nil { // with the answers to some of them
-		p.turns.unwait(&c.turn)
+	if c.turn.Waits() { // with the answers to some of them
+		p.turns.Unwait(&c.turn)
 		p.deliver(now, c, out)
 	}
 	in := c.input
@@ -174,17 +176,17 @@ func (p *parking) park(now time.Time, c *call, out *era.Out) {
 	}
 	state := p.states.of(now, &c.request)
 	state.Call, state.Generation = in.name, in.generation
-	in.deadline = p.timers.set(state.Expires, func(now time.Time, out *era.Out) { p.expire(now, c, out) })
+	in.deadline = p.timers.Set(state.Expires, func(now time.Time, out *era.Out) { p.expire(now, c, out) })
 	delete(p.calls.open, c.id)
 	p.records[in.name] = c
 	p.count.Store(int64(len(p.records)))
 	out.Client(p.states.inputRequired(c.id, append(requests, '}'), state))
-	p.turns.release(now, &c.turn, out)
+	p.turns.Release(now, &c.turn, out)
 }
 
 // unpark removes a call from the parked ones.
 func (p *parking) unpark(c *call) {
-	p.timers.stop(c.input.deadline)
+	p.timers.Stop(c.input.deadline)
 	c.input.parked = false
 	delete(p.records, c.input.name)
 	p.count.Store(int64(len(p.records)))

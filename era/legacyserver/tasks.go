@@ -6,6 +6,7 @@ import (
 
 	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/era/internal/shape"
+	"github.com/mcp-bridge/mcp-bridge/era/legacyserver/internal/timers"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -18,7 +19,7 @@ const (
 // tasks runs calls of modern clients as tasks of a 2025-11-25 server (C.5). The
 // client does not know of that: it waits for its answer.
 type tasks struct {
-	timers      *timers
+	timers      *timers.Timers
 	requests    *requests
 	calls       *calls
 	cancellable bool // the server has tasks/cancel
@@ -31,7 +32,7 @@ type callTask struct {
 	get      jsonrpc.ID // of our open tasks/get; zero: none
 	result   jsonrpc.ID // of our tasks/result; zero: not sent yet
 	interval time.Duration
-	poll     *timer
+	poll     *timers.Timer
 }
 
 // response takes a response to one of the requests of a call that runs as a task.
@@ -63,7 +64,7 @@ func (k *tasks) response(now time.Time, c *call, id jsonrpc.ID, m jsonrpc.Messag
 // at goes on as the status of a task says.
 func (k *tasks) at(now time.Time, c *call, task []byte, out *era.Out) {
 	t := c.task
-	k.timers.stop(t.poll)
+	k.timers.Stop(t.poll)
 	if status, _ := jsonrpc.Text(shape.Member(task, "status")); status != "working" {
 		// Done, or input_required: then the server's input requests come while it waits.
 		t.result = k.send(c, "tasks/result", out)
@@ -74,7 +75,7 @@ func (k *tasks) at(now time.Time, c *call, task []byte, out *era.Out) {
 	} else if t.interval == 0 {
 		t.interval = pollDefault
 	}
-	t.poll = k.timers.set(now.Add(t.interval), func(_ time.Time, out *era.Out) {
+	t.poll = k.timers.Set(now.Add(t.interval), func(_ time.Time, out *era.Out) {
 		t.get = k.send(c, "tasks/get", out)
 	})
 }
@@ -100,7 +101,7 @@ func (k *tasks) status(now time.Time, m jsonrpc.Message, out *era.Out) {
 
 // leave removes what is known of a call's task.
 func (k *tasks) leave(c *call) {
-	k.timers.stop(c.task.poll)
+	k.timers.Stop(c.task.poll)
 	delete(k.calls.sent, c.task.get)
 	delete(k.calls.sent, c.task.result)
 }

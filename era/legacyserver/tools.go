@@ -5,6 +5,7 @@ import (
 
 	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/era/internal/shape"
+	"github.com/mcp-bridge/mcp-bridge/era/legacyserver/internal/timers"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -23,7 +24,7 @@ const (
 // tools knows which tools of a 2025-11-25 server must run as tasks
 // (execution.taskSupport is "required").
 type tools struct {
-	timers   *timers
+	timers   *timers.Timers
 	requests *requests
 	ready    func(now time.Time, c *call, out *era.Out)
 
@@ -35,7 +36,7 @@ type tools struct {
 	listed  time.Time // when it was asked for last
 	planned bool      // it will be asked for again
 	waiting []*call   // calls of tools that are not listed yet
-	overdue *timer
+	overdue *timers.Timer
 }
 
 // start asks for the list of tools, if the server has tasks. It is called when the
@@ -51,7 +52,7 @@ func (t *tools) start(now time.Time, h *handshake, out *era.Out) {
 // learn asks for the list of tools.
 func (t *tools) learn(now time.Time, out *era.Out) {
 	t.listing, t.pages, t.listed = true, 0, now
-	t.overdue = t.timers.set(now.Add(toolsTimeout), t.learned)
+	t.overdue = t.timers.Set(now.Add(toolsTimeout), t.learned)
 	t.list(nil, out)
 }
 
@@ -77,7 +78,7 @@ func (t *tools) list(params []byte, out *era.Out) {
 // learned goes on with the calls that have waited. A tool that is not listed runs
 // as an ordinary call.
 func (t *tools) learned(now time.Time, out *era.Out) {
-	t.timers.stop(t.overdue)
+	t.timers.Stop(t.overdue)
 	t.listing = false
 	waiting := t.waiting
 	t.waiting = nil
@@ -94,7 +95,7 @@ func (t *tools) changed(now time.Time, out *era.Out) {
 	case t.planned:
 	case now.Sub(t.listed) < toolsPace:
 		t.planned = true
-		t.timers.set(t.listed.Add(toolsPace), func(now time.Time, out *era.Out) {
+		t.timers.Set(t.listed.Add(toolsPace), func(now time.Time, out *era.Out) {
 			t.planned = false
 			t.learn(now, out)
 		})

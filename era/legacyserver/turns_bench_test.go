@@ -12,6 +12,20 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
+// What is learned must pay: calls that ask nothing lose nothing, and no question
+// reaches the wrong client where each call of a tool asks.
+func TestTurnsPay(t *testing.T) {
+	for _, l := range loads[:5] {
+		none, learned := runLoad(t, l, 10*time.Second, "none"), runLoad(t, l, 10*time.Second, "learned")
+		if learned.wrong > 0 {
+			t.Errorf("%s: %d of %d questions reach the wrong client", l.name, learned.wrong, learned.questions)
+		}
+		if l.tools[0].asks == 0 && learned.calls < none.calls*17/20 { // the first call of each tool is waited for
+			t.Errorf("%s: %d calls, and %d without turns", l.name, learned.calls, none.calls)
+		}
+	}
+}
+
 // A load is what the clients of a shared server do all the time, in turn.
 type load struct {
 	name    string
@@ -140,12 +154,9 @@ func (r *loadRun) server(text string) {
 func (r *loadRun) do(step func(out *era.Out)) {
 	switch r.rule {
 	case "none":
-		r.f.turns.related = true
+		r.f.turns.Heard(r.now, true, false, &era.Out{})
 	case "all":
-		for i := range r.load.tools {
-			h := &r.f.turns.history
-			h.set(h.key("tools/call", fmt.Appendf(nil, `"t%d"`, i)), toolHistory{requests: 1 << 30, complete: true})
-		}
+		r.f.turns.All()
 	}
 	var out era.Out
 	step(&out)

@@ -307,7 +307,7 @@ func (w *turnsWorld) cancel(c *turnsCall) {
 // pass lets time pass. The server is not idle for long.
 func (w *turnsWorld) pass(d time.Duration) {
 	for end := w.now.Add(d); w.now.Before(end); {
-		if c := w.find(func(c *turnsCall) bool { return works(c) && w.now.Sub(c.since) > turnUnknown/5 }); c != nil {
+		if c := w.find(func(c *turnsCall) bool { return works(c) && w.now.Sub(c.since) > time.Second/5 }); c != nil {
 			w.work(c)
 			continue
 		}
@@ -341,7 +341,7 @@ func (w *turnsWorld) finish() {
 		w.t.Errorf("call %s has no end: %+v", c.name, c)
 	}
 	w.pass(time.Second)
-	if l := w.f.turns; l.holder != nil || len(l.waiting) > 0 {
+	if !w.f.turns.Idle() {
 		w.t.Error("a call has the turn, or waits for it, when all is over")
 	}
 }

@@ -1,4 +1,5 @@
-package legacyserver
+// Package timers keeps the pending timers of something that has no clock of its own.
+package timers
 
 import (
 	"container/heap"
@@ -6,47 +7,47 @@ import (
 	"time"
 )
 
-// timer calls fire at a time, unless it is stopped before.
-type timer struct {
+// Timer calls fire at a time, unless it is stopped before.
+type Timer struct {
 	at    time.Time
 	fire  func(now time.Time, out *era.Out)
 	index int // in the heap; -1 when it has fired or was stopped
 }
 
-// timers are the pending timers. A Filter has no clock: due is called with the
+// Timers are the pending timers. A Filter has no clock: due is called with the
 // time. The zero value is ready.
-type timers struct{ heap timerHeap }
+type Timers struct{ heap timerHeap }
 
-// set adds a timer: due calls fire at this time or later.
-func (a *timers) set(at time.Time, fire func(now time.Time, out *era.Out)) *timer {
-	n := &timer{at: at, fire: fire}
+// Set adds a timer: Due calls fire at this time or later.
+func (a *Timers) Set(at time.Time, fire func(now time.Time, out *era.Out)) *Timer {
+	n := &Timer{at: at, fire: fire}
 	heap.Push(&a.heap, n)
 	return n
 }
 
-// stop removes a timer. n may be nil, fired or stopped.
-func (a *timers) stop(n *timer) {
+// Stop removes a timer. n may be nil, fired or stopped.
+func (a *Timers) Stop(n *Timer) {
 	if n != nil && n.index >= 0 {
 		heap.Remove(&a.heap, n.index)
 	}
 }
 
-// next returns the time of the next timer; zero: there is none.
-func (a *timers) next() time.Time {
+// Next returns the time of the next timer; zero: there is none.
+func (a *Timers) Next() time.Time {
 	if len(a.heap) == 0 {
 		return time.Time{}
 	}
 	return a.heap[0].at
 }
 
-// due calls what is due by now.
-func (a *timers) due(now time.Time, out *era.Out) {
+// Due calls what is due by now.
+func (a *Timers) Due(now time.Time, out *era.Out) {
 	for len(a.heap) > 0 && !a.heap[0].at.After(now) {
-		heap.Pop(&a.heap).(*timer).fire(now, out)
+		heap.Pop(&a.heap).(*Timer).fire(now, out)
 	}
 }
 
-type timerHeap []*timer
+type timerHeap []*Timer
 
 func (h timerHeap) Len() int           { return len(h) }
 func (h timerHeap) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
@@ -56,7 +57,7 @@ func (h timerHeap) Swap(i, j int) {
 }
 
 func (h *timerHeap) Push(x any) {
-	n := x.(*timer)
+	n := x.(*Timer)
 	n.index = len(*h)
 	*h = append(*h, n)
 }

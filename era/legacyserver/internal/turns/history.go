@@ -1,4 +1,4 @@
-package legacyserver
+package turns
 
 import "hash/maphash"
 
@@ -15,7 +15,7 @@ const (
 // askHistory knows how often calls of each tool ask. Calls of a tool without a
 // history take turns, until the first of them has ended. The zero value is ready.
 //
-// BenchmarkTurns shows what the history is worth. 16 clients that accept input
+// BenchmarkTurns of package legacyserver shows what the history is worth. 16 clients that accept input
 // requests call a tool that takes 20 ms and never asks: 761 calls a second, and 50
 // if all calls take turns. If the tool works for 500 ms after it has asked: 22
 // calls a second, and 2.

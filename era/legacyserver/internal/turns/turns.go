@@ -1,0 +1,327 @@
+// Package turns decides which calls of clients may cause requests of a legacy
+// server at a time.
+//
+// A legacy server does not say during which call it sends an input request (B.1).
+// So calls that may cause input requests take turns: one call has the turn, from
+// when it is sent until it has asked or is answered; the other calls wait. An
+// input request then belongs to the call that has the turn. When the client has
+// answered, its call needs a turn again if more input requests are expected.
+//
+// "Ask" means: the server sends an input request during the call. Which tools ask
+// is learned (askHistory), because most tools never do, and their calls must not
+// wait for each other.
+//
+// A call has its turn for a limited time, and waits for a limited time. An input
+// request that comes later than that may be taken for another call's.
+package turns
+
+import (
+	"slices"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/era"
+	"github.com/mcp-bridge/mcp-bridge/era/legacyserver/internal/timers"
+)
+
+const (
+	// turnUnknown is how long a call has the turn, and how long a call waits for the
+	// turn, if its tool is not known to ask.
+	turnUnknown = time.Second
+
+	// turnKnown and waitKnown are the same for a tool that is known to ask.
+	turnKnown = 10 * time.Second
+	waitKnown = 30 * time.Second
+
+	// turnAbandoned is how long an abandoned call may still ask.
+	turnAbandoned = time.Second
+)
+
+// Turns decides which call may ask. New makes one. Its methods are called one at a
+// time.
+type Turns[C any] struct {
+	timers  *timers.Timers
+	proceed func(now time.Time, a *Asker[C], out *era.Out)
+
+	related   bool          // the transport has named the call of the latest input request
+	unrelated bool          // the transport could name the call of an input request, and did not
+	holder    *Asker[C]     // the call that has the turn; nil: none
+	late      *timers.Timer // ends the turn
+	waiting   []*Asker[C]   // in order; empty if there is no holder
+	history   askHistory
+	all       bool // all calls that may ask take turns
+}
+
+// New returns the Turns of one server. It calls proceed for a call that has waited,
+// from within its own methods and from timers.
+func New[C any](timers *timers.Timers, proceed func(now time.Time, a *Asker[C], out *era.Out)) Turns[C] {
+	return Turns[C]{timers: timers, proceed: proceed}
+}
+
+// All makes all calls take turns that may ask, whatever is known of their tools.
+// BenchmarkTurns compares that with what is learned.
+func (t *Turns[C]) All() { t.all = true }
+
+// Begin makes a call ready to be sent. able says that input requests are possible
+// during the call; name is the raw name of its tool or prompt.
+func (t *Turns[C]) Begin(a *Asker[C], able bool, method string, name []byte) {
+	a.Stage = Beginning
+	if a.able = able; able {
+		a.tool = t.history.key(method, name)
+	}
+}
+
+// Holds reports whether a call has the turn.
+func (t *Turns[C]) Holds(a *Asker[C]) bool { return t.holder == a }
+
+// Idle reports whether no call has the turn or waits for it.
+func (t *Turns[C]) Idle() bool { return t.holder == nil && len(t.waiting) == 0 }
+
+// Asker is the part of a call that turns uses. Call is the call itself, which turns
+// only hands back; Stage is set by Begin and Abandon, and by the caller to Returning
+// once the call was sent.
+type Asker[C any] struct {
+	Call  C
+	Stage Stage
+
+	tool  toolKey
+	able  bool          // input requests are possible during the call
+	asked int           // how many input requests there have been
+	waits *timers.Timer // when the call stops waiting; nil: it does not wait
+	ended bool          // history has recorded the call
+}
+
+// Waits reports whether the call waits for its turn.
+func (a *Asker[C]) Waits() bool { return a.waits != nil }
+
+// Stage is what a call does when it has its turn. Calls of a lower stage go
+// first.
+type Stage int
+
+const (
+	Returning Stage = iota // a retry: the server gets the answers of the client
+	Beginning              // the call is sent to the server
+	Abandoned              // the client has cancelled the call or not come back: the server gets refusals
+)
+
+// needless reports whether no call needs turns, because the transport names the
+// call of each input request.
+func (t *Turns[C]) needless() bool { return t.related && !t.unrelated }
+
+// MayAsk reports whether a call may ask (again).
+func (t *Turns[C]) MayAsk(a *Asker[C]) bool {
+	if !a.able || t.needless() {
+		return false
+	}
+	h := t.history.of(a.tool)
+	return t.all || !h.complete || a.asked < h.requests
+}
+
+// willAsk reports whether a call is expected to ask (again).
+func (t *Turns[C]) willAsk(a *Asker[C]) bool {
+	return t.all || a.asked < t.history.of(a.tool).requests
+}
+
+// Await gives a call the turn if it may ask. True: another call has the turn; this
+// one waits, and proceed is called in time.
+func (t *Turns[C]) Await(now time.Time, a *Asker[C]) bool {
+	switch {
+	case !t.MayAsk(a) || t.holder == a:
+		return false
+	case t.holder == nil:
+		t.take(now, a)
+		return false
+	}
+	at := len(t.waiting)
+	for at > 0 && t.waiting[at-1].Stage > a.Stage {
+		at--
+	}
+	t.waiting = slices.Insert(t.waiting, at, a)
+	t.waitUntil(now.Add(turnUnknown), now.Add(waitKnown), a)
+	return true
+}
+
+// waitUntil lets a call wait until soon, or until last if it is expected to ask by
+// then.
+func (t *Turns[C]) waitUntil(soon, last time.Time, a *Asker[C]) {
+	a.waits = t.timers.Set(soon, func(now time.Time, out *era.Out) {
+		if soon.Before(last) && t.willAsk(a) {
+			t.waitUntil(last, last, a)
+			return
+		}
+		t.Unwait(a)
+		t.proceed(now, a, out)
+	})
+}
+
+// Unwait removes a call from the waiting ones.
+func (t *Turns[C]) Unwait(a *Asker[C]) {
+	if a.waits == nil {
+		return
+	}
+	t.timers.Stop(a.waits)
+	a.waits = nil
+	if w := t.waiting; w[0] == a { // nearly always
+		w[0] = nil
+		t.waiting = w[1:]
+		return
+	}
+	t.waiting = slices.DeleteFunc(t.waiting, func(other *Asker[C]) bool { return other == a })
+}
+
+// take gives a call the turn.
+func (t *Turns[C]) take(now time.Time, a *Asker[C]) {
+	patience := turnUnknown
+	switch {
+	case a.Stage == Abandoned:
+		patience = turnAbandoned
+	case t.willAsk(a):
+		patience = turnKnown
+	}
+	t.timers.Stop(t.late)
+	t.holder = a
+	t.late = t.timers.Set(now.Add(patience), func(now time.Time, out *era.Out) {
+		if a.Stage != Abandoned {
+			t.End(now, a, out) // later calls of the tool need not wait for this one
+		}
+		t.Release(now, a, out)
+	})
+}
+
+// Release ends the turn of a call, which has asked or is over, and gives it to the
+// next one. It does nothing if the call does not have the turn.
+func (t *Turns[C]) Release(now time.Time, a *Asker[C], out *era.Out) {
+	if t.holder != a {
+		return
+	}
+	t.timers.Stop(t.late)
+	t.holder, t.late = nil, nil
+	for t.holder == nil && len(t.waiting) > 0 {
+		next := t.waiting[0]
+		t.Unwait(next)
+		if t.MayAsk(next) {
+			t.take(now, next)
+		}
+		t.proceed(now, next, out)
+		if t.holder == next && next.Stage == Abandoned {
+			t.joinAbandoned(now, out)
+		}
+	}
+}
+
+// joinAbandoned lets all abandoned calls go on in the turn of one of them: input
+// requests of any of them are refused.
+func (t *Turns[C]) joinAbandoned(now time.Time, out *era.Out) {
+	for _, a := range slices.Clone(t.waiting) {
+		if a.Stage == Abandoned {
+			t.Unwait(a)
+			t.proceed(now, a, out)
+		}
+	}
+}
+
+// Abandon is called when a call was cancelled at the server. The server may send
+// input requests before it knows, and also when it gets the refusals of earlier
+// ones. So an abandoned call takes a turn, in which all input requests are
+// refused. refusals says that the server waits for some. True: they must wait, and
+// proceed is called in time.
+func (t *Turns[C]) Abandon(now time.Time, a *Asker[C], refusals bool, out *era.Out) (wait bool) {
+	a.Stage = Abandoned
+	switch {
+	case !t.MayAsk(a):
+		t.Release(now, a, out)
+		return false
+	case t.holder == nil || t.holder == a:
+		t.take(now, a)
+		return false
+	}
+	return refusals && t.Await(now, a)
+}
+
+// OfAbandoned reports whether an abandoned call has the turn, so that nobody can
+// answer an input request.
+func (t *Turns[C]) OfAbandoned() bool { return t.holder != nil && t.holder.Stage == Abandoned }
+
+// FindAbandoned returns an abandoned call for which is returns true, of those that
+// have the turn or wait for it; nil if there is none.
+func (t *Turns[C]) FindAbandoned(is func(a *Asker[C]) bool) *Asker[C] {
+	if t.OfAbandoned() && is(t.holder) {
+		return t.holder
+	}
+	for _, a := range t.waiting {
+		if a.Stage == Abandoned && is(a) {
+			return a
+		}
+	}
+	return nil
+}
+
+// Finish is called when the server answers an abandoned call all the same: the
+// call does not ask any more.
+func (t *Turns[C]) Finish(now time.Time, a *Asker[C], out *era.Out) {
+	if a.waits != nil {
+		t.Unwait(a)
+		t.proceed(now, a, out)
+		return
+	}
+	t.Release(now, a, out)
+}
+
+// Retries returns how many retries wait.
+func (t *Turns[C]) Retries() (n int) {
+	for _, a := range t.waiting {
+		if a.Stage == Returning {
+			n++
+		}
+	}
+	return n
+}
+
+// Heard notes what the transport says about an input request: related, that it
+// belongs to a certain call; standalone, that it came on a stream of its own,
+// although the transport could have related it.
+func (t *Turns[C]) Heard(now time.Time, related, standalone bool, out *era.Out) {
+	t.unrelated = t.unrelated || standalone
+	t.related = related
+	if t.needless() && t.holder != nil {
+		t.Release(now, t.holder, out)
+	}
+}
+
+// Ask notes an input request that was assigned to the call a. others are the calls
+// that it could belong to as well.
+func (t *Turns[C]) Ask(a *Asker[C], others []*Asker[C]) {
+	a.asked++
+	if !a.able || t.needless() {
+		return
+	}
+	h := t.history.of(a.tool)
+	if a.asked <= h.requests {
+		return
+	}
+	if unsure := h.complete && a != t.holder && len(others) > 0; unsure {
+		t.history.suspect(a.tool, a.asked)
+		for _, other := range others {
+			t.history.suspect(other.tool, other.asked+1)
+		}
+		return
+	}
+	t.history.expect(a.tool, a.asked)
+}
+
+// End records a call that has ended. Calls of its tool that wait may go on, if
+// they need no turn any more.
+func (t *Turns[C]) End(now time.Time, a *Asker[C], out *era.Out) {
+	if !a.able || a.ended || t.needless() {
+		return
+	}
+	a.ended = true
+	if !t.history.record(a.tool, a.asked) {
+		return
+	}
+	for _, w := range slices.Clone(t.waiting) {
+		if w.waits != nil && !t.MayAsk(w) {
+			t.Unwait(w)
+			t.proceed(now, w, out)
+		}
+	}
+}
