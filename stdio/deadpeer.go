@@ -3,8 +3,10 @@ package stdio
 import (
 	"errors"
 	"net"
-	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/lazytimer"
 )
 
 // deadAfter is how long a TCP peer may leave unacknowledged what it was sent.
@@ -18,70 +20,49 @@ var errDeadPeer = errors.New("the connection was lost: the peer does not answer 
 // TCP_USER_TIMEOUT, but would then also give up a peer that is alive and busy.)
 type deadPeer struct {
 	nc    net.Conn
-	found func() // called once at most, in a goroutine of its own
+	found func() // called once at most
 	look  func(net.Conn) (silent time.Duration, waiting bool)
-
-	mu    sync.Mutex
-	timer *time.Timer
-	armed bool
-	ended bool
+	timer lazytimer.Timer // is set while something is on its way; calls check
+	dead  atomic.Bool
 }
 
+// watchPeer returns a deadPeer that calls found in a goroutine of its own; nil: the
+// connection is not one of TCP.
 func watchPeer(nc net.Conn, found func()) *deadPeer {
 	if _, ok := nc.(*net.TCPConn); !ok {
 		return nil
 	}
-	return &deadPeer{nc: nc, found: found, look: unacknowledged}
+	return newDeadPeer(nc, found, unacknowledged)
+}
+
+func newDeadPeer(nc net.Conn, found func(), look func(net.Conn) (time.Duration, bool)) *deadPeer {
+	d := &deadPeer{nc: nc, found: found, look: look}
+	d.timer.Do = d.check
+	return d
 }
 
 // sending says that something is about to be sent. A nil deadPeer does nothing.
 func (d *deadPeer) sending() {
-	if d == nil {
-		return
+	if d != nil {
+		d.timer.AtLatest(time.Now().Add(deadAfter))
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.arm()
-}
-
-func (d *deadPeer) arm() {
-	switch {
-	case d.armed || d.ended:
-		return
-	case d.timer == nil:
-		d.timer = time.AfterFunc(deadAfter, d.check)
-	default:
-		d.timer.Reset(deadAfter)
-	}
-	d.armed = true
 }
 
 // check looks whether the peer has acknowledged anything since the timer was set.
 func (d *deadPeer) check() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.ended {
-		return
-	}
-	d.armed = false
 	switch silent, waiting := d.look(d.nc); {
 	case waiting && silent >= deadAfter:
-		d.ended = true
-		d.found()
+		if d.dead.CompareAndSwap(false, true) {
+			d.found()
+		}
 	case waiting:
-		d.arm()
+		d.timer.After(deadAfter)
 	}
 }
 
 // stop ends it; afterwards found is not called any more.
 func (d *deadPeer) stop() {
-	if d == nil {
-		return
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.ended = true
-	if d.timer != nil {
+	if d != nil {
 		d.timer.Stop()
 	}
 }

@@ -17,8 +17,9 @@ func TestDeadPeer(t *testing.T) {
 		var acked, dead atomic.Int64 // durations since start
 		var waiting atomic.Bool
 		since := func() time.Duration { return time.Since(start) }
-		d := &deadPeer{found: func() { dead.Store(int64(since())) }}
-		d.look = func(net.Conn) (time.Duration, bool) { return since() - time.Duration(acked.Load()), waiting.Load() }
+		d := newDeadPeer(nil, func() { dead.Store(int64(since())) }, func(net.Conn) (time.Duration, bool) {
+			return since() - time.Duration(acked.Load()), waiting.Load()
+		})
 
 		time.Sleep(10 * time.Minute) // idle, and nobody looks
 		d.sending()
@@ -46,8 +47,7 @@ func TestDeadPeer(t *testing.T) {
 // The end of the watch is the end of its timer.
 func TestDeadPeerStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := &deadPeer{found: func() { t.Error("found") }}
-		d.look = func(net.Conn) (time.Duration, bool) { return time.Hour, true }
+		d := newDeadPeer(nil, func() { t.Error("found") }, func(net.Conn) (time.Duration, bool) { return time.Hour, true })
 		d.sending()
 		d.stop()
 		d.sending()

@@ -67,9 +67,9 @@ type SocketServer struct {
 	closing   bool
 }
 
-// NewServer makes a SocketServer that gives each connection, as a bridge.Conn, to
+// NewSocketServer makes a SocketServer that gives each connection, as a bridge.Conn, to
 // server. Close ends it.
-func NewServer(server bridge.Handler, opts ServerOptions) *SocketServer {
+func NewSocketServer(server bridge.Handler, opts ServerOptions) *SocketServer {
 	if opts.MaxSessions <= 0 {
 		opts.MaxSessions = 1000
 	}

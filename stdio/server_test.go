@@ -38,7 +38,7 @@ func serve(t *testing.T, opts ServerOptions) *served {
 		return near, nil
 	})
 	h := bridge.Serve(dialer, bridge.PumpOptions{})
-	s.SocketServer = NewServer(bridge.HandlerFunc(func(ctx context.Context, c bridge.Conn) error {
+	s.SocketServer = NewSocketServer(bridge.HandlerFunc(func(ctx context.Context, c bridge.Conn) error {
 		err := h.ServeConn(ctx, c)
 		s.ended <- err
 		return err
@@ -354,7 +354,7 @@ func TestServerAcceptErrors(t *testing.T) {
 		near, far := net.Pipe()
 		busy := &net.OpError{Op: "accept", Err: syscall.EMFILE}
 		l := &moody{list: []any{busy, busy, busy, far}, closed: make(chan struct{})}
-		s := NewServer(bridge.HandlerFunc(func(ctx context.Context, c bridge.Conn) error {
+		s := NewSocketServer(bridge.HandlerFunc(func(ctx context.Context, c bridge.Conn) error {
 			m, err := bridgetest.Recv(ctx, c)
 			if err != nil {
 				return err
@@ -374,7 +374,7 @@ func TestServerAcceptErrors(t *testing.T) {
 		}
 	})
 	broken := &moody{list: []any{io.ErrUnexpectedEOF}, closed: make(chan struct{})}
-	s := NewServer(nil, ServerOptions{})
+	s := NewSocketServer(nil, ServerOptions{})
 	defer s.Close()
 	if err := s.Serve(broken); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("Serve of a broken listener: %v", err)
@@ -386,7 +386,7 @@ func TestServerFirstWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
 		l := &moody{list: []any{far}, closed: make(chan struct{})}
-		s := NewServer(nil, ServerOptions{})
+		s := NewSocketServer(nil, ServerOptions{})
 		go s.Serve(l)
 		start := time.Now()
 		if _, err := near.Read(make([]byte, 1)); err != io.EOF || time.Since(start) != firstWait {

@@ -200,7 +200,7 @@ func (c *socketConn) Receive(ctx context.Context, sink bridge.Sink) error {
 
 // HungUp returns what bridge.NewStallWatch wants to know of the peer.
 func (c *socketConn) HungUp() func() error {
-	closed := sockstate.HungUp(c.nc)
+	closed := sockstate.PeerClosed(c.nc)
 	if closed == nil {
 		return nil
 	}

@@ -37,13 +37,13 @@ func trySocket(c net.Conn) tryWriter {
 	if _, encrypted := c.(*tls.Conn); encrypted {
 		return nil
 	}
-	taken := sockstate.Of(c)
+	taken := sockstate.Drained(c)
 	if taken == nil {
 		return nil
 	}
-	write := writerNow(sockstate.Raw(c))
+	write := writerNow(sockstate.RawConn(c))
 	return func(p []byte) int {
-		if len(p) > sockstate.Small || !taken() {
+		if len(p) > sockstate.MaxInline || !taken() {
 			return 0
 		}
 		return write(p)

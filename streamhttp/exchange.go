@@ -268,7 +268,7 @@ func (e *exchange) Send(ctx context.Context, m jsonrpc.Message) error {
 
 // TrySender is what bridge.TrySender says, for the answer.
 func (e *exchange) TrySender() func(m jsonrpc.Message) bool {
-	quick := httpserve.QuickOf(e.r)
+	quick := httpserve.InlineReplyOf(e.r)
 	if quick == nil {
 		return nil
 	}

@@ -232,7 +232,7 @@ func (h *Handler) serveStream(p *post, messages []jsonrpc.Message) {
 // answerer returns what writes the whole answer to a POST that has passed its
 // messages, if the client takes it at once (reader.await); nil: that cannot be told.
 func (h *Handler) answerer(p *post) func() bool {
-	quick := httpserve.QuickOf(p.r)
+	quick := httpserve.InlineReplyOf(p.r)
 	if quick == nil || p.opens || p.batch != nil || p.s.stateless { // a place is free when the client has its answer
 		return nil
 	}

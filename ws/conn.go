@@ -19,8 +19,8 @@ import (
 )
 
 // closeWait bounds the close handshake, and, while a conn is being closed, how
-// long the peer may take nothing of what it is still owed.
-const closeWait = 2 * time.Second
+// long the peer may take nothing of what it is still owed. Tests make it shorter.
+var closeWait = 2 * time.Second
 
 // How much may wait for the peer to take it before Send waits too, and for a Sink
 // before the WebSocket is not read any more.

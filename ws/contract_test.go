@@ -3,6 +3,7 @@ package ws
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
@@ -12,6 +13,8 @@ import (
 // Both sides keep the contract of bridge.PullConn, as each other's peers over TCP:
 // a client that renews its session, one that does not, and one connection.
 func TestContract(t *testing.T) {
+	defer func(d time.Duration) { closeWait = d }(closeWait)
+	closeWait = 200 * time.Millisecond // the peers of some Conns take nothing any more
 	t.Run("renewing", func(t *testing.T) {
 		bridgetest.TestPull(t, pairMaker(ClientOptions{}), bridgetest.Options{
 			NoEOF:     "a", // it connects again, and nobody notices

@@ -93,22 +93,22 @@ func newWire(rwc io.ReadWriteCloser, stall time.Duration) *wire {
 	return w
 }
 
-// taken returns what sockstate.Of says of the connection.
+// taken returns what sockstate.Drained says of the connection.
 func (w *wire) taken() func() bool {
 	c, ok := w.rwc.(net.Conn)
 	if !ok {
 		return nil
 	}
-	return sockstate.Of(c)
+	return sockstate.Drained(c)
 }
 
-// hungUp returns what sockstate.HungUp says of the connection.
+// hungUp returns what sockstate.PeerClosed says of the connection.
 func (w *wire) hungUp() func() error {
 	c, ok := w.rwc.(net.Conn)
 	if !ok {
 		return nil
 	}
-	return sockstate.HungUp(c)
+	return sockstate.PeerClosed(c)
 }
 
 // Read implements io.Reader.

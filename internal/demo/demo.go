@@ -77,8 +77,7 @@ var errSessionOver = errors.New("demo: the session is over")
 // started is left running. The caller closes conn.
 //
 // ServeConn makes *Server a [bridge.Handler].
-func (srv *Server) ServeConn(ctx context.Context, client bridge.Conn) error {
-	conn := bridge.Pull(client)
+func (srv *Server) ServeConn(ctx context.Context, conn bridge.Conn) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	s := &session{
 		srv:     srv,
@@ -104,7 +103,7 @@ func (srv *Server) ServeConn(ctx context.Context, client bridge.Conn) error {
 	s.running.Wait()
 	s.endListens()
 	cancel(errSessionOver)
-	// The first cause is the one that counts: a failed Send makes Recv fail too.
+	// The first cause is the one that counts: a failed Send makes Receive fail too.
 	if cause := context.Cause(ctx); cause != errSessionOver {
 		return cause
 	}
@@ -113,16 +112,21 @@ func (srv *Server) ServeConn(ctx context.Context, client bridge.Conn) error {
 
 // receive takes messages until the end of input (nil), or until the session fails.
 func (s *session) receive() error {
-	for {
-		m, err := s.conn.Recv(s.ctx)
-		switch {
-		case err == io.EOF:
-			return nil
-		case err != nil:
-			return fmt.Errorf("demo: receive: %w", err)
-		}
-		s.dispatch(m)
+	if err := s.conn.Receive(s.ctx, inbox{s}); err != io.EOF {
+		return fmt.Errorf("demo: receive: %w", err)
 	}
+	return nil
+}
+
+// inbox is the Sink of a session. It takes nothing at once: a message may have to be
+// answered, and the client may not read yet.
+type inbox struct{ s *session }
+
+func (i inbox) TrySend(jsonrpc.Message) bool { return false }
+
+func (i inbox) Send(_ context.Context, m jsonrpc.Message) error {
+	i.s.dispatch(m)
+	return nil
 }
 
 func orDefault(d, def time.Duration) time.Duration {
@@ -148,20 +152,20 @@ func (srv *Server) environ() []string {
 
 // session is one conversation with one client.
 //
-// Requests are handled one by one in the order of arrival, in the goroutine of
-// ServeConn; only what can take long or asks the client gets one of its own (see job).
+// Requests are handled one by one in the order of arrival, by whoever brings them;
+// only what can take long or asks the client gets one of its own (see job).
 // Modern requests share with the legacy session what belongs to this process:
 // the connection, the ids in use, and whether "extra" is there.
 type session struct {
 	srv  *Server
-	conn bridge.PullConn
+	conn bridge.Conn
 	ctx  context.Context         // of the session: what is sent is sent under it
 	fail context.CancelCauseFunc // ends the session
 	eof  chan struct{}           // closed when the client will say nothing more
 
 	running sync.WaitGroup // calls
 
-	clock  *clock // the ticking of demo://clock; only ServeConn's goroutine uses it
+	clock  *clock // the ticking of demo://clock; only dispatch uses it, and ServeConn afterwards
 	signer signer // of requestState
 
 	mu           sync.Mutex // guards the rest; never held while sending or receiving

@@ -295,12 +295,12 @@ func TestStuckClient(t *testing.T) {
 	for _, how := range []string{"end of input", "ctx"} {
 		t.Run(how, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				a, b := bridge.PullPipe()
+				a, b := bridge.Pipe()
 				eof, stop := context.WithCancel(t.Context())
 				ctx, cancel := context.WithCancelCause(t.Context())
 				done := make(chan error, 1)
 				go func() {
-					done <- (&Server{Clock: time.Millisecond}).ServeConn(ctx, bridge.Push(&halfClose{b, eof, stop}))
+					done <- (&Server{Clock: time.Millisecond}).ServeConn(ctx, &halfClose{b, eof, stop})
 				}()
 				c := &client{t: t, conn: a}
 				c.send(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18"}}`,
@@ -327,10 +327,10 @@ func TestStuckClient(t *testing.T) {
 // A client that can no longer be written to ends the session with that error.
 func TestSendFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, b := bridge.PullPipe()
+		a, b := bridge.Pipe()
 		broken := errors.New("broken pipe")
 		done := make(chan error, 1)
-		go func() { done <- (&Server{}).ServeConn(t.Context(), bridge.Push(&noSend{b, broken})) }()
+		go func() { done <- (&Server{}).ServeConn(t.Context(), &noSend{b, broken}) }()
 		if err := a.Send(t.Context(), jsonrpc.NewRequest(jsonrpc.IntID(1), "ping", nil)); err != nil {
 			t.Fatal(err)
 		}
@@ -341,7 +341,7 @@ func TestSendFails(t *testing.T) {
 }
 
 type noSend struct {
-	bridge.PullConn
+	bridge.Conn
 	err error
 }
 

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -17,7 +18,7 @@ import (
 // synctest bubble, where time is fake and a goroutine left behind fails the test.
 type client struct {
 	t    *testing.T
-	conn bridge.PullConn
+	conn bridge.Conn
 	end  *halfClose
 	done chan error // what ServeConn returned
 
@@ -27,20 +28,20 @@ type client struct {
 
 // halfClose lets a test end the client's side of the conversation only.
 type halfClose struct {
-	bridge.PullConn
+	bridge.Conn
 	eof  context.Context
 	stop context.CancelFunc
 }
 
-func (h *halfClose) Recv(ctx context.Context) (jsonrpc.Message, error) {
+func (h *halfClose) Receive(ctx context.Context, sink bridge.Sink) error {
 	both, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(h.eof, cancel)()
-	m, err := h.PullConn.Recv(both)
-	if err != nil && ctx.Err() == nil && h.eof.Err() != nil {
-		return m, io.EOF
+	err := h.Conn.Receive(both, sink)
+	if ctx.Err() == nil && h.eof.Err() != nil {
+		return io.EOF
 	}
-	return m, err
+	return err
 }
 
 // run calls f with a client that is connected and whose output is being read, in a bubble.
@@ -51,18 +52,15 @@ func run(t *testing.T, srv *Server, f func(c *client)) {
 		reading := make(chan struct{})
 		go func() {
 			defer close(reading)
-			for {
-				m, err := c.conn.Recv(context.Background())
-				if err != nil {
-					return
-				}
+			_ = c.conn.Receive(context.Background(), bridgetest.SinkFunc(func(_ context.Context, m jsonrpc.Message) error {
 				c.mu.Lock()
+				defer c.mu.Unlock()
 				c.got = append(c.got, string(m.Bytes()))
-				c.mu.Unlock()
-			}
+				return nil
+			}))
 		}()
 		f(c)
-		c.conn.Close()
+		c.conn.Close(nil)
 		<-reading
 		if err := <-c.done; err != nil {
 			t.Errorf("ServeConn: %v", err)
@@ -72,13 +70,13 @@ func run(t *testing.T, srv *Server, f func(c *client)) {
 
 // dial starts srv on a pipe.
 func dial(t *testing.T, srv *Server) *client {
-	a, b := bridge.PullPipe()
+	a, b := bridge.Pipe()
 	eof, stop := context.WithCancel(context.Background())
 	c := &client{t: t, conn: a, end: &halfClose{b, eof, stop}, done: make(chan error, 1)}
 	t.Cleanup(stop)
 	go func() {
-		err := srv.ServeConn(t.Context(), bridge.Push(c.end))
-		b.Close()
+		err := srv.ServeConn(t.Context(), c.end)
+		b.Close(nil)
 		c.done <- err
 		close(c.done)
 	}()

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 )
 
 const metaModern = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"elicitation":{}}}`
@@ -91,7 +93,7 @@ func TestCancelledWhileNotified(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := dial(t, &Server{})
 		recv := func() string {
-			m, err := c.conn.Recv(t.Context())
+			m, err := bridgetest.Recv(t.Context(), c.conn)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -117,7 +119,7 @@ func TestCancelledWhileNotified(t *testing.T) {
 				t.Errorf("received %s, want %s", got, want)
 			}
 		}
-		c.conn.Close()
+		c.conn.Close(nil)
 		<-c.done
 	})
 }

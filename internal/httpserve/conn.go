@@ -11,23 +11,23 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/sockstate"
 )
 
-// quickKey is under which a request's context knows its Quick.
-type quickKey struct{}
+// inlineReplyKey is under which a request's context knows its InlineReply.
+type inlineReplyKey struct{}
 
-// WithConn is what an http.Server has for ConnContext, so that QuickOf knows of
-// its connections.
+// WithConn is for the ConnContext of an http.Server: InlineReplyOf finds what WithConn has
+// noted of the connection.
 func WithConn(ctx context.Context, c net.Conn) context.Context {
-	taken := sockstate.Of(c)
+	taken := sockstate.Drained(c)
 	if taken == nil {
 		return ctx
 	}
-	return context.WithValue(ctx, quickKey{}, newQuick(c, taken))
+	return context.WithValue(ctx, inlineReplyKey{}, newInlineReply(c, taken))
 }
 
-// Quick is a connection of HTTP/1 that knows when a small reply does not wait for
+// InlineReply writes a small reply on a connection of HTTP/1 where that does not wait for
 // the client. Its methods are for the request in progress: they must not be called
-// concurrently, nor when its handler has returned.
-type Quick struct {
+// concurrently, nor after the request's handler has returned.
+type InlineReply struct {
 	conn    net.Conn
 	taken   func() bool
 	late    lazytimer.Timer // calls cut
@@ -37,49 +37,49 @@ type Quick struct {
 	began time.Time  // when the write in progress began; zero: there is none
 }
 
-// newQuick returns one for c, of which taken is what sockstate.Of says.
-func newQuick(c net.Conn, taken func() bool) *Quick {
-	q := &Quick{conn: c, taken: taken}
+// newInlineReply returns one for c, of which taken is what sockstate.Drained says.
+func newInlineReply(c net.Conn, taken func() bool) *InlineReply {
+	q := &InlineReply{conn: c, taken: taken}
 	q.late.Do = q.cut
 	return q
 }
 
 // cut breaks off a write that takes too long. The alarm may be late: there may
 // be none any more, or another one.
-func (q *Quick) cut() {
+func (q *InlineReply) cut() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if !q.began.IsZero() && time.Since(q.began) >= sockstate.Patience {
+	if !q.began.IsZero() && time.Since(q.began) >= sockstate.InlineTimeout {
 		_ = q.conn.SetWriteDeadline(time.Unix(1, 0))
 	}
 }
 
 // begin notes when a write has begun; the zero time: it has ended.
-func (q *Quick) begin(at time.Time) {
+func (q *InlineReply) begin(at time.Time) {
 	q.mu.Lock()
 	q.began = at
 	q.mu.Unlock()
 }
 
-// QuickOf returns what the connection of a request knows; nil: nothing. Over
+// InlineReplyOf returns what the connection of a request knows; nil: nothing. Over
 // HTTP/2 nothing can be known: others share the connection.
-func QuickOf(r *http.Request) *Quick {
+func InlineReplyOf(r *http.Request) *InlineReply {
 	if r.ProtoMajor != 1 {
 		return nil
 	}
-	q, _ := r.Context().Value(quickKey{}).(*Quick)
+	q, _ := r.Context().Value(inlineReplyKey{}).(*InlineReply)
 	return q
 }
 
-// Write calls write, which writes a whole reply of at most sockstate.Small bytes, with
+// Write calls write, which writes a whole reply of at most sockstate.MaxInline bytes, with
 // the header, and flushes it; but not if that would wait for the client. One that
-// takes longer than sockstate.Patience all the same is cut off, whatever deadline it has.
-func (q *Quick) Write(write func()) bool {
+// takes longer than sockstate.InlineTimeout all the same is cut off, whatever deadline it has.
+func (q *InlineReply) Write(write func()) bool {
 	if !q.taken() {
 		return false
 	}
 	q.begin(time.Now())
-	q.late.After(sockstate.Patience)
+	q.late.After(sockstate.InlineTimeout)
 	write()
 	q.late.Clear()
 	q.begin(time.Time{})
@@ -89,8 +89,8 @@ func (q *Quick) Write(write func()) bool {
 
 // TakeWritten reports whether there is nothing more to be written to the reply in
 // progress, for Write has done it. Whoever serves requests that Write is used for
-// asks once at the end of each, also of a nil Quick.
-func (q *Quick) TakeWritten() bool {
+// asks once at the end of each, also of a nil InlineReply.
+func (q *InlineReply) TakeWritten() bool {
 	if q == nil {
 		return false
 	}

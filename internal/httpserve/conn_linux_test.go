@@ -13,7 +13,7 @@ import (
 )
 
 // quickConn returns what a request on the near end of a connection knows of it.
-func quickConn(t *testing.T, major int) (q *Quick, near, far net.Conn) {
+func quickConn(t *testing.T, major int) (q *InlineReply, near, far net.Conn) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -32,7 +32,7 @@ func quickConn(t *testing.T, major int) (q *Quick, near, far net.Conn) {
 		t.Fatal(err)
 	}
 	r.ProtoMajor = major
-	return QuickOf(r), near, far
+	return InlineReplyOf(r), near, far
 }
 
 // A reply is written at once to a client that has taken what was written before,
@@ -65,14 +65,14 @@ func TestQuickPatience(t *testing.T) {
 		near, far := net.Pipe()
 		defer far.Close()
 		defer near.Close()
-		q := newQuick(near, func() bool { return true })
+		q := newInlineReply(near, func() bool { return true })
 		write := func() (err error) {
 			q.Write(func() { _, err = near.Write([]byte{1}) })
 			return err
 		}
 		for range 3 {
 			go func() {
-				time.Sleep(sockstate.Patience - time.Millisecond)
+				time.Sleep(sockstate.InlineTimeout - time.Millisecond)
 				_, _ = far.Read(make([]byte, 1))
 			}()
 			if err := write(); err != nil {
@@ -81,7 +81,7 @@ func TestQuickPatience(t *testing.T) {
 			time.Sleep(time.Hour)
 		}
 		began := time.Now()
-		if err := write(); !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(began) != sockstate.Patience {
+		if err := write(); !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(began) != sockstate.InlineTimeout {
 			t.Errorf("%v after %v", err, time.Since(began))
 		}
 	})
@@ -94,7 +94,7 @@ func TestQuickUnknown(t *testing.T) {
 		t.Error("HTTP/2")
 	}
 	r, _ := http.NewRequestWithContext(t.Context(), "POST", "/", nil)
-	if q := QuickOf(r); q != nil || q.TakeWritten() {
+	if q := InlineReplyOf(r); q != nil || q.TakeWritten() {
 		t.Error("no connection")
 	}
 }
@@ -118,7 +118,7 @@ func TestQuickPatienceJustOver(t *testing.T) {
 	defer far.Close()
 	late, returned := make(chan struct{}), make(chan struct{})
 	set := make(chan bool, 1)
-	q := newQuick(&deadlineConn{near, func() {
+	q := newInlineReply(&deadlineConn{near, func() {
 		close(late)
 		select { // the goroutine that cuts off is held up
 		case <-returned:

@@ -53,10 +53,10 @@ func (b *bounded) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // end bounds what net/http still has to send: it does so when the handler has
-// returned and the body has come, and then takes the deadline away. What a Quick
+// returned and the body has come, and then takes the deadline away. What a InlineReply
 // has written is sent.
 func (b *bounded) end(w http.ResponseWriter, r *http.Request, body time.Time) {
-	if QuickOf(r).TakeWritten() || b.d.Reply <= 0 {
+	if InlineReplyOf(r).TakeWritten() || b.d.Reply <= 0 {
 		return
 	}
 	by := time.Now().Add(b.d.Reply)

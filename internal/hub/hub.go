@@ -94,7 +94,7 @@ func New(o Options) *Hub {
 	}
 	h.bounded = o.Deadlines.Handler(http.HandlerFunc(h.serve))
 	h.all = newPlaces(0, 10*DefaultQueue, DefaultQueueTimeout, "--max-children-total")
-	h.refuser = stdio.NewServer(refusal(o), stdio.ServerOptions{
+	h.refuser = stdio.NewSocketServer(refusal(o), stdio.ServerOptions{
 		MaxMessageSize: refusedSize, MaxSessions: refusedSessions, Budget: h.memory, Party: h.opts.party, Logger: o.Logger,
 	})
 	return h

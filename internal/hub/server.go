@@ -155,7 +155,7 @@ func newServer(spec Spec, h *Hub) (*server, error) {
 	s.sockets = ws.NewHandler(once, ws.HandlerOptions{
 		Guard: o.Guard, Budget: memory, MaxMessageSize: spec.MaxMessageSize, MaxDepth: spec.MaxDepth, MaxSessions: spec.MaxSessions, Admit: enter, Logger: s.log,
 	})
-	s.lines = stdio.NewServer(up.Handler(true, pump), stdio.ServerOptions{
+	s.lines = stdio.NewSocketServer(up.Handler(true, pump), stdio.ServerOptions{
 		Budget: memory, MaxMessageSize: spec.MaxMessageSize, MaxDepth: spec.MaxDepth, MaxSessions: spec.MaxSessions, Admit: enter, Party: o.party, Logger: s.log,
 	})
 	return s, nil

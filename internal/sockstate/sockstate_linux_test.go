@@ -31,19 +31,19 @@ func pair(t *testing.T, network, address string) (near, far net.Conn) {
 
 // What is small is taken whole by a connection that is said to be empty, and one
 // that can take no more is not said to be. What was read is no longer counted.
-func TestOf(t *testing.T) {
+func TestDrained(t *testing.T) {
 	for network, address := range map[string]string{"tcp": "127.0.0.1:0", "unix": filepath.Join(t.TempDir(), "s")} {
 		t.Run(network, func(t *testing.T) {
 			near, far := pair(t, network, address)
-			taken := Of(near)
+			taken := Drained(near)
 			if taken == nil || !taken() {
 				t.Fatal("a connection on which nothing was said is empty")
 			}
 			sent := 0
 			for taken() {
 				_ = near.SetWriteDeadline(time.Now().Add(5 * time.Second))
-				n, err := near.Write(bytes.Repeat([]byte{'x'}, Small))
-				if err != nil || n != Small {
+				n, err := near.Write(bytes.Repeat([]byte{'x'}, MaxInline))
+				if err != nil || n != MaxInline {
 					t.Fatalf("after %d bytes the connection takes %d of a small write: %v", sent, n, err)
 				}
 				sent += n
@@ -85,10 +85,10 @@ type wrapped struct{ net.Conn }
 func (w wrapped) NetConn() net.Conn { return w.Conn }
 
 // Behind what says so, the connection is found; of others nothing is said.
-func TestOfWrapped(t *testing.T) {
+func TestDrainedWrapped(t *testing.T) {
 	near, _ := pair(t, "tcp", "127.0.0.1:0")
 	for name, c := range map[string]net.Conn{"wrapped": wrapped{near}, "TLS": tls.Client(wrapped{near}, &tls.Config{})} {
-		if taken := Of(c); taken == nil || !taken() {
+		if taken := Drained(c); taken == nil || !taken() {
 			t.Errorf("%s: not found", name)
 		}
 	}
@@ -96,25 +96,25 @@ func TestOfWrapped(t *testing.T) {
 	defer one.Close()
 	defer other.Close()
 	for name, c := range map[string]net.Conn{"a pipe": one, "nothing": nil, "hidden": struct{ net.Conn }{near}} {
-		if Of(c) != nil {
+		if Drained(c) != nil {
 			t.Errorf("%s: nothing is known of it", name)
 		}
 	}
 }
 
 // The end of a peer is known while what it has sent lies there unread.
-func TestHungUp(t *testing.T) {
+func TestPeerClosed(t *testing.T) {
 	for network, address := range map[string]string{"tcp": "127.0.0.1:0", "unix": filepath.Join(t.TempDir(), "s")} {
 		t.Run(network, func(t *testing.T) {
 			near, far := pair(t, network, address)
-			hungUp := HungUp(near)
+			peerClosed := PeerClosed(near)
 			expect := func(when string, want error) {
 				t.Helper()
 				deadline := time.After(10 * time.Second)
-				for hungUp() != want { // over TCP it takes a moment
+				for peerClosed() != want { // over TCP it takes a moment
 					select {
 					case <-deadline:
-						t.Fatalf("%s: %v, want %v", when, hungUp(), want)
+						t.Fatalf("%s: %v, want %v", when, peerClosed(), want)
 					default:
 						runtime.Gosched()
 					}
@@ -135,7 +135,7 @@ func TestHungUp(t *testing.T) {
 			expect("when it is closed", net.ErrClosed)
 		})
 	}
-	if HungUp(nil) != nil {
+	if PeerClosed(nil) != nil {
 		t.Error("of no connection something is known")
 	}
 }
