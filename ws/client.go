@@ -15,7 +15,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// ErrSessionLost is what Recv ends with after the connection was lost, where
+// ErrSessionLost is what Receive ends with after the connection was lost, where
 // ClientOptions.NoRenew asks for that.
 var ErrSessionLost = errors.New("ws: the connection was lost, and with it the session")
 
@@ -57,11 +57,11 @@ type ClientOptions struct {
 	// before it is gone. 0 means DefaultStallAfter, negative for ever.
 	StallAfter time.Duration
 
-	// NoRenew says not to connect again after the connection was lost: Recv
+	// NoRenew says not to connect again after the connection was lost: Receive
 	// ends with ErrSessionLost.
 	NoRenew bool
 
-	// TellRenewed: once a session was renewed, Recv returns what says that
+	// TellRenewed: once a session was renewed, Receive brings what says that
 	// everything may have changed: notifications of the kinds that the server
 	// announces, and for the resources that are subscribed.
 	TellRenewed bool
@@ -104,7 +104,7 @@ type Client struct {
 // Send fails only when the Conn is closed, when ctx is done, or for a request
 // with the id of one in progress, which could not be answered unmistakably:
 // whatever else goes wrong with a request becomes a JSON-RPC error response
-// that Recv returns. Recv ends only with Close, or as NoRenew says.
+// that Receive brings. Receive ends only with Close, or as NoRenew says.
 func (c *Client) Dial(ctx context.Context) (bridge.Conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -113,7 +113,7 @@ func (c *Client) Dial(ctx context.Context) (bridge.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return bridge.Push(newRenewer(d.dial, d.close, renewOptions{
+	return newRenewer(d.dial, d.close, renewOptions{
 		Where: d.peer.String(), NoRenew: c.Options.NoRenew, TellRenewed: c.Options.TellRenewed, Logger: d.opts.Logger,
-	})), nil
+	}), nil
 }

@@ -70,7 +70,7 @@ func newDialer(address string, opts ClientOptions) (*dialer, error) {
 
 // dial makes a connection. The error is a *httpdial.Fault, as is that of the
 // Conn's Recv when the connection is lost.
-func (d *dialer) dial(ctx context.Context) (bridge.PullConn, error) {
+func (d *dialer) dial(ctx context.Context) (bridge.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*d.opts.ConnectTimeout)
 	defer cancel()
 	hand := &handshake{dialer: d}
@@ -95,7 +95,7 @@ func (d *dialer) dial(ctx context.Context) (bridge.PullConn, error) {
 			d.opts.Logger.Warn("the server has sent what is no message", "bytes", size, "reason", reason)
 		},
 	})
-	return bridge.Pull(&serverConn{conn: c, dialer: d}), nil
+	return &serverConn{conn: c, dialer: d}, nil
 }
 
 // handshake is the RoundTripper of one opening handshake. It follows redirects

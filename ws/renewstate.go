@@ -6,31 +6,35 @@ import (
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
-	"github.com/mcp-bridge/mcp-bridge/internal/sessionstate"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// renewState is everything about a renewer that changes.
+// renewState is everything about a renewer that changes, beside the ledger, whose lock
+// guards it.
 type renewState struct {
-	closed bool
-	lost   bool // with NoRenew: the session is over
-	keeper bool // the keeper runs
-
 	link    *link           // the connection there is; nil: none
 	attempt *attempt        // what messages wait for; nil: nothing
 	down    *httpdial.Fault // not nil while the keeper tries again and again
 	next    time.Time       // when it will
-
-	calls map[jsonrpc.ID]jsonrpc.Message // the client's requests that were sent over link and wait for a response
-
-	resume bool                      // the client takes it for granted that there is a session
-	books  sessionstate.State[*link] // what a new session has to be told (LE5), and what the server has asked
+	resume  bool            // the client takes it for granted that there is a session
 }
+
+// call is a request of the client that was sent over the link and waits for a response.
+type call struct{ msg jsonrpc.Message }
+
+// ID is the id of the request.
+func (c *call) ID() jsonrpc.ID { return c.msg.ID() }
+
+// Own reports whether it is the bridge's own. Those do not get into the ledger.
+func (c *call) Own() bool { return false }
+
+// Removed is called when nobody waits for the response any more.
+func (c *call) Removed() {}
 
 // link is one connection.
 type link struct {
-	conn bridge.PullConn
-	told bool // notifications/initialized; guarded by the renewer's mu
+	conn bridge.Conn
+	told bool // notifications/initialized; guarded by the lock of the ledger
 }
 
 // attempt is an attempt to connect.
@@ -45,6 +49,7 @@ func newAttempt() *attempt { return &attempt{done: make(chan struct{})} }
 type entry struct {
 	link  *link // it is sent here, as msg
 	msg   jsonrpc.Message
+	call  *call           // beside link: what was entered for it
 	wait  *attempt        // it has to come again after this has succeeded
 	fault *httpdial.Fault // it is answered with this
 	drop  string          // it is not needed, for this reason
@@ -52,18 +57,16 @@ type entry struct {
 }
 
 // enter decides what becomes of a message of the client, and enters it into
-// the books.
+// the ledger.
 func (r *renewer) enter(m jsonrpc.Message) entry {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.ledger.Lock()
+	defer r.ledger.Unlock()
 	s := &r.st
 	request := m.Kind() == jsonrpc.Request
 	opens := request && m.Method() == "initialize"
 	switch {
-	case s.closed:
-		return entry{err: errClosed}
-	case s.lost:
-		return entry{err: ErrSessionLost}
+	case r.Context().Err() != nil:
+		return entry{err: r.Err(r.Context())}
 	case s.link != nil:
 		return r.enterLink(m)
 	case s.attempt != nil:
@@ -75,104 +78,96 @@ func (r *renewer) enter(m jsonrpc.Message) entry {
 	}
 	if opens { // the client begins anew; nobody needs to do so in its place
 		s.resume = false
-		r.st.books.Begin(m)
+		r.ledger.State.Begin(m)
 	}
 	s.attempt = newAttempt()
-	if s.keeper {
-		signal(r.kick)
-	} else {
-		s.keeper = true
-		r.wg.Go(r.keep)
-	}
+	r.keeper.wake()
 	return entry{wait: s.attempt}
 }
 
-// enterLink is enter for a message that can be sent. r.mu is held.
+// enterLink is enter for a message that can be sent. The lock is held.
 func (r *renewer) enterLink(m jsonrpc.Message) entry {
-	l := r.st.link
+	e := entry{link: r.st.link, msg: m}
 	switch m.Kind() {
 	case jsonrpc.Request:
-		if _, dup := r.st.calls[m.ID()]; dup {
-			return entry{err: errDuplicate}
+		if f, err := r.ledger.Refuses(m, 0, true); f != nil || err != nil {
+			return entry{fault: f, err: err}
 		}
 		if m.Method() == "initialize" {
-			if r.st.books.Begun {
-				return entry{fault: httpdial.AlreadyBegun()}
-			}
-			r.st.books.Begin(m)
+			r.ledger.State.Begin(m)
 		}
-		r.st.calls[m.ID()] = m
+		e.call = &call{m}
+		r.ledger.Add(e.call)
 	case jsonrpc.Notification:
-		switch m.Method() {
-		case "notifications/initialized":
-			r.st.books.Initialized = m
-			if l.told {
+		if m.Method() == "notifications/initialized" {
+			r.ledger.State.Initialized = m
+			if e.link.told {
 				return entry{drop: "the bridge has said so already"}
 			}
-			l.told = true
-		case "notifications/cancelled": // its response is not wanted any more (J12)
-			if id, _, ok := jsonrpc.Find(r.st.calls, m.RequestID()); ok {
-				delete(r.st.calls, id)
-			}
+			e.link.told = true
+		}
+		if target := r.ledger.Cancels(m); target != nil { // its response is not wanted any more (J12)
+			r.ledger.Remove(target)
 		}
 	case jsonrpc.Response:
-		asked, answer, ok := r.st.books.Answered(m)
+		asked, answer, ok := r.ledger.State.Answered(m)
 		switch {
 		case !ok:
 			return entry{drop: "it answers nothing that the server has asked"}
-		case asked != l:
+		case asked != e.link:
 			return entry{drop: "the session that asked is gone"}
 		}
-		m = answer
+		e.msg = answer
 	}
-	return entry{link: l, msg: m}
+	return e
 }
 
-// forget takes a request that was not sent out of the books.
-func (r *renewer) forget(m jsonrpc.Message) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if m.Kind() == jsonrpc.Request {
-		delete(r.st.calls, m.ID())
+// enterNow is enter for TrySend. nil: m needs more than a connection that is there, and
+// nothing was done. A request is in the ledger, as call.
+func (r *renewer) enterNow(m jsonrpc.Message) (l *link, c *call) {
+	r.ledger.Lock()
+	defer r.ledger.Unlock()
+	if r.st.link == nil || r.Context().Err() != nil {
+		return nil, nil
 	}
+	switch m.Kind() {
+	case jsonrpc.Request:
+		if f, err := r.ledger.Refuses(m, 0, true); f != nil || err != nil || m.Method() == "initialize" {
+			return nil, nil
+		}
+		c = &call{m}
+		r.ledger.Add(c)
+	case jsonrpc.Notification:
+		switch m.Method() {
+		case "notifications/initialized", "notifications/cancelled":
+			return nil, nil
+		}
+	default:
+		return nil, nil
+	}
+	return r.st.link, c
 }
 
-// claim takes the request that a response answers out of the books, and keeps
+// answered takes the request that a response answers out of the ledger, and keeps
 // what a new session would have to be told as well.
-func (r *renewer) claim(answer jsonrpc.Message) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	id, call, ok := jsonrpc.Find(r.st.calls, answer.ID())
-	delete(r.st.calls, id)
+func (r *renewer) answered(answer jsonrpc.Message) {
+	call, ok := r.ledger.Claim(answer.ID())
 	if !ok || answer.IsError() {
 		return
 	}
-	switch {
-	case call.Method() == "initialize":
-		r.st.resume, r.st.books.Begun = true, true
+	if call.msg.Method() == "initialize" {
+		r.ledger.Lock()
+		r.st.resume, r.ledger.State.Begun = true, true
+		r.ledger.Unlock()
 		r.opts.Logger.Info("connected", "url", r.opts.Where)
-	case !r.st.books.Remember(call):
+		return
+	}
+	if !r.ledger.Remember(call.msg) {
 		r.opts.Logger.Warn("too many subscriptions: this one will not survive a restart of the server")
 	}
 }
 
-// track notes a request of the server, and returns it as the client is to know
-// it; false: there are too many.
-func (r *renewer) track(l *link, m jsonrpc.Message) (jsonrpc.Message, bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.st.books.Asked(l, m)
-}
-
-// untrack forgets the request that the server cancels, and names it as the
-// client knows it.
-func (r *renewer) untrack(l *link, m jsonrpc.Message) jsonrpc.Message {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.st.books.Cancelled(l, m)
-}
-
-// downFault says that there is no connection, and when there may be. r.mu is held.
+// downFault says that there is no connection, and when there may be. The lock is held.
 func (r *renewer) downFault() *httpdial.Fault {
 	f := &httpdial.Fault{Reason: httpdial.ReasonDown, Status: r.st.down.Status, Text: "not connected: " + r.st.down.Text}
 	if wait := time.Until(r.st.next); wait > 0 {

@@ -18,8 +18,11 @@ var (
 	ErrDuplicate = errors.New("a request with this id is already in progress")
 )
 
-// maxQueued is how many messages of the server may wait for Receive.
-const maxQueued = 64
+// maxQueued and maxQueuedBytes bound what may wait for Receive of what the server has said.
+const (
+	maxQueued      = 64
+	maxQueuedBytes = 1 << 20 // one message of any size always fits
+)
 
 // A Base is the life of a Conn, and the queue of what its server has said. It must not
 // be copied.
@@ -39,7 +42,7 @@ type Base struct {
 
 // Start makes the Base ready for use.
 func (b *Base) Start() {
-	b.inbox.MaxMessages = maxQueued
+	b.inbox.MaxMessages, b.inbox.MaxBytes = maxQueued, maxQueuedBytes
 	b.ctx, b.cancel = context.WithCancelCause(context.Background())
 }
 
@@ -90,11 +93,14 @@ func (b *Base) Receive(ctx context.Context, sink bridge.Sink) error {
 // Deliver hands m to Receive: at once, in the goroutine of the caller, if nothing has to be
 // waited for. Otherwise it waits for room, so that nobody reads what m came with, and
 // TCP slows the server. The caller holds no lock. The message is dropped when ctx is done,
-// or when the Conn has ended.
-func (b *Base) Deliver(ctx context.Context, m jsonrpc.Message) { _ = b.inbox.Send(ctx, m) }
+// or when the Conn has ended; then there is an error.
+func (b *Base) Deliver(ctx context.Context, m jsonrpc.Message) error { return b.inbox.Send(ctx, m) }
 
 // TryDeliver is Deliver where that needs no waiting. False: nothing was done.
 func (b *Base) TryDeliver(m jsonrpc.Message) bool { return b.inbox.TrySend(m) }
+
+// Deliverer returns Deliver and TryDeliver as a Sink.
+func (b *Base) Deliverer() bridge.Sink { return &b.inbox }
 
 // Answer is Deliver for an error response to what Send was called with: it leaves the
 // work to Receive, because the caller of Send may hold locks. It returns the error of ctx.

@@ -1,0 +1,213 @@
+package ws
+
+import (
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+const (
+	renewSteady     = 10 * time.Second // a connection that has lived so long was no failure
+	renewInitialize = time.Minute      // how long the answer to initialize may take
+	mostRetryAfter  = time.Minute      // of what the server says, how much is waited for
+	mostEarly       = 1000             // messages of a server that come before it has initialized
+)
+
+// keeper makes the connections of a renewer.
+type keeper struct {
+	r       *renewer
+	kick    chan struct{} // ends the pause
+	running bool          // guarded by the lock of the ledger
+}
+
+// wake sees to it that the keeper runs, and does so now. The lock of the ledger is held.
+func (k *keeper) wake() {
+	if !k.running {
+		k.running = k.r.Go(k.run)
+		return
+	}
+	select {
+	case k.kick <- struct{}{}:
+	default:
+	}
+}
+
+// run makes a connection, and another one when that is lost, until there is
+// no use in it any more.
+func (k *keeper) run() {
+	r := k.r
+	failures := 0 // in a row
+	for {
+		l, waiting, early, f := k.connect()
+		again := false
+		if f != nil {
+			again = k.notConnected(waiting, f, failures)
+		} else if again = !k.install(l, waiting); again {
+			_ = l.conn.Close(nil) // the client has begun anew
+		} else {
+			began := time.Now()
+			f = r.relay(l, early)
+			_ = l.conn.Close(nil)
+			if time.Since(began) >= renewSteady {
+				failures = 0
+			}
+			again = k.lose(l, f, failures)
+		}
+		if !again {
+			return
+		}
+		k.pause()
+		failures++
+	}
+}
+
+// connect makes one attempt; waiting is what messages wait for, nil: none do.
+// Where the client takes a session for granted, it initializes in its place;
+// early is what the server has said meanwhile, or might have (ST9).
+func (k *keeper) connect() (l *link, waiting *attempt, early []jsonrpc.Message, f *httpdial.Fault) {
+	r := k.r
+	r.ledger.Lock()
+	waiting = r.st.attempt
+	resume := r.st.resume
+	r.ledger.Unlock()
+	conn, err := r.open(r.Context())
+	if err != nil {
+		return nil, waiting, nil, fault(err, r.opts.Where)
+	}
+	l = &link{conn: conn, told: resume}
+	if !resume {
+		return l, waiting, nil, nil
+	}
+	p := &replay{r: r, conn: conn}
+	if f = p.run(); f != nil {
+		_ = conn.Close(nil)
+		return nil, waiting, nil, f
+	}
+	r.opts.Logger.Info("connected again", "url", r.opts.Where)
+	return l, waiting, append(p.changed, p.early...), nil
+}
+
+// install makes l the connection that messages go to; false: the client has
+// begun anew while the attempt was under way.
+func (k *keeper) install(l *link, waiting *attempt) bool {
+	r := k.r
+	r.ledger.Lock()
+	defer r.ledger.Unlock()
+	if r.st.attempt != waiting {
+		r.st.next = time.Time{}
+		return false
+	}
+	r.st.link, r.st.down = l, nil
+	r.settle(nil)
+	return true
+}
+
+// settle tells those who wait how the attempt has ended. The lock of the ledger is held.
+func (r *renewer) settle(f *httpdial.Fault) {
+	if a := r.st.attempt; a != nil {
+		a.fault = f
+		close(a.done)
+		r.st.attempt = nil
+	}
+}
+
+// notConnected deals with an attempt that has failed, and decides whether
+// there is to be another one.
+func (k *keeper) notConnected(waiting *attempt, f *httpdial.Fault, failures int) (again bool) {
+	r := k.r
+	r.ledger.Lock()
+	defer r.ledger.Unlock()
+	if r.Context().Err() != nil {
+		return false
+	}
+	if r.st.attempt != waiting { // the client has begun anew
+		r.st.next = time.Time{}
+		return true
+	}
+	r.opts.Logger.Warn("cannot connect", append(f.Attrs(), "url", r.opts.Where)...)
+	if !r.st.resume {
+		if !f.Transient || r.opts.NoRenew || r.ledger.State.Initialize.Kind() != jsonrpc.Request {
+			r.settle(f)
+			k.running = false
+			return false
+		}
+		// The client may never ask again: it gets a session all the same.
+		r.st.resume = true
+		more := *f
+		more.Text = httpdial.Also(more.Text, "it is tried again for as long as the client stays")
+		r.settle(&more)
+	}
+	k.putOff(f, failures)
+	return true
+}
+
+// putOff has the next attempt wait. Nobody waits with it. The lock of the ledger is held.
+func (k *keeper) putOff(f *httpdial.Fault, failures int) {
+	r := k.r
+	r.settle(f)
+	r.st.down = f
+	r.st.next = time.Now().Add(max(httpdial.Backoff(failures), min(f.RetryAfter, mostRetryAfter)))
+}
+
+// pause waits for the next attempt, unless a client comes that wants it now.
+func (k *keeper) pause() {
+	r := k.r
+	r.ledger.Lock()
+	wait := time.Until(r.st.next)
+	r.ledger.Unlock()
+	if wait > 0 {
+		httpdial.Pause(r.Context(), k.kick, wait)
+	}
+}
+
+// lose deals with a connection that is lost: who waits for a response gets an
+// error, and nobody waits any more for what the server has asked. It decides
+// whether there is to be another connection.
+func (k *keeper) lose(l *link, f *httpdial.Fault, failures int) (again bool) {
+	r := k.r
+	r.ledger.Lock()
+	r.st.link = nil
+	renew := r.st.resume && !r.opts.NoRenew
+	if renew {
+		r.st.attempt = newAttempt() // what comes now waits for it
+	}
+	calls := r.ledger.Select(func(*call) bool { return true })
+	for _, call := range calls {
+		r.ledger.Remove(call)
+	}
+	withdrawn := r.ledger.State.Withdrawn(l, "the connection to the server was lost")
+	r.ledger.Unlock()
+	if r.Context().Err() != nil {
+		return false
+	}
+	r.opts.Logger.Warn("the session is lost", "url", r.opts.Where, "reason", f.Reason)
+	for _, call := range calls {
+		_ = r.Deliver(r.Context(), f.Response(call.ID()))
+	}
+	for _, m := range withdrawn {
+		_ = r.Deliver(r.Context(), m)
+	}
+	return k.goesOn(renew, f, failures)
+}
+
+// goesOn is the end of lose.
+func (k *keeper) goesOn(renew bool, f *httpdial.Fault, failures int) bool {
+	r := k.r
+	r.ledger.Lock()
+	defer r.ledger.Unlock()
+	switch {
+	case r.opts.NoRenew:
+		r.End(ErrSessionLost)
+		r.settle(f)
+		return false
+	case !renew && r.st.attempt == nil:
+		k.running = false
+		return false
+	case renew && failures > 0: // it keeps breaking
+		k.putOff(f, failures-1)
+	default:
+		r.st.next = time.Time{}
+	}
+	return true
+}

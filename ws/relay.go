@@ -1,0 +1,141 @@
+package ws
+
+import (
+	"context"
+	"errors"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
+	"github.com/mcp-bridge/mcp-bridge/internal/remoteconn"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// relay hands on what has come early over a connection, and then all that comes, until
+// the connection is lost.
+func (r *renewer) relay(l *link, early []jsonrpc.Message) *httpdial.Fault {
+	conn := bridge.Intercept(l.conn, bridge.Hooks{Receive: func(m jsonrpc.Message) (in, reply jsonrpc.Message) { return r.fromServer(l, m) }})
+	for _, m := range early {
+		in, reply := r.fromServer(l, m)
+		if reply.Kind() != jsonrpc.Invalid {
+			_ = l.conn.Send(r.Context(), reply) // if it is lost, so is who asked
+		} else {
+			_ = r.Deliver(r.Context(), in)
+		}
+	}
+	return fault(conn.Receive(r.Context(), r.Deliverer()), r.opts.Where)
+}
+
+// fromServer enters a message of the server into the ledger, and returns it as the client
+// is to know it, or what is replied instead.
+func (r *renewer) fromServer(l *link, m jsonrpc.Message) (in, reply jsonrpc.Message) {
+	if m.Kind() == jsonrpc.Response {
+		r.answered(m)
+	}
+	in, ok := r.ledger.FromServer(l, m)
+	if !ok {
+		return jsonrpc.Message{}, jsonrpc.NewError(m.ID(), jsonrpc.CodeInternalError, "too many requests wait for the client's answers", nil)
+	}
+	return in, reply
+}
+
+// replay tells a new connection what the client has told the old one (LE5). It is a
+// remoteconn.NewSession.
+type replay struct {
+	r       *renewer
+	conn    bridge.Conn
+	broken  *httpdial.Fault   // why the connection is of no use any more; nil: it is
+	early   []jsonrpc.Message // what the server has sent meanwhile
+	changed []jsonrpc.Message // what the client is told of the new session, with TellRenewed
+}
+
+func (p *replay) run() *httpdial.Fault {
+	f := p.r.ledger.Renew(p.r.Context(), p, remoteconn.Renewal{Server: p.r.opts.Where, Timeout: renewInitialize, Log: p.r.opts.Logger})
+	if f == nil {
+		f = p.broken
+	}
+	return f
+}
+
+// Opened implements remoteconn.NewSession.
+func (p *replay) Opened(_ jsonrpc.Message, changed []jsonrpc.Message) {
+	if p.r.opts.TellRenewed {
+		p.changed = changed
+	}
+}
+
+// Tell implements remoteconn.NewSession.
+func (p *replay) Tell(ctx context.Context, m jsonrpc.Message) *httpdial.Fault {
+	if err := p.conn.Send(ctx, m); err != nil {
+		return p.fault(ctx, err)
+	}
+	return nil
+}
+
+// Ask implements remoteconn.NewSession. Pings are answered meanwhile, all else waits for
+// the client.
+func (p *replay) Ask(ctx context.Context, m jsonrpc.Message) (jsonrpc.Message, *httpdial.Fault) {
+	if p.broken != nil {
+		return jsonrpc.Message{}, p.broken
+	}
+	if err := p.conn.Send(ctx, m); err != nil {
+		return jsonrpc.Message{}, p.fault(ctx, err)
+	}
+	receiving, stop := context.WithCancel(ctx)
+	defer stop()
+	a := &answer{replay: p, id: m.ID(), stop: stop}
+	if err := p.conn.Receive(receiving, a); a.msg.Kind() == jsonrpc.Invalid {
+		return jsonrpc.Message{}, p.fault(ctx, err)
+	}
+	return a.msg, nil
+}
+
+func (p *replay) fault(ctx context.Context, err error) *httpdial.Fault {
+	if ctx.Err() == nil {
+		p.broken = fault(err, p.r.opts.Where)
+		return p.broken
+	}
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return &httpdial.Fault{Reason: httpdial.ReasonTimeout, Transient: true, Text: p.r.opts.Where + " did not answer initialize in time"}
+	}
+	return fault(err, p.r.opts.Where)
+}
+
+// answer is the Sink of an Ask: it takes messages up to the response.
+type answer struct {
+	*replay
+	id   jsonrpc.ID
+	stop context.CancelFunc // ends the Receive
+	msg  jsonrpc.Message    // the response; nothing: it has not come
+}
+
+var errAnswered = errors.New("ws: the answer has come")
+
+// TrySend implements bridge.Sink.
+func (a *answer) TrySend(m jsonrpc.Message) bool {
+	switch {
+	case a.msg.Kind() != jsonrpc.Invalid:
+		return false // it is for the next Receive
+	case m.Kind() == jsonrpc.Response && m.ID() == a.id:
+		a.msg = m
+		a.stop()
+	case m.Kind() == jsonrpc.Request && m.Method() == "ping":
+		return a.conn.TrySend(jsonrpc.NewResult(m.ID(), nil))
+	case len(a.early) < mostEarly:
+		a.early = append(a.early, m)
+	default:
+		a.r.opts.Logger.Warn("message dropped: the server has sent too much before it has initialized", "method", m.Method())
+	}
+	return true
+}
+
+// Send implements bridge.Sink.
+func (a *answer) Send(ctx context.Context, m jsonrpc.Message) error {
+	switch {
+	case a.msg.Kind() != jsonrpc.Invalid:
+		return errAnswered
+	case m.Kind() == jsonrpc.Request && m.Method() == "ping":
+		return a.conn.Send(ctx, jsonrpc.NewResult(m.ID(), nil))
+	}
+	a.TrySend(m)
+	return nil
+}
