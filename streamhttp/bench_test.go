@@ -22,35 +22,41 @@ var benchSizes = []struct {
 	size int
 }{{"100B", 100}, {"10KB", 10_000}, {"1MB", 1_000_000}}
 
-// echo answers each call with its params. A call of notify is answered with
-// that many notifications first.
+// echo answers each call with its params, where it comes up. A call of notify is answered
+// with that many notifications first.
 func echo(notify int) bridge.Handler {
-	return bridge.PullHandler(func(ctx context.Context, c bridge.PullConn) error {
-		note := jsonrpc.NewNotification("notifications/message", []byte(`{"level":"info","data":"`+strings.Repeat("x", 30)+`"}`))
-		for {
-			m, err := c.Recv(ctx)
-			if err != nil {
-				return err
-			}
-			if m.Kind() != jsonrpc.Request {
-				continue
-			}
-			if m.Method() == "notify" {
-				for range notify {
-					if err := c.Send(ctx, note); err != nil {
-						return err
-					}
-				}
-			}
-			params := m.Params()
-			if m.Method() == "initialize" {
-				params = []byte(`{"protocolVersion":"2025-11-25"}`)
-			}
-			if err := c.Send(ctx, jsonrpc.NewResult(m.ID(), params)); err != nil {
+	note := jsonrpc.NewNotification("notifications/message", []byte(`{"level":"info","data":"`+strings.Repeat("x", 30)+`"}`))
+	return bridge.HandlerFunc(func(ctx context.Context, c bridge.Conn) error {
+		return c.Receive(ctx, &echoing{c, note, notify})
+	})
+}
+
+type echoing struct {
+	client bridge.Conn
+	note   jsonrpc.Message
+	notify int
+}
+
+func (e *echoing) TrySend(m jsonrpc.Message) bool {
+	return m.Kind() != jsonrpc.Request || m.Method() != "notify" && e.client.TrySend(e.answer(m))
+}
+
+func (e *echoing) Send(ctx context.Context, m jsonrpc.Message) error {
+	if m.Method() == "notify" {
+		for range e.notify {
+			if err := e.client.Send(ctx, e.note); err != nil {
 				return err
 			}
 		}
-	})
+	}
+	return e.client.Send(ctx, e.answer(m))
+}
+
+func (e *echoing) answer(m jsonrpc.Message) jsonrpc.Message {
+	if m.Method() == "initialize" {
+		return jsonrpc.NewResult(m.ID(), []byte(`{"protocolVersion":"2025-11-25"}`))
+	}
+	return jsonrpc.NewResult(m.ID(), m.Params())
 }
 
 func benchBody(method string, size int) []byte {

@@ -1,53 +1,34 @@
 package streamhttp
 
-import "time"
+import (
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/lazytimer"
+)
 
 // commitTimer has the replies to a session's POSTs become SSE streams when their time has
-// come (LI7). One timer is for all of them, and is set anew when it has gone off: one for
-// each would wake a thread for nearly each of them. The session's lock guards it; the zero
-// value is empty.
+// come (LI7). One timer is for all of them: one for each would wake a thread
+// for nearly each of them. The session's lock guards it, but not its timer.
 type commitTimer struct {
 	calls commitQueue
-	slow  commitQueue // initialize, and what a stateless POST asks: they have longer
-	timer *time.Timer // nil: it was never set
-	at    time.Time   // when timer goes off; zero: it does not
-	fire  func()      // what timer calls: session.commitDue
+	slow  commitQueue     // initialize, and what a stateless POST asks: they have longer
+	timer lazytimer.Timer // calls session.commitDue
 }
 
-// add has fire called when the time of st has come.
+// add has st made late after wait.
 func (c *commitTimer) add(st *stream, queue *commitQueue, wait time.Duration) {
 	st.due = time.Now().Add(wait)
 	queue.add(st)
-	if c.at.IsZero() || st.due.Before(c.at) {
-		c.schedule(st.due, wait)
-	}
+	c.timer.AtLatest(st.due)
 }
 
-func (c *commitTimer) schedule(at time.Time, wait time.Duration) {
-	c.at = at
-	if c.timer == nil {
-		c.timer = time.AfterFunc(wait, c.fire)
-	} else {
-		c.timer.Reset(wait)
-	}
-}
-
-// commitDue makes the streams late whose time has come, and has fire called for the others.
+// commitDue makes the streams late whose time has come, and sets the time for the others.
 func (c *commitTimer) commitDue() {
-	c.at = time.Time{}
 	now := time.Now()
-	next, other := c.calls.commitDue(now), c.slow.commitDue(now)
-	if next.IsZero() || !other.IsZero() && other.Before(next) {
-		next = other
-	}
-	if !next.IsZero() {
-		c.schedule(next, next.Sub(now))
-	}
-}
-
-func (c *commitTimer) stop() {
-	if c.timer != nil {
-		c.timer.Stop()
+	for _, q := range [...]*commitQueue{&c.calls, &c.slow} {
+		if next := q.commitDue(now); !next.IsZero() {
+			c.timer.AtLatest(next)
+		}
 	}
 }
 

@@ -14,7 +14,7 @@ func BenchmarkLate(b *testing.B) {
 	for _, n := range []int{1, 100, 10_000} {
 		b.Run(strconv.Itoa(n), func(b *testing.B) {
 			s := newSession(&HandlerOptions{CommitAfter: time.Hour}, "", "", time.Now())
-			defer func() { s.commits.stop() }()
+			defer func() { s.commits.timer.Stop() }()
 			for i := range n {
 				st, _, _, err := s.open([]jsonrpc.Message{jsonrpc.NewRequest(jsonrpc.IntID(int64(i)), "x", nil)})
 				if err != nil {

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/mcp-bridge/mcp-bridge/internal/lazytimer"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -13,10 +14,10 @@ const maxDeferred = 1000
 
 // deferred keeps what the server has sent and no stream can carry now (docs/rules.md,
 // B.3): requests for a while, notifications for as long as they are of use. The
-// session's lock guards it; the zero value is empty.
+// session's lock guards it.
 type deferred struct {
 	requests []*deferredRequest    // oldest first
-	expiry   *time.Timer           // calls session.expireDeferred; nil: it was never set
+	expiry   lazytimer.Timer       // calls session.expireDeferred
 	early    deferredNotifications // what must wait for initialized
 	backlog  deferredNotifications // what waits for a standalone stream
 	warned   bool                  // that notifications are dropped
@@ -49,12 +50,11 @@ func (d *deferred) cancel(id jsonrpc.ID) {
 	}
 }
 
-// stop forgets everything.
-func (d *deferred) stop() {
-	if d.expiry != nil {
-		d.expiry.Stop()
-	}
-	*d = deferred{expiry: d.expiry}
+// clear forgets everything.
+func (d *deferred) clear() {
+	d.requests = nil
+	d.early.takeAll()
+	d.backlog.takeAll()
 }
 
 // deferredNotifications is a bounded list, oldest first. The zero value is empty.
@@ -172,17 +172,8 @@ func (s *session) deferRequest(m jsonrpc.Message) {
 		r := &deferredRequest{m: m, since: s.calls.made, until: time.Now().Add(s.opts.HoldTimeout)}
 		s.deferred.requests = append(s.deferred.requests, r)
 		if len(s.deferred.requests) == 1 {
-			s.expireIn(s.opts.HoldTimeout)
+			s.deferred.expiry.Set(r.until)
 		}
-	}
-}
-
-// expireIn has expireDeferred called. One timer is for all that is deferred.
-func (s *session) expireIn(wait time.Duration) {
-	if s.deferred.expiry == nil {
-		s.deferred.expiry = time.AfterFunc(wait, s.expireDeferred)
-	} else {
-		s.deferred.expiry.Reset(wait)
 	}
 }
 
@@ -195,7 +186,7 @@ func (s *session) expireDeferred() {
 	for len(s.deferred.requests) > 0 { // oldest first
 		r := s.deferred.requests[0]
 		if r.until.After(now) {
-			s.expireIn(r.until.Sub(now))
+			s.deferred.expiry.Set(r.until)
 			return
 		}
 		s.posts.put(unreachable(r.m))

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/internal/httpserve"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/streamhttp"
@@ -95,21 +96,20 @@ const helloBack = `{"protocolVersion":%s,"capabilities":{},"serverInfo":{"name":
 
 // answering returns a server that answers each request with what answer returns.
 func answering(answer func(m jsonrpc.Message) jsonrpc.Message) bridge.HandlerFunc {
-	return func(ctx context.Context, conn bridge.Conn) error {
-		client, try := bridge.Pull(conn), conn.TrySend
+	return func(ctx context.Context, client bridge.Conn) error {
 		var wg sync.WaitGroup
 		defer wg.Wait()
 		for {
-			m, err := client.Recv(ctx)
+			m, err := bridgetest.Recv(ctx, client)
 			switch {
 			case err != nil:
 				return nil
 			case m.Method() == "initialize":
 				hello := fmt.Appendf(nil, helloBack, m.Lookup("params", "protocolVersion"))
-				try(jsonrpc.NewResult(m.ID(), hello))
+				client.TrySend(jsonrpc.NewResult(m.ID(), hello))
 			case m.Kind() == jsonrpc.Request:
 				wg.Go(func() {
-					if answer := answer(m); !try(answer) {
+					if answer := answer(m); !client.TrySend(answer) {
 						_ = client.Send(ctx, answer)
 					}
 				})

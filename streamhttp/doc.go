@@ -2,9 +2,9 @@
 // streamclient is the client side.
 //
 // HTTP is not one stream. That is hidden in here: a session of a legacy client (up to
-// 2025-11-25) is one bridge.PullConn, whose Send picks the response stream a message
+// 2025-11-25) is one bridge.Conn, whose Send picks the response stream a message
 // belongs to. A modern client (2026-07-28) has no session: each request is a
-// bridge.PullConn of its own.
+// bridge.Conn of its own.
 //
 // What comes in:
 //

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"math"
 	"net/http"
 	"strconv"
 	"sync"
@@ -14,6 +13,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/internal/httpserve"
+	"github.com/mcp-bridge/mcp-bridge/internal/lazytimer"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/sse"
 )
@@ -24,10 +24,13 @@ var (
 	errAnswered   = errors.New("the request has been answered")
 )
 
-// exchange is one POST of 2026-07-28: a bridge.PullConn that is one request long.
-// Recv gives the request; then, if the client hangs up, its cancellation
-// (MI15); then io.EOF. Send writes to the reply at once, in the caller's
-// goroutine: the answer alone as JSON, anything else as an SSE stream (MI13).
+// exchange is one POST of 2026-07-28: a bridge.Conn that is one request long.
+// Receive hands on the request, in the goroutine of net/http; then, if the client hangs
+// up, its cancellation (MI15); then it returns io.EOF. Send writes to the reply at once,
+// in the caller's goroutine: the answer alone as JSON, anything else as an SSE stream (MI13).
+//
+// Order of locks: mu, then reply.mu or clock. mu is held while the reply is written, so
+// that what is sent is written in order; clock and reply.mu are not.
 type exchange struct {
 	h      *Handler
 	r      *http.Request
@@ -38,20 +41,20 @@ type exchange struct {
 	id     jsonrpc.ID
 	method string
 
-	// What Recv has to give; one goroutine at a time calls it.
-	m         jsonrpc.Message
-	withdrawn bool
+	// What Receive has to hand on; one goroutine at a time calls it.
+	m         jsonrpc.Message // the request
+	withdrawn bool            // its cancellation was handed on
 
 	mu    sync.Mutex // held while the reply is being written
 	reply reply
 	out   *sse.Writer // the stream; nil as long as the reply has not begun; set with clock held as well
 	over  bool        // the request is answered, or never will be; set with clock held as well
 
-	clock   sync.Mutex    // never held during a write
-	came    time.Time     // when the Handler began to serve the request
-	timer   *time.Timer   // calls tick; nil: it was not set yet
-	unwatch func() bool   // ends the watch over the client; nil: there is none yet
-	done    chan struct{} // closed when over is set; nil: nobody has asked for it
+	clock   sync.Mutex       // never held during a write
+	came    time.Time        // when the Handler began to serve the request
+	timer   *lazytimer.Timer // calls tick; nil: it was not set yet
+	unwatch func() bool      // ends the watch over the client; nil: there is none yet
+	done    chan struct{}    // closed when over is set; nil: nobody has asked for it
 }
 
 func newExchange(h *Handler, w http.ResponseWriter, r *http.Request, m jsonrpc.Message, share *httpserve.Share) *exchange {
@@ -59,7 +62,10 @@ func newExchange(h *Handler, w http.ResponseWriter, r *http.Request, m jsonrpc.M
 	e.reply.ResponseWriter = w
 	ctx := bridge.WithPrincipal(context.WithoutCancel(r.Context()), principal(r))
 	if share.Counts() {
-		ctx = bridge.WithPassed(ctx, share.Keep)
+		ctx = bridge.WithPassed(ctx, func(kept int) {
+			e.m = jsonrpc.Message{} // its bytes are the server's now
+			share.Keep(kept)
+		})
 	}
 	e.ctx, e.cancel = context.WithCancelCause(ctx)
 	e.served = bridge.PartyContext{Context: e.ctx, Client: e}
@@ -121,7 +127,7 @@ func (e *exchange) awaitCommit() {
 	e.clock.Lock()
 	defer e.clock.Unlock()
 	if e.timer == nil && !e.over {
-		e.timer = time.AfterFunc(time.Until(e.came.Add(e.h.opts.CommitModern)), e.tick)
+		e.tickAt(e.came.Add(e.h.opts.CommitModern))
 	}
 }
 
@@ -129,12 +135,26 @@ func (e *exchange) awaitCommit() {
 func (e *exchange) awaitSilence() {
 	e.clock.Lock()
 	defer e.clock.Unlock()
-	switch {
-	case e.over:
-	case e.timer == nil:
-		e.timer = time.AfterFunc(e.every(), e.tick)
-	default:
-		e.timer.Reset(e.every())
+	if !e.over {
+		e.tickLater()
+	}
+}
+
+// tickAt has tick called. The caller holds clock.
+func (e *exchange) tickAt(at time.Time) {
+	if e.timer == nil {
+		e.timer = &lazytimer.Timer{Do: e.tick}
+	}
+	e.timer.Set(at)
+}
+
+// tickLater has tick called when a stream has been silent for too long. The caller holds clock.
+func (e *exchange) tickLater() {
+	switch every := e.h.opts.KeepAlive; {
+	case every > 0:
+		e.tickAt(time.Now().Add(every))
+	case e.timer != nil:
+		e.timer.Clear()
 	}
 }
 
@@ -167,9 +187,9 @@ func (e *exchange) again() {
 	switch {
 	case e.over:
 	case e.out == nil:
-		e.timer.Reset(commitRetry)
+		e.tickAt(time.Now().Add(commitRetry))
 	default:
-		e.timer.Reset(e.every())
+		e.tickLater()
 	}
 }
 
@@ -185,33 +205,43 @@ func (e *exchange) lost() error {
 	return nil
 }
 
-// Recv gives the request, and after it what becomes of its client.
-func (e *exchange) Recv(ctx context.Context) (jsonrpc.Message, error) {
+// Receive hands on the request, and after it what becomes of its client. ctx is that of
+// the bridge.Handler, which is done when the client has hung up, or a later one.
+func (e *exchange) Receive(ctx context.Context, sink bridge.Sink) error {
 	if e.isOver() {
-		return jsonrpc.Message{}, io.EOF
+		return io.EOF
 	}
-	if m := e.m; m.Kind() != jsonrpc.Invalid {
-		if err := ctx.Err(); err != nil {
-			return jsonrpc.Message{}, err
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if e.m.Kind() != jsonrpc.Invalid {
+		// The sink may do in Send all that there is to do, so nothing here keeps
+		// the bytes of the request for as long as that takes.
+		if err := sink.Send(ctx, e.m); err != nil {
+			return err
 		}
-		e.m = jsonrpc.Message{} // its bytes are the server's now
-		return m, nil
+		e.m = jsonrpc.Message{}
 	}
+	return e.awaitEnd(ctx, sink)
+}
+
+// awaitEnd waits until the request is answered, or its client has hung up.
+func (e *exchange) awaitEnd(ctx context.Context, sink bridge.Sink) error {
 	changed, done := e.ctx.Done(), e.answered()
 	for {
 		select {
 		case <-done:
-			return jsonrpc.Message{}, io.EOF
+			return io.EOF
 		default:
 		}
 		if e.lost() != nil {
-			return e.withdraw()
+			return e.withdraw(ctx, sink)
 		}
 		if e.ctx.Err() != nil {
 			changed = nil // the bridge is shutting down, but the client is there
 		}
 		if err := ctx.Err(); err != nil {
-			return jsonrpc.Message{}, err
+			return err
 		}
 		select {
 		case <-done:
@@ -222,13 +252,16 @@ func (e *exchange) Recv(ctx context.Context) (jsonrpc.Message, error) {
 	}
 }
 
-// withdraw gives the cancellation of the request, once.
-func (e *exchange) withdraw() (jsonrpc.Message, error) {
-	if e.withdrawn {
-		return jsonrpc.Message{}, io.EOF
+// withdraw hands on the cancellation of the request, once.
+func (e *exchange) withdraw(ctx context.Context, sink bridge.Sink) error {
+	if !e.withdrawn {
+		err := sink.Send(ctx, jsonrpc.NewNotification("notifications/cancelled", []byte(`{"requestId":`+e.id.String()+`}`)))
+		if err != nil {
+			return err
+		}
+		e.withdrawn = true
 	}
-	e.withdrawn = true
-	return jsonrpc.NewNotification("notifications/cancelled", []byte(`{"requestId":`+e.id.String()+`}`)), nil
+	return io.EOF
 }
 
 // Send writes one message of the server. The answer ends the exchange. What a
@@ -256,7 +289,7 @@ func (e *exchange) Send(ctx context.Context, m jsonrpc.Message) error {
 		return e.answer(ctx, m.WithID(e.id))
 	case m.Kind() == jsonrpc.Notification && m.Method() == "notifications/cancelled":
 		if e.id.Equivalent(m.RequestID()) {
-			e.subside(ctx)
+			e.cancelled(ctx)
 		}
 		return nil
 	case m.Kind() == jsonrpc.Notification && m.Related() != jsonrpc.NullID:
@@ -266,25 +299,23 @@ func (e *exchange) Send(ctx context.Context, m jsonrpc.Message) error {
 	return nil
 }
 
-// TrySender is what bridge.TrySender says, for the answer.
-func (e *exchange) TrySender() func(m jsonrpc.Message) bool {
+// TrySend is Send for a short answer that the client takes at once.
+func (e *exchange) TrySend(m jsonrpc.Message) bool {
+	if m.Kind() != jsonrpc.Response || m.ID() != e.id || m.Size() > smallReply {
+		return false
+	}
 	quick := httpserve.InlineReplyOf(e.r)
-	if quick == nil {
-		return nil
+	if quick == nil || !e.mu.TryLock() {
+		return false
 	}
-	return func(m jsonrpc.Message) bool {
-		if m.Kind() != jsonrpc.Response || m.ID() != e.id || m.Size() > smallReply || !e.mu.TryLock() {
-			return false
-		}
-		defer e.mu.Unlock()
-		if e.over || e.streams(m) || e.lost() != nil {
-			return false
-		}
-		return quick.Write(func() {
-			_ = e.answerSmall(m)
-			_ = http.NewResponseController(e.reply.ResponseWriter).Flush()
-		})
+	defer e.mu.Unlock()
+	if e.over || e.streams(m) || e.lost() != nil {
+		return false
 	}
+	return quick.Write(func() {
+		_ = e.answerSmall(m)
+		_ = http.NewResponseController(e.reply.ResponseWriter).Flush()
+	})
 }
 
 // notify writes a notification. The caller holds the lock, as for all that follows.
@@ -315,7 +346,7 @@ func (e *exchange) answer(ctx context.Context, m jsonrpc.Message) error {
 		return err
 	}
 	defer e.reply.end()
-	defer e.finish()
+	defer e.settle()
 	if stream {
 		return e.event(ctx, m)
 	}
@@ -333,7 +364,7 @@ func (e *exchange) streams(m jsonrpc.Message) bool {
 // answerSmall makes the reply one response that net/http keeps.
 func (e *exchange) answerSmall(m jsonrpc.Message) error {
 	e.beginJSON(m)
-	e.finish()
+	e.settle()
 	return writeParts(&e.reply, m)
 }
 
@@ -388,14 +419,6 @@ func (e *exchange) flush() error {
 	return nil
 }
 
-// every is how long a stream may be silent.
-func (e *exchange) every() time.Duration {
-	if every := e.h.opts.KeepAlive; every > 0 {
-		return every
-	}
-	return math.MaxInt64
-}
-
 // sent flushes, and says that ctx is done if that has broken the reply off.
 func (e *exchange) sent(ctx context.Context) error {
 	err := e.flush()
@@ -405,24 +428,16 @@ func (e *exchange) sent(ctx context.Context) error {
 	return err
 }
 
-// subside ends a subscription that the server has cancelled, which only other
-// transports have a message for: its stream ends.
-func (e *exchange) subside(ctx context.Context) {
-	if e.out == nil {
-		e.conclude(ctx)
-	}
-	e.finish()
-}
-
-// finish says that the request is answered, or never will be.
-func (e *exchange) finish() {
+// settle says that the request is answered, or never will be.
+func (e *exchange) settle() {
 	if e.over {
 		return
 	}
 	e.clock.Lock()
+	defer e.clock.Unlock()
 	e.over = true
 	if e.timer != nil {
-		e.timer.Stop()
+		e.timer.Clear()
 	}
 	if e.unwatch != nil {
 		e.unwatch()
@@ -430,11 +445,11 @@ func (e *exchange) finish() {
 	if e.done != nil {
 		close(e.done)
 	}
-	e.clock.Unlock()
 }
 
-// conclude ends a request that has no answer: with an error, if anybody is there.
-func (e *exchange) conclude(ctx context.Context) {
+// end ends a request that the server does not answer: with an error, if anybody is there
+// to read it.
+func (e *exchange) end(ctx context.Context) {
 	why := e.lost()
 	switch {
 	case e.over:
@@ -444,7 +459,16 @@ func (e *exchange) conclude(ctx context.Context) {
 		e.reply.Header()["Www-Authenticate"] = valueRevoked
 		refuseID(&e.reply, e.r, http.StatusUnauthorized, e.id, why.Error())
 	}
-	e.finish()
+	e.settle()
+}
+
+// cancelled ends a subscription that the server has cancelled: its stream ends. (Only
+// other transports have a message for that.)
+func (e *exchange) cancelled(ctx context.Context) {
+	if e.out == nil {
+		e.end(ctx)
+	}
+	e.settle()
 }
 
 // unanswered is what a client is told whose request has had no answer.
@@ -463,14 +487,14 @@ var (
 
 // Close ends the exchange. An answer that was sent gets to the client now, and
 // not only when the bridge.Handler returns.
-func (e *exchange) Close() error {
+func (e *exchange) Close(error) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.reply.left { // nobody looks at what becomes of it
 		return nil
 	}
 	ctx := e.r.Context()
-	e.conclude(ctx)
+	e.end(ctx)
 	if e.reply.begin(ctx) == nil {
 		e.reply.flush(e.h.opts.StallAfter)
 		e.reply.end()
@@ -478,14 +502,25 @@ func (e *exchange) Close() error {
 	return nil
 }
 
-// leave ends the exchange for good: the reply belongs to net/http again. If the
-// client has hung up before there was one, there will be none.
-func (e *exchange) leave() {
+// release ends the exchange for good: the reply belongs to net/http again, and nothing of
+// the exchange goes on. If the client has hung up before there was a reply, there will be none.
+func (e *exchange) release() {
+	defer e.stopTimer()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.conclude(e.r.Context())
+	e.end(e.r.Context())
 	e.reply.leave()
 	if !e.reply.begun {
 		abort()
+	}
+}
+
+// stopTimer waits for a tick that goes on. The caller holds no lock, and the request is settled.
+func (e *exchange) stopTimer() {
+	e.clock.Lock()
+	timer := e.timer
+	e.clock.Unlock()
+	if timer != nil {
+		timer.Stop()
 	}
 }

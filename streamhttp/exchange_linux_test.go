@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/internal/httpserve"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
@@ -19,19 +20,14 @@ import (
 )
 
 // An answer that the client takes at once is written by whoever has it, and is
-// complete before the bridge.Handler returns (bridge.TrySender). What is no answer to
+// complete before the bridge.Handler returns (bridge.Sink). What is no answer to
 // the request, or comes after it, is left to Send.
 func TestModernAnswerIsDirect(t *testing.T) {
 	read := make(chan struct{})
-	h := streamhttp.NewHandler(nil, streamhttp.HandlerOptions{Eras: era.OnlyModern, Modern: bridge.PullHandler(func(ctx context.Context, client bridge.PullConn) error {
-		m, err := client.Recv(ctx)
+	h := streamhttp.NewHandler(nil, streamhttp.HandlerOptions{Eras: era.OnlyModern, Modern: bridge.HandlerFunc(func(ctx context.Context, client bridge.Conn) error {
+		m, err := bridgetest.Recv(ctx, client)
 		if err != nil {
 			return err
-		}
-		try := bridge.TrySender(client)
-		if try == nil {
-			t.Error("the client's connection is known")
-			return client.Send(ctx, jsonrpc.NewResult(m.ID(), nil))
 		}
 		progress := jsonrpc.NewNotification("notifications/progress", []byte(`{"progressToken":1,"progress":1}`))
 		for name, no := range map[string]jsonrpc.Message{
@@ -39,15 +35,15 @@ func TestModernAnswerIsDirect(t *testing.T) {
 			"another's answer":    jsonrpc.NewResult(jsonrpc.IntID(8), nil),
 			"an answer that long": jsonrpc.NewResult(m.ID(), []byte(`"`+strings.Repeat("x", 4096)+`"`)),
 		} {
-			if try(no) {
+			if client.TrySend(no) {
 				t.Errorf("%s is not left to Send", name)
 			}
 		}
-		if !try(jsonrpc.NewResult(m.ID(), []byte(`{"resultType":"complete"}`))) {
+		if !client.TrySend(jsonrpc.NewResult(m.ID(), []byte(`{"resultType":"complete"}`))) {
 			t.Error("the client takes the answer at once")
 		}
 		<-read
-		if try(jsonrpc.NewResult(m.ID(), nil)) {
+		if client.TrySend(jsonrpc.NewResult(m.ID(), nil)) {
 			t.Error("a second answer")
 		}
 		return nil
@@ -87,13 +83,13 @@ func (d *deadlines) Unwrap() http.ResponseWriter { return d.ResponseWriter }
 // An answer that the client takes at once needs no deadline: those are timers, and
 // cost more than they seem. Any other reply has one, on the same connection, too.
 func TestModernAnswerSetsNoDeadline(t *testing.T) {
-	h := streamhttp.NewHandler(nil, streamhttp.HandlerOptions{Eras: era.OnlyModern, Modern: bridge.PullHandler(func(ctx context.Context, client bridge.PullConn) error {
-		m, err := client.Recv(ctx)
+	h := streamhttp.NewHandler(nil, streamhttp.HandlerOptions{Eras: era.OnlyModern, Modern: bridge.HandlerFunc(func(ctx context.Context, client bridge.Conn) error {
+		m, err := bridgetest.Recv(ctx, client)
 		if err != nil {
 			return err
 		}
 		quick := string(m.Lookup("params", "arguments", "quick")) == "true"
-		if answer := jsonrpc.NewResult(m.ID(), nil); !quick || !bridge.TrySender(client)(answer) {
+		if answer := jsonrpc.NewResult(m.ID(), nil); !quick || !client.TrySend(answer) {
 			return client.Send(ctx, answer)
 		}
 		return nil

@@ -31,9 +31,10 @@ type HandlerOptions struct {
 	Admit bridge.Admit
 
 	// Modern serves requests of revision 2026-07-28, which have no session: it is
-	// called once for each, in net/http's goroutine, with a bridge.PullConn that is
-	// one request long. Recv gives the request, and if the client hangs up
-	// before it is answered a notifications/cancelled for it; then io.EOF. The
+	// called once for each, in net/http's goroutine, with a bridge.Conn that is
+	// one request long. Receive hands on the request, in its own goroutine, so that the
+	// sink may do all that there is to do; if the client hangs up before the answer, it
+	// hands on a notifications/cancelled too; then it returns io.EOF. The
 	// response that is sent ends the exchange. The context is done when the
 	// client has hung up (it may take 20 ms until that is known) or its token was
 	// revoked: nothing can be sent any more.
@@ -155,13 +156,14 @@ type Handler struct {
 	sessions map[string]*session // by id, until they end
 }
 
-// NewHandler makes a Handler that gives each session, as a bridge.PullConn, to
+// NewHandler makes a Handler that gives each session, as a bridge.Conn, to
 // server; nil with era.OnlyModern. Close ends it.
 func NewHandler(server bridge.Handler, opts HandlerOptions) *Handler {
 	opts = opts.withDefaults()
 	h := &Handler{server: server, opts: opts, lobby: bridge.NewLobby(opts.MaxSessions, opts.Admit), sessions: make(map[string]*session)}
 	h.bodies.Max, h.bodies.Budget = opts.MaxMessageSize, opts.Budget
 	h.bodies.Party = h.opts.Guard.Party
+	h.exchanges.after, h.exchanges.timer.Do = min(sweepAfter, opts.CommitModern), h.exchanges.sweep
 	h.tidier.Go(h.tidy)
 	return h
 }

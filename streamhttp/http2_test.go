@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/streamhttp"
 )
@@ -161,9 +162,9 @@ func TestServerHTTP2Stalled(t *testing.T) {
 
 // As a browser, or any client over TLS, has it.
 func TestServerHTTP2OverTLS(t *testing.T) {
-	h := streamhttp.NewHandler(bridge.PullHandler(func(ctx context.Context, c bridge.PullConn) error {
+	h := streamhttp.NewHandler(bridge.HandlerFunc(func(ctx context.Context, c bridge.Conn) error {
 		for {
-			m, err := c.Recv(ctx)
+			m, err := bridgetest.Recv(ctx, c)
 			if err != nil {
 				return err
 			}

@@ -509,7 +509,7 @@ func TestServerDeleteSaysGone(t *testing.T) {
 			synctest.Wait()
 			u.request("DELETE", "").is(http.StatusNoContent)
 			if err := <-got; err == nil || errors.Is(err, context.Canceled) {
-				t.Fatalf("Recv = %v, want that the session has ended", err)
+				t.Fatalf("Receive = %v, want that the session has ended", err)
 			}
 		}
 	})

@@ -5,18 +5,19 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/internal/lazytimer"
 )
 
-// exchanges are those in progress. The zero value has none.
+// exchanges are those in progress. The zero value has none; after and timer.Do are to be set.
 type exchanges struct {
 	mu     sync.Mutex
 	fresh  map[*exchange]struct{} // those that sweep has not seen
 	seen   map[*exchange]struct{}
 	shares map[string]int // how many each party has of them; nil: nobody needs to know
 	closed bool
-	timer  *time.Timer    // calls sweep; nil: it has seen all
-	wg     sync.WaitGroup // one for each
-	sweeps sync.WaitGroup
+	after  time.Duration   // how long a request waits for sweep at most
+	timer  lazytimer.Timer // calls sweep
+	wg     sync.WaitGroup  // one for each
 }
 
 // add enters e, whose time begins, or says why there is no place for it.
@@ -38,9 +39,8 @@ func (x *exchanges) add(e *exchange, max int) error {
 	}
 	x.wg.Add(1)
 	e.came = time.Now()
-	if x.timer == nil {
-		x.sweeps.Add(1)
-		x.timer = time.AfterFunc(min(sweepAfter, e.h.opts.CommitModern), x.sweep)
+	if len(x.fresh) == 1 { // else the time is set
+		x.timer.AtLatest(e.came.Add(x.after))
 	}
 	return nil
 }
@@ -75,10 +75,8 @@ const sweepAfter = 20 * time.Millisecond
 // watched. To do so for each request costs more than it seems: a timer that is set
 // often wakes a thread.
 func (x *exchanges) sweep() {
-	defer x.sweeps.Done()
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.timer = nil
 	for e := range x.fresh {
 		e.awaitCommit()
 		e.watch()
@@ -116,10 +114,5 @@ func (x *exchanges) close() {
 // wait returns when all have left. Call it after close.
 func (x *exchanges) wait() {
 	x.wg.Wait()
-	x.mu.Lock()
-	if x.timer != nil && x.timer.Stop() {
-		x.sweeps.Done()
-	}
-	x.mu.Unlock()
-	x.sweeps.Wait()
+	x.timer.Stop()
 }

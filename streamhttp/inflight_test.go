@@ -4,13 +4,13 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
-	"time"
 )
 
 // inProgress returns exchanges among which nobody looks around, and what adds one of a party.
 func inProgress(t testing.TB) (x *exchanges, add func(party string, max int) (*exchange, error)) {
-	x = &exchanges{timer: time.AfterFunc(time.Hour, func() {})}
-	t.Cleanup(func() { x.timer.Stop() })
+	x = new(exchanges)
+	x.timer.Do = func() {}
+	t.Cleanup(x.timer.Stop)
 	return x, func(party string, max int) (*exchange, error) {
 		e := new(exchange)
 		e.party.Store(&party)

@@ -38,7 +38,7 @@ func TestServerMaxCalls(t *testing.T) {
 	if err := open(maxCalls, maxCalls+1); err != nil {
 		t.Errorf("the last one that fits: %v", err)
 	}
-	h := NewHandler(bridge.PullHandler(func(context.Context, bridge.PullConn) error { return nil }), HandlerOptions{})
+	h := NewHandler(bridge.HandlerFunc(func(context.Context, bridge.Conn) error { return nil }), HandlerOptions{})
 	defer h.Close()
 	post := func() (w *httptest.ResponseRecorder) {
 		w = httptest.NewRecorder()

@@ -5,7 +5,6 @@ import (
 	"net/http"
 
 	"github.com/hashicorp/go-hclog"
-	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/internal/access"
 	"github.com/mcp-bridge/mcp-bridge/internal/httpserve"
@@ -152,13 +151,13 @@ func (h *Handler) serveModern(w http.ResponseWriter, r *http.Request, m *jsonrpc
 	if standing := access.Standing(r); standing.Done() != nil {
 		defer context.AfterFunc(standing, func() { e.cancel(errRevoked) })()
 	}
-	defer e.leave()
+	defer e.release()
 	if no := h.refuseParams(e.ctx, r.Header, *m, q); no != nil { // it may have to ask the server
 		e.refuse(no)
 		return
 	}
 	*m, *q = jsonrpc.Message{}, query{} // the bytes are e's now, and then the server's
-	if err := h.opts.Modern.ServeConn(&e.served, bridge.Push(e)); err != nil && e.ctx.Err() == nil {
+	if err := h.opts.Modern.ServeConn(&e.served, e); err != nil && e.ctx.Err() == nil {
 		h.logUnserved(err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/streamhttp/internal/wire"
 )
@@ -21,8 +22,8 @@ var atOnce = answering(0)
 // answering does so after some notifications.
 func answering(notify int) bridge.Handler {
 	note := jsonrpc.NewNotification("notifications/message", []byte(`{"level":"info","data":"`+strings.Repeat("x", 30)+`"}`))
-	return bridge.PullHandler(func(ctx context.Context, c bridge.PullConn) error {
-		m, err := c.Recv(ctx)
+	return bridge.HandlerFunc(func(ctx context.Context, c bridge.Conn) error {
+		m, err := bridgetest.Recv(ctx, c)
 		if err != nil {
 			return err
 		}

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/streamhttp"
 )
@@ -46,8 +47,8 @@ func TestServerModernSameID(t *testing.T) {
 	all := make(chan struct{}) // closed when all requests are there at once
 	var arrived sync.WaitGroup
 	arrived.Add(n)
-	h := streamhttp.NewHandler(nil, streamhttp.HandlerOptions{Modern: bridge.PullHandler(func(ctx context.Context, c bridge.PullConn) error {
-		m, err := c.Recv(ctx)
+	h := streamhttp.NewHandler(nil, streamhttp.HandlerOptions{Modern: bridge.HandlerFunc(func(ctx context.Context, c bridge.Conn) error {
+		m, err := bridgetest.Recv(ctx, c)
 		if err != nil {
 			return err
 		}
@@ -86,8 +87,8 @@ func TestServerModernDisconnect(t *testing.T) {
 			taken := make(chan string)
 			cancelled := make(chan string)
 			finish := make(chan struct{})
-			h := streamhttp.NewHandler(nil, streamhttp.HandlerOptions{Modern: bridge.PullHandler(func(ctx context.Context, c bridge.PullConn) error {
-				m, err := c.Recv(ctx)
+			h := streamhttp.NewHandler(nil, streamhttp.HandlerOptions{Modern: bridge.HandlerFunc(func(ctx context.Context, c bridge.Conn) error {
+				m, err := bridgetest.Recv(ctx, c)
 				if err != nil {
 					return err
 				}
@@ -102,7 +103,7 @@ func TestServerModernDisconnect(t *testing.T) {
 					<-finish
 					return c.Send(ctx, jsonrpc.NewResult(m.ID(), nil))
 				}
-				next, err := c.Recv(context.Background())
+				next, err := bridgetest.Recv(context.Background(), c)
 				if err == nil {
 					cancelled <- name + " " + next.Method() + " " + next.RequestID().String()
 				} else {
@@ -153,7 +154,7 @@ func TestServerModernDisconnect(t *testing.T) {
 
 // Bytes that the value of a header must not have are refused, whoever finds them (MI5, MI6).
 func TestServerModernHeaderBytes(t *testing.T) {
-	h := streamhttp.NewHandler(nil, streamhttp.HandlerOptions{Modern: bridge.PullHandler(func(context.Context, bridge.PullConn) error {
+	h := streamhttp.NewHandler(nil, streamhttp.HandlerOptions{Modern: bridge.HandlerFunc(func(context.Context, bridge.Conn) error {
 		t.Error("the request was served")
 		return nil
 	})})
@@ -197,13 +198,13 @@ func TestServerHalfClosed(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			taken := make(chan struct{})
-			hangs := bridge.PullHandler(func(ctx context.Context, conn bridge.PullConn) error {
-				if _, err := conn.Recv(ctx); err != nil {
+			hangs := bridge.HandlerFunc(func(ctx context.Context, conn bridge.Conn) error {
+				if _, err := bridgetest.Recv(ctx, conn); err != nil {
 					return err
 				}
 				close(taken)
 				for {
-					m, err := conn.Recv(ctx)
+					m, err := bridgetest.Recv(ctx, conn)
 					if err != nil || m.Method() == "notifications/cancelled" {
 						return err
 					}

@@ -459,7 +459,7 @@ func TestServerModernUnanswered(t *testing.T) {
 		r.over()
 		r = u.ask26("1", "tools/call", `"name":"t"`)
 		p = s.server()
-		p.Close()
+		p.Close(nil)
 		p.ended()
 		r.isError(200, -32603, "1")
 		p.quits(nil)
@@ -469,12 +469,12 @@ func TestServerModernUnanswered(t *testing.T) {
 		r := u.ask26("1", "tools/call", `"name":"t"`)
 		p := s.server()
 		p.says(result("1"))
-		p.Close()
+		p.Close(nil)
 		r.isJSON(result("1"))
-		p.Close()
+		p.Close(nil)
 		p.quits(nil)
 		synctest.Wait()
-		p.Close() // also when it is late
+		p.Close(nil) // also when it is late
 	})
 }
 

@@ -39,8 +39,8 @@ func newModern(t *testing.T, opts streamhttp.HandlerOptions) (*modernSite, *user
 func newModernOver(t *testing.T, protocols *http.Protocols, opts streamhttp.HandlerOptions) (*modernSite, *user) {
 	t.Helper()
 	calls := make(chan *served, 2000)
-	opts.Modern = bridge.PullHandler(func(ctx context.Context, conn bridge.PullConn) error {
-		p := &served{&server{PullConn: conn, t: t, ctx: ctx, quit: make(chan error, 1), left: make(chan struct{})}}
+	opts.Modern = bridge.HandlerFunc(func(ctx context.Context, conn bridge.Conn) error {
+		p := &served{&server{Conn: conn, t: t, ctx: ctx, quit: make(chan error, 1), left: make(chan struct{})}}
 		defer close(p.left)
 		calls <- p
 		return <-p.quit
@@ -163,7 +163,7 @@ func (p *served) hungUp(id string) {
 	p.cancelled(id)
 }
 
-// ended wants Recv to say that nothing more comes.
+// ended wants Receive to say that nothing more comes.
 func (p *served) ended() {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Nanosecond)
@@ -173,7 +173,7 @@ func (p *served) ended() {
 	}
 }
 
-// waits wants Recv to wait.
+// waits wants Receive to wait.
 func (p *served) waits() {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Nanosecond)

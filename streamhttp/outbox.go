@@ -17,7 +17,7 @@ import (
 type outbox struct {
 	s        *session
 	messages []jsonrpc.Message
-	held     *pendingPOST     // the first of them, held out to the server; nil: it is not
+	pending  *pendingMessage  // the first of them, in the queue of the session; nil: it is not
 	begun    bool             // the server has got a message
 	share    *httpserve.Share // goes with the last of them
 }
@@ -27,7 +27,7 @@ type outbox struct {
 // not yet its turn.
 func (o *outbox) pass() <-chan struct{} {
 	for len(o.messages) > 0 {
-		if o.held == nil {
+		if o.pending == nil {
 			if o.begun && o.s.greets() {
 				return nil
 			}
@@ -35,9 +35,9 @@ func (o *outbox) pass() <-chan struct{} {
 			if len(o.messages) == 1 { // until then all of the body is needed
 				share = o.share.Move()
 			}
-			o.held = o.s.posts.offer(o.messages[0], share)
+			o.pending = o.s.posts.offer(o.messages[0], share)
 		}
-		if taken := o.s.posts.taken(o.held); taken != nil {
+		if taken := o.s.posts.taken(o.pending); taken != nil {
 			return taken
 		}
 		o.delivered()
@@ -45,17 +45,17 @@ func (o *outbox) pass() <-chan struct{} {
 	return nil
 }
 
-// takeBack holds nothing out any more, and returns what the server has not got.
+// takeBack leaves nothing in the queue, and returns what the server has not got.
 func (o *outbox) takeBack() []jsonrpc.Message {
-	if o.held == nil {
+	if o.pending == nil {
 		return o.messages
 	}
-	if share, ok := o.s.posts.takeBack(o.held); ok {
+	if share, ok := o.s.posts.takeBack(o.pending); ok {
 		o.share.Back(share)
 	} else {
 		o.delivered()
 	}
-	o.held = nil
+	o.pending = nil
 	return o.messages
 }
 
@@ -94,7 +94,7 @@ func (o *outbox) rest() []jsonrpc.Message {
 
 // delivered says that the server has got the first message.
 func (o *outbox) delivered() {
-	o.begun, o.held = true, nil
+	o.begun, o.pending = true, nil
 	o.s.passed(o.messages[0])
 	o.messages[0] = jsonrpc.Message{} // its bytes are the server's now
 	o.messages = o.messages[1:]
@@ -132,7 +132,7 @@ func pass(ctx context.Context, s *session, m jsonrpc.Message, share *budget.Shar
 	return nil
 }
 
-// accept hands a message to Recv, with what it holds of the budget. It waits while
+// accept passes a message on to the server, with what it holds of the budget. It waits while
 // the server does not take what came before.
 func (s *session) accept(ctx context.Context, m jsonrpc.Message, share *budget.Share) (err error) {
 	p := s.posts.offer(m, share)

@@ -1,6 +1,7 @@
 package streamhttp
 
 import (
+	"context"
 	"slices"
 	"sync"
 
@@ -9,107 +10,249 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// postQueue is where POSTs meet a session's Recv. It keeps nothing of theirs: a message
-// that was taken has reached Recv, and one that was not is still its POST's. What the
-// bridge itself has to say to the server is kept: no more than the server has asked.
-// What a message holds of the budget is given back when Recv is asked for the next:
-// then the server has it.
+// postQueue is where the POSTs of a session meet its receiver. A message waits in it until
+// the receiver's Sink has taken it; as long as it was not offered to the Sink, its POST can
+// take it back. What the bridge itself has to say to the server waits in it as well: that
+// is no more than the server has asked.
+//
+// It is no bridge.Inbox because a POST has to know when its message was taken, and what
+// it holds of the budget until then.
+//
+// As long as the receiver is idle, the goroutine of a POST does its work (TrySend of the
+// Sink). Where that is not possible the receiver's own goroutine does, which may wait.
+//
+// Two locks: turn is held while the Sink is called, mu while the fields are looked at.
+// turn comes first; mu is never held across a call of anything.
 type postQueue struct {
-	waiter *bridge.Waiter
+	turn sync.Mutex
 
 	mu      sync.Mutex
-	queue   []*pendingPOST // oldest first
-	passing *budget.Share  // of the message that Recv has returned last; mostly nil
-	err     error          // why nothing is taken any more
+	waiting []*pendingMessage  // oldest first
+	sink    bridge.Sink        // of the receive that goes on
+	idle    bool               // receive waits, so that others may call sink
+	cancel  context.CancelFunc // of the ctx of a Send that goes on; nil: none does
+	err     error              // why nothing is taken any more
+	came    chan struct{}      // holds one element when receive has to look
 }
 
-// pendingPOST is a message that a POST holds out, or that was put there. The postQueue's lock guards it.
-type pendingPOST struct {
-	m     jsonrpc.Message
-	share *budget.Share // what it holds of the budget; mostly nil
-	taken bool
-	done  chan struct{} // closed when it is taken; nil: nobody has asked for it
+// pendingMessage is a message in a postQueue, whose lock guards it.
+type pendingMessage struct {
+	m       jsonrpc.Message
+	share   *budget.Share // what it holds of the budget; mostly nil
+	offered bool          // to the Sink, which may take it now
+	left    bool          // its POST has left it to the queue
+	taken   bool
+	done    chan struct{} // closed when it is taken; nil: nobody has asked for it
 }
 
-func newPostQueue() *postQueue {
-	b := new(postQueue)
-	b.waiter = bridge.NewWaiter(b.poll)
-	return b
-}
+func newPostQueue() *postQueue { return &postQueue{came: make(chan struct{}, 1)} }
 
-// hold holds a message out, with what it holds of the budget. The caller may have
+// offer puts a message into the queue, with what it holds of the budget. The caller may have
 // to do the work of the session's receiver, so it must have no locks.
-func (b *postQueue) offer(m jsonrpc.Message, share *budget.Share) *pendingPOST {
-	h := &pendingPOST{m: m, share: share}
-	b.mu.Lock()
-	b.queue = append(b.queue, h)
-	b.mu.Unlock()
-	b.waiter.Arrived()
-	return h
-}
-
-// put leaves a message there that nobody waits for. The caller may hold locks.
-func (b *postQueue) put(m jsonrpc.Message) {
-	b.mu.Lock()
-	if b.err == nil {
-		b.queue = append(b.queue, &pendingPOST{m: m})
+func (q *postQueue) offer(m jsonrpc.Message, share *budget.Share) *pendingMessage {
+	p := &pendingMessage{m: m, share: share}
+	q.mu.Lock()
+	q.waiting = append(q.waiting, p)
+	q.mu.Unlock()
+	if !q.turn.TryLock() || !q.handOn() {
+		q.wake()
 	}
-	b.mu.Unlock()
-	b.waiter.Signal()
+	return p
 }
 
-// taken returns what is closed when h is taken; nil when it is.
-func (b *postQueue) taken(h *pendingPOST) <-chan struct{} {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if h.taken {
+// put is offer for a message that no POST waits for. The caller may hold locks.
+func (q *postQueue) put(m jsonrpc.Message) {
+	q.mu.Lock()
+	if q.err == nil {
+		q.waiting = append(q.waiting, &pendingMessage{m: m, left: true})
+	}
+	q.mu.Unlock()
+	q.wake()
+}
+
+func (q *postQueue) wake() {
+	select {
+	case q.came <- struct{}{}:
+	default:
+	}
+}
+
+// maxInline is how many messages one POST does the work of the receiver for: it has its
+// own to do, and others may bring more and more.
+const maxInline = 32
+
+// handOn gives sink what waits, in the receiver's place. It reports whether nothing is left
+// for the receiver to do. The caller has locked turn, which is unlocked.
+func (q *postQueue) handOn() (done bool) {
+	defer q.turn.Unlock()
+	for range maxInline {
+		p, sink := q.firstIfIdle()
+		if p == nil {
+			return true
+		}
+		if !sink.TrySend(p.m) {
+			q.refused(p)
+			return false
+		}
+		if more := q.took(p); !more {
+			return true
+		}
+	}
+	return false
+}
+
+// firstIfIdle returns the first message, and the sink of the receiver that waits for it.
+func (q *postQueue) firstIfIdle() (*pendingMessage, bridge.Sink) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !q.idle || q.err != nil || len(q.waiting) == 0 {
+		return nil, nil
+	}
+	q.waiting[0].offered = true
+	return q.waiting[0], q.sink
+}
+
+// taken returns what is closed when p is taken; nil when it is.
+func (q *postQueue) taken(p *pendingMessage) <-chan struct{} {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if p.taken {
 		return nil
 	}
-	if h.done == nil {
-		h.done = make(chan struct{})
+	if p.done == nil {
+		p.done = make(chan struct{})
 	}
-	return h.done
+	return p.done
 }
 
-// takeBack holds h out no more, and returns its share. It is false when it was taken.
-func (b *postQueue) takeBack(h *pendingPOST) (share *budget.Share, ok bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if h.taken {
+// takeBack takes p out of the queue, and returns its share. It is false when p was taken, or
+// may be taken at any moment: then the queue goes on with it alone. A message that the
+// sink is about to send is not withdrawn, because half of it may have been written.
+func (q *postQueue) takeBack(p *pendingMessage) (share *budget.Share, ok bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	switch {
+	case p.taken:
+		return nil, false
+	case p.offered:
+		p.left = true
+		if q.err != nil {
+			p.free()
+		}
 		return nil, false
 	}
-	b.queue = slices.DeleteFunc(b.queue, func(o *pendingPOST) bool { return o == h })
-	share, h.share = h.share, nil
+	q.waiting = slices.DeleteFunc(q.waiting, func(o *pendingMessage) bool { return o == p })
+	share, p.share = p.share, nil
 	return share, true
 }
 
-// poll takes the oldest message.
-func (b *postQueue) poll() (m jsonrpc.Message, err error, ok bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.passing != nil {
-		b.passing.Free()
-		b.passing = nil
-	}
-	if b.err != nil || len(b.queue) == 0 {
-		return m, b.err, b.err != nil
-	}
-	h := b.queue[0]
-	b.queue = slices.Delete(b.queue, 0, 1)
-	m, h.m, h.taken = h.m, m, true
-	b.passing, h.share = h.share, nil
-	if h.done != nil {
-		close(h.done)
-	}
-	return m, nil, true
+func (p *pendingMessage) free() {
+	p.share.Free()
+	p.share = nil
 }
 
-// end makes the postQueue take nothing any more.
-func (b *postQueue) end(err error) {
-	b.mu.Lock()
-	b.err = err
-	b.passing.Free()
-	b.passing = nil
-	b.mu.Unlock()
-	b.waiter.Signal()
+// receive is bridge.Conn's Receive.
+func (q *postQueue) receive(ctx context.Context, sink bridge.Sink) error {
+	q.turn.Lock()
+	defer q.turn.Unlock()
+	for {
+		p, err := q.next(ctx, sink)
+		switch {
+		case err != nil:
+			return err
+		case p == nil:
+			q.turn.Unlock()
+			select {
+			case <-q.came:
+			case <-ctx.Done():
+			}
+			q.turn.Lock()
+		case sink.TrySend(p.m):
+			q.took(p)
+		default:
+			if err := q.send(ctx, sink, p); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// next returns the first message; nil and no error: there is none, and the receiver is idle.
+func (q *postQueue) next(ctx context.Context, sink bridge.Sink) (*pendingMessage, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.idle, q.sink = false, nil
+	switch {
+	case q.err != nil: // it says more than ctx, which the end of a session ends too
+		return nil, q.err
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case len(q.waiting) > 0:
+		q.waiting[0].offered = true
+		return q.waiting[0], nil
+	}
+	q.idle, q.sink = true, sink
+	return nil, nil
+}
+
+// send lets sink wait until it can take p. The ctx of that ends with the session.
+func (q *postQueue) send(ctx context.Context, sink bridge.Sink, p *pendingMessage) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	q.mu.Lock()
+	q.cancel = cancel
+	if q.err != nil {
+		cancel()
+	}
+	q.mu.Unlock()
+	err := sink.Send(ctx, p.m)
+	if err == nil {
+		q.took(p)
+		return nil
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.cancel = nil
+	if q.err != nil {
+		return q.err
+	}
+	p.offered = false
+	return err
+}
+
+// took notes that the sink has taken p, the first message. It reports whether there is another.
+func (q *postQueue) took(p *pendingMessage) (more bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.cancel = nil
+	q.waiting = slices.Delete(q.waiting, 0, 1)
+	p.m, p.taken = jsonrpc.Message{}, true
+	p.free()
+	if p.done != nil {
+		close(p.done)
+	}
+	return len(q.waiting) > 0
+}
+
+// refused notes that the sink has not taken p.
+func (q *postQueue) refused(p *pendingMessage) {
+	q.mu.Lock()
+	p.offered = false
+	q.mu.Unlock()
+}
+
+// end makes the queue take nothing any more. The messages in it are their POSTs'.
+func (q *postQueue) end(err error) {
+	q.mu.Lock()
+	q.err = err
+	for _, p := range q.waiting {
+		if p.left {
+			p.free()
+		}
+	}
+	if q.cancel != nil {
+		q.cancel()
+	}
+	q.mu.Unlock()
+	q.wake()
 }

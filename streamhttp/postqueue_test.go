@@ -3,6 +3,7 @@ package streamhttp
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -14,10 +15,11 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// TestPostQueueExactlyOnce: what accept has accepted reaches Recv once, what it has not
+// TestPostQueueExactlyOnce: what accept has accepted reaches the receiver once, what it has not
 // never does, and one client's messages stay in order, whoever does the receiver's
 // work and whoever gives up meanwhile.
 func TestPostQueueExactlyOnce(t *testing.T) {
@@ -39,17 +41,9 @@ func TestPostQueueExactlyOnce(t *testing.T) {
 	receiving.Go(func() {
 		rnd := rand.New(rand.NewPCG(1, 1))
 		for {
-			m, err := s.Offer(context.Background(), func(m jsonrpc.Message, _ bool) (took, more bool) {
-				if rnd.IntN(3) == 0 {
-					return false, true
-				}
-				note(m)
-				return true, true
-			})
-			if err != nil {
+			if s.Receive(context.Background(), unreliable{rnd, note}) == errSessionEnded {
 				return
 			}
-			note(m)
 		}
 	})
 	want := make([][]int, clients)
@@ -79,6 +73,28 @@ func TestPostQueueExactlyOnce(t *testing.T) {
 	}
 }
 
+// unreliable is a Sink that often cannot take a message at once, or at all.
+type unreliable struct {
+	rnd  *rand.Rand
+	note func(m jsonrpc.Message)
+}
+
+func (u unreliable) TrySend(m jsonrpc.Message) bool {
+	if u.rnd.IntN(3) == 0 {
+		return false
+	}
+	u.note(m)
+	return true
+}
+
+func (u unreliable) Send(_ context.Context, m jsonrpc.Message) error {
+	if u.rnd.IntN(3) == 0 {
+		return errors.New("not now")
+	}
+	u.note(m)
+	return nil
+}
+
 // TestPostQueueEnd: a session that has ended takes nothing any more, also of what waits.
 func TestPostQueueEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -98,8 +114,8 @@ func TestPostQueueEnd(t *testing.T) {
 			t.Errorf("what came later: %v", err)
 		}
 		for _, ctx := range []context.Context{ctx, t.Context()} {
-			if m, err := s.Recv(ctx); err != errSessionEnded {
-				t.Errorf("Recv gives %s, %v", m.Bytes(), err)
+			if err := s.Receive(ctx, nil); err != errSessionEnded {
+				t.Errorf("Receive gives %v", err)
 			}
 		}
 		if _, ok := s.posts.takeBack(held); !ok {
@@ -108,13 +124,12 @@ func TestPostQueueEnd(t *testing.T) {
 
 		s = newTestSession()
 		go func() {
-			_, err := s.Recv(t.Context())
-			waiting <- err
+			waiting <- s.Receive(t.Context(), nil)
 		}()
 		synctest.Wait()
 		s.end("the test wants it")
 		if err := <-waiting; err != errSessionEnded {
-			t.Errorf("Recv that waits gives %v", err)
+			t.Errorf("Receive that waits gives %v", err)
 		}
 	})
 }
@@ -179,9 +194,9 @@ func TestCommitTimes(t *testing.T) {
 // TestPOSTAnsweredAtOnce: a server that takes a request and answers it before the
 // POST has looked again leaves nobody waiting.
 func TestPOSTAnsweredAtOnce(t *testing.T) {
-	h := NewHandler(bridge.PullHandler(func(ctx context.Context, client bridge.PullConn) error {
+	h := NewHandler(bridge.HandlerFunc(func(ctx context.Context, client bridge.Conn) error {
 		for {
-			m, err := client.Recv(ctx)
+			m, err := bridgetest.Recv(ctx, client)
 			if err == nil {
 				err = client.Send(ctx, jsonrpc.NewResult(m.ID(), []byte("{}")))
 			}
@@ -217,8 +232,7 @@ func TestPOSTAnsweredAtOnce(t *testing.T) {
 // would wait for that; then the exchange's own goroutine does.
 func TestInlineCalls(t *testing.T) {
 	s := newTestSession()
-	defer s.Close()
-	try := s.TrySender()
+	defer s.Close(nil)
 	readers := make([]*reader, maxInlineCalls+1)
 	wrote := make([]bool, len(readers))
 	for i := range readers {
@@ -230,7 +244,7 @@ func TestInlineCalls(t *testing.T) {
 		rd.await(func() bool { wrote[i] = true; return true })
 	}
 	for i, rd := range readers {
-		if !try(jsonrpc.NewResult(jsonrpc.IntID(int64(i)), nil)) {
+		if !s.TrySend(jsonrpc.NewResult(jsonrpc.IntID(int64(i)), nil)) {
 			t.Fatalf("answer %d is not taken", i)
 		}
 		<-rd.wake

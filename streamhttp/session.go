@@ -20,8 +20,8 @@ var (
 // waits too.
 const highWater = 256 << 10
 
-// session is one legacy client's session: the bridge.PullConn that the Handler hands to
-// its bridge.Handler. Recv yields what the client POSTs; Send picks the
+// session is one legacy client's session: the bridge.Conn that the Handler hands to
+// its bridge.Handler. Receive hands on what the client POSTs; Send picks the
 // response stream (docs/rules.md, part B).
 //
 // Order of locks: session.mu comes before the lock of postQueue, of a reader and of the
@@ -61,25 +61,15 @@ func newSession(opts *HandlerOptions, owner, version string, now time.Time) *ses
 	}
 	s.handshake.version = version
 	s.activity.quiet = now
-	s.commits.fire = s.commitDue
+	s.deferred.expiry.Do = s.expireDeferred
+	s.commits.timer.Do = s.commitDue
 	return s
 }
 
-// Recv returns the client's next message. A client that has ended its session
+// Receive hands on what the client POSTs. A client that has ended its session
 // has gone for good, so that is no io.EOF.
-func (s *session) Recv(ctx context.Context) (jsonrpc.Message, error) { return s.Offer(ctx, nil) }
-
-// Offer is what bridge.Offer says: a request may be passed on by its POST.
-func (s *session) Offer(ctx context.Context, take bridge.Taker) (jsonrpc.Message, error) {
-	m, err := s.posts.waiter.Offer(ctx, take)
-	if err != nil && ctx.Err() != nil {
-		select { // the end of a session ends its context too, but says more
-		case <-s.done:
-			err = errSessionEnded
-		default:
-		}
-	}
-	return m, err
+func (s *session) Receive(ctx context.Context, sink bridge.Sink) error {
+	return s.posts.receive(ctx, sink)
 }
 
 // Send routes one message of the server to the client. It waits while the
@@ -102,20 +92,20 @@ func (s *session) Send(ctx context.Context, m jsonrpc.Message) error {
 	}
 }
 
-// TrySender is what bridge.TrySender says.
-func (s *session) TrySender() func(m jsonrpc.Message) bool {
-	return func(m jsonrpc.Message) bool {
-		rd, room, err := s.place(m, true)
-		if rd != nil {
-			rd.deliver()
-		}
-		return room == nil && err == nil
+// TrySend is Send where nobody has to be waited for. It may do the work of the POST that
+// waits for the answer m.
+func (s *session) TrySend(m jsonrpc.Message) bool {
+	rd, room, err := s.place(m, true)
+	if rd != nil {
+		rd.deliver()
 	}
+	return room == nil && err == nil
 }
 
 // Close ends the session: what is owed is answered with an error, every
-// stream ends, and Recv and Send return errors.
-func (s *session) Close() error {
+// stream ends, and Receive and Send return errors. Whatever the reason, a client learns
+// of it when it uses the session again.
+func (s *session) Close(error) error {
 	s.end("the session has ended")
 	return nil
 }
@@ -131,15 +121,16 @@ func (s *session) end(why string) {
 		c.stream.push(jsonrpc.NewError(c.id, jsonrpc.CodeInternalError, why, sessionEndedData))
 		s.settle(c)
 	}
-	s.deferred.stop()
+	s.deferred.clear()
 	for _, st := range s.standalone.connected {
 		st.finish()
 	}
-	s.commits.stop()
 	s.kept.stop()
 	close(s.done)
 	s.posts.end(errSessionEnded)
 	s.mu.Unlock()
+	s.deferred.expiry.Stop() // these may have to wait for the lock
+	s.commits.timer.Stop()
 	s.onEnd()
 }
 

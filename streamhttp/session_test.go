@@ -71,18 +71,23 @@ func newWorld(t *testing.T, rnd *rand.Rand, small bool) *world {
 	w.s = newSession(&opts, "", version2025_11_25, time.Now())
 	w.s.onEnd = func() {}
 	w.s.handshake.answered, w.s.handshake.ready, w.s.calls.made = true, true, 1
-	go func() { // the server's Recv
-		for {
-			m, err := w.s.Recv(context.Background())
-			if err != nil {
-				return
-			}
-			if m.Kind() == jsonrpc.Response {
-				w.refused <- m.ID().String()
-			}
-		}
-	}()
+	go w.s.Receive(context.Background(), refusals(w.refused)) // as the server
 	return w
+}
+
+// refusals is a Sink that takes the ids of the requests that are refused in the client's place.
+type refusals chan<- string
+
+func (r refusals) TrySend(m jsonrpc.Message) bool {
+	if m.Kind() == jsonrpc.Response {
+		r <- m.ID().String()
+	}
+	return true
+}
+
+func (r refusals) Send(_ context.Context, m jsonrpc.Message) error {
+	r.TrySend(m)
+	return nil
 }
 
 func (w *world) did(format string, args ...any) { w.log = append(w.log, fmt.Sprintf(format, args...)) }

@@ -50,7 +50,7 @@ func (h *Handler) serve(guest *bridge.Guest, s *session, standing context.Contex
 	ctx := guest.Context()
 	stop, _ := bridge.InUse(ctx, s.inUse)
 	defer stop()
-	err := h.server.ServeConn(bridge.WithPrincipal(ctx, s.owner), bridge.Push(s))
+	err := h.server.ServeConn(bridge.WithPrincipal(ctx, s.owner), s)
 	if err != nil && !errors.Is(err, errSessionEnded) && !(ctx.Err() != nil && errors.Is(err, context.Canceled)) {
 		h.opts.Logger.Warn("session ended", "session", s.tag(), "error", err)
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/streamhttp"
 	"github.com/mcp-bridge/mcp-bridge/streamhttp/streamclient"
@@ -303,12 +304,12 @@ func TestServerStatelessFails(t *testing.T) {
 // The server hears that nobody waits any more.
 func TestServerStatelessCancels(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ours, theirs := bridge.PullPipe()
+		ours, theirs := bridge.Pipe()
 		s := newSite(t, streamhttp.HandlerOptions{})
-		h := streamhttp.NewHandler(bridge.Serve(dialer(func() bridge.PullConn { return theirs }), bridge.PumpOptions{}), streamhttp.HandlerOptions{Stateless: true})
+		h := streamhttp.NewHandler(bridge.Serve(dialer(func() bridge.Conn { return theirs }), bridge.PumpOptions{}), streamhttp.HandlerOptions{Stateless: true})
 		defer h.Close()
 		s.srv.Handler = h
-		p := &server{PullConn: ours, t: t}
+		p := &server{Conn: ours, t: t}
 		r := (&user{site: s}).call("7")
 		p.isGreeted(r25a)
 		p.gets()
@@ -316,15 +317,15 @@ func TestServerStatelessCancels(t *testing.T) {
 		if m := p.gets(); m.Method() != "notifications/cancelled" || m.RequestID() != jsonrpc.IntID(7) {
 			t.Errorf("the server got %s", m.Bytes())
 		}
-		if _, err := ours.Recv(t.Context()); err == nil {
+		if _, err := bridgetest.Recv(t.Context(), ours); err == nil {
 			t.Error("the server lives on")
 		}
 	})
 }
 
-type dialer func() bridge.PullConn
+type dialer func() bridge.Conn
 
-func (d dialer) Dial(context.Context) (bridge.Conn, error) { return bridge.PushDialed(d(), nil) }
+func (d dialer) Dial(context.Context) (bridge.Conn, error) { return d(), nil }
 
 // What there is without sessions: POST, and nothing to come back to.
 func TestServerStatelessHTTP(t *testing.T) {
@@ -417,10 +418,10 @@ func TestServerStatelessBatch(t *testing.T) {
 
 // Our own client, which takes what it is given, finishes a whole conversation.
 func TestServerStatelessClient(t *testing.T) {
-	h := streamhttp.NewHandler(bridge.PullHandler(func(ctx context.Context, c bridge.PullConn) error {
+	h := streamhttp.NewHandler(bridge.HandlerFunc(func(ctx context.Context, c bridge.Conn) error {
 		ready := 0
 		for {
-			m, err := c.Recv(ctx)
+			m, err := bridgetest.Recv(ctx, c)
 			if err != nil {
 				return err
 			}
@@ -439,18 +440,18 @@ func TestServerStatelessClient(t *testing.T) {
 	srv := httptest.NewServer(h)
 	defer srv.Close()
 	defer h.Close()
-	c, err := bridge.PullDialed((&streamclient.Client{URL: srv.URL}).Dial(t.Context()))
+	c, err := (&streamclient.Client{URL: srv.URL}).Dial(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.Close()
+	defer c.Close(nil)
 	says := func(text string, want ...string) {
 		t.Helper()
 		if err := c.Send(t.Context(), message(text)); err != nil {
 			t.Fatal(err)
 		}
 		for _, w := range want {
-			m, err := c.Recv(t.Context())
+			m, err := bridgetest.Recv(t.Context(), c)
 			if err != nil || string(m.Bytes()) != w {
 				t.Fatalf("got %s, %v; want %s", m.Bytes(), err, w)
 			}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/streamhttp"
 )
@@ -16,10 +17,10 @@ import (
 // while the server has got nothing of it but the bridge's own initialize: it is not
 // ended for others.
 func TestServerAloneIsInUse(t *testing.T) {
-	h := streamhttp.NewHandler(bridge.PullHandler(func(ctx context.Context, client bridge.PullConn) error {
+	h := streamhttp.NewHandler(bridge.HandlerFunc(func(ctx context.Context, client bridge.Conn) error {
 		defer bridge.Unused(ctx)() // as far as it knows
 		for {
-			m, err := client.Recv(ctx)
+			m, err := bridgetest.Recv(ctx, client)
 			if err != nil {
 				return nil
 			}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/internal/httpserve"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/sse"
@@ -99,7 +100,7 @@ func newSite(t *testing.T, opts streamhttp.HandlerOptions) *site {
 func newSiteOver(t *testing.T, protocols *http.Protocols, opts streamhttp.HandlerOptions) *site {
 	s := &site{t: t, net: newNetwork(), servers: make(chan *server, 2000), wait: make(chan struct{})}
 	close(s.wait)
-	s.h = streamhttp.NewHandler(bridge.PullHandler(s.serve), opts)
+	s.h = streamhttp.NewHandler(bridge.HandlerFunc(s.serve), opts)
 	s.srv = &http.Server{Handler: httpserve.Deadlines{Reply: opts.StallAfter}.Handler(s.h), Protocols: protocols}
 	done := make(chan struct{})
 	go func() {
@@ -127,15 +128,15 @@ func newSiteOver(t *testing.T, protocols *http.Protocols, opts streamhttp.Handle
 
 // server is the MCP server of one session, played by the test.
 type server struct {
-	bridge.PullConn
+	bridge.Conn
 	t    *testing.T
 	ctx  context.Context
 	quit chan error // what ServeConn is to return
 	left chan struct{}
 }
 
-func (s *site) serve(ctx context.Context, conn bridge.PullConn) error {
-	p := &server{PullConn: conn, t: s.t, ctx: ctx, quit: make(chan error, 1), left: make(chan struct{})}
+func (s *site) serve(ctx context.Context, conn bridge.Conn) error {
+	p := &server{Conn: conn, t: s.t, ctx: ctx, quit: make(chan error, 1), left: make(chan struct{})}
 	defer close(p.left)
 	s.servers <- p
 	select {
@@ -158,6 +159,11 @@ func (p *server) says(texts ...string) {
 		}
 	}
 	synctest.Wait()
+}
+
+// Recv takes the next message.
+func (p *server) Recv(ctx context.Context) (jsonrpc.Message, error) {
+	return bridgetest.Recv(ctx, p.Conn)
 }
 
 // gets receives the next message, which must be there by now.

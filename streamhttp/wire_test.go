@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/internal/budget"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/streamhttp"
 )
 
@@ -576,6 +577,16 @@ func TestServerLargeBodyOutsideSession(t *testing.T) {
 	}
 }
 
+// stuck is a Sink that never takes anything.
+type stuck struct{}
+
+func (stuck) TrySend(jsonrpc.Message) bool { return false }
+
+func (stuck) Send(ctx context.Context, _ jsonrpc.Message) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
 // The memory for bodies that are being read, or wait for their server, is bounded,
 // and counts as bytes arrive, not as they are promised.
 func TestServerBudget(t *testing.T) {
@@ -592,10 +603,13 @@ func TestServerBudget(t *testing.T) {
 		if two.header.Get("Retry-After") == "" {
 			t.Errorf("headers %v", two.header)
 		}
+		ctx, giveUp := context.WithCancel(t.Context())
+		go p.Receive(ctx, stuck{})
+		synctest.Wait()
+		u.post(large("2")).isError(http.StatusServiceUnavailable, -32603, "") // the server has not taken it yet
+		giveUp()
+		synctest.Wait()
 		p.getsText(large("1"))
-		u.post(large("2")).isError(http.StatusServiceUnavailable, -32603, "") // it is being passed on
-		u.post(`{"jsonrpc":"2.0","method":"notifications/x"}`)
-		p.gets()
 		two = u.post(large("2")) // the first counts no more, although it is not answered
 		two.cut()                // nor what was given up
 		half := s.raw()
