@@ -22,9 +22,10 @@ import (
 type posted struct {
 	came chan struct{} // holds one element when something was added to queue
 
-	turn  sync.Mutex
-	sink  bridge.Sink // of a Receive that waits for messages; nil: there is none
-	queue []*incoming // has what was accepted in front
+	turn    sync.Mutex
+	sink    bridge.Sink // of a Receive that waits for messages; nil: there is none
+	queue   []*incoming // has what was accepted in front
+	refused bool        // a Sink has refused the first of queue: it is offered again whatever the ctx says
 }
 
 // incoming is a message that was POSTed.
@@ -91,7 +92,7 @@ func (p *posted) receive(ctx context.Context, sink bridge.Sink) error {
 		}
 		if err := sink.Send(ctx, it.m); err != nil {
 			p.turn.Lock()
-			p.queue = slices.Insert(p.queue, 0, it)
+			p.queue, p.refused = slices.Insert(p.queue, 0, it), true
 			p.turn.Unlock()
 			return err
 		}
@@ -113,10 +114,11 @@ func (p *posted) next(ctx context.Context, sink bridge.Sink) (*incoming, error) 
 		}
 		p.turn.Lock()
 	}
-	if err := ctx.Err(); err != nil {
+	if err := ctx.Err(); err != nil && !p.refused {
 		return nil, err
 	}
 	it := p.queue[0]
+	p.refused = false
 	if p.queue = p.queue[1:]; len(p.queue) == 0 {
 		p.queue = nil
 	}
@@ -130,6 +132,7 @@ func (p *posted) next(ctx context.Context, sink bridge.Sink) (*incoming, error) 
 func (p *posted) drop() {
 	p.turn.Lock()
 	defer p.turn.Unlock()
+	p.refused = false
 	p.queue = slices.DeleteFunc(p.queue, func(it *incoming) bool {
 		if isDone(it.accepted) {
 			it.share.Free()

@@ -75,6 +75,9 @@ func (s *session) quiet() time.Duration { return time.Since(time.Unix(0, s.activ
 // Receive implements bridge.Conn. A client whose stream has ended cannot be sent to
 // any more (SS5), so that is no io.EOF.
 func (s *session) Receive(ctx context.Context, sink bridge.Sink) error {
+	if why := s.over(); why != nil {
+		return why
+	}
 	receiving, stop := context.WithCancel(ctx)
 	defer stop()
 	defer context.AfterFunc(s.life, stop)()

@@ -79,6 +79,7 @@ type incoming struct {
 	mu      sync.Mutex
 	lines   lines
 	pending []jsonrpc.Message // were read, and no Sink has taken them yet
+	refused bool              // a Sink has refused the first of them: it is offered again whatever the ctx says
 }
 
 // clientState is what a Conn has to know of the messages that it has carried to and
@@ -161,12 +162,12 @@ func (c *Conn) next(ctx context.Context) (jsonrpc.Message, error) {
 	c.in.mu.Lock()
 	defer c.in.mu.Unlock()
 	for {
-		if err := c.end.reached(ctx); err != nil {
+		if err := c.end.reached(ctx); err != nil && !(c.in.refused && err == ctx.Err()) {
 			return jsonrpc.Message{}, err
 		}
 		if len(c.in.pending) > 0 {
 			m := c.in.pending[0]
-			c.in.pending = c.in.pending[1:]
+			c.in.pending, c.in.refused = c.in.pending[1:], false
 			return m, nil
 		}
 		ln, err := c.in.lines.next(ctx)
@@ -189,11 +190,11 @@ func (c *Conn) next(ctx context.Context) (jsonrpc.Message, error) {
 	}
 }
 
-// putBack makes m, which no Sink has taken, the next message.
+// putBack makes m, which a Sink has refused, the next message.
 func (in *incoming) putBack(m jsonrpc.Message) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	in.pending = slices.Insert(in.pending, 0, m)
+	in.pending, in.refused = slices.Insert(in.pending, 0, m), true
 }
 
 // Close implements bridge.Conn. It returns what closer returned. The reason is not

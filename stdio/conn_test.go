@@ -528,3 +528,21 @@ func TestRefusedIsKept(t *testing.T) {
 		t.Errorf("received %q, want %q", got, want)
 	}
 }
+
+// A message that was refused is offered again even if everything ends meanwhile.
+func TestRefusedIsOffered(t *testing.T) {
+	c := reading(t, strings.NewReader(ping+"\n"+pong+"\n"), io.Discard, Options{})
+	if _, err := bridge.First(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	var got []string
+	err := c.Receive(ctx, bridgetest.SinkFunc(func(_ context.Context, m jsonrpc.Message) error {
+		got = append(got, string(m.Bytes()))
+		return nil
+	}))
+	if err != context.Canceled || !slices.Equal(got, []string{ping}) {
+		t.Errorf("Receive = %v after %q", err, got)
+	}
+}

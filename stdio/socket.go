@@ -195,11 +195,11 @@ func newSocketConn(nc net.Conn, opts Options) *socketConn {
 
 // Receive implements bridge.Conn. A peer that has hung up is noticed while sink waits.
 func (c *socketConn) Receive(ctx context.Context, sink bridge.Sink) error {
-	return c.receive(ctx, sink, c.HungUp(), func(_ context.Context, err error) error { return lost(err) })
+	return c.receive(ctx, sink, c.hungUp(), func(_ context.Context, err error) error { return lost(err) })
 }
 
-// HungUp returns what bridge.NewStallWatch wants to know of the peer.
-func (c *socketConn) HungUp() func() error {
+// hungUp returns what bridge.NewStallWatch wants to know of the peer.
+func (c *socketConn) hungUp() func() error {
 	closed := sockstate.PeerClosed(c.nc)
 	if closed == nil {
 		return nil

@@ -130,7 +130,7 @@ func (c *conn) Receive(ctx context.Context, sink bridge.Sink) error {
 	sendCtx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(c.end.closing, cancel)()
-	watch := bridge.NewStallWatch(sendCtx, c.HungUp())
+	watch := bridge.NewStallWatch(sendCtx, c.hungUp())
 	defer watch.Stop()
 	err := c.in.Receive(ctx, &receiver{in: &c.in, sink: sink, watch: watch})
 	if ctx.Err() != nil && err == ctx.Err() && c.end.closing.Err() == nil && isDone(c.end.done) {
@@ -162,9 +162,9 @@ func (r *receiver) Send(_ context.Context, m jsonrpc.Message) error {
 	return err
 }
 
-// HungUp returns what bridge.NewStallWatch wants to know: a client that sends nothing
+// hungUp returns what bridge.NewStallWatch wants to know: a client that sends nothing
 // more is gone. A server that has ended may be the reason for what a Sink still has to take.
-func (c *conn) HungUp() func() error {
+func (c *conn) hungUp() func() error {
 	hungUp := c.wire.hungUp()
 	if hungUp == nil || !c.client {
 		return nil

@@ -215,7 +215,7 @@ func TestHungUp(t *testing.T) {
 	s := newSite(t, HandlerOptions{})
 	c := s.dialRaw(t, nil)
 	session := <-s.sessions
-	hungUp := session.HungUp()
+	hungUp := session.hungUp()
 	if runtime.GOOS != "linux" {
 		if hungUp != nil {
 			t.Error("here nothing can be known of it")

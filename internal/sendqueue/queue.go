@@ -10,7 +10,8 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// keptMessages is for how many messages a Queue keeps memory that is found empty.
+// keptMessages is for how many messages a Queue keeps memory in any case. Of more it keeps
+// memory while it is used.
 const keptMessages = 64
 
 // Queue holds messages until they are written. Any number of goroutines may send, one
@@ -85,21 +86,21 @@ func (q *Queue) putLocked(m jsonrpc.Message) bool {
 // the Queue was closed. It is for the goroutine that takes.
 func (q *Queue) Ready() <-chan struct{} { return q.ready }
 
-// TakeAll appends all messages to into, in order, and returns it. last says that the
-// Queue is closed, so that no more will come.
-func (q *Queue) TakeAll(into []jsonrpc.Message) (all []jsonrpc.Message, last bool) {
+// TakeAll returns all messages, in order, and keeps the memory of buf, which is empty, for
+// those to come. last says that the Queue is closed, so that no more will come.
+func (q *Queue) TakeAll(buf []jsonrpc.Message) (all []jsonrpc.Message, last bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	switch {
-	case len(q.messages) > 0:
-		into = append(into, q.messages...)
-		clear(q.messages)
-		q.messages, q.bytes = q.messages[:0], 0
-		q.freeRoom()
-	case cap(q.messages) > keptMessages:
-		q.messages = nil
+	n := len(q.messages)
+	if n == 0 {
+		return buf[:0], q.over != nil
 	}
-	return into, q.over != nil
+	if cap(buf) > 4*max(n, keptMessages) {
+		buf = nil
+	}
+	all, q.messages, q.bytes = q.messages, buf[:0], 0
+	q.freeRoom()
+	return all, q.over != nil
 }
 
 // Len returns how many messages wait.
