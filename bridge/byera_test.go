@@ -13,7 +13,6 @@ import (
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
-	"github.com/mcp-bridge/mcp-bridge/bridge/translate"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -513,7 +512,8 @@ func TestByEraOffered(t *testing.T) {
 	const n = 60
 	for at := range n {
 		synctest.Test(t, func(t *testing.T) {
-			client, ours := bridge.PullPipe()
+			far, ours := bridge.Pipe()
+			client := bridge.Pull(far)
 			echo := givingBack(bridge.Serve(dialer(func(context.Context) (bridge.PullConn, error) {
 				server, theirs := bridge.PullPipe()
 				go func() {
@@ -530,7 +530,7 @@ func TestByEraOffered(t *testing.T) {
 			done := make(chan struct{})
 			go func() {
 				defer close(done)
-				_ = bridge.ByEra(echo, echo).ServeConn(context.Background(), bridge.Push(bridge.Pull(translate.Wrap(bridge.Push(newPolled(ours)), passing{}, nil))))
+				_ = bridge.ByEra(echo, echo).ServeConn(context.Background(), ours)
 			}()
 			const modern = `{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}`
 			params := func(i int) string { // one era until at, then both in turn

@@ -3,6 +3,7 @@ package bridge
 import (
 	"context"
 	"io"
+	"slices"
 	"sync"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge/internal/fifo"
@@ -29,16 +30,20 @@ type Inbox struct {
 
 	mu      sync.Mutex
 	queue   fifo.Queue[jsonrpc.Message]
+	memory  [1]jsonrpc.Message // of queue, which mostly is enough
 	bytes   int
+	taken   Load               // what the receiver has taken so far
+	handing bool               // the first of queue is being offered to sink
+	removed bool               // that one is to be dropped if sink does not take it
 	idle    bool               // Receive waits, so that others may call sink
 	sink    Sink               // of the Receive that goes on
 	cancel  context.CancelFunc // of the ctx of Send; nil: no Send goes on
 	last    error              // how Receive ends once queue is empty; nil: it does not
 	over    error              // how everything ends at once; nil: it does not
-	handing bool               // Receive offers the first message to sink
 	seen    bool               // a Sink has refused the first message in Send
 	came    chan struct{}      // holds one element when Receive has to look; nil: nobody has waited yet
 	room    chan struct{}      // is closed when there may be room, or no more ever; nil: nobody waits for it
+	low     lowMark            // see NotifyBelow
 }
 
 // Send implements Sink: it waits while there is no room. After End and Abort it
@@ -117,13 +122,81 @@ func (b *Inbox) refused(m jsonrpc.Message) bool {
 func (b *Inbox) Put(m jsonrpc.Message) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if !b.add(m) {
+		return false
+	}
+	b.wake()
+	return true
+}
+
+// Add is Put that leaves it to the caller to call Wake, or Deliver, soon: when it has put
+// in all that there is, or has given back its locks.
+func (b *Inbox) Add(m jsonrpc.Message) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.add(m)
+}
+
+func (b *Inbox) add(m jsonrpc.Message) bool {
 	if b.endedLocked() != nil || !b.hasRoom(m) {
 		return false
 	}
+	if b.queue.Cap() == 0 {
+		b.queue = fifo.New(b.memory[:])
+	}
 	b.queue.Push(m)
 	b.bytes += m.Size()
-	b.wake()
 	return true
+}
+
+// Wake has the receiver look at what was added.
+func (b *Inbox) Wake() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.wake()
+}
+
+// maxInline is how many messages one call of Deliver hands on: its goroutine has work of
+// its own, and others may add more and more.
+const maxInline = 32
+
+// Deliver is Wake by a goroutine that is ready to do the receiver's work, and holds no
+// lock that the receiver's Sink may need.
+func (b *Inbox) Deliver() {
+	if !b.turn.TryLock() {
+		b.Wake()
+		return
+	}
+	defer b.turn.Unlock()
+	for range maxInline {
+		m, sink := b.nextInline()
+		if sink == nil {
+			return
+		}
+		if !sink.TrySend(m) {
+			break
+		}
+		b.tookFirst()
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.refusedFirst()
+	if b.queue.Len() > 0 || b.endedLocked() != nil {
+		b.wake()
+	}
+}
+
+// nextInline returns the first message and who is to take it; none: there is none, or
+// the receiver is busy and will look itself.
+func (b *Inbox) nextInline() (m jsonrpc.Message, sink Sink) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.idle || b.over != nil || b.queue.Len() == 0 {
+		b.wake()
+		return m, nil
+	}
+	b.handing = true
+	return b.queue.Rest()[0], b.sink
 }
 
 // End says that nothing more comes. Receive returns err once it has handed on what waits.
@@ -147,14 +220,15 @@ func (b *Inbox) abort(err error) (dropped []jsonrpc.Message) {
 	if b.over != nil {
 		return nil
 	}
-	dropped = b.queue.Rest()
-	if b.cancel != nil {
-		b.cancel()
-	}
+	dropped = slices.Clone(b.queue.Rest())
 	if b.handing {
 		dropped = dropped[1:]
 	}
+	if b.cancel != nil {
+		b.cancel()
+	}
 	b.over, b.queue, b.bytes = orClosed(err), fifo.Queue[jsonrpc.Message]{}, 0
+	b.handing, b.memory = false, [1]jsonrpc.Message{}
 	b.wake()
 	b.freeRoom()
 	return dropped
@@ -191,7 +265,8 @@ func (b *Inbox) Receive(ctx context.Context, sink Sink) error {
 			}
 			b.turn.Lock()
 		case sink.TrySend(m):
-			b.taken()
+			b.tookFirst()
+		case b.isRemoved():
 		default:
 			if sendCtx == nil {
 				var cancel context.CancelFunc
@@ -210,7 +285,7 @@ func (b *Inbox) Receive(ctx context.Context, sink Sink) error {
 func (b *Inbox) next(ctx context.Context) (m jsonrpc.Message, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.idle, b.handing = false, false
+	b.idle = false
 	switch {
 	case b.over != nil:
 		err = b.over
@@ -254,32 +329,61 @@ func (b *Inbox) hand(ctx context.Context, sink Sink, m jsonrpc.Message) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err == nil {
-		b.takenLocked()
+		b.tookFirstLocked()
 		return nil
 	}
-	b.sink, b.handing = nil, false
+	b.sink = nil
+	removed := b.refusedFirst()
 	if b.over != nil {
 		return b.over
 	}
-	b.seen = true
+	b.seen = !removed
 	return err
 }
 
-func (b *Inbox) taken() {
+func (b *Inbox) tookFirst() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.takenLocked()
+	b.tookFirstLocked()
 }
 
-// takenLocked takes the first message out of the queue, if that is still there.
-func (b *Inbox) takenLocked() {
+// tookFirstLocked takes the first message out of the queue, if that is still there.
+func (b *Inbox) tookFirstLocked() {
 	if b.over != nil {
 		return
 	}
-	b.seen, b.handing = false, false
+	b.seen = false
+	m := b.pop()
+	b.taken.Messages++
+	b.taken.Bytes += m.Size()
+}
+
+// pop takes the first message out, and tells those that wait for room.
+func (b *Inbox) pop() jsonrpc.Message {
 	m := b.queue.Pop()
 	b.bytes -= m.Size()
-	b.freeRoom()
+	b.handing, b.removed = false, false
+	b.hasLess()
+	return m
+}
+
+// refusedFirst ends the offer of the first message, if there is one: that stays the
+// first, unless it was removed meanwhile. It reports whether it was.
+func (b *Inbox) refusedFirst() (removed bool) {
+	removed = b.removed
+	if removed && b.over == nil {
+		b.pop()
+	}
+	b.handing, b.removed = false, false
+	return removed
+}
+
+// isRemoved reports whether the message that sink has not taken at once was removed
+// meanwhile. If not it is still offered.
+func (b *Inbox) isRemoved() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.removed && b.refusedFirst()
 }
 
 func (b *Inbox) endedLocked() error {
@@ -296,6 +400,14 @@ func (b *Inbox) hasRoom(m jsonrpc.Message) bool {
 	}
 	n := b.queue.Len()
 	return n < most && (n == 0 || b.MaxBytes == 0 || b.bytes+m.Size() <= b.MaxBytes)
+}
+
+// hasLess tells those that wait for room that less is in the queue.
+func (b *Inbox) hasLess() {
+	b.freeRoom()
+	if b.low.notify != nil && b.low.reached(b.waiting()) {
+		b.tellLow()
+	}
 }
 
 // freeRoom wakes those that wait for room.

@@ -29,13 +29,13 @@ func (s *server) giveUpListens() {
 	x := s.mux
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.server != s {
+	if x.upkeep.server != s {
 		return
 	}
 	now := time.Now()
 	var next time.Time
 	var overdue []*call
-	for _, call := range x.calls {
+	for _, call := range x.ledger.calls {
 		switch {
 		case call.listen == nil || !s.has(call) || call.listen.due.IsZero():
 		case !call.listen.due.After(now):

@@ -11,41 +11,79 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// echo answers each request of a Conn at once.
-func echo(c bridge.PullConn, result []byte) {
-	for {
-		m, err := c.Recv(context.Background())
-		if err != nil {
-			return
-		}
-		if m.Kind() == jsonrpc.Request && c.Send(context.Background(), jsonrpc.NewResult(m.ID(), result)) != nil {
-			return
-		}
-	}
-}
+// lone is a client's Conn that is one request long.
+type lone struct{ asked, answer jsonrpc.Message }
 
-// single is a client's Conn that is one request long.
-type single struct {
-	asked  jsonrpc.Message
-	answer jsonrpc.Message
-	done   bool
-}
-
-func (s *single) Recv(ctx context.Context) (jsonrpc.Message, error) {
-	if !s.done {
-		s.done = true
-		return s.asked, nil
+func (s *lone) Receive(ctx context.Context, sink bridge.Sink) error {
+	if err := sink.Send(ctx, s.asked); err != nil {
+		return err
 	}
 	<-ctx.Done()
-	return jsonrpc.Message{}, ctx.Err()
+	return ctx.Err()
 }
 
-func (s *single) Send(_ context.Context, m jsonrpc.Message) error {
+func (s *lone) Send(_ context.Context, m jsonrpc.Message) error {
 	s.answer = m
 	return nil
 }
 
-func (s *single) Close() error { return nil }
+func (s *lone) TrySend(m jsonrpc.Message) bool {
+	s.answer = m
+	return true
+}
+
+func (s *lone) Close(error) error { return nil }
+
+// echoing is a Sink that answers each request, in the goroutine of Receive.
+type echoing struct {
+	c      bridge.Conn
+	result []byte
+}
+
+func (e echoing) TrySend(jsonrpc.Message) bool { return false }
+
+func (e echoing) Send(ctx context.Context, m jsonrpc.Message) error {
+	if m.Kind() != jsonrpc.Request {
+		return nil
+	}
+	return e.c.Send(ctx, jsonrpc.NewResult(m.ID(), e.result))
+}
+
+// echoServer returns a Conn to a server that answers each request at once.
+func echoServer(result []byte) bridge.Conn {
+	ours, theirs := bridge.Pipe()
+	go theirs.Receive(context.Background(), echoing{theirs, result})
+	return ours
+}
+
+// answers is a Sink of what comes back.
+type answers chan jsonrpc.Message
+
+func (a answers) TrySend(m jsonrpc.Message) bool {
+	a <- m
+	return true
+}
+
+func (a answers) Send(_ context.Context, m jsonrpc.Message) error {
+	a <- m
+	return nil
+}
+
+// callAndWait is one call after the other over c.
+func callAndWait(b *testing.B, c bridge.Conn, call jsonrpc.Message) {
+	got := make(answers, 1)
+	go c.Receive(context.Background(), got)
+	b.ReportAllocs()
+	for b.Loop() {
+		if !c.TrySend(call) {
+			if err := c.Send(b.Context(), call); err != nil {
+				b.Fatal(err)
+			}
+		}
+		<-got
+	}
+	_ = c.Close(nil)
+}
 
 const modernMeta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}`
 
@@ -60,37 +98,22 @@ func BenchmarkModernCall(b *testing.B) {
 	}
 	result := []byte(`{"resultType":"complete","content":[{"type":"text","text":"` + strings.Repeat("x", 100) + `"}]}`)
 	b.Run("pipe", func(b *testing.B) {
-		ours, theirs := bridge.PullPipe()
-		go echo(theirs, result)
-		defer ours.Close()
-		b.ReportAllocs()
-		for b.Loop() {
-			if err := ours.Send(b.Context(), call); err != nil {
-				b.Fatal(err)
-			}
-			if _, err := ours.Recv(b.Context()); err != nil {
-				b.Fatal(err)
-			}
-		}
+		callAndWait(b, echoServer(result), call)
 	})
 	b.Run("mux", func(b *testing.B) {
-		x := mux.New(mux.Options{Dialer: dialFunc(func(context.Context) (bridge.PullConn, error) {
-			ours, theirs := bridge.PullPipe()
-			go echo(theirs, result)
-			return ours, nil
-		})})
+		x := mux.New(mux.Options{Dialer: connDialer(func() bridge.Conn { return echoServer(result) })})
 		defer x.Close()
 		b.ReportAllocs()
 		for b.Loop() {
-			client := &single{asked: call}
-			server, err := bridge.PullDialed(x.Dial(b.Context()))
+			client := &lone{asked: call}
+			server, err := x.Dial(b.Context())
 			if err != nil {
 				b.Fatal(err)
 			}
-			if err := bridge.Exchange(b.Context(), bridge.Push(client), bridge.Push(server), bridge.PumpOptions{}); err != nil {
+			if err := bridge.Exchange(b.Context(), client, server, bridge.PumpOptions{}); err != nil {
 				b.Fatal(err)
 			}
-			_ = server.Close()
+			_ = server.Close(nil)
 			if client.answer.ID() != call.ID() {
 				b.Fatalf("answer: %s", client.answer.Bytes())
 			}
@@ -102,29 +125,15 @@ func BenchmarkModernCall(b *testing.B) {
 // itself costs.
 func BenchmarkTranslate(b *testing.B) {
 	call := jsonrpc.NewRequest(jsonrpc.IntID(7), "tools/call", []byte(`{"text":"`+strings.Repeat("x", 100)+`"}`))
-	for name, wrap := range map[string]func(bridge.PullConn) bridge.PullConn{
-		"pipe": func(c bridge.PullConn) bridge.PullConn { return c },
-		"translated": func(c bridge.PullConn) bridge.PullConn {
-			return bridge.Pull(translate.Wrap(bridge.Push(c), passing{}, nil))
-		},
-	} {
-		b.Run(name, func(b *testing.B) {
-			ours, theirs := bridge.PullPipe()
-			go echo(theirs, []byte(`{"text":"`+strings.Repeat("x", 100)+`"}`))
-			c := wrap(ours)
-			defer c.Close()
-			b.ReportAllocs()
-			for b.Loop() {
-				if err := c.Send(b.Context(), call); err != nil {
-					b.Fatal(err)
-				}
-				if _, err := c.Recv(b.Context()); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
+	result := []byte(`{"text":"` + strings.Repeat("x", 100) + `"}`)
+	b.Run("pipe", func(b *testing.B) { callAndWait(b, echoServer(result), call) })
+	b.Run("translated", func(b *testing.B) { callAndWait(b, translate.Wrap(echoServer(result), passing{}, nil), call) })
 }
+
+// connDialer makes a Dialer of a function.
+type connDialer func() bridge.Conn
+
+func (f connDialer) Dial(context.Context) (bridge.Conn, error) { return f(), nil }
 
 type dialFunc func(ctx context.Context) (bridge.PullConn, error)
 

@@ -63,7 +63,7 @@ func (b *breaker) done(now time.Time, lived time.Duration) (idle time.Duration) 
 	return idle
 }
 
-// IsOrderly reports whether the error of a server's Recv says that it has ended by
+// IsOrderly reports whether the error of a server's Receive says that it has ended by
 // its own choice: the end of its messages, of a process with exit status 0.
 func IsOrderly(err error) bool {
 	if exit, ok := errors.AsType[interface {

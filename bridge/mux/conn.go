@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
-	"github.com/mcp-bridge/mcp-bridge/bridge/internal/fifo"
 	"github.com/mcp-bridge/mcp-bridge/bridge/internal/say"
 	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
@@ -25,28 +24,19 @@ type conn struct {
 	left  bool  // it has ended; under mux.mu
 	calls calls // in progress; under mux.mu
 
-	mu    sync.Mutex // may be taken while mux.mu is held
-	items fifo.Queue[item]
-	first [1]item // the memory of items, which mostly is enough
-	bytes int
-	err   error         // why it has ended
-	last  error         // why it ends when items is empty; nil: it does not
+	inbox bridge.Inbox // for the client; full, which is in room.go, says what it may hold
+
+	// mu is held while something is put into inbox, so that it is known how much waits
+	// there, and that the call is not cancelled.
+	mu    sync.Mutex
+	err   error         // why the Conn has ended
 	done  chan struct{} // closed when err is set; nil: nobody has asked for it
-	slow  func()
-	w     *bridge.Waiter // is told when there is something in items, or err is set
-
-	room room
-}
-
-// item is a message on its way, and the call that it is about, if any.
-type item struct {
-	call *call
-	m    jsonrpc.Message
+	waits *waits        // nil: inbox was never half full
 }
 
 var errNoMessage = errors.New("bridge: send of an invalid message")
 
-// Send implements Conn. It waits for a server, and until that takes m, or has
+// Send implements bridge.Conn. It waits for a server, and until that takes m, or has
 // taken what was sent before.
 func (c *conn) Send(ctx context.Context, m jsonrpc.Message) error {
 	if err := ctx.Err(); err != nil {
@@ -133,18 +123,17 @@ func (c *conn) request(ctx context.Context, m jsonrpc.Message) error {
 // Keeps is what Keeps says.
 func (c *conn) Keeps() bool { return c.mux.opts.Keeps }
 
-// TrySender is what bridge.TrySender says, of requests while there is a server.
-func (c *conn) TrySender() func(m jsonrpc.Message) bool { return c.trySend }
-
-func (c *conn) trySend(m jsonrpc.Message) bool {
+// TrySend implements bridge.Conn. It does something for requests only, and while there is a
+// server.
+func (c *conn) TrySend(m jsonrpc.Message) bool {
 	if m.Kind() != jsonrpc.Request || ambiguous(m) != "" || m.Method() == say.Listen {
 		return false
 	}
 	call := c.newCall(m)
 	x := c.mux
 	x.mu.Lock()
-	s := x.server
-	if s == nil || s.try == nil {
+	s := x.upkeep.server
+	if s == nil {
 		x.mu.Unlock()
 		return false
 	}
@@ -163,7 +152,7 @@ func (c *conn) trySend(m jsonrpc.Message) bool {
 	if call.gone { // the server has ended, and it is answered
 		return true
 	}
-	x.remove(call)
+	x.ledger.remove(call)
 	return false
 }
 
@@ -188,7 +177,7 @@ func ambiguous(m jsonrpc.Message) string {
 	return ""
 }
 
-// open enters a call into the books, or returns the error to answer it with.
+// open enters a call into the ledger, or returns the error to answer it with.
 func (c *conn) open(call *call) (no jsonrpc.Message, err error) {
 	c.mux.mu.Lock()
 	defer c.mux.mu.Unlock()
@@ -210,25 +199,18 @@ func (c *conn) enter(call *call) (no jsonrpc.Message, err error) {
 		return refuse(jsonrpc.CodeInvalidRequest, say.ErrInUse.Error(), nil), nil
 	case c.calls.len() >= maxCalls: // D.2
 		return refuse(jsonrpc.CodeInternalError, say.ErrTooMany.Error(), nil), nil
-	case x.isFull(c):
+	case x.ledger.isFull(c, x.opts.MaxCalls):
 		return refuse(jsonrpc.CodeInternalError, say.ErrTooMany.Error(), say.Busy), nil
-	case x.server == nil && x.breaker.open(time.Now()):
-		wait := time.Until(x.breaker.due).Round(time.Second)
-		text := fmt.Sprintf("the server has failed %d times in a row; it is tried again in %v", x.breaker.failures, wait)
+	case x.upkeep.server == nil && x.upkeep.breaker.open(time.Now()):
+		wait := time.Until(x.upkeep.breaker.due).Round(time.Second)
+		text := fmt.Sprintf("the server has failed %d times in a row; it is tried again in %v", x.upkeep.breaker.failures, wait)
 		return refuse(jsonrpc.CodeInternalError, text, say.ServerUnavailable), nil
 	}
-	c.calls.add(call)
-	x.add(call)
-	if c.principal != "" {
-		x.shares[c.principal]++
-	}
-	if call.listen != nil {
-		x.listens++
-	}
+	x.ledger.enter(call)
 	return no, nil
 }
 
-// cancel takes the call that a cancellation is about out of the books. A
+// cancel takes the call that a cancellation is about out of the ledger. A
 // client can only cancel its own (D.2). Of a call that is answered already it
 // takes back what the client has not read: the id may be in use again soon.
 func (c *conn) cancel(m jsonrpc.Message) {
@@ -239,94 +221,49 @@ func (c *conn) cancel(m jsonrpc.Message) {
 		x.forget(call, m.Lookup("params", "reason"), m.Lookup("params", "_meta"))
 	}
 	x.mu.Unlock()
-	if call == nil && !c.takeBack(id) { // J12
+	if found := c.takeBack(id); call == nil && !found { // J12
 		x.drop(m, "cancels no request that is in progress")
 	}
 }
 
-// takeBack sees to it that nothing more of an answered call reaches the client.
+// takeBack takes back all that the client has not received about its request id.
 func (c *conn) takeBack(id jsonrpc.ID) (found bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, it := range c.items.Rest() {
-		if it.call != nil && it.call.id.Equivalent(id) {
-			it.call.cancelled.Store(true)
-			found = true
-		}
-	}
-	return found
+	return c.inbox.Remove(func(m jsonrpc.Message) bool { return m.Related().Equivalent(id) })
 }
 
 // push hands a message to the client. A client that has left too much unread,
 // and does not read as fast as it can, is ended: nobody waits for it for longer
 // than it takes to find that out (D.2).
-// mux.mu is not held; finish is for what takes a call out of the books.
+// mux.mu is not held; finish is for what takes a call out of the ledger.
 func (c *conn) push(call *call, m jsonrpc.Message) {
 	for !c.put(call, m) {
 		if !c.makeRoom(m) {
 			return
 		}
 	}
-	c.alarm()
+	c.inbox.Wake()
 }
 
-// alarm wakes the client's goroutine.
-func (c *conn) alarm() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.w.Signal()
+// tryPush is push for who must not wait: false: there is no room, and nothing was done.
+func (c *conn) tryPush(call *call, m jsonrpc.Message) bool {
+	if !c.put(call, m) {
+		return false
+	}
+	c.inbox.Wake()
+	return true
 }
 
-// Recv implements Conn. Each message has Related: the client's own id of the
+// Receive implements bridge.Conn. Each message has Related: the client's own id of the
 // request that it is about.
-func (c *conn) Recv(ctx context.Context) (jsonrpc.Message, error) { return c.w.Offer(ctx, nil) }
-
-// Offer is what Offer says.
-func (c *conn) Offer(ctx context.Context, take bridge.Taker) (jsonrpc.Message, error) {
-	return c.w.Offer(ctx, take)
-}
-
-// Poll implements Poller.
-func (c *conn) Poll() (m jsonrpc.Message, err error, ok bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.err != nil {
-		return m, c.err, true
-	}
-	for c.items.Len() > 0 {
-		it := c.dequeue()
-		if it.call == nil || !it.call.cancelled.Load() { // J12
-			return it.m, nil, true
-		}
-	}
-	return m, c.last, c.last != nil
+func (c *conn) Receive(ctx context.Context, sink bridge.Sink) error {
+	return c.inbox.Receive(ctx, sink)
 }
 
 // endAfter ends the Conn for the reason err once its client has read what it has got.
 // The Mux must expel the Conn then.
-func (c *conn) endAfter(err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.last = err
-	c.w.Signal()
-}
-
-// Wake implements Poller.
-func (c *conn) Wake(w *bridge.Waiter) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.w = w
-	w.Signal() // there may be something by now
-}
-
-// arrived lets the caller do what the client's goroutine would, if that waits:
-// it hands on what is in the queue.
-func (c *conn) arrived() {
-	c.mu.Lock()
-	w := c.w
-	c.mu.Unlock()
-	w.Arrived()
-}
+func (c *conn) endAfter(err error) { c.inbox.End(err) }
 
 // doneChan returns what is closed when the Conn has ended.
 func (c *conn) doneChan() <-chan struct{} {
@@ -347,9 +284,9 @@ func (c *conn) ended() error {
 	return c.err
 }
 
-// Close implements Conn. What the client still waits for is cancelled at the
-// server (D.2); it does not wait for that.
-func (c *conn) Close() error {
+// Close implements bridge.Conn. What the client still waits for is cancelled at the
+// server (D.2); Close does not wait for that.
+func (c *conn) Close(error) error {
 	c.end(io.ErrClosedPipe)
 	return nil
 }
@@ -362,35 +299,18 @@ func (c *conn) end(err error) {
 	c.mux.expel(c)
 }
 
-// shut makes Recv and Send return err. The Mux must expel the Conn then.
+// shut makes Receive and Send return err. The Mux must expel the Conn then.
 func (c *conn) shut(err error) {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	if c.err != nil {
-		c.mu.Unlock()
 		return
 	}
-	c.err, c.items, c.bytes, c.first = err, fifo.Queue[item]{}, 0, [1]item{}
+	c.err = err
 	if c.done != nil {
 		close(c.done)
 	}
-	c.w.Signal()
-	slow := c.slow
-	c.mu.Unlock()
-	if slow != nil && err == bridge.ErrSlow {
-		slow()
-	}
-}
-
-// OnSlow makes the Conn call f, which must not wait, when it ends with ErrSlow:
-// whoever hands messages on to the client waits in that client's Send then.
-func (c *conn) OnSlow(f func()) {
-	c.mu.Lock()
-	late := c.err == bridge.ErrSlow
-	c.slow = f
-	c.mu.Unlock()
-	if late {
-		f()
-	}
+	c.inbox.Abort(err)
 }
 
 // isLike reports whether what is said to one may be said to the other.

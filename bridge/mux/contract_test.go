@@ -13,45 +13,40 @@ import (
 
 // onlyClient is the only client of a Mux, which ends with it.
 type onlyClient struct {
-	bridge.PullConn
+	bridge.Conn
 	mux *mux.Mux
 }
 
-func (c onlyClient) Close() error {
-	_ = c.PullConn.Close()
+func (c onlyClient) Close(reason error) error {
+	_ = c.Conn.Close(reason)
 	return c.mux.Close()
 }
 
-// uncancelled is a server's Conn that does not see what the Mux itself says.
-type uncancelled struct{ bridge.PullConn }
-
-func (c uncancelled) Recv(ctx context.Context) (jsonrpc.Message, error) {
-	for {
-		if m, err := c.PullConn.Recv(ctx); err != nil || m.Method() != "notifications/cancelled" {
-			return m, err
+// withoutCancelled returns a server's Conn that does not see what the Mux itself says.
+func withoutCancelled(c bridge.Conn) bridge.Conn {
+	return bridge.Intercept(c, bridge.Hooks{Receive: func(m jsonrpc.Message) (in, reply jsonrpc.Message) {
+		if m.Method() == "notifications/cancelled" {
+			return in, reply
 		}
-	}
+		return m, reply
+	}})
 }
 
 // A Mux's Conn keeps the contract of every Conn.
 func TestMuxContract(t *testing.T) {
-	for name, wrap := range map[string]func(bridge.PullConn) bridge.PullConn{
-		"direct": func(c bridge.PullConn) bridge.PullConn { return c },
-		"queued": func(c bridge.PullConn) bridge.PullConn { return struct{ bridge.PullConn }{c} },
-		"fed": func(c bridge.PullConn) bridge.PullConn {
-			return bridge.Pull(translate.Wrap(bridge.Push(c), passing{}, nil))
-		},
+	for name, wrap := range map[string]func(bridge.Conn) bridge.Conn{
+		"plain":      func(c bridge.Conn) bridge.Conn { return c },
+		"translated": func(c bridge.Conn) bridge.Conn { return translate.Wrap(c, passing{}, nil) },
 	} {
 		t.Run(name, func(t *testing.T) { testMuxContract(t, wrap) })
 	}
 }
 
-func testMuxContract(t *testing.T, wrap func(bridge.PullConn) bridge.PullConn) {
-	bridgetest.TestPull(t, func(t *testing.T) (a, b bridge.PullConn, stop func()) {
-		servers := newServers()
-		servers.wrap = wrap
-		mux := mux.New(mux.Options{Dialer: servers})
-		client, err := bridge.PullDialed(mux.Dial(t.Context()))
+func testMuxContract(t *testing.T, wrap func(bridge.Conn) bridge.Conn) {
+	bridgetest.TestConn(t, func(t *testing.T) (a, b bridge.Conn, stop func()) {
+		server, ours := bridge.Pipe()
+		x := mux.New(mux.Options{Dialer: dialFunc(func(context.Context) (bridge.PullConn, error) { return bridge.Pull(wrap(ours)), nil })})
+		client, err := x.Dial(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -60,14 +55,13 @@ func testMuxContract(t *testing.T, wrap func(bridge.PullConn) bridge.PullConn) {
 		if err := client.Send(t.Context(), open); err != nil {
 			t.Fatal(err)
 		}
-		server := <-servers.next
-		if _, err := server.Recv(t.Context()); err != nil {
+		if _, err := (taker{server}).Recv(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		return onlyClient{client, mux}, uncancelled{server}, nil
+		return onlyClient{client, x}, withoutCancelled(server), nil
 	}, bridgetest.Options{
 		NoEOF:       "a", // the end of a server is not that of its clients:
 		LateSends:   "a", // the next one takes what they send
-		CloseAborts: "a", // the Mux does, not the client's PullConn
+		CloseAborts: "a", // the Mux does, not the client's Conn
 	})
 }

@@ -15,7 +15,7 @@ import (
 // "" stands for all who have not authenticated. It is called with mu held.
 func (s *server) users() []string {
 	users := make(map[string]bool)
-	for _, call := range s.mux.calls {
+	for _, call := range s.mux.ledger.calls {
 		if s.has(call) && call.listen == nil {
 			users[call.conn.principal] = true
 		}

@@ -30,7 +30,7 @@ func TestExchangeTooLate(t *testing.T) {
 			cancel(cause)
 			client := newPeer(t, 1)
 			began := time.Now()
-			if err := bridge.Exchange(ctx, bridge.Push(bridge.Unread(client, parse(t, callOne))), bridge.Push(x.dial()), bridge.PumpOptions{Grace: 5 * time.Second}); err != nil {
+			if err := bridge.Exchange(ctx, bridge.Push(bridge.Unread(client, parse(t, callOne))), x.dial().conn, bridge.PumpOptions{Grace: 5 * time.Second}); err != nil {
 				t.Errorf("%v: Exchange = %v", cause, err)
 			}
 			if took := time.Since(began); took != 0 {
@@ -62,7 +62,7 @@ func TestExchangeNotTaken(t *testing.T) {
 				<-ctx.Done() // it never starts
 				return nil, ctx.Err()
 			})})
-			server, err := bridge.PullDialed(mux.Dial(t.Context()))
+			server, err := mux.Dial(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -73,7 +73,7 @@ func TestExchangeNotTaken(t *testing.T) {
 			start := time.Now()
 			done := make(chan error, 1)
 			go func() {
-				done <- bridge.Exchange(ctx, bridge.Push(client), bridge.Push(server), bridge.PumpOptions{RequestTimeout: 2 * time.Second})
+				done <- bridge.Exchange(ctx, bridge.Push(client), server, bridge.PumpOptions{RequestTimeout: 2 * time.Second})
 			}()
 			synctest.Wait()
 			c.end(cancel)

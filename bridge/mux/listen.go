@@ -41,8 +41,7 @@ func (s *server) relisten(call *call) {
 	l.acked, l.due = time.Time{}, time.Time{}
 	wait := min(x.opts.Backoff<<min(l.tries, 16), x.opts.MaxBackoff)
 	l.tries++
-	delete(x.calls, call.number) // ids are never used twice (J2)
-	x.add(call)
+	x.ledger.number(call)
 	l.again, call.written = true, false
 	s.late = append(s.late, lateListen{call, time.Now().Add(wait)})
 	signal(s.lost)

@@ -249,7 +249,7 @@ type modelClient struct {
 
 // client is one client's life.
 func (w *world) client(mux *mux.Mux, name string) {
-	conn, err := bridge.PullDialed(mux.Dial(context.Background()))
+	conn, err := taking(mux.Dial(context.Background()))
 	if err != nil {
 		w.t.Error(err)
 		return

@@ -1,20 +1,37 @@
+// Package mux makes one server that speaks 2026-07-28 look like many.
+//
+// # Delivery order
+//
+// A client gets what the server says about its requests in the order in which the server has
+// said it, and what the Mux says about them in between: all of it goes through the client's
+// Inbox. An answer is the last about its request, a subscription's end as well. What a
+// client has cancelled says nothing more, not even what waited in the Inbox by then.
+//
+// The server gets the messages of one client in that client's order. A message that a client
+// writes itself goes first only if nothing waits to be written. Subscriptions that are opened
+// again come before all else that a new server gets.
+//
+// Nobody waits for a client for longer than room.go says. The reader of the server waits
+// for the Inbox of a client only, never for the client's own work; it does that work where
+// that needs no waiting, and where no other call is in progress.
+//
+// # Lock order
+//
+// One goroutine takes the locks in this order: the turn of a client's Inbox, server.turn,
+// Mux.mu, conn.mu, the Inbox's own. The first two are turns more than locks: whoever
+// receives for a client, or writes to the server, has them. Others try to take them and go on
+// without; only the Mux's writer waits for server.turn. None of the others is held while
+// anybody waits, or while messages are reported (report.Mutex).
 package mux
-
-// The locks of a Mux, in the order in which one goroutine may take them: a Waiter's
-// mu, server.turn, Mux.mu, conn.mu. None is held while somebody waits or
-// messages are reported, but for the first two, which are turns more than locks:
-// whoever receives for a client, and writes to the server, has them, and nobody else
-// waits for them but the Mux's writer for turn.
 
 import (
 	"context"
 	"crypto/rand"
+	"math"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
-	"github.com/mcp-bridge/mcp-bridge/bridge/internal/fifo"
 	"github.com/mcp-bridge/mcp-bridge/bridge/internal/report"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
@@ -110,13 +127,12 @@ type Mux struct {
 	keeping  bool  // keep runs
 	conns    map[*conn]struct{}
 	idle     time.Time // since when there is no Conn
-	calls    map[int64]*call
-	quiet    time.Time      // until then log messages may be about what was cancelled,
-	quietFor *conn          // by this client; nil: by several
-	shares   map[string]int // of calls, by principal; none for anybody
-	lastID   int64
-	listens  int // of calls
+	ledger   ledger
+	upkeep   upkeep
+}
 
+// upkeep is what a Mux knows of having a server; under Mux.mu.
+type upkeep struct {
 	server  *server       // nil: none is up
 	waiting int           // Sends that wait for one
 	failed  int           // how often there was none to be had
@@ -141,28 +157,18 @@ func New(o Options) *Mux {
 	}
 	x := &Mux{
 		opts: o, prefix: rand.Text()[:12] + "-", idle: time.Now(),
-		wake: make(chan struct{}, 1), changed: make(chan struct{}),
-		conns: make(map[*conn]struct{}), calls: make(map[int64]*call),
-		shares:  make(map[string]int),
-		breaker: breaker{first: o.Backoff, most: o.MaxBackoff},
+		wake: make(chan struct{}, 1), conns: make(map[*conn]struct{}),
+		ledger: ledger{calls: make(map[int64]*call), shares: make(map[string]int)},
+		upkeep: upkeep{changed: make(chan struct{}), breaker: breaker{first: o.Backoff, most: o.MaxBackoff}},
 	}
 	x.mu.Dropped = o.Dropped
 	x.ctx, x.cancel = context.WithCancel(context.Background())
 	return x
 }
 
-// Dial returns a Conn for one more client, as Join does.
+// Dial returns a Conn for one more client, whose Principal is in ctx. It does not wait
+// for the server.
 func (x *Mux) Dial(ctx context.Context) (bridge.Conn, error) {
-	c, err := x.Join(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return bridge.Push(c), nil
-}
-
-// Join returns a Conn for one more client, whose Principal is in ctx. It does
-// not wait for the server.
-func (x *Mux) Join(ctx context.Context) (bridge.Poller, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -172,8 +178,7 @@ func (x *Mux) Join(ctx context.Context) (bridge.Poller, error) {
 		return nil, bridge.ErrClosing
 	}
 	c := &conn{mux: x, principal: bridge.Principal(ctx)}
-	c.w = bridge.NewWaiter(c.Poll)
-	c.items = fifo.New(c.first[:])
+	c.inbox.MaxMessages = math.MaxInt
 	x.conns[c] = struct{}{}
 	return c, nil
 }
@@ -192,7 +197,7 @@ type Load struct {
 func (x *Mux) Load() Load {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	l := Load{Conns: len(x.conns), Calls: len(x.calls) - x.listens, Listens: x.listens}
+	l := Load{Conns: len(x.conns), Calls: x.ledger.requests(), Listens: x.ledger.listens}
 	if l.Conns == 0 {
 		l.IdleSince = x.idle
 	}
@@ -208,7 +213,7 @@ func (x *Mux) Close() error {
 	for c := range x.conns {
 		conns = append(conns, c)
 	}
-	server := x.server
+	server := x.upkeep.server
 	x.mu.Unlock()
 	for _, c := range conns {
 		c.end(bridge.ErrClosing)
@@ -218,7 +223,7 @@ func (x *Mux) Close() error {
 	}
 	x.cancel()
 	if server != nil {
-		_ = server.conn.Close() // its error is keep's
+		_ = server.conn.Close(nil) // its error is keep's
 	}
 	x.wg.Wait()
 	x.mu.Lock()
@@ -226,94 +231,31 @@ func (x *Mux) Close() error {
 	return x.closeErr
 }
 
-// call is one request in progress.
-type call struct {
-	conn   *conn
-	id     jsonrpc.ID // as its client knows it
-	number int64      // its id at the server; under Mux.mu, and so is what is below listen
-	token  jsonrpc.ID // of progress, as its client knows it; zero: none
-	level  int        // rank of the log messages that it asked for; negative: none
-	// opening: it is server/discover, which is not cancelled: there are servers
-	// that take the cancellation, as their second message, for the beginning of a
-	// legacy session. Its answer reaches nobody.
-	opening bool
-	listen  *subscription // nil: it is no subscription
-
-	server  *server // which has it, or is about to get it; nil: it waits for one
-	written bool    // the server may know of it
-	gone    bool    // answered or cancelled
-
-	cancelled atomic.Bool // nothing more about it reaches its client
-}
-
-// add enters a call. It is called with mu held.
-func (x *Mux) add(call *call) {
-	x.lastID++
-	call.number = x.lastID
-	x.calls[call.number] = call
-}
-
-// remove takes a call out of the books. It is called with mu held.
-func (x *Mux) remove(call *call) {
-	delete(x.calls, call.number)
-	if call.listen != nil {
-		x.listens--
-	}
-	if call.server != nil {
-		call.server.leftBy(call)
-	}
-	c := call.conn
-	c.calls.remove(call)
-	if c.principal != "" {
-		if x.shares[c.principal]--; x.shares[c.principal] == 0 {
-			delete(x.shares, c.principal)
-		}
-	}
-	call.gone = true
-}
-
-// isFull reports whether a client may have no more calls, for it has its share
-// of them (D.2). It is called with mu held.
-func (x *Mux) isFull(c *conn) bool {
-	share := c.calls.len()
-	if c.principal != "" {
-		share = x.shares[c.principal]
-	}
-	return x.opts.MaxCalls > 0 && share >= x.opts.MaxCalls-len(x.calls)
-}
-
 // forget cancels a call: at the server, if that may know of it. It is called
 // with mu held.
 func (x *Mux) forget(call *call, reason, meta []byte) {
-	x.remove(call)
+	x.ledger.remove(call)
 	call.cancelled.Store(true)
 	if !call.written || call.server == nil || call.opening {
 		return
 	}
-	if now := time.Now(); call.listen == nil { // no log message is about a subscription
-		if now.Before(x.quiet) && !call.conn.isLike(x.quietFor) {
-			x.quietFor = nil
-		} else {
-			x.quietFor = call.conn
-		}
-		x.quiet = now.Add(quietTime)
-	}
+	x.ledger.noteCancelled(call)
 	call.server.cancel(call.number, reason, meta)
 }
 
-// finish takes a call out of the books and hands its client the last that there
+// finish takes a call out of the ledger and hands its client the last that there
 // is to say about it. Both is one step: a cancellation comes before, and then
 // nothing is said, or after, and then takes back what is unread. It is called
 // with mu held, for a call that is not gone.
 func (x *Mux) finish(call *call, last ...jsonrpc.Message) {
 	x.settle(call, last...)
-	call.conn.alarm()
+	call.conn.inbox.Wake()
 }
 
 // settle is finish for who tells the client.
 func (x *Mux) settle(call *call, last ...jsonrpc.Message) {
 	c := call.conn
-	x.remove(call)
+	x.ledger.remove(call)
 	for _, m := range last {
 		if !c.putLast(call, m) {
 			x.mu.Drop(m, bridge.ErrSlow.Error())

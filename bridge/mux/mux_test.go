@@ -89,7 +89,7 @@ func newMux(t *testing.T, o mux.Options) *muxed {
 
 func (x *muxed) dial(principal ...string) *muxClient {
 	x.t.Helper()
-	c, err := bridge.PullDialed(x.mux.Dial(bridge.WithPrincipal(x.t.Context(), strings.Join(principal, ""))))
+	c, err := taking(x.mux.Dial(bridge.WithPrincipal(x.t.Context(), strings.Join(principal, ""))))
 	if err != nil {
 		x.t.Fatal(err)
 	}
@@ -145,7 +145,7 @@ func (x *muxed) drops(want ...string) {
 
 type muxClient struct {
 	t *testing.T
-	bridge.PullConn
+	taker
 }
 
 // says sends, in a goroutine where that waits for a server.
@@ -760,18 +760,16 @@ func TestMuxServerTakesNothing(t *testing.T) {
 // D.2: a Pump whose client is stuck ends by name, though it is waiting for the
 // client; also with a filter in between.
 func TestMuxSlowClientOfPump(t *testing.T) {
-	for name, wrap := range map[string]func(bridge.PullConn) bridge.PullConn{
-		"mux": func(c bridge.PullConn) bridge.PullConn { return c },
-		"translated": func(c bridge.PullConn) bridge.PullConn {
-			return bridge.Pull(translate.Wrap(bridge.Push(c), passing{}, nil))
-		},
+	for name, wrap := range map[string]func(bridge.Conn) bridge.Conn{
+		"mux":        func(c bridge.Conn) bridge.Conn { return c },
+		"translated": func(c bridge.Conn) bridge.Conn { return translate.Wrap(c, passing{}, nil) },
 	} {
 		bubble(t, name, func(t *testing.T) {
 			x := newMux(t, mux.Options{Queue: 50})
-			conn := wrap(x.dial().PullConn)
+			conn := wrap(x.dial().conn)
 			client := newPeer(t, 0) // which takes nothing
 			done := make(chan error)
-			go func() { done <- bridge.Pump(t.Context(), bridge.Push(client), bridge.Push(conn), bridge.PumpOptions{}) }()
+			go func() { done <- bridge.Pump(t.Context(), bridge.Push(client), conn, bridge.PumpOptions{}) }()
 			client.says(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"_meta":{"progressToken":1}}}`)
 			x.up()
 			token := x.serverGetsOne(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"_meta":{"progressToken":$1}}}`)
@@ -781,7 +779,7 @@ func TestMuxSlowClientOfPump(t *testing.T) {
 			if err := <-done; err != bridge.ErrSlow {
 				t.Errorf("Pump = %v", err)
 			}
-			_ = conn.Close()
+			_ = conn.Close(nil)
 		})
 	}
 }

@@ -8,10 +8,10 @@ import (
 )
 
 // This file bounds what a client of a Mux may leave unread, and says for how long
-// a client is waited for whose queue is full (D.2).
+// a client is waited for whose inbox is full (D.2).
 
 const (
-	// A client whose queue is full is waited for if it reads anything within
+	// A client whose inbox is full is waited for if it reads anything within
 	// roomFirst, and then as long as it reads so much in each roomWait: nobody
 	// else notices much of that.
 	roomFirst    = 50 * time.Millisecond
@@ -24,34 +24,24 @@ const (
 	roomMost = 5 * time.Second
 )
 
-// room is what a conn knows of the room in its queue; under conn.mu.
-type room struct {
-	read  progress // what the client has read
-	waits *waits   // nil: the queue was never half full
-}
-
-// progress is what a client has read.
-type progress struct{ messages, bytes int }
-
-// isEnough reports whether a client has read as much as it has to in order to be
-// waited for again; deaf: it had read nothing before that.
-func (p progress) isEnough(deaf bool) bool {
-	if deaf {
-		return p != progress{}
+// isEnough reports whether a client that has read so much has read what it has to in
+// order to be waited for again; stalled: it had read nothing before that.
+func isEnough(read bridge.Load, stalled bool) bool {
+	if stalled {
+		return read != bridge.Load{}
 	}
-	return p.messages >= roomMessages || p.bytes >= roomBytes
+	return read.Messages >= roomMessages || read.Bytes >= roomBytes
 }
 
-// waits are for those who wait for room in one client's queue: one at a time, for
+// waits are for those who wait for room in one client's inbox: one at a time, for
 // each measures what the client reads meanwhile. Most clients never need them.
 type waits struct {
 	turn chan struct{} // holds one element while somebody waits
 	free chan struct{} // holds one element when there may be room again
 
 	// Under conn.mu.
-	armed bool     // free will tell: the queue is half full, or somebody waits
-	want  int      // size of the largest message that is waited with; 0: none is
-	since progress // what the client had read when armed was set, or somebody last looked
+	want  int         // size of the largest message that is waited with; 0: none is
+	since bridge.Load // what the client had read when free was asked for, or somebody last looked
 
 	// For whose turn it is.
 	spent time.Duration // for how long others had to wait, less the time since
@@ -63,11 +53,12 @@ type waits struct {
 func (c *conn) put(call *call, m jsonrpc.Message) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.err == nil && c.full(m.Size()) {
+	waiting := c.inbox.Waiting()
+	if c.err == nil && c.full(waiting, m.Size()) {
 		c.arm(m.Size())
 		return false
 	}
-	c.enqueue(call, m)
+	c.enqueue(call, m, waiting)
 	return true
 }
 
@@ -78,65 +69,52 @@ func (c *conn) putLast(call *call, m jsonrpc.Message) bool {
 	o := &c.mux.opts
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.err == nil && (c.items.Len() >= o.Queue+2*maxCalls || c.items.Len() > 0 && c.bytes > 2*o.QueueBytes) {
+	waiting := c.inbox.Waiting()
+	if c.err == nil && (waiting.Messages >= o.Queue+2*maxCalls || waiting.Messages > 0 && waiting.Bytes > 2*o.QueueBytes) {
 		return false
 	}
-	c.enqueue(call, m)
+	c.enqueue(call, m, waiting)
 	return true
 }
 
-// enqueue puts a message into the queue, unless the client has gone, and so has
-// whoever waited. It is called with c.mu held.
-func (c *conn) enqueue(call *call, m jsonrpc.Message) {
-	if c.err != nil {
+// enqueue puts a message into the inbox, where so much waits, unless the client has gone,
+// and so has whoever waited, or has cancelled the call (J12). It is called with c.mu held.
+func (c *conn) enqueue(call *call, m jsonrpc.Message, waiting bridge.Load) {
+	if c.err != nil || call != nil && call.cancelled.Load() {
 		return
 	}
-	c.items.Push(item{call, m})
-	c.bytes += m.Size()
-	if c.isHalf() {
+	c.inbox.Add(m) // or its end was announced
+	waiting.Messages++
+	waiting.Bytes += m.Size()
+	if c.isHalf(waiting) {
 		c.arm(0)
 	}
 }
 
-// dequeue takes the first message out of the queue. It is called with c.mu held.
-func (c *conn) dequeue() item {
-	it := c.items.Pop()
-	size := it.m.Size()
-	c.bytes -= size
-	r := &c.room
-	r.read.messages++
-	r.read.bytes += size
-	if w := r.waits; w != nil && w.armed && !c.isHalf() && !c.full(w.want) {
-		w.armed, w.want = false, 0
-		signal(w.free)
-	}
-	return it
-}
-
-// full reports whether the queue has no room for so many bytes. It is called
-// with c.mu held.
-func (c *conn) full(size int) bool {
+// full reports whether an inbox in which so much waits has no room for so many bytes.
+func (c *conn) full(waiting bridge.Load, size int) bool {
 	o := &c.mux.opts
-	return c.items.Len() >= o.Queue || c.items.Len() > 0 && c.bytes+size > o.QueueBytes
+	return waiting.Messages >= o.Queue || waiting.Messages > 0 && waiting.Bytes+size > o.QueueBytes
 }
 
-// isHalf reports whether the queue is half full. It is called with c.mu held.
-func (c *conn) isHalf() bool {
+// isHalf reports whether an inbox in which so much waits is half full.
+func (c *conn) isHalf(waiting bridge.Load) bool {
 	o := &c.mux.opts
-	return c.items.Len() > o.Queue/2 || c.bytes > o.QueueBytes/2
+	return waiting.Messages > o.Queue/2 || waiting.Bytes > o.QueueBytes/2
 }
 
-// arm makes free tell when the queue is half empty, and a message of so many
+// arm makes free tell when the inbox is half empty, and a message of so many
 // bytes fits as well. It is called with c.mu held.
 func (c *conn) arm(want int) {
-	if c.room.waits == nil {
-		c.room.waits = &waits{turn: make(chan struct{}, 1), free: make(chan struct{}, 1)}
+	if c.waits == nil {
+		c.waits = &waits{turn: make(chan struct{}, 1), free: make(chan struct{}, 1)}
 	}
-	w := c.room.waits
+	w, o := c.waits, &c.mux.opts
+	if !c.inbox.IsNotifying() { // what was waited with before fits by now
+		w.want, w.since = 0, c.inbox.Taken()
+	}
 	w.want = max(w.want, want)
-	if !w.armed {
-		w.armed, w.since = true, c.room.read
-	}
+	c.inbox.NotifyBelow(bridge.Load{Messages: o.Queue / 2, Bytes: min(o.QueueBytes/2, o.QueueBytes-w.want)}, w.free)
 }
 
 // lacksRoom reports whether there is no room for a message; then free will tell
@@ -144,7 +122,7 @@ func (c *conn) arm(want int) {
 func (c *conn) lacksRoom(m jsonrpc.Message) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.err != nil || !c.full(m.Size()) {
+	if c.err != nil || !c.full(c.inbox.Waiting(), m.Size()) {
 		return false
 	}
 	c.arm(m.Size())
@@ -178,10 +156,10 @@ func (c *conn) awaitRoom(m jsonrpc.Message) error {
 	began := time.Now()
 	rest := began.Sub(w.last) // since somebody was waiting
 	w.spent = max(0, w.spent-rest)
-	deaf := c.progressed() == progress{} && rest > roomWait
+	stalled := c.progressed() == bridge.Load{} && rest > roomWait
 	window := time.NewTimer(roomWait)
 	defer window.Stop()
-	if deaf {
+	if stalled {
 		window.Reset(roomFirst)
 	}
 	for c.lacksRoom(m) {
@@ -201,10 +179,10 @@ func (c *conn) awaitRoom(m jsonrpc.Message) error {
 		switch {
 		case w.spent >= roomMost:
 			return bridge.ErrSlow
-		case look && !c.progressed().isEnough(deaf):
+		case look && !isEnough(c.progressed(), stalled):
 			return bridge.ErrSlow
 		case look:
-			deaf = false
+			stalled = false
 			window.Reset(roomWait)
 		}
 	}
@@ -215,17 +193,17 @@ func (c *conn) awaitRoom(m jsonrpc.Message) error {
 func (c *conn) waiting() *waits {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.room.waits
+	return c.waits
 }
 
-// progressed returns what the client has read since somebody last looked, or the
-// queue was half full.
-func (c *conn) progressed() progress {
+// progressed returns what the client has read since somebody last looked, or free was
+// asked for.
+func (c *conn) progressed() bridge.Load {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	read, since := c.room.read, c.room.waits.since
-	c.room.waits.since = read
-	return progress{read.messages - since.messages, read.bytes - since.bytes}
+	read, since := c.inbox.Taken(), c.waits.since
+	c.waits.since = read
+	return bridge.Load{Messages: read.Messages - since.Messages, Bytes: read.Bytes - since.Bytes}
 }
 
 // keepsOthers reports whether others than c have calls in progress, and may so have
@@ -233,11 +211,5 @@ func (c *conn) progressed() progress {
 func (x *Mux) keepsOthers(c *conn) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	others := len(x.calls) - x.listens
-	for call := range c.calls.all() {
-		if call.listen == nil {
-			others--
-		}
-	}
-	return others > 0
+	return x.ledger.keepsOthers(c)
 }

@@ -2,6 +2,7 @@ package mux
 
 import (
 	"bytes"
+	"context"
 	"math"
 	"strconv"
 	"strings"
@@ -11,10 +12,6 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
-
-// quietTime is how long after the cancellation of a call a log message may
-// still be about it.
-const quietTime = 5 * time.Second
 
 // subscription is what a Mux remembers of an open subscription.
 type subscription struct {
@@ -26,21 +23,31 @@ type subscription struct {
 	due      time.Time       // when it is given up without; zero: it is not waited for
 }
 
-// take hands one message of the server to whom it is for. It waits for nobody,
-// but as push does.
-func (s *server) take(m jsonrpc.Message) {
+// Send hands one message of the server to whom it is for. It waits for nobody, but as
+// push does; so it needs no ctx.
+func (s *server) Send(_ context.Context, m jsonrpc.Message) error {
+	s.take(m, true)
+	return nil
+}
+
+// TrySend is Send for who must not wait at all.
+func (s *server) TrySend(m jsonrpc.Message) bool { return s.take(m, false) }
+
+// take is Send, if mayWait, and else TrySend.
+func (s *server) take(m jsonrpc.Message, mayWait bool) (taken bool) {
 	switch m.Kind() {
 	case jsonrpc.Response:
-		s.answer(m)
+		return s.answer(m, mayWait)
 	case jsonrpc.Notification:
-		s.route(m)
+		return s.route(m, mayWait)
 	case jsonrpc.Request:
 		s.refuse(m)
 	}
+	return true
 }
 
 // answer hands a response to whoever has asked.
-func (s *server) answer(m jsonrpc.Message) {
+func (s *server) answer(m jsonrpc.Message, mayWait bool) (taken bool) {
 	x := s.mux
 	x.mu.Lock()
 	call := s.call(m.ID())
@@ -48,11 +55,14 @@ func (s *server) answer(m jsonrpc.Message) {
 	case call == nil: // J12
 		x.mu.Unlock()
 		x.drop(m, "answers no request that is in progress")
-		return
+		return true
 	case call.listen != nil && call.listen.honoured != nil && isLoss(m):
 		s.relisten(call)
 		x.mu.Unlock()
-		return
+		return true
+	case !mayWait && call.conn.lacksRoom(m):
+		x.mu.Unlock()
+		return false
 	}
 	switch {
 	case m.IsError():
@@ -62,12 +72,14 @@ func (s *server) answer(m jsonrpc.Message) {
 	}
 	m = m.WithID(call.id).WithRelated(call.id)
 	ends := call.listen != nil && !m.IsError()
-	if ends || call.conn.lacksRoom(m) {
+	if ends || mayWait && call.conn.lacksRoom(m) {
 		x.mu.Unlock() // for what takes time
 		if ends {
 			m = say.WithSubscription(m, call.id)
 		}
-		call.conn.makeRoom(m)
+		if mayWait {
+			call.conn.makeRoom(m)
+		}
 		x.mu.Lock()
 	}
 	gone := call.gone
@@ -78,16 +90,17 @@ func (s *server) answer(m jsonrpc.Message) {
 	default:
 		x.settle(call, m)
 	}
-	alone := len(x.calls) == x.listens
+	alone := x.ledger.requests() == 0
 	x.mu.Unlock()
 	switch {
 	case gone:
 		x.drop(m, "answers no request that is in progress")
 	case alone: // nobody waits for us meanwhile
-		call.conn.arrived()
+		call.conn.inbox.Deliver()
 	default:
-		call.conn.alarm()
+		call.conn.inbox.Wake()
 	}
+	return true
 }
 
 // asksForInput reports whether a result is a question, so that more is to come (MI20).
@@ -103,7 +116,7 @@ func (s *server) call(id jsonrpc.ID) *call {
 	if !ok {
 		return nil
 	}
-	call := s.mux.calls[n]
+	call := s.mux.ledger.calls[n]
 	if call == nil || !s.has(call) {
 		return nil
 	}
@@ -130,19 +143,17 @@ func (x *Mux) token(number int64) jsonrpc.ID {
 }
 
 // route hands a notification to the one client that it is about.
-func (s *server) route(m jsonrpc.Message) {
+func (s *server) route(m jsonrpc.Message, mayWait bool) (taken bool) {
 	x := s.mux
 	switch m.Method() {
 	case say.Progress:
-		s.progress(m)
-		return
+		return s.progress(m, mayWait)
 	case say.Cancelled:
 		s.cancelListen(m)
-		return
+		return true
 	}
 	if id := say.SubscriptionOf(m); !id.IsZero() {
-		s.toListen(m, id)
-		return
+		return s.toListen(m, id, mayWait)
 	}
 	log := m.Method() == say.Log
 	x.mu.Lock()
@@ -155,14 +166,25 @@ func (s *server) route(m jsonrpc.Message) {
 	x.mu.Unlock()
 	switch {
 	case call != nil && call.listen != nil: // it does not say so itself
-		s.toListen(m, m.Related())
+		return s.toListen(m, m.Related(), mayWait)
 	case call == nil: // B.1
 		x.drop(m, "cannot be attributed to a request in progress")
 	case log && !call.wants(m):
 		x.drop(m, "a log message that its request has not asked for")
 	default:
-		call.conn.push(call, m.WithRelated(call.id))
+		return call.hand(m, mayWait)
 	}
+	return true
+}
+
+// hand hands the client of a call a message about it.
+func (call *call) hand(m jsonrpc.Message, mayWait bool) (taken bool) {
+	m = m.WithRelated(call.id)
+	if !mayWait {
+		return call.conn.tryPush(call, m)
+	}
+	call.conn.push(call, m)
+	return true
 }
 
 // wants reports whether a call has asked for a log message (MI18).
@@ -186,7 +208,7 @@ func (s *server) strays(m jsonrpc.Message, call *call) bool {
 func (s *server) logging() *call {
 	x := s.mux
 	var only *call
-	for _, call := range x.calls {
+	for _, call := range x.ledger.calls {
 		switch {
 		case !s.has(call) || call.listen != nil:
 			continue
@@ -195,21 +217,21 @@ func (s *server) logging() *call {
 		}
 		only = call
 	}
-	if only == nil || only.level < 0 || !time.Now().After(x.quiet) && !only.conn.isLike(x.quietFor) {
+	if only == nil || only.level < 0 || x.ledger.isQuiet(only.conn) {
 		return nil
 	}
 	return only
 }
 
 // progress restores the token as its client knows it (D.2, J13).
-func (s *server) progress(m jsonrpc.Message) {
+func (s *server) progress(m jsonrpc.Message, mayWait bool) (taken bool) {
 	x := s.mux
 	text := m.ProgressToken().String()
 	tail, ours := strings.CutPrefix(strings.Trim(text, `"`), x.prefix)
 	var call *call
 	if n, err := strconv.ParseInt(tail, 10, 64); ours && err == nil {
 		x.mu.Lock()
-		call = x.calls[n]
+		call = x.ledger.calls[n]
 		if call != nil && (!s.has(call) || call.token.IsZero() || s.strays(m, call)) {
 			call = nil
 		}
@@ -217,9 +239,9 @@ func (s *server) progress(m jsonrpc.Message) {
 	}
 	if call == nil {
 		x.drop(m, "progress of no request that is in progress")
-		return
+		return true
 	}
-	call.conn.push(call, m.WithProgressToken(call.token).WithRelated(call.id))
+	return call.hand(m.WithProgressToken(call.token), mayWait)
 }
 
 // cancelListen ends a subscription that the server has torn down, in the way
@@ -240,9 +262,12 @@ func (s *server) cancelListen(m jsonrpc.Message) {
 }
 
 // toListen hands a notification to its subscription (ST12, D.2).
-func (s *server) toListen(m jsonrpc.Message, id jsonrpc.ID) {
+func (s *server) toListen(m jsonrpc.Message, id jsonrpc.ID, mayWait bool) (taken bool) {
 	x := s.mux
 	acknowledged := m.Method() == say.Acknowledged
+	if acknowledged && !mayWait { // it may be the beginning of several messages
+		return false
+	}
 	var known []byte // of a subscription that its client has open already
 	x.mu.Lock()
 	call := s.call(id)
@@ -265,8 +290,9 @@ func (s *server) toListen(m jsonrpc.Message, id jsonrpc.ID) {
 	case !call.listen.asksFor(m.Method()):
 		x.drop(m, "its subscription has not asked for it")
 	default:
-		call.conn.push(call, say.WithSubscription(m, call.id).WithRelated(call.id))
+		return call.hand(say.WithSubscription(m, call.id), mayWait)
 	}
+	return true
 }
 
 // asksFor reports whether a notification is what the client has subscribed to

@@ -23,7 +23,7 @@ func (x *Mux) submit(ctx context.Context, c *conn, call *call, m jsonrpc.Message
 		return nil
 	}
 	s.queued.Add(1)
-	it := outItem{item: item{call, m}}
+	it := outItem{call: call, m: m}
 	if m.Size() > budget.Free { // it shall not be in the queue uncounted
 		it.written = make(chan struct{})
 	}
@@ -63,19 +63,20 @@ func (x *Mux) submit(ctx context.Context, c *conn, call *call, m jsonrpc.Message
 // outItem is a message on its way to the server; written is closed when it is
 // written, or need not be. nil: nobody waits for that.
 type outItem struct {
-	item
+	call    *call // nil: it is a notification
+	m       jsonrpc.Message
 	written chan struct{}
 }
 
 // direct writes a message in the caller's goroutine, if nobody writes, nothing
 // waits to be written, and the server takes it at once.
 func (s *server) direct(call *call, m jsonrpc.Message) bool {
-	if s.try == nil || m.Size() > mostDirect || s.queued.Load() > 0 || !s.turn.TryLock() {
+	if m.Size() > mostDirect || s.queued.Load() > 0 || !s.turn.TryLock() {
 		return false
 	}
 	defer s.turn.Unlock()
 	m, ok := s.named(call, m)
-	if !ok || s.try(m) {
+	if !ok || s.conn.TrySend(m) {
 		return true
 	}
 	if call != nil {
@@ -96,6 +97,7 @@ func (x *Mux) giveUp(ctx context.Context, call *call) error {
 	}
 	if call != nil {
 		x.forget(call, goneReason, nil) // a subscription may have got there all the same
+		call.conn.takeBack(call.id)
 	}
 	return ctx.Err()
 }
@@ -105,12 +107,12 @@ func (x *Mux) giveUp(ctx context.Context, call *call) error {
 func (x *Mux) await(ctx context.Context, c *conn, call *call) (*server, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	failed := x.failed
-	if x.server == nil {
-		x.waiting++
+	failed := x.upkeep.failed
+	if x.upkeep.server == nil {
+		x.upkeep.waiting++
 		defer func() {
-			if x.failed == failed {
-				x.waiting--
+			if x.upkeep.failed == failed {
+				x.upkeep.waiting--
 			}
 		}()
 	}
@@ -118,12 +120,12 @@ func (x *Mux) await(ctx context.Context, c *conn, call *call) (*server, error) {
 		switch {
 		case call != nil && call.gone, c.left:
 			return nil, c.ended()
-		case x.server != nil:
+		case x.upkeep.server != nil:
 			if call != nil {
-				call.server = x.server
+				call.server = x.upkeep.server
 			}
-			return x.server, nil
-		case call == nil && (x.failed != failed || x.breaker.open(time.Now())):
+			return x.upkeep.server, nil
+		case call == nil && (x.upkeep.failed != failed || x.upkeep.breaker.open(time.Now())):
 			return nil, nil
 		}
 		if !x.keeping {
@@ -131,7 +133,7 @@ func (x *Mux) await(ctx context.Context, c *conn, call *call) (*server, error) {
 			x.wg.Go(x.keep)
 		}
 		signal(x.wake)
-		changed := x.changed
+		changed := x.upkeep.changed
 		x.mu.Unlock()
 		select {
 		case <-changed:

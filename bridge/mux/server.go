@@ -29,9 +29,8 @@ const mostDirect = 4 << 10
 // for all.
 type server struct {
 	mux  *Mux
-	conn bridge.PullConn
-	try  func(jsonrpc.Message) bool // of conn; nil: it has none
-	turn sync.Mutex                 // held while somebody writes
+	conn bridge.Conn
+	turn sync.Mutex // held while somebody writes
 	out  chan outItem
 	// queued is how many messages are in out or on their way into it and out
 	// of it. Whoever finds none has sent nothing that is not written.
@@ -75,7 +74,7 @@ func (x *Mux) keep() {
 			x.unavailable(err)
 			continue
 		}
-		x.serve(bridge.Pull(conn))
+		x.serve(conn)
 	}
 }
 
@@ -84,10 +83,10 @@ func (x *Mux) keep() {
 func (x *Mux) wanted() bool {
 	for {
 		x.mu.Lock()
-		closed, wait, wanted := x.closed, time.Until(x.breaker.due), x.waiting > 0
-		if !wanted && x.listens > 0 {
+		closed, wait, wanted := x.closed, time.Until(x.upkeep.breaker.due), x.upkeep.waiting > 0
+		if !wanted && x.ledger.listens > 0 {
 			wanted = true
-			wait = max(wait, time.Until(x.pause))
+			wait = max(wait, time.Until(x.upkeep.pause))
 		}
 		x.mu.Unlock()
 		var due <-chan time.Time
@@ -116,13 +115,13 @@ func (x *Mux) unavailable(err error) {
 	}
 	now := time.Now()
 	if errors.Is(err, bridge.ErrBusy) {
-		x.pause = now.Add(x.opts.Backoff)
+		x.upkeep.pause = now.Add(x.opts.Backoff)
 	} else {
-		x.breaker.failed(now)
+		x.upkeep.breaker.failed(now)
 	}
-	wait := x.breaker.due.Sub(now)
-	x.failed++
-	x.waiting = 0 // all of them return
+	wait := x.upkeep.breaker.due.Sub(now)
+	x.upkeep.failed++
+	x.upkeep.waiting = 0 // all of them return
 	text, data := say.Unavailable(err)
 	x.fail(nil, text, data)
 	x.notify()
@@ -134,15 +133,15 @@ func (x *Mux) unavailable(err error) {
 
 // notify wakes whoever waits for a server. It is called with mu held.
 func (x *Mux) notify() {
-	close(x.changed)
-	x.changed = make(chan struct{})
+	close(x.upkeep.changed)
+	x.upkeep.changed = make(chan struct{})
 }
 
 // fail answers the calls of a server, or those that wait for one. Subscriptions
 // that were open stay, and so do those that s had: the next server gets them.
 // It is called with mu held.
 func (x *Mux) fail(s *server, text string, data []byte) {
-	for _, call := range x.calls {
+	for _, call := range x.ledger.calls {
 		switch {
 		case call.server != s:
 		case call.listen != nil && (s != nil || call.listen.again):
@@ -159,18 +158,18 @@ func refusal(call *call, text string, data []byte) jsonrpc.Message {
 
 // serve reads a server until it ends, and sees to it that whoever waits for it
 // then learns of it before it is closed, which may take a while.
-func (x *Mux) serve(conn bridge.PullConn) {
-	s := &server{mux: x, conn: conn, try: bridge.TrySender(conn), out: make(chan outItem, outBuffer),
+func (x *Mux) serve(conn bridge.Conn) {
+	s := &server{mux: x, conn: conn, out: make(chan outItem, outBuffer),
 		gone: make(chan struct{}), pending: make(chan struct{}, 1), lost: make(chan struct{}, 1)}
 	s.acks.Do = s.giveUpListens
 	started := time.Now()
 	var writer sync.WaitGroup
 	if x.up(s) {
 		writer.Go(s.write)
-		x.down(s, bridge.Feed(context.Background(), conn, s.take), time.Since(started))
+		x.down(s, conn.Receive(context.Background(), s), time.Since(started))
 	}
 	close(s.gone)
-	err := conn.Close()
+	err := conn.Close(nil)
 	writer.Wait()
 	s.acks.Stop()
 	s.discard()
@@ -201,20 +200,19 @@ func (x *Mux) up(s *server) bool {
 	if x.closed {
 		return false
 	}
-	x.server = s
-	for _, call := range x.calls {
+	x.upkeep.server = s
+	for _, call := range x.ledger.calls {
 		if call.listen != nil && call.listen.again {
 			s.again = append(s.again, call)
 		}
 	}
-	for _, call := range s.again { // ids are never used twice (J2)
-		delete(x.calls, call.number)
-		x.add(call)
+	for _, call := range s.again {
+		x.ledger.number(call)
 		call.server = s
 	}
-	if time.Now().Before(x.pause) { // a call has started it, and may be all that it does
+	if time.Now().Before(x.upkeep.pause) { // a call has started it, and may be all that it does
 		for _, call := range s.again {
-			s.late = append(s.late, lateListen{call, x.pause})
+			s.late = append(s.late, lateListen{call, x.upkeep.pause})
 		}
 		s.again = nil
 		signal(s.lost)
@@ -227,7 +225,7 @@ func (x *Mux) up(s *server) bool {
 // down says that s has ended.
 func (x *Mux) down(s *server, err error, lived time.Duration) {
 	x.mu.Lock()
-	x.server = nil
+	x.upkeep.server = nil
 	if s.broken != nil {
 		err = s.broken
 	}
@@ -246,11 +244,11 @@ func (x *Mux) down(s *server, err error, lived time.Duration) {
 	now := time.Now()
 	switch {
 	case orderly:
-		x.pause = now.Add(x.breaker.done(now, lived))
+		x.upkeep.pause = now.Add(x.upkeep.breaker.done(now, lived))
 	case len(part) == 0:
-		x.breaker.ended(now, lived)
+		x.upkeep.breaker.ended(now, lived)
 	}
-	wait := x.breaker.due.Sub(now)
+	wait := x.upkeep.breaker.due.Sub(now)
 	text, data := say.Ending(err)
 	x.fail(s, text, data)
 	x.part(part, err)
@@ -368,7 +366,7 @@ func (s *server) reject() {
 			s.mux.mu.Lock()
 			s.broken = u.err
 			s.mux.mu.Unlock()
-			_ = s.conn.Close() // its error is keep's
+			_ = s.conn.Close(nil) // its error is keep's
 			return
 		}
 		s.mux.mu.Lock()

@@ -162,7 +162,7 @@ func TestMuxServerEndsAtNotification(t *testing.T) {
 				}}, nil
 			}),
 		})
-		c, err := bridge.PullDialed(x.Dial(t.Context()))
+		c, err := taking(x.Dial(t.Context()))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -195,7 +195,7 @@ func TestMuxDroppedHoldsNoLock(t *testing.T) {
 		done := make(chan error, 1)
 		go func() {
 			x.Load()
-			c, err := bridge.PullDialed(x.Dial(t.Context()))
+			c, err := taking(x.Dial(t.Context()))
 			if err == nil {
 				err = c.Close()
 			}
@@ -208,7 +208,7 @@ func TestMuxDroppedHoldsNoLock(t *testing.T) {
 			told <- errors.New("the Mux is locked")
 		}
 	}})
-	a, err := bridge.PullDialed(x.Dial(t.Context()))
+	a, err := taking(x.Dial(t.Context()))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package mux_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"sync/atomic"
@@ -9,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
@@ -115,4 +117,48 @@ func (p *peer) gets(want ...string) {
 		p.t.Errorf("got %s, want nothing more", m.Bytes())
 	default:
 	}
+}
+
+// taker is a Conn from which the test takes one message after the other, each by a Receive
+// of its own. What it has not asked for yet stays with the Conn.
+type taker struct{ conn bridge.Conn }
+
+func (c taker) Recv(ctx context.Context) (jsonrpc.Message, error) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	s := &single{stop: stop}
+	if err := c.conn.Receive(ctx, s); !s.got {
+		return jsonrpc.Message{}, err
+	}
+	return s.m, nil
+}
+
+func (c taker) Send(ctx context.Context, m jsonrpc.Message) error { return c.conn.Send(ctx, m) }
+
+func (c taker) Close() error { return c.conn.Close(nil) }
+
+// taking is taker for the Conn of a Mux.
+func taking(c bridge.Conn, err error) (taker, error) { return taker{c}, err }
+
+// single is a Sink that takes one message.
+type single struct {
+	stop context.CancelFunc
+	got  bool
+	m    jsonrpc.Message
+}
+
+func (s *single) TrySend(m jsonrpc.Message) bool {
+	if s.got {
+		return false
+	}
+	s.got, s.m = true, m
+	s.stop()
+	return true
+}
+
+func (s *single) Send(ctx context.Context, m jsonrpc.Message) error {
+	if !s.TrySend(m) {
+		return errors.New("one is enough")
+	}
+	return nil
 }

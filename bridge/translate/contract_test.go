@@ -8,24 +8,10 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/bridge/translate"
 )
 
-// Translate keeps the contract on all the ways that messages may take through it.
-func TestTranslateContract(t *testing.T) {
-	for name, make := range map[string]func(server bridge.PullConn) bridge.PullConn{
-		"read": func(c bridge.PullConn) bridge.PullConn {
-			return bridge.Pull(translate.Wrap(bridge.Push(c), passing{}, nil))
-		},
-		"fed": func(c bridge.PullConn) bridge.PullConn {
-			return newFed(bridge.Pull(translate.Wrap(bridge.Push(c), passing{}, nil)))
-		},
-		"polled": func(c bridge.PullConn) bridge.PullConn {
-			return bridge.Pull(translate.Wrap(bridge.Push(newPolled(c)), passing{}, nil))
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			bridgetest.TestPull(t, func(*testing.T) (a, b bridge.PullConn, stop func()) {
-				a, b = bridge.PullPipe()
-				return make(a), b, nil
-			}, bridgetest.Options{})
-		})
-	}
+// What Wrap returns keeps the contract of every Conn.
+func TestContract(t *testing.T) {
+	bridgetest.TestConn(t, func(*testing.T) (a, b bridge.Conn, stop func()) {
+		a, b = bridge.Pipe()
+		return translate.Wrap(a, passing{}, nil), b, nil
+	}, bridgetest.Options{})
 }

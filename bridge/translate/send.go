@@ -6,21 +6,103 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"time"
 
-	"github.com/mcp-bridge/mcp-bridge/bridge/internal/fifo"
 	"github.com/mcp-bridge/mcp-bridge/bridge/internal/say"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
 // This file is a translated Conn's way to its server.
 
+// Send implements bridge.Conn.
+func (t *translated) Send(ctx context.Context, m jsonrpc.Message) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := t.waitRoom(ctx); err != nil {
+		return err
+	}
+	t.mu.Lock()
+	if t.isOver() {
+		err := t.gone()
+		t.mu.Unlock()
+		return err
+	}
+	s := &sender{}
+	t.filter.FromClient(time.Now(), m, &t.said)
+	replies, quiet := len(t.said.ToClient) > 0, len(t.said.ToServer) == 0
+	t.collect(s)
+	t.mu.Unlock()
+	if replies {
+		t.in.Wake()
+	}
+	if quiet {
+		return nil
+	}
+	return t.flush(ctx, s)
+}
+
+// TrySend implements bridge.Conn. What the filter has made of a message and the server
+// does not take is left to write: if the server never takes a request of it, it has
+// ended (lost). So it is tried only with a server that has taken the last message at once.
+func (t *translated) TrySend(m jsonrpc.Message) bool {
+	o := &t.out
+	select {
+	case o.turn <- struct{}{}:
+	default:
+		return false
+	}
+	defer func() { <-o.turn }()
+	if !o.quick || t.in.Waiting().Messages >= readAhead {
+		return false
+	}
+	t.mu.Lock()
+	if t.isOver() || !o.isEmpty() {
+		t.mu.Unlock()
+		return false
+	}
+	t.filter.FromClient(time.Now(), m, &t.said)
+	said, replies := t.said.ToServer, len(t.said.ToClient) > 0
+	t.said.ToServer, o.spare = o.spare, nil
+	t.collect(nil)
+	t.mu.Unlock()
+	if replies {
+		t.in.Wake()
+	}
+	for i, m := range said {
+		if i > 0 && t.over() {
+			break
+		}
+		if o.quick = t.server.TrySend(m); !o.quick {
+			t.putBack(said[i:])
+			break
+		}
+	}
+	o.reuse(said)
+	return true
+}
+
+// over is isOver for those who do not hold mu.
+func (t *translated) over() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.isOver()
+}
+
+// putBack leaves to write what the server has not taken. The caller has the turn.
+func (t *translated) putBack(said []jsonrpc.Message) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.isOver() {
+		t.out.putBack(said)
+	}
+}
+
 // write writes what nobody's Send waits for.
 func (t *translated) write() {
 	for {
 		select {
-		case <-t.unsent:
+		case <-t.out.wake:
 			_ = t.flush(context.Background(), nil)
 		case <-t.done:
 			return
@@ -36,27 +118,31 @@ func (t *translated) flush(ctx context.Context, s *sender) error {
 		return io.ErrClosedPipe
 	default:
 	}
+	o := &t.out
 	select {
-	case t.turn <- struct{}{}: // mostly at once, which a select with fewer cases finds out sooner
+	case o.turn <- struct{}{}: // mostly at once, which a select with fewer cases finds out sooner
 	default:
 		select {
-		case t.turn <- struct{}{}:
+		case o.turn <- struct{}{}:
 		case <-ctx.Done():
-			signal(t.unsent) // it is the filter's word now: it must get there
+			signal(o.wake) // it is the filter's word now: it must get there
 			return ctx.Err()
 		case <-t.done:
 			return io.ErrClosedPipe
 		}
 	}
-	defer func() { <-t.turn }()
+	defer func() { <-o.turn }()
 	for {
-		next, ok := t.first()
+		next, ok := t.next()
 		if !ok {
 			break
 		}
-		err := t.server.Send(ctx, next.m)
+		var err error
+		if o.quick = t.server.TrySend(next.m); !o.quick {
+			err = t.server.Send(ctx, next.m)
+		}
 		if err != nil && ctx.Err() != nil {
-			signal(t.unsent)
+			signal(o.wake)
 			return err
 		}
 		t.sent()
@@ -74,143 +160,43 @@ func (t *translated) flush(ctx context.Context, s *sender) error {
 	return s.err
 }
 
+// next returns the message that is to be written next, and leaves it where it is.
+func (t *translated) next() (next outgoing, ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return next, false
+	}
+	return t.out.first()
+}
+
+// sent takes away what next has returned.
+func (t *translated) sent() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.out.pop()
+}
+
 // lost is for a request that the server has not taken, and nobody's Send waited
 // for: it must be answered, so this is the server's end. Mostly it has ended, and
 // says in a moment why.
 func (t *translated) lost(err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.closed || t.ended != nil {
+	if t.isOver() {
 		return
 	}
 	t.why = cmp.Or(t.why, err)
-	t.broken.AtLatest(time.Now().Add(say.MaxWait))
+	t.stalled.AtLatest(time.Now().Add(say.MaxWait))
 }
 
 // giveUp ends the Conn because of a request that the server has not taken.
 func (t *translated) giveUp() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !t.closed && t.ended == nil {
+	if !t.isOver() {
 		t.finish(time.Now(), t.why)
 	}
-}
-
-// first returns the message that is to be written next, and leaves it.
-func (t *translated) first() (next outgoing, ok bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.toServer.Len() == 0 || t.closed {
-		return next, false
-	}
-	return t.toServer.Rest()[0], true
-}
-
-// sent takes away what first has returned.
-func (t *translated) sent() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.toServer.Len() == 0 { // the server has ended
-		return
-	}
-	if t.toServer.Pop().last {
-		t.unheard--
-	}
-}
-
-// Send implements Conn.
-func (t *translated) Send(ctx context.Context, m jsonrpc.Message) error {
-	for {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		t.mu.Lock()
-		if t.closed || t.ended != nil {
-			err := t.gone()
-			t.mu.Unlock()
-			return err
-		}
-		if t.toClient.Len() < readAhead {
-			break
-		}
-		t.mu.Unlock()
-		if err := t.waitRoom(ctx); err != nil {
-			return err
-		}
-	}
-	s := &sender{}
-	t.filter.FromClient(time.Now(), m, &t.out)
-	quiet := len(t.out.ToServer) == 0
-	t.collect(s)
-	t.mu.Unlock()
-	if quiet {
-		return nil
-	}
-	return t.flush(ctx, s)
-}
-
-// TrySender is what bridge.TrySender says. What the filter has made of a message
-// and the server does not take is left to write: if the server never takes a
-// request of it, it has ended (lost).
-func (t *translated) TrySender() func(m jsonrpc.Message) bool {
-	if t.try == nil {
-		return nil
-	}
-	return t.trySend
-}
-
-func (t *translated) trySend(m jsonrpc.Message) bool {
-	select {
-	case t.turn <- struct{}{}:
-	default:
-		return false
-	}
-	defer func() { <-t.turn }()
-	t.mu.Lock()
-	if t.closed || t.ended != nil || t.toServer.Len() > 0 || t.toClient.Len() >= readAhead {
-		t.mu.Unlock()
-		return false
-	}
-	t.filter.FromClient(time.Now(), m, &t.out)
-	said := t.out.ToServer
-	t.out.ToServer, t.spare = t.spare, nil
-	t.collect(nil)
-	t.mu.Unlock()
-	for i, m := range said {
-		if i > 0 && t.isOver() || !t.try(m) {
-			t.putBack(said[i:])
-			break
-		}
-	}
-	if cap(said) <= fifo.Kept {
-		clear(said)
-		t.spare = said[:0]
-	}
-	return true
-}
-
-// isOver reports whether nothing may be written any more: all that was owed is answered.
-func (t *translated) isOver() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.closed || t.ended != nil
-}
-
-// putBack leaves to write what the server has not taken, ahead of all that came
-// after it. The caller has the turn.
-func (t *translated) putBack(said []jsonrpc.Message) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.closed || t.ended != nil {
-		return
-	}
-	after := slices.Clone(t.toServer.Rest())
-	t.toServer = fifo.Queue[outgoing]{}
-	for _, m := range said {
-		t.toServer.Push(outgoing{m: m})
-	}
-	t.leaveToWrite(len(said))
-	t.toServer.Push(after...)
 }
 
 // gone returns why nothing can be sent. It is called with mu held.

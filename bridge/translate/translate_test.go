@@ -72,7 +72,7 @@ func wantVendor(t *testing.T, c bridge.PullConn, n int) {
 
 func newTranslated(t *testing.T, f era.Filter) (client, server bridge.PullConn) {
 	ours, server := bridge.PullPipe()
-	client = bridge.Pull(translate.Wrap(bridge.Push(ours), f, nil))
+	client = receive(translate.Wrap(bridge.Push(ours), f, nil))
 	t.Cleanup(func() { _ = client.Close() })
 	return client, server
 }

@@ -163,12 +163,19 @@ func TestTranslateEndsMeanwhile(t *testing.T) {
 		ours, server := newPeer(t, 10), []string{}
 		why := errors.New("gone")
 		c := bridge.Pull(translate.Wrap(bridge.Push(tried{ours, func(m jsonrpc.Message) bool {
+			if string(m.Bytes()) == string(new(vendor(7)).Bytes()) { // the server takes it at once
+				return true
+			}
 			server = append(server, string(m.Bytes()))
 			ours.end <- why
 			synctest.Wait()
 			return true
 		}}), &script{
-			fromClient: func(_ jsonrpc.Message, out *era.Out) {
+			fromClient: func(m jsonrpc.Message, out *era.Out) {
+				if string(m.Bytes()) == string(new(vendor(7)).Bytes()) {
+					out.Server(m)
+					return
+				}
 				out.Server(vendor(1))
 				out.Server(vendor(2))
 				out.Server(vendor(3))
@@ -182,6 +189,9 @@ func TestTranslateEndsMeanwhile(t *testing.T) {
 			heard <- m
 		}()
 		synctest.Wait()
+		if err := c.Send(t.Context(), vendor(7)); err != nil {
+			t.Fatal(err)
+		}
 		if !bridge.TrySender(c)(vendor(0)) {
 			t.Fatal("not taken")
 		}

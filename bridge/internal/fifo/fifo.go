@@ -18,6 +18,9 @@ func New[T any](memory []T) Queue[T] { return Queue[T]{all: memory[:0]} }
 // Len returns how many elements are in the queue.
 func (f *Queue[T]) Len() int { return len(f.all) - f.head }
 
+// Cap returns for how many elements there is memory.
+func (f *Queue[T]) Cap() int { return cap(f.all) }
+
 // Rest returns the elements, in order. They are valid until the next Push or Pop.
 func (f *Queue[T]) Rest() []T { return f.all[f.head:] }
 
@@ -46,6 +49,14 @@ func (f *Queue[T]) PushFront(first T) {
 	}
 	f.head--
 	f.all[f.head] = first
+}
+
+// DeleteFunc takes out the elements for which del is true, but for the first n.
+func (f *Queue[T]) DeleteFunc(n int, del func(T) bool) {
+	rest := slices.DeleteFunc(f.all[f.head+n:], del)
+	if f.all = f.all[:f.head+n+len(rest)]; f.Len() == 0 {
+		f.all, f.head = f.all[:0], 0
+	}
 }
 
 // Pop takes the first element out. There must be one.

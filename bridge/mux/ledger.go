@@ -1,0 +1,128 @@
+package mux
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// call is one request in progress.
+type call struct {
+	conn   *conn
+	id     jsonrpc.ID // as its client knows it
+	number int64      // its id at the server; under Mux.mu, and so is what is below listen
+	token  jsonrpc.ID // of progress, as its client knows it; zero: none
+	level  int        // rank of the log messages that it asked for; negative: none
+	// opening: it is server/discover, which is not cancelled: there are servers
+	// that take the cancellation, as their second message, for the beginning of a
+	// legacy session. Its answer reaches nobody.
+	opening bool
+	listen  *subscription // nil: it is no subscription
+
+	server  *server // which has it, or is about to get it; nil: it waits for one
+	written bool    // the server may know of it
+	gone    bool    // answered or cancelled
+
+	cancelled atomic.Bool // nothing more about it reaches its client
+}
+
+// ledger is the requests in progress; under Mux.mu.
+type ledger struct {
+	calls   map[int64]*call // by their ids at the server
+	listens int             // how many of calls are subscriptions
+	shares  map[string]int  // of calls, by principal; none for anybody
+	lastID  int64
+
+	quiet    time.Time // until then log messages may be about what was cancelled,
+	quietFor *conn     // by this client; nil: by several
+}
+
+// enter enters a new call.
+func (l *ledger) enter(call *call) {
+	c := call.conn
+	c.calls.add(call)
+	l.number(call)
+	if c.principal != "" {
+		l.shares[c.principal]++
+	}
+	if call.listen != nil {
+		l.listens++
+	}
+}
+
+// number gives a call an id at the server, which has not been used before (J2): also one
+// that the server is sent again.
+func (l *ledger) number(call *call) {
+	delete(l.calls, call.number)
+	l.lastID++
+	call.number = l.lastID
+	l.calls[call.number] = call
+}
+
+// remove takes a call out.
+func (l *ledger) remove(call *call) {
+	delete(l.calls, call.number)
+	if call.listen != nil {
+		l.listens--
+	}
+	if call.server != nil {
+		call.server.leftBy(call)
+	}
+	c := call.conn
+	c.calls.remove(call)
+	if c.principal != "" {
+		if l.shares[c.principal]--; l.shares[c.principal] == 0 {
+			delete(l.shares, c.principal)
+		}
+	}
+	call.gone = true
+}
+
+// requests returns how many calls there are, without subscriptions.
+func (l *ledger) requests() int { return len(l.calls) - l.listens }
+
+// isFull reports whether a client may have no more calls when all may have so many, for it
+// has its share of them (D.2); 0: there is no bound.
+func (l *ledger) isFull(c *conn, most int) bool {
+	share := c.calls.len()
+	if c.principal != "" {
+		share = l.shares[c.principal]
+	}
+	return most > 0 && share >= most-len(l.calls)
+}
+
+// keepsOthers reports whether others than c have calls in progress.
+func (l *ledger) keepsOthers(c *conn) bool {
+	others := l.requests()
+	for call := range c.calls.all() {
+		if call.listen == nil {
+			others--
+		}
+	}
+	return others > 0
+}
+
+// quietTime is how long after the cancellation of a call a log message may
+// still be about it.
+const quietTime = 5 * time.Second
+
+// noteCancelled notes that a call is cancelled which the server may know of.
+func (l *ledger) noteCancelled(call *call) {
+	if call.listen != nil { // no log message is about a subscription
+		return
+	}
+	now := time.Now()
+	if now.Before(l.quiet) && !call.conn.isLike(l.quietFor) {
+		l.quietFor = nil
+	} else {
+		l.quietFor = call.conn
+	}
+	l.quiet = now.Add(quietTime)
+}
+
+// isQuiet reports whether a log message that names no call may be about one that others than
+// c have cancelled.
+func (l *ledger) isQuiet(c *conn) bool {
+	return !time.Now().After(l.quiet) && !c.isLike(l.quietFor)
+}

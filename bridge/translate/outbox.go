@@ -1,0 +1,98 @@
+package translate
+
+import (
+	"slices"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge/internal/fifo"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// outbox is what waits to be written to the server. But for turn, wake and what belongs to
+// whose turn it is, it is under translated.mu.
+type outbox struct {
+	turn chan struct{} // holds one element while somebody writes to the server
+	wake chan struct{} // holds one element when there is something for translated.write
+
+	quick bool              // the server has taken the last message at once; whose turn it is has it
+	spare []jsonrpc.Message // memory of era.Out.ToServer; likewise
+
+	queue fifo.Queue[outgoing]
+	lasts int // how many of queue are the last of something
+}
+
+// outgoing is one message for the server, with the Send that waits for it; nil
+// if none does.
+type outgoing struct {
+	m      jsonrpc.Message
+	sender *sender
+	last   bool // of all that the filter has said at once, and nobody waits for
+}
+
+// sender is one Send.
+type sender struct{ err error }
+
+func (o *outbox) init() {
+	o.turn, o.wake = make(chan struct{}, 1), make(chan struct{}, 1)
+}
+
+// add appends what the filter has said in the course of the Send s; nil: of none.
+func (o *outbox) add(said []jsonrpc.Message, s *sender) {
+	if len(said) == 0 {
+		return
+	}
+	for _, m := range said {
+		o.queue.Push(outgoing{m: m, sender: s})
+	}
+	if s == nil {
+		o.leaveToWrite(o.queue.Len())
+	}
+}
+
+// leaveToWrite says that nobody's Send writes the nth message, and what comes before it.
+func (o *outbox) leaveToWrite(n int) {
+	o.queue.Rest()[n-1].last = true
+	o.lasts++
+	signal(o.wake)
+}
+
+// putBack puts what was not written before all else, and leaves it to write.
+func (o *outbox) putBack(said []jsonrpc.Message) {
+	after := slices.Clone(o.queue.Rest())
+	o.queue = fifo.Queue[outgoing]{}
+	for _, m := range said {
+		o.queue.Push(outgoing{m: m})
+	}
+	o.leaveToWrite(len(said))
+	o.queue.Push(after...)
+}
+
+// unsent returns how many times the filter has said something that nobody waits for and is
+// not written.
+func (o *outbox) unsent() int { return o.lasts }
+
+func (o *outbox) isEmpty() bool { return o.queue.Len() == 0 }
+
+func (o *outbox) first() (first outgoing, ok bool) {
+	if o.isEmpty() {
+		return first, false
+	}
+	return o.queue.Rest()[0], true
+}
+
+// pop takes the first message out, unless drop was called.
+func (o *outbox) pop() {
+	if !o.isEmpty() && o.queue.Pop().last {
+		o.lasts--
+	}
+}
+
+// drop forgets all that waits.
+func (o *outbox) drop() { o.queue, o.lasts = fifo.Queue[outgoing]{}, 0 }
+
+// reuse keeps the memory of messages for the filter's next word. The caller has the turn.
+func (o *outbox) reuse(said []jsonrpc.Message) {
+	if cap(said) <= fifo.Kept {
+		clear(said)
+		o.spare = said[:0]
+	}
+}
