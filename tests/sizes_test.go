@@ -26,7 +26,6 @@ var larger = []string{
 	"probe.fallbackConn.change",
 	"streamhttp",
 	"streamhttp/streamclient",
-	"translate.translated",
 	"ws.conn",
 }
 
