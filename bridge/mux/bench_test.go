@@ -101,7 +101,7 @@ func BenchmarkModernCall(b *testing.B) {
 		callAndWait(b, echoServer(result), call)
 	})
 	b.Run("mux", func(b *testing.B) {
-		x := mux.New(mux.Options{Dialer: connDialer(func() bridge.Conn { return echoServer(result) })})
+		x := mux.New(mux.Options{Dialer: dialFunc(func(context.Context) (bridge.Conn, error) { return echoServer(result), nil })})
 		defer x.Close()
 		b.ReportAllocs()
 		for b.Loop() {
@@ -130,11 +130,6 @@ func BenchmarkTranslate(b *testing.B) {
 	b.Run("translated", func(b *testing.B) { callAndWait(b, translate.Wrap(echoServer(result), passing{}, nil), call) })
 }
 
-// connDialer makes a Dialer of a function.
-type connDialer func() bridge.Conn
+type dialFunc func(ctx context.Context) (bridge.Conn, error)
 
-func (f connDialer) Dial(context.Context) (bridge.Conn, error) { return f(), nil }
-
-type dialFunc func(ctx context.Context) (bridge.PullConn, error)
-
-func (f dialFunc) Dial(ctx context.Context) (bridge.Conn, error) { return bridge.PushDialed(f(ctx)) }
+func (f dialFunc) Dial(ctx context.Context) (bridge.Conn, error) { return f(ctx) }

@@ -45,7 +45,7 @@ func TestMuxContract(t *testing.T) {
 func testMuxContract(t *testing.T, wrap func(bridge.Conn) bridge.Conn) {
 	bridgetest.TestConn(t, func(t *testing.T) (a, b bridge.Conn, stop func()) {
 		server, ours := bridge.Pipe()
-		x := mux.New(mux.Options{Dialer: dialFunc(func(context.Context) (bridge.PullConn, error) { return bridge.Pull(wrap(ours)), nil })})
+		x := mux.New(mux.Options{Dialer: dialFunc(func(context.Context) (bridge.Conn, error) { return wrap(ours), nil })})
 		client, err := x.Dial(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -55,7 +55,7 @@ func testMuxContract(t *testing.T, wrap func(bridge.Conn) bridge.Conn) {
 		if err := client.Send(t.Context(), open); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := (taker{server}).Recv(t.Context()); err != nil {
+		if _, err := bridgetest.Recv(t.Context(), server); err != nil {
 			t.Fatal(err)
 		}
 		return onlyClient{client, x}, withoutCancelled(server), nil

@@ -18,9 +18,9 @@ import (
 func TestMuxSlowDial(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		servers := newServers()
-		x := newMux(t, mux.Options{Dialer: dialFunc(func(ctx context.Context) (bridge.PullConn, error) {
+		x := newMux(t, mux.Options{Dialer: dialFunc(func(ctx context.Context) (bridge.Conn, error) {
 			time.Sleep(10 * time.Second)
-			return bridge.PullDialed(servers.Dial(ctx))
+			return servers.Dial(ctx)
 		})})
 		x.servers = servers
 		a, b, c := x.dial(), x.dial(), x.dial()
@@ -43,7 +43,7 @@ func TestMuxSlowDial(t *testing.T) {
 // A Mux that is closed in the middle of a start, with calls waiting, ends all.
 func TestMuxCloseWhileDialing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		x := newMux(t, mux.Options{Dialer: dialFunc(func(ctx context.Context) (bridge.PullConn, error) {
+		x := newMux(t, mux.Options{Dialer: dialFunc(func(ctx context.Context) (bridge.Conn, error) {
 			<-ctx.Done()
 			time.Sleep(time.Second) // until it is stopped
 			return nil, ctx.Err()
@@ -65,7 +65,7 @@ func TestMuxCloseWhileDialing(t *testing.T) {
 
 // stubborn is a server's Conn that fails in the ways that a test wants.
 type stubborn struct {
-	bridge.PullConn
+	bridge.Conn
 	sendErr  error
 	closeErr error
 	slow     time.Duration // what Close takes
@@ -75,11 +75,13 @@ func (s *stubborn) Send(ctx context.Context, m jsonrpc.Message) error {
 	if s.sendErr != nil {
 		return s.sendErr
 	}
-	return s.PullConn.Send(ctx, m)
+	return s.Conn.Send(ctx, m)
 }
 
-func (s *stubborn) Close() error {
-	_ = s.PullConn.Close()
+func (s *stubborn) TrySend(jsonrpc.Message) bool { return false }
+
+func (s *stubborn) Close(reason error) error {
+	_ = s.Conn.Close(reason)
 	time.Sleep(s.slow)
 	return s.closeErr
 }
@@ -89,9 +91,9 @@ func TestMuxClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		why := errors.New("would not end")
 		servers := newServers()
-		x := newMux(t, mux.Options{Dialer: dialFunc(func(ctx context.Context) (bridge.PullConn, error) {
-			c, _ := bridge.PullDialed(servers.Dial(ctx))
-			return &stubborn{PullConn: c, closeErr: why, slow: time.Second}, nil
+		x := newMux(t, mux.Options{Dialer: dialFunc(func(ctx context.Context) (bridge.Conn, error) {
+			c, _ := servers.Dial(ctx)
+			return &stubborn{Conn: c, closeErr: why, slow: time.Second}, nil
 		})})
 		x.servers = servers
 		a := x.dial()
@@ -131,10 +133,10 @@ func TestMuxServerTakesNoRequest(t *testing.T) {
 		bubble(t, c.name, func(t *testing.T) {
 			servers := newServers()
 			first := &stubborn{sendErr: c.err, slow: 5 * time.Second}
-			x := newMux(t, mux.Options{Dialer: dialFunc(func(ctx context.Context) (bridge.PullConn, error) {
-				conn, err := bridge.PullDialed(servers.Dial(ctx))
-				if first.PullConn == nil {
-					first.PullConn = conn
+			x := newMux(t, mux.Options{Dialer: dialFunc(func(ctx context.Context) (bridge.Conn, error) {
+				conn, err := servers.Dial(ctx)
+				if first.Conn == nil {
+					first.Conn = conn
 					conn = first
 				}
 				return conn, err
@@ -158,7 +160,7 @@ func TestMuxServerTakesNoRequest(t *testing.T) {
 func TestMuxServerEndsWithError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newPeer(t, 10)
-		x := newMux(t, mux.Options{Dialer: dialFunc(func(context.Context) (bridge.PullConn, error) { return server, nil })})
+		x := newMux(t, mux.Options{Dialer: dialFunc(func(context.Context) (bridge.Conn, error) { return server, nil })})
 		a := x.dial()
 		a.says(call("1"))
 		server.gets(call("1"))

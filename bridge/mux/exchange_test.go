@@ -29,8 +29,9 @@ func TestExchangeTooLate(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(t.Context())
 			cancel(cause)
 			client := newPeer(t, 1)
+			client.in <- callOne
 			began := time.Now()
-			if err := bridge.Exchange(ctx, bridge.Push(bridge.Unread(client, parse(t, callOne))), x.dial().conn, bridge.PumpOptions{Grace: 5 * time.Second}); err != nil {
+			if err := bridge.Exchange(ctx, client, x.dial().Conn(), bridge.PumpOptions{Grace: 5 * time.Second}); err != nil {
 				t.Errorf("%v: Exchange = %v", cause, err)
 			}
 			if took := time.Since(began); took != 0 {
@@ -58,7 +59,7 @@ func TestExchangeNotTaken(t *testing.T) {
 		{"listen shutdown", listenOne, func(cancel context.CancelCauseFunc) { time.Sleep(time.Hour); cancel(bridge.ErrClosing) }, time.Hour, []string{listenOneEnd}},
 	} {
 		bubble(t, c.name, func(t *testing.T) {
-			mux := mux.New(mux.Options{Dialer: dialFunc(func(ctx context.Context) (bridge.PullConn, error) {
+			mux := mux.New(mux.Options{Dialer: dialFunc(func(ctx context.Context) (bridge.Conn, error) {
 				<-ctx.Done() // it never starts
 				return nil, ctx.Err()
 			})})
@@ -73,7 +74,7 @@ func TestExchangeNotTaken(t *testing.T) {
 			start := time.Now()
 			done := make(chan error, 1)
 			go func() {
-				done <- bridge.Exchange(ctx, bridge.Push(client), server, bridge.PumpOptions{RequestTimeout: 2 * time.Second})
+				done <- bridge.Exchange(ctx, client, server, bridge.PumpOptions{RequestTimeout: 2 * time.Second})
 			}()
 			synctest.Wait()
 			c.end(cancel)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/bridge/mux"
 	"github.com/mcp-bridge/mcp-bridge/bridge/translate"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
@@ -76,13 +77,13 @@ func (w *world) roll(n int) int {
 
 func (w *world) nap(most int) { time.Sleep(time.Duration(w.roll(most)) * time.Millisecond) }
 
-func (w *world) dial(ctx context.Context) (bridge.PullConn, error) {
+func (w *world) dial(ctx context.Context) (bridge.Conn, error) {
 	w.nap(5)
 	if w.roll(10) == 0 {
 		return nil, errors.New("no luck")
 	}
-	ours, theirs := bridge.PullPipe()
-	s := &modelServer{world: w, conn: theirs, open: make(map[string]string)}
+	ours, theirs := bridge.Pipe()
+	s := &modelServer{world: w, conn: bridgetest.Pull(theirs), open: make(map[string]string)}
 	w.mu.Lock()
 	s.number = len(w.servers)
 	w.servers = append(w.servers, s)
@@ -90,31 +91,33 @@ func (w *world) dial(ctx context.Context) (bridge.PullConn, error) {
 	w.wg.Go(s.run)
 	switch w.roll(4) { // all the ways in which the Mux may write and read
 	case 0:
-		ours = struct{ bridge.PullConn }{ours}
+		ours = &untried{ours}
 	case 1:
 		ours = &hesitant{ours, w}
 	case 2:
-		ours = bridge.Pull(translate.Wrap(bridge.Push(&hesitant{ours, w}), passing{}, nil))
+		ours = translate.Wrap(&hesitant{ours, w}, passing{}, nil)
 	}
 	return ours, nil
 }
 
+// untried is a Conn that takes nothing at once.
+type untried struct{ bridge.Conn }
+
+func (untried) TrySend(jsonrpc.Message) bool { return false }
+
 // hesitant is a Conn that takes some messages at once, and others not.
 type hesitant struct {
-	bridge.PullConn
+	bridge.Conn
 	*world
 }
 
-func (h *hesitant) TrySender() func(jsonrpc.Message) bool {
-	try := bridge.TrySender(h.PullConn)
-	return func(m jsonrpc.Message) bool { return h.roll(2) == 0 && try(m) }
-}
+func (h *hesitant) TrySend(m jsonrpc.Message) bool { return h.roll(2) == 0 && h.Conn.TrySend(m) }
 
 // modelServer speaks 2026-07-28, and repeats in all that it says what was said
 // in the request that it is about.
 type modelServer struct {
 	*world
-	conn   bridge.PullConn
+	conn   *bridgetest.Puller
 	number int
 	ended  bool
 
@@ -238,7 +241,7 @@ type modelCall struct {
 type modelClient struct {
 	*world
 	name string
-	conn bridge.PullConn
+	conn *bridgetest.Puller
 
 	mu     sync.Mutex
 	calls  map[string]*modelCall // by what they have said
@@ -249,7 +252,7 @@ type modelClient struct {
 
 // client is one client's life.
 func (w *world) client(mux *mux.Mux, name string) {
-	conn, err := taking(mux.Dial(context.Background()))
+	conn, err := pulling(mux.Dial(context.Background()))
 	if err != nil {
 		w.t.Error(err)
 		return

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/bridge/mux"
 	"github.com/mcp-bridge/mcp-bridge/bridge/translate"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
@@ -19,14 +20,14 @@ import (
 
 // servers is a Dialer of servers that the test plays, one after the other.
 type servers struct {
-	next  chan bridge.PullConn // the test's end of each
-	wrap  func(bridge.PullConn) bridge.PullConn
+	next  chan *bridgetest.Puller // the test's end of each
+	wrap  func(bridge.Conn) bridge.Conn
 	mu    sync.Mutex
 	err   error // what Dial returns instead
 	dials int
 }
 
-func newServers() *servers { return &servers{next: make(chan bridge.PullConn, 100)} }
+func newServers() *servers { return &servers{next: make(chan *bridgetest.Puller, 100)} }
 
 func (d *servers) Dial(ctx context.Context) (bridge.Conn, error) {
 	d.mu.Lock()
@@ -35,12 +36,12 @@ func (d *servers) Dial(ctx context.Context) (bridge.Conn, error) {
 	if d.err != nil {
 		return nil, d.err
 	}
-	ours, theirs := bridge.PullPipe()
-	d.next <- theirs
+	ours, theirs := bridge.Pipe()
+	d.next <- bridgetest.Pull(theirs)
 	if d.wrap != nil {
 		ours = d.wrap(ours)
 	}
-	return bridge.Push(ours), nil
+	return ours, nil
 }
 
 func (d *servers) fail(err error) {
@@ -60,7 +61,7 @@ type muxed struct {
 	t       *testing.T
 	mux     *mux.Mux
 	servers *servers
-	server  bridge.PullConn
+	server  *bridgetest.Puller
 
 	mu      sync.Mutex
 	dropped []string
@@ -89,7 +90,7 @@ func newMux(t *testing.T, o mux.Options) *muxed {
 
 func (x *muxed) dial(principal ...string) *muxClient {
 	x.t.Helper()
-	c, err := taking(x.mux.Dial(bridge.WithPrincipal(x.t.Context(), strings.Join(principal, ""))))
+	c, err := pulling(x.mux.Dial(bridge.WithPrincipal(x.t.Context(), strings.Join(principal, ""))))
 	if err != nil {
 		x.t.Fatal(err)
 	}
@@ -117,7 +118,9 @@ func parse(t *testing.T, text string) jsonrpc.Message {
 }
 
 // soon returns what comes without any time passing.
-func soon(c bridge.PullConn) (jsonrpc.Message, bool) {
+func soon(c interface {
+	Recv(ctx context.Context) (jsonrpc.Message, error)
+}) (jsonrpc.Message, bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Nanosecond)
 	defer cancel()
 	m, err := c.Recv(ctx)
@@ -145,7 +148,7 @@ func (x *muxed) drops(want ...string) {
 
 type muxClient struct {
 	t *testing.T
-	taker
+	*bridgetest.Puller
 }
 
 // says sends, in a goroutine where that waits for a server.
@@ -766,10 +769,10 @@ func TestMuxSlowClientOfPump(t *testing.T) {
 	} {
 		bubble(t, name, func(t *testing.T) {
 			x := newMux(t, mux.Options{Queue: 50})
-			conn := wrap(x.dial().conn)
+			conn := wrap(x.dial().Conn())
 			client := newPeer(t, 0) // which takes nothing
 			done := make(chan error)
-			go func() { done <- bridge.Pump(t.Context(), bridge.Push(client), conn, bridge.PumpOptions{}) }()
+			go func() { done <- bridge.Pump(t.Context(), client, conn, bridge.PumpOptions{}) }()
 			client.says(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"_meta":{"progressToken":1}}}`)
 			x.up()
 			token := x.serverGetsOne(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"_meta":{"progressToken":$1}}}`)

@@ -126,20 +126,18 @@ func TestMuxSteadyReaderHoldsNobodyUp(t *testing.T) {
 
 // vanishing is a server's Conn that ends while a message is being given to it.
 type vanishing struct {
-	bridge.PullConn
+	bridge.Conn
 	end  func() // returns when nobody does anything any more
 	took *atomic.Int64
 }
 
-func (v *vanishing) TrySender() func(jsonrpc.Message) bool {
-	return func(jsonrpc.Message) bool {
-		v.end()
-		return false
-	}
+func (v *vanishing) TrySend(jsonrpc.Message) bool {
+	v.end()
+	return false
 }
 
 func (v *vanishing) Send(ctx context.Context, m jsonrpc.Message) error {
-	err := v.PullConn.Send(ctx, m)
+	err := v.Conn.Send(ctx, m)
 	if err == nil {
 		v.took.Add(1)
 	}
@@ -154,15 +152,15 @@ func TestMuxServerEndsAtNotification(t *testing.T) {
 		x := mux.New(mux.Options{
 			Backoff: 1,
 			Dropped: func(jsonrpc.Message, string) { dropped.Add(1) },
-			Dialer: dialFunc(func(context.Context) (bridge.PullConn, error) {
-				ours, theirs := bridge.PullPipe()
-				return &vanishing{PullConn: ours, took: &took, end: func() {
-					_ = theirs.Close()
+			Dialer: dialFunc(func(context.Context) (bridge.Conn, error) {
+				ours, theirs := bridge.Pipe()
+				return &vanishing{Conn: ours, took: &took, end: func() {
+					_ = theirs.Close(nil)
 					synctest.Wait()
 				}}, nil
 			}),
 		})
-		c, err := taking(x.Dial(t.Context()))
+		c, err := pulling(x.Dial(t.Context()))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -195,7 +193,7 @@ func TestMuxDroppedHoldsNoLock(t *testing.T) {
 		done := make(chan error, 1)
 		go func() {
 			x.Load()
-			c, err := taking(x.Dial(t.Context()))
+			c, err := pulling(x.Dial(t.Context()))
 			if err == nil {
 				err = c.Close()
 			}
@@ -208,7 +206,7 @@ func TestMuxDroppedHoldsNoLock(t *testing.T) {
 			told <- errors.New("the Mux is locked")
 		}
 	}})
-	a, err := taking(x.Dial(t.Context()))
+	a, err := pulling(x.Dial(t.Context()))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,7 +2,6 @@ package mux_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"sync/atomic"
@@ -11,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
@@ -32,8 +32,8 @@ func bubble(t *testing.T, name string, f func(t *testing.T)) {
 // peer is one end of a Pump, played by the test.
 type peer struct {
 	t    *testing.T
-	in   chan string          // what Recv gives
-	end  chan error           // what Recv returns then
+	in   chan string          // what Receive hands on
+	end  chan error           // what Receive returns then
 	out  chan jsonrpc.Message // what Send took; unbuffered: the test takes it
 	gone chan struct{}        // closed: Send fails
 	lag  time.Duration        // what Send takes to return when its ctx ends
@@ -45,7 +45,19 @@ func newPeer(t *testing.T, buffer int) *peer {
 		out: make(chan jsonrpc.Message, buffer), gone: make(chan struct{})}
 }
 
-func (p *peer) Recv(ctx context.Context) (jsonrpc.Message, error) {
+func (p *peer) Receive(ctx context.Context, sink bridge.Sink) error {
+	for {
+		m, err := p.next(ctx)
+		if err == nil {
+			err = sink.Send(ctx, m)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (p *peer) next(ctx context.Context) (jsonrpc.Message, error) {
 	select { // in order: what was said before the end comes before it
 	case text := <-p.in:
 		return p.parse(text), nil
@@ -61,6 +73,8 @@ func (p *peer) Recv(ctx context.Context) (jsonrpc.Message, error) {
 		return jsonrpc.Message{}, ctx.Err()
 	}
 }
+
+func (p *peer) TrySend(jsonrpc.Message) bool { return false }
 
 func (p *peer) parse(text string) jsonrpc.Message {
 	m, err := jsonrpc.Parse([]byte(text))
@@ -89,7 +103,7 @@ func (p *peer) Send(ctx context.Context, m jsonrpc.Message) error {
 	}
 }
 
-func (p *peer) Close() error { return nil }
+func (p *peer) Close(error) error { return nil }
 
 // says lets the Pump receive a message, and do with it what it can.
 func (p *peer) says(format string, args ...any) {
@@ -119,46 +133,7 @@ func (p *peer) gets(want ...string) {
 	}
 }
 
-// taker is a Conn from which the test takes one message after the other, each by a Receive
-// of its own. What it has not asked for yet stays with the Conn.
-type taker struct{ conn bridge.Conn }
-
-func (c taker) Recv(ctx context.Context) (jsonrpc.Message, error) {
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	s := &single{stop: stop}
-	if err := c.conn.Receive(ctx, s); !s.got {
-		return jsonrpc.Message{}, err
-	}
-	return s.m, nil
-}
-
-func (c taker) Send(ctx context.Context, m jsonrpc.Message) error { return c.conn.Send(ctx, m) }
-
-func (c taker) Close() error { return c.conn.Close(nil) }
-
-// taking is taker for the Conn of a Mux.
-func taking(c bridge.Conn, err error) (taker, error) { return taker{c}, err }
-
-// single is a Sink that takes one message.
-type single struct {
-	stop context.CancelFunc
-	got  bool
-	m    jsonrpc.Message
-}
-
-func (s *single) TrySend(m jsonrpc.Message) bool {
-	if s.got {
-		return false
-	}
-	s.got, s.m = true, m
-	s.stop()
-	return true
-}
-
-func (s *single) Send(ctx context.Context, m jsonrpc.Message) error {
-	if !s.TrySend(m) {
-		return errors.New("one is enough")
-	}
-	return nil
+// pulling is bridgetest.Pull for what a Dialer returns.
+func pulling(c bridge.Conn, err error) (*bridgetest.Puller, error) {
+	return bridgetest.Pull(c), err
 }
