@@ -1,146 +1,66 @@
 package toolfilter
 
 import (
-	"context"
+	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// waiting is how many messages wait for Recv before the server has to.
-const waiting = 16
-
-// conn is the Conn to a server, without the hidden tools. Answers of the
-// filter's own and the server's messages meet in a channel, so that Recv has
-// one place to wait at.
-type conn struct {
-	server bridge.PullConn
+// session is what the filter knows of one Conn to a server.
+type session struct {
 	filter *filter
 	lists  lists
-
-	in    chan jsonrpc.Message
-	ended chan struct{} // closed when the reader has ended
-	err   error         // what the server's Recv ended with; set before ended is closed
-
-	done     chan struct{} // closed by Close
-	closing  sync.Once
-	closeErr error
 }
 
-func newConn(server bridge.PullConn, f *filter) *conn {
-	c := &conn{server: server, filter: f, in: make(chan jsonrpc.Message, waiting),
-		ended: make(chan struct{}), done: make(chan struct{})}
-	go c.read()
-	return c
+// hide returns the Conn to a server without the hidden tools. What it costs for a message
+// that is about no tool is a look at its method.
+func (f *filter) hide(server bridge.Conn) bridge.Conn {
+	s := &session{filter: f}
+	return bridge.Intercept(server, bridge.Hooks{Send: s.send, Receive: s.receive})
 }
 
-// read takes the server's messages until it ends. Close ends it, too.
-func (c *conn) read() {
-	defer close(c.ended)
-	for {
-		m, err := c.server.Recv(context.Background())
-		if err != nil {
-			c.err = err
-			return
-		}
-		if m.Kind() == jsonrpc.Response && c.lists.answered(m.ID()) {
-			m = c.filter.fromServer(m)
-		}
-		select {
-		case c.in <- m:
-		case <-c.done:
-			c.err = io.ErrClosedPipe
-			return
-		}
+// send is the hook for what the client sends. What would reach a hidden tool does not
+// reach the server: a request is answered in its place, and anything else is an error.
+func (s *session) send(m jsonrpc.Message) (out, reply jsonrpc.Message, refused error) {
+	method := m.Method()
+	if no := s.filter.fromClient(&m, method); no != nil {
+		return refuse(m, no)
 	}
-}
-
-// Recv implements bridge.PullConn.
-func (c *conn) Recv(ctx context.Context) (jsonrpc.Message, error) {
-	if err := c.stopped(ctx); err != nil {
-		return jsonrpc.Message{}, err
-	}
-	select {
-	case m := <-c.in:
-		return m, nil
-	case <-ctx.Done():
-		return jsonrpc.Message{}, ctx.Err()
-	case <-c.done:
-		return jsonrpc.Message{}, io.ErrClosedPipe
-	case <-c.ended:
-	}
-	select { // what came before the end still counts
-	case m := <-c.in:
-		return m, nil
-	default:
-		return jsonrpc.Message{}, c.err
-	}
-}
-
-// stopped returns why a call must end, nil if it need not.
-func (c *conn) stopped(ctx context.Context) error {
-	select {
-	case <-c.done:
-		return io.ErrClosedPipe
-	default:
-		return ctx.Err()
-	}
-}
-
-// Send implements bridge.PullConn. What would reach a hidden tool does not reach
-// the server: a request is answered through Recv, and anything else is an error.
-func (c *conn) Send(ctx context.Context, m jsonrpc.Message) error {
-	if no := c.filter.fromClient(m); no != nil {
-		return c.refuse(ctx, m, no)
-	}
-	switch m.Method() {
+	switch method {
 	case "tools/list":
 		if m.Kind() == jsonrpc.Request {
-			c.lists.sent(m.ID())
+			s.lists.sent(m.ID())
 		}
 	case "notifications/cancelled":
-		c.lists.cancelled(m.RequestID())
+		s.lists.cancelled(m.RequestID())
 	}
-	return c.server.Send(ctx, m)
+	return m, jsonrpc.Message{}, nil
 }
 
 // refuse answers whoever waits for an answer.
-func (c *conn) refuse(ctx context.Context, m jsonrpc.Message, no *refusal) error {
+func refuse(m jsonrpc.Message, no *refusal) (out, reply jsonrpc.Message, refused error) {
 	id := m.ID()
 	switch {
 	case m.Kind() == jsonrpc.Response && !id.IsZero() && id != jsonrpc.NullID:
 		text := "the client's answer was refused: " + no.text
-		return c.server.Send(ctx, jsonrpc.NewError(id, jsonrpc.CodeInternalError, text, nil))
+		return jsonrpc.NewError(id, jsonrpc.CodeInternalError, text, nil), jsonrpc.Message{}, nil
 	case m.Kind() != jsonrpc.Request:
-		return errors.New("refused: " + no.text)
+		return jsonrpc.Message{}, jsonrpc.Message{}, errors.New("refused: " + no.text)
 	}
-	if err := c.stopped(ctx); err != nil {
-		return err
-	}
-	select {
-	case c.in <- jsonrpc.NewError(id, no.code, no.text, nil):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-c.done:
-		return io.ErrClosedPipe
-	}
+	return jsonrpc.Message{}, jsonrpc.NewError(id, no.code, no.text, nil), nil
 }
 
-// Close implements bridge.PullConn. It closes the server's Conn and returns its error.
-func (c *conn) Close() error {
-	c.closing.Do(func() {
-		close(c.done)
-		c.closeErr = c.server.Close()
-		<-c.ended
-	})
-	return c.closeErr
+// receive is the hook for what the server sends.
+func (s *session) receive(m jsonrpc.Message) (in, reply jsonrpc.Message) {
+	if m.Kind() == jsonrpc.Response && s.lists.answered(m.ID()) {
+		m = s.filter.fromServer(m)
+	}
+	return m, jsonrpc.Message{}
 }
 
 // refusal says why a client's message does not reach the server.
@@ -150,11 +70,11 @@ type refusal struct {
 }
 
 // fromClient returns why a message must not reach the server, nil if it may.
-func (f *filter) fromClient(m jsonrpc.Message) *refusal {
+func (f *filter) fromClient(m *jsonrpc.Message, method string) *refusal {
 	if name := nearKey(m); name != "" {
 		return &refusal{jsonrpc.CodeInvalidRequest, caseOnly(name)}
 	}
-	if m.Method() != "tools/call" {
+	if method != "tools/call" {
 		return nil
 	}
 	named := false
@@ -164,14 +84,14 @@ func (f *filter) fromClient(m jsonrpc.Message) *refusal {
 		if !strings.EqualFold(p.Key, "name") {
 			continue
 		}
-		name, ok := jsonrpc.Text(p.Value)
+		name, ok := text(p.Value)
 		switch {
 		case !ok:
 			return &refusal{jsonrpc.CodeInvalidParams, "the name of a tool is a string"}
 		case len(name) > maxName:
 			return &refusal{jsonrpc.CodeInvalidParams, fmt.Sprintf("the name of the tool is longer than %d bytes, which is the limit", maxName)}
 		case !f.visible(name):
-			return &refusal{jsonrpc.CodeInvalidParams, "Unknown tool: " + clip(name)}
+			return &refusal{jsonrpc.CodeInvalidParams, "Unknown tool: " + clip(string(name))}
 		}
 		named = named || p.Key == "name"
 	}
@@ -186,7 +106,10 @@ var envelope = []string{"jsonrpc", "id", "method", "params", "result", "error"}
 // nearKey returns the key of the envelope that another key of m is equal to
 // but for upper and lower case, "" if there is none. Some readers take the one
 // for the other, so the message could mean something else to them than to us.
-func nearKey(m jsonrpc.Message) string {
+func nearKey(m *jsonrpc.Message) string {
+	if !m.IsExtended() { // mostly so
+		return ""
+	}
 	for key := range m.Keys() {
 		if slices.Contains(envelope, key) {
 			continue
@@ -211,4 +134,14 @@ func clip(name string) string {
 		return name
 	}
 	return strings.ToValidUTF8(name[:most], "") + "..."
+}
+
+// text returns what a raw JSON string means; ok is false for any other value. Nothing is
+// copied where nothing is escaped.
+func text(value []byte) (name []byte, ok bool) {
+	if len(value) >= 2 && value[0] == '"' && bytes.IndexByte(value, '\\') < 0 {
+		return value[1 : len(value)-1], true
+	}
+	decoded, ok := jsonrpc.Text(value)
+	return []byte(decoded), ok
 }

@@ -3,6 +3,7 @@ package toolfilter
 import (
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
@@ -19,6 +20,7 @@ const (
 // come when the client has used its id again for something else. When there
 // are too many, all answers count.
 type lists struct {
+	any  atomic.Bool // open has one, or all is set: mostly there is none, and nobody locks
 	mu   sync.Mutex
 	open map[jsonrpc.ID]bool // true: cancelled
 	all  bool
@@ -32,15 +34,20 @@ func (l *lists) sent(id jsonrpc.ID) {
 	}
 	if len(l.open) >= maxLists || len(id.String()) > maxListID {
 		l.all = true
+		l.any.Store(true)
 		return
 	}
 	if l.open == nil {
 		l.open = make(map[jsonrpc.ID]bool)
 	}
 	l.open[id] = false
+	l.any.Store(true)
 }
 
 func (l *lists) cancelled(id jsonrpc.ID) {
+	if !l.any.Load() {
+		return
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if _, known := l.open[id]; known {
@@ -50,6 +57,9 @@ func (l *lists) cancelled(id jsonrpc.ID) {
 
 // answered reports whether a response with this id may answer tools/list.
 func (l *lists) answered(id jsonrpc.ID) bool {
+	if !l.any.Load() {
+		return false
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.all {
@@ -58,6 +68,7 @@ func (l *lists) answered(id jsonrpc.ID) bool {
 	if cancelled, known := l.open[id]; known {
 		if !cancelled {
 			delete(l.open, id)
+			l.any.Store(len(l.open) > 0)
 		}
 		return true
 	}
@@ -76,7 +87,7 @@ func (f *filter) fromServer(m jsonrpc.Message) jsonrpc.Message {
 		text := "the server's list of tools cannot be filtered and is withheld: " + why
 		return jsonrpc.NewError(m.ID(), jsonrpc.CodeInternalError, text, nil).WithRelated(m.Related())
 	}
-	if name := nearKey(m); name != "" {
+	if name := nearKey(&m); name != "" {
 		return withheld(caseOnly(name))
 	}
 	if m.IsError() {
@@ -154,7 +165,7 @@ func (f *filter) shows(tool []byte) bool {
 		if !strings.EqualFold(m.Key, "name") {
 			continue
 		}
-		name, ok := jsonrpc.Text(m.Value)
+		name, ok := text(m.Value)
 		if !ok || !f.visible(name) {
 			return false
 		}

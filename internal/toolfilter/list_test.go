@@ -172,7 +172,7 @@ func FuzzList(f *testing.F) {
 			t.Fatalf("%s became %s: %v", result, got.Result(), err)
 		}
 		for _, tool := range tools {
-			if strings.HasPrefix(tool.Name, "h") || tool.Name == "" && !hide.visible("") {
+			if strings.HasPrefix(tool.Name, "h") || tool.Name == "" && !hide.visible(nil) {
 				t.Fatalf("%s became %s", result, got.Result())
 			}
 		}

@@ -65,11 +65,11 @@ func (d *dialer) Dial(ctx context.Context) (bridge.Conn, error) {
 	if d.err != nil {
 		return nil, d.err
 	}
-	server, err := bridge.PullDialed(d.server.Dial(ctx))
+	server, err := d.server.Dial(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return bridge.Push(newConn(server, d.filter)), nil
+	return d.filter.hide(server), nil
 }
 
 // filter is Rules, ready for use by many goroutines.
@@ -93,13 +93,13 @@ func (r Rules) compile() (*filter, error) {
 }
 
 // visible reports whether clients get to know the tool of that name.
-func (f *filter) visible(name string) bool {
+func (f *filter) visible(name []byte) bool {
 	return len(name) <= maxName && !matches(f.ignore, name) && (len(f.allow) == 0 || matches(f.allow, name))
 }
 
-func matches(patterns []*regexp.Regexp, name string) bool {
+func matches(patterns []*regexp.Regexp, name []byte) bool {
 	for _, re := range patterns {
-		if re.MatchString(name) {
+		if re.Match(name) {
 			return true
 		}
 	}

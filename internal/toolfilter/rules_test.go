@@ -36,12 +36,12 @@ func TestVisible(t *testing.T) {
 			continue
 		}
 		for _, name := range strings.Fields(c.visible) {
-			if !f.visible(name) {
+			if !f.visible([]byte(name)) {
 				t.Errorf("%v hides %q", c.rules, name)
 			}
 		}
 		for _, name := range strings.Fields(c.hidden) {
-			if f.visible(name) {
+			if f.visible([]byte(name)) {
 				t.Errorf("%v shows %q", c.rules, name)
 			}
 		}
