@@ -31,12 +31,12 @@ type ahead struct {
 	wg     sync.WaitGroup     // the watch
 
 	mu    sync.Mutex
-	ready bridge.PullConn // what take hands out; nil: nothing is kept
+	ready bridge.Conn // what take hands out; nil: nothing is kept
 }
 
 // startAhead starts a server ahead. The error is that of its start.
 func startAhead(d bridge.Dialer, failed func(error), log hclog.Logger) (*ahead, error) {
-	conn, err := bridge.PullDialed(d.Dial(context.Background()))
+	conn, err := d.Dial(context.Background())
 	if err != nil {
 		return nil, err
 	}
@@ -52,24 +52,14 @@ const maxEarly = 100
 
 // watch waits until the server ends, is asked for, or has waited long enough.
 // What it says meanwhile is kept for the client.
-func (s *ahead) watch(ctx context.Context, conn bridge.PullConn) {
+func (s *ahead) watch(ctx context.Context, conn bridge.Conn) {
 	defer s.cancel()
 	started := time.Now()
-	var early []jsonrpc.Message
-	var err error
-	for err == nil && len(early) < maxEarly {
-		var m jsonrpc.Message
-		if m, err = conn.Recv(ctx); err == nil {
-			early = append(early, m)
-		}
-	}
-	if err == nil {
-		<-ctx.Done()
-		err = ctx.Err()
-	}
-	var keep bridge.PullConn
+	early := &earlyConn{Conn: conn}
+	err := conn.Receive(ctx, earlySink{early})
+	var keep bridge.Conn
 	if errors.Is(ctx.Err(), context.Canceled) && errors.Is(err, context.Canceled) { // asked for
-		keep = bridge.Unread(conn, early...)
+		keep = early
 	}
 	s.mu.Lock()
 	s.ready = keep
@@ -78,7 +68,7 @@ func (s *ahead) watch(ctx context.Context, conn bridge.PullConn) {
 	if keep != nil {
 		return
 	}
-	closeErr := conn.Close()
+	closeErr := conn.Close(nil)
 	switch {
 	case ctx.Err() != nil: // nobody has come for it
 	case time.Since(started) < trial:
@@ -89,7 +79,7 @@ func (s *ahead) watch(ctx context.Context, conn bridge.PullConn) {
 }
 
 // take hands out the server, once; nil: there is none (any more).
-func (s *ahead) take() bridge.PullConn {
+func (s *ahead) take() bridge.Conn {
 	s.cancel()
 	<-s.done
 	s.mu.Lock()
@@ -103,7 +93,48 @@ func (s *ahead) take() bridge.PullConn {
 func (s *ahead) close() error {
 	defer s.wg.Wait()
 	if conn := s.take(); conn != nil {
-		return conn.Close()
+		return conn.Close(nil)
 	}
 	return nil
+}
+
+// earlyConn is a Conn whose server has said something before it had a client.
+type earlyConn struct {
+	bridge.Conn
+	said []jsonrpc.Message
+}
+
+// earlySink keeps what the server says.
+type earlySink struct{ of *earlyConn }
+
+// TrySend implements bridge.Sink.
+func (s earlySink) TrySend(m jsonrpc.Message) bool {
+	if len(s.of.said) == maxEarly {
+		return false
+	}
+	s.of.said = append(s.of.said, m)
+	return true
+}
+
+// Send implements bridge.Sink.
+func (s earlySink) Send(ctx context.Context, m jsonrpc.Message) error {
+	if s.TrySend(m) {
+		return nil
+	}
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// Receive hands on what was said before, and then what comes.
+func (c *earlyConn) Receive(ctx context.Context, sink bridge.Sink) error {
+	for len(c.said) > 0 {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := sink.Send(ctx, c.said[0]); err != nil {
+			return err
+		}
+		c.said = c.said[1:]
+	}
+	return c.Conn.Receive(ctx, sink)
 }

@@ -35,10 +35,11 @@ func TestAheadKeepsWhatIsSaid(t *testing.T) {
 		say(t, server, "a")
 		say(t, server, "b")
 		synctest.Wait()
-		conn := a.take()
-		if conn == nil {
+		taken := a.take()
+		if taken == nil {
 			t.Fatal("nothing was kept")
 		}
+		conn := bridge.Pull(taken)
 		go say(t, server, "c")
 		for _, want := range []string{"a", "b", "c"} {
 			if m, err := conn.Recv(t.Context()); err != nil || m.Method() != want {

@@ -12,40 +12,40 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// bind returns the Conn of a modern client who has authenticated as one that
-// gets requestState and ids of tasks under its own name only (A6): a server that
-// principals share cannot tell who comes back with one. Others' Conns are
-// returned as they are.
-func (s *Server) bind(ctx context.Context, client bridge.PullConn) bridge.PullConn {
-	if bridge.Principal(ctx) == "" {
+// sealState gives a modern client who has authenticated requestState and ids of tasks under
+// its own name only (A6): a server that principals share cannot tell who comes back
+// with one. refuse is told why something is not the client's to say; the message is
+// passed on then if refuse is false. Conns of other clients are returned as they are.
+func (s *Server) sealState(ctx context.Context, client bridge.Conn, refuse func(no *era.Refusal) (answer bool)) bridge.Conn {
+	principal := bridge.Principal(ctx)
+	if principal == "" {
 		return client
 	}
-	return &bound{PullConn: client, s: s, principal: bridge.Principal(ctx)}
+	b := &bound{s: s, principal: principal}
+	return bridge.Intercept(client, bridge.Hooks{
+		Receive: func(m jsonrpc.Message) (in, reply jsonrpc.Message) {
+			own, no := b.unbound(m)
+			if no != nil && refuse(no) {
+				return jsonrpc.Message{}, no.Response(m.ID())
+			}
+			return own, jsonrpc.Message{}
+		},
+		Send: func(m jsonrpc.Message) (out, reply jsonrpc.Message, refused error) {
+			return b.bound(m), jsonrpc.Message{}, nil
+		},
+		Sent: func(m jsonrpc.Message) {
+			if m.Kind() == jsonrpc.Response {
+				b.tasks.take(m.ID())
+			}
+		},
+	})
 }
 
+// bound is what is known of an authenticated client.
 type bound struct {
-	bridge.PullConn
 	s         *Server
 	principal string
 	tasks     idSet // requests in progress whose results are about a task
-}
-
-// Recv returns what the client says in the server's own words. What is not the
-// client's to say is answered.
-func (b *bound) Recv(ctx context.Context) (jsonrpc.Message, error) {
-	for {
-		m, err := b.PullConn.Recv(ctx)
-		if err != nil {
-			return m, err
-		}
-		m, no := b.unbound(m)
-		if no == nil {
-			return m, nil
-		}
-		if err := b.PullConn.Send(ctx, no.Response(m.ID())); err != nil {
-			return m, err
-		}
-	}
 }
 
 // unbound returns a client's message with the server's own requestState and ids
@@ -178,22 +178,6 @@ func single(object iter.Seq[jsonrpc.Member], keys ...string) (values [2][]byte, 
 	return values, nil
 }
 
-func (b *bound) Send(ctx context.Context, m jsonrpc.Message) error {
-	return b.PullConn.Send(ctx, b.bound(m))
-}
-
-// TrySender is what bridge.TrySender says.
-func (b *bound) TrySender() func(jsonrpc.Message) bool {
-	try := bridge.TrySender(b.PullConn)
-	if try == nil {
-		return nil
-	}
-	return func(m jsonrpc.Message) bool { return try(b.bound(m)) }
-}
-
-// HungUp is what bridge.HungUp says.
-func (b *bound) HungUp() func() error { return bridge.HungUp(b.PullConn) }
-
 // bound returns what the client gets of a message: requestState and ids of tasks
 // under its name.
 func (b *bound) bound(m jsonrpc.Message) jsonrpc.Message {
@@ -207,7 +191,7 @@ func (b *bound) bound(m jsonrpc.Message) jsonrpc.Message {
 }
 
 func (b *bound) boundResponse(m jsonrpc.Message) jsonrpc.Message {
-	about := b.tasks.take(m.ID())
+	about := b.tasks.has(m.ID())
 	if m.IsError() {
 		return m
 	}
@@ -241,14 +225,6 @@ func (b *bound) boundNotification(m jsonrpc.Message) jsonrpc.Message {
 	return m
 }
 
-// CloseFor passes on why the Conn is closed, to one that can say it.
-func (b *bound) CloseFor(err error) error {
-	if c, ok := b.PullConn.(interface{ CloseFor(err error) error }); ok {
-		return c.CloseFor(err)
-	}
-	return b.PullConn.Close()
-}
-
 // idSet are ids of requests. The zero value is empty; any number of goroutines may
 // use it. To ask an empty one costs next to nothing.
 type idSet struct {
@@ -267,15 +243,25 @@ func (s *idSet) add(id jsonrpc.ID) {
 	s.n.Store(int32(len(s.ids)))
 }
 
-// take takes an id out, and reports whether it was in.
-func (s *idSet) take(id jsonrpc.ID) bool {
+// has reports whether an id is in.
+func (s *idSet) has(id jsonrpc.ID) bool {
 	if s.n.Load() == 0 {
 		return false
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	key, _, ok := jsonrpc.Find(s.ids, id)
+	_, _, ok := jsonrpc.Find(s.ids, id)
+	return ok
+}
+
+// take takes an id out.
+func (s *idSet) take(id jsonrpc.ID) {
+	if s.n.Load() == 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key, _, _ := jsonrpc.Find(s.ids, id)
 	delete(s.ids, key)
 	s.n.Store(int32(len(s.ids)))
-	return ok
 }

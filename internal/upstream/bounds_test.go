@@ -83,7 +83,7 @@ func TestSessionlessStays(t *testing.T) {
 	s.prober.Said(true)
 	s.sessionless.Store(true)
 	tries := 0
-	f := &probe.Fallback{Prober: s.prober, Sessionless: s.sessionless.Load, Legacy: s.Dialer(true), Modern: dialFunc(func(context.Context) (bridge.PullConn, error) {
+	f := &probe.Fallback{Prober: s.prober, Sessionless: s.sessionless.Load, Legacy: s.Dialer(true), Modern: dialFunc(func(context.Context) (bridge.Conn, error) {
 		tries++
 		return nil, bridge.ErrBusy
 	})}
@@ -142,7 +142,7 @@ func TestIdleUnits(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(150 * time.Minute)
-		_ = there.Close()
+		_ = there.Close(nil)
 		runsUntil(time.Hour)
 	})
 }

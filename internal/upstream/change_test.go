@@ -279,7 +279,7 @@ func TestSaidWhileAsked(t *testing.T) {
 	f := &fleet{kind: silent}
 	s := serverOf(t, f, Spec{})
 	asked, said := make(chan struct{}), make(chan struct{})
-	s.dialers.modern = dialFunc(func(context.Context) (bridge.PullConn, error) {
+	s.dialers.modern = dialFunc(func(context.Context) (bridge.Conn, error) {
 		close(asked)
 		<-said
 		return nil, errors.New("no such file")

@@ -2,7 +2,6 @@ package upstream
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
@@ -22,9 +21,9 @@ type dialers struct {
 	remote        *remote.Dialer // of a URL
 }
 
-type dialFunc func(ctx context.Context) (bridge.PullConn, error)
+type dialFunc func(ctx context.Context) (bridge.Conn, error)
 
-func (f dialFunc) Dial(ctx context.Context) (bridge.Conn, error) { return bridge.PushDialed(f(ctx)) }
+func (f dialFunc) Dial(ctx context.Context) (bridge.Conn, error) { return f(ctx) }
 
 // makeDialers fills dialers. An error is one of the URL.
 func (s *Server) makeDialers() error {
@@ -121,32 +120,21 @@ func (s *Server) wrapped(d bridge.Dialer) bridge.Dialer {
 
 // dialAdmitted takes a place for as long as the Conn is open, for the Party of
 // ctx. h holds the place.
-func (s *Server) dialAdmitted(ctx context.Context, d bridge.Dialer, h admission.Holder) (bridge.PullConn, error) {
+func (s *Server) dialAdmitted(ctx context.Context, d bridge.Dialer, h admission.Holder) (bridge.Conn, error) {
 	if s.spec.Admit == nil {
-		return bridge.PullDialed(d.Dial(ctx))
+		return d.Dial(ctx)
 	}
 	leave, err := s.spec.Admit(bridge.WithHolder(ctx, h))
 	if err != nil {
 		return nil, err
 	}
-	conn, err := bridge.PullDialed(d.Dial(ctx))
+	conn, err := d.Dial(ctx)
 	if err != nil {
 		leave()
 		return nil, err
 	}
-	return &placed{PullConn: conn, leave: sync.OnceFunc(leave)}, nil
-}
-
-// placed is a Conn with a place.
-type placed struct {
-	bridge.PullConn
-	leave func()
-}
-
-// TrySender passes on what the Conn has.
-func (p *placed) TrySender() func(jsonrpc.Message) bool { return bridge.TrySender(p.PullConn) }
-
-func (p *placed) Close() error {
-	defer p.leave()
-	return p.PullConn.Close()
+	return bridge.Intercept(conn, bridge.Hooks{Closed: func(err error) error {
+		leave()
+		return err
+	}}), nil
 }

@@ -678,7 +678,7 @@ func TestProbeFails(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := &fleet{kind: modernServer}
 			s := serverOf(t, f, Spec{})
-			s.dialers.modern = dialFunc(func(context.Context) (bridge.PullConn, error) { return nil, errors.New("no such file") })
+			s.dialers.modern = dialFunc(func(context.Context) (bridge.Conn, error) { return nil, errors.New("no such file") })
 			client := party(t, t.Context(), of(s))
 			if m := ask(t, client, modernCall); string(m.Lookup("error", "data", "reason")) != `"server_unavailable"` {
 				t.Errorf("%s", m.Bytes())

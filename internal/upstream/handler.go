@@ -28,33 +28,52 @@ func (s *Server) Legacy(lasting bool, o bridge.PumpOptions) bridge.Handler {
 	var h bridge.Handler
 	translated := &translator{s}
 	direct := s.Dialer(lasting)
-	own := dialFunc(func(ctx context.Context) (bridge.PullConn, error) {
+	own := dialFunc(func(ctx context.Context) (bridge.Conn, error) {
 		if err := bridge.TakePlace(ctx); err != nil {
 			return nil, err
 		}
-		return bridge.PullDialed(direct.Dial(ctx))
+		return direct.Dial(ctx)
 	})
 	switch {
 	case s.spec.Protocol == era.OnlyModern:
+		o.Keeps = always
 		h = bridge.Serve(translated, o)
 	case s.spec.Isolation == PerPrincipal || s.spec.Isolation == Shared:
+		o.Keeps = always
 		h = s.shared(o)
 	case s.spec.Protocol == era.OnlyLegacy:
-		h = bridge.Serve(&probe.Fallback{Prober: s.prober, Legacy: own, Sessionless: s.sessionless.Load}, o)
+		h = s.fallback(own, nil, o)
 	default:
-		h = bridge.Serve(&probe.Fallback{Prober: s.prober, Legacy: direct, Modern: translated, Sessionless: s.sessionless.Load}, o)
+		h = s.fallback(direct, translated, o)
 	}
 	return h
 }
 
+// always is what bridge.PumpOptions say of Keeps where all is translated.
+func always() bool { return true }
+
+// fallback returns what serves legacy clients with Conns of their own, of the Dialer modern
+// where the server turns out to need that.
+func (s *Server) fallback(legacy, modern bridge.Dialer, o bridge.PumpOptions) bridge.Handler {
+	return bridge.HandlerFunc(func(ctx context.Context, client bridge.Conn) error {
+		d := &probe.Fallback{Prober: s.prober, Legacy: legacy, Modern: modern, Sessionless: s.sessionless.Load}
+		own := o
+		own.Keeps = d.Keeps
+		return bridge.Serve(d, own).ServeConn(ctx, client)
+	})
+}
+
 // asLegacy returns h for clients whose initialize may ask for a modern version.
 func asLegacy(h bridge.Handler) bridge.Handler {
-	return bridge.PullHandler(func(ctx context.Context, client bridge.PullConn) error {
-		m, err := client.Recv(ctx)
-		if err != nil {
-			return h.ServeConn(ctx, bridge.Push(client)) // which sees the same
-		}
-		return h.ServeConn(ctx, bridge.Push(bridge.Unread(client, era.LegacyInitialize(m))))
+	return bridge.HandlerFunc(func(ctx context.Context, client bridge.Conn) error {
+		begun := false
+		return h.ServeConn(ctx, bridge.Intercept(client, bridge.Hooks{Receive: func(m jsonrpc.Message) (in, reply jsonrpc.Message) {
+			if !begun {
+				begun = true
+				m = era.LegacyInitialize(m)
+			}
+			return m, jsonrpc.Message{}
+		}}))
 	})
 }
 
@@ -77,26 +96,26 @@ func (s *Server) SharesAlways() bool {
 type translator struct{ s *Server }
 
 func (t *translator) Dial(ctx context.Context) (bridge.Conn, error) {
-	return bridge.PushDialed(t.s.translated(ctx, t.s.keys.sessionKey(ctx), nil))
+	return t.s.translated(ctx, t.s.keys.sessionKey(ctx), nil)
 }
 
-func (s *Server) translated(ctx context.Context, key sharing.Key, clientInfo []byte) (bridge.PullConn, error) {
+func (s *Server) translated(ctx context.Context, key sharing.Key, clientInfo []byte) (bridge.Conn, error) {
 	conn, err := s.pool.Join(ctx, key, clientInfo, false)
 	if err != nil {
 		return nil, err
 	}
-	return bridge.Pull(translate.Wrap(bridge.Push(conn), legacyclient.New(legacyclient.Options{}), s.spec.Dropped)), nil
+	return translate.Wrap(conn, legacyclient.New(legacyclient.Options{}), s.spec.Dropped), nil
 }
 
 // shared returns what serves legacy clients that share a server. Which one may
 // depend on what initialize says.
 func (s *Server) shared(o bridge.PumpOptions) bridge.Handler {
-	return bridge.PullHandler(func(ctx context.Context, client bridge.PullConn) error {
+	return bridge.HandlerFunc(func(ctx context.Context, client bridge.Conn) error {
 		m, err := opening(ctx, client)
 		if err != nil {
 			return err
 		}
-		d := dialFunc(func(ctx context.Context) (bridge.PullConn, error) {
+		d := dialFunc(func(ctx context.Context) (bridge.Conn, error) {
 			modern, err := s.prober.Modern(ctx)
 			if err != nil {
 				return nil, err
@@ -112,28 +131,43 @@ func (s *Server) shared(o bridge.PumpOptions) bridge.Handler {
 			key.Capabilities = string(legacyserver.ProjectCapabilities(m.Lookup("params", "capabilities")))
 			return s.translated(ctx, key, m.Lookup("params", "clientInfo"))
 		})
-		return bridge.Serve(d, o).ServeConn(ctx, bridge.Push(bridge.Unread(client, m)))
+		return bridge.Serve(d, o).ServeConn(ctx, client)
 	})
 }
 
 // opening returns a legacy client's first message but for pings, which need no
-// server, and notifications, which can mean nothing yet.
-func opening(ctx context.Context, client bridge.PullConn) (jsonrpc.Message, error) {
+// server, and notifications, which can mean nothing yet. The message stays the client's
+// next one.
+func opening(ctx context.Context, client bridge.Conn) (jsonrpc.Message, error) {
 	defer bridge.Unused(ctx)()
-	for {
-		m, err := client.Recv(ctx)
-		switch {
-		case err != nil:
-			return m, err
-		case m.Kind() != jsonrpc.Request:
-		case m.Method() != "ping":
-			return m, nil
-		default:
-			if err := client.Send(ctx, jsonrpc.NewResult(m.ID(), nil)); err != nil {
-				return m, err
-			}
-		}
+	s := &openingSink{client: client}
+	err := client.Receive(ctx, s)
+	if s.opening.Kind() != jsonrpc.Invalid {
+		err = nil
 	}
+	return s.opening, err
+}
+
+type openingSink struct {
+	client  bridge.Conn
+	opening jsonrpc.Message
+}
+
+var errOpening = errors.New("the client's opening is not taken")
+
+// TrySend implements bridge.Sink.
+func (s *openingSink) TrySend(m jsonrpc.Message) bool { return m.Kind() != jsonrpc.Request }
+
+// Send implements bridge.Sink.
+func (s *openingSink) Send(ctx context.Context, m jsonrpc.Message) error {
+	switch {
+	case m.Kind() != jsonrpc.Request:
+		return nil
+	case m.Method() != "ping":
+		s.opening = m
+		return errOpening
+	}
+	return s.client.Send(ctx, jsonrpc.NewResult(m.ID(), nil))
 }
 
 // memberFor makes the client who sends a modern request a member of the shared server
@@ -148,50 +182,53 @@ func (s *Server) memberFor(ctx context.Context, m jsonrpc.Message) (*sharing.Mem
 
 // Exchange returns what serves the single request of a modern client's Conn.
 func (s *Server) Exchange(o bridge.PumpOptions) bridge.Handler {
-	return bridge.PullHandler(func(ctx context.Context, client bridge.PullConn) error {
-		m, err := client.Recv(ctx)
-		if err != nil {
+	o.Keeps = s.mayKeep
+	return bridge.HandlerFunc(func(ctx context.Context, client bridge.Conn) error {
+		var no *era.Refusal
+		client = s.sealState(ctx, client, func(why *era.Refusal) bool {
+			no = why
+			return false
+		})
+		m, err := bridge.First(ctx, client)
+		switch {
+		case err != nil:
 			return err
+		case no != nil:
+			return client.Send(ctx, no.Response(m.ID()))
 		}
-		if b, ok := s.bind(ctx, client).(*bound); ok {
-			var no *era.Refusal
-			if m, no = b.unbound(m); no != nil {
-				return client.Send(ctx, no.Response(m.ID()))
-			}
-			client = b
-		}
-		client = bridge.Unread(client, m)
 		conn, err := s.memberFor(ctx, m)
 		if err != nil {
-			return bridge.Serve(failing{err}, o).ServeConn(ctx, bridge.Push(client))
+			return bridge.Serve(failing{err}, o).ServeConn(ctx, client)
 		}
 		m = jsonrpc.Message{} // its bytes are not kept
-		err = bridge.Exchange(ctx, bridge.Push(client), bridge.Push(conn), o)
-		return errors.Join(err, conn.Close())
+		err = bridge.Exchange(ctx, client, conn, o)
+		return errors.Join(err, conn.Close(nil))
 	})
 }
 
 // failing is a Dialer that fails.
 type failing struct{ err error }
 
-func (f failing) Dial(context.Context) (bridge.Conn, error) { return bridge.PushDialed(nil, f.err) }
+func (f failing) Dial(context.Context) (bridge.Conn, error) { return nil, f.err }
 
 // Modern returns what serves modern clients that send many requests on one Conn.
 func (s *Server) Modern(o bridge.PumpOptions) bridge.Handler {
 	if s.spec.Clients == era.OnlyLegacy {
 		return refuse(s.spec.Clients)
 	}
-	h := bridge.Serve(dialFunc(func(ctx context.Context) (bridge.PullConn, error) {
+	o.Keeps = s.mayKeep
+	h := bridge.Serve(dialFunc(func(ctx context.Context) (bridge.Conn, error) {
 		bridge.GiveBack(ctx) // shared servers ask for places themselves
-		return sharing.NewRouter(ctx, s.pool, &s.keys, s.mayKeep), nil
+		return sharing.NewRouter(ctx, s.pool, &s.keys), nil
 	}), o)
-	return bridge.PullHandler(func(ctx context.Context, client bridge.PullConn) error {
-		return h.ServeConn(ctx, bridge.Push(s.bind(ctx, client)))
+	return bridge.HandlerFunc(func(ctx context.Context, client bridge.Conn) error {
+		answer := func(*era.Refusal) bool { return true }
+		return h.ServeConn(ctx, s.sealState(ctx, client, answer))
 	})
 }
 
 // mayKeep reports whether what clients send may be kept, because the server may be a
-// legacy one, for which it is translated (bridge.Keeps).
+// legacy one, for which it is translated (bridge.PumpOptions).
 func (s *Server) mayKeep() bool {
 	modern, known := s.prober.Known()
 	return !known || !modern
@@ -199,23 +236,33 @@ func (s *Server) mayKeep() bool {
 
 // refuse returns what answers clients of an era that is not served (ED5).
 func refuse(served era.Eras) bridge.Handler {
-	return bridge.PullHandler(func(ctx context.Context, client bridge.PullConn) error {
+	return bridge.HandlerFunc(func(ctx context.Context, client bridge.Conn) error {
 		defer bridge.Unused(ctx)()
-		for {
-			m, err := client.Recv(ctx)
-			if err != nil {
-				return nil
-			}
-			if m.Kind() != jsonrpc.Request {
-				continue
-			}
-			asked := era.MetaOf(m).Revision()
-			if v, ok := jsonrpc.Text(m.Lookup("params", "protocolVersion")); ok && asked == "" {
-				asked = v
-			}
-			if err := client.Send(ctx, era.Unsupported(served, asked).Response(m.ID())); err != nil {
-				return err
-			}
-		}
+		s := &refusingSink{client: client, served: served}
+		_ = client.Receive(ctx, s)
+		return s.err
 	})
+}
+
+// refusingSink answers each request with the versions that are served.
+type refusingSink struct {
+	client bridge.Conn
+	served era.Eras
+	err    error // why an answer could not be sent
+}
+
+// TrySend implements bridge.Sink.
+func (s *refusingSink) TrySend(m jsonrpc.Message) bool { return m.Kind() != jsonrpc.Request }
+
+// Send implements bridge.Sink.
+func (s *refusingSink) Send(ctx context.Context, m jsonrpc.Message) error {
+	if m.Kind() != jsonrpc.Request {
+		return nil
+	}
+	asked := era.MetaOf(m).Revision()
+	if v, ok := jsonrpc.Text(m.Lookup("params", "protocolVersion")); ok && asked == "" {
+		asked = v
+	}
+	s.err = s.client.Send(ctx, era.Unsupported(s.served, asked).Response(m.ID()))
+	return s.err
 }

@@ -142,10 +142,10 @@ func New(spec Spec) (*Server, error) {
 func (s *Server) probeOptions() probe.Options {
 	o := probe.Options{
 		Protocol: s.spec.Protocol, Command: s.IsCommand(), ErrNotModern: remote.ErrNotModern,
-		Dial: func(ctx context.Context, h *probe.Holder, placed func()) (bridge.PullConn, error) {
-			return s.dialAdmitted(ctx, dialFunc(func(ctx context.Context) (bridge.PullConn, error) {
+		Dial: func(ctx context.Context, h *probe.Holder, placed func()) (bridge.Conn, error) {
+			return s.dialAdmitted(ctx, dialFunc(func(ctx context.Context) (bridge.Conn, error) {
 				placed()
-				return bridge.PullDialed(s.dialers.modern.Dial(ctx))
+				return s.dialers.modern.Dial(ctx)
 			}), h)
 		},
 		Placed: s.spec.Admit != nil, Context: s.tasks.ctx, Spawn: s.tasks.spawn,
@@ -247,7 +247,7 @@ func (s *Server) ToolSchema(ctx context.Context, call jsonrpc.Message, tool stri
 	}
 	principal := bridge.Principal(ctx)
 	return s.table(key).Schema(ctx, tool, schemas.Source{
-		Join: func(ctx context.Context) (bridge.PullConn, error) { return s.pool.Join(ctx, key, clientInfo, true) },
+		Join: func(ctx context.Context) (bridge.Conn, error) { return s.pool.Join(ctx, key, clientInfo, true) },
 		Spawn: func(f func(context.Context)) bool {
 			return s.tasks.spawn(func() { f(bridge.WithPrincipal(s.tasks.ctx, principal)) }) == nil
 		},
@@ -259,11 +259,4 @@ func (s *Server) ToolSchema(ctx context.Context, call jsonrpc.Message, tool stri
 func (s *Server) table(key sharing.Key) *schemas.Table {
 	key.Exclusive = 0
 	return s.tools.Table(key)
-}
-
-// closed closes a Conn of which nobody waits for the error.
-func (s *Server) closed(conn bridge.PullConn) {
-	if err := conn.Close(); err != nil {
-		s.log.Warn("closing", "error", err)
-	}
 }

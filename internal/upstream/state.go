@@ -68,74 +68,52 @@ type counted struct {
 	dialer bridge.Dialer
 }
 
-func (c *counted) Dial(ctx context.Context) (bridge.Conn, error) {
-	var conn bridge.PullConn
+// Dial implements bridge.Dialer.
+func (c *counted) Dial(ctx context.Context) (conn bridge.Conn, err error) {
 	if a := c.of.kept(); a != nil {
 		conn = a.take()
 	}
 	if conn == nil {
-		var err error
-		if conn, err = bridge.PullDialed(c.dialer.Dial(ctx)); err != nil {
+		if conn, err = c.dialer.Dial(ctx); err != nil {
 			c.of.failed(notStarted)
 			return nil, err
 		}
 	}
 	c.of.count(1)
-	counted := &countedConn{PullConn: conn, of: c.of, log: c.log}
-	counted.from, _ = conn.(bridge.Offerer)
-	return bridge.Push(counted), nil
+	return c.trackState(conn), nil
 }
 
-// countedConn counts no more when it is closed.
-type countedConn struct {
-	bridge.PullConn
-	from bridge.Offerer // Conn; nil: it is none
-	of   *status
-	log  hclog.Logger
-	once sync.Once
-	told bool // the first answer was seen; only Offer uses it
-}
-
-// Recv notes how the first request, initialize, was answered, and how a
-// process ended.
-func (c *countedConn) Recv(ctx context.Context) (jsonrpc.Message, error) { return c.Offer(ctx, nil) }
-
-// Offer is what bridge.Offer says, once that answer was received.
-func (c *countedConn) Offer(ctx context.Context, take bridge.Taker) (m jsonrpc.Message, err error) {
-	if c.told && take != nil && c.from != nil {
-		m, err = c.from.Offer(ctx, take)
-	} else {
-		m, err = c.PullConn.Recv(ctx)
-	}
-	if !c.told && m.Kind() == jsonrpc.Response {
-		c.told = true
-		if m.IsError() {
-			c.of.failed("the server refused to initialize or could not be reached; the log says more")
-		} else {
-			c.of.failed("") // it works
-		}
-	}
-	if err != nil {
-		if exit, ok := errors.AsType[*stdio.ExitError](err); ok {
-			c.of.failed(exitText(exit))
-		}
-	}
-	return m, err
-}
-
-// TrySender passes on what the Conn has.
-func (c *countedConn) TrySender() func(jsonrpc.Message) bool { return bridge.TrySender(c.PullConn) }
-
-func (c *countedConn) Close() error {
-	err := c.PullConn.Close()
-	c.once.Do(func() {
-		c.of.count(-1)
-		if err != nil {
-			c.of.failed("the server could not be stopped")
-			c.log.Error("the server could not be stopped", "error", err)
-		}
+// trackState notes how the first request, initialize, was answered, how a process has
+// ended, and when the Conn is closed.
+func (c *counted) trackState(conn bridge.Conn) bridge.Conn {
+	answered := false
+	return bridge.Intercept(conn, bridge.Hooks{
+		Receive: func(m jsonrpc.Message) (in, reply jsonrpc.Message) {
+			if !answered && m.Kind() == jsonrpc.Response {
+				answered = true
+				if m.IsError() {
+					c.of.failed("the server refused to initialize or could not be reached; the log says more")
+				} else {
+					c.of.failed("") // it works
+				}
+			}
+			return m, jsonrpc.Message{}
+		},
+		Ended: func(err error) error {
+			if exit, ok := errors.AsType[*stdio.ExitError](err); ok {
+				c.of.failed(exitText(exit))
+			}
+			return err
+		},
+		Closed: func(err error) error {
+			c.of.count(-1)
+			if err != nil {
+				c.of.failed("the server could not be stopped")
+				c.log.Error("the server could not be stopped", "error", err)
+			}
+			return err
+		},
 	})
-	return err
 }
 
 func exitText(e *stdio.ExitError) string {

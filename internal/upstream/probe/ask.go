@@ -91,32 +91,58 @@ func (p *Prober) refusesAsModern(ctx context.Context, placed func(), mute *silen
 // Discover asks the server at the other end of conn the probe's question. It reports
 // whether the answer is that of a modern server. The error is why conn is of no use any more;
 // silence is none.
-func (p *Prober) Discover(ctx context.Context, conn bridge.PullConn) (modern bool, err error) {
+func (p *Prober) Discover(ctx context.Context, conn bridge.Conn) (modern bool, err error) {
 	m, err := answer(ctx, conn, discover(), p.Patience)
 	return AnswersModern(m), err
 }
 
 // answer asks conn something and returns the response, an invalid Message if
 // none has come in time. The error is why conn is of no use any more.
-func answer(ctx context.Context, conn bridge.PullConn, question jsonrpc.Message, wait time.Duration) (jsonrpc.Message, error) {
+func answer(ctx context.Context, conn bridge.Conn, question jsonrpc.Message, wait time.Duration) (jsonrpc.Message, error) {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
+	s := &answerSink{conn: conn, done: cancel}
 	err := conn.Send(ctx, question)
-	for err == nil {
-		var m jsonrpc.Message
-		m, err = conn.Recv(ctx)
-		switch {
-		case err != nil:
-		case m.Kind() == jsonrpc.Response && m.ID().Equivalent(probeID):
-			return m, nil
-		case m.Kind() == jsonrpc.Request: // nobody else is there to answer
-			err = conn.Send(ctx, era.AnswerTo(m))
-		}
+	if err == nil {
+		err = conn.Receive(ctx, s)
 	}
-	if ctx.Err() != nil {
-		err = nil // silence
+	if s.answer.Kind() != jsonrpc.Invalid || ctx.Err() != nil {
+		err = nil // the latter is silence
 	}
-	return jsonrpc.Message{}, err
+	return s.answer, err
+}
+
+// answerSink waits for the response to a question.
+type answerSink struct {
+	conn   bridge.Conn
+	done   context.CancelFunc // ends Receive
+	answer jsonrpc.Message
+}
+
+// TrySend implements bridge.Sink.
+func (s *answerSink) TrySend(m jsonrpc.Message) bool {
+	switch {
+	case s.answer.Kind() != jsonrpc.Invalid: // it is for who uses conn next
+		return false
+	case m.Kind() == jsonrpc.Request: // nobody else is there to answer
+		return s.conn.TrySend(era.AnswerTo(m))
+	case m.Kind() == jsonrpc.Response && m.ID().Equivalent(probeID):
+		s.answer = m
+		s.done()
+	}
+	return true
+}
+
+// Send implements bridge.Sink.
+func (s *answerSink) Send(ctx context.Context, m jsonrpc.Message) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if s.answer.Kind() == jsonrpc.Invalid && m.Kind() == jsonrpc.Request {
+		return s.conn.Send(ctx, era.AnswerTo(m))
+	}
+	s.TrySend(m)
+	return nil
 }
 
 // AnswersModern reports whether a response to server/discover, or a refusal, says that the

@@ -4,13 +4,14 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// Fallback is the Dialer for a legacy client of a server whose era is not known.
+// Fallback is the Dialer for one legacy client of a server whose era is not known.
 // Most servers understand initialize, so that is tried: a Conn whose server
 // refuses it, answers it with a version that has no sessions, or begins none, in
 // which it could ask its client something or tell it of changes, and turns out to
@@ -23,7 +24,13 @@ type Fallback struct {
 	// Sessionless reports whether the server has answered initialize without beginning
 	// a session.
 	Sessionless func() bool
+
+	stays atomic.Bool // the Conn is Legacy's for good
 }
+
+// Keeps is what bridge.PumpOptions says of it: the Conn may have to send again what it was
+// sent, as long as it may be a translating one.
+func (f *Fallback) Keeps() bool { return !f.stays.Load() }
 
 // Dial implements bridge.Dialer.
 func (f *Fallback) Dial(ctx context.Context) (bridge.Conn, error) {
@@ -34,13 +41,13 @@ func (f *Fallback) Dial(ctx context.Context) (bridge.Conn, error) {
 	if err := bridge.TakePlace(ctx); err != nil {
 		return nil, err
 	}
-	conn, err := bridge.PullDialed(f.Legacy.Dial(ctx))
+	conn, err := f.Legacy.Dial(ctx)
 	if err != nil {
 		return nil, err
 	}
 	c := &fallbackConn{f: f, client: ctx, conn: conn, decided: make(chan struct{})}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
-	return bridge.Push(c), nil
+	return c, nil
 }
 
 // maxSince is how many messages may follow initialize before it is answered;
@@ -49,6 +56,10 @@ const maxSince = 1000
 
 // fallbackConn is a Conn that may change its server until initialize is answered.
 // Until then, what is sent after it is kept, to be sent again.
+//
+// What the server sends passes a sink: before the answer to initialize all but
+// responses is handed on, the answer decides, and everything after it is handed on. mu is not
+// held across calls of a Conn.
 type fallbackConn struct {
 	f      *Fallback
 	client context.Context // of Dial: whom it is for
@@ -57,25 +68,22 @@ type fallbackConn struct {
 	wg     sync.WaitGroup // what sends again
 
 	mu      sync.Mutex
-	conn    bridge.PullConn // stays once decided is closed, and may be read without mu
+	conn    bridge.Conn // stays once decided is closed, and may be read without mu
 	closed  bool
 	asked   jsonrpc.ID        // initialize's id; zero: it was not sent
 	since   []jsonrpc.Message // initialize and what was sent after it
 	again   bool              // that is being sent to another conn: Send waits
 	decided chan struct{}     // closed when conn stays, and has got what was sent before
-	slow    func()            // see OnSlow
 
-	try  func(jsonrpc.Message) bool // of conn, once decided is closed; may be nil
-	from bridge.Offerer             // conn, likewise
-
-	settled bool // conn stays; only Offer uses it
-	held    []jsonrpc.Message
-	ready   []jsonrpc.Message // for Offer
+	// Only Receive, and the sink that it gives conn, use these.
+	settled bool              // the answer to initialize has come
+	held    []jsonrpc.Message // responses that have come before it
+	ready   []jsonrpc.Message // the answer, if conn stays, and held: what is to be handed on first
 }
 
 // note keeps what may have to be sent again. It is false when Send has to wait
 // for the decision.
-func (c *fallbackConn) note(m jsonrpc.Message) (conn bridge.PullConn, ok bool) {
+func (c *fallbackConn) note(m jsonrpc.Message) (conn bridge.Conn, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
@@ -123,82 +131,88 @@ func (c *fallbackConn) Send(ctx context.Context, m jsonrpc.Message) error {
 	return err
 }
 
-// TrySender is what bridge.TrySender says, once it is decided who the server is.
-func (c *fallbackConn) TrySender() func(jsonrpc.Message) bool {
-	return func(m jsonrpc.Message) bool { return c.isDecided() && c.try != nil && c.try(m) }
-}
+// TrySend takes messages once it is decided who the server is.
+func (c *fallbackConn) TrySend(m jsonrpc.Message) bool { return c.isDecided() && c.conn.TrySend(m) }
 
-// OnSlow is what bridge.OnSlow says, of whichever server it turns out to be.
-func (c *fallbackConn) OnSlow(f func()) {
-	c.mu.Lock()
-	c.slow = f
-	conn := c.conn
-	c.mu.Unlock()
-	bridge.OnSlow(conn, f)
-}
-
-// Keeps is what bridge.Keeps says.
-func (c *fallbackConn) Keeps() bool { return !c.isDecided() || bridge.Keeps(c.conn) }
-
-func (c *fallbackConn) current() bridge.PullConn {
+func (c *fallbackConn) current() bridge.Conn {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.conn
 }
 
-func (c *fallbackConn) Recv(ctx context.Context) (jsonrpc.Message, error) { return c.Offer(ctx, nil) }
+// errChanges is what the server's Conn hears whose place another one has taken.
+var errChanges = errors.New("another server has taken its place")
 
-// Offer is what bridge.Offer says, once conn stays.
-func (c *fallbackConn) Offer(ctx context.Context, take bridge.Taker) (jsonrpc.Message, error) {
-	if len(c.ready) > 0 {
-		m := c.ready[0]
-		c.ready = c.ready[1:]
-		return m, nil
-	}
+func (c *fallbackConn) Receive(ctx context.Context, sink bridge.Sink) error {
 	for {
-		if c.settled && c.isDecided() {
-			if take != nil && c.from != nil {
-				return c.from.Offer(ctx, take)
-			}
-			return c.conn.Recv(ctx)
-		}
 		conn := c.current()
-		if c.settled {
-			return bridge.Offer(ctx, conn, take)
+		if c.settled && len(c.ready) == 0 {
+			return conn.Receive(ctx, sink)
 		}
-		m, err := conn.Recv(ctx)
-		if err != nil {
-			return m, err
+		if err := conn.Receive(ctx, fallbackSink{c, sink}); c.current() == conn {
+			return err
 		}
-		c.mu.Lock()
-		asked := c.asked
-		c.mu.Unlock()
-		switch {
-		case asked.IsZero() || m.Kind() != jsonrpc.Response:
-			return m, nil
-		case !m.ID().Equivalent(asked):
-			c.held = append(c.held, m) // what came of it depends on initialize
-			continue
-		case c.change(ctx, m):
-			c.settled, c.held = true, nil
-			continue
-		case ClaimsModern(m) != "":
-			m = c.f.unusable(m)
-		}
-		c.settled = true
-		c.ready, c.held = c.held, nil
-		c.decide(conn)
-		return m, nil
 	}
 }
 
+// fallbackSink is what a fallbackConn gives its first server to send to.
+type fallbackSink struct {
+	c    *fallbackConn
+	sink bridge.Sink
+}
+
+func (s fallbackSink) TrySend(m jsonrpc.Message) bool {
+	return s.passes(&m) && s.sink.TrySend(m)
+}
+
+// passes reports whether a message is no matter of the decision.
+func (s fallbackSink) passes(m *jsonrpc.Message) bool {
+	if s.c.settled {
+		return len(s.c.ready) == 0
+	}
+	if m.Kind() != jsonrpc.Response {
+		return true
+	}
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	return s.c.asked.IsZero()
+}
+
+func (s fallbackSink) Send(ctx context.Context, m jsonrpc.Message) error {
+	c := s.c
+	switch {
+	case s.passes(&m):
+		return s.sink.Send(ctx, m)
+	case c.settled: // m is what could not be handed on last
+	case !m.ID().Equivalent(c.asked):
+		c.held = append(c.held, m) // what came of it depends on initialize
+		return nil
+	case c.change(ctx, m):
+		c.settled, c.held = true, nil
+		return errChanges
+	default:
+		if ClaimsModern(m) != "" {
+			m = c.f.unusable(m)
+		}
+		c.settled = true
+		c.ready, c.held = append([]jsonrpc.Message{m}, c.held...), nil
+		c.f.stays.Store(true)
+		c.decide(c.current())
+	}
+	for len(c.ready) > 0 {
+		if err := s.sink.Send(ctx, c.ready[0]); err != nil {
+			return err // m is offered again
+		}
+		c.ready = c.ready[1:]
+	}
+	return nil
+}
+
 // decide says that conn stays.
-func (c *fallbackConn) decide(conn bridge.PullConn) {
+func (c *fallbackConn) decide(conn bridge.Conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.conn, c.since = conn, nil
-	c.try = bridge.TrySender(conn)
-	c.from, _ = conn.(bridge.Offerer)
 	close(c.decided)
 }
 
@@ -216,7 +230,7 @@ func (f *Fallback) unusable(answer jsonrpc.Message) jsonrpc.Message {
 
 // change goes on with a translated Conn if the server is a modern one: it has refused
 // initialize, or has answered it as no legacy server does that has sessions. What was
-// sent before is sent again by a goroutine: that may have to wait for Recv.
+// sent before is sent again by a goroutine: that may have to wait for Receive.
 func (c *fallbackConn) change(ctx context.Context, answer jsonrpc.Message) bool {
 	p := c.f.Prober
 	refused := answer.IsError() || ClaimsModern(answer) != ""
@@ -224,32 +238,14 @@ func (c *fallbackConn) change(ctx context.Context, answer jsonrpc.Message) bool 
 		return false
 	}
 	old := c.current()
-	if answer.IsError() && AnswersModern(answer) {
-		p.Said(true)
-	} else {
-		if refused {
-			if p.opts.Placed { // the question takes a place, too
-				p.close(old)
-				bridge.GiveBack(c.client)
-			}
-			p.Doubt()
-		} else { // the client has its answer: it shall not wait for long
-			var cancel context.CancelFunc
-			ctx, cancel = context.WithTimeout(ctx, p.Patience)
-			defer cancel()
-		}
-		if modern, err := p.Modern(ctx); err != nil || !modern {
-			if err != nil && ctx.Err() != nil { // else probe has said it
-				p.unasked(err)
-			}
-			return false
-		}
+	if !c.findsModern(ctx, old, answer, refused) {
+		return false
 	}
 	if refused {
 		p.close(old)
 		bridge.GiveBack(c.client) // its place is the other's
 	}
-	other, err := bridge.PullDialed(c.f.Modern.Dial(c.client))
+	other, err := c.f.Modern.Dial(c.client)
 	if err != nil {
 		p.log.Warn("the server could not be reached with 2026-07-28", "error", err)
 		return false
@@ -259,16 +255,47 @@ func (c *fallbackConn) change(ctx context.Context, answer jsonrpc.Message) bool 
 		p.close(old)
 		bridge.GiveBack(c.client)
 	}
+	return c.goOn(other)
+}
+
+// findsModern reports whether the server is a modern one, of which old may say so itself.
+// If old has refused initialize it may be closed, as the question takes a place, too.
+func (c *fallbackConn) findsModern(ctx context.Context, old bridge.Conn, answer jsonrpc.Message, refused bool) bool {
+	p := c.f.Prober
+	if answer.IsError() && AnswersModern(answer) {
+		p.Said(true)
+		return true
+	}
+	if refused {
+		if p.opts.Placed {
+			p.close(old)
+			bridge.GiveBack(c.client)
+		}
+		p.Doubt()
+	} else { // the client has its answer: it shall not wait for long
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, p.Patience)
+		defer cancel()
+	}
+	modern, err := p.Modern(ctx)
+	if err != nil && ctx.Err() != nil { // else inquire has said it
+		p.unasked(err)
+	}
+	return err == nil && modern
+}
+
+// goOn makes other the server's Conn, and has sent to it again what was sent before. It is
+// false if this Conn was closed meanwhile.
+func (c *fallbackConn) goOn(other bridge.Conn) bool {
+	p := c.f.Prober
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	if c.closed {
+		c.mu.Unlock()
 		p.close(other)
 		return false
 	}
+	defer c.mu.Unlock()
 	c.conn = other
-	if c.slow != nil {
-		bridge.OnSlow(other, c.slow)
-	}
 	sent := c.since
 	c.again = true
 	c.wg.Go(func() {
@@ -282,13 +309,13 @@ func (c *fallbackConn) change(ctx context.Context, answer jsonrpc.Message) bool 
 	return true
 }
 
-func (c *fallbackConn) Close() error {
+func (c *fallbackConn) Close(reason error) error {
 	c.mu.Lock()
 	c.closed = true
 	conn := c.conn
 	c.mu.Unlock()
 	c.cancel()
-	err := conn.Close()
+	err := conn.Close(reason)
 	c.wg.Wait()
 	return err
 }

@@ -61,7 +61,7 @@ type Options struct {
 
 	// Dial returns a Conn to the server that speaks modern if the server does. It
 	// calls placed once it has a place for the Conn, whose holder is h.
-	Dial func(ctx context.Context, h *Holder, placed func()) (bridge.PullConn, error)
+	Dial func(ctx context.Context, h *Holder, placed func()) (bridge.Conn, error)
 
 	// Placed: a Conn of Dial needs a place, which may have to be waited for.
 	Placed bool
@@ -109,7 +109,7 @@ func New(o Options) *Prober {
 
 // Process is a server that has said that it speaks modern, and has no clients yet.
 type Process struct {
-	Conn   bridge.PullConn
+	Conn   bridge.Conn
 	Holder *Holder
 }
 
@@ -369,15 +369,15 @@ func (p *Prober) skipInitialize() {
 }
 
 // closeLater closes a Conn without waiting for it.
-func (p *Prober) closeLater(conn bridge.PullConn) {
+func (p *Prober) closeLater(conn bridge.Conn) {
 	if p.opts.Spawn(func() { p.close(conn) }) != nil {
 		p.close(conn)
 	}
 }
 
 // close closes a Conn of which nobody waits for the error.
-func (p *Prober) close(conn bridge.PullConn) {
-	if err := conn.Close(); err != nil {
+func (p *Prober) close(conn bridge.Conn) {
+	if err := conn.Close(nil); err != nil {
 		p.log.Warn("closing", "error", err)
 	}
 }

@@ -34,7 +34,7 @@ const (
 type Source struct {
 	// Join returns a Conn to the server, whose answers to tools/list the Table learns
 	// by itself.
-	Join func(ctx context.Context) (bridge.PullConn, error)
+	Join func(ctx context.Context) (bridge.Conn, error)
 
 	// Spawn runs f in a goroutine of its own, with a ctx that does not end with the
 	// call for which it is asked. False: it is too late for that.
@@ -99,7 +99,7 @@ func (t *Table) fetching(from Source) *fetch {
 		conn, err := from.Join(ctx)
 		if err == nil {
 			list(ctx, conn, meta)
-			_ = conn.Close()
+			_ = conn.Close(nil)
 		}
 		t.fetched(f, err, age, ctx.Err() != nil)
 	}) {
@@ -125,31 +125,48 @@ func (t *Table) fetched(f *fetch, err error, age uint64, silent bool) {
 }
 
 // list asks for the list of tools, page by page.
-func list(ctx context.Context, conn bridge.PullConn, meta era.Meta) {
+func list(ctx context.Context, conn bridge.Conn, meta era.Meta) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	head := append([]byte(`{"_meta":{"`+era.KeyVersion+`":`), meta.Version...)
 	head = append(append(head, `,"`+era.KeyCapabilities+`":`...), meta.Capabilities...)
-	var cursor []byte
-	for page := range maxPages {
-		params := append(bytes.Clone(head), '}')
-		if cursor != nil {
-			params = append(append(params, `,"cursor":`...), cursor...)
-		}
-		id := jsonrpc.IntID(int64(page) + 1)
-		if conn.Send(ctx, jsonrpc.NewRequest(id, "tools/list", append(params, '}'))) != nil {
-			return
-		}
-		for {
-			m, err := conn.Recv(ctx)
-			if err != nil {
-				return
-			}
-			if m.Kind() == jsonrpc.Response && m.ID() == id {
-				cursor = m.Lookup("result", "nextCursor")
-				break
-			}
-		}
-		if _, more := jsonrpc.Text(cursor); !more {
-			return
-		}
+	l := &lister{conn: conn, head: append(head, '}'), done: cancel}
+	if l.ask(ctx, nil) == nil {
+		_ = conn.Receive(ctx, l)
 	}
+}
+
+// lister asks for each page when the one before has come.
+type lister struct {
+	conn  bridge.Conn
+	head  []byte             // the params of a question, but for the cursor and the end
+	pages int64              // that were asked for: the id of the last question
+	done  context.CancelFunc // ends Receive
+}
+
+func (l *lister) ask(ctx context.Context, cursor []byte) error {
+	params := bytes.Clone(l.head)
+	if cursor != nil {
+		params = append(append(params, `,"cursor":`...), cursor...)
+	}
+	l.pages++
+	return l.conn.Send(ctx, jsonrpc.NewRequest(jsonrpc.IntID(l.pages), "tools/list", append(params, '}')))
+}
+
+// TrySend implements bridge.Sink: all but a page is passed over.
+func (l *lister) TrySend(m jsonrpc.Message) bool {
+	return m.Kind() != jsonrpc.Response || m.ID() != jsonrpc.IntID(l.pages)
+}
+
+// Send implements bridge.Sink.
+func (l *lister) Send(ctx context.Context, m jsonrpc.Message) error {
+	if l.TrySend(m) {
+		return nil
+	}
+	cursor := m.Lookup("result", "nextCursor")
+	if _, more := jsonrpc.Text(cursor); more && l.pages < maxPages {
+		return l.ask(ctx, cursor)
+	}
+	l.done()
+	return nil
 }

@@ -46,7 +46,7 @@ func TestForgetWhileFetching(t *testing.T) {
 		}
 	})
 	from := Source{
-		Join: func(context.Context) (bridge.PullConn, error) { return nil, errors.New("there is none") },
+		Join: func(context.Context) (bridge.Conn, error) { return nil, errors.New("there is none") },
 		Spawn: func(f func(context.Context)) bool {
 			fetches.Go(func() { f(t.Context()) })
 			return true

@@ -80,7 +80,7 @@ type Pool struct {
 
 	ctx    context.Context // ends with Shutdown
 	cancel context.CancelFunc
-	wg     sync.WaitGroup // closing of servers, and their timers
+	wg     sync.WaitGroup // closing of servers
 
 	exclusive atomic.Int64 // how many of those there are
 
@@ -140,7 +140,7 @@ func (p *Pool) Join(ctx context.Context, key Key, clientInfo []byte, single bool
 		p.leave(s, single)
 		return nil, s.why(err)
 	}
-	return &Member{Poller: conn, server: s, single: single}, nil
+	return s.member(bridge.Push(conn), single), nil
 }
 
 // enter counts a client as a member of the server with this key; nil: there is none.
@@ -230,6 +230,7 @@ func (p *Pool) newServer(ctx context.Context, party string, key Key, clientInfo 
 		clientInfo = nil
 	}
 	s := &Server{pool: p, Key: key, Party: party, ClientInfo: bytes.Clone(clientInfo)}
+	s.expiry.Do = s.expire
 	if key.Exclusive == 0 {
 		if err := p.acquire(ctx, s); err != nil {
 			return nil, err
@@ -323,9 +324,6 @@ func (p *Pool) Wait() { p.wg.Wait() }
 // endLocked takes a server out and closes it.
 func (p *Pool) endLocked(s *Server) {
 	s.ended = true
-	if s.expiry != nil {
-		s.expiry.Stop()
-	}
 	delete(p.servers, s.Key)
 	delete(p.byID, s.id)
 	s.place.Release()
@@ -333,6 +331,7 @@ func (p *Pool) endLocked(s *Server) {
 		p.exclusive.Add(-1)
 	}
 	p.wg.Go(func() {
+		s.expiry.Stop()
 		if err := s.mux.Close(); err != nil {
 			p.log.Warn("closing", "error", err)
 		}

@@ -3,8 +3,10 @@ package sharing
 import (
 	"context"
 	"errors"
+	"io"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
@@ -27,52 +29,46 @@ type Keys interface {
 // turn out to be of the other era. When there is no server, the next request
 // may find one.
 //
-// It has no goroutine: Recv takes what has come for any of itm memberships.
+// Each membership has a goroutine that receives from its server. What the client gets
+// from all of them goes through one Inbox: in order for each server, and in the order
+// in which it comes for several. mu is never held across a call of a Conn or of the Inbox.
 type Router struct {
 	pool      *Pool
 	keys      Keys
-	keeps     func() bool     // see Keeps
+	principal string          // the client's
 	ctx       context.Context // the client's, until Close
-	cancel    context.CancelCauseFunc
-	principal string // the client's
-	waiter    *bridge.Waiter
-	no        chan jsonrpc.Message // answers to requests that no server could be had for
-	owed      []jsonrpc.Message    // answers to requests whose server has ended; only poll uses it, and polls
-	polls     uint
+	cancel    context.CancelFunc
+	inbox     bridge.Inbox   // what the client gets
+	receivers sync.WaitGroup // goroutines of the memberships
+	handing   atomic.Int32   // receivers that are handing a message on
 
 	mu          sync.Mutex
-	memberships []membership
-	turn        int                    // the membership whose turn was last; -1: the next one is the first
-	calls       map[jsonrpc.ID]*Member // requests in progress
-	slow        func()                 // see OnSlow
+	memberships []*membership
+	calls       map[jsonrpc.ID]*membership // requests in progress
 	closed      bool
 }
 
 // membership is a client's place in one server.
 type membership struct {
 	*Member
-	key Key
+	router *Router
+	key    Key
 }
 
-// refusalQueue is how many refusals for the client may wait.
-const refusalQueue = 64
-
-// NewRouter returns the Conn of the client that ctx is of. keeps is what bridge.Keeps
-// says of the servers.
-func NewRouter(ctx context.Context, p *Pool, k Keys, keeps func() bool) *Router {
-	r := &Router{pool: p, keys: k, keeps: keeps, principal: bridge.Principal(ctx), no: make(chan jsonrpc.Message, refusalQueue), calls: make(map[jsonrpc.ID]*Member)}
-	r.waiter = bridge.NewWaiter(r.poll)
-	r.ctx, r.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+// NewRouter returns the Conn of the client that ctx is of.
+func NewRouter(ctx context.Context, p *Pool, k Keys) *Router {
+	r := &Router{pool: p, keys: k, principal: bridge.Principal(ctx), calls: make(map[jsonrpc.ID]*membership)}
+	r.ctx, r.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	return r
 }
 
-// Send implements bridge.PullConn.
+// Send implements bridge.Conn.
 func (r *Router) Send(ctx context.Context, m jsonrpc.Message) error {
 	switch {
 	case m.Kind() == jsonrpc.Request:
 		at, err := r.memberFor(bridge.WithPrincipal(ctx, r.principal), m)
 		if err != nil {
-			return r.refuse(ctx, m, err)
+			return r.inbox.Send(ctx, bridge.Unavailable(m.ID(), err))
 		}
 		return at.Send(ctx, m)
 	case m.Kind() == jsonrpc.Notification && m.Method() == "notifications/cancelled":
@@ -84,19 +80,17 @@ func (r *Router) Send(ctx context.Context, m jsonrpc.Message) error {
 			break
 		}
 		err := at.Send(ctx, m)
-		if at.server.Key.Exclusive != 0 {
+		if at.key.Exclusive != 0 {
 			r.leave(at)
 		}
 		return err
 	}
-	return nil // nobody whom it could concern
+	return ctx.Err() // nobody whom it could concern
 }
 
-// TrySender is what bridge.TrySender says, of requests to servers in which the client
-// has a place: another one has no server yet.
-func (r *Router) TrySender() func(jsonrpc.Message) bool { return r.trySend }
-
-func (r *Router) trySend(m jsonrpc.Message) bool {
+// TrySend implements bridge.Conn. It takes requests to servers of which the client is a
+// member: another server has to be found first, or to be started.
+func (r *Router) TrySend(m jsonrpc.Message) bool {
 	if m.Kind() != jsonrpc.Request {
 		return false
 	}
@@ -106,216 +100,212 @@ func (r *Router) trySend(m jsonrpc.Message) bool {
 	}
 	id := m.ID()
 	r.mu.Lock()
-	at := r.at(key)
+	at := r.atLocked(key)
 	if at == nil || r.calls[id] != nil {
 		r.mu.Unlock()
 		return false
 	}
 	r.calls[id] = at
 	r.mu.Unlock()
-	if try := bridge.TrySender(at); try != nil && try(m) {
+	if at.TrySend(m) {
 		return true
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.calls[id] == at { // its server may have ended, and then it is answered
+	if r.calls[id] == at { // its server may have ended, and then the call is answered
 		delete(r.calls, id)
 		return false
 	}
 	return true
 }
 
-// Keeps is what bridge.Keeps says.
-func (r *Router) Keeps() bool { return r.keeps() }
-
-// memberFor returns the client's Conn to the server for a request.
-func (r *Router) memberFor(ctx context.Context, m jsonrpc.Message) (*Member, error) {
+// memberFor returns the client's Conn to the server for a request, and enters the request
+// in calls.
+func (r *Router) memberFor(ctx context.Context, m jsonrpc.Message) (*membership, error) {
 	key, clientInfo, err := r.keys.KeyFor(ctx, m)
 	if err != nil {
 		return nil, err
 	}
+	if at, err := r.enter(key, m.ID(), nil); at != nil || err != nil {
+		return at, err
+	}
+	joined, err := r.pool.Join(r.ctx, key, clientInfo, false)
+	if err != nil {
+		return nil, err
+	}
+	at, err := r.enter(key, m.ID(), joined)
+	if at == nil || at.Member != joined { // closed, or another Send has joined the same server
+		r.close(joined)
+	}
+	return at, err
+}
+
+// enter enters a request in calls that goes to the server with this key. nil: the client is no
+// member of that. joined, if not nil, makes it one, unless it is one by now.
+func (r *Router) enter(key Key, id jsonrpc.ID, joined *Member) (*membership, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
-		return nil, context.Canceled
+		return nil, io.ErrClosedPipe
 	}
-	at := r.at(key)
+	at := r.atLocked(key)
 	if at == nil {
-		if at, err = r.pool.Join(r.ctx, key, clientInfo, false); err != nil {
-			return nil, err
+		if joined == nil {
+			return nil, nil
 		}
-		at.Wake(r.waiter)
-		if r.slow != nil {
-			bridge.OnSlow(at, r.slow)
-		}
-		r.memberships = append(r.memberships, membership{at, key})
+		at = &membership{Member: joined, router: r, key: key}
+		r.memberships = append(r.memberships, at)
+		r.receivers.Go(func() { r.ended(at, at.Receive(r.ctx, at.sink())) })
 	}
-	r.calls[m.ID()] = at
+	r.calls[id] = at
 	return at, nil
 }
 
-// at returns the client's Conn to a server, if it has one. It is called with mu held.
-func (r *Router) at(key Key) *Member {
-	for _, s := range r.memberships {
-		if s.key == key {
-			return s.Member
+// atLocked returns the client's membership of a server, nil if it has none.
+func (r *Router) atLocked(key Key) *membership {
+	for _, at := range r.memberships {
+		if at.key == key {
+			return at
 		}
 	}
 	return nil
 }
 
-// OnSlow is that of all memberships (bridge.OnSlow).
-func (r *Router) OnSlow(f func()) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.slow = f
-	for _, s := range r.memberships {
-		bridge.OnSlow(s, f)
+// Receive implements bridge.Conn.
+func (r *Router) Receive(ctx context.Context, sink bridge.Sink) error {
+	return r.inbox.Receive(ctx, sink)
+}
+
+// memberSink takes what the server of a membership sends.
+type memberSink struct{ at *membership }
+
+func (at *membership) sink() bridge.Sink { return memberSink{at} }
+
+// TrySend implements bridge.Sink.
+func (s memberSink) TrySend(m jsonrpc.Message) bool {
+	r := s.at.router
+	r.handing.Add(1)
+	defer r.handing.Add(-1)
+	open := r.answered(s.at, &m)
+	if !r.inbox.TrySend(m) {
+		r.unanswered(s.at, &m, open)
+		return false
+	}
+	s.done(&m)
+	return true
+}
+
+// Send implements bridge.Sink.
+func (s memberSink) Send(ctx context.Context, m jsonrpc.Message) error {
+	r := s.at.router
+	r.handing.Add(1)
+	defer r.handing.Add(-1)
+	open := r.answered(s.at, &m)
+	if err := r.inbox.Send(ctx, m); err != nil {
+		r.unanswered(s.at, &m, open)
+		return err
+	}
+	s.done(&m)
+	return nil
+}
+
+// done leaves a server that was for a single request, which is answered.
+func (s memberSink) done(m *jsonrpc.Message) {
+	if s.at.key.Exclusive != 0 && m.Kind() == jsonrpc.Response {
+		s.at.router.leave(s.at)
 	}
 }
 
-// refuse answers a request that no server can be had for.
-func (r *Router) refuse(ctx context.Context, m jsonrpc.Message, err error) error {
-	select {
-	case r.no <- bridge.Unavailable(m.ID(), err):
-		r.waiter.Signal()
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-r.ctx.Done():
-		return context.Cause(r.ctx)
-	}
-}
-
-// Recv implements bridge.PullConn.
-func (r *Router) Recv(ctx context.Context) (jsonrpc.Message, error) { return r.waiter.Offer(ctx, nil) }
-
-// Offer is what bridge.Offer says.
-func (r *Router) Offer(ctx context.Context, take bridge.Taker) (jsonrpc.Message, error) {
-	return r.waiter.Offer(ctx, take)
-}
-
-// poll returns what has come, if anything has. The servers take turns, and so do
-// refusals.
-func (r *Router) poll() (m jsonrpc.Message, err error, ok bool) {
-	if r.polls++; r.polls%2 == 0 {
-		if m, ok = r.refused(); ok {
-			return m, nil, true
-		}
-	}
-	for asked := 0; ; asked++ {
-		if len(r.owed) > 0 {
-			m, r.owed = r.owed[0], r.owed[1:]
-			return m, nil, true
-		}
-		at, memberships := r.next()
-		if asked >= memberships {
-			break
-		}
-		m, err, ok = at.Poll()
-		switch {
-		case ok && err != nil:
-			r.ended(at, err)
-			asked = -1 // there are others now
-		case ok:
-			r.received(at, m)
-			return m, nil, true
-		}
-	}
-	if m, ok = r.refused(); ok {
-		return m, nil, true
-	}
-	if r.ctx.Err() != nil {
-		return m, context.Cause(r.ctx), true
-	}
-	return jsonrpc.Message{}, nil, false
-}
-
-func (r *Router) refused() (m jsonrpc.Message, ok bool) {
-	select {
-	case m = <-r.no:
-		return m, true
-	default:
-		return m, false
-	}
-}
-
-// next returns the membership whose turn it is, nil if there is none, and how many there are.
-func (r *Router) next() (*Member, int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if len(r.memberships) == 0 {
-		return nil, 0
-	}
-	r.turn = (r.turn + 1) % len(r.memberships)
-	return r.memberships[r.turn].Member, len(r.memberships)
-}
-
-// received takes note of what the client gets from a server. One that is for a
-// single request is left after the answer.
-func (r *Router) received(at *Member, m jsonrpc.Message) {
+// answered takes the request out of calls that a message answers, before the client gets
+// the answer: the client may use the id again at once. It reports whether there was one.
+func (r *Router) answered(at *membership, m *jsonrpc.Message) bool {
 	if m.Kind() != jsonrpc.Response {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.calls[m.ID()] != at {
+		return false
+	}
+	delete(r.calls, m.ID())
+	return true
+}
+
+// unanswered undoes answered: the client has not got the answer.
+func (r *Router) unanswered(at *membership, m *jsonrpc.Message, open bool) {
+	if !open {
 		return
 	}
 	r.mu.Lock()
-	delete(r.calls, m.ID())
-	r.mu.Unlock()
-	if at.server.Key.Exclusive != 0 {
-		r.leave(at)
+	defer r.mu.Unlock()
+	if r.calls[m.ID()] == nil {
+		r.calls[m.ID()] = at
 	}
 }
 
 // ended is for a server that has ended, or has cut its client off. What is in
 // progress there is answered; other servers are not concerned.
-func (r *Router) ended(at *Member, err error) {
+func (r *Router) ended(at *membership, err error) {
 	if !r.leave(at) {
 		return
 	}
 	if errors.Is(err, bridge.ErrSlow) {
-		r.cancel(err)
+		r.inbox.Abort(err)
 		return
 	}
 	r.mu.Lock()
-	defer r.mu.Unlock()
+	var owed []jsonrpc.ID
 	for id, other := range r.calls {
 		if other == at {
-			r.owed = append(r.owed, bridge.Unavailable(id, err))
+			owed = append(owed, id)
 			delete(r.calls, id)
+		}
+	}
+	r.mu.Unlock()
+	for _, id := range owed {
+		if r.inbox.Send(r.ctx, bridge.Unavailable(id, err)) != nil {
+			return
 		}
 	}
 }
 
 // leave leaves a server, unless that was done already.
-func (r *Router) leave(at *Member) bool {
+func (r *Router) leave(at *membership) bool {
 	r.mu.Lock()
-	i := slices.IndexFunc(r.memberships, func(m membership) bool { return m.Member == at })
+	i := slices.Index(r.memberships, at)
 	if i >= 0 {
 		r.memberships = slices.Delete(r.memberships, i, i+1)
-		if i <= r.turn { // nobody is left out
-			r.turn--
-		}
 	}
 	r.mu.Unlock()
 	if i >= 0 {
-		if err := at.Close(); err != nil {
-			r.pool.log.Warn("closing", "error", err)
-		}
+		r.close(at.Member)
 	}
 	return i >= 0
 }
 
-// Close implements bridge.PullConn.
-func (r *Router) Close() error {
+// close closes a Member of which nobody waits for the error.
+func (r *Router) close(m *Member) {
+	if err := m.Close(nil); err != nil {
+		r.pool.log.Warn("closing", "error", err)
+	}
+}
+
+// Close implements bridge.Conn. It waits for the receivers, unless one of them is
+// handing a message on: then it may be called in that, and the receiver ends soon after.
+func (r *Router) Close(reason error) error {
 	r.mu.Lock()
 	r.closed = true
-	memberships := r.memberships
+	left := r.memberships
 	r.memberships = nil
 	r.mu.Unlock()
-	r.cancel(context.Canceled)
-	r.waiter.Signal()
+	r.cancel()
+	r.inbox.Abort(io.ErrClosedPipe)
 	var errs []error
-	for _, s := range memberships {
-		errs = append(errs, s.Close())
+	for _, at := range left {
+		errs = append(errs, at.Member.Close(reason))
+	}
+	if r.handing.Load() == 0 {
+		r.receivers.Wait()
 	}
 	return errors.Join(errs...)
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/bridge/mux"
 	"github.com/mcp-bridge/mcp-bridge/internal/admission"
+	"github.com/mcp-bridge/mcp-bridge/internal/lazytimer"
 )
 
 // A Server is one server process, or connection to a remote server, that clients share
@@ -17,6 +18,7 @@ type Server struct {
 	ClientInfo []byte // what the server is told of its client
 
 	pool   *Pool
+	expiry lazytimer.Timer // ends the Server when it was idle for long enough
 	mux    *mux.Mux
 	parked func() bool
 	id     string // see ID
@@ -27,7 +29,6 @@ type Server struct {
 	requests   int              // of the members, those with a single request
 	place      *admission.Place // nil: it needs none
 	idleSince  time.Time        // when the last member has left; it means nothing while there are members
-	expiry     *time.Timer      // calls expire, which finds out whether the Server is still idle; nil: nobody has left since that ran
 	ended      bool
 	reason     error // why the Server was ended, for its clients; nil: they need not know
 }
@@ -124,14 +125,7 @@ func (p *Pool) leave(s *Server, single bool) {
 		p.endLocked(s)
 		return
 	}
-	if s.expiry == nil { // each request joins and leaves: what it puts off costs nothing
-		p.expireInLocked(s, p.idleFor(s))
-	}
-}
-
-// expireInLocked has expire called.
-func (p *Pool) expireInLocked(s *Server, wait time.Duration) {
-	s.expiry = time.AfterFunc(wait, func() { p.expire(s) })
+	s.expiry.Set(s.idleSince.Add(p.idleFor(s)))
 }
 
 // idleFor returns how long a server without members stays.
@@ -142,18 +136,18 @@ func (p *Pool) idleFor(s *Server) time.Duration {
 	return p.opts.Idle
 }
 
-// expire ends a server that has been idle for long enough. One in which calls wait stays.
-func (p *Pool) expire(s *Server) {
+// expire ends the Server if it has been idle for long enough. One in which calls wait stays.
+func (s *Server) expire() {
+	p := s.pool
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s.expiry = nil
-	rest := p.idleFor(s) - time.Since(s.idleSince)
+	end := s.idleSince.Add(p.idleFor(s))
 	switch {
-	case s.members > 0 || s.ended:
-	case rest > 0: // it had members meanwhile
-		p.expireInLocked(s, rest)
+	case s.members > 0 || s.ended: // when they leave the time is set anew
+	case time.Now().Before(end):
+		s.expiry.Set(end)
 	case s.parked():
-		p.expireInLocked(s, time.Minute)
+		s.expiry.After(time.Minute)
 	default:
 		p.endLocked(s)
 	}
