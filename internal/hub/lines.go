@@ -19,7 +19,7 @@ func refusal(o Options) bridge.Handler {
 // noServer is a Dialer that says why there is no server.
 type noServer string
 
-func (n noServer) Dial(context.Context) (bridge.Conn, error) { return bridge.PushDialed(nil, n) }
+func (n noServer) Dial(context.Context) (bridge.Conn, error) { return nil, n }
 func (n noServer) Error() string                             { return string(n) }
 
 // PublicError is what the client is told.

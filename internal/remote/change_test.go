@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
@@ -165,7 +165,7 @@ func downIsNoChange(t *testing.T, s *site, from transport, code int) {
 			t.Errorf("the server got a %s", r)
 		}
 	}
-	if got := c.conn.(*conn).leg.transport; got != from {
+	if got := c.conn.Conn().(*conn).leg.transport; got != from {
 		t.Errorf("the Conn went over to %s", got)
 	}
 }
@@ -263,10 +263,10 @@ func TestCloseDuringChange(t *testing.T) {
 // other session, which may have asked with the same id.
 func TestAskedBeforeTheChange(t *testing.T) {
 	both(t, func(t *testing.T, s *site, from transport) {
-		s.sessions = make(chan bridge.PullConn, 1)
+		s.sessions = make(chan *bridgetest.Puller, 1)
 		c := dial(t, &Dialer{URL: s.URL})
 		ctx := t.Context()
-		serve := func(server bridge.PullConn, method string) {
+		serve := func(server *bridgetest.Puller, method string) {
 			for {
 				m, err := server.Recv(ctx)
 				if err != nil {
@@ -282,7 +282,7 @@ func TestAskedBeforeTheChange(t *testing.T) {
 				}
 			}
 		}
-		ask := func(server bridge.PullConn) jsonrpc.ID {
+		ask := func(server *bridgetest.Puller) jsonrpc.ID {
 			if err := server.Send(ctx, jsonrpc.NewRequest(jsonrpc.IntID(1), "roots/list", nil)); err != nil {
 				t.Fatal(err)
 			}

@@ -27,7 +27,7 @@ var errClosed = errors.New("remote: the connection is closed")
 // which begins anew.
 //
 // A server may change in mid-session. Then the leg ends when it fails to renew
-// the session, and leaves an handoff: the other leg begins by renewing that
+// the session, and leaves a handoff: the other leg begins by renewing that
 // session, and goes the same way if it is refused too, so that the legs take
 // turns, at growing intervals, until one is taken.
 //
@@ -44,12 +44,12 @@ type conn struct {
 	closed  bool
 	leg     *leg
 	open    []*request        // what the next leg would have to be asked again; mostly none
-	answers []jsonrpc.Message // for Recv: to those that no leg answers
+	answers []jsonrpc.Message // for Receive: to those that no leg answers
 }
 
 // leg is a Conn of one transport.
 type leg struct {
-	bridge.PullConn
+	bridge.Conn
 	transport transport
 	ready     chan struct{} // closed when messages may be sent
 	left      chan struct{} // closed when another leg has taken its place
@@ -81,13 +81,20 @@ func newConn(d *Dialer) (*conn, error) {
 }
 
 // dial makes a leg. That takes no time: no Dial waits for the network. Where
-// there is an handoff, the client has been answered its initialize long since.
+// there is a handoff, the client has been answered its initialize long since.
 func (c *conn) dial(t transport, handoff *sessionstate.Handoff) (*leg, error) {
-	inner, err := bridge.PullDialed(c.d.dialer(t, true, handoff).Dial(context.Background()))
+	inner, err := c.d.dialer(t, true, handoff).Dial(context.Background())
 	if err != nil {
 		return nil, err
 	}
-	return &leg{PullConn: inner, transport: t, ready: make(chan struct{}), left: make(chan struct{}), opened: handoff != nil}, nil
+	l := &leg{transport: t, ready: make(chan struct{}), left: make(chan struct{}), opened: handoff != nil}
+	l.Conn = bridge.Intercept(inner, bridge.Hooks{Receive: func(m jsonrpc.Message) (in, reply jsonrpc.Message) {
+		if m.Kind() == jsonrpc.Response {
+			m = c.answered(l, m)
+		}
+		return m, jsonrpc.Message{}
+	}})
+	return l, nil
 }
 
 // wait waits until ch is closed.
@@ -108,7 +115,7 @@ func (c *conn) wait(ctx context.Context, ch <-chan struct{}) error {
 }
 
 // Send hands m to the server. While it is being found out which transport the
-// server speaks, Send waits, and needs Recv to be called.
+// server speaks, Send waits, and needs Receive to be called.
 func (c *conn) Send(ctx context.Context, m jsonrpc.Message) error {
 	var r *request
 	for {
@@ -159,34 +166,66 @@ func (c *conn) over(ctx context.Context, l *leg, err error) bool {
 	return (l.retired || unopened(err) != nil) && !c.closed && ctx.Err() == nil
 }
 
-// Recv returns the next message from the server. It is here that conn goes
+// TrySend takes what the next leg would not get if this one is refused.
+func (c *conn) TrySend(m jsonrpc.Message) bool {
+	c.mu.Lock()
+	l := c.leg
+	open := l.opened && !l.retired && m.Method() != "initialize"
+	c.mu.Unlock()
+	if !open {
+		return false
+	}
+	select {
+	case <-l.ready:
+		return l.TrySend(m)
+	default:
+		return false
+	}
+}
+
+// Receive hands on what the server sends. It is here that conn goes
 // over to another leg: when all was received that the one before had to say.
-func (c *conn) Recv(ctx context.Context) (jsonrpc.Message, error) {
+func (c *conn) Receive(ctx context.Context, sink bridge.Sink) error {
 	for {
-		c.mu.Lock()
-		if len(c.answers) > 0 {
-			m := c.answers[0]
-			c.answers = c.answers[1:]
-			c.mu.Unlock()
-			return m, nil
+		if err := c.handAnswers(ctx, sink); err != nil {
+			return err
 		}
+		c.mu.Lock()
 		l := c.leg
 		c.mu.Unlock()
-		m, err := l.Recv(ctx)
+		err := l.Receive(ctx, sink)
 		fault := unopened(err)
-		switch {
-		case err == nil && m.Kind() == jsonrpc.Response:
-			return c.answered(l, m), nil
-		case fault == nil:
-			return m, err
+		if fault == nil {
+			return err
 		}
 		if err := c.goOver(ctx, l, fault, handoffOf(err)); err != nil {
-			return jsonrpc.Message{}, err
+			return err
 		}
 	}
 }
 
-// goOver replaces a leg that the server has refused. With an handoff it was in
+// handAnswers hands on the answers to requests that no leg answers.
+func (c *conn) handAnswers(ctx context.Context, sink bridge.Sink) error {
+	for {
+		c.mu.Lock()
+		var m jsonrpc.Message
+		if len(c.answers) > 0 {
+			m = c.answers[0]
+		}
+		c.mu.Unlock()
+		if m.Kind() == jsonrpc.Invalid {
+			return nil
+		}
+		if err := sink.Send(ctx, m); err != nil {
+			return err
+		}
+		c.mu.Lock()
+		c.answers = c.answers[1:]
+		c.mu.Unlock()
+	}
+}
+
+// goOver replaces a leg that the server has refused. With a handoff it was in
 // mid-session.
 func (c *conn) goOver(ctx context.Context, old *leg, fault *httpdial.Fault, handoff *sessionstate.Handoff) error {
 	if err := c.retire(old); err != nil {
@@ -216,7 +255,7 @@ func (c *conn) goOver(ctx context.Context, old *leg, fault *httpdial.Fault, hand
 		if ok {
 			return nil
 		}
-		_ = l.Close()
+		_ = l.Close(nil)
 		if err != nil {
 			return err
 		}
@@ -233,7 +272,7 @@ func (c *conn) retire(l *leg) error {
 		return errClosed
 	case !l.retired:
 		l.retired = true
-		c.wg.Go(func() { _ = l.Close() })
+		c.wg.Go(func() { _ = l.Close(nil) })
 	}
 	return nil
 }
@@ -273,7 +312,7 @@ func (c *conn) repeat(l *leg, again []*request) {
 	ready := sync.OnceFunc(func() { close(l.ready) })
 	defer ready()
 	for _, r := range again {
-		// If l does not take it, its Recv says so, and why.
+		// If l does not take it, its Receive says so, and why.
 		_ = l.Send(c.ctx, r.m)
 		if r.m.Method() == "initialize" {
 			ready()
@@ -331,7 +370,7 @@ func (r *request) answer(second transport, text string) jsonrpc.Message {
 
 // Close ends the conversation and returns when everything that the Conn has
 // started has ended.
-func (c *conn) Close() error {
+func (c *conn) Close(reason error) error {
 	var err error
 	c.once.Do(func() {
 		c.mu.Lock()
@@ -339,7 +378,7 @@ func (c *conn) Close() error {
 		l := c.leg
 		c.mu.Unlock()
 		c.cancel()
-		err = l.Close()
+		err = l.Close(reason)
 		c.wg.Wait()
 	})
 	return err

@@ -9,13 +9,14 @@ import (
 	"testing"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/streamhttp/streamclient"
 )
 
 // fakeLeg is a Conn that takes initialize and holds up all else, until it is
-// closed; and then its Recv says that the server speaks another transport, or
+// closed; and then its Receive says that the server speaks another transport, or
 // when it is refused.
 type fakeLeg struct {
 	held    chan struct{} // an element for each message that is held up
@@ -30,15 +31,17 @@ func newFakeLeg() *fakeLeg {
 
 var errRefused = &streamclient.UnopenedError{Fault: &httpdial.Fault{Reason: httpdial.ReasonStatus, Status: 405, Text: "405"}}
 
-func (f *fakeLeg) Recv(ctx context.Context) (jsonrpc.Message, error) {
+func (f *fakeLeg) Receive(ctx context.Context, _ bridge.Sink) error {
 	select {
 	case <-f.refused:
 	case <-f.closed:
 	case <-ctx.Done():
-		return jsonrpc.Message{}, ctx.Err()
+		return ctx.Err()
 	}
-	return jsonrpc.Message{}, errRefused
+	return errRefused
 }
+
+func (f *fakeLeg) TrySend(jsonrpc.Message) bool { return false }
 
 func (f *fakeLeg) Send(ctx context.Context, m jsonrpc.Message) error {
 	if m.Method() == "initialize" {
@@ -53,27 +56,27 @@ func (f *fakeLeg) Send(ctx context.Context, m jsonrpc.Message) error {
 	}
 }
 
-func (f *fakeLeg) Close() error {
+func (f *fakeLeg) Close(error) error {
 	f.once.Do(func() { close(f.closed) })
 	return nil
 }
 
-type dialFunc func(context.Context) (bridge.PullConn, error)
+type dialFunc func(context.Context) (bridge.Conn, error)
 
-func (f dialFunc) Dial(ctx context.Context) (bridge.Conn, error) { return bridge.PushDialed(f(ctx)) }
+func (f dialFunc) Dial(ctx context.Context) (bridge.Conn, error) { return f(ctx) }
 
 // What a refused leg holds up goes to the next one, once; what its sender has
 // given up does not; and the leg is closed.
 func TestHeldUpMessagesMoveOn(t *testing.T) {
 	first := newFakeLeg()
-	near, far := bridge.PullPipe()
+	near, far := bridgetest.Pipe()
 	defer far.Close()
 	d := &Dialer{URL: "http://h/", dialers: func(t transport) bridge.Dialer {
-		return dialFunc(func(context.Context) (bridge.PullConn, error) {
+		return dialFunc(func(context.Context) (bridge.Conn, error) {
 			if t == streamable {
 				return first, nil
 			}
-			return near, nil
+			return near.Conn(), nil
 		})
 	}}
 	c := dial(t, d)
@@ -134,7 +137,7 @@ func TestNoLegAfterClose(t *testing.T) {
 	var mu sync.Mutex
 	var legs []*fakeLeg
 	d := &Dialer{URL: "http://h/", dialers: func(transport) bridge.Dialer {
-		return dialFunc(func(context.Context) (bridge.PullConn, error) {
+		return dialFunc(func(context.Context) (bridge.Conn, error) {
 			mu.Lock()
 			defer mu.Unlock()
 			legs = append(legs, newFakeLeg())

@@ -140,7 +140,7 @@ func TestSocket(t *testing.T) {
 // WebSocket has one transport and no modes.
 func TestWebSocket(t *testing.T) {
 	s := newSite(t)
-	handler := ws.NewHandler(bridge.PullHandler(s.serve), ws.HandlerOptions{})
+	handler := ws.NewHandler(bridge.HandlerFunc(s.serve), ws.HandlerOptions{})
 	defer handler.Close()
 	s.be(status(404), handler.ServeHTTP)
 	c := dial(t, &Dialer{URL: "ws" + strings.TrimPrefix(s.URL, "http"), Options: Options{Mode: SSEOnly, NoRenew: true}})

@@ -229,7 +229,7 @@ func TestBothRefusedOwnError(t *testing.T) {
 func TestSecondServerRefuses(t *testing.T) {
 	s := newSite(t)
 	s.beLegacy(status(405))
-	s.sessions = make(chan bridge.PullConn, 1)
+	s.sessions = make(chan *bridgetest.Puller, 1)
 	c := dial(t, &Dialer{URL: s.URL})
 	c.send(initializeText)
 	refusal := jsonrpc.NewError(jsonrpc.IntID(0), -32602, "unsupported protocol version", []byte(`{"supported":["2024-11-05"]}`))
@@ -477,7 +477,7 @@ func TestNoRenew(t *testing.T) {
 func TestRelatedPasses(t *testing.T) {
 	s := newSite(t)
 	s.beStreamable()
-	s.sessions = make(chan bridge.PullConn, 1)
+	s.sessions = make(chan *bridgetest.Puller, 1)
 	c := dial(t, &Dialer{URL: s.URL})
 	c.send(initializeText)
 	session := <-s.sessions
@@ -506,7 +506,7 @@ func TestRelatedPasses(t *testing.T) {
 	}
 }
 
-// The Conn keeps the contract of bridge.PullConn, over either transport.
+// The Conn keeps the contract of bridge.Conn, over either transport.
 func TestContract(t *testing.T) {
 	for _, legacy := range []bool{false, true} {
 		opts := bridgetest.Options{
@@ -515,16 +515,16 @@ func TestContract(t *testing.T) {
 			Gone:      "b", // a session that has ended has no client to send to
 		}
 		t.Run(map[bool]string{false: "Streamable HTTP", true: "HTTP+SSE"}[legacy], func(t *testing.T) {
-			bridgetest.TestPull(t, func(t *testing.T) (a, b bridge.PullConn, stop func()) { return newPair(t, legacy) }, opts)
+			bridgetest.TestConn(t, func(t *testing.T) (a, b bridge.Conn, stop func()) { return newPair(t, legacy) }, opts)
 		})
 	}
 }
 
 // newPair returns a client that had to fall back, and the session that it has
 // opened.
-func newPair(t *testing.T, legacy bool) (conn, session bridge.PullConn, stop func()) {
+func newPair(t *testing.T, legacy bool) (a, b bridge.Conn, stop func()) {
 	s := newSite(t)
-	s.sessions = make(chan bridge.PullConn, 100)
+	s.sessions = make(chan *bridgetest.Puller, 100)
 	d := &Dialer{URL: s.URL}
 	if legacy {
 		s.beLegacy(status(405))
@@ -538,13 +538,15 @@ func newPair(t *testing.T, legacy bool) (conn, session bridge.PullConn, stop fun
 		})
 		d.Options.Mode = SSEFirst
 	}
-	conn, err := bridge.PullDialed(d.Dial(t.Context()))
+	dialed, err := d.Dial(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
+	conn := bridgetest.Pull(dialed)
 	c := &client{t, conn}
+	var session *bridgetest.Puller
 	c.send(initializeText)
-	recv := func(from bridge.PullConn) jsonrpc.Message {
+	recv := func(from *bridgetest.Puller) jsonrpc.Message {
 		m, err := from.Recv(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -571,7 +573,7 @@ func newPair(t *testing.T, legacy bool) (conn, session bridge.PullConn, stop fun
 	// What the session sends now may wait for the standalone stream.
 	send(jsonrpc.NewNotification("notifications/ready", nil))
 	recv(conn)
-	return conn, session, s.stop
+	return conn.Conn(), session.Conn(), s.stop
 }
 
 // LE13: the transport is found when the server answers initialize, with an
@@ -579,7 +581,7 @@ func newPair(t *testing.T, legacy bool) (conn, session bridge.PullConn, stop fun
 // of a server of its own.
 func TestErrorOfABridgeBehind(t *testing.T) {
 	s := newSite(t)
-	s.sessions = make(chan bridge.PullConn, 1)
+	s.sessions = make(chan *bridgetest.Puller, 1)
 	s.beLegacy(status(405))
 	conn := dial(t, &Dialer{URL: s.URL})
 	const text = "cannot reach http://far.example: connection refused"

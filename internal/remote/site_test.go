@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/legacysse"
 	"github.com/mcp-bridge/mcp-bridge/streamhttp"
@@ -31,15 +32,15 @@ type site struct {
 	seen      []string // "POST initialize", "GET", ... at /mcp
 	got       []string // the messages that a server has received, on either transport
 	post, get http.HandlerFunc
-	sessions  chan bridge.PullConn // if not nil, they are the test's; otherwise they answer
+	sessions  chan *bridgetest.Puller // if not nil, they are the test's; otherwise they answer
 }
 
 // newSite starts a web server that answers at /mcp as post and get say.
 func newSite(t *testing.T) *site {
 	t.Helper()
 	s := &site{}
-	s.streamable = streamhttp.NewHandler(bridge.PullHandler(s.serve), streamhttp.HandlerOptions{})
-	s.legacy = legacysse.NewHandler(bridge.PullHandler(s.serve), legacysse.HandlerOptions{})
+	s.streamable = streamhttp.NewHandler(bridge.HandlerFunc(s.serve), streamhttp.HandlerOptions{})
+	s.legacy = legacysse.NewHandler(bridge.HandlerFunc(s.serve), legacysse.HandlerOptions{})
 	server := httptest.NewServer(s)
 	s.URL = server.URL + "/mcp"
 	s.stop = sync.OnceFunc(func() {
@@ -103,7 +104,8 @@ func (s *site) received() []string {
 
 // serve is the MCP server behind both transports: it answers every request
 // with its own method.
-func (s *site) serve(ctx context.Context, c bridge.PullConn) error {
+func (s *site) serve(ctx context.Context, conn bridge.Conn) error {
+	c := bridgetest.Pull(conn)
 	s.mu.Lock()
 	sessions := s.sessions
 	s.mu.Unlock()
@@ -138,17 +140,17 @@ func resultFor(method string) string {
 // client is a Conn under test.
 type client struct {
 	*testing.T
-	conn bridge.PullConn
+	conn *bridgetest.Puller
 }
 
 func dial(t *testing.T, d *Dialer) *client {
 	t.Helper()
-	conn, err := bridge.PullDialed(d.Dial(t.Context()))
+	conn, err := d.Dial(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { conn.Close() })
-	return &client{t, conn}
+	t.Cleanup(func() { conn.Close(nil) })
+	return &client{t, bridgetest.Pull(conn)}
 }
 
 const (

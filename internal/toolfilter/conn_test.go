@@ -16,15 +16,15 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-type dialFunc func(ctx context.Context) (bridge.PullConn, error)
+type dialFunc func(ctx context.Context) (bridge.Conn, error)
 
-func (f dialFunc) Dial(ctx context.Context) (bridge.Conn, error) { return bridge.PushDialed(f(ctx)) }
+func (f dialFunc) Dial(ctx context.Context) (bridge.Conn, error) { return f(ctx) }
 
 // dial returns a filtered Conn, and the server it leads to.
 func dial(t testing.TB, r Rules) (c, server bridge.PullConn) {
 	t.Helper()
 	near, far := bridge.PullPipe()
-	c, err := bridge.PullDialed(Wrap(dialFunc(func(context.Context) (bridge.PullConn, error) { return near, nil }), r).Dial(t.Context()))
+	c, err := bridge.PullDialed(Wrap(dialFunc(func(context.Context) (bridge.Conn, error) { return bridge.Push(near), nil }), r).Dial(t.Context()))
 	if err != nil {
 		t.Fatal(err)
 	}

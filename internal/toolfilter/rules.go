@@ -10,6 +10,7 @@
 package toolfilter
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -73,20 +74,26 @@ func (d *dialer) Dial(ctx context.Context) (bridge.Conn, error) {
 }
 
 // filter is Rules, ready for use by many goroutines.
-type filter struct{ allow, ignore []*regexp.Regexp }
+type filter struct{ allow, ignore []pattern }
+
+// pattern is a compiled pattern.
+type pattern struct {
+	prefix []byte // with which the names begin that it matches: quickly seen, and mostly enough
+	re     *regexp.Regexp
+}
 
 func (r Rules) compile() (*filter, error) {
 	f := new(filter)
 	for _, list := range []struct {
 		from []string
-		to   *[]*regexp.Regexp
+		to   *[]pattern
 	}{{r.Allow, &f.allow}, {r.Ignore, &f.ignore}} {
-		for _, pattern := range list.from {
-			re, err := compile(pattern)
+		for _, text := range list.from {
+			p, err := compile(text)
 			if err != nil {
-				return nil, fmt.Errorf("the tool pattern %q: %w", pattern, err)
+				return nil, fmt.Errorf("the tool pattern %q: %w", text, err)
 			}
-			*list.to = append(*list.to, re)
+			*list.to = append(*list.to, p)
 		}
 	}
 	return f, nil
@@ -97,9 +104,9 @@ func (f *filter) visible(name []byte) bool {
 	return len(name) <= maxName && !matches(f.ignore, name) && (len(f.allow) == 0 || matches(f.allow, name))
 }
 
-func matches(patterns []*regexp.Regexp, name []byte) bool {
-	for _, re := range patterns {
-		if re.Match(name) {
+func matches(patterns []pattern, name []byte) bool {
+	for _, p := range patterns {
+		if bytes.HasPrefix(name, p.prefix) && p.re.Match(name) {
 			return true
 		}
 	}
@@ -118,37 +125,44 @@ var (
 
 // compile translates a pattern into a regular expression: path.Match itself
 // cannot be told that '/' is a character like others.
-func compile(pattern string) (*regexp.Regexp, error) {
+func compile(text string) (p pattern, err error) {
 	switch {
-	case pattern == "":
-		return nil, errEmpty
-	case !utf8.ValidString(pattern):
-		return nil, errUTF8
+	case text == "":
+		return p, errEmpty
+	case !utf8.ValidString(text):
+		return p, errUTF8
 	}
 	var re strings.Builder
 	re.WriteString(`\A(?s:`)
-	for rest := pattern; rest != ""; {
-		var err error
+	literal := true
+	for rest := text; rest != ""; {
 		switch rest[0] {
 		case '*':
+			literal = false
 			re.WriteString(".*")
 			rest = strings.TrimLeft(rest, "*")
 		case '?':
+			literal = false
 			re.WriteByte('.')
 			rest = rest[1:]
 		case '[':
+			literal = false
 			rest, err = class(&re, rest[1:])
 		default:
 			var r rune
 			r, rest, err = character(rest)
 			fmt.Fprintf(&re, `\x{%x}`, r)
+			if literal {
+				p.prefix = utf8.AppendRune(p.prefix, r)
+			}
 		}
 		if err != nil {
-			return nil, err
+			return p, err
 		}
 	}
 	re.WriteString(`)\z`)
-	return regexp.Compile(re.String())
+	p.re, err = regexp.Compile(re.String())
+	return p, err
 }
 
 // character takes one character, perhaps behind a backslash, off text.
