@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/stdio"
 	"github.com/mcp-bridge/mcp-bridge/ws"
@@ -111,7 +112,7 @@ func TestSocket(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				c := bridge.Pull(stdio.NewConn(nc, nc, nc.Close, stdio.Options{Peer: stdio.Client}))
+				c := bridgetest.Pull(stdio.NewConn(nc, nc, nc.Close, stdio.Options{Peer: stdio.Client}))
 				defer c.Close()
 				for {
 					m, err := c.Recv(context.Background())

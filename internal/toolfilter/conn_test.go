@@ -21,25 +21,25 @@ type dialFunc func(ctx context.Context) (bridge.Conn, error)
 func (f dialFunc) Dial(ctx context.Context) (bridge.Conn, error) { return f(ctx) }
 
 // dial returns a filtered Conn, and the server it leads to.
-func dial(t testing.TB, r Rules) (c, server bridge.PullConn) {
+func dial(t testing.TB, r Rules) (c, server *bridgetest.Puller) {
 	t.Helper()
-	near, far := bridge.PullPipe()
-	c, err := bridge.PullDialed(Wrap(dialFunc(func(context.Context) (bridge.Conn, error) { return bridge.Push(near), nil }), r).Dial(t.Context()))
+	near, far := bridge.Pipe()
+	conn, err := Wrap(dialFunc(func(context.Context) (bridge.Conn, error) { return near, nil }), r).Dial(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { c.Close(); far.Close() })
-	return c, far
+	t.Cleanup(func() { conn.Close(nil); far.Close(nil) })
+	return bridgetest.Pull(conn), bridgetest.Pull(far)
 }
 
-func send(t *testing.T, c bridge.PullConn, text string) {
+func send(t *testing.T, c *bridgetest.Puller, text string) {
 	t.Helper()
 	if err := c.Send(t.Context(), parse(t, text)); err != nil {
 		t.Fatalf("Send of %s: %v", text, err)
 	}
 }
 
-func want(t *testing.T, c bridge.PullConn, text string) {
+func want(t *testing.T, c *bridgetest.Puller, text string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
@@ -69,9 +69,9 @@ func TestLongName(t *testing.T) {
 }
 
 func TestContract(t *testing.T) {
-	bridgetest.TestPull(t, func(t *testing.T) (bridge.PullConn, bridge.PullConn, func()) {
+	bridgetest.TestConn(t, func(t *testing.T) (bridge.Conn, bridge.Conn, func()) {
 		c, server := dial(t, Rules{Ignore: []string{"x"}})
-		return c, server, nil
+		return c.Conn(), server.Conn(), nil
 	}, bridgetest.Options{})
 }
 
@@ -187,11 +187,11 @@ func TestCalling(t *testing.T) {
 // its books with it.
 func TestAnswerWhileServerIsSilent(t *testing.T) {
 	c, server := dial(t, Rules{Ignore: []string{"h"}})
-	client, far := bridge.PullPipe()
+	client, far := bridgetest.Pipe()
 	var dropped []string
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		err := bridge.Pump(t.Context(), bridge.Push(far), bridge.Push(c), bridge.PumpOptions{Dropped: func(m jsonrpc.Message, reason string) {
+		err := bridge.Pump(t.Context(), far.Conn(), c.Conn(), bridge.PumpOptions{Dropped: func(m jsonrpc.Message, reason string) {
 			dropped = append(dropped, m.Method()+": "+reason)
 		}})
 		if err != nil {

@@ -71,7 +71,7 @@ func TestValidate(t *testing.T) {
 type noDialer struct{}
 
 func (noDialer) Dial(context.Context) (bridge.Conn, error) {
-	return bridge.PushDialed(nil, errors.New("no server"))
+	return nil, errors.New("no server")
 }
 
 // Without rules there is no filter that could cost anything.

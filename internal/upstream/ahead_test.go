@@ -9,15 +9,16 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
 // piped is a Dialer of one Conn.
-type piped struct{ conn bridge.PullConn }
+type piped struct{ conn *bridgetest.Puller }
 
-func (p piped) Dial(context.Context) (bridge.Conn, error) { return bridge.PushDialed(p.conn, nil) }
+func (p piped) Dial(context.Context) (bridge.Conn, error) { return p.conn.Conn(), nil }
 
-func say(t *testing.T, server bridge.PullConn, method string) {
+func say(t *testing.T, server *bridgetest.Puller, method string) {
 	t.Helper()
 	if err := server.Send(t.Context(), jsonrpc.NewNotification(method, nil)); err != nil {
 		t.Error(err)
@@ -27,7 +28,7 @@ func say(t *testing.T, server bridge.PullConn, method string) {
 // What a server says before its first client has come is the client's, in order.
 func TestAheadKeepsWhatIsSaid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ours, server := bridge.PullPipe()
+		ours, server := bridgetest.Pipe()
 		a, err := startAhead(piped{ours}, func(err error) { t.Error(err) }, hclog.NewNullLogger())
 		if err != nil {
 			t.Fatal(err)
@@ -39,7 +40,7 @@ func TestAheadKeepsWhatIsSaid(t *testing.T) {
 		if taken == nil {
 			t.Fatal("nothing was kept")
 		}
-		conn := bridge.Pull(taken)
+		conn := bridgetest.Pull(taken)
 		go say(t, server, "c")
 		for _, want := range []string{"a", "b", "c"} {
 			if m, err := conn.Recv(t.Context()); err != nil || m.Method() != want {
@@ -59,7 +60,7 @@ func TestAheadIsWatched(t *testing.T) {
 	for name, wait := range map[string]time.Duration{"ends at once": time.Second, "ends later": 5 * time.Second, "is not asked for": 31 * time.Second} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				ours, server := bridge.PullPipe()
+				ours, server := bridgetest.Pipe()
 				var failed error
 				a, err := startAhead(piped{ours}, func(err error) { failed = err }, hclog.NewNullLogger())
 				if err != nil {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/supervisor"
@@ -23,19 +24,18 @@ type fragile struct {
 	starts int
 }
 
-// ends is a server's Conn that ends as a process does that has crashed.
-type ends struct{ bridge.PullConn }
-
-func (e ends) Recv(ctx context.Context) (jsonrpc.Message, error) {
-	m, err := e.PullConn.Recv(ctx)
-	if err == io.EOF {
-		err = errors.New("the server ended: exit status 1")
-	}
-	return m, err
+// ends makes a server's Conn end as a process does that has crashed.
+func ends(conn bridge.Conn) bridge.Conn {
+	return bridge.Intercept(conn, bridge.Hooks{Ended: func(err error) error {
+		if err == io.EOF {
+			err = errors.New("the server ended: exit status 1")
+		}
+		return err
+	}})
 }
 
 func (f *fragile) Dial(context.Context) (bridge.Conn, error) {
-	ours, theirs := bridge.PullPipe()
+	ours, theirs := bridgetest.Pipe()
 	f.mu.Lock()
 	f.starts++
 	f.mu.Unlock()
@@ -60,7 +60,7 @@ func (f *fragile) Dial(context.Context) (bridge.Conn, error) {
 			}
 		}
 	})
-	return bridge.Push(ends{ours}), nil
+	return ends(ours.Conn()), nil
 }
 
 // serve returns the Server of these processes.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/era"
 )
 
@@ -28,7 +29,7 @@ func (l late) Party() string {
 func TestBeginTogether(t *testing.T) {
 	f := &fleet{kind: modernServer}
 	s := serverOf(t, f, Spec{Protocol: era.OnlyModern, MaxShared: 1})
-	var clients [3]bridge.PullConn
+	var clients [3]*bridgetest.Puller
 	var parties [3]late
 	for i := range clients {
 		parties[i] = late{make(chan struct{}, 1), make(chan struct{})}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
@@ -175,7 +176,7 @@ func TestRemoteIsUpgraded(t *testing.T) {
 }
 
 // called makes a legacy client's call and wants a server of this era to answer.
-func called(t *testing.T, client bridge.PullConn, modern bool) {
+func called(t *testing.T, client *bridgetest.Puller, modern bool) {
 	t.Helper()
 	if m := ask(t, client, legacyCall); string(m.Lookup("result", "modern")) != fmt.Sprint(modern) {
 		t.Errorf("%s, want modern: %v", m.Bytes(), modern)
@@ -184,7 +185,7 @@ func called(t *testing.T, client bridge.PullConn, modern bool) {
 
 // begunAnew wants a session to end with the next call, because its server is of
 // another era, and one that is begun then to have that.
-func begunAnew(t *testing.T, client bridge.PullConn, h bridge.Handler, modern bool) {
+func begunAnew(t *testing.T, client *bridgetest.Puller, h bridge.Handler, modern bool) {
 	t.Helper()
 	if m := ask(t, client, legacyCall); !m.IsError() {
 		t.Errorf("%s", m.Bytes())
@@ -196,7 +197,7 @@ func begunAnew(t *testing.T, client bridge.PullConn, h bridge.Handler, modern bo
 }
 
 // ended waits until nothing more comes.
-func ended(t *testing.T, client bridge.PullConn) {
+func ended(t *testing.T, client *bridgetest.Puller) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/internal/upstream/probe"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
@@ -44,7 +45,7 @@ type fleet struct {
 }
 
 func (f *fleet) Dial(context.Context) (bridge.Conn, error) {
-	ours, theirs := bridge.PullPipe()
+	ours, theirs := bridgetest.Pipe()
 	f.mu.Lock()
 	n, k := f.starts, f.kind
 	f.starts++
@@ -62,10 +63,10 @@ func (f *fleet) Dial(context.Context) (bridge.Conn, error) {
 		f.changed = make(chan struct{})
 		f.mu.Unlock()
 	})
-	return bridge.Push(ours), nil
+	return ours.Conn(), nil
 }
 
-func (f *fleet) serve(n int, k kind, conn bridge.PullConn) {
+func (f *fleet) serve(n int, k kind, conn *bridgetest.Puller) {
 	var opened, modern bool
 	ctx := context.Background()
 	if k == asksFirst {
@@ -187,14 +188,14 @@ func serverOf(t *testing.T, f *fleet, spec Spec) *Server {
 }
 
 // party runs a Handler for a client, whose end it returns.
-func party(t *testing.T, ctx context.Context, h bridge.Handler) bridge.PullConn {
+func party(t *testing.T, ctx context.Context, h bridge.Handler) *bridgetest.Puller {
 	t.Helper()
-	client, ours := bridge.PullPipe()
+	client, ours := bridgetest.Pipe()
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = h.ServeConn(ctx, bridge.Push(ours))
+		_ = h.ServeConn(ctx, ours.Conn())
 		_ = ours.Close()
 	}()
 	t.Cleanup(func() {
@@ -214,7 +215,7 @@ func parse(t *testing.T, text string) jsonrpc.Message {
 	return m
 }
 
-func send(t *testing.T, c bridge.PullConn, text string) {
+func send(t *testing.T, c *bridgetest.Puller, text string) {
 	t.Helper()
 	if err := c.Send(t.Context(), parse(t, text)); err != nil {
 		t.Fatal(err)
@@ -222,7 +223,7 @@ func send(t *testing.T, c bridge.PullConn, text string) {
 }
 
 // ask sends a request and returns its response.
-func ask(t *testing.T, c bridge.PullConn, text string) jsonrpc.Message {
+func ask(t *testing.T, c *bridgetest.Puller, text string) jsonrpc.Message {
 	t.Helper()
 	send(t, c, text)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -631,18 +632,16 @@ func TestCloseWhileAsking(t *testing.T) {
 type leaving struct{ bridge.Dialer }
 
 func (l leaving) Dial(ctx context.Context) (bridge.Conn, error) {
-	conn, err := bridge.PullDialed(l.Dialer.Dial(ctx))
-	return bridge.Push(&leavingConn{conn}), err
-}
-
-type leavingConn struct{ bridge.PullConn }
-
-func (c *leavingConn) Recv(ctx context.Context) (jsonrpc.Message, error) {
-	m, err := c.PullConn.Recv(ctx)
-	if errors.Is(err, io.EOF) {
-		err = &stdio.ExitError{Name: "fake", Stderr: []string{"a's secret"}}
+	conn, err := l.Dialer.Dial(ctx)
+	if err != nil {
+		return nil, err
 	}
-	return m, err
+	return bridge.Intercept(conn, bridge.Hooks{Ended: func(err error) error {
+		if errors.Is(err, io.EOF) {
+			err = &stdio.ExitError{Name: "fake", Stderr: []string{"a's secret"}}
+		}
+		return err
+	}}), nil
 }
 
 // What a shared server has written to stderr may be about one client: no other

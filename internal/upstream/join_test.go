@@ -35,8 +35,8 @@ func TestJoinWhatEnds(t *testing.T) {
 			})
 		}
 	}
-	client := party(t, t.Context(), bridge.PullHandler(func(ctx context.Context, c bridge.PullConn) error {
-		return s.Exchange(bridge.PumpOptions{}).ServeConn(watched{ctx, end}, bridge.Push(c))
+	client := party(t, t.Context(), bridge.HandlerFunc(func(ctx context.Context, c bridge.Conn) error {
+		return s.Exchange(bridge.PumpOptions{}).ServeConn(watched{ctx, end}, c)
 	}))
 	m := ask(t, client, modernCall)
 	if text := string(m.Lookup("error", "message")); !strings.Contains(text, "has changed its protocol; try again") {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/supervisor"
 )
 
@@ -68,10 +68,11 @@ func TestFloodOfNoise(t *testing.T) {
 	}
 	defer s.Close()
 	begin := time.Now()
-	conn, err := bridge.PullDialed(s.command().Dial(t.Context()))
+	dialed, err := s.command().Dial(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
+	conn := bridgetest.Pull(dialed)
 	if _, err := conn.Recv(t.Context()); err == nil {
 		t.Error("a message came")
 	}

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/bridge/mux"
 	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/era/legacyserver"
@@ -107,10 +108,10 @@ func TestRouterSlowClient(t *testing.T) {
 			}
 			return append(all, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"resultType":"complete"}}`, m.ID()))
 		})
-		client, ours := bridge.PullPipe()
+		client, ours := bridgetest.Pipe()
 		defer client.Close()
 		ended := make(chan error, 1)
-		go func() { ended <- s.Modern(bridge.PumpOptions{}).ServeConn(context.Background(), bridge.Push(ours)) }()
+		go func() { ended <- s.Modern(bridge.PumpOptions{}).ServeConn(context.Background(), ours.Conn()) }()
 		send(t, client, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"x","_meta":{"progressToken":1,`+
 			`"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`)
 		if err := <-ended; !errors.Is(err, bridge.ErrSlow) {

@@ -16,15 +16,15 @@ import (
 type stubborn struct{ bridge.Dialer }
 
 func (d stubborn) Dial(ctx context.Context) (bridge.Conn, error) {
-	conn, err := bridge.PullDialed(d.Dialer.Dial(ctx))
-	return bridge.Push(stubbornConn{conn}), err
+	conn, err := d.Dialer.Dial(ctx)
+	return stubbornConn{conn}, err
 }
 
-type stubbornConn struct{ bridge.PullConn }
+type stubbornConn struct{ bridge.Conn }
 
-func (c stubbornConn) Close() error {
+func (c stubbornConn) Close(reason error) error {
 	time.Sleep(5 * time.Second)
-	return c.PullConn.Close()
+	return c.Conn.Close(reason)
 }
 
 // ED7: of a server that is there and answers nothing, clients, the log and

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/internal/toolfilter"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
@@ -132,14 +133,14 @@ func TestSlowClientOfItsOwnServer(t *testing.T) {
 }
 
 // serving runs a Handler for a client, whose end it returns, and where the error comes.
-func serving(t *testing.T, h bridge.Handler, principal string) (client bridge.PullConn, served <-chan error) {
+func serving(t *testing.T, h bridge.Handler, principal string) (client *bridgetest.Puller, served <-chan error) {
 	t.Helper()
-	client, ours := bridge.PullPipe()
+	client, ours := bridgetest.Pipe()
 	ctx, cancel := context.WithCancel(bridge.WithPrincipal(context.Background(), principal))
 	errs, done := make(chan error, 1), make(chan struct{})
 	go func() {
 		defer close(done)
-		errs <- h.ServeConn(ctx, bridge.Push(ours))
+		errs <- h.ServeConn(ctx, ours.Conn())
 		_ = ours.Close()
 	}()
 	t.Cleanup(func() {
@@ -151,7 +152,7 @@ func serving(t *testing.T, h bridge.Handler, principal string) (client bridge.Pu
 }
 
 // begin is how a legacy client begins a session.
-func begin(t *testing.T, client bridge.PullConn) {
+func begin(t *testing.T, client *bridgetest.Puller) {
 	t.Helper()
 	if m := ask(t, client, initialize); m.IsError() {
 		t.Fatalf("initialize: %s", m.Bytes())

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/internal/upstream/sharing"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
@@ -37,7 +38,7 @@ func scripted(t *testing.T, spec Spec, say func(m jsonrpc.Message) []string) *Se
 		}
 	}
 	d := dialFunc(func(context.Context) (bridge.Conn, error) {
-		ours, theirs := bridge.PullPipe()
+		ours, theirs := bridgetest.Pipe()
 		running.Add(1)
 		go func() {
 			defer leave()
@@ -56,7 +57,7 @@ func scripted(t *testing.T, spec Spec, say func(m jsonrpc.Message) []string) *Se
 				}
 			}
 		}()
-		return bridge.Push(ours), nil
+		return ours.Conn(), nil
 	})
 	s.dialers.lasting, s.dialers.once, s.dialers.modern = d, d, s.wrapped(d)
 	t.Cleanup(func() {
