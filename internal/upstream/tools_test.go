@@ -40,9 +40,18 @@ func scripted(t *testing.T, spec Spec, say func(m jsonrpc.Message) []string) *Se
 	d := dialFunc(func(context.Context) (bridge.Conn, error) {
 		ours, theirs := bridgetest.Pipe()
 		running.Add(1)
+		answers := make(chan jsonrpc.Message, 16)
+		running.Add(1)
+		go func() { // who sends does the work of the bridge: the server shall not wait for that
+			defer leave()
+			for answer := range answers {
+				_ = theirs.Send(context.Background(), answer)
+			}
+		}()
 		go func() {
 			defer leave()
 			defer theirs.Close()
+			defer close(answers)
 			for {
 				m, err := theirs.Recv(context.Background())
 				if err != nil {
@@ -53,7 +62,7 @@ func scripted(t *testing.T, spec Spec, say func(m jsonrpc.Message) []string) *Se
 					if err != nil {
 						panic(line)
 					}
-					_ = theirs.Send(context.Background(), answer)
+					answers <- answer
 				}
 			}
 		}()

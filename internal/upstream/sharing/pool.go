@@ -135,12 +135,12 @@ func (p *Pool) Join(ctx context.Context, key Key, clientInfo []byte, single bool
 	if err != nil {
 		return nil, err
 	}
-	conn, err := s.mux.Join(ctx)
+	conn, err := s.mux.Dial(ctx)
 	if err != nil {
 		p.leave(s, single)
 		return nil, s.why(err)
 	}
-	return s.member(bridge.Push(conn), single), nil
+	return s.member(conn, single), nil
 }
 
 // enter counts a client as a member of the server with this key; nil: there is none.
