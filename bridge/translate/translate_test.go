@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/bridge/translate"
 	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
@@ -58,11 +59,16 @@ func (s *script) ServerEnded(_ time.Time, err error, out *era.Out) {
 	}
 }
 
+// receiving is what a test takes messages from.
+type receiving interface {
+	Recv(ctx context.Context) (jsonrpc.Message, error)
+}
+
 func vendor(n int) jsonrpc.Message {
 	return jsonrpc.NewNotification("notifications/vendor", fmt.Appendf(nil, `{"n":%d}`, n))
 }
 
-func wantVendor(t *testing.T, c bridge.PullConn, n int) {
+func wantVendor(t *testing.T, c receiving, n int) {
 	t.Helper()
 	m, err := c.Recv(t.Context())
 	if want := string(new(vendor(n)).Bytes()); err != nil || string(m.Bytes()) != want {
@@ -70,9 +76,9 @@ func wantVendor(t *testing.T, c bridge.PullConn, n int) {
 	}
 }
 
-func newTranslated(t *testing.T, f era.Filter) (client, server bridge.PullConn) {
-	ours, server := bridge.PullPipe()
-	client = receive(translate.Wrap(bridge.Push(ours), f, nil))
+func newTranslated(t *testing.T, f era.Filter) (client *receiver, server *bridgetest.Puller) {
+	ours, theirs := bridge.Pipe()
+	client, server = receive(translate.Wrap(ours, f, nil)), bridgetest.Pull(theirs)
 	t.Cleanup(func() { _ = client.Close() })
 	return client, server
 }
@@ -176,7 +182,7 @@ func TestTranslateServerEnds(t *testing.T) {
 			out.Client(vendor(2))
 			out.Server(vendor(3)) // which nobody takes
 		}}
-		client := bridge.Pull(translate.Wrap(bridge.Push(server), f, nil))
+		client := receive(translate.Wrap(server, f, nil))
 		server.says("%s", new(vendor(1)).Bytes())
 		server.end <- why
 		synctest.Wait()
@@ -348,8 +354,9 @@ func TestTranslateBackpressure(t *testing.T) {
 func TestTranslateSendError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		why := errors.New("too much")
-		ours, server := bridge.PullPipe()
-		client := bridge.Pull(translate.Wrap(bridge.Push(&stubborn{PullConn: ours, sendErr: why}), passing{}, nil))
+		ours, theirs := bridge.Pipe()
+		server := bridgetest.Pull(theirs)
+		client := receive(translate.Wrap(&stubborn{Conn: ours, sendErr: why}, passing{}, nil))
 		if err := client.Send(t.Context(), vendor(1)); err != why {
 			t.Errorf("Send = %v", err)
 		}
@@ -368,7 +375,8 @@ func TestTranslateSendError(t *testing.T) {
 func TestTranslateLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		refused := errors.New("nobody reads this")
-		server, far := bridge.PullPipe()
+		server, theirs := bridge.Pipe()
+		far := bridgetest.Pull(theirs)
 		f := &script{
 			fromClient: func(jsonrpc.Message, *era.Out) {},
 			fromServer: func(_ jsonrpc.Message, out *era.Out) {
@@ -381,7 +389,7 @@ func TestTranslateLost(t *testing.T) {
 				out.Client(vendor(8))
 			},
 		}
-		client := bridge.Pull(translate.Wrap(bridge.Push(&stubborn{PullConn: server, sendErr: refused}), f, nil))
+		client := receive(translate.Wrap(&stubborn{Conn: server, sendErr: refused}, f, nil))
 		if err := client.Send(t.Context(), vendor(1)); err != nil {
 			t.Fatal(err)
 		}

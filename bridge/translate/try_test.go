@@ -44,28 +44,30 @@ func (s *moody) Send(_ context.Context, m jsonrpc.Message) error {
 	return nil
 }
 
-// TrySender refuses some, while which others come.
-func (s *moody) TrySender() func(jsonrpc.Message) bool {
-	return func(m jsonrpc.Message) bool {
-		if rand.IntN(3) == 0 {
-			time.Sleep(time.Millisecond)
-			return false
+// TrySend refuses some, while which others come.
+func (s *moody) TrySend(m jsonrpc.Message) bool {
+	if rand.IntN(3) == 0 {
+		time.Sleep(time.Millisecond)
+		return false
+	}
+	s.hear(m)
+	return true
+}
+
+func (s *moody) Receive(ctx context.Context, sink bridge.Sink) error {
+	for {
+		select {
+		case m := <-s.says:
+			if err := sink.Send(ctx, m); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return ctx.Err()
 		}
-		s.hear(m)
-		return true
 	}
 }
 
-func (s *moody) Recv(ctx context.Context) (jsonrpc.Message, error) {
-	select {
-	case m := <-s.says:
-		return m, nil
-	case <-ctx.Done():
-		return jsonrpc.Message{}, ctx.Err()
-	}
-}
-
-func (s *moody) Close() error { return nil }
+func (s *moody) Close(error) error { return nil }
 
 // TestTranslateOrder: whatever is tried, waits or is given up, both sides get each
 // message of the filter once, in its order.
@@ -86,32 +88,19 @@ func TestTranslateOrder(t *testing.T) {
 				}
 			}
 			server := &moody{says: make(chan jsonrpc.Message, 100)}
-			c := bridge.Pull(translate.Wrap(bridge.Push(server), &script{
+			c := translate.Wrap(server, &script{
 				fromClient: func(_ jsonrpc.Message, out *era.Out) { say(rand.IntN(4), out); tell(rand.IntN(3), out) },
 				fromServer: func(_ jsonrpc.Message, out *era.Out) { say(rand.IntN(3), out); tell(1, out) },
-			}, nil))
+			}, nil)
 			var heard []string
 			var wg sync.WaitGroup
 			hear := func(m jsonrpc.Message) { heard = append(heard, string(m.Bytes())) }
-			wg.Go(func() {
-				if round%2 == 0 {
-					_ = bridge.Feed(t.Context(), c, hear)
-					return
-				}
-				for {
-					m, err := c.Recv(t.Context())
-					if err != nil {
-						return
-					}
-					hear(m)
-				}
-			})
-			try := bridge.TrySender(c)
+			wg.Go(func() { _ = c.Receive(t.Context(), hearing{hear, round%2 == 0}) })
 			var senders sync.WaitGroup
 			for range 4 {
 				senders.Go(func() {
 					for range 100 {
-						if try(vendor(0)) {
+						if c.TrySend(vendor(0)) {
 							continue
 						}
 						ctx, cancel := context.WithCancel(t.Context())
@@ -126,7 +115,7 @@ func TestTranslateOrder(t *testing.T) {
 			senders.Wait()
 			time.Sleep(time.Minute) // what is left is written by then
 			synctest.Wait()
-			if err := c.Close(); err != nil {
+			if err := c.Close(nil); err != nil {
 				t.Error(err)
 			}
 			wg.Wait()
@@ -148,13 +137,31 @@ func inOrder(t *testing.T, who string, got []string, said int) {
 	}
 }
 
-// tried is a server's Conn with a TrySender.
+// hearing is a Sink that takes all, or what does not come at once.
+type hearing struct {
+	hear func(m jsonrpc.Message)
+	try  bool
+}
+
+func (h hearing) TrySend(m jsonrpc.Message) bool {
+	if h.try {
+		h.hear(m)
+	}
+	return h.try
+}
+
+func (h hearing) Send(_ context.Context, m jsonrpc.Message) error {
+	h.hear(m)
+	return nil
+}
+
+// tried is a server's Conn that takes at once what try says.
 type tried struct {
-	bridge.PullConn
+	bridge.Conn
 	try func(jsonrpc.Message) bool
 }
 
-func (s tried) TrySender() func(jsonrpc.Message) bool { return s.try }
+func (s tried) TrySend(m jsonrpc.Message) bool { return s.try(m) }
 
 // TestTranslateEndsMeanwhile: what the filter has said is not written any more when
 // the server has ended, for then it is answered.
@@ -162,7 +169,7 @@ func TestTranslateEndsMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ours, server := newPeer(t, 10), []string{}
 		why := errors.New("gone")
-		c := bridge.Pull(translate.Wrap(bridge.Push(tried{ours, func(m jsonrpc.Message) bool {
+		c := receive(translate.Wrap(tried{ours, func(m jsonrpc.Message) bool {
 			if string(m.Bytes()) == string(new(vendor(7)).Bytes()) { // the server takes it at once
 				return true
 			}
@@ -170,7 +177,7 @@ func TestTranslateEndsMeanwhile(t *testing.T) {
 			ours.end <- why
 			synctest.Wait()
 			return true
-		}}), &script{
+		}}, &script{
 			fromClient: func(m jsonrpc.Message, out *era.Out) {
 				if string(m.Bytes()) == string(new(vendor(7)).Bytes()) {
 					out.Server(m)
@@ -192,7 +199,7 @@ func TestTranslateEndsMeanwhile(t *testing.T) {
 		if err := c.Send(t.Context(), vendor(7)); err != nil {
 			t.Fatal(err)
 		}
-		if !bridge.TrySender(c)(vendor(0)) {
+		if !c.TrySend(vendor(0)) {
 			t.Fatal("not taken")
 		}
 		if m := <-heard; string(m.Bytes()) != string(new(vendor(9)).Bytes()) {

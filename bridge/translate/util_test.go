@@ -27,7 +27,7 @@ func (passing) ServerEnded(now time.Time, err error, out *era.Out)      {}
 
 // stubborn is a server's Conn that fails in the ways that a test wants.
 type stubborn struct {
-	bridge.PullConn
+	bridge.Conn
 	sendErr  error
 	closeErr error
 	slow     time.Duration // what Close takes
@@ -37,11 +37,13 @@ func (s *stubborn) Send(ctx context.Context, m jsonrpc.Message) error {
 	if s.sendErr != nil {
 		return s.sendErr
 	}
-	return s.PullConn.Send(ctx, m)
+	return s.Conn.Send(ctx, m)
 }
 
-func (s *stubborn) Close() error {
-	_ = s.PullConn.Close()
+func (s *stubborn) TrySend(jsonrpc.Message) bool { return false }
+
+func (s *stubborn) Close(reason error) error {
+	_ = s.Conn.Close(reason)
 	time.Sleep(s.slow)
 	return s.closeErr
 }
@@ -49,8 +51,8 @@ func (s *stubborn) Close() error {
 // peer is one end of a Pump, played by the test.
 type peer struct {
 	t    *testing.T
-	in   chan string          // what Recv gives
-	end  chan error           // what Recv returns then
+	in   chan string          // what Receive hands on
+	end  chan error           // what Receive returns then
 	out  chan jsonrpc.Message // what Send took; unbuffered: the test takes it
 	gone chan struct{}        // closed: Send fails
 	lag  time.Duration        // what Send takes to return when its ctx ends
@@ -62,7 +64,19 @@ func newPeer(t *testing.T, buffer int) *peer {
 		out: make(chan jsonrpc.Message, buffer), gone: make(chan struct{})}
 }
 
-func (p *peer) Recv(ctx context.Context) (jsonrpc.Message, error) {
+func (p *peer) Receive(ctx context.Context, sink bridge.Sink) error {
+	for {
+		m, err := p.next(ctx)
+		if err == nil {
+			err = sink.Send(ctx, m)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (p *peer) next(ctx context.Context) (jsonrpc.Message, error) {
 	select { // in order: what was said before the end comes before it
 	case text := <-p.in:
 		return p.parse(text), nil
@@ -78,6 +92,8 @@ func (p *peer) Recv(ctx context.Context) (jsonrpc.Message, error) {
 		return jsonrpc.Message{}, ctx.Err()
 	}
 }
+
+func (p *peer) TrySend(jsonrpc.Message) bool { return false }
 
 func (p *peer) parse(text string) jsonrpc.Message {
 	m, err := jsonrpc.Parse([]byte(text))
@@ -106,7 +122,7 @@ func (p *peer) Send(ctx context.Context, m jsonrpc.Message) error {
 	}
 }
 
-func (p *peer) Close() error { return nil }
+func (p *peer) Close(error) error { return nil }
 
 // says lets the Pump receive a message, and do with it what it can.
 func (p *peer) says(format string, args ...any) {
