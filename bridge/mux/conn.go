@@ -120,9 +120,6 @@ func (c *conn) request(ctx context.Context, m jsonrpc.Message) error {
 	return c.mux.submit(ctx, c, call, m)
 }
 
-// Keeps is what Keeps says.
-func (c *conn) Keeps() bool { return c.mux.opts.Keeps }
-
 // TrySend implements bridge.Conn. It does something for requests only, and while there is a
 // server.
 func (c *conn) TrySend(m jsonrpc.Message) bool {

@@ -66,9 +66,6 @@ type Options struct {
 	// "busy"). Conns of one principal are one client here. 0 means no bound.
 	MaxCalls int
 
-	// Keeps says that the server's Conn keeps requests until they are answered (Keeps).
-	Keeps bool
-
 	// Backoff is the time to the next attempt after a first failure to start
 	// the server or keep it up for a minute; it doubles with each one that
 	// follows, up to MaxBackoff. A server that has answered calls, and ends

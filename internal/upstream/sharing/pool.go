@@ -241,7 +241,7 @@ func (p *Pool) newServer(ctx context.Context, party string, key Key, clientInfo 
 	var dialer bridge.Dialer
 	dialer, s.parked = p.opts.Connect(s)
 	s.mux = mux.New(mux.Options{
-		Dialer: dialer, Dropped: p.opts.Dropped, MaxCalls: p.opts.MaxCalls, Keeps: key.Legacy,
+		Dialer: dialer, Dropped: p.opts.Dropped, MaxCalls: p.opts.MaxCalls,
 		Crashed: p.crashed(key), Restarting: p.restarting,
 	})
 	return s, nil
