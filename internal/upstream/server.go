@@ -219,7 +219,7 @@ func (s *Server) StartAhead(failed func(error)) error {
 func (s *Server) Close() error {
 	s.tasks.end()
 	s.pool.Shutdown(errClosed)
-	s.prober.DropSpare()
+	s.prober.Close()
 	s.tasks.wg.Wait()
 	s.pool.Wait()
 	if a := s.status.kept(); a != nil {

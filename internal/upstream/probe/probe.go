@@ -15,6 +15,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/internal/admission"
+	"github.com/mcp-bridge/mcp-bridge/internal/lazytimer"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -90,6 +91,7 @@ type Prober struct {
 
 	opts Options
 	log  hclog.Logger
+	give lazytimer.Timer // gives the spare up
 
 	mu     sync.Mutex
 	known  bool
@@ -99,12 +101,13 @@ type Prober struct {
 	asked  map[string]*inquiry // that go on, by party
 	failed error               // of the last one
 	spare  *Process            // that has answered
-	give   *time.Timer         // gives the spare up
 }
 
-// New returns a Prober that knows nothing yet.
+// New returns a Prober that knows nothing yet. Close ends it.
 func New(o Options) *Prober {
-	return &Prober{Settled: defaultSettled, Patience: defaultPatience, opts: o, log: o.Logger}
+	p := &Prober{Settled: defaultSettled, Patience: defaultPatience, opts: o, log: o.Logger}
+	p.give.Do = p.dropSpare
+	return p
 }
 
 // Process is a server that has said that it speaks modern, and has no clients yet.
@@ -263,7 +266,7 @@ func (p *Prober) inquire(ctx context.Context, q *inquiry) {
 		p.closeLater(spare.Conn)
 	default:
 		p.spare = spare
-		p.give = time.AfterFunc(spareFor, p.DropSpare)
+		p.give.After(spareFor)
 	}
 	if err == nil {
 		p.log.Debug("the server's era is found", "modern", modern)
@@ -335,14 +338,20 @@ func (p *Prober) TakeSpare() *Process {
 	defer p.mu.Unlock()
 	spare := p.spare
 	if spare != nil {
-		p.give.Stop()
+		p.give.Clear()
 		p.spare = nil
 	}
 	return spare
 }
 
-// DropSpare closes that process, if nobody has taken it.
-func (p *Prober) DropSpare() {
+// Close closes that process, if nobody has taken it. Nobody is asked any more: the Context of
+// the Options has ended.
+func (p *Prober) Close() {
+	p.give.Stop()
+	p.dropSpare()
+}
+
+func (p *Prober) dropSpare() {
 	if spare := p.TakeSpare(); spare != nil {
 		p.closeLater(spare.Conn)
 	}
