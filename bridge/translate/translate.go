@@ -161,27 +161,26 @@ func (f *fromServer) Send(ctx context.Context, m jsonrpc.Message) error {
 	if err := t.waitRoom(ctx); err != nil {
 		return err
 	}
-	t.take(m)
+	if !t.take(m) {
+		return io.ErrClosedPipe
+	}
 	return nil
 }
 
 // TrySend is Send where there is room.
 func (f *fromServer) TrySend(m jsonrpc.Message) bool {
 	t := (*translated)(f)
-	if t.in.Waiting().Messages >= readAhead {
-		return false
-	}
-	t.take(m)
-	return true
+	return t.in.Waiting().Messages < readAhead && t.take(m)
 }
 
-// take gives the filter a message of the server, and hands on what that makes of it.
-func (t *translated) take(m jsonrpc.Message) {
+// take gives the filter a message of the server, and hands on what that makes of it. False:
+// nobody wants it any more.
+func (t *translated) take(m jsonrpc.Message) (taken bool) {
 	now := time.Now()
 	t.mu.Lock()
 	if t.isOver() {
 		t.mu.Unlock()
-		return
+		return false
 	}
 	t.filter.FromServer(now, m, &t.said)
 	says := len(t.said.ToClient) > 0
@@ -193,6 +192,7 @@ func (t *translated) take(m jsonrpc.Message) {
 	if says {
 		t.in.Deliver()
 	}
+	return true
 }
 
 // finish lets the filter answer what is owed, because nothing more comes from the server.

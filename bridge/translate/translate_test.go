@@ -233,7 +233,7 @@ func TestTranslateDoesNotLock(t *testing.T) {
 }
 
 // One that goes on asking and takes no answer is given up.
-func TestTranslateDeafServer(t *testing.T) {
+func TestTranslateStalledServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &script{}
 		f.fromServer = func(m jsonrpc.Message, out *era.Out) { out.Server(m) }
@@ -263,7 +263,7 @@ func TestTranslateDeafServer(t *testing.T) {
 	})
 }
 
-// A server is not deaf because much was held back for it while it started, not
+// A server is not stalled because much was held back for it while it started, not
 // even if it says something before it has taken all of that.
 func TestTranslateLetsGo(t *testing.T) {
 	const held = 10_000
