@@ -86,7 +86,7 @@ func (c *conn) exchange(call *call) *httpdial.Fault {
 	for {
 		session := c.sessionOf(call)
 		if call.kind == jsonrpc.Request && !call.Own() {
-			c.listenOnce(session)
+			c.listener.listenOnce(session)
 		}
 		fault := c.post(call, session)
 		switch {
@@ -94,7 +94,7 @@ func (c *conn) exchange(call *call) *httpdial.Fault {
 			return nil
 		case fault.Lost && !call.Own() && !resent: // LE5
 			resent = true
-			if fault := c.recoverSession(call.ctx, session); fault != nil {
+			if fault := c.renewal.recoverSession(call.ctx, session); fault != nil {
 				return fault
 			}
 			if c.Context().Err() != nil {
@@ -230,12 +230,12 @@ func (c *conn) accepted(call *call, session *session, status int) *httpdial.Faul
 	// LE10: the response may come on another stream.
 	c.log.Warn("the server accepted a request without answering it; waiting for the response on another stream", "method", call.method)
 	call.setSent()
-	c.listenOnce(session)
+	c.listener.listenOnce(session)
 	select {
 	case <-call.done:
 		return nil
 	case <-session.deaf:
-	case <-c.awayOf(session):
+	case <-c.listener.awayOf(session):
 		return c.lostFault(&httpdial.Fault{})
 	case <-session.ctx.Done():
 	case <-call.ctx.Done():

@@ -174,7 +174,7 @@ func (c *Client) Dial(ctx context.Context) (bridge.Conn, error) {
 	}
 	conn := newConn(target, opts)
 	if opts.Handoff != nil {
-		conn.adopt(opts.Handoff)
+		conn.renewal.adopt(opts.Handoff)
 	}
 	return conn, nil
 }

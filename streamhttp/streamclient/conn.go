@@ -38,6 +38,9 @@ type conn struct {
 
 	ledger remoteconn.Ledger[*call, *session] // its lock guards the state, too
 	st     state
+
+	renewal  renewal
+	listener listener
 }
 
 func newConn(target *httpdial.Target, opts Options) *conn {
@@ -47,6 +50,7 @@ func newConn(target *httpdial.Target, opts Options) *conn {
 		requests: make(remoteconn.Slots, 2*opts.MaxInFlight),
 		notes:    make(remoteconn.Slots, maxNotes),
 	}
+	c.renewal.c, c.listener.c = c, c
 	c.Start()
 	return c
 }
@@ -178,7 +182,7 @@ func (c *conn) awaitNote(ctx context.Context, call *call) error {
 func (c *conn) run(call *call) {
 	fault := c.exchange(call)
 	if fault == nil && call.method == "notifications/initialized" {
-		c.listenFirst(c.current())
+		c.listener.listenFirst(c.current())
 	}
 	call.setSent()
 	if fault != nil && !c.unopened(call, fault) {

@@ -100,11 +100,12 @@ func isOnlyModern(m jsonrpc.Message) bool {
 
 // upgraded ends the Conn with ErrUpgraded, if that was wanted and the fault of
 // the renewal r comes of the server's speaking 2026-07-28 by now (ED9).
-func (c *conn) upgraded(r *repair, fault *httpdial.Fault) bool {
+func (n *renewal) upgraded(r *repair, fault *httpdial.Fault) bool {
+	c := n.c
 	if c.opts.Upgraded == nil || fault == nil || !fault.Own.IsError() && !saysUnopened(fault) || !c.opts.Upgraded(r.ctx, fault.Own) {
 		return false
 	}
-	return c.giveUp(r, fault, func() error {
+	return c.renewal.giveUp(r, fault, func() error {
 		c.log.Warn("the server speaks 2026-07-28 by now", "url", c.target.Peer.String())
 		return ErrUpgraded
 	})
@@ -113,24 +114,26 @@ func (c *conn) upgraded(r *repair, fault *httpdial.Fault) bool {
 // unrenewed ends the Conn with an UnopenedError, if that was wanted and what
 // the server has said to the renewal r calls for it: it speaks another
 // transport by now.
-func (c *conn) unrenewed(r *repair, fault *httpdial.Fault) bool {
+func (n *renewal) unrenewed(r *repair, fault *httpdial.Fault) bool {
+	c := n.c
 	if !c.opts.ReportUnopened || !saysUnopened(fault) {
 		return false
 	}
-	return c.giveUp(r, fault, func() error {
+	return c.renewal.giveUp(r, fault, func() error {
 		c.log.Warn("this is no Streamable HTTP server any more", "url", c.target.Peer.String(), "status", fault.Status)
 		c.ledger.Lock()
 		defer c.ledger.Unlock()
-		return &UnopenedError{Fault: fault, Handoff: c.ledger.State.Handoff(c.st.refused + 1)}
+		return &UnopenedError{Fault: fault, Handoff: c.ledger.State.Handoff(c.renewal.refused + 1)}
 	})
 }
 
 // giveUp ends the Conn, after the renewal r has failed, with what why returns.
 // Whoever waits for an answer gets one before. false: the client initializes by
 // itself.
-func (c *conn) giveUp(r *repair, fault *httpdial.Fault, why func() error) bool {
+func (n *renewal) giveUp(r *repair, fault *httpdial.Fault, why func() error) bool {
+	c := n.c
 	c.ledger.Lock()
-	if c.st.repair != r {
+	if c.renewal.repair != r {
 		c.ledger.Unlock()
 		return false
 	}
@@ -139,7 +142,7 @@ func (c *conn) giveUp(r *repair, fault *httpdial.Fault, why func() error) bool {
 	}
 	calls := c.ledger.Select(func(call *call) bool { return !call.Own() })
 	c.ledger.Unlock()
-	lost := c.forgottenFault(fault)
+	lost := c.renewal.forgottenFault(fault)
 	for _, call := range calls {
 		c.fail(c.Context(), call, lost)
 	}
@@ -150,12 +153,13 @@ func (c *conn) giveUp(r *repair, fault *httpdial.Fault, why func() error) bool {
 
 // adopt takes over the session that another Conn has lost, and renews it: at
 // once, or later if the server has refused that more than once.
-func (c *conn) adopt(e *sessionstate.Handoff) {
+func (n *renewal) adopt(e *sessionstate.Handoff) {
+	c := n.c
 	c.ledger.Lock()
 	c.ledger.State.Adopt(e, &session{lost: true})
-	c.st.refused = e.Refused
-	r := c.newRepair(true)
-	c.st.repair = r
+	c.renewal.refused = e.Refused
+	r := c.renewal.newRepair(true)
+	c.renewal.repair = r
 	if e.Refused < 2 {
 		c.ledger.Gate = r.first
 	} else {
@@ -164,5 +168,5 @@ func (c *conn) adopt(e *sessionstate.Handoff) {
 		r.putOff()
 	}
 	c.ledger.Unlock()
-	c.Go(func() { c.repairLoop(r) })
+	c.Go(func() { c.renewal.repairLoop(r) })
 }

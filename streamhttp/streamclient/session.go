@@ -90,12 +90,20 @@ func (c *conn) notOpened(call *call, fault *httpdial.Fault) {
 		c.ledger.Unlock()
 		return
 	}
-	r := c.newRepair(false)
+	r := c.renewal.newRepair(false)
 	r.fault = fault
-	c.st.repair = r
+	c.renewal.repair = r
 	c.ledger.Unlock()
 	fault.Text = httpdial.Also(fault.Text, "it is tried again for as long as the client stays")
-	c.Go(func() { c.repairLoop(r) })
+	c.Go(func() { c.renewal.repairLoop(r) })
+}
+
+// renewal gets a new session for a conn in the place of one that is lost. The lock of the
+// ledger guards it.
+type renewal struct {
+	c       *conn
+	repair  *repair // not nil while the bridge tries to get a session
+	refused int     // renewals in a row that a Conn before this one has ended with
 }
 
 // repair is the attempt of the bridge to get a session that the client
@@ -112,7 +120,8 @@ type repair struct {
 }
 
 // newRepair is called with c.mu held.
-func (c *conn) newRepair(now bool) *repair {
+func (n *renewal) newRepair(now bool) *repair {
+	c := n.c
 	r := &repair{first: make(chan struct{})}
 	if !now {
 		close(r.first) // nobody shall wait for it
@@ -129,7 +138,8 @@ func (r *repair) putOff() {
 	r.tries++
 }
 
-func (c *conn) downFault(r *repair) *httpdial.Fault {
+func (n *renewal) downFault(r *repair) *httpdial.Fault {
+	c := n.c
 	f := &httpdial.Fault{Reason: httpdial.ReasonDown}
 	f.Text = fmt.Sprintf("no connection to %s yet", c.target.Peer)
 	if r.fault != nil {
@@ -145,8 +155,9 @@ func (c *conn) downFault(r *repair) *httpdial.Fault {
 
 // recoverSession gets a new session in the place of one that the server has
 // forgotten (LE5). However many messages notice, it is done once.
-func (c *conn) recoverSession(ctx context.Context, session *session) *httpdial.Fault {
-	r := c.loseSession(session)
+func (n *renewal) recoverSession(ctx context.Context, session *session) *httpdial.Fault {
+	c := n.c
+	r := c.renewal.loseSession(session)
 	if r == nil {
 		return nil
 	}
@@ -160,11 +171,12 @@ func (c *conn) recoverSession(ctx context.Context, session *session) *httpdial.F
 	if c.st.session != nil {
 		return nil
 	}
-	return c.forgottenFault(r.fault)
+	return c.renewal.forgottenFault(r.fault)
 }
 
 // forgottenFault explains that there is no session; why may be nil.
-func (c *conn) forgottenFault(why *httpdial.Fault) *httpdial.Fault {
+func (n *renewal) forgottenFault(why *httpdial.Fault) *httpdial.Fault {
+	c := n.c
 	f := &httpdial.Fault{Reason: httpdial.ReasonSessionLost}
 	f.Text = fmt.Sprintf("%s has forgotten the session, and there is no new one yet", c.target.Peer)
 	if why != nil {
@@ -175,14 +187,15 @@ func (c *conn) forgottenFault(why *httpdial.Fault) *httpdial.Fault {
 
 // loseSession starts the repair of a session that the server has forgotten,
 // unless there is one already; nil: a newer session is there.
-func (c *conn) loseSession(session *session) *repair {
+func (n *renewal) loseSession(session *session) *repair {
+	c := n.c
 	c.ledger.Lock()
 	if c.st.session != session {
 		defer c.ledger.Unlock()
 		if c.st.session != nil {
 			return nil
 		}
-		return c.st.repair
+		return c.renewal.repair
 	}
 	c.st.session = nil
 	session.lost = true
@@ -197,45 +210,47 @@ func (c *conn) loseSession(session *session) *repair {
 		c.End(ErrSessionLost)
 		return nil
 	}
-	r := c.newRepair(true)
-	c.st.repair, c.ledger.Gate = r, r.first
+	r := c.renewal.newRepair(true)
+	c.renewal.repair, c.ledger.Gate = r, r.first
 	c.ledger.Unlock()
 	c.log.Warn("the server has forgotten the session: initializing again", "url", c.target.Peer.String())
 	c.Go(func() {
-		c.withdraw(session)
-		c.repairLoop(r)
+		c.renewal.withdraw(session)
+		c.renewal.repairLoop(r)
 	})
 	return r
 }
 
 // repairLoop tries until there is a session, or until the client or Close
 // stops it.
-func (c *conn) repairLoop(r *repair) {
+func (n *renewal) repairLoop(r *repair) {
+	c := n.c
 	defer r.stop()
 	for httpdial.Pause(r.ctx, nil, r.wait) {
 		c.ledger.Lock()
 		r.next = time.Time{}
 		c.ledger.Unlock()
-		session, refused, fault := c.handshake(r.ctx)
-		if c.upgraded(r, fault) || refused && c.unrenewed(r, fault) {
+		session, refused, fault := c.renewal.handshake(r.ctx)
+		if c.renewal.upgraded(r, fault) || refused && c.renewal.unrenewed(r, fault) {
 			return
 		}
-		if c.repaired(r, session, fault) {
-			c.tellChanged(session)
+		if c.renewal.repaired(r, session, fault) {
+			c.renewal.tellChanged(session)
 			return
 		}
 	}
 }
 
 // repaired takes over the result of an attempt; false: another one is needed.
-func (c *conn) repaired(r *repair, session *session, fault *httpdial.Fault) bool {
+func (n *renewal) repaired(r *repair, session *session, fault *httpdial.Fault) bool {
+	c := n.c
 	c.ledger.Lock()
 	if c.ledger.Gate == r.first {
 		c.ledger.Gate = nil
 		defer close(r.first)
 	}
 	switch {
-	case c.st.repair != r: // the client initializes by itself
+	case c.renewal.repair != r: // the client initializes by itself
 		c.ledger.Unlock()
 		if session != nil {
 			session.stop()
@@ -249,19 +264,20 @@ func (c *conn) repaired(r *repair, session *session, fault *httpdial.Fault) bool
 		c.log.Warn("cannot initialize", append(fault.Attrs(), "url", c.target.Peer.String())...)
 		return false
 	}
-	c.st.session, c.st.repair, c.st.refused = session, nil, 0
+	c.st.session, c.renewal.repair, c.renewal.refused = session, nil, 0
 	c.ledger.Unlock()
 	c.log.Info("connected again", "url", c.target.Peer.String())
 	if c.opts.Renewed != nil {
 		c.opts.Renewed()
 	}
-	c.listenOnce(session)
+	c.listener.listenOnce(session)
 	return true
 }
 
 // tellChanged tells the client what may have changed with a new session (ST9).
 // That waits for Recv; nothing else waits for it.
-func (c *conn) tellChanged(session *session) {
+func (n *renewal) tellChanged(session *session) {
+	c := n.c
 	c.ledger.Lock()
 	var changed []jsonrpc.Message
 	if session != nil && c.st.session == session {
@@ -275,7 +291,8 @@ func (c *conn) tellChanged(session *session) {
 
 // handshake initializes in the client's place and tells the new session what the old one
 // knew. refused: the fault is how the server has answered initialize, if it has.
-func (c *conn) handshake(ctx context.Context) (session *session, refused bool, fault *httpdial.Fault) {
+func (n *renewal) handshake(ctx context.Context) (session *session, refused bool, fault *httpdial.Fault) {
+	c := n.c
 	o := &opening{c: c}
 	fault = c.ledger.Renew(ctx, o, remoteconn.Renewal{Server: c.target.Peer.String(), Log: c.log})
 	if fault != nil && o.session != nil {
@@ -348,7 +365,8 @@ func (c *conn) tell(ctx context.Context, m jsonrpc.Message, session *session) *h
 
 // withdraw tells the client that nobody waits any more for the answers that
 // the lost session has asked for.
-func (c *conn) withdraw(session *session) {
+func (n *renewal) withdraw(session *session) {
+	c := n.c
 	c.ledger.Lock()
 	notes := c.ledger.State.Withdrawn(session, "the server has forgotten the session")
 	c.ledger.Unlock()

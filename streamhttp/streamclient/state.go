@@ -15,8 +15,6 @@ type state struct {
 
 	session *session // nil before initialize and while the server is down
 	opening *session // what the reply to the client's initialize said so far
-	repair  *repair  // not nil while the bridge tries to get a session
-	refused int      // renewals in a row that a Conn before this one has ended with
 }
 
 // session is what one initialize has set up. It also stands for a
@@ -131,7 +129,7 @@ var closedChannel = func() <-chan struct{} {
 }()
 
 // down reports whether the bridge tries in vain to get a session.
-func (c *conn) down() bool { return c.st.session == nil && c.st.repair != nil }
+func (c *conn) down() bool { return c.st.session == nil && c.renewal.repair != nil }
 
 func (c *conn) enterRequest(call *call) (*httpdial.Fault, error) {
 	if fault, err := c.ledger.Refuses(call.msg, c.opts.MaxInFlight, c.st.session != nil); fault != nil || err != nil {
@@ -140,7 +138,7 @@ func (c *conn) enterRequest(call *call) (*httpdial.Fault, error) {
 	if call.method == "initialize" {
 		c.beginInitialize(call)
 	} else if c.down() {
-		return c.downFault(c.st.repair), nil
+		return c.renewal.downFault(c.renewal.repair), nil
 	}
 	c.ledger.Add(call)
 	return nil, nil
@@ -148,9 +146,9 @@ func (c *conn) enterRequest(call *call) (*httpdial.Fault, error) {
 
 // beginInitialize forgets what belonged to the client's session before.
 func (c *conn) beginInitialize(call *call) {
-	if c.st.repair != nil { // the client does it itself
-		c.st.repair.stop()
-		c.st.repair = nil
+	if c.renewal.repair != nil { // the client does it itself
+		c.renewal.repair.stop()
+		c.renewal.repair = nil
 	}
 	c.ledger.State.Begin(call.msg)
 	call.gate = make(chan struct{})

@@ -215,11 +215,15 @@ func (c *conn) lostFault(why *httpdial.Fault) *httpdial.Fault {
 	return f
 }
 
+// listener reads the standalone streams of the sessions of a conn.
+type listener struct{ c *conn }
+
 // listenOnce starts to read the standalone stream of the session (LE9), unless
 // that was done. The right time is when the server has accepted
 // notifications/initialized; a client that leaves that out gets the stream
 // with its first request.
-func (c *conn) listenOnce(session *session) {
+func (l *listener) listenOnce(session *session) {
+	c := l.c
 	if session == nil {
 		return
 	}
@@ -228,24 +232,26 @@ func (c *conn) listenOnce(session *session) {
 	session.listening = true
 	c.ledger.Unlock()
 	if !begun {
-		c.Go(func() { c.listen(session) })
+		c.Go(func() { c.listener.listen(session) })
 	}
 }
 
 // listenFirst is listenOnce, and waits a moment until the server has answered:
 // what the server says to the requests that follow should find the stream, and
 // some servers take the first GET after a request for a resumption.
-func (c *conn) listenFirst(session *session) {
+func (l *listener) listenFirst(session *session) {
+	c := l.c
 	if session == nil {
 		return
 	}
-	c.listenOnce(session)
+	c.listener.listenOnce(session)
 	httpdial.Pause(session.ctx, session.heard, listenWait)
 }
 
 // listen reads the standalone stream for as long as the session lasts, or
 // until it is known that the server offers none.
-func (c *conn) listen(session *session) {
+func (l *listener) listen(session *session) {
+	c := l.c
 	defer close(session.deaf)
 	heard := sync.OnceFunc(func() { close(session.heard) })
 	at := cursor{}
@@ -260,14 +266,14 @@ func (c *conn) listen(session *session) {
 			return
 		case fault == nil && httpdial.MediaType(resp) == wire.TypeSSE:
 			opened = true
-			c.setAway(session, false)
-			c.listenTo(session, resp, &at)
+			c.listener.setAway(session, false)
+			c.listener.listenTo(session, resp, &at)
 		case fault == nil:
 			resp.Body.Close()
 			c.log.Warn("the server's standalone stream is no event stream: going without", "status", resp.StatusCode)
 			return
 		case fault.Status == http.StatusNotFound && opened && session.id != "": // LE5
-			c.loseSession(session)
+			c.renewal.loseSession(session)
 			return
 		case fault.Transient && fault.Status != http.StatusNotImplemented:
 			at.failures++
@@ -281,7 +287,7 @@ func (c *conn) listen(session *session) {
 			return
 		}
 		if at.failures > 0 && at.left(c.opts.ResumeTimeout) <= 0 {
-			c.setAway(session, true)
+			c.listener.setAway(session, true)
 		}
 		if !httpdial.Pause(session.ctx, nil, at.delay()) {
 			return
@@ -291,7 +297,8 @@ func (c *conn) listen(session *session) {
 
 // setAway says whether the session's standalone stream cannot be had: who waits
 // for a response on it waits no longer.
-func (c *conn) setAway(session *session, away bool) {
+func (l *listener) setAway(session *session, away bool) {
+	c := l.c
 	c.ledger.Lock()
 	defer c.ledger.Unlock()
 	switch {
@@ -305,13 +312,15 @@ func (c *conn) setAway(session *session, away bool) {
 }
 
 // awayOf returns what is closed when the session's standalone stream cannot be had.
-func (c *conn) awayOf(session *session) <-chan struct{} {
+func (l *listener) awayOf(session *session) <-chan struct{} {
+	c := l.c
 	c.ledger.Lock()
 	defer c.ledger.Unlock()
 	return session.away
 }
 
-func (c *conn) listenTo(session *session, resp *http.Response, at *cursor) {
+func (l *listener) listenTo(session *session, resp *http.Response, at *cursor) {
+	c := l.c
 	defer resp.Body.Close()
 	since := time.Now()
 	r := sse.NewReader(resp.Body, c.opts.MaxMessageSize)
