@@ -221,6 +221,9 @@ func (e *exchange) Receive(ctx context.Context, sink bridge.Sink) error {
 			return err
 		}
 		e.m = jsonrpc.Message{}
+		if e.isOver() { // mostly so
+			return io.EOF
+		}
 	}
 	return e.awaitEnd(ctx, sink)
 }

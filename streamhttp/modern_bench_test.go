@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
-	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/streamhttp/internal/wire"
 )
@@ -23,17 +22,25 @@ var atOnce = answering(0)
 func answering(notify int) bridge.Handler {
 	note := jsonrpc.NewNotification("notifications/message", []byte(`{"level":"info","data":"`+strings.Repeat("x", 30)+`"}`))
 	return bridge.HandlerFunc(func(ctx context.Context, c bridge.Conn) error {
-		m, err := bridgetest.Recv(ctx, c)
-		if err != nil {
+		return c.Receive(ctx, &answeringOnce{c, note, notify})
+	})
+}
+
+type answeringOnce struct {
+	client bridge.Conn
+	note   jsonrpc.Message
+	notify int
+}
+
+func (a *answeringOnce) TrySend(jsonrpc.Message) bool { return false }
+
+func (a *answeringOnce) Send(ctx context.Context, m jsonrpc.Message) error {
+	for range a.notify {
+		if err := a.client.Send(ctx, a.note); err != nil {
 			return err
 		}
-		for range notify {
-			if err := c.Send(ctx, note); err != nil {
-				return err
-			}
-		}
-		return c.Send(ctx, jsonrpc.NewResult(m.ID(), m.Params()))
-	})
+	}
+	return a.client.Send(ctx, jsonrpc.NewResult(m.ID(), m.Params()))
 }
 
 const metaOfBench = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}`
