@@ -12,6 +12,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/internal/upstream/probe"
 	"github.com/mcp-bridge/mcp-bridge/internal/upstream/sharing"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
 // D.1: requests that have a process each wait for a place, in the queue that there
@@ -96,6 +97,32 @@ func TestSessionlessStays(t *testing.T) {
 	}
 	if tries != 1 {
 		t.Errorf("%d tries to do better, want 1", tries)
+	}
+}
+
+// ED9: a server that has refused initialize, and is closed so that there is a place to ask it
+// what it speaks, is found out all the same; and its client hears of the refusal if it is none
+// of 2026-07-28.
+func TestRefusedAndAsked(t *testing.T) {
+	for _, modern := range []bool{true, false} {
+		place := make(chan struct{}, 1)
+		s := scripted(t, Spec{Admit: func(ctx context.Context) (func(), error) {
+			select {
+			case place <- struct{}{}:
+				return func() { <-place }, nil
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+		}}, func(m jsonrpc.Message) []string {
+			if modern && m.Method() == "server/discover" {
+				return []string{`{"jsonrpc":"2.0","id":ID,"result":{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}}}}`}
+			}
+			return []string{`{"jsonrpc":"2.0","id":ID,"error":{"code":-32601,"message":"Method not found"}}`}
+		})
+		client := party(t, t.Context(), s.Legacy(true, bridge.PumpOptions{}))
+		if m := ask(t, client, initialize); m.IsError() == modern {
+			t.Errorf("modern %t: %s", modern, m.Bytes())
+		}
 	}
 }
 

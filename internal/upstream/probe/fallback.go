@@ -77,6 +77,7 @@ type fallbackConn struct {
 
 	// Only Receive, and the sink that it gives conn, use these.
 	settled bool              // the answer to initialize has come
+	dropped bool              // conn was closed so that the server could be asked
 	held    []jsonrpc.Message // responses that have come before it
 	ready   []jsonrpc.Message // the answer, if conn stays, and held: what is to be handed on first
 }
@@ -149,14 +150,22 @@ func (c *fallbackConn) Receive(ctx context.Context, sink bridge.Sink) error {
 		if c.settled && len(c.ready) == 0 {
 			return conn.Receive(ctx, sink)
 		}
-		if err := conn.Receive(ctx, fallbackSink{c, sink}); c.current() == conn {
-			return err
+		err := conn.Receive(ctx, fallbackSink{ctx, c, sink})
+		if c.current() != conn {
+			continue
 		}
+		if c.dropped { // then conn does not offer the answer again
+			if failed := c.hand(ctx, sink); failed != nil {
+				return failed
+			}
+		}
+		return err
 	}
 }
 
 // fallbackSink is what a fallbackConn gives its first server to send to.
 type fallbackSink struct {
+	ctx  context.Context // of Receive: that of Send ends when the server is closed
 	c    *fallbackConn
 	sink bridge.Sink
 }
@@ -187,7 +196,7 @@ func (s fallbackSink) Send(ctx context.Context, m jsonrpc.Message) error {
 	case !m.ID().Equivalent(c.asked):
 		c.held = append(c.held, m) // what came of it depends on initialize
 		return nil
-	case c.change(ctx, m):
+	case c.change(s.ctx, m):
 		c.settled, c.held = true, nil
 		return errChanges
 	default:
@@ -199,9 +208,14 @@ func (s fallbackSink) Send(ctx context.Context, m jsonrpc.Message) error {
 		c.f.stays.Store(true)
 		c.decide(c.current())
 	}
+	return c.hand(ctx, s.sink) // after an error m is offered again
+}
+
+// hand hands on what is ready.
+func (c *fallbackConn) hand(ctx context.Context, sink bridge.Sink) error {
 	for len(c.ready) > 0 {
-		if err := s.sink.Send(ctx, c.ready[0]); err != nil {
-			return err // m is offered again
+		if err := sink.Send(ctx, c.ready[0]); err != nil {
+			return err
 		}
 		c.ready = c.ready[1:]
 	}
@@ -242,6 +256,7 @@ func (c *fallbackConn) change(ctx context.Context, answer jsonrpc.Message) bool 
 		return false
 	}
 	if refused {
+		c.dropped = true
 		p.close(old)
 		bridge.GiveBack(c.client) // its place is the other's
 	}
@@ -268,6 +283,7 @@ func (c *fallbackConn) findsModern(ctx context.Context, old bridge.Conn, answer 
 	}
 	if refused {
 		if p.opts.Placed {
+			c.dropped = true
 			p.close(old)
 			bridge.GiveBack(c.client)
 		}
