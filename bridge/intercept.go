@@ -274,7 +274,11 @@ func (r *replies) tryTurn() bool {
 	}
 }
 
+// take waits for the turn. That it is free counts for more than that ctx is done.
 func (r *replies) take(ctx context.Context) error {
+	if r.tryTurn() {
+		return nil
+	}
 	select {
 	case r.turn <- struct{}{}:
 		return nil

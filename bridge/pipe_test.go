@@ -12,8 +12,8 @@ import (
 )
 
 func TestPipeContract(t *testing.T) {
-	bridgetest.TestPull(t, func(t *testing.T) (a, b bridge.PullConn, stop func()) {
-		a, b = bridge.PullPipe()
+	bridgetest.TestConn(t, func(t *testing.T) (a, b bridge.Conn, stop func()) {
+		a, b = bridge.Pipe()
 		return a, b, nil
 	}, bridgetest.Options{})
 }
@@ -22,7 +22,7 @@ func TestPipeContract(t *testing.T) {
 // bubble notices.
 func TestPipeWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, b := bridge.PullPipe()
+		a, b := bridgetest.Pipe()
 		ctx, cancel := context.WithCancel(t.Context())
 		m := jsonrpc.NewNotification("notifications/x", nil)
 		sent := 0

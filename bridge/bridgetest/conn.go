@@ -1,4 +1,4 @@
-// Package bridgetest holds the contract that every bridge.PullConn keeps, as a
+// Package bridgetest holds the contract that every bridge.Conn keeps, as a
 // test suite, and checks that a package's tests leave nothing behind. It is
 // for tests only.
 package bridgetest
@@ -30,10 +30,10 @@ type PullMakeFunc func(t *testing.T) (a, b bridge.PullConn, stop func())
 
 // TestPull is TestConn for Conns of the old contract.
 func TestPull(t *testing.T, newPair PullMakeFunc, opts Options) {
-	TestConn(t, func(t *testing.T) (bridge.Conn, bridge.Conn, func()) {
+	testConn(t, func(t *testing.T) (bridge.Conn, bridge.Conn, func()) {
 		a, b, stop := newPair(t)
 		return bridge.Push(a), bridge.Push(b), stop
-	}, opts)
+	}, opts, oldParts)
 }
 
 // Options name what a transport cannot do by its nature. The zero value means
@@ -60,64 +60,58 @@ type Options struct {
 // Limits of the suite.
 const (
 	patience    = 30 * time.Second // a call that takes longer hangs
-	order       = 1000             // messages each way
+	order       = 300              // messages each way
 	senders     = 8
-	perSender   = 100
+	perSender   = 50
 	bigMessage  = 1 << 20
 	fillMessage = 64 << 10 // to fill what lies between the two sides
 	fillLimit   = 32 << 20 // a transport that took this much without waiting queues without bound
-	stalled     = 100 * time.Millisecond
+	stalled     = 30 * time.Millisecond
 )
 
-// TestConn runs the contract of bridge.PullConn against what newPair makes: each
-// part twice, on a pair of its own, so that both sides are put to the test; and
-// once more as those use the Conns that spare themselves changes of goroutine
-// (bridge.TrySender, bridge.Offer), if these Conns have that.
-func TestConn(t *testing.T, newPair MakeFunc, opts Options) {
-	testConn(t, newPair, opts)
-	t.Run("direct", func(t *testing.T) {
-		x, y, stop := newPair(t)
-		a, b := bridge.Pull(x), bridge.Pull(y)
-		has := isDirect(a) || isDirect(b)
-		(&pair{self: a, peer: b}).close(t)
-		if stop != nil {
-			stop()
-		}
-		if has {
-			testConn(t, func(t *testing.T) (bridge.Conn, bridge.Conn, func()) {
-				a, b, stop := newPair(t)
-				return bridge.Push(newDirect(bridge.Pull(a))), bridge.Push(newDirect(bridge.Pull(b))), stop
-			}, opts)
-		}
-	})
+type part struct {
+	name string
+	test func(t *testing.T, p *pair)
 }
 
-func testConn(t *testing.T, newPair MakeFunc, opts Options) {
-	for _, c := range []struct {
-		name string
-		test func(t *testing.T, p *pair)
-	}{
-		{"order", testOrder},
-		{"Unread", testUnread},
-		{"big message", testBig},
-		{"concurrent Send", testConcurrentSend},
-		{"ctx ends Recv", testRecvContext},
-		{"ctx ends Send", testSendContext},
-		{"ctx already done", testDoneContext},
-		{"Close unblocks Recv", testCloseUnblocksRecv},
-		{"Close unblocks Send", testCloseUnblocksSend},
-		{"Close is idempotent and concurrent", testCloseTwice},
-		{"EOF after the peer's Close", testEOF},
-		{"what was sent before Close arrives", testSentBeforeClose},
-		{"calls after Close fail", testAfterClose},
-		{"Send to a closed peer fails", testSendToClosed},
-	} {
+// oldParts are those that Conns of the old contract keep.
+var oldParts = []part{
+	{"order", testOrder},
+	{"big message", testBig},
+	{"concurrent Send", testConcurrentSend},
+	{"ctx ends Receive", testReceiveContext},
+	{"ctx ends Send", testSendContext},
+	{"ctx already done", testDoneContext},
+	{"Close unblocks Receive", testCloseUnblocksReceive},
+	{"Close unblocks Send", testCloseUnblocksSend},
+	{"Close is idempotent and concurrent", testCloseTwice},
+	{"EOF after the peer's Close", testEOF},
+	{"what was sent before Close arrives", testSentBeforeClose},
+	{"calls after Close fail", testAfterClose},
+	{"Send to a closed peer fails", testSendToClosed},
+}
+
+// parts are the contract.
+var parts = append(slices.Clone(oldParts),
+	part{"what is refused comes again", testRefused},
+	part{"ctx of the Sink's Send ends with that of Receive", testSinkContext},
+	part{"Close ends the Sink's Send", testCloseEndsSink},
+	part{"Close in the Sink", testCloseInSink},
+)
+
+// TestConn runs the contract of bridge.Conn against what newPair makes: each part twice,
+// on a pair of its own, so that both sides are put to the test. What wraps a Conn is
+// asked all that the Conn is.
+func TestConn(t *testing.T, newPair MakeFunc, opts Options) { testConn(t, newPair, opts, parts) }
+
+func testConn(t *testing.T, newPair MakeFunc, opts Options, parts []part) {
+	for _, c := range parts {
 		for _, name := range []string{"a", "b"} {
 			t.Run(c.name+"/"+name, func(t *testing.T) {
 				before := goroutines()
 				p := &pair{name: name, peerName: "b", opts: opts}
 				a, b, stop := newPair(t)
-				p.self, p.peer = bridge.Pull(a), bridge.Pull(b)
+				p.self, p.peer = newSide(t, a), newSide(t, b)
 				if name == "b" {
 					p.self, p.peer, p.peerName = p.peer, p.self, "a"
 				}
@@ -136,9 +130,92 @@ func testConn(t *testing.T, newPair MakeFunc, opts Options) {
 	}
 }
 
+// side is one end of a pair: a Conn whose messages are sent without waiting, if that can
+// be, and taken where they come up, but for every third.
+type side struct {
+	bridge.Conn
+	t *testing.T
+	n int // of messages that were offered
+}
+
+func newSide(t *testing.T, c bridge.Conn) *side { return &side{Conn: c, t: t} }
+
+func (s *side) send(ctx context.Context, m jsonrpc.Message) error {
+	if ctx.Err() == nil && s.TrySend(m) {
+		return nil
+	}
+	return s.Send(ctx, m)
+}
+
+func (s *side) end() { _ = s.Conn.Close(nil) }
+
+// Receive watches over how sink is called.
+func (s *side) Receive(ctx context.Context, sink bridge.Sink) error {
+	w := &watching{Sink: sink, t: s.t}
+	err := s.Conn.Receive(ctx, w)
+	if !w.calls.TryLock() { // and stays so
+		s.t.Errorf("the Sink is being called when Receive has returned")
+	}
+	if err == nil {
+		s.t.Errorf("Receive = nil")
+	}
+	return err
+}
+
+// watching is a Sink whose calls do not overlap, and that is called no more once it is
+// locked.
+type watching struct {
+	bridge.Sink
+	t     *testing.T
+	calls sync.Mutex
+}
+
+func (w *watching) TrySend(m jsonrpc.Message) bool {
+	if !w.calls.TryLock() {
+		w.t.Errorf("two calls of a Sink at a time, or one after the end of Receive")
+		return false
+	}
+	defer w.calls.Unlock()
+	return w.Sink.TrySend(m)
+}
+
+func (w *watching) Send(ctx context.Context, m jsonrpc.Message) error {
+	if !w.calls.TryLock() {
+		w.t.Errorf("two calls of a Sink at a time, or one after the end of Receive")
+		return errEnough
+	}
+	defer w.calls.Unlock()
+	return w.Sink.Send(ctx, m)
+}
+
+// Recv takes the next message.
+func (s *side) Recv(ctx context.Context) (jsonrpc.Message, error) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	one := &choosy{takeOne: takeOne{stop: stop}, n: &s.n}
+	err := s.Receive(ctx, one)
+	if one.took {
+		return one.m, nil
+	}
+	return jsonrpc.Message{}, err
+}
+
+// choosy takes one message, every third not at once.
+type choosy struct {
+	takeOne
+	n *int
+}
+
+func (c *choosy) TrySend(m jsonrpc.Message) bool {
+	if *c.n++; *c.n%3 == 0 {
+		return false
+	}
+	return c.takeOne.TrySend(m)
+}
+
 // pair is a Conn under test, and its peer.
 type pair struct {
-	self, peer     bridge.PullConn
+	self, peer     *side
 	name, peerName string // "a" or "b"
 	opts           Options
 }
@@ -148,8 +225,8 @@ func (p *pair) close(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		p.self.Close()
-		p.peer.Close()
+		p.self.end()
+		p.peer.end()
 	}()
 	select {
 	case <-done:
@@ -160,7 +237,7 @@ func (p *pair) close(t *testing.T) {
 
 func testOrder(t *testing.T, p *pair) {
 	var wg sync.WaitGroup
-	stream := func(from, to bridge.PullConn, name string) {
+	stream := func(from, to *side, name string) {
 		wg.Go(func() {
 			for i := 0; i < order && send(t, from, note(name, i, i%300)); i++ {
 			}
@@ -173,37 +250,6 @@ func testOrder(t *testing.T, p *pair) {
 	stream(p.self, p.peer, "there")
 	stream(p.peer, p.self, "back")
 	wg.Wait()
-}
-
-// testUnread: what is given back is received again, before all else and in its
-// order, whatever the ctx says.
-func testUnread(t *testing.T, p *pair) {
-	const n = 4
-	var messages [n]jsonrpc.Message
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	wg.Go(func() {
-		for i := 0; i < n && send(t, p.peer, note("given", i, 10)); i++ {
-		}
-	})
-	c := p.self
-	for i := range n - 1 {
-		if !want(t, c, note("given", i, 10)) {
-			return
-		}
-		messages[i] = note("given", i, 10)
-	}
-	c = bridge.Unread(c, messages[1], messages[2])
-	c = bridge.Unread(c, messages[0])
-	for i := range n {
-		want(t, c, note("given", i, 10))
-	}
-	c = bridge.Unread(c, messages[0])
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if m, err := c.Recv(ctx); err != nil || !bytes.Equal(m.Bytes(), messages[0].Bytes()) {
-		t.Errorf("with a ctx that is done: %s, %v", m.Bytes(), err)
-	}
 }
 
 func testBig(t *testing.T, p *pair) {
@@ -244,14 +290,14 @@ func testConcurrentSend(t *testing.T, p *pair) {
 		})
 		if s < 0 {
 			t.Errorf("received %s, which no sender was to send next", clip(m.Bytes()))
-			p.self.Close()
+			p.self.end()
 			return
 		}
 		messages[s] = messages[s][1:]
 	}
 }
 
-func testRecvContext(t *testing.T, p *pair) {
+func testReceiveContext(t *testing.T, p *pair) {
 	ctx, cancel := context.WithCancel(t.Context())
 	err := blocked(t, cancel, func() error { _, err := p.self.Recv(ctx); return err })
 	if !errors.Is(err, context.Canceled) {
@@ -283,15 +329,15 @@ func testDoneContext(t *testing.T, p *pair) {
 	wg.Wait()
 }
 
-func testCloseUnblocksRecv(t *testing.T, p *pair) {
-	err := blocked(t, func() { p.self.Close() }, func() error { _, err := p.self.Recv(t.Context()); return err })
+func testCloseUnblocksReceive(t *testing.T, p *pair) {
+	err := blocked(t, func() { p.self.end() }, func() error { _, err := p.self.Recv(t.Context()); return err })
 	if err == nil {
 		t.Errorf("Recv returned a message that nobody sent")
 	}
 }
 
 func testCloseUnblocksSend(t *testing.T, p *pair) {
-	fill(t, t.Context(), p.self, func() { p.self.Close() })
+	fill(t, t.Context(), p.self, func() { p.self.end() })
 }
 
 func testCloseTwice(t *testing.T, p *pair) {
@@ -308,7 +354,7 @@ func testEOF(t *testing.T, p *pair) {
 		t.Skip("is not told")
 	}
 	var wg sync.WaitGroup
-	wg.Go(func() { p.peer.Close() }) // which may wait for self to take notice
+	wg.Go(func() { p.peer.end() }) // which may wait for self to take notice
 	p.wantEnd(t, p.self, p.name)
 	p.wantEnd(t, p.self, p.name)
 	wg.Wait()
@@ -323,7 +369,7 @@ func testSentBeforeClose(t *testing.T, p *pair) {
 	wg.Go(func() {
 		for i := 0; i < n && send(t, p.self, note("early", i, 100)); i++ {
 		}
-		p.self.Close()
+		p.self.end()
 	})
 	for i := range n {
 		want(t, p.peer, note("early", i, 100))
@@ -349,7 +395,7 @@ func testSendToClosed(t *testing.T, p *pair) {
 		t.Skip("accepts late messages")
 	}
 	var wg sync.WaitGroup
-	wg.Go(func() { p.peer.Close() })
+	wg.Go(func() { p.peer.end() })
 	if p.opts.NoEOF != p.name {
 		p.wantEnd(t, p.self, p.name)
 	}
@@ -365,15 +411,119 @@ func testSendToClosed(t *testing.T, p *pair) {
 	wg.Wait()
 }
 
+// testRefused: a message that the Sink refuses is the first of the next Receive, also if
+// the ctx of that is done.
+func testRefused(t *testing.T, p *pair) {
+	const n = 5
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() {
+		for i := 0; i < n && send(t, p.peer, note("given", i, 10)); i++ {
+		}
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for i := range n {
+		for range 2 {
+			m, err := bridge.First(ctx, p.self)
+			if want := note("given", i, 10); err != nil || !bytes.Equal(m.Bytes(), want.Bytes()) {
+				t.Errorf("the first is %s, %v", clip(m.Bytes()), err)
+				return
+			}
+		}
+		if i == n-1 {
+			var done context.CancelFunc
+			ctx, done = context.WithCancel(ctx)
+			done()
+		}
+		got := new(takeOne)
+		got.stop = func() {}
+		if i < n-1 {
+			if !want(t, p.self, note("given", i, 10)) {
+				return
+			}
+			continue
+		}
+		if err := p.self.Receive(ctx, got); !errors.Is(err, context.Canceled) || !got.took {
+			t.Errorf("with a ctx that is done: %v, %s", err, clip(got.m.Bytes()))
+		}
+	}
+}
+
+// stuckSink waits with the first message until it is told to stop.
+type stuckSink struct {
+	called chan struct{}
+	then   func()
+	m      jsonrpc.Message
+}
+
+func (s *stuckSink) TrySend(jsonrpc.Message) bool { return false }
+
+func (s *stuckSink) Send(ctx context.Context, m jsonrpc.Message) error {
+	s.m = m
+	close(s.called)
+	if s.then != nil {
+		s.then()
+		return nil
+	}
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func testSinkContext(t *testing.T, p *pair) {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() { send(t, p.peer, note("held", 0, 10)) })
+	ctx, cancel := context.WithCancel(t.Context())
+	s := &stuckSink{called: make(chan struct{})}
+	err := ended(t, func() error { return p.self.Receive(ctx, s) }, func() { <-s.called; cancel() })
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("Receive = %v, want context.Canceled", err)
+	}
+	want(t, p.self, note("held", 0, 10))
+}
+
+func testCloseEndsSink(t *testing.T, p *pair) {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() { _ = p.peer.send(t.Context(), note("held", 0, 10)) })
+	s := &stuckSink{called: make(chan struct{})}
+	ended(t, func() error { return p.self.Receive(t.Context(), s) }, func() { <-s.called; p.close(t) })
+}
+
+func testCloseInSink(t *testing.T, p *pair) {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() { _ = p.peer.send(t.Context(), note("last", 0, 10)) })
+	s := &stuckSink{called: make(chan struct{})}
+	s.then = func() { p.self.end() }
+	ended(t, func() error { return p.self.Receive(t.Context(), s) }, func() {})
+}
+
+// ended calls f, and end meanwhile, and returns what f gave.
+func ended(t *testing.T, f func() error, end func()) error {
+	t.Helper()
+	result := make(chan error, 1)
+	go func() { result <- f() }()
+	end()
+	select {
+	case err := <-result:
+		return err
+	case <-time.After(patience):
+		t.Errorf("still waits")
+		return nil
+	}
+}
+
 // fill sends until Send waits, then calls end, and returns what Send gave; nil
 // if the transport took everything without waiting.
-func fill(t *testing.T, ctx context.Context, c bridge.PullConn, end func()) error {
+func fill(t *testing.T, ctx context.Context, c *side, end func()) error {
 	t.Helper()
 	sent := make(chan struct{}, fillLimit/fillMessage)
 	result := make(chan error, 1)
 	go func() {
 		for i := range cap(sent) {
-			if err := c.Send(ctx, note("fill", i, fillMessage)); err != nil {
+			if err := c.send(ctx, note("fill", i, fillMessage)); err != nil {
 				result <- err
 				return
 			}
@@ -432,18 +582,18 @@ func note(from string, n, pad int) jsonrpc.Message {
 	return jsonrpc.NewNotification("notifications/message", []byte(params))
 }
 
-func send(t *testing.T, c bridge.PullConn, m jsonrpc.Message) bool {
+func send(t *testing.T, c *side, m jsonrpc.Message) bool {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	if err := c.Send(ctx, m); err != nil {
+	if err := c.send(ctx, m); err != nil {
 		t.Errorf("Send: %v", err)
 		return false
 	}
 	return true
 }
 
-func recv(t *testing.T, c bridge.PullConn) (jsonrpc.Message, bool) {
+func recv(t *testing.T, c *side) (jsonrpc.Message, bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -455,7 +605,7 @@ func recv(t *testing.T, c bridge.PullConn) (jsonrpc.Message, bool) {
 	return m, true
 }
 
-func want(t *testing.T, c bridge.PullConn, m jsonrpc.Message) bool {
+func want(t *testing.T, c *side, m jsonrpc.Message) bool {
 	t.Helper()
 	got, ok := recv(t, c)
 	if ok && !bytes.Equal(got.Bytes(), m.Bytes()) {
@@ -466,7 +616,7 @@ func want(t *testing.T, c bridge.PullConn, m jsonrpc.Message) bool {
 }
 
 // wantEnd wants c, which is called name, to know that its peer has closed.
-func (p *pair) wantEnd(t *testing.T, c bridge.PullConn, name string) {
+func (p *pair) wantEnd(t *testing.T, c *side, name string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
