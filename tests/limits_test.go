@@ -60,17 +60,7 @@ func waysIn(t *testing.T, flags []string, test func(t *testing.T, c talker, p *p
 			case over == "unix":
 				path := filepath.Join(socketDir(t), "s")
 				p, _ := startServe(t, nil, 1, append(append([]string{"--listen", "unix:" + path}, flags...), "--", childBin, "-record", record)...)
-				ctx, cancel := context.WithTimeout(t.Context(), harness.Patience)
-				defer cancel()
-				c, err := openLines(ctx, path)
-				if err != nil {
-					t.Fatal(err)
-				}
-				t.Cleanup(c.close)
-				if _, err := greet(ctx, c, "2025-06-18"); err != nil {
-					t.Fatal(err)
-				}
-				test(t, c, p, recorded)
+				test(t, mustLines(t, path), p, recorded)
 				return
 			case over == "stdio":
 				p := start(t, nil, append(append([]string{bridgeBin, "connect"}, flags...), "--", childBin, "-record", record)...)

@@ -27,22 +27,6 @@ func unixSite(t testing.TB, path string) *site {
 	return &site{base: "http://localhost", client: newClient(t, &http.Transport{DialContext: dial})}
 }
 
-// mustLines connects and shakes hands.
-func mustLines(t testing.TB, path string) *lineTalker {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), harness.Patience)
-	defer cancel()
-	c, err := openLines(ctx, path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(c.close)
-	if _, err := greet(ctx, c, "2025-06-18"); err != nil {
-		t.Fatal(err)
-	}
-	return c
-}
-
 // TestServeUnixSocket: one socket has every transport over HTTP and messages
 // in lines, for many clients at once, beside a TCP address.
 func TestServeUnixSocket(t *testing.T) {

@@ -435,3 +435,19 @@ func (c *lineTalker) notify(_ context.Context, message string) error {
 }
 
 func (c *lineTalker) close() { c.conn.Close() }
+
+// mustLines connects and shakes hands.
+func mustLines(t testing.TB, path string) *lineTalker {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), harness.Patience)
+	defer cancel()
+	c, err := openLines(ctx, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.close)
+	if _, err := greet(ctx, c, "2025-06-18"); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}

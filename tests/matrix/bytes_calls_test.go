@@ -16,14 +16,14 @@ const tricky = `{"z":1,"a":9007199254740993,"f":1.0,"e":1e400,"m":-0,"x":1E+2, "
 
 // stepInitialize opens the main session: what the two sides say crosses to the byte.
 func stepInitialize(t *testing.T, w *world) string {
-	k := w.openTalk(t, revision)
+	k := w.openBytes(t, revision)
 	k.settle(t)
-	w.talk = k
+	w.bytes = k
 	return ""
 }
 
 // stepPages lists 100 tools on pages of 20, with a cursor that says nothing to anybody but the server.
-func stepPages(t *testing.T, k *talk) {
+func stepPages(t *testing.T, k *bytesSession) {
 	cursor := ""
 	for page := range 5 {
 		id, params := k.id(), `{}`
@@ -49,7 +49,7 @@ func stepPages(t *testing.T, k *talk) {
 
 // stepProgress: it comes in order, before the answer, with the token as it was
 // spelled.
-func stepProgress(t *testing.T, k *talk) {
+func stepProgress(t *testing.T, k *bytesSession) {
 	for i, token := range []string{`"t"`, `7`, `0`, `""`, `9007199254740993`, `"7"`, `"\u0061"`} {
 		id := k.id()
 		k.up(t, request(id, "tools/call", `{"_meta":{"progressToken":`+token+`},"name":"slow"}`))
@@ -73,7 +73,7 @@ var strayTokens = []string{`"progressToken":null,`, `"progressToken":"nobody's",
 
 // stepStray: progress that nobody has asked for goes no further, from neither side
 // (J13). A request may say that it wants none.
-func stepStray(t *testing.T, k *talk) {
+func stepStray(t *testing.T, k *bytesSession) {
 	id := k.id()
 	k.up(t, request(id, "tools/call", `{"_meta":{"progressToken":null},"name":"slow"}`))
 	for _, token := range strayTokens {
@@ -85,7 +85,7 @@ func stepStray(t *testing.T, k *talk) {
 }
 
 // stepLog: log lines in the course of a call and outside of any.
-func stepLog(t *testing.T, k *talk) {
+func stepLog(t *testing.T, k *bytesSession) {
 	line := func(level, data string) string {
 		return note("notifications/message", fmt.Sprintf(`{"level":%q,"logger":"m","data":%s}`, level, data))
 	}
@@ -105,7 +105,7 @@ func stepLog(t *testing.T, k *talk) {
 
 // stepElicit: the server asks the user in the course of a call, who accepts,
 // declines and cancels.
-func stepElicit(t *testing.T, k *talk) {
+func stepElicit(t *testing.T, k *bytesSession) {
 	id := k.id()
 	k.up(t, request(id, "tools/call", `{"name":"elicit"}`))
 	for i, result := range []string{`{"action":"accept","content":{"b":1.0,"a":"\u00e9"}}`, `{"action":"decline"}`, `{"action":"cancel"}`} {
@@ -117,7 +117,7 @@ func stepElicit(t *testing.T, k *talk) {
 
 // stepSample: the server asks the model, and the user may refuse. Its ids are
 // numbers here, and those of the client's own calls.
-func stepSample(t *testing.T, k *talk) {
+func stepSample(t *testing.T, k *bytesSession) {
 	id := k.id()
 	k.up(t, request(id, "tools/call", `{"name":"sample"}`))
 	sample := func(ask string) string {
@@ -130,7 +130,7 @@ func stepSample(t *testing.T, k *talk) {
 }
 
 // stepRoots: in the course of a call, and outside of any.
-func stepRoots(t *testing.T, k *talk) {
+func stepRoots(t *testing.T, k *bytesSession) {
 	id := k.id()
 	k.up(t, request(id, "tools/call", `{"name":"roots"}`))
 	k.ask(t, id, request(`"r\/1"`, "roots/list", `{}`), response(`"r\/1"`, `{"roots":[{"uri":"file:\/\/\/a","name":"a"}]}`))
@@ -141,7 +141,7 @@ func stepRoots(t *testing.T, k *talk) {
 }
 
 // stepSubscribe: updates come while somebody has subscribed.
-func stepSubscribe(t *testing.T, k *talk) {
+func stepSubscribe(t *testing.T, k *bytesSession) {
 	uri := `{"uri":"file:\/\/\/\u00e9?a=b&c"}`
 	updated := note("notifications/resources/updated", uri)
 	id := k.id()
@@ -157,7 +157,7 @@ func stepSubscribe(t *testing.T, k *talk) {
 }
 
 // stepChanged: the lists change, and the client fetches one at once.
-func stepChanged(t *testing.T, k *talk) {
+func stepChanged(t *testing.T, k *bytesSession) {
 	for _, what := range []string{"tools", "prompts", "resources"} {
 		k.down(t, "", note("notifications/"+what+"/list_changed", `{}`))
 		k.down(t, "", `{"method":"notifications/`+what+`/list_changed","jsonrpc":"2.0"}`)
@@ -168,7 +168,7 @@ func stepChanged(t *testing.T, k *talk) {
 
 // stepCancel: the server hears which call is cancelled; its answer then goes
 // nowhere, and the other call does not notice (J12). So too the other way round.
-func stepCancel(t *testing.T, k *talk) {
+func stepCancel(t *testing.T, k *bytesSession) {
 	first, second := k.id(), k.id()
 	for _, id := range []string{first, second} {
 		k.up(t, request(id, "tools/call", `{"name":"slow","_meta":{"progressToken":"p`+id+`"}}`))
@@ -192,7 +192,7 @@ func stepCancel(t *testing.T, k *talk) {
 
 // stepLate: progress that comes after the answer, or after the cancellation,
 // of its call goes nowhere (J12, J13).
-func stepLate(t *testing.T, k *talk) {
+func stepLate(t *testing.T, k *bytesSession) {
 	answered, cancelled := k.id(), k.id()
 	progress := func(id string, n int) string {
 		return note("notifications/progress", fmt.Sprintf(`{"progressToken":%s,"progress":%d}`, id, n))

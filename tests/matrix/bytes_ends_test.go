@@ -14,10 +14,10 @@ import (
 // stepTwoClients: two clients at once, who use the same ids and tokens for
 // everything, each hear and say only what is theirs.
 func stepTwoClients(t *testing.T, w *world) string {
-	a, b := w.openTalk(t, "2024-11-05"), w.openTalk(t, "2025-06-18")
-	both := []*talk{a, b}
-	mark := func(k *talk, n string) string { return fmt.Sprintf(`{"of":%q,"n":%q}`, k.name, n) }
-	call := func(k *talk) string {
+	a, b := w.openBytes(t, "2024-11-05"), w.openBytes(t, "2025-06-18")
+	both := []*bytesSession{a, b}
+	mark := func(k *bytesSession, n string) string { return fmt.Sprintf(`{"of":%q,"n":%q}`, k.name, n) }
+	call := func(k *bytesSession) string {
 		return request("1", "tools/call", `{"_meta":{"progressToken":1},"of":"`+k.name+`"}`)
 	}
 	a.next, b.next = 1000, 1000
@@ -27,7 +27,7 @@ func stepTwoClients(t *testing.T, w *world) string {
 	for _, k := range both {
 		k.s.hear(t, "", call(k))
 	}
-	each := func(on string, text func(k *talk) string) { // said by both before one is heard
+	each := func(on string, text func(k *bytesSession) string) { // said by both before one is heard
 		t.Helper()
 		for _, k := range both {
 			k.s.say(t, on, text(k))
@@ -36,11 +36,11 @@ func stepTwoClients(t *testing.T, w *world) string {
 			k.c.hear(t, k.on(on), text(k))
 		}
 	}
-	each("1", func(k *talk) string {
+	each("1", func(k *bytesSession) string {
 		return note("notifications/progress", `{"progressToken":1,"progress":1,"message":"`+k.name+`"}`)
 	})
-	each("1", func(k *talk) string { return note("notifications/message", mark(k, "log")) })
-	each("1", func(k *talk) string { return request("1", "sampling/createMessage", mark(k, "ask")) })
+	each("1", func(k *bytesSession) string { return note("notifications/message", mark(k, "log")) })
+	each("1", func(k *bytesSession) string { return request("1", "sampling/createMessage", mark(k, "ask")) })
 	for _, k := range both {
 		k.c.say(t, response("1", mark(k, "answer")))
 	}
@@ -56,7 +56,7 @@ func stepTwoClients(t *testing.T, w *world) string {
 	}
 	b.down(t, "1", note("notifications/progress", `{"progressToken":1,"progress":2}`))
 	b.down(t, "1", response("1", mark(b, "result")))
-	each("", func(k *talk) string { return note("notifications/resources/updated", mark(k, "updated")) })
+	each("", func(k *bytesSession) string { return note("notifications/resources/updated", mark(k, "updated")) })
 	a.down(t, "", note("notifications/tools/list_changed", mark(a, "changed")))
 	for _, k := range both {
 		id := k.id()
@@ -77,7 +77,7 @@ func stepTwoClients(t *testing.T, w *world) string {
 // one, in order, and each request is answered; a server's batch is taken apart
 // too; and nobody else may send any (J7, C.6).
 func stepBatch(t *testing.T, w *world) string {
-	k := w.openTalk(t, "2025-03-26")
+	k := w.openBytes(t, "2025-03-26")
 	first, second, third := k.id(), k.id(), k.id()
 	x, y := note("notifications/x", `{"n":1.0}`), note("notifications/y", tricky)
 	one, two := request(first, "tools/call", `{"n":1}`), request(second, "tools/list", tricky)
@@ -118,7 +118,7 @@ func stepBatch(t *testing.T, w *world) string {
 	k.closed(t, k.s)
 
 	for _, other := range []string{"2024-11-05", "2025-06-18", "2025-11-25"} {
-		k := w.openTalk(t, other)
+		k := w.openBytes(t, other)
 		k.c.wire.reject(t, `[`+x+`,`+request(first, "tools/call", `{}`)+`]`, -32600)
 		k.settle(t)
 		k.c.wire.hangUp(t)
@@ -130,7 +130,7 @@ func stepBatch(t *testing.T, w *world) string {
 // stepHangUp: the end of the client's session is the end of the server's, each
 // in its own way.
 func stepHangUp(t *testing.T, w *world) string {
-	k := w.openTalk(t, revision)
+	k := w.openBytes(t, revision)
 	k.settle(t)
 	k.c.wire.hangUp(t)
 	k.closed(t, k.s)
@@ -142,7 +142,7 @@ func stepHangUp(t *testing.T, w *world) string {
 // the end of the event stream and of the WebSocket cancel it (LI23, SS5, WS4).
 // Over Streamable HTTP a lost connection is no end at all (LI16).
 func stepHangUpInCall(t *testing.T, w *world) string {
-	k := w.openTalk(t, revision)
+	k := w.openBytes(t, revision)
 	id := k.id()
 	k.up(t, request(id, "tools/call", `{"_meta":{"progressToken":"p"}}`))
 	progress := func(n int) string {
@@ -173,7 +173,7 @@ func stepHangUpInCall(t *testing.T, w *world) string {
 }
 
 // cancelled wants the server to hear that a call is cancelled, in whatever words.
-func (k *talk) cancelled(t testing.TB, id string) {
+func (k *bytesSession) cancelled(t testing.TB, id string) {
 	t.Helper()
 	k.s.take(t, "notifications/cancelled for "+id, "", func(text string) bool {
 		m, _ := open(text)
@@ -186,7 +186,7 @@ func (k *talk) cancelled(t testing.TB, id string) {
 // at the server with it. Over Streamable HTTP that takes half an hour
 // (LI30), so there it only goes on.
 func stepVanish(t *testing.T, w *world) string {
-	k := w.openTalk(t, revision)
+	k := w.openBytes(t, revision)
 	id := k.id()
 	k.up(t, request(id, "tools/call", `{}`))
 	switch wire := k.c.wire.(type) {
@@ -215,7 +215,7 @@ func stepVanish(t *testing.T, w *world) string {
 			t.Errorf("the call was cancelled and the session ended after %v: nobody was there to wait for", took)
 		}
 	}
-	n := w.openTalk(t, revision)
+	n := w.openBytes(t, revision)
 	n.settle(t)
 	n.c.wire.hangUp(t)
 	n.closed(t, n.s)
@@ -243,10 +243,10 @@ func stepLeftovers(t *testing.T, w *world) string {
 // session is more than a connection. Else it ends in its transport's way (C.6).
 // A new client is served in any case.
 func stepRestart(t *testing.T, w *world) string {
-	if w.talk != nil { // it would end with the server
-		w.talk.c.wire.hangUp(t)
-		w.talk.closed(t, w.talk.s)
-		w.talk = nil
+	if w.bytes != nil { // it would end with the server
+		w.bytes.c.wire.hangUp(t)
+		w.bytes.closed(t, w.bytes.s)
+		w.bytes = nil
 	}
 	how := ""
 	for _, idle := range []bool{false, true} {
@@ -259,7 +259,7 @@ func stepRestart(t *testing.T, w *world) string {
 			t.Errorf("after the restart (idle %t) the session %s; want: %s", idle, how, want)
 		}
 	}
-	n := w.openTalk(t, revision)
+	n := w.openBytes(t, revision)
 	n.settle(t)
 	n.c.wire.hangUp(t)
 	n.closed(t, n.s)
@@ -269,7 +269,7 @@ func stepRestart(t *testing.T, w *world) string {
 // restartIn restarts the server in a session, idle or in mid-call.
 func restartIn(t *testing.T, w *world, idle bool) string {
 	t.Helper()
-	k := w.openTalk(t, revision)
+	k := w.openBytes(t, revision)
 	level := request(k.id(), "logging/setLevel", `{"level":"info"}`)
 	k.call(t, fmt.Sprint(k.next), level, response(fmt.Sprint(k.next), `{}`))
 	subscribe := request(k.id(), "resources/subscribe", `{"uri":"a:\/b"}`)
@@ -287,7 +287,7 @@ func restartIn(t *testing.T, w *world, idle bool) string {
 }
 
 // after finds out what has become of a session whose server has restarted.
-func (k *talk) after(t *testing.T) string {
+func (k *bytesSession) after(t *testing.T) string {
 	t.Helper()
 	timeout := time.After(harness.Patience)
 	for {
@@ -312,7 +312,7 @@ func (k *talk) after(t *testing.T) string {
 
 // renewed plays the server's part in the renewal of a session: the bridge says
 // what the client has said, and the client notices nothing.
-func (k *talk) renewed(t *testing.T, next *session) {
+func (k *bytesSession) renewed(t *testing.T, next *session) {
 	t.Helper()
 	old := k.s
 	k.s = next
@@ -342,7 +342,7 @@ func (k *talk) renewed(t *testing.T, next *session) {
 
 // back calls until the bridge has seen that the server is back: until then it
 // may refuse calls, but leaves none without an answer.
-func (k *talk) back(t *testing.T) {
+func (k *bytesSession) back(t *testing.T) {
 	t.Helper()
 	timeout := time.After(harness.Patience)
 	for {
@@ -375,7 +375,7 @@ func (k *talk) back(t *testing.T) {
 // stepTerminate: SIGTERM lets calls in flight end, for a time; then everybody
 // is told, and everything ends in its own way.
 func stepTerminate(t *testing.T, w *world) string {
-	k := &talk{peer: w.apart(t, shortGrace)}
+	k := &bytesSession{peer: w.apart(t, shortGrace)}
 	k.initialize(t, revision)
 	answered, owed := k.id(), k.id()
 	for _, id := range []string{answered, owed} {

@@ -17,7 +17,7 @@ var spelled = []string{
 
 // stepIDs has calls of all ids in flight at once, answered in another order;
 // then requests of the server.
-func stepIDs(t *testing.T, k *talk) {
+func stepIDs(t *testing.T, k *bytesSession) {
 	for _, id := range spelled {
 		k.up(t, request(id, "tools/call", `{"name":"wait"}`))
 	}
@@ -36,7 +36,7 @@ func stepIDs(t *testing.T, k *talk) {
 }
 
 // stepBytes: what the bridge does not understand it does not touch (J5).
-func stepBytes(t *testing.T, k *talk) {
+func stepBytes(t *testing.T, k *bytesSession) {
 	id := k.id()
 	k.up(t, `{"params":`+tricky+`, "x-unknown" : [1.50],"method":"tools/call","id":`+id+` ,"jsonrpc":"2.0"}`)
 	for i := range 3 {
@@ -51,7 +51,7 @@ func stepBytes(t *testing.T, k *talk) {
 }
 
 // stepUnknown: methods that nobody has heard of cross, and so do their errors.
-func stepUnknown(t *testing.T, k *talk) {
+func stepUnknown(t *testing.T, k *bytesSession) {
 	id := k.id()
 	k.call(t, id, request(id, "x/\\u0075nknown", tricky), failure(id, `{"code":-32601,"message":"Method not found: x/unknown"}`))
 	k.up(t, note("x/notification", `[1.0,2]`))
@@ -61,7 +61,7 @@ func stepUnknown(t *testing.T, k *talk) {
 }
 
 // stepPing: both may ping, in a call and outside.
-func stepPing(t *testing.T, k *talk) {
+func stepPing(t *testing.T, k *bytesSession) {
 	id := k.id()
 	k.call(t, id, `{"jsonrpc":"2.0","id":`+id+`,"method":"ping"}`, response(id, `{}`))
 	k.ask(t, "", `{"jsonrpc":"2.0","id":"p1","method":"ping"}`, response(`"p1"`, `{}`))
@@ -85,7 +85,7 @@ func big(n int) string {
 var mebibyte = big(1 << 20)
 
 // stepBig: a mebibyte of everything, both ways.
-func stepBig(t *testing.T, k *talk) {
+func stepBig(t *testing.T, k *bytesSession) {
 	id := k.id()
 	k.up(t, request(id, "tools/call", mebibyte))
 	k.up(t, note("notifications/x", mebibyte))
@@ -97,7 +97,7 @@ func stepBig(t *testing.T, k *talk) {
 }
 
 // stepErrors: errors of every kind cross with their data (LI27).
-func stepErrors(t *testing.T, k *talk) {
+func stepErrors(t *testing.T, k *bytesSession) {
 	for _, body := range []string{
 		`{"code":-32602,"message":"Unknown tool: \u00e9","data":` + tricky + `}`,
 		`{"data":null,"message":"","code":-32002}`,
@@ -114,7 +114,7 @@ func stepErrors(t *testing.T, k *talk) {
 // stepConcurrent: 50 calls at once, answered in any order. Each has its own
 // stream over Streamable HTTP, with what is about it and nothing else (B.2,
 // B.4), the answer last.
-func stepConcurrent(t *testing.T, k *talk) {
+func stepConcurrent(t *testing.T, k *bytesSession) {
 	const calls = 50
 	var ids []string
 	asked := map[string]string{}

@@ -16,15 +16,15 @@
 //   - A script is a table: its steps are the columns, its pairs the rows. TestMatrix plays
 //     each script in each of its rows (matrix_test.go).
 //   - The script "bytes" (bytes_*_test.go) is for two legacy sides. Its steps hold both
-//     ends, a talk, and compare what is said with what is heard, byte for byte.
+//     ends, a bytesSession, and compare what is said with what is heard, byte for byte.
 //   - The script "eras" (eras_*_test.go) is for the other pairs. A host plays the server in
-//     its era, a visitor is the client in its own, and a call compares what both mean.
+//     its era, an eraClient is the client in its own, and a clientCall compares what both mean.
 //
 // # How a case is added
 //
-// A step: write func(t *testing.T, k *talk) or, for "eras", func(t *testing.T, k *visitor).
+// A step: write func(t *testing.T, k *bytesSession) or, for "eras", func(t *testing.T, k *eraClient).
 // It has the row's main client, and leaves it as it was: nothing may be under way when it returns,
-// which the engine checks (settle). Add it to bytesSteps or erasSteps, in inTalk or inEra. Say there in
+// which the engine checks (settle). Add it to bytesSteps or erasSteps, in inBytes or inEra. Say there in
 // which rows it runs, if not in all: bridged for what a floor cannot do, or another
 // func(w *world) of the kind. A step that ends sessions or needs several takes the *world, opens
 // clients of its own, and ends them.
@@ -35,6 +35,6 @@
 // # Environment
 //
 // MATRIX_BRIDGE names another program to be tested than the one that is built
-// here; MATRIX_TABLE a file
-// for the tables; MATRIX_PATIENCE how long to wait for what does not come.
+// here; MATRIX_TABLE a file for the tables; MATRIX_PATIENCE how long to wait for
+// what does not come.
 package matrix

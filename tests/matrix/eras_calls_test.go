@@ -18,7 +18,7 @@ func eraHello(t *testing.T, w *world) string {
 
 // eraPages lists 100 tools on pages of 20, with a cursor that says nothing to
 // anybody but the server.
-func eraPages(t *testing.T, k *visitor) {
+func eraPages(t *testing.T, k *eraClient) {
 	cursor := ""
 	for page := range 5 {
 		params := ""
@@ -42,7 +42,7 @@ func eraPages(t *testing.T, k *visitor) {
 }
 
 // quick is a call that is answered at once.
-func (k *visitor) quick(t testing.TB, method, params, result string, with ...opening) {
+func (k *eraClient) quick(t testing.TB, method, params, result string, with ...opening) {
 	t.Helper()
 	c := k.call(t, method, params, with...)
 	sc := c.heard(t)
@@ -51,7 +51,7 @@ func (k *visitor) quick(t testing.TB, method, params, result string, with ...ope
 }
 
 // eraCalls: what the bridge does not understand it does not touch (J5).
-func eraCalls(t *testing.T, k *visitor) {
+func eraCalls(t *testing.T, k *eraClient) {
 	k.quick(t, "tools/call", `"name":"a b","arguments":`+tricky+`, "x-unknown" : [1.50]`, `"content":[{"type":"text","text":"\u00e9"},`+tricky+`],"structuredContent":`+tricky+`,"isError":false, "x" : 1.0`)
 	k.quick(t, "tools/call", `"name":"zażółć"`, `"content":[],"isError":true`)
 	k.quick(t, "tools/call", `"name":" x "`, `"content":[]`)
@@ -62,7 +62,7 @@ func eraCalls(t *testing.T, k *visitor) {
 }
 
 // eraProgress: it comes in order, before the answer, with the token as it was spelled.
-func eraProgress(t *testing.T, k *visitor) {
+func eraProgress(t *testing.T, k *eraClient) {
 	for i, token := range []string{`"t"`, `7`, `0`, `""`, `9007199254740993`, `"7"`, `"\u0061"`} {
 		c := k.call(t, "tools/call", `"name":"slow"`, withToken(token))
 		sc := c.heard(t)
@@ -93,7 +93,7 @@ var levels = []string{"debug", "info", "notice", "warning", "error", "critical",
 
 // eraLog: log lines in the course of a call, at the level that was asked for
 // and above. A modern client asks with each call, a legacy one once (MI18).
-func eraLog(t *testing.T, k *visitor) {
+func eraLog(t *testing.T, k *eraClient) {
 	defer func() { k.level = map[bool]string{false: "info", true: ""}[k.modern] }()
 	for _, level := range []string{"debug", "warning", "emergency"} {
 		if !k.modern {
@@ -104,7 +104,7 @@ func eraLog(t *testing.T, k *visitor) {
 		sc := c.heard(t)
 		if !k.h.modern {
 			k.h.await(t, "a log level as verbose", func() bool {
-				at := slices.Index(levels, sc.seat.level)
+				at := slices.Index(levels, sc.conn.level)
 				return at >= 0 && at <= slices.Index(levels, level)
 			})
 		}
@@ -134,13 +134,13 @@ func eraLog(t *testing.T, k *visitor) {
 }
 
 // eraIDs has calls of all ids in flight at once, answered in another order.
-func eraIDs(t *testing.T, k *visitor) {
+func eraIDs(t *testing.T, k *eraClient) {
 	ids := []string{
 		`0`, `-1`, `1`, `"1"`, `9007199254740993`, `9007199254740992`, `"9007199254740993"`, `-9007199254740993`,
 		`""`, `" "`, `"null"`, `"é👨‍👩‍👧‍👦"`, `"\u00e8\ud83d\ude00\/\"\\\u0000"`, `"` + strings.Repeat("long ", 200) + `"`,
 	}
-	var calls []*call
-	served := map[*call]*serving{}
+	var calls []*clientCall
+	served := map[*clientCall]*serverCall{}
 	for _, id := range ids {
 		c := k.call(t, "tools/call", `"name":"wait"`, withID(id), loosely)
 		calls = append(calls, c)
@@ -156,7 +156,7 @@ func eraIDs(t *testing.T, k *visitor) {
 // eraErrors: errors of every kind cross with their data. What a modern client
 // must not see becomes what it may (J10), and what says that there is no such
 // resource what the era says (C.0).
-func eraErrors(t *testing.T, k *visitor) {
+func eraErrors(t *testing.T, k *eraClient) {
 	for _, body := range []string{
 		`{"code":-32602,"message":"Unknown tool: \u00e9","data":` + tricky + `}`,
 		`{"code":-32603,"message":"inner","data":"text"}`, `{"code":-32600,"message":"invalid"}`,
@@ -195,7 +195,7 @@ func eraErrors(t *testing.T, k *visitor) {
 
 // eraUnknown: methods that nobody has heard of, and such as were removed, are
 // not found: 404 over Streamable HTTP (MI11).
-func eraUnknown(t *testing.T, k *visitor) {
+func eraUnknown(t *testing.T, k *eraClient) {
 	methods := []string{"x/unknown"}
 	if k.modern {
 		methods = append(methods, removed...)
@@ -220,7 +220,7 @@ func eraUnknown(t *testing.T, k *visitor) {
 }
 
 // eraBig: a mebibyte of everything, both ways.
-func eraBig(t *testing.T, k *visitor) {
+func eraBig(t *testing.T, k *eraClient) {
 	k.quick(t, "tools/call", `"name":"big","arguments":`+mebibyte, `"content":[],"structuredContent":`+mebibyte)
 	c := k.call(t, "tools/call", `"name":"big"`, withToken("1"))
 	sc := c.heard(t)
@@ -236,11 +236,11 @@ func eraBig(t *testing.T, k *visitor) {
 
 // eraConcurrent: 50 calls at once, with progress, answered in any order. Where
 // each question belongs to one call without a doubt, one in each.
-func eraConcurrent(t *testing.T, k *visitor) {
+func eraConcurrent(t *testing.T, k *eraClient) {
 	const n = 50
 	asks := k.h.modern || k.egress == "http"
-	var calls []*call
-	served := map[*call]*serving{}
+	var calls []*clientCall
+	served := map[*clientCall]*serverCall{}
 	for i := range n {
 		calls = append(calls, k.call(t, "tools/call", fmt.Sprintf(`"name":"n%d"`, i), withToken(fmt.Sprint(i)), loosely))
 	}
@@ -283,7 +283,7 @@ func eraConcurrent(t *testing.T, k *visitor) {
 
 // takeQuestion waits for the one question of a call beside others, known by
 // its message, and returns its key.
-func (c *call) takeQuestion(t testing.TB, message string) string {
+func (c *clientCall) takeQuestion(t testing.TB, message string) string {
 	t.Helper()
 	if c.k.modern {
 		qs := c.asked(t, 1)
@@ -302,10 +302,10 @@ func (c *call) takeQuestion(t testing.TB, message string) string {
 // everything, each hear and say only what is theirs (D1 to D3).
 func eraTwoClients(t *testing.T, w *world) string {
 	a, b := w.open(t), w.open(t)
-	both := []*visitor{a, b}
+	both := []*eraClient{a, b}
 	a.next, b.next = 5000, 5000
-	calls := map[*visitor]*call{}
-	served := map[*visitor]*serving{}
+	calls := map[*eraClient]*clientCall{}
+	served := map[*eraClient]*serverCall{}
 	for _, k := range both {
 		calls[k] = k.call(t, "tools/call", `"name":"of","arguments":{"of":"`+k.name+`"}`, withID("1"), withToken("1"), loosely)
 	}
@@ -318,7 +318,7 @@ func eraTwoClients(t *testing.T, w *world) string {
 	for _, k := range both {
 		calls[k].progress(t, `"progress":1,"message":"`+k.name+`"`)
 	}
-	heard := map[*visitor]*subscription{}
+	heard := map[*eraClient]*subscription{}
 	for _, k := range both {
 		heard[k] = k.listen(t, filter{ToolsListChanged: true})
 	}

@@ -32,32 +32,32 @@ const (
 	modernCaps = `{"sampling":{},"elicitation":{"form":{},"url":{}},"roots":{}}`
 )
 
-// A visitor is a client of one era, as the script sees it.
-type visitor struct {
+// An eraClient is a client of one era, as the script sees it.
+type eraClient struct {
 	*peer
 	caps  string // as spelled
 	level string // modern: the log level of its calls, "" for none; legacy: what it has set
 }
 
-// visitor makes one of a client that has said nothing yet.
-func (k *peer) visitor() *visitor {
+// eraClient makes one of a client that has said nothing yet.
+func (k *peer) eraClient() *eraClient {
 	if k.modern {
-		return &visitor{peer: k, caps: modernCaps}
+		return &eraClient{peer: k, caps: modernCaps}
 	}
-	return &visitor{peer: k, caps: legacyCaps, level: "info"}
+	return &eraClient{peer: k, caps: legacyCaps, level: "info"}
 }
 
 // open makes a client that has said hello.
-func (w *world) open(t testing.TB) *visitor {
+func (w *world) open(t testing.TB) *eraClient {
 	t.Helper()
-	k := w.dial(t).visitor()
+	k := w.dial(t).eraClient()
 	k.begin(t)
 	return k
 }
 
 // begin opens the session of a legacy client, and asks who the server is for a
 // modern one.
-func (k *visitor) begin(t testing.TB) {
+func (k *eraClient) begin(t testing.TB) {
 	t.Helper()
 	if k.modern {
 		c := k.call(t, "server/discover", "")
@@ -82,7 +82,7 @@ func (k *visitor) begin(t testing.TB) {
 }
 
 // introduced wants the server to be who it is.
-func (k *visitor) introduced(t testing.TB, result map[string]json.RawMessage, info string) {
+func (k *eraClient) introduced(t testing.TB, result map[string]json.RawMessage, info string) {
 	t.Helper()
 	if got := string(result["capabilities"]); !sameJSON(got, serverCaps) {
 		t.Errorf("the server can %s, want %s", got, serverCaps)
@@ -101,9 +101,9 @@ func sameJSON(a, b string) bool {
 	return json.Unmarshal([]byte(a), &x) == nil && json.Unmarshal([]byte(b), &y) == nil && fmt.Sprint(x) == fmt.Sprint(y)
 }
 
-// A call is the client's end of one call.
-type call struct {
-	k      *visitor
+// A clientCall is the client's end of one call.
+type clientCall struct {
+	k      *eraClient
 	id     string // of the request that is open
 	method string
 	params string // its members, less _meta
@@ -117,16 +117,16 @@ type call struct {
 }
 
 // request is what a call begins with.
-type opening func(*call)
+type opening func(*clientCall)
 
-func withToken(token string) opening { return func(c *call) { c.token = token } }
-func withID(id string) opening       { return func(c *call) { c.id = id } }
-func loosely(c *call)                { c.loose = true }
+func withToken(token string) opening { return func(c *clientCall) { c.token = token } }
+func withID(id string) opening       { return func(c *clientCall) { c.id = id } }
+func loosely(c *clientCall)          { c.loose = true }
 
 // call makes a call, of whose params these are the members.
-func (k *visitor) call(t testing.TB, method, params string, with ...opening) *call {
+func (k *eraClient) call(t testing.TB, method, params string, with ...opening) *clientCall {
 	t.Helper()
-	c := &call{k: k, method: method, params: params, level: k.level}
+	c := &clientCall{k: k, method: method, params: params, level: k.level}
 	for _, w := range with {
 		w(c)
 	}
@@ -140,7 +140,7 @@ func (k *visitor) call(t testing.TB, method, params string, with ...opening) *ca
 }
 
 // meta is what stands in the params' _meta.
-func (c *call) meta() string {
+func (c *clientCall) meta() string {
 	out := `"` + keyMark + `":` + c.mark + `,"` + keyTrace + `":` + trace
 	if c.token != "" {
 		out += `,"progressToken":` + c.token
@@ -155,7 +155,7 @@ func (c *call) meta() string {
 }
 
 // text is the params. more are members that a retry has.
-func (c *call) text(more string) string {
+func (c *clientCall) text(more string) string {
 	out := "{"
 	for _, part := range []string{c.params, more} {
 		if part != "" {
@@ -165,14 +165,14 @@ func (c *call) text(more string) string {
 	return out + `"_meta":{` + c.meta() + `}}`
 }
 
-func (c *call) send(t testing.TB, more string) {
+func (c *clientCall) send(t testing.TB, more string) {
 	t.Helper()
 	c.k.c.say(t, request(c.id, c.method, c.text(more)))
 }
 
 // heard waits for the server to hear the call, and checks that it is the same
 // there, in the words of the server's era.
-func (c *call) heard(t testing.TB) *serving {
+func (c *clientCall) heard(t testing.TB) *serverCall {
 	t.Helper()
 	sc := c.k.h.heard(t, c.mark)
 	c.same(t, sc, "")
@@ -181,7 +181,7 @@ func (c *call) heard(t testing.TB) *serving {
 
 // same compares what the server has heard with what the client has said, more
 // included.
-func (c *call) same(t testing.TB, sc *serving, more string) {
+func (c *clientCall) same(t testing.TB, sc *serverCall, more string) {
 	t.Helper()
 	if sc.method != c.method {
 		t.Errorf("the server heard %s, the client said %s", sc.method, c.method)
@@ -211,7 +211,7 @@ func (c *call) same(t testing.TB, sc *serving, more string) {
 	c.sameMeta(t, sc)
 }
 
-func (c *call) sameMeta(t testing.TB, sc *serving) {
+func (c *clientCall) sameMeta(t testing.TB, sc *serverCall) {
 	t.Helper()
 	want := map[string]string{keyMark: c.mark, keyTrace: trace}
 	if c.k.h.modern {
@@ -237,7 +237,7 @@ func (c *call) sameMeta(t testing.TB, sc *serving) {
 }
 
 // sameCaps wants a server to know what its client can, and no more.
-func (c *call) sameCaps(t testing.TB, got map[string]json.RawMessage) {
+func (c *clientCall) sameCaps(t testing.TB, got map[string]json.RawMessage) {
 	t.Helper()
 	want := members([]byte(c.k.caps))
 	for _, what := range []string{"sampling", "elicitation", "roots"} {
@@ -249,7 +249,7 @@ func (c *call) sameCaps(t testing.TB, got map[string]json.RawMessage) {
 
 // take waits for the next message about the call: on a channel that carries
 // others it is the first that is wanted.
-func (c *call) take(t testing.TB, what string, wanted func(m envelope) bool) envelope {
+func (c *clientCall) take(t testing.TB, what string, wanted func(m envelope) bool) envelope {
 	t.Helper()
 	on := c.k.on(c.id)
 	if c.loose && on == "" {
@@ -261,7 +261,7 @@ func (c *call) take(t testing.TB, what string, wanted func(m envelope) bool) env
 }
 
 // raw waits for the result, as spelled.
-func (c *call) raw(t testing.TB) string {
+func (c *clientCall) raw(t testing.TB) string {
 	t.Helper()
 	m := c.take(t, "the result", func(m envelope) bool { return m.isResponse() && string(m.ID) == c.id })
 	if m.Result == nil {
@@ -271,7 +271,7 @@ func (c *call) raw(t testing.TB) string {
 }
 
 // gets waits for the result, which has these members and what the era adds.
-func (c *call) gets(t testing.TB, want string) {
+func (c *clientCall) gets(t testing.TB, want string) {
 	t.Helper()
 	text := c.raw(t)
 	want = shrink(want)
@@ -295,7 +295,7 @@ func (c *call) gets(t testing.TB, want string) {
 }
 
 // decorated wants a modern client's result to have what is due (MI16, MI17).
-func (c *call) decorated(t testing.TB, result map[string]json.RawMessage) {
+func (c *clientCall) decorated(t testing.TB, result map[string]json.RawMessage) {
 	t.Helper()
 	if !c.k.modern {
 		return
@@ -314,7 +314,7 @@ func (c *call) decorated(t testing.TB, result map[string]json.RawMessage) {
 }
 
 // fails waits for an error with one of these codes, and returns it.
-func (c *call) fails(t testing.TB, codes ...int) string {
+func (c *clientCall) fails(t testing.TB, codes ...int) string {
 	t.Helper()
 	m := c.take(t, fmt.Sprintf("an error %v", codes), func(m envelope) bool { return m.isResponse() && string(m.ID) == c.id })
 	var body struct{ Code int }
@@ -325,7 +325,7 @@ func (c *call) fails(t testing.TB, codes ...int) string {
 }
 
 // progress wants to hear how far the call is, with the token as it was spelled.
-func (c *call) progress(t testing.TB, want string) {
+func (c *clientCall) progress(t testing.TB, want string) {
 	t.Helper()
 	m := c.take(t, "progress "+want, func(m envelope) bool {
 		return m.Method == "notifications/progress" && string(members(m.Params)["progressToken"]) == c.token
@@ -334,7 +334,7 @@ func (c *call) progress(t testing.TB, want string) {
 }
 
 // log wants to hear a line of the server's log.
-func (c *call) log(t testing.TB, level, data string) {
+func (c *clientCall) log(t testing.TB, level, data string) {
 	t.Helper()
 	m := c.take(t, "a log line "+clip(data), func(m envelope) bool {
 		return m.Method == "notifications/message" && strings.Contains(string(m.Params), data)
@@ -360,7 +360,7 @@ func sameMembers(t testing.TB, what string, got map[string]json.RawMessage, want
 
 // asked waits for the server's next questions: for a modern client all that
 // are asked at once, for a legacy one as many as come one by one.
-func (c *call) asked(t testing.TB, n int) []question {
+func (c *clientCall) asked(t testing.TB, n int) []question {
 	t.Helper()
 	var out []question
 	if !c.k.modern {
@@ -391,7 +391,7 @@ func (c *call) asked(t testing.TB, n int) []question {
 }
 
 // answer answers questions, by key.
-func (c *call) answer(t testing.TB, answers map[string]answer) {
+func (c *clientCall) answer(t testing.TB, answers map[string]answer) {
 	t.Helper()
 	if !c.k.modern {
 		for id, a := range answers {
@@ -408,7 +408,7 @@ func (c *call) answer(t testing.TB, answers map[string]answer) {
 }
 
 // input is what a retry has beside the members of the call.
-func (c *call) input(answers map[string]answer) string {
+func (c *clientCall) input(answers map[string]answer) string {
 	list := ""
 	for key, a := range answers {
 		if list != "" {
@@ -424,7 +424,7 @@ func (c *call) input(answers map[string]answer) string {
 }
 
 // cancel gives a call up, in the way of the era and the transport.
-func (c *call) cancel(t testing.TB) {
+func (c *clientCall) cancel(t testing.TB) {
 	t.Helper()
 	c.k.c.giveUp(c.id)
 	if w, ok := c.k.c.wire.(*modernClient); ok {
@@ -435,7 +435,7 @@ func (c *call) cancel(t testing.TB) {
 }
 
 // settle wants nothing more to be under way: what has come would be here by then.
-func (k *visitor) settle(t testing.TB) {
+func (k *eraClient) settle(t testing.TB) {
 	t.Helper()
 	c := k.call(t, "tools/call", `"name":"settle"`)
 	sc := c.heard(t)

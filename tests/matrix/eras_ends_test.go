@@ -14,7 +14,7 @@ import (
 )
 
 // eraSubscribe: updates come while somebody has subscribed, to whoever has.
-func eraSubscribe(t *testing.T, k *visitor) {
+func eraSubscribe(t *testing.T, k *eraClient) {
 	one, two := `"file:\/\/\/\u00e9?a=b&c"`, `"a:b"`
 	both := k.listen(t, filter{ResourceSubscriptions: []json.RawMessage{json.RawMessage(one), json.RawMessage(two)}})
 	for _, uri := range []string{one, two} {
@@ -44,7 +44,7 @@ func eraSubscribe(t *testing.T, k *visitor) {
 // awaitListeners waits until the server knows of everybody who wants to hear
 // of its tools: those, and the first client if that is a legacy one. A legacy
 // client's bridge listens for it when it gets to it.
-func (w *world) awaitListeners(t testing.TB, who ...*visitor) {
+func (w *world) awaitListeners(t testing.TB, who ...*eraClient) {
 	t.Helper()
 	if !w.modernServer {
 		return
@@ -57,7 +57,7 @@ func (w *world) awaitListeners(t testing.TB, who ...*visitor) {
 }
 
 // eraChanged: the lists change, and those hear of it who want to.
-func eraChanged(t *testing.T, k *visitor) {
+func eraChanged(t *testing.T, k *eraClient) {
 	s := k.listen(t, filter{ToolsListChanged: true, PromptsListChanged: true})
 	k.awaitListeners(t, k)
 	for _, what := range []string{"tools", "prompts", "resources", "tools"} {
@@ -76,7 +76,7 @@ func eraChanged(t *testing.T, k *visitor) {
 
 // eraCancel: the server hears which call is cancelled; its answer then goes
 // nowhere, nor does progress, and the other call does not notice (J12, J13).
-func eraCancel(t *testing.T, k *visitor) {
+func eraCancel(t *testing.T, k *eraClient) {
 	first := k.call(t, "tools/call", `"name":"slow"`, withToken(`"p"`), loosely)
 	second := k.call(t, "tools/call", `"name":"slow"`, withToken(`0`), loosely)
 	one, two := first.heard(t), second.heard(t)
@@ -87,7 +87,7 @@ func eraCancel(t *testing.T, k *visitor) {
 	first.cancel(t)
 	one.calledOff(t)
 	if !k.floor { // the bridge sees to it
-		_ = one.seat.s.wire.send(one.id, note("notifications/progress", `{"progress":2,"progressToken":`+one.token+`}`))
+		_ = one.conn.s.wire.send(one.id, note("notifications/progress", `{"progress":2,"progressToken":`+one.token+`}`))
 		one.late()
 	}
 	two.progress(t, `"progress":2`)
@@ -114,7 +114,7 @@ func eraCancel(t *testing.T, k *visitor) {
 }
 
 // eraCannot: what one era says and the other has no words for.
-func eraCannot(t *testing.T, k *visitor) {
+func eraCannot(t *testing.T, k *eraClient) {
 	switch {
 	case k.modern && !k.h.modern:
 		c := k.call(t, "completion/complete", `"ref":{"type":"ref/prompt","name":"p"},"argument":{"name":"a","value":""}`)
@@ -153,7 +153,7 @@ func eraCannot(t *testing.T, k *visitor) {
 // eraHeaders: what the headers say and what the body says must agree; the
 // status and the error say what is wrong, and the server hears of nothing (MI4
 // to MI11, ED1 to ED3).
-func eraHeaders(t *testing.T, k *visitor) {
+func eraHeaders(t *testing.T, k *eraClient) {
 	w := k.c.wire.(*modernClient)
 	meta := func(version string) string {
 		return `"_meta":{"` + keyVersion + `":"` + version + `","` + keyCaps + `":{},"` + keyMark + `":"no"}`
@@ -262,9 +262,9 @@ func eraHeaders(t *testing.T, k *visitor) {
 }
 
 // heardOdd is heard for a call that may be refused instead.
-func (h *host) heardOdd(t testing.TB, mark string, refused chan string) *serving {
+func (h *host) heardOdd(t testing.TB, mark string, refused chan string) *serverCall {
 	t.Helper()
-	var sc *serving
+	var sc *serverCall
 	h.await(t, "the call "+mark, func() bool {
 		for i, one := range h.calls {
 			if one.mark == mark {
@@ -285,7 +285,7 @@ func (h *host) heardOdd(t testing.TB, mark string, refused chan string) *serving
 // server is reached; a tool with an annotation that no client may follow is
 // not shown then, and is otherwise (ME3, ME4, WS6). A modern client's own
 // headers are compared with its arguments (MI22).
-func eraParams(t *testing.T, k *visitor) {
+func eraParams(t *testing.T, k *eraClient) {
 	c := k.call(t, "tools/list", "")
 	sc := c.heard(t)
 	sc.finish(t, `"tools":[`+regionTool+`,`+badTool+`]`)
@@ -326,9 +326,9 @@ func eraParams(t *testing.T, k *visitor) {
 // WS4); over Streamable HTTP that is one endpoint.
 func eraBoth(t *testing.T, w *world) string {
 	k := w.open(t)
-	old := (&peer{world: w, name: k.name + ", in its youth", c: k.c, bridge: k.bridge, next: 9000}).visitor()
+	old := (&peer{world: w, name: k.name + ", in its youth", c: k.c, bridge: k.bridge, next: 9000}).eraClient()
 	if w.ingress == "http" {
-		old = w.dialTo(t, false, w.bridge, w.base, grace).visitor()
+		old = w.dialTo(t, false, w.bridge, w.base, grace).eraClient()
 	}
 	old.begin(t)
 	mine := k.call(t, "tools/call", `"name":"new"`, withToken("1"), loosely)
@@ -353,7 +353,7 @@ func eraBoth(t *testing.T, w *world) string {
 }
 
 // leave ends a client that has nothing under way.
-func (k *visitor) leave(t testing.TB) {
+func (k *eraClient) leave(t testing.TB) {
 	t.Helper()
 	k.c.wire.hangUp(t)
 	switch {
@@ -365,7 +365,7 @@ func (k *visitor) leave(t testing.TB) {
 }
 
 // stop ends a bridge.
-func (k *visitor) stop(t testing.TB) {
+func (k *eraClient) stop(t testing.TB) {
 	t.Helper()
 	stop(t, k.bridge)
 }
@@ -413,7 +413,7 @@ func eraHangUp(t *testing.T, w *world) string {
 // eraRestart: the server crashes in the middle of a call, which ends with an
 // error; the next one works, and subscriptions go on: since anything may have
 // changed meanwhile, the client is told so (ST9).
-func eraRestart(t *testing.T, k *visitor) {
+func eraRestart(t *testing.T, k *eraClient) {
 	uri := `"a:restart"`
 	s := k.listen(t, filter{ToolsListChanged: true, ResourceSubscriptions: []json.RawMessage{json.RawMessage(uri)}})
 	k.h.awaitInterest(t, uri, true)
@@ -422,7 +422,7 @@ func eraRestart(t *testing.T, k *visitor) {
 	sc := c.heard(t)
 	sc.progress(t, `"progress":1`)
 	c.progress(t, `"progress":1`)
-	k.h.update(func() { clear(sc.seat.listens); clear(sc.seat.uris) })
+	k.h.update(func() { clear(sc.conn.listens); clear(sc.conn.uris) })
 	k.v.restart(t)
 	c.fails(t, -32603)
 	for timeout := time.Now().Add(harness.Patience); ; {
@@ -450,7 +450,7 @@ func eraRestart(t *testing.T, k *visitor) {
 
 // forgetChanges takes what came of changes and nobody waits for: how often a
 // client is told after a restart is the bridge's business.
-func (k *visitor) forgetChanges() {
+func (k *eraClient) forgetChanges() {
 	k.c.update(func() {
 		k.c.inbox = slices.DeleteFunc(k.c.inbox, func(f frame) bool {
 			m := f.message
@@ -460,12 +460,12 @@ func (k *visitor) forgetChanges() {
 }
 
 // answeredOrHeard waits until a call has reached the server, or was refused (nil).
-func (k *visitor) answeredOrHeard(t testing.TB, c *call) *serving {
+func (k *eraClient) answeredOrHeard(t testing.TB, c *clientCall) *serverCall {
 	t.Helper()
 	timeout := time.After(harness.Patience)
 	for {
 		k.h.mu.Lock()
-		at := slices.IndexFunc(k.h.calls, func(sc *serving) bool { return sc.mark == c.mark })
+		at := slices.IndexFunc(k.h.calls, func(sc *serverCall) bool { return sc.mark == c.mark })
 		serverChanged := k.h.changed
 		k.h.mu.Unlock()
 		if at >= 0 {
@@ -490,7 +490,7 @@ func (k *visitor) answeredOrHeard(t testing.TB, c *call) *serving {
 // eraTerminate: SIGTERM lets calls in flight end, for a time; then everybody
 // is told, subscriptions too, and everything ends in its own way (ST13).
 func eraTerminate(t *testing.T, w *world) string {
-	k := w.apart(t, shortGrace).visitor()
+	k := w.apart(t, shortGrace).eraClient()
 	k.begin(t)
 	s := k.listen(t, filter{ToolsListChanged: true})
 	answered := k.call(t, "tools/call", `"name":"answered"`, loosely)

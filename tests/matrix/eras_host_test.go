@@ -22,19 +22,19 @@ type host struct {
 	// theirs, and it is for the server to refuse it.
 	relayed bool
 
-	mu      sync.Mutex // guards all below, and the seats
+	mu      sync.Mutex // guards all below, and the conns
 	changed chan struct{}
-	calls   []*serving // that no script has taken
-	seats   []*seat
+	calls   []*serverCall // that no script has taken
+	conns   []*hostConn
 	shift   bool // the tool "region" has its header elsewhere by now
 	next    int
 }
 
-// A seat is what a host knows of one connection, or session.
-type seat struct {
+// A hostConn is what a host knows of one connection, or session.
+type hostConn struct {
 	h    *host
 	s    *session
-	live map[string]*serving // by id
+	live map[string]*serverCall // by id
 
 	// of a legacy session
 	begun, ready bool
@@ -48,7 +48,7 @@ type seat struct {
 
 // hearer is one subscriptions/listen.
 type hearer struct {
-	seat   *seat
+	conn   *hostConn
 	id     string
 	filter filter
 }
@@ -147,15 +147,15 @@ func (h *host) await(t testing.TB, what string, ok func() bool) {
 	}
 }
 
-// seat sits down at a new connection.
-func (h *host) seat(s *session) {
-	x := &seat{h: h, s: s, live: map[string]*serving{}, uris: map[string]int{}, asked: map[string]chan answer{}, listens: map[string]*hearer{}}
+// connect takes a new connection.
+func (h *host) connect(s *session) {
+	x := &hostConn{h: h, s: s, live: map[string]*serverCall{}, uris: map[string]int{}, asked: map[string]chan answer{}, listens: map[string]*hearer{}}
 	s.sink, s.gone = x.take, x.over
-	h.update(func() { h.seats = append(h.seats, x) })
+	h.update(func() { h.conns = append(h.conns, x) })
 }
 
 // over ends what was under way on a connection.
-func (x *seat) over() {
+func (x *hostConn) over() {
 	x.h.update(func() {
 		for id, sc := range x.live {
 			delete(x.live, id)
@@ -180,7 +180,7 @@ func members(raw []byte) map[string]json.RawMessage {
 }
 
 // take is called with each message that comes, in order, and must not wait.
-func (x *seat) take(f frame) {
+func (x *hostConn) take(f frame) {
 	text := shrink(f.text)
 	m, _ := open(text)
 	params := members(m.Params)
@@ -197,7 +197,7 @@ func (x *seat) take(f frame) {
 	}
 }
 
-func (x *seat) answered(m envelope) {
+func (x *hostConn) answered(m envelope) {
 	asked := false
 	x.h.update(func() {
 		to := x.asked[string(m.ID)]
@@ -212,10 +212,10 @@ func (x *seat) answered(m envelope) {
 }
 
 // whoAsked returns the connection on which id was asked, nil if it was on none.
-func (h *host) whoAsked(id json.RawMessage) *seat {
+func (h *host) whoAsked(id json.RawMessage) *hostConn {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, x := range h.seats {
+	for _, x := range h.conns {
 		if x.asked[string(id)] != nil {
 			return x
 		}
@@ -223,7 +223,7 @@ func (h *host) whoAsked(id json.RawMessage) *seat {
 	return nil
 }
 
-func (x *seat) notified(m envelope, params map[string]json.RawMessage) {
+func (x *hostConn) notified(m envelope, params map[string]json.RawMessage) {
 	switch {
 	case m.Method == "notifications/initialized" && !x.h.modern:
 		x.h.update(func() { x.ready = true })
@@ -245,7 +245,7 @@ func (x *seat) notified(m envelope, params map[string]json.RawMessage) {
 
 // requested answers what every server answers by itself; special says what
 // that is in its era, and what may not come at all.
-func (x *seat) requested(m envelope, params, meta map[string]json.RawMessage, special func(m envelope, params, meta map[string]json.RawMessage) (reply string, done bool)) {
+func (x *hostConn) requested(m envelope, params, meta map[string]json.RawMessage, special func(m envelope, params, meta map[string]json.RawMessage) (reply string, done bool)) {
 	id := string(m.ID)
 	if reply, done := special(m, params, meta); done {
 		if reply != "" {
@@ -264,7 +264,7 @@ func (x *seat) requested(m envelope, params, meta map[string]json.RawMessage, sp
 	case mark == "":
 		x.s.fault("a call that no client has made: %s", m.Method)
 	}
-	sc := &serving{h: x.h, seat: x, id: id, method: m.Method, mark: mark, text: string(m.Params), params: params, meta: meta,
+	sc := &serverCall{h: x.h, conn: x, id: id, method: m.Method, mark: mark, text: string(m.Params), params: params, meta: meta,
 		token: string(meta["progressToken"]), gone: make(chan struct{})}
 	twice := false
 	x.h.update(func() {
@@ -304,7 +304,7 @@ func (h *host) decorated(method, members string) string {
 	return members + `,"resultType":"complete","_meta":{"` + keyServer + `":` + serverInfo + `}`
 }
 
-func (x *seat) legacyRequest(m envelope, params, meta map[string]json.RawMessage) (reply string, done bool) {
+func (x *hostConn) legacyRequest(m envelope, params, meta map[string]json.RawMessage) (reply string, done bool) {
 	id := string(m.ID)
 	for key := range meta {
 		if strings.HasPrefix(key, "io.modelcontextprotocol/") && m.Method != "server/discover" {
@@ -357,7 +357,7 @@ var removed = []string{"initialize", "ping", "logging/setLevel", "resources/subs
 // onlyModern is what a modern server says to whoever is not (ED5).
 const onlyModern = `{"code":-32022,"message":"Unsupported protocol version","data":{"supported":["` + modernRevision + `"],"requested":"` + revision + `"}}`
 
-func (x *seat) modernRequest(m envelope, params, meta map[string]json.RawMessage) (reply string, done bool) {
+func (x *hostConn) modernRequest(m envelope, params, meta map[string]json.RawMessage) (reply string, done bool) {
 	id := string(m.ID)
 	switch {
 	case m.Method == "initialize" && meta[keyVersion] == nil: // who does not know us may ask
@@ -381,8 +381,8 @@ func (x *seat) modernRequest(m envelope, params, meta map[string]json.RawMessage
 }
 
 // listen acknowledges a subscription, and counts it from then on.
-func (x *seat) listen(id string, params map[string]json.RawMessage) {
-	l := &hearer{seat: x, id: id}
+func (x *hostConn) listen(id string, params map[string]json.RawMessage) {
+	l := &hearer{conn: x, id: id}
 	if params["notifications"] == nil || json.Unmarshal(params["notifications"], &l.filter) != nil {
 		go x.s.wire.send(id, failure(id, `{"code":-32602,"message":"notifications: what do you want to hear?"}`)) // MI21
 		return
@@ -401,7 +401,7 @@ func (x *seat) listen(id string, params map[string]json.RawMessage) {
 func (h *host) interested(what string) int {
 	n := 0
 	what = plain(what)
-	for _, x := range h.seats {
+	for _, x := range h.conns {
 		for _, l := range x.listens {
 			if l.filter.wants(what) {
 				n++
@@ -432,7 +432,7 @@ func (h *host) awaitInterest(t testing.TB, what string, some bool) {
 func (h *host) emit(t testing.TB, what string) {
 	t.Helper()
 	type parcel struct {
-		x        *seat
+		x        *hostConn
 		on, text string
 	}
 	method, params := "notifications/"+what+"/list_changed", ""
@@ -441,7 +441,7 @@ func (h *host) emit(t testing.TB, what string) {
 	}
 	var out []parcel
 	h.mu.Lock()
-	for _, x := range h.seats {
+	for _, x := range h.conns {
 		for _, l := range x.listens {
 			if l.filter.wants(plain(what)) {
 				out = append(out, parcel{x, l.id, note(method, `{`+params+`"_meta":{"`+keySubscription+`":`+l.id+`,"com.example/n":1.0}}`)})

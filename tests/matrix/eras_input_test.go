@@ -10,7 +10,7 @@ import (
 
 // asks is a question and its answer, in the course of a call: the client is
 // asked what the server asks, and the server gets what the client answers.
-func (c *call) asks(t testing.TB, sc *serving, q question, a answer) {
+func (c *clientCall) asks(t testing.TB, sc *serverCall, q question, a answer) {
 	t.Helper()
 	sc.ask(t, q)
 	got := c.asked(t, 1)
@@ -22,7 +22,7 @@ func (c *call) asks(t testing.TB, sc *serving, q question, a answer) {
 }
 
 // sameQuestion compares what the client is asked with what the server asks.
-func (c *call) sameQuestion(t testing.TB, want, got question) {
+func (c *clientCall) sameQuestion(t testing.TB, want, got question) {
 	t.Helper()
 	if got.method != want.method || c.k.modern && c.k.h.modern && got.key != want.key {
 		t.Errorf("the client is asked %s %s, the server asks %s %s", got.key, got.method, want.key, want.method)
@@ -43,7 +43,7 @@ func (c *call) sameQuestion(t testing.TB, want, got question) {
 
 // eraElicit: the server asks the user in the course of a call, who accepts,
 // declines and cancels; then with the address of a page.
-func eraElicit(t *testing.T, k *visitor) {
+func eraElicit(t *testing.T, k *eraClient) {
 	for _, method := range []string{"tools/call", "prompts/get", "resources/read"} { // MI20
 		params, result := `"name":"ask","arguments":{"a":"1"}`, `"content":[]`
 		switch method {
@@ -94,7 +94,7 @@ func eraElicit(t *testing.T, k *visitor) {
 }
 
 // eraSample: the server asks the model.
-func eraSample(t *testing.T, k *visitor) {
+func eraSample(t *testing.T, k *eraClient) {
 	c := k.call(t, "tools/call", `"name":"sample"`)
 	sc := c.heard(t)
 	c.asks(t, sc, question{`"s1"`, "sampling/createMessage", `{"messages":[{"role":"user","content":{"type":"text","text":"h\u0069"}}],"maxTokens":100,"temperature":1.0}`},
@@ -106,7 +106,7 @@ func eraSample(t *testing.T, k *visitor) {
 }
 
 // eraRoots: the server asks what the client works on.
-func eraRoots(t *testing.T, k *visitor) {
+func eraRoots(t *testing.T, k *eraClient) {
 	c := k.call(t, "tools/call", `"name":"roots"`)
 	sc := c.heard(t)
 	c.asks(t, sc, question{`"r1"`, "roots/list", `{}`}, answer{result: `{"roots":[{"uri":"file:\/\/\/a","name":"a"}]}`})
@@ -131,7 +131,7 @@ var (
 
 // eraTogether: the server asks three things at once. A modern client may be
 // asked for them together or one after the other.
-func eraTogether(t *testing.T, k *visitor) {
+func eraTogether(t *testing.T, k *eraClient) {
 	c := k.call(t, "tools/call", `"name":"three"`)
 	sc := c.heard(t)
 	sc.ask(t, three...)
@@ -157,7 +157,7 @@ func eraTogether(t *testing.T, k *visitor) {
 // eraDecline: a legacy client refuses with an error, for which a modern server
 // has no word: the call ends, and is not retried (C.4.6). A legacy server gets
 // the error.
-func eraDecline(t *testing.T, k *visitor) {
+func eraDecline(t *testing.T, k *eraClient) {
 	c := k.call(t, "tools/call", `"name":"sample"`)
 	sc := c.heard(t)
 	no := answer{error: `{"code":-1,"message":"User rejected sampling request","data":{"z":1.0}}`}
@@ -180,7 +180,7 @@ func eraDecline(t *testing.T, k *visitor) {
 // eraIncapable: a client without capabilities. Its server hears that, and what
 // it cannot be asked it is not asked: the call fails and says why (MI12, C.4.3).
 func eraIncapable(t *testing.T, w *world) string {
-	k := w.dial(t).visitor()
+	k := w.dial(t).eraClient()
 	k.caps = `{}`
 	k.begin(t)
 	c := k.call(t, "tools/call", `"name":"ask"`)
@@ -188,7 +188,7 @@ func eraIncapable(t *testing.T, w *world) string {
 	const missing = `{"code":-32021,"message":"this needs elicitation","data":{"requiredCapabilities":{"elicitation":{}}}}`
 	if !w.modernServer {
 		for _, what := range []string{"sampling", "elicitation", "roots"} {
-			if sc.seat.caps[what] != nil {
+			if sc.conn.caps[what] != nil {
 				t.Errorf("the server is told that the client can %s", what)
 			}
 		}
@@ -242,7 +242,7 @@ func eraIncapable(t *testing.T, w *world) string {
 // eraParked: what the bridge keeps for a call that waits for its client: wrong
 // answers do not end it, half an answer is asked again, and no answer is given
 // to the server twice (C.4.4, C.4.5).
-func eraParked(t *testing.T, k *visitor) {
+func eraParked(t *testing.T, k *eraClient) {
 	c := k.call(t, "tools/call", `"name":"three","arguments":{"a":1.0}`)
 	sc := c.heard(t)
 	sc.ask(t, three...)
@@ -336,7 +336,7 @@ func eraParked(t *testing.T, k *visitor) {
 // eraDeadline: a client that does not come back (C.4.5). The server's question
 // is answered, and its call cancelled, when --park-timeout has passed.
 func eraDeadline(t *testing.T, w *world) string {
-	k := w.apart(t, grace, "--park-timeout", "300ms").visitor()
+	k := w.apart(t, grace, "--park-timeout", "300ms").eraClient()
 	k.begin(t)
 	c := k.call(t, "tools/call", `"name":"three"`)
 	sc := c.heard(t)

@@ -7,14 +7,14 @@ import (
 
 // A subscription is the client's end of what it wants to be told.
 type subscription struct {
-	k    *visitor
+	k    *eraClient
 	id   string // modern
 	want filter
 }
 
 // listen says what a client wants to be told, and returns when the server has
 // agreed to all of it. A legacy client is told of lists without asking.
-func (k *visitor) listen(t testing.TB, want filter) *subscription {
+func (k *eraClient) listen(t testing.TB, want filter) *subscription {
 	t.Helper()
 	s := &subscription{k: k, want: want}
 	if !k.modern {
@@ -25,7 +25,7 @@ func (k *visitor) listen(t testing.TB, want filter) *subscription {
 	}
 	s.id = `"listen-` + k.id() + `"`
 	filter := want.String()
-	c := &call{k: k, id: s.id, method: "subscriptions/listen", params: `"notifications":` + filter, mark: `"` + k.name + ` listens"`}
+	c := &clientCall{k: k, id: s.id, method: "subscriptions/listen", params: `"notifications":` + filter, mark: `"` + k.name + ` listens"`}
 	c.send(t, "")
 	m := s.take(t, "notifications/subscriptions/acknowledged") // MI21: it comes first
 	if got := string(members(m.Params)["notifications"]); !sameJSON(got, filter) {
@@ -36,7 +36,7 @@ func (k *visitor) listen(t testing.TB, want filter) *subscription {
 
 // settled has a legacy client ask something that the bridge, or the server by
 // itself, answers with nothing.
-func (k *visitor) settled(t testing.TB, method, params string) {
+func (k *eraClient) settled(t testing.TB, method, params string) {
 	t.Helper()
 	id := k.id()
 	k.c.say(t, request(id, method, params))
@@ -104,7 +104,7 @@ func (s *subscription) close(t testing.TB) {
 		}
 		return
 	}
-	(&call{k: s.k, id: s.id}).cancel(t)
+	(&clientCall{k: s.k, id: s.id}).cancel(t)
 }
 
 // ended wants the server to have said that it will tell no more: with a
@@ -114,7 +114,7 @@ func (s *subscription) ended(t testing.TB) {
 	if !s.k.modern {
 		return
 	}
-	c := &call{k: s.k, id: s.id, loose: true}
+	c := &clientCall{k: s.k, id: s.id, loose: true}
 	result := members([]byte(c.raw(t)))
 	if string(result["resultType"]) != `"complete"` || string(members(result["_meta"])[keySubscription]) != s.id {
 		t.Errorf("the subscription %s ended with %s", s.id, result)

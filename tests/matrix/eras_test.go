@@ -82,8 +82,8 @@ func onlyModernBridged(w *world) string {
 }
 
 // inEra makes a step of what runs with the row's main client.
-func inEra(run func(*testing.T, *visitor)) func(*testing.T, *world) string {
-	return inMain(run, func(w *world) **visitor { return &w.main }, (*world).open)
+func inEra(run func(*testing.T, *eraClient)) func(*testing.T, *world) string {
+	return inMain(run, func(w *world) **eraClient { return &w.main }, (*world).open)
 }
 
 const eraLegend = `Milliseconds; "-" is what needs a bridge, "n/a" what one of the eras does not have, "n/w" what the transport does not have.

@@ -97,7 +97,7 @@ func (v *server) newSession() *session {
 	h := v.host
 	v.mu.Unlock()
 	if h != nil {
-		h.seat(s)
+		h.connect(s)
 	}
 	return s
 }

@@ -76,9 +76,9 @@ type world struct {
 	bridge *harness.Proc // nil: each client has its own, or there is none
 	base   string        // of the bridge: HOST:PORT
 
-	talk  *talk    // the main client of the script "bytes"; nil: none, or it is broken
-	main  *visitor // that of the script "eras"
-	peers []*peer  // all clients there were
+	bytes *bytesSession // the main client of the script "bytes"; nil: none, or it is broken
+	main  *eraClient    // that of the script "eras"
+	peers []*peer       // all clients there were
 	marks int
 }
 
@@ -217,10 +217,10 @@ func (k *peer) id() string {
 // isMain reports whether a client is the row's main one, and served whether a session of the
 // server may be that client's: a bridge shares one session among several clients where eras differ.
 func (w *world) isMain(k *peer) bool {
-	return w.talk != nil && w.talk.peer == k || w.main != nil && w.main.peer == k
+	return w.bytes != nil && w.bytes.peer == k || w.main != nil && w.main.peer == k
 }
 
-func (w *world) served(s *session) bool { return w.h != nil || w.talk != nil && w.talk.s == s }
+func (w *world) served(s *session) bool { return w.h != nil || w.bytes != nil && w.bytes.s == s }
 
 // abandon lets go of what a failed step has left, so that it can fail no other.
 func (w *world) abandon() {

@@ -9,10 +9,10 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/tests/internal/harness"
 )
 
-// A serving is the server's end of one call.
-type serving struct {
+// A serverCall is the server's end of one call.
+type serverCall struct {
 	h            *host
-	seat         *seat
+	conn         *hostConn
 	id, method   string
 	mark         string // by which the script knows it
 	text         string // its params, as spelled
@@ -27,9 +27,9 @@ type serving struct {
 
 // heard waits for the server to get a call, with a mark that the client has
 // put into it.
-func (h *host) heard(t testing.TB, mark string) *serving {
+func (h *host) heard(t testing.TB, mark string) *serverCall {
 	t.Helper()
-	var sc *serving
+	var sc *serverCall
 	h.await(t, "the call "+mark, func() bool {
 		for i, one := range h.calls {
 			if one.mark == mark {
@@ -43,49 +43,49 @@ func (h *host) heard(t testing.TB, mark string) *serving {
 	return sc
 }
 
-func (sc *serving) say(t testing.TB, text string) {
+func (sc *serverCall) say(t testing.TB, text string) {
 	t.Helper()
-	sc.seat.s.say(t, sc.id, text)
+	sc.conn.s.say(t, sc.id, text)
 }
 
 // end takes the call out of the books before its answer is sent.
-func (sc *serving) end() {
-	sc.h.update(func() { delete(sc.seat.live, sc.id) })
+func (sc *serverCall) end() {
+	sc.h.update(func() { delete(sc.conn.live, sc.id) })
 }
 
 // finish answers with a result of these members, and what the era adds.
-func (sc *serving) finish(t testing.TB, members string) {
+func (sc *serverCall) finish(t testing.TB, members string) {
 	t.Helper()
 	sc.end()
 	sc.say(t, response(sc.id, `{`+sc.h.decorated(sc.method, members)+`}`))
 }
 
 // fail answers with an error.
-func (sc *serving) fail(t testing.TB, body string) {
+func (sc *serverCall) fail(t testing.TB, body string) {
 	t.Helper()
 	sc.end()
 	sc.say(t, failure(sc.id, body))
 }
 
 // late answers a call that is over, to nobody.
-func (sc *serving) late() {
-	_ = sc.seat.s.wire.send(sc.id, response(sc.id, `{`+sc.h.decorated(sc.method, `"late":true`)+`}`))
+func (sc *serverCall) late() {
+	_ = sc.conn.s.wire.send(sc.id, response(sc.id, `{`+sc.h.decorated(sc.method, `"late":true`)+`}`))
 }
 
 // progress says how far the call is; members are what there is beside the token.
-func (sc *serving) progress(t testing.TB, members string) {
+func (sc *serverCall) progress(t testing.TB, members string) {
 	t.Helper()
 	sc.say(t, note("notifications/progress", `{"progressToken":`+sc.token+`,`+members+`}`))
 }
 
 // log says something in the course of the call.
-func (sc *serving) log(t testing.TB, level, data string) {
+func (sc *serverCall) log(t testing.TB, level, data string) {
 	t.Helper()
 	sc.say(t, note("notifications/message", fmt.Sprintf(`{"level":%q,"logger":"l","data":%s}`, level, data)))
 }
 
 // cancelled waits until the server knows that nobody waits for the answer.
-func (sc *serving) cancelled(t testing.TB) {
+func (sc *serverCall) cancelled(t testing.TB) {
 	t.Helper()
 	select {
 	case <-sc.gone:
@@ -96,10 +96,10 @@ func (sc *serving) cancelled(t testing.TB) {
 
 // calledOff is cancelled for who is told so, and does not only lose a
 // connection: over Streamable HTTP 2026-07-28 has no other way (ME5).
-func (sc *serving) calledOff(t testing.TB) {
+func (sc *serverCall) calledOff(t testing.TB) {
 	t.Helper()
 	sc.cancelled(t)
-	if _, post := sc.seat.s.wire.(*postWire); !post && !sc.told {
+	if _, post := sc.conn.s.wire.(*postWire); !post && !sc.told {
 		t.Errorf("the server was not told that %s %s is cancelled: its connection has ended", sc.method, sc.mark)
 	}
 }
@@ -112,7 +112,7 @@ type question struct {
 }
 
 // ask asks all at once.
-func (sc *serving) ask(t testing.TB, questions ...question) {
+func (sc *serverCall) ask(t testing.TB, questions ...question) {
 	t.Helper()
 	sc.keys = nil
 	for _, q := range questions {
@@ -143,14 +143,14 @@ func (sc *serving) ask(t testing.TB, questions ...question) {
 }
 
 // request asks by a request, as servers before 2026-07-28 do.
-func (sc *serving) request(t testing.TB, q question) chan answer {
+func (sc *serverCall) request(t testing.TB, q question) chan answer {
 	t.Helper()
 	to := make(chan answer, 1)
 	var id string
 	sc.h.update(func() {
 		sc.h.next++
 		id = fmt.Sprintf(`"q\/%d"`, sc.h.next)
-		sc.seat.asked[id] = to
+		sc.conn.asked[id] = to
 	})
 	sc.say(t, request(id, q.method, q.params))
 	return to
@@ -158,7 +158,7 @@ func (sc *serving) request(t testing.TB, q question) chan answer {
 
 // refused asks by a request in the course of a call of 2026-07-28, and returns
 // what it hears.
-func (sc *serving) refused(t testing.TB, method string) answer {
+func (sc *serverCall) refused(t testing.TB, method string) answer {
 	t.Helper()
 	select {
 	case a := <-sc.request(t, question{method: method, params: `{}`}):
@@ -170,7 +170,7 @@ func (sc *serving) refused(t testing.TB, method string) answer {
 }
 
 // answers waits for the answers to all that was asked last, by key.
-func (sc *serving) answers(t testing.TB) map[string]answer {
+func (sc *serverCall) answers(t testing.TB) map[string]answer {
 	t.Helper()
 	out := map[string]answer{}
 	if sc.h.modern {
@@ -193,10 +193,10 @@ func (sc *serving) answers(t testing.TB) map[string]answer {
 
 // retried waits for the client to come back with what it was asked for, as a
 // request of its own that is otherwise the same.
-func (sc *serving) retried(t testing.TB) {
+func (sc *serverCall) retried(t testing.TB) {
 	t.Helper()
 	next := sc.h.heard(t, sc.mark)
-	if next.id == sc.id && next.seat == sc.seat {
+	if next.id == sc.id && next.conn == sc.conn {
 		t.Errorf("the retry has the id of the call, %s", sc.id)
 	}
 	if got := string(next.params["requestState"]); got != sc.state {
