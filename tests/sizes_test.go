@@ -21,7 +21,6 @@ const (
 // only become shorter.
 var larger = []string{
 	"bridge",
-	"bridge/pump.go",
 	"internal/demo",
 	"probe.fallbackConn.change",
 	"streamhttp",
