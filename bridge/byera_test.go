@@ -42,7 +42,7 @@ func (r *reasoned) closedFor(t *testing.T, want ...string) {
 
 // played is a Handler that the test plays.
 type played struct {
-	conn  bridge.PullConn
+	conn  bridgetest.PullConn
 	ctx   context.Context
 	calls chan struct{}
 	leave chan error
@@ -53,7 +53,7 @@ func newPlayed() *played {
 }
 
 func (p *played) ServeConn(ctx context.Context, client bridge.Conn) error {
-	p.conn, p.ctx = bridge.Pull(client), ctx
+	p.conn, p.ctx = bridgetest.Pull(client), ctx
 	p.calls <- struct{}{}
 	return <-p.leave
 }
@@ -97,7 +97,7 @@ func serveByEra(t *testing.T, says ...string) *byEra {
 	}
 	go func() {
 		defer close(b.done)
-		b.err = bridge.ByEra(b.legacy, b.modern).ServeConn(ctx, bridge.Push(b.client))
+		b.err = bridge.ByEra(b.legacy, b.modern).ServeConn(ctx, bridgetest.Push(b.client))
 	}()
 	return b
 }
@@ -343,15 +343,15 @@ func TestByEraBackpressure(t *testing.T) {
 // Two Pumps on one connection, which end with it.
 func TestByEraServes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		echoing := dialFunc(func(context.Context) (bridge.PullConn, error) {
-			ours, theirs := bridge.PullPipe()
+		echoing := dialFunc(func(context.Context) (bridgetest.PullConn, error) {
+			ours, theirs := bridgetest.Pipe()
 			go echo(theirs, nil)
 			return ours, nil
 		})
 		h := bridge.Serve(echoing, bridge.PumpOptions{})
-		ours, client := bridge.PullPipe()
+		ours, client := bridgetest.Pipe()
 		done := make(chan error)
-		go func() { done <- bridge.ByEra(h, h).ServeConn(t.Context(), bridge.Push(ours)) }()
+		go func() { done <- bridge.ByEra(h, h).ServeConn(t.Context(), bridgetest.Push(ours)) }()
 		const n = 100
 		for i := range n {
 			text := modernOne
@@ -390,7 +390,7 @@ func (l leaver) Receive(ctx context.Context, sink bridge.Sink) error {
 func TestByEraTellsWhy(t *testing.T) {
 	for _, busy := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
-			client, ours := bridge.PullPipe()
+			client, ours := bridgetest.Pipe()
 			ctx, cancel := context.WithCancel(t.Context())
 			var why error
 			h := bridge.HandlerFunc(func(ctx context.Context, c bridge.Conn) error {
@@ -406,7 +406,7 @@ func TestByEraTellsWhy(t *testing.T) {
 			done := make(chan struct{})
 			go func() {
 				defer close(done)
-				_ = bridge.ByEra(h, h).ServeConn(ctx, leaver{bridge.Push(ours)})
+				_ = bridge.ByEra(h, h).ServeConn(ctx, leaver{bridgetest.Push(ours)})
 			}()
 			if err := client.Send(ctx, parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize"}`)); err != nil {
 				t.Fatal(err)
@@ -422,15 +422,13 @@ func TestByEraTellsWhy(t *testing.T) {
 	}
 }
 
-// givingBack receives a client's first message and gives it back, as those do who
-// decide by it.
+// givingBack looks at a client's first message, as those do who decide by it.
 func givingBack(h bridge.Handler) bridge.Handler {
-	return bridge.PullHandler(func(ctx context.Context, client bridge.PullConn) error {
-		m, err := client.Recv(ctx)
-		if err != nil {
+	return bridge.HandlerFunc(func(ctx context.Context, client bridge.Conn) error {
+		if _, err := bridge.First(ctx, client); err != nil {
 			return err
 		}
-		return h.ServeConn(ctx, bridge.Push(bridge.Unread(client, m)))
+		return h.ServeConn(ctx, client)
 	})
 }
 
@@ -442,16 +440,16 @@ func TestByEraServerEndsAtOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for range 50 {
 				synctest.Test(t, func(t *testing.T) {
-					h := givingBack(bridge.Serve(dialer(func(context.Context) (bridge.PullConn, error) {
+					h := givingBack(bridge.Serve(dialer(func(context.Context) (bridgetest.PullConn, error) {
 						server := newPeer(t, 1)
 						server.end <- ended
 						return server, nil
 					}), bridge.PumpOptions{}))
-					client, ours := bridge.PullPipe()
+					client, ours := bridgetest.Pipe()
 					if err := client.Send(t.Context(), parse(t, first)); err != nil {
 						t.Fatal(err)
 					}
-					_ = bridge.ByEra(h, h).ServeConn(t.Context(), bridge.Push(ours))
+					_ = bridge.ByEra(h, h).ServeConn(t.Context(), bridgetest.Push(ours))
 					_ = ours.Close()
 					m, err := client.Recv(t.Context())
 					if text, _ := jsonrpc.Text(m.Lookup("error", "message")); err != nil || text != ended.Error() {
@@ -477,15 +475,15 @@ func TestByEraStoppedWhileItBegins(t *testing.T) {
 			for range 50 {
 				synctest.Test(t, func(t *testing.T) {
 					ctx, stop := context.WithCancel(t.Context())
-					ours, theirs := bridge.PullPipe()
-					h := givingBack(bridge.Serve(dialer(func(ctx context.Context) (bridge.PullConn, error) {
+					ours, theirs := bridgetest.Pipe()
+					h := givingBack(bridge.Serve(dialer(func(ctx context.Context) (bridgetest.PullConn, error) {
 						stop()
 						if name == "refused" {
 							return nil, ctx.Err()
 						}
 						return ours, nil
 					}), bridge.PumpOptions{Grace: time.Minute}))
-					client, served := bridge.PullPipe()
+					client, served := bridgetest.Pipe()
 					if err := client.Send(t.Context(), parse(t, initializeZero)); err != nil {
 						t.Fatal(err)
 					}
@@ -494,7 +492,7 @@ func TestByEraStoppedWhileItBegins(t *testing.T) {
 							_ = theirs.Send(context.Background(), jsonrpc.NewResult(m.ID(), nil))
 						}
 					}()
-					_ = bridge.ByEra(h, h).ServeConn(ctx, bridge.Push(served))
+					_ = bridge.ByEra(h, h).ServeConn(ctx, bridgetest.Push(served))
 					_, _ = ours.Close(), theirs.Close()
 					_ = served.Close()
 					if m, err := client.Recv(t.Context()); err != nil || string(m.Bytes()) != want {
@@ -513,9 +511,9 @@ func TestByEraOffered(t *testing.T) {
 	for at := range n {
 		synctest.Test(t, func(t *testing.T) {
 			far, ours := bridge.Pipe()
-			client := bridge.Pull(far)
-			echo := givingBack(bridge.Serve(dialer(func(context.Context) (bridge.PullConn, error) {
-				server, theirs := bridge.PullPipe()
+			client := bridgetest.Pull(far)
+			echo := givingBack(bridge.Serve(dialer(func(context.Context) (bridgetest.PullConn, error) {
+				server, theirs := bridgetest.Pipe()
 				go func() {
 					defer theirs.Close()
 					for {

@@ -72,7 +72,7 @@ func (x *exchange) serve(ctx context.Context, request jsonrpc.Message) error {
 	err := x.submit(ctx, request)
 	kind := request.Kind()
 	if request.Size() > budget.Free {
-		x.opts.passed(ctx, x.server, &request)
+		x.opts.passed(ctx, &request)
 	}
 	request = jsonrpc.Message{} // its bytes are the server's now
 	switch {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 )
 
 // exchanging is an Exchange that runs.
@@ -27,7 +28,7 @@ func exchange(t *testing.T, first string, opts bridge.PumpOptions) *exchanging {
 	x.client.in <- first
 	go func() {
 		defer close(x.done)
-		x.err = bridge.Exchange(ctx, bridge.Push(x.client), bridge.Push(x.server), opts)
+		x.err = bridge.Exchange(ctx, bridgetest.Push(x.client), bridgetest.Push(x.server), opts)
 		x.at = time.Now()
 	}()
 	x.server.gets(first)
@@ -188,7 +189,7 @@ func TestExchangeServerEnds(t *testing.T) {
 		client, server := newPeer(t, 1), newPeer(t, 1)
 		close(server.gone)
 		client.in <- callOne
-		if err := bridge.Exchange(t.Context(), bridge.Push(client), bridge.Push(server), bridge.PumpOptions{}); !errors.Is(err, io.ErrClosedPipe) {
+		if err := bridge.Exchange(t.Context(), bridgetest.Push(client), bridgetest.Push(server), bridge.PumpOptions{}); !errors.Is(err, io.ErrClosedPipe) {
 			t.Errorf("Exchange = %v", err)
 		}
 		client.gets(`{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"the server did not take the request: io: read/write on closed pipe","data":{"reason":"server_ended"}}}`)
@@ -196,7 +197,7 @@ func TestExchangeServerEnds(t *testing.T) {
 	bubble(t, "notification", func(t *testing.T) {
 		client, server := newPeer(t, 1), newPeer(t, 1)
 		client.in <- `{"jsonrpc":"2.0","method":"notifications/vendor"}`
-		if err := bridge.Exchange(t.Context(), bridge.Push(client), bridge.Push(server), bridge.PumpOptions{}); err != nil {
+		if err := bridge.Exchange(t.Context(), bridgetest.Push(client), bridgetest.Push(server), bridge.PumpOptions{}); err != nil {
 			t.Errorf("Exchange = %v", err)
 		}
 		server.gets(`{"jsonrpc":"2.0","method":"notifications/vendor"}`)
@@ -232,7 +233,7 @@ func TestExchangeGraceEnds(t *testing.T) {
 			client.in <- callOne
 			go func() {
 				defer close(done)
-				_ = bridge.Exchange(ctx, bridge.Push(client), bridge.Push(server), bridge.PumpOptions{RequestTimeout: 3 * time.Second})
+				_ = bridge.Exchange(ctx, bridgetest.Push(client), bridgetest.Push(server), bridge.PumpOptions{RequestTimeout: 3 * time.Second})
 			}()
 			server.gets(callOne)
 			cancel(bridge.ErrClosing)

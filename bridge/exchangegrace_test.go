@@ -1,4 +1,4 @@
-package bridge
+package bridge_test
 
 import (
 	"context"
@@ -6,6 +6,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -18,16 +20,16 @@ func TestExchangeGrace(t *testing.T) {
 	}{"answered": {4 * time.Second, ""}, "too late": {time.Hour, `"shutting_down"`}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				client, clientEnd := PullPipe()
-				server, serverEnd := PullPipe()
+				client, clientEnd := bridgetest.Pipe()
+				server, serverEnd := bridgetest.Pipe()
 				ctx, cancel := context.WithCancelCause(t.Context())
 				done := make(chan error, 1)
-				go func() { done <- Exchange(ctx, Push(clientEnd), Push(serverEnd), PumpOptions{}) }()
+				go func() { done <- bridge.Exchange(ctx, clientEnd.Conn(), serverEnd.Conn(), bridge.PumpOptions{}) }()
 				must(t, client.Send(t.Context(), jsonrpc.NewRequest(jsonrpc.IntID(1), "tools/call", nil)))
 				asked, err := server.Recv(t.Context())
 				must(t, err)
 				time.Sleep(100 * time.Millisecond)
-				cancel(ErrClosing)
+				cancel(bridge.ErrClosing)
 				answer := time.AfterFunc(c.after, func() { _ = server.Send(t.Context(), jsonrpc.NewResult(asked.ID(), nil)) })
 				defer answer.Stop()
 				m, err := client.Recv(t.Context())

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -17,7 +18,7 @@ import (
 func TestAwaitFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var got []string
-		h := bridge.AwaitFirst(bridge.PullHandler(func(ctx context.Context, client bridge.PullConn) error {
+		h := bridge.AwaitFirst(bridgetest.PullHandler(func(ctx context.Context, client bridgetest.PullConn) error {
 			for {
 				m, err := client.Recv(ctx)
 				if err != nil {
@@ -27,21 +28,21 @@ func TestAwaitFirst(t *testing.T) {
 			}
 		}), 30*time.Second)
 
-		_, silent := bridge.PullPipe()
+		_, silent := bridgetest.Pipe()
 		began := time.Now()
-		err := h.ServeConn(t.Context(), bridge.Push(silent))
+		err := h.ServeConn(t.Context(), bridgetest.Push(silent))
 		if time.Since(began) != 30*time.Second || err != nil {
 			t.Errorf("a silent client: %v after %v", err, time.Since(began))
 		}
 
-		client, server := bridge.PullPipe()
+		client, server := bridgetest.Pipe()
 		go func() {
 			for _, method := range []string{"a", "b"} {
 				_ = client.Send(t.Context(), jsonrpc.NewNotification(method, nil))
 			}
 			_ = client.Close()
 		}()
-		if err := h.ServeConn(t.Context(), bridge.Push(server)); !errors.Is(err, io.EOF) {
+		if err := h.ServeConn(t.Context(), bridgetest.Push(server)); !errors.Is(err, io.EOF) {
 			t.Errorf("at the end: %v", err)
 		}
 		if len(got) != 2 || got[0] != "a" || got[1] != "b" {
@@ -50,7 +51,7 @@ func TestAwaitFirst(t *testing.T) {
 
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := h.ServeConn(ctx, bridge.Push(silent)); !errors.Is(err, context.Canceled) {
+		if err := h.ServeConn(ctx, bridgetest.Push(silent)); !errors.Is(err, context.Canceled) {
 			t.Errorf("at shutdown: %v", err)
 		}
 	})

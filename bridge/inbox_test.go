@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -168,8 +169,8 @@ func TestInboxAbortInSink(t *testing.T) {
 
 // TestFirst: the first message can be looked at, and is still the first.
 func TestFirst(t *testing.T) {
-	a, b := bridge.PullPipe()
-	c := bridge.Push(a)
+	a, b := bridgetest.Pipe()
+	c := bridgetest.Push(a)
 	for i := range 2 {
 		if err := b.Send(t.Context(), numbered(i)); err != nil {
 			t.Fatal(err)

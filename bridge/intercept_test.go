@@ -260,11 +260,11 @@ func BenchmarkIntercept(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			client, ours := bridge.Pipe()
 			theirs, server := bridge.Pipe()
-			go echo(bridge.Pull(server), []byte(`{}`))
+			go echo(bridgetest.Pull(server), []byte(`{}`))
 			done := make(chan error, 1)
 			go func() { done <- bridge.Pump(b.Context(), ours, wrap(theirs), bridge.PumpOptions{}) }()
 			m := jsonrpc.NewRequest(jsonrpc.IntID(1), "tools/call", []byte(`{"name":"x"}`))
-			c := bridge.Pull(client)
+			c := bridgetest.Pull(client)
 			for b.Loop() {
 				_ = c.Send(b.Context(), m)
 				if _, err := c.Recv(b.Context()); err != nil {
@@ -275,12 +275,5 @@ func BenchmarkIntercept(b *testing.B) {
 			<-done
 			_ = server.Close(nil)
 		})
-	}
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

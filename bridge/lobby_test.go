@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/internal/admission"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
@@ -254,11 +255,11 @@ func TestLobbyReclaims(t *testing.T) {
 		}
 		unknown, silent, busy := enter("ann"), enter("ann"), enter("ann")
 		defer bridge.Unused(silent.Context())()
-		client, server := bridge.PullPipe()
-		from, to := bridge.PullPipe()
+		client, server := bridgetest.Pipe()
+		from, to := bridgetest.Pipe()
 		ended := make(chan error, 1)
 		go func() {
-			ended <- bridge.Pump(busy.Context(), bridge.Push(server), bridge.Push(from), bridge.PumpOptions{})
+			ended <- bridge.Pump(busy.Context(), bridgetest.Push(server), bridgetest.Push(from), bridge.PumpOptions{})
 		}()
 		if err := client.Send(t.Context(), jsonrpc.NewRequest(jsonrpc.IntID(1), "m", nil)); err != nil {
 			t.Fatal(err)
@@ -293,7 +294,7 @@ func TestLobbyReclaims(t *testing.T) {
 		for _, g := range []*bridge.Guest{unknown, bob, carl} {
 			g.Leave()
 		}
-		for _, c := range []bridge.PullConn{client, server, from, to} {
+		for _, c := range []bridgetest.PullConn{client, server, from, to} {
 			_ = c.Close()
 		}
 		l.Close()
@@ -308,11 +309,11 @@ func TestLobbyUseEndsWithCancel(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		client, server := bridge.PullPipe()
-		from, to := bridge.PullPipe()
+		client, server := bridgetest.Pipe()
+		from, to := bridgetest.Pipe()
 		ended := make(chan error, 1)
 		go func() {
-			ended <- bridge.Pump(g.Context(), bridge.Push(server), bridge.Push(from), bridge.PumpOptions{})
+			ended <- bridge.Pump(g.Context(), bridgetest.Push(server), bridgetest.Push(from), bridge.PumpOptions{})
 		}()
 		for _, m := range []jsonrpc.Message{
 			jsonrpc.NewRequest(jsonrpc.IntID(1), "m", nil), jsonrpc.NewNotification("notifications/cancelled", []byte(`{"requestId":1}`)),
@@ -330,7 +331,7 @@ func TestLobbyUseEndsWithCancel(t *testing.T) {
 			t.Errorf("use %d for %v", use, time.Since(since))
 		}
 		g.Leave()
-		for _, c := range []bridge.PullConn{client, server, from, to} {
+		for _, c := range []bridgetest.PullConn{client, server, from, to} {
 			_ = c.Close()
 		}
 		<-ended

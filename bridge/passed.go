@@ -19,18 +19,18 @@ func WithPassed(ctx context.Context, passed func(kept int)) context.Context {
 }
 
 // passed says that the request of ctx has been passed on to server.
-func (o *PumpOptions) passed(ctx context.Context, server Conn, m *jsonrpc.Message) {
+func (o *PumpOptions) passed(ctx context.Context, m *jsonrpc.Message) {
 	if f, ok := ctx.Value(passedKey{}).(func(int)); ok {
-		f(o.kept(server, m))
+		f(o.kept(m))
 	}
 }
 
 // kept returns how many bytes of a request server's side keeps until it is answered.
-func (o *PumpOptions) kept(server Conn, m *jsonrpc.Message) int {
+func (o *PumpOptions) kept(m *jsonrpc.Message) int {
 	switch {
 	case m.Method() == say.Listen:
 		return min(m.Size(), era.MaxListen)
-	case o.Keeps != nil && o.Keeps(), o.Keeps == nil && Keeps(Pull(server)):
+	case o.Keeps != nil && o.Keeps():
 		return m.Size()
 	}
 	return 0

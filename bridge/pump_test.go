@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -130,7 +131,7 @@ func pumpBuffered(t *testing.T, opts bridge.PumpOptions, client, server int) *pu
 	p.stop = cancel
 	go func() {
 		defer close(p.done)
-		p.err = bridge.Pump(ctx, bridge.Push(p.client), bridge.Push(p.server), opts)
+		p.err = bridge.Pump(ctx, bridgetest.Push(p.client), bridgetest.Push(p.server), opts)
 	}()
 	return p
 }
@@ -918,18 +919,18 @@ func TestPumpClientTakesNothing(t *testing.T) {
 }
 
 // dialer is a bridge.Dialer.
-type dialer func(ctx context.Context) (bridge.PullConn, error)
+type dialer func(ctx context.Context) (bridgetest.PullConn, error)
 
-func (d dialer) Dial(ctx context.Context) (bridge.Conn, error) { return bridge.PushDialed(d(ctx)) }
+func (d dialer) Dial(ctx context.Context) (bridge.Conn, error) { return bridgetest.PushDialed(d(ctx)) }
 
 // When there is no server every request is answered; why stays in the error.
 func TestServeWithoutServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		missing := errors.New("fork/exec /opt/secret/server: no such file")
-		h := bridge.Serve(dialer(func(context.Context) (bridge.PullConn, error) { return nil, missing }), bridge.PumpOptions{})
+		h := bridge.Serve(dialer(func(context.Context) (bridgetest.PullConn, error) { return nil, missing }), bridge.PumpOptions{})
 		client := newPeer(t, 10)
 		done := make(chan error, 1)
-		go func() { done <- h.ServeConn(t.Context(), bridge.Push(client)) }()
+		go func() { done <- h.ServeConn(t.Context(), bridgetest.Push(client)) }()
 		client.says(callOne)
 		client.says(`{"jsonrpc":"2.0","method":"notifications/x"}`)
 		client.says(`{"jsonrpc":"2.0","id":2,"method":"ping"}`)
@@ -949,11 +950,11 @@ func TestServeWithoutServer(t *testing.T) {
 // Serve closes both sides, the client first: nobody waits for a slow stop.
 func TestServeClosesBoth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client, ours := bridge.PullPipe()
-		theirs, server := bridge.PullPipe()
-		h := bridge.Serve(dialer(func(context.Context) (bridge.PullConn, error) { return slowClose{theirs}, nil }), bridge.PumpOptions{})
+		client, ours := bridgetest.Pipe()
+		theirs, server := bridgetest.Pipe()
+		h := bridge.Serve(dialer(func(context.Context) (bridgetest.PullConn, error) { return slowClose{theirs}, nil }), bridge.PumpOptions{})
 		done := make(chan error, 1)
-		go func() { done <- h.ServeConn(t.Context(), bridge.Push(ours)) }()
+		go func() { done <- h.ServeConn(t.Context(), bridgetest.Push(ours)) }()
 		if err := server.Close(); err != nil {
 			t.Fatal(err)
 		}
@@ -971,7 +972,7 @@ func TestServeClosesBoth(t *testing.T) {
 	})
 }
 
-type slowClose struct{ bridge.PullConn }
+type slowClose struct{ bridgetest.PullConn }
 
 func (s slowClose) Close() error {
 	time.Sleep(time.Minute)

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/internal/budget"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
@@ -17,14 +18,14 @@ import (
 func TestPumpBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := budget.New(256 << 10)
-		talk := func(party string) (client, server bridge.PullConn) {
-			client, near := bridge.PullPipe()
-			far, server := bridge.PullPipe()
+		talk := func(party string) (client, server bridgetest.PullConn) {
+			client, near := bridgetest.Pipe()
+			far, server := bridgetest.Pipe()
 			ctx, cancel := context.WithCancel(bridge.WithParty(t.Context(), party))
 			ended := make(chan struct{})
 			go func() {
 				defer close(ended)
-				_ = bridge.Pump(ctx, bridge.Push(near), bridge.Push(far), bridge.PumpOptions{Budget: memory})
+				_ = bridge.Pump(ctx, bridgetest.Push(near), bridgetest.Push(far), bridge.PumpOptions{Budget: memory})
 			}()
 			t.Cleanup(func() {
 				cancel()
@@ -34,7 +35,7 @@ func TestPumpBudget(t *testing.T) {
 			})
 			return client, server
 		}
-		ask := func(client bridge.PullConn, id int) {
+		ask := func(client bridgetest.PullConn, id int) {
 			m := jsonrpc.NewRequest(jsonrpc.StringID(fmt.Sprint(strings.Repeat("i", 1000), id)), "x", nil)
 			if err := client.Send(t.Context(), m); err != nil {
 				t.Fatal(err)

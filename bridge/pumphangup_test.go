@@ -11,21 +11,20 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 )
 
 // leaving is a client's Conn that knows when its peer has hung up.
 type leaving struct {
-	bridge.PullConn
+	bridgetest.PullConn
 	why atomic.Pointer[error]
 }
 
-func (l *leaving) HungUp() func() error {
-	return func() error {
-		if why := l.why.Load(); why != nil {
-			return *why
-		}
-		return nil
+func (l *leaving) HungUp() error {
+	if why := l.why.Load(); why != nil {
+		return *why
 	}
+	return nil
 }
 
 // ST8, ST9: a client that has hung up does not keep its server for as long as that
@@ -45,12 +44,12 @@ func TestPumpHangUp(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				client, ours := bridge.PullPipe()
-				server, theirs := bridge.PullPipe()
+				client, ours := bridgetest.Pipe()
+				server, theirs := bridgetest.Pipe()
 				l := &leaving{PullConn: ours}
 				done := make(chan error, 1)
 				go func() {
-					done <- bridge.Pump(context.Background(), bridge.Push(l), bridge.Push(struct{ bridge.PullConn }{server}), bridge.PumpOptions{})
+					done <- bridge.Pump(context.Background(), bridgetest.Push(l), bridgetest.Push(struct{ bridgetest.PullConn }{server}), bridge.PumpOptions{})
 				}()
 				const n = 30 // a Pipe holds fewer
 				for i := range n {

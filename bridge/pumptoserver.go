@@ -243,7 +243,7 @@ func (p *pump) newCall(m jsonrpc.Message) *call {
 	case c.method == "initialize": // who makes a lost session anew has to say it again
 		c.size, c.lasts = c.size+size, true
 	case c.method == say.Listen, size > budget.Free:
-		c.size += p.opts.kept(p.server, &m)
+		c.size += p.opts.kept(&m)
 	}
 	return c
 }

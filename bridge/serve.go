@@ -30,15 +30,6 @@ func Serve(d Dialer, opts PumpOptions) Handler {
 	})
 }
 
-// closeFor closes a Conn that was served until err. One that can tell its peer
-// why has a method CloseFor(error) error: nil is an orderly end.
-func closeFor(c PullConn, err error) error {
-	if c, ok := c.(interface{ CloseFor(err error) error }); ok {
-		return c.CloseFor(err)
-	}
-	return c.Close()
-}
-
 // Unavailable answers a request in place of a server that could not be had:
 // err is that of a Dialer. What clients may see of it is said at Serve.
 func Unavailable(id jsonrpc.ID, err error) jsonrpc.Message {

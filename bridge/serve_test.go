@@ -1,4 +1,4 @@
-package bridge
+package bridge_test
 
 import (
 	"context"
@@ -7,12 +7,14 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
 type noServer struct{ err error }
 
-func (d noServer) Dial(context.Context) (Conn, error) { return PushDialed(nil, d.err) }
+func (d noServer) Dial(context.Context) (bridge.Conn, error) { return nil, d.err }
 
 type publicError struct{}
 
@@ -21,21 +23,21 @@ func (publicError) PublicError() string { return "no file" }
 
 // Each request of a client without a server is answered, with what may be
 // said and no more. Where there was no place, or none any more, the first answer is the end.
-func TestServeWithoutServer(t *testing.T) {
+func TestServeSaysWhy(t *testing.T) {
 	for _, c := range []struct {
 		err          error
 		text, reason string
 	}{
 		{errors.New("no /secret/file"), "the server could not be started; the bridge's log says why", `"server_unavailable"`},
 		{fmt.Errorf("dial: %w", publicError{}), "no file", `"server_unavailable"`},
-		{fmt.Errorf("20 run in /secret: %w", ErrBusy), ErrBusy.Error(), `"busy"`},
-		{ErrReclaimed, ErrReclaimed.Error(), `"busy"`},
+		{fmt.Errorf("20 run in /secret: %w", bridge.ErrBusy), bridge.ErrBusy.Error(), `"busy"`},
+		{bridge.ErrReclaimed, bridge.ErrReclaimed.Error(), `"busy"`},
 	} {
-		once := errors.Is(c.err, ErrBusy) || errors.Is(c.err, ErrReclaimed)
-		client, far := PullPipe()
+		once := errors.Is(c.err, bridge.ErrBusy) || errors.Is(c.err, bridge.ErrReclaimed)
+		client, far := bridgetest.Pipe()
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			if err := Serve(noServer{c.err}, PumpOptions{}).ServeConn(t.Context(), Push(far)); !errors.Is(err, c.err) {
+			if err := bridge.Serve(noServer{c.err}, bridge.PumpOptions{}).ServeConn(t.Context(), far.Conn()); !errors.Is(err, c.err) {
 				t.Errorf("ServeConn returned %v, want %v", err, c.err)
 			}
 		})

@@ -1,4 +1,4 @@
-package bridge
+package bridge_test
 
 import (
 	"context"
@@ -6,14 +6,16 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
 // A conversation whose server has to go may go on for as long as GraceNow says,
 // but after Shutdown for no longer than Grace, and never for longer than before.
 func TestShutdownBoundsGrace(t *testing.T) {
-	type serve func(ctx context.Context, client, server Conn, o PumpOptions) error
-	for name, run := range map[string]serve{"Pump": Pump, "Exchange": Exchange} {
+	type serve func(ctx context.Context, client, server bridge.Conn, o bridge.PumpOptions) error
+	for name, run := range map[string]serve{"Pump": bridge.Pump, "Exchange": bridge.Exchange} {
 		for _, c := range []struct {
 			when      string
 			wait, end time.Duration // GraceNow, and when Shutdown is closed
@@ -26,13 +28,13 @@ func TestShutdownBoundsGrace(t *testing.T) {
 		} {
 			t.Run(name+" "+c.when, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					client, clientEnd := PullPipe()
-					server, serverEnd := PullPipe()
+					client, clientEnd := bridgetest.Pipe()
+					server, serverEnd := bridgetest.Pipe()
 					ctx, cancel := context.WithCancelCause(t.Context())
 					shutdown := make(chan struct{})
-					o := PumpOptions{Grace: 5 * time.Second, GraceNow: func() time.Duration { return c.wait }, Shutdown: shutdown}
+					o := bridge.PumpOptions{Grace: 5 * time.Second, GraceNow: func() time.Duration { return c.wait }, Shutdown: shutdown}
 					done := make(chan error, 1)
-					go func() { done <- run(ctx, Push(clientEnd), Push(serverEnd), o) }()
+					go func() { done <- run(ctx, clientEnd.Conn(), serverEnd.Conn(), o) }()
 					must(t, client.Send(t.Context(), jsonrpc.NewRequest(jsonrpc.IntID(1), "tools/call", nil)))
 					_, err := server.Recv(t.Context())
 					must(t, err)
@@ -43,7 +45,7 @@ func TestShutdownBoundsGrace(t *testing.T) {
 					if c.end == 0 {
 						synctest.Wait()
 					}
-					cancel(ErrClosing)
+					cancel(bridge.ErrClosing)
 					m, err := client.Recv(t.Context())
 					must(t, err)
 					if took := time.Since(began); took != c.want || m.Lookup("error") == nil {

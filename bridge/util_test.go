@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -33,7 +34,7 @@ func vendor(n int) jsonrpc.Message {
 }
 
 // echo answers each request of a Conn at once.
-func echo(c bridge.PullConn, result []byte) {
+func echo(c bridgetest.PullConn, result []byte) {
 	for {
 		m, err := c.Recv(context.Background())
 		if err != nil {
@@ -45,6 +46,8 @@ func echo(c bridge.PullConn, result []byte) {
 	}
 }
 
-type dialFunc func(ctx context.Context) (bridge.PullConn, error)
+type dialFunc func(ctx context.Context) (bridgetest.PullConn, error)
 
-func (f dialFunc) Dial(ctx context.Context) (bridge.Conn, error) { return bridge.PushDialed(f(ctx)) }
+func (f dialFunc) Dial(ctx context.Context) (bridge.Conn, error) {
+	return bridgetest.PushDialed(f(ctx))
+}

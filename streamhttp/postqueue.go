@@ -40,6 +40,7 @@ type pendingMessage struct {
 	m       jsonrpc.Message
 	share   *budget.Share // what it holds of the budget; mostly nil
 	offered bool          // to the Sink, which may take it now
+	refused bool          // by the Sink of a receive that has ended: it comes next, whatever the ctx says
 	left    bool          // its POST has left it to the queue
 	taken   bool
 	done    chan struct{} // closed when it is taken; nil: nobody has asked for it
@@ -91,8 +92,7 @@ func (q *postQueue) handOn() (done bool) {
 			return true
 		}
 		if !sink.TrySend(p.m) {
-			q.refused(p)
-			return false
+			return false // the receiver offers it again
 		}
 		if more := q.took(p); !more {
 			return true
@@ -185,6 +185,9 @@ func (q *postQueue) next(ctx context.Context, sink bridge.Sink) (*pendingMessage
 	switch {
 	case q.err != nil: // it says more than ctx, which the end of a session ends too
 		return nil, q.err
+	case len(q.waiting) > 0 && q.waiting[0].refused:
+		q.waiting[0].offered = true
+		return q.waiting[0], nil
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	case len(q.waiting) > 0:
@@ -216,7 +219,7 @@ func (q *postQueue) send(ctx context.Context, sink bridge.Sink, p *pendingMessag
 	if q.err != nil {
 		return q.err
 	}
-	p.offered = false
+	p.offered, p.refused = false, true
 	return err
 }
 
@@ -232,13 +235,6 @@ func (q *postQueue) took(p *pendingMessage) (more bool) {
 		close(p.done)
 	}
 	return len(q.waiting) > 0
-}
-
-// refused notes that the sink has not taken p.
-func (q *postQueue) refused(p *pendingMessage) {
-	q.mu.Lock()
-	p.offered = false
-	q.mu.Unlock()
 }
 
 // end makes the queue take nothing any more. The messages in it are their POSTs'.

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -111,7 +112,7 @@ func BenchmarkCall(b *testing.B) {
 				return c.Receive(ctx, echo{c})
 			}
 			s.start(b, HandlerOptions{})
-			client, err := bridge.PullDialed((&Client{URL: s.url()}).Dial(context.Background()))
+			client, err := bridgetest.PullDialed((&Client{URL: s.url()}).Dial(context.Background()))
 			if err != nil {
 				b.Fatal(err)
 			}

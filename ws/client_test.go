@@ -13,13 +13,13 @@ import (
 
 	"github.com/coder/websocket"
 
-	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-func dialClient(t *testing.T, url string, o ClientOptions) bridge.PullConn {
+func dialClient(t *testing.T, url string, o ClientOptions) bridgetest.PullConn {
 	t.Helper()
-	c, err := bridge.PullDialed((&Client{URL: url, Options: o}).Dial(t.Context()))
+	c, err := bridgetest.PullDialed((&Client{URL: url, Options: o}).Dial(t.Context()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -206,7 +206,7 @@ func (s *site) answerReplay(t *testing.T, session *session) {
 }
 
 // ask sends a request all the way and its answer back.
-func ask(t *testing.T, c bridge.PullConn, session *session, request string) {
+func ask(t *testing.T, c bridgetest.PullConn, session *session, request string) {
 	t.Helper()
 	send(t, c, msg(request))
 	m := recv(t, session)

@@ -5,25 +5,24 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// Both sides keep the contract of bridge.PullConn, as each other's peers over TCP:
+// Both sides keep the contract of bridgetest.PullConn, as each other's peers over TCP:
 // a client that renews its session, one that does not, and one connection.
 func TestContract(t *testing.T) {
 	defer func(d time.Duration) { closeWait = d }(closeWait)
 	closeWait = 200 * time.Millisecond // the peers of some Conns take nothing any more
 	t.Run("renewing", func(t *testing.T) {
-		bridgetest.TestPull(t, pairMaker(ClientOptions{}), bridgetest.Options{
+		bridgetest.TestConn(t, pairMaker(ClientOptions{}), bridgetest.Options{
 			NoEOF:     "a", // it connects again, and nobody notices
 			LateSends: "a",
 			Gone:      "b", // a client that has closed the connection cannot be sent to
 		})
 	})
 	t.Run("not renewing", func(t *testing.T) {
-		bridgetest.TestPull(t, pairMaker(ClientOptions{NoRenew: true}), bridgetest.Options{
+		bridgetest.TestConn(t, pairMaker(ClientOptions{NoRenew: true}), bridgetest.Options{
 			NoEOF: "a", // it gets ErrSessionLost
 			Gone:  "b",
 		})
@@ -31,27 +30,27 @@ func TestContract(t *testing.T) {
 }
 
 // pairMaker makes a client and the session that it has opened.
-func pairMaker(o ClientOptions) bridgetest.PullMakeFunc {
-	return func(t *testing.T) (client, server bridge.PullConn, stop func()) {
+func pairMaker(o ClientOptions) bridgetest.MakeFunc {
+	return bridgetest.Pushed(func(t *testing.T) (client, server bridgetest.PullConn, stop func()) {
 		s := newSite(t, HandlerOptions{})
 		s.hold = make(chan struct{})
-		client, err := bridge.PullDialed((&Client{URL: s.url(), Options: o}).Dial(t.Context()))
+		client, err := bridgetest.PullDialed((&Client{URL: s.url(), Options: o}).Dial(t.Context()))
 		if err != nil {
 			t.Fatal(err)
 		}
 		session := s.open(t, client)
-		return client, bridge.Pull(session), func() {
+		return client, bridgetest.Pull(session), func() {
 			close(s.hold)
 			s.h.Close()
 			s.srv.Close()
 		}
-	}
+	})
 }
 
 func (s *site) url() string { return "ws" + strings.TrimPrefix(s.srv.URL, "http") + "/ws" }
 
 // open initializes, and returns the server that the client then has.
-func (s *site) open(t *testing.T, client bridge.PullConn) *session {
+func (s *site) open(t *testing.T, client bridgetest.PullConn) *session {
 	t.Helper()
 	send(t, client, msg(initializeText))
 	session := <-s.sessions

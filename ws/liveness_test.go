@@ -306,7 +306,7 @@ func TestSilentServer(t *testing.T) {
 }
 
 // mustRecv waits for as long as it takes.
-func mustRecv(t *testing.T, c bridge.PullConn) jsonrpc.Message {
+func mustRecv(t *testing.T, c bridgetest.PullConn) jsonrpc.Message {
 	t.Helper()
 	m, err := c.Recv(t.Context())
 	if err != nil {

@@ -263,14 +263,14 @@ type sender interface {
 	Send(context.Context, jsonrpc.Message) error
 }
 
-// recv receives from a bridge.Conn, or a bridge.PullConn.
+// recv receives from a bridge.Conn, or a bridgetest.PullConn.
 func recv(t *testing.T, c sender) jsonrpc.Message {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	var m jsonrpc.Message
 	var err error
-	if pull, ok := c.(bridge.PullConn); ok {
+	if pull, ok := c.(bridgetest.PullConn); ok {
 		m, err = pull.Recv(ctx)
 	} else {
 		m, err = bridgetest.Recv(ctx, c.(bridge.Conn))

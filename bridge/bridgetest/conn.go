@@ -25,17 +25,6 @@ import (
 // closed and ends all else that was started; it may be nil.
 type MakeFunc func(t *testing.T) (a, b bridge.Conn, stop func())
 
-// PullMakeFunc is MakeFunc for Conns of the old contract.
-type PullMakeFunc func(t *testing.T) (a, b bridge.PullConn, stop func())
-
-// TestPull is TestConn for Conns of the old contract.
-func TestPull(t *testing.T, newPair PullMakeFunc, opts Options) {
-	testConn(t, func(t *testing.T) (bridge.Conn, bridge.Conn, func()) {
-		a, b, stop := newPair(t)
-		return bridge.Push(a), bridge.Push(b), stop
-	}, opts, oldParts)
-}
-
 // Options name what a transport cannot do by its nature. The zero value means
 // the whole contract; each field set needs its reason at the call.
 type Options struct {
@@ -74,8 +63,8 @@ type part struct {
 	test func(t *testing.T, p *pair)
 }
 
-// oldParts are those that Conns of the old contract keep.
-var oldParts = []part{
+// parts are the contract.
+var parts = []part{
 	{"order", testOrder},
 	{"big message", testBig},
 	{"concurrent Send", testConcurrentSend},
@@ -89,22 +78,16 @@ var oldParts = []part{
 	{"what was sent before Close arrives", testSentBeforeClose},
 	{"calls after Close fail", testAfterClose},
 	{"Send to a closed peer fails", testSendToClosed},
+	{"what is refused comes again", testRefused},
+	{"ctx of the Sink's Send ends with that of Receive", testSinkContext},
+	{"Close ends the Sink's Send", testCloseEndsSink},
+	{"Close in the Sink", testCloseInSink},
 }
-
-// parts are the contract.
-var parts = append(slices.Clone(oldParts),
-	part{"what is refused comes again", testRefused},
-	part{"ctx of the Sink's Send ends with that of Receive", testSinkContext},
-	part{"Close ends the Sink's Send", testCloseEndsSink},
-	part{"Close in the Sink", testCloseInSink},
-)
 
 // TestConn runs the contract of bridge.Conn against what newPair makes: each part twice,
 // on a pair of its own, so that both sides are put to the test. What wraps a Conn is
 // asked all that the Conn is.
-func TestConn(t *testing.T, newPair MakeFunc, opts Options) { testConn(t, newPair, opts, parts) }
-
-func testConn(t *testing.T, newPair MakeFunc, opts Options, parts []part) {
+func TestConn(t *testing.T, newPair MakeFunc, opts Options) {
 	for _, c := range parts {
 		for _, name := range []string{"a", "b"} {
 			t.Run(c.name+"/"+name, func(t *testing.T) {

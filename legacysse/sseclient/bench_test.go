@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -40,7 +40,7 @@ func BenchmarkBoth(b *testing.B) {
 		b.ReportAllocs()
 		ctx, cancel := context.WithCancel(b.Context())
 		done := make(chan error, 1)
-		go func() { done <- echo.ServeConn(ctx, bridge.Push(session)) }()
+		go func() { done <- echo.ServeConn(ctx, bridgetest.Push(session)) }()
 		for i := range b.N {
 			if err := client.Send(ctx, jsonrpc.NewRequest(jsonrpc.IntID(int64(i)), "tools/call", []byte(`{}`))); err != nil {
 				b.Fatal(err)

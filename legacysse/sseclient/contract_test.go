@@ -6,16 +6,15 @@ import (
 	"net/http/httptest"
 	"testing"
 
-	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/legacysse"
 )
 
-// The client keeps the contract of bridge.PullConn, and so does a session of a
+// The client keeps the contract of bridgetest.PullConn, and so does a session of a
 // legacysse.Handler, as each other's peers over real HTTP.
 func TestContract(t *testing.T) {
-	bridgetest.TestPull(t, func(t *testing.T) (a, b bridge.PullConn, stop func()) { return newContractPair(t) }, bridgetest.Options{
+	bridgetest.TestConn(t, bridgetest.Pushed(func(t *testing.T) (a, b bridgetest.PullConn, stop func()) { return newContractPair(t) }), bridgetest.Options{
 		NoEOF:     "a", // a client gets a new session when one has ended
 		LateSends: "a", // which takes what it sends
 		Gone:      "b", // a client whose stream has ended cannot be sent to
@@ -48,24 +47,24 @@ func mux(h *legacysse.Handler) http.Handler {
 }
 
 // newContractPair returns a client and the session that it has opened.
-func newContractPair(t testing.TB) (client, session bridge.PullConn, stop func()) {
-	sessions := make(chan bridge.PullConn, 100)
-	handler := legacysse.NewHandler(bridge.PullHandler(func(ctx context.Context, conn bridge.PullConn) error {
+func newContractPair(t testing.TB) (client, session bridgetest.PullConn, stop func()) {
+	sessions := make(chan bridgetest.PullConn, 100)
+	handler := legacysse.NewHandler(bridgetest.PullHandler(func(ctx context.Context, conn bridgetest.PullConn) error {
 		sessions <- conn
 		<-ctx.Done()
 		return nil
 	}), legacysse.HandlerOptions{})
 	server := httptest.NewServer(mux(handler))
-	client, err := bridge.PullDialed((&Client{URL: server.URL + "/sse"}).Dial(t.Context()))
+	client, err := bridgetest.PullDialed((&Client{URL: server.URL + "/sse"}).Dial(t.Context()))
 	if err != nil {
 		t.Fatal(err)
 	}
-	send := func(c bridge.PullConn, m jsonrpc.Message) {
+	send := func(c bridgetest.PullConn, m jsonrpc.Message) {
 		if err := c.Send(t.Context(), m); err != nil {
 			t.Fatal(err)
 		}
 	}
-	recv := func(c bridge.PullConn) jsonrpc.Message {
+	recv := func(c bridgetest.PullConn) jsonrpc.Message {
 		m, err := c.Recv(t.Context())
 		if err != nil {
 			t.Fatal(err)

@@ -13,14 +13,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/legacysse"
 )
 
 // echo answers each request with its params.
-var echo = bridge.PullHandler(func(ctx context.Context, c bridge.PullConn) error {
+var echo = bridgetest.PullHandler(func(ctx context.Context, c bridgetest.PullConn) error {
 	for {
 		m, err := c.Recv(ctx)
 		if err != nil {
@@ -40,7 +39,7 @@ var echo = bridge.PullHandler(func(ctx context.Context, c bridge.PullConn) error
 })
 
 // exchange begins a session, and calls n times, with params of up to size bytes.
-func exchange(t *testing.T, conn bridge.PullConn, n, size int) {
+func exchange(t *testing.T, conn bridgetest.PullConn, n, size int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
@@ -94,7 +93,7 @@ func TestTLS(t *testing.T) {
 			srv.StartTLS()
 			defer srv.Close()
 			defer h.Close()
-			conn, err := bridge.PullDialed((&Client{URL: srv.URL + "/sse", Options: Options{Transport: srv.Client().Transport}}).Dial(t.Context()))
+			conn, err := bridgetest.PullDialed((&Client{URL: srv.URL + "/sse", Options: Options{Transport: srv.Client().Transport}}).Dial(t.Context()))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -113,7 +112,7 @@ func TestUntrusted(t *testing.T) {
 	srv.Config.ErrorLog = log.New(io.Discard, "", 0)
 	srv.StartTLS()
 	defer srv.Close()
-	conn, err := bridge.PullDialed((&Client{URL: srv.URL + "/sse"}).Dial(t.Context()))
+	conn, err := bridgetest.PullDialed((&Client{URL: srv.URL + "/sse"}).Dial(t.Context()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +146,7 @@ func TestComeAndGo(t *testing.T) {
 					c.Close()
 					continue
 				}
-				conn, err := bridge.PullDialed((&Client{URL: srv.URL + "/sse"}).Dial(t.Context()))
+				conn, err := bridgetest.PullDialed((&Client{URL: srv.URL + "/sse"}).Dial(t.Context()))
 				if err != nil {
 					t.Error(err)
 					return

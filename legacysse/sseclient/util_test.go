@@ -15,7 +15,6 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
@@ -179,7 +178,7 @@ func (f *fake) wantNoPost() {
 
 // user is the local client, played by the test.
 type user struct {
-	bridge.PullConn
+	bridgetest.PullConn
 	t   *testing.T
 	f   *fake
 	log *bytes.Buffer
@@ -195,7 +194,7 @@ func (f *fake) dialURL(url string, opts Options) *user {
 	opts.Transport = f.rt
 	u := &user{t: f.t, f: f, log: new(bytes.Buffer)}
 	opts.Logger = hclog.New(&hclog.LoggerOptions{Output: u.log, Level: hclog.Debug})
-	conn, err := bridge.PullDialed((&Client{URL: url, Options: opts}).Dial(f.t.Context()))
+	conn, err := bridgetest.PullDialed((&Client{URL: url, Options: opts}).Dial(f.t.Context()))
 	if err != nil {
 		f.t.Fatal(err)
 	}

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/streamhttp/internal/wire"
 )
@@ -42,7 +42,7 @@ func BenchmarkClient(b *testing.B) {
 		})
 		for _, inFlight := range []int{1, 32} {
 			b.Run(fmt.Sprintf("conn/%d/%d", size, inFlight), func(b *testing.B) {
-				conn, err := bridge.PullDialed((&Client{URL: server.URL}).Dial(b.Context()))
+				conn, err := bridgetest.PullDialed((&Client{URL: server.URL}).Dial(b.Context()))
 				if err != nil {
 					b.Fatal(err)
 				}

@@ -5,16 +5,15 @@ import (
 	"net/http/httptest"
 	"testing"
 
-	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/streamhttp"
 )
 
-// The client keeps the contract of bridge.PullConn, and so does a session of the
+// The client keeps the contract of bridgetest.PullConn, and so does a session of the
 // Handler, as each other's peers over real HTTP.
 func TestContract(t *testing.T) {
-	bridgetest.TestPull(t, newContractPair, bridgetest.Options{
+	bridgetest.TestConn(t, bridgetest.Pushed(newContractPair), bridgetest.Options{
 		NoEOF:     "a", // a session that ends is an HTTP status of the next request
 		LateSends: "a", // which gets a new session
 		Gone:      "b", // a deleted session has no client to send to
@@ -22,24 +21,24 @@ func TestContract(t *testing.T) {
 }
 
 // newContractPair returns a client and the session that it has opened.
-func newContractPair(t *testing.T) (client, session bridge.PullConn, stop func()) {
-	sessions := make(chan bridge.PullConn, 100)
-	handler := streamhttp.NewHandler(bridge.PullHandler(func(ctx context.Context, conn bridge.PullConn) error {
+func newContractPair(t *testing.T) (client, session bridgetest.PullConn, stop func()) {
+	sessions := make(chan bridgetest.PullConn, 100)
+	handler := streamhttp.NewHandler(bridgetest.PullHandler(func(ctx context.Context, conn bridgetest.PullConn) error {
 		sessions <- conn
 		<-ctx.Done()
 		return nil
 	}), streamhttp.HandlerOptions{})
 	server := httptest.NewServer(handler)
-	client, err := bridge.PullDialed((&Client{URL: server.URL}).Dial(t.Context()))
+	client, err := bridgetest.PullDialed((&Client{URL: server.URL}).Dial(t.Context()))
 	if err != nil {
 		t.Fatal(err)
 	}
-	send := func(c bridge.PullConn, m jsonrpc.Message) {
+	send := func(c bridgetest.PullConn, m jsonrpc.Message) {
 		if err := c.Send(t.Context(), m); err != nil {
 			t.Fatal(err)
 		}
 	}
-	recv := func(c bridge.PullConn) jsonrpc.Message {
+	recv := func(c bridgetest.PullConn) jsonrpc.Message {
 		m, err := c.Recv(t.Context())
 		if err != nil {
 			t.Fatal(err)

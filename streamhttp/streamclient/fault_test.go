@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/streamhttp/internal/wire"
@@ -269,7 +269,7 @@ func TestNetFaults(t *testing.T) {
 		"no HTTP":      {"http://" + raw.Addr().String(), httpdial.ReasonNotMCP, []string{"does not speak HTTP"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			conn, err := bridge.PullDialed((&Client{URL: c.url}).Dial(t.Context()))
+			conn, err := bridgetest.PullDialed((&Client{URL: c.url}).Dial(t.Context()))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -45,7 +45,7 @@ func TestModernChaos(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	conn, err := bridge.PullDialed((&ModernClient{URL: server.URL, Options: ModernOptions{MaxInFlight: 64}}).Dial(t.Context()))
+	conn, err := bridgetest.PullDialed((&ModernClient{URL: server.URL, Options: ModernOptions{MaxInFlight: 64}}).Dial(t.Context()))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,28 +11,27 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/streamhttp/internal/wire"
 )
 
-// The modern client keeps the contract of bridge.PullConn, over real HTTP, with a
+// The modern client keeps the contract of bridgetest.PullConn, over real HTTP, with a
 // server that sends what it sends as the reply to a subscription.
 func TestModernContract(t *testing.T) {
-	bridgetest.TestPull(t, newModernPair, bridgetest.Options{
+	bridgetest.TestConn(t, bridgetest.Pushed(newModernPair), bridgetest.Options{
 		NoEOF:     "a", // the end of a reply is the end of a request, not of the server
 		LateSends: "a", // each message is a POST of its own
 	})
 }
 
-func newModernPair(t *testing.T) (client, peer bridge.PullConn, stop func()) {
+func newModernPair(t *testing.T) (client, peer bridgetest.PullConn, stop func()) {
 	p := &modernPeer{
 		in: make(chan jsonrpc.Message), out: make(chan modernOut),
 		open: make(chan struct{}), gone: make(chan struct{}), closed: make(chan struct{}),
 	}
 	server := httptest.NewServer(p)
-	client, err := bridge.PullDialed((&ModernClient{URL: server.URL}).Dial(t.Context()))
+	client, err := bridgetest.PullDialed((&ModernClient{URL: server.URL}).Dial(t.Context()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,7 +190,7 @@ func benchmarkModernCalls(b *testing.B, url, text string, inFlight int) {
 		b.Fatal(err)
 	}
 	defer conn.Close(nil)
-	pull := bridge.Pull(conn)
+	pull := bridgetest.Pull(conn)
 	conn.tools.put("x", modernTool{})
 	b.ReportAllocs()
 	sent := 0

@@ -6,7 +6,7 @@ import (
 	"net/http/httptest"
 	"testing"
 
-	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/internal/toolheader"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/streamhttp"
@@ -19,10 +19,10 @@ func TestModernBothEnds(t *testing.T) {
 	for name, http2 := range map[string]bool{"HTTP/1.1": false, "HTTP/2": true} {
 		t.Run(name, func(t *testing.T) {
 			cancelled := make(chan jsonrpc.Message, 1)
-			handler := streamhttp.NewHandler(bridge.PullHandler(func(ctx context.Context, conn bridge.PullConn) error {
+			handler := streamhttp.NewHandler(bridgetest.PullHandler(func(ctx context.Context, conn bridgetest.PullConn) error {
 				return errors.New("nobody speaks legacy here")
 			}), streamhttp.HandlerOptions{
-				Modern: bridge.PullHandler(func(ctx context.Context, conn bridge.PullConn) error {
+				Modern: bridgetest.PullHandler(func(ctx context.Context, conn bridgetest.PullConn) error {
 					return serveEnds(ctx, conn, cancelled)
 				}),
 				ToolSchema: func(ctx context.Context, call jsonrpc.Message, tool string) ([]byte, bool) {
@@ -45,7 +45,7 @@ func TestModernBothEnds(t *testing.T) {
 			if answer, fault := client.Discover(t.Context()); fault != nil || answer.IsError() {
 				t.Fatalf("Discover = %s, %v", answer.Bytes(), fault)
 			}
-			conn, err := bridge.PullDialed(client.Dial(t.Context()))
+			conn, err := bridgetest.PullDialed(client.Dial(t.Context()))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -56,7 +56,7 @@ func TestModernBothEnds(t *testing.T) {
 }
 
 // serveEnds is a server for one request.
-func serveEnds(ctx context.Context, conn bridge.PullConn, cancelled chan<- jsonrpc.Message) error {
+func serveEnds(ctx context.Context, conn bridgetest.PullConn, cancelled chan<- jsonrpc.Message) error {
 	m, err := conn.Recv(ctx)
 	if err != nil {
 		return err
@@ -81,7 +81,7 @@ func serveEnds(ctx context.Context, conn bridge.PullConn, cancelled chan<- jsonr
 	return conn.Send(ctx, msg(result(m, `{"echo":`+string(name)+`}`)))
 }
 
-func testEnds(t *testing.T, conn bridge.PullConn, cancelled <-chan jsonrpc.Message) {
+func testEnds(t *testing.T, conn bridgetest.PullConn, cancelled <-chan jsonrpc.Message) {
 	for _, c := range []struct{ request, want string }{
 		{modern("1", "tools/call", `"name":"deploy","arguments":{"region":" zażółć ","n":4.20e1}`), `{"jsonrpc":"2.0","id":1,"result":{"echo":"deploy"}}`},
 		{modern("2", "prompts/get", `"name":" zażółć "`), `{"jsonrpc":"2.0","id":2,"result":{"echo":" zażółć "}}`},

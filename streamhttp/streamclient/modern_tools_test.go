@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/internal/toolheader"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
@@ -81,7 +81,7 @@ func TestModernRawNames(t *testing.T) {
 		get("2", "ü")
 		get("3", "plain")
 		wantNames("=?base64?w6k=?=", "é", "ü", "plain")
-		again, err := bridge.PullDialed(t.client.Dial(t.Context()))
+		again, err := bridgetest.PullDialed(t.client.Dial(t.Context()))
 		if err != nil {
 			t.Fatal(err)
 		}

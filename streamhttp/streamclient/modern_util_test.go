@@ -12,7 +12,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/streamhttp/internal/wire"
 )
@@ -60,7 +60,7 @@ func testModern(t *testing.T, set func(s *fakeServer, o *ModernOptions), f func(
 		}
 		s.start()
 		client := &ModernClient{URL: modernURL, Options: opts}
-		conn, err := bridge.PullDialed(client.Dial(t.Context()))
+		conn, err := bridgetest.PullDialed(client.Dial(t.Context()))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -12,7 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/streamhttp/internal/wire"
@@ -573,7 +573,7 @@ func TestHTTP2(t *testing.T) {
 	server.EnableHTTP2 = true
 	server.StartTLS()
 	defer server.Close()
-	conn, err := bridge.PullDialed((&Client{URL: server.URL, Options: Options{Transport: server.Client().Transport}}).Dial(t.Context()))
+	conn, err := bridgetest.PullDialed((&Client{URL: server.URL, Options: Options{Transport: server.Client().Transport}}).Dial(t.Context()))
 	if err != nil {
 		t.Fatal(err)
 	}

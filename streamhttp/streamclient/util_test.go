@@ -16,7 +16,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/streamhttp/internal/wire"
 )
@@ -227,7 +227,7 @@ func sseEvent(id, data string) string {
 type clientTest struct {
 	*testing.T
 	server *fakeServer
-	conn   bridge.PullConn
+	conn   bridgetest.PullConn
 	inner  *conn // what conn pulls from
 }
 
@@ -247,7 +247,7 @@ func testClient(t *testing.T, set func(s *fakeServer, o *Options), f func(t *cli
 		if err != nil {
 			t.Fatal(err)
 		}
-		pulled := bridge.Pull(dialed)
+		pulled := bridgetest.Pull(dialed)
 		defer func() {
 			pulled.Close()
 			for _, secret := range []string{"pass", "secret"} {
