@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge/admission"
 )
 
 // AwaitFirst returns a Handler that serves a client with h once it has said
@@ -12,7 +14,7 @@ import (
 func AwaitFirst(h Handler, d time.Duration) Handler {
 	return HandlerFunc(func(ctx context.Context, client Conn) error {
 		first, cancel := context.WithTimeout(ctx, d)
-		used := Unused(ctx)
+		used := admission.Unused(ctx)
 		_, err := First(first, client)
 		used()
 		silent := first.Err() != nil && ctx.Err() == nil

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/mcp-bridge/mcp-bridge/bridge/admission"
+	"github.com/mcp-bridge/mcp-bridge/bridge/identity"
 	"github.com/mcp-bridge/mcp-bridge/internal/budget"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
@@ -97,7 +99,7 @@ type PumpOptions struct {
 //   - A subscriptions/listen of 2026-07-28 is not waited for: when any of this
 //     happens it is cancelled at the server, and ends with its result for a
 //     client that is still there (ST13). It has no RequestTimeout.
-//   - When ctx is a Guest's, its Lobby knows what the server owes: only a session
+//   - When ctx is an admission.Slot's, that knows what the server owes: only a session
 //     in which nothing but subscriptions is open is ended for another party.
 //   - When the server's Conn ends with ErrSlow, because the client leaves too much
 //     unread, nobody waits for the client any more: ErrSlow is returned (D.2).
@@ -110,7 +112,7 @@ func Pump(ctx context.Context, client, server Conn, opts PumpOptions) error {
 	p.toServer.init(maxUnanswered)
 	p.toClient.init(maxUnanswered)
 	if opts.Budget != nil {
-		p.toServer.share = opts.Budget.Share(Party(ctx))
+		p.toServer.share = opts.Budget.Share(identity.Party(ctx))
 		defer p.toServer.share.Free()
 	}
 	return p.run(ctx)
@@ -155,7 +157,7 @@ func (p *pump) run(parent context.Context) error {
 	defer p.toServer.wait()
 	defer p.lateness.Wait()
 	defer cancel(nil)
-	unwatch, watched := InUse(parent, p.toServer.inProgress)
+	unwatch, watched := admission.InUse(parent, p.toServer.inProgress)
 	defer unwatch()
 	if watched {
 		p.toServer.watch()

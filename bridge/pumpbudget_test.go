@@ -9,6 +9,7 @@ import (
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
+	"github.com/mcp-bridge/mcp-bridge/bridge/identity"
 	"github.com/mcp-bridge/mcp-bridge/internal/budget"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
@@ -21,7 +22,7 @@ func TestPumpBudget(t *testing.T) {
 		talk := func(party string) (client, server bridgetest.PullConn) {
 			client, near := bridgetest.Pipe()
 			far, server := bridgetest.Pipe()
-			ctx, cancel := context.WithCancel(bridge.WithParty(t.Context(), party))
+			ctx, cancel := context.WithCancel(identity.WithParty(t.Context(), party))
 			ended := make(chan struct{})
 			go func() {
 				defer close(ended)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/mcp-bridge/mcp-bridge/bridge/admission"
 	"github.com/mcp-bridge/mcp-bridge/bridge/internal/say"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
@@ -39,7 +40,7 @@ func Unavailable(id jsonrpc.ID, err error) jsonrpc.Message {
 
 // refuseAll answers a client in place of a server that is not there.
 func refuseAll(ctx context.Context, client Conn, why error) {
-	defer Unused(ctx)()
+	defer admission.Unused(ctx)()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	_ = client.Receive(ctx, &refusing{client: client, why: why, stop: stop})

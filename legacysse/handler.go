@@ -11,6 +11,8 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/admission"
+	"github.com/mcp-bridge/mcp-bridge/bridge/identity"
 	"github.com/mcp-bridge/mcp-bridge/internal/access"
 	"github.com/mcp-bridge/mcp-bridge/internal/budget"
 	"github.com/mcp-bridge/mcp-bridge/internal/httpserve"
@@ -43,8 +45,8 @@ type HandlerOptions struct {
 	SessionTimeout time.Duration
 
 	// Admit is asked for a place when a bridge.Handler wants one for a session
-	// (bridge.TakePlace). nil: there is one.
-	Admit bridge.Admit
+	// (admission.TakePlace). nil: there is one.
+	Admit admission.Admit
 
 	// Budget is the memory for what clients make the Handler hold: bodies beyond
 	// 16 KiB that are being read or wait for their server (beyond, 503). It may
@@ -82,7 +84,7 @@ type Handler struct {
 	server bridge.Handler
 	opts   HandlerOptions
 
-	lobby   *bridge.Lobby
+	control *admission.Control
 	wg      sync.WaitGroup // sessions, until they have said their last words
 	bodies  httpserve.Bodies
 	refused access.Warnings
@@ -95,7 +97,7 @@ type Handler struct {
 // server. Close ends it.
 func NewHandler(server bridge.Handler, o HandlerOptions) *Handler {
 	o = o.withDefaults()
-	h := &Handler{server: server, opts: o, lobby: bridge.NewLobby(o.MaxSessions, o.Admit), sessions: make(map[string]*session)}
+	h := &Handler{server: server, opts: o, control: admission.New(o.MaxSessions, o.Admit), sessions: make(map[string]*session)}
 	h.bodies.Max, h.bodies.Budget = o.MaxMessageSize, o.Budget
 	h.bodies.Party = h.opts.Guard.Party
 	return h
@@ -107,14 +109,14 @@ func NewHandler(server bridge.Handler, o HandlerOptions) *Handler {
 // what they were owed, for which they have five seconds. It may be called more
 // than once.
 func (h *Handler) Close() error {
-	h.lobby.Close()
+	h.control.Close()
 	h.wg.Wait()
 	return nil
 }
 
 // Sessions returns how many sessions there are. One that has ended does not
 // count, although its server may still be on its way out.
-func (h *Handler) Sessions() int { return h.lobby.Sessions() }
+func (h *Handler) Sessions() int { return h.control.Sessions() }
 
 // begin does what every request needs first. It returns nil when the request
 // was answered: it was refused, or it was a preflight.
@@ -139,25 +141,25 @@ func (h *Handler) logRefused(r *http.Request, reason string) {
 }
 
 // start makes a session and lets the bridge.Handler serve it. The error is
-// that of Lobby.Enter.
+// that of admission.Control's Acquire.
 func (h *Handler) start(r *http.Request) (*session, error) {
-	guest, err := h.lobby.EnterSilent(bridge.WithParty(r.Context(), h.opts.Guard.Party(r)))
+	slot, err := h.control.AcquireSilent(identity.WithParty(r.Context(), h.opts.Guard.Party(r)))
 	if err != nil {
 		return nil, err
 	}
 	s := newSession(access.Principal(r))
-	s.ctx = guest.Context()
+	s.ctx = slot.Context()
 	s.onEnd = func() {
 		h.mu.Lock()
 		delete(h.sessions, s.id)
 		h.mu.Unlock()
-		guest.Gone()
+		slot.Gone()
 	}
 	h.mu.Lock()
 	h.sessions[s.id] = s
 	h.mu.Unlock()
 	h.opts.Logger.Debug("session opened", "session", s.tag(), "remote", h.opts.Guard.RemoteAddr(r), "principal", s.owner)
-	h.wg.Go(func() { h.serve(guest, s, access.Standing(r)) })
+	h.wg.Go(func() { h.serve(slot, s, access.Standing(r)) })
 	return s, nil
 }
 
@@ -166,20 +168,20 @@ var errNoStanding = errors.New("there is no token any more for who has opened th
 
 // serve runs the bridge.Handler for a session, which ends with the standing of
 // who has opened it, and waits for its last words.
-func (h *Handler) serve(guest *bridge.Guest, s *session, standing context.Context) {
+func (h *Handler) serve(slot *admission.Slot, s *session, standing context.Context) {
 	defer context.AfterFunc(standing, func() { s.end(errNoStanding) })()
-	ctx := guest.Context()
-	err := h.server.ServeConn(bridge.WithPrincipal(ctx, s.owner), s)
+	ctx := slot.Context()
+	err := h.server.ServeConn(identity.WithPrincipal(ctx, s.owner), s)
 	s.in.drop()
 	why := s.over()
 	if context.Cause(ctx) == bridge.ErrReclaimed {
-		h.opts.Logger.Info("session ended: it was idle, and its place goes to another client, who has fewer", "session", s.tag(), "client", bridge.Party(ctx))
+		h.opts.Logger.Info("session ended: it was idle, and its place goes to another client, who has fewer", "session", s.tag(), "client", identity.Party(ctx))
 	}
 	if err != nil && !(why != nil && errors.Is(err, why)) && !(ctx.Err() != nil && errors.Is(err, context.Canceled)) {
 		h.logEnded(s, err)
 	}
 	s.end(errSessionEnded)
-	guest.Leave()
+	slot.Release()
 	t := time.NewTimer(lastWords)
 	defer t.Stop()
 	select {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/internal/budget"
+	"github.com/mcp-bridge/mcp-bridge/internal/clientstate"
 	"github.com/mcp-bridge/mcp-bridge/internal/sendqueue"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
@@ -40,8 +41,8 @@ type session struct {
 
 	in       posted
 	out      *sendqueue.Queue
-	revision bridge.Revision
-	asked    bridge.Questions
+	revision clientstate.NegotiatedVersion
+	asked    clientstate.ServerRequests
 	active   atomic.Int64 // when a message last went either way, Unix nanoseconds
 
 	life    context.Context // done when the session is over; the cause says why

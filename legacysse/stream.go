@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/admission"
 	"github.com/mcp-bridge/mcp-bridge/internal/httpserve"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/legacysse/internal/wire"
@@ -37,7 +38,7 @@ func (h *Handler) ServeSSE(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		if r.Context().Err() == nil { // the client has not gone while it waited
 			h.logRefused(r, err.Error())
-			httpserve.Busy(w, r, jsonrpc.ID{}, bridge.Excuse(err))
+			httpserve.Busy(w, r, jsonrpc.ID{}, admission.PublicReason(err))
 		}
 		return
 	}

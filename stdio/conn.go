@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/internal/clientstate"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -85,8 +86,8 @@ type incoming struct {
 // clientState is what a Conn has to know of the messages that it has carried to and
 // from a client.
 type clientState struct {
-	revision  bridge.Revision
-	questions bridge.Questions
+	revision  clientstate.NegotiatedVersion
+	questions clientstate.ServerRequests
 }
 
 // NewConn returns a Conn that reads lines from r and writes lines to w. Close

@@ -12,6 +12,8 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/admission"
+	"github.com/mcp-bridge/mcp-bridge/bridge/identity"
 	"github.com/mcp-bridge/mcp-bridge/internal/budget"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
@@ -41,8 +43,8 @@ type ServerOptions struct {
 	Budget *budget.Budget
 
 	// Admit is asked for a place when a bridge.Handler wants one for a client
-	// (bridge.TakePlace). nil: there is one.
-	Admit bridge.Admit
+	// (admission.TakePlace). nil: there is one.
+	Admit admission.Admit
 
 	// Party returns who a client counts as when places and memory are shared out. nil: all
 	// are one party.
@@ -57,9 +59,9 @@ type SocketServer struct {
 	handler bridge.Handler
 	opts    ServerOptions
 
-	ctx   context.Context // done when the SocketServer shuts down: sessions drain
-	lobby *bridge.Lobby   // of connections that are served, or have not said anything yet
-	wg    sync.WaitGroup  // connections, and calls of Serve
+	ctx     context.Context    // done when the SocketServer shuts down: sessions drain
+	control *admission.Control // of connections that are served, or have not said anything yet
+	wg      sync.WaitGroup     // connections, and calls of Serve
 
 	mu        sync.Mutex
 	listeners map[net.Listener]struct{}
@@ -84,8 +86,8 @@ func NewSocketServer(server bridge.Handler, opts ServerOptions) *SocketServer {
 		opts.Logger = hclog.NewNullLogger()
 	}
 	s := &SocketServer{handler: server, opts: opts, listeners: make(map[net.Listener]struct{})}
-	s.lobby = bridge.NewLobby(opts.MaxSessions, opts.Admit)
-	s.ctx = s.lobby.Context()
+	s.control = admission.New(opts.MaxSessions, opts.Admit)
+	s.ctx = s.control.Context()
 	return s
 }
 
@@ -152,13 +154,13 @@ func (s *SocketServer) Close() error {
 		l.Close()
 	}
 	s.mu.Unlock()
-	s.lobby.Close()
+	s.control.Close()
 	s.wg.Wait()
 	return nil
 }
 
 // Sessions returns how many connections are served.
-func (s *SocketServer) Sessions() int { return s.lobby.Sessions() }
+func (s *SocketServer) Sessions() int { return s.control.Sessions() }
 
 // take starts to serve a connection, or to refuse it.
 func (s *SocketServer) take(nc net.Conn) {
@@ -174,15 +176,15 @@ func (s *SocketServer) take(nc net.Conn) {
 		conn.bound(s.opts.Budget.Share(party), s.opts.BodyTimeout)
 		defer conn.unbind()
 		defer conn.Close(nil)
-		guest, err := s.lobby.EnterSilent(bridge.WithParty(s.ctx, party))
+		slot, err := s.control.AcquireSilent(identity.WithParty(s.ctx, party))
 		if err != nil {
 			s.refuse(conn)
 			return
 		}
-		s.serve(guest, conn)
-		guest.Gone()
+		s.serve(slot, conn)
+		slot.Gone()
 		conn.Close(nil)
-		guest.Leave()
+		slot.Release()
 	})
 }
 
@@ -212,8 +214,8 @@ func (s *SocketServer) noise(size int, reason string) {
 
 // serve serves one client. Who has said nothing yet gets no server: it may
 // only have tried whether somebody listens.
-func (s *SocketServer) serve(guest *bridge.Guest, conn *socketConn) {
-	ctx := guest.Context()
+func (s *SocketServer) serve(slot *admission.Slot, conn *socketConn) {
+	ctx := slot.Context()
 	err := s.awaitFirst(ctx, conn)
 	if err == nil {
 		err = s.handler.ServeConn(ctx, conn)
@@ -222,7 +224,7 @@ func (s *SocketServer) serve(guest *bridge.Guest, conn *socketConn) {
 	}
 	switch {
 	case context.Cause(ctx) == bridge.ErrReclaimed:
-		s.opts.Logger.Info("session ended: it was idle, and its place goes to another client, who has fewer", "client", bridge.Party(ctx))
+		s.opts.Logger.Info("session ended: it was idle, and its place goes to another client, who has fewer", "client", identity.Party(ctx))
 	case err != nil && !(ctx.Err() != nil && errors.Is(err, context.Canceled)):
 		s.opts.Logger.Warn("session ended", "error", err)
 	}
@@ -230,7 +232,7 @@ func (s *SocketServer) serve(guest *bridge.Guest, conn *socketConn) {
 
 // awaitFirst waits for the first message of a client, which the next Receive begins with.
 func (s *SocketServer) awaitFirst(ctx context.Context, conn *socketConn) error {
-	defer bridge.Unused(ctx)()
+	defer admission.Unused(ctx)()
 	ctx, cancel := context.WithTimeout(ctx, firstWait)
 	defer cancel()
 	_, err := bridge.First(ctx, conn)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/identity"
 	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/internal/httpserve"
 	"github.com/mcp-bridge/mcp-bridge/internal/lazytimer"
@@ -36,7 +37,7 @@ type exchange struct {
 	r      *http.Request
 	ctx    context.Context // its cause tells why it is done
 	cancel context.CancelCauseFunc
-	served bridge.PartyContext // of the bridge.Handler: ctx
+	served identity.PartyContext // of the bridge.Handler: ctx
 	party  atomic.Pointer[string]
 	id     jsonrpc.ID
 	method string
@@ -60,7 +61,7 @@ type exchange struct {
 func newExchange(h *Handler, w http.ResponseWriter, r *http.Request, m jsonrpc.Message, share *httpserve.Share) *exchange {
 	e := &exchange{h: h, r: r, id: m.ID(), method: m.Method(), m: m}
 	e.reply.ResponseWriter = w
-	ctx := bridge.WithPrincipal(context.WithoutCancel(r.Context()), principal(r))
+	ctx := identity.WithPrincipal(context.WithoutCancel(r.Context()), principal(r))
 	if share.Counts() {
 		ctx = bridge.WithPassed(ctx, func(kept int) {
 			e.m = jsonrpc.Message{} // its bytes are the server's now
@@ -68,11 +69,11 @@ func newExchange(h *Handler, w http.ResponseWriter, r *http.Request, m jsonrpc.M
 		})
 	}
 	e.ctx, e.cancel = context.WithCancelCause(ctx)
-	e.served = bridge.PartyContext{Context: e.ctx, Client: e}
+	e.served = identity.PartyContext{Context: e.ctx, Client: e}
 	return e
 }
 
-// Party implements what bridge.PartyContext asks. It may be called concurrently.
+// Party implements what identity.PartyContext asks. It may be called concurrently.
 func (e *exchange) Party() string {
 	party := e.party.Load()
 	if party == nil { // most never need it

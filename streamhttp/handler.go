@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/admission"
 	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/internal/access"
 	"github.com/mcp-bridge/mcp-bridge/internal/budget"
@@ -28,7 +30,7 @@ type HandlerOptions struct {
 	// Admit is asked for a place before a session is made, or with Stateless
 	// before a request is served; the POST waits as long as it does. What it
 	// refuses is answered 503 with Retry-After. nil: everybody is admitted.
-	Admit bridge.Admit
+	Admit admission.Admit
 
 	// Modern serves requests of revision 2026-07-28, which have no session: it is
 	// called once for each, in net/http's goroutine, with a bridge.Conn that is
@@ -146,7 +148,7 @@ type Handler struct {
 	server bridge.Handler
 	opts   HandlerOptions
 
-	lobby     *bridge.Lobby
+	control   *admission.Control
 	exchanges exchanges
 	tidier    sync.WaitGroup
 	bodies    httpserve.Bodies
@@ -160,7 +162,7 @@ type Handler struct {
 // server; nil with era.OnlyModern. Close ends it.
 func NewHandler(server bridge.Handler, opts HandlerOptions) *Handler {
 	opts = opts.withDefaults()
-	h := &Handler{server: server, opts: opts, lobby: bridge.NewLobby(opts.MaxSessions, opts.Admit), sessions: make(map[string]*session)}
+	h := &Handler{server: server, opts: opts, control: admission.New(opts.MaxSessions, opts.Admit), sessions: make(map[string]*session)}
 	h.bodies.Max, h.bodies.Budget = opts.MaxMessageSize, opts.Budget
 	h.bodies.Party = h.opts.Guard.Party
 	h.exchanges.after, h.exchanges.timer.Do = min(sweepAfter, opts.CommitModern), h.exchanges.sweep
@@ -174,7 +176,7 @@ func NewHandler(server bridge.Handler, opts HandlerOptions) *Handler {
 // more than once.
 func (h *Handler) Close() error {
 	h.exchanges.close()
-	h.lobby.Close()
+	h.control.Close()
 	h.exchanges.wait()
 	h.tidier.Wait()
 	return nil
@@ -182,7 +184,7 @@ func (h *Handler) Close() error {
 
 // Sessions returns how many sessions there are. One that has ended does not
 // count, although its server may still be on its way out.
-func (h *Handler) Sessions() int { return h.lobby.Sessions() }
+func (h *Handler) Sessions() int { return h.control.Sessions() }
 
 // ServeHTTP answers one request. The order of the checks is that of
 // docs/rules.md, LI.
@@ -299,7 +301,7 @@ func (h *Handler) tidy() {
 	var all []*session
 	for {
 		select {
-		case <-h.lobby.Context().Done():
+		case <-h.control.Context().Done():
 			return
 		case now := <-tick.C:
 			all = all[:0]

@@ -14,6 +14,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/identity"
 	"github.com/mcp-bridge/mcp-bridge/internal/access"
 	"github.com/mcp-bridge/mcp-bridge/internal/budget"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
@@ -599,7 +600,7 @@ func TestServerModernPrincipal(t *testing.T) {
 			ctx  context.Context
 			want string
 		}{{p.ctx, "alice"}, {q.ctx, "alice"}, {z.ctx, "bob"}, {old.ctx, "alice"}} {
-			if got := bridge.Principal(c.ctx); got != c.want {
+			if got := identity.Principal(c.ctx); got != c.want {
 				t.Errorf("the server serves %q, want %q", got, c.want)
 			}
 		}

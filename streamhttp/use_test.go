@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/admission"
 	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/streamhttp"
@@ -18,7 +19,7 @@ import (
 // ended for others.
 func TestServerAloneIsInUse(t *testing.T) {
 	h := streamhttp.NewHandler(bridge.HandlerFunc(func(ctx context.Context, client bridge.Conn) error {
-		defer bridge.Unused(ctx)() // as far as it knows
+		defer admission.Unused(ctx)() // as far as it knows
 		for {
 			m, err := bridgetest.Recv(ctx, client)
 			if err != nil {
@@ -27,13 +28,13 @@ func TestServerAloneIsInUse(t *testing.T) {
 			if m.Kind() != jsonrpc.Request {
 				continue
 			}
-			if bridge.HolderOf(ctx).Reclaim() {
+			if admission.HolderOf(ctx).Reclaim() {
 				t.Errorf("%s is in progress, and the place was given up", m.Method())
 			}
 			if err := client.Send(ctx, jsonrpc.NewResult(m.ID(), nil)); err != nil {
 				return err
 			}
-			if m.Method() == "initialize" && bridge.HolderOf(ctx).Reclaim() {
+			if m.Method() == "initialize" && admission.HolderOf(ctx).Reclaim() {
 				t.Error("the place was given up before the server had the call")
 			}
 		}

@@ -14,9 +14,9 @@ import (
 	"time"
 )
 
-// A guest is a client of a shared server, which knows what is its own: all its
+// A slot is a client of a shared server, which knows what is its own: all its
 // ids and tokens are those of everybody else.
-type guest struct {
+type slot struct {
 	name   string
 	site   *site
 	modern bool
@@ -33,11 +33,11 @@ type guest struct {
 	once   sync.Once
 }
 
-func newGuest(name string, s *site, modern bool, over string) *guest {
-	return &guest{name: name, site: s, modern: modern, over: over, caps: `{}`, heard: map[string]int{}, more: make(chan struct{}, 1), acked: make(chan struct{})}
+func newGuest(name string, s *site, modern bool, over string) *slot {
+	return &slot{name: name, site: s, modern: modern, over: over, caps: `{}`, heard: map[string]int{}, more: make(chan struct{}, 1), acked: make(chan struct{})}
 }
 
-func (g *guest) uri() string { return "a:" + g.name }
+func (g *slot) uri() string { return "a:" + g.name }
 
 // modernTalker speaks Streamable HTTP as 2026-07-28 has it.
 type modernTalker struct{ *site }
@@ -84,7 +84,7 @@ func (c *modernTalker) notify(context.Context, string) error {
 func (c *modernTalker) close() {}
 
 // open greets the bridge where that is due, and asks to hear of its resource.
-func (g *guest) open(ctx context.Context) error {
+func (g *slot) open(ctx context.Context) error {
 	var err error
 	life, cancel := context.WithCancel(context.Background())
 	g.hangup = cancel
@@ -119,7 +119,7 @@ func (g *guest) open(ctx context.Context) error {
 	return nil
 }
 
-func (g *guest) isAcked() bool {
+func (g *slot) isAcked() bool {
 	select {
 	case <-g.acked:
 		return true
@@ -129,9 +129,9 @@ func (g *guest) isAcked() bool {
 }
 
 // listens reports whether the client hears of its resource.
-func (g *guest) listens() bool { return g.modern || g.over == "ws" }
+func (g *slot) listens() bool { return g.modern || g.over == "ws" }
 
-func (g *guest) meta(token string) string {
+func (g *slot) meta(token string) string {
 	var out []string
 	if token != "" {
 		out = append(out, `"progressToken":`+token)
@@ -142,12 +142,12 @@ func (g *guest) meta(token string) string {
 	return `"_meta":{` + strings.Join(out, ",") + `}`
 }
 
-func (g *guest) listenRequest() string {
+func (g *slot) listenRequest() string {
 	return fmt.Sprintf(`{"jsonrpc":"2.0","id":"listen","method":"subscriptions/listen","params":{"notifications":{"resourceSubscriptions":[%q]},%s}}`, g.uri(), g.meta(""))
 }
 
 // listen takes what comes on a stream of its own.
-func (g *guest) listen(in *stream) {
+func (g *slot) listen(in *stream) {
 	defer in.body.Close()
 	for {
 		e, err := in.next()
@@ -161,7 +161,7 @@ func (g *guest) listen(in *stream) {
 }
 
 // notice reads what comes on the one channel until ok.
-func (g *guest) notice(ctx context.Context, say string, ok func() bool) error {
+func (g *slot) notice(ctx context.Context, say string, ok func() bool) error {
 	c := g.talker.(*wsTalker)
 	if say != "" {
 		if err := c.notify(ctx, say); err != nil {
@@ -182,7 +182,7 @@ func (g *guest) notice(ctx context.Context, say string, ok func() bool) error {
 
 // update takes what is about the subscription, and nothing else. What is
 // somebody else's is no update.
-func (g *guest) update(text string) bool {
+func (g *slot) update(text string) bool {
 	var m struct {
 		Method string
 		Params struct {
@@ -216,7 +216,7 @@ func (g *guest) update(text string) bool {
 	return true
 }
 
-func (g *guest) updates() int {
+func (g *slot) updates() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.heard[g.uri()]
@@ -224,7 +224,7 @@ func (g *guest) updates() int {
 
 // call makes one call and checks everything that comes. In id and token it is
 // every other client's call.
-func (g *guest) call(ctx context.Context, do string) (answer string, err error) {
+func (g *slot) call(ctx context.Context, do string) (answer string, err error) {
 	g.n++
 	id, token := fmt.Sprint(g.n%10), fmt.Sprint(g.n%3)
 	request := fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":"t","arguments":{"who":%q,"n":%d,"do":%q},%s}}`, id, g.name, g.n, do, g.meta(token))
@@ -256,7 +256,7 @@ func (g *guest) call(ctx context.Context, do string) (answer string, err error) 
 }
 
 // abandon makes a call that hangs, and cancels it when the server has it.
-func (g *guest) abandon(ctx context.Context, b *brain) error {
+func (g *slot) abandon(ctx context.Context, b *brain) error {
 	if !g.modern && g.over == "mcp" { // its talker waits for the answer
 		_, err := g.call(ctx, "echo")
 		return err
@@ -309,7 +309,7 @@ func (b *brain) hears(ctx context.Context, key string, book map[string]int) erro
 }
 
 // caughtUp waits until the client has heard of its resource n times.
-func (g *guest) caughtUp(ctx context.Context, n int) error {
+func (g *slot) caughtUp(ctx context.Context, n int) error {
 	enough := func() bool { return g.updates() >= n }
 	if g.over == "ws" {
 		if err := g.notice(ctx, "", enough); err != nil {
@@ -327,7 +327,7 @@ func (g *guest) caughtUp(ctx context.Context, n int) error {
 	return nil
 }
 
-func (g *guest) close() {
+func (g *slot) close() {
 	g.hangup()
 	if g.talker != nil {
 		g.talker.close()

@@ -63,7 +63,7 @@ func TestSharedQuestions(t *testing.T) {
 }
 
 // answers makes a call that asks twice, and answers what it is asked.
-func (g *guest) answers(ctx context.Context, n int) error {
+func (g *slot) answers(ctx context.Context, n int) error {
 	question := func(round int) string {
 		return fmt.Sprintf(`[{"method":"elicitation/create","params":{"message":"%s/%d/%d","requestedSchema":{"type":"object","properties":{}}}}]`, g.name, n, round)
 	}

@@ -52,22 +52,22 @@ func TestSharedCrowd(t *testing.T) {
 			t.Parallel() // with each other, and with no other test
 			b := newBrain(t, modern)
 			_, ann, bob := share(t, b, "--isolation", "shared")
-			var guests []*guest
+			var clients []*slot
 			for i := range 200 {
 				who := ann
 				if i%2 == 1 {
 					who = bob
 				}
 				kind := i / 2 % 5 // two of five are legacy clients
-				g := newGuest(fmt.Sprintf("guest%d", i), who, kind < 3, map[bool]string{true: "ws", false: "mcp"}[kind%2 == 1])
-				guests = append(guests, g)
+				g := newGuest(fmt.Sprintf("slot%d", i), who, kind < 3, map[bool]string{true: "ws", false: "mcp"}[kind%2 == 1])
+				clients = append(clients, g)
 			}
 			ctx := within(t, crowd(t)+2*harness.Patience)
-			each := func(do func(g *guest) error) {
+			each := func(do func(g *slot) error) {
 				t.Helper()
-				errs := make([]error, len(guests))
+				errs := make([]error, len(clients))
 				var wg sync.WaitGroup
-				for i, g := range guests {
+				for i, g := range clients {
 					wg.Go(func() { errs[i] = do(g) })
 				}
 				wg.Wait()
@@ -75,19 +75,19 @@ func TestSharedCrowd(t *testing.T) {
 					t.Fatal(tail(err.Error(), 4000))
 				}
 			}
-			each(func(g *guest) error { return g.open(ctx) })
+			each(func(g *slot) error { return g.open(ctx) })
 			t.Cleanup(func() {
-				for _, g := range guests {
+				for _, g := range clients {
 					g.close()
 				}
 			})
-			for _, g := range guests {
+			for _, g := range clients {
 				if g.listens() {
 					b.await(t, "the subscription of "+g.name, func() bool { return b.wanted(g.uri()) })
 				}
 			}
 			end := time.Now().Add(crowd(t))
-			each(func(g *guest) error {
+			each(func(g *slot) error {
 				for time.Now().Before(end) {
 					var err error
 					switch n := rand.IntN(20); {
@@ -110,7 +110,7 @@ func TestSharedCrowd(t *testing.T) {
 				return nil
 			})
 			calls := 0
-			each(func(g *guest) error {
+			each(func(g *slot) error {
 				if !g.listens() {
 					return nil
 				}
@@ -119,7 +119,7 @@ func TestSharedCrowd(t *testing.T) {
 				b.mu.Unlock()
 				return g.caughtUp(ctx, sent)
 			})
-			for _, g := range guests {
+			for _, g := range clients {
 				calls += g.n
 				for n := 1; n <= g.n; n++ {
 					if got := b.calls[(errand{Who: g.name, N: n}).key()]; got != 1 {
@@ -135,7 +135,7 @@ func TestSharedCrowd(t *testing.T) {
 			if n := len(b.workers()); n != 1 {
 				t.Errorf("%d processes have worked, want one", n)
 			}
-			t.Logf("%d calls of %d clients in %v", calls, len(guests), crowd(t))
+			t.Logf("%d calls of %d clients in %v", calls, len(clients), crowd(t))
 		})
 	}
 }
@@ -219,14 +219,14 @@ func TestSharedKilled(t *testing.T) {
 			b := newBrain(t, modern)
 			_, ann, bob := share(t, b, "--isolation", "shared")
 			ctx := within(t, harness.Patience)
-			var guests []*guest
+			var clients []*slot
 			for i, kind := range []struct {
 				modern bool
 				over   string
 			}{{true, "mcp"}, {true, "ws"}, {false, "ws"}, {false, "mcp"}} {
-				guests = append(guests, newGuest(fmt.Sprintf("ann%d", i), ann, kind.modern, kind.over), newGuest(fmt.Sprintf("bob%d", i), bob, kind.modern, kind.over))
+				clients = append(clients, newGuest(fmt.Sprintf("ann%d", i), ann, kind.modern, kind.over), newGuest(fmt.Sprintf("bob%d", i), bob, kind.modern, kind.over))
 			}
-			for _, g := range guests {
+			for _, g := range clients {
 				if err := g.open(ctx); err != nil {
 					t.Fatal(err)
 				}
@@ -236,9 +236,9 @@ func TestSharedKilled(t *testing.T) {
 				}
 			}
 			for round := range 3 {
-				owed := make([]error, len(guests))
+				owed := make([]error, len(clients))
 				var wg sync.WaitGroup
-				for i, g := range guests {
+				for i, g := range clients {
 					wg.Go(func() {
 						answer, err := g.call(ctx, "hang")
 						if err == nil && !strings.Contains(answer, `"code":-32603`) {
@@ -247,12 +247,12 @@ func TestSharedKilled(t *testing.T) {
 						owed[i] = err
 					})
 				}
-				for _, g := range guests {
+				for _, g := range clients {
 					key := errand{Who: g.name, N: round*100 + 1}.key()
 					b.await(t, "the call of "+g.name, func() bool { return b.calls[key] > 0 })
 				}
-				before := make([]int, len(guests))
-				for i, g := range guests {
+				before := make([]int, len(clients))
+				for i, g := range clients {
 					before[i] = g.updates()
 				}
 				workers := b.workers()
@@ -261,7 +261,7 @@ func TestSharedKilled(t *testing.T) {
 				if err := errors.Join(owed...); err != nil {
 					t.Fatal(err)
 				}
-				for i, g := range guests {
+				for i, g := range clients {
 					if err := g.again(ctx, "echo"); err != nil {
 						t.Fatal(err)
 					}
@@ -281,7 +281,7 @@ func TestSharedKilled(t *testing.T) {
 				if n := len(b.workers()); n != round+2 {
 					t.Errorf("%d processes have worked after %d deaths", n, round+1)
 				}
-				for _, g := range guests {
+				for _, g := range clients {
 					g.n = (round + 1) * 100
 				}
 			}
@@ -291,7 +291,7 @@ func TestSharedKilled(t *testing.T) {
 
 // again calls until the bridge has seen that the server is back: until then it
 // may refuse, but leaves no call without an answer.
-func (g *guest) again(ctx context.Context, do string) error {
+func (g *slot) again(ctx context.Context, do string) error {
 	for {
 		answer, err := g.call(ctx, do)
 		if err == nil || !strings.Contains(answer, `"code":-32603`) {
@@ -301,7 +301,7 @@ func (g *guest) again(ctx context.Context, do string) error {
 }
 
 // who returns the process that serves a client.
-func (g *guest) who(t testing.TB, ctx context.Context) string {
+func (g *slot) who(t testing.TB, ctx context.Context) string {
 	t.Helper()
 	answer, err := g.call(ctx, "echo")
 	pid := regexp.MustCompile(`"pid":[0-9]+`).FindString(answer)
@@ -322,7 +322,7 @@ func TestSharedByPrincipal(t *testing.T) {
 			b := newBrain(t, false)
 			_, ann, bob := share(t, b, flags...)
 			ctx := within(t, harness.Patience)
-			open := func(name string, s *site, over, caps string) *guest {
+			open := func(name string, s *site, over, caps string) *slot {
 				t.Helper()
 				g := newGuest(name, s, true, over)
 				g.caps = caps
@@ -358,7 +358,7 @@ func TestSharedByPrincipal(t *testing.T) {
 			if state == nil || key == nil {
 				t.Fatalf("a call that asks was answered with %s", asked)
 			}
-			retry := func(g *guest, id int) string {
+			retry := func(g *slot, id int) string {
 				t.Helper()
 				answer, err := g.talker.exchange(ctx, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"t","arguments":{"who":"a5","n":1,"do":"ask"},"inputResponses":{%s:{"roots":[]}},"requestState":%s,%s}}`, id, key[1], state[1], g.meta("1")), nil)
 				if err != nil {

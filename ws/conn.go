@@ -13,6 +13,7 @@ import (
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/internal/budget"
+	"github.com/mcp-bridge/mcp-bridge/internal/clientstate"
 	"github.com/mcp-bridge/mcp-bridge/internal/lazytimer"
 	"github.com/mcp-bridge/mcp-bridge/internal/sendqueue"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
@@ -84,9 +85,9 @@ type conn struct {
 
 // calls is what a conn knows of the requests that are open on it.
 type calls struct {
-	revision  bridge.Revision
-	questions bridge.Questions // to the client
-	open      atomic.Int64     // about how many requests of the client have no answer; see maxInlineCalls
+	revision  clientstate.NegotiatedVersion
+	questions clientstate.ServerRequests // to the client
+	open      atomic.Int64               // about how many requests of the client have no answer; see maxInlineCalls
 }
 
 // ending is how a conn has ended.

@@ -11,6 +11,8 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/admission"
+	"github.com/mcp-bridge/mcp-bridge/bridge/identity"
 	"github.com/mcp-bridge/mcp-bridge/internal/access"
 	"github.com/mcp-bridge/mcp-bridge/internal/budget"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
@@ -50,8 +52,8 @@ type HandlerOptions struct {
 	SessionTimeout time.Duration
 
 	// Admit is asked for a place when a bridge.Handler wants one for a session
-	// (bridge.TakePlace); who gets none is closed with status 1013. nil: there is one.
-	Admit bridge.Admit
+	// (admission.TakePlace); who gets none is closed with status 1013. nil: there is one.
+	Admit admission.Admit
 
 	Logger hclog.Logger // nil: silence
 }
@@ -81,7 +83,7 @@ type Handler struct {
 	server bridge.Handler
 	opts   HandlerOptions
 
-	lobby   *bridge.Lobby
+	control *admission.Control
 	refused access.Warnings
 	crowded access.Warnings
 }
@@ -93,7 +95,7 @@ type Handler struct {
 // ServeConn returns, its error is the reason.
 func NewHandler(server bridge.Handler, o HandlerOptions) *Handler {
 	o = o.withDefaults()
-	return &Handler{server: server, opts: o, lobby: bridge.NewLobby(o.MaxSessions, o.Admit)}
+	return &Handler{server: server, opts: o, control: admission.New(o.MaxSessions, o.Admit)}
 }
 
 // Close stops taking sessions, lets those there are finish what is in
@@ -101,13 +103,13 @@ func NewHandler(server bridge.Handler, o HandlerOptions) *Handler {
 // them with status 1001, and returns when all of them have ended. It may be
 // called more than once.
 func (h *Handler) Close() error {
-	h.lobby.Close()
+	h.control.Close()
 	return nil
 }
 
 // Sessions returns how many sessions there are. One whose client is gone does
 // not count, although its server may still be on its way out.
-func (h *Handler) Sessions() int { return h.lobby.Sessions() }
+func (h *Handler) Sessions() int { return h.control.Sessions() }
 
 // ServeHTTP upgrades a request to a WebSocket and serves its session; it
 // returns when the session is over. What is wrong with the request is answered
@@ -125,17 +127,17 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case !upgradable(w, r):
 		return
 	}
-	guest, err := h.lobby.EnterSilent(bridge.WithParty(r.Context(), h.opts.Guard.Party(r)))
+	slot, err := h.control.AcquireSilent(identity.WithParty(r.Context(), h.opts.Guard.Party(r)))
 	if err != nil {
 		if r.Context().Err() == nil { // somebody is left to tell
 			h.logRefused(r, err.Error())
 			w.Header().Set("Retry-After", "5")
-			http.Error(w, bridge.Excuse(err), http.StatusServiceUnavailable)
+			http.Error(w, admission.PublicReason(err), http.StatusServiceUnavailable)
 		}
 		return
 	}
-	defer guest.Leave()
-	h.serve(w, r, guest)
+	defer slot.Release()
+	h.serve(w, r, slot)
 }
 
 // logRefused says that a request was refused.
@@ -157,7 +159,7 @@ func (h *Handler) logCrowded() {
 }
 
 // serve upgrades the connection and runs the bridge.Handler for it.
-func (h *Handler) serve(w http.ResponseWriter, r *http.Request, guest *bridge.Guest) {
+func (h *Handler) serve(w http.ResponseWriter, r *http.Request, slot *admission.Slot) {
 	up := &upgrader{ResponseWriter: w, stall: h.opts.StallAfter}
 	socket, err := websocket.Accept(up, r, &websocket.AcceptOptions{
 		Subprotocols:       []string{subprotocol}, // WS2: whoever offers none, or others only, gets none
@@ -167,12 +169,12 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, guest *bridge.Gu
 		h.opts.Logger.Debug("no WebSocket", "reason", err)
 		return
 	}
-	s := newSession(h, guest, socket, up.wire, access.Principal(r), bridge.Party(guest.Context()))
+	s := newSession(h, slot, socket, up.wire, access.Principal(r), identity.Party(slot.Context()))
 	h.opts.Logger.Debug("session opened", "remote", h.opts.Guard.RemoteAddr(r), "principal", s.owner)
 	defer context.AfterFunc(access.Standing(r), func() {
 		s.close(websocket.StatusPolicyViolation, "there is no token any more for who has opened the session")
 	})()
-	err = h.server.ServeConn(bridge.WithPrincipal(s.ctx, s.owner), s)
+	err = h.server.ServeConn(identity.WithPrincipal(s.ctx, s.owner), s)
 	if err != nil && !s.isGone(err) && !(s.ctx.Err() != nil && errors.Is(err, context.Canceled)) {
 		level := hclog.Warn
 		if errors.Is(err, bridge.ErrBusy) && !h.refused.Due() { // clients try again
@@ -181,7 +183,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, guest *bridge.Gu
 		h.opts.Logger.Log(level, "session ended", "error", err)
 	}
 	if context.Cause(s.ctx) == bridge.ErrReclaimed {
-		h.opts.Logger.Info("session ended: it was idle, and its place goes to another client, who has fewer", "client", bridge.Party(s.ctx))
+		h.opts.Logger.Info("session ended: it was idle, and its place goes to another client, who has fewer", "client", identity.Party(s.ctx))
 	}
 	_ = s.Close(err)
 	h.opts.Logger.Debug("session closed", "how", s.end.err)

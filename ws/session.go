@@ -7,6 +7,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/admission"
 )
 
 // session is one client's session: the bridge.Conn that the Handler hands to
@@ -19,8 +20,8 @@ type session struct {
 	ctx     context.Context // done when the client is gone or the Handler shuts down
 }
 
-func newSession(h *Handler, guest *bridge.Guest, socket *websocket.Conn, w *wire, owner, party string) *session {
-	s := &session{handler: h, owner: owner, ctx: guest.Context()}
+func newSession(h *Handler, slot *admission.Slot, socket *websocket.Conn, w *wire, owner, party string) *session {
+	s := &session{handler: h, owner: owner, ctx: slot.Context()}
 	s.conn = newConn(socket, w, endpoint{
 		peer:       "the client",
 		client:     true,
@@ -37,7 +38,7 @@ func newSession(h *Handler, guest *bridge.Guest, socket *websocket.Conn, w *wire
 		maxFirst: maxFirst,
 		pace:     h.opts.BodyTimeout,
 		crowded:  h.logCrowded,
-		ended:    guest.Gone,
+		ended:    slot.Gone,
 	})
 	return s
 }
@@ -49,7 +50,7 @@ func newSession(h *Handler, guest *bridge.Guest, socket *websocket.Conn, w *wire
 // a client that is too slow, 1011 with another one. Its text is not for the client.
 func (s *session) Close(err error) error {
 	switch {
-	case s.handler.lobby.Context().Err() != nil:
+	case s.handler.control.Context().Err() != nil:
 		s.close(websocket.StatusGoingAway, bridge.ErrClosing.Error())
 	case context.Cause(s.ctx) == bridge.ErrReclaimed || errors.Is(err, bridge.ErrReclaimed):
 		s.close(websocket.StatusTryAgainLater, bridge.ErrReclaimed.Error())

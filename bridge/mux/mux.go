@@ -32,6 +32,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/identity"
 	"github.com/mcp-bridge/mcp-bridge/bridge/internal/report"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
@@ -174,7 +175,7 @@ func (x *Mux) Dial(ctx context.Context) (bridge.Conn, error) {
 	if x.closed {
 		return nil, bridge.ErrClosing
 	}
-	c := &conn{mux: x, principal: bridge.Principal(ctx)}
+	c := &conn{mux: x, principal: identity.Principal(ctx)}
 	c.inbox.MaxMessages = math.MaxInt
 	x.conns[c] = struct{}{}
 	return c, nil

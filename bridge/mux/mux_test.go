@@ -13,6 +13,7 @@ import (
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
+	"github.com/mcp-bridge/mcp-bridge/bridge/identity"
 	"github.com/mcp-bridge/mcp-bridge/bridge/mux"
 	"github.com/mcp-bridge/mcp-bridge/bridge/translate"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
@@ -90,7 +91,7 @@ func newMux(t *testing.T, o mux.Options) *muxed {
 
 func (x *muxed) dial(principal ...string) *muxClient {
 	x.t.Helper()
-	c, err := pulling(x.mux.Dial(bridge.WithPrincipal(x.t.Context(), strings.Join(principal, ""))))
+	c, err := pulling(x.mux.Dial(identity.WithPrincipal(x.t.Context(), strings.Join(principal, ""))))
 	if err != nil {
 		x.t.Fatal(err)
 	}

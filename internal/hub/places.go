@@ -7,39 +7,41 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
-	"github.com/mcp-bridge/mcp-bridge/internal/admission"
+	"github.com/mcp-bridge/mcp-bridge/bridge/admission"
+	"github.com/mcp-bridge/mcp-bridge/bridge/identity"
+	"github.com/mcp-bridge/mcp-bridge/internal/limiter"
 )
 
 // places bounds how many processes there are at once, and shares them out among
 // parties. Who finds none left waits in a queue; the queue is bounded too, and so
 // is the wait.
 type places struct {
-	*admission.Limiter
+	*limiter.Limiter
 	wait time.Duration
 	flag string // what to change if there are too few
 }
 
 // newPlaces makes max places; 0 is no bound.
 func newPlaces(max, queue int, wait time.Duration, flag string) *places {
-	return &places{admission.New(admission.Options{Max: max, Queue: queue, Wait: wait}), wait, flag}
+	return &places{limiter.New(limiter.Options{Max: max, Queue: queue, Wait: wait}), wait, flag}
 }
 
 // take returns when there is a place, or why there is none.
-func (p *places) take(ctx context.Context) (*admission.Place, error) {
-	place, err := p.Acquire(ctx, bridge.Party(ctx), bridge.HolderOf(ctx))
+func (p *places) take(ctx context.Context) (*limiter.Place, error) {
+	place, err := p.Acquire(ctx, identity.Party(ctx), admission.HolderOf(ctx))
 	switch {
-	case errors.Is(err, admission.ErrFull):
-		err = fmt.Errorf("%w: as many servers run as may (%s), and as many clients of %q wait already", bridge.ErrBusy, p.flag, bridge.Party(ctx))
-	case errors.Is(err, admission.ErrLate):
+	case errors.Is(err, limiter.ErrFull):
+		err = fmt.Errorf("%w: as many servers run as may (%s), and as many clients of %q wait already", bridge.ErrBusy, p.flag, identity.Party(ctx))
+	case errors.Is(err, limiter.ErrLate):
 		err = fmt.Errorf("%w: as many servers run as may (%s), and none has ended for %v", bridge.ErrBusy, p.flag, p.wait)
 	}
 	return place, err
 }
 
 // admit takes a place of each, in order, for the Party of ctx.
-func admit(all ...*places) bridge.Admit {
+func admit(all ...*places) admission.Admit {
 	return func(ctx context.Context) (leave func(), err error) {
-		var taken []*admission.Place
+		var taken []*limiter.Place
 		leave = func() {
 			for i := range taken { // who waits for the first may need the last as well
 				taken[len(taken)-1-i].Release()

@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/admission"
 	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/internal/upstream"
 	"github.com/mcp-bridge/mcp-bridge/legacysse"
@@ -91,7 +92,7 @@ func (s Spec) withDefaults() Spec {
 }
 
 // upstream describes the server's side; enter is asked for places for its processes.
-func (s Spec) upstream(enter bridge.Admit, secret []byte) upstream.Spec {
+func (s Spec) upstream(enter admission.Admit, secret []byte) upstream.Spec {
 	up := s.Upstream
 	up.Secret = secret
 	up.Clients, up.Isolation, up.ParkTimeout = s.Clients, s.Isolation, s.ParkTimeout
@@ -123,7 +124,7 @@ func newServer(spec Spec, h *Hub) (*server, error) {
 	spec = spec.withDefaults()
 	o, memory, base := &h.opts, h.memory, h.base(spec.Name)
 	s := &server{spec: spec, log: o.Logger.With("server", spec.Name)}
-	var enter bridge.Admit
+	var enter admission.Admit
 	if spec.Upstream.URL == "" {
 		enter = admit(newPlaces(spec.MaxChildren, spec.Queue, spec.QueueTimeout, "--max-children"), h.all)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
+	"github.com/mcp-bridge/mcp-bridge/bridge/identity"
 	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/supervisor"
@@ -85,7 +86,7 @@ func (f *fragile) serve(t *testing.T, spec Spec) *Server {
 // calls returns a modern call of a tool, as one POST is, and the answer to come.
 func calls(t *testing.T, s *Server, principal, tool string) (answer <-chan jsonrpc.Message) {
 	t.Helper()
-	client := party(t, bridge.WithPrincipal(t.Context(), principal), s.Exchange(bridge.PumpOptions{}))
+	client := party(t, identity.WithPrincipal(t.Context(), principal), s.Exchange(bridge.PumpOptions{}))
 	send(t, client, strings.Replace(modernCall, `"x"`, `"`+tool+`"`, 1))
 	c := make(chan jsonrpc.Message, 1)
 	go func() {
@@ -155,7 +156,7 @@ func TestCrashesAreOnesOwn(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := new(fragile).serve(t, Spec{})
 			for range crashes {
-				client := party(t, bridge.WithPrincipal(t.Context(), "ann"), s.Modern(bridge.PumpOptions{}))
+				client := party(t, identity.WithPrincipal(t.Context(), "ann"), s.Modern(bridge.PumpOptions{}))
 				send(t, client, strings.Replace(modernCall, `"x"`, `"crash later"`, 1))
 				synctest.Wait() // it has reached the server
 				send(t, client, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
+	"github.com/mcp-bridge/mcp-bridge/bridge/identity"
 	"github.com/mcp-bridge/mcp-bridge/era"
 )
 
@@ -33,7 +34,7 @@ func TestBeginTogether(t *testing.T) {
 	var parties [3]late
 	for i := range clients {
 		parties[i] = late{make(chan struct{}, 1), make(chan struct{})}
-		clients[i] = party(t, &bridge.PartyContext{Context: t.Context(), Client: parties[i]}, s.Exchange(bridge.PumpOptions{}))
+		clients[i] = party(t, &identity.PartyContext{Context: t.Context(), Client: parties[i]}, s.Exchange(bridge.PumpOptions{}))
 		send(t, clients[i], modernCall)
 		<-parties[i].asked // so it has found no process
 	}
@@ -55,10 +56,10 @@ func TestSharedUnitsQueue(t *testing.T) {
 			s := serverOf(t, &fleet{}, Spec{
 				Protocol: era.OnlyLegacy, MaxShared: 1, Queue: 1, QueueTimeout: time.Minute,
 			})
-			hangup, cancel := context.WithCancel(bridge.WithPrincipal(t.Context(), "ann"))
+			hangup, cancel := context.WithCancel(identity.WithPrincipal(t.Context(), "ann"))
 			defer cancel()
 			ann := party(t, hangup, s.Exchange(bridge.PumpOptions{}))
-			bob := party(t, bridge.WithPrincipal(t.Context(), "bob"), s.Exchange(bridge.PumpOptions{}))
+			bob := party(t, identity.WithPrincipal(t.Context(), "bob"), s.Exchange(bridge.PumpOptions{}))
 			send(t, ann, strings.Replace(modernCall, "tools/call", "hang", 1))
 			synctest.Wait()
 			began := time.Now()

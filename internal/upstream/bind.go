@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/identity"
 	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
@@ -17,7 +18,7 @@ import (
 // with one. refuse is told why something is not the client's to say; the message is
 // passed on then if refuse is false. Conns of other clients are returned as they are.
 func (s *Server) sealState(ctx context.Context, client bridge.Conn, refuse func(no *era.Refusal) (answer bool)) bridge.Conn {
-	principal := bridge.Principal(ctx)
+	principal := identity.Principal(ctx)
 	if principal == "" {
 		return client
 	}

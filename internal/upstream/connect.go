@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/identity"
 	"github.com/mcp-bridge/mcp-bridge/bridge/translate"
 	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/era/legacyserver"
@@ -41,7 +42,7 @@ func (c *connector) parked() bool {
 // Dial starts the server, or connects to it, as one that speaks modern. It is
 // what the Mux calls.
 func (c *connector) Dial(ctx context.Context) (bridge.Conn, error) {
-	ctx = bridge.WithParty(ctx, c.shared.Party)
+	ctx = identity.WithParty(ctx, c.shared.Party)
 	if c.shared.Key.Legacy {
 		return c.dialLegacy(ctx)
 	}

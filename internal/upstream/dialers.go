@@ -5,8 +5,9 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/admission"
 	"github.com/mcp-bridge/mcp-bridge/era"
-	"github.com/mcp-bridge/mcp-bridge/internal/admission"
+	"github.com/mcp-bridge/mcp-bridge/internal/limiter"
 	"github.com/mcp-bridge/mcp-bridge/internal/remote"
 	"github.com/mcp-bridge/mcp-bridge/internal/toolfilter"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
@@ -120,11 +121,11 @@ func (s *Server) wrapped(d bridge.Dialer) bridge.Dialer {
 
 // dialAdmitted takes a place for as long as the Conn is open, for the Party of
 // ctx. h holds the place.
-func (s *Server) dialAdmitted(ctx context.Context, d bridge.Dialer, h admission.Holder) (bridge.Conn, error) {
+func (s *Server) dialAdmitted(ctx context.Context, d bridge.Dialer, h limiter.Holder) (bridge.Conn, error) {
 	if s.spec.Admit == nil {
 		return d.Dial(ctx)
 	}
-	leave, err := s.spec.Admit(bridge.WithHolder(ctx, h))
+	leave, err := s.spec.Admit(admission.WithHolder(ctx, h))
 	if err != nil {
 		return nil, err
 	}

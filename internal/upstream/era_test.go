@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/admission"
 	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
+	"github.com/mcp-bridge/mcp-bridge/bridge/identity"
 	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/internal/upstream/probe"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
@@ -342,7 +344,7 @@ func TestIsolation(t *testing.T) {
 			}
 			s := serverOf(t, f, spec)
 			for _, who := range []struct{ principal, call string }{{"a", modernCall}, {"a", modernCall}, {"b", modernCall}, {"a", withCaps}} {
-				client := party(t, bridge.WithPrincipal(t.Context(), who.principal), s.Exchange(bridge.PumpOptions{}))
+				client := party(t, identity.WithPrincipal(t.Context(), who.principal), s.Exchange(bridge.PumpOptions{}))
 				if m := ask(t, client, who.call); m.IsError() {
 					t.Errorf("%s", m.Bytes())
 				}
@@ -419,7 +421,7 @@ func TestStateIsBound(t *testing.T) {
 	for name, h := range map[string]bridge.Handler{"POST": s.Exchange(bridge.PumpOptions{}), "connection": s.Modern(bridge.PumpOptions{})} {
 		t.Run(name, func(t *testing.T) {
 			as := func(principal, text string) jsonrpc.Message {
-				return ask(t, party(t, bridge.WithPrincipal(t.Context(), principal), h), text)
+				return ask(t, party(t, identity.WithPrincipal(t.Context(), principal), h), text)
 			}
 			state := string(new(as("a", first)).Lookup("result", "requestState"))
 			again := strings.Replace(first, `"name":"x"`, `"name":"x","requestState":`+state, 1)
@@ -545,21 +547,21 @@ func TestOnePlace(t *testing.T) {
 		f := &fleet{kind: k}
 		s := serverOf(t, f, Spec{Admit: admit, MaxShared: 1})
 		s.prober.Patience = 10 * time.Millisecond
-		lobby := bridge.NewLobby(10, admit)
-		guest, err := lobby.Enter(t.Context())
+		control := admission.New(10, admit)
+		slot, err := control.Acquire(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		client := party(t, guest.Context(), s.Legacy(true, bridge.PumpOptions{}))
+		client := party(t, slot.Context(), s.Legacy(true, bridge.PumpOptions{}))
 		if m := ask(t, client, initialize); m.IsError() {
 			t.Errorf("server %d: %s", k, m.Bytes())
 		}
-		guest.Leave()
+		slot.Release()
 		_ = client.Close()
 		if m := ask(t, party(t, t.Context(), s.Exchange(bridge.PumpOptions{})), modernCall); m.IsError() {
 			t.Errorf("server %d: %s", k, m.Bytes())
 		}
-		lobby.Close()
+		control.Close()
 	}
 }
 
@@ -569,7 +571,7 @@ func TestProbeOfEachParty(t *testing.T) {
 	for _, k := range []kind{legacyServer, modernServer} {
 		waits, left := make(chan struct{}), make(chan struct{})
 		admit := func(ctx context.Context) (func(), error) {
-			if bridge.Party(ctx) != "ann" {
+			if identity.Party(ctx) != "ann" {
 				return func() {}, nil
 			}
 			close(waits)
@@ -580,11 +582,11 @@ func TestProbeOfEachParty(t *testing.T) {
 		s := serverOf(t, &fleet{kind: k}, Spec{Admit: admit})
 		ann := make(chan error, 1)
 		go func() {
-			_, err := s.prober.Modern(bridge.WithParty(t.Context(), "ann"))
+			_, err := s.prober.Modern(identity.WithParty(t.Context(), "ann"))
 			ann <- err
 		}()
 		<-waits
-		ctx, cancel := context.WithTimeout(bridge.WithParty(t.Context(), "bob"), 20*time.Second)
+		ctx, cancel := context.WithTimeout(identity.WithParty(t.Context(), "bob"), 20*time.Second)
 		defer cancel()
 		if m := ask(t, party(t, ctx, s.Exchange(bridge.PumpOptions{})), modernCall); m.IsError() {
 			t.Fatalf("server %d: %s", k, m.Bytes())

@@ -5,6 +5,8 @@ import (
 	"errors"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/admission"
+	"github.com/mcp-bridge/mcp-bridge/bridge/identity"
 	"github.com/mcp-bridge/mcp-bridge/bridge/translate"
 	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/era/legacyclient"
@@ -29,7 +31,7 @@ func (s *Server) Legacy(lasting bool, o bridge.PumpOptions) bridge.Handler {
 	translated := &translator{s}
 	direct := s.Dialer(lasting)
 	own := dialFunc(func(ctx context.Context) (bridge.Conn, error) {
-		if err := bridge.TakePlace(ctx); err != nil {
+		if err := admission.TakePlace(ctx); err != nil {
 			return nil, err
 		}
 		return direct.Dial(ctx)
@@ -127,7 +129,7 @@ func (s *Server) shared(o bridge.PumpOptions) bridge.Handler {
 			if s.spec.Isolation == Shared {
 				return s.translated(ctx, key, nil)
 			}
-			key.Principal = bridge.Principal(ctx)
+			key.Principal = identity.Principal(ctx)
 			key.Capabilities = string(legacyserver.ProjectCapabilities(m.Lookup("params", "capabilities")))
 			return s.translated(ctx, key, m.Lookup("params", "clientInfo"))
 		})
@@ -139,7 +141,7 @@ func (s *Server) shared(o bridge.PumpOptions) bridge.Handler {
 // server, and notifications, which can mean nothing yet. The message stays the client's
 // next one.
 func opening(ctx context.Context, client bridge.Conn) (jsonrpc.Message, error) {
-	defer bridge.Unused(ctx)()
+	defer admission.Unused(ctx)()
 	s := &openingSink{client: client}
 	err := client.Receive(ctx, s)
 	if s.opening.Kind() != jsonrpc.Invalid {
@@ -218,7 +220,7 @@ func (s *Server) Modern(o bridge.PumpOptions) bridge.Handler {
 	}
 	o.Keeps = s.mayKeep
 	h := bridge.Serve(dialFunc(func(ctx context.Context) (bridge.Conn, error) {
-		bridge.GiveBack(ctx) // shared servers ask for places themselves
+		admission.ReleasePlace(ctx) // shared servers ask for places themselves
 		return sharing.NewRouter(ctx, s.pool, &s.keys), nil
 	}), o)
 	return bridge.HandlerFunc(func(ctx context.Context, client bridge.Conn) error {
@@ -237,7 +239,7 @@ func (s *Server) mayKeep() bool {
 // refuse returns what answers clients of an era that is not served (ED5).
 func refuse(served era.Eras) bridge.Handler {
 	return bridge.HandlerFunc(func(ctx context.Context, client bridge.Conn) error {
-		defer bridge.Unused(ctx)()
+		defer admission.Unused(ctx)()
 		s := &refusingSink{client: client, served: served}
 		_ = client.Receive(ctx, s)
 		return s.err

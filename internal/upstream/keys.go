@@ -5,7 +5,7 @@ import (
 	"context"
 	"sync/atomic"
 
-	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/identity"
 	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/era/legacyserver"
 	"github.com/mcp-bridge/mcp-bridge/internal/upstream/probe"
@@ -44,7 +44,7 @@ func (k *keys) sessionKey(ctx context.Context) sharing.Key {
 	if k.isolation == PerSession {
 		return sharing.Key{Exclusive: k.number.Add(1)}
 	}
-	return k.modernKey(bridge.Principal(ctx))
+	return k.modernKey(identity.Principal(ctx))
 }
 
 // KeyFor implements sharing.Keys.
@@ -53,7 +53,7 @@ func (k *keys) KeyFor(ctx context.Context, m jsonrpc.Message) (key sharing.Key, 
 	if err != nil {
 		return key, nil, err
 	}
-	key, clientInfo = k.keyOf(bridge.Principal(ctx), m, modern)
+	key, clientInfo = k.keyOf(identity.Principal(ctx), m, modern)
 	return key, clientInfo, nil
 }
 

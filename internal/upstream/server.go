@@ -13,6 +13,8 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/admission"
+	"github.com/mcp-bridge/mcp-bridge/bridge/identity"
 	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/internal/remote"
 	"github.com/mcp-bridge/mcp-bridge/internal/toolfilter"
@@ -49,7 +51,7 @@ type Spec struct {
 
 	// Admit is asked before a process starts that clients share, or that is
 	// probed. nil: there is always a place.
-	Admit bridge.Admit
+	Admit admission.Admit
 
 	// MaxShared is how many processes that clients share there may be; for one
 	// more, one that nobody uses is ended, or one of the party with most in which no
@@ -245,11 +247,11 @@ func (s *Server) ToolSchema(ctx context.Context, call jsonrpc.Message, tool stri
 	if err != nil {
 		return nil, false // the call itself will say why
 	}
-	principal := bridge.Principal(ctx)
+	principal := identity.Principal(ctx)
 	return s.table(key).Schema(ctx, tool, schemas.Source{
 		Join: func(ctx context.Context) (bridge.Conn, error) { return s.pool.Join(ctx, key, clientInfo, true) },
 		Spawn: func(f func(context.Context)) bool {
-			return s.tasks.spawn(func() { f(bridge.WithPrincipal(s.tasks.ctx, principal)) }) == nil
+			return s.tasks.spawn(func() { f(identity.WithPrincipal(s.tasks.ctx, principal)) }) == nil
 		},
 		Meta: era.MetaOf(call),
 	})

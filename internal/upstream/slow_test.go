@@ -11,6 +11,7 @@ import (
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
+	"github.com/mcp-bridge/mcp-bridge/bridge/identity"
 	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/internal/toolfilter"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
@@ -136,7 +137,7 @@ func TestSlowClientOfItsOwnServer(t *testing.T) {
 func serving(t *testing.T, h bridge.Handler, principal string) (client *bridgetest.Puller, served <-chan error) {
 	t.Helper()
 	client, ours := bridgetest.Pipe()
-	ctx, cancel := context.WithCancel(bridge.WithPrincipal(context.Background(), principal))
+	ctx, cancel := context.WithCancel(identity.WithPrincipal(context.Background(), principal))
 	errs, done := make(chan error, 1), make(chan struct{})
 	go func() {
 		defer close(done)

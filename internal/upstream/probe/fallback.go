@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/admission"
 	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
@@ -35,10 +36,10 @@ func (f *Fallback) Keeps() bool { return !f.stays.Load() }
 // Dial implements bridge.Dialer.
 func (f *Fallback) Dial(ctx context.Context) (bridge.Conn, error) {
 	if f.Prober.SkipsInitialize() {
-		bridge.GiveBack(ctx)
+		admission.ReleasePlace(ctx)
 		return f.Modern.Dial(ctx)
 	}
-	if err := bridge.TakePlace(ctx); err != nil {
+	if err := admission.TakePlace(ctx); err != nil {
 		return nil, err
 	}
 	conn, err := f.Legacy.Dial(ctx)
@@ -258,7 +259,7 @@ func (c *fallbackConn) change(ctx context.Context, answer jsonrpc.Message) bool 
 	if refused {
 		c.dropped = true
 		p.close(old)
-		bridge.GiveBack(c.client) // its place is the other's
+		admission.ReleasePlace(c.client) // its place is the other's
 	}
 	other, err := c.f.Modern.Dial(c.client)
 	if err != nil {
@@ -268,7 +269,7 @@ func (c *fallbackConn) change(ctx context.Context, answer jsonrpc.Message) bool 
 	p.skipInitialize()
 	if !refused { // until now it could have gone on
 		p.close(old)
-		bridge.GiveBack(c.client)
+		admission.ReleasePlace(c.client)
 	}
 	return c.goOn(other)
 }
@@ -285,7 +286,7 @@ func (c *fallbackConn) findsModern(ctx context.Context, old bridge.Conn, answer 
 		if p.opts.Placed {
 			c.dropped = true
 			p.close(old)
-			bridge.GiveBack(c.client)
+			admission.ReleasePlace(c.client)
 		}
 		p.Doubt()
 	} else { // the client has its answer: it shall not wait for long

@@ -13,9 +13,10 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/identity"
 	"github.com/mcp-bridge/mcp-bridge/era"
-	"github.com/mcp-bridge/mcp-bridge/internal/admission"
 	"github.com/mcp-bridge/mcp-bridge/internal/lazytimer"
+	"github.com/mcp-bridge/mcp-bridge/internal/limiter"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -116,24 +117,24 @@ type Process struct {
 	Holder *Holder
 }
 
-// Holder is the admission.Holder of a process's place. The process is in use
+// Holder is the limiter.Holder of a process's place. The process is in use
 // until it is given to somebody else who holds the place from then on.
 type Holder struct {
-	next atomic.Pointer[admission.Holder]
+	next atomic.Pointer[limiter.Holder]
 }
 
 // Give makes next the holder of the place.
-func (h *Holder) Give(next admission.Holder) { h.next.Store(&next) }
+func (h *Holder) Give(next limiter.Holder) { h.next.Store(&next) }
 
-// Use implements admission.Holder.
-func (h *Holder) Use() (admission.Use, time.Time) {
+// Use implements limiter.Holder.
+func (h *Holder) Use() (limiter.Use, time.Time) {
 	if next := h.next.Load(); next != nil {
 		return (*next).Use()
 	}
-	return admission.Busy, time.Time{}
+	return limiter.Busy, time.Time{}
 }
 
-// Reclaim implements admission.Holder.
+// Reclaim implements limiter.Holder.
 func (h *Holder) Reclaim() bool {
 	next := h.next.Load()
 	return next != nil && (*next).Reclaim()
@@ -196,10 +197,10 @@ func (p *Prober) Modern(ctx context.Context) (bool, error) {
 		defer p.mu.Unlock()
 		return p.modern, nil
 	}
-	q := p.inquiryFor(bridge.Party(ctx))
+	q := p.inquiryFor(identity.Party(ctx))
 	if q == nil {
 		var err error
-		if q, err = p.startLocked(bridge.Party(ctx)); err != nil {
+		if q, err = p.startLocked(identity.Party(ctx)); err != nil {
 			p.mu.Unlock()
 			return false, err
 		}
@@ -220,7 +221,7 @@ func (p *Prober) Modern(ctx context.Context) (bool, error) {
 
 // startLocked begins to ask the server; the process counts for a party.
 func (p *Prober) startLocked(party string) (*inquiry, error) {
-	ctx, cancel := context.WithTimeout(bridge.WithParty(p.opts.Context, party), probeLimit)
+	ctx, cancel := context.WithTimeout(identity.WithParty(p.opts.Context, party), probeLimit)
 	q := &inquiry{party: party, placed: !p.opts.Placed || p.isHTTP(), cancel: cancel, done: make(chan struct{})}
 	if err := p.opts.Spawn(func() { p.inquire(ctx, q) }); err != nil {
 		cancel()

@@ -18,8 +18,9 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/identity"
 	"github.com/mcp-bridge/mcp-bridge/bridge/mux"
-	"github.com/mcp-bridge/mcp-bridge/internal/admission"
+	"github.com/mcp-bridge/mcp-bridge/internal/limiter"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -40,7 +41,7 @@ type Options struct {
 	Connect func(s *Server) (d bridge.Dialer, parked func() bool)
 
 	// MaxShared is how many servers there may be that are not Exclusive. Queue and
-	// QueueTimeout are those of admission.Options.
+	// QueueTimeout are those of limiter.Options.
 	MaxShared    int
 	Queue        int
 	QueueTimeout time.Duration
@@ -75,7 +76,7 @@ type Options struct {
 type Pool struct {
 	opts     Options
 	log      hclog.Logger
-	limiter  *admission.Limiter // of servers that are not Exclusive
+	limiter  *limiter.Limiter // of servers that are not Exclusive
 	isolated crashIsolation
 
 	ctx    context.Context // ends with Shutdown
@@ -96,7 +97,7 @@ type Pool struct {
 func NewPool(o Options) *Pool {
 	p := &Pool{
 		opts: o, log: o.Logger,
-		limiter:  admission.New(admission.Options{Max: o.MaxShared, Queue: o.Queue, Wait: o.QueueTimeout}),
+		limiter:  limiter.New(limiter.Options{Max: o.MaxShared, Queue: o.Queue, Wait: o.QueueTimeout}),
 		servers:  make(map[Key]*Server),
 		starting: make(map[Key]chan struct{}),
 		byID:     make(map[string]*Server),
@@ -161,7 +162,7 @@ func (p *Pool) enter(key Key, single bool) (*Server, error) {
 // client does. If that fails, this client tries itself: it may be one who may wait for
 // a place longer.
 func (p *Pool) begin(ctx context.Context, key Key, clientInfo []byte, single bool) (*Server, error) {
-	party := bridge.Party(ctx)
+	party := identity.Party(ctx)
 	for {
 		p.mu.Lock()
 		s, other := p.servers[key], p.starting[key]

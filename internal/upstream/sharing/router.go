@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/identity"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -57,7 +58,7 @@ type membership struct {
 
 // NewRouter returns the Conn of the client that ctx is of.
 func NewRouter(ctx context.Context, p *Pool, k Keys) *Router {
-	r := &Router{pool: p, keys: k, principal: bridge.Principal(ctx), calls: make(map[jsonrpc.ID]*membership)}
+	r := &Router{pool: p, keys: k, principal: identity.Principal(ctx), calls: make(map[jsonrpc.ID]*membership)}
 	r.ctx, r.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	return r
 }
@@ -66,7 +67,7 @@ func NewRouter(ctx context.Context, p *Pool, k Keys) *Router {
 func (r *Router) Send(ctx context.Context, m jsonrpc.Message) error {
 	switch {
 	case m.Kind() == jsonrpc.Request:
-		at, err := r.memberFor(bridge.WithPrincipal(ctx, r.principal), m)
+		at, err := r.memberFor(identity.WithPrincipal(ctx, r.principal), m)
 		if err != nil {
 			return r.inbox.Send(ctx, bridge.Unavailable(m.ID(), err))
 		}

@@ -6,8 +6,8 @@ import (
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/bridge/mux"
-	"github.com/mcp-bridge/mcp-bridge/internal/admission"
 	"github.com/mcp-bridge/mcp-bridge/internal/lazytimer"
+	"github.com/mcp-bridge/mcp-bridge/internal/limiter"
 )
 
 // A Server is one server process, or connection to a remote server, that clients share
@@ -26,9 +26,9 @@ type Server struct {
 	// Under Pool.mu.
 	registered bool // it is in Pool.servers, or was
 	members    int
-	requests   int              // of the members, those with a single request
-	place      *admission.Place // nil: it needs none
-	idleSince  time.Time        // when the last member has left; it means nothing while there are members
+	requests   int            // of the members, those with a single request
+	place      *limiter.Place // nil: it needs none
+	idleSince  time.Time      // when the last member has left; it means nothing while there are members
 	ended      bool
 	reason     error // why the Server was ended, for its clients; nil: they need not know
 }
@@ -61,41 +61,41 @@ func (s *Server) why(err error) error {
 	return err
 }
 
-// Use implements admission.Holder. A Server that has members is in use as long as
+// Use implements limiter.Holder. A Server that has members is in use as long as
 // one of them waits for an answer, or was asked for something: a subscription may
 // begin anew elsewhere.
-func (s *Server) Use() (admission.Use, time.Time) {
+func (s *Server) Use() (limiter.Use, time.Time) {
 	s.pool.mu.Lock()
 	defer s.pool.mu.Unlock()
 	return s.useLocked(), s.idleSince
 }
 
-func (s *Server) useLocked() admission.Use {
+func (s *Server) useLocked() limiter.Use {
 	switch {
 	case s.ended:
-		return admission.Ending
+		return limiter.Ending
 	case !s.registered || s.requests > 0 || s.parked():
-		return admission.Busy
+		return limiter.Busy
 	case s.members == 0:
-		return admission.Spare
+		return limiter.Spare
 	case s.mux.Load().Calls > 0:
-		return admission.Busy
+		return limiter.Busy
 	}
-	return admission.Idle
+	return limiter.Idle
 }
 
-// Reclaim implements admission.Holder.
+// Reclaim implements limiter.Holder.
 func (s *Server) Reclaim() bool {
 	p := s.pool
 	p.mu.Lock()
 	use, members := s.useLocked(), s.members
-	ok := use == admission.Idle || use == admission.Spare
+	ok := use == limiter.Idle || use == limiter.Spare
 	if ok {
 		s.reason = bridge.ErrReclaimed
 		p.endLocked(s)
 	}
 	p.mu.Unlock()
-	if use == admission.Idle {
+	if use == limiter.Idle {
 		p.log.Info("a process is ended in which no call is in progress: its place goes to another client, who has fewer", "client", s.Party, "clients", members)
 	}
 	return ok

@@ -37,24 +37,24 @@ func TestEveryDirection(t *testing.T) {
 				serve = []string{"--demo"}
 			}
 			e := serveAll(t, serve...)
-			guests := e.everybody()
+			clients := e.everybody()
 			if at.Command != nil {
-				guests = e.few() // each starts a server
+				clients = e.few() // each starts a server
 			}
-			guests = append(guests,
-				guest{typeScript, "connect to WebSocket", connect(t, e.ws)},
-				guest{goPinned, "connect to HTTP+SSE", connect(t, "--transport", "sse-only", e.sse)},
-				guest{goPinned, "connect to a Unix socket", connect(t, e.unix)},
-				guest{goPinned, "connect", connect(t, args...)},
-				guest{typeScript, "connect", connect(t, args...)},
-				guest{typeScript2, "connect", connect(t, args...)},
+			clients = append(clients,
+				slot{typeScript, "connect to WebSocket", connect(t, e.ws)},
+				slot{goPinned, "connect to HTTP+SSE", connect(t, "--transport", "sse-only", e.sse)},
+				slot{goPinned, "connect to a Unix socket", connect(t, e.unix)},
+				slot{goPinned, "connect", connect(t, args...)},
+				slot{typeScript, "connect", connect(t, args...)},
+				slot{typeScript2, "connect", connect(t, args...)},
 			)
 			direct := map[client]target{goPinned: at, typeScript: at, typeScript2: at}
 			if strings.HasPrefix(at.URL, "unix:") { // of which the TypeScript SDKs know nothing
 				http := target{URL: peers.GoServer(t, "http")}
 				direct[typeScript], direct[typeScript2] = http, http
 			}
-			party(t, server.plan, direct, guests...)
+			party(t, server.plan, direct, clients...)
 		})
 	}
 }
@@ -85,7 +85,7 @@ func TestTwoBridges(t *testing.T) {
 		t.Run(middle.name, func(t *testing.T) {
 			b := serveAll(t, middle.args...)
 			party(t, nodePlan, map[client]target{goPinned: at, typeScript: at}, append(b.few(),
-				guest{typeScript, "connect to WebSocket", connect(t, b.ws)})...)
+				slot{typeScript, "connect to WebSocket", connect(t, b.ws)})...)
 		})
 	}
 }
@@ -112,15 +112,15 @@ func TestTransportFlag(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			args := []string{"--transport", c.mode, c.at.URL}
-			guests := []guest{
+			clients := []slot{
 				{goPinned, "serve", target{URL: peers.Serve(t, args...)}},
 				{goPinned, "connect", connect(t, args...)},
 			}
 			if !c.refused {
-				party(t, sdkPlan, map[client]target{goPinned: c.at}, guests...)
+				party(t, sdkPlan, map[client]target{goPinned: c.at}, clients...)
 				return
 			}
-			for _, g := range guests {
+			for _, g := range clients {
 				out := play(t, g.argv(t), sdkPlan, []script.Job{{To: g.to, Version: g.version}})[0]
 				if !strings.Contains(out.Error, `calling "initialize"`) || !strings.Contains(out.Error, "answered 400 Bad Request") {
 					t.Errorf("%s: the client was told %q", g.over, out.Error)

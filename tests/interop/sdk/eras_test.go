@@ -126,15 +126,15 @@ func TestEras(t *testing.T) {
 			direct := map[client]target{goPinned: legacy, typeScript: legacy, typeScript2: legacy, goModern: modern, typeScript2Modern: modern}
 			args := append(server.flags, behind(server.behind(t))...)
 			e := serveAll(t, args...)
-			var guests []guest
+			var clients []slot
 			for i, g := range eraGuests {
 				if server.own && i > 0 {
 					e = serveAll(t, args...)
 				}
-				g := guest{g.client, g.over, g.to(t, e, args)}
-				guests = append(guests, g)
+				g := slot{g.client, g.over, g.to(t, e, args)}
+				clients = append(clients, g)
 			}
-			party(t, p, direct, guests...)
+			party(t, p, direct, clients...)
 		})
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/tests/interop/script"
 )
 
-// A guest is one client of a party.
-type guest struct {
+// A slot is one client of a party.
+type slot struct {
 	client
 	over string // for people
 	to   target
@@ -32,8 +32,8 @@ func serveAll(t testing.TB, args ...string) endpoints {
 }
 
 // few is a client for each transport that an SDK has a client for.
-func (e endpoints) few() []guest {
-	return []guest{
+func (e endpoints) few() []slot {
+	return []slot{
 		{typeScript, "HTTP+SSE", target{URL: e.sse, Via: "sse"}},
 		{typeScript, "WebSocket", target{URL: e.ws}},
 		{typeScript, "Streamable HTTP", target{URL: e.http}},
@@ -44,14 +44,14 @@ func (e endpoints) few() []guest {
 }
 
 // everybody is few, and more of each transport.
-func (e endpoints) everybody() []guest {
+func (e endpoints) everybody() []slot {
 	return append(e.few(),
-		guest{typeScript2, "HTTP+SSE", target{URL: e.sse, Via: "sse"}},
-		guest{typeScript2, "WebSocket", target{URL: e.ws}},
-		guest{typeScript2, "Streamable HTTP", target{URL: e.http}},
-		guest{goPinned, "HTTP+SSE, too", target{URL: e.sse, Via: "sse"}},
-		guest{goPinned, "Streamable HTTP, too", target{URL: e.http}},
-		guest{goPinned, "a Unix socket, too", target{URL: e.unix}},
+		slot{typeScript2, "HTTP+SSE", target{URL: e.sse, Via: "sse"}},
+		slot{typeScript2, "WebSocket", target{URL: e.ws}},
+		slot{typeScript2, "Streamable HTTP", target{URL: e.http}},
+		slot{goPinned, "HTTP+SSE, too", target{URL: e.sse, Via: "sse"}},
+		slot{goPinned, "Streamable HTTP, too", target{URL: e.http}},
+		slot{goPinned, "a Unix socket, too", target{URL: e.unix}},
 	)
 }
 
@@ -60,19 +60,19 @@ func connect(t testing.TB, args ...string) target {
 	return target{Command: append([]string{peers.Bridge(t), "connect"}, args...)}
 }
 
-// party runs the script with all guests at once, and with one client of each
-// SDK that goes directly to the server: every guest must see what that one
+// party runs the script with all clients at once, and with one client of each
+// SDK that goes directly to the server: every slot must see what that one
 // sees, and nothing that is meant for another.
-func party(t *testing.T, p plan, direct map[client]target, guests ...guest) {
+func party(t *testing.T, p plan, direct map[client]target, clients ...slot) {
 	t.Helper()
 	var byYardstick sync.WaitGroup
 	n := 0
 	for _, yardstick := range []client{goPinned, typeScript, goModern, typeScript2, typeScript2Modern} {
-		own := []guest{{yardstick, "nothing", direct[yardstick]}}
+		own := []slot{{yardstick, "nothing", direct[yardstick]}}
 		if _, ok := direct[yardstick]; !ok {
 			continue // nobody comes with it
 		}
-		for _, g := range guests {
+		for _, g := range clients {
 			if g.measuredBy(yardstick) {
 				own = append(own, g)
 			}

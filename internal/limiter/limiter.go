@@ -1,8 +1,8 @@
-// Package admission shares out a number of places among parties (docs/rules.md,
+// Package limiter shares out a number of places among parties (docs/rules.md,
 // D.3): sessions, processes, whatever there may be so many of. As long as there are free ones
 // anybody may take them. When there are none, who has fewest is served first,
 // and who has most gives up what it does not use.
-package admission
+package limiter
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package bridge_test
+package admission_test
 
 import (
 	"context"
@@ -10,19 +10,21 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/admission"
 	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
-	"github.com/mcp-bridge/mcp-bridge/internal/admission"
+	"github.com/mcp-bridge/mcp-bridge/bridge/identity"
+	"github.com/mcp-bridge/mcp-bridge/internal/limiter"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
 // There are no more clients than places, and no more servers than twice as many.
-func TestLobbyPlaces(t *testing.T) {
-	l := bridge.NewLobby(2, nil)
-	enter := func(want error) *bridge.Guest {
+func TestPlaces(t *testing.T) {
+	l := admission.New(2, nil)
+	acquire := func(want error) *admission.Slot {
 		t.Helper()
-		g, err := l.Enter(t.Context())
+		g, err := l.Acquire(t.Context())
 		if err != want || (g != nil) != (want == nil) {
-			t.Errorf("Enter = %v, %v, want %v", g, err, want)
+			t.Errorf("Acquire = %v, %v, want %v", g, err, want)
 		}
 		return g
 	}
@@ -32,9 +34,9 @@ func TestLobbyPlaces(t *testing.T) {
 			t.Errorf("%d sessions, want %d", n, want)
 		}
 	}
-	one, two := enter(nil), enter(nil)
+	one, two := acquire(nil), acquire(nil)
 	sessions(2)
-	enter(bridge.ErrTooMany)
+	acquire(admission.ErrTooMany)
 	if one.Context().Err() != nil {
 		t.Error("a client that is there is gone")
 	}
@@ -44,28 +46,28 @@ func TestLobbyPlaces(t *testing.T) {
 	if one.Context().Err() == nil || two.Context().Err() != nil {
 		t.Error("not the client that is gone is gone")
 	}
-	three := enter(nil)
+	three := acquire(nil)
 	three.Gone()
-	four := enter(nil)
+	four := acquire(nil)
 	four.Gone()
-	enter(bridge.ErrTooMany) // the servers of four clients are still there
-	one.Leave()
-	five := enter(nil)
+	acquire(admission.ErrTooMany) // the servers of four clients are still there
+	one.Release()
+	five := acquire(nil)
 	sessions(2)
-	for _, g := range []*bridge.Guest{two, three, four, five} {
-		g.Leave()
+	for _, g := range []*admission.Slot{two, three, four, five} {
+		g.Release()
 	}
 	sessions(0)
 	l.Close()
-	enter(bridge.ErrClosing)
+	acquire(bridge.ErrClosing)
 }
 
 // Close tells everybody, and waits until the last one has left.
-func TestLobbyClose(t *testing.T) {
+func TestClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := bridge.NewLobby(2, nil)
-		one, _ := l.Enter(t.Context())
-		two, _ := l.Enter(t.Context())
+		l := admission.New(2, nil)
+		one, _ := l.Acquire(t.Context())
+		two, _ := l.Acquire(t.Context())
 		closed := false
 		go func() {
 			l.Close()
@@ -76,12 +78,12 @@ func TestLobbyClose(t *testing.T) {
 		if l.Context().Err() == nil || one.Context().Err() == nil || two.Context().Err() == nil {
 			t.Error("somebody was not told")
 		}
-		one.Leave()
+		one.Release()
 		two.Gone()
 		if synctest.Wait(); closed {
 			t.Error("Close has not waited")
 		}
-		two.Leave()
+		two.Release()
 		if synctest.Wait(); !closed {
 			t.Error("Close waits for nobody")
 		}
@@ -90,33 +92,33 @@ func TestLobbyClose(t *testing.T) {
 
 // Admit is asked about everybody, and what it gives is given back once: also
 // if it comes too late, or there is no place here.
-func TestLobbyAdmit(t *testing.T) {
+func TestAdmit(t *testing.T) {
 	for name, c := range map[string]struct {
 		after   time.Duration // Admit answers, whatever its ctx says
 		refuses error
-		happens func(l *bridge.Lobby, cancel func())
+		happens func(l *admission.Control, cancel func())
 		want    error
 		given   int64
 	}{
 		"a place":            {given: 1},
 		"a wait":             {after: time.Hour, given: 1},
 		"none":               {refuses: bridge.ErrBusy, want: bridge.ErrBusy},
-		"the client goes":    {after: time.Minute, happens: func(_ *bridge.Lobby, cancel func()) { cancel() }, want: context.Canceled, given: 1},
-		"shutdown":           {after: time.Minute, happens: func(l *bridge.Lobby, _ func()) { l.Close() }, want: bridge.ErrClosing, given: 1},
-		"shutdown, and none": {after: time.Minute, refuses: bridge.ErrBusy, happens: func(l *bridge.Lobby, _ func()) { l.Close() }, want: bridge.ErrClosing},
-		"somebody else has the place": {after: time.Minute, given: 2, want: bridge.ErrTooMany,
-			happens: func(l *bridge.Lobby, _ func()) {
-				g, err := l.Enter(context.WithValue(context.Background(), quick{}, true))
+		"the client goes":    {after: time.Minute, happens: func(_ *admission.Control, cancel func()) { cancel() }, want: context.Canceled, given: 1},
+		"shutdown":           {after: time.Minute, happens: func(l *admission.Control, _ func()) { l.Close() }, want: bridge.ErrClosing, given: 1},
+		"shutdown, and none": {after: time.Minute, refuses: bridge.ErrBusy, happens: func(l *admission.Control, _ func()) { l.Close() }, want: bridge.ErrClosing},
+		"somebody else has the place": {after: time.Minute, given: 2, want: admission.ErrTooMany,
+			happens: func(l *admission.Control, _ func()) {
+				g, err := l.Acquire(context.WithValue(context.Background(), quick{}, true))
 				if err == nil {
 					time.Sleep(time.Hour)
-					g.Leave()
+					g.Release()
 				}
 			}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var given, back atomic.Int64
-				l := bridge.NewLobby(1, func(ctx context.Context) (func(), error) {
+				l := admission.New(1, func(ctx context.Context) (func(), error) {
 					if ctx.Value(quick{}) == nil {
 						time.Sleep(c.after)
 					}
@@ -128,9 +130,9 @@ func TestLobbyAdmit(t *testing.T) {
 				})
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
-				var g *bridge.Guest
+				var g *admission.Slot
 				err := errors.New("waits")
-				go func() { g, err = l.Enter(ctx) }()
+				go func() { g, err = l.Acquire(ctx) }()
 				synctest.Wait()
 				if c.happens != nil {
 					c.happens(l, cancel)
@@ -138,13 +140,13 @@ func TestLobbyAdmit(t *testing.T) {
 				time.Sleep(2 * time.Hour)
 				synctest.Wait()
 				if !errors.Is(err, c.want) {
-					t.Errorf("Enter = %v, want %v", err, c.want)
+					t.Errorf("Acquire = %v, want %v", err, c.want)
 				}
 				if err == nil && (given.Load() != 1 || back.Load() != 0) {
 					t.Errorf("who is there has %d places, and has given back %d", given.Load(), back.Load())
 				}
 				if err == nil {
-					g.Leave()
+					g.Release()
 				}
 				if given.Load() != c.given || back.Load() != c.given {
 					t.Errorf("%d places were given, and %d given back; want %d", given.Load(), back.Load(), c.given)
@@ -162,33 +164,33 @@ func TestLobbyAdmit(t *testing.T) {
 type quick struct{}
 
 // Admit need not wait any longer when its client has gone, or all is over.
-func TestLobbyAdmitEnds(t *testing.T) {
+func TestAdmitEnds(t *testing.T) {
 	for _, closes := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
-			l := bridge.NewLobby(1, func(ctx context.Context) (func(), error) {
+			l := admission.New(1, func(ctx context.Context) (func(), error) {
 				<-ctx.Done()
 				return nil, fmt.Errorf("secret: %w", bridge.ErrBusy)
 			})
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			var err error
-			go func() { _, err = l.Enter(ctx) }()
+			go func() { _, err = l.Acquire(ctx) }()
 			if synctest.Wait(); closes {
 				l.Close()
 				if synctest.Wait(); err != bridge.ErrClosing {
-					t.Errorf("Enter = %v when all is over", err)
+					t.Errorf("Acquire = %v when all is over", err)
 				}
 				return
 			}
 			cancel()
-			if synctest.Wait(); !errors.Is(err, bridge.ErrBusy) || bridge.Excuse(err) != bridge.ErrBusy.Error() {
-				t.Errorf("Enter = %v, excused as %q", err, bridge.Excuse(err))
+			if synctest.Wait(); !errors.Is(err, bridge.ErrBusy) || admission.PublicReason(err) != bridge.ErrBusy.Error() {
+				t.Errorf("Acquire = %v, excused as %q", err, admission.PublicReason(err))
 			}
 		})
 	}
-	for _, err := range []error{bridge.ErrTooMany, bridge.ErrClosing} {
-		if bridge.Excuse(err) != err.Error() {
-			t.Errorf("%v is excused as %q", err, bridge.Excuse(err))
+	for _, err := range []error{admission.ErrTooMany, bridge.ErrClosing} {
+		if admission.PublicReason(err) != err.Error() {
+			t.Errorf("%v is excused as %q", err, admission.PublicReason(err))
 		}
 	}
 }
@@ -198,9 +200,9 @@ func TestLobbyAdmitEnds(t *testing.T) {
 func TestTakePlace(t *testing.T) {
 	var given, back int
 	var why error
-	l := bridge.NewLobby(1, func(ctx context.Context) (func(), error) {
-		if bridge.Party(ctx) != "ann" || bridge.HolderOf(ctx) == nil {
-			t.Errorf("asked for %q, held by %v", bridge.Party(ctx), bridge.HolderOf(ctx))
+	l := admission.New(1, func(ctx context.Context) (func(), error) {
+		if identity.Party(ctx) != "ann" || admission.HolderOf(ctx) == nil {
+			t.Errorf("asked for %q, held by %v", identity.Party(ctx), admission.HolderOf(ctx))
 		}
 		if why != nil {
 			return nil, why
@@ -208,53 +210,53 @@ func TestTakePlace(t *testing.T) {
 		given++
 		return func() { back++ }, nil
 	})
-	g, err := l.EnterSilent(bridge.WithParty(t.Context(), "ann"))
+	g, err := l.AcquireSilent(identity.WithParty(t.Context(), "ann"))
 	if err != nil || given != 0 {
 		t.Fatalf("%v; %d places given", err, given)
 	}
 	why = bridge.ErrBusy
-	if err := bridge.TakePlace(g.Context()); err != why {
+	if err := admission.TakePlace(g.Context()); err != why {
 		t.Errorf("where there is no place: %v", err)
 	}
 	why = nil
 	for range 2 {
-		if err := bridge.TakePlace(g.Context()); err != nil || given != 1 || back != 0 {
+		if err := admission.TakePlace(g.Context()); err != nil || given != 1 || back != 0 {
 			t.Errorf("%v; %d places given, %d back", err, given, back)
 		}
 	}
-	bridge.GiveBack(g.Context())
-	bridge.GiveBack(g.Context())
+	admission.ReleasePlace(g.Context())
+	admission.ReleasePlace(g.Context())
 	if back != 1 {
 		t.Errorf("%d places given back", back)
 	}
-	if err := bridge.TakePlace(g.Context()); err != nil || given != 2 {
+	if err := admission.TakePlace(g.Context()); err != nil || given != 2 {
 		t.Errorf("once more: %v, %d given", err, given)
 	}
-	g.Leave()
+	g.Release()
 	if back != 2 {
 		t.Errorf("%d places given back at the end", back)
 	}
-	if err := bridge.TakePlace(t.Context()); err != nil {
-		t.Errorf("for who is nobody's guest: %v", err)
+	if err := admission.TakePlace(t.Context()); err != nil {
+		t.Errorf("for who is nobody's slot: %v", err)
 	}
 	l.Close()
 }
 
 // The end of a session for another party is the end of its Handler's context; who
 // has something in progress keeps it, and so does who is not known to have not.
-func TestLobbyReclaims(t *testing.T) {
+func TestReclaims(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := bridge.NewLobby(3, nil)
-		enter := func(party string) *bridge.Guest {
+		l := admission.New(3, nil)
+		acquire := func(party string) *admission.Slot {
 			t.Helper()
-			g, err := l.Enter(bridge.WithParty(t.Context(), party))
+			g, err := l.Acquire(identity.WithParty(t.Context(), party))
 			if err != nil {
 				t.Fatal(err)
 			}
 			return g
 		}
-		unknown, silent, busy := enter("ann"), enter("ann"), enter("ann")
-		defer bridge.Unused(silent.Context())()
+		unknown, silent, busy := acquire("ann"), acquire("ann"), acquire("ann")
+		defer admission.Unused(silent.Context())()
 		client, server := bridgetest.Pipe()
 		from, to := bridgetest.Pipe()
 		ended := make(chan error, 1)
@@ -268,12 +270,12 @@ func TestLobbyReclaims(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		context.AfterFunc(silent.Context(), silent.Leave)
-		bob := enter("bob")
+		context.AfterFunc(silent.Context(), silent.Release)
+		bob := acquire("bob")
 		if context.Cause(silent.Context()) != bridge.ErrReclaimed || unknown.Context().Err() != nil || busy.Context().Err() != nil {
 			t.Errorf("ended: %v, %v, %v", silent.Context().Err(), unknown.Context().Err(), busy.Context().Err())
 		}
-		if _, err := l.Enter(bridge.WithParty(t.Context(), "bob")); err != bridge.ErrTooMany {
+		if _, err := l.Acquire(identity.WithParty(t.Context(), "bob")); err != admission.ErrTooMany {
 			t.Errorf("more than its part: %v", err)
 		}
 		if err := to.Send(t.Context(), jsonrpc.NewResult(m.ID(), nil)); err != nil {
@@ -283,16 +285,16 @@ func TestLobbyReclaims(t *testing.T) {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		context.AfterFunc(busy.Context(), busy.Leave)
-		carl := enter("carl") // ann has two yet, and one of them has nothing in progress now
+		context.AfterFunc(busy.Context(), busy.Release)
+		carl := acquire("carl") // ann has two yet, and one of them has nothing in progress now
 		if context.Cause(busy.Context()) != bridge.ErrReclaimed {
 			t.Error("a session with nothing in progress stays")
 		}
 		if err := <-ended; err != nil {
 			t.Errorf("the Pump: %v", err)
 		}
-		for _, g := range []*bridge.Guest{unknown, bob, carl} {
-			g.Leave()
+		for _, g := range []*admission.Slot{unknown, bob, carl} {
+			g.Release()
 		}
 		for _, c := range []bridgetest.PullConn{client, server, from, to} {
 			_ = c.Close()
@@ -302,10 +304,10 @@ func TestLobbyReclaims(t *testing.T) {
 }
 
 // D.3: a session in which the client has cancelled its call was in use until then.
-func TestLobbyUseEndsWithCancel(t *testing.T) {
+func TestUseEndsWithCancel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := bridge.NewLobby(1, nil)
-		g, err := l.Enter(bridge.WithParty(t.Context(), "ann"))
+		l := admission.New(1, nil)
+		g, err := l.Acquire(identity.WithParty(t.Context(), "ann"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -327,10 +329,10 @@ func TestLobbyUseEndsWithCancel(t *testing.T) {
 			}
 		}
 		synctest.Wait()
-		if use, since := g.Use(); use != admission.Idle || time.Since(since) > time.Second {
+		if use, since := g.Use(); use != limiter.Idle || time.Since(since) > time.Second {
 			t.Errorf("use %d for %v", use, time.Since(since))
 		}
-		g.Leave()
+		g.Release()
 		for _, c := range []bridgetest.PullConn{client, server, from, to} {
 			_ = c.Close()
 		}

@@ -1,4 +1,6 @@
-package bridge
+// Package identity tells, by the context of its service, who a client is: its Principal says
+// what it may see, its Party with whom it shares sessions, processes and memory.
+package identity
 
 import "context"
 

@@ -1,10 +1,9 @@
-package bridge
+package admission
 
 import (
 	"context"
 
-	"github.com/mcp-bridge/mcp-bridge/bridge/internal/say"
-	"github.com/mcp-bridge/mcp-bridge/internal/admission"
+	"github.com/mcp-bridge/mcp-bridge/internal/limiter"
 )
 
 // Admit asks for a place for one more client, or server process, which counts
@@ -12,42 +11,39 @@ import (
 // leave gives the place back, exactly once, when what has it has ended; the
 // HolderOf ctx can be told to give it up.
 //
-// The error, ErrBusy or one that wraps it, says that there is no place now:
+// The error, bridge.ErrBusy or one that wraps it, says that there is no place now:
 // an HTTP transport answers 503 with Retry-After. Listening transports take an
 // Admit as an option, where nil means that everybody is admitted.
 type Admit func(ctx context.Context) (leave func(), err error)
 
-// ErrBusy says that as many clients as may be are being served.
-var ErrBusy = say.ErrBusy
-
 type holderKey struct{}
 
 // WithHolder returns ctx for an Admit, with what is told to give up the place.
-func WithHolder(ctx context.Context, h admission.Holder) context.Context {
+func WithHolder(ctx context.Context, h limiter.Holder) context.Context {
 	return context.WithValue(ctx, holderKey{}, h)
 }
 
 // HolderOf returns what has the place that is asked for with ctx, nil if it
 // cannot be told to give it up.
-func HolderOf(ctx context.Context) admission.Holder {
-	h, _ := ctx.Value(holderKey{}).(admission.Holder)
+func HolderOf(ctx context.Context) limiter.Holder {
+	h, _ := ctx.Value(holderKey{}).(limiter.Holder)
 	return h
 }
 
-// TakePlace asks Admit for a place for the Guest whose Context ctx comes from,
+// TakePlace asks Admit for a place for the Slot whose Context ctx comes from,
 // unless it has one: a Handler does it before it needs a server process of its
 // own. The error is Admit's.
 func TakePlace(ctx context.Context) error {
-	if g, ok := HolderOf(ctx).(*Guest); ok {
+	if g, ok := HolderOf(ctx).(*Slot); ok {
 		return g.take(ctx)
 	}
 	return nil
 }
 
-// GiveBack gives back what Admit gave to the Guest whose Context ctx comes
-// from: a Handler does it that needs it no more. The Guest stays.
-func GiveBack(ctx context.Context) {
-	if g, ok := HolderOf(ctx).(*Guest); ok {
+// ReleasePlace gives back what Admit gave to the Slot whose Context ctx comes
+// from: a Handler does it that needs it no more. The Slot stays.
+func ReleasePlace(ctx context.Context) {
+	if g, ok := HolderOf(ctx).(*Slot); ok {
 		g.giveBack()
 	}
 }

@@ -1,4 +1,4 @@
-package bridge
+package clientstate
 
 import (
 	"encoding/json"
@@ -7,21 +7,21 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// Revision is the protocol revision that a session has negotiated, as seen by
+// NegotiatedVersion is the protocol revision that a session has negotiated, as seen by
 // a transport that has the session's client at the other end: what may be on
-// the wire depends on it. The zero Revision knows nothing yet. It may be used
+// the wire depends on it. The zero NegotiatedVersion knows nothing yet. It may be used
 // by many goroutines.
-type Revision struct{ text atomic.Pointer[string] }
+type NegotiatedVersion struct{ text atomic.Pointer[string] }
 
 // Note looks at a message on its way to the client: the answer to initialize
 // says the revision. Other messages cost next to nothing.
-func (r *Revision) Note(m jsonrpc.Message) {
+func (r *NegotiatedVersion) Note(m jsonrpc.Message) {
 	if m.Kind() == jsonrpc.Response && r.text.Load() == nil {
 		r.note(m)
 	}
 }
 
-func (r *Revision) note(m jsonrpc.Message) {
+func (r *NegotiatedVersion) note(m jsonrpc.Message) {
 	var version string
 	if raw := m.Lookup("result", "protocolVersion"); raw != nil && json.Unmarshal(raw, &version) == nil && version != "" {
 		r.text.Store(&version)
@@ -29,7 +29,7 @@ func (r *Revision) note(m jsonrpc.Message) {
 }
 
 // String returns the revision, such as "2025-06-18"; "" before initialize was answered.
-func (r *Revision) String() string {
+func (r *NegotiatedVersion) String() string {
 	if text := r.text.Load(); text != nil {
 		return *text
 	}
@@ -38,4 +38,4 @@ func (r *Revision) String() string {
 
 // Batches reports whether the client may send arrays of messages: only
 // revision 2025-03-26 has them (J7).
-func (r *Revision) Batches() bool { return r.String() == "2025-03-26" }
+func (r *NegotiatedVersion) Batches() bool { return r.String() == "2025-03-26" }

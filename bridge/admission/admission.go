@@ -1,0 +1,277 @@
+// Package admission decides which clients a listening transport lets in: a Control has the
+// places of the transport, a Slot is one of them, and an Admit is asked for what the
+// server takes beside. Places are shared out among parties (see identity.Party).
+package admission
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge/identity"
+	"github.com/mcp-bridge/mcp-bridge/bridge/internal/say"
+	"github.com/mcp-bridge/mcp-bridge/internal/limiter"
+)
+
+// ErrTooMany says that a Control has no place, and none for which the client may wait.
+var ErrTooMany = errors.New("too many sessions (--max-sessions); try again later")
+
+// PublicReason returns what clients may be told of an error of Control.Acquire. What
+// Admit's error wraps is for the log.
+func PublicReason(err error) string {
+	if err == ErrTooMany || err == say.ErrClosing {
+		return err.Error()
+	}
+	return say.ErrBusy.Error()
+}
+
+// placeWait is how long a client waits for a place in a Control, if its party has
+// less than an equal part of them. Others are refused at once.
+const placeWait = 10 * time.Second
+
+// Control receives the clients of a listening transport: it gives them places,
+// counts them, by party, and at the end waits until they have left. Any number
+// of goroutines may use it.
+//
+// When all places are taken and a client of a party comes that has less than an
+// equal part of them, the party with most gives up the session that has been idle
+// for longest (see limiter.Limiter): its Slot's Context ends with bridge.ErrReclaimed.
+type Control struct {
+	admit  Admit
+	ctx    context.Context
+	cancel context.CancelFunc
+	wg     sync.WaitGroup   // clients, and who waits to be one
+	here   *limiter.Limiter // clients that are not gone
+	served *limiter.Limiter // clients that have not left
+
+	mu sync.Mutex // Close comes between no begin and its wg.Add
+}
+
+// New makes a Control with max places. Servers of clients that have gone
+// take none while they are being stopped, but there are never more than twice
+// as many. admit is asked about everybody; nil admits everybody. Close ends
+// the Control.
+func New(max int, admit Admit) *Control {
+	l := &Control{admit: admit}
+	l.here = limiter.New(limiter.Options{Max: max, Wait: placeWait})
+	l.served = limiter.New(limiter.Options{Max: 2 * max, Wait: placeWait})
+	l.ctx, l.cancel = context.WithCancel(context.Background())
+	return l
+}
+
+// Context is done when the Control is closed: sessions drain.
+func (l *Control) Context() context.Context { return l.ctx }
+
+// Close lets nobody in any more, and returns when everybody has left. It may
+// be called more than once.
+func (l *Control) Close() {
+	l.mu.Lock()
+	l.cancel()
+	l.mu.Unlock()
+	l.wg.Wait()
+}
+
+// Sessions returns how many clients there are that are not gone.
+func (l *Control) Sessions() int { return l.here.Taken() }
+
+// Acquire gives a client a place, and has that of Admit for it first. It counts
+// for the Party of ctx. It waits as long as Admit does, but not when ctx is done,
+// or the Control closed. The error is ErrTooMany, bridge.ErrClosing, that of ctx, or
+// Admit's.
+func (l *Control) Acquire(ctx context.Context) (*Slot, error) { return l.acquire(ctx, true) }
+
+// AcquireSilent is Acquire for a client who has not said anything yet: Admit is not
+// asked before TakePlace is called.
+func (l *Control) AcquireSilent(ctx context.Context) (*Slot, error) { return l.acquire(ctx, false) }
+
+func (l *Control) acquire(ctx context.Context, now bool) (*Slot, error) {
+	if err := l.begin(); err != nil {
+		return nil, err
+	}
+	g := &Slot{control: l}
+	g.ctx, g.cancel = context.WithCancelCause(identity.WithParty(WithHolder(l.ctx, g), identity.Party(ctx)))
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(l.ctx, cancel)()
+	var err error
+	if now {
+		err = g.take(ctx)
+	}
+	if err == nil {
+		if err = g.takeOwn(ctx); err == nil {
+			return g, nil
+		}
+		g.giveBack()
+	}
+	if l.ctx.Err() != nil {
+		err = say.ErrClosing
+	}
+	g.cancel(nil)
+	l.wg.Done()
+	return nil, err
+}
+
+// begin makes Close wait for the caller.
+func (l *Control) begin() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ctx.Err() != nil {
+		return say.ErrClosing
+	}
+	l.wg.Add(1)
+	return nil
+}
+
+// Slot is a client that a Control has let in. It is the limiter.Holder of its
+// places.
+type Slot struct {
+	control      *Control
+	ctx          context.Context
+	cancel       context.CancelCauseFunc
+	here, served *limiter.Place
+
+	mu    sync.Mutex
+	leave func()            // gives back what Admit gave; nil: it has not
+	uses  map[*use]struct{} // by what serves it
+}
+
+// use is what one who serves a Slot knows of whether it is in use.
+type use struct {
+	inProgress func() (busy bool, since time.Time)
+}
+
+// takeOwn takes the Control's own places.
+func (g *Slot) takeOwn(ctx context.Context) error {
+	party := identity.Party(g.ctx)
+	var err error
+	if g.served, err = g.control.served.Acquire(ctx, party, nil); err == nil {
+		if g.here, err = g.control.here.Acquire(ctx, party, g); err == nil {
+			if err = g.control.ctx.Err(); err == nil {
+				return nil
+			}
+			g.here.Release()
+		}
+		g.served.Release()
+	}
+	if errors.Is(err, limiter.ErrFull) || errors.Is(err, limiter.ErrLate) {
+		return ErrTooMany
+	}
+	return err
+}
+
+// take asks Admit, unless it has given a place already.
+func (g *Slot) take(ctx context.Context) error {
+	g.mu.Lock()
+	has := g.leave != nil
+	g.mu.Unlock()
+	if has || g.control.admit == nil {
+		return nil
+	}
+	leave, err := g.control.admit(WithHolder(ctx, g))
+	if err == nil && ctx.Err() != nil { // too late
+		leave()
+		err = ctx.Err()
+	}
+	if err != nil {
+		if g.control.ctx.Err() != nil {
+			err = say.ErrClosing
+		}
+		return err
+	}
+	g.mu.Lock()
+	g.leave = sync.OnceFunc(leave)
+	g.mu.Unlock()
+	return nil
+}
+
+func (g *Slot) giveBack() {
+	g.mu.Lock()
+	leave := g.leave
+	g.leave = nil
+	g.mu.Unlock()
+	if leave != nil {
+		leave()
+	}
+}
+
+// Context is done when the client is gone, its place is another's (the cause is
+// bridge.ErrReclaimed then) or the Control is closed. It is the one for Handler.ServeConn.
+func (g *Slot) Context() context.Context { return g.ctx }
+
+// Gone says that the client's session has ended, although its Handler may
+// still run. It may be called more than once, by any goroutine.
+func (g *Slot) Gone() {
+	g.cancel(nil)
+	g.here.Release()
+}
+
+// Release says that the Handler has returned, or will not be called. It is
+// called once, and gives back what Admit gave; the client is gone.
+func (g *Slot) Release() {
+	g.Gone()
+	g.giveBack()
+	g.served.Release()
+	g.control.wg.Done()
+}
+
+// Use implements limiter.Holder.
+func (g *Slot) Use() (use limiter.Use, since time.Time) {
+	if g.ctx.Err() != nil {
+		return limiter.Ending, since
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	use = limiter.Busy // nobody serves it yet, or any more
+	for u := range g.uses {
+		busy, quiet := u.inProgress()
+		if busy {
+			return limiter.Busy, quiet
+		}
+		if use = limiter.Idle; quiet.After(since) {
+			since = quiet
+		}
+	}
+	return use, since
+}
+
+// Reclaim implements limiter.Holder: the session ends as it does when all
+// shut down, so that a call that begins just now is answered.
+func (g *Slot) Reclaim() bool {
+	if use, _ := g.Use(); use != limiter.Idle {
+		return false
+	}
+	g.cancel(say.ErrReclaimed)
+	return true
+}
+
+// InUse says what somebody who serves the Slot of ctx has in progress, and since
+// when it is quiet if that is nothing, until stop is called. inProgress must not
+// wait. It reports whether there is a Slot. A session is in use if one says so.
+func InUse(ctx context.Context, inProgress func() (busy bool, since time.Time)) (stop func(), ok bool) {
+	g, ok := HolderOf(ctx).(*Slot)
+	if !ok {
+		return func() {}, false
+	}
+	u := &use{inProgress}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.uses == nil {
+		g.uses = make(map[*use]struct{})
+	}
+	g.uses[u] = struct{}{}
+	return func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		delete(g.uses, u)
+	}, true
+}
+
+// Unused says that who serves the client of ctx has nothing in progress for it,
+// from now until stop is called: its place may be given to another. A Pump says
+// by itself what it has in progress.
+func Unused(ctx context.Context) (stop func()) {
+	since := time.Now()
+	stop, _ = InUse(ctx, func() (bool, time.Time) { return false, since })
+	return stop
+}
