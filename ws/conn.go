@@ -267,13 +267,6 @@ func isDone(c <-chan struct{}) bool {
 	}
 }
 
-func signal(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}
-
 // broken says that the network has failed, or that we have cut it. It wraps
 // nothing of it: io.EOF would be an orderly end to others.
 func (c *conn) broken(err error) error {

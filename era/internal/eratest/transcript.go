@@ -200,7 +200,7 @@ func (p *Transcript) pass(d time.Duration) error {
 		}
 		p.F.Tick(p.now, &p.out)
 	}
-	return errors.New("Tick does not do what is due")
+	return errors.New("what is due is not done by Tick")
 }
 
 // expect takes the next message of a queue, which must be as the line says.

@@ -1,0 +1,103 @@
+package bridgetest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"sync"
+	"testing"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// This file is the part of the contract that is about what a Sink does.
+
+// testRefused: a message that the Sink refuses is the first of the next Receive, also if
+// the ctx of that is done.
+func testRefused(t *testing.T, p *pair) {
+	const n = 5
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() {
+		for i := 0; i < n && send(t, p.peer, note("given", i, 10)); i++ {
+		}
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for i := range n {
+		for range 2 {
+			m, err := bridge.First(ctx, p.self)
+			if want := note("given", i, 10); err != nil || !bytes.Equal(m.Bytes(), want.Bytes()) {
+				t.Errorf("the first is %s, %v", clip(m.Bytes()), err)
+				return
+			}
+		}
+		if i == n-1 {
+			var done context.CancelFunc
+			ctx, done = context.WithCancel(ctx)
+			done()
+		}
+		got := new(takeOne)
+		got.stop = func() {}
+		if i < n-1 {
+			if !want(t, p.self, note("given", i, 10)) {
+				return
+			}
+			continue
+		}
+		if err := p.self.Receive(ctx, got); !errors.Is(err, context.Canceled) || !got.took {
+			t.Errorf("with a ctx that is done: %v, %s", err, clip(got.m.Bytes()))
+		}
+	}
+}
+
+// stuckSink waits with the first message until it is told to stop.
+type stuckSink struct {
+	called chan struct{}
+	then   func()
+	m      jsonrpc.Message
+}
+
+func (s *stuckSink) TrySend(jsonrpc.Message) bool { return false }
+
+func (s *stuckSink) Send(ctx context.Context, m jsonrpc.Message) error {
+	s.m = m
+	close(s.called)
+	if s.then != nil {
+		s.then()
+		return nil
+	}
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func testSinkContext(t *testing.T, p *pair) {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() { send(t, p.peer, note("held", 0, 10)) })
+	ctx, cancel := context.WithCancel(t.Context())
+	s := &stuckSink{called: make(chan struct{})}
+	err := ended(t, func() error { return p.self.Receive(ctx, s) }, func() { <-s.called; cancel() })
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("Receive = %v, want context.Canceled", err)
+	}
+	want(t, p.self, note("held", 0, 10))
+}
+
+func testCloseEndsSink(t *testing.T, p *pair) {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() { _ = p.peer.send(t.Context(), note("held", 0, 10)) })
+	s := &stuckSink{called: make(chan struct{})}
+	ended(t, func() error { return p.self.Receive(t.Context(), s) }, func() { <-s.called; p.close(t) })
+}
+
+func testCloseInSink(t *testing.T, p *pair) {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() { _ = p.peer.send(t.Context(), note("last", 0, 10)) })
+	s := &stuckSink{called: make(chan struct{})}
+	s.then = func() { p.self.end() }
+	ended(t, func() error { return p.self.Receive(t.Context(), s) }, func() {})
+}
