@@ -191,7 +191,10 @@ func (b *Inbox) Deliver() {
 func (b *Inbox) nextInline() (m jsonrpc.Message, sink Sink) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !b.idle || b.over != nil || b.queue.Len() == 0 {
+	switch {
+	case b.queue.Len() == 0: // nothing to wake the receiver for: how it ends, End and Abort tell it
+		return m, nil
+	case !b.idle || b.over != nil:
 		b.wake()
 		return m, nil
 	}
