@@ -21,7 +21,6 @@ const (
 // only become shorter.
 var larger = []string{
 	"bridge",
-	"internal/demo",
 	"streamhttp",
 	"streamhttp/streamclient",
 }

@@ -170,7 +170,6 @@ func (f *connectFlags) giveUp(ctx context.Context, gone <-chan struct{}, cancel 
 // runDemo is the demo server on our stdin and stdout.
 func runDemo(ctx context.Context, args []string, env environment) error {
 	fs := pflag.NewFlagSet("demo", pflag.ContinueOnError)
-	conformance := fs.Bool("conformance", false, "")
 	before, argv, err := parseFlags(fs, args)
 	switch {
 	case err != nil:
@@ -178,11 +177,7 @@ func runDemo(ctx context.Context, args []string, env environment) error {
 	case len(before) > 0 || len(argv) > 0:
 		return usagef("demo takes no arguments")
 	}
-	serve := demo.Serve
-	if *conformance {
-		serve = demo.ServeConformance
-	}
-	err = serve(ctx, env.stdin, env.stdout, env.stderr)
+	err = demo.Serve(ctx, env.stdin, env.stdout, env.stderr)
 	if ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
 		return nil // we were asked to end
 	}

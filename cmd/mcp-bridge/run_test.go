@@ -172,7 +172,7 @@ func TestMistakes(t *testing.T) {
 		{"serve --isolatoin shared -- ls", exitUsage, `unknown flag: --isolatoin (did you mean "--isolation"?)`},
 		{"connect --max-message=5 -- ls", exitUsage, `did you mean "--max-message-size"?`},
 		{"serve --prot 9000 npx -y server", exitUsage, `did you mean "--port"?`},
-		{"demo --conformence", exitUsage, `did you mean "--conformance"?`},
+		{"demo --conformance", exitUsage, "unknown flag: --conformance"},
 		{"help foo", exitUsage, `there is no help on "foo"; the manual is one page`},
 		{"help conect", exitUsage, `there is no help on "conect" (did you mean "connect"?)`},
 		{"help serve foo", exitUsage, `there is no help on "foo"`},

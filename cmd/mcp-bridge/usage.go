@@ -11,8 +11,7 @@ const usage = `mcp-bridge - converts between the transports of the Model Context
   mcp-bridge connect [flags] -- COMMAND [ARG...]  run a stdio server under supervision, for a stdio client
   mcp-bridge connect [flags] --config FILE NAME   the same for one server of a file
   mcp-bridge check-config FILE                    say what is wrong with a configuration file
-  mcp-bridge demo [--conformance]                 the demo server itself, on stdin and stdout; with --conformance it
-                                                  has what the official conformance suite asks for, too
+  mcp-bridge demo                                 the demo server itself, on stdin and stdout
   mcp-bridge version                              print the version
   mcp-bridge help                                 print this page
 

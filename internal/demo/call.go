@@ -4,7 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"time"
 
+	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -15,13 +18,9 @@ type face interface {
 	// client is what the client told about itself.
 	client() clientInfo
 
-	// ask returns the client's answers to the questions, in their order. An
-	// *askError says that it does not answer; any other error ends the job.
-	ask(ctx context.Context, questions []question) ([]json.RawMessage, error)
-
-	// pause ends this round of a modern request, without a question, unless it
-	// did so before: an error that ends the job. Legacy requests have one round.
-	pause(name string) error
+	// ask returns the client's answers to the questions, in their order. A
+	// *toolError says that it does not answer; any other error ends the job.
+	ask(ctx context.Context, questions []Question) ([]json.RawMessage, error)
 
 	// logs reports whether the request takes log messages of that level.
 	logs(level int) bool
@@ -30,116 +29,165 @@ type face interface {
 	reply(result any, err error)
 }
 
-// question is something that only the client can answer.
+// toolError is what a model is meant to read; from a tool it becomes a result with isError.
+type toolError struct{ message string }
+
+func (e *toolError) Error() string { return e.message }
+
+// Question is something that only the client can answer.
 //
 // In a modern request the job runs from its beginning in every round, with the
 // answers that are known by then. So before its last question it must do nothing
 // that counts, and ask the same questions under the same keys.
-type question struct {
-	key    string // names it among the questions of a request
-	method string
-	params any
+type Question struct {
+	Key    string // names it among the questions of a request
+	Method string // elicitation/create with a form, sampling/createMessage or roots/list
+	Params any
 
-	// stateless: an answer is taken without a requestState, and none is given out.
-	stateless bool
+	// Stateless: an answer is taken without a requestState, and none is given out.
+	Stateless bool
 }
 
-// askError is why a question has no answer: a result for the model to read.
-type askError struct{ message string }
+// Elicit is a question to the user: a form, whose schema can be any that encodes as one.
+func Elicit(key, message string, schema any) Question {
+	return Question{Key: key, Method: "elicitation/create", Params: struct {
+		Message string `json:"message"`
+		Schema  any    `json:"requestedSchema"`
+	}{message, schema}}
+}
 
-func (e *askError) Error() string { return e.message }
+// Sample is a question to the client's model. The system prompt may be "".
+func Sample(key, prompt, system string, maxTokens int) Question {
+	return Question{Key: key, Method: "sampling/createMessage", Params: struct {
+		Messages     []Message `json:"messages"`
+		SystemPrompt string    `json:"systemPrompt,omitempty"`
+		MaxTokens    int       `json:"maxTokens"`
+	}{[]Message{{"user", Text(prompt)}}, system, maxTokens}}
+}
 
-// lacking is an error: the client has not declared what a job cannot do without.
-type lacking struct{ capability, part string }
+// Roots is the question for the client's roots.
+func Roots(key string) Question {
+	return Question{Key: key, Method: "roots/list", Params: struct{}{}}
+}
+
+// lacking is an error: the client has not declared a capability that a question
+// needs. In 2026-07-28 data goes with it.
+type lacking struct {
+	capability string
+	data       map[string]any
+}
 
 func (e *lacking) Error() string {
-	name := e.capability
-	if e.part != "" && e.part != "form" { // forms are what elicitation means by itself
-		name += "." + e.part
-	}
-	return "the client has not declared the capability " + name
+	return "the client has not declared the capability " + e.capability
 }
 
-// needs returns a *lacking error if the client cannot do something.
-func (c *call) needs(capability, part string) error {
-	client := c.client()
-	ok := client.can(capability, part)
-	if part == "form" {
+// needs returns a *lacking error if a client cannot answer a question.
+func (q Question) needs(client clientInfo) error {
+	name, parts, ok := "roots", map[string]any{}, true
+	switch q.Method {
+	case "elicitation/create":
 		// An empty elicitation capability means forms; with parts, forms must be among them.
-		ok = client.can(capability, "") && (ok || !client.can(capability, "url"))
+		name, parts["form"] = "elicitation", struct{}{}
+		ok = client.can(name, "form") || !client.can(name, "url")
+	case "sampling/createMessage":
+		name = "sampling"
 	}
-	if !ok {
-		return &lacking{capability, part}
+	if ok && client.can(name, "") {
+		return nil
 	}
-	return nil
+	return &lacking{name, map[string]any{"requiredCapabilities": map[string]any{name: parts}}}
 }
 
-// job answers one request, in a goroutine of its own.
-type job func(c *call) (any, error)
-
-// job returns what a request is to do that can take long or asks the client;
-// nil if handle answers it.
-func (s *session) job(m jsonrpc.Message, client clientInfo) (job, error) {
-	switch m.Method() {
-	case "tools/call":
-		return s.toolCall(m.Params(), client)
-	case "prompts/get":
-		return s.promptJob(m.Params())
-	case "resources/read":
-		return s.resourceJob(m.Params())
-	}
-	return nil, nil
-}
-
-// call is one job in progress.
-type call struct {
-	*session
-	face
+// Call is one request in progress that can take long or asks the client. It has a
+// goroutine of its own.
+type Call struct {
+	s     *session
+	face  face
 	ctx   context.Context // ends when the request is cancelled
 	token jsonrpc.ID      // progress token, zero if the client wants no progress
 	meta  json.RawMessage
 }
 
-// start runs the job of a request.
-func (s *session) start(m jsonrpc.Message, f face, run job) {
-	ctx, cancel := context.WithCancel(s.ctx)
+// start runs the job of a request. Requests are started one at a time.
+func (s *session) start(m jsonrpc.Message, f face, job func(c *Call, params []byte) (any, error)) {
 	id := m.ID()
-	if !s.put(id, cancel) {
-		cancel()
+	s.mu.Lock()
+	many := len(s.calls) >= maxCalls
+	s.mu.Unlock()
+	if many {
 		f.reply(nil, &rpcError{code: jsonrpc.CodeInternalError, message: fmt.Sprintf("more than %d calls in progress", maxCalls)})
 		return
 	}
-	c := &call{session: s, face: f, ctx: ctx, token: m.ProgressToken(), meta: m.Lookup("params", "_meta")}
+	ctx, cancel := context.WithCancel(s.ctx)
+	s.mu.Lock()
+	s.calls[id] = cancel
+	s.mu.Unlock()
+	c := &Call{s: s, face: f, ctx: ctx, token: m.ProgressToken(), meta: m.Lookup("params", "_meta")}
 	s.running.Go(func() {
-		result, err := run(c)
+		result, err := job(c, m.Params())
 		if s.take(id) {
 			f.reply(result, err)
 		}
 	})
 }
 
-// ask asks one thing.
-func (c *call) ask(q question) (json.RawMessage, error) {
-	answers, err := c.askAll(q)
-	if err != nil {
-		return nil, err
-	}
-	return answers[0], nil
-}
+// Can reports whether the client has declared that it can answer a question.
+func (c *Call) Can(q Question) bool { return q.needs(c.face.client()) == nil }
 
-// askAll asks several things at once.
-func (c *call) askAll(questions ...question) ([]json.RawMessage, error) {
+// Ask returns the client's answers to the questions, in their order. An error is
+// to be returned by the caller.
+func (c *Call) Ask(questions ...Question) ([]json.RawMessage, error) {
+	for _, q := range questions {
+		if err := q.needs(c.face.client()); err != nil {
+			return nil, err
+		}
+	}
 	return c.face.ask(c.ctx, questions)
 }
 
-// log sends a log message if the client wants it; it reports whether it did.
-func (c *call) log(level int, logger string, data any) bool {
-	if !c.logs(level) {
+// Wait waits, unless the call ends before.
+func (c *Call) Wait(d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-c.ctx.Done():
+		return c.ctx.Err()
+	}
+}
+
+// Log sends a log message if the client wants it; it reports whether it did.
+func (c *Call) Log(level, logger string, data any) bool {
+	rank := slices.Index(era.LogLevels, level)
+	if !c.face.logs(rank) {
 		return false
 	}
-	c.sendLog(level, logger, data)
+	c.s.log(rank, logger, data)
 	return true
 }
 
-// logs is the face's; the session has one, too.
-func (c *call) logs(level int) bool { return c.face.logs(level) }
+// Progress reports progress to a client that asked for it. It must increase from call to call.
+func (c *Call) Progress(done, total int, message string) {
+	if c.token.IsZero() || c.ctx.Err() != nil {
+		return
+	}
+	c.s.notify("notifications/progress", struct {
+		Token    json.RawMessage `json:"progressToken"`
+		Progress int             `json:"progress"`
+		Total    int             `json:"total"`
+		Message  string          `json:"message,omitempty"`
+	}{json.RawMessage(c.token.String()), done, total, message})
+}
+
+// Changed tells whoever wants to know it that a list ("tools", "prompts",
+// "resources") has changed; it reports whether anybody does.
+func (c *Call) Changed(kind string) bool {
+	return c.s.publish("notifications/"+kind+"/list_changed", nil, func(l *listen) bool { return l.lists(kind) })
+}
+
+// updated does the same for a resource.
+func (c *Call) updated(uri string) bool {
+	return c.s.publish("notifications/resources/updated", map[string]string{"uri": uri},
+		func(l *listen) bool { return slices.Contains(l.URIs, uri) })
+}

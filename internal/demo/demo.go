@@ -1,10 +1,11 @@
-// Package demo is a small MCP server that shows everything a client can meet:
-// tools with progress and cancellation, requests to the client, resources that
-// change, prompts with completion, errors, and a crash on demand.
+// Package demo is a small MCP server that shows what a client can meet: tools
+// with progress and cancellation, requests to the client, subscriptions,
+// prompts with completion, errors, and a crash on demand.
 //
-// It is the quick start of mcp-bridge and the fixture of its tests. It is
-// written on package jsonrpc alone, not on an SDK, so that it neither hides
-// nor repairs what a bridge does to the messages on the way.
+// It is the quick start of mcp-bridge and a fixture of its tests, which can add
+// tools, prompts and resources to a [Server]. It is written on package jsonrpc
+// and not on an SDK, so that it neither hides nor repairs what a bridge does to
+// the messages on the way.
 //
 // It speaks both eras of MCP on one connection, without a mode: a request
 // that claims a modern version in its _meta is served by itself, as 2026-07-28
@@ -20,19 +21,22 @@ import (
 	"io"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+	"github.com/mcp-bridge/mcp-bridge/stdio"
 )
 
 // Defaults and limits.
 const (
-	defaultClock = time.Second
-	defaultDrain = time.Second
-	askTimeout   = 10 * time.Minute // a person may have to answer
-	maxCalls     = 256              // tools/call in flight per session
-	maxListens   = 64               // subscriptions/listen open per session
+	defaultDrain    = time.Second
+	defaultPageSize = 8                // the lists of tools and resources have two pages
+	askTimeout      = 10 * time.Minute // a person may have to answer
+	maxCalls        = 256              // jobs in progress per session
+	maxListens      = 64               // subscriptions/listen open per session
 )
 
 // Server is the demo server. The zero value works. It is immutable while in
@@ -42,9 +46,6 @@ type Server struct {
 	// Version is what serverInfo reports; empty means that of the build.
 	Version string
 
-	// Clock is how often demo://clock changes; zero means 1 s.
-	Clock time.Duration
-
 	// Drain is how long calls in progress may go on after the client's end
 	// of input; zero means 1 s. What is then unfinished is dropped.
 	Drain time.Duration
@@ -53,19 +54,43 @@ type Server struct {
 	// sessions live in one process, that tool only reports an error.
 	Exit func(status int)
 
-	// Stderr takes what the tools "crash" and "stderr" write; nil discards it.
+	// Stderr takes what the tool "crash" writes; nil discards it.
 	// It must be safe for concurrent use, as an *os.File is.
 	Stderr io.Writer
 
-	// Conformance adds the tools, prompts and resources that the official
-	// conformance suite asks for by name, and puts each list on one page,
-	// because the suite reads one only.
-	Conformance bool
+	// PageSize is how many rows of a list one answer has; zero means 8.
+	PageSize int
 
-	// Environ lists the "K=V" pairs whose names the tool "env" tells; nil means os.Environ().
-	Environ []string
+	// What there is besides the demo's own.
+	Tools     []*Tool
+	Prompts   []*Prompt
+	Resources []*Resource // and templates
 
 	negotiated func(revision string) // told the revision of the session; nil is fine
+}
+
+// Serve is the demo server as a process: it reads messages line by line from r
+// and writes them to w until r ends, and then returns nil (see [Server.ServeConn]).
+// What is no valid message is answered as JSON-RPC wants it. The tool "crash"
+// ends the process.
+//
+// r and w are as [stdio.Std] describes them, usually os.Stdin and os.Stdout;
+// neither is closed.
+func Serve(ctx context.Context, r io.Reader, w io.Writer, stderr io.Writer) error {
+	return (&Server{Stderr: stderr, Exit: os.Exit}).Serve(ctx, r, w)
+}
+
+// Serve is the function Serve for this server.
+func (srv *Server) Serve(ctx context.Context, r io.Reader, w io.Writer) error {
+	var batches atomic.Bool
+	served := *srv
+	served.negotiated = func(revision string) { batches.Store(revision == "2025-03-26") } // ST5
+	conn := stdio.Std(r, w, stdio.Options{AcceptBatch: batches.Load})
+	err := served.ServeConn(ctx, conn)
+	if closing := conn.Close(nil); err == nil {
+		err = closing
+	}
+	return err
 }
 
 // errSessionOver is why a session's context ends when nothing went wrong.
@@ -78,6 +103,10 @@ var errSessionOver = errors.New("demo: the session is over")
 //
 // ServeConn makes *Server a [bridge.Handler].
 func (srv *Server) ServeConn(ctx context.Context, conn bridge.Conn) error {
+	sealer, err := era.NewSealer()
+	if err != nil {
+		return fmt.Errorf("demo: %w", err)
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	s := &session{
 		srv:     srv,
@@ -85,35 +114,29 @@ func (srv *Server) ServeConn(ctx context.Context, conn bridge.Conn) error {
 		ctx:     ctx,
 		fail:    cancel,
 		eof:     make(chan struct{}),
+		sealer:  sealer,
 		calls:   map[jsonrpc.ID]context.CancelFunc{},
 		pending: map[jsonrpc.ID]chan<- jsonrpc.Message{},
 		level:   levelInfo,
-		subs:    map[string]bool{},
-		signer:  newSigner(),
 	}
-	err := s.receive()
+	err = conn.Receive(ctx, inbox{s})
 	close(s.eof) // nobody will answer our requests any more
-	if err != nil {
-		cancel(err)
+	if err != io.EOF {
+		cancel(fmt.Errorf("demo: receive: %w", err))
 	} else {
-		t := time.AfterFunc(orDefault(srv.Drain, defaultDrain), func() { cancel(errSessionOver) })
+		drain := srv.Drain
+		if drain <= 0 {
+			drain = defaultDrain
+		}
+		t := time.AfterFunc(drain, func() { cancel(errSessionOver) })
 		defer t.Stop()
 	}
-	s.stopClock()
 	s.running.Wait()
 	s.endListens()
 	cancel(errSessionOver)
 	// The first cause is the one that counts: a failed Send makes Receive fail too.
 	if cause := context.Cause(ctx); cause != errSessionOver {
 		return cause
-	}
-	return nil
-}
-
-// receive takes messages until the end of input (nil), or until the session fails.
-func (s *session) receive() error {
-	if err := s.conn.Receive(s.ctx, inbox{s}); err != io.EOF {
-		return fmt.Errorf("demo: receive: %w", err)
 	}
 	return nil
 }
@@ -129,54 +152,66 @@ func (i inbox) Send(_ context.Context, m jsonrpc.Message) error {
 	return nil
 }
 
-func orDefault(d, def time.Duration) time.Duration {
-	if d > 0 {
-		return d
-	}
-	return def
-}
-
-func (srv *Server) stderr() io.Writer {
-	if srv.Stderr == nil {
-		return io.Discard
-	}
-	return srv.Stderr
-}
-
-func (srv *Server) environ() []string {
-	if srv.Environ == nil {
-		return os.Environ()
-	}
-	return srv.Environ
-}
-
 // session is one conversation with one client.
 //
 // Requests are handled one by one in the order of arrival, by whoever brings them;
-// only what can take long or asks the client gets one of its own (see job).
+// only what can take long or asks the client gets a goroutine of its own (see job).
 // Modern requests share with the legacy session what belongs to this process:
-// the connection, the ids in use, and whether "extra" is there.
+// the connection and the ids in use.
 type session struct {
-	srv  *Server
-	conn bridge.Conn
-	ctx  context.Context         // of the session: what is sent is sent under it
-	fail context.CancelCauseFunc // ends the session
-	eof  chan struct{}           // closed when the client will say nothing more
+	srv    *Server
+	conn   bridge.Conn
+	ctx    context.Context         // of the session: what is sent is sent under it
+	fail   context.CancelCauseFunc // ends the session
+	eof    chan struct{}           // closed when the client will say nothing more
+	sealer *era.Sealer             // of requestState
 
-	running sync.WaitGroup // calls
+	running sync.WaitGroup // jobs
 
-	clock  *clock // the ticking of demo://clock; only dispatch uses it, and ServeConn afterwards
-	signer signer // of requestState
+	mu      sync.Mutex // guards the rest; never held while sending or receiving
+	hello   clientInfo // of the legacy session; zero until initialize
+	calls   map[jsonrpc.ID]context.CancelFunc
+	pending map[jsonrpc.ID]chan<- jsonrpc.Message // our requests to the client
+	lastID  int64                                 // of our requests
+	level   int                                   // logging/setLevel
+	listens []*listen                             // who is told about changes: the legacy session first
+}
 
-	mu           sync.Mutex // guards the rest; never held while sending or receiving
-	hello        clientInfo // of the legacy session; zero until initialize
-	calls        map[jsonrpc.ID]context.CancelFunc
-	pending      map[jsonrpc.ID]chan<- jsonrpc.Message // our requests to the client
-	lastID       int64                                 // of our requests
-	elicitations int64                                 // in mode url
-	level        int                                   // logging/setLevel
-	subs         map[string]bool                       // resources subscribed to in the legacy session
-	listens      []*listen                             // open subscriptions/listen, the oldest first
-	extra        bool                                  // whether tool "extra" is there
-	extraPrompt  bool                                  // whether prompt "extra" is there
+// send writes one message. It runs under the session's context and not under
+// that of a call: a call may be cancelled, but half a message would break the framing.
+func (s *session) send(m jsonrpc.Message) {
+	err := s.conn.Send(s.ctx, m)
+	if err == nil {
+		return
+	}
+	select {
+	case <-s.eof: // the client has left altogether, which is a clean end too
+		s.fail(errSessionOver)
+	default:
+		s.fail(fmt.Errorf("demo: send: %w", err))
+	}
+}
+
+// respond answers a request with a result that is encoded, or an error.
+func (s *session) respond(id jsonrpc.ID, result []byte, err error) {
+	if err == nil {
+		s.send(jsonrpc.NewResult(id, result))
+		return
+	}
+	code, data := jsonrpc.CodeInternalError, []byte(nil)
+	var e *rpcError
+	if errors.As(err, &e) {
+		code = e.code
+		if e.data != nil {
+			data, _ = encode(e.data) // ours: it can be encoded
+		}
+	}
+	s.send(jsonrpc.NewError(id, code, err.Error(), data))
+}
+
+// notify sends a notification. The params hold strings and checked JSON, so
+// they can be encoded.
+func (s *session) notify(method string, params any) {
+	raw, _ := encode(params)
+	s.send(jsonrpc.NewNotification(method, raw))
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
@@ -18,70 +17,62 @@ type legacyFace struct {
 	method string
 }
 
-func (f *legacyFace) client() clientInfo { return f.peer() }
-
-func (f *legacyFace) pause(string) error { return nil }
+func (f *legacyFace) client() clientInfo {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.hello
+}
 
 func (f *legacyFace) reply(result any, err error) {
-	var unread *toolError
 	var lack *lacking
-	switch {
-	case errors.As(err, &unread):
-		result, err = failure("%s", unread), nil
-	case errors.As(err, &lack) && f.method == "tools/call":
-		result, err = failure("%s", lack), nil
+	if errors.As(err, &lack) {
+		err = &toolError{lack.Error()}
 	}
-	var raw []byte
-	if err == nil {
-		raw, err = encode(result)
-	}
+	raw, err := encoded(f.method, result, err)
 	f.respond(f.id, raw, err)
 }
 
-// errClientGone is the answer to what we ask of a client that has ended its input.
-var errClientGone = &askError{"the client has ended its input and can no longer answer"}
-
-// asked is a question on its way.
-type asked struct {
-	id     jsonrpc.ID
-	answer chan jsonrpc.Message
+// encoded is a result as JSON. A tool that fails has a result, too.
+func encoded(method string, result any, err error) ([]byte, error) {
+	var unread *toolError
+	if method == "tools/call" && errors.As(err, &unread) {
+		result, err = Failure(unread.message), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return encode(result)
 }
 
-// ask sends the questions as requests and waits for the answers.
-func (f *legacyFace) ask(ctx context.Context, questions []question) ([]json.RawMessage, error) {
-	var pending []asked
-	for _, q := range questions {
-		a, err := f.request(q)
-		if err != nil {
-			f.forget(pending, err)
-			return nil, err
-		}
-		pending = append(pending, a)
-	}
-	timeout := time.NewTimer(askTimeout)
-	defer timeout.Stop()
+// Why a question has no answer.
+var (
+	errClientGone = &toolError{"the client has ended its input and can no longer answer"}
+	errAskTimeout = &toolError{"the client did not answer in time"}
+	errCancelled  = &toolError{"the call was cancelled"}
+)
+
+// ask asks one question after another, each by a request.
+func (f *legacyFace) ask(ctx context.Context, questions []Question) ([]json.RawMessage, error) {
 	var answers []json.RawMessage
-	for i, a := range pending {
-		m, err := f.await(ctx, a, timeout.C)
+	for _, q := range questions {
+		m, err := f.request(ctx, q)
 		if err != nil {
-			f.forget(pending[i:], err)
 			return nil, err
 		}
-		raw, err := result(m)
-		if err != nil {
-			f.forget(pending[i+1:], err)
-			return nil, err
+		if m.IsError() {
+			return nil, refusal(m)
 		}
-		answers = append(answers, raw)
+		answers = append(answers, m.Result())
 	}
 	return answers, nil
 }
 
-// request sends one question.
-func (s *session) request(q question) (asked, error) {
-	raw, err := encode(q.params)
+// request sends a question and waits for the answer. A question that is given up
+// is taken back.
+func (s *session) request(ctx context.Context, q Question) (jsonrpc.Message, error) {
+	raw, err := encode(q.Params)
 	if err != nil {
-		return asked{}, err
+		return jsonrpc.Message{}, err
 	}
 	answer := make(chan jsonrpc.Message, 1)
 	s.mu.Lock()
@@ -89,42 +80,36 @@ func (s *session) request(q question) (asked, error) {
 	id := jsonrpc.IntID(s.lastID)
 	s.pending[id] = answer
 	s.mu.Unlock()
-	s.send(jsonrpc.NewRequest(id, q.method, raw))
-	return asked{id, answer}, nil
-}
+	s.send(jsonrpc.NewRequest(id, q.Method, raw))
 
-// await waits for the answer to one question.
-func (s *session) await(ctx context.Context, a asked, timeout <-chan time.Time) (jsonrpc.Message, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, askTimeout, errAskTimeout)
+	defer cancel()
+	why := errCancelled
 	select {
-	case m := <-a.answer:
+	case m := <-answer:
 		return m, nil
 	case <-s.eof:
 		select {
-		case m := <-a.answer: // it came before the end
+		case m := <-answer: // it came before the end
 			return m, nil
 		default:
-			return jsonrpc.Message{}, errClientGone
+			why = errClientGone
 		}
-	case <-timeout:
-		return jsonrpc.Message{}, &askError{"the client did not answer in time"}
 	case <-ctx.Done():
-		return jsonrpc.Message{}, &askError{"the call was cancelled"}
-	}
-}
-
-// forget gives up questions for the reason why, and tells the client, if there is one.
-func (s *session) forget(questions []asked, why error) {
-	for _, a := range questions {
-		s.mu.Lock()
-		delete(s.pending, a.id)
-		s.mu.Unlock()
-		if why != errClientGone && s.ctx.Err() == nil {
-			s.notify("notifications/cancelled", struct {
-				ID     json.RawMessage `json:"requestId"`
-				Reason string          `json:"reason"`
-			}{json.RawMessage(a.id.String()), why.Error()})
+		if context.Cause(ctx) == errAskTimeout {
+			why = errAskTimeout
 		}
 	}
+	s.mu.Lock()
+	delete(s.pending, id)
+	s.mu.Unlock()
+	if why != errClientGone && s.ctx.Err() == nil {
+		s.notify("notifications/cancelled", struct {
+			ID     json.RawMessage `json:"requestId"`
+			Reason string          `json:"reason"`
+		}{json.RawMessage(id.String()), why.message})
+	}
+	return jsonrpc.Message{}, why
 }
 
 // answered gives a response of the client to the call that waits for it.
@@ -139,17 +124,14 @@ func (s *session) answered(m jsonrpc.Message) {
 	}
 }
 
-// result takes a response apart.
-func result(m jsonrpc.Message) (json.RawMessage, error) {
-	if !m.IsError() {
-		return m.Result(), nil
-	}
+// refusal is the client's error as a model is to read it.
+func refusal(m jsonrpc.Message) error {
 	var e struct {
 		Code    int    `json:"code"`
 		Message string `json:"message"`
 	}
 	if err := json.Unmarshal(m.ErrorObject(), &e); err != nil {
-		return nil, &askError{"the client answered with an error that cannot be read"}
+		return &toolError{"the client answered with an error that cannot be read"}
 	}
-	return nil, &askError{fmt.Sprintf("the client refused, with error %d: %s", e.Code, e.Message)}
+	return &toolError{fmt.Sprintf("the client refused, with error %d: %s", e.Code, e.Message)}
 }

@@ -21,10 +21,11 @@ func (f filter) lists(kind string) bool {
 	return kind == "tools" && f.Tools || kind == "prompts" && f.Prompts || kind == "resources" && f.Resources
 }
 
-// listen is one open subscriptions/listen.
+// listen is somebody who is told about changes: an open subscriptions/listen, or
+// the legacy session, which has no id and subscribes to one resource at a time.
 type listen struct {
-	id jsonrpc.ID
-	filter
+	id     jsonrpc.ID
+	filter // session.mu guards the URIs of the legacy session
 }
 
 // listen opens a subscription: it is acknowledged first of all (MI21), and
@@ -47,30 +48,28 @@ func (s *session) listen(id jsonrpc.ID, params []byte) error {
 	}
 	l := &listen{id, *p.Notifications}
 	slices.Sort(l.URIs)
-	l.URIs = slices.DeleteFunc(slices.Compact(l.URIs), func(uri string) bool { return s.read(uri) == nil })
+	l.URIs = slices.DeleteFunc(slices.Compact(l.URIs), func(uri string) bool { return s.srv.resource(uri) == nil })
 
-	s.notifyListen(l, "notifications/subscriptions/acknowledged", struct {
-		Notifications filter `json:"notifications"`
-	}{l.filter})
+	s.notifyListen(l, "notifications/subscriptions/acknowledged", map[string]filter{"notifications": l.filter})
 	s.mu.Lock()
 	s.listens = append(s.listens, l)
 	s.mu.Unlock()
-	if slices.Contains(l.URIs, clockURI) && s.clock == nil {
-		s.startClock()
-	}
 	return nil
 }
 
-// notifyListen sends a notification that belongs to a subscription.
+// notifyListen sends a notification that belongs to a subscription, or to the legacy session.
 func (s *session) notifyListen(l *listen, method string, params any) {
-	raw := []byte("{}")
+	var raw []byte
 	if params != nil {
-		var err error
-		if raw, err = encode(params); err != nil {
-			return // cannot happen: params hold strings
-		}
+		raw, _ = encode(params) // strings: they can be encoded
 	}
-	s.send(jsonrpc.NewNotification(method, jsonrpc.With(raw, "_meta", l.meta())))
+	if !l.id.IsZero() {
+		if raw == nil {
+			raw = []byte("{}")
+		}
+		raw = jsonrpc.With(raw, "_meta", l.meta())
+	}
+	s.send(jsonrpc.NewNotification(method, raw))
 }
 
 // meta is the _meta of everything that belongs to a subscription: the id of its
@@ -82,18 +81,15 @@ func (l *listen) meta() []byte {
 // unlisten ends a subscription that the client has cancelled: no word more about it (ST11).
 func (s *session) unlisten(id jsonrpc.ID) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	if i := s.listenAt(id); i >= 0 {
 		s.listens = slices.Delete(s.listens, i, i+1)
 	}
-	s.mu.Unlock()
-	if !s.subscribed(clockURI) {
-		s.stopClock()
-	}
 }
 
-// listenAt returns the index in s.listens, -1 for none. The caller holds s.mu.
+// listenAt returns the index in s.listens of a subscription, -1 for none. The caller holds s.mu.
 func (s *session) listenAt(id jsonrpc.ID) int {
-	return slices.IndexFunc(s.listens, func(l *listen) bool { return l.id == id })
+	return slices.IndexFunc(s.listens, func(l *listen) bool { return l.id == id && !id.IsZero() })
 }
 
 // endListens ends all subscriptions from our side: with the result that says
@@ -104,43 +100,26 @@ func (s *session) endListens() {
 	s.listens = nil
 	s.mu.Unlock()
 	for _, l := range open {
+		if l.id.IsZero() {
+			continue
+		}
 		result := jsonrpc.With([]byte(`{"resultType":"complete"}`), "_meta", l.meta())
 		s.respond(l.id, s.signed(result), nil)
 		s.notify("notifications/cancelled", map[string]json.RawMessage{"requestId": json.RawMessage(l.id.String())})
 	}
 }
 
-// changed tells whoever wants to know it that a list ("tools", "prompts",
-// "resources") has changed; it reports whether anybody does.
-func (s *session) changed(kind string) bool {
-	return s.publish("notifications/"+kind+"/list_changed", nil, s.initialized(),
-		func(l *listen) bool { return l.lists(kind) })
-}
-
-// updated does the same for a resource.
-func (s *session) updated(uri string) bool {
-	s.mu.Lock()
-	legacy := s.subs[uri]
-	s.mu.Unlock()
-	return s.publish("notifications/resources/updated", map[string]string{"uri": uri}, legacy,
-		func(l *listen) bool { return slices.Contains(l.URIs, uri) })
-}
-
 // publish sends a notification to the legacy session if that wants it, and once
-// for each subscription that does.
-func (s *session) publish(method string, params any, legacy bool, wants func(*listen) bool) bool {
-	if legacy {
-		s.notify(method, params)
-	}
-	told := legacy
+// for each subscription that does. It reports whether anybody was told.
+func (s *session) publish(method string, params any, wants func(*listen) bool) (told bool) {
 	s.mu.Lock()
 	listens := slices.Clone(s.listens)
 	s.mu.Unlock()
 	for _, l := range listens {
 		s.mu.Lock()
-		open := s.listenAt(l.id) >= 0 // the client may have cancelled it since
+		open := slices.Contains(s.listens, l) && wants(l) // the client may have cancelled it since
 		s.mu.Unlock()
-		if open && wants(l) {
+		if open {
 			s.notifyListen(l, method, params)
 			told = true
 		}
@@ -148,9 +127,33 @@ func (s *session) publish(method string, params any, legacy bool, wants func(*li
 	return told
 }
 
-// initialized reports whether there is a legacy session.
-func (s *session) initialized() bool {
+// subscribe and unsubscribe change what the legacy session is told about. Its URIs
+// are bounded: there are not many resources.
+func (s *session) subscribe(params []byte) (any, error) {
+	uri, err := uriOf(params)
+	if err == nil && s.srv.resource(uri) == nil {
+		err = notFound(uri)
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.setURIs(uri, uri)
+	return struct{}{}, nil
+}
+
+func (s *session) unsubscribe(params []byte) (any, error) {
+	uri, err := uriOf(params)
+	if err != nil {
+		return nil, err
+	}
+	s.setURIs(uri)
+	return struct{}{}, nil
+}
+
+// setURIs takes a resource from those of the legacy session, and adds others.
+func (s *session) setURIs(without string, with ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.hello.Revision != ""
+	l := s.listens[0] // admit has seen to it that there is a legacy session
+	l.URIs = append(slices.DeleteFunc(l.URIs, func(u string) bool { return u == without }), with...)
 }

@@ -1,9 +1,13 @@
 package demo
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
+	"slices"
+	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
@@ -55,12 +59,11 @@ func (f *modernFace) check() *era.Refusal {
 	if refusal := f.meta.Check(era.Auto); refusal != nil {
 		return refusal
 	}
-	served := f.method == "server/discover" || f.method == "subscriptions/listen" ||
-		known[f.method] && !era.IsRemovedMethod(f.method)
-	if !served {
-		return era.NotFound(f.method)
+	_, known := methods[f.method]
+	if f.method == "server/discover" || f.method == "subscriptions/listen" || known && !era.IsRemovedMethod(f.method) {
+		return nil
 	}
-	return nil
+	return era.NotFound(f.method)
 }
 
 func (s *session) discover() (any, error) {
@@ -81,8 +84,52 @@ type modernFace struct {
 	params []byte
 	meta   era.Meta
 
-	state     state // of the rounds before this one
+	state     state  // of the rounds before this one
+	binding   string // of a requestState to this request
 	responses map[string]json.RawMessage
+}
+
+// state is what a requestState holds: everything that is known of a request
+// whose client was asked for something. The client can neither read nor change
+// it, and use it for this request only. It may use it twice: nothing here is
+// done more than once for being asked twice.
+type state struct {
+	Expires int64                      `json:"expires"`
+	Waiting []string                   `json:"waiting"` // what the next round is to bring
+	Answers map[string]json.RawMessage `json:"answers"`
+}
+
+// stateLife is how long a requestState is good for.
+const stateLife = 10 * time.Minute
+
+// bindingOf tells requests apart that mean different things, however they are
+// spelled and whatever may differ in a retry.
+func bindingOf(method string, params []byte) string {
+	params = jsonrpc.Without(params, "_meta", "inputResponses", "requestState")
+	var v any
+	dec := json.NewDecoder(bytes.NewReader(params))
+	dec.UseNumber()
+	if dec.Decode(&v) == nil {
+		params, _ = json.Marshal(v) // with the keys in order
+	}
+	sum := sha256.Sum256(params)
+	return method + " " + string(sum[:])
+}
+
+// seal returns the requestState for the round after this one.
+func (f *modernFace) seal() string {
+	f.state.Expires = time.Now().Add(stateLife).Unix()
+	raw, _ := json.Marshal(f.state) // the answers were read as JSON
+	return f.sealer.Bind(f.binding, string(raw))
+}
+
+// unseal takes a requestState that was made here, for this request, and is not too old.
+func (f *modernFace) unseal(text string) error {
+	raw, err := f.sealer.Unbind(f.binding, text)
+	if err != nil || json.Unmarshal([]byte(raw), &f.state) != nil || time.Now().Unix() >= f.state.Expires {
+		return invalidParams("invalid or expired requestState")
+	}
+	return nil
 }
 
 func (f *modernFace) client() clientInfo {
@@ -100,14 +147,14 @@ func (f *modernFace) logs(level int) bool {
 
 // inputRequired is the error that ends a round in which something was asked.
 type inputRequired struct {
-	questions []question // none: only a pause
-	state     string     // requestState; "" for none
+	questions []Question
+	state     string // requestState; "" for none
 }
 
 func (e *inputRequired) Error() string { return "the client is to answer first" }
 
 // readRetry takes what the client sends for the rounds before: a requestState
-// that we have signed for this very request, and answers.
+// that we have made for this very request, and answers.
 func (f *modernFace) readRetry() error {
 	var p struct {
 		State     *string         `json:"requestState"`
@@ -116,18 +163,14 @@ func (f *modernFace) readRetry() error {
 	if err := decode(f.params, &p); err != nil {
 		return err
 	}
-	f.state = newState(f.method, f.params)
+	f.binding = bindingOf(f.method, f.params)
+	f.state.Answers = map[string]json.RawMessage{}
 	if p.State != nil {
-		st, ok := f.signer.open(*p.State, f.state)
-		if !ok {
-			return invalidParams("invalid or expired requestState")
+		if err := f.unseal(*p.State); err != nil {
+			return err
 		}
-		f.state = st
 	}
-	if p.Responses == nil {
-		return nil
-	}
-	if json.Unmarshal(p.Responses, &f.responses) != nil || f.responses == nil {
+	if p.Responses != nil && (json.Unmarshal(p.Responses, &f.responses) != nil || f.responses == nil) {
 		return invalidParams("inputResponses must be an object")
 	}
 	return nil
@@ -135,19 +178,19 @@ func (f *modernFace) readRetry() error {
 
 // ask looks for the answers among those that came. What is missing is asked
 // for, or again; what nobody asked for is ignored.
-func (f *modernFace) ask(_ context.Context, questions []question) ([]json.RawMessage, error) {
+func (f *modernFace) ask(_ context.Context, questions []Question) ([]json.RawMessage, error) {
 	var answers []json.RawMessage
-	var open []question
+	var open []Question
 	stateless := false
 	for _, q := range questions {
-		stateless = stateless || q.stateless
-		answer, known := f.state.Answers[q.key]
-		if response, ok := f.responses[q.key]; ok && !known && (q.stateless || f.state.waits(q.key)) {
-			if !fits(q.method, response) {
-				return nil, invalidParams("the answer to " + q.key + " in inputResponses is none to " + q.method)
+		stateless = stateless || q.Stateless
+		answer, known := f.state.Answers[q.Key]
+		if response, ok := f.responses[q.Key]; ok && !known && (q.Stateless || slices.Contains(f.state.Waiting, q.Key)) {
+			if !fits(q.Method, response) {
+				return nil, invalidParams("the answer to " + q.Key + " in inputResponses is none to " + q.Method)
 			}
 			answer, known = response, true
-			f.state.answer(q.key, response)
+			f.state.Answers[q.Key] = response
 		}
 		if !known {
 			open = append(open, q)
@@ -162,21 +205,9 @@ func (f *modernFace) ask(_ context.Context, questions []question) ([]json.RawMes
 	}
 	f.state.Waiting = nil
 	for _, q := range open {
-		f.state.Waiting = append(f.state.Waiting, q.key)
+		f.state.Waiting = append(f.state.Waiting, q.Key)
 	}
-	return nil, &inputRequired{open, f.signer.sign(f.state)}
-}
-
-func (f *modernFace) pause(name string) error {
-	if _, ok := f.state.Answers[name]; ok {
-		return nil
-	}
-	if f.state.waits(name) {
-		f.state.answer(name, json.RawMessage("null"))
-		return nil
-	}
-	f.state.Waiting = []string{name}
-	return &inputRequired{state: f.signer.sign(f.state)}
+	return nil, &inputRequired{open, f.seal()}
 }
 
 // fits reports whether an answer has the shape of a result of method.
@@ -201,28 +232,24 @@ func fits(method string, answer json.RawMessage) bool {
 }
 
 func (f *modernFace) reply(result any, err error) {
-	var unread *toolError
 	var open *inputRequired
 	kind := "complete"
-	switch {
-	case errors.As(err, &unread):
-		result, err = failure("%s", unread), nil
-	case errors.As(err, &open):
+	if errors.As(err, &open) {
 		kind = "input_required"
 		result, err = open.result(), nil
 	}
-	var raw []byte
-	if err == nil {
-		raw, err = encode(result)
-	}
+	raw, err := encoded(f.method, result, err)
 	if err != nil {
 		f.respond(f.id, nil, modernError(err))
 		return
 	}
 	raw = jsonrpc.With(raw, "resultType", jsonrpc.Quote(kind))
 	if kind == "complete" && era.IsCacheable(f.method) { // MI16
-		ttl, scope := f.cache()
-		raw = jsonrpc.With(jsonrpc.With(raw, "ttlMs", ttl), "cacheScope", scope)
+		ttl := "60000"
+		if f.method == "tools/list" || f.method == "prompts/list" {
+			ttl = "0" // the tool "notify" says so at any time that they have changed
+		}
+		raw = jsonrpc.With(jsonrpc.With(raw, "ttlMs", []byte(ttl)), "cacheScope", []byte(`"public"`))
 	}
 	f.respond(f.id, f.signed(raw), nil)
 }
@@ -238,24 +265,6 @@ func (s *session) signed(result []byte) []byte {
 	return jsonrpc.With(result, "_meta", jsonrpc.With([]byte("{}"), era.KeyServerInfo, info))
 }
 
-// cache is for how many milliseconds a result may be kept, and for whom: not at
-// all what a tool or the clock can change at any time, and what a user has said
-// for that user only.
-func (f *modernFace) cache() (ttl, scope []byte) {
-	ttl, scope = []byte("60000"), []byte(`"public"`)
-	uri := ""
-	if f.method == "resources/read" {
-		uri, _ = uriOf(f.params)
-	}
-	if f.method == "tools/list" || f.method == "prompts/list" || uri == clockURI || uri == askingURI {
-		ttl = []byte("0")
-	}
-	if uri == askingURI {
-		scope = []byte(`"private"`)
-	}
-	return ttl, scope
-}
-
 func (e *inputRequired) result() any {
 	type request struct {
 		Method string `json:"method"`
@@ -263,7 +272,7 @@ func (e *inputRequired) result() any {
 	}
 	requests := map[string]request{}
 	for _, q := range e.questions {
-		requests[q.key] = request{q.method, q.params}
+		requests[q.Key] = request{q.Method, q.Params}
 	}
 	return struct {
 		Requests map[string]request `json:"inputRequests,omitempty"`
@@ -277,13 +286,8 @@ func modernError(err error) error {
 	var e *rpcError
 	switch {
 	case errors.As(err, &lack):
-		part := map[string]struct{}{}
-		if lack.part != "" {
-			part[lack.part] = struct{}{}
-		}
-		return &rpcError{code: era.CodeMissingCapability, message: lack.Error(),
-			data: map[string]any{"requiredCapabilities": map[string]any{lack.capability: part}}}
-	case errors.As(err, &e) && e.code == codeResourceNotFound && e.data != nil:
+		return &rpcError{code: era.CodeMissingCapability, message: lack.Error(), data: lack.data}
+	case errors.As(err, &e) && e.code == era.CodeResourceNotFound:
 		return &rpcError{code: jsonrpc.CodeInvalidParams, message: e.message, data: e.data}
 	}
 	return err

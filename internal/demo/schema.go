@@ -3,6 +3,7 @@ package demo
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -19,22 +20,9 @@ type schema struct {
 	Minimum     *float64          `json:"minimum,omitempty"`
 	Maximum     *float64          `json:"maximum,omitempty"`
 	Default     any               `json:"default,omitempty"`
-	Items       *schema           `json:"items,omitempty"`
 	Properties  map[string]schema `json:"properties,omitempty"`
 	Required    []string          `json:"required,omitempty"`
 	Additional  *bool             `json:"additionalProperties,omitempty"`
-	Header      string            `json:"x-mcp-header,omitempty"` // mirrored into Mcp-Param-<Header>
-
-	raw string // the schema itself, as JSON; all else is then only checked, not told
-}
-
-// MarshalJSON makes a schema that this type has no words for what it says itself.
-func (s schema) MarshalJSON() ([]byte, error) {
-	if s.raw != "" {
-		return []byte(s.raw), nil
-	}
-	type plain schema
-	return encode(plain(s))
 }
 
 type props = map[string]schema
@@ -50,18 +38,11 @@ func output(properties props, required ...string) *schema {
 	return &schema{Type: "object", Properties: properties, Required: required}
 }
 
-func str(description string) schema { return schema{Type: "string", Description: description} }
-func number(description string) schema {
-	return schema{Type: "number", Description: description}
-}
+func str(description string) schema    { return schema{Type: "string", Description: description} }
+func number(description string) schema { return schema{Type: "number", Description: description} }
 
 func (s schema) between(low, high float64) schema {
 	s.Minimum, s.Maximum = &low, &high
-	return s
-}
-
-func (s schema) header(name string) schema {
-	s.Header = name
 	return s
 }
 
@@ -83,8 +64,8 @@ func (s *schema) check(args map[string]json.RawMessage) (map[string]json.RawMess
 	full := map[string]json.RawMessage{}
 	for name, value := range args {
 		p, ok := s.Properties[name]
-		if !ok && s.raw == "" {
-			return nil, fmt.Errorf("there is no argument %s; there is: %s", clip(name), s.names())
+		if !ok {
+			return nil, fmt.Errorf("there is no argument %.40q; there is: %s", name, s.names())
 		}
 		if err := p.accepts(value); err != nil {
 			return nil, fmt.Errorf("argument %s %w", name, err)
@@ -105,60 +86,46 @@ func (s *schema) check(args map[string]json.RawMessage) (map[string]json.RawMess
 }
 
 func (s *schema) names() string {
-	var names []string
-	for name := range s.Properties {
-		names = append(names, name)
-	}
-	if names == nil {
+	if len(s.Properties) == 0 {
 		return "none"
 	}
-	slices.Sort(names)
-	return strings.Join(names, ", ")
+	return strings.Join(slices.Sorted(maps.Keys(s.Properties)), ", ")
 }
 
 // accepts checks one argument.
 func (s *schema) accepts(raw json.RawMessage) error {
 	switch s.Type {
 	case "string":
-		return s.acceptsString(raw)
-	case "boolean":
-		var b *bool
-		if json.Unmarshal(raw, &b) != nil || b == nil {
-			return fmt.Errorf("must be true or false")
+		v, ok := read[string](raw)
+		if !ok {
+			return fmt.Errorf("must be a string")
+		}
+		if s.Enum != nil && !slices.Contains(s.Enum, v) {
+			return fmt.Errorf("must be one of %s", strings.Join(s.Enum, ", "))
 		}
 	case "integer":
-		var n *int64
-		if json.Unmarshal(raw, &n) != nil || n == nil {
+		n, ok := read[int64](raw)
+		if !ok {
 			return fmt.Errorf("must be an integer")
 		}
-		return s.inRange(float64(*n))
+		return s.inRange(float64(n))
 	case "number":
-		var n *float64
-		if json.Unmarshal(raw, &n) != nil || n == nil {
+		n, ok := read[float64](raw)
+		if !ok {
 			return fmt.Errorf("must be a number")
 		}
-		return s.inRange(*n)
-	case "object":
-		var o map[string]json.RawMessage
-		if json.Unmarshal(raw, &o) != nil || o == nil {
-			return fmt.Errorf("must be an object")
-		}
-		if _, err := s.check(o); err != nil {
-			return fmt.Errorf("is not as it should be: %w", err)
-		}
+		return s.inRange(n)
 	}
 	return nil
 }
 
-func (s *schema) acceptsString(raw json.RawMessage) error {
-	var v *string
-	if json.Unmarshal(raw, &v) != nil || v == nil {
-		return fmt.Errorf("must be a string")
+// read returns a JSON value if it has that type and is not null.
+func read[T any](raw json.RawMessage) (v T, ok bool) {
+	var p *T
+	if json.Unmarshal(raw, &p) != nil || p == nil {
+		return v, false
 	}
-	if s.Enum != nil && !slices.Contains(s.Enum, *v) {
-		return fmt.Errorf("must be one of %s", strings.Join(s.Enum, ", "))
-	}
-	return nil
+	return *p, true
 }
 
 func (s *schema) inRange(n float64) error {
@@ -166,13 +133,4 @@ func (s *schema) inRange(n float64) error {
 		return fmt.Errorf("must be from %.0f to %.0f", *s.Minimum, *s.Maximum)
 	}
 	return nil
-}
-
-// clip keeps a name that the client made up short in an error message.
-func clip(name string) string {
-	const most = 40
-	if r := []rune(name); len(r) > most {
-		name = string(r[:most]) + "..."
-	}
-	return fmt.Sprintf("%q", name)
 }

@@ -1,16 +1,16 @@
 package demo
 
 import (
-	"context"
+	"bytes"
 	"encoding/json"
 	"errors"
+	"slices"
+	"strings"
 
+	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/internal/buildinfo"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
-
-// revisions are the protocol revisions with an initialize handshake, oldest first.
-var revisions = []string{"2024-11-05", "2025-03-26", "2025-06-18", latest}
 
 // latest is what a client gets that asks for a revision we do not know.
 const latest = "2025-11-25"
@@ -21,9 +21,6 @@ type clientInfo struct {
 	Info         json.RawMessage            `json:"clientInfo,omitempty"`
 	Capabilities map[string]json.RawMessage `json:"capabilities"`
 }
-
-// codeResourceNotFound is the code of the legacy revisions for a resource that is not there.
-const codeResourceNotFound = -32002
 
 // rpcError becomes a JSON-RPC error response.
 type rpcError struct {
@@ -38,10 +35,35 @@ func invalidParams(message string) error {
 	return &rpcError{code: jsonrpc.CodeInvalidParams, message: message}
 }
 
-// toolError is what a model is meant to read; it becomes a result with isError.
-type toolError struct{ message string }
+func invalidRequest(message string) error {
+	return &rpcError{code: jsonrpc.CodeInvalidRequest, message: message}
+}
 
-func (e *toolError) Error() string { return e.message }
+// errIDInUse refuses a request whose id would be ambiguous (J3).
+var errIDInUse = invalidRequest("a request with this id is in progress")
+
+// method is how a method is served that both eras have, or the legacy one alone:
+// at once, or as a job.
+type method struct {
+	handle func(s *session, params []byte) (any, error)
+	job    func(c *Call, params []byte) (any, error)
+}
+
+var methods = map[string]method{
+	"initialize":               {handle: (*session).initialize},
+	"ping":                     {handle: func(*session, []byte) (any, error) { return struct{}{}, nil }},
+	"logging/setLevel":         {handle: (*session).setLevel},
+	"completion/complete":      {handle: (*session).complete},
+	"tools/list":               {handle: (*session).listTools},
+	"tools/call":               {job: (*Call).callTool},
+	"prompts/list":             {handle: (*session).listPrompts},
+	"prompts/get":              {job: (*Call).getPrompt},
+	"resources/list":           {handle: (*session).listResources},
+	"resources/templates/list": {handle: (*session).listTemplates},
+	"resources/read":           {handle: (*session).readResource},
+	"resources/subscribe":      {handle: (*session).subscribe},
+	"resources/unsubscribe":    {handle: (*session).unsubscribe},
+}
 
 // dispatch handles one message from the client.
 func (s *session) dispatch(m jsonrpc.Message) {
@@ -66,15 +88,10 @@ func (s *session) dispatch(m jsonrpc.Message) {
 
 // serve answers a request that was admitted.
 func (s *session) serve(m jsonrpc.Message, f face) {
-	run, err := s.job(m, f.client())
-	switch {
-	case err != nil:
-		f.reply(nil, err)
-	case run != nil:
-		s.start(m, f, run)
-	default:
-		result, err := s.handle(m.Method(), m.Params())
-		f.reply(result, err)
+	if does := methods[m.Method()]; does.handle != nil {
+		f.reply(does.handle(s, m.Params()))
+	} else {
+		s.start(m, f, does.job)
 	}
 }
 
@@ -83,73 +100,25 @@ func (s *session) serve(m jsonrpc.Message, f face) {
 func (s *session) admit(m jsonrpc.Message) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.used(m.ID()) {
-		return errIDInUse
-	}
 	initialized := s.hello.Revision != ""
-	switch m.Method() {
-	case "ping":
-		return nil
-	case "initialize":
-		if initialized {
-			return &rpcError{code: jsonrpc.CodeInvalidRequest, message: "initialize was already called"}
-		}
-		return nil
-	}
-	if !known[m.Method()] {
+	_, known := methods[m.Method()]
+	switch {
+	case s.used(m.ID()):
+		return errIDInUse
+	case !known:
 		return &rpcError{code: jsonrpc.CodeMethodNotFound, message: "method not found"}
-	}
-	if !initialized {
-		return &rpcError{code: jsonrpc.CodeInvalidRequest, message: "initialize must be called first"}
+	case m.Method() == "initialize" && initialized:
+		return invalidRequest("initialize was already called")
+	case m.Method() != "initialize" && m.Method() != "ping" && !initialized:
+		return invalidRequest("initialize must be called first")
 	}
 	return nil
 }
-
-// errIDInUse refuses a request whose id would be ambiguous (J3).
-var errIDInUse = &rpcError{code: jsonrpc.CodeInvalidRequest, message: "a request with this id is in progress"}
 
 // used reports whether a request with that id is in progress. The caller holds s.mu.
 func (s *session) used(id jsonrpc.ID) bool {
 	_, called := s.calls[id]
 	return called || s.listenAt(id) >= 0
-}
-
-// known are the methods that need a session.
-var known = map[string]bool{
-	"logging/setLevel": true, "completion/complete": true,
-	"tools/list": true, "tools/call": true,
-	"prompts/list": true, "prompts/get": true,
-	"resources/list": true, "resources/templates/list": true, "resources/read": true,
-	"resources/subscribe": true, "resources/unsubscribe": true,
-}
-
-// handle answers what is no job. Who calls it has seen to it that the method is one of the era.
-func (s *session) handle(method string, params []byte) (any, error) {
-	switch method {
-	case "initialize":
-		return s.initialize(params)
-	case "logging/setLevel":
-		return s.setLevel(params)
-	case "completion/complete":
-		return s.complete(params)
-	case "tools/list":
-		return s.listTools(params)
-	case "prompts/list":
-		return s.listPrompts(params)
-	case "prompts/get":
-		return s.getPrompt(params)
-	case "resources/list":
-		return s.listResources(params)
-	case "resources/templates/list":
-		return s.listTemplates(params)
-	case "resources/read":
-		return s.readResource(params)
-	case "resources/subscribe":
-		return s.subscribe(params)
-	case "resources/unsubscribe":
-		return s.unsubscribe(params)
-	}
-	return struct{}{}, nil // ping
 }
 
 // notified handles a notification; those we do not know are ignored, as JSON-RPC wants it.
@@ -161,7 +130,7 @@ func (s *session) notified(m jsonrpc.Message) {
 		}
 	case "notifications/roots/list_changed":
 		if !isModern(m) && s.logs(levelInfo) { // modern clients do not tell
-			s.sendLog(levelInfo, "roots", "the client says that its roots changed; the tool \"roots\" lists them")
+			s.log(levelInfo, "roots", "the client says that its roots changed; the tool \"roots\" lists them")
 		}
 	}
 }
@@ -180,11 +149,11 @@ func (s *session) initialize(params []byte) (any, error) {
 	}
 	s.mu.Lock()
 	s.hello = p
+	s.listens = slices.Insert(s.listens, 0, &listen{filter: filter{Tools: true, Prompts: true, Resources: true}})
 	s.mu.Unlock()
 	if s.srv.negotiated != nil {
 		s.srv.negotiated(p.Revision)
 	}
-
 	return struct {
 		ProtocolVersion string         `json:"protocolVersion"`
 		Capabilities    any            `json:"capabilities"`
@@ -193,10 +162,16 @@ func (s *session) initialize(params []byte) (any, error) {
 	}{p.Revision, capabilities, s.srv.info(), instructions}, nil
 }
 
-type flags map[string]bool
+// negotiate returns the revision asked for if it has an initialize handshake and we know it.
+func negotiate(asked string) string {
+	if era.IsLegacy(asked) {
+		return asked
+	}
+	return latest
+}
 
 // capabilities are what this server can do, in both eras.
-var capabilities = map[string]flags{
+var capabilities = map[string]map[string]bool{
 	"completions": {},
 	"logging":     {},
 	"prompts":     {"listChanged": true},
@@ -212,28 +187,16 @@ type implementation struct {
 }
 
 func (srv *Server) info() implementation {
-	return implementation{"mcp-bridge-demo", "mcp-bridge demo server", srv.version()}
+	version := srv.Version
+	if version == "" {
+		version = buildinfo.Version()
+	}
+	return implementation{"mcp-bridge-demo", "mcp-bridge demo server", version}
 }
 
 const instructions = "A server to try clients and bridges with. Start with the tools \"echo\" and \"slow\"; " +
 	"the tool \"session\" tells what this server knows about the client. Nothing here reads or changes " +
 	"anything outside this process."
-
-func (srv *Server) version() string {
-	if srv.Version == "" {
-		return buildinfo.Version()
-	}
-	return srv.Version
-}
-
-func negotiate(asked string) string {
-	for _, r := range revisions {
-		if r == asked {
-			return r
-		}
-	}
-	return latest
-}
 
 // can reports whether the client declared the capability, and the part of it unless part is "".
 func (c clientInfo) can(capability, part string) bool {
@@ -249,10 +212,63 @@ func (c clientInfo) can(capability, part string) bool {
 	return ok
 }
 
-func (s *session) peer() clientInfo {
+const levelInfo = 1 // the level at start; an index of era.LogLevels
+
+// logs reports whether the legacy session takes log messages of that level.
+func (s *session) logs(level int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.hello
+	return level >= s.level
+}
+
+func (s *session) log(level int, logger string, data any) {
+	s.notify("notifications/message", struct {
+		Level  string `json:"level"`
+		Logger string `json:"logger"`
+		Data   any    `json:"data"`
+	}{era.LogLevels[level], logger, data})
+}
+
+func (s *session) setLevel(params []byte) (any, error) {
+	var p struct {
+		Level string `json:"level"`
+	}
+	if err := decode(params, &p); err != nil {
+		return nil, err
+	}
+	level := slices.Index(era.LogLevels, p.Level)
+	if level < 0 {
+		return nil, invalidParams("level must be one of " + strings.Join(era.LogLevels, ", "))
+	}
+	s.mu.Lock()
+	s.level = level
+	s.mu.Unlock()
+	return struct{}{}, nil
+}
+
+// take forgets a job and reports whether it was known; its context ends.
+// Who takes a job may answer it, so it is answered once or, when cancelled, never.
+func (s *session) take(id jsonrpc.ID) bool {
+	s.mu.Lock()
+	cancel, ok := s.calls[id]
+	delete(s.calls, id)
+	s.mu.Unlock()
+	if ok {
+		cancel()
+	}
+	return ok
+}
+
+// encode is json.Marshal that leaves <, > and & as they are, so that what a
+// client sent comes back with the same bytes.
+func encode(v any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
 // decode reads params; absent params are like {}.
@@ -276,28 +292,4 @@ func explain(err error) string {
 		return "params must be an object, not " + t.Value
 	}
 	return t.Field + " must be of another type than " + t.Value
-}
-
-// take forgets a call and reports whether it was known; its context ends.
-// Who takes a call may answer it, so it is answered once or, when cancelled, never.
-func (s *session) take(id jsonrpc.ID) bool {
-	s.mu.Lock()
-	cancel, ok := s.calls[id]
-	delete(s.calls, id)
-	s.mu.Unlock()
-	if ok {
-		cancel()
-	}
-	return ok
-}
-
-// put notes a call; it reports false when there are too many.
-func (s *session) put(id jsonrpc.ID, cancel context.CancelFunc) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.calls) >= maxCalls {
-		return false
-	}
-	s.calls[id] = cancel
-	return true
 }

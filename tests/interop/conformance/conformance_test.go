@@ -74,7 +74,7 @@ var legs = []leg{
 		return []string{"--protocol", "modern", peers.TypeScriptHTTP(t, everything)}
 	}},
 	{name: "both eras", since: "2025-11-25", direct: "go", serve: goCommand},
-	{name: "demo", since: "2025-11-25", direct: "go", serve: func(t testing.TB) []string { return []string{"--", peers.Bridge(t), "demo", "--conformance"} }},
+	{name: "demo", since: "2025-11-25", direct: "go", serve: func(t testing.TB) []string { return []string{"--", peers.DemoEverything(t)} }},
 }
 
 // atOnce bounds how many suites run at a time: for some of what they wait for,

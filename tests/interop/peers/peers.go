@@ -115,6 +115,7 @@ var (
 	buildBridge       = goBuild(".", "./cmd/mcp-bridge", true)
 	buildStdioClient  = goBuild("tests/interop", "./stdioclient", true)
 	buildGoPeer       = goBuild("tests/interop", "./gopeer", false) // with it, the SDK takes seconds for a megabyte
+	buildDemo         = goBuild(".", "./tests/fixtures/everything", true)
 	buildGoEverything = goBuild("tests/interop", "github.com/modelcontextprotocol/go-sdk/conformance/everything-server", true)
 )
 
@@ -164,6 +165,10 @@ func GoPings(t testing.TB) []string {
 	t.Helper()
 	return []string{built(t, buildGoPeer), "stdio-pings"}
 }
+
+// DemoEverything is the demo server with what the conformance suite asks for; it
+// speaks stdio.
+func DemoEverything(t testing.TB) string { t.Helper(); return built(t, buildDemo) }
 
 // GoEverything is the Go SDK's conformance server; without flags it speaks stdio.
 func GoEverything(t testing.TB) string { t.Helper(); return built(t, buildGoEverything) }

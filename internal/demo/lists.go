@@ -1,0 +1,316 @@
+package demo
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/mcp-bridge/mcp-bridge/era"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// page returns the part of a list that params' cursor asks for, and the cursor of the next part.
+func page[T any](s *session, key string, params []byte, rows []T) (any, error) {
+	var p struct {
+		Cursor *string `json:"cursor"`
+	}
+	if err := decode(params, &p); err != nil {
+		return nil, err
+	}
+	start := 0
+	if p.Cursor != nil {
+		// Cursors are opaque to clients; base64 keeps people from counting with them.
+		text, _ := base64.RawURLEncoding.DecodeString(*p.Cursor)
+		digits, ok := strings.CutPrefix(string(text), "from ")
+		n, err := strconv.Atoi(digits)
+		if !ok || err != nil || n < 0 {
+			return nil, invalidParams("cursor was not given out by this server")
+		}
+		start = min(n, len(rows)) // a list may have become shorter
+	}
+	size := s.srv.PageSize
+	if size <= 0 {
+		size = defaultPageSize
+	}
+	end := min(start+size, len(rows))
+	part, err := encode(rows[start:end])
+	if err != nil {
+		return nil, err
+	}
+	result := jsonrpc.With([]byte("{}"), key, part)
+	if end < len(rows) {
+		next := base64.RawURLEncoding.EncodeToString([]byte("from " + strconv.Itoa(end)))
+		result = jsonrpc.With(result, "nextCursor", jsonrpc.Quote(next))
+	}
+	return json.RawMessage(result), nil
+}
+
+// Prompt is a row of prompts/list.
+type Prompt struct {
+	Name        string     `json:"name"`
+	Title       string     `json:"title"`
+	Description string     `json:"description"`
+	Arguments   []Argument `json:"arguments,omitempty"`
+
+	Render   func(args map[string]string) []Message `json:"-"`
+	Complete map[string][]string                    `json:"-"` // values of the arguments
+	Ask      *Question                              `json:"-"` // asked first; nil: nothing. The answer is among args, under its key
+}
+
+// Argument is an argument of a prompt.
+type Argument struct {
+	Name        string `json:"name"`
+	Title       string `json:"title"`
+	Description string `json:"description"`
+	Required    bool   `json:"required"`
+}
+
+// Message is part of a prompt.
+type Message struct {
+	Role    string  `json:"role"`
+	Content Content `json:"content"`
+}
+
+var allPrompts = []*Prompt{
+	{
+		Name: "simple", Title: "A simple prompt",
+		Description: "A prompt without arguments.",
+		Render: func(map[string]string) []Message {
+			return []Message{{"user", Text("Which tools does this server have, and what could I try first?")}}
+		},
+	},
+	{
+		Name: "greet", Title: "Greet somebody",
+		Description: "A prompt with a required and an optional argument, whose values can be completed.",
+		Arguments: []Argument{
+			{"name", "Name", "Who is greeted.", true},
+			{"style", "Style", "How: casual, cheerful, formal or pirate.", false},
+		},
+		Render: func(args map[string]string) []Message {
+			words := "Please greet " + args["name"]
+			if style := args["style"]; style != "" {
+				words += " in a " + style + " style"
+			}
+			return []Message{{"user", Text(words + ".")}, {"assistant", Text("Hello, " + args["name"] + "!")}}
+		},
+		Complete: map[string][]string{"name": {"Ada", "Alan", "Grace"}, "style": {"casual", "cheerful", "formal", "pirate"}},
+	},
+}
+
+func (s *session) listPrompts(params []byte) (any, error) {
+	return page(s, "prompts", params, slices.Concat(allPrompts, s.srv.Prompts))
+}
+
+func (srv *Server) prompt(name string) (*Prompt, error) {
+	for _, p := range slices.Concat(allPrompts, srv.Prompts) {
+		if p.Name == name {
+			return p, nil
+		}
+	}
+	return nil, invalidParams(fmt.Sprintf("there is no prompt %.40q", name))
+}
+
+func (c *Call) getPrompt(params []byte) (any, error) {
+	var p struct {
+		Name      string            `json:"name"`
+		Arguments map[string]string `json:"arguments"`
+	}
+	if err := decode(params, &p); err != nil {
+		return nil, err
+	}
+	found, err := c.s.srv.prompt(p.Name)
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range found.Arguments {
+		if a.Required && p.Arguments[a.Name] == "" {
+			return nil, invalidParams("argument " + a.Name + " is missing")
+		}
+	}
+	if found.Ask != nil {
+		answers, err := c.Ask(*found.Ask)
+		if err != nil {
+			return nil, err
+		}
+		p.Arguments = map[string]string{found.Ask.Key: string(answers[0])}
+	}
+	return struct {
+		Description string    `json:"description"`
+		Messages    []Message `json:"messages"`
+	}{found.Description, found.Render(p.Arguments)}, nil
+}
+
+// Resource is a row of resources/list, or of resources/templates/list.
+type Resource struct {
+	URI         string `json:"uri,omitempty"`
+	URITemplate string `json:"uriTemplate,omitempty"` // with {id} in it
+	Name        string `json:"name"`
+	Title       string `json:"title"`
+	Description string `json:"description"`
+	MimeType    string `json:"mimeType"`
+	Size        int    `json:"size,omitempty"`
+
+	// One of these is what is read.
+	Text   string                 `json:"-"`
+	Blob   string                 `json:"-"` // base64
+	Render func(id string) string `json:"-"` // the text, of a template
+
+	IDs []string `json:"-"` // what a template takes, and completes; nil: anything
+}
+
+// Contents is one part of what resources/read returns.
+type Contents struct {
+	URI      string  `json:"uri"`
+	MimeType string  `json:"mimeType"`
+	Text     *string `json:"text,omitempty"`
+	Blob     string  `json:"blob,omitempty"`
+}
+
+const (
+	hello  = "Hello from the mcp-bridge demo server.\n"
+	listed = 9  // items in resources/list
+	items  = 99 // items that the template finds
+)
+
+var allResources = func() []*Resource {
+	template := &Resource{
+		URITemplate: "demo://item/{id}", Name: "item", Title: "Item",
+		Description: fmt.Sprintf("Any item from 1 to %d. The id can be completed (completion/complete).", items),
+		MimeType:    "application/json",
+		Render:      func(id string) string { return fmt.Sprintf(`{"id":%s,"name":"item %s"}`, id, id) },
+	}
+	all := []*Resource{
+		{URI: "demo://hello.txt", Name: "hello.txt", Title: "Hello", Description: "One line of text.", MimeType: "text/plain", Size: len(hello), Text: hello},
+		template,
+	}
+	for n := 1; n <= items; n++ {
+		id := strconv.Itoa(n)
+		template.IDs = append(template.IDs, id)
+		if n <= listed {
+			all = append(all, &Resource{
+				URI: "demo://item/" + id, Name: "item-" + id, Title: "Item " + id,
+				Description: "Item " + id + " of many; see the resource template.", MimeType: "application/json", Text: template.Render(id),
+			})
+		}
+	}
+	return all
+}()
+
+// rows are the resources, or the templates.
+func (srv *Server) rows(templates bool) []*Resource {
+	return slices.DeleteFunc(slices.Concat(allResources, srv.Resources), func(r *Resource) bool { return (r.URITemplate != "") != templates })
+}
+
+func (s *session) listResources(params []byte) (any, error) {
+	return page(s, "resources", params, s.srv.rows(false))
+}
+
+func (s *session) listTemplates(params []byte) (any, error) {
+	return page(s, "resourceTemplates", params, s.srv.rows(true))
+}
+
+// resource returns the resource with that URI, nil if there is none.
+func (srv *Server) resource(uri string) *Resource {
+	for _, r := range srv.rows(false) {
+		if r.URI == uri {
+			return r
+		}
+	}
+	for _, r := range srv.rows(true) {
+		prefix, suffix, _ := strings.Cut(r.URITemplate, "{id}")
+		id, ok := strings.CutPrefix(uri, prefix)
+		id, whole := strings.CutSuffix(id, suffix)
+		if ok && whole && id != "" && (r.IDs == nil || slices.Contains(r.IDs, id)) {
+			return &Resource{URI: uri, MimeType: r.MimeType, Text: r.Render(id)}
+		}
+	}
+	return nil
+}
+
+func (s *session) readResource(params []byte) (any, error) {
+	uri, err := uriOf(params)
+	if err != nil {
+		return nil, err
+	}
+	r := s.srv.resource(uri)
+	if r == nil {
+		return nil, notFound(uri)
+	}
+	part := Contents{URI: uri, MimeType: r.MimeType, Blob: r.Blob}
+	if r.Blob == "" {
+		part.Text = &r.Text
+	}
+	return map[string][]Contents{"contents": {part}}, nil
+}
+
+func uriOf(params []byte) (string, error) {
+	var p struct {
+		URI string `json:"uri"`
+	}
+	if err := decode(params, &p); err != nil {
+		return "", err
+	}
+	if p.URI == "" {
+		return "", invalidParams("uri is missing")
+	}
+	return p.URI, nil
+}
+
+func notFound(uri string) error {
+	return &rpcError{code: era.CodeResourceNotFound, message: "resource not found", data: map[string]string{"uri": uri}}
+}
+
+// complete answers completion/complete, for the arguments of prompts and of the resource templates.
+func (s *session) complete(params []byte) (any, error) {
+	var p struct {
+		Ref      struct{ Type, Name, URI string } `json:"ref"`
+		Argument *struct{ Name, Value string }    `json:"argument"`
+	}
+	if err := decode(params, &p); err != nil {
+		return nil, err
+	}
+	if p.Argument == nil {
+		return nil, invalidParams("argument is missing")
+	}
+	var known []string
+	switch p.Ref.Type {
+	case "ref/resource":
+		templates := s.srv.rows(true)
+		i := slices.IndexFunc(templates, func(r *Resource) bool { return r.URITemplate == p.Ref.URI })
+		if i < 0 || p.Argument.Name != "id" {
+			return nil, invalidParams("there is no such resource template, or it has no such argument")
+		}
+		known = templates[i].IDs
+	case "ref/prompt":
+		found, err := s.srv.prompt(p.Ref.Name)
+		if err != nil {
+			return nil, err
+		}
+		if !slices.ContainsFunc(found.Arguments, func(a Argument) bool { return a.Name == p.Argument.Name }) {
+			return nil, invalidParams(fmt.Sprintf("the prompt has no argument %.40q", p.Argument.Name))
+		}
+		known = found.Complete[p.Argument.Name]
+	default:
+		return nil, invalidParams("ref.type must be ref/prompt or ref/resource")
+	}
+	return completion(known, p.Argument.Value), nil
+}
+
+// completion has the values that begin with prefix, whatever the case.
+func completion(known []string, prefix string) any {
+	type part struct {
+		Values  []string `json:"values"`
+		Total   int      `json:"total"`
+		HasMore bool     `json:"hasMore"`
+	}
+	values := []string{}
+	for _, v := range known {
+		if len(v) >= len(prefix) && strings.EqualFold(v[:len(prefix)], prefix) {
+			values = append(values, v)
+		}
+	}
+	return map[string]part{"completion": {values, len(values), false}} // 100 are allowed, and there are fewer
+}
