@@ -12,25 +12,25 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/tests/interop/peers"
 )
 
-// TestInspector runs each command of the README that uses the inspector's CLI
-// against the demo, in the version that the README names.
+// TestInspector runs each command of the curl page of the docs that uses the inspector's CLI
+// against the demo, in the version that the page names.
 func TestInspector(t *testing.T) {
 	t.Parallel()
 	const npx, address = "npx -y @modelcontextprotocol/inspector-cli@", "http://127.0.0.1:8080/mcp"
 	version := peers.Version(t, "@modelcontextprotocol/inspector-cli")
-	readme, err := os.ReadFile(filepath.Join(peers.Root(), "README.md"))
+	page, err := os.ReadFile(filepath.Join(peers.Root(), "docs", "curl.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	url := peers.Serve(t, "--demo")
 	ran := 0
-	for line := range strings.Lines(string(readme)) {
+	for line := range strings.Lines(string(page)) {
 		if !strings.Contains(line, "inspector-cli") {
 			continue
 		}
 		args, ok := strings.CutPrefix(strings.TrimSpace(line), npx+version+" ")
 		if !ok || !strings.Contains(args, address) {
-			t.Errorf("README.md has %q, want %s%s with the address %s: later releases of the CLI do not run on their own", line, npx, version, address)
+			t.Errorf("docs/curl.md has %q, want %s%s with the address %s: later releases of the CLI do not run on their own", line, npx, version, address)
 			continue
 		}
 		ran++
@@ -44,7 +44,7 @@ func TestInspector(t *testing.T) {
 		}
 	}
 	if ran == 0 {
-		t.Error("README.md shows no use of the inspector's CLI")
+		t.Error("docs/curl.md shows no use of the inspector's CLI")
 	}
 }
 
