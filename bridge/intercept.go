@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge/internal/fifo"
+	"github.com/mcp-bridge/mcp-bridge/internal/budget"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -240,7 +241,23 @@ func (s *interceptSink) send(ctx context.Context) error {
 		}
 		defer s.replies.done()
 	}
-	return s.sink.Send(ctx, s.in)
+	return s.sink.Send(s.untilPassed(ctx), s.in)
+}
+
+// untilPassed returns the ctx of a Send that may go on until the message is answered
+// (Exchange): once the server has the message it is not offered again, and is let go of.
+func (s *interceptSink) untilPassed(ctx context.Context) context.Context {
+	if s.in.Size() <= budget.Free {
+		return ctx
+	}
+	passed, ok := ctx.Value(passedKey{}).(func(int))
+	if !ok {
+		return ctx
+	}
+	return WithPassed(ctx, func(kept int) {
+		s.handed()
+		passed(kept)
+	})
 }
 
 // maxEarlyReplies is how many replies wait for a Receive.
