@@ -83,14 +83,15 @@ func (p *posted) offer(m jsonrpc.Message, share *budget.Share) *incoming {
 	return it
 }
 
-// receive hands messages to sink until ctx is done, or sink refuses one.
-func (p *posted) receive(ctx context.Context, sink bridge.Sink) error {
+// receive hands messages to sink until ctx is done, or sink refuses one. sending is the
+// ctx of its Send, which may outlive ctx.
+func (p *posted) receive(ctx, sending context.Context, sink bridge.Sink) error {
 	for {
 		it, err := p.next(ctx, sink)
 		if err != nil {
 			return err
 		}
-		if err := sink.Send(ctx, it.m); err != nil {
+		if err := sink.Send(sending, it.m); err != nil {
 			p.turn.Lock()
 			p.queue, p.refused = slices.Insert(p.queue, 0, it), true
 			p.turn.Unlock()

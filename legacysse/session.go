@@ -49,6 +49,8 @@ type session struct {
 	endLife context.CancelCauseFunc
 	ending  sync.Once
 	onEnd   func()
+	closing context.Context // done when the owner has closed the session
+	close   context.CancelFunc
 	written chan struct{} // closed when the event stream has ended
 }
 
@@ -60,6 +62,7 @@ func newSession(owner string) *session {
 		written: make(chan struct{}),
 	}
 	s.life, s.endLife = context.WithCancelCause(context.Background())
+	s.closing, s.close = context.WithCancel(context.Background())
 	s.in.came = make(chan struct{}, 1)
 	s.touch()
 	return s
@@ -82,9 +85,15 @@ func (s *session) Receive(ctx context.Context, sink bridge.Sink) error {
 	receiving, stop := context.WithCancel(ctx)
 	defer stop()
 	defer context.AfterFunc(s.life, stop)()
-	err := s.in.receive(receiving, sink)
+	// What is on its way to the server when the client goes still gets there, so that it can
+	// be cancelled: the end of the session ends ctx, too, and whoever calls Receive waits no
+	// longer than it has to.
+	sending, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(s.closing, cancel)()
+	err := s.in.receive(receiving, sending, sink)
 	// The end of a session ends the context of its Handler too, but says more.
-	if why := s.over(); why != nil && errors.Is(err, receiving.Err()) {
+	if why := s.over(); why != nil && errors.Is(err, context.Canceled) {
 		err = why
 	}
 	return err
@@ -125,6 +134,7 @@ func (s *session) Close(reason error) error {
 		s.end(bridge.ErrReclaimed)
 	}
 	s.end(errSessionEnded)
+	s.close()
 	return nil
 }
 
