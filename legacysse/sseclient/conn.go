@@ -84,7 +84,8 @@ func (c *conn) Send(ctx context.Context, m jsonrpc.Message) error {
 		if !c.Go(func() { c.carry(call); slots.Free() }) {
 			return remoteconn.ErrClosed
 		}
-		return c.awaitSent(ctx, call)
+		c.awaitSent(ctx, call)
+		return nil
 	}
 	slots.Free()
 	if !entry.waits { // for a session, which the keeper is getting
@@ -125,17 +126,15 @@ func (c *conn) takeTurn(ctx context.Context, call *call) (entry, error) {
 	}
 }
 
-// awaitSent waits until the next message may set out.
-func (c *conn) awaitSent(ctx context.Context, call *call) error {
+// awaitSent waits until the next message may set out. The end of ctx ends only this wait:
+// the message is on its way, so Send has taken it. An error would have the caller forget
+// a request that the server has, and never cancel it.
+func (c *conn) awaitSent(ctx context.Context, call *call) {
 	written := call.written
 	if call.kind == jsonrpc.Notification {
 		written = nil // what it is about may depend on it
 	}
 	c.await(ctx, call.accepted, written, aheadWait)
-	if call.isAccepted() {
-		return nil
-	}
-	return ctx.Err()
 }
 
 // await waits for accepted; but no longer than limit, and than a moment once
