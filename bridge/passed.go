@@ -12,8 +12,8 @@ type passedKey struct{}
 
 // WithPassed returns ctx for the service of one request (Exchange) whose bytes
 // are counted as long as they are kept: passed is called, by the goroutine that
-// serves it, when the server has the request, with how many of them are kept until
-// it is answered. If it is not called all of them are. The client's Conn lets go of the
+// serves it, once the server has the request, with the number of its bytes that
+// are kept until the answer. If it is never called, all bytes count as kept. The client's Conn lets go of the
 // request in passed, and so does what wraps the Conn (Intercept): nobody wants it again.
 func WithPassed(ctx context.Context, passed func(kept int)) context.Context {
 	return context.WithValue(ctx, passedKey{}, passed)

@@ -99,8 +99,9 @@ type PumpOptions struct {
 //   - A subscriptions/listen of 2026-07-28 is not waited for: when any of this
 //     happens it is cancelled at the server, and ends with its result for a
 //     client that is still there (ST13). It has no RequestTimeout.
-//   - When ctx is an admission.Slot's, that knows what the server owes: only a session
-//     in which nothing but subscriptions is open is ended for another party.
+//   - If ctx belongs to an admission.Slot, the Slot is told what the server owes,
+//     so that only a session with nothing but subscriptions open is ended for
+//     another party.
 //   - When the server's Conn ends with ErrSlow, because the client leaves too much
 //     unread, nobody waits for the client any more: ErrSlow is returned (D.2).
 //
@@ -177,7 +178,7 @@ func (p *pump) run(parent context.Context) error {
 		p.clientEnded(ctx, late, clientErr)
 		cancel(errDrained)
 	})
-	serverErr := p.server.Receive(ctx, &clientSink{pump: p})
+	serverErr := p.server.Receive(ctx, &toClientSink{pump: p})
 	serverEnded := context.Cause(ctx) == nil
 	switch {
 	case serverEnded && errors.Is(serverErr, ErrSlow):
@@ -206,8 +207,8 @@ func over(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, errStopped) || errors.Is(err, ErrHungUp) || errors.Is(err, context.Canceled)
 }
 
-// late returns a context that is done a grace after parent is, when waiting
-// must have an end; stop ends it at once.
+// late returns a context that ends one grace after parent ends; stop ends it
+// at once.
 func (p *pump) late(ctx, parent context.Context) (late context.Context, stop func()) {
 	late, cancel := context.WithCancel(ctx)
 	p.lateness.Add(1)

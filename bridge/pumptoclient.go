@@ -9,8 +9,8 @@ import (
 
 // This file is a Pump's direction from the server to the client.
 
-// clientSink is what the server's Conn hands its messages to. Its calls do not overlap.
-type clientSink struct {
+// toClientSink is what the server's Conn hands its messages to. Its calls do not overlap.
+type toClientSink struct {
 	*pump
 
 	// A message that is in the books, while the client has not taken it: as the server
@@ -21,7 +21,7 @@ type clientSink struct {
 
 // TrySend copies a message to the client if the client takes it at once. A request may
 // have to be refused, which may wait.
-func (s *clientSink) TrySend(m jsonrpc.Message) bool {
+func (s *toClientSink) TrySend(m jsonrpc.Message) bool {
 	if m.Kind() == jsonrpc.Request {
 		return false
 	}
@@ -41,7 +41,7 @@ func (s *clientSink) TrySend(m jsonrpc.Message) bool {
 
 // isEntered reports whether m is in the books. What was, and does not come again, is
 // dropped.
-func (s *clientSink) isEntered(m *jsonrpc.Message) bool {
+func (s *toClientSink) isEntered(m *jsonrpc.Message) bool {
 	if !s.entered || s.was.IsSame(m) {
 		return s.entered
 	}
@@ -51,7 +51,7 @@ func (s *clientSink) isEntered(m *jsonrpc.Message) bool {
 }
 
 // done says that the message was handed on, or reaches nobody.
-func (s *clientSink) done() {
+func (s *toClientSink) done() {
 	if s.m.Kind() == jsonrpc.Response {
 		s.toServer.settled()
 	}
@@ -60,7 +60,7 @@ func (s *clientSink) done() {
 
 // Send copies a message to the client. Only the end of the server's Conn keeps it from
 // being taken.
-func (s *clientSink) Send(ctx context.Context, m jsonrpc.Message) error {
+func (s *toClientSink) Send(ctx context.Context, m jsonrpc.Message) error {
 	tried := s.isEntered(&m)
 	if !tried {
 		var ok bool

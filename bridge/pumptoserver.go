@@ -70,7 +70,7 @@ func (r *receiving) cause() error { return context.Cause(r.ctx) }
 // fromClient copies from the client to the server until the client ends or
 // Pump's ctx is done. What it waits for ends with late.
 func (p *pump) fromClient(late context.Context) error {
-	s := &serverSink{pump: p, late: late}
+	s := &toServerSink{pump: p, late: late}
 	err := p.client.Receive(p.recv.ctx, s)
 	if p.recv.ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		return p.recv.cause()
@@ -81,8 +81,8 @@ func (p *pump) fromClient(late context.Context) error {
 	return err
 }
 
-// serverSink is what the client's Conn hands its messages to. Its calls do not overlap.
-type serverSink struct {
+// toServerSink is what the client's Conn hands its messages to. Its calls do not overlap.
+type toServerSink struct {
 	*pump
 	late context.Context
 
@@ -97,7 +97,7 @@ type serverSink struct {
 
 // TrySend copies a message to the server if the server takes it at once. What has to
 // be answered by the Pump itself is left to Send.
-func (s *serverSink) TrySend(m jsonrpc.Message) bool {
+func (s *toServerSink) TrySend(m jsonrpc.Message) bool {
 	if s.recv.stopped.Load() { // nothing new is taken
 		return false
 	}
@@ -126,7 +126,7 @@ func (s *serverSink) TrySend(m jsonrpc.Message) bool {
 
 // isAdmitted reports whether m is in the books. One that was, and has been withdrawn
 // since, is taken out of them.
-func (s *serverSink) isAdmitted(m *jsonrpc.Message) bool {
+func (s *toServerSink) isAdmitted(m *jsonrpc.Message) bool {
 	if !s.admitted || s.was.IsSame(m) {
 		return s.admitted
 	}
@@ -135,17 +135,17 @@ func (s *serverSink) isAdmitted(m *jsonrpc.Message) bool {
 }
 
 // withdraw takes a request out of the books that the server never had.
-func (s *serverSink) withdraw() {
+func (s *toServerSink) withdraw() {
 	if s.m.Kind() == jsonrpc.Request {
 		s.toServer.close(s.m.ID())
 	}
 	s.forget()
 }
 
-func (s *serverSink) forget() { s.admitted, s.was, s.m = false, jsonrpc.Message{}, jsonrpc.Message{} }
+func (s *toServerSink) forget() { s.admitted, s.was, s.m = false, jsonrpc.Message{}, jsonrpc.Message{} }
 
 // taken says that the server has taken the message.
-func (s *serverSink) taken() {
+func (s *toServerSink) taken() {
 	s.forget()
 	if s.stalled.Load() {
 		s.stalled.Store(false)
@@ -153,7 +153,7 @@ func (s *serverSink) taken() {
 }
 
 // Send copies a message to the server, or answers it in the server's place.
-func (s *serverSink) Send(ctx context.Context, m jsonrpc.Message) error {
+func (s *toServerSink) Send(ctx context.Context, m jsonrpc.Message) error {
 	if s.recv.begin() {
 		ctx = s.late
 	}

@@ -197,7 +197,8 @@ func (s *SocketServer) refuse(conn *socketConn) {
 	}
 }
 
-// refusing counts the connections that are being refused; false: there are too many.
+// refusing adds one (+1 or -1) to the number of connections being refused; false:
+// there are too many, and nothing was added.
 func (s *SocketServer) refusing(one int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

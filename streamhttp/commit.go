@@ -63,8 +63,8 @@ func (q *commitQueue) commitDue(now time.Time) (next time.Time) {
 	return time.Time{}
 }
 
-// awaitCommit sets the time when st is late. opens: it has the reply to initialize.
-func (s *session) awaitCommit(st *stream, opens bool) {
+// scheduleCommit sets the time when st is late. opens: it has the reply to initialize.
+func (s *session) scheduleCommit(st *stream, opens bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {

@@ -20,7 +20,7 @@ func BenchmarkLate(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				s.awaitCommit(st, false)
+				s.scheduleCommit(st, false)
 			}
 			for b.Loop() {
 				s.commitDue()

@@ -122,9 +122,9 @@ func (e *exchange) refuse(no *era.Refusal) {
 	}
 }
 
-// awaitCommit sets the time at which the reply becomes a stream, unless it is
+// scheduleCommit sets the time at which the reply becomes a stream, unless it is
 // one or is complete.
-func (e *exchange) awaitCommit() {
+func (e *exchange) scheduleCommit() {
 	e.clock.Lock()
 	defer e.clock.Unlock()
 	if e.timer == nil && !e.over {

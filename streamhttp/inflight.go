@@ -78,7 +78,7 @@ func (x *exchanges) sweep() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for e := range x.fresh {
-		e.awaitCommit()
+		e.scheduleCommit()
 		e.watch()
 		x.seen[e] = struct{}{}
 	}

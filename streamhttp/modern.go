@@ -207,8 +207,8 @@ func statusOf(m jsonrpc.Message, method string) int {
 	return http.StatusOK
 }
 
-// refuseModernBatch answers an array that 2026-07-28 has a part in, which has
-// no arrays (MI3).
+// refuseModernBatch answers 400 to an array if its headers or one of its messages
+// are modern: 2026-07-28 has no batches (MI3). It reports whether it did.
 func (h *Handler) refuseModernBatch(w http.ResponseWriter, r *http.Request, messages []jsonrpc.Message) bool {
 	modern := h.opts.Eras == era.OnlyModern || h.servesModern() && namesModern(r.Header)
 	for _, m := range messages {

@@ -174,7 +174,7 @@ func (h *Handler) serveStream(p *post, messages []jsonrpc.Message) {
 	defer p.s.detach(p.st, p.rd)
 	answer := h.answerer(p)
 	defer p.rd.await(nil)
-	p.s.awaitCommit(p.st, p.opens)
+	p.s.scheduleCommit(p.st, p.opens)
 	todo := outbox{s: p.s, messages: messages, share: p.share}
 	defer todo.takeBack()
 	taken := todo.pass()

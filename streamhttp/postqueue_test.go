@@ -145,7 +145,7 @@ func TestCommitTimes(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			s.awaitCommit(st, opens)
+			s.scheduleCommit(st, opens)
 			return st, rd
 		}
 		streams := func(st *stream) bool {

@@ -6,7 +6,7 @@ import "sync"
 type reader struct {
 	wake chan struct{} // has a token when there may be something to do
 	gone chan struct{} // closed when another connection took the stream over
-	held bool          // whoever has the session's lock pokes later
+	held bool          // poke does nothing: whoever set held calls deliver after it has let go of the lock
 
 	mu      sync.Mutex  // held while answer is called
 	answer  func() bool // writes the whole answer to a POST, see await; nil: not now
@@ -31,9 +31,9 @@ func (r *reader) signal() {
 	}
 }
 
-// await lets others do what the exchange would, while it waits, with a stream that
-// has got a response: answer writes the whole answer, if that is complete and
-// the client takes it at once. nil ends that. It reports whether it was written.
+// await lets whoever brings the response write the reply (answer) while the
+// exchange waits; await(nil) takes that back. It reports whether the reply has
+// been written.
 func (r *reader) await(answer func() bool) (written bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

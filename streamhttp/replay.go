@@ -159,7 +159,7 @@ func (k *retention) fit() bool {
 	return true
 }
 
-// stop says that nobody can come back.
+// stop gives back the memory kept for resumption: nobody can resume any more.
 func (k *retention) stop() {
 	k.budget.Free()
 	k.budget = nil

@@ -84,7 +84,7 @@ func (d *dialer) dial(ctx context.Context) (bridge.Conn, error) {
 		Subprotocols: []string{subprotocol}, // WS2: a server may select none
 	})
 	if err != nil {
-		return nil, d.notOpened(err)
+		return nil, d.openFailed(err)
 	}
 	c := newConn(socket, hand.wire, endpoint{
 		peer:       d.peer.String(),
@@ -125,8 +125,8 @@ func (h *handshake) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// notOpened explains why there is no connection.
-func (d *dialer) notOpened(err error) *httpdial.Fault {
+// openFailed explains why there is no connection.
+func (d *dialer) openFailed(err error) *httpdial.Fault {
 	var fault *httpdial.Fault
 	switch {
 	case errors.As(err, &fault):

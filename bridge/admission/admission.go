@@ -45,7 +45,7 @@ type Control struct {
 	here   *limiter.Limiter // clients that are not gone
 	served *limiter.Limiter // clients that have not left
 
-	mu sync.Mutex // Close comes between no begin and its wg.Add
+	mu sync.Mutex // makes begin's check of ctx and its wg.Add one step, as Close sees it
 }
 
 // New makes a Control with max places. Servers of clients that have gone
@@ -136,7 +136,7 @@ type Slot struct {
 	uses  map[*use]struct{} // by what serves it
 }
 
-// use is what one who serves a Slot knows of whether it is in use.
+// use is how whoever serves a Slot tells whether it is busy, and since when.
 type use struct {
 	inProgress func() (busy bool, since time.Time)
 }

@@ -310,8 +310,9 @@ func (c *conn) shut(err error) {
 	c.inbox.Abort(err)
 }
 
-// isLike reports whether what is said to one may be said to the other.
-func (c *conn) isLike(o *conn) bool {
+// samePrincipal reports whether both have the same principal, so that either may hear
+// what is meant for the other.
+func (c *conn) samePrincipal(o *conn) bool {
 	return c == o || c.principal != "" && o != nil && c.principal == o.principal
 }
 

@@ -92,8 +92,8 @@ func (l *ledger) isFull(c *conn, most int) bool {
 	return most > 0 && share >= most-len(l.calls)
 }
 
-// keepsOthers reports whether others than c have calls in progress.
-func (l *ledger) keepsOthers(c *conn) bool {
+// othersHaveCalls reports whether others than c have calls in progress.
+func (l *ledger) othersHaveCalls(c *conn) bool {
 	others := l.requests()
 	for call := range c.calls.all() {
 		if call.listen == nil {
@@ -113,7 +113,7 @@ func (l *ledger) noteCancelled(call *call) {
 		return
 	}
 	now := time.Now()
-	if now.Before(l.quiet) && !call.conn.isLike(l.quietFor) {
+	if now.Before(l.quiet) && !call.conn.samePrincipal(l.quietFor) {
 		l.quietFor = nil
 	} else {
 		l.quietFor = call.conn
@@ -124,5 +124,5 @@ func (l *ledger) noteCancelled(call *call) {
 // isQuiet reports whether a log message that names no call may be about one that others than
 // c have cancelled.
 func (l *ledger) isQuiet(c *conn) bool {
-	return !time.Now().After(l.quiet) && !c.isLike(l.quietFor)
+	return !time.Now().After(l.quiet) && !c.samePrincipal(l.quietFor)
 }

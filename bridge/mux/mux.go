@@ -217,7 +217,7 @@ func (x *Mux) Close() error {
 		c.end(bridge.ErrClosing)
 	}
 	if server != nil {
-		server.sayGoodbye()
+		server.awaitCancellations()
 	}
 	x.cancel()
 	if server != nil {

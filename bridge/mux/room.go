@@ -172,7 +172,7 @@ func (c *conn) awaitRoom(m jsonrpc.Message) error {
 			look = true
 		}
 		now := time.Now()
-		if c.mux.keepsOthers(c) {
+		if c.mux.othersHaveCalls(c) {
 			w.spent += now.Sub(began)
 		}
 		began, w.last = now, now
@@ -206,10 +206,10 @@ func (c *conn) progressed() bridge.Load {
 	return bridge.Load{Messages: read.Messages - since.Messages, Bytes: read.Bytes - since.Bytes}
 }
 
-// keepsOthers reports whether others than c have calls in progress, and may so have
-// to wait with whoever waits for c.
-func (x *Mux) keepsOthers(c *conn) bool {
+// othersHaveCalls reports whether others than c have calls in progress, which would
+// have to wait together with c's.
+func (x *Mux) othersHaveCalls(c *conn) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return x.ledger.keepsOthers(c)
+	return x.ledger.othersHaveCalls(c)
 }

@@ -11,9 +11,9 @@ import (
 // This file is what a Mux says to its server of its own accord.
 
 // cancel tells the server that nobody waits for a call any more. The
-// notification is made anew: one with another key that differs from requestId
-// by upper and lower case only could cancel somebody else's call at a server
-// that takes the one for the other. It is called with mu held.
+// notification is built anew and not passed on: the client's may hold a second
+// key such as RequestID, which a careless server takes for requestId, and so
+// cancel another client's call. It is called with mu held.
 func (s *server) cancel(number int64, reason, meta []byte) {
 	params := append([]byte(`{"requestId":`), jsonrpc.IntID(number).String()...)
 	if _, ok := jsonrpc.Text(reason); ok {
@@ -53,9 +53,9 @@ func (s *server) refuse(m jsonrpc.Message) {
 	}
 }
 
-// sayGoodbye waits until the server has been told what is cancelled, because its
-// clients end with the Mux, but not for one that takes nothing.
-func (s *server) sayGoodbye() {
+// awaitCancellations waits, no longer than say.MaxWait, until the queued cancellations
+// are written.
+func (s *server) awaitCancellations() {
 	bye := make(chan struct{})
 	s.mux.mu.Lock()
 	s.bye = bye
@@ -70,7 +70,7 @@ func (s *server) sayGoodbye() {
 	}
 }
 
-// saidAll is for sayGoodbye. The writer calls it.
+// saidAll is for awaitCancellations. The writer calls it.
 func (s *server) saidAll() {
 	s.mux.mu.Lock()
 	defer s.mux.mu.Unlock()

@@ -60,8 +60,8 @@ func (x *Mux) submit(ctx context.Context, c *conn, call *call, m jsonrpc.Message
 	return x.giveUp(ctx, call)
 }
 
-// outItem is a message on its way to the server; written is closed when it is
-// written, or need not be. nil: nobody waits for that.
+// outItem is a message for the server. written is closed when it was written or
+// need not be; nil: nobody waits.
 type outItem struct {
 	call    *call // nil: it is a notification
 	m       jsonrpc.Message

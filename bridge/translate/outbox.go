@@ -7,8 +7,8 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// outbox is what waits to be written to the server. But for turn, wake and what belongs to
-// whose turn it is, it is under translated.mu.
+// outbox is what waits to be written to the server. translated.mu guards it, except
+// turn, wake, quick and spare; the last two belong to whoever has the turn.
 type outbox struct {
 	turn chan struct{} // holds one element while somebody writes to the server
 	wake chan struct{} // holds one element when there is something for translated.write
@@ -20,8 +20,8 @@ type outbox struct {
 	lasts int // how many of queue are the last of something
 }
 
-// outgoing is one message for the server, with the Send that waits for it; nil
-// if none does.
+// outgoing is one message for the server. sender is the Send that waits for it;
+// nil: none does.
 type outgoing struct {
 	m      jsonrpc.Message
 	sender *sender

@@ -321,7 +321,7 @@ func (k *calls) rank(c *call, q *inputRequest) (n int) {
 	if k.turns.Holds(&c.turn) {
 		n += 4
 	}
-	if k.turns.MayAsk(&c.turn) {
+	if k.turns.MightAsk(&c.turn) {
 		n += 2
 	}
 	if k.isLive(c) && !c.turn.Waits() {

@@ -107,7 +107,7 @@ func (k *keeper) connect() (*session, *httpdial.Fault) {
 		}
 	}
 	if fault != nil && c.Context().Err() == nil {
-		k.notOpened(fault, unopened)
+		k.openFailed(fault, unopened)
 	}
 	return session, fault
 }
@@ -142,9 +142,9 @@ func (k *keeper) install(session *session) bool {
 	return true
 }
 
-// notOpened answers the requests that have waited for a session, and decides
+// openFailed answers the requests that have waited for a session, and decides
 // whether to go on trying.
-func (k *keeper) notOpened(fault *httpdial.Fault, unopened bool) {
+func (k *keeper) openFailed(fault *httpdial.Fault, unopened bool) {
 	c := k.c
 	c.log.Warn("cannot connect", append(fault.Attrs(), "url", c.target.Peer.String())...)
 	c.ledger.Lock()

@@ -385,7 +385,7 @@ func (c *conn) fail(ctx context.Context, call *call, fault *httpdial.Fault) {
 	}
 	c.log.With(fault.Attrs()...).Warn("request failed", "method", call.method)
 	if call.gate != nil {
-		c.notOpened(call, fault)
+		c.openFailed(call, fault)
 	}
 	c.Deliver(ctx, fault.Response(call.id))
 	if call.gate != nil {

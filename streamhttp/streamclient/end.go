@@ -39,11 +39,12 @@ func (e *UnopenedError) Error() string { return e.Fault.Error() }
 // have answered initialize like this (LE13): with a 4xx that says nothing about
 // who asks, how much, or when.
 func saysUnopened(fault *httpdial.Fault) bool {
-	return fault.Status/100 == 4 && !saysWhoOrWhen(fault.Status) && !saysModern(fault.Own)
+	return fault.Status/100 == 4 && !isAboutCaller(fault.Status) && !saysModern(fault.Own)
 }
 
-// saysWhoOrWhen reports whether a status is about who asks, how much, or when.
-func saysWhoOrWhen(status int) bool {
+// isAboutCaller reports whether a status is about credentials, size, rate or
+// time, and so tells nothing of the transport.
+func isAboutCaller(status int) bool {
 	switch status {
 	case http.StatusUnauthorized, http.StatusPaymentRequired, http.StatusForbidden, http.StatusProxyAuthRequired,
 		http.StatusRequestTimeout, http.StatusRequestEntityTooLarge, http.StatusTooEarly, http.StatusTooManyRequests,
@@ -111,10 +112,10 @@ func (n *renewal) upgraded(r *repair, fault *httpdial.Fault) bool {
 	})
 }
 
-// unrenewed ends the Conn with an UnopenedError, if that was wanted and what
+// endIfWrongTransport ends the Conn with an UnopenedError, if that was wanted and what
 // the server has said to the renewal r calls for it: it speaks another
 // transport by now.
-func (n *renewal) unrenewed(r *repair, fault *httpdial.Fault) bool {
+func (n *renewal) endIfWrongTransport(r *repair, fault *httpdial.Fault) bool {
 	c := n.c
 	if !c.opts.ReportUnopened || !saysUnopened(fault) {
 		return false

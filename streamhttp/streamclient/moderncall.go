@@ -190,7 +190,7 @@ func (c *modernConn) readModernRefusal(call *modernCall, resp *http.Response, id
 // of JSON-RPC's that is not about the request. What says who may ask, how much,
 // or when, says nothing about revisions. (-32022 says which it knows.)
 func isForeign(fault *httpdial.Fault, id jsonrpc.ID) bool {
-	if fault.Status/100 != 4 || saysWhoOrWhen(fault.Status) {
+	if fault.Status/100 != 4 || isAboutCaller(fault.Status) {
 		return false
 	}
 	switch string(fault.Own.Lookup("error", "code")) {
@@ -202,7 +202,8 @@ func isForeign(fault *httpdial.Fault, id jsonrpc.ID) bool {
 	return true
 }
 
-// foreign says that call was refused so. Of Discover's question its caller hears.
+// foreign calls opts.Foreign for a call that was refused as no modern server
+// does; not for the request of Discover, whose caller sees the refusal.
 func (c *modernConn) foreign(call *modernCall) {
 	if c.opts.Foreign != nil && call.id != discoverID {
 		c.opts.Foreign()

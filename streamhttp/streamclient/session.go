@@ -81,9 +81,9 @@ func (c *conn) opened(call *call, m jsonrpc.Message) {
 	}
 }
 
-// notOpened is called when the client's initialize has failed. If that may
+// openFailed is called when the client's initialize has failed. If that may
 // pass, the bridge goes on trying in the client's place.
-func (c *conn) notOpened(call *call, fault *httpdial.Fault) {
+func (c *conn) openFailed(call *call, fault *httpdial.Fault) {
 	c.ledger.Lock()
 	call.replaced, c.st.opening = call.opening, nil
 	if !fault.Transient || c.st.session != nil || c.Err(c.Context()) != nil || c.opts.NoRenew {
@@ -231,7 +231,7 @@ func (n *renewal) repairLoop(r *repair) {
 		r.next = time.Time{}
 		c.ledger.Unlock()
 		session, refused, fault := c.renewal.handshake(r.ctx)
-		if c.renewal.upgraded(r, fault) || refused && c.renewal.unrenewed(r, fault) {
+		if c.renewal.upgraded(r, fault) || refused && c.renewal.endIfWrongTransport(r, fault) {
 			return
 		}
 		if c.renewal.repaired(r, session, fault) {

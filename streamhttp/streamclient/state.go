@@ -10,7 +10,7 @@ import (
 
 // state is everything about a conn that changes, beside the ledger, whose lock guards it.
 type state struct {
-	// last is the sent of the message that was entered last; see Send.
+	// last is the channel sent of the message that was entered last; see Send.
 	last <-chan struct{}
 
 	session *session // nil before initialize and while the server is down

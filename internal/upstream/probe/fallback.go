@@ -35,7 +35,7 @@ func (f *Fallback) Keeps() bool { return !f.stays.Load() }
 
 // Dial implements bridge.Dialer.
 func (f *Fallback) Dial(ctx context.Context) (bridge.Conn, error) {
-	if f.Prober.SkipsInitialize() {
+	if f.Prober.NeedsTranslation() {
 		admission.ReleasePlace(ctx)
 		return f.Modern.Dial(ctx)
 	}

@@ -358,9 +358,9 @@ func (p *Prober) dropSpare() {
 	}
 }
 
-// SkipsInitialize reports whether the server is known to be a modern one that
+// NeedsTranslation reports whether the server is known to be a modern one that
 // is of no use to legacy clients unless they are translated.
-func (p *Prober) SkipsInitialize() bool {
+func (p *Prober) NeedsTranslation() bool {
 	switch p.opts.Protocol {
 	case era.OnlyModern:
 		return true

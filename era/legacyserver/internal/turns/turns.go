@@ -107,8 +107,8 @@ const (
 // call of each input request.
 func (t *Turns[C]) needless() bool { return t.related && !t.unrelated }
 
-// MayAsk reports whether a call may ask (again).
-func (t *Turns[C]) MayAsk(a *Asker[C]) bool {
+// MightAsk reports whether a call may ask (again).
+func (t *Turns[C]) MightAsk(a *Asker[C]) bool {
 	if !a.able || t.needless() {
 		return false
 	}
@@ -125,7 +125,7 @@ func (t *Turns[C]) willAsk(a *Asker[C]) bool {
 // one waits, and proceed is called in time.
 func (t *Turns[C]) Await(now time.Time, a *Asker[C]) bool {
 	switch {
-	case !t.MayAsk(a) || t.holder == a:
+	case !t.MightAsk(a) || t.holder == a:
 		return false
 	case t.holder == nil:
 		t.take(now, a)
@@ -198,7 +198,7 @@ func (t *Turns[C]) Release(now time.Time, a *Asker[C], out *era.Out) {
 	for t.holder == nil && len(t.waiting) > 0 {
 		next := t.waiting[0]
 		t.Unwait(next)
-		if t.MayAsk(next) {
+		if t.MightAsk(next) {
 			t.take(now, next)
 		}
 		t.proceed(now, next, out)
@@ -227,7 +227,7 @@ func (t *Turns[C]) joinAbandoned(now time.Time, out *era.Out) {
 func (t *Turns[C]) Abandon(now time.Time, a *Asker[C], refusals bool, out *era.Out) (wait bool) {
 	a.Stage = Abandoned
 	switch {
-	case !t.MayAsk(a):
+	case !t.MightAsk(a):
 		t.Release(now, a, out)
 		return false
 	case t.holder == nil || t.holder == a:
@@ -319,7 +319,7 @@ func (t *Turns[C]) End(now time.Time, a *Asker[C], out *era.Out) {
 		return
 	}
 	for _, w := range slices.Clone(t.waiting) {
-		if w.waits != nil && !t.MayAsk(w) {
+		if w.waits != nil && !t.MightAsk(w) {
 			t.Unwait(w)
 			t.proceed(now, w, out)
 		}
