@@ -260,7 +260,7 @@ func (h *half) startOther() {
 		h.mu.Unlock()
 	})
 	h.reading.Go(func() {
-		err := h.client.Receive(ctx, (*router)(h.split))
+		err := h.client.Receive(ctx, (*splitSink)(h.split))
 		h.mu.Lock()
 		h.ended = err
 		h.mu.Unlock()
@@ -277,12 +277,12 @@ func (s *split) stopReading() {
 	}
 }
 
-// router is the Sink of a client that has both eras.
-type router split
+// splitSink is the Sink of a client that has both eras.
+type splitSink split
 
 // to returns the half that a message is for, and notes where it is. That is the same
 // if the message comes again.
-func (r *router) to(m *jsonrpc.Message) *half {
+func (r *splitSink) to(m *jsonrpc.Message) *half {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	h := (*split)(r).route(m)
@@ -292,7 +292,7 @@ func (r *router) to(m *jsonrpc.Message) *half {
 	return h
 }
 
-func (r *router) taken(m *jsonrpc.Message) {
+func (r *splitSink) taken(m *jsonrpc.Message) {
 	if m.Method() == say.Cancelled {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -301,7 +301,7 @@ func (r *router) taken(m *jsonrpc.Message) {
 	}
 }
 
-func (r *router) TrySend(m jsonrpc.Message) bool {
+func (r *splitSink) TrySend(m jsonrpc.Message) bool {
 	if h := r.to(&m); h.closed.Load() || !h.in.TrySend(m) {
 		return false
 	}
@@ -309,7 +309,7 @@ func (r *router) TrySend(m jsonrpc.Message) bool {
 	return true
 }
 
-func (r *router) Send(ctx context.Context, m jsonrpc.Message) error {
+func (r *splitSink) Send(ctx context.Context, m jsonrpc.Message) error {
 	h := r.to(&m)
 	err := h.in.Send(ctx, m)
 	switch {

@@ -10,21 +10,21 @@ import (
 // First waits for the next message of c and returns it without taking it: the next
 // Receive begins with it. The errors are Receive's.
 func First(ctx context.Context, c Conn) (jsonrpc.Message, error) {
-	var f first
+	var f peekSink
 	if err := c.Receive(ctx, &f); err != errSeen {
 		return jsonrpc.Message{}, err
 	}
 	return f.m, nil
 }
 
-// first is a Sink that has a look at one message and does not take it.
-type first struct{ m jsonrpc.Message }
+// peekSink is a Sink that has a look at one message and does not take it.
+type peekSink struct{ m jsonrpc.Message }
 
 var errSeen = errors.New("bridge: seen, and not taken")
 
-func (f *first) TrySend(jsonrpc.Message) bool { return false }
+func (f *peekSink) TrySend(jsonrpc.Message) bool { return false }
 
-func (f *first) Send(_ context.Context, m jsonrpc.Message) error {
+func (f *peekSink) Send(_ context.Context, m jsonrpc.Message) error {
 	f.m = m
 	return errSeen
 }

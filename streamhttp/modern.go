@@ -38,7 +38,7 @@ func (h *Handler) serveByEra(w http.ResponseWriter, r *http.Request, m *jsonrpc.
 		}
 		return false // ED4
 	}
-	var q query
+	var q requestFacts
 	if namesModern(r.Header) || m.Meta() != nil {
 		q = readQuery(*m)
 	}
@@ -64,7 +64,7 @@ func (h *Handler) serveByEra(w http.ResponseWriter, r *http.Request, m *jsonrpc.
 // takeNotification answers a notification of 2026-07-28. There is none that
 // could mean anything here: a cancellation names an id that other clients use
 // as well (MI4).
-func (h *Handler) takeNotification(w http.ResponseWriter, r *http.Request, m jsonrpc.Message, q *query) bool {
+func (h *Handler) takeNotification(w http.ResponseWriter, r *http.Request, m jsonrpc.Message, q *requestFacts) bool {
 	claims := q.claims()
 	if !claims && h.opts.Eras != era.OnlyModern && !(h.servesModern() && namesModern(r.Header)) {
 		return false // ED4
@@ -89,7 +89,7 @@ func (h *Handler) takeNotification(w http.ResponseWriter, r *http.Request, m jso
 
 // refuseUnclaimed says what is wrong with a request that does not claim to be
 // a modern one; nil: nothing, it is legacy.
-func (h *Handler) refuseUnclaimed(r *http.Request, m jsonrpc.Message, q *query) *era.Refusal {
+func (h *Handler) refuseUnclaimed(r *http.Request, m jsonrpc.Message, q *requestFacts) *era.Refusal {
 	switch {
 	case namesModern(r.Header) && m.Method() == "initialize": // ED2
 		return mismatch("the " + wire.HeaderVersion + " header names a revision that has no initialize")
@@ -104,7 +104,7 @@ func (h *Handler) refuseUnclaimed(r *http.Request, m jsonrpc.Message, q *query) 
 }
 
 // asked returns the version that a legacy request wants.
-func asked(r *http.Request, m jsonrpc.Message, q *query) string {
+func asked(r *http.Request, m jsonrpc.Message, q *requestFacts) string {
 	if q.meta.Version != nil {
 		return q.meta.Revision()
 	}
@@ -117,7 +117,7 @@ func asked(r *http.Request, m jsonrpc.Message, q *query) string {
 
 // refuseQuery says what is wrong with a modern request, in the order of MI10;
 // nil: nothing that can be told without its server.
-func (h *Handler) refuseQuery(r *http.Request, m jsonrpc.Message, q *query) *era.Refusal {
+func (h *Handler) refuseQuery(r *http.Request, m jsonrpc.Message, q *requestFacts) *era.Refusal {
 	if q.twice != "" {
 		return &era.Refusal{Code: jsonrpc.CodeInvalidRequest, Text: "the key " + q.twice + " stands twice"}
 	}
@@ -139,7 +139,7 @@ func (h *Handler) refuseQuery(r *http.Request, m jsonrpc.Message, q *query) *era
 }
 
 // serveModern lets a bridge.Handler serve one request.
-func (h *Handler) serveModern(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message, q *query, share *httpserve.Share) {
+func (h *Handler) serveModern(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message, q *requestFacts, share *httpserve.Share) {
 	e := newExchange(h, w, r, *m, share)
 	defer e.cancel(nil)
 	if err := h.exchanges.add(e, h.opts.MaxExchanges); err != nil {
@@ -156,7 +156,7 @@ func (h *Handler) serveModern(w http.ResponseWriter, r *http.Request, m *jsonrpc
 		e.refuse(no)
 		return
 	}
-	*m, *q = jsonrpc.Message{}, query{} // the bytes are e's now, and then the server's
+	*m, *q = jsonrpc.Message{}, requestFacts{} // the bytes are e's now, and then the server's
 	if err := h.opts.Modern.ServeConn(&e.served, e); err != nil && e.ctx.Err() == nil {
 		h.logUnserved(err)
 	}

@@ -34,7 +34,7 @@ func FuzzServerModernName(f *testing.F) {
 		}
 		raw, _ := json.Marshal(name)
 		accepts := func(value string) bool {
-			no := h.refuseHeaders(http.Header{wire.HeaderMethod: {"tools/call"}, wire.HeaderName: {value}}, "tools/call", &query{name: raw})
+			no := h.refuseHeaders(http.Header{wire.HeaderMethod: {"tools/call"}, wire.HeaderName: {value}}, "tools/call", &requestFacts{name: raw})
 			return no == nil
 		}
 		if got, want := accepts(header), meansName(header, name); got != want {

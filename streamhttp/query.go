@@ -12,9 +12,9 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/streamhttp/internal/wire"
 )
 
-// query is what a request says of itself in its params: what its headers have
+// requestFacts is what a request says of itself in its params: what its headers have
 // to repeat.
-type query struct {
+type requestFacts struct {
 	meta  era.Meta
 	name  []byte // what it asks for, raw; nil: nothing is named
 	args  []byte // the arguments of a tool's call, raw; nil: none
@@ -24,7 +24,7 @@ type query struct {
 }
 
 // readQuery walks over the params once, and once over their _meta.
-func readQuery(m jsonrpc.Message) (q query) {
+func readQuery(m jsonrpc.Message) (q requestFacts) {
 	name := wire.NameKey(m.Method())
 	for member := range m.ParamsObject().Members() {
 		switch member.Key {
@@ -43,7 +43,7 @@ func readQuery(m jsonrpc.Message) (q query) {
 	return q
 }
 
-func (q *query) readMeta(meta []byte) {
+func (q *requestFacts) readMeta(meta []byte) {
 	for member := range jsonrpc.Members(meta) {
 		switch member.Key {
 		case era.KeyVersion:
@@ -58,7 +58,7 @@ func (q *query) readMeta(meta []byte) {
 	}
 }
 
-func (q *query) note(field *[]byte, member jsonrpc.Member) {
+func (q *requestFacts) note(field *[]byte, member jsonrpc.Member) {
 	if *field != nil {
 		q.twice = member.Key
 	}
@@ -66,7 +66,7 @@ func (q *query) note(field *[]byte, member jsonrpc.Member) {
 }
 
 // claims reports whether the request is a modern one (ED1).
-func (q *query) claims() bool {
+func (q *requestFacts) claims() bool {
 	return means(q.meta.Version, era.NewestModern) || q.meta.Claims()
 }
 
@@ -123,7 +123,7 @@ func mismatchOf(name string, values []string, what string) *era.Refusal {
 }
 
 // refuseHeaders compares Mcp-Method and Mcp-Name with the body (MI5, MI6).
-func (h *Handler) refuseHeaders(header http.Header, method string, q *query) *era.Refusal {
+func (h *Handler) refuseHeaders(header http.Header, method string, q *requestFacts) *era.Refusal {
 	values := header[wire.HeaderMethod]
 	if len(values) != 1 || trim(values[0]) != method {
 		return mismatchOf(wire.HeaderMethod, values, "the method")
@@ -158,7 +158,7 @@ var annotation, escape = []byte("x-mcp-header"), []byte(`\u`)
 
 // refuseParams compares the Mcp-Param headers of a tool's call with its
 // arguments, if the tool has any (MI22).
-func (h *Handler) refuseParams(ctx context.Context, header http.Header, m jsonrpc.Message, q *query) *era.Refusal {
+func (h *Handler) refuseParams(ctx context.Context, header http.Header, m jsonrpc.Message, q *requestFacts) *era.Refusal {
 	if h.opts.ToolSchema == nil || m.Method() != "tools/call" {
 		return nil
 	}

@@ -159,8 +159,8 @@ func (k *retention) fit() bool {
 	return true
 }
 
-// stop gives back the memory kept for resumption: nobody can resume any more.
-func (k *retention) stop() {
+// freeAll gives back the memory kept for resumption: nobody can resume any more.
+func (k *retention) freeAll() {
 	k.budget.Free()
 	k.budget = nil
 }

@@ -54,7 +54,7 @@ func (r *router) targetNotification(m jsonrpc.Message) *stream {
 		}
 		return nil
 	case "notifications/cancelled":
-		return r.carrier(m.RequestID())
+		return r.streamForCancel(m.RequestID())
 	}
 	if r.stateless {
 		if c := r.calls.any(); c != nil {
@@ -106,9 +106,9 @@ func (r *router) likelyToRead(since uint64) *call {
 	return c
 }
 
-// carrier returns the stream for the cancellation of a request of the
+// streamForCancel returns the stream for the cancellation of a request of the
 // server's: that of the request, or if it has ended, a standalone one.
-func (r *router) carrier(id jsonrpc.ID) *stream {
+func (r *router) streamForCancel(id jsonrpc.ID) *stream {
 	st := r.sent[id]
 	if st != nil && (st.closed || st.void || (st.get && st.reader == nil)) {
 		return r.standalone.newest()

@@ -125,7 +125,7 @@ func (s *session) end(why string) {
 	for _, st := range s.standalone.connected {
 		st.finish()
 	}
-	s.kept.stop()
+	s.kept.freeAll()
 	close(s.done)
 	s.posts.end(errSessionEnded)
 	s.mu.Unlock()

@@ -12,11 +12,11 @@ import (
 // once the process has exited and only a descendant holds the pipe open.
 const outputGrace = 200 * time.Millisecond
 
-// An output is our end of a child's stdout or stderr. It ends at EOF, or when
+// A childOutput is our end of a child's stdout or stderr. It ends at EOF, or when
 // the process has exited and whoever else holds the other end was silent for
 // outputGrace. It has a read deadline like a file's, so that its reader needs
 // no goroutine of its own to be interruptible.
-type output struct {
+type childOutput struct {
 	f *os.File
 
 	reading sync.Mutex // held by Read and finish; guards the next two
@@ -31,7 +31,7 @@ type output struct {
 }
 
 // Read implements io.Reader.
-func (o *output) Read(b []byte) (int, error) {
+func (o *childOutput) Read(b []byte) (int, error) {
 	o.reading.Lock()
 	defer o.reading.Unlock()
 	if len(b) == 0 {
@@ -63,7 +63,7 @@ func (o *output) Read(b []byte) (int, error) {
 }
 
 // SetReadDeadline is as that of an os.File.
-func (o *output) SetReadDeadline(t time.Time) error {
+func (o *childOutput) SetReadDeadline(t time.Time) error {
 	o.limits.Lock()
 	defer o.limits.Unlock()
 	o.deadline = t
@@ -72,7 +72,7 @@ func (o *output) SetReadDeadline(t time.Time) error {
 
 // processExited tells o that from now on silence means the end. It wakes a
 // Read that is waiting.
-func (o *output) processExited() {
+func (o *childOutput) processExited() {
 	o.limits.Lock()
 	o.exited = true
 	o.limits.Unlock()
@@ -80,7 +80,7 @@ func (o *output) processExited() {
 }
 
 // renewGrace gives a Read that begins its full time.
-func (o *output) renewGrace() {
+func (o *childOutput) renewGrace() {
 	o.limits.Lock()
 	defer o.limits.Unlock()
 	if o.exited {
@@ -90,7 +90,7 @@ func (o *output) renewGrace() {
 }
 
 // setDeadline gives the file the earliest deadline; limits is held.
-func (o *output) setDeadline() error {
+func (o *childOutput) setDeadline() error {
 	d := o.deadline
 	switch {
 	case o.closing:
@@ -103,7 +103,7 @@ func (o *output) setDeadline() error {
 
 // readLast reads what is there, without waiting, after a deadline has passed. It does
 // not (ours is false) if that was the reader's own deadline, hence not the end.
-func (o *output) readLast(b []byte) (n int, err error, ours bool) {
+func (o *childOutput) readLast(b []byte) (n int, err error, ours bool) {
 	o.limits.Lock()
 	defer o.limits.Unlock()
 	if !o.closing && !(o.exited && !time.Now().Before(o.quiet)) {
@@ -115,7 +115,7 @@ func (o *output) readLast(b []byte) (n int, err error, ours bool) {
 
 // finish ends the output and closes the pipe. What is in the pipe is kept for
 // Read, which returns io.EOF after it.
-func (o *output) finish() {
+func (o *childOutput) finish() {
 	o.limits.Lock()
 	o.closing = true
 	_ = o.setDeadline() // wakes a Read that is waiting

@@ -8,7 +8,7 @@ import (
 )
 
 // readNow reads what is there and does not wait. It returns 0, nil if nothing is.
-func (o *output) readNow(b []byte) (n int, err error) {
+func (o *childOutput) readNow(b []byte) (n int, err error) {
 	_ = o.f.SetReadDeadline(time.Time{}) // an expired one forbids the read below
 	raw, err := o.f.SyscallConn()
 	if err != nil {

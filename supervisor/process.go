@@ -107,8 +107,8 @@ type Process struct {
 	child     *child
 	container *container // nil: the child runs none
 	stdin     *os.File
-	stdout    *output
-	stderr    *output
+	stdout    *childOutput
+	stderr    *childOutput
 	lines     *stderrLines
 
 	exited    chan struct{} // closed when the process has exited; it may not be reaped yet
@@ -162,8 +162,8 @@ func start(ctx context.Context, s *Spec) (*Process, error) {
 		child:     c,
 		container: box,
 		stdin:     std.stdin,
-		stdout:    &output{f: std.stdout},
-		stderr:    &output{f: std.stderr},
+		stdout:    &childOutput{f: std.stdout},
+		stderr:    &childOutput{f: std.stderr},
 		lines:     &stderrLines{sink: s.Stderr},
 		exited:    make(chan struct{}),
 		done:      make(chan struct{}),

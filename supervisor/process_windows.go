@@ -185,7 +185,7 @@ func isTerminalEnd(err error) bool { return errors.Is(err, windows.ERROR_BROKEN_
 var peekNamedPipe = windows.NewLazySystemDLL("kernel32.dll").NewProc("PeekNamedPipe")
 
 // readNow reads what is there and does not wait. It returns 0, nil if nothing is.
-func (o *output) readNow(b []byte) (int, error) {
+func (o *childOutput) readNow(b []byte) (int, error) {
 	raw, err := o.f.SyscallConn()
 	if err != nil {
 		return 0, err

@@ -132,12 +132,12 @@ type Slot struct {
 	here, served *limiter.Place
 
 	mu    sync.Mutex
-	leave func()            // gives back what Admit gave; nil: it has not
-	uses  map[*use]struct{} // by what serves it
+	leave func()              // gives back what Admit gave; nil: it has not
+	uses  map[*usage]struct{} // by what serves it
 }
 
-// use is how whoever serves a Slot tells whether it is busy, and since when.
-type use struct {
+// usage is how whoever serves a Slot tells whether it is busy, and since when.
+type usage struct {
 	inProgress func() (busy bool, since time.Time)
 }
 
@@ -253,11 +253,11 @@ func InUse(ctx context.Context, inProgress func() (busy bool, since time.Time)) 
 	if !ok {
 		return func() {}, false
 	}
-	u := &use{inProgress}
+	u := &usage{inProgress}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.uses == nil {
-		g.uses = make(map[*use]struct{})
+		g.uses = make(map[*usage]struct{})
 	}
 	g.uses[u] = struct{}{}
 	return func() {

@@ -113,27 +113,27 @@ func TestConn(t *testing.T, newPair MakeFunc, opts Options) {
 	}
 }
 
-// side is one end of a pair: a Conn whose messages are sent without waiting, if that can
+// countingEnd is one end of a pair: a Conn whose messages are sent without waiting, if that can
 // be, and taken where they come up, but for every third.
-type side struct {
+type countingEnd struct {
 	bridge.Conn
 	t *testing.T
 	n int // of messages that were offered
 }
 
-func newSide(t *testing.T, c bridge.Conn) *side { return &side{Conn: c, t: t} }
+func newSide(t *testing.T, c bridge.Conn) *countingEnd { return &countingEnd{Conn: c, t: t} }
 
-func (s *side) send(ctx context.Context, m jsonrpc.Message) error {
+func (s *countingEnd) send(ctx context.Context, m jsonrpc.Message) error {
 	if ctx.Err() == nil && s.TrySend(m) {
 		return nil
 	}
 	return s.Send(ctx, m)
 }
 
-func (s *side) end() { _ = s.Conn.Close(nil) }
+func (s *countingEnd) end() { _ = s.Conn.Close(nil) }
 
 // Receive watches over how sink is called.
-func (s *side) Receive(ctx context.Context, sink bridge.Sink) error {
+func (s *countingEnd) Receive(ctx context.Context, sink bridge.Sink) error {
 	w := &watching{Sink: sink, t: s.t}
 	err := s.Conn.Receive(ctx, w)
 	if !w.calls.TryLock() { // and stays so
@@ -172,7 +172,7 @@ func (w *watching) Send(ctx context.Context, m jsonrpc.Message) error {
 }
 
 // Recv takes the next message.
-func (s *side) Recv(ctx context.Context) (jsonrpc.Message, error) {
+func (s *countingEnd) Recv(ctx context.Context) (jsonrpc.Message, error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	one := &choosy{takeOne: takeOne{stop: stop}, n: &s.n}
@@ -198,7 +198,7 @@ func (c *choosy) TrySend(m jsonrpc.Message) bool {
 
 // pair is a Conn under test, and its peer.
 type pair struct {
-	self, peer     *side
+	self, peer     *countingEnd
 	name, peerName string // "a" or "b"
 	opts           Options
 }
@@ -220,7 +220,7 @@ func (p *pair) close(t *testing.T) {
 
 func testOrder(t *testing.T, p *pair) {
 	var wg sync.WaitGroup
-	stream := func(from, to *side, name string) {
+	stream := func(from, to *countingEnd, name string) {
 		wg.Go(func() {
 			for i := 0; i < order && send(t, from, note(name, i, i%300)); i++ {
 			}
@@ -411,7 +411,7 @@ func ended(t *testing.T, f func() error, end func()) error {
 
 // fill sends until Send waits, then calls end, and returns what Send gave; nil
 // if the transport took everything without waiting.
-func fill(t *testing.T, ctx context.Context, c *side, end func()) error {
+func fill(t *testing.T, ctx context.Context, c *countingEnd, end func()) error {
 	t.Helper()
 	sent := make(chan struct{}, fillLimit/fillMessage)
 	result := make(chan error, 1)
@@ -476,7 +476,7 @@ func note(from string, n, pad int) jsonrpc.Message {
 	return jsonrpc.NewNotification("notifications/message", []byte(params))
 }
 
-func send(t *testing.T, c *side, m jsonrpc.Message) bool {
+func send(t *testing.T, c *countingEnd, m jsonrpc.Message) bool {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -487,7 +487,7 @@ func send(t *testing.T, c *side, m jsonrpc.Message) bool {
 	return true
 }
 
-func recv(t *testing.T, c *side) (jsonrpc.Message, bool) {
+func recv(t *testing.T, c *countingEnd) (jsonrpc.Message, bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -499,7 +499,7 @@ func recv(t *testing.T, c *side) (jsonrpc.Message, bool) {
 	return m, true
 }
 
-func want(t *testing.T, c *side, m jsonrpc.Message) bool {
+func want(t *testing.T, c *countingEnd, m jsonrpc.Message) bool {
 	t.Helper()
 	got, ok := recv(t, c)
 	if ok && !bytes.Equal(got.Bytes(), m.Bytes()) {
@@ -510,7 +510,7 @@ func want(t *testing.T, c *side, m jsonrpc.Message) bool {
 }
 
 // wantEnd wants c, which is called name, to know that its peer has closed.
-func (p *pair) wantEnd(t *testing.T, c *side, name string) {
+func (p *pair) wantEnd(t *testing.T, c *countingEnd, name string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()

@@ -29,7 +29,7 @@ func (s *server) giveUpListens() {
 	x := s.mux
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.upkeep.server != s {
+	if x.serverState.server != s {
 		return
 	}
 	now := time.Now()

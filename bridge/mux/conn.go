@@ -129,7 +129,7 @@ func (c *conn) TrySend(m jsonrpc.Message) bool {
 	call := c.newCall(m)
 	x := c.mux
 	x.mu.Lock()
-	s := x.upkeep.server
+	s := x.serverState.server
 	if s == nil {
 		x.mu.Unlock()
 		return false
@@ -198,9 +198,9 @@ func (c *conn) enter(call *call) (no jsonrpc.Message, err error) {
 		return refuse(jsonrpc.CodeInternalError, say.ErrTooMany.Error(), nil), nil
 	case x.ledger.isFull(c, x.opts.MaxCalls):
 		return refuse(jsonrpc.CodeInternalError, say.ErrTooMany.Error(), say.Busy), nil
-	case x.upkeep.server == nil && x.upkeep.breaker.open(time.Now()):
-		wait := time.Until(x.upkeep.breaker.due).Round(time.Second)
-		text := fmt.Sprintf("the server has failed %d times in a row; it is tried again in %v", x.upkeep.breaker.failures, wait)
+	case x.serverState.server == nil && x.serverState.breaker.open(time.Now()):
+		wait := time.Until(x.serverState.breaker.due).Round(time.Second)
+		text := fmt.Sprintf("the server has failed %d times in a row; it is tried again in %v", x.serverState.breaker.failures, wait)
 		return refuse(jsonrpc.CodeInternalError, text, say.ServerUnavailable), nil
 	}
 	x.ledger.enter(call)

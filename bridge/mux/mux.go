@@ -119,18 +119,18 @@ type Mux struct {
 	wg     sync.WaitGroup // keep
 	wake   chan struct{}  // holds one element when keep has to look again
 
-	mu       report.Mutex
-	closed   bool
-	closeErr error // of the last server
-	keeping  bool  // keep runs
-	conns    map[*conn]struct{}
-	idle     time.Time // since when there is no Conn
-	ledger   ledger
-	upkeep   upkeep
+	mu          report.Mutex
+	closed      bool
+	closeErr    error // of the last server
+	keeping     bool  // keep runs
+	conns       map[*conn]struct{}
+	idle        time.Time // since when there is no Conn
+	ledger      ledger
+	serverState serverState
 }
 
-// upkeep is what a Mux knows of having a server; under Mux.mu.
-type upkeep struct {
+// serverState is what a Mux knows of having a server; under Mux.mu.
+type serverState struct {
 	server  *server       // nil: none is up
 	waiting int           // Sends that wait for one
 	failed  int           // how often there was none to be had
@@ -156,8 +156,8 @@ func New(o Options) *Mux {
 	x := &Mux{
 		opts: o, prefix: rand.Text()[:12] + "-", idle: time.Now(),
 		wake: make(chan struct{}, 1), conns: make(map[*conn]struct{}),
-		ledger: ledger{calls: make(map[int64]*call), shares: make(map[string]int)},
-		upkeep: upkeep{changed: make(chan struct{}), breaker: breaker{first: o.Backoff, most: o.MaxBackoff}},
+		ledger:      ledger{calls: make(map[int64]*call), shares: make(map[string]int)},
+		serverState: serverState{changed: make(chan struct{}), breaker: breaker{first: o.Backoff, most: o.MaxBackoff}},
 	}
 	x.mu.Dropped = o.Dropped
 	x.ctx, x.cancel = context.WithCancel(context.Background())
@@ -211,7 +211,7 @@ func (x *Mux) Close() error {
 	for c := range x.conns {
 		conns = append(conns, c)
 	}
-	server := x.upkeep.server
+	server := x.serverState.server
 	x.mu.Unlock()
 	for _, c := range conns {
 		c.end(bridge.ErrClosing)

@@ -107,12 +107,12 @@ func (x *Mux) giveUp(ctx context.Context, call *call) error {
 func (x *Mux) await(ctx context.Context, c *conn, call *call) (*server, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	failed := x.upkeep.failed
-	if x.upkeep.server == nil {
-		x.upkeep.waiting++
+	failed := x.serverState.failed
+	if x.serverState.server == nil {
+		x.serverState.waiting++
 		defer func() {
-			if x.upkeep.failed == failed {
-				x.upkeep.waiting--
+			if x.serverState.failed == failed {
+				x.serverState.waiting--
 			}
 		}()
 	}
@@ -120,12 +120,12 @@ func (x *Mux) await(ctx context.Context, c *conn, call *call) (*server, error) {
 		switch {
 		case call != nil && call.gone, c.left:
 			return nil, c.ended()
-		case x.upkeep.server != nil:
+		case x.serverState.server != nil:
 			if call != nil {
-				call.server = x.upkeep.server
+				call.server = x.serverState.server
 			}
-			return x.upkeep.server, nil
-		case call == nil && (x.upkeep.failed != failed || x.upkeep.breaker.open(time.Now())):
+			return x.serverState.server, nil
+		case call == nil && (x.serverState.failed != failed || x.serverState.breaker.open(time.Now())):
 			return nil, nil
 		}
 		if !x.keeping {
@@ -133,7 +133,7 @@ func (x *Mux) await(ctx context.Context, c *conn, call *call) (*server, error) {
 			x.wg.Go(x.keep)
 		}
 		signal(x.wake)
-		changed := x.upkeep.changed
+		changed := x.serverState.changed
 		x.mu.Unlock()
 		select {
 		case <-changed:

@@ -83,10 +83,10 @@ func (x *Mux) keep() {
 func (x *Mux) wanted() bool {
 	for {
 		x.mu.Lock()
-		closed, wait, wanted := x.closed, time.Until(x.upkeep.breaker.due), x.upkeep.waiting > 0
+		closed, wait, wanted := x.closed, time.Until(x.serverState.breaker.due), x.serverState.waiting > 0
 		if !wanted && x.ledger.listens > 0 {
 			wanted = true
-			wait = max(wait, time.Until(x.upkeep.pause))
+			wait = max(wait, time.Until(x.serverState.pause))
 		}
 		x.mu.Unlock()
 		var due <-chan time.Time
@@ -115,13 +115,13 @@ func (x *Mux) unavailable(err error) {
 	}
 	now := time.Now()
 	if errors.Is(err, bridge.ErrBusy) {
-		x.upkeep.pause = now.Add(x.opts.Backoff)
+		x.serverState.pause = now.Add(x.opts.Backoff)
 	} else {
-		x.upkeep.breaker.failed(now)
+		x.serverState.breaker.failed(now)
 	}
-	wait := x.upkeep.breaker.due.Sub(now)
-	x.upkeep.failed++
-	x.upkeep.waiting = 0 // all of them return
+	wait := x.serverState.breaker.due.Sub(now)
+	x.serverState.failed++
+	x.serverState.waiting = 0 // all of them return
 	text, data := say.Unavailable(err)
 	x.fail(nil, text, data)
 	x.notify()
@@ -133,8 +133,8 @@ func (x *Mux) unavailable(err error) {
 
 // notify wakes whoever waits for a server. It is called with mu held.
 func (x *Mux) notify() {
-	close(x.upkeep.changed)
-	x.upkeep.changed = make(chan struct{})
+	close(x.serverState.changed)
+	x.serverState.changed = make(chan struct{})
 }
 
 // fail answers the calls of a server, or those that wait for one. Subscriptions
@@ -200,7 +200,7 @@ func (x *Mux) up(s *server) bool {
 	if x.closed {
 		return false
 	}
-	x.upkeep.server = s
+	x.serverState.server = s
 	for _, call := range x.ledger.calls {
 		if call.listen != nil && call.listen.again {
 			s.again = append(s.again, call)
@@ -210,9 +210,9 @@ func (x *Mux) up(s *server) bool {
 		x.ledger.number(call)
 		call.server = s
 	}
-	if time.Now().Before(x.upkeep.pause) { // a call has started it, and may be all that it does
+	if time.Now().Before(x.serverState.pause) { // a call has started it, and may be all that it does
 		for _, call := range s.again {
-			s.late = append(s.late, lateListen{call, x.upkeep.pause})
+			s.late = append(s.late, lateListen{call, x.serverState.pause})
 		}
 		s.again = nil
 		signal(s.lost)
@@ -225,7 +225,7 @@ func (x *Mux) up(s *server) bool {
 // down says that s has ended.
 func (x *Mux) down(s *server, err error, lived time.Duration) {
 	x.mu.Lock()
-	x.upkeep.server = nil
+	x.serverState.server = nil
 	if s.broken != nil {
 		err = s.broken
 	}
@@ -244,11 +244,11 @@ func (x *Mux) down(s *server, err error, lived time.Duration) {
 	now := time.Now()
 	switch {
 	case orderly:
-		x.upkeep.pause = now.Add(x.upkeep.breaker.done(now, lived))
+		x.serverState.pause = now.Add(x.serverState.breaker.done(now, lived))
 	case len(part) == 0:
-		x.upkeep.breaker.ended(now, lived)
+		x.serverState.breaker.ended(now, lived)
 	}
-	wait := x.upkeep.breaker.due.Sub(now)
+	wait := x.serverState.breaker.due.Sub(now)
 	text, data := say.Ending(err)
 	x.fail(s, text, data)
 	x.part(part, err)

@@ -90,7 +90,7 @@ func (k *calls) toolKnown(now time.Time, c *call, out *era.Out) {
 // For a retry, the server gets the answers of the client. For an abandoned call,
 // the server gets an answer that refuses.
 func (k *calls) proceed(now time.Time, a *turns.Asker[*call], out *era.Out) {
-	switch a.Stage {
+	switch a.Priority {
 	case turns.Beginning:
 		k.send(a.Call, out)
 	case turns.Returning:
@@ -103,7 +103,7 @@ func (k *calls) proceed(now time.Time, a *turns.Asker[*call], out *era.Out) {
 // send sends the call to the server.
 func (k *calls) send(c *call, out *era.Out) {
 	c.atServer = k.requests.nextID()
-	c.turn.Stage = turns.Returning // its next wait is one with answers
+	c.turn.Priority = turns.Returning // its next wait is one with answers
 	k.sent[c.atServer] = c
 	if c.token = c.m.ProgressToken(); !c.token.IsZero() {
 		k.tokens[c.token] = c

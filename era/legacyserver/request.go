@@ -105,18 +105,18 @@ func (r *request) readMeta(meta []byte) (at lastMeta) {
 // send the same _meta with each request; it is not read again.
 type lastMeta struct {
 	raw                    []byte // nil: there was none yet
-	capabilities, logLevel place
+	capabilities, logLevel span
 }
 
 // maxLastMeta is the longest _meta that is remembered.
 const maxLastMeta = 4 << 10
 
-// place is where a value stands in an object; zero: it is absent.
-type place struct{ from, to int }
+// span is where a value stands in an object; zero: it is absent.
+type span struct{ from, to int }
 
-func placeOf(m jsonrpc.Member) place { return place{m.At, m.At + len(m.Value)} }
+func placeOf(m jsonrpc.Member) span { return span{m.At, m.At + len(m.Value)} }
 
-func (p place) of(object []byte) []byte {
+func (p span) of(object []byte) []byte {
 	if p.to == 0 {
 		return nil
 	}

@@ -119,7 +119,7 @@ func (srv *Server) ServeConn(ctx context.Context, conn bridge.Conn) error {
 		pending: map[jsonrpc.ID]chan<- jsonrpc.Message{},
 		level:   levelInfo,
 	}
-	err = conn.Receive(ctx, inbox{s})
+	err = conn.Receive(ctx, sessionSink{s})
 	close(s.eof) // nobody will answer our requests any more
 	if err != io.EOF {
 		cancel(fmt.Errorf("demo: receive: %w", err))
@@ -141,13 +141,13 @@ func (srv *Server) ServeConn(ctx context.Context, conn bridge.Conn) error {
 	return nil
 }
 
-// inbox is the Sink of a session. It takes nothing at once: a message may have to be
+// sessionSink is the Sink of a session. It takes nothing at once: a message may have to be
 // answered, and the client may not read yet.
-type inbox struct{ s *session }
+type sessionSink struct{ s *session }
 
-func (i inbox) TrySend(jsonrpc.Message) bool { return false }
+func (i sessionSink) TrySend(jsonrpc.Message) bool { return false }
 
-func (i inbox) Send(_ context.Context, m jsonrpc.Message) error {
+func (i sessionSink) Send(_ context.Context, m jsonrpc.Message) error {
 	i.s.dispatch(m)
 	return nil
 }

@@ -8,18 +8,18 @@ import (
 
 // Tool is one row of the table of tools: what tools/list tells, and what a call does.
 type Tool struct {
-	Name        string `json:"name"`
-	Title       string `json:"title"`
-	Description string `json:"description"`
-	Input       any    `json:"inputSchema"` // checked if it is one of our own, a *schema
-	Output      any    `json:"outputSchema,omitempty"`
-	Annotations Hints  `json:"annotations"`
+	Name        string      `json:"name"`
+	Title       string      `json:"title"`
+	Description string      `json:"description"`
+	Input       any         `json:"inputSchema"` // checked if it is one of our own, a *schema
+	Output      any         `json:"outputSchema,omitempty"`
+	Annotations Annotations `json:"annotations"`
 
 	Run func(c *Call, args json.RawMessage) (*Result, error) `json:"-"`
 }
 
-// Hints are the annotations of a tool. All four are always told, since their defaults differ.
-type Hints struct {
+// Annotations are the hints about a tool. All four are always told, since their defaults differ.
+type Annotations struct {
 	ReadOnly    bool `json:"readOnlyHint"`
 	Destructive bool `json:"destructiveHint"`
 	Idempotent  bool `json:"idempotentHint"`
@@ -27,10 +27,10 @@ type Hints struct {
 }
 
 var (
-	readOnly = Hints{ReadOnly: true, Idempotent: true}
-	changes  = Hints{}                  // changes something in this server only
-	asks     = Hints{OpenWorld: true}   // asks the client, and who knows whom that asks
-	destroys = Hints{Destructive: true} // ends this server
+	readOnly = Annotations{ReadOnly: true, Idempotent: true}
+	changes  = Annotations{}                  // changes something in this server only
+	asks     = Annotations{OpenWorld: true}   // asks the client, and who knows whom that asks
+	destroys = Annotations{Destructive: true} // ends this server
 )
 
 // Typed makes the Run of a Tool of a function whose arguments are a struct.

@@ -130,7 +130,7 @@ func (c *conn) Send(ctx context.Context, m jsonrpc.Message) error {
 			return c.sendRequest(ctx, l, r)
 		}
 		err := c.sendTo(ctx, l, m)
-		if err == nil || !c.over(ctx, l, err) {
+		if err == nil || !c.mustGoOver(ctx, l, err) {
 			return err
 		}
 		if err := c.wait(ctx, l.left); err != nil {
@@ -143,7 +143,7 @@ func (c *conn) Send(ctx context.Context, m jsonrpc.Message) error {
 func (c *conn) sendRequest(ctx context.Context, l *leg, r *request) error {
 	defer close(r.sent)
 	err := c.sendTo(ctx, l, r.m)
-	if err == nil || c.over(ctx, l, err) {
+	if err == nil || c.mustGoOver(ctx, l, err) {
 		return nil
 	}
 	c.mu.Lock()
@@ -159,8 +159,8 @@ func (c *conn) sendTo(ctx context.Context, l *leg, m jsonrpc.Message) error {
 	return l.Send(ctx, m)
 }
 
-// over reports whether a Send to l has failed because l was refused.
-func (c *conn) over(ctx context.Context, l *leg, err error) bool {
+// mustGoOver reports whether a Send to l has failed because l was refused.
+func (c *conn) mustGoOver(ctx context.Context, l *leg, err error) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return (l.retired || unopened(err) != nil) && !c.closed && ctx.Err() == nil

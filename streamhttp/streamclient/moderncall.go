@@ -146,7 +146,7 @@ func (c *modernConn) post(call *modernCall, m jsonrpc.Message, header http.Heade
 	case resp.StatusCode == http.StatusNoContent, resp.StatusCode == http.StatusAccepted:
 		fault = c.noModernAnswer(resp.StatusCode)
 	default:
-		c.foreign(call)
+		c.reportForeign(call)
 		fault = &httpdial.Fault{
 			Reason: httpdial.ReasonNotMCP, Status: resp.StatusCode,
 			Text: fmt.Sprintf("%s answered with %q, not with JSON or an event stream; is this the URL of an MCP server?", c.target.Peer, c.target.Peer.Withhold(mediaType)),
@@ -168,7 +168,7 @@ func (c *modernConn) readModernRefusal(call *modernCall, resp *http.Response, id
 	fault := c.target.Peer.RefusalFault(resp)
 	own := fault.Own
 	if isForeign(fault, id) {
-		c.foreign(call)
+		c.reportForeign(call)
 	}
 	if own.Kind() == jsonrpc.Response {
 		switch resp.StatusCode {
@@ -202,9 +202,9 @@ func isForeign(fault *httpdial.Fault, id jsonrpc.ID) bool {
 	return true
 }
 
-// foreign calls opts.Foreign for a call that was refused as no modern server
+// reportForeign calls opts.Foreign for a call that was refused as no modern server
 // does; not for the request of Discover, whose caller sees the refusal.
-func (c *modernConn) foreign(call *modernCall) {
+func (c *modernConn) reportForeign(call *modernCall) {
 	if c.opts.Foreign != nil && call.id != discoverID {
 		c.opts.Foreign()
 	}

@@ -35,7 +35,7 @@ func (p *Prober) ask(ctx context.Context, placed func()) (modern bool, spare *Pr
 		return false, nil, err
 	}
 	asked := time.Now()
-	m, err := answer(ctx, conn, discover(), p.Patience)
+	m, err := askOn(ctx, conn, discover(), p.Patience)
 	if AnswersModern(m) {
 		return true, &Process{conn, h}, nil
 	}
@@ -72,7 +72,7 @@ func (p *Prober) refusesAsModern(ctx context.Context, placed func(), mute *silen
 	}
 	hello := jsonrpc.NewRequest(probeID, "initialize", []byte(`{"protocolVersion":"`+era.NewestLegacy+`","capabilities":{},"clientInfo":`+string(buildinfo.Implementation())+`}`))
 	asked := time.Now()
-	m, err := answer(ctx, conn, hello, probeLimit)
+	m, err := askOn(ctx, conn, hello, probeLimit)
 	if err == nil && m.Kind() == jsonrpc.Invalid && p.opts.Context.Err() == nil {
 		mute.initialize = time.Since(asked)
 		p.closeLater(conn) // who asks has waited for long enough
@@ -92,13 +92,13 @@ func (p *Prober) refusesAsModern(ctx context.Context, placed func(), mute *silen
 // whether the answer is that of a modern server. The error is why conn is of no use any more;
 // silence is none.
 func (p *Prober) Discover(ctx context.Context, conn bridge.Conn) (modern bool, err error) {
-	m, err := answer(ctx, conn, discover(), p.Patience)
+	m, err := askOn(ctx, conn, discover(), p.Patience)
 	return AnswersModern(m), err
 }
 
-// answer asks conn something and returns the response, an invalid Message if
+// askOn asks conn something and returns the response, an invalid Message if
 // none has come in time. The error is why conn is of no use any more.
-func answer(ctx context.Context, conn bridge.Conn, question jsonrpc.Message, wait time.Duration) (jsonrpc.Message, error) {
+func askOn(ctx context.Context, conn bridge.Conn, question jsonrpc.Message, wait time.Duration) (jsonrpc.Message, error) {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	s := &answerSink{conn: conn, done: cancel}

@@ -64,7 +64,7 @@ func (t *Turns[C]) All() { t.all = true }
 // Begin makes a call ready to be sent. able says that input requests are possible
 // during the call; name is the raw name of its tool or prompt.
 func (t *Turns[C]) Begin(a *Asker[C], able bool, method string, name []byte) {
-	a.Stage = Beginning
+	a.Priority = Beginning
 	if a.able = able; able {
 		a.tool = t.history.key(method, name)
 	}
@@ -77,11 +77,11 @@ func (t *Turns[C]) Holds(a *Asker[C]) bool { return t.holder == a }
 func (t *Turns[C]) Idle() bool { return t.holder == nil && len(t.waiting) == 0 }
 
 // Asker is the part of a call that turns uses. Call is the call itself, which turns
-// only hands back; Stage is set by Begin and Abandon, and by the caller to Returning
+// only hands back; Priority is set by Begin and Abandon, and by the caller to Returning
 // once the call was sent.
 type Asker[C any] struct {
-	Call  C
-	Stage Stage
+	Call     C
+	Priority Priority
 
 	tool  toolKey
 	able  bool          // input requests are possible during the call
@@ -93,14 +93,14 @@ type Asker[C any] struct {
 // Waits reports whether the call waits for its turn.
 func (a *Asker[C]) Waits() bool { return a.waits != nil }
 
-// Stage is what a call does when it has its turn. Calls of a lower stage go
+// Priority is what a call does when it has its turn. Calls of a lower one go
 // first.
-type Stage int
+type Priority int
 
 const (
-	Returning Stage = iota // a retry: the server gets the answers of the client
-	Beginning              // the call is sent to the server
-	Abandoned              // the client has cancelled the call or not come back: the server gets refusals
+	Returning Priority = iota // a retry: the server gets the answers of the client
+	Beginning                 // the call is sent to the server
+	Abandoned                 // the client has cancelled the call or not come back: the server gets refusals
 )
 
 // needless reports whether no call needs turns, because the transport names the
@@ -132,7 +132,7 @@ func (t *Turns[C]) Await(now time.Time, a *Asker[C]) bool {
 		return false
 	}
 	at := len(t.waiting)
-	for at > 0 && t.waiting[at-1].Stage > a.Stage {
+	for at > 0 && t.waiting[at-1].Priority > a.Priority {
 		at--
 	}
 	t.waiting = slices.Insert(t.waiting, at, a)
@@ -172,7 +172,7 @@ func (t *Turns[C]) Unwait(a *Asker[C]) {
 func (t *Turns[C]) take(now time.Time, a *Asker[C]) {
 	patience := turnUnknown
 	switch {
-	case a.Stage == Abandoned:
+	case a.Priority == Abandoned:
 		patience = turnAbandoned
 	case t.willAsk(a):
 		patience = turnKnown
@@ -180,7 +180,7 @@ func (t *Turns[C]) take(now time.Time, a *Asker[C]) {
 	t.timers.Stop(t.late)
 	t.holder = a
 	t.late = t.timers.Set(now.Add(patience), func(now time.Time, out *era.Out) {
-		if a.Stage != Abandoned {
+		if a.Priority != Abandoned {
 			t.End(now, a, out) // later calls of the tool need not wait for this one
 		}
 		t.Release(now, a, out)
@@ -202,7 +202,7 @@ func (t *Turns[C]) Release(now time.Time, a *Asker[C], out *era.Out) {
 			t.take(now, next)
 		}
 		t.proceed(now, next, out)
-		if t.holder == next && next.Stage == Abandoned {
+		if t.holder == next && next.Priority == Abandoned {
 			t.joinAbandoned(now, out)
 		}
 	}
@@ -212,7 +212,7 @@ func (t *Turns[C]) Release(now time.Time, a *Asker[C], out *era.Out) {
 // requests of any of them are refused.
 func (t *Turns[C]) joinAbandoned(now time.Time, out *era.Out) {
 	for _, a := range slices.Clone(t.waiting) {
-		if a.Stage == Abandoned {
+		if a.Priority == Abandoned {
 			t.Unwait(a)
 			t.proceed(now, a, out)
 		}
@@ -225,7 +225,7 @@ func (t *Turns[C]) joinAbandoned(now time.Time, out *era.Out) {
 // refused. refusals says that the server waits for some. True: they must wait, and
 // proceed is called in time.
 func (t *Turns[C]) Abandon(now time.Time, a *Asker[C], refusals bool, out *era.Out) (wait bool) {
-	a.Stage = Abandoned
+	a.Priority = Abandoned
 	switch {
 	case !t.MightAsk(a):
 		t.Release(now, a, out)
@@ -239,7 +239,7 @@ func (t *Turns[C]) Abandon(now time.Time, a *Asker[C], refusals bool, out *era.O
 
 // OfAbandoned reports whether an abandoned call has the turn, so that nobody can
 // answer an input request.
-func (t *Turns[C]) OfAbandoned() bool { return t.holder != nil && t.holder.Stage == Abandoned }
+func (t *Turns[C]) OfAbandoned() bool { return t.holder != nil && t.holder.Priority == Abandoned }
 
 // FindAbandoned returns an abandoned call for which is returns true, of those that
 // have the turn or wait for it; nil if there is none.
@@ -248,7 +248,7 @@ func (t *Turns[C]) FindAbandoned(is func(a *Asker[C]) bool) *Asker[C] {
 		return t.holder
 	}
 	for _, a := range t.waiting {
-		if a.Stage == Abandoned && is(a) {
+		if a.Priority == Abandoned && is(a) {
 			return a
 		}
 	}
@@ -269,7 +269,7 @@ func (t *Turns[C]) Finish(now time.Time, a *Asker[C], out *era.Out) {
 // Retries returns how many retries wait.
 func (t *Turns[C]) Retries() (n int) {
 	for _, a := range t.waiting {
-		if a.Stage == Returning {
+		if a.Priority == Returning {
 			n++
 		}
 	}

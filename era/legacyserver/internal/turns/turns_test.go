@@ -26,7 +26,7 @@ func newTurnsTest(t *testing.T) *turnsTest {
 }
 
 func (w *turnsTest) asker(tool string) *Asker[*int] {
-	return &Asker[*int]{tool: w.turns.history.key("tools/call", []byte(tool)), able: true, Stage: Beginning}
+	return &Asker[*int]{tool: w.turns.history.key("tools/call", []byte(tool)), able: true, Priority: Beginning}
 }
 
 // begins checks whether a call has to wait.
@@ -47,7 +47,7 @@ func (w *turnsTest) ends(a *Asker[*int]) {
 func (w *turnsTest) asks(a *Asker[*int], others ...*Asker[*int]) {
 	w.turns.Ask(a, others)
 	w.turns.Release(w.now, a, &era.Out{})
-	a.Stage = Returning
+	a.Priority = Returning
 }
 
 func (w *turnsTest) pass(d time.Duration) {
@@ -144,7 +144,7 @@ func TestTurnsOrder(t *testing.T) {
 		t.Fatal("the answers of a call that was given up do not wait")
 	}
 	w.begins(fresh, true)
-	retry.Stage = Returning
+	retry.Priority = Returning
 	w.begins(retry, true)
 	w.ends(holder)
 	w.wentOn(retry)
