@@ -183,6 +183,9 @@ func (h *half) Receive(ctx context.Context, sink Sink) error {
 	watch := NewStallWatch(ctx, h.hungUp)
 	defer watch.Stop()
 	err := h.in.Receive(ctx, &watchedSink{sink, watch})
+	if err != nil && err == ctx.Err() { // that the client is gone may have been the end of ctx
+		err = h.in.ending(err)
+	}
 	if h.closed.Load() {
 		return io.ErrClosedPipe
 	}

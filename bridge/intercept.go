@@ -64,6 +64,7 @@ type interceptor struct {
 	// The message of the peer that is being handed on, as Hooks.Receive has returned it:
 	// the same is offered again until it is taken. Only the Sink of Receive uses it.
 	handing   bool
+	was       jsonrpc.Message // as the peer has sent it
 	in, reply jsonrpc.Message
 	over      error // how the Conn has ended; only Receive uses it
 
@@ -176,10 +177,15 @@ type interceptSink struct {
 // look shows the hook a message, unless it has seen it. It is false when there is nothing
 // to do for it.
 func (s *interceptSink) look(m jsonrpc.Message) bool {
-	if s.handing {
+	switch {
+	case !s.handing:
+	case s.was.IsSame(&m):
 		return true
+	default: // what was offered before was withdrawn
+		s.handed()
+		s.reply = jsonrpc.Message{}
 	}
-	s.in = m
+	s.was, s.in = m, m
 	if s.hooks.Receive != nil {
 		s.in, s.reply = s.hooks.Receive(m)
 	}
@@ -188,7 +194,9 @@ func (s *interceptSink) look(m jsonrpc.Message) bool {
 }
 
 // handed says that the message was taken.
-func (s *interceptSink) handed() { s.handing, s.in = false, jsonrpc.Message{} }
+func (s *interceptSink) handed() {
+	s.handing, s.was, s.in = false, jsonrpc.Message{}, jsonrpc.Message{}
+}
 
 func (s *interceptSink) TrySend(m jsonrpc.Message) bool {
 	if !s.look(m) {

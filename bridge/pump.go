@@ -178,7 +178,8 @@ func (p *pump) run(parent context.Context) error {
 		p.clientEnded(ctx, late, clientErr)
 		cancel(errDrained)
 	})
-	serverErr := p.server.Receive(ctx, &toClientSink{pump: p})
+	toClient := &toClientSink{pump: p}
+	serverErr := p.server.Receive(ctx, toClient)
 	serverEnded := context.Cause(ctx) == nil
 	switch {
 	case serverEnded && errors.Is(serverErr, ErrSlow):
@@ -187,6 +188,7 @@ func (p *pump) run(parent context.Context) error {
 		// First, nothing more is taken. What the client sends once it knows
 		// is for its transport to refuse: no server has seen it.
 		p.recv.stop(errServerEnded)
+		toClient.last(ctx)
 		p.fail(ctx, serverErr)
 	}
 	cancel(errDrained)

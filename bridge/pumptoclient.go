@@ -74,6 +74,9 @@ func (s *toClientSink) Send(ctx context.Context, m jsonrpc.Message) error {
 	if tried || s.m.Kind() != jsonrpc.Response || !s.client.TrySend(s.m) {
 		err = s.client.Send(ctx, s.m)
 	}
+	if err != nil && ctx.Err() != nil && s.ctx.Err() == nil {
+		return err // the server has ended meanwhile: last goes on with it
+	}
 	if err != nil {
 		s.drop(s.m, "the client did not take it")
 		if s.m.Kind() == jsonrpc.Request {
@@ -83,14 +86,25 @@ func (s *toClientSink) Send(ctx context.Context, m jsonrpc.Message) error {
 		}
 	}
 	s.done()
-	switch {
-	case err == nil || s.ctx.Err() != nil:
-	case ctx.Err() != nil:
-		return err
-	default:
+	if err != nil && s.ctx.Err() == nil {
 		s.recv.stop(err) // it takes nothing more: it is gone
 	}
 	return nil
+}
+
+// last hands on what the client was offered when the server ended, which is in the books no
+// more. A request that nobody can be answered is dropped.
+func (s *toClientSink) last(ctx context.Context) {
+	if !s.entered {
+		return
+	}
+	if s.m.Kind() == jsonrpc.Request {
+		s.toClient.close(s.m.ID())
+		s.drop(s.m, "the server has ended")
+	} else if err := s.client.Send(ctx, s.m); err != nil {
+		s.drop(s.m, "the client did not take it")
+	}
+	s.done()
 }
 
 // returned enters a server's message into the books. It reports whether the

@@ -198,8 +198,12 @@ func (c *socketConn) Receive(ctx context.Context, sink bridge.Sink) error {
 	return c.receive(ctx, sink, c.hungUp(), func(_ context.Context, err error) error { return lost(err) })
 }
 
-// hungUp returns what bridge.NewStallWatch wants to know of the peer.
+// hungUp returns what bridge.NewStallWatch wants to know of a client. Nobody has to hurry
+// because a server has ended: what it has said before is still to be handed on.
 func (c *socketConn) hungUp() func() error {
+	if c.opts.Peer != Client {
+		return nil
+	}
 	closed := sockstate.PeerClosed(c.nc)
 	if closed == nil {
 		return nil

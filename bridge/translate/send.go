@@ -125,8 +125,8 @@ func (t *translated) flush(ctx context.Context, s *sender) error {
 		select {
 		case o.turn <- struct{}{}:
 		case <-ctx.Done():
-			t.leave(s)
-			return nil
+			signal(o.wake) // it is the filter's word now: it must get there
+			return ctx.Err()
 		case <-t.done:
 			return io.ErrClosedPipe
 		}
@@ -142,8 +142,8 @@ func (t *translated) flush(ctx context.Context, s *sender) error {
 			err = t.server.Send(ctx, next.m)
 		}
 		if err != nil && ctx.Err() != nil {
-			t.leave(s)
-			return nil
+			signal(o.wake)
+			return err
 		}
 		t.sent()
 		switch {
@@ -158,19 +158,6 @@ func (t *translated) flush(ctx context.Context, s *sender) error {
 		return nil
 	}
 	return s.err
-}
-
-// leave leaves to write what s has to say: its ctx is done, but the filter has the message, so
-// the server must get it. Whoever has called Send can cancel it then.
-func (t *translated) leave(s *sender) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for i, rest := 0, t.out.queue.Rest(); s != nil && i < len(rest); i++ {
-		if rest[i].sender == s {
-			rest[i].sender = nil
-		}
-	}
-	signal(t.out.wake)
 }
 
 // next returns the message that is to be written next, and leaves it where it is.
