@@ -22,6 +22,9 @@ func FuzzLateID(f *testing.F) {
 			return
 		}
 		id := StringID(text)
+		if len(id.String()) > MaxName { // which no peer could have sent
+			return
+		}
 		late, plain := m.WithRelated(id).WithID(id), copied(t, m.WithRelated(id).WithID(id))
 		if also&64 != 0 {
 			late.joined = new(joined) // as if it was long
