@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -111,9 +112,19 @@ func (h *half) leave(why error) (last bool) {
 	last = h.leaveOther()
 	h.mu.Unlock()
 	for _, m := range h.in.abort(io.ErrClosedPipe) {
-		h.refuse(m)
+		if h.owes(&m) {
+			h.refuse(m)
+		}
 	}
 	return last
+}
+
+// owes reports whether a request has not been answered yet, if there are both halves: a
+// Handler may answer what it was offered and has not taken.
+func (h *half) owes(m *jsonrpc.Message) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return m.Kind() == jsonrpc.Request && h.asked[m.ID()] == h
 }
 
 // leaveOther lets the other half end, too, unless it is about to, and reports
@@ -183,8 +194,11 @@ func (h *half) Receive(ctx context.Context, sink Sink) error {
 	watch := NewStallWatch(ctx, h.hungUp)
 	defer watch.Stop()
 	err := h.in.Receive(ctx, &watchedSink{sink, watch})
-	if err != nil && err == ctx.Err() { // that the client is gone may have been the end of ctx
-		err = h.in.ending(err)
+	if err != nil && err == ctx.Err() { // that the client has gone may have been the end of ctx
+		if h.parent.Err() != nil {
+			h.stopReading() // then the client says whether it has
+		}
+		err = cmp.Or(h.hungUp(), err)
 	}
 	if h.closed.Load() {
 		return io.ErrClosedPipe
@@ -256,14 +270,11 @@ func (h *half) startOther() {
 	h.stop = stop
 	h.both.Store(true)
 	h.mu.Unlock()
-	h.other.Go(func() {
-		err := o.run()
-		h.mu.Lock()
-		h.otherErr = err
-		h.mu.Unlock()
-	})
-	h.reading.Go(func() {
+	h.reading.Go(func() { // comes first: the other may wait for its end
 		err := h.client.Receive(ctx, (*splitSink)(h.split))
+		if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+			return // the client has not ended
+		}
 		h.mu.Lock()
 		h.ended = err
 		h.mu.Unlock()
@@ -271,8 +282,16 @@ func (h *half) startOther() {
 			h.halves[i].in.End(err)
 		}
 	})
+	h.other.Go(func() {
+		err := o.run()
+		h.mu.Lock()
+		h.otherErr = err
+		h.mu.Unlock()
+	})
 }
 
+// stopReading ends the Receive for both, when nobody is to receive any more. It may be
+// called concurrently.
 func (s *split) stopReading() {
 	if s.stop != nil {
 		s.stop()

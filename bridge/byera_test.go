@@ -18,12 +18,12 @@ import (
 
 // reasoned is a client's Conn that is closed for a reason.
 type reasoned struct {
-	*peer
+	*bridgetest.Peer
 	mu     sync.Mutex
 	closed []string
 }
 
-func (r *reasoned) CloseFor(err error) error {
+func (r *reasoned) Close(err error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.closed = append(r.closed, fmt.Sprint(err))
@@ -42,7 +42,7 @@ func (r *reasoned) closedFor(t *testing.T, want ...string) {
 
 // played is a Handler that the test plays.
 type played struct {
-	conn  bridgetest.PullConn
+	conn  bridge.Conn
 	ctx   context.Context
 	calls chan struct{}
 	leave chan error
@@ -53,7 +53,7 @@ func newPlayed() *played {
 }
 
 func (p *played) ServeConn(ctx context.Context, client bridge.Conn) error {
-	p.conn, p.ctx = bridgetest.Pull(client), ctx
+	p.conn, p.ctx = client, ctx
 	p.calls <- struct{}{}
 	return <-p.leave
 }
@@ -63,7 +63,7 @@ func (p *played) gets(t *testing.T, want string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
-	m, err := p.conn.Recv(ctx)
+	m, err := bridgetest.Recv(ctx, p.conn)
 	if err != nil || string(m.Bytes()) != want {
 		t.Errorf("got %s, %v; want %s", m.Bytes(), err, want)
 	}
@@ -89,15 +89,15 @@ type byEra struct {
 }
 
 func serveByEra(t *testing.T, says ...string) *byEra {
-	b := &byEra{client: &reasoned{peer: newPeer(t, 100)}, legacy: newPlayed(), modern: newPlayed(), done: make(chan struct{})}
+	b := &byEra{client: &reasoned{Peer: bridgetest.NewPeer(t, 100)}, legacy: newPlayed(), modern: newPlayed(), done: make(chan struct{})}
 	ctx, cancel := context.WithCancel(t.Context())
 	b.stop = cancel
 	for _, text := range says {
-		b.client.in <- text
+		b.client.In <- text
 	}
 	go func() {
 		defer close(b.done)
-		b.err = bridge.ByEra(b.legacy, b.modern).ServeConn(ctx, bridgetest.Push(b.client))
+		b.err = bridge.ByEra(b.legacy, b.modern).ServeConn(ctx, b.client)
 	}()
 	return b
 }
@@ -125,11 +125,11 @@ func TestByEra(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		b.client.gets(`{"jsonrpc":"2.0","id":0,"result":{}}`, `{"jsonrpc":"2.0","id":1,"result":{}}`)
+		b.client.Gets(`{"jsonrpc":"2.0","id":0,"result":{}}`, `{"jsonrpc":"2.0","id":1,"result":{}}`)
 		// Both see the client's end, and what they do then is their own.
-		b.client.end <- io.EOF
+		b.client.End <- io.EOF
 		for _, h := range []*played{b.legacy, b.modern} {
-			if _, err := h.conn.Recv(t.Context()); err != io.EOF {
+			if _, err := bridgetest.Recv(t.Context(), h.conn); err != io.EOF {
 				t.Errorf("Recv = %v", err)
 			}
 		}
@@ -159,17 +159,17 @@ func TestByEraAlone(t *testing.T) {
 			h.started(t)
 			h.gets(t, first)
 			for _, text := range []string{someNote, cancelledNote("0"), resultOne} {
-				b.client.in <- text
+				b.client.In <- text
 				h.gets(t, text)
 			}
 			got := make(chan error)
-			go func() { _, err := h.conn.Recv(t.Context()); got <- err }()
+			go func() { _, err := bridgetest.Recv(t.Context(), h.conn); got <- err }()
 			synctest.Wait()
-			b.client.end <- io.EOF
+			b.client.End <- io.EOF
 			if err := <-got; err != io.EOF {
 				t.Errorf("Recv = %v", err)
 			}
-			_ = h.conn.(interface{ CloseFor(error) error }).CloseFor(io.EOF)
+			_ = h.conn.Close(io.EOF)
 			b.client.closedFor(t, "EOF")
 			if err := h.conn.Send(t.Context(), parse(t, someNote)); err == nil {
 				t.Error("Send after Close gave no error")
@@ -183,7 +183,7 @@ func TestByEraAlone(t *testing.T) {
 	}
 	bubble(t, "nothing", func(t *testing.T) {
 		b := serveByEra(t)
-		b.client.end <- io.EOF
+		b.client.End <- io.EOF
 		<-b.done
 		if b.err != nil {
 			t.Errorf("ServeConn = %v", b.err)
@@ -191,7 +191,7 @@ func TestByEraAlone(t *testing.T) {
 	})
 	bubble(t, "gone", func(t *testing.T) {
 		b := serveByEra(t)
-		b.client.end <- errors.New("gone")
+		b.client.End <- errors.New("gone")
 		<-b.done
 		if b.err == nil {
 			t.Error("no error")
@@ -217,7 +217,7 @@ func TestByEraRoutes(t *testing.T) {
 			{someNote, b.legacy}, {resultOne, b.legacy},
 			{`{"jsonrpc":"2.0","method":"notifications/vendor","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}`, b.modern},
 		} {
-			b.client.in <- c.text
+			b.client.In <- c.text
 			other := b.legacy
 			if c.to == b.legacy {
 				other = b.modern
@@ -226,9 +226,9 @@ func TestByEraRoutes(t *testing.T) {
 			c.to.gets(t, c.text)
 		}
 		// One that a side has read itself.
-		b.client.in <- initializeZero
+		b.client.In <- initializeZero
 		b.legacy.gets(t, initializeZero)
-		b.client.in <- cancelledNote("0")
+		b.client.In <- cancelledNote("0")
 		recv(t, b.modern)
 		b.legacy.gets(t, cancelledNote("0"))
 		b.legacy.leave <- nil
@@ -242,7 +242,7 @@ func recv(t *testing.T, p *played) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
-	if m, err := p.conn.Recv(ctx); err == nil {
+	if m, err := bridgetest.Recv(ctx, p.conn); err == nil {
 		t.Errorf("got %s", m.Bytes())
 	}
 }
@@ -259,9 +259,9 @@ func TestByEraOneEnds(t *testing.T) {
 		b.modern.gets(t, modernOne)
 		b.modern.gets(t, modernTwo)
 		waiting := make(chan error)
-		go func() { _, err := b.legacy.conn.Recv(t.Context()); waiting <- err }()
+		go func() { _, err := bridgetest.Recv(t.Context(), b.legacy.conn); waiting <- err }()
 		synctest.Wait()
-		_ = b.legacy.conn.(interface{ CloseFor(error) error }).CloseFor(errors.New("the server has ended"))
+		_ = b.legacy.conn.Close(errors.New("the server has ended"))
 		if err := <-waiting; err != io.ErrClosedPipe {
 			t.Errorf("Recv = %v", err)
 		}
@@ -270,14 +270,14 @@ func TestByEraOneEnds(t *testing.T) {
 		}
 		b.client.closedFor(t)
 		// What comes for the closed side is answered, by whoever reads it.
-		b.client.in <- legacyThree
+		b.client.In <- legacyThree
 		recv(t, b.modern)
-		b.client.gets(`{"jsonrpc":"2.0","id":3,"error":{"code":-32603,"message":"the other side has gone","data":{"reason":"server_ended"}}}`)
+		b.client.Gets(`{"jsonrpc":"2.0","id":3,"error":{"code":-32603,"message":"the other side has gone","data":{"reason":"server_ended"}}}`)
 		if err := b.modern.conn.Send(t.Context(), parse(t, resultOne)); err != nil {
 			t.Error(err)
 		}
-		b.client.gets(resultOne)
-		_ = b.modern.conn.Close()
+		b.client.Gets(resultOne)
+		_ = b.modern.conn.Close(nil)
 		b.client.closedFor(t, "the server has ended")
 		b.legacy.leave <- errors.New("l")
 		b.modern.leave <- nil
@@ -297,7 +297,7 @@ func TestByEraEarlyAnswered(t *testing.T) {
 		recv(t, b.modern)
 		b.legacy.started(t)
 		b.legacy.leave <- nil
-		b.client.gets(`{"jsonrpc":"2.0","id":0,"error":{"code":-32603,"message":"the other side has gone","data":{"reason":"server_ended"}}}`,
+		b.client.Gets(`{"jsonrpc":"2.0","id":0,"error":{"code":-32603,"message":"the other side has gone","data":{"reason":"server_ended"}}}`,
 			`{"jsonrpc":"2.0","id":3,"error":{"code":-32603,"message":"the other side has gone","data":{"reason":"server_ended"}}}`)
 		b.modern.leave <- nil
 		<-b.done
@@ -317,7 +317,7 @@ func TestByEraBackpressure(t *testing.T) {
 		const n = 40
 		go func() {
 			for i := range n {
-				b.client.in <- fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/vendor","params":{"n":%d}}`, i)
+				b.client.In <- fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/vendor","params":{"n":%d}}`, i)
 			}
 		}()
 		for range 5 {
@@ -325,7 +325,7 @@ func TestByEraBackpressure(t *testing.T) {
 		}
 		waiting, stop := context.WithCancel(t.Context())
 		done := make(chan error)
-		go func() { _, err := b.modern.conn.Recv(waiting); done <- err }()
+		go func() { _, err := bridgetest.Recv(waiting, b.modern.conn); done <- err }()
 		synctest.Wait()
 		for i := range n {
 			b.legacy.gets(t, string(new(vendor(i)).Bytes()))
@@ -343,29 +343,27 @@ func TestByEraBackpressure(t *testing.T) {
 // Two Pumps on one connection, which end with it.
 func TestByEraServes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		echoing := dialFunc(func(context.Context) (bridgetest.PullConn, error) {
-			ours, theirs := bridgetest.Pipe()
+		echoing := dialFunc(func(context.Context) (bridge.Conn, error) {
+			ours, theirs := bridge.Pipe()
 			go echo(theirs, nil)
 			return ours, nil
 		})
 		h := bridge.Serve(echoing, bridge.PumpOptions{})
-		ours, client := bridgetest.Pipe()
+		ours, client := bridge.Pipe()
 		done := make(chan error)
-		go func() { done <- bridge.ByEra(h, h).ServeConn(t.Context(), bridgetest.Push(ours)) }()
+		go func() { done <- bridge.ByEra(h, h).ServeConn(t.Context(), ours) }()
 		const n = 100
 		for i := range n {
 			text := modernOne
 			if i%2 == 0 {
 				text = legacyThree
 			}
-			if err := client.Send(t.Context(), parse(t, text).WithID(jsonrpc.IntID(int64(i)))); err != nil {
-				t.Fatal(err)
-			}
-			if m, err := client.Recv(t.Context()); err != nil || m.ID() != jsonrpc.IntID(int64(i)) {
+			bridgetest.Must(t, client.Send(t.Context(), parse(t, text).WithID(jsonrpc.IntID(int64(i)))))
+			if m, err := bridgetest.Recv(t.Context(), client); err != nil || m.ID() != jsonrpc.IntID(int64(i)) {
 				t.Fatalf("got %s, %v", m.Bytes(), err)
 			}
 		}
-		_ = client.Close()
+		_ = client.Close(nil)
 		if err := <-done; err != nil {
 			t.Errorf("ServeConn = %v", err)
 		}
@@ -385,16 +383,16 @@ func (l leaver) Receive(ctx context.Context, sink bridge.Sink) error {
 	return err
 }
 
-// Listening transports end a session's context when its client goes, and Recv
+// Listening transports end a session's context when its client goes, and Receive
 // says why: a Handler must hear that, for a shutdown is something else.
 func TestByEraTellsWhy(t *testing.T) {
 	for _, busy := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
-			client, ours := bridgetest.Pipe()
+			client, ours := bridge.Pipe()
 			ctx, cancel := context.WithCancel(t.Context())
 			var why error
 			h := bridge.HandlerFunc(func(ctx context.Context, c bridge.Conn) error {
-				if _, err := bridgetest.Pull(c).Recv(ctx); err != nil {
+				if _, err := bridgetest.Recv(ctx, c); err != nil {
 					t.Error(err)
 				}
 				if busy {
@@ -406,18 +404,16 @@ func TestByEraTellsWhy(t *testing.T) {
 			done := make(chan struct{})
 			go func() {
 				defer close(done)
-				_ = bridge.ByEra(h, h).ServeConn(ctx, leaver{bridgetest.Push(ours)})
+				_ = bridge.ByEra(h, h).ServeConn(ctx, leaver{ours})
 			}()
-			if err := client.Send(ctx, parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize"}`)); err != nil {
-				t.Fatal(err)
-			}
+			bridgetest.Must(t, client.Send(ctx, parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize"}`)))
 			synctest.Wait()
 			cancel()
 			<-done
 			if why != errLeft {
 				t.Errorf("busy %v: Recv = %v", busy, why)
 			}
-			_ = client.Close()
+			_ = client.Close(nil)
 		})
 	}
 }
@@ -440,22 +436,20 @@ func TestByEraServerEndsAtOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for range 50 {
 				synctest.Test(t, func(t *testing.T) {
-					h := givingBack(bridge.Serve(dialer(func(context.Context) (bridgetest.PullConn, error) {
-						server := newPeer(t, 1)
-						server.end <- ended
+					h := givingBack(bridge.Serve(dialFunc(func(context.Context) (bridge.Conn, error) {
+						server := bridgetest.NewPeer(t, 1)
+						server.End <- ended
 						return server, nil
 					}), bridge.PumpOptions{}))
-					client, ours := bridgetest.Pipe()
-					if err := client.Send(t.Context(), parse(t, first)); err != nil {
-						t.Fatal(err)
-					}
-					_ = bridge.ByEra(h, h).ServeConn(t.Context(), bridgetest.Push(ours))
-					_ = ours.Close()
-					m, err := client.Recv(t.Context())
+					client, ours := bridge.Pipe()
+					bridgetest.Must(t, client.Send(t.Context(), parse(t, first)))
+					_ = bridge.ByEra(h, h).ServeConn(t.Context(), ours)
+					_ = ours.Close(nil)
+					m, err := bridgetest.Recv(t.Context(), client)
 					if text, _ := jsonrpc.Text(m.Lookup("error", "message")); err != nil || text != ended.Error() {
 						t.Fatalf("received %s, %v", m.Bytes(), err)
 					}
-					if m, err := client.Recv(t.Context()); err != io.EOF {
+					if m, err := bridgetest.Recv(t.Context(), client); err != io.EOF {
 						t.Fatalf("then %s, %v", m.Bytes(), err)
 					}
 				})
@@ -475,27 +469,25 @@ func TestByEraStoppedWhileItBegins(t *testing.T) {
 			for range 50 {
 				synctest.Test(t, func(t *testing.T) {
 					ctx, stop := context.WithCancel(t.Context())
-					ours, theirs := bridgetest.Pipe()
-					h := givingBack(bridge.Serve(dialer(func(ctx context.Context) (bridgetest.PullConn, error) {
+					ours, theirs := bridge.Pipe()
+					h := givingBack(bridge.Serve(dialFunc(func(ctx context.Context) (bridge.Conn, error) {
 						stop()
 						if name == "refused" {
 							return nil, ctx.Err()
 						}
 						return ours, nil
 					}), bridge.PumpOptions{Grace: time.Minute}))
-					client, served := bridgetest.Pipe()
-					if err := client.Send(t.Context(), parse(t, initializeZero)); err != nil {
-						t.Fatal(err)
-					}
+					client, served := bridge.Pipe()
+					bridgetest.Must(t, client.Send(t.Context(), parse(t, initializeZero)))
 					go func() {
-						if m, err := theirs.Recv(context.Background()); err == nil {
+						if m, err := bridgetest.Recv(context.Background(), theirs); err == nil {
 							_ = theirs.Send(context.Background(), jsonrpc.NewResult(m.ID(), nil))
 						}
 					}()
-					_ = bridge.ByEra(h, h).ServeConn(ctx, bridgetest.Push(served))
-					_, _ = ours.Close(), theirs.Close()
-					_ = served.Close()
-					if m, err := client.Recv(t.Context()); err != nil || string(m.Bytes()) != want {
+					_ = bridge.ByEra(h, h).ServeConn(ctx, served)
+					_, _ = ours.Close(nil), theirs.Close(nil)
+					_ = served.Close(nil)
+					if m, err := bridgetest.Recv(t.Context(), client); err != nil || string(m.Bytes()) != want {
 						t.Fatalf("received %s, %v", m.Bytes(), err)
 					}
 				})
@@ -511,13 +503,13 @@ func TestByEraOffered(t *testing.T) {
 	for at := range n {
 		synctest.Test(t, func(t *testing.T) {
 			far, ours := bridge.Pipe()
-			client := bridgetest.Pull(far)
-			echo := givingBack(bridge.Serve(dialer(func(context.Context) (bridgetest.PullConn, error) {
-				server, theirs := bridgetest.Pipe()
+			client := far
+			echo := givingBack(bridge.Serve(dialFunc(func(context.Context) (bridge.Conn, error) {
+				server, theirs := bridge.Pipe()
 				go func() {
-					defer theirs.Close()
+					defer theirs.Close(nil)
 					for {
-						m, err := theirs.Recv(context.Background())
+						m, err := bridgetest.Recv(context.Background(), theirs)
 						if err != nil || theirs.Send(context.Background(), jsonrpc.NewResult(m.ID(), m.Params())) != nil {
 							return
 						}
@@ -547,17 +539,15 @@ func TestByEraOffered(t *testing.T) {
 			}()
 			last := map[string]int{`{}`: -1, modern: -1}
 			for range n {
-				m, err := client.Recv(context.Background())
-				if err != nil {
-					t.Fatal(err)
-				}
+				m, err := bridgetest.Recv(context.Background(), client)
+				bridgetest.Must(t, err)
 				i, _ := strconv.Atoi(m.ID().String())
 				if got := string(m.Result()); got != params(i) || i <= last[got] {
 					t.Errorf("with the other era from %d on: %d after %d: %s", at, i, last[got], got)
 				}
 				last[string(m.Result())] = i
 			}
-			_ = client.Close()
+			_ = client.Close(nil)
 			<-done
 		})
 	}

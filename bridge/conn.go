@@ -1,6 +1,3 @@
-// Package bridge copies messages between MCP peers. Every transport turns its
-// traffic into a Conn; Pump copies between a client's Conn and a server's.
-// The package knows no transport.
 package bridge
 
 import (
@@ -40,12 +37,16 @@ type Conn interface {
 	// goroutine that must not wait calls TrySend, and where that is false leaves Send
 	// to one that may; each message is offered again until sink has taken it. The ctx
 	// of Send is done when Receive's is, and when the peer is known to be gone. sink
-	// must not call Receive; it may call Send and Close.
+	// must not call Receive; it may call Send, and in its own Send also Close. TrySend of sink
+	// must not Close the Conn, whose Close may wait for the very goroutine that calls TrySend;
+	// only the Conns of a Mux allow that.
 	//
 	// One Receive at a time. After one that ctx or sink has ended there may be another:
 	// it begins with the message that Send of sink has refused, even if ctx is done. So
 	// a first message can be looked at before it is decided who serves a Conn (see
-	// First), and is not lost when everything ends meanwhile.
+	// First), and is not lost when everything ends meanwhile. A sink has nothing but an error
+	// to end a Receive with. So one that has served its only message may return an error all
+	// the same, as that of Exchange does; it must know the message if it comes again.
 	Receive(ctx context.Context, sink Sink) error
 
 	// Close ends the conversation the way the transport does it, and says the reason

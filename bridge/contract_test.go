@@ -47,7 +47,7 @@ func TestByEraContract(t *testing.T) {
 					close(leave)
 					<-done
 				}
-			}, bridgetest.Options{})
+			}, bridgetest.Options{Bubble: true})
 		})
 	}
 }
@@ -65,7 +65,7 @@ func (c closedWith) Close(reason error) error {
 
 func takes(t *testing.T, c bridge.Conn) {
 	t.Helper()
-	if _, err := bridgetest.Pull(c).Recv(t.Context()); err != nil {
+	if _, err := bridgetest.Recv(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}
 }

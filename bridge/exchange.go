@@ -7,9 +7,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mcp-bridge/mcp-bridge/bridge/budget"
 	"github.com/mcp-bridge/mcp-bridge/bridge/internal/say"
 	"github.com/mcp-bridge/mcp-bridge/era"
-	"github.com/mcp-bridge/mcp-bridge/internal/budget"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -30,7 +30,7 @@ import (
 // the server has taken may be answered within the Grace, unless it is cancelled
 // or the client ends, and is answered with an error then.
 //
-// Of o it uses RequestTimeout, except for subscriptions/listen, Grace, GraceNow
+// Of o it uses Calls, RequestTimeout, except for subscriptions/listen, TimedOut, Grace, GraceNow
 // and Shutdown, and Dropped. The time runs from the moment the request is there, so
 // it holds for a server that does not take the request, too.
 // It returns nil once the request is answered or cancelled, else what went
@@ -55,17 +55,20 @@ func (x *exchange) TrySend(jsonrpc.Message) bool { return false }
 // Send implements Sink: it serves the client's request, and then wants nothing more of
 // the client.
 func (x *exchange) Send(ctx context.Context, request jsonrpc.Message) error {
-	x.came, x.ctx, x.id, x.listen = true, ctx, request.ID(), request.Method() == say.Listen
+	x.came, x.ctx, x.id, x.method, x.listen = true, ctx, request.ID(), request.Method(), request.Method() == say.Listen
 	if x.opts.RequestTimeout > 0 && !x.listen {
 		now := time.Now()
 		x.due = now.Add(x.opts.RequestTimeout)
 		x.latest = now.Add(min(x.opts.RequestTimeout, maxWait) * maxRenewal)
 	}
+	x.opts.Calls.begin(ctx, &x.among, request.Method(), x.id)
+	defer x.opts.Calls.end(&x.among)
 	x.err = x.serve(ctx, request)
 	return errExchanged
 }
 
-// errExchanged ends the Receive from the client.
+// errExchanged ends the Receive from the client, although the request was served (see
+// Conn.Receive): withdrawal knows it when it comes again.
 var errExchanged = errors.New("exchanged")
 
 func (x *exchange) serve(ctx context.Context, request jsonrpc.Message) error {
@@ -117,12 +120,14 @@ type exchange struct {
 	opts           PumpOptions
 	ctx            context.Context // of what is sent to the client
 	id             jsonrpc.ID
+	method         string
 	listen         bool
 	due, latest    time.Time // of the answer; zero: whenever it comes
 
-	came   bool  // the client's first message
-	goesOn bool  // for the Grace
-	err    error // what became of the exchange
+	among  inProgress // of opts.Calls
+	came   bool       // the client's first message
+	goesOn bool       // for the Grace
+	err    error      // what became of the exchange
 
 	// Of answers, which the server's Conn calls: its calls do not overlap, and the
 	// Receive in which they are made comes back before these are looked at.
@@ -285,6 +290,9 @@ func (x *exchange) end(why error) error {
 	switch {
 	case why == errTimeout:
 		x.cancel(ctx, "timed out")
+		if x.opts.TimedOut != nil {
+			x.opts.TimedOut(LateCall{Ctx: x.ctx, Method: x.method, ID: x.id, Since: x.latest.Add(-min(x.opts.RequestTimeout, maxWait) * maxRenewal)})
+		}
 		within := x.opts.RequestTimeout
 		if !time.Now().Before(x.latest) {
 			within *= maxRenewal

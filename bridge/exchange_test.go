@@ -14,7 +14,7 @@ import (
 
 // exchanging is an Exchange that runs.
 type exchanging struct {
-	client, server *peer
+	client, server *bridgetest.Peer
 	stop           context.CancelFunc
 	done           chan struct{}
 	err            error
@@ -22,16 +22,16 @@ type exchanging struct {
 }
 
 func exchange(t *testing.T, first string, opts bridge.PumpOptions) *exchanging {
-	x := &exchanging{client: newPeer(t, 100), server: newPeer(t, 100), done: make(chan struct{})}
+	x := &exchanging{client: bridgetest.NewPeer(t, 100), server: bridgetest.NewPeer(t, 100), done: make(chan struct{})}
 	ctx, cancel := context.WithCancel(t.Context())
 	x.stop = cancel
-	x.client.in <- first
+	x.client.In <- first
 	go func() {
 		defer close(x.done)
-		x.err = bridge.Exchange(ctx, bridgetest.Push(x.client), bridgetest.Push(x.server), opts)
+		x.err = bridge.Exchange(ctx, x.client, x.server, opts)
 		x.at = time.Now()
 	}()
-	x.server.gets(first)
+	x.server.Gets(first)
 	return x
 }
 
@@ -60,19 +60,19 @@ func TestExchange(t *testing.T) {
 	for name, wait := range map[string]time.Duration{"quick": 0, "slow": time.Hour} {
 		bubble(t, name, func(t *testing.T) {
 			x := exchange(t, callOne, bridge.PumpOptions{})
-			x.server.says(progressOne)
+			x.server.Says(progressOne)
 			time.Sleep(wait)
-			x.server.says(askOne) // ST10
-			x.server.gets(askOneNo)
-			x.server.says(`{"jsonrpc":"2.0","id":2,"result":{}}`)
-			x.server.says(progressOne)
-			x.client.gets(progressOne, progressOne)
-			x.server.says(`{"jsonrpc":"2.0","id":1.0,"result":{"x":1e400}}`)
+			x.server.Says(askOne) // ST10
+			x.server.Gets(askOneNo)
+			x.server.Says(`{"jsonrpc":"2.0","id":2,"result":{}}`)
+			x.server.Says(progressOne)
+			x.client.Gets(progressOne, progressOne)
+			x.server.Says(`{"jsonrpc":"2.0","id":1.0,"result":{"x":1e400}}`)
 			if err := x.ended(t); err != nil {
 				t.Errorf("Exchange = %v", err)
 			}
-			x.client.gets(`{"jsonrpc":"2.0","id":1,"result":{"x":1e400}}`)
-			x.server.gets()
+			x.client.Gets(`{"jsonrpc":"2.0","id":1,"result":{"x":1e400}}`)
+			x.server.Gets()
 		})
 	}
 }
@@ -87,7 +87,7 @@ func TestExchangeCancels(t *testing.T) {
 	}{
 		{"ctx", func(x *exchanging) { x.stop() }, true},
 		{"ctx later", func(x *exchanging) { time.Sleep(time.Minute); x.stop() }, true},
-		{"takes nothing", func(x *exchanging) { close(x.client.gone); x.server.says(progressOne) }, false},
+		{"takes nothing", func(x *exchanging) { close(x.client.Gone); x.server.Says(progressOne) }, false},
 	} {
 		bubble(t, c.name, func(t *testing.T) {
 			x := exchange(t, callOne, bridge.PumpOptions{})
@@ -95,8 +95,8 @@ func TestExchangeCancels(t *testing.T) {
 			if err := x.ended(t); err != nil {
 				t.Errorf("Exchange = %v", err)
 			}
-			x.server.gets(clientGone)
-			x.client.gets()
+			x.server.Gets(clientGone)
+			x.client.Gets()
 		})
 		bubble(t, "listen "+c.name, func(t *testing.T) {
 			x := exchange(t, listenOne, bridge.PumpOptions{})
@@ -104,11 +104,11 @@ func TestExchangeCancels(t *testing.T) {
 			if err := x.ended(t); err != nil {
 				t.Errorf("Exchange = %v", err)
 			}
-			x.server.gets(clientGone)
+			x.server.Gets(clientGone)
 			if c.said {
-				x.client.gets(listenOneEnd)
+				x.client.Gets(listenOneEnd)
 			}
-			x.client.gets()
+			x.client.Gets()
 		})
 	}
 }
@@ -130,7 +130,8 @@ func TestExchangeTimeout(t *testing.T) {
 	} {
 		bubble(t, c.text, func(t *testing.T) {
 			start := time.Now()
-			x := exchange(t, callOne, bridge.PumpOptions{RequestTimeout: c.timeout})
+			var told bridge.LateCall
+			x := exchange(t, callOne, bridge.PumpOptions{RequestTimeout: c.timeout, TimedOut: func(c bridge.LateCall) { told = c }})
 			for i := 0; i < c.progress; i++ {
 				time.Sleep(c.timeout * 3 / 4)
 				select {
@@ -139,15 +140,18 @@ func TestExchangeTimeout(t *testing.T) {
 					continue
 				default:
 				}
-				x.server.says(progressOne)
-				<-x.client.out
+				x.server.Says(progressOne)
+				<-x.client.Out
 			}
 			<-x.done
 			if took := x.at.Sub(start); took != c.want {
 				t.Errorf("it took %v, want %v", took, c.want)
 			}
-			x.server.gets(timedOut)
-			m := <-x.client.out
+			if told.Method != "tools/call" || told.ID.String() != "1" || !told.Since.Equal(start) {
+				t.Errorf("TimedOut was told of %+v", told)
+			}
+			x.server.Gets(timedOut)
+			m := <-x.client.Out
 			if want := `{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"the server did not answer within ` + c.text + `","data":{"reason":"timeout"}}}`; string(m.Bytes()) != want {
 				t.Errorf("got %s", m.Bytes())
 			}
@@ -156,11 +160,11 @@ func TestExchangeTimeout(t *testing.T) {
 	bubble(t, "listen", func(t *testing.T) {
 		x := exchange(t, listenOne, bridge.PumpOptions{RequestTimeout: time.Second})
 		time.Sleep(time.Hour)
-		x.server.says(listenOneEnd)
+		x.server.Says(listenOneEnd)
 		if err := x.ended(t); err != nil {
 			t.Errorf("Exchange = %v", err)
 		}
-		x.client.gets(listenOneEnd)
+		x.client.Gets(listenOneEnd)
 	})
 }
 
@@ -177,30 +181,30 @@ func TestExchangeServerEnds(t *testing.T) {
 	} {
 		bubble(t, c.name, func(t *testing.T) {
 			x := exchange(t, c.asked, bridge.PumpOptions{})
-			x.server.end <- c.end
+			x.server.End <- c.end
 			if err := x.ended(t); !errors.Is(err, c.end) {
 				t.Errorf("Exchange = %v", err)
 			}
-			x.client.gets(c.want)
-			x.server.gets()
+			x.client.Gets(c.want)
+			x.server.Gets()
 		})
 	}
 	bubble(t, "takes no request", func(t *testing.T) {
-		client, server := newPeer(t, 1), newPeer(t, 1)
-		close(server.gone)
-		client.in <- callOne
-		if err := bridge.Exchange(t.Context(), bridgetest.Push(client), bridgetest.Push(server), bridge.PumpOptions{}); !errors.Is(err, io.ErrClosedPipe) {
+		client, server := bridgetest.NewPeer(t, 1), bridgetest.NewPeer(t, 1)
+		close(server.Gone)
+		client.In <- callOne
+		if err := bridge.Exchange(t.Context(), client, server, bridge.PumpOptions{}); !errors.Is(err, io.ErrClosedPipe) {
 			t.Errorf("Exchange = %v", err)
 		}
-		client.gets(`{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"the server did not take the request: io: read/write on closed pipe","data":{"reason":"server_ended"}}}`)
+		client.Gets(`{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"the server did not take the request: io: read/write on closed pipe","data":{"reason":"server_ended"}}}`)
 	})
 	bubble(t, "notification", func(t *testing.T) {
-		client, server := newPeer(t, 1), newPeer(t, 1)
-		client.in <- `{"jsonrpc":"2.0","method":"notifications/vendor"}`
-		if err := bridge.Exchange(t.Context(), bridgetest.Push(client), bridgetest.Push(server), bridge.PumpOptions{}); err != nil {
+		client, server := bridgetest.NewPeer(t, 1), bridgetest.NewPeer(t, 1)
+		client.In <- `{"jsonrpc":"2.0","method":"notifications/vendor"}`
+		if err := bridge.Exchange(t.Context(), client, server, bridge.PumpOptions{}); err != nil {
 			t.Errorf("Exchange = %v", err)
 		}
-		server.gets(`{"jsonrpc":"2.0","method":"notifications/vendor"}`)
+		server.Gets(`{"jsonrpc":"2.0","method":"notifications/vendor"}`)
 	})
 }
 
@@ -208,34 +212,34 @@ func TestExchangeServerEnds(t *testing.T) {
 func TestExchangeLeavesTheClientAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := exchange(t, callOne, bridge.PumpOptions{})
-		x.client.in <- "never parsed"
+		x.client.In <- "never parsed"
 		time.Sleep(time.Hour)
-		x.server.says(resultOne)
-		if err := x.ended(t); err != nil || len(x.client.in) != 1 {
-			t.Errorf("Exchange = %v, %d messages unread", err, len(x.client.in))
+		x.server.Says(resultOne)
+		if err := x.ended(t); err != nil || len(x.client.In) != 1 {
+			t.Errorf("Exchange = %v, %d messages unread", err, len(x.client.In))
 		}
-		x.client.gets(resultOne)
+		x.client.Gets(resultOne)
 	})
 }
 
 // A server that ends, or a time that runs out, within the Grace is answered as ever.
 func TestExchangeGraceEnds(t *testing.T) {
 	for name, end := range map[string]func(x *exchanging){
-		"server":  func(x *exchanging) { x.server.end <- io.EOF },
+		"server":  func(x *exchanging) { x.server.End <- io.EOF },
 		"timeout": func(*exchanging) { time.Sleep(3 * time.Second) },
-		"gone":    func(x *exchanging) { x.client.end <- io.EOF },
-		"cancel":  func(x *exchanging) { x.client.says(someNote); x.client.says("%s", cancelledNote("1.0")) },
+		"gone":    func(x *exchanging) { x.client.End <- io.EOF },
+		"cancel":  func(x *exchanging) { x.client.Says(someNote); x.client.Says("%s", cancelledNote("1.0")) },
 	} {
 		bubble(t, name, func(t *testing.T) {
-			client, server := newPeer(t, 10), newPeer(t, 10)
+			client, server := bridgetest.NewPeer(t, 10), bridgetest.NewPeer(t, 10)
 			ctx, cancel := context.WithCancelCause(t.Context())
 			done := make(chan struct{})
-			client.in <- callOne
+			client.In <- callOne
 			go func() {
 				defer close(done)
-				_ = bridge.Exchange(ctx, bridgetest.Push(client), bridgetest.Push(server), bridge.PumpOptions{RequestTimeout: 3 * time.Second})
+				_ = bridge.Exchange(ctx, client, server, bridge.PumpOptions{RequestTimeout: 3 * time.Second})
 			}()
-			server.gets(callOne)
+			server.Gets(callOne)
 			cancel(bridge.ErrClosing)
 			synctest.Wait()
 			end(&exchanging{client: client, server: server})
@@ -247,13 +251,13 @@ func TestExchangeGraceEnds(t *testing.T) {
 			}
 			switch name {
 			case "server":
-				client.gets(`{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"the server ended before it answered","data":{"reason":"server_ended"}}}`)
+				client.Gets(`{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"the server ended before it answered","data":{"reason":"server_ended"}}}`)
 			case "timeout":
-				client.gets(`{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"the server did not answer within 3s","data":{"reason":"timeout"}}}`)
-				server.gets(timedOut)
+				client.Gets(`{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"the server did not answer within 3s","data":{"reason":"timeout"}}}`)
+				server.Gets(timedOut)
 			case "gone", "cancel":
-				client.gets()
-				server.gets(clientGone)
+				client.Gets()
+				server.Gets(clientGone)
 			}
 		})
 	}

@@ -20,31 +20,31 @@ func TestExchangeGrace(t *testing.T) {
 	}{"answered": {4 * time.Second, ""}, "too late": {time.Hour, `"shutting_down"`}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				client, clientEnd := bridgetest.Pipe()
-				server, serverEnd := bridgetest.Pipe()
+				client, clientEnd := bridge.Pipe()
+				server, serverEnd := bridge.Pipe()
 				ctx, cancel := context.WithCancelCause(t.Context())
 				done := make(chan error, 1)
-				go func() { done <- bridge.Exchange(ctx, clientEnd.Conn(), serverEnd.Conn(), bridge.PumpOptions{}) }()
+				go func() { done <- bridge.Exchange(ctx, clientEnd, serverEnd, bridge.PumpOptions{}) }()
 				must(t, client.Send(t.Context(), jsonrpc.NewRequest(jsonrpc.IntID(1), "tools/call", nil)))
-				asked, err := server.Recv(t.Context())
+				asked, err := bridgetest.Recv(t.Context(), server)
 				must(t, err)
 				time.Sleep(100 * time.Millisecond)
 				cancel(bridge.ErrClosing)
 				answer := time.AfterFunc(c.after, func() { _ = server.Send(t.Context(), jsonrpc.NewResult(asked.ID(), nil)) })
 				defer answer.Stop()
-				m, err := client.Recv(t.Context())
+				m, err := bridgetest.Recv(t.Context(), client)
 				must(t, err)
 				if reason := string(m.Lookup("error", "data", "reason")); reason != c.reason {
 					t.Errorf("the client got %s", m.Bytes())
 				}
 				must(t, <-done)
 				if c.reason != "" {
-					if m, err := server.Recv(t.Context()); err != nil || m.Method() != "notifications/cancelled" {
+					if m, err := bridgetest.Recv(t.Context(), server); err != nil || m.Method() != "notifications/cancelled" {
 						t.Errorf("the server got %s, %v", m.Bytes(), err)
 					}
 				}
-				_ = client.Close()
-				_ = server.Close()
+				_ = client.Close(nil)
+				_ = server.Close(nil)
 			})
 		})
 	}

@@ -18,9 +18,9 @@ import (
 func TestAwaitFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var got []string
-		h := bridge.AwaitFirst(bridgetest.PullHandler(func(ctx context.Context, client bridgetest.PullConn) error {
+		h := bridge.AwaitFirst(bridge.HandlerFunc(func(ctx context.Context, client bridge.Conn) error {
 			for {
-				m, err := client.Recv(ctx)
+				m, err := bridgetest.Recv(ctx, client)
 				if err != nil {
 					return err
 				}
@@ -28,21 +28,21 @@ func TestAwaitFirst(t *testing.T) {
 			}
 		}), 30*time.Second)
 
-		_, silent := bridgetest.Pipe()
+		_, silent := bridge.Pipe()
 		began := time.Now()
-		err := h.ServeConn(t.Context(), bridgetest.Push(silent))
+		err := h.ServeConn(t.Context(), silent)
 		if time.Since(began) != 30*time.Second || err != nil {
 			t.Errorf("a silent client: %v after %v", err, time.Since(began))
 		}
 
-		client, server := bridgetest.Pipe()
+		client, server := bridge.Pipe()
 		go func() {
 			for _, method := range []string{"a", "b"} {
 				_ = client.Send(t.Context(), jsonrpc.NewNotification(method, nil))
 			}
-			_ = client.Close()
+			_ = client.Close(nil)
 		}()
-		if err := h.ServeConn(t.Context(), bridgetest.Push(server)); !errors.Is(err, io.EOF) {
+		if err := h.ServeConn(t.Context(), server); !errors.Is(err, io.EOF) {
 			t.Errorf("at the end: %v", err)
 		}
 		if len(got) != 2 || got[0] != "a" || got[1] != "b" {
@@ -51,7 +51,7 @@ func TestAwaitFirst(t *testing.T) {
 
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := h.ServeConn(ctx, bridgetest.Push(silent)); !errors.Is(err, context.Canceled) {
+		if err := h.ServeConn(ctx, silent); !errors.Is(err, context.Canceled) {
 			t.Errorf("at shutdown: %v", err)
 		}
 	})

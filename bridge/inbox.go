@@ -1,7 +1,6 @@
 package bridge
 
 import (
-	"cmp"
 	"context"
 	"io"
 	"slices"
@@ -388,13 +387,6 @@ func (b *Inbox) isRemoved() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.removed && b.refusedFirst()
-}
-
-// ending returns how Receive ends, or was to end; err if nothing has been said of that.
-func (b *Inbox) ending(err error) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return cmp.Or(b.endedLocked(), err)
 }
 
 func (b *Inbox) endedLocked() error {

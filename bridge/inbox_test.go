@@ -11,7 +11,6 @@ import (
 	"testing/synctest"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
-	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -169,8 +168,8 @@ func TestInboxAbortInSink(t *testing.T) {
 
 // TestFirst: the first message can be looked at, and is still the first.
 func TestFirst(t *testing.T) {
-	a, b := bridgetest.Pipe()
-	c := bridgetest.Push(a)
+	a, b := bridge.Pipe()
+	c := a
 	for i := range 2 {
 		if err := b.Send(t.Context(), numbered(i)); err != nil {
 			t.Fatal(err)
@@ -181,7 +180,7 @@ func TestFirst(t *testing.T) {
 			t.Fatalf("First = %s, %v", m.Params(), err)
 		}
 	}
-	b.Close()
+	b.Close(nil)
 	var got []string
 	err := c.Receive(t.Context(), sinkFuncs{send: func(_ context.Context, m jsonrpc.Message) error {
 		got = append(got, string(m.Params()))

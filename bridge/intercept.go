@@ -6,8 +6,8 @@ import (
 	"io"
 	"sync"
 
+	"github.com/mcp-bridge/mcp-bridge/bridge/budget"
 	"github.com/mcp-bridge/mcp-bridge/bridge/internal/fifo"
-	"github.com/mcp-bridge/mcp-bridge/internal/budget"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -74,16 +74,9 @@ type interceptor struct {
 
 func (i *interceptor) Send(ctx context.Context, m jsonrpc.Message) error {
 	if i.hooks.Send != nil {
-		out, reply, refused := i.hooks.Send(m)
-		switch {
-		case refused != nil:
-			return refused
-		case reply.Kind() != jsonrpc.Invalid:
-			return i.replies.send(ctx, reply)
-		case out.Kind() == jsonrpc.Invalid:
-			return ctx.Err()
+		if done, err := i.ask(ctx, &m); done {
+			return err
 		}
-		m = out
 	}
 	err := i.conn.Send(ctx, m)
 	if err == nil && i.hooks.Sent != nil {
@@ -92,18 +85,44 @@ func (i *interceptor) Send(ctx context.Context, m jsonrpc.Message) error {
 	return err
 }
 
+// ask calls the hook, and puts what is to be sent into m. done says that nothing is.
+//
+// It is no part of Send, whose stack many others stand on: what they need together is memory
+// of each session.
+func (i *interceptor) ask(ctx context.Context, m *jsonrpc.Message) (done bool, err error) {
+	out, reply, refused := i.hooks.Send(*m)
+	switch {
+	case refused != nil:
+		return true, refused
+	case reply.Kind() != jsonrpc.Invalid:
+		return true, i.replies.send(ctx, reply)
+	case out.Kind() == jsonrpc.Invalid:
+		return true, ctx.Err()
+	}
+	*m = out
+	return false, nil
+}
+
+// tryAsk is ask for TrySend.
+func (i *interceptor) tryAsk(m *jsonrpc.Message) (done, taken bool) {
+	out, reply, refused := i.hooks.Send(*m)
+	switch {
+	case refused != nil:
+		return true, false
+	case reply.Kind() != jsonrpc.Invalid:
+		return true, i.replies.trySend(reply)
+	case out.Kind() == jsonrpc.Invalid:
+		return true, true
+	}
+	*m = out
+	return false, false
+}
+
 func (i *interceptor) TrySend(m jsonrpc.Message) bool {
 	if i.hooks.Send != nil {
-		out, reply, refused := i.hooks.Send(m)
-		switch {
-		case refused != nil:
-			return false
-		case reply.Kind() != jsonrpc.Invalid:
-			return i.replies.trySend(reply)
-		case out.Kind() == jsonrpc.Invalid:
-			return true
+		if done, taken := i.tryAsk(&m); done {
+			return taken
 		}
-		m = out
 	}
 	taken := i.conn.TrySend(m)
 	if taken && i.hooks.Sent != nil {
@@ -185,9 +204,11 @@ func (s *interceptSink) look(m jsonrpc.Message) bool {
 		s.handed()
 		s.reply = jsonrpc.Message{}
 	}
-	s.was, s.in = m, m
+	s.was = m
 	if s.hooks.Receive != nil {
 		s.in, s.reply = s.hooks.Receive(m)
+	} else {
+		s.in = m
 	}
 	s.handing = s.in.Kind() != jsonrpc.Invalid || s.reply.Kind() != jsonrpc.Invalid
 	return s.handing
@@ -195,7 +216,9 @@ func (s *interceptSink) look(m jsonrpc.Message) bool {
 
 // handed says that the message was taken.
 func (s *interceptSink) handed() {
-	s.handing, s.was, s.in = false, jsonrpc.Message{}, jsonrpc.Message{}
+	s.handing = false
+	s.was = jsonrpc.Message{}
+	s.in = jsonrpc.Message{}
 }
 
 func (s *interceptSink) TrySend(m jsonrpc.Message) bool {

@@ -28,7 +28,7 @@ func TestInterceptContract(t *testing.T) {
 	bridgetest.TestConn(t, func(t *testing.T) (a, b bridge.Conn, stop func()) {
 		a, b = bridge.Pipe()
 		return bridge.Intercept(a, passAll), bridge.Intercept(b, bridge.Hooks{}), nil
-	}, bridgetest.Options{})
+	}, bridgetest.Options{Bubble: true})
 }
 
 // listening is a Sink that notes what it takes: not what refuse has a word about, and
@@ -260,14 +260,14 @@ func BenchmarkIntercept(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			client, ours := bridge.Pipe()
 			theirs, server := bridge.Pipe()
-			go echo(bridgetest.Pull(server), []byte(`{}`))
+			go echo(server, []byte(`{}`))
 			done := make(chan error, 1)
 			go func() { done <- bridge.Pump(b.Context(), ours, wrap(theirs), bridge.PumpOptions{}) }()
 			m := jsonrpc.NewRequest(jsonrpc.IntID(1), "tools/call", []byte(`{"name":"x"}`))
-			c := bridgetest.Pull(client)
+			c := client
 			for b.Loop() {
 				_ = c.Send(b.Context(), m)
-				if _, err := c.Recv(b.Context()); err != nil {
+				if _, err := bridgetest.Recv(b.Context(), c); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -1,13 +1,14 @@
 package bridge
 
 import (
+	"context"
 	"errors"
 	"math"
 	"sync"
 	"time"
 
+	"github.com/mcp-bridge/mcp-bridge/bridge/budget"
 	"github.com/mcp-bridge/mcp-bridge/bridge/internal/say"
-	"github.com/mcp-bridge/mcp-bridge/internal/budget"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -21,6 +22,7 @@ type call struct {
 	lasts    bool        // they are kept when it is answered, too
 	timeout  *time.Timer // nil: none
 	deadline time.Time   // when there is a timeout: it is not put off beyond this
+	among    inProgress  // of all calls
 }
 
 // ledger keeps the requests that one side owes the other an answer to.
@@ -28,9 +30,12 @@ type call struct {
 // A response leaves the books in two steps, take and settled, so that "nothing
 // is owed" becomes true only after the answer was handed on.
 type ledger struct {
-	max    int            // calls at once
-	share  *budget.Share  // for what is kept of the calls; nil: no limit. Under mu
-	timers sync.WaitGroup // time-outs that are running or may still run
+	max    int             // calls at once
+	all    *Calls          // in which these are, too; nil: in none
+	ctx    context.Context // of the conversation, for all
+	by     canceller       // who can cancel these, for all
+	share  *budget.Share   // for what is kept of the calls; nil: no limit. Under mu
+	timers sync.WaitGroup  // time-outs that are running or may still run
 
 	mu      sync.Mutex
 	calls   map[jsonrpc.ID]*call
@@ -73,6 +78,8 @@ func (l *ledger) open(c *call) error {
 		return errTooMuch
 	}
 	l.calls[c.id] = c
+	c.among.by = l.by
+	l.all.begin(l.ctx, &c.among, c.method, c.id)
 	if c.method == say.Listen {
 		l.listens++
 	}
@@ -116,6 +123,26 @@ func (l *ledger) arm(c *call, d time.Duration, expired func()) {
 			expired()
 		}
 	})
+}
+
+// giveUp ends an open request before it is answered: ended is called unless there is none of this id any
+// more. It may be called at any time.
+func (l *ledger) giveUp(id jsonrpc.ID, ended func(c *call)) bool {
+	l.mu.Lock()
+	c := l.calls[id]
+	if c == nil {
+		l.mu.Unlock()
+		return false
+	}
+	l.timers.Add(1) // nobody waits for these while there is a request
+	l.mu.Unlock()
+	defer l.timers.Done()
+	if !l.takeCall(c) {
+		return false
+	}
+	defer l.settled()
+	ended(c)
+	return true
 }
 
 // wait returns when no time-out runs, or will run, any more. Every request
@@ -321,6 +348,7 @@ func (l *ledger) find(id jsonrpc.ID) *call {
 
 func (l *ledger) remove(c *call) {
 	delete(l.calls, c.id)
+	l.all.end(&c.among)
 	if c.method == say.Listen {
 		l.listens--
 	}

@@ -15,14 +15,14 @@ func TestPipeContract(t *testing.T) {
 	bridgetest.TestConn(t, func(t *testing.T) (a, b bridge.Conn, stop func()) {
 		a, b = bridge.Pipe()
 		return a, b, nil
-	}, bridgetest.Options{})
+	}, bridgetest.Options{Bubble: true})
 }
 
 // A Pipe holds a bounded number of messages, and waits so that a synctest
 // bubble notices.
 func TestPipeWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, b := bridgetest.Pipe()
+		a, b := bridge.Pipe()
 		ctx, cancel := context.WithCancel(t.Context())
 		m := jsonrpc.NewNotification("notifications/x", nil)
 		sent := 0
@@ -43,13 +43,13 @@ func TestPipeWaits(t *testing.T) {
 		if err != context.Canceled {
 			t.Errorf("Send = %v, want context.Canceled", err)
 		}
-		a.Close()
+		a.Close(nil)
 		for range sent {
-			if _, err := b.Recv(t.Context()); err != nil {
+			if _, err := bridgetest.Recv(t.Context(), b); err != nil {
 				t.Fatalf("a message sent before Close is lost: %v", err)
 			}
 		}
-		if _, err := b.Recv(t.Context()); err != io.EOF {
+		if _, err := bridgetest.Recv(t.Context(), b); err != io.EOF {
 			t.Errorf("Recv = %v, want io.EOF", err)
 		}
 	})

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge/admission"
+	"github.com/mcp-bridge/mcp-bridge/bridge/budget"
 	"github.com/mcp-bridge/mcp-bridge/bridge/identity"
-	"github.com/mcp-bridge/mcp-bridge/internal/budget"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -67,6 +67,13 @@ type PumpOptions struct {
 	// are answered; the Party of Pump's ctx is who holds it. A request for which
 	// there is none left is answered with an error (data.reason "busy"). nil: no limit.
 	Budget *budget.Budget
+
+	// Calls, if not nil, is where the client's requests are until they are answered.
+	Calls *Calls
+
+	// TimedOut, if not nil, is told of each request that RequestTimeout has ended. Calls may
+	// overlap.
+	TimedOut func(LateCall)
 
 	// Keeps, if not nil, says whether the server's side keeps requests until they are
 	// answered, as one does that translates them: it may have to send them again.
@@ -155,6 +162,7 @@ func (p *pump) run(parent context.Context) error {
 	// context of its own; the cause tells the directions why they stop.
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(parent))
 	p.ctx = ctx
+	p.toServer.all, p.toServer.ctx, p.toServer.by = p.opts.Calls, ctx, p
 	defer p.toServer.wait()
 	defer p.lateness.Wait()
 	defer cancel(nil)
@@ -206,7 +214,7 @@ func (p *pump) run(parent context.Context) error {
 
 // over reports whether the client's direction ended in an orderly way.
 func over(err error) bool {
-	return errors.Is(err, io.EOF) || errors.Is(err, errStopped) || errors.Is(err, ErrHungUp) || errors.Is(err, context.Canceled)
+	return errors.Is(err, io.EOF) || errors.Is(err, errStopped) || errors.Is(err, errHungUp) || errors.Is(err, context.Canceled)
 }
 
 // late returns a context that ends one grace after parent ends; stop ends it

@@ -7,7 +7,6 @@ import (
 	"io"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,99 +16,9 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// peer is one end of a Pump, played by the test.
-type peer struct {
-	t    *testing.T
-	in   chan string          // what Recv gives
-	end  chan error           // what Recv returns then
-	out  chan jsonrpc.Message // what Send took; unbuffered: the test takes it
-	gone chan struct{}        // closed: Send fails
-	lag  time.Duration        // what Send takes to return when its ctx ends
-	busy atomic.Int32         // Sends under way
-}
-
-func newPeer(t *testing.T, buffer int) *peer {
-	return &peer{t: t, in: make(chan string, 10), end: make(chan error, 1),
-		out: make(chan jsonrpc.Message, buffer), gone: make(chan struct{})}
-}
-
-func (p *peer) Recv(ctx context.Context) (jsonrpc.Message, error) {
-	select { // in order: what was said before the end comes before it
-	case text := <-p.in:
-		return p.parse(text), nil
-	default:
-	}
-	select {
-	case text := <-p.in:
-		return p.parse(text), nil
-	case err := <-p.end:
-		p.end <- err // for good
-		return jsonrpc.Message{}, err
-	case <-ctx.Done():
-		return jsonrpc.Message{}, ctx.Err()
-	}
-}
-
-func (p *peer) parse(text string) jsonrpc.Message {
-	m, err := jsonrpc.Parse([]byte(text))
-	if err != nil {
-		panic(err)
-	}
-	return m
-}
-
-func (p *peer) Send(ctx context.Context, m jsonrpc.Message) error {
-	p.busy.Add(1)
-	defer p.busy.Add(-1)
-	select {
-	case <-p.gone:
-		return io.ErrClosedPipe
-	default:
-	}
-	select {
-	case p.out <- m:
-		return nil
-	case <-p.gone:
-		return io.ErrClosedPipe
-	case <-ctx.Done():
-		time.Sleep(p.lag)
-		return ctx.Err()
-	}
-}
-
-func (p *peer) Close() error { return nil }
-
-// says lets the Pump receive a message, and do with it what it can.
-func (p *peer) says(format string, args ...any) {
-	p.in <- fmt.Sprintf(format, args...)
-	synctest.Wait()
-}
-
-// gets wants exactly these messages, and no others, to have come by now.
-func (p *peer) gets(want ...string) {
-	p.t.Helper()
-	synctest.Wait()
-	for _, w := range want {
-		select {
-		case m := <-p.out:
-			if got := string(m.Bytes()); got != w {
-				p.t.Errorf("got %s, want %s", got, w)
-			}
-		default:
-			p.t.Errorf("nothing came, want %s", w)
-		}
-		synctest.Wait()
-	}
-	select {
-	case m := <-p.out:
-		p.t.Errorf("got %s, want nothing more", m.Bytes())
-	default:
-	}
-}
-
 // pumping is a Pump that runs.
 type pumping struct {
-	client, server *peer
+	client, server *bridgetest.Peer
 	stop           context.CancelFunc
 	done           chan struct{}
 	err            error
@@ -121,7 +30,7 @@ type pumping struct {
 func pump(t *testing.T, opts bridge.PumpOptions) *pumping { return pumpBuffered(t, opts, 100, 100) }
 
 func pumpBuffered(t *testing.T, opts bridge.PumpOptions, client, server int) *pumping {
-	p := &pumping{client: newPeer(t, client), server: newPeer(t, server), done: make(chan struct{})}
+	p := &pumping{client: bridgetest.NewPeer(t, client), server: bridgetest.NewPeer(t, server), done: make(chan struct{})}
 	opts.Dropped = func(m jsonrpc.Message, reason string) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -131,7 +40,7 @@ func pumpBuffered(t *testing.T, opts bridge.PumpOptions, client, server int) *pu
 	p.stop = cancel
 	go func() {
 		defer close(p.done)
-		p.err = bridge.Pump(ctx, bridgetest.Push(p.client), bridgetest.Push(p.server), opts)
+		p.err = bridge.Pump(ctx, p.client, p.server, opts)
 	}()
 	return p
 }
@@ -175,14 +84,14 @@ func TestPumpCopies(t *testing.T) {
 		p := pump(t, bridge.PumpOptions{})
 		call := `{"params":{"z":9007199254740993,"a":1.0,"e":1e400,"s":"\u00e9\/ ` + "\u200d\u00a0" + `"}, "unknown":[] ,"id":9007199254740993,"method":"x/y","jsonrpc":"2.0"}`
 		note := `{"jsonrpc":"2.0","method":"notifications/unknown"}`
-		p.client.says("%s", call)
-		p.client.says("%s", note)
-		p.server.gets(call, note)
+		p.client.Says("%s", call)
+		p.client.Says("%s", note)
+		p.server.Gets(call, note)
 		result := `{"result":{"b":1.0,"a":[1e400]},"id":9007199254740993,"jsonrpc":"2.0"}`
-		p.server.says("%s", note)
-		p.server.says("%s", result)
-		p.client.gets(note, result)
-		p.client.end <- io.EOF
+		p.server.Says("%s", note)
+		p.server.Says("%s", result)
+		p.client.Gets(note, result)
+		p.client.End <- io.EOF
 		if err := p.ended(t); err != nil {
 			t.Errorf("Pump = %v", err)
 		}
@@ -194,9 +103,9 @@ func TestPumpDrainsAfterEOF(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		told := make(chan [2]int, 2)
 		p := pump(t, bridge.PumpOptions{Owing: func(owed, untaken int) { told <- [2]int{owed, untaken} }})
-		p.client.says(callOne)
-		p.client.says(`{"jsonrpc":"2.0","id":"1","method":"tools/call"}`)
-		p.client.end <- io.EOF
+		p.client.Says(callOne)
+		p.client.Says(`{"jsonrpc":"2.0","id":"1","method":"tools/call"}`)
+		p.client.End <- io.EOF
 		p.running(t)
 		if len(told) > 0 {
 			t.Errorf("told at once what is owed: %v", <-told)
@@ -205,14 +114,14 @@ func TestPumpDrainsAfterEOF(t *testing.T) {
 		if got := <-told; got != [2]int{2, 0} || len(told) > 0 {
 			t.Errorf("told %v of what is owed, and untaken", got)
 		}
-		p.server.says(resultOne)
+		p.server.Says(resultOne)
 		p.running(t) // "1" is not 1
-		p.server.says(`{"jsonrpc":"2.0","method":"notifications/message"}`)
-		p.server.says(`{"jsonrpc":"2.0","id":"1","result":{}}`)
+		p.server.Says(`{"jsonrpc":"2.0","method":"notifications/message"}`)
+		p.server.Says(`{"jsonrpc":"2.0","id":"1","result":{}}`)
 		if err := p.ended(t); err != nil {
 			t.Errorf("Pump = %v", err)
 		}
-		p.client.gets(resultOne, `{"jsonrpc":"2.0","method":"notifications/message"}`, `{"jsonrpc":"2.0","id":"1","result":{}}`)
+		p.client.Gets(resultOne, `{"jsonrpc":"2.0","method":"notifications/message"}`, `{"jsonrpc":"2.0","id":"1","result":{}}`)
 	})
 }
 
@@ -221,16 +130,16 @@ func TestPumpDrainWaitsForASlowClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		told := make(chan [2]int, 2)
 		p := pumpBuffered(t, bridge.PumpOptions{Owing: func(owed, untaken int) { told <- [2]int{owed, untaken} }}, 0, 10)
-		p.client.says(callOne)
-		p.client.end <- io.EOF
-		p.server.says(resultOne)
+		p.client.Says(callOne)
+		p.client.End <- io.EOF
+		p.server.Says(resultOne)
 		p.running(t)
 		time.Sleep(20 * time.Second)
 		p.running(t)
 		if got := <-told; got != [2]int{0, 1} || len(told) > 0 {
 			t.Errorf("told %v of what is owed, and untaken", got)
 		}
-		p.client.gets(resultOne)
+		p.client.Gets(resultOne)
 		if err := p.ended(t); err != nil {
 			t.Errorf("Pump = %v", err)
 		}
@@ -249,9 +158,9 @@ func TestPumpDrainIsBounded(t *testing.T) {
 	}{{"default", 0, bridge.DefaultDrain}, {"option", 3 * time.Second, 3 * time.Second}, {"none", -1, 0}} {
 		bubble(t, c.name, func(t *testing.T) {
 			p := pump(t, bridge.PumpOptions{Drain: c.drain})
-			p.client.says(callOne)
+			p.client.Says(callOne)
 			start := time.Now()
-			p.client.end <- io.EOF
+			p.client.End <- io.EOF
 			<-p.done
 			if took := time.Since(start); took != c.want {
 				t.Errorf("Pump waited %v, want %v", took, c.want)
@@ -259,8 +168,8 @@ func TestPumpDrainIsBounded(t *testing.T) {
 			if p.err != nil {
 				t.Errorf("Pump = %v", p.err)
 			}
-			p.server.gets(callOne, cancelled)
-			p.client.gets(sorry)
+			p.server.Gets(callOne, cancelled)
+			p.client.Gets(sorry)
 		})
 	}
 }
@@ -270,14 +179,14 @@ func TestPumpNeverCancelsInitialize(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := pump(t, bridge.PumpOptions{})
 		const initialize = `{"jsonrpc":"2.0","id":0,"method":"initialize"}`
-		p.client.says(initialize)
-		p.client.says(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":0}}`)
-		p.server.gets(initialize)
-		p.client.end <- io.ErrUnexpectedEOF
+		p.client.Says(initialize)
+		p.client.Says(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":0}}`)
+		p.server.Gets(initialize)
+		p.client.End <- io.ErrUnexpectedEOF
 		if err := p.ended(t); !errors.Is(err, io.ErrUnexpectedEOF) {
 			t.Errorf("Pump = %v, want the client's error", err)
 		}
-		p.server.gets()
+		p.server.Gets()
 	})
 }
 
@@ -286,19 +195,19 @@ func TestPumpNeverCancelsInitialize(t *testing.T) {
 func TestPumpStops(t *testing.T) {
 	bubble(t, "answered", func(t *testing.T) {
 		p := pump(t, bridge.PumpOptions{})
-		p.client.says(callOne)
-		p.server.gets(callOne)
+		p.client.Says(callOne)
+		p.server.Gets(callOne)
 		p.stop()
 		p.running(t)
-		p.client.says(`{"jsonrpc":"2.0","id":2,"method":"tools/call"}`)
+		p.client.Says(`{"jsonrpc":"2.0","id":2,"method":"tools/call"}`)
 		time.Sleep(time.Second)
 		p.running(t)
-		p.server.says(resultOne)
+		p.server.Says(resultOne)
 		if err := p.ended(t); err != nil {
 			t.Errorf("Pump = %v", err)
 		}
-		p.client.gets(resultOne)
-		p.server.gets()
+		p.client.Gets(resultOne)
+		p.server.Gets()
 	})
 	bubble(t, "nothing owed", func(t *testing.T) {
 		p := pump(t, bridge.PumpOptions{})
@@ -310,7 +219,7 @@ func TestPumpStops(t *testing.T) {
 	for _, c := range []struct{ grace, want time.Duration }{{0, bridge.DefaultGrace}, {time.Minute, time.Minute}, {-1, 0}} {
 		bubble(t, fmt.Sprint("grace ", c.grace), func(t *testing.T) {
 			p := pump(t, bridge.PumpOptions{Grace: c.grace})
-			p.client.says(callOne)
+			p.client.Says(callOne)
 			synctest.Wait()
 			start := time.Now()
 			p.stop()
@@ -318,13 +227,13 @@ func TestPumpStops(t *testing.T) {
 			if took := time.Since(start); took != c.want || p.err != nil {
 				t.Errorf("Pump = %v after %v, want nil after %v", p.err, took, c.want)
 			}
-			p.client.gets(`{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"the bridge is shutting down or was configured anew","data":{"reason":"shutting_down"}}}`)
+			p.client.Gets(`{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"the bridge is shutting down or was configured anew","data":{"reason":"shutting_down"}}}`)
 		})
 	}
 	bubble(t, "while it drains after EOF", func(t *testing.T) {
 		p := pump(t, bridge.PumpOptions{Drain: time.Hour, Grace: time.Second})
-		p.client.says(callOne)
-		p.client.end <- io.EOF
+		p.client.Says(callOne)
+		p.client.End <- io.EOF
 		p.running(t)
 		p.stop()
 		start := time.Now()
@@ -340,9 +249,9 @@ func TestPumpStops(t *testing.T) {
 func TestPumpStopsWhenStuck(t *testing.T) {
 	bubble(t, "server", func(t *testing.T) {
 		p := pumpBuffered(t, bridge.PumpOptions{}, 10, 0)
-		p.client.says(callOne)
-		p.client.says(`{"jsonrpc":"2.0","id":2,"method":"tools/call"}`)
-		p.server.says(askOne)
+		p.client.Says(callOne)
+		p.client.Says(`{"jsonrpc":"2.0","id":2,"method":"tools/call"}`)
+		p.server.Says(askOne)
 		synctest.Wait()
 		start := time.Now()
 		p.stop()
@@ -350,13 +259,13 @@ func TestPumpStopsWhenStuck(t *testing.T) {
 		if took := time.Since(start); took > bridge.DefaultGrace+5*time.Second {
 			t.Errorf("Pump took %v to stop", took)
 		}
-		p.client.gets(askOne, `{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"the bridge is shutting down or was configured anew","data":{"reason":"shutting_down"}}}`)
+		p.client.Gets(askOne, `{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"the bridge is shutting down or was configured anew","data":{"reason":"shutting_down"}}}`)
 	})
 	bubble(t, "client", func(t *testing.T) {
 		p := pumpBuffered(t, bridge.PumpOptions{}, 0, 10)
-		p.client.says(callOne)
-		p.client.says(`{"jsonrpc":"2.0","id":2,"method":"tools/call"}`)
-		p.server.says(resultOne)
+		p.client.Says(callOne)
+		p.client.Says(`{"jsonrpc":"2.0","id":2,"method":"tools/call"}`)
+		p.server.Says(resultOne)
 		synctest.Wait()
 		start := time.Now()
 		p.stop()
@@ -368,11 +277,11 @@ func TestPumpStopsWhenStuck(t *testing.T) {
 	bubble(t, "many questions of a server that takes nothing", func(t *testing.T) {
 		p := pumpBuffered(t, bridge.PumpOptions{}, 100, 0)
 		for i := range 50 {
-			p.server.says(`{"jsonrpc":"2.0","id":%d,"method":"roots/list"}`, i)
+			p.server.Says(`{"jsonrpc":"2.0","id":%d,"method":"roots/list"}`, i)
 		}
-		p.client.says(callOne) // stuck
+		p.client.Says(callOne) // stuck
 		start := time.Now()
-		p.client.end <- io.ErrUnexpectedEOF // not seen: Send is blocked
+		p.client.End <- io.ErrUnexpectedEOF // not seen: Send is blocked
 		p.stop()
 		<-p.done
 		if took := time.Since(start); took > bridge.DefaultGrace+5*time.Second {
@@ -394,15 +303,15 @@ func TestPumpServerEnds(t *testing.T) {
 	} {
 		bubble(t, c.name, func(t *testing.T) {
 			p := pump(t, bridge.PumpOptions{})
-			p.client.says(callOne)
-			p.server.gets(callOne)
-			p.server.says(`{"jsonrpc":"2.0","method":"notifications/message"}`)
-			p.server.end <- c.err
+			p.client.Says(callOne)
+			p.server.Gets(callOne)
+			p.server.Says(`{"jsonrpc":"2.0","method":"notifications/message"}`)
+			p.server.End <- c.err
 			err := p.ended(t)
 			if err == nil || (c.err != io.EOF && !errors.Is(err, c.err)) {
 				t.Errorf("Pump = %v", err)
 			}
-			p.client.gets(`{"jsonrpc":"2.0","method":"notifications/message"}`,
+			p.client.Gets(`{"jsonrpc":"2.0","method":"notifications/message"}`,
 				`{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"`+c.text+`","data":{"reason":"server_ended"}}}`)
 		})
 	}
@@ -410,16 +319,16 @@ func TestPumpServerEnds(t *testing.T) {
 	bubble(t, "after the client's EOF", func(t *testing.T) {
 		p := pumpBuffered(t, bridge.PumpOptions{}, 0, 10)
 		for i := range 5 {
-			p.client.says(`{"jsonrpc":"2.0","id":%d,"method":"tools/call"}`, i)
+			p.client.Says(`{"jsonrpc":"2.0","id":%d,"method":"tools/call"}`, i)
 		}
-		p.client.end <- io.EOF
+		p.client.End <- io.EOF
 		synctest.Wait()
-		p.server.end <- died
+		p.server.End <- died
 		p.running(t)
 		for i := range 5 {
 			time.Sleep(time.Second)
 			select {
-			case m := <-p.client.out:
+			case m := <-p.client.Out:
 				if !m.IsError() || !strings.Contains(string(m.Bytes()), "out of cheese") {
 					t.Errorf("got %s", m.Bytes())
 				}
@@ -435,47 +344,47 @@ func TestPumpServerEnds(t *testing.T) {
 	// What the client says once it knows is left for others to answer.
 	bubble(t, "nothing more is taken", func(t *testing.T) {
 		p := pumpBuffered(t, bridge.PumpOptions{}, 0, 10)
-		p.client.says(callOne)
-		p.server.end <- died
+		p.client.Says(callOne)
+		p.server.End <- died
 		synctest.Wait()
-		p.client.says(`{"jsonrpc":"2.0","id":2,"method":"ping"}`)
-		if m := <-p.client.out; m.ID().String() != "1" {
+		p.client.Says(`{"jsonrpc":"2.0","id":2,"method":"ping"}`)
+		if m := <-p.client.Out; m.ID().String() != "1" {
 			t.Errorf("got %s", m.Bytes())
 		}
 		p.ended(t)
-		if len(p.client.in) != 1 {
+		if len(p.client.In) != 1 {
 			t.Error("a request was taken after the server had ended")
 		}
 	})
 	bubble(t, "while it takes nothing", func(t *testing.T) {
 		p := pumpBuffered(t, bridge.PumpOptions{}, 10, 0)
-		p.client.says(callOne)
+		p.client.Says(callOne)
 		synctest.Wait()
-		p.server.end <- died
+		p.server.End <- died
 		if err := p.ended(t); !errors.Is(err, died) {
 			t.Errorf("Pump = %v", err)
 		}
-		p.client.gets(`{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"` + died.Error() + `","data":{"reason":"server_ended"}}}`)
+		p.client.Gets(`{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"` + died.Error() + `","data":{"reason":"server_ended"}}}`)
 	})
 	bubble(t, "stdin first", func(t *testing.T) { // a child that dies closes stdin before its end is seen
 		p := pump(t, bridge.PumpOptions{})
-		close(p.server.gone)
-		p.client.says(callOne)
+		close(p.server.Gone)
+		p.client.Says(callOne)
 		p.running(t)
 		time.Sleep(time.Millisecond)
-		p.server.end <- died
+		p.server.End <- died
 		if err := p.ended(t); !errors.Is(err, died) {
 			t.Errorf("Pump = %v", err)
 		}
-		p.client.gets(`{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"` + died.Error() + `","data":{"reason":"server_ended"}}}`)
+		p.client.Gets(`{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"` + died.Error() + `","data":{"reason":"server_ended"}}}`)
 	})
 	bubble(t, "stdin only", func(t *testing.T) {
 		p := pump(t, bridge.PumpOptions{})
-		close(p.server.gone)
-		p.client.says(callOne)
+		close(p.server.Gone)
+		p.client.Says(callOne)
 		time.Sleep(5 * time.Second)
-		p.client.gets(`{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"the server did not take the request: io: read/write on closed pipe","data":{"reason":"server_ended"}}}`)
-		p.client.end <- io.EOF
+		p.client.Gets(`{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"the server did not take the request: io: read/write on closed pipe","data":{"reason":"server_ended"}}}`)
+		p.client.End <- io.EOF
 		p.ended(t)
 	})
 }
@@ -484,34 +393,34 @@ func TestPumpServerEnds(t *testing.T) {
 func TestPumpClientGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := pump(t, bridge.PumpOptions{})
-		p.client.says(`{"jsonrpc":"2.0","id":"a\"b","method":"tools/call"}`)
-		p.server.says(askOne)
+		p.client.Says(`{"jsonrpc":"2.0","id":"a\"b","method":"tools/call"}`)
+		p.server.Says(askOne)
 		synctest.Wait()
-		p.client.end <- io.ErrUnexpectedEOF
+		p.client.End <- io.ErrUnexpectedEOF
 		if err := p.ended(t); !errors.Is(err, io.ErrUnexpectedEOF) {
 			t.Errorf("Pump = %v, want the client's error", err)
 		}
-		p.server.gets(`{"jsonrpc":"2.0","id":"a\"b","method":"tools/call"}`,
+		p.server.Gets(`{"jsonrpc":"2.0","id":"a\"b","method":"tools/call"}`,
 			`{"jsonrpc":"2.0","id":"s1","error":{"code":-32603,"message":"the other side has gone"}}`,
 			`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"a\"b","reason":"the client has gone"}}`)
-		p.client.gets(askOne)
+		p.client.Gets(askOne)
 	})
 }
 
-// A transport that knows that its client has gone ends ctx and Recv: this is
+// A transport that knows that its client has gone ends ctx and Receive: this is
 // no graceful stop, nobody waits for answers any more.
 func TestPumpClientGoneAndStopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := pump(t, bridge.PumpOptions{})
-		p.client.says(callOne)
-		p.server.gets(callOne)
-		p.client.end <- io.ErrUnexpectedEOF
+		p.client.Says(callOne)
+		p.server.Gets(callOne)
+		p.client.End <- io.ErrUnexpectedEOF
 		p.stop()
 		synctest.Wait()
 		if err := p.ended(t); err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
 			t.Errorf("Pump = %v", err)
 		}
-		p.server.gets(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1,"reason":"the client has gone"}}`)
+		p.server.Gets(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1,"reason":"the client has gone"}}`)
 	})
 }
 
@@ -519,19 +428,19 @@ func TestPumpClientGoneAndStopped(t *testing.T) {
 func TestPumpRefusesServerRequestsAfterEOF(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := pump(t, bridge.PumpOptions{})
-		p.client.says(callOne)
-		p.server.says(askOne)
+		p.client.Says(callOne)
+		p.server.Says(askOne)
 		synctest.Wait()
-		p.client.end <- io.EOF
-		p.server.gets(callOne, `{"jsonrpc":"2.0","id":"s1","error":{"code":-32603,"message":"the other side has gone"}}`)
-		p.server.says(`{"jsonrpc":"2.0","id":"s2","method":"sampling/createMessage"}`)
-		p.server.gets(`{"jsonrpc":"2.0","id":"s2","error":{"code":-32603,"message":"the other side has gone"}}`)
-		p.client.gets(askOne)
-		p.server.says(resultOne)
+		p.client.End <- io.EOF
+		p.server.Gets(callOne, `{"jsonrpc":"2.0","id":"s1","error":{"code":-32603,"message":"the other side has gone"}}`)
+		p.server.Says(`{"jsonrpc":"2.0","id":"s2","method":"sampling/createMessage"}`)
+		p.server.Gets(`{"jsonrpc":"2.0","id":"s2","error":{"code":-32603,"message":"the other side has gone"}}`)
+		p.client.Gets(askOne)
+		p.server.Says(resultOne)
 		if err := p.ended(t); err != nil {
 			t.Errorf("Pump = %v", err)
 		}
-		p.client.gets(resultOne)
+		p.client.Gets(resultOne)
 	})
 }
 
@@ -540,25 +449,25 @@ func TestPumpRefusesServerRequestsAfterEOF(t *testing.T) {
 func TestPumpDuplicateIDs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := pump(t, bridge.PumpOptions{})
-		p.client.says(callOne)
-		p.client.says(callOne)
-		p.server.gets(callOne)
+		p.client.Says(callOne)
+		p.client.Says(callOne)
+		p.server.Gets(callOne)
 		const inUse = `"message":"a request with this id is already in progress"}}`
-		p.client.gets(`{"jsonrpc":"2.0","id":1,"error":{"code":-32600,` + inUse)
-		p.server.says(resultOne)
-		p.client.gets(resultOne)
-		p.client.says(callOne)
-		p.server.gets(callOne)
+		p.client.Gets(`{"jsonrpc":"2.0","id":1,"error":{"code":-32600,` + inUse)
+		p.server.Says(resultOne)
+		p.client.Gets(resultOne)
+		p.client.Says(callOne)
+		p.server.Gets(callOne)
 		// The server's ids are another space, and have the same rule.
-		p.server.says(`{"jsonrpc":"2.0","id":1,"method":"ping"}`)
-		p.server.says(`{"jsonrpc":"2.0","id":1,"method":"ping"}`)
-		p.client.gets(`{"jsonrpc":"2.0","id":1,"method":"ping"}`)
-		p.server.gets(`{"jsonrpc":"2.0","id":1,"error":{"code":-32603,` + inUse)
-		p.client.says(resultOne)
-		p.server.gets(resultOne)
-		p.server.says(resultOne)
-		p.client.gets(resultOne)
-		p.client.end <- io.EOF
+		p.server.Says(`{"jsonrpc":"2.0","id":1,"method":"ping"}`)
+		p.server.Says(`{"jsonrpc":"2.0","id":1,"method":"ping"}`)
+		p.client.Gets(`{"jsonrpc":"2.0","id":1,"method":"ping"}`)
+		p.server.Gets(`{"jsonrpc":"2.0","id":1,"error":{"code":-32603,` + inUse)
+		p.client.Says(resultOne)
+		p.server.Gets(resultOne)
+		p.server.Says(resultOne)
+		p.client.Gets(resultOne)
+		p.client.End <- io.EOF
 		p.ended(t)
 	})
 }
@@ -570,22 +479,22 @@ func TestPumpManyCalls(t *testing.T) {
 		p := pump(t, bridge.PumpOptions{})
 		go func() {
 			for i := range n {
-				p.client.in <- fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"ping"}`, i)
+				p.client.In <- fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"ping"}`, i)
 			}
 		}()
 		seen := make(map[jsonrpc.ID]bool)
 		for range n {
-			m := <-p.server.out
+			m := <-p.server.Out
 			if seen[m.ID()] {
 				t.Fatalf("id %v came twice", m.ID())
 			}
 			seen[m.ID()] = true
-			p.server.in <- fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{}}`, m.ID())
-			if got := <-p.client.out; got.ID() != m.ID() {
+			p.server.In <- fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{}}`, m.ID())
+			if got := <-p.client.Out; got.ID() != m.ID() {
 				t.Fatalf("the answer to %v has id %v", m.ID(), got.ID())
 			}
 		}
-		p.client.end <- io.EOF
+		p.client.End <- io.EOF
 		if err := p.ended(t); err != nil {
 			t.Error(err)
 		}
@@ -597,31 +506,31 @@ func TestPumpManyCalls(t *testing.T) {
 func TestPumpRestoresSpelling(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := pump(t, bridge.PumpOptions{})
-		p.client.says(`{"jsonrpc":"2.0","id":"\u0061","method":"ping"}`)
-		p.client.says(`{"jsonrpc":"2.0","id":1.0,"method":"ping"}`)
-		p.client.says(`{"jsonrpc":"2.0","id":"1","method":"ping"}`)
-		p.server.says(`{"jsonrpc":"2.0","id":1e0,"method":"ping"}`)
+		p.client.Says(`{"jsonrpc":"2.0","id":"\u0061","method":"ping"}`)
+		p.client.Says(`{"jsonrpc":"2.0","id":1.0,"method":"ping"}`)
+		p.client.Says(`{"jsonrpc":"2.0","id":"1","method":"ping"}`)
+		p.server.Says(`{"jsonrpc":"2.0","id":1e0,"method":"ping"}`)
 		synctest.Wait()
-		p.server.says(`{"jsonrpc":"2.0","id":"a","result":{"id":"a"}}`)
-		p.server.says(resultOne)
-		p.server.says(resultOne) // answered already
-		p.client.gets(`{"jsonrpc":"2.0","id":1e0,"method":"ping"}`,
+		p.server.Says(`{"jsonrpc":"2.0","id":"a","result":{"id":"a"}}`)
+		p.server.Says(resultOne)
+		p.server.Says(resultOne) // answered already
+		p.client.Gets(`{"jsonrpc":"2.0","id":1e0,"method":"ping"}`,
 			`{"jsonrpc":"2.0","id":"\u0061","result":{"id":"a"}}`, `{"jsonrpc":"2.0","id":1.0,"result":{}}`)
-		p.client.says(resultOne)
+		p.client.Says(resultOne)
 		synctest.Wait()
 		for range 3 {
-			<-p.server.out
+			<-p.server.Out
 		}
-		p.server.gets(`{"jsonrpc":"2.0","id":1e0,"result":{}}`)
+		p.server.Gets(`{"jsonrpc":"2.0","id":1e0,"result":{}}`)
 
-		p.client.says(`{"jsonrpc":"2.0","id":2.0,"method":"ping"}`)
-		p.client.says(`{"jsonrpc":"2.0","id":2.00,"method":"ping"}`)
+		p.client.Says(`{"jsonrpc":"2.0","id":2.0,"method":"ping"}`)
+		p.client.Says(`{"jsonrpc":"2.0","id":2.00,"method":"ping"}`)
 		synctest.Wait()
-		p.server.says(`{"jsonrpc":"2.0","id":2,"result":{}}`)
-		p.client.gets()
-		p.server.says(`{"jsonrpc":"2.0","id":2.00,"result":{}}`)
-		p.server.says(`{"jsonrpc":"2.0","id":2,"result":{}}`) // now only one is meant
-		p.client.gets(`{"jsonrpc":"2.0","id":2.00,"result":{}}`, `{"jsonrpc":"2.0","id":2.0,"result":{}}`)
+		p.server.Says(`{"jsonrpc":"2.0","id":2,"result":{}}`)
+		p.client.Gets()
+		p.server.Says(`{"jsonrpc":"2.0","id":2.00,"result":{}}`)
+		p.server.Says(`{"jsonrpc":"2.0","id":2,"result":{}}`) // now only one is meant
+		p.client.Gets(`{"jsonrpc":"2.0","id":2.00,"result":{}}`, `{"jsonrpc":"2.0","id":2.0,"result":{}}`)
 		p.stop()
 		<-p.done
 	})
@@ -634,28 +543,28 @@ func TestPumpRestoresTokens(t *testing.T) {
 		const progress = `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s}}`
 		const cancel = `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%s}}`
 		const call = `{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"_meta":{"progressToken":%s}}}`
-		both := func(from, to *peer) {
+		both := func(from, to *bridgetest.Peer) {
 			t.Helper()
-			from.says(call, `7`, `"a/b"`)
-			from.says(call, `8`, `1`)
-			<-to.out
-			<-to.out
+			from.Says(call, `7`, `"a/b"`)
+			from.Says(call, `8`, `1`)
+			<-to.Out
+			<-to.Out
 			time.Sleep(6 * time.Second)
-			to.says(progress, `"a\/b"`)
-			to.says(progress, `1.0`)
-			to.says(progress, `"other"`) // nobody's (J13)
-			from.gets(fmt.Sprintf(progress, `"a/b"`), fmt.Sprintf(progress, `1`))
+			to.Says(progress, `"a\/b"`)
+			to.Says(progress, `1.0`)
+			to.Says(progress, `"other"`) // nobody's (J13)
+			from.Gets(fmt.Sprintf(progress, `"a/b"`), fmt.Sprintf(progress, `1`))
 			time.Sleep(6 * time.Second) // the progress has counted (J8)
-			from.gets()
-			from.says(cancel, `7.0`)
-			from.says(cancel, `8`)
-			to.gets(fmt.Sprintf(cancel, `7`), fmt.Sprintf(cancel, `8`))
-			to.says(progress, `"a\/b"`) // nobody's any more (J12)
-			from.gets()
+			from.Gets()
+			from.Says(cancel, `7.0`)
+			from.Says(cancel, `8`)
+			to.Gets(fmt.Sprintf(cancel, `7`), fmt.Sprintf(cancel, `8`))
+			to.Says(progress, `"a\/b"`) // nobody's any more (J12)
+			from.Gets()
 		}
 		both(p.client, p.server)
 		both(p.server, p.client)
-		p.client.end <- io.EOF
+		p.client.End <- io.EOF
 		if err := p.ended(t); err != nil {
 			t.Error(err)
 		}
@@ -668,22 +577,22 @@ func TestPumpCancellations(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := pump(t, bridge.PumpOptions{})
 		const cancel = `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1,"reason":"x"}}`
-		p.client.says(cancel)
-		p.client.says(`{"jsonrpc":"2.0","method":"notifications/cancelled"}`)
-		p.client.says(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":{}}}`)
-		p.server.gets()
-		p.client.says(callOne)
-		p.client.says(cancel)
-		p.client.says(cancel)
-		p.server.gets(callOne, cancel)
-		p.server.says(resultOne)
-		p.client.gets()
-		p.server.says(askOne)
-		p.server.says(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"s1"}}`)
-		p.client.gets(askOne, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"s1"}}`)
-		p.client.says(`{"jsonrpc":"2.0","id":"s1","result":{}}`)
-		p.server.gets()
-		p.client.end <- io.EOF
+		p.client.Says(cancel)
+		p.client.Says(`{"jsonrpc":"2.0","method":"notifications/cancelled"}`)
+		p.client.Says(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":{}}}`)
+		p.server.Gets()
+		p.client.Says(callOne)
+		p.client.Says(cancel)
+		p.client.Says(cancel)
+		p.server.Gets(callOne, cancel)
+		p.server.Says(resultOne)
+		p.client.Gets()
+		p.server.Says(askOne)
+		p.server.Says(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"s1"}}`)
+		p.client.Gets(askOne, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"s1"}}`)
+		p.client.Says(`{"jsonrpc":"2.0","id":"s1","result":{}}`)
+		p.server.Gets()
+		p.client.End <- io.EOF
 		if err := p.ended(t); err != nil { // what was cancelled is not owed
 			t.Error(err)
 		}
@@ -700,33 +609,33 @@ func TestPumpLateProgress(t *testing.T) {
 		p := pump(t, bridge.PumpOptions{})
 		const progress = `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s}}`
 		const result = `{"jsonrpc":"2.0","id":%s,"result":{}}`
-		both := func(from, to *peer) {
+		both := func(from, to *bridgetest.Peer) {
 			t.Helper()
-			from.says(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"_meta":{"progressToken":"t"}}}`)
-			from.says(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"task":{},"_meta":{"progressToken":"task"}}}`)
-			from.says(`{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"_meta":{"progressToken":0}}}`)
-			from.says(`{"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"_meta":{"progressToken":0}}}`)
+			from.Says(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"_meta":{"progressToken":"t"}}}`)
+			from.Says(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"task":{},"_meta":{"progressToken":"task"}}}`)
+			from.Says(`{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"_meta":{"progressToken":0}}}`)
+			from.Says(`{"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"_meta":{"progressToken":0}}}`)
 			for range 4 {
-				<-to.out
+				<-to.Out
 			}
 			for _, id := range []string{"1", "2", "4"} {
-				to.says(result, id)
-				from.gets(fmt.Sprintf(result, id))
+				to.Says(result, id)
+				from.Gets(fmt.Sprintf(result, id))
 			}
-			to.says(progress, `"t"`)
-			to.says(progress, `"task"`)
-			to.says(progress, `0`)
-			to.says(progress, `1.5`) // no token
-			to.says(progress, `null`)
-			from.gets(fmt.Sprintf(progress, `"task"`), fmt.Sprintf(progress, `0`))
-			to.says(result, "3")
-			from.gets(fmt.Sprintf(result, "3"))
-			to.says(progress, `0`)
-			from.gets()
+			to.Says(progress, `"t"`)
+			to.Says(progress, `"task"`)
+			to.Says(progress, `0`)
+			to.Says(progress, `1.5`) // no token
+			to.Says(progress, `null`)
+			from.Gets(fmt.Sprintf(progress, `"task"`), fmt.Sprintf(progress, `0`))
+			to.Says(result, "3")
+			from.Gets(fmt.Sprintf(result, "3"))
+			to.Says(progress, `0`)
+			from.Gets()
 		}
 		both(p.client, p.server)
 		both(p.server, p.client)
-		p.client.end <- io.EOF
+		p.client.End <- io.EOF
 		if err := p.ended(t); err != nil {
 			t.Error(err)
 		}
@@ -737,21 +646,21 @@ func TestPumpLateProgress(t *testing.T) {
 func TestPumpStrayResponses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := pump(t, bridge.PumpOptions{})
-		p.server.says(resultOne)
-		p.server.says(`{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"parse error"}}`)
-		p.server.says(`{"jsonrpc":"2.0","error":{"code":-32700,"message":"parse error"}}`)
-		p.client.says(resultOne)
-		p.client.gets()
-		p.server.gets()
+		p.server.Says(resultOne)
+		p.server.Says(`{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"parse error"}}`)
+		p.server.Says(`{"jsonrpc":"2.0","error":{"code":-32700,"message":"parse error"}}`)
+		p.client.Says(resultOne)
+		p.client.Gets()
+		p.server.Gets()
 		// And such a thing does not make a drain end too early.
-		p.client.says(callOne)
-		p.client.end <- io.EOF
+		p.client.Says(callOne)
+		p.client.End <- io.EOF
 		synctest.Wait()
-		p.server.says(`{"jsonrpc":"2.0","id":7,"result":{}}`)
+		p.server.Says(`{"jsonrpc":"2.0","id":7,"result":{}}`)
 		p.running(t)
-		p.server.says(resultOne)
+		p.server.Says(resultOne)
 		p.ended(t)
-		p.client.gets(resultOne)
+		p.client.Gets(resultOne)
 	})
 }
 
@@ -761,92 +670,97 @@ func TestPumpRequestTimeout(t *testing.T) {
 	const timedOut = `{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"the server did not answer within 10s","data":{"reason":"timeout"}}}`
 	const call = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"_meta":{"progressToken":"t"}}}`
 	bubble(t, "silent", func(t *testing.T) {
-		p := pump(t, bridge.PumpOptions{RequestTimeout: 10 * time.Second})
-		p.client.says(call)
-		p.server.gets(call)
+		var told []bridge.LateCall
+		began := time.Now()
+		p := pump(t, bridge.PumpOptions{RequestTimeout: 10 * time.Second, TimedOut: func(c bridge.LateCall) { told = append(told, c) }})
+		p.client.Says(call)
+		p.server.Gets(call)
 		time.Sleep(9 * time.Second)
-		p.server.says(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"t","progress":1}}`)
-		p.server.says(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"u","progress":1}}`)
+		p.server.Says(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"t","progress":1}}`)
+		p.server.Says(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"u","progress":1}}`)
 		synctest.Wait()
-		<-p.client.out
+		<-p.client.Out
 		time.Sleep(10*time.Second - 1)
-		p.client.gets()
+		p.client.Gets()
 		time.Sleep(time.Nanosecond)
-		p.client.gets(timedOut)
-		p.server.gets(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1,"reason":"timed out"}}`)
-		p.server.says(resultOne)
-		p.client.gets()
-		p.client.end <- io.EOF
+		p.client.Gets(timedOut)
+		p.server.Gets(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1,"reason":"timed out"}}`)
+		p.server.Says(resultOne)
+		p.client.Gets()
+		p.client.End <- io.EOF
 		if err := p.ended(t); err != nil {
 			t.Error(err)
+		}
+		if len(told) != 1 || told[0].Method != "tools/call" || told[0].ID.String() != "1" || !told[0].Since.Equal(began) || told[0].Ctx == nil {
+			t.Errorf("TimedOut was told of %+v", told)
 		}
 	})
 	bubble(t, "progress without end", func(t *testing.T) {
 		p := pump(t, bridge.PumpOptions{RequestTimeout: 10 * time.Second})
-		p.client.says(call)
-		p.server.gets(call)
+		p.client.Says(call)
+		p.server.Gets(call)
 		const progress = `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"t","progress":1}}`
 		for range 14 {
 			time.Sleep(7 * time.Second)
-			p.server.says(progress)
-			p.client.gets(progress)
+			p.server.Says(progress)
+			p.client.Gets(progress)
 		}
 		time.Sleep(2*time.Second - 1)
-		p.client.gets()
+		p.client.Gets()
 		time.Sleep(time.Nanosecond)
-		p.client.gets(strings.Replace(timedOut, "10s", "1m40s", 1))
-		p.client.end <- io.EOF
+		p.client.Gets(strings.Replace(timedOut, "10s", "1m40s", 1))
+		p.client.End <- io.EOF
 		p.ended(t)
 	})
 	bubble(t, "answered", func(t *testing.T) {
 		p := pump(t, bridge.PumpOptions{RequestTimeout: 10 * time.Second})
-		p.client.says(call)
+		p.client.Says(call)
 		time.Sleep(9 * time.Second)
-		p.server.says(resultOne)
-		p.client.gets(resultOne)
-		p.client.says(call) // the same id again: the old time-out is not its own
+		p.server.Says(resultOne)
+		p.client.Gets(resultOne)
+		p.client.Says(call) // the same id again: the old time-out is not its own
 		time.Sleep(9 * time.Second)
-		p.client.gets()
+		p.client.Gets()
 		time.Sleep(time.Second)
-		p.client.gets(timedOut)
-		p.client.end <- io.EOF
+		p.client.Gets(timedOut)
+		p.client.End <- io.EOF
 		p.ended(t)
 	})
 	bubble(t, "initialize is not cancelled", func(t *testing.T) {
 		p := pump(t, bridge.PumpOptions{RequestTimeout: 10 * time.Second})
 		const initialize = `{"jsonrpc":"2.0","id":1,"method":"initialize"}`
-		p.client.says(initialize)
+		p.client.Says(initialize)
 		time.Sleep(10 * time.Second)
-		p.client.gets(timedOut)
-		p.server.gets(initialize)
-		p.client.end <- io.EOF
+		p.client.Gets(timedOut)
+		p.server.Gets(initialize)
+		p.client.End <- io.EOF
 		p.ended(t)
 	})
 	// The answer of the time-out is owed like any other: EOF does not cut it off.
 	bubble(t, "drain", func(t *testing.T) {
 		p := pumpBuffered(t, bridge.PumpOptions{RequestTimeout: 10 * time.Second}, 0, 0)
-		p.client.says(call)
+		p.client.Says(call)
 		synctest.Wait()
-		<-p.server.out
-		p.client.end <- io.EOF
+		<-p.server.Out
+		p.client.End <- io.EOF
 		time.Sleep(15 * time.Second)
 		p.running(t)
-		p.client.gets(timedOut)
+		p.client.Gets(timedOut)
 		p.ended(t)
 	})
 	// A time-out that has begun when everything ends does not outlive Pump.
 	bubble(t, "end", func(t *testing.T) {
 		p := pumpBuffered(t, bridge.PumpOptions{RequestTimeout: 10 * time.Second}, 0, 0)
-		p.client.says(call)
+		p.client.Says(call)
 		synctest.Wait()
-		<-p.server.out
+		<-p.server.Out
 		time.Sleep(15 * time.Second)
-		p.client.lag = time.Second
-		p.server.end <- io.EOF
+		p.client.Lag = time.Second
+		p.server.End <- io.EOF
 		synctest.Wait()
 		p.stop()
 		<-p.done
-		if n := p.client.busy.Load(); n > 0 {
+		if n := p.client.Busy.Load(); n > 0 {
 			t.Errorf("%d Sends go on after Pump has returned", n)
 		}
 	})
@@ -859,10 +773,10 @@ func TestPumpUnansweredServerRequests(t *testing.T) {
 		p := pump(t, bridge.PumpOptions{})
 		refused := 0
 		for i := 0; refused == 0 && i < 20_000; i++ {
-			p.server.in <- fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"ping"}`, i)
+			p.server.In <- fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"ping"}`, i)
 			select {
-			case <-p.client.out:
-			case m := <-p.server.out:
+			case <-p.client.Out:
+			case m := <-p.server.Out:
 				if !m.IsError() {
 					t.Fatalf("got %s", m.Bytes())
 				}
@@ -872,11 +786,11 @@ func TestPumpUnansweredServerRequests(t *testing.T) {
 		if refused == 0 {
 			t.Error("20,000 requests wait for an answer")
 		}
-		p.client.says(`{"jsonrpc":"2.0","id":5,"result":{}}`)
-		p.server.gets(`{"jsonrpc":"2.0","id":5,"result":{}}`)
-		p.server.says(`{"jsonrpc":"2.0","id":"more","method":"ping"}`)
-		p.client.gets(`{"jsonrpc":"2.0","id":"more","method":"ping"}`)
-		p.server.end <- io.EOF
+		p.client.Says(`{"jsonrpc":"2.0","id":5,"result":{}}`)
+		p.server.Gets(`{"jsonrpc":"2.0","id":5,"result":{}}`)
+		p.server.Says(`{"jsonrpc":"2.0","id":"more","method":"ping"}`)
+		p.client.Gets(`{"jsonrpc":"2.0","id":"more","method":"ping"}`)
+		p.server.End <- io.EOF
 		p.ended(t)
 	})
 }
@@ -885,9 +799,9 @@ func TestPumpUnansweredServerRequests(t *testing.T) {
 func TestPumpClientDoesNotTakeRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := pump(t, bridge.PumpOptions{})
-		close(p.client.gone)
-		p.server.says(askOne)
-		p.server.gets(`{"jsonrpc":"2.0","id":"s1","error":{"code":-32603,"message":"the client did not take the request"}}`)
+		close(p.client.Gone)
+		p.server.Says(askOne)
+		p.server.Gets(`{"jsonrpc":"2.0","id":"s1","error":{"code":-32603,"message":"the client did not take the request"}}`)
 		p.ended(t) // who takes nothing is gone, whatever may still come from it
 	})
 }
@@ -898,49 +812,44 @@ func TestPumpClientTakesNothing(t *testing.T) {
 	note := `{"jsonrpc":"2.0","method":"notifications/message"}`
 	bubble(t, "while it may still send", func(t *testing.T) {
 		p := pump(t, bridge.PumpOptions{})
-		p.client.says(callOne)
-		p.server.gets(callOne)
-		close(p.client.gone)
-		p.server.says("%s", note)
+		p.client.Says(callOne)
+		p.server.Gets(callOne)
+		close(p.client.Gone)
+		p.server.Says("%s", note)
 		if err := p.ended(t); !errors.Is(err, io.ErrClosedPipe) {
 			t.Errorf("Pump = %v", err)
 		}
-		p.server.gets(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1,"reason":"the client has gone"}}`)
+		p.server.Gets(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1,"reason":"the client has gone"}}`)
 	})
 	bubble(t, "after its end of input", func(t *testing.T) {
 		p := pump(t, bridge.PumpOptions{Drain: time.Hour})
-		p.client.says(callOne)
-		p.client.end <- io.EOF
+		p.client.Says(callOne)
+		p.client.End <- io.EOF
 		p.running(t)
-		close(p.client.gone)
-		p.server.says("%s", note)
+		close(p.client.Gone)
+		p.server.Says("%s", note)
 		p.ended(t)
 	})
 }
-
-// dialer is a bridge.Dialer.
-type dialer func(ctx context.Context) (bridgetest.PullConn, error)
-
-func (d dialer) Dial(ctx context.Context) (bridge.Conn, error) { return bridgetest.PushDialed(d(ctx)) }
 
 // When there is no server every request is answered; why stays in the error.
 func TestServeWithoutServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		missing := errors.New("fork/exec /opt/secret/server: no such file")
-		h := bridge.Serve(dialer(func(context.Context) (bridgetest.PullConn, error) { return nil, missing }), bridge.PumpOptions{})
-		client := newPeer(t, 10)
+		h := bridge.Serve(dialFunc(func(context.Context) (bridge.Conn, error) { return nil, missing }), bridge.PumpOptions{})
+		client := bridgetest.NewPeer(t, 10)
 		done := make(chan error, 1)
-		go func() { done <- h.ServeConn(t.Context(), bridgetest.Push(client)) }()
-		client.says(callOne)
-		client.says(`{"jsonrpc":"2.0","method":"notifications/x"}`)
-		client.says(`{"jsonrpc":"2.0","id":2,"method":"ping"}`)
+		go func() { done <- h.ServeConn(t.Context(), client) }()
+		client.Says(callOne)
+		client.Says(`{"jsonrpc":"2.0","method":"notifications/x"}`)
+		client.Says(`{"jsonrpc":"2.0","id":2,"method":"ping"}`)
 		synctest.Wait()
 		for range 2 {
-			if m := <-client.out; !m.IsError() || strings.Contains(string(m.Bytes()), "secret") {
+			if m := <-client.Out; !m.IsError() || strings.Contains(string(m.Bytes()), "secret") {
 				t.Errorf("got %s", m.Bytes())
 			}
 		}
-		client.end <- io.EOF
+		client.End <- io.EOF
 		if err := <-done; !errors.Is(err, missing) {
 			t.Errorf("ServeConn = %v", err)
 		}
@@ -950,16 +859,14 @@ func TestServeWithoutServer(t *testing.T) {
 // Serve closes both sides, the client first: nobody waits for a slow stop.
 func TestServeClosesBoth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client, ours := bridgetest.Pipe()
-		theirs, server := bridgetest.Pipe()
-		h := bridge.Serve(dialer(func(context.Context) (bridgetest.PullConn, error) { return slowClose{theirs}, nil }), bridge.PumpOptions{})
+		client, ours := bridge.Pipe()
+		theirs, server := bridge.Pipe()
+		h := bridge.Serve(dialFunc(func(context.Context) (bridge.Conn, error) { return slowClose{theirs}, nil }), bridge.PumpOptions{})
 		done := make(chan error, 1)
-		go func() { done <- h.ServeConn(t.Context(), bridgetest.Push(ours)) }()
-		if err := server.Close(); err != nil {
-			t.Fatal(err)
-		}
+		go func() { done <- h.ServeConn(t.Context(), ours) }()
+		bridgetest.Must(t, server.Close(nil))
 		start := time.Now()
-		if _, err := client.Recv(t.Context()); err != io.EOF {
+		if _, err := bridgetest.Recv(t.Context(), client); err != io.EOF {
 			t.Errorf("Recv = %v, want io.EOF", err)
 		}
 		if took := time.Since(start); took != 0 {
@@ -968,15 +875,15 @@ func TestServeClosesBoth(t *testing.T) {
 		if err := <-done; err == nil {
 			t.Error("ServeConn = nil, although the server ended by itself")
 		}
-		client.Close()
+		client.Close(nil)
 	})
 }
 
-type slowClose struct{ bridgetest.PullConn }
+type slowClose struct{ bridge.Conn }
 
-func (s slowClose) Close() error {
+func (s slowClose) Close(reason error) error {
 	time.Sleep(time.Minute)
-	return s.PullConn.Close()
+	return s.Conn.Close(reason)
 }
 
 // Neither may a server that answers nothing.
@@ -985,25 +892,25 @@ func TestPumpUnansweredRequests(t *testing.T) {
 		p := pump(t, bridge.PumpOptions{})
 		taken, refused := 0, jsonrpc.Message{}
 		for refused.Kind() == jsonrpc.Invalid && taken < 20_000 {
-			p.client.in <- fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"ping"}`, taken)
+			p.client.In <- fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"ping"}`, taken)
 			select {
-			case <-p.server.out:
+			case <-p.server.Out:
 				taken++
-			case refused = <-p.client.out:
+			case refused = <-p.client.Out:
 			}
 		}
 		if taken < 10_000 || !refused.IsError() || string(refused.Lookup("error", "code")) != "-32603" {
 			t.Errorf("after %d requests: %s", taken, refused.Bytes())
 		}
-		p.server.says(`{"jsonrpc":"2.0","id":0,"result":{}}`)
-		<-p.client.out
-		p.client.in <- `{"jsonrpc":"2.0","id":"again","method":"ping"}`
-		if m := <-p.server.out; m.ID().String() != `"again"` {
+		p.server.Says(`{"jsonrpc":"2.0","id":0,"result":{}}`)
+		<-p.client.Out
+		p.client.In <- `{"jsonrpc":"2.0","id":"again","method":"ping"}`
+		if m := <-p.server.Out; m.ID().String() != `"again"` {
 			t.Errorf("the server got %s", m.Bytes())
 		}
-		p.server.end <- io.EOF
+		p.server.End <- io.EOF
 		for range taken {
-			<-p.client.out
+			<-p.client.Out
 		}
 		p.ended(t)
 	})

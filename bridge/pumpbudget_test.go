@@ -9,8 +9,8 @@ import (
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
+	"github.com/mcp-bridge/mcp-bridge/bridge/budget"
 	"github.com/mcp-bridge/mcp-bridge/bridge/identity"
-	"github.com/mcp-bridge/mcp-bridge/internal/budget"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -19,40 +19,38 @@ import (
 func TestPumpBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := budget.New(256 << 10)
-		talk := func(party string) (client, server bridgetest.PullConn) {
-			client, near := bridgetest.Pipe()
-			far, server := bridgetest.Pipe()
+		talk := func(party string) (client, server bridge.Conn) {
+			client, near := bridge.Pipe()
+			far, server := bridge.Pipe()
 			ctx, cancel := context.WithCancel(identity.WithParty(t.Context(), party))
 			ended := make(chan struct{})
 			go func() {
 				defer close(ended)
-				_ = bridge.Pump(ctx, bridgetest.Push(near), bridgetest.Push(far), bridge.PumpOptions{Budget: memory})
+				_ = bridge.Pump(ctx, near, far, bridge.PumpOptions{Budget: memory})
 			}()
 			t.Cleanup(func() {
 				cancel()
-				client.Close()
-				server.Close()
+				client.Close(nil)
+				server.Close(nil)
 				<-ended
 			})
 			return client, server
 		}
-		ask := func(client bridgetest.PullConn, id int) {
+		ask := func(client bridge.Conn, id int) {
 			m := jsonrpc.NewRequest(jsonrpc.StringID(fmt.Sprint(strings.Repeat("i", 1000), id)), "x", nil)
-			if err := client.Send(t.Context(), m); err != nil {
-				t.Fatal(err)
-			}
+			bridgetest.Must(t, client.Send(t.Context(), m))
 		}
 		greedy, busy := talk("a")
 		go func() { // a server that takes everything and answers nothing
 			for {
-				if _, err := busy.Recv(context.Background()); err != nil {
+				if _, err := bridgetest.Recv(context.Background(), busy); err != nil {
 					return
 				}
 			}
 		}()
 		refused := make(chan jsonrpc.Message, 1)
 		go func() {
-			if no, err := greedy.Recv(context.Background()); err == nil {
+			if no, err := bridgetest.Recv(context.Background(), greedy); err == nil {
 				refused <- no
 			}
 		}()
@@ -70,14 +68,10 @@ func TestPumpBudget(t *testing.T) {
 		}
 		other, server := talk("b")
 		ask(other, 1)
-		m, err := server.Recv(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := server.Send(t.Context(), jsonrpc.NewResult(m.ID(), nil)); err != nil {
-			t.Fatal(err)
-		}
-		if yes, err := other.Recv(t.Context()); err != nil || yes.IsError() {
+		m, err := bridgetest.Recv(t.Context(), server)
+		bridgetest.Must(t, err)
+		bridgetest.Must(t, server.Send(t.Context(), jsonrpc.NewResult(m.ID(), nil)))
+		if yes, err := bridgetest.Recv(t.Context(), other); err != nil || yes.IsError() {
 			t.Errorf("another is answered %s, %v", yes.Bytes(), err)
 		}
 	})

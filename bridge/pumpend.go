@@ -23,7 +23,7 @@ func (p *pump) clientEnded(ctx, late context.Context, err error) {
 		p.refuse(ctx, c.id, jsonrpc.CodeInternalError, errShut.Error())
 	})
 	p.endListens(ctx, over(err))
-	if over(err) && err != ErrHungUp {
+	if over(err) && err != errHungUp {
 		p.drain(late, errors.Is(err, io.EOF))
 	}
 	if ctx.Err() != nil {
@@ -37,7 +37,7 @@ func (p *pump) clientEnded(ctx, late context.Context, err error) {
 	})
 	if over(err) {
 		text, data := ErrClosing.Error(), say.ShuttingDown
-		if err == ErrHungUp {
+		if err == errHungUp {
 			text, data = err.Error(), say.TimedOut
 		}
 		p.farewell(ctx, left, func(ctx context.Context, c *call) {

@@ -12,15 +12,22 @@ import (
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
 // leaving is a client's Conn that knows when its peer has hung up.
 type leaving struct {
-	bridgetest.PullConn
+	bridge.Conn
 	why atomic.Pointer[error]
 }
 
-func (l *leaving) HungUp() error {
+func (l *leaving) Receive(ctx context.Context, sink bridge.Sink) error {
+	watch := bridge.NewStallWatch(ctx, l.hungUp)
+	defer watch.Stop()
+	return l.Conn.Receive(ctx, bridgetest.SinkFunc(func(_ context.Context, m jsonrpc.Message) error { return watch.Send(sink, m) }))
+}
+
+func (l *leaving) hungUp() error {
 	if why := l.why.Load(); why != nil {
 		return *why
 	}
@@ -44,18 +51,16 @@ func TestPumpHangUp(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				client, ours := bridgetest.Pipe()
-				server, theirs := bridgetest.Pipe()
-				l := &leaving{PullConn: ours}
+				client, ours := bridge.Pipe()
+				server, theirs := bridge.Pipe()
+				l := &leaving{Conn: ours}
 				done := make(chan error, 1)
 				go func() {
-					done <- bridge.Pump(context.Background(), bridgetest.Push(l), bridgetest.Push(struct{ bridgetest.PullConn }{server}), bridge.PumpOptions{})
+					done <- bridge.Pump(context.Background(), l, server, bridge.PumpOptions{})
 				}()
 				const n = 30 // a Pipe holds fewer
 				for i := range n {
-					if err := client.Send(t.Context(), parse(t, call(fmt.Sprint(i)))); err != nil {
-						t.Fatal(err)
-					}
+					bridgetest.Must(t, client.Send(t.Context(), parse(t, call(fmt.Sprint(i)))))
 				}
 				time.Sleep(time.Hour)
 				synctest.Wait()
@@ -64,11 +69,11 @@ func TestPumpHangUp(t *testing.T) {
 				}
 				if c.why == nil { // the server was slow, no more
 					for i := range n {
-						if m, err := theirs.Recv(t.Context()); err != nil || m.ID().String() != fmt.Sprint(i) {
+						if m, err := bridgetest.Recv(t.Context(), theirs); err != nil || m.ID().String() != fmt.Sprint(i) {
 							t.Fatalf("the server received %s, %v", m.Bytes(), err)
 						}
 					}
-					_, _ = client.Close(), theirs.Close()
+					_, _ = client.Close(nil), theirs.Close(nil)
 					<-done
 					return
 				}
@@ -78,7 +83,7 @@ func TestPumpHangUp(t *testing.T) {
 				go func() {
 					ids := make(map[string]bool)
 					for {
-						m, err := client.Recv(t.Context())
+						m, err := bridgetest.Recv(t.Context(), client)
 						if err != nil {
 							break
 						}
@@ -90,13 +95,13 @@ func TestPumpHangUp(t *testing.T) {
 					received <- len(ids)
 				}()
 				if !c.answered {
-					_ = client.Close()
+					_ = client.Close(nil)
 				}
 				err := <-done
 				if took := time.Since(began); err != nil || took < c.least || took > c.most {
 					t.Errorf("Pump = %v after %v", err, took)
 				}
-				_, _, _ = ours.Close(), server.Close(), theirs.Close()
+				_, _, _ = ours.Close(nil), server.Close(nil), theirs.Close(nil)
 				if k := <-received; c.answered != (k > 0) {
 					t.Errorf("%d answers", k)
 				}

@@ -23,44 +23,44 @@ func TestPumpEndsListens(t *testing.T) {
 		end  func(p *pumping)
 		told bool // the server is told
 	}{
-		{"EOF", func(p *pumping) { p.client.end <- io.EOF }, true},
+		{"EOF", func(p *pumping) { p.client.End <- io.EOF }, true},
 		{"shutdown", func(p *pumping) { p.stop() }, true},
-		{"server", func(p *pumping) { p.server.end <- errors.New("exit status 1") }, false},
+		{"server", func(p *pumping) { p.server.End <- errors.New("exit status 1") }, false},
 	} {
 		bubble(t, c.name, func(t *testing.T) {
 			p := pump(t, bridge.PumpOptions{})
-			p.client.says(listenOne)
-			p.server.gets(listenOne)
+			p.client.Says(listenOne)
+			p.server.Gets(listenOne)
 			start := time.Now()
 			c.end(p)
 			<-p.done
 			if took := time.Since(start); took != 0 {
 				t.Errorf("Pump waited %v", took)
 			}
-			p.client.gets(listenOneEnd, listenEnds)
+			p.client.Gets(listenOneEnd, listenEnds)
 			if c.told {
-				p.server.gets(clientGone)
+				p.server.Gets(clientGone)
 			}
-			p.server.gets()
+			p.server.Gets()
 		})
 		if !c.told {
 			continue
 		}
 		bubble(t, c.name+" with a call", func(t *testing.T) {
 			p := pump(t, bridge.PumpOptions{})
-			p.client.says(listenOne)
-			p.client.says(call)
-			p.server.gets(listenOne, call)
+			p.client.Says(listenOne)
+			p.client.Says(call)
+			p.server.Gets(listenOne, call)
 			c.end(p)
 			p.running(t) // for the call
-			p.client.gets(listenOneEnd, listenEnds)
-			p.server.gets(clientGone)
-			p.server.says("%s", changed("tools/list_changed", "1", ""))
-			p.server.says("%s", listenOneEnd)
-			p.server.says(someNote)
-			p.client.gets(someNote) // and nothing more of the subscription
-			p.server.says(result)
-			p.client.gets(result)
+			p.client.Gets(listenOneEnd, listenEnds)
+			p.server.Gets(clientGone)
+			p.server.Says("%s", changed("tools/list_changed", "1", ""))
+			p.server.Says("%s", listenOneEnd)
+			p.server.Says(someNote)
+			p.client.Gets(someNote) // and nothing more of the subscription
+			p.server.Says(result)
+			p.client.Gets(result)
 			if err := p.ended(t); err != nil {
 				t.Errorf("Pump = %v", err)
 			}
@@ -68,13 +68,13 @@ func TestPumpEndsListens(t *testing.T) {
 	}
 	bubble(t, "client gone", func(t *testing.T) {
 		p := pump(t, bridge.PumpOptions{})
-		p.client.says(listenOne)
-		p.client.end <- errors.New("reset")
+		p.client.Says(listenOne)
+		p.client.End <- errors.New("reset")
 		if err := p.ended(t); err == nil {
 			t.Error("no error")
 		}
-		p.server.gets(listenOne, clientGone)
-		p.client.gets()
+		p.server.Gets(listenOne, clientGone)
+		p.client.Gets()
 	})
 }
 
@@ -83,23 +83,23 @@ func TestPumpEndsListens(t *testing.T) {
 func TestPumpListenEndedByServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := pump(t, bridge.PumpOptions{})
-		p.client.says(listenOne)
-		p.server.says("%s", changed("tools/list_changed", "1", ""))
-		p.server.says(listenOneEnd)
-		p.server.says(listenEnds)
-		p.client.gets(changed("tools/list_changed", "1", ""), listenOneEnd, listenEnds)
-		p.client.says(listenOne)
-		p.server.says(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1.0,"reason":"bye"}}`)
-		p.client.gets(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1,"reason":"bye"}}`)
-		p.client.says(listenOne)
-		p.server.gets(listenOne, listenOne, listenOne)
-		p.client.says("%s", cancelledNote("1"))
-		p.server.gets(cancelledNote("1"))
-		p.client.end <- io.EOF
+		p.client.Says(listenOne)
+		p.server.Says("%s", changed("tools/list_changed", "1", ""))
+		p.server.Says(listenOneEnd)
+		p.server.Says(listenEnds)
+		p.client.Gets(changed("tools/list_changed", "1", ""), listenOneEnd, listenEnds)
+		p.client.Says(listenOne)
+		p.server.Says(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1.0,"reason":"bye"}}`)
+		p.client.Gets(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1,"reason":"bye"}}`)
+		p.client.Says(listenOne)
+		p.server.Gets(listenOne, listenOne, listenOne)
+		p.client.Says("%s", cancelledNote("1"))
+		p.server.Gets(cancelledNote("1"))
+		p.client.End <- io.EOF
 		if err := p.ended(t); err != nil {
 			t.Errorf("Pump = %v", err)
 		}
-		p.client.gets()
+		p.client.Gets()
 	})
 }
 
@@ -107,11 +107,11 @@ func TestPumpListenEndedByServer(t *testing.T) {
 func TestPumpListenHasNoTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := pump(t, bridge.PumpOptions{RequestTimeout: time.Second})
-		p.client.says(listenOne)
+		p.client.Says(listenOne)
 		time.Sleep(time.Hour)
-		p.server.gets(listenOne)
-		p.client.gets()
-		p.client.end <- io.EOF
+		p.server.Gets(listenOne)
+		p.client.Gets()
+		p.client.End <- io.EOF
 		p.ended(t)
 	})
 }
@@ -120,9 +120,9 @@ func TestPumpListenHasNoTimeout(t *testing.T) {
 func TestPumpServerShutsDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := pump(t, bridge.PumpOptions{})
-		p.client.says(callOne)
-		p.server.end <- bridge.ErrClosing
+		p.client.Says(callOne)
+		p.server.End <- bridge.ErrClosing
 		p.ended(t)
-		p.client.gets(`{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"the bridge is shutting down or was configured anew","data":{"reason":"shutting_down"}}}`)
+		p.client.Gets(`{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"the bridge is shutting down or was configured anew","data":{"reason":"shutting_down"}}}`)
 	})
 }

@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/mcp-bridge/mcp-bridge/bridge/budget"
 	"github.com/mcp-bridge/mcp-bridge/bridge/internal/say"
-	"github.com/mcp-bridge/mcp-bridge/internal/budget"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -73,9 +73,14 @@ func (p *pump) fromClient(late context.Context) error {
 	s := &toServerSink{pump: p, late: late}
 	err := p.client.Receive(p.recv.ctx, s)
 	if p.recv.ctx.Err() != nil && errors.Is(err, context.Canceled) {
-		return p.recv.cause()
+		err = p.recv.cause()
 	}
-	if s.unsent.Kind() == jsonrpc.Request && err == ErrHungUp { // it may be listening still
+	if over(err) {
+		s.stop()
+	} else if err != errServerEnded {
+		s.withdraw()
+	}
+	if s.unsent.Kind() == jsonrpc.Request && err == errHungUp { // it may be listening still
 		p.answer(late, s.unsent.ID(), jsonrpc.CodeInternalError, err.Error(), say.TimedOut)
 	}
 	return err
@@ -92,6 +97,8 @@ type toServerSink struct {
 	admitted bool
 	was, m   jsonrpc.Message
 
+	stopped bool // nothing is taken any more
+
 	unsent jsonrpc.Message // what the server did not take before the client had gone
 }
 
@@ -103,7 +110,7 @@ func (s *toServerSink) TrySend(m jsonrpc.Message) bool {
 	}
 	if !s.isAdmitted(&m) {
 		if m.Kind() == jsonrpc.Request {
-			c := s.newCall(m)
+			c := s.newClientCall(m)
 			if s.toServer.open(c) != nil { // admit says what is wrong
 				return false
 			}
@@ -115,7 +122,8 @@ func (s *toServerSink) TrySend(m jsonrpc.Message) bool {
 				return true
 			}
 		}
-		s.admitted, s.was = true, m
+		s.admitted = true
+		s.was = m
 	}
 	if !s.server.TrySend(s.m) {
 		return false
@@ -142,7 +150,28 @@ func (s *toServerSink) withdraw() {
 	s.forget()
 }
 
-func (s *toServerSink) forget() { s.admitted, s.was, s.m = false, jsonrpc.Message{}, jsonrpc.Message{} }
+// stop answers a request that the server has not taken, and will not. Nothing is taken
+// afterwards.
+func (s *toServerSink) stop() {
+	s.stopped = true
+	if s.m.Kind() != jsonrpc.Request {
+		return
+	}
+	id, owed := s.toServer.close(s.m.ID())
+	s.forget()
+	if !owed || s.ctx.Err() != nil { // it was answered, or nobody waits for the client any more
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), say.MaxWait)
+	defer cancel()
+	s.answer(ctx, id, jsonrpc.CodeInternalError, ErrClosing.Error(), say.ShuttingDown)
+}
+
+func (s *toServerSink) forget() {
+	s.admitted = false
+	s.was = jsonrpc.Message{}
+	s.m = jsonrpc.Message{}
+}
 
 // taken says that the server has taken the message.
 func (s *toServerSink) taken() {
@@ -154,6 +183,9 @@ func (s *toServerSink) taken() {
 
 // Send copies a message to the server, or answers it in the server's place.
 func (s *toServerSink) Send(ctx context.Context, m jsonrpc.Message) error {
+	if s.stopped {
+		return errStopped
+	}
 	if s.recv.begin() {
 		ctx = s.late
 	}
@@ -164,7 +196,8 @@ func (s *toServerSink) Send(ctx context.Context, m jsonrpc.Message) error {
 		if s.m, ok = s.admit(ctx, m); !ok {
 			return nil
 		}
-		s.admitted, s.was = true, m
+		s.admitted = true
+		s.was = m
 	}
 	if !tried && s.server.TrySend(s.m) {
 		s.taken()
@@ -176,7 +209,11 @@ func (s *toServerSink) Send(ctx context.Context, m jsonrpc.Message) error {
 		s.taken()
 		return nil
 	case s.late.Err() != nil:
-		return errStopped
+		if s.m.Kind() != jsonrpc.Request {
+			return errStopped
+		}
+		s.stop()
+		return nil // it was answered
 	case ctx.Err() != nil: // the client has gone
 		s.unsent = s.m
 		s.withdraw()
@@ -195,7 +232,7 @@ func (s *toServerSink) Send(ctx context.Context, m jsonrpc.Message) error {
 func (p *pump) admit(ctx context.Context, m jsonrpc.Message) (jsonrpc.Message, bool) {
 	switch m.Kind() {
 	case jsonrpc.Request:
-		c := p.newCall(m)
+		c := p.newClientCall(m)
 		switch err := p.toServer.open(c); err {
 		case nil:
 		case errShut:
@@ -236,8 +273,8 @@ func (p *pump) admit(ctx context.Context, m jsonrpc.Message) (jsonrpc.Message, b
 	return m, true
 }
 
-// newCall is newCall for a client's request, all of which the server's side may keep.
-func (p *pump) newCall(m jsonrpc.Message) *call {
+// newClientCall is newCall for a client's request, all of which the server's side may keep.
+func (p *pump) newClientCall(m jsonrpc.Message) *call {
 	c := newCall(m)
 	switch size := m.Size(); {
 	case c.method == "initialize": // who makes a lost session anew has to say it again
@@ -283,11 +320,26 @@ func (p *pump) arm(c *call) {
 		if c.method != "initialize" {
 			p.cancelAtServer(p.ctx, c.id, "timed out")
 		}
+		if p.opts.TimedOut != nil {
+			p.opts.TimedOut(LateCall{Ctx: p.ctx, Method: c.method, ID: c.id, Since: c.deadline.Add(-min(p.opts.RequestTimeout, maxWait) * maxRenewal)})
+		}
 		within := p.opts.RequestTimeout
 		if !time.Now().Before(c.deadline) {
 			within *= maxRenewal
 		}
 		p.answer(p.ctx, c.id, jsonrpc.CodeInternalError, fmt.Sprintf("the server did not answer within %v", within), say.TimedOut)
+	})
+}
+
+// cancelCall cancels a request because somebody who looks after the bridge wants it.
+func (p *pump) cancelCall(id jsonrpc.ID) bool {
+	return p.toServer.giveUp(id, func(c *call) {
+		if c.method == say.Listen {
+			p.endListen(p.ctx, c.id)
+			return
+		}
+		p.cancelAtServer(p.ctx, c.id, "cancelled on request")
+		p.answer(p.ctx, c.id, jsonrpc.CodeInternalError, "the call was cancelled by whoever looks after the bridge", say.CancelledHere)
 	})
 }
 

@@ -34,10 +34,10 @@ func TestServeSaysWhy(t *testing.T) {
 		{bridge.ErrReclaimed, bridge.ErrReclaimed.Error(), `"busy"`},
 	} {
 		once := errors.Is(c.err, bridge.ErrBusy) || errors.Is(c.err, bridge.ErrReclaimed)
-		client, far := bridgetest.Pipe()
+		client, far := bridge.Pipe()
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			if err := bridge.Serve(noServer{c.err}, bridge.PumpOptions{}).ServeConn(t.Context(), far.Conn()); !errors.Is(err, c.err) {
+			if err := bridge.Serve(noServer{c.err}, bridge.PumpOptions{}).ServeConn(t.Context(), far); !errors.Is(err, c.err) {
 				t.Errorf("ServeConn returned %v, want %v", err, c.err)
 			}
 		})
@@ -46,23 +46,19 @@ func TestServeSaysWhy(t *testing.T) {
 				break
 			}
 			for _, m := range []jsonrpc.Message{jsonrpc.NewNotification("n", nil), jsonrpc.NewRequest(jsonrpc.IntID(i), "m", nil)} {
-				if err := client.Send(t.Context(), m); err != nil {
-					t.Fatal(err)
-				}
+				bridgetest.Must(t, client.Send(t.Context(), m))
 			}
-			m, err := client.Recv(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			m, err := bridgetest.Recv(t.Context(), client)
+			bridgetest.Must(t, err)
 			text, _ := jsonrpc.Text(m.Lookup("error", "message"))
 			if m.ID() != jsonrpc.IntID(i) || text != c.text || string(m.Lookup("error", "data", "reason")) != c.reason {
 				t.Errorf("%v: answered %s", c.err, m.Bytes())
 			}
 		}
 		if !once {
-			client.Close()
+			client.Close(nil)
 		}
 		wg.Wait()
-		client.Close()
+		client.Close(nil)
 	}
 }

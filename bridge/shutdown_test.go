@@ -28,15 +28,15 @@ func TestShutdownBoundsGrace(t *testing.T) {
 		} {
 			t.Run(name+" "+c.when, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					client, clientEnd := bridgetest.Pipe()
-					server, serverEnd := bridgetest.Pipe()
+					client, clientEnd := bridge.Pipe()
+					server, serverEnd := bridge.Pipe()
 					ctx, cancel := context.WithCancelCause(t.Context())
 					shutdown := make(chan struct{})
 					o := bridge.PumpOptions{Grace: 5 * time.Second, GraceNow: func() time.Duration { return c.wait }, Shutdown: shutdown}
 					done := make(chan error, 1)
-					go func() { done <- run(ctx, clientEnd.Conn(), serverEnd.Conn(), o) }()
+					go func() { done <- run(ctx, clientEnd, serverEnd, o) }()
 					must(t, client.Send(t.Context(), jsonrpc.NewRequest(jsonrpc.IntID(1), "tools/call", nil)))
-					_, err := server.Recv(t.Context())
+					_, err := bridgetest.Recv(t.Context(), server)
 					must(t, err)
 					synctest.Wait()
 					began := time.Now()
@@ -46,14 +46,14 @@ func TestShutdownBoundsGrace(t *testing.T) {
 						synctest.Wait()
 					}
 					cancel(bridge.ErrClosing)
-					m, err := client.Recv(t.Context())
+					m, err := bridgetest.Recv(t.Context(), client)
 					must(t, err)
 					if took := time.Since(began); took != c.want || m.Lookup("error") == nil {
 						t.Errorf("after %v the client got %s, want an error after %v", took, m.Bytes(), c.want)
 					}
 					must(t, <-done)
-					_ = client.Close()
-					_ = server.Close()
+					_ = client.Close(nil)
+					_ = server.Close(nil)
 				})
 			})
 		}

@@ -35,9 +35,9 @@ type StallWatch struct {
 	since time.Time // since when the Sink is known to take nothing from a peer that has hung up
 }
 
-// ErrHungUp is how Receive ends when the receiver takes nothing more, and the peer does
+// errHungUp is how Receive ends when the receiver takes nothing more, and the peer does
 // not wait for it either: it has hung up.
-var ErrHungUp = errors.New("the server has taken nothing for minutes after the end of input")
+var errHungUp = errors.New("the server has taken nothing for minutes after the end of input")
 
 // hangUpEvery is how often a StallWatch looks after a peer while nothing is taken from it.
 const hangUpEvery = time.Second
@@ -63,7 +63,7 @@ func NewStallWatch(ctx context.Context, hungUp func() error) *StallWatch {
 }
 
 // Send is sink.Send with the ctx of the Receive, of which it is called by one goroutine
-// at a time. It gives up, with ErrHungUp, when sink takes m for 10 seconds not
+// at a time. It gives up, with an error, when sink takes m for 10 seconds not
 // though the peer is gone, or for 5 minutes though the peer has sent its last.
 func (w *StallWatch) Send(sink Sink, m jsonrpc.Message) error {
 	if w.hungUp == nil {
@@ -76,7 +76,7 @@ func (w *StallWatch) Send(sink Sink, m jsonrpc.Message) error {
 	err := sink.Send(w.ctx, m)
 	w.sends.Add(1)
 	if err != nil && w.left.Load() {
-		return ErrHungUp
+		return errHungUp
 	}
 	return err
 }

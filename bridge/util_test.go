@@ -34,9 +34,9 @@ func vendor(n int) jsonrpc.Message {
 }
 
 // echo answers each request of a Conn at once.
-func echo(c bridgetest.PullConn, result []byte) {
+func echo(c bridge.Conn, result []byte) {
 	for {
-		m, err := c.Recv(context.Background())
+		m, err := bridgetest.Recv(context.Background(), c)
 		if err != nil {
 			return
 		}
@@ -46,8 +46,6 @@ func echo(c bridgetest.PullConn, result []byte) {
 	}
 }
 
-type dialFunc func(ctx context.Context) (bridgetest.PullConn, error)
+type dialFunc func(ctx context.Context) (bridge.Conn, error)
 
-func (f dialFunc) Dial(ctx context.Context) (bridge.Conn, error) {
-	return bridgetest.PushDialed(f(ctx))
-}
+func (f dialFunc) Dial(ctx context.Context) (bridge.Conn, error) { return f(ctx) }

@@ -9,8 +9,16 @@
 //     which revision and which capabilities it has, and a server that needs
 //     something of the client answers a call with input_required.
 //
+// The package has the names and error codes of both eras, reads the _meta of modern
+// requests (MetaOf, Meta.Claims, Meta.Check) and refuses what a revision does not have
+// (Refusal). The transports and the Mux use it; package bridge passes either era on.
+//
 // A Filter rewrites the messages between a legacy and a modern side. There are
 // two: package legacyclient makes a legacy client look modern, and package
 // legacyserver makes a legacy server look modern. A legacy client and a legacy
-// server that is shared are joined by both.
+// server that is shared are joined by both. Package bridge/translate runs a Filter
+// around a bridge.Conn.
+//
+// The functions may be called concurrently, and so may the methods of a Sealer. A Filter
+// is for one goroutine at a time. The examples check a request, and run a Filter.
 package era

@@ -11,9 +11,10 @@ func IsBatch(raw []byte) bool {
 	return len(data) > 0 && data[0] == '['
 }
 
-// SplitBatch returns the elements of a batch in order, each a slice of raw still to be given to Parse
-// (an element may be no valid message, or no object at all; the others still count, LI10).
-// The error is an *Error when raw is no JSON array, is empty, or has more than max elements (max 0: no limit).
+// SplitBatch returns the elements of a batch in order. Each is a slice of raw. The caller
+// parses each element by itself: if one is not a valid message, the others still count
+// (LI10). The error is an *Error if raw is not a JSON array, is empty, or has more than
+// max elements; 0 means no limit.
 func SplitBatch(raw []byte, max int) ([][]byte, error) {
 	data, cut := trim(raw)
 	if len(data) == 0 {
@@ -30,7 +31,7 @@ func SplitBatch(raw []byte, max int) ([][]byte, error) {
 	return elements, nil
 }
 
-// split returns the elements, or why the batch is refused, and where.
+// split returns the elements, or the reason why the batch is refused and the offset.
 func (s *scanner) split(max int) (elements [][]byte, refused string, at int) {
 	if s.peek() != '[' {
 		s.value()
@@ -46,7 +47,7 @@ func (s *scanner) split(max int) (elements [][]byte, refused string, at int) {
 	}
 	for {
 		if max > 0 && len(elements) == max {
-			// What follows is not looked at.
+			// The rest is not scanned.
 			return nil, "more than " + strconv.Itoa(max) + " messages in a batch", s.pos
 		}
 		at := s.pos
@@ -70,16 +71,15 @@ func (s *scanner) split(max int) (elements [][]byte, refused string, at int) {
 	}
 }
 
-// Decode returns the messages in what a client has sent in one piece: a
-// message, or with batches (ST5, LI9) an array of them. What is no message is
-// in faults, each with the id and kind that could be read: whoever takes the
-// piece answers with them (Error.Reply). An invalid element leaves the others
-// as they are (LI12), and initialize is none in a batch (J7). A batch has at
-// most max elements (0: no limit), and a message at most depth levels (0: no limit), as
-// for ParseDepth; the array around it is none of them.
+// Decode returns the messages in one line or body of a client. raw is a message or, if
+// batches is true (ST5, LI9), an array of messages. faults has an Error for each part that
+// is not a valid message; the caller answers it with Error.Reply. Valid elements of a batch
+// count although others are invalid (LI12). initialize is not valid in a batch (J7). A
+// batch may have at most max elements, and a message at most depth levels, as for
+// ParseDepth; the array of the batch is not a level. 0 means no limit for both.
 //
-// It takes ownership of raw, as Parse does, unless raw is an array: of that it
-// keeps copies of the elements.
+// Decode takes ownership of raw, as Parse does, unless raw is an array: the messages of a
+// batch are copies.
 func Decode(raw []byte, batches bool, max, depth int) (messages []Message, faults []*Error) {
 	if !IsBatch(raw) {
 		m, err := ParseDepth(raw, depth)
@@ -96,7 +96,7 @@ func Decode(raw []byte, batches bool, max, depth int) (messages []Message, fault
 		return nil, []*Error{err.(*Error)}
 	}
 	for _, element := range elements {
-		m, err := ParseDepth(bytes.Clone(element), depth) // cloned: no element keeps all the others in memory
+		m, err := ParseDepth(bytes.Clone(element), depth) // a clone does not keep the whole batch in memory
 		switch {
 		case err != nil:
 			faults = append(faults, err.(*Error))

@@ -99,8 +99,8 @@ func TestIDFinder(t *testing.T) {
 	}
 }
 
-// ST5, J4, J7, LI9, LI12: what a client sends in one piece becomes messages, and
-// what is none becomes the answers that are due.
+// ST5, J4, J7, LI9, LI12: Decode returns the valid messages of a batch, and a fault with its
+// answer for each of the others.
 func TestDecode(t *testing.T) {
 	const (
 		ping   = `{"jsonrpc":"2.0","id":1,"method":"ping"}`

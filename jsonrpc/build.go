@@ -7,7 +7,7 @@ import (
 	"strconv"
 )
 
-// idRoom is enough for most ids, so that nothing but the message is allocated.
+// idRoom is the length of a buffer on the stack that is long enough for most ids.
 const idRoom = 64
 
 // check panics if id cannot stand at the span at.
@@ -26,12 +26,12 @@ type edit struct {
 	text string
 }
 
-// maxEdits is how many a change mostly takes at most.
+// maxEdits is as many edits as most changes need. More of them cost an allocation.
 const maxEdits = 8
 
-// edited returns the message with other text at some places, in order. The index
-// is corrected, nothing is scanned again: what is put in is known to fit there. A
-// late id takes its place in the same copy.
+// edited returns the message with the edits, which are in the order of their places. It
+// corrects the index and scans nothing: the caller knows that the new text is valid
+// at its place. A late id is put into its place in the same copy.
 func (m Message) edited(edits ...edit) Message {
 	if m.late {
 		var all [maxEdits]edit
@@ -63,9 +63,9 @@ func replaced(raw []byte, edits []edit) []byte {
 	return append(out, raw[from:]...)
 }
 
-// joinedWith is replaced for long messages: bytes.Join does not clear the memory
-// that it is about to fill, which matters more than that the texts of the edits
-// take an allocation, too. added is how long they are.
+// joinedWith is replaced for long messages. It needs one more allocation, for the texts of
+// the edits, whose length is added. But bytes.Join does not clear the memory that it is
+// about to fill, which saves more.
 func joinedWith(raw []byte, edits []edit, added int) []byte {
 	var room [2*maxEdits + 1][]byte
 	parts, texts, from := room[:0], make([]byte, 0, added), uint32(0)
@@ -77,7 +77,7 @@ func joinedWith(raw []byte, edits []edit, added int) []byte {
 	return bytes.Join(append(parts, raw[from:]), nil)
 }
 
-// inserted appends edits, and one more in its place among them.
+// inserted appends edits to all, with one inserted among them in the order of the places.
 func inserted(all, edits []edit, one edit) []edit {
 	i := 0
 	for i < len(edits) && edits[i].at.start < one.at.start {
@@ -86,26 +86,25 @@ func inserted(all, edits []edit, one edit) []edit {
 	return append(append(append(all, edits[:i]...), one), edits[i:]...)
 }
 
-// moved corrects the index for what stood at a place and has another length now.
+// moved corrects the index after the text at a place has got another length.
 func (m *Message) moved(at span, length int) {
 	delta := uint32(length) - (at.end - at.start) // wraps around when negative, and so does the sum
 	for _, s := range []*span{&m.id, &m.method, &m.params, &m.token, &m.requestID, &m.outcome, &m.meta, &m.bulk} {
 		switch {
-		case s.start >= at.end: // behind
+		case s.start >= at.end: // after the place
 			s.start += delta
 			s.end += delta
-		case s.start > at.start && s.end <= at.end: // within what has gone
+		case s.start > at.start && s.end <= at.end: // within the text that was replaced
 			*s = span{}
-		case s.end >= at.end: // it contains the place, or is it
+		case s.end >= at.end: // s contains the place, or is the place
 			s.end += delta
 		}
 	}
 }
 
-// WithID returns a copy with the id replaced where it stands; every other byte
-// stays. The text is copied only when somebody wants its Bytes. It panics
-// if the message has no id, if id is zero, and if id is NullID and the message
-// no error response.
+// WithID returns a copy of the message with another id. Every other byte stays. The bytes
+// are not copied before somebody calls Bytes. WithID panics if the message has no id, if id
+// is zero, and if id is NullID and the message is not an error response.
 func (m Message) WithID(id ID) Message {
 	m.check(m.id, id, "id")
 	m.ident, m.late, m.joined = id, true, nil
@@ -115,20 +114,18 @@ func (m Message) WithID(id ID) Message {
 	return m
 }
 
-// WithProgressToken returns a copy with what ProgressToken returns replaced
-// where it stands; every other byte stays. It panics if there is no such token
-// and if id is zero or NullID.
+// WithProgressToken returns a copy of the message with another ProgressToken. Every other
+// byte stays. It panics if the message has no progress token, and if id is zero or NullID.
 func (m Message) WithProgressToken(id ID) Message { return m.spelled(m.token, id, "progress token") }
 
-// spelled returns a copy with another id at the span at.
+// spelled returns a copy with id at the span at, which the panics call field.
 func (m Message) spelled(at span, id ID, field string) Message {
 	m.check(at, id, field)
 	return m.edited(edit{at, id.text})
 }
 
-// WithRequestID returns a copy with what RequestID returns replaced where it
-// stands; every other byte stays. It panics if there is no such field and if
-// id is zero or NullID.
+// WithRequestID returns a copy of the message with another RequestID. Every other byte
+// stays. It panics if the message has no RequestID, and if id is zero or NullID.
 func (m Message) WithRequestID(id ID) Message {
 	if m.kind != Notification {
 		panic("jsonrpc: only a notification has a params.requestId")
@@ -137,19 +134,19 @@ func (m Message) WithRequestID(id ID) Message {
 }
 
 // NewRequest builds a request from raw JSON params, nil for none. It panics
-// if id is no request id or params are no JSON object or array.
+// if id is not a request id, or params are not a JSON object or array.
 func NewRequest(id ID, method string, params []byte) Message {
 	return build(appendMethod(begin(id, len(method)+len(params)), method), "params", params)
 }
 
 // NewNotification builds a notification from raw JSON params, nil for none.
-// It panics if params are no JSON object or array.
+// It panics if params are not a JSON object or array.
 func NewNotification(method string, params []byte) Message {
 	return build(appendMethod(begin(ID{}, len(method)+len(params)), method), "params", params)
 }
 
 // NewResult builds a response from a raw JSON result, nil for MCP's empty
-// result {}. It panics if id is no request id or result is no JSON.
+// result {}. It panics if id is not a request id, or result is not JSON.
 func NewResult(id ID, result []byte) Message {
 	if len(result) == 0 {
 		result = []byte("{}")
@@ -157,9 +154,9 @@ func NewResult(id ID, result []byte) Message {
 	return build(begin(id, len(result)), "result", result)
 }
 
-// NewError builds an error response. data is raw JSON or nil for none. A zero
-// id is left out, NullID is written as null (J4 says which revision wants
-// what). It panics if data is no JSON.
+// NewError builds an error response. data is raw JSON, nil for none. A zero id is left
+// out, and NullID is written as null; J4 says which of the two a revision wants for an
+// unknown id. It panics if data is not JSON.
 func NewError(id ID, code int, message string, data []byte) Message {
 	object := append(make([]byte, 0, 48+len(message)+len(data)), `{"code":`...)
 	object = strconv.AppendInt(object, int64(code), 10)
@@ -173,7 +170,7 @@ func NewError(id ID, code int, message string, data []byte) Message {
 	return build(begin(id, len(object)), "error", append(object, '}'))
 }
 
-// begin writes a message up to the members that follow the id; room is for those.
+// begin writes a message up to the id. room is how many bytes the later members may need.
 func begin(id ID, room int) []byte {
 	return appendStart(make([]byte, 0, len(`{"jsonrpc":"2.0","id":,"method":"","params":}`)+len(id.text)+room), id)
 }
@@ -205,9 +202,9 @@ func build(b []byte, key string, value []byte) Message {
 	return built(append(b, '}'), span{at, at + uint32(len(text))})
 }
 
-// built makes the index of a message that ends with the value at last, if that
-// is anywhere. What is several members, such as {},"id":1, does not end there:
-// it shall not make another message than was asked for.
+// built makes the index of a message whose last member has its value at last; the zero span
+// stands for no such check. The check fails for a value such as {},"id":1, which would
+// add members to the message.
 func built(raw []byte, last span) Message {
 	m, err := index(raw, last)
 	if err != nil {
@@ -218,7 +215,7 @@ func built(raw []byte, last span) Message {
 
 func index(raw []byte, last span) (Message, error) {
 	if len(raw) > math.MaxInt32 {
-		return Parse(raw) // which says so
+		return Parse(raw) // returns the error
 	}
 	p := parser{scanner: scanner{data: raw}}
 	switch {
@@ -230,8 +227,8 @@ func index(raw []byte, last span) (Message, error) {
 	return p.m, nil
 }
 
-// mustBeOneValue keeps text that is several members, such as 1,"code":2, from
-// becoming more than was asked for.
+// mustBeOneValue panics if raw is not exactly one value. Text such as 1,"code":2 would add
+// members to the message.
 func mustBeOneValue(raw []byte) {
 	data, _ := trim(raw)
 	s := scanner{data: data}

@@ -5,17 +5,17 @@ import (
 	"slices"
 )
 
-// This file is what may be put into a message and taken out of it. The rest is
-// copied once, and nothing is scanned again.
+// The functions of this file put members into a message and take members out. They copy
+// the rest of the message once, and scan nothing again.
 
-// Fragment is members of an object that are put into many messages. The zero
-// Fragment has none. It may be used by many goroutines.
+// Fragment is some members of an object, to be put into many messages. The zero
+// Fragment has no members. It may be used by many goroutines.
 type Fragment struct {
 	text   string // without the braces
-	breaks bool   // line breaks stand between tokens
+	breaks bool   // there are line breaks between tokens
 }
 
-// NewFragment returns the members of a raw JSON object. It panics if object is anything else.
+// NewFragment returns the members of a raw JSON object. It panics if object is not one.
 func NewFragment(object []byte) Fragment {
 	data, _ := trim(object)
 	s := scanner{data: data}
@@ -32,12 +32,12 @@ func (f Fragment) String() string { return f.text }
 
 const metaStart = metaKey + "{"
 
-// WithMeta returns a request or notification with members put into its
-// params._meta, ahead of those that are there; if there is none, or no object, it
-// is made. Every other byte stays, and so does Related; but of a message without
-// params only what WithParams keeps. That none of the keys is there yet, and
-// progressToken none of them, the caller sees to. It panics if params are an array,
-// and for a response.
+// WithMeta returns a copy of a request or notification with the members of f at the
+// beginning of params._meta. If _meta is missing or not an object, a new one is made.
+// Every other byte stays, and so does Related; a message without params keeps only what
+// WithParams keeps. The caller makes sure that _meta does not have the keys of f yet, and
+// that progressToken is not among them. WithMeta panics if params are an array, and for a
+// response.
 func (m Message) WithMeta(f Fragment) Message {
 	switch {
 	case m.kind == Response || m.kind == Invalid:
@@ -56,7 +56,7 @@ func (m Message) WithMeta(f Fragment) Message {
 			end = "},"
 		}
 		m = m.edited(edit{here, metaStart}, edit{here, f.text}, edit{here, end})
-		start := m.params.start + uint32(len(metaStart)) // which may have moved with an id
+		start := m.params.start + uint32(len(metaStart)) // edited may have moved params, with a late id
 		m.meta = span{start, start + uint32(len(f.text)) + 2}
 	}
 	m.breaks = m.breaks || f.breaks
@@ -66,10 +66,33 @@ func (m Message) WithMeta(f Fragment) Message {
 	return m
 }
 
-// WithFirst returns the message with members put into its params or its result,
-// ahead of those that are there. Every other byte stays, and so does Related.
-// That none of the keys is there yet, and none is _meta, progressToken or requestId
-// in params, the caller sees to. It panics if that is no object.
+// WithMetaOf is WithMeta, and removes the members of params._meta with these keys, all in
+// one copy: f may have the same keys. It panics as WithMeta does.
+func (m Message) WithMetaOf(f Fragment, keys ...string) Message {
+	if m.kind == Response || m.kind == Invalid || m.meta.end == 0 || m.raw[m.meta.start] != '{' {
+		return m.WithMeta(f)
+	}
+	var list [maxCuts]cut
+	cuts, rest := Object{raw: m.Meta()}.findCuts(list[:0], keys)
+	if len(cuts) == 0 {
+		return m.WithMeta(f)
+	}
+	var room [maxEdits]edit
+	here := span{m.meta.start + 1, m.meta.start + 1}
+	edits := append(room[:0], edit{here, f.text})
+	if rest && len(f.text) > 0 {
+		edits = append(edits, edit{here, ","})
+	}
+	m = m.edited(appendCuts(edits, m.meta, cuts)...)
+	m.breaks = m.breaks || f.breaks
+	return m
+}
+
+// WithFirst returns a copy of the message with the members of f at the beginning of its
+// params or its result. Every other byte stays, and so does Related. The caller makes sure
+// that the params or the result do not have the keys of f yet, and that _meta,
+// progressToken and requestId are not among the keys for params. WithFirst panics if the
+// message has no params or result, or if they are not an object.
 func (m Message) WithFirst(f Fragment) Message {
 	at := m.params
 	if m.kind == Response {
@@ -81,7 +104,7 @@ func (m Message) WithFirst(f Fragment) Message {
 	return m.put(at.start+1, f)
 }
 
-// put puts members at the beginning of an object, behind its brace.
+// put puts members at the beginning of an object. at is the place after its brace.
 func (m Message) put(at uint32, f Fragment) Message {
 	if len(f.text) == 0 {
 		return m
@@ -104,9 +127,9 @@ func isEmpty(text []byte) bool {
 	return s.peek() == '}'
 }
 
-// WithoutInResult returns a response with a result that lacks the members of
-// these keys (see Without); every other byte stays, and so does Related. It
-// panics if the message has no result.
+// WithoutInResult returns a copy of a response without the members of these keys in its
+// result (see Without). Every other byte stays, and so does Related. It panics if the
+// message has no result.
 func (m Message) WithoutInResult(keys ...string) Message {
 	if m.kind != Response || m.failure {
 		panic("jsonrpc: the message has no result")
@@ -117,9 +140,10 @@ func (m Message) WithoutInResult(keys ...string) Message {
 	return m.cutOut(appendCuts(room[:0], m.outcome, cuts))
 }
 
-// WithoutInParams returns a request or notification whose params lack the members
-// of these keys (see Without), and whose params._meta lacks those of metaKeys; it
-// goes, too, if nothing is left in it. Every other byte stays, and so does Related.
+// WithoutInParams returns a copy of a request or notification without the members keys in
+// its params (see Without), and without the members metaKeys in its params._meta. If no
+// member of _meta is left, _meta is removed as well. Every other byte stays, and so does
+// Related.
 func (m Message) WithoutInParams(metaKeys []string, keys ...string) Message {
 	var lists [2][maxCuts]cut
 	var room [maxEdits]edit
@@ -133,7 +157,7 @@ func (m Message) WithoutInParams(metaKeys []string, keys ...string) Message {
 	}
 	cuts, _ := m.ParamsObject().findCuts(lists[1][:0], keys)
 	edits := appendCuts(room[:0], m.params, cuts)
-	if len(inMeta) > 0 { // what is cut out of params is ahead of it, or behind
+	if len(inMeta) > 0 { // the cuts in params are before or after _meta
 		i := 0
 		for i < len(edits) && edits[i].at.start < m.meta.start {
 			i++
@@ -144,15 +168,15 @@ func (m Message) WithoutInParams(metaKeys []string, keys ...string) Message {
 	return m.cutOut(edits)
 }
 
-// WithoutMeta is WithoutInParams with the key _meta only. Where that stands is
-// known, so nothing is looked for.
+// WithoutMeta is WithoutInParams with the key _meta only. It scans nothing, because the
+// index has the place of _meta.
 func (m Message) WithoutMeta() Message {
 	if m.meta.end == 0 {
 		return m
 	}
 	at := m.meta
 	if at.start -= uint32(len(metaKey)); string(m.raw[at.start:m.meta.start]) != metaKey {
-		return m.WithoutInParams(nil, "_meta") // it is spelled in another way
+		return m.WithoutInParams(nil, "_meta") // the key has escapes, or white space after it
 	}
 	switch {
 	case m.raw[at.start-1] == ',' && !isSpace(m.raw[at.start-2]):

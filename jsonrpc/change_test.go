@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// FuzzChange compares what is put into a message, and taken out, in one go with
-// the same changes to its params or its result, put together and parsed.
+// FuzzChange puts members into a message and takes members out. It makes the same changes
+// to the raw params or result, parses the message with them, and compares.
 func FuzzChange(f *testing.F) {
 	for _, s := range hostile {
 		f.Add([]byte(s))
@@ -58,8 +58,8 @@ func FuzzChange(f *testing.F) {
 	})
 }
 
-// FuzzChanges makes changes one after the other: after each the index is that of
-// the bytes.
+// FuzzChanges makes changes one after the other. After each change the index is that of a
+// fresh Parse of the bytes.
 func FuzzChanges(f *testing.F) {
 	for _, s := range hostile {
 		f.Add([]byte(s), []byte{0, 1, 2, 3, 4, 5, 6})
@@ -276,8 +276,8 @@ func mustPanic(t *testing.T, name string, f func()) {
 	})
 }
 
-// What is long is not looked at again: here it has become something that no scan
-// would get through. And it is copied once, where it must be.
+// The longest value is not scanned again: the test overwrites it with bytes that would fail
+// a scan. And it is copied once, and only where this is necessary.
 func TestLongValues(t *testing.T) {
 	poisoned := func(text string) Message {
 		m := mustParse(t, strings.Replace(text, "LONG", `"`+strings.Repeat("x", 1<<20)+`"`, 1))
@@ -338,5 +338,42 @@ func TestIDsAreNotKept(t *testing.T) {
 	m, id := mustParse(t, `{"jsonrpc":"2.0","id":1234567890,"method":"m"}`), mustParse(t, `{"jsonrpc":"2.0","id":"abcdefghi","method":"m"}`)
 	if got := testing.AllocsPerRun(100, func() { m = m.WithID(id.ID()) }); got != 0 {
 		t.Errorf("%v allocations for another id, want none", got)
+	}
+}
+
+// WithMetaOf puts members into _meta in the place of those that are there, and leaves every
+// other byte.
+func TestWithMetaOf(t *testing.T) {
+	const before, after = `{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":1,"_meta":`, `,"b":2}}`
+	f := NewFragment([]byte(`{"traceparent":"new","tracestate":"x"}`))
+	for _, c := range []struct{ meta, want string }{
+		{`{}`, `{"traceparent":"new","tracestate":"x"}`},
+		{`{"progressToken":5, "k":[1, 2]}`, `{"traceparent":"new","tracestate":"x","progressToken":5, "k":[1, 2]}`},
+		{`{"traceparent":"old"}`, `{"traceparent":"new","tracestate":"x"}`},
+		{`{ "traceparent":"old", "tracestate":1 }`, `{"traceparent":"new","tracestate":"x"  }`},
+		{`{"tracestate":"y","progressToken":5,"traceparent":"old"}`, `{"traceparent":"new","tracestate":"x","progressToken":5}`},
+		{`{"progressToken":5,"trace\u0070arent":"old","traceparent":"old","k":1}`, `{"traceparent":"new","tracestate":"x","progressToken":5,"k":1}`},
+		{`null`, `{"traceparent":"new","tracestate":"x"}`},
+	} {
+		for _, id := range []string{"1", `"longer than it was"`} {
+			m := mustParse(t, before+c.meta+after)
+			if id != "1" {
+				m = m.WithID(StringID("longer than it was"))
+			}
+			m = m.WithMetaOf(f, "traceparent", "tracestate")
+			want := strings.Replace(before, `"id":1`, `"id":`+id, 1) + c.want + after
+			if got := string(m.Bytes()); got != want {
+				t.Errorf("%s: %s\nwant %s", c.meta, got, want)
+			}
+			parsed := mustParse(t, string(m.Bytes()))
+			if m.ProgressToken() != parsed.ProgressToken() || !bytes.Equal(m.Meta(), parsed.Meta()) || !bytes.Equal(m.Params(), parsed.Params()) || m.ID() != parsed.ID() {
+				t.Errorf("%s: the index is wrong: %s", c.meta, m.Bytes())
+			}
+		}
+	}
+	m := mustParse(t, `{"jsonrpc":"2.0","id":1,"method":"ping"}`)
+	m = m.WithMetaOf(f, "traceparent")
+	if got := string(m.Bytes()); got != `{"jsonrpc":"2.0","id":1,"method":"ping","params":{"_meta":{"traceparent":"new","tracestate":"x"}}}` {
+		t.Error(got)
 	}
 }

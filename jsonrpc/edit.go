@@ -2,10 +2,10 @@ package jsonrpc
 
 import "slices"
 
-// With returns a copy of a raw JSON object in which the member key has value:
-// it is replaced where it stands, or added at the end. Every other byte stays.
-// It takes valid JSON; an empty object means {}. A key that stands twice is
-// replaced where it counts, the last time.
+// With returns a copy of a raw JSON object in which the member key has value. The value of
+// an existing member is replaced, otherwise the member is added at the end. Every other
+// byte stays. object must be valid JSON; an empty slice stands for {}. Of several members
+// with this key the last one is replaced, because the last one counts.
 func With(object []byte, key string, value []byte) []byte {
 	at, end := -1, 0
 	empty := true
@@ -47,17 +47,17 @@ func lastBrace(object []byte) int {
 }
 
 // Without returns a copy of a raw JSON object without the members of these
-// keys, or the object itself if it has none of them. Every other byte stays,
-// but for the commas between. It takes valid JSON.
+// keys, or the object itself if it has none of them. Only the commas between the members
+// are adjusted; every other byte stays. object must be valid JSON.
 func Without(object []byte, keys ...string) []byte { return Object{raw: object}.Without(keys...) }
 
 // cut is a part of an object that is left out.
 type cut struct{ from, to int }
 
-// maxCuts is as many as there mostly are.
+// maxCuts is as many cuts as most calls need. More of them cost an allocation.
 const maxCuts = 4
 
-// findCuts appends what Without leaves out; rest is whether any member stays.
+// findCuts appends the cuts that Without makes; rest reports whether any member stays.
 func (o Object) findCuts(cuts []cut, keys []string) (_ []cut, rest bool) {
 	last := -1 // the end of the last member that stays
 	object := o.raw
@@ -71,19 +71,19 @@ func (o Object) findCuts(cuts []cut, keys []string) (_ []cut, rest bool) {
 		if !ok {
 			return nil, true
 		}
-		o.pass(&s)
+		o.skipKnown(&s)
 		end := s.pos
-		if !slices.ContainsFunc(keys, func(k string) bool { return sameText(text, escaped, k) }) {
+		if !slices.ContainsFunc(keys, func(k string) bool { return textMeans(text, escaped, k) }) {
 			last = end
 			continue
 		}
 		if last >= 0 {
-			cuts = append(cuts, cut{last, end}) // with the comma ahead of it
+			cuts = append(cuts, cut{last, end}) // with the comma before it
 			last = end
 			continue
 		}
 		s.space()
-		if s.peek() == ',' { // with the comma and the space behind it
+		if s.peek() == ',' { // with the comma and the white space after it
 			end = s.pos + 1
 			for end < len(object) && isSpace(object[end]) {
 				end++
@@ -97,8 +97,8 @@ func (o Object) findCuts(cuts []cut, keys []string) (_ []cut, rest bool) {
 // Quote returns text as a raw JSON string.
 func Quote(text string) []byte { return appendString(make([]byte, 0, len(text)+2), text) }
 
-// Plain returns the message without those members of the envelope that are no part
-// of it (IsExtended). Related stays.
+// Plain returns the message without the members of the envelope that JSON-RPC does not
+// know (see IsExtended). Related stays.
 func (m Message) Plain() Message {
 	switch {
 	case !m.extended:
@@ -110,17 +110,17 @@ func (m Message) Plain() Message {
 	if m.failure {
 		key = `,"error":`
 	}
-	value := m.cut(m.outcome)
+	value := m.slice(m.outcome)
 	b := append(append(begin(m.ident, len(value)), key...), value...)
-	return built(append(b, '}'), span{}).WithRelated(m.related)
+	return built(append(b, '}'), span{}).WithRelated(m.related).WithMark(m.mark)
 }
 
-// WithParams returns a copy of a request or notification with other raw params,
-// an object; nil takes them away. Id and method stay, and so does Related; what
-// else stands in the envelope goes. It panics if params are no JSON.
+// WithParams returns a copy of a request or notification with other raw params, which are
+// a JSON object; nil removes the params. The id, the method and Related stay. Other
+// members of the envelope are removed. It panics if params are not JSON.
 func (m Message) WithParams(params []byte) Message {
 	if m.kind == Request {
-		return NewRequest(m.ID(), m.Method(), params).WithRelated(m.related)
+		return NewRequest(m.ID(), m.Method(), params).WithRelated(m.related).WithMark(m.mark)
 	}
-	return NewNotification(m.Method(), params).WithRelated(m.related)
+	return NewNotification(m.Method(), params).WithRelated(m.related).WithMark(m.mark)
 }

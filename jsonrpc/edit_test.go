@@ -47,7 +47,7 @@ func TestWithout(t *testing.T) {
 	}
 }
 
-// A method may be empty, and nothing comes of it but a message.
+// A method may be empty: the message is valid all the same.
 func TestWithParamsOfNoMethod(t *testing.T) {
 	for _, text := range []string{`{"jsonrpc":"2.0","id":1,"method":""}`, `{"jsonrpc":"2.0","method":"","params":{"a":1}}`} {
 		m, err := Parse([]byte(text))
@@ -60,7 +60,7 @@ func TestWithParamsOfNoMethod(t *testing.T) {
 	}
 }
 
-// Whatever is cut out or put in, the rest is JSON with the other members as they were.
+// With and Without give valid JSON, and leave the other members as they were.
 func FuzzEdit(f *testing.F) {
 	f.Add(`{"a":1,"b":[2,{}],"c":"x,}"}`)
 	f.Add(` { "b" : 1 , "a" : null } `)

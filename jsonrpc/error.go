@@ -11,17 +11,19 @@ const (
 	CodeInternalError  = -32603
 )
 
-// Error says why bytes are no valid message, and how to answer (J4).
-//
-// A message that is both a request and a response has Kind Invalid, and so has
-// text that breaks off before it shows what it is; an id that stands twice is
-// as good as unread.
+// Error says why bytes are not a valid message, and how to answer (J4).
 type Error struct {
 	Code    int    // JSON-RPC code: CodeParseError or CodeInvalidRequest
 	Message string // what is wrong and where (byte offset); never the content itself
-	ID      ID     // the id, where it could be read; zero otherwise
-	Kind    Kind   // what the message would have been, where that could be told
-	Marked  bool   // it has the key "jsonrpc", as logs that look like requests have not
+	ID      ID     // the id; zero if it could not be read, or if there are two
+
+	// Kind is what the message would have been. It is Invalid for a message that is both
+	// a request and a response, and for text that ends too early to know.
+	Kind Kind
+
+	// Marked says that the envelope has the key "jsonrpc". Log lines that look like
+	// requests do not have it.
+	Marked bool
 }
 
 // Error returns Message.
@@ -35,24 +37,24 @@ func newError(code int, fault string, at int) *Error {
 	return &Error{Code: code, Message: text + fault + " at byte " + strconv.Itoa(at)}
 }
 
-// Answers reports whether what a server has sent as e was meant as the answer
-// to the request e.ID, as far as can be told: a response, or an object with an
-// id that says neither what it asks nor what it answers. Nothing else will come,
-// so whoever has asked is to hear of it.
+// Answers reports whether the invalid message of a server was probably meant as the answer
+// to the request e.ID. This is so for a response, and for an object with an id but neither
+// a method nor a result. The client should then get an error, because the server will not
+// answer again.
 func (e *Error) Answers() bool {
 	known := !e.ID.IsZero() && e.ID != NullID
 	return known && (e.Kind == Response || e.Kind == Invalid && e.Code == CodeInvalidRequest)
 }
 
-// Asks reports whether what a server has sent as e was meant as a request: it waits
-// for the answer to e.ID.
+// Asks reports whether the invalid message of a server was meant as a request, so that the
+// server waits for an answer to e.ID.
 func (e *Error) Asks() bool {
 	return e.Kind == Request && e.Marked && !e.ID.IsZero() && e.ID != NullID
 }
 
-// Reply returns the response that tells the sender of an invalid message what
-// was wrong with it; an id that could not be read is null (J4). ok is false
-// where none is due: a notification is never answered (J6), nor is a response.
+// Reply returns the error response for the sender of an invalid message. An id that could
+// not be read is null (J4). ok is false if the message must not be answered: it was a
+// notification (J6) or a response.
 func (e *Error) Reply() (m Message, ok bool) {
 	if e.Kind == Notification || e.Kind == Response {
 		return Message{}, false

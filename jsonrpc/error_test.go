@@ -2,8 +2,8 @@ package jsonrpc
 
 import "testing"
 
-// What a server prints with the id of a request, and which is no request, is
-// all the answer that will come.
+// An invalid message of a server that has the id of a request, and is not a request
+// itself, counts as the answer: the server will not answer again.
 func TestErrorAnswers(t *testing.T) {
 	for text, want := range map[string]bool{
 		`{"jsonrpc":"2.0","id":8}`:                                          true,

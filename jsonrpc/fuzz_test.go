@@ -64,7 +64,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// checkSkip: a value that is skipped ends where it does when it is checked.
+// checkSkip: skip finds the same end of a value as value.
 func checkSkip(t *testing.T, data []byte) {
 	t.Helper()
 	for _, behind := range []string{"", ",1", "}", "]", " ", "\n\t,"} {
@@ -167,7 +167,7 @@ func checkTokens(t *testing.T, m Message, raw json.RawMessage) {
 	}
 }
 
-// checkSplices replaces every field that can be, all after another, and
+// checkSplices replaces every field that can be replaced, one after the other, and
 // compares the index with that of a fresh Parse.
 func checkSplices(t *testing.T, m Message) {
 	t.Helper()
@@ -203,8 +203,8 @@ func checkSplices(t *testing.T, m Message) {
 	}
 }
 
-// checkIndex compares the index of a message that was made of another with that
-// of a fresh Parse. The bulk must be a value, but need not be the longest any more.
+// checkIndex compares the index of a changed message with that of a fresh Parse. The bulk
+// must be a value, but after a change it need not be the longest any more.
 func checkIndex(t *testing.T, m, fresh Message) {
 	t.Helper()
 	m = m.settled()
@@ -222,13 +222,13 @@ func checkBulk(t *testing.T, m Message) {
 		return
 	}
 	for _, of := range []span{m.params, m.outcome} {
-		for member := range Members(m.cut(of)) {
+		for member := range Members(m.slice(of)) {
 			if at := of.start + uint32(member.At); !m.failure && m.bulk == (span{at, at + uint32(len(member.Value))}) {
 				return
 			}
 		}
 	}
-	t.Fatalf("the bulk is %q", m.cut(m.bulk))
+	t.Fatalf("the bulk is %q", m.slice(m.bulk))
 }
 
 func compact(t *testing.T, b []byte) []byte {

@@ -5,9 +5,9 @@ import (
 	"strconv"
 )
 
-// ID is a request id or a progress token: a JSON string or integer, compared
-// as it was spelled, so 1 is not "1" and nothing is ever rounded. It is
-// comparable with == and usable as a map key. The zero ID means "none".
+// ID is a request id or a progress token: a JSON string or integer. An ID is its spelling,
+// so 1 is not "1", and no number is rounded. IDs can be compared with == and be the keys of
+// a map. The zero ID means that there is no id.
 type ID struct{ text string }
 
 // NullID is the id of a response to a request whose id could not be read.
@@ -20,8 +20,8 @@ func StringID(s string) ID { return ID{string(appendString(make([]byte, 0, len(s
 // IntID returns the id that is the integer n.
 func IntID(n int64) ID { return ID{strconv.FormatInt(n, 10)} }
 
-// ParseID takes raw JSON text, white space around it allowed; ok is false
-// unless it is a string or an integer (J1) of any size. 1.0 and 1e2 are
+// ParseID returns the id in raw JSON text, which may have white space around it. ok is false
+// unless the text is a string or an integer (J1) of any size. 1.0 and 1e2 are
 // integers; numbers with a fraction or a negative exponent are not.
 func ParseID(raw []byte) (id ID, ok bool) {
 	raw = bytes.Trim(raw, " \t\r\n")
@@ -63,10 +63,10 @@ func (id ID) IsZero() bool { return id.text == "" }
 // String returns the JSON text, quotes included.
 func (id ID) String() string { return id.text }
 
-// Equivalent reports whether two ids are the same JSON value although they may be spelled
-// differently ("a" and "\u0061", 1 and 1.0), or numbers that are equal as float64:
-// many peers read numbers so. Numbers too large for a float64 must be spelled
-// alike. Two zero IDs are equivalent.
+// Equivalent reports whether two ids are the same JSON value, even if they are spelled
+// differently ("a" and "\u0061", 1 and 1.0). Numbers are the same if they are equal as
+// float64, because many peers read numbers as float64. Numbers too large for a float64
+// must be spelled alike. Two zero IDs are equivalent.
 func (id ID) Equivalent(other ID) bool {
 	a, b := id.text, other.text
 	if a == b {
@@ -76,7 +76,7 @@ func (id ID) Equivalent(other ID) bool {
 		return false
 	}
 	if a[0] != '"' {
-		// The text "null" is no number either.
+		// ParseFloat also refuses the text of NullID.
 		x, errX := strconv.ParseFloat(a, 64)
 		y, errY := strconv.ParseFloat(b, 64)
 		return errX == nil && errY == nil && x == y
@@ -93,10 +93,10 @@ func (id ID) Equivalent(other ID) bool {
 	return a == b
 }
 
-// Find returns the entry of m that id names: the one that is spelled alike, or
-// else the only one that is Equivalent, because a peer may have decoded and
-// encoded the id; with the key as it stands in m. An id that several entries
-// could mean finds none. Only an id that is not spelled alike costs a scan.
+// Find returns the entry of m for an id that a peer has sent, and the key of the entry. A
+// peer may have decoded and encoded the id. So if no key is spelled like id, Find
+// looks for a key that is Equivalent; ok is false if there is none, or more than one.
+// Only an id that is spelled differently costs a scan of m.
 func Find[T any](m map[ID]T, id ID) (key ID, value T, ok bool) {
 	if value, ok = m[id]; ok || id.IsZero() {
 		return id, value, ok

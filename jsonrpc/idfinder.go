@@ -7,18 +7,19 @@ const (
 	finderStart finderState = iota // before the object
 	finderKey                      // between members, a key may follow
 	finderInKey                    // in the string of a key of the envelope
-	finderColon                    // behind such a key
-	finderValue                    // in front of or in a value of the envelope
-	finderDone                     // behind the object, or it was none
+	finderColon                    // after such a key
+	finderValue                    // before or in a value of the envelope
+	finderDone                     // after the object, or the text is no object
 )
 
-// IDFinder finds the envelope's id in a message that is too large to be kept: it is fed the
-// bytes as they pass by and keeps almost none. The zero value is ready. It takes the text to be
-// JSON and checks only what it needs. Not for concurrent use.
+// IDFinder finds the envelope's id in a message that is too large to be kept. The caller
+// writes the bytes of the message as they arrive; the IDFinder keeps only a few hundred of
+// them. The zero value is ready. The text must be JSON: an IDFinder does not check it.
+// It is not for concurrent use.
 type IDFinder struct {
 	state    finderState
 	inString bool // in a string inside a value
-	escaped  bool // behind a backslash in a string
+	escaped  bool // after a backslash in a string
 	keyEsc   bool // the key has escapes
 	twoIDs   bool
 	capture  bool // the value is the id and is being kept
@@ -26,7 +27,7 @@ type IDFinder struct {
 	seen     fields
 
 	key   [40]byte // the key as spelled; "method" spelled in \u escapes has 36 bytes
-	keyN  int      // may go past len(key): then it is no key we know
+	keyN  int      // may be greater than len(key): no known key is so long
 	id    [256]byte
 	idN   int
 	valid bool // id holds a whole value
@@ -36,8 +37,8 @@ type IDFinder struct {
 func (f *IDFinder) Write(p []byte) (int, error) {
 	for i := 0; i < len(p) && f.state != finderDone; {
 		if f.inString && !f.escaped && !f.capture {
-			// The bulk of a large message is in strings.
-			if i, _ = plain(p, i); i == len(p) {
+			// Most bytes of a large message are in strings.
+			if i, _ = endOfPlain(p, i); i == len(p) {
 				break
 			}
 		}
@@ -92,7 +93,7 @@ func (f *IDFinder) inKey(c byte) {
 	f.keyN++
 }
 
-// beginValue takes note of the key.
+// beginValue looks at the key that has ended.
 func (f *IDFinder) beginValue() {
 	f.state, f.depth, f.capture = finderValue, 0, false
 	if f.keyN > len(f.key) {
@@ -180,8 +181,9 @@ func (f *IDFinder) endValue() {
 	f.capture = false
 }
 
-// Result returns what is known after the last Write: the id (zero if none was seen, if it
-// stands twice, or is longer than 256 bytes) and the kind (Invalid if unknown).
+// Result returns the id and the Kind as far as they are known after the last Write. The id
+// is zero if there was none yet, if there were two, or if it is longer than 256 bytes. The
+// Kind is Invalid if it is not known.
 func (f *IDFinder) Result() (ID, Kind) {
 	kind := f.seen.kind(f.seen.has(fieldOther))
 	if !f.valid || f.twoIDs {

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// A long message whose id was replaced is in all respects the one that has been
-// copied for that: no matter what else is replaced, and in which order.
+// A long message whose id was replaced without a copy behaves like one that was copied,
+// whatever else is replaced, and in whichever order.
 func FuzzLateID(f *testing.F) {
 	for _, s := range hostile {
 		f.Add([]byte(s), "new", uint8(3))
@@ -52,7 +52,7 @@ func FuzzLateID(f *testing.F) {
 	})
 }
 
-// copied is a message as it is when it comes over a wire.
+// copied returns the message parsed from its bytes.
 func copied(t *testing.T, m Message) Message {
 	t.Helper()
 	return mustParse(t, string(m.Bytes())).WithRelated(m.related)
@@ -75,8 +75,8 @@ func checkSame(t *testing.T, late, plain Message) {
 	checkIndex(t, late, plain)
 }
 
-// What is long is not copied for an id, and its bytes are put together once,
-// for all who have a copy of the message.
+// WithID does not copy a long message. Its bytes are put together once, for all copies of
+// the Message.
 func TestLateID(t *testing.T) {
 	m := mustParse(t, `{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":"`+strings.Repeat("x", longSize)+`"}}`)
 	s := m.WithID(StringID("new"))

@@ -42,8 +42,8 @@ func TestDepth(t *testing.T) {
 	}
 }
 
-// J14: the message itself is the first level; wherever the deepest one stands, one more than the limit is
-// refused, with the id, also if that stands behind it. Without a limit any number will do.
+// J14: the message itself is the first level. A message with one level more than the limit is refused, wherever
+// that level is. The error has the id, also if the id comes later in the text. Without a limit any number is valid.
 func TestParseDepth(t *testing.T) {
 	for _, text := range []string{
 		`{"jsonrpc":"2.0","method":"a","params":[[{}]],"id":5}`,
@@ -73,7 +73,8 @@ func TestParseDepth(t *testing.T) {
 	}
 }
 
-// J15: what counts is how an id is spelled; of an answer's, and of the token of progress, what it says.
+// J15: the limit is on the spelling of an id; for the id of a response and the token of a notification it is on
+// the decoded text.
 func TestNameLengths(t *testing.T) {
 	long, fits := strings.Repeat("x", MaxName+1), strings.Repeat("x", MaxName)
 	escaped := strings.Repeat(`\u0078`, MaxName/2)
@@ -97,7 +98,7 @@ func TestNameLengths(t *testing.T) {
 			t.Errorf("%s: with escapes: %+v", c.text, e)
 		}
 	}
-	// Params that only have such a name are nobody's business.
+	// Members of params that only have the same name have no limit.
 	for _, text := range []string{
 		`{"jsonrpc":"2.0","id":1,"method":"a","params":{"requestId":"%s","progressToken":"%s","taskId":"%s"}}`,
 		`{"jsonrpc":"2.0","id":1,"result":{"id":"%s"}}`,
@@ -107,7 +108,7 @@ func TestNameLengths(t *testing.T) {
 	digits := strings.Repeat("1", MaxName)
 	mustParse(t, `{"jsonrpc":"2.0","id":`+digits+`,"method":"a"}`)
 	parseError(t, `{"jsonrpc":"2.0","id":`+digits+`1,"method":"a"}`)
-	// An id that is too long is not repeated with another fault either.
+	// An error for another fault does not repeat an id that is too long either.
 	if e := parseError(t, `{"id":"`+long+`","method":"a"}`); !e.ID.IsZero() || e.Kind != Request {
 		t.Errorf("got %+v", e)
 	}

@@ -1,15 +1,9 @@
-// Package jsonrpc reads JSON-RPC 2.0 messages without changing them.
-//
-// A Message is the exact bytes that crossed the wire plus an index of the
-// envelope made by one scan. Nothing is decoded and encoded again: what must
-// change (an id, a progress token) is spliced, and every other byte stays. The
-// index knows the longest value of params or result, where most of a long message
-// is: nothing looks at that again, and it is copied only where it has to be.
 package jsonrpc
 
 import (
 	"bytes"
 	"sync"
+	"time"
 )
 
 // Kind tells requests, notifications and responses apart.
@@ -25,11 +19,11 @@ const (
 // span is where a value stands in a message; the zero span is nowhere.
 type span struct{ start, end uint32 }
 
-// Message is one immutable JSON-RPC message: its exact bytes, and where in
-// them the fields lie that routing needs. The zero Message is invalid.
-// Messages are values; they may be copied and used by many goroutines.
-// What only looks takes a pointer all the same, for a copy is as dear as what most of
-// them do; nothing keeps it.
+// Message is one immutable JSON-RPC message: its exact bytes, and an index of the fields
+// that routing needs. The zero Message is invalid. Messages are values; they may be
+// copied and used by many goroutines. Methods that only read have a pointer receiver,
+// because to copy a Message would cost as much as most of them do. They do not keep the
+// pointer.
 type Message struct {
 	raw       []byte
 	id        span
@@ -39,30 +33,54 @@ type Message struct {
 	requestID span // params.requestId
 	outcome   span // result or error
 	meta      span // params._meta
-	bulk      span // the longest value of a member of params or result: who looks for another skips it
+	bulk      span // the longest value of a member of params or result; a search for another member skips it
 	kind      Kind
-	known     uint8 // the method, in knownMethods; 0: it is none of them
+	known     uint8 // the index of the method in knownMethods; 0: not among them
 	failure   bool  // outcome is an error
 	breaks    bool  // line breaks may stand between tokens
 	extended  bool  // the envelope has members that have no meaning there
-	late      bool  // what stands at id is not ident, which takes its place when somebody wants the bytes
+	late      bool  // raw has another id than ident; Bytes puts ident into its place
 
 	ident   ID      // the id
-	joined  *joined // of a long message whose id is late
-	related ID      // no part of the bytes; see Related
+	joined  *joined // of a long message whose id is late; nil for others
+	related ID      // see Related; not in the bytes
+	mark    *Mark   // see Mark; not in the bytes
 }
 
-// joined is a long message with its late id in its place, once that was wanted.
-// Short ones are put together each time: mostly that is once, too.
+// A Mark says where a message comes from, for those who observe what passes: every change of
+// a message leaves it, so that what was sent can be traced to what was received.
+type Mark struct {
+	Seq uint64    // the number of the message as it was received; 0 is none
+	At  time.Time // when that was
+	Of  any       // what the observer keeps of a request
+
+	// Traceparent and Tracestate are headers of the HTTP request that has brought the message
+	// (W3C Trace Context). A transport sets them; "" is none.
+	Traceparent, Tracestate string
+}
+
+// Mark returns what WithMark has set; nil: nobody observes the message, or the bridge itself
+// has made it.
+func (m *Message) Mark() *Mark { return m.mark }
+
+// WithMark returns the message with a mark, which nobody may change any more.
+func (m Message) WithMark(mark *Mark) Message {
+	m.mark = mark
+	return m
+}
+
+// joined has the bytes of a long message whose id is late, once somebody has asked for
+// them. A short message needs no joined: its bytes are put together at each call, and
+// most messages have one.
 type joined struct {
 	once sync.Once
 	raw  []byte
 }
 
-// longSize is how long a message is that shall not be copied twice.
+// longSize is the length of a message, in bytes, from which on copies are avoided.
 const longSize = 4 << 10
 
-// LineParts returns Line in parts, as Parts returns Bytes.
+// LineParts is to Line what Parts is to Bytes.
 func (m *Message) LineParts() (first []byte, id string, rest []byte) {
 	if m.breaks {
 		return m.Line(), "", nil
@@ -70,13 +88,13 @@ func (m *Message) LineParts() (first []byte, id string, rest []byte) {
 	return m.Parts()
 }
 
-// join returns the text with the late id in its place.
+// join returns the bytes of a message whose id is late.
 func (m *Message) join() []byte {
 	var room [idRoom]byte
 	return bytes.Join([][]byte{m.raw[:m.id.start], append(room[:0], m.ident.text...), m.raw[m.id.end:]}, nil)
 }
 
-// settled returns the message with its id in its place.
+// settled returns the message with the id in raw: it is not late.
 func (m Message) settled() Message {
 	if !m.late {
 		return m
@@ -87,8 +105,8 @@ func (m Message) settled() Message {
 	return m
 }
 
-// IsSame reports whether the two are the same message, not only equal ones: copies of
-// one value. It compares no text.
+// IsSame reports whether both are copies of one Message. Two messages that were parsed
+// from equal bytes are not the same. IsSame compares no text.
 func (m *Message) IsSame(o *Message) bool {
 	return len(m.raw) > 0 && len(o.raw) > 0 && &m.raw[0] == &o.raw[0] && m.late == o.late && m.ident == o.ident
 }
@@ -101,9 +119,9 @@ func (m *Message) Size() int {
 	return len(m.raw) - int(m.id.end-m.id.start) + len(m.ident.text)
 }
 
-// Parts returns Bytes in one part or in three, of which the first and the second
-// are mostly short: to write one after the other costs less than Bytes, which may
-// have to copy a long message. The caller must not change them.
+// Parts returns Bytes in three parts, of which the last two may be empty. After WithID of a
+// long message, Bytes has to copy the message; to write the parts one after the other
+// costs less. The caller must not change them.
 func (m *Message) Parts() (first []byte, id string, rest []byte) {
 	if !m.late {
 		return m.raw, "", nil
@@ -111,14 +129,15 @@ func (m *Message) Parts() (first []byte, id string, rest []byte) {
 	return m.raw[:m.id.start:m.id.start], m.ident.text, m.raw[m.id.end:]
 }
 
-func (m *Message) cut(s span) []byte {
+// slice returns the bytes of a span; nil: the span is the zero value.
+func (m *Message) slice(s span) []byte {
 	if s.end == 0 {
 		return nil
 	}
 	return m.raw[s.start:s.end:s.end]
 }
 
-func (m *Message) cutID(s span) ID { return ID{string(m.cut(s))} }
+func (m *Message) sliceID(s span) ID { return ID{string(m.slice(s))} }
 
 // Bytes returns the message as it crossed the wire. The caller must not change it.
 func (m *Message) Bytes() []byte {
@@ -134,14 +153,14 @@ func (m *Message) Bytes() []byte {
 }
 
 // Line returns the message without the line breaks between its tokens, for
-// framings in which a line break ends the message (stdio ST1, SSE data). It is
-// Bytes itself when there are none. The caller must not change it.
+// framings in which a line break ends the message (stdio ST1, SSE data). Without such
+// line breaks Line returns Bytes. The caller must not change the result.
 func (m *Message) Line() []byte {
 	if !m.breaks {
 		return m.Bytes()
 	}
 	whole := m.settled()
-	// Every line break stands between tokens: in a string it would be a fault.
+	// All line breaks are between tokens: Parse refuses one in a string.
 	line := make([]byte, 0, len(whole.raw))
 	rest := whole.raw
 	for i := bytes.IndexAny(rest, "\n\r"); i >= 0; i = bytes.IndexAny(rest, "\n\r") {
@@ -154,8 +173,8 @@ func (m *Message) Line() []byte {
 // Kind returns what the message is.
 func (m *Message) Kind() Kind { return m.kind }
 
-// ID returns the id as spelled; the zero ID for a notification and for an
-// error response without one, NullID for an error response with "id":null.
+// ID returns the id as it is spelled. It returns the zero ID for a notification and for
+// an error response without an id, and NullID for an error response with "id":null.
 func (m *Message) ID() ID { return m.ident }
 
 // Method returns the method; "" for a response.
@@ -175,14 +194,14 @@ func (m *Message) Method() string {
 func (m *Message) IsExtended() bool { return m.extended }
 
 // Params returns the raw params, nil when they are absent or null. The caller must not change them.
-func (m *Message) Params() []byte { return m.cut(m.params) }
+func (m *Message) Params() []byte { return m.slice(m.params) }
 
 // Result returns the raw result, nil when the message has none. The caller must not change it.
 func (m *Message) Result() []byte {
 	if m.failure {
 		return nil
 	}
-	return m.cut(m.outcome)
+	return m.slice(m.outcome)
 }
 
 // ErrorObject returns the raw error, nil when the message has none. The caller must not change it.
@@ -190,32 +209,34 @@ func (m *Message) ErrorObject() []byte {
 	if !m.failure {
 		return nil
 	}
-	return m.cut(m.outcome)
+	return m.slice(m.outcome)
 }
 
 // IsError reports whether the message is a response with an error.
 func (m *Message) IsError() bool { return m.failure }
 
 // ProgressToken returns params._meta.progressToken of a request, or params.progressToken
-// of a notification; the zero ID when there is none that is a string or an integer.
-func (m *Message) ProgressToken() ID { return m.cutID(m.token) }
+// of a notification. It returns the zero ID if that is missing, or is neither a string nor
+// an integer.
+func (m *Message) ProgressToken() ID { return m.sliceID(m.token) }
 
-// RequestID returns params.requestId of a notification (notifications/cancelled names its
-// target so); zero when there is none that is a string or an integer.
+// RequestID returns params.requestId of a notification, which in notifications/cancelled
+// is the id of the cancelled request. It returns the zero ID if that is missing, or is
+// neither a string nor an integer.
 func (m *Message) RequestID() ID {
 	if m.kind != Notification {
 		return ID{}
 	}
-	return m.cutID(m.requestID)
+	return m.sliceID(m.requestID)
 }
 
-// Related returns the id of the request in whose course the message came,
-// where its transport tells: over Streamable HTTP every request has a stream of
-// its own (B.4). It is NullID for what came in the course of none, and zero
-// where the transport does not tell. It is no part of the bytes.
+// Related returns the id of the request to which the message is related: over Streamable
+// HTTP every request has a stream of its own, and the transport knows on which stream a
+// message came (B.4). It returns NullID for a message that came on no request's stream,
+// and the zero ID from a transport that cannot know. Related is not in the bytes.
 func (m *Message) Related() ID { return m.related }
 
-// During returns Related, and whether that is the id of a request.
+// During returns Related; ok reports whether it is the id of a request.
 func (m *Message) During() (id ID, ok bool) {
 	return m.related, !m.related.IsZero() && m.related != NullID
 }
@@ -227,13 +248,13 @@ func (m Message) WithRelated(request ID) Message {
 }
 
 // Meta returns the raw params._meta, nil when there is none. The caller must not change it.
-func (m *Message) Meta() []byte { return m.cut(m.meta) }
+func (m *Message) Meta() []byte { return m.slice(m.meta) }
 
-// Lookup returns the raw JSON value at the path of object keys, from the top
+// Lookup returns the raw JSON value at a path of object keys that begins at the top
 // of the message ("params", "protocolVersion"); nil when there is none. Keys
-// are compared decoded, and of several equal keys the last counts. It scans
-// the objects on the path anew, but for what the index knows: a short value next
-// to a long one costs little. The caller must not change the value.
+// are compared decoded, and the last of several equal keys counts. Lookup scans
+// the objects on the path, but skips the values that the index knows, above all the
+// longest one. The caller must not change the value.
 func (m *Message) Lookup(path ...string) []byte {
 	if len(path) == 0 {
 		return m.Bytes()
@@ -248,7 +269,7 @@ func (m *Message) Lookup(path ...string) []byte {
 	if at.end == 0 {
 		return nil
 	}
-	value, rest := Object{m.cut(at), m.bulk.within(at), m.meta.within(at)}, path[1:]
+	value, rest := Object{m.slice(at), m.bulk.within(at), m.meta.within(at)}, path[1:]
 	if at == m.params && len(rest) > 0 && rest[0] == "_meta" {
 		value, rest = Object{raw: m.Meta()}, rest[1:]
 	}
@@ -261,7 +282,7 @@ func (m *Message) Lookup(path ...string) []byte {
 	return value.raw
 }
 
-// member returns where the value of a key of the envelope stands.
+// member returns the span of the value of a key of the envelope.
 func (m *Message) member(name string) span {
 	switch {
 	case name == "params" && m.params.end > 0:
@@ -274,7 +295,8 @@ func (m *Message) member(name string) span {
 	return Object{raw: m.raw, bulk: m.outcome}.lookup(name)
 }
 
-// within returns where s stands in the value at of; nowhere if it does not.
+// within returns s relative to the start of the value at of; the zero span if s is not
+// inside that value.
 func (s span) within(of span) span {
 	if s.start < of.start || s.end > of.end {
 		return span{}
@@ -282,7 +304,7 @@ func (s span) within(of span) span {
 	return span{s.start - of.start, s.end - of.start}
 }
 
-// lookup returns where the member name stands.
+// lookup returns the span of the value of the member name; the zero span if there is none.
 func (o Object) lookup(name string) (found span) {
 	if len(o.raw) == 0 || o.raw[0] != '{' {
 		return span{}
@@ -294,8 +316,8 @@ func (o Object) lookup(name string) (found span) {
 			return found
 		}
 		at := s.pos
-		o.pass(&s)
-		if sameText(text, escaped, name) {
+		o.skipKnown(&s)
+		if textMeans(text, escaped, name) {
 			found = span{uint32(at), uint32(s.pos)}
 		}
 	}

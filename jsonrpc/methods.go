@@ -1,7 +1,7 @@
 package jsonrpc
 
-// knownMethods are the methods of MCP, all revisions, so that Method need not
-// allocate for them. Nothing else depends on the list.
+// knownMethods are the methods of all revisions of MCP. Method does not allocate for them.
+// Nothing else depends on the list.
 var knownMethods = makeWords(
 	"initialize", "ping", "server/discover",
 	"tools/list", "tools/call",
@@ -20,8 +20,8 @@ var knownMethods = makeWords(
 	"notifications/tasks/status", "notifications/tasks", "notifications/subscriptions/acknowledged",
 )
 
-// knownTexts are keys and values that stand in nearly every request and result; it
-// serves the same end.
+// knownTexts are keys and values of nearly every request and result. Text and Members do
+// not allocate for them.
 var knownTexts = makeWords(
 	"name", "arguments", "uri", "cursor", "requestState", "inputResponses", "inputRequests",
 	"2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05", "complete", "input_required",
@@ -31,8 +31,8 @@ var knownTexts = makeWords(
 	"io.modelcontextprotocol/serverInfo", "io.modelcontextprotocol/subscriptionId",
 )
 
-// words are texts that are looked for often. Few are of one length, so that it
-// costs less to compare those than to hash what is looked for.
+// words is a list of texts, and finds one in it. Few of the texts have the same length, so
+// comparing those costs less than a hash of the text.
 type words struct {
 	list     []string // the first is empty
 	byLength [maxWord + 1][]uint8
@@ -48,7 +48,7 @@ func makeWords(list ...string) *words {
 	return w
 }
 
-// find returns where text stands in the list, 0 if it does not.
+// find returns the index of text in the list, 0 if it is not there.
 func (w *words) find(text []byte) uint8 {
 	if len(text) > maxWord {
 		return 0

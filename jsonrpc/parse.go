@@ -10,8 +10,8 @@ import (
 // unless whoever parses it says otherwise (J14). Parsers of many servers recurse.
 const DefaultMaxDepth = 1000
 
-// MaxName is how many bytes an id, a progress token and a method may have (J15):
-// whoever passes a message on keeps these for as long as it is not answered.
+// MaxName is how many bytes an id, a progress token and a method may have (J15). The
+// limit is there because a proxy keeps all three until a request is answered.
 const MaxName = 1 << 10
 
 // field is a key that the envelope or its index knows.
@@ -41,7 +41,7 @@ var fieldNames = [...]string{
 func fieldOf(text []byte, escaped bool) field {
 	if escaped {
 		for f := fieldJSONRPC; int(f) < len(fieldNames); f++ {
-			if sameText(text, true, fieldNames[f]) {
+			if textMeans(text, true, fieldNames[f]) {
 				return f
 			}
 		}
@@ -79,8 +79,8 @@ type fields uint16
 
 func (s fields) has(f field) bool { return s&(1<<f) != 0 }
 
-// kind tells from the members seen so far what a message is or would be.
-// Without its end, a request whose id follows looks like a notification.
+// kind returns the Kind of a message with these fields in its envelope. If the envelope is
+// not complete, an id may follow, so a method alone does not make a notification.
 func (s fields) kind(complete bool) Kind {
 	response := s.has(fieldResult) || s.has(fieldError)
 	switch {
@@ -96,9 +96,9 @@ func (s fields) kind(complete bool) Kind {
 	return Invalid
 }
 
-// A parser makes the index of one message. A fault of the scanner ends it; a
-// fault of shape is kept while the scan goes on, because an id that stands
-// behind it must still be found.
+// A parser makes the index of one message. A fault of the scanner (no valid JSON) ends
+// the scan. After a fault of shape (valid JSON, but no valid message) the scan goes on,
+// because the id for the answer may come later in the text.
 type parser struct {
 	scanner
 	m         Message
@@ -113,11 +113,11 @@ type parser struct {
 	shapeAt   int
 }
 
-// trim returns data without a byte order mark in front and without white
-// space around it, and how many bytes it cut off in front.
+// trim returns data without a leading byte order mark and without white space around it,
+// and how many bytes it has cut off at the beginning.
 func trim(data []byte) (rest []byte, cut int) {
 	if n := len(data); n > 0 && data[0] == '{' && data[n-1] == '}' {
-		return data, 0 // mostly so
+		return data, 0 // most messages
 	}
 	rest = bytes.TrimPrefix(data, []byte("\uFEFF"))
 	rest = bytes.TrimLeft(rest, " \t\r\n")
@@ -125,25 +125,25 @@ func trim(data []byte) (rest []byte, cut int) {
 	return bytes.TrimRight(rest, " \t\r\n"), cut
 }
 
-// Parse scans raw, which must hold exactly one JSON-RPC message (surrounding
-// white space and a byte order mark in front are allowed and kept out of
-// Bytes), and takes ownership of it: the caller must not change it afterwards.
-// The error is always an *Error that says which JSON-RPC code to answer with
-// and, where it could be read, the id.
+// Parse scans raw, which must hold exactly one JSON-RPC message. White space around the
+// message and a leading byte order mark are allowed; Bytes does not return them. Parse
+// takes ownership of raw: the caller must not change it afterwards. The error is
+// always an *Error, which has the JSON-RPC code for the answer, and the id if it could be
+// read.
 //
-// Parse refuses what two readers could understand differently: text that is
-// not JSON or not UTF-8, and keys of the envelope, and of the index, that
-// stand twice. Keys are case-sensitive; unknown members are kept. "params":null,
-// which some servers print, counts as no params. (J1, J4, J5)
+// Parse refuses text that two readers could understand differently: text that is not
+// JSON or not UTF-8, and duplicate keys in the envelope and for the fields of the index.
+// Keys are case-sensitive, and unknown members are kept. "params":null, which some servers
+// write, counts as no params. (J1, J4, J5)
 //
-// An id, a method, a progress token, or the requestId of a notification that is longer
-// than MaxName is refused (J15). What counts is how it is spelled, without quotes; but of a
-// response's id, and of a notification's token, it is what that says, because a peer may
-// spell with escapes what it repeats.
+// Parse refuses an id, a method, a progress token, and the requestId of a notification
+// that are longer than MaxName (J15). The limit is on the text between the quotes. For the
+// id of a response and the token of a notification it is on the decoded text, because a
+// peer that repeats a name may spell it with escapes.
 func Parse(raw []byte) (Message, error) { return ParseDepth(raw, 0) }
 
-// ParseDepth is Parse of a message that may have at most depth levels of objects and
-// arrays, itself included (J14). 0: any number.
+// ParseDepth is Parse with a limit: the message may have at most depth levels of objects
+// and arrays, and the message itself is the first level (J14). 0 means no limit.
 func ParseDepth(raw []byte, depth int) (Message, error) {
 	data, cut := trim(raw)
 	if len(data) == 0 {
@@ -167,13 +167,13 @@ func (p *parser) error(cut int) *Error {
 		e = newError(CodeInvalidRequest, p.shape, cut+p.shapeAt)
 	}
 	if p.m.id.end > 0 && !p.nullID && !p.twoIDs && !p.tooLong(p.m.id) {
-		e.ID = ID{string(p.cut(p.m.id))}
+		e.ID = ID{string(p.slice(p.m.id))}
 	}
 	e.Kind, e.Marked = p.seen.kind(p.fault == ""), p.seen.has(fieldJSONRPC)
 	return e
 }
 
-func (p *parser) cut(s span) []byte { return p.data[s.start:s.end] }
+func (p *parser) slice(s span) []byte { return p.data[s.start:s.end] }
 
 // refuse notes a fault of shape.
 func (p *parser) refuse(at int, fault string) {
@@ -204,7 +204,7 @@ func (p *parser) message() (ok bool) {
 	return p.fault == "" && p.shape == ""
 }
 
-// member scans a key up to its value. once holds the keys that may stand only once.
+// member scans a key up to its value. Fields in once must not occur twice.
 func (p *parser) member(seen *fields, once fields) (f field, ok bool) {
 	at := p.pos
 	text, escaped, ok := p.key()
@@ -245,7 +245,7 @@ func (p *parser) envelope() {
 		}
 		if p.pos == len(p.data) {
 			p.next()
-			return // cut off here: the value may be the beginning of a longer number
+			return // the text ends here: the value may be the beginning of a longer number
 		}
 		p.last = span{uint32(at), uint32(p.pos)}
 		p.take(f, p.last)
@@ -254,11 +254,11 @@ func (p *parser) envelope() {
 
 // take puts a member of the envelope into the index.
 func (p *parser) take(f field, s span) {
-	value := p.cut(s)
+	value := p.slice(s)
 	at := int(s.start)
 	switch f {
 	case fieldJSONRPC:
-		if string(value) != `"2.0"` && (value[0] != '"' || !sameText(value[1:len(value)-1], true, "2.0")) {
+		if string(value) != `"2.0"` && (value[0] != '"' || !textMeans(value[1:len(value)-1], true, "2.0")) {
 			p.refuse(at, `"jsonrpc" must be "2.0"`)
 		}
 	case fieldID:
@@ -290,7 +290,7 @@ func (p *parser) take(f field, s span) {
 	}
 }
 
-// params scans the params object for what the index holds.
+// params scans the params object for the fields of the index.
 func (p *parser) params() {
 	const once = 1<<fieldMeta | 1<<fieldProgressToken | 1<<fieldRequestID
 	var seen fields
@@ -329,8 +329,8 @@ func (p *parser) result() {
 	}
 }
 
-// weigh returns the span of the value from at to here, which becomes the bulk
-// of the message if it is the longest so far.
+// weigh returns the span of the value that begins at at and ends here. The longest value
+// so far becomes the bulk of the message.
 func (p *parser) weigh(at int) span {
 	s := span{uint32(at), uint32(p.pos)}
 	if s.end-s.start > p.m.bulk.end-p.m.bulk.start {
@@ -354,7 +354,8 @@ func (p *parser) meta() {
 	}
 }
 
-// tokenSpan scans a value. It returns nothing if that cannot be an id or a token.
+// tokenSpan scans a value and returns its span; the zero span if the value cannot be an id
+// or a token.
 func (p *parser) tokenSpan() span {
 	at := p.pos
 	if !p.value() || !isID(p.data[at:p.pos]) {
@@ -387,7 +388,7 @@ func (p *parser) errorObject() {
 	}
 }
 
-// finish checks what can be told only at the end, and fills the index.
+// finish makes the checks that need the whole envelope, and completes the index.
 func (p *parser) finish() {
 	result, failure := p.seen.has(fieldResult), p.seen.has(fieldError)
 	method, id := p.seen.has(fieldMethod), p.seen.has(fieldID)
@@ -415,17 +416,17 @@ func (p *parser) finish() {
 	p.m.failure = failure
 	p.m.breaks = p.breaks
 	if p.m.id.end > 0 {
-		p.m.ident = ID{string(p.cut(p.m.id))}
+		p.m.ident = ID{string(p.slice(p.m.id))}
 	}
 	if method {
-		p.m.known = knownMethods.find(p.cut(span{p.m.method.start + 1, p.m.method.end - 1}))
+		p.m.known = knownMethods.find(p.slice(span{p.m.method.start + 1, p.m.method.end - 1}))
 	}
 	if p.m.kind == Response {
 		p.m.extended = p.m.extended || p.seen.has(fieldParams)
 	}
 }
 
-// bounds puts the progress token into the index, and refuses what is longer than MaxName.
+// bounds puts the progress token into the index, and refuses names longer than MaxName.
 func (p *parser) bounds() {
 	switch p.m.kind {
 	case Request:
@@ -442,13 +443,13 @@ func (p *parser) bounds() {
 	p.bound("the method", p.m.method)
 }
 
-// boundSaid refuses a value that says more than MaxName bytes: of what a peer repeats, with
-// escapes perhaps where it had none.
+// boundSaid refuses a value whose decoded text is longer than MaxName. It is for names that
+// a peer repeats, perhaps with escapes that were not there before.
 func (p *parser) boundSaid(name string, s span) {
 	if !p.tooLong(s) {
 		return
 	}
-	if said, ok := Text(p.cut(s)); !ok || len(said) > MaxName {
+	if said, ok := Text(p.slice(s)); !ok || len(said) > MaxName {
 		p.bound(name, s)
 	}
 }
@@ -460,7 +461,8 @@ func (p *parser) bound(name string, s span) {
 	}
 }
 
-// tooLong reports whether a value, a string's without its quotes, is longer than MaxName.
+// tooLong reports whether a value is longer than MaxName. The quotes of a string do not
+// count.
 func (p *parser) tooLong(s span) bool {
 	length := int(s.end - s.start)
 	return length > MaxName && (length > MaxName+2 || p.data[s.start] != '"')

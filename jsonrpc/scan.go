@@ -7,22 +7,22 @@ import (
 	"unicode/utf8"
 )
 
-// A scanner walks over JSON text once and checks its grammar (RFC 8259) and
-// its UTF-8. It stops at the first fault. Nothing in it recurses: only the few
-// levels of the envelope are walked by nested calls, all others by value.
+// A scanner reads JSON text once and checks its grammar (RFC 8259) and its UTF-8. It stops
+// at the first fault. It does not recurse, so deep nesting cannot overflow the stack: only
+// the few levels of the envelope are nested calls, and value scans all deeper levels.
 type scanner struct {
 	data    []byte
 	pos     int
-	breaks  bool   // a line break stands between two tokens
+	breaks  bool   // there is a line break between two tokens
 	fault   string // the first fault, "" when there is none
 	faultAt int
 
 	most   int // how many levels of objects and arrays there may be; 0: any number
-	level  int // those that open has stepped into
-	deepAt int // where the first one stands that is deeper than most; 0: none is
+	level  int // how many levels open has entered
+	deepAt int // the offset of the first level deeper than most; 0: there is none
 }
 
-// nest takes note of the object or array that begins at pos, and is the level-th from the outermost.
+// nest checks the depth of the object or array that begins at pos. The outermost level is 1.
 func (s *scanner) nest(level int) {
 	if s.most > 0 && level > s.most && s.deepAt == 0 {
 		s.deepAt = s.pos
@@ -36,8 +36,8 @@ func (s *scanner) fail(at int, fault string) bool {
 	return false
 }
 
-// peek returns the next byte, 0 at the end. (A NUL in the text is no token
-// either, so that both end in the same fault branch.)
+// peek returns the next byte, 0 at the end of the text. (A NUL byte in the text is not a
+// token, so callers treat it as a fault as well.)
 func (s *scanner) peek() byte {
 	if s.pos < len(s.data) {
 		return s.data[s.pos]
@@ -67,7 +67,7 @@ func (s *scanner) space() {
 	s.pos = len(s.data)
 }
 
-// unexpected reports what stands at pos where want should.
+// unexpected notes the fault that there is something other than want at pos.
 func (s *scanner) unexpected(want string) bool {
 	if s.pos >= len(s.data) {
 		return s.fail(s.pos, "the text ends where "+want+" should follow")
@@ -75,7 +75,7 @@ func (s *scanner) unexpected(want string) bool {
 	return s.fail(s.pos, "expected "+want)
 }
 
-// open steps into the object at pos. It reports whether a key follows.
+// open enters the object at pos. It reports whether a key follows.
 func (s *scanner) open() bool {
 	s.nest(s.level + 1)
 	s.pos++
@@ -88,8 +88,8 @@ func (s *scanner) open() bool {
 	return true
 }
 
-// next steps from a member's value to the next key. It is false at the end of
-// the object and after a fault.
+// next moves from the end of a member's value to the next key. It returns false at the end
+// of the object and after a fault.
 func (s *scanner) next() bool {
 	if s.fault != "" {
 		return false
@@ -187,9 +187,9 @@ func (s *scanner) value() bool {
 	}
 }
 
-// What stands where a value that is known to be valid is skipped.
+// What a byte outside strings means to skip.
 const (
-	outside = iota // of strings: nothing to see
+	outside = iota // nothing
 	quote
 	opens
 	closes
@@ -197,13 +197,12 @@ const (
 
 var shapes = [256]uint8{'"': quote, '{': opens, '[': opens, '}': closes, ']': closes}
 
-// simple are the characters that may stand behind a backslash, alone.
+// simple are the characters that make an escape of two characters with a backslash.
 var simple = [256]bool{'"': true, '\\': true, '/': true, 'b': true, 'f': true, 'n': true, 'r': true, 't': true}
 
-// skip steps over the value at pos, which is known to be valid: it is part of a
-// message that Parse has seen. It only looks for the end, which in long
-// strings is much faster than value. (Of text that is no JSON it promises
-// nothing but to end.)
+// skip moves to the end of the value at pos, which must be valid JSON: part of a
+// message that Parse has accepted. It only looks for the end of the value, which is much
+// faster than value for long strings. (In invalid text it stops somewhere.)
 func (s *scanner) skip() {
 	data, i, depth := s.data, s.pos, 0
 	for i < len(data) {
@@ -232,9 +231,8 @@ func (s *scanner) skip() {
 	s.pos = i
 }
 
-// pass does what skip does, but need not look at all if the value is the one
-// that stands at known.
-func (s *scanner) pass(known span) {
+// skipKnown is skip, but scans nothing if the value here is the one at known.
+func (s *scanner) skipKnown(known span) {
 	if s.pos == int(known.start) && known.end > 0 {
 		s.pos = int(known.end)
 		return
@@ -242,7 +240,7 @@ func (s *scanner) pass(known span) {
 	s.skip()
 }
 
-// endOfScalar returns the index behind the number or literal that begins at i.
+// endOfScalar returns the index after the number or literal that begins at i.
 func endOfScalar(data []byte, i int) int {
 	for ; i < len(data); i++ {
 		switch data[i] {
@@ -253,7 +251,7 @@ func endOfScalar(data []byte, i int) int {
 	return i
 }
 
-// endOfString returns the index behind the quote that ends the string whose
+// endOfString returns the index after the closing quote of the string whose
 // text begins at start.
 func endOfString(data []byte, start int) int {
 	for i := start; ; {
@@ -267,16 +265,16 @@ func endOfString(data []byte, start int) int {
 			first--
 		}
 		i++
-		if (i-first)%2 == 1 { // no backslash is left for the quote
+		if (i-first)%2 == 1 { // an even number of backslashes: they do not escape the quote
 			return i
 		}
-		start = i // no run of backslashes is counted twice
+		start = i // so that no backslash is counted twice
 	}
 }
 
-// after goes on behind a value inside the levels l: it closes what closes
-// here and stops in front of the next value. It is false when all is closed
-// and after a fault.
+// after continues after a value inside the levels l: it closes the levels that end here, and
+// stops before the next value. It returns false when all levels are closed, and after a
+// fault.
 func (s *scanner) after(l *levels) bool {
 	for l.depth > 0 {
 		s.space()
@@ -378,7 +376,7 @@ func (s *scanner) str() (escaped, ok bool) {
 	start := s.pos + 1
 	nonASCII := false
 	for i := start; ; {
-		j, high := plain(s.data, i)
+		j, high := endOfPlain(s.data, i)
 		nonASCII = nonASCII || high
 		if j == len(s.data) {
 			return false, s.fail(j, "the text ends inside a string")
@@ -411,15 +409,14 @@ const (
 	highs = 0x8080808080808080
 )
 
-// plain returns the index, from i on, of the first quote, backslash or control
-// character, or len(b); and whether a byte of non-ASCII text lies before it.
+// endOfPlain returns the index, from i on, of the first quote, backslash or control
+// character, or len(b); and whether there is a byte of non-ASCII text before it.
 //
-// It looks at eight bytes at a time, and at 32 in a long run: subtracting borrows
-// into the top bit of every byte that is smaller than the subtrahend, and bytes of
-// non-ASCII text, whose top bit is set anyway, are masked out. A borrow that runs on
-// into the next byte can only mark bytes above a true mark, so the lowest one is
-// right.
-func plain(b []byte, i int) (int, bool) {
+// It looks at eight bytes at a time, and at 32 in a long run. A subtraction sets the top
+// bit of every byte that is smaller than the subtrahend. Bytes of non-ASCII text, whose
+// top bit is set anyway, are masked out. A borrow into the next byte can set its top bit
+// by mistake, but only above a byte whose mark is right, so the lowest mark is right.
+func endOfPlain(b []byte, i int) (int, bool) {
 	var high uint64
 	long := i + 32 // most runs are shorter
 	for ; i+8 <= len(b); i += 8 {
@@ -449,9 +446,9 @@ func plain(b []byte, i int) (int, bool) {
 	return i, high&highs != 0
 }
 
-// stops marks the top bits of bytes that are a quote, a backslash or a control
-// character. To flip one bit makes the quote the space, and the space the quote:
-// then what is smaller than the exclamation mark is a quote or a control character.
+// stops sets the top bit of each byte that is a quote, a backslash or a control character.
+// Quote and space differ in one bit, which is flipped first. Then the bytes smaller than
+// the exclamation mark are the control characters and the former quote.
 func stops(w uint64) uint64 {
 	return (((w ^ ones*('"'^' ')) - ones*'!') | ((w ^ ones*'\\') - ones)) &^ w
 }
@@ -472,7 +469,7 @@ func escapeLen(b []byte) int {
 	return 0
 }
 
-// hex4 returns the value of four hexadecimal digits, -1 if they are none.
+// hex4 returns the value of four hexadecimal digits, -1 if b does not begin with four.
 func hex4(b []byte) rune {
 	var r rune
 	for _, c := range b[:4] {

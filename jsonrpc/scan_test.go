@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// Every byte, at every place of the eight and of the 32 that are looked at
-// together, in a string and between tokens, is judged as encoding/json does.
+// The scanner accepts and refuses the same bytes as encoding/json, in a string and between
+// tokens, at each of the 8 and of the 32 places that it looks at together.
 func TestEveryByte(t *testing.T) {
 	for b := range 256 {
 		for pad := 28; pad < 72; pad++ {

@@ -6,8 +6,8 @@ import (
 )
 
 // nextRune decodes one character of valid string text (without the quotes) and
-// returns the text behind it. A lone surrogate escape yields itself, so that
-// two different ones stay different.
+// returns the rest of the text. A lone surrogate is returned as it is, so that two
+// different ones stay different.
 func nextRune[T string | []byte](text T) (rune, T) {
 	if text[0] != '\\' {
 		if text[0] < utf8.RuneSelf {
@@ -50,8 +50,8 @@ func unit[T string | []byte](text T) rune {
 	return hex4(buf[:])
 }
 
-// sameText reports whether valid string text (without the quotes) means name.
-func sameText(text []byte, escaped bool, name string) bool {
+// textMeans reports whether valid string text (without the quotes) decodes to name.
+func textMeans(text []byte, escaped bool, name string) bool {
 	if !escaped {
 		return string(text) == name
 	}
@@ -67,7 +67,7 @@ func sameText(text []byte, escaped bool, name string) bool {
 	return len(text) == 0
 }
 
-// decode returns what valid string text (without the quotes) means. Lone
+// decode decodes valid string text (without the quotes). Lone
 // surrogates, which a Go string cannot hold, become U+FFFD.
 func decode(text []byte) string {
 	out := make([]byte, 0, len(text))
@@ -79,8 +79,8 @@ func decode(text []byte) string {
 	return string(out)
 }
 
-// appendString appends s as a JSON string. It escapes only what JSON demands;
-// what is not UTF-8 becomes U+FFFD.
+// appendString appends s as a JSON string. It escapes only what JSON demands. Bytes that
+// are not UTF-8 become U+FFFD.
 func appendString(dst []byte, s string) []byte {
 	const hex = "0123456789abcdef"
 	dst = append(dst, '"')

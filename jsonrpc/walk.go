@@ -6,9 +6,9 @@ import (
 	"iter"
 )
 
-// Elements returns the elements of a JSON array in order, each with the offset
-// in array at which it stands. It takes valid JSON, a value of a Message; of
-// anything but an array there are none. The caller must not change them.
+// Elements returns the elements of a JSON array in order, each with its offset in array.
+// array must be valid JSON, such as a value of a Message; a value that is not an array
+// has no elements. The caller must not change the elements.
 func Elements(array []byte) iter.Seq2[int, []byte] {
 	return func(yield func(int, []byte) bool) {
 		if len(array) == 0 || array[0] != '[' {
@@ -35,33 +35,51 @@ func Elements(array []byte) iter.Seq2[int, []byte] {
 type Member struct {
 	Key   string // decoded
 	Value []byte // raw; not to be changed
-	At    int    // the offset in the object at which Value stands
+	At    int    // the offset of Value in the object
 }
 
 // Members returns the members of a JSON object in order, also those whose keys
-// are equal. It takes valid JSON, a value of a Message; of anything but an
-// object there are none.
+// are equal. object must be valid JSON, such as a value of a Message; a value that is not
+// an object has no members.
 func Members(object []byte) iter.Seq[Member] { return Object{raw: object}.Members() }
 
-// Object is the params or the result of a message. Walking over its members costs
-// little even if it is long: the longest of them is not looked at again, nor is the
-// _meta of params.
-type Object struct {
-	raw        []byte
-	bulk, meta span // where in it these are
+// Valid reports whether text is one JSON value in UTF-8, without anything around it. Its depth
+// does not matter.
+func Valid(text []byte) bool {
+	s := scanner{data: text}
+	s.value()
+	s.end()
+	return s.fault == ""
 }
 
-// ParamsObject returns the params; one without members if they are no object.
+// Lookup returns the raw value of the last member of a JSON object that has this key; nil
+// when there is none. object must be valid JSON.
+func Lookup(object []byte, key string) []byte {
+	at := Object{raw: object}.lookup(key)
+	if at.end == 0 {
+		return nil
+	}
+	return object[at.start:at.end:at.end]
+}
+
+// Object is the params or the result of a message. To walk over the members of a long
+// Object costs little: the longest member, and the _meta of params, are not scanned again.
+type Object struct {
+	raw        []byte
+	bulk, meta span // of the Message, relative to raw
+}
+
+// ParamsObject returns the params. It has no members if the params are not an object.
 func (m *Message) ParamsObject() Object {
 	return Object{m.Params(), m.bulk.within(m.params), m.meta.within(m.params)}
 }
 
-// ResultObject returns the result; one without members if it is no object.
+// ResultObject returns the result. It has no members if the result is not an object.
 func (m *Message) ResultObject() Object {
 	return Object{raw: m.Result(), bulk: m.bulk.within(m.outcome)}
 }
 
-// Members returns Members of the raw value.
+// Members is the function Members for this Object.
 func (o Object) Members() iter.Seq[Member] {
 	return func(yield func(Member) bool) {
 		if len(o.raw) == 0 || o.raw[0] != '{' {
@@ -74,23 +92,23 @@ func (o Object) Members() iter.Seq[Member] {
 				return
 			}
 			at := s.pos
-			if o.pass(&s); !yield(Member{textOf(key, escaped), o.raw[at:s.pos:s.pos], at}) {
+			if o.skipKnown(&s); !yield(Member{textOf(key, escaped), o.raw[at:s.pos:s.pos], at}) {
 				return
 			}
 		}
 	}
 }
 
-// pass goes behind the value that begins here.
-func (o Object) pass(s *scanner) {
+// skipKnown moves the scanner to the end of the value that begins here.
+func (o Object) skipKnown(s *scanner) {
 	if o.meta.end > 0 && s.pos == int(o.meta.start) {
 		s.pos = int(o.meta.end)
 		return
 	}
-	s.pass(o.bulk)
+	s.skipKnown(o.bulk)
 }
 
-// Without returns Without of the raw value.
+// Without is the function Without for this Object.
 func (o Object) Without(keys ...string) []byte {
 	var list [maxCuts]cut
 	cuts, _ := o.findCuts(list[:0], keys)
@@ -106,7 +124,7 @@ func (o Object) Without(keys ...string) []byte {
 	return append(out, o.raw[from:]...)
 }
 
-// textOf returns what the text of a string means.
+// textOf decodes the text of a string.
 func textOf(text []byte, escaped bool) string {
 	if f := fieldOf(text, escaped); f != fieldOther {
 		return fieldNames[f] // saves the allocation
@@ -115,13 +133,13 @@ func textOf(text []byte, escaped bool) string {
 		return decode(text)
 	}
 	if known := knownTexts.find(text); known > 0 {
-		return knownTexts.list[known] // so does this
+		return knownTexts.list[known] // saves the allocation as well
 	}
 	return string(text)
 }
 
-// Text returns what a raw JSON string means; ok is false for any other value.
-// Lone surrogates, which a Go string cannot hold, become U+FFFD.
+// Text decodes a raw JSON string; ok is false for any other value. Lone surrogates, which a
+// Go string cannot hold, become U+FFFD.
 func Text(value []byte) (text string, ok bool) {
 	if len(value) < 2 || value[0] != '"' {
 		return "", false
@@ -130,10 +148,10 @@ func Text(value []byte) (text string, ok bool) {
 	return textOf(value, bytes.IndexByte(value, '\\') >= 0), true
 }
 
-// Keys returns the keys of the envelope, decoded and in order. It does not look
-// at params, result and error again, so it costs little however long they are.
-func (m *Message) Keys() iter.Seq[string] {
-	m = new(*m) // which stays what it is
+// EnvelopeKeys returns the keys of the envelope, decoded and in order. It does not scan params,
+// result and error, so it costs little even if they are long.
+func (m *Message) EnvelopeKeys() iter.Seq[string] {
+	m = new(*m) // the iterator must not see later changes of the caller's variable
 	return func(yield func(string) bool) {
 		if m.kind == Invalid {
 			return
@@ -156,9 +174,9 @@ func (m *Message) Keys() iter.Seq[string] {
 	}
 }
 
-// WithResult returns a copy with the result replaced by a raw JSON value; every
+// WithResult returns a copy with the result replaced by a raw JSON value. Every
 // other byte stays, and so does Related. It panics if the message has no result,
-// and if the value is no JSON.
+// and if the value is not valid JSON.
 func (m Message) WithResult(result []byte) Message {
 	if m.kind != Response || m.failure {
 		panic("jsonrpc: the message has no result")
@@ -174,5 +192,5 @@ func (m Message) WithResult(result []byte) Message {
 	if err != nil {
 		panic(fmt.Sprintf("jsonrpc: cannot replace a result: %v", err))
 	}
-	return changed.WithRelated(m.related)
+	return changed.WithRelated(m.related).WithMark(m.mark)
 }

@@ -76,11 +76,11 @@ func TestKeys(t *testing.T) {
 		`{"error":{"code":1,"message":""},"id":1,"jsonrpc":"2.0"}`:                    {"error", "id", "jsonrpc"},
 		`{"jsonrpc":"2.0","method":"m","params":null,"\u017f":0}`:                     {"jsonrpc", "method", "params", "ſ"},
 	} {
-		if got := slices.Collect(new(mustParse(t, text)).Keys()); !slices.Equal(got, want) {
+		if got := slices.Collect(new(mustParse(t, text)).EnvelopeKeys()); !slices.Equal(got, want) {
 			t.Errorf("%s: got %q", text, got)
 		}
 	}
-	if got := slices.Collect(new(Message{}).Keys()); got != nil {
+	if got := slices.Collect(new(Message{}).EnvelopeKeys()); got != nil {
 		t.Errorf("the zero Message has %q", got)
 	}
 }
@@ -122,7 +122,7 @@ func FuzzWalk(f *testing.F) {
 		for member := range Members(m.Bytes()) {
 			keys = append(keys, member.Key)
 		}
-		if got := slices.Collect(m.Keys()); !slices.Equal(got, keys) {
+		if got := slices.Collect(m.EnvelopeKeys()); !slices.Equal(got, keys) {
 			t.Fatalf("Keys %q, want %q", got, keys)
 		}
 		for _, f := range []struct {

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -73,16 +74,12 @@ func BenchmarkNotifications(b *testing.B) {
 // benchStream has b.N events sent and reads them.
 func benchStream(b *testing.B, addr string, size int, send func(n int)) {
 	c, err := net.Dial("tcp", addr)
-	if err != nil {
-		b.Fatal(err)
-	}
+	bridgetest.Must(b, err)
 	defer c.Close()
 	fmt.Fprintf(c, "GET /sse HTTP/1.1\r\nHost: %s\r\n\r\n", addr)
 	r := bufio.NewReaderSize(c, 256<<10)
 	resp, err := http.ReadResponse(r, nil)
-	if err != nil {
-		b.Fatal(err)
-	}
+	bridgetest.Must(b, err)
 	body := bufio.NewReaderSize(resp.Body, 256<<10)
 	for range 3 { // the endpoint event
 		if _, err := body.ReadSlice('\n'); err != nil {
@@ -96,9 +93,7 @@ func benchStream(b *testing.B, addr string, size int, send func(n int)) {
 	send(n)
 	for left := n * size; left > 0; {
 		k, err := body.Discard(min(left, 64<<10))
-		if err != nil {
-			b.Fatal(err)
-		}
+		bridgetest.Must(b, err)
 		left -= k
 	}
 	b.StopTimer()

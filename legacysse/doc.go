@@ -3,9 +3,15 @@
 // legacysse/sseclient.
 //
 // A session is one GET, whose event stream carries everything that the server
-// says; its first event names the address to which the client POSTs what it
-// has to say. When the stream ends the session is over (docs/rules.md, SS).
+// says. The first event names the address for the client's POSTs, each of which
+// brings what the client says. When the stream ends the session is over (docs/rules.md, SS).
 //
-// handler.go keeps the sessions, stream.go serves the GET and post.go the POSTs,
-// session.go is the Conn, headers.go has the rules on headers.
+// NewHandler makes a Handler, which gives each session, as a bridge.Conn, to a
+// bridge.Handler such as that of bridge.Serve. Its two methods ServeSSE and ServeMessage are
+// the two endpoints; the example shows how to serve them. A Handler may be used by many
+// goroutines. Close ends the sessions, and returns when they have ended; call it before
+// the Close or Shutdown of the http.Server, which would wait for open streams.
+//
+// For who works on the package: handler.go keeps the sessions, stream.go serves the GET
+// and post.go the POSTs, session.go is the Conn, headers.go has the rules on headers.
 package legacysse

@@ -11,11 +11,12 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/access"
 	"github.com/mcp-bridge/mcp-bridge/bridge/admission"
+	"github.com/mcp-bridge/mcp-bridge/bridge/budget"
 	"github.com/mcp-bridge/mcp-bridge/bridge/identity"
-	"github.com/mcp-bridge/mcp-bridge/internal/access"
-	"github.com/mcp-bridge/mcp-bridge/internal/budget"
 	"github.com/mcp-bridge/mcp-bridge/internal/httpserve"
+	"github.com/mcp-bridge/mcp-bridge/internal/observe"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -76,10 +77,16 @@ func (o HandlerOptions) withDefaults() HandlerOptions {
 // take what was said to it before.
 const lastWords = 5 * time.Second
 
+// Deadlines are how long a client may take to send the body of a request, and to take the
+// end of the reply (LI32). The zero value has the defaults, 30 seconds for each. Its
+// method Handler(next http.Handler) http.Handler returns the handler to give to an
+// http.Server. The timeouts of http.Server itself would also end event streams.
+type Deadlines = httpserve.Deadlines
+
 // Handler serves the two endpoints of HTTP+SSE to clients of the revisions
-// 2024-11-05 to 2025-11-25 (docs/rules.md, SS): ServeSSE and ServeMessage. They
-// are to be served behind httpserve.Deadlines, which bound the wait for a body
-// and for the end of a reply.
+// 2024-11-05 to 2025-11-25 (docs/rules.md, SS): ServeSSE and ServeMessage. Serve both
+// behind Deadlines, which bound the wait for the body of a request and for the end of a
+// reply. The methods may be called concurrently.
 type Handler struct {
 	server bridge.Handler
 	opts   HandlerOptions
@@ -125,14 +132,17 @@ func (h *Handler) begin(w http.ResponseWriter, r *http.Request) *http.Request {
 	r, no := h.opts.Guard.Enter(w, r)
 	if no != nil {
 		h.logRefused(r, no.Reason)
-		refuse(w, r, no.Status, jsonrpc.ID{}, no.Reason)
+		refuse(w, r, no.Rule, no.Status, jsonrpc.ID{}, no.Reason)
 		return nil
 	}
 	return r
 }
 
-// logRefused says that a request was refused.
+// logRefused says that a request was refused, unless an Observer is told of it.
 func (h *Handler) logRefused(r *http.Request, reason string) {
+	if observe.From(r.Context()) != nil {
+		return
+	}
 	level := hclog.Debug
 	if h.refused.Due() {
 		level = hclog.Warn
@@ -158,7 +168,7 @@ func (h *Handler) start(r *http.Request) (*session, error) {
 	h.mu.Lock()
 	h.sessions[s.id] = s
 	h.mu.Unlock()
-	h.opts.Logger.Debug("session opened", "session", s.tag(), "remote", h.opts.Guard.RemoteAddr(r), "principal", s.owner)
+	s.seen.Remote, s.seen.Principal = h.opts.Guard.RemoteAddr(r), s.owner
 	h.wg.Go(func() { h.serve(slot, s, access.Standing(r)) })
 	return s, nil
 }
@@ -171,14 +181,13 @@ var errNoStanding = errors.New("there is no token any more for who has opened th
 func (h *Handler) serve(slot *admission.Slot, s *session, standing context.Context) {
 	defer context.AfterFunc(standing, func() { s.end(errNoStanding) })()
 	ctx := slot.Context()
-	err := h.server.ServeConn(identity.WithPrincipal(ctx, s.owner), s)
+	s.seen.How = s.how
+	err := h.server.ServeConn(observe.WithOrigin(identity.WithPrincipal(ctx, s.owner), &s.seen), s)
 	s.in.drop()
-	why := s.over()
-	if context.Cause(ctx) == bridge.ErrReclaimed {
-		h.opts.Logger.Info("session ended: it was idle, and its place goes to another client, who has fewer", "session", s.tag(), "client", identity.Party(ctx))
-	}
-	if err != nil && !(why != nil && errors.Is(err, why)) && !(ctx.Err() != nil && errors.Is(err, context.Canceled)) {
+	if how, failed := s.how(err); !s.seen.Observed() && failed {
 		h.logEnded(s, err)
+	} else if !s.seen.Observed() && context.Cause(ctx) == bridge.ErrReclaimed {
+		h.opts.Logger.Info("session ended: "+how, "session", s.tag())
 	}
 	s.end(errSessionEnded)
 	slot.Release()
@@ -188,6 +197,22 @@ func (h *Handler) serve(slot *admission.Slot, s *session, standing context.Conte
 	case <-s.written:
 	case <-t.C:
 	}
+}
+
+// how returns how the session has ended, whose bridge.Handler returns err.
+func (s *session) how(err error) (text string, failed bool) {
+	why := s.over()
+	switch {
+	case err != nil && !(why != nil && errors.Is(err, why)) && !(s.ctx.Err() != nil && errors.Is(err, context.Canceled)):
+		return err.Error(), true
+	case why != nil:
+		return why.Error(), false
+	case context.Cause(s.ctx) == bridge.ErrReclaimed:
+		return "it was idle, and its place goes to another client, who has fewer than " + identity.Party(s.ctx), false
+	case s.ctx.Err() != nil:
+		return "the bridge ends it", false
+	}
+	return "the server has ended it", false
 }
 
 // logEnded says that a session has ended with an error, at most every so often
@@ -214,6 +239,6 @@ func (h *Handler) find(r *http.Request, id string) *session {
 
 // refuse answers a request with a JSON-RPC error of the code for what is no
 // valid request.
-func refuse(w http.ResponseWriter, r *http.Request, status int, id jsonrpc.ID, text string) {
-	httpserve.WriteError(w, r, status, jsonrpc.CodeInvalidRequest, id, text)
+func refuse(w http.ResponseWriter, r *http.Request, rule string, status int, id jsonrpc.ID, text string) {
+	httpserve.WriteError(w, r, rule, status, jsonrpc.CodeInvalidRequest, id, text)
 }

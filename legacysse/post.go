@@ -8,7 +8,7 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/mcp-bridge/mcp-bridge/internal/budget"
+	"github.com/mcp-bridge/mcp-bridge/bridge/budget"
 	"github.com/mcp-bridge/mcp-bridge/internal/httpserve"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/legacysse/internal/wire"
@@ -26,7 +26,7 @@ func (h *Handler) ServeMessage(w http.ResponseWriter, r *http.Request) {
 	}
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", "POST")
-		refuse(w, r, http.StatusMethodNotAllowed, jsonrpc.ID{}, "method "+r.Method+" is not allowed here; use POST")
+		refuse(w, r, "LI3", http.StatusMethodNotAllowed, jsonrpc.ID{}, "method "+r.Method+" is not allowed here; use POST")
 		return
 	}
 	if r.ContentLength > int64(h.bodies.Max) {
@@ -34,7 +34,7 @@ func (h *Handler) ServeMessage(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if !httpserve.IsJSON(r.Header) {
-		refuse(w, r, http.StatusUnsupportedMediaType, jsonrpc.ID{}, "the Content-Type must be application/json, in UTF-8 and without a Content-Encoding")
+		refuse(w, r, "LI5", http.StatusUnsupportedMediaType, jsonrpc.ID{}, "the Content-Type must be application/json, in UTF-8 and without a Content-Encoding")
 		return
 	}
 	s := h.named(w, r)
@@ -53,7 +53,7 @@ func (h *Handler) ServeMessage(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if err := s.pass(r.Context(), messages, replies, share); err != nil {
-		refuse(w, r, http.StatusNotFound, jsonrpc.ID{}, noSuchSession)
+		refuse(w, r, "SS3", http.StatusNotFound, jsonrpc.ID{}, noSuchSession)
 		return
 	}
 	w.WriteHeader(http.StatusAccepted)
@@ -66,12 +66,12 @@ const noSuchSession = "there is no such session (it ends with its event stream);
 func (h *Handler) named(w http.ResponseWriter, r *http.Request) *session {
 	id := sessionID(r.URL)
 	if id == "" {
-		refuse(w, r, http.StatusBadRequest, jsonrpc.ID{}, "the query must have one sessionId, as the endpoint event has it; begin with a GET of the event stream")
+		refuse(w, r, "SS3", http.StatusBadRequest, jsonrpc.ID{}, "the query must have one sessionId, as the endpoint event has it; begin with a GET of the event stream")
 		return nil
 	}
 	s := h.find(r, id)
 	if s == nil {
-		refuse(w, r, http.StatusNotFound, jsonrpc.ID{}, noSuchSession)
+		refuse(w, r, "SS3", http.StatusNotFound, jsonrpc.ID{}, noSuchSession)
 	}
 	return s
 }
@@ -94,7 +94,7 @@ func (h *Handler) decode(w http.ResponseWriter, r *http.Request, s *session, bod
 	messages, faults := jsonrpc.Decode(body, s.revision.Batches(), h.opts.MaxBatch, h.opts.MaxDepth)
 	messages, faults = s.brokenAnswers(messages, faults)
 	if len(messages) == 0 && len(faults) == 1 {
-		httpserve.WriteError(w, r, http.StatusBadRequest, faults[0].Code, faults[0].ID, faults[0].Message)
+		httpserve.WriteError(w, r, "J4", http.StatusBadRequest, faults[0].Code, faults[0].ID, faults[0].Message)
 		return nil, nil, false
 	}
 	for _, fault := range faults {
@@ -118,7 +118,7 @@ func (h *Handler) decode(w http.ResponseWriter, r *http.Request, s *session, bod
 	// told on the stream.
 	if len(legacy) > 0 || len(messages) == 0 {
 		if text := badVersion(r.Header); text != "" {
-			refuse(w, r, http.StatusBadRequest, id, text)
+			refuse(w, r, "LI24", http.StatusBadRequest, id, text)
 			return nil, nil, false
 		}
 	}

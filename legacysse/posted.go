@@ -6,7 +6,7 @@ import (
 	"sync"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
-	"github.com/mcp-bridge/mcp-bridge/internal/budget"
+	"github.com/mcp-bridge/mcp-bridge/bridge/budget"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -14,7 +14,9 @@ import (
 // at once and none waits, a POST calls the Sink, which spares a change of goroutine.
 // What the Sink does not take at once is left to the goroutine of Receive, which may
 // wait. The POST is then done (SS3: it is answered when its message was accepted), and the
-// next one waits until the Sink has taken that message.
+// next one waits until the Sink has taken that message. So at most one message that was
+// accepted waits in queue, as its first. It is offered again whatever the ctx says:
+// nobody else still has it.
 //
 // Messages keep the order in which their POSTs got the lock turn. turn is held while a
 // POST calls the Sink, which does not wait then, and while the fields are looked at. The
@@ -22,10 +24,9 @@ import (
 type posted struct {
 	came chan struct{} // holds one element when something was added to queue
 
-	turn    sync.Mutex
-	sink    bridge.Sink // of a Receive that waits for messages; nil: there is none
-	queue   []*incoming // has what was accepted in front
-	refused bool        // a Sink has refused the first of queue: it is offered again whatever the ctx says
+	turn  sync.Mutex
+	sink  bridge.Sink // of a Receive that waits for messages; nil: there is none
+	queue []*incoming // has what was accepted in front
 }
 
 // incoming is a message that was POSTed.
@@ -83,8 +84,8 @@ func (p *posted) offer(m jsonrpc.Message, share *budget.Share) *incoming {
 	return it
 }
 
-// receive hands messages to sink until ctx is done, or sink refuses one. sending is the
-// ctx of its Send, which may outlive ctx.
+// receive hands messages to sink until ctx is done and none waits that was accepted, or
+// until sink refuses one. sending is the ctx of its Send, which may outlive ctx.
 func (p *posted) receive(ctx, sending context.Context, sink bridge.Sink) error {
 	for {
 		it, err := p.next(ctx, sink)
@@ -93,7 +94,7 @@ func (p *posted) receive(ctx, sending context.Context, sink bridge.Sink) error {
 		}
 		if err := sink.Send(sending, it.m); err != nil {
 			p.turn.Lock()
-			p.queue, p.refused = slices.Insert(p.queue, 0, it), true
+			p.queue = slices.Insert(p.queue, 0, it)
 			p.turn.Unlock()
 			return err
 		}
@@ -115,11 +116,10 @@ func (p *posted) next(ctx context.Context, sink bridge.Sink) (*incoming, error) 
 		}
 		p.turn.Lock()
 	}
-	if err := ctx.Err(); err != nil && !p.refused {
+	if err := ctx.Err(); err != nil && !p.isFirstAccepted() {
 		return nil, err
 	}
 	it := p.queue[0]
-	p.refused = false
 	if p.queue = p.queue[1:]; len(p.queue) == 0 {
 		p.queue = nil
 	}
@@ -129,11 +129,14 @@ func (p *posted) next(ctx context.Context, sink bridge.Sink) (*incoming, error) 
 	return it, nil
 }
 
+// isFirstAccepted reports whether the first of queue was accepted: its POST is done, so the
+// Sink has to get it. The lock is held.
+func (p *posted) isFirstAccepted() bool { return len(p.queue) > 0 && isDone(p.queue[0].accepted) }
+
 // drop gives back what those messages hold that were accepted and nobody will take.
 func (p *posted) drop() {
 	p.turn.Lock()
 	defer p.turn.Unlock()
-	p.refused = false
 	p.queue = slices.DeleteFunc(p.queue, func(it *incoming) bool {
 		if isDone(it.accepted) {
 			it.share.Free()

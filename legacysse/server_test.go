@@ -17,9 +17,9 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/access"
 	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
-	"github.com/mcp-bridge/mcp-bridge/internal/access"
-	"github.com/mcp-bridge/mcp-bridge/internal/budget"
+	"github.com/mcp-bridge/mcp-bridge/bridge/budget"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -73,9 +73,7 @@ func TestMessageURL(t *testing.T) {
 	} {
 		h := NewHandler(nil, c.opts)
 		r, err := http.NewRequest(http.MethodGet, "http://h", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		bridgetest.Must(t, err)
 		if r.URL, err = r.URL.Parse("http://h" + c.path); err != nil {
 			t.Fatal(err)
 		}
@@ -253,9 +251,7 @@ func TestPrincipals(t *testing.T) {
 func TestTokens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tokens, err := access.ParseTokens("ann " + strings.Repeat("a", 40) + "\nbob " + strings.Repeat("b", 40))
-		if err != nil {
-			t.Fatal(err)
-		}
+		bridgetest.Must(t, err)
 		s := newSite(t, HandlerOptions{Guard: access.Policy{Tokens: tokens}}, nil)
 		s.request("GET", "/sse", nil).want(http.StatusUnauthorized, "authentication")
 		ann := "Authorization: Bearer " + strings.Repeat("a", 40)
@@ -388,17 +384,13 @@ func TestKeepAlive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, HandlerOptions{}, nil)
 		conn, err := s.net.Dial(t.Context(), "", "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		bridgetest.Must(t, err)
 		defer conn.Close()
 		go func() { _, _ = io.WriteString(conn, "GET /sse HTTP/1.1\r\nHost: localhost\r\n\r\n") }()
 		buf := make([]byte, 4096)
 		read := func() string {
 			n, err := conn.Read(buf)
-			if err != nil {
-				t.Fatal(err)
-			}
+			bridgetest.Must(t, err)
 			return string(buf[:n])
 		}
 		for text := ""; !strings.Contains(text, "sessionId="); {
@@ -420,17 +412,12 @@ func TestKeepAlive(t *testing.T) {
 func TestStall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, HandlerOptions{}, nil)
-		conn, err := s.net.Dial(t.Context(), "", "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := s.rawStream()
 		defer conn.Close()
-		if _, err := io.WriteString(conn, "GET /sse HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
-			t.Fatal(err)
-		}
 		p := <-s.servers
 		start := time.Now()
 		sent := 0
+		var err error
 		big := msg(`{"jsonrpc":"2.0","method":"` + strings.Repeat("x", 1000) + `"}`)
 		for ; err == nil; sent++ {
 			err = p.Send(context.Background(), big)
@@ -449,14 +436,8 @@ func TestStall(t *testing.T) {
 func TestSlowReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, HandlerOptions{}, nil)
-		conn, err := s.net.Dial(t.Context(), "", "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := s.rawStream()
 		defer conn.Close()
-		if _, err := io.WriteString(conn, "GET /sse HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
-			t.Fatal(err)
-		}
 		p := <-s.servers
 		const n = 1000
 		go func() {
@@ -545,9 +526,7 @@ func TestClose(t *testing.T) {
 		}
 		s.request("GET", "/sse", nil).want(http.StatusServiceUnavailable, "shutting down")
 		answer := `{"jsonrpc":"2.0","id":3,"result":{}}`
-		if err := child.Send(t.Context(), msg(answer)); err != nil {
-			t.Fatal(err)
-		}
+		bridgetest.Must(t, child.Send(t.Context(), msg(answer)))
 		<-closed
 		c.hears(answer)
 		if !c.finished() || c.err != io.EOF {
@@ -563,14 +542,8 @@ func TestClose(t *testing.T) {
 func TestCloseSlowReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, HandlerOptions{}, nil)
-		conn, err := s.net.Dial(t.Context(), "", "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := s.rawStream()
 		defer conn.Close()
-		if _, err := io.WriteString(conn, "GET /sse HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
-			t.Fatal(err)
-		}
 		p := <-s.servers
 		p.says(note)
 		go func() {
@@ -589,14 +562,8 @@ func TestCloseSlowReader(t *testing.T) {
 func TestCloseStuckReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, HandlerOptions{}, nil)
-		conn, err := s.net.Dial(t.Context(), "", "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := s.rawStream()
 		defer conn.Close()
-		if _, err := io.WriteString(conn, "GET /sse HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
-			t.Fatal(err)
-		}
 		p := <-s.servers
 		p.says(note)
 		start := time.Now()
@@ -714,9 +681,7 @@ func TestHTTP10(t *testing.T) {
 	defer srv.Close()
 	defer h.Close()
 	c, err := net.Dial("tcp", srv.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	defer c.Close()
 	fmt.Fprintf(c, "GET /sse HTTP/1.0\r\nHost: localhost\r\n\r\n")
 	var got strings.Builder

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -164,9 +165,7 @@ func (s *site) request(method, url string, body io.Reader, headers ...string) *r
 	s.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	r, err := http.NewRequestWithContext(ctx, method, "http://127.0.0.1"+url, body)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	bridgetest.Must(s.t, err)
 	if method == http.MethodPost {
 		r.Header.Set("Content-Type", "application/json")
 	}
@@ -288,6 +287,16 @@ func (r *reply) hears(texts ...string) {
 	}
 }
 
+// rawStream sends the GET of an event stream, whose reply nobody reads yet.
+func (s *site) rawStream() net.Conn {
+	s.t.Helper()
+	conn, err := s.net.Dial(s.t.Context(), "", "")
+	bridgetest.Must(s.t, err)
+	_, err = io.WriteString(conn, "GET /sse HTTP/1.1\r\nHost: localhost\r\n\r\n")
+	bridgetest.Must(s.t, err)
+	return conn
+}
+
 // open opens a session.
 func (s *site) open(headers ...string) *reply {
 	s.t.Helper()
@@ -307,13 +316,7 @@ func (r *reply) post(body string, headers ...string) *reply {
 	return r.site.request(http.MethodPost, r.url, strings.NewReader(body), headers...)
 }
 
-func msg(text string) jsonrpc.Message {
-	m, err := jsonrpc.Parse([]byte(text))
-	if err != nil {
-		panic(err)
-	}
-	return m
-}
+var msg = bridgetest.Parse
 
 // mux serves a Handler at /sse and /message.
 func mux(h *Handler) http.Handler {

@@ -9,8 +9,9 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
-	"github.com/mcp-bridge/mcp-bridge/internal/budget"
+	"github.com/mcp-bridge/mcp-bridge/bridge/budget"
 	"github.com/mcp-bridge/mcp-bridge/internal/clientstate"
+	"github.com/mcp-bridge/mcp-bridge/internal/observe"
 	"github.com/mcp-bridge/mcp-bridge/internal/sendqueue"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
@@ -49,6 +50,7 @@ type session struct {
 	endLife context.CancelCauseFunc
 	ending  sync.Once
 	onEnd   func()
+	seen    observe.SessionOrigin
 	closing context.Context // done when the owner has closed the session
 	close   context.CancelFunc
 	written chan struct{} // closed when the event stream has ended
@@ -69,7 +71,7 @@ func newSession(owner string) *session {
 }
 
 // tag names the session in the log, where its id would be a key to it.
-func (s *session) tag() string { return s.id[:6] }
+func (s *session) tag() string { return s.seen.Tag(s.id[:6]) }
 
 func (s *session) touch() { s.active.Store(time.Now().UnixNano()) }
 
@@ -77,10 +79,11 @@ func (s *session) touch() { s.active.Store(time.Now().UnixNano()) }
 func (s *session) quiet() time.Duration { return time.Since(time.Unix(0, s.active.Load())) }
 
 // Receive implements bridge.Conn. A client whose stream has ended cannot be sent to
-// any more (SS5), so that is no io.EOF.
+// any more (SS5), so that is no io.EOF. What was accepted before the end is handed on
+// first, unless the owner has closed the session.
 func (s *session) Receive(ctx context.Context, sink bridge.Sink) error {
-	if why := s.over(); why != nil {
-		return why
+	if s.closing.Err() != nil {
+		return s.over()
 	}
 	receiving, stop := context.WithCancel(ctx)
 	defer stop()
@@ -103,7 +106,7 @@ func (s *session) Receive(ctx context.Context, sink bridge.Sink) error {
 // the queue is full, until the client has taken some of it or is cut off.
 func (s *session) Send(ctx context.Context, m jsonrpc.Message) error {
 	s.note(m)
-	if err := s.out.Send(ctx, m); err != nil {
+	if err := s.out.Send(ctx, m.Line()); err != nil {
 		return err
 	}
 	s.touch()
@@ -113,7 +116,7 @@ func (s *session) Send(ctx context.Context, m jsonrpc.Message) error {
 // TrySend implements bridge.Conn.
 func (s *session) TrySend(m jsonrpc.Message) bool {
 	s.note(m)
-	if !s.out.TrySend(m) {
+	if !s.out.TrySend(m.Line()) {
 		return false
 	}
 	s.touch()

@@ -27,18 +27,18 @@ func (h *Handler) ServeSSE(w http.ResponseWriter, r *http.Request) {
 	}
 	if r.Method != http.MethodGet {
 		w.Header().Set("Allow", "GET")
-		refuse(w, r, http.StatusMethodNotAllowed, jsonrpc.ID{}, "method "+r.Method+" is not allowed here; use GET")
+		refuse(w, r, "SS1", http.StatusMethodNotAllowed, jsonrpc.ID{}, "method "+r.Method+" is not allowed here; use GET")
 		return
 	}
 	if !httpserve.Accepts(r.Header, wire.TypeSSE) {
-		refuse(w, r, http.StatusNotAcceptable, jsonrpc.ID{}, "the Accept header must admit text/event-stream")
+		refuse(w, r, "LI4", http.StatusNotAcceptable, jsonrpc.ID{}, "the Accept header must admit text/event-stream")
 		return
 	}
 	s, err := h.start(r)
 	if err != nil {
 		if r.Context().Err() == nil { // the client has not gone while it waited
 			h.logRefused(r, err.Error())
-			httpserve.Busy(w, r, jsonrpc.ID{}, admission.PublicReason(err))
+			httpserve.Busy(w, r, jsonrpc.ID{}, admission.PublicReason(err), err)
 		}
 		return
 	}
@@ -83,10 +83,10 @@ func (h *Handler) write(w http.ResponseWriter, r *http.Request, s *session) erro
 	defer keepAlive.Stop()
 	idle := idleTimer(h.opts.SessionTimeout)
 	defer idle.Stop()
-	var batch []jsonrpc.Message
+	var batch [][]byte
 	for last := false; ; {
-		for _, m := range batch {
-			out.Line(sse.Event{Name: "message"}, m.Line())
+		for _, line := range batch {
+			out.Line(sse.Event{Name: "message"}, line)
 		}
 		clear(batch)
 		if last && s.over() == bridge.ErrReclaimed { // the transport has no better place for it

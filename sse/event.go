@@ -1,6 +1,3 @@
-// Package sse writes and reads Server-Sent Events as the WHATWG HTML standard
-// defines them (section 9.2, "Server-sent events"): events into bytes, bytes
-// into events, and events into an HTTP reply. It knows nothing of JSON-RPC.
 package sse
 
 import (

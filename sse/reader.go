@@ -91,7 +91,7 @@ func (r *Reader) partial(line []byte) {
 		}
 	case "id", "event":
 		if len(value) > r.maxEvent {
-			r.drop()
+			r.dropEvent()
 			r.in.skipRest()
 			return
 		}
@@ -115,7 +115,7 @@ func (r *Reader) field(line []byte) {
 		}
 	case "id":
 		if len(value) > r.maxEvent {
-			r.drop()
+			r.dropEvent()
 			return
 		}
 		if bytes.IndexByte(value, 0) >= 0 {
@@ -126,7 +126,7 @@ func (r *Reader) field(line []byte) {
 		r.event.ID = string(value)
 	case "event":
 		if len(value) > r.maxEvent {
-			r.drop()
+			r.dropEvent()
 			return
 		}
 		r.event.Name = eventName(value)
@@ -144,11 +144,12 @@ func (r *Reader) checkSize(n int) {
 		n += len(r.event.Data) + 1
 	}
 	if n > r.maxEvent {
-		r.drop()
+		r.dropEvent()
 	}
 }
 
-func (r *Reader) drop() {
+// dropEvent forgets the data of an event that is too large; the rest of it is not kept.
+func (r *Reader) dropEvent() {
 	r.tooLarge = true
 	r.event.Data = nil
 }

@@ -74,7 +74,7 @@ func (w *Writer) Line(e Event, line []byte) {
 	}
 	w.buf = AppendHead(w.buf, e)
 	w.drain()
-	w.write(line)
+	w.writeThrough(line)
 	w.buf = append(w.buf, Tail...)
 }
 
@@ -90,7 +90,7 @@ func (w *Writer) Comment(text string) {
 // same deadlines.
 func (w *Writer) Write(p []byte) (int, error) {
 	w.drain()
-	n := w.write(p)
+	n := w.writeThrough(p)
 	return n, w.err
 }
 
@@ -123,11 +123,12 @@ func (w *Writer) spill() {
 
 // drain writes the buffer.
 func (w *Writer) drain() {
-	w.write(w.buf)
+	w.writeThrough(w.buf)
 	w.buf = w.buf[:0]
 }
 
-func (w *Writer) write(p []byte) (written int) {
+// writeThrough writes p to the connection, past the buffer, until an error.
+func (w *Writer) writeThrough(p []byte) (written int) {
 	for len(p) > 0 && w.err == nil {
 		w.dirty = true
 		w.extend()

@@ -26,9 +26,7 @@ func TestAllocations(t *testing.T) {
 	}()
 	m := benchMessage(1000)
 	allocs := testing.AllocsPerRun(1000, func() {
-		if err := x.Send(ctx, m); err != nil {
-			t.Fatal(err)
-		}
+		bridgetest.Must(t, x.Send(ctx, m))
 		<-got
 	})
 	if allocs > 1 {

@@ -53,9 +53,7 @@ func benchRoundTrip(b *testing.B, x, y *Conn, m jsonrpc.Message) {
 	go func() { done <- y.Receive(ctx, y) }() // sends back what it receives
 	b.SetBytes(int64(2 * len(m.Bytes())))
 	b.ReportAllocs()
-	if err := x.Send(ctx, m); err != nil {
-		b.Fatal(err)
-	}
+	bridgetest.Must(b, x.Send(ctx, m))
 	enough := errors.New("enough")
 	err := x.Receive(ctx, bridgetest.SinkFunc(func(ctx context.Context, m jsonrpc.Message) error {
 		if !b.Loop() {

@@ -107,7 +107,7 @@ var children = map[string]func() int{
 		}
 	},
 
-	// Ends a Recv and a Send that wait, by their context, on SIGTERM.
+	// Ends a Receive and a Send that wait, by their context, on SIGTERM.
 	"std term": func() int {
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 		defer stop()

@@ -93,6 +93,10 @@ func (c *childConn) Send(ctx context.Context, m jsonrpc.Message) error {
 	return err
 }
 
+// Kill ends the child at once, and returns when it has ended. It does not close the Conn:
+// Receive tells of the end.
+func (c *childConn) Kill() error { return c.process.Kill() }
+
 var errStdoutClosed = errors.New("closed its stdout")
 
 // ended finds out why stdout is at its end. Most often because the process

@@ -29,9 +29,7 @@ func dial(t *testing.T, name string, change ...func(*Command)) bridge.Conn {
 		f(cmd)
 	}
 	c, err := cmd.Dial(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	t.Cleanup(func() {
 		if err := c.Close(nil); err != nil {
 			t.Errorf("Close: %v", err)
@@ -81,9 +79,7 @@ func TestChildBanner(t *testing.T) {
 	var n noise
 	c := dial(t, "banner", func(c *Command) { c.Options.OnNoise = n.hook })
 	wantText(t, c, pong)
-	if err := c.Send(t.Context(), parse(t, ping)); err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, c.Send(t.Context(), parse(t, ping)))
 	wantText(t, c, ping)
 	if len(n.sizes) != 1 {
 		t.Errorf("noise reported: %v", n.reasons)
@@ -94,13 +90,9 @@ func TestChildBanner(t *testing.T) {
 func TestChildStderr(t *testing.T) {
 	var lines atomic.Int64
 	c := dial(t, "stderr", func(c *Command) { c.Spec.Stderr = func([]byte) { lines.Add(1) } })
-	if err := c.Send(t.Context(), parse(t, ping)); err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, c.Send(t.Context(), parse(t, ping)))
 	wantText(t, c, ping)
-	if err := c.Close(nil); err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, c.Close(nil))
 	if n := lines.Load(); n != 10<<10 {
 		t.Errorf("%d lines of stderr, want %d", n, 10<<10)
 	}
@@ -130,9 +122,7 @@ func TestChildStop(t *testing.T) {
 // A child that dies says why, in one line that a client may be shown.
 func TestChildCrash(t *testing.T) {
 	c := dial(t, "crash")
-	if err := c.Send(t.Context(), parse(t, ping)); err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, c.Send(t.Context(), parse(t, ping)))
 	for range 2 {
 		_, err := bridgetest.Recv(t.Context(), c)
 		var exit *ExitError

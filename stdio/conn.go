@@ -14,19 +14,19 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// DefaultMaxMessageSize is the largest message in bytes, unless Options say otherwise (J9).
-const DefaultMaxMessageSize = 64 << 20
+// defaultMaxMessageSize is the largest message in bytes, unless Options say otherwise (J9).
+const defaultMaxMessageSize = 64 << 20
 
 // maxBatch is how many messages a client's batch may have (LI9).
 const maxBatch = 50
 
-// Peer says who is at the other end: what is done about invalid input differs.
-type Peer uint8
+// PeerRole says who is at the other end: what is done about invalid input differs.
+type PeerRole uint8
 
 const (
 	// Server: many print banners and logs between their messages. Such lines
 	// are skipped (ST4).
-	Server Peer = iota
+	Server PeerRole = iota
 	// Client: whatever it writes is meant as a message; it is told what was
 	// wrong with it (J4).
 	Client
@@ -35,10 +35,10 @@ const (
 // Options tune a Conn. The zero value works.
 type Options struct {
 	// Peer is what is at the other end.
-	Peer Peer
+	Peer PeerRole
 
 	// MaxMessageSize is the longest line that is received, in bytes; 0 means
-	// DefaultMaxMessageSize. A longer one is thrown away as it arrives, but
+	// 64 MiB. A longer one is thrown away as it arrives, but
 	// whoever waits for it gets an error. What is sent has no limit.
 	MaxMessageSize int
 
@@ -107,7 +107,7 @@ func NewConn(r io.Reader, w io.Writer, closer func() error, opts Options) *Conn 
 
 func newConn(r io.Reader, w io.Writer, closer func() error, opts Options, abandon bool) *Conn {
 	if opts.MaxMessageSize <= 0 {
-		opts.MaxMessageSize = DefaultMaxMessageSize
+		opts.MaxMessageSize = defaultMaxMessageSize
 	}
 	opts.MaxDepth = cmp.Or(opts.MaxDepth, jsonrpc.DefaultMaxDepth)
 	if closer == nil {
@@ -120,10 +120,6 @@ func newConn(r io.Reader, w io.Writer, closer func() error, opts Options, abando
 	c.out = outgoing{to: newDestination(w, c.abort), try: newTryWriter(w), turn: make(chan struct{}, 1)}
 	return c
 }
-
-// Skipped returns how many lines, or elements of batches, were no valid
-// message so far. It may be called at any time.
-func (c *Conn) Skipped() int64 { return c.skipped.Load() }
 
 // Receive implements bridge.Conn. It calls the Send of sink, which may wait, and
 // reads nothing meanwhile. The end of the stream is io.EOF.

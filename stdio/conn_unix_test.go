@@ -76,7 +76,7 @@ func TestSendGivenUp(t *testing.T) {
 	}
 }
 
-// A Recv that was given up in the middle of a line loses nothing of it.
+// A Receive that was given up in the middle of a line loses nothing of it.
 func TestRecvGivenUp(t *testing.T) {
 	for name, wrap := range map[string]func(*os.File) io.Reader{
 		"direct":     func(f *os.File) io.Reader { return f },
@@ -163,9 +163,7 @@ func (i *interrupter) watching() bool {
 func fillPipe(t *testing.T, w *os.File) (n int) {
 	t.Helper()
 	raw, err := w.SyscallConn()
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	raw.Write(func(fd uintptr) bool {
 		for size := 4096; size > 0; {
 			m, err := syscall.Write(int(fd), make([]byte, size))
@@ -183,9 +181,7 @@ func fillPipe(t *testing.T, w *os.File) (n int) {
 func drainPipe(t *testing.T, r *os.File) {
 	t.Helper()
 	raw, err := r.SyscallConn()
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	raw.Read(func(fd uintptr) bool {
 		buf := make([]byte, 1<<20)
 		for {

@@ -32,7 +32,7 @@ func watchPeer(nc net.Conn, found func()) *deadPeer {
 	if _, ok := nc.(*net.TCPConn); !ok {
 		return nil
 	}
-	return newDeadPeer(nc, found, unacknowledged)
+	return newDeadPeer(nc, found, awaitingAck)
 }
 
 func newDeadPeer(nc net.Conn, found func(), look func(net.Conn) (time.Duration, bool)) *deadPeer {

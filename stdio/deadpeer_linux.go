@@ -7,11 +7,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// unacknowledged returns whether something is on its way to the peer or waits
+// awaitingAck returns whether something is on its way to the peer or waits
 // to be, and how long ago the peer has acknowledged anything. A peer that is
 // alive and takes nothing for the time being is not silent: it is asked
 // whether it does more and more seldom.
-func unacknowledged(nc net.Conn) (silent time.Duration, waiting bool) {
+func awaitingAck(nc net.Conn) (silent time.Duration, waiting bool) {
 	raw, err := nc.(*net.TCPConn).SyscallConn()
 	if err != nil {
 		return 0, false

@@ -7,6 +7,6 @@ import (
 	"time"
 )
 
-// unacknowledged leaves it to the system to give up. Windows does so within
+// awaitingAck leaves it to the system to give up. Windows does so within
 // half a minute.
-func unacknowledged(net.Conn) (silent time.Duration, waiting bool) { return 0, false }
+func awaitingAck(net.Conn) (silent time.Duration, waiting bool) { return 0, false }

@@ -56,7 +56,7 @@ func TestDeadPeerStop(t *testing.T) {
 }
 
 // What the system says of a peer that is alive, whether it reads or not.
-func TestUnacknowledged(t *testing.T) {
+func TestAwaitingAck(t *testing.T) {
 	c, peer := connected(t, "tcp")
 	nc := c.(*socketConn).nc
 	if c.(*socketConn).watch == nil {
@@ -66,13 +66,13 @@ func TestUnacknowledged(t *testing.T) {
 	for err := error(nil); err == nil; {
 		_, err = nc.Write(make([]byte, 1<<20)) // until nothing fits any more
 	}
-	silent, waiting := unacknowledged(nc)
+	silent, waiting := awaitingAck(nc)
 	if silent > deadAfter/2 || waiting != (runtime.GOOS == "linux") {
 		t.Errorf("of a peer that does not read: silent for %v, waiting %v", silent, waiting)
 	}
 	peer.Close()
 	c.Close(nil)
-	if _, waiting := unacknowledged(nc); waiting {
+	if _, waiting := awaitingAck(nc); waiting {
 		t.Error("something waits on a closed connection")
 	}
 }

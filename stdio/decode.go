@@ -16,7 +16,7 @@ var byteOrderMark = []byte("\uFEFF")
 func (c *Conn) message(ctx context.Context, ln line) (jsonrpc.Message, error) {
 	if ln.tooLong {
 		what := c.tooLong()
-		return c.refused(ctx, ln.size, what, &jsonrpc.Error{
+		return c.answerRefused(ctx, ln.size, what, &jsonrpc.Error{
 			Code: jsonrpc.CodeInvalidRequest, Message: "the message " + what, ID: ln.id, Kind: ln.kind, Marked: true,
 		})
 	}
@@ -25,9 +25,9 @@ func (c *Conn) message(ctx context.Context, ln line) (jsonrpc.Message, error) {
 	case len(text) == 0:
 		return jsonrpc.Message{}, nil
 	case text[0] == '[':
-		return c.array(ctx, ln)
+		return c.decodeBatch(ctx, ln)
 	case text[0] != '{' && c.opts.Peer == Server:
-		c.noise(ln.size, "the line is not a JSON object")
+		c.reportNoise(ln.size, "the line is not a JSON object")
 		return jsonrpc.Message{}, nil
 	}
 	if !ln.owned {
@@ -35,14 +35,14 @@ func (c *Conn) message(ctx context.Context, ln line) (jsonrpc.Message, error) {
 	}
 	m, err := jsonrpc.ParseDepth(text, c.opts.MaxDepth)
 	if err != nil {
-		return c.invalid(ctx, ln.size, asError(err))
+		return c.answerInvalid(ctx, ln.size, asError(err))
 	}
-	c.received(m)
+	c.noteReceived(m)
 	return m, nil
 }
 
-// received takes note of a valid message.
-func (c *Conn) received(m jsonrpc.Message) {
+// noteReceived takes note of a valid message.
+func (c *Conn) noteReceived(m jsonrpc.Message) {
 	c.in.lines.max = c.opts.MaxMessageSize
 	if c.opts.Peer == Client {
 		c.client.questions.Received(m)
@@ -63,9 +63,9 @@ func trim(text []byte) []byte {
 
 func isSpace(b byte) bool { return b == ' ' || b == '\t' || b == '\r' }
 
-// array takes a batch apart (ST5). What is wrong with an element is said before
+// decodeBatch takes a batch apart (ST5). What is wrong with an element is said before
 // the others are received.
-func (c *Conn) array(ctx context.Context, ln line) (jsonrpc.Message, error) {
+func (c *Conn) decodeBatch(ctx context.Context, ln line) (jsonrpc.Message, error) {
 	accept, limit := true, 0
 	if c.opts.Peer == Client {
 		accept, limit = c.acceptsBatch(), maxBatch
@@ -73,10 +73,10 @@ func (c *Conn) array(ctx context.Context, ln line) (jsonrpc.Message, error) {
 	// The text is not ours, but of an array only copies of the elements are kept.
 	batch, faults := jsonrpc.Decode(ln.text, accept, limit, c.opts.MaxDepth)
 	for _, m := range batch {
-		c.received(m)
+		c.noteReceived(m)
 	}
 	for _, e := range faults {
-		m, err := c.invalid(ctx, ln.size, e)
+		m, err := c.answerInvalid(ctx, ln.size, e)
 		if err != nil {
 			return m, err
 		}
@@ -103,17 +103,17 @@ func asError(err error) *jsonrpc.Error {
 	return &jsonrpc.Error{Code: jsonrpc.CodeParseError, Message: err.Error()}
 }
 
-// invalid deals with input that is no valid message.
-func (c *Conn) invalid(ctx context.Context, size int, e *jsonrpc.Error) (jsonrpc.Message, error) {
-	return c.refused(ctx, size, "was not valid: "+e.Message, e)
+// answerInvalid deals with input that is no valid message.
+func (c *Conn) answerInvalid(ctx context.Context, size int, e *jsonrpc.Error) (jsonrpc.Message, error) {
+	return c.answerRefused(ctx, size, "was not valid: "+e.Message, e)
 }
 
-// refused deals with input that is not received; what says, of an answer, why.
+// answerRefused deals with input that is not received; what says, of an answer, why.
 // Where it was to be the answer to a request, it returns an error in its place, so
 // that the caller does not wait forever; a client is told about anything else it
 // may wait for, and a server about its requests.
-func (c *Conn) refused(ctx context.Context, size int, what string, e *jsonrpc.Error) (jsonrpc.Message, error) {
-	c.noise(size, e.Message)
+func (c *Conn) answerRefused(ctx context.Context, size int, what string, e *jsonrpc.Error) (jsonrpc.Message, error) {
+	c.reportNoise(size, e.Message)
 	switch {
 	case e.Kind == jsonrpc.Response && !e.Answers():
 		return jsonrpc.Message{}, nil
@@ -136,7 +136,8 @@ func (c *Conn) refused(ctx context.Context, size int, what string, e *jsonrpc.Er
 	return jsonrpc.Message{}, nil
 }
 
-func (c *Conn) noise(size int, reason string) {
+// reportNoise counts input that is skipped, and tells the user of the Conn.
+func (c *Conn) reportNoise(size int, reason string) {
 	c.skipped.Add(1)
 	if c.opts.OnNoise != nil {
 		c.opts.OnNoise(size, reason)

@@ -18,6 +18,10 @@
 // and logs between their messages, so such lines are skipped; a client is answered with
 // a JSON-RPC error. Arrays, the batches of revision 2025-03-26, are taken apart.
 //
+// Dialers, servers and Conns may be used by many goroutines at a time. Close of a Conn,
+// and of a SocketServer, returns when all that it started has ended. The examples show
+// NewConn, Command, and a SocketServer with a Socket.
+//
 // A line may be as long as Options.MaxMessageSize. Every byte is copied once, however
 // small the pieces are in which a line arrives, and an idle Conn holds 4 KiB.
 package stdio

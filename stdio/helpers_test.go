@@ -27,9 +27,7 @@ func pipes(t testing.TB, a, b Options) (*Conn, *Conn) {
 func osPipe(t testing.TB) (r, w *os.File) {
 	t.Helper()
 	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	return r, w
 }
 

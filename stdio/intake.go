@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/mcp-bridge/mcp-bridge/internal/budget"
+	"github.com/mcp-bridge/mcp-bridge/bridge/budget"
 	"github.com/mcp-bridge/mcp-bridge/internal/lazytimer"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
@@ -74,9 +74,9 @@ func (in *intake) passed() {
 	}
 }
 
-// await gives the peer the time for one more chunk of a line of which there are so
+// expect gives the peer the time for one more chunk of a line of which there are so
 // many bytes.
-func (in *intake) await(size int) {
+func (in *intake) expect(size int) {
 	if in == nil || size == 0 || in.pace <= 0 || in.due > 0 && size < in.due {
 		return
 	}

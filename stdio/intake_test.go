@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcp-bridge/mcp-bridge/internal/budget"
+	"github.com/mcp-bridge/mcp-bridge/bridge/budget"
 )
 
 const helloLine = `{"jsonrpc":"2.0","method":"hello"}`

@@ -95,7 +95,7 @@ func (l *lines) next(ctx context.Context) (line, error) {
 		if err := l.makeRoom(); err != nil {
 			return line{}, err
 		}
-		l.intake.await(l.size(l.w))
+		l.intake.expect(l.size(l.w))
 		n, err := l.src.fill(ctx, l)
 		l.w += n
 		switch {

@@ -144,7 +144,7 @@ func TestTooLongIsNotKept(t *testing.T) {
 // size, and time in proportion to it.
 func TestHugeLine(t *testing.T) {
 	frame := `{"jsonrpc":"2.0","id":1,"result":{"pad":""}}`
-	text := strings.Replace(frame, `""`, `"`+strings.Repeat("x", DefaultMaxMessageSize-len(frame))+`"`, 1)
+	text := strings.Replace(frame, `""`, `"`+strings.Repeat("x", defaultMaxMessageSize-len(frame))+`"`, 1)
 	c := reading(t, smallPieces{strings.NewReader(text + "\n" + pong + "\n")}, io.Discard, Options{})
 	for _, want := range []string{text, pong} {
 		m, err := bridgetest.Recv(t.Context(), c)

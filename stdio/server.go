@@ -13,8 +13,9 @@ import (
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/bridge/admission"
+	"github.com/mcp-bridge/mcp-bridge/bridge/budget"
 	"github.com/mcp-bridge/mcp-bridge/bridge/identity"
-	"github.com/mcp-bridge/mcp-bridge/internal/budget"
+	"github.com/mcp-bridge/mcp-bridge/internal/observe"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -27,7 +28,7 @@ const bodyTimeout = 30 * time.Second
 
 // ServerOptions tune a SocketServer. The zero value works.
 type ServerOptions struct {
-	MaxMessageSize int          // bytes in a line from a client (J9). 0: DefaultMaxMessageSize
+	MaxMessageSize int          // bytes in a line from a client (J9). 0: 64 MiB
 	MaxDepth       int          // levels of objects and arrays in a message (J14). 0: jsonrpc.DefaultMaxDepth; negative: any number
 	MaxSessions    int          // connections at once; more are refused. 0: 1000
 	Logger         hclog.Logger // nil: silence
@@ -54,7 +55,8 @@ type ServerOptions struct {
 // SocketServer serves clients that connect to a socket and write their messages as
 // lines. A connection is a session, and what holds for the client at a
 // process's stdin holds for it: at its end of input what it has asked is still
-// answered (ST8), and a connection that is lost ends the session.
+// answered (ST8), and a connection that is lost ends the session. So does one that the client
+// has closed both ways, where the system tells that from an end of input (Linux, Unix sockets).
 type SocketServer struct {
 	handler bridge.Handler
 	opts    ServerOptions
@@ -77,7 +79,7 @@ func NewSocketServer(server bridge.Handler, opts ServerOptions) *SocketServer {
 	}
 	opts.BodyTimeout = cmp.Or(opts.BodyTimeout, bodyTimeout)
 	if opts.Budget == nil {
-		opts.Budget = budget.ForMessages(cmp.Or(opts.MaxMessageSize, DefaultMaxMessageSize))
+		opts.Budget = budget.ForMessages(cmp.Or(opts.MaxMessageSize, defaultMaxMessageSize))
 	}
 	if opts.Party == nil {
 		opts.Party = func(net.Conn) string { return "" }
@@ -97,10 +99,10 @@ func NewSocketServer(server bridge.Handler, opts ServerOptions) *SocketServer {
 // without a CloseWrite method its client is not told of an end before the end.
 func (s *SocketServer) Serve(l net.Listener) error {
 	defer l.Close()
-	if !s.enter(l) {
+	if !s.addListener(l) {
 		return nil
 	}
-	defer s.leave(l)
+	defer s.removeListener(l)
 	var pause time.Duration
 	for {
 		nc, err := l.Accept()
@@ -126,7 +128,7 @@ func (s *SocketServer) Serve(l net.Listener) error {
 	}
 }
 
-func (s *SocketServer) enter(l net.Listener) bool {
+func (s *SocketServer) addListener(l net.Listener) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closing {
@@ -137,7 +139,7 @@ func (s *SocketServer) enter(l net.Listener) bool {
 	return true
 }
 
-func (s *SocketServer) leave(l net.Listener) {
+func (s *SocketServer) removeListener(l net.Listener) {
 	s.mu.Lock()
 	delete(s.listeners, l)
 	s.mu.Unlock()
@@ -217,18 +219,37 @@ func (s *SocketServer) noise(size int, reason string) {
 // only have tried whether somebody listens.
 func (s *SocketServer) serve(slot *admission.Slot, conn *socketConn) {
 	ctx := slot.Context()
+	how := func(err error) (string, bool) { return howEnded(ctx, err) }
+	seen := &observe.SessionOrigin{Remote: "socket", How: how}
 	err := s.awaitFirst(ctx, conn)
 	if err == nil {
-		err = s.handler.ServeConn(ctx, conn)
+		err = s.handler.ServeConn(observe.WithOrigin(ctx, seen), conn)
 	} else {
 		err = nil // nothing has gone wrong
 	}
+	text, failed := how(err)
+	switch {
+	case seen.Observed():
+	case failed:
+		s.opts.Logger.Warn("session ended", "error", err)
+	case context.Cause(ctx) == bridge.ErrReclaimed:
+		s.opts.Logger.Info("session ended: " + text)
+	}
+}
+
+// howEnded returns how a session has ended whose ctx it is, and whose bridge.Handler returns err.
+func howEnded(ctx context.Context, err error) (text string, failed bool) {
 	switch {
 	case context.Cause(ctx) == bridge.ErrReclaimed:
-		s.opts.Logger.Info("session ended: it was idle, and its place goes to another client, who has fewer", "client", identity.Party(ctx))
+		return "it was idle, and its place goes to another client, who has fewer than " + identity.Party(ctx), false
+	case errors.Is(err, errBothWays): // as clients leave
+		return "the client has gone", false
 	case err != nil && !(ctx.Err() != nil && errors.Is(err, context.Canceled)):
-		s.opts.Logger.Warn("session ended", "error", err)
+		return err.Error(), true
+	case ctx.Err() != nil:
+		return "the bridge ends it", false
 	}
+	return "the client has gone", false
 }
 
 // awaitFirst waits for the first message of a client, which the next Receive begins with.

@@ -67,9 +67,7 @@ type peer struct {
 func (s *served) connect(t *testing.T) *peer {
 	t.Helper()
 	nc, err := net.Dial("unix", s.socket.Address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	t.Cleanup(func() { nc.Close() })
 	return &peer{nc.(*net.UnixConn), t, bufio.NewReader(nc)}
 }
@@ -117,9 +115,7 @@ func wantRecv(t *testing.T, c bridge.Conn, want string) {
 
 func give(t *testing.T, c bridge.Conn, text string) {
 	t.Helper()
-	if err := c.Send(t.Context(), parse(t, text)); err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, c.Send(t.Context(), parse(t, text)))
 }
 
 // Messages cross both ways, two clients never see each other's, and the first

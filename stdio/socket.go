@@ -16,8 +16,8 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// DefaultConnectTimeout bounds connecting to a Socket.
-const DefaultConnectTimeout = 10 * time.Second
+// defaultConnectTimeout bounds connecting to a Socket.
+const defaultConnectTimeout = 10 * time.Second
 
 // closeWait is how long the peer of a socket may take to finish once it was
 // told that nothing more comes.
@@ -40,7 +40,7 @@ type Socket struct {
 	Address string
 
 	// ConnectTimeout bounds Dial, beside its ctx. 0 means
-	// DefaultConnectTimeout, negative means no limit.
+	// 10 s, negative means no limit.
 	ConnectTimeout time.Duration
 
 	// Options are those of the Conn. Options.Peer is Server.
@@ -105,7 +105,7 @@ func checkHostPort(address string) string {
 // String returns the socket as ParseSocket reads it.
 func (s Socket) String() string { return s.Network + ":" + s.Address }
 
-// Dial connects. Recv on the Conn returns io.EOF when the server has closed
+// Dial connects. Receive on the Conn returns io.EOF when the server has closed
 // the connection, and an error when it was lost: either way the server answers
 // nothing more. Close tells the server that no more requests come, gives it a
 // second to finish, and closes the connection.
@@ -120,7 +120,7 @@ func (s Socket) Dial(ctx context.Context) (bridge.Conn, error) {
 	d := net.Dialer{Timeout: s.ConnectTimeout, KeepAliveConfig: keepAlive}
 	switch {
 	case d.Timeout == 0:
-		d.Timeout = DefaultConnectTimeout
+		d.Timeout = defaultConnectTimeout
 	case d.Timeout < 0:
 		d.Timeout = 0
 	}
@@ -164,12 +164,12 @@ func (e *connectError) text(where string) string {
 	case errors.As(e.err, &timeout) && timeout.Timeout():
 		return fmt.Sprintf("cannot connect to %s: no answer in time; %s", where, hint)
 	}
-	return fmt.Sprintf("cannot connect to %s: %v; %s", where, cause(e.err), hint)
+	return fmt.Sprintf("cannot connect to %s: %v; %s", where, withoutAddress(e.err), hint)
 }
 
-// cause leaves out what an error of the network says about addresses: that of
+// withoutAddress leaves out what an error of the network says about addresses: that of
 // a Unix socket is a path.
-func cause(err error) error {
+func withoutAddress(err error) error {
 	if op, ok := errors.AsType[*net.OpError](err); ok {
 		return op.Err
 	}
@@ -195,8 +195,18 @@ func newSocketConn(nc net.Conn, opts Options) *socketConn {
 
 // Receive implements bridge.Conn. A peer that has hung up is noticed while sink waits.
 func (c *socketConn) Receive(ctx context.Context, sink bridge.Sink) error {
-	return c.receive(ctx, sink, c.hungUp(), func(_ context.Context, err error) error { return lost(err) })
+	hungUp := c.hungUp()
+	return c.receive(ctx, sink, hungUp, func(_ context.Context, err error) error {
+		if err == io.EOF && hungUp != nil && hungUp() == net.ErrClosed {
+			return errBothWays
+		}
+		return lost(err)
+	})
 }
+
+// errBothWays is how Receive ends when a client sends nothing more and reads nothing more,
+// so that nobody waits for what is owed to it.
+var errBothWays = errors.New("the client has closed the connection")
 
 // hungUp returns what bridge.NewStallWatch wants to know of a client. Nobody has to hurry
 // because a server has ended: what it has said before is still to be handed on.

@@ -72,16 +72,12 @@ func listen(t *testing.T, network string) (net.Listener, Socket) {
 	address := "127.0.0.1:0"
 	if network == "unix" {
 		dir, err := os.MkdirTemp("", "s") // a short one: paths of sockets are bounded
-		if err != nil {
-			t.Fatal(err)
-		}
+		bridgetest.Must(t, err)
 		t.Cleanup(func() { os.RemoveAll(dir) })
 		address = filepath.Join(dir, "s")
 	}
 	l, err := net.Listen(network, address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	t.Cleanup(func() { l.Close() })
 	return l, Socket{Network: network, Address: l.Addr().String()}
 }
@@ -91,13 +87,9 @@ func connected(t *testing.T, network string) (bridge.Conn, net.Conn) {
 	t.Helper()
 	l, socket := listen(t, network)
 	c, err := socket.Dial(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	nc, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	t.Cleanup(func() { nc.Close(); c.Close(nil) })
 	return c, nc
 }
@@ -144,13 +136,9 @@ func TestSocketDown(t *testing.T) {
 					t.Errorf("returned %v, want an error that names %s", err, c.socket)
 				}
 			})
-			if err := client.Send(t.Context(), parse(t, ping)); err != nil {
-				t.Fatal(err)
-			}
+			bridgetest.Must(t, client.Send(t.Context(), parse(t, ping)))
 			m, err := bridgetest.Recv(t.Context(), client)
-			if err != nil {
-				t.Fatal(err)
-			}
+			bridgetest.Must(t, err)
 			text, _ := jsonrpc.Text(m.Lookup("error", "message"))
 			for _, want := range c.want {
 				if m.ID() != jsonrpc.IntID(1) || !strings.Contains(text, want) {
@@ -206,17 +194,13 @@ func TestSocketLost(t *testing.T) {
 			defer client.Close(nil)
 			var wg sync.WaitGroup
 			wg.Go(func() { bridge.Pump(t.Context(), far, server, bridge.PumpOptions{}) })
-			if err := client.Send(t.Context(), parse(t, ping)); err != nil {
-				t.Fatal(err)
-			}
+			bridgetest.Must(t, client.Send(t.Context(), parse(t, ping)))
 			if line, err := bufio.NewReader(nc).ReadString('\n'); line != ping+"\n" {
 				t.Fatalf("the server read %q, %v", line, err)
 			}
 			c.end(nc)
 			m, err := bridgetest.Recv(t.Context(), client)
-			if err != nil {
-				t.Fatal(err)
-			}
+			bridgetest.Must(t, err)
 			text, _ := jsonrpc.Text(m.Lookup("error", "message"))
 			if m.ID() != jsonrpc.IntID(1) || !strings.Contains(text, c.want) ||
 				strings.Contains(text, nc.LocalAddr().String()) {

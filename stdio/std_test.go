@@ -28,9 +28,7 @@ func stdChild(t *testing.T, name string, in, out *os.File) (cmd *exec.Cmd, stder
 	cmd = exec.Command(os.Args[0])
 	cmd.Env = childEnviron(name)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, out, stderr
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, cmd.Start())
 	in.Close()
 	out.Close()
 	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
@@ -41,9 +39,7 @@ func stdChild(t *testing.T, name string, in, out *os.File) (cmd *exec.Cmd, stder
 func socketPair(t *testing.T) (ours, theirs *os.File) {
 	t.Helper()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	unix.CloseOnExec(fds[0])
 	unix.CloseOnExec(fds[1])
 	return os.NewFile(uintptr(fds[0]), "ours"), os.NewFile(uintptr(fds[1]), "theirs")
@@ -117,21 +113,15 @@ func TestStdInterrupted(t *testing.T) {
 func TestStdFiles(t *testing.T) {
 	dir := t.TempDir()
 	inName, outName := filepath.Join(dir, "in"), filepath.Join(dir, "out")
-	if err := os.WriteFile(inName, []byte(ping+"\n"+note), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, os.WriteFile(inName, []byte(ping+"\n"+note), 0o600))
 	for _, c := range []struct{ in, want string }{
 		{inName, ping + "\n" + note + "\n"},
 		{os.DevNull, ""},
 	} {
 		in, err := os.Open(c.in)
-		if err != nil {
-			t.Fatal(err)
-		}
+		bridgetest.Must(t, err)
 		out, err := os.Create(outName)
-		if err != nil {
-			t.Fatal(err)
-		}
+		bridgetest.Must(t, err)
 		cmd, stderr := stdChild(t, "std echo", in, out)
 		if err := cmd.Wait(); err != nil {
 			t.Errorf("%v: %s", err, stderr)
@@ -146,9 +136,7 @@ func TestStdFiles(t *testing.T) {
 func TestStdLeavesFilesAlone(t *testing.T) {
 	flags := func(f *os.File) int {
 		n, err := control(f, func(fd int) (int, error) { return unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0) })
-		if err != nil {
-			t.Fatal(err)
-		}
+		bridgetest.Must(t, err)
 		return n
 	}
 	pr, pw := osPipe(t)

@@ -11,7 +11,7 @@ import (
 // openIn returns f in a form in which the runtime can poll it, so that a read
 // can be ended, if there is one, else f itself; and what undoes it.
 func openIn(f *os.File) (*os.File, func()) {
-	if g, undo := pollable(f, unix.O_RDONLY); g != nil {
+	if g, undo := makePollable(f, unix.O_RDONLY); g != nil {
 		return g, undo
 	}
 	return f, func() {}
@@ -20,7 +20,7 @@ func openIn(f *os.File) (*os.File, func()) {
 // openOut does the same for writing. It never returns f itself: a failing
 // write to os.Stdout would kill the process.
 func openOut(f *os.File) (*os.File, func()) {
-	if g, undo := pollable(f, unix.O_WRONLY); g != nil {
+	if g, undo := makePollable(f, unix.O_WRONLY); g != nil {
 		return g, undo
 	}
 	if g := duplicate(f); g != nil {
@@ -29,7 +29,10 @@ func openOut(f *os.File) (*os.File, func()) {
 	return f, func() {}
 }
 
-func pollable(f *os.File, mode int) (*os.File, func()) {
+// makePollable returns another file for what f is open on, which the runtime can poll, and
+// what undoes it. It returns nil where there is none: f is a regular file or a terminal
+// that cannot be opened again, or our stderr is the same pipe or socket.
+func makePollable(f *os.File, mode int) (*os.File, func()) {
 	info, err := f.Stat()
 	if err != nil || info.Mode().IsRegular() {
 		return nil, nil

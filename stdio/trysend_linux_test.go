@@ -10,6 +10,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -29,9 +30,7 @@ func noteOf(t *testing.T, n, size int) jsonrpc.Message {
 func toPipe(t *testing.T) (*Conn, *os.File) {
 	t.Helper()
 	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	conn := NewConn(strings.NewReader(""), w, w.Close, Options{})
 	t.Cleanup(func() {
 		conn.Close(nil)
@@ -89,15 +88,11 @@ func TestTrySendIsWhole(t *testing.T) {
 // Only where it is sure that nothing is cut off.
 func TestTrySendNeedsAPipe(t *testing.T) {
 	file, err := os.CreateTemp(t.TempDir(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	defer file.Close()
 	blocking := func() *os.File {
 		fds := make([]int, 2)
-		if err := syscall.Pipe(fds); err != nil {
-			t.Fatal(err)
-		}
+		bridgetest.Must(t, syscall.Pipe(fds))
 		t.Cleanup(func() { _ = syscall.Close(fds[0]) })
 		return os.NewFile(uintptr(fds[1]), "blocking")
 	}()
@@ -119,9 +114,7 @@ func TestTrySendAfterSend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn, _ := toPipe(t)
 		ctx, cancel := context.WithCancel(t.Context())
-		if err := conn.Send(ctx, noteOf(t, 0, 100)); err != nil {
-			t.Fatal(err)
-		}
+		bridgetest.Must(t, conn.Send(ctx, noteOf(t, 0, 100)))
 		cancel()
 		synctest.Wait()
 		if !conn.TrySend(noteOf(t, 1, 100)) {

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
-	"github.com/mcp-bridge/mcp-bridge/internal/access"
+	"github.com/mcp-bridge/mcp-bridge/bridge/access"
 	"github.com/mcp-bridge/mcp-bridge/streamhttp"
 )
 

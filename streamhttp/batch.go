@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/mcp-bridge/mcp-bridge/internal/httpserve"
+	"github.com/mcp-bridge/mcp-bridge/internal/observe"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -34,7 +35,7 @@ func (h *Handler) serveBatch(w http.ResponseWriter, r *http.Request, body []byte
 		h.serveRequests(&post{w: w, r: r, s: s, share: share, batch: ids(requests)}, messages, requests, failed)
 	case len(failed) > 0:
 		if h.passAll(w, r, s, messages, share) {
-			refuseElements(w, failed)
+			refuseElements(w, r, failed)
 		}
 	default:
 		h.serveOneWay(w, r, s, messages, share)
@@ -47,7 +48,7 @@ func (h *Handler) parseBatch(w http.ResponseWriter, r *http.Request, body []byte
 	parts, err := jsonrpc.SplitBatch(body, h.opts.MaxBatch)
 	if err != nil {
 		e := asError(err)
-		httpserve.WriteError(w, r, http.StatusBadRequest, e.Code, e.ID, e.Message)
+		httpserve.WriteError(w, r, "LI9", http.StatusBadRequest, e.Code, e.ID, e.Message)
 		return nil, nil, false
 	}
 	for _, part := range parts {
@@ -62,7 +63,7 @@ func (h *Handler) parseBatch(w http.ResponseWriter, r *http.Request, body []byte
 			continue
 		}
 		if m.Method() == "initialize" {
-			refuseID(w, r, http.StatusBadRequest, jsonrpc.ID{}, "initialize must not be part of a batch")
+			refuseID(w, r, "LI9", http.StatusBadRequest, jsonrpc.ID{}, "initialize must not be part of a batch")
 			return nil, nil, false
 		}
 		messages = append(messages, m)
@@ -75,13 +76,14 @@ func batchAllowed(w http.ResponseWriter, r *http.Request, revision string) bool 
 	if revision == version2025_03_26 {
 		return true
 	}
-	refuseID(w, r, http.StatusBadRequest, jsonrpc.ID{}, "a batch is no message of revision "+revision+"; POST the messages one by one")
+	refuseID(w, r, "LI8", http.StatusBadRequest, jsonrpc.ID{}, "a batch is no message of revision "+revision+"; POST the messages one by one")
 	return false
 }
 
 // refuseElements answers a batch in which nothing is a request, but some of it
 // is no message at all.
-func refuseElements(w http.ResponseWriter, failed []jsonrpc.Message) {
+func refuseElements(w http.ResponseWriter, r *http.Request, failed []jsonrpc.Message) {
+	observe.Refuse(r, "LI12", http.StatusBadRequest, "nothing in the batch is a request, and some of it is no message")
 	w.Header()["Content-Type"] = valueJSON
 	w.WriteHeader(http.StatusBadRequest)
 	_, _ = w.Write(array(failed))

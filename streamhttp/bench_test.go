@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/streamhttp/internal/wire"
 )
@@ -155,9 +156,7 @@ func BenchmarkServed(b *testing.B) {
 // benchExchange posts body again and again, with a client that costs little.
 func benchExchange(b *testing.B, addr, session string, body []byte) {
 	c, err := net.Dial("tcp", addr)
-	if err != nil {
-		b.Fatal(err)
-	}
+	bridgetest.Must(b, err)
 	defer c.Close()
 	request := append(fmt.Appendf(nil, "POST /mcp HTTP/1.1\r\nHost: %s\r\nAccept: %s\r\nContent-Type: %s\r\nMcp-Session-Id: %s\r\nContent-Length: %d\r\n\r\n",
 		addr, wire.AcceptBoth, wire.TypeJSON, session, len(body)), body...)
@@ -171,9 +170,7 @@ func benchExchange(b *testing.B, addr, session string, body []byte) {
 		length := -1
 		for {
 			line, err := br.ReadSlice('\n')
-			if err != nil {
-				b.Fatal(err)
-			}
+			bridgetest.Must(b, err)
 			if len(line) == 2 {
 				break
 			}

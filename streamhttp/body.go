@@ -5,7 +5,6 @@ import (
 	"strconv"
 
 	"github.com/mcp-bridge/mcp-bridge/internal/httpserve"
-	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/streamhttp/internal/wire"
 )
 
@@ -33,9 +32,9 @@ func (h *Handler) badBody(w http.ResponseWriter, r *http.Request, err error, out
 	}
 	httpserve.LastRequest(w, r) // at once: the rest is not worth reading
 	if r.Header.Get(wire.HeaderSession) != "" {
-		refuse(w, r, http.StatusNotFound, jsonrpc.CodeInvalidRequest, noSuchSession)
+		refuse(w, r, "LI21", http.StatusNotFound, noSuchSession)
 		return
 	}
-	refuse(w, r, http.StatusRequestEntityTooLarge, jsonrpc.CodeInvalidRequest,
+	refuse(w, r, "J9", http.StatusRequestEntityTooLarge,
 		"a message without an Mcp-Session-Id must not be larger than "+strconv.Itoa(maxOutside)+" bytes; begin with an initialize request")
 }

@@ -1,7 +1,6 @@
 package streamhttp
 
 import (
-	"encoding/json"
 	"slices"
 
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
@@ -127,24 +126,24 @@ func taskOf(m jsonrpc.Message) []byte {
 	return m.Lookup("params", "_meta", "io.modelcontextprotocol/related-task", "taskId")
 }
 
-// likely returns the call that a message without a relation most likely belongs to:
+// likeliest returns the call that a message without a relation most likely belongs to:
 // the only one, else the one made last among those in whose course servers ask
 // (B.1.8). Only calls made after since count.
-func (t *callTable) likely(since uint64) *call {
+func (t *callTable) likeliest(since uint64) *call {
 	var best *call
 	for _, c := range t.byID {
 		if !c.carries() || c.order <= since {
 			continue
 		}
-		if best == nil || c.rank() > best.rank() || (c.rank() == best.rank() && c.order > best.order) {
+		if best == nil || c.likelihood() > best.likelihood() || (c.likelihood() == best.likelihood() && c.order > best.order) {
 			best = c
 		}
 	}
 	return best
 }
 
-// rank is the higher, the likelier a message without a relation belongs to c.
-func (c *call) rank() (rank int) {
+// likelihood is a number: the higher it is, the likelier a message without a relation belongs to c.
+func (c *call) likelihood() (rank int) {
 	if c.stream.reader != nil {
 		rank += 2
 	}
@@ -181,15 +180,14 @@ type handshake struct {
 	ready    bool   // notifications/initialized has arrived (LI29)
 
 	// Of a stateless POST, in which the bridge itself initializes the server:
-	greeting bool // the bridge's own initialize request is not answered with a result (yet)
-	rejected bool // it was answered with an error
+	initializing bool // the bridge's own initialize request is not answered with a result (yet)
+	rejected     bool // it was answered with an error
 }
 
 // accepted takes note of the result of initialize.
 func (h *handshake) accepted(m jsonrpc.Message) {
 	h.answered = true
-	var version string
-	if json.Unmarshal(m.Lookup("result", "protocolVersion"), &version) == nil && version != "" {
+	if version, _ := jsonrpc.Text(m.Lookup("result", "protocolVersion")); version != "" {
 		h.version = version
 	}
 }

@@ -20,8 +20,8 @@ func (s *session) place(m jsonrpc.Message, deliver bool) (rd *reader, room <-cha
 	if s.ended {
 		return nil, nil, errSessionEnded
 	}
-	if s.handshake.greeting && m.ID() == greetingID && m.Kind() == jsonrpc.Response {
-		s.greeted(m)
+	if s.handshake.initializing && m.ID() == ownInitializeID && m.Kind() == jsonrpc.Response {
+		s.ownInitializeAnswered(m)
 		return nil, nil, nil
 	}
 	st := s.target(m)
@@ -114,10 +114,10 @@ var (
 	undeliveredData  = []byte(`{"reason":"undelivered"}`)
 )
 
-// greeted takes the server's answer to the bridge's own initialize request. An
+// ownInitializeAnswered takes in the server's answer to the bridge's own initialize request. An
 // error answers the client's requests.
-func (s *session) greeted(m jsonrpc.Message) {
-	s.handshake.greeting, s.handshake.rejected = m.IsError(), m.IsError()
+func (s *session) ownInitializeAnswered(m jsonrpc.Message) {
+	s.handshake.initializing, s.handshake.rejected = m.IsError(), m.IsError()
 	for _, c := range s.calls.byID {
 		if m.IsError() {
 			s.push(c.stream, m.WithID(c.id))

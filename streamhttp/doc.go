@@ -1,12 +1,21 @@
 // Package streamhttp is the server side of MCP's Streamable HTTP transport; package
 // streamclient is the client side.
 //
-// HTTP is not one stream. That is hidden in here: a session of a legacy client (up to
-// 2025-11-25) is one bridge.Conn, whose Send picks the response stream a message
-// belongs to. A modern client (2026-07-28) has no session: each request is a
-// bridge.Conn of its own.
+// A Handler is one MCP endpoint, for any net/http server. HandlerOptions say who may
+// connect (Guard), whom to serve (Eras) and what the limits are. NewHandler gets a
+// bridge.Handler, which serves the clients: bridge.Serve makes one that passes each client
+// on to a server, and the example of Handler shows one that answers by itself.
 //
-// What comes in:
+// HTTP is not one stream, and the package hides that. A session of a legacy client (up to
+// 2025-11-25) is one bridge.Conn, whose Send picks the response stream that a message
+// belongs to. A modern client (2026-07-28) has no session: each request is a
+// bridge.Conn of its own, for HandlerOptions.Modern.
+//
+// A Handler may be used by many goroutines. Close ends the sessions, and returns when they
+// have ended; call it before the Close or Shutdown of the http.Server, which would wait
+// for open streams. Serve a Handler behind Deadlines.
+//
+// The rest is for who works on the package. What comes in:
 //
 //   - handler.go checks requests and keeps the sessions, start.go makes them;
 //   - post.go, batch.go and get.go are the exchanges of a session, stateless.go those
@@ -15,7 +24,10 @@
 //   - modern.go tells the eras apart and serves 2026-07-28, with query.go for what its
 //     requests say of themselves, exchange.go for the Conn of one request, inflight.go for
 //     all that are in progress, and reply.go for what is written to each;
-//   - headers.go has the rules on headers, body.go those on bodies.
+//   - the rules on Accept and Content-Type are in post.go and get.go, those on the session
+//     and version headers in handler.go (find), those on the headers of 2026-07-28 in
+//     modern.go and query.go; headers.go has the protocol versions, and the header values
+//     that all replies share; body.go has the rules on bodies.
 //
 // A session (session.go) is made of:
 //

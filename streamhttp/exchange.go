@@ -461,7 +461,7 @@ func (e *exchange) end(ctx context.Context) {
 		_ = e.answer(ctx, e.unanswered())
 	case why == errRevoked && e.out == nil:
 		e.reply.Header()["Www-Authenticate"] = valueRevoked
-		refuseID(&e.reply, e.r, http.StatusUnauthorized, e.id, why.Error())
+		refuseID(&e.reply, e.r, "A11", http.StatusUnauthorized, e.id, why.Error())
 	}
 	e.settle()
 }

@@ -7,8 +7,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mcp-bridge/mcp-bridge/internal/access"
+	"github.com/mcp-bridge/mcp-bridge/bridge/access"
 	"github.com/mcp-bridge/mcp-bridge/internal/httpserve"
+	"github.com/mcp-bridge/mcp-bridge/internal/observe"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/sse"
 	"github.com/mcp-bridge/mcp-bridge/streamhttp/internal/wire"
@@ -17,7 +18,7 @@ import (
 // serveGET opens a standalone stream, or resumes any stream (LI17 to LI19).
 func (h *Handler) serveGET(w http.ResponseWriter, r *http.Request) {
 	if !httpserve.Accepts(r.Header, wire.TypeSSE) {
-		refuse(w, r, http.StatusNotAcceptable, jsonrpc.CodeInvalidRequest, "the Accept header must admit text/event-stream")
+		refuse(w, r, "LI4", http.StatusNotAcceptable, "the Accept header must admit text/event-stream")
 		return
 	}
 	s := h.find(w, r, jsonrpc.ID{})
@@ -36,10 +37,10 @@ func (h *Handler) serveGET(w http.ResponseWriter, r *http.Request) {
 	}
 	switch {
 	case err != nil:
-		refuse(w, r, http.StatusNotFound, jsonrpc.CodeInvalidRequest, sessionGone)
+		refuse(w, r, "LI21", http.StatusNotFound, sessionGone)
 		return
 	case st == nil:
-		refuse(w, r, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "the stream of this Last-Event-ID cannot be resumed: it is unknown, complete, cancelled, or no longer kept")
+		refuse(w, r, "LI18", http.StatusBadRequest, "the stream of this Last-Event-ID cannot be resumed: it is unknown, complete, cancelled, or no longer kept")
 		return
 	}
 	defer s.detach(st, rd)
@@ -66,6 +67,25 @@ func parseEventID(id string) (key, seq uint64, ok bool) {
 // serveSSE writes a stream until it is finished, the client has gone, or
 // another connection takes the stream over. Meanwhile the server gets todo.
 func (h *Handler) serveSSE(w http.ResponseWriter, r *http.Request, s *session, st *stream, rd *reader, todo *outbox) {
+	seen := s.seen.Session()
+	if seen == nil {
+		h.writeSSE(w, r, s, st, rd, todo)
+		return
+	}
+	e := observe.Stream{Hop: observe.Down, Name: strconv.FormatUint(st.key, 10), What: "opened"}
+	if r.Method == http.MethodGet {
+		if e.From = r.Header.Get(wire.HeaderLastEventID); e.From != "" {
+			e.What = "resumed"
+		}
+	}
+	seen.Stream(e)
+	e.Why = h.writeSSE(w, r, s, st, rd, todo)
+	e.What, e.From = "closed", ""
+	seen.Stream(e)
+}
+
+// writeSSE is serveSSE. It returns why it has ended.
+func (h *Handler) writeSSE(w http.ResponseWriter, r *http.Request, s *session, st *stream, rd *reader, todo *outbox) (why string) {
 	out := sse.NewWriter(w, h.opts.StallAfter)
 	out.Begin()
 	if v := s.revision(); knownVersion(v) && v >= version2025_11_25 && !s.stateless {
@@ -94,8 +114,11 @@ func (h *Handler) serveSSE(w http.ResponseWriter, r *http.Request, s *session, s
 			}
 			out.Line(sse.Event{ID: string(id)}, e.line)
 		}
-		if out.Flush() != nil || over {
-			return
+		if out.Flush() != nil {
+			return "the client does not take it"
+		}
+		if over {
+			return "it is complete"
 		}
 		taken := todo.pass()
 		if len(events) == 0 {
@@ -104,12 +127,12 @@ func (h *Handler) serveSSE(w http.ResponseWriter, r *http.Request, s *session, s
 				continue
 			case <-rd.wake:
 			case <-rd.gone:
-				return
+				return "another connection has taken it over"
 			case <-r.Context().Done():
-				return
+				return "the client has gone"
 			case <-standing:
 				// The session belongs to a name, but this connection to a token.
-				return
+				return "its token was revoked"
 			case <-keepAlive.C:
 				out.Comment("keep-alive")
 			}

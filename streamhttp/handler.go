@@ -11,11 +11,12 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/access"
 	"github.com/mcp-bridge/mcp-bridge/bridge/admission"
+	"github.com/mcp-bridge/mcp-bridge/bridge/budget"
 	"github.com/mcp-bridge/mcp-bridge/era"
-	"github.com/mcp-bridge/mcp-bridge/internal/access"
-	"github.com/mcp-bridge/mcp-bridge/internal/budget"
 	"github.com/mcp-bridge/mcp-bridge/internal/httpserve"
+	"github.com/mcp-bridge/mcp-bridge/internal/observe"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/streamhttp/internal/wire"
 )
@@ -139,11 +140,17 @@ const initializeCommit = 10 * time.Second
 // tidyEvery is how often sessions are looked at for what has become too old.
 const tidyEvery = 15 * time.Second
 
+// Deadlines are how long a client may take to send the body of a request, and to take the
+// end of the reply (LI32). The zero value has the defaults, 30 seconds for each. Its
+// method Handler(next http.Handler) http.Handler returns the handler to give to an
+// http.Server. The timeouts of http.Server itself would also end event streams.
+type Deadlines = httpserve.Deadlines
+
 // Handler serves one MCP endpoint over Streamable HTTP to clients of the
 // revisions 2024-11-05 to 2025-11-25 (docs/rules.md, LI) and of 2026-07-28
-// (MI), which it tells apart by what they send (ED). It is an http.Handler;
-// every path it is given is the endpoint. It is to be served behind
-// httpserve.Deadlines, which bound the wait for a body and for the end of a reply.
+// (MI). What a request says decides which of the two it is (ED). A Handler is an
+// http.Handler; every path it is given is the endpoint. Serve it behind Deadlines, which
+// bound the wait for the body of a request and for the end of a reply.
 type Handler struct {
 	server bridge.Handler
 	opts   HandlerOptions
@@ -194,14 +201,17 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case no != nil:
 		h.logRefused(r, no.Reason)
-		refuse(w, r, no.Status, jsonrpc.CodeInvalidRequest, no.Reason)
+		refuse(w, r, no.Rule, no.Status, no.Reason)
 	case known != nil:
 		h.dispatch(w, known)
 	}
 }
 
-// logRefused says that a request was refused.
+// logRefused says that a request was refused, unless an Observer is told of it.
 func (h *Handler) logRefused(r *http.Request, reason string) {
+	if observe.From(r.Context()) != nil {
+		return
+	}
 	level := hclog.Debug
 	if h.refused.Due() {
 		level = hclog.Warn
@@ -228,7 +238,7 @@ func (h *Handler) dispatch(w http.ResponseWriter, r *http.Request) {
 
 func notAllowed(w http.ResponseWriter, r *http.Request, allowed string) {
 	w.Header()["Allow"] = []string{allowed}
-	refuse(w, r, http.StatusMethodNotAllowed, jsonrpc.CodeInvalidRequest, "method "+r.Method+" is not allowed here; allowed: "+allowed)
+	refuse(w, r, "LI3", http.StatusMethodNotAllowed, "method "+r.Method+" is not allowed here; allowed: "+allowed)
 }
 
 // serveDELETE ends a session at its client's wish (LI23).
@@ -246,7 +256,7 @@ func (h *Handler) serveDELETE(w http.ResponseWriter, r *http.Request) {
 // what is wrong (LI21, LI24). The caller owes the session a finish.
 func (h *Handler) find(w http.ResponseWriter, r *http.Request, id jsonrpc.ID) *session {
 	if len(r.Header[wire.HeaderSession]) > 1 || len(r.Header[wire.HeaderVersion]) > 1 {
-		refuseID(w, r, http.StatusBadRequest, id, "the headers Mcp-Session-Id and MCP-Protocol-Version may each be sent once")
+		refuseID(w, r, "LI21", http.StatusBadRequest, id, "the headers Mcp-Session-Id and MCP-Protocol-Version may each be sent once")
 		return nil
 	}
 	name := r.Header.Get(wire.HeaderSession)
@@ -255,18 +265,19 @@ func (h *Handler) find(w http.ResponseWriter, r *http.Request, id jsonrpc.ID) *s
 		if strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
 			text = "this is the endpoint of Streamable HTTP, not of WebSocket, whose path mostly ends in /ws"
 		}
-		refuseID(w, r, http.StatusBadRequest, id, text)
+		refuseID(w, r, "LI21", http.StatusBadRequest, id, text)
 		return nil
 	}
 	s := h.named(r)
 	if s == nil {
-		refuseID(w, r, http.StatusNotFound, id, noSuchSession)
+		refuseID(w, r, "LI21", http.StatusNotFound, id, noSuchSession)
 		return nil
 	}
 	if v := r.Header.Get(wire.HeaderVersion); v != "" && !knownVersion(v) {
-		refuseID(w, r, http.StatusBadRequest, id, unsupportedVersion)
+		refuseID(w, r, "LI24", http.StatusBadRequest, id, unsupportedVersion)
 		return nil
 	}
+	observe.Belongs(w, &s.seen)
 	return s
 }
 
@@ -312,7 +323,9 @@ func (h *Handler) tidy() {
 			h.mu.Unlock()
 			for _, s := range all {
 				if s.tidy(now) {
-					h.opts.Logger.Info("session ended: idle for too long", "session", s.tag())
+					if !s.seen.Observed() {
+						h.opts.Logger.Info("session ended: idle for too long", "session", s.tag())
+					}
 					s.end("the session was idle for too long")
 				}
 			}
@@ -322,10 +335,10 @@ func (h *Handler) tidy() {
 }
 
 // refuse answers a request that has not become a message with a JSON-RPC error.
-func refuse(w http.ResponseWriter, r *http.Request, status, code int, text string) {
-	httpserve.WriteError(w, r, status, code, jsonrpc.ID{}, text)
+func refuse(w http.ResponseWriter, r *http.Request, rule string, status int, text string) {
+	httpserve.Refuse(w, r, rule, status, text)
 }
 
-func refuseID(w http.ResponseWriter, r *http.Request, status int, id jsonrpc.ID, text string) {
-	httpserve.WriteError(w, r, status, jsonrpc.CodeInvalidRequest, id, text)
+func refuseID(w http.ResponseWriter, r *http.Request, rule string, status int, id jsonrpc.ID, text string) {
+	httpserve.WriteError(w, r, rule, status, jsonrpc.CodeInvalidRequest, id, text)
 }

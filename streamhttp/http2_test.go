@@ -140,9 +140,7 @@ func TestServerHTTP2Stalled(t *testing.T) {
 		r.Header.Set("Content-Type", "application/json")
 		r.Header.Set("Mcp-Session-Id", u.id)
 		resp, err := s.client.Do(r) // whose body nobody reads
-		if err != nil {
-			t.Fatal(err)
-		}
+		bridgetest.Must(t, err)
 		defer resp.Body.Close()
 		p.gets()
 		begun := time.Now()
@@ -191,9 +189,7 @@ func TestServerHTTP2OverTLS(t *testing.T) {
 			r.Header.Set("Mcp-Session-Id", session)
 		}
 		resp, err := srv.Client().Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		bridgetest.Must(t, err)
 		defer resp.Body.Close()
 		if resp.ProtoMajor != 2 || resp.StatusCode != status {
 			t.Errorf("%s %s: %s over %s", method, body, resp.Status, resp.Proto)

@@ -12,7 +12,9 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
-	"github.com/mcp-bridge/mcp-bridge/internal/access"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge/access"
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/streamhttp"
 )
 
@@ -503,7 +505,7 @@ func TestServerDeleteSaysGone(t *testing.T) {
 			u, p := s.open(r25c)
 			got := make(chan error, 1)
 			go func() {
-				_, err := p.Recv(p.ctx)
+				_, err := bridgetest.Recv(p.ctx, p)
 				got <- err
 			}()
 			synctest.Wait()

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -58,9 +59,7 @@ func TestServerMaxCalls(t *testing.T) {
 	if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" || !strings.Contains(w.Body.String(), `"id":-1,"error":{"code":-32603`) {
 		t.Errorf("one too many is answered %d %v %s", w.Code, w.Header(), w.Body)
 	}
-	if err := s.Send(t.Context(), jsonrpc.NewResult(jsonrpc.IntID(7), nil)); err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, s.Send(t.Context(), jsonrpc.NewResult(jsonrpc.IntID(7), nil)))
 	if w := post(); w.Code == http.StatusServiceUnavailable {
 		t.Error("a call that was answered still counts")
 	}
@@ -130,9 +129,7 @@ func (m *replayModel) step() {
 		}
 		text := `{"jsonrpc":"2.0","method":"x","params":{"p":"` + strings.Repeat("x", m.rnd.IntN(150)) + `"}}`
 		msg, err := jsonrpc.Parse([]byte(text))
-		if err != nil {
-			m.t.Fatal(err)
-		}
+		bridgetest.Must(m.t, err)
 		m.did = fmt.Sprintf("push on %d", i)
 		s.st.push(msg)
 		s.last++

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/mcp-bridge/mcp-bridge/internal/access"
-	"github.com/mcp-bridge/mcp-bridge/internal/budget"
+	"github.com/mcp-bridge/mcp-bridge/bridge/access"
+	"github.com/mcp-bridge/mcp-bridge/bridge/budget"
 	"github.com/mcp-bridge/mcp-bridge/streamhttp"
 )
 

@@ -3,11 +3,13 @@ package streamhttp
 import (
 	"context"
 	"net/http"
+	"strings"
 
 	"github.com/hashicorp/go-hclog"
+	"github.com/mcp-bridge/mcp-bridge/bridge/access"
 	"github.com/mcp-bridge/mcp-bridge/era"
-	"github.com/mcp-bridge/mcp-bridge/internal/access"
 	"github.com/mcp-bridge/mcp-bridge/internal/httpserve"
+	"github.com/mcp-bridge/mcp-bridge/internal/observe"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/streamhttp/internal/wire"
 )
@@ -33,7 +35,7 @@ func (h *Handler) refuseModernMethod(w http.ResponseWriter, r *http.Request) boo
 func (h *Handler) serveByEra(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message, share *httpserve.Share) (served bool) {
 	if m.Kind() == jsonrpc.Response {
 		if h.servesModern() && (h.opts.Eras == era.OnlyModern || namesModern(r.Header)) {
-			refuseID(w, r, http.StatusBadRequest, jsonrpc.ID{}, "a response is no message that a client of "+era.NewestModern+" sends") // MI3
+			refuseID(w, r, "MI3", http.StatusBadRequest, jsonrpc.ID{}, "a response is no message that a client of "+era.NewestModern+" sends") // MI3
 			return true
 		}
 		return false // ED4
@@ -50,10 +52,10 @@ func (h *Handler) serveByEra(w http.ResponseWriter, r *http.Request, m *jsonrpc.
 		if no == nil {
 			return false
 		}
-		writeRefusal(w, m.ID(), no)
+		writeRefusal(w, r, m.ID(), no)
 	default:
 		if no := h.refuseQuery(r, *m, &q); no != nil {
-			writeRefusal(w, m.ID(), no)
+			writeRefusal(w, r, m.ID(), no)
 			return true
 		}
 		h.serveModern(w, r, m, &q, share)
@@ -80,7 +82,7 @@ func (h *Handler) takeNotification(w http.ResponseWriter, r *http.Request, m jso
 		no = mismatchOf(wire.HeaderMethod, method, "the method")
 	}
 	if no != nil {
-		writeRefusal(w, jsonrpc.ID{}, no)
+		writeRefusal(w, r, jsonrpc.ID{}, no)
 		return true
 	}
 	w.WriteHeader(http.StatusAccepted)
@@ -98,13 +100,13 @@ func (h *Handler) refuseUnclaimed(r *http.Request, m jsonrpc.Message, q *request
 	case namesModern(r.Header): // ED3
 		return &era.Refusal{Code: jsonrpc.CodeInvalidParams, Text: "params._meta needs " + era.KeyVersion + " and " + era.KeyCapabilities}
 	case h.opts.Eras == era.OnlyModern: // ED5
-		return era.Unsupported(h.opts.Eras, asked(r, m, q))
+		return era.Unsupported(h.opts.Eras, requestedVersion(r, m, q))
 	}
 	return nil
 }
 
-// asked returns the version that a legacy request wants.
-func asked(r *http.Request, m jsonrpc.Message, q *requestFacts) string {
+// requestedVersion returns the version that a legacy request wants.
+func requestedVersion(r *http.Request, m jsonrpc.Message, q *requestFacts) string {
 	if q.meta.Version != nil {
 		return q.meta.Revision()
 	}
@@ -144,7 +146,7 @@ func (h *Handler) serveModern(w http.ResponseWriter, r *http.Request, m *jsonrpc
 	defer e.cancel(nil)
 	if err := h.exchanges.add(e, h.opts.MaxExchanges); err != nil {
 		h.logRefused(r, err.Error())
-		httpserve.Busy(w, r, e.id, err.Error())
+		httpserve.Busy(w, r, e.id, err.Error(), err)
 		return
 	}
 	defer h.exchanges.remove(e)
@@ -153,6 +155,7 @@ func (h *Handler) serveModern(w http.ResponseWriter, r *http.Request, m *jsonrpc
 	}
 	defer e.release()
 	if no := h.refuseParams(e.ctx, r.Header, *m, q); no != nil { // it may have to ask the server
+		observe.Refuse(r, ruleOf(no), statusOfRefusal(no), no.Text)
 		e.refuse(no)
 		return
 	}
@@ -173,15 +176,40 @@ func (h *Handler) logUnserved(err error) {
 }
 
 // writeRefusal answers a request that is not served with the status of the error (MI13).
-func writeRefusal(w http.ResponseWriter, id jsonrpc.ID, no *era.Refusal) {
-	status := http.StatusBadRequest
-	if no.Code == jsonrpc.CodeMethodNotFound {
-		status = http.StatusNotFound
-	}
+func writeRefusal(w http.ResponseWriter, r *http.Request, id jsonrpc.ID, no *era.Refusal) {
+	status := statusOfRefusal(no)
+	observe.Refuse(r, ruleOf(no), status, no.Text)
 	answer := no.Response(id)
 	w.Header()["Content-Type"] = valueJSON
 	w.WriteHeader(status)
 	httpserve.Write(w, answer.Bytes())
+}
+
+func statusOfRefusal(no *era.Refusal) int {
+	if no.Code == jsonrpc.CodeMethodNotFound {
+		return http.StatusNotFound
+	}
+	return http.StatusBadRequest
+}
+
+// ruleOf returns the rule by which a modern request is refused.
+func ruleOf(no *era.Refusal) string {
+	switch no.Code {
+	case era.CodeHeaderMismatch:
+		if strings.Contains(no.Text, wire.HeaderVersion) {
+			return "MI8"
+		}
+		return "MI5"
+	case era.CodeMissingCapability:
+		return "MI12"
+	case era.CodeUnsupportedVersion:
+		return "MI9"
+	case jsonrpc.CodeMethodNotFound:
+		return "MI11"
+	case jsonrpc.CodeInvalidParams:
+		return "MI7"
+	}
+	return "MI10"
 }
 
 // statusOf returns the status for the answer to a request of method, where it
@@ -215,7 +243,7 @@ func (h *Handler) refuseModernBatch(w http.ResponseWriter, r *http.Request, mess
 		modern = modern || era.IsModernMessage(m)
 	}
 	if modern {
-		refuseID(w, r, http.StatusBadRequest, jsonrpc.ID{}, "a batch is no message of revision "+era.NewestModern+"; POST the messages one by one")
+		refuseID(w, r, "MI3", http.StatusBadRequest, jsonrpc.ID{}, "a batch is no message of revision "+era.NewestModern+"; POST the messages one by one")
 	}
 	return modern
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/internal/toolheader"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/streamhttp/internal/wire"
@@ -148,14 +149,10 @@ func TestServerModernReply(t *testing.T) {
 	p := &reply{ResponseWriter: d}
 	one, endOne := context.WithCancel(t.Context())
 	two, endTwo := context.WithCancel(t.Context())
-	if err := p.begin(one); err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, p.begin(one))
 	waiter := p.aborter()
 	p.end()
-	if err := p.begin(two); err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, p.begin(two))
 	late := one.Done()
 	endOne()
 	p.abortFor(late) // as the context does
@@ -167,9 +164,7 @@ func TestServerModernReply(t *testing.T) {
 	if err := p.begin(one); err != context.Canceled {
 		t.Errorf("a write for an ended context begins: %v", err)
 	}
-	if err := p.begin(two); err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, p.begin(two))
 	endTwo()
 	<-d.set
 	if err := p.SetWriteDeadline(time.Now().Add(time.Hour)); err != nil || !d.until.Load().Equal(longAgo) {

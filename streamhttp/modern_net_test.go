@@ -24,9 +24,7 @@ import (
 func post26(ctx context.Context, t *testing.T, srv *httptest.Server, id, arguments string) *http.Response {
 	t.Helper()
 	r, err := http.NewRequestWithContext(ctx, "POST", srv.URL, strings.NewReader(request26(id, "tools/call", `"name":"t","arguments":`+arguments)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	r.Header = http.Header{
 		"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"},
 		"Mcp-Protocol-Version": {r26}, "Mcp-Method": {"tools/call"}, "Mcp-Name": {"t"},
@@ -163,9 +161,7 @@ func TestServerModernHeaderBytes(t *testing.T) {
 	defer h.Close()
 	for _, name := range []string{"t\x00", "t\x01", "t\x7f", "\xff", "t\x80", "é", "t\r x"} {
 		c, err := net.Dial("tcp", srv.Listener.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		bridgetest.Must(t, err)
 		raw := string(jsonrpc.Quote(name))
 		fmt.Fprintf(c, "POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nMcp-Protocol-Version: %s\r\nMcp-Method: tools/call\r\nMcp-Name: %s\r\n%s",
 			r26, name, sized(request26("1", "tools/call", `"name":`+raw)))
@@ -223,15 +219,11 @@ func TestServerHalfClosed(t *testing.T) {
 			defer srv.Close()
 			defer h.Close()
 			conn, err := net.Dial("tcp", srv.Listener.Addr().String())
-			if err != nil {
-				t.Fatal(err)
-			}
+			bridgetest.Must(t, err)
 			defer conn.Close()
 			fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n%s%s", c.headers, sized(c.body))
 			<-taken
-			if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
-				t.Fatal(err)
-			}
+			bridgetest.Must(t, conn.(*net.TCPConn).CloseWrite())
 			if got, _ := io.ReadAll(conn); len(got) > 0 {
 				t.Errorf("it got %q", got)
 			}

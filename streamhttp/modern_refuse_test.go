@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/streamhttp"
@@ -440,7 +441,7 @@ func TestServerModernSlowSchema(t *testing.T) {
 			t.Error("the server is still being asked")
 		}
 		p := s.server()
-		if _, err := p.Recv(p.ctx); err == nil {
+		if _, err := bridgetest.Recv(p.ctx, p); err == nil {
 			t.Error("the request was served")
 		}
 		p.quits(nil)

@@ -14,9 +14,10 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/access"
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
+	"github.com/mcp-bridge/mcp-bridge/bridge/budget"
 	"github.com/mcp-bridge/mcp-bridge/bridge/identity"
-	"github.com/mcp-bridge/mcp-bridge/internal/access"
-	"github.com/mcp-bridge/mcp-bridge/internal/budget"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/streamhttp"
 )
@@ -210,9 +211,7 @@ func TestServerModernSlow(t *testing.T) {
 		p := s.server()
 		begun := time.Now()
 		resp, err := http.ReadResponse(c.r, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		bridgetest.Must(t, err)
 		if d := time.Since(begun); d != 10*time.Second || resp.StatusCode != 200 || resp.Header.Get("Content-Type") != "text/event-stream" {
 			t.Errorf("after %v: %s %s", d, resp.Status, resp.Header.Get("Content-Type"))
 		}
@@ -278,9 +277,7 @@ func TestServerModernSlow(t *testing.T) {
 		p.gets()
 		go func() { _ = p.Send(context.Background(), message(note26("a"))) }()
 		resp, err := http.ReadResponse(c.r, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		bridgetest.Must(t, err)
 		buf := make([]byte, 100)
 		for i, want := range []time.Duration{0, 15 * time.Second, 15 * time.Second} {
 			begun := time.Now()
@@ -375,7 +372,7 @@ func TestServerModernKnows(t *testing.T) {
 		p.gets()
 		waits := make(chan error, 1)
 		go func() {
-			_, err := p.Recv(context.Background())
+			_, err := bridgetest.Recv(context.Background(), p)
 			waits <- err
 		}()
 		synctest.Wait()
@@ -571,16 +568,12 @@ func TestServerModernPrincipal(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "tokens")
 	alice, bob := "alice "+strings.Repeat("a", 40)+"\n", "bob "+strings.Repeat("b", 40)+"\n"
 	write := func(text string) {
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		bridgetest.Must(t, os.WriteFile(file, []byte(text), 0o600))
 	}
 	write(alice + bob)
 	synctest.Test(t, func(t *testing.T) {
 		tokens, err := access.LoadTokens(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		bridgetest.Must(t, err)
 		s, u := newModern(t, streamhttp.HandlerOptions{Guard: access.Policy{Tokens: tokens}})
 		a, b := "Authorization: Bearer "+strings.Repeat("a", 40), "Authorization: Bearer "+strings.Repeat("b", 40)
 		u.ask26("1", "tools/list", "").isError(http.StatusUnauthorized, -32600, "")
@@ -605,9 +598,7 @@ func TestServerModernPrincipal(t *testing.T) {
 			}
 		}
 		write(bob)
-		if err := tokens.Reload(); err != nil {
-			t.Fatal(err)
-		}
+		bridgetest.Must(t, tokens.Reload())
 		p.cancelled("1")
 		p.quits(nil)
 		call.isError(http.StatusUnauthorized, -32600, "1")

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/streamhttp"
 )
 
@@ -168,7 +169,7 @@ func (p *served) ended() {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Nanosecond)
 	defer cancel()
-	if m, err := p.Recv(ctx); err != io.EOF {
+	if m, err := bridgetest.Recv(ctx, p); err != io.EOF {
 		p.t.Errorf("Recv = %s, %v; want io.EOF", m.Bytes(), err)
 	}
 }
@@ -178,7 +179,7 @@ func (p *served) waits() {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Nanosecond)
 	defer cancel()
-	if m, err := p.Recv(ctx); !errors.Is(err, context.DeadlineExceeded) {
+	if m, err := bridgetest.Recv(ctx, p); !errors.Is(err, context.DeadlineExceeded) {
 		p.t.Errorf("Recv = %s, %v; want it to wait", m.Bytes(), err)
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/mcp-bridge/mcp-bridge/internal/budget"
+	"github.com/mcp-bridge/mcp-bridge/bridge/budget"
 	"github.com/mcp-bridge/mcp-bridge/internal/httpserve"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
@@ -28,7 +28,7 @@ type outbox struct {
 func (o *outbox) pass() <-chan struct{} {
 	for len(o.messages) > 0 {
 		if o.pending == nil {
-			if o.begun && o.s.greets() {
+			if o.begun && o.s.isInitializing() {
 				return nil
 			}
 			var share *budget.Share
@@ -117,7 +117,7 @@ func (h *Handler) passAll(w http.ResponseWriter, r *http.Request, s *session, me
 			s.undelivered(messages[i:])
 			return true
 		}
-		refuse(w, r, http.StatusNotFound, jsonrpc.CodeInvalidRequest, sessionGone)
+		refuse(w, r, "LI21", http.StatusNotFound, sessionGone)
 		return false
 	}
 	return true

@@ -9,6 +9,7 @@ import (
 
 	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/internal/httpserve"
+	"github.com/mcp-bridge/mcp-bridge/internal/observe"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/sse"
 	"github.com/mcp-bridge/mcp-bridge/streamhttp/internal/wire"
@@ -22,11 +23,11 @@ func (h *Handler) servePOST(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if !httpserve.Accepts(r.Header, wire.TypeJSON, wire.TypeSSE) {
-		refuse(w, r, http.StatusNotAcceptable, jsonrpc.CodeInvalidRequest, "the Accept header must admit both application/json and text/event-stream")
+		refuse(w, r, "LI4", http.StatusNotAcceptable, "the Accept header must admit both application/json and text/event-stream")
 		return
 	}
 	if !httpserve.IsJSON(r.Header) {
-		refuse(w, r, http.StatusUnsupportedMediaType, jsonrpc.CodeInvalidRequest, "the Content-Type must be application/json, in UTF-8 and without a Content-Encoding")
+		refuse(w, r, "LI5", http.StatusUnsupportedMediaType, "the Content-Type must be application/json, in UTF-8 and without a Content-Encoding")
 		return
 	}
 	share := h.bodies.Share()
@@ -43,9 +44,10 @@ func (h *Handler) servePOST(w http.ResponseWriter, r *http.Request) {
 	m, err := jsonrpc.ParseDepth(body, h.opts.MaxDepth)
 	if err != nil {
 		e := asError(err)
-		httpserve.WriteError(w, r, http.StatusBadRequest, e.Code, e.ID, e.Message)
+		httpserve.WriteError(w, r, "J4", http.StatusBadRequest, e.Code, e.ID, e.Message)
 		return
 	}
+	m = httpserve.WithTraceContext(m, r.Header)
 	if h.serveByEra(w, r, &m, share) {
 		return
 	}
@@ -107,7 +109,7 @@ const sessionGone = "the session has ended; begin anew with an initialize reques
 func (h *Handler) serveInitialize(w http.ResponseWriter, r *http.Request, m jsonrpc.Message, share *httpserve.Share) {
 	if r.Header.Get(wire.HeaderSession) != "" {
 		if s := h.find(w, r, m.ID()); s != nil {
-			refuseID(w, r, http.StatusBadRequest, m.ID(), "the session is already initialized")
+			refuseID(w, r, "LI22", http.StatusBadRequest, m.ID(), "the session is already initialized")
 		}
 		return
 	}
@@ -122,6 +124,7 @@ func (h *Handler) serveInitialize(w http.ResponseWriter, r *http.Request, m json
 	if !h.start(w, r, s, m.ID()) {
 		return
 	}
+	observe.Belongs(w, &s.seen)
 	p := &post{w: w, r: r, s: s, st: st, rd: rd, first: m.ID(), opens: true, share: share}
 	defer func() {
 		if !s.begun() {
@@ -154,13 +157,13 @@ func (h *Handler) serveRequests(p *post, messages, requests, failed []jsonrpc.Me
 	p.st, p.rd, used, err = s.open(requests)
 	switch {
 	case err == errTooManyCalls:
-		httpserve.Busy(w, r, p.first, err.Error())
+		httpserve.Busy(w, r, p.first, err.Error(), err)
 		return
 	case err != nil:
-		refuseID(w, r, http.StatusNotFound, p.first, sessionGone)
+		refuseID(w, r, "LI21", http.StatusNotFound, p.first, sessionGone)
 		return
 	case p.st == nil:
-		refuseID(w, r, http.StatusBadRequest, used, sameIDTwice)
+		refuseID(w, r, "J3", http.StatusBadRequest, used, sameIDTwice)
 		return
 	}
 	s.prepend(p.st, failed)
@@ -206,7 +209,7 @@ func (h *Handler) serveStream(p *post, messages []jsonrpc.Message) {
 			if len(todo.takeBack()) == len(messages) && !p.opens && !p.s.stateless {
 				// No server has seen anything of it: the client may safely send
 				// it again, to a new session (LI21).
-				refuseID(p.w, p.r, http.StatusNotFound, p.first, sessionGone)
+				refuseID(p.w, p.r, "LI21", http.StatusNotFound, p.first, sessionGone)
 				return
 			}
 			todo.messages = nil // the end of the session has answered every request

@@ -6,7 +6,7 @@ import (
 	"sync"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
-	"github.com/mcp-bridge/mcp-bridge/internal/budget"
+	"github.com/mcp-bridge/mcp-bridge/bridge/budget"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -170,7 +170,7 @@ func (q *postQueue) receive(ctx context.Context, sink bridge.Sink) error {
 		case sink.TrySend(p.m):
 			q.took(p)
 		default:
-			if err := q.send(ctx, sink, p); err != nil {
+			if err := q.sendWaiting(ctx, sink, p); err != nil {
 				return err
 			}
 		}
@@ -198,8 +198,8 @@ func (q *postQueue) next(ctx context.Context, sink bridge.Sink) (*pendingMessage
 	return nil, nil
 }
 
-// send lets sink wait until it can take p. The ctx of that ends with the session.
-func (q *postQueue) send(ctx context.Context, sink bridge.Sink, p *pendingMessage) error {
+// sendWaiting lets sink wait until it can take p. The ctx of that ends with the session.
+func (q *postQueue) sendWaiting(ctx context.Context, sink bridge.Sink, p *pendingMessage) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	q.mu.Lock()

@@ -142,9 +142,7 @@ func TestCommitTimes(t *testing.T) {
 		begin, after := time.Now(), s.opts.CommitAfter
 		call := func(id int64, opens bool) (*stream, *reader) {
 			st, rd, _, err := s.open([]jsonrpc.Message{jsonrpc.NewRequest(jsonrpc.IntID(id), "x", nil)})
-			if err != nil {
-				t.Fatal(err)
-			}
+			bridgetest.Must(t, err)
 			s.scheduleCommit(st, opens)
 			return st, rd
 		}
@@ -157,13 +155,9 @@ func TestCommitTimes(t *testing.T) {
 		time.Sleep(after / 2)
 		second, secondReader := call(2, false)
 		answered, _ := call(3, false)
-		if err := s.Send(t.Context(), jsonrpc.NewResult(jsonrpc.IntID(3), []byte("{}"))); err != nil {
-			t.Fatal(err)
-		}
+		bridgetest.Must(t, s.Send(t.Context(), jsonrpc.NewResult(jsonrpc.IntID(3), []byte("{}"))))
 		unset, _, _, err := s.open([]jsonrpc.Message{jsonrpc.NewRequest(jsonrpc.IntID(4), "x", nil)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		bridgetest.Must(t, err)
 		if streams(first) || streams(second) {
 			t.Error("a reply is a stream too early")
 		}
@@ -237,9 +231,7 @@ func TestInlineCalls(t *testing.T) {
 	wrote := make([]bool, len(readers))
 	for i := range readers {
 		_, rd, _, err := s.open([]jsonrpc.Message{jsonrpc.NewRequest(jsonrpc.IntID(int64(i)), "tools/call", nil)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		bridgetest.Must(t, err)
 		readers[i] = rd
 		rd.await(func() bool { wrote[i] = true; return true })
 	}

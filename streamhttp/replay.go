@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/mcp-bridge/mcp-bridge/internal/budget"
+	"github.com/mcp-bridge/mcp-bridge/bridge/budget"
 )
 
 // replay is the session's store of what was written, bounded by bytes, count

@@ -79,7 +79,7 @@ func (r *router) targetNotification(m jsonrpc.Message) *stream {
 	}
 	// A log line, or a notification that only the two ends know.
 	if len(r.calls.byID) == 1 || st == nil {
-		if c := r.calls.likely(0); c != nil {
+		if c := r.calls.likeliest(0); c != nil {
 			return c.stream
 		}
 	}
@@ -99,7 +99,7 @@ func (r *router) exact(m jsonrpc.Message) *stream {
 // likelyToRead is calls.likely for a request of the server, which needs a stream that
 // somebody will read.
 func (r *router) likelyToRead(since uint64) *call {
-	c := r.calls.likely(since)
+	c := r.calls.likeliest(since)
 	if c != nil && c.stream.reader == nil && r.standalone.newest() != nil {
 		return nil // somebody listens elsewhere, nobody there
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/internal/observe"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -39,9 +40,11 @@ type session struct {
 	posts *postQueue
 	done  chan struct{} // closed by end
 	onEnd func()
+	seen  observe.SessionOrigin
 
 	mu       sync.Mutex // guards all that follows
 	ended    bool
+	why      string    // of ended
 	router             // which stream a message of the server travels on
 	deferred deferred  // messages of the server without a stream
 	kept     retention // for a client that comes back
@@ -116,7 +119,7 @@ func (s *session) end(why string) {
 		s.mu.Unlock()
 		return
 	}
-	s.ended = true
+	s.ended, s.why = true, why
 	for _, c := range s.calls.byID {
 		c.stream.push(jsonrpc.NewError(c.id, jsonrpc.CodeInternalError, why, sessionEndedData))
 		s.settle(c)
@@ -179,11 +182,12 @@ func (s *session) over() bool {
 	return s.ended || s.handshake.rejected
 }
 
-// greets reports whether the server must not get the client's messages (yet).
-func (s *session) greets() bool {
+// isInitializing reports whether the server has not answered the bridge's own initialize
+// request with a result (yet). Until then it gets none of the client's messages.
+func (s *session) isInitializing() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.handshake.greeting
+	return s.handshake.initializing
 }
 
 // revision returns the negotiated protocol version.
@@ -194,7 +198,7 @@ func (s *session) revision() string {
 }
 
 // tag names the session in logs; the id itself is a credential of sorts.
-func (s *session) tag() string { return s.id[:6] }
+func (s *session) tag() string { return s.seen.Tag(s.id[:6]) }
 
 // passed notes what a message of the client says about the session, once the server has it.
 func (s *session) passed(m jsonrpc.Message) {

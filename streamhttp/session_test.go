@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -124,9 +125,7 @@ func (w *world) step() {
 		w.open()
 	case op < 15:
 		st, rd, err := w.s.listen()
-		if err != nil {
-			w.t.Fatal(err)
-		}
+		bridgetest.Must(w.t, err)
 		w.did("listen %d", st.key)
 		w.lines = append(w.lines, &line{st: st, rd: rd, key: st.key, committed: true})
 	case op < 35:
@@ -182,9 +181,7 @@ func (w *world) open() {
 	w.calls++
 	text := fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"_meta":{"progressToken":%d}}}`, w.calls, w.calls)
 	m, err := jsonrpc.Parse([]byte(text))
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	bridgetest.Must(w.t, err)
 	st, rd, _, err := w.s.open([]jsonrpc.Message{m})
 	if err != nil || st == nil {
 		w.t.Fatalf("open: %v", err)
@@ -239,9 +236,7 @@ func (w *world) receive(l *line, events []event) {
 		}
 		l.last = e.seq
 		m, err := jsonrpc.Parse(e.line)
-		if err != nil {
-			w.t.Fatal(err)
-		}
+		bridgetest.Must(w.t, err)
 		switch {
 		case m.Kind() == jsonrpc.Response:
 			if m.ID() != l.id || !l.over && !m.IsError() && l.progress != l.sent {
@@ -278,9 +273,7 @@ func (w *world) cut(l *line) {
 // resume comes back, maybe while the old connection still seems to be there.
 func (w *world) resume(l *line) {
 	st, rd, err := w.s.resume(l.key, l.last)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	bridgetest.Must(w.t, err)
 	w.did("resume %d after %d: %v", l.key, l.last, st != nil)
 	if st == nil {
 		// Standalone streams are forgotten when there are many.
@@ -429,9 +422,7 @@ func TestServerUnansweredRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, rand.New(rand.NewPCG(1, 1)), false)
 		st, rd, err := w.s.listen()
-		if err != nil {
-			t.Fatal(err)
-		}
+		bridgetest.Must(t, err)
 		for i := range 3 * maxDeferred {
 			w.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"elicitation/create"}`, i))
 			w.s.take(st, rd, nil)

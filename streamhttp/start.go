@@ -6,10 +6,11 @@ import (
 	"net/http"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/access"
 	"github.com/mcp-bridge/mcp-bridge/bridge/admission"
 	"github.com/mcp-bridge/mcp-bridge/bridge/identity"
-	"github.com/mcp-bridge/mcp-bridge/internal/access"
 	"github.com/mcp-bridge/mcp-bridge/internal/httpserve"
+	"github.com/mcp-bridge/mcp-bridge/internal/observe"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -27,7 +28,7 @@ func (h *Handler) start(w http.ResponseWriter, r *http.Request, s *session, id j
 			abort()
 		}
 		h.logRefused(r, err.Error())
-		httpserve.Busy(w, r, id, admission.PublicReason(err))
+		httpserve.Busy(w, r, id, admission.PublicReason(err), err)
 		return false
 	}
 	s.onEnd = func() {
@@ -39,7 +40,7 @@ func (h *Handler) start(w http.ResponseWriter, r *http.Request, s *session, id j
 	h.mu.Lock()
 	h.sessions[s.id] = s
 	h.mu.Unlock()
-	h.opts.Logger.Debug("session opened", "session", s.tag(), "remote", h.opts.Guard.RemoteAddr(r), "principal", s.owner)
+	s.seen.Remote, s.seen.Principal = h.opts.Guard.RemoteAddr(r), s.owner
 	go h.serve(slot, s, access.SessionStanding(r))
 	return true
 }
@@ -52,12 +53,30 @@ func (h *Handler) serve(slot *admission.Slot, s *session, standing context.Conte
 	ctx := slot.Context()
 	stop, _ := admission.InUse(ctx, s.inUse)
 	defer stop()
-	err := h.server.ServeConn(identity.WithPrincipal(ctx, s.owner), s)
-	if err != nil && !errors.Is(err, errSessionEnded) && !(ctx.Err() != nil && errors.Is(err, context.Canceled)) {
+	s.seen.How = func(err error) (string, bool) { return s.how(ctx, err) }
+	err := h.server.ServeConn(observe.WithOrigin(identity.WithPrincipal(ctx, s.owner), &s.seen), s)
+	if how, failed := s.how(ctx, err); !s.seen.Observed() && failed {
 		h.opts.Logger.Warn("session ended", "session", s.tag(), "error", err)
-	}
-	if context.Cause(ctx) == bridge.ErrReclaimed {
-		h.opts.Logger.Info("session ended: it was idle, and its place goes to another client, who has fewer", "session", s.tag(), "client", identity.Party(ctx))
+	} else if !s.seen.Observed() && context.Cause(ctx) == bridge.ErrReclaimed {
+		h.opts.Logger.Info("session ended: "+how, "session", s.tag())
 	}
 	s.end("the server has ended the session")
+}
+
+// how returns how the session has ended, whose bridge.Handler returns err.
+func (s *session) how(ctx context.Context, err error) (text string, failed bool) {
+	s.mu.Lock()
+	text = s.why
+	s.mu.Unlock()
+	switch {
+	case err != nil && !errors.Is(err, errSessionEnded) && !(ctx.Err() != nil && errors.Is(err, context.Canceled)):
+		return err.Error(), true
+	case text != "":
+		return text, false
+	case context.Cause(ctx) == bridge.ErrReclaimed:
+		return "it was idle, and its place goes to another client, who has fewer than " + identity.Party(ctx), false
+	case ctx.Err() != nil:
+		return "the bridge ends it", false
+	}
+	return "the server has ended it", false
 }

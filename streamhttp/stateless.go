@@ -13,17 +13,17 @@ import (
 // This file serves POSTs without a session (HandlerOptions.Stateless). Each is
 // to its bridge.Handler a session of its own, that nobody else can name and
 // that lasts for as long as the POST. The server knows no sessionless
-// requests: it is greeted first, with an initialize request of the bridge's own.
+// requests, so it first gets an initialize request of the bridge's own.
 
-// greetingID is the id of that request. It cannot be mistaken: the client's
+// ownInitializeID is the id of that request. It cannot be mistaken: the client's
 // requests are passed on when it has been answered.
-var greetingID = jsonrpc.StringID("mcp-bridge-initialize")
+var ownInitializeID = jsonrpc.StringID("mcp-bridge-initialize")
 
-// greeting returns what opens a conversation in the client's place. The server
+// initializeMessages returns what opens a conversation in the client's place. The server
 // must ask for nothing: the client could not answer.
-func greeting(version string) []jsonrpc.Message {
+func initializeMessages(version string) []jsonrpc.Message {
 	return []jsonrpc.Message{
-		jsonrpc.NewRequest(greetingID, "initialize", []byte(`{"protocolVersion":"`+version+
+		jsonrpc.NewRequest(ownInitializeID, "initialize", []byte(`{"protocolVersion":"`+version+
 			`","capabilities":{},"clientInfo":`+string(buildinfo.Implementation())+`}`)),
 		jsonrpc.NewNotification("notifications/initialized", nil),
 	}
@@ -40,11 +40,11 @@ func (h *Handler) serveStateless(w http.ResponseWriter, r *http.Request, one []j
 		w.WriteHeader(http.StatusAccepted) // there is nobody whom it could concern
 	case opens:
 		s := newStateless(&h.opts, principal(r), version)
-		s.handshake.greeting = false // the client does it
+		s.handshake.initializing = false // the client does it
 		h.serveOnce(&post{w: w, r: r, s: s, share: share}, one, one, nil)
 	default:
 		s := newStateless(&h.opts, principal(r), version)
-		h.serveOnce(&post{w: w, r: r, s: s, share: share}, append(greeting(version), m), one, nil)
+		h.serveOnce(&post{w: w, r: r, s: s, share: share}, append(initializeMessages(version), m), one, nil)
 	}
 }
 
@@ -59,9 +59,9 @@ func (h *Handler) serveStatelessBatch(w http.ResponseWriter, r *http.Request, me
 	case len(requests) > 0:
 		s := newStateless(&h.opts, principal(r), version)
 		p := &post{w: w, r: r, s: s, share: share, batch: ids(requests)}
-		h.serveOnce(p, append(greeting(version), messages...), requests, failed)
+		h.serveOnce(p, append(initializeMessages(version), messages...), requests, failed)
 	case len(failed) > 0:
-		refuseElements(w, failed)
+		refuseElements(w, r, failed)
 	default:
 		w.WriteHeader(http.StatusAccepted)
 	}
@@ -75,10 +75,10 @@ func revisionOf(w http.ResponseWriter, r *http.Request, id jsonrpc.ID, opens boo
 	case len(values) == 0 || values[0] == "" || opens:
 		return version2025_03_26, true
 	case len(values) > 1:
-		refuseID(w, r, http.StatusBadRequest, id, "the header MCP-Protocol-Version may be sent once")
+		refuseID(w, r, "LI24", http.StatusBadRequest, id, "the header MCP-Protocol-Version may be sent once")
 		return "", false
 	case !knownVersion(values[0]):
-		refuseID(w, r, http.StatusBadRequest, id, unsupportedVersion)
+		refuseID(w, r, "LI24", http.StatusBadRequest, id, unsupportedVersion)
 		return "", false
 	}
 	return values[0], true
@@ -93,10 +93,10 @@ func (h *Handler) serveOnce(p *post, messages, requests, failed []jsonrpc.Messag
 	p.st, p.rd, used, err = s.open(requests)
 	switch {
 	case err != nil:
-		httpserve.Busy(p.w, p.r, p.first, err.Error())
+		httpserve.Busy(p.w, p.r, p.first, err.Error(), err)
 		return
 	case p.st == nil:
-		refuseID(p.w, p.r, http.StatusBadRequest, used, sameIDTwice)
+		refuseID(p.w, p.r, "J3", http.StatusBadRequest, used, sameIDTwice)
 		return
 	}
 	s.begin()
@@ -111,10 +111,10 @@ func (h *Handler) serveOnce(p *post, messages, requests, failed []jsonrpc.Messag
 	h.serveStream(p, messages)
 }
 
-// newStateless makes the session of one POST, in which the bridge greets the server.
+// newStateless makes the session of one POST, in which the bridge initializes the server.
 func newStateless(opts *HandlerOptions, owner, version string) *session {
 	s := newSession(opts, owner, version, time.Now())
-	s.stateless, s.handshake.greeting = true, true
+	s.stateless, s.handshake.initializing = true, true
 	s.handshake.answered, s.handshake.ready = true, true
 	s.calls.made = 1                        // whether the client sends it or the bridge does, initialize is nothing special here
 	s.kept.maxBytes, s.kept.maxCount = 0, 0 // nobody can ask for it

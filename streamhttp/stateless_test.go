@@ -123,7 +123,7 @@ func TestServerStateless(t *testing.T) {
 		u.version = r25c
 		r := u.call("1")
 		p := <-s.servers
-		time.Sleep(11 * time.Second) // it is not even greeted yet
+		time.Sleep(11 * time.Second) // it has not even got an initialize yet
 		r.gets().open()
 		p.isGreeted(r25c)
 		p.gets()
@@ -205,7 +205,7 @@ func TestServerStatelessFails(t *testing.T) {
 	})
 	bubble(t, "crash", func(t *testing.T) {
 		s, u := newStateless(t, streamhttp.HandlerOptions{})
-		for after := range 3 { // before the greeting, before the answer to it, before the answer
+		for after := range 3 { // before initialize, before the answer to it, before the answer
 			r := u.call("7")
 			p := <-s.servers
 			switch after {
@@ -221,7 +221,7 @@ func TestServerStatelessFails(t *testing.T) {
 	})
 	bubble(t, "the client goes", func(t *testing.T) {
 		s, u := newStateless(t, streamhttp.HandlerOptions{})
-		for after := range 4 { // before the greeting, before the answer to it, before the reply, in its course
+		for after := range 4 { // before initialize, before the answer to it, before the reply, in its course
 			r := u.call("7")
 			p := <-s.servers
 			switch after {
@@ -441,15 +441,11 @@ func TestServerStatelessClient(t *testing.T) {
 	defer srv.Close()
 	defer h.Close()
 	c, err := (&streamclient.Client{URL: srv.URL}).Dial(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	defer c.Close(nil)
 	says := func(text string, want ...string) {
 		t.Helper()
-		if err := c.Send(t.Context(), message(text)); err != nil {
-			t.Fatal(err)
-		}
+		bridgetest.Must(t, c.Send(t.Context(), message(text)))
 		for _, w := range want {
 			m, err := bridgetest.Recv(t.Context(), c)
 			if err != nil || string(m.Bytes()) != w {

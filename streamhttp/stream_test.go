@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/sse"
 	"github.com/mcp-bridge/mcp-bridge/streamhttp"
 )
@@ -60,9 +61,7 @@ func TestServerKeepAlive(t *testing.T) {
 		c.write("GET /mcp HTTP/1.0\r\nAccept: text/event-stream\r\nMcp-Session-Id: " + u.id + "\r\n\r\n")
 		for {
 			line, err := c.r.ReadString('\n')
-			if err != nil {
-				t.Fatal(err)
-			}
+			bridgetest.Must(t, err)
 			if line == "\r\n" {
 				break
 			}
@@ -812,9 +811,7 @@ func TestServerBacklog(t *testing.T) {
 		s := newSite(t, streamhttp.HandlerOptions{})
 		u, p := s.open(r25b)
 		for i := range 3000 {
-			if err := p.Send(t.Context(), message(logLine(fmt.Sprint(i)))); err != nil {
-				t.Fatal(err)
-			}
+			bridgetest.Must(t, p.Send(t.Context(), message(logLine(fmt.Sprint(i)))))
 		}
 		events := u.get().isStream().events
 		if n := len(events); n == 0 || n > 1000 || string(events[n-1].Data) != logLine("2999") {
@@ -962,9 +959,7 @@ func TestServerNoKeepAlive(t *testing.T) {
 		c := s.raw()
 		c.write("GET /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: text/event-stream\r\nMcp-Session-Id: " + u.id + "\r\n\r\n")
 		resp, err := http.ReadResponse(c.r, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		bridgetest.Must(t, err)
 		go func() {
 			time.Sleep(100 * time.Hour)
 			_ = p.Send(t.Context(), message(listChanged))
@@ -972,9 +967,7 @@ func TestServerNoKeepAlive(t *testing.T) {
 		var got strings.Builder
 		for buf := make([]byte, 1000); !strings.Contains(got.String(), "list_changed"); {
 			n, err := resp.Body.Read(buf)
-			if err != nil {
-				t.Fatal(err)
-			}
+			bridgetest.Must(t, err)
 			got.Write(buf[:n])
 		}
 		if strings.Contains(got.String(), "keep-alive") {

@@ -39,51 +39,12 @@ func bubble(t *testing.T, name string, f func(t *testing.T)) {
 	t.Run(name, func(t *testing.T) { synctest.Test(t, f) })
 }
 
-// network is a net.Listener in memory.
-type network struct {
-	conns chan net.Conn
-	done  chan struct{}
-	once  sync.Once
-}
-
-func newNetwork() *network {
-	return &network{conns: make(chan net.Conn), done: make(chan struct{})}
-}
-
-func (n *network) Accept() (net.Conn, error) {
-	select {
-	case c := <-n.conns:
-		return c, nil
-	case <-n.done:
-		return nil, net.ErrClosed
-	}
-}
-
-func (n *network) Close() error {
-	n.once.Do(func() { close(n.done) })
-	return nil
-}
-
-func (n *network) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 80} }
-
-func (n *network) dial(ctx context.Context) (net.Conn, error) {
-	ours, theirs := net.Pipe()
-	select {
-	case n.conns <- theirs:
-		return ours, nil
-	case <-n.done:
-		return nil, net.ErrClosed
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}
-
 // site is a Handler on its network.
 type site struct {
 	t       *testing.T
 	h       *streamhttp.Handler
 	srv     *http.Server
-	net     *network
+	net     *bridgetest.Network
 	client  *http.Client
 	servers chan *server
 	wait    chan struct{} // a server whose session has ended leaves when this is closed
@@ -98,7 +59,7 @@ func newSite(t *testing.T, opts streamhttp.HandlerOptions) *site {
 }
 
 func newSiteOver(t *testing.T, protocols *http.Protocols, opts streamhttp.HandlerOptions) *site {
-	s := &site{t: t, net: newNetwork(), servers: make(chan *server, 2000), wait: make(chan struct{})}
+	s := &site{t: t, net: bridgetest.NewNetwork(), servers: make(chan *server, 2000), wait: make(chan struct{})}
 	close(s.wait)
 	s.h = streamhttp.NewHandler(bridge.HandlerFunc(s.serve), opts)
 	s.srv = &http.Server{Handler: httpserve.Deadlines{Reply: opts.StallAfter}.Handler(s.h), Protocols: protocols}
@@ -110,7 +71,7 @@ func newSiteOver(t *testing.T, protocols *http.Protocols, opts streamhttp.Handle
 	transport := &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			s.dialled.Add(1)
-			return s.net.dial(ctx)
+			return s.net.Dial(ctx, "", "")
 		},
 		DisableCompression: true,
 		Protocols:          protocols,
@@ -161,17 +122,12 @@ func (p *server) says(texts ...string) {
 	synctest.Wait()
 }
 
-// Recv takes the next message.
-func (p *server) Recv(ctx context.Context) (jsonrpc.Message, error) {
-	return bridgetest.Recv(ctx, p.Conn)
-}
-
 // gets receives the next message, which must be there by now.
 func (p *server) gets() jsonrpc.Message {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Nanosecond)
 	defer cancel()
-	m, err := p.Recv(ctx)
+	m, err := bridgetest.Recv(ctx, p)
 	if err != nil {
 		p.t.Fatalf("Recv: %v", err)
 	}
@@ -191,7 +147,7 @@ func (p *server) getsNothing() {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Nanosecond)
 	defer cancel()
-	if m, err := p.Recv(ctx); !errors.Is(err, context.DeadlineExceeded) {
+	if m, err := bridgetest.Recv(ctx, p); !errors.Is(err, context.DeadlineExceeded) {
 		p.t.Errorf("the server got %s, %v; want nothing", m.Bytes(), err)
 	}
 }
@@ -205,7 +161,7 @@ func (p *server) gone() {
 	default:
 		p.t.Error("the server is still being served")
 	}
-	if _, err := p.Recv(context.Background()); err == nil || errors.Is(err, io.EOF) {
+	if _, err := bridgetest.Recv(context.Background(), p); err == nil || errors.Is(err, io.EOF) {
 		p.t.Errorf("Recv of an ended session = %v", err)
 	}
 	if err := p.Send(context.Background(), message(`{"jsonrpc":"2.0","method":"x"}`)); err == nil {
@@ -213,13 +169,7 @@ func (p *server) gone() {
 	}
 }
 
-func message(text string) jsonrpc.Message {
-	m, err := jsonrpc.Parse([]byte(text))
-	if err != nil {
-		panic(err)
-	}
-	return m
-}
+var message = bridgetest.Parse
 
 // user is a client of one session; without an id of none yet.
 type user struct {
@@ -252,9 +202,7 @@ func (u *user) request(method, body string, headers ...string) *reply {
 		content = strings.NewReader(body)
 	}
 	r, err := http.NewRequestWithContext(ctx, method, "http://127.0.0.1/mcp", content)
-	if err != nil {
-		u.t.Fatal(err)
-	}
+	bridgetest.Must(u.t, err)
 	r.Header.Set("Accept", "application/json, text/event-stream")
 	if method == http.MethodPost {
 		r.Header.Set("Content-Type", "application/json")
@@ -527,10 +475,8 @@ func (s *site) open(version string) (*user, *server) {
 
 // raw opens a connection for bytes that no http.Client would send.
 func (s *site) raw() *rawConn {
-	c, err := s.net.dial(context.Background())
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	c, err := s.net.Dial(context.Background(), "", "")
+	bridgetest.Must(s.t, err)
 	s.t.Cleanup(func() { c.Close() })
 	return &rawConn{Conn: c, t: s.t, r: bufio.NewReader(c)}
 }

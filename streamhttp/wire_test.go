@@ -13,7 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/mcp-bridge/mcp-bridge/internal/budget"
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
+	"github.com/mcp-bridge/mcp-bridge/bridge/budget"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/streamhttp"
 )
@@ -245,9 +246,7 @@ func TestServerManyNotifications(t *testing.T) {
 		p.gets()
 		const n = 20_000
 		for i := range n {
-			if err := p.Send(t.Context(), message(progress("1", i))); err != nil {
-				t.Fatal(err)
-			}
+			bridgetest.Must(t, p.Send(t.Context(), message(progress("1", i))))
 		}
 		p.says(result("1"))
 		want := make([]string, n)
@@ -460,7 +459,7 @@ func TestServerStress(t *testing.T) {
 			go func() { // each call gets its steps, mixed with those of others
 				var wg sync.WaitGroup
 				for range calls {
-					m, err := p.Recv(ctx)
+					m, err := bridgetest.Recv(ctx, p)
 					if err != nil {
 						return
 					}

@@ -12,9 +12,9 @@ import (
 	"syscall"
 )
 
-// Check reports what Start would complain about without starting anything: a
-// command that is not found or not executable, a working directory that is
-// none. So a server can fail when it starts, not at its first client.
+// Check returns the error that Start would return for a command that is not found or not
+// executable, or for a working directory that does not exist. It starts nothing. With
+// Check a program can report a bad configuration before the first client comes.
 func (s Spec) Check() error {
 	if _, err := s.lookPath(); err != nil {
 		return fmt.Errorf("start %s: %w", s.name(), err)
@@ -46,10 +46,10 @@ func (s *Spec) lookPath() (string, error) {
 	var denied error
 	for _, dir := range filepath.SplitList(list) {
 		if !filepath.IsAbs(dir) {
-			continue // what runs must not depend on where we were started
+			continue // which program runs must not depend on our working directory
 		}
-		// With a directory before it, LookPath checks that one file, and on
-		// Windows tries the endings in PATHEXT.
+		// LookPath of a name with a directory checks that one file. On Windows it tries
+		// the endings in PATHEXT.
 		file, err := exec.LookPath(filepath.Join(dir, s.Path))
 		if err == nil {
 			return file, nil
@@ -88,7 +88,7 @@ func (s *Spec) path() (string, error) {
 	return file, nil
 }
 
-// startsAt says where a relative path begins, if that may surprise.
+// startsAt says that a relative path begins at Dir, for people who do not expect this.
 func (s *Spec) startsAt() string {
 	if s.Dir == "" || filepath.IsAbs(s.Path) {
 		return ""
@@ -96,8 +96,7 @@ func (s *Spec) startsAt() string {
 	return fmt.Sprintf(", which begins at the working directory %q", s.shownDir())
 }
 
-// explainStart says more about what the system found wrong with a file that
-// looked right.
+// explainStart explains the system's error for a file that lookPath has accepted.
 func (s *Spec) explainStart(err error, path string) error {
 	path, err = s.shown(path), cause(err)
 	switch {
@@ -111,12 +110,13 @@ func (s *Spec) explainStart(err error, path string) error {
 	return fmt.Errorf("command %q: %w", path, err)
 }
 
-// shown returns what errors call the command, path or a path that it was found at.
+// shown returns the name of the command in errors. path is Path, or where the command was
+// found.
 func (s *Spec) shown(path string) string { return cmp.Or(s.Shown, path) }
 
 func (s *Spec) shownDir() string { return cmp.Or(s.ShownDir, s.Dir) }
 
-// cause strips the operation and the path, which our errors name themselves.
+// cause returns err without the operation and the path, because our own text has both.
 func cause(err error) error {
 	var path *fs.PathError
 	if errors.As(err, &path) {

@@ -13,30 +13,30 @@ import (
 	"time"
 )
 
-// containerWait bounds the end of a container: the commands that kill it, and
+// containerWait bounds the end of a container: the commands that kill the container, and
 // the wait until it is gone.
 const containerWait = 10 * time.Second
 
-// A container is one that a child runs and that no signal reaches: it belongs to
-// an engine, and its program is only the engine's client. It is known by the
-// file into which that writes its id. The watchdog gets it as JSON.
+// A container is a container that a child runs. Signals to the child do not reach the
+// container, because the child is only a client of the container engine. The
+// client writes the container's id into IDFile. The watchdog gets a container as JSON.
 type container struct {
 	Engine  string   // the client: an absolute path
-	Globals []string // its arguments before the command
+	Globals []string // the client's arguments before the command
 	Env     []string
 	Dir     string
 	IDFile  string
 	Private bool // the directory of IDFile is ours, and IDFile the only file in it
-	Remove  bool // once it has ended the container is removed
+	Remove  bool // the engine removes the container when it has ended
 
-	key  int                        // in the watchdog
+	key  int                        // names the container to the watchdog
 	tell func(id string, err error) // Spec.OnContainer
 }
 
-// contained returns the container that s will run with the program at path, and
-// s with what is needed to find it. The container is nil where there is none,
-// or none that Stop should end.
-func (s *Spec) contained(path string) (*container, *Spec) {
+// withContainer returns the container that s will run with the program at path, and a Spec
+// with the arguments that make the client write the container's id. If s runs no
+// container, or none that Stop should end, the container is nil and the Spec is s.
+func (s *Spec) withContainer(path string) (*container, *Spec) {
 	line, ok := parseContainerLine(s.Path, s.Args)
 	if !ok || line.detach {
 		return nil, s
@@ -49,7 +49,7 @@ func (s *Spec) contained(path string) (*container, *Spec) {
 		c.tell = func(string, error) {}
 	}
 	switch {
-	case strings.HasPrefix(path, "/snap/"): // sees another /tmp than we
+	case strings.HasPrefix(path, "/snap/"): // such a program has a /tmp of its own
 		c.tell("", errors.New("programs from a snap cannot tell which container they run"))
 		return nil, s
 	case c.IDFile == "":
@@ -66,18 +66,18 @@ func (s *Spec) contained(path string) (*container, *Spec) {
 		if !filepath.IsAbs(c.IDFile) {
 			c.IDFile = filepath.Join(s.Dir, c.IDFile)
 		}
-		if abs, err := filepath.Abs(c.IDFile); err == nil { // the watchdog is elsewhere
+		if abs, err := filepath.Abs(c.IDFile); err == nil { // the watchdog has another working directory
 			c.IDFile = abs
 		}
 		if _, err := os.Lstat(c.IDFile); !errors.Is(err, fs.ErrNotExist) {
-			return nil, s // holds the id of another container, and the client will refuse it
+			return nil, s // the file has the id of another container, so the client will refuse to run
 		}
 	}
 	c.key = watchdog.addContainer(c)
 	return c, s
 }
 
-// forget takes the container from the watchdog, and removes the file.
+// forget tells the watchdog that the container has ended, and removes the file with its id.
 func (c *container) forget() {
 	watchdog.removeContainer(c.key)
 	c.removeFile()
@@ -90,8 +90,9 @@ func (c *container) removeFile() {
 	}
 }
 
-// end kills the container if there is one, and returns when it is gone. id is
-// "" if none was made. The client must have ended: it could make one yet.
+// end kills the container and returns when it is gone. id is "" if the client has made no
+// container. The client must have ended before the call: otherwise it could make a
+// container afterwards.
 func (c *container) end() (id string, err error) {
 	id, err = c.id()
 	if id == "" || err != nil {
@@ -105,14 +106,14 @@ func (c *container) end() (id string, err error) {
 	return id, nil
 }
 
-// id returns what stands in the file, "" if nothing does.
+// id returns the id in the file; "" if there is no file, or an empty one.
 func (c *container) id() (string, error) {
 	f, err := os.Open(c.IDFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}
 	if err != nil {
-		return "", fmt.Errorf("the file for its id: %w", cause(err)) // without its name, which is the user's
+		return "", fmt.Errorf("the file for its id: %w", cause(err)) // the file's name is private to the user
 	}
 	defer f.Close()
 	b, err := io.ReadAll(io.LimitReader(f, 100))
@@ -129,10 +130,11 @@ func (c *container) id() (string, error) {
 	return id, nil
 }
 
-// kill kills the container, and goes on until it has ended and, if it is to be, was removed.
+// kill kills the container and waits until it has ended; if Remove is set, until it was
+// removed.
 func (c *container) kill(ctx context.Context, id string) error {
 	said, err := c.command(ctx, "kill", "--signal", "KILL", id)
-	if errors.Is(err, fs.ErrNotExist) { // the client
+	if errors.Is(err, fs.ErrNotExist) { // there is no client any more
 		return err
 	}
 	last := []string{"wait", id}
@@ -146,14 +148,14 @@ func (c *container) kill(ctx context.Context, id string) error {
 		select {
 		case <-ctx.Done():
 			return err
-		case <-time.After(100 * time.Millisecond): // the engine may be at it
+		case <-time.After(100 * time.Millisecond): // the engine may still be removing the container
 		}
 	}
 	return nil
 }
 
-// isGone reports whether the engine refused a command because there is no such
-// container, or, if that is enough, none that runs.
+// isGone reports whether the engine has refused a command because there is no such
+// container. Without removed, it is enough that the container does not run.
 func isGone(said string, err error, removed bool) bool {
 	if err == nil {
 		return false
@@ -163,7 +165,7 @@ func isGone(said string, err error, removed bool) bool {
 		!removed && (strings.Contains(said, "not running") || strings.Contains(said, "can only kill running"))
 }
 
-// command runs a command of the engine. It returns what that says on stderr.
+// command runs a command of the engine and returns what the command wrote to stderr.
 func (c *container) command(ctx context.Context, args ...string) (said string, err error) {
 	p, err := Start(ctx, Spec{
 		Path: c.Engine, Args: slices.Concat(c.Globals, args), Env: c.Env, Dir: c.Dir,
@@ -194,17 +196,18 @@ type exitStatus int
 func (s exitStatus) Error() string { return fmt.Sprintf("exit status %d", int(s)) }
 
 // clientFailed is the status of a client that could not run the container, or
-// has lost its engine. Others are those of the container's program.
+// has lost its engine. Any other status is that of the program in the container.
 const clientFailed exitStatus = 125
 
-// toldEnd reports whether a client that ended so has told how its container ended.
+// toldEnd reports whether err, with which a client has ended, also says how the container
+// has ended.
 func toldEnd(err error) bool {
 	status, ok := errors.AsType[exitStatus](err)
 	return err == nil || ok && status != clientFailed
 }
 
-// endContainer ends what the child's end has left of its container. That costs
-// nothing where the client has told how the container ended.
+// endContainer kills the child's container. It does nothing if the client has told how the
+// container ended.
 func (p *Process) endContainer() error {
 	c := p.container
 	if c == nil {

@@ -14,14 +14,16 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 )
 
 func init() { roles["engine"] = roleEngine }
 
 const fakeID = "0123456789abcdef"
 
-// roleEngine is the client of an engine that has one container. It notes what it
-// was called with in $LOG. "run" takes SIGTERM as it is told to by its last argument.
+// roleEngine is the client of an engine that has one container. It writes its arguments
+// into $LOG. The last argument of "run" says what SIGTERM does.
 func roleEngine(args []string) {
 	log, err := os.OpenFile(os.Getenv("LOG"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -69,18 +71,12 @@ type fakeEngine struct {
 func newEngine(t *testing.T, env []string, args ...string) *fakeEngine {
 	t.Helper()
 	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	dir := t.TempDir()
 	docker := filepath.Join(dir, "docker")
-	if err := os.Symlink(exe, docker); err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, os.Symlink(exe, docker))
 	e := &fakeEngine{log: filepath.Join(dir, "log"), temp: filepath.Join(dir, "tmp")}
-	if err := os.Mkdir(e.temp, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, os.Mkdir(e.temp, 0o700))
 	t.Setenv("TMPDIR", e.temp)
 	e.Spec = Spec{
 		Path: docker, Args: args, Stop: short, Env: append(append(os.Environ(), roleVar+"=engine", noPause, "LOG="+e.log), env...),
@@ -93,16 +89,14 @@ func newEngine(t *testing.T, env []string, args ...string) *fakeEngine {
 func (e *fakeEngine) calls(t *testing.T) []string {
 	t.Helper()
 	b, err := os.ReadFile(e.log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	lines := strings.Split(strings.TrimSuffix(string(b), "\n"), "\n")
 	return lines[1:]
 }
 
-// A container whose client ends without having told how it ended is killed, by the
-// same engine, and removed if it was to be; one whose client has told is left alone. In any case no
-// file is left.
+// If the client ends without saying how its container ended, the same engine kills the
+// container, and removes it if --rm was given. If the client has said how the container
+// ended, the container is left alone. No file is left in any case.
 func TestContainerIsKilled(t *testing.T) {
 	kill, remove, wait := "--context x kill --signal KILL "+fakeID, "--context x rm -f "+fakeID, "--context x wait "+fakeID
 	for name, c := range map[string]struct {
@@ -124,9 +118,7 @@ func TestContainerIsKilled(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			e := newEngine(t, c.env)
 			file := filepath.Join(filepath.Dir(e.log), "cid")
-			if err := os.WriteFile(file, []byte(fakeID), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			bridgetest.Must(t, os.WriteFile(file, []byte(fakeID), 0o600))
 			e.Args = strings.Fields("--context x " + strings.NewReplacer("FILE", file, "NEW", file+".new").Replace(c.args))
 			if strings.HasSuffix(c.args, "stubborn") {
 				e.Stop = StopWaits{Stdin: -1, Term: -1}
@@ -152,17 +144,13 @@ func TestContainerIsKilled(t *testing.T) {
 	}
 }
 
-// An engine that does not end the container is named, by Stop as well.
+// If the engine cannot end the container, the error of Stop names the engine.
 func TestContainerCannotBeKilled(t *testing.T) {
 	e := newEngine(t, nil, strings.Fields("run -i --rm IMAGE stubborn")...)
 	p, err := Start(t.Context(), e.Spec)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	readLine(t, p.Stdout())
-	if err := os.Remove(e.Path); err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, os.Remove(e.Path))
 	if err := p.Stop(); err == nil || !strings.Contains(err.Error(), "container") || !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("Stop: %v", err)
 	}
@@ -171,12 +159,10 @@ func TestContainerCannotBeKilled(t *testing.T) {
 	}
 }
 
-// A container that cannot be told is told of, and run all the same.
+// If the container's id cannot be found out, OnContainer is called, and the container runs.
 func TestContainerWithoutTemporaryDirectory(t *testing.T) {
 	e := newEngine(t, nil, strings.Fields("run -i --rm IMAGE polite")...)
-	if err := os.Remove(e.temp); err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, os.Remove(e.temp))
 	p := mustStart(t, e.Spec)
 	readLine(t, p.Stdout())
 	mustStop(t, p)

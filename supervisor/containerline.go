@@ -7,19 +7,18 @@ import (
 	"strings"
 )
 
-// A containerLine is what is said in a command line that runs a container.
+// A containerLine is a command line that runs a container, taken apart.
 type containerLine struct {
 	globals []string // the arguments that choose an engine, for its other commands
-	run     int      // the index of what follows "run"
-	cidFile string   // the file that was given for the container's id, if any
+	run     int      // the index of the argument after "run"
+	cidFile string   // the file for the container's id, if the line names one
 	remove  bool     // the container is to be removed when it has ended
 	detach  bool     // the command ends at once, and the container goes on
 }
 
-// parseContainerLine takes a command line apart. It reports false for all but
-// docker, podman and nerdctl with "run" or "container run". An option
-// that is not known here may hide some: then false is returned, too, or what stands
-// behind is not seen.
+// parseContainerLine takes a command line apart. ok is false unless program is docker,
+// podman or nerdctl and the command is "run" or "container run". With an option that is
+// not in the tables below it may miss the command (then ok is false) or later options.
 func parseContainerLine(program string, args []string) (l containerLine, ok bool) {
 	name := strings.TrimSuffix(strings.ToLower(filepath.Base(program)), ".exe")
 	valued, ok := engineOptions[name]
@@ -47,8 +46,8 @@ func parseContainerLine(program string, args []string) (l containerLine, ok bool
 		case "d", "detach":
 			l.detach = isTrue(value)
 		default:
-			// But for docker, these may stand behind "run" as well; one letter is an
-			// option of run there.
+			// podman and nerdctl take their global options after "run" as well, but not
+			// the one-letter ones: there, one letter is an option of run.
 			if name != "docker" && len(option) > 1 && isGlobal(option) {
 				l.globals = append(l.globals, "--"+option+"="+value)
 			}
@@ -57,9 +56,10 @@ func parseContainerLine(program string, args []string) (l containerLine, ok bool
 	return l, true
 }
 
-// eachOption calls visit for each option at the beginning of args, by its name
-// without dashes, and returns the index of what is none. Which options have a value
-// takes says; the value of others is "true", unless another stands behind "=".
+// eachOption calls visit for each option at the beginning of args, with the name of the
+// option without dashes. It returns the index of the first argument that is not an
+// option. takes says whether an option has a value. An option without a value has the
+// value "true", unless a value follows it after "=".
 func eachOption(args []string, takes func(name string) bool, visit func(name, value string)) int {
 	for i := 0; i < len(args); i++ {
 		arg := args[i]
@@ -90,8 +90,8 @@ func eachOption(args []string, takes func(name string) bool, visit func(name, va
 	return len(args)
 }
 
-// eachLetter is eachOption for options of one letter that stand together, as in
-// -it or -eNAME. next returns the argument that follows them.
+// eachLetter is eachOption for the one-letter options in one argument, as in
+// -it or -eNAME. next returns the argument after it.
 func eachLetter(letters string, takes func(name string) bool, next func() string, visit func(name, value string)) {
 	for letters != "" {
 		name, rest := letters[:1], letters[1:]

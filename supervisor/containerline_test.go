@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Which command lines run a container, and what is in them.
+// parseContainerLine finds the command lines that run a container, and their options.
 func TestContainerLine(t *testing.T) {
 	for line, want := range map[string]struct {
 		globals string
@@ -66,7 +66,7 @@ func TestContainerLine(t *testing.T) {
 func TestContainerArgumentsAreCopied(t *testing.T) {
 	args := slices.Grow([]string{"run", "IMAGE"}, 10)
 	s := Spec{Path: "docker", Args: args}
-	c, with := s.contained("/usr/bin/docker")
+	c, with := s.withContainer("/usr/bin/docker")
 	defer c.forget()
 	if want := []string{"run", "--cidfile", c.IDFile, "IMAGE"}; !slices.Equal(with.Args, want) {
 		t.Errorf("%q, want %q", with.Args, want)

@@ -18,10 +18,12 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 )
 
-// A process that exited keeps its id until Stop, so that no signal can go
-// astray.
+// A process that has exited keeps its id until Stop, so that no signal reaches another
+// process.
 func TestExitedProcessIsHeldUntilStop(t *testing.T) {
 	p := mustStart(t, sh("exit 0"))
 	<-p.Done()
@@ -97,7 +99,7 @@ func TestKilledBridgeTakesDescendants(t *testing.T) {
 		life := newLifeline(t)
 		b := startBridge(t)
 		b.say(t, "watchdog")
-		b.say(t, "watchdog") // a second is none
+		b.say(t, "watchdog") // the second call does nothing
 		b.say(t, "start", script, life.path)
 		b.say(t, "start", "echo")
 		kill(t, b.process.Pid())
@@ -114,9 +116,7 @@ func TestKilledBridgeTakesContainers(t *testing.T) {
 	b := startBridge(t)
 	b.say(t, "watchdog")
 	fd, err := unix.PidfdOpen(watchdogOf(t, b.process.Pid()), 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	defer unix.Close(fd)
 	b.say(t, "run", e.Path, "--context", "x", "run", "-i", "--rm", "IMAGE", "polite") // which has ended
 	b.say(t, "stop")
@@ -148,9 +148,7 @@ func TestWatchdogEndsWithTheBridge(t *testing.T) {
 	b.say(t, "stop")
 	dog := watchdogOf(t, b.process.Pid())
 	fd, err := unix.PidfdOpen(dog, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	defer unix.Close(fd)
 	for _, sig := range []syscall.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGHUP} {
 		awaitIgnored(t, dog, sig)
@@ -166,9 +164,7 @@ func TestWatchdogEndsWithTheBridge(t *testing.T) {
 func watchdogOf(t *testing.T, pid int) int {
 	t.Helper()
 	all, err := allPids()
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	for _, p := range all {
 		if st, err := readStat(p); err == nil && st.ppid == pid {
 			return p
@@ -183,9 +179,7 @@ func awaitIgnored(t *testing.T, pid int, sig syscall.Signal) {
 	t.Helper()
 	for start := time.Now(); time.Since(start) < 10*time.Second; runtime.Gosched() {
 		status, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
-		if err != nil {
-			t.Fatal(err)
-		}
+		bridgetest.Must(t, err)
 		_, rest, _ := strings.Cut(string(status), "SigIgn:\t")
 		mask, _ := strconv.ParseUint(rest[:16], 16, 64)
 		if mask&(1<<(sig-1)) != 0 {
@@ -230,9 +224,7 @@ func TestSubreapEndsStrays(t *testing.T) {
 // A stray gets one SIGTERM, however long Stop waits for it.
 func TestStrayIsAskedOnce(t *testing.T) {
 	unreap, err := Subreap()
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	defer unreap()
 	log := filepath.Join(t.TempDir(), "log")
 	s := sh(`setsid sh -c 'trap "echo TERM >>$0" TERM; echo; while :; do sleep 0.01; done' "$1" & cat`, log)
@@ -275,9 +267,7 @@ func TestStrayCannotHoldOutput(t *testing.T) {
 // The table of orphans does not grow, and a second Subreap is refused.
 func TestSubreapForgets(t *testing.T) {
 	unreap, err := Subreap()
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	if _, err := Subreap(); err == nil {
 		t.Error("Subreap twice: no error")
 	}
@@ -298,9 +288,7 @@ func TestStartsAreOnOneThread(t *testing.T) {
 	first := 0
 	for i := range 200 {
 		tid := 0
-		if err := starts.run(context.Background(), func() { tid = unix.Gettid() }); err != nil {
-			t.Fatal(err)
-		}
+		bridgetest.Must(t, starts.run(context.Background(), func() { tid = unix.Gettid() }))
 		defer starts.release()
 		if i == 0 {
 			first = tid
@@ -315,8 +303,8 @@ func TestStartsAreOnOneThread(t *testing.T) {
 	}
 }
 
-// An orphan whose origin cannot be told, because it cleared its environment,
-// lives until the end and not longer; one that exits is reaped.
+// An orphan that has cleared its environment cannot be recognised: it lives until the stop
+// function of Subreap is called. An orphan that exits is reaped.
 func TestSubreapUnknownOrphans(t *testing.T) {
 	life := newLifeline(t)
 	b := startBridge(t)
@@ -339,9 +327,7 @@ func TestSubreapUnknownOrphans(t *testing.T) {
 // As process 1 every orphan is reaped, wherever it came from.
 func TestProcessOneReaps(t *testing.T) {
 	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	cmd := exec.Command(exe)
 	cmd.Env = append(os.Environ(), roleVar+"=init", noPause)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS}
@@ -356,7 +342,7 @@ func TestProcessOneReaps(t *testing.T) {
 	if ready, _ := b.out.ReadString('\n'); ready != "ready\n" {
 		skipNamespaces(t, "the right to mount /proc", ready)
 	}
-	// Before Subreap nobody reaps: what is dead must not count as a survivor.
+	// Before Subreap nobody reaps orphans. Dead ones must not count as survivors.
 	b.say(t, "start", "sleep 1000 & echo; cat")
 	b.say(t, "stop")
 	b.say(t, "subreap")
@@ -403,16 +389,14 @@ func kill(t *testing.T, pid int) {
 	if pid <= 1 {
 		t.Fatalf("kill %d would reach others", pid)
 	}
-	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, syscall.Kill(pid, syscall.SIGKILL))
 }
 
 // Both ways to list children agree.
 func TestOurChildren(t *testing.T) {
 	p, q := mustStart(t, sh("cat")), mustStart(t, sh("exit 0"))
 	<-q.Done() // a zombie counts
-	for name, list := range map[string]func() ([]int, error){"children": ourChildren, "by parent": childrenByParent} {
+	for name, list := range map[string]func() ([]int, error){"children": ourChildren, "by parent": ourChildrenByScan} {
 		pids, err := list()
 		if err != nil || len(pids) != 2 || !slices.Contains(pids, p.Pid()) || !slices.Contains(pids, q.Pid()) {
 			t.Errorf("%s: %v, %v; want %d and %d", name, pids, err, p.Pid(), q.Pid())
@@ -428,12 +412,12 @@ func TestMarks(t *testing.T) {
 		{"a", "a", true}, {"a", "a.b", true}, {"a.b", "a.b.c", true},
 		{"a", "ab", false}, {"a.b", "a", false}, {"a", "", false}, {"", "a", false}, {"b", "a.b", false},
 	} {
-		if got := marks(c.m, c.marker); got != c.want {
+		if got := matchesMarker(c.m, c.marker); got != c.want {
 			t.Errorf("marks(%q, %q) = %v", c.m, c.marker, got)
 		}
 	}
 	t.Setenv(markerVar, "outer")
-	if m := newMarker(); !marks("outer", m) || strings.Count(m, ".") != 1 {
+	if m := newMarker(); !matchesMarker("outer", m) || strings.Count(m, ".") != 1 {
 		t.Errorf("newMarker inside a marked process: %q", m)
 	}
 }

@@ -8,12 +8,12 @@ import (
 	"strings"
 )
 
-// ownPrefix starts the names of the bridge's own variables, which hold its
-// secrets; no child gets them unless they are given by name and value.
+// ownPrefix begins the names of the bridge's own variables, which may hold its secrets. A
+// child gets such a variable only if the configuration gives its name and value.
 const ownPrefix = "MCP_BRIDGE_"
 
-// markerVar names the variable that marks the environment of a child, and so
-// of its descendants, on Linux.
+// markerVar names the variable that marks the environment of a child on Linux. The
+// child's descendants inherit it.
 const markerVar = ownPrefix + "PROCESS"
 
 // safeNames are the variables that the MCP SDKs pass to a server.
@@ -29,16 +29,16 @@ func safeNames() []string {
 
 // Environ returns the environment for a child (docs/rules.md, ST16).
 //
-// policy says what is passed on of ours: a comma-separated list of variable
-// names, "safe" for the names that the MCP SDKs pass (HOME, LOGNAME, PATH,
-// SHELL, TERM, USER; their equivalents on Windows), "all" for everything but
-// MCP_BRIDGE_*, "none" for nothing. A name that is not set is left out.
+// policy says which of our variables the child gets. It is a comma-separated list of
+// names. "safe" stands for the names that the MCP SDKs pass (HOME, LOGNAME, PATH, SHELL,
+// TERM, USER; their equivalents on Windows), "all" for all names but MCP_BRIDGE_*, "none"
+// for no name. A variable that is not set is left out.
 //
-// extra are NAME=VALUE entries that are added, and win; of two with the same name the
-// later one.
+// extra are NAME=VALUE entries for the child. They take precedence over our variables, and
+// the last of several entries with the same name counts.
 //
-// The errors say which entry is malformed by its position, not by its content,
-// which may be a secret.
+// An error names a malformed entry by its position and not by its content, which may be a
+// secret.
 func Environ(policy string, extra []string) ([]string, error) {
 	return environ(os.Environ(), policy, extra)
 }
@@ -68,7 +68,7 @@ func environ(ours []string, policy string, extra []string) ([]string, error) {
 	return env, nil
 }
 
-// parsePolicy returns which names a policy passes.
+// parsePolicy returns a function that reports whether the policy passes a name.
 func parsePolicy(policy string) (pass func(name string) bool, err error) {
 	var names []string
 	all := false
@@ -98,8 +98,8 @@ func isOwn(name string) bool {
 	return len(name) >= len(ownPrefix) && sameName(name[:len(ownPrefix)], ownPrefix)
 }
 
-// splitVar splits NAME=VALUE; name is "" if v has not this form. Windows has
-// variables whose names start with "=", hence the 1.
+// splitVar splits NAME=VALUE; name is "" if v does not have this form. On Windows the first
+// byte is skipped, because names may begin with "=" there.
 func splitVar(v string) (name, value string) {
 	from := 0
 	if runtime.GOOS == "windows" && v != "" {
@@ -119,7 +119,7 @@ func sameName(a, b string) bool {
 	return a == b
 }
 
-// withVar returns a copy of env in which name has value and is there once.
+// withVar returns a copy of env with exactly one entry for name, which has value.
 func withVar(env []string, name, value string) []string {
 	kept := make([]string, 0, len(env)+1)
 	for _, v := range env {

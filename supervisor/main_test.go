@@ -51,7 +51,7 @@ func sh(script string, args ...string) Spec {
 	return Spec{Name: "sh", Path: "/bin/sh", Args: append([]string{"-c", script, "sh"}, args...), Env: os.Environ()}
 }
 
-// roleLog logs to stdout what happens to it, in one goroutine, and exits with
+// roleLog logs to stdout what happens to the process, in one goroutine, and exits with
 // status 7 at the event that its argument names.
 func roleLog(args []string) {
 	term := make(chan os.Signal, 1)
@@ -77,9 +77,7 @@ func roleLog(args []string) {
 func mustStart(t *testing.T, s Spec) *Process {
 	t.Helper()
 	p, err := Start(context.Background(), s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	t.Cleanup(func() { mustStop(t, p) })
 	return p
 }
@@ -107,9 +105,7 @@ func readLine(t *testing.T, r io.Reader) string {
 func readAll(t *testing.T, r io.Reader) string {
 	t.Helper()
 	b, err := io.ReadAll(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	return string(b)
 }
 
@@ -123,14 +119,10 @@ type lifeline struct {
 func newLifeline(t *testing.T) *lifeline {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "life")
-	if err := syscall.Mkfifo(path, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, syscall.Mkfifo(path, 0o600))
 	// Open for reading does not wait for a writer when non-blocking.
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	t.Cleanup(func() { f.Close() })
 	return &lifeline{path: path, f: f}
 }

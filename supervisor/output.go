@@ -8,26 +8,26 @@ import (
 	"time"
 )
 
-// outputGrace is how long output may be silent before it counts as ended,
-// once the process has exited and only a descendant holds the pipe open.
+// outputGrace is how long the output may be silent after the process has exited. Then it
+// counts as ended, although a descendant may hold the pipe open.
 const outputGrace = 200 * time.Millisecond
 
-// A childOutput is our end of a child's stdout or stderr. It ends at EOF, or when
-// the process has exited and whoever else holds the other end was silent for
-// outputGrace. It has a read deadline like a file's, so that its reader needs
-// no goroutine of its own to be interruptible.
+// A childOutput is our end of a child's stdout or stderr. The output ends at EOF, or when
+// the process has exited and nothing was written for outputGrace. A childOutput has a
+// read deadline like a file: with the deadline a Read can be interrupted without a
+// goroutine of its own.
 type childOutput struct {
 	f *os.File
 
-	reading sync.Mutex // held by Read and finish; guards the next two
+	reading sync.Mutex // held by Read and finish; guards rest and end
 	rest    []byte     // what was in the pipe when finish closed it
 	end     error      // once set, the output has ended
 
-	limits   sync.Mutex // guards what follows and the file's deadline
-	deadline time.Time  // the reader's own
-	exited   bool
-	quiet    time.Time // after exited: when silence means the end
-	closing  bool
+	limits   sync.Mutex // guards the fields below and the file's deadline
+	deadline time.Time  // set by the reader with SetReadDeadline
+	exited   bool       // the process has exited
+	quiet    time.Time  // if exited: when the output ends unless something is written before
+	closing  bool       // finish was called
 }
 
 // Read implements io.Reader.
@@ -48,8 +48,8 @@ func (o *childOutput) Read(b []byte) (int, error) {
 	o.renewGrace()
 	n, err := o.f.Read(b)
 	if n <= 0 && errors.Is(err, os.ErrDeadlineExceeded) {
-		// A deadline wins over data that is there (we may have been slow, not
-		// the child), so have one more look, which does not wait.
+		// After the deadline Read of a file returns no data even if there is some: we
+		// may have been slow, and not the child. So read once more, without waiting.
 		var ours bool
 		if n, err, ours = o.readLast(b); !ours {
 			return 0, os.ErrDeadlineExceeded
@@ -62,7 +62,7 @@ func (o *childOutput) Read(b []byte) (int, error) {
 	return 0, o.end
 }
 
-// SetReadDeadline is as that of an os.File.
+// SetReadDeadline is like that of an os.File.
 func (o *childOutput) SetReadDeadline(t time.Time) error {
 	o.limits.Lock()
 	defer o.limits.Unlock()
@@ -70,8 +70,8 @@ func (o *childOutput) SetReadDeadline(t time.Time) error {
 	return o.setDeadline()
 }
 
-// processExited tells o that from now on silence means the end. It wakes a
-// Read that is waiting.
+// processExited tells o that the process has exited: from now on the output ends after
+// outputGrace without data. It wakes a waiting Read.
 func (o *childOutput) processExited() {
 	o.limits.Lock()
 	o.exited = true
@@ -79,7 +79,7 @@ func (o *childOutput) processExited() {
 	o.renewGrace()
 }
 
-// renewGrace gives a Read that begins its full time.
+// renewGrace starts outputGrace anew, so that each Read waits that long.
 func (o *childOutput) renewGrace() {
 	o.limits.Lock()
 	defer o.limits.Unlock()
@@ -89,7 +89,8 @@ func (o *childOutput) renewGrace() {
 	}
 }
 
-// setDeadline gives the file the earliest deadline; limits is held.
+// setDeadline sets the file's deadline to the earliest of ours and the reader's. The caller
+// holds limits.
 func (o *childOutput) setDeadline() error {
 	d := o.deadline
 	switch {
@@ -101,8 +102,9 @@ func (o *childOutput) setDeadline() error {
 	return o.f.SetReadDeadline(d)
 }
 
-// readLast reads what is there, without waiting, after a deadline has passed. It does
-// not (ours is false) if that was the reader's own deadline, hence not the end.
+// readLast reads what is in the pipe, without waiting, after a deadline has passed. If it
+// was the reader's deadline, the output has not ended: then readLast reads nothing, and
+// ours is false.
 func (o *childOutput) readLast(b []byte) (n int, err error, ours bool) {
 	o.limits.Lock()
 	defer o.limits.Unlock()
@@ -113,8 +115,8 @@ func (o *childOutput) readLast(b []byte) (n int, err error, ours bool) {
 	return n, err, true
 }
 
-// finish ends the output and closes the pipe. What is in the pipe is kept for
-// Read, which returns io.EOF after it.
+// finish ends the output and closes the pipe. It keeps what is in the pipe for Read, which
+// returns io.EOF afterwards.
 func (o *childOutput) finish() {
 	o.limits.Lock()
 	o.closing = true
@@ -129,7 +131,7 @@ func (o *childOutput) finish() {
 		o.rest = append(o.rest, b[:n]...)
 		if n == 0 {
 			o.end = endOfOutput(err)
-		} else if len(o.rest) > maxRest { // someone survived and goes on writing
+		} else if len(o.rest) > maxRest { // a process has survived and goes on writing
 			o.end = io.EOF
 		}
 	}

@@ -7,9 +7,10 @@ import (
 	"time"
 )
 
-// readNow reads what is there and does not wait. It returns 0, nil if nothing is.
+// readNow reads what is in the pipe and does not wait. It returns 0, nil if the pipe is
+// empty.
 func (o *childOutput) readNow(b []byte) (n int, err error) {
-	_ = o.f.SetReadDeadline(time.Time{}) // an expired one forbids the read below
+	_ = o.f.SetReadDeadline(time.Time{}) // with an expired deadline the read below fails
 	raw, err := o.f.SyscallConn()
 	if err != nil {
 		return 0, err

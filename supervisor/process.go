@@ -1,38 +1,3 @@
-// Package supervisor starts, watches and stops child processes. It knows
-// nothing of what they say.
-//
-// # What it promises
-//
-// A child is started without a shell, in a process group of its own. [Process.Stop]
-// closes its stdin, waits, sends SIGTERM to the group, waits, sends SIGKILL to
-// the group, and returns when the group is empty and the child is reaped.
-// Every Process must be stopped, also one that has exited by itself: until
-// then its process id is held, so that no signal can reach a stranger who got
-// the same number.
-//
-// A child that is docker, podman or nerdctl and runs a container is only the client
-// of an engine. Where it ends without having told how the container ended, above all
-// by SIGKILL, Stop kills the container, too (see Spec.OnContainer). To learn the
-// container's id it adds --cidfile to the child's arguments, with a file of
-// its own in the directory for temporary files. What does not run in the
-// foreground (--detach) is left alone.
-//
-//   - Linux: a child also dies when this process is killed (parent-death
-//     signal). After [Subreap], descendants that left the group are ended too,
-//     and orphans are reaped. After [StartWatchdog], grandchildren die with
-//     this process as well, and so do containers.
-//   - macOS and the BSDs: group and watchdog, but no parent-death signal, and a
-//     descendant that makes a session of its own is not found. A child is
-//     reaped when it exits, see the note at child.wait in process_bsd.go.
-//   - Windows: a job object that dies with this process. There is no SIGTERM;
-//     CTRL_BREAK is sent instead, which reaches only children that share our
-//     console. When the child exits the rest of its job is ended at once.
-//
-// # Goroutines
-//
-// Each Process has two (waiter, stderr copier), which end before Stop returns.
-// On Linux one goroutine, locked to its thread, does all starts and lives while
-// there is any Process; Subreap has one until its stop function is called.
 package supervisor
 
 import (
@@ -52,44 +17,54 @@ type Spec struct {
 	// Name stands for the child in errors; "" means the base name of Path.
 	Name string
 
-	// Path is the command. Without a slash it is looked up in the PATH of Env,
-	// or in our own PATH if Env has none; as in a shell's lookup, but never in
-	// the working directory. A relative path with a slash is relative to Dir.
+	// Path is the command. A name without a slash is looked up in the PATH of Env,
+	// or in our own PATH if Env has none. The lookup never takes a file from the
+	// working directory. A relative path with a slash is relative to Dir.
 	Path string
 	// Args are the arguments after the command. No shell sees them.
 	Args []string
 
 	// Env is the complete environment of the child, see Environ. nil means an
-	// empty one: nothing of ours is inherited by accident. On Linux the
-	// variable MCP_BRIDGE_PROCESS is added, by which descendants are found.
+	// empty environment: the child inherits nothing. On Linux the variable
+	// MCP_BRIDGE_PROCESS is added, because descendants are found by it.
 	Env []string
 	// Dir is the child's working directory; "" means ours.
 	Dir string
 
-	// Shown and ShownDir stand in errors in place of Path and Dir, which may hold secrets. "": those
-	// themselves.
+	// Shown and ShownDir are what errors say in place of Path and Dir, which may hold
+	// secrets. "" means that errors say Path and Dir.
 	Shown, ShownDir string
 
-	// PTY makes the child's stdout a terminal, for programs that buffer when
-	// it is a pipe. The terminal is raw: bytes pass unchanged, nothing is
+	// PTY makes the child's stdout a terminal, for programs that buffer their output
+	// when stdout is a pipe. The terminal is raw: bytes pass unchanged, and nothing is
 	// echoed. stdin and stderr stay pipes. Not available on Windows.
 	PTY bool
 
 	// Stop holds the waits of Process.Stop. The zero value means defaults.
 	Stop StopWaits
 
-	// Stderr is called for every line of the child's stderr, without the line
-	// end and at most MaxStderrLine bytes long, from one goroutine. It must
-	// not keep the slice. While it blocks, the child's stderr is not read, and
-	// Stop waits for it. nil means that the lines are dropped; stderr is read
-	// all the same.
+	// Stderr is called by one goroutine for every line of the child's stderr. line has
+	// no line end and at most MaxStderrLine bytes, and is valid during the call only.
+	// While Stderr blocks, the child's stderr is not read, and Stop waits. nil means
+	// that the lines are read and dropped.
 	Stderr func(line []byte)
 
-	// OnContainer is told of a container that was killed, as the child was its
-	// client: by its id, and why it may still run, if that is so. id is "" if the
-	// container cannot be told: then nobody will kill it. Start and Stop call it;
-	// nil: nobody is told.
+	// OnContainer is called when Stop has killed the container whose client the child
+	// was. err is not nil if the container may still run. Start and Stop call it with an
+	// empty id if they cannot find out the id of the container, so that nobody can kill
+	// the container. nil means no calls.
 	OnContainer func(id string, err error)
+
+	// OnStop is called by Stop before each step by which it ends the child: "close stdin",
+	// "terminate" and "kill". It is not called once the process has exited, although Stop
+	// may still have to end descendants. nil means no calls.
+	OnStop func(step string)
+
+	// OnExit is called once, when the process has exited and its stderr was read to the
+	// end, or a short grace later. err is what Process.ExitError returns from then on; asked
+	// says that Stop was called before the exit. Stop waits for the call, unless the process
+	// survives SIGKILL. nil means no call.
+	OnExit func(err error, asked bool)
 }
 
 func (s *Spec) name() string {
@@ -110,22 +85,25 @@ type Process struct {
 	stdout    *childOutput
 	stderr    *childOutput
 	lines     *stderrLines
+	onStop    func(step string)           // may be nil
+	onExit    func(err error, asked bool) // may be nil
 
 	exited    chan struct{} // closed when the process has exited; it may not be reaped yet
-	done      chan struct{} // closed when, besides, stderr was read to its end
+	done      chan struct{} // closed later than exited, when stderr was read to its end
 	exitErr   error         // set before exited is closed
 	wg        sync.WaitGroup
 	stop      sync.Once
 	stopErr   error
 	reapOnce  sync.Once
-	abandoned atomic.Bool // Stop gave up: the waiter reaps
+	asked     atomic.Bool // Stop was called
+	abandoned atomic.Bool // Stop has given up: the waiter goroutine reaps the process
 }
 
-// Start starts s. ctx bounds the start only: when it is done later, nothing
-// happens. The caller must call Stop in the end.
+// Start starts s. ctx bounds the start only: the end of ctx does not end the process.
+// The caller must call Stop in the end.
 //
-// The errors name the command and say what to do; one that wraps
-// fs.ErrNotExist or fs.ErrPermission is about the command or its directory.
+// An error names the command and says what to do. An error that wraps fs.ErrNotExist
+// or fs.ErrPermission is about the command or its directory.
 func Start(ctx context.Context, s Spec) (*Process, error) {
 	p, err := start(ctx, &s)
 	if err != nil {
@@ -146,7 +124,7 @@ func start(ctx context.Context, s *Spec) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	box, s := s.contained(path)
+	box, s := s.withContainer(path)
 	c, err := startChild(ctx, path, s, std.child)
 	std.closeChildEnds()
 	if err != nil {
@@ -165,6 +143,8 @@ func start(ctx context.Context, s *Spec) (*Process, error) {
 		stdout:    &childOutput{f: std.stdout},
 		stderr:    &childOutput{f: std.stderr},
 		lines:     &stderrLines{sink: s.Stderr},
+		onStop:    s.OnStop,
+		onExit:    s.OnExit,
 		exited:    make(chan struct{}),
 		done:      make(chan struct{}),
 	}
@@ -174,9 +154,10 @@ func start(ctx context.Context, s *Spec) (*Process, error) {
 	return p, nil
 }
 
-// wait is the waiter goroutine.
+// wait is the waiter goroutine: it waits for the exit and then for the end of stderr.
 func (p *Process) wait(stderrEnd <-chan struct{}) {
 	p.exitErr = p.child.wait()
+	asked := p.asked.Load()
 	close(p.exited)
 	p.stdout.processExited()
 	if p.abandoned.Load() {
@@ -188,35 +169,36 @@ func (p *Process) wait(stderrEnd <-chan struct{}) {
 	case <-stderrEnd:
 	case <-grace.C:
 	}
+	if p.onExit != nil {
+		p.onExit(p.exitErr, asked)
+	}
 	close(p.done)
 }
 
 // Pid returns the process id, which is also the id of the process group.
 func (p *Process) Pid() int { return p.child.pid }
 
-// Stdin returns our end of the child's stdin: an *os.File, so that it supports
-// write deadlines (not on Windows). Closing it is the polite way to ask most
-// programs to end; Stop does so too.
+// Stdin returns our end of the child's stdin. It is an *os.File, which has write
+// deadlines (not on Windows). Most programs end when it is closed; Stop closes it first.
 func (p *Process) Stdin() io.WriteCloser { return p.stdin }
 
-// Stdout returns the child's stdout. Its Read returns io.EOF at the end of the
-// output. Once the process has exited, a descendant that holds the pipe open
-// delays this only until it was silent for a short time; what is in the pipe
-// is always delivered first, however late it is read. After Stop, what was not
-// read yet (a pipe's worth at most) can still be read.
+// Stdout returns the child's stdout. Its Read returns io.EOF at the end of the output.
+// If the process has exited and a descendant still holds the pipe open, the output ends
+// once the descendant has written nothing for a short time. Read returns all that is in
+// the pipe before io.EOF, however late it is called, also after Stop.
 //
-// It has a method SetReadDeadline(time.Time) error like a file's, which works
-// until Stop (not on Windows).
+// The Reader has a method SetReadDeadline(time.Time) error like that of a file. The
+// method works until Stop (not on Windows).
 func (p *Process) Stdout() io.Reader { return p.stdout }
 
-// Done is closed when the process has exited and its stderr was read to the
-// end (or a short grace is over, if a descendant holds it open). Descendants
-// may still live: only Stop ends them.
+// Done is closed when the process has exited and its stderr was read to the end. If a
+// descendant holds stderr open, Done is closed after a short grace. Descendants may
+// still live: only Stop ends them.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// ExitError tells, after Done, how the process ended: nil for status 0, else
-// an error that reads "exit status 3" or "killed by signal SIGKILL". Before
-// Done it is nil.
+// ExitError says how the process has ended: nil for status 0, otherwise an error with a
+// text such as "exit status 3" or "killed by signal SIGKILL". It returns nil until Done is
+// closed.
 func (p *Process) ExitError() error {
 	select {
 	case <-p.done:
@@ -227,7 +209,7 @@ func (p *Process) ExitError() error {
 }
 
 // StderrTail returns the last lines of the child's stderr, oldest first: at
-// most ten, each cut at 512 bytes. After Done it is complete.
+// most ten lines, each cut at 512 bytes. It is complete when Done is closed.
 func (p *Process) StderrTail() []string { return p.lines.lastLines() }
 
 // stdio is the three streams of a child, both ends of each.
@@ -236,8 +218,8 @@ type stdio struct {
 	stdin, stdout, stderr *os.File
 }
 
-// openStdio makes the pipes ourselves: os/exec would close them under the
-// reader when the process exits. All ends are close-on-exec.
+// openStdio makes the pipes, which os/exec could also do: but os/exec closes our ends when
+// the process exits, while they are still being read. All ends are close-on-exec.
 func openStdio(terminal bool) (s *stdio, err error) {
 	s = &stdio{}
 	defer func() {
@@ -272,5 +254,5 @@ func closeAll(files ...*os.File) {
 	}
 }
 
-// errSurvived is what Stop returns when something outlived SIGKILL.
+// errSurvived is what Stop returns when a process has survived SIGKILL.
 var errSurvived = errors.New("still running after SIGKILL")

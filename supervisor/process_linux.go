@@ -50,8 +50,8 @@ func (c *child) start(ctx context.Context, path string, s *Spec, files [3]*os.Fi
 	return nil
 }
 
-// siginfo is the kernel's siginfo_t as waitid fills it. The word after code is
-// padding that only 64-bit systems have.
+// siginfo is the kernel's siginfo_t as waitid fills it. Only 64-bit systems have the
+// padding after code.
 type siginfo struct {
 	signo, errno, code int32
 	_                  [unsafe.Sizeof(uintptr(0)) / 8]int32
@@ -59,8 +59,8 @@ type siginfo struct {
 	_                  [128]byte
 }
 
-// wait waits until the process has exited, tells how, and leaves it unreaped:
-// as long as it is, its id and its group's id belong to no other.
+// wait waits until the process has exited and returns how it ended. It does not reap the
+// process: until the process is reaped, no other process gets its id or its group's id.
 func (c *child) wait() error {
 	var info siginfo
 	look := func(options int) (exited bool, err error) {
@@ -82,11 +82,11 @@ func (c *child) wait() error {
 	if info.code == cldExited {
 		return exitError(syscall.WaitStatus(info.status << 8))
 	}
-	return signalError(syscall.Signal(info.status))
+	return killedBy(syscall.Signal(info.status))
 }
 
-// awaitPidfd calls look whenever the pidfd tells something, until look
-// succeeds or fails. It returns false, nil if there is no usable pidfd.
+// awaitPidfd calls look each time the pidfd becomes readable, until look reports the exit
+// or an error. It returns false, nil if there is no usable pidfd.
 func (c *child) awaitPidfd(look func() (bool, error)) (exited bool, err error) {
 	if c.pidfd == nil {
 		return false, nil
@@ -118,9 +118,9 @@ func (c *child) release() {
 	starts.release()
 }
 
-// starts is the thread that starts all children. The parent-death signal is
-// sent when the *thread* that forked ends, and Go ends threads as it likes; so
-// one goroutine, locked to its thread, does it while there is any child.
+// starts is the thread that starts all children. The kernel sends the parent-death signal
+// when the *thread* that has forked ends, and Go may end any thread. So one goroutine,
+// locked to its thread, starts all children and lives while there is any child.
 var starts starter
 
 type starter struct {
@@ -172,9 +172,8 @@ func serveStarts(jobs <-chan func(), ended chan<- struct{}) {
 	}
 }
 
-// newMarker returns a marker that nobody else has. If we are ourselves a
-// marked child, it extends our own, so that the outer supervisor finds our
-// descendants too.
+// newMarker returns a unique marker. If this process is itself the child of a supervisor,
+// the marker extends our own, so that the outer supervisor finds our descendants too.
 func newMarker() string {
 	b := make([]byte, 8)
 	_, _ = rand.Read(b) // never fails
@@ -185,18 +184,18 @@ func newMarker() string {
 	return own
 }
 
-// marks reports whether marker, found in a process's environment, is m or
+// matchesMarker reports whether marker, found in a process's environment, is m or
 // extends it.
-func marks(m, marker string) bool {
+func matchesMarker(m, marker string) bool {
 	rest, ok := strings.CutPrefix(marker, m)
 	return ok && m != "" && (rest == "" || rest[0] == '.')
 }
 
-// markerOf returns the marker in the environment of a process, "" if it has
-// none or we may not know.
+// markerOf returns the marker in the environment of a process; "" if the environment has
+// no marker (sure is true) or cannot be read now (sure is false).
 func markerOf(pid int) (marker string, sure bool) {
 	env, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
-	if err != nil || len(env) == 0 { // as in the middle of an exec
+	if err != nil || len(env) == 0 { // the environment is empty in the middle of an exec
 		return "", false
 	}
 	for v := range bytes.SplitSeq(env, []byte{0}) {
@@ -218,7 +217,7 @@ func readStat(pid int) (st procStat, err error) {
 	if err != nil {
 		return st, err
 	}
-	// The command name in parentheses may hold anything, so start after it.
+	// The command name in parentheses may hold any characters, so start after it.
 	_, err = fmt.Sscanf(string(b[bytes.LastIndexByte(b, ')')+1:]), " %c %d %d", &st.state, &st.ppid, &st.pgid)
 	return st, err
 }
@@ -242,8 +241,8 @@ func allPids() ([]int, error) {
 	return pids, err
 }
 
-// groupIsDead reports whether all members of the group are zombies, which is so where
-// process 1 does not do its duty.
+// groupIsDead reports whether all members of the group are zombies. They stay zombies
+// where process 1 does not reap orphans.
 func groupIsDead(pgid int) bool {
 	pids, err := allPids()
 	if err != nil {

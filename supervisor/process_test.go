@@ -54,7 +54,7 @@ func TestExitError(t *testing.T) {
 	}
 }
 
-// Whoever waits for a crash hears of it at once, not after a grace.
+// Done is closed as soon as a process has crashed, not after a grace.
 func TestDoneIsPrompt(t *testing.T) {
 	const times = 10
 	began := time.Now()
@@ -72,9 +72,7 @@ func TestStartErrors(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, content string, mode os.FileMode) string {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(content), mode); err != nil {
-			t.Fatal(err)
-		}
+		bridgetest.Must(t, os.WriteFile(path, []byte(content), mode))
 		return path
 	}
 	noShebang := write("noshebang", "\x00\x01", 0o755)
@@ -119,13 +117,9 @@ func TestStartErrors(t *testing.T) {
 func TestLookPath(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
-	if err := os.Mkdir("bin", 0o755); err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, os.Mkdir("bin", 0o755))
 	dir = filepath.Join(dir, "bin")
-	if err := os.WriteFile(filepath.Join(dir, "mine"), []byte("#!/bin/sh\necho $0 $(pwd)\n"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, os.WriteFile(filepath.Join(dir, "mine"), []byte("#!/bin/sh\necho $0 $(pwd)\n"), 0o755))
 	for _, c := range []struct {
 		name string
 		spec Spec
@@ -179,9 +173,7 @@ func TestStartNotAfterCtxDone(t *testing.T) {
 func TestCtxBoundsTheStartOnly(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	p, err := Start(ctx, sh("cat"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	defer mustStop(t, p)
 	cancel()
 	io.WriteString(p.Stdin(), "alive\n")
@@ -211,9 +203,7 @@ func TestWriteDeadline(t *testing.T) {
 	s.Stop.Stdin = -1
 	p := mustStart(t, s)
 	f := p.Stdin().(*os.File)
-	if err := f.SetWriteDeadline(time.Now().Add(50 * time.Millisecond)); err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, f.SetWriteDeadline(time.Now().Add(50*time.Millisecond)))
 	if _, err := f.Write(make([]byte, 1<<20)); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("a write to a child that does not read: %v", err)
 	}
@@ -255,8 +245,7 @@ func TestGrandchildHoldsPipesReaderWaits(t *testing.T) {
 	}
 }
 
-// The reader's own deadline is not the end of the output, and does not get in
-// the way of it.
+// The reader's own deadline does not end the output, and the output still ends after it.
 func TestReadDeadline(t *testing.T) {
 	s := sh(`read x; echo one; read x; echo two; sleep 1000 & exit 0`)
 	s.Stop = StopWaits{Stdin: -1}
@@ -274,9 +263,7 @@ func TestReadDeadline(t *testing.T) {
 	}
 	set := func(d time.Time) {
 		t.Helper()
-		if err := out.SetReadDeadline(d); err != nil {
-			t.Fatal(err)
-		}
+		bridgetest.Must(t, out.SetReadDeadline(d))
 	}
 	set(time.Now().Add(-time.Hour))
 	timesOut("past")
@@ -307,9 +294,7 @@ func TestTerminalReadDeadline(t *testing.T) {
 		io.Reader
 		SetReadDeadline(time.Time) error
 	})
-	if err := out.SetReadDeadline(time.Now()); err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, out.SetReadDeadline(time.Now()))
 	if _, err := out.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("Read = %v, want a time-out", err)
 	}

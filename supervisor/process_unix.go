@@ -14,20 +14,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A child is the system's side of a Process. Its methods other than wait are
-// called by Stop only, hence by one goroutine at a time.
+// A child is the system's part of a Process. Only Stop calls its methods other than wait,
+// hence one goroutine at a time. Strays are descendants that have left the child's process
+// group; they can be found on Linux, after Subreap.
 type child struct {
 	pid    int // and process group id
 	marker string
 	system // what differs between the Unixes
 
-	groupGone  atomic.Bool  // the group is empty: its id may belong to others
+	groupGone  atomic.Bool  // the group is empty: its id may belong to other processes
 	looks      int          // how often the group was looked at
 	terminated map[int]bool // strays that got SIGTERM
 }
 
-// fork starts a process in a group of its own and enters it in the table of
-// our children, with no room between the two for the reaper to look.
+// fork starts a process in a group of its own and enters it in the table of our children.
+// It holds the lock for both, so that the reaper does not take the child for an orphan.
 func (t *childTable) fork(path string, s *Spec, env []string, files [3]*os.File, sys *syscall.SysProcAttr) (int, error) {
 	sys.Setpgid = true
 	attr := &syscall.ProcAttr{Dir: s.Dir, Env: env, Sys: sys}
@@ -45,7 +46,7 @@ func (t *childTable) fork(path string, s *Spec, env []string, files [3]*os.File,
 	return pid, nil
 }
 
-// enter puts a child that we just started in the table; the lock is held.
+// enter puts a child that was just started into the table. The caller holds the lock.
 func (t *childTable) enter(pid int) {
 	if t.own == nil {
 		t.own = make(map[int]bool)
@@ -56,14 +57,14 @@ func (t *childTable) enter(pid int) {
 // children is the one table of the children of this operating-system process.
 var children childTable
 
-// A childTable knows which children this package started, and on Linux which
-// ones it adopted. Children leave it, and are reaped, under its lock only: whoever
-// holds the lock may signal any pid in it.
+// A childTable knows which children this package has started, and on Linux which orphans
+// it has adopted. Children are reaped, and removed from the table, only under the lock:
+// whoever holds the lock may signal any pid in the table.
 type childTable struct {
 	mu      sync.Mutex
 	own     map[int]bool
 	orphans map[int]string    // adopted children and their markers, see reaper_linux.go
-	unsure  map[int]time.Time // those that showed none yet, and since when
+	unsure  map[int]time.Time // orphans that have no marker yet, and since when
 	adopts  bool              // Subreap was called
 }
 
@@ -85,9 +86,9 @@ func (c *child) reap() {
 	c.release()
 }
 
-// terminate sends SIGTERM to the group and to the strays. The group id is valid:
-// until the child is reaped the child itself holds it, and afterwards gone has
-// seen a member at most one poll ago.
+// terminate sends SIGTERM to the group and to the strays. The group's id is still its own:
+// until the child is reaped the child itself holds the id, and afterwards gone has
+// seen a member of the group at most maxPoll ago.
 func (c *child) terminate() {
 	c.signalGroup(unix.SIGTERM)
 	c.terminateStrays()
@@ -103,11 +104,11 @@ func (c *child) signalGroup(sig syscall.Signal) {
 	}
 }
 
-// terminateStrays sends SIGTERM to the strays that did not get it yet.
+// terminateStrays sends SIGTERM to the strays that have not got it yet.
 func (c *child) terminateStrays() {
 	children.eachOrphan(c.marker, func(pid int) {
 		if pgid, _ := unix.Getpgid(pid); pgid == c.pid || c.terminated[pid] {
-			return // has it from the group, or from here
+			return // the group got the signal, or this stray did before
 		}
 		if c.terminated == nil {
 			c.terminated = make(map[int]bool)
@@ -121,7 +122,7 @@ func (c *child) killStrays() {
 	children.eachOrphan(c.marker, func(pid int) { _ = unix.Kill(pid, unix.SIGKILL) })
 }
 
-// gone reports whether nothing of the child is left. The child is reaped.
+// gone reports whether the group is empty and no stray is left. The child must be reaped.
 func (c *child) gone() bool {
 	if !c.groupGone.Load() {
 		if !c.groupEmpty() {
@@ -147,9 +148,9 @@ func (c *child) groupEmpty() bool {
 	if unix.Kill(-c.pid, 0) == unix.ESRCH {
 		return true
 	}
-	// A member that is dead but was not reaped by its parent still counts for
-	// kill, and some parents (even some that are process 1) are slow to reap or
-	// never do. To find out is not cheap, so less and less often.
+	// For kill, a dead member counts until its parent has reaped it, and some parents
+	// (even some that are process 1) reap late or never. To look for such members is
+	// expensive, so it is done less and less often.
 	c.looks++
 	return (c.looks&(c.looks-1) == 0 || c.looks%32 == 0) && groupIsDead(c.pid)
 }
@@ -158,14 +159,14 @@ func (c *child) groupEmpty() bool {
 func exitError(ws syscall.WaitStatus) error {
 	switch {
 	case ws.Signaled():
-		return signalError(ws.Signal())
+		return killedBy(ws.Signal())
 	case ws.ExitStatus() != 0:
 		return exitStatus(ws.ExitStatus())
 	}
 	return nil
 }
 
-func signalError(sig syscall.Signal) error {
+func killedBy(sig syscall.Signal) error {
 	name := unix.SignalName(sig)
 	if name == "" {
 		name = fmt.Sprintf("%d", int(sig))

@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// A child is the system's side of a Process: a process and the job object
-// that holds it and its descendants. The system kills the job when the last handle
-// to it is closed, hence also when we are killed.
+// A child is the system's part of a Process: a process, and the job object that holds the
+// process and its descendants. The system kills all processes of the job when the last
+// handle to the job is closed, hence also when this process is killed.
 type child struct {
 	pid    int
 	proc   *os.Process
@@ -29,7 +29,7 @@ func startChild(_ context.Context, path string, s *Spec, files [3]*os.File) (*ch
 	}
 	env := s.Env
 	if root, ok := lookVar(env, "SYSTEMROOT"); !ok || root == "" {
-		env = withVar(env, "SYSTEMROOT", os.Getenv("SYSTEMROOT")) // most programs cannot start without
+		env = withVar(env, "SYSTEMROOT", os.Getenv("SYSTEMROOT")) // most programs need it to start
 	}
 	proc, err := os.StartProcess(path, append([]string{s.Path}, s.Args...), &os.ProcAttr{
 		Dir:   s.Dir,
@@ -37,7 +37,7 @@ func startChild(_ context.Context, path string, s *Spec, files [3]*os.File) (*ch
 		Files: files[:],
 		Sys: &syscall.SysProcAttr{
 			HideWindow: true,
-			// Suspended, so that it has no descendants before it is in the job.
+			// A suspended process cannot start descendants before it is in the job.
 			CreationFlags: windows.CREATE_SUSPENDED | windows.CREATE_NEW_PROCESS_GROUP,
 		},
 	})
@@ -116,8 +116,8 @@ func resume(pid uint32) error {
 	return nil
 }
 
-// wait waits for the process and then ends the rest of its job: a pipe's Read
-// cannot be given a deadline here, so a descendant that holds it open must go.
+// wait waits for the process and then ends its descendants. A descendant could hold stdout
+// or stderr open, and pipes have no read deadlines on Windows.
 func (c *child) wait() error {
 	state, err := c.proc.Wait()
 	_ = windows.TerminateJobObject(c.job, 1)
@@ -129,15 +129,15 @@ func (c *child) wait() error {
 		return nil
 	case c.killed.Load():
 		return errors.New("killed by the bridge")
-	case code >= 1<<31: // an NTSTATUS, which people know in hex
+	case code >= 1<<31: // an NTSTATUS, which is usually written in hex
 		return fmt.Errorf("exit status 0x%x", code)
 	default:
 		return exitStatus(code)
 	}
 }
 
-// terminate is the closest to SIGTERM. It fails without harm if the child does
-// not share our console.
+// terminate sends CTRL_BREAK, which is the closest to SIGTERM. It has no effect on a child
+// that does not share our console.
 func (c *child) terminate() {
 	_ = windows.GenerateConsoleCtrlEvent(windows.CTRL_BREAK_EVENT, uint32(c.pid))
 }
@@ -150,7 +150,7 @@ func (c *child) kill() {
 func (c *child) terminateStrays() {}
 func (c *child) killStrays()      {}
 
-// reap does nothing: Wait did it, and the open job keeps the rest.
+// reap does nothing: wait has reaped the process, and its job stays open until gone.
 func (c *child) reap() {}
 
 // jobAccounting is JOBOBJECT_BASIC_ACCOUNTING_INFORMATION.
@@ -160,7 +160,7 @@ type jobAccounting struct {
 	PageFaults, Total, Active, TotalTerminated uint32
 }
 
-// gone reports whether the job is empty, and closes it then.
+// gone reports whether the job is empty, and closes an empty job.
 func (c *child) gone() bool {
 	if c.job == 0 {
 		return true
@@ -184,7 +184,8 @@ func isTerminalEnd(err error) bool { return errors.Is(err, windows.ERROR_BROKEN_
 
 var peekNamedPipe = windows.NewLazySystemDLL("kernel32.dll").NewProc("PeekNamedPipe")
 
-// readNow reads what is there and does not wait. It returns 0, nil if nothing is.
+// readNow reads what is in the pipe and does not wait. It returns 0, nil if the pipe is
+// empty.
 func (o *childOutput) readNow(b []byte) (int, error) {
 	raw, err := o.f.SyscallConn()
 	if err != nil {
@@ -207,7 +208,7 @@ func (o *childOutput) readNow(b []byte) (int, error) {
 // Subreap does nothing here: a job object holds all descendants.
 func Subreap() (stop func(), err error) { return func() {}, nil }
 
-// StartWatchdog does nothing here: a job object dies with us.
+// StartWatchdog does nothing here: job objects end with this process.
 func StartWatchdog() error { return nil }
 
 // WatchdogMain returns false: there is no watchdog here.

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openTerminal makes a raw pseudo-terminal: our end to read from, and the end
-// that becomes a child's stdout.
+// openTerminal makes a raw pseudo-terminal. ours is the end to read from, childs becomes a
+// child's stdout.
 func openTerminal() (ours, childs *os.File, err error) {
 	ours, childs, err = pty.Open()
 	if err != nil {
@@ -31,8 +31,8 @@ func openTerminal() (ours, childs *os.File, err error) {
 	return polled, childs, nil
 }
 
-// polledFile returns f as a file whose reads a deadline ends. The library has
-// asked for the descriptor's number, which makes reads block for good.
+// polledFile returns a copy of f that has working read deadlines. Those of f itself do not
+// work, because the pty library has called f.Fd.
 func polledFile(f *os.File) (*os.File, error) {
 	raw, err := f.SyscallConn()
 	if err != nil {
@@ -54,8 +54,8 @@ func polledFile(f *os.File) (*os.File, error) {
 	return polled, errors.Join(err, opErr)
 }
 
-// makeRaw turns off everything that would change the output (\n to \r\n, tabs)
-// and, should anyone write to our end, the echo.
+// makeRaw turns off everything that changes the output (\n to \r\n, tabs), and the echo of
+// what is written to our end.
 func makeRaw(f *os.File) error {
 	raw, err := f.SyscallConn()
 	if err != nil {
@@ -75,6 +75,6 @@ func makeRaw(f *os.File) error {
 	return errors.Join(err, opErr)
 }
 
-// isTerminalEnd reports whether err is how a terminal ends on Linux: EIO, when
-// nobody has the other end open.
+// isTerminalEnd reports whether err means the end of a terminal's output. On Linux that is
+// EIO: no process has the other end open.
 func isTerminalEnd(err error) bool { return errors.Is(err, syscall.EIO) }

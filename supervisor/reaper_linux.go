@@ -14,18 +14,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Subreap makes this operating-system process the one that adopts its orphaned
-// descendants, as process 1 always does. From then on orphans are reaped when
-// they exit, and Process.Stop also ends the descendants of its child that left the
-// process group. A descendant is recognised by the marker in its environment;
-// one that cleared its environment is not, and lives until stop is called.
+// Subreap makes this operating-system process adopt its orphaned descendants, as process
+// 1 always does. From then on orphans are reaped when they exit, and Process.Stop also
+// ends the descendants of its child that left the process group. A descendant is
+// recognised by the marker in its environment. A descendant that has cleared its
+// environment is not recognised, and lives until stop is called.
 //
-// stop ends and reaps all orphans, of whatever origin, and takes a few seconds
-// if they resist; call it when every Process was stopped.
+// stop ends and reaps all orphans, whatever they descend from. This takes up to four
+// seconds if orphans ignore signals. Call stop after Stop of every Process.
 //
-// Subreap is for main: it takes over every child that this package did
-// not start, so os/exec does not work beside it. On other systems than Linux
-// it does nothing.
+// Subreap is for main: it reaps every child that this package has not started, so
+// os/exec does not work beside it. Only Linux has it; elsewhere Subreap does nothing.
 func Subreap() (stop func(), err error) {
 	children.mu.Lock()
 	defer children.mu.Unlock()
@@ -52,8 +51,8 @@ func Subreap() (stop func(), err error) {
 	}), nil
 }
 
-// serveSigchld reaps orphans as they exit. Children of our own that exit call
-// for it too, in vain, so it pauses after each look.
+// serveSigchld reaps orphans as they exit. The children of this package cause SIGCHLD as
+// well, which needs no reaping here, so serveSigchld pauses after each signal.
 func serveSigchld(sigchld <-chan os.Signal, quit <-chan struct{}, ended chan<- struct{}) {
 	defer close(ended)
 	pause := time.NewTicker(reapPause)
@@ -75,7 +74,7 @@ func serveSigchld(sigchld <-chan os.Signal, quit <-chan struct{}, ended chan<- s
 
 const (
 	reapPause = 20 * time.Millisecond
-	// orphanWait is what orphans get after SIGTERM, and again after SIGKILL.
+	// orphanWait is how long orphans may take to end after SIGTERM, and again after SIGKILL.
 	orphanWait = 2 * time.Second
 )
 
@@ -101,10 +100,10 @@ func endAllOrphans() {
 // reapOrphans reaps the orphans that have exited.
 func (t *childTable) reapOrphans() { t.eachOrphan("", func(int) {}) }
 
-// eachOrphan reaps the orphans that have exited and calls f for each living
-// one whose marker is or extends m; every one if m is "". f may signal the
-// pid: nobody reaps it meanwhile. unsure says that there is one whose marker
-// cannot be read yet, so that it may be one of them.
+// eachOrphan reaps the orphans that have exited, and calls f for each living orphan whose
+// marker is or extends m. An empty m stands for all orphans. f may signal the pid: nobody
+// reaps it during the call. unsure is true if the marker of an orphan cannot be read
+// yet, so that the orphan may be one of those that m asks for.
 func (t *childTable) eachOrphan(m string, f func(pid int)) (unsure bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -113,7 +112,7 @@ func (t *childTable) eachOrphan(m string, f func(pid int)) (unsure bool) {
 	}
 	for _, pid := range t.adopted() {
 		marker := t.orphans[pid]
-		if marker == "" { // new, or not readable the last time (in the middle of an exec)
+		if marker == "" { // the orphan is new, or was in the middle of an exec the last time
 			var sure bool
 			if marker, sure = markerOf(pid); !sure {
 				unsure = t.execs(pid) || unsure
@@ -123,15 +122,15 @@ func (t *childTable) eachOrphan(m string, f func(pid int)) (unsure bool) {
 			}
 			t.orphans[pid] = marker
 		}
-		if m == "" || marks(m, marker) {
+		if m == "" || matchesMarker(m, marker) {
 			f(pid)
 		}
 	}
 	return unsure
 }
 
-// execWait is how long an orphan without an environment is taken for one in the
-// middle of an exec, which shows none. After that it has none.
+// execWait is how long an orphan without an environment may be in the middle of an exec,
+// when a process has none. After execWait the orphan has cleared its environment.
 const execWait = 2 * time.Second
 
 // execs reports whether an orphan may be in the middle of an exec.
@@ -147,10 +146,10 @@ func (t *childTable) execs(pid int) bool {
 	return time.Since(since) < execWait
 }
 
-// adopted lists the living children that we did not start, and reaps the dead
-// ones. The lock is held, which makes the list exact: the kernel's may
-// skip entries only if others are reaped while it is read. Who dies leaves us its
-// children first, so there may be more of them for each one that was reaped.
+// adopted lists the living children that this package has not started, and reaps the dead
+// ones. The caller holds the lock, so the list is exact: the kernel's list skips
+// entries only if children are reaped while it is read. A process that dies first passes
+// its children to us, so adopted reads the list again after it has reaped one.
 func (t *childTable) adopted() []int {
 	for {
 		pids, err := ourChildren()
@@ -176,7 +175,7 @@ func (t *childTable) adopted() []int {
 	}
 }
 
-// ourChildren lists the children of all our threads, reaped ones excluded.
+// ourChildren lists the children of all our threads that are not reaped.
 func ourChildren() ([]int, error) {
 	threads, err := os.ReadDir("/proc/self/task")
 	if err != nil {
@@ -189,7 +188,7 @@ func ourChildren() ([]int, error) {
 			if _, gone := os.Stat("/proc/self/task/" + thread.Name()); gone != nil {
 				continue
 			}
-			return childrenByParent() // a kernel without CONFIG_PROC_CHILDREN
+			return ourChildrenByScan() // a kernel without CONFIG_PROC_CHILDREN
 		}
 		for field := range bytes.FieldsSeq(list) {
 			if pid, err := strconv.Atoi(string(field)); err == nil {
@@ -200,8 +199,9 @@ func ourChildren() ([]int, error) {
 	return pids, nil
 }
 
-// childrenByParent is ourChildren the slow way.
-func childrenByParent() ([]int, error) {
+// ourChildrenByScan is ourChildren for kernels that do not list children: it looks at every
+// process of the system.
+func ourChildrenByScan() ([]int, error) {
 	pids, err := allPids()
 	if err != nil {
 		return nil, err

@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// MaxStderrLine is the length in bytes at which a line of stderr is cut. A cut
-// line ends in " [cut]", within this length.
+// MaxStderrLine is the greatest length, in bytes, of a line of stderr. A longer line is
+// cut to this length, and its end is replaced by " [cut]".
 const MaxStderrLine = 4096
 
 const (
@@ -25,10 +25,10 @@ type stderrLines struct {
 	seen int // lines so far; the next one goes to tail[seen%tailLines]
 }
 
-// copyFrom reads r to its end and never stops before. Its only buffer is one
-// line long.
+// copyFrom reads r to its end: a child must never wait for us to read its stderr. The
+// buffer holds one line.
 func (l *stderrLines) copyFrom(r io.Reader) {
-	buf := make([]byte, MaxStderrLine+2) // a longest line and its \r\n
+	buf := make([]byte, MaxStderrLine+2) // for the longest line with \r\n
 	n, skipping := 0, false
 	for {
 		m, err := r.Read(buf[n:])
@@ -62,7 +62,7 @@ func (l *stderrLines) copyFrom(r io.Reader) {
 }
 
 func (l *stderrLines) emit(line []byte) {
-	if len(line) > MaxStderrLine { // one byte more fits where \r was expected
+	if len(line) > MaxStderrLine { // a line without \r may be one byte longer and still fit the buffer
 		line = append(line[:MaxStderrLine-len(cutMark)], cutMark...)
 	}
 	l.mu.Lock()

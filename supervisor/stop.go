@@ -7,14 +7,14 @@ import (
 )
 
 // StopWaits are the waits of the steps of Process.Stop. Zero means the default
-// of 5 s; negative means not to wait, but to go on to the next step at once.
+// of 5 s. Negative means to go on to the next step at once.
 type StopWaits struct {
 	// Stdin is how long the child has to end after its stdin was closed.
 	Stdin time.Duration
 	// Term is how long the group has to end after SIGTERM.
 	Term time.Duration
-	// Kill is how long the system has to end the group after SIGKILL. There
-	// is no step after it, so negative means the default.
+	// Kill is how long the system has to end the group after SIGKILL. This is the
+	// last step, so negative means the default.
 	Kill time.Duration
 }
 
@@ -36,8 +36,8 @@ func (w StopWaits) withDefaults() StopWaits {
 type stopStep struct {
 	name   string
 	action func()
-	// again is repeated while waiting: it reaches descendants that came to
-	// light only during this step, each once. May be nil.
+	// again is called repeatedly during the wait. It signals descendants that were not
+	// known before, each once. May be nil.
 	again func()
 	wait  time.Duration
 }
@@ -52,33 +52,48 @@ func (p *Process) stopTable() []stopStep {
 }
 
 // Stop ends the process: it closes stdin and waits, sends SIGTERM to the group
-// and waits, sends SIGKILL to the group and waits. It goes no further than it
-// must, but it is over only when the whole group has ended, and on Linux after
-// Subreap every descendant that left the group. When it returns nil, all of
-// them are gone, the process is reaped, and no goroutine or descriptor is left.
-// An error means that something survived SIGKILL.
+// and waits, sends SIGKILL to the group and waits. It skips the remaining steps once the
+// whole group has ended, and on Linux after Subreap every descendant that left the group.
+// When Stop returns nil, all of them are gone, the process is reaped, and no goroutine or
+// file descriptor is left. An error means that a process has survived SIGKILL, or that the
+// container of the process may still run.
 //
-// If the process was the client of a container and has not told how that ended, the
-// container is killed last; that takes 10 s at most.
+// If the process was the client of a container and has not said how the container ended,
+// Stop kills the container last. This takes 10 s at most.
 //
-// Stop may be called at any time, also after the process has exited, and by
-// many: all wait for the same end.
+// Stop may be called at any time, also after the process has exited, and any number of
+// times. All calls return when the process has ended, with the same error.
 func (p *Process) Stop() error {
 	p.stop.Do(func() { p.stopErr = errors.Join(p.runStop(), p.endContainer()) })
 	return p.stopErr
 }
 
+// Kill is Stop without a wait before SIGKILL. If Stop was called before, Kill is the same
+// as another call of Stop.
+func (p *Process) Kill() error {
+	p.stop.Do(func() {
+		p.waits.Stdin, p.waits.Term = time.Nanosecond, time.Nanosecond
+		p.stopErr = errors.Join(p.runStop(), p.endContainer())
+	})
+	return p.stopErr
+}
+
 func (p *Process) runStop() error {
 	gone := false
+	p.asked.Store(true)
 	for _, step := range p.stopTable() {
+		if p.onStop != nil && !p.hasExited() {
+			p.onStop(step.name)
+		}
 		step.action()
 		if gone = p.awaitGone(step); gone {
 			break
 		}
 	}
 	if !p.hasExited() {
-		// Not even SIGKILL ends a process that hangs in the kernel. The waiter
-		// reaps it when it does end; both may try, reap is done once.
+		// SIGKILL does not end a process that hangs in the kernel. The waiter goroutine
+		// reaps it when it ends. It may end just now, so reap may be called here as well;
+		// only the first call has an effect.
 		p.abandoned.Store(true)
 		if p.hasExited() {
 			p.reap()
@@ -96,15 +111,15 @@ func (p *Process) runStop() error {
 	return nil
 }
 
-// awaitGone waits for the process and all that belongs to it to end, as long
-// as the step allows, and reports whether they have.
+// awaitGone waits until the process and all that belongs to it have ended, at most
+// step.wait, and reports whether they have.
 func (p *Process) awaitGone(step stopStep) bool {
 	end := time.Now().Add(step.wait)
-	if !p.awaitExit(step.wait) {
+	if !p.exitsWithin(step.wait) {
 		return false
 	}
 	p.reap()
-	// Nothing tells when a group becomes empty, so look; rarely more than once.
+	// The system does not tell when a group becomes empty, so poll; once is mostly enough.
 	for delay := time.Millisecond; ; delay = min(2*delay, maxPoll) {
 		if p.child.gone() {
 			return true
@@ -120,8 +135,9 @@ func (p *Process) awaitGone(step stopStep) bool {
 	}
 }
 
-// awaitExit waits for the process alone.
-func (p *Process) awaitExit(wait time.Duration) bool {
+// exitsWithin waits until the process has exited, whatever its descendants do, and reports
+// whether it has in that time.
+func (p *Process) exitsWithin(wait time.Duration) bool {
 	timer := time.NewTimer(max(wait, 0))
 	defer timer.Stop()
 	select {
@@ -132,9 +148,9 @@ func (p *Process) awaitExit(wait time.Duration) bool {
 	}
 }
 
-// maxPoll is short on purpose: between two looks the group's last member might
-// end and its id be given away. Ids are handed out in turn, and no system
-// comes round in this time.
+// maxPoll is the longest pause between two looks at a group. It is short because the
+// last member may end after a look: then the next signal goes to whoever has got the
+// group's id. Systems hand out ids in turn, and none comes round in this time.
 const maxPoll = 20 * time.Millisecond
 
 func (p *Process) hasExited() bool {

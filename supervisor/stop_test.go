@@ -3,19 +3,20 @@
 package supervisor
 
 import (
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 )
 
-// ST7: stdin closed, then SIGTERM, then SIGKILL, each only if needed; the
-// child itself tells what it saw.
+// ST7: stdin is closed, then SIGTERM is sent, then SIGKILL, each only if needed. The child
+// itself prints what has happened to it.
 func TestStopOrder(t *testing.T) {
-	for _, c := range []struct{ exitsAt, saw, exit string }{
-		{"EOF", "EOF", "exit status 7"},
-		{"TERM", "EOF|TERM", "exit status 7"},
-		{"nothing", "EOF|TERM", "killed by signal SIGKILL"},
+	for _, c := range []struct{ exitsAt, saw, exit, steps string }{
+		{"EOF", "EOF", "exit status 7", "close stdin"},
+		{"TERM", "EOF|TERM", "exit status 7", "close stdin, terminate"},
+		{"nothing", "EOF|TERM", "killed by signal SIGKILL", "close stdin, terminate, kill"},
 	} {
 		t.Run(c.exitsAt, func(t *testing.T) {
 			t.Parallel()
@@ -24,6 +25,9 @@ func TestStopOrder(t *testing.T) {
 			if c.exitsAt == "EOF" {
 				s.Stop = StopWaits{}
 			}
+			var steps, exit []string
+			s.OnStop = func(step string) { steps = append(steps, step) }
+			s.OnExit = func(err error, asked bool) { exit = append(exit, fmt.Sprint(err, ", asked: ", asked)) }
 			p := mustStart(t, s)
 			if got := readLine(t, p.Stdout()); got != "ready" {
 				t.Fatal(got)
@@ -35,6 +39,12 @@ func TestStopOrder(t *testing.T) {
 			}
 			if err := p.ExitError(); err == nil || err.Error() != c.exit {
 				t.Errorf("ExitError: %v, want %s", err, c.exit)
+			}
+			if got := strings.Join(steps, ", "); got != c.steps {
+				t.Errorf("OnStop was told of %s, want %s", got, c.steps)
+			}
+			if got := strings.Join(exit, "; "); got != c.exit+", asked: true" {
+				t.Errorf("OnExit was told of %s, want %s", got, c.exit)
 			}
 		})
 	}
@@ -51,8 +61,8 @@ func TestStopTableOrder(t *testing.T) {
 	}
 }
 
-// ST7: the whole group gets the signals, also when the child itself went at
-// once. The shell ends at EOF; what it leaves behind ignores SIGTERM.
+// ST7: the whole group gets the signals, also when the child itself has ended at once. The
+// shell ends at EOF; the process that it leaves behind ignores SIGTERM.
 func TestStopEndsTheGroup(t *testing.T) {
 	for _, stays := range []string{"sleep 1000", "trap '' TERM; sleep 1000; sleep 1000"} {
 		life := newLifeline(t)
@@ -70,8 +80,8 @@ func TestStopEndsTheGroup(t *testing.T) {
 	}
 }
 
-// A group that ends by itself in its own time, after its leader, is not
-// signalled: it says so.
+// A group that ends by itself, but later than its leader, gets no signal. The group prints
+// the signals that it gets.
 func TestStopWaitsForTheGroup(t *testing.T) {
 	s := sh(`exec 3<&0; sh -c "trap 'echo TERM' TERM; cat <&3; sleep 0.2; echo ended" & exec cat`)
 	p := mustStart(t, s)

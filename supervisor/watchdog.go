@@ -13,15 +13,15 @@ import (
 	"time"
 )
 
-// watchdogVar tells our executable that it is the watchdog.
+// watchdogVar is set in the environment of the watchdog, which is our executable again.
 const watchdogVar = "MCP_BRIDGE_WATCHDOG"
 
 // watchdog is our end of the one watchdog process, if there is one.
 var watchdog watchdogPipe
 
-// A watchdogPipe tells the watchdog which process groups there are, one line
-// each: "+PGID MARKER" and "-PGID"; and which containers: "[KEY JSON" and "]KEY".
-// Its end is the order to kill what is left.
+// A watchdogPipe tells the watchdog which process groups and containers there are. Each
+// change is a line: "+PGID MARKER" and "-PGID" add and remove a process group, "[KEY JSON"
+// and "]KEY" a container. At the end of the pipe the watchdog kills what is left.
 type watchdogPipe struct {
 	mu   sync.Mutex
 	w    *os.File // nil: no watchdog
@@ -34,7 +34,7 @@ func (d *watchdogPipe) remove(pgid int)             { d.tell(fmt.Sprintf("-%d\n"
 // addContainer tells of a container and returns its key.
 func (d *watchdogPipe) addContainer(c *container) int {
 	key := int(d.keys.Add(1))
-	if text, err := json.Marshal(c); err == nil { // always
+	if text, err := json.Marshal(c); err == nil { // a container can always be marshalled
 		d.tell(fmt.Sprintf("[%d %s\n", key, text))
 	}
 	return key
@@ -42,8 +42,8 @@ func (d *watchdogPipe) addContainer(c *container) int {
 
 func (d *watchdogPipe) removeContainer(key int) { d.tell(fmt.Sprintf("]%d\n", key)) }
 
-// tell writes one line. A watchdog that is gone, or so stuck that its
-// pipe is full, is given up: it must not hold up the children it is there for.
+// tell writes one line. A watchdog that has ended, or that does not read so that the pipe
+// is full, gets no more lines: it must not delay Start and Stop.
 func (d *watchdogPipe) tell(line string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -57,7 +57,7 @@ func (d *watchdogPipe) tell(line string) {
 	}
 }
 
-// A guarded is what the watchdog has in its care.
+// A guarded is the set of process groups and containers that the watchdog kills in the end.
 type guarded struct {
 	groups     map[int]string // process groups and their markers
 	containers map[int]container
@@ -67,9 +67,9 @@ func newGuarded() guarded {
 	return guarded{groups: map[int]string{}, containers: map[int]container{}}
 }
 
-// follow reads what the bridge tells until the bridge is gone.
+// follow reads the lines of the bridge until the bridge has ended.
 func (g guarded) follow(r io.Reader) {
-	lines := bufio.NewReader(r) // of any length: they hold environments
+	lines := bufio.NewReader(r) // a Scanner would limit the lines, which hold environments
 	for {
 		line, err := lines.ReadString('\n')
 		if line = strings.TrimSuffix(line, "\n"); line != "" {
@@ -104,12 +104,12 @@ func (g guarded) note(line string) {
 	}
 }
 
-// endContainers ends what is left of the containers. Their clients are dead.
+// endContainers ends the containers that are left. Their clients have ended.
 func (g guarded) endContainers() {
 	var wg sync.WaitGroup
 	for _, c := range g.containers {
 		wg.Go(func() {
-			_, _ = c.end() // there is nobody to tell
+			_, _ = c.end() // nobody is left to tell of an error
 			c.removeFile()
 		})
 	}

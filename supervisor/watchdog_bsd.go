@@ -2,5 +2,6 @@
 
 package supervisor
 
-// killMarked: these systems show no process the environment of another.
+// killMarked does nothing: on these systems a process cannot read the environment of
+// another one.
 func (g guarded) killMarked() {}

@@ -7,13 +7,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// killMarked kills every process with one of the markers, and looks again
-// until there is none, because a process may fork while we look, and in the
-// middle of an exec it shows no marker.
+// killMarked kills every process with one of the markers, and repeats that until no such
+// process is left. One round is not enough: a process may fork during the round, and in
+// the middle of an exec a process has no marker.
 func (g guarded) killMarked() {
 	const (
-		rounds = 50 // a process that hangs in the kernel must not keep us
-		quiet  = 25 // rounds in which nothing was found; many processes never show anything
+		rounds = 50 // at most: a process that hangs in the kernel is never gone
+		quiet  = 25 // rounds without a find, after which processes without an environment no longer count
 	)
 	none := 0
 	for range rounds {
@@ -48,10 +48,10 @@ func (g guarded) killIn(pids []int) (killed int, unsure bool) {
 	return killed, unsure
 }
 
-// covers reports whether marker is or extends one of ours.
+// covers reports whether marker is, or extends, the marker of one of the groups.
 func (g guarded) covers(marker string) bool {
 	for _, m := range g.groups {
-		if marks(m, marker) {
+		if matchesMarker(m, marker) {
 			return true
 		}
 	}

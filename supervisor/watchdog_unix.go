@@ -11,14 +11,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// StartWatchdog starts the watchdog: a small process, our own executable
-// again, that outlives us and, if we are killed, kills the process groups of
-// our children, on Linux every descendant with a marker, and the containers. It
-// covers the processes started after it. It ends by itself when we end.
+// StartWatchdog starts the watchdog, a second process of our own executable. If this
+// process is killed, the watchdog kills the process groups of our children, their
+// containers, and on Linux every descendant with a marker. It covers the children that
+// are started after StartWatchdog. The watchdog ends when this process ends.
 //
-// main must call WatchdogMain before anything else for this to work. An error
-// is worth a warning, no more: everything else works without. As process 1 no
-// watchdog is needed, as the system then kills all. A second call does nothing.
+// main must call WatchdogMain before anything else. After an error everything but the
+// watchdog works, so log a warning and go on. Process 1 needs no watchdog, because the
+// system kills all processes when process 1 ends. A second call does nothing.
 func StartWatchdog() error {
 	watchdog.mu.Lock()
 	defer watchdog.mu.Unlock()
@@ -49,8 +49,8 @@ func startWatchdog() (*os.File, error) {
 		return nil, err
 	}
 	defer null.Close()
-	// Nothing of ours is inherited: not stderr, which somebody may read to its
-	// end, nor the working directory, which somebody may want to unmount.
+	// The watchdog inherits neither our stderr, whose reader may wait for its end, nor our
+	// working directory, which somebody may want to unmount.
 	attr := &syscall.ProcAttr{
 		Dir:   "/",
 		Env:   []string{watchdogVar + "=1", "GOMAXPROCS=1"},
@@ -64,8 +64,8 @@ func startWatchdog() (*os.File, error) {
 	return w, nil
 }
 
-// forkWatchdog enters the watchdog in the table of our children, so that the
-// reaper takes it for no orphan. It stays there: it ends after us.
+// forkWatchdog starts the watchdog and enters it in the table of our children, because the
+// reaper takes every other child for an orphan. The entry stays: the watchdog ends after us.
 func (t *childTable) forkWatchdog(exe string, attr *syscall.ProcAttr) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -77,9 +77,9 @@ func (t *childTable) forkWatchdog(exe string, attr *syscall.ProcAttr) error {
 	return nil
 }
 
-// WatchdogMain is the first thing that main calls. In the process
-// that StartWatchdog started it does the watchdog's work and never returns; in
-// any other it returns false at once.
+// WatchdogMain does the work of the watchdog in the process that StartWatchdog has started,
+// and does not return there. In any other process it returns false at once. main must
+// call it first.
 func WatchdogMain() bool {
 	if os.Getenv(watchdogVar) == "" {
 		return false
@@ -92,8 +92,8 @@ func WatchdogMain() bool {
 	return true
 }
 
-// killAll kills what is left. The groups' ids are still theirs: whoever ended
-// with the bridge did so a moment ago.
+// killAll kills the groups and containers that are left. The id of a group cannot belong
+// to other processes yet: groups that ended with the bridge ended a moment ago.
 func (g guarded) killAll() {
 	for pgid := range g.groups {
 		_ = unix.Kill(-pgid, unix.SIGKILL)

@@ -15,6 +15,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 )
 
 const module = "github.com/mcp-bridge/mcp-bridge/"
@@ -22,17 +24,32 @@ const module = "github.com/mcp-bridge/mcp-bridge/"
 // owners is which packages may import a dependency, or whose tests may where only tests do; the
 // packages of this module that each may import are in ARCHITECTURE.md.
 var owners = map[string][]string{
-	"github.com/coder/websocket":                  {"ws"},
-	"github.com/coreos/go-systemd/v22/activation": {"internal/listen"},
-	"github.com/coreos/go-systemd/v22/daemon":     {"internal/listen"},
-	"github.com/creack/pty":                       {"supervisor"},
-	"github.com/fsnotify/fsnotify":                {"internal/watch"},
-	"github.com/hashicorp/go-hclog":               {"cmd/mcp-bridge", "internal/hub", "internal/listen", "internal/remote", "internal/remoteconn", "internal/upstream", "internal/upstream/probe", "internal/upstream/sharing", "legacysse", "legacysse/sseclient", "stdio", "streamhttp", "streamhttp/streamclient", "ws"},
-	"github.com/rogpeppe/go-internal/testscript":  {"tests"},
-	"github.com/spf13/pflag":                      {"cmd/mcp-bridge"},
-	"github.com/tailscale/hujson":                 {"internal/config"},
-	"golang.org/x/sys/unix":                       {"cmd/mcp-bridge", "internal/listen", "internal/sockstate", "stdio", "supervisor", "tests/bench"},
-	"golang.org/x/sys/windows":                    {"supervisor"},
+	"github.com/coder/websocket":                                       {"ws"},
+	"github.com/coreos/go-systemd/v22/activation":                      {"internal/listen"},
+	"github.com/coreos/go-systemd/v22/daemon":                          {"internal/listen"},
+	"github.com/creack/pty":                                            {"supervisor"},
+	"github.com/fsnotify/fsnotify":                                     {"internal/watch"},
+	"github.com/hashicorp/go-hclog":                                    {"cmd/mcp-bridge", "internal/eventlog", "internal/hub", "internal/inspect", "internal/listen", "internal/remote", "internal/remoteconn", "internal/upstream", "internal/upstream/probe", "internal/upstream/sharing", "legacysse", "legacysse/sseclient", "stdio", "streamhttp", "streamhttp/streamclient", "ws"},
+	"github.com/prometheus/client_golang/prometheus":                   {"internal/metrics"},
+	"github.com/prometheus/client_golang/prometheus/collectors":        {"internal/metrics"},
+	"github.com/prometheus/client_golang/prometheus/promhttp":          {"internal/metrics"},
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint": {"internal/metrics"},
+	"github.com/rogpeppe/go-internal/testscript":                       {"tests"},
+	"github.com/spf13/pflag":                                           {"cmd/mcp-bridge"},
+	"github.com/tailscale/hujson":                                      {"internal/config", "internal/wrap"},
+	"go.opentelemetry.io/otel":                                         {"internal/spans"},
+	"go.opentelemetry.io/otel/attribute":                               {"internal/spans"},
+	"go.opentelemetry.io/otel/codes":                                   {"internal/spans"},
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp":  {"internal/spans"},
+	"go.opentelemetry.io/otel/propagation":                             {"internal/spans"},
+	"go.opentelemetry.io/otel/sdk/resource":                            {"internal/spans"},
+	"go.opentelemetry.io/otel/sdk/trace":                               {"internal/spans"},
+	"go.opentelemetry.io/otel/sdk/trace/tracetest":                     {"internal/spans"},
+	"go.opentelemetry.io/proto/otlp/collector/trace/v1":                {"tests"},
+	"google.golang.org/protobuf/proto":                                 {"tests"},
+	"go.opentelemetry.io/otel/trace":                                   {"internal/spans"},
+	"golang.org/x/sys/unix":                                            {"cmd/mcp-bridge", "internal/listen", "internal/sockstate", "stdio", "supervisor", "tests/bench"},
+	"golang.org/x/sys/windows":                                         {"supervisor"},
 }
 
 // TestImports compares the import graph, on every system that we build for, with
@@ -85,9 +102,7 @@ func TestImports(t *testing.T) {
 	}
 	const file = "../ARCHITECTURE.md"
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	lines := strings.Split(string(text), "\n")
 	seen := map[string]bool{}
 	for i, line := range lines {
@@ -114,9 +129,7 @@ func TestImports(t *testing.T) {
 		}
 	}
 	if os.Getenv("UPDATE") != "" {
-		if err := os.WriteFile(file, []byte(strings.Join(lines, "\n")), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		bridgetest.Must(t, os.WriteFile(file, []byte(strings.Join(lines, "\n")), 0o644))
 	}
 }
 
@@ -146,9 +159,7 @@ func goList(t *testing.T, goos string) []listed {
 	cmd.Env = append(os.Environ(), "GOOS="+goos, "CGO_ENABLED=0")
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	var pkgs []listed
 	for dec := json.NewDecoder(strings.NewReader(string(out))); ; {
 		var p listed
@@ -172,9 +183,7 @@ func TestNoSleep(t *testing.T) {
 	for _, file := range goFiles(t, "_test.go") {
 		fset := token.NewFileSet()
 		f, err := parser.ParseFile(fset, file, nil, parser.SkipObjectResolution)
-		if err != nil {
-			t.Fatal(err)
-		}
+		bridgetest.Must(t, err)
 		dir := filepath.Dir(file)
 		ast.Inspect(f, func(n ast.Node) bool {
 			call, ok := n.(*ast.CallExpr)
@@ -218,9 +227,7 @@ func goFiles(t *testing.T, ending string) []string {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	if len(files) == 0 {
 		t.Fatalf("there is no file *%s", ending)
 	}

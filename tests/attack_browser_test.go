@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/tests/internal/harness"
 )
 
@@ -80,17 +81,13 @@ func TestForeignPages(t *testing.T) {
 func (s *server) raw(t testing.TB, request string) (status, rest string) {
 	t.Helper()
 	conn, err := net.Dial("tcp", s.host())
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(harness.Patience))
 	if _, err := conn.Write([]byte(request)); err != nil {
 		t.Fatal(err)
 	}
-	if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, conn.(*net.TCPConn).CloseWrite())
 	in := bufio.NewReader(conn)
 	status, err = in.ReadString('\n')
 	if err != nil {

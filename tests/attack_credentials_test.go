@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/tests/internal/harness"
 )
 
@@ -36,9 +37,7 @@ func TestHeadersStopAtTheBridge(t *testing.T) {
 	}
 	own := client.mustOpen(t, "mcp").(*httpTalker)
 	resp, err := own.request(within(t, harness.Patience), http.MethodPost, "/mcp", `{"jsonrpc":"2.0","id":1,"method":"echo","params":{}}`, own.headers())
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	resp.Body.Close()
 	for name, values := range resp.Header {
 		if text := strings.Join(values, " "); strings.Contains(text, "upsecret") || strings.Contains(text, "session-") {
@@ -66,9 +65,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 	t.Parallel()
 	evil := newUpstream(t)
 	away, err := url.Parse(evil.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	for i, to := range []string{
 		evil.URL, evil.URL + "/mcp", "//" + away.Host + "/", "http://localhost:" + away.Port() + "/", "https://" + away.Host + "/", "http://user:pw@" + away.Host + "/",
 		`\\` + away.Host + `\`, "http:" + away.Host, "file:///etc/passwd", "ftp://" + away.Host + "/", "gopher://" + away.Host + "/", "javascript:alert(1)", "http://%41:80/", "",

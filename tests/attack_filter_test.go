@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/tests/internal/harness"
 )
 
@@ -71,17 +72,13 @@ func answerTo(t testing.TB, c talker, id, request string) string {
 	if _, isHTTP := c.(*httpTalker); isHTTP {
 		return mustAnswer(t, c, request)
 	}
-	if err := c.notify(ctx, request); err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, c.notify(ctx, request))
 	for {
 		var text string
 		switch c := c.(type) {
 		case *wsTalker:
 			_, data, err := c.conn.Read(ctx)
-			if err != nil {
-				t.Fatal(err)
-			}
+			bridgetest.Must(t, err)
 			text = string(data)
 		case *sseTalker:
 			text = c.in.message(t).data
@@ -105,9 +102,7 @@ func TestHiddenToolIsNeverCalled(t *testing.T) {
 					s := serve(t, []string{"--ignore-tool", "echo", "--isolation", isolation}, "-speak", kind, "-record", record).site()
 					for _, version := range []string{"2025-03-26", "2025-06-18"} {
 						c, err := s.openAs(within(t, harness.Patience), over, version)
-						if err != nil {
-							t.Fatal(err)
-						}
+						bridgetest.Must(t, err)
 						t.Cleanup(c.close)
 						for what, call := range hidingCalls {
 							if err := c.notify(within(t, harness.Patience), call); err != nil {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/tests/internal/harness"
 )
 
@@ -26,9 +27,7 @@ func TestServerInheritsNothing(t *testing.T) {
 				mustAnswer(t, front.mustOpen(t, over), ping)
 			}
 			lines, err := openLines(t.Context(), socket)
-			if err != nil {
-				t.Fatal(err)
-			}
+			bridgetest.Must(t, err)
 			t.Cleanup(lines.close)
 			mustAnswer(t, lines, ping)
 			for _, w := range watch(t, pids, 8) {
@@ -71,9 +70,7 @@ func TestForgedLines(t *testing.T) {
 				`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"\n` + forged + `"}}`,
 				`{"jsonrpc":"2.0","id":2,"method":"exit","params":{"code":3,"lines":["\u001b[31mred\u001b[0m\r` + forged + `\u0000\u0008"]}}`,
 			} {
-				if err := c.notify(within(t, harness.Patience), message); err != nil {
-					t.Fatal(err)
-				}
+				bridgetest.Must(t, c.notify(within(t, harness.Patience), message))
 			}
 			for _, h := range []string{"Origin: http://evil\x1b[2J.example", "User-Agent: \x1b[2J", "Mcp-Session-Id: \x1b[2J" + forged} {
 				s.raw(t, "POST /mcp HTTP/1.1\r\nHost: localhost\r\n"+h+"\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/tests/internal/harness"
 )
 
@@ -45,9 +46,7 @@ func TestForeignSession(t *testing.T) {
 	t.Parallel()
 	eachTenancy(t, func(t *testing.T, _ *server, ann, bob *site) {
 		own, err := ann.openAs(within(t, harness.Patience), "mcp", "2025-03-26")
-		if err != nil {
-			t.Fatal(err)
-		}
+		bridgetest.Must(t, err)
 		t.Cleanup(own.close)
 		session := own.(*httpTalker).headers()
 		events := ann.mustOpen(t, "sse").(*sseTalker)
@@ -92,9 +91,7 @@ func TestForeignEvents(t *testing.T) {
 	own, other := ann.mustOpen(t, "mcp").(*httpTalker), bob.mustOpen(t, "mcp").(*httpTalker)
 	ctx := within(t, harness.Patience)
 	resp, err := own.request(ctx, http.MethodPost, "/mcp", toolCall("1", "slow", `{"ms":300,"n":3},"_meta":{"progressToken":"secret"}`), own.headers())
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	in := newStream(resp)
 	var ids []string
 	for {
@@ -138,16 +135,10 @@ func TestForeignCancellation(t *testing.T) {
 				_, ann, bob := share(t, b, "--isolation", isolation)
 				ctx := within(t, harness.Patience)
 				victim := newGuest("victim", ann, false, "ws")
-				if err := victim.open(ctx); err != nil {
-					t.Fatal(err)
-				}
+				bridgetest.Must(t, victim.open(ctx))
 				t.Cleanup(victim.close)
-				if err := victim.talker.notify(ctx, `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"t","arguments":{"who":"victim","n":1,"do":"hang"}}}`); err != nil {
-					t.Fatal(err)
-				}
-				if err := b.hears(ctx, "victim/1", b.calls); err != nil {
-					t.Fatal(err)
-				}
+				bridgetest.Must(t, victim.talker.notify(ctx, `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"t","arguments":{"who":"victim","n":1,"do":"hang"}}}`))
+				bridgetest.Must(t, b.hears(ctx, "victim/1", b.calls))
 				for _, over := range transports {
 					c := bob.mustOpen(t, over)
 					for id := range 31 {
@@ -168,9 +159,7 @@ func TestForeignCancellation(t *testing.T) {
 					t.Error("the call was cancelled from another session")
 				}
 				// Its own session can.
-				if err := victim.talker.notify(ctx, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}`); err != nil {
-					t.Fatal(err)
-				}
+				bridgetest.Must(t, victim.talker.notify(ctx, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}`))
 				if err := b.hears(ctx, "victim/1", b.stopped); err != nil {
 					t.Error(err)
 				}
@@ -191,9 +180,7 @@ func TestForeignSubscription(t *testing.T) {
 			_, ann, bob := share(t, b, "--isolation", "shared")
 			ctx := within(t, harness.Patience)
 			listener := newGuest("listener", ann, false, "ws")
-			if err := listener.open(ctx); err != nil {
-				t.Fatal(err)
-			}
+			bridgetest.Must(t, listener.open(ctx))
 			t.Cleanup(listener.close)
 			b.await(t, "the subscription", func() bool { return b.wanted(listener.uri()) })
 			for _, over := range transports {

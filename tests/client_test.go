@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/tests/internal/harness"
 )
 
@@ -46,9 +47,7 @@ func serveArgv(t testing.TB, env []string, argv ...string) *server {
 func (s *server) do(ctx context.Context, method, body string, header http.Header) *http.Response {
 	s.t.Helper()
 	resp, err := s.try(ctx, method, body, header)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	bridgetest.Must(s.t, err)
 	return resp
 }
 
@@ -87,9 +86,7 @@ const initialized = `{"jsonrpc":"2.0","method":"notifications/initialized"}`
 func (s *server) open(version string) *session {
 	s.t.Helper()
 	c, err := s.tryOpen(version)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	bridgetest.Must(s.t, err)
 	return c
 }
 
@@ -135,9 +132,7 @@ func (c *session) post(body string) int {
 func (c *session) call(body string) []string {
 	c.t.Helper()
 	msgs, err := c.tryCall(body)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	bridgetest.Must(c.t, err)
 	return msgs
 }
 
@@ -293,9 +288,7 @@ func errorOf(t testing.TB, msg string) (id string, code int, text string) {
 	if err := json.Unmarshal([]byte(msg), &m); err != nil || m.Error == nil {
 		t.Fatalf("want a JSON-RPC error, have %.300q (%v)", msg, err)
 	}
-	if err := json.Unmarshal(m.Error, &e); err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, json.Unmarshal(m.Error, &e))
 	return string(m.ID), e.Code, string(m.Error)
 }
 

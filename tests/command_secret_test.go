@@ -8,6 +8,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 )
 
 // What the variables in a server's command and working directory hold stands neither in the log nor in what
@@ -15,9 +17,7 @@ import (
 func TestCommandSecrets(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "s3cret")
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, os.Mkdir(dir, 0o700))
 	writeFile(t, filepath.Join(dir, "plain"), "x")
 	servers := map[string]map[string]string{
 		"missing":   {"command": "/nonexistent/${SECRET}"},
@@ -29,16 +29,12 @@ func TestCommandSecrets(t *testing.T) {
 	if runtime.GOOS != "windows" {
 		for name, text := range map[string]string{"script": "#!/no/such\n", "binary": "\x00\x01"} {
 			writeFile(t, filepath.Join(dir, name), text)
-			if err := os.Chmod(filepath.Join(dir, name), 0o700); err != nil {
-				t.Fatal(err)
-			}
+			bridgetest.Must(t, os.Chmod(filepath.Join(dir, name), 0o700))
 			servers[name] = map[string]string{"command": "${SECRET_DIR}/" + name}
 		}
 	}
 	text, err := json.Marshal(map[string]any{"mcpServers": servers})
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	env := []string{"SECRET=s3cret", "SECRET_DIR=" + dir}
 	s := serveArgv(t, env, bridgeBin, "serve", "--listen", "127.0.0.1:0", "--log-level", "trace", "--config", configFile(t, string(text)))
 	root := newSite(t, "http://"+s.host())

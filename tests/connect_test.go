@@ -7,10 +7,12 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/tests/internal/harness"
 )
 
@@ -193,9 +195,7 @@ func TestConnectStdoutGone(t *testing.T) {
 	t.Parallel()
 	u := newUpstream(t)
 	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	p := startWith(t, harness.Options{Stdout: w}, bridgeBin, "connect", u.URL)
 	p.send(initialize("2025-11-25"))
 	buf := make([]byte, 1)
@@ -214,9 +214,7 @@ func TestConnectStdoutGone(t *testing.T) {
 func TestConnectServerDownAtStart(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	addr := l.Addr().String()
 	l.Close()
 	p := connect(t, "http://"+addr+"/mcp")
@@ -339,19 +337,28 @@ func TestConnectErrors(t *testing.T) {
 	}
 }
 
-// TestConnectLogsStart: at the level debug, and not above it, the log says which
-// process was started, and nothing of its arguments and environment.
-func TestConnectLogsStart(t *testing.T) {
+// TestConnectLogsProcess: the log says which process was started and how it has ended, and
+// nothing of its arguments and environment.
+func TestConnectLogsProcess(t *testing.T) {
 	t.Parallel()
-	for _, level := range []string{"debug", "info"} {
-		p := start(t, nil, bridgeBin, "connect", "--log-level", level, "--name", "mine", "--env", "TOKEN=s3cret", "--", childBin, "-record", filepath.Join(t.TempDir(), "s3cret"))
-		p.handshake("2025-11-25")
-		p.send(`{"jsonrpc":"2.0","id":1,"method":"pid"}`)
-		_, pid, _ := strings.Cut(p.line(), `"pid":`)
-		want := "server process started: server=mine pid=" + strings.TrimRight(pid, "}")
-		p.stop()
-		if got := p.Log(); strings.Contains(got, want+"\n") != (level == "debug") || strings.Contains(got, "s3cret") {
-			t.Errorf("level %s: the log has %q (wanted at debug: %q)", level, got, want)
+	p := start(t, nil, bridgeBin, "connect", "--log-level", "trace", "--name", "mine", "--env", "TOKEN=s3cret", "--", childBin, "-record", filepath.Join(t.TempDir(), "s3cret"))
+	p.handshake("2025-11-25")
+	p.send(`{"jsonrpc":"2.0","id":1,"method":"pid"}`)
+	_, pid, _ := strings.Cut(p.line(), `"pid":`)
+	pid = strings.TrimRight(pid, "}")
+	p.Stdin.Close()
+	p.wait()
+	for _, want := range []string{
+		`process started: server=mine session=s1 pid=` + pid + ` program=\S+\n`,
+		`session opened: server=mine session=s1 transport=stdio client=\S+ version=\S+ revision=2025-11-25 pid=` + pid + `\n`,
+		`process ended: server=mine session=s1 pid=` + pid + ` program=\S+ status="exit status 0" asked=true after=\S+\n`,
+		`session ended: server=mine session=s1 after=\S+ calls=2 how="the client has gone"\n`,
+	} {
+		if !regexp.MustCompile(want).MatchString(p.Log()) {
+			t.Errorf("the log has no line like %s:\n%s", want, p.Log())
 		}
+	}
+	if strings.Contains(p.Log(), "s3cret") {
+		t.Error("the log tells the secret")
 	}
 }

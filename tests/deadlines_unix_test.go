@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/tests/internal/harness"
 )
 
@@ -39,9 +40,7 @@ func startGuarded(t *testing.T) (socket string) {
 func dialRaw(t *testing.T, network, addr string) net.Conn {
 	t.Helper()
 	conn, err := net.Dial(network, addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	t.Cleanup(func() { conn.Close() })
 	_ = conn.SetDeadline(time.Now().Add(harness.Patience))
 	return conn
@@ -140,9 +139,7 @@ func TestServeTransferEncoding(t *testing.T) {
 					"GET /healthz HTTP/1.1\r\n%s\r\n", path, c.proto, common, framing, content, common)
 				r := bufio.NewReader(conn)
 				resp, err := http.ReadResponse(r, nil)
-				if err != nil {
-					t.Fatal(err)
-				}
+				bridgetest.Must(t, err)
 				_, _ = io.Copy(io.Discard, resp.Body)
 				if strings.HasSuffix(path, "/mcp") && resp.StatusCode != http.StatusOK {
 					t.Errorf("status %d", resp.StatusCode)

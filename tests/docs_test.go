@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 )
 
 var (
@@ -28,9 +30,7 @@ func docFiles(t *testing.T) []string {
 func readDoc(t *testing.T, file string) string {
 	t.Helper()
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	return string(text)
 }
 
@@ -70,9 +70,7 @@ func anchors(text string) (all []string) {
 func TestDocFlags(t *testing.T) {
 	t.Parallel()
 	help, err := exec.Command(bridgeBin, "help").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	foreign := []string{"--cidfile", "--init", "--name", "--rm"} // of docker run
 	for _, file := range docFiles(t) {
 		for _, flag := range docFlag.FindAllStringSubmatch(readDoc(t, file), -1) {

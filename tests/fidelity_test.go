@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/tests/internal/harness"
 )
 
@@ -237,14 +238,10 @@ func copyFile(t testing.TB, from, to string) {
 	if err == nil {
 		err = os.WriteFile(to, data, 0o700)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 }
 
 func removeFile(t testing.TB, path string) {
 	t.Helper()
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, os.Remove(path))
 }

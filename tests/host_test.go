@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"net/url"
 	"testing"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 )
 
 // LI1, LI2: where the bridge is bound to the unspecified address, clients may call it by that, with its own
@@ -14,9 +16,7 @@ func TestUnspecifiedAddress(t *testing.T) {
 	for _, addr := range []string{"0.0.0.0:0", "127.0.0.1:0"} {
 		s := serveArgv(t, nil, bridgeBin, "serve", "--listen", addr, "--insecure", "--", childBin)
 		u, err := url.Parse(s.url)
-		if err != nil {
-			t.Fatal(err)
-		}
+		bridgetest.Must(t, err)
 		port := ":" + u.Port()
 		everywhere := addr[0] == '0'
 		for _, c := range []struct {
@@ -38,17 +38,13 @@ func TestUnspecifiedAddress(t *testing.T) {
 			{"evil.example" + port, "http://evil.example" + port, false},
 		} {
 			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://127.0.0.1"+port+"/readyz", nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			bridgetest.Must(t, err)
 			req.Host = c.host
 			if c.origin != "" {
 				req.Header.Set("Origin", c.origin)
 			}
 			resp, err := s.client.Do(req)
-			if err != nil {
-				t.Fatal(err)
-			}
+			bridgetest.Must(t, err)
 			resp.Body.Close()
 			if served := resp.StatusCode != http.StatusForbidden; served != c.served {
 				t.Errorf("--listen %s, Host %s, Origin %q: status %d", addr, c.host, c.origin, resp.StatusCode)

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/tests/internal/harness"
 )
 
@@ -80,9 +81,7 @@ func TestInitializeAnsweredAsModern(t *testing.T) {
 					t.Parallel()
 					argv := append([]string{bridgeBin, "serve", "--listen", "127.0.0.1:0", "--isolation", isolation, "--protocol", c.protocol}, target...)
 					ws, err := serveArgv(t, nil, argv...).site().openWS(t.Context())
-					if err != nil {
-						t.Fatal(err)
-					}
+					bridgetest.Must(t, err)
 					defer ws.close()
 					claims(t, ws, c.works)
 				})
@@ -96,9 +95,7 @@ func TestInitializeAnsweredAsModern(t *testing.T) {
 func claims(t *testing.T, c talker, works bool) {
 	t.Helper()
 	answer, err := c.exchange(within(t, harness.Patience), initialize("2025-11-25"), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	if !works {
 		if _, code, text := errorOf(t, answer); code != -32603 || !strings.Contains(text, "2026-07-28") {
 			t.Errorf("initialize: %d %s", code, text)

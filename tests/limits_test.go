@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/tests/internal/harness"
 )
 
@@ -35,9 +36,7 @@ func refusedWith(t testing.TB, c talker, message string) string {
 		}
 		return no.body
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	return answer
 }
 
@@ -49,9 +48,7 @@ func waysIn(t *testing.T, flags []string, test func(t *testing.T, c talker, p *p
 			record := filepath.Join(t.TempDir(), "stdin")
 			recorded := func() string {
 				read, err := os.ReadFile(record)
-				if err != nil {
-					t.Fatal(err)
-				}
+				bridgetest.Must(t, err)
 				return string(read)
 			}
 			switch {
@@ -108,9 +105,7 @@ func TestMaxDepthModern(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), harness.Patience)
 	defer cancel()
 	c, err := s.openWS(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	defer c.close()
 	if id, code, text := errorOf(t, mustAnswer(t, c, call)); id != "7" || code != -32600 || !strings.Contains(text, "--max-depth") {
 		t.Errorf("over WebSocket: id %s, %s", id, text)
@@ -194,9 +189,7 @@ func TestMaxDepthConfigured(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "c.json")
 	text := fmt.Sprintf(`{"mcpServers":{"low":{"command":%q,"mcp-bridge":{"maxDepth":10}},"usual":{"command":%q}}}`, childBin, childBin)
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, os.WriteFile(file, []byte(text), 0o600))
 	s := serveArgv(t, nil, bridgeBin, "serve", "--listen", "127.0.0.1:0", "--config", file).site()
 	s = newSite(t, strings.TrimSuffix(s.base, "/servers"))
 	if id, code, text := errorOf(t, refusedWith(t, s.at("/servers/low").mustOpen(t, "ws"), deepCall(11))); id != "7" || code != -32600 {

@@ -15,6 +15,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/tests/internal/harness"
 )
 
@@ -28,13 +29,9 @@ var highWater = regexp.MustCompile(`VmHWM:\s*(\d+) kB`)
 func checkMemory(t *testing.T, p *proc, size int) {
 	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.Cmd.Process.Pid))
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	kB, err := strconv.Atoi(string(highWater.FindSubmatch(status)[1]))
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	t.Logf("%d MiB at most, and %d may be", kB>>10, most(size)>>20)
 	if kB<<10 > most(size) && !harness.RaceEnabled {
 		t.Errorf("the bridge has had %d MiB, and may have %d", kB>>10, most(size)>>20)
@@ -231,9 +228,7 @@ func TestMemoryLines(t *testing.T) {
 			var wg sync.WaitGroup
 			for range 10 + 30*min(len(tt.first), 1) {
 				conn, err := net.Dial("unix", path)
-				if err != nil {
-					t.Fatal(err)
-				}
+				bridgetest.Must(t, err)
 				defer conn.Close()
 				wg.Go(func() { // it may be cut off
 					_, _ = io.Copy(conn, io.MultiReader(strings.NewReader(tt.first+`{"x":"`), filler(tt.length)))

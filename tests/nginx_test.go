@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/tests/internal/harness"
 )
 
@@ -76,18 +77,14 @@ func freeAddr(t testing.TB) string {
 		host = "127.0.0.2"
 	}
 	l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	defer l.Close()
 	return l.Addr().String()
 }
 
 func writeFile(t testing.TB, path, text string) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, os.WriteFile(path, []byte(text), 0o600))
 }
 
 // nginxConf is all that nginx needs around a site to run without privileges,
@@ -118,9 +115,7 @@ http {
 // host returns where serve listens, without scheme and path.
 func (s *server) host() string {
 	u, err := url.Parse(s.url)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	bridgetest.Must(s.t, err)
 	return u.Host
 }
 
@@ -201,9 +196,7 @@ func checkUnbuffered(t *testing.T, s *site, transport string) {
 		if i == steps {
 			line = `{"jsonrpc":"2.0","id":7,"result":{"done":true}}`
 		}
-		if err := c.notify(t.Context(), `{"jsonrpc":"2.0","method":"notifications/emit","params":{"lines":[`+quote(line)+`]}}`); err != nil {
-			t.Fatal(err)
-		}
+		bridgetest.Must(t, c.notify(t.Context(), `{"jsonrpc":"2.0","method":"notifications/emit","params":{"lines":[`+quote(line)+`]}}`))
 		if got := recv(t, heard); got != line {
 			t.Fatalf("the client heard %s, want %s", got, line)
 		}
@@ -260,9 +253,7 @@ func TestNginxExample(t *testing.T) {
 	}
 	client := newClient(t, &http.Transport{DialContext: dial, TLSClientConfig: ca.client(), ForceAttemptHTTP2: true})
 	resp, err := client.Get("https://example.org/tools/healthz")
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	resp.Body.Close()
 	if resp.StatusCode != http.StatusOK || resp.ProtoMajor != 2 {
 		t.Errorf("/tools/healthz: status %d over %s, want 200 over HTTP/2", resp.StatusCode, resp.Proto)

@@ -14,6 +14,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 )
 
 var loopback = []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}
@@ -38,9 +40,7 @@ func newCA(t testing.TB, name string) *authority {
 func (ca *authority) sign(t testing.TB, cert *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	cert.SerialNumber = bignum.NewInt(ca.next)
 	ca.next++
 	cert.NotBefore, cert.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
@@ -49,13 +49,9 @@ func (ca *authority) sign(t testing.TB, cert *x509.Certificate) (*x509.Certifica
 		parent, signer = cert, key
 	}
 	der, err := x509.CreateCertificate(rand.Reader, cert, parent, &key.PublicKey, signer)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	cert, err = x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	return cert, key
 }
 
@@ -69,9 +65,7 @@ func (ca *authority) issue(t testing.TB, dir, name string, hosts ...string) *big
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	})
 	der, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	replaceFile(t, filepath.Join(dir, name+".key"), pemText("PRIVATE KEY", der))
 	replaceFile(t, filepath.Join(dir, name+".pem"), pemText("CERTIFICATE", cert.Raw))
 	return cert.SerialNumber
@@ -96,9 +90,7 @@ func (ca *authority) client() *tls.Config {
 func (ca *authority) clientAs(t testing.TB, dir, name string) *tls.Config {
 	t.Helper()
 	cert, err := tls.LoadX509KeyPair(filepath.Join(dir, name+".pem"), filepath.Join(dir, name+".key"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	config := ca.client()
 	// Whatever authorities the server names.
 	config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &cert, nil }
@@ -113,7 +105,5 @@ func pemText(kind string, der []byte) string {
 func replaceFile(t testing.TB, path, text string) {
 	t.Helper()
 	writeFile(t, path+".new", text)
-	if err := os.Rename(path+".new", path); err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, os.Rename(path+".new", path))
 }

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/tests/internal/harness"
 )
 
@@ -37,9 +38,7 @@ func newPodman(t *testing.T) *podman {
 		}
 	}
 	dir, err := os.MkdirTemp("", "podman") // a short name: there are sockets in it
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	at := func(name string) string { return filepath.Join(dir, name) }
 	p := &podman{t, []string{bin, "--root", at("root"), "--runroot", at("run"), "--tmpdir", at("tmp"), "--storage-driver", "vfs", "--cgroup-manager", "cgroupfs"}}
 	t.Cleanup(func() {
@@ -80,13 +79,9 @@ func childImage(t *testing.T, file string) []byte {
 	program := harness.ReadFile(t, file)
 	var image bytes.Buffer
 	w := tar.NewWriter(&image)
-	if err := w.WriteHeader(&tar.Header{Name: "child", Mode: 0o755, Size: int64(len(program))}); err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, w.WriteHeader(&tar.Header{Name: "child", Mode: 0o755, Size: int64(len(program))}))
 	_, _ = w.Write([]byte(program))
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, w.Close())
 	return image.Bytes()
 }
 
@@ -123,9 +118,7 @@ func (p *podman) only() watched {
 		p.t.Fatalf("process %d: %v", pid, err)
 	}
 	fd, err := unix.PidfdOpen(pid, 0)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	bridgetest.Must(p.t, err)
 	p.t.Cleanup(func() { unix.Close(fd) })
 	return watched{pid, fd}
 }
@@ -182,8 +175,6 @@ func TestContainers(t *testing.T) {
 func mustGlob(t *testing.T, pattern string) []string {
 	t.Helper()
 	found, err := filepath.Glob(pattern)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	return found
 }

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/tests/internal/harness"
 )
 
@@ -29,9 +30,7 @@ func watch(t *testing.T, file string, n int) []watched {
 	var ws []watched
 	for line := range strings.Lines(text) {
 		pid, err := strconv.Atoi(strings.TrimSpace(line))
-		if err != nil {
-			t.Fatal(err)
-		}
+		bridgetest.Must(t, err)
 		fd, err := unix.PidfdOpen(pid, 0)
 		if err != nil {
 			t.Fatalf("pid %d: %v", pid, err)
@@ -83,9 +82,7 @@ func children(t *testing.T, pid int) []string {
 func openFiles(t *testing.T, pid int) int {
 	t.Helper()
 	entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	return len(entries)
 }
 
@@ -99,9 +96,7 @@ func switches(t *testing.T, pid int) (n int) {
 		for line := range strings.Lines(string(data)) {
 			if count, ok := strings.CutPrefix(line, "voluntary_ctxt_switches:"); ok {
 				k, err := strconv.Atoi(strings.TrimSpace(count))
-				if err != nil {
-					t.Fatal(err)
-				}
+				bridgetest.Must(t, err)
 				n += k
 			}
 		}
@@ -159,11 +154,18 @@ func TestServe500Sessions(t *testing.T) {
 	t.Logf("open files %d and %d, goroutines %d and %d", files1, files500, gos1, gos500)
 }
 
-// connections counts the sockets of a process, less the one that listens.
+// connections counts the sockets of a bridge, less the two that listen: for clients, and for
+// "mcp-bridge trace".
 func connections(t *testing.T, pid int) int {
 	t.Helper()
+	return sockets(t, pid) - 2
+}
+
+// sockets counts the sockets of a process.
+func sockets(t *testing.T, pid int) int {
+	t.Helper()
 	links, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
-	n := -1
+	n := 0
 	for _, l := range links {
 		if to, _ := os.Readlink(l); strings.HasPrefix(to, "socket:") {
 			n++

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"regexp"
 	"testing"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 )
 
 // ruleID is what a rule's number looks like, in Go files and in docs/rules.md.
@@ -20,9 +22,7 @@ var (
 func TestRules(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.FromSlash("../docs/rules.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	stated := map[string]bool{}
 	for _, m := range ruleStated.FindAllSubmatch(text, -1) {
 		id := string(m[1])
@@ -34,9 +34,7 @@ func TestRules(t *testing.T) {
 	cited := map[string]string{} // by rule: a file
 	for _, file := range goFiles(t, ".go") {
 		source, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		bridgetest.Must(t, err)
 		for _, id := range ruleCited.FindAll(source, -1) {
 			cited[string(id)] = file
 		}

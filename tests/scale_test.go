@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/tests/internal/harness"
 )
 
@@ -35,16 +36,12 @@ func TestServeEachRequestAlone(t *testing.T) {
 	post := func(body string, header http.Header) []string {
 		t.Helper()
 		resp, err := s.request(t.Context(), http.MethodPost, "/mcp", body, header)
-		if err != nil {
-			t.Fatal(err)
-		}
+		bridgetest.Must(t, err)
 		if id := resp.Header.Values("Mcp-Session-Id"); len(id) > 0 {
 			t.Errorf("the reply to %.60s names the session %q", body, id)
 		}
 		msgs, err := messages(resp)
-		if err != nil {
-			t.Fatal(err)
-		}
+		bridgetest.Must(t, err)
 		return msgs
 	}
 	if got := post(initialize("2025-06-18"), nil); len(got) != 1 || !strings.Contains(got[0], `"id":"init","result":{"protocolVersion":"2025-06-18"`) {

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/tests/internal/harness"
 )
 
@@ -108,13 +109,9 @@ var relayOnce = sync.OnceValues(func() (string, error) {
 func newBrain(t testing.TB, modern bool) *brain {
 	t.Helper()
 	relay, err := relayOnce()
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	b := &brain{t: t, modern: modern, target: []string{"--", relay, l.Addr().String()}, changed: make(chan struct{}),
 		calls: map[string]int{}, stopped: map[string]int{}, waiting: map[string]chan struct{}{}, updates: map[string]int{}}
 	var wg sync.WaitGroup
@@ -413,7 +410,5 @@ func (p *lobe) kill(t testing.TB) {
 	if err == nil {
 		err = errors.Join(proc.Kill(), proc.Release())
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 }

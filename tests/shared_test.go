@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/tests/internal/harness"
 )
 
@@ -21,9 +22,7 @@ import (
 func crowd(t testing.TB) time.Duration {
 	if text := os.Getenv("SHARED_TIME"); text != "" {
 		d, err := time.ParseDuration(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		bridgetest.Must(t, err)
 		return d
 	}
 	if testing.Short() {
@@ -146,9 +145,7 @@ func deaf(t testing.TB, s *site, over string) net.Conn {
 	host := strings.TrimPrefix(s.base, "http://")
 	host, _, _ = strings.Cut(host, "/")
 	conn, err := net.Dial("tcp", host)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	t.Cleanup(func() { conn.Close() })
 	g := newGuest("deaf", s, true, over)
 	call := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","arguments":{"who":"deaf","n":1,"do":"flood"},%s}}`, g.meta("0"))
@@ -177,14 +174,10 @@ func TestSharedSlow(t *testing.T) {
 				srv, ann, bob := share(t, b, "--isolation", "shared")
 				ctx := within(t, harness.Patience)
 				g := newGuest("other", bob, true, over)
-				if err := g.open(ctx); err != nil {
-					t.Fatal(err)
-				}
+				bridgetest.Must(t, g.open(ctx))
 				t.Cleanup(g.close)
 				slow := deaf(t, ann, over)
-				if err := b.hears(ctx, "deaf/1", b.calls); err != nil {
-					t.Fatal(err)
-				}
+				bridgetest.Must(t, b.hears(ctx, "deaf/1", b.calls))
 				for ended := false; !ended; { // as long as it lasts
 					if _, err := g.call(ctx, "progress"); err != nil {
 						t.Fatal(err)
@@ -227,9 +220,7 @@ func TestSharedKilled(t *testing.T) {
 				clients = append(clients, newGuest(fmt.Sprintf("ann%d", i), ann, kind.modern, kind.over), newGuest(fmt.Sprintf("bob%d", i), bob, kind.modern, kind.over))
 			}
 			for _, g := range clients {
-				if err := g.open(ctx); err != nil {
-					t.Fatal(err)
-				}
+				bridgetest.Must(t, g.open(ctx))
 				t.Cleanup(g.close)
 				if g.listens() {
 					b.await(t, "the subscription of "+g.name, func() bool { return b.wanted(g.uri()) })
@@ -258,13 +249,9 @@ func TestSharedKilled(t *testing.T) {
 				workers := b.workers()
 				workers[len(workers)-1].kill(t)
 				wg.Wait()
-				if err := errors.Join(owed...); err != nil {
-					t.Fatal(err)
-				}
+				bridgetest.Must(t, errors.Join(owed...))
 				for i, g := range clients {
-					if err := g.again(ctx, "echo"); err != nil {
-						t.Fatal(err)
-					}
+					bridgetest.Must(t, g.again(ctx, "echo"))
 					if !g.listens() {
 						continue
 					}
@@ -326,9 +313,7 @@ func TestSharedByPrincipal(t *testing.T) {
 				t.Helper()
 				g := newGuest(name, s, true, over)
 				g.caps = caps
-				if err := g.open(ctx); err != nil {
-					t.Fatal(err)
-				}
+				bridgetest.Must(t, g.open(ctx))
 				t.Cleanup(g.close)
 				return g
 			}
@@ -350,9 +335,7 @@ func TestSharedByPrincipal(t *testing.T) {
 
 			mine, other := open("a5", ann, "mcp", some), open("b5", bob, "mcp", some)
 			asked, err := mine.call(ctx, "ask")
-			if err != nil {
-				t.Fatal(err)
-			}
+			bridgetest.Must(t, err)
 			state := regexp.MustCompile(`"requestState":("[^"]*")`).FindStringSubmatch(asked)
 			key := regexp.MustCompile(`"inputRequests":{("[^"]*"):`).FindStringSubmatch(asked)
 			if state == nil || key == nil {
@@ -361,9 +344,7 @@ func TestSharedByPrincipal(t *testing.T) {
 			retry := func(g *slot, id int) string {
 				t.Helper()
 				answer, err := g.talker.exchange(ctx, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"t","arguments":{"who":"a5","n":1,"do":"ask"},"inputResponses":{%s:{"roots":[]}},"requestState":%s,%s}}`, id, key[1], state[1], g.meta("1")), nil)
-				if err != nil {
-					t.Fatal(err)
-				}
+				bridgetest.Must(t, err)
 				return answer
 			}
 			if answer := retry(other, 50); !strings.Contains(answer, `"code":-32602`) {

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/tests/internal/metrics"
 )
 
@@ -22,13 +23,9 @@ const (
 func TestSizes(t *testing.T) {
 	t.Parallel()
 	packages, err := metrics.Walk("..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	text, err := os.ReadFile("../ARCHITECTURE.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	check := func(what string, s metrics.Size, most int) {
 		if s.N > most {
 			t.Errorf("%s has %d %s, and may have %d", s.Name, s.N, what, most)

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/tests/internal/harness"
 )
 
@@ -74,16 +75,12 @@ func (w way) occupy(t *testing.T, address, how string) {
 	var conns []net.Conn
 	for range many {
 		conn, err := net.Dial(w.network, address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		bridgetest.Must(t, err)
 		t.Cleanup(func() { conn.Close() })
 		conn.SetReadDeadline(time.Now().Add(harness.Patience))
 		in := bufio.NewReader(conn)
 		if w.begin != nil {
-			if err := w.begin(in, conn); err != nil {
-				t.Fatal(err)
-			}
+			bridgetest.Must(t, w.begin(in, conn))
 		}
 		conns = append(conns, conn)
 		if how == "silent" {
@@ -208,15 +205,11 @@ func TestUnfinishedMessages(t *testing.T) {
 		frame = append(frame, bytes.Repeat([]byte("{"), size)...)
 		frame = append(frame, 0x89, 0x80, 0, 0, 0, 0) // a ping, which is answered when that has been read
 		conn, err := net.Dial("tcp", s.host())
-		if err != nil {
-			t.Fatal(err)
-		}
+		bridgetest.Must(t, err)
 		defer conn.Close()
 		conn.SetDeadline(time.Now().Add(harness.Patience))
 		in := bufio.NewReader(conn)
-		if err := rawSocket(in, conn, "Host: localhost\r\nAuthorization: Bearer "+annToken+"\r\n"); err != nil {
-			t.Fatal(err)
-		}
+		bridgetest.Must(t, rawSocket(in, conn, "Host: localhost\r\nAuthorization: Bearer "+annToken+"\r\n"))
 		_, _ = conn.Write(frame) // it may be refused, and then it is cut off
 		_, _ = in.ReadByte()     // a pong, or a close frame
 		if i%16 == 0 {           // who answers no ping for long is gone, and this may take long

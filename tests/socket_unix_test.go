@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/tests/internal/harness"
 )
 
@@ -59,9 +60,7 @@ func TestServeUnixSocket(t *testing.T) {
 		}
 		var heard []string
 		answer, err := one.exchange(t.Context(), progressCall("5", "progress", 1000), func(m string) { heard = append(heard, m) })
-		if err != nil {
-			t.Fatal(err)
-		}
+		bridgetest.Must(t, err)
 		checkProgress(t, append(heard, answer), "5", 1000)
 		params := big(1 << 20)
 		if got, want := mustAnswer(t, one, `{"jsonrpc":"2.0","id":1,"method":"echo","params":`+params+`}`), `{"jsonrpc":"2.0","id":1,"result":`+params+`}`; got != want {
@@ -73,16 +72,12 @@ func TestServeUnixSocket(t *testing.T) {
 		mustAnswer(t, one, `{"jsonrpc":"2.0","id":"still","method":"ping"}`)
 		// The end of the client's side is the end of input: what is owed still comes.
 		hang, err := openLines(t.Context(), path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		bridgetest.Must(t, err)
 		defer hang.close()
 		if _, err := io.WriteString(hang.conn, initialize("2025-06-18")+"\n"+`{"jsonrpc":"2.0","id":"last","method":"ping"}`+"\n"); err != nil {
 			t.Fatal(err)
 		}
-		if err := hang.conn.(*net.UnixConn).CloseWrite(); err != nil {
-			t.Fatal(err)
-		}
+		bridgetest.Must(t, hang.conn.(*net.UnixConn).CloseWrite())
 		rest, err := io.ReadAll(hang.conn)
 		if want := `{"jsonrpc":"2.0","id":"last","result":{}}` + "\n"; err != nil || strings.Count(string(rest), "\n") != 2 || !strings.HasSuffix(string(rest), want) {
 			t.Errorf("after the end of input came %q (%v), want two answers", rest, err)
@@ -136,9 +131,7 @@ func TestServeUnixSocketFile(t *testing.T) {
 func checkMode(t *testing.T, path string, want fs.FileMode) {
 	t.Helper()
 	info, err := os.Lstat(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	if info.Mode() != want|fs.ModeSocket {
 		t.Errorf("%s is %v, want %v", path, info.Mode(), want|fs.ModeSocket)
 	}
@@ -195,9 +188,7 @@ func TestServeUnixSocketMany(t *testing.T) {
 			path := filepath.Join(socketDir(t), "s")
 			startServe(t, nil, 1, append([]string{"--listen", "unix:" + path}, c.args...)...)
 			lines, err := openLines(t.Context(), path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			bridgetest.Must(t, err)
 			defer lines.close()
 			if id, _, text := errorOf(t, mustAnswer(t, lines, initialize("2025-06-18"))); id != `"init"` || !strings.Contains(text, c.want) {
 				t.Errorf("initialize in a line is answered with id %s, %s, want an error that says %q", id, text, c.want)

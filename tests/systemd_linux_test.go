@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/tests/internal/harness"
 )
 
@@ -28,9 +29,7 @@ func newManager(t testing.TB) *manager {
 	t.Helper()
 	path := filepath.Join(socketDir(t), "notify")
 	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	t.Cleanup(func() { conn.Close() })
 	return &manager{t: t, env: []string{"NOTIFY_SOCKET=" + path}, conn: conn}
 }
@@ -38,13 +37,9 @@ func newManager(t testing.TB) *manager {
 // pass adds a socket to those that the service gets.
 func (m *manager) pass(l net.Listener, err error) net.Listener {
 	m.t.Helper()
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	bridgetest.Must(m.t, err)
 	f, err := l.(interface{ File() (*os.File, error) }).File()
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	bridgetest.Must(m.t, err)
 	m.files = append(m.files, f)
 	m.t.Cleanup(func() { f.Close() })
 	return l
@@ -108,9 +103,7 @@ func TestSystemdSockets(t *testing.T) {
 	tcp := m.pass(net.Listen("tcp", "127.0.0.1:0"))
 	defer tcp.Close()
 	lines, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	lines.SetUnlinkOnClose(false)
 	defer lines.Close()
 	m.pass(lines, nil)
@@ -136,7 +129,7 @@ func TestSystemdSockets(t *testing.T) {
 	if _, err := fmt.Sscanf(mustAnswer(t, c, `{"jsonrpc":"2.0","id":1,"method":"pid"}`), `{"jsonrpc":"2.0","id":1,"result":{"pid":%d}}`, &pid); err != nil {
 		t.Fatal(err)
 	}
-	if n := connections(t, pid) + 1; n > 0 {
+	if n := sockets(t, pid); n > 0 {
 		t.Errorf("the server has %d sockets, want none", n)
 	}
 	p.signal(syscall.SIGTERM)

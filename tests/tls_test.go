@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/tests/internal/harness"
 )
 
@@ -40,9 +41,7 @@ func (p *proc) addresses(n int) []string {
 func socketDir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "mcp-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	return dir
 }
@@ -61,9 +60,7 @@ func serial(t testing.TB, url string, config *tls.Config) *bignum.Int {
 	t.Helper()
 	host := strings.TrimSuffix(strings.TrimPrefix(url, "https://"), "/mcp")
 	conn, err := tls.Dial("tcp", host, config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	defer conn.Close()
 	return conn.ConnectionState().PeerCertificates[0].SerialNumber
 }
@@ -90,9 +87,7 @@ func TestServeTLS(t *testing.T) {
 	}
 	s := tlsSite(t, urls[0], ca.client())
 	resp, err := s.request(t.Context(), http.MethodPost, "/mcp", initialize("2025-11-25"), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	resp.Body.Close()
 	if resp.ProtoMajor != 2 || resp.StatusCode != http.StatusOK {
 		t.Errorf("initialize: status %d over %s, want 200 over HTTP/2", resp.StatusCode, resp.Proto)

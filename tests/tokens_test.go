@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/coder/websocket"
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/tests/internal/harness"
 )
 
@@ -229,18 +230,14 @@ func TestServeTokensGone(t *testing.T) {
 				opened[transport] = s.bearer(annToken).mustOpen(t, transport)
 			}
 			// An editor that removes the file first.
-			if err := os.Remove(file); err != nil {
-				t.Fatal(err)
-			}
+			bridgetest.Must(t, os.Remove(file))
 			writeFile(t, file, "ann "+annToken+"\nbob "+bobToken+"\n")
 			p.waitLog(regexp.MustCompile(`tokens loaded.*names=2`))
 			for _, transport := range transports {
 				mustAnswer(t, opened[transport], ping)
 			}
 
-			if err := end(t, file); err != nil {
-				t.Fatal(err)
-			}
+			bridgetest.Must(t, end(t, file))
 			harness.WaitUntil(t, "the tokens to be refused", func() bool {
 				return s.bearer(annToken).ask(t, http.MethodPost, "/mcp", "", nil).status == http.StatusUnauthorized
 			})

@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/coder/websocket"
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/tests/internal/harness"
 )
 
@@ -180,9 +181,7 @@ func mustAnswer(t testing.TB, c talker, request string) string {
 	ctx, cancel := context.WithTimeout(t.Context(), harness.Patience)
 	defer cancel()
 	answer, err := c.exchange(ctx, request, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	return answer
 }
 
@@ -192,7 +191,7 @@ func isAnswer(message string) bool {
 	return json.Unmarshal([]byte(message), &m) == nil && m.Method == nil
 }
 
-// read hands over what an event stream carries, until a response.
+// untilAnswer hands over what an event stream carries, until a response.
 func untilAnswer(in *stream, heard func(string)) (string, error) {
 	for {
 		e, err := in.next()
@@ -442,9 +441,7 @@ func mustLines(t testing.TB, path string) *lineTalker {
 	ctx, cancel := context.WithTimeout(t.Context(), harness.Patience)
 	defer cancel()
 	c, err := openLines(ctx, path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	t.Cleanup(c.close)
 	if _, err := greet(ctx, c, "2025-06-18"); err != nil {
 		t.Fatal(err)

@@ -112,25 +112,21 @@ func BenchmarkCall(b *testing.B) {
 				return c.Receive(ctx, echo{c})
 			}
 			s.start(b, HandlerOptions{})
-			client, err := bridgetest.PullDialed((&Client{URL: s.url()}).Dial(context.Background()))
-			if err != nil {
-				b.Fatal(err)
-			}
-			defer client.Close()
+			client, err := (&Client{URL: s.url()}).Dial(context.Background())
+			bridgetest.Must(b, err)
+			defer client.Close(nil)
 			if err := client.Send(context.Background(), msg(initializeText)); err != nil { // a first message is smaller
 				b.Fatal(err)
 			}
-			if _, err := client.Recv(context.Background()); err != nil {
+			if _, err := bridgetest.Recv(context.Background(), client); err != nil {
 				b.Fatal(err)
 			}
 			params := []byte(`{"s":"` + strings.Repeat("x", size) + `"}`)
 			b.ReportAllocs()
 			for n := 0; b.Loop(); n++ {
 				m := jsonrpc.NewRequest(jsonrpc.IntID(int64(n)), "tools/call", params)
-				if err := client.Send(context.Background(), m); err != nil {
-					b.Fatal(err)
-				}
-				if _, err := client.Recv(context.Background()); err != nil {
+				bridgetest.Must(b, client.Send(context.Background(), m))
+				if _, err := bridgetest.Recv(context.Background(), client); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -28,15 +28,15 @@ type ClientOptions struct {
 
 	// Transport makes that request. What it returns with status 101 must have
 	// a body that can be written to, as http.Transport has it. nil means one
-	// of the Conn's own, see httpdial.NewTransport.
+	// of the Conn's own: with the proxy from the environment, and ConnectTimeout.
 	Transport http.RoundTripper
 
-	// TLS says which servers are trusted, and who we are (httpdial.LoadTLS).
+	// TLS says which servers are trusted, and has the client's certificates.
 	// It is not used with a Transport. nil means the system's authorities.
 	TLS *tls.Config
 
 	// MaxMessageSize bounds a message from the server, in bytes. A longer one
-	// ends the connection. 0 means DefaultMaxMessageSize.
+	// ends the connection. 0 means 64 MiB.
 	MaxMessageSize int
 
 	// MaxDepth bounds the levels of objects and arrays in a message from the server (J14).
@@ -45,16 +45,16 @@ type ClientOptions struct {
 
 	// ConnectTimeout bounds dialling, the TLS handshake and the reply to the
 	// upgrade, each. With a Transport, thrice as long bounds all of it.
-	// 0 means httpdial.DefaultConnectTimeout.
+	// 0 means 10 seconds.
 	ConnectTimeout time.Duration
 
 	// PingInterval is how often the server is pinged (WS5). One from which
 	// nothing comes for 2.2 times as long is gone.
-	// 0 means DefaultPingInterval, negative never.
+	// 0 means 25 s, negative never.
 	PingInterval time.Duration
 
 	// StallAfter is how long the server may take nothing of what it is sent
-	// before it is gone. 0 means DefaultStallAfter, negative for ever.
+	// before it is gone. 0 means 30 s, negative for ever.
 	StallAfter time.Duration
 
 	// NoRenew says not to connect again after the connection was lost: Receive
@@ -72,11 +72,11 @@ type ClientOptions struct {
 }
 
 func (o ClientOptions) withDefaults() ClientOptions {
-	o.MaxMessageSize = cmp.Or(o.MaxMessageSize, DefaultMaxMessageSize)
+	o.MaxMessageSize = cmp.Or(o.MaxMessageSize, defaultMaxMessageSize)
 	o.MaxDepth = cmp.Or(o.MaxDepth, jsonrpc.DefaultMaxDepth)
 	o.ConnectTimeout = cmp.Or(o.ConnectTimeout, httpdial.DefaultConnectTimeout)
-	o.PingInterval = cmp.Or(o.PingInterval, DefaultPingInterval)
-	o.StallAfter = cmp.Or(o.StallAfter, DefaultStallAfter)
+	o.PingInterval = cmp.Or(o.PingInterval, defaultPingInterval)
+	o.StallAfter = cmp.Or(o.StallAfter, defaultStallAfter)
 	if o.Logger == nil {
 		o.Logger = hclog.NewNullLogger()
 	}

@@ -13,17 +13,16 @@ import (
 
 	"github.com/coder/websocket"
 
+	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-func dialClient(t *testing.T, url string, o ClientOptions) bridgetest.PullConn {
+func dialClient(t *testing.T, url string, o ClientOptions) bridge.Conn {
 	t.Helper()
-	c, err := bridgetest.PullDialed((&Client{URL: url, Options: o}).Dial(t.Context()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.Close() })
+	c, err := (&Client{URL: url, Options: o}).Dial(t.Context())
+	bridgetest.Must(t, err)
+	t.Cleanup(func() { c.Close(nil) })
 	return c
 }
 
@@ -89,7 +88,7 @@ func TestHandshake(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, got, want)
 		}
 	}
-	c.Close()
+	c.Close(nil)
 }
 
 // A server that cannot be had answers initialize with an error that says what
@@ -140,7 +139,7 @@ func TestRefused(t *testing.T) {
 		}
 		send(t, c, msg(`{"jsonrpc":"2.0","id":2,"method":"tools/list"}`))
 		wantError(t, recv(t, c), "2", words...)
-		c.Close()
+		c.Close(nil)
 	}
 	c := dialClient(t, "ws://"+host+"/101", ClientOptions{})
 	send(t, c, msg(initializeText))
@@ -166,9 +165,7 @@ func TestDown(t *testing.T) {
 func cameUp(t *testing.T) bool {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	l.Close()
 	c := dialClient(t, "ws://"+l.Addr().String()+"/ws", ClientOptions{})
 	send(t, c, msg(initializeText))
@@ -177,7 +174,7 @@ func cameUp(t *testing.T) bool {
 	wantError(t, recv(t, c), "2", `"reason":"server_down"`, "is the server running? The next attempt is in")
 
 	if l, err = net.Listen("tcp", l.Addr().String()); err != nil {
-		c.Close()
+		c.Close(nil)
 		return false
 	}
 	s := &site{sessions: make(chan *session, 10), quit: make(chan error), over: make(chan error, 10), listener: l}
@@ -187,7 +184,7 @@ func cameUp(t *testing.T) bool {
 	send(t, session, msg(`{"jsonrpc":"2.0","method":"notifications/ready"}`))
 	recv(t, c) // it is connected
 	ask(t, c, session, `{"jsonrpc":"2.0","id":3,"method":"tools/list"}`)
-	c.Close()
+	c.Close(nil)
 	<-s.over
 	return true
 }
@@ -206,7 +203,7 @@ func (s *site) answerReplay(t *testing.T, session *session) {
 }
 
 // ask sends a request all the way and its answer back.
-func ask(t *testing.T, c bridgetest.PullConn, session *session, request string) {
+func ask(t *testing.T, c bridge.Conn, session *session, request string) {
 	t.Helper()
 	send(t, c, msg(request))
 	m := recv(t, session)
@@ -260,7 +257,7 @@ func TestRenew(t *testing.T) {
 			send(t, c, jsonrpc.NewResult(m.ID(), nil))
 			wantText(t, recv(t, session), `{"jsonrpc":"2.0","id":"q","result":{}}`)
 			ask(t, c, session, `{"jsonrpc":"2.0","id":6,"method":"tools/list"}`)
-			c.Close()
+			c.Close(nil)
 		})
 	}
 }
@@ -278,7 +275,7 @@ func TestNoRenew(t *testing.T) {
 	}
 	wantError(t, recv(t, c), "2", "1011")
 	for range 2 {
-		if m, err := c.Recv(t.Context()); err != ErrSessionLost {
+		if m, err := bridgetest.Recv(t.Context(), c); err != ErrSessionLost {
 			t.Errorf("Recv = %s, %v", m.Bytes(), err)
 		}
 	}
@@ -347,7 +344,7 @@ func TestServerViolations(t *testing.T) {
 			script <- v.do
 			send(t, c, msg(initializeText))
 			wantError(t, recv(t, c), "1", v.word)
-			c.Close()
+			c.Close(nil)
 			if got := <-ended; got != v.status {
 				t.Errorf("closed with %d, want %d", got, v.status)
 			}
@@ -383,7 +380,7 @@ func TestServerIsAnswered(t *testing.T) {
 	if got := <-read; !strings.HasPrefix(got, `{"jsonrpc":"2.0","id":5,"error":{"code":-32600,`) {
 		t.Errorf("the server was sent %s", got)
 	}
-	c.Close()
+	c.Close(nil)
 }
 
 // TLS, with a server that would rather speak HTTP/2; and what it says to those
@@ -396,9 +393,7 @@ func TestTLS(t *testing.T) {
 	h2 := &http.Transport{TLSClientConfig: trust.TLSClientConfig.Clone(), ForceAttemptHTTP2: true}
 	defer h2.CloseIdleConnections()
 	resp, err := (&http.Client{Transport: h2}).Get(s.srv.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	text, _ := io.ReadAll(resp.Body)
 	resp.Body.Close()
 	if resp.ProtoMajor != 2 || resp.StatusCode != 501 || !strings.Contains(string(text), "HTTP/1.1") {
@@ -410,7 +405,7 @@ func TestTLS(t *testing.T) {
 	session := s.open(t, c)
 	big := `{"jsonrpc":"2.0","id":"big","method":"x","params":{"s":"` + strings.Repeat("x", 1<<20) + `"}}`
 	ask(t, c, session, big)
-	c.Close()
+	c.Close(nil)
 
 	c = dialClient(t, wss, ClientOptions{})
 	send(t, c, msg(initializeText))

@@ -12,7 +12,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
-	"github.com/mcp-bridge/mcp-bridge/internal/budget"
+	"github.com/mcp-bridge/mcp-bridge/bridge/budget"
 	"github.com/mcp-bridge/mcp-bridge/internal/clientstate"
 	"github.com/mcp-bridge/mcp-bridge/internal/lazytimer"
 	"github.com/mcp-bridge/mcp-bridge/internal/sendqueue"
@@ -104,7 +104,7 @@ type ending struct {
 }
 
 func newConn(socket *websocket.Conn, w *wire, e endpoint) *conn {
-	c := &conn{endpoint: e, ws: socket, wire: w, out: sendqueue.New(maxQueuedMessages, maxQueuedBytes), taken: w.taken()}
+	c := &conn{endpoint: e, ws: socket, wire: w, out: sendqueue.New(maxQueuedMessages, maxQueuedBytes), taken: w.takenProbe()}
 	c.in.MaxMessages, c.in.MaxBytes = maxQueuedMessages, maxQueuedBytes
 	c.end.done = make(chan struct{})
 	c.end.closing, c.end.close = context.WithCancel(context.Background())
@@ -185,7 +185,7 @@ func (c *conn) Send(ctx context.Context, m jsonrpc.Message) error {
 		return errNoMessage
 	}
 	c.note(m)
-	if err := c.out.Send(ctx, m); err != nil {
+	if err := c.out.Send(ctx, m.Bytes()); err != nil {
 		return err
 	}
 	c.sent(m)
@@ -222,7 +222,7 @@ func (c *conn) TrySend(m jsonrpc.Message) bool {
 	}
 	c.note(m)
 	if c.calls.open.Load() > maxInlineCalls || !c.writeInline(m) {
-		if !c.out.TrySend(m) {
+		if !c.out.TrySend(m.Bytes()) {
 			return false
 		}
 	}
@@ -267,9 +267,9 @@ func isDone(c <-chan struct{}) bool {
 	}
 }
 
-// broken says that the network has failed, or that we have cut it. It wraps
+// brokenError says that the network has failed, or that we have cut it. It wraps
 // nothing of it: io.EOF would be an orderly end to others.
-func (c *conn) broken(err error) error {
+func (c *conn) brokenError(err error) error {
 	if c.wire.stalled.Load() {
 		return fmt.Errorf("%s is gone: %w", c.peer, errStalled)
 	}

@@ -5,15 +5,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// Both sides keep the contract of bridgetest.PullConn, as each other's peers over TCP:
+// Both sides keep the contract of bridge.Conn, as each other's peers over TCP:
 // a client that renews its session, one that does not, and one connection.
 func TestContract(t *testing.T) {
 	defer func(d time.Duration) { closeWait = d }(closeWait)
-	closeWait = 200 * time.Millisecond // the peers of some Conns take nothing any more
+	closeWait = 50 * time.Millisecond // the peers of some Conns take nothing any more
 	t.Run("renewing", func(t *testing.T) {
 		bridgetest.TestConn(t, pairMaker(ClientOptions{}), bridgetest.Options{
 			NoEOF:     "a", // it connects again, and nobody notices
@@ -31,26 +32,24 @@ func TestContract(t *testing.T) {
 
 // pairMaker makes a client and the session that it has opened.
 func pairMaker(o ClientOptions) bridgetest.MakeFunc {
-	return bridgetest.Pushed(func(t *testing.T) (client, server bridgetest.PullConn, stop func()) {
+	return func(t *testing.T) (client, server bridge.Conn, stop func()) {
 		s := newSite(t, HandlerOptions{})
 		s.hold = make(chan struct{})
-		client, err := bridgetest.PullDialed((&Client{URL: s.url(), Options: o}).Dial(t.Context()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		client, err := (&Client{URL: s.url(), Options: o}).Dial(t.Context())
+		bridgetest.Must(t, err)
 		session := s.open(t, client)
-		return client, bridgetest.Pull(session), func() {
+		return client, session, func() {
 			close(s.hold)
 			s.h.Close()
 			s.srv.Close()
 		}
-	})
+	}
 }
 
 func (s *site) url() string { return "ws" + strings.TrimPrefix(s.srv.URL, "http") + "/ws" }
 
 // open initializes, and returns the server that the client then has.
-func (s *site) open(t *testing.T, client bridgetest.PullConn) *session {
+func (s *site) open(t *testing.T, client bridge.Conn) *session {
 	t.Helper()
 	send(t, client, msg(initializeText))
 	session := <-s.sessions

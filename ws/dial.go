@@ -69,7 +69,7 @@ func newDialer(address string, opts ClientOptions) (*dialer, error) {
 }
 
 // dial makes a connection. The error is a *httpdial.Fault, as is that of the
-// Conn's Recv when the connection is lost.
+// Conn's Receive when the connection is lost.
 func (d *dialer) dial(ctx context.Context) (bridge.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*d.opts.ConnectTimeout)
 	defer cancel()

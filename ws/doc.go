@@ -1,20 +1,28 @@
 // Package ws carries JSON-RPC messages over WebSocket, one message in one text
-// message of RFC 6455 (docs/rules.md, WS; docs/websocket.md). Handler serves
-// clients, Client connects to a server.
+// message of RFC 6455 (docs/rules.md, WS; docs/websocket.md).
 //
-// MCP has no WebSocket transport of its own; this custom one (WS1) is the one in
-// use, with the subprotocol "mcp". One connection is one client: its messages
-// travel as they do over stdio, nothing of them stands in headers (WS6), and
-// its end is the end of the session.
+//   - Handler is an http.Handler that serves clients: NewHandler gives each connection, as
+//     a bridge.Conn, to a bridge.Handler such as that of bridge.Serve.
+//   - Client is a bridge.Dialer that connects to a server, and connects again when the
+//     connection is lost.
+//
+// MCP has no WebSocket transport of its own; this one (WS1), with the subprotocol "mcp", is
+// the one in use. One connection is one client. Its messages travel as they do over
+// stdio, no part of them stands in headers (WS6), and the end of the connection is the
+// end of the session.
+//
+// Handlers, Clients and Conns may be used by many goroutines. Close of a Handler ends its
+// sessions, and returns when they have ended: net/http does not know of connections that
+// were upgraded. The example connects a Client to a Handler.
 package ws
 
 import "time"
 
 // Defaults of the options of both sides.
 const (
-	DefaultMaxMessageSize = 64 << 20         // bytes in one message (J9)
-	DefaultPingInterval   = 25 * time.Second // WS5
-	DefaultStallAfter     = 30 * time.Second // without a byte taken by the peer
+	defaultMaxMessageSize = 64 << 20         // bytes in one message (J9)
+	defaultPingInterval   = 25 * time.Second // WS5
+	defaultStallAfter     = 30 * time.Second // without a byte taken by the peer
 )
 
 // subprotocol is what a client offers and a server selects (WS2).

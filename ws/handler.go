@@ -11,10 +11,12 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/access"
 	"github.com/mcp-bridge/mcp-bridge/bridge/admission"
+	"github.com/mcp-bridge/mcp-bridge/bridge/budget"
 	"github.com/mcp-bridge/mcp-bridge/bridge/identity"
-	"github.com/mcp-bridge/mcp-bridge/internal/access"
-	"github.com/mcp-bridge/mcp-bridge/internal/budget"
+	"github.com/mcp-bridge/mcp-bridge/internal/httpserve"
+	"github.com/mcp-bridge/mcp-bridge/internal/observe"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -59,13 +61,13 @@ type HandlerOptions struct {
 }
 
 func (o HandlerOptions) withDefaults() HandlerOptions {
-	o.MaxMessageSize = cmp.Or(o.MaxMessageSize, DefaultMaxMessageSize)
+	o.MaxMessageSize = cmp.Or(o.MaxMessageSize, defaultMaxMessageSize)
 	o.MaxSessions = cmp.Or(o.MaxSessions, 1000)
 	o.MaxDepth = cmp.Or(o.MaxDepth, jsonrpc.DefaultMaxDepth)
 	o.BodyTimeout = cmp.Or(o.BodyTimeout, 30*time.Second)
 	o.MaxBatch = cmp.Or(o.MaxBatch, defaultMaxBatch)
-	o.PingInterval = cmp.Or(o.PingInterval, DefaultPingInterval)
-	o.StallAfter = cmp.Or(o.StallAfter, DefaultStallAfter)
+	o.PingInterval = cmp.Or(o.PingInterval, defaultPingInterval)
+	o.StallAfter = cmp.Or(o.StallAfter, defaultStallAfter)
 	if o.Budget == nil {
 		o.Budget = budget.ForMessages(o.MaxMessageSize)
 	}
@@ -120,19 +122,18 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case no != nil:
 		h.logRefused(r, no.Reason)
-		http.Error(w, no.Reason, no.Status)
+		httpserve.RefuseText(w, r, no.Rule, no.Status, no.Reason)
 		return
 	case r == nil:
 		return // it was a preflight
-	case !upgradable(w, r):
+	case !checkUpgrade(w, r):
 		return
 	}
 	slot, err := h.control.AcquireSilent(identity.WithParty(r.Context(), h.opts.Guard.Party(r)))
 	if err != nil {
 		if r.Context().Err() == nil { // somebody is left to tell
 			h.logRefused(r, err.Error())
-			w.Header().Set("Retry-After", "5")
-			http.Error(w, admission.PublicReason(err), http.StatusServiceUnavailable)
+			httpserve.BusyText(w, r, admission.PublicReason(err), err)
 		}
 		return
 	}
@@ -140,8 +141,11 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.serve(w, r, slot)
 }
 
-// logRefused says that a request was refused.
+// logRefused says that a request was refused, unless an Observer is told of it.
 func (h *Handler) logRefused(r *http.Request, reason string) {
+	if observe.From(r.Context()) != nil {
+		return
+	}
 	level := hclog.Debug
 	if h.refused.Due() {
 		level = hclog.Warn
@@ -166,25 +170,24 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, slot *admission.
 		InsecureSkipVerify: true,                  // the Guard has looked at the Origin
 	})
 	if err != nil { // and was answered
+		observe.Refuse(r, "WS3", http.StatusBadRequest, err.Error())
 		h.opts.Logger.Debug("no WebSocket", "reason", err)
 		return
 	}
 	s := newSession(h, slot, socket, up.wire, access.Principal(r), identity.Party(slot.Context()))
-	h.opts.Logger.Debug("session opened", "remote", h.opts.Guard.RemoteAddr(r), "principal", s.owner)
+	seen := &observe.SessionOrigin{Remote: h.opts.Guard.RemoteAddr(r), Principal: s.owner, How: s.how}
 	defer context.AfterFunc(access.Standing(r), func() {
 		s.close(websocket.StatusPolicyViolation, "there is no token any more for who has opened the session")
 	})()
-	err = h.server.ServeConn(identity.WithPrincipal(s.ctx, s.owner), s)
-	if err != nil && !s.isGone(err) && !(s.ctx.Err() != nil && errors.Is(err, context.Canceled)) {
+	err = h.server.ServeConn(observe.WithOrigin(identity.WithPrincipal(s.ctx, s.owner), seen), s)
+	if how, failed := s.how(err); !seen.Observed() && failed {
 		level := hclog.Warn
 		if errors.Is(err, bridge.ErrBusy) && !h.refused.Due() { // clients try again
 			level = hclog.Debug
 		}
 		h.opts.Logger.Log(level, "session ended", "error", err)
-	}
-	if context.Cause(s.ctx) == bridge.ErrReclaimed {
-		h.opts.Logger.Info("session ended: it was idle, and its place goes to another client, who has fewer", "client", identity.Party(s.ctx))
+	} else if !seen.Observed() && context.Cause(s.ctx) == bridge.ErrReclaimed {
+		h.opts.Logger.Info("session ended: " + how)
 	}
 	_ = s.Close(err)
-	h.opts.Logger.Debug("session closed", "how", s.end.err)
 }

@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/access"
 	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
-	"github.com/mcp-bridge/mcp-bridge/internal/access"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -340,9 +340,7 @@ func TestRefusals(t *testing.T) {
 		r, _ := http.NewRequestWithContext(t.Context(), method, s.srv.URL, nil)
 		r.Header = header
 		resp, err := s.srv.Client().Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		bridgetest.Must(t, err)
 		resp.Body.Close()
 		return resp
 	}
@@ -391,9 +389,7 @@ func TestSubprotocol(t *testing.T) {
 // the session.
 func TestTokens(t *testing.T) {
 	tokens, err := access.ParseTokens("alice 0123456789abcdef0123456789abcdef\n")
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	s := newSite(t, HandlerOptions{Guard: access.Policy{Tokens: tokens}})
 	for _, header := range []string{"X-Nothing: x", "Authorization: Bearer wrong", "Sec-WebSocket-Protocol: mcp, 0123456789abcdef0123456789abcdef"} {
 		if c, resp := s.upgrade(t, nil, header); resp.StatusCode != 401 || resp.Header.Get("WWW-Authenticate") == "" {

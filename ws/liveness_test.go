@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -20,46 +19,9 @@ import (
 
 // The tests here run in synctest bubbles, over a network of net.Pipe.
 
-// network is a net.Listener in memory.
-type network struct {
-	conns chan net.Conn
-	done  chan struct{}
-	once  sync.Once
-}
-
-func newNetwork() *network {
-	return &network{conns: make(chan net.Conn), done: make(chan struct{})}
-}
-
-func (n *network) Accept() (net.Conn, error) {
-	select {
-	case c := <-n.conns:
-		return c, nil
-	case <-n.done:
-		return nil, net.ErrClosed
-	}
-}
-
-func (n *network) Close() error {
-	n.once.Do(func() { close(n.done) })
-	return nil
-}
-
-func (n *network) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 80} }
-
-func (n *network) dial() (net.Conn, error) {
-	ours, theirs := net.Pipe()
-	select {
-	case n.conns <- theirs:
-		return ours, nil
-	case <-n.done:
-		return nil, net.ErrClosed
-	}
-}
-
 // pipeSession serves one raw client over a pipe.
 func pipeSession(t *testing.T, o HandlerOptions) (*raw, *session) {
-	n := newNetwork()
+	n := bridgetest.NewNetwork()
 	s := &site{sessions: make(chan *session, 1), quit: make(chan error), over: make(chan error, 1), hold: make(chan struct{})}
 	s.h = NewHandler(bridge.HandlerFunc(s.serve), o)
 	srv := &http.Server{Handler: s.h}
@@ -68,10 +30,8 @@ func pipeSession(t *testing.T, o HandlerOptions) (*raw, *session) {
 		defer close(done)
 		_ = srv.Serve(n)
 	}()
-	conn, err := n.dial()
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn, err := n.Dial(t.Context(), "", "")
+	bridgetest.Must(t, err)
 	t.Cleanup(func() {
 		close(s.hold)
 		conn.Close()
@@ -271,8 +231,8 @@ func (s slowReader) Read(p []byte) (int, error) {
 // WS5: a server that is silent is gone within a minute, too.
 func TestSilentServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := newNetwork()
-		transport := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return n.dial() }}
+		n := bridgetest.NewNetwork()
+		transport := &http.Transport{DialContext: n.Dial}
 		client := dialClient(t, "ws://silent/ws", ClientOptions{Transport: transport, NoRenew: true})
 		answered := make(chan struct{})
 		go func() {
@@ -280,14 +240,10 @@ func TestSilentServer(t *testing.T) {
 			send(t, client, msg(initializeText))
 		}()
 		conn, err := n.Accept()
-		if err != nil {
-			t.Fatal(err)
-		}
+		bridgetest.Must(t, err)
 		r := bufio.NewReader(conn)
 		req, err := http.ReadRequest(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		bridgetest.Must(t, err)
 		fmt.Fprintf(conn, "HTTP/1.1 101 x\r\nConnection: upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: %s\r\n\r\n",
 			acceptKey(req.Header.Get("Sec-WebSocket-Key")))
 		go io.Copy(io.Discard, r)
@@ -297,20 +253,18 @@ func TestSilentServer(t *testing.T) {
 		if after := time.Since(began); after < 50*time.Second || after > time.Minute {
 			t.Errorf("gone after %v", after)
 		}
-		if _, err := client.Recv(t.Context()); err != ErrSessionLost {
+		if _, err := bridgetest.Recv(t.Context(), client); err != ErrSessionLost {
 			t.Errorf("Recv = %v", err)
 		}
-		client.Close()
+		client.Close(nil)
 		transport.CloseIdleConnections()
 	})
 }
 
 // mustRecv waits for as long as it takes.
-func mustRecv(t *testing.T, c bridgetest.PullConn) jsonrpc.Message {
+func mustRecv(t *testing.T, c bridge.Conn) jsonrpc.Message {
 	t.Helper()
-	m, err := c.Recv(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	m, err := bridgetest.Recv(t.Context(), c)
+	bridgetest.Must(t, err)
 	return m
 }

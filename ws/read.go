@@ -10,7 +10,7 @@ import (
 
 	"github.com/coder/websocket"
 
-	"github.com/mcp-bridge/mcp-bridge/internal/budget"
+	"github.com/mcp-bridge/mcp-bridge/bridge/budget"
 	"github.com/mcp-bridge/mcp-bridge/internal/lazytimer"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
@@ -132,7 +132,7 @@ func (c *conn) take(text []byte) bool {
 	}
 	for _, fault := range faults {
 		c.noise(len(text), fault.Message)
-		if !c.invalid(fault) {
+		if !c.answerInvalid(fault) {
 			return false
 		}
 	}
@@ -153,11 +153,11 @@ func (c *conn) take(text []byte) bool {
 	return true
 }
 
-// invalid deals with what is no valid message. The conversation goes on (J4).
+// answerInvalid deals with what is no valid message. The conversation goes on (J4).
 // Where it was to answer a request, whoever has asked gets an error instead;
 // a client is told about anything else it may wait for, and a server about its
 // requests, unless it leaves unread what it is sent.
-func (c *conn) invalid(fault *jsonrpc.Error) bool {
+func (c *conn) answerInvalid(fault *jsonrpc.Error) bool {
 	switch {
 	case fault.Kind == jsonrpc.Response && !fault.Answers():
 		return true
@@ -171,7 +171,7 @@ func (c *conn) invalid(fault *jsonrpc.Error) bool {
 		c.calls.open.Add(1)
 		return c.Send(context.Background(), reply) == nil
 	case due && fault.Asks():
-		c.out.TrySend(reply)
+		c.out.TrySend(reply.Bytes())
 	}
 	return true
 }
@@ -232,7 +232,7 @@ func (c *conn) cannotRead(err error) {
 		c.finish(errTooMuch, websocket.StatusTryAgainLater, errTooMuch.Error(), false)
 	default:
 		// If it is not the network but a violation of the protocol, the peer is told.
-		c.finish(c.broken(err), websocket.StatusProtocolError, "protocol error", false)
+		c.finish(c.brokenError(err), websocket.StatusProtocolError, "protocol error", false)
 	}
 }
 

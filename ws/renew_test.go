@@ -29,7 +29,7 @@ func TestTellRenewed(t *testing.T) {
 	wantText(t, recv(t, c), `{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"a"}}`)
 	wantText(t, recv(t, c), `{"jsonrpc":"2.0","method":"notifications/early"}`)
 	ask(t, c, session, `{"jsonrpc":"2.0","id":6,"method":"tools/list"}`)
-	c.Close()
+	c.Close(nil)
 }
 
 // LE17: what the handshake has set as a cookie goes along with that of the
@@ -64,5 +64,5 @@ func TestRenewCookies(t *testing.T) {
 	if got := <-cookies; got != "sticky=a" {
 		t.Errorf("the renewal's handshake had the cookies %q", got)
 	}
-	c.Close()
+	c.Close(nil)
 }

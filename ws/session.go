@@ -8,6 +8,7 @@ import (
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/bridge/admission"
+	"github.com/mcp-bridge/mcp-bridge/bridge/identity"
 )
 
 // session is one client's session: the bridge.Conn that the Handler hands to
@@ -64,6 +65,21 @@ func (s *session) Close(err error) error {
 		s.close(websocket.StatusNormalClosure, "")
 	}
 	return nil
+}
+
+// how returns how the session has ended, whose bridge.Handler returns err.
+func (s *session) how(err error) (text string, failed bool) {
+	switch {
+	case err != nil && !s.isGone(err) && !(s.ctx.Err() != nil && errors.Is(err, context.Canceled)):
+		return err.Error(), true
+	case isDone(s.end.done) && s.end.err != nil:
+		return s.end.err.Error(), false
+	case context.Cause(s.ctx) == bridge.ErrReclaimed:
+		return "it was idle, and its place goes to another client, who has fewer than " + identity.Party(s.ctx), false
+	case s.ctx.Err() != nil:
+		return "the bridge ends it", false
+	}
+	return "the server has ended it", false
 }
 
 // isGone reports whether err says no more than that the client has gone.

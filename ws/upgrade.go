@@ -6,24 +6,26 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/httpserve"
 )
 
-// upgradable reports whether r asks for a WebSocket, in a way in which it can
+// checkUpgrade reports whether r asks for a WebSocket, in a way in which it can
 // be given one; otherwise it answers r.
-func upgradable(w http.ResponseWriter, r *http.Request) bool {
+func checkUpgrade(w http.ResponseWriter, r *http.Request) bool {
 	switch {
 	case r.ProtoMajor != 1:
 		// A 426 would have to name the way to upgrade, which HTTP/2 cannot.
-		http.Error(w, "a WebSocket needs HTTP/1.1; this request came over "+r.Proto, http.StatusNotImplemented)
+		httpserve.RefuseText(w, r, "WS3", http.StatusNotImplemented, "a WebSocket needs HTTP/1.1; this request came over "+r.Proto)
 	case !hasToken(r.Header["Upgrade"], "websocket") || !hasToken(r.Header["Connection"], "upgrade"):
 		w.Header().Set("Upgrade", "websocket")
 		w.Header().Add("Connection", "Upgrade") // it may say that this is the last request
-		http.Error(w, "this is a WebSocket endpoint: connect with a ws:// or wss:// URL", http.StatusUpgradeRequired)
+		httpserve.RefuseText(w, r, "WS3", http.StatusUpgradeRequired, "this is a WebSocket endpoint: connect with a ws:// or wss:// URL")
 	case r.Method != http.MethodGet:
 		w.Header().Set("Allow", "GET")
-		http.Error(w, "a WebSocket begins with a GET", http.StatusMethodNotAllowed)
+		httpserve.RefuseText(w, r, "WS3", http.StatusMethodNotAllowed, "a WebSocket begins with a GET")
 	case r.ContentLength != 0: // it would be read as frames
-		http.Error(w, "a WebSocket begins with a GET without a body", http.StatusBadRequest)
+		httpserve.RefuseText(w, r, "WS3", http.StatusBadRequest, "a WebSocket begins with a GET without a body")
 	default:
 		return true
 	}

@@ -25,13 +25,7 @@ const (
 	initializedText = `{"jsonrpc":"2.0","method":"notifications/initialized"}`
 )
 
-func msg(text string) jsonrpc.Message {
-	m, err := jsonrpc.Parse([]byte(text))
-	if err != nil {
-		panic(err)
-	}
-	return m
-}
+var msg = bridgetest.Parse
 
 // site is a Handler behind a real HTTP server. Each session goes to sessions,
 // and lives until its client is gone or quit gets what ServeConn is to return.
@@ -135,9 +129,7 @@ func (s *site) dialRaw(t testing.TB, more []byte, headers ...string) *raw {
 func (s *site) upgrade(t testing.TB, more []byte, headers ...string) (*raw, *http.Response) {
 	t.Helper()
 	conn, err := net.Dial("tcp", s.srv.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	t.Cleanup(func() { conn.Close() })
 	conn.SetDeadline(time.Now().Add(30 * time.Second))
 	c := &raw{t: t, conn: conn, r: bufio.NewReader(conn)}
@@ -147,9 +139,7 @@ func (s *site) upgrade(t testing.TB, more []byte, headers ...string) (*raw, *htt
 	}
 	c.write(append([]byte(request+"\r\n"), more...))
 	resp, err := http.ReadResponse(c.r, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	return c, resp
 }
 
@@ -250,7 +240,7 @@ func (c *raw) wantClose(status int) (reason string) {
 	}
 }
 
-func send(t *testing.T, c sender, m jsonrpc.Message) {
+func send(t *testing.T, c bridge.Conn, m jsonrpc.Message) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
@@ -259,22 +249,11 @@ func send(t *testing.T, c sender, m jsonrpc.Message) {
 	}
 }
 
-type sender interface {
-	Send(context.Context, jsonrpc.Message) error
-}
-
-// recv receives from a bridge.Conn, or a bridgetest.PullConn.
-func recv(t *testing.T, c sender) jsonrpc.Message {
+func recv(t *testing.T, c bridge.Conn) jsonrpc.Message {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	var m jsonrpc.Message
-	var err error
-	if pull, ok := c.(bridgetest.PullConn); ok {
-		m, err = pull.Recv(ctx)
-	} else {
-		m, err = bridgetest.Recv(ctx, c.(bridge.Conn))
-	}
+	m, err := bridgetest.Recv(ctx, c)
 	if err != nil {
 		t.Errorf("Recv: %v", err)
 	}
@@ -291,9 +270,7 @@ func wantText(t *testing.T, m jsonrpc.Message, text string) {
 // benchEcho sends size bytes over TCP to an echo and back, again and again.
 func benchEcho(b *testing.B, size int) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		b.Fatal(err)
-	}
+	bridgetest.Must(b, err)
 	defer l.Close()
 	go func() {
 		c, err := l.Accept()
@@ -312,9 +289,7 @@ func benchEcho(b *testing.B, size int) {
 		}
 	}()
 	c, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		b.Fatal(err)
-	}
+	bridgetest.Must(b, err)
 	defer c.Close()
 	buf := make([]byte, size)
 	for b.Loop() {

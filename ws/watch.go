@@ -16,7 +16,7 @@ func (c *conn) watch() {
 		if c.answers(c.ping) || c.answers(c.ping/5) {
 			continue
 		}
-		if err := c.wire.failed(); err != nil { // which nobody need have noticed
+		if err := c.wire.writeErr(); err != nil { // which nobody need have noticed
 			c.cannotWrite(err)
 			return
 		}

@@ -93,8 +93,8 @@ func newWire(rwc io.ReadWriteCloser, stall time.Duration) *wire {
 	return w
 }
 
-// taken returns what sockstate.Drained says of the connection.
-func (w *wire) taken() func() bool {
+// takenProbe returns what sockstate.Drained says of the connection.
+func (w *wire) takenProbe() func() bool {
 	c, ok := w.rwc.(net.Conn)
 	if !ok {
 		return nil
@@ -167,15 +167,15 @@ func (w *wire) cork(size int) {
 
 const frameHeader = 14 // bytes at most, RFC 6455
 
-// waiting returns how many bytes have gathered.
-func (w *wire) waiting() int {
+// bufferedBytes returns how many bytes have gathered.
+func (w *wire) bufferedBytes() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.buf)
 }
 
-// failed returns why nothing can be written any more; nil: it can.
-func (w *wire) failed() error {
+// writeErr returns why nothing can be written any more; nil: it can.
+func (w *wire) writeErr() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.err

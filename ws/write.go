@@ -17,8 +17,8 @@ const maxFrame = 1 << 20
 // write is the goroutine that writes what was sent. It coalesces: as long as
 // there is more to write, frames gather in the wire.
 func (c *conn) write() {
-	defer c.hangUp()
-	var batch []jsonrpc.Message
+	defer c.closeSocket()
+	var batch [][]byte
 	for {
 		c.writing.Lock()
 		batch, _ = c.out.TakeAll(batch[:0])
@@ -54,15 +54,15 @@ func (c *conn) more() bool {
 // wanted reports whether something is still to be written after the end.
 func (c *conn) wanted() bool { return c.end.kept && c.out.Len() > 0 }
 
-func (c *conn) writeAll(batch []jsonrpc.Message) error {
-	for _, m := range batch {
+func (c *conn) writeAll(batch [][]byte) error {
+	for _, text := range batch {
 		if isDone(c.end.done) && !c.end.kept {
 			return c.end.err
 		}
-		if err := c.writeMessage(m.Bytes()); err != nil {
+		if err := c.writeMessage(text); err != nil {
 			return err
 		}
-		if c.wire.waiting() >= chunkSize {
+		if c.wire.bufferedBytes() >= chunkSize {
 			if err := c.wire.flush(); err != nil {
 				return err
 			}
@@ -78,7 +78,7 @@ func (c *conn) writeInline(m jsonrpc.Message) bool {
 		return false
 	}
 	defer c.writing.Unlock()
-	if isDone(c.end.done) || c.out.Len() > 0 || c.wire.waiting() > 0 || !c.taken() {
+	if isDone(c.end.done) || c.out.Len() > 0 || c.wire.bufferedBytes() > 0 || !c.taken() {
 		return false
 	}
 	// If it cannot be written, nor can what is queued: the writer finds out.
@@ -111,7 +111,7 @@ func (c *conn) writeMessage(text []byte) error {
 // cannotWrite ends a conn to which nothing can be written. What the peer has
 // sent before may still be on its way: there is a moment to read it.
 func (c *conn) cannotWrite(err error) {
-	gone := c.broken(err)
+	gone := c.brokenError(err)
 	c.out.Close(gone)
 	t := time.NewTimer(closeWait)
 	defer t.Stop()
@@ -122,9 +122,9 @@ func (c *conn) cannotWrite(err error) {
 	}
 }
 
-// hangUp is the end of the writer, and of the WebSocket: the close handshake
+// closeSocket ends the writer and the WebSocket: with the close handshake
 // where the peer takes part in it, within closeWait.
-func (c *conn) hangUp() {
+func (c *conn) closeSocket() {
 	c.writing.Lock() // whoever writes now is the last: done is closed
 	_ = c.wire.flush()
 	c.writing.Unlock()

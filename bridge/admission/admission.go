@@ -36,7 +36,7 @@ const placeWait = 10 * time.Second
 //
 // When all places are taken and a client of a party comes that has less than an
 // equal part of them, the party with most gives up the session that has been idle
-// for longest (see limiter.Limiter): its Slot's Context ends with bridge.ErrReclaimed.
+// for longest: its Slot's Context ends with bridge.ErrReclaimed.
 type Control struct {
 	admit  Admit
 	ctx    context.Context
@@ -123,7 +123,7 @@ func (l *Control) begin() error {
 	return nil
 }
 
-// Slot is a client that a Control has let in. It is the limiter.Holder of its
+// Slot is a client that a Control has let in. It is the Holder of its
 // places.
 type Slot struct {
 	control      *Control
@@ -215,8 +215,8 @@ func (g *Slot) Release() {
 	g.control.wg.Done()
 }
 
-// Use implements limiter.Holder.
-func (g *Slot) Use() (use limiter.Use, since time.Time) {
+// Use implements Holder.
+func (g *Slot) Use() (use Use, since time.Time) {
 	if g.ctx.Err() != nil {
 		return limiter.Ending, since
 	}
@@ -235,7 +235,7 @@ func (g *Slot) Use() (use limiter.Use, since time.Time) {
 	return use, since
 }
 
-// Reclaim implements limiter.Holder: the session ends as it does when all
+// Reclaim implements Holder: the session ends as it does when all
 // shut down, so that a call that begins just now is answered.
 func (g *Slot) Reclaim() bool {
 	if use, _ := g.Use(); use != limiter.Idle {

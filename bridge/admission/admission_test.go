@@ -250,26 +250,20 @@ func TestReclaims(t *testing.T) {
 		acquire := func(party string) *admission.Slot {
 			t.Helper()
 			g, err := l.Acquire(identity.WithParty(t.Context(), party))
-			if err != nil {
-				t.Fatal(err)
-			}
+			bridgetest.Must(t, err)
 			return g
 		}
 		unknown, silent, busy := acquire("ann"), acquire("ann"), acquire("ann")
 		defer admission.Unused(silent.Context())()
-		client, server := bridgetest.Pipe()
-		from, to := bridgetest.Pipe()
+		client, server := bridge.Pipe()
+		from, to := bridge.Pipe()
 		ended := make(chan error, 1)
 		go func() {
-			ended <- bridge.Pump(busy.Context(), bridgetest.Push(server), bridgetest.Push(from), bridge.PumpOptions{})
+			ended <- bridge.Pump(busy.Context(), server, from, bridge.PumpOptions{})
 		}()
-		if err := client.Send(t.Context(), jsonrpc.NewRequest(jsonrpc.IntID(1), "m", nil)); err != nil {
-			t.Fatal(err)
-		}
-		m, err := to.Recv(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		bridgetest.Must(t, client.Send(t.Context(), jsonrpc.NewRequest(jsonrpc.IntID(1), "m", nil)))
+		m, err := bridgetest.Recv(t.Context(), to)
+		bridgetest.Must(t, err)
 		context.AfterFunc(silent.Context(), silent.Release)
 		bob := acquire("bob")
 		if context.Cause(silent.Context()) != bridge.ErrReclaimed || unknown.Context().Err() != nil || busy.Context().Err() != nil {
@@ -278,10 +272,8 @@ func TestReclaims(t *testing.T) {
 		if _, err := l.Acquire(identity.WithParty(t.Context(), "bob")); err != admission.ErrTooMany {
 			t.Errorf("more than its part: %v", err)
 		}
-		if err := to.Send(t.Context(), jsonrpc.NewResult(m.ID(), nil)); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := client.Recv(t.Context()); err != nil {
+		bridgetest.Must(t, to.Send(t.Context(), jsonrpc.NewResult(m.ID(), nil)))
+		if _, err := bridgetest.Recv(t.Context(), client); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
@@ -296,8 +288,8 @@ func TestReclaims(t *testing.T) {
 		for _, g := range []*admission.Slot{unknown, bob, carl} {
 			g.Release()
 		}
-		for _, c := range []bridgetest.PullConn{client, server, from, to} {
-			_ = c.Close()
+		for _, c := range []bridge.Conn{client, server, from, to} {
+			_ = c.Close(nil)
 		}
 		l.Close()
 	})
@@ -308,23 +300,19 @@ func TestUseEndsWithCancel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := admission.New(1, nil)
 		g, err := l.Acquire(identity.WithParty(t.Context(), "ann"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		client, server := bridgetest.Pipe()
-		from, to := bridgetest.Pipe()
+		bridgetest.Must(t, err)
+		client, server := bridge.Pipe()
+		from, to := bridge.Pipe()
 		ended := make(chan error, 1)
 		go func() {
-			ended <- bridge.Pump(g.Context(), bridgetest.Push(server), bridgetest.Push(from), bridge.PumpOptions{})
+			ended <- bridge.Pump(g.Context(), server, from, bridge.PumpOptions{})
 		}()
 		for _, m := range []jsonrpc.Message{
 			jsonrpc.NewRequest(jsonrpc.IntID(1), "m", nil), jsonrpc.NewNotification("notifications/cancelled", []byte(`{"requestId":1}`)),
 		} {
 			time.Sleep(time.Hour)
-			if err := client.Send(t.Context(), m); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := to.Recv(t.Context()); err != nil {
+			bridgetest.Must(t, client.Send(t.Context(), m))
+			if _, err := bridgetest.Recv(t.Context(), to); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -333,8 +321,8 @@ func TestUseEndsWithCancel(t *testing.T) {
 			t.Errorf("use %d for %v", use, time.Since(since))
 		}
 		g.Release()
-		for _, c := range []bridgetest.PullConn{client, server, from, to} {
-			_ = c.Close()
+		for _, c := range []bridge.Conn{client, server, from, to} {
+			_ = c.Close(nil)
 		}
 		<-ended
 		l.Close()

@@ -6,6 +6,26 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/limiter"
 )
 
+// Holder is who has a place, and can be told to give it up. Its methods may be called
+// concurrently and must not wait:
+//
+//   - Use() (use Use, since time.Time) says whether the place is in use, and since when
+//     it is not.
+//   - Reclaim() bool makes the Holder give the place back, now or soon. It returns
+//     false, and does nothing, if the place is in use again by then.
+type Holder = limiter.Holder
+
+// Use says whether a place is in use.
+type Use = limiter.Use
+
+// The values of Use.
+const (
+	Busy   = limiter.Busy   // something is in progress: the place is not taken away
+	Idle   = limiter.Idle   // a client has the place, and nothing is in progress
+	Spare  = limiter.Spare  // no client has the place: it is kept for the next one
+	Ending = limiter.Ending // the Holder gives the place back by itself soon
+)
+
 // Admit asks for a place for one more client, or server process, which counts
 // for the Party of ctx. It may wait for one, for as long as ctx lasts at most.
 // leave gives the place back, exactly once, when what has it has ended; the
@@ -19,14 +39,14 @@ type Admit func(ctx context.Context) (leave func(), err error)
 type holderKey struct{}
 
 // WithHolder returns ctx for an Admit, with what is told to give up the place.
-func WithHolder(ctx context.Context, h limiter.Holder) context.Context {
+func WithHolder(ctx context.Context, h Holder) context.Context {
 	return context.WithValue(ctx, holderKey{}, h)
 }
 
 // HolderOf returns what has the place that is asked for with ctx, nil if it
 // cannot be told to give it up.
-func HolderOf(ctx context.Context) limiter.Holder {
-	h, _ := ctx.Value(holderKey{}).(limiter.Holder)
+func HolderOf(ctx context.Context) Holder {
+	h, _ := ctx.Value(holderKey{}).(Holder)
 	return h
 }
 

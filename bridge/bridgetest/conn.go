@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
@@ -44,6 +45,10 @@ type Options struct {
 	// CloseAborts: "a" or "b" gives up, when it is closed, what it was sent
 	// before and the peer has not received yet.
 	CloseAborts string
+
+	// Bubble: the pair does no I/O of the system, so that each part runs in a bubble of
+	// testing/synctest, whose time does not pass while anybody can go on.
+	Bubble bool
 }
 
 // Limits of the suite.
@@ -53,9 +58,9 @@ const (
 	senders     = 8
 	perSender   = 50
 	bigMessage  = 1 << 20
-	fillMessage = 64 << 10 // to fill what lies between the two sides
-	fillLimit   = 32 << 20 // a transport that took this much without waiting queues without bound
-	stalled     = 30 * time.Millisecond
+	fillMessage = 64 << 10              // to fill what lies between the two sides
+	fillLimit   = 32 << 20              // a transport that took this much without waiting queues without bound
+	stalled     = 10 * time.Millisecond // what has not returned by then waits
 )
 
 type part struct {
@@ -77,7 +82,7 @@ var parts = []part{
 	{"EOF after the peer's Close", testEOF},
 	{"what was sent before Close arrives", testSentBeforeClose},
 	{"calls after Close fail", testAfterClose},
-	{"Send to a closed peer fails", testSendToClosed},
+	{"Send to a closed peer fails", testSendAfterPeerClosed},
 	{"what is refused comes again", testRefused},
 	{"ctx of the Sink's Send ends with that of Receive", testSinkContext},
 	{"Close ends the Sink's Send", testCloseEndsSink},
@@ -91,26 +96,35 @@ func TestConn(t *testing.T, newPair MakeFunc, opts Options) {
 	for _, c := range parts {
 		for _, name := range []string{"a", "b"} {
 			t.Run(c.name+"/"+name, func(t *testing.T) {
-				before := goroutines()
-				p := &pair{name: name, peerName: "b", opts: opts}
-				a, b, stop := newPair(t)
-				p.self, p.peer = newSide(t, a), newSide(t, b)
-				if name == "b" {
-					p.self, p.peer, p.peerName = p.peer, p.self, "a"
+				if opts.Bubble {
+					synctest.Test(t, func(t *testing.T) { testPart(t, c, name, newPair, opts) })
+				} else {
+					testPart(t, c, name, newPair, opts)
 				}
-				t.Cleanup(func() {
-					p.close(t)
-					if stop != nil {
-						stop()
-					}
-					if left := settle(before); left != "" && !t.Failed() {
-						t.Errorf("goroutines left after Close:\n%s", left)
-					}
-				})
-				c.test(t, p)
 			})
 		}
 	}
+}
+
+// testPart puts the side of that name of a new pair to one part of the contract.
+func testPart(t *testing.T, c part, name string, newPair MakeFunc, opts Options) {
+	before := goroutines()
+	p := &pair{name: name, peerName: "b", opts: opts}
+	a, b, stop := newPair(t)
+	p.self, p.peer = newSide(t, a), newSide(t, b)
+	if name == "b" {
+		p.self, p.peer, p.peerName = p.peer, p.self, "a"
+	}
+	t.Cleanup(func() {
+		p.close(t)
+		if stop != nil {
+			stop()
+		}
+		if left := settle(before); left != "" && !t.Failed() {
+			t.Errorf("goroutines left after Close:\n%s", left)
+		}
+	})
+	c.test(t, p)
 }
 
 // countingEnd is one end of a pair: a Conn whose messages are sent without waiting, if that can
@@ -373,7 +387,7 @@ func testAfterClose(t *testing.T, p *pair) {
 	}
 }
 
-func testSendToClosed(t *testing.T, p *pair) {
+func testSendAfterPeerClosed(t *testing.T, p *pair) {
 	if p.opts.LateSends == p.name {
 		t.Skip("accepts late messages")
 	}

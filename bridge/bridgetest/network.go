@@ -6,15 +6,15 @@ import (
 	"sync"
 )
 
-// Network is a net.Listener in memory, whose connections are those of net.Pipe. It
-// works in a synctest bubble.
+// Network is one listener in memory and the only way to reach it, Dial. Its connections
+// are those of net.Pipe, so it works in a synctest bubble.
 type Network struct {
 	conns chan net.Conn
 	done  chan struct{}
 	once  sync.Once
 }
 
-// NewNetwork returns a Network that listens.
+// NewNetwork returns a listener in memory. It listens from now on, until Close.
 func NewNetwork() *Network {
 	return &Network{conns: make(chan net.Conn), done: make(chan struct{})}
 }

@@ -2,24 +2,42 @@ package bridgetest
 
 import (
 	"context"
+	"errors"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
 // Recv receives one message from c.
-func Recv(ctx context.Context, c bridge.Conn) (m jsonrpc.Message, err error) {
+func Recv(ctx context.Context, c bridge.Conn) (jsonrpc.Message, error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	err = c.Receive(ctx, SinkFunc(func(_ context.Context, got jsonrpc.Message) error {
-		m = got
-		stop()
-		return nil
-	}))
-	if m.Kind() != jsonrpc.Invalid {
-		err = nil
+	s := &takeOne{stop: stop}
+	err := c.Receive(ctx, s)
+	if s.took {
+		return s.m, nil
 	}
-	return m, err
+	return jsonrpc.Message{}, err
+}
+
+// takeOne is a Sink that takes one message.
+type takeOne struct {
+	stop context.CancelFunc
+	took bool
+	m    jsonrpc.Message
+}
+
+var errEnough = errors.New("one message is enough")
+
+func (s *takeOne) TrySend(m jsonrpc.Message) bool { return s.Send(context.Background(), m) == nil }
+
+func (s *takeOne) Send(_ context.Context, m jsonrpc.Message) error {
+	if s.took {
+		return errEnough
+	}
+	s.took, s.m = true, m
+	s.stop()
+	return nil
 }
 
 // SinkFunc is a bridge.Sink whose TrySend takes nothing.

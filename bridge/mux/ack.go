@@ -45,9 +45,9 @@ func (s *server) giveUpListens() {
 		}
 	}
 	for _, call := range overdue {
-		s.cancel(call.number, notAcknowledgedReason, nil)
+		s.cancel(call.number, notAcknowledgedReason, nil, nil)
 		if call.listen.honoured != nil {
-			s.relisten(call)
+			s.relistenLater(call)
 		} else {
 			x.finish(call, refusal(call, era.NotAcknowledged, say.TimedOut))
 		}

@@ -78,7 +78,7 @@ func TestMuxListenIsNotAcknowledgedAgain(t *testing.T) {
 		x := newMux(t, mux.Options{})
 		a := x.listening("1")
 		time.Sleep(time.Hour)
-		_ = x.server.Close()
+		_ = x.server.Close(nil)
 		x.up()
 		x.serverGets(listenCall("2"))
 		time.Sleep(time.Minute)
@@ -104,8 +104,8 @@ func TestMuxListenToFrozenServer(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		a.gets(notAcknowledged("9"))
-		_ = x.server.Close()
-		_ = a.Close()
+		_ = x.server.Close(nil)
+		_ = a.Close(nil)
 		synctest.Wait() // until nobody waits in Send
 	})
 }
@@ -127,14 +127,14 @@ func TestMuxOrderlyLoop(t *testing.T) {
 		}
 		a.says(call("1"))
 		answer()
-		_ = x.server.Close()
+		_ = x.server.Close(nil)
 		synctest.Wait()
 		for range 5 {
 			a.says(call("1")) // starts one at once, which is all that it gets
 			x.up()
 			answer()
 			n++ // the subscription
-			_ = x.server.Close()
+			_ = x.server.Close(nil)
 			synctest.Wait()
 		}
 		if took := time.Since(began); took > time.Millisecond {

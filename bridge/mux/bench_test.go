@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/bridge/mux"
 	"github.com/mcp-bridge/mcp-bridge/bridge/translate"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
@@ -76,9 +77,7 @@ func callAndWait(b *testing.B, c bridge.Conn, call jsonrpc.Message) {
 	b.ReportAllocs()
 	for b.Loop() {
 		if !c.TrySend(call) {
-			if err := c.Send(b.Context(), call); err != nil {
-				b.Fatal(err)
-			}
+			bridgetest.Must(b, c.Send(b.Context(), call))
 		}
 		<-got
 	}
@@ -93,9 +92,7 @@ const modernMeta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-
 func BenchmarkModernCall(b *testing.B) {
 	call, err := jsonrpc.Parse([]byte(`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{` + modernMeta +
 		`,"name":"echo","arguments":{"text":"` + strings.Repeat("x", 100) + `"}}}`))
-	if err != nil {
-		b.Fatal(err)
-	}
+	bridgetest.Must(b, err)
 	result := []byte(`{"resultType":"complete","content":[{"type":"text","text":"` + strings.Repeat("x", 100) + `"}]}`)
 	b.Run("pipe", func(b *testing.B) {
 		callAndWait(b, echoServer(result), call)
@@ -107,12 +104,8 @@ func BenchmarkModernCall(b *testing.B) {
 		for b.Loop() {
 			client := &lone{asked: call}
 			server, err := x.Dial(b.Context())
-			if err != nil {
-				b.Fatal(err)
-			}
-			if err := bridge.Exchange(b.Context(), client, server, bridge.PumpOptions{}); err != nil {
-				b.Fatal(err)
-			}
+			bridgetest.Must(b, err)
+			bridgetest.Must(b, bridge.Exchange(b.Context(), client, server, bridge.PumpOptions{}))
 			_ = server.Close(nil)
 			if client.answer.ID() != call.ID() {
 				b.Fatalf("answer: %s", client.answer.Bytes())

@@ -160,7 +160,7 @@ func ambiguous(m jsonrpc.Message) string {
 	if !m.IsExtended() { // mostly so
 		return ""
 	}
-	for key := range m.Keys() {
+	for key := range m.EnvelopeKeys() {
 		switch key {
 		case "jsonrpc", "id", "method", "params":
 			continue
@@ -215,7 +215,7 @@ func (c *conn) cancel(m jsonrpc.Message) {
 	x.mu.Lock()
 	call := c.calls.find(id)
 	if call != nil {
-		x.forget(call, m.Lookup("params", "reason"), m.Lookup("params", "_meta"))
+		x.forget(call, m.Lookup("params", "reason"), m.Lookup("params", "_meta"), m.Mark())
 	}
 	x.mu.Unlock()
 	if found := c.takeBack(id); call == nil && !found { // J12
@@ -290,14 +290,14 @@ func (c *conn) Close(error) error {
 
 // end ends the Conn for the reason err; the first one counts.
 func (c *conn) end(err error) {
-	c.shut(err)
+	c.markEnded(err)
 	c.mux.mu.Lock()
 	defer c.mux.mu.Unlock()
 	c.mux.expel(c)
 }
 
-// shut makes Receive and Send return err. The Mux must expel the Conn then.
-func (c *conn) shut(err error) {
+// markEnded makes Receive and Send return err. The Mux must expel the Conn then.
+func (c *conn) markEnded(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.err != nil {

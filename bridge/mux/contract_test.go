@@ -47,14 +47,10 @@ func testMuxContract(t *testing.T, wrap func(bridge.Conn) bridge.Conn) {
 		server, ours := bridge.Pipe()
 		x := mux.New(mux.Options{Dialer: dialFunc(func(context.Context) (bridge.Conn, error) { return wrap(ours), nil })})
 		client, err := x.Dial(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		bridgetest.Must(t, err)
 		// What the suite sends are log messages: a call must have asked for them.
 		open := parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"_meta":{"io.modelcontextprotocol/logLevel":"debug"}}}`)
-		if err := client.Send(t.Context(), open); err != nil {
-			t.Fatal(err)
-		}
+		bridgetest.Must(t, client.Send(t.Context(), open))
 		if _, err := bridgetest.Recv(t.Context(), server); err != nil {
 			t.Fatal(err)
 		}
@@ -63,5 +59,6 @@ func testMuxContract(t *testing.T, wrap func(bridge.Conn) bridge.Conn) {
 		NoEOF:       "a", // the end of a server is not that of its clients:
 		LateSends:   "a", // the next one takes what they send
 		CloseAborts: "a", // the Mux does, not the client's Conn
+		Bubble:      true,
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/bridge/mux"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
@@ -32,7 +33,7 @@ func TestMuxSlowDial(t *testing.T) {
 		b.says(call("1"))
 		c.says(call("2"))
 		b.says(cancelledNote("1"))
-		time.AfterFunc(time.Second, func() { _ = b.Close() })
+		time.AfterFunc(time.Second, func() { _ = b.Close(nil) })
 		time.Sleep(9 * time.Second)
 		x.up()
 		x.serverGets(call("3"))
@@ -104,7 +105,7 @@ func TestMuxClose(t *testing.T) {
 		if err := x.mux.Close(); err != why || time.Since(start) < time.Second {
 			t.Errorf("Close = %v after %v", err, time.Since(start))
 		}
-		if _, err := a.Recv(t.Context()); err != bridge.ErrClosing {
+		if _, err := bridgetest.Recv(t.Context(), a); err != bridge.ErrClosing {
 			t.Errorf("Recv = %v", err)
 		}
 		if err := a.Send(t.Context(), parse(t, call("2"))); err != bridge.ErrClosing {
@@ -159,15 +160,15 @@ func TestMuxServerTakesNoRequest(t *testing.T) {
 // C.7: the error of the server's end reaches the client.
 func TestMuxServerEndsWithError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := newPeer(t, 10)
+		server := bridgetest.NewPeer(t, 10)
 		x := newMux(t, mux.Options{Dialer: dialFunc(func(context.Context) (bridge.Conn, error) { return server, nil })})
 		a := x.dial()
 		a.says(call("1"))
-		server.gets(call("1"))
-		server.end <- errors.New(`server "x" ended: exit status 3`)
+		server.Gets(call("1"))
+		server.End <- errors.New(`server "x" ended: exit status 3`)
 		synctest.Wait()
 		a.gets(`1 {"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"server \"x\" ended: exit status 3","data":{"reason":"server_ended"}}}`)
-		_ = a.Close()
+		_ = a.Close(nil)
 	})
 }
 
@@ -187,7 +188,7 @@ func TestMuxCloseCancels(t *testing.T) {
 		}
 		got := map[string]bool{}
 		for {
-			m, err := x.server.Recv(t.Context())
+			m, err := bridgetest.Recv(t.Context(), x.server)
 			if err != nil {
 				break
 			}

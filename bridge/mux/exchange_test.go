@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/bridge/mux"
 )
 
@@ -28,10 +29,10 @@ func TestExchangeTooLate(t *testing.T) {
 			x.serverGets(call("1"))
 			ctx, cancel := context.WithCancelCause(t.Context())
 			cancel(cause)
-			client := newPeer(t, 1)
-			client.in <- callOne
+			client := bridgetest.NewPeer(t, 1)
+			client.In <- callOne
 			began := time.Now()
-			if err := bridge.Exchange(ctx, client, x.dial().Conn(), bridge.PumpOptions{Grace: 5 * time.Second}); err != nil {
+			if err := bridge.Exchange(ctx, client, x.dial().Conn, bridge.PumpOptions{Grace: 5 * time.Second}); err != nil {
 				t.Errorf("%v: Exchange = %v", cause, err)
 			}
 			if took := time.Since(began); took != 0 {
@@ -64,11 +65,9 @@ func TestExchangeNotTaken(t *testing.T) {
 				return nil, ctx.Err()
 			})})
 			server, err := mux.Dial(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			client := newPeer(t, 10)
-			client.in <- c.asked
+			bridgetest.Must(t, err)
+			client := bridgetest.NewPeer(t, 10)
+			client.In <- c.asked
 			ctx, cancel := context.WithCancelCause(t.Context())
 			defer cancel(nil)
 			start := time.Now()
@@ -81,7 +80,7 @@ func TestExchangeNotTaken(t *testing.T) {
 			if err := <-done; err != nil || time.Since(start) != c.took {
 				t.Errorf("Exchange = %v after %v, want nil after %v", err, time.Since(start), c.took)
 			}
-			client.gets(c.want...)
+			client.Gets(c.want...)
 			if l := mux.Load(); l.Calls+l.Listens != 0 {
 				t.Errorf("in progress: %+v", l)
 			}

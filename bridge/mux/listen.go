@@ -30,9 +30,9 @@ func isLoss(m jsonrpc.Message) bool {
 	return false
 }
 
-// relisten sends a subscription again, after a while if it has not lasted. It
+// relistenLater has a subscription sent again, after a while if it has not lasted. It
 // is called with mu held.
-func (s *server) relisten(call *call) {
+func (s *server) relistenLater(call *call) {
 	x := s.mux
 	l := call.listen
 	if !l.acked.IsZero() && time.Since(l.acked) > steady {

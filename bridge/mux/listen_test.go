@@ -135,7 +135,7 @@ func TestMuxListensAgain(t *testing.T) {
 		b.says(call("8"))
 		x.serverGets(listenCall("2"), call("3"))
 		old := x.server
-		_ = old.Close()
+		_ = old.Close(nil)
 		x.up() // at once, and by itself
 		b.gets(`8 {"jsonrpc":"2.0","id":8,"error":{"code":-32603,"message":"the server ended before it answered","data":{"reason":"server_ended"}}}`)
 		a.gets()
@@ -152,8 +152,8 @@ func TestMuxListensAgain(t *testing.T) {
 			`"l" `+changed("resources/updated", `"l"`, `,"uri":"a:\u0062"`), `"l" `+changed("resources/updated", `"l"`, `,"uri":"c"`))
 		b.gets("7 " + ack("7", `{"toolsListChanged":true}`))
 
-		_ = b.Close() // after which the new server's one goes on
-		_ = a.Close()
+		_ = b.Close(nil) // after which the new server's one goes on
+		_ = a.Close(nil)
 		cancelled := map[string]bool{}
 		for range 2 {
 			m, _ := soon(x.server)
@@ -174,7 +174,7 @@ func TestMuxRestartsOnDemand(t *testing.T) {
 		a.says(call("1"))
 		x.up()
 		time.Sleep(time.Hour)
-		_ = x.server.Close()
+		_ = x.server.Close(nil)
 		synctest.Wait()
 		a.gets(`1 {"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"the server ended before it answered","data":{"reason":"server_ended"}}}`)
 		time.Sleep(time.Hour)
@@ -206,7 +206,7 @@ func TestMuxCrashLoop(t *testing.T) {
 			}
 			x.up()
 			x.serverGets(call([]string{"1", "2", "3", "4", "5"}[i]))
-			_ = x.server.Close()
+			_ = x.server.Close(nil)
 			synctest.Wait()
 			if m, ok := soon(a); !ok || !m.IsError() {
 				t.Fatalf("got %s", m.Bytes())
@@ -229,7 +229,7 @@ func TestMuxCrashLoop(t *testing.T) {
 		a.says(call("7"))
 		x.up()
 		time.Sleep(time.Minute)
-		_ = x.server.Close()
+		_ = x.server.Close(nil)
 		synctest.Wait()
 		if x.waits[5] != 0 {
 			t.Errorf("after a good one: %v", x.waits[5])
@@ -252,7 +252,7 @@ func TestMuxBackoffIsBounded(t *testing.T) {
 		x.serverSays("%s", ack("1", `{}`))
 		x.servers.fail(errors.New("no"))
 		time.Sleep(time.Hour)
-		_ = x.server.Close()
+		_ = x.server.Close(nil)
 		time.Sleep(time.Minute)
 		x.mu.Lock()
 		defer x.mu.Unlock()
@@ -342,7 +342,7 @@ func TestMuxBusyListens(t *testing.T) {
 		a.gets("1 " + ack("1", `{}`))
 		time.Sleep(time.Hour)
 		x.servers.fail(bridge.ErrBusy)
-		_ = x.server.Close()
+		_ = x.server.Close(nil)
 		time.Sleep(10*time.Second + 1)
 		if n := x.servers.count(); n < 10 || n > 22 {
 			t.Errorf("%d attempts in 10 s", n)

@@ -83,7 +83,7 @@ func (w *world) dial(ctx context.Context) (bridge.Conn, error) {
 		return nil, errors.New("no luck")
 	}
 	ours, theirs := bridge.Pipe()
-	s := &modelServer{world: w, conn: bridgetest.Pull(theirs), open: make(map[string]string)}
+	s := &modelServer{world: w, conn: theirs, open: make(map[string]string)}
 	w.mu.Lock()
 	s.number = len(w.servers)
 	w.servers = append(w.servers, s)
@@ -117,7 +117,7 @@ func (h *hesitant) TrySend(m jsonrpc.Message) bool { return h.roll(2) == 0 && h.
 // in the request that it is about.
 type modelServer struct {
 	*world
-	conn   *bridgetest.Puller
+	conn   bridge.Conn
 	number int
 	ended  bool
 
@@ -134,13 +134,13 @@ func (s *modelServer) run() {
 			s.mu.Lock()
 			s.ended = true
 			s.mu.Unlock()
-			_ = s.conn.Close()
+			_ = s.conn.Close(nil)
 		})
 		defer crash.Stop()
 	}
 	s.seen = make(map[string]bool)
 	for {
-		m, err := s.conn.Recv(ctx)
+		m, err := bridgetest.Recv(ctx, s.conn)
 		if err != nil {
 			s.mu.Lock()
 			s.ended = true
@@ -241,7 +241,7 @@ type modelCall struct {
 type modelClient struct {
 	*world
 	name string
-	conn *bridgetest.Puller
+	conn bridge.Conn
 
 	mu     sync.Mutex
 	calls  map[string]*modelCall // by what they have said
@@ -252,7 +252,7 @@ type modelClient struct {
 
 // client is one client's life.
 func (w *world) client(mux *mux.Mux, name string) {
-	conn, err := pulling(mux.Dial(context.Background()))
+	conn, err := mux.Dial(context.Background())
 	if err != nil {
 		w.t.Error(err)
 		return
@@ -287,7 +287,7 @@ func (w *world) client(mux *mux.Mux, name string) {
 	c.mu.Lock()
 	c.closed = time.Now()
 	c.mu.Unlock()
-	_ = conn.Close()
+	_ = conn.Close(nil)
 	wg.Wait()
 }
 
@@ -365,7 +365,7 @@ func (c *modelClient) read() {
 		if c.roll(4) == 0 {
 			c.nap(40) // so that things lie there unread
 		}
-		m, err := c.conn.Recv(context.Background())
+		m, err := bridgetest.Recv(context.Background(), c.conn)
 		if err != nil {
 			if !errors.Is(err, io.ErrClosedPipe) {
 				c.t.Errorf("client %s: %v", c.name, err)

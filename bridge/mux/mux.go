@@ -231,14 +231,14 @@ func (x *Mux) Close() error {
 
 // forget cancels a call: at the server, if that may know of it. It is called
 // with mu held.
-func (x *Mux) forget(call *call, reason, meta []byte) {
+func (x *Mux) forget(call *call, reason, meta []byte, mark *jsonrpc.Mark) {
 	x.ledger.remove(call)
 	call.cancelled.Store(true)
 	if !call.written || call.server == nil || call.opening {
 		return
 	}
 	x.ledger.noteCancelled(call)
-	call.server.cancel(call.number, reason, meta)
+	call.server.cancel(call.number, reason, meta, mark)
 }
 
 // finish takes a call out of the ledger and hands its client the last that there
@@ -257,7 +257,7 @@ func (x *Mux) settle(call *call, last ...jsonrpc.Message) {
 	for _, m := range last {
 		if !c.putLast(call, m) {
 			x.mu.Drop(m, bridge.ErrSlow.Error())
-			c.shut(bridge.ErrSlow)
+			c.markEnded(bridge.ErrSlow)
 			x.expel(c)
 			return
 		}
@@ -271,7 +271,7 @@ func (x *Mux) expel(c *conn) {
 	}
 	c.left = true
 	for call := range c.calls.all() {
-		x.forget(call, goneReason, nil)
+		x.forget(call, goneReason, nil, nil)
 	}
 	delete(x.conns, c)
 	if len(x.conns) == 0 {

@@ -21,14 +21,14 @@ import (
 
 // servers is a Dialer of servers that the test plays, one after the other.
 type servers struct {
-	next  chan *bridgetest.Puller // the test's end of each
+	next  chan bridge.Conn // the test's end of each
 	wrap  func(bridge.Conn) bridge.Conn
 	mu    sync.Mutex
 	err   error // what Dial returns instead
 	dials int
 }
 
-func newServers() *servers { return &servers{next: make(chan *bridgetest.Puller, 100)} }
+func newServers() *servers { return &servers{next: make(chan bridge.Conn, 100)} }
 
 func (d *servers) Dial(ctx context.Context) (bridge.Conn, error) {
 	d.mu.Lock()
@@ -38,7 +38,7 @@ func (d *servers) Dial(ctx context.Context) (bridge.Conn, error) {
 		return nil, d.err
 	}
 	ours, theirs := bridge.Pipe()
-	d.next <- bridgetest.Pull(theirs)
+	d.next <- theirs
 	if d.wrap != nil {
 		ours = d.wrap(ours)
 	}
@@ -62,7 +62,7 @@ type muxed struct {
 	t       *testing.T
 	mux     *mux.Mux
 	servers *servers
-	server  *bridgetest.Puller
+	server  bridge.Conn
 
 	mu      sync.Mutex
 	dropped []string
@@ -91,10 +91,8 @@ func newMux(t *testing.T, o mux.Options) *muxed {
 
 func (x *muxed) dial(principal ...string) *muxClient {
 	x.t.Helper()
-	c, err := pulling(x.mux.Dial(identity.WithPrincipal(x.t.Context(), strings.Join(principal, ""))))
-	if err != nil {
-		x.t.Fatal(err)
-	}
+	c, err := x.mux.Dial(identity.WithPrincipal(x.t.Context(), strings.Join(principal, "")))
+	bridgetest.Must(x.t, err)
 	return &muxClient{x.t, c}
 }
 
@@ -119,20 +117,16 @@ func parse(t *testing.T, text string) jsonrpc.Message {
 }
 
 // soon returns what comes without any time passing.
-func soon(c interface {
-	Recv(ctx context.Context) (jsonrpc.Message, error)
-}) (jsonrpc.Message, bool) {
+func soon(c bridge.Conn) (jsonrpc.Message, bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Nanosecond)
 	defer cancel()
-	m, err := c.Recv(ctx)
+	m, err := bridgetest.Recv(ctx, c)
 	return m, err == nil
 }
 
 func (x *muxed) serverSays(format string, args ...any) {
 	x.t.Helper()
-	if err := x.server.Send(x.t.Context(), parse(x.t, fmt.Sprintf(format, args...))); err != nil {
-		x.t.Fatal(err)
-	}
+	bridgetest.Must(x.t, x.server.Send(x.t.Context(), parse(x.t, fmt.Sprintf(format, args...))))
 	synctest.Wait()
 }
 
@@ -149,7 +143,7 @@ func (x *muxed) drops(want ...string) {
 
 type muxClient struct {
 	t *testing.T
-	*bridgetest.Puller
+	bridge.Conn
 }
 
 // says sends, in a goroutine where that waits for a server.
@@ -306,7 +300,7 @@ func TestMuxClientLeaves(t *testing.T) {
 		if l := x.mux.Load(); l.Conns != 2 || l.Calls != 2 || l.Listens != 1 {
 			t.Errorf("Load = %+v", l)
 		}
-		_ = a.Close()
+		_ = a.Close(nil)
 		synctest.Wait()
 		got := map[string]bool{}
 		for range 2 {
@@ -320,7 +314,7 @@ func TestMuxClientLeaves(t *testing.T) {
 		x.serverSays(`{"jsonrpc":"2.0","id":3,"result":{}}`)
 		b.gets(`7 {"jsonrpc":"2.0","id":7,"result":{}}`)
 		x.serverGets()
-		_ = b.Close()
+		_ = b.Close(nil)
 		if l := x.mux.Load(); l.Conns != 0 || l.Calls != 0 || l.Listens != 0 || !l.IdleSince.Equal(time.Now()) {
 			t.Errorf("Load = %+v", l)
 		}
@@ -358,7 +352,7 @@ func TestMuxRefuses(t *testing.T) {
 		x.up()
 		go func() { // it takes everything and answers nothing
 			for {
-				if _, err := x.server.Recv(t.Context()); err != nil {
+				if _, err := bridgetest.Recv(t.Context(), x.server); err != nil {
 					return
 				}
 			}
@@ -420,8 +414,8 @@ func TestMuxShares(t *testing.T) {
 		if n := fill(400, x.dial()); n != 0 {
 			t.Errorf("the fifth got %d, want 0", n)
 		}
-		_ = p1.Close()
-		_ = p2.Close()
+		_ = p1.Close(nil)
+		_ = p2.Close(nil)
 		synctest.Wait()
 		if n := fill(500, anybody); n != 2 {
 			t.Errorf("then the third got %d more, want 2", n)
@@ -607,7 +601,7 @@ func TestMuxSlowClient(t *testing.T) {
 			x.serverSays(progress, token, c.fits, strings.Repeat("x", c.bytes))
 			time.Sleep(50 * time.Millisecond) // it could be about to read
 			x.serverGets(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1,"reason":"the client has gone"}}`)
-			if _, err := slow.Recv(t.Context()); err != bridge.ErrSlow {
+			if _, err := bridgetest.Recv(t.Context(), slow); err != bridge.ErrSlow {
 				t.Errorf("Recv = %v", err)
 			}
 			if err := slow.Send(t.Context(), parse(t, call("2"))); err != bridge.ErrSlow {
@@ -643,7 +637,7 @@ func TestMuxBurst(t *testing.T) {
 			var err error
 			for {
 				var m jsonrpc.Message
-				if m, err = a.Recv(t.Context()); err != nil || m.Kind() == jsonrpc.Response {
+				if m, err = bridgetest.Recv(t.Context(), a); err != nil || m.Kind() == jsonrpc.Response {
 					break
 				}
 				if want := fmt.Sprintf(progress, "1", got); string(m.Bytes()) != want {
@@ -675,7 +669,7 @@ func TestMuxLargeBehindSmall(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
 			for i, size := range []int{0, 950} {
-				if m, err := a.Recv(ctx); err != nil || m.Size() < size {
+				if m, err := bridgetest.Recv(ctx, a); err != nil || m.Size() < size {
 					t.Errorf("%d: %.99s, %v", i, m.Bytes(), err)
 				}
 			}
@@ -695,7 +689,7 @@ func TestMuxLargeBehindMany(t *testing.T) {
 		reads := make(chan error, 1)
 		go func() {
 			for {
-				if _, err := a.Recv(t.Context()); err != nil {
+				if _, err := bridgetest.Recv(t.Context(), a); err != nil {
 					reads <- err
 					return
 				}
@@ -740,7 +734,7 @@ func TestMuxServerTakesNothing(t *testing.T) {
 		if l := x.mux.Load(); l.Calls != 40 {
 			t.Errorf("Load = %+v", l)
 		}
-		_ = a.Close()
+		_ = a.Close(nil)
 		synctest.Wait()
 		seen := map[string]int{}
 		for m, ok := soon(x.server); ok; m, ok = soon(x.server) {
@@ -770,11 +764,11 @@ func TestMuxSlowClientOfPump(t *testing.T) {
 	} {
 		bubble(t, name, func(t *testing.T) {
 			x := newMux(t, mux.Options{Queue: 50})
-			conn := wrap(x.dial().Conn())
-			client := newPeer(t, 0) // which takes nothing
+			conn := wrap(x.dial().Conn)
+			client := bridgetest.NewPeer(t, 0) // which takes nothing
 			done := make(chan error)
 			go func() { done <- bridge.Pump(t.Context(), client, conn, bridge.PumpOptions{}) }()
-			client.says(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"_meta":{"progressToken":1}}}`)
+			client.Says(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"_meta":{"progressToken":1}}}`)
 			x.up()
 			token := x.serverGetsOne(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"_meta":{"progressToken":$1}}}`)
 			for i := range 100 {
@@ -800,9 +794,7 @@ func TestMuxStrays(t *testing.T) {
 		b.says(`{"jsonrpc":"2.0","id":"l","method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true}}}`)
 		during := func(id int64, text string) {
 			t.Helper()
-			if err := x.server.Send(t.Context(), parse(t, text).WithRelated(jsonrpc.IntID(id))); err != nil {
-				t.Fatal(err)
-			}
+			bridgetest.Must(t, x.server.Send(t.Context(), parse(t, text).WithRelated(jsonrpc.IntID(id))))
 			synctest.Wait()
 		}
 		progress := `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":` + token + `,"progress":1}}`

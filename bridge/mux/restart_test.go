@@ -29,7 +29,7 @@ func TestMuxServerPerCall(t *testing.T) {
 			ask()
 			x.serverSays(`{"jsonrpc":"2.0","id":%d,"result":{}}`, n)
 			a.gets(answered)
-			_ = x.server.Close()
+			_ = x.server.Close(nil)
 			synctest.Wait()
 			if wait := x.waits[n-1]; wait != 0 {
 				t.Fatalf("after call %d: the next attempt is due in %v", n, wait)
@@ -41,7 +41,7 @@ func TestMuxServerPerCall(t *testing.T) {
 		x.serverGets(call(fmt.Sprint(n)))
 		x.serverSays(`{"jsonrpc":"2.0","id":%d,"result":{}}`, n-1)
 		a.gets(answered)
-		_ = x.server.Close() // it owes the other one, which came when it was about to go
+		_ = x.server.Close(nil) // it owes the other one, which came when it was about to go
 		synctest.Wait()
 		if wait := x.waits[10]; wait != 0 {
 			t.Errorf("after a call without an answer: the next attempt is due in %v", wait)
@@ -55,7 +55,7 @@ func TestMuxServerPerCall(t *testing.T) {
 		if m, ok := soon(a); !ok || !m.IsError() {
 			t.Errorf("got %s", m.Bytes())
 		}
-		_ = x.server.Close() // a filter has answered for it
+		_ = x.server.Close(nil) // a filter has answered for it
 		synctest.Wait()
 		if wait := x.waits[11]; wait < 300*time.Millisecond {
 			t.Errorf("after an answer in its place: the next attempt is due in %v", wait)

@@ -86,7 +86,7 @@ func (c *conn) enqueue(call *call, m jsonrpc.Message, waiting bridge.Load) {
 	c.inbox.Add(m) // or its end was announced
 	waiting.Messages++
 	waiting.Bytes += m.Size()
-	if c.isHalf(waiting) {
+	if c.isHalfFull(waiting) {
 		c.arm(0)
 	}
 }
@@ -97,8 +97,8 @@ func (c *conn) full(waiting bridge.Load, size int) bool {
 	return waiting.Messages >= o.Queue || waiting.Messages > 0 && waiting.Bytes+size > o.QueueBytes
 }
 
-// isHalf reports whether an inbox in which so much waits is half full.
-func (c *conn) isHalf(waiting bridge.Load) bool {
+// isHalfFull reports whether an inbox in which so much waits is half full.
+func (c *conn) isHalfFull(waiting bridge.Load) bool {
 	o := &c.mux.opts
 	return waiting.Messages > o.Queue/2 || waiting.Bytes > o.QueueBytes/2
 }

@@ -57,7 +57,7 @@ func (s *server) answer(m jsonrpc.Message, mayWait bool) (taken bool) {
 		x.drop(m, "answers no request that is in progress")
 		return true
 	case call.listen != nil && call.listen.honoured != nil && isLoss(m):
-		s.relisten(call)
+		s.relistenLater(call)
 		x.mu.Unlock()
 		return true
 	case !mayWait && call.conn.lacksRoom(m):

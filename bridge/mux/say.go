@@ -13,8 +13,8 @@ import (
 // cancel tells the server that nobody waits for a call any more. The
 // notification is built anew and not passed on: the client's may hold a second
 // key such as RequestID, which a careless server takes for requestId, and so
-// cancel another client's call. It is called with mu held.
-func (s *server) cancel(number int64, reason, meta []byte) {
+// cancel another client's call. mark is the client's; nil: it has none. It is called with mu held.
+func (s *server) cancel(number int64, reason, meta []byte, mark *jsonrpc.Mark) {
 	params := append([]byte(`{"requestId":`), jsonrpc.IntID(number).String()...)
 	if _, ok := jsonrpc.Text(reason); ok {
 		params = append(append(params, `,"reason":`...), reason...)
@@ -22,7 +22,7 @@ func (s *server) cancel(number int64, reason, meta []byte) {
 	if len(meta) > 0 {
 		params = append(append(params, `,"_meta":`...), meta...)
 	}
-	s.say(jsonrpc.NewNotification(say.Cancelled, append(params, '}')))
+	s.say(jsonrpc.NewNotification(say.Cancelled, append(params, '}')).WithMark(mark))
 }
 
 // say has the writer send something that no client has sent. It is called with mu

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/mcp-bridge/mcp-bridge/internal/budget"
+	"github.com/mcp-bridge/mcp-bridge/bridge/budget"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -96,7 +96,7 @@ func (x *Mux) giveUp(ctx context.Context, call *call) error {
 		return nil // answered at the same time
 	}
 	if call != nil {
-		x.forget(call, goneReason, nil) // a subscription may have got there all the same
+		x.forget(call, goneReason, nil, nil) // a subscription may have got there all the same
 		call.conn.takeBack(call.id)
 	}
 	return ctx.Err()

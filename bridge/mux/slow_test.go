@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/bridge/mux"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
@@ -57,7 +58,7 @@ func TestMuxReaderIsNotSlow(t *testing.T) {
 		}()
 		got, refusals := 0, 0
 		for got < n {
-			m, err := a.Recv(t.Context())
+			m, err := bridgetest.Recv(t.Context(), a)
 			if err != nil {
 				t.Errorf("%d of %d have come, and then %v", got, n, err)
 				break
@@ -72,7 +73,7 @@ func TestMuxReaderIsNotSlow(t *testing.T) {
 		if close(stop); refusals == 0 {
 			t.Error("nothing was refused")
 		}
-		_ = a.Close()
+		_ = a.Close(nil)
 		<-said
 		<-refused
 	})
@@ -98,7 +99,7 @@ func TestMuxSteadyReaderHoldsNobodyUp(t *testing.T) {
 			ended := make(chan error, 1)
 			go func() {
 				for range n {
-					if _, err := a.Recv(t.Context()); err != nil {
+					if _, err := bridgetest.Recv(t.Context(), a); err != nil {
 						ended <- err
 						return
 					}
@@ -160,10 +161,8 @@ func TestMuxServerEndsAtNotification(t *testing.T) {
 				}}, nil
 			}),
 		})
-		c, err := pulling(x.Dial(t.Context()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		c, err := x.Dial(t.Context())
+		bridgetest.Must(t, err)
 		note := parse(t, `{"jsonrpc":"2.0","method":"notifications/x"}`)
 		sent := int64(0)
 		for range 64 {
@@ -193,9 +192,9 @@ func TestMuxDroppedHoldsNoLock(t *testing.T) {
 		done := make(chan error, 1)
 		go func() {
 			x.Load()
-			c, err := pulling(x.Dial(t.Context()))
+			c, err := x.Dial(t.Context())
 			if err == nil {
-				err = c.Close()
+				err = c.Close(nil)
 			}
 			done <- err
 		}()
@@ -206,23 +205,15 @@ func TestMuxDroppedHoldsNoLock(t *testing.T) {
 			told <- errors.New("the Mux is locked")
 		}
 	}})
-	a, err := pulling(x.Dial(t.Context()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := a.Send(t.Context(), parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"_meta":{"progressToken":1}}}`)); err != nil {
-		t.Fatal(err)
-	}
+	a, err := x.Dial(t.Context())
+	bridgetest.Must(t, err)
+	bridgetest.Must(t, a.Send(t.Context(), parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"_meta":{"progressToken":1}}}`)))
 	server := <-servers.next
-	m, err := server.Recv(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	m, err := bridgetest.Recv(t.Context(), server)
+	bridgetest.Must(t, err)
 	text := fmt.Sprintf(progressOf, m.ProgressToken(), 1)
-	if err := server.Send(t.Context(), parse(t, strings.Replace(text, `"progress"`, `"message":"`+strings.Repeat("x", 1000)+`","progress"`, 1))); err != nil {
-		t.Fatal(err)
-	}
-	_ = server.Close() // the call's error finds no room
+	bridgetest.Must(t, server.Send(t.Context(), parse(t, strings.Replace(text, `"progress"`, `"message":"`+strings.Repeat("x", 1000)+`","progress"`, 1))))
+	_ = server.Close(nil) // the call's error finds no room
 	if err := <-told; err != nil {
 		t.Error(err)
 	}

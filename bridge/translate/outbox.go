@@ -55,6 +55,18 @@ func (o *outbox) leaveToWrite(n int) {
 	signal(o.wake)
 }
 
+// leave says that the Send s waits no more for what is left of its messages. It reports
+// whether anything is.
+func (o *outbox) leave(s *sender) (left bool) {
+	rest := o.queue.Rest()
+	for i := range rest {
+		if rest[i].sender == s {
+			rest[i].sender, left = nil, true
+		}
+	}
+	return left
+}
+
 // putBack puts what was not written before all else, and leaves it to write.
 func (o *outbox) putBack(said []jsonrpc.Message) {
 	after := slices.Clone(o.queue.Rest())
@@ -79,11 +91,16 @@ func (o *outbox) first() (first outgoing, ok bool) {
 	return o.queue.Rest()[0], true
 }
 
-// pop takes the first message out, unless drop was called.
-func (o *outbox) pop() {
-	if !o.isEmpty() && o.queue.Pop().last {
+// pop takes the first message out; ok is false if drop was called.
+func (o *outbox) pop() (first outgoing, ok bool) {
+	if o.isEmpty() {
+		return first, false
+	}
+	first = o.queue.Pop()
+	if first.last {
 		o.lasts--
 	}
+	return first, true
 }
 
 // drop forgets all that waits.

@@ -30,6 +30,7 @@ func (t *translated) Send(ctx context.Context, m jsonrpc.Message) error {
 	}
 	s := &sender{}
 	t.filter.FromClient(time.Now(), m, &t.said)
+	t.carry(m.Mark())
 	replies, quiet := len(t.said.ToClient) > 0, len(t.said.ToServer) == 0
 	t.collect(s)
 	t.mu.Unlock()
@@ -62,6 +63,7 @@ func (t *translated) TrySend(m jsonrpc.Message) bool {
 		return false
 	}
 	t.filter.FromClient(time.Now(), m, &t.said)
+	t.carry(m.Mark())
 	said, replies := t.said.ToServer, len(t.said.ToClient) > 0
 	t.said.ToServer, o.spare = o.spare, nil
 	t.collect(nil)
@@ -125,8 +127,7 @@ func (t *translated) flush(ctx context.Context, s *sender) error {
 		select {
 		case o.turn <- struct{}{}:
 		case <-ctx.Done():
-			signal(o.wake) // it is the filter's word now: it must get there
-			return ctx.Err()
+			return t.leave(s)
 		case <-t.done:
 			return io.ErrClosedPipe
 		}
@@ -142,19 +143,25 @@ func (t *translated) flush(ctx context.Context, s *sender) error {
 			err = t.server.Send(ctx, next.m)
 		}
 		if err != nil && ctx.Err() != nil {
-			signal(o.wake)
-			return err
+			return t.leave(s)
 		}
-		t.sent()
-		switch {
-		case err == nil:
-		case next.sender != nil:
-			next.sender.err = err
-		case next.m.Kind() == jsonrpc.Request:
-			t.lost(err)
-		}
+		t.sent(next, err)
 	}
 	if s == nil {
+		return nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return s.err
+}
+
+// leave ends the wait of a Send. What it was to write is written later: the filter has
+// taken the message, so Send says that it was taken.
+func (t *translated) leave(s *sender) error {
+	signal(t.out.wake)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.out.leave(s) {
 		return nil
 	}
 	return s.err
@@ -170,19 +177,27 @@ func (t *translated) next() (next outgoing, ok bool) {
 	return t.out.first()
 }
 
-// sent takes away what next has returned.
-func (t *translated) sent() {
+// sent takes away what next has returned, and says how it went to the Send that waits for
+// it still.
+func (t *translated) sent(next outgoing, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.out.pop()
+	if now, ok := t.out.pop(); ok {
+		next = now
+	}
+	switch {
+	case err == nil:
+	case next.sender != nil:
+		next.sender.err = err
+	case next.m.Kind() == jsonrpc.Request:
+		t.lost(err)
+	}
 }
 
-// lost is for a request that the server has not taken, and nobody's Send waited
+// lost is for a request that the server has not taken, and nobody's Send waits
 // for: it must be answered, so this is the server's end. Mostly it has ended, and
-// says in a moment why.
+// says in a moment why. It is called with mu held.
 func (t *translated) lost(err error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
 	if t.isOver() {
 		return
 	}

@@ -118,6 +118,22 @@ func (t *translated) collect(s *sender) {
 	}
 }
 
+// carry gives what the filter has just said the mark of the message that has made it say so, so that an
+// observer sees what came of that. What has a mark of its own, because it was held back, keeps it. It
+// is called with mu held.
+func (t *translated) carry(mark *jsonrpc.Mark) {
+	if mark == nil {
+		return
+	}
+	for _, said := range [][]jsonrpc.Message{t.said.ToServer, t.said.ToClient} {
+		for i := range said {
+			if said[i].Mark() == nil {
+				said[i] = said[i].WithMark(mark)
+			}
+		}
+	}
+}
+
 // isOver reports whether nothing more is said: all that was owed is answered. It is called
 // with mu held.
 func (t *translated) isOver() bool { return t.closed || t.ended != nil }
@@ -183,6 +199,7 @@ func (t *translated) take(m jsonrpc.Message) (taken bool) {
 		return false
 	}
 	t.filter.FromServer(now, m, &t.said)
+	t.carry(m.Mark())
 	says := len(t.said.ToClient) > 0
 	t.collect(nil)
 	if t.out.unsent() > maxUnsent {

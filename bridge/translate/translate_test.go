@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -59,27 +60,22 @@ func (s *script) ServerEnded(_ time.Time, err error, out *era.Out) {
 	}
 }
 
-// receiving is what a test takes messages from.
-type receiving interface {
-	Recv(ctx context.Context) (jsonrpc.Message, error)
-}
-
 func vendor(n int) jsonrpc.Message {
 	return jsonrpc.NewNotification("notifications/vendor", fmt.Appendf(nil, `{"n":%d}`, n))
 }
 
-func wantVendor(t *testing.T, c receiving, n int) {
+func wantVendor(t *testing.T, c bridge.Conn, n int) {
 	t.Helper()
-	m, err := c.Recv(t.Context())
+	m, err := bridgetest.Recv(t.Context(), c)
 	if want := string(new(vendor(n)).Bytes()); err != nil || string(m.Bytes()) != want {
 		t.Fatalf("got %s, %v; want %s", m.Bytes(), err, want)
 	}
 }
 
-func newTranslated(t *testing.T, f era.Filter) (client *receiver, server *bridgetest.Puller) {
+func newTranslated(t *testing.T, f era.Filter) (client *receiver, server bridge.Conn) {
 	ours, theirs := bridge.Pipe()
-	client, server = receive(translate.Wrap(ours, f, nil)), bridgetest.Pull(theirs)
-	t.Cleanup(func() { _ = client.Close() })
+	client, server = receive(translate.Wrap(ours, f, nil)), theirs
+	t.Cleanup(func() { _ = client.Close(nil) })
 	return client, server
 }
 
@@ -97,15 +93,11 @@ func TestTranslateAnswers(t *testing.T) {
 		})
 		wantVendor(t, server, 1)
 		wantVendor(t, client, 2)
-		if err := client.Send(t.Context(), vendor(0)); err != nil {
-			t.Fatal(err)
-		}
+		bridgetest.Must(t, client.Send(t.Context(), vendor(0)))
 		wantVendor(t, client, 3)
 		wantVendor(t, server, 4)
 		wantVendor(t, server, 5)
-		if err := server.Send(t.Context(), vendor(0)); err != nil {
-			t.Fatal(err)
-		}
+		bridgetest.Must(t, server.Send(t.Context(), vendor(0)))
 		wantVendor(t, server, 6)
 		wantVendor(t, client, 7)
 	})
@@ -134,9 +126,7 @@ func TestTranslateTicks(t *testing.T) {
 		}
 		client, server := newTranslated(t, f)
 		set := func(after int) {
-			if err := client.Send(t.Context(), vendor(after)); err != nil {
-				t.Fatal(err)
-			}
+			bridgetest.Must(t, client.Send(t.Context(), vendor(after)))
 		}
 		set(100)
 		set(5) // earlier
@@ -163,7 +153,7 @@ func TestTranslateTicks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
 		client, _ := newTranslated(t, &script{due: start.Add(time.Hour)})
-		_ = client.Close()
+		_ = client.Close(nil)
 		if took := time.Since(start); took != 0 {
 			t.Errorf("Close took %v", took)
 		}
@@ -174,7 +164,7 @@ func TestTranslateTicks(t *testing.T) {
 func TestTranslateServerEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		why := errors.New("exit status 1")
-		server := newPeer(t, 10)
+		server := bridgetest.NewPeer(t, 10)
 		f := &script{ended: func(err error, out *era.Out) {
 			if err != why {
 				t.Errorf("ServerEnded(%v)", err)
@@ -183,21 +173,21 @@ func TestTranslateServerEnds(t *testing.T) {
 			out.Server(vendor(3)) // which nobody takes
 		}}
 		client := receive(translate.Wrap(server, f, nil))
-		server.says("%s", new(vendor(1)).Bytes())
-		server.end <- why
+		server.Says("%s", new(vendor(1)).Bytes())
+		server.End <- why
 		synctest.Wait()
 		wantVendor(t, client, 1)
 		wantVendor(t, client, 2)
 		for range 2 {
-			if _, err := client.Recv(t.Context()); err != why {
+			if _, err := bridgetest.Recv(t.Context(), client); err != why {
 				t.Errorf("Recv = %v", err)
 			}
 		}
 		if err := client.Send(t.Context(), vendor(4)); !errors.Is(err, why) {
 			t.Errorf("Send = %v", err)
 		}
-		server.gets()
-		if err := client.Close(); err != nil || f.ends != 1 {
+		server.Gets()
+		if err := client.Close(nil); err != nil || f.ends != 1 {
 			t.Errorf("Close = %v, ended %d times", err, f.ends)
 		}
 	})
@@ -209,7 +199,7 @@ func TestTranslateDoesNotLock(t *testing.T) {
 		f := &script{}
 		f.fromServer = func(m jsonrpc.Message, out *era.Out) { out.Server(m) } // a ping, say
 		client, server := newTranslated(t, f)
-		go client.Recv(t.Context()) // nothing comes
+		go bridgetest.Recv(t.Context(), client) // nothing comes
 		const n = 900
 		for i := range n {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -241,7 +231,7 @@ func TestTranslateStalledServer(t *testing.T) {
 		client, server := newTranslated(t, f)
 		last := make(chan jsonrpc.Message, 1)
 		go func() {
-			m, _ := client.Recv(t.Context())
+			m, _ := bridgetest.Recv(t.Context(), client)
 			last <- m
 		}()
 		var err error
@@ -257,7 +247,7 @@ func TestTranslateStalledServer(t *testing.T) {
 		if m := <-last; string(m.Bytes()) != string(new(vendor(-1)).Bytes()) {
 			t.Errorf("its last words: %s", m.Bytes())
 		}
-		if _, err := client.Recv(t.Context()); err == nil || err == io.EOF {
+		if _, err := bridgetest.Recv(t.Context(), client); err == nil || err == io.EOF {
 			t.Errorf("Recv = %v", err)
 		}
 	})
@@ -280,9 +270,7 @@ func TestTranslateLetsGo(t *testing.T) {
 		}
 		client, server := newTranslated(t, f)
 		for _, n := range []int{-1, 1, 2} {
-			if err := server.Send(t.Context(), vendor(n)); err != nil {
-				t.Fatal(err)
-			}
+			bridgetest.Must(t, server.Send(t.Context(), vendor(n)))
 			synctest.Wait()
 		}
 		wantVendor(t, client, 1)
@@ -294,7 +282,8 @@ func TestTranslateLetsGo(t *testing.T) {
 }
 
 // What the filter has taken gets to the server, although the Send that
-// brought it has been given up; so the filter's books are right.
+// brought it has been given up; so the filter's books are right. Send says so:
+// a message that is offered again because of an error does not come twice.
 func TestTranslateSendGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, server := newTranslated(t, passing{})
@@ -307,7 +296,9 @@ func TestTranslateSendGivenUp(t *testing.T) {
 			t.Fatalf("sent %d", n)
 		}
 		other := make(chan error, 1)
-		go func() { other <- client.Send(t.Context(), vendor(n+1)) }()
+		go func() {
+			other <- errors.Join(client.Send(t.Context(), vendor(n)), client.Send(t.Context(), vendor(n+1)))
+		}()
 		synctest.Wait()
 		for i := range n + 2 {
 			wantVendor(t, server, i)
@@ -323,9 +314,7 @@ func TestTranslateBackpressure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &script{fromClient: func(m jsonrpc.Message, out *era.Out) { out.Client(m) }}
 		client, server := newTranslated(t, f)
-		if err := server.Send(t.Context(), vendor(-3)); err != nil {
-			t.Fatal(err)
-		}
+		bridgetest.Must(t, server.Send(t.Context(), vendor(-3)))
 		wantVendor(t, client, -3)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -355,7 +344,7 @@ func TestTranslateSendError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		why := errors.New("too much")
 		ours, theirs := bridge.Pipe()
-		server := bridgetest.Pull(theirs)
+		server := theirs
 		client := receive(translate.Wrap(&stubborn{Conn: ours, sendErr: why}, passing{}, nil))
 		if err := client.Send(t.Context(), vendor(1)); err != why {
 			t.Errorf("Send = %v", err)
@@ -364,7 +353,7 @@ func TestTranslateSendError(t *testing.T) {
 			t.Error(err)
 		}
 		wantVendor(t, client, 2)
-		if err := client.Close(); err != nil {
+		if err := client.Close(nil); err != nil {
 			t.Error(err)
 		}
 	})
@@ -376,7 +365,7 @@ func TestTranslateLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		refused := errors.New("nobody reads this")
 		server, theirs := bridge.Pipe()
-		far := bridgetest.Pull(theirs)
+		far := theirs
 		f := &script{
 			fromClient: func(jsonrpc.Message, *era.Out) {},
 			fromServer: func(_ jsonrpc.Message, out *era.Out) {
@@ -390,21 +379,60 @@ func TestTranslateLost(t *testing.T) {
 			},
 		}
 		client := receive(translate.Wrap(&stubborn{Conn: server, sendErr: refused}, f, nil))
-		if err := client.Send(t.Context(), vendor(1)); err != nil {
-			t.Fatal(err)
-		}
-		if err := far.Send(t.Context(), vendor(2)); err != nil {
-			t.Fatal(err)
-		}
+		bridgetest.Must(t, client.Send(t.Context(), vendor(1)))
+		bridgetest.Must(t, far.Send(t.Context(), vendor(2)))
 		wantVendor(t, client, 8)
-		if _, err := client.Recv(t.Context()); !errors.Is(err, refused) {
+		if _, err := bridgetest.Recv(t.Context(), client); !errors.Is(err, refused) {
 			t.Errorf("Recv = %v", err)
 		}
-		if err := client.Close(); err != nil {
+		if err := client.Close(nil); err != nil {
 			t.Error(err)
 		}
 		if f.ends != 1 {
 			t.Errorf("the server has ended %d times", f.ends)
 		}
+	})
+}
+
+// hesitant is a server's Conn that takes nothing: it waits for its first Send to be given
+// up, and fails from then on.
+type hesitant struct {
+	bridge.Conn
+	given atomic.Bool
+	err   error
+}
+
+func (h *hesitant) Send(ctx context.Context, _ jsonrpc.Message) error {
+	if !h.given.Swap(true) {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return h.err
+}
+
+func (h *hesitant) TrySend(jsonrpc.Message) bool { return false }
+
+// A request whose Send was given up counts as taken: it is answered if the server does not
+// take it afterwards.
+func TestTranslateSendGivenUpIsAnswered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		refused := errors.New("nobody reads this")
+		server, theirs := bridge.Pipe()
+		defer theirs.Close(nil)
+		f := &script{
+			fromClient: func(m jsonrpc.Message, out *era.Out) { out.Server(m) },
+			ended:      func(_ error, out *era.Out) { out.Client(vendor(8)) },
+		}
+		client := receive(translate.Wrap(&hesitant{Conn: server, err: refused}, f, nil))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := client.Send(ctx, jsonrpc.NewRequest(jsonrpc.IntID(1), "vendor", nil)); err != nil {
+			t.Errorf("Send = %v", err)
+		}
+		wantVendor(t, client, 8)
+		if _, err := bridgetest.Recv(t.Context(), client); !errors.Is(err, refused) {
+			t.Errorf("Recv = %v", err)
+		}
+		_ = client.Close(nil)
 	})
 }

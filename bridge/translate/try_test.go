@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/bridge/translate"
 	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
@@ -167,14 +168,14 @@ func (s tried) TrySend(m jsonrpc.Message) bool { return s.try(m) }
 // the server has ended, for then it is answered.
 func TestTranslateEndsMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ours, server := newPeer(t, 10), []string{}
+		ours, server := bridgetest.NewPeer(t, 10), []string{}
 		why := errors.New("gone")
 		c := receive(translate.Wrap(tried{ours, func(m jsonrpc.Message) bool {
 			if string(m.Bytes()) == string(new(vendor(7)).Bytes()) { // the server takes it at once
 				return true
 			}
 			server = append(server, string(m.Bytes()))
-			ours.end <- why
+			ours.End <- why
 			synctest.Wait()
 			return true
 		}}, &script{
@@ -189,16 +190,14 @@ func TestTranslateEndsMeanwhile(t *testing.T) {
 			},
 			ended: func(_ error, out *era.Out) { out.Client(vendor(9)) },
 		}, nil))
-		defer c.Close()
+		defer c.Close(nil)
 		heard := make(chan jsonrpc.Message, 1)
 		go func() {
-			m, _ := c.Recv(t.Context())
+			m, _ := bridgetest.Recv(t.Context(), c)
 			heard <- m
 		}()
 		synctest.Wait()
-		if err := c.Send(t.Context(), vendor(7)); err != nil {
-			t.Fatal(err)
-		}
+		bridgetest.Must(t, c.Send(t.Context(), vendor(7)))
 		if !c.TrySend(vendor(0)) {
 			t.Fatal("not taken")
 		}

@@ -2,12 +2,7 @@ package translate_test
 
 import (
 	"context"
-	"fmt"
-	"io"
 	"sync"
-	"sync/atomic"
-	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
@@ -48,112 +43,8 @@ func (s *stubborn) Close(reason error) error {
 	return s.closeErr
 }
 
-// peer is one end of a Pump, played by the test.
-type peer struct {
-	t    *testing.T
-	in   chan string          // what Receive hands on
-	end  chan error           // what Receive returns then
-	out  chan jsonrpc.Message // what Send took; unbuffered: the test takes it
-	gone chan struct{}        // closed: Send fails
-	lag  time.Duration        // what Send takes to return when its ctx ends
-	busy atomic.Int32         // Sends under way
-}
-
-func newPeer(t *testing.T, buffer int) *peer {
-	return &peer{t: t, in: make(chan string, 10), end: make(chan error, 1),
-		out: make(chan jsonrpc.Message, buffer), gone: make(chan struct{})}
-}
-
-func (p *peer) Receive(ctx context.Context, sink bridge.Sink) error {
-	for {
-		m, err := p.next(ctx)
-		if err == nil {
-			err = sink.Send(ctx, m)
-		}
-		if err != nil {
-			return err
-		}
-	}
-}
-
-func (p *peer) next(ctx context.Context) (jsonrpc.Message, error) {
-	select { // in order: what was said before the end comes before it
-	case text := <-p.in:
-		return p.parse(text), nil
-	default:
-	}
-	select {
-	case text := <-p.in:
-		return p.parse(text), nil
-	case err := <-p.end:
-		p.end <- err // for good
-		return jsonrpc.Message{}, err
-	case <-ctx.Done():
-		return jsonrpc.Message{}, ctx.Err()
-	}
-}
-
-func (p *peer) TrySend(jsonrpc.Message) bool { return false }
-
-func (p *peer) parse(text string) jsonrpc.Message {
-	m, err := jsonrpc.Parse([]byte(text))
-	if err != nil {
-		panic(err)
-	}
-	return m
-}
-
-func (p *peer) Send(ctx context.Context, m jsonrpc.Message) error {
-	p.busy.Add(1)
-	defer p.busy.Add(-1)
-	select {
-	case <-p.gone:
-		return io.ErrClosedPipe
-	default:
-	}
-	select {
-	case p.out <- m:
-		return nil
-	case <-p.gone:
-		return io.ErrClosedPipe
-	case <-ctx.Done():
-		time.Sleep(p.lag)
-		return ctx.Err()
-	}
-}
-
-func (p *peer) Close(error) error { return nil }
-
-// says lets the Pump receive a message, and do with it what it can.
-func (p *peer) says(format string, args ...any) {
-	p.in <- fmt.Sprintf(format, args...)
-	synctest.Wait()
-}
-
-// gets wants exactly these messages, and no others, to have come by now.
-func (p *peer) gets(want ...string) {
-	p.t.Helper()
-	synctest.Wait()
-	for _, w := range want {
-		select {
-		case m := <-p.out:
-			if got := string(m.Bytes()); got != w {
-				p.t.Errorf("got %s, want %s", got, w)
-			}
-		default:
-			p.t.Errorf("nothing came, want %s", w)
-		}
-		synctest.Wait()
-	}
-	select {
-	case m := <-p.out:
-		p.t.Errorf("got %s, want nothing more", m.Bytes())
-	default:
-	}
-}
-
-// receiver is a Conn whose messages the test takes one by one. From the first Recv on, a
-// Receive goes on all the time.
+// receiver is a Conn whose messages the test takes one by one. From the first Receive on, one of
+// what it wraps goes on all the time.
 type receiver struct {
 	bridge.Conn
 	once  sync.Once
@@ -170,25 +61,29 @@ func receive(c bridge.Conn) *receiver {
 	return r
 }
 
-func (r *receiver) Recv(ctx context.Context) (jsonrpc.Message, error) {
+func (r *receiver) Receive(ctx context.Context, sink bridge.Sink) error {
 	r.once.Do(func() {
 		go func() {
 			defer close(r.ended)
-			r.err = r.Receive(r.ctx, handing{r.got})
+			r.err = r.Conn.Receive(r.ctx, handing{r.got})
 		}()
 	})
-	select {
-	case m := <-r.got:
-		return m, nil
-	case <-r.ended:
-		return jsonrpc.Message{}, r.err
-	case <-ctx.Done():
-		return jsonrpc.Message{}, ctx.Err()
+	for ctx.Err() == nil {
+		select {
+		case m := <-r.got:
+			if err := sink.Send(ctx, m); err != nil {
+				return err
+			}
+		case <-r.ended:
+			return r.err
+		case <-ctx.Done():
+		}
 	}
+	return ctx.Err()
 }
 
-func (r *receiver) Close() error {
-	err := r.Conn.Close(nil)
+func (r *receiver) Close(reason error) error {
+	err := r.Conn.Close(reason)
 	r.once.Do(func() { close(r.ended) })
 	<-r.ended
 	r.stop()

@@ -3,14 +3,18 @@ package main
 import (
 	"context"
 	"errors"
+	"os"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/pflag"
 
+	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/internal/config"
 	"github.com/mcp-bridge/mcp-bridge/internal/demo"
+	"github.com/mcp-bridge/mcp-bridge/internal/observe"
 	"github.com/mcp-bridge/mcp-bridge/internal/upstream"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/stdio"
 )
 
@@ -21,16 +25,31 @@ type connectFlags struct {
 	limits limitFlags
 	config string
 
+	tracing tracingFlags
+	inspect inspectFlags
+
+	recorder bool // they are those of record
+
 	set *pflag.FlagSet // all of them, once parsed
 }
 
 func (f *connectFlags) flagSet() *pflag.FlagSet {
-	fs := pflag.NewFlagSet("connect", pflag.ContinueOnError)
+	fs := pflag.NewFlagSet(f.command(), pflag.ContinueOnError)
 	f.log.register(fs)
 	f.target.register(fs)
 	f.limits.register(fs)
+	f.tracing.register(fs)
+	f.inspect.register(fs)
 	fs.StringVar(&f.config, "config", "", "")
 	return fs
+}
+
+// command is what the flags belong to.
+func (f *connectFlags) command() string {
+	if f.recorder {
+		return "record"
+	}
+	return "connect"
 }
 
 // parse returns the server; with --config, its name.
@@ -40,21 +59,30 @@ func (f *connectFlags) parse(args []string) (to target, name string, err error) 
 	if err == nil {
 		err = f.limits.check()
 	}
+	if err == nil && f.recorder {
+		before, err = f.recordInto(before)
+	}
+	if err == nil {
+		err = f.tracing.check()
+	}
+	if err == nil {
+		err = f.inspect.check()
+	}
 	switch {
 	case err != nil:
 		return to, "", err
 	case f.config != "" && len(argv) > 0:
-		return to, "", usagef("connect --config takes the name of a server in the file, no command")
+		return to, "", usagef("%s --config takes the name of a server in the file, no command", f.command())
 	case f.config != "" && len(before) != 1:
-		return to, "", usagef("connect --config FILE takes the name of one server in the file")
+		return to, "", usagef("%s --config FILE takes the name of one server in the file", f.command())
 	case f.config != "":
 		return to, before[0], nil
 	case len(before) == 0 && len(argv) == 0:
-		return to, "", usagef("connect needs a URL, a command after \"--\", or --config FILE and a name")
+		return to, "", usagef("%s needs a URL, a command after \"--\", or --config FILE and a name", f.command())
 	case len(before) > 0 && len(argv) > 0:
-		return to, "", usagef("connect takes a URL or a command after \"--\", not both")
+		return to, "", usagef("%s takes a URL or a command after \"--\", not both", f.command())
 	case len(before) > 1:
-		return to, "", usagef("connect takes one URL; %q is one argument too many", before[1])
+		return to, "", usagef("%s takes one URL; %q is one argument too many", f.command(), before[1])
 	case len(before) == 1:
 		to.url, err = serverURL(before[0])
 	default:
@@ -65,7 +93,11 @@ func (f *connectFlags) parse(args []string) (to target, name string, err error) 
 
 // connect presents a server to the client at our stdin and stdout.
 func connect(ctx context.Context, args []string, env environment) error {
-	var f connectFlags
+	return new(connectFlags).connect(ctx, args, env)
+}
+
+// connect is the command, with these flags.
+func (f *connectFlags) connect(ctx context.Context, args []string, env environment) error {
 	to, name, err := f.parse(args)
 	if err != nil {
 		return err
@@ -86,14 +118,26 @@ func (f *connectFlags) run(ctx context.Context, to target, name string, env envi
 	if _, _, err := erasOf(settings); err != nil {
 		return err
 	}
+	var seen observe.Observer
+	traced, end, err := f.tracing.begin(&seen, log)
+	if err != nil {
+		return err
+	}
+	defer end()
+	env.lookup = traced.noting(env.lookup)
 	spec, err := f.spec(to, name, &settings, env, log)
 	if err != nil {
 		return err
 	}
+	traced.hideServer(spec)
+	traced.hideEnviron(f.target.child.extra, true)
 	if spec.Clients, _, err = erasOf(settings); err != nil {
 		return err
 	}
-	spec.ParkTimeout, spec.Dropped = settings.ParkTimeout, dropped(log)
+	defer sendSpans(ctx, &seen, env, log)()
+	log, stop := env.logEvents(log, &seen)
+	defer stop()
+	spec.ParkTimeout, spec.Dropped, spec.Observer, spec.Logger = settings.ParkTimeout, tellDropped(dropped(log), spec.Name, &seen), &seen, log
 	server, err := upstream.New(spec)
 	if err != nil {
 		return err
@@ -104,25 +148,81 @@ func (f *connectFlags) run(ctx context.Context, to target, name string, env envi
 			return err
 		}
 	}
-	client := stdio.Std(env.stdin, env.stdout, stdio.Options{
+	client := clientAtStdin(settings, env, log)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go f.giveUp(ctx, hungUp(env.stdin), cancel)
+	defer closeServer(server, log)
+	opts := pumpOptions(settings, log)
+	opts.Owing = tellOwed(log)
+	calls := tellCalls(&opts, spec.Name, &seen)
+	defer calls.Close()
+	unlook, err := f.inspect.begin(inspected{
+		name: "connect " + spec.Name, seen: &seen, recorder: traced.recorder, env: env, log: log,
+		servers: connected(server, spec.Name, calls), cancel: calls.Cancel,
+	})
+	if err != nil {
+		return err
+	}
+	defer unlook()
+	return seen.Serve(spec.Name, "stdio", server.Handler(true, opts)).ServeConn(observe.WithOrigin(ctx, &observe.SessionOrigin{How: howConnected}), client)
+}
+
+func closeServer(server *upstream.Server, log hclog.Logger) {
+	if err := server.Close(); err != nil {
+		log.Warn("closing", "error", err)
+	}
+}
+
+// clientAtStdin returns the Conn of the client at our stdin and stdout.
+func clientAtStdin(settings config.Settings, env environment, log hclog.Logger) bridge.Conn {
+	warnTerminal(env.stdin, log)
+	return stdio.Std(env.stdin, env.stdout, stdio.Options{
 		MaxMessageSize: settings.MaxMessageSize, MaxDepth: settings.MaxDepth,
 		OnNoise: func(n int, reason string) {
 			log.Warn("input refused", "bytes", n, "reason", reason)
 		},
 	})
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	go f.giveUp(ctx, hungUp(env.stdin), cancel)
-	defer func() {
-		if err := server.Close(); err != nil {
-			log.Warn("closing", "error", err)
-		}
-	}()
-	opts := pumpOptions(settings, log)
-	opts.Owing = func(owed, untaken int) {
+}
+
+// tellOwed returns what says that the run goes on although the client says nothing more.
+func tellOwed(log hclog.Logger) func(owed, untaken int) {
+	return func(owed, untaken int) {
 		log.Info("the client sends nothing more, but answers are still waited for", "owed", owed, "untaken", untaken)
 	}
-	return server.Handler(true, opts).ServeConn(ctx, client)
+}
+
+// tellCalls has the Observer told of calls that wait for their answers too long. The Calls
+// returned are to be closed in the end.
+func tellCalls(o *bridge.PumpOptions, server string, seen *observe.Observer) *bridge.Calls {
+	o.Calls = &bridge.Calls{Late: func(c bridge.LateCall) {
+		seen.Event(observe.CallLate{Server: server, Session: observe.SessionOf(c.Ctx), Method: c.Method, ID: c.ID, Since: c.Since})
+	}}
+	o.Dropped = tellDropped(o.Dropped, server, seen)
+	within := o.RequestTimeout
+	o.TimedOut = func(c bridge.LateCall) {
+		seen.Event(observe.CallTimedOut{
+			Server: server, Session: observe.SessionOf(c.Ctx), Method: c.Method, ID: c.ID, Since: c.Since, Within: within,
+		})
+	}
+	return o.Calls
+}
+
+// tellDropped returns log, so that the Observer is told of dropped messages, too.
+func tellDropped(log func(jsonrpc.Message, string), server string, seen *observe.Observer) func(jsonrpc.Message, string) {
+	return func(m jsonrpc.Message, reason string) {
+		seen.Event(observe.Dropped{Server: server, Message: m, Reason: reason})
+		log(m, reason)
+	}
+}
+
+// howConnected says how connect's only session has ended. An error of it ends the run, and is
+// the last line.
+func howConnected(err error) (how string, failed bool) {
+	if err != nil {
+		return "with an error", false
+	}
+	return "the client has gone", false
 }
 
 // spec describes the server. With --config, settings become those of the file.
@@ -142,11 +242,30 @@ func (f *connectFlags) spec(to target, name string, settings *config.Settings, e
 		log.Warn("the file says that this server is disabled; it is connected to all the same, because it was named")
 	}
 	*settings = s.Settings
+	f.target.child.extra = s.Environ()
 	trust, err := f.target.tls()
 	if err != nil {
 		return upstream.Spec{}, err
 	}
 	return configured(s, trust, log)
+}
+
+// warnTerminal says what connect waits for, to somebody who has started it by hand.
+func warnTerminal(stdin *os.File, log hclog.Logger) {
+	if isTerminal(stdin) {
+		log.Warn("waiting for an MCP client at stdin, which is a terminal: clients start this command themselves; to see whether the server works, use \"mcp-bridge doctor\"")
+	}
+}
+
+// isTerminal reports whether a file is a terminal, as far as can be told everywhere: a device
+// of characters that is not the null device.
+func isTerminal(f *os.File) bool {
+	info, err := f.Stat()
+	if err != nil || info.Mode()&os.ModeCharDevice == 0 {
+		return false
+	}
+	null, err := os.Stat(os.DevNull)
+	return err != nil || !os.SameFile(info, null)
 }
 
 // giveUp ends the run some time after the client has gone. Otherwise a server

@@ -12,11 +12,13 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/mcp-bridge/mcp-bridge/internal/access"
+	"github.com/mcp-bridge/mcp-bridge/bridge/access"
 	"github.com/mcp-bridge/mcp-bridge/internal/config"
 	"github.com/mcp-bridge/mcp-bridge/internal/httpserve"
 	"github.com/mcp-bridge/mcp-bridge/internal/hub"
 	"github.com/mcp-bridge/mcp-bridge/internal/listen"
+	"github.com/mcp-bridge/mcp-bridge/internal/metrics"
+	"github.com/mcp-bridge/mcp-bridge/internal/observe"
 	"github.com/mcp-bridge/mcp-bridge/internal/watch"
 )
 
@@ -25,11 +27,14 @@ type daemon struct {
 	flags   *serveFlags
 	env     environment
 	log     hclog.Logger
+	seen    *observe.Observer       // of all servers
+	traced  *tracing                // of all that seen tells
 	fail    context.CancelCauseFunc // ends the run with an error
 	guard   access.Policy
 	hub     *hub.Hub
 	notify  *listen.Notifier
 	sockets listen.Listeners
+	unlook  func() // ends what lets people look at the run; nil: nobody can
 
 	reloading sync.Mutex               // one reload at a time
 	begun     bool                     // there is something to reload
@@ -52,6 +57,17 @@ func (d *daemon) run(ctx context.Context, where addresses, to target) (err error
 		// Before they are read, so that no change goes by unseen.
 		wg.Go(func() { watch.Files(background, d.watched, func() { d.reload(background) }) })
 	}
+	defer sendSpans(ctx, d.seen, d.env, d.log)()
+	unwatch, err := d.flags.metrics.serve(d.seen, d.states, d.log) // before a process starts
+	if err != nil {
+		return err
+	}
+	defer unwatch()
+	defer func() {
+		if d.unlook != nil {
+			d.unlook()
+		}
+	}()
 	if err := d.begin(where, to); err != nil {
 		return err
 	}
@@ -65,6 +81,14 @@ func (d *daemon) run(ctx context.Context, where addresses, to target) (err error
 	return nil
 }
 
+// states returns what the metrics say of each server.
+func (d *daemon) states() (all []metrics.Server) {
+	for name, state := range d.hub.States() {
+		all = append(all, metrics.Server{Name: name, Ready: state.Ready, Calls: state.Calls, Oldest: time.Duration(state.OldestCall) * time.Second})
+	}
+	return all
+}
+
 // begin sets up the servers and the sockets. No reload comes in between.
 func (d *daemon) begin(where addresses, to target) error {
 	d.reloading.Lock()
@@ -75,7 +99,11 @@ func (d *daemon) begin(where addresses, to target) error {
 	if err != nil {
 		return err
 	}
-	first, err := d.prepare(to)
+	err = d.look()
+	var first []hub.Spec
+	if err == nil {
+		first, err = d.prepare(to)
+	}
 	if err == nil {
 		err = d.apply(first)
 	}
@@ -110,6 +138,8 @@ func (d *daemon) prepare(to target) ([]hub.Spec, error) {
 			return nil, err
 		}
 	}
+	d.traced.hideServer(spec.Upstream)
+	d.traced.hideEnviron(d.flags.target.child.extra, true)
 	spec.Eager, spec.OnFailure = true, d.fail
 	return []hub.Spec{spec}, nil
 }
@@ -129,6 +159,12 @@ func (d *daemon) load() ([]hub.Spec, error) {
 	all, err := specs(c, trust, d.log)
 	if err != nil {
 		return nil, err
+	}
+	for _, s := range c.Servers {
+		d.traced.hideEnviron(s.Environ(), true)
+	}
+	for _, s := range all {
+		d.traced.hideServer(s.Upstream)
 	}
 	if len(all) == 0 {
 		d.log.Warn("no server is enabled", "file", d.flags.config)
@@ -237,6 +273,7 @@ func (d *daemon) reloadTokens() {
 	case len(tokens.Names()) == 0:
 		d.log.Error("the token file is gone or has no token in it any more: nobody is let in until it has one", "file", file)
 	default:
+		d.traced.hideTokens(file, d.env)
 		d.log.Info("tokens loaded", "names", len(tokens.Names()))
 	}
 }
@@ -277,7 +314,7 @@ func (d *daemon) reload(ctx context.Context) {
 func (d *daemon) serve(ctx context.Context) {
 	srv := &http.Server{
 		Handler:           d.hub,
-		BaseContext:       access.BaseContext,
+		BaseContext:       func(l net.Listener) context.Context { return observe.With(access.BaseContext(l), d.seen) },
 		ConnContext:       connContext,
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       2 * time.Minute,

@@ -45,7 +45,7 @@ func (f *logFlags) logger(w io.Writer) (hclog.Logger, error) {
 	// the first bytes of what they sent.
 	stdlog.SetFlags(0)
 	stdlog.SetOutput(log.StandardWriter(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}))
-	return oneLine{log}, nil
+	return oneLineLogger{log}, nil
 }
 
 // report makes an error of a run the last line of the log where the log is
@@ -63,20 +63,22 @@ func (f *logFlags) report(log hclog.Logger, err error) error {
 type childFlags struct {
 	name, cwd, passEnv, envFile   string
 	env                           []string
+	extra                         []string // what env and envFile say, once spec was called
 	pty                           bool
 	stdinWait, termWait, killWait time.Duration
 }
 
 func (f *childFlags) register(fs *pflag.FlagSet) {
+	defaults := config.DefaultSettings()
 	fs.StringVar(&f.name, "name", "", "")
 	fs.StringVar(&f.cwd, "cwd", "", "")
 	fs.StringVar(&f.passEnv, "pass-env", "", "")
 	fs.StringVar(&f.envFile, "env-file", "", "")
 	fs.StringArrayVarP(&f.env, "env", "e", nil, "")
 	fs.BoolVar(&f.pty, "pty", false, "")
-	fs.DurationVar(&f.stdinWait, "stdin-wait", 5*time.Second, "")
-	fs.DurationVar(&f.termWait, "term-wait", 5*time.Second, "")
-	fs.DurationVar(&f.killWait, "kill-wait", 5*time.Second, "")
+	fs.DurationVar(&f.stdinWait, "stdin-wait", defaults.StdinWait, "")
+	fs.DurationVar(&f.termWait, "term-wait", defaults.TermWait, "")
+	fs.DurationVar(&f.killWait, "kill-wait", defaults.KillWait, "")
 }
 
 // spec describes the child that runs argv.
@@ -85,6 +87,7 @@ func (f *childFlags) spec(argv []string, lookup func(string) (string, bool)) (su
 	if err != nil {
 		return supervisor.Spec{}, err
 	}
+	f.extra = extra
 	policy := f.passEnv
 	if policy == "" {
 		policy = "all"
@@ -95,7 +98,7 @@ func (f *childFlags) spec(argv []string, lookup func(string) (string, bool)) (su
 	}
 	name := f.name
 	if name == "" {
-		name = baseName(argv[0])
+		name = commandName(argv)
 	}
 	return supervisor.Spec{
 		Name: name, Path: argv[0], Args: argv[1:], Env: env, Dir: f.cwd, PTY: f.pty,
@@ -255,7 +258,7 @@ func badFlags(fs *pflag.FlagSet, args []string, err error) error {
 	if !errors.As(err, &unknown) {
 		return usagef("%v", err)
 	}
-	for _, other := range []*pflag.FlagSet{new(serveFlags).flagSet(), new(connectFlags).flagSet()} {
+	for _, other := range []*pflag.FlagSet{new(serveFlags).flagSet(), new(connectFlags).flagSet(), new(doctorFlags).flagSet()} {
 		if other.Name() != command && other.Lookup(unknown.GetSpecifiedName()) != nil {
 			return usagef("--%s is a flag of %s, not of %s", unknown.GetSpecifiedName(), other.Name(), command)
 		}

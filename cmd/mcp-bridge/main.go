@@ -22,6 +22,10 @@ func main() {
 	if !signal.Ignored(syscall.SIGHUP) { // as under nohup
 		signal.Notify(hangup, syscall.SIGHUP)
 	}
+	chatty := make(chan os.Signal, 1)
+	if sig := levelSignal(); sig != nil {
+		signal.Notify(chatty, sig)
+	}
 	// The first signal asks for a graceful end. The second one is not left to its
 	// default: in a background job of a script that would be to ignore Ctrl-C.
 	ctx, end := context.WithCancel(context.Background())
@@ -38,6 +42,6 @@ func main() {
 	}()
 	os.Exit(run(ctx, os.Args[1:], environment{
 		stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr,
-		lookup: os.LookupEnv, hangup: hangup,
+		lookup: os.LookupEnv, hangup: hangup, chatty: chatty,
 	}))
 }

@@ -10,26 +10,30 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
 )
 
-// oneLine is a Logger that writes every error in one line. Several in one, as
+// oneLineLogger is a Logger that writes every error in one line. Several in one, as
 // errors.Join returns them, would be a block of lines.
-type oneLine struct{ hclog.Logger }
+type oneLineLogger struct{ hclog.Logger }
 
-func (l oneLine) Log(level hclog.Level, msg string, args ...any) {
-	l.Logger.Log(level, msg, inLine(args)...)
+func (l oneLineLogger) Log(level hclog.Level, msg string, args ...any) {
+	l.Logger.Log(level, msg, joinErrorLines(args)...)
 }
 
-func (l oneLine) Trace(msg string, args ...any) { l.Logger.Trace(msg, inLine(args)...) }
-func (l oneLine) Debug(msg string, args ...any) { l.Logger.Debug(msg, inLine(args)...) }
-func (l oneLine) Info(msg string, args ...any)  { l.Logger.Info(msg, inLine(args)...) }
-func (l oneLine) Warn(msg string, args ...any)  { l.Logger.Warn(msg, inLine(args)...) }
-func (l oneLine) Error(msg string, args ...any) { l.Logger.Error(msg, inLine(args)...) }
+func (l oneLineLogger) Trace(msg string, args ...any) { l.Logger.Trace(msg, joinErrorLines(args)...) }
+func (l oneLineLogger) Debug(msg string, args ...any) { l.Logger.Debug(msg, joinErrorLines(args)...) }
+func (l oneLineLogger) Info(msg string, args ...any)  { l.Logger.Info(msg, joinErrorLines(args)...) }
+func (l oneLineLogger) Warn(msg string, args ...any)  { l.Logger.Warn(msg, joinErrorLines(args)...) }
+func (l oneLineLogger) Error(msg string, args ...any) { l.Logger.Error(msg, joinErrorLines(args)...) }
 
-func (l oneLine) With(args ...any) hclog.Logger       { return oneLine{l.Logger.With(inLine(args)...)} }
-func (l oneLine) Named(name string) hclog.Logger      { return oneLine{l.Logger.Named(name)} }
-func (l oneLine) ResetNamed(name string) hclog.Logger { return oneLine{l.Logger.ResetNamed(name)} }
+func (l oneLineLogger) With(args ...any) hclog.Logger {
+	return oneLineLogger{l.Logger.With(joinErrorLines(args)...)}
+}
+func (l oneLineLogger) Named(name string) hclog.Logger { return oneLineLogger{l.Logger.Named(name)} }
+func (l oneLineLogger) ResetNamed(name string) hclog.Logger {
+	return oneLineLogger{l.Logger.ResetNamed(name)}
+}
 
-// inLine puts errors of several lines into one.
-func inLine(args []any) []any {
+// joinErrorLines puts errors of several lines into one.
+func joinErrorLines(args []any) []any {
 	for i, arg := range args {
 		err, ok := arg.(error)
 		if !ok || !strings.Contains(err.Error(), "\n") {

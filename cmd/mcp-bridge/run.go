@@ -8,15 +8,20 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
+
+	"github.com/hashicorp/go-hclog"
 
 	"github.com/mcp-bridge/mcp-bridge/internal/config"
+	"github.com/mcp-bridge/mcp-bridge/internal/eventlog"
+	"github.com/mcp-bridge/mcp-bridge/internal/observe"
 )
 
 // Exit statuses. They are part of the command line's contract.
 const (
 	exitOK    = 0
 	exitFail  = 1 // something went wrong while running; stderr says what
-	exitUsage = 2 // the command line or a file it names is wrong
+	exitUsage = 2 // the command line or a file it names is wrong; doctor: it could not find anything out
 
 	// A second signal has come: what shells say of one that has ended a program.
 	exitInterrupted = 130
@@ -29,6 +34,33 @@ type environment struct {
 	stderr        io.Writer
 	lookup        func(string) (string, bool) // environment variables
 	hangup        <-chan os.Signal            // SIGHUP; nil: never
+	chatty        <-chan os.Signal            // SIGUSR1: the log's level changes; nil: never
+
+	lines *eventlog.Log // set by logEvents
+}
+
+// logEvents has the log tell what seen is told of, until stop is called, with the level that the
+// chatty signal chooses. It returns the Logger for everything else.
+func (e *environment) logEvents(log hclog.Logger, seen *observe.Observer) (rest hclog.Logger, stop func()) {
+	lines := eventlog.New(log, seen)
+	e.lines = lines
+	ended := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			select {
+			case <-e.chatty:
+				lines.Toggle()
+			case <-ended:
+				return
+			}
+		}
+	})
+	return eventlog.Once(log), func() {
+		close(ended)
+		wg.Wait()
+		lines.Close()
+	}
 }
 
 // usageError is a mistake in how the program was called.
@@ -51,11 +83,15 @@ func run(ctx context.Context, args []string, env environment) int {
 	err := dispatch(ctx, args, env)
 	var usage *usageError
 	var logged *loggedError
+	var notRun *errNotRun
 	switch {
 	case err == nil:
 		return exitOK
 	case errors.As(err, &logged):
 		return exitFail
+	case errors.As(err, &notRun):
+		fmt.Fprintf(env.stderr, "mcp-bridge: %v\n", err)
+		return exitUsage
 	case errors.As(err, &usage):
 		fmt.Fprintf(env.stderr, "mcp-bridge: %s\nRun \"mcp-bridge help\" for the manual.\n", usage.text)
 		return exitUsage
@@ -75,8 +111,18 @@ func dispatch(ctx context.Context, args []string, env environment) error {
 		return serve(ctx, rest, env)
 	case "connect":
 		return connect(ctx, rest, env)
+	case "doctor":
+		return diagnose(ctx, rest, env)
 	case "check-config":
 		return checkConfig(rest, env)
+	case "trace":
+		return traceCommand(ctx, rest, env)
+	case "record":
+		return recordCommand(ctx, rest, env)
+	case "replay":
+		return replayCommand(ctx, rest, env)
+	case "wrap", "unwrap":
+		return wrapCommand(command, rest, env)
 	case "demo":
 		return runDemo(ctx, rest, env)
 	case "version":
@@ -89,7 +135,7 @@ func dispatch(ctx context.Context, args []string, env environment) error {
 }
 
 // commands are what the first argument may be, if it is neither a flag nor a URL.
-var commands = []string{"serve", "connect", "check-config", "demo", "version", "help"}
+var commands = []string{"serve", "connect", "doctor", "trace", "record", "replay", "wrap", "unwrap", "check-config", "demo", "version", "help"}
 
 // help prints the manual, which is one for all commands. Who asks about anything
 // else is told that it is not in there.
@@ -142,7 +188,7 @@ func split(args []string) (command string, rest []string) {
 		return "", nil
 	}
 	switch args[0] {
-	case "serve", "connect", "check-config", "demo", "version":
+	case "serve", "connect", "doctor", "trace", "record", "replay", "wrap", "unwrap", "check-config", "demo", "version":
 		return args[0], args[1:]
 	case "--version":
 		return "version", args[1:]

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/supervisor"
 )
 
@@ -31,19 +32,13 @@ func try(t *testing.T, args ...string) (status int, stdout, stderr string) {
 	t.Helper()
 	dir := t.TempDir()
 	out, err := os.Create(filepath.Join(dir, "stdout"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	defer out.Close()
 	errs, err := os.Create(filepath.Join(dir, "stderr"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	defer errs.Close()
 	in, err := os.Open(os.DevNull)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	defer in.Close()
 	lookup := func(name string) (string, bool) {
 		return "secret", name == "SET"
@@ -54,9 +49,7 @@ func try(t *testing.T, args ...string) (status int, stdout, stderr string) {
 	status = run(ctx, args, environment{stdin: in, stdout: out, stderr: errs, lookup: lookup})
 	read := func(f *os.File) string {
 		b, err := os.ReadFile(f.Name())
-		if err != nil {
-			t.Fatal(err)
-		}
+		bridgetest.Must(t, err)
 		return string(b)
 	}
 	return status, read(out), read(errs)
@@ -64,9 +57,7 @@ func try(t *testing.T, args ...string) (status int, stdout, stderr string) {
 
 func TestHelp(t *testing.T) {
 	golden, err := os.ReadFile("testdata/usage.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	for _, args := range [][]string{{"help"}, {"-h"}, {"--help"}, {"serve", "--help"}, {"connect", "-h"}, {"help", "serve"}, {"help", "help"}, {"help", "foo", "--help"}} {
 		status, out, errs := try(t, args...)
 		if status != exitOK || out != string(golden) || errs != "" {
@@ -77,7 +68,7 @@ func TestHelp(t *testing.T) {
 
 // Every flag there is stands in the manual.
 func TestManualNamesEveryFlag(t *testing.T) {
-	for _, set := range []*pflag.FlagSet{new(serveFlags).flagSet(), new(connectFlags).flagSet()} {
+	for _, set := range []*pflag.FlagSet{new(serveFlags).flagSet(), new(connectFlags).flagSet(), new(doctorFlags).flagSet(), new(traceFlags).flagSet(), new(replayFlags).flagSet(), new(replayServeFlags).flagSet(), new(wrapFlags).flagSet("wrap")} {
 		set.VisitAll(func(f *pflag.Flag) {
 			if !strings.Contains(usage, "--"+f.Name+" ") {
 				t.Errorf("the manual does not mention --%s", f.Name)
@@ -88,9 +79,7 @@ func TestManualNamesEveryFlag(t *testing.T) {
 
 func TestMistakes(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "headers")
-	if err := os.WriteFile(file, []byte("# comment\n\nGood: 1\nno colon here\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, os.WriteFile(file, []byte("# comment\n\nGood: 1\nno colon here\n"), 0o600))
 	tests := []struct {
 		args   string
 		status int
@@ -198,14 +187,10 @@ func TestServeReportsACommandThatEndsAtOnce(t *testing.T) {
 
 func TestHeaders(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "headers")
-	if err := os.WriteFile(file, []byte("# a comment\nX-File: from file\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, os.WriteFile(file, []byte("# a comment\nX-File: from file\n"), 0o600))
 	lookup := func(name string) (string, bool) { return "s3cret", name == "TOKEN" }
 	h, err := headers([]string{"Authorization:Bearer ${TOKEN}", "X-Two: a:b", "x-two: c"}, file, lookup)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	want := http.Header{"Authorization": {"Bearer s3cret"}, "X-Two": {"a:b", "c"}, "X-File": {"from file"}}
 	for k, v := range want {
 		if strings.Join(h[k], "|") != strings.Join(v, "|") {
@@ -226,9 +211,7 @@ func TestHeaders(t *testing.T) {
 func TestEnvFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "env")
 	write := func(text string) *childFlags {
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		bridgetest.Must(t, os.WriteFile(file, []byte(text), 0o600))
 		return &childFlags{envFile: file, env: []string{"C=last"}}
 	}
 	got, err := write("A=\"a b\"\n# comment\nexport B='q'\nC=c=d\n").extraEnv(os.LookupEnv)

@@ -12,17 +12,21 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/config"
 	"github.com/mcp-bridge/mcp-bridge/internal/hub"
 	"github.com/mcp-bridge/mcp-bridge/internal/listen"
+	"github.com/mcp-bridge/mcp-bridge/internal/observe"
 	"github.com/mcp-bridge/mcp-bridge/internal/upstream"
 )
 
 // serveFlags are the flags of serve.
 type serveFlags struct {
-	log    logFlags
-	target targetFlags
-	limits limitFlags
-	listen listenFlags
-	access accessFlags
-	scale  scaleFlags
+	log     logFlags
+	target  targetFlags
+	limits  limitFlags
+	listen  listenFlags
+	access  accessFlags
+	scale   scaleFlags
+	metrics metricsFlags
+	tracing tracingFlags
+	inspect inspectFlags
 
 	demo   bool
 	config string
@@ -38,6 +42,9 @@ func (f *serveFlags) flagSet() *pflag.FlagSet {
 	f.listen.register(fs)
 	f.access.register(fs)
 	f.scale.register(fs)
+	f.metrics.register(fs)
+	f.tracing.register(fs)
+	f.inspect.register(fs)
 	fs.BoolVar(&f.demo, "demo", false, "")
 	fs.StringVar(&f.config, "config", "", "")
 	return fs
@@ -85,20 +92,34 @@ func (f *serveFlags) parse(args []string) (where addresses, to target, err error
 	if to, err = f.what(before, argv); err != nil {
 		return where, to, err
 	}
+	where, err = f.check()
+	return where, to, err
+}
+
+// check finds mistakes in the flags that were parsed, and returns where to listen.
+func (f *serveFlags) check() (where addresses, err error) {
 	if err := f.scale.check(); err != nil {
-		return where, to, err
+		return where, err
 	}
 	if err := f.limits.check(); err != nil {
-		return where, to, err
+		return where, err
 	}
 	if _, _, err := erasOf(f.target.settings()); err != nil {
-		return where, to, err
+		return where, err
 	}
 	if err := f.listen.check(); err != nil {
-		return where, to, err
+		return where, err
 	}
-	where, err = f.listen.addresses(fs)
-	return where, to, err
+	if err := f.tracing.check(); err != nil {
+		return where, err
+	}
+	if err := f.inspect.check(); err != nil {
+		return where, err
+	}
+	if err := f.metrics.check(); err != nil {
+		return where, err
+	}
+	return f.listen.addresses(f.set)
 }
 
 // what finds out which server is meant.
@@ -110,7 +131,7 @@ func (f *serveFlags) what(before, argv []string) (to target, err error) {
 		}
 	}
 	switch {
-	case len(before) > 0 && slices.Contains([]string{"serve", "connect", "check-config", "demo", "version", "help"}, before[0]):
+	case len(before) > 0 && slices.Contains(commands, before[0]):
 		return to, usagef("put %q first: mcp-bridge %s [flags] ...", before[0], before[0])
 	case len(before) > 0 && f.config != "":
 		return to, usagef("serve --config exposes every server of the file; leave %q out", before[0])
@@ -156,6 +177,14 @@ func serve(ctx context.Context, args []string, env environment) error {
 
 func (f *serveFlags) run(ctx context.Context, where addresses, to target, env environment, log hclog.Logger) error {
 	warnIdle(f.set, to, log)
+	var seen observe.Observer
+	traced, end, err := f.tracing.begin(&seen, log)
+	if err != nil {
+		return err
+	}
+	defer end()
+	traced.hideTokens(f.access.tokenFile, env)
+	env.lookup = traced.noting(env.lookup)
 	guard, err := f.access.policy(env, log)
 	if err != nil {
 		return err
@@ -170,10 +199,12 @@ func (f *serveFlags) run(ctx context.Context, where addresses, to target, env en
 		log.Info("stdin was closed: stopping")
 		cancel(nil)
 	})
+	log, stop := env.logEvents(log, &seen)
+	defer stop()
 	d := &daemon{
-		flags: f, env: env, log: log, fail: cancel, guard: guard,
+		flags: f, env: env, log: log, seen: &seen, traced: traced, fail: cancel, guard: guard,
 		hub: hub.New(hub.Options{
-			Guard: guard, PathPrefix: prefix, Alone: f.config == "", PeerUser: listen.PeerUser, Logger: log,
+			Guard: guard, PathPrefix: prefix, Alone: f.config == "", PeerUser: listen.PeerUser, Observer: &seen, Logger: log,
 		}),
 	}
 	return d.run(ctx, where, to)

@@ -63,7 +63,7 @@ func escaped(text []byte) []byte {
 	}
 	out := append(make([]byte, 0, len(text)), text[:i]...)
 	for _, r := range string(text[i:]) {
-		if acts(r) {
+		if mustEscape(r) {
 			out = fmt.Appendf(out, `\u%04x`, r)
 		} else {
 			out = utf8.AppendRune(out, r)
@@ -72,9 +72,9 @@ func escaped(text []byte) []byte {
 	return out
 }
 
-// acts reports whether a character does something to the text around it, or to the terminal, that
-// text in a log has no business to do.
-func acts(r rune) bool {
+// mustEscape reports whether a character would change the text around it in a log, or make the terminal
+// do something: it is written as an escape.
+func mustEscape(r rune) bool {
 	switch {
 	case r == '\n', r == '\t':
 		return false

@@ -38,15 +38,16 @@ type targetFlags struct {
 }
 
 func (f *targetFlags) register(fs *pflag.FlagSet) {
+	defaults := config.DefaultSettings()
 	f.child.register(fs)
 	fs.StringArrayVar(&f.header, "header", nil, "")
 	fs.StringVar(&f.headerFile, "header-file", "", "")
-	fs.DurationVar(&f.connect, "connect-timeout", 10*time.Second, "")
-	fs.DurationVar(&f.resume, "resume-timeout", 15*time.Second, "")
-	fs.StringVar(&f.transport, "transport", "http-first", "")
-	fs.StringVar(&f.protocol, "protocol", "auto", "")
-	fs.StringVar(&f.clients, "client-protocol", "auto", "")
-	fs.DurationVar(&f.park, "park-timeout", 10*time.Minute, "")
+	fs.DurationVar(&f.connect, "connect-timeout", defaults.ConnectTimeout, "")
+	fs.DurationVar(&f.resume, "resume-timeout", defaults.ResumeTimeout, "")
+	fs.StringVar(&f.transport, "transport", defaults.Transport, "")
+	fs.StringVar(&f.protocol, "protocol", defaults.Protocol, "")
+	fs.StringVar(&f.clients, "client-protocol", defaults.ClientProtocol, "")
+	fs.DurationVar(&f.park, "park-timeout", defaults.ParkTimeout, "")
 	fs.StringVar(&f.caFile, "ca-file", "", "")
 	fs.StringVar(&f.clientCert, "client-cert", "", "")
 	fs.StringVar(&f.clientKey, "client-key", "", "")

@@ -10,6 +10,12 @@ const usage = `mcp-bridge - converts between the transports of the Model Context
   mcp-bridge connect [flags] URL                  present a remote server as a stdio process
   mcp-bridge connect [flags] -- COMMAND [ARG...]  run a stdio server under supervision, for a stdio client
   mcp-bridge connect [flags] --config FILE NAME   the same for one server of a file
+  mcp-bridge doctor [flags] URL | -- COMMAND...   say what is wrong with a server, and what to do about it
+  mcp-bridge trace [flags] [PID|NAME|FILE] [WORD...]  show what passes through a running bridge, or what a trace holds
+  mcp-bridge record FILE [flags] URL | -- COMMAND...  connect, and keep all that is said in a file
+  mcp-bridge replay [flags] FILE URL | -- COMMAND...  say a recording to a server, and compare the answers
+  mcp-bridge replay --serve [flags] FILE          serve a recording in its server's place
+  mcp-bridge wrap NAME, mcp-bridge unwrap NAME    put the bridge between a desktop client and its server, take it out again
   mcp-bridge check-config FILE                    say what is wrong with a configuration file
   mcp-bridge demo                                 the demo server itself, on stdin and stdout
   mcp-bridge version                              print the version
@@ -78,7 +84,8 @@ A server that is run (serve, connect)
   --pass-env WHAT          what it inherits: all (without MCP_BRIDGE_*), safe, or NAME,NAME,...
                            (default all; in a configuration file, safe)
   --cwd DIR                its working directory
-  --name NAME              what to call it in the log (default: the command's name)
+  --name NAME              what to call it in the log (default: the package, script
+                           or image that the command runs, or the command's name)
   --pty                    give it a terminal as stdout, for programs that otherwise buffer
   --stdin-wait D           how it is stopped: stdin is closed, and after D (default 5s)
   --term-wait D            its process group gets SIGTERM, and after D (default 5s)
@@ -116,9 +123,64 @@ Limits
                            that a new configuration changes or removes (default 30s)
   --grace D                the same after SIGTERM or SIGINT, which bounds those waits, too (default 5s)
 
+Trace (serve, connect; docs/trace.md has the format)
+  --trace FILE             write all messages, at both ends of the bridge, and what else happens, as JSON Lines; a full
+                           FILE (64 MiB) and that of an earlier run become FILE.1, and so on to FILE.3
+  --record FILE            the same, but every message as a whole and all in one file, for replay
+  --trace-max-message N    how much of a message is kept, in bytes or with a unit; 0 is nothing (default 1MiB)
+  --trace-redact WHAT      take out more than passwords, tokens and credentials: the member at a path of a message,
+                           such as params.arguments.pin, or what matches re:REGEX; may be repeated
+  --trace-unredacted       take nothing out but session ids and requestState
+
+Metrics (serve)
+  --metrics ADDRESS        answer Prometheus at http://ADDRESS/metrics; a port alone is one of this machine
+  --metrics-tools          the name of a tool is a label of its calls (the first 200 names)
+
 Log
-  --log-level LEVEL        trace, debug, info, warn, error, off (default info)
+  --log-level LEVEL        trace, debug, info, warn, error, off (default info); docs/log.md says what is told at
+                           which level. SIGUSR1 changes to debug and back while the bridge runs (not on Windows)
   --log-format FORMAT      text or json (default text); control and bidirectional characters are escaped in both
+
+doctor (docs/doctor.md explains what it finds)
+  --json                   the report as JSON
+  --slow                   more time: a minute for the first answer, and the checks that wait
+  --call NAME [JSON]       call this tool once, with these arguments; otherwise none is called
+  --bundle FILE            write what belongs into a bug report, without secrets: FILE.zip or FILE.tar.gz
+  It also takes --env, --env-file, --pass-env, --cwd, --pty, --header, --header-file, --ca-file, --client-cert,
+  --client-key and --max-message-size. Exit status: 0 nothing found but notes, 1 faults, 2 could not find out.
+
+Looking at a run (serve, connect; docs/inspect.md)
+  --inspect[=ADDR]         a page for browsers, whose URL is written to stderr; ADDR is HOST:PORT or unix:PATH
+                           (default 127.0.0.1:0, any free port), and is given with "=" only: --inspect is enough
+  --inspect-token-file FILE  who may look and who may act: "view TOKEN" or "act TOKEN" a line, instead of one token
+                           in that URL. An address that other machines can reach needs it, and --tls-cert
+  "mcp-bridge trace" looks at every run of the same user without a flag.
+
+trace (docs/inspect.md explains what it shows)
+  -v, -vv, --verbose        messages below their lines; both ends of the bridge side by side, with what differs marked
+  --http                   HTTP exchanges and streams, too
+  --json                   records as they stand in a trace
+  --lost                   only what got lost, and where: requests without an answer, messages that were not passed
+                           on, what was dropped and why; exit status 1 if there is anything
+  --export FORMAT          write the trace as har, otlp or html to stdout
+  Each WORD is text, or method:, tool:, id:, dir:c2s|s2c, hop:down|up, ses:, srv:, kind:, status:ok|err|401|pending|late
+  or slow:500ms; "!" in front turns it round, * in it stands for any text. "-" reads a trace from stdin.
+
+replay (docs/recordings.md; it also takes the flags of connect, and with --serve those of serve)
+  --session NAME           which session of the trace (default: the first one)
+  --hop WHERE              its messages at which end of the bridge: down (default), at the clients, or up
+  --allow-redacted         use a recording that lacks what was taken out of it
+  --ignore PATH            what may differ: a path as it is printed, such as result.content[*].text, METHOD:PATH, or
+                           a METHOD with a slash; may be repeated
+  --wait D                 how much longer than in the recording to wait for the server (default 10s)
+  --timing                 keep the pauses of the recording
+  --serve                  be the server: answer as the recording does
+  --stdio                  be the server, for the client at stdin and stdout
+  --strict                 exit status 1 if anything recorded was not asked, or anything else was
+  Exit status: 0 no difference, 1 differences, 2 could not run, or the server has asked what was not recorded.
+
+wrap, unwrap (docs/recordings.md)
+  --client WHICH           claude, cursor, vscode, or a client's configuration file (default: the one that has it)
 
 When serve has a pipe as stdin, it stops once that is closed; one that is closed from the start says nothing.
 SIGTERM and SIGINT end everything gracefully; a second one, at once. SIGHUP makes serve load its files again

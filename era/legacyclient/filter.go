@@ -131,7 +131,7 @@ func (f *filter) serve(now time.Time, m jsonrpc.Message, method string, out *era
 
 func (f *filter) inFlight(id jsonrpc.ID) bool {
 	_, used := f.calls.owed[id]
-	return used || f.listen.isWaiting(id)
+	return used || f.listen.isSubscribing(id)
 }
 
 // notification takes a notification of the client.

@@ -36,7 +36,7 @@ type input struct {
 	open            int             // of these, those without an answer
 }
 
-// ask is one input request of the server to the client.
+// inputRequest is one input request of the server to the client.
 type inputRequest struct {
 	call   *call
 	id     jsonrpc.ID // of the request to the client; zero: not sent or answered
@@ -152,7 +152,7 @@ func elicitMode(params []byte) (mode string, ok bool) {
 	return mode, mode == "form" || mode == "url"
 }
 
-// ask sends an input request to the client, on the stream of its call.
+// send sends an input request to the client, on the stream of its call.
 func (in *inputs) send(a *inputRequest, out *era.Out) {
 	params := a.params
 	if a.method == "elicitation/create" {

@@ -133,7 +133,7 @@ func covers(subscribed, uri string) bool {
 	return ok && (rest == "" || strings.HasSuffix(subscribed, "/") || strings.ContainsRune("/?#", rune(rest[0])))
 }
 
-// isWaiting reports whether id is that of a resources/subscribe without an answer.
-func (l *listener) isWaiting(id jsonrpc.ID) bool {
+// isSubscribing reports whether id is that of a resources/subscribe without an answer.
+func (l *listener) isSubscribing(id jsonrpc.ID) bool {
 	return slices.ContainsFunc(l.waiters, func(w waiter) bool { return w.id == id })
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// FuzzTranslatedBytesS compares what the filter writes in one go with the same
+// FuzzTranslatedBytes compares what the filter writes in one go with the same
 // edits made one after the other, each with a copy of its own.
 func FuzzTranslatedBytes(f *testing.F) {
 	for _, s := range eratest.Objects {

@@ -93,7 +93,7 @@ func New(o Options) *Filter {
 	f.subs = subscriptions{timers: &f.timers, requests: &f.requests, handshake: &f.handshake, results: &f.results}
 	f.parking = parking{timers: &f.timers, calls: &f.calls, turns: &f.turns, logs: &f.logs, max: o.MaxParked, capabilities: o.Capabilities,
 		asked: make(map[jsonrpc.ID]*inputRequest), records: make(map[string]*call),
-		states: states{sealer: o.Sealer, timeout: o.ParkTimeout, unit: o.Unit, instance: o.Instance, principal: o.Principal, results: &f.results}}
+		states: stateIssuer{sealer: o.Sealer, timeout: o.ParkTimeout, unit: o.Unit, instance: o.Instance, principal: o.Principal, results: &f.results}}
 	f.calls = calls{canAsk: o.canAsk(), requests: &f.requests, results: &f.results, turns: &f.turns, logs: &f.logs, tools: &f.tools,
 		tasks: &f.tasks, parking: &f.parking, open: make(map[jsonrpc.ID]*call), sent: make(map[jsonrpc.ID]*call), tokens: make(map[jsonrpc.ID]*call)}
 	f.handshake.clientInfo, f.handshake.clientCapabilities = o.ClientInfo, o.Capabilities

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/era/internal/eratest"
 	"github.com/mcp-bridge/mcp-bridge/era/internal/shape"
@@ -15,7 +16,7 @@ import (
 
 const testMeta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"elicitation":{}}}`
 
-// openServer returns a filter whose server has these capabilities.
+// opened returns a filter whose server has these capabilities.
 func opened(t testing.TB, capabilities string) (f *Filter, now time.Time) {
 	f = New(Options{Capabilities: []byte(`{"elicitation":{}}`), Sealer: testSealer(t)})
 	now = time.Unix(1700000000, 0)
@@ -28,9 +29,7 @@ func opened(t testing.TB, capabilities string) (f *Filter, now time.Time) {
 func testSealer(t testing.TB) *era.Sealer {
 	t.Helper()
 	sealer, err := era.NewSealer()
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	return sealer
 }
 
@@ -156,9 +155,7 @@ func serverResult(t testing.TB, id int64) jsonrpc.Message {
 	raw = strconv.AppendInt(raw, id, 10)
 	raw = append(raw, `,"result":{"content":[{"type":"text","text":"0123456789012345678901234567890123456789"}]}}`...)
 	m, err := jsonrpc.Parse(raw)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	return m
 }
 

@@ -24,7 +24,7 @@ type parking struct {
 	calls  *calls
 	turns  *turns.Turns[*call]
 	logs   *logs
-	states states
+	states stateIssuer
 
 	max          int    // calls that may be parked at a time
 	capabilities []byte // declared to the server, raw
@@ -174,7 +174,7 @@ func (p *parking) park(now time.Time, c *call, out *era.Out) {
 		q.shown = true
 		requests = appendInput(requests, q.key, q.method, q.params)
 	}
-	state := p.states.of(now, &c.request)
+	state := p.states.newState(now, &c.request)
 	state.Call, state.Generation = in.name, in.generation
 	in.deadline = p.timers.Set(state.Expires, func(now time.Time, out *era.Out) { p.expire(now, c, out) })
 	delete(p.calls.open, c.id)

@@ -11,8 +11,8 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// states makes and reads the requestState of results that ask for input.
-type states struct {
+// stateIssuer makes and reads the requestState of results that ask for input.
+type stateIssuer struct {
 	results *results
 	sealer  *era.Sealer
 	timeout time.Duration
@@ -20,8 +20,8 @@ type states struct {
 	unit, instance, principal string
 }
 
-// of returns the State of a call without its name and round.
-func (s *states) of(now time.Time, r *request) era.State {
+// newState returns the State of a call without its name and round.
+func (s *stateIssuer) newState(now time.Time, r *request) era.State {
 	return era.State{
 		Unit:      s.unit,
 		Instance:  s.instance,
@@ -40,14 +40,14 @@ func digestOf(m jsonrpc.Message) string {
 	return base64.RawURLEncoding.EncodeToString(sum[:16])
 }
 
-func (s *states) inputRequired(id jsonrpc.ID, requests []byte, state era.State) jsonrpc.Message {
+func (s *stateIssuer) inputRequired(id jsonrpc.ID, requests []byte, state era.State) jsonrpc.Message {
 	rest := shape.AppendMember([]byte{'{'}, "inputRequests", requests)
 	rest = shape.AppendMember(rest, "requestState", jsonrpc.Quote(s.sealer.Seal(state)))
 	return makeResult(id, `"resultType":"input_required",`, s.results.meta, append(rest, '}'))
 }
 
 // open returns the State of a retry, and whether it is valid for this request.
-func (s *states) open(now time.Time, r *request) (era.State, bool) {
+func (s *stateIssuer) open(now time.Time, r *request) (era.State, bool) {
 	text, ok := jsonrpc.Text(r.state)
 	if !ok || s.sealer == nil {
 		return era.State{}, false
@@ -61,7 +61,7 @@ func (s *states) open(now time.Time, r *request) (era.State, bool) {
 // sendToURL answers a call that the server has refused until the user has visited
 // some URLs (-32042): the client gets them as input requests, and its retry starts
 // the call again. No call is parked. ok is false if the error names no URLs.
-func (s *states) sendToURL(now time.Time, c *call, data []byte) (m jsonrpc.Message, ok bool) {
+func (s *stateIssuer) sendToURL(now time.Time, c *call, data []byte) (m jsonrpc.Message, ok bool) {
 	requests, n := []byte{'{'}, 0
 	for _, e := range jsonrpc.Elements(shape.Member(data, "elicitations")) {
 		if !shape.IsObject(e) || !isURLMode(e) {
@@ -80,7 +80,7 @@ func (s *states) sendToURL(now time.Time, c *call, data []byte) (m jsonrpc.Messa
 	if c.replays == parkRounds {
 		return jsonrpc.NewError(c.id, jsonrpc.CodeInternalError, "the call has asked too often", shape.Reason("rounds")).WithRelated(c.id), true
 	}
-	state := s.of(now, &c.request)
+	state := s.newState(now, &c.request)
 	state.Replay, state.Generation, state.Call = true, c.replays+1, strconv.Itoa(n)
 	return s.inputRequired(c.id, append(requests, '}'), state), true
 }

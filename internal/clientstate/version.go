@@ -1,7 +1,6 @@
 package clientstate
 
 import (
-	"encoding/json"
 	"sync/atomic"
 
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
@@ -22,8 +21,7 @@ func (r *NegotiatedVersion) Note(m jsonrpc.Message) {
 }
 
 func (r *NegotiatedVersion) note(m jsonrpc.Message) {
-	var version string
-	if raw := m.Lookup("result", "protocolVersion"); raw != nil && json.Unmarshal(raw, &version) == nil && version != "" {
+	if version, _ := jsonrpc.Text(m.Lookup("result", "protocolVersion")); version != "" {
 		r.text.Store(&version)
 	}
 }

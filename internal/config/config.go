@@ -13,7 +13,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -60,11 +59,6 @@ type Server struct {
 
 	Settings
 }
-
-// Equal reports whether s and other are the same in every respect. As
-// variables are expanded and files read, a variable that has another value
-// now, or an envFile or headerFile with other content, makes a difference.
-func (s Server) Equal(other Server) bool { return reflect.DeepEqual(s, other) }
 
 // Environ returns Env as NAME=VALUE, sorted by name.
 func (s Server) Environ() []string {
@@ -149,6 +143,10 @@ type Options struct {
 	// us for another one, such as a variable, is a notice then and no error.
 	// The same holds for a disabled server that is not this one.
 	Only string
+
+	// Check, if not nil, is asked about each server that is not disabled and in which no
+	// mistake was found. What it says is a mistake, too, at the server's command or URL.
+	Check func(Server) error
 }
 
 // maxFile bounds the files that are read, in bytes.
@@ -168,13 +166,6 @@ func Load(file string, o Options) (*Config, error) {
 		return &Config{Files: []string{abs}}, fmt.Errorf("config file %s: %w", file, reason(err))
 	}
 	return parse(file, data, o, readFile)
-}
-
-// Parse reads a file's content; name stands in the errors, and what is
-// relative in the file is relative to name's directory. No other file is read:
-// an envFile or headerFile counts as empty. Otherwise it is Load.
-func Parse(name string, data []byte, o Options) (*Config, error) {
-	return parse(name, data, o, nil)
 }
 
 // Server returns the server of a name; the error says which there are.

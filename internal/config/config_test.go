@@ -28,20 +28,14 @@ func golden(t *testing.T, name, text string) {
 		return // other separators, and other words for a file that is not there
 	}
 	abs, err := filepath.Abs(filepath.Dir(name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	text = strings.ReplaceAll(text, abs+string(filepath.Separator), "")
 	text = strings.ReplaceAll(text, filepath.Dir(name)+string(filepath.Separator), "") + "\n"
 	if *update {
-		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		bridgetest.Must(t, os.WriteFile(name, []byte(text), 0o600))
 	}
 	want, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	if text != string(want) {
 		t.Errorf("%s differs:\n%s\nwant:\n%s", name, text, want)
 	}
@@ -132,10 +126,8 @@ const one = `{"mcpServers": {"a": `
 
 func parseOne(t *testing.T, server string, o Options) Server {
 	t.Helper()
-	c, err := Parse("x.json", []byte(one+server+"}}"), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c, err := parse("x.json", []byte(one+server+"}}"), o, nil)
+	bridgetest.Must(t, err)
 	return c.Servers[0]
 }
 
@@ -181,16 +173,14 @@ func TestDefaults(t *testing.T) {
 	t.Parallel()
 	flags := DefaultSettings()
 	flags.Grace, flags.Queue, flags.MaxSessions, flags.PassEnv = 11*time.Second, 12, 13, "all"
-	c, err := Parse("x.json", []byte(`{
+	c, err := parse("x.json", []byte(`{
 		"mcpServers": {
 			"own": {"command": "x", "mcp-bridge": {"grace": "31s", "pty": null}},
 			"none": {"command": "x"}
 		},
 		"mcp-bridge": {"defaults": {"grace": "21s", "queue": 22, "pty": true}}
-	}`), Options{Defaults: &flags})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}`), Options{Defaults: &flags}, nil)
+	bridgetest.Must(t, err)
 	for i, grace := range []time.Duration{31 * time.Second, 21 * time.Second} {
 		s := c.Servers[i]
 		if s.Grace != grace || s.Queue != 22 || s.MaxSessions != 13 || s.PassEnv != "all" || !s.PTY || s.KillWait != 5*time.Second {
@@ -204,12 +194,12 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// A reload tells by Equal which servers it can leave alone.
+// A reload compares servers, which is how it tells which it can leave alone.
 func TestEqual(t *testing.T) {
 	t.Parallel()
 	const text = `{"command": "x", "args": ["${A:-0}"], "env": {"K": "${B:-0}"}, "mcp-bridge": {"queue": 3}}`
 	base := parseOne(t, text, Options{Lookup: env()})
-	if !base.Equal(parseOne(t, " /* moved */ "+text, Options{Lookup: env("C=1")})) {
+	if !reflect.DeepEqual(base, parseOne(t, " /* moved */ "+text, Options{Lookup: env("C=1")})) {
 		t.Error("the same server is not equal")
 	}
 	for name, other := range map[string]Server{
@@ -218,7 +208,7 @@ func TestEqual(t *testing.T) {
 		"a setting":          parseOne(t, strings.Replace(text, "3", "4", 1), Options{Lookup: env()}),
 		"disabled":           parseOne(t, strings.Replace(text, "{", `{"disabled": true, `, 1), Options{Lookup: env()}),
 	} {
-		if base.Equal(other) {
+		if reflect.DeepEqual(base, other) {
 			t.Errorf("another value of %s makes no difference", name)
 		}
 	}
@@ -230,16 +220,12 @@ func TestFilesOfServers(t *testing.T) {
 	dir := t.TempDir()
 	put := func(name, text string) {
 		t.Helper()
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		bridgetest.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	load := func() *Config {
 		t.Helper()
 		c, err := Load(filepath.Join(dir, "c.json"), Options{Lookup: env("T=token")})
-		if err != nil {
-			t.Fatal(err)
-		}
+		bridgetest.Must(t, err)
 		return c
 	}
 	put("c.json", "\xef\xbb\xbf"+`{"mcpServers": {
@@ -262,7 +248,7 @@ func TestFilesOfServers(t *testing.T) {
 		t.Errorf("files are %q, want %q", c.Files, want)
 	}
 	put("e", "A=2\n")
-	if again := load(); again.Servers[0].Equal(c.Servers[0]) || !again.Servers[1].Equal(c.Servers[1]) {
+	if again := load(); reflect.DeepEqual(again.Servers[0], c.Servers[0]) || !reflect.DeepEqual(again.Servers[1], c.Servers[1]) {
 		t.Error("a changed envFile must make a difference to its server, and to no other")
 	}
 }
@@ -284,7 +270,7 @@ func TestOnly(t *testing.T) {
 		{"", env("A=1"), ""}, // b is disabled
 		{"", env("B=1"), "x.json:2:20: \"command\": the environment variable A is not set"},
 	} {
-		c, err := Parse("x.json", text, Options{Lookup: tt.lookup, Only: tt.only})
+		c, err := parse("x.json", text, Options{Lookup: tt.lookup, Only: tt.only}, nil)
 		switch {
 		case tt.wrong == "" && (err != nil || len(c.Notices) != 1):
 			t.Errorf("only %q: %v, notices %v; want the other server's variable as a notice", tt.only, err, c.Notices)
@@ -297,13 +283,11 @@ func TestOnly(t *testing.T) {
 // Comments as keys are left out where they can be nothing else.
 func TestCommentKeys(t *testing.T) {
 	t.Parallel()
-	c, err := Parse("x.json", []byte(`{"//": "servers", "#": 1, "mcpServers": {
+	c, err := parse("x.json", []byte(`{"//": "servers", "#": 1, "mcpServers": {
 		"//": "mine",
 		"_files": {"_comment": "x", "command": "x", "url": null, "env": {"_X": "1", "Y": null}, "mcp-bridge": {"//": "", "queue": null}}
-	}, "mcp-bridge": null}`), Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}, "mcp-bridge": null}`), Options{}, nil)
+	bridgetest.Must(t, err)
 	if len(c.Servers) != 1 || c.Servers[0].Name != "_files" || !slices.Equal(c.Servers[0].Environ(), []string{"_X=1"}) || len(c.Notices) > 0 {
 		t.Errorf("%+v", c)
 	}
@@ -311,10 +295,8 @@ func TestCommentKeys(t *testing.T) {
 
 func TestServerByName(t *testing.T) {
 	t.Parallel()
-	c, err := Parse("x.json", []byte(`{"mcpServers": {"files": {"command": "x"}, "My Tracker": {"command": "y"}}}`), Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c, err := parse("x.json", []byte(`{"mcpServers": {"files": {"command": "x"}, "My Tracker": {"command": "y"}}}`), Options{}, nil)
+	bridgetest.Must(t, err)
 	if s, err := c.Server("My Tracker"); err != nil || s.Command != "y" {
 		t.Error(s, err)
 	}
@@ -335,17 +317,15 @@ func TestUnreadable(t *testing.T) {
 	if !errors.Is(err, os.ErrNotExist) || !slices.Equal(c.Files, []string{file}) {
 		t.Errorf("a file that is not there: %+v, %v", c, err)
 	}
-	if err := os.WriteFile(file, make([]byte, maxFile+1), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, os.WriteFile(file, make([]byte, maxFile+1), 0o600))
 	if _, err := Load(file, Options{}); err == nil || !strings.Contains(err.Error(), "larger than") {
 		t.Errorf("a huge file: %v", err)
 	}
 	// The parser of JSON recurses: what is nested without bound must not reach it.
-	if _, err := Parse("x", []byte(strings.Repeat("[", maxFile)), Options{}); err == nil || !strings.Contains(err.Error(), "brackets") {
+	if _, err := parse("x", []byte(strings.Repeat("[", maxFile)), Options{}, nil); err == nil || !strings.Contains(err.Error(), "brackets") {
 		t.Errorf("deeply nested: %v", err)
 	}
-	if _, err := Parse("x", []byte(strings.Repeat("[", maxBrackets)), Options{}); err == nil {
+	if _, err := parse("x", []byte(strings.Repeat("[", maxBrackets)), Options{}, nil); err == nil {
 		t.Error("deeply nested: no error")
 	}
 }

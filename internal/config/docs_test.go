@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 )
 
 const (
@@ -23,9 +25,7 @@ const (
 func TestManual(t *testing.T) {
 	t.Parallel()
 	data, err := os.ReadFile(manualFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	manual := string(data)
 	const head = "| key | value | flag | what it is |\n|---|---|---|---|\n"
 	before, rest, ok := strings.Cut(manual, head)
@@ -35,9 +35,7 @@ func TestManual(t *testing.T) {
 	have, after, _ := strings.Cut(rest, "\n\n")
 	want := manualTable()
 	if *update {
-		if err := os.WriteFile(manualFile, []byte(before+head+want+"\n\n"+after), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		bridgetest.Must(t, os.WriteFile(manualFile, []byte(before+head+want+"\n\n"+after), 0o644))
 	} else if have != want {
 		t.Errorf("%s has\n%s\nand the settings are\n%s", manualFile, have, want)
 	}
@@ -111,18 +109,12 @@ func TestSchema(t *testing.T) {
 	enc := json.NewEncoder(&want)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
-	if err := enc.Encode(schema()); err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, enc.Encode(schema()))
 	if *update {
-		if err := os.WriteFile(schemaFile, want.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		bridgetest.Must(t, os.WriteFile(schemaFile, want.Bytes(), 0o644))
 	}
 	have, err := os.ReadFile(schemaFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	if !bytes.Equal(have, want.Bytes()) {
 		t.Errorf("%s is not what the keys are: run this test with -update", schemaFile)
 	}

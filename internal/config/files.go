@@ -78,7 +78,7 @@ func (p *parser) eachLine(m member, f func(line string) (wrong string)) {
 	}
 	data, err := p.read(name)
 	if err != nil {
-		p.missing(p.problem(m.value.StartOffset, m.what+": "+name+": "+reason(err).Error()))
+		p.missing(p.newProblem(m.value.StartOffset, m.what+": "+name+": "+reason(err).Error()))
 		return
 	}
 	text := strings.TrimPrefix(string(data), "\ufeff")

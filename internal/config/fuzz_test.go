@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 )
 
 // FuzzParse: no input makes a panic, an error has places that exist, and what
@@ -15,19 +17,15 @@ import (
 func FuzzParse(f *testing.F) {
 	for _, pattern := range []string{"testdata/clients/*.json", "testdata/broken/*.json"} {
 		files, err := filepath.Glob(pattern)
-		if err != nil {
-			f.Fatal(err)
-		}
+		bridgetest.Must(f, err)
 		for _, file := range files {
 			data, err := os.ReadFile(file)
-			if err != nil {
-				f.Fatal(err)
-			}
+			bridgetest.Must(f, err)
 			f.Add(data)
 		}
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		c, err := Parse("x.json", data, Options{Lookup: env("HOME=/h")})
+		c, err := parse("x.json", data, Options{Lookup: env("HOME=/h")}, nil)
 		if c == nil {
 			t.Fatal("no Config")
 		}
@@ -83,7 +81,7 @@ func FuzzSecrets(f *testing.F) {
 			"d": {"command": %[1]s, "args": %[1]s, "url": %[1]s}
 		}}`, encoded, marker)
 		for _, text := range []string{text, text[:at%uint(len(text))] + junk, text[:at%uint(len(text))] + junk + text[at%uint(len(text)):]} {
-			c, err := Parse("x.json", []byte(text), Options{Lookup: env()})
+			c, err := parse("x.json", []byte(text), Options{Lookup: env()}, nil)
 			said := fmt.Sprint(err)
 			for _, n := range c.Notices {
 				said += "\n" + n.String()

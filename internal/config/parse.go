@@ -23,6 +23,7 @@ type parser struct {
 	lookup func(string) (string, bool)
 	read   func(string) ([]byte, error) // nil: other files are not read
 	only   string
+	check  func(Server) error // nil: nobody looks
 	base   Settings
 
 	lenient  bool // what is missing around us is a notice
@@ -38,7 +39,7 @@ func parse(name string, data []byte, o Options, read func(string) ([]byte, error
 	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")) // a byte order mark
 	p := &parser{
 		name: name, dir: filepath.Dir(abs), data: data, lines: lineStarts(data),
-		lookup: o.Lookup, read: read, only: o.Only,
+		lookup: o.Lookup, read: read, only: o.Only, check: o.Check,
 		config: Config{MaxChildrenTotal: -1, Files: []string{abs}},
 	}
 	if p.lookup == nil {
@@ -62,12 +63,12 @@ func parse(name string, data []byte, o Options, read func(string) ([]byte, error
 
 // errorf records a mistake at an offset of the file.
 func (p *parser) errorf(at int, format string, args ...any) {
-	record(&p.problems, p.problem(at, fmt.Sprintf(format, args...)))
+	record(&p.problems, p.newProblem(at, fmt.Sprintf(format, args...)))
 }
 
 // notef records what is no mistake.
 func (p *parser) notef(at int, format string, args ...any) {
-	record(&p.config.Notices, p.problem(at, fmt.Sprintf(format, args...)))
+	record(&p.config.Notices, p.newProblem(at, fmt.Sprintf(format, args...)))
 }
 
 // missing records that something which the file needs is not there.
@@ -91,7 +92,7 @@ func record(list *[]Problem, problem Problem) {
 	}
 }
 
-func (p *parser) problem(at int, text string) Problem {
+func (p *parser) newProblem(at int, text string) Problem {
 	line := sort.SearchInts(p.lines, at+1)
 	column := 1 + utf8.RuneCount(p.data[p.lines[line-1]:at])
 	return Problem{File: p.name, Line: line, Column: column, Text: text}
@@ -118,7 +119,7 @@ func (p *parser) members(v hujson.Value, what string) (all []member, ok bool) {
 		key := m.Name.Value.(hujson.Literal).String()
 		at := m.Name.StartOffset
 		if first, twice := seen[key]; twice {
-			p.errorf(at, "%s is here for the second time: the first is in line %d", quote(key), p.problem(first, "").Line)
+			p.errorf(at, "%s is here for the second time: the first is in line %d", quote(key), p.newProblem(first, "").Line)
 			continue
 		}
 		seen[key] = at
@@ -252,15 +253,15 @@ func checkName(name string) string {
 	case strings.TrimSpace(name) != name:
 		return "begins or ends with white space"
 	case strings.ContainsAny(name, `/\%?#`):
-		return `contains one of / \ % ? #, which paths cannot carry: ` + rename(name)
+		return `contains one of / \ % ? #, which paths cannot carry: ` + suggestName(name)
 	case strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == 0x7f || r == utf8.RuneError }):
 		return "contains a control character"
 	}
 	return ""
 }
 
-// rename proposes a name that is similar and allowed.
-func rename(name string) string {
+// suggestName proposes a name that is similar and allowed.
+func suggestName(name string) string {
 	name = strings.Trim(strings.Map(func(r rune) rune {
 		if strings.ContainsRune(`/\%?# `, r) || r < ' ' {
 			return '-'

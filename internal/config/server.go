@@ -4,11 +4,12 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/tailscale/hujson"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/lazyregexp"
 )
 
 // A draft is a server while it is read.
@@ -54,6 +55,16 @@ func (p *parser) server(m member) Server {
 		p.errorf(m.at, `the server %s has neither "command" nor "url": write the one that reaches it`, m.what)
 	}
 	p.withoutEffect(d, command)
+	if p.check == nil || s.Disabled || len(p.problems) > mistakes {
+		return s
+	}
+	at := url
+	if command {
+		at = d.keys["command"]
+	}
+	if err := p.check(s); err != nil {
+		p.errorf(at.value.StartOffset, "the server %s: %v", m.what, err)
+	}
 	return s
 }
 
@@ -337,7 +348,7 @@ func (p *parser) path(m member) (string, bool) {
 }
 
 // unexpanded is what looks like a variable to a shell and to nobody here.
-var unexpanded = regexp.MustCompile(`(^|[\s=])\$[A-Za-z_][A-Za-z0-9_]*$`)
+var unexpanded = lazyregexp.New(`(^|[\s=])\$[A-Za-z_][A-Za-z0-9_]*$`)
 
 // expanded returns a string with variables replaced. ok is false when it
 // cannot be used; that is recorded then.
@@ -348,7 +359,7 @@ func (p *parser) expanded(m member, want string) (text string, ok bool) {
 	}
 	text, flaws := expand(raw, p.lookup)
 	for _, f := range flaws {
-		problem := p.problem(m.value.StartOffset, m.what+": "+f.text)
+		problem := p.newProblem(m.value.StartOffset, m.what+": "+f.text)
 		if f.missing {
 			p.missing(problem)
 		} else {

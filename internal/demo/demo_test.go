@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
@@ -302,9 +303,7 @@ func TestSendFails(t *testing.T) {
 		broken := errors.New("broken pipe")
 		done := make(chan error, 1)
 		go func() { done <- (&Server{}).ServeConn(t.Context(), &noSend{b, broken}) }()
-		if err := a.Send(t.Context(), jsonrpc.NewRequest(jsonrpc.IntID(1), "ping", nil)); err != nil {
-			t.Fatal(err)
-		}
+		bridgetest.Must(t, a.Send(t.Context(), jsonrpc.NewRequest(jsonrpc.IntID(1), "ping", nil)))
 		if err := <-done; !errors.Is(err, broken) {
 			t.Errorf("ServeConn: %v, want %v", err, broken)
 		}
@@ -349,13 +348,9 @@ func TestPages(t *testing.T) {
 			for params != "" {
 				c.send(`{"jsonrpc":"2.0","id":1,"method":"` + list.method + `","params":` + params + `}`)
 				var m struct{ Result map[string]json.RawMessage }
-				if err := json.Unmarshal([]byte(c.take()[0]), &m); err != nil {
-					t.Fatal(err)
-				}
+				bridgetest.Must(t, json.Unmarshal([]byte(c.take()[0]), &m))
 				var entries []struct{ Name string }
-				if err := json.Unmarshal(m.Result[list.key], &entries); err != nil {
-					t.Fatal(err)
-				}
+				bridgetest.Must(t, json.Unmarshal(m.Result[list.key], &entries))
 				for _, e := range entries {
 					if seen[e.Name] {
 						t.Errorf("%s: %s twice", list.method, e.Name)

@@ -199,27 +199,27 @@ var allResources = func() []*Resource {
 	return all
 }()
 
-// rows are the resources, or the templates.
-func (srv *Server) rows(templates bool) []*Resource {
+// resourcesOrTemplates returns the resources that have a URI, or those that have a template.
+func (srv *Server) resourcesOrTemplates(templates bool) []*Resource {
 	return slices.DeleteFunc(slices.Concat(allResources, srv.Resources), func(r *Resource) bool { return (r.URITemplate != "") != templates })
 }
 
 func (s *session) listResources(params []byte) (any, error) {
-	return page(s, "resources", params, s.srv.rows(false))
+	return page(s, "resources", params, s.srv.resourcesOrTemplates(false))
 }
 
 func (s *session) listTemplates(params []byte) (any, error) {
-	return page(s, "resourceTemplates", params, s.srv.rows(true))
+	return page(s, "resourceTemplates", params, s.srv.resourcesOrTemplates(true))
 }
 
 // resource returns the resource with that URI, nil if there is none.
 func (srv *Server) resource(uri string) *Resource {
-	for _, r := range srv.rows(false) {
+	for _, r := range srv.resourcesOrTemplates(false) {
 		if r.URI == uri {
 			return r
 		}
 	}
-	for _, r := range srv.rows(true) {
+	for _, r := range srv.resourcesOrTemplates(true) {
 		prefix, suffix, _ := strings.Cut(r.URITemplate, "{id}")
 		id, ok := strings.CutPrefix(uri, prefix)
 		id, whole := strings.CutSuffix(id, suffix)
@@ -278,7 +278,7 @@ func (s *session) complete(params []byte) (any, error) {
 	var known []string
 	switch p.Ref.Type {
 	case "ref/resource":
-		templates := s.srv.rows(true)
+		templates := s.srv.resourcesOrTemplates(true)
 		i := slices.IndexFunc(templates, func(r *Resource) bool { return r.URITemplate == p.Ref.URI })
 		if i < 0 || p.Argument.Name != "id" {
 			return nil, invalidParams("there is no such resource template, or it has no such argument")

@@ -84,16 +84,16 @@ type modernFace struct {
 	params []byte
 	meta   era.Meta
 
-	state     state  // of the rounds before this one
-	binding   string // of a requestState to this request
+	state     requestState // of the rounds before this one
+	binding   string       // of a requestState to this request
 	responses map[string]json.RawMessage
 }
 
-// state is what a requestState holds: everything that is known of a request
+// requestState is what the member of that name holds, sealed: everything that is known of a request
 // whose client was asked for something. The client can neither read nor change
 // it, and use it for this request only. It may use it twice: nothing here is
 // done more than once for being asked twice.
-type state struct {
+type requestState struct {
 	Expires int64                      `json:"expires"`
 	Waiting []string                   `json:"waiting"` // what the next round is to bring
 	Answers map[string]json.RawMessage `json:"answers"`

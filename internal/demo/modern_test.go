@@ -97,9 +97,7 @@ func TestCancelledWhileNotified(t *testing.T) {
 		c := dial(t, &Server{})
 		recv := func() string {
 			m, err := bridgetest.Recv(t.Context(), c.conn)
-			if err != nil {
-				t.Fatal(err)
-			}
+			bridgetest.Must(t, err)
 			return string(m.Bytes())
 		}
 		for _, id := range []string{`1`, `2`, `3`} {
@@ -143,9 +141,7 @@ func TestSubscriptionsAreBounded(t *testing.T) {
 func FuzzState(f *testing.F) {
 	face := func() *modernFace {
 		sealer, err := era.NewSealer()
-		if err != nil {
-			f.Fatal(err)
-		}
+		bridgetest.Must(f, err)
 		return &modernFace{session: &session{sealer: sealer}, binding: bindingOf("tools/call", []byte(`{"name":"elicit"}`))}
 	}
 	ours, other := face(), face()

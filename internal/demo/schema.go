@@ -33,8 +33,8 @@ func object(properties props, required ...string) *schema {
 	return &schema{Type: "object", Properties: properties, Required: required, Additional: &closed}
 }
 
-// output is the schema of a structured result.
-func output(properties props, required ...string) *schema {
+// outputSchema is the schema of a structured result.
+func outputSchema(properties props, required ...string) *schema {
 	return &schema{Type: "object", Properties: properties, Required: required}
 }
 

@@ -43,9 +43,7 @@ func TestServeAnswersEverythingBeforeTheEnd(t *testing.T) {
 		`{"jsonrpc":"2.0","id":5,"method":"ping"}`, // and no line feed
 	}, "\n")
 	var out, stderr bytes.Buffer
-	if err := Serve(t.Context(), strings.NewReader(input), &out, &stderr); err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, Serve(t.Context(), strings.NewReader(input), &out, &stderr))
 	slow := textOf(`4`, "done: 1 steps in 0.01 seconds") + "\n" // comes when it comes
 	if strings.Count(out.String(), slow) != 1 {
 		t.Errorf("there is no answer to the call of slow:\n%s", &out)
@@ -73,13 +71,9 @@ func TestServeAnswersEverythingBeforeTheEnd(t *testing.T) {
 // A session over real pipes ends when ctx does, although the client says nothing.
 func TestServeEndsWithContext(t *testing.T) {
 	r, in, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	out, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	for _, f := range []*os.File{in, r, out, w} {
 		defer f.Close()
 	}
@@ -132,17 +126,11 @@ func TestProcessEndsWhenStdoutIsGone(t *testing.T) {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), asProcess+"=1")
 	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	out, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	cmd.Stdout = w
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, cmd.Start())
 	w.Close()
 	out.Close()
 	io.WriteString(in, initialize20250326+"\n")

@@ -13,13 +13,13 @@ type Tool struct {
 	Description string      `json:"description"`
 	Input       any         `json:"inputSchema"` // checked if it is one of our own, a *schema
 	Output      any         `json:"outputSchema,omitempty"`
-	Annotations Annotations `json:"annotations"`
+	Annotations annotations `json:"annotations"`
 
 	Run func(c *Call, args json.RawMessage) (*Result, error) `json:"-"`
 }
 
-// Annotations are the hints about a tool. All four are always told, since their defaults differ.
-type Annotations struct {
+// annotations are the hints about a tool. All four are always told, since their defaults differ.
+type annotations struct {
 	ReadOnly    bool `json:"readOnlyHint"`
 	Destructive bool `json:"destructiveHint"`
 	Idempotent  bool `json:"idempotentHint"`
@@ -27,10 +27,10 @@ type Annotations struct {
 }
 
 var (
-	readOnly = Annotations{ReadOnly: true, Idempotent: true}
-	changes  = Annotations{}                  // changes something in this server only
-	asks     = Annotations{OpenWorld: true}   // asks the client, and who knows whom that asks
-	destroys = Annotations{Destructive: true} // ends this server
+	readOnly = annotations{ReadOnly: true, Idempotent: true}
+	changes  = annotations{}                  // changes something in this server only
+	asks     = annotations{OpenWorld: true}   // asks the client, and who knows whom that asks
+	destroys = annotations{Destructive: true} // ends this server
 )
 
 // Typed makes the Run of a Tool of a function whose arguments are a struct.

@@ -18,7 +18,7 @@ var allTools = []*Tool{
 			"message": str("Any text."),
 			"value":   {Description: "Any JSON value, for instance 9007199254740993 or 1e400. Optional."},
 		}, "message"),
-		Output: output(props{
+		Output: outputSchema(props{
 			"message": str("The message."),
 			"value":   {Description: "The value, if there was one."},
 		}, "message"),
@@ -28,7 +28,7 @@ var allTools = []*Tool{
 		Name: "add", Title: "Add",
 		Description: "Adds two numbers. Has an output schema, and answers with structured content.",
 		Input:       object(props{"a": number("First number."), "b": number("Second number.")}, "a", "b"),
-		Output:      output(props{"sum": number("a + b.")}, "sum"),
+		Output:      outputSchema(props{"sum": number("a + b.")}, "sum"),
 		Annotations: readOnly, Run: Typed(add),
 	},
 	{
@@ -76,7 +76,7 @@ var allTools = []*Tool{
 		Description: "Tells what this server knows about the client: the revision agreed on, the client's name and capabilities, and the _meta of this very call. " +
 			"Shows what a bridge makes of them.",
 		Input: object(nil),
-		Output: output(props{
+		Output: outputSchema(props{
 			"protocolVersion": str("The protocol revision of this session."),
 			"clientInfo":      {Type: "object", Description: "As the client sent it."},
 			"capabilities":    {Type: "object", Description: "As the client sent them."},
@@ -111,7 +111,7 @@ var allTools = []*Tool{
 }
 
 // form is what "elicit" asks for: one field of each kind.
-var form = output(props{
+var form = outputSchema(props{
 	"name":   {Type: "string", Title: "Name", Description: "What shall we call you?"},
 	"email":  {Type: "string", Title: "E-mail", Format: "email"},
 	"color":  {Type: "string", Title: "Favourite colour", Enum: []string{"r", "g", "b"}, EnumNames: []string{"Red", "Green", "Blue"}},

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 )
 
 var update = flag.Bool("update", false, "write the transcripts in testdata anew")
@@ -29,15 +31,11 @@ func TestTranscripts(t *testing.T) {
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			want, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			bridgetest.Must(t, err)
 			want = bytes.ReplaceAll(want, []byte("\r\n"), []byte("\n"))
 			got := play(t, string(want))
 			if *update {
-				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
+				bridgetest.Must(t, os.WriteFile(file, []byte(got), 0o644))
 				return
 			}
 			if got != string(want) {
@@ -70,9 +68,7 @@ func play(t *testing.T, script string) string {
 			case strings.HasPrefix(line, "... "):
 				fmt.Fprintln(&out, line)
 				d, err := time.ParseDuration(line[4:])
-				if err != nil {
-					t.Fatal(err)
-				}
+				bridgetest.Must(t, err)
 				time.Sleep(d)
 			case line == "" || strings.HasPrefix(line, "#"):
 				fmt.Fprintln(&out, line)

@@ -7,6 +7,8 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 )
 
 // LE17: the cookies that a server sets go back to it, as their paths and their
@@ -31,17 +33,13 @@ func TestCookies(t *testing.T) {
 	transport := NewTransport(TransportOptions{})
 	defer transport.CloseIdleConnections()
 	base, err := url.Parse(server.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	newPeer := func() *Peer { return NewPeer(base, nil, nil) }
 	ask := func(p *Peer, path string, set ...string) {
 		t.Helper()
 		header := http.Header{"Cookie": {"mine=1"}}
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+path+"?"+url.Values{"set": set}.Encode(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		bridgetest.Must(t, err)
 		req.Header = header
 		resp, fault := p.Do(transport, req)
 		if fault != nil {

@@ -13,14 +13,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 )
 
 // Faults of the network are told apart, and their texts show no secret.
 func TestNetFault(t *testing.T) {
 	u, err := URL("http://x/secret?token=secret", "http")
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	peer := NewPeer(u, nil, nil)
 	for _, f := range []struct {
 		err    error
@@ -69,9 +69,7 @@ func TestNetFaultCertificateRequired(t *testing.T) {
 	server.StartTLS()
 	defer server.Close()
 	conn, err := tls.Dial("tcp", server.Listener.Addr().String(), &tls.Config{InsecureSkipVerify: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	defer conn.Close()
 	_, err = conn.Read(make([]byte, 1)) // TLS 1.3: the alert comes after the handshake
 	got := NewPeer(&url.URL{Scheme: "https", Host: "x"}, nil, nil).NetFault(err)

@@ -9,14 +9,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
 func TestURL(t *testing.T) {
 	u, err := URL("https://user:pass@h:1/p?q=1#frag", "http", "https")
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	if u.String() != "https://user:pass@h:1/p?q=1" {
 		t.Errorf("URL = %s", u)
 	}
@@ -40,9 +39,7 @@ func TestHeader(t *testing.T) {
 		"x-key": {" a ", "b"}, "Accept-Encoding": {"gzip"}, "connection": {"close"}, "Upgrade": {"x"}, "Host": {"other"},
 	}
 	got, err := Header(from, url.UserPassword("u", "p"), "Upgrade")
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	want := http.Header{
 		"X-Key": {"a", "b"}, "Host": {"other"}, "User-Agent": {"mcp-bridge"}, "Authorization": {"Basic dTpw"},
 	}
@@ -71,9 +68,7 @@ func FuzzHeader(f *testing.F) {
 			}
 		}
 		var b strings.Builder
-		if err := header.Write(&b); err != nil {
-			t.Fatal(err)
-		}
+		bridgetest.Must(t, header.Write(&b))
 		for line := range strings.SplitSeq(strings.TrimSuffix(b.String(), "\r\n"), "\r\n") {
 			if key, _, ok := strings.Cut(line, ": "); !ok || !isToken(key) || strings.ContainsFunc(line, isControl) {
 				t.Errorf("%q: %q makes the line %q", name, value, line)
@@ -113,9 +108,7 @@ func TestDoRedirects(t *testing.T) {
 		"/same302": "", "/other": "", "/loop": "", "/nowhere": "",
 	} {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+path, strings.NewReader("body"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		bridgetest.Must(t, err)
 		req.Header.Set("Authorization", "Bearer x")
 		peer := NewPeer(req.URL, nil, nil)
 		resp, fault := peer.Do(transport, req)
@@ -140,9 +133,7 @@ func TestDoRedirects(t *testing.T) {
 // A refusal says what the server says, as far as that is for people or programs.
 func TestRefusalFault(t *testing.T) {
 	u, err := URL("http://h/path?key=secret", "http")
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	peer := NewPeer(u, nil, map[int]string{404: "is it the path?"})
 	for _, c := range []struct {
 		status            int

@@ -5,19 +5,17 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 )
 
 // What a server says of an error is told without the credentials that it was
 // given, in whatever spelling it repeats them, and the rest as it is.
 func TestCredentialsAreWithheld(t *testing.T) {
 	u, err := URL("http://me:p%40ss%22w@h/path?key=QSECRET&other=y", "http")
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	basic, err := Header(http.Header{"X-Key": {"XSECRET"}, "X-Short": {"abc"}}, u.User)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	bearer := http.Header{"Authorization": {"Bearer UPSECRET"}}
 	u.User = nil
 	for _, c := range []struct {

@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"net/url"
 	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/observe"
 )
 
 // TargetOptions are what requests to one address have in common.
@@ -26,6 +28,9 @@ type TargetOptions struct {
 	MaxIdle        int // see TransportOptions.MaxIdleConnsPerHost
 	NoHTTP2        bool
 	ReplyTimeout   time.Duration // for the header of a reply; 0: none
+
+	// Seen is told of each exchange while somebody watches messages. nil is fine.
+	Seen *observe.Session
 }
 
 // A Target is the address of a server, with all that goes with each request to it.
@@ -40,6 +45,9 @@ type Target struct {
 
 	// Transport makes the requests.
 	Transport http.RoundTripper
+
+	// Seen is that of the TargetOptions.
+	Seen *observe.Session
 
 	close func()
 }
@@ -63,6 +71,9 @@ func NewTarget(address string, o TargetOptions) (*Target, error) {
 		own.ForceAttemptHTTP2 = !o.NoHTTP2
 		own.ResponseHeaderTimeout = o.ReplyTimeout
 		t.Transport, t.close = own, own.CloseIdleConnections
+	}
+	if o.Seen != nil {
+		t.Seen, t.Transport = o.Seen, &observed{t.Transport, o.Seen}
 	}
 	return t, nil
 }

@@ -7,14 +7,14 @@ import (
 	"os"
 	"strconv"
 
-	"github.com/mcp-bridge/mcp-bridge/internal/budget"
+	"github.com/mcp-bridge/mcp-bridge/bridge/budget"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
 // Why Share.Read has not read a body, beside what the connection itself says.
 var (
 	ErrTooLarge = errors.New("body too large")
-	ErrTooMuch  = errors.New("too much is being received; try again later")
+	errTooMuch  = errors.New("too much is being received; try again later")
 )
 
 // Bodies reads the bodies of requests, in bounded memory. Its fields are set
@@ -29,21 +29,21 @@ type Bodies struct {
 // Refuse answers a request of which the body could not be read; err is
 // ErrTooLarge or another error of Share.Read.
 func (b *Bodies) Refuse(w http.ResponseWriter, r *http.Request, err error) {
-	status, code, text := http.StatusBadRequest, jsonrpc.CodeParseError, "the body could not be read"
+	rule, status, code, text := "J4", http.StatusBadRequest, jsonrpc.CodeParseError, "the body could not be read"
 	switch {
-	case errors.Is(err, ErrTooMuch):
+	case errors.Is(err, errTooMuch):
 		LastRequest(w, r) // the rest is not worth reading
-		Busy(w, r, jsonrpc.ID{}, ErrTooMuch.Error())
+		Busy(w, r, jsonrpc.ID{}, errTooMuch.Error(), errTooMuch)
 		return
 	case errors.Is(err, ErrTooLarge):
-		status, code = http.StatusRequestEntityTooLarge, jsonrpc.CodeInvalidRequest
+		rule, status, code = "J9", http.StatusRequestEntityTooLarge, jsonrpc.CodeInvalidRequest
 		text = "the message is larger than " + strconv.Itoa(b.Max) + " bytes (--max-message-size)"
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		LastRequest(w, r)
-		status, code = http.StatusRequestTimeout, jsonrpc.CodeInvalidRequest
+		rule, status, code = "LI32", http.StatusRequestTimeout, jsonrpc.CodeInvalidRequest
 		text = "the body did not arrive in time"
 	}
-	WriteError(w, r, status, code, jsonrpc.ID{}, text)
+	WriteError(w, r, rule, status, code, jsonrpc.ID{}, text)
 }
 
 // Share returns what the body of r holds of Budget: nothing yet. The caller owes
@@ -87,7 +87,7 @@ func (s *Share) Back(held *budget.Share) {
 }
 
 // Read returns the body of r, if it is no longer than max bytes. The error is
-// ErrTooLarge, ErrTooMuch, or what the connection says. It waits
+// ErrTooLarge, errTooMuch, or what the connection says. It waits
 // for the body as long as the connection does: see Deadlines.
 func (s *Share) Read(r *http.Request, max int) ([]byte, error) {
 	size := r.ContentLength
@@ -139,7 +139,7 @@ func (s *Share) readAll(r io.Reader, size, max int64) ([]byte, error) {
 // grow returns body in so much room. For a moment there are both.
 func (s *Share) grow(body []byte, room int64) ([]byte, error) {
 	if !s.held.Take(int(room)) {
-		return nil, ErrTooMuch
+		return nil, errTooMuch
 	}
 	grown := make([]byte, len(body), room)
 	copy(grown, body)

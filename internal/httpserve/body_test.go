@@ -11,7 +11,7 @@ import (
 	"testing"
 	"testing/iotest"
 
-	"github.com/mcp-bridge/mcp-bridge/internal/budget"
+	"github.com/mcp-bridge/mcp-bridge/bridge/budget"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -47,9 +47,9 @@ func FuzzRead(f *testing.F) {
 			t.Errorf("a body in %d bytes counts as %d", cap(got), b.Budget.Taken())
 		case err == ErrTooLarge && size <= max:
 			t.Errorf("%d bytes are too large for %d", size, max)
-		case err == ErrTooMuch && total < 0:
+		case err == errTooMuch && total < 0:
 			t.Error("there is no limit, and it was reached")
-		case err != nil && err != ErrTooMuch && size <= max && claim <= int64(size):
+		case err != nil && err != errTooMuch && size <= max && claim <= int64(size):
 			t.Errorf("%d of %d bytes: %v", size, max, err)
 		}
 		s.Free()
@@ -135,7 +135,7 @@ func TestRefuse(t *testing.T) {
 		lasts, retryAfter bool
 	}{
 		{ErrTooLarge, 413, jsonrpc.CodeInvalidRequest, "larger than 1234 bytes (--max-message-size)", true, false},
-		{ErrTooMuch, 503, jsonrpc.CodeInternalError, "try again later", false, true},
+		{errTooMuch, 503, jsonrpc.CodeInternalError, "try again later", false, true},
 		{os.ErrDeadlineExceeded, 408, jsonrpc.CodeInvalidRequest, "did not arrive in time", false, false},
 		{errors.New("secret"), 400, jsonrpc.CodeParseError, "could not be read", true, false},
 	} {
@@ -165,7 +165,7 @@ func TestUnknownID(t *testing.T) {
 		r := httptest.NewRequest(http.MethodPost, "/", nil)
 		r.Header.Set("Mcp-Protocol-Version", version)
 		w := httptest.NewRecorder()
-		Busy(w, r, jsonrpc.ID{}, "no")
+		Busy(w, r, jsonrpc.ID{}, "no", errTooMuch)
 		if got := strings.Contains(w.Body.String(), `"id":null`); got != want {
 			t.Errorf("%s: %s", version, w.Body)
 		}

@@ -40,13 +40,13 @@ type InlineReply struct {
 // newInlineReply returns one for c, of which taken is what sockstate.Drained says.
 func newInlineReply(c net.Conn, taken func() bool) *InlineReply {
 	q := &InlineReply{conn: c, taken: taken}
-	q.late.Do = q.cut
+	q.late.Do = q.abortLateWrite
 	return q
 }
 
-// cut breaks off a write that takes too long. The alarm may be late: there may
+// abortLateWrite breaks off a write that takes too long. The alarm may be late: there may
 // be none any more, or another one.
-func (q *InlineReply) cut() {
+func (q *InlineReply) abortLateWrite() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if !q.began.IsZero() && time.Since(q.began) >= sockstate.InlineTimeout {
@@ -87,10 +87,10 @@ func (q *InlineReply) Write(write func()) bool {
 	return true
 }
 
-// TakeWritten reports whether there is nothing more to be written to the reply in
+// takeWritten reports whether there is nothing more to be written to the reply in
 // progress, for Write has done it. Whoever serves requests that Write is used for
 // asks once at the end of each, also of a nil InlineReply.
-func (q *InlineReply) TakeWritten() bool {
+func (q *InlineReply) takeWritten() bool {
 	if q == nil {
 		return false
 	}

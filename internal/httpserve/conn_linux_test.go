@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/internal/sockstate"
 )
 
@@ -16,9 +17,7 @@ import (
 func quickConn(t *testing.T, major int) (q *InlineReply, near, far net.Conn) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	defer l.Close()
 	if far, err = net.Dial("tcp", l.Addr().String()); err != nil {
 		t.Fatal(err)
@@ -28,9 +27,7 @@ func quickConn(t *testing.T, major int) (q *InlineReply, near, far net.Conn) {
 	}
 	t.Cleanup(func() { near.Close(); far.Close() })
 	r, err := http.NewRequestWithContext(WithConn(t.Context(), near), "POST", "/", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	r.ProtoMajor = major
 	return InlineReplyOf(r), near, far
 }
@@ -39,21 +36,21 @@ func quickConn(t *testing.T, major int) (q *InlineReply, near, far net.Conn) {
 // and that is known once; to another one it is not.
 func TestQuick(t *testing.T) {
 	q, near, _ := quickConn(t, 1)
-	if q == nil || q.TakeWritten() {
+	if q == nil || q.takeWritten() {
 		t.Fatal("nothing was written yet")
 	}
 	wrote := false
 	if !q.Write(func() { wrote = true }) || !wrote {
 		t.Error("a reply to a client that has taken everything is written")
 	}
-	if !q.TakeWritten() || q.TakeWritten() {
+	if !q.takeWritten() || q.takeWritten() {
 		t.Error("that a reply was written is known once")
 	}
 	_ = near.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
 	for err := error(nil); err == nil; { // until the client must read
 		_, err = near.Write(make([]byte, 64<<10))
 	}
-	if q.Write(func() { t.Error("this may wait") }) || q.TakeWritten() {
+	if q.Write(func() { t.Error("this may wait") }) || q.takeWritten() {
 		t.Error("a reply to a client that reads nothing is not written")
 	}
 }
@@ -94,7 +91,7 @@ func TestQuickUnknown(t *testing.T) {
 		t.Error("HTTP/2")
 	}
 	r, _ := http.NewRequestWithContext(t.Context(), "POST", "/", nil)
-	if q := InlineReplyOf(r); q != nil || q.TakeWritten() {
+	if q := InlineReplyOf(r); q != nil || q.takeWritten() {
 		t.Error("no connection")
 	}
 }

@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// DefaultDeadline is what a Deadlines has where it says nothing.
-const DefaultDeadline = 30 * time.Second
+// defaultDeadline is what a Deadlines has where it says nothing.
+const defaultDeadline = 30 * time.Second
 
 // Deadlines are how long the client of a request may keep the server waiting,
 // whatever the request is for (LI32). The zero value has the defaults; it may be used
 // by any number of goroutines.
 type Deadlines struct {
-	Body  time.Duration // to send the request's body in. 0: DefaultDeadline; negative: no limit
-	Reply time.Duration // to take the last bytes of the reply in, but at least five seconds longer than the body may take. 0: DefaultDeadline; negative: no limit
+	Body  time.Duration // to send the request's body in. 0: 30 s; negative: no limit
+	Reply time.Duration // to take the last bytes of the reply in, but at least five seconds longer than the body may take. 0: 30 s; negative: no limit
 }
 
 // Handler returns a handler that holds every request which next serves to the
@@ -27,7 +27,7 @@ type Deadlines struct {
 // net/http does not tell of a Content-Length (LI33; RFC 9112, 6.1 and 6.3), and
 // each of HTTP/1.0, where it does not even tell of the Transfer-Encoding.
 func (d Deadlines) Handler(next http.Handler) http.Handler {
-	d.Body, d.Reply = cmp.Or(d.Body, DefaultDeadline), cmp.Or(d.Reply, DefaultDeadline)
+	d.Body, d.Reply = cmp.Or(d.Body, defaultDeadline), cmp.Or(d.Reply, defaultDeadline)
 	return &bounded{next, d}
 }
 
@@ -56,7 +56,7 @@ func (b *bounded) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // returned and the body has come, and then takes the deadline away. What a InlineReply
 // has written is sent.
 func (b *bounded) end(w http.ResponseWriter, r *http.Request, body time.Time) {
-	if InlineReplyOf(r).TakeWritten() || b.d.Reply <= 0 {
+	if InlineReplyOf(r).takeWritten() || b.d.Reply <= 0 {
 		return
 	}
 	by := time.Now().Add(b.d.Reply)
@@ -74,10 +74,10 @@ const afterBody = 5 * time.Second
 const kept = 2048
 
 // Write writes the last of a reply. A client that does not take it within
-// DefaultDeadline is cut off.
+// defaultDeadline is cut off.
 func Write(w http.ResponseWriter, body []byte) {
 	if len(body) > kept {
-		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(DefaultDeadline))
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(defaultDeadline))
 	}
 	_, _ = w.Write(body) // an error: the client has gone, and nobody is left to tell
 }

@@ -3,6 +3,7 @@ package httpserve
 import (
 	"net/http"
 
+	"github.com/mcp-bridge/mcp-bridge/internal/observe"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -12,10 +13,15 @@ var (
 	valueClose = []string{"close"}
 )
 
-// WriteError answers a request with an HTTP status and a JSON-RPC error. An
-// unknown id, the zero one, is null before 2025-11-25, whose schema made it
-// optional (J4).
-func WriteError(w http.ResponseWriter, r *http.Request, status, code int, id jsonrpc.ID, text string) {
+// WriteError answers a request with an HTTP status and a JSON-RPC error, and tells the
+// Observer that it is refused, by which rule of docs/rules.md. An unknown id, the zero one, is
+// null before 2025-11-25, whose schema made it optional (J4).
+func WriteError(w http.ResponseWriter, r *http.Request, rule string, status, code int, id jsonrpc.ID, text string) {
+	observe.Refuse(r, rule, status, text)
+	writeError(w, r, status, code, id, text)
+}
+
+func writeError(w http.ResponseWriter, r *http.Request, status, code int, id jsonrpc.ID, text string) {
 	if id.IsZero() && r.Header.Get("Mcp-Protocol-Version") < "2025-11-25" {
 		id = jsonrpc.NullID
 	}
@@ -27,16 +33,35 @@ func WriteError(w http.ResponseWriter, r *http.Request, status, code int, id jso
 	}
 }
 
-// Refuse answers a request that is not let in, or is none that its endpoint takes.
-func Refuse(w http.ResponseWriter, r *http.Request, status int, text string) {
-	WriteError(w, r, status, jsonrpc.CodeInvalidRequest, jsonrpc.ID{}, text)
+// Refuse answers a request that is not let in, or is none that its endpoint takes, as
+// WriteError does.
+func Refuse(w http.ResponseWriter, r *http.Request, rule string, status int, text string) {
+	WriteError(w, r, rule, status, jsonrpc.CodeInvalidRequest, jsonrpc.ID{}, text)
 }
 
-// Busy answers a request that may succeed later.
-func Busy(w http.ResponseWriter, r *http.Request, id jsonrpc.ID, text string) {
-	w.Header().Set("Retry-After", "5")
-	WriteError(w, r, http.StatusServiceUnavailable, jsonrpc.CodeInternalError, id, text)
+// RefuseText is Refuse for requests that are not answered with JSON.
+func RefuseText(w http.ResponseWriter, r *http.Request, rule string, status int, text string) {
+	observe.Refuse(r, rule, status, text)
+	http.Error(w, text, status)
 }
+
+// Busy answers a request that may succeed later with text. The Observer is told why, which
+// may say more than clients are to know.
+func Busy(w http.ResponseWriter, r *http.Request, id jsonrpc.ID, text string, why error) {
+	observe.Refuse(r, ruleBusy, http.StatusServiceUnavailable, why.Error())
+	w.Header().Set("Retry-After", "5")
+	writeError(w, r, http.StatusServiceUnavailable, jsonrpc.CodeInternalError, id, text)
+}
+
+// BusyText is Busy for requests that are not answered with JSON.
+func BusyText(w http.ResponseWriter, r *http.Request, text string, why error) {
+	observe.Refuse(r, ruleBusy, http.StatusServiceUnavailable, why.Error())
+	w.Header().Set("Retry-After", "5")
+	http.Error(w, text, http.StatusServiceUnavailable)
+}
+
+// ruleBusy stands for the bounds on memory and places (docs/limits.md).
+const ruleBusy = "busy"
 
 // LastRequest makes r the last request of its connection. Over HTTP/2 it ends
 // alone: the header would end what other requests have on the connection.

@@ -17,8 +17,9 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/access"
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/era"
-	"github.com/mcp-bridge/mcp-bridge/internal/access"
 	"github.com/mcp-bridge/mcp-bridge/internal/hub"
 	"github.com/mcp-bridge/mcp-bridge/internal/upstream"
 )
@@ -44,16 +45,12 @@ func two(t *testing.T, byToken bool, spec hub.Spec) (a, b *client) {
 	o := hub.Options{Alone: true}
 	if byToken {
 		tokens, err := access.ParseTokens("ann " + annToken + "\nbob " + bobToken)
-		if err != nil {
-			t.Fatal(err)
-		}
+		bridgetest.Must(t, err)
 		o.Guard.Tokens = tokens
 	}
 	h := hub.New(o)
 	t.Cleanup(func() { _ = h.Close() })
-	if err := h.Apply([]hub.Spec{spec}); err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, h.Apply([]hub.Spec{spec}))
 	srv := httptest.NewServer(h)
 	t.Cleanup(srv.Close)
 	made := func(token, address string) *client {
@@ -483,9 +480,7 @@ func TestSubscriptionsMakeRoom(t *testing.T) {
 			defer cancel()
 			resp, err := a.send(ctx, http.MethodPost, "/mcp", `{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true},`+
 				fmt.Sprintf(modernMeta, caps)+`}}`, "MCP-Protocol-Version", "2026-07-28", "Mcp-Method", "subscriptions/listen")
-			if err != nil {
-				t.Fatal(err)
-			}
+			bridgetest.Must(t, err)
 			defer resp.Body.Close()
 			if resp.StatusCode == http.StatusOK {
 				line, _ := bufio.NewReader(resp.Body).ReadString('\n')
@@ -542,9 +537,7 @@ func TestRefusedClientsMakeRoom(t *testing.T) {
 	a, b := two(t, true, spec)
 	for range 2 {
 		v, err := a.open(t.Context(), "ws")
-		if err != nil {
-			t.Fatal(err)
-		}
+		bridgetest.Must(t, err)
 		defer v.close()
 		if _, err := v.ask(`{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{` + fmt.Sprintf(modernMeta, `{}`) + `}}`); err == nil || !strings.Contains(err.Error(), "-32022") {
 			t.Fatalf("a request of another era: %v", err)

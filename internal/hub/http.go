@@ -6,13 +6,15 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mcp-bridge/mcp-bridge/internal/access"
+	"github.com/mcp-bridge/mcp-bridge/bridge/access"
 	"github.com/mcp-bridge/mcp-bridge/internal/httpserve"
 	"github.com/mcp-bridge/mcp-bridge/internal/upstream"
 )
 
 // ServeHTTP answers one request. Whatever it is for, its client has Options.Deadlines.
-func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.bounded.ServeHTTP(w, r) }
+func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h.opts.Observer.ServeHTTP(h.bounded, w, r)
+}
 
 // serve answers one request, which has its deadlines.
 func (h *Hub) serve(w http.ResponseWriter, r *http.Request) {
@@ -32,7 +34,7 @@ func (h *Hub) serve(w http.ResponseWriter, r *http.Request) {
 	if path == "/healthz" || path == "/readyz" {
 		// Who watches the process has no token; there is nothing to hide here.
 		if no := h.opts.Guard.Check(r); no != nil {
-			http.Error(w, no.Reason, no.Status)
+			httpserve.RefuseText(w, r, no.Rule, no.Status, no.Reason)
 			return
 		}
 		h.health(w, path)
@@ -46,12 +48,12 @@ func (h *Hub) serve(w http.ResponseWriter, r *http.Request) {
 	switch r = known; {
 	case r == nil: // a preflight
 	case at.withholds(name):
-		http.Error(w, "HTTP+SSE is not served here: it has the revisions up to 2025-11-25 only, and clients may speak 2026-07-28 only (--client-protocol modern); use Streamable HTTP, at "+
-			h.opts.publicPrefix(r)+h.base(at.spec.Name)+"/mcp", http.StatusNotFound)
+		httpserve.RefuseText(w, r, "SS10", http.StatusNotFound, "HTTP+SSE is not served here: it has the revisions up to 2025-11-25 only, and clients may speak 2026-07-28 only (--client-protocol modern); use Streamable HTTP, at "+
+			h.opts.publicPrefix(r)+h.pathPrefix(at.spec.Name)+"/mcp")
 	case !h.opts.Alone && path == "/servers":
 		h.index(w, r)
 	default:
-		http.Error(w, h.notFound(), http.StatusNotFound)
+		httpserve.RefuseText(w, r, "path", http.StatusNotFound, h.notFound())
 	}
 }
 
@@ -61,9 +63,9 @@ func (h *Hub) serve(w http.ResponseWriter, r *http.Request) {
 func refuse(w http.ResponseWriter, r *http.Request, endpoint string, no *access.Refusal) {
 	switch endpoint {
 	case "mcp", "sse", "message":
-		httpserve.Refuse(w, r, no.Status, no.Reason)
+		httpserve.Refuse(w, r, no.Rule, no.Status, no.Reason)
 	default:
-		http.Error(w, no.Reason, no.Status)
+		httpserve.RefuseText(w, r, no.Rule, no.Status, no.Reason)
 	}
 }
 
@@ -75,7 +77,7 @@ func (h *Hub) notFound() string {
 		text, base = "not found; /servers lists the servers, each at ", "/servers/NAME"
 	}
 	text += base + "/mcp (Streamable HTTP)"
-	if !slices.ContainsFunc(h.list(), func(s *server) bool { return s.withholds("sse") }) {
+	if !slices.ContainsFunc(h.serversInOrder(), func(s *server) bool { return s.withholds("sse") }) {
 		text += ", " + base + "/sse (HTTP+SSE)"
 	}
 	return text + " and " + base + "/ws (WebSocket)"
@@ -118,6 +120,20 @@ func (h *Hub) find(path string) (at *server, endpoint string) {
 	return h.servers[name], endpoint
 }
 
+// describe is what an Observer wants to know of a request.
+func (h *Hub) describe(r *http.Request) (server, remote string) {
+	remote = h.opts.Guard.RemoteAddr(r)
+	path := trimSlash(r.URL.Path)
+	at, _ := h.find(path)
+	if at == nil {
+		at, _ = h.find(h.withoutPrefix(path))
+	}
+	if at == nil {
+		return "", remote
+	}
+	return at.spec.Name, remote
+}
+
 // entry is one server in the index.
 type entry struct {
 	Name        string            `json:"name"`
@@ -131,21 +147,21 @@ type entry struct {
 func (h *Hub) index(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
-		http.Error(w, "use GET", http.StatusMethodNotAllowed)
+		httpserve.RefuseText(w, r, "path", http.StatusMethodNotAllowed, "use GET")
 		return
 	}
 	prefix := h.opts.publicPrefix(r)
 	list := []entry{}
-	for _, s := range h.list() {
+	for _, s := range h.serversInOrder() {
 		e := entry{
 			Name: s.spec.Name, Description: h.described(s.spec.Name),
-			Endpoints: map[string]string{}, Sessions: s.sessions(), State: s.up.State(),
+			Endpoints: map[string]string{}, Sessions: s.sessions(), State: s.state(),
 		}
 		for _, name := range endpoints {
 			if s.withholds(name) {
 				continue
 			}
-			e.Endpoints[name] = prefix + h.base(s.spec.Name) + "/" + name
+			e.Endpoints[name] = prefix + h.pathPrefix(s.spec.Name) + "/" + name
 		}
 		list = append(list, e)
 	}
@@ -173,16 +189,18 @@ func (h *Hub) health(w http.ResponseWriter, path string) {
 }
 
 func (h *Hub) readiness() readiness {
-	list := h.list()
+	list := h.serversInOrder()
 	if h.opts.Alone && len(list) == 1 {
-		return readiness{State: list[0].up.State()}
+		return readiness{State: list[0].state()}
 	}
 	all := readiness{Servers: map[string]upstream.State{}}
 	all.Ready = len(list) == 0
 	for _, s := range list {
-		state := s.up.State()
+		state := s.state()
 		all.Ready = all.Ready || state.Ready
 		all.Running += state.Running
+		all.Calls += state.Calls
+		all.OldestCall = max(all.OldestCall, state.OldestCall)
 		all.Servers[s.spec.Name] = state
 	}
 	if h.opts.Guard.Tokens != nil {

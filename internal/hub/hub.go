@@ -11,13 +11,17 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/mcp-bridge/mcp-bridge/internal/access"
-	"github.com/mcp-bridge/mcp-bridge/internal/budget"
+	"github.com/mcp-bridge/mcp-bridge/bridge/access"
+	"github.com/mcp-bridge/mcp-bridge/bridge/budget"
 	"github.com/mcp-bridge/mcp-bridge/internal/httpserve"
+	"github.com/mcp-bridge/mcp-bridge/internal/observe"
+	"github.com/mcp-bridge/mcp-bridge/internal/upstream"
 	"github.com/mcp-bridge/mcp-bridge/stdio"
 	"github.com/mcp-bridge/mcp-bridge/streamhttp"
 )
@@ -42,6 +46,9 @@ type Options struct {
 	// PeerUser returns a name for who is at the other end of a connection that
 	// carries messages in lines, "" if there is none. nil: all are one party.
 	PeerUser func(net.Conn) string
+
+	// Observer is told of what passes and what happens. nil: nobody is.
+	Observer *observe.Observer
 
 	// Logger is told what happens. nil means no logging.
 	Logger hclog.Logger
@@ -75,6 +82,8 @@ type Hub struct {
 	going   sync.WaitGroup      // servers that are being closed
 	refuser *stdio.SocketServer // for message lines that could be meant for any server
 
+	lines atomic.Bool // a server has been given a listener, which it cannot pass on
+
 	mu      sync.RWMutex
 	servers map[string]*server
 	order   []string          // as configured
@@ -90,7 +99,10 @@ func New(o Options) *Hub {
 	}
 	h := &Hub{
 		opts: o, servers: make(map[string]*server), leaving: make(map[*server]bool), closed: make(chan struct{}),
-		memory: budget.ForMessages(DefaultMaxMessageSize), kept: budget.New(streamhttp.DefaultKept),
+		memory: budget.ForMessages(defaultMaxMessageSize), kept: budget.New(streamhttp.DefaultKept),
+	}
+	if o.Observer != nil {
+		o.Observer.Describe = h.describe
 	}
 	h.bounded = o.Deadlines.Handler(http.HandlerFunc(h.serve))
 	h.all = newPlaces(0, 10*DefaultQueue, DefaultQueueTimeout, "--max-children-total")
@@ -141,6 +153,7 @@ func (h *Hub) Apply(specs []Spec) error {
 	h.servers, h.order, h.texts = next, order, texts
 	h.mu.Unlock()
 	h.memory.Resize(enough(specs))
+	h.logChanges(old, next, order)
 	for name, s := range old {
 		if next[name] != s {
 			s.log.Info("the server is not configured so any more: calls in progress may finish", "sessions", s.sessions())
@@ -148,6 +161,43 @@ func (h *Hub) Apply(specs []Spec) error {
 		}
 	}
 	return nil
+}
+
+// logChanges tells what a new configuration means for those who read the log: the names of
+// the servers that came, that were made anew and that went.
+func (h *Hub) logChanges(old, next map[string]*server, order []string) {
+	if len(old) == 0 { // it is the first one
+		return
+	}
+	var added, changed, removed []string
+	for _, name := range order {
+		switch was := old[name]; {
+		case was == nil:
+			added = append(added, name)
+		case was != next[name]:
+			changed = append(changed, name)
+		}
+	}
+	for name := range old {
+		if next[name] == nil {
+			removed = append(removed, name)
+		}
+	}
+	slices.Sort(removed)
+	var fields []any
+	for _, list := range []struct {
+		what  string
+		names []string
+	}{{"added", added}, {"changed", changed}, {"removed", removed}} {
+		if len(list.names) > 0 {
+			fields = append(fields, list.what, strings.Join(list.names, ", "))
+		}
+	}
+	if len(fields) == 0 {
+		h.opts.Logger.Info("the configuration changes no server")
+		return
+	}
+	h.opts.Logger.Info("servers changed", fields...)
 }
 
 // remove closes a server in the background.
@@ -169,7 +219,7 @@ func (h *Hub) remove(s *server) {
 func enough(specs []Spec) int64 {
 	most := 0
 	for _, spec := range specs {
-		most = max(most, cmp.Or(spec.MaxMessageSize, DefaultMaxMessageSize))
+		most = max(most, cmp.Or(spec.MaxMessageSize, defaultMaxMessageSize))
 	}
 	return budget.Enough(most)
 }
@@ -201,8 +251,8 @@ func (h *Hub) plan(old map[string]*server, specs []Spec) (next map[string]*serve
 	return next, order, made, nil
 }
 
-// base returns the path in front of a server's endpoints.
-func (h *Hub) base(name string) string {
+// pathPrefix returns the path in front of a server's endpoints.
+func (h *Hub) pathPrefix(name string) string {
 	if h.opts.Alone {
 		return ""
 	}
@@ -255,14 +305,14 @@ func (h *Hub) Draining() (servers, sessions int) {
 // removed.
 func (h *Hub) Sessions() int {
 	n := 0
-	for _, s := range h.list() {
+	for _, s := range h.serversInOrder() {
 		n += s.sessions()
 	}
 	return n
 }
 
-// list returns the servers as configured.
-func (h *Hub) list() []*server {
+// serversInOrder returns the servers in the order of the configuration.
+func (h *Hub) serversInOrder() []*server {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	list := make([]*server, 0, len(h.order))
@@ -283,10 +333,20 @@ func (h *Hub) described(name string) string {
 // until l is closed. Only a server alone can be meant, and where tokens are
 // wanted, a line has no place for one: then clients get an error.
 func (h *Hub) ServeLines(l net.Listener) error {
-	if list := h.list(); h.opts.Alone && h.opts.Guard.Tokens == nil && len(list) == 1 {
+	if list := h.serversInOrder(); h.opts.Alone && h.opts.Guard.Tokens == nil && len(list) == 1 {
+		h.lines.Store(true)
 		return list[0].lines.Serve(l)
 	}
 	return h.refuser.Serve(l)
+}
+
+// States returns the state of each server, by name.
+func (h *Hub) States() map[string]upstream.State {
+	all := map[string]upstream.State{}
+	for _, s := range h.serversInOrder() {
+		all[s.spec.Name] = s.state()
+	}
+	return all
 }
 
 // Names returns the names of the servers, as configured.

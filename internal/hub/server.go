@@ -13,7 +13,9 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/bridge/admission"
 	"github.com/mcp-bridge/mcp-bridge/era"
+	"github.com/mcp-bridge/mcp-bridge/internal/observe"
 	"github.com/mcp-bridge/mcp-bridge/internal/upstream"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/legacysse"
 	"github.com/mcp-bridge/mcp-bridge/stdio"
 	"github.com/mcp-bridge/mcp-bridge/streamhttp"
@@ -22,9 +24,9 @@ import (
 
 // Defaults of Spec.
 const (
-	DefaultMaxMessageSize = 64 << 20
+	defaultMaxMessageSize = 64 << 20
 	DefaultMaxSessions    = 1000
-	DefaultMaxRequests    = 32 // MaxChildren with a process for each request
+	defaultMaxRequests    = 32 // MaxChildren with a process for each request
 	DefaultQueue          = 100
 	DefaultQueueTimeout   = 10 * time.Second
 )
@@ -62,7 +64,7 @@ type Spec struct {
 	MaxSessions    int           // of each transport; more are answered 503. 0: DefaultMaxSessions
 	SessionTimeout time.Duration // idle Streamable HTTP sessions end after it. 0: 30 min; negative: never
 
-	MaxChildren  int           // processes at once. 0: as many as sessions may be, and 100 that clients share, or DefaultMaxRequests with one for each request
+	MaxChildren  int           // processes at once. 0: as many as sessions may be, and 100 that clients share, or defaultMaxRequests with one for each request
 	Queue        int           // clients that may wait for one. 0: DefaultQueue; negative: none
 	QueueTimeout time.Duration // and for how long. 0: DefaultQueueTimeout
 
@@ -79,7 +81,7 @@ func (s Spec) withDefaults() Spec {
 		s.MaxSessions = DefaultMaxSessions
 	}
 	if s.MaxChildren <= 0 && s.Isolation == upstream.PerRequest {
-		s.MaxChildren = DefaultMaxRequests
+		s.MaxChildren = defaultMaxRequests
 	}
 	if s.Queue == 0 {
 		s.Queue = DefaultQueue
@@ -92,13 +94,23 @@ func (s Spec) withDefaults() Spec {
 }
 
 // upstream describes the server's side; enter is asked for places for its processes.
-func (s Spec) upstream(enter admission.Admit, secret []byte) upstream.Spec {
+func (s Spec) upstream(enter admission.Admit, o *Options) upstream.Spec {
 	up := s.Upstream
-	up.Secret = secret
+	up.Secret, up.Observer = o.Guard.Tokens.Secret(), o.Observer
 	up.Clients, up.Isolation, up.ParkTimeout = s.Clients, s.Isolation, s.ParkTimeout
-	up.Admit, up.Idle, up.Dropped = enter, s.SessionTimeout, s.Pump.Dropped
+	up.Admit, up.Idle, up.Dropped = enter, s.SessionTimeout, s.dropped(o.Observer)
 	up.MaxShared, up.Queue, up.QueueTimeout = s.MaxChildren, s.Queue, s.QueueTimeout
 	return up
+}
+
+// dropped returns what is told of messages that reach nobody.
+func (s Spec) dropped(o *observe.Observer) func(m jsonrpc.Message, reason string) {
+	return func(m jsonrpc.Message, reason string) {
+		o.Event(observe.Dropped{Server: s.Name, Message: m, Reason: reason})
+		if s.Pump.Dropped != nil {
+			s.Pump.Dropped(m, reason)
+		}
+	}
 }
 
 // firstMessage is how long a client of HTTP+SSE or WebSocket may be connected
@@ -111,6 +123,8 @@ type server struct {
 	up   *upstream.Server
 	log  hclog.Logger
 
+	calls bridge.Calls // of all clients
+
 	removed atomic.Bool // by a new configuration, while the hub goes on
 
 	streams *streamhttp.Handler
@@ -122,14 +136,14 @@ type server struct {
 // newServer makes a server of a hub.
 func newServer(spec Spec, h *Hub) (*server, error) {
 	spec = spec.withDefaults()
-	o, memory, base := &h.opts, h.memory, h.base(spec.Name)
+	o, memory, base := &h.opts, h.memory, h.pathPrefix(spec.Name)
 	s := &server{spec: spec, log: o.Logger.With("server", spec.Name)}
 	var enter admission.Admit
 	if spec.Upstream.URL == "" {
 		enter = admit(newPlaces(spec.MaxChildren, spec.Queue, spec.QueueTimeout, "--max-children"), h.all)
 	}
 	var err error
-	if s.up, err = upstream.New(spec.upstream(enter, o.Guard.Tokens.Secret())); err != nil {
+	if s.up, err = upstream.New(spec.upstream(enter, o)); err != nil {
 		return nil, err
 	}
 	up := s.up
@@ -137,29 +151,57 @@ func newServer(spec Spec, h *Hub) (*server, error) {
 		enter = nil // sessions need no processes of their own
 	}
 	pump := spec.Pump
+	s.tellCalls(&pump, o.Observer)
 	pump.GraceNow, pump.Shutdown, pump.Budget = s.grace, h.closed, memory
+	observed := func(transport string, h bridge.Handler) bridge.Handler {
+		return o.Observer.Serve(spec.Name, transport, h)
+	}
 	// Over Streamable HTTP and on a line, a session that the remote server has
 	// forgotten is renewed: the client notices nothing (LE5). Where the
 	// connection is the session, its end tells the client (C.6).
-	s.streams = streamhttp.NewHandler(up.Legacy(true, pump), streamhttp.HandlerOptions{
+	s.streams = streamhttp.NewHandler(observed("http", up.Legacy(true, pump)), streamhttp.HandlerOptions{
 		Guard: o.Guard, Budget: memory, Kept: h.kept, MaxMessageSize: spec.MaxMessageSize, MaxDepth: spec.MaxDepth, MaxSessions: spec.MaxSessions,
 		SessionTimeout: spec.SessionTimeout, Stateless: spec.Isolation == upstream.PerRequest, Admit: enter, Logger: s.log,
-		Eras: spec.Clients, Modern: up.Exchange(pump), ToolSchema: up.ToolSchema,
+		Eras: spec.Clients, Modern: o.Observer.ServeRequests(spec.Name, "http", up.Exchange(pump)), ToolSchema: up.ToolSchema,
 	})
 	// A process starts, and its place is taken, with the first message and not with
 	// the connection.
-	once := bridge.AwaitFirst(up.Handler(false, pump), firstMessage)
-	s.events = legacysse.NewHandler(bridge.AwaitFirst(up.LegacyOnly(pump), firstMessage), legacysse.HandlerOptions{
+	s.events = legacysse.NewHandler(observed("sse", bridge.AwaitFirst(up.LegacyOnly(pump), firstMessage)), legacysse.HandlerOptions{
 		Guard: o.Guard, Budget: memory, MaxMessageSize: spec.MaxMessageSize, MaxDepth: spec.MaxDepth, MaxSessions: spec.MaxSessions, Admit: enter, Logger: s.log,
 		MessageURL: func(r *http.Request) string { return o.publicPrefix(r) + base + "/message" },
 	})
-	s.sockets = ws.NewHandler(once, ws.HandlerOptions{
+	s.sockets = ws.NewHandler(observed("websocket", bridge.AwaitFirst(up.Handler(false, pump), firstMessage)), ws.HandlerOptions{
 		Guard: o.Guard, Budget: memory, MaxMessageSize: spec.MaxMessageSize, MaxDepth: spec.MaxDepth, MaxSessions: spec.MaxSessions, Admit: enter, Logger: s.log,
 	})
-	s.lines = stdio.NewSocketServer(up.Handler(true, pump), stdio.ServerOptions{
+	s.lines = stdio.NewSocketServer(observed("socket", up.Handler(true, pump)), stdio.ServerOptions{
 		Budget: memory, MaxMessageSize: spec.MaxMessageSize, MaxDepth: spec.MaxDepth, MaxSessions: spec.MaxSessions, Admit: enter, Party: o.party, Logger: s.log,
 	})
 	return s, nil
+}
+
+// tellCalls has the Observer told of calls that wait for their answers too long, and of
+// messages that reach nobody.
+func (s *server) tellCalls(pump *bridge.PumpOptions, o *observe.Observer) {
+	name := s.spec.Name
+	s.calls.Late = func(c bridge.LateCall) {
+		o.Event(observe.CallLate{Server: name, Session: observe.SessionOf(c.Ctx), Method: c.Method, ID: c.ID, Since: c.Since})
+	}
+	pump.Calls, pump.Dropped = &s.calls, s.spec.dropped(o)
+	pump.TimedOut = func(c bridge.LateCall) {
+		o.Event(observe.CallTimedOut{
+			Server: name, Session: observe.SessionOf(c.Ctx), Method: c.Method, ID: c.ID, Since: c.Since, Within: s.spec.Pump.RequestTimeout,
+		})
+	}
+}
+
+// state returns what /readyz and the index say of the server.
+func (s *server) state() upstream.State {
+	state := s.up.State()
+	n, oldest := s.calls.InProgress()
+	if state.Calls = n; n > 0 {
+		state.OldestCall = int(time.Since(oldest).Seconds())
+	}
+	return state
 }
 
 // grace returns how long calls in progress may take at the end: nobody waits
@@ -233,6 +275,7 @@ func (s *server) close() {
 	}
 	wg.Wait()
 	s.report(s.up.Close()) // what clients share, once they have gone
+	s.calls.Close()
 }
 
 func (s *server) report(err error) {

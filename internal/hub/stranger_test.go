@@ -10,8 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mcp-bridge/mcp-bridge/bridge/access"
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/era"
-	"github.com/mcp-bridge/mcp-bridge/internal/access"
 	"github.com/mcp-bridge/mcp-bridge/internal/hub"
 )
 
@@ -25,13 +26,9 @@ var (
 func exchange(t *testing.T, address, request string) string {
 	t.Helper()
 	conn, err := net.Dial("tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, conn.SetDeadline(time.Now().Add(time.Minute)))
 	if _, err := io.WriteString(conn, request); err != nil {
 		t.Fatal(err)
 	}
@@ -46,13 +43,9 @@ func exchange(t *testing.T, address, request string) string {
 // the replies are the same byte for byte, at every endpoint and with every method.
 func TestStrangers(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "tokens")
-	if err := os.WriteFile(file, []byte("ann 0123456789abcdef-of-ann\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, os.WriteFile(file, []byte("ann 0123456789abcdef-of-ann\n"), 0o600))
 	tokens, err := access.LoadTokens(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	modern := demoSpec(t, "modern")
 	modern.Clients = era.OnlyModern
 	_, url := start(t, hub.Options{Guard: access.Policy{Tokens: tokens}, PathPrefix: "/tools"}, demoSpec(t, "usual"), modern)

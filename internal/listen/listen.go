@@ -1,7 +1,7 @@
-// Package listen opens the sockets that the bridge listens on: TCP addresses,
-// with TLS whose certificates are loaded anew when their files change, Unix
-// sockets with a mode, and what systemd has opened for us. It also tells
-// systemd how the bridge is (Notifier).
+// Package listen opens the sockets that the bridge listens on: TCP addresses with or
+// without TLS, Unix sockets with a mode, and sockets that systemd passes. It loads
+// certificates again when their files change. A Notifier tells systemd the state of the
+// bridge.
 package listen
 
 import (
@@ -17,49 +17,47 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/mcp-bridge/mcp-bridge/internal/access"
+	"github.com/mcp-bridge/mcp-bridge/bridge/access"
 )
 
-// Options say what Open opens. The zero value opens what systemd passes, if
-// anything.
+// Options say what Open opens. With the zero value Open opens only the sockets that
+// systemd passes.
 type Options struct {
 	// Addrs are TCP addresses ("127.0.0.1:8080", "[::1]:0", ":8080" for all
 	// interfaces) and Unix sockets ("unix:PATH").
 	Addrs []string
 
-	// Default is the address that is opened when Addrs is empty and systemd
-	// passes nothing. "" is none.
+	// Default is the address that is opened if Addrs is empty and systemd passes no
+	// socket. "" means none.
 	Default string
 
-	// UnixMode is the mode of the Unix sockets that are opened: who may write
-	// to the file may connect. 0 means 0600. Windows has no modes: there, the
-	// directory says who may.
+	// UnixMode is the mode of the Unix sockets in Addrs. Whoever may write to the file of
+	// a socket may connect. 0 means 0600. Windows has no modes: there, the permissions of
+	// the directory count.
 	UnixMode fs.FileMode
 
-	// CertFile and KeyFile are PEM files, which may be one: the certificate
-	// with its chain, and the key. With them every TCP listener speaks TLS, 1.2
-	// or newer, and HTTP/2 as well as HTTP/1.1. Unix sockets never do.
+	// CertFile has the certificate with its chain, and KeyFile its key. Both are PEM, and
+	// may be the same file. With them every TCP listener speaks TLS 1.2 or newer, and
+	// HTTP/2 as well as HTTP/1.1. Unix sockets never speak TLS.
 	CertFile, KeyFile string
 
-	// ClientCAFile, a PEM file, makes a client certificate necessary that one
-	// of its authorities has signed.
+	// ClientCAFile is a PEM file of authorities. With it, clients need a certificate that
+	// one of these authorities has signed.
 	ClientCAFile string
 
-	// Authenticated says that whoever connects must say who they are: that
-	// tokens are asked for. ClientCAFile counts as well.
+	// Authenticated says that clients need a token. A ClientCAFile has the same effect.
 	Authenticated bool
 
-	// Insecure allows addresses that other machines can reach although nobody
-	// is authenticated (rule A9).
+	// Insecure allows addresses that other machines can reach even if clients need
+	// neither a token nor a certificate (rule A9).
 	Insecure bool
 
-	// Logger is told about certificates that are loaded anew, or cannot be, and
-	// about what deserves a warning. nil logs nothing.
+	// Logger gets a line when certificates were loaded again, or could not be loaded, and
+	// warnings about the Options. nil logs nothing.
 	Logger hclog.Logger
 }
 
-// OptionError says that Options cannot work as they are: whoever started the
-// bridge has to change them.
+// OptionError says that Options cannot work on any machine, and must be changed.
 type OptionError struct{ text string }
 
 func (e *OptionError) Error() string { return e.text }
@@ -68,13 +66,13 @@ func optionf(format string, args ...any) error {
 	return &OptionError{fmt.Sprintf(format, args...)}
 }
 
-// Listener is one open socket. It may be used like any net.Listener; where
-// TLS is on, its connections are of the type *tls.Conn, as http.Server needs
-// it for HTTP/2. Close removes a Unix socket that Open has made.
+// Listener is one open socket, and may be used like any net.Listener. With TLS its
+// connections are of the type *tls.Conn, which http.Server needs for HTTP/2. Close removes
+// the file of a Unix socket that Open has made.
 type Listener struct {
 	net.Listener
 	name  string // given by systemd
-	given string // what was asked for: there may be more than one name for an address
+	given string // the address as Options have it, for errors
 	path  *socketFile
 	certs *certificates // nil: no TLS
 
@@ -82,14 +80,11 @@ type Listener struct {
 	closeErr error
 }
 
-// Name is the name that systemd knows the socket by, "" for one of ours.
-func (l *Listener) Name() string { return l.name }
-
-// IsUnix reports whether this is a Unix socket. Such a one carries HTTP and
+// IsUnix reports whether this is a Unix socket. A Unix socket carries HTTP as well as
 // newline-delimited messages: see Split.
 func (l *Listener) IsUnix() bool { return l.Addr().Network() == "unix" }
 
-// URL is the address for logs and messages, without a path: http://HOST:PORT,
+// URL returns the address for logs and messages, without a path: http://HOST:PORT,
 // https://HOST:PORT or unix:PATH.
 func (l *Listener) URL() string {
 	switch {
@@ -101,19 +96,18 @@ func (l *Listener) URL() string {
 	return "http://" + l.Addr().String()
 }
 
-// Close stops listening and may be called more than once. Connections that
-// were accepted stay open. The last listener with TLS ends the watch over the
-// certificates.
+// Close stops listening and may be called more than once. Accepted connections stay open.
+// Close of the last listener with TLS stops watching the certificate files.
 func (l *Listener) Close() error {
 	l.once.Do(func() {
-		l.path.remove() // first, so that nobody finds a socket that nobody serves
+		l.path.remove() // before the socket is closed, so that no client connects to a dead one
 		l.closeErr = l.Listener.Close()
 		l.certs.release()
 	})
 	return l.closeErr
 }
 
-// Listeners are what one Open has opened.
+// Listeners are all listeners of one Open.
 type Listeners []*Listener
 
 // Close closes all of them.
@@ -125,25 +119,26 @@ func (ls Listeners) Close() error {
 	return errors.Join(errs...)
 }
 
-// Reload loads the certificates anew, as happens by itself when their files
-// change. With an error the old ones stay. It does nothing without TLS.
+// Reload loads the certificates again, at once. (When their files change, this happens
+// without Reload.) After an error the old certificates stay in use. Without TLS Reload does
+// nothing.
 func (ls Listeners) Reload() error {
 	for _, l := range ls {
-		if l.certs != nil { // all have the same
+		if l.certs != nil { // all listeners share one
 			return l.certs.reload()
 		}
 	}
 	return nil
 }
 
-// Open opens what o says and what systemd has passed to this process, or
-// nothing at all. An error that is an *OptionError is about o; others are
-// about this machine. The environment variables of systemd's socket activation
-// are gone afterwards, so that no child takes them for its own.
+// Open opens the sockets that o names and those that systemd has passed to this process.
+// After an error nothing is open. An *OptionError is about o; other errors are about this
+// machine. Open removes the environment variables of systemd's socket activation, so that
+// no child uses them.
 //
-// An address that other machines can reach is refused if nobody is
-// authenticated, unless o.Insecure (rule A9). What counts is the address that
-// was bound, whatever name it was given by, and whoever has bound it.
+// Open refuses an address that other machines can reach if clients are not authenticated,
+// unless o.Insecure (rule A9). It looks at the address that the socket is bound to,
+// whatever name was given for it, and also at sockets that systemd has bound.
 func Open(o Options) (Listeners, error) {
 	if o.Logger == nil {
 		o.Logger = hclog.NewNullLogger()
@@ -156,7 +151,8 @@ func Open(o Options) (Listeners, error) {
 	return ls, nil
 }
 
-// open returns what it has opened with an error too.
+// open is Open, but after an error it also returns the listeners that are open, for the
+// caller to close.
 func open(o Options) (ls Listeners, err error) {
 	if ls, err = inherited(); err != nil {
 		return ls, err
@@ -194,7 +190,7 @@ func openOne(addr string, o Options) (*Listener, error) {
 // wsaeaddrinuse is what Windows calls EADDRINUSE.
 const wsaeaddrinuse = syscall.Errno(10048)
 
-// advise puts what to do in place of what the system calls were.
+// advise returns err with advice instead of the names of system calls.
 func advise(err error) error {
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE), runtime.GOOS == "windows" && errors.Is(err, wsaeaddrinuse):
@@ -207,7 +203,7 @@ func advise(err error) error {
 	return err
 }
 
-// checkPublic refuses what would let anybody in (rule A9).
+// checkPublic refuses public addresses without authentication (rule A9).
 func (ls Listeners) checkPublic(o Options) error {
 	authenticated := o.Authenticated || o.ClientCAFile != ""
 	for _, l := range ls {
@@ -225,7 +221,7 @@ func (ls Listeners) checkPublic(o Options) error {
 	return nil
 }
 
-// secure puts TLS before the TCP listeners.
+// secure makes the TCP listeners speak TLS.
 func (ls Listeners) secure(o Options) error {
 	if o.CertFile == "" && o.KeyFile == "" && o.ClientCAFile == "" {
 		return nil

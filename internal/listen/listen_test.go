@@ -8,6 +8,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 )
 
 func isOptionError(err error) bool {
@@ -62,9 +64,7 @@ func TestDefault(t *testing.T) {
 
 func TestNotOpened(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	defer l.Close()
 	taken := l.Addr().String()
 	fails(t, Options{Addrs: []string{taken}}, false, taken, "address already in use", "stop the other program")
@@ -81,9 +81,7 @@ func TestNotOpened(t *testing.T) {
 		t.Errorf("the socket has stayed: %v", err)
 	}
 	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	addr := free.Addr().String()
 	_ = free.Close()
 	fails(t, Options{Addrs: []string{addr, taken}}, false)

@@ -21,13 +21,11 @@ func TestMain(m *testing.M) {
 	bridgetest.CheckLeaks(m)
 }
 
-// open opens what must open, and closes it with the test.
+// mustOpen opens what must open, and closes it with the test.
 func mustOpen(t *testing.T, o Options) Listeners {
 	t.Helper()
 	ls, err := Open(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	t.Cleanup(func() { _ = ls.Close() })
 	return ls
 }
@@ -54,9 +52,7 @@ func fails(t *testing.T, o Options, option bool, says ...string) {
 func shortDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "l")
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	return dir
 }

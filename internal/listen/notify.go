@@ -11,18 +11,18 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 )
 
-// Notifier tells the service manager how the bridge is: sd_notify(3). nil and
-// the zero value do nothing, as does one that was made where there is no
-// service manager. It may be used by many goroutines.
+// Notifier tells the service manager the state of the bridge: sd_notify(3). nil, the zero
+// value and a Notifier without a service manager do nothing. It may be used by many
+// goroutines.
 type Notifier struct {
 	socket   string
 	watchdog time.Duration
 }
 
 // NewNotifier makes a Notifier from the environment (NOTIFY_SOCKET,
-// WATCHDOG_USEC, WATCHDOG_PID), and takes these variables out of it, so that
-// no child speaks in our name: make it once, before the first child. The error
-// is about the watchdog's variables; the Notifier works without them.
+// WATCHDOG_USEC, WATCHDOG_PID). It removes these variables from the environment, so that no
+// child notifies in our name. Call it once, before the first child starts. An error is
+// about the variables of the watchdog; the Notifier then works without the watchdog.
 func NewNotifier() (*Notifier, error) {
 	n := &Notifier{socket: os.Getenv("NOTIFY_SOCKET")}
 	if err := os.Unsetenv("NOTIFY_SOCKET"); err != nil {
@@ -33,24 +33,21 @@ func NewNotifier() (*Notifier, error) {
 	return n, err
 }
 
-// Ready says that the bridge serves, at the start and after Reloading. status
-// is for people: one line.
+// Ready says that the bridge serves. Call it after the start and after Reloading. status is
+// one line for people.
 func (n *Notifier) Ready(status string) error {
 	return n.send(daemon.SdNotifyReady + statusLine(status))
 }
 
-// Reloading says that the configuration is being read anew. Ready must follow.
+// Reloading says that the configuration is being read again. Ready must follow.
 func (n *Notifier) Reloading() error {
 	return n.send(daemon.SdNotifyReloading + "\n" + daemon.SdNotifyMonotonicUsec())
 }
 
-// Stopping says that the bridge is on its way out.
+// Stopping says that the bridge is shutting down.
 func (n *Notifier) Stopping(status string) error {
 	return n.send(daemon.SdNotifyStopping + statusLine(status))
 }
-
-// Status says what there is to say, in one line.
-func (n *Notifier) Status(text string) error { return n.send(statusLine(text)) }
 
 func statusLine(text string) string {
 	if text == "" {
@@ -59,11 +56,10 @@ func statusLine(text string) string {
 	return "\nSTATUS=" + strings.NewReplacer("\n", " ", "\r", " ").Replace(text)
 }
 
-// Watch tells the watchdog, if there is one, twice in its time that the bridge
-// is alive, as long as alive says so; the service manager restarts a bridge
-// that falls silent. nil counts as alive. failed, if not nil, is called with
-// what went wrong. stop ends it, waits for it, and may be called more than
-// once.
+// Watch notifies the watchdog of the service manager, if there is one, twice in each of its
+// intervals, as long as alive returns true. The service manager restarts a bridge that no
+// longer notifies. A nil alive counts as true. failed, if not nil, is called with errors.
+// stop ends the notifications, waits for the goroutine, and may be called more than once.
 func (n *Notifier) Watch(alive func() bool, failed func(error)) (stop func()) {
 	if n == nil || n.socket == "" || n.watchdog <= 0 {
 		return func() {}
@@ -92,10 +88,10 @@ func (n *Notifier) Watch(alive func() bool, failed func(error)) (stop func()) {
 	})
 }
 
-// sendTimeout is how long the service manager may leave its socket full.
+// sendTimeout is how long a notification may wait for room in the service manager's socket.
 const sendTimeout = 5 * time.Second
 
-// send is daemon.SdNotify for a socket that is not in the environment any more.
+// send is daemon.SdNotify, which needs the variable that NewNotifier has removed.
 func (n *Notifier) send(state string) error {
 	state = strings.Trim(state, "\n")
 	if n == nil || n.socket == "" || state == "" {

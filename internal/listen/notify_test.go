@@ -7,6 +7,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 )
 
 // manager is a service manager's end of the notification socket.
@@ -17,9 +19,7 @@ func manager(t *testing.T) *net.UnixConn {
 	}
 	path := socketPath(t)
 	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	t.Setenv("NOTIFY_SOCKET", path)
 	return conn
@@ -29,18 +29,14 @@ func receive(t *testing.T, conn *net.UnixConn) string {
 	t.Helper()
 	buf := make([]byte, 4096)
 	n, err := conn.Read(buf)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	return string(buf[:n])
 }
 
 func TestNotifier(t *testing.T) {
 	conn := manager(t)
 	n, err := NewNotifier()
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	if _, set := os.LookupEnv("NOTIFY_SOCKET"); set {
 		t.Error("a child would get NOTIFY_SOCKET")
 	}
@@ -52,12 +48,10 @@ func TestNotifier(t *testing.T) {
 		{func() error { return n.Ready("3 servers") }, `READY=1\nSTATUS=3 servers`},
 		{n.Reloading, `RELOADING=1\nMONOTONIC_USEC=[0-9]{4,}`},
 		{func() error { return n.Stopping("draining") }, `STOPPING=1\nSTATUS=draining`},
-		{func() error { return n.Status("a\nSTOPPING=1\r\nb") }, `STATUS=a STOPPING=1  b`},
+		{func() error { return n.Stopping("a\nREADY=1\r\nb") }, "STOPPING=1\nSTATUS=a READY=1  b"},
 	}
 	for _, tt := range tests {
-		if err := tt.send(); err != nil {
-			t.Fatal(err)
-		}
+		bridgetest.Must(t, tt.send())
 		if got := receive(t, conn); !regexp.MustCompile("^" + tt.want + "$").MatchString(got) {
 			t.Errorf("got %q, want %q", got, tt.want)
 		}
@@ -72,12 +66,10 @@ func TestNotifier(t *testing.T) {
 func TestNotifierAbsent(t *testing.T) {
 	t.Setenv("NOTIFY_SOCKET", "")
 	made, err := NewNotifier()
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	for _, n := range []*Notifier{nil, {}, made} {
 		n.Watch(func() bool { t.Error("asked"); return true }, nil)()
-		for _, err := range []error{n.Ready("x"), n.Reloading(), n.Stopping(""), n.Status("x")} {
+		for _, err := range []error{n.Ready("x"), n.Reloading(), n.Stopping("")} {
 			if err != nil {
 				t.Error(err)
 			}
@@ -90,9 +82,7 @@ func TestWatchdog(t *testing.T) {
 	t.Setenv("WATCHDOG_USEC", "20000")
 	t.Setenv("WATCHDOG_PID", "")
 	n, err := NewNotifier()
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	for _, name := range []string{"WATCHDOG_USEC", "WATCHDOG_PID"} {
 		if _, set := os.LookupEnv(name); set {
 			t.Errorf("a child would get %s", name)
@@ -109,10 +99,8 @@ func TestWatchdog(t *testing.T) {
 	}
 	alive <- false // says nothing
 	alive <- false
-	if err := n.Status("next"); err != nil {
-		t.Fatal(err)
-	}
-	if got := receive(t, conn); got != "STATUS=next" {
+	bridgetest.Must(t, n.Stopping("next"))
+	if got := receive(t, conn); got != "STOPPING=1\nSTATUS=next" {
 		t.Errorf("got %q while not alive", got)
 	}
 	close(alive)

@@ -2,10 +2,9 @@ package listen
 
 import "net"
 
-// PeerUser returns who is at the other end of a Unix socket, as "user " and the
-// number of the user that has connected; "" if that cannot be told, as of any
-// other connection. What stands before a connection says so by a method
-// NetConn() net.Conn.
+// PeerUser returns the user who has connected to a Unix socket, as "user " and the number of
+// the user. It returns "" for other connections, and on systems that do not tell the user.
+// A connection that wraps another one must have a method NetConn() net.Conn.
 func PeerUser(c net.Conn) string {
 	for c != nil {
 		switch v := c.(type) {

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// peerUser asks the kernel (unix(7): SO_PEERCRED).
+// peerUser asks the kernel for the user (unix(7): SO_PEERCRED).
 func peerUser(c *net.UnixConn) string {
 	raw, err := c.SyscallConn()
 	if err != nil {

@@ -6,25 +6,20 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 )
 
-// Who connects to a Unix socket is told by the user it runs as, also behind what
-// stands before the connection.
+// PeerUser returns the user of the client, also for a connection that is wrapped.
 func TestPeerUser(t *testing.T) {
 	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	defer l.Close()
 	near, err := net.Dial("unix", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	defer near.Close()
 	far, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	defer far.Close()
 	if got, want := PeerUser(&peekedConn{Conn: far}), fmt.Sprintf("user %d", os.Getuid()); got != want {
 		t.Errorf("%q, want %q", got, want)

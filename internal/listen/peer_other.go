@@ -4,5 +4,5 @@ package listen
 
 import "net"
 
-// peerUser knows nobody: all are one.
+// peerUser returns "": this system does not tell the user.
 func peerUser(*net.UnixConn) string { return "" }

@@ -12,19 +12,20 @@ import (
 // silence is how long a connection may take to send its first byte.
 const silence = time.Minute
 
-// Split makes two listeners of one, by what a client sends first: '{', '[' or
-// JSON white space begins newline-delimited messages (lines), anything else is
-// for HTTP. A connection that sends nothing for a minute is closed.
+// Split makes two listeners of one. The first byte of a connection decides: after '{', '['
+// or JSON white space the connection carries newline-delimited messages and goes to
+// lines, after any other byte it goes to http. A connection that sends nothing for a
+// minute is closed.
 //
-// What Accept of either returns is the accepted connection, the first byte
-// included. It can CloseWrite if that one can. Who accepts must go on doing so:
-// connections of the other kind do not wait for it, but those of its own do.
+// The connections that Accept returns still have their first byte. They have CloseWrite
+// if those of l have it. The caller must keep accepting on both listeners: a connection
+// waits for Accept of its own listener, but not for that of the other.
 //
-// Close of either closes l and ends both: Accept returns net.ErrClosed. It
-// returns when no connection is being looked at any more; those that were
-// accepted belong to who took them. An error of l's Accept comes out of http's.
+// Close of either listener closes l and both listeners, whose Accept then returns
+// net.ErrClosed. Close returns when all connections that were not yet accepted are closed;
+// accepted connections belong to the caller. An error of l's Accept is returned by http's.
 //
-// log is told, at level debug, of connections that are closed; nil is nobody.
+// log gets a debug line for each connection that is closed without a byte; nil logs nothing.
 func Split(l net.Listener, log hclog.Logger) (http, lines net.Listener) {
 	if log == nil {
 		log = hclog.NewNullLogger()
@@ -56,7 +57,7 @@ type accepted struct {
 	err  error
 }
 
-// half is one of the two listeners.
+// half is one of the two listeners of Split.
 type half struct {
 	s  *splitter
 	in chan accepted
@@ -96,7 +97,7 @@ func (s *splitter) accept() {
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
-		if err != nil { // too many open files, say: http.Server pauses before it asks again
+		if err != nil { // such as too many open files: http.Server pauses before its next Accept
 			if !s.hand(s.http, accepted{err: err}) {
 				return
 			}
@@ -108,7 +109,7 @@ func (s *splitter) accept() {
 	}
 }
 
-// hand gives a to who accepts from in, or reports that nobody will.
+// hand gives a to the Accept that reads from in. It returns false after Close.
 func (s *splitter) hand(in chan accepted, a accepted) bool {
 	select {
 	case in <- a:
@@ -129,8 +130,8 @@ func (s *splitter) enter(conn net.Conn) bool {
 	return true
 }
 
-// leave reports whether the connection is still ours to give away: Close
-// closes what it finds.
+// leave removes the connection from looking. It returns false if Close has closed the
+// connection.
 func (s *splitter) leave(conn net.Conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -194,10 +195,10 @@ func (c *peekedConn) Read(p []byte) (int, error) {
 	return c.Conn.Read(p)
 }
 
-// NetConn returns the connection itself: writes go there unchanged.
+// NetConn returns the wrapped connection. Writes may go there directly.
 func (c *peekedConn) NetConn() net.Conn { return c.Conn }
 
-// CloseWrite ends our direction; the other stays open.
+// CloseWrite ends the direction to the client; the other direction stays open.
 func (c *peekedConn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()

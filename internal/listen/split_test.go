@@ -13,6 +13,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 )
 
 // TestSplit: HTTP and messages on one Unix socket, and not a byte is lost.
@@ -48,9 +50,7 @@ func TestSplit(t *testing.T) {
 	}}}
 	for range 3 {
 		resp, err := client.Post("http://localhost/mcp", "text/plain", strings.NewReader(`{"a":1}`))
-		if err != nil {
-			t.Fatal(err)
-		}
+		bridgetest.Must(t, err)
 		body, _ := io.ReadAll(resp.Body)
 		_ = resp.Body.Close()
 		if string(body) != `POST /mcp {"a":1}` {
@@ -59,9 +59,7 @@ func TestSplit(t *testing.T) {
 	}
 	for _, text := range []string{"{\"a\":1}\n", "[1]\n", "\n{}\n", " ", "\t\r\n", "{" + strings.Repeat("x", 1<<20)} {
 		conn, err := net.Dial("unix", path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		bridgetest.Must(t, err)
 		wg.Go(func() {
 			_, _ = io.WriteString(conn, text)
 			_ = conn.(*net.UnixConn).CloseWrite()
@@ -122,9 +120,7 @@ func TestSplitSilence(t *testing.T) {
 		}()
 		start := time.Now()
 		conn, err := lines.Accept()
-		if err != nil {
-			t.Fatal(err)
-		}
+		bridgetest.Must(t, err)
 		defer conn.Close()
 		if _, err := silent.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 			t.Errorf("the silent one: %v", err)
@@ -239,9 +235,7 @@ func TestSplitErrors(t *testing.T) {
 		_ = c.Close()
 	})
 	conn, err := lines.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	if line, err := bufio.NewReader(conn).ReadString('\n'); line != "[]\n" || err != nil {
 		t.Errorf("read %q, %v", line, err)
 	}

@@ -9,14 +9,14 @@ import (
 )
 
 // inherited returns the sockets that systemd has opened for this process:
-// sd_listen_fds(3). Their mode and owner are what the socket unit says. It
-// returns those it has with an error too.
+// sd_listen_fds(3). The socket unit sets their mode and owner. With an error it also
+// returns the sockets that are good, for the caller to close.
 func inherited() (Listeners, error) {
 	var ls Listeners
 	var first error
 	for i, f := range activation.Files(true) {
 		l, err := fromFile(f)
-		_ = f.Close() // the listener has its own
+		_ = f.Close() // the listener has its own file descriptor
 		if err != nil && first == nil {
 			first = fmt.Errorf("socket %d that systemd has passed, named %q: %w", i+1, f.Name(), err)
 		}

@@ -5,7 +5,7 @@ import (
 	"syscall"
 )
 
-// accepts reports whether somebody has called listen on the socket.
+// accepts reports whether the socket listens, and is not a connection.
 func accepts(l net.Listener) bool {
 	s, ok := l.(syscall.Conn)
 	if !ok {

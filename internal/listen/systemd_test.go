@@ -11,6 +11,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 )
 
 // activatedVar makes this program one that systemd has started: activated.
@@ -36,7 +38,7 @@ func activated() {
 		r.Error, r.Option = err.Error(), isOptionError(err)
 	}
 	for _, l := range ls {
-		r.URLs, r.Names = append(r.URLs, l.URL()), append(r.Names, l.Name())
+		r.URLs, r.Names = append(r.URLs, l.URL()), append(r.Names, l.name)
 		go func() {
 			if conn, err := l.Accept(); err == nil {
 				_, _ = io.Copy(conn, conn)
@@ -62,33 +64,23 @@ func activate(t *testing.T, o Options, pid string, names string, sockets ...inte
 		t.Skip("systemd is for Linux")
 	}
 	options, err := json.Marshal(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	// The process id is known only once the process exists.
 	cmd := exec.Command("/bin/sh", "-c", `LISTEN_PID=`+pid+` exec "$0"`, os.Args[0])
 	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0", activatedVar+"="+string(options),
 		fmt.Sprintf("LISTEN_FDS=%d", len(sockets)), "LISTEN_FDNAMES="+names)
 	for _, s := range sockets {
 		f, err := s.File()
-		if err != nil {
-			t.Fatal(err)
-		}
+		bridgetest.Must(t, err)
 		defer f.Close()
 		cmd.ExtraFiles = append(cmd.ExtraFiles, f)
 	}
 	cmd.Stderr = os.Stderr
 	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
+	bridgetest.Must(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = stdin.Close()
 		if err := cmd.Wait(); err != nil {
@@ -97,12 +89,8 @@ func activate(t *testing.T, o Options, pid string, names string, sockets ...inte
 	})
 	var r report
 	line, err := bufio.NewReader(stdout).ReadBytes('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(line, &r); err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
+	bridgetest.Must(t, json.Unmarshal(line, &r))
 	if len(r.Left) > 0 {
 		t.Errorf("a child would get %v", r.Left)
 	}
@@ -112,9 +100,7 @@ func activate(t *testing.T, o Options, pid string, names string, sockets ...inte
 func tcpSocket(t *testing.T, addr string) *net.TCPListener {
 	t.Helper()
 	l, err := net.Listen("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	t.Cleanup(func() { _ = l.Close() })
 	return l.(*net.TCPListener)
 }
@@ -123,9 +109,7 @@ func TestActivation(t *testing.T) {
 	tcp := tcpSocket(t, "127.0.0.1:0")
 	path := socketPath(t)
 	unix, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	defer unix.Close()
 	unix.SetUnlinkOnClose(false)
 	r := activate(t, Options{Default: "127.0.0.1:0"}, "$$", "web:local", tcp, unix)
@@ -135,9 +119,7 @@ func TestActivation(t *testing.T) {
 	}
 	for network, addr := range map[string]string{"tcp": tcp.Addr().String(), "unix": path} {
 		conn, err := net.Dial(network, addr)
-		if err != nil {
-			t.Fatal(err)
-		}
+		bridgetest.Must(t, err)
 		_, _ = io.WriteString(conn, "hello")
 		got := make([]byte, 5)
 		if _, err := io.ReadFull(conn, got); err != nil || string(got) != "hello" {
@@ -151,9 +133,7 @@ func TestActivation(t *testing.T) {
 func TestActivationKeepsTheFile(t *testing.T) {
 	path := socketPath(t)
 	unix, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	defer unix.Close()
 	t.Run("", func(t *testing.T) { activate(t, Options{}, "$$", "", unix) })
 	if _, err := os.Lstat(path); err != nil {
@@ -172,17 +152,13 @@ func TestActivationRefused(t *testing.T) {
 
 	loopback := tcpSocket(t, "127.0.0.1:0")
 	udp, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	defer udp.Close()
 	if r := activate(t, Options{}, "$$", "a:b", loopback, udp); !r.Option || !strings.Contains(r.Error, `socket 2 that systemd has passed, named "b"`) || !strings.Contains(r.Error, "ListenStream=") {
 		t.Errorf("a datagram socket: %+v", r)
 	}
 	conn, err := net.DialTCP("tcp", nil, loopback.Addr().(*net.TCPAddr))
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	defer conn.Close()
 	if r := activate(t, Options{}, "$$", "", conn); !r.Option || !strings.Contains(r.Error, "Accept=no") {
 		t.Errorf("a connection: %+v", r)

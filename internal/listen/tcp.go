@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// deadAfter is how long a TCP peer may be without a sign of life: it answers no
-// probe (an idle connection), or acknowledges nothing that it was sent. Its
-// session would otherwise keep a server running.
+// deadAfter is how long a TCP peer may be unreachable before its connection ends. On an
+// idle connection it does not answer keep-alive probes; otherwise it does not acknowledge
+// data. Without this limit its session would keep a server running.
 const deadAfter = time.Minute
 
-// listenTCP opens a TCP socket whose connections notice that a peer is dead.
+// listenTCP opens a TCP socket whose connections end when the peer is dead.
 func listenTCP(addr string) (net.Listener, error) {
 	const probes = 4
 	config := net.ListenConfig{
@@ -24,8 +24,8 @@ func listenTCP(addr string) (net.Listener, error) {
 	return config.Listen(context.Background(), networkOf(addr), addr)
 }
 
-// networkOf returns "tcp4" for an address of IPv4: 0.0.0.0 does not mean all
-// addresses of IPv6, too, although Go would take it so.
+// networkOf returns "tcp4" for an IPv4 address. With "tcp" Go would take 0.0.0.0 for all
+// IPv6 addresses as well.
 func networkOf(addr string) string {
 	if at, err := netip.ParseAddrPort(addr); err == nil && at.Addr().Is4() {
 		return "tcp4"

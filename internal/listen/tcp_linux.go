@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// setUserTimeout bounds, for all connections of a listening socket, how long
-// a peer may leave unacknowledged what it was sent. The system itself goes on
-// trying for a quarter of an hour.
+// setUserTimeout bounds how long data on a connection may stay unacknowledged. It holds for
+// all connections of a listening socket. Without it Linux retries for a quarter of an
+// hour.
 func setUserTimeout(_, _ string, c syscall.RawConn) error {
 	var err error
 	control := c.Control(func(fd uintptr) {

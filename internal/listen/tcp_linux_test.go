@@ -5,35 +5,27 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 )
 
 // A client that dies without a word is noticed within about a minute, whether
 // or not something was on its way to it.
 func TestDeadPeersAreNoticed(t *testing.T) {
 	ls, err := Open(Options{Addrs: []string{"127.0.0.1:0"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	defer ls.Close()
 	client, err := net.Dial("tcp", ls[0].Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	defer client.Close()
 	conn, err := ls[0].Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	defer conn.Close()
 	raw, err := conn.(*net.TCPConn).SyscallConn()
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	option := func(level, name int) int {
 		n := -1
-		if err := raw.Control(func(fd uintptr) { n, _ = unix.GetsockoptInt(int(fd), level, name) }); err != nil {
-			t.Fatal(err)
-		}
+		bridgetest.Must(t, raw.Control(func(fd uintptr) { n, _ = unix.GetsockoptInt(int(fd), level, name) }))
 		return n
 	}
 	if ms := option(unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT); ms != 60_000 {

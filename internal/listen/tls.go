@@ -16,15 +16,15 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/watch"
 )
 
-// certificates are what the TLS listeners of one Open share. They are watched
-// until the last of these listeners is closed.
+// certificates are the TLS settings that the listeners of one Open share. Their files are
+// watched until the last of these listeners is closed.
 type certificates struct {
 	certFile, keyFile, caFile string
 	log                       hclog.Logger
 
 	current atomic.Pointer[tls.Config]
 
-	mu     sync.Mutex // held while loading: one after the other
+	mu     sync.Mutex // held during load, so that two loads do not overlap
 	users  atomic.Int64
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
@@ -46,7 +46,8 @@ func loadCertificates(o Options) (*certificates, error) {
 	return c, nil
 }
 
-// load reads the files and makes new connections use them.
+// load reads the files and makes new connections use them. It returns errUnchanged if the
+// files have not changed.
 func (c *certificates) load() (*x509.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -64,7 +65,7 @@ func (c *certificates) load() (*x509.Certificate, error) {
 			return nil, fmt.Errorf("loading the authorities of TLS clients: %w", err)
 		}
 		config.ClientAuth = tls.RequireAndVerifyClientCert
-		// A ticket would let somebody in whose authority is no longer listed.
+		// With a session ticket a client could come back after its authority was removed.
 		config.SessionTicketsDisabled = true
 	}
 	if old := c.current.Load(); old != nil && same(old, config) {
@@ -78,7 +79,7 @@ func (c *certificates) load() (*x509.Certificate, error) {
 	return pair.Leaf, nil
 }
 
-// errUnchanged says that the files hold what is in use.
+// errUnchanged says that the certificates in the files are already in use.
 var errUnchanged = errors.New("unchanged")
 
 func same(a, b *tls.Config) bool {
@@ -91,7 +92,7 @@ func same(a, b *tls.Config) bool {
 			return false
 		}
 	}
-	return true // with the certificate its key is the same
+	return true // equal certificates have equal keys
 }
 
 func loadPool(file string) (*x509.CertPool, error) {
@@ -118,7 +119,7 @@ func (c *certificates) reload() error {
 	return nil
 }
 
-// use puts TLS before l.
+// use makes l speak TLS.
 func (c *certificates) use(l *Listener) {
 	l.certs = c
 	l.Listener = tls.NewListener(l.Listener, &tls.Config{
@@ -128,7 +129,7 @@ func (c *certificates) use(l *Listener) {
 	c.users.Add(1)
 }
 
-// watch loads the files anew when they change, until the last user is gone.
+// watch loads the files again when they change, until the last listener is released.
 func (c *certificates) watch() {
 	if c.users.Load() == 0 {
 		c.log.Warn("TLS is for TCP addresses only, and there is none", "file", c.certFile)
@@ -148,8 +149,9 @@ func (c *certificates) watch() {
 	asked := 0
 	c.wg.Go(func() {
 		watch.Files(ctx, func() []string {
-			// What has changed after we loaded the files and before they were
-			// watched is no change to the watch. When it asks again, it has begun.
+			// A change after the first load and before the watch began is no event for
+			// the watch. Its second call of this function shows that it has begun, so
+			// load once more.
 			if asked++; asked == 2 {
 				changed()
 			}
@@ -158,12 +160,13 @@ func (c *certificates) watch() {
 	})
 }
 
-// release ends the watch with the last user, and waits for it. nil has none.
+// release ends the watch when the last listener is closed, and waits for its goroutine. It
+// does nothing for nil.
 func (c *certificates) release() {
 	if c == nil || c.users.Add(-1) > 0 {
 		return
 	}
-	if c.cancel != nil { // not yet, when Open fails
+	if c.cancel != nil { // nil if Open has failed before watch
 		c.cancel()
 		c.wg.Wait()
 	}

@@ -22,7 +22,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcp-bridge/mcp-bridge/internal/access"
+	"github.com/mcp-bridge/mcp-bridge/bridge/access"
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 )
 
 // An authority signs certificates.
@@ -40,9 +41,7 @@ func newAuthority(t *testing.T, name string) *authority {
 		Subject: pkix.Name{CommonName: name}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}, time.Hour)
 	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	return &authority{cert, key}
 }
 
@@ -50,9 +49,7 @@ func newAuthority(t *testing.T, name string) *authority {
 func (a *authority) sign(t *testing.T, template *x509.Certificate, valid time.Duration) ([]byte, *ecdsa.PrivateKey) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	serial++
 	template.SerialNumber = big.NewInt(serial)
 	template.NotBefore, template.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(valid)
@@ -61,9 +58,7 @@ func (a *authority) sign(t *testing.T, template *x509.Certificate, valid time.Du
 		parent, signer = template, key
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, signer)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	return der, key
 }
 
@@ -77,9 +72,7 @@ func (a *authority) issue(t *testing.T, name string, valid time.Duration) (cert,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}, valid)
 	pkcs8, err := x509.MarshalPKCS8PrivateKey(k)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8})
 }
 
@@ -96,21 +89,15 @@ func (a *authority) pool() *x509.CertPool {
 func (a *authority) client(t *testing.T, name string) []tls.Certificate {
 	t.Helper()
 	pair, err := tls.X509KeyPair(a.issue(t, name, time.Hour))
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	return []tls.Certificate{pair}
 }
 
 // replace puts a file in the place of another at once, as renewers do.
 func replace(t *testing.T, file string, data []byte) {
 	t.Helper()
-	if err := os.WriteFile(file+".new", data, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(file+".new", file); err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, os.WriteFile(file+".new", data, 0o600))
+	bridgetest.Must(t, os.Rename(file+".new", file))
 }
 
 // pair puts a new certificate and key into the directory of o.
@@ -203,9 +190,7 @@ func TestTLS(t *testing.T) {
 	}
 	// The Unix socket speaks plainly.
 	conn, err := net.Dial("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	defer conn.Close()
 	_, _ = io.WriteString(conn, "GET / HTTP/1.0\r\nHost: localhost\r\n\r\n")
 	if reply, err := io.ReadAll(conn); err != nil || !strings.Contains(string(reply), `HTTP/1.0 ""`) {
@@ -246,9 +231,7 @@ func TestRotation(t *testing.T) {
 	wantServed(t, ls[0], config, "second")
 
 	good, err := os.ReadFile(o.CertFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	cert, _ := a.issue(t, "of another key", time.Hour)
 	replace(t, o.CertFile, cert)
 	j.await(t, "the old TLS certificate stays in use")
@@ -275,9 +258,7 @@ func TestRotationAtTheStart(t *testing.T) {
 	a := newAuthority(t, "authority")
 	o, j := tlsOptions(t, a)
 	certs, err := loadCertificates(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	pair(t, &o, a, "second")
 	l := &Listener{Listener: tcpSocket(t, "127.0.0.1:0")}
 	certs.use(l)
@@ -298,25 +279,15 @@ func TestRotationBySymlink(t *testing.T) {
 	dir := filepath.Dir(o.CertFile)
 	version := func(name string) {
 		versioned := Options{CertFile: filepath.Join(dir, name, "tls.crt"), KeyFile: filepath.Join(dir, name, "tls.key")}
-		if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		bridgetest.Must(t, os.Mkdir(filepath.Join(dir, name), 0o700))
 		pair(t, &versioned, a, name)
-		if err := os.Symlink(name, filepath.Join(dir, "..new")); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Rename(filepath.Join(dir, "..new"), filepath.Join(dir, "..data")); err != nil {
-			t.Fatal(err)
-		}
+		bridgetest.Must(t, os.Symlink(name, filepath.Join(dir, "..new")))
+		bridgetest.Must(t, os.Rename(filepath.Join(dir, "..new"), filepath.Join(dir, "..data")))
 	}
 	version("v1")
 	for _, file := range []string{o.CertFile, o.KeyFile} {
-		if err := os.Remove(file); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Symlink(filepath.Join("..data", filepath.Base(file)), file); err != nil {
-			t.Fatal(err)
-		}
+		bridgetest.Must(t, os.Remove(file))
+		bridgetest.Must(t, os.Symlink(filepath.Join("..data", filepath.Base(file)), file))
 	}
 	ls := mustOpen(t, o)
 	serve(t, ls)

@@ -15,12 +15,12 @@ import (
 
 const defaultMode fs.FileMode = 0o600
 
-// probeTimeout is how long a socket that is in the way may take to accept or
-// refuse a connection.
+// probeTimeout is how long an existing socket at the path may take to accept or refuse a
+// connection.
 const probeTimeout = 2 * time.Second
 
 // pathLimit is how many bytes the path of a Unix socket may have: the size of
-// sun_path, less the one that ends it.
+// sun_path without the final zero byte.
 func pathLimit() int {
 	if runtime.GOOS == "linux" || runtime.GOOS == "windows" {
 		return 107
@@ -53,11 +53,11 @@ func openUnix(path string, o Options) (*Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listening on unix:%s: %w", path, adviseUnix(err))
 	}
-	l.SetUnlinkOnClose(false) // it would remove whatever has the name by then
+	l.SetUnlinkOnClose(false) // Close would also remove another file that has the name by then
 	file := &socketFile{path: path}
 	file.info, err = os.Lstat(path)
 	if err == nil && file.info.Mode().Perm() != mode && runtime.GOOS != "windows" {
-		err = os.Chmod(path, mode) // gives what the umask has taken
+		err = os.Chmod(path, mode) // sets the bits that the umask has cleared
 	}
 	if err != nil {
 		_ = l.Close()
@@ -93,8 +93,8 @@ func adviseUnix(err error) error {
 	return err
 }
 
-// removeStale removes a socket that a process has left which is no more.
-// Anything else that has the name stays, and is an error.
+// removeStale removes a socket on which no process listens any more. Any other file of this
+// name stays, and is an error.
 func removeStale(path string) error {
 	info, err := os.Lstat(path)
 	switch {
@@ -128,13 +128,14 @@ func isRefused(err error) bool {
 	return errors.Is(err, syscall.ECONNREFUSED) || runtime.GOOS == "windows" && errors.Is(err, wsaeconnrefused)
 }
 
-// A socketFile is the file of a Unix socket that is ours. nil is none.
+// A socketFile is the file of a Unix socket that Open has made. Its methods do nothing for
+// nil.
 type socketFile struct {
 	path string
 	info fs.FileInfo // nil: not known
 }
 
-// remove removes the file, unless the name has passed to another one.
+// remove removes the file, unless there is another file of this name by now.
 func (f *socketFile) remove() {
 	if f == nil {
 		return

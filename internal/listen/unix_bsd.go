@@ -8,9 +8,9 @@ import (
 	"syscall"
 )
 
-// listenMode makes a socket that nobody can connect to who should not, from
-// the moment that its name exists. The umask is the whole process's: what
-// another goroutine makes at this moment gets fewer permissions, never more.
+// listenMode makes a socket with this mode or less, from the moment that its name exists. It
+// sets the umask of the whole process for a moment: a file that another goroutine makes at
+// that moment may get fewer permissions, but never more.
 func listenMode(path string, mode fs.FileMode) (*net.UnixListener, error) {
 	old := syscall.Umask(0o777 &^ int(mode))
 	defer syscall.Umask(old)

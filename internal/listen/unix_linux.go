@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// listenMode makes a socket that has its mode, less the umask, from the moment
-// that its name exists: on Linux, bind gives the name the mode of the socket.
+// listenMode makes a socket that has this mode, less the umask, from the moment that its
+// name exists: on Linux, bind gives the file the mode of the socket.
 func listenMode(path string, mode fs.FileMode) (*net.UnixListener, error) {
 	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
 		var chmod error

@@ -11,20 +11,20 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// lockTimeout is longer than another bridge needs to look at a socket that is
-// in its way.
+// lockTimeout is longer than another bridge needs for removeStale.
 const lockTimeout = 2 * probeTimeout
 
-// lockDir keeps two bridges that start at the same time from removing each
-// other's socket: between bind and listen a socket looks like one that was
-// left behind. Nothing remains of the lock.
+// lockDir keeps two bridges that start at the same time from removing each other's
+// socket: between bind and listen a socket looks as if nobody listened on it. The lock
+// leaves no file behind.
 //
-// Whoever may read a directory may lock it, for ever. So the lock is waited for no longer than
-// another bridge may need it; without it only that race is not prevented, and a warning says so.
+// Any user who may read a directory can lock it, for as long as they like. So lockDir waits
+// no longer than another bridge may need the lock. Without the lock everything works but
+// the protection against that race; a warning says so.
 func lockDir(dir string, log hclog.Logger) (unlock func(), err error) {
 	d, err := os.Open(dir)
 	if err != nil {
-		if errors.Is(err, os.ErrPermission) { // a directory may be there to be searched and not read
+		if errors.Is(err, os.ErrPermission) { // we may be allowed to use a directory, but not to read it
 			return func() {}, nil
 		}
 		return nil, adviseUnix(err)
@@ -33,7 +33,7 @@ func lockDir(dir string, log hclog.Logger) (unlock func(), err error) {
 		switch err = syscall.Flock(int(d.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); {
 		case err == nil:
 			return func() { _ = d.Close() }, nil
-		case !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR): // not every file system can
+		case !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR): // not every file system has locks
 			_ = d.Close()
 			return func() {}, nil
 		case time.Now().After(deadline):

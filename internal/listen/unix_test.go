@@ -12,14 +12,14 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 )
 
 func lstat(t *testing.T, path string) fs.FileInfo {
 	t.Helper()
 	info, err := os.Lstat(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	return info
 }
 
@@ -56,9 +56,7 @@ func TestUnixModeFromTheStart(t *testing.T) {
 	umask(t, 0)
 	path := socketPath(t)
 	l, err := listenMode(path, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	defer l.Close()
 	if info := lstat(t, path); info.Mode().Perm() != 0o600 {
 		t.Errorf("bound with mode %o", info.Mode().Perm())
@@ -69,9 +67,7 @@ func TestUnixModeFromTheStart(t *testing.T) {
 func leave(t *testing.T, path string) fs.FileInfo {
 	t.Helper()
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	l.SetUnlinkOnClose(false)
 	_ = l.Close()
 	return lstat(t, path)
@@ -82,9 +78,7 @@ func TestUnixStale(t *testing.T) {
 	leave(t, path)
 	ls := mustOpen(t, Options{Addrs: []string{"unix:" + path}})
 	conn, err := net.Dial("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	_ = conn.Close()
 	_ = ls.Close()
 	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
@@ -96,18 +90,12 @@ func TestUnixStale(t *testing.T) {
 func TestUnixNotOurs(t *testing.T) {
 	dir := shortDir(t)
 	file, link, live, gram := filepath.Join(dir, "file"), filepath.Join(dir, "link"), filepath.Join(dir, "live"), filepath.Join(dir, "gram")
-	if err := os.WriteFile(file, []byte("data"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, os.WriteFile(file, []byte("data"), 0o600))
 	leave(t, filepath.Join(dir, "stale"))
-	if err := os.Symlink("stale", link); err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, os.Symlink("stale", link))
 	mustOpen(t, Options{Addrs: []string{"unix:" + live}})
 	g, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: gram, Net: "unixgram"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	defer g.Close()
 	for path, says := range map[string]string{
 		file: "no socket", dir: "no socket", link: "no socket",
@@ -129,15 +117,11 @@ func TestUnixNotOurs(t *testing.T) {
 func TestUnixCloseLeavesOthers(t *testing.T) {
 	path := socketPath(t)
 	ls := mustOpen(t, Options{Addrs: []string{"unix:" + path}})
-	if err := os.Rename(path, path+".old"); err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, os.Rename(path, path+".old"))
 	other := mustOpen(t, Options{Addrs: []string{"unix:" + path}})
 	_ = ls.Close()
 	conn, err := net.Dial("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	_ = conn.Close()
 	_ = other.Close()
 }
@@ -181,9 +165,7 @@ func TestUnixAtOnce(t *testing.T) {
 			t.Fatalf("%d have the socket", len(opened))
 		}
 		conn, err := net.Dial("unix", path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		bridgetest.Must(t, err)
 		_ = conn.Close()
 		_ = (<-opened).Close()
 	}
@@ -194,13 +176,9 @@ func TestUnixAtOnce(t *testing.T) {
 func TestUnixLocked(t *testing.T) {
 	path := socketPath(t)
 	d, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	defer d.Close()
-	if err := syscall.Flock(int(d.Fd()), syscall.LOCK_SH); err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, syscall.Flock(int(d.Fd()), syscall.LOCK_SH))
 	leave(t, path)
 	j, log := newJournal()
 	mustOpen(t, Options{Addrs: []string{"unix:" + path}, Logger: log})
@@ -208,8 +186,6 @@ func TestUnixLocked(t *testing.T) {
 		t.Errorf("the log has no warning: %q", j.String())
 	}
 	conn, err := net.Dial("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	_ = conn.Close()
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
@@ -125,7 +126,7 @@ func TestDownIsNoChange(t *testing.T) {
 }
 
 func downIsNoChange(t *testing.T, s *site, from transport, code int) {
-	c := dial(t, &Dialer{URL: s.URL, Options: Options{Mode: map[transport]Mode{streamable: HTTPFirst, legacy: SSEFirst}[from]}})
+	c := dial(t, &Dialer{URL: s.URL, Options: Options{Mode: map[transport]Mode{streamable: httpFirst, legacy: sseFirst}[from]}})
 	c.open()
 	c.call("1", "ping")
 	s.requests()
@@ -165,7 +166,7 @@ func downIsNoChange(t *testing.T, s *site, from transport, code int) {
 			t.Errorf("the server got a %s", r)
 		}
 	}
-	if got := c.conn.Conn().(*conn).leg.transport; got != from {
+	if got := c.conn.(*conn).leg.transport; got != from {
 		t.Errorf("the Conn went over to %s", got)
 	}
 }
@@ -199,7 +200,7 @@ func TestBothRefuseForAWhile(t *testing.T) {
 		go func() {
 			defer close(received)
 			for ctx.Err() == nil {
-				_, _ = c.conn.Recv(ctx)
+				_, _ = bridgetest.Recv(ctx, c.conn)
 			}
 		}()
 		first := map[transport]string{streamable: "POST", legacy: "GET"}[from]
@@ -247,13 +248,13 @@ func TestCloseDuringChange(t *testing.T) {
 			wg.Go(func() { _ = c.conn.Send(context.Background(), msg(`{"jsonrpc":"2.0","id":2,"method":"ping"}`)) })
 			wg.Go(func() {
 				for {
-					if _, err := c.conn.Recv(context.Background()); err != nil {
+					if _, err := bridgetest.Recv(context.Background(), c.conn); err != nil {
 						return
 					}
 				}
 			})
 			<-second
-			c.conn.Close()
+			c.conn.Close(nil)
 			wg.Wait()
 		}
 	})
@@ -263,29 +264,23 @@ func TestCloseDuringChange(t *testing.T) {
 // other session, which may have asked with the same id.
 func TestAskedBeforeTheChange(t *testing.T) {
 	both(t, func(t *testing.T, s *site, from transport) {
-		s.sessions = make(chan *bridgetest.Puller, 1)
+		s.sessions = make(chan bridge.Conn, 1)
 		c := dial(t, &Dialer{URL: s.URL})
 		ctx := t.Context()
-		serve := func(server *bridgetest.Puller, method string) {
+		serve := func(server bridge.Conn, method string) {
 			for {
-				m, err := server.Recv(ctx)
-				if err != nil {
-					t.Fatal(err)
-				}
+				m, err := bridgetest.Recv(ctx, server)
+				bridgetest.Must(t, err)
 				if m.Kind() == jsonrpc.Request {
-					if err := server.Send(ctx, jsonrpc.NewResult(m.ID(), []byte(resultFor(m.Method())))); err != nil {
-						t.Fatal(err)
-					}
+					bridgetest.Must(t, server.Send(ctx, jsonrpc.NewResult(m.ID(), []byte(resultFor(m.Method())))))
 				}
 				if m.Method() == method {
 					return
 				}
 			}
 		}
-		ask := func(server *bridgetest.Puller) jsonrpc.ID {
-			if err := server.Send(ctx, jsonrpc.NewRequest(jsonrpc.IntID(1), "roots/list", nil)); err != nil {
-				t.Fatal(err)
-			}
+		ask := func(server bridge.Conn) jsonrpc.ID {
+			bridgetest.Must(t, server.Send(ctx, jsonrpc.NewRequest(jsonrpc.IntID(1), "roots/list", nil)))
 			for {
 				if m := c.recv(); m.Kind() == jsonrpc.Request {
 					return m.ID()
@@ -304,7 +299,7 @@ func TestAskedBeforeTheChange(t *testing.T) {
 		go func() {
 			defer close(ended)
 			for {
-				if _, err := c.conn.Recv(recv); err != nil {
+				if _, err := bridgetest.Recv(recv, c.conn); err != nil {
 					return
 				}
 			}
@@ -323,10 +318,8 @@ func TestAskedBeforeTheChange(t *testing.T) {
 			c.send(string(new(jsonrpc.NewResult(again, []byte(`{"for":"new"}`))).Bytes()))
 		})
 		for {
-			m, err := server.Recv(ctx)
-			if err != nil {
-				t.Fatal(err)
-			}
+			m, err := bridgetest.Recv(ctx, server)
+			bridgetest.Must(t, err)
 			if m.Kind() != jsonrpc.Response {
 				continue
 			}

@@ -339,16 +339,16 @@ func (c *conn) answered(l *leg, m jsonrpc.Message) jsonrpc.Message {
 	if opened {
 		c.d.found(l.transport)
 	}
-	if text := c.ours(m); r.refused != nil && text != "" {
+	if text := c.ownErrorText(m); r.refused != nil && text != "" {
 		return r.answer(l.transport, text)
 	}
 	return m
 }
 
-// ours returns the text of an error response that is the leg's own (C.7) rather
+// ownErrorText returns the text of an error response that is the leg's own (C.7) rather
 // than the server's, "": it is not. A server that is a bridge too speaks as the
 // leg does, but of another server.
-func (c *conn) ours(m jsonrpc.Message) (text string) {
+func (c *conn) ownErrorText(m jsonrpc.Message) (text string) {
 	if string(m.Lookup("error", "code")) != "-32603" || m.Lookup("error", "data", "reason") == nil {
 		return ""
 	}

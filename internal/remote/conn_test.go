@@ -69,14 +69,14 @@ func (f dialFunc) Dial(ctx context.Context) (bridge.Conn, error) { return f(ctx)
 // given up does not; and the leg is closed.
 func TestHeldUpMessagesMoveOn(t *testing.T) {
 	first := newFakeLeg()
-	near, far := bridgetest.Pipe()
-	defer far.Close()
+	near, far := bridge.Pipe()
+	defer far.Close(nil)
 	d := &Dialer{URL: "http://h/", dialers: func(t transport) bridge.Dialer {
 		return dialFunc(func(context.Context) (bridge.Conn, error) {
 			if t == streamable {
 				return first, nil
 			}
-			return near.Conn(), nil
+			return near, nil
 		})
 	}}
 	c := dial(t, d)
@@ -105,10 +105,8 @@ func TestHeldUpMessagesMoveOn(t *testing.T) {
 	go func() { answer <- c.recv() }()
 	got := map[string]int{}
 	for i := range 11 {
-		m, err := far.Recv(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		m, err := bridgetest.Recv(t.Context(), far)
+		bridgetest.Must(t, err)
 		if i == 0 && m.Method() != "initialize" {
 			t.Errorf("%s came before initialize", m.Bytes())
 		}
@@ -118,15 +116,13 @@ func TestHeldUpMessagesMoveOn(t *testing.T) {
 	if len(got) != 11 {
 		t.Errorf("the second leg received %v", got)
 	}
-	if err := far.Send(t.Context(), jsonrpc.NewResult(jsonrpc.IntID(0), nil)); err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, far.Send(t.Context(), jsonrpc.NewResult(jsonrpc.IntID(0), nil)))
 	if m := <-answer; m.IsError() {
 		t.Errorf("received %s", m.Bytes())
 	}
 	<-first.closed
-	c.conn.Close()
-	if m, err := far.Recv(t.Context()); err != io.EOF {
+	c.conn.Close(nil)
+	if m, err := bridgetest.Recv(t.Context(), far); err != io.EOF {
 		t.Errorf("then the second leg received %s, %v", m.Bytes(), err)
 	}
 }
@@ -146,8 +142,8 @@ func TestNoLegAfterClose(t *testing.T) {
 	}}
 	c := dial(t, d)
 	c.send(initializeText)
-	c.conn.Close()
-	if m, err := c.conn.Recv(t.Context()); !errors.Is(err, errClosed) {
+	c.conn.Close(nil)
+	if m, err := bridgetest.Recv(t.Context(), c.conn); !errors.Is(err, errClosed) {
 		t.Errorf("Recv = %s, %v", m.Bytes(), err)
 	}
 	for i, l := range legs {

@@ -53,7 +53,7 @@ func FuzzCheckURL(f *testing.F) {
 }
 
 func TestParseMode(t *testing.T) {
-	for mode, text := range map[Mode]string{HTTPFirst: "http-first", SSEFirst: "sse-first", HTTPOnly: "http-only", SSEOnly: "sse-only"} {
+	for mode, text := range map[Mode]string{httpFirst: "http-first", sseFirst: "sse-first", httpOnly: "http-only", sseOnly: "sse-only"} {
 		if got, err := ParseMode(text); err != nil || got != mode {
 			t.Errorf("ParseMode(%q) = %v, %v", text, got, err)
 		}
@@ -72,7 +72,7 @@ func TestParseMode(t *testing.T) {
 
 // Mistakes in the headers are found before anything is connected to.
 func TestDialChecksHeaders(t *testing.T) {
-	for _, mode := range []Mode{HTTPFirst, SSEFirst, HTTPOnly, SSEOnly} {
+	for _, mode := range []Mode{httpFirst, sseFirst, httpOnly, sseOnly} {
 		d := &Dialer{URL: "http://h/", Options: Options{Mode: mode, Header: http.Header{"X": {"secret\x00"}}}}
 		if _, err := d.Dial(t.Context()); err == nil || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: Dial = %v", mode, err)
@@ -100,9 +100,7 @@ func TestSocket(t *testing.T) {
 				address = filepath.Join(t.TempDir(), "s")
 			}
 			l, err := net.Listen(network, address)
-			if err != nil {
-				t.Fatal(err)
-			}
+			bridgetest.Must(t, err)
 			defer l.Close()
 			done := make(chan struct{})
 			go func() {
@@ -112,10 +110,10 @@ func TestSocket(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				c := bridgetest.Pull(stdio.NewConn(nc, nc, nc.Close, stdio.Options{Peer: stdio.Client}))
-				defer c.Close()
+				c := stdio.NewConn(nc, nc, nc.Close, stdio.Options{Peer: stdio.Client})
+				defer c.Close(nil)
 				for {
-					m, err := c.Recv(context.Background())
+					m, err := bridgetest.Recv(context.Background(), c)
 					if err != nil {
 						return
 					}
@@ -128,7 +126,7 @@ func TestSocket(t *testing.T) {
 			c := dial(t, d.(*Dialer))
 			c.open()
 			c.call("1", "tools/list")
-			c.conn.Close()
+			c.conn.Close(nil)
 			<-done
 			l.Close()
 			if _, err := d.Dial(t.Context()); err == nil {
@@ -144,7 +142,7 @@ func TestWebSocket(t *testing.T) {
 	handler := ws.NewHandler(bridge.HandlerFunc(s.serve), ws.HandlerOptions{})
 	defer handler.Close()
 	s.be(status(404), handler.ServeHTTP)
-	c := dial(t, &Dialer{URL: "ws" + strings.TrimPrefix(s.URL, "http"), Options: Options{Mode: SSEOnly, NoRenew: true}})
+	c := dial(t, &Dialer{URL: "ws" + strings.TrimPrefix(s.URL, "http"), Options: Options{Mode: sseOnly, NoRenew: true}})
 	c.open()
 	c.call("1", "tools/list")
 	handler.Close()

@@ -61,7 +61,7 @@ func TestSSEFirstFindsHTTP(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newSite(t)
 			s.be(s.streamable.ServeHTTP, get)
-			c := dial(t, &Dialer{URL: s.URL, Options: Options{Mode: SSEFirst}})
+			c := dial(t, &Dialer{URL: s.URL, Options: Options{Mode: sseFirst}})
 			c.open()
 			c.call("1", "tools/list")
 			if got := s.requests(); len(got) < 2 || got[0] != "GET" || got[1] != "POST initialize" {
@@ -94,14 +94,14 @@ func TestNoFallback(t *testing.T) {
 			http.Redirect(w, r, "http://other.test/", http.StatusFound)
 		}, httpdial.ReasonRedirect},
 	} {
-		for mode, method := range map[Mode]string{HTTPFirst: "POST", SSEFirst: "GET"} {
+		for mode, method := range map[Mode]string{httpFirst: "POST", sseFirst: "GET"} {
 			t.Run(name+"/"+mode.String(), func(t *testing.T) {
 				s := newSite(t)
 				s.be(c.answer, c.answer)
 				conn := dial(t, &Dialer{URL: s.URL, Options: Options{Mode: mode}})
 				conn.send(initializeText)
 				conn.wantError("0", c.reason)
-				conn.conn.Close() // it may go on trying
+				conn.conn.Close(nil) // it may go on trying
 				for _, r := range s.requests() {
 					if !strings.HasPrefix(r, method) {
 						t.Errorf("the server got a %s", r)
@@ -125,7 +125,7 @@ func TestModernRefusal(t *testing.T) {
 		s.be(refusal, refusal)
 		conn := dial(t, &Dialer{URL: s.URL})
 		conn.send(initializeText)
-		m, err := conn.conn.Recv(t.Context())
+		m, err := bridgetest.Recv(t.Context(), conn.conn)
 		if err != nil || string(m.Lookup("error", "code")) != code {
 			t.Errorf("%d: %s, %v", status, m.Bytes(), err)
 		}
@@ -135,7 +135,7 @@ func TestModernRefusal(t *testing.T) {
 
 // LE13: while a server takes its time, nothing else is tried.
 func TestHangingServer(t *testing.T) {
-	for mode, method := range map[Mode]string{HTTPFirst: "POST", SSEFirst: "GET"} {
+	for mode, method := range map[Mode]string{httpFirst: "POST", sseFirst: "GET"} {
 		t.Run(mode.String(), func(t *testing.T) {
 			s := newSite(t)
 			arrived := make(chan struct{})
@@ -147,7 +147,7 @@ func TestHangingServer(t *testing.T) {
 			c := dial(t, &Dialer{URL: s.URL, Options: Options{Mode: mode}})
 			c.send(initializeText)
 			<-arrived
-			c.conn.Close()
+			c.conn.Close(nil)
 			if got := s.requests(); len(got) != 1 || !strings.HasPrefix(got[0], method) {
 				t.Errorf("requests %q, want one %s", got, method)
 			}
@@ -159,20 +159,20 @@ func TestHangingServer(t *testing.T) {
 func TestOnlyModes(t *testing.T) {
 	s := newSite(t)
 	s.beLegacy(status(405))
-	c := dial(t, &Dialer{URL: s.URL, Options: Options{Mode: HTTPOnly}})
+	c := dial(t, &Dialer{URL: s.URL, Options: Options{Mode: httpOnly}})
 	c.send(initializeText)
 	c.wantError("0", httpdial.ReasonStatus, "405")
 	c.wantRequests(s, "POST initialize")
-	c = dial(t, &Dialer{URL: s.URL, Options: Options{Mode: SSEOnly}})
+	c = dial(t, &Dialer{URL: s.URL, Options: Options{Mode: sseOnly}})
 	c.open()
 	c.wantRequests(s, "GET")
 
 	s.be(s.streamable.ServeHTTP, status(405))
-	c = dial(t, &Dialer{URL: s.URL, Options: Options{Mode: SSEOnly}})
+	c = dial(t, &Dialer{URL: s.URL, Options: Options{Mode: sseOnly}})
 	c.send(initializeText)
 	c.wantError("0", httpdial.ReasonStatus, "405")
 	c.wantRequests(s, "GET")
-	c = dial(t, &Dialer{URL: s.URL, Options: Options{Mode: HTTPOnly}})
+	c = dial(t, &Dialer{URL: s.URL, Options: Options{Mode: httpOnly}})
 	c.open()
 }
 
@@ -185,13 +185,13 @@ func TestBothRefused(t *testing.T) {
 		reason    string
 		words     []string
 	}{
-		{HTTPFirst, 405, 404, httpdial.ReasonStatus, []string{"405", "HTTP+SSE was tried too", "404"}},
-		{HTTPFirst, 404, 200, httpdial.ReasonStatus, []string{"404", "HTTP+SSE was tried too", "text/html"}},
-		{HTTPFirst, 404, 401, httpdial.ReasonStatus, []string{"404", "HTTP+SSE was tried too", "401"}},
-		{HTTPFirst, 404, 500, httpdial.ReasonStatus, []string{"404", "HTTP+SSE was tried too", "500"}},
-		{SSEFirst, 404, 405, httpdial.ReasonStatus, []string{"405", "Streamable HTTP was tried too", "404"}},
-		{SSEFirst, 403, 405, httpdial.ReasonStatus, []string{"405", "Streamable HTTP was tried too", "403"}},
-		{SSEFirst, 200, 200, httpdial.ReasonNotMCP, []string{"text/html", "Streamable HTTP was tried too", "text/html"}},
+		{httpFirst, 405, 404, httpdial.ReasonStatus, []string{"405", "HTTP+SSE was tried too", "404"}},
+		{httpFirst, 404, 200, httpdial.ReasonStatus, []string{"404", "HTTP+SSE was tried too", "text/html"}},
+		{httpFirst, 404, 401, httpdial.ReasonStatus, []string{"404", "HTTP+SSE was tried too", "401"}},
+		{httpFirst, 404, 500, httpdial.ReasonStatus, []string{"404", "HTTP+SSE was tried too", "500"}},
+		{sseFirst, 404, 405, httpdial.ReasonStatus, []string{"405", "Streamable HTTP was tried too", "404"}},
+		{sseFirst, 403, 405, httpdial.ReasonStatus, []string{"405", "Streamable HTTP was tried too", "403"}},
+		{sseFirst, 200, 200, httpdial.ReasonNotMCP, []string{"text/html", "Streamable HTTP was tried too", "text/html"}},
 	} {
 		t.Run(fmt.Sprint(c.mode, c.post, c.get), func(t *testing.T) {
 			s := newSite(t)
@@ -229,13 +229,13 @@ func TestBothRefusedOwnError(t *testing.T) {
 func TestSecondServerRefuses(t *testing.T) {
 	s := newSite(t)
 	s.beLegacy(status(405))
-	s.sessions = make(chan *bridgetest.Puller, 1)
+	s.sessions = make(chan bridge.Conn, 1)
 	c := dial(t, &Dialer{URL: s.URL})
 	c.send(initializeText)
 	refusal := jsonrpc.NewError(jsonrpc.IntID(0), -32602, "unsupported protocol version", []byte(`{"supported":["2024-11-05"]}`))
 	go func() {
 		session := <-s.sessions
-		if _, err := session.Recv(t.Context()); err != nil {
+		if _, err := bridgetest.Recv(t.Context(), session); err != nil {
 			t.Error(err)
 		}
 		if err := session.Send(t.Context(), refusal); err != nil {
@@ -256,7 +256,7 @@ func TestRemembered(t *testing.T) {
 		c := dial(t, d)
 		c.open()
 		c.call("1", "tools/list")
-		c.conn.Close()
+		c.conn.Close(nil)
 		if got := s.requests(); len(got) < len(want) || !slices.Equal(got[:len(want)], want) {
 			t.Errorf("requests %q, want %q first", got, want)
 		}
@@ -275,7 +275,7 @@ func TestRemembered(t *testing.T) {
 	c := dial(t, d)
 	c.send(initializeText)
 	c.wantError("0", httpdial.ReasonStatus, "503")
-	c.conn.Close()
+	c.conn.Close(nil)
 	for _, r := range s.requests() {
 		if r != "GET" {
 			t.Errorf("the server got a %s", r)
@@ -300,7 +300,7 @@ func TestConcurrentDials(t *testing.T) {
 				c.open()
 				finding.RUnlock()
 				c.call("1", "tools/list")
-				c.conn.Close()
+				c.conn.Close(nil)
 			}
 		})
 		if i == 4 {
@@ -318,7 +318,7 @@ func TestNothingLost(t *testing.T) {
 	for _, c := range []struct {
 		mode   Mode
 		legacy bool
-	}{{HTTPFirst, true}, {SSEFirst, false}, {SSEFirst, true}, {HTTPFirst, false}} {
+	}{{httpFirst, true}, {sseFirst, false}, {sseFirst, true}, {httpFirst, false}} {
 		t.Run(fmt.Sprint(c.mode, c.legacy), func(t *testing.T) {
 			s := newSite(t)
 			s.beStreamable()
@@ -352,7 +352,7 @@ func TestNothingLost(t *testing.T) {
 
 // A request before initialize is answered, whatever with.
 func TestRequestBeforeInitialize(t *testing.T) {
-	for _, mode := range []Mode{HTTPFirst, SSEFirst} {
+	for _, mode := range []Mode{httpFirst, sseFirst} {
 		for _, legacy := range []bool{true, false} {
 			t.Run(fmt.Sprint(mode, legacy), func(t *testing.T) {
 				s := newSite(t)
@@ -372,7 +372,7 @@ func TestRequestBeforeInitialize(t *testing.T) {
 
 // Close in the middle of going over leaves nothing behind.
 func TestCloseDuringFallback(t *testing.T) {
-	for mode := range map[Mode]bool{HTTPFirst: true, SSEFirst: true} {
+	for mode := range map[Mode]bool{httpFirst: true, sseFirst: true} {
 		t.Run(mode.String(), func(t *testing.T) {
 			s := newSite(t)
 			second := make(chan struct{})
@@ -382,19 +382,19 @@ func TestCloseDuringFallback(t *testing.T) {
 				<-r.Context().Done()
 			}
 			s.be(refuse, hang)
-			if mode == SSEFirst {
+			if mode == sseFirst {
 				s.be(hang, refuse)
 			}
 			c := dial(t, &Dialer{URL: s.URL, Options: Options{Mode: mode}})
 			c.send(initializeText)
 			ended := make(chan error, 2)
 			go func() {
-				_, err := c.conn.Recv(context.Background())
+				_, err := bridgetest.Recv(context.Background(), c.conn)
 				ended <- err
 			}()
 			<-second
 			go func() { ended <- c.conn.Send(context.Background(), msg(`{"jsonrpc":"2.0","id":1,"method":"ping"}`)) }()
-			c.conn.Close()
+			c.conn.Close(nil)
 			for range 2 {
 				<-ended
 			}
@@ -405,7 +405,7 @@ func TestCloseDuringFallback(t *testing.T) {
 	}
 }
 
-// Close just when Recv finds out: either it goes over or it does not.
+// Close just when Receive finds out: either it goes over or it does not.
 func TestCloseRacesFallback(t *testing.T) {
 	s := newSite(t)
 	s.beLegacy(status(405))
@@ -415,18 +415,18 @@ func TestCloseRacesFallback(t *testing.T) {
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			for {
-				if _, err := c.conn.Recv(context.Background()); err != nil {
+				if _, err := bridgetest.Recv(context.Background(), c.conn); err != nil {
 					return
 				}
 			}
 		})
 		wg.Go(func() { _ = c.conn.Send(context.Background(), msg(initializedText)) })
-		c.conn.Close()
+		c.conn.Close(nil)
 		wg.Wait()
 	}
 }
 
-// Recv may be given up in the middle, and called again.
+// Receive may be given up in the middle, and called again.
 func TestRecvGivenUp(t *testing.T) {
 	s := newSite(t)
 	s.beLegacy(status(405))
@@ -435,7 +435,7 @@ func TestRecvGivenUp(t *testing.T) {
 	for {
 		ctx, cancel := context.WithCancel(t.Context())
 		go cancel()
-		m, err := c.conn.Recv(ctx)
+		m, err := bridgetest.Recv(ctx, c.conn)
 		if err != nil && ctx.Err() == nil {
 			t.Fatal(err)
 		}
@@ -477,22 +477,18 @@ func TestNoRenew(t *testing.T) {
 func TestRelatedPasses(t *testing.T) {
 	s := newSite(t)
 	s.beStreamable()
-	s.sessions = make(chan *bridgetest.Puller, 1)
+	s.sessions = make(chan bridge.Conn, 1)
 	c := dial(t, &Dialer{URL: s.URL})
 	c.send(initializeText)
 	session := <-s.sessions
 	ctx := t.Context()
 	recv := func() jsonrpc.Message {
-		m, err := session.Recv(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		m, err := bridgetest.Recv(ctx, session)
+		bridgetest.Must(t, err)
 		return m
 	}
 	send := func(m jsonrpc.Message) {
-		if err := session.Send(ctx, m); err != nil {
-			t.Fatal(err)
-		}
+		bridgetest.Must(t, session.Send(ctx, m))
 	}
 	send(jsonrpc.NewResult(new(recv()).ID(), []byte(resultFor("initialize"))))
 	c.answerTo("0")
@@ -524,7 +520,10 @@ func TestContract(t *testing.T) {
 // opened.
 func newPair(t *testing.T, legacy bool) (a, b bridge.Conn, stop func()) {
 	s := newSite(t)
-	s.sessions = make(chan *bridgetest.Puller, 100)
+	s.sessions = make(chan bridge.Conn, 100)
+	testDone, done := context.WithCancel(context.Background())
+	t.Cleanup(done)
+	s.done = testDone.Done()
 	d := &Dialer{URL: s.URL}
 	if legacy {
 		s.beLegacy(status(405))
@@ -536,27 +535,21 @@ func newPair(t *testing.T, legacy bool) (a, b bridge.Conn, stop func()) {
 			}
 			s.streamable.ServeHTTP(w, r)
 		})
-		d.Options.Mode = SSEFirst
+		d.Options.Mode = sseFirst
 	}
 	dialed, err := d.Dial(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	conn := bridgetest.Pull(dialed)
+	bridgetest.Must(t, err)
+	conn := dialed
 	c := &client{t, conn}
-	var session *bridgetest.Puller
+	var session bridge.Conn
 	c.send(initializeText)
-	recv := func(from *bridgetest.Puller) jsonrpc.Message {
-		m, err := from.Recv(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+	recv := func(from bridge.Conn) jsonrpc.Message {
+		m, err := bridgetest.Recv(t.Context(), from)
+		bridgetest.Must(t, err)
 		return m
 	}
 	send := func(m jsonrpc.Message) {
-		if err := session.Send(t.Context(), m); err != nil {
-			t.Fatal(err)
-		}
+		bridgetest.Must(t, session.Send(t.Context(), m))
 	}
 	opened := make(chan jsonrpc.Message)
 	go func() { opened <- recv(conn) }()
@@ -573,7 +566,10 @@ func newPair(t *testing.T, legacy bool) (a, b bridge.Conn, stop func()) {
 	// What the session sends now may wait for the standalone stream.
 	send(jsonrpc.NewNotification("notifications/ready", nil))
 	recv(conn)
-	return conn.Conn(), session.Conn(), s.stop
+	return conn, session, func() {
+		done()
+		s.stop()
+	}
 }
 
 // LE13: the transport is found when the server answers initialize, with an
@@ -581,14 +577,14 @@ func newPair(t *testing.T, legacy bool) (a, b bridge.Conn, stop func()) {
 // of a server of its own.
 func TestErrorOfABridgeBehind(t *testing.T) {
 	s := newSite(t)
-	s.sessions = make(chan *bridgetest.Puller, 1)
+	s.sessions = make(chan bridge.Conn, 1)
 	s.beLegacy(status(405))
 	conn := dial(t, &Dialer{URL: s.URL})
 	const text = "cannot reach http://far.example: connection refused"
 	done := make(chan error, 1)
 	go func() {
 		server := <-s.sessions
-		m, err := server.Recv(t.Context())
+		m, err := bridgetest.Recv(t.Context(), server)
 		if err == nil {
 			err = server.Send(t.Context(), jsonrpc.NewError(m.ID(), jsonrpc.CodeInternalError, text, []byte(`{"reason":"unreachable"}`)))
 		}

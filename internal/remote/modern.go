@@ -44,7 +44,7 @@ func (d *Dialer) modern() *streamclient.ModernClient {
 // 2026-07-28, and returns its answer. ErrNotModern says that there was none
 // that a modern server gives (ED8); any other error, that it could not be asked.
 func (d *Dialer) Discover(ctx context.Context) (jsonrpc.Message, error) {
-	if d.Options.Mode == SSEOnly {
+	if d.Options.Mode == sseOnly {
 		return jsonrpc.Message{}, ErrNotModern
 	}
 	m, fault := d.modern().Discover(ctx)

@@ -27,15 +27,15 @@ import (
 )
 
 // Mode says which transports are tried at an http or https URL, and in which
-// order. The zero Mode is HTTPFirst.
+// order. The zero Mode is httpFirst.
 type Mode uint8
 
 // The modes.
 const (
-	HTTPFirst Mode = iota // Streamable HTTP, then HTTP+SSE
-	SSEFirst              // the other way round
-	HTTPOnly              // Streamable HTTP
-	SSEOnly               // HTTP+SSE
+	httpFirst Mode = iota // Streamable HTTP, then HTTP+SSE
+	sseFirst              // the other way round
+	httpOnly              // Streamable HTTP
+	sseOnly               // HTTP+SSE
 )
 
 var modes = [...]string{"http-first", "sse-first", "http-only", "sse-only"}
@@ -169,9 +169,9 @@ func (d *Dialer) Dial(ctx context.Context) (bridge.Conn, error) {
 		}}).Dial(ctx)
 	}
 	switch d.Options.Mode {
-	case HTTPOnly:
+	case httpOnly:
 		return d.dialer(streamable, false, nil).Dial(ctx)
-	case SSEOnly:
+	case sseOnly:
 		return d.dialer(legacy, false, nil).Dial(ctx)
 	}
 	if err := ctx.Err(); err != nil {
@@ -250,7 +250,7 @@ func (d *Dialer) first() transport {
 	switch {
 	case d.known != unknown:
 		return d.known
-	case d.Options.Mode == SSEFirst:
+	case d.Options.Mode == sseFirst:
 		return legacy
 	}
 	return streamable

@@ -32,7 +32,8 @@ type site struct {
 	seen      []string // "POST initialize", "GET", ... at /mcp
 	got       []string // the messages that a server has received, on either transport
 	post, get http.HandlerFunc
-	sessions  chan *bridgetest.Puller // if not nil, they are the test's; otherwise they answer
+	sessions  chan bridge.Conn // if not nil, they are the test's; otherwise they answer
+	done      <-chan struct{}  // closed when the test receives nothing more from them; nil: when the client is gone
 }
 
 // newSite starts a web server that answers at /mcp as post and get say.
@@ -105,17 +106,20 @@ func (s *site) received() []string {
 // serve is the MCP server behind both transports: it answers every request
 // with its own method.
 func (s *site) serve(ctx context.Context, conn bridge.Conn) error {
-	c := bridgetest.Pull(conn)
+	c := conn
 	s.mu.Lock()
-	sessions := s.sessions
+	sessions, done := s.sessions, s.done
 	s.mu.Unlock()
 	if sessions != nil {
 		sessions <- c
-		<-ctx.Done()
+		if done == nil {
+			done = ctx.Done()
+		}
+		<-done
 		return nil
 	}
 	for {
-		m, err := c.Recv(ctx)
+		m, err := bridgetest.Recv(ctx, c)
 		if err != nil {
 			return err
 		}
@@ -140,17 +144,15 @@ func resultFor(method string) string {
 // client is a Conn under test.
 type client struct {
 	*testing.T
-	conn *bridgetest.Puller
+	conn bridge.Conn
 }
 
 func dial(t *testing.T, d *Dialer) *client {
 	t.Helper()
 	conn, err := d.Dial(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	t.Cleanup(func() { conn.Close(nil) })
-	return &client{t, bridgetest.Pull(conn)}
+	return &client{t, conn}
 }
 
 const (
@@ -158,13 +160,7 @@ const (
 	initializedText = `{"jsonrpc":"2.0","method":"notifications/initialized"}`
 )
 
-func msg(text string) jsonrpc.Message {
-	m, err := jsonrpc.Parse([]byte(text))
-	if err != nil {
-		panic(err)
-	}
-	return m
-}
+var msg = bridgetest.Parse
 
 const patience = 30 * time.Second
 
@@ -181,7 +177,7 @@ func (c *client) recv() jsonrpc.Message {
 	c.Helper()
 	ctx, cancel := context.WithTimeout(c.Context(), patience)
 	defer cancel()
-	m, err := c.conn.Recv(ctx)
+	m, err := bridgetest.Recv(ctx, c.conn)
 	if err != nil {
 		c.Fatalf("Recv: %v", err)
 	}
@@ -241,7 +237,7 @@ func (c *client) wantEnd(want error) {
 	ctx, cancel := context.WithTimeout(c.Context(), patience)
 	defer cancel()
 	for {
-		if m, err := c.conn.Recv(ctx); errors.Is(err, want) {
+		if m, err := bridgetest.Recv(ctx, c.conn); errors.Is(err, want) {
 			return
 		} else if err != nil {
 			c.Fatalf("Recv = %s, %v; want %v", m.Bytes(), err, want)

@@ -96,10 +96,8 @@ func (b *Base) Receive(ctx context.Context, sink bridge.Sink) error {
 // or when the Conn has ended; then there is an error.
 func (b *Base) Deliver(ctx context.Context, m jsonrpc.Message) error { return b.inbox.Send(ctx, m) }
 
-// TryDeliver is Deliver where that needs no waiting. False: nothing was done.
-func (b *Base) TryDeliver(m jsonrpc.Message) bool { return b.inbox.TrySend(m) }
-
-// Deliverer returns Deliver and TryDeliver as a Sink.
+// Deliverer returns a Sink whose Send is Deliver, and whose TrySend delivers what needs no
+// waiting.
 func (b *Base) Deliverer() bridge.Sink { return &b.inbox }
 
 // Answer is Deliver for an error response to what Send was called with: it leaves the

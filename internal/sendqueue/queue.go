@@ -6,25 +6,23 @@ import (
 	"context"
 	"io"
 	"sync"
-
-	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
 // keptMessages is for how many messages a Queue keeps memory in any case. Of more it keeps
 // memory while it is used.
 const keptMessages = 64
 
-// Queue holds messages until they are written. Any number of goroutines may send, one
+// Queue holds the texts of messages until they are written. Any number of goroutines may send, one
 // takes.
 type Queue struct {
 	maxMessages, maxBytes int
 	ready                 chan struct{} // holds one element when something was queued, or the Queue was closed
 
-	mu       sync.Mutex
-	messages []jsonrpc.Message
-	bytes    int           // of messages
-	over     error         // why nothing is queued any more
-	room     chan struct{} // is closed when there may be room, or no more ever; nil: nobody waits for it
+	mu    sync.Mutex
+	texts [][]byte
+	bytes int           // of texts
+	over  error         // why nothing is queued any more
+	room  chan struct{} // is closed when there may be room, or no more ever; nil: nobody waits for it
 }
 
 // New returns a Queue that is full when it holds so many messages, or bytes. What it
@@ -33,13 +31,13 @@ func New(maxMessages, maxBytes int) *Queue {
 	return &Queue{maxMessages: maxMessages, maxBytes: maxBytes, ready: make(chan struct{}, 1)}
 }
 
-// Send queues m. It waits while the Queue is full. After Close it returns Close's error.
-func (q *Queue) Send(ctx context.Context, m jsonrpc.Message) error {
+// Send queues the text of a message, which nobody may change. It waits while the Queue is full. After Close it returns Close's error.
+func (q *Queue) Send(ctx context.Context, text []byte) error {
 	for {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		room, err := q.put(m)
+		room, err := q.put(text)
 		if room == nil {
 			return err
 		}
@@ -51,20 +49,20 @@ func (q *Queue) Send(ctx context.Context, m jsonrpc.Message) error {
 }
 
 // TrySend is Send where that needs no waiting; false: nothing was done.
-func (q *Queue) TrySend(m jsonrpc.Message) bool {
+func (q *Queue) TrySend(text []byte) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.putLocked(m)
+	return q.putLocked(text)
 }
 
-// put queues m, or returns what is closed when there may be room for it.
-func (q *Queue) put(m jsonrpc.Message) (room <-chan struct{}, err error) {
+// put queues a text, or returns what is closed when there may be room for it.
+func (q *Queue) put(text []byte) (room <-chan struct{}, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	switch {
 	case q.over != nil:
 		return nil, q.over
-	case q.putLocked(m):
+	case q.putLocked(text):
 		return nil, nil
 	case q.room == nil:
 		q.room = make(chan struct{})
@@ -72,12 +70,12 @@ func (q *Queue) put(m jsonrpc.Message) (room <-chan struct{}, err error) {
 	return q.room, nil
 }
 
-func (q *Queue) putLocked(m jsonrpc.Message) bool {
-	if q.over != nil || q.bytes >= q.maxBytes || len(q.messages) >= q.maxMessages {
+func (q *Queue) putLocked(text []byte) bool {
+	if q.over != nil || q.bytes >= q.maxBytes || len(q.texts) >= q.maxMessages {
 		return false
 	}
-	q.messages = append(q.messages, m)
-	q.bytes += m.Size()
+	q.texts = append(q.texts, text)
+	q.bytes += len(text)
 	q.wake()
 	return true
 }
@@ -88,17 +86,17 @@ func (q *Queue) Ready() <-chan struct{} { return q.ready }
 
 // TakeAll returns all messages, in order, and keeps the memory of buf, which is empty, for
 // those to come. last says that the Queue is closed, so that no more will come.
-func (q *Queue) TakeAll(buf []jsonrpc.Message) (all []jsonrpc.Message, last bool) {
+func (q *Queue) TakeAll(buf [][]byte) (all [][]byte, last bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	n := len(q.messages)
+	n := len(q.texts)
 	if n == 0 {
 		return buf[:0], q.over != nil
 	}
 	if cap(buf) > 4*max(n, keptMessages) {
 		buf = nil
 	}
-	all, q.messages, q.bytes = q.messages, buf[:0], 0
+	all, q.texts, q.bytes = q.texts, buf[:0], 0
 	q.freeRoom()
 	return all, q.over != nil
 }
@@ -107,7 +105,7 @@ func (q *Queue) TakeAll(buf []jsonrpc.Message) (all []jsonrpc.Message, last bool
 func (q *Queue) Len() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return len(q.messages)
+	return len(q.texts)
 }
 
 // Close makes Send return err, and TrySend false. What waits can still be taken. Only the

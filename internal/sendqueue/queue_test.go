@@ -8,13 +8,9 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
-
-	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-func message(n, size int) jsonrpc.Message {
-	return jsonrpc.NewNotification("m", fmt.Appendf(nil, `{"n":%d,"pad":"%*s"}`, n, size, ""))
-}
+func message(n, size int) []byte { return fmt.Appendf(nil, `{"n":%d,"pad":"%*s"}`, n, size, "") }
 
 func send(t *testing.T, q *Queue, n int, want bool) {
 	t.Helper()
@@ -33,8 +29,8 @@ func TestFull(t *testing.T) {
 	<-q.Ready()
 	all, last := q.TakeAll(nil)
 	for n, m := range all {
-		if want := message(n, 10); string(m.Bytes()) != string(want.Bytes()) {
-			t.Errorf("message %d is %s", n, m.Bytes())
+		if want := message(n, 10); string(m) != string(want) {
+			t.Errorf("message %d is %s", n, m)
 		}
 	}
 	if len(all) != 3 || last || q.Len() != 0 {
@@ -81,7 +77,7 @@ func TestSendWaits(t *testing.T) {
 		wg.Wait()
 		wait(t.Context(), 4, why)
 		wg.Wait()
-		if all, last := q.TakeAll(nil); len(all) != 1 || !last || string(all[0].Bytes()) != string(new(message(2, 10)).Bytes()) {
+		if all, last := q.TakeAll(nil); len(all) != 1 || !last || string(all[0]) != string(message(2, 10)) {
 			t.Errorf("%d messages, last %v", len(all), last)
 		}
 		wait(ctx, 5, context.Canceled)

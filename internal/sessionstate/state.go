@@ -40,8 +40,8 @@ type asked[S comparable] struct {
 	id      jsonrpc.ID // as the server knows it
 }
 
-// OwnID returns an id for a request of the bridge's own.
-func (s *State[S]) OwnID() jsonrpc.ID {
+// ownID returns an id for a request of the bridge's own.
+func (s *State[S]) ownID() jsonrpc.ID {
 	s.serial++
 	return jsonrpc.StringID("mcp-bridge-" + strconv.FormatInt(s.serial, 10))
 }
@@ -82,7 +82,7 @@ func (s *State[S]) Opening() (initialize, initialized jsonrpc.Message) {
 	if initialized.Kind() == jsonrpc.Invalid {
 		initialized = jsonrpc.NewNotification("notifications/initialized", nil)
 	}
-	return s.Initialize.WithID(s.OwnID()), initialized
+	return s.Initialize.WithID(s.ownID()), initialized
 }
 
 // Settings returns the requests that set a new session's subscriptions and log
@@ -93,7 +93,7 @@ func (s *State[S]) Settings() []jsonrpc.Message {
 		requests = append(requests, s.level)
 	}
 	for i, m := range requests {
-		requests[i] = m.WithID(s.OwnID())
+		requests[i] = m.WithID(s.ownID())
 	}
 	return requests
 }
@@ -132,7 +132,7 @@ func (s *State[S]) Asked(session S, m jsonrpc.Message) (jsonrpc.Message, bool) {
 	}
 	id := m.ID()
 	if before, open := s.asked[id]; open && before.session != session {
-		id = s.OwnID()
+		id = s.ownID()
 	}
 	s.asked[id] = asked[S]{session: session, id: m.ID()}
 	if id != m.ID() {

@@ -9,15 +9,15 @@ import (
 	"runtime"
 	"testing"
 	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 )
 
 // pair returns both ends of a connection.
 func pair(t *testing.T, network, address string) (near, far net.Conn) {
 	t.Helper()
 	l, err := net.Listen(network, address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	defer l.Close()
 	if near, err = net.Dial(network, l.Addr().String()); err != nil {
 		t.Fatal(err)
@@ -62,9 +62,7 @@ func TestDrained(t *testing.T) {
 			}
 			for buf := make([]byte, 1<<20); sent > 0; {
 				n, err := far.Read(buf)
-				if err != nil {
-					t.Fatal(err)
-				}
+				bridgetest.Must(t, err)
 				sent -= n
 			}
 			_, _ = far.Write([]byte{'y'}) // takes the last acknowledgement along

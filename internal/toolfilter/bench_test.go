@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/stdio"
 )
@@ -24,13 +25,9 @@ type stream struct {
 func pipes(b *testing.B) (c bridge.Conn, far stream) {
 	b.Helper()
 	in, farOut, err := os.Pipe()
-	if err != nil {
-		b.Fatal(err)
-	}
+	bridgetest.Must(b, err)
 	farIn, out, err := os.Pipe()
-	if err != nil {
-		b.Fatal(err)
-	}
+	bridgetest.Must(b, err)
 	return stdio.NewConn(in, out, func() error { return errors.Join(in.Close(), out.Close()) }, stdio.Options{}), stream{farIn, farOut}
 }
 
@@ -48,9 +45,7 @@ func BenchmarkRoundTrip(b *testing.B) {
 			server, echo := pipes(b)
 			d := Wrap(dialFunc(func(context.Context) (bridge.Conn, error) { return server, nil }), run.rules)
 			filtered, err := d.Dial(b.Context())
-			if err != nil {
-				b.Fatal(err)
-			}
+			bridgetest.Must(b, err)
 			done := make(chan struct{}, 2)
 			go func() {
 				_ = bridge.Pump(context.Background(), client, filtered, bridge.PumpOptions{})

@@ -14,7 +14,7 @@ import (
 // session is what the filter knows of one Conn to a server.
 type session struct {
 	filter *filter
-	lists  lists
+	lists  openLists
 }
 
 // hide returns the Conn to a server without the hidden tools. What it costs for a message
@@ -110,7 +110,7 @@ func nearKey(m *jsonrpc.Message) string {
 	if !m.IsExtended() { // mostly so
 		return ""
 	}
-	for key := range m.Keys() {
+	for key := range m.EnvelopeKeys() {
 		if slices.Contains(envelope, key) {
 			continue
 		}

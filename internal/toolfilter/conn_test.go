@@ -21,29 +21,27 @@ type dialFunc func(ctx context.Context) (bridge.Conn, error)
 func (f dialFunc) Dial(ctx context.Context) (bridge.Conn, error) { return f(ctx) }
 
 // dial returns a filtered Conn, and the server it leads to.
-func dial(t testing.TB, r Rules) (c, server *bridgetest.Puller) {
+func dial(t testing.TB, r Rules) (c, server bridge.Conn) {
 	t.Helper()
 	near, far := bridge.Pipe()
 	conn, err := Wrap(dialFunc(func(context.Context) (bridge.Conn, error) { return near, nil }), r).Dial(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	t.Cleanup(func() { conn.Close(nil); far.Close(nil) })
-	return bridgetest.Pull(conn), bridgetest.Pull(far)
+	return conn, far
 }
 
-func send(t *testing.T, c *bridgetest.Puller, text string) {
+func send(t *testing.T, c bridge.Conn, text string) {
 	t.Helper()
 	if err := c.Send(t.Context(), parse(t, text)); err != nil {
 		t.Fatalf("Send of %s: %v", text, err)
 	}
 }
 
-func want(t *testing.T, c *bridgetest.Puller, text string) {
+func want(t *testing.T, c bridge.Conn, text string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	if m, err := c.Recv(ctx); err != nil || string(m.Bytes()) != text {
+	if m, err := bridgetest.Recv(ctx, c); err != nil || string(m.Bytes()) != text {
 		t.Fatalf("received %s, %v; want %s", m.Bytes(), err, text)
 	}
 }
@@ -71,8 +69,8 @@ func TestLongName(t *testing.T) {
 func TestContract(t *testing.T) {
 	bridgetest.TestConn(t, func(t *testing.T) (bridge.Conn, bridge.Conn, func()) {
 		c, server := dial(t, Rules{Ignore: []string{"x"}})
-		return c.Conn(), server.Conn(), nil
-	}, bridgetest.Options{})
+		return c, server, nil
+	}, bridgetest.Options{Bubble: true})
 }
 
 const (
@@ -135,7 +133,7 @@ func TestCalling(t *testing.T) {
 		`{"name":"A"}`,
 	} {
 		send(t, c, call(params))
-		m, err := c.Recv(t.Context())
+		m, err := bridgetest.Recv(t.Context(), c)
 		text, _ := jsonrpc.Text(m.Lookup("error", "message"))
 		if err != nil || m.ID() != jsonrpc.StringID("i") || string(m.Lookup("error", "code")) != "-32602" || !strings.HasPrefix(text, "Unknown tool: ") {
 			t.Errorf("%s was answered %s, %v", params, m.Bytes(), err)
@@ -143,7 +141,7 @@ func TestCalling(t *testing.T) {
 	}
 	for _, params := range []string{`{}`, `{"name":1}`, `{"name":["h"]}`, `{"name":null}`, `["h"]`, `{"Name":"a"}`, `null`} {
 		send(t, c, call(params))
-		if m, err := c.Recv(t.Context()); err != nil || string(m.Lookup("error", "code")) != "-32602" {
+		if m, err := bridgetest.Recv(t.Context(), c); err != nil || string(m.Lookup("error", "code")) != "-32602" {
 			t.Errorf("%s was answered %s, %v", params, m.Bytes(), err)
 		}
 	}
@@ -155,7 +153,7 @@ func TestCalling(t *testing.T) {
 		`{"jsonrpc":"2.0","id":1,"\u0049D":2,"method":"tools/list"}`:                                      "-32600",
 	} {
 		send(t, c, text)
-		if m, err := c.Recv(t.Context()); err != nil || m.ID() != jsonrpc.IntID(1) || string(m.Lookup("error", "code")) != code {
+		if m, err := bridgetest.Recv(t.Context(), c); err != nil || m.ID() != jsonrpc.IntID(1) || string(m.Lookup("error", "code")) != code {
 			t.Errorf("%s was answered %s, %v", text, m.Bytes(), err)
 		}
 	}
@@ -169,12 +167,12 @@ func TestCalling(t *testing.T) {
 		}
 	}
 	send(t, c, `{"jsonrpc":"2.0","id":7,"result":{},"Method":"tools/call","Params":{"name":"h"}}`)
-	if m, err := server.Recv(t.Context()); err != nil || !m.IsError() || m.ID() != jsonrpc.IntID(7) || strings.Contains(string(m.Bytes()), `"h"`) {
+	if m, err := bridgetest.Recv(t.Context(), server); err != nil || !m.IsError() || m.ID() != jsonrpc.IntID(7) || strings.Contains(string(m.Bytes()), `"h"`) {
 		t.Errorf("the server received %s, %v", m.Bytes(), err)
 	}
 	long := strings.Repeat("é", 1<<20)
 	send(t, c, call(`{"name":"`+long+`"}`))
-	if m, err := c.Recv(t.Context()); err != nil || len(m.Bytes()) > 1000 || !m.IsError() {
+	if m, err := bridgetest.Recv(t.Context(), c); err != nil || len(m.Bytes()) > 1000 || !m.IsError() {
 		t.Errorf("a long name was answered with %d bytes, %v", len(m.Bytes()), err)
 	}
 	// The first thing that reaches the server is what may.
@@ -187,11 +185,11 @@ func TestCalling(t *testing.T) {
 // its books with it.
 func TestAnswerWhileServerIsSilent(t *testing.T) {
 	c, server := dial(t, Rules{Ignore: []string{"h"}})
-	client, far := bridgetest.Pipe()
+	client, far := bridge.Pipe()
 	var dropped []string
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		err := bridge.Pump(t.Context(), far.Conn(), c.Conn(), bridge.PumpOptions{Dropped: func(m jsonrpc.Message, reason string) {
+		err := bridge.Pump(t.Context(), far, c, bridge.PumpOptions{Dropped: func(m jsonrpc.Message, reason string) {
 			dropped = append(dropped, m.Method()+": "+reason)
 		}})
 		if err != nil {
@@ -207,7 +205,7 @@ func TestAnswerWhileServerIsSilent(t *testing.T) {
 	want(t, server, `{"jsonrpc":"2.0","id":0,"method":"ping"}`)
 	send(t, server, `{"jsonrpc":"2.0","id":0,"result":{}}`)
 	want(t, client, `{"jsonrpc":"2.0","id":0,"result":{}}`)
-	client.Close()
+	client.Close(nil)
 	wg.Wait()
 	if len(dropped) != 1 || !strings.HasPrefix(dropped[0], "tools/call: ") {
 		t.Errorf("Pump was told of %q", dropped)
@@ -236,7 +234,7 @@ func TestAnswersWait(t *testing.T) {
 			}
 			continue
 		}
-		c.Close()
+		c.Close(nil)
 		if err := <-result; err != io.ErrClosedPipe {
 			t.Errorf("Send: %v", err)
 		}
@@ -248,22 +246,20 @@ func TestEnd(t *testing.T) {
 	c, server := dial(t, Rules{Ignore: []string{"h"}})
 	send(t, server, page)
 	send(t, c, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"h"}}`)
-	server.Close()
+	server.Close(nil)
 	var got []string
 	for {
-		m, err := c.Recv(t.Context())
+		m, err := bridgetest.Recv(t.Context(), c)
 		if err == io.EOF {
 			break
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		bridgetest.Must(t, err)
 		got = append(got, m.ID().String())
 	}
 	if len(got) != 2 {
 		t.Errorf("received answers to %q", got)
 	}
-	if _, err := c.Recv(t.Context()); err != io.EOF {
+	if _, err := bridgetest.Recv(t.Context(), c); err != io.EOF {
 		t.Errorf("Recv = %v", err)
 	}
 }

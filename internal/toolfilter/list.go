@@ -14,19 +14,19 @@ const (
 	maxListID = 256 // bytes of an id
 )
 
-// lists remembers which tools/list requests have no answer yet. Where it
+// openLists remembers which tools/list requests have no answer yet. Where it
 // cannot be sure, an answer counts as one of theirs: a request whose id only
 // nearly came back stays, and so does a cancelled one, whose answer may still
 // come when the client has used its id again for something else. When there
 // are too many, all answers count.
-type lists struct {
+type openLists struct {
 	any  atomic.Bool // open has one, or all is set: mostly there is none, and nobody locks
 	mu   sync.Mutex
 	open map[jsonrpc.ID]bool // true: cancelled
 	all  bool
 }
 
-func (l *lists) sent(id jsonrpc.ID) {
+func (l *openLists) sent(id jsonrpc.ID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if _, known := l.open[id]; known {
@@ -44,7 +44,7 @@ func (l *lists) sent(id jsonrpc.ID) {
 	l.any.Store(true)
 }
 
-func (l *lists) cancelled(id jsonrpc.ID) {
+func (l *openLists) cancelled(id jsonrpc.ID) {
 	if !l.any.Load() {
 		return
 	}
@@ -56,7 +56,7 @@ func (l *lists) cancelled(id jsonrpc.ID) {
 }
 
 // answered reports whether a response with this id may answer tools/list.
-func (l *lists) answered(id jsonrpc.ID) bool {
+func (l *openLists) answered(id jsonrpc.ID) bool {
 	if !l.any.Load() {
 		return false
 	}
@@ -85,7 +85,7 @@ func (l *lists) answered(id jsonrpc.ID) bool {
 func (f *filter) fromServer(m jsonrpc.Message) jsonrpc.Message {
 	withheld := func(why string) jsonrpc.Message {
 		text := "the server's list of tools cannot be filtered and is withheld: " + why
-		return jsonrpc.NewError(m.ID(), jsonrpc.CodeInternalError, text, nil).WithRelated(m.Related())
+		return jsonrpc.NewError(m.ID(), jsonrpc.CodeInternalError, text, nil).WithRelated(m.Related()).WithMark(m.Mark())
 	}
 	if name := nearKey(&m); name != "" {
 		return withheld(caseOnly(name))

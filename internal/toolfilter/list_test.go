@@ -8,15 +8,14 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
 func hiding(t testing.TB, patterns ...string) *filter {
 	t.Helper()
 	f, err := Rules{Ignore: patterns}.compile()
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	return f
 }
 
@@ -88,7 +87,7 @@ func TestListWithheld(t *testing.T) {
 // Which answers count as lists: never too few.
 func TestLists(t *testing.T) {
 	one, wide := jsonrpc.IntID(1), parseID(t, "1.0")
-	var l lists
+	var l openLists
 	if l.answered(one) {
 		t.Error("an answer to nothing counts")
 	}
@@ -118,7 +117,7 @@ func TestLists(t *testing.T) {
 	if len(l.open) > maxLists || !l.answered(jsonrpc.StringID("any")) {
 		t.Errorf("%d are open", len(l.open))
 	}
-	var long lists
+	var long openLists
 	long.sent(jsonrpc.StringID(strings.Repeat("x", maxListID)))
 	if len(long.open) > 0 || !long.answered(one) {
 		t.Error("a long id is kept, or forgotten")
@@ -164,9 +163,7 @@ func FuzzList(f *testing.F) {
 		}
 		// A reader that takes no notice of case, and takes the last of equal keys.
 		var page struct{ Tools json.RawMessage }
-		if err := json.Unmarshal(got.Result(), &page); err != nil {
-			t.Fatal(err)
-		}
+		bridgetest.Must(t, json.Unmarshal(got.Result(), &page))
 		var tools []struct{ Name string }
 		if err := json.Unmarshal(page.Tools, &tools); err != nil && page.Tools != nil {
 			t.Fatalf("%s became %s: %v", result, got.Result(), err)

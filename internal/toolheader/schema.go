@@ -10,8 +10,8 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// Prefix begins the name of every header that carries a parameter.
-const Prefix = "Mcp-Param-"
+// headerPrefix begins the name of every header that carries a parameter.
+const headerPrefix = "Mcp-Param-"
 
 // Type is the JSON Schema type of a parameter that has a header.
 type Type string
@@ -174,7 +174,7 @@ func (p *parser) annotated(name, typ []byte, at place) error {
 	} else {
 		p.seen[lower] = true
 	}
-	p.params = append(p.params, Param{Header: http.CanonicalHeaderKey(Prefix + text), Path: at.path, Type: Type(t)})
+	p.params = append(p.params, Param{Header: http.CanonicalHeaderKey(headerPrefix + text), Path: at.path, Type: Type(t)})
 	return nil
 }
 

@@ -86,7 +86,7 @@ func FuzzParse(f *testing.F) {
 		}
 		seen := map[string]bool{}
 		for _, p := range params {
-			if seen[p.Header] || !isToken(p.Header) || !strings.HasPrefix(p.Header, Prefix) || p.Header == Prefix || len(p.Path) == 0 {
+			if seen[p.Header] || !isToken(p.Header) || !strings.HasPrefix(p.Header, headerPrefix) || p.Header == headerPrefix || len(p.Path) == 0 {
 				t.Errorf("%s: %+v", schema, p)
 			}
 			seen[p.Header] = true

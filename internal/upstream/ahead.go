@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/internal/observe"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -23,8 +24,9 @@ const (
 // ahead is one server that was started before there was a client, so that a
 // command that cannot work is found out at once, and the first client need not wait.
 type ahead struct {
-	failed func(error) // told when the server ends on trial
-	log    hclog.Logger
+	failed  func(error) // told when the server ends on trial
+	log     hclog.Logger
+	process *process // nil: it is none
 
 	cancel context.CancelFunc // ends the watch
 	done   chan struct{}      // closed when ready says what came of it
@@ -42,6 +44,9 @@ func startAhead(d bridge.Dialer, failed func(error), log hclog.Logger) (*ahead, 
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), aheadFor)
 	s := &ahead{failed: failed, log: log, cancel: cancel, done: make(chan struct{}), ready: conn}
+	if p, ok := conn.(*processConn); ok {
+		s.process = p.process
+	}
 	s.wg.Go(func() { s.watch(ctx, conn) })
 	return s, nil
 }
@@ -87,6 +92,13 @@ func (s *ahead) take() bridge.Conn {
 	conn := s.ready
 	s.ready = nil
 	return conn
+}
+
+// serves says for whom the server works that take has handed out.
+func (s *ahead) serves(session *observe.Session) {
+	if s.process != nil {
+		s.process.serves(session)
+	}
 }
 
 // close stops what nobody asked for.

@@ -14,11 +14,11 @@ import (
 )
 
 // piped is a Dialer of one Conn.
-type piped struct{ conn *bridgetest.Puller }
+type piped struct{ conn bridge.Conn }
 
-func (p piped) Dial(context.Context) (bridge.Conn, error) { return p.conn.Conn(), nil }
+func (p piped) Dial(context.Context) (bridge.Conn, error) { return p.conn, nil }
 
-func say(t *testing.T, server *bridgetest.Puller, method string) {
+func say(t *testing.T, server bridge.Conn, method string) {
 	t.Helper()
 	if err := server.Send(t.Context(), jsonrpc.NewNotification(method, nil)); err != nil {
 		t.Error(err)
@@ -28,11 +28,9 @@ func say(t *testing.T, server *bridgetest.Puller, method string) {
 // What a server says before its first client has come is the client's, in order.
 func TestAheadKeepsWhatIsSaid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ours, server := bridgetest.Pipe()
+		ours, server := bridge.Pipe()
 		a, err := startAhead(piped{ours}, func(err error) { t.Error(err) }, hclog.NewNullLogger())
-		if err != nil {
-			t.Fatal(err)
-		}
+		bridgetest.Must(t, err)
 		say(t, server, "a")
 		say(t, server, "b")
 		synctest.Wait()
@@ -40,17 +38,17 @@ func TestAheadKeepsWhatIsSaid(t *testing.T) {
 		if taken == nil {
 			t.Fatal("nothing was kept")
 		}
-		conn := bridgetest.Pull(taken)
+		conn := taken
 		go say(t, server, "c")
 		for _, want := range []string{"a", "b", "c"} {
-			if m, err := conn.Recv(t.Context()); err != nil || m.Method() != want {
+			if m, err := bridgetest.Recv(t.Context(), conn); err != nil || m.Method() != want {
 				t.Errorf("received %q, %v, want %q", m.Method(), err, want)
 			}
 		}
 		if a.take() != nil {
 			t.Error("it was handed out twice")
 		}
-		_ = conn.Close()
+		_ = conn.Close(nil)
 		_ = a.close()
 	})
 }
@@ -60,16 +58,14 @@ func TestAheadIsWatched(t *testing.T) {
 	for name, wait := range map[string]time.Duration{"ends at once": time.Second, "ends later": 5 * time.Second, "is not asked for": 31 * time.Second} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				ours, server := bridgetest.Pipe()
+				ours, server := bridge.Pipe()
 				var failed error
 				a, err := startAhead(piped{ours}, func(err error) { failed = err }, hclog.NewNullLogger())
-				if err != nil {
-					t.Fatal(err)
-				}
+				bridgetest.Must(t, err)
 				say(t, server, "a")
 				time.Sleep(wait)
 				if name != "is not asked for" {
-					_ = server.Close()
+					_ = server.Close(nil)
 				}
 				synctest.Wait()
 				if conn := a.take(); conn != nil {
@@ -78,7 +74,7 @@ func TestAheadIsWatched(t *testing.T) {
 				if (failed != nil) != (name == "ends at once") {
 					t.Errorf("failed: %v", failed)
 				}
-				if _, err := server.Recv(t.Context()); err == nil {
+				if _, err := bridgetest.Recv(t.Context(), server); err == nil {
 					t.Error("it was not stopped")
 				}
 				_ = a.close()

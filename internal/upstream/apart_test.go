@@ -36,14 +36,14 @@ func ends(conn bridge.Conn) bridge.Conn {
 }
 
 func (f *fragile) Dial(context.Context) (bridge.Conn, error) {
-	ours, theirs := bridgetest.Pipe()
+	ours, theirs := bridge.Pipe()
 	f.mu.Lock()
 	f.starts++
 	f.mu.Unlock()
 	f.wg.Go(func() {
-		defer theirs.Close()
+		defer theirs.Close(nil)
 		for {
-			m, err := theirs.Recv(context.Background())
+			m, err := bridgetest.Recv(context.Background(), theirs)
 			if err != nil {
 				return
 			}
@@ -61,7 +61,7 @@ func (f *fragile) Dial(context.Context) (bridge.Conn, error) {
 			}
 		}
 	})
-	return ends(ours.Conn()), nil
+	return ends(ours), nil
 }
 
 // serve returns the Server of these processes.
@@ -70,9 +70,7 @@ func (f *fragile) serve(t *testing.T, spec Spec) *Server {
 	spec.Command = supervisor.Spec{Name: "fake", Path: "fake"}
 	spec.Protocol = era.OnlyModern
 	s, err := New(spec)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	s.dialers.lasting, s.dialers.once, s.dialers.modern = f, f, s.wrapped(f)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
@@ -90,7 +88,7 @@ func calls(t *testing.T, s *Server, principal, tool string) (answer <-chan jsonr
 	send(t, client, strings.Replace(modernCall, `"x"`, `"`+tool+`"`, 1))
 	c := make(chan jsonrpc.Message, 1)
 	go func() {
-		m, _ := client.Recv(t.Context())
+		m, _ := bridgetest.Recv(t.Context(), client)
 		c <- m
 	}()
 	return c
@@ -156,7 +154,7 @@ func TestCrashesAreOnesOwn(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := new(fragile).serve(t, Spec{})
 			for range crashes {
-				client := party(t, identity.WithPrincipal(t.Context(), "ann"), s.Modern(bridge.PumpOptions{}))
+				client := party(t, identity.WithPrincipal(t.Context(), "ann"), s.modernHandler(bridge.PumpOptions{}))
 				send(t, client, strings.Replace(modernCall, `"x"`, `"crash later"`, 1))
 				synctest.Wait() // it has reached the server
 				send(t, client, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`)

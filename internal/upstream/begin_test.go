@@ -30,7 +30,7 @@ func (l late) Party() string {
 func TestBeginTogether(t *testing.T) {
 	f := &fleet{kind: modernServer}
 	s := serverOf(t, f, Spec{Protocol: era.OnlyModern, MaxShared: 1})
-	var clients [3]*bridgetest.Puller
+	var clients [3]bridge.Conn
 	var parties [3]late
 	for i := range clients {
 		parties[i] = late{make(chan struct{}, 1), make(chan struct{})}
@@ -40,7 +40,7 @@ func TestBeginTogether(t *testing.T) {
 	}
 	for i := range clients {
 		close(parties[i].tell)
-		if m, err := clients[i].Recv(t.Context()); err != nil || m.IsError() {
+		if m, err := bridgetest.Recv(t.Context(), clients[i]); err != nil || m.IsError() {
 			t.Errorf("client %d: %s %v", i, m.Bytes(), err)
 		}
 	}
@@ -66,10 +66,10 @@ func TestSharedUnitsQueue(t *testing.T) {
 			send(t, bob, modernCall)
 			if ends {
 				time.Sleep(30 * time.Second)
-				_ = ann.Close()
+				_ = ann.Close(nil)
 				cancel()
 			}
-			m, err := bob.Recv(t.Context())
+			m, err := bridgetest.Recv(t.Context(), bob)
 			if err != nil || m.IsError() == ends {
 				t.Errorf("the call before it ends: %t; bob is answered %s, %v", ends, m.Bytes(), err)
 			}

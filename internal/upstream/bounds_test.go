@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/internal/upstream/probe"
 	"github.com/mcp-bridge/mcp-bridge/internal/upstream/sharing"
@@ -45,7 +46,7 @@ func TestAloneUnitsQueue(t *testing.T) {
 	leave()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	if m, err := second.Recv(ctx); err != nil || m.IsError() {
+	if m, err := bridgetest.Recv(ctx, second); err != nil || m.IsError() {
 		t.Errorf("%s, %v", m.Bytes(), err)
 	}
 }
@@ -84,7 +85,7 @@ func TestSessionlessStays(t *testing.T) {
 	s.prober.Said(true)
 	s.sessionless.Store(true)
 	tries := 0
-	f := &probe.Fallback{Prober: s.prober, Sessionless: s.sessionless.Load, Legacy: s.Dialer(true), Modern: dialFunc(func(context.Context) (bridge.Conn, error) {
+	f := &probe.Fallback{Prober: s.prober, Sessionless: s.sessionless.Load, Legacy: s.clientDialer(true), Modern: dialFunc(func(context.Context) (bridge.Conn, error) {
 		tries++
 		return nil, bridge.ErrBusy
 	})}
@@ -165,9 +166,7 @@ func TestIdleUnits(t *testing.T) {
 
 		call()
 		there, err := s.pool.Join(t.Context(), s.keys.modernKey(""), nil, false)
-		if err != nil {
-			t.Fatal(err)
-		}
+		bridgetest.Must(t, err)
 		time.Sleep(150 * time.Minute)
 		_ = there.Close(nil)
 		runsUntil(time.Hour)

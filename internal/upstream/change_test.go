@@ -112,9 +112,7 @@ func remoteServer(t *testing.T, site *site, spec Spec) *Server {
 	t.Helper()
 	spec.URL = site.url
 	s, err := New(spec)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	s.prober.Settled = 0
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
@@ -176,7 +174,7 @@ func TestRemoteIsUpgraded(t *testing.T) {
 }
 
 // called makes a legacy client's call and wants a server of this era to answer.
-func called(t *testing.T, client *bridgetest.Puller, modern bool) {
+func called(t *testing.T, client bridge.Conn, modern bool) {
 	t.Helper()
 	if m := ask(t, client, legacyCall); string(m.Lookup("result", "modern")) != fmt.Sprint(modern) {
 		t.Errorf("%s, want modern: %v", m.Bytes(), modern)
@@ -185,7 +183,7 @@ func called(t *testing.T, client *bridgetest.Puller, modern bool) {
 
 // begunAnew wants a session to end with the next call, because its server is of
 // another era, and one that is begun then to have that.
-func begunAnew(t *testing.T, client *bridgetest.Puller, h bridge.Handler, modern bool) {
+func begunAnew(t *testing.T, client bridge.Conn, h bridge.Handler, modern bool) {
 	t.Helper()
 	if m := ask(t, client, legacyCall); !m.IsError() {
 		t.Errorf("%s", m.Bytes())
@@ -197,11 +195,11 @@ func begunAnew(t *testing.T, client *bridgetest.Puller, h bridge.Handler, modern
 }
 
 // ended waits until nothing more comes.
-func ended(t *testing.T, client *bridgetest.Puller) {
+func ended(t *testing.T, client bridge.Conn) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	if m, err := client.Recv(ctx); err == nil || ctx.Err() != nil {
+	if m, err := bridgetest.Recv(ctx, client); err == nil || ctx.Err() != nil {
 		t.Errorf("it has not ended: %s, %v", m.Bytes(), err)
 	}
 }
@@ -261,7 +259,7 @@ func TestTranslatedSessionIsDowngraded(t *testing.T) {
 func TestRefusalsOfAModernServer(t *testing.T) {
 	site := newSite(t, &site{modern: true, refusal: "400 -32600"})
 	s := remoteServer(t, site, Spec{})
-	client := party(t, t.Context(), s.Modern(bridge.PumpOptions{}))
+	client := party(t, t.Context(), s.modernHandler(bridge.PumpOptions{}))
 	ask(t, client, modernCall)
 	site.heard()
 	before := s.pool.Servers()

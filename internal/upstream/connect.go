@@ -64,7 +64,7 @@ func (c *connector) Dial(ctx context.Context) (bridge.Conn, error) {
 }
 
 func (c *connector) dialLegacy(ctx context.Context) (bridge.Conn, error) {
-	conn, err := c.s.dialAdmitted(ctx, c.s.legacyDialer(), c.shared)
+	conn, err := c.s.dialAdmitted(ctx, c.s.sharedLegacyDialer(), c.shared)
 	if err != nil {
 		return nil, err
 	}

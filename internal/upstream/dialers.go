@@ -1,13 +1,16 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
+	"strings"
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/bridge/admission"
 	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/internal/limiter"
+	"github.com/mcp-bridge/mcp-bridge/internal/observe"
 	"github.com/mcp-bridge/mcp-bridge/internal/remote"
 	"github.com/mcp-bridge/mcp-bridge/internal/toolfilter"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
@@ -16,7 +19,7 @@ import (
 
 // dialers are the ways to a server.
 type dialers struct {
-	lasting, once bridge.Dialer  // see Server.Dialer
+	lasting, once bridge.Dialer  // see Server.clientDialer
 	telling       bridge.Dialer  // lasting, of what clients share: says when the session was renewed; nil: is lasting
 	modern        bridge.Dialer  // Conns that speak modern, if the server does
 	remote        *remote.Dialer // of a URL
@@ -63,18 +66,16 @@ func (s *Server) command() bridge.Dialer {
 	skipped := new(noise) // of all its processes
 	spec := s.spec.Command
 	spec.Name = s.spec.Name
-	spec.Stderr = func(line []byte) { s.log.Info("stderr", "line", string(line)) }
 	spec.OnContainer = s.containerKilled
 	// The name says which command it is: there may be secrets in its arguments.
-	started := func(pid int) { s.log.Debug("server process started", "pid", pid) }
-	return &stdio.Command{Spec: spec, OnStart: started, Options: stdio.Options{
+	return &processDialer{s: s, program: programOf(cmp.Or(spec.Shown, spec.Path)), command: stdio.Command{Spec: spec, Options: stdio.Options{
 		MaxMessageSize: s.spec.MaxMessageSize, MaxDepth: s.spec.MaxDepth,
 		OnNoise: func(n int, reason string) {
 			if lines, bytes, due := skipped.add(time.Now(), n); due {
 				s.log.Warn("output of the server skipped", "lines", lines, "bytes", bytes, "reason", reason)
 			}
 		},
-	}}
+	}}}
 }
 
 // containerKilled tells of a container that a server's process left behind.
@@ -90,14 +91,14 @@ func (s *Server) containerKilled(id string, err error) {
 	}
 }
 
-// Dialer returns what gives a client its Conn to the server.
+// clientDialer returns what gives a client its Conn to the server.
 //
 // With lasting the Conn outlives the session of a remote server: when the
 // server has forgotten it, or the connection broke, a new one is made with the
 // client's own initialize (LE5). Otherwise the Conn ends with it, for clients
 // whose own connection is their session (C.6). A command's Conn ends with the
 // process in any case (ST9).
-func (s *Server) Dialer(lasting bool) bridge.Dialer {
+func (s *Server) clientDialer(lasting bool) bridge.Dialer {
 	d := s.dialers.once
 	if lasting {
 		d = s.dialers.lasting
@@ -105,23 +106,40 @@ func (s *Server) Dialer(lasting bool) bridge.Dialer {
 	return s.wrapped(d)
 }
 
-// legacyDialer returns what gives a shared server its Conn to a legacy server: clients that
-// listen have to hear of what they cannot see, a session that was renewed (C.3).
-func (s *Server) legacyDialer() bridge.Dialer {
+// sharedLegacyDialer returns what gives a shared server its Conn to a legacy server:
+// clients that listen have to hear of what they cannot see, a session that was renewed (C.3).
+func (s *Server) sharedLegacyDialer() bridge.Dialer {
 	if s.dialers.telling == nil {
-		return s.Dialer(true)
+		return s.clientDialer(true)
 	}
 	return s.wrapped(s.dialers.telling)
 }
 
 // wrapped returns a Dialer whose Conns are counted and filtered.
 func (s *Server) wrapped(d bridge.Dialer) bridge.Dialer {
-	return toolfilter.Wrap(&counted{of: &s.status, log: s.log, dialer: d}, s.spec.Tools)
+	return toolfilter.Wrap(&counted{of: &s.status, log: s.log, dialer: d, transport: s.transport(), remote: !s.IsCommand()}, s.spec.Tools)
+}
+
+// transport returns how the bridge speaks with the server, as observe.Session says it.
+func (s *Server) transport() string {
+	scheme, _, _ := strings.Cut(s.spec.URL, ":")
+	switch scheme {
+	case "":
+		return "stdio"
+	case "ws", "wss":
+		return "websocket"
+	case "unix":
+		return "socket"
+	case "tcp":
+		return "tcp"
+	}
+	return "http"
 }
 
 // dialAdmitted takes a place for as long as the Conn is open, for the Party of
 // ctx. h holds the place.
 func (s *Server) dialAdmitted(ctx context.Context, d bridge.Dialer, h limiter.Holder) (bridge.Conn, error) {
+	ctx = observe.WithSession(ctx, s.spec.Observer.OpenQuiet(s.spec.Name, ""))
 	if s.spec.Admit == nil {
 		return d.Dial(ctx)
 	}

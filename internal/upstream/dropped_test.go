@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
-	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
@@ -17,7 +16,7 @@ func TestDroppedHoldsNobodyUp(t *testing.T) {
 	const call = `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"NAME","_meta":{` +
 		`"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`
 	reached, told := make(chan struct{}), make(chan bool, 1)
-	var second *bridgetest.Puller
+	var second bridge.Conn
 	s := scripted(t, Spec{Protocol: era.OnlyLegacy, Isolation: Shared, Dropped: func(jsonrpc.Message, string) {
 		go func() { _ = second.Send(t.Context(), parse(t, strings.Replace(call, "NAME", "second", 1))) }()
 		select {
@@ -41,9 +40,9 @@ func TestDroppedHoldsNobodyUp(t *testing.T) {
 		}
 		return []string{done}
 	})
-	first := party(t, t.Context(), s.Modern(bridge.PumpOptions{}))
-	second = party(t, t.Context(), s.Modern(bridge.PumpOptions{}))
-	for _, c := range []*bridgetest.Puller{first, second} { // both have their place at the server
+	first := party(t, t.Context(), s.modernHandler(bridge.PumpOptions{}))
+	second = party(t, t.Context(), s.modernHandler(bridge.PumpOptions{}))
+	for _, c := range []bridge.Conn{first, second} { // both have their place at the server
 		if m := ask(t, c, strings.Replace(call, "NAME", "quiet", 1)); m.IsError() {
 			t.Fatalf("%s", m.Bytes())
 		}

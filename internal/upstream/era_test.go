@@ -47,7 +47,7 @@ type fleet struct {
 }
 
 func (f *fleet) Dial(context.Context) (bridge.Conn, error) {
-	ours, theirs := bridgetest.Pipe()
+	ours, theirs := bridge.Pipe()
 	f.mu.Lock()
 	n, k := f.starts, f.kind
 	f.starts++
@@ -58,17 +58,17 @@ func (f *fleet) Dial(context.Context) (bridge.Conn, error) {
 	f.mu.Unlock()
 	f.wg.Go(func() {
 		f.serve(n, k, theirs)
-		_ = theirs.Close()
+		_ = theirs.Close(nil)
 		f.mu.Lock()
 		f.running--
 		close(f.changed)
 		f.changed = make(chan struct{})
 		f.mu.Unlock()
 	})
-	return ours.Conn(), nil
+	return ours, nil
 }
 
-func (f *fleet) serve(n int, k kind, conn *bridgetest.Puller) {
+func (f *fleet) serve(n int, k kind, conn bridge.Conn) {
 	var opened, modern bool
 	ctx := context.Background()
 	if k == asksFirst {
@@ -77,7 +77,7 @@ func (f *fleet) serve(n int, k kind, conn *bridgetest.Puller) {
 	answered := k != asksFirst
 	var early []jsonrpc.Message
 	for {
-		m, err := conn.Recv(ctx)
+		m, err := bridgetest.Recv(ctx, conn)
 		if err != nil {
 			return
 		}
@@ -176,9 +176,7 @@ func serverOf(t *testing.T, f *fleet, spec Spec) *Server {
 	f.changed = make(chan struct{})
 	spec.Command = supervisor.Spec{Name: "fake", Path: "fake"}
 	s, err := New(spec)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	s.dialers.lasting, s.dialers.once, s.dialers.modern = f, f, s.wrapped(f)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
@@ -190,18 +188,18 @@ func serverOf(t *testing.T, f *fleet, spec Spec) *Server {
 }
 
 // party runs a Handler for a client, whose end it returns.
-func party(t *testing.T, ctx context.Context, h bridge.Handler) *bridgetest.Puller {
+func party(t *testing.T, ctx context.Context, h bridge.Handler) bridge.Conn {
 	t.Helper()
-	client, ours := bridgetest.Pipe()
+	client, ours := bridge.Pipe()
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = h.ServeConn(ctx, ours.Conn())
-		_ = ours.Close()
+		_ = h.ServeConn(ctx, ours)
+		_ = ours.Close(nil)
 	}()
 	t.Cleanup(func() {
-		_ = client.Close()
+		_ = client.Close(nil)
 		cancel()
 		<-done
 	})
@@ -211,27 +209,23 @@ func party(t *testing.T, ctx context.Context, h bridge.Handler) *bridgetest.Pull
 func parse(t *testing.T, text string) jsonrpc.Message {
 	t.Helper()
 	m, err := jsonrpc.Parse([]byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	return m
 }
 
-func send(t *testing.T, c *bridgetest.Puller, text string) {
+func send(t *testing.T, c bridge.Conn, text string) {
 	t.Helper()
-	if err := c.Send(t.Context(), parse(t, text)); err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, c.Send(t.Context(), parse(t, text)))
 }
 
 // ask sends a request and returns its response.
-func ask(t *testing.T, c *bridgetest.Puller, text string) jsonrpc.Message {
+func ask(t *testing.T, c bridge.Conn, text string) jsonrpc.Message {
 	t.Helper()
 	send(t, c, text)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	for {
-		m, err := c.Recv(ctx)
+		m, err := bridgetest.Recv(ctx, c)
 		if err != nil {
 			t.Fatalf("%s: %v", text, err)
 		}
@@ -306,7 +300,7 @@ func TestPipelined(t *testing.T) {
 	send(t, client, legacyCall)
 	got := map[string]bool{}
 	for range 2 {
-		m, err := client.Recv(t.Context())
+		m, err := bridgetest.Recv(t.Context(), client)
 		if err != nil || m.IsError() {
 			t.Fatalf("%v %s", err, m.Bytes())
 		}
@@ -418,7 +412,7 @@ func TestDiscoveredVersions(t *testing.T) {
 func TestStateIsBound(t *testing.T) {
 	s := serverOf(t, &fleet{kind: modernServer}, Spec{})
 	first := strings.Replace(modernCall, "tools/call", "prompts/get", 1)
-	for name, h := range map[string]bridge.Handler{"POST": s.Exchange(bridge.PumpOptions{}), "connection": s.Modern(bridge.PumpOptions{})} {
+	for name, h := range map[string]bridge.Handler{"POST": s.Exchange(bridge.PumpOptions{}), "connection": s.modernHandler(bridge.PumpOptions{})} {
 		t.Run(name, func(t *testing.T) {
 			as := func(principal, text string) jsonrpc.Message {
 				return ask(t, party(t, identity.WithPrincipal(t.Context(), principal), h), text)
@@ -464,7 +458,7 @@ func TestEraChanges(t *testing.T) {
 			f := &fleet{kind: c.from}
 			s := serverOf(t, f, Spec{})
 			s.prober.Settled = 0
-			modern := party(t, t.Context(), s.Modern(bridge.PumpOptions{}))
+			modern := party(t, t.Context(), s.modernHandler(bridge.PumpOptions{}))
 			if m := ask(t, modern, modernCall); m.IsError() {
 				t.Fatalf("%s", m.Bytes())
 			}
@@ -522,7 +516,7 @@ func TestPingsBehindInitialize(t *testing.T) {
 	}()
 	for range pings + 1 {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-		m, err := client.Recv(ctx)
+		m, err := bridgetest.Recv(ctx, client)
 		cancel()
 		if err != nil || m.IsError() {
 			t.Fatalf("%s, %v", m.Bytes(), err)
@@ -549,15 +543,13 @@ func TestOnePlace(t *testing.T) {
 		s.prober.Patience = 10 * time.Millisecond
 		control := admission.New(10, admit)
 		slot, err := control.Acquire(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		bridgetest.Must(t, err)
 		client := party(t, slot.Context(), s.Legacy(true, bridge.PumpOptions{}))
 		if m := ask(t, client, initialize); m.IsError() {
 			t.Errorf("server %d: %s", k, m.Bytes())
 		}
 		slot.Release()
-		_ = client.Close()
+		_ = client.Close(nil)
 		if m := ask(t, party(t, t.Context(), s.Exchange(bridge.PumpOptions{})), modernCall); m.IsError() {
 			t.Errorf("server %d: %s", k, m.Bytes())
 		}
@@ -653,7 +645,7 @@ func TestLastWords(t *testing.T) {
 		f := &fleet{kind: k}
 		s := serverOf(t, f, Spec{})
 		s.dialers.lasting, s.dialers.modern = leaving{f}, s.wrapped(leaving{f})
-		client := party(t, t.Context(), s.Modern(bridge.PumpOptions{}))
+		client := party(t, t.Context(), s.modernHandler(bridge.PumpOptions{}))
 		m := ask(t, client, strings.Replace(modernCall, "tools/call", "leave", 1))
 		if text := string(m.Lookup("error", "message")); !strings.Contains(text, "ended") || strings.Contains(text, "secret") {
 			t.Errorf("shared: %s", m.Bytes())
@@ -674,7 +666,7 @@ func TestLastWords(t *testing.T) {
 func TestProbeFails(t *testing.T) {
 	for name, of := range map[string]func(*Server) bridge.Handler{
 		"POST":       func(s *Server) bridge.Handler { return s.Exchange(bridge.PumpOptions{}) },
-		"connection": func(s *Server) bridge.Handler { return s.Modern(bridge.PumpOptions{}) },
+		"connection": func(s *Server) bridge.Handler { return s.modernHandler(bridge.PumpOptions{}) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := &fleet{kind: modernServer}
@@ -700,7 +692,7 @@ func TestProbeFails(t *testing.T) {
 func TestRequestsOnOneConnection(t *testing.T) {
 	f := &fleet{kind: legacyServer}
 	s := serverOf(t, f, Spec{Isolation: PerRequest, Protocol: era.OnlyLegacy})
-	client := party(t, t.Context(), s.Modern(bridge.PumpOptions{}))
+	client := party(t, t.Context(), s.modernHandler(bridge.PumpOptions{}))
 	ask(t, client, modernCall)
 	send(t, client, strings.Replace(modernCall, "tools/call", "hang", 1))
 	send(t, client, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`)

@@ -17,9 +17,9 @@ import (
 )
 
 // Handler returns what serves clients of both eras on connections of their
-// own: a socket, our stdin. What lasting means is said at Dialer.
+// own: a socket, our stdin. What lasting means is said at clientDialer.
 func (s *Server) Handler(lasting bool, o bridge.PumpOptions) bridge.Handler {
-	return bridge.ByEra(asLegacy(s.Legacy(lasting, o)), s.Modern(o))
+	return bridge.ByEra(asLegacy(s.Legacy(lasting, o)), s.modernHandler(o))
 }
 
 // Legacy returns what serves the sessions of legacy clients.
@@ -29,7 +29,7 @@ func (s *Server) Legacy(lasting bool, o bridge.PumpOptions) bridge.Handler {
 	}
 	var h bridge.Handler
 	translated := &translator{s}
-	direct := s.Dialer(lasting)
+	direct := s.clientDialer(lasting)
 	own := dialFunc(func(ctx context.Context) (bridge.Conn, error) {
 		if err := admission.TakePlace(ctx); err != nil {
 			return nil, err
@@ -213,8 +213,8 @@ type failing struct{ err error }
 
 func (f failing) Dial(context.Context) (bridge.Conn, error) { return nil, f.err }
 
-// Modern returns what serves modern clients that send many requests on one Conn.
-func (s *Server) Modern(o bridge.PumpOptions) bridge.Handler {
+// modernHandler returns what serves modern clients that send many requests on one Conn.
+func (s *Server) modernHandler(o bridge.PumpOptions) bridge.Handler {
 	if s.spec.Clients == era.OnlyLegacy {
 		return refuse(s.spec.Clients)
 	}

@@ -54,29 +54,23 @@ func TestFloodOfNoise(t *testing.T) {
 		os.Exit(0)
 	}
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	var log bytes.Buffer
 	s, err := New(Spec{
 		Name:    "noisy",
 		Command: supervisor.Spec{Path: self, Args: []string{"-test.run=^TestFloodOfNoise$"}, Env: append(os.Environ(), flood+"=1")},
 		Logger:  hclog.New(&hclog.LoggerOptions{Output: &log}),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	defer s.Close()
 	begin := time.Now()
 	dialed, err := s.command().Dial(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	conn := bridgetest.Pull(dialed)
-	if _, err := conn.Recv(t.Context()); err == nil {
+	bridgetest.Must(t, err)
+	conn := dialed
+	if _, err := bridgetest.Recv(t.Context(), conn); err == nil {
 		t.Error("a message came")
 	}
-	conn.Close()
+	conn.Close(nil)
 	most := noiseFirst + 1 + int(time.Since(begin)/noisePace)
 	if n := strings.Count(log.String(), "output of the server skipped"); n < noiseFirst || n > most {
 		t.Errorf("%d warnings, want %d to %d:\n%.2000s", n, noiseFirst, most, log.String())

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
@@ -51,23 +52,19 @@ func TestListenersHearOfARenewal(t *testing.T) {
 	h := httptest.NewServer(site)
 	t.Cleanup(h.Close)
 	s, err := New(Spec{URL: h.URL, Protocol: era.OnlyLegacy})
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	listens := party(t, t.Context(), s.Modern(bridge.PumpOptions{}))
+	listens := party(t, t.Context(), s.modernHandler(bridge.PumpOptions{}))
 	next := func() jsonrpc.Message {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
-		m, err := listens.Recv(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		m, err := bridgetest.Recv(ctx, listens)
+		bridgetest.Must(t, err)
 		return m
 	}
 	send(t, listens, `{"jsonrpc":"2.0","id":"l","method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true,"resourceSubscriptions":["a:b"]},`+

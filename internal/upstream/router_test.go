@@ -32,14 +32,14 @@ func TestRouterManyUnits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fleet{kind: legacyServer}
 		s := serverOf(t, f, Spec{Protocol: era.OnlyLegacy})
-		client := party(t, t.Context(), s.Modern(bridge.PumpOptions{}))
+		client := party(t, t.Context(), s.modernHandler(bridge.PumpOptions{}))
 		const units, rounds = 4, 10
 		for i := range units * rounds {
 			send(t, client, callWith(i, "tools/call", fmt.Sprint("e", i%units)))
 		}
 		seen := make(map[string]bool)
 		for range units * rounds {
-			m, err := client.Recv(t.Context())
+			m, err := bridgetest.Recv(t.Context(), client)
 			if err != nil || m.IsError() || seen[m.ID().String()] {
 				t.Fatalf("%s, %v", m.Bytes(), err)
 			}
@@ -52,7 +52,7 @@ func TestRouterManyUnits(t *testing.T) {
 		synctest.Wait()
 		send(t, client, callWith(200, "leave", "e2"))
 		for range 2 {
-			m, err := client.Recv(t.Context())
+			m, err := bridgetest.Recv(t.Context(), client)
 			if id := m.ID().String(); err != nil || !m.IsError() || id != "102" && id != "200" {
 				t.Errorf("%s, %v", m.Bytes(), err)
 			}
@@ -62,7 +62,7 @@ func TestRouterManyUnits(t *testing.T) {
 				shared.ShutDown(probe.ErrChanged)
 			}
 		}
-		if m, err := client.Recv(t.Context()); err != nil || !m.IsError() || m.ID() != jsonrpc.IntID(103) {
+		if m, err := bridgetest.Recv(t.Context(), client); err != nil || !m.IsError() || m.ID() != jsonrpc.IntID(103) {
 			t.Errorf("%s, %v", m.Bytes(), err)
 		}
 		if m := ask(t, client, callWith(300, "tools/call", "e1")); m.IsError() || m.ID() != jsonrpc.IntID(300) {
@@ -76,7 +76,7 @@ func TestRouterManyUnits(t *testing.T) {
 func TestRouterRefuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serverOf(t, &fleet{kind: legacyServer}, Spec{Protocol: era.OnlyLegacy})
-		client := party(t, t.Context(), s.Modern(bridge.PumpOptions{}))
+		client := party(t, t.Context(), s.modernHandler(bridge.PumpOptions{}))
 		const n = 3 * 64
 		go func() {
 			for i := range n {
@@ -85,7 +85,7 @@ func TestRouterRefuses(t *testing.T) {
 		}()
 		synctest.Wait()
 		for i := range n {
-			m, err := client.Recv(t.Context())
+			m, err := bridgetest.Recv(t.Context(), client)
 			if err != nil || !m.IsError() || m.ID() != jsonrpc.IntID(int64(i)) {
 				t.Fatalf("%d: %s, %v", i, m.Bytes(), err)
 			}
@@ -94,7 +94,7 @@ func TestRouterRefuses(t *testing.T) {
 }
 
 // D.2: a client that reads nothing ends by name, although nobody is waiting in its
-// Recv: whoever hands messages on to it waits in its Send.
+// Receive: whoever hands messages on to it waits in its Send.
 func TestRouterSlowClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := scripted(t, Spec{Protocol: era.OnlyModern}, func(m jsonrpc.Message) []string {
@@ -108,16 +108,16 @@ func TestRouterSlowClient(t *testing.T) {
 			}
 			return append(all, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"resultType":"complete"}}`, m.ID()))
 		})
-		client, ours := bridgetest.Pipe()
-		defer client.Close()
+		client, ours := bridge.Pipe()
+		defer client.Close(nil)
 		ended := make(chan error, 1)
-		go func() { ended <- s.Modern(bridge.PumpOptions{}).ServeConn(context.Background(), ours.Conn()) }()
+		go func() { ended <- s.modernHandler(bridge.PumpOptions{}).ServeConn(context.Background(), ours) }()
 		send(t, client, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"x","_meta":{"progressToken":1,`+
 			`"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`)
 		if err := <-ended; !errors.Is(err, bridge.ErrSlow) {
 			t.Errorf("ServeConn = %v", err)
 		}
-		_ = ours.Close()
+		_ = ours.Close(nil)
 	})
 }
 

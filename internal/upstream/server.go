@@ -16,6 +16,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/bridge/admission"
 	"github.com/mcp-bridge/mcp-bridge/bridge/identity"
 	"github.com/mcp-bridge/mcp-bridge/era"
+	"github.com/mcp-bridge/mcp-bridge/internal/observe"
 	"github.com/mcp-bridge/mcp-bridge/internal/remote"
 	"github.com/mcp-bridge/mcp-bridge/internal/toolfilter"
 	"github.com/mcp-bridge/mcp-bridge/internal/upstream/probe"
@@ -74,6 +75,9 @@ type Spec struct {
 	// principal may know it as a whole. If it stays the same, ids stay valid when
 	// the bridge starts anew. nil: a random one.
 	Secret []byte
+
+	// Observer is told of what passes and what happens. nil: nobody is.
+	Observer *observe.Observer
 
 	// Dropped is told of messages that reached nobody. nil is fine.
 	Dropped func(m jsonrpc.Message, reason string)
@@ -208,7 +212,10 @@ func (s *Server) StartAhead(failed func(error)) error {
 	if !s.IsCommand() {
 		return nil
 	}
-	a, err := startAhead(s.dialers.lasting, failed, s.log)
+	a, err := startAhead(s.dialers.lasting, func(err error) {
+		s.status.startFailed(notStarted)
+		failed(err)
+	}, s.log)
 	if err != nil {
 		return err
 	}
@@ -233,8 +240,8 @@ func (s *Server) Close() error {
 // State returns the state now.
 func (s *Server) State() State {
 	state := s.status.state()
-	if state.Ready = state.Running > 0 || s.Check() == nil; !state.Ready {
-		state.LastError = notStarted
+	if state.Running == 0 && s.Check() != nil {
+		state.Ready, state.LastError = false, notStarted
 	}
 	return state
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 )
 
 // stubborn is a Dialer of servers that take 5 s to stop.
@@ -50,10 +51,8 @@ func TestSilentServer(t *testing.T) {
 					began := time.Now()
 					client := party(t, t.Context(), c.of(s))
 					send(t, client, c.call)
-					m, err := client.Recv(t.Context())
-					if err != nil {
-						t.Fatal(err)
-					}
+					m, err := bridgetest.Recv(t.Context(), client)
+					bridgetest.Must(t, err)
 					if string(m.Lookup("error", "message")) != `"`+what+`"` || string(m.Lookup("error", "data", "reason")) != `"server_unavailable"` {
 						t.Errorf("%s", m.Bytes())
 					}

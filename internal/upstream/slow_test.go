@@ -123,7 +123,7 @@ func TestSlowClientOfItsOwnServer(t *testing.T) {
 				case <-time.After(time.Hour):
 				}
 				for i := range flooding {
-					m, err := client.Recv(t.Context())
+					m, err := bridgetest.Recv(t.Context(), client)
 					if err != nil || string(m.Lookup("params", "progress")) != fmt.Sprint(i) {
 						t.Fatalf("message %d: %.99s, %v", i, m.Bytes(), err)
 					}
@@ -134,18 +134,18 @@ func TestSlowClientOfItsOwnServer(t *testing.T) {
 }
 
 // serving runs a Handler for a client, whose end it returns, and where the error comes.
-func serving(t *testing.T, h bridge.Handler, principal string) (client *bridgetest.Puller, served <-chan error) {
+func serving(t *testing.T, h bridge.Handler, principal string) (client bridge.Conn, served <-chan error) {
 	t.Helper()
-	client, ours := bridgetest.Pipe()
+	client, ours := bridge.Pipe()
 	ctx, cancel := context.WithCancel(identity.WithPrincipal(context.Background(), principal))
 	errs, done := make(chan error, 1), make(chan struct{})
 	go func() {
 		defer close(done)
-		errs <- h.ServeConn(ctx, ours.Conn())
-		_ = ours.Close()
+		errs <- h.ServeConn(ctx, ours)
+		_ = ours.Close(nil)
 	}()
 	t.Cleanup(func() {
-		_ = client.Close()
+		_ = client.Close(nil)
 		cancel()
 		<-done
 	})
@@ -153,7 +153,7 @@ func serving(t *testing.T, h bridge.Handler, principal string) (client *bridgete
 }
 
 // begin is how a legacy client begins a session.
-func begin(t *testing.T, client *bridgetest.Puller) {
+func begin(t *testing.T, client bridge.Conn) {
 	t.Helper()
 	if m := ask(t, client, initialize); m.IsError() {
 		t.Fatalf("initialize: %s", m.Bytes())

@@ -3,11 +3,15 @@ package upstream
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
+	"github.com/mcp-bridge/mcp-bridge/internal/observe"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/stdio"
 )
@@ -15,25 +19,67 @@ import (
 // State is what there is to know about a server, fit for everybody who reaches
 // the port: neither paths nor what a server wrote to its stderr. The log has both.
 type State struct {
-	Ready     bool   `json:"ready"`   // one runs, or nothing speaks against starting one
-	Running   int    `json:"running"` // processes, or connections to a remote server
-	LastError string `json:"lastError,omitempty"`
+	Ready        bool   `json:"ready"`                  // one runs, or nothing speaks against starting one
+	Running      int    `json:"running"`                // processes, or connections to a remote server
+	FailedStarts int    `json:"failedStarts,omitempty"` // in a row
+	Calls        int    `json:"calls"`                  // of clients, that wait for their answers
+	OldestCall   int    `json:"oldestCallSeconds"`      // since the first of them came; 0: none waits
+	LastError    string `json:"lastError,omitempty"`
 }
 
-const notStarted = "the server could not be started; the log says why"
+// How a server comes to be called not ready, although it could be tried.
+const (
+	// maxFailedStarts is how many starts in a row may fail.
+	maxFailedStarts = 3
+
+	// failureCounts is how long the last failure counts. Where nobody is sent to a server
+	// that is not ready, nobody would find out that it works again.
+	failureCounts = time.Minute
+)
+
+const (
+	notStarted = "the server could not be started; the log says why"
+	refusesAll = "the server refused to initialize or could not be reached; the log says more"
+)
 
 // status is what is known of a server's Conns.
 type status struct {
 	mu        sync.Mutex
 	running   int
 	lastError string
-	ahead     *ahead // nil: none was started ahead
+	fails     int       // starts in a row that have failed
+	refuses   bool      // the last answer of a remote server was that it serves nobody
+	failedAt  time.Time // the last time of either
+	ahead     *ahead    // nil: none was started ahead
 }
 
 func (s *status) state() State {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return State{Running: s.running, LastError: s.lastError}
+	failing := (s.refuses || s.fails >= maxFailedStarts) && time.Since(s.failedAt) < failureCounts
+	return State{Ready: !failing, Running: s.running, FailedStarts: s.fails, LastError: s.lastError}
+}
+
+// startFailed notes that a server was not there to be talked to.
+func (s *status) startFailed(what string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lastError, s.failedAt = what, time.Now()
+	s.fails++
+}
+
+// refused notes that a remote server has refused to serve.
+func (s *status) refused() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lastError, s.failedAt, s.refuses = refusesAll, time.Now(), true
+}
+
+// works notes that a server has answered.
+func (s *status) works() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lastError, s.fails, s.refuses = "", 0, false
 }
 
 func (s *status) failed(what string) {
@@ -63,44 +109,61 @@ func (s *status) kept() *ahead {
 // counted is a Dialer whose Conns count in the status. The first one is the
 // Conn that was started ahead, if there is one.
 type counted struct {
-	of     *status
-	log    hclog.Logger
-	dialer bridge.Dialer
+	of        *status
+	log       hclog.Logger
+	dialer    bridge.Dialer
+	transport string // as observe.Session says it
+	remote    bool   // it is a server at a URL
 }
 
 // Dial implements bridge.Dialer.
 func (c *counted) Dial(ctx context.Context) (conn bridge.Conn, err error) {
 	if a := c.of.kept(); a != nil {
-		conn = a.take()
+		if conn = a.take(); conn != nil {
+			a.serves(observe.SessionOf(ctx))
+		}
 	}
 	if conn == nil {
 		if conn, err = c.dialer.Dial(ctx); err != nil {
-			c.of.failed(notStarted)
+			if ctx.Err() == nil {
+				c.of.startFailed(notStarted)
+			}
 			return nil, err
 		}
 	}
 	c.of.count(1)
-	return c.trackState(conn), nil
+	observe.SessionOf(ctx).SetServerTransport(c.transport)
+	return observe.SessionOf(ctx).Conn(c.trackState(conn), observe.Up), nil
 }
 
 // trackState notes how the first request, initialize, was answered, how a process has
 // ended, and when the Conn is closed.
 func (c *counted) trackState(conn bridge.Conn) bridge.Conn {
-	answered := false
+	answered, refused := false, false
 	return bridge.Intercept(conn, bridge.Hooks{
 		Receive: func(m jsonrpc.Message) (in, reply jsonrpc.Message) {
-			if !answered && m.Kind() == jsonrpc.Response {
-				answered = true
-				if m.IsError() {
-					c.of.failed("the server refused to initialize or could not be reached; the log says more")
-				} else {
-					c.of.failed("") // it works
-				}
+			if m.Kind() != jsonrpc.Response {
+				return m, jsonrpc.Message{}
 			}
+			switch isError := m.IsError(); {
+			case isError && c.remote && refusesService(&m, !answered):
+				refused = true
+				c.of.refused()
+			case isError && !answered:
+				c.of.failed(refusesAll)
+			case !isError && (!answered || refused):
+				refused = false
+				c.of.works()
+			}
+			answered = true
 			return m, jsonrpc.Message{}
 		},
 		Ended: func(err error) error {
-			if exit, ok := errors.AsType[*stdio.ExitError](err); ok {
+			exit, ok := errors.AsType[*stdio.ExitError](err)
+			switch {
+			case ok && !answered:
+				c.of.startFailed(exitText(exit))
+			case ok:
 				c.of.failed(exitText(exit))
 			}
 			return err
@@ -114,6 +177,29 @@ func (c *counted) trackState(conn bridge.Conn) bridge.Conn {
 			return err
 		},
 	})
+}
+
+// refusesService reports whether an error says that a remote server serves nobody: it cannot
+// be reached, lets us not in, or is no MCP server. (What is wrong with one request says
+// nothing about others.) Of the first answer of a Conn each code does that which does not
+// blame the request.
+func refusesService(m *jsonrpc.Message, first bool) bool {
+	reason, _ := jsonrpc.Text(m.Lookup("error", "data", "reason"))
+	switch reason {
+	case httpdial.ReasonUnreachable, httpdial.ReasonTLS, httpdial.ReasonAuth, httpdial.ReasonForbidden, httpdial.ReasonRedirect,
+		httpdial.ReasonNotMCP, httpdial.ReasonDown, httpdial.ReasonRefused:
+		return true
+	case httpdial.ReasonStatus:
+		status := string(m.Lookup("error", "data", "status"))
+		return first || strings.HasPrefix(status, "5") || status == "429"
+	case "":
+		switch string(m.Lookup("error", "code")) {
+		case "-32600", "-32601", "-32602", "-32700", "-32020", "-32021", "-32022":
+			return false
+		}
+		return first
+	}
+	return false
 }
 
 func exitText(e *stdio.ExitError) string {

@@ -26,9 +26,7 @@ func scripted(t *testing.T, spec Spec, say func(m jsonrpc.Message) []string) *Se
 	t.Helper()
 	spec.Command = supervisor.Spec{Name: "fake", Path: "fake"}
 	s, err := New(spec)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	done := make(chan struct{})
 	running := atomic.Int32{}
 	running.Add(1)
@@ -38,7 +36,7 @@ func scripted(t *testing.T, spec Spec, say func(m jsonrpc.Message) []string) *Se
 		}
 	}
 	d := dialFunc(func(context.Context) (bridge.Conn, error) {
-		ours, theirs := bridgetest.Pipe()
+		ours, theirs := bridge.Pipe()
 		running.Add(1)
 		answers := make(chan jsonrpc.Message, 16)
 		running.Add(1)
@@ -50,10 +48,10 @@ func scripted(t *testing.T, spec Spec, say func(m jsonrpc.Message) []string) *Se
 		}()
 		go func() {
 			defer leave()
-			defer theirs.Close()
+			defer theirs.Close(nil)
 			defer close(answers)
 			for {
-				m, err := theirs.Recv(context.Background())
+				m, err := bridgetest.Recv(context.Background(), theirs)
 				if err != nil {
 					return
 				}
@@ -66,7 +64,7 @@ func scripted(t *testing.T, spec Spec, say func(m jsonrpc.Message) []string) *Se
 				}
 			}
 		}()
-		return ours.Conn(), nil
+		return ours, nil
 	})
 	s.dialers.lasting, s.dialers.once, s.dialers.modern = d, d, s.wrapped(d)
 	t.Cleanup(func() {

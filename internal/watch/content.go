@@ -51,7 +51,7 @@ func places(file string) (dirs []string) {
 	if err != nil {
 		return nil
 	}
-	dir, rest := root(file)
+	dir, rest := splitRoot(file)
 	for links := 0; len(rest) > 0; {
 		name := rest[0]
 		rest = rest[1:]
@@ -78,7 +78,7 @@ func places(file string) (dirs []string) {
 		}
 		if filepath.IsAbs(target) {
 			var steps []string
-			dir, steps = root(target)
+			dir, steps = splitRoot(target)
 			rest = append(steps, rest...)
 		} else {
 			rest = append(steps(target), rest...)
@@ -87,8 +87,8 @@ func places(file string) (dirs []string) {
 	return dirs
 }
 
-// root splits an absolute path into where it starts and the steps from there.
-func root(path string) (dir string, rest []string) {
+// splitRoot splits an absolute path into where it starts and the steps from there.
+func splitRoot(path string) (dir string, rest []string) {
 	volume := filepath.VolumeName(path)
 	return volume + string(filepath.Separator), steps(path[len(volume):])
 }

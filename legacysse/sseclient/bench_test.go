@@ -14,7 +14,7 @@ func BenchmarkBoth(b *testing.B) {
 	note := jsonrpc.NewNotification("notifications/message", []byte(`{"level":"info","data":"`+strings.Repeat("x", 15)+`"}`))
 	client, session, stop := newContractPair(b)
 	defer stop()
-	defer client.Close()
+	defer client.Close(nil)
 	b.Run("100B", func(b *testing.B) {
 		b.ReportAllocs()
 		n := b.N
@@ -27,25 +27,21 @@ func BenchmarkBoth(b *testing.B) {
 			done <- err
 		}()
 		for range n {
-			if _, err := client.Recv(b.Context()); err != nil {
+			if _, err := bridgetest.Recv(b.Context(), client); err != nil {
 				b.Fatal(err)
 			}
 		}
-		if err := <-done; err != nil {
-			b.Fatal(err)
-		}
+		bridgetest.Must(b, <-done)
 		b.ReportMetric(float64(n)/b.Elapsed().Seconds(), "messages/s")
 	})
 	b.Run("call", func(b *testing.B) {
 		b.ReportAllocs()
 		ctx, cancel := context.WithCancel(b.Context())
 		done := make(chan error, 1)
-		go func() { done <- echo.ServeConn(ctx, bridgetest.Push(session)) }()
+		go func() { done <- echo.ServeConn(ctx, session) }()
 		for i := range b.N {
-			if err := client.Send(ctx, jsonrpc.NewRequest(jsonrpc.IntID(int64(i)), "tools/call", []byte(`{}`))); err != nil {
-				b.Fatal(err)
-			}
-			if _, err := client.Recv(ctx); err != nil {
+			bridgetest.Must(b, client.Send(ctx, jsonrpc.NewRequest(jsonrpc.IntID(int64(i)), "tools/call", []byte(`{}`))))
+			if _, err := bridgetest.Recv(ctx, client); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
+	"github.com/mcp-bridge/mcp-bridge/internal/observe"
 	"github.com/mcp-bridge/mcp-bridge/internal/sessionstate"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/legacysse/internal/wire"
@@ -19,26 +20,31 @@ import (
 
 // Defaults of Options.
 const (
-	DefaultMaxMessageSize  = 64 << 20
-	DefaultMaxInFlight     = 256
-	DefaultConnectTimeout  = httpdial.DefaultConnectTimeout
-	DefaultEndpointTimeout = 10 * time.Second
+	defaultMaxMessageSize  = 64 << 20
+	defaultMaxInFlight     = 256
+	defaultConnectTimeout  = httpdial.DefaultConnectTimeout
+	defaultEndpointTimeout = 10 * time.Second
 )
 
 // ErrSessionLost is what Receive ends with after the event stream has, where
 // Options.NoRenew asks for that.
 var ErrSessionLost = errors.New("sseclient: the event stream has ended, and with it the session")
 
-// UnopenedError says that what answers at the URL is no HTTP+SSE server: it
+// Handoff is the session of a Conn that has ended because the server changed its
+// transport. The Dialer of the new transport takes it as Options.Handoff, and renews the
+// session there: package streamhttp/streamclient has the same type.
+type Handoff = sessionstate.Handoff
+
+// UnopenedError says that the server at the URL does not speak HTTP+SSE: it
 // refuses the GET, its reply is no event stream, or no endpoint event comes.
 type UnopenedError struct {
 	Status int    // HTTP status
 	Text   string // what is wrong, for people
 
-	// Handoff is for Options.Handoff of the Conn that takes over, if it was
-	// a lost session that was to be renewed. nil: it was the client's first
-	// request, which is still to be answered.
-	Handoff *sessionstate.Handoff
+	// Handoff is for Options.Handoff of the Conn that takes over, if a lost session was to
+	// be renewed. nil: there was no session, and the client's first request is still to be
+	// answered.
+	Handoff *Handoff
 }
 
 // Error returns Text.
@@ -51,16 +57,17 @@ type Options struct {
 	// header.
 	Header http.Header
 
-	// Transport makes the requests. nil means one of the Conn's own, see
-	// httpdial.NewTransport.
+	// Transport makes the requests. nil means one of the Conn's own: with
+	// keep-alive, HTTP/2 where TLS offers it, no compression, the proxy from
+	// the environment, and ConnectTimeout.
 	Transport http.RoundTripper
 
-	// TLS says which servers are trusted, and who we are (httpdial.LoadTLS).
+	// TLS says which servers are trusted, and has the client's certificates.
 	// It is not used with a Transport. nil means the system's authorities.
 	TLS *tls.Config
 
 	// MaxMessageSize bounds an event of the server, in bytes. A larger one
-	// ends the stream. 0 means DefaultMaxMessageSize.
+	// ends the stream. 0 means 64 MiB.
 	MaxMessageSize int
 
 	// MaxDepth bounds the levels of objects and arrays in a message from the server (J14).
@@ -68,16 +75,16 @@ type Options struct {
 	MaxDepth int
 
 	// MaxInFlight bounds the requests in progress. One more is answered with
-	// an error. 0 means DefaultMaxInFlight.
+	// an error. 0 means 256.
 	MaxInFlight int
 
 	// ConnectTimeout bounds dialling and the TLS handshake, each. It is not
-	// used with a Transport. 0 means DefaultConnectTimeout.
+	// used with a Transport. 0 means 10 s.
 	ConnectTimeout time.Duration
 
 	// EndpointTimeout bounds the wait for the reply to the GET, once
 	// connected, and then for the endpoint event (SS6).
-	// 0 means DefaultEndpointTimeout.
+	// 0 means 10 s.
 	EndpointTimeout time.Duration
 
 	// NoRenew says not to connect again after the event stream has ended:
@@ -97,7 +104,7 @@ type Options struct {
 
 	// Handoff is what a Conn of another transport has left: this one begins by
 	// renewing that session. nil: it begins with the client's initialize.
-	Handoff *sessionstate.Handoff
+	Handoff *Handoff
 
 	// Renewed is called when a session was renewed, and must not wait. It may be nil.
 	Renewed func()
@@ -108,11 +115,11 @@ type Options struct {
 }
 
 func (o Options) withDefaults() Options {
-	o.MaxMessageSize = cmp.Or(o.MaxMessageSize, DefaultMaxMessageSize)
+	o.MaxMessageSize = cmp.Or(o.MaxMessageSize, defaultMaxMessageSize)
 	o.MaxDepth = cmp.Or(o.MaxDepth, jsonrpc.DefaultMaxDepth)
-	o.MaxInFlight = cmp.Or(o.MaxInFlight, DefaultMaxInFlight)
-	o.ConnectTimeout = cmp.Or(o.ConnectTimeout, DefaultConnectTimeout)
-	o.EndpointTimeout = cmp.Or(o.EndpointTimeout, DefaultEndpointTimeout)
+	o.MaxInFlight = cmp.Or(o.MaxInFlight, defaultMaxInFlight)
+	o.ConnectTimeout = cmp.Or(o.ConnectTimeout, defaultConnectTimeout)
+	o.EndpointTimeout = cmp.Or(o.EndpointTimeout, defaultEndpointTimeout)
 	if o.Logger == nil {
 		o.Logger = hclog.NewNullLogger()
 	}
@@ -148,6 +155,7 @@ func (c *Client) Dial(ctx context.Context) (bridge.Conn, error) {
 	}
 	opts := c.Options.withDefaults()
 	target, err := httpdial.NewTarget(c.URL, httpdial.TargetOptions{
+		Seen:    observe.SessionOf(ctx),
 		Schemes: []string{"http", "https"}, Header: opts.Header, Reserved: reserved, Hints: hints,
 		Transport: opts.Transport, TLS: opts.TLS, ConnectTimeout: opts.ConnectTimeout, MaxIdle: opts.MaxInFlight,
 	})

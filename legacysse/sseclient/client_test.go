@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/internal/remoteconn"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
@@ -87,9 +88,7 @@ func TestResolveEndpoint(t *testing.T) {
 		{"http://h/sse", "/" + strings.Repeat("a", mostEndpoint), ""},
 	} {
 		stream, err := url.Parse(c.stream)
-		if err != nil {
-			t.Fatal(err)
-		}
+		bridgetest.Must(t, err)
 		got, err := resolveEndpoint(stream, c.text)
 		switch {
 		case c.want == "" && err == nil:
@@ -106,9 +105,7 @@ func FuzzResolveEndpoint(f *testing.F) {
 		f.Add(text)
 	}
 	stream, err := url.Parse("http://h:8080/a/sse?k=v")
-	if err != nil {
-		f.Fatal(err)
-	}
+	bridgetest.Must(f, err)
 	f.Fuzz(func(t *testing.T, text string) {
 		u, err := resolveEndpoint(stream, text)
 		if err != nil {
@@ -441,9 +438,7 @@ func TestManyInFlight(t *testing.T) {
 			}
 		})
 		for i := range 200 {
-			if err := u.Send(t.Context(), jsonrpc.NewRequest(jsonrpc.IntID(int64(i)), "tools/call", nil)); err != nil {
-				t.Fatal(err)
-			}
+			bridgetest.Must(t, u.Send(t.Context(), jsonrpc.NewRequest(jsonrpc.IntID(int64(i)), "tools/call", nil)))
 		}
 		for i := range 200 {
 			answer := string(new(jsonrpc.NewResult(jsonrpc.IntID(int64(199-i)), nil)).Bytes())
@@ -465,7 +460,7 @@ func TestCloseAtOnce(t *testing.T) {
 		u.sends(initializeText)
 		s := f.stream(1)
 		start := time.Now()
-		u.Close()
+		u.Close(nil)
 		if d := time.Since(start); d > 0 {
 			t.Errorf("Close took %v", d)
 		}
@@ -473,7 +468,7 @@ func TestCloseAtOnce(t *testing.T) {
 		if err := u.Send(context.Background(), msg(note)); err != remoteconn.ErrClosed {
 			t.Errorf("Send = %v", err)
 		}
-		if _, err := u.Recv(context.Background()); err != remoteconn.ErrClosed {
+		if _, err := bridgetest.Recv(context.Background(), u); err != remoteconn.ErrClosed {
 			t.Errorf("Recv = %v", err)
 		}
 	})

@@ -36,7 +36,7 @@ type conn struct {
 	requests remoteconn.Slots // one for each request that has a goroutine
 	notes    remoteconn.Slots // and for each notification or response
 	turn     remoteconn.Slots // the one slot is for who may send next
-	refusals sync.WaitGroup   // of requests, from the entry that calls for it on
+	refusals sync.WaitGroup   // of requests, from the decision that calls for it on
 
 	ledger remoteconn.Ledger[*call, *session] // its lock guards the states, too
 	st     state
@@ -78,8 +78,8 @@ func (c *conn) Send(ctx context.Context, m jsonrpc.Message) error {
 		call.cancel()
 		return err
 	}
-	entry, err := c.takeTurn(ctx, call)
-	if err == nil && entry.send {
+	d, err := c.takeTurn(ctx, call)
+	if err == nil && d.send {
 		defer c.turn.Free()
 		if !c.Go(func() { c.carry(call); slots.Free() }) {
 			return remoteconn.ErrClosed
@@ -88,12 +88,12 @@ func (c *conn) Send(ctx context.Context, m jsonrpc.Message) error {
 		return nil
 	}
 	slots.Free()
-	if !entry.waits { // for a session, which the keeper is getting
+	if !d.waits { // for a session, which the keeper is getting
 		call.cancel()
 	}
-	if entry.fault != nil {
-		c.log.Warn("request refused", "method", call.method, "reason", entry.fault.Reason)
-		_ = c.Answer(ctx, entry.fault.Response(call.id))
+	if d.fault != nil {
+		c.log.Warn("request refused", "method", call.method, "reason", d.fault.Reason)
+		_ = c.Answer(ctx, d.fault.Response(call.id))
 		c.refusals.Done()
 	}
 	return err
@@ -101,27 +101,27 @@ func (c *conn) Send(ctx context.Context, m jsonrpc.Message) error {
 
 // takeTurn waits until nobody else is sending and the gate is open, and enters
 // the call into the ledger. If it is to be sent, the turn is the caller's.
-func (c *conn) takeTurn(ctx context.Context, call *call) (entry, error) {
+func (c *conn) takeTurn(ctx context.Context, call *call) (decision, error) {
 	for {
 		if err := c.turn.Take(ctx, &c.Base); err != nil {
-			return entry{}, err
+			return decision{}, err
 		}
-		e := c.enter(call)
-		if e.drop != "" {
-			c.log.Debug("message dropped: "+e.drop, "method", call.method)
+		d := c.admit(call)
+		if d.drop != "" {
+			c.log.Debug("message dropped: "+d.drop, "method", call.method)
 		}
-		if e.send {
-			if e.after != nil {
-				c.await(ctx, e.after.accepted, nil, aheadWait)
+		if d.send {
+			if d.after != nil {
+				c.await(ctx, d.after.accepted, nil, aheadWait)
 			}
-			return e, nil
+			return d, nil
 		}
 		c.turn.Free()
-		if e.gate == nil {
-			return e, e.err
+		if d.gate == nil {
+			return d, d.err
 		}
-		if err := c.Wait(ctx, e.gate); err != nil {
-			return entry{}, err
+		if err := c.Wait(ctx, d.gate); err != nil {
+			return decision{}, err
 		}
 	}
 }

@@ -6,15 +6,16 @@ import (
 	"net/http/httptest"
 	"testing"
 
+	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/legacysse"
 )
 
-// The client keeps the contract of bridgetest.PullConn, and so does a session of a
+// The client keeps the contract of bridge.Conn, and so does a session of a
 // legacysse.Handler, as each other's peers over real HTTP.
 func TestContract(t *testing.T) {
-	bridgetest.TestConn(t, bridgetest.Pushed(func(t *testing.T) (a, b bridgetest.PullConn, stop func()) { return newContractPair(t) }), bridgetest.Options{
+	bridgetest.TestConn(t, func(t *testing.T) (a, b bridge.Conn, stop func()) { return newContractPair(t) }, bridgetest.Options{
 		NoEOF:     "a", // a client gets a new session when one has ended
 		LateSends: "a", // which takes what it sends
 		Gone:      "b", // a client whose stream has ended cannot be sent to
@@ -30,13 +31,7 @@ func initializeResult(version string) []byte {
 	return []byte(`{"protocolVersion":"` + version + `","capabilities":{},"serverInfo":{"name":"s","version":"1"}}`)
 }
 
-func msg(text string) jsonrpc.Message {
-	m, err := jsonrpc.Parse([]byte(text))
-	if err != nil {
-		panic(err)
-	}
-	return m
-}
+var msg = bridgetest.Parse
 
 // mux serves a Handler at /sse and /message.
 func mux(h *legacysse.Handler) http.Handler {
@@ -47,28 +42,23 @@ func mux(h *legacysse.Handler) http.Handler {
 }
 
 // newContractPair returns a client and the session that it has opened.
-func newContractPair(t testing.TB) (client, session bridgetest.PullConn, stop func()) {
-	sessions := make(chan bridgetest.PullConn, 100)
-	handler := legacysse.NewHandler(bridgetest.PullHandler(func(ctx context.Context, conn bridgetest.PullConn) error {
+func newContractPair(t testing.TB) (client, session bridge.Conn, stop func()) {
+	sessions := make(chan bridge.Conn, 100)
+	done := make(chan struct{}) // the test receives nothing more
+	handler := legacysse.NewHandler(bridge.HandlerFunc(func(_ context.Context, conn bridge.Conn) error {
 		sessions <- conn
-		<-ctx.Done()
+		<-done // and not ctx: what was accepted is dropped when ServeConn returns
 		return nil
 	}), legacysse.HandlerOptions{})
 	server := httptest.NewServer(mux(handler))
-	client, err := bridgetest.PullDialed((&Client{URL: server.URL + "/sse"}).Dial(t.Context()))
-	if err != nil {
-		t.Fatal(err)
+	client, err := (&Client{URL: server.URL + "/sse"}).Dial(t.Context())
+	bridgetest.Must(t, err)
+	send := func(c bridge.Conn, m jsonrpc.Message) {
+		bridgetest.Must(t, c.Send(t.Context(), m))
 	}
-	send := func(c bridgetest.PullConn, m jsonrpc.Message) {
-		if err := c.Send(t.Context(), m); err != nil {
-			t.Fatal(err)
-		}
-	}
-	recv := func(c bridgetest.PullConn) jsonrpc.Message {
-		m, err := c.Recv(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+	recv := func(c bridge.Conn) jsonrpc.Message {
+		m, err := bridgetest.Recv(t.Context(), c)
+		bridgetest.Must(t, err)
 		return m
 	}
 	send(client, msg(initializeText))
@@ -83,6 +73,7 @@ func newContractPair(t testing.TB) (client, session bridgetest.PullConn, stop fu
 	recv(session)
 	<-accepted
 	return client, session, func() {
+		close(done)
 		handler.Close()
 		server.Close()
 	}

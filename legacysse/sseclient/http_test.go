@@ -13,15 +13,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/legacysse"
 )
 
 // echo answers each request with its params.
-var echo = bridgetest.PullHandler(func(ctx context.Context, c bridgetest.PullConn) error {
+var echo = bridge.HandlerFunc(func(ctx context.Context, c bridge.Conn) error {
 	for {
-		m, err := c.Recv(ctx)
+		m, err := bridgetest.Recv(ctx, c)
 		if err != nil {
 			return err
 		}
@@ -39,7 +40,7 @@ var echo = bridgetest.PullHandler(func(ctx context.Context, c bridgetest.PullCon
 })
 
 // exchange begins a session, and calls n times, with params of up to size bytes.
-func exchange(t *testing.T, conn bridgetest.PullConn, n, size int) {
+func exchange(t *testing.T, conn bridge.Conn, n, size int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
@@ -49,7 +50,7 @@ func exchange(t *testing.T, conn bridgetest.PullConn, n, size int) {
 		}
 	}
 	recv := func() jsonrpc.Message {
-		m, err := conn.Recv(ctx)
+		m, err := bridgetest.Recv(ctx, conn)
 		if err != nil || m.IsError() {
 			t.Errorf("%s, %v", m.Bytes(), err)
 		}
@@ -93,12 +94,10 @@ func TestTLS(t *testing.T) {
 			srv.StartTLS()
 			defer srv.Close()
 			defer h.Close()
-			conn, err := bridgetest.PullDialed((&Client{URL: srv.URL + "/sse", Options: Options{Transport: srv.Client().Transport}}).Dial(t.Context()))
-			if err != nil {
-				t.Fatal(err)
-			}
+			conn, err := (&Client{URL: srv.URL + "/sse", Options: Options{Transport: srv.Client().Transport}}).Dial(t.Context())
+			bridgetest.Must(t, err)
 			exchange(t, conn, 30, 1<<20)
-			conn.Close()
+			conn.Close(nil)
 			if (<-protocol == 2) != two {
 				t.Error("the wrong protocol was spoken")
 			}
@@ -112,15 +111,11 @@ func TestUntrusted(t *testing.T) {
 	srv.Config.ErrorLog = log.New(io.Discard, "", 0)
 	srv.StartTLS()
 	defer srv.Close()
-	conn, err := bridgetest.PullDialed((&Client{URL: srv.URL + "/sse"}).Dial(t.Context()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	if err := conn.Send(t.Context(), msg(initializeText)); err != nil {
-		t.Fatal(err)
-	}
-	m, err := conn.Recv(t.Context())
+	conn, err := (&Client{URL: srv.URL + "/sse"}).Dial(t.Context())
+	bridgetest.Must(t, err)
+	defer conn.Close(nil)
+	bridgetest.Must(t, conn.Send(t.Context(), msg(initializeText)))
+	m, err := bridgetest.Recv(t.Context(), conn)
 	if err != nil || string(m.Lookup("error", "data", "reason")) != `"tls"` {
 		t.Errorf("%s, %v", m.Bytes(), err)
 	}
@@ -146,13 +141,13 @@ func TestComeAndGo(t *testing.T) {
 					c.Close()
 					continue
 				}
-				conn, err := bridgetest.PullDialed((&Client{URL: srv.URL + "/sse"}).Dial(t.Context()))
+				conn, err := (&Client{URL: srv.URL + "/sse"}).Dial(t.Context())
 				if err != nil {
 					t.Error(err)
 					return
 				}
 				exchange(t, conn, 5, 1000)
-				conn.Close()
+				conn.Close(nil)
 			}
 		})
 	}

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 )
 
 // SS7: when the stream ends, calls fail, what the server asked is withdrawn,
@@ -172,7 +174,7 @@ func TestNoRenew(t *testing.T) {
 		u.getsText(note)
 		u.getsError("1", "connection_lost")
 		for range 2 {
-			if _, err := u.Recv(t.Context()); err != ErrSessionLost {
+			if _, err := bridgetest.Recv(t.Context(), u); err != ErrSessionLost {
 				t.Errorf("Recv = %v, want %v", err, ErrSessionLost)
 			}
 		}
@@ -226,7 +228,7 @@ func TestUnopened(t *testing.T) {
 				f.onGET = c.onGET
 				u := f.dial(Options{})
 				u.sends(initializeText)
-				time.Sleep(DefaultEndpointTimeout)
+				time.Sleep(defaultEndpointTimeout)
 				if m := u.getsError("0", c.reason); !strings.Contains(string(m.Bytes()), c.text) {
 					t.Errorf("%s, want %q", m.Bytes(), c.text)
 				}
@@ -251,12 +253,12 @@ func TestUnopened(t *testing.T) {
 						}
 					}()
 				}
-				time.Sleep(DefaultEndpointTimeout)
+				time.Sleep(defaultEndpointTimeout)
 				if c.status == 0 {
 					u.getsError("0", c.reason)
 					return
 				}
-				_, err := u.Recv(t.Context())
+				_, err := bridgetest.Recv(t.Context(), u)
 				unopened, ok := errors.AsType[*UnopenedError](err)
 				if !ok || unopened.Status != c.status || !strings.Contains(unopened.Text, c.text) {
 					t.Errorf("Recv = %#v", err)

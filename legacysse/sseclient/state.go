@@ -36,8 +36,8 @@ type session struct {
 	changed     []jsonrpc.Message // what the client is told of a new session, with TellRenewed
 }
 
-// entry is what becomes of a message: one field is set but for after.
-type entry struct {
+// decision is what becomes of a message: one field is set but for after.
+type decision struct {
 	send  bool            // it is sent now
 	after *call           // once this one was accepted
 	waits bool            // it will be sent by the keeper
@@ -47,40 +47,41 @@ type entry struct {
 	err   error           // it cannot be taken
 }
 
-// enter enters a message of the client into the ledger.
-func (c *conn) enter(call *call) entry {
+// admit decides what becomes of a message of the client, and enters it into the ledger
+// if it may be sent.
+func (c *conn) admit(call *call) decision {
 	c.ledger.Lock()
 	defer c.ledger.Unlock()
 	if err := c.Err(context.Background()); err != nil {
-		return entry{err: err}
+		return decision{err: err}
 	}
 	if call.kind == jsonrpc.Response {
-		return c.enterResponse(call)
+		return c.admitResponse(call)
 	}
 	target := c.ledger.Cancels(call.msg)
 	switch {
 	case target != nil && target.method == "initialize": // J11
-		return entry{drop: "initialize cannot be cancelled"}
+		return decision{drop: "initialize cannot be cancelled"}
 	case c.ledger.Gate != nil:
-		return entry{gate: c.ledger.Gate}
+		return decision{gate: c.ledger.Gate}
 	case call.kind == jsonrpc.Request:
-		e := c.enterRequest(call)
-		if e.fault != nil {
+		d := c.admitRequest(call)
+		if d.fault != nil {
 			c.refusals.Add(1)
 		}
-		return e
+		return d
 	}
-	return c.enterNotification(call, target)
+	return c.admitNotification(call, target)
 }
 
-func (c *conn) enterRequest(call *call) entry {
+func (c *conn) admitRequest(call *call) decision {
 	opens := call.method == "initialize"
 	fault, err := c.ledger.Refuses(call.msg, c.opts.MaxInFlight, c.st.session != nil)
 	switch {
 	case fault != nil || err != nil:
-		return entry{fault: fault, err: err}
+		return decision{fault: fault, err: err}
 	case c.st.down != nil && !opens:
-		return entry{fault: c.downFault()}
+		return decision{fault: c.downFault()}
 	}
 	if opens {
 		c.ledger.State.Begin(call.msg)
@@ -89,11 +90,11 @@ func (c *conn) enterRequest(call *call) entry {
 	}
 	c.ledger.Add(call)
 	if call.session = c.st.session; call.session != nil {
-		return entry{send: true}
+		return decision{send: true}
 	}
 	c.st.pending = append(c.st.pending, call)
 	c.keeper.wake()
-	return entry{waits: true}
+	return decision{waits: true}
 }
 
 func (c *conn) downFault() *httpdial.Fault {
@@ -101,13 +102,13 @@ func (c *conn) downFault() *httpdial.Fault {
 		Text: httpdial.Also("not connected: "+c.st.down.Text, "the bridge keeps trying")}
 }
 
-func (c *conn) enterNotification(call, target *call) entry {
+func (c *conn) admitNotification(call, target *call) decision {
 	s := c.st.session
 	if call.method == "notifications/initialized" {
 		c.ledger.State.Initialized = call.msg
 		if s != nil {
 			if s.initialized {
-				return entry{drop: "the bridge has said so already"}
+				return decision{drop: "the bridge has said so already"}
 			}
 			s.initialized = true
 		}
@@ -119,21 +120,21 @@ func (c *conn) enterNotification(call, target *call) entry {
 		}
 	}
 	if s == nil {
-		return entry{drop: "there is no session"}
+		return decision{drop: "there is no session"}
 	}
 	call.session = s
-	return entry{send: true, after: target}
+	return decision{send: true, after: target}
 }
 
-// enterResponse gives the client's response the id that the server knows.
-func (c *conn) enterResponse(call *call) entry {
+// admitResponse gives the client's response the id that the server knows.
+func (c *conn) admitResponse(call *call) decision {
 	session, answer, ok := c.ledger.State.Answered(call.msg)
 	if !ok { // more were asked than are noted
 		session = c.st.session
 	}
 	if session == nil || session.lost {
-		return entry{drop: "the session that asked is gone"}
+		return decision{drop: "the session that asked is gone"}
 	}
 	call.msg, call.session = answer, session
-	return entry{send: true}
+	return decision{send: true}
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
@@ -178,7 +179,7 @@ func (f *fake) wantNoPost() {
 
 // user is the local client, played by the test.
 type user struct {
-	bridgetest.PullConn
+	bridge.Conn
 	t   *testing.T
 	f   *fake
 	log *bytes.Buffer
@@ -194,12 +195,10 @@ func (f *fake) dialURL(url string, opts Options) *user {
 	opts.Transport = f.rt
 	u := &user{t: f.t, f: f, log: new(bytes.Buffer)}
 	opts.Logger = hclog.New(&hclog.LoggerOptions{Output: u.log, Level: hclog.Debug})
-	conn, err := bridgetest.PullDialed((&Client{URL: url, Options: opts}).Dial(f.t.Context()))
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	u.PullConn = conn
-	f.t.Cleanup(func() { conn.Close() })
+	conn, err := (&Client{URL: url, Options: opts}).Dial(f.t.Context())
+	bridgetest.Must(f.t, err)
+	u.Conn = conn
+	f.t.Cleanup(func() { conn.Close(nil) })
 	return u
 }
 
@@ -226,7 +225,7 @@ func (u *user) gets() jsonrpc.Message {
 	synctest.Wait()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Nanosecond)
 	defer cancel()
-	m, err := u.Recv(ctx)
+	m, err := bridgetest.Recv(ctx, u)
 	if err != nil {
 		u.t.Fatalf("Recv: %v", err)
 	}
@@ -247,7 +246,7 @@ func (u *user) getsNothing() {
 	synctest.Wait()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Nanosecond)
 	defer cancel()
-	if m, err := u.Recv(ctx); !errors.Is(err, context.DeadlineExceeded) {
+	if m, err := bridgetest.Recv(ctx, u); !errors.Is(err, context.DeadlineExceeded) {
 		u.t.Errorf("the client got %s, %v; want nothing", m.Bytes(), err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
@@ -31,7 +32,7 @@ func TestHeaders(t *testing.T) {
 		t.open()
 		t.call("1", "tools/list")
 		synctest.Wait()
-		t.conn.Close()
+		t.conn.Close(nil)
 		all := t.server.requests("")
 		var kinds []string
 		for i, r := range all {
@@ -579,7 +580,7 @@ func TestDelete(t *testing.T) {
 				t.open()
 				synctest.Wait()
 				start := time.Now()
-				t.conn.Close()
+				t.conn.Close(nil)
 				if d := time.Since(start); d != c.most {
 					t.Errorf("Close took %v, want %v", d, c.most)
 				}
@@ -591,7 +592,7 @@ func TestDelete(t *testing.T) {
 	}
 }
 
-// Close cuts off what is in progress and ends Send and Recv.
+// Close cuts off what is in progress and ends Send and Receive.
 func TestCloseUnblocks(t *testing.T) {
 	testClient(t, func(s *fakeServer, o *Options) {
 		s.onPost = func(w http.ResponseWriter, r *http.Request, m jsonrpc.Message) bool {
@@ -605,9 +606,9 @@ func TestCloseUnblocks(t *testing.T) {
 		t.send(initializeText)
 		errs := make(chan error, 2)
 		go func() { errs <- t.conn.Send(t.Context(), msg(request("2", "tools/call"))) }()
-		go func() { _, err := t.conn.Recv(t.Context()); errs <- err }()
+		go func() { _, err := bridgetest.Recv(t.Context(), t.conn); errs <- err }()
 		synctest.Wait()
-		t.conn.Close()
+		t.conn.Close(nil)
 		for range 2 {
 			if err := <-errs; err == nil {
 				t.Error("no error after Close")

@@ -33,34 +33,28 @@ func BenchmarkClient(b *testing.B) {
 			b.ReportAllocs()
 			for i := range b.N {
 				resp, err := http.Post(server.URL, wire.TypeJSON, strings.NewReader(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d%s`, i, text)))
-				if err != nil {
-					b.Fatal(err)
-				}
+				bridgetest.Must(b, err)
 				io.Copy(io.Discard, resp.Body)
 				resp.Body.Close()
 			}
 		})
 		for _, inFlight := range []int{1, 32} {
 			b.Run(fmt.Sprintf("conn/%d/%d", size, inFlight), func(b *testing.B) {
-				conn, err := bridgetest.PullDialed((&Client{URL: server.URL}).Dial(b.Context()))
-				if err != nil {
-					b.Fatal(err)
-				}
-				defer conn.Close()
+				conn, err := (&Client{URL: server.URL}).Dial(b.Context())
+				bridgetest.Must(b, err)
+				defer conn.Close(nil)
 				b.ReportAllocs()
 				sent := 0
 				send := func() {
 					m, _ := jsonrpc.Parse(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%d%s`, sent, text))
-					if err := conn.Send(b.Context(), m); err != nil {
-						b.Fatal(err)
-					}
+					bridgetest.Must(b, conn.Send(b.Context(), m))
 					sent++
 				}
 				for sent < min(inFlight, b.N) {
 					send()
 				}
 				for range b.N {
-					if m, err := conn.Recv(b.Context()); err != nil || m.IsError() {
+					if m, err := bridgetest.Recv(b.Context(), conn); err != nil || m.IsError() {
 						b.Fatal(err, string(bytes.TrimSpace(m.Bytes())))
 					}
 					if sent < b.N {

@@ -234,7 +234,7 @@ func (c *conn) accepted(call *call, session *session, status int) *httpdial.Faul
 	select {
 	case <-call.done:
 		return nil
-	case <-session.deaf:
+	case <-session.listenEnded:
 	case <-c.listener.awayOf(session):
 		return c.lostFault(&httpdial.Fault{})
 	case <-session.ctx.Done():

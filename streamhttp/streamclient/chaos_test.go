@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -133,7 +134,7 @@ func TestChaos(t *testing.T) {
 				go func() {
 					defer close(answers)
 					for {
-						m, err := t.conn.Recv(ctx)
+						m, err := bridgetest.Recv(ctx, t.conn)
 						if err != nil {
 							return
 						}

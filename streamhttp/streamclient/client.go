@@ -11,19 +11,19 @@ import (
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
-	"github.com/mcp-bridge/mcp-bridge/internal/sessionstate"
+	"github.com/mcp-bridge/mcp-bridge/internal/observe"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/streamhttp/internal/wire"
 )
 
 // Defaults of Options.
 const (
-	DefaultMaxMessageSize    = 64 << 20
-	DefaultMaxInFlight       = 256
-	DefaultConnectTimeout    = httpdial.DefaultConnectTimeout
-	DefaultInitializeTimeout = 60 * time.Second
-	DefaultResumeTimeout     = 15 * time.Second
-	DefaultCloseTimeout      = 2 * time.Second
+	defaultMaxMessageSize    = 64 << 20
+	defaultMaxInFlight       = 256
+	defaultConnectTimeout    = httpdial.DefaultConnectTimeout
+	defaultInitializeTimeout = 60 * time.Second
+	defaultResumeTimeout     = 15 * time.Second
+	defaultCloseTimeout      = 2 * time.Second
 )
 
 // Options tune a Client. The zero value works.
@@ -38,12 +38,12 @@ type Options struct {
 	// the environment, and ConnectTimeout.
 	Transport http.RoundTripper
 
-	// TLS says which servers are trusted, and who we are (httpdial.LoadTLS).
+	// TLS says which servers are trusted, and has the client's certificates.
 	// It is not used with a Transport. nil means the system's authorities.
 	TLS *tls.Config
 
 	// MaxMessageSize bounds a message from the server, in bytes.
-	// 0 means DefaultMaxMessageSize.
+	// 0 means 64 MiB.
 	MaxMessageSize int
 
 	// MaxDepth bounds the levels of objects and arrays in a message from the server (J14).
@@ -53,27 +53,27 @@ type Options struct {
 	// MaxInFlight bounds the requests in progress. One more is answered with
 	// an error: to wait would hold up the responses and cancellations behind
 	// it, and they may be what the others need to end.
-	// 0 means DefaultMaxInFlight.
+	// 0 means 256.
 	MaxInFlight int
 
 	// ConnectTimeout bounds dialling and the TLS handshake, each. It is not
-	// used with a Transport. 0 means DefaultConnectTimeout.
+	// used with a Transport. 0 means 10 s.
 	ConnectTimeout time.Duration
 
 	// InitializeTimeout bounds the wait for the answer to initialize. Nothing
 	// else may be sent before it, so it cannot wait forever. Other requests
 	// are not bounded here: bridge.PumpOptions.RequestTimeout does that.
-	// 0 means DefaultInitializeTimeout.
+	// 0 means 60 s.
 	InitializeTimeout time.Duration
 
 	// ResumeTimeout bounds how long a call waits for its stream, which has ended
 	// before the response, to be resumed (LE7): from the first attempt on, all
 	// attempts together, until one brings an event. Then the call is answered
-	// with an error. 0 means DefaultResumeTimeout.
+	// with an error. 0 means 15 s.
 	ResumeTimeout time.Duration
 
 	// CloseTimeout bounds the DELETE that ends a session (LE11).
-	// 0 means DefaultCloseTimeout.
+	// 0 means 2 s.
 	CloseTimeout time.Duration
 
 	// NoRenew: the Conn never initializes by itself. When the server has
@@ -102,7 +102,7 @@ type Options struct {
 
 	// Handoff is what a Conn of another transport has left: this one begins by
 	// renewing that session. nil: it begins with the client's initialize.
-	Handoff *sessionstate.Handoff
+	Handoff *Handoff
 
 	// Renewed is called when a session was renewed, and must not wait. It may be nil.
 	Renewed func()
@@ -125,13 +125,13 @@ type Options struct {
 }
 
 func (o Options) withDefaults() Options {
-	o.MaxMessageSize = cmp.Or(o.MaxMessageSize, DefaultMaxMessageSize)
+	o.MaxMessageSize = cmp.Or(o.MaxMessageSize, defaultMaxMessageSize)
 	o.MaxDepth = cmp.Or(o.MaxDepth, jsonrpc.DefaultMaxDepth)
-	o.MaxInFlight = cmp.Or(o.MaxInFlight, DefaultMaxInFlight)
-	o.ConnectTimeout = cmp.Or(o.ConnectTimeout, DefaultConnectTimeout)
-	o.InitializeTimeout = cmp.Or(o.InitializeTimeout, DefaultInitializeTimeout)
-	o.ResumeTimeout = cmp.Or(o.ResumeTimeout, DefaultResumeTimeout)
-	o.CloseTimeout = cmp.Or(o.CloseTimeout, DefaultCloseTimeout)
+	o.MaxInFlight = cmp.Or(o.MaxInFlight, defaultMaxInFlight)
+	o.ConnectTimeout = cmp.Or(o.ConnectTimeout, defaultConnectTimeout)
+	o.InitializeTimeout = cmp.Or(o.InitializeTimeout, defaultInitializeTimeout)
+	o.ResumeTimeout = cmp.Or(o.ResumeTimeout, defaultResumeTimeout)
+	o.CloseTimeout = cmp.Or(o.CloseTimeout, defaultCloseTimeout)
 	if o.Logger == nil {
 		o.Logger = hclog.NewNullLogger()
 	}
@@ -166,6 +166,7 @@ func (c *Client) Dial(ctx context.Context) (bridge.Conn, error) {
 	}
 	opts := c.Options.withDefaults()
 	target, err := httpdial.NewTarget(c.URL, httpdial.TargetOptions{
+		Seen:    observe.SessionOf(ctx),
 		Schemes: []string{"http", "https"}, Header: opts.Header, Reserved: reservedHeaders, Hints: hints,
 		Transport: opts.Transport, TLS: opts.TLS, ConnectTimeout: opts.ConnectTimeout, MaxIdle: opts.MaxInFlight,
 	})

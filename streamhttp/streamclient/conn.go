@@ -34,7 +34,7 @@ type conn struct {
 
 	requests remoteconn.Slots // one for each request that has a goroutine
 	notes    remoteconn.Slots // and for each notification or response
-	refusals sync.WaitGroup   // of refuse, from the entry that calls for it on
+	refusals sync.WaitGroup   // of refuse, from the decision that calls for it on
 
 	ledger remoteconn.Ledger[*call, *session] // its lock guards the state, too
 	st     state
@@ -69,7 +69,7 @@ func (c *conn) TrySend(m jsonrpc.Message) bool {
 		return false
 	}
 	call := newCall(c, m)
-	if !c.enterNow(call) {
+	if !c.admitNow(call) {
 		call.cancel()
 		c.requests.Free()
 		return false
@@ -90,7 +90,7 @@ func (c *conn) TrySend(m jsonrpc.Message) bool {
 // (for at most a second). HTTP knows no order between requests, so
 // that is all that can be done.
 //
-// Send waits for time to pass, for the server, and for Recv to be called, but
+// Send waits for time to pass, for the server, and for Receive to be called, but
 // never for what only a later message can bring about.
 func (c *conn) Send(ctx context.Context, m jsonrpc.Message) error {
 	if err := c.Err(ctx); err != nil {
@@ -106,16 +106,16 @@ func (c *conn) Send(ctx context.Context, m jsonrpc.Message) error {
 		call.cancel()
 		slots.Free()
 	}
-	if err != nil || !started || call.kind != jsonrpc.Notification {
-		return err
+	if started && call.kind == jsonrpc.Notification {
+		c.awaitNote(ctx, call)
 	}
-	return c.awaitNote(ctx, call)
+	return err
 }
 
 // launch starts the goroutine of a message when its turn has come. A message
 // that is not to be sent is dealt with here.
 func (c *conn) launch(ctx context.Context, call *call, slots remoteconn.Slots) (started bool, err error) {
-	ahead, fault, err := c.enter(ctx, call)
+	ahead, fault, err := c.admit(ctx, call)
 	switch {
 	case fault != nil:
 		c.refuse(ctx, call, fault)
@@ -158,11 +158,11 @@ func (c *conn) awaitAhead(ctx context.Context, ahead <-chan struct{}) error {
 }
 
 // awaitNote waits until a notification was accepted, so that what is sent
-// next cannot overtake it.
-func (c *conn) awaitNote(ctx context.Context, call *call) error {
+// next cannot overtake it. The notification has set out in any case.
+func (c *conn) awaitNote(ctx context.Context, call *call) {
 	select {
 	case <-call.sent: // mostly so when it was quick
-		return nil
+		return
 	default:
 	}
 	t := time.NewTimer(noteWait)
@@ -173,9 +173,7 @@ func (c *conn) awaitNote(ctx context.Context, call *call) error {
 	case <-t.C:
 	case <-c.Context().Done():
 	case <-ctx.Done():
-		return ctx.Err()
 	}
-	return nil
 }
 
 // run carries one message from beginning to end.
@@ -185,7 +183,7 @@ func (c *conn) run(call *call) {
 		c.listener.listenFirst(c.current())
 	}
 	call.setSent()
-	if fault != nil && !c.unopened(call, fault) {
+	if fault != nil && !c.endUnopened(call, fault) {
 		c.fail(c.Context(), call, fault)
 	}
 	call.cancel()

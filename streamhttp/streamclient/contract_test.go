@@ -5,15 +5,16 @@ import (
 	"net/http/httptest"
 	"testing"
 
+	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/streamhttp"
 )
 
-// The client keeps the contract of bridgetest.PullConn, and so does a session of the
+// The client keeps the contract of bridge.Conn, and so does a session of the
 // Handler, as each other's peers over real HTTP.
 func TestContract(t *testing.T) {
-	bridgetest.TestConn(t, bridgetest.Pushed(newContractPair), bridgetest.Options{
+	bridgetest.TestConn(t, newContractPair, bridgetest.Options{
 		NoEOF:     "a", // a session that ends is an HTTP status of the next request
 		LateSends: "a", // which gets a new session
 		Gone:      "b", // a deleted session has no client to send to
@@ -21,28 +22,22 @@ func TestContract(t *testing.T) {
 }
 
 // newContractPair returns a client and the session that it has opened.
-func newContractPair(t *testing.T) (client, session bridgetest.PullConn, stop func()) {
-	sessions := make(chan bridgetest.PullConn, 100)
-	handler := streamhttp.NewHandler(bridgetest.PullHandler(func(ctx context.Context, conn bridgetest.PullConn) error {
+func newContractPair(t *testing.T) (client, session bridge.Conn, stop func()) {
+	sessions := make(chan bridge.Conn, 100)
+	handler := streamhttp.NewHandler(bridge.HandlerFunc(func(ctx context.Context, conn bridge.Conn) error {
 		sessions <- conn
 		<-ctx.Done()
 		return nil
 	}), streamhttp.HandlerOptions{})
 	server := httptest.NewServer(handler)
-	client, err := bridgetest.PullDialed((&Client{URL: server.URL}).Dial(t.Context()))
-	if err != nil {
-		t.Fatal(err)
+	client, err := (&Client{URL: server.URL}).Dial(t.Context())
+	bridgetest.Must(t, err)
+	send := func(c bridge.Conn, m jsonrpc.Message) {
+		bridgetest.Must(t, c.Send(t.Context(), m))
 	}
-	send := func(c bridgetest.PullConn, m jsonrpc.Message) {
-		if err := c.Send(t.Context(), m); err != nil {
-			t.Fatal(err)
-		}
-	}
-	recv := func(c bridgetest.PullConn) jsonrpc.Message {
-		m, err := c.Recv(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+	recv := func(c bridge.Conn) jsonrpc.Message {
+		m, err := bridgetest.Recv(t.Context(), c)
+		bridgetest.Must(t, err)
 		return m
 	}
 	send(client, msg(initializeText))

@@ -10,6 +10,18 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
+// Fault is an error that says why a message got no answer. Reason says it to programs,
+// in one word ("unreachable", "tls", "timeout", "authorization_required" and others:
+// docs/rules.md, C.7), Text to people, and Status is the HTTP status of the reply, 0 if
+// there was none. Its method Response makes the JSON-RPC error for a request. A Fault
+// must not be changed.
+type Fault = httpdial.Fault
+
+// Handoff is the session of a Conn that has ended because the server changed its
+// transport. The Dialer of the new transport takes it as Options.Handoff, and renews the
+// session there: package legacysse/sseclient has the same type.
+type Handoff = sessionstate.Handoff
+
 // ErrSessionLost is how Receive of a client with NoRenew ends when the server has
 // forgotten the session.
 var ErrSessionLost = errors.New("the server has forgotten the session")
@@ -18,18 +30,18 @@ var ErrSessionLost = errors.New("the server has forgotten the session")
 // it speaks 2026-07-28 by now (Options.Upgraded, ED9).
 var ErrUpgraded = errors.New("the server has gone over to protocol version 2026-07-28, which has no sessions")
 
-// UnopenedError is how Receive of a client with ReportUnopened ends, and Send
-// fails from then on, when the server has refused to initialize the way that
-// one refuses which is no Streamable HTTP server (LE13). Compare with errors.As.
+// UnopenedError is the error of Receive and of each later Send when the server has refused
+// to initialize in the way of a server that does not speak Streamable HTTP (LE13). Only a
+// client with ReportUnopened has it. Compare with errors.As.
 type UnopenedError struct {
 	// Fault says what the server has answered. Its Response is what the
 	// initialize request would have been answered with.
-	Fault *httpdial.Fault
+	Fault *Fault
 
-	// Handoff is for Options.Handoff of the Conn that takes over, if it was
-	// the renewal of a session that was refused. nil: it was the client's own
+	// Handoff is for Options.Handoff of the Conn that takes over, if the server has
+	// refused to renew a session. nil: the server has refused the client's own
 	// initialize, which is still to be answered.
-	Handoff *sessionstate.Handoff
+	Handoff *Handoff
 }
 
 // Error returns the text of the Fault.
@@ -64,10 +76,10 @@ func saysModern(m jsonrpc.Message) bool {
 	return false
 }
 
-// unopened ends the Conn with an UnopenedError, if that was wanted and the
+// endUnopened ends the Conn with an UnopenedError, if that was wanted and the
 // fault of the client's first initialize calls for it. What else is in progress
 // is answered before, so that nothing is owed but the initialize.
-func (c *conn) unopened(first *call, fault *httpdial.Fault) bool {
+func (c *conn) endUnopened(first *call, fault *httpdial.Fault) bool {
 	if !c.opts.ReportUnopened || first.gate == nil || !saysUnopened(fault) {
 		return false
 	}
@@ -106,7 +118,7 @@ func (n *renewal) upgraded(r *repair, fault *httpdial.Fault) bool {
 	if c.opts.Upgraded == nil || fault == nil || !fault.Own.IsError() && !saysUnopened(fault) || !c.opts.Upgraded(r.ctx, fault.Own) {
 		return false
 	}
-	return c.renewal.giveUp(r, fault, func() error {
+	return n.giveUp(r, fault, func() error {
 		c.log.Warn("the server speaks 2026-07-28 by now", "url", c.target.Peer.String())
 		return ErrUpgraded
 	})
@@ -120,11 +132,11 @@ func (n *renewal) endIfWrongTransport(r *repair, fault *httpdial.Fault) bool {
 	if !c.opts.ReportUnopened || !saysUnopened(fault) {
 		return false
 	}
-	return c.renewal.giveUp(r, fault, func() error {
+	return n.giveUp(r, fault, func() error {
 		c.log.Warn("this is no Streamable HTTP server any more", "url", c.target.Peer.String(), "status", fault.Status)
 		c.ledger.Lock()
 		defer c.ledger.Unlock()
-		return &UnopenedError{Fault: fault, Handoff: c.ledger.State.Handoff(c.renewal.refused + 1)}
+		return &UnopenedError{Fault: fault, Handoff: c.ledger.State.Handoff(n.refused + 1)}
 	})
 }
 
@@ -134,7 +146,7 @@ func (n *renewal) endIfWrongTransport(r *repair, fault *httpdial.Fault) bool {
 func (n *renewal) giveUp(r *repair, fault *httpdial.Fault, why func() error) bool {
 	c := n.c
 	c.ledger.Lock()
-	if c.renewal.repair != r {
+	if n.repair != r {
 		c.ledger.Unlock()
 		return false
 	}
@@ -143,7 +155,7 @@ func (n *renewal) giveUp(r *repair, fault *httpdial.Fault, why func() error) boo
 	}
 	calls := c.ledger.Select(func(call *call) bool { return !call.Own() })
 	c.ledger.Unlock()
-	lost := c.renewal.forgottenFault(fault)
+	lost := n.forgottenFault(fault)
 	for _, call := range calls {
 		c.fail(c.Context(), call, lost)
 	}
@@ -158,9 +170,9 @@ func (n *renewal) adopt(e *sessionstate.Handoff) {
 	c := n.c
 	c.ledger.Lock()
 	c.ledger.State.Adopt(e, &session{lost: true})
-	c.renewal.refused = e.Refused
-	r := c.renewal.newRepair(true)
-	c.renewal.repair = r
+	n.refused = e.Refused
+	r := n.newRepair(true)
+	n.repair = r
 	if e.Refused < 2 {
 		c.ledger.Gate = r.first
 	} else {
@@ -169,5 +181,5 @@ func (n *renewal) adopt(e *sessionstate.Handoff) {
 		r.putOff()
 	}
 	c.ledger.Unlock()
-	c.Go(func() { c.renewal.repairLoop(r) })
+	c.Go(func() { n.repairLoop(r) })
 }

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/streamhttp/internal/wire"
@@ -106,7 +107,7 @@ func TestRelatedPrivate(t *testing.T) {
 func (t *clientTest) wantEnd(want error) {
 	t.Helper()
 	for range 2 {
-		if m, err := t.conn.Recv(t.Context()); err != want {
+		if m, err := bridgetest.Recv(t.Context(), t.conn); err != want {
 			t.Fatalf("Recv = %s, %v; want %v", m.Bytes(), err, want)
 		}
 		if err := t.conn.Send(t.Context(), msg(request("99", "ping"))); err != want {
@@ -157,11 +158,11 @@ func TestNoRenew(t *testing.T) {
 			}, func(t *clientTest) {
 				t.open()
 				t.send(request("1", "tools/call"))
-				time.Sleep(time.Minute / 2) // the events wait for Recv
+				time.Sleep(time.Minute / 2) // the events wait for Receive
 				lose(t)
 				time.Sleep(time.Minute)
 				for {
-					m, err := t.conn.Recv(t.Context())
+					m, err := bridgetest.Recv(t.Context(), t.conn)
 					if err == nil && (m.Method() == "notifications/message" || m.IsError()) { // the error is the server's own, if the stream was faster
 						continue
 					}
@@ -171,7 +172,7 @@ func TestNoRenew(t *testing.T) {
 					break
 				}
 				t.wantEnd(ErrSessionLost)
-				t.conn.Close()
+				t.conn.Close(nil)
 				t.wantEnd(ErrSessionLost)
 				if n := len(t.server.requests("initialize")); n != 1 {
 					t.Errorf("%d initializes, want 1", n)
@@ -240,7 +241,7 @@ func TestReportUnopened(t *testing.T) {
 				}
 			}, func(t *clientTest) {
 				t.send(initializeText)
-				m, err := t.conn.Recv(t.Context())
+				m, err := bridgetest.Recv(t.Context(), t.conn)
 				var unopened *UnopenedError
 				if is := errors.As(err, &unopened); is != want {
 					t.Fatalf("Recv = %s, %v", m.Bytes(), err)
@@ -289,7 +290,7 @@ func TestUnopenedLosesNothing(t *testing.T) {
 		if m := t.recv(); m.ID() != jsonrpc.IntID(7) || !m.IsError() {
 			t.Errorf("received %s, want an error for 7", m.Bytes())
 		}
-		_, err := t.conn.Recv(t.Context())
+		_, err := bridgetest.Recv(t.Context(), t.conn)
 		wg.Wait()
 		var unopened *UnopenedError
 		if !errors.As(err, &unopened) {

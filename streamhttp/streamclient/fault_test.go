@@ -237,9 +237,7 @@ func TestNetFaults(t *testing.T) {
 	plain := httptest.NewServer(http.NotFoundHandler())
 	defer plain.Close()
 	raw, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	defer raw.Close()
 	go func() {
 		for {
@@ -253,9 +251,7 @@ func TestNetFaults(t *testing.T) {
 		}
 	}()
 	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	refused := free.Addr().String()
 	free.Close()
 	for name, c := range map[string]struct {
@@ -269,11 +265,9 @@ func TestNetFaults(t *testing.T) {
 		"no HTTP":      {"http://" + raw.Addr().String(), httpdial.ReasonNotMCP, []string{"does not speak HTTP"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			conn, err := bridgetest.PullDialed((&Client{URL: c.url}).Dial(t.Context()))
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer conn.Close()
+			conn, err := (&Client{URL: c.url}).Dial(t.Context())
+			bridgetest.Must(t, err)
+			defer conn.Close(nil)
 			ct := &clientTest{T: t, conn: conn}
 			ct.send(initializeText)
 			ct.wantError("0", c.reason, c.words...)

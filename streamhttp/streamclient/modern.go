@@ -16,13 +16,14 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/internal/buildinfo"
 	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
+	"github.com/mcp-bridge/mcp-bridge/internal/observe"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/streamhttp/internal/wire"
 )
 
-// DefaultModernMaxInFlight is what ModernOptions.MaxInFlight 0 means: one Conn
+// defaultModernMaxInFlight is what ModernOptions.MaxInFlight 0 means: one Conn
 // may stand for many clients, and what they listen to counts too.
-const DefaultModernMaxInFlight = 1024
+const defaultModernMaxInFlight = 1024
 
 // ModernOptions tune a ModernClient. The zero value works.
 type ModernOptions struct {
@@ -36,16 +37,16 @@ type ModernOptions struct {
 	// the environment, and ConnectTimeout.
 	Transport http.RoundTripper
 
-	// TLS says which servers are trusted, and who we are (httpdial.LoadTLS).
+	// TLS says which servers are trusted, and has the client's certificates.
 	// It is not used with a Transport. nil means the system's authorities.
 	TLS *tls.Config
 
 	// ConnectTimeout bounds dialling and the TLS handshake, each. It is not
-	// used with a Transport. 0 means DefaultConnectTimeout.
+	// used with a Transport. 0 means 10 s.
 	ConnectTimeout time.Duration
 
 	// MaxMessageSize bounds a message from the server, in bytes.
-	// 0 means DefaultMaxMessageSize.
+	// 0 means 64 MiB.
 	MaxMessageSize int
 
 	// MaxDepth bounds the levels of objects and arrays in a message from the server (J14).
@@ -54,7 +55,7 @@ type ModernOptions struct {
 
 	// MaxInFlight bounds the requests in progress, subscriptions/listen among
 	// them. One more is answered with an error: to wait would hold up the
-	// cancellations behind it. 0 means DefaultModernMaxInFlight.
+	// cancellations behind it. 0 means 1024.
 	MaxInFlight int
 
 	// Foreign is called when the server has refused a request as only one does
@@ -72,10 +73,10 @@ type ModernOptions struct {
 }
 
 func (o ModernOptions) withDefaults() ModernOptions {
-	o.ConnectTimeout = cmp.Or(o.ConnectTimeout, DefaultConnectTimeout)
-	o.MaxMessageSize = cmp.Or(o.MaxMessageSize, DefaultMaxMessageSize)
+	o.ConnectTimeout = cmp.Or(o.ConnectTimeout, defaultConnectTimeout)
+	o.MaxMessageSize = cmp.Or(o.MaxMessageSize, defaultMaxMessageSize)
 	o.MaxDepth = cmp.Or(o.MaxDepth, jsonrpc.DefaultMaxDepth)
-	o.MaxInFlight = cmp.Or(o.MaxInFlight, DefaultModernMaxInFlight)
+	o.MaxInFlight = cmp.Or(o.MaxInFlight, defaultModernMaxInFlight)
 	if o.Logger == nil {
 		o.Logger = hclog.NewNullLogger()
 	}
@@ -111,14 +112,14 @@ func (c *ModernClient) Dial(ctx context.Context) (bridge.Conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	conn, err := c.dial()
+	conn, err := c.dial(ctx)
 	if err != nil {
 		return nil, err
 	}
 	return conn, nil
 }
 
-func (c *ModernClient) dial() (*modernConn, error) {
+func (c *ModernClient) dial(ctx context.Context) (*modernConn, error) {
 	opts := c.Options.withDefaults()
 	header := maps.Clone(opts.Header)
 	for name := range header {
@@ -127,6 +128,7 @@ func (c *ModernClient) dial() (*modernConn, error) {
 		}
 	}
 	target, err := httpdial.NewTarget(c.URL, httpdial.TargetOptions{
+		Seen:    observe.SessionOf(ctx),
 		Schemes: []string{"http", "https"}, Header: header, Reserved: []string{"Accept", "Content-Type", wire.HeaderLastEventID}, Hints: modernHints,
 		Transport: opts.Transport, TLS: opts.TLS, ConnectTimeout: opts.ConnectTimeout, MaxIdle: opts.MaxInFlight,
 	})
@@ -142,13 +144,13 @@ var discoverID = jsonrpc.StringID("mcp-bridge-discover")
 // sessionEnd bounds the DELETE of a session that nobody has asked for.
 const sessionEnd = 2 * time.Second
 
-// Discover asks the server once what it speaks, the way a modern client does
-// (ED7), until ctx is done. It returns the response, a result or an error,
-// also one that came with status 400 or 404; or the fault that says why there
-// is none, whose Status is that of the reply, 0 if there was none. A session
-// that a server of an older revision has made of it is ended (ED9).
-func (c *ModernClient) Discover(ctx context.Context) (jsonrpc.Message, *httpdial.Fault) {
-	conn, err := c.dial()
+// Discover asks the server once which revisions it speaks, with the server/discover of a
+// modern client (ED7), until ctx is done. It returns the response: a result, or an error,
+// which may have come with status 400 or 404. Without a response the Fault says why there
+// is none. A legacy server may have opened a session for the question; Discover ends
+// that session (ED9).
+func (c *ModernClient) Discover(ctx context.Context) (jsonrpc.Message, *Fault) {
+	conn, err := c.dial(ctx)
 	if err != nil {
 		return jsonrpc.Message{}, &httpdial.Fault{Reason: httpdial.ReasonUnreachable, Text: err.Error()}
 	}

@@ -45,11 +45,9 @@ func TestModernChaos(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	conn, err := bridgetest.PullDialed((&ModernClient{URL: server.URL, Options: ModernOptions{MaxInFlight: 64}}).Dial(t.Context()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
+	conn, err := (&ModernClient{URL: server.URL, Options: ModernOptions{MaxInFlight: 64}}).Dial(t.Context())
+	bridgetest.Must(t, err)
+	defer conn.Close(nil)
 
 	const senders, each = 8, 40
 	var mu sync.Mutex
@@ -64,7 +62,7 @@ func TestModernChaos(t *testing.T) {
 	go func() {
 		defer close(received)
 		for {
-			m, err := conn.Recv(t.Context())
+			m, err := bridgetest.Recv(t.Context(), conn)
 			if err != nil {
 				return
 			}
@@ -110,6 +108,6 @@ func TestModernChaos(t *testing.T) {
 			<-done
 		}
 	}
-	conn.Close()
+	conn.Close(nil)
 	<-received
 }

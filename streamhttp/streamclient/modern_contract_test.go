@@ -11,46 +11,44 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/streamhttp/internal/wire"
 )
 
-// The modern client keeps the contract of bridgetest.PullConn, over real HTTP, with a
+// The modern client keeps the contract of bridge.Conn, over real HTTP, with a
 // server that sends what it sends as the reply to a subscription.
 func TestModernContract(t *testing.T) {
-	bridgetest.TestConn(t, bridgetest.Pushed(newModernPair), bridgetest.Options{
+	bridgetest.TestConn(t, newModernPair, bridgetest.Options{
 		NoEOF:     "a", // the end of a reply is the end of a request, not of the server
 		LateSends: "a", // each message is a POST of its own
 	})
 }
 
-func newModernPair(t *testing.T) (client, peer bridgetest.PullConn, stop func()) {
+func newModernPair(t *testing.T) (client, peer bridge.Conn, stop func()) {
 	p := &modernPeer{
-		in: make(chan jsonrpc.Message), out: make(chan modernOut),
-		open: make(chan struct{}), gone: make(chan struct{}), closed: make(chan struct{}),
+		out: make(chan modernOut), open: make(chan struct{}), gone: make(chan struct{}), closed: make(chan struct{}),
 	}
+	p.Conn, p.posted = bridge.Pipe()
 	server := httptest.NewServer(p)
-	client, err := bridgetest.PullDialed((&ModernClient{URL: server.URL}).Dial(t.Context()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := client.Send(t.Context(), msg(modern("1", "subscriptions/listen", ""))); err != nil {
-		t.Fatal(err)
-	}
+	client, err := (&ModernClient{URL: server.URL}).Dial(t.Context())
+	bridgetest.Must(t, err)
+	bridgetest.Must(t, client.Send(t.Context(), msg(modern("1", "subscriptions/listen", ""))))
 	<-p.open
 	return client, p, server.Close
 }
 
-// modernPeer is a server as a Conn: Recv gives the notifications that are
+// modernPeer is a server as a Conn: Receive gives the notifications that are
 // POSTed, Send writes into the reply of the one subscription.
 type modernPeer struct {
-	in     chan jsonrpc.Message
-	out    chan modernOut
-	open   chan struct{} // closed when the subscription has come
-	gone   chan struct{} // closed when it was cancelled
-	closed chan struct{}
-	once   sync.Once
+	bridge.Conn             // gives what is POSTed
+	posted      bridge.Conn // its other end
+	out         chan modernOut
+	open        chan struct{} // closed when the subscription has come
+	gone        chan struct{} // closed when it was cancelled
+	closed      chan struct{}
+	once        sync.Once
 }
 
 type modernOut struct {
@@ -65,13 +63,11 @@ func (p *modernPeer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		p.stream(w, r)
 		return
 	}
-	select {
-	case p.in <- m:
-		w.WriteHeader(http.StatusAccepted)
-	case <-p.closed:
+	if p.posted.Send(r.Context(), m) != nil {
 		w.WriteHeader(http.StatusServiceUnavailable)
-	case <-r.Context().Done():
+		return
 	}
+	w.WriteHeader(http.StatusAccepted)
 }
 
 func (p *modernPeer) stream(w http.ResponseWriter, r *http.Request) {
@@ -85,6 +81,7 @@ func (p *modernPeer) stream(w http.ResponseWriter, r *http.Request) {
 			o.done <- err
 		case <-r.Context().Done():
 			close(p.gone)
+			_ = p.posted.Close(nil)
 			return
 		case <-p.closed:
 			return
@@ -93,22 +90,6 @@ func (p *modernPeer) stream(w http.ResponseWriter, r *http.Request) {
 }
 
 var errPeerClosed = errors.New("the peer is closed")
-
-func (p *modernPeer) Recv(ctx context.Context) (jsonrpc.Message, error) {
-	if err := p.over(ctx); err != nil {
-		return jsonrpc.Message{}, err
-	}
-	select {
-	case m := <-p.in:
-		return m, nil
-	case <-p.gone:
-		return jsonrpc.Message{}, io.EOF
-	case <-p.closed:
-		return jsonrpc.Message{}, errPeerClosed
-	case <-ctx.Done():
-		return jsonrpc.Message{}, ctx.Err()
-	}
-}
 
 func (p *modernPeer) over(ctx context.Context) error {
 	select {
@@ -143,9 +124,11 @@ func (p *modernPeer) Send(ctx context.Context, m jsonrpc.Message) error {
 	}
 }
 
-func (p *modernPeer) Close() error {
+func (p *modernPeer) TrySend(jsonrpc.Message) bool { return false }
+
+func (p *modernPeer) Close(reason error) error {
 	p.once.Do(func() { close(p.closed) })
-	return nil
+	return p.Conn.Close(reason)
 }
 
 // BenchmarkModernClient measures a call through a Conn, and the bare net/http
@@ -167,9 +150,7 @@ func BenchmarkModernClient(b *testing.B) {
 			b.ReportAllocs()
 			for i := range b.N {
 				resp, err := http.Post(server.URL, wire.TypeJSON, strings.NewReader(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d%s`, i, text)))
-				if err != nil {
-					b.Fatal(err)
-				}
+				bridgetest.Must(b, err)
 				io.Copy(io.Discard, resp.Body)
 				resp.Body.Close()
 			}
@@ -185,27 +166,23 @@ func BenchmarkModernClient(b *testing.B) {
 }
 
 func benchmarkModernCalls(b *testing.B, url, text string, inFlight int) {
-	conn, err := (&ModernClient{URL: url}).dial()
-	if err != nil {
-		b.Fatal(err)
-	}
+	conn, err := (&ModernClient{URL: url}).dial(b.Context())
+	bridgetest.Must(b, err)
 	defer conn.Close(nil)
-	pull := bridgetest.Pull(conn)
+	pull := conn
 	conn.tools.put("x", modernTool{})
 	b.ReportAllocs()
 	sent := 0
 	send := func() {
 		m, _ := jsonrpc.Parse(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%d%s`, sent, text))
-		if err := conn.Send(b.Context(), m); err != nil {
-			b.Fatal(err)
-		}
+		bridgetest.Must(b, conn.Send(b.Context(), m))
 		sent++
 	}
 	for sent < min(inFlight, b.N) {
 		send()
 	}
 	for range b.N {
-		if m, err := pull.Recv(b.Context()); err != nil || m.IsError() {
+		if m, err := bridgetest.Recv(b.Context(), pull); err != nil || m.IsError() {
 			b.Fatal(err, string(m.Bytes()))
 		}
 		if sent < b.N {

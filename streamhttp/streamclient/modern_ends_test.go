@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"testing"
 
+	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/internal/toolheader"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
@@ -19,10 +20,10 @@ func TestModernBothEnds(t *testing.T) {
 	for name, http2 := range map[string]bool{"HTTP/1.1": false, "HTTP/2": true} {
 		t.Run(name, func(t *testing.T) {
 			cancelled := make(chan jsonrpc.Message, 1)
-			handler := streamhttp.NewHandler(bridgetest.PullHandler(func(ctx context.Context, conn bridgetest.PullConn) error {
+			handler := streamhttp.NewHandler(bridge.HandlerFunc(func(ctx context.Context, conn bridge.Conn) error {
 				return errors.New("nobody speaks legacy here")
 			}), streamhttp.HandlerOptions{
-				Modern: bridgetest.PullHandler(func(ctx context.Context, conn bridgetest.PullConn) error {
+				Modern: bridge.HandlerFunc(func(ctx context.Context, conn bridge.Conn) error {
 					return serveEnds(ctx, conn, cancelled)
 				}),
 				ToolSchema: func(ctx context.Context, call jsonrpc.Message, tool string) ([]byte, bool) {
@@ -45,19 +46,17 @@ func TestModernBothEnds(t *testing.T) {
 			if answer, fault := client.Discover(t.Context()); fault != nil || answer.IsError() {
 				t.Fatalf("Discover = %s, %v", answer.Bytes(), fault)
 			}
-			conn, err := bridgetest.PullDialed(client.Dial(t.Context()))
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer conn.Close()
+			conn, err := client.Dial(t.Context())
+			bridgetest.Must(t, err)
+			defer conn.Close(nil)
 			testEnds(t, conn, cancelled)
 		})
 	}
 }
 
 // serveEnds is a server for one request.
-func serveEnds(ctx context.Context, conn bridgetest.PullConn, cancelled chan<- jsonrpc.Message) error {
-	m, err := conn.Recv(ctx)
+func serveEnds(ctx context.Context, conn bridge.Conn, cancelled chan<- jsonrpc.Message) error {
+	m, err := bridgetest.Recv(ctx, conn)
 	if err != nil {
 		return err
 	}
@@ -68,7 +67,7 @@ func serveEnds(ctx context.Context, conn bridgetest.PullConn, cancelled chan<- j
 		if err := conn.Send(ctx, msg(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged"}`)); err != nil {
 			return err
 		}
-		end, err := conn.Recv(ctx)
+		end, err := bridgetest.Recv(ctx, conn)
 		cancelled <- end
 		return err
 	case "vendor/none":
@@ -81,7 +80,7 @@ func serveEnds(ctx context.Context, conn bridgetest.PullConn, cancelled chan<- j
 	return conn.Send(ctx, msg(result(m, `{"echo":`+string(name)+`}`)))
 }
 
-func testEnds(t *testing.T, conn bridgetest.PullConn, cancelled <-chan jsonrpc.Message) {
+func testEnds(t *testing.T, conn bridge.Conn, cancelled <-chan jsonrpc.Message) {
 	for _, c := range []struct{ request, want string }{
 		{modern("1", "tools/call", `"name":"deploy","arguments":{"region":" zażółć ","n":4.20e1}`), `{"jsonrpc":"2.0","id":1,"result":{"echo":"deploy"}}`},
 		{modern("2", "prompts/get", `"name":" zażółć "`), `{"jsonrpc":"2.0","id":2,"result":{"echo":" zażółć "}}`},
@@ -90,17 +89,13 @@ func testEnds(t *testing.T, conn bridgetest.PullConn, cancelled <-chan jsonrpc.M
 		{modern("5", "subscriptions/listen", `"notifications":{}`), `{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged"}`},
 	} {
 		m := msg(c.request)
-		if err := conn.Send(t.Context(), m); err != nil {
-			t.Fatal(err)
-		}
-		got, err := conn.Recv(t.Context())
+		bridgetest.Must(t, conn.Send(t.Context(), m))
+		got, err := bridgetest.Recv(t.Context(), conn)
 		if err != nil || string(got.Bytes()) != c.want || got.Related() != m.ID() {
 			t.Fatalf("%s\nis answered %s, %v\nwant        %s", c.request, got.Bytes(), err, c.want)
 		}
 	}
-	if err := conn.Send(t.Context(), msg(cancelOf("5"))); err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, conn.Send(t.Context(), msg(cancelOf("5"))))
 	if m := <-cancelled; m.Method() != "notifications/cancelled" || m.RequestID() != jsonrpc.IntID(5) {
 		t.Errorf("the server got %s", m.Bytes())
 	}

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/internal/remoteconn"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/streamhttp/internal/wire"
@@ -411,7 +412,7 @@ func TestModernLinger(t *testing.T) {
 	})
 }
 
-// Close ends what is in progress at the server too, and Recv and Send from then on.
+// Close ends what is in progress at the server too, and Receive and Send from then on.
 func TestModernClose(t *testing.T) {
 	gone := make(chan struct{}, 3)
 	testModern(t, func(s *fakeServer, o *ModernOptions) {
@@ -428,11 +429,11 @@ func TestModernClose(t *testing.T) {
 		t.send(modern("2", "tools/call", `"name":"x"`)) // its tools/list hangs
 		t.send(modern("3", "prompts/list", ""))
 		synctest.Wait()
-		t.conn.Close()
+		t.conn.Close(nil)
 		for range 3 {
 			<-gone
 		}
-		if m, err := t.conn.Recv(t.Context()); !errors.Is(err, remoteconn.ErrClosed) {
+		if m, err := bridgetest.Recv(t.Context(), t.conn); !errors.Is(err, remoteconn.ErrClosed) {
 			t.Errorf("Recv = %s, %v", m.Bytes(), err)
 		}
 		for _, text := range []string{modern("4", "prompts/list", ""), cancelOf("1"), `{"jsonrpc":"2.0","method":"n"}`} {

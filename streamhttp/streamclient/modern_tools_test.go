@@ -9,7 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/internal/toolheader"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
@@ -81,13 +80,13 @@ func TestModernRawNames(t *testing.T) {
 		get("2", "ü")
 		get("3", "plain")
 		wantNames("=?base64?w6k=?=", "é", "ü", "plain")
-		again, err := bridgetest.PullDialed(t.client.Dial(t.Context()))
+		again, err := t.client.Dial(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.conn.Close()
+		t.conn.Close(nil)
 		t.conn = again
-		defer again.Close()
+		defer again.Close(nil)
 		get("1", "é")
 		wantNames("é")
 		// What HTTP cannot carry raw is not tried.
@@ -184,7 +183,7 @@ func testTools(t *testing.T, pages []string, f func(t *modernTest, s *toolServer
 	testModern(t, func(s *fakeServer, o *ModernOptions) { s.onPost = tools.serve }, func(t *modernTest) { f(t, tools) })
 }
 
-// call makes a tools/call that must succeed.
+// callTool makes a tools/call that must succeed.
 func (t *modernTest) callTool(id, name, arguments string) {
 	t.Helper()
 	t.send(modern(id, "tools/call", `"name":"`+name+`","arguments":`+arguments))

@@ -12,7 +12,6 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/streamhttp/internal/wire"
 )
@@ -60,12 +59,12 @@ func testModern(t *testing.T, set func(s *fakeServer, o *ModernOptions), f func(
 		}
 		s.start()
 		client := &ModernClient{URL: modernURL, Options: opts}
-		conn, err := bridgetest.PullDialed(client.Dial(t.Context()))
+		conn, err := client.Dial(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer func() {
-			conn.Close()
+			conn.Close(nil)
 			for _, secret := range []string{"pass", "secret"} {
 				if strings.Contains(log.String(), secret) {
 					t.Errorf("the log shows a secret: %s", log.String())

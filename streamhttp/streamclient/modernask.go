@@ -46,7 +46,7 @@ func (c *modernConn) runAnswer(call *modernCall) {
 	header["Accept"] = valueAcceptBoth
 	header["Content-Type"] = valueJSON
 	header[wire.HeaderVersion] = []string{era.NewestModern}
-	resp, fault := c.do(call, call.msg, header)
+	resp, fault := c.roundTrip(call, call.msg, header)
 	if fault == nil {
 		defer resp.Body.Close()
 		if resp.StatusCode/100 == 2 {

@@ -58,7 +58,7 @@ func (c *modernConn) runNote(call *modernCall) {
 		c.log.Warn("notification dropped: no header can repeat what it says")
 		return
 	}
-	resp, fault := c.do(call, call.msg, c.headerOf(call, &at))
+	resp, fault := c.roundTrip(call, call.msg, c.headerOf(call, &at))
 	if fault == nil {
 		defer resp.Body.Close()
 		if resp.StatusCode/100 != 2 {
@@ -118,8 +118,8 @@ func mayRepost(method string) bool {
 	return strings.HasSuffix(method, "/list")
 }
 
-// do posts a message.
-func (c *modernConn) do(call *modernCall, m jsonrpc.Message, header http.Header) (*http.Response, *httpdial.Fault) {
+// roundTrip posts a message, and returns the response once its headers are there.
+func (c *modernConn) roundTrip(call *modernCall, m jsonrpc.Message, header http.Header) (*http.Response, *httpdial.Fault) {
 	req := c.target.RequestWith(call.ctx, http.MethodPost, header)
 	httpdial.SetBody(req, m.Bytes())
 	return c.target.Do(req)
@@ -127,7 +127,7 @@ func (c *modernConn) do(call *modernCall, m jsonrpc.Message, header http.Header)
 
 // post posts a request once and reads the reply up to the response.
 func (c *modernConn) post(call *modernCall, m jsonrpc.Message, header http.Header) (answer jsonrpc.Message, rest *http.Response, fault *httpdial.Fault) {
-	resp, fault := c.do(call, m, header)
+	resp, fault := c.roundTrip(call, m, header)
 	if fault != nil {
 		return answer, nil, fault
 	}

@@ -62,7 +62,7 @@ type modernCall struct {
 	ctx    context.Context
 	cancel context.CancelFunc // ends the POST, and the reading of its reply
 
-	private bool          // the bridge's own: nothing of it is for Recv
+	private bool          // the bridge's own: nothing of it is for Receive
 	session string        // what a private one was given as Mcp-Session-Id
 	heard   bool          // something of the reply was handed on
 	sent    chan struct{} // of a notification: closed when the server has taken it
@@ -96,7 +96,7 @@ func (c *modernConn) TrySend(m jsonrpc.Message) bool {
 		return false
 	default:
 		call := c.newCall(c.Context(), m)
-		if fault, err := c.enter(call); fault != nil || err != nil {
+		if fault, err := c.admit(call); fault != nil || err != nil {
 			call.cancel()
 			c.requests.Free()
 			return false
@@ -109,7 +109,7 @@ func (c *modernConn) TrySend(m jsonrpc.Message) bool {
 // none, and nothing in this revision depends on it. A notification was taken by
 // the server when Send returns, or it has waited for a second.
 //
-// Send waits for the server and for Recv to be called, but never in order to
+// Send waits for the server and for Receive to be called, but never in order to
 // cancel.
 func (c *modernConn) Send(ctx context.Context, m jsonrpc.Message) error {
 	if err := c.Err(ctx); err != nil {
@@ -133,7 +133,7 @@ func (c *modernConn) sendRequest(ctx context.Context, m jsonrpc.Message) error {
 		return err
 	}
 	call := c.newCall(c.Context(), m)
-	fault, err := c.enter(call)
+	fault, err := c.admit(call)
 	if fault != nil {
 		c.log.Warn("request refused", "method", call.method, "reason", fault.Reason)
 		err = c.Answer(ctx, fault.Response(call.id).WithRelated(call.id))
@@ -145,8 +145,8 @@ func (c *modernConn) sendRequest(ctx context.Context, m jsonrpc.Message) error {
 	return err
 }
 
-// enter takes a request into the ledger and starts its goroutine.
-func (c *modernConn) enter(call *modernCall) (*httpdial.Fault, error) {
+// admit takes a request into the ledger and starts its goroutine.
+func (c *modernConn) admit(call *modernCall) (*httpdial.Fault, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if _, dup := c.calls[call.id]; dup {
@@ -209,8 +209,7 @@ func (c *modernConn) sendNote(ctx context.Context, m jsonrpc.Message) error {
 	case <-call.sent:
 	case <-t.C:
 	case <-c.Context().Done():
-	case <-ctx.Done():
-		return ctx.Err()
+	case <-ctx.Done(): // it has set out all the same
 	}
 	return nil
 }

@@ -27,7 +27,7 @@ func (c *conn) noteSession(call *call, of *session, resp *http.Response) (*sessi
 		return nil, &httpdial.Fault{Reason: httpdial.ReasonInvalid, Status: resp.StatusCode,
 			Text: fmt.Sprintf("%s sent a session id with characters other than visible ASCII", c.target.Peer)}
 	}
-	s := &session{id: id, heard: make(chan struct{}), deaf: make(chan struct{}), away: make(chan struct{})}
+	s := &session{id: id, heard: make(chan struct{}), listenEnded: make(chan struct{}), away: make(chan struct{})}
 	s.ctx, s.stop = context.WithCancel(c.Context())
 	c.ledger.Lock()
 	defer c.ledger.Unlock()
@@ -119,7 +119,7 @@ type repair struct {
 	next  time.Time       // when that is; zero: it is under way
 }
 
-// newRepair is called with c.mu held.
+// newRepair is called with the lock of the ledger held.
 func (n *renewal) newRepair(now bool) *repair {
 	c := n.c
 	r := &repair{first: make(chan struct{})}
@@ -131,7 +131,7 @@ func (n *renewal) newRepair(now bool) *repair {
 	return r
 }
 
-// putOff is called with c.mu held.
+// putOff is called with the lock of the ledger held.
 func (r *repair) putOff() {
 	r.wait = httpdial.Backoff(r.tries)
 	r.next = time.Now().Add(r.wait)
@@ -157,7 +157,7 @@ func (n *renewal) downFault(r *repair) *httpdial.Fault {
 // forgotten (LE5). However many messages notice, it is done once.
 func (n *renewal) recoverSession(ctx context.Context, session *session) *httpdial.Fault {
 	c := n.c
-	r := c.renewal.loseSession(session)
+	r := n.loseSession(session)
 	if r == nil {
 		return nil
 	}
@@ -171,7 +171,7 @@ func (n *renewal) recoverSession(ctx context.Context, session *session) *httpdia
 	if c.st.session != nil {
 		return nil
 	}
-	return c.renewal.forgottenFault(r.fault)
+	return n.forgottenFault(r.fault)
 }
 
 // forgottenFault explains that there is no session; why may be nil.
@@ -195,7 +195,7 @@ func (n *renewal) loseSession(session *session) *repair {
 		if c.st.session != nil {
 			return nil
 		}
-		return c.renewal.repair
+		return n.repair
 	}
 	c.st.session = nil
 	session.lost = true
@@ -210,13 +210,13 @@ func (n *renewal) loseSession(session *session) *repair {
 		c.End(ErrSessionLost)
 		return nil
 	}
-	r := c.renewal.newRepair(true)
-	c.renewal.repair, c.ledger.Gate = r, r.first
+	r := n.newRepair(true)
+	n.repair, c.ledger.Gate = r, r.first
 	c.ledger.Unlock()
 	c.log.Warn("the server has forgotten the session: initializing again", "url", c.target.Peer.String())
 	c.Go(func() {
-		c.renewal.withdraw(session)
-		c.renewal.repairLoop(r)
+		n.withdraw(session)
+		n.repairLoop(r)
 	})
 	return r
 }
@@ -230,12 +230,12 @@ func (n *renewal) repairLoop(r *repair) {
 		c.ledger.Lock()
 		r.next = time.Time{}
 		c.ledger.Unlock()
-		session, refused, fault := c.renewal.handshake(r.ctx)
-		if c.renewal.upgraded(r, fault) || refused && c.renewal.endIfWrongTransport(r, fault) {
+		session, refused, fault := n.handshake(r.ctx)
+		if n.upgraded(r, fault) || refused && n.endIfWrongTransport(r, fault) {
 			return
 		}
-		if c.renewal.repaired(r, session, fault) {
-			c.renewal.tellChanged(session)
+		if n.repaired(r, session, fault) {
+			n.tellChanged(session)
 			return
 		}
 	}
@@ -250,7 +250,7 @@ func (n *renewal) repaired(r *repair, session *session, fault *httpdial.Fault) b
 		defer close(r.first)
 	}
 	switch {
-	case c.renewal.repair != r: // the client initializes by itself
+	case n.repair != r: // the client initializes by itself
 		c.ledger.Unlock()
 		if session != nil {
 			session.stop()
@@ -264,7 +264,7 @@ func (n *renewal) repaired(r *repair, session *session, fault *httpdial.Fault) b
 		c.log.Warn("cannot initialize", append(fault.Attrs(), "url", c.target.Peer.String())...)
 		return false
 	}
-	c.st.session, c.renewal.repair, c.renewal.refused = session, nil, 0
+	c.st.session, n.repair, n.refused = session, nil, 0
 	c.ledger.Unlock()
 	c.log.Info("connected again", "url", c.target.Peer.String())
 	if c.opts.Renewed != nil {
@@ -275,7 +275,7 @@ func (n *renewal) repaired(r *repair, session *session, fault *httpdial.Fault) b
 }
 
 // tellChanged tells the client what may have changed with a new session (ST9).
-// That waits for Recv; nothing else waits for it.
+// That waits for Receive to be called; nothing else waits for it.
 func (n *renewal) tellChanged(session *session) {
 	c := n.c
 	c.ledger.Lock()

@@ -130,7 +130,7 @@ func TestInitializeRefusedWithSession(t *testing.T) {
 	}, func(t *clientTest) {
 		c := t.inner
 		call := newCall(c, msg(initializeText))
-		c.tryEnter(call)
+		c.tryAdmit(call)
 		c.run(call)
 		if call.opening == nil || call.opening.ctx.Err() == nil {
 			t.Error("the context of the session is left behind")
@@ -154,7 +154,7 @@ func TestAsk(t *testing.T) {
 			if cancelled {
 				note := newCall(c, msg(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":`+m.ID().String()+`}}`))
 				defer note.cancel()
-				c.tryEnter(note)
+				c.tryAdmit(note)
 			}
 			answer := result(m, "{}")
 			return &http.Response{StatusCode: 200, Header: http.Header{"Content-Type": {wire.TypeJSON}}, ContentLength: int64(len(answer)),
@@ -588,7 +588,7 @@ func TestNoDeleteAfterLoss(t *testing.T) {
 		})
 		t.send(request("1", "ping"))
 		t.wantError("1", httpdial.ReasonSessionLost)
-		t.conn.Close()
+		t.conn.Close(nil)
 		if n := len(t.server.requests("DELETE")); n != 0 {
 			t.Errorf("%d DELETEs", n)
 		}
@@ -607,7 +607,7 @@ func TestCloseDuringInitialize(t *testing.T) {
 	}, func(t *clientTest) {
 		t.send(initializeText)
 		synctest.Wait()
-		t.conn.Close()
+		t.conn.Close(nil)
 		if got := t.server.requests("DELETE"); len(got) != 1 || got[0].header.Get("Mcp-Session-Id") != "half" {
 			t.Errorf("DELETEs: %v", got)
 		}

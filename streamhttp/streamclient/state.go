@@ -20,11 +20,11 @@ type state struct {
 // session is what one initialize has set up. It also stands for a
 // server without sessions: then id is empty.
 type session struct {
-	id    string
-	ctx   context.Context // done when the session is over
-	stop  context.CancelFunc
-	heard chan struct{} // closed when the server has answered the first GET
-	deaf  chan struct{} // closed when the server offers no standalone stream
+	id          string
+	ctx         context.Context // done when the session is over
+	stop        context.CancelFunc
+	heard       chan struct{} // closed when the server has answered the first GET
+	listenEnded chan struct{} // closed when the server offers no standalone stream
 
 	version     string // negotiated, "" until the result is there
 	initialized bool   // it was told notifications/initialized
@@ -37,26 +37,26 @@ type session struct {
 	changed []jsonrpc.Message // what the client is told of a new one, with TellRenewed
 }
 
-// enter waits while the gate is shut, and enters the call into the ledger. It
+// admit waits while the gate is shut, and enters the call into the ledger. It
 // returns what to wait for until it is the call's turn; nil when the message
 // is not to be sent, because of the fault or because nobody needs it.
-func (c *conn) enter(ctx context.Context, call *call) (ahead <-chan struct{}, fault *httpdial.Fault, err error) {
+func (c *conn) admit(ctx context.Context, call *call) (ahead <-chan struct{}, fault *httpdial.Fault, err error) {
 	for {
-		e := c.tryEnter(call)
-		if e.drop != "" {
-			c.log.Debug("message dropped: "+e.drop, "method", call.method)
+		d := c.tryAdmit(call)
+		if d.drop != "" {
+			c.log.Debug("message dropped: "+d.drop, "method", call.method)
 		}
-		if e.gate == nil {
-			return e.ahead, e.fault, e.err
+		if d.gate == nil {
+			return d.ahead, d.fault, d.err
 		}
-		if err := c.Wait(ctx, e.gate); err != nil {
+		if err := c.Wait(ctx, d.gate); err != nil {
 			return nil, nil, err
 		}
 	}
 }
 
-// entry is what becomes of a message: exactly one field is set.
-type entry struct {
+// decision is what becomes of a message: exactly one field is set.
+type decision struct {
 	ahead <-chan struct{} // it is sent after this was closed
 	gate  <-chan struct{} // it has to come again after this was closed
 	fault *httpdial.Fault // it is answered with this
@@ -64,48 +64,48 @@ type entry struct {
 	err   error           // it cannot be taken
 }
 
-func (c *conn) tryEnter(call *call) (e entry) {
+func (c *conn) tryAdmit(call *call) (d decision) {
 	c.ledger.Lock()
 	defer c.ledger.Unlock()
 	target := c.ledger.Cancels(call.msg)
 	switch {
 	case c.Context().Err() != nil:
-		return entry{err: c.Err(c.Context())}
+		return decision{err: c.Err(c.Context())}
 	case target != nil && target.method == "initialize": // J11
-		return entry{drop: "initialize cannot be cancelled"}
+		return decision{drop: "initialize cannot be cancelled"}
 	case c.ledger.Gate != nil && call.kind != jsonrpc.Response:
-		return entry{gate: c.ledger.Gate}
+		return decision{gate: c.ledger.Gate}
 	}
 	switch call.kind {
 	case jsonrpc.Request:
-		if e.fault, e.err = c.enterRequest(call); e.fault != nil {
+		if d.fault, d.err = c.admitRequest(call); d.fault != nil {
 			c.refusals.Add(1)
 		}
 	case jsonrpc.Notification:
-		e.drop = c.enterNotification(call, target)
+		d.drop = c.admitNotification(call, target)
 	case jsonrpc.Response:
-		e.drop = c.enterResponse(call)
+		d.drop = c.admitResponse(call)
 	}
-	if e != (entry{}) {
-		return e
+	if d != (decision{}) {
+		return d
 	}
-	e.ahead = c.st.last
-	if e.ahead == nil {
-		e.ahead = closedChannel
+	d.ahead = c.st.last
+	if d.ahead == nil {
+		d.ahead = closedChannel
 	}
 	c.st.last = call.sent
-	return e
+	return d
 }
 
-// enterNow enters a request into the ledger if it may be sent now, with nothing to wait
+// admitNow enters a request into the ledger if it may be sent now, with nothing to wait
 // for and nothing to answer.
-func (c *conn) enterNow(call *call) bool {
+func (c *conn) admitNow(call *call) bool {
 	c.ledger.Lock()
 	defer c.ledger.Unlock()
 	if c.Context().Err() != nil || c.ledger.Gate != nil || c.st.session == nil || !isClosed(c.st.last) {
 		return false
 	}
-	if fault, err := c.enterRequest(call); fault != nil || err != nil {
+	if fault, err := c.admitRequest(call); fault != nil || err != nil {
 		return false
 	}
 	c.st.last = call.sent
@@ -131,7 +131,7 @@ var closedChannel = func() <-chan struct{} {
 // down reports whether the bridge tries in vain to get a session.
 func (c *conn) down() bool { return c.st.session == nil && c.renewal.repair != nil }
 
-func (c *conn) enterRequest(call *call) (*httpdial.Fault, error) {
+func (c *conn) admitRequest(call *call) (*httpdial.Fault, error) {
 	if fault, err := c.ledger.Refuses(call.msg, c.opts.MaxInFlight, c.st.session != nil); fault != nil || err != nil {
 		return fault, err
 	}
@@ -155,8 +155,8 @@ func (c *conn) beginInitialize(call *call) {
 	c.ledger.Gate = call.gate
 }
 
-// enterNotification returns why the notification is not to be sent.
-func (c *conn) enterNotification(call, target *call) (drop string) {
+// admitNotification returns why the notification is not to be sent.
+func (c *conn) admitNotification(call, target *call) (drop string) {
 	if call.method == "notifications/initialized" {
 		c.ledger.State.Initialized = call.msg
 		if s := c.st.session; s != nil {
@@ -178,9 +178,9 @@ func (c *conn) enterNotification(call, target *call) (drop string) {
 	return ""
 }
 
-// enterResponse gives the client's response the id that the server knows
+// admitResponse gives the client's response the id that the server knows
 // (LE15), or returns why it is not to be sent.
-func (c *conn) enterResponse(call *call) (drop string) {
+func (c *conn) admitResponse(call *call) (drop string) {
 	session, answer, ok := c.ledger.State.Answered(call.msg)
 	switch {
 	case !ok && c.down():

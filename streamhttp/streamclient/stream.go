@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
+	"github.com/mcp-bridge/mcp-bridge/internal/observe"
 	"github.com/mcp-bridge/mcp-bridge/sse"
 	"github.com/mcp-bridge/mcp-bridge/streamhttp/internal/wire"
 )
@@ -232,7 +233,7 @@ func (l *listener) listenOnce(session *session) {
 	session.listening = true
 	c.ledger.Unlock()
 	if !begun {
-		c.Go(func() { c.listener.listen(session) })
+		c.Go(func() { l.listen(session) })
 	}
 }
 
@@ -240,11 +241,10 @@ func (l *listener) listenOnce(session *session) {
 // what the server says to the requests that follow should find the stream, and
 // some servers take the first GET after a request for a resumption.
 func (l *listener) listenFirst(session *session) {
-	c := l.c
 	if session == nil {
 		return
 	}
-	c.listener.listenOnce(session)
+	l.listenOnce(session)
 	httpdial.Pause(session.ctx, session.heard, listenWait)
 }
 
@@ -252,7 +252,7 @@ func (l *listener) listenFirst(session *session) {
 // until it is known that the server offers none.
 func (l *listener) listen(session *session) {
 	c := l.c
-	defer close(session.deaf)
+	defer close(session.listenEnded)
 	heard := sync.OnceFunc(func() { close(session.heard) })
 	at := cursor{}
 	for opened := false; ; {
@@ -266,8 +266,8 @@ func (l *listener) listen(session *session) {
 			return
 		case fault == nil && httpdial.MediaType(resp) == wire.TypeSSE:
 			opened = true
-			c.listener.setAway(session, false)
-			c.listener.listenTo(session, resp, &at)
+			l.setAway(session, false)
+			l.listenTo(session, resp, &at)
 		case fault == nil:
 			resp.Body.Close()
 			c.log.Warn("the server's standalone stream is no event stream: going without", "status", resp.StatusCode)
@@ -287,12 +287,23 @@ func (l *listener) listen(session *session) {
 			return
 		}
 		if at.failures > 0 && at.left(c.opts.ResumeTimeout) <= 0 {
-			c.listener.setAway(session, true)
+			l.setAway(session, true)
 		}
 		if !httpdial.Pause(session.ctx, nil, at.delay()) {
 			return
 		}
 	}
+}
+
+// seen tells the Observer of a standalone stream that begins behind the event from, and
+// returns what tells that it has ended.
+func (l *listener) seen(from string) (ended func()) {
+	e := observe.Stream{Hop: observe.Up, Name: "standalone", What: "opened", From: from}
+	if from != "" {
+		e.What = "resumed"
+	}
+	l.c.target.Seen.Stream(e)
+	return func() { l.c.target.Seen.Stream(observe.Stream{Hop: observe.Up, Name: e.Name, What: "closed"}) }
 }
 
 // setAway says whether the session's standalone stream cannot be had: who waits
@@ -321,6 +332,7 @@ func (l *listener) awayOf(session *session) <-chan struct{} {
 
 func (l *listener) listenTo(session *session, resp *http.Response, at *cursor) {
 	c := l.c
+	defer l.seen(at.lastID)()
 	defer resp.Body.Close()
 	since := time.Now()
 	r := sse.NewReader(resp.Body, c.opts.MaxMessageSize)

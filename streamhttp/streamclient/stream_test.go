@@ -426,7 +426,7 @@ func TestStandaloneStreamHotLoop(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 				defer cancel()
 				for {
-					if _, err := t.conn.Recv(ctx); err != nil {
+					if _, err := bridgetest.Recv(ctx, t.conn); err != nil {
 						break
 					}
 				}
@@ -573,17 +573,15 @@ func TestHTTP2(t *testing.T) {
 	server.EnableHTTP2 = true
 	server.StartTLS()
 	defer server.Close()
-	conn, err := bridgetest.PullDialed((&Client{URL: server.URL, Options: Options{Transport: server.Client().Transport}}).Dial(t.Context()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn, err := (&Client{URL: server.URL, Options: Options{Transport: server.Client().Transport}}).Dial(t.Context())
+	bridgetest.Must(t, err)
 	ct := &clientTest{T: t, server: s, conn: conn}
 	ct.open()
 	ct.want(`{"jsonrpc":"2.0","method":"notifications/y"}`)
 	ct.send(request("1", "tools/call"))
 	ct.want(`{"jsonrpc":"2.0","method":"notifications/x"}`)
 	ct.want(answer1)
-	conn.Close()
+	conn.Close(nil)
 	if n := len(s.requests("DELETE")); n != 1 {
 		t.Errorf("%d DELETEs", n)
 	}

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -70,7 +71,7 @@ func TestUpgraded(t *testing.T) {
 				t.wantError("1", "session_lost", "forgotten")
 				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 				defer cancel()
-				if m, err := t.conn.Recv(ctx); !errors.Is(err, ErrUpgraded) {
+				if m, err := bridgetest.Recv(ctx, t.conn); !errors.Is(err, ErrUpgraded) {
 					t.Errorf("received %s, %v", m.Bytes(), err)
 				}
 				if len(asked) != 1 || !strings.Contains(c.renewing, asked[0]) {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/streamhttp/internal/wire"
@@ -227,7 +228,7 @@ func sseEvent(id, data string) string {
 type clientTest struct {
 	*testing.T
 	server *fakeServer
-	conn   bridgetest.PullConn
+	conn   bridge.Conn
 	inner  *conn // what conn pulls from
 }
 
@@ -244,12 +245,10 @@ func testClient(t *testing.T, set func(s *fakeServer, o *Options), f func(t *cli
 		}
 		s.start()
 		dialed, err := (&Client{URL: "http://user:pass@fake.test/mcp/secret?key=secret", Options: opts}).Dial(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		pulled := bridgetest.Pull(dialed)
+		bridgetest.Must(t, err)
+		pulled := dialed
 		defer func() {
-			pulled.Close()
+			pulled.Close(nil)
 			for _, secret := range []string{"pass", "secret"} {
 				if strings.Contains(log.String(), secret) {
 					t.Errorf("the log shows a secret: %s", log.String())
@@ -263,13 +262,7 @@ func testClient(t *testing.T, set func(s *fakeServer, o *Options), f func(t *cli
 	})
 }
 
-func msg(text string) jsonrpc.Message {
-	m, err := jsonrpc.Parse([]byte(text))
-	if err != nil {
-		panic(err)
-	}
-	return m
-}
+var msg = bridgetest.Parse
 
 func (t *clientTest) send(text string) {
 	t.Helper()
@@ -284,7 +277,7 @@ func (t *clientTest) recv() jsonrpc.Message {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 	defer cancel()
-	m, err := t.conn.Recv(ctx)
+	m, err := bridgetest.Recv(ctx, t.conn)
 	if err != nil {
 		t.Fatalf("Recv: %v", err)
 	}
@@ -329,7 +322,7 @@ func (t *clientTest) wantNothing(d time.Duration) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	defer cancel()
-	if m, err := t.conn.Recv(ctx); err == nil {
+	if m, err := bridgetest.Recv(ctx, t.conn); err == nil {
 		t.Fatalf("received %s, want nothing", m.Bytes())
 	}
 }

@@ -45,24 +45,18 @@ func serve(tb testing.TB, up upstream.Spec) *site {
 	up.Name = "bench"
 	h := hub.New(hub.Options{Alone: true})
 	tb.Cleanup(func() { _ = h.Close() })
-	if err := h.Apply([]hub.Spec{{Name: up.Name, Upstream: up}}); err != nil {
-		tb.Fatal(err)
-	}
+	bridgetest.Must(tb, h.Apply([]hub.Spec{{Name: up.Name, Upstream: up}}))
 	srv := httptest.NewServer(h)
 	tb.Cleanup(srv.Close)
 	tb.Cleanup(transport.CloseIdleConnections)
 	at := &site{url: srv.URL}
 	if runtime.GOOS != "windows" {
 		dir, err := os.MkdirTemp("", "mb") // tb.TempDir's path may be too long for a socket
-		if err != nil {
-			tb.Fatal(err)
-		}
+		bridgetest.Must(tb, err)
 		tb.Cleanup(func() { os.RemoveAll(dir) })
 		at.unix = filepath.Join(dir, "s")
 		l, err := net.Listen("unix", at.unix)
-		if err != nil {
-			tb.Fatal(err)
-		}
+		bridgetest.Must(tb, err)
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
@@ -77,9 +71,7 @@ func serve(tb testing.TB, up upstream.Spec) *site {
 func child(tb testing.TB, role string) upstream.Spec {
 	tb.Helper()
 	self, err := os.Executable()
-	if err != nil {
-		tb.Fatal(err)
-	}
+	bridgetest.Must(tb, err)
 	return upstream.Spec{Command: supervisor.Spec{Path: self, Env: append(os.Environ(), "BENCH_ROLE="+role)}}
 }
 
@@ -87,9 +79,7 @@ func child(tb testing.TB, role string) upstream.Spec {
 func open(tb testing.TB, k kind, at *site) client {
 	tb.Helper()
 	c, err := k.open(at)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	bridgetest.Must(tb, err)
 	tb.Cleanup(func() {
 		if err := c.close(); err != nil {
 			tb.Errorf("closing: %v", err)
@@ -108,9 +98,7 @@ type floor struct {
 func newFloor(tb testing.TB, hops int) *floor {
 	tb.Helper()
 	pipe, err := startPipe(role("stdio"))
-	if err != nil {
-		tb.Fatal(err)
-	}
+	bridgetest.Must(tb, err)
 	tb.Cleanup(func() { _ = pipe.close() })
 	srv := httptest.NewServer(http.HandlerFunc(answerBare))
 	tb.Cleanup(srv.Close)
@@ -150,9 +138,7 @@ func BenchmarkServeURL(b *testing.B) {
 	for _, c := range chains() {
 		b.Run(c.name, func(b *testing.B) {
 			mode, err := remote.ParseMode(c.mode)
-			if err != nil {
-				b.Fatal(err)
-			}
+			bridgetest.Must(b, err)
 			session := open(b, c.kind, serve(b, upstream.Spec{URL: last.url + c.path, Remote: remote.Options{Mode: mode}}))
 			benchCalls(b, session, f)
 			b.Run("notifications", func(b *testing.B) { benchNotes(b, session, f) })
@@ -184,9 +170,7 @@ func (c *caller) timed(b *testing.B, call func([]byte) error, n int, times []tim
 	for range n {
 		body := c.next()
 		begin := time.Now()
-		if err := call(body); err != nil {
-			b.Fatal(err)
-		}
+		bridgetest.Must(b, call(body))
 		times = append(times, time.Since(begin))
 	}
 	return times
@@ -223,15 +207,11 @@ func benchCalls(b *testing.B, session client, f *floor) {
 func benchNotes(b *testing.B, session client, f *floor) {
 	b.ReportAllocs()
 	b.ResetTimer()
-	if err := session.notes(b.N); err != nil {
-		b.Fatal(err)
-	}
+	bridgetest.Must(b, session.notes(b.N))
 	b.StopTimer()
 	took := b.Elapsed()
 	begin := time.Now()
-	if err := f.http.notes(b.N); err != nil {
-		b.Fatal(err)
-	}
+	bridgetest.Must(b, f.http.notes(b.N))
 	b.ReportMetric(float64(b.N)/took.Seconds(), "msgs/s")
 	b.ReportMetric(float64(took)/float64(time.Since(begin)), "x-floor")
 }

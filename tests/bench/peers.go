@@ -52,7 +52,7 @@ func respond(out *bufio.Writer, line []byte, f form) {
 	}
 	id, rest, _ := bytes.Cut(line[len(before):], []byte{','})
 	method, _, _ := bytes.Cut(rest, []byte{','})
-	if reply := greeting(string(method), f); reply != "" {
+	if reply := greetingReply(string(method), f); reply != "" {
 		fmt.Fprintf(out, "%s%s,%s}\n", before, id, reply)
 		return
 	}
@@ -80,9 +80,9 @@ func respond(out *bufio.Writer, line []byte, f form) {
 	out.WriteByte('\n')
 }
 
-// greeting is what answers the requests by which a client gets to know a server
+// greetingReply is what answers the requests by which a client gets to know a server
 // of one era, and nothing for others.
-func greeting(method string, f form) string {
+func greetingReply(method string, f form) string {
 	switch {
 	case method == `"method":"initialize"` && f == legacy:
 		return `"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"bench","version":"1"}}`

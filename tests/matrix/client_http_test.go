@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 )
 
 // httpClient is a strict client of Streamable HTTP.
@@ -373,9 +375,7 @@ func (c *httpClient) lost(what string, err error) {
 func (c *httpClient) reject(t testing.TB, text string, code int, ids ...string) {
 	t.Helper()
 	resp, err := c.do(http.MethodPost, text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	body, err := read(resp)
 	m, _ := open(body)
 	if resp.StatusCode != http.StatusBadRequest || err != nil || !noID(m.ID, ids) || !isError(body, string(m.ID), code) {
@@ -405,9 +405,7 @@ func (c *httpClient) delete(t testing.TB) {
 	c.closing = true
 	c.mu.Unlock()
 	resp, err := c.do(http.MethodDelete, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	if body, err := read(resp); resp.StatusCode != http.StatusNoContent || body != "" || err != nil {
 		t.Fatalf("DELETE: status %d %s %v, want 204", resp.StatusCode, clip(body), err)
 	}
@@ -424,9 +422,7 @@ func (c *httpClient) ended(t testing.TB, gone bool) {
 		return
 	}
 	resp, err := c.do(http.MethodPost, `{"jsonrpc":"2.0","id":"are you there?","method":"ping"}`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	if body, err := read(resp); resp.StatusCode != http.StatusNotFound || err != nil {
 		t.Fatalf("POST after the end: status %d %s %v, want 404", resp.StatusCode, clip(body), err)
 	}
@@ -450,9 +446,7 @@ func (c *httpClient) resume(t testing.TB, id string) {
 	c.mu.Unlock()
 	c.dialer.cut()
 	resp, err := c.do(http.MethodGet, "", "Accept", "text/event-stream", "Last-Event-ID", last)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	if resp.StatusCode != http.StatusOK {
 		body, _ := read(resp)
 		t.Fatalf("GET with Last-Event-ID %q: status %d %s", last, resp.StatusCode, clip(body))

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/tests/internal/harness"
 )
 
@@ -36,9 +37,7 @@ func dialSSE(t testing.TB, e *end, base string, bridge bool) *sseClient {
 	var ctx context.Context
 	ctx, c.cancel = context.WithCancel(context.Background())
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	req.Header.Set("Accept", "text/event-stream")
 	resp, err := c.client.Do(req)
 	if err != nil {
@@ -98,9 +97,7 @@ func (c *sseClient) stream(in *events) {
 func (c *sseClient) postText(t testing.TB, text string) (status int, body string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, c.post, strings.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	req.Header.Set("Content-Type", "application/json")
 	if v, _ := c.revision.Load().(string); v >= "2025-06-18" {
 		req.Header.Set("MCP-Protocol-Version", v) // SS8
@@ -110,9 +107,7 @@ func (c *sseClient) postText(t testing.TB, text string) (status int, body string
 		t.Fatalf("%s: POST: %v", c.who, err)
 	}
 	body, err = read(resp)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	return resp.StatusCode, body
 }
 

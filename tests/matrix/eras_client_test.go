@@ -116,7 +116,7 @@ type clientCall struct {
 	loose bool
 }
 
-// request is what a call begins with.
+// opening is what a call begins with.
 type opening func(*clientCall)
 
 func withToken(token string) opening { return func(c *clientCall) { c.token = token } }

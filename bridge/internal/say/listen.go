@@ -45,7 +45,7 @@ func WithSubscription(m jsonrpc.Message, id jsonrpc.ID) jsonrpc.Message {
 	if err != nil { // cannot be: one value took the place of another
 		return m
 	}
-	return changed.WithRelated(m.Related())
+	return changed.WithRelated(m.Related()).WithMark(m.Mark())
 }
 
 // intoSubscription is WithSubscription for a message that does not say to which

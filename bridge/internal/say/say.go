@@ -28,6 +28,7 @@ const MaxWait = time.Second
 var (
 	ServerEnded       = []byte(`{"reason":"server_ended"}`)
 	ShuttingDown      = []byte(`{"reason":"shutting_down"}`)
+	CancelledHere     = []byte(`{"reason":"cancelled"}`)
 	TimedOut          = []byte(`{"reason":"timeout"}`)
 	ServerUnavailable = []byte(`{"reason":"server_unavailable"}`)
 	Busy              = []byte(`{"reason":"busy"}`)

@@ -23,7 +23,7 @@ func WithErrorObject(m jsonrpc.Message, object []byte) jsonrpc.Message {
 	if err != nil {
 		panic("era: cannot replace an error: " + err.Error())
 	}
-	return changed.WithRelated(m.Related())
+	return changed.WithRelated(m.Related()).WithMark(m.Mark())
 }
 
 // ErrorCode returns the code of an error response. It is 0 for other messages, and

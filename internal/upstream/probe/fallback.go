@@ -35,7 +35,7 @@ func (f *Fallback) Keeps() bool { return !f.stays.Load() }
 
 // Dial implements bridge.Dialer.
 func (f *Fallback) Dial(ctx context.Context) (bridge.Conn, error) {
-	if f.Prober.NeedsTranslation() {
+	if f.Prober.needsTranslation() {
 		admission.ReleasePlace(ctx)
 		return f.Modern.Dial(ctx)
 	}
@@ -151,7 +151,7 @@ func (c *fallbackConn) Receive(ctx context.Context, sink bridge.Sink) error {
 		if c.settled && len(c.ready) == 0 {
 			return conn.Receive(ctx, sink)
 		}
-		err := conn.Receive(ctx, fallbackSink{ctx, c, sink})
+		err := conn.Receive(ctx, &fallbackSink{ctx, c, sink})
 		if c.current() != conn {
 			continue
 		}
@@ -171,12 +171,12 @@ type fallbackSink struct {
 	sink bridge.Sink
 }
 
-func (s fallbackSink) TrySend(m jsonrpc.Message) bool {
+func (s *fallbackSink) TrySend(m jsonrpc.Message) bool {
 	return s.passes(&m) && s.sink.TrySend(m)
 }
 
 // passes reports whether a message is no matter of the decision.
-func (s fallbackSink) passes(m *jsonrpc.Message) bool {
+func (s *fallbackSink) passes(m *jsonrpc.Message) bool {
 	if s.c.settled {
 		return len(s.c.ready) == 0
 	}
@@ -188,11 +188,17 @@ func (s fallbackSink) passes(m *jsonrpc.Message) bool {
 	return s.c.asked.IsZero()
 }
 
-func (s fallbackSink) Send(ctx context.Context, m jsonrpc.Message) error {
+func (s *fallbackSink) Send(ctx context.Context, m jsonrpc.Message) error {
+	if s.passes(&m) {
+		return s.sink.Send(ctx, m)
+	}
+	return s.decide(ctx, m)
+}
+
+// decide is Send for a message on which it depends who the server is.
+func (s *fallbackSink) decide(ctx context.Context, m jsonrpc.Message) error {
 	c := s.c
 	switch {
-	case s.passes(&m):
-		return s.sink.Send(ctx, m)
 	case c.settled: // m is what could not be handed on last
 	case !m.ID().Equivalent(c.asked):
 		c.held = append(c.held, m) // what came of it depends on initialize
@@ -288,7 +294,7 @@ func (c *fallbackConn) findsModern(ctx context.Context, old bridge.Conn, answer 
 			p.close(old)
 			admission.ReleasePlace(c.client)
 		}
-		p.Doubt()
+		p.doubt()
 	} else { // the client has its answer: it shall not wait for long
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, p.Patience)

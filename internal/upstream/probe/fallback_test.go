@@ -19,7 +19,7 @@ type dialFunc func(ctx context.Context) (bridge.Conn, error)
 func (f dialFunc) Dial(ctx context.Context) (bridge.Conn, error) { return f(ctx) }
 
 // fallback returns a Conn that may go on with another server, and its first server.
-func fallback(t *testing.T) (c, server *bridgetest.Puller) {
+func fallback(t *testing.T) (c, server bridge.Conn) {
 	t.Helper()
 	near, far := bridge.Pipe()
 	f := &Fallback{
@@ -28,10 +28,8 @@ func fallback(t *testing.T) (c, server *bridgetest.Puller) {
 		Sessionless: func() bool { return false },
 	}
 	conn, err := f.Dial(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return bridgetest.Pull(conn), bridgetest.Pull(far)
+	bridgetest.Must(t, err)
+	return conn, far
 }
 
 // Before initialize, and after it was answered, the Conn keeps the contract.
@@ -41,21 +39,17 @@ func TestFallbackContract(t *testing.T) {
 			bridgetest.TestConn(t, func(t *testing.T) (a, b bridge.Conn, stop func()) {
 				c, server := fallback(t)
 				if phase == "after" {
-					if err := c.Send(t.Context(), jsonrpc.NewRequest(jsonrpc.IntID(1), "initialize", nil)); err != nil {
+					bridgetest.Must(t, c.Send(t.Context(), jsonrpc.NewRequest(jsonrpc.IntID(1), "initialize", nil)))
+					if _, err := bridgetest.Recv(t.Context(), server); err != nil {
 						t.Fatal(err)
 					}
-					if _, err := server.Recv(t.Context()); err != nil {
-						t.Fatal(err)
-					}
-					if err := server.Send(t.Context(), jsonrpc.NewResult(jsonrpc.IntID(1), []byte(`{"protocolVersion":"2025-11-25"}`))); err != nil {
-						t.Fatal(err)
-					}
-					if _, err := c.Recv(t.Context()); err != nil {
+					bridgetest.Must(t, server.Send(t.Context(), jsonrpc.NewResult(jsonrpc.IntID(1), []byte(`{"protocolVersion":"2025-11-25"}`))))
+					if _, err := bridgetest.Recv(t.Context(), c); err != nil {
 						t.Fatal(err)
 					}
 				}
-				return c.Conn(), server.Conn(), nil
-			}, bridgetest.Options{})
+				return c, server, nil
+			}, bridgetest.Options{Bubble: true})
 		})
 	}
 }
@@ -64,28 +58,24 @@ func TestFallbackContract(t *testing.T) {
 // once, however often the client refuses it.
 func TestFallbackHoldsAnswers(t *testing.T) {
 	c, server := fallback(t)
-	defer c.Close()
-	defer server.Close()
+	defer c.Close(nil)
+	defer server.Close(nil)
 	for _, m := range []jsonrpc.Message{jsonrpc.NewRequest(jsonrpc.IntID(1), "initialize", nil), jsonrpc.NewRequest(jsonrpc.IntID(2), "ping", nil)} {
-		if err := c.Send(t.Context(), m); err != nil {
-			t.Fatal(err)
-		}
+		bridgetest.Must(t, c.Send(t.Context(), m))
 	}
 	for _, m := range []jsonrpc.Message{
 		jsonrpc.NewResult(jsonrpc.IntID(2), nil), jsonrpc.NewNotification("x", nil),
 		jsonrpc.NewResult(jsonrpc.IntID(1), nil), jsonrpc.NewResult(jsonrpc.IntID(3), nil),
 	} {
-		if err := server.Send(t.Context(), m); err != nil {
-			t.Fatal(err)
-		}
+		bridgetest.Must(t, server.Send(t.Context(), m))
 	}
 	for _, want := range []jsonrpc.ID{{}, jsonrpc.IntID(1), jsonrpc.IntID(2), jsonrpc.IntID(3)} {
 		for range 2 {
-			if m, err := bridge.First(t.Context(), c.Conn()); err != nil || m.ID() != want {
+			if m, err := bridge.First(t.Context(), c); err != nil || m.ID() != want {
 				t.Errorf("offered %s, %v; want %s", m.Bytes(), err, want)
 			}
 		}
-		if m, err := c.Recv(t.Context()); err != nil || m.ID() != want {
+		if m, err := bridgetest.Recv(t.Context(), c); err != nil || m.ID() != want {
 			t.Errorf("received %s, %v; want %s", m.Bytes(), err, want)
 		}
 	}

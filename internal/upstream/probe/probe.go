@@ -285,9 +285,9 @@ func (p *Prober) Said(modern bool) {
 	p.opts.Agreed(modern)
 }
 
-// Doubt makes the next client find out anew (ED9), if the finding has stood for a while.
+// doubt makes the next client find out anew (ED9), if the finding has stood for a while.
 // It reports whether it does.
-func (p *Prober) Doubt() bool {
+func (p *Prober) doubt() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.known || time.Since(p.at) < p.Settled {
@@ -302,7 +302,7 @@ func (p *Prober) Doubt() bool {
 // stood for a while: what it has said may be that of another era (ED9). If it is,
 // Agreed ends what the others use; a mere error costs a question.
 func (p *Prober) Recheck() {
-	if p.Doubt() {
+	if p.doubt() {
 		_ = p.opts.Spawn(func() { _, _ = p.Modern(p.opts.Context) })
 	}
 }
@@ -318,7 +318,7 @@ func (p *Prober) Suspect() bool {
 		p.Recheck()
 		return false
 	}
-	return p.Doubt()
+	return p.doubt()
 }
 
 // Upgraded reports whether a server has refused to renew a legacy session because
@@ -328,7 +328,7 @@ func (p *Prober) Upgraded(ctx context.Context, refusal jsonrpc.Message) bool {
 		p.Said(true)
 		return true
 	}
-	p.Doubt()
+	p.doubt()
 	modern, err := p.Modern(ctx)
 	return err == nil && modern
 }
@@ -358,9 +358,9 @@ func (p *Prober) dropSpare() {
 	}
 }
 
-// NeedsTranslation reports whether the server is known to be a modern one that
+// needsTranslation reports whether the server is known to be a modern one that
 // is of no use to legacy clients unless they are translated.
-func (p *Prober) NeedsTranslation() bool {
+func (p *Prober) needsTranslation() bool {
 	switch p.opts.Protocol {
 	case era.OnlyModern:
 		return true

@@ -65,9 +65,9 @@ func (a *crashIsolation) crashed(users []string) (part []string) {
 	return part
 }
 
-// crashed returns what a server's Mux tells of crashes; nil: nobody needs to know, for
+// onCrash returns what a server's Mux tells of crashes; nil: nobody needs to know, for
 // only one principal uses the server, or all were asked to share it.
-func (p *Pool) crashed(key Key) func(users []string) (part []string) {
+func (p *Pool) onCrash(key Key) func(users []string) (part []string) {
 	if key != (Key{}) || !p.opts.IsolateCrashes {
 		return nil
 	}

@@ -233,7 +233,7 @@ func (p *Pool) newServer(ctx context.Context, party string, key Key, clientInfo 
 	s := &Server{pool: p, Key: key, Party: party, ClientInfo: bytes.Clone(clientInfo)}
 	s.expiry.Do = s.expire
 	if key.Exclusive == 0 {
-		if err := p.acquire(ctx, s); err != nil {
+		if err := p.takePlace(ctx, s); err != nil {
 			return nil, err
 		}
 	} else if most := p.opts.MaxExclusive; most > 0 && p.exclusive.Load() >= most {
@@ -243,7 +243,7 @@ func (p *Pool) newServer(ctx context.Context, party string, key Key, clientInfo 
 	dialer, s.parked = p.opts.Connect(s)
 	s.mux = mux.New(mux.Options{
 		Dialer: dialer, Dropped: p.opts.Dropped, MaxCalls: p.opts.MaxCalls,
-		Crashed: p.crashed(key), Restarting: p.restarting,
+		Crashed: p.onCrash(key), Restarting: p.restarting,
 	})
 	return s, nil
 }
@@ -260,9 +260,9 @@ func (p *Pool) restarting(err error, wait time.Duration) {
 	}
 }
 
-// acquire takes the place of a server that clients share, and waits for it as long as
+// takePlace takes the place of a server that clients share, and waits for it as long as
 // ctx lasts and the Pool is open.
-func (p *Pool) acquire(ctx context.Context, s *Server) (err error) {
+func (p *Pool) takePlace(ctx context.Context, s *Server) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(p.ctx, cancel)()

@@ -156,7 +156,7 @@ func (r *Router) enter(key Key, id jsonrpc.ID, joined *Member) (*membership, err
 		}
 		at = &membership{Member: joined, router: r, key: key}
 		r.memberships = append(r.memberships, at)
-		r.receivers.Go(func() { r.ended(at, at.Receive(r.ctx, at.sink())) })
+		r.receivers.Go(func() { r.memberEnded(at, at.Receive(r.ctx, at.sink())) })
 	}
 	r.calls[id] = at
 	return at, nil
@@ -244,9 +244,9 @@ func (r *Router) unanswered(at *membership, m *jsonrpc.Message, open bool) {
 	}
 }
 
-// ended is for a server that has ended, or has cut its client off. What is in
-// progress there is answered; other servers are not concerned.
-func (r *Router) ended(at *membership, err error) {
+// memberEnded is called when a server has ended, or has cut its client off. The client's
+// calls in progress there are answered with an error; those at other servers go on.
+func (r *Router) memberEnded(at *membership, err error) {
 	if !r.leave(at) {
 		return
 	}

@@ -47,7 +47,7 @@ func (e *echo) Send(ctx context.Context, m jsonrpc.Message) error {
 	return e.conn.Send(ctx, jsonrpc.NewResult(m.ID(), []byte(`{"resultType":"complete"}`)))
 }
 
-// byMethod are the Keys of a test: a request "method@key" goes to the server of key; to one of
+// byName are the Keys of a test: a request "method@key" goes to the server of key; to one of
 // its own where exclusive is not 0.
 type byName struct{ exclusive uint64 }
 
@@ -72,7 +72,7 @@ func request(id int, method, server string) jsonrpc.Message {
 }
 
 // newRouter returns the Conn of a client of a Pool of echoes.
-func newRouter(t *testing.T, keys *byName) (r *Router, c *bridgetest.Puller, p *Pool) {
+func newRouter(t *testing.T, keys *byName) (r *Router, c bridge.Conn, p *Pool) {
 	t.Helper()
 	p = NewPool(Options{
 		Connect:   func(*Server) (bridge.Dialer, func() bool) { return new(echoes), func() bool { return false } },
@@ -86,7 +86,7 @@ func newRouter(t *testing.T, keys *byName) (r *Router, c *bridgetest.Puller, p *
 		p.Shutdown(errors.New("closed"))
 		p.Wait()
 	})
-	return r, bridgetest.Pull(r), p
+	return r, r, p
 }
 
 func (r *Router) left() (memberships, calls int) {
@@ -103,11 +103,9 @@ func TestExclusiveLeavesNothing(t *testing.T) {
 		for i := range 20 {
 			m := request(i, "x", "a")
 			if !r.TrySend(m) {
-				if err := r.Send(t.Context(), m); err != nil {
-					t.Fatal(err)
-				}
+				bridgetest.Must(t, r.Send(t.Context(), m))
 			}
-			if m, err := c.Recv(t.Context()); err != nil || m.IsError() || m.ID() != jsonrpc.IntID(int64(i)) {
+			if m, err := bridgetest.Recv(t.Context(), c); err != nil || m.IsError() || m.ID() != jsonrpc.IntID(int64(i)) {
 				t.Fatalf("%s, %v", m.Bytes(), err)
 			}
 		}
@@ -127,17 +125,15 @@ func TestRouterTries(t *testing.T) {
 		if r.TrySend(request(1, "x", "a")) || memberships+calls+len(p.Servers()) != 0 {
 			t.Error("a request that begins a server was taken")
 		}
-		if err := r.Send(t.Context(), request(2, "x", "a")); err != nil {
-			t.Fatal(err)
-		}
-		if m, err := c.Recv(t.Context()); err != nil || m.IsError() {
+		bridgetest.Must(t, r.Send(t.Context(), request(2, "x", "a")))
+		if m, err := bridgetest.Recv(t.Context(), c); err != nil || m.IsError() {
 			t.Fatalf("%s, %v", m.Bytes(), err)
 		}
 		synctest.Wait() // until nobody writes any more
 		if !r.TrySend(request(3, "x", "a")) {
 			t.Error("a server that takes everything at once was not given a request")
 		}
-		if m, err := c.Recv(t.Context()); err != nil || m.ID() != jsonrpc.IntID(3) {
+		if m, err := bridgetest.Recv(t.Context(), c); err != nil || m.ID() != jsonrpc.IntID(3) {
 			t.Errorf("%s, %v", m.Bytes(), err)
 		}
 		if _, calls := r.left(); r.TrySend(request(4, "subscriptions/listen", "a")) || calls != 0 {
@@ -153,17 +149,13 @@ func TestRouterOfMany(t *testing.T) {
 		r, c, _ := newRouter(t, new(byName))
 		const n = 6
 		for i := range n {
-			if err := r.Send(t.Context(), request(i, "hang", fmt.Sprint(i))); err != nil {
-				t.Fatal(err)
-			}
-			if err := r.Send(t.Context(), request(n+i, "x", fmt.Sprint(i))); err != nil {
-				t.Fatal(err)
-			}
+			bridgetest.Must(t, r.Send(t.Context(), request(i, "hang", fmt.Sprint(i))))
+			bridgetest.Must(t, r.Send(t.Context(), request(n+i, "x", fmt.Sprint(i))))
 		}
 		_ = r.Send(t.Context(), request(100, "x", "none"))
 		got := map[string]bool{}
 		for range n + 1 {
-			m, err := c.Recv(t.Context())
+			m, err := bridgetest.Recv(t.Context(), c)
 			if err != nil || m.IsError() != (m.ID() == jsonrpc.IntID(100)) {
 				t.Fatalf("%s, %v", m.Bytes(), err)
 			}
@@ -172,11 +164,9 @@ func TestRouterOfMany(t *testing.T) {
 		if len(got) != n+1 {
 			t.Errorf("answered: %v", got)
 		}
-		if err := r.Send(t.Context(), request(101, "end", "3")); err != nil {
-			t.Fatal(err)
-		}
+		bridgetest.Must(t, r.Send(t.Context(), request(101, "end", "3")))
 		for range 2 {
-			m, err := c.Recv(t.Context())
+			m, err := bridgetest.Recv(t.Context(), c)
 			if id := m.ID().String(); err != nil || !m.IsError() || id != "3" && id != "101" {
 				t.Errorf("%s, %v", m.Bytes(), err)
 			}

@@ -20,7 +20,7 @@ func TestMain(m *testing.M) {
 	Main(m)
 }
 
-// a recorder is a test that notes what it is told, in place of failing.
+// recorder is a test that notes what it is told, in place of failing.
 type recorder struct {
 	testing.TB
 	errors []string

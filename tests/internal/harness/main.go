@@ -44,6 +44,9 @@ func Main(m *testing.M, programs ...Program) {
 	defaultHangup()
 	dir, err := os.MkdirTemp("", "mcp-bridge-tests-")
 	if err == nil {
+		err = runtimeDir(dir)
+	}
+	if err == nil {
 		err = build(dir, programs)
 	}
 	code := 1
@@ -54,6 +57,14 @@ func Main(m *testing.M, programs ...Program) {
 	}
 	os.RemoveAll(dir)
 	os.Exit(code)
+}
+
+// runtimeDir gives bridges a folder for their control sockets, so that none of those that are
+// killed stays.
+func runtimeDir(dir string) error {
+	dir = filepath.Join(dir, "run")
+	os.Setenv("XDG_RUNTIME_DIR", dir)
+	return os.Mkdir(dir, 0o700)
 }
 
 // defaultHangup sees to it that what the tests start takes SIGHUP as it does by

@@ -3,15 +3,15 @@ package metrics
 import (
 	"strings"
 	"testing"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 )
 
 // TestWalk counts testdata/module, in which each kind of thing that is counted stands next
 // to something that looks like it.
 func TestWalk(t *testing.T) {
 	packages, err := Walk("testdata/module")
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	if len(packages) != 2 || packages[0].Dir != "a" || packages[1].Dir != "b/internal/c" {
 		t.Fatalf("Walk found %+v, want a and b/internal/c", packages)
 	}
@@ -48,13 +48,9 @@ func TestWalkOfNone(t *testing.T) {
 
 func TestPrint(t *testing.T) {
 	packages, err := Walk("testdata/module")
-	if err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, err)
 	var out strings.Builder
-	if err := Print(&out, packages); err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Must(t, Print(&out, packages))
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	if len(lines) != 5 {
 		t.Fatalf("the table has %d lines, want a heading, two packages and two totals:\n%s", len(lines), out.String())

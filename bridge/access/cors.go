@@ -1,0 +1,90 @@
+package access
+
+import (
+	"net/http"
+	"strings"
+)
+
+const (
+	allowMethods  = "GET, POST, DELETE, OPTIONS"
+	exposeHeaders = "Mcp-Session-Id, MCP-Protocol-Version, WWW-Authenticate"
+	maxAge        = "3600" // seconds a browser may remember a preflight; Chrome takes 7200 at most
+)
+
+// cors lets pages of an allowed origin read the reply to r (rule LI31): it sets the
+// Access-Control headers on w, to which the caller then writes the reply. If r
+// is a preflight, cors answers it and returns true: the caller is done. Call
+// it after Check and before authentication, because a preflight has no token.
+//
+// The origin is echoed, never "*", and credentials (cookies, TLS certificates)
+// are never allowed. A preflight of an origin that is not allowed gets 403.
+func (p *Policy) cors(w http.ResponseWriter, r *http.Request) (preflight bool) {
+	origins := r.Header["Origin"]
+	if len(origins) == 0 {
+		return false
+	}
+	preflight = r.Method == http.MethodOptions && len(r.Header["Access-Control-Request-Method"]) > 0
+	h := w.Header()
+	h.Add("Vary", "Origin")
+	if len(origins) > 1 || !p.allowsOrigin(r, origins[0]) {
+		if preflight {
+			w.WriteHeader(http.StatusForbidden)
+		}
+		return preflight
+	}
+	h.Set("Access-Control-Allow-Origin", origins[0])
+	if !preflight {
+		h.Set("Access-Control-Expose-Headers", exposeHeaders)
+		return false
+	}
+	answerPreflight(h, r)
+	w.WriteHeader(http.StatusNoContent)
+	return true
+}
+
+func answerPreflight(h http.Header, r *http.Request) {
+	h.Add("Vary", "Access-Control-Request-Method, Access-Control-Request-Headers")
+	h.Set("Access-Control-Allow-Methods", allowMethods)
+	h.Set("Access-Control-Max-Age", maxAge)
+	if allowed := allowedHeaders(r.Header["Access-Control-Request-Headers"]); allowed != "" {
+		h.Set("Access-Control-Allow-Headers", allowed)
+	}
+	if r.Header.Get("Access-Control-Request-Private-Network") == "true" {
+		h.Set("Access-Control-Allow-Private-Network", "true")
+	}
+}
+
+// allowedHeaders returns the requested header names that MCP uses. The browser does not
+// send the request if one of the names that it needs is missing.
+func allowedHeaders(requested []string) string {
+	var allowed []string
+	for _, list := range requested {
+		for name := range strings.SplitSeq(list, ",") {
+			name = strings.Trim(name, " \t")
+			if isAllowedHeader(name) {
+				allowed = append(allowed, name)
+			}
+		}
+	}
+	return strings.Join(allowed, ", ")
+}
+
+func isAllowedHeader(name string) bool {
+	for _, known := range []string{"Authorization", "Content-Type", "Accept", "Last-Event-ID", "X-API-Key"} {
+		if equalFold(name, known) {
+			return true
+		}
+	}
+	const prefix = "Mcp-" // Mcp-Session-Id, Mcp-Param-*, and headers of future revisions
+	return len(name) > len(prefix) && equalFold(name[:len(prefix)], prefix) && isToken(name)
+}
+
+// isToken reports whether s is a header name: RFC 9110, section 5.6.2.
+func isToken(s string) bool {
+	for i := range len(s) {
+		if !isAlnum(s[i]) && strings.IndexByte("!#$%&'*+-.^_`|~", s[i]) < 0 {
+			return false
+		}
+	}
+	return s != ""
+}

@@ -1,0 +1,182 @@
+package access
+
+import (
+	"crypto/sha256"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/hex"
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// Enter makes all checks of a request. Every endpoint of every transport calls it before it
+// looks at anything else of the request. Its steps, in this order:
+//
+//   - Check: Host and Origin (LI1, LI2).
+//   - CORS (LI31). If r is a preflight, Enter has answered it and returns nil and nil: the
+//     caller is done. A preflight has no token.
+//   - Authentication (A2, A5, A7) by Policy.Tokens. If there are none, a certificate of the
+//     TLS client, which the listener has verified, says who the client is.
+//
+// The caller goes on with the returned request, which is r with its Principal. With a
+// Refusal the returned request is r. Enter writes no reply for a Refusal. It sets the
+// headers that belong to the reply on w: the CORS headers, so that a page can read the
+// reply, and WWW-Authenticate for status 401.
+//
+// Without Tokens and certificates, Enter does not allocate for a request without Origin.
+func (p *Policy) Enter(w http.ResponseWriter, r *http.Request) (*http.Request, *Refusal) {
+	if no := p.Check(r); no != nil {
+		return r, no
+	}
+	if p.cors(w, r) {
+		return nil, nil
+	}
+	var who principal
+	if p.Tokens != nil {
+		var no *challenge
+		if who, no = p.Tokens.authenticate(r); no != nil {
+			w.Header()["Www-Authenticate"] = no.header
+			return r, &Refusal{http.StatusUnauthorized, no.rule, no.reason}
+		}
+	} else if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
+		who.name = certificateName(r.TLS.VerifiedChains[0][0])
+	}
+	if no := p.checkForwarded(r); no != nil {
+		return r, no
+	}
+	if who.name == "" {
+		return r, nil
+	}
+	return with(r, who), nil
+}
+
+// challenge is why a request is not authenticated, and the WWW-Authenticate
+// header that goes with it: RFC 6750, section 3.
+type challenge struct {
+	rule   string
+	reason string
+	header []string
+}
+
+const realm = `Bearer realm="mcp-bridge"`
+
+var (
+	missing = &challenge{
+		"A2",
+		"authentication is needed: send Authorization: Bearer TOKEN, or X-API-Key: TOKEN",
+		[]string{realm},
+	}
+	unknown = &challenge{
+		"A2",
+		"the token is not valid",
+		[]string{realm + `, error="invalid_token"`},
+	}
+	ambiguous = &challenge{
+		"A2",
+		"more than one credential was sent: send one, as Authorization: Bearer TOKEN or as X-API-Key: TOKEN",
+		[]string{realm + `, error="invalid_request"`},
+	}
+	inQuery = &challenge{
+		"A5",
+		"a token in the URL is not accepted, because URLs end up in logs: send it as Authorization: Bearer TOKEN, and replace it by a new one",
+		[]string{realm + `, error="invalid_request"`},
+	}
+)
+
+// authenticate returns the principal of the token that r carries.
+func (t *Tokens) authenticate(r *http.Request) (principal, *challenge) {
+	if tokenInQuery(r.URL.RawQuery) {
+		return principal{}, inQuery
+	}
+	auth, keys := r.Header["Authorization"], r.Header["X-Api-Key"]
+	if len(auth) > 1 || len(keys) > 1 {
+		return principal{}, ambiguous
+	}
+	token, key := "", ""
+	if len(auth) == 1 {
+		var ok bool
+		if token, ok = bearer(auth[0]); !ok {
+			return principal{}, missing
+		}
+	}
+	if len(keys) == 1 {
+		key = strings.Trim(keys[0], " \t")
+	}
+	switch {
+	case token == "" && key == "":
+		return principal{}, missing
+	case token == "":
+		token = key
+	case key != "" && token != key: // need not take constant time: the sender knows both
+		return principal{}, ambiguous
+	}
+	if name, sum := t.lookup(token); name != "" {
+		return t.sender(name, sum), nil
+	}
+	return principal{}, unknown
+}
+
+// bearer returns the token of an Authorization header. The case of the scheme's name does
+// not matter: RFC 9110, section 11.1.
+func bearer(header string) (token string, ok bool) {
+	scheme, token, _ := strings.Cut(strings.Trim(header, " \t"), " ")
+	return strings.Trim(token, " \t"), equalFold(scheme, "Bearer")
+}
+
+// tokenInQuery reports whether a parameter of the query has a usual name for tokens (A5). It
+// also finds parameters that url.ParseQuery leaves out as malformed.
+func tokenInQuery(query string) bool {
+	for query != "" {
+		end := strings.IndexAny(query, "&;")
+		param := query
+		if end >= 0 {
+			param, query = query[:end], query[end+1:]
+		} else {
+			query = ""
+		}
+		name, _, _ := strings.Cut(param, "=")
+		if plain, err := url.QueryUnescape(name); err == nil {
+			name = plain
+		}
+		for _, known := range [...]string{"access_token", "token", "api_key"} {
+			if equalFold(name, known) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// certificateName returns the principal of a verified certificate (A10): its subject if that has a common
+// name, otherwise the first of its other names. The kind of the name is part of the principal. So two
+// certificates with the same word in different fields are different principals.
+func certificateName(c *x509.Certificate) string {
+	// The name of a token has no colon.
+	switch {
+	case c.Subject.CommonName != "" && len(c.Subject.Names) <= 1:
+		return "cert:cn=" + c.Subject.CommonName
+	case c.Subject.CommonName != "":
+		return "cert:subject=" + subject(c)
+	case len(c.DNSNames) > 0:
+		return "cert:dns=" + c.DNSNames[0]
+	case len(c.EmailAddresses) > 0:
+		return "cert:email=" + c.EmailAddresses[0]
+	case len(c.URIs) > 0:
+		return "cert:uri=" + c.URIs[0].String()
+	case len(c.IPAddresses) > 0:
+		return "cert:ip=" + c.IPAddresses[0].String()
+	}
+	sum := sha256.Sum256(c.Raw)
+	return "cert:sha256=" + hex.EncodeToString(sum[:])
+}
+
+// subject returns the whole subject of a certificate in the form of RFC 2253. (Subject.String leaves out
+// some attributes if there are several of one kind.)
+func subject(c *x509.Certificate) string {
+	all := make(pkix.RDNSequence, 0, len(c.Subject.Names))
+	for _, attribute := range c.Subject.Names {
+		all = append(all, pkix.RelativeDistinguishedNameSET{attribute})
+	}
+	return all.String()
+}

@@ -1,0 +1,204 @@
+package access
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"strings"
+)
+
+// Policy says which web pages, Host names and tokens a listener accepts. The
+// zero Policy accepts pages from loopback origins and every Host, authenticates
+// nobody, and believes no forwarded header.
+//
+// A Policy may be used by many goroutines as long as nobody changes it. Call Validate
+// before the first use: an invalid entry matches nothing.
+type Policy struct {
+	// AllowOrigins are accepted in addition to the loopback origins (http and
+	// https, any port, of localhost, *.localhost, 127.0.0.0/8 and [::1]).
+	// An entry is an origin as a browser sends it ("https://app.example"), an origin
+	// with a wildcard for one or more labels ("https://*.app.example", which does
+	// not match app.example itself), or "*" for every origin. The origin
+	// "null" is always refused, because any page can have it.
+	//
+	// An origin is not accepted because it equals the request's own Host: after DNS
+	// rebinding the two are equal. The one exception is the unspecified address, if the
+	// listener is bound to it (BaseContext): it is not a name, and at this port of this
+	// machine there can be no other server.
+	AllowOrigins []string
+
+	// AllowHosts are Host names, without a port, that are accepted in addition to the
+	// loopback names: for instance behind a reverse proxy that passes on the public name.
+	// "*.example.com" and "*" work as above. With AllowHosts, the Host is checked on
+	// every address, and not only on loopback addresses. The address of the connection
+	// itself is always accepted as Host, because DNS rebinding does not change the Host
+	// to an address.
+	AllowHosts []string
+
+	// Loopback says that all connections are to a loopback address. If it is false,
+	// the address of each connection counts (http.LocalAddrContextKey, which http.Server
+	// sets). On a loopback address, a request with another Host can only be a mistake or
+	// DNS rebinding, and is refused. On other addresses every Host is accepted unless
+	// there are AllowHosts. On Unix sockets, which browsers cannot reach, every Host is
+	// accepted.
+	Loopback bool
+
+	// Tokens are the accepted tokens. Every request, on whatever address, needs one of them, as
+	// "Authorization: Bearer TOKEN" or "X-API-Key: TOKEN". nil: no request needs a token.
+	Tokens *Tokens
+
+	// TrustedProxies are the networks of reverse proxies whose X-Forwarded-For
+	// (RemoteAddr) and X-Forwarded-Prefix (Prefix) are believed. The peer of the connection
+	// must have an address in these networks. X-Forwarded-Host and X-Forwarded-Proto are
+	// ignored. They are not needed, because no URL that the bridge sends has a scheme or a
+	// host. But a proxy on this machine must pass on a Host that is allowed.
+	TrustedProxies []netip.Prefix
+
+	// TrustUnix says that the peers of Unix sockets are trusted proxies too.
+	TrustUnix bool
+}
+
+// Refusal is the reason not to serve a request. Reason is a fixed text that may be sent to
+// the client; it has no part of the request.
+type Refusal struct {
+	Status int    // 400, 401 or 403
+	Rule   string // that it breaks, by its number in docs/rules.md; "": none of them
+	Reason string
+}
+
+// Check returns nil if the Host and the Origin of r are accepted. It is the first step of
+// Enter, for every request of every endpoint, also for preflights. It does not allocate for an accepted request without Origin.
+//
+// A request without Origin does not come from a page's script and is accepted. One
+// exception: a page of another site can name our address as an image or a frame. Such a
+// request has no Origin, but the browser adds Sec-Fetch-Site, and Check refuses it.
+func (p *Policy) Check(r *http.Request) *Refusal {
+	if refusal := p.checkHost(r); refusal != nil {
+		return refusal
+	}
+	origins := r.Header["Origin"]
+	switch {
+	case len(origins) == 0:
+		if r.Header.Get("Sec-Fetch-Site") == "cross-site" && !p.anyOrigin() {
+			return &Refusal{http.StatusForbidden, "LI1", "request caused by a page of another site"}
+		}
+		return nil
+	case len(origins) > 1:
+		return &Refusal{http.StatusForbidden, "LI1", "more than one Origin header"}
+	case !p.allowsOrigin(r, origins[0]):
+		return &Refusal{http.StatusForbidden, "LI1", "origin is not allowed (--allow-origin)"}
+	}
+	return nil
+}
+
+func (p *Policy) checkHost(r *http.Request) *Refusal {
+	if len(r.Header["Host"]) > 0 {
+		// net/http moves the Host header to r.Host, so this is a second one.
+		return &Refusal{http.StatusBadRequest, "LI2", "more than one Host header"}
+	}
+	local := r.Context().Value(http.LocalAddrContextKey)
+	tcp, _ := local.(*net.TCPAddr)
+	if loopback := p.Loopback || tcp != nil && tcp.IP.IsLoopback(); !loopback {
+		if _, unix := local.(*net.UnixAddr); unix || len(p.AllowHosts) == 0 {
+			return nil
+		}
+	}
+	host, _, ok := splitHostPort(r.Host)
+	if !ok {
+		return &Refusal{http.StatusBadRequest, "LI2", "Host header is missing or malformed"}
+	}
+	if isLoopbackHost(host) || p.allowsHost(host) || isAddress(host, tcp) || toUnspecified(r) {
+		return nil
+	}
+	return &Refusal{http.StatusForbidden, "LI2", "host is not allowed (--allow-host)"}
+}
+
+// isAddress reports whether host is the IP address of.
+func isAddress(host string, of *net.TCPAddr) bool {
+	if of == nil {
+		return false
+	}
+	addr, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	own, ok := netip.AddrFromSlice(of.IP)
+	return err == nil && ok && addr == own.Unmap()
+}
+
+// unspecifiedPort is the key of a port in the context of a connection.
+type unspecifiedPort struct{}
+
+// BaseContext is for the field BaseContext of http.Server. It tells a Policy which connections have come to a
+// listener that is bound to the unspecified address, 0.0.0.0 or [::]. Clients on the same machine can use this
+// address in their URL.
+func BaseContext(l net.Listener) context.Context {
+	if addr, ok := l.Addr().(*net.TCPAddr); ok && addr.IP.IsUnspecified() {
+		return context.WithValue(context.Background(), unspecifiedPort{}, addr.Port)
+	}
+	return context.Background()
+}
+
+// toUnspecified reports whether the Host of r is the unspecified address, and its port is that of a listener
+// that is bound to the unspecified address.
+func toUnspecified(r *http.Request) bool {
+	host, port, ok := splitHostPort(r.Host)
+	if !ok || host != "0.0.0.0" && host != "[::]" {
+		return false
+	}
+	if port == "" {
+		if port = "80"; r.TLS != nil {
+			port = "443"
+		}
+	}
+	bound, ok := r.Context().Value(unspecifiedPort{}).(int)
+	return ok && port == strconv.Itoa(bound)
+}
+
+func (p *Policy) allowsHost(host string) bool {
+	host = trimDot(host)
+	for _, pattern := range p.AllowHosts {
+		if pattern == "*" || matchHost(pattern, host) {
+			return true
+		}
+	}
+	return false
+}
+
+func (p *Policy) allowsOrigin(r *http.Request, s string) bool {
+	o, ok := parseOrigin(s)
+	if !ok { // "null" has no scheme, so it is refused here
+		return false
+	}
+	if o.isWeb() && (isLoopbackHost(o.host) || isOwnOrigin(r, s)) {
+		return true
+	}
+	for _, allowed := range p.AllowOrigins {
+		if allowed == "*" {
+			return true
+		}
+		pattern, ok := parsePattern(allowed)
+		if ok && pattern.matches(o) {
+			return true
+		}
+	}
+	return false
+}
+
+// isOwnOrigin reports whether an origin equals the address of r, and this is the unspecified address. With
+// another port the origin would be another program, and on another connection another machine.
+func isOwnOrigin(r *http.Request, s string) bool {
+	scheme := "http://"
+	if r.TLS != nil {
+		scheme = "https://"
+	}
+	return toUnspecified(r) && equalFold(s, scheme+r.Host)
+}
+
+func (p *Policy) anyOrigin() bool {
+	for _, allowed := range p.AllowOrigins {
+		if allowed == "*" {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,56 @@
+package access
+
+import (
+	"context"
+	"net/http"
+	"net/netip"
+)
+
+// Party returns the party of r: sessions, processes and memory are shared out among
+// parties. The party is the Principal if there is one. Otherwise it is "peer ", with which
+// no principal begins, and the address of RemoteAddr without the port. Of an IPv6 address
+// only the network (/64) counts, because one site has all of its addresses. At a Unix
+// socket it is the name given to WithPeer; without a name all clients of Unix sockets are
+// one party. Call Party after Enter.
+func (p *Policy) Party(r *http.Request) string {
+	if name := Principal(r); name != "" {
+		return name
+	}
+	from := p.RemoteAddr(r)
+	if ap, err := netip.ParseAddrPort(from); err == nil {
+		return addressParty(ap.Addr())
+	}
+	if addr, err := netip.ParseAddr(from); err == nil { // without a port: from a proxy's header
+		return addressParty(addr)
+	}
+	if who, ok := r.Context().Value(peerKey{}).(string); ok {
+		return peer + who
+	}
+	return peer + from
+}
+
+type peerKey struct{}
+
+// WithPeer returns ctx with a name for the peer of a connection that has no address, such
+// as a Unix socket. Use it in ConnContext of an http.Server.
+func WithPeer(ctx context.Context, name string) context.Context {
+	return context.WithValue(ctx, peerKey{}, name)
+}
+
+// PeerParty returns the Party of a client that has only a name for WithPeer.
+func PeerParty(name string) string { return peer + name }
+
+const peer = "peer "
+
+// addressParty returns the party of an address.
+func addressParty(addr netip.Addr) string {
+	addr = addr.Unmap().WithZone("")
+	if addr.Is4() || addr.IsLoopback() {
+		return peer + addr.String()
+	}
+	network, err := addr.Prefix(64)
+	if err != nil {
+		return peer + addr.String()
+	}
+	return peer + network.String()
+}

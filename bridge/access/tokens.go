@@ -1,0 +1,280 @@
+package access
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+)
+
+const (
+	minToken      = 16 // characters
+	maxName       = 64
+	maxTokensFile = 1 << 20 // bytes
+)
+
+// Tokens are the bearer tokens that a Policy accepts, each with the name of its
+// principal. Several tokens may have the same name, so that a new token can replace an old
+// one while both are valid. Only the SHA-256 sums of tokens are kept.
+//
+// All methods, also Reload, may be called concurrently. A Tokens need not be closed.
+// LoadTokens and ParseTokens make one.
+type Tokens struct {
+	file string // "": not from a file
+	once bool   // the file is a pipe, which can be read only once
+	set  atomic.Pointer[tokenSet]
+
+	mu    sync.Mutex
+	names map[string]standing            // of the principals that have sent a request
+	sums  map[[sha256.Size]byte]standing // of the tokens in these requests
+}
+
+type tokenSet struct {
+	entries []tokenEntry
+	warning string
+}
+
+type tokenEntry struct {
+	sum  [sha256.Size]byte
+	name string
+	line int
+}
+
+// LoadTokens reads a file of tokens. Each line is a name and a token with white
+// space between them. Empty lines and lines that begin with # are ignored.
+//
+// A name has at most 64 ASCII letters, digits and the characters -_.@+. A token has at
+// least 16 visible ASCII characters. The same token under two names is an error, and so
+// is a file without any token. Errors name the file and the line, but have no part of the
+// line.
+func LoadTokens(file string) (*Tokens, error) {
+	t := &Tokens{file: file, once: isPipe(file)}
+	set, err := t.read()
+	if err != nil {
+		return nil, err
+	}
+	t.set.Store(set)
+	return t, nil
+}
+
+// ParseTokens reads tokens from a text, such as the value of an environment variable. The
+// text has lines as for LoadTokens, separated by line feeds or semicolons. Errors name the
+// number of the line.
+func ParseTokens(text string) (*Tokens, error) {
+	set, line, err := parseTokens(strings.FieldsFunc(text, func(r rune) bool { return r == ';' || r == '\n' }))
+	switch {
+	case err != nil && line > 0:
+		return nil, fmt.Errorf("entry %d: %w", line, err)
+	case err != nil:
+		return nil, err
+	}
+	t := new(Tokens)
+	t.set.Store(set)
+	return t, nil
+}
+
+// errNoToken is the error for a text without any token.
+var errNoToken = errors.New("there is no token; a line is a name and a token")
+
+// Reload reads the file again. The new tokens replace the old ones at once. If the file is
+// gone, or has no tokens any more, no token is valid (A11), and nobody is let in until
+// there are new ones. After an error, such as a mistake in a line, the old tokens stay. A
+// session belongs to a name. So it goes on after its token was replaced by another of the
+// same name, but connections that were opened with the old token end (Standing). Reload
+// does nothing if the tokens are not from a file, or from a file that can be read only
+// once, such as a pipe.
+func (t *Tokens) Reload() error {
+	if t.file == "" || t.once || isPipe(t.file) {
+		return nil
+	}
+	set, err := t.read()
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, errNoToken):
+		set = new(tokenSet)
+	case err != nil:
+		return err
+	}
+	t.replace(set)
+	return nil
+}
+
+func isPipe(file string) bool {
+	info, err := os.Stat(file)
+	return err == nil && info.Mode()&os.ModeNamedPipe != 0
+}
+
+// read reads the file.
+func (t *Tokens) read() (*tokenSet, error) {
+	text, warning, err := readSecret(t.file)
+	if err != nil {
+		return nil, fmt.Errorf("reading the tokens: %w", err)
+	}
+	set, line, err := parseTokens(strings.Split(text, "\n"))
+	switch {
+	case err != nil && line > 0:
+		return nil, fmt.Errorf("%s:%d: %w", t.file, line, err)
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w", t.file, err)
+	}
+	set.warning = warning
+	return set, nil
+}
+
+// Unsettled reports whether the file is gone or empty. This is so for a moment while some
+// programs write a file, so a caller may want to wait a little before Reload.
+func (t *Tokens) Unsettled() bool {
+	if t.file == "" || t.once {
+		return false
+	}
+	info, err := os.Stat(t.file)
+	return errors.Is(err, fs.ErrNotExist) || err == nil && info.Mode().IsRegular() && info.Size() == 0
+}
+
+// Warning returns a warning for the operator about the file last read, such as that every
+// user may read it; "" if there is none.
+func (t *Tokens) Warning() string { return t.set.Load().warning }
+
+// Names returns the names that have tokens, sorted.
+func (t *Tokens) Names() []string {
+	var names []string
+	for _, e := range t.set.Load().entries {
+		names = append(names, e.name)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// Secret returns a secret that is made of all the tokens: whoever knows only some of the
+// tokens cannot compute it. It stays the same after a restart with the same tokens, and
+// changes with any of them. It is nil for a nil Tokens.
+func (t *Tokens) Secret() []byte {
+	if t == nil {
+		return nil
+	}
+	var sums [][]byte
+	for _, e := range t.set.Load().entries {
+		sums = append(sums, e.sum[:])
+	}
+	slices.SortFunc(sums, bytes.Compare)
+	all := sha256.Sum256(bytes.Join(sums, nil))
+	return all[:]
+}
+
+// lookup returns the name of a token, or "". The time that it takes does not depend on how
+// much of a token is right.
+func (t *Tokens) lookup(token string) (name string, sum [sha256.Size]byte) {
+	var room [128]byte // so that tokens of the usual length need no allocation
+	sum = sha256.Sum256(append(room[:0], token...))
+	found := -1
+	entries := t.set.Load().entries
+	for i := range entries {
+		equal := subtle.ConstantTimeCompare(sum[:], entries[i].sum[:])
+		found = subtle.ConstantTimeSelect(equal, i, found)
+	}
+	if found < 0 {
+		return "", sum
+	}
+	return entries[found].name, sum
+}
+
+// readSecret reads a file that others should not be able to read.
+func readSecret(file string) (text, warning string, err error) {
+	info, err := os.Stat(file)
+	if err != nil {
+		return "", "", err
+	}
+	if info.IsDir() {
+		return "", "", fmt.Errorf("%s is a directory", file)
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		return "", "", err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxTokensFile+1))
+	if err != nil {
+		return "", "", err
+	}
+	if len(data) > maxTokensFile {
+		return "", "", fmt.Errorf("%s is larger than 1 MiB", file)
+	}
+	if runtime.GOOS != "windows" && info.Mode().IsRegular() && info.Mode().Perm()&0o004 != 0 {
+		warning = fmt.Sprintf("every user of this machine may read %s: chmod o-r it", file)
+	}
+	return string(data), warning, nil
+}
+
+// parseTokens reads lines. bad is the number of the line with the error, 0 for an error
+// that is about all lines.
+func parseTokens(lines []string) (set *tokenSet, bad int, err error) {
+	set = new(tokenSet)
+	seen := make(map[[sha256.Size]byte]tokenEntry)
+	for i, line := range lines {
+		if i == 0 {
+			line = strings.TrimPrefix(line, "\ufeff") // some editors write it at the beginning of a file
+		}
+		line = strings.Trim(line, " \t\r")
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		e, err := parseToken(line)
+		if err != nil {
+			return nil, i + 1, err
+		}
+		e.line = i + 1
+		if other, ok := seen[e.sum]; !ok {
+			seen[e.sum] = e
+			set.entries = append(set.entries, e)
+		} else if other.name != e.name {
+			return nil, i + 1, fmt.Errorf("this is the token of %d again, under another name; give each name tokens of its own", other.line)
+		}
+	}
+	if len(set.entries) == 0 {
+		return nil, 0, errNoToken
+	}
+	return set, 0, nil
+}
+
+func parseToken(line string) (tokenEntry, error) {
+	fields := strings.FieldsFunc(line, func(r rune) bool { return r == ' ' || r == '\t' })
+	if len(fields) != 2 {
+		return tokenEntry{}, fmt.Errorf("a name and a token are expected, with a space between them; there are %d words", len(fields))
+	}
+	name, token := fields[0], fields[1]
+	switch {
+	case !isTokenName(name):
+		return tokenEntry{}, fmt.Errorf("the name, which comes first, may have up to %d ASCII letters, digits and -_.@+", maxName)
+	case !isVisible(token):
+		return tokenEntry{}, errors.New("the token has a character that is not visible ASCII, which no header can carry")
+	case len(token) < minToken:
+		return tokenEntry{}, fmt.Errorf("the token, which comes second, has fewer than %d characters; \"openssl rand -hex 32\" makes a good one", minToken)
+	}
+	return tokenEntry{sum: sha256.Sum256([]byte(token)), name: name}, nil
+}
+
+func isTokenName(s string) bool {
+	for i := range len(s) {
+		if !isAlnum(s[i]) && strings.IndexByte("-_.@+", s[i]) < 0 {
+			return false
+		}
+	}
+	return s != "" && len(s) <= maxName
+}
+
+func isVisible(s string) bool {
+	for i := range len(s) {
+		if s[i] <= ' ' || s[i] > '~' {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,177 @@
+// Package budget bounds the memory that clients make the bridge hold, and shares
+// it out among them, so that one client leaves something to the next.
+package budget
+
+import "sync"
+
+// Sizes, in bytes.
+const (
+	// Free is what a Share holds without being counted: so much is little
+	// beside what a connection takes anyway, and most messages are no longer.
+	Free = 16 << 10
+
+	// Small is how much a Share may have come to when it takes of what is kept
+	// back for small ones: the first messages of a client still pass when
+	// large ones have used a Budget up.
+	Small = 64 << 10
+
+	// base is the part of ForMessages that does not depend on the size of messages.
+	base = 16 << 20
+
+	step = 16 << 10 // what a Share takes and gives back at a time
+)
+
+// Budget is an amount of memory that any number of parties share: principals,
+// or where clients come from. A party may hold no more than it leaves to the
+// others: alone, half; when that is taken, the next may have half of what is
+// left, and so on. A quarter more is kept back for Shares that have come to no
+// more than Small. Any number of goroutines may use it. nil has no limit.
+type Budget struct {
+	mu      sync.Mutex
+	total   int64 // negative: no limit
+	taken   int64
+	parties map[string]int64 // what each holds; those that hold nothing are not there
+}
+
+// New returns a Budget of total bytes; with a negative total there is no limit.
+func New(total int64) *Budget {
+	return &Budget{total: total, parties: make(map[string]int64)}
+}
+
+// ForMessages returns a Budget for messages of up to size bytes.
+func ForMessages(size int) *Budget { return New(Enough(size)) }
+
+// Enough returns what a Budget for messages of up to size bytes has: four times
+// that, and Base. One such message always fits when nobody holds anything, with
+// the copy that is made of it.
+func Enough(size int) int64 { return 4*int64(size) + base }
+
+// Resize makes the Budget one of total bytes. What is held stays so.
+func (b *Budget) Resize(total int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.total = total
+}
+
+// Total returns how many bytes there are; negative: no limit.
+func (b *Budget) Total() int64 {
+	if b == nil {
+		return -1
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.total
+}
+
+// Taken returns how many bytes are counted now.
+func (b *Budget) Taken() int64 {
+	if b == nil {
+		return 0
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.taken
+}
+
+// Share returns what a message, or a conversation, of party will take: nothing yet.
+func (b *Budget) Share(party string) *Share { return &Share{of: b, party: party} }
+
+// take takes n bytes for a party, or reports that it may not have so many.
+func (b *Budget) take(party string, n int64, small bool) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	limit := b.total
+	if small {
+		limit += limit / 4
+	}
+	if held := b.parties[party]; b.total >= 0 && held+n > limit-b.taken-n {
+		return false
+	}
+	b.taken += n
+	b.parties[party] += n
+	return true
+}
+
+// give gives back what take has taken.
+func (b *Budget) give(party string, n int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.taken -= n
+	if b.parties[party] -= n; b.parties[party] == 0 {
+		delete(b.parties, party)
+	}
+}
+
+// Share is what one message, or one conversation, holds of a Budget. It is used by
+// one goroutine at a time, which owes it a Free. nil holds what it likes. Most hold
+// so little that no lock is taken.
+type Share struct {
+	of      *Budget
+	party   string
+	held    int64
+	counted int64 // of the Budget
+}
+
+// Take takes n bytes more, or reports that there is no room for them; then
+// nothing has changed.
+func (s *Share) Take(n int) bool {
+	if s == nil || s.of == nil {
+		return true
+	}
+	held := s.held + int64(n)
+	if need := held - Free - s.counted; need > 0 {
+		need = (need + step - 1) / step * step
+		if !s.of.take(s.party, need, held <= Small) {
+			return false
+		}
+		s.counted += need
+	}
+	s.held = held
+	return true
+}
+
+// Give gives n bytes of those taken back.
+func (s *Share) Give(n int) {
+	if s == nil || s.of == nil || n == 0 {
+		return
+	}
+	s.held -= int64(n)
+	if s.held < 0 {
+		panic("budget: more is given back than was taken")
+	}
+	// One step stays, for who takes and gives in turn.
+	spare := s.counted - max(0, s.held-Free)
+	if spare = (spare/step - 1) * step; spare > 0 {
+		s.counted -= spare
+		s.of.give(s.party, spare)
+	}
+}
+
+// Hold takes or gives back what is needed to hold n bytes, or reports that there is
+// no room for as many; then nothing has changed.
+func (s *Share) Hold(n int) bool {
+	if s == nil || int64(n) >= s.held {
+		return s == nil || s.Take(n-int(s.held))
+	}
+	s.Give(int(s.held) - n)
+	return true
+}
+
+// Free gives everything back. It may be called more than once.
+func (s *Share) Free() {
+	if s == nil || s.of == nil {
+		return
+	}
+	if s.counted > 0 {
+		s.of.give(s.party, s.counted)
+	}
+	s.held, s.counted = 0, 0
+}
+
+// Held returns how many bytes are taken.
+func (s *Share) Held() int {
+	if s == nil {
+		return 0
+	}
+	return int(s.held)
+}

@@ -1,0 +1,69 @@
+package bridge_test
+
+import (
+	"context"
+	"io"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
+)
+
+// A call without an answer is told of once after 10 seconds and once after 60, a
+// subscription never; what is answered counts no more.
+func TestCallsLate(t *testing.T) {
+	serve := map[string]func(context.Context, bridge.Conn, bridge.Conn, bridge.PumpOptions) error{"Pump": bridge.Pump, "Exchange": bridge.Exchange}
+	for name, serve := range serve {
+		bubble(t, name, func(t *testing.T) {
+			type late struct {
+				method string
+				after  time.Duration
+			}
+			var told []late
+			begin := time.Now()
+			calls := &bridge.Calls{Late: func(c bridge.LateCall) { told = append(told, late{c.Method, time.Since(begin)}) }}
+			ctx, cancel := context.WithCancel(t.Context())
+			client, server := bridgetest.NewPeer(t, 10), bridgetest.NewPeer(t, 10)
+			done := make(chan error, 1)
+			go func() { done <- serve(ctx, client, server, bridge.PumpOptions{Calls: calls, Grace: -1}) }()
+			client.Says(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{}}`)
+			if name == "Pump" {
+				client.Says(`{"jsonrpc":"2.0","id":2,"method":"subscriptions/listen","params":{}}`)
+			}
+			if n, since := calls.InProgress(); n != 1 || !since.Equal(begin) {
+				t.Errorf("%d calls since %v, want 1 since the begin", n, since)
+			}
+			time.Sleep(3 * time.Minute)
+			synctest.Wait()
+			if len(told) != 2 || told[0] != (late{"tools/call", 10 * time.Second}) || told[1] != (late{"tools/call", time.Minute}) {
+				t.Errorf("told of %v", told)
+			}
+			server.Says(`{"jsonrpc":"2.0","id":1,"result":{}}`)
+			if n, since := calls.InProgress(); n != 0 || !since.IsZero() {
+				t.Errorf("%d calls since %v, want none", n, since)
+			}
+			cancel()
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+			calls.Close()
+		})
+	}
+}
+
+// Close waits for nobody who is late, and nobody is told afterwards.
+func TestCallsClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		calls := &bridge.Calls{Late: func(bridge.LateCall) { t.Error("told after Close") }}
+		client, server := bridgetest.NewPeer(t, 10), bridgetest.NewPeer(t, 10)
+		done := make(chan error, 1)
+		go func() { done <- bridge.Pump(t.Context(), client, server, bridge.PumpOptions{Calls: calls}) }()
+		client.Says(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{}}`)
+		calls.Close()
+		time.Sleep(time.Minute)
+		server.End <- io.EOF
+		<-done
+	})
+}

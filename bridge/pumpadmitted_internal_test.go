@@ -1,0 +1,58 @@
+package bridge
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// A request that was offered to a Pump, and waits to be offered again when everything
+// stops, is answered once.
+func TestByEraStopAnswersOfferedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex // of answers
+		answers := map[jsonrpc.ID]int{}
+		client := &inboxConn{out: func(_ context.Context, m jsonrpc.Message) error {
+			mu.Lock()
+			defer mu.Unlock()
+			answers[m.ID()]++
+			return nil
+		}}
+		var halves []*half
+		h := HandlerFunc(func(ctx context.Context, c Conn) error {
+			halves = append(halves, c.(*half))
+			server := &inboxConn{out: func(context.Context, jsonrpc.Message) error { return nil }}
+			return Pump(ctx, c, server, PumpOptions{Grace: -1})
+		})
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- ByEra(h, h).ServeConn(ctx, client) }()
+		for _, m := range []jsonrpc.Message{
+			jsonrpc.NewRequest(jsonrpc.IntID(1), "a", []byte(`{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}`)),
+			jsonrpc.NewRequest(jsonrpc.IntID(2), "b", nil),
+		} {
+			client.Put(m)
+			synctest.Wait()
+		}
+		legacy, m := halves[1], jsonrpc.NewRequest(jsonrpc.IntID(3), "b", nil)
+		legacy.in.turn.Lock() // as Inbox.TrySend does, step by step: the receiver has not woken yet
+		(*splitSink)(legacy.split).to(&m)
+		if legacy.in.sink.TrySend(m) || !legacy.in.refused(m) {
+			t.Fatal("taken")
+		}
+		stop()
+		<-legacy.in.sink.(*watchedSink).watch.ctx.Done()
+		legacy.in.turn.Unlock()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		for i := range 3 {
+			if id := jsonrpc.IntID(int64(i + 1)); answers[id] != 1 {
+				t.Errorf("%d answers to %v, want 1", answers[id], id)
+			}
+		}
+	})
+}

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"archive/tar"
+	"archive/zip"
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/buildinfo"
+	"github.com/mcp-bridge/mcp-bridge/internal/doctor"
+)
+
+// bundle is the file that --bundle names: what belongs into a bug report, without secrets.
+type bundle struct {
+	file *os.File
+	zip  bool
+	done bool
+}
+
+// newBundle makes the file, which only its owner can read. It must not exist.
+func newBundle(name string) (*bundle, error) {
+	b := &bundle{zip: strings.HasSuffix(name, ".zip")}
+	if !b.zip && !strings.HasSuffix(name, ".tar.gz") && !strings.HasSuffix(name, ".tgz") {
+		return nil, errors.New("the name must end in .zip or .tar.gz")
+	}
+	var err error
+	b.file, err = os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	return b, err
+}
+
+// discard removes a file that was not written.
+func (b *bundle) discard() {
+	if !b.done {
+		_ = b.file.Close()
+		_ = os.Remove(b.file.Name())
+	}
+}
+
+// write writes the report, the versions, and the names of environment variables.
+func (b *bundle) write(report *doctor.Report, variables []string) error {
+	var text, form bytes.Buffer
+	if err := errors.Join(report.WriteText(&text), report.WriteJSON(&form)); err != nil {
+		return err
+	}
+	err := b.pack([]packed{
+		{"report.txt", text.Bytes()},
+		{"report.json", form.Bytes()},
+		{"versions.txt", versions()},
+		{"environment.txt", []byte(strings.Join(variables, "\n") + "\n")},
+	})
+	if err = errors.Join(err, b.file.Close()); err != nil {
+		return fmt.Errorf("--bundle: %w", err)
+	}
+	b.done = true
+	return nil
+}
+
+// packed is one file in a bundle.
+type packed struct {
+	name string
+	text []byte
+}
+
+func (b *bundle) pack(files []packed) error {
+	now := time.Now()
+	if b.zip {
+		out := zip.NewWriter(b.file)
+		for _, f := range files {
+			w, err := out.CreateHeader(&zip.FileHeader{Name: f.name, Method: zip.Deflate, Modified: now})
+			if err == nil {
+				_, err = w.Write(f.text)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return out.Close()
+	}
+	compressed := gzip.NewWriter(b.file)
+	out := tar.NewWriter(compressed)
+	for _, f := range files {
+		err := out.WriteHeader(&tar.Header{Name: f.name, Mode: 0o600, Size: int64(len(f.text)), ModTime: now})
+		if err == nil {
+			_, err = io.Copy(out, bytes.NewReader(f.text))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return errors.Join(out.Close(), compressed.Close())
+}
+
+// versions says which program this is, and on what it runs.
+func versions() []byte {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "mcp-bridge %s\n%s %s/%s\n", buildinfo.Version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, dep := range info.Deps {
+			fmt.Fprintf(&b, "%s %s\n", dep.Path, dep.Version)
+		}
+	}
+	return b.Bytes()
+}

@@ -1,0 +1,169 @@
+package main
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// launcher is a program that only starts another one, which a server is named after.
+type launcher struct {
+	commands []string // words before the options that make it start something; "": none
+	switches []string // options without a value
+	valued   []string // options with one
+	names    string   // the option whose value is what is started; "": it has none
+	name     func(started string) string
+}
+
+// launchers are the programs that servers are mostly started by.
+var launchers = map[string]launcher{
+	"npx":  {switches: npmSwitches, valued: []string{"-p", "--package", "-w", "--workspace"}, name: packageName},
+	"npm":  {commands: []string{"exec", "x"}, switches: npmSwitches, valued: []string{"--package", "-w", "--workspace"}, name: packageName},
+	"bunx": {switches: []string{"--bun", "--silent", "--verbose", "--no-install"}, valued: []string{"-p", "--package"}, name: packageName},
+	"pnpm": {commands: []string{"dlx"}, switches: []string{"--silent"}, valued: []string{"--package"}, name: packageName},
+	"yarn": {commands: []string{"dlx"}, switches: []string{"-q", "--quiet"}, valued: []string{"-p", "--package"}, name: packageName},
+	"uvx":  {switches: uvSwitches, valued: uvValued, name: packageName},
+	"uv":   {commands: []string{"run", "tool run"}, switches: uvSwitches, valued: uvValued, names: "-m", name: scriptName},
+	"pipx": {commands: []string{"run"}, switches: []string{"--no-cache", "-q", "-v"}, valued: []string{"--spec", "--python"}, name: packageName},
+	"node": {
+		switches: []string{"--no-warnings", "--enable-source-maps", "--experimental-strip-types", "--inspect", "--trace-warnings", "--use-system-ca"},
+		valued:   []string{"-r", "--require", "--import", "--loader", "--experimental-loader", "--env-file"}, name: scriptName,
+	},
+	"bun":    {commands: []string{"", "run"}, switches: []string{"--watch", "--hot", "--silent"}, name: scriptName},
+	"deno":   {commands: []string{"run"}, switches: []string{"-A", "--allow-all", "--allow-net", "--allow-env", "--allow-read", "-q", "--no-check", "--quiet"}, name: scriptName},
+	"tsx":    {switches: []string{"--no-cache", "--no-warnings"}, name: scriptName},
+	"python": {switches: []string{"-u", "-B", "-E", "-I", "-s", "-S", "-O", "-OO", "-q", "-P", "-v"}, valued: []string{"-W", "-X"}, names: "-m", name: scriptName},
+	"ruby":   {name: scriptName},
+	"java":   {names: "-jar", name: scriptName},
+	"docker": {commands: []string{"run", "container run"}, switches: containerSwitches, valued: containerValued, name: imageName},
+}
+
+var (
+	npmSwitches = []string{"-y", "--yes", "-q", "--quiet", "--silent", "-s", "--offline", "--prefer-offline", "--prefer-online", "--no"}
+	uvSwitches  = []string{"--isolated", "--offline", "--no-cache", "-n", "-q", "--quiet", "--refresh", "-U", "--upgrade", "--no-project", "--frozen", "--locked", "--no-sync", "--native-tls", "--no-config"}
+	uvValued    = []string{"--from", "--with", "--with-requirements", "--with-editable", "-p", "--python", "--directory", "--project", "--package", "--extra", "--group"}
+
+	containerSwitches = []string{"-i", "-t", "-it", "-ti", "--rm", "--init", "--interactive", "--tty", "--privileged", "--read-only", "-q", "--quiet", "--no-healthcheck", "--replace", "--sig-proxy"}
+	containerValued   = []string{
+		"-e", "--env", "--env-file", "-v", "--volume", "--mount", "--name", "--network", "--net", "-p", "--publish", "-w", "--workdir",
+		"-u", "--user", "--userns", "-l", "--label", "-m", "--memory", "--cpus", "--platform", "--pull", "--entrypoint", "--add-host",
+		"--cap-add", "--cap-drop", "--security-opt", "-h", "--hostname", "--tmpfs", "--ulimit", "--shm-size", "--pids-limit", "--cidfile", "--gpus", "--dns",
+	}
+)
+
+// commandName returns what to call a server where nobody has said it: the package, script or
+// image that the command runs, or else the name of its program. An argument of which it is not
+// sure what it is, it takes for none: there may be secrets among them.
+func commandName(argv []string) string {
+	program := baseName(argv[0])
+	kind := strings.ToLower(program)
+	for _, end := range []string{".exe", ".cmd", ".bat"} {
+		kind = strings.TrimSuffix(kind, end)
+	}
+	switch {
+	case kind == "podman", kind == "nerdctl":
+		kind = "docker"
+	case kind == "nodejs":
+		kind = "node"
+	case strings.HasPrefix(kind, "python"):
+		kind = "python"
+	}
+	l, ok := launchers[kind]
+	if !ok {
+		return program
+	}
+	if name := l.started(argv[1:]); likelyName.MatchString(name) {
+		return name
+	}
+	return program
+}
+
+// likelyName is what names of packages, scripts and images look like.
+var likelyName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9._-]{0,63}$`)
+
+// started returns the name of what the launcher starts with these arguments; "": not known.
+func (l launcher) started(args []string) string {
+	args, ok := l.options(args)
+	for ok && len(args) > 0 {
+		arg := args[0]
+		option, _, given := strings.Cut(arg, "=")
+		switch {
+		case arg == "--":
+			args = args[1:]
+			ok = len(args) > 0 && !strings.HasPrefix(args[0], "-")
+		case !strings.HasPrefix(arg, "-"):
+			return l.name(arg)
+		case arg == l.names && len(args) > 1:
+			return l.name(args[1])
+		case slices.Contains(l.switches, option), given && slices.Contains(l.valued, option):
+			args = args[1:]
+		case slices.Contains(l.valued, option) && len(args) > 1:
+			args = args[2:]
+		default:
+			return ""
+		}
+	}
+	return ""
+}
+
+// options returns the arguments behind the command that starts something; false: there is none.
+func (l launcher) options(args []string) ([]string, bool) {
+	if l.commands == nil {
+		return args, true
+	}
+	for _, command := range slices.Backward(l.commands) {
+		words := strings.Fields(command)
+		if len(args) >= len(words) && slices.Equal(args[:len(words)], words) {
+			return args[len(words):], true
+		}
+	}
+	return nil, false
+}
+
+// packageName returns the name of a package without scope, version and extras.
+func packageName(spec string) string {
+	if strings.Contains(spec, "://") || strings.ContainsAny(spec, "?#") {
+		return ""
+	}
+	if scoped, ok := strings.CutPrefix(spec, "@"); ok {
+		_, spec, _ = strings.Cut(scoped, "/")
+	}
+	if i := strings.IndexAny(spec, "@=<>~![ "); i > 0 {
+		spec = spec[:i]
+	}
+	return baseName(spec)
+}
+
+// imageName returns the name of an image without registry, tag and digest.
+func imageName(ref string) string {
+	if strings.Contains(ref, "://") {
+		return ""
+	}
+	ref, _, _ = strings.Cut(ref, "@")
+	name, _, _ := strings.Cut(baseName(ref), ":")
+	return name
+}
+
+// generic are names of scripts and folders that say nothing about what they are of.
+var generic = []string{"index", "main", "__main__", "server", "app", "cli", "start", "dist", "build", "src", "bin", "lib", "out"}
+
+// scriptName returns the name of a script or module without its ending, or that of the folder
+// that it is in where its own says nothing.
+func scriptName(path string) string {
+	if strings.Contains(path, "://") || strings.ContainsAny(path, "@?#") {
+		return ""
+	}
+	parts := strings.FieldsFunc(path, func(r rune) bool { return r == '/' || r == '\\' })
+	for i := len(parts) - 1; i >= 0; i-- {
+		name := parts[i]
+		if i == len(parts)-1 {
+			for _, end := range []string{".js", ".mjs", ".cjs", ".ts", ".mts", ".py", ".pyz", ".rb", ".jar"} {
+				name = strings.TrimSuffix(name, end)
+			}
+		}
+		if !slices.Contains(generic, strings.ToLower(name)) && likelyName.MatchString(name) {
+			return name
+		}
+	}
+	return baseName(path)
+}

@@ -1,0 +1,199 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/spf13/pflag"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/doctor"
+	"github.com/mcp-bridge/mcp-bridge/internal/doctor/command"
+	"github.com/mcp-bridge/mcp-bridge/supervisor"
+)
+
+// doctorFlags are the flags of doctor.
+type doctorFlags struct {
+	target     targetFlags // of which doctor has some
+	maxMessage size
+	json, slow bool
+	call       string
+	bundle     string
+
+	set *pflag.FlagSet // all of them, once parsed
+}
+
+func (f *doctorFlags) flagSet() *pflag.FlagSet {
+	fs := pflag.NewFlagSet("doctor", pflag.ContinueOnError)
+	child := &f.target.child
+	fs.StringVar(&child.cwd, "cwd", "", "")
+	fs.StringVar(&child.passEnv, "pass-env", "", "")
+	fs.StringVar(&child.envFile, "env-file", "", "")
+	fs.StringArrayVarP(&child.env, "env", "e", nil, "")
+	fs.BoolVar(&child.pty, "pty", false, "")
+	fs.StringArrayVar(&f.target.header, "header", nil, "")
+	fs.StringVar(&f.target.headerFile, "header-file", "", "")
+	fs.StringVar(&f.target.caFile, "ca-file", "", "")
+	fs.StringVar(&f.target.clientCert, "client-cert", "", "")
+	fs.StringVar(&f.target.clientKey, "client-key", "", "")
+	f.maxMessage = 64 << 20
+	fs.Var(&f.maxMessage, "max-message-size", "")
+	fs.BoolVar(&f.json, "json", false, "")
+	fs.BoolVar(&f.slow, "slow", false, "")
+	fs.StringVar(&f.call, "call", "", "")
+	fs.StringVar(&f.bundle, "bundle", "", "")
+	return fs
+}
+
+// parse returns the server, and the arguments of the tool that is to be called.
+func (f *doctorFlags) parse(args []string) (to target, arguments []byte, err error) {
+	f.set = f.flagSet()
+	before, argv, err := parseFlags(f.set, args)
+	if err != nil {
+		return to, nil, err
+	}
+	if i := slices.IndexFunc(before, func(a string) bool { return strings.HasPrefix(a, "{") }); i >= 0 && f.call != "" {
+		arguments = []byte(before[i])
+		before = slices.Delete(before, i, i+1)
+		if !json.Valid(arguments) {
+			return to, nil, usagef("--call %s: its arguments are no JSON object", f.call)
+		}
+	}
+	switch {
+	case len(before) == 0 && len(argv) == 0:
+		return to, nil, usagef("doctor needs a URL, or a command after \"--\"")
+	case len(before) > 0 && len(argv) > 0:
+		return to, nil, usagef("doctor takes a URL or a command after \"--\", not both")
+	case len(before) > 1:
+		return to, nil, usagef("doctor takes one URL; %q is one argument too many", before[1])
+	case len(before) == 1:
+		to.url, err = serverURL(before[0])
+	default:
+		to.argv = argv
+	}
+	return to, arguments, err
+}
+
+// errFindings makes the exit status that of a server with faults. The report is written.
+var errFindings = &loggedError{errors.New("faults were found")}
+
+// errNotRun is why doctor could not find anything out.
+type errNotRun struct{ error }
+
+// diagnose is the command doctor.
+func diagnose(ctx context.Context, args []string, env environment) error {
+	var f doctorFlags
+	to, arguments, err := f.parse(args)
+	if err != nil {
+		return err
+	}
+	log, err := (&logFlags{level: "warn", format: "text"}).logger(env.stderr)
+	if err != nil {
+		return err
+	}
+	warnIdle(f.set, to, log)
+	var pack *bundle
+	if f.bundle != "" {
+		if pack, err = newBundle(f.bundle); err != nil {
+			return usagef("--bundle: %v", err)
+		}
+		defer pack.discard()
+	}
+	report, names, err := f.examine(ctx, to, arguments, env, log)
+	var usage *usageError
+	switch {
+	case errors.As(err, &usage):
+		return err
+	case err != nil:
+		return &errNotRun{err}
+	}
+	report.Finish()
+	if err := f.print(env.stdout, report); err != nil {
+		return &errNotRun{err}
+	}
+	if pack != nil {
+		if err := pack.write(report, names); err != nil {
+			return &errNotRun{err}
+		}
+	}
+	if report.Faulty() {
+		return errFindings
+	}
+	return nil
+}
+
+// print writes the report.
+func (f *doctorFlags) print(w io.Writer, report *doctor.Report) error {
+	if f.json {
+		return report.WriteJSON(w)
+	}
+	return report.WriteText(w)
+}
+
+// examine makes the report. names are those of the environment variables that the server
+// gets, or that we have if it is remote.
+func (f *doctorFlags) examine(ctx context.Context, to target, arguments []byte, env environment, log hclog.Logger) (_ *doctor.Report, names []string, err error) {
+	if to.url != "" {
+		report := doctor.NewReport(shownURL(to.url))
+		ours, err := supervisor.Environ("all", nil)
+		if err != nil {
+			return nil, nil, err
+		}
+		return report, variableNames(ours), f.examineURL(ctx, to.url, arguments, env, report)
+	}
+	report := doctor.NewReport(command.Shown(to.argv[0], to.argv[1:]))
+	spec, err := f.target.child.spec(to.argv, env.lookup)
+	if err != nil {
+		return nil, nil, err
+	}
+	o := command.Options{Call: f.call, Arguments: arguments, Slow: f.slow, MaxMessageSize: int(f.maxMessage)}
+	extra, err := f.target.child.extraEnv(env.lookup)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, v := range extra {
+		if _, value, _ := strings.Cut(v, "="); len(value) >= 8 { // a shorter one is rather a word
+			report.Hide(value)
+		}
+	}
+	if o.Safe, err = supervisor.Environ("safe", extra); err != nil {
+		return nil, nil, usagef("%v", err)
+	}
+	if o.Full, err = supervisor.Environ("all", extra); err != nil {
+		return nil, nil, usagef("%v", err)
+	}
+	defer supervise(log)()
+	return report, variableNames(spec.Env), command.Diagnose(ctx, spec, o, report)
+}
+
+// variableNames returns the names of environment variables.
+func variableNames(env []string) []string {
+	var names []string
+	for _, v := range env {
+		if name, _, _ := strings.Cut(v, "="); name != "" {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// shownURL returns a URL without what may be a credential in it.
+func shownURL(s string) string {
+	u, err := url.Parse(s)
+	if err != nil {
+		return "a URL"
+	}
+	if query := u.Query(); len(query) > 0 {
+		for name := range query {
+			query.Set(name, "hidden")
+		}
+		u.RawQuery = query.Encode()
+	}
+	return u.Redacted()
+}

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/spf13/pflag"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge/access"
+	"github.com/mcp-bridge/mcp-bridge/internal/metrics"
+	"github.com/mcp-bridge/mcp-bridge/internal/observe"
+)
+
+// metricsFlags say whether there are metrics, and where.
+type metricsFlags struct {
+	listen string
+	tools  bool
+}
+
+func (f *metricsFlags) register(fs *pflag.FlagSet) {
+	fs.StringVar(&f.listen, "metrics", "", "")
+	fs.BoolVar(&f.tools, "metrics-tools", false, "")
+}
+
+// check completes the address: a port alone is one of this machine.
+func (f *metricsFlags) check() error {
+	if f.listen == "" {
+		if f.tools {
+			return usagef("--metrics-tools needs --metrics ADDRESS")
+		}
+		return nil
+	}
+	address := f.listen
+	if !strings.Contains(address, ":") {
+		address = ":" + address
+	}
+	host, port, err := net.SplitHostPort(address)
+	if err != nil || port == "" {
+		return usagef("--metrics %q: write HOST:PORT, or a port", f.listen)
+	}
+	if host == "" {
+		host = "127.0.0.1"
+	}
+	f.listen = net.JoinHostPort(host, port)
+	return nil
+}
+
+// serve counts what seen tells, and answers scrapes until stop is called. Without --metrics it
+// does nothing.
+func (f *metricsFlags) serve(seen *observe.Observer, servers func() []metrics.Server, log hclog.Logger) (stop func(), err error) {
+	if f.listen == "" {
+		return func() {}, nil
+	}
+	l, err := net.Listen("tcp", f.listen)
+	if err != nil {
+		return nil, errors.Join(errors.New("--metrics cannot be served"), err)
+	}
+	m := metrics.New(metrics.Options{Tools: f.tools, Servers: servers})
+	unwatch := seen.Watch(m)
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", notForPages(m.Handler(), l.Addr()))
+	srv := &http.Server{Handler: mux, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second, MaxHeaderBytes: 16 << 10}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = srv.Serve(l) // until it is closed
+	}()
+	log.Info("metrics", "url", "http://"+l.Addr().String()+"/metrics")
+	return func() {
+		unwatch()
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		if srv.Shutdown(ctx) != nil {
+			_ = srv.Close()
+		}
+		<-done
+	}, nil
+}
+
+// notForPages refuses what a page in a browser asks for, also one whose host name has come to
+// mean this machine (DNS rebinding): the names of servers and tools are none of its business.
+func notForPages(h http.Handler, at net.Addr) http.Handler {
+	tcp, ok := at.(*net.TCPAddr)
+	local := ok && tcp.IP.IsLoopback()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		site := r.Header.Get("Sec-Fetch-Site")
+		if site != "" && site != "none" || r.Header.Get("Origin") != "" || local && !access.IsLoopbackAddr(r.Host) {
+			http.Error(w, "the metrics are not for pages of other origins", http.StatusForbidden)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
+}

@@ -1,0 +1,311 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/spf13/pflag"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/internal/replay"
+	"github.com/mcp-bridge/mcp-bridge/internal/upstream"
+	"github.com/mcp-bridge/mcp-bridge/stdio"
+)
+
+// recordingFlags say what is read of a recording.
+type recordingFlags struct {
+	session, hop string
+	redacted     bool
+}
+
+func (f *recordingFlags) register(fs *pflag.FlagSet) {
+	fs.StringVar(&f.session, "session", "", "")
+	fs.StringVar(&f.hop, "hop", "down", "")
+	fs.BoolVar(&f.redacted, "allow-redacted", false, "")
+}
+
+// load reads the recording and reports what is wrong with it.
+func (f *recordingFlags) load(file string, log hclog.Logger) (*replay.Recording, error) {
+	if f.hop != "down" && f.hop != "up" {
+		return nil, usagef("--hop %q: use down or up", f.hop)
+	}
+	in, err := os.Open(file)
+	if err != nil {
+		return nil, usagef("%v", err)
+	}
+	defer in.Close()
+	rec, err := replay.Load(in, replay.LoadOptions{Session: f.session, Hop: f.hop, AllowRedacted: f.redacted})
+	switch {
+	case errors.Is(err, replay.ErrRedacted):
+		return nil, &errNotRun{fmt.Errorf("%s: %w; with --allow-redacted it is used all the same", file, err)}
+	case err != nil:
+		return nil, &errNotRun{fmt.Errorf("%s: %w", file, err)}
+	}
+	for _, fault := range rec.Faults {
+		log.Warn("recording", "fault", fault)
+	}
+	return rec, nil
+}
+
+// replayCommand is the command replay: in the client's place, or in the server's with --serve.
+func replayCommand(ctx context.Context, args []string, env environment) error {
+	own, _, _ := strings.Cut(strings.Join(args, "\x00")+"\x00", "\x00--\x00")
+	if slices.ContainsFunc(strings.Split(own, "\x00"), func(a string) bool { return a == "--serve" || a == "--stdio" }) {
+		return replayServer(ctx, args, env)
+	}
+	return replayClient(ctx, args, env)
+}
+
+// replayFlags are the flags of replay without --serve.
+type replayFlags struct {
+	log       logFlags
+	target    targetFlags
+	limits    limitFlags
+	recording recordingFlags
+
+	ignore []string
+	wait   time.Duration
+	timing bool
+
+	set *pflag.FlagSet // all of them, once parsed
+}
+
+func (f *replayFlags) flagSet() *pflag.FlagSet {
+	fs := pflag.NewFlagSet("replay", pflag.ContinueOnError)
+	f.log.register(fs)
+	f.target.register(fs)
+	f.limits.register(fs)
+	f.recording.register(fs)
+	fs.StringArrayVar(&f.ignore, "ignore", nil, "")
+	fs.DurationVar(&f.wait, "wait", replay.DefaultWait, "")
+	fs.BoolVar(&f.timing, "timing", false, "")
+	return fs
+}
+
+// parse returns the recording and the server.
+func (f *replayFlags) parse(args []string) (file string, to target, err error) {
+	f.set = f.flagSet()
+	before, argv, err := parseFlags(f.set, args)
+	if err == nil {
+		err = f.limits.check()
+	}
+	switch {
+	case err != nil:
+		return "", to, err
+	case f.wait <= 0:
+		return "", to, usagef("--wait must be more than 0")
+	case len(before) == 0:
+		return "", to, usagef("replay needs the file of a recording, and a URL or a command after \"--\", or --serve")
+	case len(before) == 1 && len(argv) == 0:
+		return "", to, usagef("replay needs a URL or a command after \"--\" to say the recording to, or --serve")
+	case len(before) > 1 && len(argv) > 0:
+		return "", to, usagef("replay takes a URL or a command after \"--\", not both")
+	case len(before) > 2:
+		return "", to, usagef("replay takes a file and a URL; %q is one argument too many", before[2])
+	case len(before) == 2:
+		to.url, err = serverURL(before[1])
+	default:
+		to.argv = argv
+	}
+	return before[0], to, err
+}
+
+// errDiffers makes the exit status that of differences. The report is written.
+var errDiffers = &loggedError{errors.New("there are differences")}
+
+// replayClient says a recording to a server and compares the answers.
+func replayClient(ctx context.Context, args []string, env environment) error {
+	f := replayFlags{}
+	file, to, err := f.parse(args)
+	if err != nil {
+		return err
+	}
+	ignore, err := replay.Ignore(f.ignore)
+	if err != nil {
+		return usagef("--ignore %v", err)
+	}
+	log, err := f.log.logger(env.stderr)
+	if err != nil {
+		return err
+	}
+	rec, err := f.recording.load(file, log)
+	if err != nil {
+		return err
+	}
+	report, err := f.play(ctx, rec, to, replay.PlayOptions{Wait: f.wait, Timing: f.timing, Ignore: ignore}, env, log)
+	if _, usage := errors.AsType[*usageError](err); err != nil && !usage {
+		err = &errNotRun{err}
+	}
+	if err != nil {
+		return err
+	}
+	if err := report.Write(env.stdout); err != nil {
+		return &errNotRun{err}
+	}
+	switch {
+	case len(report.Unanswered) > 0:
+		return &errNotRun{errors.New("the server has asked what the recording has no answer to")}
+	case len(report.Differences) > 0:
+		return errDiffers
+	}
+	return nil
+}
+
+// play is the client of a server that is reached as connect reaches it.
+func (f *replayFlags) play(ctx context.Context, rec *replay.Recording, to target, o replay.PlayOptions, env environment, log hclog.Logger) (_ *replay.Report, err error) {
+	warnIdle(f.set, to, log)
+	settings := f.target.settings()
+	f.limits.into(&settings)
+	spec, err := f.target.spec(to, &f.limits, env, log)
+	if err != nil {
+		return nil, err
+	}
+	if spec.Clients, _, err = erasOf(settings); err != nil {
+		return nil, err
+	}
+	spec.ParkTimeout, spec.Dropped = settings.ParkTimeout, dropped(log)
+	server, err := upstream.New(spec)
+	if err != nil {
+		return nil, err
+	}
+	if server.IsCommand() {
+		defer supervise(log)()
+		if err := server.Check(); err != nil {
+			return nil, err
+		}
+	}
+	opts := pumpOptions(settings, log)
+	opts.Drain, opts.Grace = -1, -1 // what has not come by then is not waited for
+	client, theirs := bridge.Pipe()
+	serving, stop := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	var ended error
+	wg.Go(func() {
+		ended = server.Handler(true, opts).ServeConn(serving, theirs)
+		_ = theirs.Close(ended)
+	})
+	report, err := replay.Play(ctx, client, rec, o)
+	_ = client.Close(nil)
+	stop()
+	wg.Wait()
+	if closing := server.Close(); closing != nil {
+		log.Warn("closing", "error", closing)
+	}
+	if errors.Is(err, replay.ErrNoServer) && ended != nil && !errors.Is(ended, context.Canceled) {
+		err = fmt.Errorf("%w (%w)", err, ended)
+	}
+	return report, err
+}
+
+// replayServeFlags are the flags of replay --serve.
+type replayServeFlags struct {
+	serveFlags
+	recording            recordingFlags
+	serve, strict, stdio bool
+}
+
+func (f *replayServeFlags) flagSet() *pflag.FlagSet {
+	fs := pflag.NewFlagSet("replay", pflag.ContinueOnError)
+	f.serveFlags.flagSet().VisitAll(func(flag *pflag.Flag) {
+		if flag.Name != "config" && flag.Name != "demo" {
+			fs.AddFlag(flag)
+		}
+	})
+	f.recording.register(fs)
+	fs.BoolVar(&f.serve, "serve", false, "")
+	fs.BoolVar(&f.stdio, "stdio", false, "")
+	fs.BoolVar(&f.strict, "strict", false, "")
+	return fs
+}
+
+// replayServer serves a recording in its server's place.
+func replayServer(ctx context.Context, args []string, env environment) error {
+	var f replayServeFlags
+	f.set = f.flagSet()
+	before, argv, err := parseFlags(f.set, args)
+	switch {
+	case err != nil:
+		return err
+	case len(argv) > 0:
+		return usagef("replay --serve takes a file and no command: the recording is the server")
+	case len(before) != 1:
+		return usagef("replay --serve takes one file")
+	}
+	where, err := f.check()
+	if err != nil {
+		return err
+	}
+	log, err := f.log.logger(env.stderr)
+	if err != nil {
+		return err
+	}
+	rec, err := f.recording.load(before[0], log)
+	if err != nil {
+		return err
+	}
+	fake := replay.NewFake(rec)
+	if f.target.child.name == "" {
+		f.target.child.name = rec.Server
+	}
+	err = f.overSocket(fake, func(to target) error {
+		if !f.stdio {
+			return f.run(ctx, where, to, env, log)
+		}
+		c := connectFlags{log: f.log, target: f.target, limits: f.limits, tracing: f.tracing, set: f.set}
+		ctx, cancel := untilHangup(ctx, env.hangup)
+		defer cancel()
+		return c.run(ctx, to, "", env, log)
+	})
+	return f.log.report(log, errors.Join(err, f.used(fake.Usage(), log)))
+}
+
+// overSocket runs serve with the fake server as a remote one, behind a Unix socket that
+// only this user can reach. So every transport, era and limit is that of any other server,
+// and one process knows what was asked.
+func (f *replayServeFlags) overSocket(fake *replay.Fake, serve func(to target) error) error {
+	dir, err := os.MkdirTemp("", "mcp-replay-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "s")
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		return err
+	}
+	sockets := stdio.NewSocketServer(fake, stdio.ServerOptions{
+		MaxMessageSize: int(f.limits.maxMessage), MaxDepth: f.limits.maxDepth, MaxSessions: 1 << 20, BodyTimeout: -1,
+	})
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = sockets.Serve(l) }) // ends with Close
+	err = serve(target{url: "unix:" + path})
+	_ = l.Close()
+	_ = sockets.Close()
+	wg.Wait()
+	return err
+}
+
+// used reports what of the recording was asked. With --strict it is an error that not all was,
+// or that something else was.
+func (f *replayServeFlags) used(u replay.Usage, log hclog.Logger) error {
+	for _, text := range u.Misses {
+		log.Warn("was asked and is not in the recording", "request", text)
+	}
+	for _, text := range u.Unasked {
+		log.Warn("is in the recording and was not asked", "request", text)
+	}
+	log.Info("recording", "requests", u.Requests, "asked", u.Asked, "missed", u.Missed)
+	if f.strict && (u.Asked < u.Requests || u.Missed > 0) {
+		return fmt.Errorf("%d of %d recorded requests were not asked, %d that were asked are not in the recording", u.Requests-u.Asked, u.Requests, u.Missed)
+	}
+	return nil
+}

@@ -1,0 +1,31 @@
+package main
+
+import (
+	"context"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/observe"
+	"github.com/mcp-bridge/mcp-bridge/internal/spans"
+)
+
+// sendSpans makes spans of what seen tells, until stop is called, if the environment names an
+// OpenTelemetry collector. Without spans the bridge works all the same.
+func sendSpans(ctx context.Context, seen *observe.Observer, env environment, log hclog.Logger) (stop func()) {
+	lookup := spans.Lookup(env.lookup)
+	if !spans.Wanted(lookup) {
+		return func() {}
+	}
+	s, err := spans.New(ctx, lookup, func(err error, failed int) {
+		log.Warn("spans could not be sent to the OpenTelemetry collector; this is said every ten minutes at most", "error", err, "failed", failed)
+	})
+	if err != nil {
+		log.Warn("no spans are sent", "error", err)
+		return func() {}
+	}
+	unwatch := s.Watch(seen)
+	return func() {
+		unwatch()
+		s.Close()
+	}
+}

@@ -1,0 +1,155 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/traceview"
+)
+
+// traceFlags are the flags of trace.
+type traceFlags struct {
+	verbose          int
+	json, http, lost bool
+	export           string
+}
+
+func (f *traceFlags) flagSet() *pflag.FlagSet {
+	fs := pflag.NewFlagSet("trace", pflag.ContinueOnError)
+	fs.CountVarP(&f.verbose, "verbose", "v", "")
+	fs.BoolVar(&f.json, "json", false, "")
+	fs.BoolVar(&f.http, "http", false, "")
+	fs.BoolVar(&f.lost, "lost", false, "")
+	fs.StringVar(&f.export, "export", "", "")
+	return fs
+}
+
+// traceCommand prints a trace: of a file, or of a running bridge.
+func traceCommand(ctx context.Context, args []string, env environment) error {
+	var f traceFlags
+	words, argv, err := parseFlags(f.flagSet(), args)
+	switch {
+	case err != nil:
+		return err
+	case len(argv) > 0:
+		return usagef("trace takes no command; to record one, write \"mcp-bridge connect --trace FILE -- %s\"", strings.Join(argv, " "))
+	case f.export != "" && !slices.Contains(traceview.Formats, f.export):
+		return usagef("--export %q: use %s", f.export, strings.Join(traceview.Formats, ", "))
+	}
+	where := ""
+	if len(words) > 0 && !isFilter(words[0]) {
+		where, words = words[0], words[1:]
+	}
+	show := traceview.Show{
+		Out: bufio.NewWriterSize(env.stdout, 64<<10), Err: env.stderr, Terminal: isTerminal(env.stdout), Width: columns(env),
+		Verbose: f.verbose, JSON: f.json, Exchanges: f.http,
+	}
+	if show.Filter, err = traceview.ParseFilter(words); err != nil {
+		return usagef("%v", err)
+	}
+	file, err := openTrace(where, env)
+	if err != nil {
+		return err
+	}
+	if file == nil {
+		return f.live(ctx, where, &show)
+	}
+	defer file.Close()
+	err = f.file(file, &show)
+	if flushed := show.Out.Flush(); err == nil {
+		err = flushed
+	}
+	return err
+}
+
+// file shows a file, in two passes: what became of a request stands after it.
+func (f *traceFlags) file(file *os.File, show *traceview.Show) error {
+	story, err := show.Story(file)
+	switch {
+	case errors.Is(err, traceview.ErrNoTrace):
+		return usagef("%v", err)
+	case err != nil:
+		return err
+	case f.lost:
+		n, err := show.Lost(story)
+		if err == nil && n > 0 {
+			err = &loggedError{fmt.Errorf("%d messages were lost or have no answer", n)}
+		}
+		return err
+	}
+	if _, err := file.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	if f.export != "" {
+		return show.Export(file, story, f.export)
+	}
+	return show.All(file, story)
+}
+
+// columns returns how wide the terminal is, as far as the environment says; 0: not known.
+func columns(env environment) int {
+	text, _ := env.lookup("COLUMNS")
+	n, _ := strconv.Atoi(text)
+	return n
+}
+
+// isFilter reports whether an argument is a word of a filter rather than what to trace.
+func isFilter(word string) bool {
+	key, _, is := strings.Cut(strings.TrimPrefix(word, "!"), ":")
+	return strings.HasPrefix(word, "!") || is && slices.Contains(traceview.Keys, key)
+}
+
+// openTrace opens the file that is meant; nil: none is, but a running bridge.
+func openTrace(where string, env environment) (*os.File, error) {
+	if where == "" {
+		return nil, nil
+	}
+	if where == "-" {
+		return spooled(env.stdin)
+	}
+	info, err := os.Stat(where)
+	switch _, number := strconv.Atoi(where); {
+	case err == nil && info.IsDir():
+		return nil, usagef("%s is a directory; name a trace in it", where)
+	case err == nil:
+		file, err := os.Open(where)
+		if err != nil {
+			return nil, usagef("%v", err)
+		}
+		if !info.Mode().IsRegular() {
+			defer file.Close()
+			return spooled(file)
+		}
+		return file, nil
+	case number != nil && strings.ContainsAny(where, `/\.`):
+		return nil, usagef("%v", err)
+	}
+	return nil, nil
+}
+
+// spooled copies what cannot be read twice into a file that has no name any more, where the
+// system can do that.
+func spooled(in io.Reader) (*os.File, error) {
+	file, err := os.CreateTemp("", "mcp-bridge-trace-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.Remove(file.Name())
+	if _, err = io.Copy(file, in); err == nil {
+		_, err = file.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		_ = file.Close()
+		return nil, err
+	}
+	return file, nil
+}

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/inspect"
+	"github.com/mcp-bridge/mcp-bridge/internal/traceview"
+)
+
+// live prints what passes through a running bridge, until ctx is done or the bridge ends.
+func (f *traceFlags) live(ctx context.Context, where string, show *traceview.Show) error {
+	switch {
+	case f.lost:
+		return usagef("--lost looks at a whole trace: name its file")
+	case f.export != "":
+		return usagef("--export writes a whole trace: name its file")
+	}
+	all, err := inspect.List(ctx)
+	if err != nil {
+		return err
+	}
+	bridge, err := choose(all, where)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := bridge.Get(ctx, "stream")
+	if err != nil {
+		return err
+	}
+	defer stream.Body.Close()
+	fmt.Fprintf(show.Err, "mcp-bridge: looking at %s, pid %d; client →|   |→ server\n", bridge.Name, bridge.PID)
+	err = show.Live(ctx, stream.Body)
+	if ctx.Err() != nil {
+		return nil // we were asked to end
+	}
+	if err == nil {
+		fmt.Fprintln(show.Err, "mcp-bridge: the bridge has ended")
+	}
+	return err
+}
+
+// choose returns the bridge that is meant: by its process id, or the name of one of its servers. Without
+// where, it is the only one.
+func choose(all []inspect.Running, where string) (*inspect.Running, error) {
+	var meant []inspect.Running
+	for _, b := range all {
+		if where == "" || strconv.Itoa(b.PID) == where || b.Name == where || slices.Contains(b.Servers, where) {
+			meant = append(meant, b)
+		}
+	}
+	switch {
+	case len(meant) == 1:
+		return &meant[0], nil
+	case len(all) == 0 && where == "":
+		return nil, usagef("no bridge of this user runs; name the file of a trace, or start one (every serve and connect can be looked at)")
+	case len(meant) == 0:
+		return nil, usagef("%q is neither a file nor a bridge that runs%s", where, listed(all))
+	}
+	return nil, usagef("which bridge is meant? Name one by its pid%s", listed(meant))
+}
+
+func listed(all []inspect.Running) string {
+	if len(all) == 0 {
+		return ": none of this user does"
+	}
+	var text strings.Builder
+	text.WriteString(":")
+	for _, b := range all {
+		fmt.Fprintf(&text, "\n  %-8d %s (%s)", b.PID, traceview.Escaped(b.Name), traceview.Escaped(strings.Join(b.Servers, ", ")))
+	}
+	return text.String()
+}

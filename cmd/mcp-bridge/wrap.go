@@ -1,0 +1,118 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/replay"
+	"github.com/mcp-bridge/mcp-bridge/internal/wrap"
+)
+
+// wrapFlags are the flags of wrap and unwrap.
+type wrapFlags struct {
+	client string
+}
+
+func (f *wrapFlags) flagSet(command string) *pflag.FlagSet {
+	fs := pflag.NewFlagSet(command, pflag.ContinueOnError)
+	fs.StringVar(&f.client, "client", "", "")
+	return fs
+}
+
+// wrapCommand is the commands wrap and unwrap.
+func wrapCommand(command string, args []string, env environment) error {
+	var f wrapFlags
+	before, argv, err := parseFlags(f.flagSet(command), args)
+	switch {
+	case err != nil:
+		return err
+	case len(before) != 1 || len(argv) > 0:
+		return usagef("%s takes the name of one server in a client's configuration", command)
+	}
+	name := before[0]
+	client, err := f.find(name)
+	if err != nil {
+		return err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("finding this program: %w", err)
+	}
+	edit := func(text []byte) ([]byte, error) { return wrap.Wrap(text, name, self) }
+	if command == "unwrap" {
+		edit = func(text []byte) ([]byte, error) { return wrap.Unwrap(text, name) }
+	}
+	backup, err := wrap.Change(client.File, time.Now(), edit)
+	if err != nil {
+		return about(name, err)
+	}
+	next := fmt.Sprintf("Then \"mcp-bridge trace %s\" shows what passes, and \"mcp-bridge unwrap %s\" takes it out again.", name, name)
+	if command == "unwrap" {
+		next = "Then it is as it was before."
+	}
+	_, err = fmt.Fprintf(env.stdout, "%sped %s in %s\nwhat was there: %s\nStart %s anew. %s\n", command, replay.Escape(name), client.File, backup, client.Name, replay.Escape(next))
+	return err
+}
+
+// about names the server in an error about it.
+func about(name string, err error) error {
+	if errors.Is(err, wrap.ErrUnknown) || errors.Is(err, wrap.ErrWrapped) || errors.Is(err, wrap.ErrBare) {
+		return fmt.Errorf("%w: %q", err, name)
+	}
+	return err
+}
+
+// find returns the client that is meant: the one that --client names, else the only one
+// that has the server.
+func (f *wrapFlags) find(name string) (wrap.Client, error) {
+	clients, err := wrap.Clients()
+	if err != nil {
+		return wrap.Client{}, err
+	}
+	var ids []string
+	for _, c := range clients {
+		if c.ID == f.client {
+			return c, nil
+		}
+		ids = append(ids, c.ID)
+	}
+	if strings.ContainsAny(f.client, `/\.`) {
+		return wrap.Client{Name: "the client", File: filepath.Clean(f.client)}, nil
+	}
+	if f.client != "" {
+		return wrap.Client{}, usagef("--client %q: use %s, or the path of a file", f.client, strings.Join(ids, ", "))
+	}
+	var found []wrap.Client
+	var looked []string
+	for _, c := range clients {
+		looked = append(looked, c.File)
+		text, err := wrap.Read(c.File)
+		if err != nil {
+			if !errors.Is(err, os.ErrNotExist) {
+				return wrap.Client{}, err
+			}
+			continue
+		}
+		names, err := wrap.Servers(text)
+		if err != nil {
+			return wrap.Client{}, fmt.Errorf("%s: %w", c.File, err)
+		}
+		if slices.Contains(names, name) {
+			found = append(found, c)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return wrap.Client{}, fmt.Errorf("no client has a server %q; looked into %s; --client FILE names another file", name, strings.Join(looked, ", "))
+	case 1:
+		return found[0], nil
+	}
+	return wrap.Client{}, usagef("%s and %s have a server %q; say which with --client %s", found[0].Name, found[1].Name, name, found[0].ID)
+}

@@ -1,0 +1,73 @@
+package command
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/doctor"
+)
+
+// leaveTime is how long what the server has started may take to end after itself.
+const leaveTime = 500 * time.Millisecond
+
+// end is C11: ends a server as clients do, and looks who is left. It ends them, too.
+func (d *diagnosis) end(p *peer) {
+	pid := p.process.Pid()
+	before := family(pid)
+	began := time.Now()
+	p.closeInput()
+	timer := time.NewTimer(d.options.EndWait)
+	defer timer.Stop()
+	select {
+	case <-p.process.Done():
+		d.timing("end after %v", time.Since(began))
+		d.leftBehind(p, before)
+	case <-timer.C:
+		d.ignoresEnd(p)
+	}
+}
+
+const cannotEnd = "Clients end servers by closing their stdin. Those that do no more leave the process running, one for each time that they start; others wait, and then kill it, so that it cannot finish what it does. The bridge ends it in any case."
+
+// ignoresEnd ends a server that runs on after the end of its input.
+func (d *diagnosis) ignoresEnd(p *peer) {
+	wait := d.options.EndWait
+	d.stop(p)
+	seen := fmt.Sprintf("still running %v after its stdin was closed", wait)
+	title, severity := "the server ignores the end of its input", doctor.Warning
+	err := p.process.ExitError()
+	if err != nil && strings.Contains(err.Error(), "SIGKILL") {
+		seen += fmt.Sprintf(", and %v after SIGTERM; it took SIGKILL", wait)
+		title = "the server has to be killed"
+	}
+	d.add("C11", severity, title, seen, cannotEnd,
+		"The server should exit when stdin ends: process.stdin.on(\"end\", ...) in Node, a loop that ends with the input elsewhere. It should exit at SIGTERM as well.")
+}
+
+// leftBehind looks who is left of a server that has ended, and ends them.
+func (d *diagnosis) leftBehind(p *peer, before []process) {
+	pid := p.process.Pid()
+	left := alive(before, pid)
+	for until := time.Now().Add(leaveTime); len(left) > 0 && time.Now().Before(until); left = alive(before, pid) {
+		time.Sleep(20 * time.Millisecond)
+	}
+	d.stop(p)
+	p.mu.Lock()
+	containers := p.containers
+	p.mu.Unlock()
+	if len(left) > 0 {
+		var names []string
+		for _, l := range left {
+			names = append(names, fmt.Sprintf("%s (pid %d)", l.name, l.pid))
+		}
+		d.add("C11", doctor.Warning, "the server leaves processes behind", "still running after the server has ended: "+strings.Join(names, ", "),
+			"Each time a client starts the server, these stay, with their memory, ports and locks. The bridge ends them.",
+			"The server should end what it has started, and wait for that, before it exits. A wrapper script should run the server with \"exec\".")
+	}
+	if len(containers) > 0 {
+		d.add("C11", doctor.Warning, "the server leaves a container behind", "container "+strings.Join(containers, ", "),
+			"Each time a client starts the server, a container stays. The bridge kills it.",
+			"Run it with \"docker run -i --rm --init\", so that it sees the end of its input and is removed.")
+	}
+}

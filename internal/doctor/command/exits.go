@@ -1,0 +1,66 @@
+package command
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/doctor"
+	"github.com/mcp-bridge/mcp-bridge/internal/lazyregexp"
+)
+
+// A cause is something that programs say on stderr before they end.
+type cause struct {
+	text *lazyregexp.Regexp // its first group is what is put into the two texts
+	is   string
+	do   string
+}
+
+var causes = []cause{
+	{lazyregexp.New(`(?i)\bNo module named '?([\w.]+)`), "the Python module %s is missing", "Install it into the Python that runs the server, or run the server with uvx or its virtual environment's python."},
+	{lazyregexp.New(`Cannot find (?:module|package) '([^']+)'`), "the module %s is missing", "Run \"npm install\" where the server is, build it, or check the path of the script."},
+	{lazyregexp.New(`(?:npm (?:ERR!|error) (?:code )?E?404[^\n]*?|No matching version found for |not in this registry[^\n]*?)['"]?((?:@[\w.-]+/)?[\w.-]+@?[\w.*-]*)['"]?`), "the package %s is not in the registry", "Check the name of the package."},
+	{lazyregexp.New(`KeyError: '([A-Z][A-Z0-9_]{2,})'`), "the variable %s is missing", "Pass it: --env %s=VALUE, or --env %[1]s for the value it has here."},
+	{lazyregexp.New(`\b([A-Z][A-Z0-9]*_[A-Z0-9_]+)\b[^\n]{0,60}\b(?:not set|unset|is required|required|is missing|missing|must be (?:set|provided)|not (?:found|defined|provided))`), "the variable %s is missing", "Pass it: --env %s=VALUE, or --env %[1]s for the value it has here."},
+	{lazyregexp.New(`(?i)\b(?:missing|set|provide|required?|requires|need)\b[^\n]{0,60}?\b((?-i:[A-Z][A-Z0-9]*_[A-Z0-9_]+))\b`), "the variable %s is missing", "Pass it: --env %s=VALUE, or --env %[1]s for the value it has here."},
+	{lazyregexp.New(`(EADDRINUSE|[Aa]ddress already in use)[^\n]*`), "its port is in use (%s)", "End the other process, or give the server another port."},
+	{lazyregexp.New(`(?:can't open file|No such file or directory:?) '?([^'\n]+)'?`), "the file %s is missing", "Check the path; a relative one begins at the working directory, which --cwd sets."},
+	{lazyregexp.New(`(\S+): (?:command )?not found`), "the program %s is not found", "Install it, or add its folder to PATH: --env PATH=..."},
+	{lazyregexp.New(`(?i)(Unsupported engine|requires Node[^\n]{0,40}|requires Python[^\n]{0,20}|SyntaxError: [^\n]{0,80}|ERR_REQUIRE_ESM)`), "it needs another version of its language (%s)", "Run it with the version that it asks for."},
+	{lazyregexp.New(`(?i)(permission denied|EACCES)[^\n]*`), "it is not permitted to do something (%s)", "See which file the text on stderr names, and who may use that."},
+	{lazyregexp.New(`(?i)(unknown (?:option|command|argument|flag)|unrecognized arguments?|invalid option|unexpected argument)[^\n]*`), "it does not know an argument (%s)", "Check its arguments; those of mcp-bridge stand in front of \"--\"."},
+	{lazyregexp.New(`(?im)^\s*(usage:)`), "it prints its help (%s ...)", "A subcommand or an option is missing."},
+}
+
+// recognise says what stderr tells of why a program has ended.
+func recognise(stderr string) (is, do string) {
+	for _, c := range causes {
+		if m := c.text.FindStringSubmatch(stderr); m != nil {
+			is, do = fmt.Sprintf(c.is, m[1]), c.do
+			if strings.Contains(do, "%") {
+				do = fmt.Sprintf(do, m[1])
+			}
+			return is, do
+		}
+	}
+	return "", ""
+}
+
+// exited is C2: the server has ended before its first answer.
+func (d *diagnosis) exited(server *peer, how string, ended bool) {
+	title := "the server ends at once"
+	if !ended {
+		title = "the server closes its stdout"
+	}
+	is, do := recognise(strings.Join(server.process.StderrTail(), "\n"))
+	if is != "" {
+		title += ": " + is
+	}
+	if do == "" {
+		do = "Run the command in a terminal: it should start, print nothing on stdout and wait. The text on stderr should name the cause."
+		if noise, _ := server.seen(faultNoise); len(noise) > 0 {
+			do += " It has also written to stdout: " + doctor.Excerpt(noise[0])
+		}
+	}
+	d.add("C2", doctor.Error, title, how+" before the answer to initialize"+lastStderr(server),
+		"Clients report that the server has disconnected or that the connection is closed.", do)
+}

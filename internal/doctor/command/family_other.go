@@ -1,0 +1,61 @@
+//go:build !linux
+
+package command
+
+import (
+	"os/exec"
+	"runtime"
+	"strconv"
+	"strings"
+)
+
+// processes asks ps, which Windows has not: there the job object ends what descends from a
+// process with it, and nothing can be left.
+func processes() []process {
+	if runtime.GOOS == "windows" {
+		return nil
+	}
+	out, err := exec.Command("ps", "-axo", "pid=,ppid=,pgid=,stat=,lstart=,comm=").Output()
+	if err != nil {
+		return nil
+	}
+	var all []process
+	for row := range strings.Lines(string(out)) {
+		const pid, parent, group, state, began, name = 0, 1, 2, 3, 4, 9 // lstart is five words
+		fields := strings.Fields(row)
+		if len(fields) <= name {
+			continue
+		}
+		p := process{began: strings.Join(fields[began:name], " "), name: strings.Join(fields[name:], " ")}
+		p.zombie = strings.HasPrefix(fields[state], "Z")
+		p.pid, _ = strconv.Atoi(fields[pid])
+		p.parent, _ = strconv.Atoi(fields[parent])
+		p.group, _ = strconv.Atoi(fields[group])
+		all = append(all, p)
+	}
+	return all
+}
+
+// listening returns the TCP ports on which these processes listen, as lsof tells them.
+func listening(pids []int) []int {
+	if runtime.GOOS == "windows" {
+		return nil
+	}
+	list := make([]string, 0, len(pids))
+	for _, pid := range pids {
+		list = append(list, strconv.Itoa(pid))
+	}
+	out, err := exec.Command("lsof", "-nP", "-a", "-iTCP", "-sTCP:LISTEN", "-Fn", "-p", strings.Join(list, ",")).Output()
+	if err != nil {
+		return nil
+	}
+	var ports []int
+	for row := range strings.Lines(string(out)) {
+		if at := strings.LastIndexByte(row, ':'); row[0] == 'n' && at >= 0 {
+			if port, err := strconv.Atoi(strings.TrimSpace(row[at+1:])); err == nil {
+				ports = append(ports, port)
+			}
+		}
+	}
+	return ports
+}

@@ -1,0 +1,216 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/era"
+	"github.com/mcp-bridge/mcp-bridge/internal/doctor"
+	"github.com/mcp-bridge/mcp-bridge/internal/lazyregexp"
+)
+
+// suspects is what twins of a silent server have done.
+type suspects struct {
+	terminal reply // to initialize, with a terminal as stdout
+	full     reply // to initialize, with the full environment
+	modern   reply // to server/discover
+}
+
+// suspected is called when the server has been silent for a while: it goes on waiting, has
+// twins tried meanwhile, and tells why the server is silent, if it stays so. It ends a
+// server that has stayed silent, and returns the answer of one that has not.
+func (d *diagnosis) suspected(ctx context.Context, server *peer, q *question) reply {
+	if server.unended() {
+		d.stop(server)
+		d.bytes(server)
+		return reply{outcome: silent}
+	}
+	var found suspects
+	twins, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	try := func(to *reply, env []string, terminal bool, method, params string) {
+		running.Go(func() { *to = d.oneRequest(twins, env, terminal, method, params) })
+	}
+	found.terminal.outcome, found.full.outcome, found.modern.outcome = silent, silent, silent
+	if runtime.GOOS != "windows" && !d.spec.PTY {
+		try(&found.terminal, nil, true, "initialize", initializeParams(era.NewestLegacy))
+	}
+	if d.addsVariables() {
+		try(&found.full, d.options.Full, false, "initialize", initializeParams(era.NewestLegacy))
+	}
+	try(&found.modern, nil, false, "server/discover", "{"+modernMeta()+"}")
+	first := q.await(ctx, max(0, min(d.options.Patience-d.suspicion(), d.left())))
+	ports := listening(pidsOf(server))
+	cancel() // of twins that had less time; an answer that was there counts
+	running.Wait()
+	if first.outcome != silent || ctx.Err() != nil {
+		if first.outcome == silent {
+			d.stop(server)
+		}
+		return first
+	}
+	d.explainSilence(ctx, server, q, found, ports)
+	return first
+}
+
+// oneRequest starts a twin, asks it one thing, and ends it.
+func (d *diagnosis) oneRequest(ctx context.Context, env []string, terminal bool, method, params string) reply {
+	spec := d.spec
+	spec.PTY = terminal || spec.PTY
+	if env != nil {
+		spec.Env = env
+	}
+	p, err := start(ctx, spec, d.options.MaxMessageSize)
+	if err != nil {
+		return reply{outcome: exited}
+	}
+	defer d.stop(p)
+	return p.call(ctx, firstID, method, params, d.firstWait())
+}
+
+// pidsOf returns the processes of a server.
+func pidsOf(p *peer) []int {
+	pids := []int{p.process.Pid()}
+	for _, member := range family(p.process.Pid()) {
+		pids = append(pids, member.pid)
+	}
+	return pids
+}
+
+// explainSilence tells why a server does not answer, and ends it.
+func (d *diagnosis) explainSilence(ctx context.Context, server *peer, q *question, found suspects, ports []int) {
+	waited := time.Since(q.asked).Round(100 * time.Millisecond)
+	url := d.servesHTTP(ctx, ports, server)
+	server.closeInput()
+	atEnd := reply{outcome: silent}
+	if url == "" {
+		atEnd = q.await(ctx, d.options.EndWait)
+	}
+	d.stop(server)
+	d.bytes(server)
+	seen := fmt.Sprintf("no answer to initialize in %v", waited)
+	switch {
+	case found.terminal.outcome == answered:
+		d.buffered(fmt.Sprintf("%s; with a terminal as stdout, an answer after %v", seen, found.terminal.took.Round(time.Millisecond)))
+	case atEnd.outcome == answered:
+		d.buffered(seen + "; the answer came when stdin was closed")
+	case found.full.outcome == answered:
+		d.missingVariable(ctx)
+	case found.modern.ok() && d.onlyModern(ctx, &badInitialize{"does not answer initialize", seen}):
+	case url != "":
+		d.add("C6", doctor.Error, "this is an HTTP server", seen+"; it listens on "+url,
+			"It does not read its stdin: clients that talk to it over stdio wait until they give up.",
+			"Connect to it as a remote server: mcp-bridge connect "+url+". Or start it with the option that makes it speak on stdin and stdout, often --stdio or --transport stdio.")
+	case d.report.Has("C10"): // which explains it
+	default:
+		d.quiet(server, seen)
+	}
+}
+
+// buffered is C4.
+func (d *diagnosis) buffered(seen string) {
+	do := "Run the server with --pty, or have it flush stdout after each message."
+	if isPython(d.spec.Path) {
+		do = "Run it as \"python -u\", set PYTHONUNBUFFERED=1 (--env PYTHONUNBUFFERED=1), or have it flush stdout after each message. With --pty the bridge gives it a terminal, which helps as well."
+	}
+	d.add("C4", doctor.Error, "the server keeps its answers in a buffer", seen,
+		"It answers, but the text stays in the buffer of its stdout, as programs do when that is a pipe. Clients wait until they give up.", do)
+}
+
+func isPython(path string) bool {
+	return slices.ContainsFunc([]string{"python", "uv", "pipx", ".py"}, func(s string) bool {
+		return strings.Contains(strings.ToLower(path[strings.LastIndexAny(path, `/\`)+1:]), s)
+	})
+}
+
+var (
+	asksLogin  = lazyregexp.New(`(?i)\b(log ?in|sign ?in|authenticat\w*|authoriz\w*|device code|enter (the |your )?(code|password|pass ?phrase|token)|password:|open (this|the following) (url|link)|visit https?://|press (enter|any key))`)
+	printsHelp = lazyregexp.New(`(?im)^\s*(usage:|commands:|options:)`)
+)
+
+// quiet is C7.
+func (d *diagnosis) quiet(server *peer, seen string) {
+	stderr := strings.Join(server.process.StderrTail(), "\n")
+	do := "Check the arguments: many programs need a subcommand or an option to become an MCP server, such as \"mcp\", \"serve\" or --stdio. Run it in a terminal and see what it waits for."
+	switch {
+	case asksLogin.MatchString(stderr):
+		do = "It seems to wait for a login: run it once in a terminal, log in, and try again. Or give it its credentials in the environment (--env)."
+	case printsHelp.MatchString(stderr):
+		do = "It prints its help: a subcommand or an option is missing."
+	case isFetcher(d.spec.Path) && !d.options.Slow:
+		do = "It may still be loading the package. Try again with --slow, which waits for a minute. " + do
+	}
+	d.add("C7", doctor.Error, "the server is silent", seen+"; the process runs and listens on no port"+lastStderr(server),
+		"Clients wait until they give up, most of them after 60 s.", do)
+}
+
+// isFetcher reports whether a command loads packages before it runs them.
+func isFetcher(path string) bool {
+	name := strings.ToLower(path[strings.LastIndexAny(path, `/\`)+1:])
+	name, _, _ = strings.Cut(name, ".")
+	return slices.Contains([]string{"npx", "npm", "pnpm", "pnpx", "yarn", "bunx", "uvx", "uv", "pipx", "docker", "podman", "nerdctl", "deno", "go"}, name)
+}
+
+var namesPort = lazyregexp.New(`(?i)(?:https?://[a-z0-9.\[\]:-]*?:|\bport[ :=]+)(\d{2,5})\b`)
+
+// servesHTTP returns the URL of an HTTP server on one of these ports; where the system does
+// not tell on which ports the server listens, on one that the server has written of.
+func (d *diagnosis) servesHTTP(ctx context.Context, ports []int, server *peer) string {
+	if len(ports) == 0 && (runtime.GOOS != "linux" || isFetcher(d.spec.Path)) {
+		noise, _ := server.seen(faultNoise)
+		for _, m := range namesPort.FindAllStringSubmatch(strings.Join(append(server.process.StderrTail(), noise...), "\n"), 4) {
+			if port, err := strconv.Atoi(m[1]); err == nil {
+				ports = append(ports, port)
+			}
+		}
+	}
+	for _, port := range ports {
+		if url := httpAt(ctx, net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); url != "" {
+			return url
+		}
+		if url := httpAt(ctx, net.JoinHostPort("::1", strconv.Itoa(port))); url != "" {
+			return url
+		}
+	}
+	return ""
+}
+
+// httpAt returns the URL of the MCP endpoint at an address, as far as that can be seen
+// without sending anything but GET; "" if there is no HTTP server.
+func httpAt(ctx context.Context, address string) string {
+	transport := &http.Transport{DisableKeepAlives: true}
+	defer transport.CloseIdleConnections()
+	client := &http.Client{Transport: transport, Timeout: time.Second, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	found := ""
+	for _, path := range []string{"/mcp", "/sse", "/"} {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+path, nil)
+		if err != nil {
+			return ""
+		}
+		request.Header.Set("Accept", "text/event-stream, application/json")
+		response, err := client.Do(request)
+		var netErr net.Error
+		if errors.As(err, &netErr) && netErr.Timeout() && found == "" {
+			found = "http://" + address + path // it holds the stream back
+			continue
+		}
+		if err != nil {
+			return found
+		}
+		response.Body.Close()
+		if response.StatusCode != http.StatusNotFound {
+			return "http://" + address + path
+		}
+		found = "http://" + address + "/"
+	}
+	return found
+}

@@ -1,0 +1,260 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+	"github.com/mcp-bridge/mcp-bridge/supervisor"
+)
+
+// outcome is what has become of a request.
+type outcome int
+
+const (
+	answered outcome = iota // with a result or an error
+	tooLong                 // with a line longer than the limit
+	echoed                  // with the request itself
+	exited                  // the server has ended, or closed its stdout
+	silent                  // no answer in time
+)
+
+// reply is the answer to a request, if there is one.
+type reply struct {
+	outcome outcome
+	message jsonrpc.Message // answered: under an id that may not be the one that was asked with
+	took    time.Duration   // since the request
+}
+
+// ok reports whether the reply has a result.
+func (r reply) ok() bool { return r.outcome == answered && !r.message.IsError() }
+
+// A peer is one process that was started. Its methods may be called concurrently, but for
+// end. Whoever has started it must call end or stop.
+type peer struct {
+	process *supervisor.Process
+	began   time.Time
+	queue   chan []byte   // what is to be written to stdin
+	written chan struct{} // closed when nothing is written any more
+	over    chan struct{} // closed when stdout has ended
+
+	mu         sync.Mutex // guards what follows
+	asked      time.Time  // when the first request was sent
+	out        *output
+	waiting    map[string]chan reply // by the id's text
+	anyID      chan reply            // gets answers to nothing that was asked, if it is not nil
+	containers []string              // that had to be killed
+}
+
+// start starts a process. max bounds its lines, see output.
+func start(ctx context.Context, spec supervisor.Spec, max int) (*peer, error) {
+	p := &peer{
+		queue: make(chan []byte, 64), written: make(chan struct{}), over: make(chan struct{}),
+		waiting: make(map[string]chan reply),
+	}
+	p.out = newOutput(max, p.arrived, p.overlong)
+	spec.OnContainer = func(id string, _ error) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.containers = append(p.containers, id)
+	}
+	p.began = time.Now()
+	process, err := supervisor.Start(ctx, spec)
+	if err != nil {
+		return nil, err
+	}
+	p.process = process
+	go p.read()
+	go p.write()
+	return p, nil
+}
+
+// read is the goroutine that reads stdout; stop waits for it.
+func (p *peer) read() {
+	defer close(p.over)
+	b := make([]byte, 64<<10)
+	for {
+		n, err := p.process.Stdout().Read(b)
+		p.mu.Lock()
+		p.out.write(b[:n])
+		if err != nil {
+			p.out.end()
+		}
+		p.mu.Unlock()
+		if err != nil {
+			return
+		}
+	}
+}
+
+// write is the goroutine that writes to stdin; stop waits for it.
+func (p *peer) write() {
+	defer close(p.written)
+	var err error
+	for line := range p.queue {
+		if err == nil {
+			_, err = p.process.Stdin().Write(line)
+		}
+	}
+}
+
+// arrived takes a message of the server; mu is held.
+func (p *peer) arrived(m jsonrpc.Message) {
+	switch m.Kind() {
+	case jsonrpc.Response:
+		p.resolve(m.ID(), reply{message: m})
+	case jsonrpc.Request:
+		if m.Method() == "initialize" || m.Method() == "server/discover" { // no server sends these
+			p.resolve(m.ID(), reply{outcome: echoed})
+			return
+		}
+		answer := jsonrpc.NewError(m.ID(), jsonrpc.CodeMethodNotFound, "mcp-bridge doctor offers nothing to servers", nil)
+		if m.Method() == "ping" {
+			answer = jsonrpc.NewResult(m.ID(), []byte("{}"))
+		}
+		select {
+		case p.queue <- line(answer):
+		default: // a server that asks without reading gets no answers
+		}
+	}
+}
+
+// overlong takes the id of an answer that was too long; mu is held.
+func (p *peer) overlong(id jsonrpc.ID) { p.resolve(id, reply{outcome: tooLong}) }
+
+func (p *peer) resolve(id jsonrpc.ID, r reply) {
+	to, known := p.waiting[id.String()]
+	if !known {
+		to = p.anyID
+	}
+	select {
+	case to <- r: // nil takes none
+	default:
+	}
+}
+
+func line(m jsonrpc.Message) []byte { return append(slices.Clone(m.Bytes()), '\n') }
+
+// A question is a request that was sent. Whoever has asked it must call forget.
+type question struct {
+	peer  *peer
+	id    string
+	anyID bool
+	to    chan reply
+	asked time.Time
+}
+
+// ask sends a request. id is JSON. With anyID an answer to nothing that was asked counts as
+// this request's.
+func (p *peer) ask(id, method, params string, anyID bool) *question {
+	ident, _ := jsonrpc.ParseID([]byte(id))
+	q := &question{peer: p, id: id, anyID: anyID, to: make(chan reply, 1), asked: time.Now()}
+	p.mu.Lock()
+	p.waiting[id] = q.to
+	if anyID {
+		p.anyID = q.to
+	}
+	if p.asked.IsZero() {
+		p.asked = q.asked
+	}
+	p.mu.Unlock()
+	select {
+	case p.queue <- line(jsonrpc.NewRequest(ident, method, []byte(params))):
+	default: // a server that reads nothing answers nothing
+	}
+	return q
+}
+
+// await waits for the answer, at most for patience. It may be called again after silence.
+func (q *question) await(ctx context.Context, patience time.Duration) reply {
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	r := reply{outcome: silent}
+	select {
+	case r = <-q.to:
+	case <-q.peer.over:
+		r.outcome = exited
+		select {
+		case r = <-q.to: // it was among the last bytes
+		default:
+		}
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	r.took = time.Since(q.asked)
+	return r
+}
+
+// forget says that the answer is of no interest any more.
+func (q *question) forget() {
+	q.peer.mu.Lock()
+	defer q.peer.mu.Unlock()
+	delete(q.peer.waiting, q.id)
+	if q.anyID {
+		q.peer.anyID = nil
+	}
+}
+
+// call asks and waits.
+func (p *peer) call(ctx context.Context, id, method, params string, patience time.Duration) reply {
+	q := p.ask(id, method, params, false)
+	defer q.forget()
+	return q.await(ctx, patience)
+}
+
+// notify sends a notification.
+func (p *peer) notify(method string) {
+	select {
+	case p.queue <- line(jsonrpc.NewNotification(method, nil)):
+	default: // the server does not read; the next request finds out
+	}
+}
+
+// unended looks whether a message lacks nothing but its line feed, and takes it.
+func (p *peer) unended() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.out.unended()
+}
+
+// seen returns the lines of stdout that show a fault, and how many there were.
+func (p *peer) seen(f fault) (lines []string, count int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.out.faults[f]), p.out.counts[f]
+}
+
+// stop ends the process and all that belongs to it. It must be called once.
+func (p *peer) stop() error {
+	err := p.process.Stop()
+	<-p.over // the reader sends answers, too
+	close(p.queue)
+	<-p.written
+	if err != nil {
+		return fmt.Errorf("ending a process of the server: %w", err)
+	}
+	return nil
+}
+
+// exit says how the process ended, if it did by itself: "exit status 3". It waits a moment
+// for that: a process that has closed its stdout is most often about to end.
+func (p *peer) exit() (how string, ended bool) {
+	timer := time.NewTimer(time.Second)
+	defer timer.Stop()
+	select {
+	case <-p.process.Done():
+	case <-timer.C:
+		return "closed its stdout and went on running", false
+	}
+	if err := p.process.ExitError(); err != nil {
+		return err.Error(), true
+	}
+	return "exit status 0", true
+}
+
+// closeInput ends the server's input, as clients do that have finished. What was to be
+// written is given up.
+func (p *peer) closeInput() { _ = p.process.Stdin().Close() }

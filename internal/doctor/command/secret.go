@@ -1,0 +1,147 @@
+package command
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/doctor"
+	"github.com/mcp-bridge/mcp-bridge/internal/lazyregexp"
+)
+
+// A secretArg is an argument that holds a credential.
+type secretArg struct {
+	index int    // in the arguments, from 0; the command itself is none of them
+	what  string // why it is taken for one: "the value of --api-key"
+	value string // the credential
+}
+
+var (
+	// tellingName matches names of what is secret, as words: not "tokenizer", not "author".
+	tellingName = lazyregexp.New(`(?i)(^|[-_.])(api[-_.]?key|access[-_.]?key|private[-_.]?key|secret[-_.]?key|apikey|secret|token|access[-_.]?token|auth[-_.]?token|bearer|password|passwd|pwd|passphrase|credentials?|authorization|pat|key)$`)
+	// notSecret matches names that end like secrets and are none.
+	notSecret = lazyregexp.New(`(?i)(max|num|public|sort|primary|partition|foreign|cache|first|last|csrf[-_.]name|ssh|host)[-_.]?(key|tokens?)$|(tokens|key[-_.]?(file|path|id|name)|token[-_.]?(file|path|url|name|limit))$`)
+	// knownKey matches credentials by what their makers have them begin with.
+	knownKey = lazyregexp.New(`(^|[^A-Za-z0-9])(sk-[A-Za-z0-9_-]{16,}|(sk|rk|pk)_(live|test)_[A-Za-z0-9]{10,}|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}|glpat-[A-Za-z0-9_-]{16,}|xox[abeoprs]-[A-Za-z0-9-]{10,}|(AKIA|ASIA)[A-Z0-9]{16}|AIza[A-Za-z0-9_-]{30,}|ya29\.[A-Za-z0-9_-]{20,}|hf_[A-Za-z0-9]{20,}|npm_[A-Za-z0-9]{30,}|pypi-[A-Za-z0-9_-]{20,}|SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}|eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*|-----BEGIN [A-Z ]*PRIVATE KEY-----)`)
+	fileName = lazyregexp.New(`\.(pem|key|crt|json|txt|env|ya?ml|toml|conf)$`)
+	userInfo = lazyregexp.New(`^[a-zA-Z][a-zA-Z0-9+.-]*://[^/?#@:]*:([^/?#@]+)@`)
+	inQuery  = lazyregexp.New(`[?&]([^=&#]+)=([^&#]+)`)
+	bearer   = lazyregexp.New(`(?i)\b(?:bearer|basic)\s+([A-Za-z0-9._~+/=-]{8,})`)
+	dense    = lazyregexp.New(`^[A-Za-z0-9_+=-]{32,}$`)
+)
+
+// secretArgs finds the arguments that look like credentials.
+func secretArgs(args []string) []secretArg {
+	var found []secretArg
+	for i, arg := range args {
+		what, value := secretIn(arg)
+		if value == "" && i > 0 && telling(args[i-1]) && !strings.HasPrefix(arg, "-") && isValue(arg) {
+			what, value = "the value of "+args[i-1], arg
+		}
+		if value != "" {
+			found = append(found, secretArg{i, what, value})
+		}
+	}
+	return found
+}
+
+// telling reports whether an argument is a flag whose value is a secret.
+func telling(arg string) bool {
+	return strings.HasPrefix(arg, "-") && !strings.Contains(arg, "=") && tells(strings.TrimLeft(arg, "-"))
+}
+
+func tells(name string) bool { return tellingName.MatchString(name) && !notSecret.MatchString(name) }
+
+// isValue reports whether text may be a credential itself: not the name of a variable, a
+// number or a file.
+func isValue(text string) bool {
+	return len(text) >= 4 && !fileName.MatchString(text) && !strings.ContainsAny(text[:1], "$<@./~%") && strings.Trim(text, "0123456789") != "" &&
+		text != "true" && text != "false" && text != "none"
+}
+
+// secretIn finds the credential in one argument.
+func secretIn(arg string) (what, value string) {
+	if name, rest, ok := strings.Cut(arg, "="); ok && tells(strings.TrimLeft(name, "-")) && isValue(rest) {
+		return "the value of " + name, rest
+	}
+	if name, rest, ok := strings.Cut(arg, ":"); ok && tells(name) && isValue(strings.TrimSpace(rest)) {
+		return "the header " + name, strings.TrimSpace(rest)
+	}
+	if m := userInfo.FindStringSubmatch(arg); m != nil && isValue(m[1]) {
+		return "the password in a URL", m[1]
+	}
+	if strings.Contains(arg, "://") {
+		for _, m := range inQuery.FindAllStringSubmatch(arg, -1) {
+			if tells(m[1]) && isValue(m[2]) {
+				return "the value of " + m[1] + " in a URL", m[2]
+			}
+		}
+	}
+	if m := knownKey.FindStringSubmatch(arg); m != nil {
+		return "text in the form of a key", m[2]
+	}
+	if m := bearer.FindStringSubmatch(arg); m != nil {
+		return "a credential for HTTP", m[1]
+	}
+	if mixed(arg) {
+		return "text that looks random", arg
+	}
+	return "", ""
+}
+
+// mixed reports whether a long argument looks like a random string: it has many letters of
+// both cases between digits, as words and hexadecimal checksums have not.
+func mixed(arg string) bool {
+	if !dense.MatchString(arg) || strings.HasPrefix(arg, "-") {
+		return false
+	}
+	changes := 0
+	for i := 1; i < len(arg); i++ {
+		if class(arg[i]) != class(arg[i-1]) {
+			changes++
+		}
+	}
+	const digits, lower = "0123456789", "abcdefghijklmnopqrstuvwxyz"
+	return changes*2 > len(arg) && strings.ContainsAny(arg, digits) && strings.ContainsAny(arg, lower) &&
+		strings.ContainsAny(arg, strings.ToUpper(lower))
+}
+
+func class(c byte) int {
+	switch {
+	case c >= '0' && c <= '9':
+		return 1
+	case c >= 'a' && c <= 'z':
+		return 2
+	case c >= 'A' && c <= 'Z':
+		return 3
+	}
+	return 0
+}
+
+// Shown returns the command line as it may be shown: without what looks like a credential.
+func Shown(path string, args []string) string {
+	shown := path
+	secrets := secretArgs(args)
+	for i, arg := range args {
+		for _, s := range secrets {
+			if s.index == i {
+				arg = strings.ReplaceAll(arg, s.value, "(hidden)")
+			}
+		}
+		shown += " " + arg
+	}
+	return shown
+}
+
+// diagnoseArguments is C14.
+func diagnoseArguments(args []string, r *doctor.Report) {
+	for _, s := range secretArgs(args) {
+		r.Hide(s.value)
+		r.Add(doctor.Finding{
+			Code: "C14", Severity: doctor.Warning,
+			Title: "an argument looks like a credential",
+			Seen:  fmt.Sprintf("argument %d: %s, %d characters, not shown here", s.index+1, s.what, len(s.value)),
+			Means: "Arguments can be read by every user of the machine, with ps, and they get into logs, shell histories and crash reports.",
+			Do:    "Pass it in the environment, where the server can read it from there: --env NAME=VALUE, --env NAME for a variable that is set already, or --env-file FILE. Then replace the credential: this one has been visible.",
+		})
+	}
+}

@@ -1,0 +1,189 @@
+package command
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/era"
+	"github.com/mcp-bridge/mcp-bridge/internal/buildinfo"
+	"github.com/mcp-bridge/mcp-bridge/internal/doctor"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// initializeParams are those of initialize in a revision.
+func initializeParams(revision string) string {
+	return fmt.Sprintf(`{"protocolVersion":%q,"capabilities":{},"clientInfo":%s}`, revision, buildinfo.Implementation())
+}
+
+// modernMeta is the _meta of a request of 2026-07-28.
+func modernMeta() string {
+	return fmt.Sprintf(`"_meta":{%q:%q,%q:%s,%q:{}}`, era.KeyVersion, era.NewestModern, era.KeyClientInfo, buildinfo.Implementation(), era.KeyCapabilities)
+}
+
+// session is a conversation with a process in one era.
+type session struct {
+	*diagnosis
+	peer   *peer
+	modern bool
+	untold bool   // the other era has timings already
+	result []byte // of initialize or server/discover
+	calls  int
+}
+
+// request asks for something. members are those of params, as JSON without braces.
+func (s *session) request(ctx context.Context, method, members string) reply {
+	s.calls++
+	return s.peer.call(ctx, fmt.Sprint(100+s.calls), method, s.params(members), s.wait())
+}
+
+func (s *session) params(members string) string {
+	if s.modern {
+		if members != "" {
+			members += ","
+		}
+		members += modernMeta()
+	}
+	return "{" + members + "}"
+}
+
+// has reports whether the server has declared a capability.
+func (s *session) has(capability string) bool {
+	var result struct {
+		Capabilities map[string]json.RawMessage `json:"capabilities"`
+	}
+	_ = json.Unmarshal(s.result, &result)
+	_, ok := result.Capabilities[capability]
+	return ok
+}
+
+// ids is C9: whether the server answers under the ids that it was asked with.
+func (s *session) ids(ctx context.Context) {
+	method := "ping"
+	if s.modern {
+		method = "server/discover"
+	}
+	var fastest time.Duration
+	for _, id := range []string{`"1"`, "1", `"x"`, largeID} {
+		if s.left() <= 0 {
+			return
+		}
+		wait := s.wait()
+		if id == largeID && fastest > 0 { // many refuse it in silence
+			wait = min(wait, 250*time.Millisecond+20*fastest)
+		}
+		q := s.peer.ask(id, method, s.params(""), true)
+		r := q.await(ctx, wait)
+		q.forget()
+		if ctx.Err() != nil {
+			return
+		}
+		switch r.outcome {
+		case answered:
+			if fastest == 0 || r.took < fastest {
+				fastest = r.took
+			}
+			s.compareID(id, r.message.ID())
+		case exited:
+			s.endedAt(method + " with the id " + id)
+			return
+		case silent:
+			s.unanswered(method, id, r.took)
+		}
+	}
+	if fastest > 0 && !s.untold {
+		s.timing(method+" %v", fastest)
+	}
+}
+
+// largeID is a number that a double-precision float cannot hold.
+const largeID = "9007199254740993"
+
+// unanswered tells of a request that was not answered because of its id.
+func (s *session) unanswered(method, id string, took time.Duration) {
+	if id == largeID {
+		s.add("C9", doctor.Note, "requests with large numbers as ids are not answered", "asked with "+id+": no answer",
+			"The server drops requests whose id is above 2^53, as those on the TypeScript SDK do. Clients that number their requests from 1 will never notice.",
+			"Nothing, unless a client uses such ids.")
+		return
+	}
+	s.add("C9", doctor.Error, "a request with this id is not answered", fmt.Sprintf("%s with the id %s: no answer in %v", method, id, took.Round(100*time.Millisecond)),
+		"Clients choose ids as they like, numbers or text. One that chooses such an id waits for the answer until it gives up.",
+		"The server must answer requests with every number and every string as the id.")
+}
+
+// compareID looks whether an answer has the id of its request.
+func (s *session) compareID(asked string, got jsonrpc.ID) {
+	want, _ := jsonrpc.ParseID([]byte(asked))
+	if got == want {
+		return
+	}
+	seen := fmt.Sprintf("asked with %s, answered with %s", asked, got)
+	switch {
+	case got.Equivalent(want) && asked == largeID:
+		s.add("C9", doctor.Note, "large numbers as ids are rounded", seen,
+			"The server reads numbers as double-precision floats, as JavaScript and many libraries do: whole numbers above 2^53 lose their last digits. Clients that number their requests from 1 will never notice. The bridge delivers the answers all the same.",
+			"Nothing, unless a client uses such ids. Text as the id is never rounded.")
+	case got.Equivalent(want): // spelled otherwise, and the same value
+	default:
+		s.add("C9", doctor.Error, "answers come under another id", seen,
+			"A client finds the request to an answer by its id, and type counts: \"1\" is not 1. It drops this answer and waits on.",
+			"The server must copy the id of the request into the answer, unchanged.")
+	}
+}
+
+// endedAt tells of a server that has ended in the middle of the conversation.
+func (s *session) endedAt(request string) {
+	how, _ := s.peer.exit()
+	s.add("C2", doctor.Error, "the server ends during a request", request+": "+how+lastStderr(s.peer),
+		"Clients lose the connection. Most of them do not start the server again.",
+		"The text on stderr should name the cause; a server must answer what it does not understand with an error.")
+}
+
+// callTool calls the tool that the user has named.
+func (s *session) callTool(ctx context.Context) {
+	name := s.options.Call
+	if name == "" || s.left() <= 0 {
+		return
+	}
+	arguments := s.options.Arguments
+	if len(arguments) == 0 {
+		arguments = []byte("{}")
+	}
+	s.calls++
+	r := s.peer.call(ctx, fmt.Sprint(100+s.calls), "tools/call", s.params(fmt.Sprintf(`"name":%s,"arguments":%s`, jsonrpc.Quote(name), arguments)), max(0, s.left()))
+	took := r.took.Round(time.Millisecond)
+	switch {
+	case r.outcome == silent:
+		s.add("C7", doctor.Error, "the tool call is not answered", fmt.Sprintf("%s: no answer in %v%s", name, took, lastStderr(s.peer)),
+			"Clients give up on calls, many of them after 60 s.", "Try again with --slow, which waits longer. The text on stderr may tell what the tool waits for.")
+	case r.outcome == exited:
+		s.endedAt("tools/call of " + name)
+	case r.outcome == tooLong:
+		s.report.Fact("call", "%s: the answer is too long, after %v", name, took)
+	case r.message.IsError():
+		s.report.Fact("call", "%s: refused after %v: %s", name, took, r.message.ErrorObject())
+	default:
+		verdict := "succeeded"
+		if bytes.Equal(bytes.TrimSpace(r.message.Lookup("result", "isError")), []byte("true")) {
+			verdict = "reported an error"
+		}
+		s.report.Fact("call", "%s: %s after %v, %d bytes", name, verdict, took, r.message.Size())
+	}
+}
+
+// lastStderr is what the server has written to stderr, as the end of a sentence.
+func lastStderr(p *peer) string {
+	lines := p.process.StderrTail()
+	if len(lines) == 0 {
+		return "; nothing on stderr"
+	}
+	text := strings.Join(lines, "\n")
+	if len(text) > maxEvidence*3/4 { // its end tells most
+		text = "... " + text[len(text)-maxEvidence*3/4:]
+	}
+	return "; last on stderr: " + text
+}

@@ -1,0 +1,297 @@
+package command
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/era"
+	"github.com/mcp-bridge/mcp-bridge/internal/doctor"
+)
+
+// leisurely is how long a start may take for every older revision to be asked for.
+const leisurely = time.Second
+
+// neverRevision is a revision that there will never be.
+const neverRevision = "2099-01-01"
+
+// badInitialize is how a server fails at initialize.
+type badInitialize struct{ title, seen string }
+
+// initialized looks at a result of initialize (C8) and notes what it says.
+func (d *diagnosis) initialized(result []byte) {
+	var r struct {
+		ProtocolVersion *string                    `json:"protocolVersion"`
+		Capabilities    map[string]json.RawMessage `json:"capabilities"`
+		ServerInfo      *struct {
+			Name    string `json:"name"`
+			Version string `json:"version"`
+		} `json:"serverInfo"`
+	}
+	err := json.Unmarshal(result, &r)
+	switch {
+	case err != nil || r.ProtocolVersion == nil || r.Capabilities == nil || r.ServerInfo == nil:
+		d.add("C8", doctor.Error, "the answer to initialize lacks something", string(result),
+			"Clients refuse the answer and give up.", "The result needs protocolVersion, capabilities (an object) and serverInfo with name and version.")
+	case !era.IsLegacy(*r.ProtocolVersion):
+		d.add("C8", doctor.Error, "the server answers initialize with a revision that has none", fmt.Sprintf("asked for %s, answered %q", era.NewestLegacy, *r.ProtocolVersion),
+			"Clients that do not know the revision give up.", "Answer with the revision that was asked for, or with the newest that the server knows among "+strings.Join(era.OnlyLegacy.Versions(), ", ")+".")
+	}
+	if r.ProtocolVersion != nil {
+		d.answeredTo(era.NewestLegacy, *r.ProtocolVersion)
+		d.report.Fact("revision", "%s", *r.ProtocolVersion)
+	}
+	if r.ServerInfo != nil {
+		d.report.Fact("server", "%s %s", r.ServerInfo.Name, r.ServerInfo.Version)
+	}
+}
+
+func (d *diagnosis) answeredTo(asked, got string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.revisions[asked] = got
+}
+
+// refusedInitialize tells of a server that answers initialize with an error.
+func (d *diagnosis) refusedInitialize(first reply) {
+	d.add("C8", doctor.Error, "the server refuses initialize", fmt.Sprintf("asked for %s: %s", era.NewestLegacy, first.message.ErrorObject()),
+		"Clients give up, unless they try an older revision by themselves.",
+		"A server that does not know the revision must answer with one that it knows, not with an error.")
+}
+
+// A twin is a question to a process of its own, which has so much time for its first
+// answer. It returns what is wrong.
+type twin func(ctx context.Context, wait time.Duration) []doctor.Finding
+
+// twins asks further processes what would disturb the first one: C5, C8 and C12.
+func (d *diagnosis) twins(ctx context.Context, start time.Duration) {
+	d.slow(ctx, start)
+	all := []twin{d.safeTwin, d.discover}
+	revisions := append(era.OnlyLegacy.Versions()[1:], neverRevision)
+	if start > leisurely && !d.options.Slow {
+		revisions = revisions[len(revisions)-2:]
+	}
+	for _, revision := range revisions {
+		all = append(all, func(ctx context.Context, wait time.Duration) []doctor.Finding { return d.older(ctx, revision, wait) })
+	}
+	if start > d.options.SlowStart && !d.options.Slow {
+		all = all[:2]
+	}
+	for _, f := range d.tryTwins(ctx, all, patience(start)) {
+		if f.Code == "C12" {
+			d.needsMore(ctx, start)
+			continue
+		}
+		d.report.Add(f)
+	}
+	d.noteRevisions()
+}
+
+// tryTwins runs some twins at a time, and those that found a fault once more, alone and with
+// more time than wait.
+func (d *diagnosis) tryTwins(ctx context.Context, all []twin, wait time.Duration) (findings []doctor.Finding) {
+	found := make([][]doctor.Finding, len(all))
+	next := make(chan int)
+	var running sync.WaitGroup
+	for range min(twinsAtATime, len(all)) {
+		running.Go(func() {
+			for i := range next {
+				found[i] = all[i](ctx, wait)
+			}
+		})
+	}
+	for i := range all {
+		next <- i
+	}
+	close(next)
+	running.Wait()
+	for i, f := range found {
+		if len(f) > 0 && d.left() > 0 {
+			f = all[i](ctx, 2*wait)
+		}
+		findings = append(findings, f...)
+	}
+	return findings
+}
+
+// older asks for another revision than the newest one.
+func (d *diagnosis) older(ctx context.Context, revision string, wait time.Duration) []doctor.Finding {
+	if d.left() <= 0 {
+		return nil
+	}
+	p, err := d.start(ctx, nil)
+	if err != nil {
+		return nil
+	}
+	defer d.stop(p)
+	r := p.call(ctx, firstID, "initialize", initializeParams(revision), min(wait, max(0, d.left())))
+	finding := func(severity doctor.Severity, title, seen string) []doctor.Finding {
+		return []doctor.Finding{{Code: "C8", Severity: severity, Title: title, Seen: "asked for " + revision + ": " + seen,
+			Means: "Clients of this revision cannot connect.",
+			Do:    "A server that does not know the revision must answer with one that it knows; the client decides."}}
+	}
+	switch {
+	case ctx.Err() != nil || d.left() <= 0:
+		return nil
+	case r.outcome == exited:
+		how, _ := p.exit()
+		return finding(doctor.Warning, "the server ends when it is asked for another revision", how+lastStderr(p))
+	case r.outcome != answered:
+		return finding(doctor.Warning, "the server does not answer when it is asked for another revision", fmt.Sprintf("no answer in %v", r.took.Round(100*time.Millisecond)))
+	case r.message.IsError():
+		return finding(doctor.Warning, "the server refuses initialize for another revision", string(r.message.ErrorObject()))
+	}
+	var result struct{ ProtocolVersion string }
+	_ = json.Unmarshal(r.message.Result(), &result)
+	if revision == neverRevision {
+		if result.ProtocolVersion == neverRevision {
+			f := finding(doctor.Warning, "the server agrees to any revision", "answered "+result.ProtocolVersion)
+			f[0].Means = "The server cannot know what a later revision demands. A client that speaks it will find the server breaking its rules."
+			return f
+		}
+		return nil
+	}
+	d.answeredTo(revision, result.ProtocolVersion)
+	return nil
+}
+
+// discover asks a twin whether it speaks 2026-07-28. If it does, it is asked all that a
+// client of that revision would ask. Else it must still answer initialize.
+func (d *diagnosis) discover(ctx context.Context, wait time.Duration) []doctor.Finding {
+	if d.left() <= 0 {
+		return nil
+	}
+	p, err := d.start(ctx, nil)
+	if err != nil {
+		return nil
+	}
+	defer d.stop(p)
+	r := p.call(ctx, firstID, "server/discover", "{"+modernMeta()+"}", min(wait, max(0, d.left())))
+	finding := func(title, seen string) []doctor.Finding {
+		return []doctor.Finding{{Code: "C8", Severity: doctor.Warning, Title: title, Seen: "server/discover: " + seen,
+			Means: "Clients of 2026-07-28 ask this first, to find out what the server speaks. They lose the process, or wait for the answer before they send initialize.",
+			Do:    "Answer requests before initialize that the server does not know with an error (-32601). The bridge asks a process of its own, and starts another one."}}
+	}
+	switch {
+	case ctx.Err() != nil || d.left() <= 0:
+		return nil
+	case r.outcome == exited:
+		how, _ := p.exit()
+		return finding("the server ends when it is asked what it speaks", how+lastStderr(p))
+	case r.outcome == answered && r.ok() && d.modern(ctx, p, r, true):
+		return nil
+	}
+	then := p.call(ctx, secondID, "initialize", initializeParams(era.NewestLegacy), min(wait, max(0, d.left())))
+	switch {
+	case ctx.Err() != nil || d.left() <= 0:
+		return nil
+	case then.outcome == exited:
+		how, _ := p.exit()
+		return finding("the server ends after it was asked what it speaks", how+lastStderr(p))
+	case r.outcome == silent:
+		return finding("the server does not answer the question what it speaks", fmt.Sprintf("no answer in %v", r.took.Round(100*time.Millisecond)))
+	case !then.ok():
+		return finding("the server refuses initialize after it was asked what it speaks", "then initialize was not answered with a result")
+	}
+	return nil
+}
+
+// modern has a conversation in 2026-07-28 with a server that says it speaks that. With
+// untold its timings are not noted.
+func (d *diagnosis) modern(ctx context.Context, p *peer, r reply, untold bool) bool {
+	var result struct {
+		SupportedVersions []string                   `json:"supportedVersions"`
+		Meta              map[string]json.RawMessage `json:"_meta"`
+	}
+	if json.Unmarshal(r.message.Result(), &result) != nil || !slices.ContainsFunc(result.SupportedVersions, era.IsModern) {
+		return false
+	}
+	d.answeredTo(era.NewestModern, era.NewestModern)
+	var info struct{ Name, Version string }
+	if json.Unmarshal(result.Meta[era.KeyServerInfo], &info) == nil && info.Name != "" {
+		d.report.Fact("server", "%s %s", info.Name, info.Version)
+	}
+	s := &session{peer: p, diagnosis: d, modern: true, untold: untold, result: r.message.Result()}
+	s.lists(ctx)
+	s.ids(ctx)
+	d.bytes(p)
+	return true
+}
+
+// onlyModern finds out whether a server that has not answered initialize with a result
+// speaks 2026-07-28, and goes on in that. bad is how it failed, nil if it was polite.
+func (d *diagnosis) onlyModern(ctx context.Context, bad *badInitialize) bool {
+	p, err := d.start(ctx, nil)
+	if err != nil {
+		return false
+	}
+	r := p.call(ctx, firstID, "server/discover", "{"+modernMeta()+"}", d.firstWait())
+	if !r.ok() {
+		d.stop(p)
+		return false
+	}
+	took := p.sinceStart(r)
+	if !d.modern(ctx, p, r, false) {
+		d.stop(p)
+		return false
+	}
+	d.timing("first answer after %v", took)
+	d.end(p)
+	d.report.Fact("revision", "%s", era.NewestModern)
+	if bad != nil {
+		d.add("C8", doctor.Warning, "the server "+bad.title, bad.seen,
+			"It speaks 2026-07-28 only. Older clients, which are most, are not told so.",
+			"Answer initialize with an error. Or run the server through the bridge, which translates for older clients.")
+	}
+	return true
+}
+
+// noteRevisions notes which revisions the server speaks.
+func (d *diagnosis) noteRevisions() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var spoken []string
+	for _, v := range d.revisions {
+		if v != "" && !slices.Contains(spoken, v) {
+			spoken = append(spoken, v)
+		}
+	}
+	slices.Sort(spoken)
+	slices.Reverse(spoken)
+	text := strings.Join(spoken, ", ")
+	for _, asked := range era.OnlyLegacy.Versions() {
+		if got := d.revisions[asked]; got != "" && got != asked {
+			text += fmt.Sprintf(" (asked for %s, it answers %s)", asked, got)
+		}
+	}
+	d.report.Fact("revision", "%s", text)
+}
+
+// slow is C5.
+func (d *diagnosis) slow(ctx context.Context, start time.Duration) {
+	if start < d.options.SlowStart {
+		return
+	}
+	again := reply{outcome: silent}
+	if d.left() > d.options.SlowStart {
+		again = d.withEnvironment(ctx, d.spec.Env, d.firstWait())
+	}
+	seen := fmt.Sprintf("first answer %v after the start", start.Round(time.Millisecond))
+	do := "The server itself takes so long: see what it does before it reads its stdin. Or keep it running: \"mcp-bridge serve\" starts it once, and clients connect to that."
+	if again.outcome == answered {
+		seen += fmt.Sprintf("; a second time %v", again.took.Round(time.Millisecond))
+		d.timing("second start %v", again.took)
+		if 2*again.took < start {
+			do = "Only the first start was slow: something was loaded or compiled and is kept now. Start it once before clients do."
+		}
+	}
+	if isFetcher(d.spec.Path) {
+		do += " " + d.spec.Path + " looks for the package, and loads it, before it runs it: install the package, and name the installed program or give an exact version."
+	}
+	d.add("C5", doctor.Warning, "the server starts slowly", seen,
+		"Clients wait with a limit for the first answer: some for 5 or 10 s, many for 60 s, and people see a server that does not appear.", do)
+}

@@ -1,0 +1,349 @@
+package probe
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/cookiejar"
+	"net/http/httptrace"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
+)
+
+const (
+	mostRequests = 60      // of one diagnosis
+	mostAtOnce   = 8       // of them at a time
+	mostBody     = 8 << 20 // bytes of a reply
+)
+
+// ErrTooMany says that no more requests are made: there were too many for one diagnosis,
+// or the server has said that there were.
+var ErrTooMany = errors.New("no more requests are made")
+
+// Options say whom a Client talks to, and how. The zero value works, but for Patience.
+type Options struct {
+	Patience time.Duration           // see Client
+	Header   http.Header             // on every request, as the bridge's --header
+	Reserved []string                // headers that each request sets itself: those in Header are ignored
+	TLS      *tls.Config             // nil: the system's authorities, and no certificate of ours
+	Hide     func(secrets ...string) // is told what must not be shown, as it becomes known; nil: nobody is
+}
+
+// A Client makes the requests of one diagnosis: at most 60, and 8 at a time. Its methods
+// may be called concurrently, but for MoveTo. Its fields are not to be changed, but for Patience.
+type Client struct {
+	URL    *url.URL    // of the server, without user and password
+	Header http.Header // on every request, but for Host
+	Host   string      // the Host header that the user has set
+	Jar    http.CookieJar
+	TLS    *tls.Config
+
+	// Patience is how long Do waits for the whole of a reply, unless its context ends before.
+	// It may be changed while nothing else is going on.
+	Patience time.Duration
+
+	hide  func(secrets ...string)
+	peer  *httpdial.Peer // knows the credentials, to withhold them
+	trip  *http.Transport
+	slots chan struct{}
+	began time.Time
+
+	mu     sync.Mutex
+	sent   int
+	busy   *Reply // the first 429
+	busyAt int    // how many requests had been made then
+	nextID int
+}
+
+// New returns a Client for the server at an http or https URL. It makes no request. Who
+// has it calls Close in the end.
+func New(address string, o Options) (*Client, error) {
+	u, err := httpdial.URL(address, "http", "https")
+	if err != nil {
+		return nil, err
+	}
+	header, err := httpdial.Header(o.Header, u.User, o.Reserved...)
+	if err != nil {
+		return nil, err
+	}
+	c := &Client{Patience: o.Patience, Header: header, Host: header.Get("Host"), TLS: o.TLS, hide: o.Hide, slots: make(chan struct{}, mostAtOnce), began: time.Now(), nextID: 100}
+	if c.hide == nil {
+		c.hide = func(...string) {}
+	}
+	header.Del("Host")
+	if password, ok := u.User.Password(); ok {
+		c.hide(password, url.PathEscape(password), url.QueryEscape(password))
+	}
+	u.User = nil
+	c.hideCredentials(u)
+	c.MoveTo(u)
+	c.Jar, _ = cookiejar.New(nil) // which has no errors
+	c.trip = c.newTransport()
+	return c, nil
+}
+
+// MoveTo makes u, of the same origin, the address of the server. Nothing else may be
+// going on.
+func (c *Client) MoveTo(u *url.URL) {
+	c.URL, c.peer = u, httpdial.NewPeer(u, c.Header, nil)
+}
+
+// Withhold returns text without the credentials that the server is given.
+func (c *Client) Withhold(text string) string { return c.peer.Withhold(text) }
+
+// Busy returns the first reply that has said that there were too many requests, how many
+// had been made then, and since when; nil: there was none.
+func (c *Client) Busy() (first *Reply, requests int, since time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.busy == nil {
+		return nil, 0, 0
+	}
+	return c.busy, c.busyAt, c.busy.Began.Sub(c.began)
+}
+
+func (c *Client) newTransport() *http.Transport {
+	return httpdial.NewTransport(httpdial.TransportOptions{ConnectTimeout: 4 * time.Second, TLS: c.TLS, MaxIdleConnsPerHost: mostAtOnce})
+}
+
+// Close closes idle connections. All replies must have been closed before.
+func (c *Client) Close() { c.trip.CloseIdleConnections() }
+
+// NewID returns the id of a request that no other has.
+func (c *Client) NewID() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.nextID++
+	return c.nextID
+}
+
+// A Request is one of HTTP.
+type Request struct {
+	Method string            // "": POST
+	URL    *url.URL          // nil: the Client's
+	Host   string            // "": the user's, or the URL's
+	Header map[string]string // on top of the user's; "" takes one away
+	Body   []byte
+	ID     int // of the request of MCP in Body; 0: none
+
+	Fresh     bool // on a connection of its own
+	Foreign   bool // to somebody else: without the user's headers, and without cookies
+	NoCookies bool
+	Must      bool // although no more requests are to be made
+
+	Within time.Duration // for all of the reply, the wait for it included; 0: as long as the context lasts
+}
+
+// take waits until a request may be made.
+func (c *Client) take(ctx context.Context, must bool) error {
+	c.mu.Lock()
+	over := !must && (c.sent >= mostRequests || c.busy != nil)
+	if !over {
+		c.sent++
+	}
+	c.mu.Unlock()
+	if over {
+		return ErrTooMany
+	}
+	select {
+	case c.slots <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Start makes a request and returns its reply as soon as the headers are there. The
+// caller reads the body and closes it, at the latest when ctx is done. Where there is no
+// reply, Err says why. The caller calls Close in any case.
+func (c *Client) Start(ctx context.Context, q Request) *Reply {
+	r := &Reply{Asked: cmp.Or(q.Method, http.MethodPost), ID: q.ID, Began: time.Now(), closing: func() {}}
+	if r.Err = c.take(ctx, q.Must); r.Err != nil {
+		return r
+	}
+	defer func() { <-c.slots }()
+	r.Began = time.Now()
+	trace := &httptrace.ClientTrace{
+		GotConn: func(i httptrace.GotConnInfo) { r.Reused = i.Reused },
+	}
+	ctx, cancel := context.WithCancel(httptrace.WithClientTrace(ctx, trace))
+	if q.Within > 0 {
+		ctx, cancel = context.WithTimeout(ctx, q.Within)
+	}
+	r.closing = cancel
+	trip := c.trip
+	if q.Fresh {
+		trip = c.newTransport()
+		r.closing = func() { cancel(); trip.CloseIdleConnections() }
+	}
+	req := c.httpRequest(ctx, q)
+	resp, err := trip.RoundTrip(req)
+	if err != nil {
+		r.Err = err
+		r.Close()
+		return r
+	}
+	if !q.Foreign && !q.NoCookies {
+		c.Jar.SetCookies(req.URL, resp.Cookies())
+	}
+	for _, cookie := range resp.Cookies() {
+		c.hide(cookie.Value)
+	}
+	c.hide(resp.Header.Get("Mcp-Session-Id"))
+	r.Status, r.Header, r.Proto, r.body = resp.StatusCode, resp.Header, resp.Proto, resp.Body
+	if resp.Header.Get("Content-Encoding") == "gzip" {
+		r.body = &unzipped{in: resp.Body}
+	}
+	r.closing = func() {
+		cancel()
+		resp.Body.Close()
+		if q.Fresh {
+			trip.CloseIdleConnections()
+		}
+	}
+	if r.Status == http.StatusTooManyRequests {
+		c.noteBusy(r)
+	}
+	return r
+}
+
+func (c *Client) httpRequest(ctx context.Context, q Request) *http.Request {
+	header := http.Header{"User-Agent": {"mcp-bridge"}}
+	if !q.Foreign {
+		header = maps.Clone(c.Header)
+	}
+	header["Accept-Encoding"] = []string{"gzip"} // as clients have it that do not know better
+	for name, value := range q.Header {
+		header.Del(name)
+		if value != "" {
+			header.Set(name, value)
+		}
+	}
+	u := c.URL
+	if q.URL != nil {
+		u = q.URL
+	}
+	req := (&http.Request{Method: cmp.Or(q.Method, http.MethodPost), URL: u, Host: cmp.Or(q.Host, c.Host), Header: header}).WithContext(ctx)
+	if q.Foreign {
+		req.Host = ""
+	} else if !q.NoCookies {
+		for _, cookie := range c.Jar.Cookies(u) {
+			req.AddCookie(cookie)
+		}
+	}
+	if q.Body != nil {
+		httpdial.SetBody(req, q.Body)
+	}
+	if header.Get("Idempotency-Key") == "" {
+		header["Idempotency-Key"] = nil // net/http may send it again if a kept connection is closed
+	}
+	return req
+}
+
+// noteBusy keeps the first refusal that says that there were too many requests. None is
+// made after it.
+func (c *Client) noteBusy(r *Reply) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.busy == nil {
+		c.busy, c.busyAt = r, c.sent
+	}
+}
+
+// Do makes a request and reads its reply: all of it, or of an event stream until the
+// response to the request has come and for a moment longer.
+func (c *Client) Do(ctx context.Context, q Request) *Reply {
+	ctx, cancel := context.WithTimeout(ctx, c.Patience)
+	defer cancel()
+	r := c.Start(ctx, q)
+	if r.Err != nil {
+		return r
+	}
+	defer r.Close()
+	if r.IsStream() {
+		for r.Next() {
+			if r.Message() != nil {
+				defer time.AfterFunc(lingering, r.closing).Stop()
+			}
+		}
+		if r.Message() != nil {
+			r.Err = nil // nobody waited for the end
+		}
+		r.Took = time.Since(r.Began)
+	} else {
+		var err error
+		r.Text, err = io.ReadAll(io.LimitReader(r.body, mostBody))
+		r.Took, r.Ended = time.Since(r.Began), err == nil
+		if err != nil {
+			r.Err = err
+		}
+		r.readMessages()
+	}
+	return r
+}
+
+// lingering is how long an event stream is read after the response that it is for.
+const lingering = 500 * time.Millisecond
+
+// hideCredentials tells whoever shows texts what must not be in them.
+func (c *Client) hideCredentials(u *url.URL) {
+	for name, values := range c.Header {
+		for _, v := range values {
+			if name == "User-Agent" || len(v) < 7 {
+				continue
+			}
+			c.hide(v)
+			if _, credentials, ok := strings.Cut(v, " "); ok && name == "Authorization" {
+				c.hide(credentials)
+			}
+		}
+	}
+	c.HideURL(u)
+}
+
+// HideURL hides what in a URL is likely a credential: the values of its query, and
+// segments of the path that look random.
+func (c *Client) HideURL(u *url.URL) {
+	for _, values := range u.Query() {
+		for _, v := range values {
+			if len(v) >= 7 {
+				c.hide(v, url.QueryEscape(v))
+			}
+		}
+	}
+	for segment := range strings.SplitSeq(u.EscapedPath(), "/") {
+		if looksRandom(segment) {
+			c.hide(segment)
+		}
+	}
+}
+
+// looksRandom reports whether a segment of a path may be a key.
+func looksRandom(s string) bool {
+	return len(s) >= 20 && strings.ContainsAny(s, "0123456789") && !strings.Contains(s, ".")
+}
+
+// Shown returns a URL as it may be shown, without its query.
+func Shown(u *url.URL) string {
+	text := u.Scheme + "://" + u.Host + u.EscapedPath()
+	if u.RawQuery != "" {
+		text += "?..."
+	}
+	return text
+}
+
+// BodyOf returns a message of MCP.
+func BodyOf(m map[string]any) []byte {
+	var b bytes.Buffer
+	writeJSON(&b, m)
+	return bytes.TrimSpace(b.Bytes())
+}

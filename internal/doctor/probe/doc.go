@@ -1,0 +1,3 @@
+// Package probe makes the HTTP requests of a diagnosis and shows what comes back as it
+// is: nothing is followed, repeated, decompressed or mended.
+package probe

@@ -1,0 +1,289 @@
+package probe
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/lazyregexp"
+)
+
+// A Reply is what came back for a Request, or why nothing did. It is for one goroutine at
+// a time.
+type Reply struct {
+	Asked string // the method of HTTP
+	ID    int    // of the request of MCP, 0: none
+	Err   error  // why there is no reply, or no more of it
+
+	Status int         // 0: there is no reply
+	Header http.Header // nil likewise
+	Proto  string
+	Reused bool // the connection had been used before
+
+	Began time.Time     // when it was asked for
+	Took  time.Duration // until the body's end, or until nobody read on
+
+	Text     []byte          // the body, if it is no event stream
+	Last     Event           // that Next has read
+	Events   int             // that Next has read
+	Times    []time.Duration // when each came
+	Messages []Message
+	Ended    bool // the body's end was seen
+
+	body    io.Reader
+	lex     lexer
+	closing func()
+}
+
+// A Message is one of JSON-RPC.
+type Message struct {
+	ID     json.RawMessage `json:"id"`
+	Method string          `json:"method"`
+	Result json.RawMessage `json:"result"`
+	Error  *RPCError       `json:"error"`
+	Params json.RawMessage `json:"params"`
+}
+
+// An RPCError is why a request was refused.
+type RPCError struct {
+	Code    int             `json:"code"`
+	Message string          `json:"message"`
+	Data    json.RawMessage `json:"data"`
+}
+
+// IsResponse reports whether m answers a request.
+func (m *Message) IsResponse() bool { return m.Method == "" && (m.Result != nil || m.Error != nil) }
+
+func writeJSON(b *bytes.Buffer, v any) {
+	enc := json.NewEncoder(b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		panic(err) // only what this package has put together is encoded
+	}
+}
+
+// Close ends the reply: nothing more of it is read.
+func (r *Reply) Close() { r.closing() }
+
+// MediaType returns the media type without parameters.
+func (r *Reply) MediaType() string {
+	t, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	return t
+}
+
+// IsStream reports whether the body is an event stream: it is read with Next.
+func (r *Reply) IsStream() bool {
+	return r.Err == nil && r.Status == http.StatusOK && r.MediaType() == "text/event-stream"
+}
+
+// Next reads an event of a stream into Last; false: there is none any more, or the
+// request's time is over. An event without data counts.
+func (r *Reply) Next() bool {
+	for {
+		if e, ok := r.lex.event(); ok {
+			r.Last = e
+			r.Events++
+			r.Times = append(r.Times, time.Since(r.Began))
+			r.readEvent(e)
+			return true
+		}
+		if r.Ended || r.Err != nil || r.lex.size > mostBody {
+			return false
+		}
+		var chunk [16 << 10]byte
+		n, err := r.body.Read(chunk[:])
+		r.lex.feed(chunk[:n])
+		if errors.Is(err, io.EOF) {
+			r.Ended = true
+			r.lex.end()
+		} else if err != nil {
+			r.Err = err
+		}
+	}
+}
+
+func (r *Reply) readEvent(e Event) {
+	if len(e.Data) == 0 {
+		return
+	}
+	var m Message
+	switch err := json.Unmarshal(e.Data, &m); {
+	case err == nil && (e.Name == "" || e.Name == "message"):
+		r.Messages = append(r.Messages, m)
+	case err == nil && (m.IsResponse() || m.Method != ""):
+		r.lex.odd(OddName, "event: "+e.Name)
+		r.Messages = append(r.Messages, m)
+	case err != nil && (e.Name == "" || e.Name == "message"):
+		r.lex.odd(OddJSON, "data: "+string(e.Data))
+	}
+}
+
+// readMessages reads the messages in a body that is JSON, whatever it is labelled.
+func (r *Reply) readMessages() {
+	text := bytes.TrimSpace(r.Text)
+	var m Message
+	if len(text) > 0 && text[0] == '[' {
+		_ = json.Unmarshal(text, &r.Messages)
+	} else if json.Unmarshal(text, &m) == nil && (m.IsResponse() || m.Method != "") {
+		r.Messages = append(r.Messages, m)
+	}
+}
+
+// Message returns the response to the request, nil if there was none. An error without
+// an id counts, and an id of another type that says the same.
+func (r *Reply) Message() *Message {
+	for i := range r.Messages {
+		m := &r.Messages[i]
+		id := strings.Trim(string(m.ID), `"`)
+		if m.IsResponse() && (id == strconv.Itoa(r.ID) || m.Error != nil && (id == "" || id == "null")) {
+			return m
+		}
+	}
+	return nil
+}
+
+// Result returns the result of the request; nil: it got none.
+func (r *Reply) Result() json.RawMessage {
+	if r.Err == nil && r.Status/100 == 2 {
+		if m := r.Message(); m != nil && m.Error == nil {
+			return m.Result
+		}
+	}
+	return nil
+}
+
+// OK reports whether the request got its result.
+func (r *Reply) OK() bool { return r.Result() != nil }
+
+// RPC returns the error of MCP in the reply, nil if there is none.
+func (r *Reply) RPC() *RPCError {
+	if m := r.Message(); m != nil {
+		return m.Error
+	}
+	return nil
+}
+
+// TimedOut reports whether nothing, or nothing more, came for so long.
+func (r *Reply) TimedOut(after time.Duration) bool {
+	var t interface{ Timeout() bool }
+	late := errors.Is(r.Err, context.DeadlineExceeded) || errors.As(r.Err, &t) && t.Timeout()
+	return late && time.Since(r.Began) > after-after/10
+}
+
+// Skip reports whether the reply says nothing about the server: no more requests were to
+// be made, or there was no time.
+func (r *Reply) Skip() bool {
+	return errors.Is(r.Err, ErrTooMany) || errors.Is(r.Err, context.Canceled) || r.Status == http.StatusTooManyRequests
+}
+
+// IsHTML reports whether the body is a page.
+func (r *Reply) IsHTML() bool {
+	t := r.MediaType()
+	return t == "text/html" || t == "application/xhtml+xml" || bytes.HasPrefix(bytes.ToLower(bytes.TrimSpace(r.Text)), []byte("<!doctype html"))
+}
+
+var (
+	titleTag = lazyregexp.New(`(?is)<title[^>]*>\s*(.*?)\s*</title>`)
+	product  = lazyregexp.New(`^[\w.\- ]{1,30}(/[\w.]{1,20})?`)
+)
+
+// Who returns the name of what has answered, as far as it says: a proxy, mostly.
+func (r *Reply) Who() string {
+	var names []string
+	for _, name := range []string{"Server", "Via", "X-Powered-By"} {
+		if v := product.FindString(r.Header.Get(name)); v != "" {
+			if name == "Via" {
+				v = "a proxy (Via: " + v + ")"
+			}
+			names = append(names, v)
+		}
+	}
+	if r.Header.Get("Cf-Ray") != "" && !strings.Contains(strings.Join(names, " "), "cloudflare") {
+		names = append(names, "cloudflare")
+	}
+	if len(names) == 0 {
+		return "the server"
+	}
+	return strings.Join(names, ", ")
+}
+
+// Line says in one line what came back.
+func (r *Reply) Line() string {
+	if r.Err != nil && r.Status == 0 {
+		return r.Asked + ": " + NetText(r.Err)
+	}
+	text := fmt.Sprintf("%s was answered %d %s", r.Asked, r.Status, http.StatusText(r.Status))
+	if t := r.MediaType(); t != "" {
+		text += ", " + t
+	}
+	if who := r.Who(); who != "the server" {
+		text += ", by " + who
+	}
+	if x := r.Excerpt(); x != "" {
+		text += ": " + x
+	}
+	return text
+}
+
+// Excerpt returns what the body says to people.
+func (r *Reply) Excerpt() string {
+	const most = 160
+	if len(r.Messages) > 0 {
+		if e := r.Messages[0].Error; e != nil {
+			return fmt.Sprintf("error %d, %.*q", e.Code, most, e.Message)
+		}
+	}
+	if r.IsHTML() {
+		if m := titleTag.FindSubmatch(r.Text); m != nil {
+			return fmt.Sprintf("a page with the title %.*q", most, m[1])
+		}
+		return "a page"
+	}
+	line, _, _ := strings.Cut(strings.TrimSpace(string(r.Text)), "\n")
+	if line == "" {
+		return ""
+	}
+	return fmt.Sprintf("%.*q", most, line)
+}
+
+// NetText returns what an error of the network says, unless it holds a URL, in which
+// there may be credentials.
+func NetText(err error) string {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return "nothing came in time"
+	}
+	if text := err.Error(); !strings.Contains(text, "://") && !strings.Contains(text, "@") {
+		return text
+	}
+	return "the connection failed"
+}
+
+// Others returns how many comments and the like an event stream had: signs of life.
+func (r *Reply) Others() int { return r.lex.others }
+
+// Faults returns what breaks the rules of event streams in one.
+func (r *Reply) Faults() []Fault { return r.lex.faults }
+
+// unzipped reads what was compressed, as it comes.
+type unzipped struct {
+	in  io.Reader
+	out *gzip.Reader
+}
+
+func (u *unzipped) Read(b []byte) (n int, err error) {
+	if u.out == nil {
+		if u.out, err = gzip.NewReader(u.in); err != nil {
+			return 0, err
+		}
+	}
+	return u.out.Read(b)
+}

@@ -1,0 +1,260 @@
+package remote
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/doctor"
+	"github.com/mcp-bridge/mcp-bridge/internal/doctor/probe"
+	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
+)
+
+// resourceMetadata is what of RFC 9728 matters.
+type resourceMetadata struct {
+	Resource string   `json:"resource"`
+	Servers  []string `json:"authorization_servers"`
+}
+
+// serverMetadata is what of RFC 8414 matters.
+type serverMetadata struct {
+	Issuer  string   `json:"issuer"`
+	Methods []string `json:"code_challenge_methods_supported"`
+}
+
+// checkAuthorization finds the step of authorization that fails (H18), where the server
+// has answered 401 or 403.
+func (p *prober) checkAuthorization(ctx context.Context, r *probe.Reply) {
+	ctx, cancel := context.WithTimeout(ctx, checkTime)
+	defer cancel()
+	challenge := r.Header.Get("WWW-Authenticate")
+	p.sayCredentials(ctx, r, challenge)
+	if r.Status == http.StatusUnauthorized {
+		p.checkDiscovery(ctx, challenge)
+	}
+	p.fact("authorization", "%d %s", r.Status, http.StatusText(r.Status))
+}
+
+// sayCredentials says what is wrong with the credentials that were sent, or that there
+// are none.
+func (p *prober) sayCredentials(ctx context.Context, r *probe.Reply, challenge string) {
+	const means = "The server does not serve clients without valid credentials; what lies behind was not checked."
+	sent := p.Header.Get("Authorization")
+	switch {
+	case sent == "" && r.Status == http.StatusUnauthorized:
+		p.add("H18", doctor.Note, "The server wants credentials", r.Line()+scheme(challenge), means,
+			`Run doctor again with --header "Authorization: Bearer ..." (or the header that the server wants). Clients that know OAuth get a token by themselves.`)
+		return
+	case sent == "":
+		p.add("H18", doctor.Error, "Access is denied", r.Line()+scheme(challenge), means, "Check with which header or from which network the server admits clients.")
+		return
+	case strings.Contains(challenge, "insufficient_scope"):
+		p.add("H18", doctor.Error, "The token lacks a scope", r.Line()+"; scope wanted: "+parameter(challenge, "scope"), "Clients with this token are refused.",
+			"Get a token with this scope.")
+		return
+	}
+	if fault := p.tokenFault(sent); fault != "" {
+		p.add("H18", doctor.Error, "The token is not valid", r.Line()+"; "+fault, means, "Get a new token for this server.")
+		return
+	}
+	seen := r.Line()
+	without := p.initialize(ctx, func(q *probe.Request) { q.Header["Authorization"] = "" })
+	if without.Err == nil && without.Status == r.Status && without.Header.Get("WWW-Authenticate") == challenge && without.Excerpt() == r.Excerpt() {
+		seen += "; the answer is the same without the Authorization header"
+	}
+	p.add("H18", doctor.Error, "The credentials are refused", seen, means,
+		"Check that the token is one for this server and not revoked. If the answer is the same without it, see whether a proxy takes the Authorization header away.")
+}
+
+// scheme names the authentication scheme of a challenge.
+func scheme(challenge string) string {
+	name, _, _ := strings.Cut(challenge, " ")
+	if name == "" {
+		return "; no WWW-Authenticate"
+	}
+	return fmt.Sprintf("; WWW-Authenticate: %.20s ...", name)
+}
+
+// parameter returns a parameter of a challenge, as text.
+func parameter(challenge, name string) string {
+	m := regexp.MustCompile(`(?i)[\s,]` + name + `\s*=\s*(?:"([^"]*)"|([^\s,"]+))`).FindStringSubmatch(" " + challenge)
+	if m == nil {
+		return ""
+	}
+	return m[1] + m[2]
+}
+
+// tokenFault decodes a token that is a JWT and says what is wrong with it; "": nothing
+// that can be seen. It repeats times and the audience only.
+func (p *prober) tokenFault(header string) string {
+	_, token, _ := strings.Cut(header, " ")
+	parts := strings.Split(token, ".")
+	if len(parts) != 3 {
+		return ""
+	}
+	raw, err := base64.RawURLEncoding.DecodeString(parts[1])
+	var claims struct {
+		Exp, Nbf float64
+		Aud      json.RawMessage
+	}
+	if err != nil || json.Unmarshal(raw, &claims) != nil {
+		return ""
+	}
+	now := time.Now()
+	if at := time.Unix(int64(claims.Exp), 0); claims.Exp != 0 && at.Before(now) {
+		return "it expired at " + day(at)
+	}
+	if at := time.Unix(int64(claims.Nbf), 0); claims.Nbf != 0 && at.After(now.Add(time.Minute)) {
+		return "it is valid from " + day(at) + " on, and here it is " + day(now)
+	}
+	var audience []string
+	var one string
+	if json.Unmarshal(claims.Aud, &one) == nil {
+		audience = []string{one}
+	} else {
+		_ = json.Unmarshal(claims.Aud, &audience)
+	}
+	// Only audiences that are URLs can be compared with the server's.
+	isURL := func(a string) bool { return strings.HasPrefix(a, "https://") || strings.HasPrefix(a, "http://") }
+	if len(audience) > 0 && !slices.ContainsFunc(audience, func(a string) bool { return !isURL(a) || p.covers(a) }) {
+		return fmt.Sprintf("it is for another audience, %q", audience[0])
+	}
+	return ""
+}
+
+// covers reports whether a resource identifier is that of the server, or a parent of it
+// at the border of a segment.
+func (p *prober) covers(resource string) bool {
+	u, err := url.Parse(resource)
+	if err != nil || !httpdial.SameOrigin(u, p.URL) {
+		return false
+	}
+	parent := strings.TrimSuffix(u.Path, "/")
+	return p.URL.Path == u.Path || strings.TrimSuffix(p.URL.Path, "/") == parent || strings.HasPrefix(p.URL.Path, parent+"/")
+}
+
+// wellKnown returns the address of metadata about u: the name goes before its path.
+func wellKnown(u *url.URL, name string, path string) *url.URL {
+	return &url.URL{Scheme: u.Scheme, Host: u.Host, Path: "/.well-known/" + name + strings.TrimSuffix(path, "/")}
+}
+
+// fetch gets a document that is JSON, without credentials. It goes to no private address
+// that a public server names.
+func (p *prober) fetch(ctx context.Context, u *url.URL, into any) (*probe.Reply, bool) {
+	if p.isTrap(u) {
+		return &probe.Reply{Asked: "GET", Err: fmt.Errorf("a private address is not asked")}, false
+	}
+	r := p.do(ctx, probe.Request{Method: http.MethodGet, URL: u, Foreign: true, Header: map[string]string{"Accept": typeJSON}})
+	return r, r.Err == nil && r.Status == http.StatusOK && json.Unmarshal(r.Text, into) == nil
+}
+
+// isTrap reports whether u is of a private address and the server is not.
+func (p *prober) isTrap(u *url.URL) bool {
+	private := func(host string) bool {
+		ip, err := netip.ParseAddr(host)
+		return host == "localhost" || err == nil && (ip.IsPrivate() || ip.IsLoopback() || ip.IsLinkLocalUnicast() || ip.IsUnspecified())
+	}
+	return private(u.Hostname()) && !private(p.URL.Hostname())
+}
+
+// resourceOf returns what the site's metadata say the URL of its MCP server is.
+func (p *prober) resourceOf(ctx context.Context) string {
+	var m resourceMetadata
+	if _, ok := p.fetch(ctx, wellKnown(p.URL, "oauth-protected-resource", ""), &m); !ok {
+		return ""
+	}
+	u, err := url.Parse(m.Resource)
+	if err != nil || !httpdial.SameOrigin(u, p.URL) || u.Path == "" || u.Path == "/" {
+		return ""
+	}
+	return probe.Shown(u)
+}
+
+// checkDiscovery follows the way that clients go to find out where they get a token.
+func (p *prober) checkDiscovery(ctx context.Context, challenge string) {
+	const means = "Clients that know OAuth cannot find out where to get a token."
+	var m resourceMetadata
+	var r *probe.Reply
+	ok := false
+	if named := parameter(challenge, "resource_metadata"); named != "" {
+		u, err := p.URL.Parse(named)
+		if err != nil || u.Host == "" {
+			p.add("H18", doctor.Error, "WWW-Authenticate names no valid URL of the metadata", "resource_metadata="+named, means, "Correct the URL in WWW-Authenticate.")
+			return
+		}
+		if r, ok = p.fetch(ctx, u, &m); !ok && r.Err == probe.ErrTooMany {
+			return
+		}
+		if !ok {
+			p.add("H18", doctor.Error, "The metadata of the protected resource cannot be had", probe.Shown(u)+": "+r.Line(), means,
+				"Serve the document of RFC 9728 at this URL, to everybody; behind a proxy, pass the path /.well-known/ on.")
+			return
+		}
+	} else {
+		for _, path := range []string{p.URL.Path, ""} {
+			if r, ok = p.fetch(ctx, wellKnown(p.URL, "oauth-protected-resource", path), &m); ok {
+				break
+			}
+		}
+	}
+	switch {
+	case ok:
+		p.checkResource(ctx, m)
+	case challenge == "" && !r.Skip():
+		p.add("H18", doctor.Warning, "401 comes without WWW-Authenticate", "no WWW-Authenticate, and no metadata at /.well-known/oauth-protected-resource: "+r.Line(),
+			means+" Others do not learn which credentials are wanted.", "Send WWW-Authenticate: Bearer with 401, with resource_metadata if the server uses OAuth. If it sends the header, a proxy drops it.")
+	}
+}
+
+// checkResource looks at the metadata of the resource and of its authorization server.
+func (p *prober) checkResource(ctx context.Context, m resourceMetadata) {
+	if !p.covers(m.Resource) {
+		p.add("H18", doctor.Error, "The metadata are of another resource", fmt.Sprintf("resource is %q, and the URL %s", m.Resource, probe.Shown(p.URL)),
+			"Clients refuse to ask for a token: it would be one for another server.",
+			"Have the metadata name the URL that clients use as resource. Behind a proxy, tell the server its public URL.")
+	}
+	if len(m.Servers) == 0 {
+		p.add("H18", doctor.Warning, "The metadata name no authorization server", "authorization_servers is empty or missing",
+			"Most clients cannot find out where to get a token.", "Name at least one in authorization_servers.")
+		return
+	}
+	issuer, err := url.Parse(m.Servers[0])
+	if err != nil || issuer.Host == "" {
+		p.add("H18", doctor.Error, "The metadata name no valid authorization server", fmt.Sprintf("authorization_servers[0] is %q", m.Servers[0]), "Clients cannot get a token.", "Correct the URL.")
+		return
+	}
+	var s serverMetadata
+	var r *probe.Reply
+	ok := false
+	appended := *issuer
+	appended.Path = strings.TrimSuffix(issuer.Path, "/") + "/.well-known/openid-configuration"
+	for _, u := range []*url.URL{wellKnown(issuer, "oauth-authorization-server", issuer.Path), wellKnown(issuer, "openid-configuration", issuer.Path), &appended} {
+		if r, ok = p.fetch(ctx, u, &s); ok || r.Skip() {
+			break
+		}
+	}
+	switch {
+	case !ok && r.Skip():
+	case !ok:
+		p.add("H18", doctor.Error, "The metadata of the authorization server cannot be had", probe.Shown(issuer)+": "+r.Line(), "Clients cannot get a token.",
+			"Serve them at /.well-known/oauth-authorization-server or /.well-known/openid-configuration of the issuer.")
+	case !slices.Contains(s.Methods, "S256"):
+		p.add("H18", doctor.Error, "The authorization server does not say that it takes S256", fmt.Sprintf("code_challenge_methods_supported is %q", s.Methods),
+			"Clients must refuse an authorization server without PKCE.", "Have code_challenge_methods_supported list S256.")
+	case s.Issuer != m.Servers[0]:
+		severity := doctor.Warning
+		if strings.TrimSuffix(s.Issuer, "/") == strings.TrimSuffix(m.Servers[0], "/") {
+			severity = doctor.Note // most clients do not mind the slash
+		}
+		p.add("H18", severity, "The authorization server has another issuer than the metadata name", fmt.Sprintf("issuer is %q, and authorization_servers[0] %q", s.Issuer, m.Servers[0]),
+			"Clients of 2026-07-28 compare the two exactly, and refuse.", "Write the same in both, to the last slash.")
+	}
+}

@@ -1,0 +1,142 @@
+package remote
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/doctor"
+	"github.com/mcp-bridge/mcp-bridge/internal/doctor/probe"
+)
+
+// Options say how the server is reached. The zero value works.
+type Options struct {
+	Header http.Header // on every request to the server, as the bridge's --header
+	TLS    *tls.Config // httpdial.LoadTLS; nil: the system's authorities, and no certificate of ours
+
+	// Slow adds the checks that wait for minutes.
+	Slow bool
+
+	// Call is the name of a tool that is called once with Arguments, a JSON object.
+	// "": no tool is called.
+	Call      string
+	Arguments json.RawMessage
+
+	quiet time.Duration // how long Slow waits; 0: slowQuiet
+}
+
+// How long things may take.
+const (
+	wholeTime   = 17 * time.Second // everything but cleaning up and what is slow
+	cleanupTime = 2 * time.Second
+	answerTime  = 8 * time.Second // the first answer: the server may have to start
+	slowAnswer  = time.Minute     // with Slow
+	checkTime   = 5 * time.Second // each check that follows
+	slowQuiet   = 330 * time.Second
+)
+
+// Diagnose finds out what is wrong with the server at address and adds it to r. It takes
+// less than 20 seconds, but with Options.Slow. An error says that the diagnosis could not
+// be made: the address or a header is not valid, or ctx was done.
+func Diagnose(ctx context.Context, address string, o Options, r *doctor.Report) error {
+	p, err := newProber(address, o, r)
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	whole := wholeTime
+	if o.Slow {
+		whole += slowAnswer
+	}
+	bounded, cancel := context.WithTimeout(ctx, whole)
+	defer cancel()
+	if p.connect(bounded) {
+		p.diagnose(ctx, bounded)
+	}
+	p.cleanup()
+	p.sayFacts()
+	p.sayLimited()
+	return ctx.Err()
+}
+
+// diagnose finds out what speaks there, and runs the checks for that. What waits for
+// minutes is bounded by slow alone.
+func (p *prober) diagnose(slow, ctx context.Context) {
+	found := p.identify(ctx)
+	p.Patience = answerTime
+	switch {
+	case found.events != nil:
+		p.checkEvents(ctx, found.events)
+	case found.legacy != nil && !p.checkSession(ctx, found.legacy):
+		found.legacy = nil // what needs the session would only say so again
+	}
+	t := found.talker()
+	if t == nil {
+		return
+	}
+	p.together(ctx,
+		func(ctx context.Context) { p.sayLists(ctx, t) },
+		func(ctx context.Context) { p.checkMediaTypes(ctx, t) },
+		func(ctx context.Context) { p.checkBrowsers(ctx, found) },
+		func(ctx context.Context) { p.checkReuse(ctx, t) },
+		func(ctx context.Context) { p.checkListen(ctx, found.modern) },
+		func(ctx context.Context) { p.checkModernHeaders(ctx, found.modern) },
+		func(ctx context.Context) { p.checkUnknown(ctx, found.legacy) },
+		func(ctx context.Context) { p.checkGet(ctx, found.legacy) },
+		func(ctx context.Context) { p.checkResume(ctx, found.legacy) },
+	)
+	p.resolve(ctx)
+	p.checkBodies(ctx, t) // alone: its megabytes would slow the others down
+	p.checkCall(ctx, t)
+	if p.opts.Slow {
+		p.checkIdle(slow, found)
+	}
+}
+
+// together runs checks side by side, each within its own time, and waits for all.
+func (p *prober) together(ctx context.Context, checks ...func(context.Context)) {
+	var all sync.WaitGroup
+	for _, check := range checks {
+		all.Go(func() {
+			ctx, cancel := context.WithTimeout(ctx, checkTime+time.Second)
+			defer cancel()
+			check(ctx)
+		})
+	}
+	all.Wait()
+}
+
+// found is what has answered at the address; what has not is nil.
+type found struct {
+	legacy *session // sessions of the revisions up to 2025-11-25
+	modern *modern  // requests of 2026-07-28
+	events *events  // HTTP+SSE
+}
+
+// A talker makes requests in one of the ways of the protocol.
+type talker interface {
+	// ask makes a request of MCP; change, if not nil, changes how it is sent.
+	ask(ctx context.Context, method string, params map[string]any, change func(*probe.Request)) *probe.Reply
+
+	// harmless is a method that every such server has and that changes nothing.
+	harmless() string
+
+	// has reports whether the server has declared the capability.
+	has(capability string) bool
+}
+
+// talker returns the way to talk with what was found, nil if there is none.
+func (f found) talker() talker {
+	switch {
+	case f.legacy != nil:
+		return f.legacy
+	case f.modern != nil:
+		return f.modern
+	case f.events != nil && f.events.open:
+		return f.events
+	}
+	return nil
+}

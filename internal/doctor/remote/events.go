@@ -1,0 +1,226 @@
+package remote
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"path"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/era"
+	"github.com/mcp-bridge/mcp-bridge/internal/buildinfo"
+	"github.com/mcp-bridge/mcp-bridge/internal/doctor"
+	"github.com/mcp-bridge/mcp-bridge/internal/doctor/probe"
+	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
+)
+
+// events is a connection to a server that speaks HTTP+SSE.
+type events struct {
+	p        *prober
+	stream   *probe.Reply
+	said     string   // the endpoint, as the server gave it
+	endpoint *url.URL // where messages go; set before the first ask
+	open     bool     // initialize was answered
+	version  string
+	can      map[string]json.RawMessage
+
+	mu      sync.Mutex
+	waiting map[string]chan probe.Message // by id
+	done    chan struct{}                 // the stream has ended
+	began   time.Time
+}
+
+// endpointTime is how long the first event of HTTP+SSE may take.
+const endpointTime = 4 * time.Second
+
+// openEvents looks for a server of HTTP+SSE, where POST was refused as those do; nil:
+// there is none.
+func (p *prober) openEvents(ctx context.Context, post *probe.Reply) *events {
+	switch {
+	case post.Err != nil, post.Skip(), post.Status/100 != 4:
+		return nil
+	case post.Status == http.StatusUnauthorized, post.Status == http.StatusForbidden, post.Status == http.StatusMisdirectedRequest:
+		return nil
+	}
+	// The stream outlives ctx: it is closed in the end.
+	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	late := time.AfterFunc(endpointTime, cancel)
+	r := p.Start(life, probe.Request{Method: http.MethodGet, Header: map[string]string{"Accept": typeSSE}})
+	got := r.IsStream() && r.Next()
+	inTime := late.Stop()
+	switch {
+	case got && r.Last.Name == "endpoint":
+		e := &events{p: p, stream: r, said: string(r.Last.Data), waiting: map[string]chan probe.Message{}, done: make(chan struct{}), began: time.Now()}
+		go e.read()
+		p.atEnd(func(context.Context) { cancel(); r.Close(); <-e.done })
+		return e
+	case !inTime && r.IsStream():
+		p.sayBuffered(r, "GET: the headers of an event stream came, and its first event did not come in "+endpointTime.String())
+	case !inTime && !got && (post.Status == http.StatusNotFound || post.Status == http.StatusMethodNotAllowed):
+		p.sayBuffered(post, "POST: "+strconv.Itoa(post.Status)+", as servers of HTTP+SSE answer; GET: no headers came in "+endpointTime.String())
+	}
+	cancel()
+	r.Close()
+	return nil
+}
+
+// read hands the messages of the stream to those who wait for them, until its end.
+func (e *events) read() {
+	defer close(e.done)
+	for e.stream.Next() {
+		if len(e.stream.Messages) == 0 {
+			continue
+		}
+		m := e.stream.Messages[len(e.stream.Messages)-1]
+		e.stream.Messages = nil
+		e.mu.Lock()
+		c := e.waiting[strings.Trim(string(m.ID), `"`)]
+		e.mu.Unlock()
+		if c != nil && m.IsResponse() {
+			select {
+			case c <- m:
+			default: // it is not the first one
+			}
+		}
+	}
+	e.p.noteOdd(e.stream)
+}
+
+func (e *events) harmless() string { return "ping" }
+
+func (e *events) has(capability string) bool { return e.can[capability] != nil }
+
+// ask posts a request and waits for the response on the stream.
+func (e *events) ask(ctx context.Context, method string, params map[string]any, change func(*probe.Request)) *probe.Reply {
+	id := e.p.NewID()
+	m := map[string]any{"jsonrpc": "2.0", "id": id, "method": method}
+	if params != nil {
+		m["params"] = params
+	}
+	return e.send(ctx, m, id, change)
+}
+
+func (e *events) send(ctx context.Context, m map[string]any, id int, change func(*probe.Request)) *probe.Reply {
+	c := make(chan probe.Message, 1)
+	key := strconv.Itoa(id)
+	e.mu.Lock()
+	e.waiting[key] = c
+	e.mu.Unlock()
+	defer func() {
+		e.mu.Lock()
+		delete(e.waiting, key)
+		e.mu.Unlock()
+	}()
+	q := probe.Request{URL: e.endpoint, Header: legacyHeader(), Body: probe.BodyOf(m)}
+	if e.version >= era.Version2025_06_18 {
+		q.Header[headerVersion] = e.version
+	}
+	if change != nil {
+		change(&q)
+	}
+	r := e.p.do(ctx, q)
+	if r.Err != nil || r.Status/100 != 2 || id == 0 {
+		return r
+	}
+	r.ID = id
+	if r.Message() != nil {
+		e.p.add("H23", doctor.Warning, "Responses come in the reply to POST, not on the event stream", r.Line(),
+			"Clients of HTTP+SSE read responses from the event stream only: they wait until they give up.", "Have the server send all messages on the event stream, and answer POST 202.")
+		return r
+	}
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	select {
+	case got := <-c:
+		r.Messages = append(r.Messages, got)
+	case <-e.done:
+	case <-ctx.Done():
+	}
+	return r
+}
+
+// checkEvents opens the session of HTTP+SSE, at the endpoint that the server has given or
+// where it should be (H21).
+func (p *prober) checkEvents(ctx context.Context, e *events) {
+	given, err := p.URL.Parse(e.said)
+	if err != nil || given.Host == "" || strings.TrimSpace(e.said) == "" {
+		p.add("H21", doctor.Error, "The endpoint event has no valid URL", "data: "+e.said, "Clients do not learn where to send messages.",
+			"Send the path for messages as the data of the endpoint event.")
+		return
+	}
+	p.HideURL(given)
+	p.noteCompressed(e.stream)
+	const do = "Tell the server the prefix and the public URL that its proxy has, or have it send a relative path that is right for clients; the proxy must pass that path on."
+	const means = "Clients send their messages there: they refuse to, or do not reach the server."
+	best := *given
+	best.Scheme, best.Host = p.URL.Scheme, p.URL.Host
+	if !httpdial.SameOrigin(given, p.URL) {
+		kind := "is of another host than the stream"
+		switch {
+		case strings.EqualFold(best.Host, given.Host):
+			kind = "has another scheme than the stream"
+		case p.isTrap(given):
+			kind = "is of an internal host"
+		}
+		works := e.begin(ctx, &best)
+		seen := "the server gave " + probe.Shown(given)
+		if works != nil && works.Status/100 == 2 {
+			seen += "; messages are taken at " + probe.Shown(&best)
+		}
+		p.add("H21", doctor.Error, "The URL for messages "+kind, seen, means, do)
+		return
+	}
+	r := e.begin(ctx, given)
+	if r.OK() || r.Err != nil || r.Skip() {
+		p.explainSilent(e, r)
+		return
+	}
+	prefix := path.Dir(strings.TrimSuffix(p.URL.Path, "/"))
+	best.Path = path.Join(prefix, given.Path)
+	if prefix != "/" && prefix != "." && !strings.HasPrefix(given.Path, prefix+"/") && r.Status/100 != 2 {
+		if fixed := e.begin(ctx, &best); fixed.Status/100 == 2 {
+			p.add("H21", doctor.Error, "The URL for messages lacks the prefix of the proxy", "the server gave "+probe.Shown(given)+": "+r.Line()+"; messages are taken at "+probe.Shown(&best), means, do)
+			return
+		}
+	}
+	if r.Status/100 != 2 {
+		p.add("H21", doctor.Error, "Messages are refused at the URL that the server gives for them", "the server gave "+probe.Shown(given)+": "+r.Line(), means, do)
+		return
+	}
+	p.explainSilent(e, r)
+}
+
+// begin sends initialize to endpoint, which messages go to from now on.
+func (e *events) begin(ctx context.Context, endpoint *url.URL) *probe.Reply {
+	e.endpoint = endpoint
+	ctx, cancel := context.WithTimeout(ctx, checkTime)
+	defer cancel()
+	id := e.p.NewID()
+	r := e.send(ctx, map[string]any{"jsonrpc": "2.0", "id": id, "method": "initialize", "params": map[string]any{
+		"protocolVersion": era.NewestLegacy, "capabilities": map[string]any{}, "clientInfo": json.RawMessage(buildinfo.Implementation())}}, id, nil)
+	if s := e.p.sessionOf(r); s != nil {
+		e.open, e.version, e.can = true, s.version, s.can
+		e.p.fact("revision", "%s", s.version)
+		e.p.checkRevision(s)
+		e.send(ctx, map[string]any{"jsonrpc": "2.0", "method": "notifications/initialized"}, 0, nil)
+	}
+	return r
+}
+
+// explainSilent says why there is no session although the message was not refused.
+func (p *prober) explainSilent(e *events, r *probe.Reply) {
+	switch {
+	case e.open || r.Skip():
+	case r.RPC() != nil:
+		p.add("H5", doctor.Error, "The server refuses to begin", r.Excerpt(), "Clients cannot begin.", "Do what the error says, and look at the server's log.")
+	case r.Err != nil && r.Status == 0:
+		p.add("H21", doctor.Error, "Messages cannot be sent to the URL that the server gives for them", r.Line(), "Clients cannot begin.", "Check that URL, and the log of what answers there.")
+	default:
+		p.add("H23", doctor.Error, "initialize gets no response", r.Line()+"; nothing came on the event stream", "Clients wait until they give up.",
+			"If there are several replicas, the message has reached another one than the stream: bind clients to a replica. Otherwise look at the server's log.")
+	}
+}

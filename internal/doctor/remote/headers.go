@@ -1,0 +1,133 @@
+package remote
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/doctor"
+	"github.com/mcp-bridge/mcp-bridge/internal/doctor/probe"
+)
+
+// checkMediaTypes sees whether a Content-Type with a charset is taken (H10).
+func (p *prober) checkMediaTypes(ctx context.Context, t talker) {
+	const charset = typeJSON + "; charset=utf-8"
+	r := t.ask(ctx, t.harmless(), nil, func(q *probe.Request) { q.Header["Content-Type"] = charset })
+	if r.Status == http.StatusUnsupportedMediaType {
+		p.add("H10", doctor.Warning, "A Content-Type with a charset is refused", "with Content-Type: "+charset+", "+r.Line(),
+			"Clients in .NET, Java and others send the charset: they are refused.", "Have the server compare the media type without its parameters.")
+	}
+}
+
+// explainMediaTypes finds out which Accept and Content-Type the server wants, where it
+// has refused those that the protocol prescribes (H10).
+func (p *prober) explainMediaTypes(ctx context.Context, r *probe.Reply) {
+	const both = typeJSON + ", " + typeSSE
+	works := ""
+	for _, try := range [][2]string{{"Accept", typeSSE}, {"Accept", typeJSON}, {"Accept", "*/*"}, {"Content-Type", typeJSON + "; charset=utf-8"}} {
+		if p.initialize(ctx, func(q *probe.Request) { q.Header[try[0]] = try[1] }).OK() {
+			works = "; with " + try[0] + ": " + try[1] + " it answers"
+			break
+		}
+	}
+	p.add("H10", doctor.Error, "The media types that the protocol prescribes are refused", "with Accept: "+both+" and Content-Type: "+typeJSON+", "+r.Line()+works,
+		"Every client sends these headers: all are refused.", "Have the server admit them; if it does, see whether a proxy changes Accept or Content-Type.")
+}
+
+// browserOrigin is the origin of a page that a developer has: the MCP Inspector's.
+const browserOrigin = "http://localhost:6274"
+
+// checkBrowsers sees whether pages may use the server, if they are meant to (H16).
+func (p *prober) checkBrowsers(ctx context.Context, f found) {
+	needs, q := f.needed(p)
+	q.Method, q.Body = http.MethodOptions, nil
+	q.Foreign, q.Header = true, map[string]string{"Origin": browserOrigin, "Access-Control-Request-Method": http.MethodPost,
+		"Access-Control-Request-Headers": strings.ToLower(strings.Join(needs, ","))}
+	r := p.do(ctx, q)
+	allowed := r.Header.Get("Access-Control-Allow-Origin")
+	if r.Err != nil || r.Skip() {
+		return
+	}
+	if allowed != "*" && allowed != browserOrigin || r.Status/100 != 2 {
+		p.fact("browsers", "pages of %s are not admitted", browserOrigin)
+		return
+	}
+	p.fact("browsers", "pages of %s are admitted", browserOrigin)
+	var missing []string
+	for _, name := range needs {
+		if !lists(r.Header, "Access-Control-Allow-Headers", name) && !(name != "Authorization" && lists(r.Header, "Access-Control-Allow-Headers", "*")) {
+			missing = append(missing, name)
+		}
+	}
+	if len(missing) > 0 {
+		p.sayCORS("Access-Control-Allow-Headers of the preflight lacks "+strings.Join(missing, ", "),
+			"Access-Control-Allow-Headers: "+strings.Join(needs, ", "))
+	}
+	p.checkExposed(ctx, f)
+}
+
+// needed returns the headers with which a browser needs permission, and a request like
+// those that it sends.
+func (f found) needed(p *prober) ([]string, probe.Request) {
+	names := []string{"Content-Type"}
+	if p.Header.Get("Authorization") != "" {
+		names = append(names, "Authorization")
+	}
+	if f.legacy != nil || f.modern != nil {
+		names = append(names, "MCP-Protocol-Version")
+	}
+	if f.legacy != nil && f.legacy.id != "" {
+		names = append(names, "Mcp-Session-Id")
+	}
+	if f.modern != nil {
+		names = append(names, "Mcp-Method", "Mcp-Name")
+	}
+	if f.events != nil {
+		return names, probe.Request{URL: f.events.endpoint}
+	}
+	return names, probe.Request{}
+}
+
+// checkExposed sees whether a page may read what it needs of replies.
+func (p *prober) checkExposed(ctx context.Context, f found) {
+	if f.legacy == nil || f.legacy.id == "" {
+		return
+	}
+	fromPage := func(q *probe.Request) { q.Header["Origin"] = browserOrigin }
+	r := p.initialize(ctx, fromPage)
+	if !r.OK() {
+		return
+	}
+	switch {
+	case r.Header.Get("Access-Control-Allow-Origin") == "":
+		p.sayCORS("the preflight is answered, and the reply to POST has no Access-Control-Allow-Origin", "Access-Control-Allow-Origin: * (or the page's origin), on every reply")
+		return
+	case !lists(r.Header, "Access-Control-Expose-Headers", "Mcp-Session-Id") && !lists(r.Header, "Access-Control-Expose-Headers", "*"):
+		p.sayCORS("Access-Control-Expose-Headers of the reply to initialize lacks Mcp-Session-Id", "Access-Control-Expose-Headers: Mcp-Session-Id, MCP-Protocol-Version, WWW-Authenticate")
+	}
+	if s := p.sessionOf(r); s != nil && s.version != f.legacy.version {
+		p.add("H15", doctor.Warning, "The negotiated version differs from one initialize to the next", fmt.Sprintf("%q, then %q", f.legacy.version, s.version),
+			"Clients see other tools and rules from one session to the next.", "See whether all replicas of the server have the same version.")
+	}
+	gone := f.legacy.ask(ctx, "ping", nil, func(q *probe.Request) {
+		fromPage(q)
+		q.Header[headerSession] = "5a6f1c1e-0d0c-4b1e-9c57-3f1f2f7c9a11"
+	})
+	if gone.Status == http.StatusNotFound && gone.Header.Get("Access-Control-Allow-Origin") == "" {
+		p.sayCORS("the reply 404 to a session that is gone has no Access-Control-Allow-Origin", "Access-Control-Allow-Origin: * (or the page's origin), on errors too (nginx: add_header ... always)")
+	}
+}
+
+func (p *prober) sayCORS(seen, do string) {
+	p.add("H16", doctor.Warning, "Pages in browsers are admitted, and fail all the same (CORS)", "with Origin: "+browserOrigin+", "+seen,
+		"Clients that run in a browser, such as the MCP Inspector without its proxy, cannot use the server.", "Send "+do+".")
+}
+
+// lists reports whether a header is a list with this name in it.
+func lists(h http.Header, header, name string) bool {
+	return slices.ContainsFunc(strings.Split(strings.Join(h.Values(header), ","), ","), func(s string) bool {
+		return strings.EqualFold(strings.TrimSpace(s), name)
+	})
+}

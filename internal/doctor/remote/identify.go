@@ -1,0 +1,345 @@
+package remote
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/era"
+	"github.com/mcp-bridge/mcp-bridge/internal/doctor"
+	"github.com/mcp-bridge/mcp-bridge/internal/doctor/probe"
+	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
+	"github.com/mcp-bridge/mcp-bridge/internal/lazyregexp"
+)
+
+// identify finds out what speaks at the address, and if nothing does that clients
+// understand, why.
+func (p *prober) identify(ctx context.Context) found {
+	for moved := false; ; moved = true {
+		f, legacy, modern := p.introduce(ctx)
+		if f.legacy != nil || f.modern != nil {
+			p.sayFound(f, legacy, modern)
+			return f
+		}
+		if target := p.checkRedirect(legacy); target != nil && !moved {
+			p.MoveTo(target)
+			continue
+		}
+		f.events = p.openEvents(ctx, legacy)
+		switch {
+		case f.events != nil:
+			p.fact("transport", "HTTP+SSE, of revision %s", era.Version2024_11_05)
+		case !p.buffered.Load():
+			p.explain(ctx, legacy, modern)
+		}
+		return f
+	}
+}
+
+// introduce asks in both eras at once.
+func (p *prober) introduce(ctx context.Context) (f found, legacy, modern *probe.Reply) {
+	var both sync.WaitGroup
+	both.Go(func() { modern = p.discover(ctx) })
+	both.Go(func() { legacy = p.initialize(ctx, nil) })
+	both.Wait()
+	if legacy.Err == nil { // its cookies are those of the session
+		p.Jar.SetCookies(p.URL, (&http.Response{Header: legacy.Header}).Cookies())
+	}
+	return found{legacy: p.sessionOf(legacy), modern: p.modernOf(modern)}, legacy, modern
+}
+
+func (p *prober) sayFound(f found, legacy, modern *probe.Reply) {
+	sessions := "without sessions"
+	if f.legacy != nil && f.legacy.id != "" {
+		sessions = "with sessions"
+	}
+	first := legacy
+	if f.legacy == nil {
+		first = modern
+	}
+	p.fact("transport", "Streamable HTTP, %s, %s", first.Proto, sessions)
+	p.fact("revision", "%s", f.eras())
+	p.fact("first answer", "%s, as %s", ms(first.Took), first.MediaType())
+	if off := skew(first.Header, nil); off != "" {
+		p.add("H2", doctor.Note, "The clocks of this machine and of the server differ", off,
+			"Tokens and certificates that are good may be refused.", "Set both clocks (NTP).")
+	}
+	if f.modern == nil {
+		p.sayDropped(modern)
+		p.sayNewestFails(modern)
+	}
+}
+
+// checkRedirect says what a redirect of POST does to clients (H4), and returns where to
+// go on; nil: nowhere.
+func (p *prober) checkRedirect(r *probe.Reply) *url.URL {
+	if r.Err != nil || r.Status/100 != 3 || r.Status == http.StatusNotModified {
+		return nil
+	}
+	target, err := p.URL.Parse(r.Header.Get("Location"))
+	if err != nil || r.Header.Get("Location") == "" || target.Host == "" {
+		p.add("H4", doctor.Error, "POST is redirected to nowhere", r.Line(), "Every client fails.", "Correct the redirect: it has no Location, or no valid one.")
+		return nil
+	}
+	target.User = nil
+	p.HideURL(target)
+	same := httpdial.SameOrigin(p.URL, target)
+	keeps := r.Status == http.StatusTemporaryRedirect || r.Status == http.StatusPermanentRedirect
+	seen := fmt.Sprintf("POST was answered %d %s, Location: %s", r.Status, http.StatusText(r.Status), probe.Shown(target))
+	do := "Use the URL " + probe.Shown(target) + "."
+	switch {
+	case login.MatchString(target.Path) || login.MatchString(target.Host):
+		p.add("H5", doctor.Error, "A login page answers instead of MCP", seen, "Clients of MCP cannot sign in on a page.",
+			"Exempt this path from the login of the proxy or portal before the server; protect it with tokens (Authorization: Bearer) or OAuth as MCP has it.")
+		return nil
+	case p.URL.Scheme == "https" && target.Scheme == "http":
+		p.add("H4", doctor.Error, "POST is redirected from https to http", seen, "Clients refuse to follow, or send their credentials in the clear.",
+			"The server does not know that there is TLS before it: have the proxy send X-Forwarded-Proto and the server trust it, or use the URL that it redirects to, with https.")
+		if httpdial.SameOrigin(p.URL, &url.URL{Scheme: "https", Host: target.Host}) {
+			target.Scheme = "https" // what the user is told to try
+			return target
+		}
+		return nil
+	case !keeps:
+		p.add("H4", doctor.Error, "POST is redirected in a way that turns it into GET", seen,
+			"With 301, 302 and 303 clients repeat the request as GET, without its message.", do)
+	case !same:
+		p.add("H4", doctor.Error, "POST is redirected to another server", seen,
+			"Clients do not follow, or follow without their credentials.", do+" Do so only if you trust that server.")
+	default:
+		p.add("H4", doctor.Note, "POST is redirected", seen, "Each message takes two round trips, and some clients do not follow.", do)
+	}
+	if !same {
+		return nil
+	}
+	return target
+}
+
+// login matches paths and hosts of pages where people sign in.
+var login = lazyregexp.New(`(?i)\b(log-?in|sign-?in|sso|oauth2?/(start|authorize|sign_in)|saml|auth/realms)\b|^(login|accounts|sso|auth)\.|cloudflareaccess`)
+
+// explain says why nothing at the address speaks MCP.
+func (p *prober) explain(ctx context.Context, legacy, modern *probe.Reply) {
+	r := legacy
+	switch {
+	case r.Skip() || modern.Skip():
+	case r.Err != nil && r.Status == 0:
+		p.explainNoReply(ctx, r)
+	case r.Status/100 == 3: // said before
+	case r.Header.Get("Cf-Mitigated") != "" || r.Status == http.StatusForbidden && r.IsHTML() && challenge.Match(r.Text):
+		p.add("H5", doctor.Error, "A check for bots answers instead of MCP", r.Line(), "Clients of MCP cannot solve such a challenge.",
+			"Exempt this path from the bot protection at "+r.Who()+".")
+	case isTLSPort(r):
+		p.sayOtherScheme(ctx, r)
+	case r.Status == http.StatusUnauthorized:
+		p.checkAuthorization(ctx, r)
+	case r.Status == http.StatusForbidden || r.Status == http.StatusMisdirectedRequest || aboutHost.MatchString(r.Excerpt()):
+		p.explainForbidden(ctx, r)
+	case r.Status == http.StatusNotAcceptable || r.Status == http.StatusUnsupportedMediaType:
+		p.explainMediaTypes(ctx, r)
+	case r.Status == http.StatusNotFound || r.Status == http.StatusMethodNotAllowed:
+		p.checkPath(ctx, r)
+	case r.Status >= 500:
+		p.explainFailure(r)
+	case r.IsHTML():
+		p.checkPath(ctx, r)
+	case p.sayDropped(modern) || p.report.Has("H10") || p.report.Has("H22") || p.report.Has("H23"):
+	default:
+		p.explainOther(r, modern)
+	}
+}
+
+// challenge matches the pages with which bots are kept away.
+var challenge = lazyregexp.New(`(?i)just a moment|captcha|are you (a )?human|challenge-platform|access denied.*bot`)
+
+// explainNoReply says why there is no reply at all.
+func (p *prober) explainNoReply(ctx context.Context, r *probe.Reply) {
+	text := r.Err.Error()
+	switch {
+	case wantsCertificate(r.Err):
+		p.sayWantsCertificate(r.Err)
+	case p.URL.Scheme == "http" && (strings.Contains(text, "malformed HTTP") || errors.Is(r.Err, io.EOF) || errors.Is(r.Err, io.ErrUnexpectedEOF) || strings.Contains(text, "reset")) && p.speaksTLS(ctx):
+		p.sayOtherScheme(ctx, r)
+	case strings.Contains(text, "malformed HTTP"):
+		p.add("H5", doctor.Error, "What answers does not speak HTTP", "the answer to POST is no HTTP", "No client can talk with it over HTTP.",
+			"Check the port: perhaps another service listens there.")
+	case r.TimedOut(p.Patience):
+		p.add("H1", doctor.Error, "The server takes requests and does not answer", "DNS, connect and TLS work; the answer to initialize did not come in "+p.Patience.String(),
+			"Clients wait until they give up, after a minute mostly.", "If the server needs that long to start, try again, or with --slow. Look at the server's log: perhaps it hangs while it starts. If it answers without a proxy, the proxy holds back its answer: turn off buffering for this path.")
+	case strings.Contains(text, "Proxy Authentication Required") || strings.Contains(text, "proxyconnect"):
+		p.add("H1", doctor.Error, "The proxy in the environment does not let the connection through", probe.NetText(r.Err), "Clients with this environment do not get to the server.",
+			"Give the proxy's credentials in HTTPS_PROXY, or name the server's host in NO_PROXY.")
+	default:
+		p.add("H1", doctor.Error, "The connection is lost before the answer", "the request was sent; "+probe.NetText(r.Err), "Clients fail.",
+			"Look at the log of the server, and of what stands before it: one of them ends the connection.")
+	}
+}
+
+// isTLSPort reports whether a server tells a client that it should have spoken TLS.
+func isTLSPort(r *probe.Reply) bool {
+	return r.Status == http.StatusBadRequest && (strings.Contains(string(r.Text), "HTTP request to an HTTPS server") || strings.Contains(string(r.Text), "HTTP request was sent to HTTPS port"))
+}
+
+// speaksTLS reports whether the server's port answers a TLS handshake.
+func (p *prober) speaksTLS(ctx context.Context) bool {
+	address := p.URL.Host
+	if p.URL.Port() == "" {
+		address = net.JoinHostPort(p.URL.Hostname(), "80")
+	}
+	ctx, cancel := context.WithTimeout(ctx, dialTime)
+	defer cancel()
+	d := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true, ServerName: p.URL.Hostname()}} // nothing is sent over it
+	conn, err := d.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return false
+	}
+	conn.Close()
+	return true
+}
+
+func (p *prober) sayOtherScheme(_ context.Context, r *probe.Reply) {
+	other := *p.URL
+	other.Scheme = "https"
+	p.add("H3", doctor.Error, "The server speaks TLS at this port", r.Line(), "An http:// URL cannot work there.", "Use "+probe.Shown(&other)+".")
+}
+
+// aboutHost matches what servers say of a Host or an Origin that they do not admit.
+var aboutHost = lazyregexp.New(`(?i)invalid host|invalid origin|\bhost\b.*(not (allowed|admitted|permitted)|refused|rejected|mismatch)|\borigin\b.*(not (allowed|admitted|permitted)|refused|rejected)|forbidden origin|dns rebinding`)
+
+// explainForbidden finds out whether it is the Origin or the Host that is refused (H17).
+func (p *prober) explainForbidden(ctx context.Context, r *probe.Reply) {
+	try := func(change func(*probe.Request)) bool {
+		a := p.initialize(ctx, change)
+		return a.OK() || a.RPC() != nil && a.Status != r.Status
+	}
+	const means = "The server guards against DNS rebinding: it admits only hosts and origins that it knows."
+	if origin := p.Header.Get("Origin"); origin != "" && try(func(q *probe.Request) { q.Header["Origin"] = "" }) {
+		p.add("H17", doctor.Error, "The Origin is refused", "with Origin: "+origin+", "+r.Line()+"; without it the server answers", means,
+			"Allow the origin at the server, or do not send the header.")
+		return
+	}
+	host := p.Host
+	if host == "" {
+		host = p.URL.Host
+	}
+	local := "localhost"
+	if port := p.URL.Port(); port != "" {
+		local += ":" + port
+	}
+	named := aboutHost.MatchString(r.Excerpt()) || r.Status == http.StatusMisdirectedRequest
+	if works := try(func(q *probe.Request) { q.Host = local }); works || named {
+		seen := "with Host: " + host + ", " + r.Line()
+		if works {
+			seen += "; with Host: " + local + " it answers"
+		}
+		p.add("H17", doctor.Error, "The host name is refused", seen, means+" Every client that uses this name is refused.",
+			"Allow the host "+host+" at the server (--allow-host, allowed_hosts, allowedHosts), or have the proxy before it send the Host that it expects.")
+		return
+	}
+	if r.IsHTML() {
+		p.add("H5", doctor.Error, "Something before the server refuses the request", r.Line(), "Clients do not get to the server.",
+			"Look at the rules of the firewall or the proxy that answers: "+r.Who()+".")
+		return
+	}
+	p.checkAuthorization(ctx, r)
+}
+
+// explainFailure says that the server, or what stands before it, fails.
+func (p *prober) explainFailure(r *probe.Reply) {
+	title, do := "The server fails when a client begins", "Look at the server's log."
+	switch r.Status {
+	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		title = "A gateway answers, and the server behind it does not"
+		do = "See whether the server runs, and whether " + r.Who() + " has its address and path right."
+		if after := r.Header.Get("Retry-After"); after != "" {
+			do += " It says to try again in " + after + " s."
+		}
+	}
+	p.add("H5", doctor.Error, title, r.Line(), "Clients cannot begin.", do)
+}
+
+// explainOther says that the answer is none of those that are known.
+func (p *prober) explainOther(r, modern *probe.Reply) {
+	e := r.RPC()
+	switch {
+	case e != nil && (e.Code == era.CodeUnsupportedVersion || strings.Contains(strings.ToLower(e.Message), "protocol version")):
+		p.add("H15", doctor.Error, "The server takes none of the protocol versions that are known", r.Line()+"; server/discover: "+modern.Line(),
+			"Clients cannot begin.", "Update the server, or the clients: they have no version in common.")
+	case e != nil && saysMissing.MatchString(e.Message):
+		p.add("H9", doctor.Error, "A header of clients is lost on the way", "it was sent, and "+r.Line(), "Clients cannot begin.", passHeader(p, "missing", "of requests"))
+	case e != nil:
+		p.add("H5", doctor.Error, "The server refuses to begin", r.Line(), "Clients cannot begin.", "Do what the error says, and look at the server's log.")
+	case r.Status/100 == 2 && len(r.Text) == 0 && r.Events == 0:
+		p.add("H23", doctor.Error, "initialize gets no response", r.Line()+", with an empty body", "Clients wait until they give up.",
+			"Have the server answer a request in the reply to its own POST.")
+	default:
+		p.add("H5", doctor.Error, "What answers does not speak MCP", r.Line(), "Clients cannot begin.", "Check the URL: perhaps it is that of another service.")
+	}
+}
+
+// checkPath looks for the server at other paths of the same site (H6), where the answer
+// says that it is not here.
+func (p *prober) checkPath(ctx context.Context, r *probe.Reply) {
+	ctx, cancel := context.WithTimeout(ctx, checkTime)
+	defer cancel()
+	paths := []string{"/mcp", "/sse", "/"}
+	works := make([]string, len(paths))
+	var all sync.WaitGroup
+	for i, path := range paths {
+		u := *p.URL
+		u.Path, u.RawPath, u.RawQuery = path, "", ""
+		if path == p.URL.Path || path == "/" && p.URL.Path == "" {
+			continue
+		}
+		all.Go(func() {
+			if p.speaksAt(ctx, &u) {
+				works[i] = probe.Shown(&u)
+			}
+		})
+	}
+	var resource string
+	all.Go(func() { resource = p.resourceOf(ctx) })
+	all.Wait()
+	at := slices.DeleteFunc(works, func(u string) bool { return u == "" })
+	if resource != "" && resource != p.URL.String() {
+		at = append(at, resource+" (says the metadata of the site)")
+	}
+	if len(at) > 0 {
+		p.add("H6", doctor.Error, "The server is at another path", r.Line()+"; an MCP server is at "+strings.Join(at, ", "), "Clients with this URL fail.", "Use "+strings.TrimSuffix(at[0], " (says the metadata of the site)")+".")
+		return
+	}
+	if r.IsHTML() && r.Status/100 == 2 {
+		p.add("H5", doctor.Error, "A web page answers instead of MCP", r.Line(), "Clients find no message in it.",
+			"Check the path of the URL; tried without success: /mcp, /sse, /. Some sites answer every unknown path with their start page.")
+		return
+	}
+	p.add("H6", doctor.Error, "There is no MCP server at this path", r.Line()+"; none at /mcp, /sse and / either", "Clients with this URL fail.",
+		"Ask for the exact URL, path and all; behind a proxy, see whether its prefix is passed on to the server or taken off.")
+}
+
+// speaksAt reports whether an MCP server answers at u. It sends the user's headers only
+// because u is of the same origin.
+func (p *prober) speaksAt(ctx context.Context, u *url.URL) bool {
+	if u.Path == "/sse" {
+		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+		defer cancel()
+		r := p.Start(ctx, probe.Request{Method: http.MethodGet, URL: u, Header: map[string]string{"Accept": typeSSE}})
+		defer r.Close()
+		return r.IsStream() && r.Next() && r.Last.Name == "endpoint"
+	}
+	id := ""
+	r := p.initialize(ctx, func(q *probe.Request) { q.URL = u })
+	if r.Err == nil {
+		id = r.Header.Get(headerSession)
+	}
+	return r.OK() || id != "" || r.RPC() != nil && r.RPC().Code == era.CodeUnsupportedVersion
+}

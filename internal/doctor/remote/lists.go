@@ -1,0 +1,137 @@
+package remote
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/doctor"
+	"github.com/mcp-bridge/mcp-bridge/internal/doctor/probe"
+)
+
+const mostPages = 5 // of a list
+
+// sayLists counts what the server has.
+func (p *prober) sayLists(ctx context.Context, t talker) {
+	for _, kind := range []string{"tools", "resources", "prompts"} {
+		if t.has(kind) {
+			p.fact(kind, "%s", p.countList(ctx, t, kind))
+		}
+	}
+}
+
+func (p *prober) countList(ctx context.Context, t talker, kind string) string {
+	n, cursor, began := 0, "", time.Now()
+	for page := 1; ; page++ {
+		params := map[string]any{}
+		if cursor != "" {
+			params["cursor"] = cursor
+		}
+		r := t.ask(ctx, kind+"/list", params, nil)
+		var list map[string]json.RawMessage
+		if !r.OK() || json.Unmarshal(r.Result(), &list) != nil {
+			if r.Skip() {
+				return "not asked for"
+			}
+			return kind + "/list: " + r.Line()
+		}
+		var items []json.RawMessage
+		_ = json.Unmarshal(list[kind], &items)
+		n, cursor = n+len(items), ""
+		_ = json.Unmarshal(list["nextCursor"], &cursor)
+		switch {
+		case cursor == "":
+			return fmt.Sprintf("%d, in %s", n, ms(time.Since(began)))
+		case page == mostPages:
+			return fmt.Sprintf("%d on the first %d pages", n, page)
+		}
+	}
+}
+
+// checkCall calls the tool that the user has named, and sees whether its events came as
+// they arose.
+func (p *prober) checkCall(ctx context.Context, t talker) {
+	if p.opts.Call == "" {
+		return
+	}
+	arguments := p.opts.Arguments
+	if len(arguments) == 0 {
+		arguments = json.RawMessage("{}")
+	}
+	r := t.ask(ctx, "tools/call", map[string]any{"name": p.opts.Call, "arguments": arguments, "_meta": map[string]any{"progressToken": "doctor"}}, nil)
+	if !r.OK() {
+		p.fact("call", "%s", r.Line())
+		return
+	}
+	verdict := "done"
+	if strings.Contains(string(r.Result()), `"isError":true`) {
+		verdict = "the tool reports an error"
+	}
+	p.fact("call", "%s, in %s, with %d events", verdict, ms(r.Took), r.Events)
+	if n := len(r.Times); r.IsStream() && n > 2 && r.Times[n-1] > time.Second && r.Times[n-1]-r.Times[0] < 20*time.Millisecond {
+		p.sayBuffered(r, fmt.Sprintf("a call had %d events, and all came at once after %s", n, ms(r.Times[0])))
+	}
+}
+
+// checkReuse sees whether connections are used again (H24).
+func (p *prober) checkReuse(ctx context.Context, t talker) {
+	const tries = 3
+	var last *probe.Reply
+	for range tries {
+		r := t.ask(ctx, t.harmless(), nil, nil)
+		if !works(r) || !r.Ended || r.Reused || r.Proto != "HTTP/1.1" && r.Proto != "HTTP/1.0" {
+			return
+		}
+		last = r
+	}
+	seen := fmt.Sprintf("%d requests, one after the other, took as many connections (%s", tries, last.Proto)
+	if c := last.Header.Get("Connection"); c != "" {
+		seen += ", Connection: " + c
+	}
+	p.add("H24", doctor.Note, "Each request takes a connection of its own", seen+")",
+		fmt.Sprintf("Each call takes %s longer than it must.", ms(p.dialled)),
+		"Have the server, or "+last.Who()+", keep connections alive (HTTP/1.1 keep-alive, or HTTP/2).")
+}
+
+// checkBodies finds out how long a message may be (H19).
+func (p *prober) checkBodies(ctx context.Context, t talker) {
+	const kB, MB = 1000, 1000 * 1000
+	for _, size := range []int{100 * kB, 1200 * kB, 4 * MB} {
+		within, cancel := context.WithTimeout(ctx, checkTime)
+		r := t.ask(within, t.harmless(), map[string]any{"_meta": map[string]any{"padding": strings.Repeat("x", size-400)}}, nil)
+		cancel()
+		if works(r) {
+			continue
+		}
+		if r.Status != 413 && !(r.Status == 400 || r.Status == 500) || r.Skip() {
+			return // it may be the network; nothing is sure
+		}
+		if r.Status != 413 && !tooLarge(r) {
+			return
+		}
+		p.sayBodyLimit(r, size)
+		return
+	}
+}
+
+// tooLarge reports whether a reply says in words that the message is too large.
+func tooLarge(r *probe.Reply) bool {
+	text := strings.ToLower(r.Excerpt() + string(r.Text[:min(len(r.Text), 1000)]))
+	return strings.Contains(text, "too large") || strings.Contains(text, "toolarge") || strings.Contains(text, "exceed") || strings.Contains(text, "body limit")
+}
+
+func (p *prober) sayBodyLimit(r *probe.Reply, size int) {
+	who, severity := r.Who(), doctor.Note
+	do := "Raise the limit at " + who + " if tools take files or long texts (express.json({limit}), max body size)."
+	if lower := strings.ToLower(who + string(r.Text)); strings.Contains(lower, "nginx") || strings.Contains(lower, "openresty") {
+		severity = doctor.Warning // its default is 1 MB, whatever the server takes
+		do = "Set client_max_body_size in nginx to what the server takes, such as 64m."
+	}
+	if size <= 200*1000 {
+		severity = doctor.Warning
+	}
+	p.add("H19", severity, "Large messages are refused", fmt.Sprintf("a message of %d KB: %s", size/1000, r.Line()),
+		"Calls with long arguments, such as files, fail.", do)
+}

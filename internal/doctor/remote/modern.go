@@ -1,0 +1,184 @@
+package remote
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/mcp-bridge/mcp-bridge/era"
+	"github.com/mcp-bridge/mcp-bridge/internal/buildinfo"
+	"github.com/mcp-bridge/mcp-bridge/internal/doctor"
+	"github.com/mcp-bridge/mcp-bridge/internal/doctor/probe"
+	"github.com/mcp-bridge/mcp-bridge/internal/lazyregexp"
+)
+
+// A modern is a server that speaks 2026-07-28. It is not changed.
+type modern struct {
+	p     *prober
+	can   map[string]json.RawMessage
+	first *probe.Reply // to server/discover
+}
+
+func (m *modern) harmless() string { return "server/discover" }
+
+func (m *modern) has(capability string) bool { return m.can[capability] != nil }
+
+func (m *modern) ask(ctx context.Context, method string, params map[string]any, change func(*probe.Request)) *probe.Reply {
+	return m.p.askModern(ctx, method, params, change)
+}
+
+// modernRequest returns a request of 2026-07-28.
+func (p *prober) modernRequest(method string, params map[string]any) probe.Request {
+	header := legacyHeader()
+	header[headerVersion], header[headerMethod] = era.NewestModern, method
+	if name, ok := params["name"].(string); ok {
+		header[headerName] = name
+	}
+	all := map[string]any{}
+	maps.Copy(all, params)
+	meta := map[string]any{era.KeyVersion: era.NewestModern, era.KeyCapabilities: map[string]any{}, era.KeyClientInfo: json.RawMessage(buildinfo.Implementation())}
+	if own, ok := params["_meta"].(map[string]any); ok {
+		maps.Copy(meta, own)
+	}
+	all["_meta"] = meta
+	id := p.NewID()
+	return probe.Request{Header: header, ID: id, Body: probe.BodyOf(map[string]any{"jsonrpc": "2.0", "id": id, "method": method, "params": all})}
+}
+
+func (p *prober) askModern(ctx context.Context, method string, params map[string]any, change func(*probe.Request)) *probe.Reply {
+	q := p.modernRequest(method, params)
+	if change != nil {
+		change(&q)
+	}
+	return p.do(ctx, q)
+}
+
+// discover asks whether the server speaks 2026-07-28.
+func (p *prober) discover(ctx context.Context) *probe.Reply {
+	q := p.modernRequest("server/discover", nil)
+	r := p.do(ctx, q)
+	if r.Header.Get(headerSession) != "" { // some open a session for whoever comes
+		p.endAtEnd(r, q, false)
+	}
+	return r
+}
+
+// modernOf returns the server that has answered server/discover; nil: it does not speak
+// 2026-07-28.
+func (p *prober) modernOf(r *probe.Reply) *modern {
+	var result struct {
+		SupportedVersions []string                   `json:"supportedVersions"`
+		Capabilities      map[string]json.RawMessage `json:"capabilities"`
+		Meta              map[string]json.RawMessage `json:"_meta"`
+	}
+	if !r.OK() || json.Unmarshal(r.Result(), &result) != nil || !slices.ContainsFunc(result.SupportedVersions, era.IsModern) {
+		return nil
+	}
+	var info struct{ Name, Version string }
+	if json.Unmarshal(result.Meta[era.KeyServerInfo], &info) == nil && info.Name != "" {
+		p.fact("server", "%s %s", info.Name, info.Version)
+	}
+	return &modern{p: p, can: result.Capabilities, first: r}
+}
+
+// saysMissing matches a complaint that a header did not come.
+var saysMissing = lazyregexp.New(`(?i)(Mcp-Method|Mcp-Name|Mcp-Protocol-Version)\b.{0,40}(missing|required|absent)|(missing|requires?|no)\b.{0,40}(Mcp-Method|Mcp-Name|Mcp-Protocol-Version)`)
+
+// sayDropped says when the server misses a header of 2026-07-28 that was sent (H9), and
+// returns whether it does.
+func (p *prober) sayDropped(r *probe.Reply) bool {
+	e := r.RPC()
+	if r.Status/100 == 2 || e == nil || e.Code != era.CodeHeaderMismatch {
+		return false
+	}
+	name := ""
+	if m := saysMissing.FindStringSubmatch(e.Message); m != nil {
+		name = m[1] + m[4]
+	}
+	if name == "" {
+		return false
+	}
+	p.add("H9", doctor.Error, "The "+name+" header of clients is lost on the way", "it was sent, and "+r.Line(),
+		"Every request of 2026-07-28 is refused.", passHeader(p, name, "of requests"))
+	return true
+}
+
+// checkModernHeaders sees whether a request is served as server/discover has promised
+// (H9, H15).
+func (p *prober) checkModernHeaders(ctx context.Context, m *modern) {
+	if m == nil || !m.has("tools") {
+		return
+	}
+	r := m.ask(ctx, "tools/list", nil, nil)
+	if r.Err != nil || r.Skip() || r.Status/100 == 2 || p.sayDropped(r) {
+		return
+	}
+	if e := r.RPC(); e != nil && e.Code == era.CodeUnsupportedVersion {
+		p.add("H15", doctor.Error, "The server refuses the protocol version that it offers", "server/discover lists "+era.NewestModern+"; tools/list: "+r.Line(),
+			"Clients of "+era.NewestModern+" fail.", "If there are several replicas, see whether all have the same version; else correct the server.")
+	}
+}
+
+// checkListen opens a subscription, whose first message is due at once (H11).
+func (p *prober) checkListen(ctx context.Context, m *modern) {
+	if m == nil || m.first.Err != nil {
+		return
+	}
+	if p.subscribe(ctx) != "" {
+		p.doubt(func(ctx context.Context) {
+			if seen := p.subscribe(ctx); seen != "" {
+				p.sayBuffered(m.first, "subscriptions/listen: "+seen)
+			}
+		})
+	}
+}
+
+// subscribe opens a subscription and waits for its first event. It returns what did not
+// come in time, "" if all did.
+func (p *prober) subscribe(ctx context.Context) string {
+	q := p.modernRequest("subscriptions/listen", map[string]any{"notifications": map[string]any{"toolsListChanged": true}})
+	q.Within = checkTime
+	r := p.Start(ctx, q)
+	defer r.Close()
+	switch {
+	case r.TimedOut(checkTime):
+		return "no headers came in " + checkTime.String()
+	case !r.IsStream():
+		return ""
+	}
+	got := r.Next()
+	p.noteOdd(r)
+	p.noteCompressed(r)
+	if !got && r.TimedOut(checkTime) {
+		return "headers came, and the first event did not come in " + checkTime.String()
+	}
+	return ""
+}
+
+// sayNewestFails says when clients of 2026-07-28 take the answer for a failure, which a
+// server that does not know the revision should not cause.
+func (p *prober) sayNewestFails(r *probe.Reply) {
+	if r.Err == nil && r.Status >= http.StatusInternalServerError && !r.IsHTML() {
+		p.add("H15", doctor.Warning, "The server fails when it is asked in the newest revision", "server/discover: "+r.Line(),
+			"Clients of "+era.NewestModern+" take this for a server that is down, and do not fall back to initialize.",
+			"Have the server answer requests that it does not know 400, with a JSON-RPC error.")
+	}
+}
+
+// eras names what a server speaks, for facts.
+func (f found) eras() string {
+	var all []string
+	if f.modern != nil {
+		all = append(all, era.NewestModern)
+	}
+	if f.legacy != nil {
+		all = append(all, f.legacy.version)
+	}
+	if f.events != nil && f.events.version != "" {
+		all = append(all, f.events.version)
+	}
+	return strings.Join(all, ", ")
+}

@@ -1,0 +1,138 @@
+package remote
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/doctor"
+	"github.com/mcp-bridge/mcp-bridge/internal/doctor/probe"
+)
+
+// A prober makes one diagnosis. Its methods may be called concurrently, but for those of
+// the Client that may not.
+type prober struct {
+	*probe.Client
+	opts    Options
+	report  *doctor.Report
+	dialled time.Duration // what a new connection costs; set by connect
+
+	buffered atomic.Bool // see sayBuffered
+
+	doubts chan func(context.Context) // see doubt
+
+	mu    sync.Mutex
+	open  []func(context.Context) // see atEnd
+	facts map[string]string
+}
+
+func newProber(address string, o Options, r *doctor.Report) (*prober, error) {
+	first := answerTime
+	if o.Slow {
+		first = slowAnswer
+	}
+	c, err := probe.New(address, probe.Options{Patience: first, Header: o.Header, TLS: o.TLS, Hide: r.Hide,
+		Reserved: []string{headerSession, headerVersion, headerMethod, headerName, headerLastEvent, "Accept", "Content-Type"}})
+	if err != nil {
+		return nil, err
+	}
+	return &prober{Client: c, opts: o, report: r, facts: map[string]string{}, doubts: make(chan func(context.Context), 2)}, nil
+}
+
+// do is Do, and looks at the reply for what is wrong with any.
+func (p *prober) do(ctx context.Context, q probe.Request) *probe.Reply {
+	r := p.Do(ctx, q)
+	p.noteOdd(r)
+	return r
+}
+
+// doubt has a check made again when there is nothing else going on: something was too
+// slow, which may be because a server was asked so much at once.
+func (p *prober) doubt(check func(context.Context)) { p.doubts <- check }
+
+// resolve makes the checks that are in doubt.
+func (p *prober) resolve(ctx context.Context) {
+	close(p.doubts)
+	var all sync.WaitGroup
+	for check := range p.doubts {
+		all.Go(func() { check(ctx) })
+	}
+	all.Wait()
+}
+
+// fact notes a fact, for sayFacts.
+func (p *prober) fact(name, format string, args ...any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.facts[name] = fmt.Sprintf(format, args...)
+}
+
+// sayFacts reports the facts in the order in which people read them: the checks note
+// them in any.
+func (p *prober) sayFacts() {
+	for _, name := range []string{"proxy", "connection", "transport", "revision", "server", "first answer", "authorization",
+		"tools", "resources", "prompts", "GET stream", "resumption", "browsers", "call", "quiet stream"} {
+		if value, ok := p.facts[name]; ok {
+			p.report.Fact(name, "%s", value)
+		}
+	}
+}
+
+// cleanup ends what was opened at the server.
+func (p *prober) cleanup() {
+	ctx, cancel := context.WithTimeout(context.Background(), cleanupTime)
+	defer cancel()
+	var all sync.WaitGroup
+	for _, end := range p.open {
+		all.Go(func() { end(ctx) })
+	}
+	all.Wait()
+}
+
+// atEnd has cleanup call end.
+func (p *prober) atEnd(end func(context.Context)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.open = append(p.open, end)
+}
+
+// add adds a finding.
+func (p *prober) add(code string, severity doctor.Severity, title, seen, means, do string) {
+	p.report.Add(doctor.Finding{Code: code, Severity: severity, Title: title, Seen: p.Withhold(seen), Means: means, Do: do})
+}
+
+// sayLimited says that the server has refused requests because there were too many.
+func (p *prober) sayLimited() {
+	r, n, since := p.Busy()
+	if r == nil {
+		return
+	}
+	severity, seen := doctor.Warning, r.Line()
+	if after := r.Header.Get("Retry-After"); after != "" {
+		seen += ", Retry-After: " + after
+	}
+	seen += fmt.Sprintf("; it was among the first %d requests, %s after the first one", n, ms(since))
+	switch {
+	case n <= 2:
+		severity = doctor.Error
+	case n > 15: // more than most clients make in such a time
+		severity = doctor.Note
+	}
+	p.add("H20", severity, "Requests are refused because there were too many (429)", seen,
+		"Clients that make as many requests get errors. Checks that came later were left out.",
+		"Wait and run doctor again; if clients meet it too, raise the limit for this path at "+r.Who()+".")
+}
+
+// Header names, as net/http spells them, and media types.
+const (
+	headerSession   = "Mcp-Session-Id"
+	headerVersion   = "Mcp-Protocol-Version"
+	headerMethod    = "Mcp-Method"
+	headerName      = "Mcp-Name"
+	headerLastEvent = "Last-Event-Id"
+
+	typeJSON = "application/json"
+	typeSSE  = "text/event-stream"
+)

@@ -1,0 +1,165 @@
+package remote
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge/access"
+	"github.com/mcp-bridge/mcp-bridge/era"
+	"github.com/mcp-bridge/mcp-bridge/internal/doctor"
+	"github.com/mcp-bridge/mcp-bridge/internal/hub"
+)
+
+// held is a body that gives nothing before its end.
+type held struct {
+	io.ReadCloser
+	all *strings.Reader
+}
+
+func (h *held) Read(b []byte) (int, error) {
+	if h.all == nil {
+		text, err := io.ReadAll(h.ReadCloser)
+		if err != nil {
+			return 0, err
+		}
+		h.all = strings.NewReader(string(text))
+	}
+	return h.all.Read(b)
+}
+
+// holding is the bridge behind a proxy that holds event streams back.
+func holding(t *testing.T) http.Handler {
+	return proxy(t, func(r *http.Response) {
+		if strings.HasPrefix(r.Header.Get("Content-Type"), typeSSE) {
+			r.Body = &held{ReadCloser: r.Body}
+		}
+	})
+}
+
+// unflushed holds back headers as well.
+func unflushed(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h.ServeHTTP(struct{ http.ResponseWriter }{w}, r) })
+}
+
+// TestHeldBack: H11, of all kinds of streams. nginx does so, too: see the tests in the
+// folder tests.
+func TestHeldBack(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		site func(t *testing.T) site
+	}{
+		{"GET", func(t *testing.T) site { return at(t, "/mcp", unflushed(only(holding(t)))) }},
+		{"subscriptions/listen", func(t *testing.T) site {
+			h := holding(t)
+			return at(t, "/mcp", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.Method == http.MethodGet {
+					respond(w, 405, "text/plain", "")
+					return
+				}
+				h.ServeHTTP(w, r)
+			}))
+		}},
+		{"HTTP+SSE", func(t *testing.T) site { return at(t, "/sse", holding(t)) }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			wantFinding(t, c.site(t), "H11", doctor.Error, c.name[:3])
+		})
+	}
+}
+
+// cutting closes connections on which nothing has come from the client for a while.
+func cutting(t *testing.T, h http.Handler, after time.Duration) site {
+	t.Helper()
+	front, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { front.Close() })
+	back := serve(t, h).Listener.Addr().String()
+	go func() {
+		for {
+			c, err := front.Accept()
+			if err != nil {
+				return
+			}
+			go pipeUntilQuiet(c, back, after)
+		}
+	}()
+	return site{url: "http://" + front.Addr().String() + "/mcp"}
+}
+
+func pipeUntilQuiet(c net.Conn, to string, after time.Duration) {
+	defer c.Close()
+	b, err := net.Dial("tcp", to)
+	if err != nil {
+		return
+	}
+	defer b.Close()
+	end := time.AfterFunc(after, func() { c.Close(); b.Close() })
+	defer end.Stop()
+	done := make(chan struct{})
+	go func() { defer close(done); _, _ = io.Copy(c, b); c.Close() }()
+	in := bufio.NewReader(c)
+	for {
+		buf := make([]byte, 32<<10)
+		n, err := in.Read(buf)
+		if err != nil {
+			break
+		}
+		end.Reset(after)
+		if _, err := b.Write(buf[:n]); err != nil {
+			break
+		}
+	}
+	b.Close()
+	<-done
+}
+
+// TestIdleCut: H12, with sessions, without, and over HTTP+SSE.
+func TestIdleCut(t *testing.T) {
+	const after = 2500 * time.Millisecond
+	eras := func(e era.Eras) http.Handler {
+		return newBridge(t, access.Policy{}, func(s *hub.Spec) { s.Clients = e })
+	}
+	for name, h := range map[string]http.Handler{"/mcp": eras(era.OnlyLegacy), "/mcp#modern": eras(era.OnlyModern), "/sse": eras(era.Auto)} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := cutting(t, h, after)
+			s.url = strings.Replace(s.url, "/mcp", name, 1)
+			s.opts.Slow, s.opts.quiet = true, 2*after
+			wantFinding(t, s, "H12", doctor.Warning, "after ")
+			s = cutting(t, h, time.Hour)
+			s.url = strings.Replace(s.url, "/mcp", name, 1)
+			s.opts.Slow, s.opts.quiet = true, after
+			wantHealthy(t, s)
+		})
+	}
+}
+
+// TestSilentServer: H1, and the doctor ends in time.
+func TestSilentServer(t *testing.T) {
+	t.Parallel()
+	began := time.Now()
+	wantFinding(t, silent(t), "H1", doctor.Error, "did not come")
+	if took := time.Since(began); took > 20*time.Second {
+		t.Errorf("the doctor took %v", took)
+	}
+}
+
+// TestCancelled: the doctor ends when it is told to, and says so.
+func TestCancelled(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	s := silent(t)
+	time.AfterFunc(100*time.Millisecond, cancel)
+	if err := Diagnose(ctx, s.url, s.opts, doctor.NewReport(s.url)); err == nil {
+		t.Error("a diagnosis that was cancelled ends without an error")
+	}
+}

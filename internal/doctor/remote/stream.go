@@ -1,0 +1,243 @@
+package remote
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/doctor"
+	"github.com/mcp-bridge/mcp-bridge/internal/doctor/probe"
+)
+
+// sayBuffered says that a stream is held back on its way (H11). r names who answers.
+func (p *prober) sayBuffered(r *probe.Reply, seen string) {
+	if p.buffered.Swap(true) {
+		return // said of another stream
+	}
+	if who := r.Who(); who != "the server" {
+		seen += "; answers come from " + who
+	}
+	p.add("H11", doctor.Error, "Event streams are held back on their way", seen,
+		"Progress, requests of the server, and answers that come as events reach clients late or never: calls seem to hang.",
+		"Turn off response buffering for this path: nginx \"proxy_buffering off\" (and no proxy_ignore_headers X-Accel-Buffering), Apache \"flushpackets=on\", no gzip. The server can send X-Accel-Buffering: no, and must write something, such as a comment, as soon as a stream is open: some proxies, and HTTP/2 in some libraries, send headers with the first bytes only.")
+}
+
+// noteCompressed notes that an event stream is compressed.
+func (p *prober) noteCompressed(r *probe.Reply) {
+	if e := r.Header.Get("Content-Encoding"); e != "" && e != "identity" {
+		p.add("H11", doctor.Note, "Event streams are compressed", "Content-Encoding: "+e+", by "+r.Who(),
+			"A compressor that does not flush after each event holds events back.", "Do not compress text/event-stream.")
+	}
+}
+
+// checkGet looks at the stream for what the server says by itself (H11, H13, H14).
+func (p *prober) checkGet(ctx context.Context, s *session) {
+	if s == nil {
+		return
+	}
+	first := p.listen(ctx, s, "", checkTime)
+	defer first.Close()
+	switch {
+	case first.Skip():
+	case first.TimedOut(checkTime):
+		p.doubt(func(ctx context.Context) {
+			again := p.listen(ctx, s, "", checkTime)
+			defer again.Close()
+			if again.TimedOut(checkTime) {
+				p.sayBuffered(s.first, fmt.Sprintf("GET: no headers came in %s, while POST is answered after %s", checkTime, ms(s.first.Took)))
+			}
+		})
+	case first.Err != nil:
+		p.add("H13", doctor.Warning, "The connection of the stream for the server's own messages is lost", first.Line(), "Clients do not hear what the server says by itself; some give up.",
+			"Have the server answer GET with an event stream, or with 405.")
+	case first.IsStream():
+		p.readGet(ctx, s, first)
+	default:
+		p.explainGet(s, first)
+	}
+}
+
+// listen opens the GET stream of a session, to be read for the time.
+func (p *prober) listen(ctx context.Context, s *session, last string, within time.Duration) *probe.Reply {
+	h := s.headers()
+	delete(h, "Content-Type")
+	h["Accept"] = typeSSE
+	if last != "" {
+		h[headerLastEvent] = last
+	}
+	return p.Start(ctx, probe.Request{Method: http.MethodGet, Header: h, Within: within})
+}
+
+// explainGet says what clients make of a GET that is not answered with a stream.
+func (p *prober) explainGet(s *session, r *probe.Reply) {
+	severity, means := doctor.Note, "Most clients go on without the stream; some report an error."
+	switch {
+	case r.Status == http.StatusMethodNotAllowed:
+		p.fact("GET stream", "none (405)")
+		return
+	case r.Status == http.StatusNotFound && s.id != "":
+		severity, means = doctor.Warning, "404 says that the session is gone: clients begin a new one, again and again."
+	case r.Status == http.StatusUnauthorized || r.Status == http.StatusForbidden:
+		severity, means = doctor.Warning, "The same credentials are taken for POST: clients ask the user to sign in again, or give up."
+	case r.Status >= 500 && r.Status != http.StatusNotImplemented:
+		severity, means = doctor.Warning, "Clients try again and again, or give up."
+	case r.Status/100 == 2:
+		severity, means = doctor.Warning, "Clients take the page for an event stream, find nothing in it, and open it again and again."
+	}
+	p.add("H13", severity, "GET is answered with something else than an event stream or 405", r.Line(), means,
+		"Have the server answer GET with an event stream, or with 405 if it has nothing to say by itself. If a route or a proxy answers in its place, pass GET on.")
+}
+
+// quickEnd is how soon after its beginning the end of a GET stream is no coincidence.
+const quickEnd = time.Second
+
+// readGet reads the beginning of a GET stream, and opens it again.
+func (p *prober) readGet(ctx context.Context, s *session, r *probe.Reply) {
+	p.fact("GET stream", "yes")
+	p.noteCompressed(r)
+	late := time.AfterFunc(quickEnd, r.Close)
+	last := ""
+	for r.Next() {
+		if r.Last.HasID {
+			last = r.Last.ID
+		}
+	}
+	late.Stop()
+	p.noteOdd(r)
+	polls := r.Others() > 0 || r.Events > 0 // the server may want to be polled
+	if r.Ended && !polls {
+		p.add("H13", doctor.Warning, "The GET stream ends at once", fmt.Sprintf("200, text/event-stream, and the end after %s with nothing in it", ms(time.Since(r.Began))),
+			"Clients open it again and again.", "Have the server keep the stream open, or answer GET with 405; a proxy or a serverless platform may not be able to keep it open.")
+		return
+	}
+	if last == "" || r.Ended {
+		p.checkAgain(ctx, s)
+		return
+	}
+	resumed := p.listen(ctx, s, last, checkTime)
+	defer resumed.Close()
+	if resumed.Err == nil && !resumed.Skip() && resumed.Status/100 != 2 {
+		p.sayNotResumed("GET with the Last-Event-ID of the stream that was cut: " + resumed.Line())
+	}
+}
+
+// checkAgain sees whether a GET stream that was cut can be opened anew (H13).
+func (p *prober) checkAgain(ctx context.Context, s *session) {
+	const tries = 4
+	for i := range tries {
+		r := p.listen(ctx, s, "", checkTime)
+		r.Close()
+		switch {
+		case r.Err != nil || r.Status != http.StatusConflict:
+			return
+		case i == tries-1:
+			p.add("H13", doctor.Warning, "After a cut, the GET stream cannot be opened again", fmt.Sprintf("the first one was closed %s ago; GET: %d %s", quickEnd, r.Status, http.StatusText(r.Status)),
+				"A client whose connection was lost is locked out of its stream.", "A proxy may hide from the server that the client has gone; have the server let a new stream take the place of the old one.")
+			return
+		}
+		select {
+		case <-time.After(quickEnd / (tries - 1)):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (p *prober) sayNotResumed(seen string) {
+	p.add("H14", doctor.Warning, "Streams have event ids but cannot be resumed", seen,
+		"When the network fails for a moment, clients try to resume, and the calls in progress are lost.",
+		"Keep events for clients that come back, in a store that all replicas share; or send no event ids.")
+}
+
+// checkResume cuts the reply to a ping after its first event and resumes it (H14), if the
+// server sends an id before it sends the response.
+func (p *prober) checkResume(ctx context.Context, s *session) {
+	if s == nil || s.id == "" {
+		return
+	}
+	id := p.NewID()
+	q := probe.Request{Header: s.headers(), ID: id, Body: probe.BodyOf(map[string]any{"jsonrpc": "2.0", "id": id, "method": "ping"}), Within: checkTime}
+	r := p.Start(ctx, q)
+	primed := r.IsStream() && r.Next() && r.Last.HasID && r.Message() == nil
+	r.Close()
+	if !primed {
+		return
+	}
+	again := p.listen(ctx, s, r.Last.ID, checkTime-time.Second)
+	defer again.Close()
+	if again.Err != nil || again.Skip() {
+		return
+	}
+	again.ID = id
+	if !again.IsStream() {
+		p.sayNotResumed("the reply to a ping was cut after its first event; GET with its Last-Event-ID: " + again.Line())
+		return
+	}
+	for again.Next() {
+		if again.Last.HasID && again.Last.ID == r.Last.ID && len(again.Last.Data) > 0 {
+			p.sayNotResumed("an event was sent again that the client had said it has")
+		}
+		if again.Message() != nil {
+			break
+		}
+	}
+	for _, m := range again.Messages {
+		if m.IsResponse() && string(m.ID) != fmt.Sprint(id) {
+			p.sayNotResumed(fmt.Sprintf("the resumed stream brings the response to another request, with id %s", m.ID))
+			return
+		}
+	}
+	if again.Message() != nil {
+		p.fact("resumption", "works")
+	} else if again.Ended || again.TimedOut(checkTime-time.Second) && s.first.Took < time.Second {
+		p.sayNotResumed(fmt.Sprintf("the reply to a ping was cut after its first event; GET with its Last-Event-ID was answered 200, with %d events and not the response", again.Events))
+	}
+}
+
+// checkIdle sees for how long a stream may be silent (H12). It waits for minutes.
+func (p *prober) checkIdle(ctx context.Context, f found) {
+	quiet := p.opts.quiet
+	if quiet == 0 {
+		quiet = slowQuiet
+	}
+	ctx, cancel := context.WithTimeout(ctx, quiet)
+	defer cancel()
+	began := time.Now()
+	var r *probe.Reply
+	switch {
+	case f.legacy != nil:
+		r = p.listen(ctx, f.legacy, "", quiet)
+	case f.modern != nil:
+		r = p.Start(ctx, p.modernRequest("subscriptions/listen", map[string]any{"notifications": map[string]any{"toolsListChanged": true}}))
+	default:
+		r, began = f.events.stream, f.events.began
+		select {
+		case <-f.events.done:
+		case <-ctx.Done():
+			return
+		}
+	}
+	if f.events == nil || r != f.events.stream {
+		defer r.Close()
+		if !r.IsStream() {
+			return
+		}
+		for r.Next() {
+		}
+	}
+	lasted := time.Since(began)
+	if ctx.Err() != nil || lasted < 2*quickEnd || !r.Ended && r.Err == nil {
+		p.fact("quiet stream", "open for %s", quiet)
+		return
+	}
+	seen := fmt.Sprintf("after %s, with %d comments or the like before", lasted.Round(time.Second), r.Others())
+	if r.Ended { // in due form, by the server: it may want to be polled
+		p.add("H12", doctor.Note, "The server ends quiet streams", seen, "Clients open the stream again and again.",
+			"If it is no intention, see whether the platform bounds how long a request may take: calls that take longer are lost as well.")
+		return
+	}
+	p.add("H12", doctor.Warning, "A quiet stream is cut off", seen,
+		"Calls that say nothing for that long lose their answer, unless their client can resume.",
+		"Raise the idle limit at "+r.Who()+" (nginx proxy_read_timeout; the idle timeout of the load balancer), or have the server send a comment every 15 seconds. If comments came before, it is the whole time of a request that is bounded.")
+}

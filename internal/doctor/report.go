@@ -1,0 +1,210 @@
+package doctor
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// FormatVersion is the version of the JSON form of a Report. It goes up when a member
+// changes its meaning or is taken away, not when one is added.
+const FormatVersion = 1
+
+// A Severity says whom a fault affects.
+type Severity string
+
+// The severities, the worst first.
+const (
+	Error   Severity = "error"   // clients fail
+	Warning Severity = "warning" // some clients fail, or all of them in some situations
+	Note    Severity = "note"    // clients work; the user should know
+)
+
+// rank orders severities for the report.
+func (s Severity) rank() int {
+	return slices.Index([]Severity{Error, Warning, Note}, s)
+}
+
+// A Finding is one fault of a server, or of what lies between it and its clients.
+type Finding struct {
+	Code     string   `json:"code"` // C1 to C14 for commands, H1 to H25 for URLs
+	Severity Severity `json:"severity"`
+	Title    string   `json:"title"` // what is wrong, in a few words
+	Seen     string   `json:"seen"`  // the evidence, of which an Excerpt is shown
+	Means    string   `json:"means"` // what follows for clients
+	Do       string   `json:"do"`    // what the user can do about it
+}
+
+// A Fact is a line of what a server is and has, such as its transport or its tools.
+type Fact struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
+
+// A Report is what was found out about one server. Its methods may be called
+// concurrently. The zero value is a report about nothing; use NewReport.
+type Report struct {
+	mu       sync.Mutex
+	target   string
+	began    time.Time
+	took     time.Duration // 0 until Finish
+	facts    []Fact
+	findings []Finding
+	secrets  []string // the longest first
+}
+
+// NewReport returns an empty report about target, which is a URL or a command line as it
+// may be shown: without credentials.
+func NewReport(target string) *Report {
+	return &Report{target: target, began: time.Now()}
+}
+
+// Hide takes each of these values out of all texts that the report gives away. Values
+// shorter than four bytes are ignored: they occur by chance.
+func (r *Report) Hide(secrets ...string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range secrets {
+		if len(s) >= 4 && !slices.Contains(r.secrets, s) {
+			r.secrets = append(r.secrets, s)
+		}
+	}
+	slices.SortFunc(r.secrets, func(a, b string) int { return cmp.Compare(len(b), len(a)) })
+}
+
+// Fact notes a fact. Facts are shown in the order in which they came; a second one of the
+// same name replaces the first.
+func (r *Report) Fact(name, format string, args ...any) {
+	value := fmt.Sprintf(format, args...)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := range r.facts {
+		if r.facts[i].Name == name {
+			r.facts[i].Value = value
+			return
+		}
+	}
+	r.facts = append(r.facts, Fact{name, value})
+}
+
+// keepSeen is how much evidence is kept, in bytes, until it is shown.
+const keepSeen = 16 << 10
+
+// Add notes a finding. One with the same code and evidence as an earlier one is dropped.
+func (r *Report) Add(f Finding) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f.Seen = f.Seen[:min(len(f.Seen), keepSeen)] // all of it is searched for secrets later
+	if !slices.ContainsFunc(r.findings, func(g Finding) bool { return g.Code == f.Code && g.Seen == f.Seen }) {
+		r.findings = append(r.findings, f)
+	}
+}
+
+// Has reports whether there is a finding with this code.
+func (r *Report) Has(code string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.ContainsFunc(r.findings, func(f Finding) bool { return f.Code == code })
+}
+
+// Faulty reports whether there is a finding that is more than a note.
+func (r *Report) Faulty() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.ContainsFunc(r.findings, func(f Finding) bool { return f.Severity != Note })
+}
+
+// Finish says that the diagnosis is over: how long it took is known from now on.
+func (r *Report) Finish() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.took = time.Since(r.began)
+}
+
+// Facts returns the facts, in the order in which they came, without secrets.
+func (r *Report) Facts() []Fact {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	facts := make([]Fact, 0, len(r.facts))
+	for _, f := range r.facts {
+		facts = append(facts, Fact{f.Name, Excerpt(r.hidden(f.Value))})
+	}
+	return facts
+}
+
+// Findings returns the findings, the worst first, then by code, without secrets.
+func (r *Report) Findings() []Finding {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	findings := make([]Finding, 0, len(r.findings))
+	for _, f := range r.findings {
+		// Secrets may have become known since f was added.
+		f.Title, f.Seen = escaped(r.hidden(f.Title)), Excerpt(r.hidden(f.Seen))
+		f.Means, f.Do = escaped(r.hidden(f.Means)), escaped(r.hidden(f.Do))
+		findings = append(findings, f)
+	}
+	slices.SortStableFunc(findings, func(a, b Finding) int {
+		return cmp.Or(cmp.Compare(a.Severity.rank(), b.Severity.rank()), byCode(a.Code, b.Code))
+	})
+	return findings
+}
+
+// byCode compares codes by their letter, then by their number.
+func byCode(a, b string) int {
+	if a == "" || b == "" {
+		return cmp.Compare(a, b)
+	}
+	m, _ := strconv.Atoi(a[1:])
+	n, _ := strconv.Atoi(b[1:])
+	return cmp.Or(cmp.Compare(a[0], b[0]), cmp.Compare(m, n))
+}
+
+// hidden returns text without the secrets; the lock is held.
+func (r *Report) hidden(text string) string {
+	for _, s := range r.secrets {
+		text = strings.ReplaceAll(text, s, "(hidden)")
+	}
+	return text
+}
+
+// header returns what stands above facts and findings.
+func (r *Report) header() (target string, took time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	took = r.took
+	if took == 0 {
+		took = time.Since(r.began)
+	}
+	return escaped(r.hidden(r.target)), took
+}
+
+// form is the JSON form of a Report.
+type form struct {
+	Version    int       `json:"version"`
+	Target     string    `json:"target"`
+	DurationMS int64     `json:"durationMs"`
+	Facts      []Fact    `json:"facts"`
+	Findings   []Finding `json:"findings"`
+}
+
+func (r *Report) form() form {
+	target, took := r.header()
+	return form{FormatVersion, target, took.Milliseconds(), r.Facts(), r.Findings()}
+}
+
+// MarshalJSON implements json.Marshaler; docs/doctor.md describes the members.
+func (r *Report) MarshalJSON() ([]byte, error) { return json.Marshal(r.form()) }
+
+// WriteJSON writes the JSON form for people, indented.
+func (r *Report) WriteJSON(w io.Writer) error {
+	out := json.NewEncoder(w)
+	out.SetIndent("", "  ")
+	out.SetEscapeHTML(false)
+	return out.Encode(r.form())
+}

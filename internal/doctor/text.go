@@ -1,0 +1,109 @@
+package doctor
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// MaxSeen is the length, in bytes, at which evidence is cut.
+const MaxSeen = 400
+
+// Excerpt returns text as it may be shown as evidence: at most MaxSeen bytes, in one line,
+// with control characters, invalid UTF-8 and characters that change the direction of
+// writing spelled as in a Go string.
+func Excerpt(text string) string {
+	const mark = " ..."
+	shown := escaped(text)
+	if len(shown) <= MaxSeen {
+		return shown
+	}
+	cut := MaxSeen - len(mark)
+	for cut > 0 && !utf8.RuneStart(shown[cut]) {
+		cut--
+	}
+	return shown[:cut] + mark
+}
+
+// escaped spells out what a terminal would not show as a character.
+func escaped(text string) string {
+	var b strings.Builder
+	for i, r := range text {
+		switch {
+		case r == utf8.RuneError && !strings.HasPrefix(text[i:], string(utf8.RuneError)):
+			fmt.Fprintf(&b, `\x%02x`, text[i])
+		case unicode.IsPrint(r):
+			b.WriteRune(r)
+		default:
+			quoted := strconv.QuoteRune(r)
+			b.WriteString(quoted[1 : len(quoted)-1])
+		}
+	}
+	return b.String()
+}
+
+// width is where the lines of the text form are broken.
+const width = 100
+
+// WriteText writes the report as people read it: facts, findings, and a last line that
+// counts them.
+func (r *Report) WriteText(w io.Writer) error {
+	out := bufio.NewWriter(w)
+	target, took := r.header()
+	fmt.Fprintf(out, "%s\n\n", target)
+	facts, findings := r.Facts(), r.Findings()
+	longest := 0
+	for _, f := range facts {
+		longest = max(longest, utf8.RuneCountInString(f.Name))
+	}
+	for _, f := range facts {
+		paragraph(out, fmt.Sprintf("%-*s  ", longest, f.Name), f.Value)
+	}
+	if len(facts) > 0 {
+		fmt.Fprintln(out)
+	}
+	count := map[Severity]int{}
+	for _, f := range findings {
+		count[f.Severity]++
+		paragraph(out, fmt.Sprintf("%s %s: ", f.Severity, f.Code), f.Title)
+		paragraph(out, "  seen:  ", f.Seen)
+		paragraph(out, "  means: ", f.Means)
+		paragraph(out, "  do:    ", f.Do)
+		fmt.Fprintln(out)
+	}
+	took = took.Round(10 * time.Millisecond)
+	switch {
+	case len(findings) == 0:
+		fmt.Fprintf(out, "nothing wrong was found (in %v)\n", took)
+	default:
+		fmt.Fprintf(out, "errors: %d, warnings: %d, notes: %d (in %v)\n", count[Error], count[Warning], count[Note], took)
+	}
+	return out.Flush()
+}
+
+// paragraph writes text after a heading, broken at spaces, with the further lines indented
+// by the width of the heading. No text, no paragraph.
+func paragraph(w io.Writer, heading, text string) {
+	if text == "" {
+		return
+	}
+	indent := strings.Repeat(" ", utf8.RuneCountInString(heading))
+	line := heading
+	for i, word := range strings.Split(text, " ") {
+		switch {
+		case i == 0:
+			line += word
+		case utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > width:
+			fmt.Fprintln(w, strings.TrimRight(line, " "))
+			line = indent + word
+		default:
+			line += " " + word
+		}
+	}
+	fmt.Fprintln(w, strings.TrimRight(line, " "))
+}

@@ -1,0 +1,117 @@
+package eventlog
+
+import (
+	"sync"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/observe"
+)
+
+// limits says which events get a line of their own: of each kind the first few. The others
+// are counted, and told of together.
+type limits[K comparable] struct {
+	first, again int // how many in the first period of a kind, and in each that follows at once
+	every        time.Duration
+	more         func(kind K, n int, last observe.Event) // is called by a goroutine of the limits, or of end
+
+	waits sync.WaitGroup
+
+	mu     sync.Mutex
+	kinds  map[K]*kind
+	closed bool
+}
+
+// kind is what is known of the events of one kind.
+type kind struct {
+	left  int // that get a line in this period
+	held  int // that got none
+	last  observe.Event
+	timer *time.Timer // ends the period
+}
+
+func newLimits[K comparable](first, again int, every time.Duration, more func(K, int, observe.Event)) *limits[K] {
+	return &limits[K]{first: first, again: again, every: every, more: more, kinds: make(map[K]*kind)}
+}
+
+// allow reports whether an event gets a line.
+func (l *limits[K]) allow(of K, e observe.Event) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	k := l.kinds[of]
+	if k == nil {
+		if l.closed {
+			return false
+		}
+		k = &kind{left: l.first}
+		l.kinds[of] = k
+		l.wait(of, k)
+	}
+	if k.left > 0 {
+		k.left--
+		return true
+	}
+	k.held++
+	k.last = e
+	return false
+}
+
+// wait begins a period; the lock is held.
+func (l *limits[K]) wait(of K, k *kind) {
+	l.waits.Add(1)
+	k.timer = time.AfterFunc(l.every, func() {
+		defer l.waits.Done()
+		l.over(of, k)
+	})
+}
+
+// over ends a period.
+func (l *limits[K]) over(of K, k *kind) {
+	l.mu.Lock()
+	if l.kinds[of] != k {
+		l.mu.Unlock()
+		return
+	}
+	n, last := k.held, k.last
+	k.left, k.held, k.last = l.again, 0, nil
+	if n == 0 || l.closed {
+		delete(l.kinds, of)
+	} else {
+		l.wait(of, k)
+	}
+	l.mu.Unlock()
+	if n > 0 {
+		l.more(of, n, last)
+	}
+}
+
+// end tells of what was held back of a kind of which no more comes.
+func (l *limits[K]) end(of K) {
+	l.mu.Lock()
+	k := l.kinds[of]
+	delete(l.kinds, of)
+	l.mu.Unlock()
+	if k == nil {
+		return
+	}
+	if k.timer.Stop() {
+		l.waits.Done()
+	}
+	if k.held > 0 {
+		l.more(of, k.held, k.last)
+	}
+}
+
+// close tells of all that was held back. When it returns nothing is told any more.
+func (l *limits[K]) close() {
+	l.mu.Lock()
+	l.closed = true
+	all := make([]K, 0, len(l.kinds))
+	for of := range l.kinds {
+		all = append(all, of)
+	}
+	l.mu.Unlock()
+	for _, of := range all {
+		l.end(of)
+	}
+	l.waits.Wait()
+}

@@ -1,0 +1,271 @@
+// Package eventlog writes what an observe.Observer tells of into the log: sessions and
+// processes that begin and end, requests without an answer, refusals, stderr, and at the
+// levels debug and trace one line for each exchange. docs/log.md lists the lines.
+//
+// No line holds a message, an argument or a credential. What peers have chosen (names,
+// methods, ids) is cut, and cannot look like another line.
+package eventlog
+
+import (
+	"errors"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/internal/observe"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+const (
+	// refusalPace is how often a rule's refusals are told of after the first one.
+	refusalPace = time.Minute
+
+	// stderrLines is how many lines of a process's stderr are told of in each stderrPace.
+	stderrLines = 200
+	stderrPace  = time.Second
+)
+
+// Log is an observe.EventWatcher that writes lines. Its methods may be called concurrently.
+type Log struct {
+	out      hclog.Logger
+	observer *observe.Observer
+	usual    hclog.Level // what Toggle returns to
+	stop     func()      // ends the watching of events
+
+	refusals *limits[string]
+	stderr   *limits[int] // by process id
+
+	mu        sync.Mutex
+	exchanges func() // ends the watching of messages; nil: nobody watches
+}
+
+// New returns a Log of what o tells of from now on. It writes to out, and looks at messages
+// while out's level is debug or trace. Close ends it.
+func New(out hclog.Logger, o *observe.Observer) *Log {
+	l := &Log{out: out, observer: o, usual: out.GetLevel()}
+	l.refusals = newLimits(1, 0, refusalPace, l.more)
+	l.stderr = newLimits(stderrLines, stderrLines, stderrPace, l.suppressed)
+	l.stop = o.WatchEvents(l)
+	l.SetLevel(l.usual)
+	return l
+}
+
+// Close ends the watching. When it returns, nothing more is written.
+func (l *Log) Close() {
+	l.watch(false)
+	l.stop()
+	l.refusals.close()
+	l.stderr.close()
+}
+
+// Level returns the level from which on lines are written.
+func (l *Log) Level() hclog.Level { return l.out.GetLevel() }
+
+// SetLevel changes the level of the log, and of all loggers that were made of it.
+func (l *Log) SetLevel(level hclog.Level) {
+	l.out.SetLevel(level)
+	l.watch(level == hclog.Trace || level == hclog.Debug)
+}
+
+// Toggle changes the level to debug, or from debug or trace to what it was at first; if it
+// was one of these, to info. It returns the new level, which the log tells, too.
+func (l *Log) Toggle() hclog.Level {
+	level := hclog.Debug
+	if now := l.Level(); now == hclog.Debug || now == hclog.Trace {
+		if level = l.usual; level == hclog.Debug || level == hclog.Trace {
+			level = hclog.Info
+		}
+	}
+	l.SetLevel(level)
+	l.out.Info("log level changed", "level", level.String())
+	return level
+}
+
+// watch begins or ends the watching of messages.
+func (l *Log) watch(on bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case on && l.exchanges == nil:
+		l.exchanges = l.observer.Watch(&exchanges{l.out})
+	case !on && l.exchanges != nil:
+		l.exchanges()
+		l.exchanges = nil
+	}
+}
+
+// Event implements observe.EventWatcher.
+func (l *Log) Event(e observe.Event) {
+	switch e := e.(type) {
+	case observe.SessionOpened:
+		l.opened(e.Session)
+	case observe.SessionEnded:
+		l.ended(e)
+	case observe.SessionFailed:
+		l.failed(e)
+	case observe.ProcessStarted:
+		l.out.Info("server process started", on(e.Server, e.Session, "pid", e.PID, "program", clean(e.Program))...)
+	case observe.ProcessStopping:
+		l.out.Debug("server process is asked to end", on(e.Server, nil, "pid", e.PID, "step", e.Step)...)
+	case observe.ProcessEnded:
+		l.stderr.end(e.PID)
+		l.out.Info("server process ended", on(e.Server, e.Session, "pid", e.PID, "program", clean(e.Program),
+			"status", statusOf(e.Err), "asked", e.Asked, "after", round(e.Lasted))...)
+	case observe.Stderr:
+		if l.stderr.allow(e.PID, e) {
+			l.out.Info("stderr", on(e.Server, e.Session, "pid", e.PID, "line", e.Line)...)
+		}
+	case observe.CallLate:
+		l.out.Warn("a request has no answer yet", onCall(e.Server, e.Session, e.Method, e.ID, e.Since)...)
+	case observe.CallTimedOut:
+		l.out.Warn("the server has not answered a request in time (--request-timeout): the bridge has done so, with an error",
+			onCall(e.Server, e.Session, e.Method, e.ID, e.Since)...)
+	case observe.Refused:
+		l.refused(e)
+	case observe.Stream:
+		l.stream(e)
+	case observe.Note:
+		if l.refusals.allow("note "+e.Code, e) {
+			l.out.Warn("note", on(e.Server, e.Session, "code", e.Code, "text", clean(e.Text))...)
+		}
+	}
+}
+
+func (l *Log) opened(s *observe.Session) {
+	fields := on(s.Server, s, "transport", s.Transport)
+	if c := s.Client(); c != (observe.Implementation{}) {
+		fields = append(fields, "client", clean(c.Name), "version", clean(c.Version))
+	}
+	fields = append(fields, "revision", clean(s.Revision()))
+	if pid := s.PID(); pid != 0 {
+		fields = append(fields, "pid", pid)
+	}
+	if s.Remote != "" {
+		fields = append(fields, "remote", clean(s.Remote))
+	}
+	if s.Principal != "" {
+		fields = append(fields, "principal", clean(s.Principal))
+	}
+	l.out.Info("session opened", fields...)
+}
+
+func (l *Log) ended(e observe.SessionEnded) {
+	fields := on(e.Session.Server, e.Session, "after", round(e.Lasted), "calls", e.Calls)
+	if e.Err == nil {
+		l.out.Info("session ended", append(fields, "how", clean(e.How))...)
+		return
+	}
+	l.out.Warn("session ended", append(fields, "error", e.Err)...)
+}
+
+// failed tells of a client that got no session. That there is no place is told at a pace:
+// clients try again.
+func (l *Log) failed(e observe.SessionFailed) {
+	if errors.Is(e.Err, bridge.ErrBusy) && !l.refusals.allow("busy "+e.Session.Server, e) {
+		return
+	}
+	l.out.Warn("session ended before it began", failure(e)...)
+}
+
+func failure(e observe.SessionFailed) []any {
+	return on(e.Session.Server, e.Session, "transport", e.Session.Transport, "after", round(e.Lasted), "error", e.Err)
+}
+
+func (l *Log) refused(e observe.Refused) {
+	if l.refusals.allow(e.Rule+" "+strconv.Itoa(e.Status), e) {
+		l.out.Warn("request refused", refusal(e)...)
+	} else {
+		l.out.Debug("request refused", refusal(e)...)
+	}
+}
+
+func refusal(e observe.Refused) []any {
+	fields := on(e.Server, e.Session)
+	if e.Rule != "" {
+		fields = append(fields, "rule", e.Rule)
+	}
+	fields = append(fields, "status", e.Status, "method", clean(e.Method), "path", clean(e.Path), "remote", clean(e.Remote))
+	if e.Host != "" {
+		fields = append(fields, "host", clean(e.Host))
+	}
+	if e.Origin != "" {
+		fields = append(fields, "origin", clean(e.Origin))
+	}
+	return append(fields, "reason", clean(e.Why))
+}
+
+// more tells of what the limits have held back: how many, and the last one.
+func (l *Log) more(_ string, n int, last observe.Event) {
+	switch e := last.(type) {
+	case observe.Refused:
+		l.out.Warn("more requests were refused for the same reason", append([]any{"times", n, "in", refusalPace}, refusal(e)...)...)
+	case observe.SessionFailed:
+		l.out.Warn("more sessions ended before they began", append([]any{"times", n, "in", refusalPace}, failure(e)...)...)
+	case observe.Note:
+		l.out.Warn("note", on(e.Server, e.Session, "code", e.Code, "times", n, "in", refusalPace, "text", clean(e.Text))...)
+	}
+}
+
+// suppressed tells of lines of stderr that were left out.
+func (l *Log) suppressed(pid, n int, last observe.Event) {
+	e, ok := last.(observe.Stderr)
+	if ok {
+		l.out.Info("stderr: lines were left out, there were too many", on(e.Server, e.Session, "pid", pid, "lines", n)...)
+	}
+}
+
+func (l *Log) stream(e observe.Stream) {
+	if !l.out.IsDebug() {
+		return
+	}
+	fields := on(e.Server, e.Session, "hop", e.Hop.String())
+	if e.Name != "" {
+		fields = append(fields, "stream", clean(e.Name))
+	}
+	if e.From != "" {
+		fields = append(fields, "from", clean(e.From))
+	}
+	if e.Why != "" {
+		fields = append(fields, "reason", clean(e.Why))
+	}
+	l.out.Debug("stream "+e.What, fields...)
+}
+
+// on returns the fields of a line about a server, and about the session of a client if there
+// is one.
+func on(server string, s *observe.Session, fields ...any) []any {
+	all := make([]any, 0, len(fields)+4)
+	if server != "" {
+		all = append(all, "server", server)
+	}
+	if s != nil && s.Transport != "" {
+		all = append(all, "session", s.Name)
+	}
+	return append(all, fields...)
+}
+
+// onCall returns the fields of a line about a request that waits, or has waited.
+func onCall(server string, s *observe.Session, method string, id jsonrpc.ID, since time.Time) []any {
+	return on(server, s, "method", clean(method), "id", clean(id.String()), "for", round(time.Since(since)))
+}
+
+func statusOf(err error) string {
+	if err == nil {
+		return "exit status 0"
+	}
+	return err.Error()
+}
+
+// round returns a duration with three digits or so.
+func round(d time.Duration) time.Duration {
+	switch {
+	case d >= time.Minute:
+		return d.Round(time.Second)
+	case d >= time.Second:
+		return d.Round(10 * time.Millisecond)
+	}
+	return d.Round(100 * time.Microsecond)
+}

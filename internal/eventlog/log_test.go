@@ -1,0 +1,207 @@
+package eventlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/internal/observe"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// page is what was logged, without times.
+type page struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (p *page) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.text.Write(b)
+}
+
+// lines returns what was logged since it was last asked.
+func (p *page) lines() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	text := strings.TrimSuffix(p.text.String(), "\n")
+	p.text.Reset()
+	if text == "" {
+		return nil
+	}
+	return strings.Split(text, "\n")
+}
+
+// wants checks that what was logged are lines like these, regular expressions.
+func (p *page) wants(t *testing.T, want ...string) {
+	t.Helper()
+	got := p.lines()
+	if len(got) != len(want) {
+		t.Fatalf("%d lines, want %d:\n%s", len(got), len(want), strings.Join(got, "\n"))
+	}
+	for i := range want {
+		if !regexp.MustCompile("^" + want[i] + "$").MatchString(got[i]) {
+			t.Errorf("the line is\n%s\nwant\n%s", got[i], want[i])
+		}
+	}
+}
+
+func logging(level hclog.Level) (*page, *observe.Observer, *Log) {
+	p, o := new(page), new(observe.Observer)
+	return p, o, New(hclog.New(&hclog.LoggerOptions{Output: p, Level: level, DisableTime: true}), o)
+}
+
+// Of the refusals by a rule the first one is told at once, the others once a minute.
+func TestRefusals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, o, l := logging(hclog.Info)
+		refuse := func(rule string, status, times int) {
+			for i := range times {
+				o.Event(observe.Refused{Server: "files", Rule: rule, Status: status, Method: "GET", Path: fmt.Sprint("/", i), Remote: "10.0.0.1:99", Why: "no"})
+			}
+		}
+		refuse("LI4", 406, 3)
+		refuse("LI5", 415, 1)
+		p.wants(t, `\[WARN\]  request refused: server=files rule=LI4 status=406 method=GET path=/0 remote=10.0.0.1:99 reason=no`,
+			`\[WARN\]  request refused: server=files rule=LI5 status=415 .*`)
+		time.Sleep(time.Minute + time.Second)
+		p.wants(t, `\[WARN\]  more requests were refused for the same reason: times=2 in=1m0s server=files rule=LI4 status=406 method=GET path=/2 .*`)
+		refuse("LI4", 406, 1000)
+		p.wants(t)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		p.wants(t, `\[WARN\]  more .*: times=1000 .*`)
+		time.Sleep(2 * time.Minute)
+		refuse("LI4", 406, 2)
+		p.wants(t, `\[WARN\]  request refused: .*`)
+		l.Close()
+		p.wants(t, `\[WARN\]  more .*: times=1 .*`)
+	})
+}
+
+// A process that floods its stderr does not flood the log.
+func TestStderrFlood(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, o, l := logging(hclog.Info)
+		defer l.Close()
+		s := o.Open("files", "stdio")
+		flood := func(pid, lines int) {
+			for range lines {
+				o.Event(observe.Stderr{Server: "files", Session: s, PID: pid, Line: "noise"})
+			}
+		}
+		flood(7, 1000)
+		flood(8, 10)
+		if got := len(p.lines()); got != 210 {
+			t.Errorf("%d lines", got)
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		p.wants(t, `\[INFO\]  stderr: lines were left out, there were too many: server=files session=s1 pid=7 lines=800`)
+		flood(7, 201)
+		p.lines()
+		o.Event(observe.ProcessEnded{Server: "files", Session: s, PID: 7, Program: "cat", Err: errors.New("killed by signal SIGKILL"), Lasted: time.Hour})
+		p.wants(t, `.* pid=7 lines=1`,
+			`\[INFO\]  server process ended: server=files session=s1 pid=7 program=cat status="killed by signal SIGKILL" asked=false after=1h0m0s`)
+	})
+}
+
+// What peers have chosen is one line, however it is made.
+func TestForeignText(t *testing.T) {
+	for text, want := range map[string]string{
+		"plain":                         "plain",
+		"two\nlines\r\tand a tab":       `two\u000alines\u000d\u0009and a tab`,
+		"\x1b[31mred\u009b\u202e\u2028": `\u001b[31mred\u009b\u202e\u2028`,
+		"bad \xff utf-8":                `bad \ufffd utf-8`,
+		strings.Repeat("ä", 150):        strings.Repeat("ä", 100) + "...",
+		"x" + strings.Repeat("ä", 150):  "x" + strings.Repeat("ä", 99) + "...",
+	} {
+		if got := clean(text); got != want {
+			t.Errorf("%q is %q, want %q", text, got, want)
+		}
+	}
+}
+
+// At the level debug, and only there, each exchange is told of; the level can be changed.
+func TestLevel(t *testing.T) {
+	p, o, l := logging(hclog.Info)
+	defer l.Close()
+	client, server := bridge.Pipe()
+	c := o.Open("files", "http").Conn(client, observe.Down)
+	ask := func() {
+		for _, text := range []string{
+			`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"add","arguments":{"key":"canary"}}}`,
+			`{"jsonrpc":"2.0","id":7,"result":{"isError":true,"content":"canary"}}`,
+		} {
+			m, err := jsonrpc.Parse([]byte(text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if m.Kind() == jsonrpc.Request {
+				sent := make(chan error, 1)
+				go func() { sent <- server.Send(t.Context(), m) }()
+				receiveOne(t, c)
+				<-sent
+				continue
+			}
+			taken := make(chan struct{})
+			go func() {
+				defer close(taken)
+				receiveOne(t, server)
+			}()
+			if err := c.Send(t.Context(), m); err != nil {
+				t.Error(err)
+			}
+			<-taken
+		}
+	}
+	ask()
+	p.wants(t)
+	if o.On() {
+		t.Error("messages are looked at")
+	}
+	if l.Toggle() != hclog.Debug {
+		t.Error("not debug")
+	}
+	ask()
+	const line = `\[DEBUG\] exchange: server=files session=s1 id=7 method=tools/call tool=add ms=[0-9.]+ asked_bytes=99 answer_bytes=69 status="tool error"`
+	p.wants(t, `\[INFO\]  log level changed: level=debug`, line)
+	l.SetLevel(hclog.Trace)
+	ask()
+	p.wants(t, line+` began=[0-9:.]+`)
+	if l.Toggle() != hclog.Info || o.On() {
+		t.Error("messages are still looked at")
+	}
+	ask()
+	p.wants(t, `.*level=info`)
+}
+
+// receiveOne takes one message.
+func receiveOne(t *testing.T, c bridge.Conn) {
+	ctx, cancel := context.WithCancel(t.Context())
+	_ = c.Receive(ctx, sink(cancel))
+}
+
+// sink is a Sink that takes a message, and then ends its Receive.
+type sink func()
+
+func (s sink) TrySend(jsonrpc.Message) bool {
+	s()
+	return true
+}
+
+// Send implements bridge.Sink.
+func (s sink) Send(context.Context, jsonrpc.Message) error {
+	s()
+	return nil
+}

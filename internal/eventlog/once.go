@@ -1,0 +1,150 @@
+package eventlog
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+)
+
+// oncePace is how long a warning with the same reason as another one about the same server is
+// left out.
+const oncePace = time.Minute
+
+// Once returns a Logger that writes a warning about a server (the field "server") once: what
+// is wrong with a server is noticed by each of those who wanted something of it, at the same
+// time or in turn. A warning whose error, or reason and status, was told less than a minute ago
+// becomes a line of the level debug. When it comes again later, the field "times" says how
+// often it came meanwhile.
+func Once(log hclog.Logger) hclog.Logger {
+	return &once{Logger: log, told: &told{servers: make(map[string][]*cause)}}
+}
+
+// once is a Logger that leaves out repetitions.
+type once struct {
+	hclog.Logger
+	told   *told
+	server string // that all its lines are about; "": not said
+}
+
+// told is what was told of servers. All loggers that were made of one share it.
+type told struct {
+	mu      sync.Mutex
+	servers map[string][]*cause
+}
+
+// cause is a reason for warnings.
+type cause struct {
+	text  string
+	at    time.Time // when it was told
+	times int       // that it came since
+}
+
+// mostCauses is how many reasons are kept of each server.
+const mostCauses = 10
+
+// Warn implements hclog.Logger.
+func (o *once) Warn(msg string, args ...any) {
+	text, server := causeOf(args)
+	if server == "" {
+		server = o.server
+	}
+	if text == "" || server == "" {
+		o.Logger.Warn(msg, args...)
+		return
+	}
+	again, times := o.told.repeats(server, text)
+	switch {
+	case again:
+		o.Logger.Debug(msg, args...)
+	case times > 0:
+		o.Logger.Warn(msg, append(args[:len(args):len(args)], "times", times)...)
+	default:
+		o.Logger.Warn(msg, args...)
+	}
+}
+
+// Log implements hclog.Logger.
+func (o *once) Log(level hclog.Level, msg string, args ...any) {
+	if level == hclog.Warn {
+		o.Warn(msg, args...)
+		return
+	}
+	o.Logger.Log(level, msg, args...)
+}
+
+// With implements hclog.Logger.
+func (o *once) With(args ...any) hclog.Logger {
+	made := &once{Logger: o.Logger.With(args...), told: o.told, server: o.server}
+	text, server := causeOf(append(o.ImpliedArgs(), args...))
+	if server != "" {
+		made.server = server
+	}
+	if text != "" { // Attrs of a fault, for one line
+		return &about{made, args}
+	}
+	return made
+}
+
+// about is a once whose lines have a cause from With.
+type about struct {
+	*once
+	args []any
+}
+
+// Warn implements hclog.Logger.
+func (a *about) Warn(msg string, args ...any) {
+	text, _ := causeOf(a.args)
+	if again, _ := a.told.repeats(a.server, text); again && a.server != "" {
+		a.Logger.Debug(msg, args...)
+		return
+	}
+	a.Logger.Warn(msg, args...)
+}
+
+// causeOf returns what the fields of a line give as the reason, and the server that it is about.
+func causeOf(args []any) (text, server string) {
+	reason := ""
+	for i := 0; i+1 < len(args); i += 2 {
+		switch args[i] {
+		case "server":
+			server = fmt.Sprint(args[i+1])
+		case "error":
+			text = fmt.Sprint(args[i+1])
+		case "reason":
+			reason = fmt.Sprint(args[i+1])
+		case "status":
+			if text == "" && reason != "" {
+				text = fmt.Sprint(reason, " ", args[i+1])
+			}
+		}
+	}
+	// What to do about it, and what the bridge does, is not part of the reason.
+	text, _, _ = strings.Cut(text, "; ")
+	return text, server
+}
+
+// repeats reports whether a reason was told of a server a short time ago. If it was told
+// earlier, times is how often it has come since.
+func (t *told) repeats(server, text string) (again bool, times int) {
+	now := time.Now()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, c := range t.servers[server] {
+		if !strings.Contains(c.text, text) && !strings.Contains(text, c.text) {
+			continue
+		}
+		if now.Sub(c.at) < oncePace {
+			c.times++
+			return true, 0
+		}
+		times = c.times
+		c.at, c.times = now, 0
+		return false, times
+	}
+	all := append(t.servers[server], &cause{text: text, at: now})
+	t.servers[server] = all[max(0, len(all)-mostCauses):]
+	return false, 0
+}

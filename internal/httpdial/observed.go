@@ -1,0 +1,106 @@
+package httpdial
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptrace"
+	"sync"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/observe"
+)
+
+// observed is an http.RoundTripper that tells of each exchange when its reply has ended.
+type observed struct {
+	http.RoundTripper
+	seen *observe.Session
+}
+
+// RoundTrip implements http.RoundTripper.
+func (o *observed) RoundTrip(req *http.Request) (*http.Response, error) {
+	if !o.seen.OnExchanges() {
+		return o.RoundTripper.RoundTrip(req)
+	}
+	x := &roundTrip{seen: o.seen, Exchange: observe.Exchange{
+		Hop: observe.Up, Method: req.Method, URL: req.URL.String(), Request: req.Header, In: max(req.ContentLength, 0), Began: time.Now(),
+	}}
+	req = req.WithContext(httptrace.WithClientTrace(req.Context(), &httptrace.ClientTrace{
+		GotConn:              x.connected,
+		GotFirstResponseByte: x.begun,
+	}))
+	resp, err := o.RoundTripper.RoundTrip(req)
+	if err != nil {
+		x.end(err)
+		return resp, err
+	}
+	x.replied(resp)
+	if _, upgraded := resp.Body.(io.Writer); upgraded { // it is a connection now
+		x.end(nil)
+		return resp, nil
+	}
+	x.ReadCloser, resp.Body = resp.Body, x
+	return resp, nil
+}
+
+// roundTrip is an exchange in progress, and the body of its reply.
+type roundTrip struct {
+	io.ReadCloser
+	seen *observe.Session
+
+	mu sync.Mutex // guards what follows
+	observe.Exchange
+	over bool
+}
+
+func (x *roundTrip) connected(c httptrace.GotConnInfo) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.Remote = c.Conn.RemoteAddr().String()
+}
+
+func (x *roundTrip) begun() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.FirstByte = time.Since(x.Began)
+}
+
+func (x *roundTrip) replied(resp *http.Response) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.Status, x.Response, x.Proto = resp.StatusCode, resp.Header, resp.Proto
+}
+
+// Read implements io.Reader.
+func (x *roundTrip) Read(p []byte) (int, error) {
+	n, err := x.ReadCloser.Read(p)
+	x.mu.Lock()
+	x.Out += int64(n)
+	x.mu.Unlock()
+	if err != nil {
+		x.end(err)
+	}
+	return n, err
+}
+
+// Close implements io.Closer.
+func (x *roundTrip) Close() error {
+	err := x.ReadCloser.Close()
+	x.end(nil)
+	return err
+}
+
+// end tells of the exchange, once.
+func (x *roundTrip) end(err error) {
+	if err == io.EOF {
+		err = nil
+	}
+	x.mu.Lock()
+	if x.over {
+		x.mu.Unlock()
+		return
+	}
+	x.over, x.Err, x.Took = true, err, time.Since(x.Began)
+	e := x.Exchange
+	x.mu.Unlock()
+	x.seen.Exchange(e)
+}

@@ -1,0 +1,75 @@
+package hub
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/internal/upstream"
+)
+
+// Info is what those who look after a bridge may know about a server.
+type Info struct {
+	Name, Description string
+	Remote            bool // reached at a URL
+	State             upstream.State
+	Sessions          int
+}
+
+// Info returns what there is to know about the servers, as configured.
+func (h *Hub) Info() []Info {
+	var all []Info
+	for _, s := range h.serversInOrder() {
+		all = append(all, Info{
+			Name: s.spec.Name, Description: h.described(s.spec.Name), Remote: !s.up.IsCommand(), State: s.state(), Sessions: s.sessions(),
+		})
+	}
+	return all
+}
+
+// Cancel cancels calls in progress, of all servers: see bridge.Calls.
+func (h *Hub) Cancel(match func(bridge.LateCall) bool) (n int) {
+	for _, s := range h.serversInOrder() {
+		n += s.calls.Cancel(match)
+	}
+	return n
+}
+
+// Restart replaces a server by a new one of the same Spec. The old one takes no new sessions,
+// finishes what is in progress, and ends, like one that was configured anew.
+func (h *Hub) Restart(name string) error {
+	h.apply.Lock()
+	defer h.apply.Unlock()
+	if h.isClosed() {
+		return errClosed
+	}
+	h.mu.RLock()
+	old := h.servers[name]
+	h.mu.RUnlock()
+	switch {
+	case old != nil && h.lines.Load():
+		return errors.New("it has a Unix socket for messages in lines, which ends with it: restart the bridge")
+	case old == nil:
+		return fmt.Errorf("there is no server %q", name)
+	}
+	spec := old.spec
+	spec.OnFailure = nil // it is logged: a restart does not end the run
+	s, err := newServer(spec, h)
+	if err != nil {
+		return err
+	}
+	if err := s.startAhead(); err != nil {
+		s.close()
+		return err
+	}
+	h.mu.Lock()
+	next := make(map[string]*server, len(h.servers))
+	for n, at := range h.servers {
+		next[n] = at
+	}
+	next[name] = s
+	h.servers = next // the old map belongs to whoever is reading it
+	h.mu.Unlock()
+	h.remove(old)
+	return nil
+}

@@ -1,0 +1,101 @@
+package hub_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
+	"github.com/mcp-bridge/mcp-bridge/internal/hub"
+	"github.com/mcp-bridge/mcp-bridge/internal/observe"
+)
+
+// told hands out what it is told of.
+type told chan observe.Event
+
+func (e told) Event(event observe.Event) { e <- event }
+
+// next returns the next event of a type.
+func next[T observe.Event](e told) T {
+	for {
+		if event, ok := (<-e).(T); ok {
+			return event
+		}
+	}
+}
+
+// A restart gives new clients a new server, and ends the old one's sessions.
+func TestRestart(t *testing.T) {
+	h, url := start(t, hub.Options{Alone: true}, demoSpec(t, "demo"))
+	old := session(t, url+"/mcp")
+	bridgetest.Must(t, h.Restart("demo"))
+	if status, body := echo(t, url+"/mcp", session(t, url+"/mcp")); status != http.StatusOK {
+		t.Errorf("the new server: %d %s", status, body)
+	}
+	if status, _ := echo(t, url+"/mcp", old); status != http.StatusNotFound {
+		t.Errorf("a session of the old server: %d", status)
+	}
+	if err := h.Restart("other"); err == nil {
+		t.Error("a server is restarted that there is not")
+	}
+	if info := h.Info(); len(info) != 1 || info[0].Name != "demo" || info[0].Sessions != 1 || info[0].Remote {
+		t.Errorf("the info is %+v", info)
+	}
+}
+
+// A session that is stopped, and one whose process is killed, are over; the next one works.
+func TestStopAndKill(t *testing.T) {
+	var seen observe.Observer
+	heard := make(told, 1000)
+	defer seen.WatchEvents(heard)()
+	_, url := start(t, hub.Options{Alone: true, Observer: &seen}, demoSpec(t, "demo"))
+	id := session(t, url+"/mcp")
+	opened := next[observe.SessionOpened](heard)
+	opened.Session.Stop()
+	next[observe.SessionEnded](heard)
+	if status, _ := echo(t, url+"/mcp", id); status != http.StatusNotFound {
+		t.Errorf("after the session was stopped: %d", status)
+	}
+	id = session(t, url+"/mcp")
+	started := next[observe.ProcessStarted](heard)
+	bridgetest.Must(t, started.Kill())
+	ended := next[observe.ProcessEnded](heard)
+	for ended.PID != started.PID { // that of the first session
+		ended = next[observe.ProcessEnded](heard)
+	}
+	if ended.Err == nil || !strings.Contains(ended.Err.Error(), "KILL") {
+		t.Errorf("the process has ended with %v", ended.Err)
+	}
+	next[observe.SessionEnded](heard)
+	if status, _ := echo(t, url+"/mcp", id); status == http.StatusOK {
+		t.Error("after the kill the session goes on")
+	}
+	if status, body := echo(t, url+"/mcp", session(t, url+"/mcp")); status != http.StatusOK {
+		t.Errorf("the next session: %d %s", status, body)
+	}
+}
+
+// A call that is cancelled is answered with an error, and the session goes on.
+func TestCancel(t *testing.T) {
+	var seen observe.Observer
+	h, url := start(t, hub.Options{Alone: true, Observer: &seen}, demoSpec(t, "demo"))
+	id := session(t, url+"/mcp")
+	answer := make(chan string)
+	go func() {
+		_, _, body := do(t, http.MethodPost, url+"/mcp",
+			`{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"slow","arguments":{"seconds":3600}}}`, "Mcp-Session-Id", id)
+		answer <- body
+	}()
+	for h.Cancel(func(c bridge.LateCall) bool { return c.ID.String() == "9" && observe.SessionOf(c.Ctx) != nil }) == 0 {
+		if h.Info()[0].State.Calls > 1 {
+			t.Fatal("there are other calls")
+		}
+	}
+	if body := <-answer; !strings.Contains(body, "was cancelled by whoever looks after the bridge") || !strings.Contains(body, `"id":9`) {
+		t.Errorf("the answer is %s", body)
+	}
+	if status, body := echo(t, url+"/mcp", id); status != http.StatusOK {
+		t.Errorf("the next call: %d %s", status, body)
+	}
+}

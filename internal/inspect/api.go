@@ -1,0 +1,289 @@
+package inspect
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/pprof"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/buildinfo"
+	"github.com/mcp-bridge/mcp-bridge/internal/observe"
+	"github.com/mcp-bridge/mcp-bridge/internal/trace"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// Server is what there is to tell about a configured server.
+type Server struct {
+	Name        string  `json:"name"`
+	Description string  `json:"description,omitempty"`
+	Remote      bool    `json:"remote"` // reached at a URL
+	Ready       bool    `json:"ready"`
+	Running     int     `json:"running"` // processes, or connections
+	LastError   string  `json:"lastError,omitempty"`
+	Sessions    int     `json:"sessions"`
+	Calls       int     `json:"calls"`            // in progress
+	Oldest      float64 `json:"oldest,omitempty"` // age of the oldest of them, in seconds
+}
+
+// Options say what is shown. Recorder, Ring and Observer are needed.
+type Options struct {
+	Name     string // of this run: "serve", "connect files"
+	Observer *observe.Observer
+	Recorder *trace.Recorder
+	Ring     *trace.Ring // that the Recorder fills while somebody looks
+
+	// Servers returns the configured servers. nil: there are none.
+	Servers func() []Server
+
+	// Restart replaces a server by a new one: calls in progress may finish. nil: that cannot be done.
+	Restart func(server string) error
+
+	// Cancel cancels a call in progress of a session; false: there is no such call. nil: that cannot be done.
+	Cancel func(session string, id jsonrpc.ID) bool
+
+	// Level and SetLevel are those of the log. nil: it has no level.
+	Level    func() hclog.Level
+	SetLevel func(hclog.Level)
+
+	// Logger is told who has done what. nil means no logging.
+	Logger hclog.Logger
+}
+
+// Inspector answers requests about a running bridge. Its methods may be called concurrently.
+type Inspector struct {
+	o     Options
+	began time.Time
+	epoch string // of the positions in the Ring
+	state *state
+	stats *stats
+	stop  func() // ends the watching of events
+	look  viewers
+}
+
+// New returns an Inspector, which from now on keeps track of sessions and processes. Close ends it.
+func New(o Options) *Inspector {
+	if o.Logger == nil {
+		o.Logger = hclog.NewNullLogger()
+	}
+	i := &Inspector{o: o, began: time.Now(), state: newState(), stats: newStats()}
+	i.epoch = strconv.FormatInt(i.began.UnixNano(), 36)
+	i.stop = o.Observer.WatchEvents(i.state)
+	i.look.closed = make(chan struct{})
+	return i
+}
+
+// Close ends all streams, and the watching.
+func (i *Inspector) Close() {
+	i.look.close()
+	i.stop()
+}
+
+// Control returns the Handler of a socket that nobody but the user can reach: whoever connects may
+// do everything.
+func (i *Inspector) Control() http.Handler { return i.handler(&guard{}) }
+
+// Page returns the Handler of a listener for browsers: the page, its API and profiles. With local, the
+// listener is bound to this machine alone.
+func (i *Inspector) Page(t *Tokens, local bool) http.Handler {
+	g := &guard{tokens: t, local: local}
+	api := i.handler(g)
+	mux := http.NewServeMux()
+	mux.Handle("/api/", api)
+	act := func(h http.HandlerFunc) http.Handler {
+		return i.only(g, Act, func(w http.ResponseWriter, r *http.Request, _ string) { h(w, r) })
+	}
+	mux.Handle("GET /debug/pprof/", act(pprof.Index))
+	mux.Handle("GET /debug/pprof/cmdline", http.NotFoundHandler()) // there may be secrets in it
+	mux.Handle("GET /debug/pprof/profile", act(pprof.Profile))
+	mux.Handle("GET /debug/pprof/trace", act(pprof.Trace))
+	mux.Handle("GET /debug/pprof/symbol", act(pprof.Symbol))
+	mux.Handle("/", pages())
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		secure(w.Header())
+		if no := g.check(r); no != nil {
+			no.write(w)
+			return
+		}
+		mux.ServeHTTP(w, r)
+	})
+}
+
+// secure sets what a browser has to know about every reply.
+func secure(h http.Header) {
+	h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; frame-ancestors 'none'; "+
+		"base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("Cache-Control", "no-store")
+}
+
+// action answers a request of the API; who has sent it.
+type action func(w http.ResponseWriter, r *http.Request, who string)
+
+func (i *Inspector) only(g *guard, needs Right, do action) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		who, _, no := g.enter(r, needs)
+		if no != nil {
+			no.write(w)
+			return
+		}
+		do(w, r, who)
+	})
+}
+
+func (i *Inspector) handler(g *guard) http.Handler {
+	mux := http.NewServeMux()
+	see := func(path string, of func() any) {
+		mux.Handle("GET /api/v1/"+path, i.only(g, View, func(w http.ResponseWriter, _ *http.Request, _ string) { reply(w, of()) }))
+	}
+	mux.Handle("GET /api/v1/{$}", i.only(g, View, func(w http.ResponseWriter, r *http.Request, _ string) {
+		_, right, _ := g.enter(r, View)
+		reply(w, i.about(right))
+	}))
+	see("servers", func() any { return map[string]any{"servers": i.servers()} })
+	see("sessions", func() any { return map[string]any{"sessions": i.state.sessionList()} })
+	see("processes", func() any { return map[string]any{"processes": i.state.processList()} })
+	see("notes", func() any { return map[string]any{"notes": i.state.noteList()} })
+	mux.Handle("GET /api/v1/records", i.only(g, View, i.records))
+	mux.Handle("GET /api/v1/stream", i.only(g, View, i.stream))
+	mux.Handle("POST /api/v1/servers/{name}/restart", i.only(g, Act, i.restart))
+	mux.Handle("POST /api/v1/sessions/{name}/end", i.only(g, Act, i.endSession))
+	mux.Handle("POST /api/v1/sessions/{name}/cancel", i.only(g, Act, i.cancel))
+	mux.Handle("POST /api/v1/processes/{pid}/kill", i.only(g, Act, i.kill))
+	mux.Handle("POST /api/v1/log", i.only(g, Act, i.setLevel))
+	return mux
+}
+
+// About is what the API says of the bridge itself, at /api/v1/.
+type About struct {
+	PID      int       `json:"pid"`
+	Name     string    `json:"name"`
+	Version  string    `json:"version"`
+	Began    time.Time `json:"began"`
+	Servers  []string  `json:"servers"`
+	LogLevel string    `json:"logLevel,omitempty"`
+	Right    string    `json:"right"` // what who asks may do
+	Viewers  int       `json:"viewers"`
+}
+
+func (i *Inspector) about(right Right) About {
+	a := About{PID: os.Getpid(), Name: i.o.Name, Version: buildinfo.Version(), Began: i.began, Right: right.String(), Viewers: i.look.count(), Servers: []string{}}
+	for _, s := range i.configured() {
+		a.Servers = append(a.Servers, s.Name)
+	}
+	if i.o.Level != nil {
+		a.LogLevel = i.o.Level().String()
+	}
+	return a
+}
+
+func (i *Inspector) configured() []Server {
+	if i.o.Servers == nil {
+		return []Server{}
+	}
+	return i.o.Servers()
+}
+
+// serverNow is a Server with what was counted in the last minute, while somebody looked.
+type serverNow struct {
+	Server
+	measured
+}
+
+func (i *Inspector) servers() []serverNow {
+	list := []serverNow{}
+	now := time.Now()
+	for _, s := range i.configured() {
+		list = append(list, serverNow{s, i.stats.of(s.Name, now)})
+	}
+	return list
+}
+
+func (i *Inspector) restart(w http.ResponseWriter, r *http.Request, who string) {
+	if i.o.Restart == nil {
+		http.Error(w, "a server cannot be restarted here: its process serves one session, which ends with it", http.StatusConflict)
+		return
+	}
+	name := r.PathValue("name")
+	i.o.Logger.Info("the server is restarted", "server", name, "by", who)
+	i.done(w, i.o.Restart(name))
+}
+
+func (i *Inspector) endSession(w http.ResponseWriter, r *http.Request, who string) {
+	s := i.state.session(r.PathValue("name"))
+	if s == nil {
+		http.Error(w, "there is no such session", http.StatusNotFound)
+		return
+	}
+	i.o.Logger.Info("the session is ended", "server", s.Server, "session", s.Name, "by", who)
+	s.Stop()
+	i.done(w, nil)
+}
+
+func (i *Inspector) cancel(w http.ResponseWriter, r *http.Request, who string) {
+	var wanted struct{ ID json.RawMessage }
+	err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 4<<10)).Decode(&wanted)
+	id, ok := jsonrpc.ParseID(wanted.ID)
+	if err != nil || !ok {
+		http.Error(w, `write {"id":42}`, http.StatusBadRequest)
+		return
+	}
+	session := r.PathValue("name")
+	if i.o.Cancel == nil || !i.o.Cancel(session, id) {
+		http.Error(w, "the session has no such call in progress", http.StatusNotFound)
+		return
+	}
+	i.o.Logger.Info("the call was cancelled", "session", session, "call", id.String(), "by", who)
+	i.done(w, nil)
+}
+
+func (i *Inspector) kill(w http.ResponseWriter, r *http.Request, who string) {
+	pid, _ := strconv.Atoi(r.PathValue("pid"))
+	kill := i.state.killer(pid)
+	if kill == nil {
+		http.Error(w, "no server has this process", http.StatusNotFound)
+		return
+	}
+	i.o.Logger.Info("the process is killed", "pid", pid, "by", who)
+	i.done(w, kill())
+}
+
+func (i *Inspector) setLevel(w http.ResponseWriter, r *http.Request, who string) {
+	var wanted struct{ Level string }
+	err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<10)).Decode(&wanted)
+	level := hclog.LevelFromString(wanted.Level)
+	if err != nil || level == hclog.NoLevel || i.o.SetLevel == nil {
+		http.Error(w, `write {"level":"debug"}: trace, debug, info, warn, error or off`, http.StatusBadRequest)
+		return
+	}
+	i.o.SetLevel(level)
+	i.o.Logger.Info("log level changed", "level", strings.ToLower(level.String()), "by", who)
+	i.done(w, nil)
+}
+
+func (i *Inspector) done(w http.ResponseWriter, err error) {
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusConflict)
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+func reply(w http.ResponseWriter, v any) {
+	body, err := json.Marshal(v)
+	if err != nil {
+		http.Error(w, errors.New("the bridge has made a mistake").Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	_, _ = w.Write(append(body, '\n')) // the client may have gone
+}

@@ -1,0 +1,165 @@
+package inspect
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// controlDir returns the folder of the control sockets, which belongs to this user alone. With
+// make, it is made if need be.
+func controlDir(create bool) (string, error) {
+	dir := os.Getenv("XDG_RUNTIME_DIR")
+	if info, err := os.Stat(dir); dir != "" && filepath.IsAbs(dir) && err == nil && info.IsDir() {
+		dir = filepath.Join(dir, "mcp-bridge")
+	} else {
+		dir = filepath.Join(os.TempDir(), "mcp-bridge-"+userID())
+	}
+	if create {
+		if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+			return "", err
+		}
+	}
+	info, err := os.Lstat(dir)
+	if err != nil {
+		return "", err
+	}
+	if !info.IsDir() || !isPrivate(info) {
+		return "", fmt.Errorf("%s does not belong to this user alone", dir)
+	}
+	return dir, nil
+}
+
+// ListenControl serves h on the control socket of this process until stop is called, which
+// returns when everything of it has ended. Nobody but the user of this process can connect. The socket
+// is named by the id of the process.
+func ListenControl(h http.Handler) (stop func(), err error) {
+	dir, err := controlDir(true)
+	if err != nil {
+		return nil, err
+	}
+	path := filepath.Join(dir, strconv.Itoa(os.Getpid())+".sock")
+	// Whatever has the name is of a process that has ended: ids are used again.
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	l, err := net.Listen("unix", path) // Close removes the file
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(path, 0o600); err != nil { // the folder has let nobody in until now
+		_ = l.Close()
+		return nil, err
+	}
+	return Serve(l, h), nil
+}
+
+// Serve serves h on a listener until stop is called, which returns when everything of it has
+// ended. Streams must have been ended before: see Inspector.Close.
+func Serve(l net.Listener, h http.Handler) (stop func()) {
+	srv := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = srv.Serve(l) // until it is closed
+	}()
+	return func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		if srv.Shutdown(ctx) != nil {
+			_ = srv.Close()
+		}
+		<-done
+	}
+}
+
+// Running is a bridge of this user that runs.
+type Running struct {
+	About
+	path string
+}
+
+// askTimeout is how long a bridge may take to say who it is.
+const askTimeout = 2 * time.Second
+
+// List returns the bridges of this user that run. It removes the sockets of those that have
+// been killed.
+func List(ctx context.Context) ([]Running, error) {
+	dir, err := controlDir(false)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	sockets, err := filepath.Glob(filepath.Join(dir, "*.sock"))
+	if err != nil {
+		return nil, err
+	}
+	var all []Running
+	for _, path := range sockets {
+		if _, err := strconv.Atoi(strings.TrimSuffix(filepath.Base(path), ".sock")); err != nil {
+			continue
+		}
+		r := Running{path: path}
+		err := r.ask(ctx)
+		switch {
+		case err == nil:
+			all = append(all, r)
+		case errors.Is(err, syscall.ECONNREFUSED):
+			_ = os.Remove(path)
+		}
+	}
+	slices.SortFunc(all, func(a, b Running) int { return a.Began.Compare(b.Began) })
+	return all, nil
+}
+
+func (r *Running) client() *http.Client {
+	return &http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			var d net.Dialer
+			return d.DialContext(ctx, "unix", r.path)
+		},
+	}}
+}
+
+func (r *Running) ask(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	resp, err := r.Get(ctx, "")
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	return json.NewDecoder(resp.Body).Decode(&r.About)
+}
+
+// Get asks the bridge's API. The caller closes the body.
+func (r *Running) Get(ctx context.Context, path string) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://mcp-bridge/api/v1/"+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Accept", "application/x-ndjson")
+	resp, err := r.client().Do(req)
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode != http.StatusOK {
+		_ = resp.Body.Close()
+		return nil, fmt.Errorf("the bridge %d answers with status %d", r.PID, resp.StatusCode)
+	}
+	return resp, nil
+}

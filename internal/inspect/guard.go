@@ -1,0 +1,162 @@
+package inspect
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge/access"
+)
+
+// Right is what somebody may do.
+type Right uint8
+
+// The rights. Each includes those before it.
+const (
+	None Right = iota
+	View       // see everything
+	Act        // end sessions and processes, change the level of the log, take profiles
+)
+
+// String returns "none", "view" or "act".
+func (r Right) String() string { return [...]string{"none", "view", "act"}[r] }
+
+// Tokens say who may do what. It may be used concurrently.
+type Tokens struct{ all []token }
+
+type token struct {
+	hash  [sha256.Size]byte
+	right Right
+	name  string
+}
+
+// minToken is how short a token of a file may be, in bytes.
+const minToken = 16
+
+// NewToken returns Tokens with one new token for everything, of 256 bits.
+func NewToken() (t *Tokens, text string) {
+	var random [32]byte
+	_, _ = rand.Read(random[:]) // never fails
+	text = base64.RawURLEncoding.EncodeToString(random[:])
+	return &Tokens{[]token{{sha256.Sum256([]byte(text)), Act, "the token of the URL"}}}, text
+}
+
+// LoadTokens reads a file of tokens: "view TOKEN" or "act TOKEN" a line, a name for the log
+// behind it if wanted. Lines that are blank or begin with # do not count.
+func LoadTokens(file string) (*Tokens, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	t := &Tokens{}
+	lines := bufio.NewScanner(bytes.NewReader(text))
+	for n := 1; lines.Scan(); n++ {
+		words := strings.Fields(lines.Text())
+		if len(words) == 0 || strings.HasPrefix(words[0], "#") {
+			continue
+		}
+		right, known := map[string]Right{"view": View, "act": Act}[words[0]]
+		switch {
+		case !known || len(words) < 2 || len(words) > 3:
+			return nil, fmt.Errorf("%s, line %d: write \"view TOKEN\" or \"act TOKEN\", and a name behind it if wanted", file, n)
+		case len(words[1]) < minToken:
+			return nil, fmt.Errorf("%s, line %d: a token has at least %d characters", file, n, minToken)
+		}
+		name := fmt.Sprintf("line %d of the token file", n)
+		if len(words) == 3 {
+			name = words[2]
+		}
+		t.all = append(t.all, token{sha256.Sum256([]byte(words[1])), right, name})
+	}
+	if err := lines.Err(); err != nil {
+		return nil, err
+	}
+	if len(t.all) == 0 {
+		return nil, fmt.Errorf("%s has no token in it", file)
+	}
+	return t, nil
+}
+
+// of returns what the bearer of a token may do, and the bearer's name.
+func (t *Tokens) of(text string) (right Right, name string) {
+	hash := sha256.Sum256([]byte(text))
+	for _, k := range t.all {
+		if subtle.ConstantTimeCompare(hash[:], k.hash[:]) == 1 {
+			right, name = k.right, k.name
+		}
+	}
+	return right, name
+}
+
+// guard decides about the requests of one listener.
+type guard struct {
+	tokens *Tokens // nil: whoever can connect may do everything
+	local  bool    // the listener is bound to this machine: the Host must mean it
+}
+
+// refusal is why a request is refused.
+type refusal struct {
+	status int
+	text   string
+}
+
+// check looks at where a request comes from, whoever sent it: a page of another origin, also one
+// whose name has come to mean this machine (DNS rebinding), may not even know that we are here.
+func (g *guard) check(r *http.Request) *refusal {
+	if g.tokens == nil {
+		return nil // a socket that no page can reach
+	}
+	if g.local && !access.IsLoopbackAddr(r.Host) {
+		return &refusal{http.StatusForbidden, "this host name is not served here"}
+	}
+	if origin := r.Header.Get("Origin"); origin != "" && origin != ownOrigin(r) {
+		return &refusal{http.StatusForbidden, "not for pages of other origins"}
+	}
+	switch site := r.Header.Get("Sec-Fetch-Site"); {
+	case site == "" || site == "same-origin":
+	case site == "none" && r.Method == http.MethodGet && !strings.HasPrefix(r.URL.Path, "/api/"): // typed, or a bookmark
+	default:
+		return &refusal{http.StatusForbidden, "not for pages of other origins"}
+	}
+	return nil
+}
+
+// enter returns who has sent a request to the API and may do what needs that right.
+func (g *guard) enter(r *http.Request, needs Right) (who string, right Right, no *refusal) {
+	if g.tokens == nil {
+		return "the control socket", Act, nil
+	}
+	scheme, text, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if !strings.EqualFold(scheme, "Bearer") || strings.TrimSpace(text) == "" {
+		return "", None, &refusal{http.StatusUnauthorized, "the token is missing"}
+	}
+	right, who = g.tokens.of(strings.TrimSpace(text))
+	switch {
+	case right == None:
+		return "", None, &refusal{http.StatusUnauthorized, "the token is not known"}
+	case right < needs:
+		return "", None, &refusal{http.StatusForbidden, "the token may only view"}
+	}
+	return who, right, nil
+}
+
+func (no *refusal) write(w http.ResponseWriter) {
+	if no.status == http.StatusUnauthorized {
+		w.Header().Set("WWW-Authenticate", `Bearer realm="mcp-bridge inspect"`)
+	}
+	http.Error(w, no.text, no.status)
+}
+
+func ownOrigin(r *http.Request) string {
+	if r.TLS != nil {
+		return "https://" + r.Host
+	}
+	return "http://" + r.Host
+}

@@ -1,0 +1,308 @@
+package inspect
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
+	"github.com/mcp-bridge/mcp-bridge/internal/observe"
+	"github.com/mcp-bridge/mcp-bridge/internal/trace"
+	"github.com/mcp-bridge/mcp-bridge/internal/trace/redact"
+)
+
+// started is an Inspector of a bridge in which the test says what happens.
+type started struct {
+	*Inspector
+	seen *observe.Observer
+	ring *trace.Ring
+	log  *strings.Builder
+}
+
+func start(t *testing.T) started {
+	t.Helper()
+	var seen observe.Observer
+	redactor, err := redact.New(redact.Options{})
+	bridgetest.Must(t, err)
+	s := started{seen: &seen, ring: trace.NewRing(trace.RingOptions{Records: 100}), log: new(strings.Builder)}
+	s.Inspector = New(Options{
+		Name: "test", Observer: &seen, Recorder: trace.NewRecorder(&seen, redactor), Ring: s.ring,
+		Servers:  func() []Server { return []Server{{Name: "files", Ready: true}} },
+		Restart:  func(string) error { return nil },
+		Level:    func() hclog.Level { return hclog.Info },
+		SetLevel: func(hclog.Level) {},
+		Logger:   hclog.New(&hclog.LoggerOptions{Output: s.log}),
+	})
+	t.Cleanup(s.Close)
+	return s
+}
+
+const (
+	viewToken = "view-token-0123456789"
+	actToken  = "act-token-0123456789"
+)
+
+func tokens(t *testing.T) *Tokens {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "tokens")
+	bridgetest.Must(t, os.WriteFile(file, []byte("# who may look\nview "+viewToken+" ann\nact "+actToken+" bob\n"), 0o600))
+	all, err := LoadTokens(file)
+	bridgetest.Must(t, err)
+	return all
+}
+
+// Who may do what: by token, by origin, by host.
+func TestAccess(t *testing.T) {
+	s := start(t)
+	page := s.Page(tokens(t), true)
+	for _, c := range []struct {
+		name, method, path, token string
+		header                    map[string]string
+		host                      string
+		want                      int
+	}{
+		{name: "the page itself", path: "/", want: 200},
+		{name: "its script", path: "/app.js", want: 200},
+		{name: "the page by a link of another site", path: "/", header: map[string]string{"Sec-Fetch-Site": "cross-site"}, want: 403},
+		{name: "the page, typed", path: "/", header: map[string]string{"Sec-Fetch-Site": "none"}, want: 200},
+		{name: "no token", path: "/api/v1/servers", want: 401},
+		{name: "a wrong token", path: "/api/v1/servers", token: "view-token-012345678", want: 401},
+		{name: "a token that may view", path: "/api/v1/servers", token: viewToken, want: 200},
+		{name: "a token that may view, in a browser", path: "/api/v1/servers", token: viewToken, header: map[string]string{"Sec-Fetch-Site": "same-origin"}, want: 200},
+		{name: "another origin", path: "/api/v1/servers", token: viewToken, header: map[string]string{"Origin": "http://evil.example"}, want: 403},
+		{name: "another port of this machine", path: "/api/v1/servers", token: viewToken, header: map[string]string{"Origin": "http://127.0.0.1:9"}, want: 403},
+		{name: "no origin", path: "/api/v1/servers", token: viewToken, header: map[string]string{"Origin": "null"}, want: 403},
+		{name: "the own origin", path: "/api/v1/servers", token: viewToken, header: map[string]string{"Origin": "http://127.0.0.1:7000"}, want: 200},
+		{name: "another site", path: "/api/v1/servers", token: viewToken, header: map[string]string{"Sec-Fetch-Site": "cross-site"}, want: 403},
+		{name: "the same site", path: "/api/v1/servers", token: viewToken, header: map[string]string{"Sec-Fetch-Site": "same-site"}, want: 403},
+		{name: "a name that has come to mean this machine", path: "/api/v1/servers", token: viewToken, host: "evil.example:7000", want: 403},
+		{name: "the page by such a name", path: "/", host: "evil.example:7000", want: 403},
+		{name: "localhost", path: "/api/v1/servers", token: viewToken, host: "localhost:7000", want: 200},
+		{name: "acting without a token", method: "POST", path: "/api/v1/servers/files/restart", want: 401},
+		{name: "acting with a token that may view", method: "POST", path: "/api/v1/servers/files/restart", token: viewToken, want: 403},
+		{name: "acting", method: "POST", path: "/api/v1/servers/files/restart", token: actToken, want: 204},
+		{name: "acting from another site", method: "POST", path: "/api/v1/servers/files/restart", token: actToken, header: map[string]string{"Sec-Fetch-Site": "cross-site"}, want: 403},
+		{name: "acting by GET", path: "/api/v1/servers/files/restart", token: actToken, want: 405},
+		{name: "a profile with a token that may view", path: "/debug/pprof/heap", token: viewToken, want: 403},
+		{name: "a profile without a token", path: "/debug/pprof/", want: 401},
+		{name: "a profile", path: "/debug/pprof/heap", token: actToken, want: 200},
+		{name: "arguments, which may hold secrets", path: "/debug/pprof/cmdline", token: actToken, want: 404},
+		{name: "no such session", method: "POST", path: "/api/v1/sessions/s1/end", token: actToken, want: 404},
+		{name: "no such process", method: "POST", path: "/api/v1/processes/1/kill", token: actToken, want: 404},
+	} {
+		r := httptest.NewRequest(c.method, "http://127.0.0.1:7000"+c.path, nil)
+		if c.host != "" {
+			r.Host = c.host
+		}
+		for name, value := range c.header {
+			r.Header.Set(name, value)
+		}
+		if c.token != "" {
+			r.Header.Set("Authorization", "Bearer "+c.token)
+		}
+		w := httptest.NewRecorder()
+		page.ServeHTTP(w, r)
+		if w.Code != c.want {
+			t.Errorf("%s: status %d, want %d: %s", c.name, w.Code, c.want, w.Body)
+		}
+		if csp := w.Header().Get("Content-Security-Policy"); !strings.Contains(csp, "require-trusted-types-for 'script'") || !strings.HasPrefix(csp, "default-src 'none'") {
+			t.Errorf("%s: the policy is %q", c.name, csp)
+		}
+	}
+	if !strings.Contains(s.log.String(), "server=files by=bob") {
+		t.Errorf("the log does not say who has restarted the server:\n%s", s.log)
+	}
+}
+
+func TestTokenFiles(t *testing.T) {
+	for text, wrong := range map[string]string{
+		"":                          "has no token",
+		"look 0123456789012345":     "line 1",
+		"view short":                "at least 16",
+		"\n# x\nact":                "line 3",
+		"act 0123456789012345 a b ": "line 1",
+	} {
+		file := filepath.Join(t.TempDir(), "tokens")
+		bridgetest.Must(t, os.WriteFile(file, []byte(text), 0o600))
+		if _, err := LoadTokens(file); err == nil || !strings.Contains(err.Error(), wrong) {
+			t.Errorf("%q: %v, want %q", text, err, wrong)
+		}
+	}
+}
+
+// open opens the stream, and returns what reads its events.
+func open(t *testing.T, url, last string) (events func() (id string, lines []string), end func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	req, err := http.NewRequestWithContext(ctx, "GET", url+"/api/v1/stream", nil)
+	bridgetest.Must(t, err)
+	if last != "" {
+		req.Header.Set("Last-Event-ID", last)
+	}
+	resp, err := http.DefaultTransport.RoundTrip(req)
+	bridgetest.Must(t, err)
+	in := bufio.NewReader(resp.Body)
+	events = func() (id string, lines []string) {
+		for {
+			line, err := in.ReadString('\n')
+			bridgetest.Must(t, err)
+			if rest, is := strings.CutPrefix(line, "id: "); is {
+				id = strings.TrimSpace(rest)
+			}
+			if rest, is := strings.CutPrefix(line, "data: "); is {
+				lines = append(lines, rest)
+			}
+			if line == "\n" {
+				return id, lines
+			}
+		}
+	}
+	return events, func() { cancel(); _ = resp.Body.Close() }
+}
+
+// Nothing is recorded until somebody looks; a viewer that comes back goes on where it was.
+func TestStreamResumes(t *testing.T) {
+	s := start(t)
+	web := httptest.NewServer(s.Control())
+	defer web.Close()
+	defer s.Close()
+	say := func(text string) { s.seen.Event(observe.Note{Server: "files", Code: "C3", Text: text}) }
+	say("before anybody looks")
+	events, end := open(t, web.URL, "")
+	events() // it is there: from now on records are kept
+	_, keep := open(t, web.URL, "")
+	defer keep()
+	say("one")
+	id, lines := events()
+	if len(lines) != 1 || !strings.Contains(lines[0], `"text":"one"`) {
+		t.Fatalf("the stream has %q", lines)
+	}
+	end()
+	say("two")
+	events, end = open(t, web.URL, id)
+	defer end()
+	for {
+		if _, lines = events(); len(lines) > 0 {
+			break
+		}
+	}
+	if len(lines) != 1 || !strings.Contains(lines[0], `"text":"two"`) {
+		t.Errorf("after a break the stream has %q", lines)
+	}
+}
+
+// A viewer that is too slow is told what it has missed, and the traffic does not wait.
+func TestSlowViewer(t *testing.T) {
+	s := start(t)
+	web := httptest.NewServer(s.Control())
+	defer web.Close()
+	defer s.Close()
+	_, keep := open(t, web.URL, "")
+	defer keep()
+	events, end := open(t, web.URL, "")
+	id, _ := events()
+	end()
+	for i := range 500 { // the ring has 100
+		s.seen.Event(observe.Note{Server: "files", Code: "C3", Text: fmt.Sprint(i)})
+	}
+	events, end = open(t, web.URL, id)
+	defer end()
+	var lines []string
+	for len(lines) < 101 {
+		_, more := events()
+		lines = append(lines, more...)
+	}
+	r, err := trace.Parse([]byte(lines[0]))
+	bridgetest.Must(t, err)
+	if r.Kind != trace.Gap || r.Lost != 400 || !strings.Contains(lines[100], `"text":"499"`) {
+		t.Errorf("the stream begins with %s and ends with %s", lines[0], lines[100])
+	}
+}
+
+// The last viewer that goes ends the recording.
+func TestNobodyLooks(t *testing.T) {
+	s := start(t)
+	one, ok := s.Attach()
+	if !ok || !s.seen.On() {
+		t.Fatal("nothing is recorded for a viewer")
+	}
+	two, _ := s.Attach()
+	one()
+	one()
+	if !s.seen.On() {
+		t.Error("nothing is recorded for the second viewer")
+	}
+	two()
+	if s.seen.On() {
+		t.Error("messages are recorded, and nobody looks")
+	}
+	for range maxViews {
+		_, ok = s.Attach()
+		bridgetest.Must(t, map[bool]error{true: nil, false: io.EOF}[ok])
+	}
+	if _, ok := s.Attach(); ok {
+		t.Error("there is no bound on viewers")
+	}
+}
+
+// The control socket is the user's alone, is found, and is gone in the end; the socket of a
+// process that was killed is removed.
+func TestControl(t *testing.T) {
+	dir, err := os.MkdirTemp("", "c")
+	bridgetest.Must(t, err)
+	defer os.RemoveAll(dir)
+	t.Setenv("XDG_RUNTIME_DIR", dir)
+	s := start(t)
+	began := time.Now()
+	stop, err := ListenControl(s.Control())
+	t.Logf("the control socket took %v", time.Since(began))
+	bridgetest.Must(t, err)
+	stale := filepath.Join(dir, "mcp-bridge", "1.sock")
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: stale, Net: "unix"})
+	bridgetest.Must(t, err)
+	l.SetUnlinkOnClose(false)
+	bridgetest.Must(t, l.Close())
+	own := filepath.Join(dir, "mcp-bridge", fmt.Sprint(os.Getpid())+".sock")
+	info, err := os.Stat(own)
+	bridgetest.Must(t, err)
+	if info.Mode().Perm() != 0o600 {
+		t.Errorf("the socket has the mode %v", info.Mode())
+	}
+	all, err := List(t.Context())
+	bridgetest.Must(t, err)
+	if len(all) != 1 || all[0].PID != os.Getpid() || all[0].Name != "test" || all[0].Servers[0] != "files" || all[0].Right != "act" {
+		t.Fatalf("the list is %+v", all)
+	}
+	if _, err := os.Stat(stale); err == nil {
+		t.Error("the socket of a killed process is still there")
+	}
+	resp, err := all[0].Get(t.Context(), "servers")
+	bridgetest.Must(t, err)
+	var servers struct{ Servers []Server }
+	bridgetest.Must(t, json.NewDecoder(resp.Body).Decode(&servers))
+	bridgetest.Must(t, resp.Body.Close())
+	if len(servers.Servers) != 1 || servers.Servers[0].Name != "files" {
+		t.Errorf("the servers are %+v", servers)
+	}
+	s.Close()
+	stop()
+	if _, err := os.Stat(own); err == nil {
+		t.Error("the socket is still there")
+	}
+	bridgetest.Must(t, os.Chmod(filepath.Join(dir, "mcp-bridge"), 0o755))
+	if _, err := ListenControl(s.Control()); err == nil {
+		t.Error("a folder is used that others can look into")
+	}
+}

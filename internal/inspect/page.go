@@ -1,0 +1,27 @@
+package inspect
+
+import (
+	"embed"
+	"io/fs"
+	"net/http"
+)
+
+//go:embed web
+var web embed.FS
+
+// pages returns the Handler of the page's files. There is nothing in them that needs a token: the
+// page asks the API for everything, with the token that stands in the fragment of its URL.
+func pages() http.Handler {
+	files, err := fs.Sub(web, "web")
+	if err != nil {
+		panic(err) // the folder is embedded
+	}
+	server := http.FileServerFS(files)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			http.Error(w, "use GET", http.StatusMethodNotAllowed)
+			return
+		}
+		server.ServeHTTP(w, r)
+	})
+}

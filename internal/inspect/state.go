@@ -1,0 +1,188 @@
+package inspect
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/observe"
+)
+
+// How many ended processes and notes are kept.
+const (
+	keptProcesses = 50
+	keptNotes     = 200
+)
+
+// state is an observe.EventWatcher that knows which sessions and processes there are.
+type state struct {
+	mu        sync.Mutex
+	sessions  map[string]*observe.Session // by name
+	processes map[int]*process            // that run
+	ended     []process                   // the latest last
+	notes     []note
+}
+
+// process is what the API says of a process of a server.
+type process struct {
+	PID     int        `json:"pid"`
+	Server  string     `json:"server"`
+	Session string     `json:"session,omitempty"`
+	Program string     `json:"program"`
+	Began   time.Time  `json:"began"`
+	Step    string     `json:"step,omitempty"` // how it was asked to end
+	Ended   *time.Time `json:"ended,omitempty"`
+	Asked   bool       `json:"asked,omitempty"`
+	Err     string     `json:"err,omitempty"`
+
+	kill func() error
+}
+
+// session is what the API says of a session.
+type session struct {
+	Name      string    `json:"name"`
+	Server    string    `json:"server"`
+	Transport string    `json:"transport"`
+	Era       string    `json:"era,omitempty"`
+	Revision  string    `json:"revision,omitempty"`
+	Client    string    `json:"client,omitempty"`
+	Version   string    `json:"version,omitempty"`
+	Principal string    `json:"principal,omitempty"`
+	Remote    string    `json:"remote,omitempty"`
+	PID       int       `json:"pid,omitempty"`
+	Began     time.Time `json:"began"`
+	Calls     uint64    `json:"calls"`
+	Waiting   int       `json:"waiting"` // requests of the client that have no answer, as far as somebody looked
+}
+
+// note is what the API says of a remark about traffic.
+type note struct {
+	Time    time.Time `json:"time"`
+	Server  string    `json:"server"`
+	Session string    `json:"session,omitempty"`
+	Code    string    `json:"code"`
+	Text    string    `json:"text"`
+}
+
+func newState() *state {
+	return &state{sessions: make(map[string]*observe.Session), processes: make(map[int]*process)}
+}
+
+// Event implements observe.EventWatcher.
+func (s *state) Event(e observe.Event) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch e := e.(type) {
+	case observe.SessionOpened:
+		s.sessions[e.Session.Name] = e.Session
+	case observe.SessionEnded:
+		delete(s.sessions, e.Session.Name)
+	case observe.ProcessStarted:
+		s.processes[e.PID] = &process{PID: e.PID, Server: e.Server, Session: name(e.Session), Program: e.Program, Began: time.Now(), kill: e.Kill}
+	case observe.ProcessStopping:
+		if p := s.processes[e.PID]; p != nil {
+			p.Step = e.Step
+		}
+	case observe.ProcessEnded:
+		s.processEnded(e)
+	case observe.CallLate:
+		s.note(e.Server, e.Session, "late", "no answer to "+e.Method+" "+e.ID.String()+" for "+time.Since(e.Since).Round(time.Second).String())
+	case observe.CallTimedOut:
+		s.note(e.Server, e.Session, "timeout", "the request time-out has ended "+e.Method+" "+e.ID.String())
+	case observe.SessionFailed:
+		s.note(e.Session.Server, e.Session, "session", "could not be opened") // its error may hold a secret; the log has it
+	case observe.Refused:
+		s.note(e.Server, e.Session, cmp.Or(e.Rule, "refused"), e.Method+" "+e.Path+": "+e.Why)
+	case observe.Note:
+		s.note(e.Server, e.Session, e.Code, e.Text)
+	}
+}
+
+func name(s *observe.Session) string {
+	if s == nil {
+		return ""
+	}
+	return s.Name
+}
+
+func (s *state) processEnded(e observe.ProcessEnded) {
+	p := s.processes[e.PID]
+	if p == nil {
+		return
+	}
+	delete(s.processes, e.PID)
+	now := time.Now()
+	p.Ended, p.Asked, p.kill, p.Session = &now, e.Asked, nil, name(e.Session)
+	if e.Err != nil {
+		p.Err = e.Err.Error()
+	}
+	s.ended = append(s.ended, *p)
+	if n := len(s.ended); n > keptProcesses {
+		s.ended = slices.Delete(s.ended, 0, n-keptProcesses)
+	}
+}
+
+func (s *state) note(server string, of *observe.Session, code, text string) {
+	s.notes = append(s.notes, note{time.Now(), server, name(of), code, text[:min(len(text), 1000)]})
+	if n := len(s.notes); n > keptNotes {
+		s.notes = slices.Delete(s.notes, 0, n-keptNotes)
+	}
+}
+
+// session returns a session that is open; nil: there is none of that name.
+func (s *state) session(name string) *observe.Session {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.sessions[name]
+}
+
+// killer returns what kills a process that runs; nil: there is none, or it cannot be killed.
+func (s *state) killer(pid int) func() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p := s.processes[pid]; p != nil {
+		return p.kill
+	}
+	return nil
+}
+
+func (s *state) sessionList() []session {
+	s.mu.Lock()
+	all := make([]*observe.Session, 0, len(s.sessions))
+	for _, o := range s.sessions {
+		all = append(all, o)
+	}
+	s.mu.Unlock()
+	list := make([]session, 0, len(all))
+	for _, o := range all {
+		client := o.Client()
+		list = append(list, session{
+			Name: o.Name, Server: o.Server, Transport: o.Transport, Era: o.Era(), Revision: o.Revision(), Client: client.Name, Version: client.Version,
+			Principal: o.Principal, Remote: o.Remote, PID: o.PID(), Began: o.Began, Calls: o.Calls(), Waiting: o.Unanswered(observe.Down, observe.ToServer),
+		})
+	}
+	slices.SortFunc(list, func(a, b session) int { return a.Began.Compare(b.Began) })
+	return list
+}
+
+// processList returns the processes that run, and then those that ended, the latest first.
+func (s *state) processList() []process {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := []process{}
+	for _, p := range s.processes {
+		list = append(list, *p)
+	}
+	slices.SortFunc(list, func(a, b process) int { return a.Began.Compare(b.Began) })
+	for i := len(s.ended) - 1; i >= 0; i-- {
+		list = append(list, s.ended[i])
+	}
+	return list
+}
+
+func (s *state) noteList() []note {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]note{}, s.notes...)
+}

@@ -1,0 +1,110 @@
+package inspect
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/observe"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// window is over which time stats counts, and samples how many durations it keeps of a server.
+const (
+	window  = time.Minute
+	samples = 4096
+)
+
+// stats is an observe.Watcher that counts answered calls and their durations.
+type stats struct {
+	mu      sync.Mutex
+	servers map[string]*samplesOf
+}
+
+// samplesOf are the latest answers of a server, in a ring.
+type samplesOf struct {
+	at     []time.Time
+	took   []time.Duration
+	failed []bool
+	next   int
+	since  time.Time // of the first one
+}
+
+// measured is what the API says of the last minute.
+type measured struct {
+	Rate   float64 `json:"rate"`   // answers a second
+	Failed float64 `json:"failed"` // errors a second
+	P50    float64 `json:"p50"`    // milliseconds
+	P99    float64 `json:"p99"`
+}
+
+func newStats() *stats { return &stats{servers: make(map[string]*samplesOf)} }
+
+// Event implements observe.Watcher.
+func (s *stats) Event(observe.Event) {}
+
+// Message implements observe.Watcher.
+func (s *stats) Message(p *observe.Passed) {
+	if p.Hop != observe.Down || p.Dir != observe.ToClient || p.Call == nil || p.Message.Kind() != jsonrpc.Response {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	of := s.servers[p.Session.Server]
+	if of == nil {
+		of = &samplesOf{since: p.At}
+		s.servers[p.Session.Server] = of
+	}
+	if len(of.at) < samples {
+		of.at, of.took, of.failed = append(of.at, p.At), append(of.took, p.Took), append(of.failed, p.Message.IsError())
+		return
+	}
+	of.at[of.next], of.took[of.next], of.failed[of.next] = p.At, p.Took, p.Message.IsError()
+	of.next = (of.next + 1) % samples
+}
+
+// clear forgets everything: from now on nobody counts.
+func (s *stats) clear() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.servers)
+}
+
+// of returns what was counted of a server.
+func (s *stats) of(server string, now time.Time) (m measured) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := s.servers[server]
+	if all == nil {
+		return m
+	}
+	var took []time.Duration
+	failed := 0
+	oldest := now
+	for i, at := range all.at {
+		if now.Sub(at) > window {
+			continue
+		}
+		took = append(took, all.took[i])
+		if all.failed[i] {
+			failed++
+		}
+		if at.Before(oldest) {
+			oldest = at
+		}
+	}
+	if len(took) == 0 {
+		return m
+	}
+	over := min(window, now.Sub(all.since))
+	if len(took) == samples {
+		over = now.Sub(oldest) // there were more in the window than are kept
+	}
+	seconds := max(over, time.Second).Seconds()
+	slices.Sort(took)
+	ms := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+	return measured{
+		Rate: float64(len(took)) / seconds, Failed: float64(failed) / seconds,
+		P50: ms(took[len(took)/2]), P99: ms(took[len(took)*99/100]),
+	}
+}

@@ -1,0 +1,200 @@
+package inspect
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/trace"
+)
+
+const (
+	batch     = 512              // records that are written to a viewer at a time
+	quiet     = 15 * time.Second // after which a stream says that it is alive
+	patience  = 30 * time.Second // a viewer that takes nothing for so long is cut off
+	maxViews  = 32
+	batchRoom = 1 << 20 // bytes that are written at a time
+)
+
+// viewers counts who looks. While there are any, messages are recorded.
+type viewers struct {
+	mu     sync.Mutex
+	n      int
+	stop   []func()
+	over   bool
+	closed chan struct{}
+}
+
+// count returns how many there are.
+func (v *viewers) count() int {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.n
+}
+
+func (v *viewers) close() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if !v.over {
+		v.over = true
+		close(v.closed)
+	}
+}
+
+// Attach has messages recorded until release is called; false: there are too many viewers.
+func (i *Inspector) Attach() (release func(), ok bool) {
+	v := &i.look
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.n >= maxViews || v.over {
+		return nil, false
+	}
+	if v.n++; v.n == 1 {
+		v.stop = []func(){i.o.Recorder.Use(i.o.Ring), i.o.Observer.Watch(i.stats)}
+	}
+	return sync.OnceFunc(func() {
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		if v.n--; v.n == 0 {
+			for _, stop := range v.stop {
+				stop()
+			}
+			v.stop = nil
+			i.stats.clear()
+		}
+	}), true
+}
+
+// records answers with the trace as far as it is kept: a file that `mcp-bridge trace` reads.
+func (i *Inspector) records(w http.ResponseWriter, r *http.Request, _ string) {
+	w.Header().Set("Content-Type", "application/x-ndjson")
+	w.Header().Set("Content-Disposition", `attachment; filename="mcp-bridge.trace.jsonl"`)
+	w.Header().Set("Cache-Control", "no-store")
+	c := http.NewResponseController(w)
+	for f := i.o.Ring.Follow(0); ; {
+		lines := f.Ready(batch)
+		_ = c.SetWriteDeadline(time.Now().Add(patience))
+		for _, line := range lines {
+			if _, err := w.Write(line); err != nil {
+				return
+			}
+		}
+		if len(lines) < batch {
+			return
+		}
+	}
+}
+
+// stream answers with records as they come, until the viewer goes: as events, or as lines
+// where the viewer accepts those only.
+//
+// An event is a batch of records, a line each. Its id is where to go on, which a viewer says in
+// Last-Event-ID. ?from=start begins with the oldest record there is.
+func (i *Inspector) stream(w http.ResponseWriter, r *http.Request, _ string) {
+	release, ok := i.Attach()
+	if !ok {
+		http.Error(w, "there are too many viewers", http.StatusServiceUnavailable)
+		return
+	}
+	defer release()
+	out := &streamWriter{w: w, c: http.NewResponseController(w), epoch: i.epoch, lines: strings.HasPrefix(r.Header.Get("Accept"), "application/x-ndjson")}
+	follower := i.follow(r)
+	kind := "text/event-stream"
+	if out.lines {
+		kind = "application/x-ndjson"
+	}
+	w.Header().Set("Content-Type", kind)
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("X-Accel-Buffering", "no")
+	ctx, cancel := contextUntil(r.Context(), i.look.closed)
+	defer cancel()
+	if out.alive(follower.Position()) != nil {
+		return
+	}
+	for {
+		lines, err := nextWithin(ctx, follower)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil || len(lines) == 0:
+			err = out.alive(follower.Position())
+		default:
+			err = out.write(lines, follower.Position())
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// follow returns where the viewer begins.
+func (i *Inspector) follow(r *http.Request) *trace.Follower {
+	epoch, position, _ := strings.Cut(r.Header.Get("Last-Event-ID"), ".")
+	n, err := strconv.ParseUint(position, 10, 64)
+	switch {
+	case epoch == i.epoch && err == nil:
+		return i.o.Ring.Follow(n)
+	case epoch != "" || r.URL.Query().Get("from") == "start":
+		return i.o.Ring.Follow(0)
+	}
+	return i.o.Ring.FollowNew()
+}
+
+// streamWriter writes to one viewer.
+type streamWriter struct {
+	w     http.ResponseWriter
+	c     *http.ResponseController
+	epoch string
+	lines bool
+	buf   []byte
+}
+
+// alive says that the stream is there, and where it goes on.
+func (s *streamWriter) alive(position uint64) error {
+	if s.lines {
+		s.buf = append(s.buf[:0], '\n')
+	} else {
+		s.buf = append(s.id(s.buf[:0], position), ": \n\n"...)
+	}
+	return s.flush()
+}
+
+func (s *streamWriter) id(dst []byte, position uint64) []byte {
+	dst = append(append(dst, "id: "...), s.epoch...)
+	dst = append(dst, '.')
+	return append(strconv.AppendUint(dst, position, 10), '\n')
+}
+
+// write writes records.
+func (s *streamWriter) write(lines [][]byte, position uint64) error {
+	s.buf = s.buf[:0]
+	if !s.lines {
+		s.buf = s.id(s.buf, position)
+	}
+	for _, line := range lines {
+		if !s.lines {
+			s.buf = append(s.buf, "data: "...)
+		}
+		s.buf = append(s.buf, line...)
+		if len(s.buf) > batchRoom {
+			if err := s.flush(); err != nil {
+				return err
+			}
+			s.buf = s.buf[:0]
+		}
+	}
+	if !s.lines {
+		s.buf = append(s.buf, '\n')
+	}
+	return s.flush()
+}
+
+func (s *streamWriter) flush() error {
+	_ = s.c.SetWriteDeadline(time.Now().Add(patience))
+	if _, err := s.w.Write(s.buf); err != nil {
+		return err
+	}
+	return s.c.Flush()
+}

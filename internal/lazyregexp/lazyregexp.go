@@ -1,0 +1,27 @@
+// Package lazyregexp compiles regular expressions when they are first used. A program that
+// has many, and mostly uses none, starts sooner and needs less memory.
+package lazyregexp
+
+import (
+	"regexp"
+	"sync"
+)
+
+// A Regexp is a regexp.Regexp that is not there yet. Its methods are those of the same name,
+// and may be called concurrently.
+type Regexp struct{ compiled func() *regexp.Regexp }
+
+// New returns the Regexp of an expression, which must be right: a wrong one panics when it is
+// used.
+func New(expr string) *Regexp {
+	return &Regexp{sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })}
+}
+
+func (r *Regexp) Match(b []byte) bool                  { return r.compiled().Match(b) }
+func (r *Regexp) MatchString(s string) bool            { return r.compiled().MatchString(s) }
+func (r *Regexp) FindString(s string) string           { return r.compiled().FindString(s) }
+func (r *Regexp) FindStringSubmatch(s string) []string { return r.compiled().FindStringSubmatch(s) }
+func (r *Regexp) FindSubmatch(b []byte) [][]byte       { return r.compiled().FindSubmatch(b) }
+func (r *Regexp) FindAllStringSubmatch(s string, n int) [][]string {
+	return r.compiled().FindAllStringSubmatch(s, n)
+}

@@ -1,0 +1,86 @@
+package metrics
+
+import (
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// states asks for the state of the servers when somebody wants the metrics.
+type states struct{ servers func() []Server }
+
+var (
+	readyDesc  = prometheus.NewDesc("mcp_bridge_server_ready", "1: the server runs, or nothing speaks against starting it.", []string{"server"}, nil)
+	callsDesc  = prometheus.NewDesc("mcp_bridge_calls_in_flight", "Requests of clients that wait for their answers.", []string{"server"}, nil)
+	oldestDesc = prometheus.NewDesc("mcp_bridge_oldest_call_seconds", "The age of the request that has waited longest.", []string{"server"}, nil)
+	childDesc  = prometheus.NewDesc("mcp_bridge_children", "Processes of servers that run.", []string{"server"}, nil)
+	memoryDesc = prometheus.NewDesc("mcp_bridge_child_resident_bytes", "Memory of a server's processes and their descendants (Linux).", []string{"server"}, nil)
+	cpuDesc    = prometheus.NewDesc("mcp_bridge_child_cpu_seconds", "CPU time of a server's processes that run, and of their descendants (Linux).", []string{"server"}, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (s *states) Describe(all chan<- *prometheus.Desc) {
+	all <- readyDesc
+	all <- callsDesc
+	all <- oldestDesc
+}
+
+// Collect implements prometheus.Collector.
+func (s *states) Collect(all chan<- prometheus.Metric) {
+	if s.servers == nil {
+		return
+	}
+	for _, one := range s.servers() {
+		ready := 0.0
+		if one.Ready {
+			ready = 1
+		}
+		all <- prometheus.MustNewConstMetric(readyDesc, prometheus.GaugeValue, ready, one.Name)
+		all <- prometheus.MustNewConstMetric(callsDesc, prometheus.GaugeValue, float64(one.Calls), one.Name)
+		all <- prometheus.MustNewConstMetric(oldestDesc, prometheus.GaugeValue, one.Oldest.Seconds(), one.Name)
+	}
+}
+
+// processes are those that run.
+type processes struct {
+	mu  sync.Mutex
+	all map[int]string // the server, by process id
+}
+
+func newProcesses() *processes { return &processes{all: map[int]string{}} }
+
+func (p *processes) started(server string, pid int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.all[pid] = server
+}
+
+func (p *processes) ended(pid int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.all, pid)
+}
+
+// Describe implements prometheus.Collector.
+func (p *processes) Describe(all chan<- *prometheus.Desc) {
+	all <- childDesc
+	all <- memoryDesc
+	all <- cpuDesc
+}
+
+// Collect implements prometheus.Collector.
+func (p *processes) Collect(all chan<- prometheus.Metric) {
+	running := map[string][]int{}
+	p.mu.Lock()
+	for pid, server := range p.all {
+		running[server] = append(running[server], pid)
+	}
+	p.mu.Unlock()
+	for server, pids := range running {
+		all <- prometheus.MustNewConstMetric(childDesc, prometheus.GaugeValue, float64(len(pids)), server)
+		if memory, cpu, ok := usage(pids); ok {
+			all <- prometheus.MustNewConstMetric(memoryDesc, prometheus.GaugeValue, memory, server)
+			all <- prometheus.MustNewConstMetric(cpuDesc, prometheus.GaugeValue, cpu, server)
+		}
+	}
+}

@@ -1,0 +1,138 @@
+package metrics
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strconv"
+	"sync"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/internal/observe"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+const other = "_other"
+
+// methods are the methods that are labels, of all revisions.
+var methods = set("initialize", "ping", "server/discover", "tools/list", "tools/call", "prompts/list", "prompts/get",
+	"resources/list", "resources/read", "resources/templates/list", "resources/subscribe", "resources/unsubscribe",
+	"completion/complete", "logging/setLevel", "sampling/createMessage", "elicitation/create", "roots/list",
+	"subscriptions/listen", "tasks/get", "tasks/list", "tasks/result", "tasks/cancel", "tasks/update")
+
+var revisions = set("", "2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
+
+// codes are the JSON-RPC error codes that are labels.
+var codes = set("-32700", "-32600", "-32601", "-32602", "-32603", "-32000", "-32001", "-32002", "-32020", "-32021", "-32022", "-32042")
+
+func set(all ...string) map[string]bool {
+	m := make(map[string]bool, len(all))
+	for _, one := range all {
+		m[one] = true
+	}
+	return m
+}
+
+// known returns name if it is in all.
+func known(all map[string]bool, name string) string {
+	if all[name] {
+		return name
+	}
+	return other
+}
+
+func kindName(k jsonrpc.Kind) string {
+	switch k {
+	case jsonrpc.Request:
+		return "request"
+	case jsonrpc.Response:
+		return "response"
+	case jsonrpc.Notification:
+		return "notification"
+	}
+	return other
+}
+
+// faultOf returns the error_type of a response: its code, or "tool_error".
+func faultOf(m *jsonrpc.Message) string {
+	switch {
+	case m.IsError():
+		return known(codes, string(m.Lookup("error", "code")))
+	case string(m.Lookup("result", "isError")) == "true":
+		return "tool_error"
+	}
+	return ""
+}
+
+// network returns the network_transport at one end of the bridge.
+func network(s *observe.Session, hop observe.Hop) string {
+	transport := s.Transport
+	if hop == observe.Up {
+		transport = s.ServerTransport()
+	}
+	switch transport {
+	case "http", "sse", "websocket", "tcp":
+		return "tcp"
+	case "socket":
+		return "unix"
+	case "stdio":
+		return "pipe"
+	}
+	return ""
+}
+
+// endOf says in a word how a session has ended.
+func endOf(err error) string {
+	switch {
+	case err == nil, errors.Is(err, io.EOF):
+		return "orderly"
+	case errors.Is(err, bridge.ErrSlow):
+		return "slow_client"
+	case errors.Is(err, bridge.ErrReclaimed):
+		return "reclaimed"
+	case errors.Is(err, bridge.ErrClosing):
+		return "shutdown"
+	case errors.Is(err, context.Canceled):
+		return "client_gone"
+	}
+	return "error"
+}
+
+func exitOf(e observe.ProcessEnded) string {
+	switch {
+	case e.Asked:
+		return "stopped"
+	case e.Err == nil:
+		return "exit_0"
+	}
+	return "failed"
+}
+
+func statusText(status int) string { return strconv.Itoa(status) }
+
+// names are labels that somebody else chooses: the first max of them.
+type names struct {
+	max int
+
+	mu  sync.Mutex
+	all map[string]bool
+}
+
+func newNames(max int) *names { return &names{max: max, all: map[string]bool{}} }
+
+// bounded returns name if it is one of the first.
+func (n *names) bounded(name string) string {
+	const longest = 128
+	if len(name) > longest {
+		return other
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if !n.all[name] {
+		if len(n.all) >= n.max {
+			return other
+		}
+		n.all[name] = true
+	}
+	return name
+}

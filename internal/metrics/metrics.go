@@ -1,0 +1,263 @@
+// Package metrics counts what an observe.Observer tells, for Prometheus.
+//
+// Labels are bounded: a method, a protocol version or an error code that is not in a fixed
+// list is "_other", and nothing else that a client or server says becomes a label, except the
+// names of tools where Options ask for them.
+package metrics
+
+import (
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/buildinfo"
+	"github.com/mcp-bridge/mcp-bridge/internal/observe"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// Options tune Metrics. The zero value works.
+type Options struct {
+	// Servers returns the state of each server, when somebody asks for the metrics. nil: none
+	// is told.
+	Servers func() []Server
+
+	// Tools makes the name of a tool a label of its calls; of more than 200 names the rest
+	// is "_other".
+	Tools bool
+}
+
+// Server is the state of one server.
+type Server struct {
+	Name   string
+	Ready  bool
+	Calls  int           // that wait for an answer
+	Oldest time.Duration // the age of the oldest one
+}
+
+// Metrics is an observe.Watcher that counts.
+type Metrics struct {
+	registry *prometheus.Registry
+	tools    *names // nil: no tool is a label
+
+	operations [2]*prometheus.HistogramVec // by hop
+	sessions   *prometheus.GaugeVec
+	lasted     prometheus.Histogram
+	ended      *prometheus.CounterVec
+	messages   *prometheus.CounterVec
+	bytes      *prometheus.CounterVec
+	overhead   *prometheus.HistogramVec
+	refused    *prometheus.CounterVec
+	dropped    *prometheus.CounterVec
+	streams    *prometheus.GaugeVec
+	resumed    prometheus.Counter
+	processes  *processes
+	starts     *prometheus.CounterVec
+	exits      *prometheus.CounterVec
+	stops      *prometheus.CounterVec
+	ran        prometheus.Histogram
+	stderr     *prometheus.CounterVec
+	noise      *prometheus.CounterVec
+	notes      *prometheus.CounterVec
+
+	mu       sync.RWMutex
+	counters map[messageKey]messageCounters
+	timers   map[operationKey]prometheus.Observer
+}
+
+// messageKey and operationKey are the labels of what is counted for each message: to look a
+// struct up costs less than to look up its labels one by one.
+type messageKey struct {
+	server string
+	hop    observe.Hop
+	dir    observe.Direction
+	kind   jsonrpc.Kind
+}
+
+type messageCounters struct {
+	count, bytes prometheus.Counter
+	overhead     prometheus.Observer
+}
+
+type operationKey struct {
+	hop                                              observe.Hop
+	server, method, tool, fault, transport, revision string
+}
+
+// What the OpenTelemetry conventions for MCP recommend, in seconds.
+var secondsBuckets = []float64{0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300}
+
+var overheadBuckets = []float64{10e-6, 20e-6, 50e-6, 100e-6, 200e-6, 500e-6, 1e-3, 2e-3, 5e-3, 10e-3, 50e-3, 100e-3, 500e-3, 1}
+
+// New returns Metrics that count nothing until an Observer tells them.
+func New(o Options) *Metrics {
+	m := &Metrics{registry: prometheus.NewRegistry(), counters: map[messageKey]messageCounters{}, timers: map[operationKey]prometheus.Observer{}}
+	labels := []string{"mcp_method_name", "error_type", "network_transport", "mcp_protocol_version", "server"}
+	if o.Tools {
+		m.tools = newNames(200)
+		labels = append(labels, "gen_ai_tool_name")
+	}
+	m.operations = [2]*prometheus.HistogramVec{
+		m.histogram("mcp_server_operation_duration_seconds", "How long requests took, as the client has seen it.", secondsBuckets, labels...),
+		m.histogram("mcp_client_operation_duration_seconds", "How long requests took, as the bridge has seen it at the server.", secondsBuckets, labels...),
+	}
+	m.sessions = m.gauge("mcp_bridge_sessions", "Sessions of clients that have said who they are.", "transport", "era", "server")
+	m.lasted = m.histogram("mcp_server_session_duration_seconds", "How long sessions of clients lasted.", secondsBuckets).WithLabelValues().(prometheus.Histogram)
+	m.ended = m.counter("mcp_bridge_sessions_ended_total", "Sessions of clients that have ended, and how.", "reason")
+	m.messages = m.counter("mcp_bridge_messages_total", "Messages at both ends of the bridge.", "server", "hop", "dir", "kind")
+	m.bytes = m.counter("mcp_bridge_message_bytes_total", "Bytes of messages at both ends of the bridge.", "server", "hop", "dir", "kind")
+	m.overhead = m.histogram("mcp_bridge_overhead_seconds", "How long messages were inside the bridge.", overheadBuckets, "dir")
+	m.refused = m.counter("mcp_bridge_refused_total", "Requests of clients that were refused, by the rule.", "rule", "status")
+	m.dropped = m.counter("mcp_bridge_dropped_total", "Messages that reached nobody.", "server")
+	m.streams = m.gauge("mcp_bridge_streams", "Event streams and WebSockets of clients that are open.", "server")
+	m.resumed = m.counter("mcp_bridge_stream_resumes_total", "Event streams that were resumed.").WithLabelValues()
+	m.starts = m.counter("mcp_bridge_child_starts_total", "Processes of servers that were started.", "server")
+	m.exits = m.counter("mcp_bridge_child_exits_total", "Processes of servers that have ended, and how.", "server", "how")
+	m.stops = m.counter("mcp_bridge_child_stop_steps_total", "What it took to stop processes of servers.", "server", "step")
+	m.ran = m.histogram("mcp_bridge_child_life_seconds", "How long processes of servers lived.", secondsBuckets).WithLabelValues().(prometheus.Histogram)
+	m.stderr = m.counter("mcp_bridge_stderr_lines_total", "Lines that servers wrote to their stderr.", "server")
+	m.noise = m.counter("mcp_bridge_noise_lines_total", "Output of servers that is no message.", "server")
+	m.notes = m.counter("mcp_bridge_notes_total", "Remarks about traffic that looks wrong, by the code of the diagnosis.", "code")
+	m.processes = newProcesses()
+	m.registry.MustRegister(m.processes, &states{servers: o.Servers}, collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m.gauge("mcp_bridge_build_info", "Which build of mcp-bridge this is.", "version").WithLabelValues(buildinfo.Version()).Set(1)
+	return m
+}
+
+func (m *Metrics) counter(name, help string, labels ...string) *prometheus.CounterVec {
+	v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	m.registry.MustRegister(v)
+	return v
+}
+
+func (m *Metrics) gauge(name, help string, labels ...string) *prometheus.GaugeVec {
+	v := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
+	m.registry.MustRegister(v)
+	return v
+}
+
+func (m *Metrics) histogram(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+	v := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
+	m.registry.MustRegister(v)
+	return v
+}
+
+// Register adds a collector of another package's numbers. It panics if a name is taken.
+func (m *Metrics) Register(c prometheus.Collector) { m.registry.MustRegister(c) }
+
+// Handler answers GET with all numbers, in the text format of Prometheus.
+func (m *Metrics) Handler() http.Handler {
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: 10 * time.Second})
+}
+
+// SkipsExchanges says to observe that HTTP exchanges are not counted.
+func (m *Metrics) SkipsExchanges() {}
+
+// Message implements observe.Watcher.
+func (m *Metrics) Message(p *observe.Passed) {
+	c := m.countersOf(messageKey{p.Session.Server, p.Hop, p.Dir, p.Message.Kind()})
+	c.count.Inc()
+	c.bytes.Add(float64(p.Message.Size()))
+	if p.Cause != 0 {
+		c.overhead.Observe(p.Inside.Seconds())
+	}
+	// A response that the server owed, at either end; what the client owes takes as long as
+	// its user.
+	if p.Call != nil && p.Call.Dir == observe.ToServer && p.Message.Kind() == jsonrpc.Response {
+		m.timerOf(m.operation(p)).Observe(p.Took.Seconds())
+	}
+}
+
+func (m *Metrics) countersOf(k messageKey) messageCounters {
+	m.mu.RLock()
+	c, ok := m.counters[k]
+	m.mu.RUnlock()
+	if ok {
+		return c
+	}
+	values := []string{k.server, k.hop.String(), k.dir.String(), kindName(k.kind)}
+	c = messageCounters{m.messages.WithLabelValues(values...), m.bytes.WithLabelValues(values...), m.overhead.WithLabelValues(k.dir.String())}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.counters[k] = c
+	return c
+}
+
+func (m *Metrics) operation(p *observe.Passed) operationKey {
+	k := operationKey{
+		hop: p.Hop, server: p.Session.Server, method: known(methods, p.Call.Method), fault: faultOf(&p.Message),
+		transport: network(p.Session, p.Hop), revision: known(revisions, p.Session.Revision()),
+	}
+	if m.tools != nil && p.Call.Method == "tools/call" {
+		k.tool = m.tools.bounded(p.Call.Name)
+	}
+	return k
+}
+
+func (m *Metrics) timerOf(k operationKey) prometheus.Observer {
+	m.mu.RLock()
+	t, ok := m.timers[k]
+	m.mu.RUnlock()
+	if ok {
+		return t
+	}
+	values := []string{k.method, k.fault, k.transport, k.revision, k.server}
+	if m.tools != nil {
+		values = append(values, k.tool)
+	}
+	t = m.operations[k.hop-1].WithLabelValues(values...)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.timers[k] = t
+	return t
+}
+
+// Event implements observe.Watcher.
+func (m *Metrics) Event(e observe.Event) {
+	switch e := e.(type) {
+	case observe.SessionOpened:
+		m.sessions.WithLabelValues(e.Session.Transport, e.Session.Era(), e.Session.Server).Inc()
+	case observe.SessionEnded:
+		m.sessions.WithLabelValues(e.Session.Transport, e.Session.Era(), e.Session.Server).Dec()
+		m.lasted.Observe(e.Lasted.Seconds())
+		m.ended.WithLabelValues(endOf(e.Err)).Inc()
+	case observe.ProcessStarted:
+		m.starts.WithLabelValues(e.Server).Inc()
+		m.processes.started(e.Server, e.PID)
+	case observe.ProcessStopping:
+		m.stops.WithLabelValues(e.Server, e.Step).Inc()
+	case observe.ProcessEnded:
+		m.exits.WithLabelValues(e.Server, exitOf(e)).Inc()
+		m.ran.Observe(e.Lasted.Seconds())
+		m.processes.ended(e.PID)
+	case observe.Stderr:
+		m.stderr.WithLabelValues(e.Server).Inc()
+	case observe.Noise:
+		m.noise.WithLabelValues(e.Server).Inc()
+	case observe.Dropped:
+		m.dropped.WithLabelValues(e.Server).Inc()
+	case observe.Refused:
+		m.refused.WithLabelValues(e.Rule, statusText(e.Status)).Inc()
+	case observe.Stream:
+		m.stream(e)
+	case observe.Note:
+		m.notes.WithLabelValues(e.Code).Inc()
+	}
+}
+
+func (m *Metrics) stream(e observe.Stream) {
+	switch {
+	case e.Hop != observe.Down:
+	case e.What == "opened":
+		m.streams.WithLabelValues(e.Server).Inc()
+	case e.What == "resumed":
+		m.resumed.Inc()
+		m.streams.WithLabelValues(e.Server).Inc()
+	case e.What == "closed":
+		m.streams.WithLabelValues(e.Server).Dec()
+	}
+}

@@ -1,0 +1,332 @@
+package observe
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// maxOpen is how many requests of each side are kept until they are answered. Of more, the
+// responses are told without their Call.
+const maxOpen = 10_000
+
+// Conn returns c, of the client (Down) or of the server (Up), so that the Watchers are told
+// of what passes. Without an Observer that is c itself.
+//
+// It is no bridge.Intercept, because that costs each message several copies of it.
+func (s *Session) Conn(c bridge.Conn, hop Hop) bridge.Conn {
+	if s == nil || s.o == nil {
+		return c
+	}
+	return &conn{Conn: c, s: s, hop: hop}
+}
+
+type conn struct {
+	bridge.Conn
+	s       *Session
+	hop     Hop
+	offered offers
+	untaken *arrival // in the last Receive: the next one brings it again; nil: there is none
+}
+
+// arrival is a message that was told of when it came, and is not taken yet.
+type arrival struct {
+	message jsonrpc.Message
+	mark    *jsonrpc.Mark // nil: there is none
+}
+
+// in and out are the directions of what is received, and of what is sent.
+func (c *conn) in() Direction {
+	if c.hop == Down {
+		return ToServer
+	}
+	return ToClient
+}
+
+func (c *conn) out() Direction { return ToServer + ToClient - c.in() }
+
+// watched reports whether somebody is to be told of m, which goes in that direction. Until it
+// is known who the client is, that is looked for.
+func (c *conn) watched(m *jsonrpc.Message, dir Direction) bool {
+	if c.hop == Down && !c.s.greeted.Load() {
+		c.s.greet(m, dir)
+	}
+	return c.s.o.watchers.Load() != nil
+}
+
+func (c *conn) Send(ctx context.Context, m jsonrpc.Message) error {
+	if !c.watched(&m, c.out()) {
+		return c.Conn.Send(ctx, m)
+	}
+	p := c.begin(&m)
+	err := c.Conn.Send(ctx, p.Message)
+	if err == nil {
+		c.s.sent(p)
+	} else if c.s.unsent(p) {
+		c.s.o.Event(Unanswered{Session: c.s, Hop: c.hop, Call: p.Call})
+	}
+	p.release()
+	return err
+}
+
+func (c *conn) TrySend(m jsonrpc.Message) bool {
+	if !c.watched(&m, c.out()) {
+		return c.Conn.TrySend(m)
+	}
+	p := c.begin(&m)
+	taken := c.Conn.TrySend(p.Message)
+	if taken {
+		c.s.sent(p)
+	} else if c.s.unsent(p) && c.s.o.rewriter.Load() != nil {
+		c.unoffer(c.offered.keep(&m, p.Call))
+	}
+	p.release()
+	return taken
+}
+
+// Close closes the Conn. The requests that have passed it have no answer to expect.
+func (c *conn) Close(reason error) error {
+	err := c.Conn.Close(reason)
+	c.s.lose(c.hop, c)
+	c.unoffer(c.offered.clear())
+	return err
+}
+
+// unoffer tells of requests that were offered, and will not be sent.
+func (c *conn) unoffer(left map[offer]*Call) {
+	for _, call := range left {
+		c.s.o.Event(Unanswered{Session: c.s, Hop: c.hop, Call: call})
+	}
+}
+
+func (c *conn) Receive(ctx context.Context, sink bridge.Sink) error {
+	r := &receiver{conn: c, sink: sink}
+	if c.untaken != nil {
+		r.came, c.untaken = *c.untaken, nil
+	}
+	err := c.Conn.Receive(ctx, r)
+	if r.came.mark != nil {
+		c.untaken = &arrival{r.came.message, r.came.mark}
+	}
+	return err
+}
+
+// receiver is what the Conn sends to in one Receive. Its calls do not overlap.
+type receiver struct {
+	*conn
+	sink bridge.Sink
+	came arrival
+}
+
+// see tells of a message, unless that was done, and gives it its mark.
+func (r *receiver) see(m *jsonrpc.Message) {
+	if r.came.mark == nil || !r.came.message.IsSame(m) {
+		r.came = arrival{*m, r.received(m)}
+	}
+	*m = m.WithMark(r.came.mark)
+}
+
+// taken says that the receiver has the message.
+func (r *receiver) taken(kind jsonrpc.Kind) {
+	if r.hop == Down && kind == jsonrpc.Request {
+		r.s.calls.Add(1)
+	}
+	if r.came.mark != nil {
+		r.came = arrival{}
+	}
+}
+
+// Send keeps nothing of a message while the receiver has it, unless somebody watches: that
+// may be until the message is answered.
+func (r *receiver) Send(ctx context.Context, m jsonrpc.Message) error {
+	kind := m.Kind()
+	if r.came.mark != nil || r.watched(&m, r.in()) {
+		r.see(&m)
+	}
+	err := r.sink.Send(ctx, m)
+	if err == nil {
+		r.taken(kind)
+	}
+	return err
+}
+
+func (r *receiver) TrySend(m jsonrpc.Message) bool {
+	kind := m.Kind()
+	if r.came.mark != nil || r.watched(&m, r.in()) {
+		r.see(&m)
+	}
+	taken := r.sink.TrySend(m)
+	if taken {
+		r.taken(kind)
+	}
+	return taken
+}
+
+// received tells of a message that has come.
+func (c *conn) received(m *jsonrpc.Message) *jsonrpc.Mark {
+	s := c.s
+	mark := &jsonrpc.Mark{Seq: s.o.seq.Add(1), At: time.Now()}
+	p := passedPool.Get().(*Passed)
+	*p = Passed{Seq: mark.Seq, At: mark.At, Session: s, Hop: c.hop, Dir: c.in(), Message: *m, conn: c}
+	s.enter(p)
+	if p.Call != nil && m.Kind() == jsonrpc.Request {
+		mark.Of = p.Call
+	}
+	s.o.message(p)
+	p.release()
+	return mark
+}
+
+// begin notes a message that is about to be sent, because its answer may come before Send
+// returns. Message of the result is what is to be sent.
+func (c *conn) begin(m *jsonrpc.Message) *Passed {
+	s := c.s
+	p := passedPool.Get().(*Passed)
+	*p = Passed{Seq: s.o.seq.Add(1), Session: s, Hop: c.hop, Dir: c.out(), Message: *m, At: time.Now(), conn: c}
+	if mark := m.Mark(); mark != nil && mark.Seq != 0 {
+		p.Cause, p.Inside = mark.Seq, p.At.Sub(mark.At)
+		p.Origin, _ = mark.Of.(*Call)
+	}
+	if m.Kind() == jsonrpc.Request {
+		p.Call = c.offered.take(m)
+		s.enter(p)
+		if r := s.o.rewriter.Load(); r != nil {
+			p.Message = (*r).Rewrite(p)
+		}
+	}
+	return p
+}
+
+// sent tells of a message that was taken.
+func (s *Session) sent(p *Passed) {
+	if p.Message.Kind() != jsonrpc.Request {
+		s.enter(p)
+	}
+	s.o.message(p)
+}
+
+// passedPool is memory for what the Watchers are told.
+var passedPool = sync.Pool{New: func() any { return new(Passed) }}
+
+func (p *Passed) release() {
+	*p = Passed{}
+	passedPool.Put(p)
+}
+
+// unsent takes back what begin has noted. It is false for what is no request.
+func (s *Session) unsent(p *Passed) bool {
+	if p.Call == nil || p.Message.Kind() != jsonrpc.Request {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if all := s.waiting(p.Hop, p.Dir); all[p.Message.ID()] == p.Call {
+		delete(all, p.Message.ID())
+	}
+	return true
+}
+
+// lose tells that the requests at an end of the bridge will not be answered: those that have
+// passed of, or all if that is nil.
+func (s *Session) lose(hop Hop, of *conn) {
+	var lost []*Call
+	s.mu.Lock()
+	for _, all := range []map[jsonrpc.ID]*Call{s.open[hop-1], s.asked[hop-1]} {
+		for id, call := range all {
+			if of == nil || call.conn == of {
+				lost = append(lost, call)
+				delete(all, id)
+			}
+		}
+	}
+	s.mu.Unlock()
+	for _, call := range lost {
+		s.o.Event(Unanswered{Session: s, Hop: hop, Call: call})
+	}
+}
+
+// Unanswered returns how many requests of a direction wait for their answers, of those that
+// Watchers were told of.
+func (s *Session) Unanswered(hop Hop, dir Direction) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.waiting(hop, dir))
+}
+
+// waiting returns the requests that go in a direction and have no answer yet.
+func (s *Session) waiting(hop Hop, dir Direction) map[jsonrpc.ID]*Call {
+	of := &s.open
+	if dir == ToClient {
+		of = &s.asked
+	}
+	if of[hop-1] == nil {
+		of[hop-1] = make(map[jsonrpc.ID]*Call)
+	}
+	return of[hop-1]
+}
+
+// enter finds or keeps the Call of a message.
+func (s *Session) enter(p *Passed) {
+	m := &p.Message
+	back := ToServer + ToClient - p.Dir
+	switch m.Kind() {
+	case jsonrpc.Request:
+		if p.Call == nil {
+			p.Call = &Call{ID: m.ID(), Method: m.Method(), Name: subject(m), Dir: p.Dir, Began: p.At, Size: m.Size(), conn: p.conn}
+		}
+		if old := s.wait(p); old != nil {
+			s.o.Event(Unanswered{Session: s, Hop: p.Hop, Call: old})
+		}
+	case jsonrpc.Response:
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		all := s.waiting(p.Hop, back)
+		call := all[m.ID()]
+		if call == nil { // a peer may spell an id otherwise
+			for id, c := range all {
+				if id.Equivalent(m.ID()) {
+					call = c
+					break
+				}
+			}
+		}
+		if call != nil {
+			delete(all, call.ID)
+			p.Call, p.Took = call, p.At.Sub(call.Began)
+		}
+	case jsonrpc.Notification:
+		if m.Method() == "notifications/cancelled" {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			p.Call = s.waiting(p.Hop, p.Dir)[m.RequestID()]
+		}
+	}
+}
+
+// wait keeps a request until it is answered. It returns the request whose answer would not be
+// known: another with the same id, or the one that exceeds maxOpen.
+func (s *Session) wait(p *Passed) *Call {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := s.waiting(p.Hop, p.Dir)
+	old := all[p.Call.ID]
+	if old == nil && len(all) >= maxOpen {
+		return p.Call
+	}
+	all[p.Call.ID] = p.Call
+	return old
+}
+
+// subject returns what a request is about: the name of a tool or prompt, the URI of a resource.
+func subject(m *jsonrpc.Message) (name string) {
+	switch m.Method() {
+	case "tools/call", "prompts/get":
+		name, _ = jsonrpc.Text(m.Lookup("params", "name"))
+	case "resources/read", "resources/subscribe", "resources/unsubscribe":
+		name, _ = jsonrpc.Text(m.Lookup("params", "uri"))
+	}
+	return name
+}

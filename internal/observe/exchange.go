@@ -1,0 +1,96 @@
+package observe
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"time"
+)
+
+// ServeHTTP lets h answer a request, and tells the Watchers of the exchange when it has ended, if
+// somebody watches messages.
+func (o *Observer) ServeHTTP(h http.Handler, w http.ResponseWriter, r *http.Request) {
+	if !o.OnExchanges() {
+		h.ServeHTTP(w, r)
+		return
+	}
+	e := &exchange{ResponseWriter: w, o: o}
+	e.Exchange = Exchange{
+		Hop: Down, Method: r.Method, URL: r.URL.RequestURI(), Proto: r.Proto, Remote: r.RemoteAddr,
+		Request: r.Header, Began: time.Now(),
+	}
+	if o.Describe != nil {
+		e.Server, e.Remote = o.Describe(r)
+	}
+	r = r.WithContext(context.WithValue(r.Context(), exchangeKey{}, e))
+	r.Body = &countedBody{r.Body, &e.In}
+	defer e.end(r)
+	h.ServeHTTP(e, r)
+}
+
+type exchangeKey struct{}
+
+// exchange is an exchange in progress, and its http.ResponseWriter. Whoever needs more of one
+// than its three methods asks an http.ResponseController.
+type exchange struct {
+	http.ResponseWriter
+	o *Observer
+	Exchange
+	origin *SessionOrigin // of the session that it belongs to; nil: not known
+}
+
+// Belongs says to which session an exchange belongs, of which w is the ResponseWriter that
+// the Handler was given. For one that nobody watches it does nothing.
+func Belongs(w http.ResponseWriter, to *SessionOrigin) {
+	if e, ok := w.(*exchange); ok {
+		e.origin = to
+	}
+}
+
+// Unwrap is for an http.ResponseController.
+func (e *exchange) Unwrap() http.ResponseWriter { return e.ResponseWriter }
+
+// WriteHeader implements http.ResponseWriter.
+func (e *exchange) WriteHeader(status int) {
+	if e.Status == 0 && (status >= 200 || status == http.StatusSwitchingProtocols) {
+		e.Status, e.Response, e.FirstByte = status, e.Header().Clone(), time.Since(e.Began)
+	}
+	e.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements http.ResponseWriter.
+func (e *exchange) Write(p []byte) (int, error) {
+	if e.Status == 0 {
+		e.WriteHeader(http.StatusOK)
+	}
+	n, err := e.ResponseWriter.Write(p)
+	e.Out += int64(n)
+	if err != nil {
+		e.Err = err
+	}
+	return n, err
+}
+
+// end tells of the exchange.
+func (e *exchange) end(r *http.Request) {
+	e.Took = time.Since(e.Began)
+	if e.origin != nil {
+		e.Session = e.origin.Session()
+	}
+	if e.Err == nil {
+		e.Err = r.Context().Err()
+	}
+	e.o.Event(e.Exchange)
+}
+
+// countedBody is the body of a request, of which what is read is counted.
+type countedBody struct {
+	io.ReadCloser
+	n *int64
+}
+
+func (b *countedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	*b.n += int64(n)
+	return n, err
+}

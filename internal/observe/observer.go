@@ -1,0 +1,261 @@
+package observe
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// Hop is one of the two ends of the bridge.
+type Hop uint8
+
+// The hops.
+const (
+	Down Hop = 1 + iota // between the clients and the bridge
+	Up                  // between the bridge and the servers
+)
+
+// String returns "down" or "up".
+func (h Hop) String() string { return [...]string{"", "down", "up"}[h] }
+
+// Direction is where a message goes.
+type Direction uint8
+
+// The directions.
+const (
+	ToServer Direction = 1 + iota
+	ToClient
+)
+
+// String returns "c2s" or "s2c".
+func (d Direction) String() string { return [...]string{"", "c2s", "s2c"}[d] }
+
+// Passed is a message that has passed one end of the bridge: one that was received from the
+// client (Down, ToServer) or the server (Up, ToClient), or one that the other has taken.
+type Passed struct {
+	Seq     uint64 // grows in the order in which messages came or set out, so a response has a higher one than its request; has holes
+	Cause   uint64 // Seq of the received message that it was made of; 0: it was received, or the bridge has made it
+	At      time.Time
+	Session *Session
+	Hop     Hop
+	Dir     Direction
+	Message jsonrpc.Message
+	Inside  time.Duration // how long the bridge has had the cause; 0: there is none
+
+	// Call is the request, of a request, its response and a cancellation. nil: the message is
+	// none of them, or answers nothing that is known.
+	Call *Call
+	Took time.Duration // of a response: since its request passed here
+
+	// Origin is, of a request that was sent, the received one that it was made of, which passed
+	// the other end of the bridge. nil: the bridge has made it.
+	Origin *Call
+
+	conn *conn // at which it passed
+}
+
+// Call is a request as it passed one end of the bridge.
+type Call struct {
+	ID     jsonrpc.ID
+	Method string
+	Name   string // of the tool or prompt, or the URI of the resource; "": none
+	Dir    Direction
+	Began  time.Time
+	Size   int // of the request, in bytes
+
+	conn *conn // which it has passed
+
+	// What Watchers have begun with the request and end with the response. A key belongs to
+	// one Watcher; most often there is one.
+	mu         sync.Mutex
+	key, value any
+	more       map[any]any
+}
+
+// Set keeps a value of a Watcher with the request, Get returns it. They may be called
+// concurrently.
+func (c *Call) Set(key, value any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.key == nil || c.key == key {
+		c.key, c.value = key, value
+		return
+	}
+	if c.more == nil {
+		c.more = make(map[any]any, 1)
+	}
+	c.more[key] = value
+}
+
+// Get returns what Set has kept; nil: nothing.
+func (c *Call) Get(key any) any {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.key == key {
+		return c.value
+	}
+	return c.more[key]
+}
+
+// A Watcher is told of what passes and what happens. It is called in the goroutines that carry
+// the traffic, concurrently: it never waits, and whatever takes long it leaves to a
+// goroutine of its own.
+type Watcher interface {
+	EventWatcher
+
+	// Message is told of a message. p is good until it returns, p.Message for ever.
+	Message(p *Passed)
+}
+
+// A Watcher that SkipsExchanges needs no Exchange: if no other Watcher does, HTTP exchanges are
+// not looked at, which costs more than to look at their messages.
+type skipper interface{ SkipsExchanges() }
+
+// An EventWatcher is a Watcher of events alone.
+type EventWatcher interface {
+	Event(e Event)
+}
+
+// Observer tells Watchers what happens. A nil Observer works, and has none. All methods may be
+// called concurrently.
+type Observer struct {
+	// Describe says which server a request is for, "" for none, and where it comes from. It
+	// is set before the Observer is used. nil: that is not known.
+	Describe func(r *http.Request) (server, remote string)
+
+	seq      atomic.Uint64
+	sessions atomic.Uint64
+
+	mu       sync.Mutex                     // of changes
+	watchers atomic.Pointer[[]Watcher]      // of messages; never empty; nil: there are none
+	events   atomic.Pointer[[]EventWatcher] // of events, all of them; never empty
+	rewriter atomic.Pointer[Rewriter]
+
+	exchanges atomic.Int64 // Watchers that want to be told of HTTP exchanges
+}
+
+// Watch adds a Watcher, until stop is called. What passes meanwhile may still be told when
+// stop has returned.
+func (o *Observer) Watch(w Watcher) (stop func()) {
+	stopEvents := o.WatchEvents(w)
+	wants := int64(1)
+	if _, skips := w.(skipper); skips {
+		wants = 0
+	}
+	o.exchanges.Add(wants)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	add(&o.watchers, w)
+	return sync.OnceFunc(func() {
+		stopEvents()
+		o.exchanges.Add(-wants)
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		remove(&o.watchers, w)
+	})
+}
+
+// WatchEvents adds a Watcher that messages need not be told of, which costs them nothing.
+func (o *Observer) WatchEvents(w EventWatcher) (stop func()) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	add(&o.events, w)
+	return sync.OnceFunc(func() {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		remove(&o.events, w)
+	})
+}
+
+func add[T comparable](all *atomic.Pointer[[]T], one T) {
+	var list []T
+	if old := all.Load(); old != nil {
+		list = slices.Clone(*old)
+	}
+	list = append(list, one)
+	all.Store(&list)
+}
+
+func remove[T comparable](all *atomic.Pointer[[]T], one T) {
+	old := all.Load()
+	if old == nil {
+		return
+	}
+	list := slices.DeleteFunc(slices.Clone(*old), func(x T) bool { return x == one })
+	if len(list) == 0 {
+		all.Store(nil)
+		return
+	}
+	all.Store(&list)
+}
+
+// On reports whether somebody watches messages.
+func (o *Observer) On() bool { return o != nil && o.watchers.Load() != nil }
+
+// OnExchanges reports whether somebody wants to be told of HTTP exchanges.
+func (o *Observer) OnExchanges() bool { return o != nil && o.exchanges.Load() > 0 }
+
+// Event tells all Watchers of an event.
+func (o *Observer) Event(e Event) {
+	if o == nil {
+		return
+	}
+	if all := o.events.Load(); all != nil {
+		for _, w := range *all {
+			w.Event(e)
+		}
+	}
+}
+
+func (o *Observer) message(p *Passed) {
+	if all := o.watchers.Load(); all != nil {
+		for _, w := range *all {
+			w.Message(p)
+		}
+	}
+}
+
+// Refuse tells the Observer of r's ctx, if there is one, that r is refused. It is for
+// whoever answers a request with an HTTP status; what it costs, it costs refused requests
+// only. rule and why are those of the event Refused.
+func Refuse(r *http.Request, rule string, status int, why string) {
+	o := From(r.Context())
+	if o == nil || o.events.Load() == nil {
+		return
+	}
+	if x, ok := r.Context().Value(exchangeKey{}).(*exchange); ok {
+		x.Rule, x.Why = rule, why
+	}
+	e := Refused{Rule: rule, Method: r.Method, Path: r.URL.Path, Remote: r.RemoteAddr, Status: status, Why: why}
+	if o.Describe != nil {
+		e.Server, e.Remote = o.Describe(r)
+	}
+	if status == http.StatusForbidden || status == http.StatusBadRequest && (rule == "LI1" || rule == "LI2") {
+		e.Host, e.Origin = clip(r.Host), clip(r.Header.Get("Origin"))
+	}
+	o.Event(e)
+}
+
+func clip(s string) string { return s[:min(len(s), 100)] }
+
+// Next returns a number of the sequence that Passed.Seq is of, for a Watcher that numbers
+// events, too.
+func (o *Observer) Next() uint64 { return o.seq.Add(1) }
+
+type observerKey struct{}
+
+// With returns a ctx that carries the Observer to where requests are refused.
+func With(ctx context.Context, o *Observer) context.Context {
+	return context.WithValue(ctx, observerKey{}, o)
+}
+
+// From returns the Observer of a ctx; nil: there is none.
+func From(ctx context.Context) *Observer {
+	o, _ := ctx.Value(observerKey{}).(*Observer)
+	return o
+}

@@ -1,0 +1,69 @@
+package observe
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+)
+
+// SessionOrigin is what a transport says of a session that it serves, beside its Conn. The transport
+// sets the fields, and gives the SessionOrigin to its Handler with WithOrigin.
+type SessionOrigin struct {
+	Remote    string // where the client comes from
+	Principal string // who it is; "": nobody was authenticated
+
+	// How is asked once, when the session is over, how it has ended: in words without
+	// content, and whether something went wrong. err is what the Handler returns. nil: err
+	// says it all.
+	How func(err error) (how string, failed bool)
+
+	session atomic.Pointer[Session] // nil: nobody observes it
+}
+
+type originKey struct{}
+
+// WithOrigin returns the ctx of a Handler that serves o's session.
+func WithOrigin(ctx context.Context, o *SessionOrigin) context.Context {
+	return context.WithValue(ctx, originKey{}, o)
+}
+
+func originOf(ctx context.Context) *SessionOrigin {
+	o, _ := ctx.Value(originKey{}).(*SessionOrigin)
+	return o
+}
+
+// Observed reports whether Watchers are told how the session ends: the transport need not log
+// that then. It is known once the Handler has begun.
+func (o *SessionOrigin) Observed() bool { return o.session.Load() != nil }
+
+// Session returns what Watchers know of the session; nil: nobody observes it, or not yet.
+func (o *SessionOrigin) Session() *Session { return o.session.Load() }
+
+// Tag returns what a log line calls the session: the name that Watchers know it by, or else
+// own.
+func (o *SessionOrigin) Tag(own string) string {
+	if s := o.session.Load(); s != nil {
+		return s.Name
+	}
+	return own
+}
+
+// how returns how a session has ended.
+func (o *SessionOrigin) how(err error) (how string, failed bool) {
+	switch {
+	case o != nil && o.How != nil:
+		return o.How(err)
+	case err == nil:
+		return "the client has gone", false
+	}
+	return err.Error(), !errors.Is(err, context.Canceled)
+}
+
+// from notes what the transport says.
+func (s *Session) from(o *SessionOrigin) {
+	if o == nil {
+		return
+	}
+	s.origin, s.Remote, s.Principal = o, o.Remote, o.Principal
+	o.session.Store(s)
+}

@@ -1,0 +1,297 @@
+package observe
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// Session is one conversation of a client, or the one of a process that clients share with its
+// server. Its methods may be called concurrently.
+type Session struct {
+	o *Observer
+
+	// Server is the configured name of the server, Transport the client's: "http", "sse",
+	// "websocket", "socket" or "stdio"; "" is a shared process.
+	Server, Transport string
+
+	// Name is a pseudonym: a session id is a credential, and never told.
+	Name string
+
+	Began time.Time
+
+	// Remote is where the client comes from, Principal who it is; "": not known, or nobody.
+	Remote, Principal string
+
+	origin *SessionOrigin // nil: its transport says nothing
+
+	stop context.CancelCauseFunc // nil: no session of a client
+
+	calls   atomic.Uint64 // requests of the client
+	greeted atomic.Bool   // the client has said who it is, or there is nothing more to look for
+	pid     atomic.Int64
+	server  atomic.Pointer[string] // the transport of the server
+
+	mu     sync.Mutex
+	client Implementation
+	wanted jsonrpc.ID // of initialize, which is not answered yet
+	era    string
+	rev    string
+	opened bool
+	over   bool
+	open   [2]map[jsonrpc.ID]*Call // by Hop: what waits for an answer, of both directions; see callKey
+	asked  [2]map[jsonrpc.ID]*Call // by Hop: of the server's requests
+}
+
+// Implementation is who a client or server says it is.
+type Implementation struct {
+	Name    string `json:"name"`
+	Version string `json:"version"`
+}
+
+// Open begins a session. The Watchers hear of it once the client has said who it is.
+func (o *Observer) Open(server, transport string) *Session {
+	s := &Session{o: o, Server: server, Transport: transport, Began: time.Now()}
+	if o != nil {
+		s.Name = "s" + strconv.FormatUint(o.sessions.Add(1), 10)
+	}
+	return s
+}
+
+// OpenQuiet begins what is no session of a client, and of which no SessionOpened is told: a
+// request of 2026-07-28 over HTTP, which is alone, or a process that clients share, whose
+// transport is "".
+func (o *Observer) OpenQuiet(server, transport string) *Session {
+	s := o.Open(server, transport)
+	s.greeted.Store(true)
+	if o != nil {
+		s.Name = "q" + s.Name[1:]
+	}
+	return s
+}
+
+// Serve returns h so that the Watchers are told of the sessions that it serves.
+func (o *Observer) Serve(server, transport string, h bridge.Handler) bridge.Handler {
+	if o == nil {
+		return h
+	}
+	return bridge.HandlerFunc(func(ctx context.Context, client bridge.Conn) error {
+		s := o.Open(server, transport)
+		s.from(originOf(ctx))
+		ctx, s.stop = context.WithCancelCause(ctx)
+		defer s.stop(nil)
+		lasting := transport == "sse" || transport == "websocket"
+		if lasting {
+			s.Stream(Stream{Hop: Down, What: "opened"})
+		}
+		err := h.ServeConn(WithSession(ctx, s), s.Conn(client, Down))
+		s.lose(Down, nil)
+		if lasting {
+			how, _ := s.origin.how(err)
+			s.Stream(Stream{Hop: Down, What: "closed", Why: how})
+		}
+		s.End(err)
+		return err
+	})
+}
+
+// ServeRequests is Serve for a Handler of single requests.
+func (o *Observer) ServeRequests(server, transport string, h bridge.Handler) bridge.Handler {
+	if o == nil {
+		return h
+	}
+	return bridge.HandlerFunc(func(ctx context.Context, client bridge.Conn) error {
+		if !o.On() {
+			return h.ServeConn(ctx, client)
+		}
+		s := o.OpenQuiet(server, transport)
+		s.era = "modern"
+		err := h.ServeConn(WithSession(ctx, s), s.Conn(client, Down))
+		s.lose(Down, nil)
+		return err
+	})
+}
+
+// ErrStopped says that somebody who looks after the bridge has ended a session.
+var ErrStopped = errors.New("the session was ended on request")
+
+// Stop has the session end, as all sessions do when the bridge shuts down: calls in progress
+// may finish within the grace. It does not wait. It does nothing to what is no session of a client.
+func (s *Session) Stop() {
+	if s.stop != nil {
+		s.stop(ErrStopped)
+	}
+}
+
+// Calls returns how many requests of the client there were.
+func (s *Session) Calls() uint64 { return s.calls.Load() }
+
+// End ends the session; err is how. Only the first call counts.
+func (s *Session) End(err error) {
+	s.mu.Lock()
+	first, opened := !s.over, s.opened
+	s.over = true
+	s.mu.Unlock()
+	if !first {
+		return
+	}
+	how, failed := s.origin.how(err)
+	lasted := time.Since(s.Began)
+	if !failed {
+		err = nil
+	}
+	switch {
+	case opened:
+		s.o.Event(SessionEnded{Session: s, Err: err, How: how, Lasted: lasted, Calls: s.calls.Load()})
+	case err != nil:
+		s.o.Event(SessionFailed{Session: s, Err: err, Lasted: lasted})
+	}
+}
+
+// OnExchanges reports whether somebody wants to be told of HTTP exchanges. A nil Session works.
+func (s *Session) OnExchanges() bool { return s != nil && s.o.OnExchanges() }
+
+// Stream tells of a stream of the session. A nil Session works.
+func (s *Session) Stream(e Stream) {
+	if s != nil {
+		e.Server, e.Session = s.Server, s
+		s.o.Event(e)
+	}
+}
+
+// Exchange tells of an HTTP exchange with the session's server. A nil Session works.
+func (s *Session) Exchange(e Exchange) {
+	if s != nil {
+		e.Server, e.Session = s.Server, s
+		s.o.Event(e)
+	}
+}
+
+// Client returns who the client says it is; zero: it has not said so.
+func (s *Session) Client() Implementation {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.client
+}
+
+// Era returns what the client speaks, "legacy" or "modern"; "": not known yet.
+func (s *Session) Era() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.era
+}
+
+// Revision returns the negotiated protocol version; "": not known yet.
+func (s *Session) Revision() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.rev
+}
+
+// PID returns the id of the process that was started for the session; 0: none.
+func (s *Session) PID() int { return int(s.pid.Load()) }
+
+// SetPID notes the process that was started for the session. A nil Session works.
+func (s *Session) SetPID(pid int) {
+	if s != nil {
+		s.pid.Store(int64(pid))
+	}
+}
+
+// ServerTransport returns how the bridge speaks with the server: "stdio", "http", "websocket",
+// "socket" or "tcp"; "": it does not yet.
+func (s *Session) ServerTransport() string {
+	if t := s.server.Load(); t != nil {
+		return *t
+	}
+	return ""
+}
+
+// SetServerTransport notes how the bridge speaks with the server. A nil Session works.
+func (s *Session) SetServerTransport(transport string) {
+	if s != nil {
+		s.server.Store(&transport)
+	}
+}
+
+type sessionKey struct{}
+
+// WithSession returns the ctx of what serves the session's client.
+func WithSession(ctx context.Context, s *Session) context.Context {
+	return context.WithValue(ctx, sessionKey{}, s)
+}
+
+// SessionOf returns the Session of a ctx; nil: there is none.
+func SessionOf(ctx context.Context) *Session {
+	s, _ := ctx.Value(sessionKey{}).(*Session)
+	return s
+}
+
+// greet looks for what a client and its server say of themselves, in what passes at the
+// client's end.
+func (s *Session) greet(m *jsonrpc.Message, dir Direction) {
+	switch kind := m.Kind(); {
+	case dir == ToServer && kind == jsonrpc.Request && m.Method() == "initialize":
+		s.mu.Lock()
+		s.wanted, s.era = m.ID(), "legacy"
+		s.client = implementation(m.Lookup("params", "clientInfo"))
+		s.mu.Unlock()
+	case dir == ToServer && kind == jsonrpc.Request && m.Method() != "ping":
+		meta := func(key string) []byte { return m.Lookup("params", "_meta", "io.modelcontextprotocol/"+key) }
+		if version := meta("protocolVersion"); version != nil {
+			s.mu.Lock()
+			s.era = "modern"
+			s.rev = short(version)
+			s.client = implementation(meta("clientInfo"))
+			s.mu.Unlock()
+			s.tell()
+		}
+	case dir == ToClient && kind == jsonrpc.Response:
+		s.mu.Lock()
+		ours := !s.wanted.IsZero() && m.ID().Equivalent(s.wanted) && !m.IsError()
+		if ours {
+			s.rev = short(m.Lookup("result", "protocolVersion"))
+		}
+		s.mu.Unlock()
+		if ours {
+			s.tell()
+		}
+	}
+}
+
+// maxSaid is how many bytes are kept of a name or version that a peer gives itself: a session
+// keeps them as long as it lasts, and no budget counts them.
+const maxSaid = 512
+
+// implementation returns who a peer says it is; what is no string stays empty.
+func implementation(info []byte) Implementation {
+	return Implementation{short(jsonrpc.Lookup(info, "name")), short(jsonrpc.Lookup(info, "version"))}
+}
+
+// short returns the beginning of a string in JSON; "": it is none.
+func short(value []byte) string {
+	text, _ := jsonrpc.Text(value)
+	if len(text) <= maxSaid {
+		return text
+	}
+	return strings.ToValidUTF8(strings.Clone(text[:maxSaid]), "")
+}
+
+// tell says that the session is there.
+func (s *Session) tell() {
+	s.greeted.Store(true)
+	s.mu.Lock()
+	told := s.opened || s.over
+	s.opened = true
+	s.mu.Unlock()
+	if !told {
+		s.o.Event(SessionOpened{s})
+	}
+}

@@ -1,0 +1,303 @@
+package replay
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/mcp-bridge/mcp-bridge/era"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// volatile is what params._meta and result._meta have for one exchange alone. It is neither
+// compared nor matched.
+var volatile = []string{
+	"progressToken", era.KeyVersion, era.KeyClientInfo, era.KeyCapabilities, era.KeyLogLevel, era.KeySubscription,
+	"clientInfo", "clientCapabilities", "traceparent", "tracestate", "baggage",
+}
+
+// decode returns a raw JSON value with its numbers as they are spelled; nil raw is nil.
+func decode(raw []byte) any {
+	if raw == nil {
+		return nil
+	}
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	var v any
+	if d.Decode(&v) != nil { // cannot be: it was parsed
+		return string(raw)
+	}
+	return v
+}
+
+// paramsOf returns the decoded params of a request or notification, without what is
+// volatile. Absent params are an empty object.
+func paramsOf(m *jsonrpc.Message) any {
+	v := decode(m.Params())
+	if v == nil {
+		v = map[string]any{}
+	}
+	if o, ok := v.(map[string]any); ok {
+		dropVolatile(o)
+		switch m.Method() {
+		case "notifications/progress":
+			delete(o, "progressToken")
+		case "notifications/cancelled":
+			delete(o, "requestId")
+		}
+	}
+	return v
+}
+
+// answerOf returns a response as an object with the member result or error.
+func answerOf(m *jsonrpc.Message) map[string]any {
+	if m.IsError() {
+		return map[string]any{"error": decode(m.Lookup("error"))}
+	}
+	v := decode(m.Result())
+	if o, ok := v.(map[string]any); ok {
+		dropVolatile(o)
+	}
+	return map[string]any{"result": v}
+}
+
+// dropVolatile takes out of _meta what is volatile, and _meta if nothing stays.
+func dropVolatile(o map[string]any) {
+	meta, ok := o["_meta"].(map[string]any)
+	if !ok {
+		return
+	}
+	for _, key := range volatile {
+		delete(meta, key)
+	}
+	if len(meta) == 0 {
+		delete(o, "_meta")
+	}
+}
+
+// canonical appends a text that is the same for equal values: the order of members and the
+// spelling of numbers do not matter.
+func canonical(dst []byte, v any) []byte {
+	switch v := v.(type) {
+	case map[string]any:
+		dst = append(dst, '{')
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			dst = append(strconv.AppendQuote(dst, key), ':')
+			dst = append(canonical(dst, v[key]), ',')
+		}
+		return append(dst, '}')
+	case []any:
+		dst = append(dst, '[')
+		for _, e := range v {
+			dst = append(canonical(dst, e), ',')
+		}
+		return append(dst, ']')
+	case json.Number:
+		return append(dst, plainNumber(string(v))...)
+	case string:
+		return strconv.AppendQuote(dst, v)
+	}
+	return fmt.Append(dst, v) // true, false, nil
+}
+
+// plainNumber returns one spelling for all that mean the same number: its digits without
+// zeros at either end, and the power of ten. It computes nothing whose size the exponent says.
+func plainNumber(text string) string {
+	sign := ""
+	if rest, ok := strings.CutPrefix(text, "-"); ok {
+		sign, text = "-", rest
+	}
+	mantissa, power := text, int64(0)
+	if at := strings.IndexAny(text, "eE"); at >= 0 {
+		n, err := strconv.ParseInt(text[at+1:], 10, 62)
+		if err != nil {
+			return sign + text
+		}
+		mantissa, power = text[:at], n
+	}
+	whole, fraction, _ := strings.Cut(mantissa, ".")
+	power -= int64(len(fraction))
+	digits := strings.TrimLeft(whole+fraction, "0")
+	if digits == "" {
+		return "0"
+	}
+	short := strings.TrimRight(digits, "0")
+	power += int64(len(digits) - len(short))
+	return sign + short + "e" + strconv.FormatInt(power, 10)
+}
+
+// A path leads to a value in a message. The zero path is its top.
+type path struct {
+	up    *path
+	key   string
+	index int // of an element, if key is ""
+	array bool
+}
+
+// elements returns the keys and indexes from the top.
+func (p *path) elements() (all []string) {
+	for ; p.up != nil; p = p.up {
+		switch {
+		case p.array:
+			all = append(all, "["+strconv.Itoa(p.index)+"]")
+		case strings.HasPrefix(p.key, "["): // is no index
+			all = append(all, strconv.Quote(p.key))
+		default:
+			all = append(all, p.key)
+		}
+	}
+	slices.Reverse(all)
+	return all
+}
+
+// pathText writes elements as result.content[0].text.
+func pathText(elements []string) string {
+	var b strings.Builder
+	for _, e := range elements {
+		switch {
+		case strings.HasPrefix(e, "["):
+			b.WriteString(e)
+		case isWord(e):
+			if b.Len() > 0 {
+				b.WriteByte('.')
+			}
+			b.WriteString(e)
+		default:
+			b.WriteString("[" + show(e) + "]")
+		}
+	}
+	return b.String()
+}
+
+func isWord(s string) bool {
+	return s != "" && len(s) < 100 && !strings.ContainsFunc(s, func(r rune) bool {
+		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' || r == '-' || r == '$')
+	})
+}
+
+// A change is a difference between two values at a path. One of the two may be absent.
+type change struct {
+	path          []string
+	was, is       any
+	wasSet, isSet bool
+}
+
+// changes calls found for each difference between two decoded values, in the order of the
+// keys, until it is false.
+func changes(at *path, was, is any, found func(change) bool) bool {
+	switch w := was.(type) {
+	case map[string]any:
+		if i, ok := is.(map[string]any); ok {
+			return memberChanges(at, w, i, found)
+		}
+	case []any:
+		if i, ok := is.([]any); ok {
+			return elementChanges(at, w, i, found)
+		}
+	case json.Number:
+		if i, ok := is.(json.Number); ok && plainNumber(string(w)) == plainNumber(string(i)) {
+			return true
+		}
+	default:
+		switch is.(type) {
+		case map[string]any, []any, json.Number:
+		default:
+			if was == is {
+				return true
+			}
+		}
+	}
+	return found(change{at.elements(), was, is, true, true})
+}
+
+func memberChanges(at *path, was, is map[string]any, found func(change) bool) bool {
+	keys := slices.Collect(maps.Keys(was))
+	for key := range is {
+		if _, both := was[key]; !both {
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys)
+	for _, key := range keys {
+		w, inWas := was[key]
+		i, inIs := is[key]
+		below := &path{up: at, key: key}
+		switch {
+		case inWas && inIs:
+			if !changes(below, w, i, found) {
+				return false
+			}
+		case !found(change{below.elements(), w, i, inWas, inIs}):
+			return false
+		}
+	}
+	return true
+}
+
+// elementChanges compares what stands at the same place. Where the lengths differ, equal ends of
+// the two are left out, so that one element that is new or gone is told as such.
+func elementChanges(at *path, was, is []any, found func(change) bool) bool {
+	head, tail := 0, 0
+	if len(was) != len(is) && at.depth() <= maxAligned {
+		for head < min(len(was), len(is)) && isEqual(was[head], is[head]) {
+			head++
+		}
+		for tail < min(len(was), len(is))-head && isEqual(was[len(was)-1-tail], is[len(is)-1-tail]) {
+			tail++
+		}
+	}
+	was, is = was[:len(was)-tail], is[:len(is)-tail]
+	for n := head; n < max(len(was), len(is)); n++ {
+		below := &path{up: at, index: n, array: true}
+		switch {
+		case n < len(was) && n < len(is):
+			if !changes(below, was[n], is[n], found) {
+				return false
+			}
+		case n < len(was):
+			if !found(change{below.elements(), was[n], nil, true, false}) {
+				return false
+			}
+		default:
+			if !found(change{below.elements(), nil, is[n], false, true}) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// maxAligned is how deep arrays are aligned: to compare the ends of each costs as much again.
+const maxAligned = 16
+
+func (p *path) depth() (n int) {
+	for ; p.up != nil; p = p.up {
+		n++
+	}
+	return n
+}
+
+// isEqual reports whether two values have no difference. It looks at each part once.
+func isEqual(was, is any) bool {
+	switch w := was.(type) {
+	case map[string]any:
+		i, ok := is.(map[string]any)
+		if !ok || len(w) != len(i) {
+			return false
+		}
+		for key, v := range w {
+			if other, both := i[key]; !both || !isEqual(v, other) {
+				return false
+			}
+		}
+		return true
+	case []any:
+		i, ok := is.([]any)
+		return ok && slices.EqualFunc(w, i, isEqual)
+	}
+	return changes(&path{}, was, is, func(change) bool { return false })
+}

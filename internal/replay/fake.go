@@ -1,0 +1,272 @@
+package replay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/era"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// Fake is the server of a recording. It is a bridge.Handler that serves any number of clients
+// at a time; each begins at the beginning of the recording. A call is answered as the first
+// one in the recording that is equal but for what is volatile and that this client has not
+// asked yet, or as the last one again. What the server has said before and after the answer
+// comes at its place.
+type Fake struct {
+	rec     *Recording
+	scripts []*script
+	calls   map[string][]*script // requests by key, in order
+	notes   map[string][]*script // notifications by method
+
+	mu     sync.Mutex
+	asked  map[*script]bool // by any client
+	misses []string         // the first ones
+	missed int
+}
+
+// NewFake returns the server of a recording.
+func NewFake(rec *Recording) *Fake {
+	f := &Fake{rec: rec, scripts: scripts(rec), calls: map[string][]*script{}, notes: map[string][]*script{}, asked: map[*script]bool{}}
+	for _, s := range f.scripts {
+		if m := &s.begin.m; m.Kind() == jsonrpc.Request {
+			s.key = callKey(m)
+			f.calls[s.key] = append(f.calls[s.key], s)
+		} else {
+			f.notes[m.Method()] = append(f.notes[m.Method()], s)
+		}
+	}
+	return f
+}
+
+// callKey is keyOf of a request of a client. Who asks and with which revision does not matter.
+func callKey(m *jsonrpc.Message) string {
+	if m.Method() == "initialize" {
+		return "initialize"
+	}
+	return keyOf(m)
+}
+
+// Usage is what of a recording was used.
+type Usage struct {
+	Requests int      // in the recording
+	Asked    int      // of them, by any client
+	Unasked  []string // the first others, to be printed
+	Missed   int      // requests that are not in the recording
+	Misses   []string // the first of them, to be printed
+}
+
+// maxTold is how many are told one by one.
+const maxTold = 20
+
+// Usage returns what was used up to now.
+func (f *Fake) Usage() Usage {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	u := Usage{Missed: f.missed, Misses: slices.Clone(f.misses)}
+	for _, s := range f.scripts {
+		switch {
+		case s.begin.m.Kind() != jsonrpc.Request:
+			continue
+		case f.asked[s]:
+			u.Asked++
+		case len(u.Unasked) < maxTold:
+			u.Unasked = append(u.Unasked, fmt.Sprintf("line %d: %s", s.begin.line, nameOf(&s.begin.m)))
+		}
+		u.Requests++
+	}
+	return u
+}
+
+// ServeConn implements bridge.Handler. It returns when the client has sent its last message
+// and what can be answered is answered.
+func (f *Fake) ServeConn(ctx context.Context, client bridge.Conn) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	s := &session{
+		fake: f, conn: client, ctx: ctx, next: map[string]int{}, notesUsed: map[*script]bool{},
+		running: map[jsonrpc.ID]context.CancelFunc{}, waiting: map[jsonrpc.ID]chan<- struct{}{},
+	}
+	err := client.Receive(ctx, sessionSink{s})
+	stop() // nobody answers requests any more
+	s.wg.Wait()
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return err
+}
+
+// maxRunning is how many calls of a client may wait for its answers at a time.
+const maxRunning = 256
+
+// session is one client of a Fake.
+type session struct {
+	fake *Fake
+	conn bridge.Conn
+	ctx  context.Context
+	wg   sync.WaitGroup // scripts that wait for answers of the client
+
+	// Only the Sink of Receive uses these.
+	next      map[string]int   // by key: how often it was asked
+	notesUsed map[*script]bool // notifications
+
+	mu      sync.Mutex
+	lastID  int64
+	running map[jsonrpc.ID]context.CancelFunc // calls that wait for an answer of the client
+	waiting map[jsonrpc.ID]chan<- struct{}    // requests to the client; closed at its answer
+}
+
+// sessionSink takes what the client says.
+type sessionSink struct{ s *session }
+
+func (sessionSink) TrySend(jsonrpc.Message) bool { return false }
+
+func (i sessionSink) Send(_ context.Context, m jsonrpc.Message) error {
+	switch s := i.s; m.Kind() {
+	case jsonrpc.Request:
+		return s.request(m)
+	case jsonrpc.Response:
+		s.mu.Lock()
+		id, answered, ok := jsonrpc.Find(s.waiting, m.ID())
+		delete(s.waiting, id)
+		s.mu.Unlock()
+		if ok {
+			close(answered)
+		}
+	case jsonrpc.Notification:
+		return s.notification(m)
+	}
+	return nil
+}
+
+func (s *session) notification(m jsonrpc.Message) error {
+	if m.Method() == "notifications/cancelled" {
+		s.mu.Lock()
+		_, cancel, ok := jsonrpc.Find(s.running, m.RequestID())
+		s.mu.Unlock()
+		if ok {
+			cancel()
+		}
+		return nil
+	}
+	var found *script
+	for _, n := range s.fake.notes[m.Method()] {
+		if s.notesUsed[n] {
+			continue
+		}
+		if keyOf(&n.begin.m) == keyOf(&m) {
+			found = n
+			break
+		}
+		if found == nil {
+			found = n
+		}
+	}
+	if found == nil {
+		return nil
+	}
+	s.notesUsed[found] = true
+	return s.play(found, m)
+}
+
+func (s *session) request(m jsonrpc.Message) error {
+	key := callKey(&m)
+	all := s.fake.calls[key]
+	if len(all) == 0 {
+		return s.conn.Send(s.ctx, s.fake.unrecorded(&m))
+	}
+	found := all[min(s.next[key], len(all)-1)]
+	s.next[key]++
+	s.fake.mu.Lock()
+	s.fake.asked[found] = true
+	s.fake.mu.Unlock()
+	return s.play(found, m)
+}
+
+// play says what the server has said to a message. It waits for the client only in a
+// goroutine of its own: the client's answers come through its caller.
+func (s *session) play(found *script, m jsonrpc.Message) error {
+	r := &run{session: s, script: found, m: m}
+	if !found.waits() {
+		return r.play(s.ctx)
+	}
+	ctx, cancel := context.WithCancel(s.ctx)
+	if m.Kind() == jsonrpc.Request {
+		s.mu.Lock()
+		_, used := s.running[m.ID()]
+		full := len(s.running) >= maxRunning
+		if !used && !full {
+			s.running[m.ID()] = cancel
+		}
+		s.mu.Unlock()
+		if used || full {
+			cancel()
+			return s.conn.Send(s.ctx, jsonrpc.NewError(m.ID(), jsonrpc.CodeInvalidRequest, "the id is in use, or too many calls are in progress", nil))
+		}
+	}
+	s.wg.Go(func() {
+		defer cancel()
+		_ = r.play(ctx) // its error is the session's end
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if m.Kind() == jsonrpc.Request {
+			delete(s.running, m.ID())
+		}
+		for _, id := range r.ids {
+			delete(s.waiting, id)
+		}
+	})
+	return nil
+}
+
+// unrecorded answers a request that is not in the recording.
+func (f *Fake) unrecorded(m *jsonrpc.Message) jsonrpc.Message {
+	method := m.Method()
+	switch {
+	case method == "ping", method == "logging/setLevel":
+		return jsonrpc.NewResult(m.ID(), nil)
+	case method == "server/discover" && f.rec.Era == "modern":
+		return jsonrpc.NewResult(m.ID(), f.discovered())
+	case method == "server/discover", method == "initialize": // how a server of the other era is known
+		return jsonrpc.NewError(m.ID(), jsonrpc.CodeMethodNotFound, "Method not found", nil)
+	}
+	code, text := f.nearest(m)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.missed++; len(f.misses) < maxTold {
+		f.misses = append(f.misses, nameOf(m)+": "+text)
+	}
+	return jsonrpc.NewError(m.ID(), code, text, nil)
+}
+
+// discovered is the answer to server/discover where nobody has asked it in the recording: the
+// capabilities that its methods need, and who the server says it is in other results.
+func (f *Fake) discovered() []byte {
+	capabilities := []byte(`{"logging":{}}`)
+	for _, method := range f.rec.methods() {
+		switch method {
+		case "tools/list", "tools/call":
+			capabilities = jsonrpc.With(capabilities, "tools", []byte(`{"listChanged":true}`))
+		case "prompts/list", "prompts/get":
+			capabilities = jsonrpc.With(capabilities, "prompts", []byte(`{"listChanged":true}`))
+		case "resources/list", "resources/read", "resources/templates/list":
+			capabilities = jsonrpc.With(capabilities, "resources", []byte(`{"listChanged":true,"subscribe":true}`))
+		case "completion/complete":
+			capabilities = jsonrpc.With(capabilities, "completions", []byte(`{}`))
+		}
+	}
+	who := fmt.Appendf(nil, `{"name":%s,"version":"0"}`, jsonrpc.Quote(f.rec.Server))
+	for _, i := range f.rec.items {
+		if said := i.m.Lookup("result", "_meta", era.KeyServerInfo); said != nil {
+			who = said
+			break
+		}
+	}
+	return fmt.Appendf(nil, `{"resultType":"complete","supportedVersions":[%q],"capabilities":%s,"ttlMs":0,"cacheScope":"private","_meta":{%q:%s}}`,
+		era.NewestModern, capabilities, era.KeyServerInfo, who)
+}

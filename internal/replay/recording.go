@@ -1,0 +1,341 @@
+package replay
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/era"
+	"github.com/mcp-bridge/mcp-bridge/internal/trace"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// DefaultMaxBytes is how much of a recording Load keeps.
+const DefaultMaxBytes = 512 << 20
+
+// keptBeside is about how many bytes an item needs besides its message.
+const keptBeside = 1 << 10
+
+// maxFaults is how many faults of a recording are told one by one.
+const maxFaults = 10
+
+// ErrRedacted says that something was taken out of the messages of a recording.
+var ErrRedacted = errors.New("the recording is redacted")
+
+// LoadOptions say what Load takes of a trace. The zero value works.
+type LoadOptions struct {
+	Session       string // its pseudonym in the trace; "": the first one with messages at the hop
+	Hop           string // trace.Down or trace.Up; "": Down
+	AllowRedacted bool   // else a redacted message is ErrRedacted
+	MaxBytes      int    // of messages; 0: DefaultMaxBytes
+}
+
+// Recording is a conversation of one client with one server, as it has passed one hop. It
+// does not change any more and may be used concurrently. The requests of a client of
+// 2026-07-28 over HTTP, which have no session, are one conversation.
+type Recording struct {
+	Server  string // its configured name
+	Session string // its pseudonym; "": those of requests without sessions
+	Era     string // "legacy", "modern"; "": the trace does not say it
+
+	// Faults say what of the trace could not be read, and what is missing.
+	Faults []string
+
+	items []*item // in causal order
+}
+
+// Messages returns how many messages there are.
+func (r *Recording) Messages() int { return len(r.items) }
+
+// item is one message.
+type item struct {
+	line       int // of the trace
+	at         time.Time
+	seq        uint64
+	session    string
+	fromClient bool
+	m          jsonrpc.Message
+
+	// request is, of a response, the request that it answers. Of progress and cancellations
+	// it is the request that they are about. nil: it is not known.
+	request *item
+
+	answer    *item // of a request; nil: there is none
+	cancelled bool  // of a request: whoever has sent it has given it up
+}
+
+// method returns the method; of a response, that of its request.
+func (i *item) method() string {
+	if i.m.Kind() == jsonrpc.Response && i.request != nil {
+		return i.request.m.Method()
+	}
+	return i.m.Method()
+}
+
+// Load reads a trace and returns one conversation in it.
+func Load(r io.Reader, o LoadOptions) (*Recording, error) {
+	l := &loader{LoadOptions: o, rec: &Recording{Session: o.Session}}
+	l.Hop = cmp.Or(l.Hop, trace.Down)
+	l.MaxBytes = cmp.Or(l.MaxBytes, DefaultMaxBytes)
+	in := trace.NewReader(r)
+	for record, err := range in.Records() {
+		if err == nil {
+			l.records++
+			err = l.take(&record, in.Line())
+		} else {
+			err = l.fault(err)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return l.finish()
+}
+
+// loader collects the messages of the conversation.
+type loader struct {
+	LoadOptions
+	rec      *Recording
+	records  int
+	foreign  int // lines that are no records
+	bytes    int
+	chosen   bool
+	quiet    bool     // the conversation is all requests without sessions
+	sessions []string // others that were seen, up to a bound
+}
+
+// fault notes what is wrong with a line. The error is one that ends the loading.
+func (l *loader) fault(err error) error {
+	line, ok := errors.AsType[*trace.LineError](err)
+	switch {
+	case !ok, errors.Is(err, trace.ErrVersion):
+		return err
+	case errors.Is(err, trace.ErrForeign):
+		if l.foreign++; l.foreign > 100 && l.records == 0 {
+			return fmt.Errorf("this is no recording: %w", err)
+		}
+	}
+	l.note(line.Error())
+	return nil
+}
+
+func (l *loader) note(text string) {
+	switch n := len(l.rec.Faults); {
+	case n < maxFaults:
+		l.rec.Faults = append(l.rec.Faults, Escape(text))
+	case n == maxFaults:
+		l.rec.Faults = append(l.rec.Faults, "and more")
+	}
+}
+
+// take keeps a record that is a message of the conversation.
+func (l *loader) take(r *trace.Record, line int) error {
+	if r.Kind == trace.Gap {
+		l.note(fmt.Sprintf("line %d: %d records are missing here", line, r.Lost))
+		return nil
+	}
+	if !r.Kind.IsMessage() || r.Hop != l.Hop || r.Dir != trace.ToServer && r.Dir != trace.ToClient || !l.belongs(r) {
+		return nil
+	}
+	switch {
+	case r.Body.Cut > 0 || r.Body.Text == nil:
+		return fmt.Errorf("line %d: not all of this message is in the file; mcp-bridge record keeps whole messages", line)
+	case !l.AllowRedacted && isRedacted(r.Redacted):
+		return fmt.Errorf("line %d: %w: %s was taken out", line, ErrRedacted, Escape(strings.Join(r.Redacted, ", ")))
+	}
+	if l.bytes += len(r.Body.Text) + keptBeside; l.bytes > l.MaxBytes {
+		return fmt.Errorf("line %d: the conversation has more than %d bytes", line, l.MaxBytes)
+	}
+	m, err := jsonrpc.ParseDepth(r.Body.Text, jsonrpc.DefaultMaxDepth)
+	if err != nil {
+		l.note(fmt.Sprintf("line %d: this is no message: %v", line, err))
+		return nil
+	}
+	l.rec.items = append(l.rec.items, &item{
+		line: line, at: r.Time, seq: r.Seq, session: r.Session, fromClient: r.Dir == trace.ToServer, m: m,
+	})
+	l.rec.Era = cmp.Or(l.rec.Era, r.Era)
+	return nil
+}
+
+// belongs reports whether a message is one of the conversation. The first one chooses it.
+func (l *loader) belongs(r *trace.Record) bool {
+	if !l.chosen && (l.Session == "" || l.Session == r.Session) {
+		l.chosen = true
+		l.rec.Session, l.rec.Server = r.Session, r.Server
+		if l.Session == "" && isRequestAlone(r) {
+			l.rec.Session, l.quiet = "", true
+		}
+	}
+	ours := l.chosen && r.Server == l.rec.Server && r.Session == l.rec.Session
+	if l.quiet {
+		ours = r.Server == l.rec.Server && isRequestAlone(r)
+	}
+	if !ours && len(l.sessions) < 20 && !slices.Contains(l.sessions, r.Session) {
+		l.sessions = append(l.sessions, r.Session)
+	}
+	return ours
+}
+
+// isRequestAlone reports whether a message belongs to a request without a session.
+func isRequestAlone(r *trace.Record) bool {
+	return r.Era == "modern" && r.Transport != "" && strings.HasPrefix(r.Session, "q")
+}
+
+// isRedacted reports whether something was taken out that a replay needs. requestState is
+// never written into a trace, and a replay does without.
+func isRedacted(paths []string) bool {
+	return slices.ContainsFunc(paths, func(p string) bool {
+		return !strings.HasPrefix(p, "http.") && p != "params.requestState" && p != "result.requestState"
+	})
+}
+
+func (l *loader) finish() (*Recording, error) {
+	others := ""
+	if len(l.sessions) > 0 {
+		others = "; others have: " + Escape(strings.Join(l.sessions, ", "))
+	}
+	switch {
+	case l.records == 0 && l.foreign > 0:
+		return nil, errors.New("this is no recording of mcp-bridge")
+	case l.records == 0:
+		return nil, errors.New("the recording is empty")
+	case len(l.rec.items) == 0 && l.Session != "":
+		return nil, fmt.Errorf("the session %q has no messages at the hop %q%s", l.Session, l.Hop, others)
+	case len(l.rec.items) == 0:
+		return nil, fmt.Errorf("the recording has no messages at the hop %q", l.Hop)
+	}
+	slices.SortStableFunc(l.rec.items, func(a, b *item) int {
+		return cmp.Or(cmp.Compare(a.seq, b.seq), a.at.Compare(b.at))
+	})
+	l.link()
+	if len(l.rec.items) == 0 {
+		return nil, errors.New("the recording has nothing but pings")
+	}
+	if l.rec.Era == "" && slices.ContainsFunc(l.rec.items, func(i *item) bool { return i.fromClient && era.IsModernMessage(i.m) }) {
+		l.rec.Era = "modern" // at the other hop the trace does not say it
+	}
+	return l.rec, nil
+}
+
+// side is who has sent something in a session.
+type side struct {
+	session    string
+	fromClient bool
+}
+
+func (i *item) side() side { return side{i.session, i.fromClient} }
+
+// other is the side to which it was sent.
+func (i *item) other() side { return side{i.session, !i.fromClient} }
+
+// open is the requests of one side that have no answer yet.
+type open struct {
+	byID, byToken map[jsonrpc.ID]*item
+}
+
+// linker finds what belongs together.
+type linker struct {
+	sides map[side]*open
+	early map[side]map[jsonrpc.ID]*item // answers that came before the requests of that side
+	items []*item
+}
+
+// maxEarly is how much earlier an answer may stand than its request: both have passed at the same time.
+const maxEarly = time.Millisecond
+
+// link finds what belongs together, and takes out pings and their answers: when they are
+// sent depends on the time alone.
+func (l *loader) link() {
+	k := &linker{sides: map[side]*open{}, early: map[side]map[jsonrpc.ID]*item{}}
+	for _, i := range l.rec.items {
+		k.add(i)
+	}
+	for _, orphans := range k.early {
+		for _, i := range orphans {
+			l.note(fmt.Sprintf("line %d: this answers no request of the recording", i.line))
+		}
+	}
+	l.rec.items = slices.DeleteFunc(k.items, func(i *item) bool { return i.method() == "ping" })
+	if l.quiet {
+		l.rec.items = withLeft(l.rec.items)
+	}
+}
+
+// withLeft returns the items of requests without sessions, with a cancellation of each that has no
+// answer, after what was said about it last: over HTTP such a client cancels by hanging up.
+func withLeft(items []*item) (all []*item) {
+	last := map[string]*item{} // by session, of which each has one request
+	for _, i := range items {
+		last[i.session] = i
+	}
+	left := map[string]*item{}
+	for _, i := range items {
+		all = append(all, i)
+		if i.fromClient && i.m.Kind() == jsonrpc.Request && i.answer == nil && !i.cancelled && i.m.Method() != "subscriptions/listen" {
+			left[i.session] = i
+		}
+		if request := left[i.session]; request != nil && last[i.session] == i {
+			request.cancelled = true
+			m := jsonrpc.NewNotification("notifications/cancelled", fmt.Appendf(nil, `{"requestId":%s}`, request.m.ID()))
+			all = append(all, &item{line: i.line, at: i.at, seq: i.seq, session: i.session, fromClient: true, m: m, request: request})
+		}
+	}
+	return all
+}
+
+func (k *linker) of(s side) *open {
+	if k.sides[s] == nil {
+		k.sides[s] = &open{map[jsonrpc.ID]*item{}, map[jsonrpc.ID]*item{}}
+	}
+	return k.sides[s]
+}
+
+func (k *linker) add(i *item) {
+	switch own, other := k.of(i.side()), k.of(i.other()); i.m.Kind() {
+	case jsonrpc.Request:
+		k.items = append(k.items, i)
+		own.byID[i.m.ID()] = i
+		if token := i.m.ProgressToken(); !token.IsZero() {
+			own.byToken[token] = i
+		}
+		if answer := k.early[i.side()][i.m.ID()]; answer != nil && i.at.Sub(answer.at) <= maxEarly {
+			delete(k.early[i.side()], i.m.ID())
+			k.add(answer)
+		}
+		return
+	case jsonrpc.Response:
+		if i.request = other.answered(i.m.ID()); i.request == nil {
+			if k.early[i.other()] == nil {
+				k.early[i.other()] = map[jsonrpc.ID]*item{}
+			}
+			k.early[i.other()][i.m.ID()] = i
+			return
+		}
+		i.request.answer = i
+	case jsonrpc.Notification:
+		switch i.m.Method() {
+		case "notifications/progress":
+			i.request = other.byToken[i.m.ProgressToken()]
+		case "notifications/cancelled":
+			if i.request = own.byID[i.m.RequestID()]; i.request != nil {
+				i.request.cancelled = true
+			}
+		}
+	}
+	k.items = append(k.items, i)
+}
+
+// answered takes out the request with that id; nil: there is none.
+func (o *open) answered(id jsonrpc.ID) *item {
+	request := o.byID[id]
+	if request == nil && len(o.byID) < 1000 { // a peer may spell an id otherwise
+		id, request, _ = jsonrpc.Find(o.byID, id)
+	}
+	delete(o.byID, id)
+	return request
+}

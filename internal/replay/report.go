@@ -1,0 +1,327 @@
+package replay
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// maxChanges is how many differences of one message are told one by one.
+const maxChanges = 50
+
+// Report is what Play has found.
+type Report struct {
+	Sent     int // messages of the client
+	Compared int // messages of the server that are in the recording
+
+	// Differences are in the order of the recording.
+	Differences []Difference
+
+	// Unanswered are requests of the server that the recording has no answer to.
+	Unanswered []Difference
+}
+
+// A Difference is about one message. Its texts can be printed.
+type Difference struct {
+	Line    int      // of the recorded message, or of the client's message after which it came; 0: before all
+	Message string   // what it is: the method and what it is about
+	What    string   // in short; "": see Changes
+	Changes []string // one for each path
+}
+
+// Ignored says which differences do not count. The zero value ignores none.
+type Ignored []ignored
+
+type ignored struct {
+	method string   // "": of all methods
+	path   []string // nil: all of the message
+}
+
+// Ignore reads what --ignore takes: a PATH as it stands in the report, such as
+// result.content[0].text, where * stands for any one member or element; METHOD:PATH; or a
+// METHOD with a slash.
+func Ignore(patterns []string) (Ignored, error) {
+	var all Ignored
+	for _, text := range patterns {
+		var one ignored
+		rest := text
+		if method, path, ok := strings.Cut(text, ":"); ok && strings.Contains(method, "/") || ok && method == "initialize" {
+			one.method, rest = method, path
+		} else if strings.Contains(text, "/") && !strings.ContainsAny(text, ".[") {
+			all = append(all, ignored{method: text})
+			continue
+		}
+		var err error
+		if one.path, err = parsePath(rest); err != nil {
+			return nil, fmt.Errorf("%q: %w", text, err)
+		}
+		all = append(all, one)
+	}
+	return all, nil
+}
+
+// parsePath takes apart what pathText writes, and *.
+func parsePath(text string) (all []string, err error) {
+	for rest := text; rest != ""; {
+		switch {
+		case strings.HasPrefix(rest, `["`):
+			end := strings.Index(rest, `"]`)
+			key, ok := "", false
+			if end > 0 {
+				key, ok = jsonrpc.Text([]byte(rest[1 : end+1]))
+			}
+			if !ok {
+				return nil, fmt.Errorf(`write ["key"] with a closing quote and bracket`)
+			}
+			all, rest = append(all, key), rest[end+2:]
+		case rest[0] == '[':
+			end := strings.IndexByte(rest, ']')
+			if end < 0 {
+				return nil, fmt.Errorf("a bracket is not closed")
+			}
+			all, rest = append(all, rest[:end+1]), rest[end+1:]
+		default:
+			end := strings.IndexAny(rest, ".[")
+			if end < 0 {
+				end = len(rest)
+			}
+			if end == 0 {
+				return nil, fmt.Errorf("a name is missing")
+			}
+			all, rest = append(all, rest[:end]), rest[end:]
+		}
+		if strings.HasPrefix(rest, ".") {
+			if rest = rest[1:]; rest == "" {
+				return nil, fmt.Errorf("a name is missing")
+			}
+		}
+	}
+	if len(all) == 0 {
+		return nil, fmt.Errorf("write a path such as result.content[0].text")
+	}
+	return all, nil
+}
+
+// has reports whether a difference at a path does not count; nil is the whole message.
+func (g Ignored) has(method string, path []string) bool {
+	return slices.ContainsFunc(g, func(i ignored) bool {
+		if i.method != "" && i.method != method || len(i.path) > len(path) {
+			return false
+		}
+		for n, want := range i.path {
+			if want != path[n] && want != "*" && want != "[*]" {
+				return false
+			}
+			if want == "[*]" && path[n][0] != '[' {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// report compares. Nothing comes any more.
+func (p *player) report() (*Report, error) {
+	r := &Report{Sent: p.sent}
+	if err := p.unusable(); err != nil {
+		return nil, err
+	}
+	for _, i := range p.rec.items {
+		if i.fromClient && i.m.Kind() == jsonrpc.Request {
+			p.compareAnswer(r, i)
+		}
+	}
+	for g, a := range p.groups {
+		p.compareGroup(r, g.method, a)
+	}
+	for _, q := range p.unanswered {
+		r.Unanswered = append(r.Unanswered, Difference{Line: q.after, Message: nameOf(&q.m), What: "the recording has no answer to this request of the server: " + show(paramsOf(&q.m))})
+	}
+	for _, text := range p.stray {
+		r.Differences = append(r.Differences, Difference{Line: p.last, Message: text, What: "is new"})
+	}
+	if p.unsent > 0 {
+		r.Differences = append(r.Differences, Difference{Line: p.last, Message: "the server", What: fmt.Sprintf("has ended (%s), so %d messages were not sent", Escape(p.ended.Error()), p.unsent)})
+	}
+	byLine := func(a, b Difference) int {
+		return cmp.Or(cmp.Compare(a.Line, b.Line), strings.Compare(a.Message, b.Message))
+	}
+	slices.SortStableFunc(r.Differences, byLine)
+	slices.SortStableFunc(r.Unanswered, byLine)
+	return r, nil
+}
+
+// unusable finds a server that answers nothing but errors, where the recording has results.
+func (p *player) unusable() error {
+	var failed jsonrpc.Message
+	for _, i := range p.rec.items {
+		c := p.calls[i]
+		switch {
+		case c == nil || i.answer == nil || i.answer.m.IsError():
+			continue
+		case c.answer.Kind() == jsonrpc.Response && !c.answer.IsError():
+			return nil
+		case c.answer.IsError() && !failed.IsError():
+			failed = c.answer
+		}
+	}
+	if failed.IsError() {
+		text, _ := jsonrpc.Text(failed.Lookup("error", "message"))
+		return fmt.Errorf("%w: %s", ErrNoServer, Escape(text))
+	}
+	return nil
+}
+
+// compareAnswer compares the answer to a request of the client.
+func (p *player) compareAnswer(r *Report, i *item) {
+	c, name := p.calls[i], nameOf(&i.m)
+	d := Difference{Line: i.line, Message: name}
+	switch {
+	case c == nil: // was not sent
+		return
+	case i.answer == nil && c.answer.Kind() == jsonrpc.Invalid:
+		return
+	case i.answer == nil && i.cancelled: // the answer was faster
+		return
+	case i.answer == nil:
+		d.What = "is answered now: " + show(answerOf(&c.answer))
+	case c.answer.Kind() == jsonrpc.Invalid:
+		d.What = "is not answered"
+		if c.waived {
+			d.What += fmt.Sprintf(", for %v longer than in the recording", p.Wait)
+		}
+	default:
+		r.Compared++
+		if bytes.Equal(i.answer.m.Result(), c.answer.Result()) && !c.answer.IsError() && !i.answer.m.IsError() {
+			return
+		}
+		was, is := answerOf(&i.answer.m), answerOf(&c.answer)
+		alignOpaque(was, is)
+		d.Changes = p.changes(i.m.Method(), "", was, is)
+	}
+	if d.What != "" && !p.Ignore.has(i.m.Method(), nil) || len(d.Changes) > 0 {
+		r.Differences = append(r.Differences, d)
+	}
+}
+
+// changes tells the differences between two values that are not ignored.
+func (p *player) changes(method, top string, was, is any) (all []string) {
+	at := &path{}
+	if top != "" {
+		at = &path{up: at, key: top}
+	}
+	changes(at, was, is, func(c change) bool {
+		if p.Ignore.has(method, c.path) {
+			return true
+		}
+		if len(all) == maxChanges {
+			all = append(all, "and more")
+			return false
+		}
+		all = append(all, c.String())
+		return true
+	})
+	return all
+}
+
+func (c change) String() string {
+	where := pathText(c.path)
+	switch {
+	case !c.isSet:
+		return where + " is gone: " + show(c.was)
+	case !c.wasSet:
+		return where + " is new: " + show(c.is)
+	}
+	return where + ": " + show(c.was) + " became " + show(c.is)
+}
+
+// compareGroup compares requests or notifications of the server.
+func (p *player) compareGroup(r *Report, method string, a *arrivals) {
+	came := slices.DeleteFunc(slices.Clone(a.came), func(q *arrival) bool { return q.refused })
+	var rest []*item // what nothing equal has come for
+	for _, i := range a.recorded {
+		key := keyOf(&i.m)
+		own := func(q *arrival) bool { return q.key == key && (q.for_ == nil || q.for_ == i) }
+		if n := slices.IndexFunc(came, own); n >= 0 {
+			came = slices.Delete(came, n, n+1)
+			r.Compared++
+			continue
+		}
+		rest = append(rest, i)
+	}
+	for n, i := range rest {
+		d := Difference{Line: i.line, Message: nameOf(&i.m)}
+		if n < len(came) {
+			r.Compared++
+			d.Changes = p.changes(method, "params", paramsOf(&i.m), paramsOf(&came[n].m))
+		} else if !p.Ignore.has(method, nil) {
+			d.What = "has not come"
+		}
+		if d.What != "" || len(d.Changes) > 0 {
+			r.Differences = append(r.Differences, d)
+		}
+	}
+	if len(came) > len(rest) && !p.Ignore.has(method, nil) {
+		for _, q := range came[len(rest):] {
+			r.Differences = append(r.Differences, Difference{Line: q.after, Message: nameOf(&q.m), What: "is new: " + show(paramsOf(&q.m))})
+		}
+	}
+}
+
+// nameOf returns the method of a message and what it is about, to be printed.
+func nameOf(m *jsonrpc.Message) string {
+	name := shorten(m.Method())
+	for _, key := range []string{"name", "uri"} {
+		if text, ok := jsonrpc.Text(m.Lookup("params", key)); ok {
+			return name + " " + shorten(text)
+		}
+	}
+	return name
+}
+
+// Write prints the report.
+func (r *Report) Write(w io.Writer) error {
+	var b bytes.Buffer
+	write := func(d *Difference) {
+		fmt.Fprintf(&b, "line %d: %s", d.Line, d.Message)
+		if d.What != "" {
+			fmt.Fprintf(&b, " %s", d.What)
+		}
+		b.WriteByte('\n')
+		for _, c := range d.Changes {
+			fmt.Fprintf(&b, "  %s\n", c)
+		}
+	}
+	for _, d := range r.Unanswered {
+		write(&d)
+	}
+	for _, d := range r.Differences {
+		write(&d)
+	}
+	result := "no difference"
+	if n := len(r.Differences); n == 1 {
+		result = "1 message differs"
+	} else if n > 0 {
+		result = fmt.Sprintf("%d messages differ", n)
+	}
+	fmt.Fprintf(&b, "%d messages sent, %d compared: %s\n", r.Sent, r.Compared, result)
+	_, err := w.Write(b.Bytes())
+	return err
+}
+
+// methods returns the methods of the client's requests, in order.
+func (r *Recording) methods() []string {
+	all := map[string]bool{}
+	for _, i := range r.items {
+		if i.fromClient && i.m.Kind() == jsonrpc.Request {
+			all[i.m.Method()] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(all))
+}

@@ -1,0 +1,231 @@
+package replay
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/mcp-bridge/mcp-bridge/era"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// A script is what the server has said to one request or notification of the client.
+type script struct {
+	begin *item
+	key   string // of a request
+	steps []step
+}
+
+// A step says a message, or waits for the client's answer to one that was said before.
+type step struct {
+	say   *item
+	await *item // a request of the server; nil: say
+}
+
+// waits reports whether it waits for the client.
+func (s *script) waits() bool {
+	return slices.ContainsFunc(s.steps, func(t step) bool { return t.await != nil })
+}
+
+// scripts takes a recording apart: every message of the server belongs to a message of the
+// client. Progress and answers name theirs. Of the rest nobody says it; it is taken for the
+// newest call that is in progress, else for what came last.
+func scripts(rec *Recording) (all []*script) {
+	var open []*script // calls in progress
+	var last *script
+	of := map[*item]*script{}    // by the client's request
+	asked := map[*item]*script{} // by the server's request
+	listens := map[string]*script{}
+	leave := func(s *script) {
+		if n := slices.Index(open, s); n >= 0 {
+			open = slices.Delete(open, n, n+1)
+		}
+	}
+	for _, i := range rec.items {
+		kind, method := i.m.Kind(), i.m.Method()
+		switch {
+		case i.fromClient && kind == jsonrpc.Response:
+			if s := asked[i.request]; s != nil {
+				s.steps = append(s.steps, step{await: i.request})
+			}
+		case i.fromClient && method == "notifications/cancelled":
+			leave(of[i.request])
+		case i.fromClient && method == "notifications/progress":
+		case i.fromClient:
+			last = &script{begin: i}
+			all = append(all, last)
+			if kind == jsonrpc.Request {
+				of[i] = last
+				if method == "subscriptions/listen" {
+					listens[listenKey(i, i.m.ID())] = last
+				} else {
+					open = append(open, last)
+				}
+			}
+		case kind == jsonrpc.Response:
+			if last = of[i.request]; last != nil {
+				last.steps = append(last.steps, step{say: i})
+				leave(last)
+			}
+		default:
+			s := last
+			if n := len(open); n > 0 {
+				s = open[n-1]
+			}
+			if about := of[i.request]; about != nil && method == "notifications/progress" {
+				s = about
+			}
+			if id, ok := jsonrpc.ParseID(i.m.Lookup("params", "_meta", era.KeySubscription)); ok && listens[listenKey(i, id)] != nil {
+				s = listens[listenKey(i, id)]
+			}
+			if s == nil {
+				continue // before the client has said anything
+			}
+			s.steps = append(s.steps, step{say: i})
+			if kind == jsonrpc.Request {
+				asked[i] = s
+			}
+		}
+	}
+	return all
+}
+
+// listenKey names a subscription: ids are those of a session.
+func listenKey(i *item, id jsonrpc.ID) string { return i.session + " " + id.String() }
+
+// run is one run of a script, for a message of the client that stands for the recorded one.
+type run struct {
+	*session
+	script *script
+	m      jsonrpc.Message
+	asked  map[*item]<-chan struct{}
+	ids    []jsonrpc.ID // of the requests to the client
+}
+
+func (r *run) play(ctx context.Context) error {
+	answered := false
+	for _, t := range r.script.steps {
+		if t.await != nil {
+			select {
+			case <-r.asked[t.await]:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+			continue
+		}
+		answered = answered || t.say.m.Kind() == jsonrpc.Response
+		m, ok := r.renew(t.say)
+		if !ok {
+			continue
+		}
+		if ctx.Err() != nil { // the call was cancelled
+			return ctx.Err()
+		}
+		if err := r.conn.Send(r.ctx, m); err != nil {
+			return err
+		}
+	}
+	begin := r.script.begin
+	if answered || r.m.Kind() != jsonrpc.Request || begin.cancelled || begin.m.Method() == "subscriptions/listen" {
+		return nil
+	}
+	return r.conn.Send(r.ctx, jsonrpc.NewError(r.m.ID(), jsonrpc.CodeInternalError, "the recording ends before the answer", nil))
+}
+
+// renew returns a message of the server with the ids and tokens of this run; false: it is for
+// a token that the client has not given.
+func (r *run) renew(i *item) (jsonrpc.Message, bool) {
+	m := i.m
+	switch m.Kind() {
+	case jsonrpc.Response:
+		return r.response(m.WithID(r.m.ID())), true
+	case jsonrpc.Request:
+		answered := make(chan struct{})
+		r.mu.Lock()
+		r.lastID++
+		id := jsonrpc.IntID(r.lastID)
+		r.waiting[id] = answered
+		r.mu.Unlock()
+		if r.asked == nil {
+			r.asked = map[*item]<-chan struct{}{}
+		}
+		r.asked[i], r.ids = answered, append(r.ids, id)
+		return m.WithID(id), true
+	}
+	if m.Method() == "notifications/progress" {
+		token := r.m.ProgressToken()
+		if token.IsZero() || m.ProgressToken().IsZero() {
+			return m, false
+		}
+		return m.WithProgressToken(token), true
+	}
+	if meta := m.Lookup("params", "_meta"); jsonrpc.Lookup(meta, era.KeySubscription) != nil {
+		meta = jsonrpc.With(meta, era.KeySubscription, []byte(r.m.ID().String()))
+		m = m.WithParams(jsonrpc.With(m.Params(), "_meta", meta))
+	}
+	return m, true
+}
+
+// response returns an answer with what it says of the request itself.
+func (r *run) response(m jsonrpc.Message) jsonrpc.Message {
+	if m.IsError() {
+		return m
+	}
+	if meta := m.Lookup("result", "_meta"); jsonrpc.Lookup(meta, era.KeySubscription) != nil {
+		meta = jsonrpc.With(meta, era.KeySubscription, []byte(r.m.ID().String()))
+		m = m.WithResult(jsonrpc.With(m.Result(), "_meta", meta))
+	}
+	if r.m.Method() == "initialize" { // one recording serves all legacy revisions
+		wanted, _ := jsonrpc.Text(r.m.Lookup("params", "protocolVersion"))
+		if _, has := jsonrpc.Text(m.Lookup("result", "protocolVersion")); has && era.IsLegacy(wanted) {
+			m = m.WithResult(jsonrpc.With(m.Result(), "protocolVersion", jsonrpc.Quote(wanted)))
+		}
+	}
+	return m
+}
+
+// nearest says which recorded request is most like one that is not in the recording.
+func (f *Fake) nearest(m *jsonrpc.Message) (code int, text string) {
+	const maxLooked = 200
+	here := paramsOf(m)
+	var best *script
+	var differ []change
+	looked := 0
+	for _, s := range f.scripts {
+		if s.begin.m.Kind() != jsonrpc.Request || s.begin.m.Method() != m.Method() || looked == maxLooked {
+			continue
+		}
+		looked++
+		var all []change
+		at := &path{up: &path{}, key: "params"}
+		changes(at, paramsOf(&s.begin.m), here, func(c change) bool {
+			all = append(all, c)
+			return len(all) < 10
+		})
+		if best == nil || len(all) < len(differ) {
+			best, differ = s, all
+		}
+	}
+	if best == nil {
+		methods := f.rec.methods()
+		if len(methods) > 20 {
+			methods = append(methods[:20], "...")
+		}
+		return jsonrpc.CodeMethodNotFound, fmt.Sprintf("the recording has no %s; it has %s", shorten(m.Method()), Escape(strings.Join(methods, ", ")))
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "the recording has no such %s; the nearest one is in line %d", shorten(m.Method()), best.begin.line)
+	for _, c := range differ[:min(len(differ), 3)] {
+		where := pathText(c.path)
+		switch {
+		case !c.isSet:
+			fmt.Fprintf(&b, ", with %s: %s", where, show(c.was))
+		case !c.wasSet:
+			fmt.Fprintf(&b, ", without %s", where)
+		default:
+			fmt.Fprintf(&b, ", with %s: %s and not %s", where, show(c.was), show(c.is))
+		}
+	}
+	return jsonrpc.CodeInvalidParams, b.String()
+}

@@ -1,0 +1,159 @@
+package spans
+
+import (
+	"net/url"
+	"strings"
+	"unicode/utf8"
+
+	"go.opentelemetry.io/otel/attribute"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/observe"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// How long values may be, in bytes: clients and servers choose them.
+const (
+	maxName    = 128
+	maxText    = 256
+	maxURI     = 1024
+	maxContent = 16 << 10
+)
+
+// cut returns a text of that many bytes at most, in valid UTF-8: a collector refuses anything
+// else, with all spans that come with it.
+func cut(text string, max int) string {
+	if len(text) > max {
+		for max > 0 && !utf8.RuneStart(text[max]) {
+			max--
+		}
+		text = text[:max]
+	}
+	return strings.ToValidUTF8(text, "\uFFFD")
+}
+
+// nameOf returns the name of a request's span: the method, and the tool or prompt. A URI
+// would make too many names.
+func nameOf(c *observe.Call) string {
+	name := cut(c.Method, maxName)
+	if (c.Method == "tools/call" || c.Method == "prompts/get") && c.Name != "" {
+		name += " " + cut(c.Name, maxName)
+	}
+	return name
+}
+
+// attributes returns what is known of a request when it passes.
+func (s *Spans) attributes(p *observe.Passed) []attribute.KeyValue {
+	c, m := p.Call, &p.Message
+	all := make([]attribute.KeyValue, 0, 12)
+	put := func(name attribute.Key, value string, max int) {
+		if value != "" {
+			all = append(all, name.String(cut(value, max)))
+		}
+	}
+	put("mcp.method.name", c.Method, maxName)
+	put("jsonrpc.request.id", idText(c.ID), maxName)
+	put("mcp_bridge.server", p.Session.Server, maxName)
+	if isSession(p.Session) {
+		put("mcp.session.id", p.Session.Name, maxName)
+	}
+	put("mcp.protocol.version", revision(p), maxName)
+	transport, protocol := network(p.Session, p.Hop)
+	put("network.transport", transport, maxName)
+	put("network.protocol.name", protocol, maxName)
+	switch c.Method {
+	case "tools/call":
+		put("gen_ai.operation.name", "execute_tool", maxName)
+		put("gen_ai.tool.name", c.Name, maxName)
+		if s.content {
+			put("gen_ai.tool.call.arguments", string(m.Lookup("params", "arguments")), maxContent)
+		}
+	case "prompts/get":
+		put("gen_ai.prompt.name", c.Name, maxName)
+	default:
+		put("mcp.resource.uri", publicURI(c.Name), maxURI)
+	}
+	return all
+}
+
+// resultAttributes appends what a result adds.
+func (s *Spans) resultAttributes(p *observe.Passed, all []attribute.KeyValue) []attribute.KeyValue {
+	switch {
+	case p.Call.Method == "initialize":
+		if version, _ := jsonrpc.Text(p.Message.Lookup("result", "protocolVersion")); version != "" {
+			all = append(all, attribute.String("mcp.protocol.version", cut(version, maxName)))
+		}
+	case p.Call.Method == "tools/call" && s.content:
+		all = append(all, attribute.String("gen_ai.tool.call.result", cut(string(p.Message.Result()), maxContent)))
+	}
+	return all
+}
+
+func idText(id jsonrpc.ID) string {
+	if text, ok := jsonrpc.Text([]byte(id.String())); ok {
+		return text
+	}
+	return id.String()
+}
+
+// isSession is false for a request of 2026-07-28 over HTTP, which is alone.
+func isSession(s *observe.Session) bool { return !strings.HasPrefix(s.Name, "q") || s.Transport == "" }
+
+// revision returns the protocol version of a request; "": it is not known.
+func revision(p *observe.Passed) string {
+	if p.Message.Meta() != nil {
+		if version, _ := jsonrpc.Text(p.Message.Lookup("params", "_meta", "io.modelcontextprotocol/protocolVersion")); version != "" {
+			return version
+		}
+	}
+	return p.Session.Revision()
+}
+
+// network returns network.transport and network.protocol.name at one end of the bridge.
+func network(s *observe.Session, hop observe.Hop) (transport, protocol string) {
+	name := s.Transport
+	if hop == observe.Up {
+		name = s.ServerTransport()
+	}
+	switch name {
+	case "http", "sse":
+		return "tcp", "http"
+	case "websocket":
+		return "tcp", "websocket"
+	case "tcp":
+		return "tcp", ""
+	case "socket":
+		return "unix", ""
+	case "stdio":
+		return "pipe", ""
+	}
+	return "", ""
+}
+
+// publicURI returns the URI of a resource without what may be a secret: user and password,
+// and the values of the query.
+func publicURI(uri string) string {
+	if !strings.ContainsAny(uri, "@?") {
+		return uri
+	}
+	u, err := url.Parse(uri)
+	if err != nil {
+		text, _, _ := strings.Cut(uri, "?")
+		if i := strings.LastIndexByte(text, '@'); i >= 0 {
+			text = text[i+1:]
+		}
+		return text
+	}
+	if u.User != nil {
+		u.User = url.User("REDACTED")
+	}
+	if u.RawQuery != "" {
+		parts := strings.Split(u.RawQuery, "&")
+		for i, part := range parts {
+			if name, _, has := strings.Cut(part, "="); has {
+				parts[i] = name + "=REDACTED"
+			}
+		}
+		u.RawQuery = strings.Join(parts, "&")
+	}
+	return u.String()
+}

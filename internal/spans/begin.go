@@ -1,0 +1,162 @@
+package spans
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/observe"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// span is that of a request at one end of the bridge.
+type span struct {
+	context   trace.SpanContext // what a request that is made of this one names as its parent
+	untouched bool              // it goes on with the parent that it has come with
+	*recorded                   // nil: the sampler does not want it
+}
+
+// recorded is a span that is sent to the collector.
+type recorded struct {
+	trace.Span
+	session *observe.Session
+	key     key
+	token   jsonrpc.ID        // zero: none
+	round   trace.SpanContext // of the first request of a conversation of several rounds
+
+	parent    *recorded   // the SERVER span of a CLIENT span; nil: none
+	children  []*recorded // the CLIENT spans of a SERVER span
+	cancelled bool        // who has asked does not want the answer any more
+	withdrawn bool        // the bridge has told that to a server or client
+	ended     bool
+}
+
+var (
+	serverKind = []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindServer)}
+	clientKind = []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindClient)}
+)
+
+// isReceived reports whether a message has come to the bridge, and was not sent by it.
+func isReceived(p *observe.Passed) bool {
+	return (p.Hop == observe.Down) == (p.Dir == observe.ToServer)
+}
+
+// of returns the span of a request; nil: it has none.
+func (s *Spans) of(c *observe.Call) *span {
+	if c == nil {
+		return nil
+	}
+	one, _ := c.Get(s).(*span)
+	return one
+}
+
+// received begins the SERVER span of a request.
+func (s *Spans) received(p *observe.Passed) {
+	m := &p.Message
+	parent, around := parentOf(m), trace.SpanContext{}
+	inMeta := parent.IsValid()
+	if mark := m.Mark(); mark != nil && mark.Traceparent != "" {
+		if around = extract(mark.Traceparent, mark.Tracestate); !inMeta {
+			parent = around
+		}
+	}
+	ctx := context.Background()
+	if parent.IsValid() {
+		ctx = trace.ContextWithRemoteSpanContext(ctx, parent)
+	}
+	_, began := s.tracer.Start(ctx, p.Call.Method, serverKind...)
+	one := &span{context: began.SpanContext()}
+	if began.IsRecording() {
+		one.recorded = s.record(began, nil, p)
+		if inMeta && around.IsValid() {
+			began.AddLink(trace.Link{SpanContext: around})
+		}
+	} else {
+		one.untouched = inMeta && !parent.IsSampled()
+	}
+	p.Call.Set(s, one)
+}
+
+// Rewrite implements observe.Rewriter: it begins the CLIENT span of a request, and names it as
+// the parent.
+func (s *Spans) Rewrite(p *observe.Passed) jsonrpc.Message {
+	m := &p.Message
+	one := s.of(p.Call)
+	if one == nil {
+		one = s.sending(p)
+		p.Call.Set(s, one)
+	}
+	if params := m.Params(); one.untouched || len(params) > 0 && params[0] != '{' {
+		return *m
+	}
+	return inject(m, one.context)
+}
+
+// sending begins the CLIENT span of a request.
+func (s *Spans) sending(p *observe.Passed) *span {
+	from := s.of(p.Origin)
+	if from != nil && from.recorded == nil {
+		return from // the sampler wants all spans of a trace or none
+	}
+	ctx := context.Background()
+	var parent *recorded
+	if from != nil {
+		parent = from.recorded
+		ctx = trace.ContextWithSpan(ctx, parent.Span)
+	} else if remote := parentOf(&p.Message); remote.IsValid() {
+		ctx = trace.ContextWithRemoteSpanContext(ctx, remote)
+	}
+	_, began := s.tracer.Start(ctx, p.Call.Method, clientKind...)
+	one := &span{context: began.SpanContext()}
+	if began.IsRecording() {
+		one.recorded = s.record(began, parent, p)
+	}
+	return one
+}
+
+var keyTrace = []byte("trace")
+
+// mayHaveTrace reports whether members of _meta may belong to trace context.
+func mayHaveTrace(meta []byte) bool {
+	return bytes.Contains(meta, keyTrace) || bytes.IndexByte(meta, '\\') >= 0
+}
+
+// parentOf returns the span context in params._meta; an invalid one: there is none.
+func parentOf(m *jsonrpc.Message) trace.SpanContext {
+	if !mayHaveTrace(m.Meta()) {
+		return trace.SpanContext{}
+	}
+	parent, _ := jsonrpc.Text(m.Lookup("params", "_meta", "traceparent"))
+	if parent == "" {
+		return trace.SpanContext{}
+	}
+	state, _ := jsonrpc.Text(m.Lookup("params", "_meta", "tracestate"))
+	return extract(parent, state)
+}
+
+// extract reads W3C trace context.
+func extract(parent, state string) trace.SpanContext {
+	ctx := propagation.TraceContext{}.Extract(context.Background(), propagation.MapCarrier{"traceparent": parent, "tracestate": state})
+	return trace.SpanContextFromContext(ctx)
+}
+
+// inject puts a span context into params._meta, in place of what is there.
+func inject(m *jsonrpc.Message, c trace.SpanContext) jsonrpc.Message {
+	text := make([]byte, 0, 160)
+	traceID, spanID := c.TraceID(), c.SpanID()
+	text = hex.AppendEncode(append(text, `{"traceparent":"00-`...), traceID[:])
+	text = hex.AppendEncode(append(text, '-'), spanID[:])
+	text = hex.AppendEncode(append(text, '-'), []byte{byte(c.TraceFlags())})
+	text = append(text, '"')
+	if c.TraceState().Len() > 0 {
+		text = append(append(text, `,"tracestate":`...), jsonrpc.Quote(c.TraceState().String())...)
+	}
+	f := jsonrpc.NewFragment(append(text, '}'))
+	if !mayHaveTrace(m.Meta()) {
+		return m.WithMeta(f)
+	}
+	return m.WithMetaOf(f, "traceparent", "tracestate")
+}

@@ -1,0 +1,82 @@
+package spans
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"time"
+
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+)
+
+const (
+	quiet  = 10 * time.Minute // between two warnings
+	maxLog = 300              // bytes of a warning: a collector's reply is in it
+)
+
+// exporter sends spans, tells its errors now and then, and can be stopped.
+type exporter struct {
+	sdktrace.SpanExporter
+	warn func(err error, failed int)
+	ctx  context.Context // done: nothing is sent any more
+	stop context.CancelFunc
+	over chan struct{} // closed when the last spans were sent
+
+	mu    sync.Mutex
+	due   time.Time // of the next warning
+	count int       // of failures since the last one
+}
+
+func newExporter(inner sdktrace.SpanExporter, warn func(err error, failed int)) *exporter {
+	e := &exporter{SpanExporter: inner, warn: warn, over: make(chan struct{})}
+	e.ctx, e.stop = context.WithCancel(context.Background())
+	return e
+}
+
+// ExportSpans implements trace.SpanExporter.
+func (e *exporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(e.ctx, cancel)()
+	if err := e.ctx.Err(); err != nil {
+		return nil // the first one that could not be sent was told
+	}
+	err := e.SpanExporter.ExportSpans(ctx, spans)
+	switch {
+	case err == nil:
+	case e.ctx.Err() != nil:
+		e.failed(errors.New("the collector took too long at the end"))
+	default:
+		e.failed(err)
+	}
+	return nil
+}
+
+// Shutdown implements trace.SpanExporter.
+func (e *exporter) Shutdown(context.Context) error {
+	defer close(e.over)
+	return e.SpanExporter.Shutdown(context.Background()) // waits for nothing
+}
+
+// abort ends what is being sent, and waits until that has ended.
+func (e *exporter) abort() {
+	e.stop()
+	<-e.over
+}
+
+// failed tells of an error, if it is time to.
+func (e *exporter) failed(err error) {
+	e.mu.Lock()
+	e.count++
+	now, count := time.Now(), e.count
+	due := !now.Before(e.due)
+	if due {
+		e.due, e.count = now.Add(quiet), 0
+	}
+	e.mu.Unlock()
+	if due {
+		text, _, _ := strings.Cut(err.Error(), "\n")
+		e.warn(errors.New(cut(text, maxLog)), count)
+	}
+}

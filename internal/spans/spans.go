@@ -1,0 +1,120 @@
+// Package spans makes OpenTelemetry spans of the requests that pass a bridge, and sends them
+// to a collector over OTLP/HTTP (docs/spans.md).
+//
+// Each request has two spans, after the OpenTelemetry conventions for MCP: a SERVER span at
+// the end of the bridge that has received it, and below it a CLIENT span at the end that has
+// sent it on. What was sent on names the CLIENT span as its parent, in params._meta
+// (SEP-414). The package is an observe.Watcher and an observe.Rewriter.
+package spans
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/buildinfo"
+	"github.com/mcp-bridge/mcp-bridge/internal/observe"
+)
+
+// Lookup returns an environment variable, as os.LookupEnv does.
+type Lookup func(name string) (string, bool)
+
+func (l Lookup) text(name string) string {
+	text, _ := l(name)
+	return strings.TrimSpace(text)
+}
+
+// Wanted reports whether the environment asks for spans: it names an OTLP endpoint, and
+// does not turn spans off.
+func Wanted(env Lookup) bool {
+	return (env.text("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || env.text("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") != "") &&
+		!strings.EqualFold(env.text("OTEL_SDK_DISABLED"), "true") && env.text("OTEL_TRACES_EXPORTER") != "none"
+}
+
+// Spans is an observe.Watcher and an observe.Rewriter that makes spans.
+type Spans struct {
+	provider *sdktrace.TracerProvider
+	tracer   trace.Tracer
+	exporter *exporter
+	content  bool // arguments and results are told
+
+	recording atomic.Int64 // spans in the table
+	mu        sync.Mutex   // of what follows, and of the fields of every recorded
+	open      map[*observe.Session]*table
+	rounds    rounds
+}
+
+// New returns Spans that send to the endpoint that the environment names. The exporter and the
+// SDK read their OTEL_* variables from the process's environment, not from env. warn is told
+// when spans could not be sent: at first at once, then at most every ten minutes, with
+// the number of attempts that failed since. It may be called in any goroutine.
+//
+// The caller calls Close.
+func New(ctx context.Context, env Lookup, warn func(err error, failed int)) (*Spans, error) {
+	for _, name := range []string{"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"} {
+		switch protocol := env.text(name); protocol {
+		case "":
+			continue
+		case "http/protobuf", "http/json":
+		default:
+			return nil, fmt.Errorf("%s is %q, but spans are sent over HTTP only: use http/protobuf, and the collector's port for that, most often 4318", name, protocol)
+		}
+		break
+	}
+	inner, err := otlptracehttp.New(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := newExporter(inner, warn)
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(out.failed))
+	r, err := resource.New(ctx, resource.WithTelemetrySDK(), resource.WithAttributes(
+		attribute.String("service.name", "mcp-bridge"),
+		attribute.String("service.version", buildinfo.Version()),
+		attribute.String("service.instance.id", rand.Text()), // the names of sessions are unique in a process
+	), resource.WithFromEnv())
+	if err != nil { // some of the environment is not understood; the rest counts
+		out.failed(err)
+	}
+	return newSpans(out, r, strings.EqualFold(env.text("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"), "true")), nil
+}
+
+func newSpans(out *exporter, r *resource.Resource, content bool) *Spans {
+	p := sdktrace.NewTracerProvider(sdktrace.WithBatcher(out), sdktrace.WithResource(r))
+	return &Spans{
+		provider: p, exporter: out, content: content, open: map[*observe.Session]*table{},
+		tracer: p.Tracer("github.com/mcp-bridge/mcp-bridge", trace.WithInstrumentationVersion(buildinfo.Version())),
+	}
+}
+
+// closeTime is how long spans that are not sent yet may take at the end.
+const closeTime = 900 * time.Millisecond
+
+// Close sends what is not sent yet, for a second at most, and returns when all goroutines
+// have ended. Spans that have not ended are not sent.
+func (s *Spans) Close() {
+	ctx, cancel := context.WithTimeout(context.Background(), closeTime)
+	defer cancel()
+	_ = s.provider.Shutdown(ctx) // the exporter tells its errors
+	s.exporter.abort()
+}
+
+// Watch makes spans of what o tells, until stop is called.
+func (s *Spans) Watch(o *observe.Observer) (stop func()) {
+	unset := o.Rewrite(s)
+	unwatch := o.Watch(s)
+	return func() {
+		unwatch()
+		unset()
+	}
+}

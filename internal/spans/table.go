@@ -1,0 +1,185 @@
+package spans
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/observe"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// maxRecording is how many spans are found by what is said of their requests. Of more there
+// are no events.
+const maxRecording = 10_000
+
+// key is a request or a progress token, in a session.
+type key struct {
+	hop observe.Hop
+	dir observe.Direction // of the request
+	id  jsonrpc.ID
+}
+
+// table are the spans of a session that have not ended.
+type table struct {
+	ids, tokens map[key]*recorded
+}
+
+// record tells what a span is about, and enters it.
+func (s *Spans) record(began trace.Span, parent *recorded, p *observe.Passed) *recorded {
+	one := &recorded{
+		Span: began, session: p.Session, key: key{p.Hop, p.Dir, p.Call.ID},
+		token: p.Message.ProgressToken(), parent: parent,
+	}
+	began.SetName(nameOf(p.Call))
+	began.SetAttributes(s.attributes(p)...)
+	state := roundOf(&p.Message)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if parent != nil {
+		parent.children = append(parent.children, one)
+	}
+	if first := s.rounds.find(state, time.Now()); first.IsValid() {
+		began.AddLink(trace.Link{SpanContext: first})
+		one.round = first
+	}
+	if s.recording.Load() >= maxRecording {
+		return one
+	}
+	t := s.open[p.Session]
+	if t != nil && t.ids[one.key] != nil { // its end is told at the same time
+		s.remove(t.ids[one.key])
+		t = s.open[p.Session]
+	}
+	if t == nil {
+		t = &table{map[key]*recorded{}, map[key]*recorded{}}
+		s.open[p.Session] = t
+	}
+	s.recording.Add(1)
+	t.ids[one.key] = one
+	if !one.token.IsZero() {
+		t.tokens[key{p.Hop, p.Dir, one.token}] = one
+	}
+	return one
+}
+
+// remove takes a span out. It is called with mu held.
+func (s *Spans) remove(one *recorded) {
+	t := s.open[one.session]
+	if t == nil || t.ids[one.key] != one {
+		return
+	}
+	s.recording.Add(-1)
+	delete(t.ids, one.key)
+	if token := (key{one.key.hop, one.key.dir, one.token}); t.tokens[token] == one {
+		delete(t.tokens, token)
+	}
+	if len(t.ids) == 0 {
+		delete(s.open, one.session)
+	}
+}
+
+// end ends a span, and the CLIENT spans below it: nobody waits for their answers. fault is
+// the error.type; "" is none.
+func (s *Spans) end(one *recorded, fault, text string, more ...attribute.KeyValue) {
+	s.mu.Lock()
+	if one.ended {
+		s.mu.Unlock()
+		return
+	}
+	one.ended = true
+	below := one.children
+	one.children = nil
+	s.remove(one)
+	s.mu.Unlock()
+	for _, child := range below {
+		s.end(child, cmp.Or(fault, "cancelled"), text)
+	}
+	if fault != "" {
+		more = append(more, attribute.String("error.type", fault))
+		one.SetStatus(codes.Error, text)
+	}
+	one.SetAttributes(more...)
+	one.End()
+}
+
+// lost ends the span of a request that nobody answers.
+func (s *Spans) lost(one *recorded) {
+	fault := "session_lost"
+	s.mu.Lock()
+	if one.isCancelled() {
+		fault = "cancelled"
+	}
+	s.mu.Unlock()
+	s.end(one, fault, "")
+}
+
+// isCancelled reports whether who has asked does not want the answer any more. A client of
+// 2026-07-28 says so over HTTP by going away. It is called with mu held.
+func (r *recorded) isCancelled() bool {
+	if r.parent != nil {
+		r = r.parent
+	}
+	return r.cancelled || r.withdrawn && !isSession(r.session)
+}
+
+const (
+	maxRounds = 1000
+	roundTime = 10 * time.Minute
+)
+
+// stateHash stands for the requestState of a conversation, which holds its secrets.
+type stateHash [sha256.Size]byte
+
+// rounds are the first spans of conversations in which the server has asked for input
+// (2026-07-28). The zero value works.
+type rounds struct {
+	all   map[stateHash]round
+	order []stateHash // the oldest first
+}
+
+type round struct {
+	first trace.SpanContext
+	until time.Time
+}
+
+// roundOf returns what a request says of an earlier round; nil: it is the first one.
+func roundOf(m *jsonrpc.Message) []byte {
+	switch m.Method() {
+	case "tools/call", "prompts/get", "resources/read":
+		return m.Lookup("params", "requestState")
+	}
+	return nil
+}
+
+func (r *rounds) find(state []byte, now time.Time) trace.SpanContext {
+	if len(state) == 0 || len(r.all) == 0 {
+		return trace.SpanContext{}
+	}
+	if found := r.all[sha256.Sum256(state)]; found.until.After(now) {
+		return found.first
+	}
+	return trace.SpanContext{}
+}
+
+func (r *rounds) keep(state []byte, first trace.SpanContext, now time.Time) {
+	if len(state) == 0 {
+		return
+	}
+	if r.all == nil {
+		r.all = map[stateHash]round{}
+	}
+	for len(r.order) > 0 && (len(r.order) >= maxRounds || !r.all[r.order[0]].until.After(now)) {
+		delete(r.all, r.order[0])
+		r.order = r.order[1:]
+	}
+	hash := stateHash(sha256.Sum256(state))
+	if _, has := r.all[hash]; !has {
+		r.order = append(r.order, hash)
+	}
+	r.all[hash] = round{first, now.Add(roundTime)}
+}

@@ -1,0 +1,209 @@
+package spans
+
+import (
+	"strconv"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/observe"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// Message implements observe.Watcher.
+func (s *Spans) Message(p *observe.Passed) {
+	switch p.Message.Kind() {
+	case jsonrpc.Request:
+		if isReceived(p) {
+			s.received(p)
+		}
+	case jsonrpc.Response:
+		if one := s.of(p.Call); one != nil && one.recorded != nil {
+			s.answered(p, one.recorded)
+		}
+	case jsonrpc.Notification:
+		if s.recording.Load() > 0 {
+			s.notified(p)
+		}
+	}
+}
+
+// Event implements observe.Watcher.
+func (s *Spans) Event(e observe.Event) {
+	switch e := e.(type) {
+	case observe.Unanswered:
+		// What was not sampled on its way in shares its span with the way out.
+		if one := s.of(e.Call); one != nil && one.recorded != nil {
+			s.lost(one.recorded)
+		}
+	case observe.Stream:
+		if e.What == "resumed" && s.recording.Load() > 0 {
+			for _, one := range s.at(e.Session, e.Hop) {
+				one.AddEvent("stream resumed")
+			}
+		}
+	}
+}
+
+// SkipsExchanges says to observe that HTTP exchanges are not needed.
+func (s *Spans) SkipsExchanges() {}
+
+// at returns the spans at one end of a session.
+func (s *Spans) at(session *observe.Session, hop observe.Hop) (all []*recorded) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t := s.open[session]; t != nil {
+		for k, one := range t.ids {
+			if k.hop == hop {
+				all = append(all, one)
+			}
+		}
+	}
+	return all
+}
+
+// answered ends a span with the response.
+func (s *Spans) answered(p *observe.Passed, one *recorded) {
+	m := &p.Message
+	var more []attribute.KeyValue
+	fault, text := "", ""
+	switch {
+	case m.IsError():
+		code := cut(string(m.Lookup("error", "code")), maxName)
+		text, _ = jsonrpc.Text(m.Lookup("error", "message"))
+		fault, text = code, cut(text, maxText)
+		if !isReceived(p) && p.Cause == 0 {
+			fault = faultOfBridge(m, fault)
+		}
+		more = append(more, attribute.String("rpc.response.status_code", code))
+	case p.Call.Method == "tools/call" && string(m.Lookup("result", "isError")) == "true":
+		fault = "tool_error"
+	}
+	if !m.IsError() {
+		more = s.resultAttributes(p, more)
+		if kind, _ := jsonrpc.Text(m.Lookup("result", "resultType")); kind == "input_required" {
+			one.AddEvent("input_required")
+			first := one.round
+			if !first.IsValid() {
+				first = one.SpanContext()
+			}
+			s.mu.Lock()
+			s.rounds.keep(m.Lookup("result", "requestState"), first, time.Now())
+			s.mu.Unlock()
+		}
+	}
+	s.end(one, fault, text, more...)
+}
+
+// faultOfBridge returns the error.type of an answer that the bridge has made because the
+// server has given none.
+func faultOfBridge(m *jsonrpc.Message, code string) string {
+	reason, _ := jsonrpc.Text(m.Lookup("error", "data", "reason"))
+	switch reason {
+	case "timeout":
+		return reason
+	case "server_ended", "shutting_down":
+		return "session_lost"
+	}
+	return code
+}
+
+// notified makes a notification an event of the span that it belongs to.
+func (s *Spans) notified(p *observe.Passed) {
+	m := &p.Message
+	switch m.Method() {
+	case "notifications/cancelled":
+		if one := s.of(p.Call); one != nil && one.recorded != nil {
+			s.cancelled(p, one.recorded)
+		}
+	case "notifications/progress":
+		if one := s.find(p, m.ProgressToken(), true); one != nil {
+			s.event(one, m, number("mcp.progress", m, "progress"), number("mcp.progress.total", m, "total"), s.textOf("mcp.progress.message", m, "message"))
+		}
+	case "notifications/message":
+		id, known := m.During()
+		if !known {
+			id = jsonrpc.ID{}
+		}
+		if one := s.find(p, id, false); one != nil {
+			level, _ := jsonrpc.Text(m.Lookup("params", "level"))
+			s.event(one, m, attribute.String("mcp.log.level", cut(level, maxName)), s.textOf("mcp.log.data", m, "data"))
+		}
+	}
+}
+
+// event adds the event of a notification, without attributes that are not known.
+func (s *Spans) event(one *recorded, m *jsonrpc.Message, all ...attribute.KeyValue) {
+	known := all[:0]
+	for _, a := range all {
+		if a.Valid() {
+			known = append(known, a)
+		}
+	}
+	one.AddEvent(m.Method(), trace.WithAttributes(known...))
+}
+
+// cancelled notes that a request was withdrawn. When that is sent on, there is nothing more
+// to wait for.
+func (s *Spans) cancelled(p *observe.Passed, one *recorded) {
+	s.event(one, &p.Message, s.textOf("mcp.cancelled.reason", &p.Message, "reason"))
+	s.mu.Lock()
+	asked, over := one.parent, false
+	switch {
+	case isReceived(p):
+		one.cancelled = true
+	case asked != nil:
+		asked.withdrawn, over = true, asked.cancelled
+	}
+	s.mu.Unlock()
+	if over {
+		s.end(asked, "cancelled", "")
+	}
+}
+
+// find returns the span of the request that a notification, which goes the other way, is
+// about: by its progress token or id, or else the only request that waits for an answer.
+func (s *Spans) find(p *observe.Passed, id jsonrpc.ID, isToken bool) *recorded {
+	dir := observe.ToServer + observe.ToClient - p.Dir
+	only := !isToken && id.IsZero() && p.Session.Unanswered(p.Hop, dir) == 1
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.open[p.Session]
+	switch {
+	case t == nil:
+	case isToken:
+		return t.tokens[key{p.Hop, dir, id}]
+	case only:
+		for k, one := range t.ids {
+			if k.hop == p.Hop && k.dir == dir {
+				return one
+			}
+		}
+	default:
+		return t.ids[key{p.Hop, dir, id}]
+	}
+	return nil
+}
+
+// number returns an attribute for a number in params.
+func number(name attribute.Key, m *jsonrpc.Message, member string) attribute.KeyValue {
+	n, err := strconv.ParseFloat(string(m.Lookup("params", member)), 64)
+	if err != nil {
+		return attribute.KeyValue{}
+	}
+	return name.Float64(n)
+}
+
+// textOf returns an attribute for what stands in params, where contents are told.
+func (s *Spans) textOf(name attribute.Key, m *jsonrpc.Message, member string) attribute.KeyValue {
+	raw := m.Lookup("params", member)
+	if !s.content || raw == nil {
+		return attribute.KeyValue{}
+	}
+	text, ok := jsonrpc.Text(raw)
+	if !ok {
+		text = string(raw)
+	}
+	return name.String(cut(text, maxContent))
+}

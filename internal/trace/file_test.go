@@ -1,0 +1,144 @@
+package trace
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+)
+
+func open(t *testing.T, name string, o FileOptions) *File {
+	t.Helper()
+	f, err := NewFile(name, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func closed(t *testing.T, f *File) {
+	t.Helper()
+	if err := f.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func saved(t *testing.T, name string) []int {
+	t.Helper()
+	f, err := os.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil || runtime.GOOS != "windows" && info.Mode().Perm() != 0o600 {
+		t.Error(info.Mode(), err)
+	}
+	var lines [][]byte
+	r := NewReader(f)
+	for _, err := range r.Records() {
+		if err != nil {
+			t.Error(name, err)
+		}
+		lines = append(lines, r.Raw())
+	}
+	return seqs(t, lines)
+}
+
+// A full file gets another name, and so does one of an earlier run; the oldest one goes.
+func TestFile(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "trace.jsonl")
+	for run := range 2 {
+		f := open(t, name, FileOptions{MaxBytes: 1000, Files: 3})
+		put(f, 10*run+1, 10*run+1, "")
+		put(f, 10*run+2, 10*run+2, strings.Repeat("x", 940))
+		put(f, 10*run+3, 10*run+3, strings.Repeat("x", 2000))
+		closed(t, f)
+		put(f, 1000, 1000, "")
+		if f.Lost() != 1 {
+			t.Error(f.Lost())
+		}
+		wants(t, saved(t, name), 10*run+3)
+		wants(t, saved(t, name+".1"), 10*run+2)
+		wants(t, saved(t, name+".2"), 10*run+1)
+	}
+	if all, err := os.ReadDir(filepath.Dir(name)); len(all) != 3 || err != nil {
+		t.Error(all, err)
+	}
+	f := open(t, name, FileOptions{MaxBytes: -1})
+	put(f, 1, 3, strings.Repeat("x", 2000))
+	closed(t, f)
+	wants(t, saved(t, name), 1, 2, 3)
+	wants(t, saved(t, name+".1"), 13)
+	if _, err := NewFile(filepath.Dir(name), FileOptions{}); err == nil {
+		t.Error("a folder is no file")
+	}
+}
+
+// What comes faster than it can be written is left out, counted, and the file says so. Nobody waits.
+func TestFileFull(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "trace.jsonl")
+	f := &File{name: name, o: FileOptions{MaxBytes: -1, Files: 1}, wake: make(chan struct{}, 1), hurry: make(chan struct{}, 1), done: make(chan struct{})}
+	if err := f.rotate(); err != nil {
+		t.Fatal(err)
+	}
+	put(f, 1, maxWaitingLines+7, "") // nobody writes yet
+	if f.Lost() != 7 {
+		t.Error(f.Lost())
+	}
+	go f.write()
+	closed(t, f)
+	all := saved(t, name)
+	wants(t, all[len(all)-2:], maxWaitingLines, -7)
+
+	f = &File{wake: make(chan struct{}, 1), hurry: make(chan struct{}, 1)}
+	long := strings.Repeat("x", maxWaitingBytes+1)
+	put(f, 1, 2, long) // one is taken, however long
+	if f.Lost() != 1 {
+		t.Error(f.Lost())
+	}
+}
+
+// An error of the file is told once, and what is lost is counted. The file goes on when it can.
+func TestFileFails(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "trace.jsonl")
+	var told []error
+	f := &File{
+		name: name, wake: make(chan struct{}, 1), hurry: make(chan struct{}, 1),
+		o: FileOptions{MaxBytes: -1, Files: 1, Failed: func(err error) { told = append(told, err) }},
+	}
+	if err := f.rotate(); err != nil {
+		t.Fatal(err)
+	}
+	_ = f.file.Close()
+	for range 3 {
+		f.save([]byte("{}\n"), 1)
+	}
+	if len(told) != 1 || !errors.Is(told[0], os.ErrClosed) || f.Lost() != 3 {
+		t.Error(told, f.Lost())
+	}
+	if err := f.rotate(); !errors.Is(err, nil) {
+		t.Fatal(err)
+	}
+	put(f, 1, 1, "")
+	f.save(f.waiting, 1)
+	wants(t, saved(t, name), -3, 1)
+	_ = f.file.Close()
+}
+
+// All that is put before Close is in the file, from whatever goroutine.
+func TestFileConcurrent(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "trace.jsonl")
+	f := open(t, name, FileOptions{})
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() { put(f, 1, 500, "text") })
+	}
+	all.Wait()
+	closed(t, f)
+	if have := saved(t, name); len(have) != 4000 || f.Lost() != 0 {
+		t.Error(len(have), f.Lost())
+	}
+}

@@ -1,0 +1,221 @@
+package trace
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/observe"
+	"github.com/mcp-bridge/mcp-bridge/internal/trace/redact"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+var kinds = [...]Kind{jsonrpc.Request: Request, jsonrpc.Notification: Notification, jsonrpc.Response: Response}
+
+// message makes the record of a message, with its text or without.
+func (m *maker) message(d *redact.Redactor, p *observe.Passed, text bool) {
+	m.Seq, m.Time, m.Cause = p.Seq, p.At, p.Cause
+	m.Hop, m.Dir = p.Hop.String(), p.Dir.String()
+	m.session(p.Session)
+	if p.Hop == observe.Up {
+		m.Era, m.Transport = "", p.Session.ServerTransport()
+	}
+	m.Bridge = p.Inside
+	m.of(&p.Message)
+	if p.Call != nil {
+		m.Name = d.Name(p.Call.Name)
+		if m.Kind == Response {
+			m.Method = p.Call.Method
+		}
+	}
+	m.Method = d.Name(m.Method)
+	if m.Kind == Response {
+		m.Took = p.Took
+		if p.Message.IsError() {
+			m.Code, _ = strconv.Atoi(string(jsonrpc.Lookup(p.Message.ErrorObject(), "code")))
+		} else if m.Method == "tools/call" {
+			m.Failed = string(p.Message.Lookup("result", "isError")) == "true"
+		}
+	}
+	var found [][]byte
+	if m.Kind == Response && p.Call != nil {
+		found, _ = p.Call.Get(foundKey{}).([][]byte)
+	}
+	if found = m.body(d, &p.Message, text, found); m.Kind == Request && p.Call != nil && len(found) > 0 {
+		p.Call.Set(foundKey{}, found)
+	}
+}
+
+// foundKey is the key of what was taken out of a request: its response may have it under another name.
+type foundKey struct{}
+
+// session says of which session the record is; nil: of none that is known.
+func (m *maker) session(s *observe.Session) {
+	if s != nil {
+		m.Server, m.Session, m.Era, m.Transport = s.Server, s.Name, s.Era(), s.Transport
+	}
+}
+
+// of says which message the record is about.
+func (m *maker) of(msg *jsonrpc.Message) {
+	m.Kind = kinds[msg.Kind()]
+	m.Method, m.ID, m.Size = msg.Method(), msg.ID(), msg.Size()
+}
+
+// body takes the text of a message over, without secrets and those that were found elsewhere. It returns what
+// it finds because of its name.
+func (m *maker) body(d *redact.Redactor, msg *jsonrpc.Message, text bool, extra [][]byte) (found [][]byte) {
+	if !text {
+		m.Body = Body{Cut: m.Size}
+		m.ID = d.ID(m.ID)
+		return nil
+	}
+	first, id, rest := msg.Parts()
+	if id != "" || len(rest) > 0 {
+		m.text = append(append(append(m.text[:0], first...), id...), rest...)
+		first = m.text
+	}
+	m.Body = Body{valid: true}
+	if m.Body.Text, m.Redacted, found = d.Message(first, extra); len(m.Redacted) > 0 {
+		m.ID = d.ID(m.ID)
+	}
+	return found
+}
+
+// event makes the record of an event. false: there is none.
+func (m *maker) event(d *redact.Redactor, e observe.Event, text bool) bool {
+	switch e := e.(type) {
+	case observe.SessionOpened:
+		m.session(e.Session)
+		who := e.Session.Client()
+		m.Kind, m.Record.Event = Session, &Event{What: "opened", Client: d.String(who.Name), Version: d.String(who.Version),
+			Revision: e.Session.Revision(), PID: e.Session.PID()}
+	case observe.SessionEnded:
+		m.session(e.Session)
+		m.Kind, m.Record.Event = Session, &Event{What: "ended", How: d.String(e.How), Err: d.Error(e.Err), Took: e.Lasted, Calls: e.Calls}
+	case observe.SessionFailed:
+		m.session(e.Session)
+		m.Kind, m.Record.Event = Session, &Event{What: "failed", Err: d.Error(e.Err), Took: e.Lasted}
+	case observe.CallLate:
+		m.call(d, e.Server, e.Session, e.Method, e.ID, e.Since)
+		m.Record.Event = &Event{Code: "late", Text: "the request still has no answer"}
+	case observe.CallTimedOut:
+		m.call(d, e.Server, e.Session, e.Method, e.ID, e.Since)
+		m.Record.Event = &Event{Code: "timeout", Text: "the bridge has answered the request, because the server has not done so within " + e.Within.String()}
+	case observe.Unanswered:
+		if e.Call == nil {
+			return false
+		}
+		m.session(e.Session)
+		m.Kind, m.Hop, m.Dir = Note, e.Hop.String(), e.Call.Dir.String()
+		m.Method, m.Name, m.ID, m.Took = d.Name(e.Call.Method), d.Name(e.Call.Name), d.ID(e.Call.ID), time.Since(e.Call.Began)
+		m.Record.Event = &Event{Code: "unanswered", Text: "the request will not be answered"}
+		m.atHop(e.Session, e.Hop)
+	case observe.Dropped:
+		m.of(&e.Message)
+		m.about(e.Server, e.Session)
+		m.Kind, m.Method, m.Why = Drop, d.Name(m.Method), d.String(e.Reason)
+		m.body(d, &e.Message, text, nil)
+	case observe.Note:
+		m.about(e.Server, e.Session)
+		m.Kind, m.Record.Event = Note, &Event{Code: e.Code, Text: d.String(e.Text)}
+	case observe.Refused, observe.Exchange, observe.Stream:
+		m.transport(d, e)
+	default:
+		return m.process(d, e)
+	}
+	return true
+}
+
+// about says which server and session an event is about.
+func (m *maker) about(server string, s *observe.Session) {
+	m.session(s)
+	if server != "" {
+		m.Server = server
+	}
+}
+
+// call begins a Note about a request without an answer.
+func (m *maker) call(d *redact.Redactor, server string, s *observe.Session, method string, id jsonrpc.ID, since time.Time) {
+	m.about(server, s)
+	m.Kind, m.Method, m.ID = Note, d.Name(method), d.ID(id)
+	m.Took = time.Since(since)
+}
+
+// transport makes the record of what a transport has told.
+func (m *maker) transport(d *redact.Redactor, e observe.Event) {
+	switch e := e.(type) {
+	case observe.Refused:
+		m.about(e.Server, e.Session)
+		path, _ := d.URL(e.Path)
+		m.Kind, m.HTTP = Refused, &Exchange{Method: d.Name(e.Method), URL: path, Remote: e.Remote, Status: e.Status, Rule: e.Rule, Why: d.String(e.Why)}
+		for name, value := range map[string]string{"Host": e.Host, "Origin": e.Origin} {
+			if value != "" {
+				if m.HTTP.Request == nil {
+					m.HTTP.Request = http.Header{}
+				}
+				m.HTTP.Request[name] = []string{d.String(value)}
+			}
+		}
+	case observe.Exchange:
+		m.about(e.Server, e.Session)
+		x := &Exchange{
+			Method: d.Name(e.Method), Proto: e.Proto, Remote: e.Remote, Status: e.Status, In: e.In, Out: e.Out,
+			FirstByte: e.FirstByte, Took: e.Took, Rule: e.Rule, Why: d.String(e.Why), Err: d.Error(e.Err),
+		}
+		m.Kind, m.Hop, m.Time, m.HTTP = HTTP, e.Hop.String(), e.Began, x
+		var changed bool
+		if x.URL, changed = d.URL(e.URL); changed {
+			m.Redacted = append(m.Redacted, "http.url")
+		}
+		var names []string
+		x.Request, names = d.Header(e.Request, "http.req.")
+		m.Redacted = append(m.Redacted, names...)
+		x.Response, names = d.Header(e.Response, "http.resp.")
+		m.Redacted = append(m.Redacted, names...)
+		m.atHop(e.Session, e.Hop)
+	case observe.Stream:
+		m.about(e.Server, e.Session)
+		m.Kind, m.Hop, m.Stream, m.Why = Stream, e.Hop.String(), e.Name, d.String(e.Why)
+		m.Record.Event = &Event{What: e.What, From: e.From}
+		m.atHop(e.Session, e.Hop)
+	}
+}
+
+// atHop corrects what is otherwise between the bridge and the server.
+func (m *maker) atHop(s *observe.Session, hop observe.Hop) {
+	if s != nil && hop == observe.Up {
+		m.Era, m.Transport = "", s.ServerTransport()
+	}
+}
+
+// process makes the record of what a process has done. false: the event is not known.
+func (m *maker) process(d *redact.Redactor, e observe.Event) bool {
+	var server string
+	var session *observe.Session
+	switch e := e.(type) {
+	case observe.ProcessStarted:
+		server, session = e.Server, e.Session
+		m.Kind, m.Record.Event = Process, &Event{What: "started", PID: e.PID, Program: d.String(e.Program)}
+	case observe.ProcessStopping:
+		server = e.Server
+		m.Kind, m.Record.Event = Process, &Event{What: "stopping", PID: e.PID, Step: e.Step}
+	case observe.ProcessEnded:
+		server, session = e.Server, e.Session
+		m.Kind, m.Record.Event = Process, &Event{What: "ended", PID: e.PID, Program: d.String(e.Program), Asked: e.Asked, Err: d.Error(e.Err), Took: e.Lasted}
+	case observe.Stderr:
+		server, session = e.Server, e.Session
+		line, changed := d.Text([]byte(e.Line))
+		if changed {
+			m.Redacted = []string{"raw"}
+		}
+		m.Kind, m.Size, m.Body, m.Record.Event = Stderr, len(e.Line), Body{Text: line}, &Event{PID: e.PID}
+	case observe.Noise:
+		server, session = e.Server, e.Session
+		m.Kind, m.Size, m.Why, m.Record.Event = Noise, e.Bytes, d.String(e.Reason), &Event{PID: e.PID}
+	default:
+		return false
+	}
+	m.about(server, session)
+	return true
+}

@@ -1,0 +1,332 @@
+package trace
+
+import (
+	"bytes"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// ErrVersion says that a line has a version of the format that this program does not know.
+var ErrVersion = errors.New("it was written by a newer mcp-bridge, with a version of the format that this one does not know")
+
+// ErrForeign says that a line is no record.
+var ErrForeign = errors.New("it is no record of a trace")
+
+// Parse reads one line. Members that it does not know are ignored, and a Kind that it does
+// not know is kept. The Record refers to line. The error is ErrForeign or ErrVersion, or
+// says more and wraps ErrForeign.
+func Parse(line []byte) (Record, error) {
+	line = bytes.Trim(line, " \t\r\n")
+	if len(line) == 0 || line[0] != '{' || !jsonrpc.Valid(line) {
+		return Record{}, ErrForeign
+	}
+	version, _ := jsonrpc.ParseID(jsonrpc.Lookup(line, "v"))
+	n, err := strconv.ParseUint(version.String(), 10, 64)
+	switch {
+	case errors.Is(err, strconv.ErrRange) || n > Version:
+		return Record{}, ErrVersion
+	case err != nil || n == 0:
+		return Record{}, ErrForeign
+	}
+	var r Record
+	var p parser
+	for m := range jsonrpc.Members(line) {
+		p.record(&r, m)
+	}
+	if r.Kind == "" {
+		p.fail("kind")
+	}
+	p.text(&r.Body)
+	return r, p.err
+}
+
+// parser reads members. err is the first fault.
+type parser struct {
+	err  error
+	form string // of the body: "msg", "raw", "b64"
+	body []byte // raw JSON
+	tail []byte // raw JSON
+}
+
+func (p *parser) fail(key string) {
+	if p.err == nil {
+		p.err = fmt.Errorf("%w: its member %.40q is not as it should be", ErrForeign, key)
+	}
+}
+
+func (p *parser) record(r *Record, m jsonrpc.Member) {
+	switch m.Key {
+	case "seq":
+		p.uint(&r.Seq, m)
+	case "ts":
+		p.time(&r.Time, m)
+	case "kind":
+		r.Kind = Kind(p.string(m))
+	case "srv":
+		r.Server = p.string(m)
+	case "ses":
+		r.Session = p.string(m)
+	case "str":
+		r.Stream = p.string(m)
+	case "hop":
+		r.Hop = p.string(m)
+	case "dir":
+		r.Dir = p.string(m)
+	case "cause":
+		p.uint(&r.Cause, m)
+	case "era":
+		r.Era = p.string(m)
+	case "tr":
+		r.Transport = p.string(m)
+	case "method":
+		r.Method = p.string(m)
+	case "name":
+		r.Name = p.string(m)
+	case "id":
+		p.id(&r.ID, m)
+	case "size":
+		p.count(&r.Size, m)
+	case "bridge_us":
+		p.micros(&r.Bridge, m)
+	case "dur_us":
+		p.micros(&r.Took, m)
+	case "code":
+		p.int(&r.Code, m)
+	case "failed":
+		p.bool(&r.Failed, m)
+	case "msg", "raw", "b64":
+		p.form, p.body = m.Key, m.Value
+	case "tail":
+		p.tail = m.Value
+	case "cut":
+		p.count(&r.Body.Cut, m)
+	case "why":
+		r.Why = p.string(m)
+	case "lost":
+		p.uint(&r.Lost, m)
+	case "redacted":
+		r.Redacted = p.strings(m)
+	case "http":
+		r.HTTP = p.exchange(m)
+	case "event":
+		r.Event = p.event(m)
+	}
+}
+
+func (p *parser) exchange(m jsonrpc.Member) *Exchange {
+	x := &Exchange{}
+	p.isObject(m)
+	for m := range jsonrpc.Members(m.Value) {
+		switch m.Key {
+		case "method":
+			x.Method = p.string(m)
+		case "path", "url":
+			x.URL = p.string(m)
+		case "proto":
+			x.Proto = p.string(m)
+		case "remote":
+			x.Remote = p.string(m)
+		case "status":
+			p.int(&x.Status, m)
+		case "req":
+			x.Request = p.header(m)
+		case "resp":
+			x.Response = p.header(m)
+		case "in":
+			p.int64(&x.In, m)
+		case "out":
+			p.int64(&x.Out, m)
+		case "rule":
+			x.Rule = p.string(m)
+		case "why":
+			x.Why = p.string(m)
+		case "ttfb_us":
+			p.micros(&x.FirstByte, m)
+		case "us":
+			p.micros(&x.Took, m)
+		case "err":
+			x.Err = p.string(m)
+		}
+	}
+	return x
+}
+
+func (p *parser) event(m jsonrpc.Member) *Event {
+	e := &Event{}
+	p.isObject(m)
+	for m := range jsonrpc.Members(m.Value) {
+		switch m.Key {
+		case "what":
+			e.What = p.string(m)
+		case "pid":
+			p.int(&e.PID, m)
+		case "program":
+			e.Program = p.string(m)
+		case "step":
+			e.Step = p.string(m)
+		case "asked":
+			p.bool(&e.Asked, m)
+		case "client":
+			e.Client = p.string(m)
+		case "version":
+			e.Version = p.string(m)
+		case "rev":
+			e.Revision = p.string(m)
+		case "calls":
+			p.uint(&e.Calls, m)
+		case "from":
+			e.From = p.string(m)
+		case "how":
+			e.How = p.string(m)
+		case "err":
+			e.Err = p.string(m)
+		case "us":
+			p.micros(&e.Took, m)
+		case "code":
+			e.Code = p.string(m)
+		case "text":
+			e.Text = p.string(m)
+		}
+	}
+	return e
+}
+
+func (p *parser) isObject(m jsonrpc.Member) {
+	if m.Value[0] != '{' {
+		p.fail(m.Key)
+	}
+}
+
+func (p *parser) string(m jsonrpc.Member) string {
+	text, ok := jsonrpc.Text(m.Value)
+	if !ok {
+		p.fail(m.Key)
+	}
+	return text
+}
+
+func (p *parser) strings(m jsonrpc.Member) (all []string) {
+	if m.Value[0] != '[' {
+		p.fail(m.Key)
+	}
+	for _, v := range jsonrpc.Elements(m.Value) {
+		all = append(all, p.string(jsonrpc.Member{Key: m.Key, Value: v}))
+	}
+	return all
+}
+
+func (p *parser) header(m jsonrpc.Member) http.Header {
+	h := http.Header{}
+	p.isObject(m)
+	for f := range jsonrpc.Members(m.Value) {
+		if f.Value[0] == '[' {
+			h[f.Key] = p.strings(f)
+		} else {
+			h[f.Key] = []string{p.string(f)}
+		}
+	}
+	return h
+}
+
+func (p *parser) uint(to *uint64, m jsonrpc.Member) {
+	n, err := strconv.ParseUint(string(m.Value), 10, 64)
+	if err != nil {
+		p.fail(m.Key)
+	}
+	*to = n
+}
+
+func (p *parser) int64(to *int64, m jsonrpc.Member) {
+	n, err := strconv.ParseInt(string(m.Value), 10, 64)
+	if err != nil {
+		p.fail(m.Key)
+	}
+	*to = n
+}
+
+func (p *parser) int(to *int, m jsonrpc.Member) {
+	n, err := strconv.Atoi(string(m.Value))
+	if err != nil {
+		p.fail(m.Key)
+	}
+	*to = n
+}
+
+func (p *parser) count(to *int, m jsonrpc.Member) {
+	if p.int(to, m); *to < 0 {
+		p.fail(m.Key)
+	}
+}
+
+func (p *parser) micros(to *time.Duration, m jsonrpc.Member) {
+	var n int64
+	p.int64(&n, m)
+	d := time.Duration(n) * time.Microsecond
+	if d.Microseconds() != n {
+		p.fail(m.Key)
+	}
+	*to = d
+}
+
+func (p *parser) bool(to *bool, m jsonrpc.Member) {
+	*to = m.Value[0] == 't'
+	if !*to && m.Value[0] != 'f' {
+		p.fail(m.Key)
+	}
+}
+
+func (p *parser) time(to *time.Time, m jsonrpc.Member) {
+	t, err := time.Parse(time.RFC3339Nano, p.string(m))
+	if err != nil {
+		p.fail(m.Key)
+	}
+	*to = t
+}
+
+func (p *parser) id(to *jsonrpc.ID, m jsonrpc.Member) {
+	if string(m.Value) == "null" {
+		*to = jsonrpc.NullID
+		return
+	}
+	id, ok := jsonrpc.ParseID(m.Value)
+	if !ok {
+		p.fail(m.Key)
+	}
+	*to = id
+}
+
+// text reads the body, once all members are known.
+func (p *parser) text(b *Body) {
+	if p.form == "msg" {
+		b.Text, b.valid = p.body, true
+		return
+	}
+	if p.body != nil {
+		b.Text = p.bytes(p.body)
+	}
+	if p.tail != nil && b.Text != nil {
+		b.Tail = p.bytes(p.tail)
+	}
+}
+
+func (p *parser) bytes(value []byte) []byte {
+	text, ok := jsonrpc.Text(value)
+	if !ok {
+		p.fail(p.form)
+		return nil
+	}
+	if p.form != "b64" {
+		return []byte(text)
+	}
+	plain, err := base64.StdEncoding.DecodeString(text)
+	if err != nil {
+		p.fail(p.form)
+	}
+	return plain
+}

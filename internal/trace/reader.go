@@ -1,0 +1,124 @@
+package trace
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+)
+
+// MaxLine is how long a line may be that Reader takes, in bytes: the largest message, every
+// byte of it in Base64, and room for the rest.
+const MaxLine = 96 << 20
+
+// ErrCut says that a line has no end: its writer was interrupted, or still writes.
+var ErrCut = errors.New("the file ends inside of it")
+
+// ErrLong says that a line is longer than MaxLine.
+var ErrLong = errors.New("it is too long")
+
+// LineError is what is wrong with one line. The lines after it can be read.
+type LineError struct {
+	Line int // the first one is 1
+	Err  error
+}
+
+func (e *LineError) Error() string { return fmt.Sprintf("line %d: %v", e.Line, e.Err) }
+
+// Unwrap returns ErrForeign, ErrVersion, ErrCut or ErrLong.
+func (e *LineError) Unwrap() error { return e.Err }
+
+// Reader reads the records of a trace. It must not be used concurrently.
+type Reader struct {
+	// Max is the length in bytes of the longest line that is taken; 0: MaxLine.
+	Max int
+
+	in   *bufio.Reader
+	line int
+	raw  []byte
+}
+
+// NewReader returns a Reader.
+func NewReader(r io.Reader) *Reader { return &Reader{in: bufio.NewReaderSize(r, 64<<10)} }
+
+// Raw returns the line of the record that Next has just returned, without its line feed. The
+// caller may keep it, and must not change it.
+func (r *Reader) Raw() []byte { return r.raw }
+
+// Line returns the number of that line. The first one is 1.
+func (r *Reader) Line() int { return r.line }
+
+// Next returns the next record. The error is io.EOF at the end, a *LineError after which
+// Next can be called again, or what the io.Reader has returned. Blank lines are passed over.
+func (r *Reader) Next() (Record, error) {
+	for {
+		line, err := r.next()
+		if err != nil {
+			return Record{}, err
+		}
+		if len(bytes.TrimSpace(line)) == 0 {
+			continue
+		}
+		record, err := Parse(line)
+		if err != nil {
+			return Record{}, &LineError{r.line, err}
+		}
+		r.raw = line
+		return record, nil
+	}
+}
+
+// Records returns what Next returns, up to the end. It goes on after a *LineError.
+func (r *Reader) Records() iter.Seq2[Record, error] {
+	return func(yield func(Record, error) bool) {
+		for {
+			record, err := r.Next()
+			if errors.Is(err, io.EOF) || !yield(record, err) {
+				return
+			}
+			if _, more := errors.AsType[*LineError](err); err != nil && !more {
+				return
+			}
+		}
+	}
+}
+
+// next returns the next line, in memory of its own and without its line feed.
+func (r *Reader) next() ([]byte, error) {
+	most := r.Max
+	if most == 0 {
+		most = MaxLine
+	}
+	var line []byte
+	long := false
+	for {
+		part, err := r.in.ReadSlice('\n')
+		long = long || len(line)+len(part) > most+1
+		if long {
+			line = nil
+		} else {
+			line = append(line, part...)
+		}
+		switch {
+		case errors.Is(err, bufio.ErrBufferFull):
+			continue
+		case err != nil && !errors.Is(err, io.EOF):
+			return nil, err
+		case err != nil && len(line) == 0 && !long:
+			return nil, io.EOF
+		}
+		r.line++
+		switch {
+		case long:
+			return nil, &LineError{r.line, ErrLong}
+		case err != nil:
+			if _, err := Parse(line); err != nil {
+				return nil, &LineError{r.line, ErrCut}
+			}
+			return line, nil // only its line feed is missing
+		}
+		return line[:len(line)-1], nil
+	}
+}

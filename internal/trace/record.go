@@ -1,0 +1,133 @@
+package trace
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// Version is the version of the format. It goes up when a member changes its meaning or is
+// taken away, not when one is added.
+const Version = 1
+
+// Kind is what a Record is about. A reader may meet others than these.
+type Kind string
+
+// The kinds.
+const (
+	Request      Kind = "request"      // a message
+	Response     Kind = "response"     // a message
+	Notification Kind = "notification" // a message
+	HTTP         Kind = "http"         // an HTTP exchange that has ended
+	Refused      Kind = "refused"      // a request that was refused
+	Stream       Kind = "stream"       // a stream was opened, resumed or closed
+	Session      Kind = "session"      // a client's session was opened or has ended
+	Process      Kind = "process"      // a server process was started, is to end, has ended
+	Stderr       Kind = "stderr"       // a line of a process
+	Noise        Kind = "noise"        // output of a process that is no message
+	Drop         Kind = "drop"         // a message that reached nobody
+	Gap          Kind = "gap"          // records are missing here
+	Note         Kind = "note"         // a remark about traffic that looks wrong
+)
+
+// IsMessage reports whether a Record of this kind is a message that has passed one end of the bridge.
+func (k Kind) IsMessage() bool { return k == Request || k == Response || k == Notification }
+
+// Where a message passed, and where it goes: the values of Record.Hop and Record.Dir.
+const (
+	Down     = "down" // between the clients and the bridge
+	Up       = "up"   // between the bridge and the servers
+	ToServer = "c2s"
+	ToClient = "s2c"
+)
+
+// Record is one line of a trace. The zero value of a field says that the line has no such
+// member. A Record that Parse returns may refer to the line.
+type Record struct {
+	Seq  uint64 // in the order in which things began; grows, with holes; 0: a Gap
+	Time time.Time
+	Kind Kind
+
+	Server  string // its configured name
+	Session string // a pseudonym, never the session id
+	Stream  string // of the session
+	Hop     string // Down or Up
+	Dir     string // ToServer or ToClient
+
+	// Cause is Seq of the received message that this one was made of. A message that was
+	// received has none, and one that the bridge itself has made.
+	Cause uint64
+
+	Era       string // "legacy" or "modern"
+	Transport string // "http", "sse", "websocket", "socket", "stdio"
+
+	Method string // of a response: of its request
+	Name   string // of the tool or prompt, or the URI of the resource; of a response: of its request
+	ID     jsonrpc.ID
+	Size   int // of the message, of the noise, in bytes, as it passed
+
+	Bridge time.Duration // how long the bridge has had the cause
+	Took   time.Duration // of a response: since its request passed here; of a Note about a request: since then, too
+	Code   int           // of a response with an error
+	Failed bool          // of a response: the result of a tool with isError
+	Body   Body          // of a message, a Drop, a line of Stderr
+	Why    string        // of a Drop, a Noise, a Stream
+	Lost   uint64        // of a Gap: how many records
+
+	// Redacted is what was taken out of Body and HTTP: paths such as "params.arguments.token",
+	// "http.req.Authorization".
+	Redacted []string
+
+	HTTP  *Exchange // of an HTTP, a Refused
+	Event *Event    // of a Stream, Session, Process, Stderr, Noise, Note
+}
+
+// Body is text, as exactly as it is kept.
+type Body struct {
+	Text []byte // with Cut: the beginning; nil: nothing is kept
+	Tail []byte // with Cut: the end
+	Cut  int    // how many bytes are left out between Text and Tail
+
+	valid bool // Text is one JSON value in UTF-8
+}
+
+// Exchange is an HTTP exchange, or as much of it as a refusal knows.
+type Exchange struct {
+	Method    string
+	URL       string // Down: path and query; Up: the whole URL
+	Proto     string
+	Remote    string // the peer's address
+	Status    int
+	Request   http.Header
+	Response  http.Header
+	In, Out   int64 // bytes of the body of the request, and of the reply
+	FirstByte time.Duration
+	Took      time.Duration
+	Rule, Why string // of a refusal
+	Err       string // how it has ended; "": in an orderly way
+}
+
+// Event is what has happened.
+type Event struct {
+	// What is "opened", "resumed" or "closed" of a Stream; "opened", "ended" or "failed" of a Session;
+	// "started", "stopping" or "ended" of a Process.
+	What string
+
+	PID     int
+	Program string // its name, without arguments
+	Step    string // of a stop: "close stdin", "terminate", "kill"
+	Asked   bool   // the bridge has asked the process to end
+
+	Client   string // name of a session's client
+	Version  string // of that client
+	Revision string // negotiated protocol version
+	Calls    uint64 // requests of a session's client
+
+	From string        // of a resumed stream: the event id from which
+	How  string        // how a session has ended
+	Err  string        // what went wrong; "": it has ended in an orderly way
+	Took time.Duration // how long it was there
+	Code string        // of a Note
+	Text string        // of a Note
+}

@@ -1,0 +1,105 @@
+package trace
+
+import (
+	"bytes"
+	"flag"
+	"net/http"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+var update = flag.Bool("update", false, "write the golden file anew")
+
+// at is the time of the nth record of the golden file.
+func at(n int) time.Time {
+	return time.Date(2026, 11, 21, 7, 40, 48, 123456000, time.UTC).Add(time.Duration(n) * time.Millisecond)
+}
+
+// samples is at least one record of each kind, and each member at least once.
+func samples() []Record {
+	return []Record{
+		{Seq: 1, Time: at(0), Kind: Session, Server: "files", Session: "s1", Era: "legacy", Transport: "http",
+			Event: &Event{What: "opened", Client: "inspector", Version: "2.1", Revision: "2025-11-25", PID: 4711}},
+		{Seq: 2, Time: at(1), Kind: Process, Server: "files", Session: "s1", Event: &Event{What: "started", PID: 4711, Program: "npx"}},
+		{Seq: 811, Time: at(2), Kind: Request, Server: "files", Session: "s1", Stream: "p17", Hop: Down, Dir: ToServer, Era: "legacy", Transport: "http",
+			Method: "tools/call", Name: "read", ID: jsonrpc.IntID(42), Size: 105, Redacted: []string{"params.arguments.token"},
+			Body: Body{Text: []byte(`{"jsonrpc":"2.0","id":42,"method":"tools/call","params":{"name":"read","arguments":{"token":"[redacted]"}}}`)}},
+		{Seq: 812, Time: at(2), Kind: Request, Server: "files", Session: "s1", Hop: Up, Dir: ToServer, Cause: 811,
+			Method: "tools/call", Name: "read", ID: jsonrpc.StringID("a"), Size: 70000, Bridge: 38 * time.Microsecond,
+			Body: Body{Text: []byte(`{"jsonrpc":"2.0","id":"a","me`), Tail: []byte(`"}}}`), Cut: 69967}},
+		{Seq: 813, Time: at(3), Kind: Response, Server: "files", Session: "s1", Hop: Up, Dir: ToClient, Method: "tools/call", Name: "read",
+			ID: jsonrpc.StringID("a"), Size: 61, Took: 1500 * time.Microsecond, Failed: true,
+			Body: Body{Text: []byte("{\"jsonrpc\":\"2.0\",\r\n\"id\":\"a\",\"result\":{\"isError\":true,\"n\":1.10}}")}},
+		{Seq: 814, Time: at(3), Kind: Response, Hop: Down, Dir: ToClient, ID: jsonrpc.NullID, Size: 70, Code: -32700,
+			Body: Body{Text: []byte(`{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"no JSON"}}`)}},
+		{Seq: 815, Time: at(4), Kind: HTTP, Server: "files", Hop: Down, HTTP: &Exchange{Method: "POST", URL: "/mcp", Proto: "HTTP/1.1", Remote: "127.0.0.1:4242",
+			Status: 406, Request: http.Header{"Accept": {"application/json"}, "X-Two": {"a", "b"}}, Response: http.Header{"Content-Type": {"application/json"}},
+			In: 105, Out: 81, Rule: "LI4", Why: "Accept must admit text/event-stream", FirstByte: 210 * time.Microsecond, Took: 230 * time.Microsecond}},
+		{Seq: 816, Time: at(4), Kind: HTTP, Server: "far", Hop: Up, HTTP: &Exchange{Method: "GET", URL: "https://example.com/mcp", Err: "connection reset"}},
+		{Seq: 817, Time: at(5), Kind: Refused, HTTP: &Exchange{Method: "GET", URL: "/x", Remote: "10.0.0.1:1", Status: 404, Rule: "path", Why: "nothing is here"}},
+		{Seq: 818, Time: at(5), Kind: Stream, Server: "files", Session: "s1", Stream: "g2", Hop: Down, Event: &Event{What: "resumed", From: "g2-17"}},
+		{Seq: 819, Time: at(6), Kind: Notification, Server: "files", Session: "s1", Hop: Up, Dir: ToClient, Era: "modern", Method: "notifications/progress", Size: 99, Body: Body{Cut: 99}},
+		{Seq: 820, Time: at(6), Kind: Drop, Server: "files", Session: "s1", Method: "notifications/x", Size: 42, Why: "the client has gone",
+			Body: Body{Text: []byte(`{"jsonrpc":"2.0","method":"notifications/x"}`)}},
+		{Seq: 821, Time: at(7), Kind: Stderr, Server: "files", Event: &Event{PID: 4711}, Body: Body{Text: []byte("{\"n\":1} \x1b[31mred \x00 \x7f \u2028 é \\ \"")}},
+		{Seq: 822, Time: at(7), Kind: Stderr, Server: "files", Event: &Event{PID: 4711}, Body: Body{Text: []byte("latin \xe9")}},
+		{Seq: 823, Time: at(8), Kind: Noise, Server: "files", Event: &Event{PID: 4711}, Size: 12, Why: "no JSON"},
+		{Seq: 824, Time: at(8), Kind: Note, Server: "files", Event: &Event{Code: "C3", Text: "noise on stdout"}},
+		{Time: at(9), Kind: Gap, Lost: 17},
+		{Seq: 842, Time: at(9), Kind: Process, Server: "files", Event: &Event{What: "stopping", PID: 4711, Step: "terminate"}},
+		{Seq: 843, Time: at(10), Kind: Process, Server: "files", Event: &Event{What: "ended", PID: 4711, Asked: true, Err: "signal: terminated", Took: 2 * time.Second}},
+		{Seq: 844, Time: at(10), Kind: Session, Server: "files", Session: "s1", Event: &Event{What: "ended", How: "the server has crashed", Err: "crashed", Took: 3 * time.Second, Calls: 17}},
+	}
+}
+
+// The golden file pins the format: what it has must be read by all later builds.
+func TestGolden(t *testing.T) {
+	const file = "testdata/v1.jsonl"
+	var have []byte
+	for _, r := range samples() {
+		have = Append(have, &r)
+	}
+	if *update {
+		bridgetest.Must(t, os.WriteFile(file, have, 0o644))
+	}
+	want, err := os.ReadFile(file)
+	bridgetest.Must(t, err)
+	if !bytes.Equal(have, want) {
+		t.Errorf("the format has changed:\n%s", have)
+	}
+	var all []Record
+	for r, err := range NewReader(bytes.NewReader(want)).Records() {
+		bridgetest.Must(t, err)
+		r.Body.valid = false
+		all = append(all, r)
+	}
+	if !reflect.DeepEqual(all, samples()) {
+		t.Errorf("read\n%+v\nwant\n%+v", all, samples())
+	}
+}
+
+// docs/trace.md names every member.
+func TestDocumented(t *testing.T) {
+	text, err := os.ReadFile("../../docs/trace.md")
+	bridgetest.Must(t, err)
+	var line []byte
+	for _, r := range samples() {
+		line = Append(line[:0], &r)
+		for _, object := range [][]byte{line, jsonrpc.Lookup(line, "http"), jsonrpc.Lookup(line, "event")} {
+			for m := range jsonrpc.Members(object) {
+				if !strings.Contains(string(text), "`"+m.Key+"`") {
+					t.Errorf("docs/trace.md does not name %q", m.Key)
+				}
+			}
+		}
+		if !strings.Contains(string(text), "`"+string(r.Kind)+"`") {
+			t.Errorf("docs/trace.md does not name the kind %q", r.Kind)
+		}
+	}
+}

@@ -1,0 +1,185 @@
+package trace
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/observe"
+	"github.com/mcp-bridge/mcp-bridge/internal/trace/redact"
+)
+
+// A Sink takes the lines of a trace. It may be called concurrently.
+type Sink interface {
+	// MaxText returns how many bytes of the text of a message the Sink wants to have at most; 0: none;
+	// below 0: all.
+	MaxText() int
+
+	// Put takes a line, with its line feed. It does not wait, and does not keep line.
+	Put(line []byte)
+}
+
+// Recorder is an observe.Watcher that makes Records of what it is told, without secrets, and
+// hands their lines to Sinks. While it has none, it does not watch. Its methods may be called
+// concurrently.
+type Recorder struct {
+	observer *observe.Observer
+	redactor atomic.Pointer[redact.Redactor]
+
+	mu    sync.Mutex // of changes
+	users map[Sink]int
+	stop  func() // of observer.Watch; nil: it does not watch
+	sinks atomic.Pointer[[]Sink]
+}
+
+// NewRecorder returns a Recorder of what o tells.
+func NewRecorder(o *observe.Observer, d *redact.Redactor) *Recorder {
+	r := &Recorder{observer: o, users: map[Sink]int{}}
+	r.redactor.Store(d)
+	return r
+}
+
+// SetRedactor has d, which nobody else uses, take secrets out from now on.
+func (r *Recorder) SetRedactor(d *redact.Redactor) {
+	d.Inherit(r.redactor.Load())
+	r.redactor.Store(d)
+}
+
+// Use has s get lines until release is called. A Sink that several use gets each line once, until the last
+// of them has released it. Lines that are being made meanwhile may still come when release has returned.
+func (r *Recorder) Use(s Sink) (release func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.users[s]++
+	r.update()
+	return sync.OnceFunc(func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.users[s]--; r.users[s] == 0 {
+			delete(r.users, s)
+		}
+		r.update()
+	})
+}
+
+// update makes users the sinks, those that want least first: their lines are the shortest. It is called with mu held.
+func (r *Recorder) update() {
+	if len(r.users) == 0 {
+		r.sinks.Store(nil)
+		r.stop()
+		r.stop = nil
+		return
+	}
+	var all []Sink
+	for s := range r.users {
+		all = append(all, s)
+	}
+	slices.SortFunc(all, func(a, b Sink) int { return a.MaxText() - b.MaxText() })
+	r.sinks.Store(&all)
+	if r.stop == nil {
+		r.stop = r.observer.Watch(r)
+	}
+}
+
+// Message implements observe.Watcher.
+func (r *Recorder) Message(p *observe.Passed) {
+	sinks := r.sinks.Load()
+	if sinks == nil {
+		return
+	}
+	m := makers.Get().(*maker)
+	m.message(r.redactor.Load(), p, wantsText(*sinks))
+	m.hand(*sinks)
+	m.release()
+}
+
+// Event implements observe.Watcher.
+func (r *Recorder) Event(e observe.Event) {
+	sinks := r.sinks.Load()
+	if sinks == nil {
+		return
+	}
+	m := makers.Get().(*maker)
+	if m.event(r.redactor.Load(), e, wantsText(*sinks)) {
+		if m.Seq = r.observer.Next(); m.Time.IsZero() {
+			m.Time = time.Now()
+		}
+		m.hand(*sinks)
+	}
+	m.release()
+}
+
+// wantsText reports whether a Sink takes texts of messages.
+func wantsText(sinks []Sink) bool {
+	return slices.ContainsFunc(sinks, func(s Sink) bool { return s.MaxText() != 0 })
+}
+
+// maker makes one record, and its lines.
+type maker struct {
+	Record
+	text []byte // memory for the text of a message whose bytes lie in several places
+	line []byte // memory for the line
+}
+
+var makers = sync.Pool{New: func() any { return new(maker) }}
+
+// maxKept is how large memory may be that is used again.
+const maxKept = 256 << 10
+
+func (m *maker) release() {
+	m.Record = Record{}
+	if cap(m.text) > maxKept {
+		m.text = nil
+	}
+	if cap(m.line) > maxKept {
+		m.line = nil
+	}
+	makers.Put(m)
+}
+
+// hand gives the line to the sinks, with as much of the text as each wants.
+func (m *maker) hand(sinks []Sink) {
+	whole := m.Body
+	made := -1 // how much text the line has that was made last
+	for _, s := range sinks {
+		m.Body = whole.upTo(s.MaxText())
+		if have := len(m.Body.Text) + len(m.Body.Tail); have != made || m.Body.Cut > 0 {
+			m.line = Append(m.line[:0], &m.Record)
+			made = have
+		}
+		s.Put(m.line)
+	}
+}
+
+// upTo returns as much of a body as most bytes; below 0: all.
+func (b Body) upTo(most int) Body {
+	n := len(b.Text)
+	switch {
+	case most < 0 || n <= most && b.Text != nil:
+		return b
+	case b.Text == nil:
+		return b
+	case most == 0:
+		return Body{Cut: n}
+	}
+	head := atRune(b.Text, most-most/4)
+	tail := n - most/4
+	for i := 0; i < 3 && tail < n && b.Text[tail]&0xC0 == 0x80; i++ {
+		tail++
+	}
+	if tail < head || tail == n {
+		return Body{Text: b.Text[:head], Cut: n - head}
+	}
+	return Body{Text: b.Text[:head], Tail: b.Text[tail:], Cut: tail - head}
+}
+
+// atRune returns where the character begins that the ith byte of text belongs to.
+func atRune(text []byte, i int) int {
+	for n := 0; n < 4 && i-n > 0 && i-n < len(text); n++ {
+		if text[i-n]&0xC0 != 0x80 {
+			return i - n
+		}
+	}
+	return i
+}

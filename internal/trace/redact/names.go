@@ -1,0 +1,178 @@
+package redact
+
+import (
+	"bytes"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// telling says whether a name tells that its value is a secret.
+type telling uint8
+
+const (
+	harmless telling = iota
+	secret
+	count // a number of it is how many there are ("maxTokens"); else it is a secret
+)
+
+// IsTelling reports whether a name, of a member, header or variable, tells that its value is a secret.
+func IsTelling(name string) bool { return tells(name) != harmless }
+
+// stems make a name telling wherever they stand in it, whatever stands between their letters
+// that is neither a letter nor a digit.
+var stems = []string{"password", "passwd", "passphrase", "apikey", "accesskey", "privatekey", "credential", "authorization"}
+
+// words make a name telling as a word of it, or as its end.
+var words = []string{"secret", "token", "cookie"}
+
+// parts are all stems and words, each with its letters.
+var parts = func() (all []part) {
+	for _, w := range append(append([]string(nil), stems...), words...) {
+		all = append(all, part{w, letters(w)})
+	}
+	return all
+}()
+
+type part struct {
+	text    string
+	letters uint32
+}
+
+// letters returns the set of the letters in a name; all of them if it is not ASCII.
+func letters[T string | []byte](name T) (set uint32) {
+	for i := range len(name) {
+		c := name[i]
+		if c >= utf8.RuneSelf {
+			return ^uint32(0)
+		}
+		if c |= 0x20; c >= 'a' && c <= 'z' {
+			set |= 1 << (c - 'a')
+		}
+	}
+	return set
+}
+
+// tells says what a name, which is decoded, tells. Nearly all names cost one look at each letter.
+func tells[T string | []byte](name T) telling {
+	if len(name) < len("token") {
+		return harmless
+	}
+	set := letters(name)
+	var room [64]byte
+	joined := room[:0]
+	for i := range parts {
+		p := &parts[i]
+		if set&p.letters != p.letters {
+			continue
+		}
+		if set == ^uint32(0) || len(name) > len(room) {
+			return tellsSlowly(string(name))
+		}
+		if len(joined) == 0 {
+			for i := range len(name) {
+				if c := name[i] | 0x20; c >= 'a' && c <= 'z' {
+					joined = append(joined, c)
+				}
+			}
+		}
+		if bytes.Contains(joined, []byte(p.text)) {
+			return tellsSlowly(string(name))
+		}
+	}
+	return harmless
+}
+
+func tellsSlowly(name string) telling {
+	joined, parts := split(name)
+	for _, stem := range stems {
+		if strings.Contains(joined, stem) {
+			return secret
+		}
+	}
+	found := harmless
+	for _, w := range words {
+		if strings.HasSuffix(joined, w) {
+			return secret
+		}
+		for _, part := range append(parts, joined) {
+			switch {
+			case part == w:
+				return secret
+			case strings.HasSuffix(part, w+"s"):
+				found = count
+			}
+		}
+	}
+	return found
+}
+
+// split returns the letters and digits of a name in lower case, and its words: what stands
+// between other characters, and in camelCase and HTTPServer.
+func split(name string) (joined string, parts []string) {
+	var all, part strings.Builder
+	flush := func() {
+		if part.Len() > 0 {
+			parts = append(parts, part.String())
+			part.Reset()
+		}
+	}
+	runes := []rune(name)
+	for i, r := range runes {
+		if !unicode.IsLetter(r) && !unicode.IsDigit(r) {
+			flush()
+			continue
+		}
+		upper := unicode.IsUpper(r)
+		if upper && i > 0 && (unicode.IsLower(runes[i-1]) || i+1 < len(runes) && unicode.IsLower(runes[i+1])) {
+			flush()
+		}
+		r = lower(r)
+		part.WriteRune(r)
+		all.WriteRune(r)
+	}
+	flush()
+	return all.String(), parts
+}
+
+// lower returns the lower case of a character; also of the two that are no ASCII but whose
+// other case is: some peers compare the names of members so.
+func lower(r rune) rune {
+	switch r {
+	case 'ſ':
+		return 's'
+	case '\u212A': // Kelvin
+		return 'k'
+	}
+	return unicode.ToLower(r)
+}
+
+// queryWords are names of query values that are credentials, beside telling ones. The first
+// ones are session ids.
+var queryWords = []string{"sessionid", "session", "sid", "key", "sig", "signature", "code", "auth", "jwt", "access"}
+
+const sessionWords = 3
+
+// tellsInQuery says whether a value in a query is a secret.
+func tellsInQuery(name []byte) bool {
+	if tells(name) != harmless {
+		return true
+	}
+	return inQueryWords(name, queryWords)
+}
+
+// isSession says whether a value in a query is a session id.
+func isSession(name []byte) bool { return inQueryWords(name, queryWords[:sessionWords]) }
+
+func inQueryWords(name []byte, list []string) bool {
+	if len(name) > 64 {
+		return true
+	}
+	joined, _ := split(string(name))
+	for _, w := range list {
+		if joined == w {
+			return true
+		}
+	}
+	return strings.HasSuffix(joined, "sessionid") || len(list) == len(queryWords) && strings.HasSuffix(joined, "signature")
+}

@@ -1,0 +1,474 @@
+// Package redact takes secrets out of what is traced: out of messages, headers, URLs and lines. It
+// works on their bytes: what it leaves stands as it was.
+package redact
+
+import (
+	"bytes"
+	"encoding/base64"
+	"net/http"
+	"net/textproto"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// Mark stands where something was taken out.
+const Mark = "[redacted]"
+
+const (
+	// minSecret is the length of the shortest value that is looked for. Shorter ones
+	// occur by chance.
+	minSecret = 4
+
+	// minLine is the length of the shortest line that is looked for of a value of several lines.
+	minLine = 16
+)
+
+// Options say what is taken out of a trace, beside what always is.
+type Options struct {
+	// Secrets are values that are taken out wherever they occur. Those shorter than four bytes, and words
+	// such as "true" and "debug", are ignored: nothing would be left.
+	Secrets []string
+
+	// Headers are names of headers whose values are taken out, beside those that are known to
+	// carry credentials.
+	Headers []string
+
+	// Rules are what a user adds: "re:" and a regular expression, what it matches is taken out of
+	// strings, headers and lines; or the path of a member of a message, "params.arguments.pin", where *
+	// stands for any member or element.
+	Rules []string
+
+	// Off leaves all in but session ids and requestState, which nobody may see (C.4.2).
+	Off bool
+}
+
+// Redactor takes secrets out of what is traced. What it has taken out because of its name it takes out elsewhere
+// too, if that is no word. Its methods may be called concurrently.
+type Redactor struct {
+	off      bool
+	secrets  [][]byte
+	sieve    *sieve // of secrets
+	special  bool   // a secret has characters that every encoder of JSON may escape
+	learned  *learned
+	headers  map[string]bool
+	paths    [][]string
+	patterns []*regexp.Regexp
+}
+
+// plainValues are no secrets, though they are in an environment.
+var plainValues = []string{"true", "false", "none", "null", "debug", "info", "warn", "warning", "error", "trace", "test", "production",
+	"development", "staging", "utf-8", "utf8", "http", "https", "stdio", "localhost", "127.0.0.1", "json", "text"}
+
+// credentialHeaders are the headers whose names do not tell it.
+var credentialHeaders = []string{"Authorization", "Proxy-Authorization", "Cookie", "Set-Cookie", "X-Api-Key", sessionHeader}
+
+// urlHeaders have a URL for their value.
+var urlHeaders = []string{"Location", "Content-Location", "Referer", "Mcp-Name"}
+
+const sessionHeader = "Mcp-Session-Id"
+
+// New returns a Redactor. The error says which of the Rules is wrong.
+func New(o Options) (*Redactor, error) {
+	d := &Redactor{off: o.Off, headers: map[string]bool{sessionHeader: true}, learned: new(learned)}
+	if o.Off {
+		return d, nil
+	}
+	for _, h := range append(credentialHeaders, o.Headers...) {
+		d.headers[textproto.CanonicalMIMEHeaderKey(h)] = true
+	}
+	for _, rule := range o.Rules {
+		if text, ok := strings.CutPrefix(rule, "re:"); ok {
+			pattern, err := regexp.Compile(text)
+			if err != nil {
+				return nil, err
+			}
+			d.patterns = append(d.patterns, pattern)
+			continue
+		}
+		d.paths = append(d.paths, strings.Split(strings.NewReplacer("[", ".", "]", "").Replace(rule), "."))
+	}
+	for _, s := range o.Secrets {
+		d.learn(s)
+	}
+	// The longest first: one secret may be part of another.
+	slices.SortFunc(d.secrets, func(a, b []byte) int { return len(b) - len(a) })
+	d.sieve = newSieve(d.secrets)
+	return d, nil
+}
+
+// Inherit has d, which nobody uses yet, take out what from has learned.
+func (d *Redactor) Inherit(from *Redactor) { d.learned = from.learned }
+
+// learn adds a secret, as it may be spelled.
+func (d *Redactor) learn(s string) {
+	d.add(s)
+	d.add(url.QueryEscape(s))
+	d.add(url.PathEscape(s))
+	if strings.Contains(s, "\n") {
+		for line := range strings.Lines(s) {
+			if line = strings.TrimSpace(line); len(line) >= minLine {
+				d.add(line)
+			}
+		}
+	}
+	if scheme, value, ok := strings.Cut(s, " "); ok && len(scheme) <= len("Negotiate") && !strings.Contains(value, " ") {
+		d.add(value) // Bearer TOKEN
+		if plain, err := base64.StdEncoding.DecodeString(value); err == nil && utf8.Valid(plain) {
+			d.add(string(plain))
+		}
+	}
+	for _, found := range (&walk{d: d, text: []byte(s)}).leaves() {
+		d.add(found)
+	}
+}
+
+func (d *Redactor) add(s string) {
+	if len(s) < minSecret || slices.Contains(plainValues, strings.ToLower(s)) {
+		return
+	}
+	if slices.ContainsFunc(d.secrets, func(b []byte) bool { return string(b) == s }) {
+		return
+	}
+	if n, err := strconv.Atoi(s); err == nil && n < 1e5 { // a port, a size
+		return
+	}
+	d.secrets = append(d.secrets, []byte(s))
+	d.special = d.special || isSpecial([]byte(s))
+}
+
+// Message takes secrets out of a message, which is valid JSON, and extra values. It returns message
+// itself where there are none, else a copy; what was taken out: paths such as
+// "params.arguments.token"; and the values that were taken out because of their names, which may be
+// extra values of an answer to the message.
+func (d *Redactor) Message(message []byte, extra [][]byte) (out []byte, redacted []string, found [][]byte) {
+	if d.off && !mentionsState(message) {
+		return message, nil, nil
+	}
+	w := walks.Get().(*walk)
+	defer w.release()
+	w.d, w.text, w.extra = d, message, extra
+	w.run()
+	if len(w.cuts) == 0 {
+		return message, nil, nil
+	}
+	if found = w.found; len(found) > 0 { // the same values may stand elsewhere in the message
+		*w = walk{d: d, text: message, stack: w.stack[:0], cuts: w.cuts[:0], extra: append(found, extra...)}
+		w.run()
+		if !d.off {
+			d.learned.add(found)
+		}
+	}
+	if out = w.splice(); d.has(out) {
+		return []byte(`"` + Mark + `"`), []string{"*"}, found
+	}
+	return out, w.paths, found
+}
+
+// mentionsState reports whether a message may have a requestState.
+func mentionsState(message []byte) bool {
+	return bytes.Contains(message, []byte("requestState")) || bytes.Contains(message, []byte(`\u`))
+}
+
+// has reports whether a secret stands in text as it is.
+func (d *Redactor) has(text []byte) bool {
+	holds := func(s []byte) bool { return bytes.Contains(text, s) && !strings.Contains(Mark, string(s)) }
+	return d.sieve.mayBeIn(text) && slices.ContainsFunc(d.secrets, holds) || slices.ContainsFunc(d.learned.in(text), holds)
+}
+
+// Text takes secrets out of a line that is no JSON: a line of stderr, an error. changed says
+// whether there were any.
+func (d *Redactor) Text(text []byte) (out []byte, changed bool) {
+	cuts := d.inText(nil, text, nil)
+	if !d.off {
+		cuts, _ = assignments(cuts, text)
+	}
+	if len(cuts) == 0 {
+		return text, false
+	}
+	return splice(text, cuts), true
+}
+
+// String is Text for a string.
+func (d *Redactor) String(text string) string {
+	if text == "" {
+		return ""
+	}
+	out, changed := d.Text([]byte(text))
+	if !changed {
+		return text
+	}
+	return string(out)
+}
+
+// URL takes out the values of the query, and who the user is.
+func (d *Redactor) URL(text string) (out string, changed bool) {
+	raw := []byte(text)
+	cuts := d.queries(nil, raw, true)
+	cuts = d.inText(cuts, raw, nil)
+	if len(cuts) == 0 {
+		return text, false
+	}
+	return string(splice(raw, cuts)), true
+}
+
+// Header takes secrets out of headers. It returns h itself where there are none, else a copy; and the
+// names of the headers in which there were, behind prefix.
+func (d *Redactor) Header(h http.Header, prefix string) (out http.Header, redacted []string) {
+	out = h
+	for name, values := range h {
+		for i, v := range values {
+			clean := d.headerValue(name, v)
+			if clean == v {
+				continue
+			}
+			if len(redacted) == 0 {
+				out = h.Clone()
+			}
+			out[name][i] = clean
+			if path := prefix + name; !slices.Contains(redacted, path) {
+				redacted = append(redacted, path)
+			}
+		}
+	}
+	slices.Sort(redacted)
+	return out, redacted
+}
+
+func (d *Redactor) headerValue(name, value string) string {
+	canonical := textproto.CanonicalMIMEHeaderKey(name)
+	switch {
+	case value == "":
+		return ""
+	case d.headers[canonical]:
+	case d.off:
+		return value
+	case strings.HasPrefix(canonical, "Mcp-Param-"): // the twin of an argument, which may be a secret
+	case tells(canonical) != harmless:
+	case slices.Contains(urlHeaders, canonical):
+		clean, _ := d.URL(value)
+		return clean
+	default:
+		return d.String(value)
+	}
+	for _, scheme := range []string{"Bearer ", "Basic "} {
+		if len(value) > len(scheme) && strings.EqualFold(value[:len(scheme)], scheme) {
+			return scheme + Mark
+		}
+	}
+	return Mark
+}
+
+// cut is a part of a text that is taken out.
+type cut struct {
+	from, to int
+	with     string // what stands in its place
+}
+
+// splice puts what is to stand in the places of cuts there. Cuts may overlap, and have any order.
+func splice(text []byte, cuts []cut) []byte {
+	slices.SortStableFunc(cuts, func(a, b cut) int {
+		if a.from != b.from {
+			return a.from - b.from
+		}
+		return b.to - a.to // the larger one first: it decides what stands there
+	})
+	out := make([]byte, 0, len(text)+len(cuts)*len(Mark))
+	at := 0
+	for _, c := range cuts {
+		if c.from < at { // the one before takes it out, or its beginning
+			at = max(at, c.to)
+			continue
+		}
+		out = append(append(out, text[at:c.from]...), c.with...)
+		at = c.to
+	}
+	return append(out, text[at:]...)
+}
+
+// inText appends what is to be taken out of text that is not escaped.
+func (d *Redactor) inText(cuts []cut, text []byte, extra [][]byte) []cut {
+	if d.sieve.mayBeIn(text) {
+		cuts = findAll(cuts, text, d.secrets)
+	}
+	cuts = findAll(cuts, text, d.learned.in(text))
+	cuts = findAll(cuts, text, extra)
+	for _, p := range d.patterns {
+		for _, at := range p.FindAllIndex(text, -1) {
+			if at[1] > at[0] {
+				cuts = append(cuts, cut{at[0], at[1], Mark})
+			}
+		}
+	}
+	return d.queries(cuts, text, false)
+}
+
+func findAll(cuts []cut, text []byte, values [][]byte) []cut {
+	for _, s := range values {
+		for at := 0; ; {
+			i := bytes.Index(text[at:], s)
+			if i < 0 {
+				break
+			}
+			cuts = append(cuts, cut{at + i, at + i + len(s), Mark})
+			at += i + len(s)
+		}
+	}
+	return cuts
+}
+
+// queries appends the values of queries and fragments in text that are credentials; and who the user is
+// in a URL. whole: text is nothing but a URL, and all values are taken out.
+func (d *Redactor) queries(cuts []cut, text []byte, whole bool) []cut {
+	until := until
+	if whole {
+		until = func(text []byte, stops string) int {
+			if i := bytes.IndexAny(text, stops); i >= 0 {
+				return i
+			}
+			return len(text)
+		}
+	}
+	for at := 0; ; {
+		i := bytes.IndexAny(text[at:], "?#&")
+		if i < 0 {
+			break
+		}
+		at += i + 1
+		end := at + until(text[at:], "=?#&")
+		name := text[at:end]
+		if end == len(text) || text[end] != '=' {
+			if whole && !d.off && end > at {
+				cuts = append(cuts, cut{at, end, Mark})
+			}
+			continue
+		}
+		from := end + 1
+		at = from + until(text[from:], "&#")
+		if plain, err := url.QueryUnescape(string(name)); err == nil {
+			name = []byte(plain)
+		}
+		if at > from && (isSession(name) || !d.off && (whole || tellsInQuery(name))) {
+			cuts = append(cuts, cut{from, at, Mark})
+		}
+	}
+	if d.off {
+		return cuts
+	}
+	for at := 0; ; {
+		i := bytes.Index(text[at:], []byte("://"))
+		if i < 0 {
+			return cuts
+		}
+		at += i + len("://")
+		host := text[at : at+until(text[at:], "/?#")]
+		if n := bytes.LastIndexByte(host, '@'); n > 0 {
+			cuts = append(cuts, cut{at, at + n, Mark})
+		}
+	}
+}
+
+// until returns how many bytes of text there are before one of stops, or before what no URL has.
+func until(text []byte, stops string) int {
+	for i, c := range text {
+		if c <= ' ' || c == '"' || c == '<' || c == '>' || c == '`' || strings.IndexByte(stops, c) >= 0 {
+			return i
+		}
+	}
+	return len(text)
+}
+
+// assignments appends what stands behind a telling name and "=" or ":" in a text. sure is false if it
+// cannot be told how long that is: the last cut goes to the end of the text then.
+func assignments(cuts []cut, text []byte) (_ []cut, sure bool) {
+	end := 0 // of the last value without quotes: what begins in it ends there, too, and is not gone through again
+	for i, c := range text {
+		if c != '=' && c != ':' {
+			continue
+		}
+		name := bytes.TrimRight(text[:i], " \t\r\n\"'\\")
+		start := len(name)
+		for start > 0 && len(name)-start < 64 && isNameByte(name[start-1]) {
+			start--
+		}
+		if tells(name[start:]) == harmless {
+			continue
+		}
+		from := space(text, i+1)
+		for _, scheme := range []string{"bearer ", "basic "} {
+			if rest := text[from:]; len(rest) > len(scheme) && bytes.EqualFold(rest[:len(scheme)], []byte(scheme)) {
+				from += len(scheme)
+			}
+		}
+		if from >= len(text) {
+			continue
+		}
+		to := from
+		switch first := text[from]; first {
+		case '{', '[', '\\':
+			return append(cuts, cut{from, len(text), Mark}), false
+		case '"', '\'':
+			from++
+			if to = from; first == '"' {
+				to = endOfString(text, from)
+			} else if n := bytes.IndexByte(text[from:], first); n >= 0 {
+				to = from + n + 1
+			} else {
+				to = len(text)
+			}
+			if to > from && text[to-1] == first {
+				to--
+			}
+		default:
+			if from >= end {
+				end = from + until(text[from:], "',;)}")
+			}
+			to = end
+		}
+		if to > from {
+			cuts = append(cuts, cut{from, to, Mark})
+		}
+	}
+	return cuts, true
+}
+
+func isNameByte(c byte) bool {
+	return c == '_' || c == '-' || c >= '0' && c <= '9' || c|0x20 >= 'a' && c|0x20 <= 'z' || c >= utf8.RuneSelf
+}
+
+// ID returns an id without secrets.
+func (d *Redactor) ID(id jsonrpc.ID) jsonrpc.ID {
+	text, ok := jsonrpc.Text([]byte(id.String()))
+	if ok && len(d.inText(nil, []byte(text), nil)) > 0 || !ok && d.has([]byte(id.String())) {
+		return jsonrpc.StringID(Mark)
+	}
+	return id
+}
+
+// Name takes secrets out of what is mostly a word of the protocol, the name of a tool or a URI. One that
+// has none costs little.
+func (d *Redactor) Name(s string) string {
+	if d.off || !d.suspects(s) {
+		return s
+	}
+	out, _ := d.URL(s)
+	return out
+}
+
+// suspects reports whether there may be something to take out of a name.
+func (d *Redactor) suspects(s string) bool {
+	return len(d.patterns) > 0 || d.sieve.mayBeInName(s) || d.learned.set.Load() != nil || strings.ContainsAny(s, "?#&@")
+}
+
+// Error returns the text of an error without secrets; "" for nil.
+func (d *Redactor) Error(err error) string {
+	if err == nil {
+		return ""
+	}
+	return d.String(err.Error())
+}

@@ -1,0 +1,65 @@
+package redact
+
+import "encoding/binary"
+
+// window is how many bytes of a secret a sieve looks at.
+const window = 4
+
+// sieve finds out quickly, and whatever their number, that no secret stands in a text. It is a set of
+// all the windows in the beginnings of the secrets, as long as the shortest of them is. Of a text it
+// needs to look at every step-th window only: one of them lies in each such beginning.
+type sieve struct {
+	bits [1 << 10]uint64
+	step int
+}
+
+// newSieve returns the sieve of secrets, of which each has at least window bytes; nil: there are none.
+func newSieve(secrets [][]byte) *sieve {
+	if len(secrets) == 0 {
+		return nil
+	}
+	shortest := len(secrets[0])
+	for _, v := range secrets {
+		shortest = min(shortest, len(v))
+	}
+	s := &sieve{step: shortest - window + 1}
+	for _, v := range secrets {
+		for i := range s.step {
+			h := s.hash(v[i:])
+			s.bits[h>>6] |= 1 << (h & 63)
+		}
+	}
+	return s
+}
+
+func (s *sieve) hash(text []byte) uint32 {
+	return binary.LittleEndian.Uint32(text) * 0x9E3779B1 >> 16
+}
+
+// mayBeIn reports whether a secret may stand in text.
+func (s *sieve) mayBeIn(text []byte) bool {
+	if s == nil {
+		return false
+	}
+	for i := 0; i+window <= len(text); i += s.step {
+		if h := s.hash(text[i:]); s.bits[h>>6]&(1<<(h&63)) != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// mayBeInName is mayBeIn for a short text.
+func (s *sieve) mayBeInName(name string) bool {
+	if s == nil {
+		return false
+	}
+	for i := 0; i+window <= len(name); i += s.step {
+		var room [window]byte
+		copy(room[:], name[i:])
+		if h := s.hash(room[:]); s.bits[h>>6]&(1<<(h&63)) != 0 {
+			return true
+		}
+	}
+	return false
+}

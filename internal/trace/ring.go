@@ -1,0 +1,182 @@
+package trace
+
+import (
+	"bytes"
+	"context"
+	"sync"
+	"time"
+)
+
+// RingOptions bound a Ring. The zero value works.
+type RingOptions struct {
+	Records int // 0: 8,192
+	Bytes   int // of the lines; 0: 16 MiB
+	MaxText int // of one message, in bytes; 0: 64 KiB
+}
+
+// The defaults of RingOptions.
+const (
+	DefaultRingRecords = 8192
+	DefaultRingBytes   = 16 << 20
+	DefaultRingText    = 64 << 10
+)
+
+// segmentSize is how much memory a Ring takes at a time.
+const segmentSize = 128 << 10
+
+// followPause is how long a Follower that has waited waits for more, so that a busy Ring need not wake it
+// for each line.
+const followPause = 10 * time.Millisecond
+
+// Ring is a Sink that keeps the last lines in memory, for those who look at a running bridge. Its memory grows
+// up to its bound as it is used. Its methods may be called concurrently.
+type Ring struct {
+	o RingOptions
+
+	mu    sync.Mutex
+	lines [][]byte      // the line at position p is lines[p % len(lines)]
+	first uint64        // position of the oldest line
+	next  uint64        // position of the next line; the first one has 1
+	bytes int           // of the lines
+	room  []byte        // of the segment that is being filled
+	more  chan struct{} // closed when there is another line; nil: nobody waits
+}
+
+// NewRing returns an empty Ring.
+func NewRing(o RingOptions) *Ring {
+	if o.Records <= 0 {
+		o.Records = DefaultRingRecords
+	}
+	if o.Bytes <= 0 {
+		o.Bytes = DefaultRingBytes
+	}
+	if o.MaxText <= 0 {
+		o.MaxText = DefaultRingText
+	}
+	return &Ring{o: o, first: 1, next: 1}
+}
+
+// MaxText implements Sink.
+func (r *Ring) MaxText() int { return r.o.MaxText }
+
+// Put implements Sink.
+func (r *Ring) Put(line []byte) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(line) > r.o.Bytes {
+		line = Append(nil, &Record{Kind: Gap, Time: time.Now(), Lost: 1})
+	}
+	if r.lines == nil {
+		r.lines = make([][]byte, r.o.Records)
+	}
+	for r.first < r.next && (r.next-r.first >= uint64(len(r.lines)) || r.bytes+len(line) > r.o.Bytes) {
+		r.drop()
+	}
+	r.lines[r.next%uint64(len(r.lines))] = r.keep(line)
+	r.next++
+	r.bytes += len(line)
+	if r.more != nil {
+		close(r.more)
+		r.more = nil
+	}
+}
+
+// keep copies a line to a new place: what readers have is not touched. It is called with mu held.
+func (r *Ring) keep(line []byte) []byte {
+	if len(line) > segmentSize/4 {
+		return bytes.Clone(line)
+	}
+	at := len(r.room)
+	if at+len(line) > cap(r.room) {
+		at, r.room = 0, make([]byte, 0, segmentSize)
+	}
+	r.room = append(r.room, line...)
+	return r.room[at:len(r.room):len(r.room)]
+}
+
+// drop takes the oldest line out. It is called with mu held.
+func (r *Ring) drop() {
+	at := r.first % uint64(len(r.lines))
+	r.bytes -= len(r.lines[at])
+	r.lines[at] = nil
+	r.first++
+}
+
+// Follower reads a Ring. It must not be used concurrently.
+type Follower struct {
+	ring *Ring
+	next uint64
+}
+
+// Follow returns a Follower that begins with the line at a position, which Follower.Position has returned; 0: with the
+// oldest line there is.
+func (r *Ring) Follow(from uint64) *Follower {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if from == 0 || from > r.next { // the latter is a position in another Ring
+		from = r.first
+	}
+	return &Follower{r, from}
+}
+
+// FollowNew returns a Follower that begins with the next line that comes.
+func (r *Ring) FollowNew() *Follower {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return &Follower{r, r.next}
+}
+
+// Position returns where the Follower goes on: after the lines that Next has returned.
+func (f *Follower) Position() uint64 { return f.next }
+
+// Next returns the next lines, at least one and at most that many, and waits until there is one. Where
+// lines have gone before the Follower has seen them, there is the line of a Gap. The lines are
+// not to be changed, and may be kept; each holds up to 128 KiB of the Ring's memory. The error is that of ctx.
+func (f *Follower) Next(ctx context.Context, most int) ([][]byte, error) {
+	for {
+		lines, more := f.take(most)
+		if more == nil {
+			return lines, nil
+		}
+		select {
+		case <-more:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		pause := time.NewTimer(followPause)
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// Ready is Next without a wait: there may be no lines.
+func (f *Follower) Ready(most int) [][]byte {
+	lines, _ := f.take(most)
+	return lines
+}
+
+// take returns lines, or what is closed when there is one.
+func (f *Follower) take(most int) (lines [][]byte, more <-chan struct{}) {
+	r := f.ring
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if f.next == r.next {
+		if r.more == nil {
+			r.more = make(chan struct{})
+		}
+		return nil, r.more
+	}
+	if f.next < r.first {
+		lines = append(lines, Append(nil, &Record{Kind: Gap, Time: time.Now(), Lost: r.first - f.next}))
+		f.next = r.first
+	}
+	for f.next < r.next && len(lines) < most {
+		lines = append(lines, r.lines[f.next%uint64(len(r.lines))])
+		f.next++
+	}
+	return lines, nil
+}

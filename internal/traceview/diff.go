@@ -1,0 +1,130 @@
+package traceview
+
+import "bytes"
+
+// Span is a part of a text, from one byte to the one before another.
+type Span struct{ From, To int }
+
+// maxTokens bounds what Diff compares exactly: its time grows with the square of what differs.
+const maxTokens = 4000
+
+// maxDiff is how long two texts may be together, in bytes, whose tokens Diff compares.
+const maxDiff = 4 << 20
+
+// Diff compares two texts of JSON by their tokens, and returns what stands in one of them only,
+// in order. Of texts that differ in very much, it returns all between what is equal at their
+// beginnings and their ends.
+func Diff(a, b []byte) (left, right []Span) {
+	if len(a)+len(b) > maxDiff {
+		return ends(a, b)
+	}
+	x, y := tokens(a), tokens(b)
+	head := 0
+	for head < len(x) && head < len(y) && bytes.Equal(at(a, x[head]), at(b, y[head])) {
+		head++
+	}
+	tail := 0
+	for tail < len(x)-head && tail < len(y)-head && bytes.Equal(at(a, x[len(x)-1-tail]), at(b, y[len(y)-1-tail])) {
+		tail++
+	}
+	x, y = x[head:len(x)-tail], y[head:len(y)-tail]
+	if len(x) > 0 && len(y) > 0 && len(x)*len(y) <= maxTokens*maxTokens/4 {
+		return common(a, b, x, y)
+	}
+	return whole(x), whole(y)
+}
+
+// ends is Diff for texts that are too long to be split.
+func ends(a, b []byte) (left, right []Span) {
+	head, tail, least := 0, 0, min(len(a), len(b))
+	for head < least && a[head] == b[head] {
+		head++
+	}
+	for tail < least-head && a[len(a)-1-tail] == b[len(b)-1-tail] {
+		tail++
+	}
+	if head+tail < len(a) {
+		left = []Span{{head, len(a) - tail}}
+	}
+	if head+tail < len(b) {
+		right = []Span{{head, len(b) - tail}}
+	}
+	return left, right
+}
+
+func at(text []byte, s Span) []byte { return text[s.From:s.To] }
+
+func whole(t []Span) []Span {
+	if len(t) == 0 {
+		return nil
+	}
+	return []Span{{t[0].From, t[len(t)-1].To}}
+}
+
+// common finds the longest common subsequence of two lists of tokens, and returns all other tokens.
+func common(a, b []byte, x, y []Span) (left, right []Span) {
+	width := len(y) + 1
+	longest := make([]uint16, (len(x)+1)*width)
+	for i := len(x) - 1; i >= 0; i-- {
+		for j := len(y) - 1; j >= 0; j-- {
+			if bytes.Equal(at(a, x[i]), at(b, y[j])) {
+				longest[i*width+j] = longest[(i+1)*width+j+1] + 1
+			} else {
+				longest[i*width+j] = max(longest[(i+1)*width+j], longest[i*width+j+1])
+			}
+		}
+	}
+	i, j := 0, 0
+	for i < len(x) || j < len(y) {
+		switch {
+		case i < len(x) && j < len(y) && bytes.Equal(at(a, x[i]), at(b, y[j])):
+			i, j = i+1, j+1
+		case j == len(y) || i < len(x) && longest[(i+1)*width+j] >= longest[i*width+j+1]:
+			left = join(left, x[i])
+			i++
+		default:
+			right = join(right, y[j])
+			j++
+		}
+	}
+	return left, right
+}
+
+// join appends a span, or makes the last one longer.
+func join(all []Span, s Span) []Span {
+	if n := len(all); n > 0 && all[n-1].To == s.From {
+		all[n-1].To = s.To
+		return all
+	}
+	return append(all, s)
+}
+
+// tokens splits a text into strings, numbers and words, and single bytes of anything else.
+// It takes any text.
+func tokens(text []byte) []Span {
+	var all []Span
+	for i := 0; i < len(text); {
+		from := i
+		switch c := text[i]; {
+		case c == '"':
+			for i++; i < len(text) && text[i] != '"'; i++ {
+				if text[i] == '\\' {
+					i++
+				}
+			}
+			i = min(i+1, len(text))
+		case isWord(c):
+			for i < len(text) && isWord(text[i]) {
+				i++
+			}
+		default:
+			i++
+		}
+		all = append(all, Span{from, i})
+	}
+	return all
+}
+
+func isWord(c byte) bool {
+	return c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c == '-' || c == '+' || c == '.' || c == '_' || c >= 0x80
+}

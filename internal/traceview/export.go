@@ -1,0 +1,34 @@
+package traceview
+
+import (
+	"fmt"
+	"io"
+	"iter"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/trace"
+)
+
+// Formats are the formats that Export writes: HAR 1.2, spans as the JSON of OTLP, and a page
+// of HTML that needs nothing else.
+var Formats = []string{"har", "otlp", "html"}
+
+// Export writes records in one of Formats.
+func Export(w io.Writer, format string, records iter.Seq[*View]) error {
+	switch format {
+	case "har":
+		return exportHAR(w, records)
+	case "otlp":
+		return exportOTLP(w, records)
+	case "html":
+		return exportHTML(w, records)
+	}
+	return fmt.Errorf("there is no format %q", format)
+}
+
+// missing counts what Gaps say.
+func missing(r *trace.Record) uint64 {
+	if r.Kind != trace.Gap {
+		return 0
+	}
+	return max(r.Lost, 1)
+}

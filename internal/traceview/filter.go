@@ -1,0 +1,217 @@
+package traceview
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/trace"
+)
+
+// Late is how long a request is without an answer until status:late matches it.
+const Late = 10 * time.Second
+
+// View is a record with what other records say of it.
+type View struct {
+	*trace.Record
+
+	Pending   bool          // a request that has no answer
+	Cancelled bool          // a request without an answer: who asked wants none any more
+	Waited    time.Duration // of a request: until the answer, or until now
+	Answer    *trace.Record // of a request, without its Body; nil: there is none, or it is not known
+}
+
+// Filter chooses records. The zero value chooses all of them. It may be used concurrently.
+type Filter struct{ groups []group }
+
+// group is a condition: one of any must hold, or none of them.
+type group struct {
+	key string
+	not bool
+	any []func(*View) bool
+}
+
+// Keys are the words that may stand in front of a colon in a filter.
+var Keys = []string{"method", "tool", "id", "dir", "hop", "ses", "srv", "status", "kind", "slow"}
+
+// ParseFilter reads a filter. Each word is KEY:VALUE with one of Keys, or text that the record has
+// to contain, in any case. A "!" in front of a word turns it round. All of the words must hold; of
+// several with the same key, one. A VALUE may have * for any text.
+func ParseFilter(words []string) (Filter, error) {
+	var f Filter
+	for _, word := range words {
+		rest, not := strings.CutPrefix(word, "!")
+		if rest == "" {
+			continue
+		}
+		key, value, is := strings.Cut(rest, ":")
+		if !is || !slices.Contains(Keys, key) {
+			key, value = "", rest
+		}
+		cond, err := condition(key, value)
+		if err != nil {
+			return Filter{}, fmt.Errorf("%q: %w", word, err)
+		}
+		at := slices.IndexFunc(f.groups, func(g group) bool { return g.key == key && g.not == not })
+		if at < 0 || key == "" || key == "slow" {
+			f.groups = append(f.groups, group{key: key, not: not})
+			at = len(f.groups) - 1
+		}
+		f.groups[at].any = append(f.groups[at].any, cond)
+	}
+	return f, nil
+}
+
+// Has reports whether the filter has a word with this key.
+func (f Filter) Has(key string) bool {
+	return slices.ContainsFunc(f.groups, func(g group) bool { return g.key == key && !g.not })
+}
+
+// Match reports whether the filter chooses v.
+func (f Filter) Match(v *View) bool {
+	for _, g := range f.groups {
+		if slices.ContainsFunc(g.any, func(is func(*View) bool) bool { return is(v) }) == g.not {
+			return false
+		}
+	}
+	return true
+}
+
+func condition(key, value string) (func(*View) bool, error) {
+	like := func(of func(*View) string) (func(*View) bool, error) {
+		is, err := pattern(value)
+		return func(v *View) bool { return is(of(v)) }, err
+	}
+	switch key {
+	case "method":
+		return like(func(v *View) string { return v.Method })
+	case "tool":
+		is, err := pattern(value)
+		return func(v *View) bool { return v.Method == "tools/call" && is(v.Name) }, err
+	case "id":
+		return func(v *View) bool {
+			id := v.ID.String()
+			return id == value || id == strconv.Quote(value)
+		}, nil
+	case "dir":
+		return oneOf(value, func(v *View) string { return v.Dir }, trace.ToServer, trace.ToClient)
+	case "hop":
+		return oneOf(value, func(v *View) string { return v.Hop }, trace.Down, trace.Up)
+	case "ses":
+		return like(func(v *View) string { return v.Session })
+	case "srv":
+		return like(func(v *View) string { return v.Server })
+	case "kind":
+		return like(func(v *View) string { return string(v.Kind) })
+	case "status":
+		return status(value)
+	case "slow":
+		least, err := time.ParseDuration(value)
+		if err != nil || least < 0 {
+			return nil, errors.New("write a time with its unit, such as slow:500ms")
+		}
+		return func(v *View) bool { return took(v) >= least && took(v) > 0 }, nil
+	}
+	return contains(value), nil
+}
+
+// pattern returns what compares a string with a VALUE.
+func pattern(value string) (func(string) bool, error) {
+	if value == "" {
+		return nil, errors.New("nothing stands behind the colon")
+	}
+	if !strings.Contains(value, "*") {
+		return func(s string) bool { return s == value }, nil
+	}
+	parts := strings.Split(value, "*")
+	return func(s string) bool {
+		rest, ok := strings.CutPrefix(s, parts[0])
+		if !ok {
+			return false
+		}
+		for _, part := range parts[1 : len(parts)-1] {
+			_, after, ok := strings.Cut(rest, part)
+			if !ok {
+				return false
+			}
+			rest = after
+		}
+		return strings.HasSuffix(rest, parts[len(parts)-1])
+	}, nil
+}
+
+func oneOf(value string, of func(*View) string, known ...string) (func(*View) bool, error) {
+	if !slices.Contains(known, value) {
+		return nil, fmt.Errorf("use %s", strings.Join(known, " or "))
+	}
+	return func(v *View) bool { return of(v) == value }, nil
+}
+
+// status reads the VALUE of a status.
+func status(value string) (func(*View) bool, error) {
+	switch value {
+	case "ok":
+		return func(v *View) bool {
+			return v.Kind == trace.Response && !failed(v.Record) || v.HTTP != nil && v.HTTP.Status > 0 && !failed(v.Record)
+		}, nil
+	case "err":
+		return func(v *View) bool { return failed(v.Record) }, nil
+	case "pending":
+		return func(v *View) bool { return v.Pending && !v.Cancelled }, nil
+	case "late":
+		return func(v *View) bool { return !v.Cancelled && took(v) >= Late }, nil
+	case "1xx", "2xx", "3xx", "4xx", "5xx":
+		class := int(value[0] - '0')
+		return func(v *View) bool { return v.HTTP != nil && v.HTTP.Status/100 == class }, nil
+	}
+	n, err := strconv.Atoi(value)
+	if err != nil || n == 0 {
+		return nil, errors.New("use ok, err, pending, late, a status of HTTP such as 401 or 4xx, or the code of an error such as -32601")
+	}
+	return func(v *View) bool { return v.Code == n || v.HTTP != nil && v.HTTP.Status == n }, nil
+}
+
+// failed reports whether a record tells of something that went wrong.
+func failed(r *trace.Record) bool {
+	switch {
+	case r.HTTP != nil:
+		return r.HTTP.Status >= http.StatusBadRequest || r.HTTP.Err != ""
+	case r.Event != nil:
+		return r.Event.Err != ""
+	}
+	return r.Code != 0 || r.Failed || r.Kind == trace.Drop
+}
+
+// took returns how long something lasted.
+func took(v *View) time.Duration {
+	switch {
+	case v.HTTP != nil:
+		return v.HTTP.Took
+	case v.Kind == trace.Request:
+		return v.Waited
+	}
+	return v.Took
+}
+
+// contains returns what looks for text in all that a record shows.
+func contains(text string) func(*View) bool {
+	want := bytes.ToLower([]byte(text))
+	has := func(s string) bool { return strings.Contains(strings.ToLower(s), string(want)) }
+	return func(v *View) bool {
+		if has(v.Method) || has(v.Name) || has(v.Why) || has(v.Server) || has(v.ID.String()) {
+			return true
+		}
+		if e := v.Event; e != nil && (has(e.Text) || has(e.Program) || has(e.Client) || has(e.Err) || has(e.Code)) {
+			return true
+		}
+		if x := v.HTTP; x != nil && (has(x.URL) || has(x.Method) || has(x.Rule) || has(x.Why) || has(x.Err)) {
+			return true
+		}
+		return bytes.Contains(bytes.ToLower(v.Body.Text), want) || bytes.Contains(bytes.ToLower(v.Body.Tail), want)
+	}
+}

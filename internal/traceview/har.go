@@ -1,0 +1,336 @@
+package traceview
+
+import (
+	"cmp"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"iter"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/buildinfo"
+	"github.com/mcp-bridge/mcp-bridge/internal/trace"
+)
+
+// The types are those of HAR 1.2 (http://www.softwareishard.com/blog/har-12-spec/). What begins
+// with an underscore is ours, or Chrome's.
+type (
+	harLog struct {
+		Version string     `json:"version"`
+		Creator harCreator `json:"creator"`
+		Entries []harEntry `json:"entries"`
+		Comment string     `json:"comment,omitempty"`
+	}
+	harCreator struct {
+		Name    string `json:"name"`
+		Version string `json:"version"`
+	}
+	harEntry struct {
+		Started   string      `json:"startedDateTime"`
+		Time      float64     `json:"time"`
+		Request   harRequest  `json:"request"`
+		Response  harResponse `json:"response"`
+		Cache     struct{}    `json:"cache"`
+		Timings   harTimings  `json:"timings"`
+		Comment   string      `json:"comment,omitempty"`
+		Kind      string      `json:"_resourceType,omitempty"`
+		Frames    []harFrame  `json:"_webSocketMessages,omitempty"`
+		Synthetic string      `json:"_synthetic,omitempty"` // the transport of what is no HTTP exchange
+		Server    string      `json:"_server,omitempty"`
+		Session   string      `json:"_session,omitempty"`
+		Hop       string      `json:"_hop,omitempty"`
+		Redacted  []string    `json:"_redacted,omitempty"`
+
+		at time.Time
+	}
+	harRequest struct {
+		Method      string    `json:"method"`
+		URL         string    `json:"url"`
+		Proto       string    `json:"httpVersion"`
+		Cookies     []harPair `json:"cookies"`
+		Headers     []harPair `json:"headers"`
+		Query       []harPair `json:"queryString"`
+		Post        *harPost  `json:"postData,omitempty"`
+		HeadersSize int       `json:"headersSize"`
+		BodySize    int64     `json:"bodySize"`
+	}
+	harPost struct {
+		Type   string    `json:"mimeType"`
+		Params []harPair `json:"params"`
+		Text   string    `json:"text"`
+	}
+	harResponse struct {
+		Status      int        `json:"status"`
+		StatusText  string     `json:"statusText"`
+		Proto       string     `json:"httpVersion"`
+		Cookies     []harPair  `json:"cookies"`
+		Headers     []harPair  `json:"headers"`
+		Content     harContent `json:"content"`
+		Redirect    string     `json:"redirectURL"`
+		HeadersSize int        `json:"headersSize"`
+		BodySize    int64      `json:"bodySize"`
+	}
+	harContent struct {
+		Size     int64  `json:"size"`
+		Type     string `json:"mimeType"`
+		Text     string `json:"text,omitempty"`
+		Encoding string `json:"encoding,omitempty"`
+	}
+	harTimings struct {
+		Send    float64 `json:"send"`
+		Wait    float64 `json:"wait"`
+		Receive float64 `json:"receive"`
+	}
+	harPair struct {
+		Name  string `json:"name"`
+		Value string `json:"value"`
+	}
+	harFrame struct {
+		Type   string  `json:"type"`
+		Time   float64 `json:"time"` // seconds since 1970
+		Opcode int     `json:"opcode"`
+		Data   string  `json:"data"`
+	}
+)
+
+func exportHAR(w io.Writer, records iter.Seq[*View]) error {
+	h := harMaker{open: make(map[harPlace][]*harMessage), sockets: make(map[string]*harEntry)}
+	for v := range records {
+		h.add(v)
+	}
+	log := harLog{Version: "1.2", Creator: harCreator{"mcp-bridge", buildinfo.Version()}, Entries: h.finish()}
+	if h.missing > 0 {
+		log.Comment = fmt.Sprintf("%d records are missing in the trace", h.missing)
+	}
+	return json.NewEncoder(w).Encode(map[string]harLog{"log": log})
+}
+
+// harMaker makes entries. The messages of an exchange are recorded before it.
+type harMaker struct {
+	entries []*harEntry
+	refused []*harEntry
+	open    map[harPlace][]*harMessage // not yet part of an entry
+	sockets map[string]*harEntry       // by session
+	real    bool                       // there are exchanges
+	missing uint64
+}
+
+type harPlace struct{ ses, hop string }
+
+// harMessage is a message. The record is copied: that of a View is not good for ever.
+type harMessage struct{ trace.Record }
+
+func (h *harMaker) add(v *View) {
+	h.missing += missing(v.Record)
+	switch {
+	case v.Kind.IsMessage():
+		place := harPlace{v.Session, v.Hop}
+		h.open[place] = append(h.open[place], &harMessage{*v.Record})
+	case v.HTTP != nil && v.Kind == trace.Refused:
+		h.refused = append(h.refused, h.exchange(v.Record))
+	case v.HTTP != nil:
+		h.real = true
+		e := h.exchange(v.Record)
+		h.entries = append(h.entries, e)
+		if v.HTTP.Status == http.StatusSwitchingProtocols && v.Session != "" {
+			e.Kind = "websocket"
+			h.sockets[v.Session+" "+v.Hop] = e
+		} else {
+			h.fill(e, v.Record)
+		}
+	}
+}
+
+// finish makes entries of what is no part of an exchange, and returns all of them.
+func (h *harMaker) finish() []harEntry {
+	if !h.real { // else each refusal is an exchange, too
+		h.entries = append(h.entries, h.refused...)
+	}
+	for place, all := range h.open {
+		socket := h.sockets[place.ses+" "+place.hop]
+		if socket == nil && len(all) > 0 && all[0].Transport == "websocket" && place.hop == trace.Down {
+			socket = synthetic(&all[0].Record, "websocket")
+			socket.Kind = "websocket"
+			h.entries = append(h.entries, socket)
+		}
+		if socket != nil {
+			for _, m := range all {
+				socket.Frames = append(socket.Frames, frame(&m.Record))
+			}
+			continue
+		}
+		h.lines(all)
+	}
+	slices.SortStableFunc(h.entries, func(a, b *harEntry) int {
+		return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.Session, b.Session), cmp.Compare(a.Hop, b.Hop))
+	})
+	list := make([]harEntry, len(h.entries))
+	for i, e := range h.entries {
+		list[i] = *e
+	}
+	return list
+}
+
+func frame(r *trace.Record) harFrame {
+	f := harFrame{Type: "receive", Time: float64(r.Time.UnixMicro()) / 1e6, Opcode: 1, Data: validText(bodyText(&r.Body))}
+	if r.Dir == trace.ToServer {
+		f.Type = "send"
+	}
+	return f
+}
+
+// lines makes entries of messages that did not travel over HTTP, or whose exchange is not in
+// the trace: one of a request and its answer, one of every other message.
+func (h *harMaker) lines(all []*harMessage) {
+	slices.SortStableFunc(all, func(a, b *harMessage) int { return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Seq, b.Seq)) })
+	asked := map[string]*harEntry{}
+	for _, m := range all {
+		key := m.Dir + " " + m.ID.String()
+		if m.Kind == trace.Response {
+			if e := asked[opposite(m.Dir)+" "+m.ID.String()]; e != nil {
+				delete(asked, opposite(m.Dir)+" "+m.ID.String())
+				e.Time = millis(m.Time.Sub(e.at))
+				e.Timings.Wait = e.Time
+				answer(e, "application/json", bodyText(&m.Body), int64(m.Size))
+				continue
+			}
+		}
+		transport := m.Transport
+		if m.Hop == trace.Up || transport == "" {
+			transport = "mcp" // which one it was is not recorded
+		}
+		e := synthetic(&m.Record, transport)
+		e.Request.Post = &harPost{Type: "application/json", Params: []harPair{}, Text: validText(bodyText(&m.Body))}
+		e.Request.BodySize = int64(m.Size)
+		h.entries = append(h.entries, e)
+		if m.Kind == trace.Request {
+			asked[key] = e
+		}
+	}
+}
+
+// synthetic returns the entry of something that was no HTTP exchange.
+func synthetic(r *trace.Record, transport string) *harEntry {
+	e := entry(r)
+	where := url.URL{Scheme: transport, Host: "mcp-bridge", Path: "/" + cmp.Or(r.Server, "-") + "/" + cmp.Or(r.Method, "-")}
+	e.Request.Method, e.Request.URL, e.Request.Proto = "POST", where.String(), transport
+	e.Response.Proto = transport
+	e.Synthetic = transport
+	e.Comment = "no HTTP exchange, but a message over another transport"
+	return e
+}
+
+func entry(r *trace.Record) *harEntry {
+	none := []harPair{}
+	return &harEntry{
+		at: r.Time, Started: r.Time.UTC().Format("2006-01-02T15:04:05.000000Z"),
+		Request:  harRequest{Cookies: none, Headers: none, Query: none, HeadersSize: -1, BodySize: -1},
+		Response: harResponse{Cookies: none, Headers: none, HeadersSize: -1, BodySize: -1},
+		Server:   r.Server, Session: r.Session, Hop: r.Hop, Redacted: r.Redacted,
+	}
+}
+
+// exchange returns the entry of an HTTP exchange, without the bodies.
+func (h *harMaker) exchange(r *trace.Record) *harEntry {
+	x, e := r.HTTP, entry(r)
+	where := x.URL
+	if u, err := url.Parse(where); err == nil {
+		if !u.IsAbs() {
+			u.Scheme, u.Host = "http", cmp.Or(x.Request.Get("Host"), "mcp-bridge")
+			where = u.String()
+		}
+		for name, values := range u.Query() {
+			for _, value := range values {
+				e.Request.Query = append(e.Request.Query, harPair{name, value})
+			}
+		}
+		slices.SortFunc(e.Request.Query, func(a, b harPair) int { return cmp.Compare(a.Name, b.Name) })
+	}
+	e.Request.Method, e.Request.URL, e.Request.Proto = cmp.Or(x.Method, "GET"), where, x.Proto
+	e.Request.Headers, e.Request.BodySize = pairs(x.Request), x.In
+	e.Response.Status, e.Response.StatusText, e.Response.Proto = x.Status, http.StatusText(x.Status), x.Proto
+	e.Response.Headers, e.Response.BodySize = pairs(x.Response), x.Out
+	e.Response.Redirect = x.Response.Get("Location")
+	e.Response.Content = harContent{Size: x.Out, Type: x.Response.Get("Content-Type")}
+	e.Time = max(millis(x.Took), 0)
+	e.Timings.Wait = min(max(millis(x.FirstByte), 0), e.Time)
+	e.Timings.Receive = e.Time - e.Timings.Wait
+	e.Comment = strings.Join(slices.DeleteFunc([]string{x.Rule, x.Why, r.Why, x.Err}, func(s string) bool { return s == "" }), ": ")
+	return e
+}
+
+// fill gives an exchange the messages that passed at its place in its time: what the client
+// said of the right size, and what was answered.
+func (h *harMaker) fill(e *harEntry, r *trace.Record) {
+	place, x := harPlace{r.Session, r.Hop}, r.HTTP
+	const slack = 5 * time.Millisecond
+	within := func(m *harMessage) bool {
+		return !m.Time.Before(r.Time.Add(-slack)) && !m.Time.After(r.Time.Add(x.Took+slack))
+	}
+	asked := -1
+	for i, m := range h.open[place] {
+		if m.Dir == trace.ToServer && within(m) && x.Method == http.MethodPost && (asked < 0 || int64(m.Size) == x.In) {
+			if asked = i; int64(m.Size) == x.In {
+				break
+			}
+		}
+	}
+	var request *harMessage
+	if asked >= 0 {
+		request = h.open[place][asked]
+		text := validText(bodyText(&request.Body))
+		e.Request.Post = &harPost{Type: cmp.Or(x.Request.Get("Content-Type"), "application/json"), Params: []harPair{}, Text: text}
+	}
+	events := strings.HasPrefix(x.Response.Get("Content-Type"), "text/event-stream")
+	var text []byte
+	h.open[place] = slices.DeleteFunc(h.open[place], func(m *harMessage) bool {
+		mine := m == request
+		if m.Dir == trace.ToClient && within(m) {
+			own := request != nil && m.Kind == trace.Response && m.ID.Equivalent(request.ID)
+			other := m.Kind != trace.Response || request == nil
+			switch {
+			case own && !events:
+				text, mine = bodyText(&m.Body), true
+			case events && (own || other):
+				text = fmt.Appendf(text, "data: %s\n\n", bodyText(&m.Body))
+				mine = true
+			}
+		}
+		return mine
+	})
+	if text != nil {
+		answer(e, e.Response.Content.Type, text, x.Out)
+	}
+}
+
+func answer(e *harEntry, kind string, text []byte, size int64) {
+	c := harContent{Size: size, Type: kind, Text: string(text)}
+	if !utf8.Valid(text) {
+		c.Text, c.Encoding = base64.StdEncoding.EncodeToString(text), "base64"
+	}
+	e.Response.Content = c
+	if e.Response.Status == 0 && e.Synthetic != "" {
+		e.Response.BodySize = size
+	}
+}
+
+func pairs(h http.Header) []harPair {
+	list := []harPair{}
+	for name, values := range h {
+		for _, value := range values {
+			list = append(list, harPair{name, value})
+		}
+	}
+	slices.SortStableFunc(list, func(a, b harPair) int { return cmp.Compare(a.Name, b.Name) })
+	return list
+}
+
+func validText(text []byte) string { return strings.ToValidUTF8(string(text), "\uFFFD") }
+
+func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

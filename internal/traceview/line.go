@@ -1,0 +1,300 @@
+package traceview
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/trace"
+)
+
+// Printer prints records in lines. It must not be used concurrently. Set what is wanted before
+// the first Print.
+type Printer struct {
+	Out   io.Writer
+	Color bool // Out is a terminal that understands colours
+
+	// Bodies prints messages below their lines. Both prints, for a message that the bridge has
+	// made of another, both side by side with what differs marked.
+	Bodies, Both bool
+
+	Exchanges bool // also the kinds HTTP and Stream, with their headers
+	Width     int  // characters of a line, for Both; 0: 160
+
+	buf    []byte
+	server int // widths of columns so far
+	ses    int
+	bodies bodies
+	day    string
+}
+
+// Shows reports whether a Printer shows a kind that nobody has asked for by name.
+func (p *Printer) Shows(k trace.Kind) bool {
+	switch k {
+	case trace.HTTP, trace.Stream:
+		return p.Exchanges
+	case trace.Stderr:
+		return p.Bodies || p.Both
+	}
+	return true
+}
+
+// Keep notes a record that is not printed: Both may need its Body later.
+func (p *Printer) Keep(r *trace.Record) {
+	if p.Both {
+		p.bodies.keep(r)
+	}
+}
+
+// Print prints a record. The error is that of Out.
+func (p *Printer) Print(v *View) error {
+	p.Keep(v.Record)
+	p.buf = p.buf[:0]
+	p.line(v)
+	switch cause := p.bodies.of(v.Cause); {
+	case p.Both && v.Kind.IsMessage() && v.Cause != 0 && cause != nil && v.Body.Text != nil:
+		p.sides(cause, &v.Body)
+	case (p.Bodies || p.Both) && v.Body.Text != nil && v.Kind != trace.Stderr:
+		p.indented(bodyText(&v.Body))
+	}
+	if (p.Bodies || p.Both) && len(v.Redacted) > 0 {
+		p.indented([]byte("redacted: " + strings.Join(v.Redacted, ", ")))
+	}
+	if x := v.HTTP; x != nil && (p.Bodies || p.Both) {
+		p.headers("> ", x.Request)
+		p.headers("< ", x.Response)
+	}
+	_, err := p.Out.Write(p.buf)
+	return err
+}
+
+// line appends the line of a record.
+func (p *Printer) line(v *View) {
+	at := v.Time.Local()
+	if day := at.Format(time.DateOnly); day != p.day && !v.Time.IsZero() {
+		if p.day != "" {
+			p.buf = fmt.Appendf(p.buf, "-- %s --\n", day)
+		}
+		p.day = day
+	}
+	if v.Time.IsZero() {
+		p.buf = append(p.buf, strings.Repeat(" ", 12)...)
+	} else {
+		p.buf = at.AppendFormat(p.buf, "15:04:05.000")
+	}
+	p.server = p.column(v.Server, p.server)
+	p.ses = p.column(v.Session, p.ses)
+	p.buf = append(p.buf, "  "...)
+	p.buf = append(p.buf, arrow(v.Record)...)
+	p.buf = append(p.buf, "  "...)
+	from := len(p.buf)
+	p.subject(v)
+	bad := failed(v.Record) || v.Kind == trace.Gap || v.Kind == trace.Refused || v.Kind == trace.Note
+	if bad && p.Color {
+		p.buf = append(slices.Insert(p.buf, from, []byte(red)...), plain...)
+	}
+	p.buf = append(p.buf, '\n')
+}
+
+// Colours of a terminal.
+const (
+	red     = "\x1b[31m"
+	inverse = "\x1b[7m"
+	plain   = "\x1b[0m"
+)
+
+// column appends text, at least as wide as the column was so far, and returns its width.
+func (p *Printer) column(text string, width int) int {
+	text = clip(Escaped(text), 24)
+	n := len([]rune(text))
+	width = max(width, n)
+	p.buf = append(append(p.buf, "  "...), text...)
+	p.buf = append(p.buf, strings.Repeat(" ", width-n)...)
+	return width
+}
+
+// arrow shows the clients at the left of the bridge, which is the bar, and the servers at its
+// right.
+func arrow(r *trace.Record) string {
+	switch {
+	case r.Hop == trace.Down && r.Dir == trace.ToServer:
+		return "→|  "
+	case r.Hop == trace.Down && r.Dir == trace.ToClient:
+		return "←|  "
+	case r.Hop == trace.Up && r.Dir == trace.ToServer:
+		return "  |→"
+	case r.Hop == trace.Up && r.Dir == trace.ToClient:
+		return "  |←"
+	case r.Hop == trace.Down:
+		return "·|  "
+	case r.Hop == trace.Up:
+		return "  |·"
+	}
+	return "  |  "
+}
+
+// word appends a word that came over the wire.
+func (p *Printer) word(text string) {
+	if text != "" {
+		p.space()
+		p.buf = AppendEscaped(p.buf, clip(text, 200))
+	}
+}
+
+func (p *Printer) space() {
+	if n := len(p.buf); n > 0 && p.buf[n-1] != ' ' {
+		p.buf = append(p.buf, ' ')
+	}
+}
+
+func (p *Printer) printf(format string, args ...any) {
+	p.space()
+	p.buf = fmt.Appendf(p.buf, format, args...)
+}
+
+// subject appends what a record is about.
+func (p *Printer) subject(v *View) {
+	switch {
+	case v.Kind.IsMessage():
+		p.message(v)
+	case v.HTTP != nil:
+		p.exchange(v)
+	case v.Kind == trace.Gap:
+		p.printf("%d records are missing here", v.Lost)
+	case v.Kind == trace.Drop:
+		p.word("dropped")
+		p.message(v)
+		p.word(v.Why)
+	case v.Event != nil:
+		p.event(v)
+	default:
+		p.word(string(v.Kind))
+		p.word(v.Why)
+	}
+}
+
+func (p *Printer) message(v *View) {
+	if v.Method == "" && v.Kind == trace.Response {
+		p.word("(response)")
+	}
+	p.word(v.Method)
+	p.word(v.Name)
+	if !v.ID.IsZero() {
+		p.word("#" + v.ID.String())
+	}
+	switch {
+	case v.Code != 0:
+		p.printf("error %d", v.Code)
+	case v.Failed:
+		p.word("failed")
+	case v.Kind == trace.Response:
+		p.word("ok")
+	case v.Cancelled:
+		p.word("cancelled")
+	case v.Pending:
+		p.printf("no answer for %s", rounded(v.Waited))
+	}
+	if v.Took > 0 {
+		p.word(rounded(v.Took))
+	}
+	if v.Bridge > 0 {
+		p.printf("(bridge %s)", rounded(v.Bridge))
+	}
+	p.printf("%s", size(int64(v.Size)))
+}
+
+// size returns a number of bytes as people write it.
+func size(n int64) string {
+	switch {
+	case n < 10_000:
+		return strconv.FormatInt(n, 10) + " B"
+	case n < 10_000_000:
+		return strconv.FormatInt(n/1000, 10) + " kB"
+	}
+	return strconv.FormatInt(n/1000_000, 10) + " MB"
+}
+
+func (p *Printer) exchange(v *View) {
+	x := v.HTTP
+	p.word(x.Proto)
+	p.word(x.Method)
+	p.word(x.URL)
+	if x.Status != 0 {
+		p.printf("%d", x.Status)
+	}
+	if v.Kind == trace.Refused {
+		p.word("refused")
+		p.word(x.Rule)
+		p.word(x.Why)
+		p.word(v.Why)
+	}
+	if x.Took > 0 {
+		p.word(rounded(x.Took))
+	}
+	if x.FirstByte > 0 {
+		p.printf("(first byte %s)", rounded(x.FirstByte))
+	}
+	if x.In > 0 || x.Out > 0 {
+		p.printf("in %s, out %s", size(x.In), size(x.Out))
+	}
+	p.word(x.Err)
+}
+
+func (p *Printer) event(v *View) {
+	e := v.Event
+	p.word(string(v.Kind))
+	if v.Kind == trace.Stderr {
+		p.printf("%d:", e.PID)
+		p.word(string(bodyText(&v.Body)))
+		return
+	}
+	p.word(v.Stream)
+	p.word(e.Code)
+	p.word(e.What)
+	p.word(e.Step)
+	if e.PID != 0 {
+		p.printf("pid %d", e.PID)
+	}
+	p.word(e.Program)
+	p.word(e.Client)
+	p.word(e.Version)
+	p.word(e.Revision)
+	if e.From != "" {
+		p.word("from " + e.From)
+	}
+	if e.Calls > 0 {
+		p.printf("%d calls", e.Calls)
+	}
+	if e.Took > 0 {
+		p.word("after " + rounded(e.Took))
+	}
+	if v.Size > 0 {
+		p.word(size(int64(v.Size)))
+	}
+	p.word(e.Text)
+	p.word(v.Why)
+	p.word(e.Err)
+}
+
+const indent = "              "
+
+func (p *Printer) indented(text []byte) {
+	p.buf = append(p.buf, indent...)
+	p.buf = append(AppendEscaped(p.buf, text), '\n')
+}
+
+func (p *Printer) headers(mark string, h map[string][]string) {
+	names := make([]string, 0, len(h))
+	for name := range h {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		for _, value := range h[name] {
+			p.indented([]byte(mark + name + ": " + value))
+		}
+	}
+}

@@ -1,0 +1,169 @@
+package traceview
+
+import (
+	"context"
+	"io"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/trace"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// held is for how long Live holds records back, to put them into the order of their numbers, and
+// maxHeld how many.
+const (
+	held    = 30 * time.Millisecond
+	maxHeld = 1000
+)
+
+// tick is how often Live looks for requests that wait for an answer.
+const tick = time.Second
+
+// maxWaiting is for how many requests without an answer Live looks.
+const maxWaiting = 10_000
+
+// live is what a Show knows of a bridge that runs.
+type live struct {
+	print   func(v *View, line []byte) error
+	waiting map[callKey]map[jsonrpc.ID]*waiting
+	n       int
+	pending bool // requests are wanted once they wait
+	again   bool // those that are late are printed again
+}
+
+// waiting is a request without an answer.
+type waiting struct {
+	record trace.Record
+	line   []byte
+	told   bool // that it waits
+	late   bool // that it is late
+}
+
+// Live prints records as they come, until in ends or ctx is done; then its error is that of in.
+// A request that is Late is printed again. in must end with ctx.
+func (s *Show) Live(ctx context.Context, in io.Reader) error {
+	l := &live{print: s.printer(), waiting: make(map[callKey]map[jsonrpc.ID]*waiting), pending: s.Filter.Has("status"), again: !s.JSON}
+	type item struct {
+		record trace.Record
+		line   []byte
+	}
+	items := make(chan item)
+	var wrong error
+	go func() {
+		defer close(items)
+		wrong = s.each(in, true, func(r *trace.Record, line []byte) error {
+			select {
+			case items <- item{*r, line}:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		})
+	}()
+	ticks := time.NewTicker(tick)
+	defer ticks.Stop()
+	var err error
+	o := order{most: maxHeld, out: l.record}
+	if s.JSON {
+		o.most = 0
+	}
+	calm := time.NewTimer(held)
+	defer calm.Stop()
+	for {
+		select {
+		case i, more := <-items:
+			if !more {
+				if err = o.flush(); err == nil {
+					err = wrong
+				}
+				if flushed := s.Out.Flush(); err == nil {
+					err = flushed
+				}
+				return err
+			}
+			if len(o.items) == 0 {
+				calm.Reset(held)
+			}
+			err = o.add(&i.record, i.line)
+		case <-calm.C:
+			if err = o.flush(); err == nil {
+				err = s.Out.Flush()
+			}
+		case now := <-ticks.C:
+			if err = l.look(now); err == nil {
+				err = s.Out.Flush()
+			}
+		}
+		if err != nil { // nobody reads: the caller ends in
+			return err
+		}
+	}
+}
+
+// record prints a record, and notes what waits for an answer.
+func (l *live) record(r *trace.Record, line []byte) error {
+	v := &View{Record: r}
+	switch r.Kind {
+	case trace.Request:
+		v.Pending = true
+		l.open(r, line)
+	case trace.Response:
+		l.close(r, opposite(r.Dir), r.ID)
+	case trace.Notification:
+		if r.Method == "notifications/cancelled" {
+			if id, ok := jsonrpc.ParseID(lookup(r.Body.Text, "params", "requestId")); ok {
+				l.close(r, r.Dir, id)
+			}
+		}
+	}
+	if r.Kind == trace.Request && l.pending {
+		return nil // it is printed once it waits
+	}
+	v.Pending = false
+	return l.print(v, line)
+}
+
+func (l *live) open(r *trace.Record, line []byte) {
+	if l.n >= maxWaiting {
+		return
+	}
+	key := callKey{r.Session, r.Hop, r.Dir}
+	if l.waiting[key] == nil {
+		l.waiting[key] = make(map[jsonrpc.ID]*waiting)
+	}
+	if l.waiting[key][r.ID] == nil {
+		l.n++
+	}
+	w := &waiting{record: *r, line: line}
+	w.record.Body = trace.Body{}
+	l.waiting[key][r.ID] = w
+}
+
+func (l *live) close(r *trace.Record, dir string, id jsonrpc.ID) {
+	key := callKey{r.Session, r.Hop, dir}
+	if own, _, ok := jsonrpc.Find(l.waiting[key], id); ok {
+		delete(l.waiting[key], own)
+		l.n--
+	}
+	if len(l.waiting[key]) == 0 {
+		delete(l.waiting, key)
+	}
+}
+
+// look prints requests that wait, and those that are late.
+func (l *live) look(now time.Time) error {
+	for _, all := range l.waiting {
+		for _, w := range all {
+			v := &View{Record: &w.record, Pending: true, Waited: now.Sub(w.record.Time)}
+			due := !w.told && l.pending && v.Waited >= tick || l.again && !w.late && v.Waited >= Late
+			w.told = w.told || v.Waited >= tick
+			w.late = w.late || v.Waited >= Late
+			if due {
+				if err := l.print(v, w.line); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,147 @@
+package traceview
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/trace"
+)
+
+// Where says at which place a message was lost.
+type Where string
+
+// The places.
+const (
+	AtBridge  Where = "bridge"  // it was received, and nothing was made of it
+	AtServer  Where = "server"  // the server has it, and has not answered
+	AtClient  Where = "client"  // the client has it, and has not answered
+	OnTheWay  Where = "answer"  // its answer was received, and nothing was made of that
+	Discarded Where = "dropped" // the bridge says so, and why
+)
+
+// Loss is a message that got lost, or a request that nobody has answered.
+type Loss struct {
+	Where Where
+	What  trace.Record   // without its Body
+	Text  string         // what is known, in a sentence; not escaped
+	Steps []trace.Record // how far it came, What first
+}
+
+// Lost returns what got lost, in the order of time.
+func (s *Story) Lost() []Loss {
+	var all []Loss
+	told := map[*trace.Record]bool{}
+	for _, st := range s.steps {
+		if loss, is := s.loss(st); is {
+			loss.What, loss.Steps = st.Record, append([]trace.Record{st.Record}, loss.Steps...)
+			all = append(all, loss)
+			told[st.dropped] = true
+		}
+	}
+	for i := range s.drops {
+		if d := &s.drops[i]; !told[d] {
+			all = append(all, Loss{Where: Discarded, What: *d, Text: "the bridge has dropped it: " + d.Why, Steps: []trace.Record{*d}})
+		}
+	}
+	return all
+}
+
+// Gaps returns how many records are missing in the trace.
+func (s *Story) Gaps() uint64 { return s.gaps }
+
+func (s *Story) loss(st *step) (loss Loss, is bool) {
+	if st.cancelled || st.answer != nil {
+		return loss, false
+	}
+	if st.dropped != nil {
+		return Loss{Where: Discarded, Text: "the bridge has dropped it: " + st.dropped.Why}, true
+	}
+	near, far := peers(&st.Record)
+	switch {
+	case st.Kind == trace.Request && received(&st.Record):
+		return s.unanswered(st, near, far), true
+	case st.Kind == trace.Request:
+		if st.Cause != 0 {
+			return loss, false // the request that caused it tells
+		}
+		text := fmt.Sprintf("a request of the bridge itself, which the %s has not answered within %s", near, rounded(s.waited(st)))
+		return Loss{Where: place(near), Text: text}, true
+	case received(&st.Record) && len(st.effects) == 0 && !s.kept(st):
+		return Loss{Where: AtBridge, Text: fmt.Sprintf("received from the %s, and not passed on to the %s", near, far)}, true
+	}
+	return loss, false
+}
+
+// unanswered says how far a request came that was received.
+func (s *Story) unanswered(st *step, near, far string) Loss {
+	within := rounded(s.waited(st))
+	for _, passed := range st.effects {
+		if passed.Kind != trace.Request || passed.Dir != st.Dir {
+			continue
+		}
+		steps := []trace.Record{passed.Record}
+		if passed.answer == nil {
+			return Loss{Where: place(far), Steps: steps, Text: fmt.Sprintf("passed on to the %s, which has not answered within %s", far, within)}
+		}
+		steps = append(steps, passed.answer.Record)
+		return Loss{Where: OnTheWay, Steps: steps, Text: fmt.Sprintf("answered by the %s, and the answer was not passed on to the %s", far, near)}
+	}
+	if len(st.effects) > 0 {
+		return Loss{
+			Where: AtBridge, Steps: []trace.Record{st.effects[0].Record},
+			Text: fmt.Sprintf("received from the %s and made into something else, and not answered within %s", near, within),
+		}
+	}
+	return Loss{Where: AtBridge, Text: fmt.Sprintf("received from the %s, neither passed on to the %s nor answered within %s", near, far, within)}
+}
+
+// kept reports whether a message that was received is one that the bridge rightly keeps.
+func (s *Story) kept(st *step) bool {
+	switch {
+	case st.Method == "notifications/initialized" || st.Method == "notifications/cancelled":
+		return true
+	case st.Kind != trace.Response:
+		return false
+	case st.request == nil: // the beginning of the trace is missing
+		return true
+	}
+	asked := s.bySeq[st.request.Cause]
+	// Either the bridge itself has asked, or whoever asked has an answer by now, or the
+	// request that caused this one tells.
+	return st.request.Cause == 0 || asked == nil || asked.answer != nil || asked.cancelled || asked.Kind == trace.Request
+}
+
+// received reports whether the bridge has received a message, and not sent it.
+func received(r *trace.Record) bool {
+	return r.Hop == trace.Down && r.Dir == trace.ToServer || r.Hop == trace.Up && r.Dir == trace.ToClient
+}
+
+// peers returns who is at the end of the bridge where a message passed, and who is at the other one.
+func peers(r *trace.Record) (near, far string) {
+	if r.Hop == trace.Down {
+		return "client", "server"
+	}
+	return "server", "client"
+}
+
+func place(peer string) Where {
+	if peer == "client" {
+		return AtClient
+	}
+	return AtServer
+}
+
+// rounded returns a duration as people write it.
+func rounded(d time.Duration) string {
+	switch {
+	case d >= 10*time.Second:
+		return d.Round(time.Second).String()
+	case d >= time.Second:
+		return d.Round(10 * time.Millisecond).String()
+	case d >= 10*time.Millisecond:
+		return d.Round(time.Millisecond).String()
+	case d >= time.Millisecond:
+		return d.Round(10 * time.Microsecond).String()
+	}
+	return d.Round(time.Microsecond).String()
+}

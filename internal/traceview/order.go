@@ -1,0 +1,54 @@
+package traceview
+
+import (
+	"slices"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/trace"
+)
+
+// order puts records into the order of their numbers that stand near each other in a trace:
+// what happens at the same time is written in any order, the record of a request perhaps after that of
+// its answer.
+type order struct {
+	most  int // records that are held back
+	out   func(r *trace.Record, line []byte) error
+	items []ordered
+}
+
+type ordered struct {
+	record trace.Record
+	line   []byte
+}
+
+// add takes the next record. Nothing is put in front of one without a number.
+func (o *order) add(r *trace.Record, line []byte) error {
+	if r.Seq == 0 {
+		if err := o.flush(); err != nil {
+			return err
+		}
+		return o.out(r, line)
+	}
+	at := len(o.items)
+	for at > 0 && o.items[at-1].record.Seq > r.Seq {
+		at--
+	}
+	o.items = slices.Insert(o.items, at, ordered{*r, line})
+	if len(o.items) <= o.most {
+		return nil
+	}
+	first := o.items[0]
+	o.items = slices.Delete(o.items, 0, 1)
+	return o.out(&first.record, first.line)
+}
+
+// flush hands out what was held back.
+func (o *order) flush() error {
+	for i := range o.items {
+		if err := o.out(&o.items[i].record, o.items[i].line); err != nil {
+			return err
+		}
+	}
+	clear(o.items)
+	o.items = o.items[:0]
+	return nil
+}

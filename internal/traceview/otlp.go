@@ -1,0 +1,132 @@
+package traceview
+
+import (
+	"bufio"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"iter"
+	"regexp"
+	"strconv"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/buildinfo"
+	"github.com/mcp-bridge/mcp-bridge/internal/trace"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// otlpSpan is a span in the JSON of OTLP. The numbers of 64 bits are strings there.
+type otlpSpan struct {
+	Trace  string     `json:"traceId"`
+	ID     string     `json:"spanId"`
+	Parent string     `json:"parentSpanId,omitempty"`
+	Name   string     `json:"name"`
+	Kind   int        `json:"kind"` // 2: SERVER, 3: CLIENT
+	Start  string     `json:"startTimeUnixNano"`
+	End    string     `json:"endTimeUnixNano"`
+	Attrs  []otlpAttr `json:"attributes"`
+	Status otlpStatus `json:"status"`
+}
+
+type otlpStatus struct {
+	Code    int    `json:"code,omitempty"` // 2: an error
+	Message string `json:"message,omitempty"`
+}
+
+type otlpAttr struct {
+	Key   string `json:"key"`
+	Value any    `json:"value"`
+}
+
+func stringAttr(key, value string) otlpAttr {
+	return otlpAttr{key, map[string]string{"stringValue": validText([]byte(value))}}
+}
+
+// spanIDs is which span a received request has become.
+type spanIDs struct{ trace, span string }
+
+// exportOTLP writes a span for each request at each end of the bridge.
+func exportOTLP(w io.Writer, records iter.Seq[*View]) error {
+	out := bufio.NewWriter(w)
+	fmt.Fprintf(out, `{"resourceSpans":[{"resource":{"attributes":[{"key":"service.name","value":{"stringValue":"mcp-bridge"}}]},"scopeSpans":[{"scope":{"name":"mcp-bridge","version":%s},"spans":[`,
+		jsonrpc.Quote(buildinfo.Version()))
+	known := make(map[uint64]spanIDs)
+	first := true
+	for v := range records {
+		if v.Kind != trace.Request {
+			continue
+		}
+		text, err := json.Marshal(span(v, known))
+		if err != nil {
+			return err
+		}
+		if !first {
+			_ = out.WriteByte(',') // Flush returns the error
+		}
+		first = false
+		_, _ = out.Write(text)
+	}
+	_, _ = out.WriteString("]}]}]}\n")
+	return out.Flush()
+}
+
+func span(v *View, known map[uint64]spanIDs) otlpSpan {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%d %d %s", v.Time.UnixNano(), v.Seq, v.Session))
+	ids := spanIDs{hex.EncodeToString(sum[:16]), hex.EncodeToString(sum[16:24])}
+	s := otlpSpan{ID: ids.span, Name: validText([]byte(v.Method)), Kind: 2, Start: nanos(v.Time)}
+	if !received(v.Record) {
+		s.Kind = 3
+	}
+	if cause, ok := known[v.Cause]; ok && v.Cause != 0 {
+		ids.trace, s.Parent = cause.trace, cause.span
+	} else if parent := parentOf(&v.Body); parent.trace != "" {
+		ids.trace, s.Parent = parent.trace, parent.span
+	}
+	s.Trace = ids.trace
+	if v.Seq != 0 {
+		known[v.Seq] = ids
+	}
+	s.Attrs = append(s.Attrs, stringAttr("mcp.method.name", v.Method), stringAttr("jsonrpc.request.id", v.ID.String()),
+		stringAttr("mcp.session.id", v.Session), stringAttr("mcp_bridge.server", v.Server), stringAttr("mcp_bridge.hop", v.Hop))
+	switch v.Method {
+	case "tools/call":
+		s.Name += " " + validText([]byte(v.Name))
+		s.Attrs = append(s.Attrs, stringAttr("gen_ai.tool.name", v.Name), stringAttr("gen_ai.operation.name", "execute_tool"))
+	case "prompts/get":
+		s.Name += " " + validText([]byte(v.Name))
+		s.Attrs = append(s.Attrs, stringAttr("gen_ai.prompt.name", v.Name))
+	case "resources/read":
+		s.Attrs = append(s.Attrs, stringAttr("mcp.resource.uri", v.Name))
+	}
+	end := v.Time.Add(v.Waited)
+	switch a := v.Answer; {
+	case a == nil && v.Cancelled:
+		s.Status = otlpStatus{2, "cancelled"}
+	case a == nil:
+		s.Status = otlpStatus{2, "no answer"}
+	case a.Code != 0:
+		s.Status = otlpStatus{Code: 2}
+		s.Attrs = append(s.Attrs, stringAttr("error.type", strconv.Itoa(a.Code)), stringAttr("rpc.response.status_code", strconv.Itoa(a.Code)))
+	case a.Failed:
+		s.Status = otlpStatus{Code: 2}
+		s.Attrs = append(s.Attrs, stringAttr("error.type", "tool_error"))
+	}
+	s.End = nanos(end)
+	return s
+}
+
+func nanos(t time.Time) string { return strconv.FormatUint(uint64(max(t.UnixNano(), 0)), 10) }
+
+var traceparent = regexp.MustCompile(`^"[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}"$`)
+
+// parentOf returns the span of which a request says that it is a part.
+func parentOf(b *trace.Body) (ids spanIDs) {
+	if b.Cut == 0 {
+		if m := traceparent.FindSubmatch(lookup(b.Text, "params", "_meta", "traceparent")); m != nil {
+			return spanIDs{string(m[1]), string(m[2])}
+		}
+	}
+	return ids
+}

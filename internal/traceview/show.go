@@ -1,0 +1,173 @@
+package traceview
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/trace"
+)
+
+// Show reads a trace and writes what is wanted of it. It must not be used concurrently.
+type Show struct {
+	Out      *bufio.Writer // the caller flushes it; Live does so itself
+	Err      io.Writer     // is told of lines that could not be read
+	Terminal bool          // Out ends at one
+	Width    int           // of the terminal, in characters; 0: not known
+
+	Filter    Filter
+	Verbose   int  // 1: with bodies; more: both ends side by side
+	JSON      bool // records as they stand there
+	Exchanges bool // also HTTP exchanges and streams
+}
+
+// nearby is how many records All puts into the order of their numbers.
+const nearby = 64
+
+// ErrNoTrace says that a file has no record in it, but other lines.
+var ErrNoTrace = errors.New("no line of it is a record of a trace")
+
+// Story reads a whole trace.
+func (s *Show) Story(in io.Reader) (*Story, error) {
+	var story Story
+	err := s.each(in, true, func(r *trace.Record, _ []byte) error { story.Add(r); return nil })
+	story.Tell()
+	return &story, err
+}
+
+// All prints the records of a trace that Story has read.
+func (s *Show) All(in io.Reader, story *Story) error {
+	print := s.printer()
+	o := order{most: nearby, out: func(r *trace.Record, line []byte) error { return print(story.View(r), line) }}
+	if s.JSON {
+		o.most = 0 // as they stand there
+	}
+	if err := s.each(in, false, o.add); err != nil {
+		return err
+	}
+	return o.flush()
+}
+
+// Lost prints what got lost, and returns how many messages did.
+func (s *Show) Lost(story *Story) (n int, err error) {
+	p := Printer{Out: s.Out, Color: s.Terminal}
+	for _, loss := range story.Lost() {
+		if !s.Filter.Match(story.View(&loss.What)) {
+			continue
+		}
+		n++
+		if err := s.loss(&p, story, &loss); err != nil {
+			return n, err
+		}
+	}
+	if gaps := story.Gaps(); gaps > 0 {
+		fmt.Fprintf(s.Err, "mcp-bridge: %d records are missing in the trace: a message that seems to be lost may only lack its record\n", gaps)
+	}
+	if n == 0 && !s.JSON {
+		_, err = s.Out.WriteString("no message was lost, and every request has an answer\n")
+	}
+	return n, err
+}
+
+func (s *Show) loss(p *Printer, story *Story, loss *Loss) error {
+	if s.JSON {
+		line, err := json.Marshal(map[string]any{
+			"where": loss.Where, "why": loss.Text, "record": json.RawMessage(trace.Append(nil, &loss.What)),
+		})
+		if err != nil {
+			return err
+		}
+		return s.json(line)
+	}
+	for i := range loss.Steps {
+		if err := p.Print(story.View(&loss.Steps[i])); err != nil {
+			return err
+		}
+	}
+	_, err := fmt.Fprintf(s.Out, "%slost: %s\n\n", indent, Escaped(loss.Text))
+	return err
+}
+
+// Export writes the records of a trace that Story has read in one of Formats.
+func (s *Show) Export(in io.Reader, story *Story, format string) error {
+	var wrong error
+	err := Export(s.Out, format, func(yield func(*View) bool) {
+		wrong = s.each(in, false, func(r *trace.Record, _ []byte) error {
+			if v := story.View(r); s.Filter.Match(v) && !yield(v) {
+				return errStopped
+			}
+			return nil
+		})
+	})
+	if err == nil && !errors.Is(wrong, errStopped) {
+		err = wrong
+	}
+	return err
+}
+
+var errStopped = errors.New("no more is wanted")
+
+// printer returns what prints a record if it is wanted.
+func (s *Show) printer() func(v *View, line []byte) error {
+	p := &Printer{
+		Out: s.Out, Color: s.Terminal, Bodies: s.Verbose == 1, Both: s.Verbose > 1, Exchanges: s.Exchanges, Width: s.Width,
+	}
+	named := s.Filter.Has("kind") || s.Filter.Has("status")
+	return func(v *View, line []byte) error {
+		switch {
+		case !s.Filter.Match(v):
+			p.Keep(v.Record)
+		case s.JSON:
+			return s.json(line)
+		case named || p.Shows(v.Kind):
+			return p.Print(v)
+		default:
+			p.Keep(v.Record)
+		}
+		return nil
+	}
+}
+
+// json writes a line of JSON.
+func (s *Show) json(line []byte) error {
+	if s.Terminal {
+		line = AppendEscapedJSON(nil, line)
+	}
+	if _, err := s.Out.Write(line); err != nil {
+		return err
+	}
+	return s.Out.WriteByte('\n')
+}
+
+// each calls f for every record. With tell, lines that are none are told of, the first of them
+// one by one.
+func (s *Show) each(in io.Reader, tell bool, f func(r *trace.Record, line []byte) error) error {
+	const most = 5
+	lines := trace.NewReader(in)
+	good, bad := 0, 0
+	for r, err := range lines.Records() {
+		wrong, isLine := errors.AsType[*trace.LineError](err)
+		switch {
+		case isLine:
+			if bad++; tell && bad <= most {
+				fmt.Fprintf(s.Err, "mcp-bridge: %v\n", wrong)
+			}
+			continue
+		case err != nil:
+			return err
+		}
+		good++
+		if err := f(&r, lines.Raw()); err != nil {
+			return err
+		}
+	}
+	if tell && bad > most {
+		fmt.Fprintf(s.Err, "mcp-bridge: %d more lines could not be read\n", bad-most)
+	}
+	if good == 0 && bad > 0 {
+		return ErrNoTrace
+	}
+	return nil
+}

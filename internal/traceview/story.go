@@ -1,0 +1,149 @@
+package traceview
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/trace"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// Story knows which records of a whole trace belong together: requests and their answers, and
+// what the bridge has made of what it received. Add is called with every record and then Tell
+// once. The zero value is ready. It must not be used concurrently, except that what only reads
+// may be once Tell has returned.
+type Story struct {
+	steps  []*step
+	bySeq  map[uint64]*step
+	drops  []trace.Record
+	gaps   uint64
+	last   time.Time
+	called map[callKey]map[jsonrpc.ID]*step // of Tell: requests without an answer so far
+}
+
+// step is a message that has passed one end of the bridge.
+type step struct {
+	trace.Record // without its Body
+
+	of        jsonrpc.ID // of a cancellation: the request
+	answer    *step      // of a request
+	request   *step      // of a response
+	effects   []*step    // what the bridge has made of it
+	dropped   *trace.Record
+	cancelled bool
+}
+
+// callKey is where a request passed, and where to.
+type callKey struct{ ses, hop, dir string }
+
+// Add takes the next record. It keeps no Body.
+func (s *Story) Add(r *trace.Record) {
+	if r.Time.After(s.last) {
+		s.last = r.Time
+	}
+	switch {
+	case r.Kind.IsMessage():
+		st := &step{Record: *r}
+		if r.Method == "notifications/cancelled" {
+			st.of, _ = jsonrpc.ParseID(lookup(r.Body.Text, "params", "requestId"))
+		}
+		st.Body = trace.Body{}
+		s.steps = append(s.steps, st)
+		if r.Seq != 0 {
+			if s.bySeq == nil {
+				s.bySeq = make(map[uint64]*step)
+			}
+			s.bySeq[r.Seq] = st
+		}
+	case r.Kind == trace.Drop:
+		d := *r
+		d.Body = trace.Body{}
+		s.drops = append(s.drops, d)
+	case r.Kind == trace.Gap:
+		s.gaps += max(r.Lost, 1)
+	}
+}
+
+// lookup returns a member of an object in text of which nothing is known, nil: there is none.
+func lookup(text []byte, keys ...string) []byte {
+	if !jsonrpc.Valid(text) {
+		return nil
+	}
+	for _, key := range keys {
+		if len(text) == 0 || text[0] != '{' {
+			return nil
+		}
+		text = jsonrpc.Lookup(text, key)
+	}
+	return text
+}
+
+// Tell finds out what belongs together.
+func (s *Story) Tell() {
+	slices.SortStableFunc(s.steps, func(a, b *step) int { return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Seq, b.Seq)) })
+	s.called = make(map[callKey]map[jsonrpc.ID]*step)
+	for _, st := range s.steps {
+		if cause := s.bySeq[st.Cause]; st.Cause != 0 && cause != nil && cause != st {
+			cause.effects = append(cause.effects, st)
+		}
+		switch st.Kind {
+		case trace.Request:
+			s.waiting(st.Record, st.Dir)[st.ID] = st
+		case trace.Response:
+			open := s.waiting(st.Record, opposite(st.Dir))
+			if id, request, ok := jsonrpc.Find(open, st.ID); ok {
+				st.request, request.answer = request, st
+				delete(open, id)
+			}
+		case trace.Notification:
+			if request := s.waiting(st.Record, st.Dir)[st.of]; request != nil && !st.of.IsZero() {
+				request.cancelled = true
+			}
+		}
+	}
+	s.called = nil
+	for i := range s.drops {
+		if st := s.bySeq[s.drops[i].Cause]; st != nil && s.drops[i].Cause != 0 {
+			st.dropped = &s.drops[i]
+		}
+	}
+}
+
+func (s *Story) waiting(r trace.Record, dir string) map[jsonrpc.ID]*step {
+	key := callKey{r.Session, r.Hop, dir}
+	if s.called[key] == nil {
+		s.called[key] = make(map[jsonrpc.ID]*step)
+	}
+	return s.called[key]
+}
+
+func opposite(dir string) string {
+	if dir == trace.ToServer {
+		return trace.ToClient
+	}
+	return trace.ToServer
+}
+
+// View returns what the whole trace says of one of its records.
+func (s *Story) View(r *trace.Record) *View {
+	v := &View{Record: r}
+	if st := s.bySeq[r.Seq]; st != nil && r.Kind == trace.Request {
+		v.Pending, v.Cancelled, v.Waited = st.answer == nil, st.cancelled, s.waited(st)
+		if st.answer != nil {
+			v.Answer = &st.answer.Record
+		}
+	}
+	return v
+}
+
+// waited returns how long a request was without an answer.
+func (s *Story) waited(st *step) time.Duration {
+	switch {
+	case st.answer == nil:
+		return max(s.last.Sub(st.Time), 0)
+	case st.answer.Took > 0:
+		return st.answer.Took
+	}
+	return st.answer.Time.Sub(st.Time)
+}

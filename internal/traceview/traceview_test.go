@@ -1,0 +1,344 @@
+package traceview
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"iter"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
+	"github.com/mcp-bridge/mcp-bridge/internal/trace"
+)
+
+// recorded is a trace with a message lost at every place where one can be, and with all kinds
+// of traffic that only looks so.
+const recorded = "testdata/lost.jsonl"
+
+func read(t testing.TB) (all []trace.Record, story *Story) {
+	t.Helper()
+	text, err := os.ReadFile(recorded)
+	bridgetest.Must(t, err)
+	story = new(Story)
+	for r, err := range trace.NewReader(bytes.NewReader(text)).Records() {
+		bridgetest.Must(t, err)
+		all = append(all, r)
+		story.Add(&r)
+	}
+	story.Tell()
+	return all, story
+}
+
+func views(all []trace.Record, story *Story) iter.Seq[*View] {
+	return func(yield func(*View) bool) {
+		for i := range all {
+			if !yield(story.View(&all[i])) {
+				return
+			}
+		}
+	}
+}
+
+func TestLost(t *testing.T) {
+	_, story := read(t)
+	var got []string
+	for _, loss := range story.Lost() {
+		got = append(got, string(loss.Where)+" "+loss.What.Method+" "+loss.What.ID.String())
+	}
+	want := []string{
+		"server tools/call 2", "answer tools/call 3", "bridge tools/call 4", "bridge notifications/message ",
+		`client sampling/createMessage "q1"`, "dropped notifications/progress ",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("lost:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+func TestFilter(t *testing.T) {
+	all, story := read(t)
+	for words, want := range map[string]int{
+		"":                                   len(all),
+		"method:tools/call id:1":             6,
+		"tool:re* id:1 hop:down":             4,
+		"tool:nothing":                       0,
+		`id:q1`:                              2,
+		"dir:s2c hop:up kind:request":        1,
+		"ses:q2":                             4,
+		"srv:files ses:s3 ses:q2":            6,
+		"status:err":                         5, // two failed results, an error, a refusal, a drop
+		"status:406":                         1,
+		"status:4xx":                         1,
+		"status:-32603":                      1,
+		"status:pending kind:request":        6,
+		"status:late":                        0,
+		"slow:15ms kind:response":            2,
+		"!ses:s1 !ses:q2":                    3,
+		"WARMING":                            1,
+		"kind:http kind:refused":             2,
+		"method:ping status:ok !kind:http":   3,
+		"hello":                              1,
+		"method:notifications/* !dir:c2s":    2,
+		"status:pending status:err srv:file": 0,
+	} {
+		f, err := ParseFilter(strings.Fields(words))
+		bridgetest.Must(t, err)
+		n := 0
+		for v := range views(all, story) {
+			if f.Match(v) {
+				n++
+			}
+		}
+		if n != want {
+			t.Errorf("%q chooses %d records, want %d", words, n, want)
+		}
+	}
+	for _, wrong := range []string{"dir:up", "hop:left", "status:bad", "slow:soon", "method:"} {
+		if _, err := ParseFilter([]string{wrong}); err == nil {
+			t.Errorf("%q is taken", wrong)
+		}
+	}
+}
+
+// A terminal is told nothing, whatever came over the wire.
+func TestEscaped(t *testing.T) {
+	const hostile = "a\x1b]0;title\x07\n\t\x9b31m\u009b\u202egpj.exe\u2066\xff\u200b\U000e0041é漢"
+	const want = `a\u001b]0;title\u0007\n\t\x9b31m\u009b\u202egpj.exe\u2066\xff\u200b\U000e0041é漢`
+	if got := Escaped(hostile); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	line := AppendEscapedJSON(nil, []byte("{\"a\":\"\u202e\u009b\x7f\U000e0041é\"}"))
+	var v struct{ A string }
+	bridgetest.Must(t, json.Unmarshal(line, &v))
+	if v.A != "\u202e\u009b\x7f\U000e0041é" || !isQuiet(line) {
+		t.Errorf("%s is %q", line, v.A)
+	}
+}
+
+// isQuiet reports whether a text does nothing to a terminal but begin lines.
+func isQuiet(text []byte) bool {
+	return utf8.Valid(text) && !strings.ContainsFunc(string(text), func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) })
+}
+
+func TestPrinter(t *testing.T) {
+	all, story := read(t)
+	var out bytes.Buffer
+	p := Printer{Out: &out, Both: true, Exchanges: true, Width: 130}
+	f, err := ParseFilter([]string{"ses:q2"})
+	bridgetest.Must(t, err)
+	for v := range views(all, story) {
+		if f.Match(v) {
+			bridgetest.Must(t, p.Print(v))
+		}
+	}
+	want, err := os.ReadFile("testdata/both.txt")
+	if os.Getenv("UPDATE") != "" {
+		bridgetest.Must(t, os.WriteFile("testdata/both.txt", clock(out.Bytes()), 0o644))
+		return
+	}
+	bridgetest.Must(t, err)
+	if !bytes.Equal(clock(out.Bytes()), want) {
+		t.Errorf("got\n%s\nwant\n%s", out.Bytes(), want)
+	}
+}
+
+// clock takes the hour out of the times, which depends on where the test runs.
+func clock(text []byte) []byte {
+	lines := strings.SplitAfter(string(text), "\n")
+	for i, line := range lines {
+		if len(line) > 2 && line[2] == ':' {
+			lines[i] = "07:40" + line[5:]
+		}
+	}
+	return []byte(strings.Join(lines, ""))
+}
+
+func TestHAR(t *testing.T) {
+	all, story := read(t)
+	var out bytes.Buffer
+	bridgetest.Must(t, Export(&out, "har", views(all, story)))
+	var har struct {
+		Log struct {
+			Version string
+			Entries []struct {
+				Started   string `json:"startedDateTime"`
+				Synthetic string `json:"_synthetic"`
+				Hop       string `json:"_hop"`
+				Request   struct {
+					Method, URL string
+					PostData    struct{ Text string }
+				}
+				Response struct {
+					Status  int
+					Content struct{ Text string }
+				}
+				Frames []struct{ Type, Data string } `json:"_webSocketMessages"`
+			}
+		}
+	}
+	bridgetest.Must(t, json.Unmarshal(out.Bytes(), &har))
+	var real, frames int
+	for _, e := range har.Log.Entries {
+		if e.Synthetic == "" {
+			real++
+			if e.Request.URL != "http://127.0.0.1:8080/mcp?x=1" || e.Response.Status != 200 || !strings.Contains(e.Request.PostData.Text, `"path":"/a"`) ||
+				e.Response.Content.Text != `{"jsonrpc":"2.0","id":1,"result":{"content":[]}}` {
+				t.Errorf("the exchange is %+v", e)
+			}
+		}
+		frames += len(e.Frames)
+	}
+	if real != 1 || frames != 2 {
+		t.Errorf("%d exchanges and %d frames, want 1 and 2", real, frames)
+	}
+	mustHAR(t, out.Bytes())
+}
+
+// mustHAR checks what HAR 1.2 demands, as the schemas of npm's har-schema say it.
+func mustHAR(t testing.TB, text []byte) {
+	t.Helper()
+	var har any
+	bridgetest.Must(t, json.Unmarshal(text, &har))
+	log := har.(map[string]any)["log"]
+	has(t, "log", log, "version:", "creator{", "entries[")
+	has(t, "creator", log.(map[string]any)["creator"], "name:", "version:")
+	for _, e := range log.(map[string]any)["entries"].([]any) {
+		has(t, "entry", e, "startedDateTime:", "time#", "request{", "response{", "cache{", "timings{")
+		entry := e.(map[string]any)
+		has(t, "timings", entry["timings"], "send#", "wait#", "receive#")
+		has(t, "request", entry["request"], "method:", "url:", "httpVersion:", "cookies[", "headers[", "queryString[", "headersSize#", "bodySize#")
+		if post, is := entry["request"].(map[string]any)["postData"]; is {
+			has(t, "postData", post, "mimeType:", "text:")
+		}
+		has(t, "response", entry["response"], "status#", "statusText:", "httpVersion:", "cookies[", "headers[", "content{", "redirectURL:", "headersSize#", "bodySize#")
+		has(t, "content", entry["response"].(map[string]any)["content"], "size#", "mimeType:")
+	}
+}
+
+// has checks members: of "name:" it must be a string, of "name#" a number, of "name{" an
+// object, of "name[" an array.
+func has(t testing.TB, what string, object any, members ...string) {
+	t.Helper()
+	o, _ := object.(map[string]any)
+	for _, m := range members {
+		v, ok := o[m[:len(m)-1]], false
+		switch m[len(m)-1] {
+		case ':':
+			_, ok = v.(string)
+		case '#':
+			_, ok = v.(float64)
+		case '{':
+			_, ok = v.(map[string]any)
+		case '[':
+			_, ok = v.([]any)
+		}
+		if !ok {
+			t.Fatalf("%s: %s is %v", what, m, v)
+		}
+	}
+}
+
+func TestOTLP(t *testing.T) {
+	all, story := read(t)
+	var out bytes.Buffer
+	bridgetest.Must(t, Export(&out, "otlp", views(all, story)))
+	var otlp struct {
+		ResourceSpans []struct{ ScopeSpans []struct{ Spans []otlpSpan } }
+	}
+	bridgetest.Must(t, json.Unmarshal(out.Bytes(), &otlp))
+	spans := otlp.ResourceSpans[0].ScopeSpans[0].Spans
+	i := slices.IndexFunc(spans, func(s otlpSpan) bool { return s.Trace == "0af7651916cd43dd8448eb211c80319c" })
+	if i < 0 || spans[i].Parent != "b7ad6b7169203331" || spans[i].Kind != 2 || spans[i].Status.Code != 2 {
+		t.Fatalf("no span is a part of the client's trace: %+v", spans)
+	}
+	if up := spans[i+1]; up.Trace != spans[i].Trace || up.Parent != spans[i].ID || up.Kind != 3 || up.End <= up.Start {
+		t.Errorf("the span at the server's end is %+v", up)
+	}
+}
+
+func FuzzDiff(f *testing.F) {
+	f.Add([]byte(`{"id":1,"a":[1,2]}`), []byte(`{"id":"1","a":[2]}`))
+	f.Fuzz(func(t *testing.T, a, b []byte) {
+		left, right := Diff(a, b)
+		if x, y := without(t, a, left), without(t, b, right); !bytes.Equal(x, y) {
+			t.Errorf("what is equal is %q, and %q", x, y)
+		}
+	})
+}
+
+func without(t *testing.T, text []byte, spans []Span) (rest []byte) {
+	from := 0
+	for _, s := range spans {
+		if s.From < from || s.To < s.From || s.To > len(text) {
+			t.Fatalf("spans %v of %d bytes", spans, len(text))
+		}
+		rest = append(rest, text[from:s.From]...)
+		from = s.To
+	}
+	return append(rest, text[from:]...)
+}
+
+// A file may hold anything: nothing of it reaches a terminal or a page as it is, and what is
+// exported is valid.
+func FuzzTrace(f *testing.F) {
+	text, err := os.ReadFile(recorded)
+	bridgetest.Must(f, err)
+	f.Add(text)
+	f.Add(text[:len(text)/2])
+	f.Add([]byte(`{"v":1,"kind":"request","hop":"down","dir":"c2s","method":"<script>alert(1)</script>","b64":"G10wO3gHCp//","name":"\u001b[2J\u202e"}` + "\n" + `{"v":2,"kind":"x"}` + "\n{"))
+	f.Add([]byte(`{"v":1,"seq":1,"cause":1,"kind":"response","id":null,"http":{"url":":\u0000//","resp":{"</style><script>":["\u009b"]}},"event":{"what":"<img src=x>","text":"\r"},"raw":"x","tail":"y","cut":3}`))
+	f.Fuzz(func(t *testing.T, file []byte) {
+		var all []trace.Record
+		var story Story
+		for r, err := range trace.NewReader(bytes.NewReader(file)).Records() {
+			if err == nil {
+				all = append(all, r)
+				story.Add(&r)
+			}
+		}
+		story.Tell()
+		var out bytes.Buffer
+		p := Printer{Out: &out, Both: true, Exchanges: true}
+		for v := range views(all, &story) {
+			bridgetest.Must(t, p.Print(v))
+		}
+		for _, loss := range story.Lost() {
+			_, _ = io.WriteString(&out, Escaped(loss.Text))
+		}
+		if !isQuiet(out.Bytes()) {
+			t.Errorf("printed: %q", out.Bytes())
+		}
+		for _, format := range Formats {
+			out.Reset()
+			bridgetest.Must(t, Export(&out, format, views(all, &story)))
+			if format == "html" {
+				mustText(t, out.String())
+			} else if !json.Valid(out.Bytes()) {
+				t.Errorf("%s: %s", format, out.Bytes())
+			}
+			if format == "har" {
+				mustHAR(t, out.Bytes())
+			}
+		}
+	})
+}
+
+// mustText fails if a page has any tag that Export does not write itself.
+func mustText(t *testing.T, page string) {
+	t.Helper()
+	known := []string{
+		"!doctype html", `html lang="en"`, "head", `meta charset="utf-8"`, "title", "style", "body", "h1", "table", "tr", `tr class="bad"`,
+		"td", `td class="s"`, "details", "summary", "pre", `div class="both"`, "div", "mark", "p", "html",
+	}
+	for i, part := range strings.Split(page, "<")[1:] {
+		tag, _, _ := strings.Cut(part, ">")
+		tag = strings.TrimPrefix(tag, "/")
+		if !slices.Contains(known, tag) && !strings.HasPrefix(tag, `meta http-equiv="Content-Security-Policy"`) {
+			t.Fatalf("tag %d is <%s>", i, tag)
+		}
+	}
+}

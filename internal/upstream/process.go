@@ -1,0 +1,114 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/internal/observe"
+	"github.com/mcp-bridge/mcp-bridge/stdio"
+)
+
+// processDialer starts the server's command, and tells the Observer what becomes of each
+// process.
+type processDialer struct {
+	s       *Server
+	command stdio.Command // without what is told about one process
+	program string
+}
+
+// Dial implements bridge.Dialer.
+func (d *processDialer) Dial(ctx context.Context) (bridge.Conn, error) {
+	p := &process{d: d, known: make(chan struct{})}
+	p.session.Store(observe.SessionOf(ctx))
+	c := d.command
+	c.OnStart = p.started
+	c.Spec.Stderr, c.Spec.OnStop, c.Spec.OnExit = p.stderr, p.stopping, p.ended
+	noise := c.Options.OnNoise
+	c.Options.OnNoise = func(n int, reason string) {
+		noise(n, reason)
+		p.tell(observe.Noise{Server: p.d.s.spec.Name, Session: p.session.Load(), PID: p.pid, Bytes: n, Reason: reason})
+	}
+	conn, err := c.Dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if k, ok := conn.(killer); ok {
+		p.killer.Store(&k)
+	}
+	return &processConn{conn, p}, nil
+}
+
+// processConn is the Conn to a process.
+type processConn struct {
+	bridge.Conn
+	process *process
+}
+
+// process is one process of a server.
+type process struct {
+	d       *processDialer
+	session atomic.Pointer[observe.Session] // that it was started for; nil: for none
+
+	killer atomic.Pointer[killer] // nil: it is only being started
+
+	known chan struct{} // closed when the rest is set
+	pid   int
+	began time.Time
+}
+
+// programOf returns the name of a program without its folder. (The folder, like the arguments,
+// may hold a secret.)
+func programOf(path string) string {
+	return filepath.Base(path[strings.LastIndexAny(path, `/\`)+1:])
+}
+
+func (p *process) tell(e observe.Event) { p.d.s.spec.Observer.Event(e) }
+
+func (p *process) started(pid int) {
+	p.pid, p.began = pid, time.Now()
+	session := p.session.Load()
+	session.SetPID(pid)
+	p.tell(observe.ProcessStarted{Server: p.d.s.spec.Name, Session: session, PID: pid, Program: p.d.program, Kill: p.kill})
+	close(p.known)
+}
+
+// serves says for whom the process works that was started ahead.
+func (p *process) serves(s *observe.Session) {
+	p.session.Store(s)
+	s.SetPID(p.pid)
+}
+
+// killer is a Conn to a process that can be ended at once.
+type killer interface{ Kill() error }
+
+var errStarting = errors.New("the process is only being started")
+
+func (p *process) kill() error {
+	k := p.killer.Load()
+	if k == nil {
+		return errStarting
+	}
+	return (*k).Kill()
+}
+
+func (p *process) stopping(step string) {
+	p.tell(observe.ProcessStopping{Server: p.d.s.spec.Name, PID: p.pid, Step: step})
+}
+
+func (p *process) stderr(line []byte) {
+	<-p.known // it is at once
+	p.tell(observe.Stderr{Server: p.d.s.spec.Name, Session: p.session.Load(), PID: p.pid, Line: string(line)})
+}
+
+func (p *process) ended(err error, asked bool) {
+	<-p.known
+	p.tell(observe.ProcessEnded{
+		Server: p.d.s.spec.Name, Session: p.session.Load(), PID: p.pid, Program: p.d.program,
+		Err: err, Asked: asked, Lasted: time.Since(p.began),
+	})
+}

@@ -1,0 +1,294 @@
+package wrap
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/tailscale/hujson"
+)
+
+// What keeps a server from being wrapped or unwrapped.
+var (
+	ErrUnknown = errors.New("there is no such server")
+	ErrWrapped = errors.New("the server is wrapped already")
+	ErrBare    = errors.New("the server is not wrapped")
+)
+
+// maxBrackets bounds the objects and arrays of a file, and so how deep they are nested: the
+// parser recurses.
+const maxBrackets = 50_000
+
+// containers are the members under which clients keep their servers.
+var containers = []string{"mcpServers", "servers", "context_servers"}
+
+// bom is what some editors of Windows begin a file with.
+const bom = "\xef\xbb\xbf"
+
+// Wrap returns the text of a client's configuration with bridge, the path of the program, in
+// front of the command of one server.
+func Wrap(text []byte, name, bridge string) ([]byte, error) {
+	if rest, marked := bytes.CutPrefix(text, []byte(bom)); marked {
+		out, err := Wrap(rest, name, bridge)
+		return append([]byte(bom), out...), err
+	}
+	e, err := open(text, name)
+	if err != nil {
+		return nil, err
+	}
+	if e.isWrapped() {
+		return nil, ErrWrapped
+	}
+	if strings.HasPrefix(name, "-") { // Unwrap could not tell it from the flags
+		return nil, errors.New("the server's name looks like a flag; change the file by hand")
+	}
+	var own []byte
+	switch {
+	case e.args == nil: // "=" tells Unwrap so
+		own = quoted("connect", "--name="+name, "--")
+	default:
+		own = quoted("connect", "--name", name, "--")
+	}
+	own = append(append(own, ", "...), e.raw(e.command)...)
+	switch {
+	case e.args == nil:
+		own = append(append([]byte(`, "args": [`), own...), ']')
+		e.splice(e.command.EndOffset, e.command.EndOffset, own)
+	case len(e.args.Value.(*hujson.Array).Elements) > 0:
+		own = append(own, ',')
+		fallthrough
+	default:
+		e.splice(e.args.StartOffset+1, e.args.StartOffset+1, own)
+	}
+	e.splice(e.command.StartOffset, e.command.EndOffset, quoted(bridge))
+	return e.apply()
+}
+
+// Unwrap takes out what Wrap has put in. Other arguments that somebody has added for the bridge are
+// taken out with it.
+func Unwrap(text []byte, name string) ([]byte, error) {
+	if rest, marked := bytes.CutPrefix(text, []byte(bom)); marked {
+		out, err := Unwrap(rest, name)
+		return append([]byte(bom), out...), err
+	}
+	e, err := open(text, name)
+	if err != nil {
+		return nil, err
+	}
+	if !e.isWrapped() {
+		return nil, ErrBare
+	}
+	all := e.args.Value.(*hujson.Array).Elements
+	at := slices.IndexFunc(all, func(v hujson.Value) bool { return isString(v, "--") }) + 1
+	command := all[at]
+	absent := slices.ContainsFunc(all[:at], func(v hujson.Value) bool { return strings.HasPrefix(stringOf(v), "--name=") })
+	switch {
+	case absent && at == len(all)-1:
+		e.cutArgs()
+	case at == len(all)-1 && command.AfterExtra == nil:
+		e.splice(e.args.StartOffset+1, command.EndOffset, nil)
+	default: // up to the comma, before which there may be a comment
+		e.splice(e.args.StartOffset+1, command.EndOffset+len(command.AfterExtra)+1, nil)
+	}
+	e.splice(e.command.StartOffset, e.command.EndOffset, e.raw(&command))
+	return e.apply()
+}
+
+// Servers returns the names of the servers in a client's configuration.
+func Servers(text []byte) ([]string, error) {
+	all, err := servers(bytes.TrimPrefix(text, []byte(bom)))
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, m := range all.Members {
+		names = append(names, stringOf(m.Name))
+	}
+	return names, nil
+}
+
+// parse reads JSON with comments and trailing commas. The words of its errors show nothing of
+// the file, in which there may be secrets.
+func parse(text []byte) (root hujson.Value, err error) {
+	switch {
+	case !utf8.Valid(text):
+		return root, errors.New("it is not in UTF-8")
+	case bytes.Count(text, []byte("{"))+bytes.Count(text, []byte("[")) > maxBrackets:
+		return root, fmt.Errorf("it has more than %d brackets", maxBrackets)
+	}
+	if root, err = hujson.Parse(append(slices.Clip(text), '\n')); err != nil { // the end of a comment in the last line
+		return root, errors.New("it is not JSON; mcp-bridge check-config says where")
+	}
+	return root, nil
+}
+
+// servers finds the object that has the servers.
+func servers(text []byte) (*hujson.Object, error) {
+	root, err := parse(text)
+	if err != nil {
+		return nil, err
+	}
+	top, ok := root.Value.(*hujson.Object)
+	if !ok {
+		return nil, errors.New("it is not the configuration of a client: that is an object")
+	}
+	for _, key := range containers {
+		v, err := member(top, key)
+		if err != nil {
+			return nil, err
+		}
+		if v == nil {
+			continue
+		}
+		if all, ok := v.Value.(*hujson.Object); ok {
+			return all, nil
+		}
+		return nil, fmt.Errorf("its %q is not an object", key)
+	}
+	return nil, fmt.Errorf("it has none of the members %s", strings.Join(containers, ", "))
+}
+
+// member returns the value of a key; nil: there is none.
+func member(o *hujson.Object, key string) (found *hujson.Value, err error) {
+	for i := range o.Members {
+		m := &o.Members[i]
+		if !isString(m.Name, key) {
+			continue
+		}
+		if found != nil {
+			return nil, fmt.Errorf("%q stands twice in it", key)
+		}
+		found = &m.Value
+	}
+	return found, nil
+}
+
+// editor is a text and one server in it.
+type editor struct {
+	text    []byte
+	server  *hujson.Object
+	command *hujson.Value
+	args    *hujson.Value // nil: there are none
+	edits   []edit
+}
+
+type edit struct {
+	from, to int
+	text     []byte
+}
+
+func open(text []byte, name string) (*editor, error) {
+	e := &editor{text: text}
+	all, err := servers(text)
+	if err != nil {
+		return nil, err
+	}
+	server, err := member(all, name)
+	switch {
+	case err != nil:
+		return nil, err
+	case server == nil:
+		return nil, ErrUnknown
+	}
+	var ok bool
+	if e.server, ok = server.Value.(*hujson.Object); !ok {
+		return nil, errors.New("the server is not an object")
+	}
+	if e.command, err = member(e.server, "command"); err != nil {
+		return nil, err
+	}
+	if e.args, err = member(e.server, "args"); err != nil {
+		return nil, err
+	}
+	if e.command == nil {
+		return nil, errors.New("the server has no command: it is a remote one, and its client talks to it without a process in between")
+	}
+	if e.command.Value.Kind() != '"' {
+		return nil, errors.New("the server's command is not a string")
+	}
+	if e.args == nil {
+		return e, nil
+	}
+	list, ok := e.args.Value.(*hujson.Array)
+	if !ok || slices.ContainsFunc(list.Elements, func(v hujson.Value) bool { return v.Value.Kind() != '"' }) {
+		return nil, errors.New("the server's args are not an array of strings")
+	}
+	return e, nil
+}
+
+// isWrapped reports whether the server is run by mcp-bridge connect.
+func (e *editor) isWrapped() bool {
+	if e.args == nil {
+		return false
+	}
+	program := stringOf(*e.command)
+	program = program[strings.LastIndexAny(program, `/\`)+1:]
+	all := e.args.Value.(*hujson.Array).Elements
+	at := slices.IndexFunc(all, func(v hujson.Value) bool { return isString(v, "--") })
+	return strings.HasPrefix(program, "mcp-bridge") && at > 0 && at < len(all)-1 && isString(all[0], "connect")
+}
+
+func (e *editor) raw(v *hujson.Value) []byte { return e.text[v.StartOffset:v.EndOffset] }
+
+func (e *editor) splice(from, to int, text []byte) {
+	e.edits = append(e.edits, edit{from, to, text})
+}
+
+// cutArgs takes out the member args, with the comma in front of it; without one, with the comma behind.
+func (e *editor) cutArgs() {
+	at := slices.IndexFunc(e.server.Members, func(m hujson.ObjectMember) bool { return isString(m.Name, "args") })
+	name, end := e.server.Members[at].Name, e.args.EndOffset
+	if at > 0 {
+		before := e.server.Members[at-1].Value
+		e.splice(before.EndOffset+len(before.AfterExtra), end, nil)
+		return
+	}
+	e.splice(name.StartOffset, end+len(e.args.AfterExtra)+1, nil) // command follows
+}
+
+// apply makes the edits, and looks whether the result can be read.
+func (e *editor) apply() ([]byte, error) {
+	slices.SortFunc(e.edits, func(a, b edit) int { return a.from - b.from })
+	var out []byte
+	at := 0
+	for _, x := range e.edits {
+		out = append(append(out, e.text[at:x.from]...), x.text...)
+		at = x.to
+	}
+	out = append(out, e.text[at:]...)
+	if _, err := parse(out); err != nil {
+		return nil, errors.New("it cannot be edited safely; change it by hand")
+	}
+	return out, nil
+}
+
+// quoted returns strings as JSON, with commas.
+func quoted(all ...string) []byte {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	for i, s := range all {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		_ = enc.Encode(s)       // a string can be encoded
+		b.Truncate(b.Len() - 1) // its line feed
+	}
+	return b.Bytes()
+}
+
+func stringOf(v hujson.Value) string {
+	if l, ok := v.Value.(hujson.Literal); ok && l.Kind() == '"' {
+		return l.String()
+	}
+	return ""
+}
+
+func isString(v hujson.Value, want string) bool {
+	l, ok := v.Value.(hujson.Literal)
+	return ok && l.Kind() == '"' && l.String() == want
+}

@@ -1,0 +1,63 @@
+package sdk
+
+import (
+	"encoding/json"
+	"errors"
+	"os/exec"
+	"testing"
+
+	"github.com/mcp-bridge/mcp-bridge/tests/interop/peers"
+)
+
+// TestDoctorFindsNothingAtHealthyURLs: real servers of both eras, with sessions and without,
+// have no fault. server-everything has one: it does not answer 404 to a session that it does
+// not know.
+func TestDoctorFindsNothingAtHealthyURLs(t *testing.T) {
+	resumable := func(t testing.TB) string {
+		return peers.StartAndListen(t, []string{peers.Node(t), "server.mjs"})
+	}
+	for _, c := range []struct {
+		name string
+		at   func(t testing.TB) string
+		has  string // the code of the fault that it has
+	}{
+		{"demo", func(t testing.TB) string { return peers.Serve(t, "--demo") }, ""},
+		{"demo, without sessions", func(t testing.TB) string { return peers.Serve(t, "--demo", "--isolation", "request") }, ""},
+		{"go", func(t testing.TB) string { return peers.GoServer(t, "http") }, ""},
+		{"go, without sessions", func(t testing.TB) string { return peers.GoServer(t, "http-modern") }, ""},
+		{"go, HTTP+SSE", func(t testing.TB) string { return peers.GoServer(t, "sse") }, ""},
+		{"go, everything", peers.GoHTTP, ""},
+		{"go, everything, without sessions", peers.GoModernHTTP, ""},
+		{"typescript 1, resumable", resumable, ""},
+		{"typescript 1, everything", peers.NodeHTTP, "H8"},
+		{"typescript 1, everything, HTTP+SSE", peers.NodeSSE, ""},
+		{"typescript 2", func(t testing.TB) string { return peers.TypeScriptHTTP(t, "sdkserver.mjs") }, ""},
+		{"typescript 2, without sessions", func(t testing.TB) string { return peers.TypeScriptPlain(t, "sdkserver.mjs") }, ""},
+		{"typescript 2, everything", func(t testing.TB) string { return peers.TypeScriptHTTP(t, "../conformance/everything.mjs") }, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			out, err := exec.Command(peers.Bridge(t), "doctor", "--json", c.at(t)).Output()
+			if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() != 1 {
+				t.Fatalf("%v\n%s", err, exit.Stderr)
+			}
+			var report struct {
+				DurationMs int
+				Findings   []struct{ Code string }
+			}
+			if err := json.Unmarshal(out, &report); err != nil {
+				t.Fatal(err)
+			}
+			has := ""
+			for _, f := range report.Findings {
+				has += f.Code
+			}
+			if has != c.has {
+				t.Errorf("findings %q, want %q:\n%s", has, c.has, out)
+			}
+			if report.DurationMs > 5000 {
+				t.Errorf("it took %d ms, want at most 5000", report.DurationMs)
+			}
+			t.Logf("it took %d ms", report.DurationMs)
+		})
+	}
+}
