@@ -196,22 +196,49 @@ func (c *conn) begin(m *jsonrpc.Message) *Passed {
 		if r := s.o.rewriter.Load(); r != nil {
 			p.Message = (*r).Rewrite(p)
 		}
+		p.Call.tellLater(p)
 	}
 	return p
 }
 
 // sent tells of a message that was taken.
 func (s *Session) sent(p *Passed) {
-	if p.Message.Kind() != jsonrpc.Request {
-		s.enter(p)
+	if p.Message.Kind() == jsonrpc.Request {
+		p.Call.tell()
+		return
 	}
+	s.enter(p)
 	s.o.message(p)
+}
+
+// tellLater has tell tell the Watchers of the request p, that is about to be sent; nil: of
+// nothing. It waits for a tell that has begun.
+func (c *Call) tellLater(p *Passed) {
+	c.telling.Lock()
+	defer c.telling.Unlock()
+	c.untold = p
+}
+
+// tell tells the Watchers of the request, unless that was done. Whoever has its response calls it
+// as well as its sender, because the response may come while the request is still being sent, and
+// it is told of in this order. It returns when the Watchers have been told.
+func (c *Call) tell() {
+	c.telling.Lock()
+	defer c.telling.Unlock()
+	if p := c.untold; p != nil {
+		c.untold = nil
+		p.Session.o.message(p)
+	}
 }
 
 // passedPool is memory for what the Watchers are told.
 var passedPool = sync.Pool{New: func() any { return new(Passed) }}
 
+// release ends the use of p.
 func (p *Passed) release() {
+	if p.Call != nil && p.Message.Kind() == jsonrpc.Request {
+		p.Call.tellLater(nil)
+	}
 	*p = Passed{}
 	passedPool.Put(p)
 }
@@ -281,21 +308,9 @@ func (s *Session) enter(p *Passed) {
 			s.o.Event(Unanswered{Session: s, Hop: p.Hop, Call: old})
 		}
 	case jsonrpc.Response:
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		all := s.waiting(p.Hop, back)
-		call := all[m.ID()]
-		if call == nil { // a peer may spell an id otherwise
-			for id, c := range all {
-				if id.Equivalent(m.ID()) {
-					call = c
-					break
-				}
-			}
-		}
-		if call != nil {
-			delete(all, call.ID)
-			p.Call, p.Took = call, p.At.Sub(call.Began)
+		if p.Call = s.answered(p.Hop, back, m.ID()); p.Call != nil {
+			p.Took = p.At.Sub(p.Call.Began)
+			p.Call.tell()
 		}
 	case jsonrpc.Notification:
 		if m.Method() == "notifications/cancelled" {
@@ -304,6 +319,26 @@ func (s *Session) enter(p *Passed) {
 			p.Call = s.waiting(p.Hop, p.Dir)[m.RequestID()]
 		}
 	}
+}
+
+// answered returns the request that a response answers, which waits no more; nil: none is known.
+func (s *Session) answered(hop Hop, dir Direction, id jsonrpc.ID) *Call {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := s.waiting(hop, dir)
+	call := all[id]
+	if call == nil { // a peer may spell an id otherwise
+		for other, c := range all {
+			if other.Equivalent(id) {
+				call = c
+				break
+			}
+		}
+	}
+	if call != nil {
+		delete(all, call.ID)
+	}
+	return call
 }
 
 // wait keeps a request until it is answered. It returns the request whose answer would not be

@@ -70,6 +70,9 @@ type Call struct {
 
 	conn *conn // which it has passed
 
+	telling sync.Mutex // held while Watchers are told of the request
+	untold  *Passed    // what they are to be told of it; nil: nothing any more
+
 	// What Watchers have begun with the request and end with the response. A key belongs to
 	// one Watcher; most often there is one.
 	mu         sync.Mutex

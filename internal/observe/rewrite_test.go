@@ -127,3 +127,45 @@ func (o *origins) Message(p *observe.Passed) {
 		o.all = append(o.all, p.Call.Method+"<"+p.Origin.Method)
 	}
 }
+
+// quick is a server that has answered before Send returns.
+type quick struct {
+	bridge.Conn
+	answer func()
+}
+
+func (c *quick) Send(context.Context, jsonrpc.Message) error {
+	c.answer()
+	return nil
+}
+
+func (c *quick) Receive(ctx context.Context, sink bridge.Sink) error {
+	m, err := jsonrpc.Parse([]byte(`{"jsonrpc":"2.0","id":7,"result":{}}`))
+	if err != nil {
+		return err
+	}
+	return sink.Send(ctx, m)
+}
+
+// ignoring takes every message.
+type ignoring struct{}
+
+func (ignoring) Send(context.Context, jsonrpc.Message) error { return nil }
+func (ignoring) TrySend(jsonrpc.Message) bool                { return true }
+
+// A request is told of before its response, also where that comes while the request is still
+// being sent: what was taken out of the one has to be taken out of the other.
+func TestRequestIsToldFirst(t *testing.T) {
+	var o observe.Observer
+	w := &listing{}
+	defer o.Watch(w)()
+	server := &quick{}
+	c := o.OpenQuiet("x", "").Conn(server, observe.Up)
+	server.answer = func() { bridgetest.Must(t, c.Receive(t.Context(), ignoring{})) }
+	m, err := jsonrpc.Parse([]byte(`{"jsonrpc":"2.0","id":7,"method":"ping"}`))
+	bridgetest.Must(t, err)
+	bridgetest.Must(t, c.Send(t.Context(), m))
+	w.wants(t,
+		`1<0 up c2s {"jsonrpc":"2.0","id":7,"method":"ping"} of ping()`,
+		`2<0 up s2c {"jsonrpc":"2.0","id":7,"result":{}} of ping()`)
+}
