@@ -14,6 +14,7 @@ import (
 
 	"github.com/mcp-bridge/mcp-bridge/internal/config"
 	"github.com/mcp-bridge/mcp-bridge/internal/eventlog"
+	"github.com/mcp-bridge/mcp-bridge/internal/notes"
 	"github.com/mcp-bridge/mcp-bridge/internal/observe"
 )
 
@@ -39,10 +40,11 @@ type environment struct {
 	lines *eventlog.Log // set by logEvents
 }
 
-// logEvents has the log tell what seen is told of, until stop is called, with the level that the
+// logEvents has the log tell what seen is told of, and what is wrong with that, until stop is called, with the level that the
 // chatty signal chooses. It returns the Logger for everything else.
 func (e *environment) logEvents(log hclog.Logger, seen *observe.Observer) (rest hclog.Logger, stop func()) {
 	lines := eventlog.New(log, seen)
+	unnoted := notes.Watch(seen)
 	e.lines = lines
 	ended := make(chan struct{})
 	var wg sync.WaitGroup
@@ -59,6 +61,7 @@ func (e *environment) logEvents(log hclog.Logger, seen *observe.Observer) (rest 
 	return eventlog.Once(log), func() {
 		close(ended)
 		wg.Wait()
+		unnoted()
 		lines.Close()
 	}
 }

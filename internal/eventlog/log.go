@@ -128,8 +128,8 @@ func (l *Log) Event(e observe.Event) {
 	case observe.Stream:
 		l.stream(e)
 	case observe.Note:
-		if l.refusals.allow("note "+e.Code, e) {
-			l.out.Warn("note", on(e.Server, e.Session, "code", e.Code, "text", clean(e.Text))...)
+		if l.refusals.allow("note "+e.Code+" "+e.Server, e) {
+			l.out.Info("note", on(e.Server, e.Session, "code", e.Code, "text", cleanTo(e.Text, maxNote))...)
 		}
 	}
 }
@@ -205,7 +205,7 @@ func (l *Log) more(_ string, n int, last observe.Event) {
 	case observe.SessionFailed:
 		l.out.Warn("more sessions ended before they began", append([]any{"times", n, "in", refusalPace}, failure(e)...)...)
 	case observe.Note:
-		l.out.Warn("note", on(e.Server, e.Session, "code", e.Code, "times", n, "in", refusalPace, "text", clean(e.Text))...)
+		l.out.Info("note", on(e.Server, e.Session, "code", e.Code, "times", n, "in", refusalPace, "text", cleanTo(e.Text, maxNote))...)
 	}
 }
 

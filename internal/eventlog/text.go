@@ -10,12 +10,17 @@ import (
 // maxText is how many bytes of what a peer has chosen a line has at most.
 const maxText = 200
 
+// maxNote is how many bytes of a note a line has. Little of it is what a peer has chosen.
+const maxNote = 1500
+
 // clean returns text for a line: cut, valid UTF-8, and without characters that begin a line or
 // act on a terminal.
-func clean(text string) string {
-	cut := len(text) > maxText
+func clean(text string) string { return cleanTo(text, maxText) }
+
+func cleanTo(text string, most int) string {
+	cut := len(text) > most
 	if cut {
-		text = text[:maxText]
+		text = text[:most]
 	}
 	if !cut && !strings.ContainsFunc(text, acts) {
 		return text

@@ -124,7 +124,7 @@ func (s *state) processEnded(e observe.ProcessEnded) {
 }
 
 func (s *state) note(server string, of *observe.Session, code, text string) {
-	s.notes = append(s.notes, note{time.Now(), server, name(of), code, text[:min(len(text), 1000)]})
+	s.notes = append(s.notes, note{time.Now(), server, name(of), code, text[:min(len(text), 2000)]})
 	if n := len(s.notes); n > keptNotes {
 		s.notes = slices.Delete(s.notes, 0, n-keptNotes)
 	}

@@ -73,36 +73,7 @@ type Call struct {
 	telling sync.Mutex // held while Watchers are told of the request
 	untold  *Passed    // what they are to be told of it; nil: nothing any more
 
-	// What Watchers have begun with the request and end with the response. A key belongs to
-	// one Watcher; most often there is one.
-	mu         sync.Mutex
-	key, value any
-	more       map[any]any
-}
-
-// Set keeps a value of a Watcher with the request, Get returns it. They may be called
-// concurrently.
-func (c *Call) Set(key, value any) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.key == nil || c.key == key {
-		c.key, c.value = key, value
-		return
-	}
-	if c.more == nil {
-		c.more = make(map[any]any, 1)
-	}
-	c.more[key] = value
-}
-
-// Get returns what Set has kept; nil: nothing.
-func (c *Call) Get(key any) any {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.key == key {
-		return c.value
-	}
-	return c.more[key]
+	kept // what Watchers have begun with the request and end with the response
 }
 
 // A Watcher is told of what passes and what happens. It is called in the goroutines that carry
@@ -135,6 +106,8 @@ type Observer struct {
 	sessions atomic.Uint64
 
 	mu       sync.Mutex                     // of changes
+	own      []Watcher                      // who wants to be told of messages
+	along    []Watcher                      // who wants that only while there is one of these
 	watchers atomic.Pointer[[]Watcher]      // of messages; never empty; nil: there are none
 	events   atomic.Pointer[[]EventWatcher] // of events, all of them; never empty
 	rewriter atomic.Pointer[Rewriter]
@@ -151,16 +124,40 @@ func (o *Observer) Watch(w Watcher) (stop func()) {
 		wants = 0
 	}
 	o.exchanges.Add(wants)
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	add(&o.watchers, w)
+	o.listen(&o.own, w, true)
 	return sync.OnceFunc(func() {
 		stopEvents()
 		o.exchanges.Add(-wants)
-		o.mu.Lock()
-		defer o.mu.Unlock()
-		remove(&o.watchers, w)
+		o.listen(&o.own, w, false)
 	})
+}
+
+// WatchAlong adds a Watcher of events, that is told of messages and HTTP exchanges, too, while a
+// Watcher that Watch has added is told of them. So by itself it costs messages nothing.
+func (o *Observer) WatchAlong(w Watcher) (stop func()) {
+	stopEvents := o.WatchEvents(w)
+	o.listen(&o.along, w, true)
+	return sync.OnceFunc(func() {
+		stopEvents()
+		o.listen(&o.along, w, false)
+	})
+}
+
+// listen adds w to those who want to be told of messages, or removes it from them.
+func (o *Observer) listen(to *[]Watcher, w Watcher, add bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if add {
+		*to = append(*to, w)
+	} else {
+		*to = slices.DeleteFunc(*to, func(x Watcher) bool { return x == w })
+	}
+	if len(o.own) == 0 {
+		o.watchers.Store(nil)
+		return
+	}
+	all := slices.Concat(o.own, o.along)
+	o.watchers.Store(&all)
 }
 
 // WatchEvents adds a Watcher that messages need not be told of, which costs them nothing.

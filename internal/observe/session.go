@@ -34,6 +34,8 @@ type Session struct {
 
 	stop context.CancelCauseFunc // nil: no session of a client
 
+	memory kept // of Watchers
+
 	calls   atomic.Uint64 // requests of the client
 	greeted atomic.Bool   // the client has said who it is, or there is nothing more to look for
 	pid     atomic.Int64
@@ -128,6 +130,18 @@ func (s *Session) Stop() {
 	if s.stop != nil {
 		s.stop(ErrStopped)
 	}
+}
+
+// Keep returns what a Watcher keeps with the session under its key, which make makes if there is
+// nothing yet.
+func (s *Session) Keep(key any, make func() any) any { return s.memory.Keep(key, make) }
+
+// Opened reports whether the client has said who it is, and Watchers were told so. It is false
+// for what is no session of a client.
+func (s *Session) Opened() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.opened
 }
 
 // Calls returns how many requests of the client there were.

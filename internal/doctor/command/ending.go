@@ -28,21 +28,18 @@ func (d *diagnosis) end(p *peer) {
 	}
 }
 
-const cannotEnd = "Clients end servers by closing their stdin. Those that do no more leave the process running, one for each time that they start; others wait, and then kill it, so that it cannot finish what it does. The bridge ends it in any case."
-
 // ignoresEnd ends a server that runs on after the end of its input.
 func (d *diagnosis) ignoresEnd(p *peer) {
 	wait := d.options.EndWait
 	d.stop(p)
 	seen := fmt.Sprintf("still running %v after its stdin was closed", wait)
-	title, severity := "the server ignores the end of its input", doctor.Warning
+	is := doctor.IgnoresEnd
 	err := p.process.ExitError()
 	if err != nil && strings.Contains(err.Error(), "SIGKILL") {
 		seen += fmt.Sprintf(", and %v after SIGTERM; it took SIGKILL", wait)
-		title = "the server has to be killed"
+		is = doctor.MustKill
 	}
-	d.add("C11", severity, title, seen, cannotEnd,
-		"The server should exit when stdin ends: process.stdin.on(\"end\", ...) in Node, a loop that ends with the input elsewhere. It should exit at SIGTERM as well.")
+	d.report.Add(is.Seen(seen))
 }
 
 // leftBehind looks who is left of a server that has ended, and ends them.

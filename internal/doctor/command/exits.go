@@ -47,7 +47,7 @@ func recognise(stderr string) (is, do string) {
 
 // exited is C2: the server has ended before its first answer.
 func (d *diagnosis) exited(server *peer, how string, ended bool) {
-	title := "the server ends at once"
+	title := doctor.EndsAtOnce.Title
 	if !ended {
 		title = "the server closes its stdout"
 	}
@@ -56,11 +56,11 @@ func (d *diagnosis) exited(server *peer, how string, ended bool) {
 		title += ": " + is
 	}
 	if do == "" {
-		do = "Run the command in a terminal: it should start, print nothing on stdout and wait. The text on stderr should name the cause."
+		do = doctor.EndsAtOnce.Do
 		if noise, _ := server.seen(faultNoise); len(noise) > 0 {
 			do += " It has also written to stdout: " + doctor.Excerpt(noise[0])
 		}
 	}
 	d.add("C2", doctor.Error, title, how+" before the answer to initialize"+lastStderr(server),
-		"Clients report that the server has disconnected or that the connection is closed.", do)
+		doctor.EndsAtOnce.Means, do)
 }

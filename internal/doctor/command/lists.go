@@ -119,8 +119,8 @@ func (s *session) usable(l list, r reply) bool {
 	case r.outcome == exited:
 		s.endedAt(l.method)
 	case r.outcome == answered && r.message.IsError():
-		s.broken(doctor.Error, "a capability without its method", fmt.Sprintf("capabilities has %q, and %s is refused: %s", l.capability, l.method, r.message.ErrorObject()),
-			"Clients trust the capability, ask for the list, and report an error or leave the server out.", do)
+		s.broken(doctor.Error, doctor.NoMethod.Title, fmt.Sprintf("capabilities has %q, and %s is refused: %s", l.capability, l.method, r.message.ErrorObject()),
+			doctor.NoMethod.Means, do)
 	}
 	return r.ok()
 }
@@ -139,8 +139,7 @@ func (s *session) next(l list, raw json.RawMessage, cursors map[string]bool, pag
 	case cursor == "": // most clients take it for the end
 		return "", false
 	case cursors[cursor]:
-		s.broken(doctor.Error, "the pages of a list go round in a circle", fmt.Sprintf("%s: page %d has the nextCursor %s, as one before", l.method, page, raw),
-			"Clients that read all pages never end.", "Leave nextCursor out on the last page, and let every page have another one.")
+		s.report.Add(doctor.Circle.Seen(fmt.Sprintf("%s: page %d has the nextCursor %s, as one before", l.method, page, raw)))
 		return "", false
 	case page >= maxPages:
 		s.broken(doctor.Warning, "a list does not end", fmt.Sprintf("%s: page %d has a nextCursor again: %s", l.method, page, raw),

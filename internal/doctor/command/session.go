@@ -105,9 +105,7 @@ const largeID = "9007199254740993"
 // unanswered tells of a request that was not answered because of its id.
 func (s *session) unanswered(method, id string, took time.Duration) {
 	if id == largeID {
-		s.add("C9", doctor.Note, "requests with large numbers as ids are not answered", "asked with "+id+": no answer",
-			"The server drops requests whose id is above 2^53, as those on the TypeScript SDK do. Clients that number their requests from 1 will never notice.",
-			"Nothing, unless a client uses such ids.")
+		s.report.Add(doctor.LargeUnanswered.Seen("asked with " + id + ": no answer"))
 		return
 	}
 	s.add("C9", doctor.Error, "a request with this id is not answered", fmt.Sprintf("%s with the id %s: no answer in %v", method, id, took.Round(100*time.Millisecond)),
@@ -124,14 +122,10 @@ func (s *session) compareID(asked string, got jsonrpc.ID) {
 	seen := fmt.Sprintf("asked with %s, answered with %s", asked, got)
 	switch {
 	case got.Equivalent(want) && asked == largeID:
-		s.add("C9", doctor.Note, "large numbers as ids are rounded", seen,
-			"The server reads numbers as double-precision floats, as JavaScript and many libraries do: whole numbers above 2^53 lose their last digits. Clients that number their requests from 1 will never notice. The bridge delivers the answers all the same.",
-			"Nothing, unless a client uses such ids. Text as the id is never rounded.")
+		s.report.Add(doctor.Rounded.Seen(seen))
 	case got.Equivalent(want): // spelled otherwise, and the same value
 	default:
-		s.add("C9", doctor.Error, "answers come under another id", seen,
-			"A client finds the request to an answer by its id, and type counts: \"1\" is not 1. It drops this answer and waits on.",
-			"The server must copy the id of the request into the answer, unchanged.")
+		s.report.Add(doctor.OtherID.Seen(seen))
 	}
 }
 

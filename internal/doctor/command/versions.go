@@ -35,8 +35,7 @@ func (d *diagnosis) initialized(result []byte) {
 	err := json.Unmarshal(result, &r)
 	switch {
 	case err != nil || r.ProtocolVersion == nil || r.Capabilities == nil || r.ServerInfo == nil:
-		d.add("C8", doctor.Error, "the answer to initialize lacks something", string(result),
-			"Clients refuse the answer and give up.", "The result needs protocolVersion, capabilities (an object) and serverInfo with name and version.")
+		d.report.Add(doctor.Incomplete.Seen(string(result)))
 	case !era.IsLegacy(*r.ProtocolVersion):
 		d.add("C8", doctor.Error, "the server answers initialize with a revision that has none", fmt.Sprintf("asked for %s, answered %q", era.NewestLegacy, *r.ProtocolVersion),
 			"Clients that do not know the revision give up.", "Answer with the revision that was asked for, or with the newest that the server knows among "+strings.Join(era.OnlyLegacy.Versions(), ", ")+".")
@@ -281,7 +280,7 @@ func (d *diagnosis) slow(ctx context.Context, start time.Duration) {
 		again = d.withEnvironment(ctx, d.spec.Env, d.firstWait())
 	}
 	seen := fmt.Sprintf("first answer %v after the start", start.Round(time.Millisecond))
-	do := "The server itself takes so long: see what it does before it reads its stdin. Or keep it running: \"mcp-bridge serve\" starts it once, and clients connect to that."
+	do := doctor.SlowStart.Do
 	if again.outcome == answered {
 		seen += fmt.Sprintf("; a second time %v", again.took.Round(time.Millisecond))
 		d.timing("second start %v", again.took)
@@ -292,6 +291,7 @@ func (d *diagnosis) slow(ctx context.Context, start time.Duration) {
 	if isFetcher(d.spec.Path) {
 		do += " " + d.spec.Path + " looks for the package, and loads it, before it runs it: install the package, and name the installed program or give an exact version."
 	}
-	d.add("C5", doctor.Warning, "the server starts slowly", seen,
-		"Clients wait with a limit for the first answer: some for 5 or 10 s, many for 60 s, and people see a server that does not appear.", do)
+	slow := doctor.SlowStart.Seen(seen)
+	slow.Do = do
+	d.report.Add(slow)
 }

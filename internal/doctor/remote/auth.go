@@ -209,8 +209,8 @@ func (p *prober) checkDiscovery(ctx context.Context, challenge string) {
 	case ok:
 		p.checkResource(ctx, m)
 	case challenge == "" && !r.Skip():
-		p.add("H18", doctor.Warning, "401 comes without WWW-Authenticate", "no WWW-Authenticate, and no metadata at /.well-known/oauth-protected-resource: "+r.Line(),
-			means+" Others do not learn which credentials are wanted.", "Send WWW-Authenticate: Bearer with 401, with resource_metadata if the server uses OAuth. If it sends the header, a proxy drops it.")
+		p.add("H18", doctor.Warning, doctor.NoChallenge.Title, "no WWW-Authenticate, and no metadata at /.well-known/oauth-protected-resource: "+r.Line(),
+			means+" Others do not learn which credentials are wanted.", doctor.NoChallenge.Do)
 	}
 }
 

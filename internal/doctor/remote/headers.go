@@ -32,8 +32,7 @@ func (p *prober) explainMediaTypes(ctx context.Context, r *probe.Reply) {
 			break
 		}
 	}
-	p.add("H10", doctor.Error, "The media types that the protocol prescribes are refused", "with Accept: "+both+" and Content-Type: "+typeJSON+", "+r.Line()+works,
-		"Every client sends these headers: all are refused.", "Have the server admit them; if it does, see whether a proxy changes Accept or Content-Type.")
+	p.fault(doctor.RefusesTypes, "with Accept: "+both+" and Content-Type: "+typeJSON+", "+r.Line()+works)
 }
 
 // browserOrigin is the origin of a page that a developer has: the MCP Inspector's.

@@ -318,7 +318,7 @@ func (p *prober) checkPath(ctx context.Context, r *probe.Reply) {
 		return
 	}
 	if r.IsHTML() && r.Status/100 == 2 {
-		p.add("H5", doctor.Error, "A web page answers instead of MCP", r.Line(), "Clients find no message in it.",
+		p.add("H5", doctor.Error, doctor.Page.Title, r.Line(), doctor.Page.Means,
 			"Check the path of the URL; tried without success: /mcp, /sse, /. Some sites answer every unknown path with their start page.")
 		return
 	}

@@ -132,6 +132,6 @@ func (p *prober) sayBodyLimit(r *probe.Reply, size int) {
 	if size <= 200*1000 {
 		severity = doctor.Warning
 	}
-	p.add("H19", severity, "Large messages are refused", fmt.Sprintf("a message of %d KB: %s", size/1000, r.Line()),
-		"Calls with long arguments, such as files, fail.", do)
+	p.add("H19", severity, doctor.BodyLimit.Title, fmt.Sprintf("a message of %d KB: %s", size/1000, r.Line()),
+		doctor.BodyLimit.Means, do)
 }

@@ -44,9 +44,7 @@ func (p *prober) noteLabel(r *probe.Reply) {
 		looks, first = "JSON", string(text)
 	}
 	if looks != "" {
-		p.add("H10", doctor.Error, "The Content-Type of a reply is wrong", "Content-Type: "+r.Header.Get("Content-Type")+", and the body is "+looks+": "+first,
-			"Clients decide by the Content-Type how they read a reply: they refuse this one, or find no message in it.",
-			"Label JSON application/json, and event streams text/event-stream; a proxy must not change the Content-Type.")
+		p.fault(doctor.WrongType, "Content-Type: "+r.Header.Get("Content-Type")+", and the body is "+looks+": "+first)
 	}
 }
 
@@ -74,13 +72,10 @@ func (p *prober) noteIDs(r *probe.Reply) {
 				"Most clients compare type and value: they do not find the request, and wait until they give up.",
 				"Have the server repeat the id as it came: a number stays a number.")
 		default:
-			p.add("H23", doctor.Error, "A response belongs to another request", "asked with id "+ours+", answered with id "+id,
-				"The client that asked waits until it gives up; another one may get what is not for it.",
-				"A response must go out in the reply to its own request, with the id of that request.")
+			p.fault(doctor.OthersAnswer, "asked with id "+ours+", answered with id "+id)
 		}
 	}
 	if own > 1 {
-		p.add("H23", doctor.Note, "A request was answered more than once", strconv.Itoa(own)+" responses had the id "+ours,
-			"Clients take the first response; some log an error about the others.", "Have the server answer each request once.")
+		p.fault(doctor.AnsweredTwice, strconv.Itoa(own)+" responses had the id "+ours)
 	}
 }

@@ -103,6 +103,9 @@ func (p *prober) add(code string, severity doctor.Severity, title, seen, means, 
 	p.report.Add(doctor.Finding{Code: code, Severity: severity, Title: title, Seen: p.Withhold(seen), Means: means, Do: do})
 }
 
+// fault adds a finding with its usual words.
+func (p *prober) fault(f doctor.Fault, seen string) { p.report.Add(f.Seen(p.Withhold(seen))) }
+
 // sayLimited says that the server has refused requests because there were too many.
 func (p *prober) sayLimited() {
 	r, n, since := p.Busy()
@@ -120,7 +123,7 @@ func (p *prober) sayLimited() {
 	case n > 15: // more than most clients make in such a time
 		severity = doctor.Note
 	}
-	p.add("H20", severity, "Requests are refused because there were too many (429)", seen,
+	p.add("H20", severity, doctor.TooMany.Title, seen,
 		"Clients that make as many requests get errors. Checks that came later were left out.",
 		"Wait and run doctor again; if clients meet it too, raise the limit for this path at "+r.Who()+".")
 }

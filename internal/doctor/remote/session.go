@@ -205,9 +205,9 @@ func (p *prober) sayNoAffinity(n, lost int, bad *probe.Reply, cookies bool) {
 			"If there are several replicas, see that requests of a session reach the one that has opened it. Otherwise look at the server's log.")
 		return
 	}
-	p.add("H7", doctor.Error, "There are several replicas, and requests of a session reach any of them", seen,
+	p.add("H7", doctor.Error, doctor.LosesSessions.Title, seen,
 		fmt.Sprintf("About %d %% of all calls fail, and clients begin new sessions again and again.", 100*lost/n),
-		"Route by the Mcp-Session-Id header (or by the client's address) where the load is balanced, keep sessions in a store that all replicas share, or run the server without sessions.")
+		doctor.LosesSessions.Do)
 }
 
 // explainLost says why no request of the session works.
@@ -284,23 +284,18 @@ func (p *prober) checkUnknown(ctx context.Context, s *session) {
 	case works(r): // it does not need its sessions
 		return
 	}
-	p.add("H8", doctor.Warning, "A session that does not exist any more is not answered with 404", "with an unknown session id, "+r.Line(),
-		"Clients begin a new session when they see 404, and only then: after a restart of the server they fail until they are restarted too.",
-		"Have the server answer requests with an unknown Mcp-Session-Id 404.")
+	p.fault(doctor.Not404, "with an unknown session id, "+r.Line())
 }
 
 // endSession deletes a session; judge: and says what is wrong with that (H25).
 func (p *prober) endSession(ctx context.Context, q probe.Request, judge bool) {
 	r := p.Start(ctx, q)
 	r.Close()
-	const means = "Sessions that clients have ended take up memory, and perhaps a process, until they time out."
 	switch {
 	case !judge || r.Err != nil || r.Skip() || r.Status/100 == 2 || r.Status == http.StatusNotFound || p.report.Has("H7") || p.report.Has("H9"):
 	case r.Status >= 500 && r.Status != http.StatusNotImplemented:
-		p.add("H25", doctor.Warning, "The server fails when a session is ended", r.Line(), means+" Some clients report the error to their user.",
-			"Have the server answer DELETE with 200 or 204, or with 405 if clients may not end sessions.")
+		p.fault(doctor.FailsDelete, r.Line())
 	default:
-		p.add("H25", doctor.Note, "Clients cannot end their sessions", r.Line(), means,
-			"If sessions cost something, have the server support DELETE, or let idle sessions end soon.")
+		p.fault(doctor.NoDelete, r.Line())
 	}
 }

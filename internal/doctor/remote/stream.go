@@ -18,16 +18,13 @@ func (p *prober) sayBuffered(r *probe.Reply, seen string) {
 	if who := r.Who(); who != "the server" {
 		seen += "; answers come from " + who
 	}
-	p.add("H11", doctor.Error, "Event streams are held back on their way", seen,
-		"Progress, requests of the server, and answers that come as events reach clients late or never: calls seem to hang.",
-		"Turn off response buffering for this path: nginx \"proxy_buffering off\" (and no proxy_ignore_headers X-Accel-Buffering), Apache \"flushpackets=on\", no gzip. The server can send X-Accel-Buffering: no, and must write something, such as a comment, as soon as a stream is open: some proxies, and HTTP/2 in some libraries, send headers with the first bytes only.")
+	p.fault(doctor.Buffered, seen)
 }
 
 // noteCompressed notes that an event stream is compressed.
 func (p *prober) noteCompressed(r *probe.Reply) {
 	if e := r.Header.Get("Content-Encoding"); e != "" && e != "identity" {
-		p.add("H11", doctor.Note, "Event streams are compressed", "Content-Encoding: "+e+", by "+r.Who(),
-			"A compressor that does not flush after each event holds events back.", "Do not compress text/event-stream.")
+		p.fault(doctor.Compressed, "Content-Encoding: "+e+", by "+r.Who())
 	}
 }
 
@@ -85,8 +82,7 @@ func (p *prober) explainGet(s *session, r *probe.Reply) {
 	case r.Status/100 == 2:
 		severity, means = doctor.Warning, "Clients take the page for an event stream, find nothing in it, and open it again and again."
 	}
-	p.add("H13", severity, "GET is answered with something else than an event stream or 405", r.Line(), means,
-		"Have the server answer GET with an event stream, or with 405 if it has nothing to say by itself. If a route or a proxy answers in its place, pass GET on.")
+	p.add("H13", severity, doctor.OddGet.Title, r.Line(), means, doctor.OddGet.Do)
 }
 
 // quickEnd is how soon after its beginning the end of a GET stream is no coincidence.
@@ -107,8 +103,7 @@ func (p *prober) readGet(ctx context.Context, s *session, r *probe.Reply) {
 	p.noteOdd(r)
 	polls := r.Others() > 0 || r.Events > 0 // the server may want to be polled
 	if r.Ended && !polls {
-		p.add("H13", doctor.Warning, "The GET stream ends at once", fmt.Sprintf("200, text/event-stream, and the end after %s with nothing in it", ms(time.Since(r.Began))),
-			"Clients open it again and again.", "Have the server keep the stream open, or answer GET with 405; a proxy or a serverless platform may not be able to keep it open.")
+		p.fault(doctor.EndsGet, fmt.Sprintf("200, text/event-stream, and the end after %s with nothing in it", ms(time.Since(r.Began))))
 		return
 	}
 	if last == "" || r.Ended {
@@ -145,9 +140,7 @@ func (p *prober) checkAgain(ctx context.Context, s *session) {
 }
 
 func (p *prober) sayNotResumed(seen string) {
-	p.add("H14", doctor.Warning, "Streams have event ids but cannot be resumed", seen,
-		"When the network fails for a moment, clients try to resume, and the calls in progress are lost.",
-		"Keep events for clients that come back, in a store that all replicas share; or send no event ids.")
+	p.fault(doctor.CannotResume, seen)
 }
 
 // checkResume cuts the reply to a ping after its first event and resumes it (H14), if the
@@ -237,7 +230,7 @@ func (p *prober) checkIdle(ctx context.Context, f found) {
 			"If it is no intention, see whether the platform bounds how long a request may take: calls that take longer are lost as well.")
 		return
 	}
-	p.add("H12", doctor.Warning, "A quiet stream is cut off", seen,
-		"Calls that say nothing for that long lose their answer, unless their client can resume.",
+	p.add("H12", doctor.Warning, doctor.CutIdle.Title, seen,
+		doctor.CutIdle.Means,
 		"Raise the idle limit at "+r.Who()+" (nginx proxy_read_timeout; the idle timeout of the load balancer), or have the server send a comment every 15 seconds. If comments came before, it is the whole time of a request that is bounded.")
 }
