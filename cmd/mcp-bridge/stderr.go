@@ -5,7 +5,8 @@ import (
 	"io"
 	"sync"
 	"time"
-	"unicode/utf8"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/printable"
 )
 
 const (
@@ -33,9 +34,9 @@ func newLogWriter(w io.Writer) *logWriter {
 }
 
 // Write queues one line, or several. What it must not do to a terminal, whoever its words are from, it
-// does not: see escaped.
+// does not: see printable.AppendLines.
 func (l *logWriter) Write(line []byte) (int, error) {
-	text := escaped(line)
+	text := printable.AppendLines(make([]byte, 0, len(line)), line)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
@@ -51,41 +52,6 @@ func (l *logWriter) Write(line []byte) (int, error) {
 		l.dropped++
 	}
 	return len(line), nil
-}
-
-// escaped returns a copy of text that has \uXXXX, as JSON understands it too, in place of control
-// characters but line feeds and tabs, and of those that change the direction of what stands beside
-// them. Bytes that are not UTF-8 become U+FFFD.
-func escaped(text []byte) []byte {
-	i := 0
-	for i < len(text) && (text[i] >= ' ' && text[i] < 0x7F || text[i] == '\n' || text[i] == '\t') {
-		i++
-	}
-	out := append(make([]byte, 0, len(text)), text[:i]...)
-	for _, r := range string(text[i:]) {
-		if mustEscape(r) {
-			out = fmt.Appendf(out, `\u%04x`, r)
-		} else {
-			out = utf8.AppendRune(out, r)
-		}
-	}
-	return out
-}
-
-// mustEscape reports whether a character would change the text around it in a log, or make the terminal
-// do something: it is written as an escape.
-func mustEscape(r rune) bool {
-	switch {
-	case r == '\n', r == '\t':
-		return false
-	case r < ' ', r >= 0x7F && r <= 0x9F: // C0, DEL, C1
-		return true
-	case r == 0x2028, r == 0x2029: // line and paragraph separators
-		return true
-	case r == 0x061C, r == 0x200E, r == 0x200F, r >= 0x202A && r <= 0x202E, r >= 0x2066 && r <= 0x2069: // bidirectional
-		return true
-	}
-	return false
 }
 
 func (l *logWriter) run() {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/mcp-bridge/mcp-bridge/internal/inspect"
+	"github.com/mcp-bridge/mcp-bridge/internal/printable"
 	"github.com/mcp-bridge/mcp-bridge/internal/traceview"
 )
 
@@ -72,7 +73,7 @@ func listed(all []inspect.Running) string {
 	var text strings.Builder
 	text.WriteString(":")
 	for _, b := range all {
-		fmt.Fprintf(&text, "\n  %-8d %s (%s)", b.PID, traceview.Escaped(b.Name), traceview.Escaped(strings.Join(b.Servers, ", ")))
+		fmt.Fprintf(&text, "\n  %-8d %s (%s)", b.PID, printable.Text(b.Name), printable.Text(strings.Join(b.Servers, ", ")))
 	}
 	return text.String()
 }

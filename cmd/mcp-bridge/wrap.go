@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/mcp-bridge/mcp-bridge/internal/replay"
+	"github.com/mcp-bridge/mcp-bridge/internal/printable"
 	"github.com/mcp-bridge/mcp-bridge/internal/wrap"
 )
 
@@ -57,7 +57,7 @@ func wrapCommand(command string, args []string, env environment) error {
 	if command == "unwrap" {
 		next = "Then it is as it was before."
 	}
-	_, err = fmt.Fprintf(env.stdout, "%sped %s in %s\nwhat was there: %s\nStart %s anew. %s\n", command, replay.Escape(name), client.File, backup, client.Name, replay.Escape(next))
+	_, err = fmt.Fprintf(env.stdout, "%sped %s in %s\nwhat was there: %s\nStart %s anew. %s\n", command, printable.Text(name), client.File, backup, client.Name, printable.Text(next))
 	return err
 }
 

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/printable"
 )
 
 // FormatVersion is the version of the JSON form of a Report. It goes up when a member
@@ -145,8 +147,8 @@ func (r *Report) Findings() []Finding {
 	findings := make([]Finding, 0, len(r.findings))
 	for _, f := range r.findings {
 		// Secrets may have become known since f was added.
-		f.Title, f.Seen = escaped(r.hidden(f.Title)), Excerpt(r.hidden(f.Seen))
-		f.Means, f.Do = escaped(r.hidden(f.Means)), escaped(r.hidden(f.Do))
+		f.Title, f.Seen = printable.Text(r.hidden(f.Title)), Excerpt(r.hidden(f.Seen))
+		f.Means, f.Do = printable.Text(r.hidden(f.Means)), printable.Text(r.hidden(f.Do))
 		findings = append(findings, f)
 	}
 	slices.SortStableFunc(findings, func(a, b Finding) int {
@@ -181,7 +183,7 @@ func (r *Report) header() (target string, took time.Duration) {
 	if took == 0 {
 		took = time.Since(r.began)
 	}
-	return escaped(r.hidden(r.target)), took
+	return printable.Text(r.hidden(r.target)), took
 }
 
 // form is the JSON form of a Report.

@@ -37,7 +37,7 @@ func TestEvidenceIsSafeToPrint(t *testing.T) {
 	r := NewReport("x")
 	r.Add(Finding{Code: "C3", Severity: Error, Seen: "\x1b[2Jhi\r\n\xff\u202e" + strings.Repeat("é", 500)})
 	seen := r.Findings()[0].Seen
-	if len(seen) > MaxSeen || !utf8.ValidString(seen) || !strings.HasPrefix(seen, `\x1b[2Jhi\r\n\xff\u202eéé`) || !strings.HasSuffix(seen, " ...") {
+	if len(seen) > MaxSeen || !utf8.ValidString(seen) || !strings.HasPrefix(seen, `\u001b[2Jhi\r\n\xff\u202eéé`) || !strings.HasSuffix(seen, " ...") {
 		t.Errorf("evidence of %d bytes: %s", len(seen), seen)
 	}
 }

@@ -4,47 +4,25 @@ import (
 	"bufio"
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 	"time"
-	"unicode"
 	"unicode/utf8"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/printable"
 )
 
 // MaxSeen is the length, in bytes, at which evidence is cut.
 const MaxSeen = 400
 
 // Excerpt returns text as it may be shown as evidence: at most MaxSeen bytes, in one line,
-// with control characters, invalid UTF-8 and characters that change the direction of
-// writing spelled as in a Go string.
+// made printable.
 func Excerpt(text string) string {
 	const mark = " ..."
-	shown := escaped(text)
+	shown := printable.Text(text)
 	if len(shown) <= MaxSeen {
 		return shown
 	}
-	cut := MaxSeen - len(mark)
-	for cut > 0 && !utf8.RuneStart(shown[cut]) {
-		cut--
-	}
-	return shown[:cut] + mark
-}
-
-// escaped spells out what a terminal would not show as a character.
-func escaped(text string) string {
-	var b strings.Builder
-	for i, r := range text {
-		switch {
-		case r == utf8.RuneError && !strings.HasPrefix(text[i:], string(utf8.RuneError)):
-			fmt.Fprintf(&b, `\x%02x`, text[i])
-		case unicode.IsPrint(r):
-			b.WriteRune(r)
-		default:
-			quoted := strconv.QuoteRune(r)
-			b.WriteString(quoted[1 : len(quoted)-1])
-		}
-	}
-	return b.String()
+	return printable.Clip(shown, MaxSeen-len(mark)) + mark
 }
 
 // width is where the lines of the text form are broken.

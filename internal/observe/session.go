@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/internal/printable"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -292,10 +292,7 @@ func implementation(info []byte) Implementation {
 // short returns the beginning of a string in JSON; "": it is none.
 func short(value []byte) string {
 	text, _ := jsonrpc.Text(value)
-	if len(text) <= maxSaid {
-		return text
-	}
-	return strings.ToValidUTF8(strings.Clone(text[:maxSaid]), "")
+	return printable.Clip(text, maxSaid)
 }
 
 // tell says that the session is there.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/era"
+	"github.com/mcp-bridge/mcp-bridge/internal/printable"
 	"github.com/mcp-bridge/mcp-bridge/internal/trace"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
@@ -126,7 +127,7 @@ func (l *loader) fault(err error) error {
 func (l *loader) note(text string) {
 	switch n := len(l.rec.Faults); {
 	case n < maxFaults:
-		l.rec.Faults = append(l.rec.Faults, Escape(text))
+		l.rec.Faults = append(l.rec.Faults, printable.Text(text))
 	case n == maxFaults:
 		l.rec.Faults = append(l.rec.Faults, "and more")
 	}
@@ -145,7 +146,7 @@ func (l *loader) take(r *trace.Record, line int) error {
 	case r.Body.Cut > 0 || r.Body.Text == nil:
 		return fmt.Errorf("line %d: not all of this message is in the file; mcp-bridge record keeps whole messages", line)
 	case !l.AllowRedacted && isRedacted(r.Redacted):
-		return fmt.Errorf("line %d: %w: %s was taken out", line, ErrRedacted, Escape(strings.Join(r.Redacted, ", ")))
+		return fmt.Errorf("line %d: %w: %s was taken out", line, ErrRedacted, printable.Text(strings.Join(r.Redacted, ", ")))
 	}
 	if l.bytes += len(r.Body.Text) + keptBeside; l.bytes > l.MaxBytes {
 		return fmt.Errorf("line %d: the conversation has more than %d bytes", line, l.MaxBytes)
@@ -197,7 +198,7 @@ func isRedacted(paths []string) bool {
 func (l *loader) finish() (*Recording, error) {
 	others := ""
 	if len(l.sessions) > 0 {
-		others = "; others have: " + Escape(strings.Join(l.sessions, ", "))
+		others = "; others have: " + printable.Text(strings.Join(l.sessions, ", "))
 	}
 	switch {
 	case l.records == 0 && l.foreign > 0:

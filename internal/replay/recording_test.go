@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/internal/printable"
 	"github.com/mcp-bridge/mcp-bridge/internal/trace"
 )
 
@@ -41,7 +42,7 @@ func TestLoadRefuses(t *testing.T) {
 		{"redacted", strings.ReplaceAll(simple, `"result":{}}}`, `"result":{}},"redacted":["result.x\u001b"]}`), `result.x\u001b was taken out`},
 	} {
 		_, err := Load(strings.NewReader(c.text), LoadOptions{})
-		if err == nil || !strings.Contains(err.Error(), c.want) || Escape(err.Error()) != err.Error() {
+		if err == nil || !strings.Contains(err.Error(), c.want) || printable.Text(err.Error()) != err.Error() {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}
@@ -123,16 +124,6 @@ func TestLoadOrder(t *testing.T) {
 	}
 }
 
-func TestEscape(t *testing.T) {
-	for text, want := range map[string]string{
-		"plain é 世 👩": "plain é 世 👩", "\x1b[31m\r\n\x07": `\u001b[31m\u000d\u000a\u0007`, "a\u202eb": `a\u202eb`, "\u009b": `\u009b`, "\U000e0041": `\U000e0041`, "\xff": "\uFFFD",
-	} {
-		if have := Escape(text); have != want {
-			t.Errorf("%q became %q", text, have)
-		}
-	}
-}
-
 func TestPlainNumber(t *testing.T) {
 	for _, equal := range [][]string{{"1", "1.0", "1e0", "10e-1", "0.1E+1"}, {"0", "-0", "0.00", "0e99"}, {"1e400", "10e399"}, {"1e999999999999999999999"}, {"9007199254740993", "9007199254740993.0"}, {"9007199254740992"}, {"-1"}} {
 		for _, n := range equal {
@@ -160,13 +151,13 @@ func FuzzLoad(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		rec, err := Load(bytes.NewReader(text), LoadOptions{AllowRedacted: true, MaxBytes: 1 << 20})
 		if err != nil {
-			if Escape(err.Error()) != err.Error() {
+			if printable.Text(err.Error()) != err.Error() {
 				t.Errorf("%q", err)
 			}
 			return
 		}
 		for _, fault := range rec.Faults {
-			if Escape(fault) != fault {
+			if printable.Text(fault) != fault {
 				t.Errorf("%q", fault)
 			}
 		}
@@ -178,19 +169,19 @@ func FuzzLoad(f *testing.F) {
 			with(t, fake, func(conn bridge.Conn) {
 				r, err := Play(t.Context(), conn, rec, PlayOptions{Wait: time.Second})
 				if err != nil {
-					if Escape(err.Error()) != err.Error() {
+					if printable.Text(err.Error()) != err.Error() {
 						t.Errorf("%q", err)
 					}
 					return
 				}
 				var b strings.Builder
 				_ = r.Write(&b)
-				if printed := strings.ReplaceAll(b.String(), "\n", ""); Escape(printed) != printed {
+				if printed := strings.ReplaceAll(b.String(), "\n", ""); printable.Text(printed) != printed {
 					t.Errorf("%q", printed)
 				}
 			})
 			for _, text := range append(fake.Usage().Unasked, fake.Usage().Misses...) {
-				if Escape(text) != text {
+				if printable.Text(text) != text {
 					t.Errorf("%q", text)
 				}
 			}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mcp-bridge/mcp-bridge/internal/printable"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -147,7 +148,7 @@ func (p *player) report() (*Report, error) {
 		r.Differences = append(r.Differences, Difference{Line: p.last, Message: text, What: "is new"})
 	}
 	if p.unsent > 0 {
-		r.Differences = append(r.Differences, Difference{Line: p.last, Message: "the server", What: fmt.Sprintf("has ended (%s), so %d messages were not sent", Escape(p.ended.Error()), p.unsent)})
+		r.Differences = append(r.Differences, Difference{Line: p.last, Message: "the server", What: fmt.Sprintf("has ended (%s), so %d messages were not sent", printable.Text(p.ended.Error()), p.unsent)})
 	}
 	byLine := func(a, b Difference) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), strings.Compare(a.Message, b.Message))
@@ -173,7 +174,7 @@ func (p *player) unusable() error {
 	}
 	if failed.IsError() {
 		text, _ := jsonrpc.Text(failed.Lookup("error", "message"))
-		return fmt.Errorf("%w: %s", ErrNoServer, Escape(text))
+		return fmt.Errorf("%w: %s", ErrNoServer, printable.Text(text))
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/mcp-bridge/mcp-bridge/era"
+	"github.com/mcp-bridge/mcp-bridge/internal/printable"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -212,7 +213,7 @@ func (f *Fake) nearest(m *jsonrpc.Message) (code int, text string) {
 		if len(methods) > 20 {
 			methods = append(methods[:20], "...")
 		}
-		return jsonrpc.CodeMethodNotFound, fmt.Sprintf("the recording has no %s; it has %s", shorten(m.Method()), Escape(strings.Join(methods, ", ")))
+		return jsonrpc.CodeMethodNotFound, fmt.Sprintf("the recording has no %s; it has %s", shorten(m.Method()), printable.Text(strings.Join(methods, ", ")))
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "the recording has no such %s; the nearest one is in line %d", shorten(m.Method()), best.begin.line)

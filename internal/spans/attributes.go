@@ -3,11 +3,11 @@ package spans
 import (
 	"net/url"
 	"strings"
-	"unicode/utf8"
 
 	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/mcp-bridge/mcp-bridge/internal/observe"
+	"github.com/mcp-bridge/mcp-bridge/internal/printable"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -22,13 +22,7 @@ const (
 // cut returns a text of that many bytes at most, in valid UTF-8: a collector refuses anything
 // else, with all spans that come with it.
 func cut(text string, max int) string {
-	if len(text) > max {
-		for max > 0 && !utf8.RuneStart(text[max]) {
-			max--
-		}
-		text = text[:max]
-	}
-	return strings.ToValidUTF8(text, "\uFFFD")
+	return strings.ToValidUTF8(printable.Clip(text, max), "\uFFFD")
 }
 
 // nameOf returns the name of a request's span: the method, and the tool or prompt. A URI

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/internal/printable"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -133,7 +134,7 @@ func clip(name string) string {
 	if len(name) <= most {
 		return name
 	}
-	return strings.ToValidUTF8(name[:most], "") + "..."
+	return printable.Clip(name, most) + "..."
 }
 
 // text returns what a raw JSON string means; ok is false for any other value. Nothing is

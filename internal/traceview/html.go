@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mcp-bridge/mcp-bridge/internal/printable"
 	"github.com/mcp-bridge/mcp-bridge/internal/trace"
 )
 
@@ -75,7 +76,7 @@ func htmlRow(v *View, cause *trace.Body) []byte {
 	return row.Bytes()
 }
 
-func htmlText[T string | []byte](text T) string { return html.EscapeString(Escaped(text)) }
+func htmlText[T string | []byte](text T) string { return html.EscapeString(printable.Text(text)) }
 
 // htmlDetails returns what a row shows once it is opened; "": nothing.
 func htmlDetails(v *View, cause *trace.Body) string {

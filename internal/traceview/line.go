@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mcp-bridge/mcp-bridge/internal/printable"
 	"github.com/mcp-bridge/mcp-bridge/internal/trace"
 )
 
@@ -108,7 +109,7 @@ const (
 
 // column appends text, at least as wide as the column was so far, and returns its width.
 func (p *Printer) column(text string, width int) int {
-	text = clip(Escaped(text), 24)
+	text = clip(printable.Text(text), 24)
 	n := len([]rune(text))
 	width = max(width, n)
 	p.buf = append(append(p.buf, "  "...), text...)
@@ -140,7 +141,7 @@ func arrow(r *trace.Record) string {
 func (p *Printer) word(text string) {
 	if text != "" {
 		p.space()
-		p.buf = AppendEscaped(p.buf, clip(text, 200))
+		p.buf = printable.Append(p.buf, clip(text, 200))
 	}
 }
 
@@ -283,7 +284,7 @@ const indent = "              "
 
 func (p *Printer) indented(text []byte) {
 	p.buf = append(p.buf, indent...)
-	p.buf = append(AppendEscaped(p.buf, text), '\n')
+	p.buf = append(printable.Append(p.buf, text), '\n')
 }
 
 func (p *Printer) headers(mark string, h map[string][]string) {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/mcp-bridge/mcp-bridge/internal/printable"
 	"github.com/mcp-bridge/mcp-bridge/internal/trace"
 )
 
@@ -86,7 +87,7 @@ func (s *Show) loss(p *Printer, story *Story, loss *Loss) error {
 			return err
 		}
 	}
-	_, err := fmt.Fprintf(s.Out, "%slost: %s\n\n", indent, Escaped(loss.Text))
+	_, err := fmt.Fprintf(s.Out, "%slost: %s\n\n", indent, printable.Text(loss.Text))
 	return err
 }
 
@@ -133,7 +134,7 @@ func (s *Show) printer() func(v *View, line []byte) error {
 // json writes a line of JSON.
 func (s *Show) json(line []byte) error {
 	if s.Terminal {
-		line = AppendEscapedJSON(nil, line)
+		line = printable.AppendJSON(nil, line)
 	}
 	if _, err := s.Out.Write(line); err != nil {
 		return err

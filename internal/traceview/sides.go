@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mcp-bridge/mcp-bridge/internal/printable"
 	"github.com/mcp-bridge/mcp-bridge/internal/trace"
 )
 
@@ -100,7 +101,7 @@ func (p *Printer) wrap(text []byte, spans []Span, width int, open, end string) (
 		if i < len(spans) {
 			next = spans[i]
 		}
-		put([]rune(Escaped(text[at:next.From])))
+		put([]rune(printable.Text(text[at:next.From])))
 		if next.From < next.To {
 			put(p.marked(text[next.From:next.To], open, end))
 		}
@@ -115,7 +116,7 @@ func (p *Printer) wrap(text []byte, spans []Span, width int, open, end string) (
 	return rows
 }
 
-// Until the rows are complete, the marks of colours are these characters, which AppendEscaped
+// Until the rows are complete, the marks of colours are these characters, which printable.Append
 // never lets through.
 const (
 	markOn  = '\x0e'
@@ -123,7 +124,7 @@ const (
 )
 
 func (p *Printer) marked(text []byte, open, end string) []rune {
-	shown := Escaped(text)
+	shown := printable.Text(text)
 	if p.Color {
 		return []rune(string(markOn) + shown + string(markOff))
 	}

@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
+	"github.com/mcp-bridge/mcp-bridge/internal/printable"
 	"github.com/mcp-bridge/mcp-bridge/internal/trace"
 )
 
@@ -108,10 +109,10 @@ func TestFilter(t *testing.T) {
 func TestEscaped(t *testing.T) {
 	const hostile = "a\x1b]0;title\x07\n\t\x9b31m\u009b\u202egpj.exe\u2066\xff\u200b\U000e0041é漢"
 	const want = `a\u001b]0;title\u0007\n\t\x9b31m\u009b\u202egpj.exe\u2066\xff\u200b\U000e0041é漢`
-	if got := Escaped(hostile); got != want {
+	if got := printable.Text(hostile); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
-	line := AppendEscapedJSON(nil, []byte("{\"a\":\"\u202e\u009b\x7f\U000e0041é\"}"))
+	line := printable.AppendJSON(nil, []byte("{\"a\":\"\u202e\u009b\x7f\U000e0041é\"}"))
 	var v struct{ A string }
 	bridgetest.Must(t, json.Unmarshal(line, &v))
 	if v.A != "\u202e\u009b\x7f\U000e0041é" || !isQuiet(line) {
@@ -307,7 +308,7 @@ func FuzzTrace(f *testing.F) {
 			bridgetest.Must(t, p.Print(v))
 		}
 		for _, loss := range story.Lost() {
-			_, _ = io.WriteString(&out, Escaped(loss.Text))
+			_, _ = io.WriteString(&out, printable.Text(loss.Text))
 		}
 		if !isQuiet(out.Bytes()) {
 			t.Errorf("printed: %q", out.Bytes())

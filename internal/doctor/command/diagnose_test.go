@@ -64,7 +64,7 @@ var diagnoses = []struct {
 }{
 	{"exits", "C2", "fastmcp is missing", quick, ""},
 	{"wants-variable", "C2", "DOCTOR_TEST_KEY is missing", quick, ""},
-	{"noise", "C3", `Server \x1b[1mrunning`, quick, ""},
+	{"noise", "C3", `Server \u001b[1mrunning`, quick, ""},
 	{"buffers", "C4", "terminal", impatient, ""},
 	{"slow", "C5", "itself takes so long", Options{SlowStart: 300 * time.Millisecond}, ""},
 	{"http", "C6", "/mcp", impatient, ""},

@@ -1,0 +1,121 @@
+// Package printable makes text that somebody else has chosen fit to be shown: in a terminal, in a
+// line of a log, in a report. Its functions keep no state, and may be called concurrently.
+package printable
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Append appends text in one line that does nothing to a terminal. Every character that is not
+// printable (control and bidirectional characters among them) becomes an escape: \n, \r, \t, \u001b,
+// \U000e0001. A byte that is not UTF-8 becomes \xff.
+func Append[T string | []byte](dst []byte, text T) []byte {
+	return each(dst, text, unicode.IsPrint, func(dst []byte, r rune, bad []byte) []byte {
+		switch {
+		case bad != nil:
+			return fmt.Appendf(dst, `\x%02x`, bad[0])
+		case r == '\n':
+			return append(dst, `\n`...)
+		case r == '\t':
+			return append(dst, `\t`...)
+		case r == '\r':
+			return append(dst, `\r`...)
+		case r > 0xffff:
+			return fmt.Appendf(dst, `\U%08x`, r)
+		}
+		return fmt.Appendf(dst, `\u%04x`, r)
+	})
+}
+
+// Text returns what Append appends.
+func Text[T string | []byte](text T) string { return string(Append(nil, text)) }
+
+// AppendJSON appends JSON text so that a terminal only shows it, and it stays the same value: a
+// character that is not printable can only stand in a string, and becomes \u there. What is not
+// UTF-8 becomes \ufffd, as a reader of JSON would read it. Line feeds, carriage returns and tabs,
+// which stand between values, become spaces.
+func AppendJSON[T string | []byte](dst []byte, text T) []byte {
+	return each(dst, text, unicode.IsPrint, func(dst []byte, r rune, _ []byte) []byte {
+		if r == '\n' || r == '\t' || r == '\r' {
+			return append(dst, ' ')
+		}
+		return appendU(dst, r)
+	})
+}
+
+// AppendLines appends lines of a log. Only what would change the text beside it, or make the terminal do
+// something, becomes an escape, \u001b, as JSON understands it too: control characters but line
+// feeds and tabs, and those that change the direction of writing. What merely has no width stays,
+// because emoji are made with it. A byte that is not UTF-8 becomes U+FFFD.
+func AppendLines[T string | []byte](dst []byte, text T) []byte {
+	return each(dst, text, isInert, func(dst []byte, r rune, bad []byte) []byte {
+		if bad != nil {
+			return utf8.AppendRune(dst, utf8.RuneError)
+		}
+		return appendU(dst, r)
+	})
+}
+
+// isInert is false of characters that change how a terminal shows others.
+func isInert(r rune) bool {
+	switch {
+	case r == '\n', r == '\t':
+		return true
+	case r < ' ', r >= 0x7F && r <= 0x9F: // C0, DEL, C1
+		return false
+	case r == 0x2028, r == 0x2029: // line and paragraph separators
+		return false
+	case r == 0x061C, r == 0x200E, r == 0x200F, r >= 0x202A && r <= 0x202E, r >= 0x2066 && r <= 0x2069: // bidirectional
+		return false
+	}
+	return true
+}
+
+// appendU appends a character as JSON escapes it.
+func appendU(dst []byte, r rune) []byte {
+	if r > 0xffff {
+		r -= 0x10000
+		return fmt.Appendf(dst, `\u%04x\u%04x`, 0xd800+r>>10, 0xdc00+r&0x3ff)
+	}
+	return fmt.Appendf(dst, `\u%04x`, r)
+}
+
+// each appends the characters of text that may be shown as they are, and the others by escape; bad is
+// the byte of what is not UTF-8, whose r is utf8.RuneError.
+func each[T string | []byte](dst []byte, text T, shown func(rune) bool, escape func(dst []byte, r rune, bad []byte) []byte) []byte {
+	for i := 0; i < len(text); {
+		if c := text[i]; c >= ' ' && c < 0x7f {
+			dst = append(dst, c)
+			i++
+			continue
+		}
+		var room [utf8.UTFMax]byte
+		next := room[:copy(room[:], text[i:])]
+		r, n := utf8.DecodeRune(next)
+		switch {
+		case r == utf8.RuneError && n == 1:
+			dst = escape(dst, r, next[:1])
+		case shown(r):
+			dst = append(dst, next[:n]...)
+		default:
+			dst = escape(dst, r, nil)
+		}
+		i += n
+	}
+	return dst
+}
+
+// Clip returns text, or its beginning if it has more than most bytes: no character is cut through.
+// The result does not keep a longer text in memory. What is not UTF-8 stays.
+func Clip(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	for most > 0 && !utf8.RuneStart(text[most]) {
+		most--
+	}
+	return strings.Clone(text[:most])
+}
