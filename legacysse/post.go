@@ -109,7 +109,7 @@ func (h *Handler) decode(w http.ResponseWriter, r *http.Request, s *session, bod
 			replies = append(replies, no)
 			continue
 		}
-		legacy = append(legacy, m)
+		legacy = append(legacy, httpserve.WithTraceContext(m, r.Header))
 		if id.IsZero() && m.Kind() == jsonrpc.Request {
 			id = m.ID()
 		}

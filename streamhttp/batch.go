@@ -66,7 +66,7 @@ func (h *Handler) parseBatch(w http.ResponseWriter, r *http.Request, body []byte
 			refuseID(w, r, "LI9", http.StatusBadRequest, jsonrpc.ID{}, "initialize must not be part of a batch")
 			return nil, nil, false
 		}
-		messages = append(messages, m)
+		messages = append(messages, httpserve.WithTraceContext(m, r.Header))
 	}
 	return messages, failed, true
 }

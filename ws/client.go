@@ -12,6 +12,7 @@ import (
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
+	"github.com/mcp-bridge/mcp-bridge/internal/observe"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -109,7 +110,7 @@ func (c *Client) Dial(ctx context.Context) (bridge.Conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	d, err := newDialer(c.URL, c.Options.withDefaults())
+	d, err := newDialer(c.URL, c.Options.withDefaults(), observe.SessionOf(ctx))
 	if err != nil {
 		return nil, err
 	}

@@ -8,12 +8,14 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"unicode"
 
 	"github.com/coder/websocket"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
+	"github.com/mcp-bridge/mcp-bridge/internal/observe"
 )
 
 // clientReserved are the headers that are the transport's own business.
@@ -44,9 +46,10 @@ type dialer struct {
 	rt     http.RoundTripper
 	close  func() // closes the transport's idle connections
 	opts   ClientOptions
+	seen   *observe.Session // is told of the handshakes and of the connections. nil is fine
 }
 
-func newDialer(address string, opts ClientOptions) (*dialer, error) {
+func newDialer(address string, opts ClientOptions, seen *observe.Session) (*dialer, error) {
 	u, err := httpdial.URL(address, "ws", "wss")
 	if err != nil {
 		return nil, err
@@ -56,7 +59,7 @@ func newDialer(address string, opts ClientOptions) (*dialer, error) {
 		return nil, err
 	}
 	u.User = nil
-	d := &dialer{url: u, peer: httpdial.NewPeer(u, header, clientHints), host: header.Get("Host"), header: header, rt: opts.Transport, opts: opts}
+	d := &dialer{url: u, peer: httpdial.NewPeer(u, header, clientHints), host: header.Get("Host"), header: header, rt: opts.Transport, opts: opts, seen: seen}
 	header.Del("Host")
 	d.close = func() {}
 	if d.rt == nil {
@@ -65,6 +68,7 @@ func newDialer(address string, opts ClientOptions) (*dialer, error) {
 		own.ForceAttemptHTTP2 = false
 		d.rt, d.close = own, own.CloseIdleConnections
 	}
+	d.rt = httpdial.Observed(d.rt, seen)
 	return d, nil
 }
 
@@ -95,6 +99,7 @@ func (d *dialer) dial(ctx context.Context) (bridge.Conn, error) {
 			d.opts.Logger.Warn("the server has sent what is no message", "bytes", size, "reason", reason)
 		},
 	})
+	d.seen.Stream(observe.Stream{Hop: observe.Up, Name: "websocket", What: "opened"})
 	return &serverConn{conn: c, dialer: d}, nil
 }
 
@@ -157,6 +162,7 @@ func (d *dialer) lostFault(err error, code websocket.StatusCode) *httpdial.Fault
 type serverConn struct {
 	*conn
 	dialer *dialer
+	closed atomic.Bool
 }
 
 // Receive implements bridge.Conn.
@@ -170,6 +176,13 @@ func (c *serverConn) Receive(ctx context.Context, sink bridge.Sink) error {
 
 // Close implements bridge.Conn.
 func (c *serverConn) Close(error) error {
+	if c.closed.CompareAndSwap(false, true) {
+		why := "the bridge has closed it"
+		if isDone(c.end.done) {
+			why = c.dialer.peer.Withhold(c.end.err.Error())
+		}
+		defer c.dialer.seen.Stream(observe.Stream{Hop: observe.Up, Name: "websocket", What: "closed", Why: why})
+	}
 	c.close(websocket.StatusNormalClosure, "")
 	return nil
 }

@@ -10,6 +10,15 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/observe"
 )
 
+// Observed returns rt so that seen is told of each exchange, while somebody watches them. With a
+// nil seen that is rt itself. A Target has that done.
+func Observed(rt http.RoundTripper, seen *observe.Session) http.RoundTripper {
+	if seen == nil {
+		return rt
+	}
+	return &observed{rt, seen}
+}
+
 // observed is an http.RoundTripper that tells of each exchange when its reply has ended.
 type observed struct {
 	http.RoundTripper

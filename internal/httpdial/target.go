@@ -72,9 +72,7 @@ func NewTarget(address string, o TargetOptions) (*Target, error) {
 		own.ResponseHeaderTimeout = o.ReplyTimeout
 		t.Transport, t.close = own, own.CloseIdleConnections
 	}
-	if o.Seen != nil {
-		t.Seen, t.Transport = o.Seen, &observed{t.Transport, o.Seen}
-	}
+	t.Seen, t.Transport = o.Seen, Observed(t.Transport, o.Seen)
 	return t, nil
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
+	"github.com/mcp-bridge/mcp-bridge/internal/observe"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/legacysse/internal/wire"
 	"github.com/mcp-bridge/mcp-bridge/sse"
@@ -128,6 +129,8 @@ func resolveEndpoint(stream *url.URL, text string) (*url.URL, error) {
 // read hands on what the event stream carries, until it ends.
 func (c *conn) read(s *session, r *sse.Reader, body io.Closer) {
 	defer close(s.ended)
+	c.target.Seen.Stream(observe.Stream{Hop: observe.Up, Name: "events", What: "opened"})
+	defer c.closed(s)
 	defer body.Close()
 	defer s.stop()
 	for {
@@ -145,6 +148,15 @@ func (c *conn) read(s *session, r *sse.Reader, body io.Closer) {
 			return
 		}
 	}
+}
+
+// closed tells the Observer that the event stream has ended.
+func (c *conn) closed(s *session) {
+	why := "the bridge has closed it"
+	if c.Context().Err() == nil && s.why != nil {
+		why = s.why.Text
+	}
+	c.target.Seen.Stream(observe.Stream{Hop: observe.Up, Name: "events", What: "closed", Why: why})
 }
 
 // streamFault explains the end of the event stream to those who wait for a response.
