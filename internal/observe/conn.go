@@ -66,7 +66,7 @@ func (c *conn) Send(ctx context.Context, m jsonrpc.Message) error {
 	if err == nil {
 		c.s.sent(p)
 	} else if c.s.unsent(p) {
-		c.s.o.Event(Unanswered{Session: c.s, Hop: c.hop, Call: p.Call})
+		c.s.unanswered(c.hop, p.Call)
 	}
 	p.release()
 	return err
@@ -98,7 +98,7 @@ func (c *conn) Close(reason error) error {
 // unoffer tells of requests that were offered, and will not be sent.
 func (c *conn) unoffer(left map[offer]*Call) {
 	for _, call := range left {
-		c.s.o.Event(Unanswered{Session: c.s, Hop: c.hop, Call: call})
+		c.s.unanswered(c.hop, call)
 	}
 }
 
@@ -250,9 +250,7 @@ func (s *Session) unsent(p *Passed) bool {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if all := s.waiting(p.Hop, p.Dir); all[p.Message.ID()] == p.Call {
-		delete(all, p.Message.ID())
-	}
+	s.waiting(p.Hop, p.Dir).remove(p.Call)
 	return true
 }
 
@@ -261,16 +259,25 @@ func (s *Session) unsent(p *Passed) bool {
 func (s *Session) lose(hop Hop, of *conn) {
 	var lost []*Call
 	s.mu.Lock()
-	for _, all := range []map[jsonrpc.ID]*Call{s.open[hop-1], s.asked[hop-1]} {
-		for id, call := range all {
+	for _, b := range []*book{&s.open[hop-1], &s.asked[hop-1]} {
+		for _, call := range b.all {
 			if of == nil || call.conn == of {
 				lost = append(lost, call)
-				delete(all, id)
+				b.remove(call)
 			}
 		}
 	}
 	s.mu.Unlock()
 	for _, call := range lost {
+		s.unanswered(hop, call)
+	}
+}
+
+// unanswered tells that a request will not be answered, unless that was told, or it was answered: a
+// Conn may be closed while the request is being sent, and say that it was not sent when its
+// response has come.
+func (s *Session) unanswered(hop Hop, call *Call) {
+	if call.over.CompareAndSwap(false, true) {
 		s.o.Event(Unanswered{Session: s, Hop: hop, Call: call})
 	}
 }
@@ -280,19 +287,15 @@ func (s *Session) lose(hop Hop, of *conn) {
 func (s *Session) Unanswered(hop Hop, dir Direction) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.waiting(hop, dir))
+	return len(s.waiting(hop, dir).all)
 }
 
 // waiting returns the requests that go in a direction and have no answer yet.
-func (s *Session) waiting(hop Hop, dir Direction) map[jsonrpc.ID]*Call {
-	of := &s.open
+func (s *Session) waiting(hop Hop, dir Direction) *book {
 	if dir == ToClient {
-		of = &s.asked
+		return &s.asked[hop-1]
 	}
-	if of[hop-1] == nil {
-		of[hop-1] = make(map[jsonrpc.ID]*Call)
-	}
-	return of[hop-1]
+	return &s.open[hop-1]
 }
 
 // enter finds or keeps the Call of a message.
@@ -305,7 +308,7 @@ func (s *Session) enter(p *Passed) {
 			p.Call = &Call{ID: m.ID(), Method: m.Method(), Name: subject(m), Dir: p.Dir, Began: p.At, Size: m.Size(), conn: p.conn}
 		}
 		if old := s.wait(p); old != nil {
-			s.o.Event(Unanswered{Session: s, Hop: p.Hop, Call: old})
+			s.unanswered(p.Hop, old)
 		}
 	case jsonrpc.Response:
 		if p.Call = s.answered(p.Hop, back, m.ID()); p.Call != nil {
@@ -316,7 +319,7 @@ func (s *Session) enter(p *Passed) {
 		if m.Method() == "notifications/cancelled" {
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			p.Call = s.waiting(p.Hop, p.Dir)[m.RequestID()]
+			p.Call = s.waiting(p.Hop, p.Dir).find(m.RequestID())
 		}
 	}
 }
@@ -325,18 +328,11 @@ func (s *Session) enter(p *Passed) {
 func (s *Session) answered(hop Hop, dir Direction, id jsonrpc.ID) *Call {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	all := s.waiting(hop, dir)
-	call := all[id]
-	if call == nil { // a peer may spell an id otherwise
-		for other, c := range all {
-			if other.Equivalent(id) {
-				call = c
-				break
-			}
-		}
-	}
+	b := s.waiting(hop, dir)
+	call := b.find(id)
 	if call != nil {
-		delete(all, call.ID)
+		b.remove(call)
+		call.over.Store(true)
 	}
 	return call
 }
@@ -346,22 +342,20 @@ func (s *Session) answered(hop Hop, dir Direction, id jsonrpc.ID) *Call {
 func (s *Session) wait(p *Passed) *Call {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	all := s.waiting(p.Hop, p.Dir)
-	old := all[p.Call.ID]
-	if old == nil && len(all) >= maxOpen {
+	b := s.waiting(p.Hop, p.Dir)
+	if len(b.all) >= maxOpen && b.all[p.Call.ID] == nil {
 		return p.Call
 	}
-	all[p.Call.ID] = p.Call
-	return old
+	return b.put(p.Call)
 }
 
 // subject returns what a request is about: the name of a tool or prompt, the URI of a resource.
 func subject(m *jsonrpc.Message) (name string) {
 	switch m.Method() {
 	case "tools/call", "prompts/get":
-		name, _ = jsonrpc.Text(m.Lookup("params", "name"))
+		name = short(m.Lookup("params", "name"))
 	case "resources/read", "resources/subscribe", "resources/unsubscribe":
-		name, _ = jsonrpc.Text(m.Lookup("params", "uri"))
+		name = short(m.Lookup("params", "uri"))
 	}
 	return name
 }

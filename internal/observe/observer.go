@@ -63,12 +63,13 @@ type Passed struct {
 type Call struct {
 	ID     jsonrpc.ID
 	Method string
-	Name   string // of the tool or prompt, or the URI of the resource; "": none
+	Name   string // of the tool or prompt, or the URI of the resource: its first 512 bytes; "": none
 	Dir    Direction
 	Began  time.Time
 	Size   int // of the request, in bytes
 
-	conn *conn // which it has passed
+	conn *conn       // which it has passed
+	over atomic.Bool // it was answered, or Watchers were told that it will not be
 
 	telling sync.Mutex // held while Watchers are told of the request
 	untold  *Passed    // what they are to be told of it; nil: nothing any more

@@ -48,8 +48,8 @@ type Session struct {
 	rev    string
 	opened bool
 	over   bool
-	open   [2]map[jsonrpc.ID]*Call // by Hop: what waits for an answer, of both directions; see callKey
-	asked  [2]map[jsonrpc.ID]*Call // by Hop: of the server's requests
+	open   [2]book // by Hop: the client's requests that wait for an answer
+	asked  [2]book // by Hop: the server's
 }
 
 // Implementation is who a client or server says it is.
@@ -280,8 +280,8 @@ func (s *Session) greet(m *jsonrpc.Message, dir Direction) {
 	}
 }
 
-// maxSaid is how many bytes are kept of a name or version that a peer gives itself: a session
-// keeps them as long as it lasts, and no budget counts them.
+// maxSaid is how many bytes are kept of a name or version that a peer gives itself, and of what a
+// request is about: a session keeps them as long as it lasts, and no budget counts them.
 const maxSaid = 512
 
 // implementation returns who a peer says it is; what is no string stays empty.

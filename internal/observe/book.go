@@ -1,0 +1,105 @@
+package observe
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// book has the requests that wait for their answers, by id. A peer may spell an id otherwise than
+// it was asked with, and that must cost no look at all requests. The zero value is empty; the
+// caller locks it.
+type book struct {
+	all map[jsonrpc.ID]*Call
+	odd map[string][]*Call // by plain: of those whose id is spelled in an unusual way; see maxAlike
+}
+
+// maxAlike is how many requests are found by one plain form: only numbers that are the same
+// as float64, and one number or text in several spellings, share one.
+const maxAlike = 8
+
+// plain returns the form of an id that equivalent ids share: most often the id itself.
+func plain(id jsonrpc.ID) string {
+	text := id.String()
+	switch {
+	case text == "" || text[0] == '"' && !strings.Contains(text, `\`):
+		return text
+	case text[0] == '"':
+		decoded, _ := jsonrpc.Text([]byte(text))
+		return `"` + decoded + `"`
+	case isPlainNumber(text):
+		return text
+	}
+	f, err := strconv.ParseFloat(text, 64)
+	switch {
+	case err != nil:
+		return text
+	case f == float64(int64(f)) && f > -1e15 && f < 1e15:
+		return strconv.FormatInt(int64(f), 10)
+	}
+	return strconv.FormatFloat(f, 'g', -1, 64)
+}
+
+// isPlainNumber reports whether a number is a whole one of at most 15 digits, without more.
+func isPlainNumber(text string) bool {
+	digits := strings.TrimPrefix(text, "-")
+	return text != "-0" && len(digits) <= 15 && strings.Trim(digits, "0123456789") == ""
+}
+
+// put keeps a request, in the place of another one with exactly its id, which it returns.
+func (b *book) put(call *Call) (old *Call) {
+	if b.all == nil {
+		b.all = make(map[jsonrpc.ID]*Call)
+	}
+	if old = b.all[call.ID]; old != nil {
+		b.remove(old)
+	}
+	b.all[call.ID] = call
+	if key := plain(call.ID); key != call.ID.String() && len(b.odd[key]) < maxAlike {
+		if b.odd == nil {
+			b.odd = make(map[string][]*Call)
+		}
+		b.odd[key] = append(b.odd[key], call)
+	}
+	return old
+}
+
+// find returns the request with an id, or else one with an equivalent id; nil: there is none.
+func (b *book) find(id jsonrpc.ID) *Call {
+	if call := b.all[id]; call != nil {
+		return call
+	}
+	key := plain(id)
+	if key != id.String() {
+		if usual, ok := jsonrpc.ParseID([]byte(key)); ok && b.all[usual] != nil {
+			return b.all[usual]
+		}
+	}
+	if alike := b.odd[key]; len(alike) > 0 {
+		return alike[0]
+	}
+	return nil
+}
+
+// remove forgets a request. It is false if the book does not have it.
+func (b *book) remove(call *Call) bool {
+	if b.all[call.ID] != call {
+		return false
+	}
+	delete(b.all, call.ID)
+	key := plain(call.ID)
+	if key == call.ID.String() {
+		return true
+	}
+	var rest []*Call
+	for _, other := range b.odd[key] {
+		if other != call {
+			rest = append(rest, other)
+		}
+	}
+	if b.odd[key] = rest; len(rest) == 0 {
+		delete(b.odd, key)
+	}
+	return true
+}

@@ -1,0 +1,145 @@
+package observe
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+func id(t testing.TB, text string) jsonrpc.ID {
+	id, ok := jsonrpc.ParseID([]byte(text))
+	if !ok {
+		t.Fatalf("%s is no id", text)
+	}
+	return id
+}
+
+// A request is found by each id that is equivalent to its own, and by no other.
+func TestBook(t *testing.T) {
+	ids := []string{`1`, `1.0`, `1e0`, `100`, `1e2`, `0`, `-0`, `"1"`, `"a"`, `"\u0061"`, `"\""`, `"\u0022"`, `"\n"`, `"\u000a"`, `"\ud800"`, `"a\/"`, `"a/"`,
+		`9007199254740993`, `9007199254740992`, `9007199254740992.0`, `999999999999999`, `1000000000000000`, `1e15`, `-5`, `-5.0`, `1e400`}
+	for _, asked := range ids {
+		for _, answered := range ids {
+			var b book
+			call := &Call{ID: id(t, asked)}
+			b.put(call)
+			got, want := b.find(id(t, answered)) == call, call.ID.Equivalent(id(t, answered))
+			if got != want {
+				t.Errorf("asked with %s, answered with %s: found %v, want %v", asked, answered, got, want)
+			}
+			if !b.remove(call) || b.remove(call) || len(b.all)+len(b.odd) > 0 {
+				t.Errorf("%s is not removed: %+v", asked, b)
+			}
+		}
+	}
+}
+
+func FuzzBook(f *testing.F) {
+	f.Add(`1`, `1.0`)
+	f.Add(`"a"`, `"\u0061"`)
+	f.Fuzz(func(t *testing.T, asked, answered string) {
+		a, ok1 := jsonrpc.ParseID([]byte(asked))
+		b, ok2 := jsonrpc.ParseID([]byte(answered))
+		if !ok1 || !ok2 {
+			return
+		}
+		var all book
+		call := &Call{ID: a}
+		all.put(call)
+		if got := all.find(b) == call; got != a.Equivalent(b) {
+			t.Errorf("asked with %s, answered with %s: found %v", a, b, got)
+		}
+	})
+}
+
+// lost counts requests without an answer.
+type lost struct{ n atomic.Int64 }
+
+func (l *lost) Message(*Passed) {}
+func (l *lost) Event(e Event) {
+	if _, ok := e.(Unanswered); ok {
+		l.n.Add(1)
+	}
+}
+
+// broken is a Conn whose Send fails: it does first what the test wants.
+type broken struct {
+	bridge.Conn
+	first  func()
+	answer jsonrpc.Message
+}
+
+func (b *broken) Send(context.Context, jsonrpc.Message) error {
+	b.first()
+	return io.ErrClosedPipe
+}
+func (b *broken) Close(error) error { return nil }
+func (b *broken) Receive(_ context.Context, sink bridge.Sink) error {
+	sink.TrySend(b.answer)
+	return errors.New("that was all")
+}
+
+type takes struct{}
+
+func (takes) TrySend(jsonrpc.Message) bool                { return true }
+func (takes) Send(context.Context, jsonrpc.Message) error { return nil }
+
+// A request is told to be unanswered once, though its Conn is closed while it is sent; and not
+// at all if its answer has come before Send says that it was not sent.
+func TestUnansweredOnce(t *testing.T) {
+	m, err := jsonrpc.Parse([]byte(`{"jsonrpc":"2.0","id":7,"method":"ping"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]int64{"closed": 1, "answered": 0, "": 1} {
+		var o Observer
+		var l lost
+		stop := o.Watch(&l)
+		b := &broken{answer: jsonrpc.NewResult(id(t, "7"), []byte("{}"))}
+		c := o.OpenQuiet("x", "").Conn(b, Up)
+		b.first = func() {
+			switch name {
+			case "closed":
+				_ = c.Close(nil)
+			case "answered":
+				_ = c.Receive(t.Context(), takes{})
+			}
+		}
+		_ = c.Send(t.Context(), m)
+		_ = c.Close(nil)
+		if got := l.n.Load(); got != want {
+			t.Errorf("%q: told %d times, want %d", name, got, want)
+		}
+		stop()
+	}
+}
+
+// What is kept of a request does not grow with what it is about.
+func TestLongName(t *testing.T) {
+	m, err := jsonrpc.Parse([]byte(`{"jsonrpc":"2.0","id":7,"method":"resources/read","params":{"uri":"` + strings.Repeat("u", 100_000) + `"}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(subject(&m)); n != maxSaid {
+		t.Errorf("%d bytes are kept, want %d", n, maxSaid)
+	}
+}
+
+// An answer to nothing costs no look at all requests that wait.
+func BenchmarkStray(b *testing.B) {
+	var all book
+	for i := range maxOpen {
+		all.put(&Call{ID: jsonrpc.IntID(int64(i))})
+	}
+	stray := id(b, "1000000")
+	b.ReportAllocs()
+	for b.Loop() {
+		all.find(stray)
+	}
+}
