@@ -134,7 +134,7 @@ func (f *connectFlags) run(ctx context.Context, to target, name string, env envi
 	if spec.Clients, _, err = erasOf(settings); err != nil {
 		return err
 	}
-	defer sendSpans(ctx, &seen, env, log)()
+	defer sendSpans(ctx, &seen, traced.recorder.Redact, env, log)()
 	log, stop := env.logEvents(log, &seen)
 	defer stop()
 	spec.ParkTimeout, spec.Dropped, spec.Observer, spec.Logger = settings.ParkTimeout, tellDropped(dropped(log), spec.Name, &seen), &seen, log

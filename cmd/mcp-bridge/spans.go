@@ -10,19 +10,24 @@ import (
 )
 
 // sendSpans makes spans of what seen tells, until stop is called, if the environment names an
-// OpenTelemetry collector. Without spans the bridge works all the same.
-func sendSpans(ctx context.Context, seen *observe.Observer, env environment, log hclog.Logger) (stop func()) {
+// OpenTelemetry collector. hide takes secrets out of texts. Without spans the bridge works all the same.
+func sendSpans(ctx context.Context, seen *observe.Observer, hide func(string) string, env environment, log hclog.Logger) (stop func()) {
 	lookup := spans.Lookup(env.lookup)
 	if !spans.Wanted(lookup) {
 		return func() {}
 	}
 	s, err := spans.New(ctx, lookup, func(err error, failed int) {
+		if failed == 0 {
+			log.Warn("the settings of spans are not right", "error", err)
+			return
+		}
 		log.Warn("spans could not be sent to the OpenTelemetry collector; this is said every ten minutes at most", "error", err, "failed", failed)
 	})
 	if err != nil {
 		log.Warn("no spans are sent", "error", err)
 		return func() {}
 	}
+	s.Redact(hide)
 	unwatch := s.Watch(seen)
 	return func() {
 		unwatch()

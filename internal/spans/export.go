@@ -19,6 +19,7 @@ const (
 type exporter struct {
 	sdktrace.SpanExporter
 	warn func(err error, failed int)
+	hide *hider          // nil: there is nothing to hide
 	ctx  context.Context // done: nothing is sent any more
 	stop context.CancelFunc
 	over chan struct{} // closed when the last spans were sent
@@ -76,7 +77,19 @@ func (e *exporter) failed(err error) {
 	}
 	e.mu.Unlock()
 	if due {
-		text, _, _ := strings.Cut(err.Error(), "\n")
-		e.warn(errors.New(cut(text, maxLog)), count)
+		e.warn(e.shown(err), count)
 	}
+}
+
+// misread tells of a setting that the SDK does not understand. Nothing is lost by it, so that it does not
+// keep errors from being told.
+func (e *exporter) misread(err error) { e.warn(e.shown(err), 0) }
+
+// shown returns an error as it is told: one line, not long, without secrets.
+func (e *exporter) shown(err error) error {
+	text, _, _ := strings.Cut(err.Error(), "\n")
+	if e.hide != nil {
+		text = e.hide.text(text) // before it is cut: half a secret would not be found
+	}
+	return errors.New(cut(text, maxLog))
 }

@@ -10,12 +10,14 @@ package spans
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/go-logr/logr"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
@@ -48,6 +50,7 @@ type Spans struct {
 	tracer   trace.Tracer
 	exporter *exporter
 	content  bool // arguments and results are told
+	redact   func(string) string
 
 	recording atomic.Int64 // spans in the table
 	mu        sync.Mutex   // of what follows, and of the fields of every recorded
@@ -58,7 +61,8 @@ type Spans struct {
 // New returns Spans that send to the endpoint that the environment names. The exporter and the
 // SDK read their OTEL_* variables from the process's environment, not from env. warn is told
 // when spans could not be sent: at first at once, then at most every ten minutes, with
-// the number of attempts that failed since. It may be called in any goroutine.
+// the number of attempts that failed since. It may be called in any goroutine. 0 attempts: a setting is not understood.
+// The errors hold no secrets: of the collector's URL there is the host, and no value of its headers.
 //
 // The caller calls Close.
 func New(ctx context.Context, env Lookup, warn func(err error, failed int)) (*Spans, error) {
@@ -72,12 +76,16 @@ func New(ctx context.Context, env Lookup, warn func(err error, failed int)) (*Sp
 		}
 		break
 	}
+	hide := newHider(env)
+	out := newExporter(nil, warn)
+	out.hide = hide
+	otel.SetLogger(logr.New(sdkLog{out.misread}))
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(out.failed))
 	inner, err := otlptracehttp.New(ctx)
 	if err != nil {
-		return nil, err
+		return nil, errors.New(hide.text(err.Error()))
 	}
-	out := newExporter(inner, warn)
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(out.failed))
+	out.SpanExporter = inner
 	r, err := resource.New(ctx, resource.WithTelemetrySDK(), resource.WithAttributes(
 		attribute.String("service.name", "mcp-bridge"),
 		attribute.String("service.version", buildinfo.Version()),
@@ -107,6 +115,18 @@ func (s *Spans) Close() {
 	defer cancel()
 	_ = s.provider.Shutdown(ctx) // the exporter tells its errors
 	s.exporter.abort()
+}
+
+// Redact has all texts of messages that are told go through f, which takes secrets out and may be called
+// concurrently. It is called before Watch; without it nothing is taken out.
+func (s *Spans) Redact(f func(text string) string) { s.redact = f }
+
+// shown returns what is told of a text, of max bytes at most.
+func (s *Spans) shown(text string, max int) string {
+	if s.redact != nil && text != "" {
+		text = s.redact(cut(text, max+maxContent)) // more than is shown: half a secret would not be found
+	}
+	return cut(text, max)
 }
 
 // Watch makes spans of what o tells, until stop is called.

@@ -35,7 +35,7 @@ func (s *Spans) record(began trace.Span, parent *recorded, p *observe.Passed) *r
 		Span: began, session: p.Session, key: key{p.Hop, p.Dir, p.Call.ID},
 		token: p.Message.ProgressToken(), parent: parent,
 	}
-	began.SetName(nameOf(p.Call))
+	began.SetName(s.nameOf(p.Call))
 	began.SetAttributes(s.attributes(p)...)
 	state := roundOf(&p.Message)
 	s.mu.Lock()

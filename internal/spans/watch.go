@@ -72,7 +72,7 @@ func (s *Spans) answered(p *observe.Passed, one *recorded) {
 	case m.IsError():
 		code := cut(string(m.Lookup("error", "code")), maxName)
 		text, _ = jsonrpc.Text(m.Lookup("error", "message"))
-		fault, text = code, cut(text, maxText)
+		fault, text = code, s.shown(text, maxText)
 		if !isReceived(p) && p.Cause == 0 {
 			fault = faultOfBridge(m, fault)
 		}
@@ -205,5 +205,5 @@ func (s *Spans) textOf(name attribute.Key, m *jsonrpc.Message, member string) at
 	if !ok {
 		text = string(raw)
 	}
-	return name.String(cut(text, maxContent))
+	return name.String(s.shown(text, maxContent))
 }

@@ -177,7 +177,7 @@ func (m *maker) transport(d *redact.Redactor, e observe.Event) {
 	case observe.Stream:
 		m.about(e.Server, e.Session)
 		m.Kind, m.Hop, m.Stream, m.Why = Stream, e.Hop.String(), e.Name, d.String(e.Why)
-		m.Record.Event = &Event{What: e.What, From: e.From}
+		m.Record.Event = &Event{What: e.What, From: d.String(e.From)}
 		m.atHop(e.Session, e.Hop)
 	}
 }

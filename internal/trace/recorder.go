@@ -46,6 +46,9 @@ func (r *Recorder) SetRedactor(d *redact.Redactor) {
 	r.redactor.Store(d)
 }
 
+// Redact returns a text without the secrets that are taken out of the trace.
+func (r *Recorder) Redact(text string) string { return r.redactor.Load().String(text) }
+
 // Use has s get lines until release is called. A Sink that several use gets each line once, until the last
 // of them has released it. Lines that are being made meanwhile may still come when release has returned.
 func (r *Recorder) Use(s Sink) (release func()) {

@@ -1,0 +1,100 @@
+package spans
+
+import (
+	"errors"
+	"net/url"
+	"regexp"
+	"strings"
+
+	"github.com/go-logr/logr"
+)
+
+// hider takes out of what is told about the collector what the environment has of secrets: where it is
+// beside scheme, host and port, and the values of headers.
+type hider struct {
+	values []string
+	urls   *regexp.Regexp // in a text
+}
+
+// minHidden is how many bytes a value has that is looked for. Shorter ones occur by chance.
+const minHidden = 4
+
+func newHider(env Lookup) *hider {
+	h := &hider{urls: regexp.MustCompile(`(?i)\bhttps?://[^\s"'<>]*`)}
+	for _, prefix := range []string{"OTEL_EXPORTER_OTLP_TRACES_", "OTEL_EXPORTER_OTLP_"} {
+		h.addURL(env.text(prefix + "ENDPOINT"))
+		for _, pair := range strings.Split(env.text(prefix+"HEADERS"), ",") {
+			_, value, ok := strings.Cut(pair, "=")
+			if !ok {
+				value = pair
+			}
+			h.add(value)
+			if plain, err := url.PathUnescape(value); err == nil {
+				value = plain
+			}
+			h.add(value)
+			if _, token, ok := strings.Cut(strings.TrimSpace(value), " "); ok { // Bearer TOKEN
+				h.add(token)
+			}
+		}
+	}
+	return h
+}
+
+// addURL has the parts of a URL taken out that a collector's reply may have.
+func (h *hider) addURL(text string) {
+	h.add(text)
+	u, err := url.Parse(text)
+	if err != nil {
+		return
+	}
+	password, _ := u.User.Password()
+	for _, part := range []string{password, u.User.Username(), u.RawQuery} {
+		h.add(part)
+	}
+	for _, all := range u.Query() {
+		for _, v := range all {
+			h.add(v)
+		}
+	}
+	if path := strings.TrimSuffix(strings.TrimSuffix(u.Path, "/"), "/v1/traces"); len(path) > minHidden {
+		h.add(path)
+		h.add(u.EscapedPath())
+	}
+}
+
+func (h *hider) add(value string) {
+	if value = strings.TrimSpace(value); len(value) >= minHidden {
+		h.values = append(h.values, value)
+	}
+}
+
+// text returns a text without secrets.
+func (h *hider) text(text string) string {
+	text = h.urls.ReplaceAllStringFunc(text, func(s string) string {
+		u, err := url.Parse(s)
+		if err != nil || u.Host == "" {
+			scheme, _, _ := strings.Cut(s, "://")
+			return scheme + "://..."
+		}
+		return u.Scheme + "://" + u.Host
+	})
+	for _, v := range h.values {
+		text = strings.ReplaceAll(text, v, "(hidden)")
+	}
+	return text
+}
+
+// sdkLog is what the SDK writes its own log to, which otherwise goes to stderr with the settings that it does
+// not understand. Errors are told as those of sending are; the rest is not.
+type sdkLog struct{ failed func(error) }
+
+func (sdkLog) Init(logr.RuntimeInfo)            {}
+func (sdkLog) Enabled(int) bool                 { return false }
+func (sdkLog) Info(int, string, ...any)         {}
+func (l sdkLog) WithValues(...any) logr.LogSink { return l }
+func (l sdkLog) WithName(string) logr.LogSink   { return l }
+func (l sdkLog) Error(_ error, msg string, _ ...any) {
+	// The error and the values have the setting in them.
+	l.failed(errors.New("a setting of OTEL_* is not understood: " + msg))
+}

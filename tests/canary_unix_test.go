@@ -1,0 +1,233 @@
+//go:build unix
+
+package tests
+
+import (
+	"archive/zip"
+	"bytes"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
+	"github.com/mcp-bridge/mcp-bridge/tests/internal/harness"
+)
+
+// canaries are the secrets of a test: one for each place where one occurs.
+type canaries struct{ all map[string]string }
+
+// at returns the secret of a place.
+func (c *canaries) at(place string) string {
+	if c.all == nil {
+		c.all = map[string]string{}
+	}
+	if c.all[place] == "" {
+		c.all[place] = "Cn4ry/" + place + "+7f"
+	}
+	return c.all[place]
+}
+
+// check fails the test if an output has a secret, however it is spelled.
+func (c *canaries) check(t *testing.T, output, text string) {
+	t.Helper()
+	if text == "" {
+		t.Errorf("%s is empty", output)
+	}
+	for place, secret := range c.all {
+		for _, form := range []string{secret, url.QueryEscape(secret), url.PathEscape(secret), strings.ReplaceAll(secret, "/", `\/`),
+			strings.ReplaceAll(secret, "+", `\u002b`), strings.TrimRight(base64.StdEncoding.EncodeToString([]byte(secret)), "="), place + "+7f"} {
+			if i := strings.Index(text, form); i >= 0 {
+				t.Errorf("%s has the secret of %s: %q", output, place, text[max(0, i-300):min(len(text), i+40)])
+				break
+			}
+		}
+	}
+}
+
+// hostile is a remote server that says what it should keep to itself.
+func hostile(t *testing.T, c *canaries) *httptest.Server {
+	far := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		w.Header().Set("Mcp-Session-Id", c.at("session"))
+		w.Header().Set("Set-Cookie", "a="+c.at("setcookie"))
+		w.Header().Set("Content-Type", "application/json")
+		switch {
+		case strings.HasPrefix(r.URL.Path, "/gone"):
+			w.Header().Set("Location", "http://me:"+c.at("locationuser")[6:]+"@other.example/x?token="+url.QueryEscape(c.at("location")))
+			w.WriteHeader(http.StatusFound)
+		case r.Method != http.MethodPost:
+			w.WriteHeader(http.StatusMethodNotAllowed)
+		case bytes.Contains(body, []byte(`"initialize"`)):
+			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"far","version":"1"}}}`, idIn(body))
+		case bytes.Contains(body, []byte(`"id"`)):
+			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32000,"message":%q,"data":{"requestState":%q,"got":%q}}}`, idIn(body),
+				"who is "+r.Header.Get("Authorization")+" of "+r.URL.RawQuery, c.at("state"), string(body))
+		default:
+			w.WriteHeader(http.StatusAccepted)
+		}
+	}))
+	t.Cleanup(far.Close)
+	return far
+}
+
+var idOf = regexp.MustCompile(`"id":("[^"]*"|[0-9]+)`)
+
+func idIn(body []byte) string {
+	if m := idOf.FindSubmatch(body); m != nil {
+		return string(m[1])
+	}
+	return "null"
+}
+
+// With everything on that tells what passes, nothing that it tells has a secret.
+func TestNoSecretAnywhere(t *testing.T) {
+	t.Parallel()
+	var c canaries
+	far := hostile(t, &c)
+	host := strings.TrimPrefix(far.URL, "http://")
+	var mu sync.Mutex
+	var sent bytes.Buffer // spans
+	collector := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		mu.Lock()
+		sent.Write(body)
+		mu.Unlock()
+	}))
+	defer collector.Close()
+	dir := t.TempDir()
+	config, tokens, views, file := filepath.Join(dir, "servers.json"), filepath.Join(dir, "tokens"), filepath.Join(dir, "views"), filepath.Join(dir, "trace")
+	writeFile(t, config, fmt.Sprintf(`{"mcpServers":{
+		"near": {"command":"sh","args":["-c","echo \"db $DB up, password=%s\" >&2; exec \"$CHILD\"",%q],"env":{"DB":%q,"NESTED":"x-${INNER}","CHILD":%q}},
+		"far": {"url":%q,"headers":{"Authorization":"Bearer ${FAR}","X-Api-Key":%q}},
+		"gone": {"url":%q}}}`, c.at("stderr"), c.at("argument"), c.at("configenv"), childBin,
+		"http://me:"+url.QueryEscape(c.at("userinfo"))+"@"+host+"/mcp?key="+url.QueryEscape(c.at("query")), c.at("apikey"), far.URL+"/gone?sig="+url.QueryEscape(c.at("sig"))))
+	writeFile(t, tokens, "me "+c.at("clienttoken")+"-0123456789abcdef\n")
+	writeFile(t, views, "act "+c.at("viewtoken")+"-0123456789abcdef me\n")
+	metrics, page := freeAddr(t), freeAddr(t)
+	s := serveArgv(t, []string{"FAR=" + c.at("variable"), "INNER=" + c.at("inner"), "OTEL_BSP_SCHEDULE_DELAY=20",
+		"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=" + collector.URL + "/v1/traces", "OTEL_EXPORTER_OTLP_HEADERS=k=" + c.at("otlpheader"), "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true"},
+		bridgeBin, "serve", "--listen", "127.0.0.1:0", "--log-level", "trace", "--config", config, "--token-file", tokens, "--trace", file,
+		"--metrics", metrics, "--metrics-tools", "--inspect="+page, "--inspect-token-file", views)
+	pid := strconv.Itoa(s.Cmd.Process.Pid)
+	harness.WaitUntil(t, "the control socket", func() bool {
+		_, err := os.Stat(filepath.Join(os.Getenv("XDG_RUNTIME_DIR"), "mcp-bridge", pid+".sock"))
+		return err == nil
+	})
+	var live []*proc
+	for _, flags := range [][]string{{"--json"}, {"-vv", "--http"}, {"-v", "--http"}} {
+		p := start(t, nil, append([]string{bridgeBin, "trace", pid}, flags...)...)
+		p.waitLog(regexp.MustCompile(`looking at serve`))
+		live = append(live, p)
+	}
+	root := s.site().as("Authorization", "Bearer "+c.at("clienttoken")+"-0123456789abcdef")
+	call := fmt.Sprintf(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"echo","arguments":{"deep":[{"api_key":%q}],"text":%q,"plain":"a"}}}`,
+		c.at("member"), `{"password":"`+c.at("nested")+`"}`)
+	for _, name := range []string{"near", "far", "gone"} {
+		at := root.at("/servers/"+name).as("Cookie", "a="+c.at("cookie"), "Mcp-Param-Pin", c.at("param"))
+		for _, transport := range transports {
+			talk := firstTalker(t, at, transport)
+			_, _ = talk.exchange(t.Context(), initialize("2025-06-18"), nil)
+			_, _ = talk.exchange(t.Context(), call, nil)
+			_, _ = talk.exchange(t.Context(), `{"jsonrpc":"2.0","id":3,"method":"echo","params":{"requestState":"`+c.at("clientstate")+`"}}`, nil)
+			_, _ = talk.exchange(t.Context(), `{"jsonrpc":"2.0","id":4,"method":"env","params":{"text":"DB"}}`, nil)
+			talk.close()
+		}
+		at.ask(t, "GET", "/ws?token="+url.QueryEscape(c.at("clientquery")), "", nil)
+		at.ask(t, "GET", "/mcp", "", http.Header{"X-Api-Key": {c.at("clientkey")}})
+		at.ask(t, "GET", "/mcp", "", http.Header{"Mcp-Session-Id": {c.at("clientsession")}, "Authorization": {"Basic " + base64.StdEncoding.EncodeToString([]byte("me:"+c.at("basic")))}})
+	}
+	get := func(addr, path string) string {
+		resp, err := newSite(t, "http://"+addr).as("Authorization", "Bearer "+c.at("viewtoken")+"-0123456789abcdef").request(t.Context(), "GET", path, "", nil)
+		bridgetest.Must(t, err)
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		bridgetest.Must(t, err)
+		if resp.StatusCode != http.StatusOK {
+			t.Errorf("%s: status %d", path, resp.StatusCode)
+		}
+		return string(body)
+	}
+	for _, path := range []string{"", "servers", "sessions", "processes", "notes", "records"} {
+		c.check(t, "the API's "+path, get(page, "/api/v1/"+path))
+	}
+	c.check(t, "/metrics", get(metrics, "/metrics"))
+	harness.WaitUntil(t, "spans", func() bool { mu.Lock(); defer mu.Unlock(); return sent.Len() > 0 })
+	s.proc.stop()
+	for _, p := range live {
+		all, err := io.ReadAll(p.stdout)
+		bridgetest.Must(t, err)
+		c.check(t, fmt.Sprintf("%q", p.Cmd.Args[1:]), string(all))
+	}
+	c.check(t, "the log", s.Log())
+	c.check(t, "the trace", harness.ReadFile(t, file))
+	mu.Lock()
+	defer mu.Unlock()
+	c.check(t, "the spans", sent.String())
+	for _, format := range []string{"har", "otlp", "html"} {
+		_, out, _ := runBridge(t, nil, "trace", file, "--export", format)
+		c.check(t, format, out)
+	}
+}
+
+// What doctor prints and packs has no secret.
+func TestNoSecretFromDoctor(t *testing.T) {
+	t.Parallel()
+	var c canaries
+	far := hostile(t, &c)
+	host := strings.TrimPrefix(far.URL, "http://")
+	script := `echo "token=$KEY other=$NAMED" >&2; exec "$CHILD"`
+	for i, target := range [][]string{
+		{"--env", "KEY=" + c.at("env"), "--env", "NAMED", "--", "sh", "-c", script, "--token=" + c.at("argument")},
+		{"--env", "KEY=" + c.at("env"), "--env", "NAMED", "--", "sh", "-c", `echo "token=$KEY other=$NAMED" >&2; exit 3`, "--token=" + c.at("argument")},
+		{"--header", "Authorization: Bearer " + c.at("bearer"), "--header", "X-Api-Key: " + c.at("key"), "http://me:" + url.QueryEscape(c.at("userinfo")) + "@" + host + "/mcp?key=" + url.QueryEscape(c.at("query"))},
+		{far.URL + "/gone?sig=" + url.QueryEscape(c.at("sig"))},
+	} {
+		pack := filepath.Join(t.TempDir(), "report.zip")
+		for _, flags := range [][]string{{"--json"}, {"--bundle", pack}} {
+			_, stdout, stderr := runBridge(t, []string{"CHILD=" + childBin, "NAMED=" + c.at("named")}, append(append([]string{"doctor"}, flags...), target...)...)
+			c.check(t, fmt.Sprintf("doctor %q, target %d", flags[0], i), stdout+stderr)
+		}
+		z, err := zip.OpenReader(pack)
+		bridgetest.Must(t, err)
+		for _, f := range z.File {
+			r, err := f.Open()
+			bridgetest.Must(t, err)
+			text, err := io.ReadAll(r)
+			bridgetest.Must(t, err)
+			c.check(t, fmt.Sprintf("%s, target %d", f.Name, i), string(text))
+		}
+		z.Close()
+	}
+}
+
+// What the environment says of the collector is not in the log, whatever is wrong with it.
+func TestNoSecretOfCollector(t *testing.T) {
+	t.Parallel()
+	var c canaries
+	rude := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		http.Error(w, "refused: "+r.Header.Get("Authorization")+" at "+r.URL.String(), http.StatusForbidden)
+	}))
+	defer rude.Close()
+	for _, endpoint := range []string{"http://me:" + url.QueryEscape(c.at("user")) + "@127.0.0.1:1/v1/traces?token=" + url.QueryEscape(c.at("query")),
+		"http://[bad/%zz?token=" + c.at("bad"), "127.0.0.1:1?token=" + c.at("noscheme"), rude.URL + "/" + c.at("path")} {
+		p := start(t, []string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=" + endpoint, "OTEL_BSP_SCHEDULE_DELAY=20",
+			"OTEL_EXPORTER_OTLP_HEADERS=authorization=" + url.PathEscape("Bearer "+c.at("header")) + "," + c.at("half")},
+			bridgeBin, "connect", "--log-level", "trace", "--", childBin)
+		p.send(initialize("2025-06-18"))
+		p.line()
+		p.waitLog(regexp.MustCompile(`spans could not be sent`))
+		p.waitLog(regexp.MustCompile(`settings of spans are not right`))
+		p.stop()
+		c.check(t, "the log with "+endpoint, p.Log())
+	}
+}
