@@ -137,6 +137,7 @@ func (f *connectFlags) run(ctx context.Context, to target, name string, env envi
 	defer sendSpans(ctx, &seen, traced.recorder.Redact, env, log)()
 	log, stop := env.logEvents(log, &seen)
 	defer stop()
+	env.lines.Hide(traced.recorder.Redact)
 	spec.ParkTimeout, spec.Dropped, spec.Observer, spec.Logger = settings.ParkTimeout, tellDropped(dropped(log), spec.Name, &seen), &seen, log
 	server, err := upstream.New(spec)
 	if err != nil {

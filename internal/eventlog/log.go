@@ -10,6 +10,7 @@ import (
 	"errors"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -36,7 +37,8 @@ type Log struct {
 	stop     func()      // ends the watching of events
 
 	refusals *limits[string]
-	stderr   *limits[int] // by process id
+	stderr   *limits[int]                        // by process id
+	hide     atomic.Pointer[func(string) string] // nil: nothing is taken out
 
 	mu        sync.Mutex
 	exchanges func() // ends the watching of messages; nil: nobody watches
@@ -51,6 +53,18 @@ func New(out hclog.Logger, o *observe.Observer) *Log {
 	l.stop = o.WatchEvents(l)
 	l.SetLevel(l.usual)
 	return l
+}
+
+// Hide has the lines that processes write to stderr go through f, which takes secrets out and may be called
+// concurrently. It may be called at any time.
+func (l *Log) Hide(f func(line string) string) { l.hide.Store(&f) }
+
+// shown returns a line of a process as it is written.
+func (l *Log) shown(line string) string {
+	if f := l.hide.Load(); f != nil {
+		return (*f)(line)
+	}
+	return line
 }
 
 // Close ends the watching. When it returns, nothing more is written.
@@ -116,7 +130,7 @@ func (l *Log) Event(e observe.Event) {
 			"status", statusOf(e.Err), "asked", e.Asked, "after", round(e.Lasted))...)
 	case observe.Stderr:
 		if l.stderr.allow(e.PID, e) {
-			l.out.Info("stderr", on(e.Server, e.Session, "pid", e.PID, "line", e.Line)...)
+			l.out.Info("stderr", on(e.Server, e.Session, "pid", e.PID, "line", l.shown(e.Line))...)
 		}
 	case observe.CallLate:
 		l.out.Warn("a request has no answer yet", onCall(e.Server, e.Session, e.Method, e.ID, e.Since)...)
