@@ -33,7 +33,7 @@ func (s *seen) Event(e observe.Event) {
 	}
 }
 
-// The Observer is told of the client's handshake and connection, and of one that is refused.
+// The Observer is told of the client's handshake, and when its connection is there and has ended.
 func TestClientSeen(t *testing.T) {
 	h := NewHandler(bridge.HandlerFunc(func(ctx context.Context, c bridge.Conn) error {
 		m, err := bridgetest.Recv(ctx, c)
