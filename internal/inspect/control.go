@@ -43,11 +43,17 @@ func controlDir(create bool) (string, error) {
 
 // ListenControl serves h on the control socket of this process until stop is called, which
 // returns when everything of it has ended. Nobody but the user of this process can connect. The socket
-// is named by the id of the process.
+// is named by the id of the process. Sockets of bridges that have been killed are removed.
 func ListenControl(h http.Handler) (stop func(), err error) {
 	dir, err := controlDir(true)
 	if err != nil {
 		return nil, err
+	}
+	if unlock, ok := lock(dir, lockPatience); ok { // otherwise they are left to the next bridge
+		defer unlock()
+		for _, path := range controlSockets(dir) {
+			removeIfDead(path)
+		}
 	}
 	path := filepath.Join(dir, strconv.Itoa(os.Getpid())+".sock")
 	// Whatever has the name is of a process that has ended: ids are used again.
@@ -84,6 +90,33 @@ func Serve(l net.Listener, h http.Handler) (stop func()) {
 	}
 }
 
+// lockPatience is how long somebody else may have the folder locked, who needs it for milliseconds.
+const lockPatience = time.Second
+
+// controlSockets returns what is named like a control socket in dir.
+func controlSockets(dir string) (paths []string) {
+	all, _ := os.ReadDir(dir)
+	for _, e := range all {
+		pid, is := strings.CutSuffix(e.Name(), ".sock")
+		if _, err := strconv.Atoi(pid); is && err == nil && !e.Type().IsRegular() && !e.IsDir() {
+			paths = append(paths, filepath.Join(dir, e.Name()))
+		}
+	}
+	return paths
+}
+
+// removeIfDead removes a socket on which nobody listens. The caller has the folder locked: a bridge
+// that starts just now has made its socket already, but does not listen on it yet.
+func removeIfDead(path string) {
+	c, err := net.DialTimeout("unix", path, askTimeout)
+	switch {
+	case err == nil:
+		_ = c.Close()
+	case errors.Is(err, syscall.ECONNREFUSED):
+		_ = os.Remove(path)
+	}
+}
+
 // Running is a bridge of this user that runs.
 type Running struct {
 	About
@@ -103,22 +136,18 @@ func List(ctx context.Context) ([]Running, error) {
 	if err != nil {
 		return nil, err
 	}
-	sockets, err := filepath.Glob(filepath.Join(dir, "*.sock"))
-	if err != nil {
-		return nil, err
-	}
 	var all []Running
-	for _, path := range sockets {
-		if _, err := strconv.Atoi(strings.TrimSuffix(filepath.Base(path), ".sock")); err != nil {
-			continue
-		}
+	for _, path := range controlSockets(dir) {
 		r := Running{path: path}
 		err := r.ask(ctx)
 		switch {
 		case err == nil:
 			all = append(all, r)
 		case errors.Is(err, syscall.ECONNREFUSED):
-			_ = os.Remove(path)
+			if unlock, ok := lock(dir, lockPatience); ok {
+				removeIfDead(path)
+				unlock()
+			}
 		}
 	}
 	slices.SortFunc(all, func(a, b Running) int { return a.Began.Compare(b.Began) })

@@ -7,6 +7,7 @@ import (
 	"os"
 	"strconv"
 	"syscall"
+	"time"
 )
 
 func userID() string { return strconv.Itoa(os.Getuid()) }
@@ -15,4 +16,22 @@ func userID() string { return strconv.Itoa(os.Getuid()) }
 func isPrivate(info fs.FileInfo) bool {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	return ok && int(stat.Uid) == os.Getuid() && info.Mode().Perm()&0o077 == 0
+}
+
+// lock locks a folder against others who call lock, in whatever process, until unlock is called. false:
+// somebody has had it locked for all that time, or it cannot be locked.
+func lock(dir string, patience time.Duration) (unlock func(), ok bool) {
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil, false
+	}
+	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		switch err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); {
+		case err == nil:
+			return func() { _ = f.Close() }, true // which unlocks it
+		case err != syscall.EWOULDBLOCK && err != syscall.EINTR, time.Now().After(end):
+			_ = f.Close()
+			return nil, false
+		}
+	}
 }

@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -255,6 +256,61 @@ func TestNobodyLooks(t *testing.T) {
 	if _, ok := s.Attach(); ok {
 		t.Error("there is no bound on viewers")
 	}
+}
+
+// A bridge that starts removes the sockets of those that were killed, and of nobody else; bridges that
+// start at the same time leave each other's alone.
+func TestControlOfTheKilled(t *testing.T) {
+	dir, err := os.MkdirTemp("", "c")
+	bridgetest.Must(t, err)
+	defer os.RemoveAll(dir)
+	t.Setenv("XDG_RUNTIME_DIR", dir)
+	dir = filepath.Join(dir, "mcp-bridge")
+	bridgetest.Must(t, os.Mkdir(dir, 0o700))
+	socket := func(name string, dead bool) string {
+		path := filepath.Join(dir, name)
+		l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+		bridgetest.Must(t, err)
+		if dead {
+			l.SetUnlinkOnClose(false)
+			bridgetest.Must(t, l.Close())
+		} else {
+			t.Cleanup(func() { _ = l.Close() })
+		}
+		return path
+	}
+	file := filepath.Join(dir, "4.sock") // connect refuses it, too
+	bridgetest.Must(t, os.WriteFile(file, nil, 0o600))
+	stay := []string{socket("2.sock", false), socket("other.sock", true), file}
+	killed := socket("1.sock", true)
+	s := start(t)
+	stop, err := ListenControl(s.Control())
+	bridgetest.Must(t, err)
+	stop()
+	if _, err := os.Lstat(killed); err == nil {
+		t.Error("the socket of a killed process is still there")
+	}
+	for _, path := range stay {
+		if _, err := os.Lstat(path); err != nil {
+			t.Error(err)
+		}
+	}
+
+	// Another bridge has made its socket and does not listen yet.
+	unlock, ok := lock(dir, 0)
+	if !ok {
+		t.Fatal("the folder cannot be locked")
+	}
+	early := socket("3.sock", true)
+	began := time.Now()
+	stop, err = ListenControl(s.Control())
+	bridgetest.Must(t, err)
+	stop()
+	unlock()
+	if _, err := os.Lstat(early); err != nil && runtime.GOOS != "windows" {
+		t.Error("the socket of a bridge that starts was removed")
+	}
+	t.Logf("a bridge that meets a locked folder starts after %v", time.Since(began))
 }
 
 // The control socket is the user's alone, is found, and is gone in the end; the socket of a
