@@ -60,8 +60,8 @@ func (c *Calls) InProgress() (n int, oldest time.Time) {
 }
 
 // Cancel cancels the calls in progress of which match says so: their servers are told, and
-// their clients get an error. It returns how many those are. One of an Exchange, which ends with its client's
-// request, cannot be cancelled so, nor an initialize. match must not call methods of Calls.
+// their clients get an error. It returns how many those are. An initialize cannot be cancelled, nor a
+// subscriptions/listen of an Exchange. match must not call methods of Calls.
 func (c *Calls) Cancel(match func(LateCall) bool) (n int) {
 	type found struct {
 		by canceller

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge/budget"
@@ -61,6 +62,7 @@ func (x *exchange) Send(ctx context.Context, request jsonrpc.Message) error {
 		x.due = now.Add(x.opts.RequestTimeout)
 		x.latest = now.Add(min(x.opts.RequestTimeout, maxWait) * maxRenewal)
 	}
+	x.among.by = x
 	x.opts.Calls.begin(ctx, &x.among, request.Method(), x.id)
 	defer x.opts.Calls.end(&x.among)
 	x.err = x.serve(ctx, request)
@@ -83,6 +85,8 @@ func (x *exchange) serve(ctx context.Context, request jsonrpc.Message) error {
 		return err
 	case err == nil:
 		return x.run(ctx)
+	case x.fate.Load() == cancelled:
+		return x.end(err)
 	case ctx.Err() == nil && err != errTimeout:
 		return errors.Join(err, x.client.Send(ctx, jsonrpc.NewError(x.id, jsonrpc.CodeInternalError,
 			"the server did not take the request: "+err.Error(), say.ServerEnded)))
@@ -125,14 +129,39 @@ type exchange struct {
 	due, latest    time.Time // of the answer; zero: whenever it comes
 
 	among  inProgress // of opts.Calls
-	came   bool       // the client's first message
-	goesOn bool       // for the Grace
-	err    error      // what became of the exchange
+	fate   atomic.Int32
+	came   bool  // the client's first message
+	goesOn bool  // for the Grace
+	err    error // what became of the exchange
 
 	// Of answers, which the server's Conn calls: its calls do not overlap, and the
 	// Receive in which they are made comes back before these are looked at.
 	answered bool  // nothing is left to do
 	answer   error // how that went
+}
+
+// What becomes of an exchange, which is decided once: the zero fate says that it is open.
+const (
+	settled   = iota + 1 // it is answered, or ends for another reason
+	cancelled            // by cancelCall
+)
+
+// settle decides that the exchange is not cancelled; false: it is.
+func (x *exchange) settle() bool {
+	return x.fate.CompareAndSwap(0, settled) || x.fate.Load() == settled
+}
+
+// cancelCall implements canceller: it ends the Receive from the server, or the Send to it, after
+// which end has the client told.
+func (x *exchange) cancelCall(jsonrpc.ID) bool {
+	if !x.fate.CompareAndSwap(0, cancelled) {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), say.MaxWait)
+	defer cancel()
+	x.cancel(ctx, "cancelled on request")
+	_ = x.server.Close(nil)
+	return true
 }
 
 // Why an exchange ends before the answer.
@@ -238,7 +267,7 @@ type answers exchange
 // TrySend answers the client where the answer has come up, if the client takes it at
 // once. The server's Conn is of no more use then: that it is closed ends its Receive.
 func (a *answers) TrySend(m jsonrpc.Message) bool {
-	if m.Kind() != jsonrpc.Response || m.ID() != a.id || a.answered || !a.client.TrySend(m) {
+	if m.Kind() != jsonrpc.Response || m.ID() != a.id || a.answered || !(*exchange)(a).settle() || !a.client.TrySend(m) {
 		return false
 	}
 	a.answered = true
@@ -255,6 +284,10 @@ func (a *answers) Send(ctx context.Context, m jsonrpc.Message) error {
 		if !m.ID().Equivalent(x.id) {
 			x.drop(m, "answers no request that is in progress")
 			return nil
+		}
+		if !x.settle() {
+			x.drop(m, "the call was cancelled")
+			return errExchanged
 		}
 		if m.ID() != x.id {
 			m = m.WithID(x.id)
@@ -288,6 +321,8 @@ func (x *exchange) end(why error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), say.MaxWait)
 	defer cancel()
 	switch {
+	case !x.settle():
+		return x.client.Send(ctx, jsonrpc.NewError(x.id, jsonrpc.CodeInternalError, say.CancelledText, say.CancelledHere))
 	case why == errTimeout:
 		x.cancel(ctx, "timed out")
 		if x.opts.TimedOut != nil {

@@ -113,6 +113,54 @@ func TestExchangeCancels(t *testing.T) {
 	}
 }
 
+// A call that is cancelled by whoever looks after the bridge is answered with an error, once, and the
+// server is told.
+func TestExchangeCancelledOnRequest(t *testing.T) {
+	const told = `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1,"reason":"cancelled on request"}}`
+	const okOne = `{"jsonrpc":"2.0","id":1,"result":{}}`
+	const refused = `{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"the call was cancelled by whoever looks after the bridge","data":{"reason":"cancelled"}}}`
+	all := func(bridge.LateCall) bool { return true }
+	for name, timeout := range map[string]time.Duration{"without a time-out": 0, "with one": time.Minute} {
+		bubble(t, name, func(t *testing.T) {
+			var calls bridge.Calls
+			x := exchange(t, callOne, bridge.PumpOptions{Calls: &calls, RequestTimeout: timeout})
+			x.server.Says(progressOne)
+			x.client.Gets(progressOne)
+			if n := calls.Cancel(all); n != 1 {
+				t.Errorf("%d calls were cancelled", n)
+			}
+			x.server.End <- io.ErrClosedPipe // as that of a Conn that is closed
+			if err := x.ended(t); err != nil {
+				t.Errorf("Exchange = %v", err)
+			}
+			x.server.Gets(told)
+			x.client.Gets(refused)
+			if n := calls.Cancel(all); n != 0 {
+				t.Errorf("%d calls were cancelled again", n)
+			}
+		})
+	}
+	bubble(t, "answered meanwhile", func(t *testing.T) {
+		for range 100 {
+			var calls bridge.Calls
+			x := exchange(t, callOne, bridge.PumpOptions{Calls: &calls})
+			n := make(chan int)
+			go func() { n <- calls.Cancel(all) }()
+			x.server.In <- okOne
+			cancelled := <-n == 1
+			x.server.End <- io.ErrClosedPipe
+			_ = x.ended(t)
+			if cancelled {
+				x.client.Gets(refused)
+				x.server.Gets(told)
+			} else {
+				x.client.Gets(okOne)
+				x.server.Gets()
+			}
+		}
+	})
+}
+
 // J8: the time-out, which progress puts off, but not for ever; a subscription
 // has none.
 func TestExchangeTimeout(t *testing.T) {

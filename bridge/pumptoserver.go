@@ -339,7 +339,7 @@ func (p *pump) cancelCall(id jsonrpc.ID) bool {
 			return
 		}
 		p.cancelAtServer(p.ctx, c.id, "cancelled on request")
-		p.answer(p.ctx, c.id, jsonrpc.CodeInternalError, "the call was cancelled by whoever looks after the bridge", say.CancelledHere)
+		p.answer(p.ctx, c.id, jsonrpc.CodeInternalError, say.CancelledText, say.CancelledHere)
 	})
 }
 

@@ -2,6 +2,7 @@ package hub_test
 
 import (
 	"net/http"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -97,5 +98,39 @@ func TestCancel(t *testing.T) {
 	}
 	if status, body := echo(t, url+"/mcp", id); status != http.StatusOK {
 		t.Errorf("the next call: %d %s", status, body)
+	}
+}
+
+// looker is somebody who looks, without whom such a request has no name.
+type looker struct{}
+
+func (looker) Event(observe.Event)     {}
+func (looker) Message(*observe.Passed) {}
+
+// A request of 2026-07-28 has no session, and is cancelled by what watchers call it.
+func TestCancelModern(t *testing.T) {
+	var seen observe.Observer
+	defer seen.Watch(looker{})()
+	h, url := start(t, hub.Options{Alone: true, Observer: &seen}, demoSpec(t, "demo"))
+	answer := make(chan string)
+	go func() {
+		_, _, body := do(t, http.MethodPost, url+"/mcp",
+			`{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"slow","arguments":{"seconds":3600},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}}}`,
+			"Mcp-Protocol-Version", "2026-07-28", "Mcp-Method", "tools/call", "Mcp-Name", "slow")
+		answer <- body
+	}()
+	for h.Cancel(func(c bridge.LateCall) bool {
+		s := observe.SessionOf(c.Ctx)
+		return c.ID.String() == "9" && s != nil && strings.HasPrefix(s.Name, "q")
+	}) == 0 {
+		select {
+		case body := <-answer:
+			t.Fatalf("the answer is %s", body)
+		default:
+			runtime.Gosched()
+		}
+	}
+	if body := <-answer; !strings.Contains(body, "was cancelled by whoever looks after the bridge") || !strings.Contains(body, `"id":9`) {
+		t.Errorf("the answer is %s", body)
 	}
 }

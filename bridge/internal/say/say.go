@@ -77,3 +77,6 @@ func Unavailable(err error) (text string, data []byte) {
 func Cancellation(id jsonrpc.ID, why string) jsonrpc.Message {
 	return jsonrpc.NewNotification(Cancelled, []byte(`{"requestId":`+id.String()+`,"reason":"`+why+`"}`))
 }
+
+// CancelledText is the message of an error with CancelledHere.
+const CancelledText = "the call was cancelled by whoever looks after the bridge"
