@@ -254,32 +254,61 @@ func (b *Inbox) Receive(ctx context.Context, sink Sink) error {
 		b.came = make(chan struct{}, 1)
 	}
 	b.mu.Unlock()
-	var sendCtx context.Context // of Send, which Abort ends; nil: none was needed yet
+	h := handing{b: b, sink: sink}
+	defer h.end()
 	for {
-		m, err := b.next(ctx)
-		switch {
-		case err != nil:
+		idle, err := h.first(ctx)
+		if err != nil {
 			return err
-		case m.Kind() == jsonrpc.Invalid:
+		}
+		if idle {
 			b.turn.Unlock()
 			select {
 			case <-b.came:
 			case <-ctx.Done():
 			}
 			b.turn.Lock()
-		case sink.TrySend(m):
-			b.tookFirst()
-		case b.isRemoved():
-		default:
-			if sendCtx == nil {
-				var cancel context.CancelFunc
-				sendCtx, cancel = context.WithCancel(ctx)
-				defer b.abortEnds(cancel)()
-			}
-			if err := b.hand(sendCtx, sink, m); err != nil {
-				return err
-			}
 		}
+	}
+}
+
+// handing is the handing on of messages in one Receive.
+type handing struct {
+	b    *Inbox
+	sink Sink
+
+	ctx  context.Context // of the sink's Send, which Abort ends; nil: none was needed yet
+	stop func()          // ends ctx
+}
+
+// first hands on the first message; idle: there is none yet. It is no part of Receive, because a
+// goroutine that waits there should need little stack: there are as many as there are sessions.
+//
+//go:noinline
+func (h *handing) first(ctx context.Context) (idle bool, err error) {
+	m, err := h.b.next(ctx)
+	switch {
+	case err != nil:
+		return false, err
+	case m.Kind() == jsonrpc.Invalid:
+		return true, nil
+	case h.sink.TrySend(m):
+		h.b.tookFirst()
+		return false, nil
+	case h.b.isRemoved():
+		return false, nil
+	}
+	if h.ctx == nil {
+		var cancel context.CancelFunc
+		h.ctx, cancel = context.WithCancel(ctx)
+		h.stop = h.b.abortEnds(cancel)
+	}
+	return false, h.b.hand(h.ctx, h.sink, m)
+}
+
+func (h *handing) end() {
+	if h.stop != nil {
+		h.stop()
 	}
 }
 

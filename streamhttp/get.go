@@ -72,6 +72,13 @@ func (h *Handler) serveSSE(w http.ResponseWriter, r *http.Request, s *session, s
 		h.writeSSE(w, r, s, st, rd, todo)
 		return
 	}
+	sawBegin(seen, r, st)
+	why := h.writeSSE(w, r, s, st, rd, todo)
+	seen.Stream(observe.Stream{Hop: observe.Down, Name: strconv.FormatUint(st.key, 10), What: "closed", Why: why})
+}
+
+// sawBegin tells that a stream has a reader.
+func sawBegin(seen *observe.Session, r *http.Request, st *stream) {
 	e := observe.Stream{Hop: observe.Down, Name: strconv.FormatUint(st.key, 10), What: "opened"}
 	if r.Method == http.MethodGet {
 		if e.From = r.Header.Get(wire.HeaderLastEventID); e.From != "" {
@@ -79,23 +86,13 @@ func (h *Handler) serveSSE(w http.ResponseWriter, r *http.Request, s *session, s
 		}
 	}
 	seen.Stream(e)
-	e.Why = h.writeSSE(w, r, s, st, rd, todo)
-	e.What, e.From = "closed", ""
-	seen.Stream(e)
 }
 
-// writeSSE is serveSSE. It returns why it has ended.
+// writeSSE is serveSSE. It returns why it has ended. What it does beside waiting is in other functions,
+// because a goroutine that waits here should need little stack.
 func (h *Handler) writeSSE(w http.ResponseWriter, r *http.Request, s *session, st *stream, rd *reader, todo *outbox) (why string) {
 	out := sse.NewWriter(w, h.opts.StallAfter)
-	out.Begin()
-	if v := s.revision(); knownVersion(v) && v >= version2025_11_25 && !s.stateless {
-		// A client that loses the connection before the first real event
-		// must still have an id to come back with (LI14, LI17).
-		if seq, ours := s.cursor(st, rd); ours {
-			var room [41]byte
-			out.Event(sse.Event{ID: string(appendEventID(room[:0], st.key, seq))})
-		}
-	}
+	s.beginSSE(out, st, rd)
 	standing := access.Standing(r).Done()
 	var events []event
 	events, over := s.take(st, rd, events)
@@ -106,14 +103,7 @@ func (h *Handler) writeSSE(w http.ResponseWriter, r *http.Request, s *session, s
 	keepAlive := time.NewTimer(every)
 	defer keepAlive.Stop()
 	for {
-		for _, e := range events {
-			var room [41]byte
-			id := room[:0]
-			if !s.stateless { // nothing of it could be resumed
-				id = appendEventID(id, st.key, e.seq)
-			}
-			out.Line(sse.Event{ID: string(id)}, e.line)
-		}
+		s.writeEvents(out, st, events)
 		if out.Flush() != nil {
 			return "the client does not take it"
 		}
@@ -140,5 +130,29 @@ func (h *Handler) writeSSE(w http.ResponseWriter, r *http.Request, s *session, s
 		}
 		clear(events)
 		events, over = s.take(st, rd, events[:0])
+	}
+}
+
+// beginSSE writes what a stream begins with.
+func (s *session) beginSSE(out *sse.Writer, st *stream, rd *reader) {
+	out.Begin()
+	if v := s.revision(); knownVersion(v) && v >= version2025_11_25 && !s.stateless {
+		// A client that loses the connection before the first real event
+		// must still have an id to come back with (LI14, LI17).
+		if seq, ours := s.cursor(st, rd); ours {
+			var room [41]byte
+			out.Event(sse.Event{ID: string(appendEventID(room[:0], st.key, seq))})
+		}
+	}
+}
+
+func (s *session) writeEvents(out *sse.Writer, st *stream, events []event) {
+	for _, e := range events {
+		var room [41]byte
+		id := room[:0]
+		if !s.stateless { // nothing of it could be resumed
+			id = appendEventID(id, st.key, e.seq)
+		}
+		out.Line(sse.Event{ID: string(id)}, e.line)
 	}
 }

@@ -10,10 +10,14 @@ import (
 // ServeHTTP lets h answer a request, and tells the Watchers of the exchange when it has ended, if
 // somebody watches messages.
 func (o *Observer) ServeHTTP(h http.Handler, w http.ResponseWriter, r *http.Request) {
-	if !o.OnExchanges() {
-		h.ServeHTTP(w, r)
+	if o.OnExchanges() {
+		o.serveHTTP(h, w, r)
 		return
 	}
+	h.ServeHTTP(w, r)
+}
+
+func (o *Observer) serveHTTP(h http.Handler, w http.ResponseWriter, r *http.Request) {
 	e := &exchange{ResponseWriter: w, o: o}
 	e.Exchange = Exchange{
 		Hop: Down, Method: r.Method, URL: r.URL.RequestURI(), Proto: r.Proto, Remote: r.RemoteAddr,

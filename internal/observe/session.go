@@ -89,19 +89,28 @@ func (o *Observer) Serve(server, transport string, h bridge.Handler) bridge.Hand
 		s.from(originOf(ctx))
 		ctx, s.stop = context.WithCancelCause(ctx)
 		defer s.stop(nil)
-		lasting := transport == "sse" || transport == "websocket"
-		if lasting {
-			s.Stream(Stream{Hop: Down, What: "opened"})
-		}
+		s.begun()
 		err := h.ServeConn(WithSession(ctx, s), s.Conn(client, Down))
-		s.lose(Down, nil)
-		if lasting {
-			how, _ := s.origin.how(err)
-			s.Stream(Stream{Hop: Down, What: "closed", Why: how})
-		}
-		s.End(err)
+		s.ended(err)
 		return err
 	})
+}
+
+// begun tells of the connection, if the session is one.
+func (s *Session) begun() {
+	if s.Transport == "sse" || s.Transport == "websocket" {
+		s.Stream(Stream{Hop: Down, What: "opened"})
+	}
+}
+
+// ended ends the session, and tells of the end of its connection; err is how.
+func (s *Session) ended(err error) {
+	s.lose(Down, nil)
+	if s.Transport == "sse" || s.Transport == "websocket" {
+		how, _ := s.origin.how(err)
+		s.Stream(Stream{Hop: Down, What: "closed", Why: how})
+	}
+	s.End(err)
 }
 
 // ServeRequests is Serve for a Handler of single requests.
