@@ -71,7 +71,7 @@ func New(o Options) *Inspector {
 	if o.Logger == nil {
 		o.Logger = hclog.NewNullLogger()
 	}
-	i := &Inspector{o: o, began: time.Now(), state: newState(), stats: newStats()}
+	i := &Inspector{o: o, began: time.Now(), state: newState(o.Recorder.Redact), stats: newStats()}
 	i.epoch = strconv.FormatInt(i.began.UnixNano(), 36)
 	i.stop = o.Observer.WatchEvents(i.state)
 	i.look.closed = make(chan struct{})
@@ -202,6 +202,7 @@ func (i *Inspector) servers() []serverNow {
 	list := []serverNow{}
 	now := time.Now()
 	for _, s := range i.configured() {
+		s.LastError = i.o.Recorder.Redact(s.LastError)
 		list = append(list, serverNow{s, i.stats.of(s.Name, now)})
 	}
 	return list

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -35,12 +36,12 @@ type started struct {
 func start(t *testing.T) started {
 	t.Helper()
 	var seen observe.Observer
-	redactor, err := redact.New(redact.Options{})
+	redactor, err := redact.New(redact.Options{Secrets: []string{canary}})
 	bridgetest.Must(t, err)
 	s := started{seen: &seen, ring: trace.NewRing(trace.RingOptions{Records: 100}), log: new(strings.Builder)}
 	s.Inspector = New(Options{
 		Name: "test", Observer: &seen, Recorder: trace.NewRecorder(&seen, redactor), Ring: s.ring,
-		Servers:  func() []Server { return []Server{{Name: "files", Ready: true}} },
+		Servers:  func() []Server { return []Server{{Name: "files", Ready: true, LastError: "401 for " + canary}} },
 		Restart:  func(string) error { return nil },
 		Level:    func() hclog.Level { return hclog.Info },
 		SetLevel: func(hclog.Level) {},
@@ -48,6 +49,25 @@ func start(t *testing.T) started {
 	})
 	t.Cleanup(s.Close)
 	return s
+}
+
+const canary = "canary-8d1f0c55" // a secret that the bridge knows
+
+// No view has a secret that a trace would not have.
+func TestViewsHaveNoSecrets(t *testing.T) {
+	s := start(t)
+	s.seen.Event(observe.Note{Server: "files", Code: "C3", Text: "it says " + canary})
+	s.seen.Event(observe.Note{Server: "files", Code: "C3", Text: strings.Repeat("x", 1995) + canary}) // where a note is cut
+	s.seen.Event(observe.Refused{Server: "files", Method: "GET", Path: "/" + canary, Why: "no " + canary})
+	s.seen.Event(observe.ProcessStarted{Server: "files", PID: 7, Program: "server"})
+	s.seen.Event(observe.ProcessEnded{Server: "files", PID: 7, Err: errors.New("exit status 1: " + canary)})
+	for _, path := range []string{"servers", "sessions", "processes", "notes"} {
+		w := httptest.NewRecorder()
+		s.Control().ServeHTTP(w, httptest.NewRequest("GET", "/api/v1/"+path, nil))
+		if strings.Contains(w.Body.String(), canary[:5]) || path != "sessions" && !strings.Contains(w.Body.String(), "files") {
+			t.Errorf("%s: %s", path, w.Body)
+		}
+	}
 }
 
 const (

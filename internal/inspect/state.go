@@ -3,6 +3,7 @@ package inspect
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -17,6 +18,8 @@ const (
 
 // state is an observe.EventWatcher that knows which sessions and processes there are.
 type state struct {
+	clean func(string) string // takes secrets out of a text
+
 	mu        sync.Mutex
 	sessions  map[string]*observe.Session // by name
 	processes map[int]*process            // that run
@@ -65,8 +68,8 @@ type note struct {
 	Text    string    `json:"text"`
 }
 
-func newState() *state {
-	return &state{sessions: make(map[string]*observe.Session), processes: make(map[int]*process)}
+func newState(clean func(string) string) *state {
+	return &state{clean: clean, sessions: make(map[string]*observe.Session), processes: make(map[int]*process)}
 }
 
 // Event implements observe.EventWatcher.
@@ -115,7 +118,7 @@ func (s *state) processEnded(e observe.ProcessEnded) {
 	now := time.Now()
 	p.Ended, p.Asked, p.kill, p.Session = &now, e.Asked, nil, name(e.Session)
 	if e.Err != nil {
-		p.Err = e.Err.Error()
+		p.Err = s.clean(e.Err.Error())
 	}
 	s.ended = append(s.ended, *p)
 	if n := len(s.ended); n > keptProcesses {
@@ -124,11 +127,14 @@ func (s *state) processEnded(e observe.ProcessEnded) {
 }
 
 func (s *state) note(server string, of *observe.Session, code, text string) {
-	s.notes = append(s.notes, note{time.Now(), server, name(of), code, text[:min(len(text), 2000)]})
+	s.notes = append(s.notes, note{time.Now(), server, name(of), code, shortened(s.clean(text))})
 	if n := len(s.notes); n > keptNotes {
 		s.notes = slices.Delete(s.notes, 0, n-keptNotes)
 	}
 }
+
+// shortened returns as much of a text as a note keeps. It was cleaned before: half a secret is not found.
+func shortened(text string) string { return strings.ToValidUTF8(text[:min(len(text), 2000)], "") }
 
 // session returns a session that is open; nil: there is none of that name.
 func (s *state) session(name string) *observe.Session {
@@ -158,7 +164,7 @@ func (s *state) sessionList() []session {
 	for _, o := range all {
 		client := o.Client()
 		list = append(list, session{
-			Name: o.Name, Server: o.Server, Transport: o.Transport, Era: o.Era(), Revision: o.Revision(), Client: client.Name, Version: client.Version,
+			Name: o.Name, Server: o.Server, Transport: o.Transport, Era: o.Era(), Revision: o.Revision(), Client: s.clean(client.Name), Version: s.clean(client.Version),
 			Principal: o.Principal, Remote: o.Remote, PID: o.PID(), Began: o.Began, Calls: o.Calls(), Waiting: o.Unanswered(observe.Down, observe.ToServer),
 		})
 	}
