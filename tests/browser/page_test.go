@@ -207,6 +207,14 @@ func TestLive(t *testing.T) {
 	do(t, ctx, "[...document.querySelectorAll('.row')].find((r) => r.innerText.includes('#7') && r.innerText.includes('→|')).click()")
 	until(t, ctx, "server end")
 	until(t, ctx, "<img src=x onerror=pwned=2>")
+	click(t, ctx, "copy as curl")
+	until(t, ctx, "--data-raw '{\"jsonrpc\":\"2.0\",\"id\":7,")
+	command := eval[string](t, ctx, "document.querySelector('.command').textContent")
+	if strings.Contains(command, session) || !strings.Contains(command, "MCP_SESSION_ID") || !strings.Contains(command, "-X 'POST'") {
+		t.Errorf("the command is %s", command)
+	}
+	click(t, ctx, "replay")
+	until(t, ctx, "mcp-bridge replay --allow-redacted --session 's")
 	screenshots(t, ctx)
 	if pwned := eval[string](t, ctx, "typeof pwned"); pwned != "undefined" {
 		t.Error("a script of the wire has run")

@@ -1,5 +1,6 @@
 // The list of records, of which only those in sight are in the page, and the detail of one.
 import { post } from "./api.js";
+import { curl, replay } from "./command.js";
 import { html, useEffect, useRef, useState } from "./vendor/htm-preact.js";
 import { body, diff, exactID, failed, parse, pending, took } from "./store.js";
 
@@ -67,11 +68,19 @@ export function Detail({ store, r, open, close, may }) {
   const v = r.v, cause = store.bySeq.get(v.cause), made = cause ? undefined : store.all.find((o) => o.v.cause === v.seq && v.seq);
   const [before, after] = cause ? [cause, r] : made ? [r, made] : [r, undefined];
   const [left, right] = after ? diff(body(before), body(after)) : [[[body(r), false]]];
+  const [command, say] = useState("");
+  useEffect(() => say(""), [r]);
+  const copy = (text) => { say(text); navigator.clipboard?.writeText(text).catch(() => {}); }; // it is shown, too: a browser may refuse
+  const request = curl(store, r);
   const head = (r) => html`<div class="dim">${r.v.hop === "down" ? "client" : "server"} end, seq ${r.v.seq}, ${r.v.size ?? 0} bytes${r.v.bridge_us ? ", bridge " + ms(r.v.bridge_us / 1000) : ""}</div>`;
   return html`<section class="detail">
     <div class="filter"><strong>${subject(r)}</strong><span class="dim">${escaped(v.srv ?? "")} ${escaped(v.ses ?? "")} ${v.era ?? ""} ${v.tr ?? ""}</span>
       ${r.answer && html`<button onClick=${() => open(r.answer)}>answer</button>`}
-      ${may === "act" && pending(r) && v.hop === "down" && v.dir === "c2s" && html`<button onClick=${() => post("sessions/" + v.ses + "/cancel", `{"id":${exactID(r)}}`).then(() => {}, (e) => alert(e.message))}>cancel</button>`}<button onClick=${close}>close</button></div>
+      ${may === "act" && pending(r) && v.hop === "down" && v.dir === "c2s" && html`<button onClick=${() => post("sessions/" + v.ses + "/cancel", `{"id":${exactID(r)}}`).then(() => {}, (e) => alert(e.message))}>cancel</button>`}
+      ${request && html`<button onClick=${() => copy(request)}>copy as curl</button>`}
+      ${v.ses && v.msg && html`<button title="of the session, from the file that 'save trace' writes" onClick=${() => copy(replay(r))}>replay</button>`}
+      <button onClick=${close}>close</button></div>
+    ${command && html`<pre class="command">${escaped(command)}</pre>`}
     ${after ? html`<div class="both"><div>${head(before)}<${Marked} parts=${left} /></div><div>${head(after)}<${Marked} parts=${right} /></div></div>`
       : body(r) && html`<${Marked} parts=${left} />`}
     ${v.http && html`<pre>${escaped(exchange(v.http))}</pre>`}
