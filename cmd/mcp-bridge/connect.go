@@ -134,10 +134,10 @@ func (f *connectFlags) run(ctx context.Context, to target, name string, env envi
 	if spec.Clients, _, err = erasOf(settings); err != nil {
 		return err
 	}
-	defer sendSpans(ctx, &seen, traced.recorder.Redact, env, log)()
+	defer sendSpans(ctx, &seen, traced.redact, env, log)()
 	log, stop := env.logEvents(log, &seen)
 	defer stop()
-	env.lines.Hide(traced.recorder.Redact)
+	env.lines.Hide(traced.redact)
 	spec.ParkTimeout, spec.Dropped, spec.Observer, spec.Logger = settings.ParkTimeout, tellDropped(dropped(log), spec.Name, &seen), &seen, log
 	server, err := upstream.New(spec)
 	if err != nil {

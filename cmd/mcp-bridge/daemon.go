@@ -57,7 +57,7 @@ func (d *daemon) run(ctx context.Context, where addresses, to target) (err error
 		// Before they are read, so that no change goes by unseen.
 		wg.Go(func() { watch.Files(background, d.watched, func() { d.reload(background) }) })
 	}
-	defer sendSpans(ctx, d.seen, d.traced.recorder.Redact, d.env, d.log)()
+	defer sendSpans(ctx, d.seen, d.traced.redact, d.env, d.log)()
 	unwatch, err := d.flags.metrics.serve(d.seen, d.states, d.log) // before a process starts
 	if err != nil {
 		return err

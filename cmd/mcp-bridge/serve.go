@@ -201,7 +201,7 @@ func (f *serveFlags) run(ctx context.Context, where addresses, to target, env en
 	})
 	log, stop := env.logEvents(log, &seen)
 	defer stop()
-	env.lines.Hide(traced.recorder.Redact)
+	env.lines.Hide(traced.redact)
 	d := &daemon{
 		flags: f, env: env, log: log, seen: &seen, traced: traced, fail: cancel, guard: guard,
 		hub: hub.New(hub.Options{

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/pflag"
@@ -72,8 +73,9 @@ func (f *tracingFlags) check() error {
 // in any case: others look at a running bridge with it. end must be called.
 func (f *tracingFlags) begin(seen *observe.Observer, log hclog.Logger) (t *tracing, end func(), err error) {
 	t = &tracing{flags: f, headers: map[string]bool{}, values: map[string]bool{}}
-	t.recorder = trace.NewRecorder(seen, t.redactor())
+	t.recorder = trace.NewRecorder(seen, t.redactor(f.unredacted))
 	if f.unredacted {
+		t.texts.Store(t.redactor(false))
 		log.Warn("--trace-unredacted: traces of this run hold passwords and tokens as they are; keep them to yourself")
 	}
 	if f.file == "" && f.record == "" {
@@ -106,16 +108,17 @@ func (f *tracingFlags) begin(seen *observe.Observer, log hclog.Logger) (t *traci
 type tracing struct {
 	flags    *tracingFlags
 	recorder *trace.Recorder
+	texts    atomic.Pointer[redact.Redactor] // of the log and of spans, where the trace is not redacted; nil: that of the trace
 
 	mu      sync.Mutex
 	values  map[string]bool
 	headers map[string]bool // by name
 }
 
-// redactor takes out all the secrets that are known now. It is called with mu held, or before
-// there is anybody else.
-func (t *tracing) redactor() *redact.Redactor {
-	o := redact.Options{Rules: t.flags.redact, Off: t.flags.unredacted}
+// redactor takes out all the secrets that are known now, unless it is off. It is called with mu
+// held, or before there is anybody else.
+func (t *tracing) redactor(off bool) *redact.Redactor {
+	o := redact.Options{Rules: t.flags.redact, Off: off}
 	for v := range t.values {
 		o.Secrets = append(o.Secrets, v)
 	}
@@ -142,8 +145,19 @@ func (t *tracing) hide(values []string, headers ...string) {
 		t.headers[h] = true
 	}
 	if len(t.values)+len(t.headers) > before {
-		t.recorder.SetRedactor(t.redactor())
+		t.recorder.SetRedactor(t.redactor(t.flags.unredacted))
+		if t.flags.unredacted {
+			t.texts.Store(t.redactor(false))
+		}
 	}
+}
+
+// redact returns a text of the log or of a span without secrets, also where the trace has them.
+func (t *tracing) redact(text string) string {
+	if d := t.texts.Load(); d != nil {
+		return d.String(text)
+	}
+	return t.recorder.Redact(text)
 }
 
 // hideEnviron hides the values of variables, written NAME=VALUE: all, or those whose names
