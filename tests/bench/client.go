@@ -56,6 +56,11 @@ type site struct {
 // startBridge starts "serve" with these arguments, which name the server, and
 // waits until it listens. socket is the path of its Unix socket.
 func startBridge(binary, socket string, args ...string) (*process, *site, error) {
+	return startBridgeIn(nil, binary, socket, args...)
+}
+
+// startBridgeIn is startBridge with these variables beside our own.
+func startBridgeIn(env []string, binary, socket string, args ...string) (*process, *site, error) {
 	listen := []string{"serve", "--listen", "127.0.0.1:0", "--max-sessions", "10000"}
 	if runtime.GOOS == "windows" {
 		socket = ""
@@ -63,6 +68,7 @@ func startBridge(binary, socket string, args ...string) (*process, *site, error)
 		listen = append(listen, "--listen", "unix:"+socket)
 	}
 	cmd := exec.Command(binary, append(listen, args...)...)
+	cmd.Env = append(os.Environ(), env...)
 	stdin, _ := cmd.StdinPipe()
 	stderr, _ := cmd.StderrPipe()
 	if err := cmd.Start(); err != nil {
@@ -74,7 +80,7 @@ func startBridge(binary, socket string, args ...string) (*process, *site, error)
 		if err != nil {
 			return nil, nil, fmt.Errorf("the bridge did not start: %s %w", line, err)
 		}
-		if _, rest, ok := strings.Cut(line, "url=http://"); ok {
+		if _, rest, ok := strings.Cut(line, "listening: url=http://"); ok {
 			host, _, _ := strings.Cut(strings.Fields(rest)[0], "/")
 			go io.Copy(io.Discard, log) // ends with the process
 			return &process{cmd, stdin}, &site{"http://" + host, socket}, nil

@@ -21,7 +21,7 @@ func main() {
 		return
 	}
 	quick := flag.Bool("quick", false, "few calls, to see that it works")
-	only := flag.String("only", "", "one step: latency, throughput, notifications, eras, translation, remote, connect, start, memory")
+	only := flag.String("only", "", "one step: latency, throughput, notifications, eras, translation, remote, connect, start, watched, memory")
 	binary := flag.String("binary", "", "the mcp-bridge to measure (default: build it)")
 	flag.Parse()
 	if err := measure(*binary, *only, *quick); err != nil {
@@ -78,7 +78,7 @@ func measure(binary, only string, quick bool) error {
 		run  func() error
 	}{
 		{"latency", b.latency}, {"throughput", b.throughput}, {"notifications", b.notifications}, {"eras", b.eras}, {"translation", b.translation},
-		{"remote", b.remote}, {"connect", b.connect}, {"start", b.start}, {"memory", b.memory},
+		{"remote", b.remote}, {"connect", b.connect}, {"start", b.start}, {"watched", b.watched}, {"memory", b.memory},
 	} {
 		if only != "" && only != step.name {
 			continue

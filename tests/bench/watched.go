@@ -1,0 +1,138 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"time"
+)
+
+// watched measures what it costs to have a bridge watched: the same calls through bridges that differ
+// in nothing else, in turn. Each ratio is to the bridge that nobody watches, in the same round.
+func (b *bench) watched() error {
+	collector, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	spans := &http.Server{Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) })}
+	go spans.Serve(collector) // ends with the listener
+	defer spans.Close()
+	s, err := b.begin()
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	ways := []*way{
+		{name: "off"},
+		{name: "ring (--inspect)", args: []string{"--inspect=127.0.0.1:0"}},
+		{name: "file (--trace)", args: []string{"--trace", filepath.Join(b.dir, "trace.jsonl")}},
+		{name: "viewer (mcp-bridge trace)", viewer: true},
+		{name: "metrics (--metrics)", args: []string{"--metrics", "127.0.0.1:0"}},
+		{name: "spans of 1 % of the calls", env: []string{
+			"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=http://" + collector.Addr().String() + "/v1/traces",
+			"OTEL_TRACES_SAMPLER=parentbased_traceidratio", "OTEL_TRACES_SAMPLER_ARG=0.01"}},
+		{name: "off, once more"},
+	}
+	for _, w := range ways {
+		if err := w.start(b, s); err != nil {
+			return fmt.Errorf("%s: %w", w.name, err)
+		}
+	}
+	rounds := b.rounds * 5
+	if b.quick {
+		rounds = 1
+	}
+	for range rounds {
+		for _, w := range ways {
+			if err := w.measure(b, ways[0]); err != nil {
+				return fmt.Errorf("%s: %w", w.name, err)
+			}
+		}
+	}
+	fmt.Printf("%-34s %12s %8s %12s %8s\n", "watched: calls of 100 B", "HTTP, 32", "ratio", "Unix, one", "ratio")
+	for _, w := range ways {
+		fmt.Printf("%-34s %10.0f/s %8.3f %12s %8.3f\n", w.name, median(w.rates), median(w.rateRatios),
+			micros(median(w.times)), median(w.timeRatios))
+	}
+	fmt.Println()
+	return nil
+}
+
+// way is a way to watch a bridge, and what was measured with it.
+type way struct {
+	name      string
+	args, env []string
+	viewer    bool // somebody looks at it
+
+	crowd []client // of one session
+	alone client
+
+	rates, rateRatios []float64
+	times             []time.Duration
+	timeRatios        []float64
+}
+
+// start starts the bridge, and its viewer; they end with the scene.
+func (w *way) start(b *bench, s *scene) error {
+	process, at, err := startBridgeIn(w.env, b.binary, b.socket(), append(w.args, childArgs("stdio")...)...)
+	if err != nil {
+		return err
+	}
+	s.ends = append(s.ends, process.close)
+	c, err := s.open(streamable, at)
+	if err != nil {
+		return err
+	}
+	for range 32 {
+		w.crowd = append(w.crowd, c.(*peer).clone())
+	}
+	all := kinds()
+	if w.alone, err = s.open(all[len(all)-1], at); err != nil || !w.viewer {
+		return err
+	}
+	viewer := exec.Command(b.binary, "trace", "--json", strconv.Itoa(process.cmd.Process.Pid))
+	out, err := viewer.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := viewer.Start(); err != nil {
+		return err
+	}
+	seen := make(chan error, 1)
+	go func() { // ends with the viewer, which ends with its bridge
+		_, err := out.Read(make([]byte, 1))
+		seen <- err
+		_, _ = io.Copy(io.Discard, out)
+	}()
+	s.ends = append(s.ends, func() { _ = viewer.Process.Kill(); _ = viewer.Wait() })
+	for {
+		if err := w.alone.call(w.alone.spelling().request(ids.Add(1), 100)); err != nil {
+			return err
+		}
+		select {
+		case err := <-seen:
+			return err
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+// measure measures once, after off.
+func (w *way) measure(b *bench, off *way) error {
+	r, err := rate(w.crowd, b.window)
+	if err != nil {
+		return err
+	}
+	t, err := timeCalls(w.alone, w.alone.spelling(), b.calls, 100)
+	if err != nil {
+		return err
+	}
+	w.rates, w.times = append(w.rates, r), append(w.times, t)
+	w.rateRatios = append(w.rateRatios, r/off.rates[len(off.rates)-1])
+	w.timeRatios = append(w.timeRatios, float64(t)/float64(off.times[len(off.times)-1]))
+	return nil
+}
