@@ -34,13 +34,13 @@ var (
 // its bridge.Handler. Receive hands on what the client POSTs; Send queues for the
 // event stream, which the goroutine of the GET writes.
 //
-// No lock is held across I/O or a wait, but for the turn of posted.
+// No lock is held across I/O or a wait, but for the turn of postQueue.
 type session struct {
 	id    string
 	owner string          // the principal that opened it; "" when nobody was authenticated (SS4)
 	ctx   context.Context // of the bridge.Handler
 
-	in       posted
+	in       postQueue
 	out      *sendqueue.Queue
 	revision clientstate.NegotiatedVersion
 	asked    clientstate.ServerRequests

@@ -313,7 +313,7 @@ func (e *exchange) TrySend(m jsonrpc.Message) bool {
 		return false
 	}
 	defer e.mu.Unlock()
-	if e.over || e.streams(m) || e.lost() != nil {
+	if e.over || e.isEvent(m) || e.lost() != nil {
 		return false
 	}
 	return quick.Write(func() {
@@ -342,7 +342,7 @@ func (e *exchange) event(ctx context.Context, m jsonrpc.Message) error {
 
 // answer writes the response, which ends the exchange.
 func (e *exchange) answer(ctx context.Context, m jsonrpc.Message) error {
-	stream := e.streams(m)
+	stream := e.isEvent(m)
 	if !stream && m.Size() <= smallReply {
 		return e.answerSmall(m) // is kept until the end, or until Close
 	}
@@ -360,8 +360,8 @@ func (e *exchange) answer(ctx context.Context, m jsonrpc.Message) error {
 	return e.sent(ctx)
 }
 
-// streams reports whether a response is an event of a stream.
-func (e *exchange) streams(m jsonrpc.Message) bool {
+// isEvent reports whether a response is an event of a stream.
+func (e *exchange) isEvent(m jsonrpc.Message) bool {
 	return e.out != nil || e.method == "subscriptions/listen" && !m.IsError() // MI21
 }
 

@@ -37,7 +37,7 @@ func (c *child) wait() error {
 			continue
 		}
 		if unix.Kill(-c.pid, 0) == unix.ESRCH {
-			c.leaveGroup()
+			c.forgetGroup()
 		}
 		if err != nil {
 			return fmt.Errorf("exit status unknown: %w", err)

@@ -128,14 +128,14 @@ func (c *child) gone() bool {
 		if !c.groupEmpty() {
 			return false
 		}
-		c.leaveGroup()
+		c.forgetGroup()
 	}
 	none := true
 	unsure := children.eachOrphan(c.marker, func(int) { none = false })
 	return none && !unsure
 }
 
-func (c *child) leaveGroup() {
+func (c *child) forgetGroup() {
 	c.groupGone.Store(true)
 	watchdog.remove(c.pid)
 }

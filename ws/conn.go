@@ -133,21 +133,21 @@ func (c *conn) Receive(ctx context.Context, sink bridge.Sink) error {
 	defer context.AfterFunc(c.end.closing, cancel)()
 	watch := bridge.NewStallWatch(sendCtx, c.hungUp())
 	defer watch.Stop()
-	err := c.in.Receive(ctx, &receiver{in: &c.in, sink: sink, watch: watch})
+	err := c.in.Receive(ctx, &receiveSink{in: &c.in, sink: sink, watch: watch})
 	if ctx.Err() != nil && err == ctx.Err() && c.end.closing.Err() == nil && isDone(c.end.done) {
 		err = c.end.err // that the peer is gone may have been the end of ctx
 	}
 	return err
 }
 
-// receiver is the Sink of a Receive, with what has to be done around it.
-type receiver struct {
+// receiveSink is the Sink of a Receive, with what has to be done around it.
+type receiveSink struct {
 	in    *inbound
 	sink  bridge.Sink
 	watch *bridge.StallWatch
 }
 
-func (r *receiver) TrySend(m jsonrpc.Message) bool {
+func (r *receiveSink) TrySend(m jsonrpc.Message) bool {
 	if !r.sink.TrySend(m) {
 		return false
 	}
@@ -155,7 +155,7 @@ func (r *receiver) TrySend(m jsonrpc.Message) bool {
 	return true
 }
 
-func (r *receiver) Send(_ context.Context, m jsonrpc.Message) error {
+func (r *receiveSink) Send(_ context.Context, m jsonrpc.Message) error {
 	err := r.watch.Send(r.sink, m)
 	if err == nil {
 		r.in.took()

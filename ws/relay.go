@@ -82,7 +82,7 @@ func (p *replay) Ask(ctx context.Context, m jsonrpc.Message) (jsonrpc.Message, *
 	}
 	receiving, stop := context.WithCancel(ctx)
 	defer stop()
-	a := &answer{replay: p, id: m.ID(), stop: stop}
+	a := &answerSink{replay: p, id: m.ID(), stop: stop}
 	if err := p.conn.Receive(receiving, a); a.msg.Kind() == jsonrpc.Invalid {
 		return jsonrpc.Message{}, p.fault(ctx, err)
 	}
@@ -100,8 +100,8 @@ func (p *replay) fault(ctx context.Context, err error) *httpdial.Fault {
 	return fault(err, p.r.opts.Where)
 }
 
-// answer is the Sink of an Ask: it takes messages up to the response.
-type answer struct {
+// answerSink is the Sink of an Ask: it takes messages up to the response.
+type answerSink struct {
 	*replay
 	id   jsonrpc.ID
 	stop context.CancelFunc // ends the Receive
@@ -111,7 +111,7 @@ type answer struct {
 var errAnswered = errors.New("ws: the answer has come")
 
 // TrySend implements bridge.Sink.
-func (a *answer) TrySend(m jsonrpc.Message) bool {
+func (a *answerSink) TrySend(m jsonrpc.Message) bool {
 	switch {
 	case a.msg.Kind() != jsonrpc.Invalid:
 		return false // it is for the next Receive
@@ -129,7 +129,7 @@ func (a *answer) TrySend(m jsonrpc.Message) bool {
 }
 
 // Send implements bridge.Sink.
-func (a *answer) Send(ctx context.Context, m jsonrpc.Message) error {
+func (a *answerSink) Send(ctx context.Context, m jsonrpc.Message) error {
 	switch {
 	case a.msg.Kind() != jsonrpc.Invalid:
 		return errAnswered

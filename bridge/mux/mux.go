@@ -39,10 +39,10 @@ import (
 
 // Defaults of Options.
 const (
-	DefaultQueue      = 100_000 // a burst of small ones is read faster than any client can
-	DefaultQueueBytes = 16 << 20
-	DefaultBackoff    = 500 * time.Millisecond
-	DefaultMaxBackoff = 30 * time.Second
+	DefaultUnread      = 100_000 // a burst of small ones is read faster than any client can
+	DefaultUnreadBytes = 16 << 20
+	DefaultBackoff     = 500 * time.Millisecond
+	DefaultMaxBackoff  = 30 * time.Second
 )
 
 // maxCalls is how many requests of one client may wait for an answer (D.2).
@@ -55,11 +55,11 @@ type Options struct {
 	// one goroutine at a time, and not again before that Conn is closed.
 	Dialer bridge.Dialer
 
-	// Queue is how many messages a client may leave unread, and QueueBytes how
+	// Unread is how many messages a client may leave unread, and UnreadBytes how
 	// many bytes, before its Conn is ended; one message always fits.
-	// 0 means DefaultQueue and DefaultQueueBytes.
-	Queue      int
-	QueueBytes int
+	// 0 means DefaultUnread and DefaultUnreadBytes.
+	Unread      int
+	UnreadBytes int
 
 	// MaxCalls is how many requests may be in progress at the server, open
 	// subscriptions among them. No client gets more of them than are left for
@@ -141,11 +141,11 @@ type serverState struct {
 
 // New returns a Mux. It starts nothing.
 func New(o Options) *Mux {
-	if o.Queue <= 0 {
-		o.Queue = DefaultQueue
+	if o.Unread <= 0 {
+		o.Unread = DefaultUnread
 	}
-	if o.QueueBytes <= 0 {
-		o.QueueBytes = DefaultQueueBytes
+	if o.UnreadBytes <= 0 {
+		o.UnreadBytes = DefaultUnreadBytes
 	}
 	if o.Backoff <= 0 {
 		o.Backoff = DefaultBackoff

@@ -70,7 +70,7 @@ func (c *conn) putLast(call *call, m jsonrpc.Message) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	waiting := c.inbox.Waiting()
-	if c.err == nil && (waiting.Messages >= o.Queue+2*maxCalls || waiting.Messages > 0 && waiting.Bytes > 2*o.QueueBytes) {
+	if c.err == nil && (waiting.Messages >= o.Unread+2*maxCalls || waiting.Messages > 0 && waiting.Bytes > 2*o.UnreadBytes) {
 		return false
 	}
 	c.enqueue(call, m, waiting)
@@ -94,13 +94,13 @@ func (c *conn) enqueue(call *call, m jsonrpc.Message, waiting bridge.Load) {
 // full reports whether an inbox in which so much waits has no room for so many bytes.
 func (c *conn) full(waiting bridge.Load, size int) bool {
 	o := &c.mux.opts
-	return waiting.Messages >= o.Queue || waiting.Messages > 0 && waiting.Bytes+size > o.QueueBytes
+	return waiting.Messages >= o.Unread || waiting.Messages > 0 && waiting.Bytes+size > o.UnreadBytes
 }
 
 // isHalfFull reports whether an inbox in which so much waits is half full.
 func (c *conn) isHalfFull(waiting bridge.Load) bool {
 	o := &c.mux.opts
-	return waiting.Messages > o.Queue/2 || waiting.Bytes > o.QueueBytes/2
+	return waiting.Messages > o.Unread/2 || waiting.Bytes > o.UnreadBytes/2
 }
 
 // arm makes free tell when the inbox is half empty, and a message of so many
@@ -114,7 +114,7 @@ func (c *conn) arm(want int) {
 		w.want, w.since = 0, c.inbox.Taken()
 	}
 	w.want = max(w.want, want)
-	c.inbox.NotifyBelow(bridge.Load{Messages: o.Queue / 2, Bytes: min(o.QueueBytes/2, o.QueueBytes-w.want)}, w.free)
+	c.inbox.NotifyBelow(bridge.Load{Messages: o.Unread / 2, Bytes: min(o.UnreadBytes/2, o.UnreadBytes-w.want)}, w.free)
 }
 
 // lacksRoom reports whether there is no room for a message; then free will tell

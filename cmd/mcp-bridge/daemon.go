@@ -342,7 +342,7 @@ func (d *daemon) serve(ctx context.Context) {
 	d.begun = false
 	d.reloading.Unlock()
 	d.unheard(d.notify.Stopping(""))
-	draining, theirs := d.hub.Draining()
+	draining, theirs := d.hub.CountLeaving()
 	d.log.Info("shutting down: calls in progress may finish, within --grace",
 		"sessions", d.hub.Sessions(), "draining_servers", draining, "draining_sessions", theirs)
 	closing, cancel := context.WithCancel(context.Background())

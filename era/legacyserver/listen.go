@@ -185,7 +185,7 @@ func (s *subscriptions) subscribed(now time.Time, uri string, res *resource, m j
 		delete(s.resources, uri)
 		s.timers.Stop(res.linger)
 	} else if res.refs == 0 {
-		s.lingering(now, uri, res)
+		s.unsubscribeLater(now, uri, res)
 	}
 	for _, l := range waiting {
 		l.pending--
@@ -203,13 +203,13 @@ func (s *subscriptions) dereference(now time.Time, l *listening, uri string) {
 	l.uris = slices.DeleteFunc(l.uris, func(u string) bool { return u == uri })
 	res := s.resources[uri]
 	if res.refs--; res.refs == 0 && res.subscribed {
-		s.lingering(now, uri, res)
+		s.unsubscribeLater(now, uri, res)
 	}
 }
 
-// lingering unsubscribes a resource at the server after a while, unless another
+// unsubscribeLater unsubscribes a resource at the server after a while, unless another
 // listen wants it by then.
-func (s *subscriptions) lingering(now time.Time, uri string, res *resource) {
+func (s *subscriptions) unsubscribeLater(now time.Time, uri string, res *resource) {
 	s.timers.Stop(res.linger)
 	res.linger = s.timers.Set(now.Add(lingerTime), func(_ time.Time, out *era.Out) {
 		delete(s.resources, uri)

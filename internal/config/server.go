@@ -29,7 +29,7 @@ func (p *parser) server(m member) Server {
 	}
 	d := &draft{server: &s, keys: map[string]member{}}
 	mistakes := len(p.problems)
-	p.sort(d, all)
+	p.classifyKeys(d, all)
 	misspelled := len(p.problems) > mistakes
 	s.Disabled = p.disabled(d)
 	p.lenient = p.only != m.key && (p.only != "" || s.Disabled)
@@ -68,8 +68,8 @@ func (p *parser) server(m member) Server {
 	return s
 }
 
-// sort puts the keys of a server where they belong.
-func (p *parser) sort(d *draft, all []member) {
+// classifyKeys puts the keys of a server where they belong.
+func (p *parser) classifyKeys(d *draft, all []member) {
 	for _, m := range all {
 		meaning := aliases[m.key]
 		if m.key == ours {

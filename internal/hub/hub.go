@@ -289,9 +289,9 @@ func (h *Hub) isClosed() bool {
 	}
 }
 
-// Draining returns how many servers were removed and have not ended yet, and
+// CountLeaving returns how many servers were removed and have not ended yet, and
 // how many sessions those have.
-func (h *Hub) Draining() (servers, sessions int) {
+func (h *Hub) CountLeaving() (servers, sessions int) {
 	h.mu.RLock()
 	all := slices.Collect(maps.Keys(h.leaving))
 	h.mu.RUnlock()

@@ -25,14 +25,14 @@ func (s *Server) sealState(ctx context.Context, client bridge.Conn, refuse func(
 	b := &bound{s: s, principal: principal}
 	return bridge.Intercept(client, bridge.Hooks{
 		Receive: func(m jsonrpc.Message) (in, reply jsonrpc.Message) {
-			own, no := b.unbound(m)
+			own, no := b.forServer(m)
 			if no != nil && refuse(no) {
 				return jsonrpc.Message{}, no.Response(m.ID())
 			}
 			return own, jsonrpc.Message{}
 		},
 		Send: func(m jsonrpc.Message) (out, reply jsonrpc.Message, refused error) {
-			return b.bound(m), jsonrpc.Message{}, nil
+			return b.forClient(m), jsonrpc.Message{}, nil
 		},
 		Sent: func(m jsonrpc.Message) {
 			if m.Kind() == jsonrpc.Response {
@@ -49,9 +49,9 @@ type bound struct {
 	tasks     idSet // requests in progress whose results are about a task
 }
 
-// unbound returns a client's message with the server's own requestState and ids
+// forServer returns a client's message with the server's own requestState and ids
 // of tasks, or why it is refused.
-func (b *bound) unbound(m jsonrpc.Message) (jsonrpc.Message, *era.Refusal) {
+func (b *bound) forServer(m jsonrpc.Message) (jsonrpc.Message, *era.Refusal) {
 	switch method := m.Method(); {
 	case m.Kind() != jsonrpc.Request:
 		if method == "notifications/cancelled" {
@@ -179,9 +179,9 @@ func single(object iter.Seq[jsonrpc.Member], keys ...string) (values [2][]byte, 
 	return values, nil
 }
 
-// bound returns what the client gets of a message: requestState and ids of tasks
+// forClient returns what the client gets of a message: requestState and ids of tasks
 // under its name.
-func (b *bound) bound(m jsonrpc.Message) jsonrpc.Message {
+func (b *bound) forClient(m jsonrpc.Message) jsonrpc.Message {
 	switch m.Kind() {
 	case jsonrpc.Response:
 		return b.boundResponse(m)

@@ -155,7 +155,7 @@ func (s *Server) probeOptions() probe.Options {
 			}), h)
 		},
 		Placed: s.spec.Admit != nil, Context: s.tasks.ctx, Spawn: s.tasks.spawn,
-		Agreed: s.agreed, Failed: s.status.failed, Logger: s.log,
+		Agreed: s.endOtherEra, Failed: s.status.failed, Logger: s.log,
 	}
 	if s.isHTTP() {
 		o.Discover = s.dialers.remote.Discover
@@ -179,10 +179,10 @@ func (s *Server) poolOptions() sharing.Options {
 	return o
 }
 
-// agreed ends what clients share that speaks the other era with a server at an http URL,
+// endOtherEra ends what clients share that speaks the other era with a server at an http URL,
 // which is one server for all. (Behind a pipe or a lasting connection there may
 // still be the one that it was.)
-func (s *Server) agreed(modern bool) {
+func (s *Server) endOtherEra(modern bool) {
 	if s.isHTTP() {
 		s.pool.ShutDownIf(func(k sharing.Key) bool { return k.Legacy == modern }, probe.ErrChanged)
 	}

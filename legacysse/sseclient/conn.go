@@ -39,7 +39,7 @@ type conn struct {
 	refusals sync.WaitGroup   // of requests, from the decision that calls for it on
 
 	ledger remoteconn.Ledger[*call, *session] // its lock guards the states, too
-	st     state
+	st     books
 	keeper keeper
 }
 

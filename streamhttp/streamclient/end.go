@@ -51,12 +51,12 @@ func (e *UnopenedError) Error() string { return e.Fault.Error() }
 // have answered initialize like this (LE13): with a 4xx that says nothing about
 // who asks, how much, or when.
 func saysUnopened(fault *httpdial.Fault) bool {
-	return fault.Status/100 == 4 && !isAboutCaller(fault.Status) && !saysModern(fault.Own)
+	return fault.Status/100 == 4 && !isStatusAboutCaller(fault.Status) && !saysModern(fault.Own)
 }
 
-// isAboutCaller reports whether a status is about credentials, size, rate or
+// isStatusAboutCaller reports whether a status is about credentials, size, rate or
 // time, and so tells nothing of the transport.
-func isAboutCaller(status int) bool {
+func isStatusAboutCaller(status int) bool {
 	switch status {
 	case http.StatusUnauthorized, http.StatusPaymentRequired, http.StatusForbidden, http.StatusProxyAuthRequired,
 		http.StatusRequestTimeout, http.StatusRequestEntityTooLarge, http.StatusTooEarly, http.StatusTooManyRequests,

@@ -27,9 +27,9 @@ func (c *conn) newRequest(ctx context.Context, method string, session *session) 
 	return req
 }
 
-// get asks for a stream: the standalone one, or what follows the event lastID
+// openStream asks for a stream: the standalone one, or what follows the event lastID
 // of any stream. A response is a success, and the caller closes its body.
-func (c *conn) get(ctx context.Context, session *session, lastID string) (*http.Response, *httpdial.Fault) {
+func (c *conn) openStream(ctx context.Context, session *session, lastID string) (*http.Response, *httpdial.Fault) {
 	req := c.newRequest(ctx, http.MethodGet, session)
 	req.Header["Accept"] = valueAcceptSSE
 	if lastID != "" {
@@ -50,7 +50,7 @@ func (c *conn) get(ctx context.Context, session *session, lastID string) (*http.
 func (c *conn) getWithin(ctx context.Context, limit time.Duration, session *session, lastID string) (*http.Response, *httpdial.Fault) {
 	ctx, cancel := context.WithCancel(ctx)
 	late := time.AfterFunc(limit, cancel)
-	resp, fault := c.get(ctx, session, lastID)
+	resp, fault := c.openStream(ctx, session, lastID)
 	inTime := late.Stop()
 	switch {
 	case fault != nil:

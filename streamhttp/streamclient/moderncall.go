@@ -190,7 +190,7 @@ func (c *modernConn) readModernRefusal(call *modernCall, resp *http.Response, id
 // of JSON-RPC's that is not about the request. What says who may ask, how much,
 // or when, says nothing about revisions. (-32022 says which it knows.)
 func isForeign(fault *httpdial.Fault, id jsonrpc.ID) bool {
-	if fault.Status/100 != 4 || isAboutCaller(fault.Status) {
+	if fault.Status/100 != 4 || isStatusAboutCaller(fault.Status) {
 		return false
 	}
 	switch string(fault.Own.Lookup("error", "code")) {

@@ -256,7 +256,7 @@ func (l *listener) listen(session *session) {
 	heard := sync.OnceFunc(func() { close(session.heard) })
 	at := cursor{}
 	for opened := false; ; {
-		resp, fault := c.get(session.ctx, session, at.lastID)
+		resp, fault := c.openStream(session.ctx, session, at.lastID)
 		heard()
 		switch {
 		case session.ctx.Err() != nil:

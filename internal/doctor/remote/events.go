@@ -101,10 +101,10 @@ func (e *events) ask(ctx context.Context, method string, params map[string]any, 
 	if params != nil {
 		m["params"] = params
 	}
-	return e.send(ctx, m, id, change)
+	return e.askMessage(ctx, m, id, change)
 }
 
-func (e *events) send(ctx context.Context, m map[string]any, id int, change func(*probe.Request)) *probe.Reply {
+func (e *events) askMessage(ctx context.Context, m map[string]any, id int, change func(*probe.Request)) *probe.Reply {
 	c := make(chan probe.Message, 1)
 	key := strconv.Itoa(id)
 	e.mu.Lock()
@@ -200,13 +200,13 @@ func (e *events) begin(ctx context.Context, endpoint *url.URL) *probe.Reply {
 	ctx, cancel := context.WithTimeout(ctx, checkTime)
 	defer cancel()
 	id := e.p.NewID()
-	r := e.send(ctx, map[string]any{"jsonrpc": "2.0", "id": id, "method": "initialize", "params": map[string]any{
+	r := e.askMessage(ctx, map[string]any{"jsonrpc": "2.0", "id": id, "method": "initialize", "params": map[string]any{
 		"protocolVersion": era.NewestLegacy, "capabilities": map[string]any{}, "clientInfo": json.RawMessage(buildinfo.Implementation())}}, id, nil)
 	if s := e.p.sessionOf(r); s != nil {
 		e.open, e.version, e.can = true, s.version, s.can
 		e.p.fact("revision", "%s", s.version)
 		e.p.checkRevision(s)
-		e.send(ctx, map[string]any{"jsonrpc": "2.0", "method": "notifications/initialized"}, 0, nil)
+		e.askMessage(ctx, map[string]any{"jsonrpc": "2.0", "method": "notifications/initialized"}, 0, nil)
 	}
 	return r
 }

@@ -161,8 +161,8 @@ func (p *Prober) inquiryFor(party string) *inquiry {
 	return p.asked[party]
 }
 
-// endLocked tells who waits for an inquiry, unless somebody has.
-func (p *Prober) endLocked(q *inquiry) {
+// endInquiryLocked tells who waits for an inquiry, unless somebody has.
+func (p *Prober) endInquiryLocked(q *inquiry) {
 	if p.asked[q.party] == q {
 		delete(p.asked, q.party)
 		q.cancel()
@@ -243,7 +243,7 @@ func (p *Prober) inquire(ctx context.Context, q *inquiry) {
 	})
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	defer p.endLocked(q)
+	defer p.endInquiryLocked(q)
 	if !p.known && p.asked[q.party] == q { // the server has not said it by itself meanwhile
 		if err != nil && p.opts.Context.Err() == nil {
 			if p.failed == nil || reason(p.failed) != reason(err) {
@@ -257,7 +257,7 @@ func (p *Prober) inquire(ctx context.Context, q *inquiry) {
 		if p.known {
 			p.opts.Agreed(modern)
 			for _, other := range p.asked {
-				p.endLocked(other)
+				p.endInquiryLocked(other)
 			}
 		}
 	}

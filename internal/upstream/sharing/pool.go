@@ -129,7 +129,7 @@ func (p *Pool) Servers() []*Server {
 // begins is told of its client. single: the client joins for a single request that is no
 // subscription. The Member must be closed.
 func (p *Pool) Join(ctx context.Context, key Key, clientInfo []byte, single bool) (*Member, error) {
-	s, err := p.enter(key, single)
+	s, err := p.enterExisting(key, single)
 	if s == nil && err == nil {
 		s, err = p.begin(ctx, key, clientInfo, single)
 	}
@@ -144,8 +144,8 @@ func (p *Pool) Join(ctx context.Context, key Key, clientInfo []byte, single bool
 	return s.member(conn, single), nil
 }
 
-// enter counts a client as a member of the server with this key; nil: there is none.
-func (p *Pool) enter(key Key, single bool) (*Server, error) {
+// enterExisting counts a client as a member of the server with this key; nil: there is none.
+func (p *Pool) enterExisting(key Key, single bool) (*Server, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed != nil {

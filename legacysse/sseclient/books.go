@@ -9,8 +9,8 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// state is everything about a conn that changes, beside the ledger, whose lock guards it.
-type state struct {
+// books are everything about a conn that changes, beside the ledger, whose lock guards it.
+type books struct {
 	session *session        // nil: there is none (yet)
 	pending []*call         // requests that wait for the first stream
 	refused int             // renewals in a row that a Conn before this one has ended with

@@ -10,7 +10,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// posted is where the POSTs of a session meet its Sink. As long as the Sink takes messages
+// postQueue is where the POSTs of a session meet its Sink. As long as the Sink takes messages
 // at once and none waits, a POST calls the Sink, which spares a change of goroutine.
 // What the Sink does not take at once is left to the goroutine of Receive, which may
 // wait. The POST is then done (SS3: it is answered when its message was accepted), and the
@@ -21,7 +21,7 @@ import (
 // Messages keep the order in which their POSTs got the lock turn. turn is held while a
 // POST calls the Sink, which does not wait then, and while the fields are looked at. The
 // goroutine of Receive calls the Sink without turn, and only while sink is nil.
-type posted struct {
+type postQueue struct {
 	came chan struct{} // holds one element when something was added to queue
 
 	turn  sync.Mutex
@@ -38,7 +38,7 @@ type incoming struct {
 
 // accept hands on a message. With an error, which says that ctx is done or the session
 // over, its share is still the caller's.
-func (p *posted) accept(ctx, session context.Context, m jsonrpc.Message, share *budget.Share) error {
+func (p *postQueue) accept(ctx, session context.Context, m jsonrpc.Message, share *budget.Share) error {
 	it := p.offer(m, share)
 	if it == nil {
 		return nil
@@ -63,7 +63,7 @@ func (p *posted) accept(ctx, session context.Context, m jsonrpc.Message, share *
 
 // offer calls the Sink for a message, if it is this one's turn, or else queues it. nil:
 // the message was accepted.
-func (p *posted) offer(m jsonrpc.Message, share *budget.Share) *incoming {
+func (p *postQueue) offer(m jsonrpc.Message, share *budget.Share) *incoming {
 	p.turn.Lock()
 	defer p.turn.Unlock()
 	first := p.sink != nil && len(p.queue) == 0
@@ -86,7 +86,7 @@ func (p *posted) offer(m jsonrpc.Message, share *budget.Share) *incoming {
 
 // receive hands messages to sink until ctx is done and none waits that was accepted, or
 // until sink refuses one. sending is the ctx of its Send, which may outlive ctx.
-func (p *posted) receive(ctx, sending context.Context, sink bridge.Sink) error {
+func (p *postQueue) receive(ctx, sending context.Context, sink bridge.Sink) error {
 	for {
 		it, err := p.next(ctx, sink)
 		if err != nil {
@@ -103,7 +103,7 @@ func (p *posted) receive(ctx, sending context.Context, sink bridge.Sink) error {
 }
 
 // next lets POSTs call sink until there is a message that is left to the caller.
-func (p *posted) next(ctx context.Context, sink bridge.Sink) (*incoming, error) {
+func (p *postQueue) next(ctx context.Context, sink bridge.Sink) (*incoming, error) {
 	p.turn.Lock()
 	defer p.turn.Unlock()
 	defer func() { p.sink = nil }()
@@ -131,10 +131,10 @@ func (p *posted) next(ctx context.Context, sink bridge.Sink) (*incoming, error) 
 
 // isFirstAccepted reports whether the first of queue was accepted: its POST is done, so the
 // Sink has to get it. The lock is held.
-func (p *posted) isFirstAccepted() bool { return len(p.queue) > 0 && isDone(p.queue[0].accepted) }
+func (p *postQueue) isFirstAccepted() bool { return len(p.queue) > 0 && isDone(p.queue[0].accepted) }
 
 // drop gives back what those messages hold that were accepted and nobody will take.
-func (p *posted) drop() {
+func (p *postQueue) drop() {
 	p.turn.Lock()
 	defer p.turn.Unlock()
 	p.queue = slices.DeleteFunc(p.queue, func(it *incoming) bool {
