@@ -72,7 +72,8 @@ func (b *book) find(id jsonrpc.ID) *Call {
 	}
 	key := plain(id)
 	if key != id.String() {
-		if usual, ok := jsonrpc.ParseID([]byte(key)); ok && b.all[usual] != nil {
+		// The key of "\\n" reads like the id "\n", which is another.
+		if usual, ok := jsonrpc.ParseID([]byte(key)); ok && b.all[usual] != nil && usual.Equivalent(id) {
 			return b.all[usual]
 		}
 	}

@@ -22,7 +22,7 @@ func id(t testing.TB, text string) jsonrpc.ID {
 
 // A request is found by each id that is equivalent to its own, and by no other.
 func TestBook(t *testing.T) {
-	ids := []string{`1`, `1.0`, `1e0`, `100`, `1e2`, `0`, `-0`, `"1"`, `"a"`, `"\u0061"`, `"\""`, `"\u0022"`, `"\n"`, `"\u000a"`, `"\ud800"`, `"a\/"`, `"a/"`,
+	ids := []string{`1`, `1.0`, `1e0`, `100`, `1e2`, `0`, `-0`, `"1"`, `"a"`, `"\u0061"`, `"\""`, `"\u0022"`, `"\n"`, `"\\n"`, `"\u000a"`, `"\ud800"`, `"a\/"`, `"a/"`,
 		`9007199254740993`, `9007199254740992`, `9007199254740992.0`, `999999999999999`, `1000000000000000`, `1e15`, `-5`, `-5.0`, `1e400`}
 	for _, asked := range ids {
 		for _, answered := range ids {
@@ -43,6 +43,7 @@ func TestBook(t *testing.T) {
 func FuzzBook(f *testing.F) {
 	f.Add(`1`, `1.0`)
 	f.Add(`"a"`, `"\u0061"`)
+	f.Add(`"\n"`, `"\\n"`)
 	f.Fuzz(func(t *testing.T, asked, answered string) {
 		a, ok1 := jsonrpc.ParseID([]byte(asked))
 		b, ok2 := jsonrpc.ParseID([]byte(answered))

@@ -114,8 +114,10 @@ func Clip(text string, most int) string {
 	if len(text) <= most {
 		return text
 	}
-	for most > 0 && !utf8.RuneStart(text[most]) {
-		most--
+	for n := most; n >= 0 && n > most-utf8.UTFMax; n-- {
+		if utf8.RuneStart(text[n]) {
+			return strings.Clone(text[:n])
+		}
 	}
 	return strings.Clone(text[:most])
 }

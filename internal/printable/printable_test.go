@@ -29,7 +29,8 @@ func TestClip(t *testing.T) {
 		most int
 		want string
 	}{
-		{"", 0, ""}, {"abc", 3, "abc"}, {"abc", 2, "ab"}, {"aé", 2, "a"}, {"aé", 3, "aé"}, {"éé", 1, ""}, {"\xff\xff", 1, "\xff"}, {"\x80\x80", 1, ""},
+		{"", 0, ""}, {"abc", 3, "abc"}, {"abc", 2, "ab"}, {"aé", 2, "a"}, {"aé", 3, "aé"}, {"éé", 1, ""}, {"\xff\xff", 1, "\xff"}, {"\x80\x80", 1, "\x80"},
+		{"a\x80\x80\x80\x80\x80\x80", 6, "a\x80\x80\x80\x80\x80"}, {"a\U0001F600", 4, "a"}, {"\U0001F600", 3, ""},
 	} {
 		if got := Clip(test.text, test.most); got != test.want {
 			t.Errorf("Clip(%q, %d) = %q, want %q", test.text, test.most, got, test.want)
