@@ -20,7 +20,8 @@ const remembered = 32
 // conversation is what is known of a session's server. observe keeps it with the session.
 type conversation struct {
 	mu       sync.Mutex
-	whole    bool // messages were told from initialize on
+	whole    bool   // messages were told from initialize on, as long as
+	gaps     uint64 // is that of the Observer
 	answered [remembered]jsonrpc.ID
 	next     int             // in answered
 	has      map[string]bool // capabilities that have a list
@@ -45,7 +46,7 @@ func (w *watcher) Message(p *observe.Passed) {
 	}
 	switch kind := p.Message.Kind(); {
 	case kind == jsonrpc.Request && p.Dir == observe.ToServer:
-		asked(p)
+		w.asked(p)
 	case kind == jsonrpc.Response && p.Dir == observe.ToClient && p.Call == nil:
 		w.stray(p)
 	case kind == jsonrpc.Response && p.Dir == observe.ToClient:
@@ -54,12 +55,12 @@ func (w *watcher) Message(p *observe.Passed) {
 }
 
 // asked notes what is compared with the response.
-func asked(p *observe.Passed) {
+func (w *watcher) asked(p *observe.Passed) {
 	switch method := p.Call.Method; {
 	case method == "initialize":
 		c := conversationOf(p.Session)
 		c.mu.Lock()
-		c.whole = true
+		c.whole, c.gaps = true, w.o.Gaps()
 		c.mu.Unlock()
 	case capability(method) != "":
 		if cursor := p.Message.Lookup("params", "cursor"); len(cursor) > 0 && len(cursor) < 4096 {
@@ -86,7 +87,7 @@ func (w *watcher) stray(p *observe.Passed) {
 	}
 	twice := false
 	c.mu.Lock()
-	whole := c.whole
+	whole := c.whole && c.gaps == w.o.Gaps()
 	for _, old := range c.answered {
 		twice = twice || !old.IsZero() && old.Equivalent(id)
 	}

@@ -333,6 +333,25 @@ func TestAlone(t *testing.T) {
 	}
 }
 
+// What was sent while nobody watched may be answered when somebody does again: that is no fault.
+func TestWatchedAgain(t *testing.T) {
+	var o observe.Observer
+	var n told
+	defer o.WatchEvents(&n)()
+	defer Watch(&o)()
+	s := newScene(t, &o, "stdio")
+	stop := o.Watch(&told{})
+	s.begins(hello)
+	stop()
+	s.asks("1", `"method":"tools/call"`)
+	defer o.Watch(&told{})()
+	s.asks("2", `"method":"ping"`)
+	s.answers("1", `"result":{}`)
+	if len(n.notes) > 0 {
+		t.Errorf("notes %+v of a healthy server", n.notes)
+	}
+}
+
 // What is remembered stays bounded, however many servers, processes and requests there are.
 func TestBounded(t *testing.T) {
 	var o observe.Observer

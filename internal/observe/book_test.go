@@ -121,6 +121,37 @@ func TestUnansweredOnce(t *testing.T) {
 	}
 }
 
+// A request that somebody was told of waits no more when it is answered, also if nobody watches then.
+func TestAnsweredUnwatched(t *testing.T) {
+	m, err := jsonrpc.Parse([]byte(`{"jsonrpc":"2.0","id":7,"method":"ping"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var o Observer
+	s := o.OpenQuiet("x", "")
+	up, down := s.Conn(&broken{answer: jsonrpc.NewResult(id(t, "7"), []byte("{}"))}, Up), s.Conn(&broken{answer: m}, Down)
+	stop := o.Watch(&lost{})
+	_ = down.Receive(t.Context(), takes{})
+	s.Conn(sends{}, Up).TrySend(m)
+	stop()
+	if s.Unanswered(Down, ToServer) != 1 || s.Unanswered(Up, ToServer) != 1 {
+		t.Fatal("the request does not wait at both ends")
+	}
+	_ = up.Receive(t.Context(), takes{})
+	s.Conn(sends{}, Down).TrySend(jsonrpc.NewResult(id(t, "7"), []byte("{}")))
+	if d, u := s.Unanswered(Down, ToServer), s.Unanswered(Up, ToServer); d != 0 || u != 0 {
+		t.Errorf("%d and %d requests wait that were answered", d, u)
+	}
+	if n := s.told.Load(); n != 0 {
+		t.Errorf("%d requests are counted", n)
+	}
+}
+
+// sends is a Conn that takes everything.
+type sends struct{ bridge.Conn }
+
+func (sends) TrySend(jsonrpc.Message) bool { return true }
+
 // What is kept of a request does not grow with what it is about.
 func TestLongName(t *testing.T) {
 	m, err := jsonrpc.Parse([]byte(`{"jsonrpc":"2.0","id":7,"method":"resources/read","params":{"uri":"` + strings.Repeat("u", 100_000) + `"}}`))

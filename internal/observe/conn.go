@@ -48,13 +48,14 @@ func (c *conn) in() Direction {
 
 func (c *conn) out() Direction { return ToServer + ToClient - c.in() }
 
-// watched reports whether somebody is to be told of m, which goes in that direction. Until it
+// watched reports whether somebody is to be told of m, which goes in that direction, or m may answer
+// a request that somebody was told of: that must be known though nobody watches any more. Until it
 // is known who the client is, that is looked for.
 func (c *conn) watched(m *jsonrpc.Message, dir Direction) bool {
 	if c.hop == Down && !c.s.greeted.Load() {
 		c.s.greet(m, dir)
 	}
-	return c.s.o.watchers.Load() != nil
+	return c.s.o.watchers.Load() != nil || c.s.told.Load() > 0 && m.Kind() == jsonrpc.Response
 }
 
 func (c *conn) Send(ctx context.Context, m jsonrpc.Message) error {
@@ -250,7 +251,7 @@ func (s *Session) unsent(p *Passed) bool {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.waiting(p.Hop, p.Dir).remove(p.Call)
+	s.forget(s.waiting(p.Hop, p.Dir), p.Call)
 	return true
 }
 
@@ -263,7 +264,7 @@ func (s *Session) lose(hop Hop, of *conn) {
 		for _, call := range b.all {
 			if of == nil || call.conn == of {
 				lost = append(lost, call)
-				b.remove(call)
+				s.forget(b, call)
 			}
 		}
 	}
@@ -331,7 +332,7 @@ func (s *Session) answered(hop Hop, dir Direction, id jsonrpc.ID) *Call {
 	b := s.waiting(hop, dir)
 	call := b.find(id)
 	if call != nil {
-		b.remove(call)
+		s.forget(b, call)
 		call.over.Store(true)
 	}
 	return call
@@ -346,7 +347,18 @@ func (s *Session) wait(p *Passed) *Call {
 	if len(b.all) >= maxOpen && b.all[p.Call.ID] == nil {
 		return p.Call
 	}
-	return b.put(p.Call)
+	old := b.put(p.Call)
+	if old == nil {
+		s.told.Add(1)
+	}
+	return old
+}
+
+// forget takes a request out of b, if it is there. It is called with mu held.
+func (s *Session) forget(b *book, call *Call) {
+	if b.remove(call) {
+		s.told.Add(-1)
+	}
 }
 
 // subject returns what a request is about: the name of a tool or prompt, the URI of a resource.

@@ -113,7 +113,8 @@ type Observer struct {
 	events   atomic.Pointer[[]EventWatcher] // of events, all of them; never empty
 	rewriter atomic.Pointer[Rewriter]
 
-	exchanges atomic.Int64 // Watchers that want to be told of HTTP exchanges
+	gaps      atomic.Uint64 // see Gaps
+	exchanges atomic.Int64  // Watchers that want to be told of HTTP exchanges
 }
 
 // Watch adds a Watcher, until stop is called. What passes meanwhile may still be told when
@@ -154,6 +155,7 @@ func (o *Observer) listen(to *[]Watcher, w Watcher, add bool) {
 		*to = slices.DeleteFunc(*to, func(x Watcher) bool { return x == w })
 	}
 	if len(o.own) == 0 {
+		o.gaps.Add(1) // before a message passes that nobody is told of
 		o.watchers.Store(nil)
 		return
 	}
@@ -194,6 +196,10 @@ func remove[T comparable](all *atomic.Pointer[[]T], one T) {
 	}
 	all.Store(&list)
 }
+
+// Gaps returns a number that changes whenever nobody is told of messages any more. So who finds it
+// unchanged was told of all that has passed meanwhile.
+func (o *Observer) Gaps() uint64 { return o.gaps.Load() }
 
 // On reports whether somebody watches messages.
 func (o *Observer) On() bool { return o != nil && o.watchers.Load() != nil }

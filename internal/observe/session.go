@@ -48,8 +48,9 @@ type Session struct {
 	rev    string
 	opened bool
 	over   bool
-	open   [2]book // by Hop: the client's requests that wait for an answer
-	asked  [2]book // by Hop: the server's
+	told   atomic.Int64 // requests in open and asked
+	open   [2]book      // by Hop: the client's requests that wait for an answer
+	asked  [2]book      // by Hop: the server's
 }
 
 // Implementation is who a client or server says it is.

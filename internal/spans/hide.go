@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/go-logr/logr"
@@ -12,7 +13,7 @@ import (
 // hider takes out of what is told about the collector what the environment has of secrets: where it is
 // beside scheme, host and port, and the values of headers.
 type hider struct {
-	values []string
+	values []string       // the longest first: one may begin with another
 	urls   *regexp.Regexp // in a text
 }
 
@@ -38,6 +39,7 @@ func newHider(env Lookup) *hider {
 			}
 		}
 	}
+	slices.SortStableFunc(h.values, func(a, b string) int { return len(b) - len(a) })
 	return h
 }
 
