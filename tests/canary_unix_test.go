@@ -23,11 +23,17 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/tests/internal/harness"
 )
 
-// canaries are the secrets of a test: one for each place where one occurs.
-type canaries struct{ all map[string]string }
+// canaries are the secrets of a test: one for each place where one occurs. Servers of the test use
+// them in goroutines of their own.
+type canaries struct {
+	mu  sync.Mutex
+	all map[string]string
+}
 
 // at returns the secret of a place.
 func (c *canaries) at(place string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if c.all == nil {
 		c.all = map[string]string{}
 	}
@@ -40,6 +46,8 @@ func (c *canaries) at(place string) string {
 // check fails the test if an output has a secret, however it is spelled.
 func (c *canaries) check(t *testing.T, output, text string) {
 	t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if text == "" {
 		t.Errorf("%s is empty", output)
 	}
