@@ -163,6 +163,25 @@ func TestLongName(t *testing.T) {
 	}
 }
 
+// Where a long URI is cut, no half of a secret is left.
+func TestLongURI(t *testing.T) {
+	long := strings.Repeat("s", 2*maxSaid)
+	for uri, want := range map[string]string{
+		"https://user:" + long + "@host/a": "https://",
+		"https://host/a/" + long + "/b":    "https://host/a/",
+		"https://host/a?b=c&token=" + long: "https://host/a?b=c&",
+		"https://host/a?token=short":       "https://host/a?token=short",
+	} {
+		m, err := jsonrpc.Parse([]byte(`{"jsonrpc":"2.0","id":7,"method":"resources/read","params":{"uri":"` + uri + `"}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := subject(&m); got != want {
+			t.Errorf("kept %q, want %q", got, want)
+		}
+	}
+}
+
 // An answer to nothing costs no look at all requests that wait.
 func BenchmarkStray(b *testing.B) {
 	var all book

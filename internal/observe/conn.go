@@ -2,10 +2,12 @@ package observe
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/internal/printable"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -367,7 +369,20 @@ func subject(m *jsonrpc.Message) (name string) {
 	case "tools/call", "prompts/get":
 		name = short(m.Lookup("params", "name"))
 	case "resources/read", "resources/subscribe", "resources/unsubscribe":
-		name = short(m.Lookup("params", "uri"))
+		name = shortURI(m.Lookup("params", "uri"))
 	}
 	return name
+}
+
+// shortURI returns the beginning of a URI, without the part that is cut through: half a secret, or a
+// user and password without their @, would not be found by who takes them out.
+func shortURI(value []byte) string {
+	uri, _ := jsonrpc.Text(value)
+	begin := printable.Clip(uri, maxSaid)
+	if len(begin) < len(uri) {
+		if i := strings.LastIndexAny(begin, "/?#&"); i >= 0 {
+			return begin[:i+1]
+		}
+	}
+	return begin
 }
