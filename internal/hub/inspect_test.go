@@ -26,6 +26,24 @@ func next[T observe.Event](e told) T {
 	}
 }
 
+// processOf returns the process of the next session that is opened. Either may be told of first, and
+// so may what is left of an earlier session.
+func processOf(e told) observe.ProcessStarted {
+	all := map[int]observe.ProcessStarted{}
+	pid := 0
+	for {
+		switch event := (<-e).(type) {
+		case observe.ProcessStarted:
+			all[event.PID] = event
+		case observe.SessionOpened:
+			pid = event.Session.PID()
+		}
+		if started, ok := all[pid]; ok {
+			return started
+		}
+	}
+}
+
 // A restart gives new clients a new server, and ends the old one's sessions.
 func TestRestart(t *testing.T) {
 	h, url := start(t, hub.Options{Alone: true}, demoSpec(t, "demo"))
@@ -59,7 +77,7 @@ func TestStopAndKill(t *testing.T) {
 		t.Errorf("after the session was stopped: %d", status)
 	}
 	id = session(t, url+"/mcp")
-	started := next[observe.ProcessStarted](heard)
+	started := processOf(heard)
 	bridgetest.Must(t, started.Kill())
 	ended := next[observe.ProcessEnded](heard)
 	for ended.PID != started.PID { // that of the first session
