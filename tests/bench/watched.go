@@ -1,10 +1,12 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
@@ -12,7 +14,9 @@ import (
 )
 
 // watched measures what it costs to have a bridge watched: the same calls through bridges that differ
-// in nothing else, in turn. Each ratio is to the bridge that nobody watches, in the same round.
+// in nothing else, in turn. Each ratio is to the bridge that nobody watches, in the same round. CPU time is that of one
+// of the 32 calls over HTTP: on a busy machine it is the figure that comes out the same again. In "all" are the client,
+// the bridge, its server and the viewer: where they share the CPUs, its ratio is by how much throughput falls.
 func (b *bench) watched() error {
 	collector, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -28,7 +32,7 @@ func (b *bench) watched() error {
 	defer s.close()
 	ways := []*way{
 		{name: "off"},
-		{name: "ring (--inspect)", args: []string{"--inspect=127.0.0.1:0"}},
+		{name: "--inspect, nobody looks", args: []string{"--inspect=127.0.0.1:0"}},
 		{name: "file (--trace)", args: []string{"--trace", filepath.Join(b.dir, "trace.jsonl")}},
 		{name: "viewer (mcp-bridge trace)", viewer: true},
 		{name: "metrics (--metrics)", args: []string{"--metrics", "127.0.0.1:0"}},
@@ -53,10 +57,13 @@ func (b *bench) watched() error {
 			}
 		}
 	}
-	fmt.Printf("%-34s %12s %8s %12s %8s\n", "watched: calls of 100 B", "HTTP, 32", "ratio", "Unix, one", "ratio")
+	fmt.Printf("%-34s %12s %8s %12s %8s %12s %8s %8s\n", "watched: calls of 100 B", "HTTP, 32", "ratio", "Unix, one", "ratio", "bridge CPU", "ratio", "all")
 	for _, w := range ways {
-		fmt.Printf("%-34s %10.0f/s %8.3f %12s %8.3f\n", w.name, median(w.rates), median(w.rateRatios),
-			micros(median(w.times)), median(w.timeRatios))
+		fmt.Printf("%-34s %10.0f/s %8.3f %12s %8.3f", w.name, median(w.rates), median(w.rateRatios), micros(median(w.times)), median(w.timeRatios))
+		if len(w.cpu) > 0 {
+			fmt.Printf(" %9.1f µs %8.3f %8.3f", median(w.cpu), median(w.cpuRatios), median(w.allRatios))
+		}
+		fmt.Println()
 	}
 	fmt.Println()
 	return nil
@@ -74,6 +81,11 @@ type way struct {
 	rates, rateRatios []float64
 	times             []time.Duration
 	timeRatios        []float64
+
+	bridge, looker int       // ids of processes; 0: nobody looks
+	cpu, all       []float64 // microseconds of a call: the bridge's, and that of all processes. Empty: the system does not tell
+	cpuRatios      []float64
+	allRatios      []float64
 }
 
 // start starts the bridge, and its viewer; they end with the scene.
@@ -83,6 +95,7 @@ func (w *way) start(b *bench, s *scene) error {
 		return err
 	}
 	s.ends = append(s.ends, process.close)
+	w.bridge = process.cmd.Process.Pid
 	c, err := s.open(streamable, at)
 	if err != nil {
 		return err
@@ -102,6 +115,7 @@ func (w *way) start(b *bench, s *scene) error {
 	if err := viewer.Start(); err != nil {
 		return err
 	}
+	w.looker = viewer.Process.Pid
 	seen := make(chan error, 1)
 	go func() { // ends with the viewer, which ends with its bridge
 		_, err := out.Read(make([]byte, 1))
@@ -123,8 +137,18 @@ func (w *way) start(b *bench, s *scene) error {
 
 // measure measures once, after off.
 func (w *way) measure(b *bench, off *way) error {
+	bridge, all, untold := w.used()
+	begin := time.Now()
 	r, err := rate(w.crowd, b.window)
 	if err != nil {
+		return err
+	}
+	calls := r * time.Since(begin).Seconds()
+	if bridgeNow, allNow, err := w.used(); untold == nil && err == nil {
+		w.cpu, w.all = append(w.cpu, float64(bridgeNow-bridge)/1e3/calls), append(w.all, float64(allNow-all)/1e3/calls)
+		w.cpuRatios = append(w.cpuRatios, w.cpu[len(w.cpu)-1]/off.cpu[len(off.cpu)-1])
+		w.allRatios = append(w.allRatios, off.all[len(off.all)-1]/w.all[len(w.all)-1])
+	} else if err := errors.Join(untold, err); !errors.Is(err, errors.ErrUnsupported) {
 		return err
 	}
 	t, err := timeCalls(w.alone, w.alone.spelling(), b.calls, 100)
@@ -135,4 +159,24 @@ func (w *way) measure(b *bench, off *way) error {
 	w.rateRatios = append(w.rateRatios, r/off.rates[len(off.rates)-1])
 	w.timeRatios = append(w.timeRatios, float64(t)/float64(off.times[len(off.times)-1]))
 	return nil
+}
+
+// used returns the CPU time that the bridge has used, and all that have to do with its calls.
+func (w *way) used() (bridge, all time.Duration, err error) {
+	if bridge, err = cpuTime(w.bridge); err != nil {
+		return 0, 0, err
+	}
+	others := append(childrenOf(w.bridge), os.Getpid())
+	if w.looker != 0 {
+		others = append(others, w.looker)
+	}
+	all = bridge
+	for _, pid := range others {
+		t, err := cpuTime(pid)
+		if err != nil {
+			return 0, 0, err
+		}
+		all += t
+	}
+	return bridge, all, nil
 }
