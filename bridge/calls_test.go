@@ -3,6 +3,7 @@ package bridge_test
 import (
 	"context"
 	"io"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -66,4 +67,64 @@ func TestCallsClose(t *testing.T) {
 		server.End <- io.EOF
 		<-done
 	})
+}
+
+// Look shows what waits, on both sides, and what lasts. Who has noted something is told of the end, which comes
+// before the answer is passed on.
+func TestCallsLook(t *testing.T) {
+	type seen struct {
+		method, id string
+		byServer   bool
+		note       any
+	}
+	serve := map[string]func(context.Context, bridge.Conn, bridge.Conn, bridge.PumpOptions) error{"Pump": bridge.Pump, "Exchange": bridge.Exchange}
+	for name, serve := range serve {
+		bubble(t, name, func(t *testing.T) {
+			client, server := bridgetest.NewPeer(t, 10), bridgetest.NewPeer(t, 10)
+			var ended []any
+			calls := &bridge.Calls{Ended: func(c bridge.LateCall) {
+				ended = append(ended, c.Note)
+				if len(client.Out) > 0 {
+					t.Error("the answer was passed on before")
+				}
+			}}
+			defer calls.Close()
+			look := func(note any) (all []seen) {
+				calls.Look(func(c bridge.LateCall) any {
+					all = append(all, seen{c.Method, c.ID.String(), c.ByServer, c.Note})
+					return note
+				})
+				return all
+			}
+			done := make(chan error, 1)
+			go func() { done <- serve(t.Context(), client, server, bridge.PumpOptions{Calls: calls, Drain: -1}) }()
+			client.Says(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{}}`)
+			want := []seen{{"tools/call", "1", false, nil}}
+			if name == "Pump" {
+				client.Says(`{"jsonrpc":"2.0","id":2,"method":"subscriptions/listen","params":{}}`)
+				server.Says(`{"jsonrpc":"2.0","id":"a","method":"roots/list"}`)
+				client.Gets(`{"jsonrpc":"2.0","id":"a","method":"roots/list"}`)
+				want = append(want, seen{"subscriptions/listen", "2", false, nil}, seen{"roots/list", `"a"`, true, nil})
+			}
+			if got := look("noted"); !slices.Equal(got, want) {
+				t.Errorf("waiting: %v, want %v", got, want)
+			}
+			if got := look(nil); got[0].note != "noted" {
+				t.Errorf("the note is %v", got[0].note)
+			}
+			if n, _ := calls.InProgress(); n != 1 {
+				t.Errorf("%d calls in progress", n)
+			}
+			server.Says(`{"jsonrpc":"2.0","id":1,"result":{}}`)
+			client.Gets(`{"jsonrpc":"2.0","id":1,"result":{}}`)
+			if len(ended) != 1 {
+				t.Errorf("told of %d ends", len(ended))
+			}
+			client.End <- io.EOF
+			<-done
+			if len(ended) != len(want) || len(look(nil)) > 0 {
+				t.Errorf("told of %d ends, want %d; %v wait", len(ended), len(want), look(nil))
+			}
+		})
+	}
 }

@@ -87,7 +87,7 @@ func (x *exchange) serve(ctx context.Context, request jsonrpc.Message) error {
 		return x.run(ctx)
 	case x.fate.Load() == cancelled:
 		return x.end(err)
-	case ctx.Err() == nil && err != errTimeout:
+	case ctx.Err() == nil && err != errTimeout && x.settle():
 		return errors.Join(err, x.client.Send(ctx, jsonrpc.NewError(x.id, jsonrpc.CodeInternalError,
 			"the server did not take the request: "+err.Error(), say.ServerEnded)))
 	case ctx.Err() == nil:
@@ -146,8 +146,10 @@ const (
 	cancelled            // by cancelCall
 )
 
-// settle decides that the exchange is not cancelled; false: it is.
+// settle decides that the exchange is not cancelled; false: it is. In either case the call is in progress
+// no more: its answer comes next.
 func (x *exchange) settle() bool {
+	x.opts.Calls.end(&x.among)
 	return x.fate.CompareAndSwap(0, settled) || x.fate.Load() == settled
 }
 
@@ -321,7 +323,10 @@ func (x *exchange) end(why error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), say.MaxWait)
 	defer cancel()
 	switch {
-	case !x.settle():
+	case !x.settle() && x.listen:
+		result, _ := say.ListenEnd(x.id) // the end of the stream follows
+		return x.client.Send(ctx, result)
+	case x.fate.Load() == cancelled:
 		return x.client.Send(ctx, jsonrpc.NewError(x.id, jsonrpc.CodeInternalError, say.CancelledText, say.CancelledHere))
 	case why == errTimeout:
 		x.cancel(ctx, "timed out")

@@ -140,6 +140,19 @@ func TestExchangeCancelledOnRequest(t *testing.T) {
 			}
 		})
 	}
+	bubble(t, "a subscription", func(t *testing.T) {
+		var calls bridge.Calls
+		x := exchange(t, listenOne, bridge.PumpOptions{Calls: &calls})
+		if n := calls.Cancel(all); n != 1 {
+			t.Errorf("%d subscriptions were cancelled", n)
+		}
+		x.server.End <- io.ErrClosedPipe
+		if err := x.ended(t); err != nil {
+			t.Errorf("Exchange = %v", err)
+		}
+		x.server.Gets(told)
+		x.client.Gets(listenOneEnd)
+	})
 	bubble(t, "answered meanwhile", func(t *testing.T) {
 		for range 100 {
 			var calls bridge.Calls
@@ -157,6 +170,27 @@ func TestExchangeCancelledOnRequest(t *testing.T) {
 				x.client.Gets(okOne)
 				x.server.Gets()
 			}
+		}
+	})
+}
+
+// A request that the server did not take is settled with the error that says so: it cannot be cancelled
+// while the client takes that.
+func TestExchangeNotTaken(t *testing.T) {
+	bubble(t, "", func(t *testing.T) {
+		var calls bridge.Calls
+		client, server := bridgetest.NewPeer(t, 0), bridgetest.NewPeer(t, 0)
+		close(server.Gone)
+		client.In <- callOne
+		done := make(chan error, 1)
+		go func() { done <- bridge.Exchange(t.Context(), client, server, bridge.PumpOptions{Calls: &calls}) }()
+		synctest.Wait()
+		if n := calls.Cancel(func(bridge.LateCall) bool { return true }); n != 0 {
+			t.Errorf("%d calls were cancelled", n)
+		}
+		client.Gets(`{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"the server did not take the request: io: read/write on closed pipe","data":{"reason":"server_ended"}}}`)
+		if err := <-done; !errors.Is(err, io.ErrClosedPipe) {
+			t.Errorf("Exchange = %v", err)
 		}
 	})
 }

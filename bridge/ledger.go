@@ -34,6 +34,7 @@ type ledger struct {
 	all    *Calls          // in which these are, too; nil: in none
 	ctx    context.Context // of the conversation, for all
 	by     canceller       // who can cancel these, for all
+	asked  bool            // they are the server's
 	share  *budget.Share   // for what is kept of the calls; nil: no limit. Under mu
 	timers sync.WaitGroup  // time-outs that are running or may still run
 
@@ -78,7 +79,7 @@ func (l *ledger) open(c *call) error {
 		return errTooMuch
 	}
 	l.calls[c.id] = c
-	c.among.by = l.by
+	c.among.by, c.among.ByServer = l.by, l.asked
 	l.all.begin(l.ctx, &c.among, c.method, c.id)
 	if c.method == say.Listen {
 		l.listens++

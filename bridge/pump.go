@@ -68,7 +68,7 @@ type PumpOptions struct {
 	// there is none left is answered with an error (data.reason "busy"). nil: no limit.
 	Budget *budget.Budget
 
-	// Calls, if not nil, is where the client's requests are until they are answered.
+	// Calls, if not nil, is where the requests of both sides are until they are answered.
 	Calls *Calls
 
 	// TimedOut, if not nil, is told of each request that RequestTimeout has ended. Calls may
@@ -139,8 +139,8 @@ type pump struct {
 	// for each of them. It is false again once the server has taken something.
 	stalled atomic.Bool
 
-	// listensEnded is true once all subscriptions (subscriptions/listen) were ended:
-	// what the server still says about them reaches nobody.
+	// listensEnded is true once a subscription (subscriptions/listen) was ended that its server may not
+	// have ended yet: what the server still says about such a one reaches nobody.
 	listensEnded atomic.Bool
 
 	endText string // what clients are told of the server's end; set before toServer is shut
@@ -163,6 +163,7 @@ func (p *pump) run(parent context.Context) error {
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(parent))
 	p.ctx = ctx
 	p.toServer.all, p.toServer.ctx, p.toServer.by = p.opts.Calls, ctx, p
+	p.toClient.all, p.toClient.ctx, p.toClient.asked = p.opts.Calls, ctx, true
 	defer p.toServer.wait()
 	defer p.lateness.Wait()
 	defer cancel(nil)

@@ -12,6 +12,30 @@ import (
 
 const listenEnds = `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`
 
+// ST13: one subscription is cancelled by whoever looks after the bridge: its server is told, its client
+// gets its end, and the others go on.
+func TestPumpCancelsOneListen(t *testing.T) {
+	const listenTwo = `{"jsonrpc":"2.0","id":2,"method":"subscriptions/listen"}`
+	bubble(t, "", func(t *testing.T) {
+		var calls bridge.Calls
+		p := pump(t, bridge.PumpOptions{Calls: &calls})
+		p.client.Says(listenOne)
+		p.client.Says(listenTwo)
+		p.server.Gets(listenOne, listenTwo)
+		if n := calls.Cancel(func(c bridge.LateCall) bool { return c.ID.String() == "1" }); n != 1 {
+			t.Errorf("%d subscriptions were cancelled", n)
+		}
+		p.server.Gets(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1,"reason":"cancelled on request"}}`)
+		p.client.Gets(listenOneEnd, listenEnds)
+		p.server.Says("%s", changed("tools/list_changed", "1", ""))
+		p.server.Says("%s", listenOneEnd)
+		p.server.Says("%s", changed("tools/list_changed", "2", ""))
+		p.client.Gets(changed("tools/list_changed", "2", ""))
+		p.server.End <- io.EOF
+		<-p.done
+	})
+}
+
 // ST8, ST13: an open subscription does not hold up the end of a conversation,
 // whoever ends it: it is over at the server, and its client gets the result and
 // then the cancellation.

@@ -150,12 +150,21 @@ func (p *pump) returned(ctx context.Context, m jsonrpc.Message) (jsonrpc.Message
 			}
 			m = closing(m, &p.toClient)
 		}
-		if p.listensEnded.Load() && !say.SubscriptionOf(m).IsZero() {
+		if p.listensEnded.Load() && p.isOver(say.SubscriptionOf(m)) {
 			p.drop(m, "belongs to a subscription that is over")
 			return m, false
 		}
 	}
 	return m, true
+}
+
+// isOver reports whether a subscription has ended; zero: it is none.
+func (p *pump) isOver(id jsonrpc.ID) bool {
+	if id.IsZero() {
+		return false
+	}
+	method, open := p.toServer.method(id)
+	return !open || method != say.Listen
 }
 
 // refuse sends the server an error in the client's place.

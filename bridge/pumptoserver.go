@@ -334,11 +334,15 @@ func (p *pump) arm(c *call) {
 // cancelCall cancels a request because somebody who looks after the bridge wants it.
 func (p *pump) cancelCall(id jsonrpc.ID) bool {
 	return p.toServer.giveUp(id, func(c *call) {
-		if c.method == say.Listen {
+		listen := c.method == say.Listen
+		if listen {
+			p.listensEnded.Store(true)
+		}
+		p.cancelAtServer(p.ctx, c.id, "cancelled on request")
+		if listen { // ST13
 			p.endListen(p.ctx, c.id)
 			return
 		}
-		p.cancelAtServer(p.ctx, c.id, "cancelled on request")
 		p.answer(p.ctx, c.id, jsonrpc.CodeInternalError, say.CancelledText, say.CancelledHere)
 	})
 }

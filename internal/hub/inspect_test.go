@@ -125,6 +125,31 @@ type looker struct{}
 func (looker) Event(observe.Event)     {}
 func (looker) Message(*observe.Passed) {}
 
+// A subscription of 2026-07-28 is cancelled likewise: it ends with its result, and then its stream does.
+func TestCancelListen(t *testing.T) {
+	var seen observe.Observer
+	defer seen.Watch(looker{})()
+	h, url := start(t, hub.Options{Alone: true, Observer: &seen}, demoSpec(t, "demo"))
+	stream := make(chan string)
+	go func() {
+		_, _, body := do(t, http.MethodPost, url+"/mcp",
+			`{"jsonrpc":"2.0","id":9,"method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}}}`,
+			"Mcp-Protocol-Version", "2026-07-28", "Mcp-Method", "subscriptions/listen")
+		stream <- body
+	}()
+	for h.Cancel(func(c bridge.LateCall) bool { return c.ID.String() == "9" && observe.SessionOf(c.Ctx) != nil }) == 0 {
+		select {
+		case body := <-stream:
+			t.Fatalf("the stream is %s", body)
+		default:
+			runtime.Gosched()
+		}
+	}
+	if body := <-stream; !strings.Contains(body, `{"jsonrpc":"2.0","id":9,"result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/subscriptionId":9}}}`) {
+		t.Errorf("the stream is %s", body)
+	}
+}
+
 // A request of 2026-07-28 has no session, and is cancelled by what watchers call it.
 func TestCancelModern(t *testing.T) {
 	var seen observe.Observer
