@@ -9,6 +9,8 @@ import (
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/internal/config"
+	"github.com/mcp-bridge/mcp-bridge/internal/hub"
+	"github.com/mcp-bridge/mcp-bridge/internal/upstream"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -40,6 +42,37 @@ func (f *limitFlags) check() error {
 func (f *limitFlags) into(s *config.Settings) {
 	s.MaxMessageSize, s.MaxDepth = int(f.maxMessage), f.maxDepth
 	s.RequestTimeout, s.DrainTimeout, s.Grace = f.requestTimeout, f.drain, f.grace
+}
+
+// scaleFlags bound what runs: sessions, processes, and who waits for them. serve has them.
+type scaleFlags struct {
+	isolation                          string
+	maxSessions, maxChildren, maxTotal int
+	queue                              int
+	queueTimeout, sessionTimeout       time.Duration
+}
+
+func (f *scaleFlags) register(fs *pflag.FlagSet) {
+	fs.StringVar(&f.isolation, "isolation", "auto", "")
+	fs.IntVar(&f.maxSessions, "max-sessions", hub.DefaultMaxSessions, "")
+	fs.IntVar(&f.maxChildren, "max-children", 0, "")
+	fs.IntVar(&f.maxTotal, "max-children-total", 0, "")
+	fs.IntVar(&f.queue, "queue", hub.DefaultQueue, "")
+	fs.DurationVar(&f.queueTimeout, "queue-timeout", hub.DefaultQueueTimeout, "")
+	fs.DurationVar(&f.sessionTimeout, "session-timeout", 30*time.Minute, "")
+}
+
+func (f *scaleFlags) check() error {
+	_, known := upstream.ParseIsolation(f.isolation)
+	switch {
+	case !known:
+		return usagef("--isolation %q: use %s", f.isolation, strings.Join(upstream.Isolations(), ", "))
+	case f.maxSessions <= 0:
+		return usagef("--max-sessions must be at least 1")
+	case f.maxChildren < 0 || f.maxTotal < 0 || f.queue < 0:
+		return usagef("--max-children, --max-children-total and --queue cannot be negative")
+	}
+	return nil
 }
 
 // size is a flag value in bytes.

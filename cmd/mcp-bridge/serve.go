@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/pflag"
@@ -13,7 +12,6 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/hub"
 	"github.com/mcp-bridge/mcp-bridge/internal/listen"
 	"github.com/mcp-bridge/mcp-bridge/internal/observe"
-	"github.com/mcp-bridge/mcp-bridge/internal/upstream"
 )
 
 // serveFlags are the flags of serve.
@@ -48,37 +46,6 @@ func (f *serveFlags) flagSet() *pflag.FlagSet {
 	fs.BoolVar(&f.demo, "demo", false, "")
 	fs.StringVar(&f.config, "config", "", "")
 	return fs
-}
-
-// scaleFlags bound what runs.
-type scaleFlags struct {
-	isolation                          string
-	maxSessions, maxChildren, maxTotal int
-	queue                              int
-	queueTimeout, sessionTimeout       time.Duration
-}
-
-func (f *scaleFlags) register(fs *pflag.FlagSet) {
-	fs.StringVar(&f.isolation, "isolation", "auto", "")
-	fs.IntVar(&f.maxSessions, "max-sessions", hub.DefaultMaxSessions, "")
-	fs.IntVar(&f.maxChildren, "max-children", 0, "")
-	fs.IntVar(&f.maxTotal, "max-children-total", 0, "")
-	fs.IntVar(&f.queue, "queue", hub.DefaultQueue, "")
-	fs.DurationVar(&f.queueTimeout, "queue-timeout", hub.DefaultQueueTimeout, "")
-	fs.DurationVar(&f.sessionTimeout, "session-timeout", 30*time.Minute, "")
-}
-
-func (f *scaleFlags) check() error {
-	_, known := upstream.ParseIsolation(f.isolation)
-	switch {
-	case !known:
-		return usagef("--isolation %q: use %s", f.isolation, strings.Join(upstream.Isolations(), ", "))
-	case f.maxSessions <= 0:
-		return usagef("--max-sessions must be at least 1")
-	case f.maxChildren < 0 || f.maxTotal < 0 || f.queue < 0:
-		return usagef("--max-children, --max-children-total and --queue cannot be negative")
-	}
-	return nil
 }
 
 // parse returns what is served (nothing with --config) and where.
