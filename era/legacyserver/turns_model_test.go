@@ -22,7 +22,7 @@ import (
 // the course of whose call it was asked, or nobody if that has gone, and every call
 // comes to its end (B.1.8, D.2).
 func TestTurnsModel(t *testing.T) {
-	for seed := range uint64(300) {
+	for seed := range uint64(100) {
 		w := newTurnsWorld(t, seed)
 		w.learn()
 		for range 300 {

@@ -109,7 +109,8 @@ func (p *Transcript) Start() { p.F.Start(p.now, &p.out) }
 func (p *Transcript) Discard() { p.out = era.Out{} }
 
 var (
-	arrow   = regexp.MustCompile(`^(c|s)(?:\(([^)]+)\))?->\s+(.*)$|^->(c|s)(?:\(([^)]+)\))?\s+(.*)$`)
+	// arrow matches what stands before the message, not the message, which may be long.
+	arrow   = regexp.MustCompile(`^(?:(c|s)(?:\(([^)]+)\))?->|->(c|s)(?:\(([^)]+)\))?)\s+`)
 	unknown = regexp.MustCompile(`"\$(\d)"`)
 )
 
@@ -117,11 +118,15 @@ var (
 func (p *Transcript) Line(line string) error {
 	word, rest, _ := strings.Cut(line, " ")
 	m := arrow.FindStringSubmatch(line)
+	message := ""
+	if m != nil {
+		message = line[len(m[0]):]
+	}
 	switch {
-	case m != nil && m[4] == "c":
-		return p.expect(&p.out.ToClient, m[5], m[6])
-	case m != nil && m[4] == "s":
-		return p.expect(&p.out.ToServer, m[5], m[6])
+	case m != nil && m[3] == "c":
+		return p.expect(&p.out.ToClient, m[4], message)
+	case m != nil && m[3] == "s":
+		return p.expect(&p.out.ToServer, m[4], message)
 	case word == "dropped":
 		if len(p.out.Dropped) == 0 || p.out.Dropped[0].Reason != rest {
 			return fmt.Errorf("dropped: %v", p.out.Dropped)
@@ -134,7 +139,7 @@ func (p *Transcript) Line(line string) error {
 	}
 	switch {
 	case m != nil:
-		return p.send(m[1], m[2], m[3])
+		return p.send(m[1], m[2], message)
 	case line[0] == '+':
 		d, err := time.ParseDuration(line)
 		if err != nil {
