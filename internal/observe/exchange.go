@@ -20,27 +20,49 @@ func (o *Observer) ServeHTTP(h http.Handler, w http.ResponseWriter, r *http.Requ
 func (o *Observer) serveHTTP(h http.Handler, w http.ResponseWriter, r *http.Request) {
 	e := &exchange{ResponseWriter: w, o: o}
 	e.Exchange = Exchange{
-		Hop: Down, Method: r.Method, URL: r.URL.RequestURI(), Proto: r.Proto, Remote: r.RemoteAddr,
+		Hop: Down, Method: r.Method, URL: r.RequestURI, Proto: r.Proto, Remote: r.RemoteAddr,
 		Request: r.Header, Began: time.Now(),
+	}
+	if e.URL == "" || e.URL[0] != '/' {
+		e.URL = r.URL.RequestURI()
 	}
 	if o.Describe != nil {
 		e.Server, e.Remote = o.Describe(r)
 	}
-	r = r.WithContext(context.WithValue(r.Context(), exchangeKey{}, e))
-	r.Body = &countedBody{r.Body, &e.In}
+	e.ctx = exchangeContext{r.Context(), e}
+	r = r.WithContext(&e.ctx)
+	e.body = countedBody{r.Body, &e.In}
+	r.Body = &e.body
 	defer e.end(r)
 	h.ServeHTTP(e, r)
 }
 
 type exchangeKey struct{}
 
+// exchangeContext is the ctx of a request. It has the exchange under exchangeKey.
+type exchangeContext struct {
+	context.Context
+	e *exchange
+}
+
+// Value implements context.Context.
+func (c *exchangeContext) Value(key any) any {
+	if key == (exchangeKey{}) {
+		return c.e
+	}
+	return c.Context.Value(key)
+}
+
 // exchange is an exchange in progress, and its http.ResponseWriter. Whoever needs more of one
-// than its three methods asks an http.ResponseController.
+// than its three methods asks an http.ResponseController. What belongs to it is part of it, because
+// each piece of memory of its own costs time.
 type exchange struct {
 	http.ResponseWriter
 	o *Observer
 	Exchange
 	origin *SessionOrigin // of the session that it belongs to; nil: not known
+	ctx    exchangeContext
+	body   countedBody
 }
 
 // Belongs says to which session an exchange belongs, of which w is the ResponseWriter that
@@ -57,7 +79,8 @@ func (e *exchange) Unwrap() http.ResponseWriter { return e.ResponseWriter }
 // WriteHeader implements http.ResponseWriter.
 func (e *exchange) WriteHeader(status int) {
 	if e.Status == 0 && (status >= 200 || status == http.StatusSwitchingProtocols) {
-		e.Status, e.Response, e.FirstByte = status, e.Header().Clone(), time.Since(e.Began)
+		// No copy of the header: what stands in it now stays, because Handlers set no header later.
+		e.Status, e.Response, e.FirstByte = status, e.Header(), time.Since(e.Began)
 	}
 	e.ResponseWriter.WriteHeader(status)
 }

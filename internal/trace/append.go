@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -192,8 +193,8 @@ func (w *writer) exchange(x *Exchange) {
 	w.text(`,"proto":`, x.Proto)
 	w.text(`,"remote":`, x.Remote)
 	w.int(`,"status":`, int64(x.Status))
-	w.header(`,"req":`, x.Request)
-	w.header(`,"resp":`, x.Response)
+	w.header(`,"req":`, x.Request, x.request)
+	w.header(`,"resp":`, x.Response, x.response)
 	w.int(`,"in":`, x.In)
 	w.int(`,"out":`, x.Out)
 	w.text(`,"rule":`, x.Rule)
@@ -204,28 +205,27 @@ func (w *writer) exchange(x *Exchange) {
 	w.dst = append(w.dst, '}')
 }
 
-// header writes headers by name: one value as a string, several as an array.
-func (w *writer) header(name string, h http.Header) {
-	if len(h) == 0 {
+// header writes headers by name: those of a map, or those that are in order.
+func (w *writer) header(name string, h http.Header, fields []field) {
+	for n, values := range h {
+		if len(values) > 0 {
+			fields = append(fields, field{name: n, values: values})
+		}
+	}
+	if len(fields) == 0 {
 		return
 	}
-	names := make([]string, 0, len(h))
-	for n := range h {
-		names = append(names, n)
+	if h != nil {
+		slices.SortFunc(fields, func(a, b field) int { return strings.Compare(a.name, b.name) })
 	}
-	slices.Sort(names)
 	w.key(name)
 	w.dst = append(w.dst, '{')
-	for _, n := range names {
-		values := h[n]
-		if len(values) == 0 {
-			continue
-		}
-		if w.dst[len(w.dst)-1] != '{' {
+	for i := range fields {
+		if i > 0 {
 			w.dst = append(w.dst, ',')
 		}
-		w.dst = append(appendString(w.dst, n), ':')
-		if len(values) == 1 {
+		w.dst = append(appendString(w.dst, fields[i].name), ':')
+		if values := fields[i].values; len(values) == 1 { // one value is a string
 			w.dst = appendString(w.dst, values[0])
 		} else {
 			w.dst = appendStrings(w.dst, values)
@@ -255,6 +255,14 @@ func (w *writer) event(e *Event) {
 	w.dst = append(w.dst, '}')
 }
 
+// asItIs are the ASCII characters that appendString does not escape.
+var asItIs = func() (all [256]bool) {
+	for c := 0x20; c < 0x7f; c++ {
+		all[c] = c != '"' && c != '\\'
+	}
+	return all
+}()
+
 // appendString appends a JSON string. It escapes what JSON demands, and DEL. Bytes that are not UTF-8
 // become U+FFFD.
 func appendString[T string | []byte](dst []byte, s T) []byte {
@@ -263,7 +271,7 @@ func appendString[T string | []byte](dst []byte, s T) []byte {
 	from := 0
 	for i := 0; i < len(s); {
 		c := s[i]
-		if c >= 0x20 && c != '"' && c != '\\' && c < 0x7f {
+		if asItIs[c] {
 			i++
 			continue
 		}

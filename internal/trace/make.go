@@ -2,7 +2,9 @@ package trace
 
 import (
 	"net/http"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/internal/observe"
@@ -159,20 +161,18 @@ func (m *maker) transport(d *redact.Redactor, e observe.Event) {
 		}
 	case observe.Exchange:
 		m.about(e.Server, e.Session)
-		x := &Exchange{
+		m.exchange = Exchange{
 			Method: d.Name(e.Method), Proto: e.Proto, Remote: e.Remote, Status: e.Status, In: e.In, Out: e.Out,
 			FirstByte: e.FirstByte, Took: e.Took, Rule: e.Rule, Why: d.String(e.Why), Err: d.Error(e.Err),
 		}
+		x := &m.exchange
 		m.Kind, m.Hop, m.Time, m.HTTP = HTTP, e.Hop.String(), e.Began, x
 		var changed bool
 		if x.URL, changed = d.URL(e.URL); changed {
 			m.Redacted = append(m.Redacted, "http.url")
 		}
-		var names []string
-		x.Request, names = d.Header(e.Request, "http.req.")
-		m.Redacted = append(m.Redacted, names...)
-		x.Response, names = d.Header(e.Response, "http.resp.")
-		m.Redacted = append(m.Redacted, names...)
+		x.request = m.header(d, e.Request, "http.req.")
+		x.response = m.header(d, e.Response, "http.resp.")
 		m.atHop(e.Session, e.Hop)
 	case observe.Stream:
 		m.about(e.Server, e.Session)
@@ -180,6 +180,32 @@ func (m *maker) transport(d *redact.Redactor, e observe.Event) {
 		m.Record.Event = &Event{What: e.What, From: d.String(e.From)}
 		m.atHop(e.Session, e.Hop)
 	}
+}
+
+// header returns headers without secrets, in the order of their names. It lists the names of those that had some,
+// behind prefix. It copies no map, because nearly every request has a session id that is taken out.
+func (m *maker) header(d *redact.Redactor, h http.Header, prefix string) []field {
+	first := len(m.fields)
+	for name, values := range h {
+		if len(values) == 0 {
+			continue
+		}
+		from, changed := len(m.values), false
+		for _, v := range values {
+			clean := d.Field(name, v)
+			changed = changed || clean != v
+			m.values = append(m.values, clean)
+		}
+		m.fields = append(m.fields, field{name, m.values[from:len(m.values):len(m.values)], changed})
+	}
+	all := m.fields[first:len(m.fields):len(m.fields)]
+	slices.SortFunc(all, func(a, b field) int { return strings.Compare(a.name, b.name) })
+	for i := range all {
+		if all[i].changed {
+			m.Redacted = append(m.Redacted, prefix+all[i].name)
+		}
+	}
+	return all
 }
 
 // atHop corrects what is otherwise between the bridge and the server.

@@ -106,6 +106,15 @@ type Exchange struct {
 	Took      time.Duration
 	Rule, Why string // of a refusal
 	Err       string // how it has ended; "": in an orderly way
+
+	request, response []field // in the place of Request and Response, while the record is made
+}
+
+// field is a header with its values, without secrets.
+type field struct {
+	name    string
+	values  []string
+	changed bool // something was taken out
 }
 
 // Event is what has happened.

@@ -123,6 +123,10 @@ type maker struct {
 	Record
 	text []byte // memory for the text of a message whose bytes lie in several places
 	line []byte // memory for the line
+
+	exchange Exchange // memory for Record.HTTP, and for its headers
+	fields   []field
+	values   []string
 }
 
 var makers = sync.Pool{New: func() any { return new(maker) }}
@@ -130,7 +134,18 @@ var makers = sync.Pool{New: func() any { return new(maker) }}
 // maxKept is how large memory may be that is used again.
 const maxKept = 256 << 10
 
+// maxFields is how many headers there may be in memory that is used again.
+const maxFields = 128
+
 func (m *maker) release() {
+	if m.HTTP != nil {
+		if m.exchange = (Exchange{}); len(m.fields) > maxFields || len(m.values) > maxFields {
+			m.fields, m.values = nil, nil
+		}
+		clear(m.fields)
+		clear(m.values)
+		m.fields, m.values = m.fields[:0], m.values[:0]
+	}
 	m.Record = Record{}
 	if cap(m.text) > maxKept {
 		m.text = nil

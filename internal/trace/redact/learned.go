@@ -74,6 +74,12 @@ func (l *learned) in(text []byte) [][]byte {
 	return nil
 }
 
+// mayBeInName reports whether one of the values may stand in a short text.
+func (l *learned) mayBeInName(s string) bool {
+	set := l.set.Load()
+	return set != nil && set.sieve.mayBeInName(s)
+}
+
 // isSpecial reports whether one of the values is.
 func (l *learned) isSpecial() bool {
 	set := l.set.Load()

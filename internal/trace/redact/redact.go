@@ -5,7 +5,6 @@ package redact
 import (
 	"bytes"
 	"encoding/base64"
-	"net/http"
 	"net/textproto"
 	"net/url"
 	"regexp"
@@ -57,6 +56,7 @@ type Redactor struct {
 	special  bool   // a secret has characters that every encoder of JSON may escape
 	learned  *learned
 	headers  map[string]bool
+	fields   map[string]fieldKind // of usualHeaders
 	paths    [][]string
 	patterns []*regexp.Regexp
 }
@@ -71,11 +71,17 @@ var credentialHeaders = []string{"Authorization", "Proxy-Authorization", "Cookie
 // urlHeaders have a URL for their value.
 var urlHeaders = []string{"Location", "Content-Location", "Referer", "Mcp-Name"}
 
+// usualHeaders are those that most exchanges have: what they are is found out once.
+var usualHeaders = []string{"Accept", "Accept-Encoding", "Accept-Language", "Authorization", "Cache-Control", "Connection", "Content-Length",
+	"Content-Type", "Date", "Mcp-Method", "Mcp-Name", "Mcp-Protocol-Version", "Origin", "Referer", "Traceparent", "User-Agent", "Vary",
+	"X-Accel-Buffering", sessionHeader}
+
 const sessionHeader = "Mcp-Session-Id"
 
 // New returns a Redactor. The error says which of the Rules is wrong.
 func New(o Options) (*Redactor, error) {
 	d := &Redactor{off: o.Off, headers: map[string]bool{sessionHeader: true}, learned: new(learned)}
+	defer d.prepare()
 	if o.Off {
 		return d, nil
 	}
@@ -100,6 +106,14 @@ func New(o Options) (*Redactor, error) {
 	slices.SortFunc(d.secrets, func(a, b []byte) int { return len(b) - len(a) })
 	d.sieve = newSieve(d.secrets)
 	return d, nil
+}
+
+// prepare finds out what can be known before there is traffic.
+func (d *Redactor) prepare() {
+	d.fields = make(map[string]fieldKind, len(usualHeaders))
+	for _, name := range usualHeaders {
+		d.fields[name] = d.kindOf(name)
+	}
 }
 
 // Inherit has d, which nobody uses yet, take out what from has learned.
@@ -196,8 +210,8 @@ func (d *Redactor) Text(text []byte) (out []byte, changed bool) {
 
 // String is Text for a string.
 func (d *Redactor) String(text string) string {
-	if text == "" {
-		return ""
+	if text == "" || !d.suspects(text) && strings.IndexByte(text, '=') < 0 && strings.IndexByte(text, ':') < 0 {
+		return text
 	}
 	out, changed := d.Text([]byte(text))
 	if !changed {
@@ -208,6 +222,9 @@ func (d *Redactor) String(text string) string {
 
 // URL takes out the values of the query, and who the user is.
 func (d *Redactor) URL(text string) (out string, changed bool) {
+	if !d.suspects(text) && !strings.ContainsAny(text, urlParts) {
+		return text, false
+	}
 	raw := []byte(text)
 	cuts := d.queries(nil, raw, true)
 	cuts = d.inText(cuts, raw, nil)
@@ -217,44 +234,23 @@ func (d *Redactor) URL(text string) (out string, changed bool) {
 	return string(splice(raw, cuts)), true
 }
 
-// Header takes secrets out of headers. It returns h itself where there are none, else a copy; and the
-// names of the headers in which there were, behind prefix.
-func (d *Redactor) Header(h http.Header, prefix string) (out http.Header, redacted []string) {
-	out = h
-	for name, values := range h {
-		for i, v := range values {
-			clean := d.headerValue(name, v)
-			if clean == v {
-				continue
-			}
-			if len(redacted) == 0 {
-				out = h.Clone()
-			}
-			out[name][i] = clean
-			if path := prefix + name; !slices.Contains(redacted, path) {
-				redacted = append(redacted, path)
-			}
-		}
-	}
-	slices.Sort(redacted)
-	return out, redacted
-}
-
-func (d *Redactor) headerValue(name, value string) string {
-	canonical := textproto.CanonicalMIMEHeaderKey(name)
-	switch {
-	case value == "":
+// Field takes secrets out of a value of a header.
+func (d *Redactor) Field(name, value string) (clean string) {
+	if value == "" {
 		return ""
-	case d.headers[canonical]:
-	case d.off:
-		return value
-	case strings.HasPrefix(canonical, "Mcp-Param-"): // the twin of an argument, which may be a secret
-	case tells(canonical) != harmless:
-	case slices.Contains(urlHeaders, canonical):
+	}
+	kind, known := d.fields[name]
+	if !known {
+		kind = d.kindOf(textproto.CanonicalMIMEHeaderKey(name))
+	}
+	switch kind {
+	case plainField:
+		return d.String(value)
+	case urlField:
 		clean, _ := d.URL(value)
 		return clean
-	default:
-		return d.String(value)
+	case openField:
+		return value
 	}
 	for _, scheme := range []string{"Bearer ", "Basic "} {
 		if len(value) > len(scheme) && strings.EqualFold(value[:len(scheme)], scheme) {
@@ -262,6 +258,32 @@ func (d *Redactor) headerValue(name, value string) string {
 		}
 	}
 	return Mark
+}
+
+// fieldKind is what a header's value may be.
+type fieldKind uint8
+
+const (
+	secretField fieldKind = iota // nothing of it is shown
+	plainField                   // a text that may hold a secret
+	urlField                     // a URL
+	openField                    // what is shown as it is
+)
+
+// kindOf returns what the values of a header are.
+func (d *Redactor) kindOf(canonical string) fieldKind {
+	switch {
+	case d.headers[canonical]:
+		return secretField
+	case d.off:
+		return openField
+	case strings.HasPrefix(canonical, "Mcp-Param-"), // the twin of an argument, which may be a secret
+		tells(canonical) != harmless:
+		return secretField
+	case slices.Contains(urlHeaders, canonical):
+		return urlField
+	}
+	return plainField
 }
 
 // cut is a part of a text that is taken out.
@@ -453,16 +475,19 @@ func (d *Redactor) ID(id jsonrpc.ID) jsonrpc.ID {
 // Name takes secrets out of what is mostly a word of the protocol, the name of a tool or a URI. One that
 // has none costs little.
 func (d *Redactor) Name(s string) string {
-	if d.off || !d.suspects(s) {
+	if d.off {
 		return s
 	}
 	out, _ := d.URL(s)
 	return out
 }
 
-// suspects reports whether there may be something to take out of a name.
+// urlParts are the characters that begin what is taken out of a URL, or end it.
+const urlParts = "?#&@"
+
+// suspects reports whether a value that is looked for, or what matches a rule, may stand in a short text.
 func (d *Redactor) suspects(s string) bool {
-	return len(d.patterns) > 0 || d.sieve.mayBeInName(s) || d.learned.set.Load() != nil || strings.ContainsAny(s, "?#&@")
+	return len(d.patterns) > 0 || d.sieve.mayBeInName(s) || d.learned.mayBeInName(s)
 }
 
 // Error returns the text of an error without secrets; "" for nil.

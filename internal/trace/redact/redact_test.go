@@ -2,7 +2,6 @@ package redact
 
 import (
 	"bytes"
-	"fmt"
 	"net/http"
 	"reflect"
 	"slices"
@@ -110,7 +109,7 @@ func TestRedactOff(t *testing.T) {
 	if want := `{"token":"hunter22","request\u0053tate":"[redacted]"}`; string(out) != want || !slices.Equal(paths, []string{"requestState"}) {
 		t.Errorf("%s %q", out, paths)
 	}
-	h, _ := d.Header(http.Header{"Authorization": {"Bearer x"}, "Mcp-Session-Id": {"id"}}, "")
+	h := fields(d, http.Header{"Authorization": {"Bearer x"}, "Mcp-Session-Id": {"id"}})
 	if want := (http.Header{"Authorization": {"Bearer x"}, "Mcp-Session-Id": {Mark}}); !reflect.DeepEqual(h, want) {
 		t.Error(h)
 	}
@@ -127,8 +126,7 @@ func TestRedactHeader(t *testing.T) {
 		"Location": {"https://h/login?next=/x&state=1#access_token=y"}, "X-Note": {"it is hunter22"}, "Accept": {"application/json"},
 		"Www-Authenticate": {`Bearer error="invalid_token", resource_metadata="https://h/.well-known/x"`},
 	}
-	before := fmt.Sprint(in)
-	out, names := d.Header(in, "http.req.")
+	out := fields(d, in)
 	want := http.Header{
 		"Authorization": {"Bearer [redacted]"}, "Cookie": {Mark}, "Set-Cookie": {Mark, Mark}, "X-Api-Key": {Mark}, "X-Mine": {Mark},
 		"Mcp-Session-Id": {Mark}, "X-Amz-Security-Token": {Mark}, "Mcp-Param-Region": {Mark}, "Mcp-Method": {"tools/call"},
@@ -138,12 +136,17 @@ func TestRedactHeader(t *testing.T) {
 	if !reflect.DeepEqual(out, want) {
 		t.Errorf("%v\nwant\n%v", out, want)
 	}
-	if len(names) != 10 || names[0] != "http.req.Authorization" {
-		t.Errorf("%q", names)
+}
+
+// fields returns headers as they are shown.
+func fields(d *Redactor, h http.Header) http.Header {
+	out := http.Header{}
+	for name, values := range h {
+		for _, v := range values {
+			out[name] = append(out[name], d.Field(name, v))
+		}
 	}
-	if fmt.Sprint(in) != before {
-		t.Error("the headers themselves were changed")
-	}
+	return out
 }
 
 func TestRedactText(t *testing.T) {

@@ -32,8 +32,10 @@ func newSieve(secrets [][]byte) *sieve {
 	return s
 }
 
+const factor = 0x9E3779B1 // of the hash; it is odd and spreads its product
+
 func (s *sieve) hash(text []byte) uint32 {
-	return binary.LittleEndian.Uint32(text) * 0x9E3779B1 >> 16
+	return binary.LittleEndian.Uint32(text) * factor >> 16
 }
 
 // mayBeIn reports whether a secret may stand in text.
@@ -55,9 +57,8 @@ func (s *sieve) mayBeInName(name string) bool {
 		return false
 	}
 	for i := 0; i+window <= len(name); i += s.step {
-		var room [window]byte
-		copy(room[:], name[i:])
-		if h := s.hash(room[:]); s.bits[h>>6]&(1<<(h&63)) != 0 {
+		w := uint32(name[i]) | uint32(name[i+1])<<8 | uint32(name[i+2])<<16 | uint32(name[i+3])<<24
+		if h := w * factor >> 16; s.bits[h>>6]&(1<<(h&63)) != 0 {
 			return true
 		}
 	}
