@@ -35,7 +35,7 @@ var errClosed = errors.New("remote: the connection is closed")
 // one closes the leg that is left, the other one sends to the new one.
 type conn struct {
 	d      *Dialer
-	ctx    context.Context // done when Close begins
+	ctx    context.Context // has the values of Dial's; done when Close begins
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 	once   sync.Once
@@ -68,22 +68,24 @@ type request struct {
 	refused *httpdial.Fault
 }
 
-func newConn(d *Dialer) (*conn, error) {
+func newConn(ctx context.Context, d *Dialer) (*conn, error) {
 	c := &conn{d: d}
+	c.ctx, c.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	first, err := c.dial(d.first(), nil)
 	if err != nil {
+		c.cancel()
 		return nil, err
 	}
 	close(first.ready)
 	c.leg = first
-	c.ctx, c.cancel = context.WithCancel(context.Background())
 	return c, nil
 }
 
-// dial makes a leg. That takes no time: no Dial waits for the network. Where
+// dial makes a leg. That takes no time: no Dial waits for the network. Its ctx tells the leg
+// which session it is for, so that its HTTP exchanges are observed. Where
 // there is a handoff, the client has been answered its initialize long since.
 func (c *conn) dial(t transport, handoff *sessionstate.Handoff) (*leg, error) {
-	inner, err := c.d.dialer(t, true, handoff).Dial(context.Background())
+	inner, err := c.d.dialer(t, true, handoff).Dial(context.WithoutCancel(c.ctx))
 	if err != nil {
 		return nil, err
 	}

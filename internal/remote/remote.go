@@ -177,7 +177,7 @@ func (d *Dialer) Dial(ctx context.Context) (bridge.Conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	return newConn(d)
+	return newConn(ctx, d)
 }
 
 func (d *Dialer) dialSocket(ctx context.Context) (bridge.Conn, error) {
