@@ -111,6 +111,21 @@ func (m *Message) IsSame(o *Message) bool {
 	return len(m.raw) > 0 && len(o.raw) > 0 && &m.raw[0] == &o.raw[0] && m.late == o.late && m.ident == o.ident
 }
 
+// TextID stands for the bytes of a message but for its id. Messages with the same TextID are copies of one Message, or
+// were made of it with WithID. The zero TextID is that of an invalid message.
+type TextID struct {
+	first *byte
+	size  int
+}
+
+// TextID returns what stands for the message's text. It is good as long as somebody has the message.
+func (m *Message) TextID() TextID {
+	if len(m.raw) == 0 {
+		return TextID{}
+	}
+	return TextID{&m.raw[0], len(m.raw)}
+}
+
 // Size returns the length of Bytes.
 func (m *Message) Size() int {
 	if !m.late {

@@ -44,7 +44,12 @@ func plain(id jsonrpc.ID) string {
 // isPlainNumber reports whether a number is a whole one of at most 15 digits, without more.
 func isPlainNumber(text string) bool {
 	digits := strings.TrimPrefix(text, "-")
-	return text != "-0" && len(digits) <= 15 && strings.Trim(digits, "0123456789") == ""
+	for i := range len(digits) {
+		if digits[i] < '0' || digits[i] > '9' {
+			return false
+		}
+	}
+	return text != "-0" && len(digits) <= 15
 }
 
 // put keeps a request, in the place of another one with exactly its id, which it returns.

@@ -171,12 +171,14 @@ func (r *receiver) TrySend(m jsonrpc.Message) bool {
 // received tells of a message that has come.
 func (c *conn) received(m *jsonrpc.Message) *jsonrpc.Mark {
 	s := c.s
-	mark := &jsonrpc.Mark{Seq: s.o.seq.Add(1), At: time.Now()}
+	source := &Source{text: m.TextID()}
+	mark := &source.mark
+	mark.Seq, mark.At, mark.Of = s.o.seq.Add(1), time.Now(), source
 	p := passedPool.Get().(*Passed)
-	*p = Passed{Seq: mark.Seq, At: mark.At, Session: s, Hop: c.hop, Dir: c.in(), Message: *m, conn: c}
+	p.Seq, p.At, p.Session, p.Hop, p.Dir, p.Message, p.Source, p.conn = mark.Seq, mark.At, s, c.hop, c.in(), *m, source, c
 	s.enter(p)
-	if p.Call != nil && m.Kind() == jsonrpc.Request {
-		mark.Of = p.Call
+	if m.Kind() == jsonrpc.Request {
+		source.call = p.Call
 	}
 	s.o.message(p)
 	p.release()
@@ -188,10 +190,10 @@ func (c *conn) received(m *jsonrpc.Message) *jsonrpc.Mark {
 func (c *conn) begin(m *jsonrpc.Message) *Passed {
 	s := c.s
 	p := passedPool.Get().(*Passed)
-	*p = Passed{Seq: s.o.seq.Add(1), Session: s, Hop: c.hop, Dir: c.out(), Message: *m, At: time.Now(), conn: c}
-	if mark := m.Mark(); mark != nil && mark.Seq != 0 {
-		p.Cause, p.Inside = mark.Seq, p.At.Sub(mark.At)
-		p.Origin, _ = mark.Of.(*Call)
+	p.Seq, p.Session, p.Hop, p.Dir, p.Message, p.At, p.conn = s.o.seq.Add(1), s, c.hop, c.out(), *m, time.Now(), c
+	if source := sourceOf(m); source != nil {
+		p.Cause, p.Inside = source.mark.Seq, p.At.Sub(source.mark.At)
+		p.Origin, p.Source = source.call, source
 	}
 	if m.Kind() == jsonrpc.Request {
 		p.Call = c.offered.take(m)
@@ -308,7 +310,12 @@ func (s *Session) enter(p *Passed) {
 	switch m.Kind() {
 	case jsonrpc.Request:
 		if p.Call == nil {
-			p.Call = &Call{ID: m.ID(), Method: m.Method(), Name: subject(m), Dir: p.Dir, Began: p.At, Size: m.Size(), conn: p.conn}
+			p.Call = &Call{ID: m.ID(), Method: m.Method(), Dir: p.Dir, Began: p.At, Size: m.Size(), conn: p.conn}
+			if p.Origin != nil && p.Source.IsWhole(m) {
+				p.Call.Name = p.Origin.Name
+			} else {
+				p.Call.Name = subject(m)
+			}
 		}
 		if old := s.wait(p); old != nil {
 			s.unanswered(p.Hop, old)

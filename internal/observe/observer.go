@@ -56,6 +56,9 @@ type Passed struct {
 	// the other end of the bridge. nil: the bridge has made it.
 	Origin *Call
 
+	// Source is the received message that this is, or that it was made of. nil: the bridge has made it.
+	Source *Source
+
 	conn *conn // at which it passed
 }
 

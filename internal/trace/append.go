@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -105,19 +106,38 @@ func (w *writer) time(name string, t time.Time) {
 	if t.IsZero() {
 		return
 	}
-	t = t.UTC()
-	year, month, day := t.Date()
-	hour, minute, second := t.Clock()
 	w.key(name)
 	d := append(w.dst, '"')
+	if now := thisSecond.Load(); now != nil && now.unix == t.Unix() {
+		d = append(d, now.text...)
+	} else {
+		now = &second{unix: t.Unix(), text: string(appendSecond(nil, t.UTC()))}
+		thisSecond.Store(now)
+		d = append(d, now.text...)
+	}
+	d = appendDigits(append(d, '.'), t.Nanosecond()/1000, 6)
+	w.dst = append(d, 'Z', '"')
+}
+
+// second is how a second is spelled. Thousands of records have the same.
+type second struct {
+	unix int64
+	text string
+}
+
+// thisSecond is the one that was spelled last.
+var thisSecond atomic.Pointer[second]
+
+// appendSecond appends a time in UTC without its fraction.
+func appendSecond(d []byte, t time.Time) []byte {
+	year, month, day := t.Date()
+	hour, minute, second := t.Clock()
 	d = appendDigits(d, year, 4)
 	d = appendDigits(append(d, '-'), int(month), 2)
 	d = appendDigits(append(d, '-'), day, 2)
 	d = appendDigits(append(d, 'T'), hour, 2)
 	d = appendDigits(append(d, ':'), minute, 2)
-	d = appendDigits(append(d, ':'), second, 2)
-	d = appendDigits(append(d, '.'), t.Nanosecond()/1000, 6)
-	w.dst = append(d, 'Z', '"')
+	return appendDigits(append(d, ':'), second, 2)
 }
 
 func appendDigits(dst []byte, n, width int) []byte {

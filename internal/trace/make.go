@@ -43,7 +43,7 @@ func (m *maker) message(d *redact.Redactor, p *observe.Passed, text bool) {
 	if m.Kind == Response && p.Call != nil {
 		found, _ = p.Call.Get(foundKey{}).([][]byte)
 	}
-	if found = m.body(d, &p.Message, text, found); m.Kind == Request && p.Call != nil && len(found) > 0 {
+	if found = m.body(d, p, text, found); m.Kind == Request && p.Call != nil && len(found) > 0 {
 		p.Call.Set(foundKey{}, found)
 	}
 }
@@ -65,23 +65,47 @@ func (m *maker) of(msg *jsonrpc.Message) {
 }
 
 // body takes the text of a message over, without secrets and those that were found elsewhere. It returns what
-// it finds because of its name.
-func (m *maker) body(d *redact.Redactor, msg *jsonrpc.Message, text bool, extra [][]byte) (found [][]byte) {
+// it finds because of its name. What was received with nothing to take out is not looked through again when it is sent.
+func (m *maker) body(d *redact.Redactor, p *observe.Passed, text bool, extra [][]byte) (found [][]byte) {
 	if !text {
-		m.Body = Body{Cut: m.Size}
-		m.ID = d.ID(m.ID)
+		m.unsaid(d)
 		return nil
 	}
-	first, id, rest := msg.Parts()
-	if id != "" || len(rest) > 0 {
-		m.text = append(append(append(m.text[:0], first...), id...), rest...)
-		first = m.text
+	clean := d.Clean()
+	if p.Cause != 0 && len(extra) == 0 && p.Source.Memo == any(clean) && p.Source.IsWhole(&p.Message) && d.IsPlainID(m.ID.String()) {
+		m.Body = Body{Text: m.joined(&p.Message), valid: true}
+		return nil
 	}
+	found = m.cleaned(d, &p.Message, extra)
+	if p.Cause == 0 && p.Source != nil && len(m.Redacted) == 0 && len(extra) == 0 {
+		p.Source.Memo = clean
+	}
+	return found
+}
+
+// unsaid leaves the text out.
+func (m *maker) unsaid(d *redact.Redactor) {
+	m.Body = Body{Cut: m.Size}
+	m.ID = d.ID(m.ID)
+}
+
+// cleaned takes the text of a message over, without secrets and extra values.
+func (m *maker) cleaned(d *redact.Redactor, msg *jsonrpc.Message, extra [][]byte) (found [][]byte) {
 	m.Body = Body{valid: true}
-	if m.Body.Text, m.Redacted, found = d.Message(first, extra); len(m.Redacted) > 0 {
+	if m.Body.Text, m.Redacted, found = d.Message(m.joined(msg), extra); len(m.Redacted) > 0 {
 		m.ID = d.ID(m.ID)
 	}
 	return found
+}
+
+// joined returns the bytes of a message.
+func (m *maker) joined(msg *jsonrpc.Message) []byte {
+	first, id, rest := msg.Parts()
+	if id == "" && len(rest) == 0 {
+		return first
+	}
+	m.text = append(append(append(m.text[:0], first...), id...), rest...)
+	return m.text
 }
 
 // event makes the record of an event. false: there is none.
@@ -117,7 +141,11 @@ func (m *maker) event(d *redact.Redactor, e observe.Event, text bool) bool {
 		m.of(&e.Message)
 		m.about(e.Server, e.Session)
 		m.Kind, m.Method, m.Why = Drop, d.Name(m.Method), d.String(e.Reason)
-		m.body(d, &e.Message, text, nil)
+		if text {
+			m.cleaned(d, &e.Message, nil)
+		} else {
+			m.unsaid(d)
+		}
 	case observe.Note:
 		m.about(e.Server, e.Session)
 		m.Kind, m.Record.Event = Note, &Event{Code: e.Code, Text: d.String(e.Text)}

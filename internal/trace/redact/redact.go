@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"unicode/utf8"
 
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
@@ -59,6 +60,32 @@ type Redactor struct {
 	fields   map[string]fieldKind // of usualHeaders
 	paths    [][]string
 	patterns []*regexp.Regexp
+	clean    atomic.Pointer[Clean]
+}
+
+// Clean says of a message that a Redactor has found nothing to take out of it, as long as the Redactor's Clean
+// is the same.
+type Clean struct{ learned *learnedSet }
+
+// Clean returns what stands for all that is looked for now.
+func (d *Redactor) Clean() *Clean {
+	set := d.learned.set.Load()
+	if c := d.clean.Load(); c != nil && c.learned == set {
+		return c
+	}
+	c := &Clean{set}
+	d.clean.Store(c)
+	return c
+}
+
+// IsPlainID reports whether an id is a number in which there is no secret.
+func (d *Redactor) IsPlainID(id string) bool {
+	for i := range len(id) {
+		if id[i] < '0' || id[i] > '9' {
+			return false
+		}
+	}
+	return id != "" && !d.suspects(id)
 }
 
 // plainValues are no secrets, though they are in an environment.
