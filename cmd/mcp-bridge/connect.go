@@ -161,6 +161,7 @@ func (f *connectFlags) run(ctx context.Context, to target, name string, env envi
 	unlook, err := f.inspect.begin(inspected{
 		name: "connect " + spec.Name, seen: &seen, recorder: traced.recorder, env: env, log: log,
 		servers: connected(server, spec.Name, calls), cancel: calls.Cancel,
+		waiting: func() []observe.Waiting { return seen.Waiting(spec.Name, calls) },
 	})
 	if err != nil {
 		return err
@@ -196,16 +197,10 @@ func tellOwed(log hclog.Logger) func(owed, untaken int) {
 // tellCalls has the Observer told of calls that wait for their answers too long. The Calls
 // returned are to be closed in the end.
 func tellCalls(o *bridge.PumpOptions, server string, seen *observe.Observer) *bridge.Calls {
-	o.Calls = &bridge.Calls{Late: func(c bridge.LateCall) {
-		seen.Event(observe.CallLate{Server: server, Session: observe.SessionOf(c.Ctx), Method: c.Method, ID: c.ID, Since: c.Since})
-	}}
+	o.Calls = new(bridge.Calls)
+	seen.Follow(server, o.Calls)
 	o.Dropped = tellDropped(o.Dropped, server, seen)
-	within := o.RequestTimeout
-	o.TimedOut = func(c bridge.LateCall) {
-		seen.Event(observe.CallTimedOut{
-			Server: server, Session: observe.SessionOf(c.Ctx), Method: c.Method, ID: c.ID, Since: c.Since, Within: within,
-		})
-	}
+	o.TimedOut = seen.TimedOut(server, o.RequestTimeout)
 	return o.Calls
 }
 

@@ -44,6 +44,7 @@ type inspected struct {
 	servers  func() []inspect.Server
 	restart  func(server string) error // nil: that cannot be done
 	cancel   func(func(bridge.LateCall) bool) int
+	waiting  func() []observe.Waiting
 	certs    listenFlags // of TLS
 	env      environment
 	log      hclog.Logger
@@ -54,7 +55,7 @@ type inspected struct {
 func (f *inspectFlags) begin(run inspected) (end func(), err error) {
 	i := inspect.New(inspect.Options{
 		Name: run.name, Observer: run.seen, Recorder: run.recorder, Ring: trace.NewRing(trace.RingOptions{}),
-		Servers: run.servers, Restart: run.restart, Cancel: run.cancelCall, Level: run.env.lines.Level, SetLevel: run.env.lines.SetLevel, Logger: run.log,
+		Servers: run.servers, Restart: run.restart, Cancel: run.cancelCall, Waiting: run.waiting, Level: run.env.lines.Level, SetLevel: run.env.lines.SetLevel, Logger: run.log,
 	})
 	page := func() {}
 	if f.addr != "" {
@@ -78,8 +79,7 @@ func (f *inspectFlags) begin(run inspected) (end func(), err error) {
 // cancelCall cancels a call of a session.
 func (run *inspected) cancelCall(session string, id jsonrpc.ID) bool {
 	return run.cancel(func(c bridge.LateCall) bool {
-		s := observe.SessionOf(c.Ctx)
-		return s != nil && s.Name == session && id.Equivalent(c.ID)
+		return observe.Names(c, session) && id.Equivalent(c.ID)
 	}) > 0
 }
 
@@ -122,7 +122,7 @@ func (f *inspectFlags) page(i *inspect.Inspector, run inspected) (stop func(), e
 func (d *daemon) look() (err error) {
 	d.unlook, err = d.flags.inspect.begin(inspected{
 		name: "serve", seen: d.seen, recorder: d.traced.recorder, certs: d.flags.listen, env: d.env, log: d.log,
-		servers: d.inspected, restart: d.hub.Restart, cancel: d.hub.Cancel,
+		servers: d.inspected, restart: d.hub.Restart, cancel: d.hub.Cancel, waiting: d.hub.Waiting,
 	})
 	return err
 }

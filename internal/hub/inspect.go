@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/internal/observe"
 	"github.com/mcp-bridge/mcp-bridge/internal/upstream"
 )
 
@@ -33,6 +34,14 @@ func (h *Hub) Cancel(match func(bridge.LateCall) bool) (n int) {
 		n += s.calls.Cancel(match)
 	}
 	return n
+}
+
+// Waiting returns the requests that have no answer yet, of all servers: see observe.Observer.Waiting.
+func (h *Hub) Waiting() (all []observe.Waiting) {
+	for _, s := range h.serversInOrder() {
+		all = append(all, h.opts.Observer.Waiting(s.spec.Name, &s.calls)...)
+	}
+	return all
 }
 
 // Restart replaces a server by a new one of the same Spec. The old one takes no new sessions,

@@ -182,16 +182,9 @@ func newServer(spec Spec, h *Hub) (*server, error) {
 // tellCalls has the Observer told of calls that wait for their answers too long, and of
 // messages that reach nobody.
 func (s *server) tellCalls(pump *bridge.PumpOptions, o *observe.Observer) {
-	name := s.spec.Name
-	s.calls.Late = func(c bridge.LateCall) {
-		o.Event(observe.CallLate{Server: name, Session: observe.SessionOf(c.Ctx), Method: c.Method, ID: c.ID, Since: c.Since})
-	}
+	o.Follow(s.spec.Name, &s.calls)
 	pump.Calls, pump.Dropped = &s.calls, s.spec.dropped(o)
-	pump.TimedOut = func(c bridge.LateCall) {
-		o.Event(observe.CallTimedOut{
-			Server: name, Session: observe.SessionOf(c.Ctx), Method: c.Method, ID: c.ID, Since: c.Since, Within: s.spec.Pump.RequestTimeout,
-		})
-	}
+	pump.TimedOut = o.TimedOut(s.spec.Name, s.spec.Pump.RequestTimeout)
 }
 
 // state returns what /readyz and the index say of the server.

@@ -47,6 +47,9 @@ type Options struct {
 	// Cancel cancels a call in progress of a session; false: there is no such call. nil: that cannot be done.
 	Cancel func(session string, id jsonrpc.ID) bool
 
+	// Waiting returns the requests that have no answer yet: see observe.Observer.Waiting. nil: they are not known.
+	Waiting func() []observe.Waiting
+
 	// Level and SetLevel are those of the log. nil: it has no level.
 	Level    func() hclog.Level
 	SetLevel func(hclog.Level)
@@ -149,7 +152,7 @@ func (i *Inspector) handler(g *guard) http.Handler {
 		reply(w, i.about(right))
 	}))
 	see("servers", func() any { return map[string]any{"servers": i.servers()} })
-	see("sessions", func() any { return map[string]any{"sessions": i.state.sessionList()} })
+	see("sessions", func() any { return map[string]any{"sessions": i.sessions()} })
 	see("processes", func() any { return map[string]any{"processes": i.state.processList()} })
 	see("notes", func() any { return map[string]any{"notes": i.state.noteList()} })
 	mux.Handle("GET /api/v1/records", i.only(g, View, i.records))
@@ -204,6 +207,24 @@ func (i *Inspector) servers() []serverNow {
 	for _, s := range i.configured() {
 		s.LastError = i.o.Recorder.Redact(s.LastError)
 		list = append(list, serverNow{s, i.stats.of(s.Name, now)})
+	}
+	return list
+}
+
+// sessions returns the sessions, with how many requests wait in each.
+func (i *Inspector) sessions() []session {
+	list := i.state.sessionList()
+	if i.o.Waiting == nil {
+		return list
+	}
+	waiting := map[string]int{}
+	for _, w := range i.o.Waiting() {
+		if w.Dir == observe.ToServer {
+			waiting[w.Session.Name]++
+		}
+	}
+	for at := range list {
+		list[at].Waiting = waiting[list[at].Name]
 	}
 	return list
 }

@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -23,6 +24,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/observe"
 	"github.com/mcp-bridge/mcp-bridge/internal/trace"
 	"github.com/mcp-bridge/mcp-bridge/internal/trace/redact"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
 // started is an Inspector of a bridge in which the test says what happens.
@@ -31,18 +33,21 @@ type started struct {
 	seen *observe.Observer
 	ring *trace.Ring
 	log  *strings.Builder
+
+	waiting []observe.Waiting
 }
 
-func start(t *testing.T) started {
+func start(t *testing.T) *started {
 	t.Helper()
 	var seen observe.Observer
 	redactor, err := redact.New(redact.Options{Secrets: []string{canary}})
 	bridgetest.Must(t, err)
-	s := started{seen: &seen, ring: trace.NewRing(trace.RingOptions{Records: 100}), log: new(strings.Builder)}
+	s := &started{seen: &seen, ring: trace.NewRing(trace.RingOptions{Records: 100}), log: new(strings.Builder)}
 	s.Inspector = New(Options{
 		Name: "test", Observer: &seen, Recorder: trace.NewRecorder(&seen, redactor), Ring: s.ring,
 		Servers:  func() []Server { return []Server{{Name: "files", Ready: true, LastError: "401 for " + canary}} },
 		Restart:  func(string) error { return nil },
+		Waiting:  func() []observe.Waiting { return s.waiting },
 		Level:    func() hclog.Level { return hclog.Info },
 		SetLevel: func(hclog.Level) {},
 		Logger:   hclog.New(&hclog.LoggerOptions{Output: s.log}),
@@ -221,6 +226,57 @@ func TestStreamResumes(t *testing.T) {
 	}
 	if len(lines) != 1 || !strings.Contains(lines[0], `"text":"two"`) {
 		t.Errorf("after a break the stream has %q", lines)
+	}
+}
+
+// A viewer gets the requests first that wait already, but for those whose records follow; one that goes on
+// gets none again. The list of sessions counts them.
+func TestStreamBeginsWithWhatWaits(t *testing.T) {
+	s := start(t)
+	session := s.seen.Open("files", "http")
+	s.seen.Event(observe.SessionOpened{Session: session})
+	wait := func(id int64, ago time.Duration, told bool, dir observe.Direction) {
+		s.waiting = append(s.waiting, observe.Waiting{Server: "files", Session: session, Method: "tools/call", ID: jsonrpc.IntID(id), Dir: dir, Since: time.Now().Add(-ago), Told: told})
+	}
+	wait(1, time.Minute, false, observe.ToServer)
+	wait(2, time.Second, true, observe.ToServer)
+	wait(3, -time.Hour, true, observe.ToServer)
+	wait(4, time.Second, false, observe.ToClient)
+	web := httptest.NewServer(s.Control())
+	defer web.Close()
+	defer s.Close()
+	events, end := open(t, web.URL, "")
+	id, _ := events()
+	_, lines := events()
+	end()
+	var got []string
+	for _, line := range lines {
+		r, err := trace.Parse([]byte(line))
+		bridgetest.Must(t, err)
+		got = append(got, fmt.Sprintln(r.Kind, r.Session, r.Hop, r.Dir, r.Method, r.ID, r.Earlier, r.Took > time.Minute))
+		if r.ID == jsonrpc.IntID(1) && time.Since(r.Time) < time.Minute {
+			t.Errorf("it began at %v", r.Time)
+		}
+	}
+	if want := []string{"request s1 down c2s tools/call 1 true true\n", "request s1 down c2s tools/call 2 true false\n", "request s1 down s2c tools/call 4 true false\n"}; !slices.Equal(got, want) {
+		t.Errorf("the stream begins with\n%q\nwant\n%q", got, want)
+	}
+	_, keep := open(t, web.URL, "")
+	defer keep()
+	events, end = open(t, web.URL, id)
+	defer end()
+	events()
+	s.seen.Event(observe.Note{Server: "files", Code: "C3", Text: "next"})
+	for lines = nil; len(lines) == 0; {
+		_, lines = events()
+	}
+	if len(lines) != 1 || !strings.Contains(lines[0], `"text":"next"`) {
+		t.Errorf("a stream that goes on has %q", lines)
+	}
+	w := httptest.NewRecorder()
+	s.Control().ServeHTTP(w, httptest.NewRequest("GET", "/api/v1/sessions", nil))
+	if !strings.Contains(w.Body.String(), `"waiting":3`) {
+		t.Errorf("the sessions are %s", w.Body)
 	}
 }
 

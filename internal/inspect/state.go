@@ -56,7 +56,7 @@ type session struct {
 	PID       int       `json:"pid,omitempty"`
 	Began     time.Time `json:"began"`
 	Calls     uint64    `json:"calls"`
-	Waiting   int       `json:"waiting"` // requests of the client that have no answer, as far as somebody looked
+	Waiting   int       `json:"waiting"` // requests of the client that have no answer
 }
 
 // note is what the API says of a remark about traffic.

@@ -91,7 +91,8 @@ func (i *Inspector) records(w http.ResponseWriter, r *http.Request, _ string) {
 // where the viewer accepts those only.
 //
 // An event is a batch of records, a line each. Its id is where to go on, which a viewer says in
-// Last-Event-ID. ?from=start begins with the oldest record there is.
+// Last-Event-ID. ?from=start begins with the oldest record there is. Who does not go on gets the requests first that
+// wait already.
 func (i *Inspector) stream(w http.ResponseWriter, r *http.Request, _ string) {
 	release, ok := i.Attach()
 	if !ok {
@@ -100,7 +101,8 @@ func (i *Inspector) stream(w http.ResponseWriter, r *http.Request, _ string) {
 	}
 	defer release()
 	out := &streamWriter{w: w, c: http.NewResponseController(w), epoch: i.epoch, lines: strings.HasPrefix(r.Header.Get("Accept"), "application/x-ndjson")}
-	follower := i.follow(r)
+	follower, goesOn := i.follow(r)
+	began := time.Now()
 	kind := "text/event-stream"
 	if out.lines {
 		kind = "application/x-ndjson"
@@ -112,6 +114,11 @@ func (i *Inspector) stream(w http.ResponseWriter, r *http.Request, _ string) {
 	defer cancel()
 	if out.alive(follower.Position()) != nil {
 		return
+	}
+	if !goesOn {
+		if lines := i.waiting(began); len(lines) > 0 && out.write(lines, follower.Position()) != nil {
+			return
+		}
 	}
 	for {
 		lines, err := nextWithin(ctx, follower)
@@ -129,17 +136,31 @@ func (i *Inspector) stream(w http.ResponseWriter, r *http.Request, _ string) {
 	}
 }
 
-// follow returns where the viewer begins.
-func (i *Inspector) follow(r *http.Request) *trace.Follower {
+// waiting returns the lines of the requests that wait for an answer, but for those whose own records came after a
+// viewer has begun to follow.
+func (i *Inspector) waiting(began time.Time) (lines [][]byte) {
+	if i.o.Waiting == nil {
+		return nil
+	}
+	for _, w := range i.o.Waiting() {
+		if !w.Told || !w.Since.After(began) {
+			lines = append(lines, i.o.Recorder.Waiting(&w))
+		}
+	}
+	return lines
+}
+
+// follow returns where the viewer begins, and whether it goes on where it was.
+func (i *Inspector) follow(r *http.Request) (f *trace.Follower, goesOn bool) {
 	epoch, position, _ := strings.Cut(r.Header.Get("Last-Event-ID"), ".")
 	n, err := strconv.ParseUint(position, 10, 64)
 	switch {
 	case epoch == i.epoch && err == nil:
-		return i.o.Ring.Follow(n)
+		return i.o.Ring.Follow(n), true
 	case epoch != "" || r.URL.Query().Get("from") == "start":
-		return i.o.Ring.Follow(0)
+		return i.o.Ring.Follow(0), false
 	}
-	return i.o.Ring.FollowNew()
+	return i.o.Ring.FollowNew(), false
 }
 
 // streamWriter writes to one viewer.

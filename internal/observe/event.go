@@ -42,6 +42,16 @@ type CallLate struct {
 	Since   time.Time
 }
 
+// Over says that a request has ended of which Waiting has told first, and whose answer nobody is told of: one of
+// 2026-07-28 over HTTP. It was answered or cancelled.
+type Over struct {
+	Server  string
+	Session *Session
+	Method  string
+	ID      jsonrpc.ID
+	Since   time.Time
+}
+
 // CallTimedOut says that the bridge has answered a request of a client itself, because the
 // server has not done so in time (--request-timeout).
 type CallTimedOut struct {
@@ -175,6 +185,7 @@ func (SessionEnded) event()    {}
 func (SessionFailed) event()   {}
 func (CallLate) event()        {}
 func (CallTimedOut) event()    {}
+func (Over) event()            {}
 func (ProcessStarted) event()  {}
 func (ProcessStopping) event() {}
 func (ProcessEnded) event()    {}

@@ -71,6 +71,8 @@ type Call struct {
 	Began  time.Time
 	Size   int // of the request, in bytes
 
+	earlier bool // it came while nobody was told: only its method and id are known
+
 	conn *conn       // which it has passed
 	over atomic.Bool // it was answered, or Watchers were told that it will not be
 

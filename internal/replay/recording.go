@@ -143,6 +143,9 @@ func (l *loader) take(r *trace.Record, line int) error {
 		return nil
 	}
 	switch {
+	case r.Earlier:
+		l.note(fmt.Sprintf("line %d: a request that came before the recording began", line))
+		return nil
 	case r.Body.Cut > 0 || r.Body.Text == nil:
 		return fmt.Errorf("line %d: not all of this message is in the file; mcp-bridge record keeps whole messages", line)
 	case !l.AllowRedacted && isRedacted(r.Redacted):

@@ -35,6 +35,7 @@ func Append(dst []byte, r *Record) []byte {
 		w.key(`,"id":`)
 		w.dst = append(w.dst, r.ID.String()...)
 	}
+	w.bool(`,"earlier":`, r.Earlier)
 	w.int(`,"size":`, int64(r.Size))
 	w.micros(`,"bridge_us":`, r.Bridge)
 	w.micros(`,"dur_us":`, r.Took)

@@ -125,6 +125,10 @@ func (m *maker) event(d *redact.Redactor, e observe.Event, text bool) bool {
 	case observe.CallLate:
 		m.call(d, e.Server, e.Session, e.Method, e.ID, e.Since)
 		m.Record.Event = &Event{Code: "late", Text: "the request still has no answer"}
+	case observe.Over:
+		m.call(d, e.Server, e.Session, e.Method, e.ID, e.Since)
+		m.Hop, m.Dir = observe.Down.String(), observe.ToServer.String()
+		m.Record.Event = &Event{Code: "over", Text: "the request is answered or cancelled; it came before somebody looked"}
 	case observe.CallTimedOut:
 		m.call(d, e.Server, e.Session, e.Method, e.ID, e.Since)
 		m.Record.Event = &Event{Code: "timeout", Text: "the bridge has answered the request, because the server has not done so within " + e.Within.String()}
@@ -170,6 +174,12 @@ func (m *maker) call(d *redact.Redactor, server string, s *observe.Session, meth
 	m.about(server, s)
 	m.Kind, m.Method, m.ID = Note, d.Name(method), d.ID(id)
 	m.Took = time.Since(since)
+}
+
+// waiting makes the record of a request that came before somebody looked.
+func (m *maker) waiting(d *redact.Redactor, w *observe.Waiting) {
+	m.call(d, w.Server, w.Session, w.Method, w.ID, w.Since)
+	m.Kind, m.Time, m.Hop, m.Dir, m.Earlier = Request, w.Since, observe.Down.String(), w.Dir.String(), true
 }
 
 // transport makes the record of what a transport has told.

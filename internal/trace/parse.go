@@ -90,6 +90,8 @@ func (p *parser) record(r *Record, m jsonrpc.Member) {
 		r.Name = p.string(m)
 	case "id":
 		p.id(&r.ID, m)
+	case "earlier":
+		p.bool(&r.Earlier, m)
 	case "size":
 		p.count(&r.Size, m)
 	case "bridge_us":

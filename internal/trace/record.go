@@ -45,7 +45,7 @@ const (
 // Record is one line of a trace. The zero value of a field says that the line has no such
 // member. A Record that Parse returns may refer to the line.
 type Record struct {
-	Seq  uint64 // in the order in which things began; grows, with holes; 0: a Gap
+	Seq  uint64 // in the order in which things began; grows, with holes; 0: a Gap, or Earlier
 	Time time.Time
 	Kind Kind
 
@@ -67,13 +67,16 @@ type Record struct {
 	ID     jsonrpc.ID
 	Size   int // of the message, of the noise, in bytes, as it passed
 
+	// Earlier is true of a Request that came before somebody looked, and still has no answer: nothing else is known
+	// of it.
+	Earlier bool
+
 	Bridge time.Duration // how long the bridge has had the cause
-	Took   time.Duration // of a response: since its request passed here; of a Note about a request: since then, too
-	Code   int           // of a response with an error
-	Failed bool          // of a response: the result of a tool with isError
-	Body   Body          // of a message, a Drop, a line of Stderr
-	Why    string        // of a Drop, a Noise, a Stream
-	Lost   uint64        // of a Gap: how many records
+	Took   time.Duration // of a response: since its request passed here; of a Note about a request, and one that is Earlier: since then, too
+	Outcome
+	Body Body   // of a message, a Drop, a line of Stderr
+	Why  string // of a Drop, a Noise, a Stream
+	Lost uint64 // of a Gap: how many records
 
 	// Redacted is what was taken out of Body and HTTP: paths such as "params.arguments.token",
 	// "http.req.Authorization".
@@ -81,6 +84,12 @@ type Record struct {
 
 	HTTP  *Exchange // of an HTTP, a Refused
 	Event *Event    // of a Stream, Session, Process, Stderr, Noise, Note
+}
+
+// Outcome is what a response says.
+type Outcome struct {
+	Code   int  // of an error
+	Failed bool // the result of a tool with isError
 }
 
 // Body is text, as exactly as it is kept.

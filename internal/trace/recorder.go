@@ -97,6 +97,13 @@ func (r *Recorder) Message(p *observe.Passed) {
 	m.release()
 }
 
+// Waiting returns the line of a request that waits for its answer, as a Sink gets lines.
+func (r *Recorder) Waiting(w *observe.Waiting) []byte {
+	var m maker
+	m.waiting(r.redactor.Load(), w)
+	return Append(nil, &m.Record)
+}
+
 // Event implements observe.Watcher.
 func (r *Recorder) Event(e observe.Event) {
 	sinks := r.sinks.Load()

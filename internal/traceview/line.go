@@ -198,6 +198,10 @@ func (p *Printer) message(v *View) {
 	case v.Pending:
 		p.printf("no answer for %s", rounded(v.Waited))
 	}
+	if v.Earlier {
+		p.word("(began earlier)")
+		return
+	}
 	if v.Took > 0 {
 		p.word(rounded(v.Took))
 	}
@@ -254,6 +258,12 @@ func (p *Printer) event(v *View) {
 	}
 	p.word(v.Stream)
 	p.word(e.Code)
+	if v.Method != "" { // a remark about a request
+		p.word(v.Method)
+		p.word(v.Name)
+		p.word("#" + v.ID.String())
+		p.word("for " + rounded(v.Took) + ":")
+	}
 	p.word(e.What)
 	p.word(e.Step)
 	if e.PID != 0 {

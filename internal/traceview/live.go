@@ -106,9 +106,15 @@ func (l *live) record(r *trace.Record, line []byte) error {
 	switch r.Kind {
 	case trace.Request:
 		v.Pending = true
-		l.open(r, line)
+		if w := l.open(r, line); r.Earlier {
+			return l.earlier(w)
+		}
 	case trace.Response:
 		l.close(r, opposite(r.Dir), r.ID)
+	case trace.Note:
+		if e := r.Event; e != nil && (e.Code == "unanswered" || e.Code == "over") {
+			l.close(r, r.Dir, r.ID)
+		}
 	case trace.Notification:
 		if r.Method == "notifications/cancelled" {
 			if id, ok := jsonrpc.ParseID(lookup(r.Body.Text, "params", "requestId")); ok {
@@ -123,9 +129,22 @@ func (l *live) record(r *trace.Record, line []byte) error {
 	return l.print(v, line)
 }
 
-func (l *live) open(r *trace.Record, line []byte) {
+// earlier prints a request that came before we looked.
+func (l *live) earlier(w *waiting) error {
+	v := &View{Record: &w.record, Pending: true, Waited: w.record.Took}
+	if l.pending && v.Waited < tick {
+		return nil // it is printed once it waits
+	}
+	w.told, w.late = true, v.Waited >= Late
+	return l.print(v, w.line)
+}
+
+// open notes a request that waits for its answer.
+func (l *live) open(r *trace.Record, line []byte) *waiting {
+	w := &waiting{record: *r, line: line}
+	w.record.Body = trace.Body{}
 	if l.n >= maxWaiting {
-		return
+		return w
 	}
 	key := callKey{r.Session, r.Hop, r.Dir}
 	if l.waiting[key] == nil {
@@ -134,9 +153,8 @@ func (l *live) open(r *trace.Record, line []byte) {
 	if l.waiting[key][r.ID] == nil {
 		l.n++
 	}
-	w := &waiting{record: *r, line: line}
-	w.record.Body = trace.Body{}
 	l.waiting[key][r.ID] = w
+	return w
 }
 
 func (l *live) close(r *trace.Record, dir string, id jsonrpc.ID) {

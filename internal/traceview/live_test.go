@@ -52,6 +52,57 @@ func TestLive(t *testing.T) {
 	})
 }
 
+// What waited before we looked is shown at once, and not again, but when it becomes late. What has an answer,
+// or will have none, waits no more.
+func TestLiveEarlier(t *testing.T) {
+	const first = "→|    ping #1 no answer for 12s (began earlier)\n→|    ping #2 no answer for 5s (began earlier)\n→|    ping #3 no answer for 5s (began earlier)"
+	const ends = "\n←|    ping #2 ok 6s 9 B\n→|    note unanswered ping #3 for 6s: it has ended"
+	for words, want := range map[string]string{
+		"":               first + "\n→|    ping #4 no answer for 400ms (began earlier)" + ends + "\n→|    ping #4 no answer for 10s (began earlier)",
+		"status:pending": first + "\n→|    ping #4 no answer for 1.4s (began earlier)\n→|    ping #4 no answer for 10s (began earlier)",
+		"status:late":    "→|    ping #1 no answer for 12s (began earlier)\n→|    ping #4 no answer for 10s (began earlier)",
+	} {
+		t.Run(words, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r, w := io.Pipe()
+				var out bytes.Buffer
+				s := Show{Out: bufio.NewWriter(&out), Err: io.Discard}
+				var err error
+				s.Filter, err = ParseFilter(strings.Fields(words))
+				bridgetest.Must(t, err)
+				done := make(chan error)
+				go func() { done <- s.Live(t.Context(), r) }()
+				put := func(r trace.Record) {
+					r.Session, r.Hop, r.Method = "s1", trace.Down, "ping"
+					_, err := w.Write(trace.Append(nil, &r))
+					bridgetest.Must(t, err)
+				}
+				for id, age := range []time.Duration{0, 12 * time.Second, 5 * time.Second, 5 * time.Second, 400 * time.Millisecond} {
+					if id > 0 {
+						put(trace.Record{Kind: trace.Request, Dir: trace.ToServer, ID: jsonrpc.IntID(int64(id)), Earlier: true, Took: age, Time: time.Now().Add(-age)})
+					}
+				}
+				time.Sleep(time.Second)
+				put(trace.Record{Seq: 1, Kind: trace.Response, Dir: trace.ToClient, ID: jsonrpc.IntID(2), Took: 6 * time.Second, Size: 9, Time: time.Now()})
+				put(trace.Record{Seq: 2, Kind: trace.Note, Dir: trace.ToServer, ID: jsonrpc.IntID(3), Took: 6 * time.Second, Time: time.Now(),
+					Event: &trace.Event{Code: "unanswered", Text: "it has ended"}})
+				time.Sleep(30 * time.Second)
+				bridgetest.Must(t, w.Close())
+				bridgetest.Must(t, <-done)
+				var got []string
+				for line := range strings.Lines(out.String()) {
+					if _, line, ok := strings.Cut(line, "s1  "); ok { // no new day
+						got = append(got, strings.TrimSpace(line))
+					}
+				}
+				if strings.Join(got, "\n") != want {
+					t.Errorf("printed:\n%s\nwant:\n%s", strings.Join(got, "\n"), want)
+				}
+			})
+		})
+	}
+}
+
 // A file is printed in the order in which things happened.
 func TestOrder(t *testing.T) {
 	file, err := os.ReadFile(recorded)

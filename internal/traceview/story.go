@@ -43,6 +43,7 @@ func (s *Story) Add(r *trace.Record) {
 		s.last = r.Time
 	}
 	switch {
+	case r.Earlier: // nothing is known of what became of it before
 	case r.Kind.IsMessage():
 		st := &step{Record: *r}
 		if r.Method == "notifications/cancelled" {

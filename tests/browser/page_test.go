@@ -230,6 +230,38 @@ func TestLive(t *testing.T) {
 	until(t, ctx, ": live")
 }
 
+// What has waited since before the page was opened is shown, once although the page is opened again, and can be cancelled.
+func TestWhatWaits(t *testing.T) {
+	ctx := browser(t)
+	r := newRun(t)
+	r.start(t)
+	session := r.session(t)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		r.post(t, session, `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"slow","arguments":{"seconds":3600}}}`)
+	}()
+	r.open(t, ctx, actToken)
+	until(t, ctx, ": live")
+	for eval[int](t, ctx, `fetch("api/v1/servers", { headers: { Authorization: "Bearer `+actToken+`" } }).then((r) => r.json()).then((l) => l.servers[0].calls)`) != 1 {
+		pause(10 * time.Millisecond)
+	}
+	for range 2 { // the second time, the bridge has been watched before
+		r.open(t, ctx, actToken)
+		click(t, ctx, "Messages")
+		until(t, ctx, "tools/call #7 no answer yet, began earlier")
+		pause(100 * time.Millisecond)
+		if n := eval[int](t, ctx, "[...document.querySelectorAll('.row')].filter((r) => r.innerText.includes('#7') && r.innerText.includes('→|')).length"); n != 1 {
+			t.Errorf("the request is there %d times", n)
+		}
+	}
+	do(t, ctx, "[...document.querySelectorAll('.row')].find((r) => r.innerText.includes('began earlier')).click()")
+	until(t, ctx, "came before anybody looked")
+	click(t, ctx, "cancel")
+	until(t, ctx, "tools/call #7 error -32603")
+	<-done
+}
+
 // 100,000 records are filtered while somebody scrolls, and no task takes longer than 100 ms.
 func TestManyRecords(t *testing.T) {
 	ctx := browser(t)

@@ -19,12 +19,12 @@ export function subject(r) {
   const words = (...all) => escaped(all.filter((w) => w !== undefined && w !== "").join(" "));
   if (["request", "response", "notification", "drop"].includes(v.kind)) {
     const state = v.code ? "error " + v.code : v.failed ? "failed" : v.kind === "response" ? "ok" : v.kind === "drop" ? "dropped: " + (v.why ?? "") :
-      r.cancelled && !r.answer ? "cancelled" : pending(r) ? "no answer yet" : "";
+      r.cancelled && !r.answer ? "cancelled" : r.over ?? (pending(r) ? "no answer yet" + (v.earlier ? ", began earlier" : "") : "");
     return words(v.method ?? v.kind, v.name, id, state);
   }
   if (x) return words(x.method, x.path ?? x.url, x.status, v.kind === "refused" ? "refused" : "", x.rule, x.why ?? v.why, x.err);
   if (v.kind === "gap") return (v.lost ?? 1) + " records are missing here";
-  if (e) return words(v.kind, v.str, e.code, e.what, e.step, e.pid && "pid " + e.pid, e.program, e.client, e.version, e.rev, e.text, v.raw, v.why, e.err);
+  if (e) return words(v.kind, v.str, e.code, v.method, v.name, id, e.what, e.step, e.pid && "pid " + e.pid, e.program, e.client, e.version, e.rev, e.text, v.raw, v.why, e.err);
   return words(v.kind, v.why);
 }
 
@@ -83,6 +83,7 @@ export function Detail({ store, r, open, close, may }) {
     ${command && html`<pre class="command">${escaped(command)}</pre>`}
     ${after ? html`<div class="both"><div>${head(before)}<${Marked} parts=${left} /></div><div>${head(after)}<${Marked} parts=${right} /></div></div>`
       : body(r) && html`<${Marked} parts=${left} />`}
+    ${v.earlier && html`<p class="dim">It came before anybody looked: its text is not known.</p>`}
     ${v.http && html`<pre>${escaped(exchange(v.http))}</pre>`}
     ${v.redacted && html`<p class="dim">redacted: ${escaped(v.redacted.join(", "))}</p>`}
     ${v.event && html`<pre>${escaped(JSON.stringify(v.event, null, 1))}</pre>`}</section>`;

@@ -5,7 +5,7 @@ const maxChars = 96_000_000;
 const slice = 12; // milliseconds of work at a time
 export const late = 10_000; // milliseconds
 
-/** @typedef {{v: any, raw: string, t: number, answer?: Rec, cancelled?: boolean}} Rec */
+/** @typedef {{v: any, raw: string, t: number, answer?: Rec, cancelled?: boolean, over?: string}} Rec */
 
 export class Store {
   /** @type {Rec[]} */ all = [];
@@ -34,6 +34,7 @@ export class Store {
       try { v = JSON.parse(raw); } catch { continue; }
       if (v === null || typeof v !== "object" || typeof v.kind !== "string") continue;
       const r = { v, raw, t: Date.parse(v.ts) || 0 };
+      if (v.earlier && this.open.has(place(v) + v.dir + " " + exactID(r))) continue; // it is there already
       insert(this.all, r);
       this.chars += raw.length;
       if (v.seq) this.bySeq.set(v.seq, r);
@@ -46,20 +47,25 @@ export class Store {
 
   /** Pair notes which answer belongs to which request. */
   #pair(r) {
-    const v = r.v, place = v.ses + " " + v.hop + " ";
+    const v = r.v, at = place(v);
     const id = exactID(r);
     if (v.kind === "request") {
-      const early = this.early.get(place + v.dir + " " + id);
-      if (early && early.v.seq > v.seq) { r.answer = early; this.early.delete(place + v.dir + " " + id); } else this.open.set(place + v.dir + " " + id, r);
+      const key = at + v.dir + " " + id, early = this.early.get(key), before = this.open.get(key);
+      if (before?.v.earlier) for (const list of [this.all, this.shown]) if (list.includes(before)) list.splice(list.indexOf(before), 1);
+      if (early && early.v.seq > v.seq) { r.answer = early; this.early.delete(key); } else this.open.set(key, r);
+    }
+    if (v.kind === "note" && ["over", "unanswered"].includes(v.event?.code)) {
+      const q = this.open.get(at + v.dir + " " + id);
+      if (q) { q.over = v.event.text; this.open.delete(at + v.dir + " " + id); }
     }
     if (v.kind === "response") {
-      const key = place + (v.dir === "c2s" ? "s2c" : "c2s") + " " + id;
+      const key = at + (v.dir === "c2s" ? "s2c" : "c2s") + " " + id;
       const q = this.open.get(key);
       if (q) { q.answer = r; this.open.delete(key); } else this.early.set(key, r);
       if (this.early.size > 1000) this.early.delete(this.early.keys().next().value);
     }
     if (v.method === "notifications/cancelled" && v.msg?.params) {
-      const q = this.open.get(place + v.dir + " " + JSON.stringify(v.msg.params.requestId));
+      const q = this.open.get(at + v.dir + " " + JSON.stringify(v.msg.params.requestId));
       if (q) q.cancelled = true;
     }
   }
@@ -93,6 +99,9 @@ export class Store {
     this.changed();
   }
 }
+
+/** Place says where a message passed. */
+const place = (v) => v.ses + " " + v.hop + " ";
 
 /** Insert appends a record, in front of those nearby whose numbers are greater. */
 function insert(all, r) {
@@ -154,7 +163,7 @@ function status(r, value) {
   return v.code === +value || v.http?.status === +value;
 }
 
-export const pending = (r) => r.v.kind === "request" && !r.answer && !r.cancelled;
+export const pending = (r) => r.v.kind === "request" && !r.answer && !r.cancelled && !r.over;
 
 export function failed(v) {
   return !!(v.code || v.failed || v.kind === "drop" || v.kind === "gap" || v.kind === "refused" || v.http?.status >= 400 || v.http?.err || v.event?.err);
@@ -162,7 +171,7 @@ export function failed(v) {
 
 /** Took returns milliseconds; undefined: nothing is known. */
 export function took(r) {
-  if (r.v.kind === "request") return r.answer ? r.answer.t - r.t : r.cancelled ? undefined : Date.now() - r.t;
+  if (r.v.kind === "request") return r.answer ? r.answer.t - r.t : r.cancelled || r.over ? undefined : Date.now() - r.t;
   const us = r.v.http ? r.v.http.us : r.v.dur_us;
   return us === undefined ? undefined : us / 1000;
 }

@@ -1,0 +1,95 @@
+package observe
+
+import (
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// Waiting is a request that has no answer yet, whether Watchers were told of it or not.
+type Waiting struct {
+	Server  string
+	Session *Session
+	Method  string
+	ID      jsonrpc.ID // at the client's end
+	Dir     Direction
+	Since   time.Time
+	Told    bool // Watchers were told of it
+}
+
+// Waiting returns the requests in calls, which are those of a server, that have no answer yet: the bridge knows them
+// without Watchers. Whoever watches by now is told, with the response, which of them it answers. A request
+// of 2026-07-28 over HTTP of which nobody was told gets a Session of its own, and its end is told with Over. A nil
+// Observer works.
+func (o *Observer) Waiting(server string, calls *bridge.Calls) (all []Waiting) {
+	if o == nil {
+		return nil
+	}
+	calls.Look(func(c bridge.LateCall) (note any) {
+		w := Waiting{Server: server, Session: sessionOf(&c), Method: c.Method, ID: c.ID, Dir: ToServer, Since: c.Since}
+		if c.ByServer {
+			w.Dir = ToClient
+		}
+		switch {
+		case w.Session == nil:
+			w.Session = o.OpenQuiet(server, "http")
+			w.Session.era = "modern"
+			note = w.Session
+		case c.Note == nil:
+			w.Since, w.Told = w.Session.learn(&w)
+		}
+		all = append(all, w)
+		return note
+	})
+	return all
+}
+
+// sessionOf returns the session of a call; nil: there is none.
+func sessionOf(c *bridge.LateCall) *Session {
+	if s, ok := c.Note.(*Session); ok {
+		return s
+	}
+	return SessionOf(c.Ctx)
+}
+
+// learn keeps a request that waits until it is answered, unless that is done already. It returns since when it waits,
+// and whether Watchers were told of it. The response passes the client's end after this.
+func (s *Session) learn(w *Waiting) (since time.Time, told bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b := s.waiting(Down, w.Dir)
+	if call := b.all[w.ID]; call != nil {
+		return call.Began, !call.earlier
+	}
+	if len(b.all) < maxOpen {
+		b.put(&Call{ID: w.ID, Method: w.Method, Dir: w.Dir, Began: w.Since, earlier: true})
+		s.told.Add(1)
+	}
+	return w.Since, false
+}
+
+// Follow has Watchers told of the calls of a server that are late, and of the end of those that Waiting has
+// shown first. It is called before there are any. A nil Observer works.
+func (o *Observer) Follow(server string, calls *bridge.Calls) {
+	calls.Late = func(c bridge.LateCall) {
+		o.Event(CallLate{Server: server, Session: sessionOf(&c), Method: c.Method, ID: c.ID, Since: c.Since})
+	}
+	calls.Ended = func(c bridge.LateCall) {
+		o.Event(Over{Server: server, Session: sessionOf(&c), Method: c.Method, ID: c.ID, Since: c.Since})
+	}
+}
+
+// TimedOut returns what tells Watchers of calls of a server that have ended because they took longer than within. A
+// nil Observer works.
+func (o *Observer) TimedOut(server string, within time.Duration) func(bridge.LateCall) {
+	return func(c bridge.LateCall) {
+		o.Event(CallTimedOut{Server: server, Session: sessionOf(&c), Method: c.Method, ID: c.ID, Since: c.Since, Within: within})
+	}
+}
+
+// Names reports whether a session is that of a call, as Watchers know it.
+func Names(c bridge.LateCall, session string) bool {
+	s := sessionOf(&c)
+	return s != nil && s.Name == session
+}

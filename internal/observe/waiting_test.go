@@ -1,0 +1,121 @@
+package observe_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
+	"github.com/mcp-bridge/mcp-bridge/internal/observe"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// shown is what Waiting returns, in words.
+func shown(all []observe.Waiting) (list []string) {
+	for _, w := range all {
+		text := w.Session.Name + " " + w.Dir.String() + " " + w.Method + " " + w.ID.String()
+		if w.Told {
+			text += ", told"
+		}
+		list = append(list, text)
+	}
+	return list
+}
+
+// What came while nobody watched is known to who comes later, on both sides, and its answer names it.
+func TestWaiting(t *testing.T) {
+	const asked = `{"jsonrpc":"2.0","id":"a","method":"roots/list"}`
+	const said = `{"jsonrpc":"2.0","id":"a","result":{}}`
+	synctest.Test(t, func(t *testing.T) {
+		var o observe.Observer
+		var calls bridge.Calls
+		o.Follow("files", &calls)
+		defer calls.Close()
+		client, server := bridgetest.NewPeer(t, 10), bridgetest.NewPeer(t, 10)
+		h := o.Serve("files", "http", bridge.HandlerFunc(func(ctx context.Context, c bridge.Conn) error {
+			return bridge.Pump(ctx, c, server, bridge.PumpOptions{Calls: &calls})
+		}))
+		done := make(chan error, 1)
+		go func() { done <- h.ServeConn(t.Context(), client) }()
+		client.Says(initialize)
+		server.Says(answer)
+		client.Says(call)
+		server.Says(asked)
+		waits := []string{"s1 c2s tools/call 7", `s1 s2c roots/list "a"`}
+		if got := shown(o.Waiting("files", &calls)); !slices.Equal(got, waits) {
+			t.Errorf("waiting: %q, want %q", got, waits)
+		}
+		l := &listing{}
+		defer o.Watch(l)()
+		client.Says(`{"jsonrpc":"2.0","id":8,"method":"ping"}`)
+		l.wants(t, `1<0 down c2s {"jsonrpc":"2.0","id":8,"method":"ping"} of ping()`)
+		waits = []string{"s1 c2s tools/call 7", "s1 c2s ping 8, told", `s1 s2c roots/list "a"`}
+		if got := shown(o.Waiting("files", &calls)); !slices.Equal(got, waits) {
+			t.Errorf("waiting: %q, want %q", got, waits)
+		}
+		server.Says(respelled)
+		client.Says(said)
+		l.wants(t, "2<0 down s2c "+result+" of tools/call()", "3<0 down c2s "+said+" of roots/list()")
+		if got := shown(o.Waiting("files", &calls)); !slices.Equal(got, []string{"s1 c2s ping 8, told"}) {
+			t.Errorf("waiting: %q", got)
+		}
+		server.End <- errors.New("crashed")
+		<-done
+		if got := o.Waiting("files", &calls); len(got) > 0 {
+			t.Errorf("waiting in the end: %q", shown(got))
+		}
+	})
+}
+
+// ends is a Watcher of what Waiting has shown first.
+type ends struct {
+	listing
+	over []observe.Over
+}
+
+func (e *ends) Event(event observe.Event) {
+	if over, ok := event.(observe.Over); ok {
+		e.over = append(e.over, over)
+	}
+}
+
+// A request of 2026-07-28 over HTTP that came while nobody watched keeps the name that it is shown with, and its
+// end is told.
+func TestWaitingModern(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var o observe.Observer
+		var calls bridge.Calls
+		o.Follow("files", &calls)
+		defer calls.Close()
+		client, server := bridgetest.NewPeer(t, 10), bridgetest.NewPeer(t, 10)
+		h := o.ServeRequests("files", "http", bridge.HandlerFunc(func(ctx context.Context, c bridge.Conn) error {
+			return bridge.Exchange(ctx, c, server, bridge.PumpOptions{Calls: &calls})
+		}))
+		done := make(chan error, 1)
+		go func() { done <- h.ServeConn(t.Context(), client) }()
+		client.Says(call)
+		e := new(ends)
+		defer o.Watch(e)()
+		for range 2 {
+			if got := shown(o.Waiting("files", &calls)); !slices.Equal(got, []string{"q1 c2s tools/call 7"}) {
+				t.Errorf("waiting: %q", got)
+			}
+		}
+		var named []bool
+		calls.Cancel(func(c bridge.LateCall) bool {
+			named = append(named, observe.Names(c, "q1"), observe.Names(c, "q2"))
+			return false
+		})
+		if !slices.Equal(named, []bool{true, false}) {
+			t.Errorf("it has the names %v", named)
+		}
+		server.Says(result)
+		bridgetest.Must(t, <-done)
+		if len(e.over) != 1 || e.over[0].Session.Name != "q1" || e.over[0].Method != "tools/call" || e.over[0].ID != jsonrpc.IntID(7) {
+			t.Errorf("told of the ends %+v", e.over)
+		}
+	})
+}
