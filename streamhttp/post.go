@@ -176,7 +176,7 @@ func (h *Handler) serveRequests(p *post, messages, requests, failed []jsonrpc.Me
 func (h *Handler) serveStream(p *post, messages []jsonrpc.Message) {
 	defer p.s.detach(p.st, p.rd)
 	answer := h.answerer(p)
-	defer p.rd.await(nil)
+	defer p.rd.setAnswer(nil)
 	p.s.scheduleCommit(p.st, p.opens)
 	todo := outbox{s: p.s, messages: messages, share: p.share}
 	defer todo.takeBack()
@@ -185,7 +185,7 @@ func (h *Handler) serveStream(p *post, messages []jsonrpc.Message) {
 	for {
 		timeUp := false
 		if len(todo.messages) == 0 {
-			p.rd.await(answer)
+			p.rd.setAnswer(answer)
 		}
 		select {
 		case <-taken:
@@ -193,13 +193,13 @@ func (h *Handler) serveStream(p *post, messages []jsonrpc.Message) {
 		case <-late:
 			timeUp = true
 		case <-p.r.Context().Done():
-			if p.rd.await(nil) {
+			if p.rd.setAnswer(nil) {
 				return
 			}
 			p.s.withdraw(todo.rest())
 			abort()
 		}
-		if p.rd.await(nil) {
+		if p.rd.setAnswer(nil) {
 			return
 		}
 		// Before the look at the stream: of what comes because of it, we are told.

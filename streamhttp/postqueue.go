@@ -32,7 +32,7 @@ type postQueue struct {
 	idle    bool               // receive waits, so that others may call sink
 	cancel  context.CancelFunc // of the ctx of a Send that goes on; nil: none does
 	err     error              // why nothing is taken any more
-	came    chan struct{}      // holds one element when receive has to look
+	wakeup  chan struct{}      // holds one element when receive has to look
 }
 
 // pendingMessage is a message in a postQueue, whose lock guards it.
@@ -46,7 +46,7 @@ type pendingMessage struct {
 	done    chan struct{} // closed when it is taken; nil: nobody has asked for it
 }
 
-func newPostQueue() *postQueue { return &postQueue{came: make(chan struct{}, 1)} }
+func newPostQueue() *postQueue { return &postQueue{wakeup: make(chan struct{}, 1)} }
 
 // offer puts a message into the queue, with what it holds of the budget. The caller may have
 // to do the work of the session's receiver, so it must have no locks.
@@ -56,7 +56,7 @@ func (q *postQueue) offer(m jsonrpc.Message, share *budget.Share) *pendingMessag
 	q.waiting = append(q.waiting, p)
 	q.mu.Unlock()
 	if !q.turn.TryLock() || !q.handOn() {
-		q.wake()
+		q.wakeReceiver()
 	}
 	return p
 }
@@ -68,12 +68,12 @@ func (q *postQueue) put(m jsonrpc.Message) {
 		q.waiting = append(q.waiting, &pendingMessage{m: m, left: true})
 	}
 	q.mu.Unlock()
-	q.wake()
+	q.wakeReceiver()
 }
 
-func (q *postQueue) wake() {
+func (q *postQueue) wakeReceiver() {
 	select {
-	case q.came <- struct{}{}:
+	case q.wakeup <- struct{}{}:
 	default:
 	}
 }
@@ -163,7 +163,7 @@ func (q *postQueue) receive(ctx context.Context, sink bridge.Sink) error {
 		case p == nil:
 			q.turn.Unlock()
 			select {
-			case <-q.came:
+			case <-q.wakeup:
 			case <-ctx.Done():
 			}
 			q.turn.Lock()
@@ -250,5 +250,5 @@ func (q *postQueue) end(err error) {
 		q.cancel()
 	}
 	q.mu.Unlock()
-	q.wake()
+	q.wakeReceiver()
 }

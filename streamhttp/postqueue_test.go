@@ -233,7 +233,7 @@ func TestInlineCalls(t *testing.T) {
 		_, rd, _, err := s.open([]jsonrpc.Message{jsonrpc.NewRequest(jsonrpc.IntID(int64(i)), "tools/call", nil)})
 		bridgetest.Must(t, err)
 		readers[i] = rd
-		rd.await(func() bool { wrote[i] = true; return true })
+		rd.setAnswer(func() bool { wrote[i] = true; return true })
 	}
 	for i, rd := range readers {
 		if !s.TrySend(jsonrpc.NewResult(jsonrpc.IntID(int64(i)), nil)) {

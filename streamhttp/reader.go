@@ -31,10 +31,10 @@ func (r *reader) signal() {
 	}
 }
 
-// await lets whoever brings the response write the reply (answer) while the
-// exchange waits; await(nil) takes that back. It reports whether the reply has
+// setAnswer lets whoever brings the response write the reply (answer) while the
+// exchange waits; setAnswer(nil) takes that back. It reports whether the reply has
 // been written.
-func (r *reader) await(answer func() bool) (written bool) {
+func (r *reader) setAnswer(answer func() bool) (written bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.answer = answer
