@@ -16,32 +16,32 @@ type outbox struct {
 	quick bool              // the server has taken the last message at once; whose turn it is has it
 	spare []jsonrpc.Message // memory of era.Out.ToServer; likewise
 
-	queue fifo.Queue[outgoing]
-	lasts int // how many of queue are the last of something
+	queue   fifo.Queue[outgoing]
+	batches int // how many of queue end a batch
 }
 
-// outgoing is one message for the server. sender is the Send that waits for it;
+// outgoing is one message for the server. waiter is the Send that waits for it;
 // nil: none does.
 type outgoing struct {
-	m      jsonrpc.Message
-	sender *sender
-	last   bool // of all that the filter has said at once, and nobody waits for
+	m         jsonrpc.Message
+	waiter    *pendingSend
+	endsBatch bool // is the last of all that the filter has said at once, and nobody waits for
 }
 
-// sender is one Send.
-type sender struct{ err error }
+// pendingSend is a Send that may wait until its messages are written.
+type pendingSend struct{ err error }
 
 func (o *outbox) init() {
 	o.turn, o.wake = make(chan struct{}, 1), make(chan struct{}, 1)
 }
 
 // add appends what the filter has said in the course of the Send s; nil: of none.
-func (o *outbox) add(said []jsonrpc.Message, s *sender) {
+func (o *outbox) add(said []jsonrpc.Message, s *pendingSend) {
 	if len(said) == 0 {
 		return
 	}
 	for _, m := range said {
-		o.queue.Push(outgoing{m: m, sender: s})
+		o.queue.Push(outgoing{m: m, waiter: s})
 	}
 	if s == nil {
 		o.leaveToWrite(o.queue.Len())
@@ -50,18 +50,18 @@ func (o *outbox) add(said []jsonrpc.Message, s *sender) {
 
 // leaveToWrite says that nobody's Send writes the nth message, and what comes before it.
 func (o *outbox) leaveToWrite(n int) {
-	o.queue.Rest()[n-1].last = true
-	o.lasts++
+	o.queue.Rest()[n-1].endsBatch = true
+	o.batches++
 	signal(o.wake)
 }
 
 // leave says that the Send s waits no more for what is left of its messages. It reports
 // whether anything is.
-func (o *outbox) leave(s *sender) (left bool) {
+func (o *outbox) leave(s *pendingSend) (left bool) {
 	rest := o.queue.Rest()
 	for i := range rest {
-		if rest[i].sender == s {
-			rest[i].sender, left = nil, true
+		if rest[i].waiter == s {
+			rest[i].waiter, left = nil, true
 		}
 	}
 	return left
@@ -78,9 +78,9 @@ func (o *outbox) putBack(said []jsonrpc.Message) {
 	o.queue.Push(after...)
 }
 
-// unsent returns how many times the filter has said something that nobody waits for and is
+// unsentBatches returns how many times the filter has said something that nobody waits for and is
 // not written.
-func (o *outbox) unsent() int { return o.lasts }
+func (o *outbox) unsentBatches() int { return o.batches }
 
 func (o *outbox) isEmpty() bool { return o.queue.Len() == 0 }
 
@@ -97,14 +97,14 @@ func (o *outbox) pop() (first outgoing, ok bool) {
 		return first, false
 	}
 	first = o.queue.Pop()
-	if first.last {
-		o.lasts--
+	if first.endsBatch {
+		o.batches--
 	}
 	return first, true
 }
 
 // drop forgets all that waits.
-func (o *outbox) drop() { o.queue, o.lasts = fifo.Queue[outgoing]{}, 0 }
+func (o *outbox) drop() { o.queue, o.batches = fifo.Queue[outgoing]{}, 0 }
 
 // reuse keeps the memory of messages for the filter's next word. The caller has the turn.
 func (o *outbox) reuse(said []jsonrpc.Message) {

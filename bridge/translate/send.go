@@ -28,7 +28,7 @@ func (t *translated) Send(ctx context.Context, m jsonrpc.Message) error {
 		t.mu.Unlock()
 		return err
 	}
-	s := &sender{}
+	s := &pendingSend{}
 	t.filter.FromClient(time.Now(), m, &t.said)
 	t.carry(m.Mark())
 	replies, quiet := len(t.said.ToClient) > 0, len(t.said.ToServer) == 0
@@ -114,7 +114,7 @@ func (t *translated) write() {
 
 // flush writes to the server, in order, until nothing is left, or only what
 // others will write; what s has to say is written then.
-func (t *translated) flush(ctx context.Context, s *sender) error {
+func (t *translated) flush(ctx context.Context, s *pendingSend) error {
 	select {
 	case <-t.done:
 		return io.ErrClosedPipe
@@ -157,7 +157,7 @@ func (t *translated) flush(ctx context.Context, s *sender) error {
 
 // leave ends the wait of a Send. What it was to write is written later: the filter has
 // taken the message, so Send says that it was taken.
-func (t *translated) leave(s *sender) error {
+func (t *translated) leave(s *pendingSend) error {
 	signal(t.out.wake)
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -187,8 +187,8 @@ func (t *translated) sent(next outgoing, err error) {
 	}
 	switch {
 	case err == nil:
-	case next.sender != nil:
-		next.sender.err = err
+	case next.waiter != nil:
+		next.waiter.err = err
 	case next.m.Kind() == jsonrpc.Request:
 		t.lost(err)
 	}

@@ -99,7 +99,7 @@ type translated struct {
 // collect takes over what the filter has said, in its order. It is called with mu held,
 // and its caller has the client's side look (Inbox.Wake, Deliver) afterwards. s is the Send
 // in whose course it was; nil: none.
-func (t *translated) collect(s *sender) {
+func (t *translated) collect(s *pendingSend) {
 	for _, d := range t.said.Dropped {
 		t.mu.Drop(d.Message, d.Reason)
 	}
@@ -202,7 +202,7 @@ func (t *translated) take(m jsonrpc.Message) (taken bool) {
 	t.carry(m.Mark())
 	says := len(t.said.ToClient) > 0
 	t.collect(nil)
-	if t.out.unsent() > maxUnsent {
+	if t.out.unsentBatches() > maxUnsent {
 		t.finish(now, errStalled)
 	}
 	t.mu.Unlock()
