@@ -30,7 +30,7 @@ type conn struct {
 	bridge.Conn
 	s       *Session
 	hop     Hop
-	offered offers
+	unsent  unsentRequests
 	untaken *arrival // in the last Receive: the next one brings it again; nil: there is none
 }
 
@@ -84,7 +84,7 @@ func (c *conn) TrySend(m jsonrpc.Message) bool {
 	if taken {
 		c.s.sent(p)
 	} else if c.s.unsent(p) && c.s.o.rewriter.Load() != nil {
-		c.unoffer(c.offered.keep(&m, p.Call))
+		c.reportNeverSent(c.unsent.keep(&m, p.Call))
 	}
 	p.release()
 	return taken
@@ -94,12 +94,12 @@ func (c *conn) TrySend(m jsonrpc.Message) bool {
 func (c *conn) Close(reason error) error {
 	err := c.Conn.Close(reason)
 	c.s.lose(c.hop, c)
-	c.unoffer(c.offered.clear())
+	c.reportNeverSent(c.unsent.clear())
 	return err
 }
 
-// unoffer tells of requests that were offered, and will not be sent.
-func (c *conn) unoffer(left map[offer]*Call) {
+// reportNeverSent tells of requests that were offered with TrySend, and will not be sent.
+func (c *conn) reportNeverSent(left map[unsentKey]*Call) {
 	for _, call := range left {
 		c.s.unanswered(c.hop, call)
 	}
@@ -196,7 +196,7 @@ func (c *conn) begin(m *jsonrpc.Message) *Passed {
 		p.Origin, p.Source = source.call, source
 	}
 	if m.Kind() == jsonrpc.Request {
-		p.Call = c.offered.take(m)
+		p.Call = c.unsent.take(m)
 		s.enter(p)
 		if r := s.o.rewriter.Load(); r != nil {
 			p.Message = (*r).Rewrite(p)

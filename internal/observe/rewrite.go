@@ -23,38 +23,38 @@ func (o *Observer) Rewrite(r Rewriter) (stop func()) {
 	return func() { o.rewriter.Store(nil) }
 }
 
-// maxOffers is how many requests are kept that a peer has not taken at once. Of more, some
+// maxUnsent is how many requests are kept that a peer has not taken at once. Of more, some
 // are rewritten as if they were new.
-const maxOffers = 256
+const maxUnsent = 256
 
-// offers are the requests that a Conn was offered with TrySend and has not taken: Send
+// unsentRequests are the requests that a Conn was offered with TrySend and has not taken: Send
 // follows. The zero value works, and any number of goroutines may use it.
-type offers struct {
+type unsentRequests struct {
 	n   atomic.Int32 // the length of all
 	mu  sync.Mutex
-	all map[offer]*Call
+	all map[unsentKey]*Call
 }
 
-// offer is a request: the same as often as it is offered.
-type offer struct {
+// unsentKey is a request: the same as often as it is tried.
+type unsentKey struct {
 	mark *jsonrpc.Mark
 	id   jsonrpc.ID
 }
 
 // keep keeps a request. It returns those that are not kept any more for it.
-func (o *offers) keep(m *jsonrpc.Message, call *Call) (left map[offer]*Call) {
+func (o *unsentRequests) keep(m *jsonrpc.Message, call *Call) (left map[unsentKey]*Call) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.all == nil || len(o.all) >= maxOffers {
-		left, o.all = o.all, make(map[offer]*Call)
+	if o.all == nil || len(o.all) >= maxUnsent {
+		left, o.all = o.all, make(map[unsentKey]*Call)
 	}
-	o.all[offer{m.Mark(), m.ID()}] = call
+	o.all[unsentKey{m.Mark(), m.ID()}] = call
 	o.n.Store(int32(len(o.all)))
 	return left
 }
 
 // clear forgets all requests, and returns them.
-func (o *offers) clear() map[offer]*Call {
+func (o *unsentRequests) clear() map[unsentKey]*Call {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	left := o.all
@@ -63,14 +63,14 @@ func (o *offers) clear() map[offer]*Call {
 	return left
 }
 
-// take returns the Call with which m was offered before; nil: it was not.
-func (o *offers) take(m *jsonrpc.Message) *Call {
+// take returns the Call with which m was tried before; nil: it was not.
+func (o *unsentRequests) take(m *jsonrpc.Message) *Call {
 	if o.n.Load() == 0 {
 		return nil
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	key := offer{m.Mark(), m.ID()}
+	key := unsentKey{m.Mark(), m.ID()}
 	call := o.all[key]
 	if call != nil && call.Method != m.Method() {
 		return nil
