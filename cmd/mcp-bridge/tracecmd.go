@@ -49,11 +49,11 @@ func traceCommand(ctx context.Context, args []string, env environment) error {
 	if len(words) > 0 && !isFilter(words[0]) {
 		where, words = words[0], words[1:]
 	}
-	show := traceview.Show{
+	viewer := traceview.Viewer{
 		Out: bufio.NewWriterSize(env.stdout, 64<<10), Err: env.stderr, Terminal: isTerminal(env.stdout), Width: columns(env),
 		Verbose: f.verbose, JSON: f.json, Exchanges: f.http,
 	}
-	if show.Filter, err = traceview.ParseFilter(words); err != nil {
+	if viewer.Filter, err = traceview.ParseFilter(words); err != nil {
 		return usagef("%v", err)
 	}
 	file, err := openTrace(where, env)
@@ -61,26 +61,26 @@ func traceCommand(ctx context.Context, args []string, env environment) error {
 		return err
 	}
 	if file == nil {
-		return f.live(ctx, where, &show)
+		return f.live(ctx, where, &viewer)
 	}
 	defer file.Close()
-	err = f.file(file, &show)
-	if flushed := show.Out.Flush(); err == nil {
+	err = f.file(file, &viewer)
+	if flushed := viewer.Out.Flush(); err == nil {
 		err = flushed
 	}
 	return err
 }
 
 // file shows a file, in two passes: what became of a request stands after it.
-func (f *traceFlags) file(file *os.File, show *traceview.Show) error {
-	story, err := show.Story(file)
+func (f *traceFlags) file(file *os.File, viewer *traceview.Viewer) error {
+	story, err := viewer.ReadStory(file)
 	switch {
 	case errors.Is(err, traceview.ErrNoTrace):
 		return usagef("%v", err)
 	case err != nil:
 		return err
 	case f.lost:
-		n, err := show.Lost(story)
+		n, err := viewer.PrintLost(story)
 		if err == nil && n > 0 {
 			err = &loggedError{fmt.Errorf("%d messages were lost or have no answer", n)}
 		}
@@ -90,9 +90,9 @@ func (f *traceFlags) file(file *os.File, show *traceview.Show) error {
 		return err
 	}
 	if f.export != "" {
-		return show.Export(file, story, f.export)
+		return viewer.Export(file, story, f.export)
 	}
-	return show.All(file, story)
+	return viewer.PrintAll(file, story)
 }
 
 // columns returns how wide the terminal is, as far as the environment says; 0: not known.

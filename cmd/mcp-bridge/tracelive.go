@@ -13,7 +13,7 @@ import (
 )
 
 // live prints what passes through a running bridge, until ctx is done or the bridge ends.
-func (f *traceFlags) live(ctx context.Context, where string, show *traceview.Show) error {
+func (f *traceFlags) live(ctx context.Context, where string, viewer *traceview.Viewer) error {
 	switch {
 	case f.lost:
 		return usagef("--lost looks at a whole trace: name its file")
@@ -35,13 +35,13 @@ func (f *traceFlags) live(ctx context.Context, where string, show *traceview.Sho
 		return err
 	}
 	defer stream.Body.Close()
-	fmt.Fprintf(show.Err, "mcp-bridge: looking at %s, pid %d; client →|   |→ server\n", bridge.Name, bridge.PID)
-	err = show.Live(ctx, stream.Body)
+	fmt.Fprintf(viewer.Err, "mcp-bridge: looking at %s, pid %d; client →|   |→ server\n", bridge.Name, bridge.PID)
+	err = viewer.Live(ctx, stream.Body)
 	if ctx.Err() != nil {
 		return nil // we were asked to end
 	}
 	if err == nil {
-		fmt.Fprintln(show.Err, "mcp-bridge: the bridge has ended")
+		fmt.Fprintln(viewer.Err, "mcp-bridge: the bridge has ended")
 	}
 	return err
 }

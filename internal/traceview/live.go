@@ -22,7 +22,7 @@ const tick = time.Second
 // maxWaiting is for how many requests without an answer Live looks.
 const maxWaiting = 10_000
 
-// live is what a Show knows of a bridge that runs.
+// live is what a Viewer knows of a bridge that runs.
 type live struct {
 	print   func(v *View, line []byte) error
 	waiting map[callKey]map[jsonrpc.ID]*waiting
@@ -41,7 +41,7 @@ type waiting struct {
 
 // Live prints records as they come, until in ends or ctx is done; then its error is that of in.
 // A request that is Late is printed again. in must end with ctx.
-func (s *Show) Live(ctx context.Context, in io.Reader) error {
+func (s *Viewer) Live(ctx context.Context, in io.Reader) error {
 	l := &live{print: s.printer(), waiting: make(map[callKey]map[jsonrpc.ID]*waiting), pending: s.Filter.Has("status"), again: !s.JSON}
 	type item struct {
 		record trace.Record

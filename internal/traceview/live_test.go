@@ -23,7 +23,7 @@ func TestLive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, w := io.Pipe()
 		var out bytes.Buffer
-		s := Show{Out: bufio.NewWriter(&out), Err: io.Discard}
+		s := Viewer{Out: bufio.NewWriter(&out), Err: io.Discard}
 		done := make(chan error)
 		go func() { done <- s.Live(t.Context(), r) }()
 		put := func(seq uint64, kind trace.Kind, hop, dir string, id int64) {
@@ -108,13 +108,13 @@ func TestOrder(t *testing.T) {
 	file, err := os.ReadFile(recorded)
 	bridgetest.Must(t, err)
 	var out bytes.Buffer
-	s := Show{Out: bufio.NewWriter(&out), Err: io.Discard}
-	story, err := s.Story(bytes.NewReader(file))
+	s := Viewer{Out: bufio.NewWriter(&out), Err: io.Discard}
+	story, err := s.ReadStory(bytes.NewReader(file))
 	bridgetest.Must(t, err)
 	if s.Filter, err = ParseFilter([]string{"id:6"}); err != nil {
 		t.Fatal(err)
 	}
-	bridgetest.Must(t, s.All(bytes.NewReader(file), story))
+	bridgetest.Must(t, s.PrintAll(bytes.NewReader(file), story))
 	bridgetest.Must(t, s.Out.Flush())
 	if n := strings.Count(out.String(), "\n"); n != 4 || strings.Index(out.String(), "|→") > strings.Index(out.String(), "|←") {
 		t.Errorf("printed:\n%s", out.String())

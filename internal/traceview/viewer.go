@@ -11,8 +11,8 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/trace"
 )
 
-// Show reads a trace and writes what is wanted of it. It must not be used concurrently.
-type Show struct {
+// Viewer reads a trace and writes what is wanted of it. It must not be used concurrently.
+type Viewer struct {
 	Out      *bufio.Writer // the caller flushes it; Live does so itself
 	Err      io.Writer     // is told of lines that could not be read
 	Terminal bool          // Out ends at one
@@ -30,16 +30,16 @@ const nearby = 64
 // ErrNoTrace says that a file has no record in it, but other lines.
 var ErrNoTrace = errors.New("no line of it is a record of a trace")
 
-// Story reads a whole trace.
-func (s *Show) Story(in io.Reader) (*Story, error) {
+// ReadStory reads a whole trace.
+func (s *Viewer) ReadStory(in io.Reader) (*Story, error) {
 	var story Story
 	err := s.each(in, true, func(r *trace.Record, _ []byte) error { story.Add(r); return nil })
 	story.Tell()
 	return &story, err
 }
 
-// All prints the records of a trace that Story has read.
-func (s *Show) All(in io.Reader, story *Story) error {
+// PrintAll prints the records of a trace that ReadStory has read.
+func (s *Viewer) PrintAll(in io.Reader, story *Story) error {
 	print := s.printer()
 	o := order{most: nearby, out: func(r *trace.Record, line []byte) error { return print(story.View(r), line) }}
 	if s.JSON {
@@ -51,8 +51,8 @@ func (s *Show) All(in io.Reader, story *Story) error {
 	return o.flush()
 }
 
-// Lost prints what got lost, and returns how many messages did.
-func (s *Show) Lost(story *Story) (n int, err error) {
+// PrintLost prints what got lost, and returns how many messages did.
+func (s *Viewer) PrintLost(story *Story) (n int, err error) {
 	p := Printer{Out: s.Out, Color: s.Terminal}
 	for _, loss := range story.Lost() {
 		if !s.Filter.Match(story.View(&loss.What)) {
@@ -72,7 +72,7 @@ func (s *Show) Lost(story *Story) (n int, err error) {
 	return n, err
 }
 
-func (s *Show) loss(p *Printer, story *Story, loss *Loss) error {
+func (s *Viewer) loss(p *Printer, story *Story, loss *Loss) error {
 	if s.JSON {
 		line, err := json.Marshal(map[string]any{
 			"where": loss.Where, "why": loss.Text, "record": json.RawMessage(trace.Append(nil, &loss.What)),
@@ -91,8 +91,8 @@ func (s *Show) loss(p *Printer, story *Story, loss *Loss) error {
 	return err
 }
 
-// Export writes the records of a trace that Story has read in one of Formats.
-func (s *Show) Export(in io.Reader, story *Story, format string) error {
+// Export writes the records of a trace that ReadStory has read in one of Formats.
+func (s *Viewer) Export(in io.Reader, story *Story, format string) error {
 	var wrong error
 	err := Export(s.Out, format, func(yield func(*View) bool) {
 		wrong = s.each(in, false, func(r *trace.Record, _ []byte) error {
@@ -111,7 +111,7 @@ func (s *Show) Export(in io.Reader, story *Story, format string) error {
 var errStopped = errors.New("no more is wanted")
 
 // printer returns what prints a record if it is wanted.
-func (s *Show) printer() func(v *View, line []byte) error {
+func (s *Viewer) printer() func(v *View, line []byte) error {
 	p := &Printer{
 		Out: s.Out, Color: s.Terminal, Bodies: s.Verbose == 1, Both: s.Verbose > 1, Exchanges: s.Exchanges, Width: s.Width,
 	}
@@ -132,7 +132,7 @@ func (s *Show) printer() func(v *View, line []byte) error {
 }
 
 // json writes a line of JSON.
-func (s *Show) json(line []byte) error {
+func (s *Viewer) json(line []byte) error {
 	if s.Terminal {
 		line = printable.AppendJSON(nil, line)
 	}
@@ -144,7 +144,7 @@ func (s *Show) json(line []byte) error {
 
 // each calls f for every record. With tell, lines that are none are told of, the first of them
 // one by one.
-func (s *Show) each(in io.Reader, tell bool, f func(r *trace.Record, line []byte) error) error {
+func (s *Viewer) each(in io.Reader, tell bool, f func(r *trace.Record, line []byte) error) error {
 	const most = 5
 	lines := trace.NewReader(in)
 	good, bad := 0, 0
