@@ -6,36 +6,37 @@ import (
 	"strings"
 )
 
-// launcher is a program that only starts another one, which a server is named after.
-type launcher struct {
-	commands []string // words before the options that make it start something; "": none
-	switches []string // options without a value
-	valued   []string // options with one
-	names    string   // the option whose value is what is started; "": it has none
-	name     func(started string) string
+// launcherSyntax is how the command line of a launcher is read: of a program that only starts
+// another one, which a server is named after.
+type launcherSyntax struct {
+	commands   []string // words before the options that make it start something; "": none
+	switches   []string // options without a value
+	valued     []string // options with one
+	nameOption string   // the option whose value is what is started; "": it has none
+	nameOf     func(started string) string
 }
 
 // launchers are the programs that servers are mostly started by.
-var launchers = map[string]launcher{
-	"npx":  {switches: npmSwitches, valued: []string{"-p", "--package", "-w", "--workspace"}, name: packageName},
-	"npm":  {commands: []string{"exec", "x"}, switches: npmSwitches, valued: []string{"--package", "-w", "--workspace"}, name: packageName},
-	"bunx": {switches: []string{"--bun", "--silent", "--verbose", "--no-install"}, valued: []string{"-p", "--package"}, name: packageName},
-	"pnpm": {commands: []string{"dlx"}, switches: []string{"--silent"}, valued: []string{"--package"}, name: packageName},
-	"yarn": {commands: []string{"dlx"}, switches: []string{"-q", "--quiet"}, valued: []string{"-p", "--package"}, name: packageName},
-	"uvx":  {switches: uvSwitches, valued: uvValued, name: packageName},
-	"uv":   {commands: []string{"run", "tool run"}, switches: uvSwitches, valued: uvValued, names: "-m", name: scriptName},
-	"pipx": {commands: []string{"run"}, switches: []string{"--no-cache", "-q", "-v"}, valued: []string{"--spec", "--python"}, name: packageName},
+var launchers = map[string]launcherSyntax{
+	"npx":  {switches: npmSwitches, valued: []string{"-p", "--package", "-w", "--workspace"}, nameOf: packageName},
+	"npm":  {commands: []string{"exec", "x"}, switches: npmSwitches, valued: []string{"--package", "-w", "--workspace"}, nameOf: packageName},
+	"bunx": {switches: []string{"--bun", "--silent", "--verbose", "--no-install"}, valued: []string{"-p", "--package"}, nameOf: packageName},
+	"pnpm": {commands: []string{"dlx"}, switches: []string{"--silent"}, valued: []string{"--package"}, nameOf: packageName},
+	"yarn": {commands: []string{"dlx"}, switches: []string{"-q", "--quiet"}, valued: []string{"-p", "--package"}, nameOf: packageName},
+	"uvx":  {switches: uvSwitches, valued: uvValued, nameOf: packageName},
+	"uv":   {commands: []string{"run", "tool run"}, switches: uvSwitches, valued: uvValued, nameOption: "-m", nameOf: scriptName},
+	"pipx": {commands: []string{"run"}, switches: []string{"--no-cache", "-q", "-v"}, valued: []string{"--spec", "--python"}, nameOf: packageName},
 	"node": {
 		switches: []string{"--no-warnings", "--enable-source-maps", "--experimental-strip-types", "--inspect", "--trace-warnings", "--use-system-ca"},
-		valued:   []string{"-r", "--require", "--import", "--loader", "--experimental-loader", "--env-file"}, name: scriptName,
+		valued:   []string{"-r", "--require", "--import", "--loader", "--experimental-loader", "--env-file"}, nameOf: scriptName,
 	},
-	"bun":    {commands: []string{"", "run"}, switches: []string{"--watch", "--hot", "--silent"}, name: scriptName},
-	"deno":   {commands: []string{"run"}, switches: []string{"-A", "--allow-all", "--allow-net", "--allow-env", "--allow-read", "-q", "--no-check", "--quiet"}, name: scriptName},
-	"tsx":    {switches: []string{"--no-cache", "--no-warnings"}, name: scriptName},
-	"python": {switches: []string{"-u", "-B", "-E", "-I", "-s", "-S", "-O", "-OO", "-q", "-P", "-v"}, valued: []string{"-W", "-X"}, names: "-m", name: scriptName},
-	"ruby":   {name: scriptName},
-	"java":   {names: "-jar", name: scriptName},
-	"docker": {commands: []string{"run", "container run"}, switches: containerSwitches, valued: containerValued, name: imageName},
+	"bun":    {commands: []string{"", "run"}, switches: []string{"--watch", "--hot", "--silent"}, nameOf: scriptName},
+	"deno":   {commands: []string{"run"}, switches: []string{"-A", "--allow-all", "--allow-net", "--allow-env", "--allow-read", "-q", "--no-check", "--quiet"}, nameOf: scriptName},
+	"tsx":    {switches: []string{"--no-cache", "--no-warnings"}, nameOf: scriptName},
+	"python": {switches: []string{"-u", "-B", "-E", "-I", "-s", "-S", "-O", "-OO", "-q", "-P", "-v"}, valued: []string{"-W", "-X"}, nameOption: "-m", nameOf: scriptName},
+	"ruby":   {nameOf: scriptName},
+	"java":   {nameOption: "-jar", nameOf: scriptName},
+	"docker": {commands: []string{"run", "container run"}, switches: containerSwitches, valued: containerValued, nameOf: imageName},
 }
 
 var (
@@ -82,7 +83,7 @@ func commandName(argv []string) string {
 var likelyName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9._-]{0,63}$`)
 
 // started returns the name of what the launcher starts with these arguments; "": not known.
-func (l launcher) started(args []string) string {
+func (l launcherSyntax) started(args []string) string {
 	args, ok := l.options(args)
 	for ok && len(args) > 0 {
 		arg := args[0]
@@ -92,9 +93,9 @@ func (l launcher) started(args []string) string {
 			args = args[1:]
 			ok = len(args) > 0 && !strings.HasPrefix(args[0], "-")
 		case !strings.HasPrefix(arg, "-"):
-			return l.name(arg)
-		case arg == l.names && len(args) > 1:
-			return l.name(args[1])
+			return l.nameOf(arg)
+		case arg == l.nameOption && len(args) > 1:
+			return l.nameOf(args[1])
 		case slices.Contains(l.switches, option), given && slices.Contains(l.valued, option):
 			args = args[1:]
 		case slices.Contains(l.valued, option) && len(args) > 1:
@@ -107,7 +108,7 @@ func (l launcher) started(args []string) string {
 }
 
 // options returns the arguments behind the command that starts something; false: there is none.
-func (l launcher) options(args []string) ([]string, bool) {
+func (l launcherSyntax) options(args []string) ([]string, bool) {
 	if l.commands == nil {
 		return args, true
 	}
