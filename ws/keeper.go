@@ -176,7 +176,7 @@ func (k *keeper) lose(l *link, f *httpdial.Fault, failures int) (again bool) {
 	for _, call := range calls {
 		r.ledger.Remove(call)
 	}
-	withdrawn := r.ledger.State.Withdrawn(l, "the connection to the server was lost")
+	withdrawn := r.ledger.State.Cancellations(l, "the connection to the server was lost")
 	r.ledger.Unlock()
 	if r.Context().Err() != nil {
 		return false

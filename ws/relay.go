@@ -31,7 +31,7 @@ func (r *renewer) fromServer(l *link, m jsonrpc.Message) (in, reply jsonrpc.Mess
 	if m.Kind() == jsonrpc.Response {
 		r.answered(m)
 	}
-	in, ok := r.ledger.FromServer(l, m)
+	in, ok := r.ledger.NoteFromServer(l, m)
 	if !ok {
 		return jsonrpc.Message{}, jsonrpc.NewError(m.ID(), jsonrpc.CodeInternalError, "too many requests wait for the client's answers", nil)
 	}

@@ -110,7 +110,7 @@ func (r *renewer) enterLink(m jsonrpc.Message) entry {
 			r.ledger.Remove(target)
 		}
 	case jsonrpc.Response:
-		asked, answer, ok := r.ledger.State.Answered(m)
+		asked, answer, ok := r.ledger.State.RouteResponse(m)
 		switch {
 		case !ok:
 			return entry{drop: "it answers nothing that the server has asked"}

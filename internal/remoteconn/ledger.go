@@ -138,19 +138,19 @@ func (l *Ledger[C, S]) OpenGate(gate chan struct{}) {
 	close(gate)
 }
 
-// FromServer notes what a request or notification of the server says about the requests
+// NoteFromServer notes what a request or notification of the server says about the requests
 // of the session, and returns it with the ids that the client knows. False: it is a
 // request, and too many of this session are open to note one more.
-func (l *Ledger[C, S]) FromServer(session S, m jsonrpc.Message) (jsonrpc.Message, bool) {
+func (l *Ledger[C, S]) NoteFromServer(session S, m jsonrpc.Message) (jsonrpc.Message, bool) {
 	switch {
 	case m.Kind() == jsonrpc.Request:
 		l.Lock()
 		defer l.Unlock()
-		return l.State.Asked(session, m)
+		return l.State.NoteServerRequest(session, m)
 	case m.Method() == "notifications/cancelled":
 		l.Lock()
 		defer l.Unlock()
-		return l.State.Cancelled(session, m), true
+		return l.State.ForgetCancelled(session, m), true
 	}
 	return m, true
 }

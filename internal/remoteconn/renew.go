@@ -70,7 +70,7 @@ func (l *Ledger[C, S]) initialize(ctx context.Context, s NewSession, r Renewal, 
 		return &httpdial.Fault{Reason: httpdial.ReasonRefused, Own: answer, Text: r.Server + " refused to initialize the session again"}
 	}
 	l.Lock()
-	s.Opened(answer, l.State.Changed(answer))
+	s.Opened(answer, l.State.ChangeNotifications(answer))
 	l.Unlock()
 	return s.Tell(ctx, initialized)
 }

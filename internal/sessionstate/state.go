@@ -98,11 +98,11 @@ func (s *State[S]) Settings() []jsonrpc.Message {
 	return requests
 }
 
-// Changed returns what the server of a new session might have said had it known
+// ChangeNotifications returns what the server of a new session might have said had it known
 // the old one: that every list may have changed of whose changes it tells,
 // according to its answer to initialize, and every resource that is subscribed
 // (ST9, C.3).
-func (s *State[S]) Changed(answer jsonrpc.Message) []jsonrpc.Message {
+func (s *State[S]) ChangeNotifications(answer jsonrpc.Message) []jsonrpc.Message {
 	var notes []jsonrpc.Message
 	for _, list := range []string{"tools", "prompts", "resources"} {
 		if string(answer.Lookup("result", "capabilities", list, "listChanged")) == "true" {
@@ -115,12 +115,12 @@ func (s *State[S]) Changed(answer jsonrpc.Message) []jsonrpc.Message {
 	return notes
 }
 
-// Asked notes a request of the server in a session, so that its response goes
+// NoteServerRequest notes a request of the server in a session, so that its response goes
 // there or nowhere, and returns it as the client is to know it: the id is
 // another one where the client has one like it open from a session that is
 // gone, because servers count from the start again. false: too many requests
 // of this session are open to note one more.
-func (s *State[S]) Asked(session S, m jsonrpc.Message) (jsonrpc.Message, bool) {
+func (s *State[S]) NoteServerRequest(session S, m jsonrpc.Message) (jsonrpc.Message, bool) {
 	if len(s.asked) >= mostAsked {
 		maps.DeleteFunc(s.asked, func(_ jsonrpc.ID, a asked[S]) bool { return a.session != session })
 		if len(s.asked) >= mostAsked {
@@ -141,9 +141,9 @@ func (s *State[S]) Asked(session S, m jsonrpc.Message) (jsonrpc.Message, bool) {
 	return m, true
 }
 
-// Cancelled forgets the request that the server cancels with m, and returns m
+// ForgetCancelled forgets the request that the server cancels with m, and returns m
 // with that request's id as the client knows it.
-func (s *State[S]) Cancelled(session S, m jsonrpc.Message) jsonrpc.Message {
+func (s *State[S]) ForgetCancelled(session S, m jsonrpc.Message) jsonrpc.Message {
 	target := m.RequestID()
 	for id, a := range s.asked {
 		if a.session != session || !a.id.Equivalent(target) {
@@ -158,9 +158,9 @@ func (s *State[S]) Cancelled(session S, m jsonrpc.Message) jsonrpc.Message {
 	return m
 }
 
-// Answered returns the session that has asked what the client answers with m,
+// RouteResponse returns the session that has asked what the client answers with m,
 // and m with the id that the server knows. false: no session has, as far as is noted.
-func (s *State[S]) Answered(m jsonrpc.Message) (session S, answer jsonrpc.Message, ok bool) {
+func (s *State[S]) RouteResponse(m jsonrpc.Message) (session S, answer jsonrpc.Message, ok bool) {
 	id, a, ok := jsonrpc.Find(s.asked, m.ID())
 	if !ok {
 		return session, m, false
@@ -172,10 +172,10 @@ func (s *State[S]) Answered(m jsonrpc.Message) (session S, answer jsonrpc.Messag
 	return a.session, m, true
 }
 
-// Withdrawn returns what the client has to be told of a session that is lost:
+// Cancellations returns what the client has to be told of a session that is lost:
 // nobody waits any more for what it has asked. why is for people. What was
 // asked stays noted, because the client may have answered already.
-func (s *State[S]) Withdrawn(session S, why string) []jsonrpc.Message {
+func (s *State[S]) Cancellations(session S, why string) []jsonrpc.Message {
 	var notes []jsonrpc.Message
 	for id, a := range s.asked {
 		if a.session == session {

@@ -94,7 +94,7 @@ func TestAsked(t *testing.T) {
 	var b State[string]
 	ask := func(session, id string) jsonrpc.Message {
 		t.Helper()
-		m, ok := b.Asked(session, parse(t, request(id, "roots/list", "")))
+		m, ok := b.NoteServerRequest(session, parse(t, request(id, "roots/list", "")))
 		if !ok {
 			t.Error("there is no room")
 		}
@@ -102,7 +102,7 @@ func TestAsked(t *testing.T) {
 	}
 	answered := func(id, session, want string) {
 		t.Helper()
-		got, m, ok := b.Answered(parse(t, `{"jsonrpc":"2.0","id":`+id+`,"result":{}}`))
+		got, m, ok := b.RouteResponse(parse(t, `{"jsonrpc":"2.0","id":`+id+`,"result":{}}`))
 		if got != session || ok != (session != "") || m.ID().String() != want {
 			t.Errorf("the answer to %s goes to %q as %s, want %q, %s", id, got, m.ID(), session, want)
 		}
@@ -124,7 +124,7 @@ func TestAsked(t *testing.T) {
 		t.Errorf("an id that is free became %s", other.ID())
 	}
 	var gone []string
-	for _, m := range b.Withdrawn("old", "it is lost") {
+	for _, m := range b.Cancellations("old", "it is lost") {
 		gone = append(gone, m.Method()+" "+string(m.Params()))
 	}
 	slices.Sort(gone)
@@ -136,7 +136,7 @@ func TestAsked(t *testing.T) {
 
 	cancel := func(session, id, want string) {
 		t.Helper()
-		m := b.Cancelled(session, jsonrpc.NewNotification("notifications/cancelled", []byte(`{"requestId":`+id+`,"reason":"x"}`)))
+		m := b.ForgetCancelled(session, jsonrpc.NewNotification("notifications/cancelled", []byte(`{"requestId":`+id+`,"reason":"x"}`)))
 		if m.RequestID().String() != want || !strings.Contains(string(m.Params()), `"reason":"x"`) {
 			t.Errorf("the cancellation of %s is %s, want %s", id, m.Bytes(), want)
 		}
@@ -156,7 +156,7 @@ func TestAsked(t *testing.T) {
 func TestAskedBounded(t *testing.T) {
 	var b State[int]
 	ask := func(session, i int) bool {
-		_, ok := b.Asked(session, jsonrpc.NewRequest(jsonrpc.IntID(int64(i)), "ping", nil))
+		_, ok := b.NoteServerRequest(session, jsonrpc.NewRequest(jsonrpc.IntID(int64(i)), "ping", nil))
 		return ok
 	}
 	for session := range 3 {
@@ -179,7 +179,7 @@ func TestChanged(t *testing.T) {
 	b.Remember(parse(t, request("2", "resources/subscribe", `"uri":"a"`)))
 	answer := parse(t, `{"jsonrpc":"2.0","id":1,"result":{"capabilities":{"tools":{"listChanged":true},"prompts":{"listChanged":false},"resources":{"subscribe":true}}}}`)
 	var got []string
-	for _, m := range b.Changed(answer) {
+	for _, m := range b.ChangeNotifications(answer) {
 		got = append(got, m.Method()+" "+string(m.Params()))
 	}
 	want := []string{"notifications/tools/list_changed ", `notifications/resources/updated {"uri":"a"}`, `notifications/resources/updated {"uri":"b:\u0062"}`}

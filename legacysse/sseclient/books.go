@@ -128,7 +128,7 @@ func (c *conn) admitNotification(call, target *call) decision {
 
 // admitResponse gives the client's response the id that the server knows.
 func (c *conn) admitResponse(call *call) decision {
-	session, answer, ok := c.ledger.State.Answered(call.msg)
+	session, answer, ok := c.ledger.State.RouteResponse(call.msg)
 	if !ok { // more were asked than are noted
 		session = c.st.session
 	}

@@ -206,7 +206,7 @@ func (k *keeper) lose(s *session) {
 	for _, call := range calls {
 		c.ledger.Remove(call)
 	}
-	withdrawn := c.ledger.State.Withdrawn(s, "the connection to the server was lost")
+	withdrawn := c.ledger.State.Cancellations(s, "the connection to the server was lost")
 	c.ledger.Unlock()
 	if c.Context().Err() != nil {
 		return

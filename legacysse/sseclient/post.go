@@ -237,7 +237,7 @@ func (c *conn) incomingOne(m jsonrpc.Message, session *session) {
 		c.answer(call, m)
 		return
 	}
-	m, _ = c.ledger.FromServer(session, m)
+	m, _ = c.ledger.NoteFromServer(session, m)
 	c.Deliver(c.Context(), m)
 }
 

@@ -86,7 +86,7 @@ func (c *conn) exchange(call *call) *httpdial.Fault {
 	for {
 		session := c.sessionOf(call)
 		if call.kind == jsonrpc.Request && !call.Own() {
-			c.listener.listenOnce(session)
+			c.listener.startListening(session)
 		}
 		fault := c.post(call, session)
 		switch {
@@ -230,7 +230,7 @@ func (c *conn) accepted(call *call, session *session, status int) *httpdial.Faul
 	// LE10: the response may come on another stream.
 	c.log.Warn("the server accepted a request without answering it; waiting for the response on another stream", "method", call.method)
 	call.setSent()
-	c.listener.listenOnce(session)
+	c.listener.startListening(session)
 	select {
 	case <-call.done:
 		return nil
@@ -308,13 +308,13 @@ func (c *conn) incomingOne(raw []byte, from *call, session *session) *httpdial.F
 		return nil
 	case jsonrpc.Request:
 		if session != nil {
-			m, _ = c.ledger.FromServer(session, m)
+			m, _ = c.ledger.NoteFromServer(session, m)
 		}
 	case jsonrpc.Notification:
 		if from != nil && from.isDone() && isProgressOf(m, from) { // J12, J13
 			return nil
 		}
-		m, _ = c.ledger.FromServer(session, m)
+		m, _ = c.ledger.NoteFromServer(session, m)
 	}
 	c.Deliver(c.Context(), m.WithRelated(relation(from)))
 	return nil

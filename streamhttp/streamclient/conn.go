@@ -180,7 +180,7 @@ func (c *conn) awaitNote(ctx context.Context, call *call) {
 func (c *conn) run(call *call) {
 	fault := c.exchange(call)
 	if fault == nil && call.method == "notifications/initialized" {
-		c.listener.listenFirst(c.current())
+		c.listener.startListeningAndWait(c.current())
 	}
 	call.setSent()
 	if fault != nil && !c.endUnopened(call, fault) {

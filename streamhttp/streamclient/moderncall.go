@@ -82,7 +82,7 @@ func (c *modernConn) runNote(call *modernCall) {
 // reply, for finishReply; nil: nothing.
 func (c *modernConn) exchange(call *modernCall) (answer jsonrpc.Message, rest *http.Response, fault *httpdial.Fault) {
 	at := modernAttempt{msg: call.msg}
-	if answer, fault = c.prepare(call, &at); fault != nil || answer.Kind() != jsonrpc.Invalid {
+	if answer, fault = c.prepareHeaders(call, &at); fault != nil || answer.Kind() != jsonrpc.Invalid {
 		return answer, nil, fault
 	}
 	for {
@@ -90,10 +90,10 @@ func (c *modernConn) exchange(call *modernCall) (answer jsonrpc.Message, rest *h
 		switch {
 		case call.ctx.Err() != nil:
 			return answer, rest, fault
-		case fault == nil && at.corrects(answer) && c.correct(call, &at, answer):
+		case fault == nil && at.wantsOtherHeaders(answer) && c.correctHeaders(call, &at, answer):
 			finishReply(rest, func() { rest.Body.Close() })
 		case fault == nil:
-			c.accept(&at, answer)
+			c.learnHeaderForms(&at, answer)
 			return c.withoutInvalidTools(call, answer), rest, nil
 		case !mayRepost(call.method) || call.heard:
 			return answer, nil, fault
@@ -144,7 +144,7 @@ func (c *modernConn) post(call *modernCall, m jsonrpc.Message, header http.Heade
 	case mediaType == wire.TypeJSON, mediaType == "":
 		answer, fault = c.readModernBody(m, resp)
 	case resp.StatusCode == http.StatusNoContent, resp.StatusCode == http.StatusAccepted:
-		fault = c.noModernAnswer(resp.StatusCode)
+		fault = c.noResponseFault(resp.StatusCode)
 	default:
 		c.reportForeign(call)
 		fault = &httpdial.Fault{
@@ -217,14 +217,14 @@ func (c *modernConn) readModernBody(m jsonrpc.Message, resp *http.Response) (jso
 	case fault != nil:
 		return jsonrpc.Message{}, fault
 	case len(bytes.TrimSpace(raw)) == 0:
-		return jsonrpc.Message{}, c.noModernAnswer(resp.StatusCode)
+		return jsonrpc.Message{}, c.noResponseFault(resp.StatusCode)
 	}
 	answer, err := jsonrpc.ParseDepth(raw, c.opts.MaxDepth)
 	switch {
 	case err != nil:
 		return jsonrpc.Message{}, c.target.Peer.InvalidFault(err)
 	case !answersTo(answer, m.ID()):
-		return jsonrpc.Message{}, c.noModernAnswer(resp.StatusCode)
+		return jsonrpc.Message{}, c.noResponseFault(resp.StatusCode)
 	}
 	return answer, nil
 }
@@ -238,7 +238,7 @@ func answersTo(m jsonrpc.Message, id jsonrpc.ID) bool {
 	return m.ID().Equivalent(id) || m.IsError() && (m.ID().IsZero() || m.ID() == jsonrpc.NullID)
 }
 
-func (c *modernConn) noModernAnswer(status int) *httpdial.Fault {
+func (c *modernConn) noResponseFault(status int) *httpdial.Fault {
 	return &httpdial.Fault{Reason: httpdial.ReasonNoAnswer, Status: status,
 		Text: fmt.Sprintf("%s answered %s, but without a response to the request", c.target.Peer, httpdial.StatusText(status))}
 }

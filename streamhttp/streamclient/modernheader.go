@@ -31,9 +31,9 @@ type modernAttempt struct {
 	refreshed bool // or the Mcp-Params, and its tools were listed again
 }
 
-// prepare makes the headers for a call. A call that cannot go out gets its
+// prepareHeaders makes the headers for a call. A call that cannot go out gets its
 // answer here.
-func (c *modernConn) prepare(call *modernCall, at *modernAttempt) (answer jsonrpc.Message, fault *httpdial.Fault) {
+func (c *modernConn) prepareHeaders(call *modernCall, at *modernAttempt) (answer jsonrpc.Message, fault *httpdial.Fault) {
 	if no := at.read(call); no != nil {
 		return no.Response(call.id), nil
 	}
@@ -125,14 +125,14 @@ func isMismatch(m jsonrpc.Message) bool {
 	return m.IsError() && string(m.Lookup("error", "code")) == "-32020"
 }
 
-// corrects reports whether a response calls for other headers.
-func (at *modernAttempt) corrects(answer jsonrpc.Message) bool {
+// wantsOtherHeaders reports whether a response calls for other headers.
+func (at *modernAttempt) wantsOtherHeaders(answer jsonrpc.Message) bool {
 	return isMismatch(answer) && !(at.renamed && at.refreshed)
 }
 
-// correct makes other headers after the server has refused those that were
+// correctHeaders makes other headers after the server has refused those that were
 // sent, once for each reason; false: there are none.
-func (c *modernConn) correct(call *modernCall, at *modernAttempt, answer jsonrpc.Message) bool {
+func (c *modernConn) correctHeaders(call *modernCall, at *modernAttempt, answer jsonrpc.Message) bool {
 	text, _ := jsonrpc.Text(answer.Lookup("error", "message"))
 	text = strings.ToLower(text)
 	switch {
@@ -167,9 +167,9 @@ func (c *modernConn) correct(call *modernCall, at *modernAttempt, answer jsonrpc
 	return true
 }
 
-// accept remembers how the server wants its Mcp-Name and empty Mcp-Params, if
+// learnHeaderForms remembers how the server wants its Mcp-Name and empty Mcp-Params, if
 // that was found out.
-func (c *modernConn) accept(at *modernAttempt, answer jsonrpc.Message) {
+func (c *modernConn) learnHeaderForms(at *modernAttempt, answer jsonrpc.Message) {
 	if at.renamed && !isMismatch(answer) && c.client.rawNames.Swap(at.rawName) != at.rawName {
 		c.log.Debug("learned how the server reads the Mcp-Name header", "base64", !at.rawName)
 	}

@@ -270,7 +270,7 @@ func (n *renewal) repaired(r *repair, session *session, fault *httpdial.Fault) b
 	if c.opts.Renewed != nil {
 		c.opts.Renewed()
 	}
-	c.listener.listenOnce(session)
+	c.listener.startListening(session)
 	return true
 }
 
@@ -368,7 +368,7 @@ func (c *conn) tell(ctx context.Context, m jsonrpc.Message, session *session) *h
 func (n *renewal) withdraw(session *session) {
 	c := n.c
 	c.ledger.Lock()
-	notes := c.ledger.State.Withdrawn(session, "the server has forgotten the session")
+	notes := c.ledger.State.Cancellations(session, "the server has forgotten the session")
 	c.ledger.Unlock()
 	for _, m := range notes {
 		c.Deliver(c.Context(), m)

@@ -55,8 +55,8 @@ func (c *conn) admit(ctx context.Context, call *call) (ahead <-chan struct{}, fa
 	}
 }
 
-// decision is what becomes of a message: exactly one field is set.
-type decision struct {
+// admitResult is what becomes of a message: exactly one field is set.
+type admitResult struct {
 	ahead <-chan struct{} // it is sent after this was closed
 	gate  <-chan struct{} // it has to come again after this was closed
 	fault *httpdial.Fault // it is answered with this
@@ -64,17 +64,17 @@ type decision struct {
 	err   error           // it cannot be taken
 }
 
-func (c *conn) tryAdmit(call *call) (d decision) {
+func (c *conn) tryAdmit(call *call) (d admitResult) {
 	c.ledger.Lock()
 	defer c.ledger.Unlock()
 	target := c.ledger.Cancels(call.msg)
 	switch {
 	case c.Context().Err() != nil:
-		return decision{err: c.Err(c.Context())}
+		return admitResult{err: c.Err(c.Context())}
 	case target != nil && target.method == "initialize": // J11
-		return decision{drop: "initialize cannot be cancelled"}
+		return admitResult{drop: "initialize cannot be cancelled"}
 	case c.ledger.Gate != nil && call.kind != jsonrpc.Response:
-		return decision{gate: c.ledger.Gate}
+		return admitResult{gate: c.ledger.Gate}
 	}
 	switch call.kind {
 	case jsonrpc.Request:
@@ -86,7 +86,7 @@ func (c *conn) tryAdmit(call *call) (d decision) {
 	case jsonrpc.Response:
 		d.drop = c.admitResponse(call)
 	}
-	if d != (decision{}) {
+	if d != (admitResult{}) {
 		return d
 	}
 	d.ahead = c.st.last
@@ -181,7 +181,7 @@ func (c *conn) admitNotification(call, target *call) (drop string) {
 // admitResponse gives the client's response the id that the server knows
 // (LE15), or returns why it is not to be sent.
 func (c *conn) admitResponse(call *call) (drop string) {
-	session, answer, ok := c.ledger.State.Answered(call.msg)
+	session, answer, ok := c.ledger.State.RouteResponse(call.msg)
 	switch {
 	case !ok && c.down():
 		return "the server is down"

@@ -219,11 +219,11 @@ func (c *conn) lostFault(why *httpdial.Fault) *httpdial.Fault {
 // listener reads the standalone streams of the sessions of a conn.
 type listener struct{ c *conn }
 
-// listenOnce starts to read the standalone stream of the session (LE9), unless
+// startListening starts to read the standalone stream of the session (LE9), unless
 // that was done. The right time is when the server has accepted
 // notifications/initialized; a client that leaves that out gets the stream
 // with its first request.
-func (l *listener) listenOnce(session *session) {
+func (l *listener) startListening(session *session) {
 	c := l.c
 	if session == nil {
 		return
@@ -237,14 +237,14 @@ func (l *listener) listenOnce(session *session) {
 	}
 }
 
-// listenFirst is listenOnce, and waits a moment until the server has answered:
+// startListeningAndWait is startListening, and waits a moment until the server has answered:
 // what the server says to the requests that follow should find the stream, and
 // some servers take the first GET after a request for a resumption.
-func (l *listener) listenFirst(session *session) {
+func (l *listener) startListeningAndWait(session *session) {
 	if session == nil {
 		return
 	}
-	l.listenOnce(session)
+	l.startListening(session)
 	httpdial.Pause(session.ctx, session.heard, listenWait)
 }
 
@@ -295,9 +295,9 @@ func (l *listener) listen(session *session) {
 	}
 }
 
-// seen tells the Observer of a standalone stream that begins behind the event from, and
+// observeStream tells the Observer of a standalone stream that begins behind the event from, and
 // returns what tells that it has ended.
-func (l *listener) seen(from string) (ended func()) {
+func (l *listener) observeStream(from string) (ended func()) {
 	e := observe.Stream{Hop: observe.Up, Name: "standalone", What: "opened", From: from}
 	if from != "" {
 		e.What = "resumed"
@@ -332,7 +332,7 @@ func (l *listener) awayOf(session *session) <-chan struct{} {
 
 func (l *listener) listenTo(session *session, resp *http.Response, at *cursor) {
 	c := l.c
-	defer l.seen(at.lastID)()
+	defer l.observeStream(at.lastID)()
 	defer resp.Body.Close()
 	since := time.Now()
 	r := sse.NewReader(resp.Body, c.opts.MaxMessageSize)
