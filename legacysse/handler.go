@@ -169,17 +169,17 @@ func (h *Handler) start(r *http.Request) (*session, error) {
 	h.sessions[s.id] = s
 	h.mu.Unlock()
 	s.seen.Remote, s.seen.Principal = h.opts.Guard.RemoteAddr(r), s.owner
-	h.wg.Go(func() { h.serve(slot, s, access.Standing(r)) })
+	h.wg.Go(func() { h.serve(slot, s, access.TokenContext(r)) })
 	return s, nil
 }
 
-// errNoStanding ends the sessions of who has no token any more.
-var errNoStanding = errors.New("there is no token any more for who has opened the session")
+// errTokenRemoved ends the sessions of who has no token any more.
+var errTokenRemoved = errors.New("there is no token any more for who has opened the session")
 
-// serve runs the bridge.Handler for a session, which ends with the standing of
-// who has opened it, and waits for its last words.
-func (h *Handler) serve(slot *admission.Slot, s *session, standing context.Context) {
-	defer context.AfterFunc(standing, func() { s.end(errNoStanding) })()
+// serve runs the bridge.Handler for a session, which ends when the token of
+// who has opened it is removed, and waits for its last words.
+func (h *Handler) serve(slot *admission.Slot, s *session, token context.Context) {
+	defer context.AfterFunc(token, func() { s.end(errTokenRemoved) })()
 	ctx := slot.Context()
 	s.seen.How = s.how
 	err := h.server.ServeConn(observe.WithOrigin(identity.WithPrincipal(ctx, s.owner), &s.seen), s)

@@ -93,7 +93,7 @@ func sawBegin(seen *observe.Session, r *http.Request, st *stream) {
 func (h *Handler) writeSSE(w http.ResponseWriter, r *http.Request, s *session, st *stream, rd *reader, todo *outbox) (why string) {
 	out := sse.NewWriter(w, h.opts.StallAfter)
 	s.beginSSE(out, st, rd)
-	standing := access.Standing(r).Done()
+	tokenRemoved := access.TokenContext(r).Done()
 	var events []event
 	events, over := s.take(st, rd, events)
 	every := h.opts.KeepAlive
@@ -120,7 +120,7 @@ func (h *Handler) writeSSE(w http.ResponseWriter, r *http.Request, s *session, s
 				return "another connection has taken it over"
 			case <-r.Context().Done():
 				return "the client has gone"
-			case <-standing:
+			case <-tokenRemoved:
 				// The session belongs to a name, but this connection to a token.
 				return "its token was revoked"
 			case <-keepAlive.C:

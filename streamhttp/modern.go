@@ -150,8 +150,8 @@ func (h *Handler) serveModern(w http.ResponseWriter, r *http.Request, m *jsonrpc
 		return
 	}
 	defer h.exchanges.remove(e)
-	if standing := access.Standing(r); standing.Done() != nil {
-		defer context.AfterFunc(standing, func() { e.cancel(errRevoked) })()
+	if token := access.TokenContext(r); token.Done() != nil {
+		defer context.AfterFunc(token, func() { e.cancel(errRevoked) })()
 	}
 	defer e.release()
 	if no := h.refuseParams(e.ctx, r.Header, *m, q); no != nil { // it may have to ask the server

@@ -41,15 +41,15 @@ func (h *Handler) start(w http.ResponseWriter, r *http.Request, s *session, id j
 	h.sessions[s.id] = s
 	h.mu.Unlock()
 	s.seen.Remote, s.seen.Principal = h.opts.Guard.RemoteAddr(r), s.owner
-	go h.serve(slot, s, access.SessionStanding(r))
+	go h.serve(slot, s, access.PrincipalContext(r))
 	return true
 }
 
-// serve runs the bridge.Handler for a session, which ends with the standing of
-// who has opened it.
-func (h *Handler) serve(slot *admission.Slot, s *session, standing context.Context) {
+// serve runs the bridge.Handler for a session, which ends when the PrincipalContext
+// of who has opened it is done.
+func (h *Handler) serve(slot *admission.Slot, s *session, principal context.Context) {
 	defer slot.Release()
-	defer context.AfterFunc(standing, func() { s.end("there is no token any more for who has opened the session") })()
+	defer context.AfterFunc(principal, func() { s.end("there is no token any more for who has opened the session") })()
 	ctx := slot.Context()
 	stop, _ := admission.InUse(ctx, s.inUse)
 	defer stop()

@@ -164,7 +164,7 @@ func (h *Handler) logCrowded() {
 
 // serve upgrades the connection and runs the bridge.Handler for it.
 func (h *Handler) serve(w http.ResponseWriter, r *http.Request, slot *admission.Slot) {
-	up := &upgrader{ResponseWriter: w, stall: h.opts.StallAfter}
+	up := &wireHijacker{ResponseWriter: w, stall: h.opts.StallAfter}
 	socket, err := websocket.Accept(up, r, &websocket.AcceptOptions{
 		Subprotocols:       []string{subprotocol}, // WS2: whoever offers none, or others only, gets none
 		InsecureSkipVerify: true,                  // the Guard has looked at the Origin
@@ -176,7 +176,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, slot *admission.
 	}
 	s := newSession(h, slot, socket, up.wire, access.Principal(r), identity.Party(slot.Context()))
 	seen := &observe.SessionOrigin{Remote: h.opts.Guard.RemoteAddr(r), Principal: s.owner, How: s.how}
-	defer context.AfterFunc(access.Standing(r), func() {
+	defer context.AfterFunc(access.TokenContext(r), func() {
 		s.close(websocket.StatusPolicyViolation, "there is no token any more for who has opened the session")
 	})()
 	err = h.server.ServeConn(observe.WithOrigin(identity.WithPrincipal(s.ctx, s.owner), seen), s)

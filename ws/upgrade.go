@@ -44,15 +44,15 @@ func hasToken(lines []string, token string) bool {
 	return false
 }
 
-// upgrader puts a wire under the WebSocket that is made with it.
-type upgrader struct {
+// wireHijacker is a ResponseWriter whose Hijack puts a wire under the WebSocket that is made with it.
+type wireHijacker struct {
 	http.ResponseWriter
 	stall time.Duration
 	wire  *wire
 }
 
 // Hijack implements http.Hijacker.
-func (u *upgrader) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+func (u *wireHijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	under, rw, err := http.NewResponseController(u.ResponseWriter).Hijack()
 	if err != nil {
 		return nil, nil, err

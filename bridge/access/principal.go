@@ -13,9 +13,9 @@ type principalKey struct{}
 type principal struct {
 	name string
 
-	// standing is done when the token is no longer valid, session when the name has no
+	// token is done when the token is no longer valid, session when the name has no
 	// valid token any more. nil: valid for ever.
-	standing, session context.Context
+	token, session context.Context
 }
 
 // WithPrincipal returns r with the name of its sender, for Principal.
@@ -35,18 +35,18 @@ func Principal(r *http.Request) string {
 	return p.name
 }
 
-// Standing returns a context that is done when the token of r is no longer valid:
+// TokenContext returns a context that is done when the token of r is no longer valid:
 // Tokens.Reload has removed it, perhaps because others know it. A connection that was
 // opened with the token must end then. The context may outlive r.
-func Standing(r *http.Request) context.Context {
+func TokenContext(r *http.Request) context.Context {
 	p, _ := r.Context().Value(principalKey{}).(principal)
-	return orBackground(p.standing)
+	return orBackground(p.token)
 }
 
-// SessionStanding returns a context that is done when the Principal of r has no valid token
+// PrincipalContext returns a context that is done when the Principal of r has no valid token
 // any more. It is for sessions of several connections, each with its own token: such a
 // session must end then. The context may outlive r.
-func SessionStanding(r *http.Request) context.Context {
+func PrincipalContext(r *http.Request) context.Context {
 	p, _ := r.Context().Value(principalKey{}).(principal)
 	return orBackground(p.session)
 }
@@ -58,16 +58,16 @@ func orBackground(ctx context.Context) context.Context {
 	return ctx
 }
 
-// standing is a context that is canceled when a token, or the last token of a name, is
+// validity is a context that is canceled when a token, or the last token of a name, is
 // removed.
-type standing struct {
+type validity struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 }
 
-func newStanding() standing {
+func newValidity() validity {
 	ctx, cancel := context.WithCancel(context.Background())
-	return standing{ctx, cancel}
+	return validity{ctx, cancel}
 }
 
 // sender returns the principal with this name, who has sent a token with this sum. If the
@@ -76,17 +76,17 @@ func (t *Tokens) sender(name string, sum [sha256.Size]byte) principal {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.names == nil {
-		t.names = make(map[string]standing)
-		t.sums = make(map[[sha256.Size]byte]standing)
+		t.names = make(map[string]validity)
+		t.sums = make(map[[sha256.Size]byte]validity)
 	}
 	set := t.set.Load()
-	return principal{name, stand(t.sums, sum, set.hasSum(sum)), stand(t.names, name, set.has(name))}
+	return principal{name, validityContext(t.sums, sum, set.hasSum(sum)), validityContext(t.names, name, set.has(name))}
 }
 
-func stand[K comparable](of map[K]standing, key K, lasts bool) context.Context {
+func validityContext[K comparable](of map[K]validity, key K, lasts bool) context.Context {
 	s, ok := of[key]
 	if !ok {
-		s = newStanding()
+		s = newValidity()
 		if !lasts {
 			s.cancel()
 			return s.ctx
@@ -96,8 +96,8 @@ func stand[K comparable](of map[K]standing, key K, lasts bool) context.Context {
 	return s.ctx
 }
 
-// end cancels and removes each standing whose key is no longer valid.
-func end[K comparable](of map[K]standing, lasts func(K) bool) {
+// endInvalid cancels and removes each validity whose key is no longer valid.
+func endInvalid[K comparable](of map[K]validity, lasts func(K) bool) {
 	for key, s := range of {
 		if !lasts(key) {
 			s.cancel()
@@ -111,8 +111,8 @@ func (t *Tokens) replace(set *tokenSet) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.set.Store(set)
-	end(t.names, set.has)
-	end(t.sums, set.hasSum)
+	endInvalid(t.names, set.has)
+	endInvalid(t.sums, set.hasSum)
 }
 
 func (s *tokenSet) hasSum(sum [sha256.Size]byte) bool {

@@ -34,8 +34,8 @@ type Tokens struct {
 	set  atomic.Pointer[tokenSet]
 
 	mu    sync.Mutex
-	names map[string]standing            // of the principals that have sent a request
-	sums  map[[sha256.Size]byte]standing // of the tokens in these requests
+	names map[string]validity            // of the principals that have sent a request
+	sums  map[[sha256.Size]byte]validity // of the tokens in these requests
 }
 
 type tokenSet struct {
@@ -89,7 +89,7 @@ var errNoToken = errors.New("there is no token; a line is a name and a token")
 // gone, or has no tokens any more, no token is valid (A11), and nobody is let in until
 // there are new ones. After an error, such as a mistake in a line, the old tokens stay. A
 // session belongs to a name. So it goes on after its token was replaced by another of the
-// same name, but connections that were opened with the old token end (Standing). Reload
+// same name, but connections that were opened with the old token end (TokenContext). Reload
 // does nothing if the tokens are not from a file, or from a file that can be read only
 // once, such as a pipe.
 func (t *Tokens) Reload() error {
