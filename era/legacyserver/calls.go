@@ -20,7 +20,7 @@ type calls struct {
 	results  *results
 	turns    *turns.Turns[*call]
 	logs     *logs
-	tools    *tools
+	tools    *taskTools
 	tasks    *tasks
 	parking  *parking
 
@@ -206,7 +206,7 @@ func (k *calls) leave(c *call) {
 	}
 	k.turns.Unwait(&c.turn)
 	if c.input != nil {
-		k.parking.closeWindow(c)
+		k.parking.cancelWindow(c)
 	}
 }
 

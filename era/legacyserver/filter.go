@@ -63,7 +63,7 @@ type Filter struct {
 	turns     turns.Turns[*call]
 	parking   parking
 	logs      logs
-	tools     tools
+	tools     taskTools
 	tasks     tasks
 	subs      subscriptions
 	lastMeta  lastMeta
@@ -88,7 +88,7 @@ func New(o Options) *Filter {
 	f.turns = turns.New(&f.timers, f.calls.proceed)
 	f.logs = logs{timers: &f.timers, requests: &f.requests, calls: &f.calls, tasks: &f.tasks, oneClient: o.Principal != "",
 		ready: f.calls.levelSet, rank: len(era.LogLevels), setting: len(era.LogLevels)}
-	f.tools = tools{timers: &f.timers, requests: &f.requests, ready: f.calls.toolKnown}
+	f.tools = taskTools{timers: &f.timers, requests: &f.requests, ready: f.calls.toolKnown}
 	f.tasks = tasks{timers: &f.timers, requests: &f.requests, calls: &f.calls}
 	f.subs = subscriptions{timers: &f.timers, requests: &f.requests, handshake: &f.handshake, results: &f.results}
 	f.parking = parking{timers: &f.timers, calls: &f.calls, turns: &f.turns, logs: &f.logs, max: o.MaxParked, capabilities: o.Capabilities,

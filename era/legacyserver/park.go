@@ -89,19 +89,19 @@ func (p *parking) take(now time.Time, c *call, q *inputRequest, out *era.Out) {
 	if idle {
 		in.firstAsked = now
 	}
-	p.closeWindow(c)
+	p.cancelWindow(c)
 	at := now.Add(askWindow)
 	if last := in.firstAsked.Add(askWindowMax); last.Before(at) {
 		at = last
 	}
 	p.asking++
 	in.window = p.timers.Set(at, func(now time.Time, out *era.Out) {
-		p.closeWindow(c)
+		p.cancelWindow(c)
 		p.park(now, c, out)
 	})
 }
 
-func (p *parking) closeWindow(c *call) {
+func (p *parking) cancelWindow(c *call) {
 	if c.input.window != nil {
 		p.timers.Stop(c.input.window)
 		c.input.window = nil
@@ -128,7 +128,7 @@ func (p *parking) forget(q *inputRequest) {
 // settle answers all open input requests of a call with a refusal, because its
 // client will not answer them (C.4.5).
 func (p *parking) settle(c *call, out *era.Out) {
-	p.closeWindow(c)
+	p.cancelWindow(c)
 	for _, q := range c.input.requests {
 		delete(p.asked, q.id)
 		out.Server(q.abandoned())

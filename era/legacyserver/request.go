@@ -22,7 +22,7 @@ type request struct {
 	retries      bool   // requestState or inputResponses is there, with any value
 	plain        bool   // its _meta is valid and has nothing for a legacy server
 	name         []byte // of the tool or the prompt, or the URI of the resource; raw
-	replays      int    // how often the call was answered with URLs to visit
+	urlRounds    int    // how often the call was answered with URLs to visit
 }
 
 // readRequest reads a request. last is the _meta of an earlier request, and may be

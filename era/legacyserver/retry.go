@@ -27,7 +27,7 @@ func (p *parking) retry(now time.Time, r request, out *era.Out) {
 		return
 	}
 	if state.Replay {
-		p.replay(now, r, state, out)
+		p.retryAfterURLs(now, r, state, out)
 		return
 	}
 	if state.Instance != p.states.instance {
@@ -71,7 +71,7 @@ func answersTo(c *call, answers []byte) (found [][]byte, ok bool) {
 // claim makes a retry the request of its call.
 func (p *parking) claim(now time.Time, c *call, r request, answers [][]byte, out *era.Out) {
 	p.unpark(c)
-	r.replays = c.replays
+	r.urlRounds = c.urlRounds
 	c.request, c.order = r, p.calls.next()
 	p.calls.open[c.id] = c
 	if o := c.input.outcome; o != nil {
@@ -107,10 +107,10 @@ func (p *parking) deliver(now time.Time, c *call, out *era.Out) {
 	}
 }
 
-// replay takes the retry of a call that was answered with URLs to visit. The call
+// retryAfterURLs takes the retry of a call that was answered with URLs to visit. The call
 // is sent again. Missing answers are not asked for: the server refuses again if it
 // must.
-func (p *parking) replay(now time.Time, r request, state era.State, out *era.Out) {
+func (p *parking) retryAfterURLs(now time.Time, r request, state era.State, out *era.Out) {
 	n, _ := strconv.Atoi(state.Call)
 	for entry := range jsonrpc.Members(r.answers) {
 		if i, err := strconv.Atoi(strings.TrimPrefix(entry.Key, "m")); err != nil || i < 1 || i > n {
@@ -126,7 +126,7 @@ func (p *parking) replay(now time.Time, r request, state era.State, out *era.Out
 			return
 		}
 	}
-	r.replays = state.Generation
+	r.urlRounds = state.Generation
 	p.calls.begin(now, r, out)
 }
 

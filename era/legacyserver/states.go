@@ -77,11 +77,11 @@ func (s *stateIssuer) sendToURL(now time.Time, c *call, data []byte) (m jsonrpc.
 		data := append(shape.AppendMember([]byte{'{'}, "requiredCapabilities", lacking), '}')
 		return jsonrpc.NewError(c.id, era.CodeMissingCapability, "the call needs a capability that the client does not have", data).WithRelated(c.id), true
 	}
-	if c.replays == parkRounds {
+	if c.urlRounds == parkRounds {
 		return jsonrpc.NewError(c.id, jsonrpc.CodeInternalError, "the call has asked too often", shape.Reason("rounds")).WithRelated(c.id), true
 	}
 	state := s.newState(now, &c.request)
-	state.Replay, state.Generation, state.Call = true, c.replays+1, strconv.Itoa(n)
+	state.Replay, state.Generation, state.Call = true, c.urlRounds+1, strconv.Itoa(n)
 	return s.inputRequired(c.id, append(requests, '}'), state), true
 }
 

@@ -21,9 +21,9 @@ const (
 	maxToolPages = 100
 )
 
-// tools knows which tools of a 2025-11-25 server must run as tasks
+// taskTools knows which tools of a 2025-11-25 server must run as tasks
 // (execution.taskSupport is "required").
-type tools struct {
+type taskTools struct {
 	timers   *timers.Timers
 	requests *requests
 	ready    func(now time.Time, c *call, out *era.Out)
@@ -41,7 +41,7 @@ type tools struct {
 
 // start asks for the list of tools, if the server has tasks. It is called when the
 // server has answered initialize.
-func (t *tools) start(now time.Time, h *handshake, out *era.Out) {
+func (t *taskTools) start(now time.Time, h *handshake, out *era.Out) {
 	call := shape.Member(shape.Member(shape.Member(shape.Member(h.capabilities, "tasks"), "requests"), "tools"), "call")
 	if t.can = shape.IsObject(call) && h.version == era.Version2025_11_25; t.can {
 		t.known = make(map[string]bool)
@@ -50,13 +50,13 @@ func (t *tools) start(now time.Time, h *handshake, out *era.Out) {
 }
 
 // learn asks for the list of tools.
-func (t *tools) learn(now time.Time, out *era.Out) {
+func (t *taskTools) learn(now time.Time, out *era.Out) {
 	t.listing, t.pages, t.listed = true, 0, now
 	t.overdue = t.timers.Set(now.Add(toolsTimeout), t.learned)
 	t.list(nil, out)
 }
 
-func (t *tools) list(params []byte, out *era.Out) {
+func (t *taskTools) list(params []byte, out *era.Out) {
 	t.pages++
 	t.requests.send("tools/list", params, func(now time.Time, m jsonrpc.Message, out *era.Out) {
 		t.read(m.Result())
@@ -77,7 +77,7 @@ func (t *tools) list(params []byte, out *era.Out) {
 
 // learned goes on with the calls that have waited. A tool that is not listed runs
 // as an ordinary call.
-func (t *tools) learned(now time.Time, out *era.Out) {
+func (t *taskTools) learned(now time.Time, out *era.Out) {
 	t.timers.Stop(t.overdue)
 	t.listing = false
 	waiting := t.waiting
@@ -87,7 +87,7 @@ func (t *tools) learned(now time.Time, out *era.Out) {
 	}
 }
 
-func (t *tools) changed(now time.Time, out *era.Out) {
+func (t *taskTools) changed(now time.Time, out *era.Out) {
 	switch {
 	case !t.can:
 	case t.listing:
@@ -106,7 +106,7 @@ func (t *tools) changed(now time.Time, out *era.Out) {
 
 // await reports whether a call has to wait for the list of tools. Then ready is
 // called in time.
-func (t *tools) await(c *call) bool {
+func (t *taskTools) await(c *call) bool {
 	if !t.listing {
 		return false
 	}
@@ -118,7 +118,7 @@ func (t *tools) await(c *call) bool {
 	return true
 }
 
-func (t *tools) runsAsTask(c *call) bool {
+func (t *taskTools) runsAsTask(c *call) bool {
 	if !t.can {
 		return false
 	}
@@ -129,7 +129,7 @@ func (t *tools) runsAsTask(c *call) bool {
 // read notes which tools of a list must run as tasks. It returns the result
 // without the execution member of each tool, which 2026-07-28 does not have. All
 // other bytes stay.
-func (t *tools) read(result []byte) []byte {
+func (t *taskTools) read(result []byte) []byte {
 	tools := shape.Member(result, "tools")
 	var changed []byte
 	end := 0
