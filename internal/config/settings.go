@@ -122,7 +122,7 @@ func (set *setting) into(p *parser, s *Settings, m member) {
 		p.globs(m, to)
 	case *time.Duration:
 		if set.least > 0 {
-			p.longer(m, to)
+			p.positiveDuration(m, to)
 		} else {
 			p.duration(m, to)
 		}
@@ -236,8 +236,8 @@ func (p *parser) duration(m member, to *time.Duration) {
 	}
 }
 
-// longer reads a duration that is not 0.
-func (p *parser) longer(m member, to *time.Duration) {
+// positiveDuration reads a duration that is not 0.
+func (p *parser) positiveDuration(m member, to *time.Duration) {
 	d := *to
 	if p.duration(m, &d); d == 0 {
 		p.errorf(m.value.StartOffset, "%s must be more than 0", m.what)
