@@ -22,7 +22,7 @@ func (s *Server) sealState(ctx context.Context, client bridge.Conn, refuse func(
 	if principal == "" {
 		return client
 	}
-	b := &bound{s: s, principal: principal}
+	b := &binder{s: s, principal: principal}
 	return bridge.Intercept(client, bridge.Hooks{
 		Receive: func(m jsonrpc.Message) (in, reply jsonrpc.Message) {
 			own, no := b.forServer(m)
@@ -42,8 +42,8 @@ func (s *Server) sealState(ctx context.Context, client bridge.Conn, refuse func(
 	})
 }
 
-// bound is what is known of an authenticated client.
-type bound struct {
+// binder binds requestState and ids of tasks to an authenticated client.
+type binder struct {
 	s         *Server
 	principal string
 	tasks     idSet // requests in progress whose results are about a task
@@ -51,7 +51,7 @@ type bound struct {
 
 // forServer returns a client's message with the server's own requestState and ids
 // of tasks, or why it is refused.
-func (b *bound) forServer(m jsonrpc.Message) (jsonrpc.Message, *era.Refusal) {
+func (b *binder) forServer(m jsonrpc.Message) (jsonrpc.Message, *era.Refusal) {
 	switch method := m.Method(); {
 	case m.Kind() != jsonrpc.Request:
 		if method == "notifications/cancelled" {
@@ -59,11 +59,11 @@ func (b *bound) forServer(m jsonrpc.Message) (jsonrpc.Message, *era.Refusal) {
 		}
 		return m, nil
 	case era.MayAskForInput(method):
-		return b.unboundState(m)
+		return b.unbindState(m)
 	case strings.HasPrefix(method, "tasks/"):
-		return b.unboundTask(m)
+		return b.unbindTask(m)
 	case method == "subscriptions/listen":
-		return b.unboundListen(m)
+		return b.unbindListen(m)
 	}
 	return m, nil
 }
@@ -73,7 +73,7 @@ var (
 	errBoundTask  = &era.Refusal{Code: jsonrpc.CodeInvalidParams, Text: "Unknown task"}
 )
 
-func (b *bound) unboundState(m jsonrpc.Message) (jsonrpc.Message, *era.Refusal) {
+func (b *binder) unbindState(m jsonrpc.Message) (jsonrpc.Message, *era.Refusal) {
 	values, no := single(m.ParamsObject().Members(), "requestState", "inputResponses")
 	if no != nil {
 		return m, no
@@ -89,7 +89,7 @@ func (b *bound) unboundState(m jsonrpc.Message) (jsonrpc.Message, *era.Refusal) 
 	return m.WithParams(jsonrpc.With(m.Params(), "requestState", jsonrpc.Quote(own))), nil
 }
 
-func (b *bound) unboundTask(m jsonrpc.Message) (jsonrpc.Message, *era.Refusal) {
+func (b *binder) unbindTask(m jsonrpc.Message) (jsonrpc.Message, *era.Refusal) {
 	values, no := single(m.ParamsObject().Members(), "taskId")
 	switch {
 	case no != nil:
@@ -97,7 +97,7 @@ func (b *bound) unboundTask(m jsonrpc.Message) (jsonrpc.Message, *era.Refusal) {
 	case values[0] == nil:
 		return m, nil
 	}
-	own, ok := b.ownTask(values[0])
+	own, ok := b.unbindTaskID(values[0])
 	if !ok {
 		return m, errBoundTask
 	}
@@ -105,7 +105,7 @@ func (b *bound) unboundTask(m jsonrpc.Message) (jsonrpc.Message, *era.Refusal) {
 	return m.WithParams(jsonrpc.With(m.Params(), "taskId", own)), nil
 }
 
-func (b *bound) unboundListen(m jsonrpc.Message) (jsonrpc.Message, *era.Refusal) {
+func (b *binder) unbindListen(m jsonrpc.Message) (jsonrpc.Message, *era.Refusal) {
 	values, no := single(m.ParamsObject().Members(), "notifications")
 	if no != nil || values[0] == nil {
 		return m, no
@@ -114,15 +114,15 @@ func (b *bound) unboundListen(m jsonrpc.Message) (jsonrpc.Message, *era.Refusal)
 	if values, no = single(jsonrpc.Members(notifications), "taskIds"); no != nil || values[0] == nil {
 		return m, no
 	}
-	ids, ok := each(values[0], b.ownTask)
+	ids, ok := each(values[0], b.unbindTaskID)
 	if !ok {
 		return m, errBoundTask
 	}
 	return m.WithParams(jsonrpc.With(m.Params(), "notifications", jsonrpc.With(notifications, "taskIds", ids))), nil
 }
 
-// ownTask returns the server's own id of a task, raw; false: it is not the client's.
-func (b *bound) ownTask(raw []byte) (own []byte, ok bool) {
+// unbindTaskID returns the server's own id of a task, raw; false: it is not the client's.
+func (b *binder) unbindTaskID(raw []byte) (own []byte, ok bool) {
 	text, ok := jsonrpc.Text(raw)
 	if !ok {
 		return nil, false
@@ -131,9 +131,9 @@ func (b *bound) ownTask(raw []byte) (own []byte, ok bool) {
 	return jsonrpc.Quote(id), ok
 }
 
-// boundTask returns the id of a task as the client gets it, raw; what is no id
+// bindTaskID returns the id of a task as the client gets it, raw; what is no id
 // stays.
-func (b *bound) boundTask(raw []byte) ([]byte, bool) {
+func (b *binder) bindTaskID(raw []byte) ([]byte, bool) {
 	id, ok := jsonrpc.Text(raw)
 	if !ok {
 		return raw, true
@@ -181,17 +181,17 @@ func single(object iter.Seq[jsonrpc.Member], keys ...string) (values [2][]byte, 
 
 // forClient returns what the client gets of a message: requestState and ids of tasks
 // under its name.
-func (b *bound) forClient(m jsonrpc.Message) jsonrpc.Message {
+func (b *binder) forClient(m jsonrpc.Message) jsonrpc.Message {
 	switch m.Kind() {
 	case jsonrpc.Response:
-		return b.boundResponse(m)
+		return b.bindResponse(m)
 	case jsonrpc.Notification:
-		return b.boundNotification(m)
+		return b.bindNotification(m)
 	}
 	return m
 }
 
-func (b *bound) boundResponse(m jsonrpc.Message) jsonrpc.Message {
+func (b *binder) bindResponse(m jsonrpc.Message) jsonrpc.Message {
 	about := b.tasks.has(m.ID())
 	if m.IsError() {
 		return m
@@ -199,7 +199,7 @@ func (b *bound) boundResponse(m jsonrpc.Message) jsonrpc.Message {
 	kind, _ := jsonrpc.Text(m.Lookup("result", "resultType"))
 	if about || kind == "task" {
 		if raw := m.Lookup("result", "taskId"); raw != nil {
-			id, _ := b.boundTask(raw)
+			id, _ := b.bindTaskID(raw)
 			return m.WithResult(jsonrpc.With(m.Result(), "taskId", id))
 		}
 	}
@@ -210,16 +210,16 @@ func (b *bound) boundResponse(m jsonrpc.Message) jsonrpc.Message {
 	return m
 }
 
-func (b *bound) boundNotification(m jsonrpc.Message) jsonrpc.Message {
+func (b *binder) bindNotification(m jsonrpc.Message) jsonrpc.Message {
 	switch m.Method() {
 	case "notifications/tasks":
 		if raw := m.Lookup("params", "taskId"); raw != nil {
-			id, _ := b.boundTask(raw)
+			id, _ := b.bindTaskID(raw)
 			return m.WithParams(jsonrpc.With(m.Params(), "taskId", id))
 		}
 	case "notifications/subscriptions/acknowledged":
 		notifications := m.Lookup("params", "notifications")
-		if ids, ok := each(m.Lookup("params", "notifications", "taskIds"), b.boundTask); ok {
+		if ids, ok := each(m.Lookup("params", "notifications", "taskIds"), b.bindTaskID); ok {
 			return m.WithParams(jsonrpc.With(m.Params(), "notifications", jsonrpc.With(notifications, "taskIds", ids)))
 		}
 	}

@@ -48,7 +48,7 @@ func (c *connector) Dial(ctx context.Context) (bridge.Conn, error) {
 	}
 	var conn bridge.Conn
 	if spare := c.s.prober.TakeSpare(); spare != nil {
-		spare.Holder.Give(c.shared)
+		spare.Holder.TransferTo(c.shared)
 		conn = spare.Conn
 	} else {
 		var err error

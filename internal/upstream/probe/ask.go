@@ -29,7 +29,7 @@ func (p *Prober) ask(ctx context.Context, placed func()) (modern bool, spare *Pr
 		}
 		return err == nil && AnswersModern(m), nil, err
 	}
-	h := new(Holder)
+	h := new(TransferableHolder)
 	conn, err := p.opts.Dial(ctx, h, placed)
 	if err != nil {
 		return false, nil, err
@@ -66,7 +66,7 @@ func (p *Prober) ask(ctx context.Context, placed func()) (modern bool, spare *Pr
 // initialize, or takes long to start. What it says to initialize tells; if that is
 // nothing either, the error is mute.
 func (p *Prober) refusesAsModern(ctx context.Context, placed func(), mute *silence) (bool, error) {
-	conn, err := p.opts.Dial(ctx, new(Holder), placed)
+	conn, err := p.opts.Dial(ctx, new(TransferableHolder), placed)
 	if err != nil {
 		return false, err
 	}

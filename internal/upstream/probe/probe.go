@@ -63,7 +63,7 @@ type Options struct {
 
 	// Dial returns a Conn to the server that speaks modern if the server does. It
 	// calls placed once it has a place for the Conn, whose holder is h.
-	Dial func(ctx context.Context, h *Holder, placed func()) (bridge.Conn, error)
+	Dial func(ctx context.Context, h *TransferableHolder, placed func()) (bridge.Conn, error)
 
 	// Placed: a Conn of Dial needs a place, which may have to be waited for.
 	Placed bool
@@ -114,20 +114,20 @@ func New(o Options) *Prober {
 // Process is a server that has said that it speaks modern, and has no clients yet.
 type Process struct {
 	Conn   bridge.Conn
-	Holder *Holder
+	Holder *TransferableHolder
 }
 
-// Holder is the limiter.Holder of a process's place. The process is in use
+// TransferableHolder is the limiter.Holder of a process's place. The process is in use
 // until it is given to somebody else who holds the place from then on.
-type Holder struct {
+type TransferableHolder struct {
 	next atomic.Pointer[limiter.Holder]
 }
 
-// Give makes next the holder of the place.
-func (h *Holder) Give(next limiter.Holder) { h.next.Store(&next) }
+// TransferTo makes next the holder of the place.
+func (h *TransferableHolder) TransferTo(next limiter.Holder) { h.next.Store(&next) }
 
 // Use implements limiter.Holder.
-func (h *Holder) Use() (limiter.Use, time.Time) {
+func (h *TransferableHolder) Use() (limiter.Use, time.Time) {
 	if next := h.next.Load(); next != nil {
 		return (*next).Use()
 	}
@@ -135,7 +135,7 @@ func (h *Holder) Use() (limiter.Use, time.Time) {
 }
 
 // Reclaim implements limiter.Holder.
-func (h *Holder) Reclaim() bool {
+func (h *TransferableHolder) Reclaim() bool {
 	next := h.next.Load()
 	return next != nil && (*next).Reclaim()
 }
