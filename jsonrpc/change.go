@@ -60,8 +60,8 @@ func (m Message) WithMeta(f Fragment) Message {
 		m.meta = span{start, start + uint32(len(f.text)) + 2}
 	}
 	m.breaks = m.breaks || f.breaks
-	if m.meta.end-m.meta.start > m.bulk.end-m.bulk.start {
-		m.bulk = m.meta
+	if m.meta.end-m.meta.start > m.longest.end-m.longest.start {
+		m.longest = m.meta
 	}
 	return m
 }

@@ -106,7 +106,7 @@ func checkMessage(t *testing.T, m Message, data []byte) {
 		}
 	}
 	checkTokens(t, m, env["params"])
-	checkBulk(t, m)
+	checkLongest(t, m)
 	if got := m.Meta(); !bytes.Equal(got, lastMember(m.Params(), "_meta")) {
 		t.Fatalf("_meta: got %q", got)
 	}
@@ -203,32 +203,32 @@ func checkSplices(t *testing.T, m Message) {
 	}
 }
 
-// checkIndex compares the index of a changed message with that of a fresh Parse. The bulk
+// checkIndex compares the index of a changed message with that of a fresh Parse. The longest
 // must be a value, but after a change it need not be the longest any more.
 func checkIndex(t *testing.T, m, fresh Message) {
 	t.Helper()
 	m = m.settled()
-	checkBulk(t, m)
-	m.bulk, m.raw, m.related = fresh.bulk, fresh.raw, fresh.related
+	checkLongest(t, m)
+	m.longest, m.raw, m.related = fresh.longest, fresh.raw, fresh.related
 	if !reflect.DeepEqual(m, fresh) {
 		t.Fatalf("index %+v, want %+v", m, fresh)
 	}
 }
 
-// checkBulk compares the bulk with the values that may be it.
-func checkBulk(t *testing.T, m Message) {
+// checkLongest compares the longest value with the values that may be it.
+func checkLongest(t *testing.T, m Message) {
 	t.Helper()
-	if m.bulk.end == 0 {
+	if m.longest.end == 0 {
 		return
 	}
 	for _, of := range []span{m.params, m.outcome} {
 		for member := range Members(m.slice(of)) {
-			if at := of.start + uint32(member.At); !m.failure && m.bulk == (span{at, at + uint32(len(member.Value))}) {
+			if at := of.start + uint32(member.At); !m.failure && m.longest == (span{at, at + uint32(len(member.Value))}) {
 				return
 			}
 		}
 	}
-	t.Fatalf("the bulk is %q", m.slice(m.bulk))
+	t.Fatalf("the longest value is %q", m.slice(m.longest))
 }
 
 func compact(t *testing.T, b []byte) []byte {

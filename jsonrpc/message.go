@@ -33,7 +33,7 @@ type Message struct {
 	requestID span // params.requestId
 	outcome   span // result or error
 	meta      span // params._meta
-	bulk      span // the longest value of a member of params or result; a search for another member skips it
+	longest   span // the longest value of a member of params or result; a search for another member skips it
 	kind      Kind
 	known     uint8 // the index of the method in knownMethods; 0: not among them
 	failure   bool  // outcome is an error
@@ -284,7 +284,7 @@ func (m *Message) Lookup(path ...string) []byte {
 	if at.end == 0 {
 		return nil
 	}
-	value, rest := Object{m.slice(at), m.bulk.within(at), m.meta.within(at)}, path[1:]
+	value, rest := Object{m.slice(at), m.longest.within(at), m.meta.within(at)}, path[1:]
 	if at == m.params && len(rest) > 0 && rest[0] == "_meta" {
 		value, rest = Object{raw: m.Meta()}, rest[1:]
 	}
@@ -305,9 +305,9 @@ func (m *Message) member(name string) span {
 	case name == "result" && !m.failure, name == "error" && m.failure:
 		return m.outcome
 	case m.params.end > 0:
-		return Object{raw: m.raw, bulk: m.params}.lookup(name)
+		return Object{raw: m.raw, longest: m.params}.lookup(name)
 	}
-	return Object{raw: m.raw, bulk: m.outcome}.lookup(name)
+	return Object{raw: m.raw, longest: m.outcome}.lookup(name)
 }
 
 // within returns s relative to the start of the value at of; the zero span if s is not

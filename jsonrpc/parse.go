@@ -310,7 +310,7 @@ func (p *parser) params() {
 		default:
 			p.value()
 		}
-		s := p.weigh(at)
+		s := p.indexValue(at)
 		if f == fieldMeta {
 			p.m.meta = s
 		}
@@ -325,16 +325,16 @@ func (p *parser) result() {
 		}
 		at := p.pos
 		p.value()
-		p.weigh(at)
+		p.indexValue(at)
 	}
 }
 
-// weigh returns the span of the value that begins at at and ends here. The longest value
-// so far becomes the bulk of the message.
-func (p *parser) weigh(at int) span {
+// indexValue returns the span of the value that begins at at and ends here. The longest value
+// so far becomes the longest of the message.
+func (p *parser) indexValue(at int) span {
 	s := span{uint32(at), uint32(p.pos)}
-	if s.end-s.start > p.m.bulk.end-p.m.bulk.start {
-		p.m.bulk = s
+	if s.end-s.start > p.m.longest.end-p.m.longest.start {
+		p.m.longest = s
 	}
 	return s
 }

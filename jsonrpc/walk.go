@@ -65,18 +65,18 @@ func Lookup(object []byte, key string) []byte {
 // Object is the params or the result of a message. To walk over the members of a long
 // Object costs little: the longest member, and the _meta of params, are not scanned again.
 type Object struct {
-	raw        []byte
-	bulk, meta span // of the Message, relative to raw
+	raw           []byte
+	longest, meta span // of the Message, relative to raw
 }
 
 // ParamsObject returns the params. It has no members if the params are not an object.
 func (m *Message) ParamsObject() Object {
-	return Object{m.Params(), m.bulk.within(m.params), m.meta.within(m.params)}
+	return Object{m.Params(), m.longest.within(m.params), m.meta.within(m.params)}
 }
 
 // ResultObject returns the result. It has no members if the result is not an object.
 func (m *Message) ResultObject() Object {
-	return Object{raw: m.Result(), bulk: m.bulk.within(m.outcome)}
+	return Object{raw: m.Result(), longest: m.longest.within(m.outcome)}
 }
 
 // Members is the function Members for this Object.
@@ -105,7 +105,7 @@ func (o Object) skipKnown(s *scanner) {
 		s.pos = int(o.meta.end)
 		return
 	}
-	s.skipKnown(o.bulk)
+	s.skipKnown(o.longest)
 }
 
 // Without is the function Without for this Object.
