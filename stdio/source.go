@@ -15,19 +15,19 @@ import (
 func newSource(r io.Reader, abandon bool) source {
 	d, ok := r.(interface{ SetReadDeadline(time.Time) error })
 	if !ok || d.SetReadDeadline(time.Time{}) != nil {
-		return &background{r: r, abandon: abandon, ask: make(chan []byte), got: make(chan readResult, 1),
+		return &backgroundSource{r: r, abandon: abandon, ask: make(chan []byte), got: make(chan readResult, 1),
 			done: make(chan struct{}), ended: make(chan struct{})}
 	}
-	return &direct{r: r, in: interrupter{set: d.SetReadDeadline}}
+	return &directSource{r: r, in: interrupter{set: d.SetReadDeadline}}
 }
 
-// direct reads in the caller's goroutine and is interrupted by a deadline.
-type direct struct {
+// directSource reads in the caller's goroutine and is interrupted by a deadline.
+type directSource struct {
 	r  io.Reader
 	in interrupter
 }
 
-func (s *direct) fill(ctx context.Context, l *lines) (int, error) {
+func (s *directSource) fill(ctx context.Context, l *lines) (int, error) {
 	if !s.in.watch(ctx) {
 		return 0, errInterrupted
 	}
@@ -38,8 +38,8 @@ func (s *direct) fill(ctx context.Context, l *lines) (int, error) {
 	return n, interruption(err)
 }
 
-func (s *direct) close() { s.in.shut() }
-func (s *direct) wait()  {}
+func (s *directSource) close() { s.in.shut() }
+func (s *directSource) wait()  {}
 
 // interruption tells the errors of deadlines from all others.
 func interruption(err error) error {
@@ -49,11 +49,11 @@ func interruption(err error) error {
 	return err
 }
 
-// background reads in a goroutine of its own, because nothing else than
+// backgroundSource reads in a goroutine of its own, because nothing else than
 // closing it, and perhaps not even that, ends a blocked read of r. The
 // goroutine starts with the first read and ends with close, or, where the
 // read cannot be ended, with the process.
-type background struct {
+type backgroundSource struct {
 	r       io.Reader
 	abandon bool
 	ask     chan []byte
@@ -72,7 +72,7 @@ type readResult struct {
 	err error
 }
 
-func (s *background) fill(ctx context.Context, l *lines) (int, error) {
+func (s *backgroundSource) fill(ctx context.Context, l *lines) (int, error) {
 	if !s.begin(l) {
 		return 0, errInterrupted
 	}
@@ -90,7 +90,7 @@ func (s *background) fill(ctx context.Context, l *lines) (int, error) {
 }
 
 // begin asks for a read unless one is under way.
-func (s *background) begin(l *lines) bool {
+func (s *backgroundSource) begin(l *lines) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -107,7 +107,7 @@ func (s *background) begin(l *lines) bool {
 	return true
 }
 
-func (s *background) run() {
+func (s *backgroundSource) run() {
 	defer close(s.ended)
 	for {
 		select {
@@ -120,7 +120,7 @@ func (s *background) run() {
 	}
 }
 
-func (s *background) close() {
+func (s *backgroundSource) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.closed {
@@ -129,7 +129,7 @@ func (s *background) close() {
 	}
 }
 
-func (s *background) wait() {
+func (s *backgroundSource) wait() {
 	s.mu.Lock()
 	blocked := !s.started || s.reading && s.abandon
 	s.mu.Unlock()

@@ -46,8 +46,8 @@ func (c *child) wait() error {
 	}
 }
 
-func (c *child) free()    {}
-func (c *child) release() {}
+func (c *child) reapZombie() {}
+func (c *child) release()    {}
 
 func groupIsDead(int) bool { return false }
 

@@ -102,7 +102,8 @@ func (c *child) awaitPidfd(look func() (bool, error)) (exited bool, err error) {
 	return exited, err
 }
 
-func (c *child) free() {
+// reapZombie frees the id of the process, which has exited. The table's lock is held.
+func (c *child) reapZombie() {
 	var ws syscall.WaitStatus
 	for {
 		if _, err := syscall.Wait4(c.pid, &ws, 0, nil); err != syscall.EINTR {

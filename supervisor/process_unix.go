@@ -80,7 +80,7 @@ func startChild(ctx context.Context, path string, s *Spec, files [3]*os.File) (*
 // reap frees the process id. The process must have exited.
 func (c *child) reap() {
 	children.mu.Lock()
-	c.free()
+	c.reapZombie()
 	delete(children.own, c.pid)
 	children.mu.Unlock()
 	c.release()
