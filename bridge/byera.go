@@ -165,7 +165,7 @@ func (s *split) route(m *jsonrpc.Message) *half {
 	case m.Kind() == jsonrpc.Request:
 		return legacy
 	case m.Method() == say.Cancelled && s.both.Load():
-		if _, h, ok := jsonrpc.Find(s.asked, m.RequestID()); ok {
+		if _, h, ok := jsonrpc.Find(s.asked, m.CancelledID()); ok {
 			return h
 		}
 		return s.first
@@ -318,7 +318,7 @@ func (r *splitSink) taken(m *jsonrpc.Message) {
 	if m.Method() == say.Cancelled {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		id, _, _ := jsonrpc.Find(r.asked, m.RequestID())
+		id, _, _ := jsonrpc.Find(r.asked, m.CancelledID())
 		delete(r.asked, id)
 	}
 }

@@ -41,8 +41,8 @@ func TestByEraClientGoneIsCancelledAtOnce(t *testing.T) {
 					if err != nil || m.Method() != method {
 						t.Fatalf("got %s, %v; want %s", m.Bytes(), err, method)
 					}
-					if method == "notifications/cancelled" && m.RequestID() != want {
-						t.Errorf("cancelled %v, want %v", m.RequestID(), want)
+					if method == "notifications/cancelled" && m.CancelledID() != want {
+						t.Errorf("cancelled %v, want %v", m.CancelledID(), want)
 					}
 				}
 			}

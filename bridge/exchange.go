@@ -245,7 +245,7 @@ func (w *withdrawal) Send(_ context.Context, m jsonrpc.Message) error {
 	x := (*exchange)(w)
 	switch {
 	case m.Kind() == jsonrpc.Request && m.ID() == x.id: // what it was that Send did not take
-	case m.Method() == say.Cancelled && m.RequestID().Equivalent(x.id):
+	case m.Method() == say.Cancelled && m.CancelledID().Equivalent(x.id):
 		return errGone
 	default:
 		x.drop(m, "is no part of the exchange")

@@ -145,8 +145,8 @@ func (p *pump) returned(ctx context.Context, m jsonrpc.Message) (jsonrpc.Message
 		case say.Progress:
 			return p.withToken(m, &p.toServer, p.opts.RequestTimeout)
 		case say.Cancelled:
-			if asked, ok := p.toServer.endListen(m.RequestID()); ok { // ST13
-				return m.WithRequestID(asked), true
+			if asked, ok := p.toServer.endListen(m.CancelledID()); ok { // ST13
+				return m.WithCancelledID(asked), true
 			}
 			m = closing(m, &p.toClient)
 		}

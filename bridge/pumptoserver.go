@@ -254,7 +254,7 @@ func (p *pump) admit(ctx context.Context, m jsonrpc.Message) (jsonrpc.Message, b
 		case say.Progress:
 			return p.withToken(m, &p.toClient, 0)
 		case say.Cancelled:
-			if method, ok := p.toServer.method(m.RequestID()); !ok || method == "initialize" { // J11, J12
+			if method, ok := p.toServer.method(m.CancelledID()); !ok || method == "initialize" { // J11, J12
 				p.drop(m, "cancels no request that can be cancelled")
 				return m, false
 			}
@@ -304,9 +304,9 @@ func (p *pump) withToken(m jsonrpc.Message, l *ledger, timeout time.Duration) (j
 // closing takes the request that a cancellation is about out of the books, and
 // returns the cancellation with its id as it was asked with.
 func closing(m jsonrpc.Message, l *ledger) jsonrpc.Message {
-	id := m.RequestID()
+	id := m.CancelledID()
 	if asked, ok := l.close(id); ok && asked != id {
-		return m.WithRequestID(asked)
+		return m.WithCancelledID(asked)
 	}
 	return m
 }

@@ -124,9 +124,9 @@ func (m Message) spelled(at span, id ID, field string) Message {
 	return m.edited(edit{at, id.text})
 }
 
-// WithRequestID returns a copy of the message with another RequestID. Every other byte
-// stays. It panics if the message has no RequestID, and if id is zero or NullID.
-func (m Message) WithRequestID(id ID) Message {
+// WithCancelledID returns a copy of the message with another CancelledID. Every other byte
+// stays. It panics if the message has no CancelledID, and if id is zero or NullID.
+func (m Message) WithCancelledID(id ID) Message {
 	if m.kind != Notification {
 		panic("jsonrpc: only a notification has a params.requestId")
 	}

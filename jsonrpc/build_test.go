@@ -64,7 +64,7 @@ func TestSplices(t *testing.T) {
 	if string(m.Bytes()) != before+`"t"`+after || m.ID() != StringID("old") {
 		t.Errorf("the original changed: %s", m.Bytes())
 	}
-	c := mustParse(t, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1,"reason":"r"}}`).WithRequestID(StringID("abc"))
+	c := mustParse(t, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1,"reason":"r"}}`).WithCancelledID(StringID("abc"))
 	if got := string(c.Bytes()); got != `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"abc","reason":"r"}}` {
 		t.Errorf("got %s", got)
 	}
@@ -76,19 +76,19 @@ func TestSplices(t *testing.T) {
 func TestBuildPanics(t *testing.T) {
 	request, note := NewRequest(IntID(1), "a", []byte(`{"requestId":1}`)), NewNotification("a", nil)
 	for name, f := range map[string]func(){
-		"WithID without id":          func() { note.WithID(IntID(1)) },
-		"WithID zero":                func() { request.WithID(ID{}) },
-		"WithID null":                func() { request.WithID(NullID) },
-		"WithProgressToken":          func() { request.WithProgressToken(IntID(1)) },
-		"WithRequestID of a request": func() { request.WithRequestID(IntID(1)) },
-		"WithRequestID":              func() { note.WithRequestID(IntID(1)) },
-		"zero Message":               func() { Message{}.WithID(IntID(1)) },
-		"params no JSON":             func() { NewRequest(IntID(1), "a", []byte(`{`)) },
-		"params no object":           func() { NewNotification("a", []byte(`1`)) },
-		"injected member":            func() { NewNotification("a", []byte(`{},"id":1`)) },
-		"injected code":              func() { NewError(IntID(1), 1, "", []byte(`1,"code":2`)) },
-		"request null":               func() { NewRequest(NullID, "a", nil) },
-		"result without id":          func() { NewResult(ID{}, nil) },
+		"WithID without id":            func() { note.WithID(IntID(1)) },
+		"WithID zero":                  func() { request.WithID(ID{}) },
+		"WithID null":                  func() { request.WithID(NullID) },
+		"WithProgressToken":            func() { request.WithProgressToken(IntID(1)) },
+		"WithCancelledID of a request": func() { request.WithCancelledID(IntID(1)) },
+		"WithCancelledID":              func() { note.WithCancelledID(IntID(1)) },
+		"zero Message":                 func() { Message{}.WithID(IntID(1)) },
+		"params no JSON":               func() { NewRequest(IntID(1), "a", []byte(`{`)) },
+		"params no object":             func() { NewNotification("a", []byte(`1`)) },
+		"injected member":              func() { NewNotification("a", []byte(`{},"id":1`)) },
+		"injected code":                func() { NewError(IntID(1), 1, "", []byte(`1,"code":2`)) },
+		"request null":                 func() { NewRequest(NullID, "a", nil) },
+		"result without id":            func() { NewResult(ID{}, nil) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			defer func() {

@@ -162,8 +162,8 @@ func checkTokens(t *testing.T, m Message, raw json.RawMessage) {
 		token, _ = ParseID(params["progressToken"])
 		target, _ = ParseID(params["requestId"])
 	}
-	if m.ProgressToken() != token || m.RequestID() != target {
-		t.Fatalf("tokens: got %q and %q, want %q and %q", m.ProgressToken(), m.RequestID(), token, target)
+	if m.ProgressToken() != token || m.CancelledID() != target {
+		t.Fatalf("tokens: got %q and %q, want %q and %q", m.ProgressToken(), m.CancelledID(), token, target)
 	}
 }
 
@@ -179,8 +179,8 @@ func checkSplices(t *testing.T, m Message) {
 		if !s.ProgressToken().IsZero() {
 			s = s.WithProgressToken(id)
 		}
-		if !s.RequestID().IsZero() {
-			s = s.WithRequestID(id)
+		if !s.CancelledID().IsZero() {
+			s = s.WithCancelledID(id)
 		}
 		fresh, err := Parse(bytes.Clone(s.Bytes()))
 		if err != nil {
@@ -194,8 +194,8 @@ func checkSplices(t *testing.T, m Message) {
 		if !s.ProgressToken().IsZero() {
 			s = s.WithProgressToken(m.ProgressToken())
 		}
-		if !s.RequestID().IsZero() {
-			s = s.WithRequestID(m.RequestID())
+		if !s.CancelledID().IsZero() {
+			s = s.WithCancelledID(m.CancelledID())
 		}
 		if !bytes.Equal(s.Bytes(), m.Bytes()) {
 			t.Fatalf("splicing back gives %q, not %q", s.Bytes(), m.Bytes())

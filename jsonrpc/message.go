@@ -235,10 +235,10 @@ func (m *Message) IsError() bool { return m.failure }
 // an integer.
 func (m *Message) ProgressToken() ID { return m.sliceID(m.token) }
 
-// RequestID returns params.requestId of a notification, which in notifications/cancelled
+// CancelledID returns params.requestId of a notification, which in notifications/cancelled
 // is the id of the cancelled request. It returns the zero ID if that is missing, or is
 // neither a string nor an integer.
-func (m *Message) RequestID() ID {
+func (m *Message) CancelledID() ID {
 	if m.kind != Notification {
 		return ID{}
 	}

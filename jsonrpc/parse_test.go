@@ -230,8 +230,8 @@ func TestTokens(t *testing.T) {
 		{`{"jsonrpc":"2.0","id":1,"method":"a","params":{"arguments":{"_meta":{"progressToken":1}},"_meta":[]}}`, ``, ``},
 	} {
 		m := mustParse(t, c.text)
-		if m.ProgressToken().String() != c.token || m.RequestID().String() != c.requestID {
-			t.Errorf("%s: got %s and %s", c.text, m.ProgressToken(), m.RequestID())
+		if m.ProgressToken().String() != c.token || m.CancelledID().String() != c.requestID {
+			t.Errorf("%s: got %s and %s", c.text, m.ProgressToken(), m.CancelledID())
 		}
 	}
 }

@@ -301,7 +301,7 @@ func TestClientGoneCancels(t *testing.T) {
 		}
 		c.cancel()
 		start := time.Now()
-		if m, err := bridgetest.Recv(t.Context(), child); err != nil || m.Method() != "notifications/cancelled" || m.RequestID() != jsonrpc.IntID(3) {
+		if m, err := bridgetest.Recv(t.Context(), child); err != nil || m.Method() != "notifications/cancelled" || m.CancelledID() != jsonrpc.IntID(3) {
 			t.Errorf("%s, %v; want a cancellation", m.Bytes(), err)
 		}
 		if _, err := bridgetest.Recv(t.Context(), child); err != io.EOF {

@@ -181,7 +181,7 @@ func TestServerClientLost(t *testing.T) {
 	// Closing with unread input resets the connection.
 	c.Close()
 	m, err := bridgetest.Recv(t.Context(), server)
-	if err != nil || m.Method() != "notifications/cancelled" || m.RequestID() != jsonrpc.IntID(1) {
+	if err != nil || m.Method() != "notifications/cancelled" || m.CancelledID() != jsonrpc.IntID(1) {
 		t.Errorf("the server received %s, %v; want a cancellation", m.Bytes(), err)
 	}
 }

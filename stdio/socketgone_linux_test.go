@@ -21,7 +21,7 @@ func TestServerClientKilledIsNotWaitedFor(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second) // less than a Pump waits after the end of input
 	defer cancel()
 	m, err := bridgetest.Recv(ctx, server)
-	if err != nil || m.Method() != "notifications/cancelled" || m.RequestID() != jsonrpc.IntID(1) {
+	if err != nil || m.Method() != "notifications/cancelled" || m.CancelledID() != jsonrpc.IntID(1) {
 		t.Errorf("the server received %s, %v; want a cancellation", m.Bytes(), err)
 	}
 }

@@ -121,7 +121,7 @@ func (s *session) deferNotification(m jsonrpc.Message) {
 			return
 		}
 	case "notifications/cancelled":
-		s.deferred.cancel(m.RequestID())
+		s.deferred.cancel(m.CancelledID())
 		return
 	}
 	if s.stateless {

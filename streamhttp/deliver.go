@@ -61,7 +61,7 @@ func (s *session) route(m jsonrpc.Message, st *stream) {
 		s.push(st, m)
 	case jsonrpc.Notification:
 		if m.Method() == "notifications/cancelled" {
-			delete(s.sent, m.RequestID())
+			delete(s.sent, m.CancelledID())
 		}
 		switch {
 		case st == nil:

@@ -292,7 +292,7 @@ func (e *exchange) Send(ctx context.Context, m jsonrpc.Message) error {
 	case m.Kind() == jsonrpc.Response && e.id.Equivalent(m.ID()):
 		return e.answer(ctx, m.WithID(e.id))
 	case m.Kind() == jsonrpc.Notification && m.Method() == "notifications/cancelled":
-		if e.id.Equivalent(m.RequestID()) {
+		if e.id.Equivalent(m.CancelledID()) {
 			e.cancelled(ctx)
 		}
 		return nil

@@ -103,7 +103,7 @@ func TestServerModernDisconnect(t *testing.T) {
 				}
 				next, err := bridgetest.Recv(context.Background(), c)
 				if err == nil {
-					cancelled <- name + " " + next.Method() + " " + next.RequestID().String()
+					cancelled <- name + " " + next.Method() + " " + next.CancelledID().String()
 				} else {
 					cancelled <- name + ": " + err.Error()
 				}

@@ -54,7 +54,7 @@ func (r *router) targetNotification(m jsonrpc.Message) *stream {
 		}
 		return nil
 	case "notifications/cancelled":
-		return r.streamForCancel(m.RequestID())
+		return r.streamForCancel(m.CancelledID())
 	}
 	if r.stateless {
 		if c := r.calls.any(); c != nil {
@@ -134,8 +134,8 @@ func (r *router) respell(m jsonrpc.Message) jsonrpc.Message {
 			return m.WithProgressToken(token)
 		}
 	case m.Method() == "notifications/cancelled":
-		if id, _, ok := jsonrpc.Find(r.sent, m.RequestID()); ok && id != m.RequestID() {
-			return m.WithRequestID(id)
+		if id, _, ok := jsonrpc.Find(r.sent, m.CancelledID()); ok && id != m.CancelledID() {
+			return m.WithCancelledID(id)
 		}
 	}
 	return m

@@ -209,7 +209,7 @@ func (s *session) passed(m jsonrpc.Message) {
 		s.mu.Unlock()
 	case m.Kind() == jsonrpc.Request:
 	case m.Method() == "notifications/cancelled":
-		s.cancel(m.RequestID())
+		s.cancel(m.CancelledID())
 	case m.Method() == "notifications/initialized":
 		s.initialized()
 	}

@@ -314,7 +314,7 @@ func TestServerStatelessCancels(t *testing.T) {
 		p.isGreeted(r25a)
 		p.gets()
 		r.cut()
-		if m := p.gets(); m.Method() != "notifications/cancelled" || m.RequestID() != jsonrpc.IntID(7) {
+		if m := p.gets(); m.Method() != "notifications/cancelled" || m.CancelledID() != jsonrpc.IntID(7) {
 			t.Errorf("the server got %s", m.Bytes())
 		}
 		if _, err := bridgetest.Recv(t.Context(), ours); err == nil {

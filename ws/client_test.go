@@ -234,7 +234,7 @@ func TestRenew(t *testing.T) {
 			recv(t, old)
 			lose(s, old)
 			wantError(t, recv(t, c), `"call"`, `"reason":"connection_lost"`, "may have been carried out", s.url()[:len("ws://127.0.0.1:")])
-			if m := recv(t, c); m.Method() != "notifications/cancelled" || m.RequestID().String() != `"q"` {
+			if m := recv(t, c); m.Method() != "notifications/cancelled" || m.CancelledID().String() != `"q"` {
 				t.Errorf("got %s, want a cancellation of the server's request", m.Bytes())
 			}
 

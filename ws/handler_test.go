@@ -262,7 +262,7 @@ func TestClientEnds(t *testing.T) {
 			c.write(frame(fin|opText, []byte(`{"jsonrpc":"2.0","id":"a","method":"tools/call"}`)))
 			recv(t, child)
 			how(c)
-			if m := recv(t, child); m.Method() != "notifications/cancelled" || m.RequestID().String() != `"a"` {
+			if m := recv(t, child); m.Method() != "notifications/cancelled" || m.CancelledID().String() != `"a"` {
 				t.Errorf("the server got %s, want a cancellation", m.Bytes())
 			}
 			s.h.Close() // returns when the session is over

@@ -211,7 +211,7 @@ func (c *conn) enter(call *call) (no jsonrpc.Message, err error) {
 // client can only cancel its own (D.2). Of a call that is answered already it
 // takes back what the client has not read: the id may be in use again soon.
 func (c *conn) cancel(m jsonrpc.Message) {
-	x, id := c.mux, m.RequestID()
+	x, id := c.mux, m.CancelledID()
 	x.mu.Lock()
 	call := c.calls.find(id)
 	if call != nil {

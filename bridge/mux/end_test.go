@@ -192,7 +192,7 @@ func TestMuxCloseCancels(t *testing.T) {
 			if err != nil {
 				break
 			}
-			got[m.Method()+m.RequestID().String()] = true
+			got[m.Method()+m.CancelledID().String()] = true
 		}
 		if !got["notifications/cancelled1"] || !got["notifications/cancelled2"] {
 			t.Errorf("the server was told %v", got)

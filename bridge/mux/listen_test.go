@@ -157,7 +157,7 @@ func TestMuxListensAgain(t *testing.T) {
 		cancelled := map[string]bool{}
 		for range 2 {
 			m, _ := soon(x.server)
-			cancelled[m.RequestID().String()] = true
+			cancelled[m.CancelledID().String()] = true
 		}
 		if !cancelled["4"] || !cancelled["5"] {
 			t.Errorf("cancelled: %v", cancelled)

@@ -150,7 +150,7 @@ func (s *modelServer) run() {
 		switch {
 		case m.Method() == "notifications/cancelled":
 			s.mu.Lock()
-			id := m.RequestID().String()
+			id := m.CancelledID().String()
 			if !s.seen[id] {
 				s.t.Errorf("server %d was told to cancel %s, which it does not know", s.number, id)
 			}

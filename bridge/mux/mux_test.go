@@ -305,7 +305,7 @@ func TestMuxClientLeaves(t *testing.T) {
 		got := map[string]bool{}
 		for range 2 {
 			m, _ := soon(x.server)
-			got[m.RequestID().String()] = m.Method() == "notifications/cancelled"
+			got[m.CancelledID().String()] = m.Method() == "notifications/cancelled"
 		}
 		if !got["1"] || !got["2"] {
 			t.Errorf("cancelled: %v, want 1 and 2", got)
@@ -739,7 +739,7 @@ func TestMuxServerTakesNothing(t *testing.T) {
 		seen := map[string]int{}
 		for m, ok := soon(x.server); ok; m, ok = soon(x.server) {
 			if m.Method() == "notifications/cancelled" {
-				seen[m.RequestID().String()]--
+				seen[m.CancelledID().String()]--
 			} else {
 				seen[m.ID().String()]++
 			}

@@ -249,11 +249,11 @@ func (s *server) progress(m jsonrpc.Message, mayWait bool) (taken bool) {
 func (s *server) cancelListen(m jsonrpc.Message) {
 	x := s.mux
 	x.mu.Lock()
-	call := s.call(m.RequestID())
+	call := s.call(m.CancelledID())
 	ours := call != nil && call.listen != nil && !s.strays(m, call)
 	if ours {
 		result, _ := say.ListenEnd(call.id)
-		x.finish(call, result, m.WithRequestID(call.id).WithRelated(call.id))
+		x.finish(call, result, m.WithCancelledID(call.id).WithRelated(call.id))
 	}
 	x.mu.Unlock()
 	if !ours {

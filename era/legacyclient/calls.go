@@ -159,7 +159,7 @@ func (k *calls) finishError(c *call, text, why string, out *era.Out) {
 // cancelled takes the client's notifications/cancelled. The client hears nothing
 // more of the request (J12). False: it is not one of these calls.
 func (k *calls) cancelled(m jsonrpc.Message, out *era.Out) bool {
-	id, c, ok := jsonrpc.Find(k.owed, m.RequestID())
+	id, c, ok := jsonrpc.Find(k.owed, m.CancelledID())
 	if !ok {
 		return false
 	}
@@ -167,7 +167,7 @@ func (k *calls) cancelled(m jsonrpc.Message, out *era.Out) bool {
 	k.inputs.withdraw(c, nil, out)
 	if !c.upstream.IsZero() {
 		delete(k.atServer, c.upstream)
-		out.Server(m.WithRequestID(c.upstream))
+		out.Server(m.WithCancelledID(c.upstream))
 	}
 	return true
 }

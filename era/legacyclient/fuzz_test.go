@@ -313,7 +313,7 @@ func (c *model) toClient(m jsonrpc.Message) {
 		c.asked = append(c.asked, m.ID())
 	case jsonrpc.Notification:
 		if m.Method() == "notifications/cancelled" {
-			i := slices.Index(c.asked, m.RequestID())
+			i := slices.Index(c.asked, m.CancelledID())
 			if i < 0 {
 				c.t.Fatalf("a question is withdrawn that is not open:\n%s", c.log.String())
 			}
@@ -336,6 +336,6 @@ func (c *model) toServer(m jsonrpc.Message) {
 		return
 	}
 	c.atServer = slices.DeleteFunc(c.atServer, func(r jsonrpc.Message) bool {
-		return m.Method() == "notifications/cancelled" && r.ID() == m.RequestID()
+		return m.Method() == "notifications/cancelled" && r.ID() == m.CancelledID()
 	})
 }

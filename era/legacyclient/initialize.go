@@ -77,7 +77,7 @@ func (o *opening) queue(m jsonrpc.Message, out *era.Out) {
 func (o *opening) unqueue(cancel jsonrpc.Message, out *era.Out) {
 	before := len(o.queued)
 	o.queued = slices.DeleteFunc(o.queued, func(m jsonrpc.Message) bool {
-		meant := m.Kind() == jsonrpc.Request && m.ID().Equivalent(cancel.RequestID())
+		meant := m.Kind() == jsonrpc.Request && m.ID().Equivalent(cancel.CancelledID())
 		if meant {
 			o.queuedBytes -= m.Size()
 		}

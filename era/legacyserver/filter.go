@@ -176,7 +176,7 @@ func (f *Filter) serve(now time.Time, m jsonrpc.Message, out *era.Out) {
 // more of the request (J12). A parked call cannot be cancelled, because it has
 // been answered.
 func (f *Filter) cancelled(now time.Time, m jsonrpc.Message, out *era.Out) {
-	id := m.RequestID()
+	id := m.CancelledID()
 	switch {
 	case f.handshake.forget(id):
 	case f.subs.listening(id):

@@ -146,7 +146,7 @@ func (s *fuzzed) line(line string) {
 				s.quiet = append(s.quiet, m.ID())
 			}
 		case m.Method() == "notifications/cancelled":
-			s.quiet = append(s.quiet, m.RequestID())
+			s.quiet = append(s.quiet, m.CancelledID())
 		}
 		s.f.FromClient(s.now, m, &s.out)
 	case strings.HasPrefix(arrow, "s"):

@@ -157,10 +157,10 @@ func (w *world) toServer(m jsonrpc.Message) {
 		w.atServer[m.ID().String()] = name
 	case jsonrpc.Notification:
 		if m.Method() == "notifications/cancelled" {
-			if _, ok := w.atServer[m.RequestID().String()]; !ok {
+			if _, ok := w.atServer[m.CancelledID().String()]; !ok {
 				w.fail("cancelled what is not in progress: %s", m.Bytes())
 			}
-			delete(w.atServer, m.RequestID().String())
+			delete(w.atServer, m.CancelledID().String())
 		}
 	case jsonrpc.Response:
 		id, _ := jsonrpc.Text([]byte(m.ID().String()))

@@ -113,7 +113,7 @@ func (p *parking) cancelWindow(c *call) {
 // call without input requests is not parked; a call that is parked already waits
 // for its retry all the same.
 func (p *parking) withdrawn(m jsonrpc.Message) {
-	if _, q, ok := jsonrpc.Find(p.asked, m.RequestID()); ok {
+	if _, q, ok := jsonrpc.Find(p.asked, m.CancelledID()); ok {
 		p.forget(q)
 	}
 }

@@ -117,7 +117,7 @@ func (w *turnsWorld) toServer(m jsonrpc.Message) {
 		c := w.find(func(c *turnsCall) bool { return c.name == who })
 		c.atServer, c.since = m.ID().String(), w.now
 	case jsonrpc.Notification:
-		if c := w.find(func(c *turnsCall) bool { return c.atServer != "" && c.atServer == m.RequestID().String() }); c != nil {
+		if c := w.find(func(c *turnsCall) bool { return c.atServer != "" && c.atServer == m.CancelledID().String() }); c != nil {
 			c.atServer, c.over = "", true
 			c.last = c.last || c.asked < c.tool && len(c.waits) == 0 && w.rand.IntN(2) == 0
 			c.since = w.now

@@ -40,7 +40,7 @@ func (q *ServerRequests) sent(m jsonrpc.Message) {
 			q.open[m.ID()] = struct{}{}
 		}
 	case m.Method() == "notifications/cancelled":
-		q.take(m.RequestID())
+		q.take(m.CancelledID())
 	}
 }
 

@@ -125,7 +125,7 @@ func (s *session) used(id jsonrpc.ID) bool {
 func (s *session) notified(m jsonrpc.Message) {
 	switch m.Method() {
 	case "notifications/cancelled":
-		if id := m.RequestID(); !s.take(id) { // and its context with it
+		if id := m.CancelledID(); !s.take(id) { // and its context with it
 			s.unlisten(id) // an unknown id is a race that was lost
 		}
 	case "notifications/roots/list_changed":

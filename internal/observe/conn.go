@@ -329,7 +329,7 @@ func (s *Session) enter(p *Passed) {
 		if m.Method() == "notifications/cancelled" {
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			p.Call = s.waiting(p.Hop, p.Dir).find(m.RequestID())
+			p.Call = s.waiting(p.Hop, p.Dir).find(m.CancelledID())
 		}
 	}
 }

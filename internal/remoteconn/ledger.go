@@ -100,7 +100,7 @@ func (l *Ledger[C, S]) Cancels(m jsonrpc.Message) (target C) {
 	if m.Method() != "notifications/cancelled" {
 		return target
 	}
-	if _, call, ok := jsonrpc.Find(l.calls, m.RequestID()); ok && !call.Own() {
+	if _, call, ok := jsonrpc.Find(l.calls, m.CancelledID()); ok && !call.Own() {
 		target = call
 	}
 	return target

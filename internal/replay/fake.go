@@ -147,7 +147,7 @@ func (i sessionSink) Send(_ context.Context, m jsonrpc.Message) error {
 func (s *session) notification(m jsonrpc.Message) error {
 	if m.Method() == "notifications/cancelled" {
 		s.mu.Lock()
-		_, cancel, ok := jsonrpc.Find(s.running, m.RequestID())
+		_, cancel, ok := jsonrpc.Find(s.running, m.CancelledID())
 		s.mu.Unlock()
 		if ok {
 			cancel()

@@ -339,7 +339,7 @@ func (p *player) renew(i *item) (m jsonrpc.Message, ok bool) {
 	case "notifications/cancelled":
 		for id, c := range p.asked {
 			if i.request != nil && c.request == i.request {
-				return m.WithRequestID(id), true
+				return m.WithCancelledID(id), true
 			}
 		}
 		return m, false

@@ -326,7 +326,7 @@ func (k *linker) add(i *item) {
 		case "notifications/progress":
 			i.request = other.byToken[i.m.ProgressToken()]
 		case "notifications/cancelled":
-			if i.request = own.byID[i.m.RequestID()]; i.request != nil {
+			if i.request = own.byID[i.m.CancelledID()]; i.request != nil {
 				i.request.cancelled = true
 			}
 		}

@@ -144,14 +144,14 @@ func (s *State[S]) NoteServerRequest(session S, m jsonrpc.Message) (jsonrpc.Mess
 // ForgetCancelled forgets the request that the server cancels with m, and returns m
 // with that request's id as the client knows it.
 func (s *State[S]) ForgetCancelled(session S, m jsonrpc.Message) jsonrpc.Message {
-	target := m.RequestID()
+	target := m.CancelledID()
 	for id, a := range s.asked {
 		if a.session != session || !a.id.Equivalent(target) {
 			continue
 		}
 		delete(s.asked, id)
 		if id != target {
-			m = m.WithRequestID(id)
+			m = m.WithCancelledID(id)
 		}
 		break
 	}

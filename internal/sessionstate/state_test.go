@@ -137,7 +137,7 @@ func TestAsked(t *testing.T) {
 	cancel := func(session, id, want string) {
 		t.Helper()
 		m := b.ForgetCancelled(session, jsonrpc.NewNotification("notifications/cancelled", []byte(`{"requestId":`+id+`,"reason":"x"}`)))
-		if m.RequestID().String() != want || !strings.Contains(string(m.Params()), `"reason":"x"`) {
+		if m.CancelledID().String() != want || !strings.Contains(string(m.Params()), `"reason":"x"`) {
 			t.Errorf("the cancellation of %s is %s, want %s", id, m.Bytes(), want)
 		}
 	}

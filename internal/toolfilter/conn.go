@@ -38,7 +38,7 @@ func (s *session) send(m jsonrpc.Message) (out, reply jsonrpc.Message, refused e
 			s.lists.sent(m.ID())
 		}
 	case "notifications/cancelled":
-		s.lists.cancelled(m.RequestID())
+		s.lists.cancelled(m.CancelledID())
 	}
 	return m, jsonrpc.Message{}, nil
 }

@@ -55,7 +55,7 @@ func (b *binder) forServer(m jsonrpc.Message) (jsonrpc.Message, *era.Refusal) {
 	switch method := m.Method(); {
 	case m.Kind() != jsonrpc.Request:
 		if method == "notifications/cancelled" {
-			b.tasks.take(m.RequestID())
+			b.tasks.take(m.CancelledID())
 		}
 		return m, nil
 	case era.MayAskForInput(method):

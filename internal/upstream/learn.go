@@ -95,7 +95,7 @@ func (l *learner) sent(m jsonrpc.Message) (out, reply jsonrpc.Message, refused e
 	case "tools/list", "server/discover":
 		l.note(m.ID(), method)
 	case "notifications/cancelled":
-		l.answered(m.RequestID())
+		l.answered(m.CancelledID())
 	}
 	return m, jsonrpc.Message{}, nil
 }

@@ -40,7 +40,7 @@ func TestSessionLost(t *testing.T) {
 		u.getsText(ask)
 		s.end()
 		u.getsError("1", "connection_lost")
-		if m := u.gets(); m.Method() != "notifications/cancelled" || m.RequestID().String() != "1" {
+		if m := u.gets(); m.Method() != "notifications/cancelled" || m.CancelledID().String() != "1" {
 			t.Errorf("the client got %s, want a cancellation", m.Bytes())
 		}
 		u.sends(`{"jsonrpc":"2.0","id":1,"result":{}}`, callText, note) // in vain

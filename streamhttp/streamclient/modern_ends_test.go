@@ -96,7 +96,7 @@ func testEnds(t *testing.T, conn bridge.Conn, cancelled <-chan jsonrpc.Message) 
 		}
 	}
 	bridgetest.Must(t, conn.Send(t.Context(), msg(cancelOf("5"))))
-	if m := <-cancelled; m.Method() != "notifications/cancelled" || m.RequestID() != jsonrpc.IntID(5) {
+	if m := <-cancelled; m.Method() != "notifications/cancelled" || m.CancelledID() != jsonrpc.IntID(5) {
 		t.Errorf("the server got %s", m.Bytes())
 	}
 }

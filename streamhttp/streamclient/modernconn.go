@@ -91,7 +91,7 @@ func (c *modernConn) TrySend(m jsonrpc.Message) bool {
 	case m.Kind() == jsonrpc.Response:
 		c.sendAnswer(m)
 	case m.Method() == "notifications/cancelled":
-		c.withdraw(m.RequestID())
+		c.withdraw(m.CancelledID())
 	case m.Kind() != jsonrpc.Request || !c.requests.TryTake():
 		return false
 	default:
@@ -121,7 +121,7 @@ func (c *modernConn) Send(ctx context.Context, m jsonrpc.Message) error {
 	case m.Kind() == jsonrpc.Response:
 		c.sendAnswer(m)
 	case m.Method() == "notifications/cancelled":
-		c.withdraw(m.RequestID())
+		c.withdraw(m.CancelledID())
 	default:
 		return c.sendNote(ctx, m)
 	}

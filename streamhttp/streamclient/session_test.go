@@ -516,7 +516,7 @@ func TestServerRequestIDs(t *testing.T) {
 		t.server.forget()
 		end <- true
 		m := t.recv()
-		if m.Method() != "notifications/cancelled" || m.RequestID().String() != "0" {
+		if m.Method() != "notifications/cancelled" || m.CancelledID().String() != "0" {
 			t.Errorf("received %s, want the first request cancelled", m.Bytes())
 		}
 		m = t.recv()

@@ -74,7 +74,7 @@ func (r *Router) Send(ctx context.Context, m jsonrpc.Message) error {
 		return at.Send(ctx, m)
 	case m.Kind() == jsonrpc.Notification && m.Method() == "notifications/cancelled":
 		r.mu.Lock()
-		id, at, ok := jsonrpc.Find(r.calls, m.RequestID())
+		id, at, ok := jsonrpc.Find(r.calls, m.CancelledID())
 		delete(r.calls, id) // nothing more will come
 		r.mu.Unlock()
 		if !ok {
