@@ -8,6 +8,7 @@ package metrics
 import (
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -16,7 +17,6 @@ import (
 
 	"github.com/mcp-bridge/mcp-bridge/internal/buildinfo"
 	"github.com/mcp-bridge/mcp-bridge/internal/observe"
-	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
 // Options tune Metrics. The zero value works.
@@ -63,28 +63,8 @@ type Metrics struct {
 	noise      *prometheus.CounterVec
 	notes      *prometheus.CounterVec
 
-	mu       sync.RWMutex
-	counters map[messageKey]messageCounters
-	timers   map[operationKey]prometheus.Observer
-}
-
-// messageKey and operationKey are the labels of what is counted for each message: to look a
-// struct up costs less than to look up its labels one by one.
-type messageKey struct {
-	server string
-	hop    observe.Hop
-	dir    observe.Direction
-	kind   jsonrpc.Kind
-}
-
-type messageCounters struct {
-	count, bytes prometheus.Counter
-	overhead     prometheus.Observer
-}
-
-type operationKey struct {
-	hop                                              observe.Hop
-	server, method, tool, fault, transport, revision string
+	mu        sync.Mutex // of changes of what follows
+	perServer atomic.Pointer[map[string]*ofServer]
 }
 
 // What the OpenTelemetry conventions for MCP recommend, in seconds.
@@ -94,7 +74,8 @@ var overheadBuckets = []float64{10e-6, 20e-6, 50e-6, 100e-6, 200e-6, 500e-6, 1e-
 
 // New returns Metrics that count nothing until an Observer tells them.
 func New(o Options) *Metrics {
-	m := &Metrics{registry: prometheus.NewRegistry(), counters: map[messageKey]messageCounters{}, timers: map[operationKey]prometheus.Observer{}}
+	m := &Metrics{registry: prometheus.NewRegistry()}
+	m.perServer.Store(&map[string]*ofServer{})
 	labels := []string{"mcp_method_name", "error_type", "network_transport", "mcp_protocol_version", "server"}
 	if o.Tools {
 		m.tools = newNames(200)
@@ -156,65 +137,6 @@ func (m *Metrics) Handler() http.Handler {
 
 // SkipsExchanges says to observe that HTTP exchanges are not counted.
 func (m *Metrics) SkipsExchanges() {}
-
-// Message implements observe.Watcher.
-func (m *Metrics) Message(p *observe.Passed) {
-	c := m.countersOf(messageKey{p.Session.Server, p.Hop, p.Dir, p.Message.Kind()})
-	c.count.Inc()
-	c.bytes.Add(float64(p.Message.Size()))
-	if p.Cause != 0 {
-		c.overhead.Observe(p.Inside.Seconds())
-	}
-	// A response that the server owed, at either end; what the client owes takes as long as
-	// its user.
-	if p.Call != nil && p.Call.Dir == observe.ToServer && p.Message.Kind() == jsonrpc.Response {
-		m.timerOf(m.operation(p)).Observe(p.Took.Seconds())
-	}
-}
-
-func (m *Metrics) countersOf(k messageKey) messageCounters {
-	m.mu.RLock()
-	c, ok := m.counters[k]
-	m.mu.RUnlock()
-	if ok {
-		return c
-	}
-	values := []string{k.server, k.hop.String(), k.dir.String(), kindName(k.kind)}
-	c = messageCounters{m.messages.WithLabelValues(values...), m.bytes.WithLabelValues(values...), m.overhead.WithLabelValues(k.dir.String())}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.counters[k] = c
-	return c
-}
-
-func (m *Metrics) operation(p *observe.Passed) operationKey {
-	k := operationKey{
-		hop: p.Hop, server: p.Session.Server, method: known(methods, p.Call.Method), fault: faultOf(&p.Message),
-		transport: network(p.Session, p.Hop), revision: known(revisions, p.Session.Revision()),
-	}
-	if m.tools != nil && p.Call.Method == "tools/call" {
-		k.tool = m.tools.bounded(p.Call.Name)
-	}
-	return k
-}
-
-func (m *Metrics) timerOf(k operationKey) prometheus.Observer {
-	m.mu.RLock()
-	t, ok := m.timers[k]
-	m.mu.RUnlock()
-	if ok {
-		return t
-	}
-	values := []string{k.method, k.fault, k.transport, k.revision, k.server}
-	if m.tools != nil {
-		values = append(values, k.tool)
-	}
-	t = m.operations[k.hop-1].WithLabelValues(values...)
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.timers[k] = t
-	return t
-}
 
 // Event implements observe.Watcher.
 func (m *Metrics) Event(e observe.Event) {

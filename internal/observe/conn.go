@@ -239,11 +239,8 @@ func (c *Call) tell() {
 // passedPool is memory for what the Watchers are told.
 var passedPool = sync.Pool{New: func() any { return new(Passed) }}
 
-// release ends the use of p.
+// release ends the use of p: the Watchers were told of it, or unsent says that they need not be.
 func (p *Passed) release() {
-	if p.Call != nil && p.Message.Kind() == jsonrpc.Request {
-		p.Call.tellLater(nil)
-	}
 	*p = Passed{}
 	passedPool.Put(p)
 }
@@ -253,6 +250,7 @@ func (s *Session) unsent(p *Passed) bool {
 	if p.Call == nil || p.Message.Kind() != jsonrpc.Request {
 		return false
 	}
+	p.Call.tellLater(nil)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.forget(s.waiting(p.Hop, p.Dir), p.Call)
