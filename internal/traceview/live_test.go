@@ -66,7 +66,7 @@ func TestLiveEarlier(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r, w := io.Pipe()
 				var out bytes.Buffer
-				s := Show{Out: bufio.NewWriter(&out), Err: io.Discard}
+				s := Viewer{Out: bufio.NewWriter(&out), Err: io.Discard}
 				var err error
 				s.Filter, err = ParseFilter(strings.Fields(words))
 				bridgetest.Must(t, err)
