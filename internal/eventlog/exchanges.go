@@ -9,21 +9,27 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// exchanges is an observe.Watcher that writes a line for each request that was answered, and
-// for each that will not be.
+// exchanges is an observe.Watcher that writes a line for each request that was answered, for
+// each that was cancelled, and for each that will not be answered.
 type exchanges struct{ out hclog.Logger }
 
 // Event implements observe.Watcher.
 func (x *exchanges) Event(e observe.Event) {
-	if e, ok := e.(observe.Unanswered); ok && e.Hop == observe.Down && e.Call != nil {
+	if e, ok := e.(observe.Unanswered); ok && e.Hop == observe.Down && e.Call != nil && !e.Cancelled {
 		x.line(e.Session, e.Call, time.Since(e.Call.Began), "status", "no answer")
 	}
 }
 
 // Message implements observe.Watcher.
 func (x *exchanges) Message(p *observe.Passed) {
-	if p.Hop == observe.Down && p.Call != nil && p.Message.Kind() == jsonrpc.Response {
+	if p.Hop != observe.Down || p.Call == nil {
+		return
+	}
+	switch p.Message.Kind() {
+	case jsonrpc.Response:
 		x.line(p.Session, p.Call, p.Took, "answer_bytes", p.Message.Size(), "status", outcome(&p.Message))
+	case jsonrpc.Notification: // of its sender
+		x.line(p.Session, p.Call, p.At.Sub(p.Call.Began), "status", "cancelled")
 	}
 }
 

@@ -205,3 +205,34 @@ func (s sink) Send(context.Context, jsonrpc.Message) error {
 	s()
 	return nil
 }
+
+// A call that its client cancels has its line then, and none at the end of the session.
+func TestCancelled(t *testing.T) {
+	p, o, l := logging(hclog.Debug)
+	defer l.Close()
+	s := o.OpenQuiet("files", "http")
+	c := s.Conn(takesAll{}, observe.Up)
+	client, server := bridge.Pipe()
+	down := s.Conn(client, observe.Down)
+	for _, m := range []jsonrpc.Message{
+		jsonrpc.NewRequest(jsonrpc.IntID(7), "ping", nil), jsonrpc.NewNotification("notifications/cancelled", []byte(`{"requestId":7}`)),
+	} {
+		sent := make(chan error, 1)
+		go func() { sent <- server.Send(t.Context(), m) }()
+		receiveOne(t, down)
+		if err := <-sent; err != nil {
+			t.Error(err)
+		}
+		c.TrySend(m)
+	}
+	p.wants(t, `\[DEBUG\] exchange: server=files session=q1 id=7 method=ping ms=[0-9.]+ asked_bytes=40 status=cancelled`)
+	_ = down.Close(nil)
+	_ = c.Close(nil)
+	p.wants(t)
+}
+
+// takesAll is a Conn of a peer that says nothing.
+type takesAll struct{ bridge.Conn }
+
+func (takesAll) TrySend(jsonrpc.Message) bool { return true }
+func (takesAll) Close(error) error            { return nil }

@@ -83,8 +83,8 @@ func TestStopAndKill(t *testing.T) {
 	for ended.PID != started.PID { // that of the first session
 		ended = next[observe.ProcessEnded](heard)
 	}
-	if ended.Err == nil || !strings.Contains(ended.Err.Error(), "KILL") {
-		t.Errorf("the process has ended with %v", ended.Err)
+	if !ended.Asked { // whether by SIGKILL depends on how quick it is: its stdin was closed a moment before
+		t.Errorf("the process has ended by itself with %v", ended.Err)
 	}
 	next[observe.SessionEnded](heard)
 	if status, _ := echo(t, url+"/mcp", id); status == http.StatusOK {

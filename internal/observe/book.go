@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -13,7 +14,12 @@ import (
 type book struct {
 	all map[jsonrpc.ID]*Call
 	odd map[string][]*Call // by plain: of those whose id is spelled in an unusual way; see maxAlike
+
+	withdrawn []*Call // which were cancelled, and wait no more: the latest maxWithdrawn, the oldest first
 }
+
+// maxWithdrawn is for how many cancelled requests of a book it is known whose answer comes though nobody wants it.
+const maxWithdrawn = 32
 
 // maxAlike is how many requests are found by one plain form: only numbers that are the same
 // as float64, and one number or text in several spellings, share one.
@@ -108,4 +114,37 @@ func (b *book) remove(call *Call) bool {
 		delete(b.odd, key)
 	}
 	return true
+}
+
+// withdraw keeps a cancelled request that was removed. It returns the one that is not kept any more for it.
+func (b *book) withdraw(call *Call) (gone *Call) {
+	if len(b.withdrawn) >= maxWithdrawn {
+		gone = b.withdrawn[0]
+		b.withdrawn = slices.Delete(b.withdrawn, 0, 1)
+	}
+	b.withdrawn = append(b.withdrawn, call)
+	return gone
+}
+
+// late removes the cancelled request with an id, and returns it; nil: there is none.
+func (b *book) late(id jsonrpc.ID) *Call {
+	for i, call := range b.withdrawn {
+		if call.ID.Equivalent(id) {
+			b.withdrawn = slices.Delete(b.withdrawn, i, i+1)
+			return call
+		}
+	}
+	return nil
+}
+
+// unwanted removes the cancelled requests that match, and returns them.
+func (b *book) unwanted(match func(*Call) bool) (all []*Call) {
+	b.withdrawn = slices.DeleteFunc(b.withdrawn, func(call *Call) bool {
+		if match(call) {
+			all = append(all, call)
+			return true
+		}
+		return false
+	})
+	return all
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -118,6 +119,122 @@ func TestUnansweredOnce(t *testing.T) {
 			t.Errorf("%q: told %d times, want %d", name, got, want)
 		}
 		stop()
+	}
+}
+
+// A request that is lost while it is sent, and was sent, is told of before the remark that nobody answers it.
+func TestLostAfterItsRequest(t *testing.T) {
+	m, err := jsonrpc.Parse([]byte(`{"jsonrpc":"2.0","id":7,"method":"ping"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, try := range []bool{false, true} {
+		var o Observer
+		w := new(inOrder)
+		stop := o.Watch(w)
+		b := new(closing)
+		c := o.OpenQuiet("x", "").Conn(b, Up)
+		b.close = func() { _ = c.Close(nil) }
+		if try {
+			c.TrySend(m)
+		} else {
+			_ = c.Send(t.Context(), m)
+		}
+		stop()
+		if !slices.Equal(w.told, []string{"ping", "unanswered ping"}) {
+			t.Errorf("told %q", w.told)
+		}
+	}
+}
+
+// inOrder lists requests, and those that have no answer.
+type inOrder struct{ told []string }
+
+func (w *inOrder) Message(p *Passed) { w.told = append(w.told, p.Message.Method()) }
+
+func (w *inOrder) Event(e Event) {
+	if e, ok := e.(Unanswered); ok {
+		text := "unanswered "
+		if e.Cancelled {
+			text = "cancelled "
+		}
+		w.told = append(w.told, text+e.Call.Method)
+	}
+}
+
+// closing is a Conn that is closed while it takes a message.
+type closing struct {
+	bridge.Conn
+	close func()
+}
+
+func (c *closing) Send(context.Context, jsonrpc.Message) error { c.close(); return nil }
+func (c *closing) TrySend(jsonrpc.Message) bool                { c.close(); return true }
+func (c *closing) Close(error) error                           { return nil }
+
+// A cancelled request waits no more, at either end, whether somebody watches by then or not; what is said
+// of it later names it. An initialize cannot be cancelled.
+func TestCancelledWaitsNoMore(t *testing.T) {
+	cancel := jsonrpc.NewNotification("notifications/cancelled", []byte(`{"requestId":7}`))
+	for method, waits := range map[string]int{"tools/call": 0, "initialize": 1} {
+		for _, watched := range []bool{true, false} {
+			var o Observer
+			w := new(inOrder)
+			stop := o.Watch(w)
+			s := o.OpenQuiet("x", "")
+			request := jsonrpc.NewRequest(id(t, "7"), method, nil)
+			_ = s.Conn(&broken{answer: request}, Down).Receive(t.Context(), takes{})
+			up := s.Conn(sends{}, Up)
+			up.TrySend(request)
+			if !watched {
+				stop()
+			}
+			_ = s.Conn(&broken{answer: cancel}, Down).Receive(t.Context(), takes{})
+			up.TrySend(cancel)
+			if d, u := s.Unanswered(Down, ToServer), s.Unanswered(Up, ToServer); d != waits || u != waits {
+				t.Errorf("%s: %d and %d requests wait, want %d", method, d, u, waits)
+			}
+			if waits > 0 {
+				continue
+			}
+			if n := s.told.Load(); n != 0 {
+				t.Errorf("%d requests are counted", n)
+			}
+			if !watched {
+				stop = o.Watch(w)
+			}
+			w.told = nil
+			answer := jsonrpc.NewResult(id(t, "7"), []byte("{}"))
+			if call := s.answered(Up, ToServer, answer.ID()); call == nil || call.Method != method {
+				t.Errorf("a late answer is that of %+v", call)
+			}
+			s.lose(Down, nil)
+			s.lose(Up, nil)
+			if !slices.Equal(w.told, []string{"cancelled " + method}) {
+				t.Errorf("in the end told %q", w.told)
+			}
+			stop()
+		}
+	}
+}
+
+// However many are cancelled, few are kept, and nothing is forgotten silently.
+func TestManyCancelled(t *testing.T) {
+	var o Observer
+	var l lost
+	defer o.Watch(&l)()
+	s := o.OpenQuiet("x", "")
+	up := s.Conn(sends{}, Up)
+	for i := range int64(1000) {
+		up.TrySend(jsonrpc.NewRequest(jsonrpc.IntID(i), "ping", nil))
+		up.TrySend(jsonrpc.NewNotification("notifications/cancelled", []byte(`{"requestId":`+jsonrpc.IntID(i).String()+`}`)))
+	}
+	if kept := 1000 - l.n.Load(); kept != maxWithdrawn || s.Unanswered(Up, ToServer) != 0 {
+		t.Errorf("%d are kept, and %d wait", kept, s.Unanswered(Up, ToServer))
+	}
+	s.lose(Up, nil)
+	if l.n.Load() != 1000 {
+		t.Errorf("told of %d", l.n.Load())
 	}
 }
 

@@ -51,14 +51,22 @@ func (c *conn) in() Direction {
 func (c *conn) out() Direction { return ToServer + ToClient - c.in() }
 
 // watched reports whether somebody is to be told of m, which goes in that direction, or m may answer
-// a request that somebody was told of: that must be known though nobody watches any more. Until it
+// a request that somebody was told of, or cancel it: that must be known though nobody watches any more. Until it
 // is known who the client is, that is looked for.
 func (c *conn) watched(m *jsonrpc.Message, dir Direction) bool {
 	if c.hop == Down && !c.s.greeted.Load() {
 		c.s.greet(m, dir)
 	}
-	return c.s.o.watchers.Load() != nil || c.s.told.Load() > 0 && m.Kind() == jsonrpc.Response
+	return c.s.o.watchers.Load() != nil || c.s.told.Load() > 0 && settles(m)
 }
+
+// settles reports whether m may be the end of a request.
+func settles(m *jsonrpc.Message) bool {
+	return m.Kind() == jsonrpc.Response || m.Kind() == jsonrpc.Notification && m.Method() == cancelled
+}
+
+// cancelled is the method that says that a request needs no answer any more.
+const cancelled = "notifications/cancelled"
 
 func (c *conn) Send(ctx context.Context, m jsonrpc.Message) error {
 	if !c.watched(&m, c.out()) {
@@ -85,6 +93,9 @@ func (c *conn) TrySend(m jsonrpc.Message) bool {
 		c.s.sent(p)
 	} else if c.s.unsent(p) && c.s.o.rewriter.Load() != nil {
 		c.reportNeverSent(c.unsent.keep(&m, p.Call))
+		if p.Call.isLost() { // there is no Close any more that tells of it
+			c.reportNeverSent(c.unsent.clear())
+		}
 	}
 	p.release()
 	return taken
@@ -181,6 +192,9 @@ func (c *conn) received(m *jsonrpc.Message) *jsonrpc.Mark {
 		source.call = p.Call
 	}
 	s.o.message(p)
+	if p.withdraws() {
+		s.withdraw(p)
+	}
 	p.release()
 	return mark
 }
@@ -209,11 +223,16 @@ func (c *conn) begin(m *jsonrpc.Message) *Passed {
 // sent tells of a message that was taken.
 func (s *Session) sent(p *Passed) {
 	if p.Message.Kind() == jsonrpc.Request {
-		p.Call.tell()
+		if lost := p.Call.tell(); lost {
+			s.unanswered(p.Hop, p.Call)
+		}
 		return
 	}
 	s.enter(p)
 	s.o.message(p)
+	if p.withdraws() {
+		s.withdraw(p)
+	}
 }
 
 // tellLater has tell tell the Watchers of the request p, that is about to be sent; nil: of
@@ -226,14 +245,24 @@ func (c *Call) tellLater(p *Passed) {
 
 // tell tells the Watchers of the request, unless that was done. Whoever has its response calls it
 // as well as its sender, because the response may come while the request is still being sent, and
-// it is told of in this order. It returns when the Watchers have been told.
-func (c *Call) tell() {
+// it is told of in this order. It returns when the Watchers have been told. lost says that the request was lost
+// before.
+func (c *Call) tell() (lost bool) {
 	c.telling.Lock()
 	defer c.telling.Unlock()
 	if p := c.untold; p != nil {
 		c.untold = nil
 		p.Session.o.message(p)
 	}
+	return c.lost
+}
+
+// lose reports whether the request is still being sent. Then its sender tells what becomes of it.
+func (c *Call) lose() (unsent bool) {
+	c.telling.Lock()
+	defer c.telling.Unlock()
+	c.lost = c.untold != nil
+	return c.lost
 }
 
 // passedPool is memory for what the Watchers are told.
@@ -243,6 +272,12 @@ var passedPool = sync.Pool{New: func() any { return new(Passed) }}
 func (p *Passed) release() {
 	*p = Passed{}
 	passedPool.Put(p)
+}
+
+func (c *Call) isLost() bool {
+	c.telling.Lock()
+	defer c.telling.Unlock()
+	return c.lost
 }
 
 // unsent takes back what begin has noted. It is false for what is no request.
@@ -269,10 +304,35 @@ func (s *Session) lose(hop Hop, of *conn) {
 				s.forget(b, call)
 			}
 		}
+		lost = append(lost, b.unwanted(func(call *Call) bool { return of == nil || call.conn == of })...)
 	}
 	s.mu.Unlock()
 	for _, call := range lost {
-		s.unanswered(hop, call)
+		if !call.lose() {
+			s.unanswered(hop, call)
+		}
+	}
+}
+
+// withdraws reports whether p cancels a request. An initialize cannot be cancelled (J11).
+func (p *Passed) withdraws() bool {
+	return p.Call != nil && p.Message.Kind() == jsonrpc.Notification && p.Call.Method != "initialize"
+}
+
+// withdraw notes that the request that p is about needs no answer any more: it does not wait. An answer may be on its
+// way still, so it is known for a while.
+func (s *Session) withdraw(p *Passed) {
+	s.mu.Lock()
+	b := s.waiting(p.Hop, p.Dir)
+	var gone *Call
+	if b.all[p.Call.ID] == p.Call {
+		s.forget(b, p.Call)
+		gone = b.withdraw(p.Call)
+	}
+	p.Call.cancelled.Store(true)
+	s.mu.Unlock()
+	if gone != nil {
+		s.unanswered(p.Hop, gone)
 	}
 }
 
@@ -281,12 +341,12 @@ func (s *Session) lose(hop Hop, of *conn) {
 // response has come.
 func (s *Session) unanswered(hop Hop, call *Call) {
 	if call.over.CompareAndSwap(false, true) {
-		s.o.Event(Unanswered{Session: s, Hop: hop, Call: call})
+		s.o.Event(Unanswered{Session: s, Hop: hop, Call: call, Cancelled: call.cancelled.Load()})
 	}
 }
 
 // Unanswered returns how many requests of a direction wait for their answers, of those that
-// Watchers were told of.
+// Watchers were told of. One that was cancelled does not.
 func (s *Session) Unanswered(hop Hop, dir Direction) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -324,7 +384,7 @@ func (s *Session) enter(p *Passed) {
 			p.Call.tell()
 		}
 	case jsonrpc.Notification:
-		if m.Method() == "notifications/cancelled" {
+		if m.Method() == cancelled {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			p.Call = s.waiting(p.Hop, p.Dir).find(m.CancelledID())
@@ -340,6 +400,10 @@ func (s *Session) answered(hop Hop, dir Direction, id jsonrpc.ID) *Call {
 	call := b.find(id)
 	if call != nil {
 		s.forget(b, call)
+	} else {
+		call = b.late(id)
+	}
+	if call != nil {
 		call.over.Store(true)
 	}
 	return call

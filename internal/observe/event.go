@@ -170,6 +170,9 @@ type Unanswered struct {
 	Session *Session
 	Hop     Hop
 	Call    *Call
+
+	// Cancelled says that who has sent it wants no answer. That was told when it was cancelled; this may come much later.
+	Cancelled bool
 }
 
 // Note is a remark about traffic that looks wrong: a diagnosis in passing.

@@ -133,7 +133,7 @@ func (m *maker) event(d *redact.Redactor, e observe.Event, text bool) bool {
 		m.call(d, e.Server, e.Session, e.Method, e.ID, e.Since)
 		m.Record.Event = &Event{Code: "timeout", Text: "the bridge has answered the request, because the server has not done so within " + e.Within.String()}
 	case observe.Unanswered:
-		if e.Call == nil {
+		if e.Call == nil || e.Cancelled { // the cancellation has its record
 			return false
 		}
 		m.session(e.Session)
