@@ -14,7 +14,6 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/demo"
 	"github.com/mcp-bridge/mcp-bridge/internal/observe"
 	"github.com/mcp-bridge/mcp-bridge/internal/upstream"
-	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/stdio"
 )
 
@@ -138,7 +137,7 @@ func (f *connectFlags) run(ctx context.Context, to target, name string, env envi
 	log, stop := env.logEvents(log, &seen)
 	defer stop()
 	env.lines.Hide(traced.redact)
-	spec.ParkTimeout, spec.Dropped, spec.Observer, spec.Logger = settings.ParkTimeout, tellDropped(dropped(log), spec.Name, &seen), &seen, log
+	spec.ParkTimeout, spec.Dropped, spec.Observer, spec.Logger = settings.ParkTimeout, seen.Dropped(spec.Name), &seen, log
 	server, err := upstream.New(spec)
 	if err != nil {
 		return err
@@ -154,7 +153,7 @@ func (f *connectFlags) run(ctx context.Context, to target, name string, env envi
 	defer cancel()
 	go f.giveUp(ctx, hungUp(env.stdin), cancel)
 	defer closeServer(server, log)
-	opts := pumpOptions(settings, log)
+	opts := pumpOptions(settings)
 	opts.Owing = tellOwed(log)
 	calls := tellCalls(&opts, spec.Name, &seen)
 	defer calls.Close()
@@ -199,17 +198,9 @@ func tellOwed(log hclog.Logger) func(owed, untaken int) {
 func tellCalls(o *bridge.PumpOptions, server string, seen *observe.Observer) *bridge.Calls {
 	o.Calls = new(bridge.Calls)
 	seen.Follow(server, o.Calls)
-	o.Dropped = tellDropped(o.Dropped, server, seen)
+	o.Dropped = seen.Dropped(server)
 	o.TimedOut = seen.TimedOut(server, o.RequestTimeout)
 	return o.Calls
-}
-
-// tellDropped returns log, so that the Observer is told of dropped messages, too.
-func tellDropped(log func(jsonrpc.Message, string), server string, seen *observe.Observer) func(jsonrpc.Message, string) {
-	return func(m jsonrpc.Message, reason string) {
-		seen.Event(observe.Dropped{Server: server, Message: m, Reason: reason})
-		log(m, reason)
-	}
 }
 
 // howConnected says how connect's only session has ended. An error of it ends the run, and is

@@ -18,6 +18,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/internal/replay"
 	"github.com/mcp-bridge/mcp-bridge/internal/upstream"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/stdio"
 )
 
@@ -172,7 +173,9 @@ func (f *replayFlags) play(ctx context.Context, rec *replay.Recording, to target
 	if spec.Clients, _, err = erasOf(settings); err != nil {
 		return nil, err
 	}
-	spec.ParkTimeout, spec.Dropped = settings.ParkTimeout, dropped(log)
+	spec.ParkTimeout, spec.Dropped = settings.ParkTimeout, func(m jsonrpc.Message, reason string) {
+		log.Info("message dropped", "reason", reason, "method", m.Method(), "id", m.ID().String())
+	}
 	server, err := upstream.New(spec)
 	if err != nil {
 		return nil, err
@@ -183,7 +186,8 @@ func (f *replayFlags) play(ctx context.Context, rec *replay.Recording, to target
 			return nil, err
 		}
 	}
-	opts := pumpOptions(settings, log)
+	opts := pumpOptions(settings)
+	opts.Dropped = spec.Dropped
 	opts.Drain, opts.Grace = -1, -1 // what has not come by then is not waited for
 	client, theirs := bridge.Pipe()
 	serving, stop := context.WithCancel(ctx)

@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -17,7 +16,6 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/remote"
 	"github.com/mcp-bridge/mcp-bridge/internal/toolfilter"
 	"github.com/mcp-bridge/mcp-bridge/internal/upstream"
-	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/supervisor"
 )
 
@@ -42,7 +40,7 @@ func serverSpec(name string, s config.Settings, log hclog.Logger) hub.Spec {
 	clients, _ := era.ParseEras(s.ClientProtocol)
 	return hub.Spec{
 		Name:           name,
-		Pump:           pumpOptions(s, log.With("server", name)),
+		Pump:           pumpOptions(s),
 		Clients:        clients,
 		Isolation:      isolation,
 		ParkTimeout:    s.ParkTimeout,
@@ -58,24 +56,8 @@ func serverSpec(name string, s config.Settings, log hclog.Logger) hub.Spec {
 }
 
 // pumpOptions returns the options of a server's conversations.
-func pumpOptions(s config.Settings, log hclog.Logger) bridge.PumpOptions {
-	return bridge.PumpOptions{
-		Drain: orNever(s.DrainTimeout), Grace: orNever(s.Grace), RequestTimeout: s.RequestTimeout,
-		Dropped: dropped(log),
-	}
-}
-
-// dropped tells the log of messages that reached nobody. Of a server's progress that
-// belongs to no request people hear the first time: somebody waits for it in vain.
-func dropped(log hclog.Logger) func(m jsonrpc.Message, reason string) {
-	var told atomic.Bool
-	return func(m jsonrpc.Message, reason string) {
-		level := hclog.Debug
-		if m.Method() == "notifications/progress" && told.CompareAndSwap(false, true) {
-			level = hclog.Info
-		}
-		log.Log(level, "message dropped", "reason", reason, "method", m.Method(), "id", m.ID().String())
-	}
+func pumpOptions(s config.Settings) bridge.PumpOptions {
+	return bridge.PumpOptions{Drain: orNever(s.DrainTimeout), Grace: orNever(s.Grace), RequestTimeout: s.RequestTimeout}
 }
 
 // configured returns how the server of a configuration file is reached; trust

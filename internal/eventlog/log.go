@@ -24,6 +24,9 @@ const (
 	// refusalPace is how often a rule's refusals are told of after the first one.
 	refusalPace = time.Minute
 
+	// dropPace is likewise for messages that reach nobody. Some servers always say what nobody waits for.
+	dropPace = time.Hour
+
 	// stderrLines is how many lines of a process's stderr are told of in each stderrPace.
 	stderrLines = 200
 	stderrPace  = time.Second
@@ -37,6 +40,7 @@ type Log struct {
 	stop     func()      // ends the watching of events
 
 	refusals *limits[string]
+	drops    *limits[string]                     // by server and reason
 	stderr   *limits[int]                        // by process id
 	hide     atomic.Pointer[func(string) string] // nil: nothing is taken out
 
@@ -49,6 +53,7 @@ type Log struct {
 func New(out hclog.Logger, o *observe.Observer) *Log {
 	l := &Log{out: out, observer: o, usual: out.GetLevel()}
 	l.refusals = newLimits(1, 0, refusalPace, l.more)
+	l.drops = newLimits(1, 0, dropPace, l.more)
 	l.stderr = newLimits(stderrLines, stderrLines, stderrPace, l.suppressed)
 	l.stop = o.WatchEvents(l)
 	l.SetLevel(l.usual)
@@ -72,6 +77,7 @@ func (l *Log) Close() {
 	l.watch(false)
 	l.stop()
 	l.refusals.close()
+	l.drops.close()
 	l.stderr.close()
 }
 
@@ -139,6 +145,8 @@ func (l *Log) Event(e observe.Event) {
 			onCall(e.Server, e.Session, e.Method, e.ID, e.Since)...)
 	case observe.Refused:
 		l.refused(e)
+	case observe.Dropped:
+		l.dropped(e)
 	case observe.Stream:
 		l.stream(e)
 	case observe.Note:
@@ -196,6 +204,20 @@ func (l *Log) refused(e observe.Refused) {
 	}
 }
 
+// dropped tells of a message that reached nobody: of the first one for a reason at the usual level.
+func (l *Log) dropped(e observe.Dropped) {
+	switch {
+	case l.drops.allow(e.Server+" "+e.Reason, e):
+		l.out.Info("message dropped", drop(e)...)
+	case l.out.IsDebug():
+		l.out.Debug("message dropped", drop(e)...)
+	}
+}
+
+func drop(e observe.Dropped) []any {
+	return on(e.Server, e.Session, "reason", clean(e.Reason), "method", clean(e.Message.Method()), "id", clean(e.Message.ID().String()))
+}
+
 func refusal(e observe.Refused) []any {
 	fields := on(e.Server, e.Session)
 	if e.Rule != "" {
@@ -218,6 +240,8 @@ func (l *Log) more(_ string, n int, last observe.Event) {
 		l.out.Warn("more requests were refused for the same reason", append([]any{"times", n, "in", refusalPace}, refusal(e)...)...)
 	case observe.SessionFailed:
 		l.out.Warn("more sessions ended before they began", append([]any{"times", n, "in", refusalPace}, failure(e)...)...)
+	case observe.Dropped:
+		l.out.Info("more messages were dropped for the same reason", append([]any{"times", n, "in", dropPace}, drop(e)...)...)
 	case observe.Note:
 		l.out.Info("note", on(e.Server, e.Session, "code", e.Code, "times", n, "in", refusalPace, "text", cleanTo(e.Text, maxNote))...)
 	}

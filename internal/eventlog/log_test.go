@@ -89,6 +89,31 @@ func TestRefusals(t *testing.T) {
 	})
 }
 
+// J13: that messages reach nobody is told once for each server and reason, and then how many it were in an hour; at
+// debug each is.
+func TestDropped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, o, l := logging(hclog.Info)
+		progress := jsonrpc.NewNotification("notifications/progress", []byte(`{"progressToken":null,"progress":1}`))
+		drop := o.Dropped("files")
+		drop(jsonrpc.NewResult(jsonrpc.IntID(7), nil), "answers no request that is in progress")
+		for range 3 {
+			drop(progress, "progress of no request that is in progress")
+		}
+		o.Dropped("other")(progress, "progress of no request that is in progress")
+		p.wants(t, `\[INFO\]  message dropped: server=files reason="answers no request that is in progress" method="" id=7`,
+			`\[INFO\]  message dropped: server=files reason="progress of no request that is in progress" method=notifications/progress id=""`,
+			`\[INFO\]  message dropped: server=other .*`)
+		time.Sleep(dropPace + time.Second)
+		p.wants(t, `\[INFO\]  more messages were dropped for the same reason: times=2 in=1h0m0s server=files reason="progress of no request that is in progress" .*`)
+		l.SetLevel(hclog.Debug)
+		drop(progress, "progress of no request that is in progress")
+		p.wants(t, `\[DEBUG\] message dropped: server=files .*`)
+		l.Close()
+		p.wants(t, `\[INFO\]  more .*: times=1 .*`)
+	})
+}
+
 // A process that floods its stderr does not flood the log.
 func TestStderrFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

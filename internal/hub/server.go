@@ -15,7 +15,6 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/internal/observe"
 	"github.com/mcp-bridge/mcp-bridge/internal/upstream"
-	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/legacysse"
 	"github.com/mcp-bridge/mcp-bridge/stdio"
 	"github.com/mcp-bridge/mcp-bridge/streamhttp"
@@ -98,19 +97,9 @@ func (s Spec) upstream(enter admission.Admit, o *Options) upstream.Spec {
 	up := s.Upstream
 	up.Secret, up.Observer = o.Guard.Tokens.Secret(), o.Observer
 	up.Clients, up.Isolation, up.ParkTimeout = s.Clients, s.Isolation, s.ParkTimeout
-	up.Admit, up.Idle, up.Dropped = enter, s.SessionTimeout, s.dropped(o.Observer)
+	up.Admit, up.Idle, up.Dropped = enter, s.SessionTimeout, o.Observer.Dropped(s.Name)
 	up.MaxShared, up.Queue, up.QueueTimeout = s.MaxChildren, s.Queue, s.QueueTimeout
 	return up
-}
-
-// dropped returns what is told of messages that reach nobody.
-func (s Spec) dropped(o *observe.Observer) func(m jsonrpc.Message, reason string) {
-	return func(m jsonrpc.Message, reason string) {
-		o.Event(observe.Dropped{Server: s.Name, Message: m, Reason: reason})
-		if s.Pump.Dropped != nil {
-			s.Pump.Dropped(m, reason)
-		}
-	}
 }
 
 // firstMessage is how long a client of HTTP+SSE or WebSocket may be connected
@@ -183,7 +172,7 @@ func newServer(spec Spec, h *Hub) (*server, error) {
 // messages that reach nobody.
 func (s *server) tellCalls(pump *bridge.PumpOptions, o *observe.Observer) {
 	o.Follow(s.spec.Name, &s.calls)
-	pump.Calls, pump.Dropped = &s.calls, s.spec.dropped(o)
+	pump.Calls, pump.Dropped = &s.calls, o.Dropped(s.spec.Name)
 	pump.TimedOut = o.TimedOut(s.spec.Name, s.spec.Pump.RequestTimeout)
 }
 

@@ -88,6 +88,13 @@ func (o *Observer) TimedOut(server string, within time.Duration) func(bridge.Lat
 	}
 }
 
+// Dropped returns what tells Watchers of messages of a server or to it that reached nobody. A nil Observer works.
+func (o *Observer) Dropped(server string) func(m jsonrpc.Message, reason string) {
+	return func(m jsonrpc.Message, reason string) {
+		o.Event(Dropped{Server: server, Message: m, Reason: reason})
+	}
+}
+
 // Names reports whether a session is that of a call, as Watchers know it.
 func Names(c bridge.LateCall, session string) bool {
 	s := sessionOf(&c)
