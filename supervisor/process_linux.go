@@ -214,13 +214,19 @@ type procStat struct {
 }
 
 func readStat(pid int) (st procStat, err error) {
-	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	text, err := statOf(pid)
 	if err != nil {
 		return st, err
 	}
-	// The command name in parentheses may hold any characters, so start after it.
-	_, err = fmt.Sscanf(string(b[bytes.LastIndexByte(b, ')')+1:]), " %c %d %d", &st.state, &st.ppid, &st.pgid)
+	_, err = fmt.Sscanf(text, " %c %d %d", &st.state, &st.ppid, &st.pgid)
 	return st, err
+}
+
+// statOf returns /proc/PID/stat from the state on. The command name in parentheses, which stands before it,
+// may hold any characters.
+func statOf(pid int) (string, error) {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	return string(b[bytes.LastIndexByte(b, ')')+1:]), err
 }
 
 func (st procStat) dead() bool { return st.state == 'Z' || st.state == 'X' }

@@ -75,6 +75,29 @@ func TestViewsHaveNoSecrets(t *testing.T) {
 	}
 }
 
+// Of a process that runs the API says what it uses, where the system tells.
+func TestUsage(t *testing.T) {
+	s := start(t)
+	s.seen.Event(observe.ProcessStarted{Server: "files", PID: os.Getpid(), Program: "server"})
+	s.seen.Event(observe.ProcessStarted{Server: "files", PID: 1 << 30, Program: "gone"})
+	s.seen.Event(observe.ProcessEnded{Server: "files", PID: 1 << 30})
+	w := httptest.NewRecorder()
+	s.Control().ServeHTTP(w, httptest.NewRequest("GET", "/api/v1/processes", nil))
+	var got struct {
+		Processes []struct {
+			PID   int
+			Usage *struct{ CPUSeconds, ResidentBytes float64 }
+		}
+	}
+	bridgetest.Must(t, json.Unmarshal(w.Body.Bytes(), &got))
+	if len(got.Processes) != 2 || got.Processes[0].PID != os.Getpid() || got.Processes[1].Usage != nil {
+		t.Fatalf("%s", w.Body)
+	}
+	if u := got.Processes[0].Usage; runtime.GOOS == "linux" && (u == nil || u.CPUSeconds < 0 || u.ResidentBytes < 1<<20) || runtime.GOOS != "linux" && u != nil {
+		t.Errorf("%s", w.Body)
+	}
+}
+
 const (
 	viewToken = "view-token-0123456789"
 	actToken  = "act-token-0123456789"

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/internal/observe"
+	"github.com/mcp-bridge/mcp-bridge/supervisor"
 )
 
 // How many ended processes and notes are kept.
@@ -38,8 +39,15 @@ type process struct {
 	Ended   *time.Time `json:"ended,omitempty"`
 	Asked   bool       `json:"asked,omitempty"`
 	Err     string     `json:"err,omitempty"`
+	Usage   *usage     `json:"usage,omitempty"` // of one that runs, where the system tells
 
 	kill func() error
+}
+
+// usage is what the API says of the use of the machine by a process and its descendants.
+type usage struct {
+	CPU      float64 `json:"cpuSeconds"`
+	Resident int64   `json:"residentBytes"`
 }
 
 // session is what the API says of a session.
@@ -172,19 +180,27 @@ func (s *state) sessionList() []session {
 	return list
 }
 
-// processList returns the processes that run, and then those that ended, the latest first.
+// processList returns the processes that run, with what they use, and then those that ended, the latest first.
 func (s *state) processList() []process {
+	running, ended := s.processesNow()
+	slices.SortFunc(running, func(a, b process) int { return a.Began.Compare(b.Began) })
+	for i := range running {
+		if u, ok := supervisor.UsageOf(running[i].PID); ok {
+			running[i].Usage = &usage{u.CPU.Seconds(), u.Resident}
+		}
+	}
+	slices.Reverse(ended)
+	return append(running, ended...)
+}
+
+func (s *state) processesNow() (running, ended []process) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	list := []process{}
+	running = []process{}
 	for _, p := range s.processes {
-		list = append(list, *p)
+		running = append(running, *p)
 	}
-	slices.SortFunc(list, func(a, b process) int { return a.Began.Compare(b.Began) })
-	for i := len(s.ended) - 1; i >= 0; i-- {
-		list = append(list, s.ended[i])
-	}
-	return list
+	return running, slices.Clone(s.ended)
 }
 
 func (s *state) noteList() []note {

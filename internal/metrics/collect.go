@@ -4,6 +4,8 @@ import (
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/mcp-bridge/mcp-bridge/supervisor"
 )
 
 // states asks for the state of the servers when somebody wants the metrics.
@@ -78,9 +80,9 @@ func (p *processes) Collect(all chan<- prometheus.Metric) {
 	p.mu.Unlock()
 	for server, pids := range running {
 		all <- prometheus.MustNewConstMetric(childDesc, prometheus.GaugeValue, float64(len(pids)), server)
-		if memory, cpu, ok := usage(pids); ok {
-			all <- prometheus.MustNewConstMetric(memoryDesc, prometheus.GaugeValue, memory, server)
-			all <- prometheus.MustNewConstMetric(cpuDesc, prometheus.GaugeValue, cpu, server)
+		if u, ok := supervisor.UsageOf(pids...); ok {
+			all <- prometheus.MustNewConstMetric(memoryDesc, prometheus.GaugeValue, float64(u.Resident), server)
+			all <- prometheus.MustNewConstMetric(cpuDesc, prometheus.GaugeValue, u.CPU.Seconds(), server)
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -164,6 +165,19 @@ func until(t *testing.T, ctx context.Context, text string) {
 	t.Fatalf("the page does not show %s, but\n%s", quoted, seen)
 }
 
+// untilMatch waits until the text of the page matches.
+func untilMatch(t *testing.T, ctx context.Context, want *regexp.Regexp) {
+	t.Helper()
+	var seen string
+	for range 1000 {
+		if seen = eval[string](t, ctx, "document.body.innerText"); want.MatchString(seen) {
+			return
+		}
+		pause(10 * time.Millisecond)
+	}
+	t.Fatalf("the page does not show %s, but\n%q", want, seen)
+}
+
 func (r run) open(t *testing.T, ctx context.Context, token string) {
 	t.Helper()
 	must(t, chromedp.Do(ctx, chromedp.Navigate("about:blank"), chromedp.Navigate("http://"+r.page+"/#token="+token)))
@@ -222,6 +236,8 @@ func TestLive(t *testing.T) {
 	do(t, ctx, "window.confirm = () => true")
 	click(t, ctx, "Processes")
 	until(t, ctx, "runs")
+	usage := regexp.MustCompile(`\t\d+ %\t\d+(\.\d\d)? s\t\d+(\.\d)? MB\truns`) // the second time it is asked for, there is a percentage
+	untilMatch(t, ctx, usage)
 	click(t, ctx, "kill")
 	until(t, ctx, "asked to")
 	stop()

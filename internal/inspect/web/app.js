@@ -53,6 +53,21 @@ function Sessions({ right, show }) {
   </tbody></table>${list.length === 0 && html`<p class="dim">No client is connected.</p>`}`;
 }
 
+const percents = new Map(); // of a process: its CPU time when it was asked for last, and how much of a processor it had since then
+
+/** Percent returns how much of a processor a process has had since it was asked for before. */
+function percent(p) {
+  if (!p.usage || p.ended) return "";
+  const key = p.pid + p.began, now = performance.now(), before = percents.get(key), took = before && (now - before.at) / 1000;
+  if (before && took < 0.5) return before.shown;
+  const shown = before && took < 10 ? Math.round(Math.max(0, p.usage.cpuSeconds - before.cpu) / took * 100) + " %" : "";
+  percents.set(key, { cpu: p.usage.cpuSeconds, at: now, shown });
+  if (percents.size > 2000) percents.delete(percents.keys().next().value);
+  return shown;
+}
+
+const bytes = (n) => n < 1e6 ? Math.round(n / 1e3) + " kB" : n < 1e10 ? (n / 1e6).toFixed(n < 1e7 ? 1 : 0) + " MB" : (n / 1e9).toFixed(0) + " GB";
+
 function Processes({ right }) {
   const list = usePolled("processes")?.processes ?? [];
   const [pid, choose] = useState(0);
@@ -63,9 +78,10 @@ function Processes({ right }) {
     const v = store.all[i].v;
     if (v.kind === "stderr" && (!pid || v.event?.pid === pid)) lines.unshift(v.event?.pid + ": " + (v.raw ?? v.b64 ?? ""));
   }
-  return html`<table><thead><tr><th class="n">pid</th><th>program</th><th>server</th><th>session</th><th>since</th><th>state</th><th></th></tr></thead><tbody>
+  return html`<table><thead><tr><th class="n">pid</th><th>program</th><th>server</th><th>session</th><th>since</th><th class="n">CPU</th><th class="n">CPU time</th><th class="n">memory</th><th>state</th><th></th></tr></thead><tbody>
     ${list.map((p) => html`<tr key=${p.pid + p.began}><td class="n"><button onClick=${() => choose(pid === p.pid ? 0 : p.pid)}>${p.pid}</button></td><td>${escaped(p.program)}</td>
       <td>${escaped(p.server)}</td><td>${p.session ?? ""}</td><td>${ago(p.began)}</td>
+      <td class="n">${percent(p)}</td><td class="n">${p.usage ? p.usage.cpuSeconds.toFixed(p.usage.cpuSeconds < 100 ? 2 : 0) + " s" : ""}</td><td class="n">${p.usage ? bytes(p.usage.residentBytes) : ""}</td>
       <td class=${p.ended && p.err && !p.asked ? "bad" : ""}>${p.ended ? "ended " + ago(p.ended) + " ago" + (p.asked ? ", asked to" : "") + (p.err ? ": " + escaped(p.err) : "") : p.step ? "stopping: " + p.step : "runs"}</td>
       <td>${!p.ended && html`<${Button} right=${right} path=${"processes/" + p.pid + "/kill"} sure=${"Kill process " + p.pid + "?"}>kill<//>`}</td></tr>`)}
   </tbody></table><h2>stderr ${pid ? "of " + pid : ""}</h2><pre class="stderr">${lines.map(escaped).join("\n") || "nothing since this page was opened"}</pre>`;
