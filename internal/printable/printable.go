@@ -16,7 +16,7 @@ func Append[T string | []byte](dst []byte, text T) []byte {
 	return each(dst, text, unicode.IsPrint, func(dst []byte, r rune, bad []byte) []byte {
 		switch {
 		case bad != nil:
-			return fmt.Appendf(dst, `\x%02x`, bad[0])
+			return append(dst, '\\', 'x', hex[bad[0]>>4], hex[bad[0]&15])
 		case r == '\n':
 			return append(dst, `\n`...)
 		case r == '\t':
@@ -26,7 +26,7 @@ func Append[T string | []byte](dst []byte, text T) []byte {
 		case r > 0xffff:
 			return fmt.Appendf(dst, `\U%08x`, r)
 		}
-		return fmt.Appendf(dst, `\u%04x`, r)
+		return appendU(dst, r)
 	})
 }
 
@@ -80,8 +80,10 @@ func appendU(dst []byte, r rune) []byte {
 		r -= 0x10000
 		return fmt.Appendf(dst, `\u%04x\u%04x`, 0xd800+r>>10, 0xdc00+r&0x3ff)
 	}
-	return fmt.Appendf(dst, `\u%04x`, r)
+	return append(dst, '\\', 'u', hex[r>>12], hex[r>>8&15], hex[r>>4&15], hex[r&15])
 }
+
+const hex = "0123456789abcdef"
 
 // each appends the characters of text that may be shown as they are, and the others by escape; bad is
 // the byte of what is not UTF-8, whose r is utf8.RuneError.

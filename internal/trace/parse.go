@@ -18,21 +18,24 @@ var ErrVersion = errors.New("it was written by a newer mcp-bridge, with a versio
 // ErrForeign says that a line is no record.
 var ErrForeign = errors.New("it is no record of a trace")
 
+// maxWord is how long a word may be, in bytes: a name, a method, an id. What a bridge writes is shorter.
+const maxWord = 4 << 10
+
 // Parse reads one line. Members that it does not know are ignored, and a Kind that it does
-// not know is kept. The Record refers to line. The error is ErrForeign or ErrVersion, or
-// says more and wraps ErrForeign.
+// not know is kept. The Record refers to line. The error is ErrVersion, or says what is wrong and wraps
+// ErrForeign.
 func Parse(line []byte) (Record, error) {
 	line = bytes.Trim(line, " \t\r\n")
 	if len(line) == 0 || line[0] != '{' || !jsonrpc.Valid(line) {
-		return Record{}, ErrForeign
+		return Record{}, fmt.Errorf("%w: it is not one JSON object in UTF-8", ErrForeign)
 	}
-	version, _ := jsonrpc.ParseID(jsonrpc.Lookup(line, "v"))
-	n, err := strconv.ParseUint(version.String(), 10, 64)
+	version := jsonrpc.Lookup(line, "v")
+	n, err := strconv.ParseUint(string(version[:min(len(version), maxWord)]), 10, 64)
 	switch {
 	case errors.Is(err, strconv.ErrRange) || n > Version:
 		return Record{}, ErrVersion
 	case err != nil || n == 0:
-		return Record{}, ErrForeign
+		return Record{}, fmt.Errorf("%w: it does not say its version of the format", ErrForeign)
 	}
 	var r Record
 	var p parser
@@ -67,27 +70,27 @@ func (p *parser) record(r *Record, m jsonrpc.Member) {
 	case "ts":
 		p.time(&r.Time, m)
 	case "kind":
-		r.Kind = Kind(p.string(m))
+		r.Kind = Kind(p.word(m))
 	case "srv":
-		r.Server = p.string(m)
+		r.Server = p.word(m)
 	case "ses":
-		r.Session = p.string(m)
+		r.Session = p.word(m)
 	case "str":
-		r.Stream = p.string(m)
+		r.Stream = p.word(m)
 	case "hop":
-		r.Hop = p.string(m)
+		r.Hop = p.word(m)
 	case "dir":
-		r.Dir = p.string(m)
+		r.Dir = p.word(m)
 	case "cause":
 		p.uint(&r.Cause, m)
 	case "era":
-		r.Era = p.string(m)
+		r.Era = p.word(m)
 	case "tr":
-		r.Transport = p.string(m)
+		r.Transport = p.word(m)
 	case "method":
-		r.Method = p.string(m)
+		r.Method = p.word(m)
 	case "name":
-		r.Name = p.string(m)
+		r.Name = p.word(m)
 	case "id":
 		p.id(&r.ID, m)
 	case "earlier":
@@ -135,15 +138,15 @@ func (p *parser) exchange(m jsonrpc.Member) *Exchange {
 		case "remote":
 			x.Remote = p.string(m)
 		case "status":
-			p.int(&x.Status, m)
+			p.count(&x.Status, m)
 		case "req":
 			x.Request = p.header(m)
 		case "resp":
 			x.Response = p.header(m)
 		case "in":
-			p.int64(&x.In, m)
+			p.bytesOf(&x.In, m)
 		case "out":
-			p.int64(&x.Out, m)
+			p.bytesOf(&x.Out, m)
 		case "rule":
 			x.Rule = p.string(m)
 		case "why":
@@ -213,6 +216,17 @@ func (p *parser) string(m jsonrpc.Member) string {
 	return text
 }
 
+// word is a string that is not long: readers keep it after the line has gone.
+func (p *parser) word(m jsonrpc.Member) string {
+	if len(m.Value) <= 6*maxWord+2 { // each byte may be escaped, \u001b
+		if text := p.string(m); len(text) <= maxWord {
+			return text
+		}
+	}
+	p.fail(m.Key)
+	return ""
+}
+
 func (p *parser) strings(m jsonrpc.Member) (all []string) {
 	if m.Value[0] != '[' {
 		p.fail(m.Key)
@@ -266,6 +280,12 @@ func (p *parser) count(to *int, m jsonrpc.Member) {
 	}
 }
 
+func (p *parser) bytesOf(to *int64, m jsonrpc.Member) {
+	if p.int64(to, m); *to < 0 {
+		p.fail(m.Key)
+	}
+}
+
 func (p *parser) micros(to *time.Duration, m jsonrpc.Member) {
 	var n int64
 	p.int64(&n, m)
@@ -284,9 +304,10 @@ func (p *parser) bool(to *bool, m jsonrpc.Member) {
 }
 
 func (p *parser) time(to *time.Time, m jsonrpc.Member) {
-	t, err := time.Parse(time.RFC3339Nano, p.string(m))
-	if err != nil {
+	t, err := time.Parse(time.RFC3339Nano, p.word(m))
+	if year := t.UTC().Year(); err != nil || year < 1 || year > 9999 { // in UTC, too, it must be possible to write it
 		p.fail(m.Key)
+		return
 	}
 	*to = t
 }
@@ -297,7 +318,7 @@ func (p *parser) id(to *jsonrpc.ID, m jsonrpc.Member) {
 		return
 	}
 	id, ok := jsonrpc.ParseID(m.Value)
-	if !ok {
+	if !ok || len(m.Value) > maxWord {
 		p.fail(m.Key)
 	}
 	*to = id

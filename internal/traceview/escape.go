@@ -2,6 +2,8 @@ package traceview
 
 import (
 	"fmt"
+	"iter"
+	"unicode/utf8"
 
 	"github.com/mcp-bridge/mcp-bridge/internal/trace"
 )
@@ -17,6 +19,25 @@ func clip(s string, n int) string {
 		}
 	}
 	return s
+}
+
+// pieces returns a text in pieces, none of which is long or ends inside of a character.
+func pieces(text []byte) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		for len(text) > 0 {
+			n := min(len(text), 16<<10)
+			for i := n; n < len(text) && i > n-utf8.UTFMax; i-- {
+				if utf8.RuneStart(text[i]) {
+					n = i
+					break
+				}
+			}
+			if !yield(text[:n]) {
+				return
+			}
+			text = text[n:]
+		}
+	}
 }
 
 // bodyText returns a body as text, and says what is left out of it. It is not escaped.

@@ -1,6 +1,7 @@
 package traceview
 
 import (
+	"bufio"
 	"cmp"
 	"encoding/base64"
 	"encoding/json"
@@ -16,21 +17,12 @@ import (
 
 	"github.com/mcp-bridge/mcp-bridge/internal/buildinfo"
 	"github.com/mcp-bridge/mcp-bridge/internal/trace"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
 // The types are those of HAR 1.2 (http://www.softwareishard.com/blog/har-12-spec/). What begins
 // with an underscore is ours, or Chrome's.
 type (
-	harLog struct {
-		Version string     `json:"version"`
-		Creator harCreator `json:"creator"`
-		Entries []harEntry `json:"entries"`
-		Comment string     `json:"comment,omitempty"`
-	}
-	harCreator struct {
-		Name    string `json:"name"`
-		Version string `json:"version"`
-	}
 	harEntry struct {
 		Started   string      `json:"startedDateTime"`
 		Time      float64     `json:"time"`
@@ -104,11 +96,28 @@ func exportHAR(w io.Writer, records iter.Seq[*View]) error {
 	for v := range records {
 		h.add(v)
 	}
-	log := harLog{Version: "1.2", Creator: harCreator{"mcp-bridge", buildinfo.Version()}, Entries: h.finish()}
+	entries := h.finish()
+	out := bufio.NewWriter(w) // its Flush returns the errors of others
+	fmt.Fprintf(out, `{"log":{"version":"1.2","creator":{"name":"mcp-bridge","version":%s},`, jsonrpc.Quote(buildinfo.Version()))
 	if h.missing > 0 {
-		log.Comment = fmt.Sprintf("%d records are missing in the trace", h.missing)
+		fmt.Fprintf(out, `"comment":"%d records are missing in the trace",`, h.missing)
 	}
-	return json.NewEncoder(w).Encode(map[string]harLog{"log": log})
+	_, _ = out.WriteString(`"entries":[`)
+	for i, e := range entries {
+		if i > 0 {
+			_ = out.WriteByte(',')
+		}
+		text, err := json.Marshal(e)
+		if err != nil {
+			return err
+		}
+		entries[i] = nil // its memory may be used for the next ones
+		if _, err := out.Write(text); err != nil {
+			return err
+		}
+	}
+	_, _ = out.WriteString("]}}\n")
+	return out.Flush()
 }
 
 // harMaker makes entries. The messages of an exchange are recorded before it.
@@ -148,7 +157,7 @@ func (h *harMaker) add(v *View) {
 }
 
 // finish makes entries of what is no part of an exchange, and returns all of them.
-func (h *harMaker) finish() []harEntry {
+func (h *harMaker) finish() []*harEntry {
 	if !h.real { // else each refusal is an exchange, too
 		h.entries = append(h.entries, h.refused...)
 	}
@@ -162,6 +171,7 @@ func (h *harMaker) finish() []harEntry {
 		if socket != nil {
 			for _, m := range all {
 				socket.Frames = append(socket.Frames, frame(&m.Record))
+				m.Body = trace.Body{} // the frame has a copy
 			}
 			continue
 		}
@@ -170,11 +180,7 @@ func (h *harMaker) finish() []harEntry {
 	slices.SortStableFunc(h.entries, func(a, b *harEntry) int {
 		return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.Session, b.Session), cmp.Compare(a.Hop, b.Hop))
 	})
-	list := make([]harEntry, len(h.entries))
-	for i, e := range h.entries {
-		list[i] = *e
-	}
-	return list
+	return h.entries
 }
 
 func frame(r *trace.Record) harFrame {
@@ -198,6 +204,7 @@ func (h *harMaker) lines(all []*harMessage) {
 				e.Time = millis(m.Time.Sub(e.at))
 				e.Timings.Wait = e.Time
 				answer(e, "application/json", bodyText(&m.Body), int64(m.Size))
+				m.Body = trace.Body{}
 				continue
 			}
 		}
@@ -208,6 +215,7 @@ func (h *harMaker) lines(all []*harMessage) {
 		e := synthetic(&m.Record, transport)
 		e.Request.Post = &harPost{Type: "application/json", Params: []harPair{}, Text: validText(bodyText(&m.Body))}
 		e.Request.BodySize = int64(m.Size)
+		m.Body = trace.Body{} // the entry has a copy
 		h.entries = append(h.entries, e)
 		if m.Kind == trace.Request {
 			asked[key] = e

@@ -2,7 +2,6 @@ package traceview
 
 import (
 	"bufio"
-	"bytes"
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
@@ -35,12 +34,12 @@ func exportHTML(w io.Writer, records iter.Seq[*View]) error {
 <h1>mcp-bridge trace</h1>
 <table>
 `, base64.StdEncoding.EncodeToString(sum[:]), pageStyle)
-	var kept bodies
+	page := htmlPage{out: out}
 	var lost uint64
 	for v := range records {
-		kept.keep(v.Record)
+		page.kept.keep(v.Record)
 		lost += missing(v.Record)
-		if _, err := out.Write(htmlRow(v, kept.of(v.Cause))); err != nil {
+		if err := page.row(v); err != nil {
 			return err
 		}
 	}
@@ -52,8 +51,13 @@ func exportHTML(w io.Writer, records iter.Seq[*View]) error {
 	return out.Flush()
 }
 
-func htmlRow(v *View, cause *trace.Body) []byte {
-	var row bytes.Buffer
+// htmlPage writes rows.
+type htmlPage struct {
+	out  *bufio.Writer
+	kept bodies
+}
+
+func (h *htmlPage) row(v *View) error {
 	p := Printer{}
 	p.subject(v)
 	class := ""
@@ -64,55 +68,73 @@ func htmlRow(v *View, cause *trace.Body) []byte {
 	if !v.Time.IsZero() {
 		when = v.Time.UTC().Format(time.RFC3339Nano)
 	}
-	fmt.Fprintf(&row, "<tr%s><td>%s</td><td>%s</td><td>%s</td><td>%s</td><td class=\"s\">", class,
+	fmt.Fprintf(h.out, "<tr%s><td>%s</td><td>%s</td><td>%s</td><td>%s</td><td class=\"s\">", class,
 		when, htmlText(v.Server), htmlText(v.Session), html.EscapeString(arrow(v.Record)))
-	details := htmlDetails(v, cause)
-	if details == "" {
-		fmt.Fprintf(&row, "%s", html.EscapeString(string(p.buf)))
-	} else {
-		fmt.Fprintf(&row, "<details><summary>%s</summary>%s</details>", html.EscapeString(string(p.buf)), details)
+	subject := html.EscapeString(string(p.buf))
+	if hasDetails(v) {
+		fmt.Fprintf(h.out, "<details><summary>%s</summary>", subject)
+		h.details(v)
+		subject = "</details>"
 	}
-	row.WriteString("</td></tr>\n")
-	return row.Bytes()
+	_, err := h.out.WriteString(subject + "</td></tr>\n") // or that of a write before
+	return err
 }
 
 func htmlText[T string | []byte](text T) string { return html.EscapeString(printable.Text(text)) }
 
-// htmlDetails returns what a row shows once it is opened; "": nothing.
-func htmlDetails(v *View, cause *trace.Body) string {
-	var out strings.Builder
+// text writes a text that may be long.
+func (h *htmlPage) text(text []byte) {
+	for piece := range pieces(text) {
+		_, _ = h.out.WriteString(htmlText(piece)) // row returns the error
+	}
+}
+
+// hasDetails reports whether a row shows more once it is opened.
+func hasDetails(v *View) bool {
+	x := v.HTTP
+	return x != nil && len(x.Request)+len(x.Response) > 0 || v.Body.Text != nil && v.Kind != trace.Stderr || len(v.Redacted) > 0
+}
+
+// details writes what a row shows once it is opened.
+func (h *htmlPage) details(v *View) {
 	if x := v.HTTP; x != nil {
 		p := Printer{}
 		p.headers("> ", x.Request)
 		p.headers("< ", x.Response)
 		if len(p.buf) > 0 {
-			fmt.Fprintf(&out, "<pre>%s</pre>", html.EscapeString(string(p.buf)))
+			fmt.Fprintf(h.out, "<pre>%s</pre>", html.EscapeString(string(p.buf)))
 		}
 	}
 	text := bodyText(&v.Body)
+	cause := h.kept.of(v.Cause)
 	switch {
 	case text == nil || v.Kind == trace.Stderr:
 	case cause != nil && v.Cause != 0:
 		before := bodyText(cause)
 		left, right := Diff(before, text)
-		fmt.Fprintf(&out, `<div class="both"><pre>%s</pre><pre>%s</pre></div>`, htmlMarked(before, left), htmlMarked(text, right))
+		_, _ = h.out.WriteString(`<div class="both"><pre>`)
+		h.marked(before, left)
+		_, _ = h.out.WriteString("</pre><pre>")
+		h.marked(text, right)
+		_, _ = h.out.WriteString("</pre></div>")
 	default:
-		fmt.Fprintf(&out, "<pre>%s</pre>", htmlText(text))
+		_, _ = h.out.WriteString("<pre>")
+		h.text(text)
+		_, _ = h.out.WriteString("</pre>")
 	}
 	if len(v.Redacted) > 0 {
-		fmt.Fprintf(&out, "<p>redacted: %s</p>", htmlText(strings.Join(v.Redacted, ", ")))
+		fmt.Fprintf(h.out, "<p>redacted: %s</p>", htmlText(strings.Join(v.Redacted, ", ")))
 	}
-	return out.String()
 }
 
-func htmlMarked(text []byte, spans []Span) string {
-	var out strings.Builder
+func (h *htmlPage) marked(text []byte, spans []Span) {
 	from := 0
 	for _, s := range spans {
-		out.WriteString(htmlText(text[from:s.From]))
-		out.WriteString("<mark>" + htmlText(text[s.From:s.To]) + "</mark>")
+		h.text(text[from:s.From])
+		_, _ = h.out.WriteString("<mark>")
+		h.text(text[s.From:s.To])
+		_, _ = h.out.WriteString("</mark>")
 		from = s.To
 	}
-	out.WriteString(htmlText(text[from:]))
-	return out.String()
+	h.text(text[from:])
 }

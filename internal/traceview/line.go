@@ -26,7 +26,8 @@ type Printer struct {
 	Width     int  // characters of a line, for Both; 0: 160
 
 	buf    []byte
-	server int // widths of columns so far
+	err    error // of Out
+	server int   // widths of columns so far
 	ses    int
 	bodies bodies
 	day    string
@@ -68,8 +69,25 @@ func (p *Printer) Print(v *View) error {
 		p.headers("> ", x.Request)
 		p.headers("< ", x.Response)
 	}
-	_, err := p.Out.Write(p.buf)
-	return err
+	if p.err == nil {
+		_, p.err = p.Out.Write(p.buf)
+	}
+	return p.err
+}
+
+// maxBuffered is how much is put together before it is written, in bytes: what is shown of a long message is longer
+// than the message.
+const maxBuffered = 64 << 10
+
+// pass writes what there is, once it is much. Nothing may look at it any more.
+func (p *Printer) pass() {
+	if p.Out == nil || len(p.buf) < maxBuffered {
+		return
+	}
+	if p.err == nil {
+		_, p.err = p.Out.Write(p.buf)
+	}
+	p.buf = p.buf[:0]
 }
 
 // line appends the line of a record.
@@ -294,7 +312,11 @@ const indent = "              "
 
 func (p *Printer) indented(text []byte) {
 	p.buf = append(p.buf, indent...)
-	p.buf = append(printable.Append(p.buf, text), '\n')
+	for piece := range pieces(text) {
+		p.buf = printable.Append(p.buf, piece)
+		p.pass()
+	}
+	p.buf = append(p.buf, '\n')
 }
 
 func (p *Printer) headers(mark string, h map[string][]string) {

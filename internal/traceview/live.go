@@ -19,14 +19,20 @@ const (
 // tick is how often Live looks for requests that wait for an answer.
 const tick = time.Second
 
-// maxWaiting is for how many requests without an answer Live looks.
-const maxWaiting = 10_000
+// maxWaiting is for how many requests without an answer Live looks, and maxWaitingBytes how long the lines of those
+// may be together that it has to print once they wait, in bytes.
+const (
+	maxWaiting      = 10_000
+	maxWaitingBytes = 16 << 20
+)
 
 // live is what a Viewer knows of a bridge that runs.
 type live struct {
 	print   func(v *View, line []byte) error
 	waiting map[callKey]map[jsonrpc.ID]*waiting
 	n       int
+	lines   bool // of requests that wait are printed
+	bytes   int  // of those
 	pending bool // requests are wanted once they wait
 	again   bool // those that are late are printed again
 }
@@ -42,7 +48,7 @@ type waiting struct {
 // Live prints records as they come, until in ends or ctx is done; then its error is that of in.
 // A request that is Late is printed again. in must end with ctx.
 func (s *Viewer) Live(ctx context.Context, in io.Reader) error {
-	l := &live{print: s.printer(), waiting: make(map[callKey]map[jsonrpc.ID]*waiting), pending: s.Filter.Has("status"), again: !s.JSON}
+	l := &live{print: s.printer(), waiting: make(map[callKey]map[jsonrpc.ID]*waiting), lines: s.JSON, pending: s.Filter.Has("status"), again: !s.JSON}
 	type item struct {
 		record trace.Record
 		line   []byte
@@ -107,7 +113,7 @@ func (l *live) record(r *trace.Record, line []byte) error {
 	case trace.Request:
 		v.Pending = true
 		if w := l.open(r, line); r.Earlier {
-			return l.earlier(w)
+			return l.earlier(w, line)
 		}
 	case trace.Response:
 		l.close(r, opposite(r.Dir), r.ID)
@@ -130,38 +136,45 @@ func (l *live) record(r *trace.Record, line []byte) error {
 }
 
 // earlier prints a request that came before we looked.
-func (l *live) earlier(w *waiting) error {
+func (l *live) earlier(w *waiting, line []byte) error {
 	v := &View{Record: &w.record, Pending: true, Waited: w.record.Took}
 	if l.pending && v.Waited < tick {
 		return nil // it is printed once it waits
 	}
 	w.told, w.late = true, v.Waited >= Late
-	return l.print(v, w.line)
+	return l.print(v, line)
 }
 
 // open notes a request that waits for its answer.
 func (l *live) open(r *trace.Record, line []byte) *waiting {
-	w := &waiting{record: *r, line: line}
-	w.record.Body = trace.Body{}
-	if l.n >= maxWaiting {
+	w := &waiting{record: *r}
+	shorten(&w.record)
+	if l.lines && l.pending { // else it is not needed, and it may be long
+		w.line = line
+	}
+	if l.n >= maxWaiting || l.bytes+len(w.line) > maxWaitingBytes {
 		return w
 	}
 	key := callKey{r.Session, r.Hop, r.Dir}
 	if l.waiting[key] == nil {
 		l.waiting[key] = make(map[jsonrpc.ID]*waiting)
 	}
-	if l.waiting[key][r.ID] == nil {
+	if before := l.waiting[key][r.ID]; before == nil {
 		l.n++
+	} else {
+		l.bytes -= len(before.line)
 	}
+	l.bytes += len(w.line)
 	l.waiting[key][r.ID] = w
 	return w
 }
 
 func (l *live) close(r *trace.Record, dir string, id jsonrpc.ID) {
 	key := callKey{r.Session, r.Hop, dir}
-	if own, _, ok := jsonrpc.Find(l.waiting[key], id); ok {
+	if own, w, ok := find(l.waiting[key], id); ok {
 		delete(l.waiting[key], own)
 		l.n--
+		l.bytes -= len(w.line)
 	}
 	if len(l.waiting[key]) == 0 {
 		delete(l.waiting, key)

@@ -6,6 +6,9 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/trace"
 )
 
+// maxOrdered is how long the lines may be together, in bytes, that an order holds back.
+const maxOrdered = 8 << 20
+
 // order puts records into the order of their numbers that stand near each other in a trace:
 // what happens at the same time is written in any order, the record of a request perhaps after that of
 // its answer.
@@ -13,6 +16,7 @@ type order struct {
 	most  int // records that are held back
 	out   func(r *trace.Record, line []byte) error
 	items []ordered
+	bytes int // of their lines
 }
 
 type ordered struct {
@@ -33,12 +37,16 @@ func (o *order) add(r *trace.Record, line []byte) error {
 		at--
 	}
 	o.items = slices.Insert(o.items, at, ordered{*r, line})
-	if len(o.items) <= o.most {
-		return nil
+	o.bytes += len(line)
+	for len(o.items) > o.most || o.bytes > maxOrdered {
+		first := o.items[0]
+		o.items = slices.Delete(o.items, 0, 1)
+		o.bytes -= len(first.line)
+		if err := o.out(&first.record, first.line); err != nil {
+			return err
+		}
 	}
-	first := o.items[0]
-	o.items = slices.Delete(o.items, 0, 1)
-	return o.out(&first.record, first.line)
+	return nil
 }
 
 // flush hands out what was held back.
@@ -49,6 +57,6 @@ func (o *order) flush() error {
 		}
 	}
 	clear(o.items)
-	o.items = o.items[:0]
+	o.items, o.bytes = o.items[:0], 0
 	return nil
 }

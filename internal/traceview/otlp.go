@@ -2,12 +2,14 @@ package traceview
 
 import (
 	"bufio"
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"io"
 	"iter"
+	"math"
 	"regexp"
 	"strconv"
 	"time"
@@ -117,16 +119,29 @@ func span(v *View, known map[uint64]spanIDs) otlpSpan {
 	return s
 }
 
-func nanos(t time.Time) string { return strconv.FormatUint(uint64(max(t.UnixNano(), 0)), 10) }
+// nanos returns the nanoseconds since 1970. A time before that is 1970, and one that has too many nanoseconds for
+// Time.UnixNano is the last one that does not.
+func nanos(t time.Time) string {
+	seconds := min(max(t.Unix(), 0), math.MaxInt64/int64(time.Second)-1)
+	n := time.Unix(seconds, 0).UnixNano()
+	if seconds == t.Unix() {
+		n += int64(t.Nanosecond())
+	}
+	return strconv.FormatInt(n, 10)
+}
 
-var traceparent = regexp.MustCompile(`^"[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}"$`)
+// traceparent does not match the version ff, which is not allowed.
+var traceparent = regexp.MustCompile(`^"(?:[0-9a-e][0-9a-f]|f[0-9a-e])-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}"$`)
 
 // parentOf returns the span of which a request says that it is a part.
 func parentOf(b *trace.Body) (ids spanIDs) {
 	if b.Cut == 0 {
-		if m := traceparent.FindSubmatch(lookup(b.Text, "params", "_meta", "traceparent")); m != nil {
+		if m := traceparent.FindSubmatch(lookup(b.Text, "params", "_meta", "traceparent")); m != nil && !isZero(m[1]) && !isZero(m[2]) {
 			return spanIDs{string(m[1]), string(m[2])}
 		}
 	}
 	return ids
 }
+
+// isZero reports whether an id is one that stands for none.
+func isZero(id []byte) bool { return len(bytes.Trim(id, "0")) == 0 }

@@ -1,8 +1,10 @@
 package traceview
 
 import (
-	"slices"
+	"bytes"
+	"iter"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/mcp-bridge/mcp-bridge/internal/printable"
 	"github.com/mcp-bridge/mcp-bridge/internal/trace"
@@ -32,7 +34,7 @@ func (b *bodies) keep(r *trace.Record) {
 	if b.kept[r.Seq] != nil {
 		return
 	}
-	body := r.Body
+	body := trace.Body{Text: bytes.Clone(r.Body.Text), Tail: bytes.Clone(r.Body.Tail), Cut: r.Body.Cut} // not the line, which may be longer
 	b.kept[r.Seq] = &body
 	b.order = append(b.order, r.Seq)
 	b.bytes += len(body.Text) + len(body.Tail)
@@ -60,19 +62,21 @@ func (p *Printer) sides(in, out *trace.Body) {
 		width = 160
 	}
 	width = max((width-len(indent)-3)/2, 20)
-	rows, others := p.wrap(a, left, width, "[-", "-]"), p.wrap(b, right, width, "[+", "+]")
-	for i := range max(len(rows), len(others)) {
-		p.buf = append(p.buf, indent...)
-		have := 0
-		if i < len(rows) {
-			p.buf, have = append(p.buf, rows[i].text...), rows[i].width
+	here, stop := iter.Pull(p.wrap(a, left, width, "[-", "-]"))
+	defer stop()
+	there, stop := iter.Pull(p.wrap(b, right, width, "[+", "+]"))
+	defer stop()
+	for {
+		l, more := here()
+		r, others := there()
+		if !more && !others {
+			return
 		}
-		p.buf = append(p.buf, strings.Repeat(" ", width-have)...)
-		p.buf = append(p.buf, " | "...)
-		if i < len(others) {
-			p.buf = append(p.buf, others[i].text...)
-		}
+		p.buf = append(append(p.buf, indent...), l.text...)
+		p.buf = append(p.buf, strings.Repeat(" ", width-l.width)...)
+		p.buf = append(append(p.buf, " | "...), r.text...)
 		p.buf = append(p.buf, '\n')
+		p.pass()
 	}
 }
 
@@ -82,79 +86,70 @@ type row struct {
 	width int
 }
 
-// wrap breaks a text into rows, with its spans marked: by colour, or by open and end.
-func (p *Printer) wrap(text []byte, spans []Span, width int, open, end string) (rows []row) {
-	var line row
-	put := func(shown []rune) {
-		for len(shown) > 0 {
-			n := min(len(shown), width-line.width)
-			line.text = append(line.text, string(shown[:n])...)
-			line.width += n
-			if shown = shown[n:]; line.width == width {
-				rows = append(rows, line)
-				line = row{}
+// wrap breaks a text into rows, with its spans marked: by colour, or by open and end. A row is good until the next one.
+func (p *Printer) wrap(text []byte, spans []Span, width int, open, end string) iter.Seq[row] {
+	return func(yield func(row) bool) {
+		w := wrapper{width: width, yield: yield}
+		for i, at := 0, 0; at < len(text); i++ {
+			next := Span{len(text), len(text)}
+			if i < len(spans) {
+				next = spans[i]
 			}
-		}
-	}
-	for i, at := 0, 0; at < len(text); i++ {
-		next := Span{len(text), len(text)}
-		if i < len(spans) {
-			next = spans[i]
-		}
-		put([]rune(printable.Text(text[at:next.From])))
-		if next.From < next.To {
-			put(p.marked(text[next.From:next.To], open, end))
-		}
-		at = next.To
-	}
-	if line.width > 0 {
-		rows = append(rows, line)
-	}
-	if p.Color {
-		p.colour(rows)
-	}
-	return rows
-}
-
-// Until the rows are complete, the marks of colours are these characters, which printable.Append
-// never lets through.
-const (
-	markOn  = '\x0e'
-	markOff = '\x0f'
-)
-
-func (p *Printer) marked(text []byte, open, end string) []rune {
-	shown := printable.Text(text)
-	if p.Color {
-		return []rune(string(markOn) + shown + string(markOff))
-	}
-	return []rune(open + shown + end)
-}
-
-// colour replaces the marks. A colour ends with its row, and begins again in the next one.
-func (p *Printer) colour(rows []row) {
-	on := false
-	for i := range rows {
-		r := &rows[i]
-		var text []byte
-		if on {
-			text = append(text, inverse...)
-		}
-		for _, c := range r.text {
-			switch c {
-			case markOn:
-				on, text = true, append(text, inverse...)
-				r.width--
-			case markOff:
-				on, text = false, append(text, plain...)
-				r.width--
+			marked := next.From < next.To
+			ok := w.put(text[at:next.From])
+			switch {
+			case !marked:
+			case p.Color:
+				w.mark(inverse)
+				ok = ok && w.put(text[next.From:next.To])
+				w.mark(plain)
 			default:
-				text = append(text, c)
+				ok = ok && w.put([]byte(open)) && w.put(text[next.From:next.To]) && w.put([]byte(end))
+			}
+			if !ok {
+				return
+			}
+			at = next.To
+		}
+		if w.line.width > 0 {
+			yield(w.line)
+		}
+	}
+}
+
+// wrapper fills rows.
+type wrapper struct {
+	width   int
+	yield   func(row) bool
+	line    row
+	inverse bool
+}
+
+// mark begins or ends a colour.
+func (w *wrapper) mark(colour string) {
+	w.inverse = colour == inverse
+	w.line.text = append(w.line.text, colour...)
+}
+
+// put appends text; false: no more is wanted. A colour ends with its row, and begins again in the next one.
+func (w *wrapper) put(text []byte) bool {
+	for piece := range pieces(text) {
+		for _, r := range printable.Text(piece) {
+			w.line.text = utf8.AppendRune(w.line.text, r)
+			if w.line.width++; w.line.width < w.width {
+				continue
+			}
+			if w.inverse {
+				w.line.text = append(w.line.text, plain...)
+			}
+			if !w.yield(w.line) {
+				return false
+			}
+			w.line = row{text: w.line.text[:0]}
+			if w.inverse {
+				w.line.text = append(w.line.text, inverse...)
 			}
 		}
-		if on {
-			text = append(text, plain...)
-		}
-		r.text = slices.Clip(text)
 	}
+	return true
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/mcp-bridge/mcp-bridge/internal/printable"
 	"github.com/mcp-bridge/mcp-bridge/internal/trace"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
@@ -37,7 +38,7 @@ type step struct {
 // callKey is where a request passed, and where to.
 type callKey struct{ ses, hop, dir string }
 
-// Add takes the next record. It keeps no Body.
+// Add takes the next record. It keeps no Body, and nothing else that may be long.
 func (s *Story) Add(r *trace.Record) {
 	if r.Time.After(s.last) {
 		s.last = r.Time
@@ -49,7 +50,7 @@ func (s *Story) Add(r *trace.Record) {
 		if r.Method == "notifications/cancelled" {
 			st.of, _ = jsonrpc.ParseID(lookup(r.Body.Text, "params", "requestId"))
 		}
-		st.Body = trace.Body{}
+		shorten(&st.Record)
 		s.steps = append(s.steps, st)
 		if r.Seq != 0 {
 			if s.bySeq == nil {
@@ -59,11 +60,33 @@ func (s *Story) Add(r *trace.Record) {
 		}
 	case r.Kind == trace.Drop:
 		d := *r
-		d.Body = trace.Body{}
+		shorten(&d)
 		s.drops = append(s.drops, d)
 	case r.Kind == trace.Gap:
 		s.gaps += max(r.Lost, 1)
 	}
+}
+
+// maxWhy is how much of the reason a Story keeps why a message was dropped, in bytes.
+const maxWhy = 4 << 10
+
+// shorten takes out of a record what a Story does not keep.
+func shorten(r *trace.Record) {
+	r.Body, r.HTTP, r.Event, r.Redacted = trace.Body{}, nil, nil, nil
+	r.Why = printable.Clip(r.Why, maxWhy)
+}
+
+// maxRespelled is among how many requests without an answer find looks for one whose id is spelled otherwise than
+// that of its answer: it looks at each of them.
+const maxRespelled = 1000
+
+// find returns the request that an answer has the id of.
+func find[T any](open map[jsonrpc.ID]T, id jsonrpc.ID) (own jsonrpc.ID, request T, ok bool) {
+	if len(open) <= maxRespelled {
+		return jsonrpc.Find(open, id)
+	}
+	request, ok = open[id]
+	return id, request, ok
 }
 
 // lookup returns a member of an object in text of which nothing is known, nil: there is none.
@@ -93,7 +116,7 @@ func (s *Story) Tell() {
 			s.waiting(st.Record, st.Dir)[st.ID] = st
 		case trace.Response:
 			open := s.waiting(st.Record, opposite(st.Dir))
-			if id, request, ok := jsonrpc.Find(open, st.ID); ok {
+			if id, request, ok := find(open, st.ID); ok {
 				st.request, request.answer = request, st
 				delete(open, id)
 			}

@@ -9,12 +9,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/internal/printable"
 	"github.com/mcp-bridge/mcp-bridge/internal/trace"
+	"github.com/mcp-bridge/mcp-bridge/tests/hostile"
 )
 
 // recorded is a trace with a message lost at every place where one can be, and with all kinds
@@ -107,22 +106,17 @@ func TestFilter(t *testing.T) {
 
 // A terminal is told nothing, whatever came over the wire.
 func TestEscaped(t *testing.T) {
-	const hostile = "a\x1b]0;title\x07\n\t\x9b31m\u009b\u202egpj.exe\u2066\xff\u200b\U000e0041é漢"
+	const shown = "a\x1b]0;title\x07\n\t\x9b31m\u009b\u202egpj.exe\u2066\xff\u200b\U000e0041é漢"
 	const want = `a\u001b]0;title\u0007\n\t\x9b31m\u009b\u202egpj.exe\u2066\xff\u200b\U000e0041é漢`
-	if got := printable.Text(hostile); got != want {
+	if got := printable.Text(shown); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 	line := printable.AppendJSON(nil, []byte("{\"a\":\"\u202e\u009b\x7f\U000e0041é\"}"))
 	var v struct{ A string }
 	bridgetest.Must(t, json.Unmarshal(line, &v))
-	if v.A != "\u202e\u009b\x7f\U000e0041é" || !isQuiet(line) {
+	if v.A != "\u202e\u009b\x7f\U000e0041é" || hostile.Quiet(line) != nil {
 		t.Errorf("%s is %q", line, v.A)
 	}
-}
-
-// isQuiet reports whether a text does nothing to a terminal but begin lines.
-func isQuiet(text []byte) bool {
-	return utf8.Valid(text) && !strings.ContainsFunc(string(text), func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) })
 }
 
 func TestPrinter(t *testing.T) {
@@ -196,51 +190,7 @@ func TestHAR(t *testing.T) {
 	if real != 1 || frames != 2 {
 		t.Errorf("%d exchanges and %d frames, want 1 and 2", real, frames)
 	}
-	mustHAR(t, out.Bytes())
-}
-
-// mustHAR checks what HAR 1.2 demands, as the schemas of npm's har-schema say it.
-func mustHAR(t testing.TB, text []byte) {
-	t.Helper()
-	var har any
-	bridgetest.Must(t, json.Unmarshal(text, &har))
-	log := har.(map[string]any)["log"]
-	has(t, "log", log, "version:", "creator{", "entries[")
-	has(t, "creator", log.(map[string]any)["creator"], "name:", "version:")
-	for _, e := range log.(map[string]any)["entries"].([]any) {
-		has(t, "entry", e, "startedDateTime:", "time#", "request{", "response{", "cache{", "timings{")
-		entry := e.(map[string]any)
-		has(t, "timings", entry["timings"], "send#", "wait#", "receive#")
-		has(t, "request", entry["request"], "method:", "url:", "httpVersion:", "cookies[", "headers[", "queryString[", "headersSize#", "bodySize#")
-		if post, is := entry["request"].(map[string]any)["postData"]; is {
-			has(t, "postData", post, "mimeType:", "text:")
-		}
-		has(t, "response", entry["response"], "status#", "statusText:", "httpVersion:", "cookies[", "headers[", "content{", "redirectURL:", "headersSize#", "bodySize#")
-		has(t, "content", entry["response"].(map[string]any)["content"], "size#", "mimeType:")
-	}
-}
-
-// has checks members: of "name:" it must be a string, of "name#" a number, of "name{" an
-// object, of "name[" an array.
-func has(t testing.TB, what string, object any, members ...string) {
-	t.Helper()
-	o, _ := object.(map[string]any)
-	for _, m := range members {
-		v, ok := o[m[:len(m)-1]], false
-		switch m[len(m)-1] {
-		case ':':
-			_, ok = v.(string)
-		case '#':
-			_, ok = v.(float64)
-		case '{':
-			_, ok = v.(map[string]any)
-		case '[':
-			_, ok = v.([]any)
-		}
-		if !ok {
-			t.Fatalf("%s: %s is %v", what, m, v)
-		}
-	}
+	bridgetest.Must(t, hostile.HAR(out.Bytes()))
 }
 
 func TestOTLP(t *testing.T) {
@@ -310,36 +260,11 @@ func FuzzTrace(f *testing.F) {
 		for _, loss := range story.Lost() {
 			_, _ = io.WriteString(&out, printable.Text(loss.Text))
 		}
-		if !isQuiet(out.Bytes()) {
-			t.Errorf("printed: %q", out.Bytes())
-		}
-		for _, format := range Formats {
+		bridgetest.Must(t, hostile.Quiet(out.Bytes()))
+		for format, check := range checks {
 			out.Reset()
 			bridgetest.Must(t, Export(&out, format, views(all, &story)))
-			if format == "html" {
-				mustText(t, out.String())
-			} else if !json.Valid(out.Bytes()) {
-				t.Errorf("%s: %s", format, out.Bytes())
-			}
-			if format == "har" {
-				mustHAR(t, out.Bytes())
-			}
+			bridgetest.Must(t, check(out.Bytes()))
 		}
 	})
-}
-
-// mustText fails if a page has any tag that Export does not write itself.
-func mustText(t *testing.T, page string) {
-	t.Helper()
-	known := []string{
-		"!doctype html", `html lang="en"`, "head", `meta charset="utf-8"`, "title", "style", "body", "h1", "table", "tr", `tr class="bad"`,
-		"td", `td class="s"`, "details", "summary", "pre", `div class="both"`, "div", "mark", "p", "html",
-	}
-	for i, part := range strings.Split(page, "<")[1:] {
-		tag, _, _ := strings.Cut(part, ">")
-		tag = strings.TrimPrefix(tag, "/")
-		if !slices.Contains(known, tag) && !strings.HasPrefix(tag, `meta http-equiv="Content-Security-Policy"`) {
-			t.Fatalf("tag %d is <%s>", i, tag)
-		}
-	}
 }
