@@ -63,10 +63,11 @@ type interceptor struct {
 
 	// The message of the peer that is being handed on, as Hooks.Receive has returned it:
 	// the same is offered again until it is taken. Only the Sink of Receive uses it.
-	handing   bool
-	was       jsonrpc.Message // as the peer has sent it
-	in, reply jsonrpc.Message
-	over      error // how the Conn has ended; only Receive uses it
+	handing bool
+	was     jsonrpc.Key // of what the peer has sent
+	in      jsonrpc.Message
+	reply   *jsonrpc.Message // nil: there is none, or it was sent
+	over    error            // how the Conn has ended; only Receive uses it
 
 	closing  sync.Once
 	closeErr error
@@ -198,26 +199,31 @@ type interceptSink struct {
 func (s *interceptSink) look(m jsonrpc.Message) bool {
 	switch {
 	case !s.handing:
-	case s.was.IsSame(&m):
+	case s.was == m.Key():
 		return true
 	default: // what was offered before was withdrawn
 		s.handed()
-		s.reply = jsonrpc.Message{}
+		s.reply = nil
 	}
-	s.was = m
+	s.was = m.Key()
 	if s.hooks.Receive != nil {
-		s.in, s.reply = s.hooks.Receive(m)
+		in, reply := s.hooks.Receive(m)
+		s.in = in
+		if reply.Kind() != jsonrpc.Invalid {
+			kept := reply // reply itself would always be allocated
+			s.reply = &kept
+		}
 	} else {
 		s.in = m
 	}
-	s.handing = s.in.Kind() != jsonrpc.Invalid || s.reply.Kind() != jsonrpc.Invalid
+	s.handing = s.in.Kind() != jsonrpc.Invalid || s.reply != nil
 	return s.handing
 }
 
 // handed says that the message was taken.
 func (s *interceptSink) handed() {
 	s.handing = false
-	s.was = jsonrpc.Message{}
+	s.was = jsonrpc.Key{}
 	s.in = jsonrpc.Message{}
 }
 
@@ -225,11 +231,11 @@ func (s *interceptSink) TrySend(m jsonrpc.Message) bool {
 	if !s.look(m) {
 		return true
 	}
-	if s.reply.Kind() != jsonrpc.Invalid {
-		if !s.conn.TrySend(s.reply) {
+	if s.reply != nil {
+		if !s.conn.TrySend(*s.reply) {
 			return false
 		}
-		s.reply = jsonrpc.Message{}
+		s.reply = nil
 	}
 	if s.in.Kind() != jsonrpc.Invalid {
 		if s.replies != nil {
@@ -257,11 +263,11 @@ func (s *interceptSink) Send(ctx context.Context, m jsonrpc.Message) error {
 }
 
 func (s *interceptSink) send(ctx context.Context) error {
-	if s.reply.Kind() != jsonrpc.Invalid {
-		if err := s.conn.Send(ctx, s.reply); err != nil {
+	if s.reply != nil {
+		if err := s.conn.Send(ctx, *s.reply); err != nil {
 			return err
 		}
-		s.reply = jsonrpc.Message{}
+		s.reply = nil
 	}
 	if s.in.Kind() == jsonrpc.Invalid {
 		return nil

@@ -13,10 +13,11 @@ import (
 type toClientSink struct {
 	*pump
 
-	// A message that is in the books, while the client has not taken it: as the server
-	// has sent it, and as the client is to get it.
+	// A message that is in the books, while the client has not taken it: as the client is
+	// to get it.
 	entered bool
-	was, m  jsonrpc.Message
+	was     jsonrpc.Key // of what the server has sent
+	m       jsonrpc.Message
 }
 
 // TrySend copies a message to the client if the client takes it at once. A request may
@@ -38,7 +39,7 @@ func (s *toClientSink) TrySend(m jsonrpc.Message) bool {
 // isEntered reports whether m is in the books. What was, and does not come again, is
 // dropped.
 func (s *toClientSink) isEntered(m *jsonrpc.Message) bool {
-	if !s.entered || s.was.IsSame(m) {
+	if !s.entered || s.was == m.Key() {
 		return s.entered
 	}
 	s.drop(s.m, "the server has taken it back")
@@ -54,7 +55,7 @@ func (s *toClientSink) isEntered(m *jsonrpc.Message) bool {
 func (s *toClientSink) enter(ctx context.Context, m *jsonrpc.Message) (ok bool) {
 	if s.m, ok = s.returned(ctx, *m); ok {
 		s.entered = true
-		s.was = *m
+		s.was = m.Key()
 	}
 	return ok
 }
@@ -65,7 +66,7 @@ func (s *toClientSink) done() {
 		s.toServer.settled()
 	}
 	s.entered = false
-	s.was = jsonrpc.Message{}
+	s.was = jsonrpc.Key{}
 	s.m = jsonrpc.Message{}
 }
 

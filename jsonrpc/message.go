@@ -108,7 +108,24 @@ func (m Message) settled() Message {
 // IsSame reports whether both are copies of one Message. Two messages that were parsed
 // from equal bytes are not the same. IsSame compares no text.
 func (m *Message) IsSame(o *Message) bool {
-	return len(m.raw) > 0 && len(o.raw) > 0 && &m.raw[0] == &o.raw[0] && m.late == o.late && m.ident == o.ident
+	k := m.Key()
+	return k.raw != nil && k == o.Key()
+}
+
+// Key tells whether messages are copies of one Message, in less memory than a Message needs. It
+// keeps the bytes of the message. The zero Key is that of an invalid message.
+type Key struct {
+	raw   *byte
+	late  bool
+	ident ID
+}
+
+// Key returns the Key that all copies of the message have, and no other message.
+func (m *Message) Key() Key {
+	if len(m.raw) == 0 {
+		return Key{}
+	}
+	return Key{&m.raw[0], m.late, m.ident}
 }
 
 // TextID stands for the bytes of a message but for its id. Messages with the same TextID are copies of one Message, or
