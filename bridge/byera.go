@@ -23,28 +23,49 @@ import (
 // without a claim, go to legacy if that runs, else to modern.
 func ByEra(legacy, modern Handler) Handler {
 	return HandlerFunc(func(ctx context.Context, client Conn) error {
-		first, err := First(ctx, client)
-		if err != nil {
-			if over(err) {
-				return nil
-			}
+		s, err := newSplit(ctx, client, legacy, modern)
+		if s == nil {
 			return err
 		}
-		s := &split{client: client, parent: ctx}
-		s.ctx, s.cancel = context.WithCancel(ctx)
-		defer s.cancel()
-		for i, h := range []Handler{legacy, modern} {
-			s.halves[i].split, s.halves[i].handler = s, h
-			s.halves[i].over, s.halves[i].leaves = context.WithCancel(context.Background())
-			defer s.halves[i].leaves()
-		}
-		s.first = s.route(&first)
-		s.first.started, s.first.pending = true, first
-		err = s.first.run()
-		s.other.Wait()
-		s.stopReading()
-		return errors.Join(err, s.otherErr)
+		return s.serve()
 	})
+}
+
+// newSplit waits for the client's first message, and returns the split that begins with it; nil: there
+// is no message, and err is what the Handler returns.
+func newSplit(ctx context.Context, client Conn, legacy, modern Handler) (s *split, err error) {
+	first, err := First(ctx, client)
+	if err != nil {
+		if over(err) {
+			err = nil
+		}
+		return nil, err
+	}
+	s = &split{client: client, parent: ctx}
+	s.ctx, s.cancel = context.WithCancel(ctx)
+	for i, h := range []Handler{legacy, modern} {
+		s.halves[i].split, s.halves[i].handler = s, h
+		s.halves[i].over, s.halves[i].leaves = context.WithCancel(context.Background())
+	}
+	s.first = s.route(&first)
+	s.first.started, s.first.pending = true, &first
+	return s, nil
+}
+
+// serve runs the Handlers. It needs little stack, like all on which a session waits.
+func (s *split) serve() error {
+	defer s.end()
+	err := s.first.run()
+	s.other.Wait()
+	s.stopReading()
+	return errors.Join(err, s.otherErr)
+}
+
+func (s *split) end() {
+	for i := range s.halves {
+		s.halves[i].leaves()
+	}
+	s.cancel()
 }
 
 const (
@@ -86,18 +107,25 @@ type half struct {
 	closed  atomic.Bool // set under split.mu
 	started bool        // under split.mu
 
-	// pending is what the client has sent, and the Handler has seen but not taken.
-	pending jsonrpc.Message // of its Receive
+	// pending is what the client has sent, and the Handler has seen but not taken; nil: nothing.
+	pending *jsonrpc.Message // of its Receive
 }
 
 // run serves the client, and tells the other half when it is over.
 func (h *half) run() error {
 	err := h.handler.ServeConn(h.ctx, h)
-	h.leave(nil)
-	if h.pending.Kind() != jsonrpc.Invalid && !h.both.Load() {
-		h.refuse(h.pending)
-	}
+	h.returned()
 	return err
+}
+
+// returned comes after the Handler.
+//
+//go:noinline
+func (h *half) returned() {
+	h.leave(nil)
+	if h.pending != nil && !h.both.Load() {
+		h.refuse(*h.pending)
+	}
 }
 
 // leave says that the half takes nothing any more. It reports whether the
@@ -188,6 +216,13 @@ func (h *half) Receive(ctx context.Context, sink Sink) error {
 			return err
 		}
 	}
+	return h.receiveOwn(ctx, sink)
+}
+
+// receiveOwn is Receive once there are both halves.
+//
+//go:noinline
+func (h *half) receiveOwn(ctx context.Context, sink Sink) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(h.over, cancel)()
@@ -227,7 +262,8 @@ func (s *halfSink) Send(ctx context.Context, m jsonrpc.Message) error {
 		return errOtherEra
 	}
 	if err := s.sink.Send(ctx, m); err != nil {
-		s.pending = m
+		refused := m // m itself would always be allocated
+		s.pending = &refused
 		return err
 	}
 	s.taken()
@@ -235,8 +271,8 @@ func (s *halfSink) Send(ctx context.Context, m jsonrpc.Message) error {
 }
 
 func (s *halfSink) taken() {
-	if s.pending.Kind() != jsonrpc.Invalid {
-		s.pending = jsonrpc.Message{}
+	if s.pending != nil {
+		s.pending = nil
 	}
 }
 

@@ -13,18 +13,22 @@ import (
 // must not keep a server running, nor others out (Unused).
 func AwaitFirst(h Handler, d time.Duration) Handler {
 	return HandlerFunc(func(ctx context.Context, client Conn) error {
-		first, cancel := context.WithTimeout(ctx, d)
-		used := admission.Unused(ctx)
-		_, err := First(first, client)
-		used()
-		silent := first.Err() != nil && ctx.Err() == nil
-		cancel()
-		switch {
-		case err == nil:
-			return h.ServeConn(ctx, client)
-		case silent && errors.Is(err, context.DeadlineExceeded):
-			return nil // nothing has gone wrong
+		if silent, err := awaitFirst(ctx, client, d); silent || err != nil {
+			return err
 		}
-		return err
+		return h.ServeConn(ctx, client)
 	})
+}
+
+// awaitFirst waits until the client has said something. silent: it has not, and nothing has gone wrong.
+func awaitFirst(ctx context.Context, client Conn, d time.Duration) (silent bool, err error) {
+	first, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	used := admission.Unused(ctx)
+	_, err = First(first, client)
+	used()
+	if first.Err() != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
+		return true, nil
+	}
+	return false, err
 }

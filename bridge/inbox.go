@@ -246,14 +246,7 @@ func orClosed(err error) error {
 
 // Receive is what Conn says of it.
 func (b *Inbox) Receive(ctx context.Context, sink Sink) error {
-	b.turn.Lock()
-	defer b.turn.Unlock()
-	b.mu.Lock()
-	b.sink = sink
-	if b.came == nil {
-		b.came = make(chan struct{}, 1)
-	}
-	b.mu.Unlock()
+	b.begin(sink)
 	h := handing{b: b, sink: sink}
 	defer h.end()
 	for {
@@ -269,6 +262,17 @@ func (b *Inbox) Receive(ctx context.Context, sink Sink) error {
 			}
 			b.turn.Lock()
 		}
+	}
+}
+
+// begin begins a Receive, which has the lock turn until the handing's end.
+func (b *Inbox) begin(sink Sink) {
+	b.turn.Lock()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.sink = sink
+	if b.came == nil {
+		b.came = make(chan struct{}, 1)
 	}
 }
 
@@ -310,6 +314,7 @@ func (h *handing) end() {
 	if h.stop != nil {
 		h.stop()
 	}
+	h.b.turn.Unlock()
 }
 
 // next returns the first message, which stays in the queue; none and no error: there is

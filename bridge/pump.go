@@ -116,23 +116,29 @@ type PumpOptions struct {
 // is the same JSON value in another spelling finds its request and gets back
 // the spelling that was asked with; so do progress tokens and cancellations.
 func Pump(ctx context.Context, client, server Conn, opts PumpOptions) error {
-	p := &pump{client: client, server: server, opts: opts}
+	return newPump(ctx, client, server, &opts).run(ctx)
+}
+
+func newPump(ctx context.Context, client, server Conn, opts *PumpOptions) *pump {
+	p := &pump{client: client, server: server, opts: *opts}
 	p.toServer.init(maxUnanswered)
 	p.toClient.init(maxUnanswered)
 	if opts.Budget != nil {
 		p.toServer.share = opts.Budget.Share(identity.Party(ctx))
-		defer p.toServer.share.Free()
 	}
-	return p.run(ctx)
+	return p
 }
 
 type pump struct {
 	client, server Conn
 	opts           PumpOptions
 	ctx            context.Context // of the conversation; done when it is over
-	toServer       ledger          // the client's requests, owed by the server
-	toClient       ledger          // the server's requests, owed by the client
-	lateness       sync.WaitGroup  // what waits for a grace to be over
+	cancel         context.CancelCauseFunc
+	copying        sync.WaitGroup // fromClient
+	clientErr      error          // how that has ended
+	toServer       ledger         // the client's requests, owed by the server
+	toClient       ledger         // the server's requests, owed by the client
+	lateness       sync.WaitGroup // what waits for a grace to be over
 
 	// stalled is true after the server did not take a refusal in time: who floods
 	// us with requests and does not read must not make its own output wait
@@ -157,58 +163,73 @@ var errDrained = errors.New("conversation over")
 // errStopped says that the client's direction ended because Pump's ctx is done.
 var errStopped = errors.New("stopped")
 
+// run is Pump. What is done before and after Receive is in functions of its own: this goroutine
+// should need little stack, as there are as many as there are sessions.
 func (p *pump) run(parent context.Context) error {
+	defer p.begin(parent)()
+	toClient := &toClientSink{pump: p}
+	return p.serverEnded(toClient, p.server.Receive(p.ctx, toClient))
+}
+
+// begin starts the client's direction, and all that ends the conversation. end waits for what was
+// started.
+func (p *pump) begin(parent context.Context) (end func()) {
 	// The copying goes on for a while after parent is done, so it has a
 	// context of its own; the cause tells the directions why they stop.
-	ctx, cancel := context.WithCancelCause(context.WithoutCancel(parent))
-	p.ctx = ctx
-	p.toServer.all, p.toServer.ctx, p.toServer.by = p.opts.Calls, ctx, p
-	p.toClient.all, p.toClient.ctx, p.toClient.asked = p.opts.Calls, ctx, true
-	defer p.toServer.wait()
-	defer p.lateness.Wait()
-	defer cancel(nil)
+	p.ctx, p.cancel = context.WithCancelCause(context.WithoutCancel(parent))
+	p.toServer.all, p.toServer.ctx, p.toServer.by = p.opts.Calls, p.ctx, p
+	p.toClient.all, p.toClient.ctx, p.toClient.asked = p.opts.Calls, p.ctx, true
 	unwatch, watched := admission.InUse(parent, p.toServer.inProgress)
-	defer unwatch()
 	if watched {
 		p.toServer.watch()
 	}
-	late, stop := p.late(ctx, parent)
-	defer stop()
+	late, stop := p.late(p.ctx, parent)
 	p.recv.init(late)
-	defer p.recv.cancel(nil)
-	defer context.AfterFunc(parent, func() { p.recv.stop(errStopped) })()
-
-	var wg sync.WaitGroup
-	var clientErr error
-	wg.Go(func() {
-		if clientErr = p.fromClient(late); clientErr == errServerEnded {
+	unstop := context.AfterFunc(parent, func() { p.recv.stop(errStopped) })
+	p.copying.Go(func() {
+		if p.clientErr = p.fromClient(late); p.clientErr == errServerEnded {
 			return // what is owed is being answered
 		}
-		p.clientEnded(ctx, late, clientErr)
-		cancel(errDrained)
+		p.clientEnded(p.ctx, late, p.clientErr)
+		p.cancel(errDrained)
 	})
-	toClient := &toClientSink{pump: p}
-	serverErr := p.server.Receive(ctx, toClient)
-	serverEnded := context.Cause(ctx) == nil
+	return func() {
+		unstop()
+		p.recv.cancel(nil)
+		stop()
+		unwatch()
+		p.cancel(nil)
+		p.lateness.Wait()
+		p.toServer.wait()
+		p.toServer.share.Free()
+	}
+}
+
+// serverEnded goes on when nothing more comes from the server. It returns how the conversation has
+// ended.
+//
+//go:noinline
+func (p *pump) serverEnded(toClient *toClientSink, serverErr error) error {
+	serverEnded := context.Cause(p.ctx) == nil
 	switch {
 	case serverEnded && errors.Is(serverErr, ErrSlow):
-		cancel(ErrSlow)
+		p.cancel(ErrSlow)
 	case serverEnded:
 		// First, nothing more is taken. What the client sends once it knows
 		// is for its transport to refuse: no server has seen it.
 		p.recv.stop(errServerEnded)
-		toClient.last(ctx)
-		p.fail(ctx, serverErr)
+		toClient.last(p.ctx)
+		p.fail(p.ctx, serverErr)
 	}
-	cancel(errDrained)
-	wg.Wait()
+	p.cancel(errDrained)
+	p.copying.Wait()
 	switch {
 	case serverEnded && errors.Is(serverErr, io.EOF):
 		return errServerEnded
 	case serverEnded:
 		return serverErr
-	case clientErr != nil && !over(clientErr):
-		return fmt.Errorf("client: %w", clientErr)
+	case p.clientErr != nil && !over(p.clientErr):
+		return fmt.Errorf("client: %w", p.clientErr)
 	}
 	return nil
 }

@@ -71,7 +71,14 @@ func (r *receiving) cause() error { return context.Cause(r.ctx) }
 // Pump's ctx is done. What it waits for ends with late.
 func (p *pump) fromClient(late context.Context) error {
 	s := &toServerSink{pump: p, late: late}
-	err := p.client.Receive(p.recv.ctx, s)
+	return s.ended(p.client.Receive(p.recv.ctx, s))
+}
+
+// ended goes on when nothing more comes from the client, whose Receive has returned err. It returns why.
+//
+//go:noinline
+func (s *toServerSink) ended(err error) error {
+	p := s.pump
 	if p.recv.ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		err = p.recv.cause()
 	}
@@ -80,8 +87,8 @@ func (p *pump) fromClient(late context.Context) error {
 	} else if err != errServerEnded {
 		s.withdraw()
 	}
-	if s.unsent.Kind() == jsonrpc.Request && err == errHungUp { // it may be listening still
-		p.answer(late, s.unsent.ID(), jsonrpc.CodeInternalError, err.Error(), say.TimedOut)
+	if !s.unsent.IsZero() && err == errHungUp { // it may be listening still
+		p.answer(s.late, s.unsent, jsonrpc.CodeInternalError, err.Error(), say.TimedOut)
 	}
 	return err
 }
@@ -91,15 +98,15 @@ type toServerSink struct {
 	*pump
 	late context.Context
 
-	// A message that is in the books, while the server has not taken it: as the client
-	// has sent it, and as the server is to get it. The client's Conn offers it again,
-	// unless it has withdrawn it.
+	// A message that is in the books, while the server has not taken it: as the server
+	// is to get it. The client's Conn offers it again, unless it has withdrawn it.
 	admitted bool
-	was, m   jsonrpc.Message
+	was      jsonrpc.Key // of what the client has sent
+	m        jsonrpc.Message
 
 	stopped bool // nothing is taken any more
 
-	unsent jsonrpc.Message // what the server did not take before the client had gone
+	unsent jsonrpc.ID // of a request that the server did not take before the client had gone
 }
 
 // TrySend copies a message to the server if the server takes it at once. What has to
@@ -123,7 +130,7 @@ func (s *toServerSink) TrySend(m jsonrpc.Message) bool {
 			}
 		}
 		s.admitted = true
-		s.was = m
+		s.was = m.Key()
 	}
 	if !s.server.TrySend(s.m) {
 		return false
@@ -135,7 +142,7 @@ func (s *toServerSink) TrySend(m jsonrpc.Message) bool {
 // isAdmitted reports whether m is in the books. One that was, and has been withdrawn
 // since, is taken out of them.
 func (s *toServerSink) isAdmitted(m *jsonrpc.Message) bool {
-	if !s.admitted || s.was.IsSame(m) {
+	if !s.admitted || s.was == m.Key() {
 		return s.admitted
 	}
 	s.withdraw()
@@ -169,7 +176,7 @@ func (s *toServerSink) stop() {
 
 func (s *toServerSink) forget() {
 	s.admitted = false
-	s.was = jsonrpc.Message{}
+	s.was = jsonrpc.Key{}
 	s.m = jsonrpc.Message{}
 }
 
@@ -197,7 +204,7 @@ func (s *toServerSink) Send(ctx context.Context, m jsonrpc.Message) error {
 			return nil
 		}
 		s.admitted = true
-		s.was = m
+		s.was = m.Key()
 	}
 	if !tried && s.server.TrySend(s.m) {
 		s.taken()
@@ -215,7 +222,9 @@ func (s *toServerSink) Send(ctx context.Context, m jsonrpc.Message) error {
 		s.stop()
 		return nil // it was answered
 	case ctx.Err() != nil: // the client has gone
-		s.unsent = s.m
+		if s.m.Kind() == jsonrpc.Request {
+			s.unsent = s.m.ID()
+		}
 		s.withdraw()
 		return err
 	}

@@ -23,12 +23,23 @@ func Serve(d Dialer, opts PumpOptions) Handler {
 	return HandlerFunc(func(ctx context.Context, client Conn) error {
 		server, err := d.Dial(ctx)
 		if err != nil {
-			refuseAll(ctx, client, err)
-			return fmt.Errorf("no server: %w", err)
+			return noServer(ctx, client, err)
 		}
-		err = Pump(ctx, client, server, opts)
-		return errors.Join(err, client.Close(err), server.Close(nil))
+		return closeBoth(client, server, newPump(ctx, client, server, &opts).run(ctx))
 	})
+}
+
+// closeBoth closes what a Pump that has returned err has left open.
+//
+//go:noinline
+func closeBoth(client, server Conn, err error) error {
+	return errors.Join(err, client.Close(err), server.Close(nil))
+}
+
+// noServer serves a client whose server could not be had.
+func noServer(ctx context.Context, client Conn, why error) error {
+	refuseAll(ctx, client, why)
+	return fmt.Errorf("no server: %w", why)
 }
 
 // Unavailable answers a request in place of a server that could not be had:

@@ -182,11 +182,17 @@ func (h *Handler) serve(slot *admission.Slot, s *session, token context.Context)
 	defer context.AfterFunc(token, func() { s.end(errTokenRemoved) })()
 	ctx := slot.Context()
 	s.seen.How = s.how
-	err := h.server.ServeConn(observe.WithOrigin(identity.WithPrincipal(ctx, s.owner), &s.seen), s)
+	h.ended(slot, s, h.server.ServeConn(observe.WithOrigin(identity.WithPrincipal(ctx, s.owner), &s.seen), s))
+}
+
+// ended ends a session whose bridge.Handler has returned err.
+//
+//go:noinline
+func (h *Handler) ended(slot *admission.Slot, s *session, err error) {
 	s.in.drop()
 	if how, failed := s.how(err); !s.seen.Observed() && failed {
 		h.logEnded(s, err)
-	} else if !s.seen.Observed() && context.Cause(ctx) == bridge.ErrReclaimed {
+	} else if !s.seen.Observed() && context.Cause(slot.Context()) == bridge.ErrReclaimed {
 		h.opts.Logger.Info("session ended: "+how, "session", s.tag())
 	}
 	s.end(errSessionEnded)

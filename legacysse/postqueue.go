@@ -88,34 +88,58 @@ func (p *postQueue) offer(m jsonrpc.Message, share *budget.Share) *incoming {
 // until sink refuses one. sending is the ctx of its Send, which may outlive ctx.
 func (p *postQueue) receive(ctx, sending context.Context, sink bridge.Sink) error {
 	for {
-		it, err := p.next(ctx, sink)
-		if err != nil {
+		p.await(ctx, sink)
+		if err := p.handOn(ctx, sending, sink); err != nil {
 			return err
 		}
-		if err := sink.Send(sending, it.m); err != nil {
-			p.turn.Lock()
-			p.queue = slices.Insert(p.queue, 0, it)
-			p.turn.Unlock()
-			return err
-		}
-		it.share.Free()
 	}
 }
 
-// next lets POSTs call sink until there is a message that is left to the caller.
-func (p *postQueue) next(ctx context.Context, sink bridge.Sink) (*incoming, error) {
-	p.turn.Lock()
-	defer p.turn.Unlock()
-	defer func() { p.sink = nil }()
-	for len(p.queue) == 0 && ctx.Err() == nil {
-		p.sink = sink
-		p.turn.Unlock()
+// await lets POSTs call sink until there is a message that is left to the caller, or ctx is done.
+func (p *postQueue) await(ctx context.Context, sink bridge.Sink) {
+	for p.isIdle(ctx, sink) {
 		select {
 		case <-p.came:
 		case <-ctx.Done():
 		}
-		p.turn.Lock()
 	}
+}
+
+// isIdle reports whether the receiver has to wait. Meanwhile POSTs call sink.
+func (p *postQueue) isIdle(ctx context.Context, sink bridge.Sink) bool {
+	p.turn.Lock()
+	defer p.turn.Unlock()
+	p.sink = nil
+	if len(p.queue) > 0 || ctx.Err() != nil {
+		return false
+	}
+	p.sink = sink
+	return true
+}
+
+// handOn sends the first message. It is no part of receive, because a goroutine that waits there
+// should need little stack: there are as many as there are sessions.
+//
+//go:noinline
+func (p *postQueue) handOn(ctx, sending context.Context, sink bridge.Sink) error {
+	it, err := p.next(ctx)
+	if err != nil {
+		return err
+	}
+	if err := sink.Send(sending, it.m); err != nil {
+		p.turn.Lock()
+		p.queue = slices.Insert(p.queue, 0, it)
+		p.turn.Unlock()
+		return err
+	}
+	it.share.Free()
+	return nil
+}
+
+// next takes the first message, for which await has waited, out of the queue.
+func (p *postQueue) next(ctx context.Context) (*incoming, error) {
+	p.turn.Lock()
+	defer p.turn.Unlock()
 	if err := ctx.Err(); err != nil && !p.isFirstAccepted() {
 		return nil, err
 	}

@@ -85,21 +85,31 @@ func (s *session) Receive(ctx context.Context, sink bridge.Sink) error {
 	if s.closing.Err() != nil {
 		return s.over()
 	}
-	receiving, stop := context.WithCancel(ctx)
-	defer stop()
-	defer context.AfterFunc(s.life, stop)()
-	// What is on its way to the server when the client goes still gets there, so that it can
-	// be cancelled: the end of the session ends ctx, too, and whoever calls Receive waits no
-	// longer than it has to.
-	sending, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(s.closing, cancel)()
+	receiving, sending, end := s.receiveContexts(ctx)
+	defer end()
 	err := s.in.receive(receiving, sending, sink)
 	// The end of a session ends the context of its Handler too, but says more.
 	if why := s.over(); why != nil && errors.Is(err, context.Canceled) {
 		err = why
 	}
 	return err
+}
+
+// receiveContexts returns the context of waiting for messages, and that of handing them on.
+func (s *session) receiveContexts(ctx context.Context) (receiving, sending context.Context, end func()) {
+	receiving, stop := context.WithCancel(ctx)
+	running := context.AfterFunc(s.life, stop)
+	// What is on its way to the server when the client goes still gets there, so that it can
+	// be cancelled: the end of the session ends ctx, too, and whoever calls Receive waits no
+	// longer than it has to.
+	sending, cancel := context.WithCancel(ctx)
+	open := context.AfterFunc(s.closing, cancel)
+	return receiving, sending, func() {
+		open()
+		cancel()
+		running()
+		stop()
+	}
 }
 
 // Send implements bridge.Conn: it queues one message for the client. It waits while

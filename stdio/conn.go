@@ -136,16 +136,15 @@ func (c *Conn) receive(ctx context.Context, sink bridge.Sink, hungUp func() erro
 	watch := bridge.NewStallWatch(sendCtx, hungUp)
 	defer watch.Stop()
 	for {
-		m, err := c.next(ctx)
+		err := c.await(ctx)
 		if err == nil {
-			if err = watch.Send(sink, m); err == nil {
+			var bySink bool
+			if err, bySink = c.handOn(ctx, sink, watch); err == nil {
 				continue
 			}
-			c.in.putBack(m)
-			if ctx.Err() != nil || c.end.closing.Err() == nil || !errors.Is(err, context.Canceled) {
+			if bySink {
 				return err
 			}
-			err = c.end.err // Close has ended the Send
 		}
 		if explain != nil {
 			err = explain(ctx, err)
@@ -154,37 +153,72 @@ func (c *Conn) receive(ctx context.Context, sink bridge.Sink, hungUp func() erro
 	}
 }
 
-// next returns the next message.
-func (c *Conn) next(ctx context.Context) (jsonrpc.Message, error) {
+// await waits until there is something to hand on. What is done between two waits is in
+// functions of its own: a goroutine that waits here should need little stack, as there are
+// as many as there are sessions.
+func (c *Conn) await(ctx context.Context) error {
 	c.in.mu.Lock()
 	defer c.in.mu.Unlock()
 	for {
 		if err := c.end.reached(ctx); err != nil && !(c.in.refused && err == ctx.Err()) {
-			return jsonrpc.Message{}, err
+			return err
 		}
 		if len(c.in.pending) > 0 {
-			m := c.in.pending[0]
-			c.in.pending, c.in.refused = c.in.pending[1:], false
-			return m, nil
+			return nil
 		}
-		ln, err := c.in.lines.next(ctx)
-		if errors.Is(err, errInterrupted) {
-			continue
-		}
-		if err == errTooMuch {
-			c.endFor(err)
-		}
-		if err != nil {
-			if why := c.end.reached(ctx); why != nil {
-				err = why // closing a file makes many errors
-			}
-			return jsonrpc.Message{}, err
-		}
-		m, err := c.message(ctx, ln)
-		if err != nil || m.Kind() != jsonrpc.Invalid {
-			return m, err
+		if err := c.in.lines.await(ctx); err == nil || !errors.Is(err, errInterrupted) {
+			return c.failed(ctx, err)
 		}
 	}
+}
+
+// failed returns what Receive says of an error of lines, which may be nil.
+func (c *Conn) failed(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
+	if err == errTooMuch {
+		c.endFor(err)
+	}
+	if why := c.end.reached(ctx); why != nil {
+		return why // closing a file makes many errors
+	}
+	return err
+}
+
+// handOn hands on the message that await has found, if the line has one. bySink says that err is why
+// sink has refused it.
+//
+//go:noinline
+func (c *Conn) handOn(ctx context.Context, sink bridge.Sink, watch *bridge.StallWatch) (err error, bySink bool) {
+	m, err := c.first(ctx)
+	if err != nil || m.Kind() == jsonrpc.Invalid {
+		return err, false
+	}
+	if err = watch.Send(sink, m); err == nil {
+		return nil, false
+	}
+	c.in.putBack(m)
+	if ctx.Err() != nil || c.end.closing.Err() == nil || !errors.Is(err, context.Canceled) {
+		return err, true
+	}
+	return c.end.err, false // Close has ended the Send
+}
+
+// first takes the first message out; the zero Message: there is none in the line.
+func (c *Conn) first(ctx context.Context) (jsonrpc.Message, error) {
+	c.in.mu.Lock()
+	defer c.in.mu.Unlock()
+	if len(c.in.pending) > 0 {
+		m := c.in.pending[0]
+		c.in.pending, c.in.refused = c.in.pending[1:], false
+		return m, nil
+	}
+	ln, err := c.in.lines.take()
+	if err != nil {
+		return jsonrpc.Message{}, c.failed(ctx, err)
+	}
+	return c.message(ctx, ln)
 }
 
 // putBack makes m, which a Sink has refused, the next message.

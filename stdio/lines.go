@@ -64,7 +64,7 @@ type lines struct {
 
 // line is one line without its line feed.
 type line struct {
-	text  []byte // valid until the next call of next, unless owned
+	text  []byte // valid until the next call of await, unless owned
 	owned bool   // text is an allocation of its own, of its exact size
 	size  int    // in bytes
 
@@ -73,27 +73,27 @@ type line struct {
 	kind    jsonrpc.Kind
 }
 
-// next returns the next line, or how the stream ended. What stands behind the last line feed is a line too.
-// The line before has been passed on.
-func (l *lines) next(ctx context.Context) (line, error) {
-	if len(l.long) == 0 { // else next was interrupted in the middle of one
+// await waits until take has a line, or returns how the stream ended. What stands behind the last line feed
+// is a line too. The line before has been passed on.
+func (l *lines) await(ctx context.Context) error {
+	if len(l.long) == 0 { // else await was interrupted in the middle of one
 		l.intake.passed()
 	}
 	for {
 		if i := bytes.IndexByte(l.buf[l.scanned:l.w], '\n'); i >= 0 {
-			end := l.scanned + i
-			return l.take(end, end+1)
+			l.scanned += i
+			return nil
 		}
 		l.scanned = l.w
 		if l.err != nil {
 			if l.size(l.w) > 0 {
-				return l.take(l.w, l.w)
+				return nil
 			}
 			l.release()
-			return line{}, l.err
+			return l.err
 		}
 		if err := l.makeRoom(); err != nil {
-			return line{}, err
+			return err
 		}
 		l.intake.expect(l.size(l.w))
 		n, err := l.src.fill(ctx, l)
@@ -101,7 +101,7 @@ func (l *lines) next(ctx context.Context) (line, error) {
 		switch {
 		case errors.Is(err, errInterrupted):
 			l.intake.arrived() // nobody waits for it now
-			return line{}, err
+			return err
 		case err != nil:
 			l.err = err
 		}
@@ -113,8 +113,12 @@ func (l *lines) size(end int) int {
 	return l.dropped + len(l.long)*chunkSize - l.from + end - l.r
 }
 
-// take returns the line that ends at end; the next one begins at next.
-func (l *lines) take(end, next int) (line, error) {
+// take returns the line that await has found.
+func (l *lines) take() (line, error) {
+	end, next := l.scanned, l.scanned
+	if end < l.w { // else the stream has ended without a line feed
+		next++
+	}
 	l.intake.arrived()
 	ln := line{size: l.size(end)}
 	if ln.size > l.max {

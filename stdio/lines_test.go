@@ -64,6 +64,17 @@ func FuzzLines(f *testing.F) {
 	})
 }
 
+func nextLine(t *testing.T, l *lines) (line, error) {
+	err := l.await(t.Context())
+	for err == errInterrupted {
+		err = l.await(t.Context())
+	}
+	if err != nil {
+		return line{}, err
+	}
+	return l.take()
+}
+
 func testLines(t *testing.T, data, sizes []byte, limit int) {
 	t.Helper()
 	want := bytes.Split(data, []byte("\n"))
@@ -73,10 +84,7 @@ func testLines(t *testing.T, data, sizes []byte, limit int) {
 	src := &pieces{data: data, sizes: sizes}
 	l := &lines{src: src, max: limit}
 	for i, text := range want {
-		ln, err := l.next(t.Context())
-		for err == errInterrupted {
-			ln, err = l.next(t.Context())
-		}
+		ln, err := nextLine(t, l)
 		switch {
 		case err != nil:
 			t.Fatalf("line %d: %v", i, err)
@@ -98,11 +106,7 @@ func testLines(t *testing.T, data, sizes []byte, limit int) {
 		}
 	}
 	for range 2 {
-		_, err := l.next(t.Context())
-		for err == errInterrupted {
-			_, err = l.next(t.Context())
-		}
-		if err != io.EOF {
+		if _, err := nextLine(t, l); err != io.EOF {
 			t.Fatalf("behind the last line: %v, want io.EOF", err)
 		}
 	}

@@ -173,12 +173,9 @@ func (s *SocketServer) take(nc net.Conn) {
 		return
 	}
 	s.wg.Go(func() {
-		conn := newSocketConn(nc, Options{Peer: Client, MaxMessageSize: s.opts.MaxMessageSize, MaxDepth: s.opts.MaxDepth, OnNoise: s.noise})
-		party := s.opts.Party(nc)
-		conn.bound(s.opts.Budget.Share(party), s.opts.BodyTimeout)
+		conn, slot, err := s.admit(nc)
 		defer conn.unbind()
 		defer conn.Close(nil)
-		slot, err := s.control.AcquireSilent(identity.WithParty(s.ctx, party))
 		if err != nil {
 			s.refuse(conn)
 			return
@@ -188,6 +185,15 @@ func (s *SocketServer) take(nc net.Conn) {
 		conn.Close(nil)
 		slot.Release()
 	})
+}
+
+// admit returns the Conn of a new connection, and its place, or why it has none.
+func (s *SocketServer) admit(nc net.Conn) (*socketConn, *admission.Slot, error) {
+	conn := newSocketConn(nc, Options{Peer: Client, MaxMessageSize: s.opts.MaxMessageSize, MaxDepth: s.opts.MaxDepth, OnNoise: s.noise})
+	party := s.opts.Party(nc)
+	conn.bound(s.opts.Budget.Share(party), s.opts.BodyTimeout)
+	slot, err := s.control.AcquireSilent(identity.WithParty(s.ctx, party))
+	return conn, slot, err
 }
 
 // refuse refuses a client for whom there is no place. Those that are being refused cannot

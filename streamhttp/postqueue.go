@@ -156,25 +156,37 @@ func (q *postQueue) receive(ctx context.Context, sink bridge.Sink) error {
 	q.turn.Lock()
 	defer q.turn.Unlock()
 	for {
-		p, err := q.next(ctx, sink)
-		switch {
-		case err != nil:
+		idle, err := q.sendFirst(ctx, sink)
+		if err != nil {
 			return err
-		case p == nil:
+		}
+		if idle {
 			q.turn.Unlock()
 			select {
 			case <-q.wakeup:
 			case <-ctx.Done():
 			}
 			q.turn.Lock()
-		case sink.TrySend(p.m):
-			q.took(p)
-		default:
-			if err := q.sendWaiting(ctx, sink, p); err != nil {
-				return err
-			}
 		}
 	}
+}
+
+// sendFirst hands on the first message; idle: there is none yet. It is no part of receive, because a
+// goroutine that waits there should need little stack: there are as many as there are sessions.
+//
+//go:noinline
+func (q *postQueue) sendFirst(ctx context.Context, sink bridge.Sink) (idle bool, err error) {
+	p, err := q.next(ctx, sink)
+	switch {
+	case err != nil:
+		return false, err
+	case p == nil:
+		return true, nil
+	case sink.TrySend(p.m):
+		q.took(p)
+		return false, nil
+	}
+	return false, q.sendWaiting(ctx, sink, p)
 }
 
 // next returns the first message; nil and no error: there is none, and the receiver is idle.

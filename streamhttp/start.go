@@ -54,7 +54,13 @@ func (h *Handler) serve(slot *admission.Slot, s *session, principal context.Cont
 	stop, _ := admission.InUse(ctx, s.inUse)
 	defer stop()
 	s.seen.How = func(err error) (string, bool) { return s.how(ctx, err) }
-	err := h.server.ServeConn(observe.WithOrigin(identity.WithPrincipal(ctx, s.owner), &s.seen), s)
+	h.ended(ctx, s, h.server.ServeConn(observe.WithOrigin(identity.WithPrincipal(ctx, s.owner), &s.seen), s))
+}
+
+// ended ends a session whose bridge.Handler has returned err.
+//
+//go:noinline
+func (h *Handler) ended(ctx context.Context, s *session, err error) {
 	if how, failed := s.how(ctx, err); !s.seen.Observed() && failed {
 		h.opts.Logger.Warn("session ended", "session", s.tag(), "error", err)
 	} else if !s.seen.Observed() && context.Cause(ctx) == bridge.ErrReclaimed {

@@ -128,16 +128,25 @@ func newConn(socket *websocket.Conn, w *wire, e endpoint) *conn {
 // handed on first. As long as sink takes messages at once, the goroutine that reads the
 // WebSocket hands them on.
 func (c *conn) Receive(ctx context.Context, sink bridge.Sink) error {
-	sendCtx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(c.end.closing, cancel)()
-	watch := bridge.NewStallWatch(sendCtx, c.hungUp())
-	defer watch.Stop()
+	watch, stop := c.watchStalls(ctx)
+	defer stop()
 	err := c.in.Receive(ctx, &receiveSink{in: &c.in, sink: sink, watch: watch})
 	if ctx.Err() != nil && err == ctx.Err() && c.end.closing.Err() == nil && isDone(c.end.done) {
 		err = c.end.err // that the peer is gone may have been the end of ctx
 	}
 	return err
+}
+
+// watchStalls returns the StallWatch of a Receive, and what ends it.
+func (c *conn) watchStalls(ctx context.Context) (watch *bridge.StallWatch, stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	open := context.AfterFunc(c.end.closing, cancel)
+	watch = bridge.NewStallWatch(ctx, c.hungUp())
+	return watch, func() {
+		watch.Stop()
+		open()
+		cancel()
+	}
 }
 
 // receiveSink is the Sink of a Receive, with what has to be done around it.

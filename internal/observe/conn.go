@@ -36,8 +36,8 @@ type conn struct {
 
 // arrival is a message that was told of when it came, and is not taken yet.
 type arrival struct {
-	message jsonrpc.Message
-	mark    *jsonrpc.Mark // nil: there is none
+	key  jsonrpc.Key   // of the message
+	mark *jsonrpc.Mark // nil: there is none
 }
 
 // in and out are the directions of what is received, and of what is sent.
@@ -123,7 +123,7 @@ func (c *conn) Receive(ctx context.Context, sink bridge.Sink) error {
 	}
 	err := c.Conn.Receive(ctx, r)
 	if r.came.mark != nil {
-		c.untaken = &arrival{r.came.message, r.came.mark}
+		c.untaken = &arrival{r.came.key, r.came.mark}
 	}
 	return err
 }
@@ -137,8 +137,8 @@ type receiver struct {
 
 // see tells of a message, unless that was done, and gives it its mark.
 func (r *receiver) see(m *jsonrpc.Message) {
-	if r.came.mark == nil || !r.came.message.IsSame(m) {
-		r.came = arrival{*m, r.received(m)}
+	if r.came.mark == nil || r.came.key != m.Key() {
+		r.came = arrival{m.Key(), r.received(m)}
 	}
 	*m = m.WithMark(r.came.mark)
 }

@@ -57,11 +57,14 @@ func always() bool { return true }
 // fallback returns what serves legacy clients with Conns of their own, of the Dialer modern
 // where the server turns out to need that.
 func (s *Server) fallback(legacy, modern bridge.Dialer, o bridge.PumpOptions) bridge.Handler {
-	return bridge.HandlerFunc(func(ctx context.Context, client bridge.Conn) error {
+	serve := func() bridge.Handler { // is no part of what waits for a session's end, which should need little stack
 		d := &probe.Fallback{Prober: s.prober, Legacy: legacy, Modern: modern, Sessionless: s.sessionless.Load}
 		own := o
 		own.Keeps = d.Keeps
-		return bridge.Serve(d, own).ServeConn(ctx, client)
+		return bridge.Serve(d, own)
+	}
+	return bridge.HandlerFunc(func(ctx context.Context, client bridge.Conn) error {
+		return serve().ServeConn(ctx, client)
 	})
 }
 
