@@ -105,22 +105,16 @@ func (m Message) settled() Message {
 	return m
 }
 
-// IsSame reports whether both are copies of one Message. Two messages that were parsed
-// from equal bytes are not the same. IsSame compares no text.
-func (m *Message) IsSame(o *Message) bool {
-	k := m.Key()
-	return k.raw != nil && k == o.Key()
-}
-
-// Key tells whether messages are copies of one Message, in less memory than a Message needs. It
-// keeps the bytes of the message. The zero Key is that of an invalid message.
+// A Key stands for a Message where that is to be found again: copies of one Message have the same Key, and
+// two messages that were parsed from equal bytes have not. It keeps the message's bytes, and is
+// smaller than a Message. The zero Key is that of an invalid message.
 type Key struct {
-	raw   *byte
+	first *byte
 	late  bool
 	ident ID
 }
 
-// Key returns the Key that all copies of the message have, and no other message.
+// Key returns the message's Key.
 func (m *Message) Key() Key {
 	if len(m.raw) == 0 {
 		return Key{}
