@@ -137,6 +137,7 @@ func TestNoSecretAnywhere(t *testing.T) {
 		p.waitLog(regexp.MustCompile(`looking at serve`))
 		live = append(live, p)
 	}
+	viewed := followPage(t, page, c.at("viewtoken")+"-0123456789abcdef")
 	root := s.site().as("Authorization", "Bearer "+c.at("clienttoken")+"-0123456789abcdef")
 	call := fmt.Sprintf(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"echo","arguments":{"deep":[{"api_key":%q}],"text":%q,"plain":"a"}}}`,
 		c.at("member"), `{"password":"`+c.at("nested")+`"}`)
@@ -176,6 +177,9 @@ func TestNoSecretAnywhere(t *testing.T) {
 		bridgetest.Must(t, err)
 		c.check(t, fmt.Sprintf("%q", p.Cmd.Args[1:]), string(all))
 	}
+	for kind, stream := range viewed {
+		c.check(t, "the page's stream, "+kind, stream())
+	}
 	c.check(t, "the log", s.Log())
 	c.check(t, "the trace", harness.ReadFile(t, file))
 	mu.Lock()
@@ -185,6 +189,74 @@ func TestNoSecretAnywhere(t *testing.T) {
 		_, out, _ := runBridge(t, nil, "trace", file, "--export", format)
 		c.check(t, format, out)
 	}
+}
+
+// followPage reads the stream of records as the page of --inspect does, and as a program. What came is returned
+// once the bridge has ended.
+func followPage(t *testing.T, addr, token string) map[string]func() string {
+	t.Helper()
+	viewed := map[string]func() string{}
+	for _, kind := range []string{"text/event-stream", "application/x-ndjson"} {
+		resp, err := newSite(t, "http://"+addr).as("Authorization", "Bearer "+token).request(t.Context(), "GET", "/api/v1/stream", "", http.Header{"Accept": {kind}})
+		bridgetest.Must(t, err)
+		if resp.StatusCode != http.StatusOK || resp.Header.Get("Content-Type") != kind {
+			t.Fatalf("%s: status %d, %s", kind, resp.StatusCode, resp.Header.Get("Content-Type"))
+		}
+		all := make(chan string, 1)
+		go func() {
+			defer resp.Body.Close()
+			text, _ := io.ReadAll(resp.Body) // until it is cut off
+			all <- string(text)
+		}()
+		viewed[kind] = sync.OnceValue(func() string { return <-all })
+	}
+	return viewed
+}
+
+// A recording has no secret, wherever it came from: a command, a remote server, a server with several transports.
+func TestNoSecretInRecording(t *testing.T) {
+	t.Parallel()
+	var c canaries
+	far := hostile(t, &c)
+	host := strings.TrimPrefix(far.URL, "http://")
+	call := fmt.Sprintf(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"echo","arguments":{"deep":[{"api_key":%q}],"text":%q,"plain":"a"}}}`,
+		c.at("member"), `{"password":"`+c.at("nested")+`"}`)
+	says := []string{initialize("2025-06-18"), call, `{"jsonrpc":"2.0","id":3,"method":"echo","params":{"requestState":"` + c.at("clientstate") + `"}}`,
+		`{"jsonrpc":"2.0","id":4,"method":"env","params":{"text":"KEY"}}`}
+	dir := t.TempDir()
+	for name, target := range map[string][]string{
+		"a command": {"--env", "KEY=" + c.at("env"), "--env", "NAMED", "--", "sh", "-c", `echo "token=$KEY other=$NAMED" >&2; exec "$CHILD" # "$0"`, "--token=" + c.at("argument")},
+		"a URL": {"--header", "Authorization: Bearer " + c.at("bearer"), "--header", "X-Api-Key: " + c.at("key"),
+			"http://me:" + url.QueryEscape(c.at("userinfo")) + "@" + host + "/mcp?key=" + url.QueryEscape(c.at("query"))},
+	} {
+		file := filepath.Join(dir, name)
+		p := start(t, []string{"CHILD=" + childBin, "NAMED=" + c.at("named")}, append([]string{bridgeBin, "record", file, "--log-level", "trace"}, target...)...)
+		for _, line := range says {
+			p.send(line)
+			p.line()
+		}
+		p.stop()
+		text := harness.ReadFile(t, file)
+		c.check(t, "the recording of "+name, text)
+		c.check(t, "the log with "+name, p.Log())
+		if !strings.Contains(text, "[redacted]") || !strings.Contains(text, `"plain":"a"`) || strings.Contains(text, `"cut"`) {
+			t.Errorf("the recording of %s is\n%s", name, text)
+		}
+	}
+	file, tokens := filepath.Join(dir, "served"), filepath.Join(dir, "tokens")
+	writeFile(t, tokens, "me "+c.at("clienttoken")+"-0123456789abcdef\n")
+	s := serveArgv(t, []string{"CHILD=" + childBin}, bridgeBin, "serve", "--listen", "127.0.0.1:0", "--record", file, "--token-file", tokens, "--", "sh", "-c", `exec "$CHILD" # "$0"`, c.at("servedargument"))
+	root := s.site().as("Authorization", "Bearer "+c.at("clienttoken")+"-0123456789abcdef", "Cookie", "a="+c.at("cookie"), "Mcp-Param-Pin", c.at("param"))
+	for _, transport := range transports {
+		talk := firstTalker(t, root, transport)
+		for _, line := range says[:3] {
+			_, _ = talk.exchange(t.Context(), line, nil)
+		}
+		talk.close()
+	}
+	root.ask(t, "GET", "/ws?token="+url.QueryEscape(c.at("clientquery")), "", nil)
+	s.proc.stop()
+	c.check(t, "the recording of serve", harness.ReadFile(t, file))
 }
 
 // What doctor prints and packs has no secret.
