@@ -145,6 +145,9 @@ func (m *maker) event(d *redact.Redactor, e observe.Event, text bool) bool {
 		m.of(&e.Message)
 		m.about(e.Server, e.Session)
 		m.Kind, m.Method, m.Why = Drop, d.Name(m.Method), d.String(e.Reason)
+		if mark := e.Message.Mark(); mark != nil { // it was received, and has its own record
+			m.Cause = mark.Seq
+		}
 		if text {
 			m.cleaned(d, &e.Message, nil)
 		} else {

@@ -55,8 +55,8 @@ type Record struct {
 	Hop     string // Down or Up
 	Dir     string // ToServer or ToClient
 
-	// Cause is Seq of the received message that this one was made of. A message that was
-	// received has none, and one that the bridge itself has made.
+	// Cause is Seq of the received message that this one was made of, or of a Drop that was dropped. A message that
+	// was received has none, and one that the bridge itself has made.
 	Cause uint64
 
 	Era       string // "legacy" or "modern"

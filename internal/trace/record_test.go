@@ -47,7 +47,7 @@ func samples() []Record {
 		{Seq: 817, Time: at(5), Kind: Refused, HTTP: &Exchange{Method: "GET", URL: "/x", Remote: "10.0.0.1:1", Status: 404, Rule: "path", Why: "nothing is here"}},
 		{Seq: 818, Time: at(5), Kind: Stream, Server: "files", Session: "s1", Stream: "g2", Hop: Down, Event: &Event{What: "resumed", From: "g2-17"}},
 		{Seq: 819, Time: at(6), Kind: Notification, Server: "files", Session: "s1", Hop: Up, Dir: ToClient, Era: "modern", Method: "notifications/progress", Size: 99, Body: Body{Cut: 99}},
-		{Seq: 820, Time: at(6), Kind: Drop, Server: "files", Session: "s1", Method: "notifications/x", Size: 42, Why: "the client has gone",
+		{Seq: 820, Time: at(6), Kind: Drop, Server: "files", Session: "s1", Cause: 819, Method: "notifications/x", Size: 42, Why: "the client has gone",
 			Body: Body{Text: []byte(`{"jsonrpc":"2.0","method":"notifications/x"}`)}},
 		{Seq: 821, Time: at(7), Kind: Stderr, Server: "files", Event: &Event{PID: 4711}, Body: Body{Text: []byte("{\"n\":1} \x1b[31mred \x00 \x7f \u2028 é \\ \"")}},
 		{Seq: 822, Time: at(7), Kind: Stderr, Server: "files", Event: &Event{PID: 4711}, Body: Body{Text: []byte("latin \xe9")}},

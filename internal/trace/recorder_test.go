@@ -172,7 +172,7 @@ func TestRecorderEvents(t *testing.T) {
 		observe.ProcessEnded{Server: "files", PID: 1, Err: err},
 		observe.Stderr{Server: "files", PID: 1, Line: "the hunter22, \xff"},
 		observe.Noise{Server: "files", PID: 1, Bytes: 7, Reason: "hunter22"},
-		observe.Dropped{Server: "files", Message: m, Reason: "hunter22"},
+		observe.Dropped{Server: "files", Message: m.WithMark(&jsonrpc.Mark{Seq: 99}), Reason: "hunter22"},
 		observe.Refused{Server: "files", Path: "/hunter22", Why: "hunter22", Host: "hunter22"},
 		observe.Exchange{
 			Hop: observe.Down, URL: "/x?a=hunter22", Err: err, Why: "hunter22", Session: s,
@@ -188,6 +188,9 @@ func TestRecorderEvents(t *testing.T) {
 	var kinds []Kind
 	for i, r := range records(t, lines) {
 		kinds = append(kinds, r.Kind)
+		if r.Kind == Drop && r.Cause != 99 {
+			t.Errorf("the message that was dropped is %d", r.Cause)
+		}
 		if r.Seq != uint64(i+1) || r.Time.IsZero() && r.Kind != HTTP || r.Server != "files" {
 			t.Errorf("%s", lines[i])
 		}

@@ -25,6 +25,8 @@ type Loss struct {
 	What  trace.Record   // without its Body
 	Text  string         // what is known, in a sentence; not escaped
 	Steps []trace.Record // how far it came, What first
+
+	dropped *trace.Record // with which it is told, too; nil: nothing
 }
 
 // Lost returns what got lost, in the order of time.
@@ -35,7 +37,7 @@ func (s *Story) Lost() []Loss {
 		if loss, is := s.loss(st); is {
 			loss.What, loss.Steps = st.Record, append([]trace.Record{st.Record}, loss.Steps...)
 			all = append(all, loss)
-			told[st.dropped] = true
+			told[st.dropped], told[loss.dropped] = true, true
 		}
 	}
 	for i := range s.drops {
@@ -53,7 +55,7 @@ func (s *Story) loss(st *step) (loss Loss, is bool) {
 	if st.cancelled || st.answer != nil {
 		return loss, false
 	}
-	if st.dropped != nil {
+	if st.dropped != nil && !s.isTold(st) {
 		return Loss{Where: Discarded, Text: "the bridge has dropped it: " + st.dropped.Why}, true
 	}
 	near, far := peers(&st.Record)
@@ -84,7 +86,12 @@ func (s *Story) unanswered(st *step, near, far string) Loss {
 			return Loss{Where: place(far), Steps: steps, Text: fmt.Sprintf("passed on to the %s, which has not answered within %s", far, within)}
 		}
 		steps = append(steps, passed.answer.Record)
-		return Loss{Where: OnTheWay, Steps: steps, Text: fmt.Sprintf("answered by the %s, and the answer was not passed on to the %s", far, near)}
+		loss := Loss{Where: OnTheWay, Steps: steps, dropped: passed.answer.dropped}
+		loss.Text = fmt.Sprintf("answered by the %s, and the answer was not passed on to the %s", far, near)
+		if loss.dropped != nil {
+			loss.Text += ", but dropped: " + loss.dropped.Why
+		}
+		return loss
 	}
 	if len(st.effects) > 0 {
 		return Loss{
@@ -93,6 +100,16 @@ func (s *Story) unanswered(st *step, near, far string) Loss {
 		}
 	}
 	return Loss{Where: AtBridge, Text: fmt.Sprintf("received from the %s, neither passed on to the %s nor answered within %s", near, far, within)}
+}
+
+// isTold reports whether a message that was dropped is an answer with whose request it is told: the bridge has received
+// that one, and not answered it.
+func (s *Story) isTold(st *step) bool {
+	if st.Kind != trace.Response || st.request == nil || st.request.Cause == 0 {
+		return false
+	}
+	asked := s.bySeq[st.request.Cause]
+	return asked != nil && asked.Kind == trace.Request && received(&asked.Record) && asked.answer == nil && !asked.cancelled && asked.dropped == nil
 }
 
 // kept reports whether a message that was received is one that the bridge rightly keeps.

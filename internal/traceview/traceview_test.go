@@ -59,6 +59,41 @@ func TestLost(t *testing.T) {
 	}
 }
 
+// One loss is told once, though the bridge has told of it, too: with the message that was received, or
+// with the request whose answer it was.
+func TestLostOnce(t *testing.T) {
+	var story Story
+	for _, line := range []string{
+		`{"v":1,"seq":1,"ts":"2026-11-21T07:40:48.1Z","ses":"s1","hop":"up","dir":"s2c","kind":"notification","method":"notifications/progress"}`,
+		`{"v":1,"seq":2,"ts":"2026-11-21T07:40:48.2Z","cause":1,"kind":"drop","method":"notifications/progress","why":"of no request"}`,
+		`{"v":1,"seq":3,"ts":"2026-11-21T07:40:48.3Z","ses":"s1","hop":"down","dir":"c2s","kind":"request","method":"ping","id":1}`,
+		`{"v":1,"seq":4,"ts":"2026-11-21T07:40:48.4Z","ses":"s1","hop":"up","dir":"c2s","cause":3,"kind":"request","method":"ping","id":1}`,
+		`{"v":1,"seq":5,"ts":"2026-11-21T07:40:48.5Z","ses":"s1","hop":"up","dir":"s2c","kind":"response","method":"ping","id":1}`,
+		`{"v":1,"seq":6,"ts":"2026-11-21T07:40:48.6Z","cause":5,"kind":"drop","id":1,"why":"the client has gone"}`,
+		`{"v":1,"seq":7,"ts":"2026-11-21T07:40:48.7Z","ses":"s1","hop":"up","dir":"s2c","kind":"response","id":2}`,
+		`{"v":1,"seq":8,"ts":"2026-11-21T07:40:48.8Z","cause":7,"kind":"drop","id":2,"why":"answers no request"}`,
+		`{"v":1,"seq":9,"ts":"2026-11-21T07:40:48.9Z","kind":"drop","method":"notifications/cancelled","why":"the server has gone"}`,
+	} {
+		r, err := trace.Parse([]byte(line))
+		bridgetest.Must(t, err)
+		story.Add(&r)
+	}
+	story.Tell()
+	var got []string
+	for _, loss := range story.Lost() {
+		got = append(got, string(loss.Where)+" "+loss.What.Method+" "+loss.What.ID.String()+": "+loss.Text)
+	}
+	want := []string{
+		"dropped notifications/progress : the bridge has dropped it: of no request",
+		"answer ping 1: answered by the server, and the answer was not passed on to the client, but dropped: the client has gone",
+		"dropped  2: the bridge has dropped it: answers no request",
+		"dropped notifications/cancelled : the bridge has dropped it: the server has gone",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("lost:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
 func TestFilter(t *testing.T) {
 	all, story := read(t)
 	for words, want := range map[string]int{
