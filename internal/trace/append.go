@@ -14,10 +14,13 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
+// Begin is how each line begins that Append makes.
+const Begin = `{"v":1,`
+
 // Append appends the line of a record, with its line feed. It allocates nothing but room
 // in dst, except for headers.
 func Append(dst []byte, r *Record) []byte {
-	w := writer{append(dst, `{"v":1`...)}
+	w := writer{append(dst, Begin[:len(Begin)-1]...)}
 	w.uint(`,"seq":`, r.Seq)
 	w.time(`,"ts":`, r.Time)
 	w.text(`,"srv":`, r.Server)

@@ -48,6 +48,9 @@ type waiting struct {
 // Live prints records as they come, until in ends or ctx is done; then its error is that of in.
 // A request that is Late is printed again. in must end with ctx.
 func (s *Viewer) Live(ctx context.Context, in io.Reader) error {
+	if s.passes() {
+		return s.pass(in)
+	}
 	l := &live{print: s.printer(), waiting: make(map[callKey]map[jsonrpc.ID]*waiting), lines: s.JSON, pending: s.Filter.Has("status"), again: !s.JSON}
 	type item struct {
 		record trace.Record

@@ -120,3 +120,48 @@ func TestOrder(t *testing.T) {
 		t.Errorf("printed:\n%s", out.String())
 	}
 }
+
+// With --json all lines of a running bridge are printed as they came, as soon as they have come; those that are none are
+// told of.
+func TestLiveLines(t *testing.T) {
+	record := func(seq uint64, text string) string {
+		return string(trace.Append(nil, &trace.Record{Seq: seq, Kind: trace.Note, Why: text}))
+	}
+	long := record(4, strings.Repeat("x", passRoom))
+	for name, c := range map[string]struct {
+		lines      []string
+		want, told string
+		fails      bool
+	}{
+		"records":       {[]string{record(1, ""), "\n", record(2, "") + record(3, "")}, record(1, "") + record(2, "") + record(3, ""), "", false},
+		"a long one":    {[]string{record(1, ""), long, record(5, "")}, record(1, "") + long + record(5, ""), "", false},
+		"no record":     {[]string{record(1, ""), "oops\n", record(2, "")}, record(1, "") + record(2, ""), "it is no record", false},
+		"a newer one":   {[]string{record(1, ""), `{"v":2,"kind":"note"}` + "\n"}, record(1, ""), "newer mcp-bridge", false},
+		"it is cut off": {[]string{record(1, ""), record(2, "")[:20]}, record(1, ""), "ends inside", false},
+		"nothing else":  {[]string{"oops\n"}, "", "it is no record", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r, w := io.Pipe()
+				var out, told bytes.Buffer
+				s := Viewer{Out: bufio.NewWriter(&out), Err: &told, JSON: true}
+				done := make(chan error)
+				go func() { done <- s.Live(t.Context(), r) }()
+				for i, line := range c.lines {
+					_, err := io.WriteString(w, line)
+					bridgetest.Must(t, err)
+					if synctest.Wait(); i == 0 && line != "oops\n" && out.String() != line {
+						t.Errorf("printed %q at first", out.String())
+					}
+				}
+				bridgetest.Must(t, w.Close())
+				if err := <-done; (err != nil) != c.fails {
+					t.Error(err)
+				}
+				if out.String() != c.want || !strings.Contains(told.String(), c.told) || c.told == "" && told.Len() > 0 {
+					t.Errorf("printed %.200q, and told %q", out.String(), told.String())
+				}
+			})
+		})
+	}
+}

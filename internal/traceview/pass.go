@@ -1,0 +1,60 @@
+package traceview
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/trace"
+)
+
+// passRoom is how long a line may be that pass hands on unread.
+const passRoom = 256 << 10
+
+// passes reports whether all records are wanted as they stand there, so that nobody needs to know what they say.
+func (s *Viewer) passes() bool { return s.JSON && !s.Terminal && len(s.Filter.groups) == 0 }
+
+// pass prints the lines of a running bridge unread, because to read them costs several times what it costs to have them
+// made. From the first line on that looks otherwise than trace.Append makes them, it reads what comes.
+func (s *Viewer) pass(in io.Reader) error {
+	r := bufio.NewReaderSize(in, passRoom)
+	passed := false
+	for {
+		if r.Buffered() == 0 {
+			if err := s.Out.Flush(); err != nil {
+				return err
+			}
+		}
+		line, err := r.ReadSlice('\n')
+		switch {
+		case errors.Is(err, io.EOF) && len(line) == 0:
+			return s.Out.Flush()
+		case err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, bufio.ErrBufferFull):
+			return errors.Join(err, s.Out.Flush())
+		case len(line) == 1 && err == nil: // the bridge says that it is there
+			continue
+		case err != nil || !bytes.HasPrefix(line, []byte(trace.Begin)):
+			err = s.read(io.MultiReader(bytes.NewReader(bytes.Clone(line)), r))
+			if passed && errors.Is(err, ErrNoTrace) {
+				return nil
+			}
+			return err
+		}
+		passed = true
+		if _, err := s.Out.Write(line); err != nil {
+			return err
+		}
+	}
+}
+
+// read prints the lines that are records.
+func (s *Viewer) read(in io.Reader) error {
+	err := s.each(in, true, func(_ *trace.Record, line []byte) error {
+		if err := s.json(line); err != nil {
+			return err
+		}
+		return s.Out.Flush()
+	})
+	return errors.Join(err, s.Out.Flush())
+}
