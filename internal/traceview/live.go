@@ -51,6 +51,11 @@ func (s *Viewer) Live(ctx context.Context, in io.Reader) error {
 	if s.passes() {
 		return s.pass(in)
 	}
+	return s.follow(ctx, in)
+}
+
+// follow is Live for records that have to be read.
+func (s *Viewer) follow(ctx context.Context, in io.Reader) error {
 	l := &live{print: s.printer(), waiting: make(map[callKey]map[jsonrpc.ID]*waiting), lines: s.JSON, pending: s.Filter.Has("status"), again: !s.JSON}
 	type item struct {
 		record trace.Record
