@@ -1,0 +1,380 @@
+package auth
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Bounds of what is read of WWW-Authenticate.
+const (
+	maxChallengeBytes = 16 << 10
+	maxChallenges     = 32
+	maxParams         = 64
+)
+
+// A Challenge is one challenge of WWW-Authenticate (RFC 9110, 11.3 and 11.6.1).
+type Challenge struct {
+	Scheme  string  // as it was sent; compared without regard to case
+	Token68 string  // what some schemes have in the place of parameters
+	Params  []Param // in their order, without their quotes
+}
+
+// A Param is one parameter of a Challenge. Its name is compared without regard to case, and occurs
+// once (RFC 9110, 11.2).
+type Param struct{ Name, Value string }
+
+// Param returns the value of a parameter.
+func (c Challenge) Param(name string) (value string, ok bool) {
+	for _, p := range c.Params {
+		if strings.EqualFold(p.Name, name) {
+			return p.Value, true
+		}
+	}
+	return "", false
+}
+
+// String returns the challenge as it is written into a header. All values are quoted. A character that may
+// not stand in a quoted string, or is not ASCII, becomes "?": no value can end the header.
+func (c Challenge) String() string {
+	var b strings.Builder
+	b.WriteString(c.Scheme)
+	if c.Token68 != "" {
+		b.WriteString(" " + c.Token68)
+	}
+	for i, p := range c.Params {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(" " + p.Name + `="`)
+		for _, r := range p.Value {
+			switch {
+			case r == '"' || r == '\\':
+				b.WriteByte('\\')
+				b.WriteRune(r)
+			case r < ' ' || r > '~':
+				b.WriteByte('?')
+			default:
+				b.WriteRune(r)
+			}
+		}
+		b.WriteByte('"')
+	}
+	return b.String()
+}
+
+// A ChallengeError says where a WWW-Authenticate header cannot be read.
+type ChallengeError struct {
+	Line   int    // which of the header lines; the first one is 1
+	Offset int    // how many bytes stand before the place
+	What   string // what is wrong there
+}
+
+// Error returns all of it. The header's text is not in it.
+func (e *ChallengeError) Error() string {
+	return fmt.Sprintf("WWW-Authenticate, line %d, byte %d: %s", e.Line, e.Offset+1, e.What)
+}
+
+// ParseChallenges reads the lines of WWW-Authenticate (header.Values), each of which may have several
+// challenges. A value without quotes may have any visible character except a comma and a quote:
+// servers write URLs so. It returns those challenges that can be read, and of what cannot be read
+// the first *ChallengeError: the rest of that line is left out, and so is a challenge that has a
+// parameter twice, because readers could choose different ones.
+func ParseChallenges(lines []string) ([]Challenge, error) {
+	var all []Challenge
+	var first error
+	fail := func(err *ChallengeError) {
+		if err != nil && first == nil {
+			first = err
+		}
+	}
+	total := 0
+	for i, line := range lines {
+		if total += len(line); total > maxChallengeBytes {
+			fail(&ChallengeError{Line: i + 1, What: "the header has more than 16 KiB"})
+			break
+		}
+		s := &scanner{text: line, line: i + 1}
+		got, err := s.challenges()
+		fail(err)
+		for _, c := range got {
+			if name := c.double(); name != "" {
+				fail(&ChallengeError{Line: i + 1, What: fmt.Sprintf("a challenge has the parameter %.40q twice", name)})
+				continue
+			}
+			if len(all) == maxChallenges {
+				fail(&ChallengeError{Line: i + 1, What: "there are more than 32 challenges"})
+				return all, first
+			}
+			all = append(all, c)
+		}
+	}
+	return all, first
+}
+
+// double returns the name of a parameter that occurs twice.
+func (c Challenge) double() string {
+	for i, p := range c.Params {
+		if slices.ContainsFunc(c.Params[:i], func(o Param) bool { return strings.EqualFold(o.Name, p.Name) }) {
+			return p.Name
+		}
+	}
+	return ""
+}
+
+// A scanner reads one header line.
+type scanner struct {
+	text string
+	at   int
+	line int
+}
+
+func (s *scanner) fault(what string) *ChallengeError {
+	return &ChallengeError{Line: s.line, Offset: s.at, What: what}
+}
+
+// next returns the next byte; 0 at the end. A NUL in the text is no character of any rule here.
+func (s *scanner) next() byte {
+	if s.at < len(s.text) {
+		return s.text[s.at]
+	}
+	return 0
+}
+
+// run takes the bytes that belong to a class.
+func (s *scanner) run(is func(byte) bool) string {
+	start := s.at
+	for s.at < len(s.text) && is(s.text[s.at]) {
+		s.at++
+	}
+	return s.text[start:s.at]
+}
+
+func (s *scanner) space() bool { return s.run(isSpace) != "" }
+
+// elements takes empty elements of a list: commas and spaces.
+func (s *scanner) elements() {
+	s.run(func(c byte) bool { return isSpace(c) || c == ',' })
+}
+
+// challenges reads to the end, and returns what came before an error.
+func (s *scanner) challenges() (all []Challenge, fault *ChallengeError) {
+	for s.elements(); s.at < len(s.text); s.elements() {
+		c, fault := s.challenge()
+		if fault != nil {
+			return all, fault
+		}
+		all = append(all, c)
+	}
+	return all, nil
+}
+
+// challenge reads a scheme and what belongs to it. It stops before the next scheme.
+func (s *scanner) challenge() (Challenge, *ChallengeError) {
+	c := Challenge{Scheme: s.run(isToken)}
+	if c.Scheme == "" {
+		return c, s.fault("an authentication scheme should stand here")
+	}
+	if !s.space() {
+		if s.at < len(s.text) && s.next() != ',' {
+			return c, s.fault("after an authentication scheme comes a space or a comma")
+		}
+		return c, nil
+	}
+	if t := s.token68(); t != "" {
+		c.Token68 = t
+		return c, nil
+	}
+	for {
+		s.elements()
+		before := s.at
+		p, ok, fault := s.param()
+		if fault != nil {
+			return c, fault
+		}
+		if !ok {
+			s.at = before
+			return c, nil
+		}
+		if c.Params = append(c.Params, p); len(c.Params) > maxParams {
+			return c, s.fault("a challenge has more than 64 parameters")
+		}
+		s.space()
+		if s.at < len(s.text) && s.next() != ',' {
+			return c, s.fault("after a parameter comes a comma")
+		}
+	}
+}
+
+// token68 reads one, if all up to the next comma is one (RFC 9110, 11.2).
+func (s *scanner) token68() string {
+	start := s.at
+	t := s.run(isToken68)
+	if t != "" {
+		t += s.run(func(c byte) bool { return c == '=' })
+		end := s.at
+		s.space()
+		if s.at == len(s.text) || s.next() == ',' {
+			return s.text[start:end]
+		}
+	}
+	s.at = start
+	return ""
+}
+
+// param reads a parameter; ok is false where no parameter stands.
+func (s *scanner) param() (p Param, ok bool, fault *ChallengeError) {
+	p.Name = s.run(isToken)
+	s.space()
+	if p.Name == "" || s.next() != '=' {
+		return p, false, nil
+	}
+	s.at++
+	s.space()
+	if s.next() == '"' {
+		p.Value, fault = s.quoted()
+		return p, true, fault
+	}
+	p.Value = s.run(func(c byte) bool { return c > ' ' && c < 0x7f && c != ',' && c != '"' })
+	if p.Value == "" {
+		return p, true, s.fault("a parameter has no value")
+	}
+	return p, true, nil
+}
+
+// quoted reads a quoted string (RFC 9110, 5.6.4).
+func (s *scanner) quoted() (string, *ChallengeError) {
+	start := s.at
+	s.at++
+	var b strings.Builder
+	for s.at < len(s.text) {
+		c := s.text[s.at]
+		switch {
+		case c == '"':
+			s.at++
+			return b.String(), nil
+		case c == '\\' && s.at+1 < len(s.text):
+			s.at++
+			c = s.text[s.at]
+		}
+		if c < ' ' && c != '\t' || c == 0x7f {
+			return "", s.fault("a quoted string has a control character")
+		}
+		b.WriteByte(c)
+		s.at++
+	}
+	s.at = start
+	return "", s.fault("a quoted string begins and does not end")
+}
+
+func isSpace(c byte) bool { return c == ' ' || c == '\t' }
+
+func isAlnum(c byte) bool {
+	return c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
+}
+
+// isToken is tchar of RFC 9110, 5.6.2.
+func isToken(c byte) bool {
+	return isAlnum(c) || c != 0 && strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0
+}
+
+func isToken68(c byte) bool { return isAlnum(c) || c != 0 && strings.IndexByte("-._~+/", c) >= 0 }
+
+// The schemes that a Demand knows.
+const (
+	SchemeBearer = "Bearer" // RFC 6750
+	SchemeDPoP   = "DPoP"   // RFC 9449
+)
+
+// A Demand is what a server asks of an OAuth client with its challenges.
+type Demand struct {
+	Bearer, DPoP     bool     // which of both schemes it takes
+	ResourceMetadata string   // address of its metadata (RFC 9728, 5.1)
+	Scopes           []string // what the request needs (RFC 6750, 3); nil: it does not say
+	Error            string   // invalid_token, insufficient_scope, use_dpop_nonce ...
+	ErrorDescription string   // foreign text
+	Algs             []string // algorithms for DPoP proofs (RFC 9449, 5.1)
+}
+
+// DemandOf reads challenges. Each value is the first one that a Bearer or DPoP challenge has. The
+// address of the metadata is taken from other schemes too if those have none.
+func DemandOf(challenges []Challenge) Demand {
+	var d Demand
+	foreign := ""
+	first := func(into *string, c Challenge, name string) {
+		if v, ok := c.Param(name); ok && *into == "" {
+			*into = v
+		}
+	}
+	for _, c := range challenges {
+		bearer, dpop := strings.EqualFold(c.Scheme, SchemeBearer), strings.EqualFold(c.Scheme, SchemeDPoP)
+		if !bearer && !dpop {
+			first(&foreign, c, "resource_metadata")
+			continue
+		}
+		d.Bearer, d.DPoP = d.Bearer || bearer, d.DPoP || dpop
+		first(&d.ResourceMetadata, c, "resource_metadata")
+		first(&d.Error, c, "error")
+		first(&d.ErrorDescription, c, "error_description")
+		if scope, ok := c.Param("scope"); ok && d.Scopes == nil {
+			d.Scopes = SplitScope(scope)
+		}
+		if algs, ok := c.Param("algs"); ok && dpop && d.Algs == nil {
+			d.Algs = strings.Fields(algs)
+		}
+	}
+	if d.ResourceMetadata == "" {
+		d.ResourceMetadata = foreign
+	}
+	return d
+}
+
+// Challenges returns what a server sends: a complete challenge for each scheme it takes, so that
+// DemandOf returns the same Demand.
+func (d Demand) Challenges() []Challenge {
+	var params []Param
+	add := func(name, value string) {
+		if value != "" {
+			params = append(params, Param{name, value})
+		}
+	}
+	add("resource_metadata", d.ResourceMetadata)
+	add("scope", JoinScope(d.Scopes))
+	add("error", d.Error)
+	add("error_description", d.ErrorDescription)
+	var all []Challenge
+	if d.Bearer {
+		all = append(all, Challenge{Scheme: SchemeBearer, Params: slices.Clone(params)})
+	}
+	if d.DPoP {
+		add("algs", strings.Join(d.Algs, " "))
+		all = append(all, Challenge{Scheme: SchemeDPoP, Params: params})
+	}
+	return all
+}
+
+// SplitScope returns the values of a scope parameter (RFC 6749, 3.3), each once. nil: there is none.
+func SplitScope(scope string) []string {
+	var all []string
+	for _, s := range strings.Split(scope, " ") {
+		if s != "" && !slices.Contains(all, s) {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// JoinScope returns the scope parameter of these values.
+func JoinScope(scopes []string) string { return strings.Join(scopes, " ") }
+
+// UnionScope returns all of both, each once, in their order: what a client asks for when a request
+// needs more than it has.
+func UnionScope(have, more []string) []string {
+	all := slices.Clone(have)
+	for _, s := range more {
+		if !slices.Contains(all, s) {
+			all = append(all, s)
+		}
+	}
+	return all
+}

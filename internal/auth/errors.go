@@ -1,0 +1,118 @@
+package auth
+
+import (
+	"errors"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/printable"
+)
+
+// A Kind says what who made a call can do about its Error.
+type Kind int
+
+// The kinds of an Error. Those with an RFC section are codes of a server; the others are what this
+// package found out itself.
+const (
+	Invalid              Kind = iota // what came breaks a rule: it is not used, and to ask again does not help
+	NotFound                         // there is no such document
+	Mismatch                         // it is of another issuer, resource, redirect URI or state than what was asked for
+	Unavailable                      // no answer, or one that says "not now": may be tried again, see Error.RetryAfter
+	Unsupported                      // the server does not offer what is needed, or we do not offer what it needs
+	InvalidToken                     // a token or a proof that was presented to us is not valid
+	Refused                          // the server said no, with a code that no other Kind stands for
+	InvalidGrant                     // RFC 6749 5.2: the code, the refresh token or the assertion is spent or wrong
+	InvalidClient                    // RFC 6749 5.2: the client is not known, or its authentication failed
+	InvalidScope                     // RFC 6749 5.2
+	InvalidTarget                    // RFC 8707 2: the resource is not known there
+	AccessDenied                     // RFC 6749 4.1.2.1, RFC 8628 3.5: the person said no
+	AuthorizationPending             // RFC 8628 3.5: the person has not answered yet
+	SlowDown                         // RFC 8628 3.5: ask 5 seconds less often
+	ExpiredToken                     // RFC 8628 3.5: the device code has expired
+	UseDPoPNonce                     // RFC 9449 8: the proof needs the nonce that came with the answer, see Prover
+)
+
+// kinds is the Kind of each code that has its own.
+var kinds = map[string]Kind{
+	"invalid_grant":             InvalidGrant,
+	"invalid_client":            InvalidClient,
+	"invalid_scope":             InvalidScope,
+	"invalid_target":            InvalidTarget,
+	"access_denied":             AccessDenied,
+	"authorization_pending":     AuthorizationPending,
+	"slow_down":                 SlowDown,
+	"expired_token":             ExpiredToken,
+	"use_dpop_nonce":            UseDPoPNonce,
+	"temporarily_unavailable":   Unavailable,
+	"server_error":              Unavailable,
+	"invalid_redirect_uri":      Mismatch,
+	"unsupported_grant_type":    Unsupported,
+	"unsupported_response_type": Unsupported,
+}
+
+// An Error says what failed, where, and what helps. All errors of this package that a caller may
+// want to tell apart are of this type; those of a context are below it (errors.Is).
+type Error struct {
+	Kind        Kind
+	Doing       string        // what was done, "token request"
+	URL         string        // where, without query; "" where there is no place
+	What        string        // what is wrong
+	Do          string        // what helps; "" where this package does not know
+	Status      int           // of the answer; 0: there was none
+	Code        string        // the server's error code; "": none
+	Description string        // the server's own words, which are foreign text; withheld where they repeat a secret
+	RetryAfter  time.Duration // when the server may be asked again; 0: it did not say
+	Sent        bool          // with Unavailable: the request was written, so the server may have done what it asks
+	Err         error         // the error below, or nil
+}
+
+// Error returns all of it in one printable line.
+func (e *Error) Error() string {
+	var b strings.Builder
+	b.WriteString(e.Doing)
+	if e.URL != "" {
+		b.WriteString(" at " + printable.Text(e.URL))
+	}
+	b.WriteString(": " + printable.Text(e.What))
+	if e.Code != "" {
+		b.WriteString(" (" + printable.Text(e.Code))
+		if e.Description != "" {
+			b.WriteString(": " + printable.Text(e.Description))
+		}
+		b.WriteString(")")
+	}
+	if e.Err != nil {
+		b.WriteString(": " + printable.Text(e.Err.Error()))
+	}
+	if e.Do != "" {
+		b.WriteString("; " + printable.Text(e.Do))
+	}
+	return b.String()
+}
+
+// Unwrap returns the error below.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Is reports whether err is an Error of one of these kinds.
+func Is(err error, kinds ...Kind) bool {
+	e, ok := errors.AsType[*Error](err)
+	if !ok {
+		return false
+	}
+	for _, k := range kinds {
+		if e.Kind == k {
+			return true
+		}
+	}
+	return false
+}
+
+// shown returns a URL without what may hold a secret: userinfo, query and fragment.
+func shown(addr string) string {
+	u, err := url.Parse(addr)
+	if err != nil {
+		return ""
+	}
+	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath, Opaque: u.Opaque}).String()
+}

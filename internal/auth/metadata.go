@@ -1,0 +1,342 @@
+package auth
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// A Revision is a revision of the Model Context Protocol, "2025-11-25", as far as authorization
+// differs. "": the newest.
+type Revision string
+
+// legacyDiscovery reports whether the server's origin is its authorization server (2025-03-26).
+func (r Revision) legacyDiscovery() bool { return r != "" && r < "2025-06-18" }
+
+// ResourceMetadata says how a resource is protected (RFC 9728, 2). Its JSON is that of the document.
+type ResourceMetadata struct {
+	Resource             string   `json:"resource"` // as it was published: what "resource" parameters repeat
+	AuthorizationServers []string `json:"authorization_servers,omitempty"`
+	ScopesSupported      []string `json:"scopes_supported,omitempty"` // nil: it does not say
+	BearerMethods        []string `json:"bearer_methods_supported,omitempty"`
+	Name                 string   `json:"resource_name,omitempty"`
+	Documentation        string   `json:"resource_documentation,omitempty"`
+	DPoPAlgs             []string `json:"dpop_signing_alg_values_supported,omitempty"`
+	DPoPRequired         bool     `json:"dpop_bound_access_tokens_required,omitempty"`
+	TLSBound             bool     `json:"tls_client_certificate_bound_access_tokens,omitempty"`
+}
+
+// ServerMetadata says what an authorization server offers, and where (RFC 8414, 2; OpenID Connect
+// Discovery 1.0, 3). Its JSON is that of the document. Each address in it was checked: https, or
+// http to this machine.
+type ServerMetadata struct {
+	Issuer              string   `json:"issuer"` // as its document has it: what "iss" is compared with
+	Authorization       string   `json:"authorization_endpoint,omitempty"`
+	Token               string   `json:"token_endpoint,omitempty"`
+	Registration        string   `json:"registration_endpoint,omitempty"`         // RFC 7591
+	Revocation          string   `json:"revocation_endpoint,omitempty"`           // RFC 7009
+	Introspection       string   `json:"introspection_endpoint,omitempty"`        // RFC 7662
+	DeviceAuthorization string   `json:"device_authorization_endpoint,omitempty"` // RFC 8628
+	JWKS                string   `json:"jwks_uri,omitempty"`
+	Scopes              []string `json:"scopes_supported,omitempty"`
+	ResponseTypes       []string `json:"response_types_supported,omitempty"`
+	GrantTypes          []string `json:"grant_types_supported,omitempty"`
+	AuthMethods         []string `json:"token_endpoint_auth_methods_supported,omitempty"`
+	AuthAlgs            []string `json:"token_endpoint_auth_signing_alg_values_supported,omitempty"`
+	ChallengeMethods    []string `json:"code_challenge_methods_supported,omitempty"`
+	DPoPAlgs            []string `json:"dpop_signing_alg_values_supported,omitempty"`
+	IssParameter        bool     `json:"authorization_response_iss_parameter_supported,omitempty"` // RFC 9207, 3
+	ClientDocuments     bool     `json:"client_id_metadata_document_supported,omitempty"`
+	Assumed             bool     `json:"-"` // there is no document: the default endpoints of revision 2025-03-26
+}
+
+// ResourceMetadataURLs returns where the metadata of an MCP server may be, in the order in which to
+// ask: announced (from a challenge, or ""), with the server's path, at the root (RFC 9728, 3.1).
+// Revision 2025-03-26 has none. Where 2025-06-18 finds nothing announced, it is asked as the later
+// revisions are.
+func ResourceMetadataURLs(rev Revision, server, announced string) []string {
+	if rev.legacyDiscovery() {
+		return nil
+	}
+	var all []string
+	if announced != "" {
+		all = append(all, announced)
+	}
+	const name = "/.well-known/oauth-protected-resource"
+	origin, path, query := cutURL(server)
+	if path != "" && path != "/" || query != "" {
+		all = appendNew(all, origin+name+strings.TrimSuffix(path, "/")+slash(path)+query)
+	}
+	return appendNew(all, origin+name)
+}
+
+// slash returns the slash at the end of a path, which RFC 9728 keeps unless it is the whole path.
+func slash(path string) string {
+	if len(path) > 1 && strings.HasSuffix(path, "/") {
+		return "/"
+	}
+	return ""
+}
+
+// ServerMetadataURLs returns where the metadata of an authorization server may be, in the order in
+// which to ask: RFC 8414, 3.1, then OpenID Connect with the path put in, then with it in front.
+// Revision 2025-03-26 knows the first one only, at the origin of issuer. 2025-06-18 demands the first one
+// only; the others are asked where that is not there.
+func ServerMetadataURLs(rev Revision, issuer string) []string {
+	const oauth, openid = "/.well-known/oauth-authorization-server", "/.well-known/openid-configuration"
+	origin, path, _ := cutURL(issuer)
+	if rev.legacyDiscovery() {
+		return []string{origin + oauth}
+	}
+	path = strings.TrimSuffix(path, "/")
+	return appendNew([]string{origin + oauth + path, origin + openid + path}, origin+path+openid)
+}
+
+// appendNew appends a string that is not there yet.
+func appendNew(all []string, s string) []string {
+	if slices.Contains(all, s) {
+		return all
+	}
+	return append(all, s)
+}
+
+// cutURL cuts a URL before its path and before its query, and drops the fragment. It changes
+// nothing else.
+func cutURL(s string) (origin, path, query string) {
+	s, _, _ = strings.Cut(s, "#")
+	if i := strings.IndexByte(s, '?'); i >= 0 {
+		s, query = s[:i], s[i:]
+	}
+	start := strings.Index(s, "://")
+	if start < 0 {
+		return s, "", query
+	}
+	start += len("://")
+	if i := strings.IndexByte(s[start:], '/'); i >= 0 {
+		return s[:start+i], s[start+i:], query
+	}
+	return s, "", query
+}
+
+// Covers reports whether metadata that names resource may be used for the MCP server at the address
+// server: both are equal, or resource has the same origin and a path that is a parent of the
+// server's, at the border of a segment. A slash at the end of resource is a character like others:
+// "/mcp/" does not cover "/mcp".
+func Covers(resource, server string) bool {
+	if resource == server {
+		return true
+	}
+	r, err := url.Parse(resource)
+	s, err2 := url.Parse(server)
+	if err != nil || err2 != nil || r.Host == "" || r.User != nil || r.Opaque != "" || strings.ContainsAny(resource, "?#") || !sameOrigin(r, s) {
+		return false
+	}
+	parent, path := r.EscapedPath(), s.EscapedPath()
+	for segment := range strings.SplitSeq(strings.ToLower(parent+"/"+path), "/") {
+		if dots := strings.ReplaceAll(segment, "%2e", "."); dots == "." || dots == ".." {
+			return false
+		}
+	}
+	if parent == path || parent == "" || parent == "/" {
+		return true
+	}
+	if !strings.HasSuffix(parent, "/") {
+		parent += "/"
+	}
+	return strings.HasPrefix(path, parent)
+}
+
+// ParseResourceMetadata reads a document (RFC 9728, 3.2) that must cover the MCP server at server.
+func ParseResourceMetadata(data []byte, server string) (ResourceMetadata, error) {
+	const doing = "protected resource metadata"
+	f, err := object(data)
+	if err != nil {
+		return ResourceMetadata{}, &Error{Kind: Invalid, Doing: doing, What: "the document cannot be used", Err: err}
+	}
+	r := &reader{fields: f}
+	m := ResourceMetadata{
+		Resource:             r.text("resource"),
+		AuthorizationServers: r.texts("authorization_servers"),
+		ScopesSupported:      r.texts("scopes_supported"),
+		BearerMethods:        r.texts("bearer_methods_supported"),
+		Name:                 r.text("resource_name"),
+		Documentation:        r.text("resource_documentation"),
+		DPoPAlgs:             r.texts("dpop_signing_alg_values_supported"),
+		DPoPRequired:         r.flag("dpop_bound_access_tokens_required"),
+		TLSBound:             r.flag("tls_client_certificate_bound_access_tokens"),
+	}
+	switch {
+	case r.err != nil:
+		err = r.err
+	case m.Resource == "":
+		err = errors.New(`"resource" is missing`)
+	case len(m.AuthorizationServers) == 0:
+		err = errors.New(`"authorization_servers" is missing or empty`)
+	case !Covers(m.Resource, server):
+		return ResourceMetadata{}, &Error{Kind: Mismatch, Doing: doing,
+			What: fmt.Sprintf("it is about the resource %.200q, which is not the server at %.200q", m.Resource, shown(server)),
+			Do:   "use the address that it names, if that is the server you mean"}
+	}
+	if err != nil {
+		return ResourceMetadata{}, &Error{Kind: Invalid, Doing: doing, What: "the document cannot be used", Err: err}
+	}
+	return m, nil
+}
+
+// ParseServerMetadata reads a document (RFC 8414, 3.2), whose issuer must be one of issuers, byte
+// for byte (RFC 8414, 3.3; OpenID Connect Discovery 1.0, 4.3).
+func ParseServerMetadata(data []byte, issuers ...string) (ServerMetadata, error) {
+	const doing = "authorization server metadata"
+	invalid := func(err error) (ServerMetadata, error) {
+		return ServerMetadata{}, &Error{Kind: Invalid, Doing: doing, What: "the document cannot be used", Err: err}
+	}
+	f, err := object(data)
+	if err != nil {
+		return invalid(err)
+	}
+	r := &reader{fields: f}
+	m := ServerMetadata{
+		Issuer:           r.text("issuer"),
+		Scopes:           r.texts("scopes_supported"),
+		ResponseTypes:    r.texts("response_types_supported"),
+		GrantTypes:       r.texts("grant_types_supported"),
+		AuthMethods:      r.texts("token_endpoint_auth_methods_supported"),
+		AuthAlgs:         r.texts("token_endpoint_auth_signing_alg_values_supported"),
+		ChallengeMethods: r.texts("code_challenge_methods_supported"),
+		DPoPAlgs:         r.texts("dpop_signing_alg_values_supported"),
+		IssParameter:     r.flag("authorization_response_iss_parameter_supported"),
+		ClientDocuments:  r.flag("client_id_metadata_document_supported"),
+	}
+	for name, into := range map[string]*string{
+		"authorization_endpoint": &m.Authorization, "token_endpoint": &m.Token, "jwks_uri": &m.JWKS,
+		"registration_endpoint": &m.Registration, "revocation_endpoint": &m.Revocation,
+		"introspection_endpoint": &m.Introspection, "device_authorization_endpoint": &m.DeviceAuthorization,
+	} {
+		*into = r.text(name)
+		if r.err == nil && *into != "" {
+			if err := checkURL(*into); err != nil {
+				return invalid(fmt.Errorf("%q cannot be used: %w", name, err))
+			}
+		}
+	}
+	if r.err != nil {
+		return invalid(r.err)
+	}
+	if !slices.Contains(issuers, m.Issuer) || m.Issuer == "" {
+		return ServerMetadata{}, &Error{Kind: Mismatch, Doing: doing,
+			What: fmt.Sprintf("it is about the issuer %.200q, and was asked for %.200q", m.Issuer, issuers[0]),
+			Do:   "if the operator confirms that both are the same, pin the first one as an alias of the second"}
+	}
+	return m, nil
+}
+
+// checkIssuer checks an issuer identifier (RFC 8414, 2).
+func checkIssuer(issuer string) error {
+	if err := checkURL(issuer); err != nil {
+		return err
+	}
+	if strings.Contains(issuer, "?") {
+		return errors.New("it contains a query")
+	}
+	return nil
+}
+
+// ResourceMetadata asks the MCP server at server for its metadata. announced is the address from
+// its challenge, or "". The first document that is there is used, or its fault is the error. Kind NotFound:
+// the server has none, and may be of revision 2025-03-26 (OriginServer). It is Unavailable, and
+// not NotFound, if one of the places could not be asked.
+func (c *Caller) ResourceMetadata(ctx context.Context, rev Revision, server, announced string) (ResourceMetadata, error) {
+	const doing = "protected resource metadata"
+	var m ResourceMetadata
+	err := c.first(ctx, doing, ResourceMetadataURLs(rev, server, announced), func(data []byte) (err error) {
+		m, err = ParseResourceMetadata(data, server)
+		return err
+	})
+	return m, err
+}
+
+// ServerMetadata asks the authorization server of an issuer for its metadata, likewise.
+func (c *Caller) ServerMetadata(ctx context.Context, rev Revision, issuer string) (ServerMetadata, error) {
+	const doing = "authorization server metadata"
+	if err := checkIssuer(issuer); err != nil {
+		return ServerMetadata{}, &Error{Kind: Invalid, Doing: doing, URL: shown(issuer), What: "the issuer cannot be used", Err: err}
+	}
+	issuers := []string{issuer}
+	if alias := c.IssuerAliases[issuer]; alias != "" {
+		issuers = append(issuers, alias)
+	}
+	var m ServerMetadata
+	err := c.first(ctx, doing, ServerMetadataURLs(rev, issuer), func(data []byte) (err error) {
+		m, err = ParseServerMetadata(data, issuers...)
+		return err
+	})
+	return m, err
+}
+
+// OriginServer returns the authorization server of an MCP server of revision 2025-03-26, which has
+// no protected resource metadata: the origin of its address. Its metadata is asked for at the
+// origin; if there is none, the endpoints are /authorize, /token and /register there, and Assumed
+// is true. Nobody has announced an issuer then, so it may be the origin with or without the slash
+// at its end: the address of the metadata is that of both.
+func (c *Caller) OriginServer(ctx context.Context, server string) (ServerMetadata, error) {
+	const doing = "authorization server metadata"
+	origin, _, _ := cutURL(server)
+	if err := checkIssuer(origin); err != nil {
+		return ServerMetadata{}, &Error{Kind: Invalid, Doing: doing, URL: shown(server), What: "the server's address cannot be used", Err: err}
+	}
+	issuers := []string{origin, origin + "/"}
+	if alias := c.IssuerAliases[origin]; alias != "" {
+		issuers = append(issuers, alias)
+	}
+	var m ServerMetadata
+	err := c.first(ctx, doing, ServerMetadataURLs("2025-03-26", origin), func(data []byte) (err error) {
+		m, err = ParseServerMetadata(data, issuers...)
+		return err
+	})
+	if Is(err, NotFound) {
+		return ServerMetadata{
+			Issuer: origin, Authorization: origin + "/authorize", Token: origin + "/token", Registration: origin + "/register",
+			ResponseTypes: []string{"code"}, ChallengeMethods: []string{"S256"}, Assumed: true,
+		}, nil
+	}
+	return m, err
+}
+
+// first reads the first document that is there.
+func (c *Caller) first(ctx context.Context, doing string, addrs []string, parse func([]byte) error) error {
+	none := &Error{Kind: NotFound, Doing: doing, What: "the server has none at " + strings.Join(shownAll(addrs), ", ")}
+	var away error
+	for _, addr := range addrs {
+		data, err := c.get(ctx, doing, addr)
+		switch {
+		case err == nil:
+			err = parse(data)
+			if e, ok := errors.AsType[*Error](err); ok {
+				e.URL = shown(addr)
+			}
+			return err
+		case Is(err, NotFound):
+		case Is(err, Unavailable) && ctx.Err() == nil:
+			if away == nil {
+				away = err
+			}
+		default:
+			return err
+		}
+	}
+	if away != nil {
+		return away
+	}
+	return none
+}
+
+func shownAll(addrs []string) []string {
+	all := make([]string, len(addrs))
+	for i, a := range addrs {
+		all[i] = shown(a)
+	}
+	return all
+}

@@ -1,0 +1,155 @@
+package auth
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"time"
+	"unicode/utf8"
+)
+
+// maxDepth is how deep JSON may be nested.
+const maxDepth = 32
+
+// fields are the members of a JSON object. Their names are compared exactly: encoding/json would
+// take "ISSUER" for "issuer".
+type fields map[string]json.RawMessage
+
+// object reads a JSON object. In it, and in all objects inside it, a name may occur only once: two
+// readers could choose different ones (RFC 8259, 4; RFC 7519, 4).
+func object(data []byte) (fields, error) {
+	if !utf8.Valid(data) {
+		return nil, errors.New("it is not UTF-8")
+	}
+	if err := unique(data); err != nil {
+		return nil, err
+	}
+	var f fields
+	if err := json.Unmarshal(data, &f); err != nil || f == nil {
+		return nil, errors.New("it is not a JSON object")
+	}
+	return f, nil
+}
+
+// unique checks that no object in data has a name twice, and how deep data is.
+func unique(data []byte) error {
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.UseNumber()
+	type level struct {
+		names map[string]bool // nil in an array
+		value bool            // a name was read, and its value comes next
+	}
+	var open []level
+	for {
+		tok, err := dec.Token()
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return errors.New("it is not JSON")
+		}
+		if n := len(open); n > 0 && open[n-1].names != nil && !open[n-1].value {
+			if name, ok := tok.(string); ok {
+				if open[n-1].names[name] {
+					return fmt.Errorf("the name %.40q occurs twice", name)
+				}
+				open[n-1].names[name], open[n-1].value = true, true
+				continue
+			}
+		} else if n > 0 {
+			open[n-1].value = false
+		}
+		switch tok {
+		case json.Delim('{'):
+			open = append(open, level{names: map[string]bool{}})
+		case json.Delim('['):
+			open = append(open, level{})
+		case json.Delim('}'), json.Delim(']'):
+			open = open[:len(open)-1]
+		}
+		if len(open) > maxDepth {
+			return errors.New("it is nested too deep")
+		}
+	}
+}
+
+// has reports whether a member is there and not null.
+func (f fields) has(name string) bool {
+	return len(f[name]) > 0 && string(f[name]) != "null"
+}
+
+// reader reads members, and keeps the first error.
+type reader struct {
+	fields
+	err error
+}
+
+// get decodes a member that is there; want says in an error what it should be.
+func get[T any](r *reader, name, want string) (v T) {
+	if r.has(name) {
+		if err := json.Unmarshal(r.fields[name], &v); err != nil {
+			if r.err == nil {
+				r.err = fmt.Errorf("%q is not %s", name, want)
+			}
+			var none T
+			return none
+		}
+	}
+	return v
+}
+
+func (r *reader) text(name string) string    { return get[string](r, name, "a string") }
+func (r *reader) texts(name string) []string { return get[[]string](r, name, "an array of strings") }
+func (r *reader) flag(name string) bool      { return get[bool](r, name, "true or false") }
+
+// number returns a number, which some servers write as a string; false if there is none.
+func (f fields) number(name string) (float64, bool) {
+	if !f.has(name) {
+		return 0, false
+	}
+	var n float64
+	if json.Unmarshal(f[name], &n) == nil {
+		return n, true
+	}
+	var s string
+	if json.Unmarshal(f[name], &s) != nil {
+		return 0, false
+	}
+	n, err := strconv.ParseFloat(s, 64)
+	return n, err == nil && !math.IsNaN(n) && !math.IsInf(n, 0)
+}
+
+// maxLife bounds what a server says of how long something lasts.
+const maxLife = 10 * 365 * 24 * time.Hour
+
+// seconds returns a number of seconds as a duration. 0: there is none, or it is not positive.
+func (f fields) seconds(name string) time.Duration {
+	n, ok := f.number(name)
+	if !ok || n <= 0 {
+		return 0
+	}
+	if n > maxLife.Seconds() {
+		return maxLife
+	}
+	return time.Duration(n * float64(time.Second))
+}
+
+// instant returns a NumericDate (RFC 7519, 2). The zero time: it is not there.
+func (r *reader) instant(name string) time.Time {
+	if !r.has(name) {
+		return time.Time{}
+	}
+	n := get[float64](r, name, "a number")
+	if r.err == nil && (n < 0 || n > 1<<40) {
+		r.err = fmt.Errorf("%q is out of range", name)
+	}
+	if r.err != nil {
+		return time.Time{}
+	}
+	whole := math.Floor(n)
+	return time.Unix(int64(whole), int64((n-whole)*1e9))
+}
