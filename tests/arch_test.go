@@ -29,6 +29,7 @@ var owners = map[string][]string{
 	"github.com/coreos/go-systemd/v22/daemon":                          {"internal/listen"},
 	"github.com/creack/pty":                                            {"supervisor"},
 	"github.com/fsnotify/fsnotify":                                     {"internal/watch"},
+	"github.com/go-jose/go-jose/v4":                                    {"internal/auth"},
 	"github.com/go-logr/logr":                                          {"internal/spans"},
 	"github.com/hashicorp/go-hclog":                                    {"cmd/mcp-bridge", "internal/eventlog", "internal/hub", "internal/inspect", "internal/listen", "internal/remote", "internal/remoteconn", "internal/upstream", "internal/upstream/probe", "internal/upstream/sharing", "legacysse", "legacysse/sseclient", "stdio", "streamhttp", "streamhttp/streamclient", "ws"},
 	"github.com/prometheus/client_golang/prometheus":                   {"internal/metrics"},

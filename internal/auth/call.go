@@ -6,16 +6,14 @@ import (
 	"fmt"
 	"io"
 	"mime"
-	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/netip"
 	"net/url"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
-
-	"net/http/httptrace"
 )
 
 // Bounds of what a server may send.
@@ -212,7 +210,6 @@ func (c *Caller) post(ctx context.Context, doing, addr string, header http.Heade
 	if err != nil {
 		return answer{}, &Error{Kind: Invalid, Doing: doing, URL: shown(addr), What: "the address is not valid"}
 	}
-	req.GetBody = nil // the transport does not send it a second time by itself
 	req.Header = header
 	req.Header.Set("Accept", "application/json")
 	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
@@ -272,9 +269,13 @@ func sameOrigin(a, b *url.URL) bool {
 
 // port returns the port of a URL, also where it is not written.
 func port(u *url.URL) string {
-	if p := u.Port(); p != "" {
-		return p
+	switch {
+	case u.Port() != "":
+		return u.Port()
+	case strings.EqualFold(u.Scheme, "https"):
+		return "443"
+	case strings.EqualFold(u.Scheme, "http"):
+		return "80"
 	}
-	p, _ := net.LookupPort("tcp", u.Scheme)
-	return strconv.Itoa(p)
+	return ""
 }

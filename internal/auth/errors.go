@@ -18,6 +18,7 @@ const (
 	Invalid              Kind = iota // what came breaks a rule: it is not used, and to ask again does not help
 	NotFound                         // there is no such document
 	Mismatch                         // it is of another issuer, resource, redirect URI or state than what was asked for
+	OtherRequest                     // an authorization response that does not answer our request, which stays open
 	Unavailable                      // no answer, or one that says "not now": may be tried again, see Error.RetryAfter
 	Unsupported                      // the server does not offer what is needed, or we do not offer what it needs
 	InvalidToken                     // a token or a proof that was presented to us is not valid

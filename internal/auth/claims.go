@@ -1,0 +1,88 @@
+package auth
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Claims is what an access token says (RFC 9068, 2.2; RFC 7662, 2.2).
+type Claims struct {
+	Issuer   string
+	Subject  string
+	ClientID string // "client_id", or "azp" where that is missing
+	ID       string // "jti"
+	Audience []string
+	Scopes   []string // of "scope" and "scp", each a string or an array
+	Expires  time.Time
+	Before   time.Time // "nbf": not valid before; zero: from the beginning
+	Issued   time.Time // "iat"; zero: it does not say
+	JKT      string    // bound to this DPoP key (RFC 9449, 6): a proof is demanded
+	X5T      string    // bound to this certificate, x5t#S256 (RFC 8705, 3.1): it is demanded
+	Key      string    // thumbprint of the key that signed it, for KeySet.Has; "" of an introspected token
+}
+
+// For reports whether a token is for one of these audiences, byte for byte.
+func (c Claims) For(audiences []string) bool {
+	return slices.ContainsFunc(c.Audience, func(a string) bool { return a != "" && slices.Contains(audiences, a) })
+}
+
+// strings reads a member that is a string or an array of strings.
+func (r *reader) strings(name string) []string {
+	if !r.has(name) || r.fields[name][0] == '[' {
+		return r.texts(name)
+	}
+	return []string{r.text(name)}
+}
+
+// readClaims reads the claims of a token whose origin is already certain.
+func readClaims(f fields) (Claims, error) {
+	r := &reader{fields: f}
+	c := Claims{
+		Issuer: r.text("iss"), Subject: r.text("sub"), ClientID: r.text("client_id"), ID: r.text("jti"),
+		Audience: r.strings("aud"), Expires: r.instant("exp"), Before: r.instant("nbf"), Issued: r.instant("iat"),
+	}
+	if azp := r.text("azp"); c.ClientID == "" {
+		c.ClientID = azp
+	}
+	for _, name := range []string{"scope", "scp"} {
+		for _, s := range r.strings(name) {
+			c.Scopes = UnionScope(c.Scopes, SplitScope(s))
+		}
+	}
+	if r.err != nil {
+		return Claims{}, r.err
+	}
+	if f.has("cnf") {
+		if err := c.confirm(f["cnf"]); err != nil {
+			return Claims{}, err
+		}
+	}
+	return c, nil
+}
+
+// confirm reads what a token is bound to. A way that is not known here could not be demanded, and the
+// token would be worth more than it says.
+func (c *Claims) confirm(cnf json.RawMessage) error {
+	f, err := object(cnf)
+	if err != nil {
+		return fmt.Errorf(`"cnf": %w`, err)
+	}
+	r := &reader{fields: f}
+	for name := range f {
+		switch name {
+		case "jkt":
+			c.JKT = r.text(name)
+		case "x5t#S256":
+			c.X5T = r.text(name)
+		default:
+			return fmt.Errorf("the token is bound to a key by %.40q, which is not supported", name)
+		}
+	}
+	if r.err == nil && c.JKT == "" && c.X5T == "" {
+		return errors.New(`"cnf" does not say to which key the token is bound`)
+	}
+	return r.err
+}

@@ -1,0 +1,200 @@
+package auth
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+)
+
+// How a client shows an endpoint that it is itself (RFC 8414, 2; RFC 6749, 2.3; RFC 7523, 2.2).
+const (
+	MethodBasic      = "client_secret_basic"
+	MethodPost       = "client_secret_post"
+	MethodNone       = "none"
+	MethodPrivateKey = "private_key_jwt"
+)
+
+// A Client is who we are to an authorization server. It belongs to the issuer that knows it, except
+// if its ID is the address of its metadata document.
+type Client struct {
+	ID     string
+	Secret string  // "": a public client, or one with a key
+	Key    *Signer // for MethodPrivateKey; nil: none
+	Method string  // "": chosen by what the server's metadata lists
+}
+
+// method returns how the client authenticates at a server. A server that lists nothing takes
+// MethodBasic (RFC 8414, 2).
+func (c Client) method(server ServerMetadata) (string, error) {
+	listed := func(m string) bool { return slices.Contains(server.AuthMethods, m) }
+	switch {
+	case c.Method == MethodPrivateKey && c.Key == nil:
+		return "", errors.New("the client is to authenticate with a key, and has none")
+	case (c.Method == MethodBasic || c.Method == MethodPost) && c.Secret == "":
+		return "", errors.New("the client is to authenticate with a secret, and has none")
+	case slices.Contains([]string{MethodPrivateKey, MethodBasic, MethodPost, MethodNone}, c.Method):
+		return c.Method, nil
+	case c.Method != "":
+		return "", fmt.Errorf("the authentication method %.40q is not supported here", c.Method)
+	case c.Key != nil && (len(server.AuthMethods) == 0 || listed(MethodPrivateKey)):
+		return MethodPrivateKey, nil
+	case c.Key != nil:
+		return "", fmt.Errorf("the client has a key, and the server takes only %.200q", server.AuthMethods)
+	case c.Secret == "":
+		return MethodNone, nil
+	case len(server.AuthMethods) == 0 || listed(MethodBasic):
+		return MethodBasic, nil
+	case listed(MethodPost):
+		return MethodPost, nil
+	}
+	return "", fmt.Errorf("the client has a secret, and the server takes only %.200q", server.AuthMethods)
+}
+
+// authenticate adds what shows that a request is the client's.
+func (c Client) authenticate(server ServerMetadata, now time.Time, header http.Header, form url.Values) error {
+	if c.ID == "" {
+		return errors.New("the client has no id")
+	}
+	method, err := c.method(server)
+	if err != nil {
+		return err
+	}
+	switch method {
+	case MethodBasic: // RFC 6749, 2.3.1: both parts are encoded as in a form first
+		pair := url.QueryEscape(c.ID) + ":" + url.QueryEscape(c.Secret)
+		header.Set("Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(pair)))
+		return nil
+	case MethodPost:
+		form.Set("client_secret", c.Secret)
+	case MethodPrivateKey:
+		assertion, err := c.Key.assertion(c.ID, server.Issuer, now)
+		if err != nil {
+			return err
+		}
+		form.Set("client_assertion_type", "urn:ietf:params:oauth:client-assertion-type:jwt-bearer")
+		form.Set("client_assertion", assertion)
+	}
+	form.Set("client_id", c.ID)
+	return nil
+}
+
+// A Signer signs client assertions (RFC 7523, 3). It may be used concurrently.
+type Signer struct{ signer jose.Signer }
+
+// ParsePrivateKey reads a private key in PEM: PKCS #8, PKCS #1 or SEC 1, without a password. No
+// error repeats what it has read.
+func ParsePrivateKey(text []byte) (crypto.Signer, error) {
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		var key any
+		var err error
+		switch block.Type {
+		case "PRIVATE KEY":
+			key, err = x509.ParsePKCS8PrivateKey(block.Bytes)
+		case "RSA PRIVATE KEY":
+			key, err = x509.ParsePKCS1PrivateKey(block.Bytes)
+		case "EC PRIVATE KEY":
+			key, err = x509.ParseECPrivateKey(block.Bytes)
+		case "ENCRYPTED PRIVATE KEY":
+			return nil, errors.New("the private key is protected by a password")
+		default:
+			continue
+		}
+		if s, ok := key.(crypto.Signer); ok && err == nil {
+			return s, nil
+		}
+		return nil, fmt.Errorf("the PEM block %q is not a private key that can be used", block.Type)
+	}
+	return nil, errors.New("there is no private key in PEM")
+}
+
+// NewSigner returns a Signer for an RSA (2048 bits or more), P-256, P-384, P-521 or Ed25519 key.
+// alg is "" or an algorithm that fits the key; kid is "" or its name in the client's key set.
+func NewSigner(key crypto.Signer, alg, kid string) (*Signer, error) {
+	fit := fitting(key.Public())
+	if len(fit) == 0 {
+		return nil, errors.New("a key of this kind or size cannot sign client assertions")
+	}
+	if alg == "" {
+		alg = fit[0]
+	}
+	if !slices.Contains(fit, alg) {
+		return nil, fmt.Errorf("the key cannot sign with %.20q; it can with %s", alg, strings.Join(fit, ", "))
+	}
+	opts := (&jose.SignerOptions{}).WithType("JWT")
+	s, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.SignatureAlgorithm(alg), Key: jose.JSONWebKey{Key: key, KeyID: kid}}, opts)
+	if err != nil {
+		return nil, err
+	}
+	return &Signer{s}, nil
+}
+
+// fitting returns the algorithms of signatures that a public key verifies; none if it is too weak, or too large.
+func fitting(key crypto.PublicKey) []string {
+	switch k := key.(type) {
+	case *rsa.PublicKey:
+		if n := k.N.BitLen(); n >= minRSA && n <= maxRSA {
+			return []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512"}
+		}
+	case *ecdsa.PublicKey:
+		switch k.Curve {
+		case elliptic.P256():
+			return []string{"ES256"}
+		case elliptic.P384():
+			return []string{"ES384"}
+		case elliptic.P521():
+			return []string{"ES512"}
+		}
+	case ed25519.PublicKey:
+		return []string{"EdDSA"}
+	}
+	return nil
+}
+
+// Bits of an RSA key: fewer are too weak, and more take too long to verify with.
+const (
+	minRSA = 2048
+	maxRSA = 8192
+)
+
+// assertionLife is how long a client assertion is valid: long enough for clocks that differ a little.
+const assertionLife = 2 * time.Minute
+
+// assertion returns a client assertion: its audience is the issuer, and each has its own jti.
+func (s *Signer) assertion(client, issuer string, now time.Time) (string, error) {
+	if issuer == "" {
+		return "", errors.New("the issuer is not known, which a client assertion must name")
+	}
+	return sign(s.signer, map[string]any{
+		"iss": client, "sub": client, "aud": issuer, "jti": rand.Text(),
+		"iat": now.Unix(), "exp": now.Add(assertionLife).Unix(),
+	})
+}
+
+// sign returns claims as a signed token.
+func sign(s jose.Signer, claims map[string]any) (string, error) {
+	text, err := json.Marshal(claims)
+	if err != nil {
+		return "", err
+	}
+	signed, err := s.Sign(text)
+	if err != nil {
+		return "", err
+	}
+	return signed.CompactSerialize()
+}

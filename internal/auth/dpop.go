@@ -1,0 +1,132 @@
+package auth
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+)
+
+// NewProofKey returns a new key for DPoP proofs.
+func NewProofKey() (*ecdsa.PrivateKey, error) { return ecdsa.GenerateKey(elliptic.P256(), rand.Reader) }
+
+// A Prover makes DPoP proofs with ES256 (RFC 9449, 4), and remembers the nonces of the servers.
+// It may be used concurrently.
+type Prover struct {
+	signer     jose.Signer
+	thumbprint string
+	now        func() time.Time
+
+	mu     sync.Mutex
+	nonces map[string]string // by origin
+}
+
+// maxNonces bounds the origins whose nonces are kept.
+const maxNonces = 64
+
+// NewProver returns a Prover for a P-256 key. now is the clock; nil: time.Now.
+func NewProver(key *ecdsa.PrivateKey, now func() time.Time) (*Prover, error) {
+	if key == nil || key.Curve != elliptic.P256() {
+		return nil, errors.New("a DPoP key must be of P-256")
+	}
+	opts := (&jose.SignerOptions{EmbedJWK: true}).WithType("dpop+jwt")
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: key}, opts)
+	if err != nil {
+		return nil, err
+	}
+	thumbprint, err := thumbprintOf(&jose.JSONWebKey{Key: key.Public()})
+	if err != nil {
+		return nil, err
+	}
+	if now == nil {
+		now = time.Now
+	}
+	return &Prover{signer: signer, thumbprint: thumbprint, now: now, nonces: map[string]string{}}, nil
+}
+
+// thumbprintOf returns the SHA-256 thumbprint of a key (RFC 7638) as tokens have it.
+func thumbprintOf(key *jose.JSONWebKey) (string, error) {
+	sum, err := key.Thumbprint(crypto.SHA256)
+	return base64.RawURLEncoding.EncodeToString(sum), err
+}
+
+// Thumbprint returns the key's thumbprint: the "jkt" of tokens that are bound to it (RFC 9449, 6.1).
+func (p *Prover) Thumbprint() string { return p.thumbprint }
+
+// Proof returns a new proof for one attempt of one request (RFC 9449, 4.2). access is the token
+// that goes with it, or "".
+func (p *Prover) Proof(method, addr, access string) (string, error) {
+	proof, _, err := p.proof(method, addr, access)
+	return proof, err
+}
+
+// proof also returns the nonce that is in the proof.
+func (p *Prover) proof(method, addr, access string) (proof, nonce string, err error) {
+	target, _, _ := strings.Cut(addr, "#")
+	target, _, _ = strings.Cut(target, "?")
+	claims := map[string]any{"jti": rand.Text(), "htm": method, "htu": target, "iat": p.now().Unix()}
+	if access != "" {
+		claims["ath"] = tokenHash(access)
+	}
+	if nonce = p.nonce(addr); nonce != "" {
+		claims["nonce"] = nonce
+	}
+	proof, err = sign(p.signer, claims)
+	return proof, nonce, err
+}
+
+// tokenHash is "ath" of RFC 9449, 4.2.
+func tokenHash(token string) string {
+	sum := sha256.Sum256([]byte(token))
+	return base64.RawURLEncoding.EncodeToString(sum[:])
+}
+
+// Learn takes the nonce of an answer from addr, if it has one that may be used (RFC 9449, 8): the next
+// proof for that origin has it. It reports whether the nonce is new: a request that was refused
+// with use_dpop_nonce is worth one more attempt then.
+func (p *Prover) Learn(addr string, answer http.Header) bool {
+	values := answer.Values("DPoP-Nonce")
+	if len(values) != 1 || values[0] == "" || len(values[0]) > 1024 || strings.ContainsFunc(values[0], func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return false
+	}
+	origin := originOf(addr)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.nonces[origin] == values[0] {
+		return false
+	}
+	if _, known := p.nonces[origin]; !known && len(p.nonces) >= maxNonces {
+		for other := range p.nonces { // any: whoever it was gives a new one when asked without
+			delete(p.nonces, other)
+			break
+		}
+	}
+	p.nonces[origin] = values[0]
+	return true
+}
+
+// nonce returns the nonce for an origin; "": none is known.
+func (p *Prover) nonce(addr string) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.nonces[originOf(addr)]
+}
+
+// originOf returns what nonces are kept by.
+func originOf(addr string) string {
+	u, err := url.Parse(addr)
+	if err != nil {
+		return addr
+	}
+	return strings.ToLower(u.Scheme+"://"+u.Hostname()) + ":" + port(u)
+}

@@ -1,0 +1,115 @@
+package auth
+
+import (
+	"context"
+	"net/url"
+	"time"
+)
+
+// Revoke tells the authorization server that a token is not used any more (RFC 7009). hint is
+// "refresh_token", "access_token" or "". A server without such an endpoint is Unsupported.
+func (c *Caller) Revoke(ctx context.Context, server ServerMetadata, client Client, token, hint string) error {
+	const doing = "revocation"
+	if server.Revocation == "" {
+		return &Error{Kind: Unsupported, Doing: doing, URL: shown(server.Issuer), What: "the authorization server has no revocation endpoint"}
+	}
+	form := url.Values{"token": {token}}
+	if hint != "" {
+		form.Set("token_type_hint", hint)
+	}
+	_, err := c.form(ctx, call{doing: doing, addr: server.Revocation, server: server, client: client, form: form, empty: true})
+	return err
+}
+
+// Introspect asks the authorization server what a token is worth (RFC 7662). active is false of a token that
+// is not valid; its Claims are empty then. What it is valid for (audience, scopes, binding)
+// is to be checked by the caller as that of a verified token is; Claims.Issuer may be "".
+func (c *Caller) Introspect(ctx context.Context, server ServerMetadata, client Client, token string) (claims Claims, active bool, err error) {
+	const doing = "introspection"
+	if server.Introspection == "" {
+		return Claims{}, false, &Error{Kind: Unsupported, Doing: doing, URL: shown(server.Issuer), What: "the authorization server has no introspection endpoint"}
+	}
+	form := url.Values{"token": {token}, "token_type_hint": {"access_token"}}
+	f, err := c.form(ctx, call{doing: doing, addr: server.Introspection, server: server, client: client, form: form})
+	if err != nil {
+		return Claims{}, false, err
+	}
+	r := &reader{fields: f}
+	active = r.flag("active")
+	if r.err == nil && !f.has("active") || r.err != nil {
+		return Claims{}, false, &Error{Kind: Invalid, Doing: doing, URL: shown(server.Introspection), What: `the answer has no "active"`}
+	}
+	if !active {
+		return Claims{}, false, nil
+	}
+	claims, err = readClaims(f)
+	if err != nil {
+		return Claims{}, false, &Error{Kind: Invalid, Doing: doing, URL: shown(server.Introspection), What: "the answer cannot be used", Err: err}
+	}
+	return claims, true, nil
+}
+
+// A DeviceAuthorization is what a person needs to sign in with another device (RFC 8628, 3.2).
+type DeviceAuthorization struct {
+	DeviceCode string // for the Grant DeviceCode: a secret
+	UserCode   string // what the person enters: foreign text
+	URL        string // where
+	WholeURL   string // the same with the code in it; "": none
+	Expires    time.Time
+	Interval   time.Duration // how long to wait between two token requests, at least
+}
+
+// Bounds and defaults of RFC 8628, 3.2 and 3.5.
+const (
+	defaultInterval = 5 * time.Second
+	maxInterval     = 5 * time.Minute
+	defaultDevice   = 10 * time.Minute // how long a device code lasts where the server does not say
+)
+
+// AuthorizeDevice asks for a device code (RFC 8628, 3.1).
+func (c *Caller) AuthorizeDevice(ctx context.Context, server ServerMetadata, client Client, resource string, scopes []string) (DeviceAuthorization, error) {
+	const doing = "device authorization"
+	invalid := func(what string, err error) (DeviceAuthorization, error) {
+		return DeviceAuthorization{}, &Error{Kind: Invalid, Doing: doing, URL: shown(server.DeviceAuthorization), What: what, Err: err}
+	}
+	if server.DeviceAuthorization == "" {
+		return DeviceAuthorization{}, &Error{Kind: Unsupported, Doing: doing, URL: shown(server.Issuer), What: "the authorization server does not offer device codes"}
+	}
+	form := url.Values{"client_id": {client.ID}}
+	if resource != "" {
+		form.Set("resource", resource)
+	}
+	if len(scopes) > 0 {
+		form.Set("scope", JoinScope(scopes))
+	}
+	f, err := c.form(ctx, call{doing: doing, addr: server.DeviceAuthorization, server: server, client: client, form: form})
+	if err != nil {
+		return DeviceAuthorization{}, err
+	}
+	r := &reader{fields: f}
+	d := DeviceAuthorization{DeviceCode: r.text("device_code"), UserCode: r.text("user_code"), URL: r.text("verification_uri"), WholeURL: r.text("verification_uri_complete")}
+	if d.URL == "" {
+		d.URL = r.text("verification_url") // as drafts and Google have it
+	}
+	if r.err != nil {
+		return invalid("the answer cannot be used", r.err)
+	}
+	if d.DeviceCode == "" || d.UserCode == "" || len(d.UserCode) > 100 {
+		return invalid("the answer has no device code, or no user code", nil)
+	}
+	if err := checkURL(d.URL); err != nil {
+		return invalid("the address for the person cannot be used", err)
+	}
+	if d.WholeURL != "" && checkURL(d.WholeURL) != nil {
+		d.WholeURL = "" // the other one is enough
+	}
+	life, interval := f.seconds("expires_in"), f.seconds("interval")
+	if life == 0 {
+		life = defaultDevice
+	}
+	if interval == 0 {
+		interval = defaultInterval
+	}
+	d.Expires, d.Interval = c.now().Add(life), min(interval, maxInterval)
+	return d, nil
+}

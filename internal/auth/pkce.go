@@ -1,0 +1,153 @@
+package auth
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// random returns n random bytes in base64url, which is also valid in all of these formats.
+func random(n int) string {
+	b := make([]byte, n)
+	_, _ = rand.Read(b) // never fails
+	return base64.RawURLEncoding.EncodeToString(b)
+}
+
+// NewVerifier returns a PKCE code verifier of 256 bits (RFC 7636, 4.1): a secret.
+func NewVerifier() string { return random(32) }
+
+// CodeChallenge returns the S256 challenge of a verifier (RFC 7636, 4.2).
+func CodeChallenge(verifier string) string {
+	sum := sha256.Sum256([]byte(verifier))
+	return base64.RawURLEncoding.EncodeToString(sum[:])
+}
+
+// NewState returns a value of 128 bits for "state", which nobody can guess (RFC 6749, 10.12).
+func NewState() string { return random(16) }
+
+// An AuthorizationRequest is what a person's browser is sent with to the authorization server (RFC 6749, 4.1.1).
+type AuthorizationRequest struct {
+	Server      ServerMetadata
+	ClientID    string
+	RedirectURI string
+	State       string
+	Challenge   string   // CodeChallenge of the verifier
+	Resource    string   // RFC 8707, 2.1; "": not sent
+	Scopes      []string // nil: not sent
+	JKT         string   // thumbprint of the DPoP key (RFC 9449, 10); "": not sent
+	Extra       []Param  // what this provider wants besides; they replace none of the others
+}
+
+// URL returns the address. It keeps the query that the endpoint has. Unsupported: the server does not
+// announce PKCE with S256, and must not be used (OAuth 2.1, 7.5.2; the specification's rule for clients).
+func (r AuthorizationRequest) URL() (string, error) {
+	const doing = "authorization request"
+	fail := func(kind Kind, what string, err error) (string, error) {
+		return "", &Error{Kind: kind, Doing: doing, URL: shown(r.Server.Authorization), What: what, Err: err}
+	}
+	if r.Server.Authorization == "" {
+		return "", &Error{Kind: Unsupported, Doing: doing, URL: shown(r.Server.Issuer), What: "the authorization server has no authorization endpoint"}
+	}
+	if err := checkURL(r.Server.Authorization); err != nil {
+		return fail(Invalid, "the authorization endpoint cannot be used", err)
+	}
+	if !slices.Contains(r.Server.ChallengeMethods, "S256") {
+		return fail(Unsupported, "the authorization server does not announce PKCE with S256 (code_challenge_methods_supported)", nil)
+	}
+	params := []Param{
+		{"response_type", "code"}, {"client_id", r.ClientID}, {"redirect_uri", r.RedirectURI}, {"state", r.State},
+		{"code_challenge", r.Challenge}, {"code_challenge_method", "S256"},
+	}
+	for _, p := range params {
+		if p.Value == "" {
+			return fail(Invalid, p.Name+" is missing", nil)
+		}
+	}
+	for _, p := range []Param{{"resource", r.Resource}, {"scope", JoinScope(r.Scopes)}, {"dpop_jkt", r.JKT}} {
+		if p.Value != "" {
+			params = append(params, p)
+		}
+	}
+	for _, p := range r.Extra {
+		if slices.ContainsFunc(params, func(o Param) bool { return o.Name == p.Name }) {
+			return fail(Invalid, fmt.Sprintf("the additional parameter %.40q would replace one of the request", p.Name), nil)
+		}
+	}
+	params = append(params, r.Extra...)
+	base, query, _ := strings.Cut(r.Server.Authorization, "?")
+	have, err := url.ParseQuery(query)
+	if err != nil {
+		return fail(Invalid, "the query of the authorization endpoint is not valid", nil)
+	}
+	parts := []string{}
+	if query != "" {
+		parts = append(parts, query)
+	}
+	for _, p := range params {
+		if have.Has(p.Name) {
+			return fail(Invalid, fmt.Sprintf("the authorization endpoint has the parameter %.40q already", p.Name), nil)
+		}
+		parts = append(parts, url.QueryEscape(p.Name)+"="+url.QueryEscape(p.Value))
+	}
+	return base + "?" + strings.Join(parts, "&"), nil
+}
+
+// maxCallback bounds the query of an authorization response.
+const maxCallback = 16 << 10
+
+// An Expectation is what was recorded before the browser was sent away.
+type Expectation struct {
+	State        string
+	Issuer       string // ServerMetadata.Issuer
+	IssParameter bool   // ServerMetadata.IssParameter
+}
+
+// Code reads the query of an authorization response (RFC 6749, 4.1.2) and returns its code, a secret.
+//
+// An Error of Kind OtherRequest leaves the request open: the right answer may still come. Every other
+// one ends the request. state is compared in constant time. iss must
+// be there if the server announces it, and equal Issuer byte for byte wherever it is (RFC 9207, 2.4); only then an
+// error that the response says is looked at: AccessDenied, or what its code stands for.
+func (x Expectation) Code(query string) (string, error) {
+	const doing = "authorization response"
+	fail := func(kind Kind, what string) (string, error) {
+		return "", &Error{Kind: kind, Doing: doing, What: what}
+	}
+	if len(query) > maxCallback {
+		return fail(OtherRequest, "it is too long")
+	}
+	q, err := url.ParseQuery(query)
+	if err != nil {
+		return fail(OtherRequest, "its query is not valid")
+	}
+	if states := q["state"]; len(states) != 1 || x.State == "" || subtle.ConstantTimeCompare([]byte(states[0]), []byte(x.State)) != 1 {
+		return fail(OtherRequest, "its state is not that of the request")
+	}
+	for _, name := range []string{"code", "iss", "error", "error_description"} {
+		if len(q[name]) > 1 {
+			return fail(Invalid, "it has the parameter "+name+" twice")
+		}
+	}
+	switch {
+	case q.Has("iss") && q.Get("iss") != x.Issuer:
+		return fail(Mismatch, "it is from another issuer than the one that was asked")
+	case !q.Has("iss") && x.IssParameter:
+		return fail(Mismatch, "it does not say from which issuer it is, and the server announces that it does")
+	case q.Has("error") && q.Has("code"):
+		return fail(Invalid, "it has both a code and an error")
+	case q.Has("error"):
+		e := &Error{Kind: Refused, Doing: doing, What: "the authorization server said no", Code: withhold(q.Get("error"), nil), Description: withhold(q.Get("error_description"), nil)}
+		if kind, ok := kinds[e.Code]; ok {
+			e.Kind = kind
+		}
+		return "", e
+	case q.Get("code") == "":
+		return fail(Invalid, "it has no code")
+	}
+	return q.Get("code"), nil
+}

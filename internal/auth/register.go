@@ -1,0 +1,191 @@
+package auth
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+)
+
+// ClientMetadata is what a client says of itself to be registered (RFC 7591, 2).
+type ClientMetadata struct {
+	Name            string   `json:"client_name,omitempty"`
+	URI             string   `json:"client_uri,omitempty"`
+	RedirectURIs    []string `json:"redirect_uris,omitempty"`
+	GrantTypes      []string `json:"grant_types,omitempty"`
+	ResponseTypes   []string `json:"response_types,omitempty"`
+	Method          string   `json:"token_endpoint_auth_method,omitempty"`
+	ApplicationType string   `json:"application_type,omitempty"` // "native" with a redirect to loopback; OpenID Connect takes "web" otherwise
+	Scope           string   `json:"scope,omitempty"`
+	SoftwareID      string   `json:"software_id,omitempty"`
+	SoftwareVersion string   `json:"software_version,omitempty"`
+	DPoPBound       bool     `json:"dpop_bound_access_tokens,omitempty"` // RFC 9449, 5.2
+}
+
+// A Registration is a client that a server knows (RFC 7591, 3.2.1). It belongs to Issuer, and to
+// the redirect URIs it was made with.
+type Registration struct {
+	Issuer        string
+	Client        Client // its Method is the one that the server has assigned
+	RedirectURIs  []string
+	Issued        time.Time // when the server says, or now
+	SecretExpires time.Time // zero: never, or there is no secret
+	ManageURL     string    // where it can be read and deleted (RFC 7592); "": nowhere
+	ManageToken   string    // with this token
+}
+
+// Register registers a client (RFC 7591, 3). initial is an initial access token, or "". Mismatch: the
+// server did not take a redirect URI, or registered others.
+func (c *Caller) Register(ctx context.Context, server ServerMetadata, m ClientMetadata, initial string) (Registration, error) {
+	const doing = "client registration"
+	if server.Registration == "" {
+		return Registration{}, &Error{Kind: Unsupported, Doing: doing, URL: shown(server.Issuer), What: "the authorization server registers no clients"}
+	}
+	text, err := json.Marshal(m)
+	if err != nil {
+		return Registration{}, err
+	}
+	header := http.Header{"Content-Type": {"application/json"}}
+	if initial != "" {
+		header.Set("Authorization", "Bearer "+initial)
+	}
+	a, err := c.post(ctx, doing, server.Registration, header, string(text))
+	if err != nil {
+		return Registration{}, err
+	}
+	help := "register a client by hand there with the redirect URI " + strings.Join(m.RedirectURIs, ", ") + ", and give its id"
+	f, err := c.read(doing, server.Registration, a, false, []string{initial})
+	if e, ok := errors.AsType[*Error](err); ok {
+		if e.Kind == Refused || e.Kind == Mismatch {
+			e.Do = help
+		}
+		return Registration{}, e
+	}
+	reg, err := c.parseRegistration(f, server, m)
+	if err != nil {
+		kind := Invalid
+		if errors.Is(err, errOtherRedirect) {
+			kind = Mismatch
+		}
+		return Registration{}, &Error{Kind: kind, Doing: doing, URL: shown(server.Registration), Status: a.status, What: "the answer cannot be used", Err: err, Do: help}
+	}
+	return reg, nil
+}
+
+// errOtherRedirect is a registration that cannot be used for our redirect URI.
+var errOtherRedirect = errors.New("the server registered other redirect URIs than were asked for")
+
+// parseRegistration reads what the server has registered, which may differ from what was asked for.
+func (c *Caller) parseRegistration(f fields, server ServerMetadata, m ClientMetadata) (Registration, error) {
+	r := &reader{fields: f}
+	reg := Registration{
+		Issuer:       server.Issuer,
+		Client:       Client{ID: r.text("client_id"), Secret: r.text("client_secret"), Method: r.text("token_endpoint_auth_method")},
+		RedirectURIs: r.texts("redirect_uris"),
+		ManageURL:    r.text("registration_client_uri"), ManageToken: r.text("registration_access_token"),
+		Issued: c.now(),
+	}
+	if at := r.instant("client_id_issued_at"); at.Unix() > 0 {
+		reg.Issued = at
+	}
+	if at := r.instant("client_secret_expires_at"); at.Unix() > 0 && reg.Client.Secret != "" {
+		reg.SecretExpires = at
+	}
+	if r.err != nil {
+		return reg, r.err
+	}
+	if reg.Client.ID == "" {
+		return reg, errors.New(`"client_id" is missing`)
+	}
+	if len(reg.RedirectURIs) == 0 {
+		reg.RedirectURIs = m.RedirectURIs
+	}
+	for _, uri := range m.RedirectURIs {
+		if !slices.Contains(reg.RedirectURIs, uri) {
+			return reg, errOtherRedirect
+		}
+	}
+	if reg.Client.Method == "" && (m.Method != MethodNone || reg.Client.Secret == "") {
+		reg.Client.Method = m.Method
+	}
+	if _, err := reg.Client.method(server); err != nil {
+		return reg, err
+	}
+	if reg.ManageURL != "" && checkURL(reg.ManageURL) != nil {
+		reg.ManageURL, reg.ManageToken = "", "" // what cannot be used is not kept; the client works without
+	}
+	return reg, nil
+}
+
+// An Identity is how a client gets its id from a server.
+type Identity int
+
+// The ways in their order (revision 2025-11-25 and later).
+const (
+	PreRegistered Identity = iota // somebody has registered it, and gave us its id
+	Document                      // its id is the address of its metadata document
+	Dynamic                       // it registers itself (RFC 7591)
+)
+
+// Identities is what a client could be known by.
+type Identities struct {
+	ClientID   string // registered by hand; "": none
+	Issuer     string // where that was; "": at any server, because nobody has said
+	Document   string // address of its metadata document; "": none
+	NotDynamic bool   // it may not register itself
+	Redirect   string // for the error's text
+}
+
+// Choose returns which way to go at a server. Without one the error says what to register, and where.
+func (i Identities) Choose(server ServerMetadata) (Identity, error) {
+	const doing = "client registration"
+	switch {
+	case i.ClientID != "" && i.Issuer != "" && i.Issuer != server.Issuer:
+		return 0, &Error{Kind: Mismatch, Doing: doing, URL: shown(server.Issuer),
+			What: fmt.Sprintf("the client id was registered at %.200q, and the server now uses another authorization server", i.Issuer),
+			Do:   "register a client there, or remove the client id"}
+	case i.ClientID != "":
+		return PreRegistered, nil
+	case i.Document != "" && server.ClientDocuments:
+		if err := CheckClientDocument(i.Document); err != nil {
+			return 0, &Error{Kind: Invalid, Doing: doing, URL: shown(i.Document), What: "the address of the client's metadata document cannot be its id", Err: err}
+		}
+		return Document, nil
+	case server.Registration != "" && !i.NotDynamic:
+		return Dynamic, nil
+	}
+	do := "register a client there"
+	if i.Redirect != "" {
+		do += " with the redirect URI " + i.Redirect
+	}
+	do += ", and give its id"
+	if server.ClientDocuments {
+		do += "; or give the https address of a client id metadata document"
+	}
+	return 0, &Error{Kind: Unsupported, Doing: doing, URL: shown(server.Issuer), What: "the authorization server does not let this client register itself", Do: do}
+}
+
+// CheckClientDocument checks the address of a client id metadata document, which is the client's
+// id: https, with a path, without dot segments, fragment and user name (draft-ietf-oauth-client-id-metadata-document, 3).
+func CheckClientDocument(addr string) error {
+	u, err := url.Parse(addr)
+	switch {
+	case err != nil || u.Scheme != "https" || u.Hostname() == "":
+		return errors.New("it is not an https URL")
+	case u.User != nil || strings.Contains(addr, "#"):
+		return errors.New("it contains a user name or a fragment")
+	case u.Path == "" || u.Path == "/":
+		return errors.New("it has no path")
+	}
+	for segment := range strings.SplitSeq(u.Path, "/") {
+		if segment == "." || segment == ".." {
+			return errors.New("its path has dot segments")
+		}
+	}
+	return nil
+}

@@ -1,0 +1,259 @@
+package auth
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Types of tokens in a token exchange (RFC 8693, 3).
+const (
+	TypeAccessToken = "urn:ietf:params:oauth:token-type:access_token"
+	TypeIDToken     = "urn:ietf:params:oauth:token-type:id_token"
+	TypeIDJAG       = "urn:ietf:params:oauth:token-type:id-jag" // identity assertion authorization grant
+)
+
+// A Grant is what a token is asked for with. Those who make one leave out parameters that are "".
+type Grant struct{ form url.Values }
+
+// grant makes a Grant of names and values.
+func grant(kind string, pairs ...string) Grant {
+	form := url.Values{"grant_type": {kind}}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		if pairs[i+1] != "" {
+			form.Set(pairs[i], pairs[i+1])
+		}
+	}
+	return Grant{form}
+}
+
+// With returns the Grant with one more parameter, which a provider wants beyond the RFCs. It
+// replaces none.
+func (g Grant) With(name, value string) Grant {
+	form := url.Values{}
+	for k, v := range g.form {
+		form[k] = v
+	}
+	if !form.Has(name) {
+		form.Set(name, value)
+	}
+	return Grant{form}
+}
+
+// AuthorizationCode exchanges a code (RFC 6749, 4.1.3) with its PKCE verifier (RFC 7636, 4.5) for
+// a token of this resource (RFC 8707, 2.2). redirect is that of the authorization request.
+func AuthorizationCode(code, verifier, redirect, resource string) Grant {
+	return grant("authorization_code", "code", code, "code_verifier", verifier, "redirect_uri", redirect, "resource", resource)
+}
+
+// RefreshToken asks for a new token (RFC 6749, 6). Without scopes it has those of the old one.
+func RefreshToken(refresh, resource string, scopes []string) Grant {
+	return grant("refresh_token", "refresh_token", refresh, "resource", resource, "scope", JoinScope(scopes))
+}
+
+// ClientCredentials asks for a token of the client itself (RFC 6749, 4.4.2).
+func ClientCredentials(resource string, scopes []string) Grant {
+	return grant("client_credentials", "resource", resource, "scope", JoinScope(scopes))
+}
+
+// DeviceCode asks whether the person has agreed (RFC 8628, 3.4).
+func DeviceCode(code, resource string) Grant {
+	return grant("urn:ietf:params:oauth:grant-type:device_code", "device_code", code, "resource", resource)
+}
+
+// JWTBearer exchanges an assertion of somebody else for a token (RFC 7523, 2.1).
+func JWTBearer(assertion, resource string, scopes []string) Grant {
+	return grant("urn:ietf:params:oauth:grant-type:jwt-bearer", "assertion", assertion, "resource", resource, "scope", JoinScope(scopes))
+}
+
+// An Exchange is what a token exchange (RFC 8693, 2.1) asks for. Only Subject and SubjectType are required.
+type Exchange struct {
+	Subject, SubjectType string   // the token that is given, and its type
+	Requested            string   // type of the one that is wanted
+	Audience, Resource   string   // for whom
+	Scopes               []string // for what
+}
+
+// TokenExchange exchanges one token for another (RFC 8693, 2.1).
+func TokenExchange(x Exchange) Grant {
+	return grant("urn:ietf:params:oauth:grant-type:token-exchange", "subject_token", x.Subject, "subject_token_type", x.SubjectType,
+		"requested_token_type", x.Requested, "audience", x.Audience, "resource", x.Resource, "scope", JoinScope(x.Scopes))
+}
+
+// A Token is what a token endpoint answers (RFC 6749, 5.1).
+type Token struct {
+	Access  string
+	Type    string        // SchemeBearer or SchemeDPoP: the scheme to use it with; "N_A" of what an exchange gives that is none
+	Refresh string        // "": there is none, or the old one stays
+	ID      string        // id token of OpenID Connect, not verified; "": none
+	Issued  string        // type of what a token exchange gave (RFC 8693, 2.2.1)
+	Scopes  []string      // nil: those that were asked for
+	Life    time.Duration // 0: the server does not say, or says nothing that makes sense
+	Expires time.Time     // Now and Life at the answer; zero as Life is
+}
+
+// Token asks a token endpoint for a token. With a Prover the token is bound to its key (RFC 9449, 5),
+// and a request that lacked a nonce is sent once more with it; without one prover is nil. The request is
+// not redirected. Errors are *Error with any Kind of RFC 6749, 5.2, whatever the status is they come
+// with; after Unavailable and Invalid, Sent says whether the server may have spent what was sent.
+func (c *Caller) Token(ctx context.Context, server ServerMetadata, client Client, g Grant, prover *Prover) (Token, error) {
+	const doing = "token request"
+	if server.Token == "" {
+		return Token{}, &Error{Kind: Unsupported, Doing: doing, URL: shown(server.Issuer), What: "the authorization server has no token endpoint"}
+	}
+	f, err := c.form(ctx, call{doing: doing, addr: server.Token, server: server, client: client, form: g.form, prover: prover})
+	if err != nil {
+		return Token{}, err
+	}
+	t, err := c.parseToken(f, prover != nil)
+	if err != nil {
+		return Token{}, &Error{Kind: Invalid, Doing: doing, URL: shown(server.Token), Status: http.StatusOK, What: "the answer cannot be used", Err: err, Sent: true}
+	}
+	return t, nil
+}
+
+// maxToken bounds each token that a server issues.
+const maxToken = 64 << 10
+
+// parseToken reads a successful answer. A life that makes no sense is no reason to lose a refresh token
+// that may have replaced another.
+func (c *Caller) parseToken(f fields, dpop bool) (Token, error) {
+	r := &reader{fields: f}
+	t := Token{
+		Access: r.text("access_token"), Type: r.text("token_type"), Refresh: r.text("refresh_token"),
+		ID: r.text("id_token"), Issued: r.text("issued_token_type"), Life: f.seconds("expires_in"),
+	}
+	if f.has("scope") {
+		t.Scopes = SplitScope(r.text("scope"))
+	}
+	if r.err != nil {
+		return Token{}, r.err
+	}
+	if t.Access == "" {
+		return Token{}, errors.New(`"access_token" is missing`)
+	}
+	for name, v := range map[string]string{"access_token": t.Access, "refresh_token": t.Refresh, "id_token": t.ID} {
+		if len(v) > maxToken || strings.ContainsFunc(v, func(r rune) bool { return r <= ' ' || r > '~' }) {
+			return Token{}, fmt.Errorf("%q has characters that no token has, or is too long", name)
+		}
+	}
+	switch {
+	case t.Type == "", strings.EqualFold(t.Type, SchemeBearer): // some leave it out
+		t.Type = SchemeBearer
+	case strings.EqualFold(t.Type, SchemeDPoP) && dpop:
+		t.Type = SchemeDPoP
+	case strings.EqualFold(t.Type, "N_A") && t.Issued != "" && t.Issued != TypeAccessToken:
+		t.Type = "N_A"
+	default:
+		return Token{}, fmt.Errorf("a token of the type %.40q cannot be used", t.Type)
+	}
+	if t.Life > 0 {
+		t.Expires = c.now().Add(t.Life)
+	}
+	return t, nil
+}
+
+// A call is one request to an endpoint that takes a form.
+type call struct {
+	doing, addr string
+	server      ServerMetadata
+	client      Client
+	form        url.Values
+	prover      *Prover // nil: no proof
+	empty       bool    // a successful answer needs no body
+}
+
+// form sends a form, and returns the object that a successful answer is.
+func (c *Caller) form(ctx context.Context, k call) (fields, error) {
+	for try := 1; ; try++ {
+		form, header := url.Values{}, http.Header{"Content-Type": {"application/x-www-form-urlencoded"}}
+		for name, v := range k.form {
+			form[name] = v
+		}
+		if err := k.client.authenticate(k.server, c.now(), header, form); err != nil {
+			return nil, &Error{Kind: Unsupported, Doing: k.doing, URL: shown(k.addr), What: "the client cannot authenticate", Err: err}
+		}
+		sentNonce := ""
+		if k.prover != nil {
+			proof, nonce, err := k.prover.proof(http.MethodPost, k.addr, "")
+			if err != nil {
+				return nil, &Error{Kind: Invalid, Doing: k.doing, URL: shown(k.addr), What: "no proof can be made", Err: err}
+			}
+			header.Set("DPoP", proof)
+			sentNonce = nonce
+		}
+		a, err := c.post(ctx, k.doing, k.addr, header, form.Encode())
+		if k.prover != nil {
+			k.prover.Learn(k.addr, a.header)
+		}
+		if err != nil {
+			return nil, err
+		}
+		f, err := c.read(k.doing, k.addr, a, k.empty, secrets(form, k.client.Secret))
+		if try == 1 && k.prover != nil && Is(err, UseDPoPNonce) && k.prover.nonce(k.addr) != sentNonce {
+			continue
+		}
+		return f, err
+	}
+}
+
+// secretNames are the parameters of forms that must not be repeated in an error.
+var secretNames = []string{"code", "code_verifier", "refresh_token", "client_secret", "client_assertion", "assertion", "subject_token", "device_code", "token"}
+
+// secrets returns what of a request must not be repeated.
+func secrets(form url.Values, more ...string) []string {
+	for _, name := range secretNames {
+		more = append(more, form.Get(name))
+	}
+	return more
+}
+
+// read returns the object that an answer is, or the error that it says: in an object with "error",
+// whatever its status is (RFC 6749, 5.2), or by its status.
+func (c *Caller) read(doing, addr string, a answer, empty bool, secrets []string) (fields, error) {
+	f, err := object(a.body)
+	success := a.status == http.StatusOK || a.status == http.StatusCreated
+	if success && err == nil && !f.has("error") {
+		return f, nil
+	}
+	e := &Error{Kind: Refused, Doing: doing, URL: shown(addr), Status: a.status, RetryAfter: c.retryAfter(a.header), Sent: true,
+		What: "the server answered with status " + strconv.Itoa(a.status)}
+	if success && err != nil {
+		if empty {
+			return nil, nil
+		}
+		e.Kind, e.Err = Invalid, errors.New("the answer cannot be read: "+withhold(err.Error(), secrets))
+		return nil, e
+	}
+	r := &reader{fields: f}
+	e.Code, e.Description = withhold(r.text("error"), secrets), withhold(r.text("error_description"), secrets)
+	if kind, ok := kinds[e.Code]; ok {
+		e.Kind = kind
+	}
+	later := a.status >= 500 || a.status == http.StatusTooManyRequests || a.status == http.StatusRequestTimeout
+	if e.Kind == Refused && later {
+		e.Kind = Unavailable
+	}
+	return nil, e
+}
+
+// maxWords bounds a server's words in an error.
+const maxWords = 300
+
+// withhold returns a server's words, unless they repeat a secret.
+func withhold(words string, secrets []string) string {
+	for _, s := range secrets {
+		if len(s) >= 6 && strings.Contains(words, s) {
+			return "withheld: it repeats a secret"
+		}
+	}
+	if len(words) > maxWords {
+		words = strings.ToValidUTF8(words[:maxWords], "") + "..."
+	}
+	return words
+}
