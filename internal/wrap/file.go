@@ -60,7 +60,8 @@ func Read(file string) ([]byte, error) {
 
 // Change replaces the text of a configuration by what edit makes of it. What was there is kept
 // beside it in a file that only its owner may read, whose name is returned. The new text is there as a
-// whole or not at all, with the mode of the old one.
+// whole or not at all, with the mode of the old one, and with its owner and group (Unix): who runs this may be
+// another user, with sudo.
 func Change(file string, now time.Time, edit func(text []byte) ([]byte, error)) (backup string, err error) {
 	text, err := Read(file)
 	if err != nil {
@@ -75,12 +76,12 @@ func Change(file string, now time.Time, edit func(text []byte) ([]byte, error)) 
 		return "", err
 	}
 	backup = file + ".bak-" + now.Format("20060102-150405.000")
-	if err := writeNew(backup, text, 0o600); err != nil {
+	if err := writeNew(backup, text, info, 0o600); err != nil {
 		return "", err
 	}
 	temporary := backup + ".new"
-	if err := writeNew(temporary, changed, info.Mode().Perm()); err != nil {
-		return "", err
+	if err := writeNew(temporary, changed, info, info.Mode().Perm()); err != nil {
+		return "", errors.Join(err, os.Remove(backup))
 	}
 	if again, err := os.ReadFile(file); err != nil || !bytes.Equal(again, text) {
 		err = errors.Join(err, os.Remove(temporary), os.Remove(backup))
@@ -103,8 +104,8 @@ func writable(file string) (fs.FileInfo, error) {
 	return f.Stat()
 }
 
-// writeNew writes a file that was not there, and leaves none behind that is not complete.
-func writeNew(name string, text []byte, mode fs.FileMode) (err error) {
+// writeNew writes a file that was not there, for the owner of another one, and leaves none behind that is not complete.
+func writeNew(name string, text []byte, like fs.FileInfo, mode fs.FileMode) (err error) {
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
@@ -114,7 +115,9 @@ func writeNew(name string, text []byte, mode fs.FileMode) (err error) {
 			_ = os.Remove(name)
 		}
 	}()
-	_, err = f.Write(text)
+	if err = giveTo(f, like); err == nil {
+		_, err = f.Write(text)
+	}
 	if err == nil && runtime.GOOS != "windows" {
 		err = f.Chmod(mode) // the umask has no say
 	}
