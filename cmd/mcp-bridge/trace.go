@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/pflag"
@@ -74,8 +73,9 @@ func (f *tracingFlags) check() error {
 func (f *tracingFlags) begin(seen *observe.Observer, log hclog.Logger) (t *tracing, end func(), err error) {
 	t = &tracing{flags: f, headers: map[string]bool{}, values: map[string]bool{}}
 	t.recorder = trace.NewRecorder(seen, t.redactor(f.unredacted))
+	seen.Clean = t.redact
 	if f.unredacted {
-		t.texts.Store(t.redactor(false))
+		t.recorder.SetTextRedactor(t.redactor(false))
 		log.Warn("--trace-unredacted: traces of this run hold passwords and tokens as they are; keep them to yourself")
 	}
 	if f.file == "" && f.record == "" {
@@ -108,7 +108,6 @@ func (f *tracingFlags) begin(seen *observe.Observer, log hclog.Logger) (t *traci
 type tracing struct {
 	flags    *tracingFlags
 	recorder *trace.Recorder
-	texts    atomic.Pointer[redact.Redactor] // of the log and of spans, where the trace is not redacted; nil: that of the trace
 
 	mu      sync.Mutex
 	values  map[string]bool
@@ -147,18 +146,13 @@ func (t *tracing) hide(values []string, headers ...string) {
 	if len(t.values)+len(t.headers) > before {
 		t.recorder.SetRedactor(t.redactor(t.flags.unredacted))
 		if t.flags.unredacted {
-			t.texts.Store(t.redactor(false))
+			t.recorder.SetTextRedactor(t.redactor(false))
 		}
 	}
 }
 
 // redact returns a text of the log or of a span without secrets, also where the trace has them.
-func (t *tracing) redact(text string) string {
-	if d := t.texts.Load(); d != nil {
-		return d.String(text)
-	}
-	return t.recorder.Redact(text)
-}
+func (t *tracing) redact(text string) string { return t.recorder.RedactText(text) }
 
 // hideEnviron hides the values of variables, written NAME=VALUE: all, or those whose names
 // tell that they are secrets.

@@ -11,7 +11,10 @@ import (
 
 // exchanges is an observe.Watcher that writes a line for each request that was answered, for
 // each that was cancelled, and for each that will not be answered.
-type exchanges struct{ out hclog.Logger }
+type exchanges struct {
+	out  hclog.Logger
+	hide func(text string) string // takes secrets out of what is cut then
+}
 
 // Event implements observe.Watcher.
 func (x *exchanges) Event(e observe.Event) {
@@ -34,12 +37,12 @@ func (x *exchanges) Message(p *observe.Passed) {
 }
 
 func (x *exchanges) line(s *observe.Session, c *observe.Call, took time.Duration, how ...any) {
-	fields := on(s.Server, nil, "session", s.Name, "id", clean(c.ID.String()), "method", clean(c.Method))
+	fields := on(s.Server, nil, "session", s.Name, "id", clean(x.hide(c.ID.String())), "method", clean(x.hide(c.Method)))
 	switch c.Method {
 	case "tools/call":
-		fields = append(fields, "tool", clean(c.Name))
+		fields = append(fields, "tool", clean(x.hide(c.Name)))
 	case "prompts/get":
-		fields = append(fields, "prompt", clean(c.Name))
+		fields = append(fields, "prompt", clean(x.hide(c.Name)))
 	}
 	if c.Dir == observe.ToClient {
 		fields = append(fields, "by", "server")

@@ -60,11 +60,11 @@ func New(out hclog.Logger, o *observe.Observer) *Log {
 	return l
 }
 
-// Hide has the lines that processes write to stderr go through f, which takes secrets out and may be called
-// concurrently. It may be called at any time.
-func (l *Log) Hide(f func(line string) string) { l.hide.Store(&f) }
+// Hide has the lines that processes write to stderr, and what the line of an exchange says of its request, go through f,
+// which takes secrets out and may be called concurrently. It may be called at any time.
+func (l *Log) Hide(f func(text string) string) { l.hide.Store(&f) }
 
-// shown returns a line of a process as it is written.
+// shown returns what others have written as it is shown, before it is cut.
 func (l *Log) shown(line string) string {
 	if f := l.hide.Load(); f != nil {
 		return (*f)(line)
@@ -110,7 +110,7 @@ func (l *Log) watch(on bool) {
 	defer l.mu.Unlock()
 	switch {
 	case on && l.exchanges == nil:
-		l.exchanges = l.observer.Watch(&exchanges{l.out})
+		l.exchanges = l.observer.Watch(&exchanges{l.out, l.shown})
 	case !on && l.exchanges != nil:
 		l.exchanges()
 		l.exchanges = nil

@@ -231,6 +231,17 @@ func (s sink) Send(context.Context, jsonrpc.Message) error {
 	return nil
 }
 
+// No secret is in the line of an exchange, nor half of one where a name is cut.
+func TestSecretInName(t *testing.T) {
+	p, o, l := logging(hclog.Debug)
+	defer l.Close()
+	l.Hide(func(text string) string { return strings.ReplaceAll(text, "hunter22", "[]") })
+	c := o.OpenQuiet("files", "http").Conn(takesAll{}, observe.Down)
+	c.TrySend(jsonrpc.NewRequest(jsonrpc.IntID(7), "prompts/get", []byte(`{"name":"`+strings.Repeat("n", maxText-4)+`hunter22"}`)))
+	_ = c.Close(nil)
+	p.wants(t, `\[DEBUG\] exchange: .* prompt=n+\[\] by=server .* status="no answer"`)
+}
+
 // A call that its client cancels has its line then, and none at the end of the session.
 func TestCancelled(t *testing.T) {
 	p, o, l := logging(hclog.Debug)

@@ -275,8 +275,31 @@ func TestLongName(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := len(subject(&m)); n != maxSaid {
+	if n := len(new(Observer).subject(&m)); n != maxSaid {
 		t.Errorf("%d bytes are kept, want %d", n, maxSaid)
+	}
+}
+
+// A secret that would be cut in two is taken out before.
+func TestSecretInLongName(t *testing.T) {
+	const secret = "canary-8d1f0c55"
+	o := &Observer{Clean: func(text string) string { return strings.ReplaceAll(text, secret, "[]") }}
+	for params, before := range map[string]string{
+		`tools/call","params":{"name":"`:         "",
+		`prompts/get","params":{"name":"`:        "",
+		`resources/read","params":{"uri":"x:/y?`: "x:/y?",
+	} {
+		long := strings.Repeat("n", maxSaid-len(before)-8)
+		m, err := jsonrpc.Parse([]byte(`{"jsonrpc":"2.0","id":7,"method":"` + params + long + secret + `"}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, want := o.subject(&m), before+long+"[]"; got != want {
+			t.Errorf("kept %q, want %q", got, want)
+		}
+	}
+	if got := o.implementation([]byte(`{"name":"` + strings.Repeat("n", maxSaid-8) + secret + `"}`)).Name; strings.Contains(got, secret[:3]) {
+		t.Errorf("kept %q", got)
 	}
 }
 
@@ -293,7 +316,7 @@ func TestLongURI(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := subject(&m); got != want {
+		if got := new(Observer).subject(&m); got != want {
 			t.Errorf("kept %q, want %q", got, want)
 		}
 	}

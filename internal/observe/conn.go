@@ -372,7 +372,7 @@ func (s *Session) enter(p *Passed) {
 			if p.Origin != nil && p.Source.IsWhole(m) {
 				p.Call.Name = p.Origin.Name
 			} else {
-				p.Call.Name = subject(m)
+				p.Call.Name = s.o.subject(m)
 			}
 		}
 		if old := s.wait(p); old != nil {
@@ -433,20 +433,21 @@ func (s *Session) forget(b *book, call *Call) {
 }
 
 // subject returns what a request is about: the name of a tool or prompt, the URI of a resource.
-func subject(m *jsonrpc.Message) (name string) {
+func (o *Observer) subject(m *jsonrpc.Message) (name string) {
 	switch m.Method() {
 	case "tools/call", "prompts/get":
-		name = short(m.Lookup("params", "name"))
+		name = o.short(m.Lookup("params", "name"))
 	case "resources/read", "resources/subscribe", "resources/unsubscribe":
-		name = shortURI(m.Lookup("params", "uri"))
+		name = o.shortURI(m.Lookup("params", "uri"))
 	}
 	return name
 }
 
-// shortURI returns the beginning of a URI, without the part that is cut through: half a secret, or a
-// user and password without their @, would not be found by who takes them out.
-func shortURI(value []byte) string {
+// shortURI returns the beginning of a URI without secrets, and without the part that is cut through: half a secret that
+// is not known, or a user and password without their @, would not be found by who takes them out.
+func (o *Observer) shortURI(value []byte) string {
 	uri, _ := jsonrpc.Text(value)
+	uri = o.clean(uri)
 	begin := printable.Clip(uri, maxSaid)
 	if len(begin) < len(uri) {
 		if i := strings.LastIndexAny(begin, "/?#&"); i >= 0 {

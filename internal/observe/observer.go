@@ -111,6 +111,10 @@ type Observer struct {
 	// is set before the Observer is used. nil: that is not known.
 	Describe func(r *http.Request) (server, remote string)
 
+	// Clean takes secrets out of a long text before only its beginning is kept: half a secret would not be found
+	// later. It is set before the Observer is used. nil: nothing is taken out.
+	Clean func(text string) string
+
 	seq      atomic.Uint64
 	sessions atomic.Uint64
 

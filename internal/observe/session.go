@@ -265,15 +265,15 @@ func (s *Session) greet(m *jsonrpc.Message, dir Direction) {
 	case dir == ToServer && kind == jsonrpc.Request && m.Method() == "initialize":
 		s.mu.Lock()
 		s.wanted, s.era = m.ID(), "legacy"
-		s.client = implementation(m.Lookup("params", "clientInfo"))
+		s.client = s.o.implementation(m.Lookup("params", "clientInfo"))
 		s.mu.Unlock()
 	case dir == ToServer && kind == jsonrpc.Request && m.Method() != "ping":
 		meta := func(key string) []byte { return m.Lookup("params", "_meta", "io.modelcontextprotocol/"+key) }
 		if version := meta("protocolVersion"); version != nil {
 			s.mu.Lock()
 			s.era = "modern"
-			s.rev = short(version)
-			s.client = implementation(meta("clientInfo"))
+			s.rev = s.o.short(version)
+			s.client = s.o.implementation(meta("clientInfo"))
 			s.mu.Unlock()
 			s.tell()
 		}
@@ -281,7 +281,7 @@ func (s *Session) greet(m *jsonrpc.Message, dir Direction) {
 		s.mu.Lock()
 		ours := !s.wanted.IsZero() && m.ID().Equivalent(s.wanted) && !m.IsError()
 		if ours {
-			s.rev = short(m.Lookup("result", "protocolVersion"))
+			s.rev = s.o.short(m.Lookup("result", "protocolVersion"))
 		}
 		s.mu.Unlock()
 		if ours {
@@ -295,14 +295,22 @@ func (s *Session) greet(m *jsonrpc.Message, dir Direction) {
 const maxSaid = 512
 
 // implementation returns who a peer says it is; what is no string stays empty.
-func implementation(info []byte) Implementation {
-	return Implementation{short(jsonrpc.Lookup(info, "name")), short(jsonrpc.Lookup(info, "version"))}
+func (o *Observer) implementation(info []byte) Implementation {
+	return Implementation{o.short(jsonrpc.Lookup(info, "name")), o.short(jsonrpc.Lookup(info, "version"))}
 }
 
-// short returns the beginning of a string in JSON; "": it is none.
-func short(value []byte) string {
+// short returns the beginning of a string in JSON, without secrets; "": it is none.
+func (o *Observer) short(value []byte) string {
 	text, _ := jsonrpc.Text(value)
-	return printable.Clip(text, maxSaid)
+	return printable.Clip(o.clean(text), maxSaid)
+}
+
+// clean takes secrets out of a text that is to be cut; others are left as they are.
+func (o *Observer) clean(text string) string {
+	if len(text) <= maxSaid || o.Clean == nil {
+		return text
+	}
+	return o.Clean(text)
 }
 
 // tell says that the session is there.

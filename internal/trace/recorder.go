@@ -26,6 +26,7 @@ type Sink interface {
 type Recorder struct {
 	observer *observe.Observer
 	redactor atomic.Pointer[redact.Redactor]
+	texts    atomic.Pointer[redact.Redactor] // see SetTextRedactor
 
 	mu    sync.Mutex // of changes
 	users map[Sink]int
@@ -44,6 +45,23 @@ func NewRecorder(o *observe.Observer, d *redact.Redactor) *Recorder {
 func (r *Recorder) SetRedactor(d *redact.Redactor) {
 	d.Inherit(r.redactor.Load())
 	r.redactor.Store(d)
+}
+
+// SetTextRedactor has d, which nobody else uses, take secrets out for RedactText from now on, where those of the trace
+// are left in. It learns from what is recorded, as that of a trace does.
+func (r *Recorder) SetTextRedactor(d *redact.Redactor) {
+	if before := r.texts.Load(); before != nil {
+		d.Inherit(before)
+	}
+	r.texts.Store(d)
+}
+
+// RedactText returns a text for others than those who read the trace, without secrets.
+func (r *Recorder) RedactText(text string) string {
+	if d := r.texts.Load(); d != nil {
+		return d.String(text)
+	}
+	return r.Redact(text)
 }
 
 // Redact returns a text without the secrets that are taken out of the trace.
@@ -93,6 +111,9 @@ func (r *Recorder) Message(p *observe.Passed) {
 	}
 	m := makers.Get().(*maker)
 	m.message(r.redactor.Load(), p, wantsText(*sinks))
+	if d := r.texts.Load(); d != nil && m.Body.Text != nil {
+		d.Message(m.Body.Text, nil) // for what it learns
+	}
 	m.hand(*sinks)
 	m.release()
 }

@@ -204,6 +204,36 @@ func TestRecorderEvents(t *testing.T) {
 	}
 }
 
+// Where the trace has secrets, the log and spans still do not: neither those that messages name.
+func TestTextsWithoutSecrets(t *testing.T) {
+	var o observe.Observer
+	rec := NewRecorder(&o, redactor(t, redact.Options{Off: true}))
+	rec.SetTextRedactor(redactor(t, redact.Options{}))
+	ring := NewRing(RingOptions{})
+	defer rec.Use(ring)()
+	s := o.OpenQuiet("files", "stdio")
+	client, server := bridge.Pipe()
+	defer client.Close(nil)
+	request := jsonrpc.NewRequest(jsonrpc.IntID(1), "tools/call", []byte(`{"name":"login","arguments":{"password":"correct-horse-1"}}`))
+	done := make(chan error, 1)
+	go func() { done <- client.Send(t.Context(), request) }()
+	ctx, cancel := context.WithCancel(t.Context())
+	_ = s.Conn(server, observe.Down).Receive(ctx, bridgetest.SinkFunc(func(context.Context, jsonrpc.Message) error { cancel(); return nil }))
+	bridgetest.Must(t, <-done)
+	if line := string(ring.Follow(0).Ready(1)[0]); !strings.Contains(line, "correct-horse-1") {
+		t.Errorf("the trace is redacted: %s", line)
+	}
+	for range 2 { // what was learned stays when another secret is to be hidden
+		if got := rec.RedactText("logged in with correct-horse-1"); got != "logged in with [redacted]" {
+			t.Errorf("the text is %q", got)
+		}
+		rec.SetTextRedactor(redactor(t, redact.Options{Secrets: []string{"hunter22"}}))
+	}
+	if got := rec.RedactText("hunter22"); got != redact.Mark {
+		t.Errorf("the text is %q", got)
+	}
+}
+
 // lines is a Sink that keeps all.
 type lines struct {
 	mu   sync.Mutex
