@@ -1,0 +1,138 @@
+package tokenstore
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+)
+
+// A Registration is one client at an issuer. It is a value: who has it may change it, and one
+// goroutine at a time may use it.
+type Registration struct {
+	ClientID      string    `json:"clientID"`
+	RedirectURIs  []string  `json:"redirectURIs,omitempty"`
+	AuthMethod    string    `json:"authMethod,omitempty"` // how the client proves itself at the token endpoint
+	Registered    time.Time `json:"registered,omitzero"`
+	Expires       time.Time `json:"expires,omitzero"`        // when ClientSecret ends; zero: never
+	Proven        time.Time `json:"proven,omitzero"`         // when it was last of use; zero: never
+	ManagementURL string    `json:"managementURL,omitempty"` // where it can be changed and deleted
+
+	ClientSecret    Secret `json:"-"`
+	ManagementToken Secret `json:"-"` // for ManagementURL
+}
+
+func (r *Registration) secrets() map[string]*Secret {
+	return map[string]*Secret{"clientSecret": &r.ClientSecret, "managementToken": &r.ManagementToken}
+}
+
+// storedClients is the content of an issuer's file.
+type storedClients struct {
+	Issuer        string `json:"issuer"`
+	Registrations []box  `json:"registrations"`
+}
+
+func (c *storedClients) check(Generation) error {
+	_, err := c.unpack()
+	return err
+}
+
+func (c *storedClients) unpack() ([]Registration, error) {
+	var all []Registration
+	for _, b := range c.Registrations {
+		var r Registration
+		if err := b.unpack(&r, r.secrets()); err != nil {
+			return nil, err
+		}
+		all = append(all, r)
+	}
+	return all, nil
+}
+
+// Registrations returns the registrations at an issuer, whose name is taken as
+// spelled. It waits as [Store.Load] does.
+func (s *Store) Registrations(ctx context.Context, issuer string) ([]Registration, error) {
+	c, _, err := load[storedClients](ctx, s, file{clients, issuerName(issuer)})
+	if err != nil {
+		return nil, err
+	}
+	return c.unpack()
+}
+
+// UpdateRegistrations takes the lock of an issuer, reads its registrations, calls
+// work, stores what work returns in their place, and releases the lock. It waits for the
+// lock as long as ctx. work may register a client over the network. If work
+// returns an error, that is returned and nothing is stored; if it returns no
+// registration, the file is deleted.
+func (s *Store) UpdateRegistrations(ctx context.Context, issuer string, work func([]Registration) ([]Registration, error)) error {
+	f := file{clients, issuerName(issuer)}
+	unlock, err := s.lock(ctx, f.sub, f.name+lockEnding)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	old, g, err := readLocked[storedClients](s, f)
+	if err != nil {
+		return err
+	}
+	path := s.path(f.sub, f.base())
+	all, err := old.unpack()
+	if err != nil {
+		return err
+	}
+	if all, err = work(all); err != nil {
+		return err
+	}
+	if len(all) == 0 {
+		return errors.Join(remove(path), remove(path+tempEnding))
+	}
+	next := storedClients{Issuer: issuer}
+	for _, r := range all {
+		b, err := pack(r, r.secrets())
+		if err != nil {
+			return located(err, path)
+		}
+		next.Registrations = append(next.Registrations, b)
+	}
+	return s.write(f, g.next(), next)
+}
+
+// Metadata is documents about a server and its issuer, kept so that the next start need not
+// fetch them. It is a value, as a Credential is.
+type Metadata struct {
+	Expires   time.Time                  `json:"expires,omitzero"`
+	Documents map[string]json.RawMessage `json:"documents,omitempty"` // by a name that the caller chooses
+}
+
+// Metadata returns the documents stored under key; none is no error. It waits
+// as [Store.Load] does.
+func (s *Store) Metadata(ctx context.Context, key Key) (Metadata, error) {
+	if _, err := ParseKey(string(key)); err != nil {
+		return Metadata{}, err
+	}
+	m, _, err := load[Metadata](ctx, s, file{metadata, string(key)})
+	return m, err
+}
+
+// SaveMetadata stores documents under key, in the place of all that are there. It waits for
+// a lock of its own, as long as ctx.
+func (s *Store) SaveMetadata(ctx context.Context, key Key, m Metadata) error {
+	if _, err := ParseKey(string(key)); err != nil {
+		return err
+	}
+	f := file{metadata, string(key)}
+	unlock, err := s.lock(ctx, f.sub, f.name+lockEnding)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	// What is there is read so that a later format is left alone, and a broken file kept.
+	_, g, err := readLocked[Metadata](s, f)
+	if err != nil && !errors.Is(err, ErrBroken) {
+		return err
+	}
+	if e := (*Error)(nil); errors.As(err, &e) && e.MovedTo == "" {
+		return err
+	}
+	return s.write(f, g.next(), m)
+}

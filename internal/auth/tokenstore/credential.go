@@ -1,0 +1,120 @@
+package tokenstore
+
+import (
+	"encoding/json"
+	"time"
+	"unicode/utf8"
+)
+
+// A Credential is what signing in at one server has brought. The store gives
+// the fields no meaning but Refresh. It is a value: who has it may change it, and one
+// goroutine at a time may use it.
+type Credential struct {
+	Server  string `json:"server,omitempty"`  // URL, for people
+	Profile string `json:"profile,omitempty"` // for people
+	Account string `json:"account,omitempty"` // who has signed in, for people
+
+	Issuer             string `json:"issuer,omitempty"`
+	TokenEndpoint      string `json:"tokenEndpoint,omitempty"`
+	RevocationEndpoint string `json:"revocationEndpoint,omitempty"`
+	ClientID           string `json:"clientID,omitempty"` // of a [Registration] at Issuer, or a given one
+	Resource           string `json:"resource,omitempty"` // as it was sent
+
+	TokenType string    `json:"tokenType,omitempty"` // of Access, as the issuer spelled it
+	Issued    time.Time `json:"issued,omitzero"`     // when Access came
+	Expires   time.Time `json:"expires,omitzero"`    // when Access ends; zero: nobody said
+	Asked     []string  `json:"asked,omitempty"`     // scopes
+	Granted   []string  `json:"granted,omitempty"`   // scopes
+	Problem   string    `json:"problem,omitempty"`   // what went wrong last, for people; no secret
+
+	Access  Secret `json:"-"` // access token
+	Refresh Secret `json:"-"` // refresh token
+	ID      Secret `json:"-"` // id token
+	DPoPKey Secret `json:"-"` // private key of the proofs that Access asks for
+}
+
+// secrets returns the fields that are written as secrets, by the name they have in the file.
+func (c *Credential) secrets() map[string]*Secret {
+	return map[string]*Secret{"access": &c.Access, "refresh": &c.Refresh, "id": &c.ID, "dpopKey": &c.DPoPKey}
+}
+
+// A box is how a struct with secrets stands in a file: what JSON encodes of it, and the secrets.
+type box struct {
+	Value   json.RawMessage          `json:"value"`
+	Secrets map[string]writtenSecret `json:"secrets,omitempty"`
+}
+
+// A writtenSecret is a Secret that JSON encodes: it is for files only.
+type writtenSecret struct{ Secret }
+
+func (s writtenSecret) MarshalText() ([]byte, error) { return []byte(s.Reveal()), nil }
+
+func (s *writtenSecret) UnmarshalText(text []byte) error {
+	s.Secret = NewSecret(string(text))
+	return nil
+}
+
+// pack returns value, whose secrets these are, as it stands in a file.
+func pack(value any, secrets map[string]*Secret) (box, error) {
+	encoded, err := json.Marshal(value)
+	if err != nil {
+		return box{}, &Error{Kind: ErrInput, Detail: "it cannot be written as JSON"}
+	}
+	b := box{Value: encoded, Secrets: map[string]writtenSecret{}}
+	for name, s := range secrets {
+		if !utf8.ValidString(s.Reveal()) {
+			return box{}, &Error{Kind: ErrInput, Detail: "a secret is no valid UTF-8"}
+		}
+		if !s.IsZero() {
+			b.Secrets[name] = writtenSecret{*s}
+		}
+	}
+	return b, nil
+}
+
+// unpack is the inverse of pack.
+func (b box) unpack(value any, secrets map[string]*Secret) error {
+	if json.Unmarshal(b.Value, value) != nil {
+		return broken("its content has not the fields of its kind")
+	}
+	for name, s := range secrets {
+		*s = b.Secrets[name].Secret
+	}
+	return nil
+}
+
+// An Entry is what is stored under a key. It is a value, as a Credential is.
+type Entry struct {
+	Key Key
+	// Generation is that of Credential; 0: there is none. It does not count
+	// what else is in the file.
+	Generation Generation
+	Credential Credential
+	// Braked is when there were too many token requests; zero: there were not.
+	Braked time.Time
+}
+
+// stored is the content of a credential's file.
+type stored struct {
+	Credential *box        `json:"credential,omitempty"`
+	Requests   []time.Time `json:"requests,omitempty"` // token requests within a minute, the oldest first
+	Braked     time.Time   `json:"braked,omitzero"`
+	Spent      []string    `json:"spent,omitempty"` // hashes of refresh tokens, the oldest first
+}
+
+func (c *stored) check(g Generation) error {
+	_, err := c.entry("", g)
+	return err
+}
+
+// entry returns the content as it is given out.
+func (c *stored) entry(key Key, g Generation) (Entry, error) {
+	e := Entry{Key: key, Generation: g, Braked: c.Braked}
+	if (c.Credential == nil) != (g == 0) {
+		return Entry{Key: key}, broken("its generation does not fit its content")
+	}
+	if c.Credential == nil {
+		return e, nil
+	}
+	return e, c.Credential.unpack(&e.Credential, e.Credential.secrets())
+}

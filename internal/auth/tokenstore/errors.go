@@ -1,0 +1,129 @@
+package tokenstore
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"strings"
+)
+
+// A Kind says what went wrong, for errors.Is. Kinds are constants and may be
+// used by any goroutine.
+type Kind string
+
+// Error returns the words of the kind.
+func (k Kind) Error() string { return string(k) }
+
+// The kinds of error.
+const (
+	// ErrInput: the caller gave something that cannot be used.
+	ErrInput Kind = "not usable"
+	// ErrUnsafe: others may read or write what is stored. Nothing was read.
+	ErrUnsafe Kind = "not safe for secrets"
+	// ErrBroken: a file could not be understood and was set aside.
+	ErrBroken Kind = "broken file"
+	// ErrNewer: a file is of a later format. It is left alone.
+	ErrNewer Kind = "written by a later version of this program"
+	// ErrStale: the generation to be replaced is not the current one. Nothing
+	// was written: load again.
+	ErrStale Kind = "changed by somebody else meanwhile"
+	// ErrBusy: somebody else has the lock, and the ctx was done first.
+	ErrBusy Kind = "locked by another process"
+	// ErrNoLocks: the file system has no locks.
+	ErrNoLocks Kind = "files cannot be locked here"
+	// ErrFull: the disk, or the user's share of it, is full. What was stored before is still there.
+	ErrFull Kind = "no room on the disk"
+	// ErrReadOnly: the store may not be written. What was stored before is still there.
+	ErrReadOnly Kind = "may not be written"
+	// ErrIO: the system reported another error.
+	ErrIO Kind = "input or output error"
+	// ErrBrake: too many token requests. It stays until [Locked.ResetBrake].
+	ErrBrake Kind = "too many token requests in a minute; none is sent until the next sign-in"
+	// ErrNoKeyring: the system's keyring is needed and cannot be used.
+	ErrNoKeyring Kind = "the system's keyring cannot be used"
+	// ErrSealed: the file is encrypted, and the store was opened without the keyring.
+	ErrSealed Kind = "encrypted with a key in the system's keyring, which is not in use"
+	// ErrPlain: the file is not encrypted, and the store was opened with the keyring.
+	ErrPlain Kind = "not encrypted, though the system's keyring is in use"
+	// ErrOtherKey: the file is encrypted with another key than the keyring has.
+	ErrOtherKey Kind = "encrypted with another key than the system's keyring has"
+	// ErrEnded: the lock has been released already.
+	ErrEnded Kind = "the lock has been released"
+)
+
+// An Error is what every function of this package returns that fails. Its text
+// has paths, never a secret. It may be used by any goroutine.
+type Error struct {
+	Kind Kind
+	Path string // the file or folder; "": none
+	// MovedTo is where a broken file was put; "": it is where it was.
+	MovedTo string
+	Detail  string // what a person can do with; "": nothing to add
+	Err     error  // what the system said; nil: nothing
+}
+
+// Error returns the text of the error.
+func (e *Error) Error() string {
+	parts := make([]string, 0, 5)
+	if e.Path != "" {
+		parts = append(parts, e.Path)
+	}
+	parts = append(parts, string(e.Kind))
+	if e.Detail != "" {
+		parts = append(parts, e.Detail)
+	}
+	if e.Err != nil {
+		parts = append(parts, cause(e.Err).Error())
+	}
+	if e.MovedTo != "" {
+		parts = append(parts, "it was moved to "+e.MovedTo)
+	}
+	return strings.Join(parts, ": ")
+}
+
+// Unwrap returns the kind and what the system said.
+func (e *Error) Unwrap() []error {
+	if e.Err == nil {
+		return []error{e.Kind}
+	}
+	return []error{e.Kind, e.Err}
+}
+
+// cause is the error inside one that names a path, which our own text names too.
+func cause(err error) error {
+	var path *fs.PathError
+	var link *os.LinkError
+	var call *os.SyscallError
+	switch {
+	case errors.As(err, &path):
+		return path.Err
+	case errors.As(err, &link):
+		return link.Err
+	case errors.As(err, &call):
+		return call.Err
+	}
+	return err
+}
+
+// systemError gives an error of the system its kind.
+func systemError(path string, err error) *Error {
+	kind := ErrIO
+	switch {
+	case isFull(err):
+		kind = ErrFull
+	case isReadOnly(err), errors.Is(err, fs.ErrPermission):
+		kind = ErrReadOnly
+	case isLink(err):
+		return &Error{Kind: ErrUnsafe, Path: path, Detail: "it is a symbolic link"}
+	}
+	return &Error{Kind: kind, Path: path, Err: err}
+}
+
+// readError is systemError for what was only to be read.
+func readError(path string, err error) *Error {
+	e := systemError(path, err)
+	if e.Kind == ErrReadOnly {
+		e.Kind = ErrIO
+	}
+	return e
+}

@@ -1,0 +1,105 @@
+package tokenstore
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"os"
+	"time"
+
+	"github.com/gofrs/flock"
+)
+
+const (
+	firstPoll = time.Millisecond
+	lastPoll  = 50 * time.Millisecond
+)
+
+// lock takes the kernel lock of a file in a subfolder, or returns [ErrBusy] when
+// ctx is done. The lock ends with unlock, or with the process.
+func (s *Store) lock(ctx context.Context, sub, name string) (unlock func(), err error) {
+	for wait := firstPoll; ; wait = min(2*wait, lastPoll) {
+		unlock, ok, err := s.tryLock(sub, name)
+		if ok || err != nil {
+			return unlock, err
+		}
+		// Not all who wait shall try at the same moment.
+		timer := time.NewTimer(wait/2 + rand.N(wait))
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, &Error{Kind: ErrBusy, Path: s.path(sub, name), Err: ctx.Err()}
+		case <-timer.C:
+		}
+	}
+}
+
+// tryLock takes the lock if nobody has it.
+func (s *Store) tryLock(sub, name string) (unlock func(), ok bool, err error) {
+	if err := s.prepare(sub); err != nil {
+		return nil, false, err
+	}
+	path := s.path(sub, name)
+	l := newFlock(path)
+	ok, err = l.TryLock()
+	switch {
+	case err != nil && isInterrupted(err):
+		return nil, false, nil
+	case err != nil:
+		return nil, false, lockError(path, err)
+	case !ok:
+		return nil, false, nil
+	}
+	// Somebody may have deleted the folder with all that is in it, between our opening
+	// and our locking of the file: then this is not the lock that others take.
+	current, err := lockIsCurrent(l)
+	if err != nil || !current {
+		_ = l.Unlock()
+		return nil, false, err
+	}
+	return func() { _ = l.Unlock() }, true, nil
+}
+
+func newFlock(path string) *flock.Flock {
+	return flock.New(path, flock.SetFlag(os.O_CREATE|os.O_RDWR|noFollow), flock.SetPermissions(0o600))
+}
+
+func lockIsCurrent(l *flock.Flock) (bool, error) {
+	held, err := l.Stat()
+	if err != nil {
+		return false, readError(l.Path(), err)
+	}
+	if !held.Mode().IsRegular() {
+		return false, &Error{Kind: ErrUnsafe, Path: l.Path(), Detail: "it is no regular file"}
+	}
+	if err := checkPrivate(l.Path(), held); err != nil {
+		return false, err
+	}
+	named, err := os.Lstat(l.Path())
+	return err == nil && os.SameFile(held, named), nil
+}
+
+func lockError(path string, err error) error {
+	if isNoLocks(err) {
+		return &Error{Kind: ErrNoLocks, Path: path, Err: err}
+	}
+	return systemError(path, err)
+}
+
+// isLocked reports whether somebody has the lock, without making its file. While it
+// looks, a tryLock elsewhere fails.
+func (s *Store) isLocked(sub, name string) (bool, error) {
+	path := s.path(sub, name)
+	if _, err := os.Lstat(path); errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	l := newFlock(path)
+	free, err := l.TryRLock()
+	if err != nil {
+		return false, lockError(path, err)
+	}
+	if free {
+		_ = l.Unlock()
+	}
+	return !free, nil
+}

@@ -1,0 +1,114 @@
+package tokenstore
+
+import (
+	"context"
+	"time"
+)
+
+// A Login is what others may know of a sign-in under way. It is a value, as a
+// Credential is. What a person is shown is no [Secret]; the code verifier is not in it.
+type Login struct {
+	PID      int       `json:"pid"`                // the process that signs in
+	URL      string    `json:"url,omitempty"`      // where the person goes
+	UserCode string    `json:"userCode,omitempty"` // what the person types there
+	Redirect string    `json:"redirect,omitempty"` // where the browser comes back to
+	Expires  time.Time `json:"expires,omitzero"`   // when the process gives up
+}
+
+// loginEnding makes the lock of a sign-in, and the first part of the name of its content.
+const loginEnding = ".login"
+
+func loginFile(key Key) (file, error) {
+	_, err := ParseKey(string(key))
+	return file{credentials, string(key) + loginEnding}, err
+}
+
+// A LoginLock is the right to sign in under a key, which one process has at a
+// time. One goroutine at a time may use it. The kernel releases it when the process dies.
+type LoginLock struct {
+	s      *Store
+	f      file
+	unlock func()
+}
+
+// String returns the name of the lock.
+func (l *LoginLock) String() string { return "sign-in lock " + l.f.name }
+
+// GoString returns what String returns.
+func (l *LoginLock) GoString() string { return l.String() }
+
+// LockLogin takes the right to sign in under key. It waits for it as long as ctx, and
+// returns [ErrBusy] then. It does not touch the lock of [Store.WithLock].
+func (s *Store) LockLogin(ctx context.Context, key Key) (*LoginLock, error) {
+	f, err := loginFile(key)
+	if err != nil {
+		return nil, err
+	}
+	unlock, err := s.lock(ctx, f.sub, f.name)
+	if err != nil {
+		return nil, err
+	}
+	l := &LoginLock{s: s, f: f, unlock: unlock}
+	if err := l.forget(); err != nil { // what a process has left that was killed
+		unlock()
+		return nil, err
+	}
+	return l, nil
+}
+
+// loginProbe is for how long TryLockLogin tries. A look at the lock by PendingLogin, which
+// takes microseconds, must not be taken for a sign-in.
+const loginProbe = 200 * time.Millisecond
+
+// TryLockLogin is LockLogin for those who let another process sign in: it returns
+// [ErrBusy] if one does, after 200 ms.
+func (s *Store) TryLockLogin(key Key) (*LoginLock, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), loginProbe)
+	defer cancel()
+	return s.LockLogin(ctx, key)
+}
+
+// Announce lets others know how the sign-in goes. It may be called again.
+func (l *LoginLock) Announce(login Login) error {
+	if l.unlock == nil {
+		return &Error{Kind: ErrEnded, Path: l.s.path(l.f.sub, l.f.name)}
+	}
+	return l.s.write(l.f, Generation(0).next(), login)
+}
+
+// Release ends the sign-in: what was announced is deleted, and others may sign in. After
+// the first call it does nothing.
+func (l *LoginLock) Release() error {
+	if l.unlock == nil {
+		return nil
+	}
+	err := l.forget()
+	l.unlock()
+	l.unlock = nil
+	return err
+}
+
+func (l *LoginLock) forget() error {
+	path := l.s.path(l.f.sub, l.f.base())
+	if err := remove(path); err != nil {
+		return err
+	}
+	return remove(path + tempEnding)
+}
+
+// PendingLogin reports whether a process signs in under key, and what it
+// has announced; that is the zero Login if it has announced nothing yet.
+func (s *Store) PendingLogin(key Key) (login Login, pending bool, err error) {
+	f, err := loginFile(key)
+	if err != nil {
+		return Login{}, false, err
+	}
+	if ok, err := s.check(f.sub); !ok {
+		return Login{}, false, err
+	}
+	if pending, err = s.isLocked(f.sub, f.name); err != nil || !pending {
+		return Login{}, false, err
+	}
+	login, _, err = read[Login](s, f)
+	return login, true, err
+}

@@ -1,0 +1,185 @@
+package tokenstore
+
+import (
+	"context"
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/zalando/go-keyring"
+)
+
+// A Keyring keeps small secrets. Its methods may be called concurrently.
+type Keyring interface {
+	// Get returns the secret of a user of a service. found is false if there is none.
+	Get(service, user string) (secret string, found bool, err error)
+	// Set stores one.
+	Set(service, user, secret string) error
+}
+
+// SystemKeyring returns the keyring of the user's system: the Secret Service
+// on Linux, the Keychain on macOS, the Credential Manager on Windows.
+func SystemKeyring() Keyring { return systemKeyring{} }
+
+type systemKeyring struct{}
+
+func (systemKeyring) Get(service, user string) (string, bool, error) {
+	if err := sessionReachable(); err != nil {
+		return "", false, err
+	}
+	secret, err := keyring.Get(service, user)
+	if errors.Is(err, keyring.ErrNotFound) {
+		return "", false, nil
+	}
+	return secret, err == nil, err
+}
+
+func (systemKeyring) Set(service, user, secret string) error {
+	if err := sessionReachable(); err != nil {
+		return err
+	}
+	return keyring.Set(service, user, secret)
+}
+
+const (
+	// Under these names the key is in the keyring, one for all folders.
+	keyringService = "mcp-bridge"
+	keyringUser    = "token store"
+	sealKeySize    = 32
+	sealLock       = "seal.lock"
+)
+
+// A sealer encrypts and decrypts files. It may be used by any goroutine.
+type sealer struct {
+	aead cipher.AEAD
+	id   string // tells one key from another
+}
+
+// String returns which key it is.
+func (k *sealer) String() string { return "sealer " + k.id }
+
+// GoString returns what String returns.
+func (k *sealer) GoString() string { return k.String() }
+
+// sealedContent is an encrypted content.
+type sealedContent struct {
+	KeyID string `json:"keyID"`
+	Nonce []byte `json:"nonce"`
+	Data  []byte `json:"data"`
+}
+
+func newSealer(key []byte) (*sealer, error) {
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		return nil, err
+	}
+	aead, err := cipher.NewGCM(block)
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256(append([]byte("mcp-bridge key id 1\x00"), key...))
+	return &sealer{aead: aead, id: hex.EncodeToString(sum[:8])}, nil
+}
+
+// bound is what an encrypted content belongs to: with other values it cannot be decrypted.
+func bound(f file, g Generation) []byte {
+	return fmt.Appendf(nil, "mcp-bridge token store %d\x00%s\x00%s\x00%d", format, f.sub, f.name, g)
+}
+
+func (k *sealer) seal(f file, g Generation, content []byte) *sealedContent {
+	nonce := make([]byte, k.aead.NonceSize())
+	_, _ = rand.Read(nonce) // never fails
+	return &sealedContent{KeyID: k.id, Nonce: nonce, Data: k.aead.Seal(nil, nonce, content, bound(f, g))}
+}
+
+func (k *sealer) open(f file, g Generation, c *sealedContent) ([]byte, error) {
+	if c.KeyID != k.id {
+		return nil, &Error{Kind: ErrOtherKey}
+	}
+	if len(c.Nonce) != k.aead.NonceSize() {
+		return nil, broken("its nonce has not the right length")
+	}
+	content, err := k.aead.Open(nil, c.Nonce, c.Data, bound(f, g))
+	if err != nil {
+		return nil, broken("it is encrypted with the right key, and was changed since")
+	}
+	return content, nil
+}
+
+// openSeal gets the key from the keyring. See [Open].
+func (s *Store) openSeal(ctx context.Context, ring Keyring) (*sealer, error) {
+	type answer struct {
+		seal *sealer
+		err  error
+	}
+	answers := make(chan answer, 1)
+	go func() {
+		seal, err := s.askKeyring(ctx, ring)
+		answers <- answer{seal, err}
+	}()
+	select {
+	case a := <-answers:
+		return a.seal, a.err
+	case <-ctx.Done():
+		return nil, &Error{Kind: ErrNoKeyring, Detail: "it has not answered; is it waiting to be unlocked?", Err: ctx.Err()}
+	}
+}
+
+// askKeyring returns the key in the keyring, which it makes if there is none.
+func (s *Store) askKeyring(ctx context.Context, ring Keyring) (*sealer, error) {
+	text, found, err := ring.Get(keyringService, keyringUser)
+	if ctx.Err() != nil {
+		return nil, ctx.Err() // to nobody: Open has given up, and no key shall be made for it
+	}
+	if err == nil && !found {
+		// Of two processes that find no key, the second must find that of the first.
+		unlock, lockErr := s.lock(ctx, "", sealLock)
+		if lockErr != nil {
+			return nil, lockErr
+		}
+		defer unlock()
+		if text, found, err = ring.Get(keyringService, keyringUser); err == nil && !found {
+			return makeKey(ring)
+		}
+	}
+	if err != nil {
+		return nil, keyringError("it cannot be read", err, text)
+	}
+	key, err := base64.StdEncoding.DecodeString(text)
+	if err != nil || len(key) != sealKeySize {
+		return nil, keyringError(fmt.Sprintf("what it has for %q of %q is not a key of ours", keyringUser, keyringService), nil, text)
+	}
+	return newSealer(key)
+}
+
+// makeKey puts a new key in the keyring.
+func makeKey(ring Keyring) (*sealer, error) {
+	key := make([]byte, sealKeySize)
+	_, _ = rand.Read(key) // never fails
+	text := base64.StdEncoding.EncodeToString(key)
+	if err := ring.Set(keyringService, keyringUser, text); err != nil {
+		return nil, keyringError("it takes no key", err, text)
+	}
+	switch again, found, err := ring.Get(keyringService, keyringUser); {
+	case err != nil:
+		return nil, keyringError("it cannot be read", err, text)
+	case !found || again != text:
+		return nil, keyringError("it does not keep what is put in", nil, text)
+	}
+	return newSealer(key)
+}
+
+// keyringError is an error of the keyring, without what a keyring's own text may have of
+// the key: macOS is given it as a command.
+func keyringError(what string, err error, secret string) error {
+	if err != nil && secret != "" && strings.Contains(err.Error(), secret) {
+		err = errors.New("its error has the key in its text")
+	}
+	return &Error{Kind: ErrNoKeyring, Detail: what, Err: err}
+}

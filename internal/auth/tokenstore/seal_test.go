@@ -1,0 +1,203 @@
+package tokenstore
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/zalando/go-keyring"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
+)
+
+// A fakeRing is a keyring in memory.
+type fakeRing struct {
+	mu       sync.Mutex
+	secrets  map[string]string
+	err      error         // of every call
+	forgets  bool          // keeps nothing
+	sets     int           // calls of Set
+	stuck    chan struct{} // not nil: Get waits until it is closed
+	tellsAll bool          // the error of Set has the secret in its text
+}
+
+func (r *fakeRing) Get(service, user string) (string, bool, error) {
+	if r.stuck != nil {
+		<-r.stuck
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	secret, found := r.secrets[service+"/"+user]
+	return secret, found, r.err
+}
+
+func (r *fakeRing) Set(service, user, secret string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.sets++
+	if r.tellsAll {
+		return errors.New("cannot store " + secret)
+	}
+	if r.secrets == nil {
+		r.secrets = map[string]string{}
+	}
+	if !r.forgets {
+		r.secrets[service+"/"+user] = secret
+	}
+	return r.err
+}
+
+func openSealed(t *testing.T, dir string, ring Keyring) *Store {
+	t.Helper()
+	s, err := Open(within(t), Options{Dir: dir, Keyring: ring})
+	bridgetest.Must(t, err)
+	return s
+}
+
+// TestSealed: nothing that is secret stands in any file; with the same keyring everything is
+// there again, with another one, or with none, that is said, and the files stay as they are.
+func TestSealed(t *testing.T) {
+	t.Parallel()
+	ring := &fakeRing{}
+	dir := t.TempDir()
+	bridgetest.Must(t, os.Chmod(dir, 0o700))
+	s := openSealed(t, dir, ring)
+	g := save(t, s, named("a"))
+	bridgetest.Must(t, s.SaveMetadata(within(t), testKey, Metadata{Documents: map[string]json.RawMessage{"x": json.RawMessage(`"` + canary + `"`)}}))
+	bridgetest.Must(t, s.UpdateRegistrations(within(t), canary, func([]Registration) ([]Registration, error) {
+		return []Registration{{ClientID: canary, ClientSecret: NewSecret(canary)}}, nil
+	}))
+	login, err := s.TryLockLogin(testKey)
+	bridgetest.Must(t, err)
+	bridgetest.Must(t, login.Announce(Login{URL: canary}))
+	for _, sub := range []string{credentials, clients, metadata} {
+		for _, name := range names(t, s.path(sub, "")) {
+			if strings.Contains(contents(t, s.path(sub, name)), canary) {
+				t.Errorf("%s/%s has a secret in it", sub, name)
+			}
+		}
+	}
+	if got, _, err := s.PendingLogin(testKey); err != nil || got.URL != canary {
+		t.Errorf("pending %+v, %v", got, err)
+	}
+	bridgetest.Must(t, login.Release())
+	again := openSealed(t, dir, ring)
+	if e := wantAccount(t, again, "a"); e.Generation != g || e.Credential.Access.Reveal() != canary+"-a-a" {
+		t.Errorf("%+v", e)
+	}
+	if issuers, err := again.Issuers(); err != nil || len(issuers) != 1 || issuers[0] != canary {
+		t.Errorf("issuers %q, %v", issuers, err)
+	}
+	if ring.sets != 1 {
+		t.Errorf("%d keys were made", ring.sets)
+	}
+	before := contents(t, credPath(s))
+	refuses := func(s *Store, kind Kind) {
+		t.Helper()
+		_, err := s.Load(within(t), testKey)
+		wantKind(t, err, kind)
+		_, err = s.Save(within(t), testKey, named("b"), g)
+		wantKind(t, err, kind)
+		if contents(t, credPath(s)) != before {
+			t.Error("the file is another one")
+		}
+	}
+	refuses(open(t, dir), ErrSealed)
+	refuses(openSealed(t, dir, &fakeRing{}), ErrOtherKey)
+	bridgetest.Must(t, s.Delete(within(t), testKey))
+	save(t, open(t, dir), named("plain"))
+	before = contents(t, credPath(s))
+	refuses(s, ErrPlain)
+}
+
+// TestSealedTampered: an encrypted file that was changed, or is that of another key or
+// generation, is broken.
+func TestSealedTampered(t *testing.T) {
+	t.Parallel()
+	s := openSealed(t, t.TempDir()+"/auth", &fakeRing{})
+	g := save(t, s, named("a"))
+	other, err := s.Save(within(t), otherKey, named("b"), 0)
+	bridgetest.Must(t, err)
+	e, err := parseEnvelope(file{credentials, string(testKey)}, []byte(contents(t, credPath(s))))
+	bridgetest.Must(t, err)
+	foreign, err := parseEnvelope(file{credentials, string(otherKey)}, []byte(contents(t, s.path(credentials, string(otherKey)+".json"))))
+	bridgetest.Must(t, err)
+	later, flipped, short := e, *e.Sealed, *e.Sealed
+	later.Generation = g + 1
+	moved := e
+	moved.Sealed, moved.Generation = foreign.Sealed, other
+	flipped.Data = append([]byte{^flipped.Data[0]}, flipped.Data[1:]...)
+	short.Nonce = short.Nonce[1:]
+	for _, bad := range []envelope{later, moved, {Version: 1, Kind: e.Kind, Name: e.Name, Generation: g, Sealed: &flipped},
+		{Version: 1, Kind: e.Kind, Name: e.Name, Generation: g, Sealed: &short}} {
+		data, err := json.Marshal(bad)
+		bridgetest.Must(t, err)
+		bridgetest.Must(t, os.WriteFile(credPath(s), data, 0o600))
+		_, err = s.Load(within(t), testKey)
+		if e := wantKind(t, err, ErrBroken); e.MovedTo == "" {
+			t.Error("it was not set aside")
+		}
+	}
+}
+
+// TestNoKeyring: each way in which a keyring can fail is an error of Open; nothing is stored
+// in plain instead, and a key that is not ours stays.
+func TestNoKeyring(t *testing.T) {
+	t.Parallel()
+	foreign := map[string]string{keyringService + "/" + keyringUser: canary}
+	for name, ring := range map[string]*fakeRing{
+		"fails": {err: errors.New("away")}, "forgets": {forgets: true}, "foreign": {secrets: foreign}, "tells all": {tellsAll: true},
+	} {
+		_, err := Open(within(t), Options{Dir: t.TempDir() + "/auth", Keyring: ring})
+		wantKind(t, err, ErrNoKeyring)
+		if name == "foreign" && ring.sets != 0 {
+			t.Error("a foreign key was overwritten")
+		}
+		if name == "tells all" && strings.Contains(err.Error(), "cannot store") {
+			t.Errorf("the key is in the error: %v", err)
+		}
+	}
+	stuck := &fakeRing{stuck: make(chan struct{})}
+	defer close(stuck.stuck)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := Open(ctx, Options{Dir: t.TempDir() + "/auth", Keyring: stuck})
+	wantKind(t, err, ErrNoKeyring)
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("the error does not tell of the ctx: %v", err)
+	}
+}
+
+// TestOneKeyForAll: of many that find no key, one makes it.
+func TestOneKeyForAll(t *testing.T) {
+	t.Parallel()
+	ring, dir := &fakeRing{}, t.TempDir()+"/auth"
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			if _, err := Open(within(t), Options{Dir: dir, Keyring: ring}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if ring.sets != 1 {
+		t.Errorf("%d keys were made", ring.sets)
+	}
+}
+
+// TestSystemKeyring: the library's own stand-in for a keyring.
+func TestSystemKeyring(t *testing.T) { // not parallel: what stands in does so for all
+	t.Setenv("DBUS_SESSION_BUS_ADDRESS", "unix:path=/nowhere")
+	keyring.MockInit()
+	dir := t.TempDir() + "/auth"
+	save(t, openSealed(t, dir, SystemKeyring()), named("a"))
+	wantAccount(t, openSealed(t, dir, SystemKeyring()), "a")
+	keyring.MockInitWithError(errors.New("locked"))
+	_, err := Open(within(t), Options{Dir: dir, Keyring: SystemKeyring()})
+	wantKind(t, err, ErrNoKeyring)
+}

@@ -1,0 +1,161 @@
+package tokenstore
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"runtime"
+	"time"
+)
+
+// Options say how a Store works. They are read by [Open] only.
+type Options struct {
+	// Dir is the folder; "": [DefaultDir]. It is made if it is missing.
+	Dir string
+	// Keyring holds the key with which files are encrypted; nil: they are not.
+	Keyring Keyring
+}
+
+// A Store is the credentials in one folder. All methods may be called
+// concurrently, also by other processes in the same folder.
+type Store struct {
+	dir  string
+	seal *sealer // nil: files are plain
+	now  func() time.Time
+	// fault, in tests, is called at each step of a write, and ends it with its error.
+	fault func(step string) error
+}
+
+// DefaultDir returns the folder of the user's credentials:
+// $XDG_STATE_HOME/mcp-bridge/auth or ~/.local/state/mcp-bridge/auth, on macOS
+// ~/Library/Application Support/mcp-bridge/auth, on Windows %LocalAppData%\mcp-bridge\auth.
+func DefaultDir() (string, error) {
+	var base string
+	var err error
+	switch runtime.GOOS {
+	case "windows":
+		base, err = os.UserCacheDir() // %LocalAppData%
+	case "darwin", "ios":
+		base, err = os.UserConfigDir()
+	default:
+		// The XDG specification has a relative path ignored.
+		if base = os.Getenv("XDG_STATE_HOME"); !filepath.IsAbs(base) {
+			base, err = os.UserHomeDir()
+			base = filepath.Join(base, ".local", "state")
+		}
+	}
+	if err != nil {
+		return "", &Error{Kind: ErrInput, Detail: "there is no folder for credentials", Err: err}
+	}
+	return filepath.Join(base, "mcp-bridge", "auth"), nil
+}
+
+// Open returns the Store of a folder. It makes what is missing of the folder,
+// and checks that nobody else can read what is in it. There is nothing to close.
+//
+// With a Keyring it asks for the key, and makes one if the keyring has none. A
+// keyring may ask the user to unlock it, for as long as that takes, so Open waits for it
+// no longer than ctx. The question then goes on in a goroutine that nobody can end.
+func Open(ctx context.Context, o Options) (*Store, error) {
+	dir := o.Dir
+	if dir == "" {
+		var err error
+		if dir, err = DefaultDir(); err != nil {
+			return nil, err
+		}
+	}
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, &Error{Kind: ErrInput, Path: o.Dir, Err: err}
+	}
+	s := &Store{dir: dir, now: time.Now}
+	for _, sub := range []string{credentials, clients, metadata} {
+		if err := s.prepare(sub); err != nil {
+			return nil, err
+		}
+	}
+	if o.Keyring != nil {
+		if s.seal, err = s.openSeal(ctx, o.Keyring); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// Dir returns the folder.
+func (s *Store) Dir() string { return s.dir }
+
+// String returns the folder, and whether its files are encrypted.
+func (s *Store) String() string {
+	if s.seal != nil {
+		return "encrypted token store " + s.dir
+	}
+	return "token store " + s.dir
+}
+
+// GoString returns what String returns.
+func (s *Store) GoString() string { return s.String() }
+
+// The folders of the store; layout is the version of all of them.
+const (
+	layout      = "v1"
+	credentials = "cred"
+	clients     = "client"
+	metadata    = "meta"
+)
+
+// path returns the path of a file.
+func (s *Store) path(sub, name string) string { return filepath.Join(s.dir, layout, sub, name) }
+
+// prepare makes the folders down to a subfolder, and checks that they are private.
+func (s *Store) prepare(sub string) error {
+	if err := os.MkdirAll(filepath.Dir(s.dir), 0o700); err != nil {
+		return systemError(filepath.Dir(s.dir), err)
+	}
+	for _, dir := range s.folders(sub) {
+		if err := os.Mkdir(dir, 0o700); err != nil && !os.IsExist(err) {
+			if _, missing := os.Lstat(dir); missing != nil {
+				return systemError(dir, err)
+			} // else it is there, and may not be made: on a read-only disk
+		}
+		if err := checkFolder(dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// check is prepare for those who only read. ok is false if there is no such folder.
+func (s *Store) check(sub string) (ok bool, err error) {
+	for _, dir := range s.folders(sub) {
+		if err := checkFolder(dir); os.IsNotExist(err) {
+			return false, nil
+		} else if err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+func (s *Store) folders(sub string) []string {
+	return []string{s.dir, filepath.Join(s.dir, layout), filepath.Join(s.dir, layout, sub)}
+}
+
+// checkFolder returns an error if dir is no folder of this user's alone, and
+// the system's if there is nothing.
+func checkFolder(dir string) error {
+	info, err := os.Lstat(dir)
+	switch {
+	case os.IsNotExist(err):
+		return err
+	case err != nil:
+		return readError(dir, err)
+	case !info.IsDir():
+		detail := "it is no folder"
+		if info.Mode()&(os.ModeSymlink|os.ModeIrregular) != 0 {
+			detail = "it is a link"
+		}
+		return &Error{Kind: ErrUnsafe, Path: dir, Detail: detail}
+	}
+	return checkPrivate(dir, info)
+}

@@ -1,0 +1,53 @@
+package tokenstore
+
+import (
+	"context"
+	"errors"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/watch"
+)
+
+// Watch calls changed when the generation stored under key is no longer known, and
+// then each time it changes again; 0 is that the credential was deleted. err says that the file
+// cannot be understood now. It looks at the generation only: to get the credential, or to
+// have a broken file set aside, call [Store.Load]. A change is told within a
+// quarter of a second, or within ten seconds where the file system reports none; of
+// changes that follow each other faster, the last one.
+//
+// Watch returns when ctx is done. changed is called by the goroutine that called
+// Watch.
+func (s *Store) Watch(ctx context.Context, key Key, known Generation, changed func(g Generation, err error)) error {
+	f, err := credentialFile(key)
+	if err != nil {
+		return err
+	}
+	path := s.path(f.sub, f.base())
+	var last Kind
+	look := func() {
+		g, err := s.generation(f)
+		var kind Kind
+		_ = errors.As(err, &kind)
+		if ctx.Err() == nil && (g != known || kind != last) {
+			known, last = g, kind
+			changed(g, err)
+		}
+	}
+	files := func() []string {
+		// Between the reading of known and the first look of package watch the file may have
+		// changed. That package asks for the files again after its first look.
+		look()
+		return []string{path}
+	}
+	watch.Files(ctx, files, look)
+	return nil
+}
+
+// generation returns the generation of a file, for which no key is needed.
+func (s *Store) generation(f file) (Generation, error) {
+	data, err := s.bytes(f)
+	if data == nil {
+		return 0, err
+	}
+	e, err := parseEnvelope(f, data)
+	return e.Generation, located(err, s.path(f.sub, f.base()))
+}
