@@ -1,0 +1,234 @@
+package auth
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+)
+
+// When keys are fetched, and how long they are kept.
+const (
+	maxKeys    = 100
+	keysFresh  = 15 * time.Minute // then they are fetched again, so that a key that was withdrawn goes
+	keysKept   = 24 * time.Hour   // while the provider is away
+	fetchGap   = 30 * time.Second // between two fetches
+	firstGap   = 5 * time.Second  // as long as there are no keys
+	keysWithin = 10 * time.Second // the time of a fetch, unless the Caller has one
+	maxTries   = 8                // keys that a token without a key id is tried with
+)
+
+// A KeySet has the public keys of a provider (RFC 7517, 5), and fetches them when they are needed: at
+// first, every 15 minutes, and for a key id that is not known, but never within 30 seconds of the last time. While the
+// provider is away, keys stay for 24 hours. It has no goroutine: who needs a key that is not there fetches or
+// waits; others go on with the keys that are there. It may be used concurrently, and must not be copied.
+type KeySet struct {
+	URL    string  // jwks_uri
+	Caller *Caller // nil: the zero value; its clock is the KeySet's
+
+	mu      sync.Mutex
+	keys    []verificationKey
+	fetched time.Time     // when keys came; zero: never
+	tried   time.Time     // when they were last asked for
+	running chan struct{} // closed when the fetch in progress ends; nil: there is none
+	fault   error         // of the last fetch; nil: it had keys
+}
+
+// A verificationKey is a public key with what it may verify.
+type verificationKey struct {
+	jwk  jose.JSONWebKey
+	kid  string
+	id   string // its thumbprint
+	algs []string
+}
+
+// caller returns the Caller with the time of a fetch.
+func (s *KeySet) caller() *Caller {
+	c := Caller{}
+	if s.Caller != nil {
+		c = *s.Caller
+	}
+	if c.Timeout <= 0 {
+		c.Timeout = keysWithin
+	}
+	return &c
+}
+
+// age returns how long ago a time was. A clock that was set back makes everything old.
+func age(now, then time.Time) time.Duration {
+	if d := now.Sub(then); d >= 0 {
+		return d
+	}
+	return keysKept
+}
+
+// Has reports whether a key is still in the set: Claims.Key of a token that was verified before. It
+// fetches the keys again when they are due. Unavailable: there are no keys.
+func (s *KeySet) Has(ctx context.Context, id string) (bool, error) {
+	found, err := s.find(ctx, false, func(k verificationKey) bool { return k.id == id })
+	if Is(err, InvalidToken) {
+		return false, nil
+	}
+	return len(found) > 0, err
+}
+
+// lookup returns the keys that may verify a token with this header.
+func (s *KeySet) lookup(ctx context.Context, kid, alg string) ([]verificationKey, error) {
+	return s.find(ctx, true, func(k verificationKey) bool {
+		return (kid == "" || k.kid == kid) && slices.Contains(k.algs, alg)
+	})
+}
+
+// find returns the keys that fit. InvalidToken: there is none; with fetch that is worth asking the provider.
+// Unavailable: nobody knows, because the provider is away.
+func (s *KeySet) find(ctx context.Context, fetch bool, fits func(verificationKey) bool) ([]verificationKey, error) {
+	c := s.caller()
+	for {
+		s.mu.Lock()
+		now := c.now()
+		have := !s.fetched.IsZero() && age(now, s.fetched) < keysKept
+		var found []verificationKey
+		if have {
+			for _, k := range s.keys {
+				if fits(k) && len(found) < maxTries {
+					found = append(found, k)
+				}
+			}
+		}
+		gap := fetchGap
+		if !have {
+			gap = firstGap
+		}
+		due := !have || age(now, s.fetched) >= keysFresh || fetch && len(found) == 0
+		running, wait := s.running, gap-age(now, s.tried)
+		switch {
+		case due && running == nil && (s.tried.IsZero() || wait <= 0):
+			s.tried, s.running = now, make(chan struct{})
+			s.mu.Unlock()
+			s.fetch(ctx, c)
+			continue
+		case due && running != nil && len(found) == 0:
+			s.mu.Unlock()
+			select {
+			case <-running:
+				continue
+			case <-ctx.Done():
+				return nil, &Error{Kind: Unavailable, Doing: "key set", URL: shown(s.URL), What: "the keys did not come in time", Err: ctx.Err()}
+			}
+		}
+		fault := s.fault
+		s.mu.Unlock()
+		if !fetch && have {
+			fault = nil // the question was about the keys that are there
+		}
+		return s.verdict(found, have, fault, wait)
+	}
+}
+
+// verdict says what it means that these keys were found.
+func (s *KeySet) verdict(found []verificationKey, have bool, fault error, wait time.Duration) ([]verificationKey, error) {
+	const doing = "key set"
+	switch {
+	case len(found) > 0:
+		return found, nil
+	case have && fault == nil:
+		return nil, &Error{Kind: InvalidToken, Doing: doing, URL: shown(s.URL), What: "the provider has no such key"}
+	}
+	e := &Error{Kind: Unavailable, Doing: doing, URL: shown(s.URL), What: "the provider's keys are not at hand", RetryAfter: max(wait, time.Second), Err: fault}
+	if have {
+		e.What = "the key is not known, and the provider cannot be asked"
+	}
+	return nil, e
+}
+
+// fetch asks the provider once. It goes on when the caller's ctx ends, because others wait for it.
+func (s *KeySet) fetch(ctx context.Context, c *Caller) {
+	var keys []verificationKey
+	data, err := c.get(context.WithoutCancel(ctx), "key set", s.URL, "application/jwk-set+json")
+	if err == nil {
+		keys, err = parseKeys(data)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.fault = err; err == nil {
+		s.keys, s.fetched = keys, c.now()
+	}
+	close(s.running)
+	s.running = nil
+}
+
+// parseKeys reads a key set (RFC 7517, 5). Keys that verify no signature here are left out: other
+// kinds, secret and private ones, those that are too weak, those for encryption.
+func parseKeys(data []byte) ([]verificationKey, error) {
+	const doing = "key set"
+	f, err := object(data)
+	if err != nil {
+		return nil, &Error{Kind: Invalid, Doing: doing, What: "the key set cannot be used", Err: err}
+	}
+	r := &reader{fields: f}
+	raw := get[[]json.RawMessage](r, "keys", "an array")
+	if r.err == nil && len(raw) > maxKeys {
+		r.err = fmt.Errorf("it has %d keys, more than %d", len(raw), maxKeys)
+	}
+	if r.err != nil {
+		return nil, &Error{Kind: Invalid, Doing: doing, What: "the key set cannot be used", Err: r.err}
+	}
+	var keys []verificationKey
+	for _, text := range raw {
+		if k, err := parseKey(text); err == nil {
+			keys = append(keys, k)
+		}
+	}
+	if len(keys) == 0 {
+		return nil, &Error{Kind: Invalid, Doing: doing, What: "the key set has no key that can verify a signature"}
+	}
+	return keys, nil
+}
+
+// parseKey reads a public key (RFC 7517, 4) that verifies signatures.
+func parseKey(text []byte) (verificationKey, error) {
+	f, err := object(text)
+	if err != nil {
+		return verificationKey{}, err
+	}
+	r := &reader{fields: f}
+	k := verificationKey{kid: r.text("kid")}
+	use, alg, ops := r.text("use"), r.text("alg"), r.texts("key_ops")
+	if r.err != nil {
+		return k, r.err
+	}
+	for _, secret := range []string{"d", "k", "p", "q"} {
+		if _, there := f[secret]; there {
+			return k, errors.New("it is not a public key")
+		}
+	}
+	if use != "" && use != "sig" || ops != nil && !slices.Contains(ops, "verify") {
+		return k, errors.New("it is not for signatures")
+	}
+	public := fields{} // without certificates, which would only be parsed
+	for _, name := range []string{"kty", "crv", "x", "y", "n", "e"} {
+		if v, there := f[name]; there {
+			public[name] = v
+		}
+	}
+	bare, err := json.Marshal(public)
+	if err != nil {
+		return k, err
+	}
+	if err := json.Unmarshal(bare, &k.jwk); err != nil {
+		return k, err
+	}
+	if k.algs = fitting(k.jwk.Key); alg != "" {
+		k.algs = slices.DeleteFunc(k.algs, func(a string) bool { return a != alg })
+	}
+	if len(k.algs) == 0 || !k.jwk.IsPublic() {
+		return k, errors.New("it is of a kind or a size that cannot be used")
+	}
+	k.id, err = thumbprintOf(&k.jwk)
+	return k, err
+}

@@ -1,0 +1,183 @@
+package auth
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+)
+
+// Bounds of a signed token.
+const (
+	maxJWT = 16 << 10
+	skew   = 30 * time.Second // how far clocks may differ
+)
+
+// algorithms are those that a signature may have. None of them is symmetric, so that a public key
+// is never taken for a secret.
+var algorithms = []jose.SignatureAlgorithm{
+	jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512,
+	jose.ES256, jose.ES384, jose.ES512, jose.EdDSA,
+}
+
+// Algorithms returns the names of those that signatures of tokens and proofs may have here: what
+// metadata and challenges announce.
+func Algorithms() []string {
+	names := make([]string, len(algorithms))
+	for i, a := range algorithms {
+		names[i] = string(a)
+	}
+	return names
+}
+
+// A Verifier verifies access tokens of one issuer that are JWTs (RFC 9068, 4; RFC 7519, 7.2; RFC 8725). It may be
+// used concurrently.
+type Verifier struct {
+	Issuer    string           // "iss", byte for byte
+	Audiences []string         // "aud" must have one of these, byte for byte; without any no token is valid
+	Keys      *KeySet          // of the issuer
+	Now       func() time.Time // nil: time.Now
+}
+
+// Verify returns what a token says, once all of this holds: at most 16 KiB; a signature by one of
+// the issuer's keys with an algorithm of RS, PS, ES (256 to 512) or EdDSA; "typ" is at+jwt, JWT or
+// missing; no "crit"; no name twice in any object; issuer and audience; "exp" there and not past,
+// "nbf" not ahead, with 30 seconds for clocks that differ. What the header says of keys (jwk, jku,
+// x5u, x5c) is ignored. A binding (Claims.JKT, X5T) is for the caller to demand.
+//
+// InvalidToken: the token is not valid. Unavailable: that cannot be told now, see KeySet.
+func (v *Verifier) Verify(ctx context.Context, token string) (Claims, error) {
+	h, err := readHeader(token)
+	if err != nil {
+		return Claims{}, invalidToken(err.Error())
+	}
+	switch strings.TrimPrefix(strings.ToLower(h.typ), "application/") {
+	case "", "jwt", "at+jwt":
+	default:
+		return Claims{}, invalidToken("it is not an access token by its typ")
+	}
+	jws, err := jose.ParseSignedCompact(token, algorithms)
+	if err != nil {
+		return Claims{}, invalidToken("it is not a signed token that can be read")
+	}
+	keys, err := v.Keys.lookup(ctx, h.kid, h.alg)
+	if err != nil {
+		return Claims{}, err
+	}
+	for _, k := range keys {
+		payload, err := jws.Verify(&k.jwk)
+		if err != nil {
+			continue
+		}
+		c, err := v.check(payload)
+		c.Key = k.id
+		return c, err
+	}
+	return Claims{}, invalidToken("its signature is not valid")
+}
+
+// check checks the claims of a token whose signature is valid.
+func (v *Verifier) check(payload []byte) (Claims, error) {
+	f, err := object(payload)
+	if err != nil {
+		return Claims{}, invalidToken("its claims cannot be read: " + err.Error())
+	}
+	c, err := readClaims(f)
+	if err != nil {
+		return Claims{}, invalidToken("its claims cannot be used: " + err.Error())
+	}
+	now := time.Now()
+	if v.Now != nil {
+		now = v.Now()
+	}
+	what := ""
+	switch {
+	case c.Issuer != v.Issuer || v.Issuer == "":
+		what = "it is of another issuer"
+	case !c.For(v.Audiences):
+		what = "it is for another audience"
+	case f.has("at_hash") || f.has("c_hash"):
+		what = "it is an id token"
+	case c.Expires.IsZero():
+		what = "it does not say when it expires"
+	case !now.Before(c.Expires.Add(skew)):
+		what = "it has expired"
+	case now.Add(skew).Before(c.Before):
+		what = "it is not valid yet"
+	case c.Subject == "" && c.ClientID == "":
+		what = "it names neither a subject nor a client"
+	}
+	if what != "" {
+		return Claims{}, invalidToken(what)
+	}
+	return c, nil
+}
+
+// invalidToken makes an error, which says nothing of the token's text.
+func invalidToken(what string) *Error {
+	return &Error{Kind: InvalidToken, Doing: "access token", What: what}
+}
+
+// UnverifiedIssuer returns the issuer that a token claims to be of: only to choose the Verifier that
+// is to verify it.
+func UnverifiedIssuer(token string) (string, error) {
+	if _, err := readHeader(token); err != nil {
+		return "", invalidToken(err.Error())
+	}
+	f, err := segment(strings.Split(token, ".")[1])
+	if err != nil {
+		return "", invalidToken("its claims cannot be read")
+	}
+	r := &reader{fields: f}
+	if iss := r.text("iss"); iss != "" {
+		return iss, nil
+	}
+	return "", invalidToken("it does not say who issued it")
+}
+
+// A header is what is read of a token's header before its signature is known to be valid.
+type header struct {
+	alg, kid, typ string
+	fields        fields
+}
+
+// readHeader reads the header of a token in three parts. Its errors do not repeat the token.
+func readHeader(token string) (header, error) {
+	if len(token) > maxJWT {
+		return header{}, errors.New("it is longer than 16 KiB")
+	}
+	parts := strings.Split(token, ".")
+	if len(parts) != 3 {
+		return header{}, errors.New("it does not have three parts")
+	}
+	f, err := segment(parts[0])
+	if err != nil {
+		return header{}, errors.New("its header cannot be read")
+	}
+	r := &reader{fields: f}
+	h := header{alg: r.text("alg"), kid: r.text("kid"), typ: r.text("typ"), fields: f}
+	if r.err != nil {
+		return header{}, errors.New("its header cannot be used")
+	}
+	if _, there := f["crit"]; there { // none of the extensions is known here
+		return header{}, errors.New("its header has critical extensions")
+	}
+	for _, a := range algorithms {
+		if h.alg == string(a) {
+			return h, nil
+		}
+	}
+	return header{}, errors.New("its algorithm is not allowed")
+}
+
+// segment decodes one part of a token.
+func segment(part string) (fields, error) {
+	text, err := base64.RawURLEncoding.Strict().DecodeString(part)
+	if err != nil || strings.ContainsAny(part, "\r\n") { // which the decoder skips
+		return nil, errors.New("it is not base64url")
+	}
+	return object(text)
+}
