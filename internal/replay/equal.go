@@ -20,10 +20,22 @@ var volatile = []string{
 	"clientInfo", "clientCapabilities", "traceparent", "tracestate", "baggage",
 }
 
-// decode returns a raw JSON value with its numbers as they are spelled; nil raw is nil.
+// maxValues is how many values one may have inside that is decoded: that takes 50 bytes and more for each.
+const maxValues = 1 << 20
+
+// isHuge reports whether a raw JSON value may have more values inside than are decoded.
+func isHuge(raw []byte) bool {
+	return len(raw) > maxValues && bytes.Count(raw, []byte(","))+bytes.Count(raw, []byte("["))+bytes.Count(raw, []byte("{")) > maxValues
+}
+
+// decode returns a raw JSON value with its numbers as they are spelled; nil raw is nil. One that is huge becomes
+// its text, without _meta: it is equal to what is spelled alike.
 func decode(raw []byte) any {
 	if raw == nil {
 		return nil
+	}
+	if isHuge(raw) {
+		return string(jsonrpc.Without(raw, "_meta"))
 	}
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()

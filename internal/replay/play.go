@@ -3,6 +3,7 @@ package replay
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -53,7 +54,7 @@ func Play(ctx context.Context, conn bridge.Conn, rec *Recording, o PlayOptions) 
 	wg.Go(func() {
 		err := conn.Receive(receiving, playerSink{p})
 		p.mu.Lock()
-		p.ended = cmp.Or(err, io.EOF)
+		p.ended = cmp.Or(p.ended, err, io.EOF)
 		p.mu.Unlock()
 		p.wake()
 	})
@@ -68,6 +69,7 @@ func Play(ctx context.Context, conn bridge.Conn, rec *Recording, o PlayOptions) 
 
 // A group is the messages of a server that can stand for one another.
 type group struct {
+	kind   jsonrpc.Kind // Request or Notification
 	method string
 	about  *item // the client's request whose progress it is; nil: none
 }
@@ -119,6 +121,7 @@ type player struct {
 	renamed    map[string]string  // cursors and the like: what the server says now, by kind and what was recorded
 	sent       int
 	extra      int // messages that the recording does not have
+	unasked    int // these, pings, and responses that answer nothing
 	unsent     int // messages of the client, because the server has ended
 }
 
@@ -126,7 +129,7 @@ type player struct {
 func (p *player) count() {
 	for _, i := range p.rec.items {
 		if !i.fromClient && i.m.Kind() != jsonrpc.Response {
-			a := p.group(i.m.Method(), aboutOf(i))
+			a := p.group(&i.m, aboutOf(i))
 			a.recorded = append(a.recorded, i)
 		}
 	}
@@ -140,8 +143,10 @@ func aboutOf(i *item) *item {
 	return i.request
 }
 
-func (p *player) group(method string, about *item) *arrivals {
-	g := group{method, about}
+func groupOf(m *jsonrpc.Message, about *item) group { return group{m.Kind(), m.Method(), about} }
+
+func (p *player) group(m *jsonrpc.Message, about *item) *arrivals {
+	g := groupOf(m, about)
 	if p.groups[g] == nil {
 		p.groups[g] = &arrivals{}
 	}
@@ -229,17 +234,20 @@ func (p *player) expect(i *item) (come func() bool, giveUp func()) {
 				}
 			}
 	}
-	a := p.group(i.m.Method(), aboutOf(i))
+	a := p.group(&i.m, aboutOf(i))
 	a.due++
 	due := a.due
 	return func() bool { return len(a.came)+a.waived >= due },
 		func() { a.waived = max(a.waived, due-len(a.came)) }
 }
 
+// maxTook is for how long Play believes a recording that something took: its times may be made up.
+const maxTook = 24 * time.Hour
+
 // await waits until all of need is true, for as long as it took in the recording and Wait
 // more; what has not come then is waited for no more. over: the server has ended.
 func (p *player) await(ctx context.Context, need []func() bool, waive []func(), took time.Duration) (over bool, err error) {
-	t := time.NewTimer(max(took, 0) + p.Wait)
+	t := time.NewTimer(min(max(took, 0), maxTook) + p.Wait)
 	defer t.Stop()
 	for {
 		if err := p.reply(ctx); err != nil && ctx.Err() != nil {
@@ -275,7 +283,7 @@ func (p *player) await(ctx context.Context, need []func() bool, waive []func(), 
 func (p *player) reply(ctx context.Context) error {
 	for {
 		p.mu.Lock()
-		if len(p.replies) == 0 {
+		if len(p.replies) == 0 || p.ended != nil {
 			p.mu.Unlock()
 			return nil
 		}
@@ -373,7 +381,7 @@ func (p *player) question(recorded *item) *arrival {
 	}
 	var first *arrival
 	key := keyOf(&recorded.m)
-	for _, a := range p.group(recorded.m.Method(), nil).came {
+	for _, a := range p.group(&recorded.m, nil).came {
 		if a.for_ != nil || a.refused {
 			continue
 		}
@@ -392,9 +400,10 @@ func (p *player) question(recorded *item) *arrival {
 	return first
 }
 
-// keyOf returns a text that is the same for equal requests and notifications.
+// keyOf returns a short text that is the same for equal requests and notifications.
 func keyOf(m *jsonrpc.Message) string {
-	return string(canonical(append([]byte(m.Method()), ' '), paramsOf(m)))
+	sum := sha256.Sum256(canonical(append([]byte(m.Method()), ' '), paramsOf(m)))
+	return string(sum[:])
 }
 
 // playerSink takes what the server says. It never waits.
@@ -414,13 +423,26 @@ func (s playerSink) Send(_ context.Context, m jsonrpc.Message) error {
 // maxExtra is how many messages are kept that the recording does not have.
 const maxExtra = 1000
 
+// maxUnasked is how many messages a server may send that the recording does not have, and pings, until it is treated
+// as if it had ended: it may never stop, and wants each answered.
+const maxUnasked = 10 * maxExtra
+
+var errUnasked = fmt.Errorf("it has sent more than %d messages that the recording does not have", maxUnasked)
+
 // take notes a message of the server.
 func (p *player) take(m jsonrpc.Message) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.unasked > maxUnasked {
+		p.ended = cmp.Or(p.ended, errUnasked)
+		return
+	}
 	switch m.Kind() {
 	case jsonrpc.Response:
 		id, c, ok := jsonrpc.Find(p.asked, m.ID())
+		if !ok {
+			p.unasked++
+		}
 		switch {
 		case !ok && len(p.stray) < maxExtra:
 			p.stray = append(p.stray, fmt.Sprintf("an answer to no request, with the id %s", shorten(m.ID().String())))
@@ -431,6 +453,7 @@ func (p *player) take(m jsonrpc.Message) {
 		}
 	case jsonrpc.Request:
 		if m.Method() == "ping" {
+			p.unasked++
 			p.replies = append(p.replies, jsonrpc.NewResult(m.ID(), nil))
 			return
 		}
@@ -455,13 +478,14 @@ func (p *player) take(m jsonrpc.Message) {
 // recording.
 func (p *player) arrived(m jsonrpc.Message, about *item) (q *arrival, extra bool) {
 	q = &arrival{m: m, after: p.last, key: keyOf(&m)}
-	a := p.groups[group{m.Method(), about}]
+	a := p.groups[groupOf(&m, about)]
 	if extra = a == nil || len(a.came) >= len(a.recorded); !extra {
 		a.came = append(a.came, q)
 		return q, false
 	}
+	p.unasked++
 	if p.extra++; p.extra <= maxExtra {
-		a = p.group(m.Method(), about)
+		a = p.group(&m, about)
 		a.came = append(a.came, q)
 	}
 	return q, true

@@ -149,7 +149,7 @@ func (l *loader) take(r *trace.Record, line int) error {
 	case r.Body.Cut > 0 || r.Body.Text == nil:
 		return fmt.Errorf("line %d: not all of this message is in the file; mcp-bridge record keeps whole messages", line)
 	case !l.AllowRedacted && isRedacted(r.Redacted):
-		return fmt.Errorf("line %d: %w: %s was taken out", line, ErrRedacted, printable.Text(strings.Join(r.Redacted, ", ")))
+		return fmt.Errorf("line %d: %w: %s was taken out", line, ErrRedacted, shorten(strings.Join(r.Redacted, ", ")))
 	}
 	if l.bytes += len(r.Body.Text) + keptBeside; l.bytes > l.MaxBytes {
 		return fmt.Errorf("line %d: the conversation has more than %d bytes", line, l.MaxBytes)
@@ -201,7 +201,7 @@ func isRedacted(paths []string) bool {
 func (l *loader) finish() (*Recording, error) {
 	others := ""
 	if len(l.sessions) > 0 {
-		others = "; others have: " + printable.Text(strings.Join(l.sessions, ", "))
+		others = "; others have: " + shorten(strings.Join(l.sessions, ", "))
 	}
 	switch {
 	case l.records == 0 && l.foreign > 0:

@@ -188,16 +188,16 @@ func (r *run) response(m jsonrpc.Message) jsonrpc.Message {
 
 // nearest says which recorded request is most like one that is not in the recording.
 func (f *Fake) nearest(m *jsonrpc.Message) (code int, text string) {
-	const maxLooked = 200
+	const maxLooked, maxBytes = 200, 16 << 20
 	here := paramsOf(m)
 	var best *script
 	var differ []change
-	looked := 0
+	looked, read := 0, 0
 	for _, s := range f.scripts {
-		if s.begin.m.Kind() != jsonrpc.Request || s.begin.m.Method() != m.Method() || looked == maxLooked {
+		if s.begin.m.Kind() != jsonrpc.Request || s.begin.m.Method() != m.Method() || looked == maxLooked || read > maxBytes {
 			continue
 		}
-		looked++
+		looked, read = looked+1, read+s.begin.m.Size()
 		var all []change
 		at := &path{up: &path{}, key: "params"}
 		changes(at, paramsOf(&s.begin.m), here, func(c change) bool {
