@@ -79,7 +79,7 @@ func (f *tracingFlags) begin(seen *observe.Observer, log hclog.Logger) (t *traci
 		log.Warn("--trace-unredacted: traces of this run hold passwords and tokens as they are; keep them to yourself")
 	}
 	if f.file == "" && f.record == "" {
-		return t, func() {}, nil
+		return t, t.recorder.Wait, nil
 	}
 	o := trace.FileOptions{MaxText: int(f.maxMessage), NoText: f.maxMessage == 0}
 	if f.record != "" {
@@ -95,6 +95,7 @@ func (f *tracingFlags) begin(seen *observe.Observer, log hclog.Logger) (t *traci
 	release := t.recorder.Use(file)
 	return t, func() {
 		release()
+		t.recorder.Wait()
 		if err := file.Close(); err != nil {
 			log.Warn("the trace may lack its end", "error", err)
 		}

@@ -121,6 +121,14 @@ func (f *File) Put(line []byte) {
 	}
 }
 
+// Skip implements Sink.
+func (f *File) Skip(n uint64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.gap += n
+	f.lost += n
+}
+
 // tellGap adds the line of what was left out. It is called with mu held.
 func (f *File) tellGap() {
 	if f.gap > 0 {

@@ -138,7 +138,7 @@ func (m *maker) event(d *redact.Redactor, e observe.Event, text bool) bool {
 		}
 		m.session(e.Session)
 		m.Kind, m.Hop, m.Dir = Note, e.Hop.String(), e.Call.Dir.String()
-		m.Method, m.Name, m.ID, m.Took = d.Name(e.Call.Method), d.Name(e.Call.Name), d.ID(e.Call.ID), time.Since(e.Call.Began)
+		m.Method, m.Name, m.ID, m.Took = d.Name(e.Call.Method), d.Name(e.Call.Name), d.ID(e.Call.ID), m.now.Sub(e.Call.Began)
 		m.Record.Event = &Event{Code: "unanswered", Text: "the request will not be answered"}
 		m.atHop(e.Session, e.Hop)
 	case observe.Dropped:
@@ -176,7 +176,7 @@ func (m *maker) about(server string, s *observe.Session) {
 func (m *maker) call(d *redact.Redactor, server string, s *observe.Session, method string, id jsonrpc.ID, since time.Time) {
 	m.about(server, s)
 	m.Kind, m.Method, m.ID = Note, d.Name(method), d.ID(id)
-	m.Took = time.Since(since)
+	m.Took = m.now.Sub(since)
 }
 
 // waiting makes the record of a request that came before somebody looked.

@@ -18,6 +18,9 @@ type Sink interface {
 
 	// Put takes a line, with its line feed. It does not wait, and does not keep line.
 	Put(line []byte)
+
+	// Skip says that n lines are missing before the next one.
+	Skip(n uint64)
 }
 
 // Recorder is an observe.Watcher that makes Records of what it is told, without secrets, and
@@ -32,6 +35,7 @@ type Recorder struct {
 	users map[Sink]int
 	stop  func() // of observer.Watch; nil: it does not watch
 	sinks atomic.Pointer[[]Sink]
+	later backlog
 }
 
 // NewRecorder returns a Recorder of what o tells.
@@ -68,7 +72,8 @@ func (r *Recorder) RedactText(text string) string {
 func (r *Recorder) Redact(text string) string { return r.redactor.Load().String(text) }
 
 // Use has s get lines until release is called. A Sink that several use gets each line once, until the last
-// of them has released it. Lines that are being made meanwhile may still come when release has returned.
+// of them has released it. Lines that are being made meanwhile may still come when release has returned; Wait awaits
+// those of long messages, which are looked through in a goroutine of the Recorder's.
 func (r *Recorder) Use(s Sink) (release func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -103,54 +108,19 @@ func (r *Recorder) update() {
 	}
 }
 
-// Message implements observe.Watcher.
-func (r *Recorder) Message(p *observe.Passed) {
-	sinks := r.sinks.Load()
-	if sinks == nil {
-		return
-	}
-	m := makers.Get().(*maker)
-	m.message(r.redactor.Load(), p, wantsText(*sinks))
-	if d := r.texts.Load(); d != nil && m.Body.Text != nil {
-		d.Message(m.Body.Text, nil) // for what it learns
-	}
-	m.hand(*sinks)
-	m.release()
-}
-
 // Waiting returns the line of a request that waits for its answer, as a Sink gets lines.
 func (r *Recorder) Waiting(w *observe.Waiting) []byte {
-	var m maker
+	m := maker{now: time.Now()}
 	m.waiting(r.redactor.Load(), w)
 	return Append(nil, &m.Record)
-}
-
-// Event implements observe.Watcher.
-func (r *Recorder) Event(e observe.Event) {
-	sinks := r.sinks.Load()
-	if sinks == nil {
-		return
-	}
-	m := makers.Get().(*maker)
-	if m.event(r.redactor.Load(), e, wantsText(*sinks)) {
-		if m.Seq = r.observer.Next(); m.Time.IsZero() {
-			m.Time = time.Now()
-		}
-		m.hand(*sinks)
-	}
-	m.release()
-}
-
-// wantsText reports whether a Sink takes texts of messages.
-func wantsText(sinks []Sink) bool {
-	return slices.ContainsFunc(sinks, func(s Sink) bool { return s.MaxText() != 0 })
 }
 
 // maker makes one record, and its lines.
 type maker struct {
 	Record
-	text []byte // memory for the text of a message whose bytes lie in several places
-	line []byte // memory for the line
+	text []byte    // memory for the text of a message whose bytes lie in several places
+	line []byte    // memory for the line
+	now  time.Time // when the event was told
 
 	exchange Exchange // memory for Record.HTTP, and for its headers
 	fields   []field

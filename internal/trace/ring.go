@@ -81,6 +81,9 @@ func (r *Ring) Put(line []byte) {
 	}
 }
 
+// Skip implements Sink.
+func (r *Ring) Skip(n uint64) { r.Put(Append(nil, &Record{Kind: Gap, Time: time.Now(), Lost: n})) }
+
 // keep copies a line to a new place: what readers have is not touched. It is called with mu held.
 func (r *Ring) keep(line []byte) []byte {
 	if len(line) > segmentSize/4 {

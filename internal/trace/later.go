@@ -1,0 +1,207 @@
+package trace
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/observe"
+)
+
+// longText is how long a message is, in bytes, that is not looked through in the goroutine that carries it.
+const longText = 64 << 10
+
+// What may wait behind a long message, and with it: how many records, and how long their texts are.
+const (
+	maxLater      = 16 << 10
+	maxLaterBytes = 64 << 20
+)
+
+// backlog is what the records are made of later: of long messages, and of all that comes until these are done, because
+// what is found in them may be in what follows. The zero value works.
+type backlog struct {
+	busy atomic.Bool // changes with mu held: somebody makes records of what waits
+	room int         // bytes of waiting, at most; 0: maxLaterBytes
+
+	mu      sync.Mutex
+	waiting []late
+	bytes   int           // of waiting, and of what is being made
+	missing uint64        // how many were left out since the last one of waiting
+	done    chan struct{} // closed when nobody is busy any more; nil: nobody was
+}
+
+// late is what one record is made of.
+type late struct {
+	passed observe.Passed // a message
+	event  observe.Event  // nil: it is a message
+	seq    uint64         // of the event
+	at     time.Time      // of the event
+	sinks  []Sink
+	size   int
+	before uint64 // how many were left out before it
+}
+
+// isLong reports whether a text is so long that nobody waits until it is looked through.
+func isLong(size int, sinks []Sink) bool { return size > longText && wantsText(sinks) }
+
+// postpone has a record made later, if it is of something long, or others wait. It does not wait.
+func (r *Recorder) postpone(l *late, long bool) bool {
+	if !long && !r.later.busy.Load() {
+		return false
+	}
+	b := &r.later
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	busy := b.busy.Load()
+	if !long && !busy {
+		return false
+	}
+	if busy && (len(b.waiting) >= maxLater || b.bytes+l.size > cmp.Or(b.room, maxLaterBytes)) {
+		b.missing++
+		return true
+	}
+	l.before, b.missing = b.missing, 0
+	b.waiting = append(b.waiting, *l)
+	b.bytes += l.size
+	if !busy {
+		b.busy.Store(true)
+		b.done = make(chan struct{})
+		go r.catchUp(b.done)
+	}
+	return true
+}
+
+// catchUp makes the records that wait, until there are none.
+func (r *Recorder) catchUp(done chan<- struct{}) {
+	defer close(done)
+	var sinks []Sink // of the last record
+	for made := 0; ; {
+		all, missing, more := r.later.take(made)
+		if !more {
+			return
+		}
+		skip(sinks, missing)
+		made = 0
+		for i := range all {
+			l := &all[i]
+			sinks = l.sinks
+			skip(sinks, l.before)
+			if l.event == nil {
+				r.message(&l.passed, sinks)
+			} else {
+				r.happened(l.event, l.seq, l.at, sinks)
+			}
+			made += l.size
+			*l = late{} // nobody else needs the text
+		}
+	}
+}
+
+// take returns what waits, once records of so many bytes have been made, or else how many were left out. more is
+// false if there is nothing.
+func (b *backlog) take(made int) (all []late, missing uint64, more bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.bytes -= made
+	if all, b.waiting = b.waiting, nil; len(all) == 0 {
+		missing, b.missing = b.missing, 0
+	}
+	if more = len(all) > 0 || missing > 0; !more {
+		b.busy.Store(false)
+	}
+	return all, missing, more
+}
+
+// skip tells sinks that lines are missing.
+func skip(sinks []Sink, n uint64) {
+	for _, s := range sinks {
+		if n > 0 {
+			s.Skip(n)
+		}
+	}
+}
+
+// Wait returns when the Sinks have the records of all that was told before.
+func (r *Recorder) Wait() {
+	r.later.mu.Lock()
+	done := r.later.done
+	r.later.mu.Unlock()
+	if done != nil {
+		<-done
+	}
+}
+
+// sizeOf returns how much memory an event may hold, about.
+func sizeOf(e observe.Event) int {
+	const least = 512
+	switch e := e.(type) {
+	case observe.Dropped:
+		return least + e.Message.Size()
+	case observe.Stderr:
+		return least + len(e.Line)
+	}
+	return least
+}
+
+// Message implements observe.Watcher.
+func (r *Recorder) Message(p *observe.Passed) {
+	all := r.sinks.Load()
+	if all == nil {
+		return
+	}
+	if long := isLong(p.Message.Size(), *all); long || r.later.busy.Load() {
+		if r.postpone(&late{passed: *p, sinks: *all, size: p.Message.Size()}, long) {
+			return
+		}
+	}
+	r.message(p, *all)
+}
+
+// Event implements observe.Watcher.
+func (r *Recorder) Event(e observe.Event) {
+	all := r.sinks.Load()
+	if all == nil {
+		return
+	}
+	dropped, _ := e.(observe.Dropped)
+	if long := isLong(dropped.Message.Size(), *all); long || r.later.busy.Load() {
+		if r.postpone(&late{event: e, seq: r.observer.Next(), at: time.Now(), sinks: *all, size: sizeOf(e)}, long) {
+			return
+		}
+	}
+	r.happened(e, 0, time.Now(), *all)
+}
+
+// message makes the record of a message.
+func (r *Recorder) message(p *observe.Passed, sinks []Sink) {
+	m := makers.Get().(*maker)
+	m.message(r.redactor.Load(), p, wantsText(sinks))
+	if d := r.texts.Load(); d != nil && m.Body.Text != nil {
+		d.Message(m.Body.Text, nil) // for what it learns
+	}
+	m.hand(sinks)
+	m.release()
+}
+
+// happened makes the record of an event, if there is to be one. seq is 0 if it has no number yet.
+func (r *Recorder) happened(e observe.Event, seq uint64, at time.Time, sinks []Sink) {
+	m := makers.Get().(*maker)
+	m.now = at
+	if m.event(r.redactor.Load(), e, wantsText(sinks)) {
+		if m.Seq = seq; seq == 0 {
+			m.Seq = r.observer.Next()
+		}
+		if m.Time.IsZero() {
+			m.Time = at
+		}
+		m.hand(sinks)
+	}
+	m.release()
+}
+
+// wantsText reports whether a Sink takes texts of messages.
+func wantsText(sinks []Sink) bool {
+	return slices.ContainsFunc(sinks, func(s Sink) bool { return s.MaxText() != 0 })
+}

@@ -1,0 +1,119 @@
+package trace
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
+	"github.com/mcp-bridge/mcp-bridge/internal/observe"
+	"github.com/mcp-bridge/mcp-bridge/internal/trace/redact"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// stuck is a Sink that takes its first line only when it is told to.
+type stuck struct {
+	lines
+	first chan struct{} // closed when the first line has come
+	goOn  chan struct{}
+}
+
+func newStuck() *stuck {
+	return &stuck{lines: lines{most: -1}, first: make(chan struct{}), goOn: make(chan struct{})}
+}
+
+func (s *stuck) Put(line []byte) {
+	s.mu.Lock()
+	isFirst := len(s.all) == 0
+	s.mu.Unlock()
+	if isFirst {
+		close(s.first)
+		<-s.goOn
+	}
+	s.lines.Put(line)
+}
+
+// long returns a request of more than longText bytes, which has a member "token".
+func long(id int, more int, token string) jsonrpc.Message {
+	return bridgetest.Parse(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"m","params":{"pad":%q,"token":%q}}`, id, strings.Repeat("x", longText+more), token))
+}
+
+// The traffic does not wait for a long message to be looked through. What comes meanwhile is written down after it,
+// because what is found in it is taken out of that, too.
+func TestLongMessages(t *testing.T) {
+	var o observe.Observer
+	rec := NewRecorder(&o, redactor(t, redact.Options{}))
+	sink := newStuck()
+	release := rec.Use(sink)
+	s := o.OpenQuiet("files", "http")
+	c := &passing{}
+	server := s.Conn(c, observe.Up)
+	bridgetest.Must(t, server.Receive(t.Context(), taker{}))
+	server.TrySend(long(1, 0, "geheim-123"))
+	<-sink.first
+	c.sink.TrySend(bridgetest.Parse(`{"jsonrpc":"2.0","id":1,"result":{"x":"geheim-123"}}`))
+	o.Event(observe.Stderr{Server: "files", Line: "I know geheim-123"})
+	o.Event(observe.SessionOpened{Session: s})
+	server.TrySend(bridgetest.Parse(`{"jsonrpc":"2.0","method":"n"}`))
+	close(sink.goOn)
+	release()
+	rec.Wait()
+	var kinds []Kind
+	var last uint64
+	for _, r := range records(t, sink.all) {
+		kinds = append(kinds, r.Kind)
+		if r.Seq <= last {
+			t.Errorf("%d comes after %d", r.Seq, last)
+		}
+		last = r.Seq
+	}
+	if want := []Kind{Request, Response, Stderr, Session, Notification}; !slices.Equal(kinds, want) {
+		t.Errorf("%q, want %q", kinds, want)
+	}
+	if all := fmt.Sprintf("%s", sink.all); strings.Contains(all, "geheim") {
+		t.Error("a secret is shown")
+	}
+}
+
+// What waits is bounded: more is left out, and the Sinks are told how much.
+func TestLongMessagesAreBounded(t *testing.T) {
+	var o observe.Observer
+	rec := NewRecorder(&o, redactor(t, redact.Options{}))
+	rec.later.room = 32 * longText
+	sink := newStuck()
+	f, err := NewFile(filepath.Join(t.TempDir(), "trace"), FileOptions{})
+	bridgetest.Must(t, err)
+	releases := []func(){rec.Use(sink), rec.Use(f)}
+	server := o.OpenQuiet("files", "http").Conn(&passing{}, observe.Up)
+	send := func(m jsonrpc.Message) { server.TrySend(m) }
+	note := bridgetest.Parse(`{"jsonrpc":"2.0","method":"n"}`)
+	send(long(1, 0, "x"))
+	<-sink.first
+	send(long(2, 20*longText, "x"))
+	send(long(3, 20*longText, "x")) // left out
+	for range maxLater {            // the last one is left out
+		send(note)
+	}
+	close(sink.goOn)
+	rec.Wait()
+	send(note)
+	for _, release := range releases {
+		release()
+	}
+	bridgetest.Must(t, f.Close())
+	all := records(t, sink.all)
+	var gaps []uint64
+	for _, r := range all {
+		if r.Kind == Gap {
+			gaps = append(gaps, r.Lost)
+		}
+	}
+	if !slices.Equal(gaps, []uint64{1, 1}) || len(all) != 1+1+maxLater-1+2+1 || all[len(all)-1].Kind != Notification {
+		t.Errorf("%d records, gaps of %d", len(all), gaps)
+	}
+	if f.Lost() != 2 {
+		t.Errorf("the file lacks %d", f.Lost())
+	}
+}
