@@ -20,6 +20,7 @@ import (
 	"testing"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
+	"github.com/mcp-bridge/mcp-bridge/internal/trace"
 	"github.com/mcp-bridge/mcp-bridge/tests/internal/harness"
 )
 
@@ -279,12 +280,22 @@ func TestNoSecretFromDoctor(t *testing.T) {
 		}
 		z, err := zip.OpenReader(pack)
 		bridgetest.Must(t, err)
+		said := false
 		for _, f := range z.File {
 			r, err := f.Open()
 			bridgetest.Must(t, err)
 			text, err := io.ReadAll(r)
 			bridgetest.Must(t, err)
 			c.check(t, fmt.Sprintf("%s, target %d", f.Name, i), string(text))
+			if f.Name == "trace.jsonl" {
+				for r, err := range trace.NewReader(bytes.NewReader(text)).Records() {
+					bridgetest.Must(t, err)
+					said = said || r.Kind == trace.Request && r.Body.Text != nil
+				}
+			}
+		}
+		if !said {
+			t.Errorf("target %d: no message is in the bundle", i)
 		}
 		z.Close()
 	}

@@ -44,17 +44,22 @@ func (b *bundle) discard() {
 	}
 }
 
-// write writes the report, the versions, and the names of environment variables.
-func (b *bundle) write(report *doctor.Report, variables []string) error {
+// write writes the report, the versions, the names of environment variables, and what doctor and the server have said.
+func (b *bundle) write(report *doctor.Report, variables []string, said *doctor.Recording) error {
 	var text, form bytes.Buffer
 	if err := errors.Join(report.WriteText(&text), report.WriteJSON(&form)); err != nil {
 		return err
 	}
-	err := b.pack([]packed{
+	conversation, err := report.Trace(said, "server")
+	if err != nil {
+		return err
+	}
+	err = b.pack([]packed{
 		{"report.txt", text.Bytes()},
 		{"report.json", form.Bytes()},
 		{"versions.txt", versions()},
 		{"environment.txt", []byte(strings.Join(variables, "\n") + "\n")},
+		{"trace.jsonl", conversation},
 	})
 	if err = errors.Join(err, b.file.Close()); err != nil {
 		return fmt.Errorf("--bundle: %w", err)

@@ -98,11 +98,14 @@ func diagnose(ctx context.Context, args []string, env environment) error {
 	}
 	warnIdle(f.set, to, log)
 	var pack *bundle
+	var said *doctor.Recording
 	if f.bundle != "" {
 		if pack, err = newBundle(f.bundle); err != nil {
 			return usagef("--bundle: %v", err)
 		}
 		defer pack.discard()
+		said = doctor.NewRecording()
+		ctx = doctor.WithRecording(ctx, said)
 	}
 	report, names, err := f.examine(ctx, to, arguments, env, log)
 	var usage *usageError
@@ -117,7 +120,7 @@ func diagnose(ctx context.Context, args []string, env environment) error {
 		return &errNotRun{err}
 	}
 	if pack != nil {
-		if err := pack.write(report, names); err != nil {
+		if err := pack.write(report, names, said); err != nil {
 			return &errNotRun{err}
 		}
 	}

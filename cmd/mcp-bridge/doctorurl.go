@@ -14,6 +14,9 @@ func (f *doctorFlags) examineURL(ctx context.Context, address string, arguments 
 	if o.Header, err = headers(f.target.header, f.target.headerFile, env.lookup); err != nil {
 		return err
 	}
+	for name := range o.Header {
+		doctor.RecordingOf(ctx).HideHeader(name)
+	}
 	if o.TLS, err = f.target.tls(); err != nil {
 		return err
 	}

@@ -3,10 +3,13 @@ package command
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/mcp-bridge/mcp-bridge/internal/doctor"
+	"github.com/mcp-bridge/mcp-bridge/internal/trace"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/supervisor"
 )
@@ -47,6 +50,9 @@ type peer struct {
 	waiting    map[string]chan reply // by the id's text
 	anyID      chan reply            // gets answers to nothing that was asked, if it is not nil
 	containers []string              // that had to be killed
+
+	record  *doctor.Recording // nil: nothing is recorded
+	session string            // its name there
 }
 
 // start starts a process. max bounds its lines, see output.
@@ -67,6 +73,9 @@ func start(ctx context.Context, spec supervisor.Spec, max int) (*peer, error) {
 		return nil, err
 	}
 	p.process = process
+	p.record = doctor.RecordingOf(ctx)
+	p.session = p.record.Session()
+	p.record.Process(p.session, trace.Event{What: "started", PID: process.Pid(), Program: filepath.Base(spec.Path)})
 	go p.read()
 	go p.write()
 	return p, nil
@@ -96,13 +105,16 @@ func (p *peer) write() {
 	var err error
 	for line := range p.queue {
 		if err == nil {
-			_, err = p.process.Stdin().Write(line)
+			if _, err = p.process.Stdin().Write(line); err == nil {
+				p.record.Message(p.session, "stdio", trace.ToServer, line)
+			}
 		}
 	}
 }
 
 // arrived takes a message of the server; mu is held.
 func (p *peer) arrived(m jsonrpc.Message) {
+	p.record.Message(p.session, "stdio", trace.ToClient, m.Bytes())
 	switch m.Kind() {
 	case jsonrpc.Response:
 		p.resolve(m.ID(), reply{message: m})
@@ -233,6 +245,11 @@ func (p *peer) stop() error {
 	<-p.over // the reader sends answers, too
 	close(p.queue)
 	<-p.written
+	ended := trace.Event{What: "ended", PID: p.process.Pid(), Asked: true, Took: time.Since(p.began)}
+	if how := p.process.ExitError(); how != nil {
+		ended.Err = how.Error()
+	}
+	p.record.Process(p.session, ended)
 	if err != nil {
 		return fmt.Errorf("ending a process of the server: %w", err)
 	}

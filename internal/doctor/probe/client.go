@@ -172,10 +172,10 @@ func (c *Client) Start(ctx context.Context, q Request) *Reply {
 	}
 	defer func() { <-c.slots }()
 	r.Began = time.Now()
-	trace := &httptrace.ClientTrace{
+	connTrace := &httptrace.ClientTrace{
 		GotConn: func(i httptrace.GotConnInfo) { r.Reused = i.Reused },
 	}
-	ctx, cancel := context.WithCancel(httptrace.WithClientTrace(ctx, trace))
+	ctx, cancel := context.WithCancel(httptrace.WithClientTrace(ctx, connTrace))
 	if q.Within > 0 {
 		ctx, cancel = context.WithTimeout(ctx, q.Within)
 	}
@@ -186,8 +186,10 @@ func (c *Client) Start(ctx context.Context, q Request) *Reply {
 		r.closing = func() { cancel(); trip.CloseIdleConnections() }
 	}
 	req := c.httpRequest(ctx, q)
+	record := newRecord(req, q.Body)
 	resp, err := trip.RoundTrip(req)
 	if err != nil {
+		record.failed(err)
 		r.Err = err
 		r.Close()
 		return r
@@ -200,6 +202,8 @@ func (c *Client) Start(ctx context.Context, q Request) *Reply {
 	}
 	c.hide(resp.Header.Get("Mcp-Session-Id"))
 	r.Status, r.Header, r.Proto, r.body = resp.StatusCode, resp.Header, resp.Proto, resp.Body
+	record.answered(resp)
+	r.record = record.message
 	if resp.Header.Get("Content-Encoding") == "gzip" {
 		r.body = &unzipped{in: resp.Body}
 	}

@@ -42,6 +42,7 @@ type Reply struct {
 	body    io.Reader
 	lex     lexer
 	closing func()
+	record  func(message []byte) // nil: nothing is recorded
 }
 
 // A Message is one of JSON-RPC.
@@ -118,9 +119,11 @@ func (r *Reply) readEvent(e Event) {
 	var m Message
 	switch err := json.Unmarshal(e.Data, &m); {
 	case err == nil && (e.Name == "" || e.Name == "message"):
+		r.recorded(e.Data)
 		r.Messages = append(r.Messages, m)
 	case err == nil && (m.IsResponse() || m.Method != ""):
 		r.lex.odd(OddName, "event: "+e.Name)
+		r.recorded(e.Data)
 		r.Messages = append(r.Messages, m)
 	case err != nil && (e.Name == "" || e.Name == "message"):
 		r.lex.odd(OddJSON, "data: "+string(e.Data))
@@ -132,9 +135,21 @@ func (r *Reply) readMessages() {
 	text := bytes.TrimSpace(r.Text)
 	var m Message
 	if len(text) > 0 && text[0] == '[' {
-		_ = json.Unmarshal(text, &r.Messages)
+		var all []json.RawMessage
+		if json.Unmarshal(text, &r.Messages) == nil && json.Unmarshal(text, &all) == nil {
+			for _, one := range all {
+				r.recorded(one)
+			}
+		}
 	} else if json.Unmarshal(text, &m) == nil && (m.IsResponse() || m.Method != "") {
+		r.recorded(text)
 		r.Messages = append(r.Messages, m)
+	}
+}
+
+func (r *Reply) recorded(message []byte) {
+	if r.record != nil {
+		r.record(message)
 	}
 }
 

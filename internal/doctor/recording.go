@@ -1,0 +1,199 @@
+package doctor
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/trace"
+	"github.com/mcp-bridge/mcp-bridge/internal/trace/redact"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// What a Recording keeps.
+const (
+	keptRecords  = 500      // the latest
+	keptBytes    = 4 << 20  // of messages
+	keptOfOne    = 64 << 10 // bytes of a message; nothing is kept of a longer one
+	keptSessions = 100
+	keptAsked    = 100
+)
+
+// Recording is what doctor and the server have said to each other, for a bug report. A nil Recording records
+// nothing. Its methods may be called concurrently.
+type Recording struct {
+	mu       sync.Mutex
+	records  []trace.Record
+	bytes    int
+	lost     uint64
+	seq      uint64
+	headers  []string
+	named    int
+	sessions map[string]string // names by session id
+	asked    map[askedKey]trace.Record
+}
+
+// askedKey is a request that has no answer yet.
+type askedKey struct {
+	session, dir string
+	id           jsonrpc.ID
+}
+
+// NewRecording returns an empty Recording.
+func NewRecording() *Recording {
+	return &Recording{sessions: map[string]string{}, asked: map[askedKey]trace.Record{}}
+}
+
+type recordingKey struct{}
+
+// WithRecording returns a ctx with which r records.
+func WithRecording(ctx context.Context, r *Recording) context.Context {
+	return context.WithValue(ctx, recordingKey{}, r)
+}
+
+// RecordingOf returns the Recording of a ctx; nil: there is none.
+func RecordingOf(ctx context.Context) *Recording {
+	r, _ := ctx.Value(recordingKey{}).(*Recording)
+	return r
+}
+
+// HideHeader has the values of a header taken out.
+func (r *Recording) HideHeader(name string) {
+	if r != nil {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.headers = append(r.headers, name)
+	}
+}
+
+// Session returns the name of the next session.
+func (r *Recording) Session() string {
+	if r == nil {
+		return ""
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.next()
+}
+
+func (r *Recording) next() string {
+	r.named++
+	return "s" + strconv.Itoa(r.named)
+}
+
+// SessionOf returns the name of the session with an id, which is not shown; "" for "".
+func (r *Recording) SessionOf(id string) string {
+	if r == nil || id == "" {
+		return ""
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.sessions[id] == "" && len(r.sessions) < keptSessions {
+		r.sessions[id] = r.next()
+	}
+	return r.sessions[id]
+}
+
+// Message records a message, or what should be one, to the server (trace.ToServer) or from it.
+func (r *Recording) Message(session, transport, dir string, text []byte) {
+	if r == nil {
+		return
+	}
+	rec := trace.Record{Session: session, Transport: transport, Hop: trace.Up, Dir: dir, Size: len(text)}
+	m, err := jsonrpc.Parse(text)
+	if err != nil {
+		rec.Kind, rec.Dir, rec.Why = trace.Noise, "", "it is no message"
+		r.add(rec)
+		return
+	}
+	rec.Method, rec.ID = m.Method(), m.ID()
+	if rec.Body.Cut = len(text); len(text) <= keptOfOne {
+		rec.Body = trace.Body{Text: slices.Clone(text)}
+	}
+	switch m.Kind() {
+	case jsonrpc.Request:
+		rec.Kind = trace.Request
+		rec.Name, _ = jsonrpc.Text(m.Lookup("params", "name"))
+	case jsonrpc.Notification:
+		rec.Kind = trace.Notification
+	default:
+		rec.Kind = trace.Response
+		rec.Code, _ = strconv.Atoi(string(m.Lookup("error", "code")))
+		rec.Failed = string(m.Lookup("result", "isError")) == "true"
+	}
+	r.add(rec)
+}
+
+// Exchange records an HTTP exchange as far as its reply's headers.
+func (r *Recording) Exchange(session string, began time.Time, x trace.Exchange) {
+	if r != nil {
+		r.add(trace.Record{Kind: trace.HTTP, Time: began, Session: session, Transport: "http", Hop: trace.Up, HTTP: &x})
+	}
+}
+
+// Process records what a process has done.
+func (r *Recording) Process(session string, e trace.Event) {
+	if r != nil {
+		r.add(trace.Record{Kind: trace.Process, Session: session, Transport: "stdio", Event: &e})
+	}
+}
+
+func (r *Recording) add(rec trace.Record) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.seq++
+	rec.Seq = r.seq
+	if rec.Time.IsZero() {
+		rec.Time = time.Now()
+	}
+	switch other := map[string]string{trace.ToServer: trace.ToClient, trace.ToClient: trace.ToServer}[rec.Dir]; rec.Kind {
+	case trace.Request:
+		if len(r.asked) < keptAsked {
+			r.asked[askedKey{rec.Session, rec.Dir, rec.ID}] = rec
+		}
+	case trace.Response:
+		for _, session := range []string{rec.Session, ""} { // the reply to initialize opens a session
+			key := askedKey{session, other, rec.ID}
+			if asked, ok := r.asked[key]; ok {
+				rec.Session, rec.Method, rec.Name, rec.Took = session, asked.Method, asked.Name, rec.Time.Sub(asked.Time)
+				delete(r.asked, key)
+				break
+			}
+		}
+	}
+	r.records = append(r.records, rec)
+	r.bytes += len(rec.Body.Text)
+	for len(r.records) > keptRecords || r.bytes > keptBytes {
+		r.bytes -= len(r.records[0].Body.Text)
+		r.records = slices.Delete(r.records, 0, 1)
+		r.lost++
+	}
+}
+
+// Trace returns what was recorded as a trace (docs/trace.md), without the secrets that the report hides, and those
+// that a trace never has. server is the name that it has there.
+func (r *Report) Trace(of *Recording, server string) ([]byte, error) {
+	of.mu.Lock()
+	defer of.mu.Unlock()
+	r.mu.Lock()
+	d, err := redact.New(redact.Options{Secrets: r.secrets, Headers: of.headers})
+	r.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	for _, rec := range of.records { // what the names in a message tell may stand in an earlier one
+		rec.Redact(d)
+	}
+	var text []byte
+	if of.lost > 0 {
+		text = trace.Append(text, &trace.Record{Kind: trace.Gap, Time: of.records[0].Time, Lost: of.lost})
+	}
+	for _, rec := range of.records {
+		rec.Server = server
+		rec.Redact(d)
+		text = trace.Append(text, &rec)
+	}
+	return text, nil
+}
