@@ -123,7 +123,7 @@ func (f *connectFlags) run(ctx context.Context, to target, name string, env envi
 		return err
 	}
 	defer end()
-	env.lookup = traced.noting(env.lookup)
+	env.lookup = traced.hidingLookup(env.lookup)
 	spec, err := f.spec(to, name, &settings, env, log)
 	if err != nil {
 		return err

@@ -151,7 +151,7 @@ func (f *serveFlags) run(ctx context.Context, where addresses, to target, env en
 	}
 	defer end()
 	traced.hideTokens(f.access.tokenFile, env)
-	env.lookup = traced.noting(env.lookup)
+	env.lookup = traced.hidingLookup(env.lookup)
 	guard, err := f.access.policy(env, log)
 	if err != nil {
 		return err

@@ -160,7 +160,7 @@ func (t *tracing) redact(text string) string { return t.recorder.RedactText(text
 func (t *tracing) hideEnviron(env []string, all bool) {
 	var values []string
 	for _, v := range env {
-		if name, value, _ := strings.Cut(v, "="); all && !isOrdinary(name) || redact.IsTelling(name) {
+		if name, value, _ := strings.Cut(v, "="); all && !isCommonVariable(name) || redact.IsSensitive(name) {
 			values = append(values, value)
 		}
 	}
@@ -204,21 +204,21 @@ func (t *tracing) hideTokens(file string, env environment) {
 	t.hide(values)
 }
 
-// noting returns lookup, and hides what it finds: flags and files name variables where a secret
+// hidingLookup returns lookup, and hides what it finds: flags and files name variables where a secret
 // should not stand.
-func (t *tracing) noting(lookup func(string) (string, bool)) func(string) (string, bool) {
+func (t *tracing) hidingLookup(lookup func(string) (string, bool)) func(string) (string, bool) {
 	return func(name string) (string, bool) {
 		value, set := lookup(name)
-		if set && name != tokensVariable && !isOrdinary(name) {
+		if set && name != tokensVariable && !isCommonVariable(name) {
 			t.hide([]string{value})
 		}
 		return value, set
 	}
 }
 
-// isOrdinary reports whether a variable is one that nobody has for secrets, and whose value
+// isCommonVariable reports whether a variable is one that nobody has for secrets, and whose value
 // stands in many texts.
-func isOrdinary(name string) bool {
+func isCommonVariable(name string) bool {
 	return slices.Contains([]string{"HOME", "PATH", "PWD", "USER", "LOGNAME", "SHELL", "TERM", "LANG", "TMPDIR", "TEMP", "TMP",
 		"HOSTNAME", "USERPROFILE", "USERNAME", "APPDATA", "LOCALAPPDATA", "NODE_ENV", "LOG_LEVEL"}, strings.ToUpper(name)) ||
 		strings.HasPrefix(name, "LC_") || strings.HasPrefix(name, "XDG_")

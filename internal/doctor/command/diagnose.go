@@ -217,7 +217,7 @@ func (d *diagnosis) add(code string, severity doctor.Severity, title, seen, mean
 func (d *diagnosis) hideSecrets() {
 	for _, v := range slices.Concat(d.spec.Env, d.options.Full) {
 		name, value, _ := strings.Cut(v, "=")
-		if tells(name) && isValue(value) {
+		if isSensitive(name) && isValue(value) {
 			d.report.Hide(value)
 		} else if _, secret := secretIn(value); secret != "" {
 			d.report.Hide(secret)

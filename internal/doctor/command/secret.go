@@ -16,8 +16,8 @@ type secretArg struct {
 }
 
 var (
-	// tellingName matches names of what is secret, as words: not "tokenizer", not "author".
-	tellingName = lazyregexp.New(`(?i)(^|[-_.])(api[-_.]?key|access[-_.]?key|private[-_.]?key|secret[-_.]?key|apikey|secret|token|access[-_.]?token|auth[-_.]?token|bearer|password|passwd|pwd|passphrase|credentials?|authorization|pat|key)$`)
+	// sensitiveName matches names of what is secret, as words: not "tokenizer", not "author".
+	sensitiveName = lazyregexp.New(`(?i)(^|[-_.])(api[-_.]?key|access[-_.]?key|private[-_.]?key|secret[-_.]?key|apikey|secret|token|access[-_.]?token|auth[-_.]?token|bearer|password|passwd|pwd|passphrase|credentials?|authorization|pat|key)$`)
 	// notSecret matches names that end like secrets and are none.
 	notSecret = lazyregexp.New(`(?i)(max|num|public|sort|primary|partition|foreign|cache|first|last|csrf[-_.]name|ssh|host)[-_.]?(key|tokens?)$|(tokens|key[-_.]?(file|path|id|name)|token[-_.]?(file|path|url|name|limit))$`)
 	// knownKey matches credentials by what their makers have them begin with.
@@ -34,7 +34,7 @@ func secretArgs(args []string) []secretArg {
 	var found []secretArg
 	for i, arg := range args {
 		what, value := secretIn(arg)
-		if value == "" && i > 0 && telling(args[i-1]) && !strings.HasPrefix(arg, "-") && isValue(arg) {
+		if value == "" && i > 0 && isSensitiveFlag(args[i-1]) && !strings.HasPrefix(arg, "-") && isValue(arg) {
 			what, value = "the value of "+args[i-1], arg
 		}
 		if value != "" {
@@ -44,12 +44,14 @@ func secretArgs(args []string) []secretArg {
 	return found
 }
 
-// telling reports whether an argument is a flag whose value is a secret.
-func telling(arg string) bool {
-	return strings.HasPrefix(arg, "-") && !strings.Contains(arg, "=") && tells(strings.TrimLeft(arg, "-"))
+// isSensitiveFlag reports whether an argument is a flag whose value is a secret.
+func isSensitiveFlag(arg string) bool {
+	return strings.HasPrefix(arg, "-") && !strings.Contains(arg, "=") && isSensitive(strings.TrimLeft(arg, "-"))
 }
 
-func tells(name string) bool { return tellingName.MatchString(name) && !notSecret.MatchString(name) }
+func isSensitive(name string) bool {
+	return sensitiveName.MatchString(name) && !notSecret.MatchString(name)
+}
 
 // isValue reports whether text may be a credential itself: not the name of a variable, a
 // number or a file.
@@ -60,10 +62,10 @@ func isValue(text string) bool {
 
 // secretIn finds the credential in one argument.
 func secretIn(arg string) (what, value string) {
-	if name, rest, ok := strings.Cut(arg, "="); ok && tells(strings.TrimLeft(name, "-")) && isValue(rest) {
+	if name, rest, ok := strings.Cut(arg, "="); ok && isSensitive(strings.TrimLeft(name, "-")) && isValue(rest) {
 		return "the value of " + name, rest
 	}
-	if name, rest, ok := strings.Cut(arg, ":"); ok && tells(name) && isValue(strings.TrimSpace(rest)) {
+	if name, rest, ok := strings.Cut(arg, ":"); ok && isSensitive(name) && isValue(strings.TrimSpace(rest)) {
 		return "the header " + name, strings.TrimSpace(rest)
 	}
 	if m := userInfo.FindStringSubmatch(arg); m != nil && isValue(m[1]) {
@@ -71,7 +73,7 @@ func secretIn(arg string) (what, value string) {
 	}
 	if strings.Contains(arg, "://") {
 		for _, m := range inQuery.FindAllStringSubmatch(arg, -1) {
-			if tells(m[1]) && isValue(m[2]) {
+			if isSensitive(m[1]) && isValue(m[2]) {
 				return "the value of " + m[1] + " in a URL", m[2]
 			}
 		}

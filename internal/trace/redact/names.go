@@ -7,23 +7,23 @@ import (
 	"unicode/utf8"
 )
 
-// telling says whether a name tells that its value is a secret.
-type telling uint8
+// sensitivity says whether a name tells that its value is a secret.
+type sensitivity uint8
 
 const (
-	harmless telling = iota
+	harmless sensitivity = iota
 	secret
 	count // a number of it is how many there are ("maxTokens"); else it is a secret
 )
 
-// IsTelling reports whether a name, of a member, header or variable, tells that its value is a secret.
-func IsTelling(name string) bool { return tells(name) != harmless }
+// IsSensitive reports whether a name, of a member, header or variable, tells that its value is a secret.
+func IsSensitive(name string) bool { return sensitivityOf(name) != harmless }
 
-// stems make a name telling wherever they stand in it, whatever stands between their letters
+// stems make a name sensitive wherever they stand in it, whatever stands between their letters
 // that is neither a letter nor a digit.
 var stems = []string{"password", "passwd", "passphrase", "apikey", "accesskey", "privatekey", "credential", "authorization"}
 
-// words make a name telling as a word of it, or as its end.
+// words make a name sensitive as a word of it, or as its end.
 var words = []string{"secret", "token", "cookie"}
 
 // parts are all stems and words, each with its letters.
@@ -53,8 +53,8 @@ func letters[T string | []byte](name T) (set uint32) {
 	return set
 }
 
-// tells says what a name, which is decoded, tells. Nearly all names cost one look at each letter.
-func tells[T string | []byte](name T) telling {
+// sensitivityOf returns the sensitivity of a name, which is decoded. Nearly all names cost one look at each letter.
+func sensitivityOf[T string | []byte](name T) sensitivity {
 	if len(name) < len("token") {
 		return harmless
 	}
@@ -67,7 +67,7 @@ func tells[T string | []byte](name T) telling {
 			continue
 		}
 		if set == ^uint32(0) || len(name) > len(room) {
-			return tellsSlowly(string(name))
+			return sensitivityOfWords(string(name))
 		}
 		if len(joined) == 0 {
 			for i := range len(name) {
@@ -77,13 +77,14 @@ func tells[T string | []byte](name T) telling {
 			}
 		}
 		if bytes.Contains(joined, []byte(p.text)) {
-			return tellsSlowly(string(name))
+			return sensitivityOfWords(string(name))
 		}
 	}
 	return harmless
 }
 
-func tellsSlowly(name string) telling {
+// sensitivityOfWords is sensitivityOf for a name that has the letters of a stem or word: it takes the name apart.
+func sensitivityOfWords(name string) sensitivity {
 	joined, parts := split(name)
 	for _, stem := range stems {
 		if strings.Contains(joined, stem) {
@@ -147,15 +148,15 @@ func lower(r rune) rune {
 	return unicode.ToLower(r)
 }
 
-// queryWords are names of query values that are credentials, beside telling ones. The first
+// queryWords are names of query values that are credentials, beside sensitive ones. The first
 // ones are session ids.
 var queryWords = []string{"sessionid", "session", "sid", "key", "sig", "signature", "code", "auth", "jwt", "access"}
 
 const sessionWords = 3
 
-// tellsInQuery says whether a value in a query is a secret.
-func tellsInQuery(name []byte) bool {
-	if tells(name) != harmless {
+// isSensitiveInQuery reports whether a value in a query is a secret.
+func isSensitiveInQuery(name []byte) bool {
+	if sensitivityOf(name) != harmless {
 		return true
 	}
 	return inQueryWords(name, queryWords)

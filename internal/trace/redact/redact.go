@@ -305,7 +305,7 @@ func (d *Redactor) kindOf(canonical string) fieldKind {
 	case d.off:
 		return openField
 	case strings.HasPrefix(canonical, "Mcp-Param-"), // the twin of an argument, which may be a secret
-		tells(canonical) != harmless:
+		sensitivityOf(canonical) != harmless:
 		return secretField
 	case slices.Contains(urlHeaders, canonical):
 		return urlField
@@ -402,7 +402,7 @@ func (d *Redactor) queries(cuts []cut, text []byte, whole bool) []cut {
 		if plain, err := url.QueryUnescape(string(name)); err == nil {
 			name = []byte(plain)
 		}
-		if at > from && (isSession(name) || !d.off && (whole || tellsInQuery(name))) {
+		if at > from && (isSession(name) || !d.off && (whole || isSensitiveInQuery(name))) {
 			cuts = append(cuts, cut{from, at, Mark})
 		}
 	}
@@ -432,7 +432,7 @@ func until(text []byte, stops string) int {
 	return len(text)
 }
 
-// assignments appends what stands behind a telling name and "=" or ":" in a text. sure is false if it
+// assignments appends what stands behind a sensitive name and "=" or ":" in a text. sure is false if it
 // cannot be told how long that is: the last cut goes to the end of the text then.
 func assignments(cuts []cut, text []byte) (_ []cut, sure bool) {
 	end := 0 // of the last value without quotes: what begins in it ends there, too, and is not gone through again
@@ -445,7 +445,7 @@ func assignments(cuts []cut, text []byte) (_ []cut, sure bool) {
 		for start > 0 && len(name)-start < 64 && isNameByte(name[start-1]) {
 			start--
 		}
-		if tells(name[start:]) == harmless {
+		if sensitivityOf(name[start:]) == harmless {
 			continue
 		}
 		from := space(text, i+1)

@@ -204,7 +204,7 @@ func TestRedactHostile(t *testing.T) {
 	}
 }
 
-// However a message is made and spelled, a secret that stands in it, or behind a telling name, is not in what is
+// However a message is made and spelled, a secret that stands in it, or behind a sensitive name, is not in what is
 // left of it; and that is JSON.
 func FuzzRedact(f *testing.F) {
 	f.Add([]byte(`{"a":"x","b":[1,{"password":"y"}]}`), "hunter22")
@@ -239,7 +239,7 @@ func check(t *testing.T, d *Redactor, text, out []byte) {
 		end := endOfString(out, i+1)
 		if plain := decode(out[i+1 : end-1]); d.has(plain) {
 			t.Fatalf("%q became %q", text, out)
-		} else if tells(plain) == secret && isKey(out, end) {
+		} else if sensitivityOf(plain) == secret && isKey(out, end) {
 			at := space(out, space(out, end)+1)
 			c := out[at]
 			if string(plain) != "progressToken" && (c == '[' || c >= '0' && c <= '9' || c == '"' && !bytes.HasPrefix(out[at:], []byte(`""`)) && !bytes.HasPrefix(out[at:], []byte(`"`+Mark))) {

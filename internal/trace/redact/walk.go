@@ -63,8 +63,8 @@ type frame struct {
 	key      span // of the member that is looked at; of an object
 	object   bool
 	schema   bool // its names are those of properties in a schema, or it is in such a property
-	told     bool // in a schema: it is the value of a telling name
-	named    bool // its member "name" or "key" is a telling name
+	told     bool // in a schema: it is the value of a sensitive name
+	named    bool // its member "name" or "key" is a sensitive name
 	value    span // of its member "value"
 	paired   bool // it is the member "value" of the one around it
 }
@@ -137,7 +137,7 @@ func (w *walk) member(top *frame, i int) int {
 		return w.cutValue(i)
 	}
 	child := frame{from: top.key.from, to: top.key.to, schema: top.schema || w.isSchema(key), told: top.told}
-	if t := tells(key); t != harmless && !w.isSpared(key) {
+	if t := sensitivityOf(key); t != harmless && !w.isSpared(key) {
 		switch c := w.text[i]; {
 		case child.schema && c == '{':
 			child.told = child.told || t == secret // the examples of a count are numbers
@@ -163,7 +163,7 @@ func (w *walk) pair(top *frame, key []byte, i int) (isValue bool) {
 	switch string(key) {
 	case "name", "key":
 		if w.text[i] == '"' {
-			top.named = top.named || tells(decode(w.text[i+1:endOfString(w.text, i+1)-1])) != harmless
+			top.named = top.named || sensitivityOf(decode(w.text[i+1:endOfString(w.text, i+1)-1])) != harmless
 		}
 	case "value":
 		top.value = span{i, 0}
@@ -278,7 +278,7 @@ func quoted(text []byte) string {
 	return string(q[1 : len(q)-1])
 }
 
-// mayHoldMembers reports whether a string, as it is escaped, may have a telling name between quotes.
+// mayHoldMembers reports whether a string, as it is escaped, may have a sensitive name between quotes.
 func mayHoldMembers(raw []byte) bool {
 	if bytes.Contains(raw, []byte(`\u`)) {
 		return bytes.IndexByte(raw, ':') >= 0
@@ -291,7 +291,7 @@ func mayHoldMembers(raw []byte) bool {
 		}
 		at += i
 		if next := space(raw, at+2); last >= 0 && next < len(raw) && (raw[next] == ':' || raw[next] == '\\') {
-			if tells(bytes.TrimRight(raw[last:at], `\`)) != harmless {
+			if sensitivityOf(bytes.TrimRight(raw[last:at], `\`)) != harmless {
 				return true
 			}
 		}
@@ -300,7 +300,7 @@ func mayHoldMembers(raw []byte) bool {
 	}
 }
 
-// isSpared reports whether a name that sounds telling is the protocol's own.
+// isSpared reports whether a name that sounds sensitive is the protocol's own.
 func (w *walk) isSpared(key []byte) bool {
 	if string(key) != "progressToken" {
 		return false
@@ -447,7 +447,7 @@ func (w *walk) path(hideKey bool) string {
 	return b.String()
 }
 
-// leaves returns the strings with telling names in a secret that is itself JSON.
+// leaves returns the strings with sensitive names in a secret that is itself JSON.
 func (w *walk) leaves() (all []string) {
 	if len(w.text) == 0 || w.text[0] != '{' || !jsonrpc.Valid(w.text) {
 		return nil
