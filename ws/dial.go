@@ -100,7 +100,7 @@ func (d *dialer) dial(ctx context.Context) (bridge.Conn, error) {
 		},
 	})
 	d.seen.Stream(observe.Stream{Hop: observe.Up, Name: "websocket", What: "opened"})
-	return &serverConn{conn: c, dialer: d}, nil
+	return &dialedConn{conn: c, dialer: d}, nil
 }
 
 // handshake is the RoundTripper of one opening handshake. It follows redirects
@@ -157,16 +157,16 @@ func (d *dialer) lostFault(err error, code websocket.StatusCode) *httpdial.Fault
 		Text: text + "; no answer has come, but the request may have been carried out"}
 }
 
-// serverConn is the Conn of one connection to a server. Its Receive ends with a
+// dialedConn is the Conn of one connection to a server. Its Receive ends with a
 // *httpdial.Fault when the connection is lost.
-type serverConn struct {
+type dialedConn struct {
 	*conn
 	dialer *dialer
 	closed atomic.Bool
 }
 
 // Receive implements bridge.Conn.
-func (c *serverConn) Receive(ctx context.Context, sink bridge.Sink) error {
+func (c *dialedConn) Receive(ctx context.Context, sink bridge.Sink) error {
 	err := c.conn.Receive(ctx, sink)
 	if isDone(c.end.done) && err == c.end.err && err != errClosed && ctx.Err() == nil {
 		return c.dialer.lostFault(err, c.end.code)
@@ -175,7 +175,7 @@ func (c *serverConn) Receive(ctx context.Context, sink bridge.Sink) error {
 }
 
 // Close implements bridge.Conn.
-func (c *serverConn) Close(error) error {
+func (c *dialedConn) Close(error) error {
 	if c.closed.CompareAndSwap(false, true) {
 		why := "the bridge has closed it"
 		if isDone(c.end.done) {

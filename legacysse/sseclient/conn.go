@@ -13,10 +13,10 @@ import (
 )
 
 const (
-	maxNotes          = 64                    // notifications and responses on their way at once
+	maxOneWay         = 64                    // notifications and responses on their way at once
 	aheadWait         = time.Second           // how long a message waits for the one ahead of it
 	overtakeWait      = 20 * time.Millisecond // and for its acceptance, once it is written
-	noteTimeout       = time.Minute           // how long the server may take to accept a notification
+	oneWayTimeout     = time.Minute           // how long the server may take to accept a notification
 	lingerTime        = 2 * time.Second       // how long a POST may go on after its request was answered
 	initializeTimeout = time.Minute           // how long the answer to initialize may take
 )
@@ -34,7 +34,7 @@ type conn struct {
 	log    hclog.Logger
 
 	requests remoteconn.Slots // one for each request that has a goroutine
-	notes    remoteconn.Slots // and for each notification or response
+	oneWay   remoteconn.Slots // and for each notification or response
 	turn     remoteconn.Slots // the one slot is for who may send next
 	refusals sync.WaitGroup   // of requests, from the decision that calls for it on
 
@@ -48,7 +48,7 @@ func newConn(target *httpdial.Target, opts Options) *conn {
 		target: target, opts: opts, log: opts.Logger,
 		// Twice MaxInFlight: a goroutine may linger a moment after its request.
 		requests: make(remoteconn.Slots, 2*opts.MaxInFlight),
-		notes:    make(remoteconn.Slots, maxNotes),
+		oneWay:   make(remoteconn.Slots, maxOneWay),
 		turn:     make(remoteconn.Slots, 1),
 	}
 	c.keeper = keeper{c: c, kick: make(chan struct{}, 1)}
@@ -70,7 +70,7 @@ func (c *conn) Send(ctx context.Context, m jsonrpc.Message) error {
 		return err
 	}
 	call := newCall(c, m)
-	slots := c.notes
+	slots := c.oneWay
 	if call.kind == jsonrpc.Request {
 		slots = c.requests
 	}

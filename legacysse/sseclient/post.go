@@ -47,7 +47,7 @@ func newCall(c *conn, m jsonrpc.Message) *call {
 	if call.kind == jsonrpc.Request {
 		call.ctx, call.cancel = context.WithCancel(c.Context())
 	} else {
-		call.ctx, call.cancel = context.WithTimeout(c.Context(), noteTimeout)
+		call.ctx, call.cancel = context.WithTimeout(c.Context(), oneWayTimeout)
 	}
 	return call
 }

@@ -12,7 +12,7 @@ import (
 // renew initializes a new session in the client's place, and tells it what the old one
 // knew (SS7).
 func (k *keeper) renew(s *session) *httpdial.Fault {
-	fault := k.c.ledger.Renew(s.ctx, &ownSession{k.c, s}, remoteconn.Renewal{
+	fault := k.c.ledger.Renew(s.ctx, &renewedSession{k.c, s}, remoteconn.Renewal{
 		Server: k.c.target.Peer.String(), Timeout: initializeTimeout, Log: k.c.log,
 	})
 	if fault != nil && fault.Reason == httpdial.ReasonRefused {
@@ -47,14 +47,15 @@ func (c *conn) adopt(e *sessionstate.Handoff) {
 	c.keeper.wake()
 }
 
-// ownSession is a session that the bridge itself begins; it is a remoteconn.NewSession.
-type ownSession struct {
+// renewedSession is a session that the bridge itself begins, after the client's was lost; it is a
+// remoteconn.NewSession.
+type renewedSession struct {
 	c *conn
 	s *session
 }
 
 // Opened implements remoteconn.NewSession.
-func (o *ownSession) Opened(answer jsonrpc.Message, changed []jsonrpc.Message) {
+func (o *renewedSession) Opened(answer jsonrpc.Message, changed []jsonrpc.Message) {
 	o.s.version, o.s.initialized = negotiated(answer), true
 	if o.c.opts.TellRenewed {
 		o.s.changed = changed
@@ -62,7 +63,7 @@ func (o *ownSession) Opened(answer jsonrpc.Message, changed []jsonrpc.Message) {
 }
 
 // Ask implements remoteconn.NewSession.
-func (o *ownSession) Ask(ctx context.Context, m jsonrpc.Message) (jsonrpc.Message, *httpdial.Fault) {
+func (o *renewedSession) Ask(ctx context.Context, m jsonrpc.Message) (jsonrpc.Message, *httpdial.Fault) {
 	c := o.c
 	call := newCall(c, m)
 	call.session, call.reply = o.s, make(chan jsonrpc.Message, 1)
@@ -90,7 +91,7 @@ func (o *ownSession) Ask(ctx context.Context, m jsonrpc.Message) (jsonrpc.Messag
 }
 
 // Tell implements remoteconn.NewSession.
-func (o *ownSession) Tell(ctx context.Context, m jsonrpc.Message) *httpdial.Fault {
+func (o *renewedSession) Tell(ctx context.Context, m jsonrpc.Message) *httpdial.Fault {
 	call := newCall(o.c, m)
 	defer call.cancel()
 	call.session = o.s

@@ -80,8 +80,8 @@ func (c *conn) judge(resp *http.Response) (unopened bool, fault *httpdial.Fault)
 	return false, nil
 }
 
-// awaitEndpoint reads up to the endpoint event.
-func (c *conn) awaitEndpoint(r *sse.Reader, resp *http.Response, s *session) (*url.URL, bool, *httpdial.Fault) {
+// awaitEndpoint reads up to the endpoint event. unopened is that of open.
+func (c *conn) awaitEndpoint(r *sse.Reader, resp *http.Response, s *session) (endpoint *url.URL, unopened bool, fault *httpdial.Fault) {
 	for {
 		event, err := r.Next()
 		switch {

@@ -49,7 +49,7 @@ func newCall(c *conn, m jsonrpc.Message) *call {
 	case call.method == "initialize":
 		call.ctx, call.cancel = context.WithTimeout(c.Context(), c.opts.InitializeTimeout)
 	case call.kind != jsonrpc.Request:
-		call.ctx, call.cancel = context.WithTimeout(c.Context(), noteTimeout)
+		call.ctx, call.cancel = context.WithTimeout(c.Context(), oneWayTimeout)
 	default:
 		call.ctx, call.cancel = context.WithCancel(c.Context())
 	}

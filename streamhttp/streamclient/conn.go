@@ -13,13 +13,13 @@ import (
 )
 
 const (
-	maxNotes    = 64               // notifications and responses on their way at once
-	aheadWait   = time.Second      // how long Send waits until the message ahead was written
-	noteWait    = time.Second      // how long Send waits until a notification was accepted
-	listenWait  = time.Second / 10 // how long what follows initialized waits for the standalone stream
-	noteTimeout = time.Minute      // how long the server may take to accept one
-	linger      = time.Second / 2  // how long a stream may stay open after its response
-	cancelWait  = 2 * time.Second  // and after its call was cancelled
+	maxOneWay        = 64               // notifications and responses on their way at once
+	aheadWait        = time.Second      // how long Send waits until the message ahead was written
+	notificationWait = time.Second      // how long Send waits until a notification was accepted
+	listenWait       = time.Second / 10 // how long what follows initialized waits for the standalone stream
+	oneWayTimeout    = time.Minute      // how long the server may take to accept one
+	linger           = time.Second / 2  // how long a stream may stay open after its response
+	cancelWait       = 2 * time.Second  // and after its call was cancelled
 )
 
 // conn is the Conn that Client.Dial returns. Its goroutines are one per message being
@@ -33,7 +33,7 @@ type conn struct {
 	log    hclog.Logger
 
 	requests remoteconn.Slots // one for each request that has a goroutine
-	notes    remoteconn.Slots // and for each notification or response
+	oneWay   remoteconn.Slots // and for each notification or response
 	refusals sync.WaitGroup   // of refuse, from the decision that calls for it on
 
 	ledger remoteconn.Ledger[*call, *session] // its lock guards the state, too
@@ -48,7 +48,7 @@ func newConn(target *httpdial.Target, opts Options) *conn {
 		target: target, opts: opts, log: opts.Logger,
 		// Twice MaxInFlight: a goroutine lingers a moment after its request.
 		requests: make(remoteconn.Slots, 2*opts.MaxInFlight),
-		notes:    make(remoteconn.Slots, maxNotes),
+		oneWay:   make(remoteconn.Slots, maxOneWay),
 	}
 	c.renewal.c, c.listener.c = c, c
 	c.Start()
@@ -60,7 +60,7 @@ func (c *conn) slots(kind jsonrpc.Kind) remoteconn.Slots {
 	if kind == jsonrpc.Request {
 		return c.requests
 	}
-	return c.notes
+	return c.oneWay
 }
 
 // TrySend implements bridge.Conn: a request is sent if nothing is ahead of it.
@@ -107,7 +107,7 @@ func (c *conn) Send(ctx context.Context, m jsonrpc.Message) error {
 		slots.Free()
 	}
 	if started && call.kind == jsonrpc.Notification {
-		c.awaitNote(ctx, call)
+		c.awaitNotification(ctx, call)
 	}
 	return err
 }
@@ -157,15 +157,15 @@ func (c *conn) awaitAhead(ctx context.Context, ahead <-chan struct{}) error {
 	return nil
 }
 
-// awaitNote waits until a notification was accepted, so that what is sent
+// awaitNotification waits until a notification was accepted, so that what is sent
 // next cannot overtake it. The notification has set out in any case.
-func (c *conn) awaitNote(ctx context.Context, call *call) {
+func (c *conn) awaitNotification(ctx context.Context, call *call) {
 	select {
 	case <-call.sent: // mostly so when it was quick
 		return
 	default:
 	}
-	t := time.NewTimer(noteWait)
+	t := time.NewTimer(notificationWait)
 	defer t.Stop()
 	defer call.setSent()
 	select {

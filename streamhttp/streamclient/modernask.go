@@ -31,7 +31,7 @@ func (c *modernConn) sendAnswer(m jsonrpc.Message) {
 		c.log.Warn("answer dropped: the server asks more than it takes answers to")
 		return
 	}
-	within, stop := context.WithTimeout(c.Context(), noteTimeout)
+	within, stop := context.WithTimeout(c.Context(), oneWayTimeout)
 	call := c.newCall(within, m)
 	if !c.Go(func() { c.runAnswer(call); stop(); c.answers.Free() }) {
 		stop()

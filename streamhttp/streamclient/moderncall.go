@@ -49,8 +49,8 @@ func finishReply(rest *http.Response, cancel context.CancelFunc) {
 	rest.Body.Close()
 }
 
-// runNote carries a notification.
-func (c *modernConn) runNote(call *modernCall) {
+// runNotification carries a notification.
+func (c *modernConn) runNotification(call *modernCall) {
 	defer close(call.sent)
 	defer call.cancel()
 	var at modernAttempt

@@ -28,9 +28,9 @@ type modernConn struct {
 	opts   ModernOptions
 	log    hclog.Logger
 
-	requests remoteconn.Slots // one for each request that has a goroutine
-	notes    remoteconn.Slots // and for each notification
-	answers  remoteconn.Slots // and for each answer to a request of the server
+	requests      remoteconn.Slots // one for each request that has a goroutine
+	notifications remoteconn.Slots // and for each notification
+	answers       remoteconn.Slots // and for each answer to a request of the server
 
 	tools modernTools
 
@@ -43,10 +43,10 @@ func newModernConn(client *ModernClient, target *httpdial.Target, opts ModernOpt
 	c := &modernConn{
 		client: client, target: target, opts: opts, log: opts.Logger,
 		// Twice MaxInFlight: a goroutine lingers a moment after its request.
-		requests: make(remoteconn.Slots, 2*opts.MaxInFlight),
-		notes:    make(remoteconn.Slots, maxNotes),
-		answers:  make(remoteconn.Slots, maxNotes),
-		calls:    make(map[jsonrpc.ID]*modernCall),
+		requests:      make(remoteconn.Slots, 2*opts.MaxInFlight),
+		notifications: make(remoteconn.Slots, maxOneWay),
+		answers:       make(remoteconn.Slots, maxOneWay),
+		calls:         make(map[jsonrpc.ID]*modernCall),
 	}
 	c.Start()
 	return c
@@ -91,7 +91,7 @@ func (c *modernConn) TrySend(m jsonrpc.Message) bool {
 	case m.Kind() == jsonrpc.Response:
 		c.sendAnswer(m)
 	case m.Method() == "notifications/cancelled":
-		c.withdraw(m.CancelledID())
+		c.cancel(m.CancelledID())
 	case m.Kind() != jsonrpc.Request || !c.requests.TryTake():
 		return false
 	default:
@@ -121,9 +121,9 @@ func (c *modernConn) Send(ctx context.Context, m jsonrpc.Message) error {
 	case m.Kind() == jsonrpc.Response:
 		c.sendAnswer(m)
 	case m.Method() == "notifications/cancelled":
-		c.withdraw(m.CancelledID())
+		c.cancel(m.CancelledID())
 	default:
-		return c.sendNote(ctx, m)
+		return c.sendNotification(ctx, m)
 	}
 	return nil
 }
@@ -174,10 +174,10 @@ func (c *modernConn) take(call *modernCall) bool {
 	return true
 }
 
-// withdraw cancels the request that the client knows by this id: its reply is
+// cancel cancels the request that the client knows by this id: its reply is
 // closed, which tells the server (ME5), and no answer is given. What is unknown
 // or over is none of our business (J12).
-func (c *modernConn) withdraw(id jsonrpc.ID) {
+func (c *modernConn) cancel(id jsonrpc.ID) {
 	c.mu.Lock()
 	key, call, ok := jsonrpc.Find(c.calls, id)
 	if ok {
@@ -189,21 +189,21 @@ func (c *modernConn) withdraw(id jsonrpc.ID) {
 	}
 }
 
-// sendNote posts a notification and waits a moment until it was taken, so that
+// sendNotification posts a notification and waits a moment until it was taken, so that
 // what its sender sends next cannot overtake it.
-func (c *modernConn) sendNote(ctx context.Context, m jsonrpc.Message) error {
-	if err := c.notes.Take(ctx, &c.Base); err != nil {
+func (c *modernConn) sendNotification(ctx context.Context, m jsonrpc.Message) error {
+	if err := c.notifications.Take(ctx, &c.Base); err != nil {
 		return err
 	}
-	within, stop := context.WithTimeout(c.Context(), noteTimeout)
+	within, stop := context.WithTimeout(c.Context(), oneWayTimeout)
 	call := c.newCall(within, m)
 	call.sent = make(chan struct{})
-	if !c.Go(func() { c.runNote(call); stop(); c.notes.Free() }) {
+	if !c.Go(func() { c.runNotification(call); stop(); c.notifications.Free() }) {
 		stop()
-		c.notes.Free()
+		c.notifications.Free()
 		return c.Err(ctx)
 	}
-	t := time.NewTimer(noteWait)
+	t := time.NewTimer(notificationWait)
 	defer t.Stop()
 	select {
 	case <-call.sent:

@@ -215,7 +215,7 @@ func (n *renewal) loseSession(session *session) *repair {
 	c.ledger.Unlock()
 	c.log.Warn("the server has forgotten the session: initializing again", "url", c.target.Peer.String())
 	c.Go(func() {
-		n.withdraw(session)
+		n.cancelServerRequests(session)
 		n.repairLoop(r)
 	})
 	return r
@@ -293,7 +293,7 @@ func (n *renewal) tellChanged(session *session) {
 // knew. refused: the fault is how the server has answered initialize, if it has.
 func (n *renewal) handshake(ctx context.Context) (session *session, refused bool, fault *httpdial.Fault) {
 	c := n.c
-	o := &opening{c: c}
+	o := &renewedSession{c: c}
 	fault = c.ledger.Renew(ctx, o, remoteconn.Renewal{Server: c.target.Peer.String(), Log: c.log})
 	if fault != nil && o.session != nil {
 		o.session.stop()
@@ -305,15 +305,16 @@ func (n *renewal) handshake(ctx context.Context) (session *session, refused bool
 	return o.session, false, nil
 }
 
-// opening is a session that the bridge itself begins; it is a remoteconn.NewSession.
-type opening struct {
+// renewedSession is a session that the bridge itself begins, after the client's was lost; it is a
+// remoteconn.NewSession.
+type renewedSession struct {
 	c       *conn
 	session *session // what the reply to initialize is about; nil: there was none
 	refused bool     // initialize was answered with a fault
 }
 
 // Ask implements remoteconn.NewSession.
-func (o *opening) Ask(ctx context.Context, m jsonrpc.Message) (jsonrpc.Message, *httpdial.Fault) {
+func (o *renewedSession) Ask(ctx context.Context, m jsonrpc.Message) (jsonrpc.Message, *httpdial.Fault) {
 	call, fault := o.c.ask(ctx, m, o.session)
 	if m.Method() == "initialize" {
 		o.session, o.refused = call.opening, fault != nil
@@ -322,12 +323,12 @@ func (o *opening) Ask(ctx context.Context, m jsonrpc.Message) (jsonrpc.Message, 
 }
 
 // Tell implements remoteconn.NewSession.
-func (o *opening) Tell(ctx context.Context, m jsonrpc.Message) *httpdial.Fault {
+func (o *renewedSession) Tell(ctx context.Context, m jsonrpc.Message) *httpdial.Fault {
 	return o.c.tell(ctx, m, o.session)
 }
 
 // Opened implements remoteconn.NewSession.
-func (o *opening) Opened(answer jsonrpc.Message, changed []jsonrpc.Message) {
+func (o *renewedSession) Opened(answer jsonrpc.Message, changed []jsonrpc.Message) {
 	o.session.version, o.session.initialized = negotiated(answer), true
 	if o.c.opts.TellRenewed {
 		o.session.changed = changed
@@ -363,9 +364,9 @@ func (c *conn) tell(ctx context.Context, m jsonrpc.Message, session *session) *h
 	return c.exchange(call)
 }
 
-// withdraw tells the client that nobody waits any more for the answers that
+// cancelServerRequests tells the client that nobody waits any more for the answers that
 // the lost session has asked for.
-func (n *renewal) withdraw(session *session) {
+func (n *renewal) cancelServerRequests(session *session) {
 	c := n.c
 	c.ledger.Lock()
 	notes := c.ledger.State.Cancellations(session, "the server has forgotten the session")
