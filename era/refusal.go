@@ -36,7 +36,7 @@ func (m Meta) Check(served Eras) *Refusal {
 		return InvalidParams("params._meta needs " + KeyCapabilities + ", an object")
 	}
 	if v := m.Revision(); served == OnlyLegacy || !IsModern(v) {
-		return Unsupported(served, v)
+		return UnsupportedVersion(served, v)
 	}
 	if m.LogLevel != nil && LogRank(m.LogLevel) < 0 {
 		return InvalidParams("params._meta " + KeyLogLevel + " is no log level")
@@ -49,8 +49,8 @@ func InvalidParams(text string) *Refusal {
 	return &Refusal{Code: jsonrpc.CodeInvalidParams, Text: text}
 }
 
-// Unsupported returns the Refusal of a protocol version (MI9, ED5).
-func Unsupported(served Eras, requested string) *Refusal {
+// UnsupportedVersion returns the Refusal of a protocol version (MI9, ED5).
+func UnsupportedVersion(served Eras, requested string) *Refusal {
 	data := []byte(`{"supported":[`)
 	text := "unsupported protocol version; supported: "
 	for i, v := range served.Versions() {

@@ -77,7 +77,7 @@ func (h *Handler) takeNotification(w http.ResponseWriter, r *http.Request, m jso
 	case len(version) > 0 && q.meta.Version != nil && !only(version, q.meta.Version):
 		no = mismatchOf(wire.HeaderVersion, version, era.KeyVersion)
 	case claims && (!h.servesModern() || !era.IsModern(q.meta.Revision())):
-		no = era.Unsupported(h.opts.Eras, q.meta.Revision())
+		no = era.UnsupportedVersion(h.opts.Eras, q.meta.Revision())
 	case len(method) > 0 && (len(method) > 1 || trim(method[0]) != m.Method()):
 		no = mismatchOf(wire.HeaderMethod, method, "the method")
 	}
@@ -100,7 +100,7 @@ func (h *Handler) refuseUnclaimed(r *http.Request, m jsonrpc.Message, q *request
 	case namesModern(r.Header): // ED3
 		return &era.Refusal{Code: jsonrpc.CodeInvalidParams, Text: "params._meta needs " + era.KeyVersion + " and " + era.KeyCapabilities}
 	case h.opts.Eras == era.OnlyModern: // ED5
-		return era.Unsupported(h.opts.Eras, requestedVersion(r, m, q))
+		return era.UnsupportedVersion(h.opts.Eras, requestedVersion(r, m, q))
 	}
 	return nil
 }

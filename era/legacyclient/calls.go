@@ -164,7 +164,7 @@ func (k *calls) cancelled(m jsonrpc.Message, out *era.Out) bool {
 		return false
 	}
 	delete(k.owed, id)
-	k.inputs.withdraw(c, nil, out)
+	k.inputs.cancelRequests(c, nil, out)
 	if !c.upstream.IsZero() {
 		delete(k.atServer, c.upstream)
 		out.Server(m.WithCancelledID(c.upstream))
@@ -220,7 +220,7 @@ func (k *calls) only() *call {
 // serverEnded answers all calls with an error.
 func (k *calls) serverEnded(text string, data []byte, out *era.Out) {
 	for _, c := range k.owed {
-		k.inputs.withdraw(c, nil, out)
+		k.inputs.cancelRequests(c, nil, out)
 		refuse(c.id, jsonrpc.CodeInternalError, text, data, out)
 	}
 	clear(k.owed)

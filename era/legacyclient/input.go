@@ -71,11 +71,11 @@ func (in *inputs) inputRequired(now time.Time, c *call, result []byte, out *era.
 			in.calls.finishError(c, "the server wants the call again and again", "rounds_exceeded", out)
 			return
 		}
-		in.wait(c, now.Add(repeatPace))
+		in.waitUntil(c, now.Add(repeatPace))
 		return
 	}
 	for _, a := range requests {
-		if what := in.cannot(a); what != "" {
+		if what := in.missingCapability(a); what != "" {
 			in.unfulfilled(c, "The server needs "+what+", which this client does not offer.", out)
 			return
 		}
@@ -84,7 +84,7 @@ func (in *inputs) inputRequired(now time.Time, c *call, result []byte, out *era.
 	for _, a := range requests {
 		in.send(a, out)
 	}
-	in.wait(c, now.Add(in.timeout))
+	in.waitUntil(c, now.Add(in.timeout))
 }
 
 // readInputRequests reads a raw inputRequests. ok is false if it is not valid.
@@ -112,9 +112,9 @@ func readInputRequests(c *call, requests []byte) (list []*inputRequest, ok bool)
 	return list, true
 }
 
-// cannot returns what an input request needs and the client has not declared; "":
+// missingCapability returns what an input request needs and the client has not declared; "":
 // nothing.
-func (in *inputs) cannot(a *inputRequest) string {
+func (in *inputs) missingCapability(a *inputRequest) (missing string) {
 	switch a.method {
 	case "roots/list":
 		if !in.session.declared.roots {
@@ -194,7 +194,7 @@ func (in *inputs) answered(m jsonrpc.Message, out *era.Out) {
 // of this round byte for byte (ME8).
 func (in *inputs) retry(c *call, out *era.Out) {
 	round := c.input
-	in.unwait(c)
+	in.stopWaiting(c)
 	members := []byte{'{'}
 	for i, a := range round.requests {
 		if i == 0 {
@@ -226,7 +226,7 @@ func (in *inputs) callDue(c *call, out *era.Out) {
 // unfulfilled ends a call whose input the server will not get. For a tool the
 // result says why, so that a model can read it; other calls get an error (C.4.6).
 func (in *inputs) unfulfilled(c *call, text string, out *era.Out) {
-	in.withdraw(c, jsonrpc.Quote(text), out)
+	in.cancelRequests(c, jsonrpc.Quote(text), out)
 	if c.method != "tools/call" {
 		in.calls.finishError(c, text, "input_unavailable", out)
 		return
@@ -235,13 +235,13 @@ func (in *inputs) unfulfilled(c *call, text string, out *era.Out) {
 	in.calls.finish(c, jsonrpc.NewResult(c.id, []byte(result)), out)
 }
 
-// withdraw cancels the open input requests of a call and ends its wait. why is a
+// cancelRequests cancels the open input requests of a call and ends its wait. why is a
 // raw text for the client, or nil.
-func (in *inputs) withdraw(c *call, why []byte, out *era.Out) {
+func (in *inputs) cancelRequests(c *call, why []byte, out *era.Out) {
 	if c.input == nil {
 		return
 	}
-	in.unwait(c)
+	in.stopWaiting(c)
 	for _, a := range c.input.requests {
 		if a.id.IsZero() {
 			continue
@@ -256,13 +256,13 @@ func (in *inputs) withdraw(c *call, why []byte, out *era.Out) {
 	c.input.requests = nil
 }
 
-// wait makes a call due at a time.
-func (in *inputs) wait(c *call, due time.Time) {
+// waitUntil has a call wait until a time at most: for answers of its client, or for the next attempt.
+func (in *inputs) waitUntil(c *call, due time.Time) {
 	c.due = due
 	in.waiting = append(in.waiting, c)
 }
 
-func (in *inputs) unwait(c *call) {
+func (in *inputs) stopWaiting(c *call) {
 	if i := slices.Index(in.waiting, c); i >= 0 {
 		in.waiting = slices.Delete(in.waiting, i, i+1)
 	}

@@ -96,7 +96,7 @@ func (k *calls) proceed(now time.Time, a *turns.Asker[*call], out *era.Out) {
 	case turns.Returning:
 		k.parking.deliver(now, a.Call, out)
 	case turns.Abandoned:
-		k.parking.settle(a.Call, out)
+		k.parking.refuseRequests(a.Call, out)
 	}
 }
 
@@ -135,7 +135,7 @@ func (k *calls) response(now time.Time, m jsonrpc.Message, out *era.Out) bool {
 func (k *calls) complete(now time.Time, c *call, m jsonrpc.Message, out *era.Out) {
 	k.leave(c)
 	if c.input != nil {
-		k.parking.settle(c, out)
+		k.parking.refuseRequests(c, out)
 	}
 	if code := shape.ErrorCode(m); code != jsonrpc.CodeMethodNotFound && code != jsonrpc.CodeInvalidParams { // then it has not run
 		k.turns.End(now, &c.turn, out)
@@ -220,7 +220,7 @@ func (k *calls) abort(now time.Time, c *call, reason []byte, out *era.Out) {
 	k.logs.quiet = now.Add(quietTime)
 	asked := c.input != nil && len(c.input.requests) > 0
 	if !k.turns.Abandon(now, &c.turn, asked, out) && c.input != nil {
-		k.parking.settle(c, out)
+		k.parking.refuseRequests(c, out)
 	}
 	if c.task != nil {
 		k.tasks.abort(c, out)

@@ -219,7 +219,7 @@ func (f *Filter) notification(now time.Time, m jsonrpc.Message, out *era.Out) {
 	case "notifications/message":
 		f.logs.message(now, m, out)
 	case "notifications/cancelled":
-		f.parking.withdrawn(m)
+		f.parking.cancelled(m)
 	case "notifications/tasks/status":
 		f.tasks.status(now, m, out)
 	case "notifications/tools/list_changed":

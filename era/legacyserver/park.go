@@ -54,7 +54,7 @@ func (p *parking) request(now time.Time, m jsonrpc.Message, out *era.Out) {
 	undeclared := missingCapability(p.capabilities, q.method, q.params) != nil
 	switch {
 	case lacking == nil && !undeclared:
-		p.take(now, c, q, out)
+		p.addRequest(now, c, q, out)
 	case lacking == nil || len(others) > 0 || q.method == "roots/list":
 		out.Server(q.unsupported()) // D5; and servers list roots just to see whether they can (C.4.3)
 	default:
@@ -63,9 +63,9 @@ func (p *parking) request(now time.Time, m jsonrpc.Message, out *era.Out) {
 	}
 }
 
-// take adds an input request to its call. If the call is parked already, the
+// addRequest adds an input request to its call. If the call is parked already, the
 // client learns of the request after its retry.
-func (p *parking) take(now time.Time, c *call, q *inputRequest, out *era.Out) {
+func (p *parking) addRequest(now time.Time, c *call, q *inputRequest, out *era.Out) {
 	if p.states.sealer == nil {
 		out.Server(q.refusal(jsonrpc.CodeInternalError, "nobody can be asked here"))
 		return
@@ -109,10 +109,10 @@ func (p *parking) cancelWindow(c *call) {
 	}
 }
 
-// withdrawn takes the server's notifications/cancelled for an input request. A
+// cancelled takes the server's notifications/cancelled for an input request. A
 // call without input requests is not parked; a call that is parked already waits
 // for its retry all the same.
-func (p *parking) withdrawn(m jsonrpc.Message) {
+func (p *parking) cancelled(m jsonrpc.Message) {
 	if _, q, ok := jsonrpc.Find(p.asked, m.CancelledID()); ok {
 		p.forget(q)
 	}
@@ -125,9 +125,9 @@ func (p *parking) forget(q *inputRequest) {
 	in.requests = slices.DeleteFunc(in.requests, func(other *inputRequest) bool { return other == q })
 }
 
-// settle answers all open input requests of a call with a refusal, because its
+// refuseRequests answers all open input requests of a call with a refusal, because its
 // client will not answer them (C.4.5).
-func (p *parking) settle(c *call, out *era.Out) {
+func (p *parking) refuseRequests(c *call, out *era.Out) {
 	p.cancelWindow(c)
 	for _, q := range c.input.requests {
 		delete(p.asked, q.id)

@@ -268,6 +268,6 @@ func (s *refusingSink) Send(ctx context.Context, m jsonrpc.Message) error {
 	if v, ok := jsonrpc.Text(m.Lookup("params", "protocolVersion")); ok && asked == "" {
 		asked = v
 	}
-	s.err = s.client.Send(ctx, era.Unsupported(s.served, asked).Response(m.ID()))
+	s.err = s.client.Send(ctx, era.UnsupportedVersion(s.served, asked).Response(m.ID()))
 	return s.err
 }

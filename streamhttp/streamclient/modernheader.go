@@ -63,7 +63,7 @@ func (at *modernAttempt) read(call *modernCall) *era.Refusal {
 	if raw := call.msg.Lookup("params", "_meta", era.KeyVersion); raw != nil {
 		at.version, _ = jsonrpc.Text(raw)
 		if !isHeaderText(at.version) {
-			return era.Unsupported(era.OnlyModern, at.version)
+			return era.UnsupportedVersion(era.OnlyModern, at.version)
 		}
 	}
 	if key := wire.NameKey(call.method); key != "" && call.msg.Kind() == jsonrpc.Request {

@@ -156,12 +156,12 @@ func (p *Transcript) Line(line string) error {
 }
 
 // send hands the filter a message.
-func (p *Transcript) send(from, course, text string) error {
+func (p *Transcript) send(from, related, text string) error {
 	m, err := jsonrpc.Parse([]byte(p.text(text)))
 	if err != nil {
 		return err
 	}
-	m = m.WithRelated(courseID(course))
+	m = m.WithRelated(relatedID(related))
 	if from == "c" {
 		p.F.FromClient(p.now, m, &p.out)
 	} else {
@@ -170,8 +170,8 @@ func (p *Transcript) send(from, course, text string) error {
 	return p.pass(0)
 }
 
-// courseID returns the id that stands in brackets; zero: none does.
-func courseID(text string) jsonrpc.ID {
+// relatedID returns the id that stands in brackets; zero: none does.
+func relatedID(text string) jsonrpc.ID {
 	if text == "null" {
 		return jsonrpc.NullID
 	}
@@ -209,7 +209,7 @@ func (p *Transcript) pass(d time.Duration) error {
 }
 
 // expect takes the next message of a queue, which must be as the line says.
-func (p *Transcript) expect(queue *[]jsonrpc.Message, course, text string) error {
+func (p *Transcript) expect(queue *[]jsonrpc.Message, related, text string) error {
 	if len(*queue) == 0 {
 		return errors.New("nothing was sent")
 	}
@@ -222,11 +222,11 @@ func (p *Transcript) expect(queue *[]jsonrpc.Message, course, text string) error
 	if queue == &p.out.ToServer {
 		return nil
 	}
-	related := courseID(course)
+	want := relatedID(related)
 	if m.Kind() == jsonrpc.Response {
-		related = m.ID()
+		want = m.ID()
 	}
-	if m.Related() != related {
+	if m.Related() != want {
 		return fmt.Errorf("sent in the course of request %v", m.Related())
 	}
 	return nil
