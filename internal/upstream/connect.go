@@ -99,16 +99,16 @@ func (c *connector) check(ctx context.Context, conn bridge.Conn) error {
 			return err
 		}
 	}
-	if !c.suspect() {
+	if !c.endIfChanged() {
 		return err
 	}
 	return probe.ErrChanged
 }
 
-// suspect ends the shared server if it may be one of the other era by now: the next client
+// endIfChanged ends the shared server if it may be one of the other era by now: the next client
 // finds out. A server at an http URL is asked first. It reports whether it has ended it.
-func (c *connector) suspect() bool {
-	if !c.s.prober.Suspect() {
+func (c *connector) endIfChanged() (ended bool) {
+	if !c.s.prober.SuspectOtherEra() {
 		return false
 	}
 	c.shared.ShutDown(probe.ErrChanged)

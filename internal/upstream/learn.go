@@ -58,7 +58,7 @@ func (c *connector) initialized(m jsonrpc.Message) {
 		c.s.prober.Said(true)
 		c.shared.ShutDown(probe.ErrChanged)
 	default:
-		c.suspect()
+		c.endIfChanged()
 	}
 }
 
@@ -144,7 +144,7 @@ func (l *learner) received(m jsonrpc.Message) (in, reply jsonrpc.Message) {
 		m = l.s.served(m)
 	}
 	if m.IsError() && l.modern && probe.RefusesModern(m) {
-		l.suspect()
+		l.endIfChanged()
 	}
 	return m, jsonrpc.Message{}
 }

@@ -294,7 +294,7 @@ func (c *fallbackConn) findsModern(ctx context.Context, old bridge.Conn, answer 
 			p.close(old)
 			admission.ReleasePlace(c.client)
 		}
-		p.doubt()
+		p.forgetFinding()
 	} else { // the client has its answer: it shall not wait for long
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, p.Patience)

@@ -285,9 +285,9 @@ func (p *Prober) Said(modern bool) {
 	p.opts.Agreed(modern)
 }
 
-// doubt makes the next client find out anew (ED9), if the finding has stood for a while.
+// forgetFinding makes the next client find out anew (ED9), if the finding has stood for a while.
 // It reports whether it does.
-func (p *Prober) doubt() bool {
+func (p *Prober) forgetFinding() (forgot bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.known || time.Since(p.at) < p.Settled {
@@ -302,15 +302,15 @@ func (p *Prober) doubt() bool {
 // stood for a while: what it has said may be that of another era (ED9). If it is,
 // Agreed ends what the others use; a mere error costs a question.
 func (p *Prober) Recheck() {
-	if p.doubt() {
+	if p.forgetFinding() {
 		_ = p.opts.Spawn(func() { _, _ = p.Modern(p.opts.Context) })
 	}
 }
 
-// Suspect is told that the server may be one of the other era by now. Servers at an http
-// URL are asked. True: it is another one, or was not asked, so that the process
-// that has said so is of no use any more; the next client finds out.
-func (p *Prober) Suspect() bool {
+// SuspectOtherEra is told that the server may be one of the other era by now. Servers at an http
+// URL are asked. unusable: the process that has said so is of no use any more, as its era
+// may have changed; the next client finds out.
+func (p *Prober) SuspectOtherEra() (unusable bool) {
 	switch {
 	case p.opts.Protocol != era.Auto:
 		return false
@@ -318,7 +318,7 @@ func (p *Prober) Suspect() bool {
 		p.Recheck()
 		return false
 	}
-	return p.doubt()
+	return p.forgetFinding()
 }
 
 // Upgraded reports whether a server has refused to renew a legacy session because
@@ -328,7 +328,7 @@ func (p *Prober) Upgraded(ctx context.Context, refusal jsonrpc.Message) bool {
 		p.Said(true)
 		return true
 	}
-	p.doubt()
+	p.forgetFinding()
 	modern, err := p.Modern(ctx)
 	return err == nil && modern
 }
