@@ -15,11 +15,11 @@ type book struct {
 	all map[jsonrpc.ID]*Call
 	odd map[string][]*Call // by plain: of those whose id is spelled in an unusual way; see maxAlike
 
-	withdrawn []*Call // which were cancelled, and wait no more: the latest maxWithdrawn, the oldest first
+	cancelled []*Call // which were cancelled, and wait no more: the latest maxCancelled, the oldest first
 }
 
-// maxWithdrawn is for how many cancelled requests of a book it is known whose answer comes though nobody wants it.
-const maxWithdrawn = 32
+// maxCancelled is for how many cancelled requests of a book it is known whose answer comes though nobody wants it.
+const maxCancelled = 32
 
 // maxAlike is how many requests are found by one plain form: only numbers that are the same
 // as float64, and one number or text in several spellings, share one.
@@ -116,30 +116,30 @@ func (b *book) remove(call *Call) bool {
 	return true
 }
 
-// withdraw keeps a cancelled request that was removed. It returns the one that is not kept any more for it.
-func (b *book) withdraw(call *Call) (gone *Call) {
-	if len(b.withdrawn) >= maxWithdrawn {
-		gone = b.withdrawn[0]
-		b.withdrawn = slices.Delete(b.withdrawn, 0, 1)
+// addCancelled keeps a cancelled request that was removed. It returns the one that is not kept any more for it.
+func (b *book) addCancelled(call *Call) (gone *Call) {
+	if len(b.cancelled) >= maxCancelled {
+		gone = b.cancelled[0]
+		b.cancelled = slices.Delete(b.cancelled, 0, 1)
 	}
-	b.withdrawn = append(b.withdrawn, call)
+	b.cancelled = append(b.cancelled, call)
 	return gone
 }
 
-// late removes the cancelled request with an id, and returns it; nil: there is none.
-func (b *book) late(id jsonrpc.ID) *Call {
-	for i, call := range b.withdrawn {
+// takeCancelled removes the cancelled request with an id, and returns it; nil: there is none.
+func (b *book) takeCancelled(id jsonrpc.ID) *Call {
+	for i, call := range b.cancelled {
 		if call.ID.Equivalent(id) {
-			b.withdrawn = slices.Delete(b.withdrawn, i, i+1)
+			b.cancelled = slices.Delete(b.cancelled, i, i+1)
 			return call
 		}
 	}
 	return nil
 }
 
-// unwanted removes the cancelled requests that match, and returns them.
-func (b *book) unwanted(match func(*Call) bool) (all []*Call) {
-	b.withdrawn = slices.DeleteFunc(b.withdrawn, func(call *Call) bool {
+// removeCancelled removes the cancelled requests that match, and returns them.
+func (b *book) removeCancelled(match func(*Call) bool) (all []*Call) {
+	b.cancelled = slices.DeleteFunc(b.cancelled, func(call *Call) bool {
 		if match(call) {
 			all = append(all, call)
 			return true

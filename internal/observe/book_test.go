@@ -229,7 +229,7 @@ func TestManyCancelled(t *testing.T) {
 		up.TrySend(jsonrpc.NewRequest(jsonrpc.IntID(i), "ping", nil))
 		up.TrySend(jsonrpc.NewNotification("notifications/cancelled", []byte(`{"requestId":`+jsonrpc.IntID(i).String()+`}`)))
 	}
-	if kept := 1000 - l.n.Load(); kept != maxWithdrawn || s.Unanswered(Up, ToServer) != 0 {
+	if kept := 1000 - l.n.Load(); kept != maxCancelled || s.Unanswered(Up, ToServer) != 0 {
 		t.Errorf("%d are kept, and %d wait", kept, s.Unanswered(Up, ToServer))
 	}
 	s.lose(Up, nil)

@@ -192,8 +192,8 @@ func (c *conn) received(m *jsonrpc.Message) *jsonrpc.Mark {
 		source.call = p.Call
 	}
 	s.o.message(p)
-	if p.withdraws() {
-		s.withdraw(p)
+	if p.cancels() {
+		s.cancelled(p)
 	}
 	p.release()
 	return mark
@@ -230,8 +230,8 @@ func (s *Session) sent(p *Passed) {
 	}
 	s.enter(p)
 	s.o.message(p)
-	if p.withdraws() {
-		s.withdraw(p)
+	if p.cancels() {
+		s.cancelled(p)
 	}
 }
 
@@ -304,7 +304,7 @@ func (s *Session) lose(hop Hop, of *conn) {
 				s.forget(b, call)
 			}
 		}
-		lost = append(lost, b.unwanted(func(call *Call) bool { return of == nil || call.conn == of })...)
+		lost = append(lost, b.removeCancelled(func(call *Call) bool { return of == nil || call.conn == of })...)
 	}
 	s.mu.Unlock()
 	for _, call := range lost {
@@ -314,20 +314,20 @@ func (s *Session) lose(hop Hop, of *conn) {
 	}
 }
 
-// withdraws reports whether p cancels a request. An initialize cannot be cancelled (J11).
-func (p *Passed) withdraws() bool {
+// cancels reports whether p cancels a request. An initialize cannot be cancelled (J11).
+func (p *Passed) cancels() bool {
 	return p.Call != nil && p.Message.Kind() == jsonrpc.Notification && p.Call.Method != "initialize"
 }
 
-// withdraw notes that the request that p is about needs no answer any more: it does not wait. An answer may be on its
+// cancelled notes that the request that p is about needs no answer any more: it does not wait. An answer may be on its
 // way still, so it is known for a while.
-func (s *Session) withdraw(p *Passed) {
+func (s *Session) cancelled(p *Passed) {
 	s.mu.Lock()
 	b := s.waiting(p.Hop, p.Dir)
 	var gone *Call
 	if b.all[p.Call.ID] == p.Call {
 		s.forget(b, p.Call)
-		gone = b.withdraw(p.Call)
+		gone = b.addCancelled(p.Call)
 	}
 	p.Call.cancelled.Store(true)
 	s.mu.Unlock()
@@ -401,7 +401,7 @@ func (s *Session) answered(hop Hop, dir Direction, id jsonrpc.ID) *Call {
 	if call != nil {
 		s.forget(b, call)
 	} else {
-		call = b.late(id)
+		call = b.takeCancelled(id)
 	}
 	if call != nil {
 		call.over.Store(true)
