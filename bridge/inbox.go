@@ -210,7 +210,7 @@ func (b *Inbox) End(err error) {
 		b.last = orClosed(err)
 	}
 	b.wake()
-	b.freeRoom()
+	b.wakeSenders()
 }
 
 // Abort drops what waits, and makes Receive return err, and Send. Its caller may be the Sink.
@@ -233,7 +233,7 @@ func (b *Inbox) abort(err error) (dropped []jsonrpc.Message) {
 	b.over, b.queue, b.bytes = orClosed(err), fifo.Queue[jsonrpc.Message]{}, 0
 	b.handing, b.memory = false, [1]jsonrpc.Message{}
 	b.wake()
-	b.freeRoom()
+	b.wakeSenders()
 	return dropped
 }
 
@@ -400,7 +400,7 @@ func (b *Inbox) pop() jsonrpc.Message {
 	m := b.queue.Pop()
 	b.bytes -= m.Size()
 	b.handing, b.removed = false, false
-	b.hasLess()
+	b.afterRemoval()
 	return m
 }
 
@@ -439,16 +439,16 @@ func (b *Inbox) hasRoom(m jsonrpc.Message) bool {
 	return n < most && (n == 0 || b.MaxBytes == 0 || b.bytes+m.Size() <= b.MaxBytes)
 }
 
-// hasLess tells those that wait for room that less is in the queue.
-func (b *Inbox) hasLess() {
-	b.freeRoom()
+// afterRemoval tells those that wait for room that less is in the queue.
+func (b *Inbox) afterRemoval() {
+	b.wakeSenders()
 	if b.low.notify != nil && b.low.reached(b.waiting()) {
 		b.tellLow()
 	}
 }
 
-// freeRoom wakes those that wait for room.
-func (b *Inbox) freeRoom() {
+// wakeSenders wakes those that wait for room.
+func (b *Inbox) wakeSenders() {
 	if b.room != nil {
 		close(b.room)
 		b.room = nil

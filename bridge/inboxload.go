@@ -83,7 +83,7 @@ func (b *Inbox) Remove(match func(m jsonrpc.Message) bool) (found bool) {
 		return true
 	})
 	if b.queue.Len() < before {
-		b.hasLess()
+		b.afterRemoval()
 		return true
 	}
 	return found

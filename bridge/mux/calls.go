@@ -22,8 +22,8 @@ func (s *calls) len() int {
 	return len(s.more)
 }
 
-// by returns the call with this very id; nil: there is none.
-func (s *calls) by(id jsonrpc.ID) *call {
+// get returns the call with this very id; nil: there is none.
+func (s *calls) get(id jsonrpc.ID) *call {
 	if s.only != nil && s.only.id == id {
 		return s.only
 	}

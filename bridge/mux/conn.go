@@ -192,7 +192,7 @@ func (c *conn) enter(call *call) (no jsonrpc.Message, err error) {
 		return no, io.ErrClosedPipe
 	case x.closed:
 		return no, bridge.ErrClosing
-	case c.calls.by(call.id) != nil: // J3
+	case c.calls.get(call.id) != nil: // J3
 		return refuse(jsonrpc.CodeInvalidRequest, say.ErrInUse.Error(), nil), nil
 	case c.calls.len() >= maxCalls: // D.2
 		return refuse(jsonrpc.CodeInternalError, say.ErrTooMany.Error(), nil), nil

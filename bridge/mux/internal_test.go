@@ -38,7 +38,7 @@ func TestCalls(t *testing.T) {
 		want := make(map[jsonrpc.ID]*call)
 		for range rand.IntN(12) {
 			id := spelled[rand.IntN(len(spelled))][rand.IntN(2)]
-			if got := calls.by(id); got != want[id] {
+			if got := calls.get(id); got != want[id] {
 				t.Fatalf("by(%s) = %v, want %v", id, got, want[id])
 			}
 			_, same, _ := jsonrpc.Find(want, id)

@@ -97,7 +97,7 @@ func (q *Queue) TakeAll(buf [][]byte) (all [][]byte, last bool) {
 		buf = nil
 	}
 	all, q.texts, q.bytes = q.texts, buf[:0], 0
-	q.freeRoom()
+	q.wakeSenders()
 	return all, q.over != nil
 }
 
@@ -119,12 +119,12 @@ func (q *Queue) Close(err error) {
 	if q.over = err; err == nil {
 		q.over = io.ErrClosedPipe
 	}
-	q.freeRoom()
+	q.wakeSenders()
 	q.wake()
 }
 
-// freeRoom wakes those who wait for room.
-func (q *Queue) freeRoom() {
+// wakeSenders wakes those who wait for room.
+func (q *Queue) wakeSenders() {
 	if q.room != nil {
 		close(q.room)
 		q.room = nil
