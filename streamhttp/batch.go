@@ -24,8 +24,8 @@ func (h *Handler) serveBatch(w http.ResponseWriter, r *http.Request, body []byte
 	if s == nil {
 		return
 	}
-	s.begin()
-	defer s.finish()
+	s.beginExchange()
+	defer s.endExchange()
 	if !batchAllowed(w, r, s.revision()) {
 		return
 	}

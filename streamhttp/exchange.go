@@ -43,8 +43,8 @@ type exchange struct {
 	method string
 
 	// What Receive has to hand on; one goroutine at a time calls it.
-	m         jsonrpc.Message // the request
-	withdrawn bool            // its cancellation was handed on
+	m                jsonrpc.Message // the request
+	cancellationSent bool            // its cancellation was handed on
 
 	mu    sync.Mutex // held while the reply is being written
 	reply reply
@@ -239,7 +239,7 @@ func (e *exchange) awaitEnd(ctx context.Context, sink bridge.Sink) error {
 		default:
 		}
 		if e.lost() != nil {
-			return e.withdraw(ctx, sink)
+			return e.sendCancellation(ctx, sink)
 		}
 		if e.ctx.Err() != nil {
 			changed = nil // the bridge is shutting down, but the client is there
@@ -256,14 +256,14 @@ func (e *exchange) awaitEnd(ctx context.Context, sink bridge.Sink) error {
 	}
 }
 
-// withdraw hands on the cancellation of the request, once.
-func (e *exchange) withdraw(ctx context.Context, sink bridge.Sink) error {
-	if !e.withdrawn {
+// sendCancellation hands on the cancellation of the request, once.
+func (e *exchange) sendCancellation(ctx context.Context, sink bridge.Sink) error {
+	if !e.cancellationSent {
 		err := sink.Send(ctx, jsonrpc.NewNotification("notifications/cancelled", []byte(`{"requestId":`+e.id.String()+`}`)))
 		if err != nil {
 			return err
 		}
-		e.withdrawn = true
+		e.cancellationSent = true
 	}
 	return io.EOF
 }

@@ -25,8 +25,8 @@ func (h *Handler) serveGET(w http.ResponseWriter, r *http.Request) {
 	if s == nil {
 		return
 	}
-	s.begin()
-	defer s.finish()
+	s.beginExchange()
+	defer s.endExchange()
 	var st *stream
 	var rd *reader
 	var err error

@@ -67,8 +67,8 @@ func (h *Handler) servePOST(w http.ResponseWriter, r *http.Request) {
 	if s == nil {
 		return
 	}
-	s.begin()
-	defer s.finish()
+	s.beginExchange()
+	defer s.endExchange()
 	if m.Kind() == jsonrpc.Request {
 		one := []jsonrpc.Message{m}
 		h.serveRequests(&post{w: w, r: r, s: s, share: share}, one, one, nil)
@@ -119,8 +119,8 @@ func (h *Handler) serveInitialize(w http.ResponseWriter, r *http.Request, m json
 	s.kept.budget = h.opts.Kept.Share(h.opts.Guard.Party(r))
 	one := []jsonrpc.Message{m}
 	st, rd, _, _ := s.open(one) // nothing stands against the first request
-	s.begin()
-	defer s.finish()
+	s.beginExchange()
+	defer s.endExchange()
 	if !h.start(w, r, s, m.ID()) {
 		return
 	}
@@ -233,7 +233,7 @@ func (h *Handler) serveStream(p *post, messages []jsonrpc.Message) {
 }
 
 // answerer returns what writes the whole answer to a POST that has passed its
-// messages, if the client takes it at once (reader.await); nil: that cannot be told.
+// messages, if the client takes it at once (reader.setAnswer); nil: that cannot be told.
 func (h *Handler) answerer(p *post) func() bool {
 	quick := httpserve.InlineReplyOf(p.r)
 	if quick == nil || p.opens || p.batch != nil || p.s.stateless { // a place is free when the client has its answer

@@ -2,14 +2,15 @@ package streamhttp
 
 import "sync"
 
-// reader is one HTTP exchange that writes a stream.
+// reader is the HTTP exchange by which a client reads a stream: what waits on the stream is
+// written as its reply.
 type reader struct {
 	wake chan struct{} // has a token when there may be something to do
 	gone chan struct{} // closed when another connection took the stream over
-	held bool          // poke does nothing: whoever set held calls deliver after it has let go of the lock
+	held bool          // poke does nothing: whoever set held calls answerAndWake after it has let go of the lock
 
 	mu      sync.Mutex  // held while answer is called
-	answer  func() bool // writes the whole answer to a POST, see await; nil: not now
+	answer  func() bool // writes the whole answer to a POST, see setAnswer; nil: not now
 	written bool        // it has
 }
 
@@ -41,8 +42,8 @@ func (r *reader) setAnswer(answer func() bool) (written bool) {
 	return r.written
 }
 
-// deliver does the work of the exchange, if that waits, and wakes it.
-func (r *reader) deliver() {
+// answerAndWake writes the answer in the place of the exchange, if that waits for it, and wakes it.
+func (r *reader) answerAndWake() {
 	if r.mu.TryLock() {
 		if r.answer != nil && !r.written {
 			r.written = r.answer()

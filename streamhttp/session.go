@@ -100,7 +100,7 @@ func (s *session) Send(ctx context.Context, m jsonrpc.Message) error {
 func (s *session) TrySend(m jsonrpc.Message) bool {
 	rd, room, err := s.place(m, true)
 	if rd != nil {
-		rd.deliver()
+		rd.answerAndWake()
 	}
 	return room == nil && err == nil
 }
@@ -290,14 +290,14 @@ type activity struct {
 	quiet     time.Time // when the last of them ended
 }
 
-// begin and finish bracket every HTTP exchange of the session.
-func (s *session) begin() {
+// beginExchange and endExchange bracket every HTTP exchange of the session.
+func (s *session) beginExchange() {
 	s.mu.Lock()
 	s.activity.exchanges++
 	s.mu.Unlock()
 }
 
-func (s *session) finish() {
+func (s *session) endExchange() {
 	s.mu.Lock()
 	s.activity.exchanges--
 	s.activity.quiet = time.Now()

@@ -99,8 +99,8 @@ func (h *Handler) serveOnce(p *post, messages, requests, failed []jsonrpc.Messag
 		refuseID(p.w, p.r, "J3", http.StatusBadRequest, used, sameIDTwice)
 		return
 	}
-	s.begin()
-	defer s.finish()
+	s.beginExchange()
+	defer s.endExchange()
 	if !h.start(p.w, p.r, s, p.first) {
 		return
 	}

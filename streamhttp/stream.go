@@ -28,7 +28,7 @@ type stream struct {
 	pending   []event
 	sent      []event // written before, kept for replay, oldest first
 	bytes     int     // of pending
-	reader    *reader // the connection that writes it; nil: nobody is connected
+	reader    *reader // the exchange by which the client reads it; nil: nobody is connected
 	parked    bool    // nobody is connected, and pending waits for a resumption
 	detached  time.Time
 	due       time.Time     // when the reply to its POST becomes a stream, unless it is complete
