@@ -18,7 +18,7 @@ import (
 )
 
 // controlDir returns the folder of the control sockets, which belongs to this user alone. With
-// make, it is made if need be.
+// create, it is made if need be.
 func controlDir(create bool) (string, error) {
 	dir := os.Getenv("XDG_RUNTIME_DIR")
 	if info, err := os.Stat(dir); dir != "" && filepath.IsAbs(dir) && err == nil && info.IsDir() {

@@ -126,7 +126,7 @@ type field struct {
 	changed bool // something was taken out
 }
 
-// Event is what has happened.
+// Event is the part of a Record that tells what has happened to a Stream, Session or Process, or the Note.
 type Event struct {
 	// What is "opened", "resumed" or "closed" of a Stream; "opened", "ended" or "failed" of a Session;
 	// "started", "stopping" or "ended" of a Process.

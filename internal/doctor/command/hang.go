@@ -29,7 +29,7 @@ type suspects struct {
 // twins tried meanwhile, and tells why the server is silent, if it stays so. It ends a
 // server that has stayed silent, and returns the answer of one that has not.
 func (d *diagnosis) suspected(ctx context.Context, server *peer, q *question) reply {
-	if server.unended() {
+	if server.takeUnterminated() {
 		d.stop(server)
 		d.bytes(server)
 		return reply{outcome: silent}

@@ -101,9 +101,9 @@ func (o *output) lineEnd() {
 	}
 }
 
-// unended looks whether what has come of a line is a message already, so that nothing but
-// its line feed is missing, and takes it.
-func (o *output) unended() bool {
+// takeUnterminated takes what has come of a line, if it is a message already, so that nothing but
+// its line feed is missing.
+func (o *output) takeUnterminated() (taken bool) {
 	m, err := jsonrpc.Parse(bytes.TrimSpace(o.line))
 	if err != nil || o.finder != nil {
 		return false
@@ -116,7 +116,7 @@ func (o *output) unended() bool {
 
 // end says that no more bytes come.
 func (o *output) end() {
-	if len(o.line) > 0 && o.finder == nil && !o.unended() {
+	if len(o.line) > 0 && o.finder == nil && !o.takeUnterminated() {
 		o.lineEnd()
 	}
 	o.giveUpSeveral()

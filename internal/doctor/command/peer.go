@@ -225,11 +225,11 @@ func (p *peer) notify(method string) {
 	}
 }
 
-// unended looks whether a message lacks nothing but its line feed, and takes it.
-func (p *peer) unended() bool {
+// takeUnterminated takes a message that lacks nothing but its line feed, if there is one.
+func (p *peer) takeUnterminated() (taken bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.out.unended()
+	return p.out.takeUnterminated()
 }
 
 // seen returns the lines of stdout that show a fault, and how many there were.
