@@ -145,16 +145,17 @@ func extract(parent, state string) trace.SpanContext {
 
 // inject puts a span context into params._meta, in place of what is there.
 func inject(m *jsonrpc.Message, c trace.SpanContext) jsonrpc.Message {
-	text := make([]byte, 0, 160)
+	var room [160]byte
+	text := append(room[:0], `"traceparent":"00-`...)
 	traceID, spanID := c.TraceID(), c.SpanID()
-	text = hex.AppendEncode(append(text, `{"traceparent":"00-`...), traceID[:])
+	text = hex.AppendEncode(text, traceID[:])
 	text = hex.AppendEncode(append(text, '-'), spanID[:])
 	text = hex.AppendEncode(append(text, '-'), []byte{byte(c.TraceFlags())})
 	text = append(text, '"')
 	if c.TraceState().Len() > 0 {
 		text = append(append(text, `,"tracestate":`...), jsonrpc.Quote(c.TraceState().String())...)
 	}
-	f := jsonrpc.NewFragment(append(text, '}'))
+	f := jsonrpc.TrustedFragment(string(text))
 	if !mayHaveTrace(m.Meta()) {
 		return m.WithMeta(f)
 	}
