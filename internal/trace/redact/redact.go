@@ -383,7 +383,8 @@ func (d *Redactor) queries(cuts []cut, text []byte, whole bool) []cut {
 			return len(text)
 		}
 	}
-	for at := 0; ; {
+	some := whole || bytes.IndexByte(text, '=') >= 0
+	for at := 0; some; {
 		i := bytes.IndexAny(text[at:], "?#&")
 		if i < 0 {
 			break

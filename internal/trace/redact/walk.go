@@ -285,11 +285,14 @@ func mayHoldMembers(raw []byte) bool {
 	}
 	last := -1
 	for at := 0; ; {
-		i := bytes.Index(raw[at:], []byte(`\"`))
-		if i < 0 {
+		i := bytes.IndexByte(raw[at:], '\\')
+		if i < 0 || at+i+1 >= len(raw) {
 			return false
 		}
-		at += i
+		if at += i; raw[at+1] != '"' {
+			at++
+			continue
+		}
 		if next := space(raw, at+2); last >= 0 && next < len(raw) && (raw[next] == ':' || raw[next] == '\\') {
 			if sensitivityOf(bytes.TrimRight(raw[last:at], `\`)) != harmless {
 				return true
