@@ -71,6 +71,9 @@ func (s *scanner) split(max int) (elements [][]byte, refused string, at int) {
 	}
 }
 
+// HasBatches reports whether a revision of the protocol has batches, arrays of messages (J7).
+func HasBatches(revision string) bool { return revision == "2025-03-26" }
+
 // Decode returns the messages in one line or body of a client. raw is a message or, if
 // batches is true (ST5, LI9), an array of messages. faults has an Error for each part that
 // is not a valid message; the caller answers it with Error.Reply. Valid elements of a batch

@@ -73,7 +73,7 @@ func (h *Handler) parseBatch(w http.ResponseWriter, r *http.Request, body []byte
 
 // batchAllowed reports whether the revision has batches, or answers the request (LI8).
 func batchAllowed(w http.ResponseWriter, r *http.Request, revision string) bool {
-	if revision == version2025_03_26 {
+	if jsonrpc.HasBatches(revision) {
 		return true
 	}
 	refuseID(w, r, "LI8", http.StatusBadRequest, jsonrpc.ID{}, "a batch is no message of revision "+revision+"; POST the messages one by one")

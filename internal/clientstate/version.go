@@ -34,6 +34,5 @@ func (r *NegotiatedVersion) String() string {
 	return ""
 }
 
-// Batches reports whether the client may send arrays of messages: only
-// revision 2025-03-26 has them (J7).
-func (r *NegotiatedVersion) Batches() bool { return r.String() == "2025-03-26" }
+// Batches reports whether the client may send arrays of messages.
+func (r *NegotiatedVersion) Batches() bool { return jsonrpc.HasBatches(r.String()) }
