@@ -11,7 +11,9 @@ import (
 	"maps"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -175,6 +177,132 @@ func goList(t *testing.T, goos string) []listed {
 		}
 		pkgs = append(pkgs, p)
 	}
+}
+
+// TestNamedFiles looks for the Go files that ARCHITECTURE.md names, and in each of them for the
+// declarations whose names stand in parentheses behind it. In a table, a file without a folder is
+// in the folder that its row has named last, or in each of them where "and" or "or" joins several.
+// Where the row has named none, and in other text, it is anywhere.
+func TestNamedFiles(t *testing.T) {
+	t.Parallel()
+	code := sources{files: map[string]bool{}, folders: map[string]bool{}}
+	for _, file := range goFiles(t, ".go") {
+		file = filepath.ToSlash(file)[len("../"):]
+		code.files[file], code.folders[path.Dir(file)] = true, true
+	}
+	text, err := os.ReadFile("../ARCHITECTURE.md")
+	bridgetest.Must(t, err)
+	named := 0
+	for i, line := range strings.Split(string(text), "\n") {
+		var in []string // the folder that was named last
+		folderEnd, inner := 0, 0
+		for _, at := range quoted.FindAllStringSubmatchIndex(line, -1) {
+			name := line[at[2]:at[3]]
+			if !strings.HasSuffix(name, ".go") {
+				folder, ok := code.folder(name)
+				if !ok || at[0] < inner || !strings.HasPrefix(line, "|") {
+					continue
+				}
+				if joint := line[folderEnd:at[0]]; len(in) == 0 || joint != " and " && joint != " or " {
+					in = nil
+				}
+				in, folderEnd = append(in, folder), at[1]
+				continue
+			}
+			named++
+			files := code.find(name, in)
+			if len(files) == 0 {
+				t.Errorf("ARCHITECTURE.md:%d: there is no file %s (folders that its row has named last: %q)", i+1, name, in)
+			}
+			if folder, ok := code.folder(path.Dir(name)); ok && strings.HasPrefix(line, "|") {
+				in = []string{folder}
+			}
+			parentheses := behind.FindString(line[at[1]:])
+			inner = max(inner, at[1]+len(parentheses))
+			for _, word := range quotedWord.FindAllStringSubmatch(parentheses, -1) {
+				if len(files) > 0 && !slices.ContainsFunc(files, func(file string) bool { return declares(t, file, word[1]) }) {
+					t.Errorf("ARCHITECTURE.md:%d: %s does not declare %s", i+1, strings.Join(files, ", "), word[1])
+				}
+			}
+		}
+	}
+	if named < 100 {
+		t.Errorf("ARCHITECTURE.md names %d files: the test does not find them any more", named)
+	}
+}
+
+var (
+	quoted     = regexp.MustCompile("`([^`]+)`")
+	quotedWord = regexp.MustCompile("`([A-Za-z_][A-Za-z_0-9]*)`")
+	behind     = regexp.MustCompile(`^ \([^()]*\)`)
+)
+
+// sources are the Go files and the folders that have some, from the root of the repository.
+type sources struct{ files, folders map[string]bool }
+
+// folder returns a folder in full, of whose name ARCHITECTURE.md leaves out the beginning.
+func (s sources) folder(name string) (string, bool) {
+	for _, before := range []string{"", "internal/", "streamhttp/", "legacysse/"} {
+		if s.folders[before+name] && name != "." {
+			return before + name, true
+		}
+	}
+	return "", false
+}
+
+// find returns the files with that name; in: where it is if it has no folder. It returns none if
+// one of several folders does not have it.
+func (s sources) find(name string, in []string) (found []string) {
+	if dir := path.Dir(name); dir != "." {
+		folder, _ := s.folder(dir)
+		in = []string{folder}
+	}
+	if len(in) == 0 {
+		for file := range s.files {
+			if path.Base(file) == name {
+				found = append(found, file)
+			}
+		}
+		return found
+	}
+	for _, folder := range in {
+		file := path.Join(folder, path.Base(name))
+		if !s.files[file] {
+			return nil
+		}
+		found = append(found, file)
+	}
+	return found
+}
+
+// declares reports whether a file declares the name, of a method or anything that is not in a
+// function.
+func declares(t *testing.T, file, name string) bool {
+	t.Helper()
+	f, err := parser.ParseFile(token.NewFileSet(), filepath.Join("..", file), nil, parser.SkipObjectResolution)
+	bridgetest.Must(t, err)
+	for _, d := range f.Decls {
+		switch d := d.(type) {
+		case *ast.FuncDecl:
+			if d.Name.Name == name {
+				return true
+			}
+		case *ast.GenDecl:
+			for _, spec := range d.Specs {
+				switch spec := spec.(type) {
+				case *ast.TypeSpec:
+					if spec.Name.Name == name {
+						return true
+					}
+				case *ast.ValueSpec:
+					if slices.ContainsFunc(spec.Names, func(id *ast.Ident) bool { return id.Name == name }) {
+						return true
+					}
+				}
+			}
+		}
+	}
+	return false
 }
 
 // TestNoSleep: a test that sleeps is slow when it passes and flaky when it does
