@@ -10,6 +10,29 @@ import "github.com/mcp-bridge/mcp-bridge/jsonrpc"
 // wait for that.
 const maxInlineCalls = 4
 
+// StreamOf tells an observer on which stream a message passes: a request of the client on that of its POST, and what goes to
+// the client on the one that the router chooses for it now. "" is none: a POST of the client's without a request in it, or
+// a message that waits for a stream. It takes the lock.
+func (s *session) StreamOf(m *jsonrpc.Message, toClient bool) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var st *stream
+	switch {
+	case toClient:
+		if st = s.target(*m); st == nil {
+			st = s.target(s.respell(*m))
+		}
+	case m.Kind() == jsonrpc.Request:
+		if c := s.calls.byID[m.ID()]; c != nil {
+			st = c.stream
+		}
+	}
+	if st == nil {
+		return ""
+	}
+	return st.name()
+}
+
 // place routes one message of the server, unless the stream that it belongs to is full and
 // somebody reads it: then it returns what is closed when that may have changed.
 // deliver: the caller is ready to do the work of the exchange that has got a

@@ -74,12 +74,12 @@ func (h *Handler) serveSSE(w http.ResponseWriter, r *http.Request, s *session, s
 	}
 	sawBegin(seen, r, st)
 	why := h.writeSSE(w, r, s, st, rd, todo)
-	seen.Stream(observe.Stream{Hop: observe.Down, Name: strconv.FormatUint(st.key, 10), What: "closed", Why: why})
+	seen.Stream(observe.Stream{Hop: observe.Down, Name: st.name(), What: "closed", Why: why})
 }
 
 // sawBegin tells that a stream has a reader.
 func sawBegin(seen *observe.Session, r *http.Request, st *stream) {
-	e := observe.Stream{Hop: observe.Down, Name: strconv.FormatUint(st.key, 10), What: "opened"}
+	e := observe.Stream{Hop: observe.Down, Name: st.name(), What: "opened"}
 	if r.Method == http.MethodGet {
 		if e.From = r.Header.Get(wire.HeaderLastEventID); e.From != "" {
 			e.What = "resumed"

@@ -3,6 +3,7 @@ package streamhttp_test
 import (
 	"context"
 	"net/http"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -173,5 +174,45 @@ func TestServerExactRoutingWaits(t *testing.T) {
 		time.Sleep(time.Second)
 		one.gets().open()
 		u.get().gets(listChanged, ask(`"q0"`)).open()
+	})
+}
+
+// An observer is told on which stream a message passes: it is the one of the event ids, and its name that of the records of
+// streams.
+func TestStreamsOfMessages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, streamhttp.HandlerOptions{})
+		u, p := s.open(r25b)
+		of := func(text string, toClient bool) string {
+			m := message(text)
+			return p.Conn.(interface {
+				StreamOf(m *jsonrpc.Message, toClient bool) string
+			}).StreamOf(&m, toClient)
+		}
+		get, one := u.get(), u.call("1")
+		p.gets()
+		call, other := of(`{"jsonrpc":"2.0","id":1,"method":"tools/call"}`, false), of(listChanged, true)
+		if call == "" || other == "" || call == other {
+			t.Errorf("the streams are %q and %q", call, other)
+		}
+		for text, want := range map[string]string{progress("1", 1): call, result("1"): call, ask(`"q1"`): call, result("1.0"): call, result("7"): ""} {
+			if got := of(text, true); got != want {
+				t.Errorf("%s: stream %q, want %q", text, got, want)
+			}
+		}
+		if got := of(`{"jsonrpc":"2.0","method":"notifications/x"}`, false); got != "" {
+			t.Errorf("a notification of the client came on %q", got)
+		}
+		p.says(progress("1", 1), listChanged)
+		for r, name := range map[*reply]string{one.gets(progress("1", 1)): call, get.gets(listChanged): other} {
+			if id := r.lastID(); !strings.HasPrefix(id, name+"_") {
+				t.Errorf("an event of the stream %q has the id %q", name, id)
+			}
+		}
+		p.says(result("1"))
+		one.gets(result("1")).over()
+		if got := of(result("1"), true); got != "" {
+			t.Errorf("the answer to a call that is over goes to %q", got)
+		}
 	})
 }

@@ -1,6 +1,7 @@
 package streamhttp
 
 import (
+	"strconv"
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
@@ -39,6 +40,9 @@ type stream struct {
 	void      bool          // it cannot be resumed: cancelled, or events had to be dropped
 	room      chan struct{} // closed when pending shrinks; nil when nobody waits
 }
+
+// name returns what observers call the stream.
+func (st *stream) name() string { return strconv.FormatUint(st.key, 10) }
 
 // last returns the sequence number of the newest event; 0 before the first.
 func (st *stream) last() uint64 { return st.next - 1 }

@@ -334,3 +334,34 @@ func BenchmarkStray(b *testing.B) {
 		all.find(stray)
 	}
 }
+
+// several is a Conn with several streams.
+type several struct{ broken }
+
+func (*several) TrySend(jsonrpc.Message) bool { return true }
+
+func (*several) StreamOf(m *jsonrpc.Message, toClient bool) string {
+	return m.Method() + map[bool]string{true: " out", false: " in"}[toClient]
+}
+
+// streamsTold lists on which streams messages have passed.
+type streamsTold []string
+
+func (w *streamsTold) Message(p *Passed) { *w = append(*w, p.Stream) }
+func (w *streamsTold) Event(Event)       {}
+
+// Watchers are told of the stream of a message at the client's end, where its transport has several.
+func TestStreamOfMessage(t *testing.T) {
+	var o Observer
+	var w streamsTold
+	defer o.Watch(&w)()
+	s := o.OpenQuiet("x", "http")
+	for _, hop := range []Hop{Down, Up} {
+		c := s.Conn(&several{broken{answer: jsonrpc.NewRequest(id(t, "7"), "ping", nil)}}, hop)
+		_ = c.Receive(t.Context(), takes{})
+		c.TrySend(jsonrpc.NewNotification("n", nil))
+	}
+	if want := []string{"ping in", "n out", "", ""}; !slices.Equal(w, want) {
+		t.Errorf("the streams are %q, want %q", w, want)
+	}
+}

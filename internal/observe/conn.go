@@ -23,13 +23,24 @@ func (s *Session) Conn(c bridge.Conn, hop Hop) bridge.Conn {
 	if s == nil || s.o == nil {
 		return c
 	}
-	return &conn{Conn: c, s: s, hop: hop}
+	observed := &conn{Conn: c, s: s, hop: hop}
+	if hop == Down {
+		observed.streams, _ = c.(streamer)
+	}
+	return observed
+}
+
+// A streamer is a Conn whose messages pass on several streams. It says on which one a message that has come did so, or one
+// that is to be sent will; "": on none.
+type streamer interface {
+	StreamOf(m *jsonrpc.Message, toClient bool) string
 }
 
 type conn struct {
 	bridge.Conn
 	s       *Session
 	hop     Hop
+	streams streamer // nil: there is one stream, or it is not known
 	unsent  unsentRequests
 	untaken *arrival // in the last Receive: the next one brings it again; nil: there is none
 }
@@ -187,6 +198,9 @@ func (c *conn) received(m *jsonrpc.Message) *jsonrpc.Mark {
 	mark.Seq, mark.At, mark.Of = s.o.seq.Add(1), time.Now(), source
 	p := passedPool.Get().(*Passed)
 	p.Seq, p.At, p.Session, p.Hop, p.Dir, p.Message, p.Source, p.conn = mark.Seq, mark.At, s, c.hop, c.in(), *m, source, c
+	if c.streams != nil {
+		p.Stream = c.streams.StreamOf(&p.Message, p.Dir == ToClient)
+	}
 	s.enter(p)
 	if m.Kind() == jsonrpc.Request {
 		source.call = p.Call
@@ -208,6 +222,9 @@ func (c *conn) begin(m *jsonrpc.Message) *Passed {
 	if source := sourceOf(m); source != nil {
 		p.Cause, p.Inside = source.mark.Seq, p.At.Sub(source.mark.At)
 		p.Origin, p.Source = source.call, source
+	}
+	if c.streams != nil {
+		p.Stream = c.streams.StreamOf(&p.Message, p.Dir == ToClient)
 	}
 	if m.Kind() == jsonrpc.Request {
 		p.Call = c.unsent.take(m)

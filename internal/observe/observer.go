@@ -45,6 +45,7 @@ type Passed struct {
 	Hop     Hop
 	Dir     Direction
 	Message jsonrpc.Message
+	Stream  string        // of those that the transport has in a session; "": it has one, or it is not known
 	Inside  time.Duration // how long the bridge has had the cause; 0: there is none
 
 	// Call is the request, of a request, its response and a cancellation. nil: the message is

@@ -22,7 +22,7 @@ func (m *maker) message(d *redact.Redactor, p *observe.Passed, text bool) {
 	if p.Hop == observe.Up {
 		m.Era, m.Transport = "", p.Session.ServerTransport()
 	}
-	m.Bridge = p.Inside
+	m.Stream, m.Bridge = p.Stream, p.Inside
 	m.of(&p.Message)
 	if p.Call != nil {
 		m.Name = d.Name(p.Call.Name)

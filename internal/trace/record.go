@@ -51,7 +51,7 @@ type Record struct {
 
 	Server  string // its configured name
 	Session string // a pseudonym, never the session id
-	Stream  string // of the session
+	Stream  string // of the session, on which the message passed, or what a Stream tells of
 	Hop     string // Down or Up
 	Dir     string // ToServer or ToClient
 

@@ -36,7 +36,7 @@ func samples() []Record {
 		{Seq: 813, Time: at(3), Kind: Response, Server: "files", Session: "s1", Hop: Up, Dir: ToClient, Method: "tools/call", Name: "read",
 			ID: jsonrpc.StringID("a"), Size: 61, Took: 1500 * time.Microsecond, Outcome: Outcome{Failed: true},
 			Body: Body{Text: []byte("{\"jsonrpc\":\"2.0\",\r\n\"id\":\"a\",\"result\":{\"isError\":true,\"n\":1.10}}")}},
-		{Seq: 814, Time: at(3), Kind: Response, Hop: Down, Dir: ToClient, ID: jsonrpc.NullID, Size: 70, Outcome: Outcome{Code: -32700},
+		{Seq: 814, Time: at(3), Kind: Response, Stream: "p17", Hop: Down, Dir: ToClient, ID: jsonrpc.NullID, Size: 70, Outcome: Outcome{Code: -32700},
 			Body: Body{Text: []byte(`{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"no JSON"}}`)}},
 		{Time: at(0), Kind: Request, Server: "files", Session: "s1", Hop: Down, Dir: ToServer, Era: "legacy", Transport: "http", Method: "tools/call",
 			ID: jsonrpc.IntID(7), Earlier: true, Took: 12 * time.Second},

@@ -227,6 +227,9 @@ func (p *Printer) message(v *View) {
 		p.printf("(bridge %s)", rounded(v.Bridge))
 	}
 	p.printf("%s", size(int64(v.Size)))
+	if v.Stream != "" && (p.Bodies || p.Both || p.Exchanges) {
+		p.word("stream " + v.Stream)
+	}
 }
 
 // size returns a number of bytes as people write it.

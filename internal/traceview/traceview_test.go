@@ -13,6 +13,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/internal/printable"
 	"github.com/mcp-bridge/mcp-bridge/internal/trace"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/tests/hostile"
 )
 
@@ -56,6 +57,18 @@ func TestLost(t *testing.T) {
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("lost:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// The stream of a message is among its details.
+func TestStreamIsShown(t *testing.T) {
+	for verbose, want := range map[bool]string{false: "tools/call #1 9 B\n", true: "tools/call #1 9 B stream 3\n"} {
+		var out bytes.Buffer
+		p := Printer{Out: &out, Bodies: verbose}
+		bridgetest.Must(t, p.Print(&View{Record: &trace.Record{Kind: trace.Request, Method: "tools/call", ID: jsonrpc.IntID(1), Size: 9, Stream: "3"}}))
+		if !strings.HasSuffix(out.String(), want) {
+			t.Errorf("it shows %q, want %q", out.String(), want)
+		}
 	}
 }
 

@@ -72,7 +72,7 @@ export function Detail({ store, r, open, close, may }) {
   useEffect(() => say(""), [r]);
   const copy = (text) => { say(text); navigator.clipboard?.writeText(text).catch(() => {}); }; // it is shown, too: a browser may refuse
   const request = curl(store, r);
-  const head = (r) => html`<div class="dim">${r.v.hop === "down" ? "client" : "server"} end, seq ${r.v.seq}, ${r.v.size ?? 0} bytes${r.v.bridge_us ? ", bridge " + ms(r.v.bridge_us / 1000) : ""}</div>`;
+  const head = (r) => html`<div class="dim">${r.v.hop === "down" ? "client" : "server"} end, seq ${r.v.seq}, ${r.v.size ?? 0} bytes${r.v.bridge_us ? ", bridge " + ms(r.v.bridge_us / 1000) : ""}${r.v.str ? ", stream " + escaped(r.v.str) : ""}</div>`;
   return html`<section class="detail">
     <div class="filter"><strong>${subject(r)}</strong><span class="dim">${escaped(v.srv ?? "")} ${escaped(v.ses ?? "")} ${v.era ?? ""} ${v.tr ?? ""}</span>
       ${r.answer && html`<button onClick=${() => open(r.answer)}>answer</button>`}
