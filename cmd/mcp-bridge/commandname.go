@@ -1,7 +1,6 @@
 package main
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 )
@@ -73,14 +72,23 @@ func commandName(argv []string) string {
 	if !ok {
 		return program
 	}
-	if name := l.started(argv[1:]); likelyName.MatchString(name) {
+	if name := l.started(argv[1:]); isLikelyName(name) {
 		return name
 	}
 	return program
 }
 
-// likelyName is what names of packages, scripts and images look like.
-var likelyName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9._-]{0,63}$`)
+// isLikelyName reports whether a name looks like that of a package, script or image: a letter, and
+// at most 63 more, digits, dots, hyphens and underscores.
+func isLikelyName(name string) bool {
+	for i, c := range []byte(name) {
+		letter := c|0x20 >= 'a' && c|0x20 <= 'z'
+		if !letter && (i == 0 || !(c >= '0' && c <= '9' || c == '.' || c == '_' || c == '-')) {
+			return false
+		}
+	}
+	return name != "" && len(name) <= 64
+}
 
 // started returns the name of what the launcher starts with these arguments; "": not known.
 func (l launcherSyntax) started(args []string) string {
@@ -162,7 +170,7 @@ func scriptName(path string) string {
 				name = strings.TrimSuffix(name, end)
 			}
 		}
-		if !slices.Contains(generic, strings.ToLower(name)) && likelyName.MatchString(name) {
+		if !slices.Contains(generic, strings.ToLower(name)) && isLikelyName(name) {
 			return name
 		}
 	}

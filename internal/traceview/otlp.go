@@ -10,11 +10,11 @@ import (
 	"io"
 	"iter"
 	"math"
-	"regexp"
 	"strconv"
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/internal/buildinfo"
+	"github.com/mcp-bridge/mcp-bridge/internal/lazyregexp"
 	"github.com/mcp-bridge/mcp-bridge/internal/trace"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
@@ -131,7 +131,7 @@ func nanos(t time.Time) string {
 }
 
 // traceparent does not match the version ff, which is not allowed.
-var traceparent = regexp.MustCompile(`^"(?:[0-9a-e][0-9a-f]|f[0-9a-e])-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}"$`)
+var traceparent = lazyregexp.New(`^"(?:[0-9a-e][0-9a-f]|f[0-9a-e])-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}"$`)
 
 // parentOf returns the span of which a request says that it is a part.
 func parentOf(b *trace.Body) (ids spanIDs) {
