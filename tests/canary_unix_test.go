@@ -63,8 +63,8 @@ func (c *canaries) check(t *testing.T, output, text string) {
 	}
 }
 
-// hostile is a remote server that says what it should keep to itself.
-func hostile(t *testing.T, c *canaries) *httptest.Server {
+// indiscreet is a remote server that says what it should keep to itself.
+func indiscreet(t *testing.T, c *canaries) *httptest.Server {
 	far := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		w.Header().Set("Mcp-Session-Id", c.at("session"))
@@ -102,7 +102,7 @@ func idIn(body []byte) string {
 func TestNoSecretAnywhere(t *testing.T) {
 	t.Parallel()
 	var c canaries
-	far := hostile(t, &c)
+	far := indiscreet(t, &c)
 	host := strings.TrimPrefix(far.URL, "http://")
 	var mu sync.Mutex
 	var sent bytes.Buffer // spans
@@ -218,7 +218,7 @@ func followPage(t *testing.T, addr, token string) map[string]func() string {
 func TestNoSecretInRecording(t *testing.T) {
 	t.Parallel()
 	var c canaries
-	far := hostile(t, &c)
+	far := indiscreet(t, &c)
 	host := strings.TrimPrefix(far.URL, "http://")
 	call := fmt.Sprintf(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"echo","arguments":{"deep":[{"api_key":%q}],"text":%q,"plain":"a"}}}`,
 		c.at("member"), `{"password":"`+c.at("nested")+`"}`)
@@ -264,7 +264,7 @@ func TestNoSecretInRecording(t *testing.T) {
 func TestNoSecretFromDoctor(t *testing.T) {
 	t.Parallel()
 	var c canaries
-	far := hostile(t, &c)
+	far := indiscreet(t, &c)
 	host := strings.TrimPrefix(far.URL, "http://")
 	script := `echo "token=$KEY other=$NAMED" >&2; exec "$CHILD"`
 	for i, target := range [][]string{

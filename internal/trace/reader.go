@@ -91,15 +91,20 @@ func (r *Reader) next() ([]byte, error) {
 	if most == 0 {
 		most = MaxLine
 	}
+	var parts [][]byte // of a long line: one piece of memory that grows would take several times as much
 	var line []byte
-	long := false
+	size, long := 0, false
 	for {
 		part, err := r.in.ReadSlice('\n')
-		long = long || len(line)+len(part) > most+1
-		if long {
-			line = nil
-		} else {
-			line = append(line, part...)
+		size += len(part)
+		switch long = long || size > most+1; {
+		case long:
+			parts = nil
+		case errors.Is(err, bufio.ErrBufferFull):
+			parts = append(parts, bytes.Clone(part))
+		default:
+			line = bytes.Join(append(parts, part), nil)
+			parts = nil
 		}
 		switch {
 		case errors.Is(err, bufio.ErrBufferFull):

@@ -85,7 +85,7 @@ export function Detail({ store, r, open, close, may }) {
       : body(r) && html`<${Marked} parts=${left} />`}
     ${v.earlier && html`<p class="dim">It came before anybody looked: its text is not known.</p>`}
     ${v.http && html`<pre>${escaped(exchange(v.http))}</pre>`}
-    ${v.redacted && html`<p class="dim">redacted: ${escaped(v.redacted.join(", "))}</p>`}
+    ${v.redacted && html`<p class="dim">redacted: ${escaped([v.redacted].flat().join(", "))}</p>`}
     ${v.event && html`<pre>${escaped(JSON.stringify(v.event, null, 1))}</pre>`}</section>`;
 }
 
