@@ -25,7 +25,7 @@ import (
 func TestHostileFile(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "trace")
-	lines := hostile.Lines(7, 1000)
+	lines := hostile.Lines(7, 500)
 	writeFile(t, file, string(hostile.File(lines)))
 	text, page := hostile.Quiet, hostile.Page
 	for _, c := range []struct {
