@@ -34,8 +34,9 @@ func (c Challenge) Param(name string) (value string, ok bool) {
 	return "", false
 }
 
-// String returns the challenge as it is written into a header. All values are quoted. A character that may
-// not stand in a quoted string, or is not ASCII, becomes "?": no value can end the header.
+// String returns the challenge as it is written into a header (RFC 9110, 11.6.1). All values are
+// quoted. A character that may not stand in a quoted string, or is not ASCII, becomes "?": no value
+// can end the header.
 func (c Challenge) String() string {
 	var b strings.Builder
 	b.WriteString(c.Scheme)
@@ -63,7 +64,7 @@ func (c Challenge) String() string {
 	return b.String()
 }
 
-// A ChallengeError says where a WWW-Authenticate header cannot be read.
+// A ChallengeError says where a WWW-Authenticate header breaks RFC 9110, 11.
 type ChallengeError struct {
 	Line   int    // which of the header lines; the first one is 1
 	Offset int    // how many bytes stand before the place
@@ -296,8 +297,9 @@ type Demand struct {
 	Algs             []string // algorithms for DPoP proofs (RFC 9449, 5.1)
 }
 
-// DemandOf reads challenges. Each value is the first one that a Bearer or DPoP challenge has. The
-// address of the metadata is taken from other schemes too if those have none.
+// DemandOf reads challenges (RFC 6750, 3; RFC 9728, 5.1; RFC 9449, 7.1). Each value is the first one
+// that a Bearer or DPoP challenge has. The address of the metadata is taken from other schemes too
+// if those have none.
 func DemandOf(challenges []Challenge) Demand {
 	var d Demand
 	foreign := ""
@@ -364,11 +366,11 @@ func SplitScope(scope string) []string {
 	return all
 }
 
-// JoinScope returns the scope parameter of these values.
+// JoinScope returns the scope parameter of these values (RFC 6749, 3.3).
 func JoinScope(scopes []string) string { return strings.Join(scopes, " ") }
 
 // UnionScope returns all of both, each once, in their order: what a client asks for when a request
-// needs more than it has.
+// needs more than it has (the specification's step-up authorization flow).
 func UnionScope(have, more []string) []string {
 	all := slices.Clone(have)
 	for _, s := range more {

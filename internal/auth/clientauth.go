@@ -30,8 +30,8 @@ const (
 	MethodPrivateKey = "private_key_jwt"
 )
 
-// A Client is who we are to an authorization server. It belongs to the issuer that knows it, except
-// if its ID is the address of its metadata document.
+// A Client is who we are to an authorization server (RFC 6749, 2). It belongs to the issuer that
+// knows it, except if its ID is the address of its metadata document.
 type Client struct {
 	ID     string
 	Secret string  // "": a public client, or one with a key
@@ -97,8 +97,8 @@ func (c Client) authenticate(server ServerMetadata, now time.Time, header http.H
 // A Signer signs client assertions (RFC 7523, 3). It may be used concurrently.
 type Signer struct{ signer jose.Signer }
 
-// ParsePrivateKey reads a private key in PEM: PKCS #8, PKCS #1 or SEC 1, without a password. No
-// error repeats what it has read.
+// ParsePrivateKey reads a private key in PEM (RFC 7468, 10): PKCS #8, PKCS #1 or SEC 1, without a
+// password. No error repeats what it has read.
 func ParsePrivateKey(text []byte) (crypto.Signer, error) {
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
 		var key any
@@ -123,8 +123,8 @@ func ParsePrivateKey(text []byte) (crypto.Signer, error) {
 	return nil, errors.New("there is no private key in PEM")
 }
 
-// NewSigner returns a Signer for an RSA (2048 bits or more), P-256, P-384, P-521 or Ed25519 key.
-// alg is "" or an algorithm that fits the key; kid is "" or its name in the client's key set.
+// NewSigner returns a Signer for an RSA (2048 to 8192 bits), P-256, P-384, P-521 or Ed25519 key.
+// alg is "" or an algorithm of RFC 7518, 3.1, that fits the key; kid is "" or its name in the client's key set.
 func NewSigner(key crypto.Signer, alg, kid string) (*Signer, error) {
 	fit := fitting(key.Public())
 	if len(fit) == 0 {
@@ -144,7 +144,8 @@ func NewSigner(key crypto.Signer, alg, kid string) (*Signer, error) {
 	return &Signer{s}, nil
 }
 
-// fitting returns the algorithms of signatures that a public key verifies; none if it is too weak, or too large.
+// fitting returns the algorithms of signatures that a public key verifies; none if it is too weak, or
+// too large.
 func fitting(key crypto.PublicKey) []string {
 	switch k := key.(type) {
 	case *rsa.PublicKey:

@@ -17,7 +17,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// NewProofKey returns a new key for DPoP proofs.
+// NewProofKey returns a new key for DPoP proofs with ES256 (RFC 9449, 4.2).
 func NewProofKey() (*ecdsa.PrivateKey, error) { return ecdsa.GenerateKey(elliptic.P256(), rand.Reader) }
 
 // A Prover makes DPoP proofs with ES256 (RFC 9449, 4), and remembers the nonces of the servers.
@@ -91,8 +91,8 @@ func tokenHash(token string) string {
 	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
-// Learn takes the nonce of an answer from addr, if it has one that may be used (RFC 9449, 8): the next
-// proof for that origin has it. It reports whether the nonce is new: a request that was refused
+// Learn takes the nonce of an answer from addr, if it has one that may be used (RFC 9449, 8 and 9):
+// the next proof for that origin has it. It reports whether the nonce is new: a request that was refused
 // with use_dpop_nonce is worth one more attempt then.
 func (p *Prover) Learn(addr string, answer http.Header) bool {
 	values := answer.Values("DPoP-Nonce")

@@ -21,9 +21,9 @@ func (c *Caller) Revoke(ctx context.Context, server ServerMetadata, client Clien
 	return err
 }
 
-// Introspect asks the authorization server what a token is worth (RFC 7662). active is false of a token that
-// is not valid; its Claims are empty then. What it is valid for (audience, scopes, binding)
-// is to be checked by the caller as that of a verified token is; Claims.Issuer may be "".
+// Introspect asks the authorization server what a token is worth (RFC 7662, 2). active is false of a
+// token that is not valid; its Claims are empty then. The caller checks what a token is for: its
+// audience (Claims.For), scopes, binding and end; Claims.Issuer may be "".
 func (c *Caller) Introspect(ctx context.Context, server ServerMetadata, client Client, token string) (claims Claims, active bool, err error) {
 	const doing = "introspection"
 	if server.Introspection == "" {

@@ -23,10 +23,11 @@ const (
 	maxTries   = 8                // keys that a token without a key id is tried with
 )
 
-// A KeySet has the public keys of a provider (RFC 7517, 5), and fetches them when they are needed: at
-// first, every 15 minutes, and for a key id that is not known, but never within 30 seconds of the last time. While the
-// provider is away, keys stay for 24 hours. It has no goroutine: who needs a key that is not there fetches or
-// waits; others go on with the keys that are there. It may be used concurrently, and must not be copied.
+// A KeySet has the public keys of a provider (RFC 7517, 5), and fetches them when they are needed:
+// at first, every 15 minutes, and for a key id that is not known, but never within 30 seconds of the
+// last time (5 seconds as long as there are no keys). While the provider is away, keys stay for 24
+// hours. It has no goroutine: who needs a key that is not there fetches or waits; others go on with
+// the keys that are there. It may be used concurrently, and must not be copied.
 type KeySet struct {
 	URL    string  // jwks_uri
 	Caller *Caller // nil: the zero value; its clock is the KeySet's
@@ -84,8 +85,8 @@ func (s *KeySet) lookup(ctx context.Context, kid, alg string) ([]verificationKey
 	})
 }
 
-// find returns the keys that fit. InvalidToken: there is none; with fetch that is worth asking the provider.
-// Unavailable: nobody knows, because the provider is away.
+// find returns the keys that fit. InvalidToken: there is none; with fetch that is worth asking the
+// provider. Unavailable: nobody knows, because the provider is away.
 func (s *KeySet) find(ctx context.Context, fetch bool, fits func(verificationKey) bool) ([]verificationKey, error) {
 	c := s.caller()
 	for {

@@ -23,8 +23,8 @@ var algorithms = []jose.SignatureAlgorithm{
 	jose.ES256, jose.ES384, jose.ES512, jose.EdDSA,
 }
 
-// Algorithms returns the names of those that signatures of tokens and proofs may have here: what
-// metadata and challenges announce.
+// Algorithms returns the names (RFC 7518, 3.1; RFC 8037, 3.1) of those that signatures of tokens and
+// proofs may have here: what metadata and challenges announce.
 func Algorithms() []string {
 	names := make([]string, len(algorithms))
 	for i, a := range algorithms {
@@ -33,8 +33,8 @@ func Algorithms() []string {
 	return names
 }
 
-// A Verifier verifies access tokens of one issuer that are JWTs (RFC 9068, 4; RFC 7519, 7.2; RFC 8725). It may be
-// used concurrently.
+// A Verifier verifies access tokens of one issuer that are JWTs (RFC 9068, 4; RFC 7519, 7.2; RFC
+// 8725). It may be used concurrently.
 type Verifier struct {
 	Issuer    string           // "iss", byte for byte
 	Audiences []string         // "aud" must have one of these, byte for byte; without any no token is valid
@@ -121,8 +121,8 @@ func invalidToken(what string) *Error {
 	return &Error{Kind: InvalidToken, Doing: "access token", What: what}
 }
 
-// UnverifiedIssuer returns the issuer that a token claims to be of: only to choose the Verifier that
-// is to verify it.
+// UnverifiedIssuer returns the issuer that a token claims to be of (RFC 7519, 4.1.1): only to choose
+// the Verifier that is to verify it.
 func UnverifiedIssuer(token string) (string, error) {
 	if _, err := readHeader(token); err != nil {
 		return "", invalidToken(err.Error())

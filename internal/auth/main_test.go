@@ -15,9 +15,15 @@ func TestMain(m *testing.M) { bridgetest.CheckLeaks(m) }
 // serve starts a server on loopback that ends with the test, and returns its address and a Caller for it.
 func serve(t *testing.T, h http.HandlerFunc) (string, *Caller) {
 	t.Helper()
+	return serveWith(t, h, (*httptest.Server).Start)
+}
+
+// serveWith starts it with TLS, or without.
+func serveWith(t *testing.T, h http.HandlerFunc, start func(*httptest.Server)) (string, *Caller) {
+	t.Helper()
 	s := httptest.NewUnstartedServer(h)
 	s.Config.ReadTimeout, s.Config.WriteTimeout = time.Minute, time.Minute
-	s.Start()
+	start(s)
 	t.Cleanup(func() {
 		s.CloseClientConnections()
 		s.Close()

@@ -83,8 +83,8 @@ func slash(path string) string {
 
 // ServerMetadataURLs returns where the metadata of an authorization server may be, in the order in
 // which to ask: RFC 8414, 3.1, then OpenID Connect with the path put in, then with it in front.
-// Revision 2025-03-26 knows the first one only, at the origin of issuer. 2025-06-18 demands the first one
-// only; the others are asked where that is not there.
+// Revision 2025-03-26 knows the first one only, at the origin of issuer. 2025-06-18 demands the
+// first one only; the others are asked where that is not there.
 func ServerMetadataURLs(rev Revision, issuer string) []string {
 	const oauth, openid = "/.well-known/oauth-authorization-server", "/.well-known/openid-configuration"
 	origin, path, _ := cutURL(issuer)
@@ -123,8 +123,8 @@ func cutURL(s string) (origin, path, query string) {
 
 // Covers reports whether metadata that names resource may be used for the MCP server at the address
 // server: both are equal, or resource has the same origin and a path that is a parent of the
-// server's, at the border of a segment. A slash at the end of resource is a character like others:
-// "/mcp/" does not cover "/mcp".
+// server's, at the border of a segment (RFC 9728, 3.3; the parents are there for metadata at the
+// root). A slash at the end of resource is a character like others: "/mcp/" does not cover "/mcp".
 func Covers(resource, server string) bool {
 	if resource == server {
 		return true
@@ -186,9 +186,9 @@ func ParseResourceMetadata(data []byte, server string) (ResourceMetadata, error)
 	return m, nil
 }
 
-// ParseServerMetadata reads a document (RFC 8414, 3.2), whose issuer must be one of issuers, byte
-// for byte (RFC 8414, 3.3; OpenID Connect Discovery 1.0, 4.3).
-func ParseServerMetadata(data []byte, issuers ...string) (ServerMetadata, error) {
+// ParseServerMetadata reads a document (RFC 8414, 3.2), whose issuer must be issuer or one of its
+// aliases, byte for byte (RFC 8414, 3.3; OpenID Connect Discovery 1.0, 4.3).
+func ParseServerMetadata(data []byte, issuer string, aliases ...string) (ServerMetadata, error) {
 	const doing = "authorization server metadata"
 	invalid := func(err error) (ServerMetadata, error) {
 		return ServerMetadata{}, &Error{Kind: Invalid, Doing: doing, What: "the document cannot be used", Err: err}
@@ -225,9 +225,9 @@ func ParseServerMetadata(data []byte, issuers ...string) (ServerMetadata, error)
 	if r.err != nil {
 		return invalid(r.err)
 	}
-	if !slices.Contains(issuers, m.Issuer) || m.Issuer == "" {
+	if m.Issuer == "" || m.Issuer != issuer && !slices.Contains(aliases, m.Issuer) {
 		return ServerMetadata{}, &Error{Kind: Mismatch, Doing: doing,
-			What: fmt.Sprintf("it is about the issuer %.200q, and was asked for %.200q", m.Issuer, issuers[0]),
+			What: fmt.Sprintf("it is about the issuer %.200q, and was asked for %.200q", m.Issuer, issuer),
 			Do:   "if the operator confirms that both are the same, pin the first one as an alias of the second"}
 	}
 	return m, nil
@@ -244,10 +244,10 @@ func checkIssuer(issuer string) error {
 	return nil
 }
 
-// ResourceMetadata asks the MCP server at server for its metadata. announced is the address from
-// its challenge, or "". The first document that is there is used, or its fault is the error. Kind NotFound:
-// the server has none, and may be of revision 2025-03-26 (OriginServer). It is Unavailable, and
-// not NotFound, if one of the places could not be asked.
+// ResourceMetadata asks the MCP server at server for its metadata (RFC 9728, 3). announced is the
+// address from its challenge, or "". The first document that is there is used, or its fault is the
+// error. NotFound: the server has none, and may be of revision 2025-03-26 (OriginServer). It is
+// Unavailable, and not NotFound, if one of the places could not be asked.
 func (c *Caller) ResourceMetadata(ctx context.Context, rev Revision, server, announced string) (ResourceMetadata, error) {
 	const doing = "protected resource metadata"
 	var m ResourceMetadata
@@ -258,19 +258,16 @@ func (c *Caller) ResourceMetadata(ctx context.Context, rev Revision, server, ann
 	return m, err
 }
 
-// ServerMetadata asks the authorization server of an issuer for its metadata, likewise.
+// ServerMetadata asks the authorization server of an issuer for its metadata (RFC 8414, 3),
+// likewise.
 func (c *Caller) ServerMetadata(ctx context.Context, rev Revision, issuer string) (ServerMetadata, error) {
 	const doing = "authorization server metadata"
 	if err := checkIssuer(issuer); err != nil {
 		return ServerMetadata{}, &Error{Kind: Invalid, Doing: doing, URL: shown(issuer), What: "the issuer cannot be used", Err: err}
 	}
-	issuers := []string{issuer}
-	if alias := c.IssuerAliases[issuer]; alias != "" {
-		issuers = append(issuers, alias)
-	}
 	var m ServerMetadata
 	err := c.first(ctx, doing, ServerMetadataURLs(rev, issuer), func(data []byte) (err error) {
-		m, err = ParseServerMetadata(data, issuers...)
+		m, err = ParseServerMetadata(data, issuer, c.IssuerAliases[issuer])
 		return err
 	})
 	return m, err
@@ -287,13 +284,9 @@ func (c *Caller) OriginServer(ctx context.Context, server string) (ServerMetadat
 	if err := checkIssuer(origin); err != nil {
 		return ServerMetadata{}, &Error{Kind: Invalid, Doing: doing, URL: shown(server), What: "the server's address cannot be used", Err: err}
 	}
-	issuers := []string{origin, origin + "/"}
-	if alias := c.IssuerAliases[origin]; alias != "" {
-		issuers = append(issuers, alias)
-	}
 	var m ServerMetadata
 	err := c.first(ctx, doing, ServerMetadataURLs("2025-03-26", origin), func(data []byte) (err error) {
-		m, err = ParseServerMetadata(data, issuers...)
+		m, err = ParseServerMetadata(data, origin, origin+"/", c.IssuerAliases[origin])
 		return err
 	})
 	if Is(err, NotFound) {

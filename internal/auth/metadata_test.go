@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"reflect"
 	"strings"
 	"testing"
@@ -263,6 +264,26 @@ func TestOriginWithASlash(t *testing.T) {
 	}
 	_, err := c.ServerMetadata(within(t), "", addr)
 	wantKind(t, err, Mismatch)
+}
+
+func TestRedirectsOfDocuments(t *testing.T) {
+	t.Parallel()
+	var issuer string
+	plain, _ := serve(t, func(w http.ResponseWriter, r *http.Request) { reply(w, 200, document(issuer, "", nil)) })
+	to := plain
+	issuer, c := serveWith(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/moved" {
+			reply(w, 200, document(issuer, "", nil))
+			return
+		}
+		http.Redirect(w, r, to, http.StatusFound)
+	}, (*httptest.Server).StartTLS)
+	_, err := c.ServerMetadata(within(t), "", issuer) // to this machine, but away from TLS
+	wantKind(t, err, Invalid)
+	to = "/moved"
+	if m, err := c.ServerMetadata(within(t), "", issuer); err != nil || m.Issuer != issuer {
+		t.Errorf("%+v, %v", m, err)
+	}
 }
 
 func FuzzServerMetadata(f *testing.F) {

@@ -30,7 +30,8 @@ func CodeChallenge(verifier string) string {
 // NewState returns a value of 128 bits for "state", which nobody can guess (RFC 6749, 10.12).
 func NewState() string { return random(16) }
 
-// An AuthorizationRequest is what a person's browser is sent with to the authorization server (RFC 6749, 4.1.1).
+// An AuthorizationRequest is what a person's browser is sent with to the authorization server (RFC
+// 6749, 4.1.1; RFC 7636, 4.3).
 type AuthorizationRequest struct {
 	Server      ServerMetadata
 	ClientID    string
@@ -43,8 +44,9 @@ type AuthorizationRequest struct {
 	Extra       []Param  // what this provider wants besides; they replace none of the others
 }
 
-// URL returns the address. It keeps the query that the endpoint has. Unsupported: the server does not
-// announce PKCE with S256, and must not be used (OAuth 2.1, 7.5.2; the specification's rule for clients).
+// URL returns the address. It keeps the query that the endpoint has (RFC 6749, 3.1). Unsupported: the
+// server does not announce PKCE with S256, and must not be used (OAuth 2.1, 7.5.2; the
+// specification's rule for clients).
 func (r AuthorizationRequest) URL() (string, error) {
 	const doing = "authorization request"
 	fail := func(kind Kind, what string, err error) (string, error) {
@@ -100,7 +102,7 @@ func (r AuthorizationRequest) URL() (string, error) {
 // maxCallback bounds the query of an authorization response.
 const maxCallback = 16 << 10
 
-// An Expectation is what was recorded before the browser was sent away.
+// An Expectation is what was recorded before the browser was sent away (RFC 9207, 2.4).
 type Expectation struct {
 	State        string
 	Issuer       string // ServerMetadata.Issuer
@@ -110,9 +112,9 @@ type Expectation struct {
 // Code reads the query of an authorization response (RFC 6749, 4.1.2) and returns its code, a secret.
 //
 // An Error of Kind OtherRequest leaves the request open: the right answer may still come. Every other
-// one ends the request. state is compared in constant time. iss must
-// be there if the server announces it, and equal Issuer byte for byte wherever it is (RFC 9207, 2.4); only then an
-// error that the response says is looked at: AccessDenied, or what its code stands for.
+// one ends the request. state is compared in constant time. iss must be there if the server announces
+// it, and equal Issuer byte for byte wherever it is (RFC 9207, 2.4). Only then an error that the
+// response says is looked at: AccessDenied, or what its code stands for.
 func (x Expectation) Code(query string) (string, error) {
 	const doing = "authorization response"
 	fail := func(kind Kind, what string) (string, error) {

@@ -39,8 +39,8 @@ type Registration struct {
 	ManageToken   string    // with this token
 }
 
-// Register registers a client (RFC 7591, 3). initial is an initial access token, or "". Mismatch: the
-// server did not take a redirect URI, or registered others.
+// Register registers a client (RFC 7591, 3). initial is an initial access token, or "". Mismatch:
+// the server did not take a redirect URI, or registered others.
 func (c *Caller) Register(ctx context.Context, server ServerMetadata, m ClientMetadata, initial string) (Registration, error) {
 	const doing = "client registration"
 	if server.Registration == "" {
@@ -141,7 +141,8 @@ type Identities struct {
 	Redirect   string // for the error's text
 }
 
-// Choose returns which way to go at a server. Without one the error says what to register, and where.
+// Choose returns which way to go at a server (the specification's order of client registration).
+// Without one the error says what to register, and where.
 func (i Identities) Choose(server ServerMetadata) (Identity, error) {
 	const doing = "client registration"
 	switch {
@@ -171,7 +172,8 @@ func (i Identities) Choose(server ServerMetadata) (Identity, error) {
 }
 
 // CheckClientDocument checks the address of a client id metadata document, which is the client's
-// id: https, with a path, without dot segments, fragment and user name (draft-ietf-oauth-client-id-metadata-document, 3).
+// id: https, with a path, without dot segments, fragment and user name
+// (draft-ietf-oauth-client-id-metadata-document, 3).
 func CheckClientDocument(addr string) error {
 	u, err := url.Parse(addr)
 	switch {

@@ -18,7 +18,8 @@ const (
 	TypeIDJAG       = "urn:ietf:params:oauth:token-type:id-jag" // identity assertion authorization grant
 )
 
-// A Grant is what a token is asked for with. Those who make one leave out parameters that are "".
+// A Grant is what a token is asked for with (RFC 6749, 1.3). What makes one leaves out parameters
+// that are "".
 type Grant struct{ form url.Values }
 
 // grant makes a Grant of names and values.
@@ -97,10 +98,12 @@ type Token struct {
 	Expires time.Time     // Now and Life at the answer; zero as Life is
 }
 
-// Token asks a token endpoint for a token. With a Prover the token is bound to its key (RFC 9449, 5),
-// and a request that lacked a nonce is sent once more with it; without one prover is nil. The request is
-// not redirected. Errors are *Error with any Kind of RFC 6749, 5.2, whatever the status is they come
-// with; after Unavailable and Invalid, Sent says whether the server may have spent what was sent.
+// Token asks a token endpoint for a token (RFC 6749, 3.2). With a Prover the token is bound to its
+// key (RFC 9449, 5), and a request that lacked a nonce is sent once more with it; prover may be nil.
+// The request is not redirected. Errors are *Error with any Kind of RFC 6749, 5.2, whatever status
+// they come with. After Unavailable and Invalid, Sent says whether the server may have spent what
+// was sent. With a Prover the Type of the Token may still be SchemeBearer: a caller that demands a bound
+// token refuses that.
 func (c *Caller) Token(ctx context.Context, server ServerMetadata, client Client, g Grant, prover *Prover) (Token, error) {
 	const doing = "token request"
 	if server.Token == "" {
@@ -128,8 +131,8 @@ func (c *Caller) parseToken(f fields, dpop bool) (Token, error) {
 		Access: r.text("access_token"), Type: r.text("token_type"), Refresh: r.text("refresh_token"),
 		ID: r.text("id_token"), Issued: r.text("issued_token_type"), Life: f.seconds("expires_in"),
 	}
-	if f.has("scope") {
-		t.Scopes = SplitScope(r.text("scope"))
+	for _, s := range r.strings("scope") { // an array at some
+		t.Scopes = UnionScope(t.Scopes, SplitScope(s))
 	}
 	if r.err != nil {
 		return Token{}, r.err
@@ -138,7 +141,11 @@ func (c *Caller) parseToken(f fields, dpop bool) (Token, error) {
 		return Token{}, errors.New(`"access_token" is missing`)
 	}
 	for name, v := range map[string]string{"access_token": t.Access, "refresh_token": t.Refresh, "id_token": t.ID} {
-		if len(v) > maxToken || strings.ContainsFunc(v, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		least := '!' // of what stands in a header
+		if name == "refresh_token" {
+			least = ' ' // VSCHAR (RFC 6749, A.17)
+		}
+		if len(v) > maxToken || strings.ContainsFunc(v, func(r rune) bool { return r < least || r > '~' }) {
 			return Token{}, fmt.Errorf("%q has characters that no token has, or is too long", name)
 		}
 	}

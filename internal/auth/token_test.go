@@ -132,6 +132,7 @@ func TestTokenAnswers(t *testing.T) {
 		{"life that is no number", `{"access_token":"t1","token_type":"Bearer","expires_in":"soon"}`, 200, Token{Access: "t1", Type: "Bearer"}, -1},
 		{"life without end", `{"access_token":"t1","token_type":"Bearer","expires_in":1e300}`, 200, Token{Access: "t1", Type: "Bearer", Life: maxLife, Expires: start.Add(maxLife)}, -1},
 		{"nulls", `{"access_token":"t1","token_type":"Bearer","refresh_token":null,"scope":null,"expires_in":null}`, 200, Token{Access: "t1", Type: "Bearer"}, -1},
+		{"scopes in an array, refresh token with a space", `{"access_token":"t1","scope":["a","b c"],"refresh_token":"r 2"}`, 200, Token{Access: "t1", Type: "Bearer", Scopes: []string{"a", "b", "c"}, Refresh: "r 2"}, -1},
 		{"exchanged", `{"access_token":"t1","token_type":"N_A","issued_token_type":"` + TypeIDJAG + `"}`, 200, Token{Access: "t1", Type: "N_A", Issued: TypeIDJAG}, -1},
 		{"other type", `{"access_token":"t1","token_type":"mac"}`, 200, Token{}, Invalid},
 		{"bound without a proof", `{"access_token":"t1","token_type":"DPoP"}`, 200, Token{}, Invalid},
@@ -296,11 +297,16 @@ func TestTokenWithProof(t *testing.T) {
 		t.Fatal(err)
 	}
 	var proofs []map[string]any
-	always := false
+	always, fresh := false, false
 	addr, c := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		m := claimsOf(t, r.Header.Get("DPoP"))
 		proofs = append(proofs, m)
-		if w.Header().Set("DPoP-Nonce", "n1"); m["nonce"] != "n1" || always {
+		if fresh {
+			w.Header().Set("DPoP-Nonce", NewState())
+		} else {
+			w.Header().Set("DPoP-Nonce", "n1")
+		}
+		if m["nonce"] != "n1" || always {
 			reply(w, 400, `{"error":"use_dpop_nonce"}`)
 			return
 		}
@@ -317,6 +323,11 @@ func TestTokenWithProof(t *testing.T) {
 	always = true // the same nonce again is no reason to try again
 	_, err = c.Token(within(t), server, Client{ID: "me"}, ClientCredentials("", nil), prover)
 	if wantKind(t, err, UseDPoPNonce); len(proofs) != 3 {
+		t.Errorf("%d proofs", len(proofs))
+	}
+	fresh = true // a new one at each time is tried once
+	_, err = c.Token(within(t), server, Client{ID: "me"}, ClientCredentials("", nil), prover)
+	if wantKind(t, err, UseDPoPNonce); len(proofs) != 5 {
 		t.Errorf("%d proofs", len(proofs))
 	}
 }

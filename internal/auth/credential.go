@@ -1,0 +1,47 @@
+package auth
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// Credential returns the access token of a request and the scheme it came with, SchemeBearer or
+// SchemeDPoP (RFC 6750, 2.1; RFC 9449, 7.1). Without one, or with another scheme, all is empty.
+// InvalidToken: there are several Authorization headers, the token is malformed or longer than 16 KiB, or
+// there is one in the query (RFC 6750, 2.3), where logs would keep it.
+func Credential(r *http.Request) (scheme, token string, err error) {
+	invalid := func(what string) (string, string, error) {
+		return "", "", &Error{Kind: InvalidToken, Doing: "authorization of a request", What: what}
+	}
+	if strings.Contains(r.URL.RawQuery, "access") || strings.Contains(r.URL.RawQuery, "%") {
+		if q, _ := url.ParseQuery(r.URL.RawQuery); q.Has("access_token") {
+			return invalid("an access token must not be in the query")
+		}
+	}
+	values := r.Header.Values("Authorization")
+	switch len(values) {
+	case 0:
+		return "", "", nil
+	case 1:
+	default:
+		return invalid("there are several Authorization headers")
+	}
+	name, token, _ := strings.Cut(values[0], " ")
+	switch {
+	case strings.EqualFold(name, SchemeBearer):
+		scheme = SchemeBearer
+	case strings.EqualFold(name, SchemeDPoP):
+		scheme = SchemeDPoP
+	default:
+		return "", "", nil
+	}
+	token = strings.Trim(token, " ")
+	if len(token) > maxJWT {
+		return invalid("the access token is longer than 16 KiB")
+	}
+	if end := strings.TrimRight(token, "="); end == "" || strings.ContainsFunc(end, func(r rune) bool { return r > '~' || !isToken68(byte(r)) }) {
+		return invalid("the access token is missing, or has characters that no token has")
+	}
+	return scheme, token, nil
+}
