@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/strictjson"
 )
 
 // Claims is what an access token says (RFC 9068, 2.2; RFC 7662, 2.2).
@@ -29,33 +31,25 @@ func (c Claims) For(audiences []string) bool {
 	return slices.ContainsFunc(c.Audience, func(a string) bool { return a != "" && slices.Contains(audiences, a) })
 }
 
-// strings reads a member that is a string or an array of strings.
-func (r *reader) strings(name string) []string {
-	if !r.has(name) || r.fields[name][0] == '[' {
-		return r.texts(name)
-	}
-	return []string{r.text(name)}
-}
-
 // readClaims reads the claims of a token whose origin is already certain.
-func readClaims(f fields) (Claims, error) {
-	r := &reader{fields: f}
+func readClaims(f strictjson.Fields) (Claims, error) {
+	r := strictjson.Read(f)
 	c := Claims{
-		Issuer: r.text("iss"), Subject: r.text("sub"), ClientID: r.text("client_id"), ID: r.text("jti"),
-		Audience: r.strings("aud"), Expires: r.instant("exp"), Before: r.instant("nbf"), Issued: r.instant("iat"),
+		Issuer: r.Text("iss"), Subject: r.Text("sub"), ClientID: r.Text("client_id"), ID: r.Text("jti"),
+		Audience: r.Strings("aud"), Expires: r.Instant("exp"), Before: r.Instant("nbf"), Issued: r.Instant("iat"),
 	}
-	if azp := r.text("azp"); c.ClientID == "" {
+	if azp := r.Text("azp"); c.ClientID == "" {
 		c.ClientID = azp
 	}
 	for _, name := range []string{"scope", "scp"} {
-		for _, s := range r.strings(name) {
+		for _, s := range r.Strings(name) {
 			c.Scopes = UnionScope(c.Scopes, SplitScope(s))
 		}
 	}
-	if r.err != nil {
-		return Claims{}, r.err
+	if r.Err != nil {
+		return Claims{}, r.Err
 	}
-	if f.has("cnf") {
+	if f.Has("cnf") {
 		if err := c.confirm(f["cnf"]); err != nil {
 			return Claims{}, err
 		}
@@ -66,23 +60,23 @@ func readClaims(f fields) (Claims, error) {
 // confirm reads what a token is bound to. A way that is not known here could not be demanded, and the
 // token would be worth more than it says.
 func (c *Claims) confirm(cnf json.RawMessage) error {
-	f, err := object(cnf)
+	f, err := strictjson.Object(cnf)
 	if err != nil {
 		return fmt.Errorf(`"cnf": %w`, err)
 	}
-	r := &reader{fields: f}
+	r := strictjson.Read(f)
 	for name := range f {
 		switch name {
 		case "jkt":
-			c.JKT = r.text(name)
+			c.JKT = r.Text(name)
 		case "x5t#S256":
-			c.X5T = r.text(name)
+			c.X5T = r.Text(name)
 		default:
 			return fmt.Errorf("the token is bound to a key by %.40q, which is not supported", name)
 		}
 	}
-	if r.err == nil && c.JKT == "" && c.X5T == "" {
+	if r.Err == nil && c.JKT == "" && c.X5T == "" {
 		return errors.New(`"cnf" does not say to which key the token is bound`)
 	}
-	return r.err
+	return r.Err
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"net/url"
 	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/strictjson"
 )
 
 // Revoke tells the authorization server that a token is not used any more (RFC 7009). hint is
@@ -34,9 +36,9 @@ func (c *Caller) Introspect(ctx context.Context, server ServerMetadata, client C
 	if err != nil {
 		return Claims{}, false, err
 	}
-	r := &reader{fields: f}
-	active = r.flag("active")
-	if r.err == nil && !f.has("active") || r.err != nil {
+	r := strictjson.Read(f)
+	active = r.Flag("active")
+	if r.Err == nil && !f.Has("active") || r.Err != nil {
 		return Claims{}, false, &Error{Kind: Invalid, Doing: doing, URL: shown(server.Introspection), What: `the answer has no "active"`}
 	}
 	if !active {
@@ -86,13 +88,13 @@ func (c *Caller) AuthorizeDevice(ctx context.Context, server ServerMetadata, cli
 	if err != nil {
 		return DeviceAuthorization{}, err
 	}
-	r := &reader{fields: f}
-	d := DeviceAuthorization{DeviceCode: r.text("device_code"), UserCode: r.text("user_code"), URL: r.text("verification_uri"), WholeURL: r.text("verification_uri_complete")}
+	r := strictjson.Read(f)
+	d := DeviceAuthorization{DeviceCode: r.Text("device_code"), UserCode: r.Text("user_code"), URL: r.Text("verification_uri"), WholeURL: r.Text("verification_uri_complete")}
 	if d.URL == "" {
-		d.URL = r.text("verification_url") // as drafts and Google have it
+		d.URL = r.Text("verification_url") // as drafts and Google have it
 	}
-	if r.err != nil {
-		return invalid("the answer cannot be used", r.err)
+	if r.Err != nil {
+		return invalid("the answer cannot be used", r.Err)
 	}
 	if d.DeviceCode == "" || d.UserCode == "" || len(d.UserCode) > 100 {
 		return invalid("the answer has no device code, or no user code", nil)
@@ -103,7 +105,7 @@ func (c *Caller) AuthorizeDevice(ctx context.Context, server ServerMetadata, cli
 	if d.WholeURL != "" && checkURL(d.WholeURL) != nil {
 		d.WholeURL = "" // the other one is enough
 	}
-	life, interval := f.seconds("expires_in"), f.seconds("interval")
+	life, interval := f.Seconds("expires_in"), f.Seconds("interval")
 	if life == 0 {
 		life = defaultDevice
 	}

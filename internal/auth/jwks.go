@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
+	"github.com/mcp-bridge/mcp-bridge/internal/strictjson"
 )
 
 // When keys are fetched, and how long they are kept.
@@ -167,17 +168,17 @@ func (s *KeySet) fetch(ctx context.Context, c *Caller) {
 // kinds, secret and private ones, those that are too weak, those for encryption.
 func parseKeys(data []byte) ([]verificationKey, error) {
 	const doing = "key set"
-	f, err := object(data)
+	f, err := strictjson.Object(data)
 	if err != nil {
 		return nil, &Error{Kind: Invalid, Doing: doing, What: "the key set cannot be used", Err: err}
 	}
-	r := &reader{fields: f}
-	raw := get[[]json.RawMessage](r, "keys", "an array")
-	if r.err == nil && len(raw) > maxKeys {
-		r.err = fmt.Errorf("it has %d keys, more than %d", len(raw), maxKeys)
+	r := strictjson.Read(f)
+	raw := strictjson.Get[[]json.RawMessage](r, "keys", "an array")
+	if r.Err == nil && len(raw) > maxKeys {
+		r.Err = fmt.Errorf("it has %d keys, more than %d", len(raw), maxKeys)
 	}
-	if r.err != nil {
-		return nil, &Error{Kind: Invalid, Doing: doing, What: "the key set cannot be used", Err: r.err}
+	if r.Err != nil {
+		return nil, &Error{Kind: Invalid, Doing: doing, What: "the key set cannot be used", Err: r.Err}
 	}
 	var keys []verificationKey
 	for _, text := range raw {
@@ -193,15 +194,15 @@ func parseKeys(data []byte) ([]verificationKey, error) {
 
 // parseKey reads a public key (RFC 7517, 4) that verifies signatures.
 func parseKey(text []byte) (verificationKey, error) {
-	f, err := object(text)
+	f, err := strictjson.Object(text)
 	if err != nil {
 		return verificationKey{}, err
 	}
-	r := &reader{fields: f}
-	k := verificationKey{kid: r.text("kid")}
-	use, alg, ops := r.text("use"), r.text("alg"), r.texts("key_ops")
-	if r.err != nil {
-		return k, r.err
+	r := strictjson.Read(f)
+	k := verificationKey{kid: r.Text("kid")}
+	use, alg, ops := r.Text("use"), r.Text("alg"), r.Texts("key_ops")
+	if r.Err != nil {
+		return k, r.Err
 	}
 	for _, secret := range []string{"d", "k", "p", "q"} {
 		if _, there := f[secret]; there {
@@ -211,7 +212,7 @@ func parseKey(text []byte) (verificationKey, error) {
 	if use != "" && use != "sig" || ops != nil && !slices.Contains(ops, "verify") {
 		return k, errors.New("it is not for signatures")
 	}
-	public := fields{} // without certificates, which would only be parsed
+	public := strictjson.Fields{} // without certificates, which would only be parsed
 	for _, name := range []string{"kty", "crv", "x", "y", "n", "e"} {
 		if v, there := f[name]; there {
 			public[name] = v

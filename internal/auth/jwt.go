@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
+	"github.com/mcp-bridge/mcp-bridge/internal/strictjson"
 )
 
 // Bounds of a signed token.
@@ -81,7 +82,7 @@ func (v *Verifier) Verify(ctx context.Context, token string) (Claims, error) {
 
 // check checks the claims of a token whose signature is valid.
 func (v *Verifier) check(payload []byte) (Claims, error) {
-	f, err := object(payload)
+	f, err := strictjson.Object(payload)
 	if err != nil {
 		return Claims{}, invalidToken("its claims cannot be read: " + err.Error())
 	}
@@ -99,7 +100,7 @@ func (v *Verifier) check(payload []byte) (Claims, error) {
 		what = "it is of another issuer"
 	case !c.For(v.Audiences):
 		what = "it is for another audience"
-	case f.has("at_hash") || f.has("c_hash"):
+	case f.Has("at_hash") || f.Has("c_hash"):
 		what = "it is an id token"
 	case c.Expires.IsZero():
 		what = "it does not say when it expires"
@@ -131,8 +132,8 @@ func UnverifiedIssuer(token string) (string, error) {
 	if err != nil {
 		return "", invalidToken("its claims cannot be read")
 	}
-	r := &reader{fields: f}
-	if iss := r.text("iss"); iss != "" {
+	r := strictjson.Read(f)
+	if iss := r.Text("iss"); iss != "" {
 		return iss, nil
 	}
 	return "", invalidToken("it does not say who issued it")
@@ -141,7 +142,7 @@ func UnverifiedIssuer(token string) (string, error) {
 // A header is what is read of a token's header before its signature is known to be valid.
 type header struct {
 	alg, kid, typ string
-	fields        fields
+	fields        strictjson.Fields
 }
 
 // readHeader reads the header of a token in three parts. Its errors do not repeat the token.
@@ -157,9 +158,9 @@ func readHeader(token string) (header, error) {
 	if err != nil {
 		return header{}, errors.New("its header cannot be read")
 	}
-	r := &reader{fields: f}
-	h := header{alg: r.text("alg"), kid: r.text("kid"), typ: r.text("typ"), fields: f}
-	if r.err != nil {
+	r := strictjson.Read(f)
+	h := header{alg: r.Text("alg"), kid: r.Text("kid"), typ: r.Text("typ"), fields: f}
+	if r.Err != nil {
 		return header{}, errors.New("its header cannot be used")
 	}
 	if _, there := f["crit"]; there { // none of the extensions is known here
@@ -174,10 +175,10 @@ func readHeader(token string) (header, error) {
 }
 
 // segment decodes one part of a token.
-func segment(part string) (fields, error) {
+func segment(part string) (strictjson.Fields, error) {
 	text, err := base64.RawURLEncoding.Strict().DecodeString(part)
 	if err != nil || strings.ContainsAny(part, "\r\n") { // which the decoder skips
 		return nil, errors.New("it is not base64url")
 	}
-	return object(text)
+	return strictjson.Object(text)
 }

@@ -7,6 +7,8 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/strictjson"
 )
 
 // A Revision is a revision of the Model Context Protocol, "2025-11-25", as far as authorization
@@ -152,25 +154,25 @@ func Covers(resource, server string) bool {
 // ParseResourceMetadata reads a document (RFC 9728, 3.2) that must cover the MCP server at server.
 func ParseResourceMetadata(data []byte, server string) (ResourceMetadata, error) {
 	const doing = "protected resource metadata"
-	f, err := object(data)
+	f, err := strictjson.Object(data)
 	if err != nil {
 		return ResourceMetadata{}, &Error{Kind: Invalid, Doing: doing, What: "the document cannot be used", Err: err}
 	}
-	r := &reader{fields: f}
+	r := strictjson.Read(f)
 	m := ResourceMetadata{
-		Resource:             r.text("resource"),
-		AuthorizationServers: r.texts("authorization_servers"),
-		ScopesSupported:      r.texts("scopes_supported"),
-		BearerMethods:        r.texts("bearer_methods_supported"),
-		Name:                 r.text("resource_name"),
-		Documentation:        r.text("resource_documentation"),
-		DPoPAlgs:             r.texts("dpop_signing_alg_values_supported"),
-		DPoPRequired:         r.flag("dpop_bound_access_tokens_required"),
-		TLSBound:             r.flag("tls_client_certificate_bound_access_tokens"),
+		Resource:             r.Text("resource"),
+		AuthorizationServers: r.Texts("authorization_servers"),
+		ScopesSupported:      r.Texts("scopes_supported"),
+		BearerMethods:        r.Texts("bearer_methods_supported"),
+		Name:                 r.Text("resource_name"),
+		Documentation:        r.Text("resource_documentation"),
+		DPoPAlgs:             r.Texts("dpop_signing_alg_values_supported"),
+		DPoPRequired:         r.Flag("dpop_bound_access_tokens_required"),
+		TLSBound:             r.Flag("tls_client_certificate_bound_access_tokens"),
 	}
 	switch {
-	case r.err != nil:
-		err = r.err
+	case r.Err != nil:
+		err = r.Err
 	case m.Resource == "":
 		err = errors.New(`"resource" is missing`)
 	case len(m.AuthorizationServers) == 0:
@@ -193,37 +195,37 @@ func ParseServerMetadata(data []byte, issuer string, aliases ...string) (ServerM
 	invalid := func(err error) (ServerMetadata, error) {
 		return ServerMetadata{}, &Error{Kind: Invalid, Doing: doing, What: "the document cannot be used", Err: err}
 	}
-	f, err := object(data)
+	f, err := strictjson.Object(data)
 	if err != nil {
 		return invalid(err)
 	}
-	r := &reader{fields: f}
+	r := strictjson.Read(f)
 	m := ServerMetadata{
-		Issuer:           r.text("issuer"),
-		Scopes:           r.texts("scopes_supported"),
-		ResponseTypes:    r.texts("response_types_supported"),
-		GrantTypes:       r.texts("grant_types_supported"),
-		AuthMethods:      r.texts("token_endpoint_auth_methods_supported"),
-		AuthAlgs:         r.texts("token_endpoint_auth_signing_alg_values_supported"),
-		ChallengeMethods: r.texts("code_challenge_methods_supported"),
-		DPoPAlgs:         r.texts("dpop_signing_alg_values_supported"),
-		IssParameter:     r.flag("authorization_response_iss_parameter_supported"),
-		ClientDocuments:  r.flag("client_id_metadata_document_supported"),
+		Issuer:           r.Text("issuer"),
+		Scopes:           r.Texts("scopes_supported"),
+		ResponseTypes:    r.Texts("response_types_supported"),
+		GrantTypes:       r.Texts("grant_types_supported"),
+		AuthMethods:      r.Texts("token_endpoint_auth_methods_supported"),
+		AuthAlgs:         r.Texts("token_endpoint_auth_signing_alg_values_supported"),
+		ChallengeMethods: r.Texts("code_challenge_methods_supported"),
+		DPoPAlgs:         r.Texts("dpop_signing_alg_values_supported"),
+		IssParameter:     r.Flag("authorization_response_iss_parameter_supported"),
+		ClientDocuments:  r.Flag("client_id_metadata_document_supported"),
 	}
 	for name, into := range map[string]*string{
 		"authorization_endpoint": &m.Authorization, "token_endpoint": &m.Token, "jwks_uri": &m.JWKS,
 		"registration_endpoint": &m.Registration, "revocation_endpoint": &m.Revocation,
 		"introspection_endpoint": &m.Introspection, "device_authorization_endpoint": &m.DeviceAuthorization,
 	} {
-		*into = r.text(name)
-		if r.err == nil && *into != "" {
+		*into = r.Text(name)
+		if r.Err == nil && *into != "" {
 			if err := checkURL(*into); err != nil {
 				return invalid(fmt.Errorf("%q cannot be used: %w", name, err))
 			}
 		}
 	}
-	if r.err != nil {
-		return invalid(r.err)
+	if r.Err != nil {
+		return invalid(r.Err)
 	}
 	if m.Issuer == "" || m.Issuer != issuer && !slices.Contains(aliases, m.Issuer) {
 		return ServerMetadata{}, &Error{Kind: Mismatch, Doing: doing,

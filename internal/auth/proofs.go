@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
+	"github.com/mcp-bridge/mcp-bridge/internal/strictjson"
 )
 
 // Bounds of DPoP proofs.
@@ -70,18 +71,18 @@ func (p *Proofs) Verify(values []string, want ProofRequest) (jkt string, err err
 	if err != nil {
 		return invalid("its signature is not valid")
 	}
-	f, err := object(payload)
+	f, err := strictjson.Object(payload)
 	if err != nil {
 		return invalid("its claims cannot be read")
 	}
-	r := &reader{fields: f}
+	r := strictjson.Read(f)
 	now := time.Now()
 	if p.Now != nil {
 		now = p.Now()
 	}
-	id, issued, method, target, hash := r.text("jti"), r.instant("iat"), r.text("htm"), r.text("htu"), r.text("ath")
+	id, issued, method, target, hash := r.Text("jti"), r.Instant("iat"), r.Text("htm"), r.Text("htu"), r.Text("ath")
 	switch {
-	case r.err != nil:
+	case r.Err != nil:
 		return invalid("its claims cannot be used")
 	case id == "" || len(id) > maxProofID:
 		return invalid("its jti is missing or too long")

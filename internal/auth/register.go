@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/strictjson"
 )
 
 // ClientMetadata is what a client says of itself to be registered (RFC 7591, 2).
@@ -81,23 +83,23 @@ func (c *Caller) Register(ctx context.Context, server ServerMetadata, m ClientMe
 var errOtherRedirect = errors.New("the server registered other redirect URIs than were asked for")
 
 // parseRegistration reads what the server has registered, which may differ from what was asked for.
-func (c *Caller) parseRegistration(f fields, server ServerMetadata, m ClientMetadata) (Registration, error) {
-	r := &reader{fields: f}
+func (c *Caller) parseRegistration(f strictjson.Fields, server ServerMetadata, m ClientMetadata) (Registration, error) {
+	r := strictjson.Read(f)
 	reg := Registration{
 		Issuer:       server.Issuer,
-		Client:       Client{ID: r.text("client_id"), Secret: r.text("client_secret"), Method: r.text("token_endpoint_auth_method")},
-		RedirectURIs: r.texts("redirect_uris"),
-		ManageURL:    r.text("registration_client_uri"), ManageToken: r.text("registration_access_token"),
+		Client:       Client{ID: r.Text("client_id"), Secret: r.Text("client_secret"), Method: r.Text("token_endpoint_auth_method")},
+		RedirectURIs: r.Texts("redirect_uris"),
+		ManageURL:    r.Text("registration_client_uri"), ManageToken: r.Text("registration_access_token"),
 		Issued: c.now(),
 	}
-	if at := r.instant("client_id_issued_at"); at.Unix() > 0 {
+	if at := r.Instant("client_id_issued_at"); at.Unix() > 0 {
 		reg.Issued = at
 	}
-	if at := r.instant("client_secret_expires_at"); at.Unix() > 0 && reg.Client.Secret != "" {
+	if at := r.Instant("client_secret_expires_at"); at.Unix() > 0 && reg.Client.Secret != "" {
 		reg.SecretExpires = at
 	}
-	if r.err != nil {
-		return reg, r.err
+	if r.Err != nil {
+		return reg, r.Err
 	}
 	if reg.Client.ID == "" {
 		return reg, errors.New(`"client_id" is missing`)

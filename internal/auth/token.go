@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/strictjson"
 )
 
 // Types of tokens in a token exchange (RFC 8693, 3).
@@ -125,17 +127,17 @@ const maxToken = 64 << 10
 
 // parseToken reads a successful answer. A life that makes no sense is no reason to lose a refresh token
 // that may have replaced another.
-func (c *Caller) parseToken(f fields, dpop bool) (Token, error) {
-	r := &reader{fields: f}
+func (c *Caller) parseToken(f strictjson.Fields, dpop bool) (Token, error) {
+	r := strictjson.Read(f)
 	t := Token{
-		Access: r.text("access_token"), Type: r.text("token_type"), Refresh: r.text("refresh_token"),
-		ID: r.text("id_token"), Issued: r.text("issued_token_type"), Life: f.seconds("expires_in"),
+		Access: r.Text("access_token"), Type: r.Text("token_type"), Refresh: r.Text("refresh_token"),
+		ID: r.Text("id_token"), Issued: r.Text("issued_token_type"), Life: f.Seconds("expires_in"),
 	}
-	for _, s := range r.strings("scope") { // an array at some
+	for _, s := range r.Strings("scope") { // an array at some
 		t.Scopes = UnionScope(t.Scopes, SplitScope(s))
 	}
-	if r.err != nil {
-		return Token{}, r.err
+	if r.Err != nil {
+		return Token{}, r.Err
 	}
 	if t.Access == "" {
 		return Token{}, errors.New(`"access_token" is missing`)
@@ -176,7 +178,7 @@ type call struct {
 }
 
 // form sends a form, and returns the object that a successful answer is.
-func (c *Caller) form(ctx context.Context, k call) (fields, error) {
+func (c *Caller) form(ctx context.Context, k call) (strictjson.Fields, error) {
 	for try := 1; ; try++ {
 		form, header := url.Values{}, http.Header{"Content-Type": {"application/x-www-form-urlencoded"}}
 		for name, v := range k.form {
@@ -222,10 +224,10 @@ func secrets(form url.Values, more ...string) []string {
 
 // read returns the object that an answer is, or the error that it says: in an object with "error",
 // whatever its status is (RFC 6749, 5.2), or by its status.
-func (c *Caller) read(doing, addr string, a answer, empty bool, secrets []string) (fields, error) {
-	f, err := object(a.body)
+func (c *Caller) read(doing, addr string, a answer, empty bool, secrets []string) (strictjson.Fields, error) {
+	f, err := strictjson.Object(a.body)
 	success := a.status == http.StatusOK || a.status == http.StatusCreated
-	if success && err == nil && !f.has("error") {
+	if success && err == nil && !f.Has("error") {
 		return f, nil
 	}
 	e := &Error{Kind: Refused, Doing: doing, URL: shown(addr), Status: a.status, RetryAfter: c.retryAfter(a.header), Sent: true,
@@ -237,8 +239,8 @@ func (c *Caller) read(doing, addr string, a answer, empty bool, secrets []string
 		e.Kind, e.Err = Invalid, errors.New("the answer cannot be read: "+withhold(err.Error(), secrets))
 		return nil, e
 	}
-	r := &reader{fields: f}
-	e.Code, e.Description = withhold(r.text("error"), secrets), withhold(r.text("error_description"), secrets)
+	r := strictjson.Read(f)
+	e.Code, e.Description = withhold(r.Text("error"), secrets), withhold(r.Text("error_description"), secrets)
 	if kind, ok := kinds[e.Code]; ok {
 		e.Kind = kind
 	}

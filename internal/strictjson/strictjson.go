@@ -1,0 +1,175 @@
+// Package strictjson reads JSON that says who somebody is, or what he may do: tokens, keys, metadata.
+// Two readers must not understand it differently, so a name may occur only once in an object, names
+// are compared exactly, and what is not UTF-8 is refused. It keeps no state.
+package strictjson
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"time"
+	"unicode/utf8"
+)
+
+// maxDepth is how deep JSON may be nested.
+const maxDepth = 32
+
+// Fields are the members of a JSON object. Their names are compared exactly: encoding/json would
+// take "ISSUER" for "issuer".
+type Fields map[string]json.RawMessage
+
+// Object reads a JSON object. In it, and in all objects inside it, a name may occur only once: two
+// readers could choose different ones (RFC 8259, 4; RFC 7519, 4).
+func Object(data []byte) (Fields, error) {
+	if !utf8.Valid(data) {
+		return nil, errors.New("it is not UTF-8")
+	}
+	if err := unique(data); err != nil {
+		return nil, err
+	}
+	var f Fields
+	if err := json.Unmarshal(data, &f); err != nil || f == nil {
+		return nil, errors.New("it is not a JSON object")
+	}
+	return f, nil
+}
+
+// unique checks that no object in data has a name twice, and how deep data is.
+func unique(data []byte) error {
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.UseNumber()
+	type level struct {
+		names map[string]bool // nil in an array
+		value bool            // a name was read, and its value comes next
+	}
+	var open []level
+	for {
+		tok, err := dec.Token()
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return errors.New("it is not JSON")
+		}
+		if n := len(open); n > 0 && open[n-1].names != nil && !open[n-1].value {
+			if name, ok := tok.(string); ok {
+				if open[n-1].names[name] {
+					return fmt.Errorf("the name %.40q occurs twice", name)
+				}
+				open[n-1].names[name], open[n-1].value = true, true
+				continue
+			}
+		} else if n > 0 {
+			open[n-1].value = false
+		}
+		switch tok {
+		case json.Delim('{'):
+			open = append(open, level{names: map[string]bool{}})
+		case json.Delim('['):
+			open = append(open, level{})
+		case json.Delim('}'), json.Delim(']'):
+			open = open[:len(open)-1]
+		}
+		if len(open) > maxDepth {
+			return errors.New("it is nested too deep")
+		}
+	}
+}
+
+// Has reports whether a member is there and not null.
+func (f Fields) Has(name string) bool {
+	return len(f[name]) > 0 && string(f[name]) != "null"
+}
+
+// A Reader reads members, and keeps the first error in Err. What is not there, or is null, is the
+// zero value.
+type Reader struct {
+	Fields
+	Err error
+}
+
+// Read returns a Reader of f.
+func Read(f Fields) *Reader { return &Reader{Fields: f} }
+
+// Get decodes a member that is there; want says in an error what it should be.
+func Get[T any](r *Reader, name, want string) (v T) {
+	if r.Has(name) {
+		if err := json.Unmarshal(r.Fields[name], &v); err != nil {
+			if r.Err == nil {
+				r.Err = fmt.Errorf("%q is not %s", name, want)
+			}
+			var none T
+			return none
+		}
+	}
+	return v
+}
+
+// Text returns a string.
+func (r *Reader) Text(name string) string { return Get[string](r, name, "a string") }
+
+// Texts returns an array of strings.
+func (r *Reader) Texts(name string) []string { return Get[[]string](r, name, "an array of strings") }
+
+// Flag returns true or false.
+func (r *Reader) Flag(name string) bool { return Get[bool](r, name, "true or false") }
+
+// Strings returns an array of strings, also where a string stands in its place.
+func (r *Reader) Strings(name string) []string {
+	if !r.Has(name) || r.Fields[name][0] == '[' {
+		return r.Texts(name)
+	}
+	return []string{r.Text(name)}
+}
+
+// number returns a number, which some servers write as a string; false if there is none.
+func (f Fields) number(name string) (float64, bool) {
+	if !f.Has(name) {
+		return 0, false
+	}
+	var n float64
+	if json.Unmarshal(f[name], &n) == nil {
+		return n, true
+	}
+	var s string
+	if json.Unmarshal(f[name], &s) != nil {
+		return 0, false
+	}
+	n, err := strconv.ParseFloat(s, 64)
+	return n, err == nil && !math.IsNaN(n) && !math.IsInf(n, 0)
+}
+
+// MaxLife bounds what a server says of how long something lasts.
+const MaxLife = 10 * 365 * 24 * time.Hour
+
+// Seconds returns a number of seconds as a duration. 0: there is none, or it is not positive.
+func (f Fields) Seconds(name string) time.Duration {
+	n, ok := f.number(name)
+	if !ok || n <= 0 {
+		return 0
+	}
+	if n > MaxLife.Seconds() {
+		return MaxLife
+	}
+	return time.Duration(n * float64(time.Second))
+}
+
+// Instant returns a NumericDate (RFC 7519, 2). The zero time: it is not there.
+func (r *Reader) Instant(name string) time.Time {
+	if !r.Has(name) {
+		return time.Time{}
+	}
+	n := Get[float64](r, name, "a number")
+	if r.Err == nil && (n < 0 || n > 1<<40) {
+		r.Err = fmt.Errorf("%q is out of range", name)
+	}
+	if r.Err != nil {
+		return time.Time{}
+	}
+	whole := math.Floor(n)
+	return time.Unix(int64(whole), int64((n-whole)*1e9))
+}
