@@ -99,13 +99,13 @@ func (b *Inbox) TrySend(m jsonrpc.Message) bool {
 	}
 	defer b.turn.Unlock()
 	if inline {
-		return b.refused(m)
+		return b.putBack(m)
 	}
 	return b.Put(m)
 }
 
-// refused puts what the receiver has been offered before all else: it is offered next.
-func (b *Inbox) refused(m jsonrpc.Message) bool {
+// putBack puts what the receiver was offered, and has not taken, before all else: it is offered next.
+func (b *Inbox) putBack(m jsonrpc.Message) (taken bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.over != nil {
@@ -119,7 +119,7 @@ func (b *Inbox) refused(m jsonrpc.Message) bool {
 
 // Put is TrySend that leaves the work to the receiver, for callers that hold locks or
 // have other things to do.
-func (b *Inbox) Put(m jsonrpc.Message) bool {
+func (b *Inbox) Put(m jsonrpc.Message) (taken bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.add(m) {
@@ -131,13 +131,13 @@ func (b *Inbox) Put(m jsonrpc.Message) bool {
 
 // Add is Put that leaves it to the caller to call Wake, or Deliver, soon: when it has put
 // in all that there is, or has given back its locks.
-func (b *Inbox) Add(m jsonrpc.Message) bool {
+func (b *Inbox) Add(m jsonrpc.Message) (taken bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.add(m)
 }
 
-func (b *Inbox) add(m jsonrpc.Message) bool {
+func (b *Inbox) add(m jsonrpc.Message) (taken bool) {
 	if b.endedLocked() != nil || !b.hasRoom(m) {
 		return false
 	}

@@ -128,7 +128,7 @@ func (l *ledger) arm(c *call, d time.Duration, expired func()) {
 
 // giveUp ends an open request before it is answered: ended is called unless there is none of this id any
 // more. It may be called at any time.
-func (l *ledger) giveUp(id jsonrpc.ID, ended func(c *call)) bool {
+func (l *ledger) giveUp(id jsonrpc.ID, ended func(c *call)) (found bool) {
 	l.mu.Lock()
 	c := l.calls[id]
 	if c == nil {
@@ -190,7 +190,7 @@ func (l *ledger) keepTask(c *call) {
 }
 
 // takeCall is take for a request of which the caller knows which one it is.
-func (l *ledger) takeCall(c *call) bool {
+func (l *ledger) takeCall(c *call) (found bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.calls[c.id] != c {

@@ -40,7 +40,7 @@ func TestByEraStopAnswersOfferedOnce(t *testing.T) {
 		legacy, m := halves[1], jsonrpc.NewRequest(jsonrpc.IntID(3), "b", nil)
 		legacy.in.turn.Lock() // as Inbox.TrySend does, step by step: the receiver has not woken yet
 		(*splitSink)(legacy.split).to(&m)
-		if legacy.in.sink.TrySend(m) || !legacy.in.refused(m) {
+		if legacy.in.sink.TrySend(m) || !legacy.in.putBack(m) {
 			t.Fatal("taken")
 		}
 		stop()

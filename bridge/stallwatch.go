@@ -101,7 +101,7 @@ func (w *StallWatch) look() {
 	case !quiet:
 		w.since = time.Time{}
 	case sending:
-		if w.leaves() && w.sends.Load() == n {
+		if w.mustGiveUp() && w.sends.Load() == n {
 			w.left.Store(true)
 			w.cancel()
 			return
@@ -115,7 +115,8 @@ func (w *StallWatch) look() {
 	w.again()
 }
 
-func (w *StallWatch) leaves() bool {
+// mustGiveUp reports whether the peer is gone, or has sent its last, and the Sink has taken nothing for too long since.
+func (w *StallWatch) mustGiveUp() bool {
 	err := w.hungUp()
 	if err == nil {
 		return false

@@ -89,8 +89,8 @@ func (s *backgroundSource) fill(ctx context.Context, l *lines) (int, error) {
 	return 0, errInterrupted
 }
 
-// begin asks for a read unless one is under way.
-func (s *backgroundSource) begin(l *lines) bool {
+// begin asks for a read unless one is under way. It is false after the end of the source.
+func (s *backgroundSource) begin(l *lines) (reading bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {

@@ -21,7 +21,7 @@ import (
 func (h *Handler) servesModern() bool { return h.opts.Eras != era.OnlyLegacy }
 
 // refuseModernMethod answers a GET or DELETE of 2026-07-28, which has none (MI1).
-func (h *Handler) refuseModernMethod(w http.ResponseWriter, r *http.Request) bool {
+func (h *Handler) refuseModernMethod(w http.ResponseWriter, r *http.Request) (refused bool) {
 	modern := h.opts.Eras == era.OnlyModern || h.servesModern() && namesModern(r.Header)
 	if modern {
 		notAllowed(w, r, "POST")
@@ -66,7 +66,7 @@ func (h *Handler) serveByEra(w http.ResponseWriter, r *http.Request, m *jsonrpc.
 // takeNotification answers a notification of 2026-07-28. There is none that
 // could mean anything here: a cancellation names an id that other clients use
 // as well (MI4).
-func (h *Handler) takeNotification(w http.ResponseWriter, r *http.Request, m jsonrpc.Message, q *requestFacts) bool {
+func (h *Handler) takeNotification(w http.ResponseWriter, r *http.Request, m jsonrpc.Message, q *requestFacts) (answered bool) {
 	claims := q.claims()
 	if !claims && h.opts.Eras != era.OnlyModern && !(h.servesModern() && namesModern(r.Header)) {
 		return false // ED4

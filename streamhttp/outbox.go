@@ -104,7 +104,7 @@ func (o *outbox) delivered() {
 // 404 if the server has got none of them. If the session ends behind the first,
 // they are accepted: 404 would have the client send all of them again to a new
 // session (LI21), and what is left was for the one that has ended alone.
-func (h *Handler) passAll(w http.ResponseWriter, r *http.Request, s *session, messages []jsonrpc.Message, share *httpserve.Share) bool {
+func (h *Handler) passAll(w http.ResponseWriter, r *http.Request, s *session, messages []jsonrpc.Message, share *httpserve.Share) (accepted bool) {
 	for i, m := range messages {
 		var held *budget.Share
 		if i == len(messages)-1 { // until then all of the body is needed

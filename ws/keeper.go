@@ -191,7 +191,7 @@ func (k *keeper) lose(l *link, f *httpdial.Fault, failures int) (again bool) {
 	return k.goesOn(renew, f, failures)
 }
 
-// goesOn is the end of lose.
+// goesOn is the end of lose. It reports whether the keeper has something left to do.
 func (k *keeper) goesOn(renew bool, f *httpdial.Fault, failures int) bool {
 	r := k.r
 	r.ledger.Lock()

@@ -97,7 +97,7 @@ func (c *conn) readAll(message io.Reader) ([]byte, error) {
 }
 
 // hold takes n bytes for what is being read, if there are so many.
-func (c *conn) hold(n int) bool {
+func (c *conn) hold(n int) (held bool) {
 	if c.reader.share == nil && c.budget != nil {
 		c.reader.share = c.budget.Share(c.party)
 	}
@@ -157,7 +157,7 @@ func (c *conn) take(text []byte) bool {
 // Where it was to answer a request, whoever has asked gets an error instead;
 // a client is told about anything else it may wait for, and a server about its
 // requests, unless it leaves unread what it is sent.
-func (c *conn) answerInvalid(fault *jsonrpc.Error) bool {
+func (c *conn) answerInvalid(fault *jsonrpc.Error) (goOn bool) {
 	switch {
 	case fault.Kind == jsonrpc.Response && !fault.Answers():
 		return true

@@ -141,7 +141,7 @@ func (c *conn) TrySend(m jsonrpc.Message) bool {
 	}
 	call.server = s
 	x.mu.Unlock()
-	if s.direct(call, m) {
+	if s.writeDirectly(call, m) {
 		return true
 	}
 	x.mu.Lock()

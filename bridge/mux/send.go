@@ -19,7 +19,7 @@ func (x *Mux) submit(ctx context.Context, c *conn, call *call, m jsonrpc.Message
 		}
 		return err
 	}
-	if s.direct(call, m) {
+	if s.writeDirectly(call, m) {
 		return nil
 	}
 	s.queued.Add(1)
@@ -68,9 +68,9 @@ type outItem struct {
 	written chan struct{}
 }
 
-// direct writes a message in the caller's goroutine, if nobody writes, nothing
+// writeDirectly writes a message in the caller's goroutine, if nobody writes, nothing
 // waits to be written, and the server takes it at once.
-func (s *server) direct(call *call, m jsonrpc.Message) bool {
+func (s *server) writeDirectly(call *call, m jsonrpc.Message) (done bool) {
 	if m.Size() > mostDirect || s.queued.Load() > 0 || !s.turn.TryLock() {
 		return false
 	}

@@ -92,7 +92,7 @@ func (l *listener) forgetURI(now time.Time, uri string) {
 }
 
 // forgetWaiter is called when the client has cancelled a resources/subscribe.
-func (l *listener) forgetWaiter(now time.Time, id jsonrpc.ID) bool {
+func (l *listener) forgetWaiter(now time.Time, id jsonrpc.ID) (found bool) {
 	i := slices.IndexFunc(l.waiters, func(w waiter) bool { return w.id.Equivalent(id) })
 	if i < 0 {
 		return false

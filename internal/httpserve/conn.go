@@ -74,7 +74,7 @@ func InlineReplyOf(r *http.Request) *InlineReply {
 // Write calls write, which writes a whole reply of at most sockstate.MaxInline bytes, with
 // the header, and flushes it; but not if that would wait for the client. One that
 // takes longer than sockstate.InlineTimeout all the same is cut off, whatever deadline it has.
-func (q *InlineReply) Write(write func()) bool {
+func (q *InlineReply) Write(write func()) (written bool) {
 	if !q.taken() {
 		return false
 	}

@@ -70,7 +70,7 @@ func (q *Queue) put(text []byte) (room <-chan struct{}, err error) {
 	return q.room, nil
 }
 
-func (q *Queue) putLocked(text []byte) bool {
+func (q *Queue) putLocked(text []byte) (taken bool) {
 	if q.over != nil || q.bytes >= q.maxBytes || len(q.texts) >= q.maxMessages {
 		return false
 	}

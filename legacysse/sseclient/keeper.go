@@ -65,7 +65,7 @@ func (k *keeper) run() {
 }
 
 // retire ends the keeper if there is nothing for it to do.
-func (k *keeper) retire() bool {
+func (k *keeper) retire() (ended bool) {
 	c := k.c
 	c.ledger.Lock()
 	defer c.ledger.Unlock()

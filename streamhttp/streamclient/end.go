@@ -79,7 +79,7 @@ func saysModern(m jsonrpc.Message) bool {
 // endUnopened ends the Conn with an UnopenedError, if that was wanted and the
 // fault of the client's first initialize calls for it. What else is in progress
 // is answered before, so that nothing is owed but the initialize.
-func (c *conn) endUnopened(first *call, fault *httpdial.Fault) bool {
+func (c *conn) endUnopened(first *call, fault *httpdial.Fault) (ended bool) {
 	if !c.opts.ReportUnopened || first.gate == nil || !saysUnopened(fault) {
 		return false
 	}
@@ -111,9 +111,9 @@ func isOnlyModern(m jsonrpc.Message) bool {
 	return false
 }
 
-// upgraded ends the Conn with ErrUpgraded, if that was wanted and the fault of
+// endIfUpgraded ends the Conn with ErrUpgraded, if that was wanted and the fault of
 // the renewal r comes of the server's speaking 2026-07-28 by now (ED9).
-func (n *renewal) upgraded(r *repair, fault *httpdial.Fault) bool {
+func (n *renewal) endIfUpgraded(r *repair, fault *httpdial.Fault) (ended bool) {
 	c := n.c
 	if c.opts.Upgraded == nil || fault == nil || !fault.Own.IsError() && !saysUnopened(fault) || !c.opts.Upgraded(r.ctx, fault.Own) {
 		return false
@@ -127,7 +127,7 @@ func (n *renewal) upgraded(r *repair, fault *httpdial.Fault) bool {
 // endIfWrongTransport ends the Conn with an UnopenedError, if that was wanted and what
 // the server has said to the renewal r calls for it: it speaks another
 // transport by now.
-func (n *renewal) endIfWrongTransport(r *repair, fault *httpdial.Fault) bool {
+func (n *renewal) endIfWrongTransport(r *repair, fault *httpdial.Fault) (ended bool) {
 	c := n.c
 	if !c.opts.ReportUnopened || !saysUnopened(fault) {
 		return false

@@ -231,7 +231,7 @@ func (n *renewal) repairLoop(r *repair) {
 		r.next = time.Time{}
 		c.ledger.Unlock()
 		session, refused, fault := n.handshake(r.ctx)
-		if n.upgraded(r, fault) || refused && n.endIfWrongTransport(r, fault) {
+		if n.endIfUpgraded(r, fault) || refused && n.endIfWrongTransport(r, fault) {
 			return
 		}
 		if n.repaired(r, session, fault) {

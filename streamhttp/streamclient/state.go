@@ -99,7 +99,7 @@ func (c *conn) tryAdmit(call *call) (d admitResult) {
 
 // admitNow enters a request into the ledger if it may be sent now, with nothing to wait
 // for and nothing to answer.
-func (c *conn) admitNow(call *call) bool {
+func (c *conn) admitNow(call *call) (admitted bool) {
 	c.ledger.Lock()
 	defer c.ledger.Unlock()
 	if c.Context().Err() != nil || c.ledger.Gate != nil || c.st.session == nil || !isClosed(c.st.last) {

@@ -109,7 +109,7 @@ func (s *session) list(ctx context.Context, l list) (count int, ok bool) {
 }
 
 // usable looks whether a list was answered with a result.
-func (s *session) usable(l list, r reply) bool {
+func (s *session) usable(l list, r reply) (ok bool) {
 	const do = "Implement the method, or do not declare the capability."
 	switch {
 	case r.outcome == silent && s.left() <= 0: // of the doctor's time

@@ -201,7 +201,7 @@ func (d *diagnosis) discover(ctx context.Context, wait time.Duration) []doctor.F
 
 // modern has a conversation in 2026-07-28 with a server that says it speaks that. With
 // untold its timings are not noted.
-func (d *diagnosis) modern(ctx context.Context, p *peer, r reply, untold bool) bool {
+func (d *diagnosis) modern(ctx context.Context, p *peer, r reply, untold bool) (isModern bool) {
 	var result struct {
 		SupportedVersions []string                   `json:"supportedVersions"`
 		Meta              map[string]json.RawMessage `json:"_meta"`
@@ -223,7 +223,7 @@ func (d *diagnosis) modern(ctx context.Context, p *peer, r reply, untold bool) b
 
 // onlyModern finds out whether a server that has not answered initialize with a result
 // speaks 2026-07-28, and goes on in that. bad is how it failed, nil if it was polite.
-func (d *diagnosis) onlyModern(ctx context.Context, bad *badInitialize) bool {
+func (d *diagnosis) onlyModern(ctx context.Context, bad *badInitialize) (isModern bool) {
 	p, err := d.start(ctx, nil)
 	if err != nil {
 		return false

@@ -70,7 +70,7 @@ func ms(d time.Duration) string {
 }
 
 // connectByProxy looks at a proxy that the environment names; the rest is up to it.
-func (p *prober) connectByProxy(ctx context.Context, proxy *url.URL, err error) bool {
+func (p *prober) connectByProxy(ctx context.Context, proxy *url.URL, err error) (reached bool) {
 	const do = "Correct HTTP_PROXY or HTTPS_PROXY, or name the server's host in NO_PROXY."
 	if err != nil {
 		p.add("H1", doctor.Error, "The proxy in the environment cannot be used", "HTTP_PROXY or HTTPS_PROXY is not a valid URL",

@@ -89,7 +89,7 @@ func (p *prober) sayWantsCertificate(err error) {
 	p.add("H2", doctor.Error, title, probe.NetText(err), "Clients without a certificate that the server trusts get no connection.", do)
 }
 
-// checkChain says what is wrong with the server's certificates.
+// checkChain says what is wrong with the server's certificates, and reports whether that is nothing.
 func (p *prober) checkChain(ctx context.Context, chain []*x509.Certificate, c *tls.Config) bool {
 	leaf, sound := chain[0], true
 	names := "the certificate of " + subjectOf(leaf)

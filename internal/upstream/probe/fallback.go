@@ -203,7 +203,7 @@ func (s *fallbackSink) decide(ctx context.Context, m jsonrpc.Message) error {
 	case !m.ID().Equivalent(c.asked):
 		c.held = append(c.held, m) // what came of it depends on initialize
 		return nil
-	case c.change(s.ctx, m):
+	case c.switchToModern(s.ctx, m):
 		c.settled, c.held = true, nil
 		return errChanges
 	default:
@@ -249,10 +249,10 @@ func (f *Fallback) unusable(answer jsonrpc.Message) jsonrpc.Message {
 	return jsonrpc.NewError(answer.ID(), jsonrpc.CodeInternalError, text, []byte(`{"reason":"initialize_failed"}`))
 }
 
-// change goes on with a translated Conn if the server is a modern one: it has refused
+// switchToModern goes on with a translated Conn if the server is a modern one: it has refused
 // initialize, or has answered it as no legacy server does that has sessions. What was
 // sent before is sent again by a goroutine: that may have to wait for Receive.
-func (c *fallbackConn) change(ctx context.Context, answer jsonrpc.Message) bool {
+func (c *fallbackConn) switchToModern(ctx context.Context, answer jsonrpc.Message) (switched bool) {
 	p := c.f.Prober
 	refused := answer.IsError() || ClaimsModern(answer) != ""
 	if c.f.Modern == nil || !refused && !c.f.Sessionless() {

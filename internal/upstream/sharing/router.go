@@ -271,7 +271,7 @@ func (r *Router) memberEnded(at *membership, err error) {
 }
 
 // leave leaves a server, unless that was done already.
-func (r *Router) leave(at *membership) bool {
+func (r *Router) leave(at *membership) (left bool) {
 	r.mu.Lock()
 	i := slices.Index(r.memberships, at)
 	if i >= 0 {
