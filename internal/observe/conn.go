@@ -310,18 +310,18 @@ func (s *Session) unsent(p *Passed) bool {
 }
 
 // lose tells that the requests at an end of the bridge will not be answered: those that have
-// passed of, or all if that is nil.
+// passed of, or all if that is nil. Of those that came earlier it is not known.
 func (s *Session) lose(hop Hop, of *conn) {
 	var lost []*Call
 	s.mu.Lock()
 	for _, b := range []*book{&s.open[hop-1], &s.asked[hop-1]} {
 		for _, call := range b.all {
-			if of == nil || call.conn == of {
+			if of == nil || call.conn == of || call.earlier {
 				lost = append(lost, call)
 				s.forget(b, call)
 			}
 		}
-		lost = append(lost, b.removeCancelled(func(call *Call) bool { return of == nil || call.conn == of })...)
+		lost = append(lost, b.removeCancelled(func(call *Call) bool { return of == nil || call.conn == of || call.earlier })...)
 	}
 	s.mu.Unlock()
 	for _, call := range lost {
@@ -438,6 +438,8 @@ func (s *Session) wait(p *Passed) *Call {
 	old := b.put(p.Call)
 	if old == nil {
 		s.told.Add(1)
+	} else if old.earlier { // this is it: it had not come so far
+		return nil
 	}
 	return old
 }

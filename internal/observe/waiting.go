@@ -54,15 +54,19 @@ func sessionOf(c *bridge.LateCall) *Session {
 }
 
 // learn keeps a request that waits until it is answered, unless that is done already. It returns since when it waits,
-// and whether Watchers were told of it. The response passes the client's end after this.
+// and whether Watchers were told of it. The response passes the client's end after this. Where the session has a server of
+// its own, it has the same id at that one's end.
 func (s *Session) learn(w *Waiting) (since time.Time, told bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	b := s.waiting(Down, w.Dir)
-	if call := b.all[w.ID]; call != nil {
+	if call := s.waiting(Down, w.Dir).all[w.ID]; call != nil {
 		return call.Began, !call.earlier
 	}
-	if len(b.all) < maxOpen {
+	for _, hop := range []Hop{Down, Up} {
+		b := s.waiting(hop, w.Dir)
+		if hop == Up && s.ServerTransport() == "" || len(b.all) >= maxOpen || b.all[w.ID] != nil {
+			continue
+		}
 		b.put(&Call{ID: w.ID, Method: w.Method, Dir: w.Dir, Began: w.Since, earlier: true})
 		s.told.Add(1)
 	}

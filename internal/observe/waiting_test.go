@@ -36,7 +36,9 @@ func TestWaiting(t *testing.T) {
 		defer calls.Close()
 		client, server := bridgetest.NewPeer(t, 10), bridgetest.NewPeer(t, 10)
 		h := o.Serve("files", "http", bridge.HandlerFunc(func(ctx context.Context, c bridge.Conn) error {
-			return bridge.Pump(ctx, c, server, bridge.PumpOptions{Calls: &calls})
+			s := observe.SessionOf(ctx)
+			s.SetServerTransport("stdio")
+			return bridge.Pump(ctx, c, s.Conn(server, observe.Up), bridge.PumpOptions{Calls: &calls})
 		}))
 		done := make(chan error, 1)
 		go func() { done <- h.ServeConn(t.Context(), client) }()
@@ -51,14 +53,15 @@ func TestWaiting(t *testing.T) {
 		l := &listing{}
 		defer o.Watch(l)()
 		client.Says(`{"jsonrpc":"2.0","id":8,"method":"ping"}`)
-		l.wants(t, `1<0 down c2s {"jsonrpc":"2.0","id":8,"method":"ping"} of ping()`)
+		l.wants(t, `1<0 down c2s {"jsonrpc":"2.0","id":8,"method":"ping"} of ping()`, `2<1 up c2s {"jsonrpc":"2.0","id":8,"method":"ping"} of ping()`)
 		waits = []string{"s1 c2s tools/call 7", "s1 c2s ping 8, told", `s1 s2c roots/list "a"`}
 		if got := shown(o.Waiting("files", &calls)); !slices.Equal(got, waits) {
 			t.Errorf("waiting: %q, want %q", got, waits)
 		}
 		server.Says(respelled)
 		client.Says(said)
-		l.wants(t, "2<0 down s2c "+result+" of tools/call()", "3<0 down c2s "+said+" of roots/list()")
+		l.wants(t, "3<0 up s2c "+respelled+" of tools/call()", "4<3 down s2c "+result+" of tools/call()",
+			"5<0 down c2s "+said+" of roots/list()", "6<5 up c2s "+said+" of roots/list()")
 		if got := shown(o.Waiting("files", &calls)); !slices.Equal(got, []string{"s1 c2s ping 8, told"}) {
 			t.Errorf("waiting: %q", got)
 		}
