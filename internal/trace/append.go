@@ -171,14 +171,14 @@ func appendStrings(dst []byte, values []string) []byte {
 }
 
 // body writes text: as it stands if it is a message in one line, else as a string, or in
-// Base64 if it is not UTF-8.
+// Base64 if it is not UTF-8, or if a long text would be longer than MaxLine allows for as a string.
 func (w *writer) body(b *Body, message bool) {
 	switch {
 	case b.Text == nil:
 	case message && b.Cut == 0 && !hasBreak(b.Text) && (b.valid || jsonrpc.Valid(b.Text)):
 		w.key(`,"msg":`)
 		w.dst = append(w.dst, b.Text...)
-	case utf8.Valid(b.Text) && utf8.Valid(b.Tail):
+	case utf8.Valid(b.Text) && utf8.Valid(b.Tail) && !isCostly(b.Text) && !isCostly(b.Tail):
 		w.key(`,"raw":`)
 		w.dst = appendString(w.dst, b.Text)
 		if b.Tail != nil {
@@ -193,6 +193,23 @@ func (w *writer) body(b *Body, message bool) {
 			w.base64(b.Tail)
 		}
 	}
+}
+
+// isCostly reports whether a long text is longer as a string than in Base64.
+func isCostly(text []byte) bool {
+	if len(text) <= 1<<20 {
+		return false
+	}
+	more := 0
+	for _, c := range text {
+		switch {
+		case c == '"' || c == '\\' || c == '\n' || c == '\r' || c == '\t':
+			more++
+		case c < ' ' || c == 0x7f:
+			more += len(`\u007f`) - 1
+		}
+	}
+	return more > len(text)/3
 }
 
 func hasBreak(text []byte) bool {

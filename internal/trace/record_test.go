@@ -105,3 +105,16 @@ func TestDocumented(t *testing.T) {
 		}
 	}
 }
+
+// The line of the largest message is one that a Reader takes, whatever is in the message.
+func TestCostlyText(t *testing.T) {
+	const size = 3 << 20
+	for _, c := range []struct{ name, fill string }{{"quotes", `"",`}, {"escapes", `"\\\\\\",`}, {"DEL", `"` + strings.Repeat("\x7f", 100) + `",`}, {"plain", `"` + strings.Repeat("x", 100) + `",`}} {
+		text := "[\n" + strings.Repeat(c.fill, size/len(c.fill)) + "0]"
+		line := Append(nil, &Record{Kind: Request, Body: Body{Text: []byte(text)}})
+		r, err := Parse(line)
+		if err != nil || string(r.Body.Text) != text || len(line) > MaxLine/(64<<20/len(text)) {
+			t.Errorf("%s: a line of %d bytes, of a text of %d: %v", c.name, len(line), len(text), err)
+		}
+	}
+}
