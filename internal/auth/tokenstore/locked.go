@@ -110,6 +110,9 @@ func (l *Locked) put(c stored, g Generation) error {
 //
 // A refresh token that c has not, and the stored one had, counts as spent from now on;
 // the one that c has does not, since the issuer has just given it.
+//
+// After [ErrFull] or another error of the disk the same Save may be tried again, also in a later
+// WithLock: tokens that the issuer has just given need not be lost.
 func (l *Locked) Save(c Credential, read Generation) (Generation, error) {
 	if err := l.read(); err != nil {
 		return 0, err

@@ -1,6 +1,7 @@
 package tokenstore
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -208,6 +209,18 @@ func TestBroken(t *testing.T) {
 	}
 }
 
+// A waitingContext tells when somebody begins to wait for its end.
+type waitingContext struct {
+	context.Context
+	once    *sync.Once
+	waiting chan struct{}
+}
+
+func (c waitingContext) Done() <-chan struct{} {
+	c.once.Do(func() { close(c.waiting) })
+	return c.Context.Done()
+}
+
 // TestBrokenIsLookedAtAgain: who finds a broken file while another process writes it anew
 // does not set the good one aside.
 func TestBrokenIsLookedAtAgain(t *testing.T) {
@@ -219,10 +232,12 @@ func TestBrokenIsLookedAtAgain(t *testing.T) {
 	unlock, err := s.lock(within(t), credentials, string(testKey)+lockEnding)
 	bridgetest.Must(t, err)
 	result := make(chan error)
+	ctx := waitingContext{within(t), new(sync.Once), make(chan struct{})}
 	go func() {
-		_, err := s.Load(within(t), testKey)
+		_, err := s.Load(ctx, testKey)
 		result <- err
 	}()
+	<-ctx.waiting // for the lock, so it has found the broken file
 	bridgetest.Must(t, os.WriteFile(credPath(s)+".x", []byte(good), 0o600))
 	bridgetest.Must(t, rename(credPath(s)+".x", credPath(s)))
 	unlock()
@@ -320,6 +335,43 @@ func TestFolderGoesAway(t *testing.T) {
 	wantAccount(t, s, "b")
 }
 
+// TestDeletedLock: a lock whose file somebody has deleted is not the one that others take, so
+// it is taken anew.
+func TestDeletedLock(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS == "windows" {
+		t.Skip("an open file cannot be deleted")
+	}
+	s := newStore(t)
+	l := newFlock(s.path(credentials, "x"))
+	if ok, err := l.TryLock(); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	if current, err := lockIsCurrent(l); !current || err != nil {
+		t.Errorf("a lock is not current: %v", err)
+	}
+	for _, now := range []func() error{
+		func() error { return os.Remove(l.Path()) },
+		func() error { return os.WriteFile(l.Path(), nil, 0o600) }, // another file of that name
+	} {
+		bridgetest.Must(t, now())
+		if current, err := lockIsCurrent(l); current || err != nil {
+			t.Errorf("a deleted lock is current: %v", err)
+		}
+	}
+	bridgetest.Must(t, l.Unlock())
+	// Who works under such a lock finds the generation gone.
+	save(t, s, named("a"))
+	err := s.WithLock(within(t), testKey, func(l *Locked) error {
+		bridgetest.Must(t, os.RemoveAll(s.Dir()))
+		save(t, s, named("b"))
+		_, err := l.Save(named("c"), l.Entry().Generation)
+		return err
+	})
+	wantKind(t, err, ErrStale)
+	wantAccount(t, s, "b")
+}
+
 func TestRegistrations(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
@@ -398,6 +450,30 @@ func TestInvalidUTF8(t *testing.T) {
 	_, err := s.Save(within(t), testKey, Credential{Access: NewSecret(canary + "\xff")}, 0)
 	wantKind(t, err, ErrInput)
 	wantAccount(t, s, "")
+}
+
+func BenchmarkStore(b *testing.B) {
+	s, err := Open(b.Context(), Options{Dir: filepath.Join(b.TempDir(), "auth")})
+	bridgetest.Must(b, err)
+	g, err := s.Save(b.Context(), testKey, full(), 0)
+	bridgetest.Must(b, err)
+	b.Run("Load", func(b *testing.B) {
+		for b.Loop() {
+			_, err := s.Load(b.Context(), testKey)
+			bridgetest.Must(b, err)
+		}
+	})
+	b.Run("WithLock", func(b *testing.B) {
+		for b.Loop() {
+			bridgetest.Must(b, s.WithLock(b.Context(), testKey, func(*Locked) error { return nil }))
+		}
+	})
+	b.Run("Save", func(b *testing.B) {
+		for b.Loop() {
+			g, err = s.Save(b.Context(), testKey, full(), g)
+			bridgetest.Must(b, err)
+		}
+	})
 }
 
 // FuzzFile: whatever is in a file, reading it does not panic; what can be read can be
