@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/zalando/go-keyring"
 
@@ -23,6 +25,8 @@ type fakeRing struct {
 	sets     int           // calls of Set
 	stuck    chan struct{} // not nil: Get waits until it is closed
 	tellsAll bool          // the error of Set has the secret in its text
+	meets    int           // so many calls of Get return only when as many have come
+	meet     sync.WaitGroup
 }
 
 func (r *fakeRing) Get(service, user string) (string, bool, error) {
@@ -32,6 +36,13 @@ func (r *fakeRing) Get(service, user string) (string, bool, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	secret, found := r.secrets[service+"/"+user]
+	if r.meets > 0 {
+		r.meets--
+		r.mu.Unlock()
+		r.meet.Done()
+		r.meet.Wait()
+		r.mu.Lock()
+	}
 	return secret, found, r.err
 }
 
@@ -161,23 +172,39 @@ func TestNoKeyring(t *testing.T) {
 			t.Errorf("the key is in the error: %v", err)
 		}
 	}
-	stuck := &fakeRing{stuck: make(chan struct{})}
-	defer close(stuck.stuck)
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	_, err := Open(ctx, Options{Dir: t.TempDir() + "/auth", Keyring: stuck})
-	wantKind(t, err, ErrNoKeyring)
-	if !errors.Is(err, context.Canceled) {
-		t.Errorf("the error does not tell of the ctx: %v", err)
-	}
+}
+
+// TestStuckKeyring: Open does not wait longer than its ctx, and when the keyring answers at
+// last, no key is made for the Open that has given up.
+func TestStuckKeyring(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir() + "/auth"
+	synctest.Test(t, func(t *testing.T) {
+		stuck := &fakeRing{stuck: make(chan struct{})}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		_, err := Open(ctx, Options{Dir: dir, Keyring: stuck})
+		wantKind(t, err, ErrNoKeyring)
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("the error does not tell of the ctx: %v", err)
+		}
+		close(stuck.stuck)
+		synctest.Wait()
+		if stuck.sets != 0 {
+			t.Error("a key was made")
+		}
+	})
 }
 
 // TestOneKeyForAll: of many that find no key, one makes it.
 func TestOneKeyForAll(t *testing.T) {
 	t.Parallel()
+	const openers = 8
 	ring, dir := &fakeRing{}, t.TempDir()+"/auth"
+	ring.meet.Add(openers) // all find no key before one makes it
+	ring.meets = openers
 	var wg sync.WaitGroup
-	for range 8 {
+	for range openers {
 		wg.Go(func() {
 			if _, err := Open(within(t), Options{Dir: dir, Keyring: ring}); err != nil {
 				t.Error(err)
