@@ -1,0 +1,40 @@
+package auth
+
+// What holds a secret does not show it where somebody prints it with fmt or a logger.
+const withheld = "(withheld)"
+
+// String returns text that does not show the client's secret.
+func (c Client) String() string { return "client " + c.ID }
+
+// GoString returns what String does.
+func (c Client) GoString() string { return c.String() }
+
+// String returns text that does not show the tokens.
+func (t Token) String() string { return t.Type + " token " + withheld }
+
+// GoString returns what String does.
+func (t Token) GoString() string { return t.String() }
+
+// String returns text that does not show the code, the assertion or the token that is given.
+func (g Grant) String() string { return "grant " + g.form.Get("grant_type") }
+
+// GoString returns what String does.
+func (g Grant) GoString() string { return g.String() }
+
+// String returns text that does not show the token that is given.
+func (x Exchange) String() string { return "exchange of a token " + withheld }
+
+// GoString returns what String does.
+func (x Exchange) GoString() string { return x.String() }
+
+// String returns text that does not show the secret and the token for its management.
+func (r Registration) String() string { return r.Client.String() + " at " + r.Issuer }
+
+// GoString returns what String does.
+func (r Registration) GoString() string { return r.String() }
+
+// String returns text that does not show the device code.
+func (d DeviceAuthorization) String() string { return "device authorization at " + d.URL }
+
+// GoString returns what String does.
+func (d DeviceAuthorization) GoString() string { return d.String() }
