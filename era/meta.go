@@ -3,6 +3,7 @@ package era
 import (
 	"slices"
 
+	"github.com/mcp-bridge/mcp-bridge/era/internal/shape"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -47,6 +48,22 @@ func MetaOf(m jsonrpc.Message) Meta {
 		}
 	}
 	return meta
+}
+
+// Object returns the raw _meta that says m. The bridge makes that of its own requests, and of
+// those of legacy clients, with it. What is nil is left out.
+func (m Meta) Object() []byte {
+	object := []byte{'{'}
+	add := func(key string, value []byte) {
+		if value != nil {
+			object = shape.AppendMember(object, key, value)
+		}
+	}
+	add(KeyVersion, m.Version)
+	add(KeyClientInfo, m.ClientInfo)
+	add(KeyCapabilities, m.Capabilities)
+	add(KeyLogLevel, m.LogLevel)
+	return append(object, '}')
 }
 
 // Revision returns the protocol version in the meta, or "".

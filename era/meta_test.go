@@ -41,3 +41,20 @@ func TestLegacyInitialize(t *testing.T) {
 		}
 	}
 }
+
+// The _meta that the bridge writes says what it was told to say, and nothing else.
+func TestMetaObject(t *testing.T) {
+	for want, meta := range map[string]Meta{
+		`{}`: {},
+		`{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}`: {
+			Version: []byte(`"2026-07-28"`), Capabilities: []byte(`{}`),
+		},
+		`{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"n"},"io.modelcontextprotocol/clientCapabilities":{"roots":{}},"io.modelcontextprotocol/logLevel":"info"}`: {
+			Version: []byte(`"2026-07-28"`), ClientInfo: []byte(`{"name":"n"}`), Capabilities: []byte(`{"roots":{}}`), LogLevel: []byte(`"info"`),
+		},
+	} {
+		if got := string(meta.Object()); got != want {
+			t.Errorf("the _meta is\n%s, want\n%s", got, want)
+		}
+	}
+}

@@ -27,11 +27,11 @@ func (s *session) nextID() jsonrpc.ID {
 
 // everyMeta returns the _meta of all requests.
 func (s *session) everyMeta(clientInfo []byte) []byte {
-	meta := []byte(`{"` + era.KeyVersion + `":"` + era.NewestModern + `",`)
+	meta := era.Meta{Version: jsonrpc.Quote(era.NewestModern), Capabilities: s.declared.raw}
 	if shape.IsObject(clientInfo) {
-		meta = append(append(append(meta, `"`+era.KeyClientInfo+`":`...), clientInfo...), ',')
+		meta.ClientInfo = clientInfo
 	}
-	return append(append(append(meta, `"`+era.KeyCapabilities+`":`...), s.declared.raw...), '}')
+	return meta.Object()
 }
 
 // bareParams returns the params of a request of the Filter itself. members come

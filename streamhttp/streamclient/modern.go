@@ -155,9 +155,8 @@ func (c *ModernClient) Discover(ctx context.Context) (jsonrpc.Message, *Fault) {
 		return jsonrpc.Message{}, &httpdial.Fault{Reason: httpdial.ReasonUnreachable, Text: err.Error()}
 	}
 	defer conn.Close(nil)
-	call := conn.newCall(ctx, jsonrpc.NewRequest(discoverID, "server/discover", []byte(`{"_meta":{"`+
-		era.KeyVersion+`":"`+era.NewestModern+`","`+era.KeyClientInfo+`":`+string(buildinfo.Implementation())+`,"`+
-		era.KeyCapabilities+`":{}}}`)))
+	meta := era.Meta{Version: jsonrpc.Quote(era.NewestModern), ClientInfo: buildinfo.Implementation(), Capabilities: []byte("{}")}
+	call := conn.newCall(ctx, jsonrpc.NewRequest(discoverID, "server/discover", []byte(`{"_meta":`+string(meta.Object())+`}`)))
 	call.private = true
 	defer call.cancel()
 	answer, fault := conn.ask(call)

@@ -16,7 +16,8 @@ var probeID = jsonrpc.StringID("mcp-bridge-probe")
 
 // discover is the probe.
 func discover() jsonrpc.Message {
-	return jsonrpc.NewRequest(probeID, "server/discover", []byte(`{"_meta":{"`+era.KeyVersion+`":"`+era.NewestModern+`","`+era.KeyCapabilities+`":{}}}`))
+	meta := era.Meta{Version: jsonrpc.Quote(era.NewestModern), Capabilities: []byte("{}")}
+	return jsonrpc.NewRequest(probeID, "server/discover", []byte(`{"_meta":`+string(meta.Object())+`}`))
 }
 
 // ask asks the server whether it is a modern one, and returns the Conn that has

@@ -128,9 +128,8 @@ func (t *Table) fetched(f *fetch, err error, age uint64, silent bool) {
 func list(ctx context.Context, conn bridge.Conn, meta era.Meta) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	head := append([]byte(`{"_meta":{"`+era.KeyVersion+`":`), meta.Version...)
-	head = append(append(head, `,"`+era.KeyCapabilities+`":`...), meta.Capabilities...)
-	l := &lister{conn: conn, head: append(head, '}'), done: cancel}
+	meta = era.Meta{Version: meta.Version, Capabilities: meta.Capabilities} // the question is not the client's
+	l := &lister{conn: conn, head: append([]byte(`{"_meta":`), meta.Object()...), done: cancel}
 	if l.ask(ctx, nil) == nil {
 		_ = conn.Receive(ctx, l)
 	}
