@@ -389,16 +389,13 @@ func (e *exchange) beginJSON(m jsonrpc.Message) {
 	header["Content-Type"] = valueJSON
 	header["Content-Length"] = []string{strconv.Itoa(m.Size())}
 	if status == http.StatusServiceUnavailable {
-		header["Retry-After"] = valueRetryAfter
+		httpserve.SetRetryAfter(header)
 	}
 	e.reply.WriteHeader(status)
 }
 
-// Values shared by all replies; net/http does not change them.
-var (
-	valueRetryAfter = []string{"5"}
-	valueRevoked    = []string{`Bearer realm="mcp-bridge", error="invalid_token"`}
-)
+// valueRevoked is shared by all replies; net/http does not change it.
+var valueRevoked = []string{`Bearer realm="mcp-bridge", error="invalid_token"`}
 
 // commit makes the reply a stream.
 func (e *exchange) commit() {

@@ -9,8 +9,9 @@ import (
 
 // Values of headers, shared by all replies; net/http does not change them.
 var (
-	valueJSON  = []string{typeJSON}
-	valueClose = []string{"close"}
+	valueJSON       = []string{typeJSON}
+	valueClose      = []string{"close"}
+	valueRetryAfter = []string{"5"} // seconds
 )
 
 // WriteError answers a request with an HTTP status and a JSON-RPC error, and tells the
@@ -49,16 +50,19 @@ func RefuseText(w http.ResponseWriter, r *http.Request, rule string, status int,
 // may say more than clients are to know.
 func Busy(w http.ResponseWriter, r *http.Request, id jsonrpc.ID, text string, why error) {
 	observe.Refuse(r, ruleBusy, http.StatusServiceUnavailable, why.Error())
-	w.Header().Set("Retry-After", "5")
+	SetRetryAfter(w.Header())
 	writeError(w, r, http.StatusServiceUnavailable, jsonrpc.CodeInternalError, id, text)
 }
 
 // BusyText is Busy for requests that are not answered with JSON.
 func BusyText(w http.ResponseWriter, r *http.Request, text string, why error) {
 	observe.Refuse(r, ruleBusy, http.StatusServiceUnavailable, why.Error())
-	w.Header().Set("Retry-After", "5")
+	SetRetryAfter(w.Header())
 	http.Error(w, text, http.StatusServiceUnavailable)
 }
+
+// SetRetryAfter tells a client that is answered 503 when to try again. Busy and BusyText call it.
+func SetRetryAfter(h http.Header) { h["Retry-After"] = valueRetryAfter }
 
 // ruleBusy stands for the bounds on memory and places (docs/limits.md).
 const ruleBusy = "busy"
