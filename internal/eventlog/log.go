@@ -60,8 +60,7 @@ func New(out hclog.Logger, o *observe.Observer) *Log {
 	return l
 }
 
-// Hide has the lines that processes write to stderr, and what the line of an exchange says of its request, go through f,
-// which takes secrets out and may be called concurrently. It may be called at any time.
+// Hide has the lines that processes write to stderr, and what other lines say of a request or a message, go through f, which takes secrets out and may be called concurrently. It may be called at any time.
 func (l *Log) Hide(f func(text string) string) { l.hide.Store(&f) }
 
 // shown returns what others have written as it is shown, before it is cut.
@@ -139,10 +138,10 @@ func (l *Log) Event(e observe.Event) {
 			l.out.Info("stderr", on(e.Server, e.Session, "pid", e.PID, "line", l.shown(e.Line))...)
 		}
 	case observe.CallLate:
-		l.out.Warn("a request has no answer yet", onCall(e.Server, e.Session, e.Method, e.ID, e.Since)...)
+		l.out.Warn("a request has no answer yet", l.onCall(e.Server, e.Session, e.Method, e.ID, e.Since)...)
 	case observe.CallTimedOut:
 		l.out.Warn("the server has not answered a request in time (--request-timeout): the bridge has done so, with an error",
-			onCall(e.Server, e.Session, e.Method, e.ID, e.Since)...)
+			l.onCall(e.Server, e.Session, e.Method, e.ID, e.Since)...)
 	case observe.Refused:
 		l.refused(e)
 	case observe.Dropped:
@@ -206,16 +205,28 @@ func (l *Log) refused(e observe.Refused) {
 
 // dropped tells of a message that reached nobody: of the first one for a reason at the usual level.
 func (l *Log) dropped(e observe.Dropped) {
+	e.Message = withoutContent(&e.Message) // it may be kept for as long as dropPace
 	switch {
 	case l.drops.allow(e.Server+" "+e.Reason, e):
-		l.out.Info("message dropped", drop(e)...)
+		l.out.Info("message dropped", l.drop(e)...)
 	case l.out.IsDebug():
-		l.out.Debug("message dropped", drop(e)...)
+		l.out.Debug("message dropped", l.drop(e)...)
 	}
 }
 
-func drop(e observe.Dropped) []any {
-	return on(e.Server, e.Session, "reason", clean(e.Reason), "method", clean(e.Message.Method()), "id", clean(e.Message.ID().String()))
+func (l *Log) drop(e observe.Dropped) []any {
+	return on(e.Server, e.Session, "reason", clean(e.Reason), "method", clean(l.shown(e.Message.Method())), "id", clean(l.shown(e.Message.ID().String())))
+}
+
+// withoutContent returns a message with the kind, method and id of m, in memory of its own.
+func withoutContent(m *jsonrpc.Message) jsonrpc.Message {
+	switch m.Kind() {
+	case jsonrpc.Request:
+		return jsonrpc.NewRequest(m.ID(), m.Method(), nil)
+	case jsonrpc.Notification:
+		return jsonrpc.NewNotification(m.Method(), nil)
+	}
+	return jsonrpc.NewResult(m.ID(), nil)
 }
 
 func refusal(e observe.Refused) []any {
@@ -241,7 +252,7 @@ func (l *Log) more(_ string, n int, last observe.Event) {
 	case observe.SessionFailed:
 		l.out.Warn("more sessions ended before they began", append([]any{"times", n, "in", refusalPace}, failure(e)...)...)
 	case observe.Dropped:
-		l.out.Info("more messages were dropped for the same reason", append([]any{"times", n, "in", dropPace}, drop(e)...)...)
+		l.out.Info("more messages were dropped for the same reason", append([]any{"times", n, "in", dropPace}, l.drop(e)...)...)
 	case observe.Note:
 		l.out.Info("note", on(e.Server, e.Session, "code", e.Code, "times", n, "in", refusalPace, "text", cleanTo(e.Text, maxNote))...)
 	}
@@ -286,8 +297,8 @@ func on(server string, s *observe.Session, fields ...any) []any {
 }
 
 // onCall returns the fields of a line about a request that waits, or has waited.
-func onCall(server string, s *observe.Session, method string, id jsonrpc.ID, since time.Time) []any {
-	return on(server, s, "method", clean(method), "id", clean(id.String()), "for", round(time.Since(since)))
+func (l *Log) onCall(server string, s *observe.Session, method string, id jsonrpc.ID, since time.Time) []any {
+	return on(server, s, "method", clean(l.shown(method)), "id", clean(l.shown(id.String())), "for", round(time.Since(since)))
 }
 
 func statusOf(err error) string {

@@ -114,6 +114,35 @@ func TestDropped(t *testing.T) {
 	})
 }
 
+// What the log keeps of a message that was dropped, until it tells of all of them, is not the message itself.
+func TestDroppedMessageIsNotKept(t *testing.T) {
+	p, o, l := logging(hclog.Info)
+	m, err := jsonrpc.Parse([]byte(`{"jsonrpc":"2.0","id":"hunter22","result":{"text":"` + strings.Repeat("x", 1<<20) + `"}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Hide(func(text string) string { return strings.ReplaceAll(text, "hunter22", "[]") })
+	for range 2 {
+		o.Dropped("files")(m, "it is late")
+	}
+	for _, k := range l.drops.kinds {
+		if kept := k.last.(observe.Dropped).Message; kept.Size() > 1<<10 {
+			t.Errorf("%d bytes are kept", kept.Size())
+		}
+	}
+	l.Close()
+	p.wants(t, `\[INFO\]  message dropped: server=files reason="it is late" method="" id=.*\[\].*`, `\[INFO\]  more .*: times=1 .* id=.*\[\].*`)
+}
+
+// Nor is a secret in what the log says of a request that waits.
+func TestSecretInMethod(t *testing.T) {
+	p, o, l := logging(hclog.Info)
+	defer l.Close()
+	l.Hide(func(text string) string { return strings.ReplaceAll(text, "hunter22", "[]") })
+	o.Event(observe.CallLate{Server: "files", Method: "hunter22", ID: jsonrpc.StringID("hunter22"), Since: time.Now()})
+	p.wants(t, `\[WARN\]  a request has no answer yet: server=files method=\[\] id=.*\[\].*`)
+}
+
 // A process that floods its stderr does not flood the log.
 func TestStderrFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
