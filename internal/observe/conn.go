@@ -422,8 +422,26 @@ func (s *Session) answered(hop Hop, dir Direction, id jsonrpc.ID) *Call {
 	}
 	if call != nil {
 		call.over.Store(true)
+		if call.earlier && (hop == Down) == (dir == ToServer) {
+			s.hasPassed(s.waiting(Down+Up-hop, dir), call.ID)
+		}
 	}
 	return call
+}
+
+// hasPassed takes a request that came earlier out of b, of the end that its answer passes first: that may have been just
+// before the request was learned. If it was the bridge that has answered, the peer's answer may come still, and is known
+// for a while. It is called with mu held.
+func (s *Session) hasPassed(b *book, id jsonrpc.ID) {
+	call := b.all[id]
+	if call == nil || !call.earlier {
+		return
+	}
+	call.over.Store(true)
+	s.forget(b, call)
+	if len(b.cancelled) < maxCancelled {
+		b.cancelled = append(b.cancelled, call)
+	}
 }
 
 // wait keeps a request until it is answered. It returns the request whose answer would not be

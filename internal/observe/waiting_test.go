@@ -122,3 +122,81 @@ func TestWaitingModern(t *testing.T) {
 		}
 	})
 }
+
+// losses is a Watcher of requests that will not be answered.
+type losses struct {
+	listing
+	all []observe.Unanswered
+}
+
+func (l *losses) Event(event observe.Event) {
+	if u, ok := event.(observe.Unanswered); ok {
+		l.all = append(l.all, u)
+	}
+}
+
+// slowConn calls between with each message that has come, before it hands it on.
+type slowConn struct {
+	bridge.Conn
+	between func(m jsonrpc.Message)
+}
+
+func (c *slowConn) Receive(ctx context.Context, s bridge.Sink) error {
+	return c.Conn.Receive(ctx, slowSink{s, c})
+}
+
+type slowSink struct {
+	bridge.Sink
+	c *slowConn
+}
+
+func (s slowSink) TrySend(jsonrpc.Message) bool { return false }
+
+func (s slowSink) Send(ctx context.Context, m jsonrpc.Message) error {
+	s.c.between(m)
+	return s.Sink.Send(ctx, m)
+}
+
+// Who looks while the answer is between the two ends is not told later that there was none.
+func TestWaitingAnswerOnItsWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var o observe.Observer
+		var calls bridge.Calls
+		o.Follow("files", &calls)
+		defer calls.Close()
+		client, server := bridgetest.NewPeer(t, 10), bridgetest.NewPeer(t, 10)
+		l := &losses{}
+		look := func(m jsonrpc.Message) {
+			if m.ID() == jsonrpc.IntID(7) {
+				t.Cleanup(o.Watch(l))
+				if n := len(o.Waiting("files", &calls)); n != 1 {
+					t.Errorf("%d wait", n)
+				}
+			}
+		}
+		var s *observe.Session
+		var up bridge.Conn
+		h := o.Serve("files", "http", bridge.HandlerFunc(func(ctx context.Context, c bridge.Conn) error {
+			s = observe.SessionOf(ctx)
+			s.SetServerTransport("stdio")
+			up = s.Conn(server, observe.Up)
+			return bridge.Pump(ctx, c, &slowConn{up, look}, bridge.PumpOptions{Calls: &calls})
+		}))
+		done := make(chan error, 1)
+		go func() { done <- h.ServeConn(t.Context(), client) }()
+		client.Says(initialize)
+		server.Says(answer)
+		client.Says(call)
+		server.Says(result)
+		synctest.Wait()
+		if n := s.Unanswered(observe.Up, observe.ToServer); n > 0 {
+			t.Errorf("%d requests wait for the server", n)
+		}
+		server.End <- errors.New("crashed")
+		<-done
+		bridgetest.Must(t, up.Close(nil))
+		if len(l.all) > 0 {
+			t.Errorf("no answer to %+v", l.all[0].Call)
+		}
+	})
+}
