@@ -137,6 +137,7 @@ func (f *connectFlags) run(ctx context.Context, to target, name string, env envi
 	log, stop := env.logEvents(log, &seen)
 	defer stop()
 	env.lines.Hide(traced.redact)
+	env.lines.HideLines(traced.redactLine)
 	spec.ParkTimeout, spec.Dropped, spec.Observer, spec.Logger = settings.ParkTimeout, seen.Dropped(spec.Name), &seen, log
 	server, err := upstream.New(spec)
 	if err != nil {

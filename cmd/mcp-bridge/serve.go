@@ -169,6 +169,7 @@ func (f *serveFlags) run(ctx context.Context, where addresses, to target, env en
 	log, stop := env.logEvents(log, &seen)
 	defer stop()
 	env.lines.Hide(traced.redact)
+	env.lines.HideLines(traced.redactLine)
 	d := &daemon{
 		flags: f, env: env, log: log, seen: &seen, traced: traced, fail: cancel, guard: guard,
 		hub: hub.New(hub.Options{

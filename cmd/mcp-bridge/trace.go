@@ -155,6 +155,9 @@ func (t *tracing) hide(values []string, headers ...string) {
 // redact returns a text of the log or of a span without secrets, also where the trace has them.
 func (t *tracing) redact(text string) string { return t.recorder.RedactText(text) }
 
+// redactLine is redact for a line of a server process. It waits for long messages before it.
+func (t *tracing) redactLine(line string) string { return t.recorder.RedactLine(line) }
+
 // hideEnviron hides the values of variables, written NAME=VALUE: all, or those whose names
 // tell that they are secrets.
 func (t *tracing) hideEnviron(env []string, all bool) {

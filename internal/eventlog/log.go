@@ -43,6 +43,7 @@ type Log struct {
 	drops    *limits[string]                     // by server and reason
 	stderr   *limits[int]                        // by process id
 	hide     atomic.Pointer[func(string) string] // nil: nothing is taken out
+	hideLine atomic.Pointer[func(string) string] // likewise, of lines of stderr; nil: hide does it
 
 	mu        sync.Mutex
 	exchanges func() // ends the watching of messages; nil: nobody watches
@@ -62,6 +63,18 @@ func New(out hclog.Logger, o *observe.Observer) *Log {
 
 // Hide has the lines that processes write to stderr, and what other lines say of a request or a message, go through f, which takes secrets out and may be called concurrently. It may be called at any time.
 func (l *Log) Hide(f func(text string) string) { l.hide.Store(&f) }
+
+// HideLines has the lines that processes write to stderr go through f instead, which may wait: the traffic does not wait for
+// these lines.
+func (l *Log) HideLines(f func(line string) string) { l.hideLine.Store(&f) }
+
+// shownLine is shown for a line of stderr.
+func (l *Log) shownLine(line string) string {
+	if f := l.hideLine.Load(); f != nil {
+		return (*f)(line)
+	}
+	return l.shown(line)
+}
 
 // shown returns what others have written as it is shown, before it is cut.
 func (l *Log) shown(line string) string {
@@ -135,7 +148,7 @@ func (l *Log) Event(e observe.Event) {
 			"status", statusOf(e.Err), "asked", e.Asked, "after", round(e.Lasted))...)
 	case observe.Stderr:
 		if l.stderr.allow(e.PID, e) {
-			l.out.Info("stderr", on(e.Server, e.Session, "pid", e.PID, "line", l.shown(e.Line))...)
+			l.out.Info("stderr", on(e.Server, e.Session, "pid", e.PID, "line", l.shownLine(e.Line))...)
 		}
 	case observe.CallLate:
 		l.out.Warn("a request has no answer yet", l.onCall(e.Server, e.Session, e.Method, e.ID, e.Since)...)

@@ -143,6 +143,16 @@ func TestSecretInMethod(t *testing.T) {
 	p.wants(t, `\[WARN\]  a request has no answer yet: server=files method=\[\] id=.*\[\].*`)
 }
 
+// Lines of stderr have a function of their own to take secrets out, which may wait.
+func TestSecretInLine(t *testing.T) {
+	p, o, l := logging(hclog.Info)
+	defer l.Close()
+	l.Hide(func(text string) string { return text })
+	l.HideLines(func(text string) string { return strings.ReplaceAll(text, "hunter22", "[]") })
+	o.Event(observe.Stderr{Server: "files", PID: 7, Line: "hunter22"})
+	p.wants(t, `\[INFO\]  stderr: server=files pid=7 line=\[\]`)
+}
+
 // A process that floods its stderr does not flood the log.
 func TestStderrFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

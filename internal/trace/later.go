@@ -41,6 +41,8 @@ type late struct {
 	sinks  []Sink
 	size   int
 	before uint64 // how many were left out before it
+
+	ready chan struct{} // to be closed once the records before it are made; nil: it is a record itself
 }
 
 // isLong reports whether a text is so long that nobody waits until it is looked through.
@@ -86,6 +88,10 @@ func (r *Recorder) catchUp(done chan<- struct{}) {
 		made = 0
 		for i := range all {
 			l := &all[i]
+			if l.ready != nil {
+				close(l.ready)
+				continue
+			}
 			sinks = l.sinks
 			skip(sinks, l.before)
 			if l.event == nil {
@@ -131,6 +137,20 @@ func (r *Recorder) Wait() {
 	if done != nil {
 		<-done
 	}
+}
+
+// waitBefore returns when the records are made of all that was told before: then it is known what these messages name.
+func (r *Recorder) waitBefore() {
+	b := &r.later
+	b.mu.Lock()
+	if !b.busy.Load() {
+		b.mu.Unlock()
+		return
+	}
+	ready := make(chan struct{})
+	b.waiting = append(b.waiting, late{ready: ready})
+	b.mu.Unlock()
+	<-ready
 }
 
 // sizeOf returns how much memory an event may hold, about.

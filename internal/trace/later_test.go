@@ -117,3 +117,24 @@ func TestLongMessagesAreBounded(t *testing.T) {
 		t.Errorf("the file lacks %d", f.Lost())
 	}
 }
+
+// A line of a server process that comes after a long message is shown without what that names, though nobody has looked
+// through it so far.
+func TestLineAfterLongMessage(t *testing.T) {
+	var o observe.Observer
+	rec := NewRecorder(&o, redactor(t, redact.Options{}))
+	sink := newStuck()
+	release := rec.Use(sink)
+	server := o.OpenQuiet("files", "http").Conn(&passing{}, observe.Up)
+	server.TrySend(long(1, 0, "geheim-123"))
+	<-sink.first
+	server.TrySend(long(2, 0, "geheim-456"))
+	line := make(chan string)
+	go func() { line <- rec.RedactLine("I know geheim-456") }()
+	close(sink.goOn)
+	if text := <-line; strings.Contains(text, "geheim") {
+		t.Errorf("shown: %s", text)
+	}
+	release()
+	rec.Wait()
+}

@@ -68,6 +68,15 @@ func (r *Recorder) RedactText(text string) string {
 	return r.Redact(text)
 }
 
+// RedactLine is RedactText for a line of a server process, which may say what a message before it has named. It waits until
+// the messages of which the records are made later have been looked through, so traffic must not wait for it.
+func (r *Recorder) RedactLine(line string) string {
+	if r.later.busy.Load() {
+		r.waitBefore()
+	}
+	return r.RedactText(line)
+}
+
 // Redact returns a text without the secrets that are taken out of the trace.
 func (r *Recorder) Redact(text string) string { return r.redactor.Load().String(text) }
 
