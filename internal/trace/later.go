@@ -2,6 +2,7 @@ package trace
 
 import (
 	"cmp"
+	"net/http"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -161,8 +162,19 @@ func sizeOf(e observe.Event) int {
 		return least + e.Message.Size()
 	case observe.Stderr:
 		return least + len(e.Line)
+	case observe.Exchange:
+		return least + len(e.URL) + headerSize(e.Request) + headerSize(e.Response)
 	}
 	return least
+}
+
+func headerSize(h http.Header) (n int) {
+	for name, values := range h {
+		for _, v := range values {
+			n += len(name) + len(v)
+		}
+	}
+	return n
 }
 
 // Message implements observe.Watcher.

@@ -2,6 +2,7 @@ package trace
 
 import (
 	"fmt"
+	"net/http"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -137,4 +138,24 @@ func TestLineAfterLongMessage(t *testing.T) {
 	}
 	release()
 	rec.Wait()
+}
+
+// The headers of exchanges that wait behind a long message count, too.
+func TestHeadersAreBounded(t *testing.T) {
+	var o observe.Observer
+	rec := NewRecorder(&o, redactor(t, redact.Options{}))
+	rec.later.room = 4 * longText
+	sink := newStuck()
+	release := rec.Use(sink)
+	o.OpenQuiet("files", "http").Conn(&passing{}, observe.Up).TrySend(long(1, 0, "x"))
+	<-sink.first
+	for range 5 {
+		o.Event(observe.Exchange{Method: "GET", URL: "/", Request: http.Header{"Accept": {strings.Repeat("x", longText)}}})
+	}
+	close(sink.goOn)
+	release()
+	rec.Wait()
+	if all := records(t, sink.all); all[len(all)-1].Kind != Gap {
+		t.Errorf("%d records, and the last one is a %s", len(all), all[len(all)-1].Kind)
+	}
 }
