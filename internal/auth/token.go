@@ -145,7 +145,7 @@ func (c *Caller) parseToken(f strictjson.Fields, dpop bool) (Token, error) {
 	for name, v := range map[string]string{"access_token": t.Access, "refresh_token": t.Refresh, "id_token": t.ID} {
 		least := '!' // of what stands in a header
 		if name == "refresh_token" {
-			least = ' ' // VSCHAR (RFC 6749, A.17)
+			least = ' ' // VSCHAR (RFC 6749, appendix A)
 		}
 		if len(v) > maxToken || strings.ContainsFunc(v, func(r rune) bool { return r < least || r > '~' }) {
 			return Token{}, fmt.Errorf("%q has characters that no token has, or is too long", name)
