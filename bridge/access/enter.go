@@ -16,13 +16,14 @@ import (
 //   - Check: Host and Origin (LI1, LI2).
 //   - CORS (LI31). If r is a preflight, Enter has answered it and returns nil and nil: the
 //     caller is done. A preflight has no token.
-//   - Authentication (A2, A5, A7) by Policy.Tokens. If there are none, a certificate of the
-//     TLS client, which the listener has verified, says who the client is.
+//   - Authentication (A2, A5, A7) by Policy.Authenticator, or, if there is none, by
+//     Policy.Tokens. If there are none either, a certificate of the TLS client, which the
+//     listener has verified, says who the client is.
 //
 // The caller goes on with the returned request, which is r with its Principal. With a
 // Refusal the returned request is r. Enter writes no reply for a Refusal. It sets the
 // headers that belong to the reply on w: the CORS headers, so that a page can read the
-// reply, and WWW-Authenticate for status 401.
+// reply, and WWW-Authenticate for status 401; an Authenticator may set others.
 //
 // Without Tokens and certificates, Enter does not allocate for a request without Origin.
 func (p *Policy) Enter(w http.ResponseWriter, r *http.Request) (*http.Request, *Refusal) {
@@ -31,6 +32,16 @@ func (p *Policy) Enter(w http.ResponseWriter, r *http.Request) (*http.Request, *
 	}
 	if p.cors(w, r) {
 		return nil, nil
+	}
+	if p.Authenticator != nil {
+		known, no := p.Authenticator.Authenticate(w.Header(), r)
+		if no == nil {
+			no = p.checkForwarded(r)
+		}
+		if no != nil {
+			return r, no
+		}
+		return known, nil
 	}
 	var who principal
 	if p.Tokens != nil {
@@ -86,7 +97,7 @@ var (
 
 // authenticate returns the principal of the token that r carries.
 func (t *Tokens) authenticate(r *http.Request) (principal, *challenge) {
-	if tokenInQuery(r.URL.RawQuery) {
+	if TokenInQuery(r.URL.RawQuery) {
 		return principal{}, inQuery
 	}
 	auth, keys := r.Header["Authorization"], r.Header["X-Api-Key"]
@@ -124,9 +135,9 @@ func bearer(header string) (token string, ok bool) {
 	return strings.Trim(token, " \t"), equalFold(scheme, "Bearer")
 }
 
-// tokenInQuery reports whether a parameter of the query has a usual name for tokens (A5). It
+// TokenInQuery reports whether a parameter of the query has a usual name for tokens (A5). It
 // also finds parameters that url.ParseQuery leaves out as malformed.
-func tokenInQuery(query string) bool {
+func TokenInQuery(query string) bool {
 	for query != "" {
 		end := strings.IndexAny(query, "&;")
 		param := query

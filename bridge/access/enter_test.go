@@ -293,7 +293,7 @@ func FuzzTokenInQuery(f *testing.F) {
 		for name := range values {
 			switch strings.ToLower(name) {
 			case "access_token", "token", "api_key":
-				if !tokenInQuery(query) {
+				if !TokenInQuery(query) {
 					t.Errorf("%q has %q", query, name)
 				}
 			}

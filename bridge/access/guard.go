@@ -49,6 +49,10 @@ type Policy struct {
 	// "Authorization: Bearer TOKEN" or "X-API-Key: TOKEN". nil: no request needs a token.
 	Tokens *Tokens
 
+	// Authenticator finds out who has sent a request; Tokens and certificates are not looked at
+	// then. nil: they say it.
+	Authenticator Authenticator
+
 	// TrustedProxies are the networks of reverse proxies whose X-Forwarded-For
 	// (RemoteAddr) and X-Forwarded-Prefix (Prefix) are believed. The peer of the connection
 	// must have an address in these networks. X-Forwarded-Host and X-Forwarded-Proto are
@@ -63,7 +67,7 @@ type Policy struct {
 // Refusal is the reason not to serve a request. Reason is a fixed text that may be sent to
 // the client; it has no part of the request.
 type Refusal struct {
-	Status int    // 400, 401 or 403
+	Status int    // 400, 401 or 403; of an Authenticator also 503
 	Rule   string // that it breaks, by its number in docs/rules.md; "": none of them
 	Reason string
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"crypto/subtle"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -31,6 +32,7 @@ const (
 type Tokens struct {
 	file string // "": not from a file
 	once bool   // the file is a pipe, which can be read only once
+	own  bool   // the file is refused if every user may read it
 	set  atomic.Pointer[tokenSet]
 
 	mu    sync.Mutex
@@ -53,11 +55,18 @@ type tokenEntry struct {
 // space between them. Empty lines and lines that begin with # are ignored.
 //
 // A name has at most 64 ASCII letters, digits and the characters -_.@+. A token has at
-// least 16 visible ASCII characters. The same token under two names is an error, and so
+// least 16 visible ASCII characters. In its place may stand "sha256:" and the SHA-256 sum
+// of the token in 64 hexadecimal digits. The same token under two names is an error, and so
 // is a file without any token. Errors name the file and the line, but have no part of the
 // line.
-func LoadTokens(file string) (*Tokens, error) {
-	t := &Tokens{file: file, once: isPipe(file)}
+func LoadTokens(file string) (*Tokens, error) { return loadTokens(file, false) }
+
+// LoadOwnTokens is LoadTokens, but the file is an error if every user of this machine may
+// read it, now or at Reload.
+func LoadOwnTokens(file string) (*Tokens, error) { return loadTokens(file, true) }
+
+func loadTokens(file string, own bool) (*Tokens, error) {
+	t := &Tokens{file: file, once: isPipe(file), own: own}
 	set, err := t.read()
 	if err != nil {
 		return nil, err
@@ -117,6 +126,9 @@ func (t *Tokens) read() (*tokenSet, error) {
 	text, warning, err := readSecret(t.file)
 	if err != nil {
 		return nil, fmt.Errorf("reading the tokens: %w", err)
+	}
+	if t.own && warning != "" {
+		return nil, errors.New(warning)
 	}
 	set, line, err := parseTokens(strings.Split(text, "\n"))
 	switch {
@@ -200,6 +212,9 @@ func readSecret(file string) (text, warning string, err error) {
 		return "", "", err
 	}
 	defer f.Close()
+	if info, err = f.Stat(); err != nil { // of the file that is read
+		return "", "", err
+	}
 	data, err := io.ReadAll(io.LimitReader(f, maxTokensFile+1))
 	if err != nil {
 		return "", "", err
@@ -250,6 +265,13 @@ func parseToken(line string) (tokenEntry, error) {
 		return tokenEntry{}, fmt.Errorf("a name and a token are expected, with a space between them; there are %d words", len(fields))
 	}
 	name, token := fields[0], fields[1]
+	if digits, hashed := strings.CutPrefix(token, "sha256:"); hashed && isTokenName(name) {
+		e := tokenEntry{name: name}
+		if n, err := hex.Decode(e.sum[:], []byte(digits[:min(len(digits), 2*len(e.sum))])); err != nil || n != len(e.sum) || len(digits) != 2*n {
+			return tokenEntry{}, errors.New("the sum of the token, which comes second, has 64 hexadecimal digits after sha256:")
+		}
+		return e, nil
+	}
 	switch {
 	case !isTokenName(name):
 		return tokenEntry{}, fmt.Errorf("the name, which comes first, may have up to %d ASCII letters, digits and -_.@+", maxName)

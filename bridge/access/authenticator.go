@@ -1,0 +1,47 @@
+package access
+
+import (
+	"context"
+	"errors"
+	"net/http"
+)
+
+// An Authenticator finds out who has sent a request, in the place of Policy.Tokens and of the
+// certificates of TLS clients. Enter calls it after it has checked Host and Origin.
+type Authenticator interface {
+	// Authenticate returns r with its Sender (Sender.Context), or r and why it is refused. It sets the
+	// headers of the reply that belong to a Refusal on h. It must not read the body of r, and may be
+	// called concurrently.
+	Authenticate(h http.Header, r *http.Request) (*http.Request, *Refusal)
+}
+
+// A Sender is who has sent a request.
+type Sender struct {
+	Name      string          // its Principal
+	Token     context.Context // for TokenContext; nil: valid for ever
+	Principal context.Context // for PrincipalContext; nil: valid for ever
+}
+
+// ErrExpired is the cause (context.Cause) of a TokenContext that is done because the token has
+// expired, and was not revoked. Streams end then; what is being answered may be finished.
+var ErrExpired = errors.New("the token has expired")
+
+// Context returns ctx for a request of this sender: Principal, TokenContext and PrincipalContext
+// return what it says.
+func (s Sender) Context(ctx context.Context) context.Context {
+	return context.WithValue(ctx, principalKey{}, principal{s.Name, s.Token, s.Principal})
+}
+
+// Sender returns who sends a request with this token; ok is false if the token is not valid. A nil
+// Tokens has none.
+func (t *Tokens) Sender(token string) (s Sender, ok bool) {
+	if t == nil {
+		return Sender{}, false
+	}
+	name, sum := t.lookup(token)
+	if name == "" {
+		return Sender{}, false
+	}
+	who := t.sender(name, sum)
+	return Sender{who.name, who.token, who.session}, true
+}

@@ -1,0 +1,140 @@
+package resource
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge/access"
+	"github.com/mcp-bridge/mcp-bridge/internal/auth"
+)
+
+// checkBinding demands what a token is bound to: a certificate (RFC 8705, 3), a key (RFC 9449, 7).
+func (p *Protector) checkBinding(r *http.Request, e *endpoint, v *verified, scheme, token string) *denial {
+	if v.x5t != "" && !hasCertificate(r, v.x5t) {
+		return &denial{kind: unbound, err: errors.New("the token is bound to another certificate")}
+	}
+	dpop := scheme == auth.SchemeDPoP
+	switch {
+	case p.opts.DPoP == DPoPOff && (dpop || v.jkt != ""):
+		return &denial{kind: unbound, err: errors.New("the token is bound to a key, and DPoP is off")}
+	case p.opts.DPoP == DPoPRequire && v.jkt == "":
+		return &denial{kind: badToken, dpop: true, err: errors.New("the token is not bound to a key, as it must be")}
+	case dpop && v.jkt == "":
+		return &denial{kind: badToken, err: errors.New("the token is sent with DPoP, and is not bound to a key")}
+	case !dpop && v.jkt != "":
+		return &denial{kind: unbound, dpop: true, err: errors.New("the token is bound to a key, and is sent without a proof")}
+	case !dpop:
+		return nil
+	}
+	addr := e.url
+	if addr == "" {
+		addr = p.opts.PublicURL + r.URL.EscapedPath()
+	}
+	proof := r.Header["Dpop"]
+	_, err := p.proofs.Verify(proof, auth.ProofRequest{Method: r.Method, URL: addr, Access: token, JKT: v.jkt})
+	switch {
+	case auth.Is(err, auth.InvalidToken):
+		return &denial{kind: badProof, dpop: true, err: err}
+	case err != nil:
+		return &denial{kind: away, dpop: true, err: err}
+	case p.nonces != nil && !p.nonces.valid(proofNonce(proof[0]), p.opts.Now()):
+		return &denial{kind: needNonce, dpop: true, err: errors.New("the DPoP proof has no nonce of ours, or an old one")}
+	}
+	return nil
+}
+
+// hasCertificate reports whether a request came with the certificate of this sum (RFC 8705, 3.1).
+func hasCertificate(r *http.Request, sum string) bool {
+	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
+		return false
+	}
+	have := sha256.Sum256(r.TLS.PeerCertificates[0].Raw)
+	return subtle.ConstantTimeCompare([]byte(base64.RawURLEncoding.EncodeToString(have[:])), []byte(sum)) == 1
+}
+
+// byCertificate returns the Grant of a certificate that the listener has verified, nil if there is none.
+func (p *Protector) byCertificate(r *http.Request) *Grant {
+	if !p.opts.Certificates || r.TLS == nil || len(r.TLS.VerifiedChains) == 0 || len(r.TLS.VerifiedChains[0]) == 0 {
+		return nil
+	}
+	name := certificateName(r.TLS.VerifiedChains[0][0])
+	return (&Grant{Principal: name, Unlimited: true}).from(access.Sender{Name: name})
+}
+
+// certificateName returns the principal of a certificate: its SPIFFE ID, or another of its alternative
+// names, or its whole subject. The kind of the name is part of it: two certificates with the same
+// word in different fields are different principals.
+func certificateName(c *x509.Certificate) string {
+	switch {
+	case len(c.URIs) == 1 && c.URIs[0].Scheme == "spiffe": // an SVID has no other URI
+		return "cert:" + c.URIs[0].String()
+	case len(c.DNSNames) > 0:
+		return "cert:dns=" + c.DNSNames[0]
+	case len(c.EmailAddresses) > 0:
+		return "cert:email=" + c.EmailAddresses[0]
+	case len(c.URIs) > 0:
+		return "cert:uri=" + c.URIs[0].String()
+	case len(c.IPAddresses) > 0:
+		return "cert:ip=" + c.IPAddresses[0].String()
+	case len(c.RawSubject) > 2: // more than an empty sequence
+		return "cert:subject=" + c.Subject.String()
+	}
+	sum := sha256.Sum256(c.Raw)
+	return "cert:sha256=" + hex.EncodeToString(sum[:])
+}
+
+// nonces makes nonces for DPoP proofs (RFC 9449, 9) that need not be remembered: a time, and a sum of
+// it with a key of this process.
+type nonces struct{ key [32]byte }
+
+const nonceLife = 5 * time.Minute // then there is a new one, and the old one is good for as long again
+
+func newNonces() *nonces {
+	n := new(nonces)
+	_, _ = rand.Read(n.key[:]) // it never fails
+	return n
+}
+
+func (n *nonces) make(period int64) string {
+	text := binary.BigEndian.AppendUint64(nil, uint64(period))
+	mac := hmac.New(sha256.New, n.key[:])
+	mac.Write(text)
+	return base64.RawURLEncoding.EncodeToString(mac.Sum(text)[:24])
+}
+
+func (n *nonces) current(now time.Time) string {
+	return n.make(now.Unix() / int64(nonceLife/time.Second))
+}
+
+func (n *nonces) valid(nonce string, now time.Time) bool {
+	period := now.Unix() / int64(nonceLife/time.Second)
+	is := func(p int64) int { return subtle.ConstantTimeCompare([]byte(nonce), []byte(n.make(p))) }
+	return is(period)|is(period-1) == 1
+}
+
+// proofNonce returns the nonce of a proof that was verified.
+func proofNonce(proof string) string {
+	parts := strings.Split(proof, ".")
+	if len(parts) != 3 {
+		return ""
+	}
+	var claims struct {
+		Nonce string `json:"nonce"`
+	}
+	text, err := base64.RawURLEncoding.DecodeString(parts[1])
+	if err != nil || json.Unmarshal(text, &claims) != nil {
+		return ""
+	}
+	return claims.Nonce
+}

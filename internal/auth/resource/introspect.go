@@ -1,0 +1,151 @@
+package resource
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/auth"
+)
+
+// How long answers count, and how many questions there may be at a time.
+const (
+	activeFor   = time.Minute
+	inactiveFor = 5 * time.Second
+	maxAsking   = 32
+	askWithin   = 10 * time.Second // unless the Caller has a time
+)
+
+// An introspector asks about tokens (RFC 7662).
+type introspector struct {
+	Introspection
+	caller *auth.Caller
+	places chan struct{}
+	most   int
+
+	mu       sync.Mutex
+	inactive map[hash]time.Time     // tokens that are not valid, until then
+	asking   map[hash]chan struct{} // closed when the answer is there
+}
+
+func newIntrospector(in *Introspection, caller *auth.Caller, most int) *introspector {
+	c := *caller
+	if c.Timeout <= 0 {
+		c.Timeout = askWithin
+	}
+	return &introspector{
+		Introspection: *in, caller: &c, places: make(chan struct{}, maxAsking), most: most,
+		inactive: map[hash]time.Time{}, asking: map[hash]chan struct{}{},
+	}
+}
+
+// introspect asks about a token, once for all who wait for the answer.
+func (p *Protector) introspect(ctx context.Context, sum hash, token string) (*verified, error) {
+	in := p.asked
+	for {
+		in.mu.Lock()
+		now := p.opts.Now()
+		if until, ok := in.inactive[sum]; ok && now.Before(until) && until.Sub(now) <= inactiveFor {
+			in.mu.Unlock()
+			return nil, notActive()
+		}
+		running := in.asking[sum]
+		if running == nil {
+			break
+		}
+		in.mu.Unlock()
+		select {
+		case <-running:
+		case <-ctx.Done():
+			return nil, &auth.Error{Kind: auth.Unavailable, Doing: "introspection", What: "the answer did not come in time", Err: ctx.Err()}
+		}
+		if v := p.known.get(sum); v != nil && p.opts.Now().Before(v.until) {
+			return v, nil
+		}
+	}
+	done := make(chan struct{})
+	in.asking[sum] = done
+	in.mu.Unlock()
+	v, err := p.ask(ctx, token)
+	if v != nil {
+		p.known.put(sum, v, p.opts.Now())
+	}
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	delete(in.asking, sum)
+	close(done)
+	if auth.Is(err, auth.InvalidToken) {
+		now := p.opts.Now()
+		makeRoom(in.inactive, in.most, func(until time.Time) bool { return !now.Before(until) })
+		in.inactive[sum] = now.Add(inactiveFor)
+	}
+	return v, err
+}
+
+func notActive() error {
+	return &auth.Error{Kind: auth.InvalidToken, Doing: "introspection", What: "the token is not active"}
+}
+
+// ask asks about a token.
+func (p *Protector) ask(ctx context.Context, token string) (*verified, error) {
+	in := p.asked
+	select {
+	case in.places <- struct{}{}:
+		defer func() { <-in.places }()
+	case <-ctx.Done():
+		return nil, &auth.Error{Kind: auth.Unavailable, Doing: "introspection", What: "there was no time for the question", Err: ctx.Err()}
+	}
+	secret, err := in.Secret()
+	if err != nil {
+		return nil, &auth.Error{Kind: auth.Unavailable, Doing: "introspection", What: "our secret cannot be read", Err: err}
+	}
+	server := auth.ServerMetadata{Issuer: in.Issuer, Introspection: in.Endpoint}
+	c, active, err := in.caller.Introspect(ctx, server, auth.Client{ID: in.ClientID, Secret: secret}, token)
+	if auth.Is(err, auth.InvalidToken) { // it is our request that was refused
+		err = &auth.Error{Kind: auth.Unavailable, Doing: "introspection", What: "the endpoint refuses our request", Err: err}
+	}
+	if err != nil {
+		return nil, err
+	}
+	if !active {
+		return nil, notActive()
+	}
+	return p.introspected(c)
+}
+
+// introspected checks what an endpoint has said of a token.
+func (p *Protector) introspected(c auth.Claims) (*verified, error) {
+	in, now := p.asked, p.opts.Now()
+	wanted := in.Audiences
+	if len(wanted) == 0 {
+		wanted = p.table.Load().audiences
+	}
+	what := ""
+	switch {
+	case in.Issuer != "" && c.Issuer != "" && c.Issuer != in.Issuer:
+		what = "the token is of another issuer"
+	case !c.For(wanted):
+		what = "the token is for another audience"
+	case !c.Expires.IsZero() && !now.Before(c.Expires.Add(skew)):
+		what = "the token has expired"
+	case now.Add(skew).Before(c.Before):
+		what = "the token is not valid yet"
+	case c.Subject == "" && c.ClientID == "":
+		what = "the token names neither a subject nor a client"
+	}
+	if what != "" {
+		return nil, &auth.Error{Kind: auth.InvalidToken, Doing: "introspection", What: what}
+	}
+	name := c.Issuer
+	for _, other := range []string{in.Issuer, in.Endpoint} {
+		if name == "" {
+			name = other
+		}
+	}
+	v := p.grant(name, c)
+	v.wanted, v.until = in.Audiences, now.Add(activeFor)
+	if end := c.Expires.Add(skew); !c.Expires.IsZero() && end.Before(v.until) {
+		v.until = end
+	}
+	return v, nil
+}

@@ -1,0 +1,79 @@
+package resource
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/auth"
+)
+
+// discoverGap is between two attempts to find the keys of an issuer.
+const discoverGap = 5 * time.Second
+
+// An issuer is an Issuer with its keys.
+type issuer struct {
+	Issuer
+	caller *auth.Caller
+
+	mu      sync.Mutex
+	keys    *auth.KeySet  // nil: its metadata has not been read yet
+	running chan struct{} // closed when the attempt in progress ends; nil: there is none
+	tried   time.Time
+	fault   error // of the last attempt
+}
+
+func newIssuer(i Issuer, caller *auth.Caller) *issuer {
+	made := &issuer{Issuer: i, caller: caller}
+	if i.JWKS != "" {
+		made.keys = &auth.KeySet{URL: i.JWKS, Caller: caller}
+	}
+	return made
+}
+
+// keySet returns the keys of the issuer. It asks for its metadata when that is needed, for all who
+// wait, and not more often than every few seconds.
+func (i *issuer) keySet(ctx context.Context) (*auth.KeySet, error) {
+	for {
+		i.mu.Lock()
+		if i.keys != nil {
+			defer i.mu.Unlock()
+			return i.keys, nil
+		}
+		if running := i.running; running != nil {
+			i.mu.Unlock()
+			select {
+			case <-running:
+				continue
+			case <-ctx.Done():
+				return nil, &auth.Error{Kind: auth.Unavailable, Doing: "authorization server metadata", What: "it did not come in time", Err: ctx.Err()}
+			}
+		}
+		now := i.caller.Now()
+		if d := now.Sub(i.tried); i.fault != nil && d >= 0 && d < discoverGap {
+			defer i.mu.Unlock()
+			return nil, i.fault
+		}
+		i.tried, i.running = now, make(chan struct{})
+		i.mu.Unlock()
+		i.discover(ctx)
+	}
+}
+
+// discover asks once. It goes on when ctx ends, because others wait for it.
+func (i *issuer) discover(ctx context.Context) {
+	m, err := i.caller.ServerMetadata(context.WithoutCancel(ctx), "", i.URL)
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	switch {
+	case err != nil:
+		// Whatever is wrong with the issuer's metadata, it is not the token.
+		i.fault = &auth.Error{Kind: auth.Unavailable, Doing: "keys of an issuer", What: "its metadata cannot be had", Err: err}
+	case m.JWKS == "":
+		i.fault = &auth.Error{Kind: auth.Unavailable, Doing: "keys of an issuer", What: "its metadata does not say where they are", Do: "name their address"}
+	default:
+		i.keys, i.fault = &auth.KeySet{URL: m.JWKS, Caller: i.caller}, nil
+	}
+	close(i.running)
+	i.running = nil
+}

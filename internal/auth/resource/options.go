@@ -1,0 +1,255 @@
+package resource
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge/access"
+	"github.com/mcp-bridge/mcp-bridge/internal/auth"
+)
+
+// A DPoP says what a Protector demands of tokens that are bound to a key (RFC 9449).
+type DPoP int
+
+// The values of a DPoP. Static keys and certificates are no tokens, so they need no proof.
+const (
+	DPoPAuto    DPoP = iota // a proof for each token that is bound; without a public URL, DPoPOff
+	DPoPRequire             // each token must be bound
+	DPoPOff                 // a token that is bound to a key is refused
+)
+
+// An Issuer is an authorization server whose signed tokens are accepted.
+type Issuer struct {
+	URL       string   // "iss", byte for byte
+	Audiences []string // a token must be for one of them; nil: for the resource that is asked for
+	JWKS      string   // where its keys are; "": where its metadata says
+}
+
+// Introspection is an endpoint that is asked about tokens that none of the Issuers has signed
+// (RFC 7662).
+type Introspection struct {
+	Endpoint  string
+	Issuer    string                 // of those tokens: announced, and "iss" must be it where there is one; "": not known
+	ClientID  string                 // who we are there
+	Secret    func() (string, error) // read for each request: it may change. SecretFile makes one
+	Audiences []string               // as in Issuer
+}
+
+// A Resource is one server, which may have several endpoints: a token for one of them is for all.
+type Resource struct {
+	Paths []string // of its endpoints, below the public URL. The first one is what it is called at the root
+}
+
+// Options says what a Protector accepts.
+type Options struct {
+	Issuers       []Issuer
+	Introspection *Introspection
+	Keys          *access.Tokens // static keys; nil: none. Their principals are "key:" and the name
+	Certificates  bool           // a certificate of a TLS client that the listener has verified is enough
+
+	// PublicURL is what stands before the paths of the Resources in the addresses that clients use,
+	// "https://mcp.example.com". Nothing is taken from the Host of a request. Without it there is
+	// no metadata and no DPoP, and the Issuers need Audiences.
+	PublicURL string
+	Resources []Resource // nil: one, the public URL itself
+
+	Scopes []string // that every token must have
+	Policy *Policy  // what messages need besides; nil: nothing
+	DPoP   DPoP
+	Nonces bool // proofs need a nonce of ours, at most 10 minutes old
+
+	Caller    *auth.Caller     // makes the requests to the Issuers; nil: the zero value
+	Now       func() time.Time // nil: time.Now
+	MaxTokens int              // that are remembered; 0: 10,000
+
+	// Report is told why a request is refused, which says more than clients are to know. It may be
+	// called concurrently. nil: nobody is told.
+	Report func(r *http.Request, err error)
+}
+
+// defaultTokens is how many tokens are remembered.
+const defaultTokens = 10_000
+
+// New returns a Protector, or what is wrong with the Options. It makes no request.
+func New(o Options) (*Protector, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.MaxTokens <= 0 {
+		o.MaxTokens = defaultTokens
+	}
+	caller := auth.Caller{}
+	if o.Caller != nil {
+		caller = *o.Caller
+	}
+	caller.Now = o.Now
+	if o.DPoP == DPoPAuto && o.PublicURL == "" {
+		o.DPoP = DPoPOff
+	}
+	p := &Protector{
+		opts: o, caller: &caller, issuers: make(map[string]*issuer, len(o.Issuers)),
+		known:  newCache(o.MaxTokens),
+		proofs: auth.Proofs{Now: o.Now}, ends: ends{now: o.Now},
+	}
+	for _, i := range o.Issuers {
+		p.issuers[i.URL] = newIssuer(i, &caller)
+	}
+	if o.Introspection != nil {
+		p.asked = newIntrospector(o.Introspection, &caller, o.MaxTokens)
+	}
+	if o.Nonces {
+		p.nonces = newNonces()
+	}
+	if err := p.SetResources(o.Resources); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// check finds what cannot work.
+func (o *Options) check() error {
+	if len(o.Issuers) == 0 && o.Introspection == nil && o.Keys == nil && !o.Certificates {
+		return errors.New("nobody could be let in: there is no issuer, no introspection endpoint, no key and no certificate")
+	}
+	if o.PublicURL != "" {
+		if err := checkPublic(o.PublicURL); err != nil {
+			return fmt.Errorf("public URL %.200q: %w", o.PublicURL, err)
+		}
+	} else if o.DPoP == DPoPRequire {
+		return errors.New("DPoP needs the public URL, which proofs are made for")
+	}
+	seen := map[string]bool{}
+	for _, i := range o.Issuers {
+		switch {
+		case i.URL == "":
+			return errors.New("an issuer has no name")
+		case seen[i.URL]:
+			return fmt.Errorf("issuer %.200q: it is there twice", i.URL)
+		}
+		seen[i.URL] = true
+		if err := checkAudiences(i.Audiences, o.PublicURL); err != nil {
+			return fmt.Errorf("issuer %.200q: %w", i.URL, err)
+		}
+	}
+	if in := o.Introspection; in != nil {
+		if in.Endpoint == "" || in.ClientID == "" || in.Secret == nil {
+			return errors.New("introspection needs an endpoint, a client id and a secret")
+		}
+		if seen[in.Issuer] {
+			return fmt.Errorf("issuer %.200q: its tokens are verified by its keys, so they cannot be introspected too", in.Issuer)
+		}
+		if err := checkAudiences(in.Audiences, o.PublicURL); err != nil {
+			return fmt.Errorf("introspection: %w", err)
+		}
+	}
+	for _, s := range o.Scopes {
+		if !isScope(s) {
+			return fmt.Errorf("scope %.200q: it has a character that no scope has", s)
+		}
+	}
+	return nil
+}
+
+func checkAudiences(audiences []string, public string) error {
+	if len(audiences) == 0 && public == "" {
+		return errors.New("it must be known for which audience its tokens are: name one, or the public URL")
+	}
+	for _, a := range audiences {
+		if a == "" {
+			return errors.New("an audience is empty")
+		}
+	}
+	return nil
+}
+
+// checkPublic checks a public URL: http or https, without user name, query, fragment and a slash at
+// its end.
+func checkPublic(addr string) error {
+	u, err := url.Parse(addr)
+	switch {
+	case err != nil:
+		return errors.New("it cannot be read")
+	case u.Scheme != "https" && u.Scheme != "http" || u.Host == "":
+		return errors.New("write https://HOST, with the path that stands before those of the servers, if there is one")
+	case u.User != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "" || strings.Contains(addr, "#"):
+		return errors.New("it must have no user name, query and fragment")
+	case strings.HasSuffix(addr, "/"):
+		return errors.New("leave out the slash at its end")
+	}
+	return nil
+}
+
+// maxSecret is how long a secret may be.
+const maxSecret = 64 << 10
+
+// SecretFile returns a source that reads a secret from a file each time, without the white space
+// around it. A file that every user of this machine may read is refused.
+func SecretFile(file string) func() (string, error) {
+	return func() (string, error) {
+		f, err := os.Open(file)
+		if err != nil {
+			return "", err
+		}
+		defer f.Close()
+		info, err := f.Stat()
+		switch {
+		case err != nil:
+			return "", err
+		case info.IsDir() || info.Size() > maxSecret:
+			return "", fmt.Errorf("%s is no file with a secret", file)
+		case runtime.GOOS != "windows" && info.Mode().IsRegular() && info.Mode().Perm()&0o004 != 0:
+			return "", fmt.Errorf("every user of this machine may read %s: chmod o-r it", file)
+		}
+		text := make([]byte, maxSecret)
+		n := 0
+		for n < len(text) {
+			more, err := f.Read(text[n:])
+			if n += more; err != nil {
+				break
+			}
+		}
+		secret := strings.TrimSpace(string(text[:n]))
+		if secret == "" {
+			return "", fmt.Errorf("%s is empty", file)
+		}
+		return secret, nil
+	}
+}
+
+// SetResources says anew which endpoints there are, while requests may come in.
+func (p *Protector) SetResources(resources []Resource) error {
+	t, err := p.makeTable(resources)
+	if err == nil {
+		p.table.Store(t)
+	}
+	return err
+}
+
+// Protector lets requests through whose sender it knows. It may be used concurrently. New makes one.
+type Protector struct {
+	opts    Options
+	caller  *auth.Caller
+	issuers map[string]*issuer
+	asked   *introspector // nil: there is none
+	known   *cache
+	proofs  auth.Proofs
+	nonces  *nonces // nil: proofs need none
+	ends    ends
+	table   atomic.Pointer[table]
+}
+
+// Close stops the timers of contexts that wait for the end of a token. They are not done then.
+func (p *Protector) Close() error {
+	p.ends.close()
+	return nil
+}

@@ -1,0 +1,252 @@
+package resource
+
+import (
+	"bufio"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/auth"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// A Policy says which scopes messages need. A nil Policy says that they need none. ParsePolicy makes
+// one. It may be used concurrently.
+type Policy struct {
+	rules   map[string][]rule   // by method; "*": every method
+	implies map[string][]string // what a scope is worth, without itself
+}
+
+// A rule is one line.
+type rule struct {
+	name   string // pattern; "": whatever the name is
+	scopes []string
+}
+
+const maxRules = 10_000
+
+// ParsePolicy reads a policy. Each line is one of
+//
+//	METHOD -> SCOPE ...            every message of this method needs these scopes
+//	METHOD PATTERN -> SCOPE ...    if what it names (a tool, a prompt, a URI) fits the pattern
+//	implies SCOPE -> SCOPE ...     who has the first one has the others too
+//
+// METHOD is a method of the protocol, or * for all. In a PATTERN * stands for any text and ? for one
+// character. A message needs the scopes of all lines that fit, so no line can take back what another
+// one demands, and their order does not matter. Empty lines and lines that begin with # are ignored.
+func ParsePolicy(text string) (*Policy, error) {
+	p := &Policy{rules: map[string][]rule{}, implies: map[string][]string{}}
+	lines := bufio.NewScanner(strings.NewReader(strings.TrimPrefix(text, "\ufeff")))
+	lines.Buffer(nil, 64<<10)
+	count := 0
+	for n := 1; lines.Scan(); n++ {
+		words := strings.Fields(lines.Text())
+		if len(words) == 0 || words[0][0] == '#' {
+			continue
+		}
+		if count++; count > maxRules {
+			return nil, fmt.Errorf("there are more than %d lines", maxRules)
+		}
+		if err := p.add(words); err != nil {
+			return nil, fmt.Errorf("line %d: %w", n, err)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("a line is too long: %w", err)
+	}
+	p.close()
+	return p, nil
+}
+
+// add adds a line.
+func (p *Policy) add(words []string) error {
+	arrow := slices.Index(words, "->")
+	if arrow < 1 || arrow > 2 || arrow == len(words)-1 {
+		return fmt.Errorf("write METHOD -> SCOPE, METHOD PATTERN -> SCOPE, or implies SCOPE -> SCOPE")
+	}
+	scopes := words[arrow+1:]
+	for _, s := range scopes {
+		if !isScope(s) {
+			return fmt.Errorf("%.100q is no scope", s)
+		}
+	}
+	if words[0] == "implies" {
+		if arrow != 2 || !isScope(words[1]) {
+			return fmt.Errorf("write implies SCOPE -> SCOPE")
+		}
+		p.implies[words[1]] = auth.UnionScope(p.implies[words[1]], scopes)
+		return nil
+	}
+	r := rule{scopes: auth.UnionScope(nil, scopes)}
+	if arrow == 2 {
+		r.name = words[1]
+	}
+	p.rules[words[0]] = append(p.rules[words[0]], r)
+	return nil
+}
+
+// close adds what is implied by what is implied.
+func (p *Policy) close() {
+	for scope := range p.implies {
+		all := []string{scope}
+		seen := map[string]bool{scope: true}
+		for i := 0; i < len(all); i++ {
+			for _, s := range p.implies[all[i]] {
+				if !seen[s] {
+					seen[s] = true
+					all = append(all, s)
+				}
+			}
+		}
+		p.implies[scope] = all[1:]
+	}
+}
+
+// Needed returns the scopes that a message of this method needs, which names a tool, a prompt or a
+// resource; name is "" where it names nothing.
+func (p *Policy) Needed(method, name string) []string {
+	return p.needed(nil, method, func(pattern string) bool { return matches(pattern, name) })
+}
+
+// needed adds to have the scopes of the rules whose patterns fit.
+func (p *Policy) needed(have []string, method string, fits func(pattern string) bool) []string {
+	if p == nil {
+		return have
+	}
+	for _, m := range []string{"*", method} {
+		for _, r := range p.rules[m] {
+			if r.name == "" || fits(r.name) {
+				have = auth.UnionScope(have, r.scopes)
+			}
+		}
+		if method == "*" { // no method of the protocol
+			break
+		}
+	}
+	return have
+}
+
+// NeededBy returns the scopes that all of these messages need together. Responses need none.
+func (p *Policy) NeededBy(messages ...jsonrpc.Message) (scopes []string) {
+	if p == nil || len(p.rules) == 0 {
+		return nil
+	}
+	for i := range messages {
+		m := &messages[i]
+		method := m.Method()
+		if ambiguous(m) {
+			scopes = auth.UnionScope(scopes, p.all())
+			continue
+		}
+		if method == "" {
+			continue
+		}
+		var names []string
+		unread, looked := false, false
+		scopes = p.needed(scopes, method, func(pattern string) bool {
+			if !looked { // most methods have no patterns
+				names, unread = namesIn(m)
+				looked = true
+			}
+			return unread || slices.ContainsFunc(names, func(n string) bool { return matches(pattern, n) })
+		})
+	}
+	return scopes
+}
+
+// ambiguous reports whether some readers could find another method or other params in a message.
+func ambiguous(m *jsonrpc.Message) bool {
+	if !m.IsExtended() { // mostly so
+		return false
+	}
+	for key := range m.EnvelopeKeys() {
+		for _, name := range []string{"method", "params"} {
+			if key != name && strings.EqualFold(key, name) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// all returns the scopes of all rules.
+func (p *Policy) all() (scopes []string) {
+	for _, method := range slices.Sorted(maps.Keys(p.rules)) {
+		for _, r := range p.rules[method] {
+			scopes = auth.UnionScope(scopes, r.scopes)
+		}
+	}
+	return scopes
+}
+
+// maxName is how long a name may be that is compared with patterns.
+const maxName = 16 << 10
+
+// namesIn returns what a message names: params.name of tools and prompts, params.uri of resources,
+// and params.ref.name or params.ref.uri of what is completed. There may be several: servers disagree
+// about which of several equal keys counts, and some take Name for name. One that is missing is "".
+// unread says that one of them cannot be read: then every pattern fits.
+func namesIn(m *jsonrpc.Message) (names []string, unread bool) {
+	take := func(member jsonrpc.Member) {
+		if !strings.EqualFold(member.Key, "name") && !strings.EqualFold(member.Key, "uri") {
+			return
+		}
+		if len(member.Value) > maxName {
+			unread = true
+			return
+		}
+		name, ok := jsonrpc.Text(member.Value)
+		names, unread = append(names, name), unread || !ok
+	}
+	for member := range m.ParamsObject().Members() {
+		take(member)
+		if strings.EqualFold(member.Key, "ref") {
+			for inner := range jsonrpc.Members(member.Value) {
+				take(inner)
+			}
+		}
+	}
+	if len(names) == 0 {
+		names = []string{""}
+	}
+	return names, unread
+}
+
+// Covers reports whether who has these scopes has all that are needed, with what they imply.
+func (p *Policy) Covers(have, needed []string) bool {
+	for _, n := range needed {
+		if slices.Contains(have, n) {
+			continue
+		}
+		if p == nil || !slices.ContainsFunc(have, func(h string) bool { return slices.Contains(p.implies[h], n) }) {
+			return false
+		}
+	}
+	return true
+}
+
+// matches reports whether a pattern fits all of a text. It never goes back further than the last *.
+func matches(pattern, text string) bool {
+	p, t := []rune(pattern), []rune(text)
+	i, j, star, from := 0, 0, -1, 0
+	for j < len(t) {
+		switch {
+		case i < len(p) && p[i] == '*':
+			star, from = i, j
+			i++
+		case i < len(p) && (p[i] == '?' || p[i] == t[j]):
+			i++
+			j++
+		case star >= 0:
+			from++
+			i, j = star+1, from
+		default:
+			return false
+		}
+	}
+	for i < len(p) && p[i] == '*' {
+		i++
+	}
+	return i == len(p)
+}

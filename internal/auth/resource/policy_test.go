@@ -1,0 +1,166 @@
+package resource
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/auth"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+const testPolicy = `# who may do what
+* -> mcp
+tools/call -> read
+tools/call delete_* -> delete
+tools/call *secret? -> secret
+resources/read file:///etc/* -> root
+completion/complete delete_* -> delete
+
+implies admin -> delete secret
+implies delete -> write
+implies write -> read
+implies read -> write
+`
+
+func parsePolicy(t testing.TB, text string) *Policy {
+	t.Helper()
+	p, err := ParsePolicy(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func TestPolicyMessages(t *testing.T) {
+	t.Parallel()
+	p := parsePolicy(t, testPolicy)
+	for _, test := range []struct{ messages, want string }{
+		{`{"jsonrpc":"2.0","id":1,"method":"ping"}`, "mcp"},
+		{`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"list"}}`, "mcp read"},
+		{`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"delete_file"}}`, "mcp read delete"},
+		{`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"xdelete_file"}}`, "mcp read"},
+		{`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"delete_secrets"}}`, "mcp read delete secret"},
+		{`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"\u0064elete_file"}}`, "mcp read delete"},
+		{`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"n\u0061me":"delete_file"}}`, "mcp read delete"},
+		{`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"delete_file","name":"list"}}`, "mcp read delete"},
+		{`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"list","NAME":"delete_file"}}`, "mcp read delete"},
+		{`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":7}}`, "mcp read delete secret"},
+		{`{"jsonrpc":"2.0","id":1,"method":"tools/call"}`, "mcp read"},
+		{`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"arguments":{"name":"delete_file"},"name":"x"}}`, "mcp read"},
+		{`{"jsonrpc":"2.0","id":1,"method":"ping","Method":"tools/call"}`, "mcp delete root read secret"},
+		{`{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"file:///etc/passwd"}}`, "mcp root"},
+		{`{"jsonrpc":"2.0","id":1,"method":"completion/complete","params":{"ref":{"type":"ref/prompt","name":"delete_x"}}}`, "mcp delete"},
+		{`{"jsonrpc":"2.0","id":1,"result":{}}`, ""},
+		{`[{"jsonrpc":"2.0","id":1,"method":"ping"},{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"delete_x"}},{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"a_secret1"}}]`, "mcp read delete secret"},
+	} {
+		messages, faults := jsonrpc.Decode([]byte(test.messages), true, 0, 0)
+		if len(faults) > 0 {
+			t.Fatal(faults[0])
+		}
+		got := p.NeededBy(messages...)
+		w := strings.Fields(test.want)
+		slices.Sort(got)
+		slices.Sort(w)
+		if !slices.Equal(got, w) {
+			t.Errorf("%s: needs %q, want %q", test.messages, got, w)
+		}
+	}
+	if got := p.Needed("tools/call", "delete_x"); auth.JoinScope(got) != "mcp read delete" {
+		t.Errorf("needs %q", got)
+	}
+	if (*Policy)(nil).Needed("tools/call", "x") != nil || !(*Policy)(nil).Covers(nil, nil) {
+		t.Error("no policy needs something")
+	}
+}
+
+func TestPolicyImplies(t *testing.T) {
+	t.Parallel()
+	p := parsePolicy(t, testPolicy)
+	for _, test := range []struct {
+		have, needed string
+		ok           bool
+	}{
+		{"read", "read", true}, {"", "read", false}, {"admin", "read write delete secret", true}, {"admin", "mcp", false},
+		{"delete", "secret", false}, {"write", "read", true}, {"read", "write", true}, {"read delete", "secret", false}, {"", "", true},
+	} {
+		if p.Covers(strings.Fields(test.have), strings.Fields(test.needed)) != test.ok {
+			t.Errorf("%q for %q: want %v", test.have, test.needed, test.ok)
+		}
+	}
+}
+
+func TestPolicyErrors(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{
+		"tools/call", "tools/call ->", "-> a", "a b c -> d", "a -> \"b\"", "implies -> a", "implies a b -> c", "implies \" -> c", "a => b",
+		"a -> " + strings.Repeat("x", 70<<10), strings.Repeat("a -> b\n", maxRules+1),
+	} {
+		if _, err := ParsePolicy("# first\n" + text); err == nil {
+			t.Errorf("%.50q: no error", text)
+		}
+	}
+}
+
+// TestAuthorize shows the challenge of messages that need more: one, with the scopes of all.
+func TestAuthorize(t *testing.T) {
+	t.Parallel()
+	p, as, _ := setup(t, func(_ *provider, o *Options) {
+		o.Policy = parsePolicy(t, testPolicy)
+		o.Keys = parseTokens(t, "ci 0123456789abcdefghijkl")
+	})
+	messages, _ := jsonrpc.Decode([]byte(`[{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"delete_x"}},{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"a_secret1"}}]`), true, 0, 0)
+	for token, scopes := range map[string]string{
+		as.token(t, nil): "mcp read delete secret", as.token(t, map[string]any{"scope": "mcp admin"}): "", "0123456789abcdefghijkl": "",
+	} {
+		h := http.Header{}
+		r, no := p.Authenticate(h, request(http.MethodPost, "/mcp", "Bearer "+token))
+		if no != nil {
+			t.Fatal(no)
+		}
+		no = p.Authorize(h, r, messages...)
+		if scopes == "" {
+			if no != nil || len(h) > 0 {
+				t.Errorf("refused: %v %v", no, h)
+			}
+			continue
+		}
+		challenges, err := auth.ParseChallenges(h.Values("WWW-Authenticate"))
+		d := auth.DemandOf(challenges)
+		if err != nil || no == nil || no.Status != 403 || d.Error != "insufficient_scope" || auth.JoinScope(d.Scopes) != scopes || d.ResourceMetadata != public+wellKnown+"/mcp" {
+			t.Errorf("%v %v", no, h)
+		}
+		answer := InsufficientScope(jsonrpc.IntID(1), p.Lacking(r.Context(), messages...))
+		if got := string(answer.Lookup("error", "data")); got != `{"reason":"insufficient_scope","scope":"`+scopes+`"}` {
+			t.Errorf("data %s", got)
+		}
+	}
+}
+
+func FuzzPolicy(f *testing.F) {
+	f.Add(testPolicy, "tools/call", "delete_x")
+	f.Add("implies a -> b\nimplies b -> a", "*", "")
+	f.Add("a *?*?* -> b", "a", "xyz")
+	f.Fuzz(func(t *testing.T, text, method, name string) {
+		p, err := ParsePolicy(text)
+		if err != nil {
+			if p != nil {
+				t.Error("a policy and an error")
+			}
+			return
+		}
+		needed := p.Needed(method, name)
+		for _, s := range needed {
+			if !isScope(s) {
+				t.Errorf("%q is no scope", s)
+			}
+		}
+		if !p.Covers(needed, needed) || len(needed) > 0 && p.Covers(nil, needed) {
+			t.Error("what is needed is not what is enough")
+		}
+		if !matches("*", name) || !strings.ContainsAny(name, "*?") && strings.ToValidUTF8(name, "") == name && !matches(name, name) {
+			t.Errorf("%q does not match itself", name)
+		}
+	})
+}

@@ -1,0 +1,194 @@
+package resource
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge/access"
+	"github.com/mcp-bridge/mcp-bridge/bridge/identity"
+	"github.com/mcp-bridge/mcp-bridge/internal/auth"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// A Grant is what the sender of a request may do.
+type Grant struct {
+	// Principal is a hash over issuer, subject and client of a token, "key:" and the name of a static
+	// key, or "cert:" and a name of a certificate. Sessions, processes and what waits belong to it.
+	Principal string
+
+	Issuer, Subject, ClientID string    // of a token
+	Scopes                    []string  // of a token
+	Unlimited                 bool      // a static key or a certificate, which have no scopes: they may do everything
+	Expires                   time.Time // zero: it is not known
+
+	values context.Context // what the context of a request says of its sender
+}
+
+// from makes the values of a Grant.
+func (g *Grant) from(s access.Sender) *Grant {
+	ctx := context.WithValue(context.Background(), grantKey{}, g)
+	g.values = s.Context(identity.WithPrincipal(ctx, s.Name))
+	return g
+}
+
+// A requestContext is the context of a request with a Grant, whose values are made once for all
+// requests.
+type requestContext struct {
+	context.Context
+	grant *Grant
+}
+
+// Value implements context.Context.
+func (c *requestContext) Value(key any) any {
+	if v := c.grant.values.Value(key); v != nil {
+		return v
+	}
+	return c.Context.Value(key)
+}
+
+type grantKey struct{}
+
+// GrantOf returns the Grant of the request whose context ctx is, nil if there is none. It is shared
+// by requests, and must not be changed.
+func GrantOf(ctx context.Context) *Grant {
+	g, _ := ctx.Value(grantKey{}).(*Grant)
+	return g
+}
+
+// Protect returns a handler that passes on to next what Authenticate lets through, and answers the
+// rest. It is for handlers without an access.Policy: those call Authenticate by themselves.
+func (p *Protector) Protect(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		known, no := p.Authenticate(w.Header(), r)
+		if no != nil {
+			http.Error(w, no.Reason, no.Status)
+			return
+		}
+		next.ServeHTTP(w, known)
+	})
+}
+
+// Authenticate implements access.Authenticator. It reads nothing of the body. TokenContext of a request
+// that it lets through is done 30 to 60 seconds after its token has expired, with access.ErrExpired
+// as its cause, or when its static key was removed.
+func (p *Protector) Authenticate(h http.Header, r *http.Request) (*http.Request, *access.Refusal) {
+	e := p.table.Load().endpoint(r.URL.Path)
+	g, why := p.identify(r, e)
+	if why == nil && !g.Unlimited && !p.opts.Policy.Covers(g.Scopes, p.opts.Scopes) {
+		why = &denial{kind: tooLittle, scopes: p.opts.Scopes, err: errors.New("the token lacks a scope that every request needs")}
+	}
+	if why != nil {
+		return r, p.deny(h, r, e, why)
+	}
+	return r.WithContext(&requestContext{r.Context(), g}), nil
+}
+
+// Authorize returns why the sender of r, which Authenticate has let through, may not send these
+// messages: nil if it may. It sets the challenge on h, one for the scopes of all of them.
+func (p *Protector) Authorize(h http.Header, r *http.Request, messages ...jsonrpc.Message) *access.Refusal {
+	scopes := p.Lacking(r.Context(), messages...)
+	if scopes == nil {
+		return nil
+	}
+	why := &denial{kind: tooLittle, scopes: scopes, dpop: isDPoP(r), err: errors.New("the token lacks a scope that the message needs")}
+	return p.deny(h, r, p.table.Load().endpoint(r.URL.Path), why)
+}
+
+// Lacking returns all the scopes that these messages need if the Grant in ctx lacks one of them, and
+// nil if it has them all: for transports that do not answer each message with a status of its own
+// (InsufficientScope).
+func (p *Protector) Lacking(ctx context.Context, messages ...jsonrpc.Message) []string {
+	needed := p.opts.Policy.NeededBy(messages...)
+	if len(needed) == 0 {
+		return nil
+	}
+	g := GrantOf(ctx)
+	if g != nil && (g.Unlimited || p.opts.Policy.Covers(g.Scopes, needed)) {
+		return nil
+	}
+	return auth.UnionScope(p.opts.Scopes, needed)
+}
+
+// InsufficientScope returns the answer to a request that needs scopes that its sender lacks.
+func InsufficientScope(id jsonrpc.ID, scopes []string) jsonrpc.Message {
+	data := append([]byte(`{"reason":"insufficient_scope","scope":`), jsonrpc.Quote(auth.JoinScope(scopes))...)
+	return jsonrpc.NewError(id, jsonrpc.CodeInvalidRequest, reasons[tooLittle], append(data, '}'))
+}
+
+// identify returns who has sent a request.
+func (p *Protector) identify(r *http.Request, e *endpoint) (*Grant, *denial) {
+	dpop := isDPoP(r)
+	if len(r.Header["Authorization"]) > 1 || len(r.Header["X-Api-Key"]) > 1 {
+		return nil, &denial{kind: malformed, dpop: dpop, err: errors.New("there are several credentials")}
+	}
+	if access.TokenInQuery(r.URL.RawQuery) {
+		return nil, &denial{kind: badToken, dpop: dpop, err: errors.New("there is a token in the query")}
+	}
+	scheme, token, err := auth.Credential(r)
+	if err != nil {
+		return nil, &denial{kind: badToken, dpop: dpop, err: err}
+	}
+	if p.opts.Keys != nil && len(r.Header["X-Api-Key"]) == 1 {
+		key := strings.Trim(r.Header["X-Api-Key"][0], " \t")
+		if token != "" && token != key { // the sender knows both
+			return nil, &denial{kind: malformed, dpop: dpop, err: errors.New("there are several credentials")}
+		}
+		return p.byKey(key)
+	}
+	if token == "" {
+		if g := p.byCertificate(r); g != nil {
+			return g, nil
+		}
+		return nil, &denial{kind: missing, err: errors.New("there is no credential")}
+	}
+	var room [2048]byte // so that tokens of the usual length need no allocation
+	sum := sha256.Sum256(append(room[:0], token...))
+	v, err := p.lookup(r.Context(), sum)
+	if v == nil && err == nil {
+		if s, ok := p.opts.Keys.Sender(token); ok && scheme == auth.SchemeBearer {
+			return keyGrant(s), nil
+		}
+		v, err = p.verify(r.Context(), sum, token)
+	}
+	switch {
+	case auth.Is(err, auth.InvalidToken):
+		return nil, &denial{kind: badToken, dpop: dpop, err: err}
+	case err != nil:
+		return nil, &denial{kind: away, dpop: dpop, err: err}
+	case !v.isFor(e):
+		return nil, &denial{kind: badToken, dpop: dpop, err: errors.New("the token is for another audience")}
+	}
+	if why := p.checkBinding(r, e, v, scheme, token); why != nil {
+		why.dpop = dpop || why.dpop
+		return nil, why
+	}
+	return v.grant, nil
+}
+
+// isDPoP reports whether a request has the scheme of DPoP.
+func isDPoP(r *http.Request) bool {
+	values := r.Header["Authorization"]
+	if len(values) == 0 {
+		return false
+	}
+	scheme, _, _ := strings.Cut(values[0], " ")
+	return strings.EqualFold(scheme, auth.SchemeDPoP)
+}
+
+// byKey returns the Grant of a static key.
+func (p *Protector) byKey(key string) (*Grant, *denial) {
+	s, ok := p.opts.Keys.Sender(key)
+	if !ok {
+		return nil, &denial{kind: badToken, err: errors.New("the key is not known")}
+	}
+	return keyGrant(s), nil
+}
+
+func keyGrant(s access.Sender) *Grant {
+	s.Name = "key:" + s.Name
+	return (&Grant{Principal: s.Name, Unlimited: true}).from(s)
+}

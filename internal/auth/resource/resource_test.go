@@ -1,0 +1,465 @@
+package resource
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge/access"
+	"github.com/mcp-bridge/mcp-bridge/bridge/identity"
+	"github.com/mcp-bridge/mcp-bridge/internal/auth"
+)
+
+// let fails the test unless a request is let through, and returns it as it goes on.
+func let(t *testing.T, p *Protector, r *http.Request) *http.Request {
+	t.Helper()
+	r, no := p.Authenticate(http.Header{}, r)
+	if no != nil {
+		t.Fatal(no)
+	}
+	return r
+}
+
+func post(token string) *http.Request { return request(http.MethodPost, "/mcp", "Bearer "+token) }
+
+// TestGrant shows what the request of a good token carries.
+func TestGrant(t *testing.T) {
+	t.Parallel()
+	p, as, _ := setup(t, nil)
+	for range 2 { // verified, and remembered
+		r := let(t, p, post(as.token(t, nil)))
+		g := GrantOf(r.Context())
+		if g.Subject != "ann" || g.ClientID != "c1" || auth.JoinScope(g.Scopes) != "mcp read" || g.Unlimited || !g.Expires.Equal(start.Add(time.Hour)) {
+			t.Errorf("grant %+v", g)
+		}
+		if g.Principal == "" || access.Principal(r) != g.Principal || identity.Principal(r.Context()) != g.Principal || (&access.Policy{}).Party(r) != g.Principal {
+			t.Errorf("principals %q, %q, %q", g.Principal, access.Principal(r), identity.Principal(r.Context()))
+		}
+	}
+	principals := map[string]bool{}
+	for _, change := range []map[string]any{nil, {"sub": "bob"}, {"client_id": "c2"}, {"sub": "annc1", "client_id": nil}, {"sub": nil}} {
+		principals[GrantOf(let(t, p, post(as.token(t, change))).Context()).Principal] = true
+	}
+	if len(principals) != 5 {
+		t.Errorf("%d principals of 5", len(principals))
+	}
+	if a, b := let(t, p, post(as.token(t, nil))), let(t, p, post(as.token(t, map[string]any{"scope": "mcp more", "jti": "2"}))); access.Principal(a) != access.Principal(b) {
+		t.Error("a new token is of another principal")
+	}
+	want(t, p, "Bearer "+as.token(t, map[string]any{"aud": []string{"x", public + "/sse"}}), 200)
+}
+
+// TestSeveral shows issuers, resources and static keys beside each other.
+func TestSeveral(t *testing.T) {
+	t.Parallel()
+	second := newProvider(t)
+	sum := sha256.Sum256([]byte("hashed-key-0123456789"))
+	p, first, _ := setup(t, func(_ *provider, o *Options) {
+		o.Issuers = append(o.Issuers, Issuer{URL: second.url, Audiences: []string{"api://tools"}, JWKS: second.url + "/jwks"})
+		o.Resources = append(o.Resources, Resource{Paths: []string{"/b/mcp"}})
+		o.Keys = parseTokens(t, "ci plain-key-0123456789\nops sha256:"+hex.EncodeToString(sum[:]))
+	})
+	api := second.token(t, map[string]any{"aud": "api://tools"})
+	for _, test := range []struct {
+		token, path string
+		code        int
+	}{
+		{first.token(t, nil), "/mcp", 200},
+		{first.token(t, nil), "/sse", 200},
+		{first.token(t, nil), "/b/mcp", 401}, // of the neighbour
+		{first.token(t, map[string]any{"aud": public + "/b/mcp"}), "/b/mcp", 200},
+		{first.token(t, map[string]any{"aud": "api://tools"}), "/mcp", 401},
+		{api, "/mcp", 200},
+		{api, "/b/mcp", 200},
+		{second.token(t, nil), "/mcp", 401},
+		{signText(t, second.key, `{"alg":"ES256","kid":"k1"}`, toJSON(t, first.claims(nil))), "/mcp", 401},
+		{"plain-key-0123456789", "/b/mcp", 200},
+		{"hashed-key-0123456789", "/mcp", 200},
+		{hex.EncodeToString(sum[:]), "/mcp", 401},
+		{"sha256:" + hex.EncodeToString(sum[:]), "/mcp", 401},
+	} {
+		for range 2 {
+			if code, _ := status(p, request(http.MethodGet, test.path, "Bearer "+test.token)); code != test.code {
+				t.Errorf("%.20s at %s: %d, want %d", test.token, test.path, code, test.code)
+			}
+		}
+	}
+	if n := second.count("/.well-known/oauth-authorization-server"); n != 0 {
+		t.Errorf("metadata asked for %d times although the keys' address is given", n)
+	}
+	r := request(http.MethodGet, "/mcp", "")
+	r.Header.Set("X-API-Key", "plain-key-0123456789")
+	if g := GrantOf(let(t, p, r).Context()); g.Principal != "key:ci" || !g.Unlimited {
+		t.Errorf("grant %+v", g)
+	}
+	r.Header.Set("Authorization", "Bearer "+api)
+	if code, _ := status(p, r); code != 400 {
+		t.Errorf("two credentials: %d", code)
+	}
+	want(t, p, "DPoP plain-key-0123456789", 401)
+}
+
+// TestForgets shows that the memory of tokens is bounded, and that nothing is valid because of it.
+func TestForgets(t *testing.T) {
+	t.Parallel()
+	p, as, clock := setup(t, func(_ *provider, o *Options) { o.MaxTokens = 10 })
+	first := as.token(t, nil)
+	for range 40 {
+		want(t, p, "Bearer "+as.token(t, nil), 200)
+	}
+	want(t, p, "Bearer "+first, 200)
+	if n := len(p.known.m); n > 10 {
+		t.Errorf("%d tokens are remembered", n)
+	}
+	clock.add(time.Hour + 29*time.Second)
+	want(t, p, "Bearer "+first, 200)
+	clock.add(time.Second)
+	want(t, p, "Bearer "+first, 401)
+}
+
+// TestIntrospection shows how often the endpoint is asked, and what its answers mean.
+func TestIntrospection(t *testing.T) {
+	t.Parallel()
+	secret := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(secret, []byte("s3cret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p, as, clock := setup(t, func(as *provider, o *Options) {
+		o.Issuers = nil
+		o.Introspection = &Introspection{Endpoint: as.url + "/introspect", Issuer: as.url, ClientID: "bridge", Secret: SecretFile(secret)}
+	})
+	active := func(change map[string]any) map[string]any {
+		m := as.claims(change)
+		m["active"] = true
+		return m
+	}
+	as.set(func() {
+		as.tokens["good"] = active(nil)
+		as.tokens["short"] = active(map[string]any{"exp": start.Add(10 * time.Second).Unix()})
+		as.tokens["other"] = active(map[string]any{"aud": "other"})
+		as.tokens["noaud"] = active(map[string]any{"aud": nil})
+		as.tokens["issuer"] = active(map[string]any{"iss": "https://other.example"})
+		as.tokens["expired"] = active(map[string]any{"exp": start.Add(-31 * time.Second).Unix()})
+		as.tokens["bound"] = active(map[string]any{"cnf": map[string]any{"jkt": "x"}})
+	})
+	step := func(token string, code, asked int) {
+		t.Helper()
+		want(t, p, "Bearer "+token, code)
+		if n := as.count("/introspect"); n != asked {
+			t.Errorf("%s: asked %d times, want %d", token, n, asked)
+		}
+	}
+	step("good", 200, 1)
+	step("good", 200, 1)
+	step("short", 200, 2)
+	clock.add(39 * time.Second)
+	step("good", 200, 2)
+	step("short", 200, 2)
+	clock.add(2 * time.Second)
+	step("short", 401, 3)
+	clock.add(19 * time.Second)
+	step("good", 200, 4)
+	for i, token := range []string{"other", "noaud", "issuer", "expired", "unknown"} {
+		step(token, 401, 5+i)
+		step(token, 401, 5+i)
+	}
+	clock.add(5 * time.Second)
+	step("unknown", 401, 10)
+	step("bound", 401, 11)
+	as.set(func() { as.down = true })
+	step("good", 200, 11)
+	step("new", 503, 12)
+	clock.add(time.Minute)
+	step("good", 503, 13)
+	as.set(func() { as.down = false })
+	if err := os.WriteFile(secret, []byte("wrong"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	step("good", 503, 14)
+	if runtime.GOOS != "windows" {
+		if err := os.Chmod(secret, 0o604); err != nil {
+			t.Fatal(err)
+		}
+		step("good", 503, 14)
+	}
+}
+
+// TestDPoP shows proofs, replays and nonces.
+func TestDPoP(t *testing.T) {
+	t.Parallel()
+	p, as, clock := setup(t, func(_ *provider, o *Options) { o.Nonces, o.DPoP = true, DPoPRequire })
+	prover, err := auth.NewProver(newKey(t), clock.now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := auth.NewProver(newKey(t), clock.now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	token := as.token(t, map[string]any{"cnf": map[string]any{"jkt": prover.Thumbprint()}})
+	send := func(by *auth.Prover, addr, access string) (*http.Request, int, http.Header) {
+		t.Helper()
+		proof, err := by.Proof(http.MethodPost, addr, access)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := request(http.MethodPost, "/mcp?x=y", "DPoP "+token)
+		r.Header.Set("DPoP", proof)
+		code, h := status(p, r)
+		return r, code, h
+	}
+	_, code, h := send(prover, audience, token)
+	if d := demand(t, h); code != 401 || d.Error != "use_dpop_nonce" || h.Get("DPoP-Nonce") == "" || !d.DPoP || d.Bearer || len(d.Algs) == 0 {
+		t.Errorf("without a nonce: %d %v", code, h)
+	}
+	if !prover.Learn(audience, h) || !other.Learn(audience, h) {
+		t.Fatal("the nonce cannot be used")
+	}
+	r, code, h := send(prover, audience, token)
+	if code != 200 {
+		t.Errorf("good proof: %d %v", code, h)
+	}
+	if code, h := status(p, r); code != 401 || demand(t, h).Error != "invalid_dpop_proof" {
+		t.Errorf("replayed: %d %v", code, h)
+	}
+	for name, c := range map[string]struct {
+		by            *auth.Prover
+		addr, forWhat string
+	}{"other key": {other, audience, token}, "other address": {prover, public + "/sse", token}, "other token": {prover, audience, token + "x"}} {
+		if _, code, h := send(c.by, c.addr, c.forWhat); code != 401 || demand(t, h).Error != "invalid_dpop_proof" {
+			t.Errorf("%s: %d %v", name, code, h)
+		}
+	}
+	clock.add(11 * time.Minute)
+	if _, code, h := send(prover, audience, token); code != 401 || demand(t, h).Error != "use_dpop_nonce" {
+		t.Errorf("old nonce: %d %v", code, h)
+	}
+	want(t, p, "Bearer "+as.token(t, nil), 401) // not bound
+}
+
+func demand(t *testing.T, h http.Header) auth.Demand {
+	t.Helper()
+	challenges, err := auth.ParseChallenges(h.Values("WWW-Authenticate"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return auth.DemandOf(challenges)
+}
+
+// TestCertificates shows certificates as credentials, and as what tokens are bound to.
+func TestCertificates(t *testing.T) {
+	t.Parallel()
+	uri := func(s string) *url.URL { u, _ := url.Parse(s); return u }
+	p, as, _ := setup(t, func(_ *provider, o *Options) { o.Certificates = true })
+	for name, c := range map[string]*x509.Certificate{
+		"cert:spiffe://td.example/ns/a": {URIs: []*url.URL{uri("spiffe://td.example/ns/a")}, DNSNames: []string{"d"}},
+		"cert:dns=d":                    {DNSNames: []string{"d"}, Subject: pkix.Name{CommonName: "x"}},
+		"cert:email=a@b":                {EmailAddresses: []string{"a@b"}},
+		"cert:uri=https://a":            {URIs: []*url.URL{uri("https://a"), uri("spiffe://td.example/ns/a")}},
+		"cert:subject=CN=x":             {Subject: pkix.Name{CommonName: "x"}, RawSubject: []byte("subject")},
+	} {
+		c.Raw = []byte(name)
+		r := request(http.MethodGet, "/mcp", "")
+		r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{c}}
+		if code, _ := status(p, r); code != 401 {
+			t.Errorf("%s: %d without having been verified", name, code)
+		}
+		r.TLS.VerifiedChains = [][]*x509.Certificate{{c}}
+		if got := access.Principal(let(t, p, r)); got != name {
+			t.Errorf("principal %q, want %q", got, name)
+		}
+		sum := sha256.Sum256(c.Raw)
+		token := as.token(t, map[string]any{"cnf": map[string]any{"x5t#S256": base64.RawURLEncoding.EncodeToString(sum[:])}})
+		r.Header.Set("Authorization", "Bearer "+token)
+		if got := access.Principal(let(t, p, r)); !strings.HasPrefix(got, "oauth:") {
+			t.Errorf("principal %q of a bound token", got)
+		}
+		r.TLS.PeerCertificates = []*x509.Certificate{{Raw: []byte("other")}}
+		if code, _ := status(p, r); code != 401 {
+			t.Errorf("bound to another certificate: %d", code)
+		}
+	}
+}
+
+// TestStreamsEnd shows when the context of a token is done.
+func TestStreamsEnd(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e := ends{now: time.Now}
+		for _, life := range []time.Duration{time.Second, 7*time.Minute + 3*time.Second, time.Hour} {
+			begin := time.Now()
+			ctx := e.after(begin.Add(life))
+			if other := e.after(begin.Add(life)); other != ctx {
+				t.Error("two contexts for one end")
+			}
+			<-ctx.Done()
+			if late := time.Since(begin.Add(life)); late < skew || late > time.Minute || !errors.Is(context.Cause(ctx), access.ErrExpired) {
+				t.Errorf("done %v after the end, %v", late, context.Cause(ctx))
+			}
+		}
+		if ctx := e.after(time.Now().Add(-time.Hour)); ctx.Err() == nil {
+			t.Error("a token that has expired is not done")
+		}
+		begin := time.Now()
+		<-e.after(time.Time{}).Done()
+		if d := time.Since(begin); d > unknownEnd+time.Minute {
+			t.Errorf("an unknown end came after %v", d)
+		}
+		<-e.after(begin.Add(1e6 * time.Hour)).Done()
+		if len(e.m) != 0 {
+			t.Errorf("%d ends are left", len(e.m))
+		}
+		ctx := e.after(time.Now().Add(time.Minute))
+		e.close()
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if ctx.Err() != nil {
+			t.Error("done after close")
+		}
+	})
+}
+
+// TestKeyRemoved shows that connections of a key end with it.
+func TestKeyRemoved(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "keys")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("ci old-key-0123456789\nci new-key-0123456789\n")
+	keys, err := access.LoadOwnTokens(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, _, _ := setup(t, func(_ *provider, o *Options) { o.Issuers, o.Keys = nil, keys })
+	r := let(t, p, post("old-key-0123456789"))
+	write("ci new-key-0123456789\n")
+	if err := keys.Reload(); err != nil {
+		t.Fatal(err)
+	}
+	<-access.TokenContext(r).Done()
+	if access.PrincipalContext(r).Err() != nil {
+		t.Error("the session ends although its principal has a key")
+	}
+	want(t, p, "Bearer old-key-0123456789", 401)
+	if _, h := status(p, request(http.MethodGet, "/mcp", "")); h.Get("WWW-Authenticate") != `Bearer scope="mcp"` {
+		t.Errorf("headers %v", h)
+	}
+}
+
+// TestMetadata shows which documents there are, and that none is made from the Host of a request.
+func TestMetadata(t *testing.T) {
+	t.Parallel()
+	p, as, _ := setup(t, nil)
+	two, _, _ := setup(t, func(_ *provider, o *Options) {
+		o.PublicURL = "https://h.example/base"
+		o.Resources = []Resource{{Paths: []string{"/a/mcp"}}, {Paths: []string{"/b/mcp"}}}
+	})
+	keys, _, _ := setup(t, func(_ *provider, o *Options) { o.Issuers, o.Keys = nil, parseTokens(t, "a 0123456789abcdefg") })
+	for _, test := range []struct {
+		p                  *Protector
+		method, path, want string
+		code               int
+	}{
+		{p, "GET", "/mcp", audience, 200}, {p, "GET", "/sse", public + "/sse", 200}, {p, "GET", "", audience, 200},
+		{p, "GET", "/mcp/", "", 404}, {p, "GET", "/other", "", 404}, {p, "POST", "/mcp", "", 405}, {p, "OPTIONS", "/mcp", "", 204}, {p, "HEAD", "/mcp", audience, 200},
+		{two, "GET", "/base/a/mcp", "https://h.example/base/a/mcp", 200}, {two, "GET", "/b/mcp", "https://h.example/base/b/mcp", 200}, {two, "GET", "", "", 404},
+		{keys, "GET", "/mcp", "", 404},
+	} {
+		r := httptest.NewRequest(test.method, wellKnown+test.path, nil)
+		r.Host = "evil.example"
+		w := httptest.NewRecorder()
+		test.p.Metadata().ServeHTTP(w, r)
+		if w.Code != test.code || w.Header().Get("Access-Control-Allow-Origin") != "*" || !IsMetadata(r.URL.Path) {
+			t.Errorf("%s %s: %d", test.method, test.path, w.Code)
+		}
+		if test.want == "" {
+			continue
+		}
+		m, err := auth.ParseResourceMetadata(w.Body.Bytes(), test.want)
+		if err != nil || m.Resource != test.want || len(m.AuthorizationServers) != 1 || auth.JoinScope(m.ScopesSupported) != "mcp" || len(m.DPoPAlgs) == 0 {
+			t.Errorf("%s: %+v, %v", test.path, m, err)
+		}
+	}
+	_, h := status(two, request(http.MethodGet, "/b/mcp", ""))
+	if d := demand(t, h); d.ResourceMetadata != "https://h.example/.well-known/oauth-protected-resource/base/b/mcp" {
+		t.Errorf("challenge %+v", d)
+	}
+	if err := two.SetResources([]Resource{{Paths: []string{"/c"}}}); err != nil {
+		t.Fatal(err)
+	}
+	if code, _ := status(p, request(http.MethodGet, "/unknown", "Bearer "+as.token(t, nil))); code != 200 {
+		t.Errorf("path without an endpoint: %d", code) // what is not there is answered by who knows the paths
+	}
+	if IsMetadata(wellKnown + "x") {
+		t.Error("another document is taken for metadata")
+	}
+}
+
+func TestOptionErrors(t *testing.T) {
+	t.Parallel()
+	secret := func() (string, error) { return "s", nil }
+	for name, o := range map[string]Options{
+		"nobody":           {},
+		"no audience":      {Issuers: []Issuer{{URL: "https://a"}}},
+		"empty audience":   {Issuers: []Issuer{{URL: "https://a", Audiences: []string{""}}}},
+		"twice":            {PublicURL: public, Issuers: []Issuer{{URL: "https://a"}, {URL: "https://a"}}},
+		"no name":          {PublicURL: public, Issuers: []Issuer{{}}},
+		"no secret":        {PublicURL: public, Introspection: &Introspection{Endpoint: "https://a", ClientID: "b"}},
+		"both ways":        {PublicURL: public, Issuers: []Issuer{{URL: "https://a"}}, Introspection: &Introspection{Endpoint: "https://a", Issuer: "https://a", ClientID: "b", Secret: secret}},
+		"slash":            {PublicURL: public + "/", Certificates: true},
+		"query":            {PublicURL: public + "?a", Certificates: true},
+		"no scheme":        {PublicURL: "mcp.example.com", Certificates: true},
+		"DPoP, no address": {DPoP: DPoPRequire, Certificates: true},
+		"scope":            {Scopes: []string{"a b"}, Certificates: true},
+		"path":             {PublicURL: public, Certificates: true, Resources: []Resource{{Paths: []string{"a"}}}},
+		"no path":          {PublicURL: public, Certificates: true, Resources: []Resource{{}}},
+	} {
+		if _, err := New(o); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+// BenchmarkSeen is a request with a token that was verified before.
+func BenchmarkSeen(b *testing.B) {
+	p, as, _ := setup(b, nil)
+	r, h := post(as.token(b, nil)), http.Header{}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, no := p.Authenticate(h, r); no != nil {
+			b.Fatal(no)
+		}
+	}
+}
+
+// BenchmarkUnseen is a request with a token that was not.
+func BenchmarkUnseen(b *testing.B) {
+	p, as, _ := setup(b, nil)
+	r, h := post(as.token(b, nil)), http.Header{}
+	b.ReportAllocs()
+	for b.Loop() {
+		clear(p.known.m)
+		if _, no := p.Authenticate(h, r); no != nil {
+			b.Fatal(no)
+		}
+	}
+}

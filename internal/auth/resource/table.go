@@ -1,0 +1,180 @@
+package resource
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/auth"
+)
+
+// A table has the endpoints of all resources, with what is answered there.
+type table struct {
+	endpoints map[string]*endpoint // by path
+	unknown   *endpoint            // for every other path
+	audiences []string             // the addresses of all
+	documents map[string][]byte    // metadata, by the path that it is asked for at
+}
+
+// An endpoint is one address of a resource.
+type endpoint struct {
+	url       string   // "": the path is not known
+	audiences []string // the addresses of its resource
+	metadata  string   // where its metadata is; "": nowhere
+	headers   [countReasons][2][]string
+}
+
+// header returns WWW-Authenticate. net/http does not change it.
+func (e *endpoint) header(kind reason, dpop bool) []string {
+	if dpop {
+		return e.headers[kind][1]
+	}
+	return e.headers[kind][0]
+}
+
+// endpoint returns the endpoint at a path.
+func (t *table) endpoint(path string) *endpoint {
+	if e := t.endpoints[path]; e != nil {
+		return e
+	}
+	return t.unknown
+}
+
+// wellKnown is where metadata is (RFC 9728, 3): before the path of the resource.
+const wellKnown = "/.well-known/oauth-protected-resource"
+
+// makeTable makes what depends on the endpoints.
+func (p *Protector) makeTable(resources []Resource) (*table, error) {
+	t := &table{endpoints: map[string]*endpoint{}, documents: map[string][]byte{}}
+	public, prefix := p.opts.PublicURL, ""
+	if public != "" {
+		u, err := url.Parse(public)
+		if err != nil {
+			return nil, err
+		}
+		prefix = u.EscapedPath()
+	}
+	published := public != "" && len(p.servers()) > 0
+	if len(resources) == 0 {
+		resources = []Resource{{Paths: []string{""}}}
+	}
+	for _, r := range resources {
+		if len(r.Paths) == 0 {
+			return nil, fmt.Errorf("a resource has no path")
+		}
+		var group []string
+		for _, path := range r.Paths {
+			group = append(group, public+escaped(path))
+		}
+		if public != "" {
+			t.audiences = append(t.audiences, group...)
+		} else {
+			group = nil
+		}
+		for i, path := range r.Paths {
+			if _, twice := t.endpoints[path]; twice || path != "" && path[0] != '/' {
+				return nil, fmt.Errorf("path %.200q of a resource: it is there twice, or does not begin with a slash", path)
+			}
+			e := &endpoint{audiences: group}
+			if public != "" {
+				e.url = group[i]
+			}
+			if published {
+				place := prefix + escaped(path)
+				e.metadata = strings.TrimSuffix(public, prefix) + wellKnown + place
+				doc := p.document(e.url)
+				t.documents[place], t.documents[escaped(path)] = doc, doc // a proxy may take the prefix out
+			}
+			p.fillHeaders(e)
+			t.endpoints[path] = e
+		}
+	}
+	if only := resources[0]; published && len(resources) == 1 && t.documents[""] == nil {
+		t.documents[""] = p.document(t.endpoints[only.Paths[0]].url)
+	}
+	t.unknown = &endpoint{audiences: t.audiences}
+	if only := resources[0]; len(resources) == 1 {
+		first := t.endpoints[only.Paths[0]]
+		t.unknown.metadata = first.metadata
+	}
+	p.fillHeaders(t.unknown)
+	return t, nil
+}
+
+func escaped(path string) string { return (&url.URL{Path: path}).EscapedPath() }
+
+// fillHeaders makes the challenges of an endpoint.
+func (p *Protector) fillHeaders(e *endpoint) {
+	for kind := range countReasons {
+		if kind == tooLittle || kind == away {
+			continue
+		}
+		for i, dpop := range []bool{false, true} {
+			e.headers[kind][i] = []string{p.challenge(e.metadata, kind, p.opts.Scopes, dpop)}
+		}
+	}
+}
+
+// servers returns the authorization servers that clients get tokens from.
+func (p *Protector) servers() (urls []string) {
+	for _, i := range p.opts.Issuers {
+		urls = append(urls, i.URL)
+	}
+	if in := p.opts.Introspection; in != nil && in.Issuer != "" {
+		urls = append(urls, in.Issuer)
+	}
+	return urls
+}
+
+// document returns the metadata of an endpoint (RFC 9728, 2).
+func (p *Protector) document(addr string) []byte {
+	m := auth.ResourceMetadata{
+		Resource: addr, AuthorizationServers: p.servers(), ScopesSupported: p.opts.Scopes,
+		BearerMethods: []string{"header"}, DPoPRequired: p.opts.DPoP == DPoPRequire,
+	}
+	if p.opts.DPoP != DPoPOff {
+		m.DPoPAlgs = auth.Algorithms()
+	}
+	doc, err := json.Marshal(m)
+	if err != nil {
+		panic(err) // it has strings only
+	}
+	return doc
+}
+
+// IsMetadata reports whether a path is one at which Metadata may have a document.
+func IsMetadata(path string) bool {
+	rest, ok := strings.CutPrefix(path, wellKnown)
+	return ok && (rest == "" || rest[0] == '/')
+}
+
+// Metadata returns the handler of the metadata of all resources (RFC 9728, 3): each at the address
+// with its path, and a resource that is the only one at the root too. It is public, for the pages of
+// every origin.
+func (p *Protector) Metadata() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Access-Control-Allow-Origin", "*")
+		h.Set("X-Content-Type-Options", "nosniff")
+		place, ok := strings.CutPrefix(r.URL.EscapedPath(), wellKnown)
+		doc := p.table.Load().documents[place]
+		switch {
+		case !ok || doc == nil:
+			http.Error(w, "there is no such resource", http.StatusNotFound)
+		case r.Method == http.MethodOptions:
+			h.Set("Access-Control-Allow-Methods", "GET, HEAD, OPTIONS")
+			h.Set("Access-Control-Allow-Headers", "MCP-Protocol-Version")
+			h.Set("Access-Control-Max-Age", "3600")
+			w.WriteHeader(http.StatusNoContent)
+		case r.Method != http.MethodGet && r.Method != http.MethodHead:
+			h.Set("Allow", "GET, HEAD, OPTIONS")
+			http.Error(w, "use GET", http.StatusMethodNotAllowed)
+		default:
+			h.Set("Content-Type", "application/json")
+			h.Set("Cache-Control", "public, max-age=300")
+			_, _ = w.Write(doc)
+		}
+	})
+}

@@ -1,0 +1,191 @@
+package resource
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge/access"
+	"github.com/mcp-bridge/mcp-bridge/internal/auth"
+)
+
+// How long what was found out about a token counts.
+const (
+	skew      = 30 * time.Second // how far clocks may differ, as auth.Verifier has it
+	keyChecks = 30 * time.Second // how often it is looked whether a token's key is still there
+)
+
+type hash = [sha256.Size]byte
+
+// verified is a token that is valid until then.
+type verified struct {
+	grant     *Grant
+	audience  []string // of the token
+	wanted    []string // one of these is enough; nil: the addresses of the endpoint
+	jkt, x5t  string
+	until     time.Time
+	issuer    *issuer      // that has signed it; nil: introspected
+	key       string       // that has signed it
+	keyLooked atomic.Int64 // when its key was last seen, in seconds
+}
+
+// isFor reports whether the token is for an endpoint.
+func (v *verified) isFor(e *endpoint) bool {
+	wanted := v.wanted
+	if wanted == nil {
+		wanted = e.audiences
+	}
+	return auth.Claims{Audience: v.audience}.For(wanted)
+}
+
+// lookup returns a token that was verified before, nil if there is none.
+func (p *Protector) lookup(ctx context.Context, sum hash) (*verified, error) {
+	v := p.known.get(sum)
+	if v == nil {
+		return nil, nil
+	}
+	now := p.opts.Now()
+	if !now.Before(v.until) {
+		p.known.remove(sum)
+		return nil, nil
+	}
+	looked := v.keyLooked.Load()
+	if v.issuer == nil || now.Unix() >= looked && now.Unix()-looked < int64(keyChecks/time.Second) {
+		return v, nil
+	}
+	keys, err := v.issuer.keySet(ctx)
+	if err != nil {
+		return nil, err
+	}
+	here, err := keys.Has(ctx, v.key)
+	if err != nil {
+		return nil, err
+	}
+	if !here {
+		p.known.remove(sum)
+		return nil, nil
+	}
+	v.keyLooked.Store(now.Unix())
+	return v, nil
+}
+
+// verify finds out about a token that is not known.
+func (p *Protector) verify(ctx context.Context, sum hash, token string) (*verified, error) {
+	name, err := auth.UnverifiedIssuer(token)
+	if err == nil {
+		if i := p.issuers[name]; i != nil {
+			return p.verifySigned(ctx, i, sum, token)
+		}
+		err = &auth.Error{Kind: auth.InvalidToken, Doing: "access token", What: "it is of an issuer that is not known here"}
+	}
+	if p.asked == nil {
+		return nil, err
+	}
+	return p.introspect(ctx, sum, token)
+}
+
+// verifySigned verifies a token by the keys of its issuer.
+func (p *Protector) verifySigned(ctx context.Context, i *issuer, sum hash, token string) (*verified, error) {
+	keys, err := i.keySet(ctx)
+	if err != nil {
+		return nil, err
+	}
+	wanted := i.Audiences
+	if len(wanted) == 0 {
+		wanted = p.table.Load().audiences
+	}
+	c, err := (&auth.Verifier{Issuer: i.URL, Audiences: wanted, Keys: keys, Now: p.opts.Now}).Verify(ctx, token)
+	if err != nil {
+		return nil, err
+	}
+	v := p.grant(i.URL, c)
+	v.issuer, v.key, v.wanted, v.until = i, c.Key, i.Audiences, c.Expires.Add(skew)
+	v.keyLooked.Store(p.opts.Now().Unix())
+	p.known.put(sum, v, p.opts.Now())
+	return v, nil
+}
+
+// grant makes what is remembered of a valid token.
+func (p *Protector) grant(issuer string, c auth.Claims) *verified {
+	g := &Grant{
+		Principal: principalOf(issuer, c.Subject, c.ClientID),
+		Issuer:    issuer, Subject: c.Subject, ClientID: c.ClientID, Scopes: c.Scopes, Expires: c.Expires,
+	}
+	g.from(access.Sender{Name: g.Principal, Token: p.ends.after(c.Expires)})
+	return &verified{grant: g, audience: c.Audience, jkt: c.JKT, x5t: c.X5T}
+}
+
+// principalOf returns the principal of a token. Each part stands behind its length, so that no two
+// lists of parts give the same text.
+func principalOf(parts ...string) string {
+	var text []byte
+	for _, s := range parts {
+		text = binary.BigEndian.AppendUint32(text, uint32(len(s)))
+		text = append(text, s...)
+	}
+	sum := sha256.Sum256(text)
+	return "oauth:" + base64.RawURLEncoding.EncodeToString(sum[:])
+}
+
+// A cache remembers tokens that are valid, by their sum.
+type cache struct {
+	most int
+	mu   sync.RWMutex
+	m    map[hash]*verified
+}
+
+func newCache(most int) *cache { return &cache{most: most, m: map[hash]*verified{}} }
+
+func (c *cache) get(sum hash) *verified {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.m[sum]
+}
+
+func (c *cache) remove(sum hash) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.m, sum)
+}
+
+func (c *cache) put(sum hash, v *verified, now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	makeRoom(c.m, c.most, func(v *verified) bool { return !now.Before(v.until) })
+	c.m[sum] = v
+}
+
+// makeRoom removes entries of a map that is full: some that are over, or else any one.
+func makeRoom[K comparable, V any](m map[K]V, most int, over func(V) bool) {
+	if len(m) < most {
+		return
+	}
+	var gone []K
+	var last K
+	seen := 0
+	for k, v := range m {
+		last = k
+		if over(v) {
+			gone = append(gone, k)
+		}
+		if seen++; seen == 32 {
+			break
+		}
+	}
+	if len(gone) == 0 {
+		gone = append(gone, last)
+	}
+	for _, k := range gone {
+		delete(m, k)
+	}
+}
+
+// isScope reports whether s is one scope (RFC 6749, 3.3).
+func isScope(s string) bool {
+	return s != "" && !slices.ContainsFunc([]byte(s), func(c byte) bool { return c <= ' ' || c > '~' || c == '"' || c == '\\' })
+}
