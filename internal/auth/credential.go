@@ -40,7 +40,12 @@ func Credential(r *http.Request) (scheme, token string, err error) {
 	if len(token) > maxJWT {
 		return invalid("the access token is longer than 16 KiB")
 	}
-	if end := strings.TrimRight(token, "="); end == "" || strings.ContainsFunc(end, func(r rune) bool { return r > '~' || !isToken68(byte(r)) }) {
+	end := strings.TrimRight(token, "=")
+	bad := end == ""
+	for i := range len(end) {
+		bad = bad || !isToken68(end[i])
+	}
+	if bad {
 		return invalid("the access token is missing, or has characters that no token has")
 	}
 	return scheme, token, nil
