@@ -1,0 +1,319 @@
+package client
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/x509"
+	"encoding/base64"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/auth"
+	"github.com/mcp-bridge/mcp-bridge/internal/auth/tokenstore"
+)
+
+// Waits and bounds.
+const (
+	lockTime    = 30 * time.Second // for the lock of the credential
+	requestTime = 30 * time.Second // for one token request
+	maxAhead    = 5 * time.Minute  // how long before its end a token is renewed, at most
+	firstPause  = time.Second      // after a renewal that failed; it doubles
+	maxPause    = 5 * time.Minute
+)
+
+// A Credential is one stored identity at one server. It is shared by every Transport of this process,
+// and through the store by every process. It may be used concurrently. Close ends it.
+type Credential struct {
+	o      Options
+	key    tokenstore.Key
+	server string // where its metadata is looked for
+	origin origin
+	caller *auth.Caller
+	random func() float64 // for jitter
+
+	life        context.Context // a token request may go on
+	end         context.CancelFunc
+	waiting     context.Context // a wait for the lock may go on
+	stopWaiting context.CancelFunc
+	renewals    sync.WaitGroup
+
+	current atomic.Pointer[held] // nil: nothing is known to be stored
+
+	mu      sync.Mutex
+	closed  bool
+	flight  *flight               // nil: no renewal is under way
+	refused tokenstore.Generation // its access token was refused with 401
+	paused  pause
+	prover  *auth.Prover      // of proverOf
+	keyText tokenstore.Secret // the key of prover
+	unsaved *unsaved          // nil: all is stored
+}
+
+// A held is a credential as it was read. It does not change.
+type held struct {
+	generation tokenstore.Generation
+	stored     tokenstore.Credential
+	renewAt    time.Time    // from then on it is renewed when it is used; zero: only after a 401
+	prover     *auth.Prover // nil: the token is not bound
+	header     []string     // the value of Authorization
+	unsaved    bool         // could not be written: exists in this process only
+}
+
+// A pause keeps renewals apart that fail.
+type pause struct {
+	until  time.Time
+	failed int
+	err    error
+	of     tokenstore.Generation
+}
+
+// An unsaved credential is one that the issuer has given, and the disk did not take.
+type unsaved struct {
+	credential tokenstore.Credential
+	replaces   tokenstore.Generation
+}
+
+// A flight is one renewal, for all who wait for it.
+type flight struct {
+	done chan struct{}
+	got  *held
+	err  error
+}
+
+// Key returns the name under which the credential is stored.
+func (c *Credential) Key() tokenstore.Key { return c.key }
+
+// Server returns the URL of the MCP server.
+func (c *Credential) Server() string { return c.o.Server }
+
+// now is the wall clock.
+func (c *Credential) now() time.Time { return c.o.Now().Round(0).UTC() }
+
+// notice tells of an error that no caller gets.
+func (c *Credential) notice(err error) {
+	if c.o.Notice != nil && err != nil {
+		c.o.Notice(err)
+	}
+}
+
+// Close ends the waits for the lock, and waits for a token request that is under way: its answer
+// may be a pair of tokens that replaces the stored one. When ctx is done it gives that up.
+func (c *Credential) Close(ctx context.Context) {
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+	c.stopWaiting()
+	done := make(chan struct{})
+	go func() {
+		c.renewals.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+	c.end()
+	<-done
+}
+
+// Token returns the token to use now. An empty one: nothing is stored, and the server's challenge
+// decides what comes next. A token that is due is renewed once for all who use it; as long as it is
+// valid nobody waits for that, and while that fails the old one is returned until the server
+// refuses it.
+func (c *Credential) Token(ctx context.Context) (auth.Token, error) {
+	h, err := c.hold(ctx)
+	if h == nil || err != nil {
+		return auth.Token{}, err
+	}
+	return h.token(), nil
+}
+
+func (h *held) token() auth.Token {
+	s := h.stored
+	return auth.Token{Access: s.Access.Reveal(), Type: s.TokenType, Scopes: s.Granted, Expires: s.Expires}
+}
+
+// hold returns what Token does. nil: nothing is stored.
+func (c *Credential) hold(ctx context.Context) (*held, error) {
+	h := c.current.Load()
+	if h != nil && !h.unsaved && !h.due(c.now()) && !c.isRefused(h) {
+		return h, nil
+	}
+	return c.fetch(ctx, h)
+}
+
+// due reports whether the token should be renewed.
+func (h *held) due(now time.Time) bool { return !h.renewAt.IsZero() && !now.Before(h.renewAt) }
+
+// expired reports whether the token has ended by its own word.
+func (h *held) expired(now time.Time) bool {
+	return !h.stored.Expires.IsZero() && !now.Before(h.stored.Expires)
+}
+
+func (c *Credential) isRefused(h *held) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.refused == h.generation && !h.unsaved
+}
+
+// fetch is hold for what is not simply at hand.
+func (c *Credential) fetch(ctx context.Context, h *held) (*held, error) {
+	if h == nil || !h.unsaved {
+		var err error
+		if h, err = c.read(ctx); err != nil || h == nil {
+			return h, err
+		}
+	}
+	refused, now := c.isRefused(h) || h.stored.Access.IsZero(), c.now()
+	if !refused && !h.due(now) && !h.unsaved {
+		return h, nil
+	}
+	if !c.renewable(h) {
+		if refused {
+			return nil, nil // without a token the server says what it wants
+		}
+		return h, nil
+	}
+	if err, paused := c.pausedFor(h, now); paused {
+		if refused {
+			return nil, err
+		}
+		return h, nil
+	}
+	f, err := c.renewal(h)
+	if err != nil || !refused && !h.expired(now) {
+		return h, nil // still valid: nobody waits
+	}
+	got, err := f.wait(ctx)
+	if err != nil && !refused && ctx.Err() == nil {
+		return h, nil // the server decides; its challenge says what it wants
+	}
+	return got, err
+}
+
+// renewable reports whether there is something to ask for a new token with.
+func (c *Credential) renewable(h *held) bool {
+	return c.o.Machine != nil || !h.stored.Refresh.IsZero() || h.unsaved
+}
+
+// read reads the store, and returns what is there; nil: nothing.
+func (c *Credential) read(ctx context.Context) (*held, error) {
+	e, err := c.o.Store.Load(ctx, c.key)
+	if errors.Is(err, tokenstore.ErrBroken) { // it was set aside, and is told once
+		c.notice(err)
+		e, err = c.o.Store.Load(ctx, c.key)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return c.adopt(e)
+}
+
+// adopt makes what was read the current credential; nil: nothing usable is stored.
+func (c *Credential) adopt(e tokenstore.Entry) (*held, error) {
+	if e.Generation == 0 || e.Credential.Access.IsZero() && e.Credential.Refresh.IsZero() {
+		c.current.Store(nil)
+		return nil, nil
+	}
+	if h := c.current.Load(); h != nil && h.generation == e.Generation && !h.unsaved {
+		return h, nil
+	}
+	h, err := c.newHeld(e)
+	if err == nil {
+		c.current.Store(h)
+	}
+	return h, err
+}
+
+// newHeld makes a held of an entry.
+func (c *Credential) newHeld(e tokenstore.Entry) (*held, error) {
+	s := e.Credential
+	h := &held{generation: e.Generation, stored: s, header: []string{s.TokenType + " " + s.Access.Reveal()}}
+	if life := s.Expires.Sub(s.Issued); !s.Expires.IsZero() && !s.Issued.IsZero() && life > 0 {
+		ahead := min(life/5, maxAhead)
+		h.renewAt = s.Expires.Add(-ahead/2 - time.Duration(c.random()*float64(ahead/2)))
+	} else if !s.Expires.IsZero() {
+		h.renewAt = s.Expires
+	}
+	if s.Access.IsZero() {
+		h.renewAt = time.Unix(1, 0) // there is only a refresh token
+	}
+	if s.TokenType != auth.SchemeDPoP {
+		return h, nil
+	}
+	var err error
+	h.prover, err = c.proverOf(s.DPoPKey)
+	return h, err
+}
+
+// proverOf returns the Prover of a stored key, which keeps its nonces while the key is the same.
+func (c *Credential) proverOf(text tokenstore.Secret) (*auth.Prover, error) {
+	if text.IsZero() {
+		return nil, nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.prover != nil && c.keyText.Equal(text) {
+		return c.prover, nil
+	}
+	key, err := parseKey(text)
+	if err != nil {
+		return nil, err
+	}
+	p, err := auth.NewProver(key, c.o.Now)
+	if err == nil {
+		c.prover, c.keyText = p, text
+	}
+	return p, err
+}
+
+// parseKey reads a stored key of proofs.
+func parseKey(text tokenstore.Secret) (*ecdsa.PrivateKey, error) {
+	if der, err := base64.StdEncoding.DecodeString(text.Reveal()); err == nil {
+		if key, err := x509.ParsePKCS8PrivateKey(der); err == nil {
+			if key, ok := key.(*ecdsa.PrivateKey); ok {
+				return key, nil
+			}
+		}
+	}
+	return nil, errors.New("the stored key for proofs cannot be used: sign in again")
+}
+
+// newKey makes a key of proofs, as it is stored.
+func newKey() (tokenstore.Secret, error) {
+	key, err := auth.NewProofKey()
+	if err != nil {
+		return tokenstore.Secret{}, err
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	return tokenstore.NewSecret(base64.StdEncoding.EncodeToString(der)), err
+}
+
+// Follow reads the store again each time another process changes it, until ctx is done: so a sign-in
+// and a sign-out are noticed at once. changed may be nil; signedIn says whether there is a credential.
+// It is called by the goroutine that called Follow.
+func (c *Credential) Follow(ctx context.Context, changed func(signedIn bool)) error {
+	var known tokenstore.Generation
+	if h := c.current.Load(); h != nil {
+		known = h.generation
+	}
+	return c.o.Store.Watch(ctx, c.key, known, func(_ tokenstore.Generation, err error) {
+		if err != nil {
+			c.notice(err)
+			return
+		}
+		if h := c.current.Load(); h != nil && h.unsaved {
+			return // what this process has is newer
+		}
+		h, err := c.read(ctx)
+		if err != nil {
+			c.notice(err)
+			return
+		}
+		if changed != nil {
+			changed(h != nil)
+		}
+	})
+}

@@ -1,0 +1,185 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/auth"
+	"github.com/mcp-bridge/mcp-bridge/internal/auth/tokenstore"
+)
+
+// DPoP says whether tokens are bound to a key (RFC 9449).
+type DPoP int
+
+// The values of DPoP.
+const (
+	DPoPAuto    DPoP = iota // where the server asks for it
+	DPoPRequire             // always: a token that is not bound is refused
+	DPoPOff                 // never
+)
+
+// Options say whose credential it is, and how it is got. They may not be changed once they are in use.
+type Options struct {
+	Store    *tokenstore.Store // required
+	Server   string            // URL of the MCP server, http, https, ws or wss: required
+	Profile  string            // tells several accounts at one server apart; "": the usual one
+	Revision auth.Revision     // of the protocol, as far as discovery differs; "": the newest
+
+	// HTTP makes the requests for metadata, registration and tokens: its Transport has proxies,
+	// certificates and the rules for addresses. nil: http.DefaultClient.
+	HTTP *http.Client
+	// Now is the clock: the wall clock counts, so that the sleep of a laptop does. nil: time.Now.
+	Now func() time.Time
+
+	Resource      string            // sent in the place of the published resource; "": that one
+	NoResource    bool              // no "resource" parameter is sent
+	Scopes        []string          // asked for in any case, instead of those that the server lists
+	Extra         []auth.Param      // added to the authorization request
+	IssuerAliases map[string]string // see auth.Caller
+	DPoP          DPoP
+
+	ClientID     string            // registered by hand; "": none
+	ClientIssuer string            // where that was; "": nobody said
+	ClientSecret tokenstore.Secret // of ClientID
+	ClientKey    *auth.Signer      // of ClientID, for private_key_jwt
+	ClientMethod string            // how ClientID authenticates; "": by what the server lists
+	Document     string            // address of the client's metadata document; "": none
+	NotDynamic   bool              // the client may not register itself
+	RedirectHost string            // "127.0.0.1" (""), or "localhost" for servers that ask for it
+	RedirectPort int               // 0: made of the key
+	Machine      Machine           // signs in without a person; nil: a person does
+	SignIn       SignInFunc        // called when a person must sign in; nil: a Required error says so
+	Notice       func(error)       // told of what no caller gets as its error; may be called concurrently; nil: nobody
+}
+
+// A SignInFunc gets a person to sign in, or finds out where. nil: a new credential is stored, and the
+// request goes on. A *Required that it returns goes to whoever made the request. It may wait as long
+// as ctx; several requests may call it at the same time.
+type SignInFunc func(ctx context.Context, c *Credential, need Required) error
+
+// A Machine gets tokens without a person.
+type Machine interface {
+	// token asks for a token. site is where, resource and scopes are what for.
+	token(ctx context.Context, m machineRequest) (auth.Token, error)
+	// identity is what makes its credential another one.
+	identity() string
+}
+
+// A machineRequest is what a Machine needs for one token.
+type machineRequest struct {
+	caller   *auth.Caller
+	server   auth.ServerMetadata
+	client   auth.Client
+	resource string
+	scopes   []string
+	prover   *auth.Prover // nil: no proof
+}
+
+// New returns the Credential of these options. It makes no request and reads no file.
+func New(o Options) (*Credential, error) {
+	if o.Store == nil {
+		return nil, fmt.Errorf("a credential needs a store")
+	}
+	key, err := o.key()
+	if err != nil {
+		return nil, err
+	}
+	server, err := overHTTP(o.Server)
+	if err != nil {
+		return nil, err
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	c := &Credential{o: o, key: key, server: server, origin: originOf(server), random: rand.Float64}
+	c.caller = &auth.Caller{HTTP: o.HTTP, Now: c.now, IssuerAliases: o.IssuerAliases, Timeout: requestTime}
+	if o.Revision != "" && o.Revision < "2025-06-18" {
+		c.caller.Version = string(o.Revision)
+	}
+	c.life, c.end = context.WithCancel(context.Background())
+	c.waiting, c.stopWaiting = context.WithCancel(c.life)
+	return c, nil
+}
+
+// key returns the name under which the credential is stored.
+func (o Options) key() (tokenstore.Key, error) {
+	id := tokenstore.Identity{Server: o.Server, Profile: o.Profile, Resource: o.Resource, Params: map[string][]string{}}
+	if o.NoResource {
+		id.Resource = "off"
+	}
+	switch {
+	case o.ClientID != "":
+		id.ClientID = "id " + o.ClientID
+	case o.Document != "":
+		id.ClientID = "document " + o.Document
+	}
+	if o.Machine != nil {
+		id.ClientID += " " + o.Machine.identity()
+	}
+	for _, p := range o.Extra {
+		id.Params[p.Name] = append(id.Params[p.Name], p.Value)
+	}
+	return id.Key()
+}
+
+// overHTTP returns the address at which a server has its metadata: WebSocket has the one of HTTP.
+func overHTTP(server string) (string, error) {
+	if _, err := tokenstore.CanonicalURL(server); err != nil {
+		return "", err
+	}
+	scheme, rest, _ := strings.Cut(server, ":")
+	switch strings.ToLower(scheme) {
+	case "ws":
+		return "http:" + rest, nil
+	case "wss":
+		return "https:" + rest, nil
+	}
+	return server, nil
+}
+
+// An origin is the scheme, host and port of a URL; those of WebSocket count as those of HTTP.
+type origin struct{ scheme, host string }
+
+func originOf(addr string) origin {
+	u, err := url.Parse(addr)
+	if err != nil {
+		return origin{}
+	}
+	return originOfURL(u)
+}
+
+func originOfURL(u *url.URL) origin {
+	o := origin{u.Scheme, u.Host}
+	switch o.scheme {
+	case "ws":
+		o.scheme = "http"
+	case "wss":
+		o.scheme = "https"
+	}
+	o.host = strings.ToLower(o.host)
+	switch {
+	case o.scheme == "https":
+		o.host = strings.TrimSuffix(o.host, ":443")
+	case o.scheme == "http":
+		o.host = strings.TrimSuffix(o.host, ":80")
+	}
+	return o
+}
+
+// sortedCopy returns scopes in order, for comparison.
+func sortedCopy(scopes []string) []string { return slices.Sorted(slices.Values(scopes)) }
+
+// cloneMap returns a copy that may be written.
+func cloneMap[K comparable, V any](m map[K]V) map[K]V {
+	if m == nil {
+		return map[K]V{}
+	}
+	return maps.Clone(m)
+}

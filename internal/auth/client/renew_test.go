@@ -1,0 +1,349 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
+	"github.com/mcp-bridge/mcp-bridge/internal/auth/tokenstore"
+)
+
+// inBubble runs a test with a clock of its own.
+func inBubble(t *testing.T, test func(t *testing.T, w *world)) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) { test(t, newWorld(t)) })
+}
+
+// TestRenewedOnce: of many who use a token that has ended, one asks for a new one.
+func TestRenewedOnce(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		c := w.credential(t, w.options())
+		w.sign(t, c, time.Hour)
+		first := access(t, c)
+		time.Sleep(2 * time.Hour)
+		var wg sync.WaitGroup
+		for range 20 {
+			wg.Go(func() {
+				if got := access(t, c); got == first {
+					t.Error("the old token is used")
+				}
+			})
+		}
+		wg.Wait()
+		w.wantCount(t, "/token", 1)
+		if form := w.forms[0]; form.Get("resource") != testServer || form.Get("grant_type") != "refresh_token" {
+			t.Errorf("the refresh was %v", form)
+		}
+		if s := w.stored(t, c); s.Access.Reveal() != access(t, c) || !w.refresh[s.Refresh.Reveal()] {
+			t.Error("the new pair is not stored")
+		}
+	})
+}
+
+// TestRenewedAhead: in the last part of its life a token is renewed, while nobody waits for that; and
+// without traffic nothing happens.
+func TestRenewedAhead(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		c := w.credential(t, w.options())
+		w.sign(t, c, time.Hour)
+		first := access(t, c)
+		time.Sleep(54 * time.Minute)
+		if access(t, c) != first {
+			t.Error("another token")
+		}
+		synctest.Wait()
+		w.wantCount(t, "/token", 0)
+		time.Sleep(5*time.Minute + 30*time.Second)
+		w.then("/token", func(http.ResponseWriter, *http.Request) bool { time.Sleep(time.Second); return false })
+		if access(t, c) != first {
+			t.Error("somebody waited for a token that was still valid")
+		}
+		time.Sleep(2 * time.Second)
+		if access(t, c) == first {
+			t.Error("the token was not renewed")
+		}
+		w.wantCount(t, "/token", 1)
+	})
+}
+
+// TestNoExpiry: a token of which nobody says when it ends is renewed after a 401 only.
+func TestNoExpiry(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		w.life = ""
+		c := w.credential(t, w.options())
+		w.sign(t, c, 0)
+		first := access(t, c)
+		time.Sleep(1000 * time.Hour)
+		if access(t, c) != first {
+			t.Error("the token was renewed")
+		}
+		h, err := c.renewRefused(t.Context(), c.current.Load())
+		bridgetest.Must(t, err)
+		if h.token().Access == first {
+			t.Error("the refused token is used")
+		}
+		time.Sleep(1000 * time.Hour)
+		_ = access(t, c)
+		w.wantCount(t, "/token", 1)
+	})
+}
+
+// TestCallerLeaves: what a caller that leaves has asked for is stored all the same; and Close waits for it.
+func TestCallerLeaves(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		c := w.credential(t, w.options())
+		w.sign(t, c, time.Hour)
+		time.Sleep(2 * time.Hour)
+		w.then("/token", func(http.ResponseWriter, *http.Request) bool { time.Sleep(10 * time.Second); return false })
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := c.Token(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("Token returned %v", err)
+		}
+		c.Close(t.Context())
+		if s := w.stored(t, c); !w.refresh[s.Refresh.Reveal()] {
+			t.Error("the rotated pair is lost")
+		}
+		w.wantCount(t, "/token", 1)
+	})
+}
+
+// TestTransient: what may work later deletes nothing, the old token is used, and the next attempt is not at once.
+func TestTransient(t *testing.T) {
+	for name, fault := range map[string]step{
+		"503":              answer(503, "", "Retry-After", "60"),
+		"429":              answer(429, `{"error":"slow_down_please"}`),
+		"page":             answer(200, "<html>", "Content-Type", "text/html"),
+		"redirect":         answer(307, "", "Location", "https://evil.test/token"),
+		"500 server_error": answer(500, `{"error":"server_error"}`),
+		"no token":         answer(200, `{"token_type":"Bearer"}`),
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *world) {
+				c := w.credential(t, w.options())
+				w.sign(t, c, time.Hour)
+				first := access(t, c)
+				before := w.stored(t, c).Refresh
+				time.Sleep(2 * time.Hour)
+				w.then("/token", fault)
+				for range 5 {
+					if access(t, c) != first {
+						t.Error("the old token is not used")
+					}
+				}
+				w.wantCount(t, "/token", 1)
+				if !w.stored(t, c).Refresh.Equal(before) {
+					t.Error("the refresh token is gone")
+				}
+				time.Sleep(2 * time.Minute)
+				if access(t, c) == first {
+					t.Error("the token is not renewed afterwards")
+				}
+				w.wantCount(t, "/token", 2)
+			})
+		})
+	}
+}
+
+// TestExpiresInText: a life that is a string is a life.
+func TestExpiresInText(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		w.life = `"600"`
+		c := w.credential(t, w.options())
+		w.sign(t, c, time.Hour)
+		time.Sleep(2 * time.Hour)
+		_ = access(t, c)
+		if life := w.stored(t, c).Expires.Sub(c.now()); life != 10*time.Minute {
+			t.Errorf("the token ends in %v", life)
+		}
+	})
+}
+
+// TestInvalidGrant: a refresh token that is refused is never sent again; a valid access token stays in use.
+func TestInvalidGrant(t *testing.T) {
+	for _, status := range []int{400, 200} {
+		inner := func(t *testing.T, w *world) {
+			c := w.credential(t, w.options())
+			w.sign(t, c, time.Hour)
+			first := access(t, c)
+			time.Sleep(59 * time.Minute)
+			w.then("/token", answer(status, `{"error":"invalid_grant"}`))
+			_ = access(t, c)
+			synctest.Wait()
+			if access(t, c) != first {
+				t.Error("the valid access token is not used")
+			}
+			time.Sleep(time.Hour)
+			for _, other := range []*Credential{c, w.credential(t, w.options())} {
+				_ = access(t, other)
+				h, err := other.renewRefused(t.Context(), other.current.Load())
+				if h != nil || err != nil {
+					t.Errorf("there is a token again: %v, %v", h != nil, err)
+				}
+			}
+			w.wantCount(t, "/token", 1)
+			if s := w.stored(t, c); !s.Refresh.IsZero() || s.Access.IsZero() {
+				t.Errorf("stored is refresh %v, access %v", s.Refresh, s.Access)
+			}
+		}
+		t.Run(http.StatusText(status), func(t *testing.T) { inBubble(t, inner) })
+	}
+}
+
+// TestLostAnswer: the server rotates and does not answer. The token is sent once more, and not a third time
+// once the server has said that it is spent.
+func TestLostAnswer(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		c := w.credential(t, w.options())
+		w.sign(t, c, time.Hour)
+		_ = access(t, c)
+		time.Sleep(2 * time.Hour)
+		old := w.stored(t, c).Refresh.Reveal()
+		w.then("/token", func(rw http.ResponseWriter, r *http.Request) bool {
+			w.mu.Lock()
+			delete(w.refresh, old)
+			w.spent[old] = true
+			w.mu.Unlock()
+			return hang(rw, r)
+		})
+		_ = access(t, c)
+		w.wantCount(t, "/token", 2)
+		if !w.stored(t, c).Refresh.IsZero() {
+			t.Error("the spent token is kept")
+		}
+		time.Sleep(time.Hour)
+		_, _ = c.renewRefused(t.Context(), c.current.Load())
+		w.wantCount(t, "/token", 2)
+	})
+}
+
+// TestAdopts: after a 401 for a token that another process has replaced, the new one is taken and none is asked for.
+func TestAdopts(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		a, b := w.credential(t, w.options()), w.credential(t, w.options())
+		w.sign(t, a, time.Hour)
+		_, _ = access(t, a), access(t, b)
+		old := b.current.Load()
+		_, err := a.renewRefused(t.Context(), a.current.Load())
+		bridgetest.Must(t, err)
+		h, err := b.renewRefused(t.Context(), old)
+		bridgetest.Must(t, err)
+		if h.token().Access != access(t, a) || access(t, b) != access(t, a) {
+			t.Error("they have different tokens")
+		}
+		w.wantCount(t, "/token", 1)
+	})
+}
+
+// TestBrake: a server that refuses every token does not get more than a few token requests, from all
+// processes together; then the error stays.
+func TestBrake(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		cs := []*Credential{w.credential(t, w.options()), w.credential(t, w.options())}
+		w.sign(t, cs[0], time.Hour)
+		var last error
+		for range 10 {
+			for _, c := range cs {
+				h, err := c.hold(t.Context())
+				if h != nil {
+					_, err = c.renewRefused(t.Context(), h)
+				}
+				if err != nil {
+					last = err
+				}
+			}
+		}
+		w.wantCount(t, "/token", tokenstore.DefaultRequests)
+		if !errors.Is(last, tokenstore.ErrBrake) {
+			t.Errorf("the error is %v", last)
+		}
+	})
+}
+
+// TestForgottenClient: who is not known any more must sign in; a client that somebody registered by hand is a mistake of
+// settings, and loses nothing.
+func TestForgottenClient(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		o := w.options()
+		byHand := w.credential(t, o)
+		w.sign(t, byHand, time.Hour)
+		h, err := byHand.hold(t.Context())
+		bridgetest.Must(t, err)
+		delete(w.clients, "c1")
+		var permanent *Permanent
+		if _, err := byHand.renewRefused(t.Context(), h); !errors.As(err, &permanent) {
+			t.Errorf("the error is %v", err)
+		}
+		wantNoSecret(t, err)
+		if w.stored(t, byHand).Refresh.IsZero() {
+			t.Error("the refresh token is gone")
+		}
+		o.ClientID = ""
+		dynamic := w.credential(t, o)
+		w.sign(t, dynamic, time.Hour)
+		h, err = dynamic.hold(t.Context())
+		bridgetest.Must(t, err)
+		var required *Required
+		if _, err := dynamic.renewRefused(t.Context(), h); !errors.As(err, &required) {
+			t.Errorf("the error is %v", err)
+		}
+		w.wantCount(t, "/token", 2)
+	})
+}
+
+// TestNotWritten: a pair that cannot be stored is used, and stored as soon as that works.
+func TestNotWritten(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		o := w.options()
+		var mu sync.Mutex
+		var told []error
+		o.Notice = func(err error) { mu.Lock(); told = append(told, err); mu.Unlock() }
+		c := w.credential(t, o)
+		w.sign(t, c, time.Hour)
+		first := access(t, c)
+		time.Sleep(2 * time.Hour)
+		folder := filepath.Join(w.store.Dir(), "v1", "cred")
+		w.then("/token", func(http.ResponseWriter, *http.Request) bool { _ = os.Chmod(folder, 0o755); return false })
+		second := access(t, c)
+		if second == first {
+			t.Error("the new token is not used")
+		}
+		bridgetest.Must(t, os.Chmod(folder, 0o700))
+		mu.Lock()
+		if len(told) != 1 || !errors.Is(told[0], tokenstore.ErrUnsafe) {
+			t.Errorf("told was %v", told)
+		}
+		mu.Unlock()
+		time.Sleep(time.Minute)
+		if access(t, c) != second {
+			t.Error("another token")
+		}
+		synctest.Wait()
+		if w.stored(t, c).Access.Reveal() != second {
+			t.Error("it was not stored afterwards")
+		}
+		w.wantCount(t, "/token", 1)
+	})
+}
+
+// TestSignedOut: a running process does not bring back what was deleted.
+func TestSignedOut(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		c := w.credential(t, w.options())
+		w.sign(t, c, time.Hour)
+		_ = access(t, c)
+		bridgetest.Must(t, w.store.Delete(t.Context(), c.key))
+		time.Sleep(2 * time.Hour)
+		if got := access(t, c); got != "" {
+			t.Error("there is a token")
+		}
+		w.wantCount(t, "/token", 0)
+	})
+}

@@ -1,0 +1,71 @@
+package client
+
+import (
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/auth"
+	"github.com/mcp-bridge/mcp-bridge/internal/auth/tokenstore"
+	"github.com/mcp-bridge/mcp-bridge/internal/printable"
+)
+
+// Required is the error of a request that needs a person to sign in.
+type Required struct {
+	URL      string    // where; "": nobody has begun the sign-in
+	UserCode string    // what the person types there; "": nothing
+	Expires  time.Time // when URL and UserCode end; zero: unknown
+	Reason   string    // why, in one line
+}
+
+// Error returns the reason and the place in one line.
+func (r *Required) Error() string {
+	var b strings.Builder
+	b.WriteString("sign-in needed: " + printable.Text(r.Reason))
+	if r.URL != "" {
+		b.WriteString("; open " + printable.Text(r.URL))
+	}
+	if r.UserCode != "" {
+		b.WriteString(" and enter " + printable.Text(r.UserCode))
+	}
+	return b.String()
+}
+
+// required returns the error with what another process has announced of its sign-in.
+func (c *Credential) required(reason string) *Required {
+	r := &Required{Reason: reason}
+	if login, pending, err := c.o.Store.PendingLogin(c.key); err == nil && pending {
+		r.URL, r.UserCode, r.Expires = login.URL, login.UserCode, login.Expires
+	}
+	return r
+}
+
+// A Permanent error stays until somebody changes something: a setting, the server, or by signing in.
+type Permanent struct {
+	What string // what is wrong, and what helps
+	Err  error  // the error below
+}
+
+// Error returns all of it.
+func (p *Permanent) Error() string { return p.What + ": " + p.Err.Error() }
+
+// Unwrap returns the error below.
+func (p *Permanent) Unwrap() error { return p.Err }
+
+// transient reports whether the same may work later: the answer is missing, or not one of an
+// authorization server at all. Nothing is deleted for it.
+func transient(err error) bool {
+	var required *Required
+	var permanent *Permanent
+	switch {
+	case errors.As(err, &required), errors.As(err, &permanent):
+		return false
+	case auth.Is(err, auth.Unavailable, auth.Invalid, auth.NotFound):
+		return true
+	}
+	var stored *tokenstore.Error
+	return errors.As(err, &stored) || errors.Is(err, errClosed)
+}
+
+// errClosed is what waits get when the Credential is closed.
+var errClosed = errors.New("the credential has been closed")
