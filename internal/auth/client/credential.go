@@ -38,6 +38,7 @@ type Credential struct {
 	waiting     context.Context // a wait for the lock may go on
 	stopWaiting context.CancelFunc
 	renewals    sync.WaitGroup
+	turn        chan struct{} // held by who answers a challenge
 
 	current atomic.Pointer[held] // nil: nothing is known to be stored
 
@@ -46,9 +47,12 @@ type Credential struct {
 	flight  *flight               // nil: no renewal is under way
 	refused tokenstore.Generation // its access token was refused with 401
 	paused  pause
-	prover  *auth.Prover      // of proverOf
-	keyText tokenstore.Secret // the key of prover
-	unsaved *unsaved          // nil: all is stored
+	// hopeless is a credential whose renewal would not help, since hopelessAt.
+	hopeless   tokenstore.Generation
+	hopelessAt time.Time
+	prover     *auth.Prover      // of proverOf
+	keyText    tokenstore.Secret // the key of prover
+	unsaved    *unsaved          // nil: all is stored
 }
 
 // A held is a credential as it was read. It does not change.
@@ -176,7 +180,7 @@ func (c *Credential) fetch(ctx context.Context, h *held) (*held, error) {
 		}
 		return h, nil
 	}
-	if err, paused := c.pausedFor(h, now); paused {
+	if err, paused := c.pausedFor(h.generation, now); paused {
 		if refused {
 			return nil, err
 		}
@@ -195,6 +199,11 @@ func (c *Credential) fetch(ctx context.Context, h *held) (*held, error) {
 
 // renewable reports whether there is something to ask for a new token with.
 func (c *Credential) renewable(h *held) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if since := c.now().Sub(c.hopelessAt); c.hopeless == h.generation && c.hopeless != 0 && since >= 0 && since < maxPause {
+		return false
+	}
 	return c.o.Machine != nil || !h.stored.Refresh.IsZero() || h.unsaved
 }
 

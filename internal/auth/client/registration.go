@@ -3,18 +3,107 @@ package client
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/internal/auth"
 	"github.com/mcp-bridge/mcp-bridge/internal/auth/tokenstore"
 )
 
+// choose returns how the client gets its id, or the error that says what to register, and where.
+func (c *Credential) choose(s *site, redirect string) (auth.Identity, error) {
+	return auth.Identities{
+		ClientID: c.o.ClientID, Issuer: c.o.ClientIssuer, Document: c.o.Document,
+		NotDynamic: c.o.NotDynamic || c.o.Machine != nil, Redirect: redirect,
+	}.Choose(s.Server)
+}
+
+// identify returns the client for a sign-in with this redirect URI. It registers one if none is known that
+// has been of use: an authorization server that has forgotten a client does not tell us, only the person.
+func (c *Credential) identify(ctx context.Context, s *site, redirect string, scopes []string, anew bool) (auth.Client, error) {
+	way, err := c.choose(s, redirect)
+	switch {
+	case err != nil:
+		return auth.Client{}, err
+	case way == auth.PreRegistered:
+		return c.clientOf(ctx, s.Server.Issuer, c.o.ClientID)
+	case way == auth.Document:
+		return c.clientOf(ctx, s.Server.Issuer, c.o.Document)
+	}
+	var found auth.Client
+	err = c.o.Store.UpdateRegistrations(ctx, s.Server.Issuer, func(all []tokenstore.Registration) ([]tokenstore.Registration, error) {
+		all = slices.DeleteFunc(slices.Clone(all), func(r tokenstore.Registration) bool {
+			return slices.Contains(r.RedirectURIs, redirect) && (anew || !c.usable(r))
+		})
+		for _, r := range all {
+			if slices.Contains(r.RedirectURIs, redirect) {
+				found = auth.Client{ID: r.ClientID, Secret: r.ClientSecret.Reveal(), Method: r.AuthMethod}
+				return all, nil
+			}
+		}
+		reg, err := c.caller.Register(ctx, s.Server, metadataFor(s, redirect, scopes), "")
+		if err != nil {
+			return nil, err
+		}
+		found = reg.Client
+		return append(all, tokenstore.Registration{
+			ClientID: reg.Client.ID, ClientSecret: tokenstore.NewSecret(reg.Client.Secret), AuthMethod: reg.Client.Method,
+			RedirectURIs: reg.RedirectURIs, Registered: c.now(), Expires: reg.SecretExpires,
+			ManagementURL: reg.ManageURL, ManagementToken: tokenstore.NewSecret(reg.ManageToken),
+		}), nil
+	})
+	return found, err
+}
+
+// usable reports whether a registration was of use, and its secret has not ended.
+func (c *Credential) usable(r tokenstore.Registration) bool {
+	return !r.Proven.IsZero() && (r.Expires.IsZero() || c.now().Before(r.Expires))
+}
+
+// metadataFor is what a client that registers itself says.
+func metadataFor(s *site, redirect string, scopes []string) auth.ClientMetadata {
+	m := auth.ClientMetadata{
+		Name: "mcp-bridge", RedirectURIs: []string{redirect}, GrantTypes: []string{"authorization_code", "refresh_token"},
+		ResponseTypes: []string{"code"}, ApplicationType: "native", Method: auth.MethodNone,
+		Scope: auth.JoinScope(auth.UnionScope(s.Resource.ScopesSupported, scopes)),
+	}
+	if s.Server.DeviceAuthorization != "" {
+		m.GrantTypes = append(m.GrantTypes, "urn:ietf:params:oauth:grant-type:device_code")
+	}
+	for _, method := range []string{auth.MethodPost, auth.MethodBasic, auth.MethodNone} { // the last one is preferred
+		if slices.Contains(s.Server.AuthMethods, method) {
+			m.Method = method
+		}
+	}
+	return m
+}
+
+// prove notes whether a registration was of use. One that was not is replaced at the next sign-in.
+func (c *Credential) prove(ctx context.Context, issuer, id string, good bool) {
+	err := c.o.Store.UpdateRegistrations(ctx, issuer, func(all []tokenstore.Registration) ([]tokenstore.Registration, error) {
+		for i := range all {
+			if all[i].ClientID == id && good {
+				all[i].Proven = c.now()
+			} else if all[i].ClientID == id {
+				all[i].Proven = time.Time{}
+			}
+		}
+		return all, nil
+	})
+	c.notice(err)
+}
+
 // clientOf returns the client with this id at an issuer.
 func (c *Credential) clientOf(ctx context.Context, issuer, id string) (auth.Client, error) {
-	if id == c.o.ClientID && id != "" {
+	switch id {
+	case "":
+	case c.o.ClientID:
 		return auth.Client{ID: id, Secret: c.o.ClientSecret.Reveal(), Key: c.o.ClientKey, Method: c.o.ClientMethod}, nil
-	}
-	if id == c.o.Document {
-		return auth.Client{ID: id, Key: c.o.ClientKey, Method: documentMethod(c.o)}, nil
+	case c.o.Document:
+		method := auth.MethodNone
+		if c.o.ClientKey != nil {
+			method = auth.MethodPrivateKey
+		}
+		return auth.Client{ID: id, Key: c.o.ClientKey, Method: method}, nil
 	}
 	all, err := c.o.Store.Registrations(ctx, issuer)
 	if err != nil {
@@ -26,14 +115,6 @@ func (c *Credential) clientOf(ctx context.Context, issuer, id string) (auth.Clie
 		}
 	}
 	return auth.Client{ID: id, Method: auth.MethodNone}, nil
-}
-
-// documentMethod returns how a client authenticates whose id is the address of its document.
-func documentMethod(o Options) string {
-	if o.ClientKey != nil {
-		return auth.MethodPrivateKey
-	}
-	return auth.MethodNone
 }
 
 // forget deletes a registration that the issuer does not know any more. It reports whether the client

@@ -25,7 +25,7 @@ func (c *Credential) renewal(h *held) (*flight, error) {
 		f.got, f.err = c.renew(h)
 		c.mu.Lock()
 		c.flight = nil
-		c.pauseAfter(h, f.err)
+		c.pauseAfter(h.generation, f.err)
 		c.mu.Unlock()
 		close(f.done)
 		c.notice(f.err)
@@ -43,16 +43,16 @@ func (f *flight) wait(ctx context.Context) (*held, error) {
 	}
 }
 
-// pauseAfter notes how a renewal of h went. c.mu is held.
-func (c *Credential) pauseAfter(h *held, err error) {
+// pauseAfter notes how the renewal of a credential went. c.mu is held.
+func (c *Credential) pauseAfter(of tokenstore.Generation, err error) {
 	if err == nil {
 		if c.unsaved == nil {
 			c.paused = pause{}
 		}
 		return
 	}
-	p := pause{failed: 1, err: err, of: h.generation}
-	if c.paused.of == h.generation {
+	p := pause{failed: 1, err: err, of: of}
+	if c.paused.err != nil && c.paused.of == of {
 		p.failed = c.paused.failed + 1
 	}
 	wait := min(firstPause<<min(p.failed-1, 20), maxPause)
@@ -67,8 +67,8 @@ func (c *Credential) pauseAfter(h *held, err error) {
 	c.paused = p
 }
 
-// pausedFor reports whether a renewal of h failed so recently that none is tried now.
-func (c *Credential) pausedFor(h *held, now time.Time) (error, bool) {
+// pausedFor reports whether a renewal failed so recently that none is tried now.
+func (c *Credential) pausedFor(of tokenstore.Generation, now time.Time) (error, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p := c.paused
@@ -76,7 +76,7 @@ func (c *Credential) pausedFor(h *held, now time.Time) (error, bool) {
 	if until.Sub(now) > 24*time.Hour {
 		until = now // the clock was set back
 	}
-	return p.err, p.err != nil && p.of == h.generation && now.Before(until)
+	return p.err, p.err != nil && p.of == of && now.Before(until)
 }
 
 // renew takes the lock, reads again, asks for a token, stores it, and gives the lock back.
@@ -137,7 +137,7 @@ func (c *Credential) ask(l *tokenstore.Locked, e tokenstore.Entry) (token auth.T
 		}
 		token, err = c.send(c.life, e.Credential)
 		lost, ok := errors.AsType[*auth.Error](err)
-		if !ok || lost.Kind != auth.Unavailable || lost.Status != 0 || !lost.Sent || try == 2 || c.life.Err() != nil {
+		if !ok || lost.Kind != auth.Unavailable || lost.Status != 0 || !lost.Sent || try == 2 || c.o.Machine != nil || c.life.Err() != nil {
 			return token, err
 		}
 	}

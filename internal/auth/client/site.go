@@ -3,9 +3,15 @@ package client
 import (
 	"context"
 	"encoding/json"
+	"slices"
+	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/internal/auth"
+	"github.com/mcp-bridge/mcp-bridge/internal/auth/tokenstore"
 )
+
+// siteLife is how long metadata is used without asking again. A refused token makes it ask at once.
+const siteLife = time.Hour
 
 // A site is what is known of a server and its authorization server.
 type site struct {
@@ -15,19 +21,172 @@ type site struct {
 	Origin   bool                  `json:"origin,omitempty"`  // there is no metadata of the resource: revision 2025-03-26
 }
 
-// siteDocument is the name of the site among the stored documents.
-const siteDocument = "site"
+// wants is what the server's challenges have asked for. It is remembered over processes.
+type wants struct {
+	Announced string         `json:"announced,omitempty"` // address of the resource's metadata
+	Scopes    []string       `json:"scopes,omitempty"`    // all that challenges have named
+	DPoP      bool           `json:"dpop,omitempty"`      // it takes bound tokens only
+	StepUp    bool           `json:"stepUp,omitempty"`    // the next sign-in is for more scopes
+	Attempts  map[string]int `json:"attempts,omitempty"`  // how often somebody signed in for these scopes after a 403
+}
+
+// offlineAccess is the scope that asks for a refresh token.
+const offlineAccess = "offline_access"
+
+// The names of the stored documents.
+const (
+	siteDocument  = "site"
+	wantsDocument = "wants"
+)
 
 // storedSite returns the site as it is stored, however old; nil: there is none.
 func (c *Credential) storedSite(ctx context.Context) (*site, error) {
 	m, err := c.o.Store.Metadata(ctx, c.key)
-	if err != nil || m.Documents[siteDocument] == nil {
+	if err != nil {
 		return nil, err
 	}
+	return siteOf(m), nil
+}
+
+// siteOf reads a stored site. One of another version is as good as none.
+func siteOf(m tokenstore.Metadata) *site {
 	s := &site{}
-	if err := json.Unmarshal(m.Documents[siteDocument], s); err != nil {
-		return nil, nil // of another version: as good as none
+	if m.Documents[siteDocument] == nil || json.Unmarshal(m.Documents[siteDocument], s) != nil {
+		return nil
 	}
 	s.Server.Assumed = s.Assumed
-	return s, nil
+	return s
+}
+
+// remember changes one stored document. What another process stores of the same server at the same
+// moment may be lost: it would be asked for again.
+func (c *Credential) remember(ctx context.Context, name string, document any, expires time.Time) error {
+	m, err := c.o.Store.Metadata(ctx, c.key)
+	if err != nil {
+		return err
+	}
+	text, err := json.Marshal(document)
+	if err != nil {
+		return err
+	}
+	m.Documents = cloneMap(m.Documents)
+	m.Documents[name] = text
+	if !expires.IsZero() {
+		m.Expires = expires
+	}
+	return c.o.Store.SaveMetadata(ctx, c.key, m)
+}
+
+// wanted returns what challenges have asked for.
+func (c *Credential) wanted(ctx context.Context) (wants, error) {
+	m, err := c.o.Store.Metadata(ctx, c.key)
+	w := wants{}
+	if err == nil && m.Documents[wantsDocument] != nil && json.Unmarshal(m.Documents[wantsDocument], &w) != nil {
+		w = wants{}
+	}
+	return w, err
+}
+
+// discover returns the site. fresh: what is stored is not good enough.
+func (c *Credential) discover(ctx context.Context, announced string, fresh bool) (*site, error) {
+	m, err := c.o.Store.Metadata(ctx, c.key)
+	if err != nil {
+		return nil, err
+	}
+	have := siteOf(m)
+	if left := m.Expires.Sub(c.now()); have != nil && !fresh && left > 0 && left <= siteLife {
+		return have, nil
+	}
+	found, err := c.askSite(ctx, announced, have)
+	if err != nil {
+		return nil, err
+	}
+	if found.Assumed && have != nil && !have.Origin {
+		return have, nil // the metadata is away for now: nobody said that it has changed
+	}
+	if err := c.remember(ctx, siteDocument, found, c.now().Add(siteLife)); err != nil {
+		c.notice(err) // it is found again next time
+	}
+	return found, nil
+}
+
+// askSite asks the servers.
+func (c *Credential) askSite(ctx context.Context, announced string, have *site) (*site, error) {
+	resource, err := c.caller.ResourceMetadata(ctx, c.o.Revision, c.server, announced)
+	if auth.Is(err, auth.NotFound) {
+		server, err := c.caller.OriginServer(ctx, c.server)
+		return &site{Server: server, Assumed: server.Assumed, Origin: true}, err
+	}
+	if err != nil {
+		return nil, err
+	}
+	var none error
+	for _, issuer := range c.inOrder(resource.AuthorizationServers, have) {
+		server, err := c.caller.ServerMetadata(ctx, c.o.Revision, issuer)
+		if err == nil {
+			return &site{Resource: resource, Server: server}, nil
+		}
+		if none == nil {
+			none = err
+		}
+		if !auth.Is(err, auth.NotFound) {
+			break
+		}
+	}
+	return nil, none
+}
+
+// inOrder puts the issuer first that this client is known at, if the server still names it.
+func (c *Credential) inOrder(issuers []string, have *site) []string {
+	first := c.o.ClientIssuer
+	if first == "" && have != nil {
+		first = have.Server.Issuer
+	}
+	if i := slices.Index(issuers, first); i > 0 {
+		issuers = append([]string{first}, slices.Delete(slices.Clone(issuers), i, i+1)...)
+	}
+	return issuers[:min(len(issuers), 4)]
+}
+
+// names reports whether the server still works with an issuer.
+func (s *site) names(issuer string) bool {
+	return s.Server.Issuer == issuer || slices.Contains(s.Resource.AuthorizationServers, issuer)
+}
+
+// resource returns what is sent as "resource": what was published, unchanged.
+func (c *Credential) resource(s *site) string {
+	switch {
+	case c.o.NoResource:
+		return ""
+	case c.o.Resource != "":
+		return c.o.Resource
+	}
+	return s.Resource.Resource
+}
+
+// scopes returns what is asked for: what challenges have named, else what the server lists, else nothing. What
+// the user asks for comes in the place of the list. With offline, offline_access is added where it is offered.
+func (c *Credential) scopes(s *site, w wants, offline bool) []string {
+	all := w.Scopes
+	switch {
+	case len(c.o.Scopes) > 0:
+		all = auth.UnionScope(c.o.Scopes, w.Scopes)
+	case len(all) == 0:
+		all = s.Resource.ScopesSupported
+	}
+	if offline && len(all) > 0 && slices.Contains(s.Server.Scopes, offlineAccess) {
+		all = auth.UnionScope(all, []string{offlineAccess})
+	}
+	return all
+}
+
+// bound reports whether tokens are to be bound to a key.
+func (c *Credential) bound(s *site, w wants) bool {
+	switch c.o.DPoP {
+	case DPoPOff:
+		return false
+	case DPoPRequire:
+		return true
+	}
+	return s.Resource.DPoPRequired || w.DPoP && slices.Contains(s.Server.DPoPAlgs, "ES256")
 }

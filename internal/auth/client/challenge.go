@@ -1,0 +1,289 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/auth"
+	"github.com/mcp-bridge/mcp-bridge/internal/auth/tokenstore"
+)
+
+// maxStepUps is how often somebody signs in for the same scopes after a 403. With the first sign-in
+// that makes three attempts.
+const maxStepUps = 2
+
+// take waits for the turn to answer a challenge: of many requests that are refused at the same time, one
+// finds out what to do.
+func (c *Credential) take(ctx context.Context) (release func(), err error) {
+	select {
+	case c.turn <- struct{}{}:
+		return func() { <-c.turn }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// unauthorized answers a 401. old is what the request had, nil: nothing. again: old was new a moment ago.
+// It returns what to try next.
+func (c *Credential) unauthorized(ctx context.Context, d auth.Demand, old *held, again bool) (*held, error) {
+	next, reason, err := c.answer401(ctx, d, old, again)
+	if next != nil || err != nil {
+		return next, err
+	}
+	return c.personSigns(ctx, reason, old)
+}
+
+// answer401 does what needs no person. Without a result and an error, a person must sign in, for the reason.
+func (c *Credential) answer401(ctx context.Context, d auth.Demand, old *held, again bool) (next *held, reason string, err error) {
+	release, err := c.take(ctx)
+	if err != nil {
+		return nil, "", err
+	}
+	defer release()
+	now, err := c.read(ctx)
+	if err != nil {
+		return nil, "", err
+	}
+	if now != nil && (old == nil || now.generation != old.generation) && !c.isRefused(now) && !now.stored.Access.IsZero() {
+		return now, "", nil
+	}
+	if err := c.note(ctx, d, old, false); err != nil {
+		return nil, "", err
+	}
+	s, err := c.discover(ctx, d.ResourceMetadata, old != nil)
+	if err != nil && (old == nil || !auth.Is(err, auth.Unavailable)) {
+		return nil, "", err
+	}
+	moved := old != nil && s != nil && !s.Origin && !s.names(old.stored.Issuer)
+	if old != nil && !moved && !again && c.o.Machine == nil {
+		next, err = c.renewRefused(ctx, old)
+		var required *Required
+		switch {
+		case errors.As(err, &required):
+			reason = required.Reason
+		case next != nil || err != nil:
+			return next, "", err
+		}
+	}
+	switch {
+	case s == nil:
+		return nil, "", err
+	case c.o.Machine != nil && again:
+		return nil, "", &Permanent{What: "the server refuses a token that was just issued", Err: errors.New("status 401")}
+	case c.o.Machine != nil:
+		next, err = c.machineSigns(ctx, s, old)
+		return next, "", err
+	case moved:
+		reason = "the server has changed to another authorization server"
+	case reason == "" && again:
+		reason = "the server refuses a token that was just issued"
+	case reason == "" && old != nil:
+		reason = "the server does not take the stored token any more"
+	case reason == "":
+		reason = "nobody has signed in to " + c.o.Server
+	}
+	if c.refuses(old) {
+		c.mu.Lock()
+		c.refused = old.generation
+		if moved || again { // to renew it helps nobody
+			c.hopeless, c.hopelessAt = old.generation, c.now()
+		}
+		c.mu.Unlock()
+	}
+	_, err = c.choose(s, c.redirectURI(c.port()))
+	return nil, reason, err
+}
+
+// refuses reports whether old is still the current credential, which was refused.
+func (c *Credential) refuses(old *held) bool {
+	h := c.current.Load()
+	return old != nil && h != nil && h.generation == old.generation
+}
+
+// note remembers what a challenge asks for.
+func (c *Credential) note(ctx context.Context, d auth.Demand, old *held, stepUp bool) error {
+	w, err := c.wanted(ctx)
+	if err != nil {
+		return err
+	}
+	before := fmt.Sprint(w)
+	if d.ResourceMetadata != "" {
+		w.Announced = d.ResourceMetadata
+	}
+	if d.Bearer || d.DPoP {
+		w.DPoP = d.DPoP && !d.Bearer
+	}
+	if stepUp && old != nil {
+		w.Scopes = auth.UnionScope(auth.UnionScope(w.Scopes, old.stored.Asked), old.stored.Granted)
+	}
+	w.Scopes = auth.UnionScope(w.Scopes, d.Scopes)
+	w.StepUp = stepUp
+	if fmt.Sprint(w) == before {
+		return nil
+	}
+	return c.remember(ctx, wantsDocument, w, time.Time{})
+}
+
+// forbidden answers a 403 with insufficient_scope: somebody signs in again, for all scopes so far and
+// those that the server names (the specification's step-up authorization flow).
+func (c *Credential) forbidden(ctx context.Context, d auth.Demand, old *held) (*held, error) {
+	next, err := c.answer403(ctx, d, old)
+	if next != nil || err != nil {
+		return next, err
+	}
+	return c.personSigns(ctx, "the server wants more rights: "+auth.JoinScope(d.Scopes), old)
+}
+
+func (c *Credential) answer403(ctx context.Context, d auth.Demand, old *held) (*held, error) {
+	release, err := c.take(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	now, err := c.read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if now != nil && old != nil && now.generation != old.generation && !c.isRefused(now) && !now.stored.Access.IsZero() {
+		return now, nil
+	}
+	if err := c.note(ctx, d, old, true); err != nil {
+		return nil, err
+	}
+	w, err := c.wanted(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if w.Attempts[scopeSet(w.Scopes)] >= maxStepUps {
+		return nil, &Permanent{What: "the server wants more rights than signing in brings", Err: fmt.Errorf("it still wants %.200q after %d attempts", d.Scopes, maxStepUps+1)}
+	}
+	s, err := c.discover(ctx, d.ResourceMetadata, false)
+	if err != nil || c.o.Machine == nil {
+		return nil, err
+	}
+	return c.machineSigns(ctx, s, old)
+}
+
+// scopeSet names a set of scopes.
+func scopeSet(scopes []string) string { return auth.JoinScope(sortedCopy(scopes)) }
+
+// attempted counts a sign-in that a 403 was the reason of.
+func (c *Credential) attempted(ctx context.Context) error {
+	w, err := c.wanted(ctx)
+	if err != nil {
+		return err
+	}
+	if w.StepUp {
+		w.Attempts = cloneMap(w.Attempts)
+		if len(w.Attempts) >= 32 {
+			clear(w.Attempts)
+		}
+		w.Attempts[scopeSet(w.Scopes)]++
+	} else {
+		w.Attempts = nil
+	}
+	return c.remember(ctx, wantsDocument, w, time.Time{})
+}
+
+// personSigns has a person sign in, and returns the credential that comes of it.
+func (c *Credential) personSigns(ctx context.Context, reason string, old *held) (*held, error) {
+	need := c.required(reason)
+	if c.o.SignIn == nil {
+		return nil, need
+	}
+	if err := c.o.SignIn(ctx, c, *need); err != nil {
+		return nil, err
+	}
+	h, err := c.read(ctx)
+	if err == nil && (h == nil || old != nil && h.generation == old.generation) {
+		err = need
+	}
+	return h, err
+}
+
+// machineSigns gets the first token, or one with more scopes, without a person.
+func (c *Credential) machineSigns(ctx context.Context, s *site, old *held) (got *held, err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	of := tokenstore.Generation(0)
+	if old != nil {
+		of = old.generation
+	}
+	if err, paused := c.pausedFor(of, c.now()); paused {
+		return nil, err
+	}
+	if _, err := c.choose(s, ""); err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return nil, errClosed
+	}
+	c.renewals.Add(1)
+	c.mu.Unlock()
+	defer c.renewals.Done()
+	lockCtx, cancel := context.WithTimeout(c.waiting, lockTime)
+	defer cancel()
+	w, err := c.wanted(ctx)
+	if err != nil {
+		return nil, err
+	}
+	err = c.o.Store.WithLock(lockCtx, c.key, func(l *tokenstore.Locked) error {
+		e := l.Entry()
+		if e.Generation != 0 && (old == nil || e.Generation != old.generation) {
+			if got, err = c.adopt(e); got != nil || err != nil {
+				return err
+			}
+		}
+		next, err := c.begin(s, w, e.Credential, c.scopes(s, w, false))
+		if err != nil {
+			return err
+		}
+		next.ClientID = c.machineClient()
+		e.Credential = next
+		token, err := c.ask(l, e)
+		if err != nil {
+			_, err = c.failed(l, e, err)
+			return err
+		}
+		got, err = c.save(l, e, token)
+		return err
+	})
+	c.mu.Lock()
+	c.pauseAfter(of, err)
+	c.mu.Unlock()
+	if err == nil {
+		err = c.attempted(ctx)
+	}
+	return got, err
+}
+
+// machineClient returns the id of a client that somebody has registered.
+func (c *Credential) machineClient() string {
+	if c.o.ClientID != "" {
+		return c.o.ClientID
+	}
+	return c.o.Document
+}
+
+// begin makes a credential without tokens. A key of proofs is kept.
+func (c *Credential) begin(s *site, w wants, old tokenstore.Credential, scopes []string) (tokenstore.Credential, error) {
+	next := tokenstore.Credential{
+		Server: c.o.Server, Profile: c.o.Profile, Issuer: s.Server.Issuer, TokenEndpoint: s.Server.Token,
+		RevocationEndpoint: s.Server.Revocation, Resource: c.resource(s), Asked: scopes,
+	}
+	if !c.bound(s, w) {
+		return next, nil
+	}
+	if next.DPoPKey = old.DPoPKey; next.DPoPKey.IsZero() {
+		var err error
+		if next.DPoPKey, err = newKey(); err != nil {
+			return next, err
+		}
+	}
+	return next, nil
+}

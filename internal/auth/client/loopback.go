@@ -1,0 +1,215 @@
+package client
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/auth"
+	"github.com/mcp-bridge/mcp-bridge/internal/auth/tokenstore"
+)
+
+// The ports of redirect URIs, and how many others are tried where one is in use.
+const (
+	firstPort = 33418
+	lastPort  = 49150
+	morePorts = 8
+)
+
+const callbackPath = "/callback"
+
+// port returns the port of the redirect URI: the same one each time, and another one for each credential.
+func (c *Credential) port() int {
+	if c.o.RedirectPort != 0 {
+		return c.o.RedirectPort
+	}
+	b, err := hex.DecodeString(string(c.key[:8]))
+	if err != nil {
+		return firstPort
+	}
+	n := int(b[0])<<16 | int(b[1])<<8 | int(b[2])
+	return firstPort + n%(lastPort-firstPort+1)
+}
+
+// redirectURI returns the redirect URI with a port.
+func (c *Credential) redirectURI(port int) string {
+	return "http://" + net.JoinHostPort(c.redirectHost(), strconv.Itoa(port)) + callbackPath
+}
+
+func (c *Credential) redirectHost() string {
+	if c.o.RedirectHost == "" {
+		return "127.0.0.1"
+	}
+	return c.o.RedirectHost
+}
+
+// listen opens the loopback listeners of the redirect URI. Another port is taken only where the user has not
+// chosen one; the registration is made anew for it.
+func (c *Credential) listen(ctx context.Context) (all []net.Listener, port int, err error) {
+	switch host := c.redirectHost(); host {
+	case "127.0.0.1", "localhost", "::1":
+	default:
+		return nil, 0, fmt.Errorf("the redirect host %.60q is not this machine: use 127.0.0.1 or localhost", host)
+	}
+	tries := 1
+	if c.o.RedirectPort == 0 {
+		tries += morePorts
+	}
+	for try := range tries {
+		port = c.port() + try
+		if port > lastPort && c.o.RedirectPort == 0 {
+			port -= lastPort - firstPort + 1
+		}
+		if all, err = c.listenOn(ctx, port); err == nil {
+			return all, port, nil
+		}
+	}
+	return nil, 0, fmt.Errorf("the browser cannot come back: no port can be listened on: %w", err)
+}
+
+// listenOn opens one port; for localhost on both addresses, since a browser may take either.
+func (c *Credential) listenOn(ctx context.Context, port int) ([]net.Listener, error) {
+	var config net.ListenConfig
+	host := c.redirectHost()
+	first := host
+	if host == "localhost" {
+		first = "127.0.0.1"
+	}
+	l, err := config.Listen(ctx, "tcp", net.JoinHostPort(first, strconv.Itoa(port)))
+	if err != nil {
+		return nil, err
+	}
+	all := []net.Listener{l}
+	if host == "localhost" {
+		if l, err := config.Listen(ctx, "tcp", net.JoinHostPort("::1", strconv.Itoa(port))); err == nil {
+			all = append(all, l)
+		} // else there is no IPv6, or somebody else has the port there
+	}
+	return all, nil
+}
+
+// A callback is the end of an authorization request.
+type callback struct {
+	code string
+	err  error
+}
+
+// A receiver takes one authorization response: from a browser, or as text.
+type receiver struct {
+	redirect string
+	host     string // of requests
+	expect   auth.Expectation
+	result   chan callback // of size 1
+
+	mu   sync.Mutex
+	done bool
+}
+
+func newReceiver(redirect string, expect auth.Expectation) *receiver {
+	u, _ := url.Parse(redirect)
+	return &receiver{redirect: redirect, host: u.Host, expect: expect, result: make(chan callback, 1)}
+}
+
+// errUsed is a response after the one that was taken.
+var errUsed = errors.New("the sign-in has been answered already")
+
+// take takes the query of a response. An error leaves the sign-in open, except errUsed.
+func (v *receiver) take(query string) error {
+	code, err := v.expect.Code(query)
+	if auth.Is(err, auth.OtherRequest) {
+		return err
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.done {
+		return errUsed
+	}
+	v.done = true
+	v.result <- callback{code, err}
+	return nil
+}
+
+// deliver takes the address that a browser ended at, as a person gives it.
+func (v *receiver) deliver(addr string) error {
+	rest, ok := strings.CutPrefix(strings.TrimSpace(addr), v.redirect+"?")
+	if !ok {
+		return fmt.Errorf("this is not an answer to the sign-in: it should begin with %s?", v.redirect)
+	}
+	rest, _, _ = strings.Cut(rest, "#")
+	return v.take(rest)
+}
+
+// ServeHTTP answers the browser. The page has no script, and nothing that came with the request.
+func (v *receiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	h.Set("Cache-Control", "no-store")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Connection", "close")
+	switch err := error(nil); {
+	case r.Host != v.host:
+		page(w, http.StatusMisdirectedRequest, "This address is not known here.")
+	case r.URL.Path != callbackPath:
+		page(w, http.StatusNotFound, "There is nothing here.")
+	case r.Method != http.MethodGet:
+		h.Set("Allow", http.MethodGet)
+		page(w, http.StatusMethodNotAllowed, "There is nothing here.")
+	default:
+		if err = v.take(r.URL.RawQuery); errors.Is(err, errUsed) {
+			page(w, http.StatusGone, "The sign-in has been answered already. You can close this page.")
+		} else if err != nil {
+			page(w, http.StatusBadRequest, "This does not answer the sign-in that is under way.")
+		} else {
+			page(w, http.StatusOK, "The answer has arrived. You can close this page, and see in the program whether you are signed in.")
+		}
+	}
+}
+
+func page(w http.ResponseWriter, status int, text string) {
+	w.WriteHeader(status)
+	_, _ = io.WriteString(w, "<!doctype html><title>Sign-in</title><p>"+text+"</p>\n")
+}
+
+// Deliver gives the address that a browser ended at to the process that signs in under key: for a person
+// whose browser is on another machine.
+func Deliver(ctx context.Context, store *tokenstore.Store, key tokenstore.Key, addr string) error {
+	login, pending, err := store.PendingLogin(key)
+	switch {
+	case err != nil:
+		return err
+	case !pending || login.Redirect == "":
+		return errors.New("no sign-in waits for an answer")
+	}
+	rest, ok := strings.CutPrefix(strings.TrimSpace(addr), login.Redirect+"?")
+	if !ok {
+		return fmt.Errorf("this is not an answer to the sign-in: it should begin with %s?", login.Redirect)
+	}
+	rest, _, _ = strings.Cut(rest, "#")
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, login.Redirect+"?"+rest, nil)
+	if err != nil {
+		return errors.New("the address is not valid")
+	}
+	direct := &http.Transport{DisableKeepAlives: true} // no proxy: it is this machine
+	resp, err := direct.RoundTrip(req)
+	if err != nil {
+		return fmt.Errorf("the process that signs in (%d) does not answer", login.PID)
+	}
+	_ = resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("the process that signs in (%d) does not take it: status %d", login.PID, resp.StatusCode)
+	}
+	return nil
+}

@@ -1,0 +1,143 @@
+package client
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"errors"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
+	"github.com/mcp-bridge/mcp-bridge/internal/auth"
+	"github.com/mcp-bridge/mcp-bridge/internal/auth/tokenstore"
+)
+
+// TestClientCredentials: a machine signs in by itself, and again when the token ends.
+func TestClientCredentials(t *testing.T) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	bridgetest.Must(t, err)
+	signer, err := auth.NewSigner(key, "ES256", "")
+	bridgetest.Must(t, err)
+	for _, withKey := range []bool{false, true} {
+		t.Run(map[bool]string{false: "secret", true: "key"}[withKey], func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *world) {
+				o := w.options()
+				o.Machine, o.ClientSecret = ClientCredentials{}, tokenstore.NewSecret("secret-canary")
+				if withKey {
+					o.ClientSecret, o.ClientKey = tokenstore.Secret{}, signer
+				}
+				c := w.credential(t, o)
+				w.wantServed(t, c)
+				time.Sleep(2 * time.Hour)
+				w.wantServed(t, c)
+				w.wantCount(t, "/token", 2)
+				for i, form := range w.forms {
+					basic := w.heads[i].Get("Authorization") != ""
+					if form.Get("grant_type") != "client_credentials" || basic == withKey || form.Has("client_assertion") != withKey {
+						t.Errorf("request %d is %v", i, form.Get("grant_type"))
+					}
+				}
+				w.wantCount(t, "/authorize", 0)
+			})
+		})
+	}
+}
+
+// TestJWTBearer: the file is read at each use; what is refused is not tried again at once.
+func TestJWTBearer(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		file := filepath.Join(t.TempDir(), "assertion")
+		bridgetest.Must(t, os.WriteFile(file, []byte("one-canary\n"), 0o600))
+		o := w.options()
+		o.Machine = JWTBearer{file}
+		c := w.credential(t, o)
+		w.then("/token", answer(400, `{"error":"invalid_grant"}`))
+		for range 4 {
+			_, _, err := w.post(t, c)
+			if _, ok := errors.AsType[*Permanent](err); !ok {
+				t.Fatalf("the error is %v", err)
+			}
+		}
+		w.wantCount(t, "/token", 1)
+		bridgetest.Must(t, os.WriteFile(file, []byte("two-canary\n"), 0o600))
+		time.Sleep(maxPause)
+		w.wantServed(t, c)
+		w.wantCount(t, "/token", 2)
+		for i, want := range []string{"one-canary", "two-canary"} {
+			if got := w.forms[i].Get("assertion"); got != want {
+				t.Errorf("assertion %q, want %q", got, want)
+			}
+		}
+	})
+}
+
+// TestEnterprise: the id token is exchanged at the company's provider, and what it gives at the server's.
+func TestEnterprise(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		idp := newFake("https://idp.test", "")
+		w.wire["idp.test"] = idp
+		idp.then("/token", answer(200, `{"access_token":"jag-canary","token_type":"N_A","issued_token_type":"`+auth.TypeIDJAG+`"}`))
+		file := filepath.Join(t.TempDir(), "id")
+		bridgetest.Must(t, os.WriteFile(file, []byte("id-canary"), 0o600))
+		o := w.options()
+		o.ClientSecret = tokenstore.NewSecret("secret-canary")
+		o.Machine = Enterprise{IDP: auth.ServerMetadata{Issuer: "https://idp.test", Token: "https://idp.test/token"}, Client: auth.Client{ID: "c1"}, IDToken: IDTokenFile(file)}
+		w.wantServed(t, w.credential(t, o))
+		x, j := idp.forms[0], w.forms[0]
+		if x.Get("subject_token") != "id-canary" || x.Get("audience") != testIssuer || x.Get("resource") != testServer || x.Get("requested_token_type") != auth.TypeIDJAG {
+			t.Errorf("the exchange was for %q at %q", x.Get("resource"), x.Get("audience"))
+		}
+		if j.Get("assertion") != "jag-canary" || !strings.HasPrefix(w.heads[0].Get("Authorization"), "Basic ") {
+			t.Error("the assertion was not used with the client's secret")
+		}
+	})
+}
+
+// TestDPoP: a server that takes bound tokens only gets a proof with each request, with its nonce.
+func TestDPoP(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		w.challenge, w.tokenType = `DPoP resource_metadata="https://mcp.test/.well-known/oauth-protected-resource"`, "DPoP"
+		w.meta["dpop_signing_alg_values_supported"] = []string{"ES256"}
+		nonce := func(rw http.ResponseWriter, r *http.Request) bool {
+			return answer(401, "", "WWW-Authenticate", `DPoP error="use_dpop_nonce"`, "DPoP-Nonce", "n1")(rw, r)
+		}
+		w.then("/mcp", func(http.ResponseWriter, *http.Request) bool { return false }, nonce)
+		w.then("/token", answer(400, `{"error":"use_dpop_nonce"}`, "DPoP-Nonce", "n0"))
+		o := w.options()
+		o.Machine, o.ClientSecret = ClientCredentials{}, tokenstore.NewSecret("secret-canary")
+		c := w.credential(t, o)
+		w.wantServed(t, c)
+		w.wantServed(t, w.credential(t, o)) // the key is stored
+		w.wantCount(t, "/token", 2)
+		seen := map[string]bool{}
+		for _, h := range w.seen[1:] {
+			proof := h.Get("DPoP")
+			if !strings.HasPrefix(h.Get("Authorization"), "DPoP ") || proof == "" || seen[proof] {
+				t.Errorf("scheme %.5q, proof %v, seen before %v", h.Get("Authorization"), proof != "", seen[proof])
+			}
+			seen[proof] = true
+		}
+		for _, h := range w.heads {
+			if h.Get("DPoP") == "" {
+				t.Error("a token request had no proof")
+			}
+		}
+	})
+}
+
+// TestDPoPRequired: a token that is not bound is not used.
+func TestDPoPRequired(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		o := w.options()
+		o.Machine, o.ClientSecret, o.DPoP = ClientCredentials{}, tokenstore.NewSecret("secret-canary"), DPoPRequire
+		_, _, err := w.post(t, w.credential(t, o))
+		if _, ok := errors.AsType[*Permanent](err); !ok || !strings.Contains(err.Error(), "DPoP") {
+			t.Errorf("the error is %v", err)
+		}
+	})
+}

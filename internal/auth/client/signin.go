@@ -1,0 +1,308 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/auth"
+	"github.com/mcp-bridge/mcp-bridge/internal/auth/tokenstore"
+)
+
+// signInTime bounds a sign-in, unless its options say otherwise.
+const signInTime = 10 * time.Minute
+
+// A Browser opens an address for a person to see. The address is http or https, and must not reach a shell.
+type Browser interface{ Open(addr string) error }
+
+// SignInOptions say how a person signs in.
+type SignInOptions struct {
+	Browser Browser       // nil: there is none, and a device code is asked for where the server has them
+	Device  bool          // a device code, also where there is a browser
+	Anew    bool          // registers the client anew
+	Limit   time.Duration // for the person; 0: 10 minutes
+}
+
+// A Flow is one sign-in of a person. Wait ends it, and so does Close.
+type Flow struct {
+	c      *Credential
+	site   *site
+	wants  wants
+	who    auth.Client
+	login  *tokenstore.LoginLock
+	needed Required
+
+	scopes   []string
+	verifier string
+	redirect string
+	key      tokenstore.Secret // of proofs
+	device   *auth.DeviceAuthorization
+	receiver *receiver
+
+	server  *http.Server
+	serving sync.WaitGroup
+	closing sync.Once
+}
+
+// Begin begins a sign-in: it finds the servers, gets a client id, listens for the browser or asks for a device
+// code, announces where the person goes, and opens the browser. tokenstore.ErrBusy: another process
+// signs in already. An error of the browser is in Browser; the person can go to the address alone.
+func (c *Credential) Begin(ctx context.Context, o SignInOptions) (f *Flow, err error) {
+	login, err := c.o.Store.TryLockLogin(c.key)
+	if err != nil {
+		return nil, err
+	}
+	f = &Flow{c: c, login: login}
+	defer func() {
+		if err != nil {
+			f.Close()
+			f = nil
+		}
+	}()
+	if f.wants, err = c.wanted(ctx); err != nil {
+		return f, err
+	}
+	if f.site, err = c.discover(ctx, f.wants.Announced, false); err != nil {
+		return f, err
+	}
+	f.scopes = c.scopes(f.site, f.wants, true)
+	limit := o.Limit
+	if limit <= 0 {
+		limit = signInTime
+	}
+	f.needed = Required{Expires: c.now().Add(limit), Reason: "nobody has signed in to " + c.o.Server}
+	if err := f.makeKey(ctx); err != nil {
+		return f, err
+	}
+	if (o.Device || o.Browser == nil) && f.site.Server.DeviceAuthorization != "" {
+		err = f.beginDevice(ctx, o)
+	} else if o.Device {
+		err = &auth.Error{Kind: auth.Unsupported, Doing: "device authorization", What: "the authorization server has no device codes"}
+	} else {
+		err = f.beginBrowser(ctx, o)
+	}
+	if err != nil {
+		return f, err
+	}
+	err = login.Announce(tokenstore.Login{PID: os.Getpid(), URL: f.needed.URL, UserCode: f.needed.UserCode, Redirect: f.redirect, Expires: f.needed.Expires})
+	if err == nil && o.Browser != nil && f.device == nil {
+		if err := openable(f.needed.URL); err != nil {
+			return f, err
+		}
+		if err := o.Browser.Open(f.needed.URL); err != nil {
+			c.notice(fmt.Errorf("the browser was not opened: %w", err))
+		}
+	}
+	return f, err
+}
+
+// openable refuses what a browser would not show.
+func openable(addr string) error {
+	u, err := url.Parse(addr)
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || strings.ContainsFunc(addr, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return errors.New("the address for the person is not http or https, and is not opened")
+	}
+	return nil
+}
+
+// makeKey makes the key of proofs if tokens are to be bound.
+func (f *Flow) makeKey(ctx context.Context) error {
+	e, err := f.c.o.Store.Load(ctx, f.c.key)
+	if err != nil {
+		return err
+	}
+	s, err := f.c.begin(f.site, f.wants, e.Credential, f.scopes)
+	f.key = s.DPoPKey
+	return err
+}
+
+func (f *Flow) beginDevice(ctx context.Context, o SignInOptions) (err error) {
+	if f.who, err = f.c.identify(ctx, f.site, f.c.redirectURI(f.c.port()), f.scopes, o.Anew); err != nil {
+		return err
+	}
+	d, err := f.c.caller.AuthorizeDevice(ctx, f.site.Server, f.who, f.c.resource(f.site), f.scopes)
+	if err != nil {
+		f.finish(err)
+		return err
+	}
+	f.device = &d
+	f.needed.URL, f.needed.UserCode = d.URL, d.UserCode
+	if !d.Expires.IsZero() && d.Expires.Before(f.needed.Expires) {
+		f.needed.Expires = d.Expires
+	}
+	return openable(d.URL)
+}
+
+func (f *Flow) beginBrowser(ctx context.Context, o SignInOptions) error {
+	c := f.c
+	listeners, port, err := c.listen(ctx)
+	if err != nil {
+		return err
+	}
+	f.redirect = c.redirectURI(port)
+	expect := auth.Expectation{State: auth.NewState(), Issuer: f.site.Server.Issuer, IssParameter: f.site.Server.IssParameter}
+	f.receiver = newReceiver(f.redirect, expect)
+	f.serve(listeners)
+	if f.who, err = c.identify(ctx, f.site, f.redirect, f.scopes, o.Anew); err != nil {
+		return err
+	}
+	f.verifier = auth.NewVerifier()
+	r := auth.AuthorizationRequest{
+		Server: f.site.Server, ClientID: f.who.ID, RedirectURI: f.redirect, State: expect.State, Challenge: auth.CodeChallenge(f.verifier),
+		Resource: c.resource(f.site), Scopes: f.scopes, Extra: c.o.Extra,
+	}
+	prover, err := c.proverOf(f.key)
+	if err != nil {
+		return err
+	}
+	if prover != nil {
+		r.JKT = prover.Thumbprint()
+	}
+	f.needed.URL, err = r.URL()
+	return err
+}
+
+// serve answers the browser.
+func (f *Flow) serve(listeners []net.Listener) {
+	f.server = &http.Server{Handler: f.receiver, ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second, MaxHeaderBytes: 32 << 10}
+	for _, l := range listeners {
+		f.serving.Go(func() { _ = f.server.Serve(l) })
+	}
+}
+
+// Where returns where the person goes.
+func (f *Flow) Where() Required { return f.needed }
+
+// Callback takes the address that a browser ended at, as a person gives it. The error leaves the
+// sign-in open.
+func (f *Flow) Callback(addr string) error {
+	if f.receiver == nil {
+		return errors.New("this sign-in has a code, and waits for no address")
+	}
+	return f.receiver.deliver(addr)
+}
+
+// Wait waits for the person, gets the tokens, stores them, and closes the Flow. It may be called once.
+func (f *Flow) Wait(ctx context.Context) error {
+	defer f.Close()
+	ctx, cancel := context.WithTimeout(ctx, f.needed.Expires.Sub(f.c.now()))
+	defer cancel()
+	token, err := f.token(ctx)
+	if err == nil {
+		err = f.store(token)
+	}
+	f.finish(err)
+	return err
+}
+
+// token waits for the person's answer, and exchanges it.
+func (f *Flow) token(ctx context.Context) (auth.Token, error) {
+	prover, err := f.c.proverOf(f.key)
+	if err != nil {
+		return auth.Token{}, err
+	}
+	if f.device != nil {
+		return f.poll(ctx, prover)
+	}
+	select {
+	case <-ctx.Done():
+		return auth.Token{}, fmt.Errorf("nobody has signed in: %w", ctx.Err())
+	case back := <-f.receiver.result:
+		if back.err != nil {
+			return auth.Token{}, back.err
+		}
+		once, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTime) // the code works only once
+		defer cancel()
+		return f.c.caller.Token(once, f.site.Server, f.who, auth.AuthorizationCode(back.code, f.verifier, f.redirect, f.c.resource(f.site)), prover)
+	}
+}
+
+// Waits between token requests for a device code (RFC 8628, 3.5).
+const (
+	slowDown = 5 * time.Second
+	maxPoll  = time.Minute
+)
+
+// poll asks until the person has answered.
+func (f *Flow) poll(ctx context.Context, prover *auth.Prover) (auth.Token, error) {
+	interval := f.device.Interval
+	for {
+		timer := time.NewTimer(interval)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return auth.Token{}, fmt.Errorf("nobody has signed in: %w", ctx.Err())
+		case <-timer.C:
+		}
+		once, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTime)
+		token, err := f.c.caller.Token(once, f.site.Server, f.who, auth.DeviceCode(f.device.DeviceCode, f.c.resource(f.site)), prover)
+		cancel()
+		switch {
+		case auth.Is(err, auth.AuthorizationPending):
+		case auth.Is(err, auth.SlowDown):
+			interval += slowDown
+		case auth.Is(err, auth.Unavailable):
+			interval = min(2*interval, max(maxPoll, f.device.Interval))
+		default:
+			return token, err
+		}
+	}
+}
+
+// store stores what signing in has brought.
+func (f *Flow) store(t auth.Token) error {
+	c := f.c
+	if c.o.DPoP == DPoPRequire && t.Type != auth.SchemeDPoP {
+		return &Permanent{What: "DPoP is required", Err: errors.New("the authorization server issued a token that is not bound to a key")}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), lockTime)
+	defer cancel()
+	s, err := c.begin(f.site, f.wants, tokenstore.Credential{DPoPKey: f.key}, f.scopes)
+	if err != nil {
+		return err
+	}
+	s.ClientID = f.who.ID
+	s = withToken(s, t, c.now())
+	err = c.o.Store.WithLock(ctx, c.key, func(l *tokenstore.Locked) error {
+		if err := l.ResetBrake(); err != nil {
+			return err
+		}
+		_, err := l.Save(s, l.Entry().Generation)
+		return err
+	})
+	if err == nil {
+		err = c.attempted(ctx)
+	}
+	return err
+}
+
+// finish notes whether the registration was of use. A person who said no has seen that the client is known.
+func (f *Flow) finish(err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), lockTime)
+	defer cancel()
+	if id := f.who.ID; id != "" && id != f.c.o.ClientID && id != f.c.o.Document && !auth.Is(err, auth.AccessDenied) {
+		f.c.prove(ctx, f.site.Server.Issuer, id, err == nil)
+	}
+}
+
+// Close ends the sign-in: nobody listens any more, and others may sign in.
+func (f *Flow) Close() {
+	f.closing.Do(func() {
+		if f.server != nil {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Second) // for the page
+			if f.server.Shutdown(ctx) != nil {
+				_ = f.server.Close()
+			}
+			cancel()
+			f.serving.Wait()
+		}
+		f.c.notice(f.login.Release())
+	})
+}

@@ -1,0 +1,157 @@
+package client
+
+import (
+	"errors"
+	"io"
+	"maps"
+	"net/http"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/auth"
+)
+
+// A Transport adds the credential of one server to the requests for it, and answers 401 and 403
+// challenges. A request is sent again only if its body can be replayed (GetBody) and the server refused
+// it unread. A request that has an Authorization header, or is for another origin, is passed on as it is.
+// It may be used concurrently, if Base may.
+type Transport struct {
+	Base       http.RoundTripper // nil: http.DefaultTransport
+	Credential *Credential       // required
+}
+
+// Attempts of one request.
+const (
+	maxRefused = 2 // with 401, each time with another token
+	maxSends   = 8
+)
+
+// RoundTrip sends a request. Errors that a person can do something about are *Required and
+// *Permanent; those of the authorization server *auth.Error.
+func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	base := t.Base
+	if base == nil {
+		base = http.DefaultTransport
+	}
+	if _, own := r.Header["Authorization"]; own || originOfURL(r.URL) != t.Credential.origin {
+		return base.RoundTrip(r)
+	}
+	h, err := t.Credential.hold(r.Context())
+	if err != nil {
+		closeBody(r)
+		return nil, err
+	}
+	x := exchange{r: r, c: t.Credential}
+	for sent := 1; ; sent++ {
+		out, err := x.request(h, sent > 1)
+		if err != nil {
+			return nil, err
+		}
+		resp, err := base.RoundTrip(out)
+		if err != nil {
+			return nil, err
+		}
+		if h != nil && h.prover != nil {
+			h.prover.Learn(r.URL.String(), resp.Header)
+		}
+		if resp.StatusCode != http.StatusUnauthorized && resp.StatusCode != http.StatusForbidden {
+			return resp, nil
+		}
+		next, try, err := x.refused(resp, h)
+		if err == nil && (!try || sent == maxSends || !x.replayable()) {
+			return resp, nil
+		}
+		drop(resp)
+		if err != nil {
+			return nil, err
+		}
+		h = next
+	}
+}
+
+// An exchange is one request with its attempts.
+type exchange struct {
+	r       *http.Request
+	c       *Credential
+	refusal int  // how many 401 there were for tokens
+	nonce   bool // it was sent again for a nonce
+}
+
+// request returns the request of one attempt.
+func (x *exchange) request(h *held, again bool) (*http.Request, error) {
+	out := x.r
+	if h != nil || again {
+		out = x.r.WithContext(x.r.Context())
+		out.Header = maps.Clone(x.r.Header)
+		if out.Header == nil {
+			out.Header = http.Header{}
+		}
+	}
+	if again && x.r.GetBody != nil {
+		body, err := x.r.GetBody()
+		if err != nil {
+			return nil, err
+		}
+		out.Body = body
+	}
+	if h == nil {
+		return out, nil
+	}
+	out.Header["Authorization"] = h.header
+	if h.prover == nil {
+		return out, nil
+	}
+	proof, err := h.prover.Proof(x.r.Method, x.r.URL.String(), h.stored.Access.Reveal())
+	if err != nil {
+		if out.Body != nil {
+			_ = out.Body.Close()
+		}
+		return nil, err
+	}
+	out.Header["Dpop"] = []string{proof}
+	return out, nil
+}
+
+// refused decides what a 401 or 403 means. try: the request may be sent again, with next.
+func (x *exchange) refused(resp *http.Response, h *held) (next *held, try bool, err error) {
+	challenges, bad := auth.ParseChallenges(resp.Header.Values("WWW-Authenticate"))
+	if bad != nil {
+		x.c.notice(bad)
+	}
+	d := auth.DemandOf(challenges)
+	if resp.StatusCode == http.StatusForbidden {
+		if d.Error != "insufficient_scope" {
+			return nil, false, nil
+		}
+		next, err = x.c.forbidden(x.r.Context(), d, h)
+		return next, err == nil, err
+	}
+	if d.Error == "use_dpop_nonce" && h != nil && h.prover != nil && !x.nonce && resp.Header.Get("DPoP-Nonce") != "" {
+		x.nonce = true
+		return h, true, nil
+	}
+	if h != nil {
+		x.refusal++
+	}
+	if x.refusal > maxRefused {
+		return nil, false, &Permanent{What: "the server refuses every token that is issued for it", Err: errors.New("status 401")}
+	}
+	next, err = x.c.unauthorized(x.r.Context(), d, h, x.refusal > 1)
+	return next, err == nil && next != nil, err
+}
+
+// replayable reports whether the body can be sent again.
+func (x *exchange) replayable() bool {
+	return x.r.Body == nil || x.r.Body == http.NoBody || x.r.GetBody != nil
+}
+
+// closeBody closes the body of a request that is not sent, as a RoundTripper must.
+func closeBody(r *http.Request) {
+	if r.Body != nil {
+		_ = r.Body.Close()
+	}
+}
+
+// drop reads what is left of a short answer, so that its connection can be used again.
+func drop(resp *http.Response) {
+	_, _ = io.CopyN(io.Discard, resp.Body, 16<<10)
+	_ = resp.Body.Close()
+}

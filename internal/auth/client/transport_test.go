@@ -1,0 +1,323 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
+	"github.com/mcp-bridge/mcp-bridge/internal/auth"
+	"github.com/mcp-bridge/mcp-bridge/internal/auth/tokenstore"
+)
+
+// post sends a message to the MCP server, and returns the answer's status and text.
+func (w *world) post(t *testing.T, c *Credential) (int, string, error) {
+	t.Helper()
+	hc := &http.Client{Transport: &Transport{Base: w.wire, Credential: c}}
+	resp, err := hc.Post(w.server, "application/json", strings.NewReader(`{"jsonrpc":"2.0"}`))
+	if err != nil {
+		wantNoSecret(t, err)
+		return 0, "", err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	text, err := io.ReadAll(resp.Body)
+	bridgetest.Must(t, err)
+	return resp.StatusCode, string(text), nil
+}
+
+// wantServed checks that the MCP server takes what the client sends.
+func (w *world) wantServed(t *testing.T, c *Credential) {
+	t.Helper()
+	if status, text, err := w.post(t, c); err != nil || status != 200 || text != "served" {
+		t.Errorf("status %d, %q, error %v", status, text, err)
+	}
+}
+
+// signsIn is a SignInFunc that stores a credential with these scopes, as another process would.
+func (w *world) signsIn(t *testing.T, count *int) SignInFunc {
+	return func(ctx context.Context, c *Credential, _ Required) error {
+		*count++
+		w.sign(t, c, 0)
+		w.mu.Lock()
+		w.granted[w.stored(t, c).Access.Reveal()] = "mcp:other"
+		w.mu.Unlock()
+		return c.attempted(ctx)
+	}
+}
+
+// TestNobodySignedIn: the error says so, until somebody does; then the request goes on with nothing restarted.
+func TestNobodySignedIn(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		c := w.credential(t, w.options())
+		for range 3 {
+			_, _, err := w.post(t, c)
+			if r, ok := errors.AsType[*Required](err); !ok || !strings.Contains(r.Reason, testServer) {
+				t.Fatalf("the error is %v", err)
+			}
+		}
+		w.wantCount(t, "/.well-known/oauth-authorization-server", 1)
+		other := w.credential(t, w.options())
+		w.sign(t, other, 0)
+		w.wantServed(t, c)
+	})
+}
+
+// TestWarm: with a stored credential no request is made but the one to the MCP server.
+func TestWarm(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		c := w.credential(t, w.options())
+		w.sign(t, c, 0)
+		w.wantServed(t, c)
+		if len(w.asked) != 1 {
+			t.Errorf("requests: %q", w.asked)
+		}
+	})
+}
+
+// TestRefusedToken: after a 401 the token is renewed, and the body sent again.
+func TestRefusedToken(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		c := w.credential(t, w.options())
+		w.sign(t, c, 0)
+		clear(w.access)
+		w.wantServed(t, c)
+		w.wantCount(t, "/token", 1)
+		w.wantCount(t, "/mcp", 2)
+	})
+}
+
+// TestNotReplayable: a body that cannot be read twice is sent once; the next request has the new token.
+func TestNotReplayable(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		c := w.credential(t, w.options())
+		w.sign(t, c, 0)
+		clear(w.access)
+		r, err := http.NewRequestWithContext(t.Context(), "POST", testServer, io.MultiReader(strings.NewReader("x")))
+		bridgetest.Must(t, err)
+		resp, err := (&Transport{Base: w.wire, Credential: c}).RoundTrip(r)
+		bridgetest.Must(t, err)
+		_ = resp.Body.Close()
+		if resp.StatusCode != 401 {
+			t.Errorf("status %d", resp.StatusCode)
+		}
+		w.wantCount(t, "/mcp", 1)
+		w.wantServed(t, c)
+		w.wantCount(t, "/mcp", 2)
+	})
+}
+
+// TestPassedOn: requests with a credential of their own, and those for other servers, are left alone.
+func TestPassedOn(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		other := newFake("https://as.test", "https://other.test/mcp")
+		w.wire["other.test"], w.wire["mcp.test:8443"] = other, other
+		c := w.credential(t, w.options())
+		w.sign(t, c, 0)
+		rt := &Transport{Base: w.wire, Credential: c}
+		for _, addr := range []string{"https://other.test/mcp", "https://mcp.test:8443/mcp", "http://mcp.test/mcp", testServer} {
+			r, err := http.NewRequestWithContext(t.Context(), "GET", addr, nil)
+			bridgetest.Must(t, err)
+			if addr == testServer {
+				r.Header.Set("Authorization", "Basic own")
+			}
+			resp, err := rt.RoundTrip(r)
+			bridgetest.Must(t, err)
+			_ = resp.Body.Close()
+			if resp.StatusCode != 401 {
+				t.Errorf("%s: status %d", addr, resp.StatusCode)
+			}
+		}
+		for _, h := range append(other.seen, w.seen[:len(w.seen)-1]...) {
+			if h.Get("Authorization") != "" {
+				t.Error("the credential went to another origin")
+			}
+		}
+		if got := w.seen[len(w.seen)-1].Get("Authorization"); got != "Basic own" {
+			t.Errorf("the request's own header became %q", got)
+		}
+	})
+}
+
+// TestMoved: a server that names another authorization server gets nothing of the old one, and the old one nothing.
+func TestMoved(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		o := w.options()
+		o.ClientID = ""
+		c := w.credential(t, o)
+		w.sign(t, c, 0)
+		clear(w.access)
+		w.prm["authorization_servers"] = []string{"https://as2.test"}
+		w.wire["as2.test"] = newFake("https://as2.test", testServer)
+		for range 3 {
+			_, _, err := w.post(t, c)
+			if r, ok := errors.AsType[*Required](err); !ok || !strings.Contains(r.Reason, "another authorization server") && !strings.Contains(r.Reason, "nobody") {
+				t.Fatalf("the error is %v", err)
+			}
+		}
+		w.wantCount(t, "/token", 0)
+	})
+}
+
+// TestMetadataAway: that the metadata is away is no change, and the token is renewed.
+func TestMetadataAway(t *testing.T) {
+	for _, status := range []int{404, 503} {
+		t.Run(http.StatusText(status), func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *world) {
+				c := w.credential(t, w.options())
+				_, _, _ = w.post(t, c)
+				w.sign(t, c, 0)
+				clear(w.access)
+				for _, path := range []string{"/.well-known/oauth-protected-resource", "/.well-known/oauth-protected-resource/mcp", "/.well-known/oauth-authorization-server"} {
+					w.then(path, answer(status, ""))
+				}
+				w.wantServed(t, c)
+				w.wantCount(t, "/token", 1)
+			})
+		})
+	}
+}
+
+// TestStepUp: a 403 asks for all scopes so far and those that the server names, three attempts in all.
+func TestStepUp(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		o, count := w.options(), 0
+		o.SignIn = w.signsIn(t, &count)
+		w.challenge = `Bearer scope="mcp:read"`
+		c := w.credential(t, o)
+		w.scopes = []string{"mcp:write"}
+		var last error
+		for range 5 {
+			_, _, last = w.post(t, c)
+		}
+		if _, ok := errors.AsType[*Permanent](last); !ok || !strings.Contains(last.Error(), "mcp:write") {
+			t.Errorf("the error is %v", last)
+		}
+		if count != 3 {
+			t.Errorf("%d sign-ins", count)
+		}
+		other := w.credential(t, o) // remembered over processes
+		_, _, _ = w.post(t, other)
+		if count != 3 {
+			t.Errorf("%d sign-ins after a restart", count)
+		}
+		wanted, err := c.wanted(t.Context())
+		bridgetest.Must(t, err)
+		if got := scopeSet(wanted.Scopes); got != "mcp:read mcp:write" {
+			t.Errorf("asked for would be %q", got)
+		}
+	})
+}
+
+// TestForbidden: a 403 that is not about scopes is the server's answer.
+func TestForbidden(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		c := w.credential(t, w.options())
+		w.sign(t, c, 0)
+		w.then("/mcp", answer(403, "no"))
+		if status, text, err := w.post(t, c); status != 403 || text != "no" || err != nil {
+			t.Errorf("status %d, %q, %v", status, text, err)
+		}
+	})
+}
+
+// TestEveryTokenRefused: a server that refuses what is issued for it ends in an error, not in a loop.
+func TestEveryTokenRefused(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		c := w.credential(t, w.options())
+		w.sign(t, c, 0)
+		for range 10 {
+			w.mu.Lock()
+			clear(w.access)
+			w.mu.Unlock()
+			w.then("/mcp", answer(401, ""), answer(401, ""))
+			_, _, err := w.post(t, c)
+			if _, ok := errors.AsType[*Required](err); !ok {
+				t.Fatalf("the error is %v", err)
+			}
+			w.next["/mcp"] = nil
+		}
+		if n := w.count("/token"); n > 2 {
+			t.Errorf("%d token requests", n)
+		}
+	})
+}
+
+// TestAdvice: where no client can be had, the error says what to register and where.
+func TestAdvice(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		o := w.options()
+		o.ClientID = ""
+		w.meta["registration_endpoint"] = nil
+		c := w.credential(t, o)
+		_, _, err := w.post(t, c)
+		if err == nil || !auth.Is(err, auth.Unsupported) || !strings.Contains(err.Error(), c.redirectURI(c.port())) || !strings.Contains(err.Error(), testIssuer) {
+			t.Errorf("the error is %v", err)
+		}
+	})
+}
+
+// TestResource: what is sent as resource is what was published, unless the user says otherwise.
+func TestResource(t *testing.T) {
+	for name, x := range map[string]struct {
+		change    func(*Options)
+		published string
+		want      string
+	}{
+		"published": {func(*Options) {}, testServer, testServer},
+		"parent":    {func(*Options) {}, "https://mcp.test/", "https://mcp.test/"},
+		"given":     {func(o *Options) { o.Resource = "api://x" }, testServer, "api://x"},
+		"off":       {func(o *Options) { o.NoResource = true }, testServer, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *world) {
+				w.resource = x.published
+				o := w.options()
+				o.Machine, o.ClientSecret = ClientCredentials{}, tokenstore.NewSecret("secret-canary")
+				x.change(&o)
+				w.wantServed(t, w.credential(t, o))
+				if got := w.forms[0].Get("resource"); got != x.want {
+					t.Errorf("resource %q, want %q", got, x.want)
+				}
+			})
+		})
+	}
+}
+
+// TestForeignResource: metadata of another resource is not used.
+func TestForeignResource(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		w.resource = "https://evil.test/mcp"
+		_, _, err := w.post(t, w.credential(t, w.options()))
+		if !auth.Is(err, auth.Mismatch) {
+			t.Errorf("the error is %v", err)
+		}
+	})
+}
+
+// TestScopeRules: challenge, else what the server lists, else nothing; offline_access where it is offered.
+func TestScopeRules(t *testing.T) {
+	listed := &site{Resource: auth.ResourceMetadata{ScopesSupported: []string{"a", "b"}}, Server: auth.ServerMetadata{Scopes: []string{"a", "offline_access"}}}
+	for name, x := range map[string]struct {
+		site    *site
+		wants   wants
+		given   []string
+		offline bool
+		want    string
+	}{
+		"challenge": {listed, wants{Scopes: []string{"c"}}, nil, false, "c"},
+		"listed":    {listed, wants{}, nil, false, "a b"},
+		"none":      {&site{}, wants{}, nil, true, ""},
+		"given":     {listed, wants{Scopes: []string{"c"}}, []string{"g"}, false, "g c"},
+		"offline":   {listed, wants{}, nil, true, "a b offline_access"},
+		"no scopes": {&site{Server: listed.Server}, wants{}, nil, true, ""},
+		"unlisted":  {&site{Resource: listed.Resource}, wants{}, nil, true, "a b"},
+	} {
+		c := &Credential{o: Options{Scopes: x.given}}
+		if got := auth.JoinScope(c.scopes(x.site, x.wants, x.offline)); got != x.want {
+			t.Errorf("%s: %q, want %q", name, got, x.want)
+		}
+	}
+}
