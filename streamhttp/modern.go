@@ -151,7 +151,12 @@ func (h *Handler) serveModern(w http.ResponseWriter, r *http.Request, m *jsonrpc
 	}
 	defer h.exchanges.remove(e)
 	if token := access.TokenContext(r); token.Done() != nil {
-		defer context.AfterFunc(token, func() { e.cancel(errRevoked) })()
+		stream := m.Method() == "subscriptions/listen"
+		defer context.AfterFunc(token, func() {
+			if stream || context.Cause(token) != access.ErrExpired { // a call may go on to its end
+				e.cancel(errRevoked)
+			}
+		})()
 	}
 	defer e.release()
 	if no := h.refuseParams(e.ctx, r.Header, *m, q); no != nil { // it may have to ask the server

@@ -20,7 +20,7 @@ import (
 )
 
 // checkBinding demands what a token is bound to: a certificate (RFC 8705, 3), a key (RFC 9449, 7).
-func (p *Protector) checkBinding(r *http.Request, e *endpoint, v *verified, scheme, token string) *denial {
+func (p *Protector) checkBinding(r *http.Request, v *verified, scheme, token string) *denial {
 	if v.x5t != "" && !hasCertificate(r, v.x5t) {
 		return &denial{kind: unbound, err: errors.New("the token is bound to another certificate")}
 	}
@@ -37,12 +37,8 @@ func (p *Protector) checkBinding(r *http.Request, e *endpoint, v *verified, sche
 	case !dpop:
 		return nil
 	}
-	addr := e.url
-	if addr == "" {
-		addr = p.opts.PublicURL + r.URL.EscapedPath()
-	}
 	proof := r.Header["Dpop"]
-	_, err := p.proofs.Verify(proof, auth.ProofRequest{Method: r.Method, URL: addr, Access: token, JKT: v.jkt})
+	_, err := p.proofs.Verify(proof, auth.ProofRequest{Method: r.Method, URL: p.address(r), Access: token, JKT: v.jkt})
 	switch {
 	case auth.Is(err, auth.InvalidToken):
 		return &denial{kind: badProof, dpop: true, err: err}
@@ -52,6 +48,16 @@ func (p *Protector) checkBinding(r *http.Request, e *endpoint, v *verified, sche
 		return &denial{kind: needNonce, dpop: true, err: errors.New("the DPoP proof has no nonce of ours, or an old one")}
 	}
 	return nil
+}
+
+// address returns the address that a client has used, as far as it is ours to say: a proxy may have
+// taken the path of the public URL out.
+func (p *Protector) address(r *http.Request) string {
+	path, prefix := r.URL.EscapedPath(), p.table.Load().prefix
+	if prefix != "" && strings.HasPrefix(path, prefix+"/") {
+		return strings.TrimSuffix(p.opts.PublicURL, prefix) + path
+	}
+	return p.opts.PublicURL + path
 }
 
 // hasCertificate reports whether a request came with the certificate of this sum (RFC 8705, 3.1).

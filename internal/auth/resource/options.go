@@ -183,6 +183,8 @@ func checkPublic(addr string) error {
 		return errors.New("write https://HOST, with the path that stands before those of the servers, if there is one")
 	case u.User != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "" || strings.Contains(addr, "#"):
 		return errors.New("it must have no user name, query and fragment")
+	case u.EscapedPath() != u.Path:
+		return errors.New("its path must have no characters that are written with %")
 	case strings.HasSuffix(addr, "/"):
 		return errors.New("leave out the slash at its end")
 	}

@@ -162,7 +162,7 @@ func (p *Protector) identify(r *http.Request, e *endpoint) (*Grant, *denial) {
 	case !v.isFor(e):
 		return nil, &denial{kind: badToken, dpop: dpop, err: errors.New("the token is for another audience")}
 	}
-	if why := p.checkBinding(r, e, v, scheme, token); why != nil {
+	if why := p.checkBinding(r, v, scheme, token); why != nil {
 		why.dpop = dpop || why.dpop
 		return nil, why
 	}

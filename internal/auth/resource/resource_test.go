@@ -82,6 +82,10 @@ func TestSeveral(t *testing.T) {
 		{first.token(t, nil), "/mcp", 200},
 		{first.token(t, nil), "/sse", 200},
 		{first.token(t, nil), "/b/mcp", 401}, // of the neighbour
+		{first.token(t, nil), "/b/mcp/", 401},
+		{first.token(t, nil), "/mcp/", 200},
+		{first.token(t, nil), "/else", 401},
+		{api, "/else", 200},
 		{first.token(t, map[string]any{"aud": public + "/b/mcp"}), "/b/mcp", 200},
 		{first.token(t, map[string]any{"aud": "api://tools"}), "/mcp", 401},
 		{api, "/mcp", 200},
@@ -369,7 +373,7 @@ func TestKeyRemoved(t *testing.T) {
 func TestMetadata(t *testing.T) {
 	t.Parallel()
 	p, as, _ := setup(t, nil)
-	two, _, _ := setup(t, func(_ *provider, o *Options) {
+	two, second, _ := setup(t, func(_ *provider, o *Options) {
 		o.PublicURL = "https://h.example/base"
 		o.Resources = []Resource{{Paths: []string{"/a/mcp"}}, {Paths: []string{"/b/mcp"}}}
 	})
@@ -403,6 +407,12 @@ func TestMetadata(t *testing.T) {
 	if d := demand(t, h); d.ResourceMetadata != "https://h.example/.well-known/oauth-protected-resource/base/b/mcp" {
 		t.Errorf("challenge %+v", d)
 	}
+	for path, code := range map[string]int{"/a/mcp": 200, "/base/a/mcp": 200, "/base/a/mcp/": 200, "/b/mcp": 401, "/base/b/mcp/": 401, "/base/base/a/mcp": 401} {
+		token := second.token(t, map[string]any{"aud": "https://h.example/base/a/mcp"})
+		if got, _ := status(two, request(http.MethodGet, path, "Bearer "+token)); got != code {
+			t.Errorf("%s: %d, want %d", path, got, code)
+		}
+	}
 	if err := two.SetResources([]Resource{{Paths: []string{"/c"}}}); err != nil {
 		t.Fatal(err)
 	}
@@ -426,6 +436,7 @@ func TestOptionErrors(t *testing.T) {
 		"no secret":        {PublicURL: public, Introspection: &Introspection{Endpoint: "https://a", ClientID: "b"}},
 		"both ways":        {PublicURL: public, Issuers: []Issuer{{URL: "https://a"}}, Introspection: &Introspection{Endpoint: "https://a", Issuer: "https://a", ClientID: "b", Secret: secret}},
 		"slash":            {PublicURL: public + "/", Certificates: true},
+		"escapes":          {PublicURL: public + "/%61", Certificates: true},
 		"query":            {PublicURL: public + "?a", Certificates: true},
 		"no scheme":        {PublicURL: "mcp.example.com", Certificates: true},
 		"DPoP, no address": {DPoP: DPoPRequire, Certificates: true},

@@ -14,13 +14,14 @@ import (
 type table struct {
 	endpoints map[string]*endpoint // by path
 	unknown   *endpoint            // for every other path
+	prefix    string               // the path of the public URL
 	audiences []string             // the addresses of all
 	documents map[string][]byte    // metadata, by the path that it is asked for at
 }
 
 // An endpoint is one address of a resource.
 type endpoint struct {
-	url       string   // "": the path is not known
+	url       string   // that clients use; "": not known
 	audiences []string // the addresses of its resource
 	metadata  string   // where its metadata is; "": nowhere
 	headers   [countReasons][2][]string
@@ -34,10 +35,18 @@ func (e *endpoint) header(kind reason, dpop bool) []string {
 	return e.headers[kind][0]
 }
 
-// endpoint returns the endpoint at a path.
+// endpoint returns the endpoint at a path, which may have a slash at its end, and the path of the public
+// URL in front.
 func (t *table) endpoint(path string) *endpoint {
 	if e := t.endpoints[path]; e != nil {
 		return e
+	}
+	path = strings.TrimSuffix(path, "/")
+	if e := t.endpoints[path]; e != nil {
+		return e
+	}
+	if rest, ok := strings.CutPrefix(path, t.prefix); ok && t.prefix != "" && t.endpoints[rest] != nil {
+		return t.endpoints[rest]
 	}
 	return t.unknown
 }
@@ -54,7 +63,7 @@ func (p *Protector) makeTable(resources []Resource) (*table, error) {
 		if err != nil {
 			return nil, err
 		}
-		prefix = u.EscapedPath()
+		prefix, t.prefix = u.EscapedPath(), u.Path
 	}
 	published := public != "" && len(p.servers()) > 0
 	if len(resources) == 0 {
@@ -94,10 +103,10 @@ func (p *Protector) makeTable(resources []Resource) (*table, error) {
 	if only := resources[0]; published && len(resources) == 1 && t.documents[""] == nil {
 		t.documents[""] = p.document(t.endpoints[only.Paths[0]].url)
 	}
-	t.unknown = &endpoint{audiences: t.audiences}
+	t.unknown = new(endpoint) // a token for one of several resources is for no other path
 	if only := resources[0]; len(resources) == 1 {
 		first := t.endpoints[only.Paths[0]]
-		t.unknown.metadata = first.metadata
+		t.unknown.audiences, t.unknown.metadata = first.audiences, first.metadata
 	}
 	p.fillHeaders(t.unknown)
 	return t, nil
