@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/mcp-bridge/mcp-bridge/bridge/access"
 	"github.com/mcp-bridge/mcp-bridge/bridge/budget"
 	"github.com/mcp-bridge/mcp-bridge/internal/httpserve"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
@@ -52,11 +53,28 @@ func (h *Handler) ServeMessage(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
+	if a, ok := h.opts.Guard.Authenticator.(access.Authorizer); ok {
+		if no := a.Authorize(w.Header(), r, messages...); no != nil {
+			h.logRefused(r, no.Reason)
+			refuse(w, r, no.Rule, no.Status, firstRequest(messages), no.Reason)
+			return
+		}
+	}
 	if err := s.pass(r.Context(), messages, replies, share); err != nil {
 		refuse(w, r, "SS3", http.StatusNotFound, jsonrpc.ID{}, noSuchSession)
 		return
 	}
 	w.WriteHeader(http.StatusAccepted)
+}
+
+// firstRequest returns the id of the first request in a body, the zero one if there is none.
+func firstRequest(messages []jsonrpc.Message) jsonrpc.ID {
+	for _, m := range messages {
+		if m.Kind() == jsonrpc.Request {
+			return m.ID()
+		}
+	}
+	return jsonrpc.ID{}
 }
 
 const noSuchSession = "there is no such session (it ends with its event stream); begin anew with a GET"

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/mcp-bridge/mcp-bridge/bridge/access"
 	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/internal/httpserve"
 	"github.com/mcp-bridge/mcp-bridge/internal/observe"
@@ -48,7 +49,7 @@ func (h *Handler) servePOST(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	m = httpserve.WithTraceContext(m, r.Header)
-	if h.serveByEra(w, r, &m, share) {
+	if h.opts.Guard.Authenticator != nil && !h.authorized(w, r, requestID(m), m) || h.serveByEra(w, r, &m, share) {
 		return
 	}
 	opens := m.Kind() == jsonrpc.Request && m.Method() == "initialize"
@@ -75,6 +76,21 @@ func (h *Handler) servePOST(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	h.serveOneWay(w, r, s, []jsonrpc.Message{m}, share)
+}
+
+// authorized reports whether the sender of r may send these messages, or answers the request: id is
+// the one that the answer has to carry.
+func (h *Handler) authorized(w http.ResponseWriter, r *http.Request, id jsonrpc.ID, messages ...jsonrpc.Message) bool {
+	a, ok := h.opts.Guard.Authenticator.(access.Authorizer)
+	if !ok {
+		return true
+	}
+	no := a.Authorize(w.Header(), r, messages...)
+	if no != nil {
+		h.logRefused(r, no.Reason)
+		refuseID(w, r, no.Rule, no.Status, id, no.Reason)
+	}
+	return no == nil
 }
 
 // requestID returns the id that an error about m has to carry: only requests

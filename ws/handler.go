@@ -162,6 +162,21 @@ func (h *Handler) logCrowded() {
 	h.opts.Logger.Log(level, "session closed: too much is being received", "limit", h.opts.Budget.Total())
 }
 
+// authorized returns the session's Conn, without those messages that its client may not send.
+func (h *Handler) authorized(r *http.Request, s bridge.Conn) bridge.Conn {
+	a, ok := h.opts.Guard.Authenticator.(access.Authorizer)
+	if !ok {
+		return s
+	}
+	return bridge.Intercept(s, bridge.Hooks{Receive: func(m jsonrpc.Message) (in, reply jsonrpc.Message) {
+		if reply, refused := a.Forbidden(r, m); refused {
+			h.logRefused(r, "the client may not send "+m.Method())
+			return jsonrpc.Message{}, reply
+		}
+		return m, jsonrpc.Message{}
+	}})
+}
+
 // serve upgrades the connection and runs the bridge.Handler for it.
 func (h *Handler) serve(w http.ResponseWriter, r *http.Request, slot *admission.Slot) {
 	up := &wireHijacker{ResponseWriter: w, stall: h.opts.StallAfter}
@@ -179,7 +194,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, slot *admission.
 	defer context.AfterFunc(access.TokenContext(r), func() {
 		s.close(websocket.StatusPolicyViolation, "there is no token any more for who has opened the session")
 	})()
-	err = h.server.ServeConn(observe.WithOrigin(identity.WithPrincipal(s.ctx, s.owner), seen), s)
+	err = h.server.ServeConn(observe.WithOrigin(identity.WithPrincipal(s.ctx, s.owner), seen), h.authorized(r, s))
 	if how, failed := s.how(err); !seen.Observed() && failed {
 		level := hclog.Warn
 		if errors.Is(err, bridge.ErrBusy) && !h.refused.Due() { // clients try again

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"net/http"
+
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
 // An Authenticator finds out who has sent a request, in the place of Policy.Tokens and of the
@@ -13,6 +15,20 @@ type Authenticator interface {
 	// headers of the reply that belong to a Refusal on h. It must not read the body of r, and may be
 	// called concurrently.
 	Authenticate(h http.Header, r *http.Request) (*http.Request, *Refusal)
+}
+
+// An Authorizer is an Authenticator that also knows which messages a sender may send. Transports ask
+// it about each message, before they pass it on.
+type Authorizer interface {
+	Authenticator
+
+	// Authorize returns why the sender of r may not send these messages: nil if it may. It sets the
+	// headers of the reply on h, as Authenticate does.
+	Authorize(h http.Header, r *http.Request, messages ...jsonrpc.Message) *Refusal
+
+	// Forbidden is Authorize for transports that do not answer each message with a status; r is the
+	// request that has opened the connection. Of a request that is refused reply is the answer.
+	Forbidden(r *http.Request, m jsonrpc.Message) (reply jsonrpc.Message, refused bool)
 }
 
 // A Sender is who has sent a request.

@@ -131,7 +131,18 @@ func TestAuthorize(t *testing.T) {
 		if err != nil || no == nil || no.Status != 403 || d.Error != "insufficient_scope" || auth.JoinScope(d.Scopes) != scopes || d.ResourceMetadata != public+wellKnown+"/mcp" {
 			t.Errorf("%v %v", no, h)
 		}
-		answer := InsufficientScope(jsonrpc.IntID(1), p.Lacking(r.Context(), messages...))
+		answer, refused := p.Forbidden(r, messages[0])
+		if !refused || answer.ID() != jsonrpc.IntID(1) || string(answer.Lookup("error", "data")) != `{"reason":"insufficient_scope","scope":"mcp read delete"}` {
+			t.Errorf("answer %s", answer.Bytes())
+		}
+		notification, err := jsonrpc.Parse([]byte(`{"jsonrpc":"2.0","method":"tools/call","params":{"name":"delete_x"}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if reply, refused := p.Forbidden(r, notification); !refused || reply.Kind() != jsonrpc.Invalid {
+			t.Error("a notification is answered, or taken")
+		}
+		answer = InsufficientScope(jsonrpc.IntID(1), p.Lacking(r.Context(), messages...))
 		if got := string(answer.Lookup("error", "data")); got != `{"reason":"insufficient_scope","scope":"`+scopes+`"}` {
 			t.Errorf("data %s", got)
 		}

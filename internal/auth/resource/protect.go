@@ -87,6 +87,8 @@ func (p *Protector) Authenticate(h http.Header, r *http.Request) (*http.Request,
 	return r.WithContext(&requestContext{r.Context(), g}), nil
 }
 
+var errLacking = errors.New("the token lacks a scope that the message needs")
+
 // Authorize returns why the sender of r, which Authenticate has let through, may not send these
 // messages: nil if it may. It sets the challenge on h, one for the scopes of all of them.
 func (p *Protector) Authorize(h http.Header, r *http.Request, messages ...jsonrpc.Message) *access.Refusal {
@@ -94,7 +96,7 @@ func (p *Protector) Authorize(h http.Header, r *http.Request, messages ...jsonrp
 	if scopes == nil {
 		return nil
 	}
-	why := &denial{kind: tooLittle, scopes: scopes, dpop: isDPoP(r), err: errors.New("the token lacks a scope that the message needs")}
+	why := &denial{kind: tooLittle, scopes: scopes, dpop: isDPoP(r), err: errLacking}
 	return p.deny(h, r, p.table.Load().endpoint(r.URL.Path), why)
 }
 
@@ -111,6 +113,21 @@ func (p *Protector) Lacking(ctx context.Context, messages ...jsonrpc.Message) []
 		return nil
 	}
 	return auth.UnionScope(p.opts.Scopes, needed)
+}
+
+// Forbidden implements access.Authorizer.
+func (p *Protector) Forbidden(r *http.Request, m jsonrpc.Message) (reply jsonrpc.Message, refused bool) {
+	scopes := p.Lacking(r.Context(), m)
+	if scopes == nil {
+		return jsonrpc.Message{}, false
+	}
+	if p.opts.Report != nil {
+		p.opts.Report(r, errLacking)
+	}
+	if m.Kind() == jsonrpc.Request {
+		reply = InsufficientScope(m.ID(), scopes)
+	}
+	return reply, true
 }
 
 // InsufficientScope returns the answer to a request that needs scopes that its sender lacks.

@@ -1,0 +1,64 @@
+package ws
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/access"
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// noCalls lets everybody in as ann, and forbids tools/call.
+type noCalls struct{ token context.Context }
+
+func (a noCalls) Authenticate(_ http.Header, r *http.Request) (*http.Request, *access.Refusal) {
+	return r.WithContext(access.Sender{Name: "ann", Token: a.token}.Context(r.Context())), nil
+}
+
+func (noCalls) Authorize(h http.Header, _ *http.Request, messages ...jsonrpc.Message) *access.Refusal {
+	for _, m := range messages {
+		if m.Method() == "tools/call" {
+			h.Set("WWW-Authenticate", "Bearer error=\"insufficient_scope\"")
+			return &access.Refusal{Status: http.StatusForbidden, Rule: "A3", Reason: "no calls"}
+		}
+	}
+	return nil
+}
+
+func (noCalls) Forbidden(_ *http.Request, m jsonrpc.Message) (jsonrpc.Message, bool) {
+	if m.Method() != "tools/call" {
+		return jsonrpc.Message{}, false
+	}
+	return jsonrpc.NewError(m.ID(), -32600, "no calls", nil), true
+}
+
+// A3: what a client may not send is answered with an error, and the server does not get it.
+func TestAuthorizer(t *testing.T) {
+	got := make(chan string, 10)
+	server := func(ctx context.Context, c bridge.Conn) error {
+		for {
+			m, err := bridgetest.Recv(ctx, c)
+			if err != nil {
+				return err
+			}
+			got <- m.Method()
+		}
+	}
+	s := &site{answer: server}
+	s.start(t, HandlerOptions{Guard: access.Policy{Authenticator: noCalls{}}})
+	c := s.dialRaw(t, nil)
+	c.write(frame(fin|opText, []byte(`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"t"}}`)))
+	c.write(frame(fin|opText, []byte(`{"jsonrpc":"2.0","id":8,"method":"ping"}`)))
+	if text := c.text(); !strings.Contains(text, `"id":7`) || !strings.Contains(text, "no calls") {
+		t.Errorf("answer %s", text)
+	}
+	if method := <-got; method != "ping" {
+		t.Errorf("the server got %s", method)
+	}
+}
+
+var _ access.Authorizer = noCalls{}
