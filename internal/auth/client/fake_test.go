@@ -64,6 +64,7 @@ type fake struct {
 	asked     []string          // all requests: method and path
 	seen      []http.Header     // of requests to the MCP server
 	bodies    []string          // registrations
+	posted    []string          // bodies of requests to the MCP server
 	authorize []url.Values
 	challenge string // of 401
 	grants    string // "scope" of answers; "": as asked
@@ -112,6 +113,9 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == "/token" {
 		form, _ := url.ParseQuery(string(body))
 		f.forms, f.heads = append(f.forms, form), append(f.heads, r.Header.Clone())
+	}
+	if strings.HasPrefix(r.URL.Path, "/mcp") {
+		f.posted = append(f.posted, string(body))
 	}
 	var now step
 	if s := f.next[r.URL.Path]; len(s) > 0 {
@@ -258,7 +262,7 @@ func (f *fake) mcp(w http.ResponseWriter, r *http.Request) {
 	_, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	challenge := f.challenge
 	if challenge == "" {
-		challenge = `Bearer resource_metadata="` + f.server[:strings.Index(f.server, "/mcp")] + `/.well-known/oauth-protected-resource"`
+		challenge = `Bearer resource_metadata="` + strings.TrimSuffix(f.server, "/mcp") + `/.well-known/oauth-protected-resource"`
 	}
 	if !f.access[token] {
 		w.Header().Set("WWW-Authenticate", challenge)

@@ -1,9 +1,12 @@
 package client
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"os"
@@ -122,11 +125,45 @@ func TestDPoP(t *testing.T) {
 			}
 			seen[proof] = true
 		}
+		if n := nonceOf(t, w.seen[1]); n != "n1" {
+			t.Errorf("the nonce of the proof after a refusal is %q", n)
+		}
 		for _, h := range w.heads {
 			if h.Get("DPoP") == "" {
 				t.Error("a token request had no proof")
 			}
 		}
+	})
+}
+
+// nonceOf returns the nonce of a request's proof.
+func nonceOf(t *testing.T, h http.Header) string {
+	t.Helper()
+	parts := strings.Split(h.Get("DPoP"), ".")
+	if len(parts) != 3 {
+		t.Fatal("there is no proof")
+	}
+	text, err := base64.RawURLEncoding.DecodeString(parts[1])
+	bridgetest.Must(t, err)
+	var claims struct{ Nonce string }
+	bridgetest.Must(t, json.Unmarshal(text, &claims))
+	return claims.Nonce
+}
+
+// TestEnterpriseOther: what is no identity assertion does not go to the server.
+func TestEnterpriseOther(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		idp := newFake("https://idp.test", "")
+		w.wire["idp.test"] = idp
+		idp.then("/token", answer(200, `{"access_token":"at-canary","token_type":"Bearer","issued_token_type":"`+auth.TypeAccessToken+`"}`))
+		o := w.options()
+		o.Machine = Enterprise{IDP: auth.ServerMetadata{Issuer: "https://idp.test", Token: "https://idp.test/token"}, Client: auth.Client{ID: "c1"},
+			IDToken: func(context.Context) (string, error) { return "id-canary", nil }}
+		_, _, err := w.post(t, w.credential(t, o))
+		if _, ok := errors.AsType[*Permanent](err); !ok {
+			t.Errorf("the error is %v", err)
+		}
+		w.wantCount(t, "/token", 0)
 	})
 }
 

@@ -115,6 +115,53 @@ func TestCallerLeaves(t *testing.T) {
 	})
 }
 
+// TestFailsOnce: of many who use a token that has ended, one asks, also if that fails.
+func TestFailsOnce(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		c := w.credential(t, w.options())
+		w.sign(t, c, time.Hour)
+		first := access(t, c)
+		time.Sleep(2 * time.Hour)
+		for range 20 {
+			w.then("/token", func(rw http.ResponseWriter, r *http.Request) bool {
+				time.Sleep(time.Second)
+				return answer(503, "")(rw, r)
+			})
+		}
+		var wg sync.WaitGroup
+		for range 20 {
+			wg.Go(func() {
+				if access(t, c) != first {
+					t.Error("the old token is not used")
+				}
+			})
+		}
+		wg.Wait()
+		w.wantCount(t, "/token", 1)
+	})
+}
+
+// TestClockBack: a clock that is set back a day does not hold up a renewal for a day.
+func TestClockBack(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		o := w.options()
+		var back time.Duration
+		o.Now = func() time.Time { return time.Now().Add(-back) }
+		c := w.credential(t, o)
+		w.sign(t, c, 0)
+		w.then("/token", answer(503, ""))
+		h, err := c.hold(t.Context())
+		bridgetest.Must(t, err)
+		if _, err := c.renewRefused(t.Context(), h); err == nil {
+			t.Error("no error")
+		}
+		back = 25 * time.Hour
+		if _, err := c.renewRefused(t.Context(), h); err != nil {
+			t.Errorf("the error is %v", err)
+		}
+	})
+}
+
 // TestTransient: what may work later deletes nothing, the old token is used, and the next attempt is not at once.
 func TestTransient(t *testing.T) {
 	for name, fault := range map[string]step{
@@ -141,6 +188,11 @@ func TestTransient(t *testing.T) {
 				w.wantCount(t, "/token", 1)
 				if !w.stored(t, c).Refresh.Equal(before) {
 					t.Error("the refresh token is gone")
+				}
+				if name == "503" {
+					time.Sleep(55 * time.Second)
+					_ = access(t, c)
+					w.wantCount(t, "/token", 1)
 				}
 				time.Sleep(2 * time.Minute)
 				if access(t, c) == first {
@@ -187,6 +239,9 @@ func TestInvalidGrant(t *testing.T) {
 				if h != nil || err != nil {
 					t.Errorf("there is a token again: %v, %v", h != nil, err)
 				}
+				if access(t, other) != "" {
+					t.Error("the token that was refused is used again")
+				}
 			}
 			w.wantCount(t, "/token", 1)
 			if s := w.stored(t, c); !s.Refresh.IsZero() || s.Access.IsZero() {
@@ -195,6 +250,24 @@ func TestInvalidGrant(t *testing.T) {
 		}
 		t.Run(http.StatusText(status), func(t *testing.T) { inBubble(t, inner) })
 	}
+}
+
+// TestRefusedForGood: an access token that was refused is not used again when its renewal has failed for good.
+func TestRefusedForGood(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		c := w.credential(t, w.options())
+		w.sign(t, c, 0)
+		clear(w.refresh)
+		h, err := c.hold(t.Context())
+		bridgetest.Must(t, err)
+		_, err = c.renewRefused(t.Context(), h)
+		if _, ok := errors.AsType[*Required](err); !ok {
+			t.Errorf("the error is %v", err)
+		}
+		if access(t, c) != "" {
+			t.Error("it is used again")
+		}
+	})
 }
 
 // TestLostAnswer: the server rotates and does not answer. The token is sent once more, and not a third time
@@ -328,6 +401,24 @@ func TestNotWritten(t *testing.T) {
 		synctest.Wait()
 		if w.stored(t, c).Access.Reveal() != second {
 			t.Error("it was not stored afterwards")
+		}
+		w.wantCount(t, "/token", 1)
+	})
+}
+
+// TestOnlyRefresh: a credential without an access token gets one before the first request.
+func TestOnlyRefresh(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		c := w.credential(t, w.options())
+		w.sign(t, c, 0)
+		s := w.stored(t, c)
+		s.Access = tokenstore.Secret{}
+		e, err := w.store.Load(t.Context(), c.key)
+		bridgetest.Must(t, err)
+		_, err = w.store.Save(t.Context(), c.key, s, e.Generation)
+		bridgetest.Must(t, err)
+		if got := access(t, c); !w.access[got] {
+			t.Error("there is no token")
 		}
 		w.wantCount(t, "/token", 1)
 	})

@@ -149,6 +149,13 @@ func TestRegistrations(t *testing.T) {
 	p.change = nil
 	bridgetest.Must(t, signIn(t.Context(), c, in))
 	want("after one that did not end", 2)
+	p.change = func(s string) string { return strings.Replace(s, "?code=", "?error=access_denied&ignored=", 1) }
+	if err := signIn(t.Context(), c, in); !auth.Is(err, auth.AccessDenied) {
+		t.Errorf("the error is %v", err)
+	}
+	p.change = nil
+	bridgetest.Must(t, signIn(t.Context(), c, in))
+	want("after the person said no", 2)
 	clear(w.clients)
 	if err := signIn(t.Context(), c, in); !auth.Is(err, auth.InvalidClient) {
 		t.Errorf("the error is %v", err)

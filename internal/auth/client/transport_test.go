@@ -6,7 +6,9 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/internal/auth"
@@ -65,6 +67,23 @@ func TestNobodySignedIn(t *testing.T) {
 	})
 }
 
+// TestManyRefused: of many requests that are refused at the same time, one finds out why.
+func TestManyRefused(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		c := w.credential(t, w.options())
+		w.sign(t, c, 0)
+		clear(w.access)
+		w.then("/.well-known/oauth-protected-resource", func(http.ResponseWriter, *http.Request) bool { time.Sleep(time.Second); return false })
+		var wg sync.WaitGroup
+		for range 20 {
+			wg.Go(func() { w.wantServed(t, c) })
+		}
+		wg.Wait()
+		w.wantCount(t, "/token", 1)
+		w.wantCount(t, "/.well-known/oauth-protected-resource", 1)
+	})
+}
+
 // TestWarm: with a stored credential no request is made but the one to the MCP server.
 func TestWarm(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
@@ -86,7 +105,56 @@ func TestRefusedToken(t *testing.T) {
 		w.wantServed(t, c)
 		w.wantCount(t, "/token", 1)
 		w.wantCount(t, "/mcp", 2)
+		if len(w.posted) != 2 || w.posted[0] == "" || w.posted[1] != w.posted[0] {
+			t.Errorf("sent was %q", w.posted)
+		}
 	})
+}
+
+// TestTransportAllocs: a request with a stored token costs three allocations more than one without.
+func TestTransportAllocs(t *testing.T) {
+	w := newWorld(t)
+	c := w.credential(t, w.options())
+	w.sign(t, c, time.Hour)
+	r, err := http.NewRequest("POST", testServer, http.NoBody)
+	bridgetest.Must(t, err)
+	r.Header.Set("Accept", "application/json")
+	r.Header.Set("Content-Type", "application/json")
+	rt := &Transport{Base: done{}, Credential: c}
+	if n := testing.AllocsPerRun(100, func() {
+		if _, err := rt.RoundTrip(r); err != nil {
+			t.Error(err)
+		}
+	}); n > 3 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// done answers everything.
+type done struct{}
+
+func (done) RoundTrip(*http.Request) (*http.Response, error) { return okay, nil }
+
+var okay = &http.Response{StatusCode: 200, Body: http.NoBody}
+
+// BenchmarkTransport is what a stored credential adds to a request.
+func BenchmarkTransport(b *testing.B) {
+	store, err := tokenstore.Open(b.Context(), tokenstore.Options{Dir: b.TempDir() + "/auth"})
+	bridgetest.Must(b, err)
+	c, err := New(Options{Store: store, Server: testServer})
+	bridgetest.Must(b, err)
+	defer c.Close(b.Context())
+	_, err = store.Save(b.Context(), c.key, tokenstore.Credential{TokenType: "Bearer", Access: tokenstore.NewSecret("x"), Issued: time.Now(), Expires: time.Now().Add(time.Hour)}, 0)
+	bridgetest.Must(b, err)
+	r, err := http.NewRequest("POST", testServer, http.NoBody)
+	bridgetest.Must(b, err)
+	r.Header.Set("Accept", "application/json")
+	r.Header.Set("Content-Type", "application/json")
+	rt := &Transport{Base: done{}, Credential: c}
+	b.ReportAllocs()
+	for b.Loop() {
+		_, _ = rt.RoundTrip(r)
+	}
 }
 
 // TestNotReplayable: a body that cannot be read twice is sent once; the next request has the new token.
@@ -175,6 +243,9 @@ func TestMetadataAway(t *testing.T) {
 				}
 				w.wantServed(t, c)
 				w.wantCount(t, "/token", 1)
+				if s, err := c.storedSite(t.Context()); err != nil || s.Origin || s.Server.Issuer != testIssuer {
+					t.Errorf("what was known of the server is lost: %+v, %v", s, err)
+				}
 			})
 		})
 	}
