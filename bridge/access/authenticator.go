@@ -31,6 +31,9 @@ type Authorizer interface {
 	Forbidden(r *http.Request, m jsonrpc.Message) (reply jsonrpc.Message, refused bool)
 }
 
+// Authenticates reports whether every request must say who has sent it.
+func (p *Policy) Authenticates() bool { return p.Tokens != nil || p.Authenticator != nil }
+
 // A Sender is who has sent a request.
 type Sender struct {
 	Name      string          // its Principal

@@ -40,6 +40,10 @@ func (h *Hub) serve(w http.ResponseWriter, r *http.Request) {
 		h.health(w, path)
 		return
 	}
+	if h.opts.Metadata != nil && (path == metadataPath || strings.HasPrefix(path, metadataPath+"/")) {
+		h.opts.Metadata.ServeHTTP(w, r)
+		return
+	}
 	known, no := h.opts.Guard.Enter(w, r)
 	if no != nil {
 		refuse(w, r, name, no)
@@ -56,6 +60,9 @@ func (h *Hub) serve(w http.ResponseWriter, r *http.Request) {
 		httpserve.RefuseText(w, r, "path", http.StatusNotFound, h.notFound())
 	}
 }
+
+// metadataPath is where clients look for what Options.Metadata has.
+const metadataPath = "/.well-known/oauth-protected-resource"
 
 // refuse answers a request at a path that is no endpoint. Where one of that name could be, of a
 // server that there is not, it is done as that endpoint would: who is not let in must not learn which
@@ -203,7 +210,7 @@ func (h *Hub) readiness() readiness {
 		all.OldestCall = max(all.OldestCall, state.OldestCall)
 		all.Servers[s.spec.Name] = state
 	}
-	if h.opts.Guard.Tokens != nil {
+	if h.opts.Guard.Authenticates() {
 		all.Servers = nil // names are for those who may use them
 	}
 	return all

@@ -31,6 +31,10 @@ type Options struct {
 	// Guard checks Origin, Host and tokens on every path.
 	Guard access.Policy
 
+	// Metadata answers clients that ask how they are to authenticate (RFC 9728), for everybody. nil:
+	// nothing is said of it.
+	Metadata http.Handler
+
 	// PathPrefix is a path that a reverse proxy has put in front of ours, such
 	// as "/tools". Requests are understood with it and without, as some proxies
 	// take it off and some do not; what clients are told has it.
@@ -333,7 +337,7 @@ func (h *Hub) described(name string) string {
 // until l is closed. Only a server alone can be meant, and where tokens are
 // wanted, a line has no place for one: then clients get an error.
 func (h *Hub) ServeLines(l net.Listener) error {
-	if list := h.serversInOrder(); h.opts.Alone && h.opts.Guard.Tokens == nil && len(list) == 1 {
+	if list := h.serversInOrder(); h.opts.Alone && !h.opts.Guard.Authenticates() && len(list) == 1 {
 		h.lines.Store(true)
 		return list[0].lines.Serve(l)
 	}

@@ -10,7 +10,7 @@ import (
 // of their requests is answered with the reason.
 func refusal(o Options) bridge.Handler {
 	why := noServer("this socket leads to many servers, and a message does not say which one is meant: use HTTP over it, at /servers/NAME/mcp")
-	if o.Guard.Tokens != nil {
+	if o.Guard.Authenticates() {
 		why = "authentication is needed, and a message has no place for a token: use HTTP over this socket"
 	}
 	return bridge.Serve(why, bridge.PumpOptions{})
