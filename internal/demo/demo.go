@@ -84,7 +84,7 @@ func Serve(ctx context.Context, r io.Reader, w io.Writer, stderr io.Writer) erro
 func (srv *Server) Serve(ctx context.Context, r io.Reader, w io.Writer) error {
 	var batches atomic.Bool
 	served := *srv
-	served.negotiated = func(revision string) { batches.Store(revision == "2025-03-26") } // ST5
+	served.negotiated = func(revision string) { batches.Store(jsonrpc.HasBatches(revision)) } // ST5
 	conn := stdio.Std(r, w, stdio.Options{AcceptBatch: batches.Load})
 	err := served.ServeConn(ctx, conn)
 	if closing := conn.Close(nil); err == nil {
