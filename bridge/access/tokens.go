@@ -268,7 +268,7 @@ func parseToken(line string) (tokenEntry, error) {
 	if digits, hashed := strings.CutPrefix(token, "sha256:"); hashed && isTokenName(name) {
 		e := tokenEntry{name: name}
 		if n, err := hex.Decode(e.sum[:], []byte(digits[:min(len(digits), 2*len(e.sum))])); err != nil || n != len(e.sum) || len(digits) != 2*n {
-			return tokenEntry{}, errors.New("the sum of the token, which comes second, has 64 hexadecimal digits after sha256:")
+			return tokenEntry{}, errors.New("the sum of the token, which comes second, needs sha256: and 64 hexadecimal digits")
 		}
 		return e, nil
 	}
