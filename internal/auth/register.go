@@ -115,6 +115,9 @@ func (c *Caller) parseRegistration(f strictjson.Fields, server ServerMetadata, m
 	if reg.Client.Method == "" && (m.Method != MethodNone || reg.Client.Secret == "") {
 		reg.Client.Method = m.Method
 	}
+	if reg.Client.Method == "" && slices.Equal(server.AuthMethods, []string{MethodNone}) {
+		reg.Client.Method = MethodNone // a server that takes no secret may issue one all the same
+	}
 	if _, err := reg.Client.method(server); err != nil {
 		return reg, err
 	}

@@ -65,6 +65,13 @@ func TestRegister(t *testing.T) {
 	}
 	_, err := (&Caller{}).Register(within(t), ServerMetadata{Issuer: "https://as"}, ask, "")
 	wantKind(t, err, Unsupported)
+	addr, c := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		reply(w, 201, `{"client_id":"c1","client_secret":"s"}`) // and it takes none
+	})
+	r, err := c.Register(within(t), ServerMetadata{Issuer: "https://as", Registration: addr, AuthMethods: []string{MethodNone}}, ask, "")
+	if err != nil || r.Client.Method != MethodNone {
+		t.Errorf("the method is %q, error %v", r.Client.Method, err)
+	}
 }
 
 func TestChooseIdentity(t *testing.T) {

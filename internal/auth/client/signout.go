@@ -1,0 +1,53 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/auth"
+	"github.com/mcp-bridge/mcp-bridge/internal/auth/tokenstore"
+)
+
+// revokeTime bounds the revocation of tokens at a sign-out.
+const revokeTime = 5 * time.Second
+
+// SignOut deletes the credential, and tells the authorization server that its tokens are not used any more
+// (RFC 7009). revoked says how that went; nothing waits for it longer than 5 seconds, and what is stored
+// is deleted whatever it says: nil, auth.Unsupported where the server has no such endpoint, or why it
+// failed. err: it could not be deleted.
+func (c *Credential) SignOut(ctx context.Context) (revoked, err error) {
+	var last tokenstore.Credential
+	err = c.o.Store.WithLock(ctx, c.key, func(l *tokenstore.Locked) error {
+		last = l.Entry().Credential
+		return l.Delete()
+	})
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	c.unsaved = nil
+	c.mu.Unlock()
+	c.current.Store(nil)
+	ctx, cancel := context.WithTimeout(ctx, revokeTime)
+	defer cancel()
+	return c.revoke(ctx, last), nil
+}
+
+// revoke revokes the refresh token, and then the access token, which may live on without it.
+func (c *Credential) revoke(ctx context.Context, s tokenstore.Credential) error {
+	who, err := c.clientOf(ctx, s.Issuer, s.ClientID)
+	if err != nil {
+		return err
+	}
+	server := auth.ServerMetadata{Issuer: s.Issuer, Token: s.TokenEndpoint, Revocation: s.RevocationEndpoint}
+	for _, x := range []struct {
+		token tokenstore.Secret
+		hint  string
+	}{{s.Refresh, "refresh_token"}, {s.Access, "access_token"}} {
+		if !x.token.IsZero() {
+			err = errors.Join(err, c.caller.Revoke(ctx, server, who, x.token.Reveal(), x.hint))
+		}
+	}
+	return err
+}
