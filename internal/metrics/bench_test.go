@@ -68,6 +68,9 @@ func BenchmarkCall(b *testing.B) {
 
 // To count a call costs no memory, beside what it costs to watch it.
 func TestAllocations(t *testing.T) {
+	if raced {
+		t.Skip("memory is not used again")
+	}
 	var o observe.Observer
 	call := calling(t, &o)
 	stop := o.Watch(nothing{})
