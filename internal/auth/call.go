@@ -14,6 +14,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/reach"
 )
 
 // Bounds of what a server may send.
@@ -167,6 +169,10 @@ func failed(doing, addr string, err error, sent bool) *Error {
 	}
 	if errors.Is(err, errTooLarge) {
 		e.Kind, e.What = Invalid, err.Error()
+		return e
+	}
+	if refused, ok := reach.Refused(err); ok {
+		e.Kind, e.What, e.Err, e.Do = Invalid, "the address is not allowed", refused, refused.Do()
 		return e
 	}
 	e.Err = err

@@ -1,6 +1,7 @@
 package httpdial
 
 import (
+	"cmp"
 	"crypto/tls"
 	"encoding/base64"
 	"errors"
@@ -105,18 +106,12 @@ const idleTimeout = 4 * time.Second
 // HTTP/2 where TLS offers it, no compression, and the proxy from the
 // environment. Who has it calls CloseIdleConnections in the end.
 func NewTransport(o TransportOptions) *http.Transport {
-	if o.ConnectTimeout == 0 {
-		o.ConnectTimeout = DefaultConnectTimeout
-	}
-	// A connection that has died without a word is noticed after a minute.
-	dialer := &net.Dialer{Timeout: o.ConnectTimeout, KeepAliveConfig: net.KeepAliveConfig{
-		Enable: true, Idle: 15 * time.Second, Interval: 15 * time.Second, Count: 4,
-	}}
+	dialer := newDialer(o.ConnectTimeout)
 	return &http.Transport{
 		Proxy:               http.ProxyFromEnvironment,
 		DialContext:         dialer.DialContext,
 		TLSClientConfig:     o.TLS.Clone(),
-		TLSHandshakeTimeout: o.ConnectTimeout,
+		TLSHandshakeTimeout: dialer.Timeout,
 		ForceAttemptHTTP2:   true,
 		DisableCompression:  true, // events would wait in the compressor
 		MaxIdleConnsPerHost: o.MaxIdleConnsPerHost,
@@ -124,4 +119,11 @@ func NewTransport(o TransportOptions) *http.Transport {
 		ReadBufferSize:      16 << 10,
 		HTTP2:               &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 15 * time.Second},
 	}
+}
+
+// newDialer returns a dialer. A connection that has died without a word is noticed after a minute.
+func newDialer(timeout time.Duration) *net.Dialer {
+	return &net.Dialer{Timeout: cmp.Or(timeout, DefaultConnectTimeout), KeepAliveConfig: net.KeepAliveConfig{
+		Enable: true, Idle: 15 * time.Second, Interval: 15 * time.Second, Count: 4,
+	}}
 }

@@ -1,0 +1,183 @@
+// Package reach says how far addresses reach, and which addresses a server may lead a client to. A
+// server on the internet that names an address in a private network wants the client to go where it
+// cannot go itself (server-side request forgery). Its functions keep no state, and may be called
+// concurrently.
+package reach
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+)
+
+// A Reach is how far away those are who can connect to an address. The order of the values counts:
+// each one but Never reaches farther than the one before.
+type Reach int
+
+// The values of a Reach.
+const (
+	Never    Reach = iota // no server has it: unspecified, multicast, reserved; or it is that of a cloud's metadata service
+	Loopback              // this machine
+	Link                  // the machines on this link
+	Private               // a network that is not the internet; also what providers keep for themselves and their customers (CGNAT)
+	Public                // the internet
+)
+
+// String returns the Reach in words that follow "is".
+func (r Reach) String() string {
+	switch r {
+	case Loopback:
+		return "on this machine"
+	case Link:
+		return "on this link only"
+	case Private:
+		return "in a private network"
+	case Public:
+		return "on the internet"
+	}
+	return "no address of a server, or that of a cloud's metadata service"
+}
+
+// MayName reports whether a server of this Reach may lead a client to an address of another one: it
+// must reach as far, or farther. So a server in a private network may name others in such networks and
+// on the internet, but not what runs on this machine. Never may not name, or be named.
+func (r Reach) MayName(other Reach) bool { return r != Never && other != Never && other >= r }
+
+// block is a block of addresses of one Reach.
+type block struct {
+	prefix netip.Prefix
+	reach  Reach
+}
+
+func blocks(reach Reach, prefixes ...string) []block {
+	all := make([]block, len(prefixes))
+	for i, p := range prefixes {
+		all[i] = block{netip.MustParsePrefix(p), reach}
+	}
+	return all
+}
+
+// special are the blocks of addresses that are not Public (the registries of special-purpose addresses
+// of RFC 6890). The first one that has an address counts.
+var special = concat(
+	// The metadata services: AWS, Azure, Google, Oracle and others; Alibaba; Azure's own; AWS and Google over IPv6.
+	blocks(Never, "169.254.169.0/24", "169.254.170.0/24", "192.0.0.0/24", "100.100.100.200/32", "168.63.129.16/32", "fd00:ec2::/32", "fd20:ce::/32"),
+	blocks(Never, "0.0.0.0/8", "224.0.0.0/4", "240.0.0.0/4", "::/128", "100::/64", "ff00::/8"),
+	blocks(Loopback, "127.0.0.0/8", "::1/128"),
+	blocks(Link, "169.254.0.0/16", "fe80::/10"),
+	blocks(Private, "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10"),
+	blocks(Private, "192.0.2.0/24", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24"), // for documentation and tests, and what proxies invent
+	blocks(Private, "fc00::/7", "fec0::/10", "2001:2::/48", "2001:db8::/32", "3fff::/20", "64:ff9b:1::/48", "5f00::/16"),
+	blocks(Public, "0.0.0.0/0", "2000::/3"),
+)
+
+func concat(all ...[]block) (out []block) {
+	for _, b := range all {
+		out = append(out, b...)
+	}
+	return out
+}
+
+// embedding are the blocks of IPv6 addresses that stand for an IPv4 address, and where its bytes are in
+// them: compatible and translated ones (RFC 4291, 2.5.5.1; RFC 2765), NAT64 (RFC 6052), 6to4 (RFC
+// 3056), Teredo (RFC 4380), where they are inverted.
+var embedding = []struct {
+	prefix netip.Prefix
+	at     int
+	invert bool
+}{
+	{netip.MustParsePrefix("::/96"), 12, false},
+	{netip.MustParsePrefix("::ffff:0:0:0/96"), 12, false},
+	{netip.MustParsePrefix("64:ff9b::/96"), 12, false},
+	{netip.MustParsePrefix("2002::/16"), 2, false},
+	{netip.MustParsePrefix("2001::/32"), 12, true},
+}
+
+// Of returns the Reach of an address. An IPv6 address that stands for an IPv4 address has its Reach. A
+// network's own prefix for NAT64 cannot be known.
+func Of(a netip.Addr) Reach {
+	a = a.Unmap().WithZone("")
+	if !a.IsValid() {
+		return Never
+	}
+	if a.Is6() && !a.IsLoopback() && !a.IsUnspecified() {
+		bytes := a.As16()
+		for _, e := range embedding {
+			if !e.prefix.Contains(a) {
+				continue
+			}
+			four := [4]byte(bytes[e.at:])
+			if e.invert {
+				for i := range four {
+					four[i] ^= 0xff
+				}
+			}
+			return Of(netip.AddrFrom4(four))
+		}
+	}
+	for _, b := range special {
+		if b.prefix.Contains(a) {
+			return b.reach
+		}
+	}
+	return Never // not assigned to anybody
+}
+
+// OfHost returns the Reach of the host of a URL where its text alone says it: an address, or
+// localhost. Who resolves other names, such as a proxy, may take for an address what looks like
+// one, "127.1" or "0x7f000001": that is Never. known is false of other names.
+func OfHost(host string) (r Reach, known bool) {
+	host = strings.TrimSuffix(strings.ToLower(host), ".")
+	if host == "localhost" || strings.HasSuffix(host, ".localhost") { // RFC 6761, 6.3
+		return Loopback, true
+	}
+	if a, err := netip.ParseAddr(host); err == nil {
+		return Of(a), true
+	}
+	last := host[strings.LastIndexByte(host, '.')+1:]
+	if last == "" || last[0] >= '0' && last[0] <= '9' && strings.Trim(last, "0123456789abcdefx") == "" {
+		return Never, true
+	}
+	return 0, false
+}
+
+// Error is an address that a server may not lead to.
+type Error struct {
+	Host   string     // that was to be reached, as it was named
+	Addr   netip.Addr // which it stands for; the zero value: only its name is known
+	Reach  Reach      // of Addr
+	Named  string     // the host that the user has given, which led there
+	Known  Reach      // of Named; Never: it is not known
+	Reason error      // why it is not known; nil: it is
+}
+
+// Error says which address it is, and why it is refused, in one line. It does not say what helps.
+func (e *Error) Error() string {
+	what := fmt.Sprintf("%.200q", e.Host)
+	if e.Addr.IsValid() && e.Addr.String() != e.Host {
+		what += " has the address " + e.Addr.String() + ", which"
+	}
+	what += " is " + e.Reach.String()
+	switch {
+	case e.Reach == Never:
+		return what
+	case e.Reason != nil:
+		return fmt.Sprintf("%s; whether %.200q is too is not known: %v", what, e.Named, e.Reason)
+	}
+	return fmt.Sprintf("%s, while %.200q, which leads there, is %v", what, e.Named, e.Known)
+}
+
+// Unwrap returns Reason.
+func (e *Error) Unwrap() error { return e.Reason }
+
+// Do says what helps; "": nothing does.
+func (e *Error) Do() string {
+	if e.Reach == Never {
+		return ""
+	}
+	return "if you trust the server, allow such addresses with --allow-private-auth"
+}
+
+// Refused returns the Error in an error of the network.
+func Refused(err error) (*Error, bool) { return errors.AsType[*Error](err) }
