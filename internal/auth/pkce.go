@@ -41,7 +41,7 @@ type AuthorizationRequest struct {
 	Resource    string   // RFC 8707, 2.1; "": not sent
 	Scopes      []string // nil: not sent
 	JKT         string   // thumbprint of the DPoP key (RFC 9449, 10); "": not sent
-	Extra       []Param  // what this provider wants besides; they replace none of the others
+	Extra       []Param  // what this provider wants besides; they replace none of the others, but "prompt"
 }
 
 // URL returns the address. It keeps the query that the endpoint has (RFC 6749, 3.1). Unsupported: the
@@ -74,6 +74,10 @@ func (r AuthorizationRequest) URL() (string, error) {
 		if p.Value != "" {
 			params = append(params, p)
 		}
+	}
+	// The person must agree anew to what is used while it is away: else the scope is ignored (OpenID Connect Core, 11).
+	if slices.Contains(r.Scopes, "offline_access") && !slices.ContainsFunc(r.Extra, func(p Param) bool { return p.Name == "prompt" }) {
+		params = append(params, Param{"prompt", "consent"})
 	}
 	for _, p := range r.Extra {
 		if slices.ContainsFunc(params, func(o Param) bool { return o.Name == p.Name }) {

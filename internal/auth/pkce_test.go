@@ -44,6 +44,14 @@ func TestAuthorizationURL(t *testing.T) {
 	if got, err := r.URL(); err != nil || strings.Contains(got, "scope") || strings.Contains(got, "resource") {
 		t.Errorf("%s, %v", got, err)
 	}
+	r.Scopes = []string{"a", "offline_access"}
+	if got, err := r.URL(); err != nil || !strings.HasSuffix(got, "&scope=a+offline_access&prompt=consent") {
+		t.Errorf("%s, %v", got, err)
+	}
+	r.Extra = []Param{{"prompt", "login"}}
+	if got, err := r.URL(); err != nil || !strings.HasSuffix(got, "&scope=a+offline_access&prompt=login") {
+		t.Errorf("%s, %v", got, err)
+	}
 	for name, test := range map[string]struct {
 		change func(*AuthorizationRequest)
 		kind   Kind

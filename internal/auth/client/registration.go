@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -40,7 +41,7 @@ func (c *Credential) identify(ctx context.Context, s *site, redirect string, sco
 				return all, nil
 			}
 		}
-		reg, err := c.caller.Register(ctx, s.Server, metadataFor(s, redirect, scopes), "")
+		reg, err := c.register(ctx, s, metadataFor(s, redirect, scopes))
 		if err != nil {
 			return nil, err
 		}
@@ -52,6 +53,17 @@ func (c *Credential) identify(ctx context.Context, s *site, redirect string, sco
 		}), nil
 	})
 	return found, err
+}
+
+// register registers a client. Some authorization servers take no scopes in a registration but their own, which
+// those of a resource are not (RFC 7591, 2 leaves it to them): then they get none, and choose.
+func (c *Credential) register(ctx context.Context, s *site, m auth.ClientMetadata) (auth.Registration, error) {
+	reg, err := c.caller.Register(ctx, s.Server, m, "")
+	if e, ok := errors.AsType[*auth.Error](err); ok && e.Code == "invalid_client_metadata" && m.Scope != "" {
+		m.Scope = ""
+		return c.caller.Register(ctx, s.Server, m, "")
+	}
+	return reg, err
 }
 
 // usable reports whether a registration was of use, and its secret has not ended.

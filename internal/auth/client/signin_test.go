@@ -170,6 +170,20 @@ func TestRegistrations(t *testing.T) {
 	want("with another redirect", 4)
 }
 
+// TestRegistrationWithoutScopes: a server that takes no scopes in a registration gets one without.
+func TestRegistrationWithoutScopes(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.prm["scopes_supported"] = []string{"mcp:read"}
+	w.then("/register", answer(400, `{"error": "invalid_client_metadata", "error_description": "scope"}`))
+	o, _ := w.person(t)
+	w.wantServed(t, w.credential(t, o))
+	w.wantCount(t, "/register", 2)
+	if len(w.bodies) != 1 || strings.Contains(w.bodies[0], "scope") {
+		t.Errorf("registered %q", w.bodies)
+	}
+}
+
 // TestOneSignIn: while one process signs in another one does not, and hears where the person goes.
 func TestOneSignIn(t *testing.T) {
 	t.Parallel()

@@ -13,7 +13,7 @@ import (
 
 // TestSignOut: both tokens are revoked; what is stored is deleted, also where the server does not answer.
 func TestSignOut(t *testing.T) {
-	for _, name := range []string{"revoked", "hangs", "no endpoint"} {
+	for _, name := range []string{"revoked", "signed", "hangs", "no endpoint"} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, w *world) {
 				var hints []string
@@ -30,6 +30,9 @@ func TestSignOut(t *testing.T) {
 					body, _ := io.ReadAll(r.Body)
 					form, _ := url.ParseQuery(string(body))
 					hints = append(hints, form.Get("token_type_hint"))
+					if name == "signed" && form.Get("token_type_hint") == "access_token" {
+						w.refuse(rw, "unsupported_token_type")
+					}
 				})
 				c := w.credential(t, w.options())
 				w.sign(t, c, time.Hour)
@@ -47,7 +50,7 @@ func TestSignOut(t *testing.T) {
 				bridgetest.Must(t, err)
 				wantNoSecret(t, revoked)
 				switch {
-				case name == "revoked" && (revoked != nil || len(hints) != 2):
+				case (name == "revoked" || name == "signed") && (revoked != nil || len(hints) != 2):
 					t.Errorf("revoked %q, error %v", hints, revoked)
 				case name == "hangs" && (!auth.Is(revoked, auth.Unavailable) || time.Since(begun) != revokeTime):
 					t.Errorf("after %v the error is %v", time.Since(begun), revoked)
