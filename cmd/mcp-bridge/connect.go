@@ -67,9 +67,15 @@ func (f *connectFlags) parse(args []string) (to target, name string, err error) 
 	if err == nil {
 		err = f.inspect.check()
 	}
+	if err == nil && len(before) > 1 {
+		err = f.target.inTwoParts(before)
+	}
 	switch {
 	case err != nil:
 		return to, "", err
+	case f.config == "" && len(before) == 2 && isConfigFile(before[0]):
+		f.config = before[0]
+		return to, before[1], nil
 	case f.config != "" && len(argv) > 0:
 		return to, "", usagef("%s --config takes the name of a server in the file, no command", f.command())
 	case f.config != "" && len(before) != 1:

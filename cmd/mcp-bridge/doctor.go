@@ -36,7 +36,7 @@ func (f *doctorFlags) flagSet() *pflag.FlagSet {
 	fs.StringVar(&child.envFile, "env-file", "", "")
 	fs.StringArrayVarP(&child.env, "env", "e", nil, "")
 	fs.BoolVar(&child.pty, "pty", false, "")
-	fs.StringArrayVar(&f.target.header, "header", nil, "")
+	fs.StringArrayVarP(&f.target.header, "header", "H", nil, "")
 	fs.StringVar(&f.target.headerFile, "header-file", "", "")
 	fs.StringVar(&f.target.caFile, "ca-file", "", "")
 	fs.StringVar(&f.target.clientCert, "client-cert", "", "")

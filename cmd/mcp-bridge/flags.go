@@ -16,24 +16,33 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/mcp-bridge/mcp-bridge/internal/config"
+	"github.com/mcp-bridge/mcp-bridge/internal/migrate"
 	"github.com/mcp-bridge/mcp-bridge/supervisor"
 )
 
 // logFlags say what is logged and how. Every command has them.
 type logFlags struct {
 	level, format string
+	debug, silent bool // short for two levels
 }
 
 func (f *logFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.level, "log-level", "info", "")
 	fs.StringVar(&f.format, "log-format", "text", "")
+	fs.BoolVar(&f.debug, "debug", false, "")
+	fs.BoolVar(&f.silent, "silent", false, "")
 }
 
 // logger writes to w, which is stderr: stdout may carry messages.
 func (f *logFlags) logger(w io.Writer) (hclog.Logger, error) {
 	level := hclog.LevelFromString(f.level)
-	if level == hclog.NoLevel {
+	switch {
+	case level == hclog.NoLevel:
 		return nil, usagef("--log-level %q: use trace, debug, info, warn, error or off", f.level)
+	case f.debug:
+		level = hclog.Debug
+	case f.silent:
+		level = hclog.Error
 	}
 	if f.format != "text" && f.format != "json" {
 		return nil, usagef("--log-format %q: use text or json", f.format)
@@ -258,27 +267,47 @@ func badFlags(fs *pflag.FlagSet, args []string, err error) error {
 	if !errors.As(err, &unknown) {
 		return usagef("%v", err)
 	}
+	name := unknown.GetSpecifiedName()
+	if line, program, ok := migrate.Line(args); ok {
+		return usagef("--%s is a flag of %s; write %s", name, program, line)
+	}
 	for _, other := range []*pflag.FlagSet{new(serveFlags).flagSet(), new(connectFlags).flagSet(), new(doctorFlags).flagSet()} {
-		if other.Name() != command && other.Lookup(unknown.GetSpecifiedName()) != nil {
-			return usagef("--%s is a flag of %s, not of %s", unknown.GetSpecifiedName(), other.Name(), command)
+		if other.Name() != command && other.Lookup(name) != nil {
+			return usagef("--%s is a flag of %s, not of %s; write mcp-bridge %s %s", name, other.Name(), command, other.Name(), strings.Join(separated(args), " "))
 		}
 	}
-	if name := unknown.GetSpecifiedName(); len(name) > 1 {
+	if advice, ok := migrate.Flag(name); ok {
+		return usagef("%s", advice)
+	}
+	if len(name) > 1 {
 		if guess := didYouMean("--", name, flagNames(fs)); guess != "" {
 			return usagef("%v%s", err, guess)
 		}
 	}
-	dash := slices.Index(args, "--")
-	for i, a := range args {
-		if i == dash {
-			break
-		}
-		program := !strings.HasPrefix(a, "-") && !isURL(a) && (i == 0 || !strings.HasPrefix(args[i-1], "-"))
-		if program && dash < 0 {
-			return usagef("%v; if %q is the command to run, write \"--\" in front of it: mcp-bridge %s -- %s", err, a, command, strings.Join(args[i:], " "))
-		}
+	if i := programIn(args); i >= 0 {
+		return usagef("%v; if %q is the command to run, write \"--\" in front of it: mcp-bridge %s -- %s", err, args[i], command, strings.Join(args[i:], " "))
 	}
 	return usagef("%v", err)
+}
+
+// programIn returns where a command begins that lacks the "--" in front of it; negative: nowhere.
+func programIn(args []string) int {
+	if slices.Contains(args, "--") {
+		return -1
+	}
+	return slices.IndexFunc(args, func(a string) bool {
+		i := slices.Index(args, a)
+		ofFlag := i > 0 && strings.HasPrefix(args[i-1], "-") && !strings.Contains(args[i-1], "=")
+		return !strings.HasPrefix(a, "-") && !isURL(a) && !ofFlag
+	})
+}
+
+// separated returns args with a "--" in front of a command that lacks it.
+func separated(args []string) []string {
+	if i := programIn(args); i >= 0 {
+		return slices.Insert(slices.Clone(args), i, "--")
+	}
+	return args
 }
 
 // flagNames returns the names of all flags of a command.
@@ -292,6 +321,7 @@ func flagNames(fs *pflag.FlagSet) []string {
 func parseFlags(fs *pflag.FlagSet, args []string) (positional, command []string, err error) {
 	fs.SetOutput(io.Discard)
 	fs.Usage = func() {}
+	fs.SetNormalizeFunc(hyphenated)
 	if err := fs.Parse(args); err != nil {
 		return nil, nil, badFlags(fs, args, err)
 	}
@@ -300,4 +330,17 @@ func parseFlags(fs *pflag.FlagSet, args []string) (positional, command []string,
 		return rest[:n], rest[n:], nil
 	}
 	return rest, nil, nil
+}
+
+// hyphenated makes a flag's name of one that is written as programs in JavaScript do: --sessionTimeout.
+func hyphenated(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+	var b strings.Builder
+	for _, r := range name {
+		if 'A' <= r && r <= 'Z' {
+			b.WriteByte('-')
+			r += 'a' - 'A'
+		}
+		b.WriteRune(r)
+	}
+	return pflag.NormalizedName(b.String())
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"sync"
@@ -133,8 +134,11 @@ func dispatch(ctx context.Context, args []string, env environment) error {
 	case "":
 		return usagef("nothing to do: give a command to serve after \"--\", or a URL to connect to; try \"mcp-bridge serve --demo\"")
 	}
-	return usagef("%q is no command of mcp-bridge%s; to serve a program, write \"mcp-bridge -- %s\"",
-		command, didYouMean("", command, commands), strings.Join(args, " "))
+	hint := didYouMean("", command, commands)
+	if _, err := exec.LookPath(command); err != nil && hint == "" {
+		hint = "; the commands are " + strings.Join(commands, ", ")
+	}
+	return usagef("%q is no command of mcp-bridge%s; to serve a program, write \"mcp-bridge -- %s\"", command, hint, strings.Join(args, " "))
 }
 
 // commands are what the first argument may be, if it is neither a flag nor a URL.
@@ -202,8 +206,10 @@ func split(args []string) (command string, rest []string) {
 		return a == "--" || a == "--demo" || a == "--config" || strings.HasPrefix(a, "--config=")
 	}):
 		return "serve", args
-	case flags || isURL(args[0]):
+	case flags || isURL(args[0]) || looksLikeHost(args[0]):
 		return "connect", args
+	case isConfigFile(args[0]):
+		return "serve", args
 	}
 	return args[0], args
 }

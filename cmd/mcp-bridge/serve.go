@@ -91,6 +91,12 @@ func (f *serveFlags) check() (where addresses, err error) {
 
 // what finds out which server is meant.
 func (f *serveFlags) what(before, argv []string) (to target, err error) {
+	if len(before) == 1 && f.config == "" && isConfigFile(before[0]) {
+		f.config, before = before[0], nil
+	}
+	if err := f.target.inTwoParts(before); err != nil {
+		return to, err
+	}
 	named := 0
 	for _, given := range []bool{len(before) > 0, len(argv) > 0, f.demo, f.config != ""} {
 		if given {
@@ -102,10 +108,7 @@ func (f *serveFlags) what(before, argv []string) (to target, err error) {
 		return to, usagef("put %q first: mcp-bridge %s [flags] ...", before[0], before[0])
 	case len(before) > 0 && f.config != "":
 		return to, usagef("serve --config exposes every server of the file; leave %q out", before[0])
-	case len(before) > 0 && looksLikeHost(before[0]):
-		_, err := serverURL(before[0])
-		return to, err
-	case len(before) > 0 && !isURL(before[0]):
+	case len(before) > 0 && !isURL(before[0]) && !looksLikeHost(before[0]):
 		return to, usagef("unexpected %q: write the command to serve after \"--\", as in \"mcp-bridge serve -- %s\"", before[0], strings.Join(before, " "))
 	case len(before) > 1:
 		return to, usagef("serve takes one URL; %q is one argument too many", before[1])

@@ -40,7 +40,9 @@ type targetFlags struct {
 func (f *targetFlags) register(fs *pflag.FlagSet) {
 	defaults := config.DefaultSettings()
 	f.child.register(fs)
-	fs.StringArrayVar(&f.header, "header", nil, "")
+	fs.StringArrayVarP(&f.header, "header", "H", nil, "")
+	fs.Bool("allow-http", false, "")   // for lines that were written for mcp-remote:
+	fs.Bool("enable-proxy", false, "") // both are what is done anyway
 	fs.StringVar(&f.headerFile, "header-file", "", "")
 	fs.DurationVar(&f.connect, "connect-timeout", defaults.ConnectTimeout, "")
 	fs.DurationVar(&f.resume, "resume-timeout", defaults.ResumeTimeout, "")
@@ -175,8 +177,11 @@ func isURL(s string) bool {
 	return ok && scheme != "" && !strings.HasPrefix(s, "-") && !strings.ContainsAny(scheme, " =:/")
 }
 
-// serverURL checks the address of a remote server.
+// serverURL checks the address of a remote server. One of this machine may lack its "http://".
 func serverURL(s string) (string, error) {
+	if looksLikeHost(s) && isLoopback(s) {
+		s = "http://" + s
+	}
 	if !isURL(s) {
 		return "", usagef("%q is no URL; write %s", s, likelyURL(s))
 	}
@@ -204,6 +209,38 @@ func looksLikeHost(s string) bool {
 		return name != "" && port != ""
 	}
 	return host == "localhost" || net.ParseIP(host) != nil
+}
+
+// isLoopback reports whether what looks like a host is this machine.
+func isLoopback(s string) bool {
+	host, _, _ := strings.Cut(s, "/")
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// isConfigFile reports whether an argument is meant as a configuration file.
+func isConfigFile(s string) bool {
+	return !isURL(s) && (strings.HasSuffix(s, ".json") || strings.HasSuffix(s, ".jsonc"))
+}
+
+// inTwoParts explains the arguments that are left over where a flag has got one half of its value only, as other
+// programs take it. nil: there is no such flag.
+func (f *targetFlags) inTwoParts(rest []string) error {
+	for _, h := range f.header {
+		if len(rest) > 0 && !strings.Contains(h, ":") {
+			return usagef("--header takes one argument: write -H \"%s: VALUE\"", h)
+		}
+	}
+	for _, e := range f.child.env {
+		if len(rest) > 0 && !strings.Contains(e, "=") {
+			return usagef("unexpected %q: if it is the value of %s, write -e %s=%s; if it is the command, write \"--\" in front of it",
+				rest[0], e, e, rest[0])
+		}
+	}
+	return nil
 }
 
 // supervise sets up what the whole process does for its children. The

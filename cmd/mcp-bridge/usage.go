@@ -92,7 +92,7 @@ A server that is run (serve, connect)
   --kill-wait D            SIGKILL; so long for the group to be gone (default 5s)
 
 A remote server (serve, connect)
-  --header "NAME: VALUE"   send a header with every request; ${VAR} is expanded; may be repeated
+  --header "NAME: VALUE", -H  send a header with every request; ${VAR} is expanded; may be repeated
   --header-file FILE       headers, one "NAME: VALUE" a line
   --connect-timeout D      time to connect in (default 10s)
   --resume-timeout D       how long to reconnect to the stream of a call that has broken before the answer;
@@ -102,6 +102,7 @@ A remote server (serve, connect)
   --client-key FILE        its private key, PEM
   --transport WHICH        for http and https: http-first, sse-first, http-only or sse-only
                            (default http-first: Streamable HTTP, and HTTP+SSE if that is refused)
+  --allow-http, --enable-proxy   nothing: both are done anyway; for lines that were written for mcp-remote
 
 Revisions of the protocol (serve, connect)
   --protocol WHICH         what to speak with the server: auto (default) finds out; legacy is initialize and
@@ -139,6 +140,7 @@ Metrics (serve)
 Log
   --log-level LEVEL        trace, debug, info, warn, error, off (default info); docs/log.md says what is told at
                            which level. SIGUSR1 changes to debug and back while the bridge runs (not on Windows)
+  --debug, --silent        short for --log-level debug, and error
   --log-format FORMAT      text or json (default text); control and bidirectional characters are escaped in both
 
 doctor (docs/doctor.md explains what it finds)

@@ -25,6 +25,11 @@ func TestCheckURL(t *testing.T) {
 			t.Errorf("CheckURL(%q) = %v", good, err)
 		}
 	}
+	for text, mode := range map[string]Mode{"http": httpFirst, "streamable-http": httpFirst, "streamableHttp": httpFirst, "sse": sseFirst} {
+		if got, err := ParseMode(text); err != nil || got != mode {
+			t.Errorf("ParseMode(%q) = %v, %v", text, got, err)
+		}
+	}
 	for _, bad := range []string{
 		"", "h", "h:80", "ftp://h/", "http:", "http://", "http://:80/secret", "ws://", "wss:///secret", "unix:", "tcp:", "tcp:h",
 		"tcp::80", "stdio:x", "http://user:secret@[::1/", "http://h\x7f/secret", "node server.js",
@@ -61,7 +66,7 @@ func TestParseMode(t *testing.T) {
 			t.Errorf("%d is called %s, want %s", mode, mode, text)
 		}
 	}
-	for _, bad := range []string{"", "http", "HTTP-FIRST", "sse", "unknown"} {
+	for _, bad := range []string{"", "htp", "HTTP-FIRST", "sse-last", "unknown"} {
 		if _, err := ParseMode(bad); err == nil {
 			t.Errorf("ParseMode took %q", bad)
 		} else if !strings.Contains(err.Error(), "sse-only") {

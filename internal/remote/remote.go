@@ -48,8 +48,15 @@ func (m Mode) String() string {
 	return "unknown"
 }
 
-// ParseMode takes http-first, sse-first, http-only or sse-only.
+// ParseMode takes http-first, sse-first, http-only or sse-only, and the names that clients and other programs have for
+// the transports, which mean that one first.
 func ParseMode(text string) (Mode, error) {
+	switch strings.ToLower(strings.ReplaceAll(text, "-", "")) { // as other programs and files of clients name a transport
+	case "http", "streamablehttp":
+		return httpFirst, nil
+	case "sse":
+		return sseFirst, nil
+	}
 	for i, name := range modes {
 		if text == name {
 			return Mode(i), nil

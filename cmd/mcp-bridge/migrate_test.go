@@ -1,0 +1,63 @@
+package main
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/migrate"
+)
+
+// What users of other bridges type is accepted, or answered with what to write instead.
+func TestForeignLines(t *testing.T) {
+	for _, test := range []struct {
+		args []string
+		says string // on stderr
+	}{
+		{[]string{"--stdio", "npx -y server ./folder", "--outputTransport", "streamableHttp", "--port", "8000"}, "write mcp-bridge serve --port 8000 -- npx -y server ./folder"},
+		{[]string{"--sse", "https://host.example/sse"}, "write mcp-bridge connect https://host.example/sse"},
+		{[]string{"--port=8080", "uvx", "mcp-server-fetch"}, "write mcp-bridge serve --port=8080 -- uvx mcp-server-fetch"},
+		{[]string{"--port", "8080", "https://host.example/mcp"}, "write mcp-bridge serve --port 8080 https://host.example/mcp"},
+		{[]string{"-H", "Authorization", "Bearer x", "https://host.example/mcp"}, `write -H "Authorization: VALUE"`},
+		{[]string{"serve", "-e", "FOO", "bar", "--", "cat"}, "write -e FOO=bar"},
+		{[]string{"serve", "--sessionTimeout", "60000", "--", "cat"}, "such as 30s"},
+		{[]string{"host.example:8080/mcp"}, "write http://host.example:8080/mcp or https://host.example:8080/mcp"},
+		{[]string{"missing.json"}, "missing.json: no such file"},
+		{[]string{"serve", "missing.json"}, "missing.json: no such file"},
+		{[]string{"connect", "missing.json", "memory"}, "missing.json: no such file"},
+		{[]string{"validate-config", "x"}, "the commands are serve, connect"},
+	} {
+		status, out, errs := try(t, test.args...)
+		if status != exitUsage || out != "" || !strings.Contains(errs, test.says) {
+			t.Errorf("%q: status %d, stdout %q, stderr %q; want %q", test.args, status, out, errs, test.says)
+		}
+	}
+	for _, args := range [][]string{
+		{"connect", "-H", "X: y", "--debug", "--allow-http", "--enable-proxy", "--transport", "sse", "localhost:1/sse"},
+		{"127.0.0.1:1/mcp", "--silent", "--transport", "streamableHttp", "--connectTimeout", "1s", "--ignoreTool", "x*"},
+	} {
+		if status, _, errs := try(t, args...); status != exitOK { // the client has gone at once
+			t.Errorf("%q: status %d, stderr %q", args, status, errs)
+		}
+	}
+}
+
+// No advice names a flag or a command that is not there.
+func TestAdviceIsRight(t *testing.T) {
+	var known []string
+	for _, set := range []*pflag.FlagSet{new(serveFlags).flagSet(), new(connectFlags).flagSet(), new(doctorFlags).flagSet()} {
+		known = append(known, flagNames(set)...)
+	}
+	for _, name := range migrate.Flags() {
+		advice, _ := migrate.Flag(name)
+		_, advice, _ = strings.Cut(advice, ": ") // behind the name of the flag itself
+		for _, m := range regexp.MustCompile(`--([a-z][a-z-]*)|mcp-bridge ([a-z-]+)`).FindAllStringSubmatch(advice, -1) {
+			if m[1] != "" && !slices.Contains(known, m[1]) || m[2] != "" && !slices.Contains(commands, m[2]) {
+				t.Errorf("--%s: the advice %q names %s, which mcp-bridge does not have", name, advice, m[0])
+			}
+		}
+	}
+}

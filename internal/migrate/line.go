@@ -1,0 +1,119 @@
+package migrate
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/lazyregexp"
+)
+
+// Line returns the line of mcp-bridge that does what args do with another program, and which program that is. args are
+// what stands after the program's name. ok is false if args are no line of such a program. Values that may be
+// secret are not repeated.
+func Line(args []string) (line, program string, ok bool) {
+	given := parse(args)
+	command, url := given.last("stdio"), given.last("sse")
+	if url == "" {
+		url = given.last("streamableHttp")
+	}
+	if command == "" && url == "" {
+		return "", "", false
+	}
+	to := []string{"mcp-bridge", "serve"}
+	if out := given.last("outputTransport"); url != "" && (out == "" || out == "stdio") {
+		to[1] = "connect"
+	} else if port := given.last("port"); port != "" {
+		to = append(to, "--port", port)
+	} else {
+		to = append(to, "--port", "8000") // supergateway's own
+	}
+	to = append(to, given.others()...)
+	if command == "" {
+		return shell(append(to, url)), supergateway, true
+	}
+	return shell(append(append(to, "--"), words(command)...)), supergateway, true
+}
+
+// options are the flags of a line of supergateway, in their order.
+type options []struct{ name, value string }
+
+// parse finds the flags of a line of supergateway, each with the value that follows it.
+func parse(args []string) options {
+	var o options
+	for i := 0; i < len(args); i++ {
+		name, dashed := strings.CutPrefix(args[i], "--")
+		if !dashed || name == "" {
+			continue
+		}
+		name, value, inside := strings.Cut(name, "=")
+		if !inside && i+1 < len(args) && !strings.HasPrefix(args[i+1], "--") {
+			i++
+			value = args[i]
+		}
+		o = append(o, struct{ name, value string }{plain(name), value})
+	}
+	return o
+}
+
+// last returns the value that counts; "": there is none.
+func (o options) last(name string) string {
+	value := ""
+	for _, x := range o {
+		if x.name == plain(name) {
+			value = x.value
+		}
+	}
+	return value
+}
+
+// others returns the flags of mcp-bridge for those that do not say what is bridged.
+func (o options) others() []string {
+	var to []string
+	for _, x := range o {
+		switch x.name {
+		case "header":
+			name, _, _ := strings.Cut(x.value, ":")
+			to = append(to, "--header", strings.TrimSpace(name)+": ...")
+		case "oauth2bearer":
+			to = append(to, "--header", "Authorization: Bearer ${TOKEN}")
+		case "cors":
+			if strings.Contains(x.value, "://") {
+				to = append(to, "--allow-origin", x.value)
+			}
+		case "sessiontimeout":
+			if ms, err := strconv.Atoi(x.value); err == nil && ms > 0 && ms%1000 == 0 {
+				to = append(to, "--session-timeout", fmt.Sprintf("%ds", ms/1000))
+			}
+		case "loglevel":
+			to = append(to, "--log-level", strings.Replace(x.value, "none", "off", 1))
+		}
+	}
+	return to
+}
+
+// A word of a command line: what a shell would take as one, without what only a shell knows.
+var word = lazyregexp.New(`(?:"[^"]*"|'[^']*'|[^\s"'])+`)
+
+// words splits a command as a shell would, nearly: it is for a person to read.
+func words(command string) []string {
+	var found []string
+	for _, w := range word.FindAllStringSubmatch(command, -1) {
+		found = append(found, strings.NewReplacer(`"`, "", `'`, "").Replace(w[0]))
+	}
+	return found
+}
+
+// bare is what needs no quotes in a shell.
+var bare = lazyregexp.New(`^[\w@%+=:,./-]+$`)
+
+// shell writes arguments as one types them.
+func shell(args []string) string {
+	out := make([]string, len(args))
+	for i, a := range args {
+		if out[i] = a; !bare.MatchString(a) {
+			out[i] = "'" + strings.ReplaceAll(a, "'", `'\''`) + "'"
+		}
+	}
+	return strings.Join(out, " ")
+}

@@ -1,0 +1,131 @@
+// Package migrate knows the command lines of other programs that carry MCP between transports, and says
+// what to write for mcp-bridge instead. It only gives advice: nothing is run that it returns.
+package migrate
+
+import (
+	"fmt"
+	"strings"
+)
+
+// A flag is one of another program.
+type flag struct {
+	name    string // as its manual spells it, without dashes
+	program string
+	advice  string // what to write instead
+}
+
+// Flag returns what to write instead of a flag that mcp-bridge does not have, in one line, which begins with
+// the program that has it. name has no dashes in front. ok is false if no program here has the flag.
+func Flag(name string) (advice string, ok bool) {
+	want := plain(name)
+	for _, f := range flags {
+		if plain(f.name) == want {
+			return fmt.Sprintf("--%s is a flag of %s: %s", f.name, f.program, f.advice), true
+		}
+	}
+	return "", false
+}
+
+// Flags returns the names of all flags that Flag knows.
+func Flags() []string {
+	names := make([]string, len(flags))
+	for i, f := range flags {
+		names[i] = f.name
+	}
+	return names
+}
+
+// plain is a name without what programs spell in different ways.
+func plain(name string) string {
+	return strings.ToLower(strings.NewReplacer("-", "", "_", "").Replace(name))
+}
+
+// The programs.
+const (
+	supergateway = "supergateway"
+	mcpProxy     = "mcp-proxy"
+	mcpRemote    = "mcp-remote"
+	websocketd   = "websocketd"
+	inspector    = "the MCP inspector"
+)
+
+// flags are those that mcp-bridge does not have, from the manuals of supergateway 3.4, mcp-proxy of npm 6.7 and of
+// PyPI 0.10, mcp-remote 0.15, websocketd 0.4 and the MCP inspector 0.17. See Line for those that say what is bridged.
+var flags = []flag{
+	{"stdio", supergateway, `write the command after "--": mcp-bridge serve -- COMMAND ARGS`},
+	{"sse", supergateway, "write the URL alone: mcp-bridge connect URL"},
+	{"streamableHttp", supergateway, "write the URL alone: mcp-bridge connect URL"},
+	{"outputTransport", supergateway, "serve has every transport at one port (/mcp, /sse, /ws), connect has stdio; leave it out"},
+	{"baseUrl", supergateway, "leave it out: clients are told a path, or use --path-prefix behind a proxy that adds one"},
+	{"ssePath", supergateway, "leave it out: HTTP+SSE is at /sse; --path-prefix puts something in front"},
+	{"messagePath", supergateway, "leave it out: HTTP+SSE tells its clients where to send, and WebSocket is at /ws"},
+	{"streamableHttpPath", supergateway, "leave it out: Streamable HTTP is at /mcp; --path-prefix puts something in front"},
+	{"stateful", supergateway, "leave it out: each session has a process of its own; --isolation changes that"},
+	{"oauth2Bearer", supergateway, `write --header 'Authorization: Bearer ${TOKEN}', and put the token into the environment`},
+	{"cors", supergateway, "pages of this machine are admitted; for others write --allow-origin https://app.example"},
+	{"healthEndpoint", supergateway, "leave it out: /healthz and /readyz are always there"},
+	{"protocolVersion", supergateway, "leave it out: every revision is spoken; --protocol legacy or modern chooses"},
+
+	{"server", mcpProxy, "leave it out: every transport is at one port (/mcp, /sse, /ws)"},
+	{"endpoint", mcpProxy, "leave it out: the paths are /mcp and /sse; --path-prefix puts something in front"},
+	{"sseEndpoint", mcpProxy, "leave it out: HTTP+SSE is at /sse; --path-prefix puts something in front"},
+	{"streamEndpoint", mcpProxy, "leave it out: Streamable HTTP is at /mcp; --path-prefix puts something in front"},
+	{"stateless", mcpProxy, "write --isolation request: a process for each request, without sessions"},
+	{"no-stateless", mcpProxy, "leave it out: there are sessions unless --isolation request is given"},
+	{"apiKey", mcpProxy, `write --token-file FILE with "NAME TOKEN" lines, or put such a line into MCP_BRIDGE_TOKENS; X-API-Key is read, too`},
+	{"sslCert", mcpProxy, "write --tls-cert FILE"},
+	{"sslKey", mcpProxy, "write --tls-key FILE"},
+	{"sslCa", mcpProxy, "write --tls-client-ca FILE"},
+	{"shell", mcpProxy, `nothing is run by a shell; to have one, write it yourself: mcp-bridge serve -- sh -c "COMMAND"`},
+	{"tunnel", mcpProxy, "there is no tunnel; start one beside mcp-bridge, and name its host with --allow-host"},
+	{"tunnelSubdomain", mcpProxy, "there is no tunnel; start one beside mcp-bridge, and name its host with --allow-host"},
+	{"upstreamProtocol", mcpProxy, "write --protocol auto, legacy or modern"},
+	{"no-modern", mcpProxy, "write --client-protocol legacy"},
+	{"maxBodySize", mcpProxy, "write --max-message-size 64MiB"},
+	{"eventStoreMaxEvents", mcpProxy, "leave it out: lost streams are resumed within fixed bounds"},
+	{"no-eventStore", mcpProxy, "leave it out: lost streams are resumed within fixed bounds"},
+	{"keepAliveTimeout", mcpProxy, "leave it out: streams are kept alive"},
+	{"sessionIdleTimeout", mcpProxy, "write --session-timeout 30m, with a unit"},
+	{"gracefulShutdownTimeout", mcpProxy, "write --grace 5s, with a unit"},
+	{"connectionTimeout", mcpProxy, "write --connect-timeout 10s, with a unit"},
+	{"corsAddAllowedHeader", mcpProxy, "leave it out: every header of the protocol is allowed"},
+	{"headers", mcpProxy, `write --header "NAME: VALUE", or -H`},
+	{"pass-environment", mcpProxy, "leave it out: the server gets the whole environment; --pass-env safe gives it less"},
+	{"no-pass-environment", mcpProxy, "write --pass-env safe"},
+	{"named-server", mcpProxy, "write the servers into a file: mcp-bridge serve --config servers.json"},
+	{"named-server-config", mcpProxy, "write --config FILE: mcp-bridge serve --config servers.json"},
+	{"sse-port", mcpProxy, "write --port N"},
+	{"sse-host", mcpProxy, "write --host HOST"},
+	{"expose-header", mcpProxy, "leave it out: the headers that pages need are exposed"},
+	{"verify-ssl", mcpProxy, "leave it out; --ca-file FILE trusts further authorities"},
+	{"no-verify-ssl", mcpProxy, "certificates are always verified: write --ca-file FILE with the server's authority"},
+	{"no-debug", mcpProxy, "leave it out"},
+
+	{"static-oauth-client-info", mcpRemote, "write --client-id ID, and --client-secret-file FILE if there is a secret"},
+	{"static-oauth-client-metadata", mcpRemote, "write --scope SCOPE; the rest of the metadata is mcp-bridge's own"},
+	{"disable-resource-parameter", mcpRemote, "write --resource off"},
+	{"auth-timeout", mcpRemote, "write --auth-wait 45s, with a unit"},
+	{"callback-path", mcpRemote, "the path is always /callback: register http://127.0.0.1:PORT/callback, and write --redirect-port PORT"},
+	{"keep-alive", mcpRemote, "leave it out: streams are kept alive"},
+	{"ping-interval", mcpRemote, "leave it out: streams are kept alive"},
+	{"client-credentials", mcpRemote, "write --auth client-credentials"},
+	{"device-code", mcpRemote, "write mcp-bridge login --device-code URL once; connect then uses what is stored"},
+
+	{"address", websocketd, "write --host HOST, or --listen HOST:PORT"},
+	{"ssl", websocketd, "write --tls-cert FILE --tls-key FILE"},
+	{"passenv", websocketd, "write --pass-env NAME,NAME"},
+	{"sameorigin", websocketd, "leave it out: pages of other machines are refused unless --allow-origin admits them"},
+	{"origin", websocketd, "write --allow-origin ORIGIN"},
+	{"maxforks", websocketd, "write --max-children N"},
+	{"closems", websocketd, "write --term-wait 5s and --kill-wait 5s, with units"},
+	{"dir", websocketd, "there are no CGI scripts; several servers stand in a file: mcp-bridge serve --config servers.json"},
+	{"staticdir", websocketd, "files are not served: put a web server in front"},
+	{"cgidir", websocketd, "files are not served: put a web server in front"},
+	{"devconsole", websocketd, "write --inspect: a page that shows what passes"},
+
+	{"cli", inspector, "write mcp-bridge doctor URL, or mcp-bridge doctor -- COMMAND"},
+	{"method", inspector, "write mcp-bridge doctor URL: it shows the tools, and --call NAME calls one"},
+	{"tool-name", inspector, "write mcp-bridge doctor --call NAME URL"},
+	{"tool-arg", inspector, `write mcp-bridge doctor --call NAME URL '{"ARGUMENT": "VALUE"}'`},
+	{"server-url", inspector, "write the URL alone: mcp-bridge connect URL"},
+}
