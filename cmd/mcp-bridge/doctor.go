@@ -38,6 +38,7 @@ func (f *doctorFlags) flagSet() *pflag.FlagSet {
 	fs.BoolVar(&child.pty, "pty", false, "")
 	fs.StringArrayVarP(&f.target.header, "header", "H", nil, "")
 	fs.StringVar(&f.target.headerFile, "header-file", "", "")
+	fs.StringArrayVar(&f.target.headerEnv, "header-env", nil, "")
 	fs.StringVar(&f.target.caFile, "ca-file", "", "")
 	fs.StringVar(&f.target.clientCert, "client-cert", "", "")
 	fs.StringVar(&f.target.clientKey, "client-key", "", "")

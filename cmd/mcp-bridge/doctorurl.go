@@ -11,7 +11,7 @@ import (
 func (f *doctorFlags) examineURL(ctx context.Context, address string, arguments []byte, env environment, report *doctor.Report) error {
 	o := remote.Options{Slow: f.slow, Call: f.call, Arguments: arguments}
 	var err error
-	if o.Header, err = headers(f.target.header, f.target.headerFile, env.lookup); err != nil {
+	if o.Header, err = headers(f.target.header, f.target.headerFile, f.target.headerEnv, env.lookup); err != nil {
 		return err
 	}
 	for name := range o.Header {

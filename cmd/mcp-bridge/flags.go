@@ -176,8 +176,8 @@ func eachLine(flag, name string, f func(n int, line string) error) error {
 	return nil
 }
 
-// headers reads --header and --header-file values.
-func headers(values []string, file string, lookup func(string) (string, bool)) (http.Header, error) {
+// headers reads the values of --header, --header-file and --header-env.
+func headers(values []string, file string, variables []string, lookup func(string) (string, bool)) (http.Header, error) {
 	h := http.Header{}
 	add := func(where, line string) error {
 		k, v, ok := strings.Cut(line, ":")
@@ -205,6 +205,15 @@ func headers(values []string, file string, lookup func(string) (string, bool)) (
 	}
 	for _, v := range values {
 		if err := add("--header", v); err != nil {
+			return nil, err
+		}
+	}
+	for _, v := range variables {
+		name, variable, ok := strings.Cut(v, "=")
+		if !ok || variable == "" {
+			return nil, usagef("--header-env: write NAME=VARIABLE, such as Authorization=AUTH, where the variable AUTH has the value")
+		}
+		if err := add("--header-env", name+": ${"+variable+"}"); err != nil {
 			return nil, err
 		}
 	}

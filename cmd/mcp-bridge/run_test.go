@@ -188,9 +188,9 @@ func TestHeaders(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "headers")
 	bridgetest.Must(t, os.WriteFile(file, []byte("# a comment\nX-File: from file\n"), 0o600))
 	lookup := func(name string) (string, bool) { return "s3cret", name == "TOKEN" }
-	h, err := headers([]string{"Authorization:Bearer ${TOKEN}", "X-Two: a:b", "x-two: c"}, file, lookup)
+	h, err := headers([]string{"Authorization:Bearer ${TOKEN}", "X-Two: a:b", "x-two: c"}, file, []string{"X-Env=TOKEN"}, lookup)
 	bridgetest.Must(t, err)
-	want := http.Header{"Authorization": {"Bearer s3cret"}, "X-Two": {"a:b", "c"}, "X-File": {"from file"}}
+	want := http.Header{"Authorization": {"Bearer s3cret"}, "X-Two": {"a:b", "c"}, "X-File": {"from file"}, "X-Env": {"s3cret"}}
 	for k, v := range want {
 		if strings.Join(h[k], "|") != strings.Join(v, "|") {
 			t.Errorf("%s = %q, want %q", k, h[k], v)
@@ -199,8 +199,13 @@ func TestHeaders(t *testing.T) {
 	if len(h) != len(want) {
 		t.Errorf("headers = %v", h)
 	}
+	for _, bad := range []string{"X", "X=", "X Y=TOKEN", "X=UNSET", "=TOKEN"} {
+		if _, err := headers(nil, "", []string{bad}, lookup); err == nil {
+			t.Errorf("--header-env %q was accepted", bad)
+		}
+	}
 	for _, bad := range []string{"X: ${TOKEN", "X Y: 1", ": 1", "X: a\r\nEvil: 1"} {
-		if _, err := headers([]string{bad}, "", lookup); err == nil {
+		if _, err := headers([]string{bad}, "", nil, lookup); err == nil {
 			t.Errorf("header %q was accepted", bad)
 		}
 	}

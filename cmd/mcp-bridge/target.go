@@ -26,6 +26,7 @@ type targetFlags struct {
 	child      childFlags
 	header     []string
 	headerFile string
+	headerEnv  []string
 	connect    time.Duration
 	resume     time.Duration
 	transport  string
@@ -44,6 +45,7 @@ func (f *targetFlags) register(fs *pflag.FlagSet) {
 	fs.Bool("allow-http", false, "")   // for lines that were written for mcp-remote:
 	fs.Bool("enable-proxy", false, "") // both are what is done anyway
 	fs.StringVar(&f.headerFile, "header-file", "", "")
+	fs.StringArrayVar(&f.headerEnv, "header-env", nil, "")
 	fs.DurationVar(&f.connect, "connect-timeout", defaults.ConnectTimeout, "")
 	fs.DurationVar(&f.resume, "resume-timeout", defaults.ResumeTimeout, "")
 	fs.StringVar(&f.transport, "transport", defaults.Transport, "")
@@ -98,7 +100,7 @@ func (f *targetFlags) spec(to target, limits *limitFlags, env environment, log h
 	if err != nil {
 		return spec, usagef("--transport: %v", err)
 	}
-	header, err := headers(f.header, f.headerFile, env.lookup)
+	header, err := headers(f.header, f.headerFile, f.headerEnv, env.lookup)
 	if err != nil {
 		return spec, err
 	}
@@ -148,8 +150,8 @@ func (f *targetFlags) tls() (*tls.Config, error) {
 var (
 	commandFlags = []string{"env", "env-file", "pass-env", "cwd", "pty", "stdin-wait", "term-wait", "kill-wait",
 		"max-children", "max-children-total", "queue", "queue-timeout"}
-	fileFlags   = []string{"header", "header-file", "env", "env-file", "cwd", "name"} // not for servers of a file
-	remoteFlags = []string{"header", "header-file", "connect-timeout", "resume-timeout", "transport", "ca-file", "client-cert", "client-key"}
+	fileFlags   = []string{"header", "header-file", "header-env", "env", "env-file", "cwd", "name"} // not for servers of a file
+	remoteFlags = []string{"header", "header-file", "header-env", "connect-timeout", "resume-timeout", "transport", "ca-file", "client-cert", "client-key"}
 )
 
 // warnIdle tells of flags that were given and mean nothing for this server.

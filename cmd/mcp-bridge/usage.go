@@ -93,6 +93,7 @@ A server that is run (serve, connect)
 
 A remote server (serve, connect)
   --header "NAME: VALUE", -H  send a header with every request; ${VAR} is expanded; may be repeated
+  --header-env NAME=VAR    send a header with the value of an environment variable; may be repeated
   --header-file FILE       headers, one "NAME: VALUE" a line
   --connect-timeout D      time to connect in (default 10s)
   --resume-timeout D       how long to reconnect to the stream of a call that has broken before the answer;
@@ -148,7 +149,7 @@ doctor (docs/doctor.md explains what it finds)
   --slow                   more time: a minute for the first answer, and the checks that wait
   --call NAME [JSON]       call this tool once, with these arguments; otherwise none is called
   --bundle FILE            write what belongs into a bug report, without secrets: FILE.zip or FILE.tar.gz
-  It also takes --env, --env-file, --pass-env, --cwd, --pty, --header, --header-file, --ca-file, --client-cert,
+  It also takes --env, --env-file, --pass-env, --cwd, --pty, --header, --header-env, --header-file, --ca-file, --client-cert,
   --client-key and --max-message-size. Exit status: 0 nothing found but notes, 1 faults, 2 could not find out.
 
 Looking at a run (serve, connect; docs/inspect.md)
