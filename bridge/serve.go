@@ -17,7 +17,8 @@ import (
 // When there is no server to be had, each request is answered with an error
 // that says so and no more: the reason may name files, so it is only returned.
 // An error of Dial that wraps ErrBusy, or has a method PublicError() string,
-// is one whose text clients may see. ErrBusy and ErrReclaimed end the conversation
+// is one whose text clients may see; with a method PublicData() []byte it says what data
+// goes with that, nil: the usual. ErrBusy and ErrReclaimed end the conversation
 // with the first answer, so that who tries again begins anew.
 func Serve(d Dialer, opts PumpOptions) Handler {
 	return HandlerFunc(func(ctx context.Context, client Conn) error {

@@ -32,6 +32,13 @@ type ClientOptions struct {
 	// of the Conn's own: with the proxy from the environment, and ConnectTimeout.
 	Transport http.RoundTripper
 
+	// Authorize returns what makes the requests, around base, which is the Transport: it adds credentials to
+	// each of them, replies that refuse them are seen first there, and it may send a request again. An
+	// *httpdial.Fault that it returns is what clients are told. AuthorizeTime is how much longer than
+	// otherwise a request may take, because a person signs in meanwhile. nil: as they are.
+	Authorize     func(base http.RoundTripper) http.RoundTripper
+	AuthorizeTime time.Duration
+
 	// TLS says which servers are trusted, and has the client's certificates.
 	// It is not used with a Transport. nil means the system's authorities.
 	TLS *tls.Config

@@ -68,14 +68,14 @@ func newDialer(address string, opts ClientOptions, seen *observe.Session) (*dial
 		own.ForceAttemptHTTP2 = false
 		d.rt, d.close = own, own.CloseIdleConnections
 	}
-	d.rt = httpdial.Observed(d.rt, seen)
+	d.rt = httpdial.Authorized(httpdial.Observed(d.rt, seen), opts.Authorize)
 	return d, nil
 }
 
 // dial makes a connection. The error is a *httpdial.Fault, as is that of the
 // Conn's Receive when the connection is lost.
 func (d *dialer) dial(ctx context.Context) (bridge.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, 3*d.opts.ConnectTimeout)
+	ctx, cancel := context.WithTimeout(ctx, 3*d.opts.ConnectTimeout+d.opts.AuthorizeTime)
 	defer cancel()
 	hand := &handshake{dialer: d}
 	socket, _, err := websocket.Dial(ctx, d.url.String(), &websocket.DialOptions{

@@ -16,6 +16,8 @@ const (
 	ReasonTimeout     = "timeout"                // no answer in time
 	ReasonBroken      = "connection_lost"        // the connection ended before the answer
 	ReasonAuth        = "authorization_required" // 401
+	ReasonAuthFailed  = "authorization_failed"   // no way to sign in that works, until somebody changes something
+	ReasonAuthAway    = "authorization_server"   // the authorization server gives no usable answer now
 	ReasonForbidden   = "forbidden"              // 403
 	ReasonRedirect    = "redirect"               // a redirect that is not followed
 	ReasonStatus      = "http_status"            // any other status that is no success
@@ -40,6 +42,7 @@ type Fault struct {
 	Code   int             // of the error response; 0: jsonrpc.CodeInternalError
 	Text   string          // what, where, and what to do
 	Own    jsonrpc.Message // the server's own error response, if it sent one
+	Data   []byte          // more members of the error's data, as ,"name":value; nil: none
 
 	Lost       bool          // the session is gone, and the message was not processed
 	Transient  bool          // it may work later, without anybody changing anything
@@ -81,16 +84,21 @@ func (f *Fault) Attrs() []any {
 }
 
 // Response returns the error response for the request id: the server's own,
-// or one with Text, and with Reason and Status as its data.
+// or one with Text, and with Reason, Status and Data as its data.
 func (f *Fault) Response(id jsonrpc.ID) jsonrpc.Message {
 	if f.Own.Kind() == jsonrpc.Response {
 		return WithID(f.Own, id)
 	}
-	data := []byte(`{"reason":"` + f.Reason + `"}`)
+	return jsonrpc.NewError(id, cmp.Or(f.Code, jsonrpc.CodeInternalError), f.Text, f.ErrorData())
+}
+
+// ErrorData returns the data of the error response, a JSON object: Reason, Status and Data.
+func (f *Fault) ErrorData() []byte {
+	data := []byte(`{"reason":"` + f.Reason + `"`)
 	if f.Status != 0 {
-		data = []byte(`{"reason":"` + f.Reason + `","status":` + strconv.Itoa(f.Status) + `}`)
+		data = append(data, `,"status":`+strconv.Itoa(f.Status)...)
 	}
-	return jsonrpc.NewError(id, cmp.Or(f.Code, jsonrpc.CodeInternalError), f.Text, data)
+	return append(append(data, f.Data...), '}')
 }
 
 // WithID gives a response the id, also where it has none: servers answer

@@ -19,6 +19,14 @@ func Observed(rt http.RoundTripper, seen *observe.Session) http.RoundTripper {
 	return &observed{rt, seen}
 }
 
+// Authorized returns what authorize makes of rt; nil: rt itself. A Target has that done.
+func Authorized(rt http.RoundTripper, authorize func(http.RoundTripper) http.RoundTripper) http.RoundTripper {
+	if authorize == nil {
+		return rt
+	}
+	return authorize(rt)
+}
+
 // observed is an http.RoundTripper that tells of each exchange when its reply has ended.
 type observed struct {
 	http.RoundTripper

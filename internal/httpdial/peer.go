@@ -159,8 +159,12 @@ func MediaType(resp *http.Response) string {
 	}
 }
 
-// NetFault explains an error of the network.
+// NetFault explains an error of the network. One that is a *Fault already, of what adds the
+// credentials, stays as it is.
 func (p *Peer) NetFault(err error) *Fault {
+	if f, ok := errors.AsType[*Fault](err); ok {
+		return f
+	}
 	f := &Fault{Reason: ReasonBroken, Transient: true}
 	var (
 		op      *net.OpError

@@ -29,6 +29,11 @@ type TargetOptions struct {
 	NoHTTP2        bool
 	ReplyTimeout   time.Duration // for the header of a reply; 0: none
 
+	// Authorize returns what makes the requests, around base: it adds credentials to each of them, sees
+	// the replies that refuse them, and may send a request again. Seen is told of each that it sends. A
+	// *Fault that it returns is what clients are told. nil: requests are made as they are.
+	Authorize func(base http.RoundTripper) http.RoundTripper
+
 	// Seen is told of each exchange while somebody watches messages. nil is fine.
 	Seen *observe.Session
 }
@@ -72,7 +77,7 @@ func NewTarget(address string, o TargetOptions) (*Target, error) {
 		own.ResponseHeaderTimeout = o.ReplyTimeout
 		t.Transport, t.close = own, own.CloseIdleConnections
 	}
-	t.Seen, t.Transport = o.Seen, Observed(t.Transport, o.Seen)
+	t.Seen, t.Transport = o.Seen, Authorized(Observed(t.Transport, o.Seen), o.Authorize)
 	return t, nil
 }
 

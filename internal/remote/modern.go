@@ -35,7 +35,7 @@ func (d *Dialer) Modern() bridge.Dialer {
 
 func (d *Dialer) modern() *streamclient.ModernClient {
 	return &streamclient.ModernClient{URL: d.URL, Options: streamclient.ModernOptions{
-		Header: d.Options.Header, TLS: d.Options.TLS, ConnectTimeout: d.Options.ConnectTimeout,
+		Header: d.Options.Header, Authorize: d.Options.Authorize, TLS: d.Options.TLS, ConnectTimeout: d.Options.ConnectTimeout,
 		MaxMessageSize: d.Options.MaxMessageSize, MaxDepth: d.Options.MaxDepth, Logger: d.Options.Logger,
 	}}
 }
@@ -75,3 +75,12 @@ func (e *probeError) Unwrap() error { return e.fault }
 
 // PublicError is what clients are told.
 func (e *probeError) PublicError() string { return e.fault.Error() }
+
+// PublicData is the data that goes with it: where to sign in, for instance.
+func (e *probeError) PublicData() []byte {
+	switch e.fault.Reason {
+	case httpdial.ReasonAuth, httpdial.ReasonAuthFailed, httpdial.ReasonAuthAway:
+		return e.fault.ErrorData()
+	}
+	return nil
+}

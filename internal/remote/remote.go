@@ -93,6 +93,12 @@ type Options struct {
 	// (httpdial.LoadTLS). nil means the system's authorities.
 	TLS *tls.Config
 
+	// Authorize adds credentials to the requests, for http and ws URLs, and AuthorizeTime is how much longer a
+	// request may take, because a person signs in meanwhile: see streamclient.Options. nil: there are
+	// none but those in Header.
+	Authorize     func(base http.RoundTripper) http.RoundTripper
+	AuthorizeTime time.Duration
+
 	// NoRenew: when the session is lost, the Conn ends instead of making a new
 	// one in the client's name. With a socket that is so in any case.
 	NoRenew bool
@@ -172,7 +178,7 @@ func (d *Dialer) Dial(ctx context.Context) (bridge.Conn, error) {
 	case "ws", "wss":
 		return (&ws.Client{URL: d.URL, Options: ws.ClientOptions{
 			Header: d.Options.Header, MaxMessageSize: d.Options.MaxMessageSize, MaxDepth: d.Options.MaxDepth, ConnectTimeout: d.Options.ConnectTimeout, TLS: d.Options.TLS,
-			NoRenew: d.Options.NoRenew, TellRenewed: d.Options.TellRenewed, Logger: d.Options.Logger,
+			Authorize: d.Options.Authorize, AuthorizeTime: d.Options.AuthorizeTime, NoRenew: d.Options.NoRenew, TellRenewed: d.Options.TellRenewed, Logger: d.Options.Logger,
 		}}).Dial(ctx)
 	}
 	switch d.Options.Mode {
@@ -240,13 +246,13 @@ func (d *Dialer) dialer(t transport, report bool, handoff *sessionstate.Handoff)
 	case t == streamable:
 		return &streamclient.Client{URL: d.URL, Options: streamclient.Options{
 			Header: d.Options.Header, MaxMessageSize: d.Options.MaxMessageSize, MaxDepth: d.Options.MaxDepth, ConnectTimeout: d.Options.ConnectTimeout, TLS: d.Options.TLS,
-			NoRenew: d.Options.NoRenew, TellRenewed: d.Options.TellRenewed, ResumeTimeout: d.Options.ResumeTimeout,
+			Authorize: d.Options.Authorize, AuthorizeTime: d.Options.AuthorizeTime, NoRenew: d.Options.NoRenew, TellRenewed: d.Options.TellRenewed, ResumeTimeout: d.Options.ResumeTimeout,
 			ReportUnopened: report, Handoff: handoff, Renewed: renewed, Opened: d.Options.Opened, Upgraded: d.Options.Upgraded, Logger: d.Options.Logger,
 		}}
 	}
 	return &sseclient.Client{URL: d.URL, Options: sseclient.Options{
 		Header: d.Options.Header, MaxMessageSize: d.Options.MaxMessageSize, MaxDepth: d.Options.MaxDepth, ConnectTimeout: d.Options.ConnectTimeout, TLS: d.Options.TLS,
-		NoRenew: d.Options.NoRenew, TellRenewed: d.Options.TellRenewed, ReportUnopened: report, Handoff: handoff, Renewed: renewed, Logger: d.Options.Logger,
+		Authorize: d.Options.Authorize, AuthorizeTime: d.Options.AuthorizeTime, NoRenew: d.Options.NoRenew, TellRenewed: d.Options.TellRenewed, ReportUnopened: report, Handoff: handoff, Renewed: renewed, Logger: d.Options.Logger,
 	}}
 }
 

@@ -158,7 +158,7 @@ func (s *Server) probeOptions() probe.Options {
 		Agreed: s.endOtherEra, Failed: s.status.failed, Logger: s.log,
 	}
 	if s.isHTTP() {
-		o.Discover = s.dialers.remote.Discover
+		o.Discover, o.Longer = s.dialers.remote.Discover, s.spec.Remote.AuthorizeTime
 	}
 	return o
 }

@@ -38,6 +38,13 @@ type Options struct {
 	// the environment, and ConnectTimeout.
 	Transport http.RoundTripper
 
+	// Authorize returns what makes the requests, around base, which is the Transport: it adds credentials to
+	// each of them, replies that refuse them are seen first there, and it may send a request again. A
+	// *Fault that it returns is what clients are told. AuthorizeTime is how much longer than
+	// otherwise a request may take, because a person signs in meanwhile. nil: as they are.
+	Authorize     func(base http.RoundTripper) http.RoundTripper
+	AuthorizeTime time.Duration
+
 	// TLS says which servers are trusted, and has the client's certificates.
 	// It is not used with a Transport. nil means the system's authorities.
 	TLS *tls.Config
@@ -168,7 +175,7 @@ func (c *Client) Dial(ctx context.Context) (bridge.Conn, error) {
 	target, err := httpdial.NewTarget(c.URL, httpdial.TargetOptions{
 		Seen:    observe.SessionOf(ctx),
 		Schemes: []string{"http", "https"}, Header: opts.Header, Reserved: reservedHeaders, Hints: hints,
-		Transport: opts.Transport, TLS: opts.TLS, ConnectTimeout: opts.ConnectTimeout, MaxIdle: opts.MaxInFlight,
+		Transport: opts.Transport, Authorize: opts.Authorize, TLS: opts.TLS, ConnectTimeout: opts.ConnectTimeout, MaxIdle: opts.MaxInFlight,
 	})
 	if err != nil {
 		return nil, err

@@ -37,6 +37,9 @@ type ModernOptions struct {
 	// the environment, and ConnectTimeout.
 	Transport http.RoundTripper
 
+	// Authorize is that of Options: it adds credentials to the requests. nil: they are made as they are.
+	Authorize func(base http.RoundTripper) http.RoundTripper
+
 	// TLS says which servers are trusted, and has the client's certificates.
 	// It is not used with a Transport. nil means the system's authorities.
 	TLS *tls.Config
@@ -130,7 +133,7 @@ func (c *ModernClient) dial(ctx context.Context) (*modernConn, error) {
 	target, err := httpdial.NewTarget(c.URL, httpdial.TargetOptions{
 		Seen:    observe.SessionOf(ctx),
 		Schemes: []string{"http", "https"}, Header: header, Reserved: []string{"Accept", "Content-Type", wire.HeaderLastEventID}, Hints: modernHints,
-		Transport: opts.Transport, TLS: opts.TLS, ConnectTimeout: opts.ConnectTimeout, MaxIdle: opts.MaxInFlight,
+		Transport: opts.Transport, Authorize: opts.Authorize, TLS: opts.TLS, ConnectTimeout: opts.ConnectTimeout, MaxIdle: opts.MaxInFlight,
 	})
 	if err != nil {
 		return nil, err

@@ -59,8 +59,12 @@ func Ending(err error) (text string, data []byte) {
 // that goes with it (C.7): err is that of a Dialer.
 func Unavailable(err error) (text string, data []byte) {
 	var public interface{ PublicError() string }
+	var more interface{ PublicData() []byte }
 	switch {
 	case errors.As(err, &public):
+		if errors.As(err, &more) && more.PublicData() != nil {
+			return public.PublicError(), more.PublicData()
+		}
 		return public.PublicError(), ServerUnavailable
 	case errors.Is(err, ErrBusy):
 		return ErrBusy.Error(), Busy

@@ -93,7 +93,7 @@ var plainValues = []string{"true", "false", "none", "null", "debug", "info", "wa
 	"development", "staging", "utf-8", "utf8", "http", "https", "stdio", "localhost", "127.0.0.1", "json", "text"}
 
 // credentialHeaders are the headers whose names do not tell it.
-var credentialHeaders = []string{"Authorization", "Proxy-Authorization", "Cookie", "Set-Cookie", "X-Api-Key", sessionHeader}
+var credentialHeaders = []string{"Authorization", "Proxy-Authorization", "Cookie", "Set-Cookie", "X-Api-Key", "Dpop", sessionHeader}
 
 // urlHeaders have a URL for their value.
 var urlHeaders = []string{"Location", "Content-Location", "Referer", "Mcp-Name"}

@@ -121,14 +121,14 @@ func TestRedactOff(t *testing.T) {
 func TestRedactHeader(t *testing.T) {
 	d := redactor(t, Options{Secrets: []string{"hunter22"}, Headers: []string{"x-mine"}})
 	in := http.Header{
-		"Authorization": {"Bearer abc"}, "Cookie": {"a=b"}, "Set-Cookie": {"a=b", "c=d"}, "X-Api-Key": {"k"}, "X-Mine": {"m"},
+		"Authorization": {"Bearer abc"}, "Cookie": {"a=b"}, "Set-Cookie": {"a=b", "c=d"}, "X-Api-Key": {"k"}, "Dpop": {"p"}, "X-Mine": {"m"},
 		"Mcp-Session-Id": {"s"}, "X-Amz-Security-Token": {"t"}, "Mcp-Param-Region": {"eu"}, "Mcp-Method": {"tools/call"},
 		"Location": {"https://h/login?next=/x&state=1#access_token=y"}, "X-Note": {"it is hunter22"}, "Accept": {"application/json"},
 		"Www-Authenticate": {`Bearer error="invalid_token", resource_metadata="https://h/.well-known/x"`},
 	}
 	out := fields(d, in)
 	want := http.Header{
-		"Authorization": {"Bearer [redacted]"}, "Cookie": {Mark}, "Set-Cookie": {Mark, Mark}, "X-Api-Key": {Mark}, "X-Mine": {Mark},
+		"Authorization": {"Bearer [redacted]"}, "Cookie": {Mark}, "Set-Cookie": {Mark, Mark}, "X-Api-Key": {Mark}, "Dpop": {Mark}, "X-Mine": {Mark},
 		"Mcp-Session-Id": {Mark}, "X-Amz-Security-Token": {Mark}, "Mcp-Param-Region": {Mark}, "Mcp-Method": {"tools/call"},
 		"Location": {"https://h/login?next=[redacted]&state=[redacted]#access_token=[redacted]"}, "X-Note": {"it is [redacted]"}, "Accept": {"application/json"},
 		"Www-Authenticate": {`Bearer error="invalid_token", resource_metadata="https://h/.well-known/x"`},
