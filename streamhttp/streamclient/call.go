@@ -29,7 +29,7 @@ type call struct {
 	sentOnce sync.Once
 	done     chan struct{} // closed when a request was answered or given up
 
-	session *session // where it belongs, nil: the current one
+	session *session // where it is posted first; nil: there was none when it was admitted
 
 	gate     chan struct{} // of the client's initialize
 	opening  *session      // of any initialize: the session in its making
@@ -82,9 +82,9 @@ func (call *call) isDone() bool {
 // exchange posts the message, and for a request reads the reply until it is
 // answered. It returns nil when that is so, or when nobody waits any more.
 func (c *conn) exchange(call *call) *httpdial.Fault {
+	session := call.session
 	resent, repeats := false, 0
 	for {
-		session := c.sessionOf(call)
 		if call.kind == jsonrpc.Request && !call.Own() {
 			c.listener.startListening(session)
 		}
@@ -94,11 +94,12 @@ func (c *conn) exchange(call *call) *httpdial.Fault {
 			return nil
 		case fault.Lost && !call.Own() && !resent: // LE5
 			resent = true
-			if fault := c.renewal.recoverSession(call.ctx, session); fault != nil {
-				return fault
-			}
-			if c.Context().Err() != nil {
+			session, fault = c.renewal.recoverSession(call.ctx, session)
+			switch {
+			case c.Context().Err() != nil:
 				return nil // NoRenew
+			case fault != nil:
+				return fault
 			}
 			if call.kind == jsonrpc.Response || call.method == "notifications/initialized" {
 				return nil // the new session did not ask, or was told

@@ -153,25 +153,31 @@ func (n *renewal) downFault(r *repair) *httpdial.Fault {
 	return f
 }
 
-// recoverSession gets a new session in the place of one that the server has
-// forgotten (LE5). However many messages notice, it is done once.
-func (n *renewal) recoverSession(ctx context.Context, session *session) *httpdial.Fault {
+// recoverSession returns the session in the place of one that the server has forgotten
+// (LE5), and waits while one is being made. However many messages notice, it is done once.
+func (n *renewal) recoverSession(ctx context.Context, lost *session) (*session, *httpdial.Fault) {
 	c := n.c
-	r := n.loseSession(session)
-	if r == nil {
-		return nil
+	n.loseSession(lost)
+	for {
+		c.ledger.Lock()
+		session, gate, repair := c.st.session, c.ledger.Gate, n.repair
+		var why *httpdial.Fault
+		if repair != nil {
+			why = repair.fault
+		}
+		c.ledger.Unlock()
+		switch {
+		case session != nil:
+			return session, nil
+		case gate == nil:
+			return nil, n.forgottenFault(why)
+		}
+		select {
+		case <-gate: // the new session may be lost already, and another one be on its way
+		case <-ctx.Done():
+			return nil, c.target.Peer.NetFault(ctx.Err())
+		}
 	}
-	select {
-	case <-r.first:
-	case <-ctx.Done():
-		return c.target.Peer.NetFault(ctx.Err())
-	}
-	c.ledger.Lock()
-	defer c.ledger.Unlock()
-	if c.st.session != nil {
-		return nil
-	}
-	return n.forgottenFault(r.fault)
 }
 
 // forgottenFault explains that there is no session; why may be nil.
@@ -185,30 +191,29 @@ func (n *renewal) forgottenFault(why *httpdial.Fault) *httpdial.Fault {
 	return f
 }
 
-// loseSession starts the repair of a session that the server has forgotten,
-// unless there is one already; nil: a newer session is there.
-func (n *renewal) loseSession(session *session) *repair {
+// loseSession starts the repair of a session that the server has forgotten, unless another
+// has taken its place, is about to do so, or cannot be had now. The gate of the ledger is
+// shut while a session is about to begin.
+func (n *renewal) loseSession(session *session) {
 	c := n.c
 	c.ledger.Lock()
 	if c.st.session != session {
-		defer c.ledger.Unlock()
-		if c.st.session != nil {
-			return nil
-		}
-		return n.repair
+		c.ledger.Unlock()
+		return
 	}
 	c.st.session = nil
 	session.lost = true
 	session.stop()
 	if c.ledger.Gate != nil { // the client itself is initializing again
-		defer c.ledger.Unlock()
-		return &repair{first: c.ledger.Gate}
+		c.ledger.Unlock()
+		return
 	}
 	if c.opts.NoRenew {
+		c.ledger.Gate = make(chan struct{}) // which stays shut: nothing is sent without a session
 		c.ledger.Unlock()
 		c.log.Warn("the server has forgotten the session", "url", c.target.Peer.String())
 		c.End(ErrSessionLost)
-		return nil
+		return
 	}
 	r := n.newRepair(true)
 	n.repair, c.ledger.Gate = r, r.first
@@ -218,7 +223,6 @@ func (n *renewal) loseSession(session *session) *repair {
 		n.cancelServerRequests(session)
 		n.repairLoop(r)
 	})
-	return r
 }
 
 // repairLoop tries until there is a session, or until the client or Close

@@ -89,6 +89,7 @@ func (c *conn) tryAdmit(call *call) (d admitResult) {
 	if d != (admitResult{}) {
 		return d
 	}
+	c.assignSession(call)
 	d.ahead = c.st.last
 	if d.ahead == nil {
 		d.ahead = closedChannel
@@ -108,8 +109,23 @@ func (c *conn) admitNow(call *call) (admitted bool) {
 	if fault, err := c.admitRequest(call); fault != nil || err != nil {
 		return false
 	}
+	c.assignSession(call)
 	c.st.last = call.sent
 	return true
+}
+
+// assignSession says where the call is posted. That is decided while the lock of the
+// ledger says that there is a session: later there may be none, because it is being
+// renewed. A session that was lost meanwhile is replaced when the server refuses the call.
+func (c *conn) assignSession(call *call) {
+	switch {
+	case call.session != nil: // a response belongs to the session that has asked
+	case call.method == "initialize":
+	case c.st.session != nil:
+		call.session = c.st.session
+	default:
+		call.session = c.st.opening
+	}
 }
 
 // isClosed reports whether ch is closed; nil counts as closed.
@@ -196,21 +212,6 @@ func (c *conn) admitResponse(call *call) (drop string) {
 func (c *conn) current() *session {
 	c.ledger.Lock()
 	defer c.ledger.Unlock()
-	return c.st.session
-}
-
-// sessionOf returns the session that a message belongs to; nil: none.
-func (c *conn) sessionOf(call *call) *session {
-	c.ledger.Lock()
-	defer c.ledger.Unlock()
-	switch {
-	case call.session != nil:
-		return call.session
-	case call.method == "initialize":
-		return nil
-	case c.st.session == nil:
-		return c.st.opening
-	}
 	return c.st.session
 }
 
