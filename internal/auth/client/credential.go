@@ -19,6 +19,7 @@ const (
 	lockTime    = 30 * time.Second // for the lock of the credential
 	requestTime = 30 * time.Second // for one token request
 	maxAhead    = 5 * time.Minute  // how long before its end a token is renewed, at most
+	lastPart    = 12               // and at most this part of its life: of an hour 5 minutes
 	firstPause  = time.Second      // after a renewal that failed; it doubles
 	maxPause    = 5 * time.Minute
 )
@@ -241,7 +242,7 @@ func (c *Credential) newHeld(e tokenstore.Entry) (*held, error) {
 	s := e.Credential
 	h := &held{generation: e.Generation, stored: s, header: []string{s.TokenType + " " + s.Access.Reveal()}}
 	if life := s.Expires.Sub(s.Issued); !s.Expires.IsZero() && !s.Issued.IsZero() && life > 0 {
-		ahead := min(life/5, maxAhead)
+		ahead := min(life/lastPart, maxAhead)
 		h.renewAt = s.Expires.Add(-ahead/2 - time.Duration(c.random()*float64(ahead/2)))
 	} else if !s.Expires.IsZero() {
 		h.renewAt = s.Expires

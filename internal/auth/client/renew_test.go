@@ -438,3 +438,24 @@ func TestSignedOut(t *testing.T) {
 		w.wantCount(t, "/token", 0)
 	})
 }
+
+// TestRenewAt: ten processes that share a token of five seconds do not ask for more than 13 in a minute.
+func TestRenewAt(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1e9, 0)
+	w := newWorld(t)
+	c := w.credential(t, w.options())
+	for _, x := range []struct {
+		life, first, last time.Duration
+	}{{5 * time.Second, 4580 * time.Millisecond, 4800 * time.Millisecond}, {time.Hour, 55 * time.Minute, time.Hour - maxAhead/2}, {24 * time.Hour, 24*time.Hour - maxAhead, 24*time.Hour - maxAhead/2}} {
+		for _, r := range []float64{0, 1} {
+			c.random = func() float64 { return r }
+			h, err := c.newHeld(tokenstore.Entry{Generation: 1, Credential: tokenstore.Credential{
+				Access: tokenstore.NewSecret("a"), TokenType: "Bearer", Issued: now, Expires: now.Add(x.life)}})
+			bridgetest.Must(t, err)
+			if at := h.renewAt.Sub(now); at < x.first || at > x.last {
+				t.Errorf("a token that lives for %v is renewed after %v, want %v to %v", x.life, at, x.first, x.last)
+			}
+		}
+	}
+}

@@ -26,7 +26,7 @@ type ServerOptions struct {
 }
 
 // A Server is an MCP server on the Go SDK, over Streamable HTTP, that takes tokens of a Provider
-// to the second: not a moment after they have expired. Its tools "read" and "write" give their
+// to the second, not for longer as others do. Its tools "read" and "write" give their
 // argument "text" back.
 type Server struct {
 	URL string
@@ -41,8 +41,8 @@ func (s *Server) Refused() int64 { return s.refused.Load() }
 // Calls returns how many calls of tools were answered.
 func (s *Server) Calls() int64 { return s.calls.Load() }
 
-// skew is what a resource server forgives of clocks that differ.
-const skew = 30 * time.Second
+// skew is what a resource server forgives of clocks that differ, but a second: times in tokens have no fractions.
+const skew = 29 * time.Second
 
 // Serve runs a server until the test ends.
 func (p *Provider) Serve(t testing.TB, o ServerOptions) *Server {
