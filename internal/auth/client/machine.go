@@ -40,7 +40,7 @@ func (j JWTBearer) token(ctx context.Context, m machineRequest) (auth.Token, err
 // provider is exchanged there for an assertion, and that for a token (identity assertion
 // authorization grant, ID-JAG). No browser goes to the server.
 type Enterprise struct {
-	IDP    auth.ServerMetadata // of the identity provider: Issuer and Token are required
+	IDP    auth.ServerMetadata // of the identity provider: Issuer is required; without Token its metadata is asked each time
 	Client auth.Client         // there
 	// IDToken returns the id token of the person. It is called at each use.
 	IDToken func(ctx context.Context) (string, error)
@@ -58,7 +58,13 @@ func (e Enterprise) token(ctx context.Context, m machineRequest) (auth.Token, er
 	if err != nil {
 		return auth.Token{}, err
 	}
-	t, err := m.caller.Token(ctx, e.IDP, e.Client, auth.TokenExchange(auth.Exchange{
+	idp := e.IDP
+	if idp.Token == "" {
+		if idp, err = m.caller.ServerMetadata(ctx, "", e.IDP.Issuer); err != nil {
+			return auth.Token{}, err
+		}
+	}
+	t, err := m.caller.Token(ctx, idp, e.Client, auth.TokenExchange(auth.Exchange{
 		Subject: id, SubjectType: auth.TypeIDToken, Requested: auth.TypeIDJAG,
 		Audience: m.server.Issuer, Resource: m.resource, Scopes: m.scopes,
 	}), nil)

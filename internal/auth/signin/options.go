@@ -1,0 +1,151 @@
+package signin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/auth"
+	"github.com/mcp-bridge/mcp-bridge/internal/auth/client"
+	"github.com/mcp-bridge/mcp-bridge/internal/auth/tokenstore"
+	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
+)
+
+// Options returns the settings as the client takes them, with their Store opened, their secret files read, and an HTTP
+// client of their own, whose CloseIdleConnections is called in the end. SignIn and Notice are left to the
+// caller. ctx bounds a question to the system's keyring. It makes no request.
+func (s Settings) Options(ctx context.Context) (client.Options, error) {
+	if err := s.Check(); err != nil {
+		return client.Options{}, err
+	}
+	o := client.Options{
+		Server: s.Server, Profile: s.Profile, Revision: auth.Revision(s.Revision),
+		Resource: s.Resource, Scopes: s.Scopes, Extra: s.params(), IssuerAliases: s.IssuerAliases,
+		ClientID: s.Client.ID, ClientIssuer: s.Client.Issuer, ClientSecret: s.Client.Secret, Document: s.Client.MetadataURL,
+		RedirectHost: s.Redirect.Host, RedirectPort: s.Redirect.Port,
+	}
+	if s.Resource == Off {
+		o.Resource, o.NoResource = "", true
+	}
+	switch s.DPoP {
+	case "require":
+		o.DPoP = client.DPoPRequire
+	case Off:
+		o.DPoP = client.DPoPOff
+	}
+	var err error
+	if s.Client.SecretFile != "" {
+		if o.ClientSecret, err = secretIn("client-secret-file", s.Client.SecretFile); err != nil {
+			return client.Options{}, err
+		}
+	}
+	if o.ClientKey, err = s.signer(); err != nil {
+		return client.Options{}, err
+	}
+	if o.Machine, err = s.machine(); err != nil {
+		return client.Options{}, err
+	}
+	if o.HTTP, err = s.http(); err != nil {
+		return client.Options{}, err
+	}
+	o.Store, err = s.OpenStore(ctx)
+	return o, err
+}
+
+// OpenStore opens the store of the settings. ctx bounds a question to the system's keyring.
+func (s Settings) OpenStore(ctx context.Context) (*tokenstore.Store, error) {
+	o := tokenstore.Options{Dir: s.Dir}
+	if s.Store == "keyring" {
+		o.Keyring = tokenstore.SystemKeyring()
+	}
+	return tokenstore.Open(ctx, o)
+}
+
+// http returns the client for requests to authorization servers.
+func (s Settings) http() (*http.Client, error) {
+	trust, err := httpdial.LoadTLS(s.TLS.CAFile, s.TLS.Cert, s.TLS.Key)
+	if err != nil {
+		return nil, err
+	}
+	return &http.Client{Transport: httpdial.NewTransport(httpdial.TransportOptions{TLS: trust})}, nil
+}
+
+// signer returns what signs client assertions; nil: nothing does.
+func (s Settings) signer() (*auth.Signer, error) {
+	if s.Client.KeyFile == "" {
+		return nil, nil
+	}
+	text, err := readFile("auth-key", s.Client.KeyFile)
+	if err != nil {
+		return nil, err
+	}
+	key, err := auth.ParsePrivateKey(text)
+	if err != nil {
+		return nil, fmt.Errorf("--auth-key %s: %w", s.Client.KeyFile, err)
+	}
+	signer, err := auth.NewSigner(key, s.Client.KeyAlg, s.Client.KeyID)
+	if err != nil {
+		return nil, fmt.Errorf("--auth-key %s: %w", s.Client.KeyFile, err)
+	}
+	return signer, nil
+}
+
+// machine returns what signs in without a person; nil: a person does.
+func (s Settings) machine() (client.Machine, error) {
+	switch s.Mode {
+	case ClientCredentials:
+		return client.ClientCredentials{}, nil
+	case JWTBearer:
+		return client.JWTBearer{File: s.AssertionFile}, nil
+	case Enterprise:
+		secret := s.IDP.ClientSecret
+		if s.IDP.SecretFile != "" {
+			var err error
+			if secret, err = secretIn("idp-client-secret-file", s.IDP.SecretFile); err != nil {
+				return nil, err
+			}
+		}
+		return client.Enterprise{
+			IDP:     auth.ServerMetadata{Issuer: s.IDP.Issuer, Token: s.IDP.TokenURL},
+			Client:  auth.Client{ID: s.IDP.ClientID, Secret: secret.Reveal()},
+			IDToken: client.IDTokenFile(s.IDP.IDTokenFile),
+		}, nil
+	}
+	return nil, nil
+}
+
+// maxFile bounds a file with a secret or a key.
+const maxFile = 64 << 10
+
+func readFile(flag, path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("--%s: %w", flag, err)
+	}
+	defer func() { _ = f.Close() }()
+	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err == nil && len(text) > maxFile {
+		err = errors.New("it is larger than 64 KiB")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--%s %s: %w", flag, path, err)
+	}
+	return text, nil
+}
+
+// secretIn reads a file with one secret.
+func secretIn(flag, path string) (tokenstore.Secret, error) {
+	text, err := readFile(flag, path)
+	if err != nil {
+		return tokenstore.Secret{}, err
+	}
+	line := strings.TrimSpace(string(text))
+	if line == "" || strings.ContainsAny(line, "\r\n\x00") {
+		return tokenstore.Secret{}, fmt.Errorf("--%s %s: it should have one line, the secret", flag, path)
+	}
+	return tokenstore.NewSecret(line), nil
+}

@@ -1,0 +1,238 @@
+package signin
+
+import (
+	"cmp"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/auth"
+	"github.com/mcp-bridge/mcp-bridge/internal/auth/tokenstore"
+)
+
+// The values of Settings.Mode.
+const (
+	Auto              = "auto"               // a person signs in, if the server asks for it
+	None              = "none"               // no credential is used
+	ClientCredentials = "client-credentials" // the client has a secret or a key (RFC 6749, 4.4)
+	JWTBearer         = "jwt-bearer"         // somebody else gives the client an assertion, in a file (RFC 7523, 2.1)
+	Enterprise        = "enterprise"         // the company's identity provider decides (ID-JAG)
+)
+
+// The values of Settings.Prompt.
+const (
+	PromptBrowser = "browser" // a browser is opened, or the address is logged
+	PromptElicit  = "elicit"  // the MCP client is asked to show the address, where it can; else as PromptBrowser
+	PromptError   = "error"   // the request fails, and says where to sign in; nothing is opened
+)
+
+// Off is the value of Settings.Resource with which no "resource" parameter is sent, and of Settings.DPoP.
+const Off = "off"
+
+// DefaultWait is how long a request waits for a person to sign in: less than the 60 seconds after which most
+// MCP clients give up.
+const DefaultWait = 45 * time.Second
+
+// Settings say whose credential is used at one remote server, and how it is got. The zero value with a Server works:
+// a person signs in if the server asks for it. As JSON they have no secret. They are a value.
+type Settings struct {
+	Server   string `json:"server"`             // URL, http, https, ws or wss: required
+	Mode     string `json:"mode,omitempty"`     // "": Auto
+	Profile  string `json:"profile,omitempty"`  // tells several accounts at one server apart
+	Revision string `json:"revision,omitempty"` // of the protocol, as far as discovery differs; "": the newest
+
+	Client   Client   `json:"client,omitzero"`
+	Redirect Redirect `json:"redirect,omitzero"`
+	IDP      IDP      `json:"idp,omitzero"`
+	TLS      TLS      `json:"tls,omitzero"`
+
+	Scopes        []string          `json:"scopes,omitempty"`          // asked for instead of those that the server lists
+	Resource      string            `json:"resource,omitempty"`        // "": what the server publishes; Off
+	Params        []Param           `json:"authorizeParams,omitempty"` // added to the authorization request, in order
+	IssuerAliases map[string]string `json:"issuerAliases,omitempty"`   // by the issuer as announced, the one that its metadata may name
+	DPoP          string            `json:"dpop,omitempty"`            // "" or "auto": where the server asks for it; "require"; Off
+	AssertionFile string            `json:"assertionFile,omitempty"`   // of JWTBearer; read at each use
+
+	Dir          string `json:"dir,omitempty"`   // where credentials are; "": see tokenstore.DefaultDir
+	Store        string `json:"store,omitempty"` // "" or "file"; "keyring": encrypted with a key in the system's keyring
+	AllowPrivate bool   `json:"allowPrivate,omitempty"`
+
+	NoBrowser bool          `json:"noBrowser,omitempty"` // none is opened
+	Wait      time.Duration `json:"wait,omitempty"`      // for a person, in nanoseconds as JSON; 0: DefaultWait
+	Prompt    string        `json:"prompt,omitempty"`    // "": PromptBrowser
+}
+
+// A Client is who we are to the authorization server, if somebody has registered us there.
+type Client struct {
+	ID          string            `json:"id,omitempty"`
+	Issuer      string            `json:"issuer,omitempty"` // where ID was registered; "": nobody said
+	Secret      tokenstore.Secret `json:"-"`                // of ID
+	SecretFile  string            `json:"secretFile,omitempty"`
+	KeyFile     string            `json:"keyFile,omitempty"`     // private key in PEM, for private_key_jwt
+	KeyID       string            `json:"keyID,omitempty"`       // its name in the client's key set
+	KeyAlg      string            `json:"keyAlg,omitempty"`      // "": what fits the key
+	MetadataURL string            `json:"metadataURL,omitempty"` // address of the client's metadata document, which is its id then
+}
+
+// A Redirect is where the browser comes back to.
+type Redirect struct {
+	Host string `json:"host,omitempty"` // "" or "127.0.0.1", or "localhost"
+	Port int    `json:"port,omitempty"` // 0: made of the server's URL and the profile
+}
+
+// An IDP is the company's identity provider, for Enterprise.
+type IDP struct {
+	Issuer       string            `json:"issuer,omitempty"`
+	TokenURL     string            `json:"tokenURL,omitempty"` // "": found by Issuer
+	ClientID     string            `json:"clientID,omitempty"` // ours, there
+	ClientSecret tokenstore.Secret `json:"-"`
+	SecretFile   string            `json:"secretFile,omitempty"`
+	IDTokenFile  string            `json:"idTokenFile,omitempty"` // the person's id token; read at each use
+}
+
+// TLS says which servers are trusted, and who we are to them. All are PEM files.
+type TLS struct {
+	CAFile string `json:"caFile,omitempty"` // authorities besides the system's
+	Cert   string `json:"cert,omitempty"`
+	Key    string `json:"key,omitempty"`
+}
+
+// A Param is a parameter of the authorization request.
+type Param struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
+
+// Used reports whether a credential is used at all.
+func (s Settings) Used() bool { return s.Mode != None }
+
+// Personal reports whether a person signs in.
+func (s Settings) Personal() bool { return cmp.Or(s.Mode, Auto) == Auto }
+
+// Check returns what is wrong with the settings, in the words of the flags. It reads no file.
+func (s Settings) Check() error {
+	for _, check := range []func() error{s.checkWords, s.checkClient, s.checkMode, s.checkAddresses} {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// oneOf checks a value that is one of a few words; "" always is.
+func oneOf(flag, value string, words ...string) error {
+	if value == "" || slices.Contains(words, value) {
+		return nil
+	}
+	return fmt.Errorf("--%s %q: use %s or %s", flag, value, strings.Join(words[:len(words)-1], ", "), words[len(words)-1])
+}
+
+func (s Settings) checkWords() error {
+	for _, err := range []error{
+		oneOf("auth", s.Mode, Auto, None, ClientCredentials, JWTBearer, Enterprise),
+		oneOf("auth-prompt", s.Prompt, PromptBrowser, PromptElicit, PromptError),
+		oneOf("dpop", s.DPoP, "auto", "require", Off),
+		oneOf("token-store", s.Store, "file", "keyring"),
+		oneOf("redirect-host", s.Redirect.Host, "127.0.0.1", "localhost"),
+	} {
+		if err != nil {
+			return err
+		}
+	}
+	switch {
+	case s.Wait < 0:
+		return fmt.Errorf("--auth-wait must not be negative")
+	case s.Redirect.Port < 0 || s.Redirect.Port > 65535:
+		return fmt.Errorf("--redirect-port %d: ports are numbers up to 65535", s.Redirect.Port)
+	}
+	for _, p := range s.Params {
+		if p.Name == "" {
+			return fmt.Errorf("--authorize-param: write NAME=VALUE")
+		}
+	}
+	return nil
+}
+
+func (s Settings) checkClient() error {
+	c := s.Client
+	switch {
+	case !c.Secret.IsZero() && c.SecretFile != "":
+		return fmt.Errorf("there are two client secrets: in --client-secret-file and in the environment or the configuration")
+	case (!c.Secret.IsZero() || c.SecretFile != "") && c.ID == "":
+		return fmt.Errorf("a client secret belongs to --client-id, which is missing")
+	case c.KeyFile != "" && c.ID == "" && c.MetadataURL == "":
+		return fmt.Errorf("--auth-key belongs to --client-id or --client-metadata-url, which is missing")
+	case c.KeyFile != "" && (!c.Secret.IsZero() || c.SecretFile != ""):
+		return fmt.Errorf("a client has a secret or a key, not both: leave --client-secret-file or --auth-key out")
+	case c.KeyFile == "" && (c.KeyID != "" || c.KeyAlg != ""):
+		return fmt.Errorf("--auth-key-id and --auth-key-alg belong to --auth-key, which is missing")
+	case c.Issuer != "" && c.ID == "":
+		return fmt.Errorf("--client-issuer says where --client-id was registered, which is missing")
+	case (s.TLS.Cert == "") != (s.TLS.Key == ""):
+		return fmt.Errorf("--client-cert and --client-key belong together; the key of an OAuth client is --auth-key")
+	}
+	return nil
+}
+
+func (s Settings) checkMode() error {
+	c := s.Client
+	proof := !c.Secret.IsZero() || c.SecretFile != "" || c.KeyFile != ""
+	idp := s.IDP
+	switch {
+	case s.Mode == ClientCredentials && (c.ID == "" && c.MetadataURL == "" || !proof):
+		return fmt.Errorf("--auth client-credentials needs --client-id, and --client-secret-file or --auth-key")
+	case s.Mode == JWTBearer && s.AssertionFile == "":
+		return fmt.Errorf("--auth jwt-bearer needs --assertion-file")
+	case s.Mode == JWTBearer && c.ID == "" && c.MetadataURL == "":
+		return fmt.Errorf("--auth jwt-bearer needs --client-id")
+	case s.Mode != JWTBearer && s.AssertionFile != "":
+		return fmt.Errorf("--assertion-file is for --auth jwt-bearer")
+	case s.Mode == Enterprise && (idp.Issuer == "" || idp.ClientID == "" || c.ID == "" && c.MetadataURL == ""):
+		return fmt.Errorf("--auth enterprise needs --idp-issuer, --idp-client-id and --client-id")
+	case s.Mode == Enterprise && idp.IDTokenFile == "":
+		return fmt.Errorf("--auth enterprise needs --id-token-file, the id token that the identity provider has issued for the person")
+	case s.Mode != Enterprise && (idp.Issuer != "" || idp.ClientID != "" || idp.SecretFile != "" || !idp.ClientSecret.IsZero() || idp.TokenURL != "" || idp.IDTokenFile != ""):
+		return fmt.Errorf("--idp-issuer, --idp-client-id, --idp-client-secret-file, --idp-token-url and --id-token-file are for --auth enterprise")
+	case !idp.ClientSecret.IsZero() && idp.SecretFile != "":
+		return fmt.Errorf("there are two secrets for the identity provider: leave --idp-client-secret-file out")
+	}
+	return nil
+}
+
+func (s Settings) checkAddresses() error {
+	if _, err := tokenstore.CanonicalURL(s.Server); err != nil {
+		return fmt.Errorf("the server's URL cannot have a credential: %w", err)
+	}
+	for _, a := range []struct{ flag, addr string }{
+		{"client-issuer", s.Client.Issuer}, {"client-metadata-url", s.Client.MetadataURL}, {"idp-issuer", s.IDP.Issuer}, {"idp-token-url", s.IDP.TokenURL},
+	} {
+		if a.addr == "" {
+			continue
+		}
+		if u, err := url.Parse(a.addr); err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" {
+			return fmt.Errorf("--%s: write a URL that begins with https://", a.flag)
+		}
+	}
+	if s.Resource != "" && s.Resource != Off {
+		if u, err := url.Parse(s.Resource); err != nil || u.Scheme == "" {
+			return fmt.Errorf("--resource: write the URI that the authorization server knows the server by, or off")
+		}
+	}
+	for announced, actual := range s.IssuerAliases {
+		if announced == "" || actual == "" {
+			return fmt.Errorf("--issuer-alias: write ANNOUNCED=ACTUAL, two issuers")
+		}
+	}
+	return nil
+}
+
+// params returns the parameters as the client takes them.
+func (s Settings) params() []auth.Param {
+	var all []auth.Param
+	for _, p := range s.Params {
+		all = append(all, auth.Param{Name: p.Name, Value: p.Value})
+	}
+	return all
+}
