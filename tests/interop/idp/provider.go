@@ -19,6 +19,7 @@ import (
 type Options struct {
 	Life         int            `json:"life,omitempty"`         // of access tokens, in seconds; 0: 300
 	Scopes       []string       `json:"scopes,omitempty"`       // of every resource; nil: mcp:read and mcp:write
+	Listed       bool           `json:"listed,omitempty"`       // its metadata lists Scopes, too; else it registers no client that names them
 	Nonces       bool           `json:"nonces,omitempty"`       // DPoP proofs need one
 	Opaque       bool           `json:"opaque,omitempty"`       // access tokens are not signed: they must be introspected
 	Registration *bool          `json:"registration,omitempty"` // of clients by themselves; nil: yes

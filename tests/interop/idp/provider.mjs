@@ -68,6 +68,7 @@ function configuration() {
     ] },
     cookies: { keys: [randomBytes(32).toString('hex')] },
     fetch: fetchDocument,
+    ...(options.listed && { scopes: ['openid', 'offline_access', ...scopes] }),
     rotateRefreshToken: true, // every time; a spent one ends all that came of the same sign-in
     ttl: { AccessToken: life, ClientCredentials: life, RefreshToken: 24 * 3600, Grant: 24 * 3600, Session: 3600, Interaction: 600, DeviceCode: 600 },
     extraClientMetadata: { properties: [] },

@@ -197,7 +197,7 @@ func StartAndListen(t testing.TB, argv []string) string {
 	select {
 	case url := <-urls:
 		return url
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatalf("%q did not say what it listens on", argv)
 		return ""
 	}
@@ -213,7 +213,7 @@ func GoModernHTTP(t testing.TB) string { t.Helper(); return goOnPort(t) }
 
 func goOnPort(t testing.TB, flags ...string) string {
 	t.Helper()
-	addr := freeAddr(t)
+	addr := FreeAddr(t)
 	Start(t, nil, nil, append([]string{GoEverything(t), "-http", addr}, flags...)...)
 	waitFor(t, addr)
 	return "http://" + addr + "/"
@@ -247,7 +247,7 @@ func NodeSSE(t testing.TB) string { t.Helper(); return nodeOnPort(t, "sse") + "/
 
 func nodeOnPort(t testing.TB, mode string) string {
 	t.Helper()
-	addr := freeAddr(t)
+	addr := FreeAddr(t)
 	_, port, _ := net.SplitHostPort(addr)
 	Start(t, nil, []string{"PORT=" + port}, NodeEverything(t, mode)...)
 	waitFor(t, addr)
@@ -302,7 +302,8 @@ func Start(t testing.TB, line func(string), env []string, argv ...string) {
 	})
 }
 
-func freeAddr(t testing.TB) string {
+// FreeAddr returns an address of this machine that nobody listens on.
+func FreeAddr(t testing.TB) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
