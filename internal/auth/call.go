@@ -164,11 +164,11 @@ func failed(doing, addr string, err error, sent bool) *Error {
 		err = u.Err // its text would repeat the address, with its query
 	}
 	if r, ok := errors.AsType[*errRedirect](err); ok {
-		e.Kind, e.What = Invalid, r.what
+		e.Kind, e.What, e.Do = Invalid, r.what, forOperator
 		return e
 	}
 	if errors.Is(err, errTooLarge) {
-		e.Kind, e.What = Invalid, err.Error()
+		e.Kind, e.What, e.Do = Invalid, err.Error(), forOperator
 		return e
 	}
 	if refused, ok := reach.Refused(err); ok {

@@ -3,7 +3,9 @@ package auth
 import (
 	"context"
 	"net/url"
+	"strings"
 	"time"
+	"unicode"
 
 	"github.com/mcp-bridge/mcp-bridge/internal/strictjson"
 )
@@ -96,8 +98,8 @@ func (c *Caller) AuthorizeDevice(ctx context.Context, server ServerMetadata, cli
 	if r.Err != nil {
 		return invalid("the answer cannot be used", r.Err)
 	}
-	if d.DeviceCode == "" || d.UserCode == "" || len(d.UserCode) > 100 {
-		return invalid("the answer has no device code, or no user code", nil)
+	if d.DeviceCode == "" || d.UserCode == "" || len(d.UserCode) > 100 || strings.ContainsFunc(d.UserCode, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return invalid("the answer has no device code, or no user code that a person could type", nil)
 	}
 	if err := checkURL(d.URL); err != nil {
 		return invalid("the address for the person cannot be used", err)

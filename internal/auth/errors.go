@@ -52,6 +52,37 @@ var kinds = map[string]Kind{
 	"unsupported_response_type": Unsupported,
 }
 
+// forOperator is what helps where a server does what nobody else can change.
+const forOperator = "tell the operator of the server"
+
+// adviceFor is what helps a client that asks for a token, by the type of the grant and the Kind of the Error. The answers to
+// an authorization request have that of its code.
+var adviceFor = map[string]map[Kind]string{
+	"authorization_code": forPerson,
+	"refresh_token":      forPerson,
+	"urn:ietf:params:oauth:grant-type:device_code": forPerson,
+	"client_credentials":                           forMachine,
+	"urn:ietf:params:oauth:grant-type:jwt-bearer":  forMachine,
+}
+
+var forPerson = map[Kind]string{
+	InvalidGrant:  "sign in again",
+	ExpiredToken:  "sign in again",
+	InvalidClient: "sign in again; a client that you have registered yourself needs the right --client-id and --client-secret-file",
+	AccessDenied:  "sign in again and agree, or ask the operator of the server for access",
+	InvalidScope:  "ask for other scopes with --scope",
+	InvalidTarget: "a server that does not know the parameter resource needs --resource off",
+	Unavailable:   "try again later",
+}
+
+var forMachine = map[Kind]string{
+	InvalidClient: "give the right --client-id, with its secret or its key",
+	AccessDenied:  "ask the operator of the server for access",
+	InvalidScope:  forPerson[InvalidScope],
+	InvalidTarget: forPerson[InvalidTarget],
+	Unavailable:   forPerson[Unavailable],
+}
+
 // An Error says what failed, where, and what helps. All errors of this package that a caller may
 // want to tell apart are of this type; those of a context are below it (errors.Is).
 type Error struct {

@@ -156,7 +156,7 @@ func ParseResourceMetadata(data []byte, server string) (ResourceMetadata, error)
 	const doing = "protected resource metadata"
 	f, err := strictjson.Object(data)
 	if err != nil {
-		return ResourceMetadata{}, &Error{Kind: Invalid, Doing: doing, What: "the document cannot be used", Err: err}
+		return ResourceMetadata{}, &Error{Kind: Invalid, Doing: doing, What: "the document cannot be used", Err: err, Do: forOperator}
 	}
 	r := strictjson.Read(f)
 	m := ResourceMetadata{
@@ -183,7 +183,7 @@ func ParseResourceMetadata(data []byte, server string) (ResourceMetadata, error)
 			Do:   "use the address that it names, if that is the server you mean"}
 	}
 	if err != nil {
-		return ResourceMetadata{}, &Error{Kind: Invalid, Doing: doing, What: "the document cannot be used", Err: err}
+		return ResourceMetadata{}, &Error{Kind: Invalid, Doing: doing, What: "the document cannot be used", Err: err, Do: forOperator}
 	}
 	return m, nil
 }
@@ -193,7 +193,7 @@ func ParseResourceMetadata(data []byte, server string) (ResourceMetadata, error)
 func ParseServerMetadata(data []byte, issuer string, aliases ...string) (ServerMetadata, error) {
 	const doing = "authorization server metadata"
 	invalid := func(err error) (ServerMetadata, error) {
-		return ServerMetadata{}, &Error{Kind: Invalid, Doing: doing, What: "the document cannot be used", Err: err}
+		return ServerMetadata{}, &Error{Kind: Invalid, Doing: doing, What: "the document cannot be used", Err: err, Do: forOperator}
 	}
 	f, err := strictjson.Object(data)
 	if err != nil {
@@ -230,7 +230,7 @@ func ParseServerMetadata(data []byte, issuer string, aliases ...string) (ServerM
 	if m.Issuer == "" || m.Issuer != issuer && !slices.Contains(aliases, m.Issuer) {
 		return ServerMetadata{}, &Error{Kind: Mismatch, Doing: doing,
 			What: fmt.Sprintf("it is about the issuer %.200q, and was asked for %.200q", m.Issuer, issuer),
-			Do:   "if the operator confirms that both are the same, pin the first one as an alias of the second"}
+			Do:   fmt.Sprintf("if the operator confirms that both are the same, say so with --issuer-alias %.200s=%.200s", issuer, m.Issuer)}
 	}
 	return m, nil
 }
@@ -265,7 +265,7 @@ func (c *Caller) ResourceMetadata(ctx context.Context, rev Revision, server, ann
 func (c *Caller) ServerMetadata(ctx context.Context, rev Revision, issuer string) (ServerMetadata, error) {
 	const doing = "authorization server metadata"
 	if err := checkIssuer(issuer); err != nil {
-		return ServerMetadata{}, &Error{Kind: Invalid, Doing: doing, URL: shown(issuer), What: "the issuer cannot be used", Err: err}
+		return ServerMetadata{}, &Error{Kind: Invalid, Doing: doing, URL: shown(issuer), What: "the issuer cannot be used", Err: err, Do: forOperator}
 	}
 	var m ServerMetadata
 	err := c.first(ctx, doing, ServerMetadataURLs(rev, issuer), func(data []byte) (err error) {
@@ -302,7 +302,7 @@ func (c *Caller) OriginServer(ctx context.Context, server string) (ServerMetadat
 
 // first reads the first document that is there.
 func (c *Caller) first(ctx context.Context, doing string, addrs []string, parse func([]byte) error) error {
-	none := &Error{Kind: NotFound, Doing: doing, What: "the server has none at " + strings.Join(shownAll(addrs), ", ")}
+	none := &Error{Kind: NotFound, Doing: doing, What: "the server has none at " + strings.Join(shownAll(addrs), ", "), Do: forOperator}
 	var away error
 	for _, addr := range addrs {
 		data, err := c.get(ctx, doing, addr)

@@ -59,7 +59,7 @@ func (r AuthorizationRequest) URL() (string, error) {
 		return fail(Invalid, "the authorization endpoint cannot be used", err)
 	}
 	if !slices.Contains(r.Server.ChallengeMethods, "S256") {
-		return fail(Unsupported, "the authorization server does not announce PKCE with S256 (code_challenge_methods_supported)", nil)
+		return fail(Unsupported, "the authorization server does not announce PKCE with S256 (code_challenge_methods_supported), so nobody can sign in safely; "+forOperator, nil)
 	}
 	params := []Param{
 		{"response_type", "code"}, {"client_id", r.ClientID}, {"redirect_uri", r.RedirectURI}, {"state", r.State},
@@ -100,8 +100,16 @@ func (r AuthorizationRequest) URL() (string, error) {
 		}
 		parts = append(parts, url.QueryEscape(p.Name)+"="+url.QueryEscape(p.Value))
 	}
-	return base + "?" + strings.Join(parts, "&"), nil
+	addr := base + "?" + strings.Join(parts, "&")
+	if len(addr) > maxAuthorization {
+		return "", &Error{Kind: Invalid, Doing: doing, URL: shown(r.Server.Authorization), Do: "ask for those scopes only that you need",
+			What: fmt.Sprintf("the address would have %d bytes, more than a browser is given: the servers list too many scopes", len(addr))}
+	}
+	return addr, nil
 }
+
+// maxAuthorization bounds the address of an authorization request: systems bound what a program gets to open.
+const maxAuthorization = 16 << 10
 
 // maxCallback bounds the query of an authorization response.
 const maxCallback = 16 << 10
@@ -122,7 +130,7 @@ type Expectation struct {
 func (x Expectation) Code(query string) (string, error) {
 	const doing = "authorization response"
 	fail := func(kind Kind, what string) (string, error) {
-		return "", &Error{Kind: kind, Doing: doing, What: what}
+		return "", &Error{Kind: kind, Doing: doing, What: what, Do: adviceFor["authorization_code"][InvalidGrant]}
 	}
 	if len(query) > maxCallback {
 		return fail(OtherRequest, "it is too long")
@@ -151,6 +159,7 @@ func (x Expectation) Code(query string) (string, error) {
 		if kind, ok := kinds[e.Code]; ok {
 			e.Kind = kind
 		}
+		e.Do = adviceFor["authorization_code"][e.Kind]
 		return "", e
 	case q.Get("code") == "":
 		return fail(Invalid, "it has no code")

@@ -60,10 +60,10 @@ func (c *Caller) Register(ctx context.Context, server ServerMetadata, m ClientMe
 	if err != nil {
 		return Registration{}, err
 	}
-	help := "register a client by hand there with the redirect URI " + strings.Join(m.RedirectURIs, ", ") + ", and give its id"
+	help := "register a client by hand there with the redirect URI " + strings.Join(m.RedirectURIs, ", ") + ", and give its id with --client-id"
 	f, err := c.read(doing, server.Registration, a, false, []string{initial})
 	if e, ok := errors.AsType[*Error](err); ok {
-		if e.Kind == Refused || e.Kind == Mismatch {
+		if e.Kind != Unavailable {
 			e.Do = help
 		}
 		return Registration{}, e
@@ -154,7 +154,7 @@ func (i Identities) Choose(server ServerMetadata) (Identity, error) {
 	case i.ClientID != "" && i.Issuer != "" && i.Issuer != server.Issuer:
 		return 0, &Error{Kind: Mismatch, Doing: doing, URL: shown(server.Issuer),
 			What: fmt.Sprintf("the client id was registered at %.200q, and the server now uses another authorization server", i.Issuer),
-			Do:   "register a client there, or remove the client id"}
+			Do:   "register a client there, or leave out --client-id"}
 	case i.ClientID != "":
 		return PreRegistered, nil
 	case i.Document != "" && server.ClientDocuments:
@@ -169,9 +169,9 @@ func (i Identities) Choose(server ServerMetadata) (Identity, error) {
 	if i.Redirect != "" {
 		do += " with the redirect URI " + i.Redirect
 	}
-	do += ", and give its id"
+	do += ", and give its id with --client-id"
 	if server.ClientDocuments {
-		do += "; or give the https address of a client id metadata document"
+		do += "; or give the https address of a client id metadata document with --client-metadata-url"
 	}
 	return 0, &Error{Kind: Unsupported, Doing: doing, URL: shown(server.Issuer), What: "the authorization server does not let this client register itself", Do: do}
 }

@@ -117,7 +117,7 @@ func (c *Caller) Token(ctx context.Context, server ServerMetadata, client Client
 	}
 	t, err := c.parseToken(f, prover != nil)
 	if err != nil {
-		return Token{}, &Error{Kind: Invalid, Doing: doing, URL: shown(server.Token), Status: http.StatusOK, What: "the answer cannot be used", Err: err, Sent: true}
+		return Token{}, &Error{Kind: Invalid, Doing: doing, URL: shown(server.Token), Status: http.StatusOK, What: "the answer cannot be used", Err: err, Sent: true, Do: forOperator}
 	}
 	return t, nil
 }
@@ -207,6 +207,9 @@ func (c *Caller) form(ctx context.Context, k call) (strictjson.Fields, error) {
 		if try == 1 && k.prover != nil && Is(err, UseDPoPNonce) && k.prover.nonce(k.addr) != sentNonce {
 			continue
 		}
+		if e, ok := errors.AsType[*Error](err); ok && e.Do == "" {
+			e.Do = adviceFor[k.form.Get("grant_type")][e.Kind]
+		}
 		return f, err
 	}
 }
@@ -236,7 +239,7 @@ func (c *Caller) read(doing, addr string, a answer, empty bool, secrets []string
 		if empty {
 			return nil, nil
 		}
-		e.Kind, e.Err = Invalid, errors.New("the answer cannot be read: "+withhold(err.Error(), secrets))
+		e.Kind, e.Err, e.Do = Invalid, errors.New("the answer cannot be read: "+withhold(err.Error(), secrets)), forOperator
 		return nil, e
 	}
 	r := strictjson.Read(f)

@@ -119,6 +119,9 @@ func (c *Credential) note(ctx context.Context, d auth.Demand, old *held, stepUp 
 		w.Scopes = auth.UnionScope(auth.UnionScope(w.Scopes, old.stored.Asked), old.stored.Granted)
 	}
 	w.Scopes = auth.UnionScope(w.Scopes, d.Scopes)
+	if len(w.Scopes) > maxScopes {
+		return &Permanent{What: "the server asks for too many rights", Err: fmt.Errorf("its challenges have named %d scopes", len(w.Scopes))}
+	}
 	w.StepUp = stepUp
 	if fmt.Sprint(w) == before {
 		return nil
@@ -133,7 +136,7 @@ func (c *Credential) forbidden(ctx context.Context, d auth.Demand, old *held) (*
 	if next != nil || err != nil {
 		return next, err
 	}
-	return c.personSigns(ctx, "the server wants more rights: "+auth.JoinScope(d.Scopes), old)
+	return c.personSigns(ctx, fmt.Sprintf("the server wants more rights: %.200s", auth.JoinScope(d.Scopes)), old)
 }
 
 func (c *Credential) answer403(ctx context.Context, d auth.Demand, old *held) (*held, error) {
@@ -156,7 +159,7 @@ func (c *Credential) answer403(ctx context.Context, d auth.Demand, old *held) (*
 	if err != nil {
 		return nil, err
 	}
-	if w.Attempts[scopeSet(w.Scopes)] >= maxStepUps {
+	if w.Attempts[scopeSet(w.Scopes)] >= maxStepUps && w.recent(c.now(), attemptWindow) > 0 {
 		return nil, &Permanent{What: "the server wants more rights than signing in brings", Err: fmt.Errorf("it still wants %.200q after %d attempts", d.Scopes, maxStepUps+1)}
 	}
 	s, err := c.discover(ctx, d.ResourceMetadata, false)
@@ -175,6 +178,12 @@ func (c *Credential) attempted(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	now := c.now()
+	if w.recent(now, attemptWindow) == 0 {
+		w.Attempts = nil
+	}
+	w.Signed = append(w.Signed, now)
+	w.Signed = w.Signed[max(0, len(w.Signed)-maxSignIns):]
 	if w.StepUp {
 		w.Attempts = cloneMap(w.Attempts)
 		if len(w.Attempts) >= 32 {
@@ -192,6 +201,11 @@ func (c *Credential) personSigns(ctx context.Context, reason string, old *held) 
 	need := c.required(reason)
 	if c.o.SignIn == nil {
 		return nil, need
+	}
+	if w, err := c.wanted(ctx); err != nil {
+		return nil, err
+	} else if n := w.recent(c.now(), signInWindow); n >= maxSignIns {
+		return nil, &Permanent{What: "the server asks for a sign-in again and again", Err: fmt.Errorf("there were %d in the last %v, and it still says: %s; ask its operator, or sign in by hand", n, signInWindow, reason)}
 	}
 	if err := c.o.SignIn(ctx, c, *need); err != nil {
 		return nil, err

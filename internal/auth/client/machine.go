@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"strings"
 
@@ -42,6 +43,9 @@ func (j JWTBearer) token(ctx context.Context, m machineRequest) (auth.Token, err
 type Enterprise struct {
 	IDP    auth.ServerMetadata // of the identity provider: Issuer is required; without Token its metadata is asked each time
 	Client auth.Client         // there
+	// HTTP makes the requests to it: the user has named it, so it may be where the MCP server may not lead to.
+	// nil: as for that.
+	HTTP *http.Client
 	// IDToken returns the id token of the person. It is called at each use.
 	IDToken func(ctx context.Context) (string, error)
 }
@@ -58,13 +62,17 @@ func (e Enterprise) token(ctx context.Context, m machineRequest) (auth.Token, er
 	if err != nil {
 		return auth.Token{}, err
 	}
+	caller := *m.caller
+	if e.HTTP != nil {
+		caller.HTTP = e.HTTP
+	}
 	idp := e.IDP
 	if idp.Token == "" {
-		if idp, err = m.caller.ServerMetadata(ctx, "", e.IDP.Issuer); err != nil {
+		if idp, err = caller.ServerMetadata(ctx, "", e.IDP.Issuer); err != nil {
 			return auth.Token{}, err
 		}
 	}
-	t, err := m.caller.Token(ctx, idp, e.Client, auth.TokenExchange(auth.Exchange{
+	t, err := caller.Token(ctx, idp, e.Client, auth.TokenExchange(auth.Exchange{
 		Subject: id, SubjectType: auth.TypeIDToken, Requested: auth.TypeIDJAG,
 		Audience: m.server.Issuer, Resource: m.resource, Scopes: m.scopes,
 	}), nil)

@@ -93,9 +93,6 @@ func (c *Credential) Begin(ctx context.Context, o SignInOptions) (f *Flow, err e
 	}
 	err = login.Announce(tokenstore.Login{PID: os.Getpid(), URL: f.needed.URL, UserCode: f.needed.UserCode, Redirect: f.redirect, Expires: f.needed.Expires})
 	if err == nil && o.Browser != nil && f.device == nil {
-		if err := openable(f.needed.URL); err != nil {
-			return f, err
-		}
 		if err := o.Browser.Open(f.needed.URL); err != nil {
 			c.notice(fmt.Errorf("the browser was not opened: %w", err))
 		}
@@ -107,7 +104,7 @@ func (c *Credential) Begin(ctx context.Context, o SignInOptions) (f *Flow, err e
 func openable(addr string) error {
 	u, err := url.Parse(addr)
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || strings.ContainsFunc(addr, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return errors.New("the address for the person is not http or https, and is not opened")
+		return errors.New("the address that a person is to open is not http or https, or has a character that no address has")
 	}
 	return nil
 }
@@ -137,7 +134,10 @@ func (f *Flow) beginDevice(ctx context.Context, o SignInOptions) (err error) {
 	if !d.Expires.IsZero() && d.Expires.Before(f.needed.Expires) {
 		f.needed.Expires = d.Expires
 	}
-	return openable(d.URL)
+	if err := openable(d.URL); err != nil {
+		return fmt.Errorf("the authorization server %.200q: %w", f.site.Server.Issuer, err)
+	}
+	return nil
 }
 
 func (f *Flow) beginBrowser(ctx context.Context, o SignInOptions) error {
@@ -165,8 +165,13 @@ func (f *Flow) beginBrowser(ctx context.Context, o SignInOptions) error {
 	if prover != nil {
 		r.JKT = prover.Thumbprint()
 	}
-	f.needed.URL, err = r.URL()
-	return err
+	if f.needed.URL, err = r.URL(); err != nil {
+		return err
+	}
+	if err := openable(f.needed.URL); err != nil {
+		return fmt.Errorf("the authorization server %.200q: %w", f.site.Server.Issuer, err)
+	}
+	return nil
 }
 
 // serve answers the browser.

@@ -28,6 +28,26 @@ type wants struct {
 	DPoP      bool           `json:"dpop,omitempty"`      // it takes bound tokens only
 	StepUp    bool           `json:"stepUp,omitempty"`    // the next sign-in is for more scopes
 	Attempts  map[string]int `json:"attempts,omitempty"`  // how often somebody signed in for these scopes after a 403
+	Signed    []time.Time    `json:"signed,omitempty"`    // when somebody signed in, the last times
+}
+
+// Bounds of what a server can make somebody do.
+const (
+	maxSignIns    = 5                // in signInWindow
+	signInWindow  = 10 * time.Minute // a server that refuses what signing in brings does not get another one
+	attemptWindow = time.Hour        // an attempt for more rights counts that long
+	maxScopes     = 100              // that challenges have named
+	discoveryTime = time.Minute      // for all metadata together
+)
+
+// recent returns how many sign-ins there were in the time before now.
+func (w wants) recent(now time.Time, within time.Duration) (n int) {
+	for _, at := range w.Signed {
+		if age := now.Sub(at); age >= 0 && age < within {
+			n++
+		}
+	}
+	return n
 }
 
 // offlineAccess is the scope that asks for a refresh token.
@@ -97,7 +117,9 @@ func (c *Credential) discover(ctx context.Context, announced string, fresh bool)
 	if left := m.Expires.Sub(c.now()); have != nil && !fresh && left > 0 && left <= siteLife {
 		return have, nil
 	}
-	found, err := c.askSite(ctx, announced, have)
+	asking, cancel := context.WithTimeout(ctx, discoveryTime)
+	found, err := c.askSite(asking, announced, have)
+	cancel()
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package resource
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -65,7 +66,10 @@ type Options struct {
 	DPoP   DPoP
 	Nonces bool // proofs need a nonce of ours, at most 10 minutes old
 
-	Caller    *auth.Caller     // makes the requests to the Issuers; nil: the zero value
+	Caller *auth.Caller // makes the requests to the Issuers; nil: the zero value
+	// HTTP returns the client for requests to an address of these Options, and to what its metadata names: so
+	// each has its own rule for addresses. New calls it. nil: that of Caller for all.
+	HTTP      func(named string) (*http.Client, error)
 	Now       func() time.Time // nil: time.Now
 	MaxTokens int              // that are remembered; 0: 10,000
 
@@ -102,10 +106,18 @@ func New(o Options) (*Protector, error) {
 		proofs: auth.Proofs{Now: o.Now}, ends: ends{now: o.Now},
 	}
 	for _, i := range o.Issuers {
-		p.issuers[i.URL] = newIssuer(i, &caller)
+		caller, err := o.callerOf(caller, cmp.Or(i.JWKS, i.URL))
+		if err != nil {
+			return nil, fmt.Errorf("issuer %.200q: %w", i.URL, err)
+		}
+		p.issuers[i.URL] = newIssuer(i, caller)
 	}
 	if o.Introspection != nil {
-		p.asked = newIntrospector(o.Introspection, &caller, o.MaxTokens)
+		caller, err := o.callerOf(caller, o.Introspection.Endpoint)
+		if err != nil {
+			return nil, fmt.Errorf("introspection: %w", err)
+		}
+		p.asked = newIntrospector(o.Introspection, caller, o.MaxTokens)
 	}
 	if o.Nonces {
 		p.nonces = newNonces()
@@ -114,6 +126,16 @@ func New(o Options) (*Protector, error) {
 		return nil, err
 	}
 	return p, nil
+}
+
+// callerOf returns the Caller for an address of the Options.
+func (o *Options) callerOf(caller auth.Caller, named string) (*auth.Caller, error) {
+	if o.HTTP == nil {
+		return &caller, nil
+	}
+	var err error
+	caller.HTTP, err = o.HTTP(named)
+	return &caller, err
 }
 
 // check finds what cannot work.

@@ -1,0 +1,235 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/auth"
+)
+
+// TestSignInAgainAndAgain: a server that takes nothing, or always wants more, does not open a browser for each
+// request.
+func TestSignInAgainAndAgain(t *testing.T) {
+	for name, refuse := range map[string]func(n int) step{
+		"401": func(int) step { return answer(401, "", "WWW-Authenticate", "Bearer") },
+		"403": func(n int) step {
+			return answer(403, "", "WWW-Authenticate", fmt.Sprintf(`Bearer error="insufficient_scope", scope="mcp:%d"`, n))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *world) {
+				o, count := w.options(), 0
+				o.SignIn = w.signsIn(t, &count)
+				c := w.credential(t, o)
+				w.wantServed(t, c)
+				more := func() error {
+					var err error
+					for n := range 30 {
+						w.then("/mcp", refuse(3*n), refuse(3*n+1), refuse(3*n+2))
+						_, _, err = w.post(t, c)
+						w.next["/mcp"] = nil
+					}
+					return err
+				}
+				err := more()
+				if _, ok := errors.AsType[*Permanent](err); !ok || !strings.Contains(err.Error(), "again and again") {
+					t.Errorf("the error is %v", err)
+				}
+				if count != maxSignIns {
+					t.Errorf("%d sign-ins", count)
+				}
+				time.Sleep(signInWindow)
+				if _ = more(); count <= maxSignIns || count > 2*maxSignIns {
+					t.Errorf("%d sign-ins after a while", count)
+				}
+			})
+		})
+	}
+}
+
+// TestStepUpLater: attempts that brought nothing are no reason for ever.
+func TestStepUpLater(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		o, count := w.options(), 0
+		o.SignIn = w.signsIn(t, &count)
+		c := w.credential(t, o)
+		w.scopes = []string{"mcp:write"}
+		for range 5 {
+			_, _, _ = w.post(t, c)
+		}
+		before := count
+		time.Sleep(attemptWindow)
+		for range 5 {
+			_, _, _ = w.post(t, c)
+		}
+		if before != 3 || count != before+maxStepUps {
+			t.Errorf("%d sign-ins, and then %d", before, count-before)
+		}
+	})
+}
+
+// TestManyScopes: what challenges name is bounded.
+func TestManyScopes(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		o, count := w.options(), 0
+		o.SignIn = w.signsIn(t, &count)
+		var all []string
+		for n := range maxScopes + 1 {
+			all = append(all, fmt.Sprintf("s%d", n))
+		}
+		w.challenge = `Bearer scope="` + strings.Join(all, " ") + `"`
+		_, _, err := w.post(t, w.credential(t, o))
+		if _, ok := errors.AsType[*Permanent](err); !ok || !strings.Contains(err.Error(), "101 scopes") || count != 0 {
+			t.Errorf("%d sign-ins, %v", count, err)
+		}
+	})
+}
+
+// TestHostileAddresses: what a person is to open is checked before anybody is told of it.
+func TestHostileAddresses(t *testing.T) {
+	long := make([]string, 3000)
+	for n := range long {
+		long[n] = fmt.Sprintf("scope%d", n)
+	}
+	for name, x := range map[string]struct {
+		change func(w *world)
+		says   string
+	}{
+		"letters of other alphabets": {func(w *world) { w.meta["authorization_endpoint"] = testIssuer + "/\u202egnp.evil" }, "has a character that no address has"},
+		"of this machine's files":    {func(w *world) { w.meta["authorization_endpoint"] = "file:///etc/passwd" }, `"file", not https`},
+		"script":                     {func(w *world) { w.meta["authorization_endpoint"] = "javascript:alert(1)" }, `"javascript", not https`},
+		"control character":          {func(w *world) { w.meta["authorization_endpoint"] = testIssuer + "/\x1b]0;x\x07" }, "not a valid URL"},
+		"very long":                  {func(w *world) { w.prm["scopes_supported"] = long }, "too many scopes"},
+		"replaced parameter":         {func(w *world) { w.meta["authorization_endpoint"] = testIssuer + "/a?redirect_uri=https://evil.test" }, "redirect_uri"},
+		"for a code": {func(w *world) {
+			w.meta["device_authorization_endpoint"] = testIssuer + "/device"
+			w.then("/device", answer(200, `{"device_code":"d","user_code":"u","verification_uri":"https://as.test/\u202e","expires_in":600}`))
+		}, "has a character that no address has"},
+		"code": {func(w *world) {
+			w.meta["device_authorization_endpoint"] = testIssuer + "/device"
+			w.then("/device", answer(200, `{"device_code":"d","user_code":"\u001b[2Ju","verification_uri":"https://as.test/d","expires_in":600}`))
+		}, "no user code that a person could type"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			x.change(w)
+			o, _ := w.person(t)
+			c := w.credential(t, o)
+			f, err := c.Begin(t.Context(), SignInOptions{})
+			if err == nil {
+				f.Close()
+			}
+			if err == nil || !strings.Contains(err.Error(), x.says) || !strings.Contains(err.Error(), testIssuer) || strings.ContainsAny(err.Error(), "\x1b\u202e\n") {
+				t.Errorf("the error is %v", err)
+			}
+			if login, _, _ := w.store.PendingLogin(c.key); login.URL != "" {
+				t.Errorf("%q was announced", login.URL)
+			}
+		})
+	}
+}
+
+// TestDiscoveryEnds: servers that say nothing do not hold a request for long.
+func TestDiscoveryEnds(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		w.prm["authorization_servers"] = []string{testIssuer + "/1", testIssuer + "/2", testIssuer + "/3", testIssuer + "/4"}
+		for _, at := range []string{"/.well-known/oauth-authorization-server", "/.well-known/openid-configuration"} {
+			for n := range 5 {
+				w.then(fmt.Sprintf("%s/%d", at, n), hang)
+				w.then(fmt.Sprintf("/%d%s", n, at), hang)
+			}
+		}
+		begun := time.Now()
+		_, _, err := w.post(t, w.credential(t, w.options()))
+		if took := time.Since(begun); took > discoveryTime || !auth.Is(err, auth.Unavailable) || !strings.Contains(err.Error(), testIssuer) {
+			t.Errorf("after %v: %v", took, err)
+		}
+	})
+}
+
+// TestHostileWords: what servers say in errors reaches a terminal as text, in one line of bounded length, and
+// without our secrets.
+func TestHostileWords(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	o, p := w.person(t)
+	c := w.credential(t, o)
+	words := "\x1b]0;owned\x07\r\nX: y\u202e" + strings.Repeat("very long ", 10_000)
+	w.then("/token", func(rw http.ResponseWriter, r *http.Request) bool {
+		w.json(rw, 400, map[string]string{"error": "invalid_request\x1b[2J", "error_description": words})
+		return true
+	})
+	_, _, err := w.post(t, c)
+	if err == nil || strings.ContainsAny(err.Error(), "\x1b\x07\r\n\u202e") || len(err.Error()) > 2000 || !strings.Contains(err.Error(), "owned") {
+		t.Errorf("the error is %q", err)
+	}
+	w.then("/register", func(rw http.ResponseWriter, r *http.Request) bool {
+		w.json(rw, 400, map[string]string{"error": words, "error_description": words})
+		return true
+	})
+	_, _, err = w.post(t, c)
+	if err == nil || strings.ContainsAny(err.Error(), "\x1b\x07\r\n\u202e") || len(err.Error()) > 2000 || !strings.Contains(err.Error(), "redirect URI") {
+		t.Errorf("the error is %q", err)
+	}
+	if p.opened != 1 {
+		t.Errorf("%d browser calls", p.opened)
+	}
+}
+
+// TestHostileChallenges: a 401 that cannot be read is one without an address, whatever is in it.
+func TestHostileChallenges(t *testing.T) {
+	for name, header := range map[string][]string{
+		"quotes that do not end": {`Bearer resource_metadata="https://evil.test/x, scope="a`},
+		"many":                   {strings.Repeat(`Basic realm="x", `, 500) + `Bearer resource_metadata="https://evil.test/x"`},
+		"long":                   {"Bearer x=" + strings.Repeat("y", 20<<10), `Bearer resource_metadata="https://evil.test/x"`},
+		"twice":                  {`Bearer resource_metadata="https://evil.test/x", resource_metadata="https://mcp.test/x"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *world) {
+				o := w.options()
+				var told []error
+				o.Notice = func(err error) { told = append(told, err) }
+				w.then("/mcp", func(rw http.ResponseWriter, _ *http.Request) bool {
+					rw.Header()["Www-Authenticate"] = header
+					rw.WriteHeader(401)
+					return true
+				})
+				_, _, err := w.post(t, w.credential(t, o))
+				if _, ok := errors.AsType[*Required](err); !ok {
+					t.Errorf("the error is %v", err)
+				}
+				if len(told) != 1 || !strings.HasPrefix(told[0].Error(), "WWW-Authenticate, line ") {
+					t.Errorf("told was %v", told)
+				}
+			})
+		})
+	}
+}
+
+// TestEnterpriseClient: the company's provider is asked by a client of its own.
+func TestEnterpriseClient(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	asked := false
+	e := Enterprise{
+		IDP: auth.ServerMetadata{Issuer: "https://idp.test", Token: "https://idp.test/token"}, Client: auth.Client{ID: "me", Method: auth.MethodNone},
+		IDToken: func(context.Context) (string, error) { return "id-canary", nil },
+		HTTP: &http.Client{Transport: wire{"idp.test": http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+			asked = true
+			w.json(rw, 200, map[string]string{"access_token": "assertion-canary", "token_type": "N_A", "issued_token_type": auth.TypeIDJAG})
+		})}},
+	}
+	o := w.options()
+	o.Machine = e
+	c := w.credential(t, o)
+	w.wantServed(t, c)
+	if !asked {
+		t.Error("the provider was not asked")
+	}
+}
