@@ -22,6 +22,8 @@ const (
 	lastPart    = 12               // and at most this part of its life: of an hour 5 minutes
 	firstPause  = time.Second      // after a renewal that failed; it doubles
 	maxPause    = 5 * time.Minute
+
+	maxRetryAfter = 15 * time.Minute // a server that names a longer one is asked again all the same
 )
 
 // A Credential is one stored identity at one server. It is shared by every Transport of this process,

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/internal/auth"
 )
 
@@ -232,4 +234,48 @@ func TestEnterpriseClient(t *testing.T) {
 	if !asked {
 		t.Error("the provider was not asked")
 	}
+}
+
+// TestSlowRefusal: a server that refuses and does not finish its answer does not hold the request.
+func TestSlowRefusal(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	s := httptest.NewServer(w)
+	defer s.Close()
+	w.issuer, w.server, w.resource = s.URL, s.URL+"/mcp", s.URL+"/mcp"
+	w.then("/mcp", func(rw http.ResponseWriter, r *http.Request) bool {
+		rw.Header().Set("Content-Length", "10")
+		rw.Header().Set("WWW-Authenticate", "Bearer")
+		rw.WriteHeader(401)
+		_ = http.NewResponseController(rw).Flush()
+		return hang(rw, r)
+	})
+	o, count := w.options(), 0
+	o.HTTP, o.SignIn = s.Client(), w.signsIn(t, &count)
+	hc := &http.Client{Transport: &Transport{Base: s.Client().Transport, Credential: w.credential(t, o)}}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, "POST", w.server, strings.NewReader("{}"))
+	bridgetest.Must(t, err)
+	resp, err := hc.Do(r)
+	if err != nil || resp.StatusCode != 200 || count != 1 {
+		t.Fatalf("%d sign-ins, %v", count, err)
+	}
+	_ = resp.Body.Close()
+}
+
+// TestLongRetryAfter: a server that wants to be left alone for a day is asked before.
+func TestLongRetryAfter(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		c := w.credential(t, w.options())
+		w.sign(t, c, time.Hour)
+		_ = access(t, c)
+		time.Sleep(2 * time.Hour)
+		w.then("/token", answer(503, "", "Retry-After", "86400"))
+		first := access(t, c)
+		time.Sleep(maxRetryAfter)
+		if access(t, c) == first {
+			t.Error("the token is not renewed")
+		}
+	})
 }

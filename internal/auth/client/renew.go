@@ -58,7 +58,7 @@ func (c *Credential) pauseAfter(of tokenstore.Generation, err error) {
 	wait := min(firstPause<<min(p.failed-1, 20), maxPause)
 	wait = wait/2 + time.Duration(c.random()*float64(wait/2))
 	if e, ok := errors.AsType[*auth.Error](err); ok {
-		wait = max(wait, e.RetryAfter)
+		wait = max(wait, min(e.RetryAfter, maxRetryAfter))
 	}
 	if !transient(err) {
 		wait = maxPause

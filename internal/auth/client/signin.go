@@ -197,7 +197,7 @@ func (f *Flow) Callback(addr string) error {
 // Wait waits for the person, gets the tokens, stores them, and closes the Flow. It may be called once.
 func (f *Flow) Wait(ctx context.Context) error {
 	defer f.Close()
-	ctx, cancel := context.WithTimeout(ctx, f.needed.Expires.Sub(f.c.now()))
+	ctx, cancel := context.WithDeadlineCause(ctx, time.Now().Add(f.needed.Expires.Sub(f.c.now())), errNobody)
 	defer cancel()
 	token, err := f.token(ctx)
 	if err == nil {
@@ -218,7 +218,7 @@ func (f *Flow) token(ctx context.Context) (auth.Token, error) {
 	}
 	select {
 	case <-ctx.Done():
-		return auth.Token{}, fmt.Errorf("nobody has signed in: %w", ctx.Err())
+		return auth.Token{}, fmt.Errorf("the sign-in at %s: %w", f.site.Server.Issuer, context.Cause(ctx))
 	case back := <-f.receiver.result:
 		if back.err != nil {
 			return auth.Token{}, back.err
@@ -228,6 +228,9 @@ func (f *Flow) token(ctx context.Context) (auth.Token, error) {
 		return f.c.caller.Token(once, f.site.Server, f.who, auth.AuthorizationCode(back.code, f.verifier, f.redirect, f.c.resource(f.site)), prover)
 	}
 }
+
+// errNobody is the end of a sign-in that nobody has answered.
+var errNobody = fmt.Errorf("nobody has answered in time; sign in again: %w", context.DeadlineExceeded)
 
 // Waits between token requests for a device code (RFC 8628, 3.5).
 const (
@@ -243,7 +246,7 @@ func (f *Flow) poll(ctx context.Context, prover *auth.Prover) (auth.Token, error
 		select {
 		case <-ctx.Done():
 			timer.Stop()
-			return auth.Token{}, fmt.Errorf("nobody has signed in: %w", ctx.Err())
+			return auth.Token{}, fmt.Errorf("the sign-in at %s: %w", f.site.Server.Issuer, context.Cause(ctx))
 		case <-timer.C:
 		}
 		once, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTime)

@@ -5,6 +5,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/internal/auth"
 )
@@ -23,6 +24,9 @@ const (
 	maxRefused = 2 // with 401, each time with another token
 	maxSends   = 8
 )
+
+// dropTime bounds how long the rest of a refusal is read.
+const dropTime = time.Second
 
 // RoundTrip sends a request. Errors that a person can do something about are *Required and
 // *Permanent; those of the authorization server *auth.Error.
@@ -150,8 +154,10 @@ func closeBody(r *http.Request) {
 	}
 }
 
-// drop reads what is left of a short answer, so that its connection can be used again.
+// drop reads what is left of a short answer, so that its connection can be used again. A server that lets
+// it wait for the rest loses the connection.
 func drop(resp *http.Response) {
+	defer time.AfterFunc(dropTime, func() { _ = resp.Body.Close() }).Stop()
 	_, _ = io.CopyN(io.Discard, resp.Body, 16<<10)
 	_ = resp.Body.Close()
 }

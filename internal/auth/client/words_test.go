@@ -1,11 +1,13 @@
 package client
 
 import (
+	"context"
 	"net"
 	"net/http"
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
@@ -20,16 +22,8 @@ func TestWords(t *testing.T) {
 		change func(w *world, o *Options, p *person)
 		says   []string
 	}{
-		{"100 MB", func(w *world, _ *Options, _ *person) {
-			w.then(meta, func(rw http.ResponseWriter, _ *http.Request) bool {
-				rw.Header().Set("Content-Type", "application/json")
-				for range 100 << 20 / 4096 {
-					if _, err := rw.Write(make([]byte, 4096)); err != nil {
-						break
-					}
-				}
-				return true
-			})
+		{"2 MiB", func(w *world, _ *Options, _ *person) {
+			w.then(meta, answer(200, strings.Repeat(" ", 2<<20)))
 		}, []string{"as.test/.well-known", "larger than 1 MiB", "tell the operator"}},
 		{"other issuer", func(w *world, _ *Options, _ *person) { w.meta["issuer"] = "https://evil.test" }, []string{"https://evil.test", "--issuer-alias https://as.test=https://evil.test"}},
 		{"javascript", func(w *world, _ *Options, _ *person) { w.meta["authorization_endpoint"] = "javascript:alert(1)" }, []string{"as.test/.well-known", "javascript", "tell the operator"}},
@@ -96,6 +90,12 @@ func TestWords(t *testing.T) {
 			w.meta["authorization_response_iss_parameter_supported"] = true
 			p.change = func(s string) string { return strings.Replace(s, "as.test", "evil.test", 1) }
 		}, []string{"another issuer", "sign in again"}},
+		{"callback never", func(w *world, o *Options, p *person) {
+			p.change = func(string) string { return "" }
+			o.SignIn = func(ctx context.Context, c *Credential, _ Required) error {
+				return signIn(ctx, c, SignInOptions{Browser: p, Limit: time.Millisecond})
+			}
+		}, []string{testIssuer, "nobody has answered in time", "sign in again"}},
 		{"store shared", func(w *world, o *Options, _ *person) { bridgetest.Must(t, os.Chmod(w.store.Dir(), 0o755)) }, []string{"not safe for secrets", "chmod 700"}},
 		{"metadata away", func(w *world, o *Options, _ *person) {
 			w.then(meta, answer(503, ""))
