@@ -73,7 +73,7 @@ func (c *Credential) listen(ctx context.Context) (all []net.Listener, port int, 
 			return all, port, nil
 		}
 	}
-	return nil, 0, fmt.Errorf("the browser cannot come back: %w; end the program that has the port, or choose another one with --redirect-port", err)
+	return nil, 0, &Permanent{What: "the browser cannot come back: end the program that has the port, or choose another one with --redirect-port", Err: err}
 }
 
 // listenOn opens one port; for localhost on both addresses, since a browser may take either.

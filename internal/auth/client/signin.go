@@ -109,6 +109,14 @@ func openable(addr string) error {
 	return nil
 }
 
+// openable refuses an address that the authorization server wants a person to open.
+func (f *Flow) openable(addr string) error {
+	if err := openable(addr); err != nil {
+		return &auth.Error{Kind: auth.Invalid, Doing: "sign-in", URL: f.site.Server.Issuer, What: err.Error(), Do: "tell the operator of the server"}
+	}
+	return nil
+}
+
 // makeKey makes the key of proofs if tokens are to be bound.
 func (f *Flow) makeKey(ctx context.Context) error {
 	e, err := f.c.o.Store.Load(ctx, f.c.key)
@@ -134,10 +142,7 @@ func (f *Flow) beginDevice(ctx context.Context, o SignInOptions) (err error) {
 	if !d.Expires.IsZero() && d.Expires.Before(f.needed.Expires) {
 		f.needed.Expires = d.Expires
 	}
-	if err := openable(d.URL); err != nil {
-		return fmt.Errorf("the authorization server %.200q: %w", f.site.Server.Issuer, err)
-	}
-	return nil
+	return f.openable(d.URL)
 }
 
 func (f *Flow) beginBrowser(ctx context.Context, o SignInOptions) error {
@@ -168,10 +173,7 @@ func (f *Flow) beginBrowser(ctx context.Context, o SignInOptions) error {
 	if f.needed.URL, err = r.URL(); err != nil {
 		return err
 	}
-	if err := openable(f.needed.URL); err != nil {
-		return fmt.Errorf("the authorization server %.200q: %w", f.site.Server.Issuer, err)
-	}
-	return nil
+	return f.openable(f.needed.URL)
 }
 
 // serve answers the browser.

@@ -1,6 +1,7 @@
 package signin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,7 +50,7 @@ func (s Settings) Options(ctx context.Context) (client.Options, error) {
 	if o.Machine, err = s.machine(); err != nil {
 		return client.Options{}, err
 	}
-	if o.HTTP, err = s.http(); err != nil {
+	if o.HTTP, err = s.http(s.Server); err != nil {
 		return client.Options{}, err
 	}
 	o.Store, err = s.OpenStore(ctx)
@@ -65,13 +66,13 @@ func (s Settings) OpenStore(ctx context.Context) (*tokenstore.Store, error) {
 	return tokenstore.Open(ctx, o)
 }
 
-// http returns the client for requests to authorization servers.
-func (s Settings) http() (*http.Client, error) {
+// http returns the client for requests to authorization servers that the server at named, which the user has given, leads to.
+func (s Settings) http(named string) (*http.Client, error) {
 	trust, err := httpdial.LoadTLS(s.TLS.CAFile, s.TLS.Cert, s.TLS.Key)
 	if err != nil {
 		return nil, err
 	}
-	return &http.Client{Transport: httpdial.NewTransport(httpdial.TransportOptions{TLS: trust})}, nil
+	return httpdial.NewClient(httpdial.ClientOptions{Named: named, AllowPrivate: s.AllowPrivate, TLS: trust})
 }
 
 // signer returns what signs client assertions; nil: nothing does.
@@ -109,7 +110,12 @@ func (s Settings) machine() (client.Machine, error) {
 				return nil, err
 			}
 		}
+		own, err := s.http(cmp.Or(s.IDP.TokenURL, s.IDP.Issuer))
+		if err != nil {
+			return nil, err
+		}
 		return client.Enterprise{
+			HTTP:    own,
 			IDP:     auth.ServerMetadata{Issuer: s.IDP.Issuer, Token: s.IDP.TokenURL},
 			Client:  auth.Client{ID: s.IDP.ClientID, Secret: secret.Reveal()},
 			IDToken: client.IDTokenFile(s.IDP.IDTokenFile),
