@@ -118,6 +118,9 @@ func (c *conn) post(call *call) *httpdial.Fault {
 	ctx := httptrace.WithClientTrace(call.ctx, &httptrace.ClientTrace{
 		WroteRequest: func(httptrace.WroteRequestInfo) { call.writeOnce.Do(func() { close(call.written) }) },
 	})
+	if c.opts.Authorize != nil && !call.Own() {
+		ctx = c.Telling(ctx, call.msg, false)
+	}
 	req := c.target.NewRequest(ctx, http.MethodPost)
 	req.URL = call.session.endpoint
 	req.Header["Accept"] = accept

@@ -119,6 +119,9 @@ func (c *conn) post(call *call, session *session) *httpdial.Fault {
 			WroteRequest: func(httptrace.WroteRequestInfo) { call.setSent() },
 		})
 	}
+	if c.opts.Authorize != nil && !call.Own() {
+		ctx = c.Telling(ctx, call.msg, true)
+	}
 	req := c.newRequest(ctx, http.MethodPost, session)
 	req.Header["Accept"] = valueAcceptBoth
 	req.Header["Content-Type"] = valueJSON

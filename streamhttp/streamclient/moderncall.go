@@ -120,7 +120,11 @@ func mayRepost(method string) bool {
 
 // roundTrip posts a message, and returns the response once its headers are there.
 func (c *modernConn) roundTrip(call *modernCall, m jsonrpc.Message, header http.Header) (*http.Response, *httpdial.Fault) {
-	req := c.target.RequestWith(call.ctx, http.MethodPost, header)
+	ctx := call.ctx
+	if c.opts.Authorize != nil && !call.private {
+		ctx = c.Telling(ctx, call.msg, true)
+	}
+	req := c.target.RequestWith(ctx, http.MethodPost, header)
 	httpdial.SetBody(req, m.Bytes())
 	return c.target.Do(req)
 }

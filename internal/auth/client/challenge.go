@@ -26,10 +26,13 @@ func (c *Credential) take(ctx context.Context) (release func(), err error) {
 }
 
 // unauthorized answers a 401. old is what the request had, nil: nothing. again: old was new a moment ago.
-// It returns what to try next.
+// It returns what to try next; nil without an error: nobody can sign in there, and the 401 is the answer.
 func (c *Credential) unauthorized(ctx context.Context, d auth.Demand, old *held, again bool) (*held, error) {
 	next, reason, err := c.answer401(ctx, d, old, again)
-	if next != nil || err != nil {
+	switch {
+	case errors.Is(err, errNoSignIn):
+		return nil, nil
+	case next != nil || err != nil:
 		return next, err
 	}
 	return c.personSigns(ctx, reason, old)
@@ -53,6 +56,10 @@ func (c *Credential) answer401(ctx context.Context, d auth.Demand, old *held, ag
 		return nil, "", err
 	}
 	s, err := c.discover(ctx, d.ResourceMetadata, old != nil)
+	if old == nil && d.ResourceMetadata == "" && (auth.Is(err, auth.Invalid) || err == nil && !c.signsIn(ctx, s)) {
+		c.notice(err)
+		return nil, "", errNoSignIn
+	}
 	if err != nil && (old == nil || !auth.Is(err, auth.Unavailable)) {
 		return nil, "", err
 	}

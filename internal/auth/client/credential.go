@@ -44,6 +44,7 @@ type Credential struct {
 	turn        chan struct{} // held by who answers a challenge
 
 	current atomic.Pointer[held] // nil: nothing is known to be stored
+	nothing atomic.Int64         // when that was read last, in Unix nanoseconds
 
 	mu      sync.Mutex
 	closed  bool
@@ -53,9 +54,11 @@ type Credential struct {
 	// hopeless is a credential whose renewal would not help, since hopelessAt.
 	hopeless   tokenstore.Generation
 	hopelessAt time.Time
-	prover     *auth.Prover      // of proverOf
-	keyText    tokenstore.Secret // the key of prover
-	unsaved    *unsaved          // nil: all is stored
+	// noEndpoints is when a server without metadata was found to have none of the assumed endpoints.
+	noEndpoints time.Time
+	prover      *auth.Prover      // of proverOf
+	keyText     tokenstore.Secret // the key of prover
+	unsaved     *unsaved          // nil: all is stored
 }
 
 // A held is a credential as it was read. It does not change.
@@ -165,8 +168,18 @@ func (c *Credential) isRefused(h *held) bool {
 	return c.refused == h.generation && !h.unsaved
 }
 
+// nothingLife is how long it counts that nothing is stored.
+const nothingLife = time.Second
+
 // fetch is hold for what is not simply at hand.
 func (c *Credential) fetch(ctx context.Context, h *held) (*held, error) {
+	if h == nil {
+		// A server that wants no token gets one request after the other. If it wants one by now, its
+		// challenge has the store read again.
+		if since := c.now().UnixNano() - c.nothing.Load(); 0 <= since && since < int64(nothingLife) {
+			return nil, nil
+		}
+	}
 	if h == nil || !h.unsaved {
 		var err error
 		if h, err = c.read(ctx); err != nil || h == nil {
@@ -227,6 +240,7 @@ func (c *Credential) read(ctx context.Context) (*held, error) {
 func (c *Credential) adopt(e tokenstore.Entry) (*held, error) {
 	if e.Generation == 0 || e.Credential.Access.IsZero() && e.Credential.Refresh.IsZero() {
 		c.current.Store(nil)
+		c.nothing.Store(c.now().UnixNano())
 		return nil, nil
 	}
 	if h := c.current.Load(); h != nil && h.generation == e.Generation && !h.unsaved {

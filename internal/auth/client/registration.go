@@ -66,9 +66,14 @@ func (c *Credential) register(ctx context.Context, s *site, m auth.ClientMetadat
 	return reg, err
 }
 
-// usable reports whether a registration was of use, and its secret has not ended.
+// registeredNow is how long a registration counts as one that the server still knows, without having been of use.
+const registeredNow = time.Minute
+
+// usable reports whether a registration was of use, or has just been made, and its secret has not ended.
 func (c *Credential) usable(r tokenstore.Registration) bool {
-	return !r.Proven.IsZero() && (r.Expires.IsZero() || c.now().Before(r.Expires))
+	age := c.now().Sub(r.Registered)
+	known := !r.Proven.IsZero() || 0 <= age && age < registeredNow
+	return known && (r.Expires.IsZero() || c.now().Before(r.Expires))
 }
 
 // metadataFor is what a client that registers itself says.
@@ -96,7 +101,7 @@ func (c *Credential) prove(ctx context.Context, issuer, id string, good bool) {
 			if all[i].ClientID == id && good {
 				all[i].Proven = c.now()
 			} else if all[i].ClientID == id {
-				all[i].Proven = time.Time{}
+				all[i].Proven, all[i].Registered = time.Time{}, time.Time{}
 			}
 		}
 		return all, nil

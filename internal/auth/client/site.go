@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"slices"
 	"time"
 
@@ -156,6 +157,35 @@ func (c *Credential) askSite(ctx context.Context, announced string, have *site) 
 		}
 	}
 	return nil, none
+}
+
+// errNoSignIn says that nothing shows that somebody could sign in at a server.
+var errNoSignIn = errors.New("the server tells nothing of an authorization server")
+
+// signsIn reports whether somebody can sign in at the site. Where there is no metadata at all, the endpoints are
+// those that revision 2025-03-26 assumes, and a server that only wants a key has none of them: they are
+// there if the client can register itself.
+func (c *Credential) signsIn(ctx context.Context, s *site) bool {
+	if !s.Assumed || c.o.Machine != nil || c.o.ClientID != "" || c.o.Document != "" || c.o.NotDynamic {
+		return true
+	}
+	c.mu.Lock()
+	silent := c.noEndpoints
+	c.mu.Unlock()
+	if since := c.now().Sub(silent); !silent.IsZero() && 0 <= since && since < siteLife {
+		return false
+	}
+	redirect := c.redirectURI(c.port())
+	known, err := c.o.Store.Registrations(ctx, s.Server.Issuer)
+	if err == nil && slices.ContainsFunc(known, func(r tokenstore.Registration) bool { return slices.Contains(r.RedirectURIs, redirect) }) {
+		return true
+	}
+	if _, err = c.identify(ctx, s, redirect, nil, false); err != nil && !auth.Is(err, auth.Unavailable) && ctx.Err() == nil {
+		c.mu.Lock()
+		c.noEndpoints = c.now()
+		c.mu.Unlock()
+	}
+	return err == nil
 }
 
 // inOrder puts the issuer first that this client is known at, if the server still names it.

@@ -392,3 +392,48 @@ func TestScopeRules(t *testing.T) {
 		}
 	}
 }
+
+// TestKeyOnly: a server that has no metadata, and none of the endpoints of revision 2025-03-26, wants a key and not a
+// sign-in: its 401 is the answer, and it is not asked again for each request. One that has them is signed in to.
+func TestKeyOnly(t *testing.T) {
+	const prm, as = "/.well-known/oauth-protected-resource", "/.well-known/oauth-authorization-server"
+	inBubble(t, func(t *testing.T, w *world) {
+		w.challenge = `Bearer realm="keys"`
+		missing := answer(404, "")
+		w.wire["mcp.test"] = http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+			if strings.HasPrefix(r.URL.Path, "/.well-known/") {
+				w.mu.Lock()
+				w.asked = append(w.asked, r.Method+" "+r.URL.Path)
+				w.mu.Unlock()
+				missing(rw, r)
+				return
+			}
+			w.fake.ServeHTTP(rw, r)
+		})
+		w.then("/register", answer(404, ""))
+		o := w.options()
+		o.ClientID = ""
+		o.SignIn = func(context.Context, *Credential, Required) error {
+			t.Error("somebody is to sign in")
+			return nil
+		}
+		c := w.credential(t, o)
+		for range 3 {
+			if status, _, err := w.post(t, c); status != 401 || err != nil {
+				t.Fatalf("status %d, error %v", status, err)
+			}
+		}
+		w.wantCount(t, prm, 1)
+		w.wantCount(t, as, 1)
+		w.wantCount(t, "/register", 1)
+		time.Sleep(siteLife + time.Second) // the server has got an authorization server since
+		signedIn := 0
+		o.SignIn = w.signsIn(t, &signedIn)
+		c = w.credential(t, o)
+		w.wantServed(t, c)
+		if signedIn != 1 {
+			t.Errorf("%d sign-ins", signedIn)
+		}
+		w.wantCount(t, "/register", 2)
+	})
+}

@@ -1,0 +1,67 @@
+package outbound
+
+import (
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/auth"
+	"github.com/mcp-bridge/mcp-bridge/internal/auth/client"
+	"github.com/mcp-bridge/mcp-bridge/internal/auth/tokenstore"
+	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
+	"github.com/mcp-bridge/mcp-bridge/internal/printable"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// Unauthorized is the status of a Fault that says that nobody has signed in: the server's own, so that no client
+// takes it for a sign of another transport or revision.
+const unauthorized = 401
+
+// faultOf returns what clients are told of an error of client.Transport; nil: it is one of the network. server is how the
+// server is shown.
+func faultOf(err error, server string) *httpdial.Fault {
+	if need, ok := errors.AsType[*client.Required](err); ok {
+		return required(need, server)
+	}
+	if p, ok := errors.AsType[*client.Permanent](err); ok {
+		return &httpdial.Fault{Reason: httpdial.ReasonAuthFailed, Status: unauthorized, Text: "No sign-in to " + server + ": " + printable.Text(p.Error())}
+	}
+	if e, ok := errors.AsType[*auth.Error](err); ok {
+		text := "No sign-in to " + server + ": " + e.Error()
+		if e.Kind == auth.Unavailable {
+			return &httpdial.Fault{Reason: httpdial.ReasonAuthAway, Text: text, Transient: true, RetryAfter: e.RetryAfter}
+		}
+		return &httpdial.Fault{Reason: httpdial.ReasonAuthFailed, Status: unauthorized, Text: text}
+	}
+	if e, ok := errors.AsType[*tokenstore.Error](err); ok {
+		return &httpdial.Fault{Reason: httpdial.ReasonAuthFailed, Status: unauthorized, Text: "The credential for " + server + " cannot be read or written: " + printable.Text(e.Error())}
+	}
+	return nil
+}
+
+// required says where to sign in.
+func required(need *client.Required, server string) *httpdial.Fault {
+	f := &httpdial.Fault{Reason: httpdial.ReasonAuth, Status: unauthorized}
+	var text strings.Builder
+	text.WriteString("Sign-in needed for " + server + ": ")
+	if need.URL != "" {
+		url := printable.Text(need.URL)
+		text.WriteString("open " + url)
+		f.Data = append(append(f.Data, `,"url":`...), jsonrpc.Quote(url)...)
+		if need.UserCode != "" {
+			code := printable.Text(need.UserCode)
+			text.WriteString(" and enter the code " + code)
+			f.Data = append(append(f.Data, `,"userCode":`...), jsonrpc.Quote(code)...)
+		}
+		if !need.Expires.IsZero() {
+			f.Data = append(append(f.Data, `,"expiresAt":`...), jsonrpc.Quote(need.Expires.UTC().Format(time.RFC3339))...)
+		}
+		text.WriteString(", or ")
+	}
+	text.WriteString("run: mcp-bridge login " + server)
+	if need.Reason != "" {
+		text.WriteString(" (" + printable.Text(need.Reason) + ")")
+	}
+	f.Text = text.String()
+	return f
+}

@@ -1,0 +1,163 @@
+// Package outbound puts a credential (package client) under the clients of a remote server, and says in the
+// words of the bridge what is wrong where there is none.
+package outbound
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/auth/client"
+)
+
+// Options describe an Authorizer.
+type Options struct {
+	Credential *client.Credential // required; Close closes it
+	Logger     hclog.Logger       // is told, once for each, why there is no credential; nil: nobody is
+	Closed     func()             // called when the credential is closed; nil: nothing is
+}
+
+// An Authorizer adds the credential of one remote server to the requests of this process. Its methods may be called
+// concurrently. Close ends it.
+type Authorizer struct {
+	o    Options
+	name string // of the server, as it is shown
+
+	ctx    context.Context // until Close
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+	wanted atomic.Bool // the server has wanted a credential, and the store is followed
+	once   sync.Once
+
+	mu     sync.Mutex
+	closed bool
+	told   string // the last thing that the log was told
+}
+
+// closeTime bounds the wait for a token request that is under way.
+const closeTime = 10 * time.Second
+
+// New returns the Authorizer of a credential. It makes no request, and starts nothing before the server is found to want a
+// credential. From then on a goroutine follows the store, so that a sign-in or a sign-out in another process is
+// noticed at once; Close ends it.
+func New(o Options) *Authorizer {
+	if o.Logger == nil {
+		o.Logger = hclog.NewNullLogger()
+	}
+	a := &Authorizer{o: o, name: shown(o.Credential.Server())}
+	a.ctx, a.cancel = context.WithCancel(context.Background())
+	return a
+}
+
+// watch has the store followed from now on.
+func (a *Authorizer) watch() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.closed || a.wanted.Swap(true) {
+		return
+	}
+	a.wg.Go(func() {
+		if err := a.o.Credential.Follow(a.ctx, a.changed); err != nil && a.ctx.Err() == nil {
+			a.tell("the stored credentials cannot be watched: a sign-in in another process is noticed with the next request", "error", err.Error())
+		}
+	})
+}
+
+// Authorize returns what makes requests with the credential, around base: it is made for the Authorize of
+// remote.Options. Its errors are of type *httpdial.Fault where a person can do something about them.
+func (a *Authorizer) Authorize(base http.RoundTripper) http.RoundTripper {
+	return &transport{a: a, with: client.Transport{Base: base, Credential: a.o.Credential}}
+}
+
+// Close ends the Authorizer, and waits for a token request that is under way, but not for long. The connections to
+// the server have ended.
+func (a *Authorizer) Close() {
+	a.once.Do(func() {
+		a.mu.Lock()
+		a.closed = true
+		a.mu.Unlock()
+		a.cancel()
+		a.wg.Wait()
+		ctx, cancel := context.WithTimeout(context.Background(), closeTime)
+		defer cancel()
+		a.o.Credential.Close(ctx)
+		if a.o.Closed != nil {
+			a.o.Closed()
+		}
+	})
+}
+
+// changed is called when another process has changed the stored credential.
+func (a *Authorizer) changed(signedIn bool) {
+	a.mu.Lock()
+	a.told = ""
+	a.mu.Unlock()
+	if signedIn {
+		a.o.Logger.Debug("there is a new credential", "url", a.name)
+		return
+	}
+	a.o.Logger.Info("signed out", "url", a.name)
+}
+
+// tell tells the log something, unless it was told the same just before.
+func (a *Authorizer) tell(what string, pairs ...any) {
+	key := what
+	for _, p := range pairs {
+		if s, ok := p.(string); ok {
+			key += "\x00" + s
+		}
+	}
+	a.mu.Lock()
+	again := a.told == key
+	a.told = key
+	a.mu.Unlock()
+	if !again {
+		a.o.Logger.Warn(what, append(pairs, "url", a.name)...)
+	}
+}
+
+// transport is client.Transport with the errors of this package.
+type transport struct {
+	a    *Authorizer
+	with client.Transport
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := t.with.RoundTrip(r)
+	if !t.a.wanted.Load() && (err != nil || resp.Request != nil && resp.Request.Header["Authorization"] != nil) {
+		t.a.watch()
+	}
+	if err != nil {
+		return nil, t.a.fault(r.Context(), err)
+	}
+	return resp, nil
+}
+
+// fault returns what clients are told of an error. Those of the network stay as they are.
+func (a *Authorizer) fault(ctx context.Context, err error) error {
+	if ctx.Err() != nil || errors.Is(err, context.Canceled) {
+		return err
+	}
+	f := faultOf(err, a.name)
+	if f == nil {
+		return err
+	}
+	a.tell("no credential for the server", "reason", f.Reason, "error", f.Text)
+	return f
+}
+
+// shown returns a URL without what may hold a secret.
+func shown(addr string) string {
+	u, err := url.Parse(addr)
+	if err != nil {
+		return "the server"
+	}
+	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath}).String()
+}
