@@ -145,11 +145,21 @@ func (h *held) token() auth.Token {
 	return auth.Token{Access: s.Access.Reveal(), Type: s.TokenType, Scopes: s.Granted, Expires: s.Expires}
 }
 
+// nothingLife is how long it counts that nothing is stored.
+const nothingLife = time.Second
+
 // hold returns what Token does. nil: nothing is stored.
 func (c *Credential) hold(ctx context.Context) (*held, error) {
 	h := c.current.Load()
 	if h != nil && !h.unsaved && !h.due(c.now()) && !c.isRefused(h) {
 		return h, nil
+	}
+	if h == nil {
+		// A server that wants no token gets one request after the other. If it wants one by now, its
+		// challenge has the store read again.
+		if since := c.now().UnixNano() - c.nothing.Load(); 0 <= since && since < int64(nothingLife) {
+			return nil, nil
+		}
 	}
 	return c.fetch(ctx, h)
 }
@@ -168,18 +178,8 @@ func (c *Credential) isRefused(h *held) bool {
 	return c.refused == h.generation && !h.unsaved
 }
 
-// nothingLife is how long it counts that nothing is stored.
-const nothingLife = time.Second
-
 // fetch is hold for what is not simply at hand.
 func (c *Credential) fetch(ctx context.Context, h *held) (*held, error) {
-	if h == nil {
-		// A server that wants no token gets one request after the other. If it wants one by now, its
-		// challenge has the store read again.
-		if since := c.now().UnixNano() - c.nothing.Load(); 0 <= since && since < int64(nothingLife) {
-			return nil, nil
-		}
-	}
 	if h == nil || !h.unsaved {
 		var err error
 		if h, err = c.read(ctx); err != nil || h == nil {
@@ -243,6 +243,7 @@ func (c *Credential) adopt(e tokenstore.Entry) (*held, error) {
 		c.nothing.Store(c.now().UnixNano())
 		return nil, nil
 	}
+	c.nothing.Store(0)
 	if h := c.current.Load(); h != nil && h.generation == e.Generation && !h.unsaved {
 		return h, nil
 	}
