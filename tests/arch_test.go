@@ -34,7 +34,7 @@ var owners = map[string][]string{
 	"github.com/go-jose/go-jose/v4":                                    {"internal/auth"},
 	"github.com/go-logr/logr":                                          {"internal/spans"},
 	"github.com/gofrs/flock":                                           {"internal/auth/tokenstore"},
-	"github.com/hashicorp/go-hclog":                                    {"cmd/mcp-bridge", "internal/eventlog", "internal/hub", "internal/inspect", "internal/listen", "internal/remote", "internal/remoteconn", "internal/upstream", "internal/upstream/probe", "internal/upstream/sharing", "legacysse", "legacysse/sseclient", "stdio", "streamhttp", "streamhttp/streamclient", "ws"},
+	"github.com/hashicorp/go-hclog":                                    {"cmd/mcp-bridge", "internal/auth/outbound", "internal/eventlog", "internal/hub", "internal/inspect", "internal/listen", "internal/remote", "internal/remoteconn", "internal/upstream", "internal/upstream/probe", "internal/upstream/sharing", "legacysse", "legacysse/sseclient", "stdio", "streamhttp", "streamhttp/streamclient", "ws"},
 	"github.com/prometheus/client_golang/prometheus":                   {"internal/metrics"},
 	"github.com/prometheus/client_golang/prometheus/collectors":        {"internal/metrics"},
 	"github.com/prometheus/client_golang/prometheus/promhttp":          {"internal/metrics"},
