@@ -55,11 +55,7 @@ func (c *Credential) answer401(ctx context.Context, d auth.Demand, old *held, ag
 	if err := c.note(ctx, d, old, false); err != nil {
 		return nil, "", err
 	}
-	s, err := c.discover(ctx, d.ResourceMetadata, old != nil)
-	if old == nil && d.ResourceMetadata == "" && (auth.Is(err, auth.Invalid) || err == nil && !c.signsIn(ctx, s)) {
-		c.notice(err)
-		return nil, "", errNoSignIn
-	}
+	s, err := c.siteOf401(ctx, d, old)
 	if err != nil && (old == nil || !auth.Is(err, auth.Unavailable)) {
 		return nil, "", err
 	}
@@ -101,6 +97,16 @@ func (c *Credential) answer401(ctx context.Context, d auth.Demand, old *held, ag
 	}
 	_, err = c.choose(s, c.redirectURI(c.port()))
 	return nil, reason, err
+}
+
+// siteOf401 returns the site of a server that has answered 401. errNoSignIn: nothing shows that it has one.
+func (c *Credential) siteOf401(ctx context.Context, d auth.Demand, old *held) (*site, error) {
+	s, err := c.discover(ctx, d.ResourceMetadata, old != nil)
+	if old == nil && d.ResourceMetadata == "" && (auth.Is(err, auth.Invalid) || err == nil && !c.signsIn(ctx, s)) {
+		c.notice(err)
+		return nil, errNoSignIn
+	}
+	return s, err
 }
 
 // refuses reports whether old is still the current credential, which was refused.
