@@ -35,6 +35,7 @@ const (
 	answerTime  = 8 * time.Second // the first answer: the server may have to start
 	slowAnswer  = time.Minute     // with Slow
 	checkTime   = 5 * time.Second // each check that follows
+	doubtTime   = 5 * time.Second // of wholeTime, at most half as much as is left: what is in doubt
 	slowQuiet   = 330 * time.Second
 )
 
@@ -77,7 +78,9 @@ func (p *prober) diagnose(slow, ctx context.Context) {
 	if t == nil {
 		return
 	}
-	p.together(ctx,
+	early, cancel := withoutLast(ctx, doubtTime)
+	defer cancel()
+	p.together(early,
 		func(ctx context.Context) { p.sayLists(ctx, t) },
 		func(ctx context.Context) { p.checkMediaTypes(ctx, t) },
 		func(ctx context.Context) { p.checkBrowsers(ctx, found) },
@@ -94,6 +97,16 @@ func (p *prober) diagnose(slow, ctx context.Context) {
 	if p.opts.Slow {
 		p.checkIdle(slow, found)
 	}
+}
+
+// withoutLast returns a context that ends before ctx does, so that as much is left as said,
+// or half of what there is.
+func withoutLast(ctx context.Context, left time.Duration) (context.Context, context.CancelFunc) {
+	end, ok := ctx.Deadline()
+	if !ok {
+		return context.WithCancel(ctx)
+	}
+	return context.WithDeadline(ctx, end.Add(-min(left, time.Until(end)/2)))
 }
 
 // together runs checks side by side, each within its own time, and waits for all.

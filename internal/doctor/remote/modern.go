@@ -128,32 +128,28 @@ func (p *prober) checkListen(ctx context.Context, m *modern) {
 		return
 	}
 	if p.subscribe(ctx) != "" {
-		p.doubt(func(ctx context.Context) {
-			if seen := p.subscribe(ctx); seen != "" {
-				p.sayBuffered(m.first, "subscriptions/listen: "+seen)
-			}
-		})
+		p.doubt(m, m.first, p.subscribe)
 	}
 }
 
 // subscribe opens a subscription and waits for its first event. It returns what did not
-// come in time, "" if all did.
-func (p *prober) subscribe(ctx context.Context) string {
+// come in the time there was, "" if all did.
+func (p *prober) subscribe(ctx context.Context) (silent string) {
 	q := p.modernRequest("subscriptions/listen", map[string]any{"notifications": map[string]any{"toolsListChanged": true}})
 	q.Within = checkTime
 	r := p.Start(ctx, q)
 	defer r.Close()
 	switch {
-	case r.TimedOut(checkTime):
-		return "no headers came in " + checkTime.String()
+	case r.TimedOut(0):
+		return "subscriptions/listen: no headers came"
 	case !r.IsStream():
 		return ""
 	}
 	got := r.Next()
 	p.noteOdd(r)
 	p.noteCompressed(r)
-	if !got && r.TimedOut(checkTime) {
-		return "headers came, and the first event did not come in " + checkTime.String()
+	if !got && r.TimedOut(0) {
+		return "subscriptions/listen: headers came, and the first event did not come"
 	}
 	return ""
 }

@@ -48,9 +48,26 @@ func (p *prober) do(ctx context.Context, q probe.Request) *probe.Reply {
 	return r
 }
 
-// doubt has a check made again when there is nothing else going on: something was too
-// slow, which may be because a server was asked so much at once.
-func (p *prober) doubt(check func(context.Context)) { p.doubts <- check }
+// doubt has the check of a stream made again when there is nothing else going on: nothing
+// has come on it in time, which may be because a server was asked so much at once. If that is
+// so again, it is held back (H11). first is the server's first answer.
+func (p *prober) doubt(t talker, first *probe.Reply, stream func(context.Context) (silent string)) {
+	p.doubts <- func(ctx context.Context) {
+		usual := t.ask(ctx, t.harmless(), nil, nil)
+		if usual.Err != nil || usual.Skip() {
+			return // it answers nothing now
+		}
+		began := time.Now()
+		silent := stream(ctx)
+		if waited := time.Since(began); silent != "" && waited > surelySlow*usual.Took {
+			p.sayBuffered(first, fmt.Sprintf("%s in %s, while %s is answered after %s", silent, waited.Round(100*time.Millisecond), t.harmless(), ms(usual.Took)))
+		}
+	}
+}
+
+// surelySlow is how many times as long as for its other answers a server must have been
+// waited for, for its silence to say something.
+const surelySlow = 4
 
 // resolve makes the checks that are in doubt.
 func (p *prober) resolve(ctx context.Context) {

@@ -3,10 +3,12 @@ package remote
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,6 +16,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/internal/doctor"
 	"github.com/mcp-bridge/mcp-bridge/internal/hub"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
 // held is a body that gives nothing before its end.
@@ -70,6 +73,50 @@ func TestHeldBack(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			wantFinding(t, c.site(t), "H11", doctor.Error, c.name[:3])
+		})
+	}
+}
+
+// TestHeldBackInDoubt: H11 is found where the time of the first check was cut short, because
+// other checks took so long; and where only that one was too slow, nothing is said.
+func TestHeldBackInDoubt(t *testing.T) {
+	const discovered = `{"jsonrpc":"2.0","id":%s,"result":{"supportedVersions":["2026-07-28"],"capabilities":{"tools":{}}}}`
+	for _, held := range []bool{true, false} {
+		t.Run(fmt.Sprint("held=", held), func(t *testing.T) {
+			t.Parallel()
+			var subscriptions atomic.Int32
+			s := at(t, "/mcp", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				body, _ := io.ReadAll(r.Body)
+				m, _ := jsonrpc.Parse(body)
+				id := m.ID().String()
+				if r.Header.Get(headerMethod) == "server/discover" {
+					respond(w, 200, typeJSON, fmt.Sprintf(discovered, id))
+					return
+				}
+				if subscriptions.Add(1) == 1 || held {
+					<-r.Context().Done()
+					return
+				}
+				respond(w, 200, typeSSE, `data: {"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged"}`+"\n\n")
+			}))
+			report := doctor.NewReport(s.url)
+			p, err := newProber(s.url, s.opts, report)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer p.Close()
+			p.Patience = answerTime
+			m := p.modernOf(p.discover(t.Context()))
+			if m == nil {
+				t.Fatal("the server was not recognized")
+			}
+			short, cancel := context.WithTimeout(t.Context(), checkTime/10)
+			defer cancel()
+			p.checkListen(short, m)
+			p.resolve(t.Context())
+			if report.Has("H11") != held {
+				t.Errorf("H11 found: %v, want %v", !held, held)
+			}
 		})
 	}
 }

@@ -37,13 +37,14 @@ func (p *prober) checkGet(ctx context.Context, s *session) {
 	defer first.Close()
 	switch {
 	case first.Skip():
-	case first.TimedOut(checkTime):
-		p.doubt(func(ctx context.Context) {
+	case first.TimedOut(0):
+		p.doubt(s, s.first, func(ctx context.Context) (silent string) {
 			again := p.listen(ctx, s, "", checkTime)
 			defer again.Close()
-			if again.TimedOut(checkTime) {
-				p.sayBuffered(s.first, fmt.Sprintf("GET: no headers came in %s, while POST is answered after %s", checkTime, ms(s.first.Took)))
+			if again.TimedOut(0) {
+				return "GET: no headers came"
 			}
+			return ""
 		})
 	case first.Err != nil:
 		p.add("H13", doctor.Warning, "The connection of the stream for the server's own messages is lost", first.Line(), "Clients do not hear what the server says by itself; some give up.",
