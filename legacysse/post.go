@@ -149,7 +149,7 @@ func (h *Handler) decode(w http.ResponseWriter, r *http.Request, s *session, bod
 func (s *session) brokenAnswers(messages []jsonrpc.Message, faults []*jsonrpc.Error) ([]jsonrpc.Message, []*jsonrpc.Error) {
 	others := faults[:0]
 	for _, fault := range faults {
-		if !s.asked.Answered(fault) {
+		if !s.asked.MustBeAnswer(fault) {
 			others = append(others, fault)
 			continue
 		}

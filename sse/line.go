@@ -20,7 +20,7 @@ var bom = []byte("\xEF\xBB\xBF")
 
 // lineReader cuts a stream into lines that end by LF, CR or CRLF.
 //
-// buf[start:end] is what was read and not yet returned. lf and cr say how far
+// buf[start:end] is what was read and not yet returned. noLF and noCR say how far
 // the search for each byte has come, so that no byte is searched twice for the
 // same one however small the reads are, and whichever of the two ends lines.
 type lineReader struct {
@@ -29,8 +29,8 @@ type lineReader struct {
 
 	buf        []byte
 	start, end int
-	lf         int // buf[start:lf] holds no '\n'
-	cr         int // buf[start:cr] holds no '\r'; cr <= lf
+	noLF       int // buf[start:noLF] holds no '\n'
+	noCR       int // buf[start:noCR] holds no '\r'; noCR <= noLF
 
 	begun    bool // the stream's first bytes were seen: a BOM was cut off
 	afterCR  bool // the last line ended by CR: an LF that follows belongs to it
@@ -93,16 +93,16 @@ func (l *lineReader) trimStart() {
 
 // cut takes a whole line from the buffer, if there is one.
 func (l *lineReader) cut() (line []byte, ok bool) {
-	l.lf = indexFrom(l.buf[:l.end], max(l.lf, l.start), '\n')
-	l.cr = indexFrom(l.buf[:l.lf], max(l.cr, l.start), '\r')
-	if l.cr == l.end {
+	l.noLF = indexFrom(l.buf[:l.end], max(l.noLF, l.start), '\n')
+	l.noCR = indexFrom(l.buf[:l.noLF], max(l.noCR, l.start), '\r')
+	if l.noCR == l.end {
 		return nil, false
 	}
-	// cr == lf means that there is no CR before the LF.
+	// noCR == noLF means that there is no CR before the LF.
 	l.begun = true
-	l.afterCR = l.cr < l.lf
-	line = l.buf[l.start:l.cr]
-	l.start = l.cr + 1
+	l.afterCR = l.noCR < l.noLF
+	line = l.buf[l.start:l.noCR]
+	l.start = l.noCR + 1
 	return line, true
 }
 
@@ -163,8 +163,8 @@ func (l *lineReader) shrink() {
 func (l *lineReader) moveTo(buf []byte) {
 	copy(buf, l.buf[l.start:l.end])
 	l.end -= l.start
-	l.lf = max(l.lf-l.start, 0)
-	l.cr = max(l.cr-l.start, 0)
+	l.noLF = max(l.noLF-l.start, 0)
+	l.noCR = max(l.noCR-l.start, 0)
 	l.start = 0
 	l.buf = buf
 }

@@ -117,7 +117,7 @@ func (c *Conn) answerRefused(ctx context.Context, size int, what string, e *json
 	switch {
 	case e.Kind == jsonrpc.Response && !e.Answers():
 		return jsonrpc.Message{}, nil
-	case c.opts.Peer == Server && e.Answers(), c.opts.Peer == Client && c.client.questions.Answered(e):
+	case c.opts.Peer == Server && e.Answers(), c.opts.Peer == Client && c.client.questions.MustBeAnswer(e):
 		from := "server"
 		if c.opts.Peer == Client {
 			from = "client"

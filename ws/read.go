@@ -161,7 +161,7 @@ func (c *conn) answerInvalid(fault *jsonrpc.Error) (goOn bool) {
 	switch {
 	case fault.Kind == jsonrpc.Response && !fault.Answers():
 		return true
-	case !c.client && fault.Answers(), c.client && c.calls.questions.Answered(fault):
+	case !c.client && fault.Answers(), c.client && c.calls.questions.MustBeAnswer(fault):
 		text := fmt.Sprintf("the answer of %s was not valid JSON-RPC: %s", c.peer, fault.Message)
 		return c.deliver(jsonrpc.NewError(fault.ID, jsonrpc.CodeInternalError, text, nil), nil)
 	}

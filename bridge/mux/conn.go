@@ -78,7 +78,7 @@ func (c *conn) newCall(m jsonrpc.Message) *call {
 	case say.Listen:
 		call.listen = new(subscription)
 	case say.Discover:
-		call.opening = true
+		call.isDiscover = true
 	}
 	return call
 }

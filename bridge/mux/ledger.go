@@ -14,11 +14,11 @@ type call struct {
 	number int64      // its id at the server; under Mux.mu, and so is what is below listen
 	token  jsonrpc.ID // of progress, as its client knows it; zero: none
 	level  int        // rank of the log messages that it asked for; negative: none
-	// opening: it is server/discover, which is not cancelled: there are servers
+	// isDiscover: it is server/discover, which is not cancelled: there are servers
 	// that take the cancellation, as their second message, for the beginning of a
 	// legacy session. Its answer reaches nobody.
-	opening bool
-	listen  *subscription // nil: it is no subscription
+	isDiscover bool
+	listen     *subscription // nil: it is no subscription
 
 	server  *server // which has it, or is about to get it; nil: it waits for one
 	written bool    // the server may know of it

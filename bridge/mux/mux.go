@@ -234,7 +234,7 @@ func (x *Mux) Close() error {
 func (x *Mux) forget(call *call, reason, meta []byte, mark *jsonrpc.Mark) {
 	x.ledger.remove(call)
 	call.cancelled.Store(true)
-	if !call.written || call.server == nil || call.opening {
+	if !call.written || call.server == nil || call.isDiscover {
 		return
 	}
 	x.ledger.noteCancelled(call)

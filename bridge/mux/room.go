@@ -55,7 +55,7 @@ func (c *conn) put(call *call, m jsonrpc.Message) bool {
 	defer c.mu.Unlock()
 	waiting := c.inbox.Waiting()
 	if c.err == nil && c.full(waiting, m.Size()) {
-		c.arm(m.Size())
+		c.watchRoom(m.Size())
 		return false
 	}
 	c.enqueue(call, m, waiting)
@@ -87,7 +87,7 @@ func (c *conn) enqueue(call *call, m jsonrpc.Message, waiting bridge.Load) {
 	waiting.Messages++
 	waiting.Bytes += m.Size()
 	if c.isHalfFull(waiting) {
-		c.arm(0)
+		c.watchRoom(0)
 	}
 }
 
@@ -103,9 +103,9 @@ func (c *conn) isHalfFull(waiting bridge.Load) bool {
 	return waiting.Messages > o.Unread/2 || waiting.Bytes > o.UnreadBytes/2
 }
 
-// arm makes free tell when the inbox is half empty, and a message of so many
+// watchRoom makes free tell when the inbox is half empty, and a message of so many
 // bytes fits as well. It is called with c.mu held.
-func (c *conn) arm(want int) {
+func (c *conn) watchRoom(want int) {
 	if c.waits == nil {
 		c.waits = &waits{turn: make(chan struct{}, 1), free: make(chan struct{}, 1)}
 	}
@@ -125,7 +125,7 @@ func (c *conn) lacksRoom(m jsonrpc.Message) bool {
 	if c.err != nil || !c.full(c.inbox.Waiting(), m.Size()) {
 		return false
 	}
-	c.arm(m.Size())
+	c.watchRoom(m.Size())
 	return true
 }
 

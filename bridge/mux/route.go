@@ -67,7 +67,7 @@ func (s *server) answer(m jsonrpc.Message, mayWait bool) (taken bool) {
 	switch {
 	case m.IsError():
 		s.failed = s.failed || isLoss(m)
-	case !s.answered && call.listen == nil && !call.opening:
+	case !s.answered && call.listen == nil && !call.isDiscover:
 		s.answered = !asksForInput(m)
 	}
 	m = m.WithID(call.id).WithRelated(call.id)

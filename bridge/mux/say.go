@@ -29,7 +29,7 @@ func (s *server) cancel(number int64, reason, meta []byte, mark *jsonrpc.Mark) {
 // held.
 func (s *server) say(m jsonrpc.Message) {
 	s.own = append(s.own, m)
-	signal(s.pending)
+	signal(s.ownAdded)
 }
 
 // maxAnswers is how many answers may wait for a server to take them.
@@ -60,7 +60,7 @@ func (s *server) awaitCancellations() {
 	s.mux.mu.Lock()
 	s.bye = bye
 	s.mux.mu.Unlock()
-	signal(s.pending)
+	signal(s.ownAdded)
 	t := time.NewTimer(say.MaxWait)
 	defer t.Stop()
 	select {

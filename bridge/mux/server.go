@@ -37,11 +37,11 @@ type server struct {
 	queued atomic.Int64
 	gone   chan struct{} // closed when it has ended and all that it owed is answered
 
-	again   []*call           // subscriptions that it gets first
-	pending chan struct{}     // holds one element when there is something in own
-	own     []jsonrpc.Message // cancellations, and answers to what the server asks
-	answers int               // how many of own are answers
-	broken  error             // why nothing can be written; under mux.mu, and so are own and answers
+	again    []*call           // subscriptions that it gets first
+	ownAdded chan struct{}     // holds one element when there is something in own
+	own      []jsonrpc.Message // cancellations, and answers to what the server asks
+	answers  int               // how many of own are answers
+	broken   error             // why nothing can be written; under mux.mu, and so are own and answers
 
 	unsent []unsent // of the writer
 
@@ -160,7 +160,7 @@ func refusal(call *call, text string, data []byte) jsonrpc.Message {
 // then learns of it before it is closed, which may take a while.
 func (x *Mux) serve(conn bridge.Conn) {
 	s := &server{mux: x, conn: conn, out: make(chan outItem, outBuffer),
-		gone: make(chan struct{}), pending: make(chan struct{}, 1), lost: make(chan struct{}, 1)}
+		gone: make(chan struct{}), ownAdded: make(chan struct{}, 1), lost: make(chan struct{}, 1)}
 	s.acks.Do = s.giveUpListens
 	started := time.Now()
 	var writer sync.WaitGroup
@@ -282,7 +282,7 @@ func (s *server) write() {
 			if it.written != nil {
 				close(it.written)
 			}
-		case <-s.pending:
+		case <-s.ownAdded:
 			for _, m := range s.takeOwn() {
 				s.send(nil, m)
 			}

@@ -30,7 +30,7 @@ func (t *translated) Send(ctx context.Context, m jsonrpc.Message) error {
 	}
 	s := &pendingSend{}
 	t.filter.FromClient(time.Now(), m, &t.said)
-	t.carry(m.Mark())
+	t.markSaid(m.Mark())
 	replies, quiet := len(t.said.ToClient) > 0, len(t.said.ToServer) == 0
 	t.collect(s)
 	t.mu.Unlock()
@@ -63,7 +63,7 @@ func (t *translated) TrySend(m jsonrpc.Message) bool {
 		return false
 	}
 	t.filter.FromClient(time.Now(), m, &t.said)
-	t.carry(m.Mark())
+	t.markSaid(m.Mark())
 	said, replies := t.said.ToServer, len(t.said.ToClient) > 0
 	t.said.ToServer, o.spare = o.spare, nil
 	t.collect(nil)

@@ -118,10 +118,10 @@ func (t *translated) collect(s *pendingSend) {
 	}
 }
 
-// carry gives what the filter has just said the mark of the message that has made it say so, so that an
+// markSaid gives what the filter has just said the mark of the message that has made it say so, so that an
 // observer sees what came of that. What has a mark of its own, because it was held back, keeps it. It
 // is called with mu held.
-func (t *translated) carry(mark *jsonrpc.Mark) {
+func (t *translated) markSaid(mark *jsonrpc.Mark) {
 	if mark == nil {
 		return
 	}
@@ -199,7 +199,7 @@ func (t *translated) take(m jsonrpc.Message) (taken bool) {
 		return false
 	}
 	t.filter.FromServer(now, m, &t.said)
-	t.carry(m.Mark())
+	t.markSaid(m.Mark())
 	says := len(t.said.ToClient) > 0
 	t.collect(nil)
 	if t.out.unsentBatches() > maxUnsent {

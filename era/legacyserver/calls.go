@@ -79,8 +79,8 @@ func (k *calls) toolKnown(now time.Time, c *call, out *era.Out) {
 	if c.method == "tools/call" && k.tools.runsAsTask(c) {
 		c.task = &callTask{}
 	}
-	able := k.canAsk && c.task == nil && era.MayAskForInput(c.method)
-	k.turns.Begin(&c.turn, able, c.method, c.name)
+	mayBeAsked := k.canAsk && c.task == nil && era.MayAskForInput(c.method)
+	k.turns.Begin(&c.turn, mayBeAsked, c.method, c.name)
 	if !k.turns.Await(now, &c.turn) {
 		k.send(c, out)
 	}

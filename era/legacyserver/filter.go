@@ -91,7 +91,7 @@ func New(o Options) *Filter {
 	f.tools = taskTools{timers: &f.timers, requests: &f.requests, ready: f.calls.toolKnown}
 	f.tasks = tasks{timers: &f.timers, requests: &f.requests, calls: &f.calls}
 	f.subs = subscriptions{timers: &f.timers, requests: &f.requests, handshake: &f.handshake, results: &f.results}
-	f.parking = parking{timers: &f.timers, calls: &f.calls, turns: &f.turns, logs: &f.logs, max: o.MaxParked, capabilities: o.Capabilities,
+	f.parking = parking{timers: &f.timers, calls: &f.calls, turns: &f.turns, logs: &f.logs, max: o.MaxParked, declared: o.Capabilities,
 		asked: make(map[jsonrpc.ID]*inputRequest), records: make(map[string]*call),
 		states: stateIssuer{sealer: o.Sealer, timeout: o.ParkTimeout, unit: o.Unit, instance: o.Instance, principal: o.Principal, results: &f.results}}
 	f.calls = calls{canAsk: o.canAsk(), requests: &f.requests, results: &f.results, turns: &f.turns, logs: &f.logs, tools: &f.tools,

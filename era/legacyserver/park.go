@@ -26,8 +26,8 @@ type parking struct {
 	logs   *logs
 	states stateIssuer
 
-	max          int    // calls that may be parked at a time
-	capabilities []byte // declared to the server, raw
+	max      int    // calls that may be parked at a time
+	declared []byte // the capabilities that the server was told of, raw
 
 	asked   map[jsonrpc.ID]*inputRequest // the open input requests, by the server's id
 	records map[string]*call             // parked calls
@@ -51,7 +51,7 @@ func (p *parking) request(now time.Time, m jsonrpc.Message, out *era.Out) {
 	}
 	p.turns.Ask(&c.turn, others)
 	lacking := missingCapability(c.capabilities, q.method, q.params)
-	undeclared := missingCapability(p.capabilities, q.method, q.params) != nil
+	undeclared := missingCapability(p.declared, q.method, q.params) != nil
 	switch {
 	case lacking == nil && !undeclared:
 		p.addRequest(now, c, q, out)

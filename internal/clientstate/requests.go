@@ -51,11 +51,11 @@ func (q *ServerRequests) Received(m jsonrpc.Message) {
 	}
 }
 
-// Answered reports whether what the client has sent as e can only have been its
+// MustBeAnswer reports whether what the client has sent as e can only have been its
 // answer to a request: a response, or an object without a method that has the
 // id of one. The client is not to be told with that id: the two sides count
 // their requests apart, so it could have one of its own under it.
-func (q *ServerRequests) Answered(e *jsonrpc.Error) bool {
+func (q *ServerRequests) MustBeAnswer(e *jsonrpc.Error) bool {
 	if !e.Answers() {
 		return false
 	}

@@ -24,10 +24,10 @@ type Fake struct {
 	calls   map[string][]*script // requests by key, in order
 	notes   map[string][]*script // notifications by method
 
-	mu     sync.Mutex
-	asked  map[*script]bool // by any client
-	misses []string         // the first ones
-	missed int
+	mu        sync.Mutex
+	asked     map[*script]bool // by any client
+	misses    []string         // the first ones
+	missCount int
 }
 
 // NewFake returns the server of a recording.
@@ -68,7 +68,7 @@ const maxTold = 20
 func (f *Fake) Usage() Usage {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	u := Usage{Missed: f.missed, Misses: slices.Clone(f.misses)}
+	u := Usage{Missed: f.missCount, Misses: slices.Clone(f.misses)}
 	for _, s := range f.scripts {
 		switch {
 		case s.begin.m.Kind() != jsonrpc.Request:
@@ -238,7 +238,7 @@ func (f *Fake) unrecorded(m *jsonrpc.Message) jsonrpc.Message {
 	code, text := f.nearest(m)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.missed++; len(f.misses) < maxTold {
+	if f.missCount++; len(f.misses) < maxTold {
 		f.misses = append(f.misses, nameOf(m)+": "+text)
 	}
 	return jsonrpc.NewError(m.ID(), code, text, nil)

@@ -109,8 +109,8 @@ func parsePath(text string) (all []string, err error) {
 	return all, nil
 }
 
-// has reports whether a difference at a path does not count; nil is the whole message.
-func (g Ignored) has(method string, path []string) bool {
+// covers reports whether a difference at a path does not count; nil is the whole message.
+func (g Ignored) covers(method string, path []string) bool {
 	return slices.ContainsFunc(g, func(i ignored) bool {
 		if i.method != "" && i.method != method || len(i.path) > len(path) {
 			return false
@@ -206,7 +206,7 @@ func (p *player) compareAnswer(r *Report, i *item) {
 		alignOpaque(was, is)
 		d.Changes = p.changes(i.m.Method(), "", was, is)
 	}
-	if d.What != "" && !p.Ignore.has(i.m.Method(), nil) || len(d.Changes) > 0 {
+	if d.What != "" && !p.Ignore.covers(i.m.Method(), nil) || len(d.Changes) > 0 {
 		r.Differences = append(r.Differences, d)
 	}
 }
@@ -218,7 +218,7 @@ func (p *player) changes(method, top string, was, is any) (all []string) {
 		at = &path{up: at, key: top}
 	}
 	changes(at, was, is, func(c change) bool {
-		if p.Ignore.has(method, c.path) {
+		if p.Ignore.covers(method, c.path) {
 			return true
 		}
 		if len(all) == maxChanges {
@@ -261,14 +261,14 @@ func (p *player) compareGroup(r *Report, method string, a *arrivals) {
 		if n < len(came) {
 			r.Compared++
 			d.Changes = p.changes(method, "params", paramsOf(&i.m), paramsOf(&came[n].m))
-		} else if !p.Ignore.has(method, nil) {
+		} else if !p.Ignore.covers(method, nil) {
 			d.What = "has not come"
 		}
 		if d.What != "" || len(d.Changes) > 0 {
 			r.Differences = append(r.Differences, d)
 		}
 	}
-	if len(came) > len(rest) && !p.Ignore.has(method, nil) {
+	if len(came) > len(rest) && !p.Ignore.covers(method, nil) {
 		for _, q := range came[len(rest):] {
 			r.Differences = append(r.Differences, Difference{Line: q.after, Message: nameOf(&q.m), What: "is new: " + show(paramsOf(&q.m))})
 		}

@@ -123,7 +123,7 @@ func (d *diagnosis) run(ctx context.Context) error {
 
 // converse asks a server that has answered initialize all that one client would.
 func (d *diagnosis) converse(ctx context.Context, server *peer, first reply) {
-	d.timing("first answer after %v", server.sinceStart(first))
+	d.noteTook("first answer after %v", server.sinceStart(first))
 	s := &session{peer: server, diagnosis: d, result: first.message.Result()}
 	d.initialized(s.result)
 	server.notify("notifications/initialized")
@@ -170,7 +170,7 @@ func (d *diagnosis) start(ctx context.Context, env []string) (*peer, error) {
 // sinceStart returns how long after the start of the process the answer to its first
 // request was there.
 func (p *peer) sinceStart(first reply) time.Duration {
-	return p.asked.Sub(p.began) + first.took
+	return p.firstAsked.Sub(p.began) + first.took
 }
 
 // stop ends a process without looking how.
@@ -196,8 +196,8 @@ func (d *diagnosis) wait() time.Duration {
 	return max(0, min(callPatience, d.options.Patience, d.left()))
 }
 
-// timing notes how long something took.
-func (d *diagnosis) timing(format string, took time.Duration) {
+// noteTook notes how long something took.
+func (d *diagnosis) noteTook(format string, took time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	unit := time.Millisecond

@@ -21,7 +21,7 @@ func (d *diagnosis) end(p *peer) {
 	defer timer.Stop()
 	select {
 	case <-p.process.Done():
-		d.timing("end after %v", time.Since(began))
+		d.noteTook("end after %v", time.Since(began))
 		d.leftBehind(p, before)
 	case <-timer.C:
 		d.ignoresEnd(p)

@@ -146,7 +146,7 @@ func (o *output) whole(line []byte) {
 		}
 	}
 	if !ok {
-		o.other(line, text)
+		o.takeNonMessage(line, text)
 		return
 	}
 	o.giveUpSeveral()
@@ -178,8 +178,8 @@ func parse(text []byte) (messages []jsonrpc.Message, ok bool) {
 	return []jsonrpc.Message{m}, err == nil
 }
 
-// other takes a line that is no message by itself.
-func (o *output) other(line, text []byte) {
+// takeNonMessage takes a line that is no message by itself.
+func (o *output) takeNonMessage(line, text []byte) {
 	trimmed := bytes.TrimSpace(text)
 	switch {
 	case len(trimmed) >= len(header) && strings.EqualFold(string(trimmed[:len(header)]), header):

@@ -47,7 +47,7 @@ func (s *session) lists(ctx context.Context) {
 		}
 	}
 	if !s.untold {
-		s.timing("lists %v", time.Since(began))
+		s.noteTook("lists %v", time.Since(began))
 	}
 }
 

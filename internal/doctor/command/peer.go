@@ -45,7 +45,7 @@ type peer struct {
 	over    chan struct{} // closed when stdout has ended
 
 	mu         sync.Mutex // guards what follows
-	asked      time.Time  // when the first request was sent
+	firstAsked time.Time  // when the first request was sent
 	out        *output
 	waiting    map[string]chan reply // by the id's text
 	anyID      chan reply            // gets answers to nothing that was asked, if it is not nil
@@ -169,8 +169,8 @@ func (p *peer) ask(id, method, params string, anyID bool) *question {
 	if anyID {
 		p.anyID = q.to
 	}
-	if p.asked.IsZero() {
-		p.asked = q.asked
+	if p.firstAsked.IsZero() {
+		p.firstAsked = q.asked
 	}
 	p.mu.Unlock()
 	select {

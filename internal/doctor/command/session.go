@@ -95,7 +95,7 @@ func (s *session) ids(ctx context.Context) {
 		}
 	}
 	if fastest > 0 && !s.untold {
-		s.timing(method+" %v", fastest)
+		s.noteTook(method+" %v", fastest)
 	}
 }
 

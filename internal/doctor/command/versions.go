@@ -238,7 +238,7 @@ func (d *diagnosis) onlyModern(ctx context.Context, bad *badInitialize) (isModer
 		d.stop(p)
 		return false
 	}
-	d.timing("first answer after %v", took)
+	d.noteTook("first answer after %v", took)
 	d.end(p)
 	d.report.Fact("revision", "%s", era.NewestModern)
 	if bad != nil {
@@ -283,7 +283,7 @@ func (d *diagnosis) slow(ctx context.Context, start time.Duration) {
 	do := doctor.SlowStart.Do
 	if again.outcome == answered {
 		seen += fmt.Sprintf("; a second time %v", again.took.Round(time.Millisecond))
-		d.timing("second start %v", again.took)
+		d.noteTook("second start %v", again.took)
 		if 2*again.took < start {
 			do = "Only the first start was slow: something was loaded or compiled and is kept now. Start it once before clients do."
 		}

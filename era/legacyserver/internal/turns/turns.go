@@ -61,11 +61,11 @@ func New[C any](timers *timers.Timers, proceed func(now time.Time, a *Asker[C], 
 // BenchmarkTurns compares that with what is learned.
 func (t *Turns[C]) All() { t.all = true }
 
-// Begin makes a call ready to be sent. able says that input requests are possible
+// Begin makes a call ready to be sent. mayBeAsked says that input requests are possible
 // during the call; name is the raw name of its tool or prompt.
-func (t *Turns[C]) Begin(a *Asker[C], able bool, method string, name []byte) {
+func (t *Turns[C]) Begin(a *Asker[C], mayBeAsked bool, method string, name []byte) {
 	a.Priority = Beginning
-	if a.able = able; able {
+	if a.mayBeAsked = mayBeAsked; mayBeAsked {
 		a.tool = t.history.key(method, name)
 	}
 }
@@ -83,11 +83,11 @@ type Asker[C any] struct {
 	Call     C
 	Priority Priority
 
-	tool  toolKey
-	able  bool          // input requests are possible during the call
-	asked int           // how many input requests there have been
-	waits *timers.Timer // when the call stops waiting; nil: it does not wait
-	ended bool          // history has recorded the call
+	tool       toolKey
+	mayBeAsked bool          // input requests are possible during the call
+	asked      int           // how many input requests there have been
+	waits      *timers.Timer // when the call stops waiting; nil: it does not wait
+	ended      bool          // history has recorded the call
 }
 
 // Waits reports whether the call waits for its turn.
@@ -109,7 +109,7 @@ func (t *Turns[C]) needless() bool { return t.related && !t.unrelated }
 
 // MightAsk reports whether a call may ask (again).
 func (t *Turns[C]) MightAsk(a *Asker[C]) bool {
-	if !a.able || t.needless() {
+	if !a.mayBeAsked || t.needless() {
 		return false
 	}
 	h := t.history.of(a.tool)
@@ -291,7 +291,7 @@ func (t *Turns[C]) Heard(now time.Time, related, standalone bool, out *era.Out) 
 // that it could belong to as well.
 func (t *Turns[C]) Ask(a *Asker[C], others []*Asker[C]) {
 	a.asked++
-	if !a.able || t.needless() {
+	if !a.mayBeAsked || t.needless() {
 		return
 	}
 	h := t.history.of(a.tool)
@@ -311,7 +311,7 @@ func (t *Turns[C]) Ask(a *Asker[C], others []*Asker[C]) {
 // End records a call that has ended. Calls of its tool that wait may go on, if
 // they need no turn any more.
 func (t *Turns[C]) End(now time.Time, a *Asker[C], out *era.Out) {
-	if !a.able || a.ended || t.needless() {
+	if !a.mayBeAsked || a.ended || t.needless() {
 		return
 	}
 	a.ended = true

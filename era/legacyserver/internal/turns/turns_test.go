@@ -26,7 +26,7 @@ func newTurnsTest(t *testing.T) *turnsTest {
 }
 
 func (w *turnsTest) asker(tool string) *Asker[*int] {
-	return &Asker[*int]{tool: w.turns.history.key("tools/call", []byte(tool)), able: true, Priority: Beginning}
+	return &Asker[*int]{tool: w.turns.history.key("tools/call", []byte(tool)), mayBeAsked: true, Priority: Beginning}
 }
 
 // begins checks whether a call has to wait.
