@@ -26,6 +26,7 @@ const module = "github.com/mcp-bridge/mcp-bridge/"
 // owners is which packages may import a dependency, or whose tests may where only tests do; the
 // packages of this module that each may import are in ARCHITECTURE.md.
 var owners = map[string][]string{
+	"github.com/cli/browser":                                           {"internal/auth/signin"},
 	"github.com/coder/websocket":                                       {"ws"},
 	"github.com/coreos/go-systemd/v22/activation":                      {"internal/listen"},
 	"github.com/coreos/go-systemd/v22/daemon":                          {"internal/listen"},

@@ -21,9 +21,10 @@ import (
 
 // Exit statuses. They are part of the command line's contract.
 const (
-	exitOK    = 0
-	exitFail  = 1 // something went wrong while running; stderr says what
-	exitUsage = 2 // the command line or a file it names is wrong; doctor: it could not find anything out
+	exitOK     = 0
+	exitFail   = 1 // something went wrong while running; stderr says what
+	exitSignIn = 3 // status: a sign-in is needed
+	exitUsage  = 2 // the command line or a file it names is wrong; doctor: it could not find anything out
 
 	// A second signal has come: what shells say of one that has ended a program.
 	exitInterrupted = 130
@@ -91,6 +92,8 @@ func run(ctx context.Context, args []string, env environment) int {
 	switch {
 	case err == nil:
 		return exitOK
+	case errors.Is(err, errSignInNeeded):
+		return exitSignIn
 	case errors.As(err, &logged):
 		return exitFail
 	case errors.As(err, &notRun):
@@ -127,6 +130,12 @@ func dispatch(ctx context.Context, args []string, env environment) error {
 		return replayCommand(ctx, rest, env)
 	case "wrap", "unwrap":
 		return wrapCommand(command, rest, env)
+	case "login":
+		return login(ctx, rest, env)
+	case "logout":
+		return logout(ctx, rest, env)
+	case "status":
+		return status(ctx, rest, env)
 	case "demo":
 		return runDemo(ctx, rest, env)
 	case "version":
@@ -142,7 +151,7 @@ func dispatch(ctx context.Context, args []string, env environment) error {
 }
 
 // commands are what the first argument may be, if it is neither a flag nor a URL.
-var commands = []string{"serve", "connect", "doctor", "trace", "record", "replay", "wrap", "unwrap", "check-config", "demo", "version", "help"}
+var commands = []string{"serve", "connect", "doctor", "trace", "record", "replay", "wrap", "unwrap", "login", "logout", "status", "check-config", "demo", "version", "help"}
 
 // help prints the manual, which is one for all commands. Who asks about anything
 // else is told that it is not in there.
@@ -195,7 +204,7 @@ func split(args []string) (command string, rest []string) {
 		return "", nil
 	}
 	switch args[0] {
-	case "serve", "connect", "doctor", "trace", "record", "replay", "wrap", "unwrap", "check-config", "demo", "version":
+	case "serve", "connect", "doctor", "trace", "record", "replay", "wrap", "unwrap", "login", "logout", "status", "check-config", "demo", "version":
 		return args[0], args[1:]
 	case "--version":
 		return "version", args[1:]

@@ -24,6 +24,9 @@ func TestMain(m *testing.M) {
 	if len(os.Args) == 2 && os.Args[1] == "demo" {
 		main()
 	}
+	if len(os.Args) == 3 && os.Args[1] == "browse" {
+		browse(os.Args[2])
+	}
 	os.Exit(m.Run())
 }
 
@@ -68,7 +71,7 @@ func TestHelp(t *testing.T) {
 
 // Every flag there is stands in the manual.
 func TestManualNamesEveryFlag(t *testing.T) {
-	for _, set := range []*pflag.FlagSet{new(serveFlags).flagSet(), new(connectFlags).flagSet(), new(doctorFlags).flagSet(), new(traceFlags).flagSet(), new(replayFlags).flagSet(), new(replayServeFlags).flagSet(), new(wrapFlags).flagSet("wrap")} {
+	for _, set := range []*pflag.FlagSet{new(serveFlags).flagSet(), new(connectFlags).flagSet(), new(doctorFlags).flagSet(), new(traceFlags).flagSet(), new(replayFlags).flagSet(), new(replayServeFlags).flagSet(), new(wrapFlags).flagSet("wrap"), new(loginFlags).flagSet(), new(logoutFlags).flagSet(), new(statusFlags).flagSet()} {
 		set.VisitAll(func(f *pflag.Flag) {
 			if !strings.Contains(usage, "--"+f.Name+" ") && !strings.Contains(usage, "--"+f.Name+", ") {
 				t.Errorf("the manual does not mention --%s", f.Name)

@@ -16,6 +16,9 @@ const usage = `mcp-bridge - converts between the transports of the Model Context
   mcp-bridge replay [flags] FILE URL | -- COMMAND...  say a recording to a server, and compare the answers
   mcp-bridge replay --serve [flags] FILE          serve a recording in its server's place
   mcp-bridge wrap NAME, mcp-bridge unwrap NAME    put the bridge between a desktop client and its server, take it out again
+  mcp-bridge login [flags] URL                    sign in to a remote server, in a browser or with a code
+  mcp-bridge logout [flags] URL | --all           sign out, and have the tokens revoked
+  mcp-bridge status [flags] [URL]                 say who is signed in where
   mcp-bridge check-config FILE                    say what is wrong with a configuration file
   mcp-bridge demo                                 the demo server itself, on stdin and stdout
   mcp-bridge version                              print the version
@@ -104,6 +107,38 @@ A remote server (serve, connect)
   --transport WHICH        for http and https: http-first, sse-first, http-only or sse-only
                            (default http-first: Streamable HTTP, and HTTP+SSE if that is refused)
   --allow-http, --enable-proxy   nothing: both are done anyway; for lines that were written for mcp-remote
+
+Signing in (login, logout, status; docs/sign-in.md)
+  --auth HOW               auto (default): a person signs in, if the server asks for it; none;
+                           client-credentials, jwt-bearer or enterprise: without a person
+  --profile NAME           one of several accounts at a server
+  --no-browser             open none: a code is shown, or an address
+  --scope SCOPE            ask for this, instead of what the server lists; may be repeated
+  --client-id ID           a client that you have registered, where the server registers none
+  --client-secret-file FILE  its secret (or in the environment variable MCP_BRIDGE_CLIENT_SECRET)
+  --auth-key FILE          its private key, PEM; also --auth-key-id NAME and --auth-key-alg ALG
+  --client-metadata-url URL  the address of your client's metadata document, which is its id
+  --client-issuer ISSUER   where --client-id is registered: it is used nowhere else
+  --resource URI|off       send this instead of what the server publishes, or nothing
+  --authorize-param K=V    add it to the authorization request; may be repeated
+  --issuer-alias A=B       the server announces the issuer A, whose metadata names B
+  --redirect-host HOST     127.0.0.1 (default) or localhost
+  --redirect-port PORT     where the browser comes back to (default: made of the URL)
+  --dpop WHICH             auto (default), require or off: tokens that are bound to a key
+  --assertion-file FILE    the assertion for --auth jwt-bearer, read at each use
+  --idp-issuer ISSUER, --idp-token-url URL, --idp-client-id ID, --idp-client-secret-file FILE, --id-token-file FILE
+                           the company's identity provider, for --auth enterprise
+  --auth-dir DIR           where credentials are kept (or MCP_BRIDGE_AUTH_DIR)
+  --token-store WHERE      file (default), or keyring: the files are encrypted with a key in the system's keyring
+  --allow-private-auth     the server may name authorization servers at private addresses
+  --auth-wait D            how long a request waits for you to sign in (default 45s)
+  --auth-prompt HOW        browser (default), elicit or error: nothing is opened, the request fails
+  --config FILE            the server is one of a configuration file, and is named instead of a URL
+  login:   --device-code, a code for another device; --fresh, register the client anew; --cancel, end a sign-in that
+           waits; --callback ADDRESS, where the browser has ended ("-" reads it from stdin, which nobody else sees);
+           --detached is for mcp-bridge itself
+  logout:  --all; --forget-client, register anew next time
+  status:  --json; --check, renew what is due. Exit status: 0 can be used, 3 a sign-in is needed.
 
 Revisions of the protocol (serve, connect)
   --protocol WHICH         what to speak with the server: auto (default) finds out; legacy is initialize and

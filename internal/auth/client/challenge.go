@@ -212,6 +212,9 @@ func (c *Credential) attempted(ctx context.Context) error {
 // personSigns has a person sign in, and returns the credential that comes of it.
 func (c *Credential) personSigns(ctx context.Context, reason string, old *held) (*held, error) {
 	need := c.required(reason)
+	if old != nil {
+		need.Known = old.generation
+	}
 	if c.o.SignIn == nil {
 		return nil, need
 	}

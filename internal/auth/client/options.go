@@ -29,6 +29,7 @@ const (
 type Options struct {
 	Store    *tokenstore.Store // required
 	Server   string            // URL of the MCP server, http, https, ws or wss: required
+	Key      tokenstore.Key    // where it is stored, for who has that from the store; "": made of what follows
 	Profile  string            // tells several accounts at one server apart; "": the usual one
 	Revision auth.Revision     // of the protocol, as far as discovery differs; "": the newest
 
@@ -110,6 +111,9 @@ func New(o Options) (*Credential, error) {
 
 // key returns the name under which the credential is stored.
 func (o Options) key() (tokenstore.Key, error) {
+	if o.Key != "" {
+		return tokenstore.ParseKey(string(o.Key))
+	}
 	id := tokenstore.Identity{Server: o.Server, Profile: o.Profile, Resource: o.Resource, Params: map[string][]string{}}
 	if o.NoResource {
 		id.Resource = "off"

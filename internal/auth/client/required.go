@@ -16,6 +16,9 @@ type Required struct {
 	UserCode string    // what the person types there; "": nothing
 	Expires  time.Time // when URL and UserCode end; zero: unknown
 	Reason   string    // why, in one line
+
+	// Known is the stored credential that did not do; 0: there was none. Another one may do.
+	Known tokenstore.Generation
 }
 
 // Error returns the reason and the place in one line.

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -24,11 +25,20 @@ type Browser interface{ Open(addr string) error }
 
 // SignInOptions say how a person signs in.
 type SignInOptions struct {
-	Browser Browser       // nil: there is none, and a device code is asked for where the server has them
-	Device  bool          // a device code, also where there is a browser
-	Anew    bool          // registers the client anew
-	Limit   time.Duration // for the person; 0: 10 minutes
+	Browser Browser // nil: there is none, and a device code is asked for where the server has them
+	Device  bool    // a device code, also where there is a browser
+	Anew    bool    // registers the client anew
+	// Known is the stored credential that does not do: Begin returns ErrSignedIn if there is another one.
+	// nil: that is not looked at.
+	Known *tokenstore.Generation
+	Limit time.Duration // for the person; 0: 10 minutes
 }
+
+// ErrSignedIn is what Begin returns if somebody has signed in meanwhile.
+var ErrSignedIn = errors.New("somebody has signed in meanwhile")
+
+// errCancelled is the end of a sign-in by [tokenstore.Store.CancelLogin].
+var errCancelled = errors.New("the sign-in was cancelled")
 
 // A Flow is one sign-in of a person. Wait ends it, and so does Close.
 type Flow struct {
@@ -66,6 +76,15 @@ func (c *Credential) Begin(ctx context.Context, o SignInOptions) (f *Flow, err e
 			f = nil
 		}
 	}()
+	if o.Known != nil {
+		e, err := c.o.Store.Load(ctx, c.key)
+		if err == nil && e.Generation != *o.Known && !e.Credential.Access.IsZero() {
+			err = ErrSignedIn
+		}
+		if err != nil {
+			return f, err
+		}
+	}
 	if f.wants, err = c.wanted(ctx); err != nil {
 		return f, err
 	}
@@ -91,7 +110,7 @@ func (c *Credential) Begin(ctx context.Context, o SignInOptions) (f *Flow, err e
 	if err != nil {
 		return f, err
 	}
-	err = login.Announce(tokenstore.Login{PID: os.Getpid(), URL: f.needed.URL, UserCode: f.needed.UserCode, Redirect: f.redirect, Expires: f.needed.Expires})
+	err = login.Announce(tokenstore.Login{Server: c.o.Server, Profile: c.o.Profile, PID: os.Getpid(), URL: f.needed.URL, UserCode: f.needed.UserCode, Redirect: f.redirect, Expires: f.needed.Expires})
 	if err == nil && o.Browser != nil && f.device == nil {
 		if err := o.Browser.Open(f.needed.URL); err != nil {
 			c.notice(fmt.Errorf("the browser was not opened: %w", err))
@@ -201,12 +220,37 @@ func (f *Flow) Wait(ctx context.Context) error {
 	defer f.Close()
 	ctx, cancel := context.WithDeadlineCause(ctx, time.Now().Add(f.needed.Expires.Sub(f.c.now())), errNobody)
 	defer cancel()
+	ctx, end := context.WithCancelCause(ctx)
+	var watch sync.WaitGroup
+	watch.Go(func() { f.watchCancel(ctx, end) })
 	token, err := f.token(ctx)
+	end(nil)
+	watch.Wait()
 	if err == nil {
 		err = f.store(token)
 	}
 	f.finish(err)
+	f.c.noteEnd(err)
 	return err
+}
+
+// cancelLook is how often a sign-in looks whether it was cancelled.
+const cancelLook = 500 * time.Millisecond
+
+// watchCancel ends ctx when somebody has cancelled the sign-in.
+func (f *Flow) watchCancel(ctx context.Context, end context.CancelCauseFunc) {
+	look := time.NewTicker(cancelLook)
+	defer look.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-look.C:
+			if f.login.Cancelled() {
+				end(errCancelled)
+			}
+		}
+	}
 }
 
 // token waits for the person's answer, and exchanges it.
@@ -315,4 +359,38 @@ func (f *Flow) Close() {
 		}
 		f.c.notice(f.login.Release())
 	})
+}
+
+// endedDocument is the name of the stored document about the last sign-in, an Ended.
+const endedDocument = "ended"
+
+// An Ended is how a sign-in ended that brought nothing.
+type Ended struct {
+	At      time.Time `json:"at,omitzero"` // zero: the last one was good, or there was none
+	Problem string    `json:"problem,omitempty"`
+}
+
+// noteEnd remembers how a sign-in has ended, for other processes.
+func (c *Credential) noteEnd(err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), lockTime)
+	defer cancel()
+	end := Ended{}
+	if err != nil {
+		end = Ended{c.now(), err.Error()}
+	}
+	if now := c.LastEnd(ctx); now != end {
+		if err := c.remember(ctx, endedDocument, end, time.Time{}); err != nil {
+			c.notice(err)
+		}
+	}
+}
+
+// LastEnd returns how the last sign-in of any process ended, if it brought nothing.
+func (c *Credential) LastEnd(ctx context.Context) Ended {
+	var end Ended
+	m, err := c.o.Store.Metadata(ctx, c.key)
+	if err != nil || m.Documents[endedDocument] == nil || json.Unmarshal(m.Documents[endedDocument], &end) != nil {
+		return Ended{}
+	}
+	return end
 }

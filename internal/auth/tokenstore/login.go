@@ -2,12 +2,18 @@ package tokenstore
 
 import (
 	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"strings"
 	"time"
 )
 
 // A Login is what others may know of a sign-in under way. It is a value, as a
 // Credential is. What a person is shown is no [Secret]; the code verifier is not in it.
 type Login struct {
+	Server   string    `json:"server,omitempty"`   // URL, for people
+	Profile  string    `json:"profile,omitempty"`  // for people
 	PID      int       `json:"pid"`                // the process that signs in
 	URL      string    `json:"url,omitempty"`      // where the person goes
 	UserCode string    `json:"userCode,omitempty"` // what the person types there
@@ -76,6 +82,15 @@ func (l *LoginLock) Announce(login Login) error {
 	return l.s.write(l.f, Generation(0).next(), login)
 }
 
+// Cancelled reports whether somebody has called [Store.CancelLogin] since Announce.
+func (l *LoginLock) Cancelled() bool {
+	if l.unlock == nil {
+		return true
+	}
+	_, err := os.Lstat(l.s.path(l.f.sub, l.f.base()))
+	return errors.Is(err, fs.ErrNotExist)
+}
+
 // Release ends the sign-in: what was announced is deleted, and others may sign in. After
 // the first call it does nothing.
 func (l *LoginLock) Release() error {
@@ -111,4 +126,43 @@ func (s *Store) PendingLogin(key Key) (login Login, pending bool, err error) {
 	}
 	login, _, err = read[Login](s, f)
 	return login, true, err
+}
+
+// CancelLogin asks the process that signs in under key, if there is one, to give up: what it has
+// announced is deleted, and it looks for that. It does not wait.
+func (s *Store) CancelLogin(key Key) error {
+	f, err := loginFile(key)
+	if err != nil {
+		return err
+	}
+	if ok, err := s.check(f.sub); !ok {
+		return err
+	}
+	return remove(s.path(f.sub, f.base()))
+}
+
+// A PendingSignIn is one that Logins has found. It is a value.
+type PendingSignIn struct {
+	Key   Key
+	Login Login
+}
+
+// Logins returns the sign-ins that are under way and have been announced, in the order of their keys.
+func (s *Store) Logins() ([]PendingSignIn, error) {
+	names, err := s.names(credentials)
+	if err != nil {
+		return nil, err
+	}
+	var all []PendingSignIn
+	for _, name := range names {
+		base, ok := strings.CutSuffix(name, loginEnding+".json")
+		key, err := ParseKey(base)
+		if !ok || err != nil {
+			continue
+		}
+		if login, pending, err := s.PendingLogin(key); err == nil && pending && login.PID != 0 {
+			all = append(all, PendingSignIn{key, login})
+		}
+	}
+	return all, nil
 }

@@ -1,0 +1,288 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/auth/client"
+	"github.com/mcp-bridge/mcp-bridge/internal/auth/signin"
+	"github.com/mcp-bridge/mcp-bridge/internal/auth/tokenstore"
+	"github.com/mcp-bridge/mcp-bridge/internal/printable"
+)
+
+// loginFlags are the flags of login.
+type loginFlags struct {
+	where            credentialFlags
+	device, fresh    bool
+	cancel, detached bool
+	callback         string
+}
+
+func (f *loginFlags) flagSet() *pflag.FlagSet {
+	fs := pflag.NewFlagSet("login", pflag.ContinueOnError)
+	f.where.register(fs)
+	fs.BoolVar(&f.device, "device-code", false, "")
+	fs.BoolVar(&f.fresh, "fresh", false, "")
+	fs.BoolVar(&f.cancel, "cancel", false, "")
+	fs.BoolVar(&f.detached, "detached", false, "")
+	fs.StringVar(&f.callback, "callback", "", "")
+	return fs
+}
+
+// login signs a person in to a remote server.
+func login(ctx context.Context, args []string, env environment) error {
+	var f loginFlags
+	before, argv, err := parseFlags(f.flagSet(), args)
+	switch {
+	case err != nil:
+		return err
+	case f.detached:
+		return signin.RunDetached(ctx, env.stdin, env.stdout, env.lookup)
+	case len(before) != 1 || len(argv) > 0:
+		return usagef("login takes the URL of one server, or --config FILE and a server's name")
+	}
+	s, err := f.where.settings(before[0], env)
+	if err != nil {
+		return err
+	}
+	if !s.Personal() {
+		return usagef("--auth %s needs nobody to sign in: mcp-bridge gets a token when it connects", s.Mode)
+	}
+	ctx, cancel := untilHangup(ctx, env.hangup)
+	defer cancel()
+	if f.cancel || f.callback != "" {
+		return f.answer(ctx, s, env)
+	}
+	options, err := s.Options(ctx)
+	if err != nil {
+		return err
+	}
+	defer options.HTTP.CloseIdleConnections()
+	options.Notice = func(err error) { fmt.Fprintf(env.stderr, "mcp-bridge: %s\n", printable.Text(err.Error())) }
+	c, err := client.New(options)
+	if err != nil {
+		return err
+	}
+	defer c.Close(context.Background())
+	askServer(ctx, c, options.HTTP)
+	return f.sign(ctx, c, s, options.Store, env)
+}
+
+// askServer sends the server a request, so that its challenge says where its metadata is and what scopes
+// it wants. How that ends does not matter.
+func askServer(ctx context.Context, c *client.Credential, plain *http.Client) {
+	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
+	defer cancel()
+	addr := c.Server()
+	if rest, ws := strings.CutPrefix(addr, "ws"); ws {
+		addr = "http" + rest
+	}
+	const ping = `{"jsonrpc":"2.0","id":1,"method":"ping"}`
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, addr, bytes.NewReader([]byte(ping)))
+	if err != nil {
+		return
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "application/json, text/event-stream")
+	resp, err := (&client.Transport{Base: plain.Transport, Credential: c}).RoundTrip(req)
+	if err == nil {
+		_ = resp.Body.Close()
+	}
+}
+
+// sign is the sign-in.
+func (f *loginFlags) sign(ctx context.Context, c *client.Credential, s signin.Settings, store *tokenstore.Store, env environment) error {
+	browser, why := signin.FindBrowser(s.NoBrowser, env.lookup)
+	flow, err := c.Begin(ctx, client.SignInOptions{Browser: browser, Device: f.device, Anew: f.fresh})
+	if errors.Is(err, tokenstore.ErrBusy) {
+		return joinLogin(ctx, c, store, env)
+	}
+	if err != nil {
+		return err
+	}
+	need := flow.Where()
+	switch {
+	case need.UserCode != "":
+		say(env, "Open this address on any device:\n  %s\nand enter the code: %s\n", need.URL, need.UserCode)
+	case browser != nil:
+		say(env, "Sign in in your browser. If none has opened, open this address:\n  %s\n", need.URL)
+	default:
+		say(env, "Open this address in a browser (none was opened: %s):\n  %s\n%s", why, need.URL, elsewhere(need.URL))
+	}
+	if need.UserCode == "" {
+		go deliverLines(env.stdin, flow, env.stderr)
+	}
+	if err := flow.Wait(ctx); err != nil {
+		return err
+	}
+	say(env, "Signed in to %s\n", c.Server())
+	return nil
+}
+
+// elsewhere says what to do where the browser is on another machine.
+func elsewhere(addr string) string {
+	u, err := url.Parse(addr)
+	if err != nil {
+		return ""
+	}
+	back, err := url.Parse(u.Query().Get("redirect_uri"))
+	if err != nil || back.Port() == "" {
+		return ""
+	}
+	port := back.Port()
+	return "If that browser is on another machine, run there, before you open the address:\n" +
+		"  ssh -N -L " + port + ":127.0.0.1:" + port + " THIS-HOST\n" +
+		"or paste here the address at which your browser ends (a page that cannot be shown).\n"
+}
+
+// deliverLines gives each line of stdin to the sign-in: the address that the browser ended at. It ends with the
+// input, or with the process: nothing else ends such a wait.
+func deliverLines(stdin io.Reader, flow *client.Flow, stderr io.Writer) {
+	lines := bufio.NewScanner(stdin)
+	lines.Buffer(nil, 64<<10)
+	for lines.Scan() {
+		if line := strings.TrimSpace(lines.Text()); line != "" {
+			if err := flow.Callback(line); err != nil {
+				fmt.Fprintf(stderr, "mcp-bridge: %s\n", printable.Text(err.Error()))
+			}
+		}
+	}
+}
+
+// joinLogin waits for the sign-in of another process.
+func joinLogin(ctx context.Context, c *client.Credential, store *tokenstore.Store, env environment) error {
+	login, _, err := store.PendingLogin(c.Key())
+	if err != nil {
+		return err
+	}
+	say(env, "Another process is waiting for you to sign in to this server already. Open this address:\n  %s\n", login.URL)
+	if login.UserCode != "" {
+		say(env, "and enter the code: %s\n", login.UserCode)
+	}
+	return awaitLogin(ctx, c.Key(), c.Server(), c, store, env)
+}
+
+// awaitLogin waits until the sign-in under key has ended, and tells how.
+func awaitLogin(ctx context.Context, key tokenstore.Key, server string, c *client.Credential, store *tokenstore.Store, env environment) error {
+	tick := time.NewTicker(250 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		_, pending, err := store.PendingLogin(key)
+		if err != nil {
+			return err
+		}
+		if !pending {
+			break
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return errors.New("the sign-in is still under way; mcp-bridge login --cancel ends it")
+		}
+	}
+	if last := c.LastEnd(ctx); last.Problem != "" {
+		return errors.New("the sign-in brought nothing: " + last.Problem)
+	}
+	entry, err := store.Load(ctx, key)
+	if err != nil {
+		return err
+	}
+	if entry.Credential.Access.IsZero() {
+		return errors.New("the sign-in brought nothing")
+	}
+	say(env, "Signed in to %s\n", server)
+	return nil
+}
+
+// answer ends a sign-in that another process has begun: cancels it, or gives it the browser's answer.
+func (f *loginFlags) answer(ctx context.Context, s signin.Settings, env environment) error {
+	if f.cancel && f.callback != "" {
+		return usagef("--cancel and --callback do not go together")
+	}
+	options, err := s.Options(ctx)
+	if err != nil {
+		return err
+	}
+	defer options.HTTP.CloseIdleConnections()
+	pending, err := pendingAt(options.Store, s)
+	if err != nil {
+		return err
+	}
+	options.Key = pending.Key
+	c, err := client.New(options)
+	if err != nil {
+		return err
+	}
+	defer c.Close(context.Background())
+	if f.cancel {
+		if err := options.Store.CancelLogin(pending.Key); err != nil {
+			return err
+		}
+		say(env, "The sign-in to %s was cancelled\n", s.Server)
+		return nil
+	}
+	addr := f.callback
+	if addr == "-" {
+		line, err := bufio.NewReader(io.LimitReader(env.stdin, 64<<10)).ReadString('\n')
+		if err != nil && line == "" {
+			return usagef("--callback -: there is no address on stdin")
+		}
+		addr = line
+	}
+	if err := client.Deliver(ctx, options.Store, pending.Key, addr); err != nil {
+		return err
+	}
+	return awaitLogin(ctx, pending.Key, s.Server, c, options.Store, env)
+}
+
+// pendingAt returns the sign-in that is under way at a server: whoever has begun it, with whatever client.
+func pendingAt(store *tokenstore.Store, s signin.Settings) (tokenstore.PendingSignIn, error) {
+	all, err := store.Logins()
+	if err != nil {
+		return tokenstore.PendingSignIn{}, err
+	}
+	var found []tokenstore.PendingSignIn
+	for _, p := range all {
+		if sameServer(p.Login.Server, s.Server) && (s.Profile == "" || p.Login.Profile == s.Profile) {
+			found = append(found, p)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return tokenstore.PendingSignIn{}, errors.New("no sign-in to this server is under way")
+	case 1:
+		return found[0], nil
+	}
+	return tokenstore.PendingSignIn{}, usagef("several sign-ins to this server are under way; say which with --profile")
+}
+
+// sameServer compares two URLs of servers.
+func sameServer(a, b string) bool {
+	a, errA := tokenstore.CanonicalURL(a)
+	b, errB := tokenstore.CanonicalURL(b)
+	return errA == nil && errB == nil && a == b
+}
+
+// say writes to stdout what is made for people; its arguments are foreign text.
+func say(env environment, format string, args ...any) {
+	for i, a := range args {
+		if text, ok := a.(string); ok {
+			lines := strings.Split(text, "\n")
+			for j := range lines {
+				lines[j] = printable.Text(lines[j])
+			}
+			args[i] = strings.Join(lines, "\n")
+		}
+	}
+	_, _ = fmt.Fprintf(env.stdout, format, args...)
+}

@@ -1,0 +1,211 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
+	"github.com/mcp-bridge/mcp-bridge/internal/auth/authtest"
+)
+
+// browse is what $BROWSER calls: it follows redirects, as a browser does.
+func browse(addr string) {
+	resp, err := http.Get(addr)
+	if err != nil {
+		os.Exit(1)
+	}
+	_ = resp.Body.Close()
+	os.Exit(0)
+}
+
+// A machine is where a person has the program.
+type machine struct {
+	t   *testing.T
+	env map[string]string
+}
+
+func newMachine(t *testing.T, browser bool) *machine {
+	m := &machine{t, map[string]string{authDirVariable: filepath.Join(t.TempDir(), "auth"), "SSH_CONNECTION": "x"}}
+	if browser {
+		m.env["BROWSER"] = os.Args[0] + " browse"
+	}
+	return m
+}
+
+// run runs the program. stdin and watch may be nil; watch is called in a goroutine of its own, with what is written to stdout.
+func (m *machine) run(stdin *os.File, watch func(stdout io.Reader), args ...string) (status int, stdout, stderr string) {
+	m.t.Helper()
+	if stdin == nil {
+		var err error
+		stdin, err = os.Open(os.DevNull)
+		bridgetest.Must(m.t, err)
+		defer stdin.Close()
+	}
+	r, w, err := os.Pipe()
+	bridgetest.Must(m.t, err)
+	defer r.Close()
+	var out, errs strings.Builder
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		from := io.TeeReader(r, &out)
+		if watch != nil {
+			watch(from)
+		}
+		_, _ = io.Copy(io.Discard, from)
+	}()
+	ctx, cancel := context.WithTimeout(m.t.Context(), time.Minute)
+	defer cancel()
+	status = run(ctx, args, environment{stdin: stdin, stdout: w, stderr: &errs, lookup: func(name string) (string, bool) { v, ok := m.env[name]; return v, ok }})
+	_ = w.Close()
+	<-read
+	for _, text := range []string{out.String(), errs.String()} {
+		if strings.Contains(text, "canary") {
+			m.t.Errorf("%q shows a secret: %s", args, text)
+		}
+	}
+	return status, out.String(), errs.String()
+}
+
+// want runs the program and checks its exit status and that its output has words.
+func (m *machine) want(status int, words string, args ...string) string {
+	m.t.Helper()
+	got, out, errs := m.run(nil, nil, args...)
+	if got != status || !strings.Contains(out+errs, words) {
+		m.t.Errorf("%q: status %d, want %d and %q; stdout %q, stderr %q", args, got, status, words, out, errs)
+	}
+	return out
+}
+
+// A person signs in, sees that, and signs out; the tokens are revoked.
+func TestLoginStatusLogout(t *testing.T) {
+	server := authtest.New(t)
+	m := newMachine(t, true)
+	m.want(exitOK, "Nobody is signed in", "status")
+	m.want(exitSignIn, "mcp-bridge login "+server.URL, "status", server.URL)
+	m.want(exitOK, "Signed in to "+server.URL, "login", server.URL)
+	m.want(exitOK, "renewed without you", "status", server.URL)
+	var all []credentialStatus
+	bridgetest.Must(t, json.Unmarshal([]byte(m.want(exitOK, `"usable": true`, "status", "--json", "--check")), &all))
+	if len(all) != 1 || all[0].ClientID != "registered" || all[0].Scopes[0] != "tools" {
+		t.Errorf("status is %+v", all)
+	}
+	m.want(exitOK, "Signed in", "login", "--profile", "work", server.URL)
+	m.want(exitOK, "Signed out", "logout", "--profile", "work", server.URL)
+	m.want(exitOK, "renewed without you", "status", server.URL)
+	m.want(exitOK, "Signed out", "logout", "--all", "--forget-client")
+	if n := server.Valid(); n != 0 {
+		t.Errorf("%d tokens are still valid", n)
+	}
+	m.want(exitOK, "Nobody is signed in to "+server.URL, "logout", server.URL)
+	m.want(exitSignIn, "not signed in", "status", server.URL)
+	m.want(exitOK, "Signed in", "login", server.URL)
+	if n := server.Asked("/register"); n != 3 { // each profile has its own port
+		t.Errorf("%d registrations", n)
+	}
+}
+
+// Where there is no browser, a code is shown if the server has them.
+func TestLoginByCode(t *testing.T) {
+	server := authtest.New(t)
+	server.OfferDevice()
+	newMachine(t, false).want(exitOK, "WDJB-MJHT", "login", server.URL)
+}
+
+// Else the address is shown, and the one that the browser ends at is pasted, or given by another process.
+func TestLoginByAddress(t *testing.T) {
+	for _, how := range []string{"pasted", "callback", "callback on stdin"} {
+		t.Run(how, func(t *testing.T) {
+			server := authtest.New(t)
+			m := newMachine(t, false)
+			stdin, paste, err := os.Pipe()
+			bridgetest.Must(t, err)
+			defer stdin.Close()
+			defer paste.Close()
+			status, out, errs := m.run(stdin, func(stdout io.Reader) {
+				addr := answerOf(t, stdout)
+				switch how {
+				case "pasted":
+					_, _ = io.WriteString(paste, "nonsense\n"+addr+"\n")
+				case "callback":
+					m.want(exitOK, "Signed in", "login", server.URL, "--callback", addr)
+				default:
+					in, toIn, err := os.Pipe()
+					bridgetest.Must(t, err)
+					defer in.Close()
+					_, _ = io.WriteString(toIn, addr+"\n")
+					_ = toIn.Close()
+					if status, out, errs := m.run(in, nil, "login", server.URL, "--callback", "-"); status != exitOK {
+						t.Errorf("status %d; %q, %q", status, out, errs)
+					}
+				}
+			}, "login", server.URL)
+			if status != exitOK || !strings.Contains(out, "ssh -N -L") {
+				t.Errorf("status %d; stdout %q, stderr %q", status, out, errs)
+			}
+		})
+	}
+}
+
+// answerOf reads the address that a person is told, goes there, and returns the one at which the browser ends.
+func answerOf(t *testing.T, stdout io.Reader) string {
+	var text strings.Builder
+	for b := make([]byte, 1); !strings.Contains(text.String(), "THIS-HOST"); text.Write(b) {
+		if _, err := stdout.Read(b); err != nil {
+			t.Errorf("no address in %q", text.String())
+			return ""
+		}
+	}
+	for word := range strings.FieldsSeq(text.String()) {
+		if strings.HasPrefix(word, "http://") {
+			resp, err := http.DefaultTransport.RoundTrip(httpGet(t, word))
+			bridgetest.Must(t, err)
+			_ = resp.Body.Close()
+			return resp.Header.Get("Location")
+		}
+	}
+	t.Errorf("no address in %q", text.String())
+	return ""
+}
+
+func httpGet(t *testing.T, addr string) *http.Request {
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, addr, nil)
+	bridgetest.Must(t, err)
+	return req
+}
+
+// What is wrong with a call is said, with what to write instead.
+func TestLoginMistakes(t *testing.T) {
+	server := authtest.New(t)
+	m := newMachine(t, true)
+	for _, c := range []struct {
+		args   string
+		status int
+		words  string
+	}{
+		{"login", exitUsage, "URL"},
+		{"login one two", exitUsage, "URL"},
+		{"login name", exitUsage, "URL"},
+		{"login --auth client-credentials --client-id c " + server.URL, exitUsage, "--client-secret-file"},
+		{"login --auth none " + server.URL, exitUsage, "nobody"},
+		{"login --cancel " + server.URL, exitFail, "no sign-in"},
+		{"login --callback http://x " + server.URL, exitFail, "no sign-in"},
+		{"login --detached", exitFail, "stdin"},
+		{"login --devicecode " + server.URL, exitUsage, "--device-code"},
+		{"logout", exitUsage, "--all"},
+		{"logout --all " + server.URL, exitUsage, "--all"},
+		{"status a b", exitUsage, "URL"},
+		{"status --config x", exitUsage, "name"},
+	} {
+		m.want(c.status, c.words, strings.Fields(c.args)...)
+	}
+	server.Refuse()
+	m.want(exitFail, "denied", "login", server.URL)
+}

@@ -1,0 +1,375 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/auth"
+	"github.com/mcp-bridge/mcp-bridge/internal/auth/client"
+	"github.com/mcp-bridge/mcp-bridge/internal/auth/signin"
+	"github.com/mcp-bridge/mcp-bridge/internal/auth/tokenstore"
+	"github.com/mcp-bridge/mcp-bridge/internal/config"
+	"github.com/mcp-bridge/mcp-bridge/internal/printable"
+)
+
+// credentialFlags say which server's credential login, logout and status are about.
+type credentialFlags struct {
+	auth   authFlags
+	target targetFlags // of which they have the files of TLS
+	config string
+}
+
+func (f *credentialFlags) register(fs *pflag.FlagSet) {
+	f.auth.register(fs)
+	fs.StringVar(&f.target.caFile, "ca-file", "", "")
+	fs.StringVar(&f.target.clientCert, "client-cert", "", "")
+	fs.StringVar(&f.target.clientKey, "client-key", "", "")
+	fs.StringVar(&f.config, "config", "", "")
+}
+
+// settings returns what is said about a server, which is a URL or, with --config, a name.
+func (f *credentialFlags) settings(server string, env environment) (signin.Settings, error) {
+	if f.config != "" {
+		log, err := (&logFlags{level: "warn", format: "text"}).logger(env.stderr)
+		if err != nil {
+			return signin.Settings{}, err
+		}
+		c, err := loadConfig(f.config, config.Options{Lookup: env.lookup, Only: server}, log)
+		if err != nil {
+			return signin.Settings{}, err
+		}
+		s, err := c.Server(server)
+		if err != nil {
+			return signin.Settings{}, usagef("%v", err)
+		}
+		if s.URL == "" {
+			return signin.Settings{}, usagef("the server %s is a command, which nobody signs in to", server)
+		}
+		server = s.URL
+	}
+	server, err := serverURL(server)
+	if err != nil {
+		return signin.Settings{}, err
+	}
+	trust := signin.TLS{CAFile: f.target.caFile, Cert: f.target.clientCert, Key: f.target.clientKey}
+	return f.auth.settings(server, trust, env.lookup)
+}
+
+// stored returns the entries of the store that are meant: those at one server, whatever client has signed in there,
+// or all; and where they are kept.
+func (f *credentialFlags) stored(ctx context.Context, server string, env environment) (*tokenstore.Store, []tokenstore.Listed, signin.Settings, error) {
+	const none = "https://localhost/" // only the store of these settings is used
+	s, err := f.settings(cmp.Or(server, none), env)
+	if err != nil {
+		return nil, nil, s, err
+	}
+	store, err := s.OpenStore(ctx)
+	if err != nil {
+		return nil, nil, s, err
+	}
+	all, err := store.List()
+	if err != nil {
+		return nil, nil, s, err
+	}
+	all = slices.DeleteFunc(all, func(l tokenstore.Listed) bool {
+		c := l.Entry.Credential
+		return server != "" && (!sameServer(c.Server, s.Server) || s.Profile != "" && c.Profile != s.Profile)
+	})
+	return store, all, s, nil
+}
+
+// statusFlags are the flags of status.
+type statusFlags struct {
+	where       credentialFlags
+	json, check bool
+}
+
+func (f *statusFlags) flagSet() *pflag.FlagSet {
+	fs := pflag.NewFlagSet("status", pflag.ContinueOnError)
+	f.where.register(fs)
+	fs.BoolVar(&f.json, "json", false, "")
+	fs.BoolVar(&f.check, "check", false, "")
+	return fs
+}
+
+// errSignInNeeded makes the exit status that of a server that nobody is signed in to. The report is written.
+var errSignInNeeded = errors.New("a sign-in is needed")
+
+// credentialStatus is what status says of one server. Its JSON is what --json writes; it has no secret.
+type credentialStatus struct {
+	Server    string    `json:"server"`
+	Profile   string    `json:"profile,omitempty"`
+	Usable    bool      `json:"usable"`
+	Account   string    `json:"account,omitempty"`
+	Issuer    string    `json:"issuer,omitempty"`
+	ClientID  string    `json:"clientId,omitempty"`
+	Scopes    []string  `json:"scopes,omitempty"`
+	Type      string    `json:"tokenType,omitempty"`
+	Expires   time.Time `json:"expires,omitzero"` // of the access token
+	Renewable bool      `json:"renewable"`        // without a person
+	Problem   string    `json:"problem,omitempty"`
+	SignIn    *pending  `json:"signIn,omitempty"` // under way
+	Files     []string  `json:"brokenFiles,omitempty"`
+}
+
+// pending is a sign-in under way.
+type pending struct {
+	URL      string    `json:"url"`
+	UserCode string    `json:"userCode,omitempty"`
+	Expires  time.Time `json:"expires,omitzero"`
+	PID      int       `json:"pid"`
+}
+
+// status tells who is signed in where.
+func status(ctx context.Context, args []string, env environment) error {
+	var f statusFlags
+	before, argv, err := parseFlags(f.flagSet(), args)
+	switch {
+	case err != nil:
+		return err
+	case len(before) > 1 || len(argv) > 0:
+		return usagef("status takes the URL of one server, or --config FILE and a server's name, or nothing")
+	case len(before) == 0 && f.where.config != "":
+		return usagef("status --config FILE takes the name of one server in the file")
+	}
+	server := strings.Join(before, "")
+	store, entries, s, err := f.where.stored(ctx, server, env)
+	if err != nil {
+		return err
+	}
+	logins, err := store.Logins()
+	if err != nil {
+		return err
+	}
+	var all []credentialStatus
+	for _, l := range entries {
+		if f.check {
+			f.renew(ctx, l, s, env)
+			if e, err := store.Load(ctx, l.Key); err == nil {
+				l.Entry = e
+			}
+		}
+		all = append(all, statusOf(l, time.Now()))
+		if i := slices.IndexFunc(logins, func(p tokenstore.PendingSignIn) bool { return p.Key == l.Key }); i >= 0 {
+			all[len(all)-1].SignIn = pendingOf(logins[i].Login)
+			logins = slices.Delete(logins, i, i+1)
+		}
+	}
+	for _, p := range logins {
+		if server == "" || sameServer(p.Login.Server, s.Server) {
+			all = append(all, credentialStatus{Server: p.Login.Server, Profile: p.Login.Profile, SignIn: pendingOf(p.Login)})
+		}
+	}
+	if len(all) == 0 && server != "" {
+		all = []credentialStatus{{Server: s.Server, Profile: s.Profile}}
+	}
+	if err := f.print(env.stdout, all); err != nil {
+		return err
+	}
+	if slices.ContainsFunc(all, func(c credentialStatus) bool { return !c.Usable }) {
+		return errSignInNeeded
+	}
+	return nil
+}
+
+func pendingOf(l tokenstore.Login) *pending {
+	return &pending{URL: l.URL, UserCode: l.UserCode, Expires: l.Expires, PID: l.PID}
+}
+
+// statusOf says what is stored.
+func statusOf(l tokenstore.Listed, now time.Time) credentialStatus {
+	c := l.Entry.Credential
+	out := credentialStatus{
+		Server: c.Server, Profile: c.Profile, Account: c.Account, Issuer: c.Issuer, ClientID: c.ClientID, Scopes: c.Granted,
+		Type: c.TokenType, Expires: c.Expires, Renewable: !c.Refresh.IsZero(), Problem: c.Problem, Files: l.Aside,
+	}
+	valid := !c.Access.IsZero() && (c.Expires.IsZero() || now.Before(c.Expires))
+	switch {
+	case l.Err != nil:
+		out.Server, out.Problem = cmp.Or(out.Server, "unknown"), l.Err.Error()
+	case !l.Entry.Braked.IsZero():
+		out.Problem = tokenstore.ErrBrake.Error()
+		out.Usable = valid
+	default:
+		out.Usable = valid || out.Renewable
+	}
+	return out
+}
+
+// renew renews what is due, to see whether that works. What goes wrong is stored, or told.
+func (f *statusFlags) renew(ctx context.Context, l tokenstore.Listed, s signin.Settings, env environment) {
+	c, done, err := f.where.credential(ctx, l, s)
+	if err == nil {
+		_, err = c.Token(ctx)
+		done()
+	}
+	if err != nil {
+		fmt.Fprintf(env.stderr, "mcp-bridge: %s: %s\n", printable.Text(l.Entry.Credential.Server), printable.Text(err.Error()))
+	}
+}
+
+// credential returns the Credential of an entry. done ends it.
+func (f *credentialFlags) credential(ctx context.Context, l tokenstore.Listed, s signin.Settings) (c *client.Credential, done func(), err error) {
+	s.Server, s.Profile = l.Entry.Credential.Server, l.Entry.Credential.Profile
+	o, err := s.Options(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	o.Key = l.Key
+	if c, err = client.New(o); err != nil {
+		o.HTTP.CloseIdleConnections()
+		return nil, nil, err
+	}
+	return c, func() {
+		c.Close(ctx)
+		o.HTTP.CloseIdleConnections()
+	}, nil
+}
+
+// print writes the report.
+func (f *statusFlags) print(w io.Writer, all []credentialStatus) error {
+	if f.json {
+		if all == nil {
+			all = []credentialStatus{}
+		}
+		enc := json.NewEncoder(w)
+		enc.SetIndent("", "  ")
+		return enc.Encode(all)
+	}
+	if len(all) == 0 {
+		_, err := io.WriteString(w, "Nobody is signed in to any server.\n")
+		return err
+	}
+	var b strings.Builder
+	line := func(name, value string) {
+		if value != "" {
+			fmt.Fprintf(&b, "  %-10s %s\n", name, printable.Text(value))
+		}
+	}
+	for _, c := range all {
+		b.WriteString(printable.Text(c.Server) + "\n")
+		line("profile", c.Profile)
+		line("state", c.state())
+		line("account", c.Account)
+		line("issuer", c.Issuer)
+		line("client", c.ClientID)
+		line("scopes", strings.Join(c.Scopes, " "))
+		line("problem", c.Problem)
+		if c.SignIn != nil {
+			line("sign-in", fmt.Sprintf("under way until %s, process %d", c.SignIn.Expires.Local().Format(time.TimeOnly), c.SignIn.PID))
+			line("open", c.SignIn.URL)
+			line("code", c.SignIn.UserCode)
+		}
+		for _, file := range c.Files {
+			line("broken", file)
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// state says in words whether the credential can be used.
+func (c credentialStatus) state() string {
+	until := ""
+	if !c.Expires.IsZero() {
+		until = ", token until " + c.Expires.Local().Format(time.DateTime)
+	}
+	switch {
+	case c.Usable && c.Renewable:
+		return "signed in" + until + ", renewed without you"
+	case c.Usable:
+		return "signed in" + until
+	}
+	return "not signed in: run mcp-bridge login " + c.Server
+}
+
+// logoutFlags are the flags of logout.
+type logoutFlags struct {
+	where       credentialFlags
+	all, forget bool
+}
+
+func (f *logoutFlags) flagSet() *pflag.FlagSet {
+	fs := pflag.NewFlagSet("logout", pflag.ContinueOnError)
+	f.where.register(fs)
+	fs.BoolVar(&f.all, "all", false, "")
+	fs.BoolVar(&f.forget, "forget-client", false, "")
+	return fs
+}
+
+// logout revokes and deletes what is stored of a server, or of all.
+func logout(ctx context.Context, args []string, env environment) error {
+	var f logoutFlags
+	before, argv, err := parseFlags(f.flagSet(), args)
+	switch {
+	case err != nil:
+		return err
+	case len(argv) > 0 || f.all == (len(before) == 1) || len(before) > 1:
+		return usagef("logout takes the URL of one server, or --config FILE and a server's name, or --all")
+	}
+	server := strings.Join(before, "")
+	store, entries, s, err := f.where.stored(ctx, server, env)
+	if err != nil {
+		return err
+	}
+	logins, err := store.Logins()
+	if err != nil {
+		return err
+	}
+	for _, p := range logins {
+		if f.all || sameServer(p.Login.Server, s.Server) && (s.Profile == "" || p.Login.Profile == s.Profile) {
+			if err := store.CancelLogin(p.Key); err != nil {
+				return err
+			}
+			say(env, "The sign-in to %s was cancelled\n", p.Login.Server)
+		}
+	}
+	if len(entries) == 0 {
+		say(env, "Nobody is signed in%s\n", map[bool]string{false: " to " + s.Server, true: " to any server"}[f.all])
+		return nil
+	}
+	var problems []error
+	for _, l := range entries {
+		problems = append(problems, f.signOut(ctx, store, l, s, env))
+	}
+	return errors.Join(problems...)
+}
+
+// signOut signs out at one server.
+func (f *logoutFlags) signOut(ctx context.Context, store *tokenstore.Store, l tokenstore.Listed, s signin.Settings, env environment) error {
+	stored := l.Entry.Credential
+	if l.Err != nil || stored.Server == "" { // it cannot be read, but it can be deleted
+		return store.Delete(ctx, l.Key)
+	}
+	c, done, err := f.where.credential(ctx, l, s)
+	if err != nil {
+		return err
+	}
+	defer done()
+	revoked, err := c.SignOut(ctx)
+	if err != nil {
+		return err
+	}
+	say(env, "Signed out of %s\n", stored.Server)
+	switch {
+	case auth.Is(revoked, auth.Unsupported):
+		say(env, "Its authorization server cannot be told; what was issued ends by itself\n")
+	case revoked != nil:
+		fmt.Fprintf(env.stderr, "mcp-bridge: the authorization server was not told: %s\n", printable.Text(revoked.Error()))
+	}
+	if !f.forget {
+		return nil
+	}
+	return store.UpdateRegistrations(ctx, stored.Issuer, func(all []tokenstore.Registration) ([]tokenstore.Registration, error) {
+		return slices.DeleteFunc(all, func(r tokenstore.Registration) bool { return r.ClientID == stored.ClientID }), nil
+	})
+}

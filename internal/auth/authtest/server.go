@@ -1,0 +1,169 @@
+// Package authtest has an MCP server that asks for a token, and its authorization server, for tests that need both behind
+// real sockets.
+package authtest
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// A Server is both servers, at one origin of this machine. Everybody who opens its authorization page has signed in.
+// Its methods may be called concurrently.
+type Server struct {
+	URL string // of the MCP server
+
+	base string
+	gate chan struct{} // nil: open
+
+	mu     sync.Mutex
+	asked  map[string]int // requests by path
+	valid  map[string]bool
+	codes  map[string]bool
+	issued int
+	device bool
+	refuse bool
+}
+
+// New starts a Server, which ends with the test.
+func New(t *testing.T) *Server {
+	s := &Server{asked: map[string]int{}, valid: map[string]bool{}, codes: map[string]bool{}}
+	h := httptest.NewServer(s)
+	t.Cleanup(h.Close)
+	s.base, s.URL = h.URL, h.URL+"/mcp"
+	return s
+}
+
+// Hold makes the authorization page wait until approve is called. Call it before the page is opened.
+func (s *Server) Hold() (approve func()) {
+	s.gate = make(chan struct{})
+	return func() { close(s.gate) }
+}
+
+// OfferDevice has the server offer device codes, which are approved at once.
+func (s *Server) OfferDevice() { s.set(func() { s.device = true }) }
+
+// Refuse has the person say no.
+func (s *Server) Refuse() { s.set(func() { s.refuse = true }) }
+
+func (s *Server) set(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f()
+}
+
+// Asked returns how many requests there were for a path.
+func (s *Server) Asked(path string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.asked[path]
+}
+
+// Valid returns how many access tokens are valid.
+func (s *Server) Valid() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.valid)
+}
+
+// ServeHTTP implements http.Handler.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(io.LimitReader(r.Body, 1<<20))
+	s.set(func() { s.asked[r.URL.Path]++ })
+	if r.URL.Path == "/authorize" && s.gate != nil {
+		select {
+		case <-s.gate:
+		case <-r.Context().Done():
+			return
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	form, _ := url.ParseQuery(string(body))
+	switch path := r.URL.Path; {
+	case path == "/mcp":
+		s.mcp(w, r, body)
+	case strings.HasPrefix(path, "/.well-known/oauth-protected-resource"):
+		reply(w, 200, map[string]any{"resource": s.URL, "authorization_servers": []string{s.base}, "scopes_supported": []string{"tools"}})
+	case path == "/.well-known/oauth-authorization-server":
+		m := map[string]any{
+			"issuer": s.base, "authorization_endpoint": s.base + "/authorize", "token_endpoint": s.base + "/token", "registration_endpoint": s.base + "/register",
+			"revocation_endpoint": s.base + "/revoke", "code_challenge_methods_supported": []string{"S256"}, "response_types_supported": []string{"code"},
+			"token_endpoint_auth_methods_supported": []string{"none"},
+		}
+		if s.device {
+			m["device_authorization_endpoint"] = s.base + "/device"
+		}
+		reply(w, 200, m)
+	case path == "/register":
+		m := map[string]any{}
+		_ = json.Unmarshal(body, &m)
+		m["client_id"] = "registered"
+		reply(w, 201, m)
+	case path == "/authorize":
+		s.authorize(w, r)
+	case path == "/device":
+		reply(w, 200, map[string]any{"device_code": "device-canary", "user_code": "WDJB-MJHT", "verification_uri": s.base + "/activate", "expires_in": 600, "interval": 1})
+	case path == "/token":
+		s.token(w, form)
+	case path == "/revoke":
+		delete(s.valid, form.Get("token"))
+		w.WriteHeader(200)
+	default:
+		http.NotFound(w, r)
+	}
+}
+
+func reply(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(v)
+}
+
+func (s *Server) mcp(w http.ResponseWriter, r *http.Request, body []byte) {
+	token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	if !s.valid[token] {
+		w.Header().Set("WWW-Authenticate", fmt.Sprintf("Bearer resource_metadata=%q", s.base+"/.well-known/oauth-protected-resource/mcp"))
+		w.WriteHeader(http.StatusUnauthorized)
+		return
+	}
+	var m struct {
+		ID json.RawMessage `json:"id"`
+	}
+	_ = json.Unmarshal(body, &m)
+	reply(w, 200, map[string]any{"jsonrpc": "2.0", "id": m.ID, "result": map[string]any{}})
+}
+
+func (s *Server) authorize(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	back := url.Values{"state": {q.Get("state")}}
+	if s.refuse {
+		back.Set("error", "access_denied")
+	} else {
+		s.issued++
+		code := fmt.Sprintf("code-canary-%d", s.issued)
+		s.codes[code] = true
+		back.Set("code", code)
+	}
+	http.Redirect(w, r, q.Get("redirect_uri")+"?"+back.Encode(), http.StatusFound)
+}
+
+func (s *Server) token(w http.ResponseWriter, form url.Values) {
+	if grant := form.Get("grant_type"); grant == "authorization_code" {
+		if !s.codes[form.Get("code")] || form.Get("code_verifier") == "" {
+			reply(w, 400, map[string]any{"error": "invalid_grant"})
+			return
+		}
+		delete(s.codes, form.Get("code"))
+	}
+	s.issued++
+	access := fmt.Sprintf("access-canary-%d", s.issued)
+	s.valid[access] = true
+	reply(w, 200, map[string]any{"access_token": access, "token_type": "Bearer", "expires_in": 3600, "refresh_token": fmt.Sprintf("refresh-canary-%d", s.issued), "scope": "tools"})
+}

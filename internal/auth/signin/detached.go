@@ -1,0 +1,123 @@
+package signin
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/auth/client"
+	"github.com/mcp-bridge/mcp-bridge/internal/auth/tokenstore"
+	"github.com/mcp-bridge/mcp-bridge/supervisor"
+)
+
+// An order is what a process is told that signs a person in, on its stdin: so no secret is in its arguments.
+type order struct {
+	Settings     Settings              `json:"settings"`
+	ClientSecret string                `json:"clientSecret,omitempty"`
+	Known        tokenstore.Generation `json:"known"`
+}
+
+// A report is one line: how a sign-in has begun.
+type report struct {
+	Error string `json:"error,omitempty"` // "": it has begun, or another process signs in, or somebody has signed in
+}
+
+// RunDetached is the process that signs a person in for others: it reads an order from in, says on out how it has begun,
+// and goes on until the person has answered, or it is cancelled, or 10 minutes have passed.
+func RunDetached(ctx context.Context, in io.Reader, out io.Writer, lookup func(string) (string, bool)) error {
+	var o order
+	if err := json.NewDecoder(in).Decode(&o); err != nil {
+		return errors.New("login --detached is for mcp-bridge itself: it reads what to do from stdin")
+	}
+	o.Settings.Client.Secret = tokenstore.NewSecret(o.ClientSecret)
+	began := func(err error) {
+		var r report
+		if err != nil {
+			r.Error = err.Error()
+		}
+		_ = json.NewEncoder(out).Encode(r) // who has started us may be gone
+	}
+	return signPerson(ctx, o, lookup, began)
+}
+
+// signPerson has a person sign in. began is called once.
+func signPerson(ctx context.Context, o order, lookup func(string) (string, bool), began func(error)) error {
+	f, end, err := o.begin(ctx, lookup)
+	defer end()
+	if errors.Is(err, tokenstore.ErrBusy) || errors.Is(err, client.ErrSignedIn) {
+		began(nil)
+		return nil
+	}
+	began(err)
+	if err != nil {
+		return err
+	}
+	return f.Wait(ctx)
+}
+
+// begin begins the sign-in. end is called in any case.
+func (o order) begin(ctx context.Context, lookup func(string) (string, bool)) (f *client.Flow, end func(), err error) {
+	end = func() {}
+	options, err := o.Settings.Options(ctx)
+	if err != nil {
+		return nil, end, err
+	}
+	c, err := client.New(options)
+	if err != nil {
+		return nil, end, err
+	}
+	end = func() {
+		c.Close(context.Background())
+		options.HTTP.CloseIdleConnections()
+	}
+	browser, _ := FindBrowser(o.Settings.NoBrowser, lookup)
+	f, err = c.Begin(ctx, client.SignInOptions{Browser: browser, Known: &o.Known})
+	return f, end, err
+}
+
+// detach starts the process that signs a person in, and returns where it says how that has begun.
+func detach(command []string, o order) (said *os.File, err error) {
+	text, err := json.Marshal(o)
+	if err != nil {
+		return nil, err
+	}
+	in, toIn, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close()
+	said, out, err := os.Pipe()
+	if err != nil {
+		_ = toIn.Close()
+		return nil, err
+	}
+	defer out.Close()
+	if _, err = supervisor.Detach(command[0], command[1:], in, out); err == nil {
+		_, err = toIn.Write(text) // it fits into the pipe, or is read at once
+	}
+	if closed := toIn.Close(); err == nil {
+		err = closed
+	}
+	if err != nil {
+		_ = said.Close()
+		return nil, fmt.Errorf("the process that signs in could not be started: %w", err)
+	}
+	return said, nil
+}
+
+// readReport waits for the report.
+func readReport(said *os.File) error {
+	line, err := bufio.NewReader(io.LimitReader(said, 64<<10)).ReadBytes('\n')
+	var r report
+	if err != nil || json.Unmarshal(line, &r) != nil {
+		return errors.New("the process that signs in ended before it could begin")
+	}
+	if r.Error != "" {
+		return errors.New(r.Error)
+	}
+	return nil
+}

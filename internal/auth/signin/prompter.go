@@ -1,0 +1,191 @@
+package signin
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/auth/client"
+	"github.com/mcp-bridge/mcp-bridge/internal/auth/tokenstore"
+)
+
+// PrompterOptions say how a Prompter works.
+type PrompterOptions struct {
+	Settings Settings // of the server: required
+	Store    *tokenstore.Store
+	// Command is the program and the arguments that call RunDetached with its stdin and stdout: a process that outlives
+	// this one. nil: the sign-in is in this process.
+	Command []string
+	Lookup  func(string) (string, bool) // environment variables: required
+	// Tell is told where the person goes, once for each sign-in. It is called by a request. nil: nobody is told.
+	Tell func(client.Required)
+}
+
+// A Prompter gets a person to sign in to one server, for the requests of this process. Of all processes
+// one signs in, which is neither of those that wait for it. Its methods may be called concurrently.
+type Prompter struct {
+	o    PrompterOptions
+	life context.Context
+	end  context.CancelFunc
+	work sync.WaitGroup
+
+	mu     sync.Mutex
+	closed bool
+	start  *start // nil: no start is under way
+	told   string // the address that Tell was told last
+}
+
+// A start is the beginning of a sign-in, for all who wait for it.
+type start struct {
+	done chan struct{}
+	err  error // once done is closed
+}
+
+// NewPrompter returns a Prompter. Close ends it.
+func NewPrompter(o PrompterOptions) *Prompter {
+	p := &Prompter{o: o}
+	p.life, p.end = context.WithCancel(context.Background())
+	return p
+}
+
+// Close ends a sign-in that is in this process, and waits for it. A process of its own goes on.
+func (p *Prompter) Close() {
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	p.end()
+	p.work.Wait()
+}
+
+// restTime is how long after a sign-in that brought nothing none is begun without being asked for: a client that
+// tries again and again must not open a page each time.
+const restTime = 5 * time.Minute
+
+// look is how often a waiting request looks for the person's answer.
+const look = 250 * time.Millisecond
+
+// SignIn is a client.SignInFunc: it has a person sign in, unless another process does already, and waits for
+// that as long as Settings.Wait. The *client.Required that it returns then says where the person goes.
+func (p *Prompter) SignIn(ctx context.Context, c *client.Credential, need client.Required) error {
+	if p.signedIn(ctx, c, need) {
+		return nil
+	}
+	if need.URL == "" {
+		if last := c.LastEnd(ctx); !last.At.IsZero() && time.Since(last.At).Abs() < restTime {
+			need.Reason = fmt.Sprintf("the last sign-in brought nothing (%s); run: mcp-bridge login %s", last.Problem, c.Server())
+			return &need
+		}
+		if err := p.begin(ctx, c, need); err != nil {
+			return err
+		}
+	}
+	return p.wait(ctx, c, need)
+}
+
+// signedIn reports whether there is another credential than the one that did not do.
+func (p *Prompter) signedIn(ctx context.Context, c *client.Credential, need client.Required) bool {
+	e, err := p.o.Store.Load(ctx, c.Key())
+	return err == nil && e.Generation != 0 && e.Generation != need.Known && !e.Credential.Access.IsZero()
+}
+
+// begin begins a sign-in, or waits for one that this process begins already.
+func (p *Prompter) begin(ctx context.Context, c *client.Credential, need client.Required) error {
+	p.mu.Lock()
+	s := p.start
+	if s == nil && !p.closed {
+		s = &start{done: make(chan struct{})}
+		p.start = s
+		p.work.Go(func() { p.run(s, order{p.o.Settings, p.o.Settings.Client.Secret.Reveal(), need.Known}) })
+	}
+	p.mu.Unlock()
+	if s == nil {
+		return &need
+	}
+	select {
+	case <-s.done:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if s.err != nil {
+		return &client.Permanent{What: "nobody can sign in to " + c.Server(), Err: s.err}
+	}
+	return nil
+}
+
+// run begins a sign-in; in this process, it also waits for its end.
+func (p *Prompter) run(s *start, o order) {
+	var once sync.Once
+	began := func(err error) {
+		once.Do(func() {
+			p.mu.Lock()
+			s.err, p.start = err, nil
+			p.mu.Unlock()
+			close(s.done)
+		})
+	}
+	if p.o.Command != nil {
+		said, err := detach(p.o.Command, o)
+		if err == nil {
+			stop := context.AfterFunc(p.life, func() { _ = said.Close() })
+			began(readReport(said))
+			stop()
+			_ = said.Close()
+			return
+		}
+	}
+	_ = signPerson(p.life, o, p.o.Lookup, began) // LastEnd has the error
+}
+
+// wait waits for the person's answer.
+func (p *Prompter) wait(ctx context.Context, c *client.Credential, need client.Required) error {
+	late := time.NewTimer(cmp.Or(p.o.Settings.Wait, DefaultWait))
+	defer late.Stop()
+	tick := time.NewTicker(look)
+	defer tick.Stop()
+	gone := 0
+	for {
+		if p.signedIn(ctx, c, need) {
+			return nil
+		}
+		login, pending, err := p.o.Store.PendingLogin(c.Key())
+		switch {
+		case err != nil:
+			return err
+		case pending:
+			gone = 0
+		default:
+			gone++
+		}
+		if gone > 4 { // it has ended, and not as a moment ago before its beginning
+			if last := c.LastEnd(ctx); last.Problem != "" {
+				need.Reason = "the sign-in has ended: " + last.Problem
+			}
+			need.URL, need.UserCode, need.Expires = "", "", time.Time{}
+			return &need
+		}
+		if login.URL != "" {
+			need.URL, need.UserCode, need.Expires = login.URL, login.UserCode, login.Expires
+			p.tell(need)
+		}
+		select {
+		case <-tick.C:
+		case <-late.C:
+			return &need
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// tell tells where the person goes, once.
+func (p *Prompter) tell(need client.Required) {
+	p.mu.Lock()
+	known := p.told == need.URL
+	p.told = need.URL
+	p.mu.Unlock()
+	if !known && p.o.Tell != nil {
+		p.o.Tell(need)
+	}
+}
