@@ -17,6 +17,9 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/auth/client"
+	"github.com/mcp-bridge/mcp-bridge/internal/auth/tokenstore"
 )
 
 // A home is where bridges run: one user's store of credentials, and an environment. What all bridges
@@ -43,8 +46,53 @@ func newHome(t *testing.T, p *Provider, s *Server, desktop *Desktop) *home {
 		h.env = desktop.Env
 	}
 	h.env = append(h.env, "MCP_BRIDGE_AUTH_DIR="+h.dir, "HOME="+dir, "XDG_RUNTIME_DIR="+dir)
-	t.Cleanup(h.search)
+	t.Cleanup(func() { h.empty(); h.search() })
 	return h
+}
+
+// signIn has a person sign in, as with "mcp-bridge login".
+func (h *home) signIn() {
+	h.t.Helper()
+	store, err := tokenstore.Open(h.t.Context(), tokenstore.Options{Dir: h.dir})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	u := newUser(h.t, h.server, client.Options{Store: store, SignIn: signsIn(NewBrowser("alice"), false)})
+	u.connect()
+	u.call("read")
+}
+
+// empty fails the test if a process of this home is left (Linux). Those that have nothing to do any more have
+// some seconds to end.
+func (h *home) empty() {
+	end := time.Now().Add(patience / 6)
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		left := h.left()
+		if left == nil {
+			return
+		}
+		if time.Now().After(end) {
+			h.t.Errorf("left running: %q", left)
+			return
+		}
+		<-tick.C
+	}
+}
+
+// left returns the command lines of the processes of this home.
+func (h *home) left() (all []string) {
+	folders, _ := filepath.Glob("/proc/[0-9]*")
+	for _, folder := range folders {
+		env, err := os.ReadFile(filepath.Join(folder, "environ"))
+		if err != nil || !bytes.Contains(env, []byte("MCP_BRIDGE_AUTH_DIR="+h.dir+"\x00")) {
+			continue
+		}
+		line, _ := os.ReadFile(filepath.Join(folder, "cmdline"))
+		all = append(all, strings.ReplaceAll(string(line), "\x00", " "))
+	}
+	return all
 }
 
 // search fails the test for each secret of the provider that a bridge has written anywhere but
@@ -109,7 +157,7 @@ func (r *record) String() string {
 	return r.buf.String()
 }
 
-// An instance is a client with its bridge, a stand-in.
+// An instance is a client with its `mcp-bridge connect`.
 type instance struct {
 	h        *home
 	cmd      *exec.Cmd
@@ -178,16 +226,6 @@ func (i *instance) call(tool string) error {
 		err = fmt.Errorf("%s failed", tool)
 	}
 	return err
-}
-
-// begin starts a bridge, with a session.
-func (h *home) begin(flags ...string) *instance {
-	h.t.Helper()
-	i := h.start(flags...)
-	if err := i.connect(); err != nil {
-		h.t.Fatalf("%v\n%s", err, i.tail())
-	}
-	return i
 }
 
 // tail returns the last of the log.
