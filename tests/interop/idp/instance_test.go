@@ -157,6 +157,33 @@ func (r *record) String() string {
 	return r.buf.String()
 }
 
+// waitFor waits until find finds something in the text, and returns it; "" after a while, which fails the test.
+func (r *record) waitFor(t *testing.T, find func(text string) string) string {
+	t.Helper()
+	timeout := time.After(patience)
+	for {
+		if found := find(r.String()); found != "" {
+			return found
+		}
+		select {
+		case <-r.more:
+		case <-timeout:
+			t.Errorf("%s is without what was waited for:\n%s", r.what, r.String())
+			return ""
+		}
+	}
+}
+
+// shownURL returns the first address of the provider with this path in a log.
+func shownURL(p *Provider, text, path string) string {
+	_, rest, ok := strings.Cut(text, p.URL+path)
+	end := strings.IndexAny(rest, " \"\n")
+	if !ok || end < 0 {
+		return ""
+	}
+	return p.URL + path + strings.TrimRight(rest[:end], ",.;:")
+}
+
 // An instance is a client with its `mcp-bridge connect`.
 type instance struct {
 	h        *home
