@@ -130,11 +130,12 @@ func (f *connectFlags) run(ctx context.Context, to target, name string, env envi
 	}
 	defer end()
 	env.lookup = traced.hidingLookup(env.lookup)
-	spec, err := f.spec(to, name, &settings, env, log)
+	spec, said, err := f.spec(to, name, &settings, env, log)
 	if err != nil {
 		return err
 	}
 	traced.hideServer(spec)
+	traced.hide(secretsIn(said))
 	traced.hideEnviron(f.target.child.extra, true)
 	if spec.Clients, _, err = erasOf(settings); err != nil {
 		return err
@@ -145,15 +146,14 @@ func (f *connectFlags) run(ctx context.Context, to target, name string, env envi
 	env.lines.Hide(traced.redact)
 	env.lines.HideLines(traced.redactLine)
 	spec.ParkTimeout, spec.Dropped, spec.Observer, spec.Logger = settings.ParkTimeout, seen.Dropped(spec.Name), &seen, log
-	server, err := upstream.New(spec)
+	var auth credentials
+	defer auth.close()
+	server, err := f.target.server(ctx, spec, said, &auth, env, log)
 	if err != nil {
 		return err
 	}
 	if server.IsCommand() {
 		defer supervise(log)()
-		if err := server.Check(); err != nil {
-			return err
-		}
 	}
 	client := clientAtStdin(settings, env, log)
 	ctx, cancel := context.WithCancel(ctx)
@@ -219,18 +219,19 @@ func howConnected(err error) (how string, failed bool) {
 	return "the client has gone", false
 }
 
-// spec describes the server. With --config, settings become those of the file.
-func (f *connectFlags) spec(to target, name string, settings *config.Settings, env environment, log hclog.Logger) (upstream.Spec, error) {
+// spec describes the server. With --config, settings become those of the file, and said is what that says of signing in.
+func (f *connectFlags) spec(to target, name string, settings *config.Settings, env environment, log hclog.Logger) (_ upstream.Spec, said map[string][]string, _ error) {
 	if f.config == "" {
-		return f.target.spec(to, &f.limits, env, log)
+		spec, err := f.target.spec(to, &f.limits, env, log)
+		return spec, nil, err
 	}
 	c, err := loadConfig(f.config, config.Options{Lookup: env.lookup, Defaults: settings, Only: name}, log)
 	if err != nil {
-		return upstream.Spec{}, err
+		return upstream.Spec{}, nil, err
 	}
 	s, err := c.Server(name)
 	if err != nil {
-		return upstream.Spec{}, usagef("%v", err)
+		return upstream.Spec{}, nil, usagef("%v", err)
 	}
 	if s.Disabled {
 		log.Warn("the file says that this server is disabled; it is connected to all the same, because it was named")
@@ -239,9 +240,10 @@ func (f *connectFlags) spec(to target, name string, settings *config.Settings, e
 	f.target.child.extra = s.Environ()
 	trust, err := f.target.tls()
 	if err != nil {
-		return upstream.Spec{}, err
+		return upstream.Spec{}, nil, err
 	}
-	return configured(s, trust, log)
+	spec, err := configured(s, trust, log)
+	return spec, authOf(s), err
 }
 
 // warnTerminal says what connect waits for, to somebody who has started it by hand.

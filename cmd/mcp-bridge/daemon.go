@@ -31,6 +31,7 @@ type daemon struct {
 	traced  *tracing                // of all that seen tells
 	fail    context.CancelCauseFunc // ends the run with an error
 	guard   access.Policy
+	auth    credentials // of remote servers
 	hub     *hub.Hub
 	notify  *listen.Notifier
 	sockets listen.Listeners
@@ -48,6 +49,7 @@ func (d *daemon) run(ctx context.Context, where addresses, to target) (err error
 		d.log.Warn("no watchdog", "error", err)
 	}
 	defer supervise(d.log)()
+	defer d.auth.close()
 	defer d.hub.Close()
 	var wg sync.WaitGroup
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -138,6 +140,9 @@ func (d *daemon) prepare(to target) ([]hub.Spec, error) {
 			return nil, err
 		}
 	}
+	if err := d.flags.target.credential(context.Background(), &spec.Upstream, nil, &d.auth, d.env, d.log); err != nil {
+		return nil, err
+	}
 	d.traced.hideServer(spec.Upstream)
 	d.traced.hideEnviron(d.flags.target.child.extra, true)
 	spec.Eager, spec.OnFailure = true, d.fail
@@ -162,6 +167,15 @@ func (d *daemon) load() ([]hub.Spec, error) {
 	}
 	for _, s := range c.Servers {
 		d.traced.hideEnviron(s.Environ(), true)
+		d.traced.hide(secretsIn(s.Auth))
+		for i := range all {
+			if all[i].Name != s.Name {
+				continue
+			}
+			if err := d.flags.target.credential(context.Background(), &all[i].Upstream, authOf(s), &d.auth, d.env, d.log); err != nil {
+				return nil, fmt.Errorf("server %q: %w", s.Name, err)
+			}
+		}
 	}
 	for _, s := range all {
 		d.traced.hideServer(s.Upstream)

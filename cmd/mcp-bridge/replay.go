@@ -17,7 +17,6 @@ import (
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/internal/replay"
-	"github.com/mcp-bridge/mcp-bridge/internal/upstream"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/stdio"
 )
@@ -176,15 +175,14 @@ func (f *replayFlags) play(ctx context.Context, rec *replay.Recording, to target
 	spec.ParkTimeout, spec.Dropped = settings.ParkTimeout, func(m jsonrpc.Message, reason string) {
 		log.Info("message dropped", "reason", reason, "method", m.Method(), "id", m.ID().String())
 	}
-	server, err := upstream.New(spec)
+	var auth credentials
+	defer auth.close()
+	server, err := f.target.server(ctx, spec, nil, &auth, env, log)
 	if err != nil {
 		return nil, err
 	}
 	if server.IsCommand() {
 		defer supervise(log)()
-		if err := server.Check(); err != nil {
-			return nil, err
-		}
 	}
 	opts := pumpOptions(settings)
 	opts.Dropped = spec.Dropped

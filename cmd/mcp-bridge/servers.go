@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+	"github.com/spf13/pflag"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/era"
@@ -133,10 +134,15 @@ func checkConfig(args []string, env environment) error {
 	if len(args) != 1 {
 		return usagef("check-config takes one file")
 	}
+	var flags targetFlags // with their defaults
+	flags.register(pflag.NewFlagSet("check-config", pflag.ContinueOnError))
 	absent := 0 // servers in which nothing else is wrong
 	check := func(s config.Server) error {
 		spec, err := configured(s, nil, hclog.NewNullLogger())
 		if err != nil {
+			return err
+		}
+		if _, err := flags.signIn(spec, authOf(s), env); err != nil {
 			return err
 		}
 		up, err := upstream.New(spec)

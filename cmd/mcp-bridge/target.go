@@ -1,11 +1,13 @@
 package main
 
 import (
+	"context"
 	"crypto/tls"
 	"fmt"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/mcp-bridge/mcp-bridge/era"
+	"github.com/mcp-bridge/mcp-bridge/internal/auth/signin"
 	"github.com/mcp-bridge/mcp-bridge/internal/config"
 	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
 	"github.com/mcp-bridge/mcp-bridge/internal/remote"
@@ -35,6 +38,7 @@ type targetFlags struct {
 	park              time.Duration
 
 	caFile, clientCert, clientKey string
+	auth                          authFlags
 	tools                         toolfilter.Rules
 }
 
@@ -55,6 +59,7 @@ func (f *targetFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.caFile, "ca-file", "", "")
 	fs.StringVar(&f.clientCert, "client-cert", "", "")
 	fs.StringVar(&f.clientKey, "client-key", "", "")
+	f.auth.register(fs)
 	fs.StringArrayVar(&f.tools.Allow, "allow-tool", nil, "")
 	fs.StringArrayVar(&f.tools.Ignore, "ignore-tool", nil, "")
 }
@@ -116,6 +121,51 @@ func (f *targetFlags) spec(to target, limits *limitFlags, env environment, log h
 	return spec, err
 }
 
+// credential gives a remote server its credential, as the flags say it, and as the configuration file says it of the server.
+func (f *targetFlags) credential(ctx context.Context, spec *upstream.Spec, said map[string][]string, all *credentials, env environment, log hclog.Logger) error {
+	s, err := f.signIn(*spec, said, env)
+	if err != nil || !s.Used() {
+		return err
+	}
+	return all.give(ctx, spec, s, log)
+}
+
+// server returns the server, with its credential, once it is known that it can be started.
+func (f *targetFlags) server(ctx context.Context, spec upstream.Spec, said map[string][]string, all *credentials, env environment, log hclog.Logger) (*upstream.Server, error) {
+	if err := f.credential(ctx, &spec, said, all, env, log); err != nil {
+		return nil, err
+	}
+	server, err := upstream.New(spec)
+	if err != nil {
+		return nil, err
+	}
+	return server, server.Check()
+}
+
+// signIn returns how a remote server is signed in to; said is what the configuration file says of it; nil: it has no file. Not at all, if
+// somebody has given it a credential.
+func (f *targetFlags) signIn(spec upstream.Spec, said map[string][]string, env environment) (signin.Settings, error) {
+	none := signin.Settings{Mode: signin.None}
+	if !strings.Contains(spec.URL, "://") || hasAuthorization(spec) {
+		return none, nil
+	}
+	flags := &f.auth
+	if said != nil {
+		var err error
+		if flags, err = f.auth.of(said); err != nil {
+			return none, err
+		}
+	}
+	if flags.mode == signin.None {
+		return none, nil
+	}
+	s, err := flags.settings(spec.URL, signin.TLS{CAFile: f.caFile, Cert: f.clientCert, Key: f.clientKey}, env.lookup)
+	if said != nil { // what the environment says is for the server of the flags
+		s.Client.Secret = flags.client.Secret
+	}
+	return s, err
+}
+
 // erasOf returns what clients may speak, and what is spoken with the server.
 func erasOf(s config.Settings) (clients, protocol era.Eras, err error) {
 	protocol, ok := era.ParseEras(s.Protocol)
@@ -154,14 +204,18 @@ var (
 	remoteFlags = []string{"header", "header-file", "header-env", "connect-timeout", "resume-timeout", "transport", "ca-file", "client-cert", "client-key"}
 )
 
+// authFileFlags are those of authFlags that count for the servers of a file.
+var authFileFlags = []string{"auth-dir", "token-store", "allow-private-auth", "no-browser", "auth-wait", "auth-prompt"}
+
 // warnIdle tells of flags that were given and mean nothing for this server.
 func warnIdle(fs *pflag.FlagSet, to target, log hclog.Logger) {
-	idle, kind := remoteFlags, "a command"
+	idle, kind := slices.Concat(remoteFlags, authFlagNames), "a command"
 	switch {
 	case to.url != "":
 		idle, kind = commandFlags, "a URL"
 	case to.argv == nil:
-		idle, kind = fileFlags, "--config: write it into the file"
+		ofOne := slices.DeleteFunc(slices.Clone(authFlagNames), func(name string) bool { return slices.Contains(authFileFlags, name) })
+		idle, kind = slices.Concat(fileFlags, ofOne), "--config: write it into the file"
 	}
 	for _, name := range idle {
 		if fs.Changed(name) {

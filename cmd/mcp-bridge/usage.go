@@ -108,7 +108,7 @@ A remote server (serve, connect)
                            (default http-first: Streamable HTTP, and HTTP+SSE if that is refused)
   --allow-http, --enable-proxy   nothing: both are done anyway; for lines that were written for mcp-remote
 
-Signing in (login, logout, status; docs/sign-in.md)
+Signing in (login, logout, status, serve, connect; docs/sign-in.md). A server with an Authorization --header is not signed in to
   --auth HOW               auto (default): a person signs in, if the server asks for it; none;
                            client-credentials, jwt-bearer or enterprise: without a person
   --profile NAME           one of several accounts at a server

@@ -57,6 +57,10 @@ type Server struct {
 	URL    string      // http, https, ws, wss, unix:PATH or tcp:HOST:PORT
 	Header http.Header // of headerFile and headers; the latter wins
 
+	// Auth is what "auth" says of signing in to a remote server: by the name of a flag without "--", what it is given;
+	// and AuthSecret and AuthIDPSecret, which are secret. nil: nothing.
+	Auth map[string][]string
+
 	Settings
 }
 

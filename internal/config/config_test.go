@@ -337,3 +337,39 @@ func quoteAny(v any) string {
 	}
 	return string(text)
 }
+
+// "auth" is read as the flags of its keys take it: variables are expanded, and paths begin at the file. What it does
+// not know is a mistake, and it has no effect for a command.
+func TestAuth(t *testing.T) {
+	read := func(text string) (*Config, error) {
+		dir := t.TempDir()
+		file := filepath.Join(dir, "c.json")
+		bridgetest.Must(t, os.WriteFile(file, []byte(text), 0o600))
+		return Load(file, Options{Lookup: func(name string) (string, bool) { return "canary", name == "SECRET" }})
+	}
+	c, err := read(`{"mcpServers":{"a":{"url":"https://h/mcp","mcp-bridge":{"auth":{"mode":"client-credentials","clientId":"c","clientSecret":"${SECRET}",
+		"key":"k.pem","scopes":["x","y"],"authorizeParams":{"a":"b"},"redirectPort":4000,"noBrowser":true,"profile":null}}}}}`)
+	bridgetest.Must(t, err)
+	got := c.Servers[0].Auth
+	if path := got["auth-key"]; len(path) != 1 || !filepath.IsAbs(path[0]) || filepath.Base(path[0]) != "k.pem" {
+		t.Errorf("the key is %q", path)
+	}
+	delete(got, "auth-key")
+	want := map[string][]string{"auth": {"client-credentials"}, "client-id": {"c"}, AuthSecret: {"canary"}, "scope": {"x", "y"},
+		"authorize-param": {"a=b"}, "redirect-port": {"4000"}, "no-browser": {"true"}}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("read %q, want %q", got, want)
+	}
+	for text, says := range map[string]string{
+		`{"clientID":"c"}`: `"clientId"`, `{"scopes":"x"}`: "an array", `{"redirectPort":"1"}`: "whole number", `{"noBrowser":"yes"}`: "true or false", `{"clientSecret":"${NONE}"}`: "NONE", `"auto"`: "object",
+	} {
+		if _, err := read(`{"mcpServers":{"a":{"url":"https://h/mcp","mcp-bridge":{"auth":` + text + `}}}}`); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	c, err = read(`{"mcpServers":{"a":{"command":"ls","mcp-bridge":{"auth":{"mode":"none"}}}}}`)
+	bridgetest.Must(t, err)
+	if len(c.Notices) == 0 {
+		t.Error("a command is not signed in to, and nobody says so")
+	}
+}

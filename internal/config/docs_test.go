@@ -168,6 +168,7 @@ func schema() object {
 	for _, set := range ownSettings {
 		own[set.key] = object{"description": schemaText(set.doc), "type": "string"}
 	}
+	own["auth"] = authSchema()
 	s := closed("object", top)
 	s["$schema"], s["title"] = "https://json-schema.org/draft/2020-12/schema", "Configuration of mcp-bridge"
 	s["description"], s["anyOf"] = "What each key means: docs/config.md.", required
@@ -185,6 +186,39 @@ func schema() object {
 		"own":      closed(orNull("object"), own),
 	}
 	return s
+}
+
+// authSchema is what "auth" must be.
+func authSchema() object {
+	types := map[authKind]object{
+		authText: {"type": orNull("string")}, authPath: {"type": orNull("string")}, authNumber: {"type": orNull("integer")}, authSwitch: {"type": orNull("boolean")},
+		authList:  {"type": orNull("array"), "items": object{"type": "string"}},
+		authPairs: {"type": orNull("object"), "additionalProperties": object{"type": "string"}},
+	}
+	keys := object{}
+	for _, set := range authSettings {
+		one := maps.Clone(types[set.kind])
+		one["description"] = schemaText(set.doc)
+		keys[set.key] = one
+	}
+	auth := closed(orNull("object"), keys)
+	auth["description"] = "How to sign in to the server."
+	return auth
+}
+
+// Every key of "auth" stands in the manual, with its flag and what it means.
+func TestManualHasAuth(t *testing.T) {
+	data, err := os.ReadFile(manualFile)
+	bridgetest.Must(t, err)
+	for _, set := range authSettings {
+		flag := " `--" + set.flag + "`"
+		if set.flag == AuthSecret || set.flag == AuthIDPSecret {
+			flag = ""
+		}
+		if row := "| `" + set.key + "` |" + flag + " | " + set.doc + " |"; !strings.Contains(string(data), row+"\n") {
+			t.Errorf("%s has no row %s", manualFile, row)
+		}
+	}
 }
 
 // serverProperties are the keys of a server that the bridge reads.

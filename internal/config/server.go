@@ -126,6 +126,8 @@ func (p *parser) own(d *draft, own member) {
 		switch m.key {
 		case "headerFile":
 			d.keys["headerFile"] = m
+		case "auth":
+			d.server.Auth = p.auth(m)
 		case "description":
 			d.server.Description, _ = p.text(m, "a string")
 		default:

@@ -87,6 +87,8 @@ var settings = []setting{
 var ownSettings = []setting{
 	{key: "headerFile", flag: "header-file", only: "url",
 		doc: "a file of headers, one `Name: value` a line, variables expanded; `headers` win. One server only"},
+	{key: "auth", flag: "auth", only: "url",
+		doc: "how to sign in to the server: an object, see [Signing in](#signing-in). One server only"},
 	{key: "description", doc: "as the server's own, and wins over it. One server only"},
 }
 
@@ -147,7 +149,7 @@ func (p *parser) setting(s *Settings, m member) {
 		return
 	}
 	switch m.key {
-	case "headerFile", "description":
+	case "headerFile", "description", "auth":
 		p.errorf(m.at, `%s is not for all servers: put it into the "mcp-bridge" of one`, m.what)
 		return
 	}

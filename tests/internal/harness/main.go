@@ -60,8 +60,9 @@ func Main(m *testing.M, programs ...Program) {
 }
 
 // runtimeDir gives bridges a folder for their control sockets, so that none of those that are
-// killed stays.
+// killed stays, and one for credentials.
 func runtimeDir(dir string) error {
+	os.Setenv("XDG_STATE_HOME", filepath.Join(dir, "state"))
 	dir = filepath.Join(dir, "run")
 	os.Setenv("XDG_RUNTIME_DIR", dir)
 	return os.Mkdir(dir, 0o700)

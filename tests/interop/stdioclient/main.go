@@ -54,9 +54,17 @@ func main() {
 func run(ctx context.Context, revision string, args []string) error {
 	name := os.Getenv("MCP_CONFORMANCE_SCENARIO")
 	scenario, ok := scenarios[name]
+	if isAuth(name) {
+		scenario, ok = authorized, true
+	}
 	if !ok || len(args) == 0 {
 		return fmt.Errorf("no such scenario %q, or no URL in %q", name, args)
 	}
+	args, remove, err := withAuth(name, args)
+	if err != nil {
+		return err
+	}
+	defer remove()
 	client := mcp.NewClient(&mcp.Implementation{Name: "stdioclient", Version: "1.0.0"}, &mcp.ClientOptions{
 		ElicitationHandler: func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
 			return &mcp.ElicitResult{Action: "accept", Content: map[string]any{}}, nil

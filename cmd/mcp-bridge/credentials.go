@@ -1,0 +1,179 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/spf13/pflag"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/auth/client"
+	"github.com/mcp-bridge/mcp-bridge/internal/auth/outbound"
+	"github.com/mcp-bridge/mcp-bridge/internal/auth/signin"
+	"github.com/mcp-bridge/mcp-bridge/internal/auth/tokenstore"
+	"github.com/mcp-bridge/mcp-bridge/internal/config"
+	"github.com/mcp-bridge/mcp-bridge/internal/upstream"
+)
+
+// credentials are those of the remote servers of one run: one for all servers with the same settings, which is kept to
+// the end of the run, as the sessions of a server that a reload has removed go on for a while. Its methods may be
+// called concurrently. The zero value works; close ends it.
+type credentials struct {
+	mu   sync.Mutex
+	open map[[sha256.Size]byte]*outbound.Authorizer
+}
+
+// give has requests to a remote server made with its credential, unless somebody has given another one, or there
+// are to be none. Without a folder for credentials the server is used all the same, unless the settings ask for one.
+func (c *credentials) give(ctx context.Context, spec *upstream.Spec, s signin.Settings, log hclog.Logger) error {
+	if !s.Used() || hasAuthorization(*spec) || !strings.Contains(spec.URL, "://") {
+		return nil
+	}
+	log = log.With("server", spec.Name)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	key, err := fingerprintOf(s)
+	if err != nil {
+		return err
+	}
+	a := c.open[key]
+	if a == nil {
+		a, err = newAuthorizer(ctx, s, log)
+		if _, stored := errors.AsType[*tokenstore.Error](err); stored && plainly(s) {
+			log.Warn("nobody can sign in to this server: there is no folder for credentials", "error", err)
+			return nil
+		}
+		if err != nil {
+			return usagef("%v", err)
+		}
+		if c.open == nil {
+			c.open = map[[sha256.Size]byte]*outbound.Authorizer{}
+		}
+		c.open[key] = a
+	}
+	spec.Remote.Authorize = a.Authorize
+	if s.Personal() && s.Prompt != signin.PromptError {
+		spec.Remote.AuthorizeTime = cmp.Or(s.Wait, signin.DefaultWait)
+	}
+	return nil
+}
+
+// newAuthorizer opens the store, and makes no request.
+func newAuthorizer(ctx context.Context, s signin.Settings, log hclog.Logger) (*outbound.Authorizer, error) {
+	o, err := s.Options(ctx)
+	if err != nil {
+		return nil, err
+	}
+	closed := o.HTTP.CloseIdleConnections
+	if s.Personal() && s.Prompt != signin.PromptError {
+		prompter, err := newPrompter(s, o.Store, log)
+		if err != nil {
+			return nil, err
+		}
+		o.SignIn = outbound.Telling(prompter.SignIn, o.Store)
+		closed = func() { prompter.Close(); o.HTTP.CloseIdleConnections() }
+	}
+	o.Notice = func(err error) { log.Debug("credential", "notice", err.Error()) }
+	credential, err := client.New(o)
+	if err != nil {
+		closed()
+		return nil, err
+	}
+	return outbound.New(outbound.Options{Credential: credential, Logger: log, Closed: closed}), nil
+}
+
+// plainly reports whether the settings ask for nothing.
+func plainly(s signin.Settings) bool {
+	return s.Personal() && s.Dir == "" && s.Store != "keyring" && s.Client.ID == "" && s.Client.MetadataURL == ""
+}
+
+// newPrompter returns what has a person sign in, in a process that outlives this one.
+func newPrompter(s signin.Settings, store *tokenstore.Store, log hclog.Logger) (*signin.Prompter, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("finding this program to sign in: %w", err)
+	}
+	return signin.NewPrompter(signin.PrompterOptions{
+		Settings: s, Store: store, Lookup: os.LookupEnv, Command: []string{self, "login", "--detached"},
+		Tell: func(n client.Required) {
+			log.Warn("sign in: open this address", "address", n.URL, "code", n.UserCode)
+		},
+	}), nil
+}
+
+// close closes the credentials. The connections to the servers have ended.
+func (c *credentials) close() {
+	c.mu.Lock()
+	all := slices.Collect(maps.Values(c.open))
+	c.open = nil
+	c.mu.Unlock()
+	var wg sync.WaitGroup
+	for _, a := range all {
+		wg.Go(a.Close)
+	}
+	wg.Wait()
+}
+
+// fingerprintOf stands for settings with their secrets.
+func fingerprintOf(s signin.Settings) (sum [sha256.Size]byte, err error) {
+	text, err := json.Marshal(s)
+	if err != nil {
+		return sum, err
+	}
+	return sha256.Sum256(fmt.Appendf(text, "\x00%s\x00%s", s.Client.Secret.Reveal(), s.IDP.ClientSecret.Reveal())), nil
+}
+
+// hasAuthorization reports whether somebody has given the server a credential: in a header, or in its URL.
+func hasAuthorization(spec upstream.Spec) bool {
+	if spec.Remote.Header.Get("Authorization") != "" {
+		return true
+	}
+	u, err := url.Parse(spec.URL)
+	return err != nil || u.User != nil
+}
+
+// of returns the flags for a server of a configuration file, which says the rest of it: what is not about one server stays.
+func (f *authFlags) of(said map[string][]string) (*authFlags, error) {
+	one := new(authFlags)
+	fs := pflag.NewFlagSet("auth", pflag.ContinueOnError)
+	one.register(fs)
+	one.dir, one.store, one.private, one.noBrowser, one.wait, one.prompt = f.dir, f.store, f.private, f.noBrowser, f.wait, f.prompt
+	for name, values := range said {
+		for _, v := range values {
+			switch name {
+			case config.AuthSecret:
+				one.client.Secret = tokenstore.NewSecret(v)
+			case config.AuthIDPSecret:
+				one.idp.ClientSecret = tokenstore.NewSecret(v)
+			default:
+				if fs.Set(name, v) != nil { // its text may repeat the value
+					return nil, usagef(`"auth": the value for --%s is not valid`, name)
+				}
+			}
+		}
+	}
+	return one, nil
+}
+
+// authOf returns what a configuration file says of signing in to a server; it is not nil.
+func authOf(s config.Server) map[string][]string {
+	if s.Auth == nil {
+		return map[string][]string{}
+	}
+	return s.Auth
+}
+
+// secretsIn returns the secrets in what a configuration file says of signing in.
+func secretsIn(said map[string][]string) []string {
+	return slices.Concat(said[config.AuthSecret], said[config.AuthIDPSecret])
+}

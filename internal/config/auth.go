@@ -1,0 +1,131 @@
+package config
+
+import (
+	"slices"
+	"strconv"
+
+	"github.com/tailscale/hujson"
+)
+
+// An authSetting is one key of "auth", which says how to sign in to a remote server.
+type authSetting struct {
+	key  string
+	flag string // without "--": whoever uses the value reads it as that flag's
+	kind authKind
+	doc  string
+}
+
+// authKind says how the value of an authSetting is spelled.
+type authKind uint8
+
+const (
+	authText   authKind = iota // a string
+	authPath                   // a path, which begins at the folder of the configuration file
+	authList                   // an array of strings
+	authPairs                  // an object of strings: NAME=VALUE for each
+	authNumber                 // a whole number
+	authSwitch                 // true or false
+)
+
+// AuthSecret and AuthIDPSecret are the names in Server.Auth of what no flag has.
+const (
+	AuthSecret    = "client-secret"
+	AuthIDPSecret = "idp-client-secret"
+)
+
+// authSettings are all of them, in the order of the manual.
+var authSettings = []authSetting{
+	{"mode", "auth", authText, "`\"auto\"`: a person signs in if the server asks for it; `\"none\"`; without a person: `\"client-credentials\"`, `\"jwt-bearer\"`, `\"enterprise\"`"},
+	{"profile", "profile", authText, "tells several accounts at one server apart"},
+	{"clientId", "client-id", authText, "who the bridge is to the authorization server, if somebody has registered it there"},
+	{"clientIssuer", "client-issuer", authText, "where that was"},
+	{"clientSecret", AuthSecret, authText, "its secret: write a variable, `\"${NAME}\"`"},
+	{"clientSecretFile", "client-secret-file", authPath, "or a file with it"},
+	{"key", "auth-key", authPath, "or a file with a private key, PEM"},
+	{"keyId", "auth-key-id", authText, "the key's name in the client's key set"},
+	{"keyAlg", "auth-key-alg", authText, "the key's algorithm, such as `ES256`"},
+	{"clientMetadataUrl", "client-metadata-url", authText, "the address of the client's metadata document, which is its id then"},
+	{"scopes", "scope", authList, "asked for instead of those that the server lists"},
+	{"resource", "resource", authText, "sent instead of what the server publishes; `\"off\"` sends none"},
+	{"authorizeParams", "authorize-param", authPairs, "more parameters of the authorization request"},
+	{"issuerAliases", "issuer-alias", authPairs, "by an issuer as it is announced, the one that its metadata may name"},
+	{"redirectHost", "redirect-host", authText, "`\"127.0.0.1\"` or `\"localhost\"`, where the browser comes back to"},
+	{"redirectPort", "redirect-port", authNumber, "and its port"},
+	{"dpop", "dpop", authText, "bind tokens to a key: `\"auto\"`, `\"require\"`, `\"off\"`"},
+	{"assertionFile", "assertion-file", authPath, "of `jwt-bearer`: the assertion, read at each use"},
+	{"idpIssuer", "idp-issuer", authText, "of `enterprise`: the company's identity provider"},
+	{"idpTokenUrl", "idp-token-url", authText, "its token endpoint"},
+	{"idpClientId", "idp-client-id", authText, "who the bridge is there"},
+	{"idpClientSecret", AuthIDPSecret, authText, "its secret there: write a variable, `\"${NAME}\"`"},
+	{"idpClientSecretFile", "idp-client-secret-file", authPath, "or a file with it"},
+	{"idTokenFile", "id-token-file", authPath, "the person's id token, read at each use"},
+	{"allowPrivate", "allow-private-auth", authSwitch, "let a public server name an authorization server in a private network"},
+	{"noBrowser", "no-browser", authSwitch, "open no browser"},
+	{"wait", "auth-wait", authText, "how long a request waits for a person to sign in, such as `\"45s\"`"},
+	{"prompt", "auth-prompt", authText, "`\"browser\"`, `\"elicit\"`, or `\"error\"`: open nothing"},
+}
+
+func authNames() []string {
+	var names []string
+	for _, set := range authSettings {
+		names = append(names, set.key)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// auth reads how to sign in to a server.
+func (p *parser) auth(m member) map[string][]string {
+	all, ok := p.fixed(m.value, m.what)
+	if !ok {
+		return nil
+	}
+	said := map[string][]string{}
+	for _, v := range all {
+		i := slices.IndexFunc(authSettings, func(s authSetting) bool { return s.key == v.key })
+		if i < 0 {
+			p.errorf(v.at, `%s is no key of "auth"%s`, v.what, p.meant(v.key, authNames()))
+			continue
+		}
+		if values := p.authValues(authSettings[i].kind, v); len(values) > 0 {
+			said[authSettings[i].flag] = values
+		}
+	}
+	return said
+}
+
+// authValues reads one value, as the flag takes it.
+func (p *parser) authValues(kind authKind, m member) (values []string) {
+	one := func(text string, ok bool) {
+		if ok {
+			values = append(values, text)
+		}
+	}
+	switch kind {
+	case authText:
+		one(p.expanded(m, "a string in quotes"))
+	case authPath:
+		one(p.path(m))
+	case authList:
+		all, _ := p.elements(m, `an array of strings, such as ["read", "write"]`)
+		for _, e := range all {
+			one(p.expanded(e, "a string in quotes"))
+		}
+	case authPairs:
+		all, _ := p.members(m.value, m.what)
+		for _, e := range all {
+			text, ok := p.expanded(e, "a string in quotes")
+			one(e.key+"="+text, ok)
+		}
+	case authNumber:
+		n := 0
+		p.integer(m, 0, &n)
+		one(strconv.Itoa(n), m.value.Value.Kind() == '0')
+	case authSwitch:
+		on := false
+		p.boolean(m, &on)
+		_, ok := m.value.Value.(hujson.Literal)
+		one(strconv.FormatBool(on), ok)
+	}
+	return values
+}
