@@ -173,15 +173,26 @@ func noteRate(c client, n int) (float64, error) {
 }
 
 // rate returns how many calls a second the workers make together.
-func rate(workers []client, d time.Duration) (float64, error) {
+func rate(workers []client, d time.Duration) (float64, error) { return paced(workers, 0, d) }
+
+// paced is rate with at most so many calls a second, of which each worker makes its share; 0: as many as it can.
+func paced(workers []client, perSecond float64, d time.Duration) (float64, error) {
 	var wg sync.WaitGroup
 	var count atomic.Int64
 	var failed atomic.Pointer[error]
 	begin := time.Now()
 	until := begin.Add(d)
-	for _, c := range workers {
+	for i, c := range workers {
 		wg.Go(func() {
+			next := begin
+			if perSecond > 0 {
+				next = begin.Add(time.Duration(float64(i) / perSecond * 1e9))
+			}
 			for time.Now().Before(until) {
+				if perSecond > 0 {
+					time.Sleep(time.Until(next))
+					next = next.Add(time.Duration(float64(len(workers)) / perSecond * 1e9))
+				}
 				if err := c.call(c.spelling().request(ids.Add(1), 100)); err != nil {
 					failed.Store(&err)
 					return

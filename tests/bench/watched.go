@@ -16,7 +16,8 @@ import (
 // watched measures what it costs to have a bridge watched: the same calls through bridges that differ
 // in nothing else, in turn. Each ratio is to the bridge that nobody watches, in the same round. CPU time is that of one
 // of the 32 calls over HTTP: on a busy machine it is the figure that comes out the same again. In "all" are the client,
-// the bridge, its server and the viewer: where they share the CPUs, its ratio is by how much throughput falls.
+// the bridge, its server and the viewer: where they share the CPUs, its ratio is by how much throughput falls. The last
+// three columns are for calls that come at a fixed rate: how many were made, and CPU time as before.
 func (b *bench) watched() error {
 	collector, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -57,11 +58,16 @@ func (b *bench) watched() error {
 			}
 		}
 	}
-	fmt.Printf("%-34s %12s %8s %12s %8s %12s %8s %8s\n", "watched: calls of 100 B", "HTTP, 32", "ratio", "Unix, one", "ratio", "bridge CPU", "ratio", "all")
+	fmt.Printf("%-34s %12s %8s %12s %8s %12s %8s %8s %12s %8s %8s\n", "watched: calls of 100 B", "HTTP, 32", "ratio", "Unix, one", "ratio", "bridge CPU", "ratio", "all",
+		fmt.Sprintf("%d/s", pace), "bridge", "all")
 	for _, w := range ways {
 		fmt.Printf("%-34s %10.0f/s %8.3f %12s %8.3f", w.name, median(w.rates), median(w.rateRatios), micros(median(w.times)), median(w.timeRatios))
-		if len(w.cpu) > 0 {
-			fmt.Printf(" %9.1f µs %8.3f %8.3f", median(w.cpu), median(w.cpuRatios), median(w.allRatios))
+		if len(w.full.bridge) > 0 {
+			fmt.Printf(" %9.1f µs %8.3f %8.3f", median(w.full.bridge), median(w.full.bridgeRatios), median(w.full.allRatios))
+		}
+		fmt.Printf(" %10.0f/s", median(w.pacedRates))
+		if len(w.paced.bridge) > 0 {
+			fmt.Printf(" %8.3f %8.3f", median(w.paced.bridgeRatios), median(w.paced.allRatios))
 		}
 		fmt.Println()
 	}
@@ -81,11 +87,16 @@ type way struct {
 	rates, rateRatios []float64
 	times             []time.Duration
 	timeRatios        []float64
+	pacedRates        []float64
 
-	bridge, looker int       // ids of processes; 0: nobody looks
-	cpu, all       []float64 // microseconds of a call: the bridge's, and that of all processes. Empty: the system does not tell
-	cpuRatios      []float64
-	allRatios      []float64
+	bridge, looker int // ids of processes; 0: nobody looks
+	full, paced    usage
+}
+
+// usage is the CPU time of calls.
+type usage struct {
+	bridge, all             []float64 // microseconds of a call: the bridge's, and that of all processes. Empty: the system does not tell
+	bridgeRatios, allRatios []float64
 }
 
 // start starts the bridge, and its viewer; they end with the scene.
@@ -135,30 +146,49 @@ func (w *way) start(b *bench, s *scene) error {
 	}
 }
 
+// pace is how many calls a second there are beside as many as can be made. Each is four messages for who watches.
+const pace = 2500
+
 // measure measures once, after off.
 func (w *way) measure(b *bench, off *way) error {
-	bridge, all, untold := w.used()
-	begin := time.Now()
-	r, err := rate(w.crowd, b.window)
+	r, err := w.timed(&w.full, &off.full, 0, b.window)
 	if err != nil {
 		return err
 	}
-	calls := r * time.Since(begin).Seconds()
-	if bridgeNow, allNow, err := w.used(); untold == nil && err == nil {
-		w.cpu, w.all = append(w.cpu, float64(bridgeNow-bridge)/1e3/calls), append(w.all, float64(allNow-all)/1e3/calls)
-		w.cpuRatios = append(w.cpuRatios, w.cpu[len(w.cpu)-1]/off.cpu[len(off.cpu)-1])
-		w.allRatios = append(w.allRatios, off.all[len(off.all)-1]/w.all[len(w.all)-1])
-	} else if err := errors.Join(untold, err); !errors.Is(err, errors.ErrUnsupported) {
+	paced, err := w.timed(&w.paced, &off.paced, pace, b.window)
+	if err != nil {
 		return err
 	}
 	t, err := timeCalls(w.alone, w.alone.spelling(), b.calls, 100)
 	if err != nil {
 		return err
 	}
-	w.rates, w.times = append(w.rates, r), append(w.times, t)
+	w.rates, w.pacedRates, w.times = append(w.rates, r), append(w.pacedRates, paced), append(w.times, t)
 	w.rateRatios = append(w.rateRatios, r/off.rates[len(off.rates)-1])
 	w.timeRatios = append(w.timeRatios, float64(t)/float64(off.times[len(off.times)-1]))
 	return nil
+}
+
+// timed makes calls, at most so many a second, and notes the CPU time that they have used beside that of off. It returns
+// how many there were a second.
+func (w *way) timed(u, off *usage, perSecond float64, d time.Duration) (rate float64, err error) {
+	bridge, all, untold := w.used()
+	begin := time.Now()
+	if rate, err = paced(w.crowd, perSecond, d); err != nil {
+		return 0, err
+	}
+	calls := rate * time.Since(begin).Seconds()
+	bridgeNow, allNow, err := w.used()
+	if err := errors.Join(untold, err); err != nil {
+		if errors.Is(err, errors.ErrUnsupported) {
+			return rate, nil
+		}
+		return 0, err
+	}
+	u.bridge, u.all = append(u.bridge, float64(bridgeNow-bridge)/1e3/calls), append(u.all, float64(allNow-all)/1e3/calls)
+	u.bridgeRatios = append(u.bridgeRatios, u.bridge[len(u.bridge)-1]/off.bridge[len(off.bridge)-1])
+	u.allRatios = append(u.allRatios, off.all[len(off.all)-1]/u.all[len(u.all)-1])
+	return rate, nil
 }
 
 // used returns the CPU time that the bridge has used, and all that have to do with its calls.
