@@ -26,8 +26,8 @@ func (s *seen) Event(e observe.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch e := e.(type) {
-	case observe.Exchange:
-		s.exchanges = append(s.exchanges, e)
+	case *observe.Exchange:
+		s.exchanges = append(s.exchanges, *e)
 	case observe.Stream:
 		s.streams = append(s.streams, e.Hop.String()+" "+e.Name+" "+e.What+" "+e.Why)
 	}

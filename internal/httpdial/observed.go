@@ -119,5 +119,5 @@ func (x *roundTrip) end(err error) {
 	x.over, x.Err, x.Took = true, err, time.Since(x.Began)
 	e := x.Exchange
 	x.mu.Unlock()
-	x.seen.Exchange(e)
+	x.seen.Exchange(&e)
 }

@@ -68,7 +68,7 @@ func (w *events[T]) next(t *testing.T) T {
 // refused it; streams work as without a Watcher.
 func TestExchanges(t *testing.T) {
 	var o observe.Observer
-	told := watching[observe.Exchange](&o)
+	told := watching[*observe.Exchange](&o)
 	_, url := start(t, hub.Options{Alone: true, Observer: &o}, demoSpec(t, "demo"))
 	id := session(t, url+"/mcp")
 	opened := told.next(t)

@@ -54,11 +54,11 @@ func kindName(k jsonrpc.Kind) string {
 }
 
 // faultOf returns the error_type of a response: its code, or "tool_error".
-func faultOf(m *jsonrpc.Message) string {
+func faultOf(p *observe.Passed) string {
 	switch {
-	case m.IsError():
-		return known(codes, string(m.Lookup("error", "code")))
-	case string(m.Lookup("result", "isError")) == "true":
+	case p.Message.IsError():
+		return known(codes, string(p.Message.Lookup("error", "code")))
+	case p.Failed():
 		return "tool_error"
 	}
 	return ""

@@ -87,7 +87,7 @@ func (m *Metrics) countersOf(p *observe.Passed) *messageCounters {
 // timerOf returns what the call of a response is timed with.
 func (m *Metrics) timerOf(s *ofServer, p *observe.Passed) prometheus.Observer {
 	call := operationKey{
-		hop: p.Hop, method: p.Call.Method, fault: faultOf(&p.Message), transport: network(p.Session, p.Hop), revision: p.Session.Revision(),
+		hop: p.Hop, method: p.Call.Method, fault: faultOf(p), transport: network(p.Session, p.Hop), revision: p.Session.Revision(),
 	}
 	if m.tools != nil && p.Call.Method == "tools/call" {
 		call.tool = p.Call.Name

@@ -84,9 +84,9 @@ func (w *watcher) Event(e observe.Event) {
 		if large(e.ID.String()) {
 			w.note(e.Server, e.Session, doctor.LargeUnanswered, e.Method+" with the id "+clip(e.ID.String())+" has no answer after "+time.Since(e.Since).Round(time.Second).String())
 		}
-	case observe.Exchange:
+	case *observe.Exchange:
 		if e.Hop == observe.Up && e.Session != nil {
-			w.exchange(&e)
+			w.exchange(e)
 		}
 	}
 }

@@ -99,7 +99,7 @@ const hello = `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serv
 // http is an exchange with the server; headers are name, value and so on, of the request up to
 // "|", then of the reply.
 func (s *scene) http(method string, status int, took time.Duration, headers ...string) {
-	e := observe.Exchange{Hop: observe.Up, Method: method, Status: status, Request: http.Header{}, Response: http.Header{}, Took: took, Began: time.Now(), Out: 50}
+	e := &observe.Exchange{Hop: observe.Up, Method: method, Status: status, Request: http.Header{}, Response: http.Header{}, Took: took, Began: time.Now(), Out: 50}
 	to := e.Request
 	for len(headers) > 0 {
 		if headers[0] == "|" {

@@ -198,9 +198,7 @@ func (c *conn) received(m *jsonrpc.Message) *jsonrpc.Mark {
 	mark.Seq, mark.At, mark.Of = s.o.seq.Add(1), time.Now(), source
 	p := passedPool.Get().(*Passed)
 	p.Seq, p.At, p.Session, p.Hop, p.Dir, p.Message, p.Source, p.conn = mark.Seq, mark.At, s, c.hop, c.in(), *m, source, c
-	if c.streams != nil {
-		p.Stream = c.streams.StreamOf(&p.Message, p.Dir == ToClient)
-	}
+	p.Stream = c.stream(p)
 	s.enter(p)
 	if m.Kind() == jsonrpc.Request {
 		source.call = p.Call
@@ -213,6 +211,15 @@ func (c *conn) received(m *jsonrpc.Message) *jsonrpc.Mark {
 	return mark
 }
 
+// stream returns on which stream a message passes. To ask the transport takes its lock, so that is done only while somebody
+// wants to know.
+func (c *conn) stream(p *Passed) string {
+	if c.streams == nil || !c.s.o.OnExchanges() {
+		return ""
+	}
+	return c.streams.StreamOf(&p.Message, p.Dir == ToClient)
+}
+
 // begin notes a message that is about to be sent, because its answer may come before Send
 // returns. Message of the result is what is to be sent.
 func (c *conn) begin(m *jsonrpc.Message) *Passed {
@@ -223,9 +230,7 @@ func (c *conn) begin(m *jsonrpc.Message) *Passed {
 		p.Cause, p.Inside = source.mark.Seq, p.At.Sub(source.mark.At)
 		p.Origin, p.Source = source.call, source
 	}
-	if c.streams != nil {
-		p.Stream = c.streams.StreamOf(&p.Message, p.Dir == ToClient)
-	}
+	p.Stream = c.stream(p)
 	if m.Kind() == jsonrpc.Request {
 		p.Call = c.unsent.take(m)
 		s.enter(p)

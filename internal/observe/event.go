@@ -133,7 +133,8 @@ type Refused struct {
 
 // Exchange is an HTTP exchange that has ended, of a client with the bridge (Down) or of the
 // bridge with a server (Up). It is told only while somebody watches messages. URL and headers
-// hold credentials: a Watcher must take them out before it shows or keeps them.
+// hold credentials: a Watcher must take them out before it shows or keeps them. The Event is a pointer, because the struct is
+// large.
 type Exchange struct {
 	Server    string
 	Session   *Session // nil: not known
@@ -196,7 +197,7 @@ func (Stderr) event()          {}
 func (Noise) event()           {}
 func (Dropped) event()         {}
 func (Refused) event()         {}
-func (Exchange) event()        {}
+func (*Exchange) event()       {}
 func (Stream) event()          {}
 func (Unanswered) event()      {}
 func (Note) event()            {}

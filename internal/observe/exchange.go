@@ -107,7 +107,7 @@ func (e *exchange) end(r *http.Request) {
 	if e.Err == nil {
 		e.Err = r.Context().Err()
 	}
-	e.o.Event(e.Exchange)
+	e.o.Event(&e.Exchange)
 }
 
 // countedBody is the body of a request, of which what is read is counted.

@@ -45,7 +45,7 @@ type Passed struct {
 	Hop     Hop
 	Dir     Direction
 	Message jsonrpc.Message
-	Stream  string        // of those that the transport has in a session; "": it has one, or it is not known
+	Stream  string        // of those that the transport has in a session; "": it has one, it is not known, or all Watchers skip exchanges
 	Inside  time.Duration // how long the bridge has had the cause; 0: there is none
 
 	// Call is the request, of a request, its response and a cancellation. nil: the message is
@@ -96,7 +96,7 @@ type Watcher interface {
 	Message(p *Passed)
 }
 
-// A Watcher that SkipsExchanges needs no Exchange: if no other Watcher does, HTTP exchanges are
+// A Watcher that SkipsExchanges needs no Exchange and no Passed.Stream: if no other Watcher does, HTTP exchanges are
 // not looked at, which costs more than to look at their messages.
 type skipper interface{ SkipsExchanges() }
 

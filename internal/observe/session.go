@@ -39,18 +39,30 @@ type Session struct {
 	calls   atomic.Uint64 // requests of the client
 	greeted atomic.Bool   // the client has said who it is, or there is nothing more to look for
 	pid     atomic.Int64
-	server  atomic.Pointer[string] // the transport of the server
+	server  said // the transport of the server
+
+	era, rev said // without the lock, because every record asks for them
 
 	mu     sync.Mutex
 	client Implementation
 	wanted jsonrpc.ID // of initialize, which is not answered yet
-	era    string
-	rev    string
 	opened bool
 	over   bool
 	told   atomic.Int64 // requests in open and asked
 	open   [2]book      // by Hop: the client's requests that wait for an answer
 	asked  [2]book      // by Hop: the server's
+}
+
+// said is a text that is set later, and asked for often. The zero value is "".
+type said struct{ text atomic.Pointer[string] }
+
+func (s *said) set(text string) { s.text.Store(&text) }
+
+func (s *said) get() string {
+	if text := s.text.Load(); text != nil {
+		return *text
+	}
+	return ""
 }
 
 // Implementation is who a client or server says it is.
@@ -124,7 +136,7 @@ func (o *Observer) ServeRequests(server, transport string, h bridge.Handler) bri
 			return h.ServeConn(ctx, client)
 		}
 		s := o.OpenQuiet(server, transport)
-		s.era = "modern"
+		s.era.set("modern")
 		err := h.ServeConn(WithSession(ctx, s), s.Conn(client, Down))
 		s.lose(Down, nil)
 		return err
@@ -191,7 +203,7 @@ func (s *Session) Stream(e Stream) {
 }
 
 // Exchange tells of an HTTP exchange with the session's server. A nil Session works.
-func (s *Session) Exchange(e Exchange) {
+func (s *Session) Exchange(e *Exchange) {
 	if s != nil {
 		e.Server, e.Session = s.Server, s
 		s.o.Event(e)
@@ -206,18 +218,10 @@ func (s *Session) Client() Implementation {
 }
 
 // Era returns what the client speaks, "legacy" or "modern"; "": not known yet.
-func (s *Session) Era() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.era
-}
+func (s *Session) Era() string { return s.era.get() }
 
 // Revision returns the negotiated protocol version; "": not known yet.
-func (s *Session) Revision() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.rev
-}
+func (s *Session) Revision() string { return s.rev.get() }
 
 // PID returns the id of the process that was started for the session; 0: none.
 func (s *Session) PID() int { return int(s.pid.Load()) }
@@ -231,17 +235,12 @@ func (s *Session) SetPID(pid int) {
 
 // ServerTransport returns how the bridge speaks with the server: "stdio", "http", "websocket",
 // "socket" or "tcp"; "": it does not yet.
-func (s *Session) ServerTransport() string {
-	if t := s.server.Load(); t != nil {
-		return *t
-	}
-	return ""
-}
+func (s *Session) ServerTransport() string { return s.server.get() }
 
 // SetServerTransport notes how the bridge speaks with the server. A nil Session works.
 func (s *Session) SetServerTransport(transport string) {
 	if s != nil {
-		s.server.Store(&transport)
+		s.server.set(transport)
 	}
 }
 
@@ -264,15 +263,16 @@ func (s *Session) greet(m *jsonrpc.Message, dir Direction) {
 	switch kind := m.Kind(); {
 	case dir == ToServer && kind == jsonrpc.Request && m.Method() == "initialize":
 		s.mu.Lock()
-		s.wanted, s.era = m.ID(), "legacy"
+		s.wanted = m.ID()
+		s.era.set("legacy")
 		s.client = s.o.implementation(m.Lookup("params", "clientInfo"))
 		s.mu.Unlock()
 	case dir == ToServer && kind == jsonrpc.Request && m.Method() != "ping":
 		meta := func(key string) []byte { return m.Lookup("params", "_meta", "io.modelcontextprotocol/"+key) }
 		if version := meta("protocolVersion"); version != nil {
 			s.mu.Lock()
-			s.era = "modern"
-			s.rev = s.o.short(version)
+			s.era.set("modern")
+			s.rev.set(s.o.short(version))
 			s.client = s.o.implementation(meta("clientInfo"))
 			s.mu.Unlock()
 			s.tell()
@@ -281,7 +281,7 @@ func (s *Session) greet(m *jsonrpc.Message, dir Direction) {
 		s.mu.Lock()
 		ours := !s.wanted.IsZero() && m.ID().Equivalent(s.wanted) && !m.IsError()
 		if ours {
-			s.rev = s.o.short(m.Lookup("result", "protocolVersion"))
+			s.rev.set(s.o.short(m.Lookup("result", "protocolVersion")))
 		}
 		s.mu.Unlock()
 		if ours {

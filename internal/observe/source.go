@@ -1,6 +1,10 @@
 package observe
 
-import "github.com/mcp-bridge/mcp-bridge/jsonrpc"
+import (
+	"sync/atomic"
+
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
 
 // Source is a received message, as those that are made of it know it.
 type Source struct {
@@ -8,9 +12,34 @@ type Source struct {
 	call *Call // of a request
 	text jsonrpc.TextID
 
+	failed atomic.Int32 // see Passed.Failed; 0: nobody has asked; -1: no; 1: yes
+
 	// Memo is for the one Watcher that shows messages: what it finds out of the received message need not be found
 	// out again of the message that is sent. It is set when the received message is told of, and only read later.
 	Memo any
+}
+
+// Failed reports whether the message is a response whose result says that a tool has failed (isError). It is found out
+// once for a message, by the first who asks, and not again where the message is sent on as it was.
+func (p *Passed) Failed() bool {
+	m := &p.Message
+	if m.Kind() != jsonrpc.Response || m.IsError() {
+		return false
+	}
+	known := p.Source != nil && (p.Cause == 0 || p.Source.IsWhole(m))
+	if known {
+		if f := p.Source.failed.Load(); f != 0 {
+			return f > 0
+		}
+	}
+	verdict := int32(-1)
+	if string(m.Lookup("result", "isError")) == "true" {
+		verdict = 1
+	}
+	if known {
+		p.Source.failed.Store(verdict)
+	}
+	return verdict > 0
 }
 
 // IsWhole reports whether a message that was made of the received one has its bytes, but for the id.

@@ -34,7 +34,7 @@ func (o *Observer) Waiting(server string, calls *bridge.Calls) (all []Waiting) {
 		switch {
 		case w.Session == nil:
 			w.Session = o.OpenQuiet(server, "http")
-			w.Session.era = "modern"
+			w.Session.era.set("modern")
 			note = w.Session
 		case c.Note == nil:
 			w.Since, w.Told = w.Session.learn(&w)

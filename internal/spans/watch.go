@@ -77,7 +77,7 @@ func (s *Spans) answered(p *observe.Passed, one *recorded) {
 			fault = faultOfBridge(m, fault)
 		}
 		more = append(more, attribute.String("rpc.response.status_code", code))
-	case p.Call.Method == "tools/call" && string(m.Lookup("result", "isError")) == "true":
+	case p.Call.Method == "tools/call" && p.Failed():
 		fault = "tool_error"
 	}
 	if !m.IsError() {

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"time"
 	"unicode/utf8"
@@ -246,33 +245,41 @@ func (w *writer) exchange(x *Exchange) {
 	w.dst = append(w.dst, '}')
 }
 
-// header writes headers by name: those of a map, or those that are in order.
-func (w *writer) header(name string, h http.Header, fields []field) {
+// header writes headers in the order of their names: rendered ones, or else those of a map.
+func (w *writer) header(name string, h http.Header, rendered []byte) {
+	var names []string
 	for n, values := range h {
 		if len(values) > 0 {
-			fields = append(fields, field{name: n, values: values})
+			names = append(names, n)
 		}
 	}
-	if len(fields) == 0 {
-		return
+	switch {
+	case len(rendered) > 0:
+		w.key(name)
+		w.dst = append(w.dst, rendered...)
+	case len(names) > 0:
+		slices.Sort(names)
+		w.key(name)
+		w.dst = appendHeader(w.dst, names, h, func(_, value string) string { return value })
 	}
-	if h != nil {
-		slices.SortFunc(fields, func(a, b field) int { return strings.Compare(a.name, b.name) })
-	}
-	w.key(name)
-	w.dst = append(w.dst, '{')
-	for i := range fields {
-		if i > 0 {
-			w.dst = append(w.dst, ',')
+}
+
+// appendHeader appends the headers with those names, which have values, as an object. shown returns what stands there of a value.
+func appendHeader(dst []byte, names []string, h http.Header, shown func(name, value string) string) []byte {
+	for i, name := range names {
+		dst = appendString(append(dst, "{,"[min(i, 1)]), name)
+		values := h[name]
+		if len(values) == 1 { // one value is a string
+			dst = appendString(append(dst, ':'), shown(name, values[0]))
+			continue
 		}
-		w.dst = append(appendString(w.dst, fields[i].name), ':')
-		if values := fields[i].values; len(values) == 1 { // one value is a string
-			w.dst = appendString(w.dst, values[0])
-		} else {
-			w.dst = appendStrings(w.dst, values)
+		dst = append(dst, ':')
+		for j, v := range values {
+			dst = appendString(append(dst, "[,"[min(j, 1)]), shown(name, v))
 		}
+		dst = append(dst, ']')
 	}
-	w.dst = append(w.dst, '}')
+	return append(dst, '}')
 }
 
 func (w *writer) event(e *Event) {

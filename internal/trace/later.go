@@ -162,7 +162,7 @@ func sizeOf(e observe.Event) int {
 		return least + e.Message.Size()
 	case observe.Stderr:
 		return least + len(e.Line)
-	case observe.Exchange:
+	case *observe.Exchange:
 		return least + len(e.URL) + headerSize(e.Request) + headerSize(e.Response)
 	}
 	return least

@@ -150,7 +150,7 @@ func TestHeadersAreBounded(t *testing.T) {
 	o.OpenQuiet("files", "http").Conn(&passing{}, observe.Up).TrySend(long(1, 0, "x"))
 	<-sink.first
 	for range 5 {
-		o.Event(observe.Exchange{Method: "GET", URL: "/", Request: http.Header{"Accept": {strings.Repeat("x", longText)}}})
+		o.Event(&observe.Exchange{Method: "GET", URL: "/", Request: http.Header{"Accept": {strings.Repeat("x", longText)}}})
 	}
 	close(sink.goOn)
 	release()

@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/internal/observe"
@@ -36,7 +35,7 @@ func (m *maker) message(d *redact.Redactor, p *observe.Passed, text bool) {
 		if p.Message.IsError() {
 			m.Code, _ = strconv.Atoi(string(jsonrpc.Lookup(p.Message.ErrorObject(), "code")))
 		} else if m.Method == "tools/call" {
-			m.Failed = string(p.Message.Lookup("result", "isError")) == "true"
+			m.Failed = p.Failed()
 		}
 	}
 	var found [][]byte
@@ -156,7 +155,7 @@ func (m *maker) event(d *redact.Redactor, e observe.Event, text bool) bool {
 	case observe.Note:
 		m.about(e.Server, e.Session)
 		m.Kind, m.Record.Event = Note, &Event{Code: e.Code, Text: d.String(e.Text)}
-	case observe.Refused, observe.Exchange, observe.Stream:
+	case observe.Refused, *observe.Exchange, observe.Stream:
 		m.transport(d, e)
 	default:
 		return m.process(d, e)
@@ -200,7 +199,7 @@ func (m *maker) transport(d *redact.Redactor, e observe.Event) {
 				m.HTTP.Request[name] = []string{d.String(value)}
 			}
 		}
-	case observe.Exchange:
+	case *observe.Exchange:
 		m.about(e.Server, e.Session)
 		m.exchange = Exchange{
 			Method: d.Name(e.Method), Proto: e.Proto, Remote: e.Remote, Status: e.Status, In: e.In, Out: e.Out,
@@ -223,30 +222,29 @@ func (m *maker) transport(d *redact.Redactor, e observe.Event) {
 	}
 }
 
-// header returns headers without secrets, in the order of their names. It lists the names of those that had some,
-// behind prefix. It copies no map, because nearly every request has a session id that is taken out.
-func (m *maker) header(d *redact.Redactor, h http.Header, prefix string) []field {
-	first := len(m.fields)
+// header returns headers without secrets, as they stand in the line. It lists the names of those that had some,
+// behind prefix.
+func (m *maker) header(d *redact.Redactor, h http.Header, prefix string) []byte {
+	m.names = m.names[:0]
 	for name, values := range h {
-		if len(values) == 0 {
-			continue
-		}
-		from, changed := len(m.values), false
-		for _, v := range values {
-			clean := d.Field(name, v)
-			changed = changed || clean != v
-			m.values = append(m.values, clean)
-		}
-		m.fields = append(m.fields, field{name, m.values[from:len(m.values):len(m.values)], changed})
-	}
-	all := m.fields[first:len(m.fields):len(m.fields)]
-	slices.SortFunc(all, func(a, b field) int { return strings.Compare(a.name, b.name) })
-	for i := range all {
-		if all[i].changed {
-			m.Redacted = append(m.Redacted, prefix+all[i].name)
+		if len(values) > 0 {
+			m.names = append(m.names, name)
 		}
 	}
-	return all
+	if len(m.names) == 0 {
+		return nil
+	}
+	slices.Sort(m.names)
+	last := ""
+	from := len(m.headers)
+	m.headers = appendHeader(m.headers, m.names, h, func(name, value string) string {
+		clean := d.Field(name, value)
+		if clean != value && name != last {
+			m.Redacted, last = append(m.Redacted, prefix+name), name
+		}
+		return clean
+	})
+	return m.headers[from:len(m.headers):len(m.headers)]
 }
 
 // atHop corrects what is otherwise between the bridge and the server.

@@ -116,14 +116,7 @@ type Exchange struct {
 	Rule, Why string // of a refusal
 	Err       string // how it has ended; "": in an orderly way
 
-	request, response []field // in the place of Request and Response, while the record is made
-}
-
-// field is a header with its values, without secrets.
-type field struct {
-	name    string
-	values  []string
-	changed bool // something was taken out
+	request, response []byte // in the place of Request and Response, as they stand in the line, while the record is made
 }
 
 // Event is the part of a Record that tells what has happened to a Stream, Session or Process, or the Note.

@@ -132,8 +132,8 @@ type maker struct {
 	now  time.Time // when the event was told
 
 	exchange Exchange // memory for Record.HTTP, and for its headers
-	fields   []field
-	values   []string
+	headers  []byte
+	names    []string
 }
 
 var makers = sync.Pool{New: func() any { return new(maker) }}
@@ -141,17 +141,18 @@ var makers = sync.Pool{New: func() any { return new(maker) }}
 // maxKept is how large memory may be that is used again.
 const maxKept = 256 << 10
 
-// maxFields is how many headers there may be in memory that is used again.
-const maxFields = 128
+// maxNames is how many headers there may be in memory that is used again.
+const maxNames = 128
 
 func (m *maker) release() {
 	if m.HTTP != nil {
-		if m.exchange = (Exchange{}); len(m.fields) > maxFields || len(m.values) > maxFields {
-			m.fields, m.values = nil, nil
+		if m.exchange = (Exchange{}); len(m.names) > maxNames {
+			m.names = nil
 		}
-		clear(m.fields)
-		clear(m.values)
-		m.fields, m.values = m.fields[:0], m.values[:0]
+		clear(m.names)
+		if m.headers = m.headers[:0]; cap(m.headers) > maxKept {
+			m.headers = nil
+		}
 	}
 	m.Record = Record{}
 	if cap(m.text) > maxKept {

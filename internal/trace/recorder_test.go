@@ -174,7 +174,7 @@ func TestRecorderEvents(t *testing.T) {
 		observe.Noise{Server: "files", PID: 1, Bytes: 7, Reason: "hunter22"},
 		observe.Dropped{Server: "files", Message: m.WithMark(&jsonrpc.Mark{Seq: 99}), Reason: "hunter22"},
 		observe.Refused{Server: "files", Path: "/hunter22", Why: "hunter22", Host: "hunter22"},
-		observe.Exchange{
+		&observe.Exchange{
 			Hop: observe.Down, URL: "/x?a=hunter22", Err: err, Why: "hunter22", Session: s,
 			Request: http.Header{"Authorization": {"Bearer hunter22"}, "X-A": {"hunter22"}}, Response: http.Header{"Mcp-Session-Id": {"id-of-it"}},
 		},

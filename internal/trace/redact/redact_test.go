@@ -283,3 +283,24 @@ func TestSieve(t *testing.T) {
 		t.Error("finds what is not there")
 	}
 }
+
+// What is taken out is found also where it is all that there is to find in a message.
+func TestOneThingToTakeOut(t *testing.T) {
+	d := redactor(t, Options{})
+	for _, text := range []string{
+		`{"result":{"requestState":"opaque"}}`,
+		`{"a":[1,{"to\nken" : "opaque"}]}`,
+		`{"long ` + strings.Repeat("x", 20) + `":"` + strings.Repeat("x", 40) + `","password":"opaque"}`,
+		`{"list":["a","b",{"value":"opaque","name":"apiKey"}]}`,
+		`{"key" : "to\nken", "value" : "opaque"}`,
+	} {
+		if out, paths, _ := d.Message([]byte(text), nil); strings.Contains(string(out), "opaque") || len(paths) == 0 {
+			t.Errorf("%s became %s: %q", text, out, paths)
+		}
+	}
+	for _, text := range []string{`{}`, `"token"`, `["password","requestState"]`, `{"a":"password","name":"x\\","value":"y"}`, `{"key":"x","name":1}`} {
+		if out, paths, _ := d.Message([]byte(text), nil); string(out) != text || paths != nil {
+			t.Errorf("%s became %s: %q", text, out, paths)
+		}
+	}
+}
