@@ -102,6 +102,21 @@ func TestRedactCopiesNothing(t *testing.T) {
 	}
 }
 
+// With --trace-unredacted a requestState is taken out wherever its value stands, and nothing else is.
+func TestStateElsewhere(t *testing.T) {
+	d := redactor(t, Options{Off: true})
+	in := `{"error":{"message":"no state opaque1 here","data":{"requestState":"opaque1","got":["opaque1",1],"opaque1":"{\"token\":\"x\",\"s\":\"opaque1\"}","token":"hunter22"}}}`
+	want := `{"error":{"message":"no state [redacted] here","data":{"requestState":"[redacted]","got":["[redacted]",1],"[redacted]":"{\"token\":\"x\",\"s\":\"[redacted]\"}","token":"hunter22"}}}`
+	out, _, found := d.Message([]byte(in), nil)
+	if string(out) != want {
+		t.Errorf("%s", out)
+	}
+	answer := `{"result":{"content":[{"text":"opaque1"}],"password":"p"}}`
+	if out, _, _ := d.Message([]byte(answer), found); string(out) != strings.Replace(answer, "opaque1", Mark, 1) {
+		t.Errorf("%s", out)
+	}
+}
+
 // --trace-unredacted leaves session ids and requestState out.
 func TestRedactOff(t *testing.T) {
 	d := redactor(t, Options{Off: true, Secrets: []string{"hunter22"}})

@@ -137,7 +137,9 @@ func isHarmless(text []byte) bool {
 // prepare finds out whether strings have to be looked at.
 func (w *walk) prepare() {
 	d := w.d
-	if d.off {
+	if d.off { // a requestState is looked for wherever it stands
+		w.look = len(w.extra) > 0
+		w.escape = w.look
 		return
 	}
 	escapes := bytes.IndexByte(w.text, '\\') >= 0
@@ -162,11 +164,11 @@ func (w *walk) member(top *frame, i int) int {
 	if string(key) == "requestState" {
 		return w.cutValue(i)
 	}
-	if w.d.off {
-		return w.value(i, frame{from: top.key.from, to: top.key.to})
-	}
 	if w.look {
 		w.inString(top.key, nil)
+	}
+	if w.d.off {
+		return w.value(i, frame{from: top.key.from, to: top.key.to})
 	}
 	if len(w.d.paths) > 0 && w.isChosen() || top.told && isExample(key) {
 		return w.cutValue(i)
@@ -298,13 +300,21 @@ func (w *walk) inside(at span, text []byte, key bool) {
 		default:
 			with = quoted(clean)
 		}
-	} else if cuts, sure := assignments(nil, text); sure {
+	} else if cuts, sure := w.assigned(text); sure {
 		if cuts = w.d.inText(cuts, text, w.extra); len(cuts) == 0 {
 			return
 		}
 		with = quoted(splice(text, cuts))
 	}
 	w.cut(at, with, key)
+}
+
+// assigned is assignments, of which there are none where secrets are left in.
+func (w *walk) assigned(text []byte) (cuts []cut, sure bool) {
+	if w.d.off {
+		return nil, true
+	}
+	return assignments(nil, text)
 }
 
 // quoted returns text as it stands between the quotes of a string.
