@@ -155,7 +155,7 @@ func (s *Server) probeOptions() probe.Options {
 			}), h)
 		},
 		Placed: s.spec.Admit != nil, Context: s.tasks.ctx, Spawn: s.tasks.spawn,
-		Agreed: s.endOtherEra, Failed: s.status.failed, Logger: s.log,
+		Agreed: s.endOtherEra, Failed: s.status.failed, Dropped: s.spec.Dropped, Logger: s.log,
 	}
 	if s.isHTTP() {
 		o.Discover, o.Longer = s.dialers.remote.Discover, s.spec.Remote.AuthorizeTime

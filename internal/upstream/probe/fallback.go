@@ -323,8 +323,8 @@ func (c *fallbackConn) goOn(other bridge.Conn) bool {
 	c.again = true
 	c.wg.Go(func() {
 		for _, m := range sent {
-			if err := other.Send(c.ctx, m); err != nil && !errors.Is(err, context.Canceled) {
-				p.log.Debug("message dropped", "reason", "the server did not take it", "method", m.Method())
+			if err := other.Send(c.ctx, m); err != nil && !errors.Is(err, context.Canceled) && p.opts.Dropped != nil {
+				p.opts.Dropped(m, "the server did not take it")
 			}
 		}
 		c.decide(other)

@@ -80,3 +80,34 @@ func TestFallbackHoldsAnswers(t *testing.T) {
 		}
 	}
 }
+
+// A message that the server of the other era does not take is told as dropped.
+func TestFallbackDrops(t *testing.T) {
+	dropped := make(chan string, 1)
+	near, server := bridge.Pipe()
+	f := &Fallback{
+		Prober: New(Options{
+			Protocol: era.OnlyLegacy, Logger: hclog.NewNullLogger(),
+			Context: t.Context(), Spawn: func(f func()) error { go f(); return nil }, Agreed: func(bool) {},
+			Dropped: func(m jsonrpc.Message, reason string) { dropped <- m.Method() + ": " + reason },
+		}),
+		Legacy: dialFunc(func(context.Context) (bridge.Conn, error) { return near, nil }),
+		Modern: dialFunc(func(context.Context) (bridge.Conn, error) {
+			other, peer := bridge.Pipe()
+			return other, peer.Close(nil)
+		}),
+		Sessionless: func() bool { return false },
+	}
+	c, err := f.Dial(t.Context())
+	bridgetest.Must(t, err)
+	defer c.Close(nil)
+	defer server.Close(nil)
+	bridgetest.Must(t, c.Send(t.Context(), jsonrpc.NewRequest(jsonrpc.IntID(1), "initialize", nil)))
+	bridgetest.Must(t, server.Send(t.Context(), jsonrpc.NewError(jsonrpc.IntID(1), -32022, "no", []byte(`{"supported":["2026-07-28"]}`))))
+	if m, err := bridgetest.Recv(t.Context(), c); err == nil {
+		t.Errorf("received %s", m.Bytes())
+	}
+	if got, want := <-dropped, "initialize: the server did not take it"; got != want {
+		t.Errorf("told %q, want %q", got, want)
+	}
+}

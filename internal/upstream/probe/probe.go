@@ -82,6 +82,9 @@ type Options struct {
 	// Failed is told why the server could not be asked, in words that are fit for everybody.
 	Failed func(what string)
 
+	// Dropped is told of messages that reached nobody, and why. nil: nobody is.
+	Dropped func(m jsonrpc.Message, reason string)
+
 	// Logger is told what is found.
 	Logger hclog.Logger
 }
