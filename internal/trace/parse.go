@@ -29,18 +29,22 @@ func Parse(line []byte) (Record, error) {
 	if len(line) == 0 || line[0] != '{' || !jsonrpc.Valid(line) {
 		return Record{}, fmt.Errorf("%w: it is not one JSON object in UTF-8", ErrForeign)
 	}
-	version := jsonrpc.Lookup(line, "v")
+	var r Record
+	var p parser
+	var version []byte
+	for m := range jsonrpc.Members(line) {
+		if m.Key == "v" {
+			version = m.Value
+			continue
+		}
+		p.record(&r, m)
+	}
 	n, err := strconv.ParseUint(string(version[:min(len(version), maxWord)]), 10, 64)
-	switch {
+	switch { // before what else is wrong: another version may have other members
 	case errors.Is(err, strconv.ErrRange) || n > Version:
 		return Record{}, ErrVersion
 	case err != nil || n == 0:
 		return Record{}, fmt.Errorf("%w: it does not say its version of the format", ErrForeign)
-	}
-	var r Record
-	var p parser
-	for m := range jsonrpc.Members(line) {
-		p.record(&r, m)
 	}
 	if r.Kind == "" {
 		p.fail("kind")
