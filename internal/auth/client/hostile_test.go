@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -278,4 +279,22 @@ func TestLongRetryAfter(t *testing.T) {
 			t.Error("the token is not renewed")
 		}
 	})
+}
+
+// TestOtherListener: where a browser could take localhost for an address at which another program listens, that port is not
+// used.
+func TestOtherListener(t *testing.T) {
+	t.Parallel()
+	other, err := net.Listen("tcp", "[::1]:0")
+	if err != nil {
+		t.Skipf("there is no IPv6: %v", err)
+	}
+	defer func() { _ = other.Close() }()
+	w := newWorld(t)
+	o, p := w.person(t)
+	o.RedirectHost, o.RedirectPort = "localhost", other.Addr().(*net.TCPAddr).Port
+	_, _, err = w.post(t, w.credential(t, o))
+	if _, ok := errors.AsType[*Permanent](err); !ok || !strings.Contains(err.Error(), "--redirect-port") || p.opened != 0 {
+		t.Errorf("%d browser calls, %v", p.opened, err)
+	}
 }

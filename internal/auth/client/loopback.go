@@ -90,9 +90,15 @@ func (c *Credential) listenOn(ctx context.Context, port int) ([]net.Listener, er
 	}
 	all := []net.Listener{l}
 	if host == "localhost" {
-		if l, err := config.Listen(ctx, "tcp", net.JoinHostPort("::1", strconv.Itoa(port))); err == nil {
-			all = append(all, l)
-		} // else there is no IPv6, or somebody else has the port there
+		second, err := config.Listen(ctx, "tcp", net.JoinHostPort("::1", strconv.Itoa(port)))
+		if err == nil {
+			return append(all, second), nil
+		}
+		if other, none := config.Listen(ctx, "tcp", "[::1]:0"); none == nil { // there is IPv6: somebody else would get the answer
+			_ = other.Close()
+			_ = l.Close()
+			return nil, err
+		}
 	}
 	return all, nil
 }
