@@ -42,6 +42,10 @@ type Caller struct {
 	// asks. "": no such header.
 	Version string
 
+	// PlainHTTP lets addresses begin with http:// also where they are not this machine. Then the Transport
+	// of HTTP must see to it that they are not on the internet.
+	PlainHTTP bool
+
 	// IssuerAliases pins, by an issuer as it is announced, the issuer that its metadata may name
 	// instead. Without an entry both must be the same (RFC 8414, 3.3).
 	IssuerAliases map[string]string
@@ -79,14 +83,14 @@ func (e *errRedirect) Error() string { return e.what }
 
 // followDocument is the rule for redirects of documents: few, never away from TLS, and only to
 // where a document may be.
-func followDocument(req *http.Request, via []*http.Request) error {
+func (c *Caller) followDocument(req *http.Request, via []*http.Request) error {
 	switch {
 	case len(via) > maxRedirects:
 		return &errRedirect{fmt.Sprintf("it redirects more than %d times", maxRedirects)}
 	case via[0].URL.Scheme == "https" && req.URL.Scheme != "https":
 		return &errRedirect{"it redirects away from https"}
 	}
-	if err := checkURL(req.URL.String()); err != nil {
+	if err := c.checkURL(req.URL.String()); err != nil {
 		return &errRedirect{"it redirects to an address that is not allowed: " + err.Error()}
 	}
 	return nil
@@ -95,7 +99,7 @@ func followDocument(req *http.Request, via []*http.Request) error {
 // get reads a JSON document. What is not there, or is no JSON, is NotFound: a server that answers
 // everything with its page has no such document.
 func (c *Caller) get(ctx context.Context, doing, addr string, accept ...string) ([]byte, error) {
-	if err := checkURL(addr); err != nil {
+	if err := c.checkURL(addr); err != nil {
 		return nil, &Error{Kind: Invalid, Doing: doing, URL: shown(addr), What: "the address is not allowed", Err: err}
 	}
 	ctx, cancel := c.bound(ctx)
@@ -108,7 +112,7 @@ func (c *Caller) get(ctx context.Context, doing, addr string, accept ...string) 
 	if c.Version != "" {
 		req.Header.Set("MCP-Protocol-Version", c.Version)
 	}
-	resp, err := c.client(followDocument).Do(req)
+	resp, err := c.client(c.followDocument).Do(req)
 	if err != nil {
 		return nil, failed(doing, addr, err, false)
 	}
@@ -203,7 +207,7 @@ type answer struct {
 
 // post sends a body, follows no redirect, and reads the answer.
 func (c *Caller) post(ctx context.Context, doing, addr string, header http.Header, body string) (answer, error) {
-	if err := checkURL(addr); err != nil {
+	if err := c.checkURL(addr); err != nil {
 		return answer{}, &Error{Kind: Invalid, Doing: doing, URL: shown(addr), What: "the address is not allowed", Err: err}
 	}
 	ctx, cancel := c.bound(ctx)
@@ -238,9 +242,12 @@ func (c *Caller) post(ctx context.Context, doing, addr string, header http.Heade
 	return a, nil
 }
 
+// checkURL checks an address that comes from a document.
+func (c *Caller) checkURL(addr string) error { return checkURL(addr, c.PlainHTTP) }
+
 // checkURL checks an address that comes from a document: https with a host; http on loopback only
-// (OAuth 2.1, 1.5); nothing that a request would hide.
-func checkURL(addr string) error {
+// (OAuth 2.1, 1.5), unless plain; nothing that a request would hide.
+func checkURL(addr string, plain bool) error {
 	u, err := url.Parse(addr)
 	switch {
 	case err != nil:
@@ -253,8 +260,8 @@ func checkURL(addr string) error {
 		return errors.New("it contains a user name")
 	case strings.Contains(addr, "#"):
 		return errors.New("it contains a fragment")
-	case u.Scheme == "http" && !loopback(u.Hostname()):
-		return errors.New("it is not https, and its host is not this machine")
+	case u.Scheme == "http" && !plain && !loopback(u.Hostname()):
+		return errors.New("it is not https, and its host is not this machine (in a private network --allow-private-auth allows that)")
 	}
 	return nil
 }

@@ -101,10 +101,10 @@ func (c *Caller) AuthorizeDevice(ctx context.Context, server ServerMetadata, cli
 	if d.DeviceCode == "" || d.UserCode == "" || len(d.UserCode) > 100 || strings.ContainsFunc(d.UserCode, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return invalid("the answer has no device code, or no user code that a person could type", nil)
 	}
-	if err := checkURL(d.URL); err != nil {
+	if err := c.checkURL(d.URL); err != nil {
 		return invalid("the address for the person cannot be used", err)
 	}
-	if d.WholeURL != "" && checkURL(d.WholeURL) != nil {
+	if d.WholeURL != "" && c.checkURL(d.WholeURL) != nil {
 		d.WholeURL = "" // the other one is enough
 	}
 	life, interval := f.Seconds("expires_in"), f.Seconds("interval")

@@ -191,6 +191,10 @@ func ParseResourceMetadata(data []byte, server string) (ResourceMetadata, error)
 // ParseServerMetadata reads a document (RFC 8414, 3.2), whose issuer must be issuer or one of its
 // aliases, byte for byte (RFC 8414, 3.3; OpenID Connect Discovery 1.0, 4.3).
 func ParseServerMetadata(data []byte, issuer string, aliases ...string) (ServerMetadata, error) {
+	return new(Caller).parseServerMetadata(data, issuer, aliases...)
+}
+
+func (c *Caller) parseServerMetadata(data []byte, issuer string, aliases ...string) (ServerMetadata, error) {
 	const doing = "authorization server metadata"
 	invalid := func(err error) (ServerMetadata, error) {
 		return ServerMetadata{}, &Error{Kind: Invalid, Doing: doing, What: "the document cannot be used", Err: err, Do: forOperator}
@@ -219,7 +223,7 @@ func ParseServerMetadata(data []byte, issuer string, aliases ...string) (ServerM
 	} {
 		*into = r.Text(name)
 		if r.Err == nil && *into != "" {
-			if err := checkURL(*into); err != nil {
+			if err := c.checkURL(*into); err != nil {
 				return invalid(fmt.Errorf("%q cannot be used: %w", name, err))
 			}
 		}
@@ -236,8 +240,8 @@ func ParseServerMetadata(data []byte, issuer string, aliases ...string) (ServerM
 }
 
 // checkIssuer checks an issuer identifier (RFC 8414, 2).
-func checkIssuer(issuer string) error {
-	if err := checkURL(issuer); err != nil {
+func (c *Caller) checkIssuer(issuer string) error {
+	if err := c.checkURL(issuer); err != nil {
 		return err
 	}
 	if strings.Contains(issuer, "?") {
@@ -264,12 +268,12 @@ func (c *Caller) ResourceMetadata(ctx context.Context, rev Revision, server, ann
 // likewise.
 func (c *Caller) ServerMetadata(ctx context.Context, rev Revision, issuer string) (ServerMetadata, error) {
 	const doing = "authorization server metadata"
-	if err := checkIssuer(issuer); err != nil {
+	if err := c.checkIssuer(issuer); err != nil {
 		return ServerMetadata{}, &Error{Kind: Invalid, Doing: doing, URL: shown(issuer), What: "the issuer cannot be used", Err: err, Do: forOperator}
 	}
 	var m ServerMetadata
 	err := c.first(ctx, doing, ServerMetadataURLs(rev, issuer), func(data []byte) (err error) {
-		m, err = ParseServerMetadata(data, issuer, c.IssuerAliases[issuer])
+		m, err = c.parseServerMetadata(data, issuer, c.IssuerAliases[issuer])
 		return err
 	})
 	return m, err
@@ -283,12 +287,12 @@ func (c *Caller) ServerMetadata(ctx context.Context, rev Revision, issuer string
 func (c *Caller) OriginServer(ctx context.Context, server string) (ServerMetadata, error) {
 	const doing = "authorization server metadata"
 	origin, _, _ := cutURL(server)
-	if err := checkIssuer(origin); err != nil {
+	if err := c.checkIssuer(origin); err != nil {
 		return ServerMetadata{}, &Error{Kind: Invalid, Doing: doing, URL: shown(server), What: "the server's address cannot be used", Err: err}
 	}
 	var m ServerMetadata
 	err := c.first(ctx, doing, ServerMetadataURLs("2025-03-26", origin), func(data []byte) (err error) {
-		m, err = ParseServerMetadata(data, origin, origin+"/", c.IssuerAliases[origin])
+		m, err = c.parseServerMetadata(data, origin, origin+"/", c.IssuerAliases[origin])
 		return err
 	})
 	if Is(err, NotFound) {

@@ -3,6 +3,7 @@ package auth
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"reflect"
@@ -255,6 +256,37 @@ func TestIssuerAlias(t *testing.T) {
 	}
 }
 
+func TestPlainHTTP(t *testing.T) {
+	t.Parallel()
+	document := document("http://as.lan", "jwks_uri", "http://keys.lan/")
+	ask := func(r *http.Request) (*http.Response, error) {
+		if r.URL.Host != "as.lan" {
+			t.Errorf("asked was %s", r.URL)
+		}
+		return &http.Response{StatusCode: 200, Body: io.NopCloser(strings.NewReader(document)), Request: r}, nil
+	}
+	c := &Caller{HTTP: &http.Client{Transport: roundTrip(ask)}}
+	_, err := c.ServerMetadata(within(t), "", "http://as.lan")
+	if e := wantKind(t, err, Invalid); !strings.Contains(e.Error(), "--allow-private-auth") {
+		t.Error(e)
+	}
+	c.PlainHTTP = true
+	m, err := c.ServerMetadata(within(t), "", "http://as.lan")
+	if err != nil || m.JWKS != "http://keys.lan/" {
+		t.Errorf("%+v, %v", m, err)
+	}
+	for plain, want := range map[bool]bool{false: false, true: true} {
+		r := AuthorizationRequest{Server: m, ClientID: "me", RedirectURI: "http://127.0.0.1/cb", State: "s", Challenge: "c", PlainHTTP: plain}
+		if _, err := r.URL(); (err == nil) != want {
+			t.Errorf("plain %v: %v", plain, err)
+		}
+	}
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
 func TestOriginWithASlash(t *testing.T) {
 	t.Parallel()
 	var addr string
@@ -291,7 +323,7 @@ func FuzzServerMetadata(f *testing.F) {
 	f.Add(`{"issuer":"https://as","scopes_supported":null}`)
 	f.Fuzz(func(t *testing.T, text string) {
 		m, err := ParseServerMetadata([]byte(text), "https://as")
-		if err == nil && (m.Issuer != "https://as" || m.Token != "" && checkURL(m.Token) != nil || m.Authorization != "" && checkURL(m.Authorization) != nil) {
+		if err == nil && (m.Issuer != "https://as" || m.Token != "" && checkURL(m.Token, false) != nil || m.Authorization != "" && checkURL(m.Authorization, false) != nil) {
 			t.Fatalf("%q is read as %+v", text, m)
 		}
 	})

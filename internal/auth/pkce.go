@@ -41,6 +41,7 @@ type AuthorizationRequest struct {
 	Resource    string   // RFC 8707, 2.1; "": not sent
 	Scopes      []string // nil: not sent
 	JKT         string   // thumbprint of the DPoP key (RFC 9449, 10); "": not sent
+	PlainHTTP   bool     // as the Caller has it
 	Extra       []Param  // what this provider wants besides; they replace none of the others, but "prompt"
 }
 
@@ -55,7 +56,7 @@ func (r AuthorizationRequest) URL() (string, error) {
 	if r.Server.Authorization == "" {
 		return "", &Error{Kind: Unsupported, Doing: doing, URL: shown(r.Server.Issuer), What: "the authorization server has no authorization endpoint"}
 	}
-	if err := checkURL(r.Server.Authorization); err != nil {
+	if err := checkURL(r.Server.Authorization, r.PlainHTTP); err != nil {
 		return fail(Invalid, "the authorization endpoint cannot be used", err)
 	}
 	if !slices.Contains(r.Server.ChallengeMethods, "S256") {

@@ -121,7 +121,7 @@ func (c *Caller) parseRegistration(f strictjson.Fields, server ServerMetadata, m
 	if _, err := reg.Client.method(server); err != nil {
 		return reg, err
 	}
-	if reg.ManageURL != "" && checkURL(reg.ManageURL) != nil {
+	if reg.ManageURL != "" && c.checkURL(reg.ManageURL) != nil {
 		reg.ManageURL, reg.ManageToken = "", "" // what cannot be used is not kept; the client works without
 	}
 	return reg, nil

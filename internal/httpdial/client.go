@@ -27,8 +27,8 @@ type ClientOptions struct {
 	// Required: http, https, ws or wss.
 	Named string
 
-	// AllowPrivate lets it name what is nearer, too. The metadata services of clouds are refused all
-	// the same.
+	// AllowPrivate lets it name what is nearer, too, and what is not on the internet also by http://. The
+	// metadata services of clouds are refused all the same.
 	AllowPrivate bool
 
 	TLS            *tls.Config   // as TransportOptions have it
@@ -55,7 +55,9 @@ func NewClient(o ClientOptions) (*http.Client, error) {
 	g.proxied = g.direct.Clone()
 	g.proxied.Proxy = func(r *http.Request) (*url.URL, error) { return g.proxy(r) }
 	g.dialer = newDialer(o.ConnectTimeout)
+	g.plain = g.direct.Clone()
 	g.direct.Proxy, g.direct.DialContext = nil, g.dial
+	g.plain.Proxy, g.plain.DialContext = nil, g.dialPlain
 	return &http.Client{Transport: g}, nil
 }
 
@@ -67,8 +69,9 @@ type guard struct {
 	tls     *tls.Config // nil: as in ClientOptions; not to be changed
 	of      func(netip.Addr) reach.Reach
 	proxy   func(*http.Request) (*url.URL, error)
-	direct  *http.Transport
-	proxied *http.Transport
+	direct  *http.Transport          // for https
+	plain   *http.Transport          // for http
+	proxied *http.Transport          // for both
 	base    atomic.Pointer[standing] // of named; nil: nobody knows yet
 }
 
@@ -80,18 +83,24 @@ type standing struct {
 
 func (g *guard) CloseIdleConnections() {
 	g.direct.CloseIdleConnections()
+	g.plain.CloseIdleConnections()
 	g.proxied.CloseIdleConnections()
 }
 
 func (g *guard) RoundTrip(r *http.Request) (*http.Response, error) {
 	proxy, err := g.proxy(r)
-	if err == nil && proxy == nil {
+	plain := r.URL.Scheme == "http"
+	switch {
+	case err == nil && proxy == nil && plain:
+		return g.plain.RoundTrip(r)
+	case err == nil && proxy == nil:
 		return g.direct.RoundTrip(r)
-	}
-	if err == nil {
-		if to, known := reach.OfHost(r.URL.Hostname()); known {
-			err = g.allowed(r.Context(), &reach.Error{Host: r.URL.Hostname(), Reach: to})
+	case err == nil:
+		to, known := reach.OfHost(r.URL.Hostname())
+		if !known {
+			to = reach.Public // for all that we know
 		}
+		err = g.allowed(r.Context(), &reach.Error{Host: r.URL.Hostname(), Reach: to, Plain: plain})
 	}
 	if err != nil {
 		if r.Body != nil {
@@ -114,8 +123,13 @@ func (g *guard) allowed(ctx context.Context, to *reach.Error) error {
 	return nil
 }
 
-// check returns nil, or its argument with what is missing in it. A base of nil counts as Public.
+// check returns nil, or its argument with what is missing in it. A base of nil counts as Public. Plain says at first that
+// the URL begins with http://.
 func (g *guard) check(to *reach.Error, base *standing) *reach.Error {
+	if to.Plain && to.Reach == reach.Public {
+		return to
+	}
+	to.Plain = false
 	if base == nil {
 		base = &standing{reach: reach.Public}
 	}
@@ -128,17 +142,26 @@ func (g *guard) check(to *reach.Error, base *standing) *reach.Error {
 
 // dial connects to an address if it is allowed.
 func (g *guard) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	conn, err := g.dialAllowed(ctx, network, address, g.base.Load())
+	return g.dialFor(ctx, network, address, false)
+}
+
+// dialPlain does so for a URL that begins with http://.
+func (g *guard) dialPlain(ctx context.Context, network, address string) (net.Conn, error) {
+	return g.dialFor(ctx, network, address, true)
+}
+
+func (g *guard) dialFor(ctx context.Context, network, address string, plain bool) (net.Conn, error) {
+	conn, err := g.dialAllowed(ctx, network, address, plain, g.base.Load())
 	refused, ok := reach.Refused(err)
-	if !ok || refused.Reach == reach.Never || g.base.Load() != nil {
+	if !ok || refused.Reach == reach.Never || refused.Plain || g.base.Load() != nil {
 		return conn, err
 	}
-	return g.dialAllowed(ctx, network, address, g.learn(ctx))
+	return g.dialAllowed(ctx, network, address, plain, g.learn(ctx))
 }
 
 // dialAllowed connects to an address if it is allowed. Of several addresses that a name has, those that
 // are not are left out.
-func (g *guard) dialAllowed(ctx context.Context, network, address string, base *standing) (net.Conn, error) {
+func (g *guard) dialAllowed(ctx context.Context, network, address string, plain bool, base *standing) (net.Conn, error) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil, err
@@ -150,7 +173,7 @@ func (g *guard) dialAllowed(ctx context.Context, network, address string, base *
 		if err != nil {
 			return err
 		}
-		if refused := g.check(&reach.Error{Host: host, Addr: at.Addr().Unmap(), Reach: g.of(at.Addr())}, base); refused != nil {
+		if refused := g.check(&reach.Error{Host: host, Addr: at.Addr().Unmap(), Reach: g.of(at.Addr()), Plain: plain}, base); refused != nil {
 			left.Store(refused)
 			return refused
 		}

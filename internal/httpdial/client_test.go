@@ -303,7 +303,10 @@ func TestNamedThroughAProxy(t *testing.T) {
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		mu.Lock()
 		defer mu.Unlock()
-		asked = append(asked, r.URL.Host)
+		asked = append(asked, r.Host)
+		if r.Method == http.MethodConnect {
+			w.WriteHeader(http.StatusTeapot)
+		}
 	}))
 	defer proxy.Close()
 	proxied, err := url.Parse(proxy.URL)
@@ -326,7 +329,8 @@ func TestNamedThroughAProxy(t *testing.T) {
 		target string
 		says   string // "": it gets there
 	}{
-		{"https://mcp.example/mcp", false, "as.example", ""},
+		{"https://mcp.example/mcp", false, "as.example", "begins with http://"},
+		{"https://mcp.example/mcp", true, "1.1.1.1", "begins with http://"},
 		{"https://mcp.example/mcp", false, "10.0.0.1", "reached through a proxy"},
 		{"https://mcp.example/mcp", false, "127.1", "no address of a server"},
 		{"https://mcp.example/mcp", false, "169.254.169.254", "no address of a server"},
@@ -347,6 +351,26 @@ func TestNamedThroughAProxy(t *testing.T) {
 			t.Errorf("%+v: asked for %q, %v", test, asked, err)
 		}
 	}
+	asked = nil
+	_, err = client("https://mcp.example/mcp", false).Get("https://as.example/x")
+	if err == nil || !strings.Contains(err.Error(), "teapot") || len(asked) != 1 || asked[0] != "as.example:443" {
+		t.Errorf("with TLS: asked for %q, %v", asked, err)
+	}
+}
+
+// TestPlainHTTP has addresses that begin with http://, where the user allows them.
+func TestPlainHTTP(t *testing.T) {
+	t.Parallel()
+	d := newDialTest(t, onPublic, onPrivate)
+	d.names.set("inside.test", []string{onPrivate})
+	d.names.set("as.test", []string{onPublic})
+	c, _ := d.client(t, "http://inside.test/mcp", ClientOptions{AllowPrivate: true})
+	d.wantRefused(t, c, "http://as.test", "begins with http://")
+	resp, err := c.Get(d.at("http://inside.test"))
+	if err != nil || resp.StatusCode != http.StatusBadRequest { // the server there wants TLS
+		t.Fatalf("inside: %v, %v", resp, err)
+	}
+	_ = resp.Body.Close()
 }
 
 func TestClientOptions(t *testing.T) {

@@ -150,6 +150,7 @@ type Error struct {
 	Named  string     // the host that the user has given, which led there
 	Known  Reach      // of Named; Never: it is not known
 	Reason error      // why it is not known; nil: it is
+	Plain  bool       // it is refused because its URL begins with http://
 }
 
 // Error says which address it is, and why it is refused, in one line. It does not say what helps.
@@ -162,6 +163,8 @@ func (e *Error) Error() string {
 	switch {
 	case e.Reach == Never:
 		return what
+	case e.Plain:
+		return what + ", and its address begins with http://: others could read and change what is sent there"
 	case e.Reason != nil:
 		return fmt.Sprintf("%s; whether %.200q is too is not known: %v", what, e.Named, e.Reason)
 	}
@@ -173,7 +176,7 @@ func (e *Error) Unwrap() error { return e.Reason }
 
 // Do says what helps; "": nothing does.
 func (e *Error) Do() string {
-	if e.Reach == Never {
+	if e.Reach == Never || e.Plain {
 		return ""
 	}
 	return "if you trust the server, allow such addresses with --allow-private-auth"

@@ -85,6 +85,10 @@ func TestError(t *testing.T) {
 			t.Errorf("%s; %s", got, e.Do())
 		}
 	}
+	plain := &Error{Host: "as.test", Addr: netip.MustParseAddr("1.1.1.1"), Reach: Public, Plain: true}
+	if plain.Do() != "" || !strings.Contains(plain.Error(), "is on the internet, and its address begins with http://") {
+		t.Errorf("%v; %s", plain, plain.Do())
+	}
 	e := &Error{Host: "169.254.169.254", Reach: Never}
 	if e.Do() != "" || !strings.Contains(e.Error(), "metadata service") {
 		t.Errorf("%v; %s", e, e.Do())
