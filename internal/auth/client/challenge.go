@@ -102,7 +102,11 @@ func (c *Credential) answer401(ctx context.Context, d auth.Demand, old *held, ag
 // siteOf401 returns the site of a server that has answered 401. errNoSignIn: nothing shows that it has one.
 func (c *Credential) siteOf401(ctx context.Context, d auth.Demand, old *held) (*site, error) {
 	s, err := c.discover(ctx, d.ResourceMetadata, old != nil)
-	if old == nil && d.ResourceMetadata == "" && (auth.Is(err, auth.Invalid) || err == nil && !c.signsIn(ctx, s)) {
+	protected := d.ResourceMetadata != "" || s != nil && s.Resource.Resource != "" // also if the rest is wrong
+	if err != nil {
+		s = nil
+	}
+	if old == nil && !protected && (auth.Is(err, auth.Invalid) || err == nil && !c.signsIn(ctx, s)) {
 		c.notice(err)
 		return nil, errNoSignIn
 	}

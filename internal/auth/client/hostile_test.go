@@ -298,3 +298,15 @@ func TestOtherListener(t *testing.T) {
 		t.Errorf("%d browser calls, %v", p.opened, err)
 	}
 }
+
+// TestBrokenChallenge: where a challenge cannot be read, what is wrong with the metadata is told all the same.
+func TestBrokenChallenge(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		w.challenge = `Bearer error="invalid_token`
+		w.meta["token_endpoint"] = "file:///etc/passwd"
+		status, _, err := w.post(t, w.credential(t, w.options()))
+		if !auth.Is(err, auth.Invalid) || !strings.Contains(err.Error(), "token_endpoint") {
+			t.Errorf("status %d, %v", status, err)
+		}
+	})
+}

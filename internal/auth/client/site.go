@@ -108,7 +108,8 @@ func (c *Credential) wanted(ctx context.Context) (wants, error) {
 	return w, err
 }
 
-// discover returns the site. fresh: what is stored is not good enough.
+// discover returns the site. fresh: what is stored is not good enough. With an error, what it returns is no site; it says only
+// whether there is metadata of the resource.
 func (c *Credential) discover(ctx context.Context, announced string, fresh bool) (*site, error) {
 	m, err := c.o.Store.Metadata(ctx, c.key)
 	if err != nil {
@@ -122,7 +123,7 @@ func (c *Credential) discover(ctx context.Context, announced string, fresh bool)
 	found, err := c.askSite(asking, announced, have)
 	cancel()
 	if err != nil {
-		return nil, err
+		return found, err
 	}
 	if found.Assumed && have != nil && !have.Origin {
 		return have, nil // the metadata is away for now: nobody said that it has changed
@@ -156,7 +157,7 @@ func (c *Credential) askSite(ctx context.Context, announced string, have *site) 
 			break
 		}
 	}
-	return nil, none
+	return &site{Resource: resource}, none
 }
 
 // errNoSignIn says that nothing shows that somebody could sign in at a server.
