@@ -29,7 +29,7 @@ const (
 // and may not be changed then. It has nothing to close.
 type Caller struct {
 	// HTTP makes the requests: its Transport has the proxies, the certificates and the rules for
-	// addresses. Its Jar and its CheckRedirect are not used. nil: http.DefaultClient.
+	// addresses; if it has a method PlainHTTP, that says what Caller.PlainHTTP does. Its Jar and its CheckRedirect are not used. nil: http.DefaultClient.
 	HTTP *http.Client
 
 	// Timeout bounds each request with its answer. 0: 30 s.
@@ -41,10 +41,6 @@ type Caller struct {
 	// Version is sent as MCP-Protocol-Version with requests for metadata, as revision 2025-03-26
 	// asks. "": no such header.
 	Version string
-
-	// PlainHTTP lets addresses begin with http:// also where they are not this machine. Then the Transport
-	// of HTTP must see to it that they are not on the internet.
-	PlainHTTP bool
 
 	// IssuerAliases pins, by an issuer as it is announced, the issuer that its metadata may name
 	// instead. Without an entry both must be the same (RFC 8414, 3.3).
@@ -242,8 +238,17 @@ func (c *Caller) post(ctx context.Context, doing, addr string, header http.Heade
 	return a, nil
 }
 
+// PlainHTTP reports whether addresses may begin with http:// also where they are not this machine.
+func (c *Caller) PlainHTTP() bool {
+	if c.HTTP == nil {
+		return false
+	}
+	t, ok := c.HTTP.Transport.(interface{ PlainHTTP() bool })
+	return ok && t.PlainHTTP()
+}
+
 // checkURL checks an address that comes from a document.
-func (c *Caller) checkURL(addr string) error { return checkURL(addr, c.PlainHTTP) }
+func (c *Caller) checkURL(addr string) error { return checkURL(addr, c.PlainHTTP()) }
 
 // checkURL checks an address that comes from a document: https with a host; http on loopback only
 // (OAuth 2.1, 1.5), unless plain; nothing that a request would hide.

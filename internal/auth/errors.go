@@ -55,8 +55,7 @@ var kinds = map[string]Kind{
 // forOperator is what helps where a server does what nobody else can change.
 const forOperator = "tell the operator of the server"
 
-// adviceFor is what helps a client that asks for a token, by the type of the grant and the Kind of the Error. The answers to
-// an authorization request have that of its code.
+// adviceFor is what helps a client, by the type of the grant that it asks for a token with (or for the code of) and the Kind.
 var adviceFor = map[string]map[Kind]string{
 	"authorization_code": forPerson,
 	"refresh_token":      forPerson,

@@ -188,12 +188,8 @@ func ParseResourceMetadata(data []byte, server string) (ResourceMetadata, error)
 	return m, nil
 }
 
-// ParseServerMetadata reads a document (RFC 8414, 3.2), whose issuer must be issuer or one of its
+// parseServerMetadata reads a document (RFC 8414, 3.2), whose issuer must be issuer or one of its
 // aliases, byte for byte (RFC 8414, 3.3; OpenID Connect Discovery 1.0, 4.3).
-func ParseServerMetadata(data []byte, issuer string, aliases ...string) (ServerMetadata, error) {
-	return new(Caller).parseServerMetadata(data, issuer, aliases...)
-}
-
 func (c *Caller) parseServerMetadata(data []byte, issuer string, aliases ...string) (ServerMetadata, error) {
 	const doing = "authorization server metadata"
 	invalid := func(err error) (ServerMetadata, error) {

@@ -102,17 +102,17 @@ func TestServerMetadataIsRefused(t *testing.T) {
 		{strings.Repeat("[", 100), Invalid, "deep"},
 		{"null", Invalid, ""}, {"", Invalid, ""},
 	} {
-		_, err := ParseServerMetadata([]byte(test.text), issuer)
+		_, err := new(Caller).parseServerMetadata([]byte(test.text), issuer)
 		if !Is(err, test.kind) || !strings.Contains(err.Error(), test.says) {
 			t.Errorf("%.80s: %v", test.text, err)
 		}
 	}
-	m, err := ParseServerMetadata([]byte(document(issuer, "jwks_uri", "http://127.0.0.1:1/keys")), issuer)
+	m, err := new(Caller).parseServerMetadata([]byte(document(issuer, "jwks_uri", "http://127.0.0.1:1/keys")), issuer)
 	if err != nil || m.JWKS != "http://127.0.0.1:1/keys" || m.Token != "https://as/token" || m.ChallengeMethods[0] != "S256" {
 		t.Errorf("got %+v, %v", m, err)
 	}
 	text, _ := json.Marshal(m)
-	if again, err := ParseServerMetadata(text, issuer); err != nil || !reflect.DeepEqual(again, m) {
+	if again, err := new(Caller).parseServerMetadata(text, issuer); err != nil || !reflect.DeepEqual(again, m) {
 		t.Errorf("written and read again: %+v, %v", again, err)
 	}
 }
@@ -270,7 +270,7 @@ func TestPlainHTTP(t *testing.T) {
 	if e := wantKind(t, err, Invalid); !strings.Contains(e.Error(), "--allow-private-auth") {
 		t.Error(e)
 	}
-	c.PlainHTTP = true
+	c.HTTP.Transport = plainTrip{roundTrip(ask)}
 	m, err := c.ServerMetadata(within(t), "", "http://as.lan")
 	if err != nil || m.JWKS != "http://keys.lan/" {
 		t.Errorf("%+v, %v", m, err)
@@ -286,6 +286,10 @@ func TestPlainHTTP(t *testing.T) {
 type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+type plainTrip struct{ roundTrip }
+
+func (plainTrip) PlainHTTP() bool { return true }
 
 func TestOriginWithASlash(t *testing.T) {
 	t.Parallel()
@@ -322,7 +326,7 @@ func FuzzServerMetadata(f *testing.F) {
 	f.Add(document("https://as", "", nil))
 	f.Add(`{"issuer":"https://as","scopes_supported":null}`)
 	f.Fuzz(func(t *testing.T, text string) {
-		m, err := ParseServerMetadata([]byte(text), "https://as")
+		m, err := new(Caller).parseServerMetadata([]byte(text), "https://as")
 		if err == nil && (m.Issuer != "https://as" || m.Token != "" && checkURL(m.Token, false) != nil || m.Authorization != "" && checkURL(m.Authorization, false) != nil) {
 			t.Fatalf("%q is read as %+v", text, m)
 		}

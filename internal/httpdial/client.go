@@ -81,6 +81,9 @@ type standing struct {
 	reason error // why it cannot be known, and counts as Public; nil: it is known
 }
 
+// PlainHTTP reports whether URLs may begin with http:// where they do not lead to the internet (auth.Caller asks).
+func (g *guard) PlainHTTP() bool { return g.all }
+
 func (g *guard) CloseIdleConnections() {
 	g.direct.CloseIdleConnections()
 	g.plain.CloseIdleConnections()

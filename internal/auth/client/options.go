@@ -36,8 +36,6 @@ type Options struct {
 	// HTTP makes the requests for metadata, registration and tokens: its Transport has proxies,
 	// certificates and the rules for addresses. nil: http.DefaultClient.
 	HTTP *http.Client
-	// PlainHTTP is that of auth.Caller.
-	PlainHTTP bool
 	// Now is the clock: the wall clock counts, so that the sleep of a laptop does. nil: time.Now.
 	Now func() time.Time
 
@@ -102,7 +100,7 @@ func New(o Options) (*Credential, error) {
 		o.Now = time.Now
 	}
 	c := &Credential{o: o, key: key, server: server, origin: originOf(server), random: rand.Float64, turn: make(chan struct{}, 1)}
-	c.caller = &auth.Caller{HTTP: o.HTTP, Now: c.now, IssuerAliases: o.IssuerAliases, Timeout: requestTime, PlainHTTP: o.PlainHTTP}
+	c.caller = &auth.Caller{HTTP: o.HTTP, Now: c.now, IssuerAliases: o.IssuerAliases, Timeout: requestTime}
 	if o.Revision != "" && o.Revision < "2025-06-18" {
 		c.caller.Version = string(o.Revision)
 	}

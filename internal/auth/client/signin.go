@@ -180,7 +180,7 @@ func (f *Flow) beginBrowser(ctx context.Context, o SignInOptions) error {
 	f.verifier = auth.NewVerifier()
 	r := auth.AuthorizationRequest{
 		Server: f.site.Server, ClientID: f.who.ID, RedirectURI: f.redirect, State: expect.State, Challenge: auth.CodeChallenge(f.verifier),
-		Resource: c.resource(f.site), Scopes: f.scopes, Extra: c.o.Extra, PlainHTTP: c.o.PlainHTTP,
+		Resource: c.resource(f.site), Scopes: f.scopes, Extra: c.o.Extra, PlainHTTP: c.caller.PlainHTTP(),
 	}
 	prover, err := c.proverOf(f.key)
 	if err != nil {

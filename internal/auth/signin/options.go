@@ -25,7 +25,7 @@ func (s Settings) Options(ctx context.Context) (client.Options, error) {
 	}
 	o := client.Options{
 		Server: s.Server, Profile: s.Profile, Revision: auth.Revision(s.Revision),
-		Resource: s.Resource, Scopes: s.Scopes, Extra: s.params(), IssuerAliases: s.IssuerAliases, PlainHTTP: s.AllowPrivate,
+		Resource: s.Resource, Scopes: s.Scopes, Extra: s.params(), IssuerAliases: s.IssuerAliases,
 		ClientID: s.Client.ID, ClientIssuer: s.Client.Issuer, ClientSecret: s.Client.Secret, Document: s.Client.MetadataURL,
 		RedirectHost: s.Redirect.Host, RedirectPort: s.Redirect.Port,
 	}
