@@ -4,6 +4,7 @@
 package tests
 
 import (
+	"os"
 	"testing"
 
 	"github.com/mcp-bridge/mcp-bridge/tests/internal/harness"
@@ -13,6 +14,9 @@ import (
 var bridgeBin, childBin string
 
 func TestMain(m *testing.M) {
+	if len(os.Args) == 4 && os.Args[1] == "browse" {
+		browse(os.Args[2], os.Args[3])
+	}
 	harness.AtOnce = 10
 	harness.Main(m, harness.Bridge(&bridgeBin), harness.Program{Bin: &childBin, Package: "tests/fixtures/child"})
 }

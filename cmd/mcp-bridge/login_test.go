@@ -209,3 +209,19 @@ func TestLoginMistakes(t *testing.T) {
 	server.Refuse()
 	m.want(exitFail, "denied", "login", server.URL)
 }
+
+// A server of a configuration file is named, and what the file says of signing in counts.
+func TestLoginByName(t *testing.T) {
+	server := authtest.New(t)
+	m := newMachine(t, true)
+	file := filepath.Join(t.TempDir(), "servers.json")
+	text := `{"mcpServers": {"tools": {"url": "` + server.URL + `", "mcp-bridge": {"auth": {"profile": "work", "clientId": "by-hand"}}}, "other": {"command": "x"}}}`
+	bridgetest.Must(t, os.WriteFile(file, []byte(text), 0o600))
+	m.want(exitOK, "Signed in", "login", "--config", file, "tools")
+	if out := m.want(exitOK, "work", "status", "--config", file, "tools"); !strings.Contains(out, "by-hand") {
+		t.Errorf("status: %s", out)
+	}
+	m.want(exitUsage, "command", "login", "--config", file, "other")
+	m.want(exitUsage, "nobody", "login", "--config", file, "nobody")
+	m.want(exitOK, "Signed out", "logout", "--config", file, "tools")
+}

@@ -38,6 +38,7 @@ func (f *credentialFlags) register(fs *pflag.FlagSet) {
 
 // settings returns what is said about a server, which is a URL or, with --config, a name.
 func (f *credentialFlags) settings(server string, env environment) (signin.Settings, error) {
+	said := &f.auth
 	if f.config != "" {
 		log, err := (&logFlags{level: "warn", format: "text"}).logger(env.stderr)
 		if err != nil {
@@ -55,13 +56,16 @@ func (f *credentialFlags) settings(server string, env environment) (signin.Setti
 			return signin.Settings{}, usagef("the server %s is a command, which nobody signs in to", server)
 		}
 		server = s.URL
+		if said, err = f.auth.of(authOf(s)); err != nil {
+			return signin.Settings{}, err
+		}
 	}
 	server, err := serverURL(server)
 	if err != nil {
 		return signin.Settings{}, err
 	}
 	trust := signin.TLS{CAFile: f.target.caFile, Cert: f.target.clientCert, Key: f.target.clientKey}
-	return f.auth.settings(server, trust, env.lookup)
+	return said.settings(server, trust, env.lookup)
 }
 
 // stored returns the entries of the store that are meant: those at one server, whatever client has signed in there,

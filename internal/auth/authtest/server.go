@@ -134,10 +134,25 @@ func (s *Server) mcp(w http.ResponseWriter, r *http.Request, body []byte) {
 		return
 	}
 	var m struct {
-		ID json.RawMessage `json:"id"`
+		ID     json.RawMessage `json:"id"`
+		Method string          `json:"method"`
 	}
 	_ = json.Unmarshal(body, &m)
-	reply(w, 200, map[string]any{"jsonrpc": "2.0", "id": m.ID, "result": map[string]any{}})
+	answer := map[string]any{"jsonrpc": "2.0", "id": m.ID}
+	switch {
+	case m.ID == nil:
+		w.WriteHeader(http.StatusAccepted)
+		return
+	case m.Method == "initialize":
+		answer["result"] = map[string]any{"protocolVersion": "2025-11-25", "capabilities": map[string]any{"tools": map[string]any{}}, "serverInfo": map[string]any{"name": "authtest", "version": "1"}}
+	case m.Method == "tools/list":
+		answer["result"] = map[string]any{"tools": []any{}}
+	case m.Method == "ping":
+		answer["result"] = map[string]any{}
+	default:
+		answer["error"] = map[string]any{"code": -32601, "message": "no such method"}
+	}
+	reply(w, 200, answer)
 }
 
 func (s *Server) authorize(w http.ResponseWriter, r *http.Request) {
