@@ -20,6 +20,7 @@ import (
 
 	"github.com/mcp-bridge/mcp-bridge/internal/auth/client"
 	"github.com/mcp-bridge/mcp-bridge/internal/auth/tokenstore"
+	"github.com/mcp-bridge/mcp-bridge/tests/interop/peers"
 )
 
 // A home is where bridges run: one user's store of credentials, and an environment. What all bridges
@@ -202,13 +203,9 @@ func (h *home) start(flags ...string) *instance {
 	h.mu.Lock()
 	trace := filepath.Join(h.traces, fmt.Sprintf("trace%d.jsonl", len(h.written)))
 	h.mu.Unlock()
-	self, err := os.Executable()
-	if err != nil {
-		h.t.Fatal(err)
-	}
 	args := slices.Concat([]string{"connect", "--log-level", "trace", "--trace", trace}, flags, []string{h.server.URL})
-	i.cmd = exec.Command(self, args...)
-	i.cmd.Env, i.cmd.Stderr = slices.Concat(os.Environ(), h.env, []string{standInVariable + "=1"}), i.err
+	i.cmd = exec.Command(peers.Bridge(h.t), args...)
+	i.cmd.Env, i.cmd.Stderr = append(os.Environ(), h.env...), i.err
 	stdin, err := i.cmd.StdinPipe()
 	if err != nil {
 		h.t.Fatal(err)
@@ -253,6 +250,26 @@ func (i *instance) call(tool string) error {
 		err = fmt.Errorf("%s failed", tool)
 	}
 	return err
+}
+
+// mustCall calls tools.
+func (i *instance) mustCall(tools ...string) {
+	i.h.t.Helper()
+	for _, tool := range tools {
+		if err := i.call(tool); err != nil {
+			i.h.t.Fatalf("%s: %v\n%s", tool, err, i.tail())
+		}
+	}
+}
+
+// begin starts a bridge, with a session.
+func (h *home) begin(flags ...string) *instance {
+	h.t.Helper()
+	i := h.start(flags...)
+	if err := i.connect(); err != nil {
+		h.t.Fatalf("%v\n%s", err, i.tail())
+	}
+	return i
 }
 
 // tail returns the last of the log.
