@@ -323,11 +323,15 @@ func suite(t *testing.T, args ...string) []string {
 
 // runSuite leaves the verdict to judge: the suite's exit status is only the
 // presence of failures. What cannot be read back is an error.
-func runSuite(t *testing.T, argv []string) (results, error) {
+func runSuite(t *testing.T, argv []string, env ...string) (results, error) {
 	leg, dir := argv[2], t.TempDir()
 	argv = append(argv, "-o", dir)
-	out, err := exec.CommandContext(t.Context(), argv[0], argv[1:]...).CombinedOutput()
+	cmd := exec.CommandContext(t.Context(), argv[0], argv[1:]...)
+	cmd.Env = append(os.Environ(), env...)
+	out, err := cmd.CombinedOutput()
 	files, _ := filepath.Glob(filepath.Join(dir, "*", "checks.json"))
+	inFolder, _ := filepath.Glob(filepath.Join(dir, "*", "*", "checks.json")) // of "auth/..."
+	files = append(files, inFolder...)
 	if len(files) == 0 {
 		return nil, fmt.Errorf("the suite left no result (%v):\n%s", err, out)
 	}
@@ -392,16 +396,22 @@ var listed = regexp.MustCompile(`(?m)^  - (\S+) \[`)
 // leaves out those that are about authorization.
 func clientScenarios(t *testing.T, version string) []string {
 	t.Helper()
-	argv := append(peers.Conformance(t), "list", "--client", "--spec-version", version)
+	return slices.DeleteFunc(listScenarios(t, listed, "--spec-version", version), isAuth)
+}
+
+func isAuth(scenario string) bool { return strings.HasPrefix(scenario, "auth/") }
+
+// listScenarios asks the suite for client scenarios; what finds the names.
+func listScenarios(t *testing.T, what *regexp.Regexp, args ...string) []string {
+	t.Helper()
+	argv := append(append(peers.Conformance(t), "list", "--client"), args...)
 	out, err := exec.CommandContext(t.Context(), argv[0], argv[1:]...).Output()
 	if err != nil {
 		t.Fatal(fmt.Errorf("listing the suite's scenarios: %w", err))
 	}
 	var names []string
-	for _, m := range listed.FindAllSubmatch(out, -1) {
-		if name := string(m[1]); !strings.HasPrefix(name, "auth/") {
-			names = append(names, name)
-		}
+	for _, m := range what.FindAllSubmatch(out, -1) {
+		names = append(names, string(m[1]))
 	}
 	return names
 }

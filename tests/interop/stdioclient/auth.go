@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -90,4 +91,17 @@ func withAuth(scenario string, args []string) ([]string, func(), error) {
 		return nil, nil, err
 	}
 	return append(append(append([]string{}, args[:2]...), flags...), args[2:]...), remove, nil
+}
+
+// browse is a person who says yes at once: the suite's authorization server asks nothing.
+func browse(ctx context.Context, addr string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, addr, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	return resp.Body.Close()
 }

@@ -8,6 +8,8 @@
 // named by MCP_CONFORMANCE_SCENARIO asks of a client, in the words of revision
 // R, which by default is the suite's, MCP_CONFORMANCE_PROTOCOL_VERSION. Without
 // BRIDGE it goes to URL directly over Streamable HTTP: that is the baseline.
+//
+// With -browse it is a browser: it gets URL, and follows redirects.
 package main
 
 import (
@@ -45,7 +47,14 @@ func main() {
 	ctx, cancel := context.WithTimeout(context.Background(), 25*time.Second)
 	defer cancel()
 	revision := flag.String("revision", os.Getenv("MCP_CONFORMANCE_PROTOCOL_VERSION"), "")
+	browser := flag.Bool("browse", false, "")
 	flag.Parse()
+	if *browser {
+		if err := browse(ctx, flag.Arg(0)); err != nil {
+			log.Fatal(err)
+		}
+		return
+	}
 	if err := run(ctx, *revision, flag.Args()); err != nil {
 		log.Fatal(err)
 	}
