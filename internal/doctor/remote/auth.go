@@ -51,7 +51,7 @@ func (p *prober) sayCredentials(ctx context.Context, r *probe.Reply, challenge s
 	switch {
 	case sent == "" && r.Status == http.StatusUnauthorized:
 		p.add("H18", doctor.Note, "The server wants credentials", r.Line()+scheme(challenge), means,
-			`Run doctor again with --header "Authorization: Bearer ..." (or the header that the server wants). Clients that know OAuth get a token by themselves.`)
+			`Run doctor again with --header "Authorization: Bearer ..." (or the header that the server wants). If the server has OAuth, "mcp-bridge login URL" signs in for connect and serve; doctor uses no stored credential.`)
 		return
 	case sent == "":
 		p.add("H18", doctor.Error, "Access is denied", r.Line()+scheme(challenge), means, "Check with which header or from which network the server admits clients.")
