@@ -207,7 +207,8 @@ func (x *exchange) rounds(ctx context.Context) (done bool, err error) {
 // last goes on for the Grace: nobody takes new requests any more, but this one
 // may be answered. Only the client itself can tell now whether it has gone.
 func (x *exchange) last(ctx context.Context) error {
-	if x.opts.grace() <= 0 {
+	why := context.Cause(ctx)
+	if x.opts.grace(why) <= 0 {
 		return x.end(errShutdown)
 	}
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -215,7 +216,7 @@ func (x *exchange) last(ctx context.Context) error {
 	defer wg.Wait()
 	defer cancel(nil)
 	wg.Go(func() {
-		x.opts.awaitGrace(ctx.Done())
+		x.opts.awaitGrace(why, ctx.Done())
 		cancel(errShutdown)
 	})
 	wg.Go(func() { cancel(x.untilGone(ctx)) })

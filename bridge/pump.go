@@ -45,8 +45,8 @@ type PumpOptions struct {
 	Grace time.Duration
 
 	// GraceNow, if not nil, is asked for the Grace when ctx is done: why it is
-	// done may make a difference.
-	GraceNow func() time.Duration
+	// done (context.Cause) may make a difference.
+	GraceNow func(why error) time.Duration
 
 	// Shutdown, if not nil, is closed when the program is about to end. From then
 	// on no wait lasts longer than Grace, also one that GraceNow had allowed more.
@@ -247,7 +247,7 @@ func (p *pump) late(ctx, parent context.Context) (late context.Context, stop fun
 	unused := context.AfterFunc(parent, func() {
 		defer p.lateness.Done()
 		defer cancel()
-		p.opts.awaitGrace(late.Done())
+		p.opts.awaitGrace(context.Cause(parent), late.Done())
 	})
 	return late, func() {
 		if unused() {
@@ -257,18 +257,18 @@ func (p *pump) late(ctx, parent context.Context) (late context.Context, stop fun
 	}
 }
 
-// grace returns the Grace as it is now.
-func (o PumpOptions) grace() time.Duration {
+// grace returns the Grace as it is now for a ctx that is done for this reason.
+func (o PumpOptions) grace(why error) time.Duration {
 	if o.GraceNow != nil {
-		return o.GraceNow()
+		return o.GraceNow(why)
 	}
 	return orDefault(o.Grace, DefaultGrace)
 }
 
-// awaitGrace waits for as long as what is owed may take once ctx is done, or
-// until done is closed.
-func (o PumpOptions) awaitGrace(done <-chan struct{}) {
-	d := o.grace()
+// awaitGrace waits for as long as what is owed may take once ctx is done for this
+// reason, or until done is closed.
+func (o PumpOptions) awaitGrace(why error, done <-chan struct{}) {
+	d := o.grace(why)
 	if d <= 0 {
 		return
 	}

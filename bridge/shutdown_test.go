@@ -32,7 +32,13 @@ func TestShutdownBoundsGrace(t *testing.T) {
 					server, serverEnd := bridge.Pipe()
 					ctx, cancel := context.WithCancelCause(t.Context())
 					shutdown := make(chan struct{})
-					o := bridge.PumpOptions{Grace: 5 * time.Second, GraceNow: func() time.Duration { return c.wait }, Shutdown: shutdown}
+					o := bridge.PumpOptions{Grace: 5 * time.Second, Shutdown: shutdown}
+					o.GraceNow = func(why error) time.Duration {
+						if why != bridge.ErrClosing {
+							t.Errorf("the conversation ends for %v", why)
+						}
+						return c.wait
+					}
 					done := make(chan error, 1)
 					go func() { done <- run(ctx, clientEnd, serverEnd, o) }()
 					must(t, client.Send(t.Context(), jsonrpc.NewRequest(jsonrpc.IntID(1), "tools/call", nil)))

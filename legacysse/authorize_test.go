@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge/access"
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -44,10 +45,42 @@ func TestAuthorizer(t *testing.T) {
 		if p.header.Get("WWW-Authenticate") == "" {
 			t.Error("no challenge")
 		}
+		// Nothing of a batch that is forbidden is taken: an answer to the server, which is broken here, may
+		// come again, and whoever has asked hears of it then.
+		c.session.says(`{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-03-26"}}`, `{"jsonrpc":"2.0","id":"q","method":"roots/list"}`)
+		broken := `{"jsonrpc":"2.0","id":"q","result":1,"error":2}`
+		c.post(`[`+broken+`,{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"t"}}]`).want(http.StatusForbidden, "no calls")
+		c.session.getsNothing()
+		p = c.post(`[` + broken + `]`)
+		if m, err := bridgetest.Recv(t.Context(), c.session); err != nil || m.Lookup("error") == nil {
+			t.Errorf("whoever has asked hears %s, %v", m.Bytes(), err)
+		}
+		synctest.Wait()
+		p.want(http.StatusAccepted, "")
 		p = c.post(note)
 		c.session.gets(note)
 		p.want(http.StatusAccepted, "")
 	})
 }
 
-var _ access.Authorizer = noCalls{}
+// When the token of a stream expires, what is in progress is answered before the stream ends.
+func TestExpired(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		token, expire := context.WithCancelCause(t.Context())
+		s := newSite(t, HandlerOptions{Guard: access.Policy{Authenticator: noCalls{token}}}, nil)
+		s.serve = func(ctx context.Context, p *server) error {
+			<-ctx.Done()
+			if why := context.Cause(ctx); why != access.ErrExpired {
+				t.Errorf("the conversation ends for %v", why)
+			}
+			return p.Send(context.WithoutCancel(ctx), jsonrpc.NewResult(jsonrpc.IntID(3), []byte(`{}`)))
+		}
+		c := s.open()
+		expire(access.ErrExpired)
+		c.hears(`{"jsonrpc":"2.0","id":3,"result":{}}`)
+		synctest.Wait()
+		if !c.finished() || s.h.Sessions() != 0 {
+			t.Error("the session has not ended")
+		}
+	})
+}

@@ -177,10 +177,18 @@ func (h *Handler) start(r *http.Request) (*session, error) {
 var errTokenRemoved = errors.New("there is no token any more for who has opened the session")
 
 // serve runs the bridge.Handler for a session, which ends when the token of
-// who has opened it is removed, and waits for its last words.
+// who has opened it is removed or has expired, and waits for its last words.
 func (h *Handler) serve(slot *admission.Slot, s *session, token context.Context) {
-	defer context.AfterFunc(token, func() { s.end(errTokenRemoved) })()
-	ctx := slot.Context()
+	ctx, cancel := context.WithCancelCause(slot.Context())
+	defer cancel(nil)
+	defer context.AfterFunc(token, func() {
+		if context.Cause(token) == access.ErrExpired { // calls in progress may be answered
+			cancel(access.ErrExpired)
+			return
+		}
+		s.end(errTokenRemoved)
+	})()
+	s.ctx = ctx
 	s.seen.How = s.how
 	h.ended(slot, s, h.server.ServeConn(observe.WithOrigin(identity.WithPrincipal(ctx, s.owner), &s.seen), s))
 }
@@ -215,6 +223,8 @@ func (s *session) how(err error) (text string, failed bool) {
 		return why.Error(), false
 	case context.Cause(s.ctx) == bridge.ErrReclaimed:
 		return "it was idle, and its place goes to another client, who has fewer than " + identity.Party(s.ctx), false
+	case context.Cause(s.ctx) == access.ErrExpired:
+		return access.ErrExpired.Error(), false
 	case s.ctx.Err() != nil:
 		return "the bridge ends it", false
 	}

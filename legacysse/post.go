@@ -8,7 +8,6 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/mcp-bridge/mcp-bridge/bridge/access"
 	"github.com/mcp-bridge/mcp-bridge/bridge/budget"
 	"github.com/mcp-bridge/mcp-bridge/internal/httpserve"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
@@ -53,18 +52,25 @@ func (h *Handler) ServeMessage(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	if a, ok := h.opts.Guard.Authenticator.(access.Authorizer); ok {
-		if no := a.Authorize(w.Header(), r, messages...); no != nil {
-			h.logRefused(r, no.Reason)
-			refuse(w, r, no.Rule, no.Status, firstRequest(messages), no.Reason)
-			return
-		}
-	}
 	if err := s.pass(r.Context(), messages, replies, share); err != nil {
 		refuse(w, r, "SS3", http.StatusNotFound, jsonrpc.ID{}, noSuchSession)
 		return
 	}
 	w.WriteHeader(http.StatusAccepted)
+}
+
+// authorized reports whether the sender of r may send all of these messages, or answers the request.
+func (h *Handler) authorized(w http.ResponseWriter, r *http.Request, messages []jsonrpc.Message) bool {
+	a := h.opts.Guard.Authenticator
+	if a == nil {
+		return true
+	}
+	no := a.Authorize(w.Header(), r, messages...)
+	if no != nil {
+		h.logRefused(r, no.Reason)
+		refuse(w, r, no.Rule, no.Status, firstRequest(messages), no.Reason)
+	}
+	return no == nil
 }
 
 // firstRequest returns the id of the first request in a body, the zero one if there is none.
@@ -110,6 +116,10 @@ func sessionID(u *url.URL) string {
 // say on the event stream; or it answers the request.
 func (h *Handler) decode(w http.ResponseWriter, r *http.Request, s *session, body []byte) (messages, replies []jsonrpc.Message, ok bool) {
 	messages, faults := jsonrpc.Decode(body, s.revision.Batches(), h.opts.MaxBatch, h.opts.MaxDepth)
+	// Nothing of a batch that is refused is taken: what was to be an answer to the server may come again.
+	if !h.authorized(w, r, messages) {
+		return nil, nil, false
+	}
 	messages, faults = s.brokenAnswers(messages, faults)
 	if len(messages) == 0 && len(faults) == 1 {
 		httpserve.WriteError(w, r, "J4", http.StatusBadRequest, faults[0].Code, faults[0].ID, faults[0].Message)

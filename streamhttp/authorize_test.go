@@ -76,5 +76,3 @@ func TestServerExpired(t *testing.T) {
 		r.isJSON(result("1"))
 	})
 }
-
-var _ access.Authorizer = noCalls{}

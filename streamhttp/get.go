@@ -1,6 +1,7 @@
 package streamhttp
 
 import (
+	"context"
 	"math"
 	"net/http"
 	"strconv"
@@ -121,6 +122,10 @@ func (h *Handler) writeSSE(w http.ResponseWriter, r *http.Request, s *session, s
 			case <-r.Context().Done():
 				return "the client has gone"
 			case <-tokenRemoved:
+				if answersExpired(r) {
+					tokenRemoved = nil
+					continue
+				}
 				// The session belongs to a name, but this connection to a token.
 				return "its token was revoked"
 			case <-keepAlive.C:
@@ -131,6 +136,12 @@ func (h *Handler) writeSSE(w http.ResponseWriter, r *http.Request, s *session, s
 		clear(events)
 		events, over = s.take(st, rd, events[:0])
 	}
+}
+
+// answersExpired reports whether a request whose token is not valid any more goes on to its answer:
+// a call whose token has only expired.
+func answersExpired(r *http.Request) bool {
+	return r.Method == http.MethodPost && context.Cause(access.TokenContext(r)) == access.ErrExpired
 }
 
 // beginSSE writes what a stream begins with.

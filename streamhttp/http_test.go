@@ -567,12 +567,12 @@ func TestServerCORS(t *testing.T) {
 		s := newSite(t, streamhttp.HandlerOptions{Guard: access.Policy{AllowOrigins: []string{"https://app.example"}}})
 		u, p := s.open(r25c)
 		r := u.request("OPTIONS", "", "Origin: https://app.example", "Access-Control-Request-Method: POST",
-			"Access-Control-Request-Headers: content-type, mcp-session-id, mcp-param-x, last-event-id, x-other")
+			"Access-Control-Request-Headers: content-type, dpop, mcp-session-id, mcp-param-x, last-event-id, x-other")
 		r.is(http.StatusNoContent)
 		if got := r.header.Get("Access-Control-Allow-Origin"); got != "https://app.example" {
 			t.Errorf("Access-Control-Allow-Origin: %q", got)
 		}
-		if got := r.header.Get("Access-Control-Allow-Headers"); got != "content-type, mcp-session-id, mcp-param-x, last-event-id" {
+		if got := r.header.Get("Access-Control-Allow-Headers"); got != "content-type, dpop, mcp-session-id, mcp-param-x, last-event-id" {
 			t.Errorf("Access-Control-Allow-Headers: %q", got)
 		}
 		u.request("OPTIONS", "", "Origin: https://evil.example", "Access-Control-Request-Method: POST").is(http.StatusForbidden)
@@ -582,7 +582,7 @@ func TestServerCORS(t *testing.T) {
 				p.says(result("1"))
 			}
 			if r.header.Get("Access-Control-Allow-Origin") != "https://app.example" ||
-				r.header.Get("Access-Control-Expose-Headers") != "Mcp-Session-Id, MCP-Protocol-Version, WWW-Authenticate" {
+				r.header.Get("Access-Control-Expose-Headers") != "Mcp-Session-Id, MCP-Protocol-Version, WWW-Authenticate, DPoP-Nonce" {
 				t.Errorf("status %d with %v", r.status, r.header)
 			}
 		}

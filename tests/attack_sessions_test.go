@@ -17,7 +17,7 @@ var isolations = []string{"auto", "session", "principal", "shared"}
 // speaks as kind says.
 func tenants(t testing.TB, kind string, flags ...string) (srv *server, ann, bob *site) {
 	t.Helper()
-	b := &brain{target: []string{"--", childBin, "-speak", kind}}
+	b := &brain{target: []string{"--", childBin, "-speak", kind}, access: kind == "legacy"}
 	return share(t, b, flags...)
 }
 
@@ -132,6 +132,7 @@ func TestForeignCancellation(t *testing.T) {
 			t.Run(fmt.Sprintf("modern server %t, %s", modern, isolation), func(t *testing.T) {
 				t.Parallel()
 				b := newBrain(t, modern)
+				b.access = modern == (isolation == "auto")
 				_, ann, bob := share(t, b, "--isolation", isolation)
 				ctx := within(t, harness.Patience)
 				victim := newGuest("victim", ann, false, "ws")
@@ -177,6 +178,7 @@ func TestForeignSubscription(t *testing.T) {
 		t.Run(fmt.Sprintf("modern server %t", modern), func(t *testing.T) {
 			t.Parallel()
 			b := newBrain(t, modern)
+			b.access = modern
 			_, ann, bob := share(t, b, "--isolation", "shared")
 			ctx := within(t, harness.Patience)
 			listener := newGuest("listener", ann, false, "ws")

@@ -36,6 +36,7 @@ const (
 // relays (fixtures/relay), which the bridge starts; all of them talk to it. It
 // answers calls of many clients at once, in any order.
 type brain struct {
+	access bool // its clients have access tokens
 	t      testing.TB
 	modern bool
 	target []string // the arguments that make a bridge run it

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -31,14 +32,30 @@ func crowd(t testing.TB) time.Duration {
 	return 3 * time.Second
 }
 
+// principals returns flags for two principals and their tokens: access tokens of an issuer, or static ones.
+func principals(t testing.TB, access bool) (flags []string, tokens [2]string) {
+	t.Helper()
+	if !access {
+		return []string{"--token-file", tokenFile(t, "ann "+annToken, "bob "+bobToken)}, [2]string{annToken, bobToken}
+	}
+	i := newIssuer(t)
+	secret := filepath.Join(t.TempDir(), "secret")
+	writeFile(t, secret, introspectSecret)
+	flags = []string{
+		"--oidc-issuer", i.url, "--public-url", publicURL,
+		"--introspect", i.url + "/introspect", "--introspect-client-id", "bridge", "--introspect-secret-file", secret,
+	}
+	return flags, [2]string{i.token("ann", nil), i.token("bob", nil)}
+}
+
 // share starts a bridge for two principals, and returns their sites.
 func share(t testing.TB, b *brain, flags ...string) (srv *server, ann, bob *site) {
 	t.Helper()
-	tokens := tokenFile(t, "ann "+annToken, "bob "+bobToken)
-	argv := append([]string{bridgeBin, "serve", "--listen", "127.0.0.1:0", "--token-file", tokens, "--max-sessions", "1000", "--grace", "2s"}, flags...)
+	who, tokens := principals(t, b.access)
+	argv := append([]string{bridgeBin, "serve", "--listen", "127.0.0.1:0", "--max-sessions", "1000", "--grace", "2s"}, append(who, flags...)...)
 	srv = serveArgv(t, nil, append(argv, b.target...)...)
 	s := srv.site()
-	return srv, s.bearer(annToken), s.bearer(bobToken)
+	return srv, s.bearer(tokens[0]), s.bearer(tokens[1])
 }
 
 // TestSharedCrowd: D1 to D3, D7, J3, J12, J13. 200 clients of two principals,
@@ -303,10 +320,11 @@ func (g *slot) who(t testing.TB, ctx context.Context) string {
 // processes; who is the same and can do the same shares one; who can do
 // something else has another. What one was asked the other cannot answer.
 func TestSharedByPrincipal(t *testing.T) {
-	for _, flags := range [][]string{{"--isolation", "principal"}, nil} {
+	for i, flags := range [][]string{{"--isolation", "principal"}, nil} {
 		t.Run(strings.Join(flags, " "), func(t *testing.T) {
 			t.Parallel()
 			b := newBrain(t, false)
+			b.access = i == 0
 			_, ann, bob := share(t, b, flags...)
 			ctx := within(t, harness.Patience)
 			open := func(name string, s *site, over, caps string) *slot {

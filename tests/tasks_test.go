@@ -167,9 +167,11 @@ func TestTasksBelongToPrincipals(t *testing.T) {
 		t.Run(isolation, func(t *testing.T) {
 			t.Parallel()
 			u := newTaskServer(t)
-			tokens := tokenFile(t, "ann "+annToken, "bob "+bobToken)
+			who, tokens := principals(t, isolation == "auto" || isolation == "request")
+			annToken, bobToken := tokens[0], tokens[1]
 			start := func() *site {
-				return serveArgv(t, nil, bridgeBin, "serve", "--listen", "127.0.0.1:0", "--token-file", tokens, "--isolation", isolation, u.URL).site()
+				argv := append([]string{bridgeBin, "serve", "--listen", "127.0.0.1:0", "--isolation", isolation}, who...)
+				return serveArgv(t, nil, append(argv, u.URL)...).site()
 			}
 			s := start()
 			ann := s.bearer(annToken).tasks(t, "mcp")

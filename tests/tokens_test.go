@@ -313,6 +313,7 @@ func TestServePublic(t *testing.T) {
 		"one of two is public":    {[]string{"--listen", "127.0.0.1:0"}, false},
 		"tokens":                  {[]string{"--token-file", tokenFile(t, "ann "+annToken)}, true},
 		"certificates of clients": {append([]string{"--tls-client-ca", ca.write(t, dir)}, withTLS...), true},
+		"access tokens":           {[]string{"--oidc-issuer", "https://id.example", "--audience", "mcp"}, true},
 		"insecure":                {[]string{"--insecure"}, true},
 	} {
 		t.Run(name, func(t *testing.T) {

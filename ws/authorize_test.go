@@ -61,4 +61,29 @@ func TestAuthorizer(t *testing.T) {
 	}
 }
 
-var _ access.Authorizer = noCalls{}
+// When the token of a connection expires, its call is answered before the connection ends.
+func TestExpired(t *testing.T) {
+	token, expire := context.WithCancelCause(t.Context())
+	server := func(ctx context.Context, c bridge.Conn) error {
+		m, err := bridgetest.Recv(ctx, c)
+		if err != nil {
+			return err
+		}
+		expire(access.ErrExpired)
+		<-ctx.Done()
+		if why := context.Cause(ctx); why != access.ErrExpired {
+			t.Errorf("the conversation ends for %v", why)
+		}
+		return c.Send(context.WithoutCancel(ctx), jsonrpc.NewResult(m.ID(), []byte(`{}`)))
+	}
+	s := &site{answer: server}
+	s.start(t, HandlerOptions{Guard: access.Policy{Authenticator: noCalls{token}}})
+	c := s.dialRaw(t, nil)
+	c.write(frame(fin|opText, []byte(`{"jsonrpc":"2.0","id":8,"method":"ping"}`)))
+	if text := c.text(); !strings.Contains(text, `"result"`) {
+		t.Errorf("answer %s", text)
+	}
+	if reason := c.wantClose(1008); !strings.Contains(reason, "expired") {
+		t.Errorf("the connection ends with %q", reason)
+	}
+}

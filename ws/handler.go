@@ -164,8 +164,8 @@ func (h *Handler) logCrowded() {
 
 // authorized returns the session's Conn, without those messages that its client may not send.
 func (h *Handler) authorized(r *http.Request, s bridge.Conn) bridge.Conn {
-	a, ok := h.opts.Guard.Authenticator.(access.Authorizer)
-	if !ok {
+	a := h.opts.Guard.Authenticator
+	if a == nil {
 		return s
 	}
 	return bridge.Intercept(s, bridge.Hooks{Receive: func(m jsonrpc.Message) (in, reply jsonrpc.Message) {
@@ -191,9 +191,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, slot *admission.
 	}
 	s := newSession(h, slot, socket, up.wire, access.Principal(r), identity.Party(slot.Context()))
 	seen := &observe.SessionOrigin{Remote: h.opts.Guard.RemoteAddr(r), Principal: s.owner, How: s.how}
-	defer context.AfterFunc(access.TokenContext(r), func() {
-		s.close(websocket.StatusPolicyViolation, "there is no token any more for who has opened the session")
-	})()
+	defer s.endWith(access.TokenContext(r))()
 	err = h.server.ServeConn(observe.WithOrigin(identity.WithPrincipal(s.ctx, s.owner), seen), h.authorized(r, s))
 	if how, failed := s.how(err); !seen.Observed() && failed {
 		level := hclog.Warn

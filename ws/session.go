@@ -7,6 +7,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/access"
 	"github.com/mcp-bridge/mcp-bridge/bridge/admission"
 	"github.com/mcp-bridge/mcp-bridge/bridge/identity"
 )
@@ -44,17 +45,37 @@ func newSession(h *Handler, slot *admission.Slot, socket *websocket.Conn, w *wir
 	return s
 }
 
+// endWith ends the session when the token that it was opened with is not valid any more: at once if it was
+// revoked, and if it has expired when calls in progress have been answered. stop must be called.
+func (s *session) endWith(token context.Context) (stop func()) {
+	ctx, cancel := context.WithCancelCause(s.ctx)
+	s.ctx = ctx
+	unused := context.AfterFunc(token, func() {
+		if context.Cause(token) == access.ErrExpired {
+			cancel(access.ErrExpired)
+			return
+		}
+		s.close(websocket.StatusPolicyViolation, "there is no token any more for who has opened the session")
+	})
+	return func() {
+		unused()
+		cancel(nil)
+	}
+}
+
 // Close implements bridge.Conn. The reason is why the server has ended
 // the conversation, or why there is none. After what was sent, the client gets
 // a close frame: status 1001 when the Handler shuts down, 1013 when there is no
 // place for it or another party is to have that, 1000 without an error, 1008 for
-// a client that is too slow, 1011 with another one. Its text is not for the client.
+// a client that is too slow or whose token has expired, 1011 with another one. Its text is not for the client.
 func (s *session) Close(err error) error {
 	switch {
 	case s.handler.control.Context().Err() != nil:
 		s.close(websocket.StatusGoingAway, bridge.ErrClosing.Error())
 	case context.Cause(s.ctx) == bridge.ErrReclaimed || errors.Is(err, bridge.ErrReclaimed):
 		s.close(websocket.StatusTryAgainLater, bridge.ErrReclaimed.Error())
+	case context.Cause(s.ctx) == access.ErrExpired:
+		s.close(websocket.StatusPolicyViolation, access.ErrExpired.Error()+": connect again with a new one")
 	case errors.Is(err, bridge.ErrBusy):
 		s.close(websocket.StatusTryAgainLater, bridge.ErrBusy.Error())
 	case errors.Is(err, bridge.ErrSlow):
@@ -76,6 +97,8 @@ func (s *session) how(err error) (text string, failed bool) {
 		return s.end.err.Error(), false
 	case context.Cause(s.ctx) == bridge.ErrReclaimed:
 		return "it was idle, and its place goes to another client, who has fewer than " + identity.Party(s.ctx), false
+	case context.Cause(s.ctx) == access.ErrExpired:
+		return access.ErrExpired.Error(), false
 	case s.ctx.Err() != nil:
 		return "the bridge ends it", false
 	}

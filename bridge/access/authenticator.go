@@ -9,18 +9,13 @@ import (
 )
 
 // An Authenticator finds out who has sent a request, in the place of Policy.Tokens and of the
-// certificates of TLS clients. Enter calls it after it has checked Host and Origin.
+// certificates of TLS clients, and knows which messages a sender may send. Enter calls Authenticate
+// after it has checked Host and Origin; transports ask about each message before they pass it on.
+// Its methods may be called concurrently.
 type Authenticator interface {
 	// Authenticate returns r with its Sender (Sender.Context), or r and why it is refused. It sets the
-	// headers of the reply that belong to a Refusal on h. It must not read the body of r, and may be
-	// called concurrently.
+	// headers of the reply that belong to a Refusal on h. It must not read the body of r.
 	Authenticate(h http.Header, r *http.Request) (*http.Request, *Refusal)
-}
-
-// An Authorizer is an Authenticator that also knows which messages a sender may send. Transports ask
-// it about each message, before they pass it on.
-type Authorizer interface {
-	Authenticator
 
 	// Authorize returns why the sender of r may not send these messages: nil if it may. It sets the
 	// headers of the reply on h, as Authenticate does.

@@ -10,6 +10,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
 // onlyBob lets in who says that he is Bob.
@@ -21,6 +23,12 @@ func (onlyBob) Authenticate(h http.Header, r *http.Request) (*http.Request, *Ref
 		return r, &Refusal{http.StatusUnauthorized, "A2", "you are not Bob"}
 	}
 	return r.WithContext(Sender{Name: "bob"}.Context(r.Context())), nil
+}
+
+func (onlyBob) Authorize(http.Header, *http.Request, ...jsonrpc.Message) *Refusal { return nil }
+
+func (onlyBob) Forbidden(*http.Request, jsonrpc.Message) (jsonrpc.Message, bool) {
+	return jsonrpc.Message{}, false
 }
 
 // TestAuthenticator shows that an Authenticator comes after Host, Origin and preflights, and in the

@@ -7,7 +7,7 @@ import (
 
 const (
 	allowMethods  = "GET, POST, DELETE, OPTIONS"
-	exposeHeaders = "Mcp-Session-Id, MCP-Protocol-Version, WWW-Authenticate"
+	exposeHeaders = "Mcp-Session-Id, MCP-Protocol-Version, WWW-Authenticate, DPoP-Nonce"
 	maxAge        = "3600" // seconds a browser may remember a preflight; Chrome takes 7200 at most
 )
 
@@ -70,7 +70,7 @@ func allowedHeaders(requested []string) string {
 }
 
 func isAllowedHeader(name string) bool {
-	for _, known := range []string{"Authorization", "Content-Type", "Accept", "Last-Event-ID", "X-API-Key"} {
+	for _, known := range []string{"Authorization", "Content-Type", "Accept", "Last-Event-ID", "X-API-Key", "DPoP"} {
 		if equalFold(name, known) {
 			return true
 		}

@@ -101,7 +101,7 @@ func TestCORSOfRequest(t *testing.T) {
 			}
 			expose := ""
 			if tt.allowed != "" {
-				expose = "Mcp-Session-Id, MCP-Protocol-Version, WWW-Authenticate"
+				expose = "Mcp-Session-Id, MCP-Protocol-Version, WWW-Authenticate, DPoP-Nonce"
 			}
 			checkHeader(t, w.Header(), "Access-Control-Allow-Origin", tt.allowed)
 			checkHeader(t, w.Header(), "Access-Control-Expose-Headers", expose)

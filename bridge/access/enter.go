@@ -51,7 +51,7 @@ func (p *Policy) Enter(w http.ResponseWriter, r *http.Request) (*http.Request, *
 			return r, &Refusal{http.StatusUnauthorized, no.rule, no.reason}
 		}
 	} else if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
-		who.name = certificateName(r.TLS.VerifiedChains[0][0])
+		who.name = CertificateName(r.TLS.VerifiedChains[0][0])
 	}
 	if no := p.checkForwarded(r); no != nil {
 		return r, no
@@ -159,10 +159,10 @@ func TokenInQuery(query string) bool {
 	return false
 }
 
-// certificateName returns the principal of a verified certificate (A10): its subject if that has a common
+// CertificateName returns the principal of a verified certificate (A10): its subject if that has a common
 // name, otherwise the first of its other names. The kind of the name is part of the principal. So two
 // certificates with the same word in different fields are different principals.
-func certificateName(c *x509.Certificate) string {
+func CertificateName(c *x509.Certificate) string {
 	// The name of a token has no colon.
 	switch {
 	case c.Subject.CommonName != "" && len(c.Subject.Names) <= 1:

@@ -31,11 +31,15 @@ type daemon struct {
 	traced  *tracing                // of all that seen tells
 	fail    context.CancelCauseFunc // ends the run with an error
 	guard   access.Policy
-	auth    credentials // of remote servers
+	auth    credentials    // of remote servers
+	keys    *access.Tokens // static ones; nil: there are none
 	hub     *hub.Hub
 	notify  *listen.Notifier
 	sockets listen.Listeners
 	unlook  func() // ends what lets people look at the run; nil: nobody can
+
+	protection *protection // verifies access tokens; nil: there are none
+	scopes     []string    // that messages need, as the configuration file says; guarded by reloading
 
 	reloading sync.Mutex               // one reload at a time
 	begun     bool                     // there is something to reload
@@ -97,7 +101,7 @@ func (d *daemon) begin(where addresses, to target) error {
 	defer d.reloading.Unlock()
 	// The sockets come first: those of systemd stand in environment variables,
 	// which are gone then and which no server is to see.
-	sockets, err := d.flags.listen.open(where, d.guard.Tokens != nil, d.log)
+	sockets, err := d.flags.listen.open(where, d.guard.Authenticates(), d.log)
 	if err != nil {
 		return err
 	}
@@ -152,7 +156,7 @@ func (d *daemon) prepare(to target) ([]hub.Spec, error) {
 // load reads the configuration file.
 func (d *daemon) load() ([]hub.Spec, error) {
 	defaults := d.flags.settings()
-	c, err := loadConfig(d.flags.config, config.Options{Lookup: d.env.lookup, Defaults: &defaults}, d.log)
+	c, err := loadConfig(d.flags.config, config.Options{Lookup: d.env.lookup, Defaults: &defaults, CheckScopes: checkScopes}, d.log)
 	d.files.Store(&c.Files) // of a broken one too: it may be mended
 	if err != nil {
 		return nil, err
@@ -187,12 +191,18 @@ func (d *daemon) load() ([]hub.Spec, error) {
 	if c.MaxChildrenTotal >= 0 {
 		d.total = c.MaxChildrenTotal
 	}
+	d.scopes = c.Scopes
 	return all, nil
 }
 
-// apply makes these the servers, and what was loaded with them the bound.
+// apply makes these the servers, and what was loaded with them the bound and the scopes.
 func (d *daemon) apply(all []hub.Spec) error {
+	undo, err := d.protection.begin(all, d.flags.config == "", d.scopes)
+	if err != nil {
+		return err
+	}
 	if err := d.hub.Apply(all); err != nil {
+		undo()
 		return err
 	}
 	d.hub.SetMaxChildren(d.total)
@@ -218,7 +228,9 @@ func (d *daemon) alive() bool {
 }
 
 // hasFiles reports whether there is anything to load again.
-func (d *daemon) hasFiles() bool { return d.flags.config != "" || d.flags.access.tokenFile != "" }
+func (d *daemon) hasFiles() bool {
+	return d.flags.config != "" || d.flags.access.tokenFile != "" || d.flags.protect.scopeMap != ""
+}
 
 // watched returns the files whose change is worth a reload. TLS files have a
 // watcher of their own.
@@ -229,8 +241,10 @@ func (d *daemon) watched() []string {
 	} else if d.flags.config != "" {
 		files = append(files, d.flags.config)
 	}
-	if d.flags.access.tokenFile != "" {
-		files = append(files, d.flags.access.tokenFile)
+	for _, file := range []string{d.flags.access.tokenFile, d.flags.protect.scopeMap} {
+		if file != "" {
+			files = append(files, file)
+		}
 	}
 	return files
 }
@@ -263,7 +277,7 @@ const tokensWait = 2 * time.Second
 
 // awaitTokens waits for that, until ctx is done.
 func (d *daemon) awaitTokens(ctx context.Context) {
-	if d.guard.Tokens == nil || !d.guard.Tokens.Unsettled() {
+	if d.keys == nil || !d.keys.Unsettled() {
 		return
 	}
 	t := time.NewTimer(tokensWait)
@@ -276,7 +290,7 @@ func (d *daemon) awaitTokens(ctx context.Context) {
 
 // reloadTokens takes over what the token file says now.
 func (d *daemon) reloadTokens() {
-	file, tokens := d.flags.access.tokenFile, d.guard.Tokens
+	file, tokens := d.flags.access.tokenFile, d.keys
 	if tokens == nil || file == "" {
 		return
 	}
@@ -292,6 +306,18 @@ func (d *daemon) reloadTokens() {
 	}
 }
 
+// reloadScopes takes over what --scope-map says now, where there is no configuration file.
+func (d *daemon) reloadScopes() {
+	if d.flags.protect.scopeMap == "" {
+		return
+	}
+	if err := d.protection.reload(); err != nil {
+		d.log.Error("the scope map cannot be used; what was there goes on", "error", err)
+		return
+	}
+	d.log.Info("scope map loaded")
+}
+
 // reload takes over what the files say now. What is wrong changes nothing.
 func (d *daemon) reload(ctx context.Context) {
 	d.awaitTokens(ctx)
@@ -304,6 +330,7 @@ func (d *daemon) reload(ctx context.Context) {
 	defer func() { d.unheard(d.notify.Ready("")) }()
 	d.reloadTokens()
 	if d.flags.config == "" {
+		d.reloadScopes()
 		return
 	}
 	all, err := d.load()

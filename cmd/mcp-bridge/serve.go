@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/pflag"
 
+	"github.com/mcp-bridge/mcp-bridge/bridge/access"
 	"github.com/mcp-bridge/mcp-bridge/internal/config"
 	"github.com/mcp-bridge/mcp-bridge/internal/hub"
 	"github.com/mcp-bridge/mcp-bridge/internal/listen"
@@ -21,6 +23,7 @@ type serveFlags struct {
 	limits  limitFlags
 	listen  listenFlags
 	access  accessFlags
+	protect protectFlags
 	scale   scaleFlags
 	metrics metricsFlags
 	tracing tracingFlags
@@ -39,6 +42,7 @@ func (f *serveFlags) flagSet() *pflag.FlagSet {
 	f.limits.register(fs)
 	f.listen.register(fs)
 	f.access.register(fs)
+	f.protect.register(fs)
 	f.scale.register(fs)
 	f.metrics.register(fs)
 	f.tracing.register(fs)
@@ -75,6 +79,13 @@ func (f *serveFlags) check() (where addresses, err error) {
 		return where, err
 	}
 	if err := f.listen.check(); err != nil {
+		return where, err
+	}
+	prefix, err := f.access.publicPrefix()
+	if err != nil {
+		return where, err
+	}
+	if err := f.protect.check(prefix); err != nil {
 		return where, err
 	}
 	if err := f.tracing.check(); err != nil {
@@ -155,14 +166,17 @@ func (f *serveFlags) run(ctx context.Context, where addresses, to target, env en
 	defer end()
 	traced.hideTokens(f.access.tokenFile, env)
 	env.lookup = traced.hidingLookup(env.lookup)
-	guard, err := f.access.policy(env, log)
+	guard, err := f.access.policy(env, f.protect.on(), log)
 	if err != nil {
 		return err
 	}
-	prefix, err := f.access.publicPrefix()
+	keys := guard.Tokens
+	protection, err := f.protect.protection(keys, f.target.caFile, traced, log)
 	if err != nil {
 		return err
 	}
+	defer protection.Close()
+	guard = protection.guard(guard)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	stopWhenClosed(env.stdin, func() {
@@ -174,12 +188,23 @@ func (f *serveFlags) run(ctx context.Context, where addresses, to target, env en
 	env.lines.Hide(traced.redact)
 	env.lines.HideLines(traced.redactLine)
 	d := &daemon{
-		flags: f, env: env, log: log, seen: &seen, traced: traced, fail: cancel, guard: guard,
-		hub: hub.New(hub.Options{
-			Guard: guard, PathPrefix: prefix, Alone: f.config == "", PeerUser: listen.PeerUser, Observer: &seen, Logger: log,
-		}),
+		flags: f, env: env, log: log, seen: &seen, traced: traced, fail: cancel, guard: guard, keys: keys, protection: protection,
+		hub: hub.New(f.hub(guard, protection, &seen, log)),
 	}
 	return d.run(ctx, where, to)
+}
+
+// hub returns the options of the hub. The prefix was checked.
+func (f *serveFlags) hub(guard access.Policy, p *protection, seen *observe.Observer, log hclog.Logger) hub.Options {
+	prefix, _ := f.access.publicPrefix()
+	o := hub.Options{
+		Guard: guard, PathPrefix: cmp.Or(prefix, f.protect.publicPath()), Alone: f.config == "",
+		PeerUser: listen.PeerUser, Observer: seen, Logger: log,
+	}
+	if p != nil {
+		o.Metadata, o.Secret = p.Metadata(), func() []byte { return p.taskSecret(f.listen.key) }
+	}
+	return o
 }
 
 // spec describes the one server of the command line.

@@ -154,7 +154,7 @@ func checkConfig(args []string, env environment) error {
 		}
 		return err
 	}
-	c, err := config.Load(args[0], config.Options{Lookup: env.lookup, Check: check})
+	c, err := config.Load(args[0], config.Options{Lookup: env.lookup, Check: check, CheckScopes: checkScopes})
 	if problems, ok := errors.AsType[config.Problems](err); ok && len(problems) == absent {
 		return err // the file itself is right
 	}

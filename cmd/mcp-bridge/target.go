@@ -218,6 +218,9 @@ func warnIdle(fs *pflag.FlagSet, to target, log hclog.Logger) {
 		idle, kind = slices.Concat(fileFlags, ofOne), "--config: write it into the file"
 	}
 	for _, name := range idle {
+		if name == "ca-file" && (fs.Changed("oidc-issuer") || fs.Changed("introspect")) {
+			continue // it counts for those
+		}
 		if fs.Changed(name) {
 			log.Warn("--" + name + " has no effect with " + kind)
 		}

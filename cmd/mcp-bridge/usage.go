@@ -56,6 +56,18 @@ Where serve listens
 Who may come in
   --token-file FILE        clients need a token; one "NAME TOKEN" a line, loaded again when it changes
                            (or the same lines in the environment variable MCP_BRIDGE_TOKENS)
+  --public-url URL         the address that clients use, without /mcp, such as https://mcp.example.com: access tokens must
+                           be for it, and it tells clients where to get one. Its path is --path-prefix
+  --oidc-issuer URL        accept the access tokens of this identity provider; may be repeated. A client has an access
+                           token, a token of --token-file, or nothing, and is answered 401 then (docs/protect.md)
+  --jwks-url URL           where its keys are (default: where its metadata says)
+  --audience TEXT          access tokens must be for this, in the place of the addresses below --public-url; may be repeated
+  --introspect URL         ask here about access tokens that no --oidc-issuer has signed; with --introspect-client-id ID
+                           and --introspect-secret-file FILE
+  --require-scope SCOPE    every access token must have it; may be repeated
+  --scope-map FILE         which scopes messages need, a line such as "tools/call delete_* -> admin" each
+  --client-dpop WHICH      tokens that are bound to a key (DPoP): auto (default) demands the proof, require accepts
+                           no others, off refuses them
   --insecure               bind an address that other machines can reach, though nobody is authenticated
   --allow-origin ORIGIN    admit a browser origin besides loopback, such as https://app.example;
                            may be repeated
@@ -101,7 +113,7 @@ A remote server (serve, connect)
   --connect-timeout D      time to connect in (default 10s)
   --resume-timeout D       how long to reconnect to the stream of a call that has broken before the answer;
                            then the call fails (default 15s; Streamable HTTP)
-  --ca-file FILE           trust the certificates of these authorities too, PEM (https, wss)
+  --ca-file FILE           trust the certificates of these authorities too, PEM (https, wss; also of --oidc-issuer)
   --client-cert FILE       show this certificate to a server that asks for one, PEM
   --client-key FILE        its private key, PEM
   --transport WHICH        for http and https: http-first, sse-first, http-only or sse-only
@@ -222,7 +234,7 @@ wrap, unwrap (docs/recordings.md)
 
 When serve has a pipe as stdin, it stops once that is closed; one that is closed from the start says nothing.
 SIGTERM and SIGINT end everything gracefully; a second one, at once. SIGHUP makes serve load its files again
-(--config, --token-file, --tls-*), which it also does when they change; where there are none, it ends it.
+(--config, --token-file, --scope-map, --tls-*), which it also does when they change; where there are none, it ends it.
 
 Exit status: 0 after a graceful end, 1 when something failed (the log says what), 2 for a mistake in the
 command line or a configuration file, 130 or 143 when a second signal has ended it. Durations are written

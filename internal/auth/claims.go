@@ -57,6 +57,9 @@ func readClaims(f strictjson.Fields) (Claims, error) {
 	return c, nil
 }
 
+// ErrBinding is the error for a token that is bound to a key in a way that is not known here.
+var ErrBinding = errors.New("what the token is bound to is not supported")
+
 // confirm reads what a token is bound to. A way that is not known here could not be demanded, and the
 // token would be worth more than it says.
 func (c *Claims) confirm(cnf json.RawMessage) error {
@@ -72,11 +75,11 @@ func (c *Claims) confirm(cnf json.RawMessage) error {
 		case "x5t#S256":
 			c.X5T = r.Text(name)
 		default:
-			return fmt.Errorf("the token is bound to a key by %.40q, which is not supported", name)
+			return fmt.Errorf("%w: %.40q", ErrBinding, name)
 		}
 	}
 	if r.Err == nil && c.JKT == "" && c.X5T == "" {
-		return errors.New(`"cnf" does not say to which key the token is bound`)
+		return fmt.Errorf(`%w: "cnf" does not say to which key`, ErrBinding)
 	}
 	return r.Err
 }

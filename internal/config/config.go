@@ -27,6 +27,9 @@ type Config struct {
 	// means no bound, -1 that the file does not say.
 	MaxChildrenTotal int
 
+	// Scopes are lines that say which scopes of access tokens messages need (Options.CheckScopes).
+	Scopes []string
+
 	// Files are the files that were read or should have been: the file itself and
 	// each envFile and headerFile, as absolute paths. A change of any of them
 	// can change the Config.
@@ -151,6 +154,9 @@ type Options struct {
 	// Check, if not nil, is asked about each server that is not disabled and in which no
 	// mistake was found. What it says is a mistake, too, at the server's command or URL.
 	Check func(Server) error
+
+	// CheckScopes, if not nil, says what is wrong with one of the Scopes.
+	CheckScopes func(line string) error
 }
 
 // maxFile bounds the files that are read, in bytes.

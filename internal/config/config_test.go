@@ -75,6 +75,9 @@ func dump(c *Config) string {
 	if c.MaxChildrenTotal != -1 {
 		lines = append(lines, "maxChildrenTotal "+quoteAny(c.MaxChildrenTotal))
 	}
+	if len(c.Scopes) > 0 {
+		lines = append(lines, "scopes "+quoteAny(c.Scopes))
+	}
 	for _, s := range c.Servers {
 		lines = append(lines, "server "+quote(s.Name))
 		v := reflect.ValueOf(s)

@@ -39,7 +39,7 @@ func TestManual(t *testing.T) {
 	} else if have != want {
 		t.Errorf("%s has\n%s\nand the settings are\n%s", manualFile, have, want)
 	}
-	keys := slices.Concat(serverKeys, slices.Collect(maps.Keys(aliases)), slices.Collect(maps.Keys(clientServerKeys)), []string{ours, "defaults", "maxChildrenTotal", "$schema"})
+	keys := slices.Concat(serverKeys, slices.Collect(maps.Keys(aliases)), slices.Collect(maps.Keys(clientServerKeys)), []string{ours, "defaults", "maxChildrenTotal", "scopes", "$schema"})
 	for _, key := range keys {
 		if !strings.Contains(manual, "`"+key+"`") {
 			t.Errorf("%s does not name %s", manualFile, key)
@@ -141,6 +141,10 @@ func schema() object {
 			"maxChildrenTotal": object{
 				"description": "Child processes of all servers together; 0 means no limit (--max-children-total).",
 				"type":        orNull("integer"), "minimum": 0,
+			},
+			"scopes": object{
+				"description": "Which scopes of access tokens messages need, a line each (--scope-map).",
+				"type":        orNull("array"), "items": object{"type": "string"},
 			},
 			"defaults": object{
 				"description": "Settings of every server that does not say otherwise.",

@@ -24,6 +24,7 @@ type parser struct {
 	read   func(string) ([]byte, error) // nil: other files are not read
 	only   string
 	check  func(Server) error // nil: nobody looks
+	scopes func(string) error // nil: nobody looks
 	base   Settings
 
 	lenient  bool // what is missing around us is a notice
@@ -39,7 +40,7 @@ func parse(name string, data []byte, o Options, read func(string) ([]byte, error
 	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")) // a byte order mark
 	p := &parser{
 		name: name, dir: filepath.Dir(abs), data: data, lines: lineStarts(data),
-		lookup: o.Lookup, read: read, only: o.Only, check: o.Check,
+		lookup: o.Lookup, read: read, only: o.Only, check: o.Check, scopes: o.CheckScopes,
 		config: Config{MaxChildrenTotal: -1, Files: []string{abs}},
 	}
 	if p.lookup == nil {
@@ -191,13 +192,33 @@ func (p *parser) daemon(top member) {
 			}
 		case m.key == "maxChildrenTotal":
 			p.integer(m, 0, &p.config.MaxChildrenTotal)
+		case m.key == "scopes":
+			p.scopeLines(m)
 		case flag != "":
 			p.errorf(m.at, "%s is said on the command line: %s", m.what, flag)
 		case settingOf(m.key) != nil:
 			p.errorf(m.at, `%s is for servers: put it into "defaults" for all of them, or into the "mcp-bridge" of one`, m.what)
 		default:
-			p.errorf(m.at, "%s is not known in \"mcp-bridge\"%s", m.what, p.meant(m.key, []string{"defaults", "maxChildrenTotal"}))
+			p.errorf(m.at, "%s is not known in \"mcp-bridge\"%s", m.what, p.meant(m.key, []string{"defaults", "maxChildrenTotal", "scopes"}))
 		}
+	}
+}
+
+// scopeLines reads which scopes messages need.
+func (p *parser) scopeLines(m member) {
+	all, _ := p.elements(m, `an array of lines, such as ["tools/call delete_* -> admin"]`)
+	for _, e := range all {
+		text, ok := p.text(e, `a line in quotes, such as "tools/call delete_* -> admin"`)
+		if !ok {
+			continue
+		}
+		if p.scopes != nil {
+			if err := p.scopes(text); err != nil {
+				p.errorf(e.value.StartOffset, "%s: %v", e.what, err)
+				continue
+			}
+		}
+		p.config.Scopes = append(p.config.Scopes, text)
 	}
 }
 
@@ -206,6 +227,8 @@ var daemonFlags = map[string]string{
 	"listen": "--listen", "host": "--host", "port": "--port", "unixmode": "--unix-mode",
 	"tlscert": "--tls-cert", "tlskey": "--tls-key", "tlsclientca": "--tls-client-ca",
 	"pathprefix": "--path-prefix", "trustedproxy": "--trusted-proxy", "trustedproxies": "--trusted-proxy",
+	"publicurl": "--public-url", "oidcissuer": "--oidc-issuer", "issuer": "--oidc-issuer", "jwksurl": "--jwks-url",
+	"audience": "--audience", "introspect": "--introspect", "requirescope": "--require-scope", "scopemap": "--scope-map",
 	"tokenfile": "--token-file", "tokens": "--token-file", "insecure": "--insecure",
 	"alloworigin": "--allow-origin", "alloworigins": "--allow-origin",
 	"allowhost": "--allow-host", "allowhosts": "--allow-host",

@@ -35,6 +35,10 @@ type Options struct {
 	// nothing is said of it.
 	Metadata http.Handler
 
+	// Secret returns what ids of tasks are bound to their principals with (upstream.Spec). nil: what
+	// Guard.Tokens say.
+	Secret func() []byte
+
 	// PathPrefix is a path that a reverse proxy has put in front of ours, such
 	// as "/tools". Requests are understood with it and without, as some proxies
 	// take it off and some do not; what clients are told has it.
@@ -56,6 +60,14 @@ type Options struct {
 
 	// Logger is told what happens. nil means no logging.
 	Logger hclog.Logger
+}
+
+// secret returns what Secret does.
+func (o *Options) secret() []byte {
+	if o.Secret == nil {
+		return o.Guard.Tokens.Secret()
+	}
+	return o.Secret()
 }
 
 // party returns who a client that sends lines counts as.

@@ -2,6 +2,7 @@ package hub
 
 import (
 	"cmp"
+	"errors"
 	"net/http"
 	"net/url"
 	"sync"
@@ -11,6 +12,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/access"
 	"github.com/mcp-bridge/mcp-bridge/bridge/admission"
 	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/internal/observe"
@@ -95,7 +97,7 @@ func (s Spec) withDefaults() Spec {
 // upstream describes the server's side; enter is asked for places for its processes.
 func (s Spec) upstream(enter admission.Admit, o *Options) upstream.Spec {
 	up := s.Upstream
-	up.Secret, up.Observer = o.Guard.Tokens.Secret(), o.Observer
+	up.Secret, up.Observer = o.secret(), o.Observer
 	up.Clients, up.Isolation, up.ParkTimeout = s.Clients, s.Isolation, s.ParkTimeout
 	up.Admit, up.Idle, up.Dropped = enter, s.SessionTimeout, o.Observer.Dropped(s.Name)
 	up.MaxShared, up.Queue, up.QueueTimeout = s.MaxChildren, s.Queue, s.QueueTimeout
@@ -188,8 +190,12 @@ func (s *server) state() upstream.State {
 
 // grace returns how long calls in progress may take at the end: nobody waits
 // for the end of a server that was removed, so those have as long as at the end
-// of a client's input, until the hub is closed (bridge.PumpOptions.Shutdown).
-func (s *server) grace() time.Duration {
+// of a client's input, until the hub is closed (bridge.PumpOptions.Shutdown). A session whose token
+// has expired has a minute.
+func (s *server) grace(why error) time.Duration {
+	if errors.Is(why, access.ErrExpired) {
+		return time.Minute
+	}
 	if s.removed.Load() {
 		return cmp.Or(s.spec.Pump.Drain, bridge.DefaultDrain)
 	}
@@ -223,6 +229,16 @@ func (s *server) endpoint(name string) http.Handler {
 // endpoints are the names that clients have to know: of "message" the stream
 // tells them.
 var endpoints = []string{"mcp", "sse", "ws"}
+
+// Paths returns the paths of a server's endpoints, as requests have them when they are read: that of
+// Streamable HTTP first. alone is Options.Alone.
+func Paths(name string, alone bool) []string {
+	base := ""
+	if !alone {
+		base = "/servers/" + name
+	}
+	return []string{base + "/mcp", base + "/sse", base + "/message", base + "/ws"}
+}
 
 // basePath is what stands in front of a named server's endpoints.
 func basePath(name string) string { return "/servers/" + url.PathEscape(name) }

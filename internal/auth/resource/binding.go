@@ -5,10 +5,8 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
-	"crypto/x509"
 	"encoding/base64"
 	"encoding/binary"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -74,30 +72,8 @@ func (p *Protector) byCertificate(r *http.Request) *Grant {
 	if !p.opts.Certificates || r.TLS == nil || len(r.TLS.VerifiedChains) == 0 || len(r.TLS.VerifiedChains[0]) == 0 {
 		return nil
 	}
-	name := certificateName(r.TLS.VerifiedChains[0][0])
+	name := access.CertificateName(r.TLS.VerifiedChains[0][0])
 	return (&Grant{Principal: name, Unlimited: true}).from(access.Sender{Name: name})
-}
-
-// certificateName returns the principal of a certificate: its SPIFFE ID, or another of its alternative
-// names, or its whole subject. The kind of the name is part of it: two certificates with the same
-// word in different fields are different principals.
-func certificateName(c *x509.Certificate) string {
-	switch {
-	case len(c.URIs) == 1 && c.URIs[0].Scheme == "spiffe": // an SVID has no other URI
-		return "cert:" + c.URIs[0].String()
-	case len(c.DNSNames) > 0:
-		return "cert:dns=" + c.DNSNames[0]
-	case len(c.EmailAddresses) > 0:
-		return "cert:email=" + c.EmailAddresses[0]
-	case len(c.URIs) > 0:
-		return "cert:uri=" + c.URIs[0].String()
-	case len(c.IPAddresses) > 0:
-		return "cert:ip=" + c.IPAddresses[0].String()
-	case len(c.RawSubject) > 2: // more than an empty sequence
-		return "cert:subject=" + c.Subject.String()
-	}
-	sum := sha256.Sum256(c.Raw)
-	return "cert:sha256=" + hex.EncodeToString(sum[:])
 }
 
 // nonces makes nonces for DPoP proofs (RFC 9449, 9) that need not be remembered: a time, and a sum of

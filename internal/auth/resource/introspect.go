@@ -2,6 +2,7 @@ package resource
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -101,6 +102,9 @@ func (p *Protector) ask(ctx context.Context, token string) (*verified, error) {
 	}
 	server := auth.ServerMetadata{Issuer: in.Issuer, Introspection: in.Endpoint}
 	c, active, err := in.caller.Introspect(ctx, server, auth.Client{ID: in.ClientID, Secret: secret}, token)
+	if errors.Is(err, auth.ErrBinding) {
+		return nil, &auth.Error{Kind: auth.InvalidToken, Doing: "introspection", What: "the token cannot be used here", Err: auth.ErrBinding}
+	}
 	if auth.Is(err, auth.InvalidToken) { // it is our request that was refused
 		err = &auth.Error{Kind: auth.Unavailable, Doing: "introspection", What: "the endpoint refuses our request", Err: err}
 	}

@@ -52,7 +52,7 @@ type Resource struct {
 type Options struct {
 	Issuers       []Issuer
 	Introspection *Introspection
-	Keys          *access.Tokens // static keys; nil: none. Their principals are "key:" and the name
+	Keys          *access.Tokens // static keys; nil: none
 	Certificates  bool           // a certificate of a TLS client that the listener has verified is enough
 
 	// PublicURL is what stands before the paths of the Resources in the addresses that clients use,
@@ -122,6 +122,7 @@ func New(o Options) (*Protector, error) {
 	if o.Nonces {
 		p.nonces = newNonces()
 	}
+	p.SetPolicy(o.Policy)
 	if err := p.SetResources(o.Resources); err != nil {
 		return nil, err
 	}
@@ -259,6 +260,9 @@ func (p *Protector) SetResources(resources []Resource) error {
 	return err
 }
 
+// SetPolicy says anew which scopes messages need, while requests may come in. nil: none.
+func (p *Protector) SetPolicy(policy *Policy) { p.policy.Store(policy) }
+
 // Protector lets requests through whose sender it knows. It may be used concurrently. New makes one.
 type Protector struct {
 	opts    Options
@@ -270,6 +274,7 @@ type Protector struct {
 	nonces  *nonces // nil: proofs need none
 	ends    ends
 	table   atomic.Pointer[table]
+	policy  atomic.Pointer[Policy]
 }
 
 // Close stops the timers of contexts that wait for the end of a token. They are not done then.

@@ -16,8 +16,9 @@ import (
 
 // A Grant is what the sender of a request may do.
 type Grant struct {
-	// Principal is a hash over issuer, subject and client of a token, "key:" and the name of a static
-	// key, or "cert:" and a name of a certificate. Sessions, processes and what waits belong to it.
+	// Principal is "oauth:" and a hash over issuer, subject and client of a token, the name of a static
+	// key, or the name of a certificate (access.CertificateName): the last two are the same where there
+	// is no Protector. The name of a key has no colon, so none is that of another. Sessions, processes and what waits belong to it.
 	Principal string
 
 	Issuer, Subject, ClientID string    // of a token
@@ -78,7 +79,7 @@ func (p *Protector) Protect(next http.Handler) http.Handler {
 func (p *Protector) Authenticate(h http.Header, r *http.Request) (*http.Request, *access.Refusal) {
 	e := p.table.Load().endpoint(r.URL.Path)
 	g, why := p.identify(r, e)
-	if why == nil && !g.Unlimited && !p.opts.Policy.Covers(g.Scopes, p.opts.Scopes) {
+	if why == nil && !g.Unlimited && !p.policy.Load().Covers(g.Scopes, p.opts.Scopes) {
 		why = &denial{kind: tooLittle, scopes: p.opts.Scopes, err: errors.New("the token lacks a scope that every request needs")}
 	}
 	if why != nil {
@@ -104,18 +105,18 @@ func (p *Protector) Authorize(h http.Header, r *http.Request, messages ...jsonrp
 // nil if it has them all: for transports that do not answer each message with a status of its own
 // (InsufficientScope).
 func (p *Protector) Lacking(ctx context.Context, messages ...jsonrpc.Message) []string {
-	needed := p.opts.Policy.NeededBy(messages...)
+	needed := p.policy.Load().NeededBy(messages...)
 	if len(needed) == 0 {
 		return nil
 	}
 	g := GrantOf(ctx)
-	if g != nil && (g.Unlimited || p.opts.Policy.Covers(g.Scopes, needed)) {
+	if g != nil && (g.Unlimited || p.policy.Load().Covers(g.Scopes, needed)) {
 		return nil
 	}
 	return auth.UnionScope(p.opts.Scopes, needed)
 }
 
-// Forbidden implements access.Authorizer.
+// Forbidden implements access.Authenticator.
 func (p *Protector) Forbidden(r *http.Request, m jsonrpc.Message) (reply jsonrpc.Message, refused bool) {
 	scopes := p.Lacking(r.Context(), m)
 	if scopes == nil {
@@ -206,6 +207,5 @@ func (p *Protector) byKey(key string) (*Grant, *denial) {
 }
 
 func keyGrant(s access.Sender) *Grant {
-	s.Name = "key:" + s.Name
 	return (&Grant{Principal: s.Name, Unlimited: true}).from(s)
 }

@@ -1,0 +1,348 @@
+package main
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/spf13/pflag"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge/access"
+	"github.com/mcp-bridge/mcp-bridge/internal/auth"
+	"github.com/mcp-bridge/mcp-bridge/internal/auth/resource"
+	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
+	"github.com/mcp-bridge/mcp-bridge/internal/hub"
+)
+
+// protectFlags say whose access tokens serve accepts.
+type protectFlags struct {
+	publicURL  string
+	issuers    []string
+	jwks       string
+	audiences  []string
+	introspect string
+	clientID   string
+	secretFile string
+	scopes     []string
+	scopeMap   string
+	dpop       string
+
+	set *pflag.FlagSet
+}
+
+// idleWithoutIssuer are the flags that mean nothing unless there are access tokens.
+var idleWithoutIssuer = []string{
+	"public-url", "jwks-url", "audience", "introspect-client-id", "introspect-secret-file", "require-scope", "scope-map", "client-dpop",
+}
+
+func (f *protectFlags) register(fs *pflag.FlagSet) {
+	fs.StringVar(&f.publicURL, "public-url", "", "")
+	fs.StringArrayVar(&f.issuers, "oidc-issuer", nil, "")
+	fs.StringVar(&f.jwks, "jwks-url", "", "")
+	fs.StringArrayVar(&f.audiences, "audience", nil, "")
+	fs.StringVar(&f.introspect, "introspect", "", "")
+	fs.StringVar(&f.clientID, "introspect-client-id", "", "")
+	fs.StringVar(&f.secretFile, "introspect-secret-file", "", "")
+	fs.StringArrayVar(&f.scopes, "require-scope", nil, "")
+	fs.StringVar(&f.scopeMap, "scope-map", "", "")
+	fs.StringVar(&f.dpop, "client-dpop", "auto", "")
+	f.set = fs
+}
+
+// on reports whether access tokens are accepted.
+func (f *protectFlags) on() bool { return len(f.issuers) > 0 || f.introspect != "" }
+
+// dpopModes are the values of --client-dpop.
+var dpopModes = map[string]resource.DPoP{"auto": resource.DPoPAuto, "require": resource.DPoPRequire, "off": resource.DPoPOff}
+
+// check finds mistakes that do not depend on the system. prefix is --path-prefix.
+func (f *protectFlags) check(prefix string) error {
+	if !f.on() {
+		for _, name := range idleWithoutIssuer {
+			if f.set.Changed(name) {
+				return usagef("--%s is about access tokens: it needs --oidc-issuer or --introspect", name)
+			}
+		}
+		return nil
+	}
+	_, known := dpopModes[f.dpop]
+	switch {
+	case !known:
+		return usagef("--client-dpop %q: use auto, require or off", f.dpop)
+	case f.jwks != "" && len(f.issuers) != 1:
+		return usagef("--jwks-url has the keys of one --oidc-issuer; there are %d", len(f.issuers))
+	case f.introspect != "" && (f.clientID == "" || f.secretFile == ""):
+		return usagef("--introspect needs --introspect-client-id and --introspect-secret-file: who the bridge is there")
+	case f.introspect == "" && (f.clientID != "" || f.secretFile != ""):
+		return usagef("--introspect-client-id and --introspect-secret-file need --introspect URL")
+	case f.publicURL == "" && len(f.audiences) == 0:
+		return usagef("access tokens must be for this server: give --public-url, the address that clients use (without /mcp), or --audience, what their \"aud\" is")
+	}
+	for _, addr := range f.addresses() {
+		if !f.mayAsk(addr.value) {
+			return usagef("--%s %q: write an https:// address; it is not https, and its host is not this machine", addr.flag, addr.value)
+		}
+	}
+	return f.checkPublic(prefix)
+}
+
+// checkPublic compares the public URL with --path-prefix.
+func (f *protectFlags) checkPublic(prefix string) error {
+	path := f.publicPath()
+	switch {
+	case path != "" && !access.IsCleanPath(path):
+		return usagef("--public-url %s: its path must be one such as /tools", f.publicURL)
+	case prefix == "" && path[strings.LastIndexByte(path, '/')+1:] == "mcp":
+		return usagef("--public-url %s: leave %s out; it is what stands before the paths that serve answers at", f.publicURL, "/mcp")
+	case f.publicURL != "" && prefix != "" && path != prefix:
+		return usagef("--public-url %s and --path-prefix %s disagree: the public URL ends with the prefix, as in https://mcp.example.com%s", f.publicURL, prefix, prefix)
+	}
+	return nil
+}
+
+// mayAsk reports whether an address may be asked for keys and about tokens: over http only on this machine.
+func (f *protectFlags) mayAsk(addr string) bool {
+	u, err := url.Parse(addr)
+	private, _ := f.set.GetBool("allow-private-auth")
+	return err == nil && u.Host != "" && u.User == nil && (u.Scheme == "https" || u.Scheme == "http" && (private || access.IsLoopbackAddr(u.Host)))
+}
+
+// A flagAddress is the value of a flag that is a URL.
+type flagAddress struct{ flag, value string }
+
+// addresses returns the URLs that are asked.
+func (f *protectFlags) addresses() (all []flagAddress) {
+	for _, i := range f.issuers {
+		all = append(all, flagAddress{"oidc-issuer", i})
+	}
+	for _, a := range []flagAddress{{"jwks-url", f.jwks}, {"introspect", f.introspect}} {
+		if a.value != "" {
+			all = append(all, a)
+		}
+	}
+	return all
+}
+
+// publicPath returns the path of the public URL, which stands before those of the servers.
+func (f *protectFlags) publicPath() string {
+	u, err := url.Parse(f.publicURL)
+	if err != nil {
+		return ""
+	}
+	return strings.TrimRight(u.Path, "/")
+}
+
+// A protection verifies the access tokens of clients. A nil one does nothing.
+type protection struct {
+	*resource.Protector
+	flags   *protectFlags
+	secret  func() (string, error) // of the introspection endpoint; nil: there is none
+	now     protected
+	clients []*http.Client // for requests to issuers
+}
+
+// protected is what depends on files.
+type protected struct {
+	resources []resource.Resource
+	policy    *resource.Policy
+}
+
+// protection returns what verifies access tokens, nil if that is not wanted. keys are the static ones.
+func (f *protectFlags) protection(keys *access.Tokens, caFile string, traced *tracing, log hclog.Logger) (made *protection, err error) {
+	if !f.on() {
+		return nil, nil
+	}
+	trust, err := httpdial.LoadTLS(caFile, "", "")
+	if err != nil {
+		return nil, usagef("--ca-file: %v", err)
+	}
+	private, _ := f.set.GetBool("allow-private-auth") // of remote servers, which may not be there
+	p := &protection{flags: f}
+	defer func() {
+		if err != nil {
+			p.closeIdle()
+		}
+	}()
+	o := resource.Options{
+		Keys: keys, PublicURL: strings.TrimRight(f.publicURL, "/"), Scopes: f.scopes, DPoP: dpopModes[f.dpop],
+		Report: (&denials{log: log}).report,
+		HTTP: func(named string) (*http.Client, error) {
+			c, err := httpdial.NewClient(httpdial.ClientOptions{Named: named, AllowPrivate: private, TLS: trust})
+			if err == nil {
+				p.clients = append(p.clients, c)
+			}
+			return c, err
+		},
+	}
+	for _, i := range f.issuers {
+		o.Issuers = append(o.Issuers, resource.Issuer{URL: i, Audiences: f.audiences, JWKS: f.jwks})
+	}
+	if f.introspect != "" {
+		read := resource.SecretFile(f.secretFile)
+		p.secret = func() (string, error) {
+			secret, err := read()
+			if err == nil {
+				traced.hide([]string{secret})
+			}
+			return secret, err
+		}
+		if _, err := p.secret(); err != nil {
+			return nil, usagef("--introspect-secret-file: %v", err)
+		}
+		o.Introspection = &resource.Introspection{Endpoint: f.introspect, ClientID: f.clientID, Secret: p.secret, Audiences: f.audiences}
+	}
+	if p.Protector, err = resource.New(o); err != nil {
+		return nil, usagef("%v", err)
+	}
+	if f.publicURL == "" {
+		log.Warn("without --public-url, clients are not told where to get a token, and tokens that are bound to a key (DPoP) are refused")
+	}
+	return p, nil
+}
+
+// Close ends it, after all that it protects.
+func (p *protection) Close() {
+	if p == nil {
+		return
+	}
+	_ = p.Protector.Close()
+	p.closeIdle()
+}
+
+func (p *protection) closeIdle() {
+	for _, c := range p.clients {
+		c.CloseIdleConnections()
+	}
+}
+
+// guard has a policy ask for access tokens, and for static keys.
+func (p *protection) guard(policy access.Policy) access.Policy {
+	if p != nil {
+		policy.Authenticator, policy.Tokens = p.Protector, nil
+	}
+	return policy
+}
+
+// begin makes these the servers that are protected, and lines, with those of --scope-map, what
+// messages need. The function that it returns takes that back.
+func (p *protection) begin(servers []hub.Spec, alone bool, lines []string) (undo func(), err error) {
+	if p == nil {
+		if len(lines) > 0 {
+			return nil, usagef(`"scopes" in the configuration file needs access tokens: --oidc-issuer or --introspect`)
+		}
+		return func() {}, nil
+	}
+	next := protected{}
+	if next.policy, err = p.readPolicy(lines); err != nil {
+		return nil, err
+	}
+	for _, s := range servers {
+		next.resources = append(next.resources, resource.Resource{Paths: hub.Paths(s.Name, alone)})
+	}
+	if len(servers) == 0 { // nothing that a token could be for
+		next.resources = []resource.Resource{{Paths: []string{"/servers"}}}
+	}
+	was := p.now
+	if err := p.use(next); err != nil {
+		return nil, err
+	}
+	return func() { _ = p.use(was) }, nil
+}
+
+// use takes over what files say.
+func (p *protection) use(next protected) error {
+	if err := p.SetResources(next.resources); err != nil {
+		return err
+	}
+	p.SetPolicy(next.policy)
+	p.now = next
+	return nil
+}
+
+// reload takes over what the file of --scope-map says now, where there is no configuration file.
+func (p *protection) reload() error {
+	policy, err := p.readPolicy(nil)
+	if err != nil {
+		return err
+	}
+	p.now.policy = policy
+	p.SetPolicy(policy)
+	return nil
+}
+
+// maxScopeMap bounds the file of --scope-map, in bytes.
+const maxScopeMap = 1 << 20
+
+// readPolicy returns what the lines of a configuration file and those of --scope-map say together.
+func (p *protection) readPolicy(lines []string) (*resource.Policy, error) {
+	text := strings.Join(lines, "\n")
+	if file := p.flags.scopeMap; file != "" {
+		data, err := os.ReadFile(file)
+		if err == nil && len(data) > maxScopeMap {
+			err = errors.New("it is larger than 1 MiB")
+		}
+		if err == nil {
+			_, err = resource.ParsePolicy(string(data)) // so that the number of the line is that of the file
+		}
+		if err != nil {
+			return nil, usagef("--scope-map %s: %v", file, err)
+		}
+		text = string(data) + "\n" + text
+	}
+	return resource.ParsePolicy(text)
+}
+
+// taskSecret returns what ids of tasks are bound to their principals with, so that they survive a
+// restart; nil: they do not. It is made of what no client knows: a static key is known to its owner.
+func (p *protection) taskSecret(keyFile string) []byte {
+	sum := func(secret string) []byte {
+		mac := hmac.New(sha256.New, []byte(secret))
+		mac.Write([]byte("mcp-bridge: ids of tasks"))
+		return mac.Sum(nil)
+	}
+	if p.secret != nil {
+		if secret, err := p.secret(); err == nil {
+			return sum(secret)
+		}
+	}
+	if keyFile != "" {
+		if key, err := os.ReadFile(keyFile); err == nil {
+			return sum(string(key))
+		}
+	}
+	return nil
+}
+
+// denials tells the log why requests are refused. No token is in what it is told.
+type denials struct {
+	log    hclog.Logger
+	warned access.Warnings
+}
+
+// report says that a request is refused. Where nobody can tell whether a token is valid, it is the
+// operator who has to do something.
+func (d *denials) report(_ *http.Request, err error) {
+	if e, ok := errors.AsType[*auth.Error](err); ok && e.Kind != auth.InvalidToken && d.warned.Due() {
+		d.log.Warn("access tokens cannot be verified now: clients are answered 503", "error", err)
+		return
+	}
+	d.log.Debug("a request is refused", "reason", err)
+}
+
+// checkScopes says what is wrong with a line of "scopes".
+func checkScopes(line string) error {
+	if strings.ContainsAny(line, "\r\n") {
+		return fmt.Errorf("a line break: write one entry for each line")
+	}
+	_, err := resource.ParsePolicy(line)
+	if err != nil {
+		err = errors.New(strings.TrimPrefix(err.Error(), "line 1: "))
+	}
+	return err
+}
