@@ -86,6 +86,8 @@ func (f *connectFlags) parse(args []string) (to target, name string, err error) 
 		return to, "", usagef("%s needs a URL, a command after \"--\", or --config FILE and a name", f.command())
 	case len(before) > 0 && len(argv) > 0:
 		return to, "", usagef("%s takes a URL or a command after \"--\", not both", f.command())
+	case len(before) == 2 && isURL(before[0]) && isPort(before[1]):
+		return to, "", usagef("%s takes one URL; if %s is the port that a browser comes back to, write --redirect-port %[2]s", f.command(), before[1])
 	case len(before) > 1:
 		return to, "", usagef("%s takes one URL; %q is one argument too many", f.command(), before[1])
 	case len(before) == 1:

@@ -25,6 +25,7 @@ func TestForeignLines(t *testing.T) {
 		{[]string{"serve", "-e", "FOO", "bar", "--", "cat"}, "write -e FOO=bar"},
 		{[]string{"serve", "--sessionTimeout", "60000", "--", "cat"}, "such as 30s"},
 		{[]string{"host.example:8080/mcp"}, "write http://host.example:8080/mcp or https://host.example:8080/mcp"},
+		{[]string{"https://host.example/mcp", "3334"}, "write --redirect-port 3334"},
 		{[]string{"missing.json"}, "missing.json: no such file"},
 		{[]string{"serve", "missing.json"}, "missing.json: no such file"},
 		{[]string{"connect", "missing.json", "memory"}, "missing.json: no such file"},
@@ -48,7 +49,7 @@ func TestForeignLines(t *testing.T) {
 // No advice names a flag or a command that is not there.
 func TestAdviceIsRight(t *testing.T) {
 	var known []string
-	for _, set := range []*pflag.FlagSet{new(serveFlags).flagSet(), new(connectFlags).flagSet(), new(doctorFlags).flagSet()} {
+	for _, set := range []*pflag.FlagSet{new(serveFlags).flagSet(), new(connectFlags).flagSet(), new(doctorFlags).flagSet(), new(loginFlags).flagSet()} {
 		known = append(known, flagNames(set)...)
 	}
 	for _, name := range migrate.Flags() {

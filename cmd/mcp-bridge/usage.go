@@ -144,7 +144,7 @@ Signing in (login, logout, status, serve, connect; docs/sign-in.md). A server wi
   --token-store WHERE      file (default), or keyring: the files are encrypted with a key in the system's keyring
   --allow-private-auth     the server may name authorization servers at private addresses
   --auth-wait D            how long a request waits for you to sign in (default 45s)
-  --auth-prompt HOW        browser (default), elicit or error: nothing is opened, the request fails
+  --auth-prompt HOW        browser (default), or error: nothing is opened, the request fails
   --config FILE            the server is one of a configuration file, and is named instead of a URL
   login:   --device-code, a code for another device; --fresh, register the client anew; --cancel, end a sign-in that
            waits; --callback ADDRESS, where the browser has ended ("-" reads it from stdin, which nobody else sees);

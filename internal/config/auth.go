@@ -62,7 +62,7 @@ var authSettings = []authSetting{
 	{"allowPrivate", "allow-private-auth", authSwitch, "let a public server name an authorization server in a private network"},
 	{"noBrowser", "no-browser", authSwitch, "open no browser"},
 	{"wait", "auth-wait", authText, "how long a request waits for a person to sign in, such as `\"45s\"`"},
-	{"prompt", "auth-prompt", authText, "`\"browser\"`, `\"elicit\"`, or `\"error\"`: open nothing"},
+	{"prompt", "auth-prompt", authText, "`\"browser\"`, or `\"error\"`: open nothing"},
 }
 
 func authNames() []string {

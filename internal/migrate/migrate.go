@@ -101,6 +101,13 @@ var flags = []flag{
 	{"no-verify-ssl", mcpProxy, "certificates are always verified: write --ca-file FILE with the server's authority"},
 	{"no-debug", mcpProxy, "leave it out"},
 
+	{"static-oauth-client-info", mcpRemote, "write --client-id ID, and --client-secret-file FILE if there is a secret"},
+	{"static-oauth-client-metadata", mcpRemote, "write --scope SCOPE; the rest of the metadata is mcp-bridge's own"},
+	{"disable-resource-parameter", mcpRemote, "write --resource off"},
+	{"auth-timeout", mcpRemote, "write --auth-wait 45s, with a unit"},
+	{"callback-path", mcpRemote, "the path is always /callback: register http://127.0.0.1:PORT/callback, and write --redirect-port PORT"},
+	{"client-credentials", mcpRemote, "write --auth client-credentials"},
+	{"device-code", mcpRemote, "write mcp-bridge login --device-code URL once; connect then uses what is stored"},
 	{"keep-alive", mcpRemote, "leave it out: streams are kept alive"},
 	{"ping-interval", mcpRemote, "leave it out: streams are kept alive"},
 

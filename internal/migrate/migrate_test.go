@@ -38,7 +38,7 @@ func TestLine(t *testing.T) {
 
 // A name is known however it is spelled, and what is not another program's is not.
 func TestFlag(t *testing.T) {
-	for _, name := range []string{"apiKey", "api-key", "apikey", "sslCert", "ssl-cert"} {
+	for _, name := range []string{"apiKey", "api-key", "apikey", "sslCert", "ssl-cert", "disable-resource-parameter"} {
 		if advice, ok := migrate.Flag(name); !ok || !strings.Contains(advice, "write --") {
 			t.Errorf("--%s: %q, %v", name, advice, ok)
 		}

@@ -24,7 +24,6 @@ const (
 // The values of Settings.Prompt.
 const (
 	PromptBrowser = "browser" // a browser is opened, or the address is logged
-	PromptElicit  = "elicit"  // the MCP client is asked to show the address, where it can; else as PromptBrowser
 	PromptError   = "error"   // the request fails, and says where to sign in; nothing is opened
 )
 
@@ -132,7 +131,7 @@ func oneOf(flag, value string, words ...string) error {
 func (s Settings) checkWords() error {
 	for _, err := range []error{
 		oneOf("auth", s.Mode, Auto, None, ClientCredentials, JWTBearer, Enterprise),
-		oneOf("auth-prompt", s.Prompt, PromptBrowser, PromptElicit, PromptError),
+		oneOf("auth-prompt", s.Prompt, PromptBrowser, PromptError),
 		oneOf("dpop", s.DPoP, "auto", "require", Off),
 		oneOf("token-store", s.Store, "file", "keyring"),
 		oneOf("redirect-host", s.Redirect.Host, "127.0.0.1", "localhost"),
