@@ -75,7 +75,7 @@ func newDialer(address string, opts ClientOptions, seen *observe.Session) (*dial
 // dial makes a connection. The error is a *httpdial.Fault, as is that of the
 // Conn's Receive when the connection is lost.
 func (d *dialer) dial(ctx context.Context) (bridge.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, 3*d.opts.ConnectTimeout+d.opts.AuthorizeTime)
+	ctx, cancel := context.WithTimeout(ctx, httpdial.WithWait(3*d.opts.ConnectTimeout, d.opts.AuthorizeTime))
 	defer cancel()
 	hand := &handshake{dialer: d}
 	socket, _, err := websocket.Dial(ctx, d.url.String(), &websocket.DialOptions{

@@ -18,6 +18,7 @@ const (
 
 // authFlags say whose credential is used at a remote server.
 type authFlags struct {
+	ofFile                  bool // what the environment says is not for this server
 	mode, profile           string
 	client                  signin.Client
 	idp                     signin.IDP
@@ -70,6 +71,7 @@ func (f *authFlags) register(fs *pflag.FlagSet) {
 // settings returns what the flags and the environment say about the server at url, checked. trust is what
 // --ca-file, --client-cert and --client-key say.
 func (f *authFlags) settings(url string, trust signin.TLS, lookup func(string) (string, bool)) (signin.Settings, error) {
+	url, _, _ = strings.Cut(url, "#") // which is not sent
 	s := signin.Settings{
 		Server: url, Mode: f.mode, Profile: f.profile, Client: f.client, Redirect: f.redirect, IDP: f.idp, TLS: trust,
 		Resource: f.resource, DPoP: f.dpop, AssertionFile: f.assertion,
@@ -98,7 +100,7 @@ func (f *authFlags) settings(url string, trust signin.TLS, lookup func(string) (
 	if s.Dir == "" {
 		s.Dir, _ = lookup(authDirVariable)
 	}
-	if secret, _ := lookup(clientSecretVariable); secret != "" && s.Client.ID != "" && s.Client.SecretFile == "" && s.Client.KeyFile == "" {
+	if secret, _ := lookup(clientSecretVariable); !f.ofFile && secret != "" && s.Client.ID != "" && s.Client.SecretFile == "" && s.Client.KeyFile == "" {
 		s.Client.Secret = tokenstore.NewSecret(secret)
 	}
 	if f.wait == 0 {

@@ -39,6 +39,15 @@ func TestAuthFlags(t *testing.T) {
 	if s, err := parseAuth(t, map[string]string{clientSecretVariable: "s"}); err != nil || !s.Client.Secret.IsZero() {
 		t.Errorf("a secret without a client: %+v, %v", s, err)
 	}
+	var f authFlags // of the command line, for which the variable is
+	one, err := f.of(map[string][]string{"client-id": {"c"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err = one.settings("https://mcp.test/mcp#x", signin.TLS{}, func(name string) (string, bool) { return "s", name == clientSecretVariable })
+	if err != nil || !s.Client.Secret.IsZero() || s.Server != "https://mcp.test/mcp" {
+		t.Errorf("settings of a file's server are %+v, %v", s, err)
+	}
 	for _, args := range [][]string{{"--authorize-param", "x"}, {"--issuer-alias", "x=y"}, {"--auth", "basic"}} {
 		if _, err := parseAuth(t, nil, args...); err == nil || !strings.Contains(err.Error(), args[0]) {
 			t.Errorf("%q: %v", args, err)

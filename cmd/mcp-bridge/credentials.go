@@ -36,7 +36,7 @@ type credentials struct {
 // give has requests to a remote server made with its credential, unless somebody has given another one, or there
 // are to be none. Without a folder for credentials the server is used all the same, unless the settings ask for one.
 func (c *credentials) give(ctx context.Context, spec *upstream.Spec, s signin.Settings, log hclog.Logger) error {
-	if !s.Used() || hasAuthorization(*spec) || !strings.Contains(spec.URL, "://") {
+	if !s.Used() || hasAuthorization(*spec) || !mayHaveCredential(spec.URL) {
 		return nil
 	}
 	log = log.With("server", spec.Name)
@@ -133,6 +133,12 @@ func fingerprintOf(s signin.Settings) (sum [sha256.Size]byte, err error) {
 	return sha256.Sum256(fmt.Appendf(text, "\x00%s\x00%s", s.Client.Secret.Reveal(), s.IDP.ClientSecret.Reveal())), nil
 }
 
+// mayHaveCredential reports whether a server's requests have a place for a credential: a socket's messages have none.
+func mayHaveCredential(addr string) bool {
+	scheme, _, _ := strings.Cut(addr, "://")
+	return slices.Contains([]string{"http", "https", "ws", "wss"}, strings.ToLower(scheme))
+}
+
 // hasAuthorization reports whether somebody has given the server a credential: in a header, or in its URL.
 func hasAuthorization(spec upstream.Spec) bool {
 	if spec.Remote.Header.Get("Authorization") != "" {
@@ -144,7 +150,7 @@ func hasAuthorization(spec upstream.Spec) bool {
 
 // of returns the flags for a server of a configuration file, which says the rest of it: what is not about one server stays.
 func (f *authFlags) of(said map[string][]string) (*authFlags, error) {
-	one := new(authFlags)
+	one := &authFlags{ofFile: true}
 	fs := pflag.NewFlagSet("auth", pflag.ContinueOnError)
 	one.register(fs)
 	one.dir, one.store, one.private, one.noBrowser, one.wait, one.prompt = f.dir, f.store, f.private, f.noBrowser, f.wait, f.prompt

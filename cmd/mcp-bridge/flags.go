@@ -282,7 +282,11 @@ func badFlags(fs *pflag.FlagSet, args []string, err error) error {
 	}
 	for _, other := range []*pflag.FlagSet{new(serveFlags).flagSet(), new(connectFlags).flagSet(), new(doctorFlags).flagSet()} {
 		if other.Name() != command && other.Lookup(name) != nil {
-			return usagef("--%s is a flag of %s, not of %s; write mcp-bridge %s %s", name, other.Name(), command, other.Name(), strings.Join(separated(args), " "))
+			hint := "" // the arguments may have a credential, and stderr may be kept
+			if i := programIn(args); i >= 0 {
+				hint = fmt.Sprintf(", with \"--\" in front of %q", args[i])
+			}
+			return usagef("--%s is a flag of %s, not of %s; write mcp-bridge %s and the same arguments%s", name, other.Name(), command, other.Name(), hint)
 		}
 	}
 	if advice, ok := migrate.Flag(name); ok {
@@ -309,14 +313,6 @@ func programIn(args []string) int {
 		ofFlag := i > 0 && strings.HasPrefix(args[i-1], "-") && !strings.Contains(args[i-1], "=")
 		return !strings.HasPrefix(a, "-") && !isURL(a) && !ofFlag
 	})
-}
-
-// separated returns args with a "--" in front of a command that lacks it.
-func separated(args []string) []string {
-	if i := programIn(args); i >= 0 {
-		return slices.Insert(slices.Clone(args), i, "--")
-	}
-	return args
 }
 
 // flagNames returns the names of all flags of a command.

@@ -161,25 +161,26 @@ func deliverLines(stdin io.Reader, flow *client.Flow, stderr io.Writer) {
 
 // joinLogin waits for the sign-in of another process.
 func joinLogin(ctx context.Context, c *client.Credential, store *tokenstore.Store, env environment) error {
-	login, _, err := store.PendingLogin(c.Key())
-	if err != nil {
-		return err
-	}
-	say(env, "Another process is waiting for you to sign in to this server already. Open this address:\n  %s\n", login.URL)
-	if login.UserCode != "" {
-		say(env, "and enter the code: %s\n", login.UserCode)
-	}
-	return awaitLogin(ctx, c.Key(), c.Server(), c, store, env)
+	say(env, "Another process is signing in to this server already.\n")
+	return awaitLogin(ctx, c.Key(), c.Server(), c, store, true, env)
 }
 
-// awaitLogin waits until the sign-in under key has ended, and tells how.
-func awaitLogin(ctx context.Context, key tokenstore.Key, server string, c *client.Credential, store *tokenstore.Store, env environment) error {
+// awaitLogin waits until the sign-in under key has ended, and tells how. With tell it says first, once that is known,
+// where the person goes.
+func awaitLogin(ctx context.Context, key tokenstore.Key, server string, c *client.Credential, store *tokenstore.Store, tell bool, env environment) error {
 	tick := time.NewTicker(250 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		_, pending, err := store.PendingLogin(key)
+		login, pending, err := store.PendingLogin(key)
 		if err != nil {
 			return err
+		}
+		if tell && pending && login.URL != "" {
+			tell = false
+			say(env, "It waits for you. Open this address:\n  %s\n", login.URL)
+			if login.UserCode != "" {
+				say(env, "and enter the code: %s\n", login.UserCode)
+			}
 		}
 		if !pending {
 			break
@@ -242,7 +243,7 @@ func (f *loginFlags) answer(ctx context.Context, s signin.Settings, env environm
 	if err := client.Deliver(ctx, options.Store, pending.Key, addr); err != nil {
 		return err
 	}
-	return awaitLogin(ctx, pending.Key, s.Server, c, options.Store, env)
+	return awaitLogin(ctx, pending.Key, s.Server, c, options.Store, false, env)
 }
 
 // pendingAt returns the sign-in that is under way at a server: whoever has begun it, with whatever client.

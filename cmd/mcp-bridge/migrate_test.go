@@ -19,8 +19,8 @@ func TestForeignLines(t *testing.T) {
 	}{
 		{[]string{"--stdio", "npx -y server ./folder", "--outputTransport", "streamableHttp", "--port", "8000"}, "write mcp-bridge serve --port 8000 -- npx -y server ./folder"},
 		{[]string{"--sse", "https://host.example/sse"}, "write mcp-bridge connect https://host.example/sse"},
-		{[]string{"--port=8080", "uvx", "mcp-server-fetch"}, "write mcp-bridge serve --port=8080 -- uvx mcp-server-fetch"},
-		{[]string{"--port", "8080", "https://host.example/mcp"}, "write mcp-bridge serve --port 8080 https://host.example/mcp"},
+		{[]string{"--port=8080", "uvx", "mcp-server-fetch"}, `write mcp-bridge serve and the same arguments, with "--" in front of "uvx"`},
+		{[]string{"--port", "8080", "https://host.example/mcp"}, "write mcp-bridge serve and the same arguments"},
 		{[]string{"-H", "Authorization", "Bearer x", "https://host.example/mcp"}, `write -H "Authorization: VALUE"`},
 		{[]string{"serve", "-e", "FOO", "bar", "--", "cat"}, "write -e FOO=bar"},
 		{[]string{"serve", "--sessionTimeout", "60000", "--", "cat"}, "such as 30s"},
@@ -36,8 +36,12 @@ func TestForeignLines(t *testing.T) {
 			t.Errorf("%q: status %d, stdout %q, stderr %q; want %q", test.args, status, out, errs, test.says)
 		}
 	}
+	if _, _, errs := try(t, "connect", "https://host.example/mcp", "-H", "Authorization: Bearer hush", "--port", "80"); strings.Contains(errs, "hush") {
+		t.Errorf("stderr has the credential: %q", errs)
+	}
 	for _, args := range [][]string{
 		{"connect", "-H", "X: y", "--debug", "--allow-http", "--enable-proxy", "--transport", "sse", "localhost:1/sse"},
+		{"connect", "unix:///nowhere/server.sock"},
 		{"127.0.0.1:1/mcp", "--silent", "--transport", "streamableHttp", "--connectTimeout", "1s", "--ignoreTool", "x*"},
 	} {
 		if status, _, errs := try(t, args...); status != exitOK { // the client has gone at once

@@ -279,14 +279,28 @@ func (p *protection) reload() error {
 // maxScopeMap bounds the file of --scope-map, in bytes.
 const maxScopeMap = 1 << 20
 
+// readScopeMap reads the file of --scope-map. One that is empty is one that somebody is writing: without lines every
+// token may do everything. A pipe would be empty when it is read again.
+func readScopeMap(file string) ([]byte, error) {
+	info, err := os.Stat(file)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() || info.Size() > maxScopeMap {
+		return nil, errors.New("it must be a file of at most 1 MiB")
+	}
+	data, err := os.ReadFile(file)
+	if err == nil && strings.TrimSpace(string(data)) == "" {
+		err = errors.New("it is empty; leave the flag out, or write a comment (#), if no message needs a scope")
+	}
+	return data, err
+}
+
 // readPolicy returns what the lines of a configuration file and those of --scope-map say together.
 func (p *protection) readPolicy(lines []string) (*resource.Policy, error) {
 	text := strings.Join(lines, "\n")
 	if file := p.flags.scopeMap; file != "" {
-		data, err := os.ReadFile(file)
-		if err == nil && len(data) > maxScopeMap {
-			err = errors.New("it is larger than 1 MiB")
-		}
+		data, err := readScopeMap(file)
 		if err == nil {
 			_, err = resource.ParsePolicy(string(data)) // so that the number of the line is that of the file
 		}

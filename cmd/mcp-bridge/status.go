@@ -211,7 +211,12 @@ func statusOf(l tokenstore.Listed, now time.Time) credentialStatus {
 
 // renew renews what is due, to see whether that works. What goes wrong is stored, or told.
 func (f *statusFlags) renew(ctx context.Context, l tokenstore.Listed, s signin.Settings, env environment) {
-	c, done, err := f.where.credential(ctx, l, s)
+	err := f.mayRenew(ctx, l, s)
+	var c *client.Credential
+	var done func()
+	if err == nil {
+		c, done, err = f.where.credential(ctx, l, s)
+	}
 	if err == nil {
 		_, err = c.Token(ctx)
 		done()
@@ -219,6 +224,27 @@ func (f *statusFlags) renew(ctx context.Context, l tokenstore.Listed, s signin.S
 	if err != nil {
 		fmt.Fprintf(env.stderr, "mcp-bridge: %s: %s\n", printable.Text(l.Entry.Credential.Server), printable.Text(err.Error()))
 	}
+}
+
+// mayRenew refuses to renew the credential of a client that somebody has registered by hand and whose id the flags do
+// not say: without its secret the authorization server would refuse it, and the sign-in would be taken for lost.
+func (f *statusFlags) mayRenew(ctx context.Context, l tokenstore.Listed, s signin.Settings) error {
+	stored := l.Entry.Credential
+	if stored.ClientID == "" || stored.ClientID == s.Client.ID || stored.ClientID == s.Client.MetadataURL {
+		return nil
+	}
+	store, err := s.OpenStore(ctx)
+	if err != nil {
+		return err
+	}
+	all, err := store.Registrations(ctx, stored.Issuer)
+	if err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(all, func(r tokenstore.Registration) bool { return r.ClientID == stored.ClientID }) {
+		return fmt.Errorf("not renewed: give --client-id %s, and what else the sign-in was given", printable.Text(stored.ClientID))
+	}
+	return nil
 }
 
 // credential returns the Credential of an entry. done ends it.

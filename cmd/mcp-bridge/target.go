@@ -147,7 +147,7 @@ func (f *targetFlags) server(ctx context.Context, spec upstream.Spec, said map[s
 // somebody has given it a credential.
 func (f *targetFlags) signIn(spec upstream.Spec, said map[string][]string, env environment) (signin.Settings, error) {
 	none := signin.Settings{Mode: signin.None}
-	if !strings.Contains(spec.URL, "://") || hasAuthorization(spec) {
+	if !mayHaveCredential(spec.URL) || hasAuthorization(spec) {
 		return none, nil
 	}
 	flags := &f.auth
@@ -160,11 +160,7 @@ func (f *targetFlags) signIn(spec upstream.Spec, said map[string][]string, env e
 	if flags.mode == signin.None {
 		return none, nil
 	}
-	s, err := flags.settings(spec.URL, signin.TLS{CAFile: f.caFile, Cert: f.clientCert, Key: f.clientKey}, env.lookup)
-	if said != nil { // what the environment says is for the server of the flags
-		s.Client.Secret = flags.client.Secret
-	}
-	return s, err
+	return flags.settings(spec.URL, signin.TLS{CAFile: f.caFile, Cert: f.clientCert, Key: f.clientKey}, env.lookup)
 }
 
 // erasOf returns what clients may speak, and what is spoken with the server.
@@ -219,7 +215,7 @@ func warnIdle(fs *pflag.FlagSet, to target, log hclog.Logger) {
 		idle, kind = slices.Concat(fileFlags, ofOne), "--config: write it into the file"
 	}
 	for _, name := range idle {
-		if name == "ca-file" && (fs.Changed("oidc-issuer") || fs.Changed("introspect")) {
+		if (name == "ca-file" || name == "allow-private-auth") && (fs.Changed("oidc-issuer") || fs.Changed("introspect")) {
 			continue // it counts for those
 		}
 		if fs.Changed(name) {

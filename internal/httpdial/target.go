@@ -94,6 +94,15 @@ func (t *Target) RequestWith(ctx context.Context, method string, header http.Hea
 // Do is Peer.Do with the Target's Transport.
 func (t *Target) Do(req *http.Request) (*http.Response, *Fault) { return t.Peer.Do(t.Transport, req) }
 
+// WithWait returns the time-out of a request for which somebody may have to sign in first: limit, or as long as that wait
+// may take and the time to connect, if it is more. 0: nobody does.
+func WithWait(limit, wait time.Duration) time.Duration {
+	if wait == 0 {
+		return limit
+	}
+	return max(limit, wait+DefaultConnectTimeout)
+}
+
 // Close closes idle connections. Requests must have ended before.
 func (t *Target) Close() { t.close() }
 

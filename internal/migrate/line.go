@@ -30,7 +30,7 @@ func Line(args []string) (line, program string, ok bool) {
 	}
 	to = append(to, given.others()...)
 	if command == "" {
-		return shell(append(to, url)), supergateway, true
+		return shell(append(to, withoutSecret(url))), supergateway, true
 	}
 	return shell(append(append(to, "--"), words(command)...)), supergateway, true
 }
@@ -95,11 +95,34 @@ func (o options) others() []string {
 // A word of a command line: what a shell would take as one, without what only a shell knows.
 var word = lazyregexp.New(`(?:"[^"]*"|'[^']*'|[^\s"'])+`)
 
+// secret is what the names of secrets have in them.
+var secret = lazyregexp.New(`(?i)key|token|secret|pass|auth|cred`)
+
+// withoutSecret returns a URL without what may be secret in it.
+func withoutSecret(addr string) string {
+	addr, _, query := strings.Cut(addr, "?")
+	if scheme, rest, ok := strings.Cut(addr, "://"); ok {
+		addr = scheme + "://" + rest[strings.LastIndexByte(rest, '@')+1:]
+	}
+	if query {
+		addr += "?..."
+	}
+	return addr
+}
+
 // words splits a command as a shell would, nearly: it is for a person to read.
 func words(command string) []string {
 	var found []string
 	for _, w := range word.FindAllStringSubmatch(command, -1) {
-		found = append(found, strings.NewReplacer(`"`, "", `'`, "").Replace(w[0]))
+		text := strings.NewReplacer(`"`, "", `'`, "").Replace(w[0])
+		name, _, given := strings.Cut(text, "=")
+		switch {
+		case given && secret.MatchString(name):
+			text = name + "=..."
+		case len(found) > 0 && strings.HasPrefix(found[len(found)-1], "-") && !strings.Contains(found[len(found)-1], "=") && secret.MatchString(found[len(found)-1]):
+			text = "..."
+		}
+		found = append(found, text)
 	}
 	return found
 }

@@ -93,8 +93,8 @@ type Options struct {
 	// (httpdial.LoadTLS). nil means the system's authorities.
 	TLS *tls.Config
 
-	// Authorize adds credentials to the requests, for http and ws URLs, and AuthorizeTime is how much longer a
-	// request may take, because a person signs in meanwhile: see streamclient.Options. nil: there are
+	// Authorize adds credentials to the requests, for http and ws URLs, and AuthorizeTime is how long
+	// a person may take to sign in meanwhile: see streamclient.Options. nil: there are
 	// none but those in Header.
 	Authorize     func(base http.RoundTripper) http.RoundTripper
 	AuthorizeTime time.Duration

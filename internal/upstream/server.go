@@ -16,6 +16,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/bridge/admission"
 	"github.com/mcp-bridge/mcp-bridge/bridge/identity"
 	"github.com/mcp-bridge/mcp-bridge/era"
+	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
 	"github.com/mcp-bridge/mcp-bridge/internal/observe"
 	"github.com/mcp-bridge/mcp-bridge/internal/remote"
 	"github.com/mcp-bridge/mcp-bridge/internal/toolfilter"
@@ -158,7 +159,7 @@ func (s *Server) probeOptions() probe.Options {
 		Agreed: s.endOtherEra, Failed: s.status.failed, Dropped: s.spec.Dropped, Logger: s.log,
 	}
 	if s.isHTTP() {
-		o.Discover, o.Longer = s.dialers.remote.Discover, s.spec.Remote.AuthorizeTime
+		o.Discover, o.Longer = s.dialers.remote.Discover, httpdial.WithWait(0, s.spec.Remote.AuthorizeTime)
 	}
 	return o
 }

@@ -64,8 +64,8 @@ type Options struct {
 
 	// Authorize returns what makes the requests, around base, which is the Transport: it adds credentials to
 	// each of them, replies that refuse them are seen first there, and it may send a request again. An
-	// *httpdial.Fault that it returns is what clients are told. AuthorizeTime is how much longer than
-	// otherwise a request may take, because a person signs in meanwhile. nil: as they are.
+	// *httpdial.Fault that it returns is what clients are told. AuthorizeTime is how long a
+	// person may take to sign in meanwhile: time-outs are no shorter (httpdial.WithWait). nil: as they are.
 	Authorize     func(base http.RoundTripper) http.RoundTripper
 	AuthorizeTime time.Duration
 

@@ -82,7 +82,7 @@ func (call *call) isAccepted() bool {
 func (c *conn) carry(call *call) {
 	if call.gate != nil { // nothing else goes out before the answer, so it cannot take for ever
 		c.ledger.Lock()
-		call.late = time.AfterFunc(initializeTimeout+c.opts.AuthorizeTime, func() { c.Go(func() { c.failInitialize(call) }) })
+		call.late = time.AfterFunc(httpdial.WithWait(initializeTimeout, c.opts.AuthorizeTime), func() { c.Go(func() { c.failInitialize(call) }) })
 		c.ledger.Unlock()
 	}
 	fault := c.post(call)
@@ -103,7 +103,7 @@ func (c *conn) carry(call *call) {
 // failInitialize answers an initialize that has taken too long.
 func (c *conn) failInitialize(call *call) {
 	c.fail(call, &httpdial.Fault{Reason: httpdial.ReasonTimeout, Transient: true,
-		Text: c.target.Peer.String() + " did not answer initialize within " + (initializeTimeout + c.opts.AuthorizeTime).String()})
+		Text: c.target.Peer.String() + " did not answer initialize within " + httpdial.WithWait(initializeTimeout, c.opts.AuthorizeTime).String()})
 }
 
 var (

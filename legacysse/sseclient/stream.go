@@ -32,7 +32,7 @@ const reasonEndpoint = "foreign_endpoint" // the endpoint event names another se
 func (c *conn) open() (opened *session, unopened bool, fault *httpdial.Fault) {
 	s := &session{ended: make(chan struct{}), began: time.Now()}
 	s.ctx, s.stop = context.WithCancel(c.Context())
-	late := time.AfterFunc(c.opts.ConnectTimeout+c.opts.EndpointTimeout+c.opts.AuthorizeTime, s.stop)
+	late := time.AfterFunc(httpdial.WithWait(c.opts.ConnectTimeout+c.opts.EndpointTimeout, c.opts.AuthorizeTime), s.stop)
 	defer late.Stop()
 	req := c.target.NewRequest(s.ctx, http.MethodGet)
 	req.Header["Accept"] = acceptSSE

@@ -47,7 +47,7 @@ func newCall(c *conn, m jsonrpc.Message) *call {
 	}
 	switch {
 	case call.method == "initialize":
-		call.ctx, call.cancel = context.WithTimeout(c.Context(), c.opts.InitializeTimeout+c.opts.AuthorizeTime)
+		call.ctx, call.cancel = context.WithTimeout(c.Context(), httpdial.WithWait(c.opts.InitializeTimeout, c.opts.AuthorizeTime))
 	case call.kind != jsonrpc.Request:
 		call.ctx, call.cancel = context.WithTimeout(c.Context(), oneWayTimeout)
 	default:

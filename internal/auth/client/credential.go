@@ -161,7 +161,12 @@ func (c *Credential) hold(ctx context.Context) (*held, error) {
 			return nil, nil
 		}
 	}
-	return c.fetch(ctx, h)
+	got, err := c.fetch(ctx, h)
+	if _, stored := errors.AsType[*tokenstore.Error](err); stored && h == nil {
+		c.notice(err) // the server may want no credential; if it does, its 401 brings the error
+		return nil, nil
+	}
+	return got, err
 }
 
 // due reports whether the token should be renewed.

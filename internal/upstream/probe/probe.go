@@ -65,7 +65,7 @@ type Options struct {
 	// calls placed once it has a place for the Conn, whose holder is h.
 	Dial func(ctx context.Context, h *TransferableHolder, placed func()) (bridge.Conn, error)
 
-	// Longer is how much longer than otherwise Discover may take, because a person signs in meanwhile.
+	// Longer is how long Discover may take at least, because a person may sign in meanwhile.
 	Longer time.Duration
 
 	// Placed: a Conn of Dial needs a place, which may have to be waited for.
@@ -227,7 +227,7 @@ func (p *Prober) Modern(ctx context.Context) (bool, error) {
 
 // startLocked begins to ask the server; the process counts for a party.
 func (p *Prober) startLocked(party string) (*inquiry, error) {
-	ctx, cancel := context.WithTimeout(identity.WithParty(p.opts.Context, party), probeLimit+p.opts.Longer)
+	ctx, cancel := context.WithTimeout(identity.WithParty(p.opts.Context, party), max(probeLimit, p.opts.Longer))
 	q := &inquiry{party: party, placed: !p.opts.Placed || p.isHTTP(), cancel: cancel, done: make(chan struct{})}
 	if err := p.opts.Spawn(func() { p.inquire(ctx, q) }); err != nil {
 		cancel()

@@ -256,9 +256,15 @@ func TestLibraryMachines(t *testing.T) {
 			t.Parallel()
 			u := newUser(t, s, o)
 			u.connect()
-			u.call("read")
-			time.Sleep(2500 * time.Millisecond)
-			u.call("read")
+			tick, deadline := time.NewTicker(200*time.Millisecond), time.After(30*time.Second)
+			defer tick.Stop()
+			for u.call("read"); p.Counts()["grant client_credentials"] < 4; u.call("read") { // both have renewed
+				select {
+				case <-tick.C:
+				case <-deadline:
+					t.Fatalf("no token was renewed: %v", p.Counts())
+				}
+			}
 		})
 	}
 }
