@@ -15,7 +15,7 @@ import (
 )
 
 // Patience bounds every wait. A TestMain may change it before it calls Main.
-var Patience = time.Minute
+var Patience = 3 * time.Minute
 
 // AtOnce is how many tests run at a time where the flag -parallel does not say it. A TestMain
 // may change it before it calls Main.
